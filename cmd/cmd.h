@@ -1,0 +1,13 @@
+/* cmd.h - what the sub-commands share. Each is one file and one row in main.c; they use only include/triax. */
+#ifndef TX_CMD_H
+#define TX_CMD_H
+
+#include "triax/config.h"
+
+/* Runs a sub-command with parsed options; a failure is reported by main. */
+typedef tx_status tx_cmd_fn(tx_config *cfg);
+
+tx_cmd_fn cmd_train_tokenizer, cmd_preprocess_data, cmd_tokenize, cmd_detokenize, cmd_pretrain_gpt, cmd_evaluate, cmd_generate,
+    cmd_doctor;
+
+#endif

@@ -1,0 +1,8 @@
+/* doctor.c - triax doctor: what this machine has, what triax will use, a short self-test. */
+#include "cmd.h"
+#include "triax/run.h"
+
+tx_status cmd_doctor(tx_config *cfg)
+{
+    return tx_doctor(cfg);
+}

@@ -1,0 +1,114 @@
+/* main.c - `triax <command> <flags>`: finds the command, parses its flags, shows messages, reports failure.
+ *
+ *  Messages of the job go to standard output, as Megatron's do; warnings, errors and the live progress line go to
+ *  standard error, the last only on a terminal. Commands whose output is data keep standard output for it. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd.h"
+#include "triax/log.h"
+
+typedef struct command {
+    const char *name;
+    tx_cmd_fn *run;
+    bool output_is_data; /* messages go to standard error */
+} command;
+
+static const command commands[] = {
+    { "train-tokenizer", cmd_train_tokenizer, false },
+    { "preprocess-data", cmd_preprocess_data, false },
+    { "tokenize", cmd_tokenize, true },
+    { "detokenize", cmd_detokenize, true },
+    { "pretrain-gpt", cmd_pretrain_gpt, false },
+    { "evaluate", cmd_evaluate, false },
+    { "generate", cmd_generate, true },
+    { "doctor", cmd_doctor, false },
+};
+#define N_COMMANDS (sizeof commands / sizeof commands[0])
+
+static bool live_line_shown;
+
+static void show(void *user, tx_log_level level, const char *line)
+{
+    const command *cmd = user;
+    if (level == TX_LOG_PROGRESS) {
+        fprintf(stderr, "\r%s\033[K", line);
+        fflush(stderr);
+        live_line_shown = true;
+        return;
+    }
+    if (live_line_shown) fprintf(stderr, "\r\033[K");
+    live_line_shown = false;
+    if (level == TX_LOG_WARN) fprintf(stderr, "warning: %s\n", line);
+    else if (level == TX_LOG_ERROR) fprintf(stderr, "error: %s\n", line);
+    else fprintf(cmd->output_is_data ? stderr : stdout, "%s\n", line);
+    fflush(stdout); /* a log that is followed, or cut by a kill, is complete up to here */
+}
+
+/* A live line only where someone can see it: elsewhere it is dropped. */
+static void show_without_progress(void *user, tx_log_level level, const char *line)
+{
+    if (level != TX_LOG_PROGRESS) show(user, level, line);
+}
+
+static void usage(FILE *out)
+{
+    fprintf(out, "triax %s: GPT pre-training from text to text, in one program\n\n  triax <command> [flags]\n\n", tx_version());
+    const char *name, *summary;
+    for (int i = 0; (name = tx_config_command(i, &summary)); i++) fprintf(out, "  %-16s %s\n", name, summary);
+    fprintf(out, "\n  triax <command> --help lists a command's flags\n");
+}
+
+static int command_help(const command *cmd)
+{
+    char *text;
+    if (tx_config_help(&text, cmd->name)) {
+        fprintf(stderr, "triax %s: %s\n", cmd->name, tx_last_error());
+        return 1;
+    }
+    fputs(text, stdout);
+    tx_text_free(text);
+    return 0;
+}
+
+static int run_command(const command *cmd, int argc, char **argv)
+{
+    for (int i = 0; i < argc; i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return command_help(cmd);
+    tx_log_sink *sink = isatty(STDERR_FILENO) ? show : show_without_progress;
+    tx_log_set(sink, (void *)cmd, TX_LOG_INFO);
+    tx_config *cfg = NULL;
+    tx_status st = tx_config_parse(&cfg, cmd->name, argc, argv);
+    int usage_error = st != TX_OK;
+    if (!st) tx_log_set(sink, (void *)cmd, tx_config_log_level(cfg));
+    if (!st) st = cmd->run(cfg);
+    tx_config_free(cfg);
+    if (live_line_shown) fputc('\n', stderr);
+    if (!st && fflush(stdout)) {
+        fprintf(stderr, "triax %s: cannot write to standard output\n", cmd->name);
+        return 1;
+    }
+    if (st) fprintf(stderr, "triax %s: %s\n", cmd->name, tx_last_error());
+    return st ? (usage_error ? 2 : 1) : 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "--help";
+    if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
+        usage(stdout);
+        return argc > 1 ? 0 : 2;
+    }
+    if (!strcmp(name, "--version")) {
+        printf("triax %s\n", tx_version());
+        return 0;
+    }
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (!strcmp(commands[i].name, name)) return run_command(&commands[i], argc - 2, argv + 2);
+    fprintf(stderr, "triax: there is no command \"%s\"\n\n", name);
+    usage(stderr);
+    return 2;
+}

@@ -1,0 +1,45 @@
+/* config.h - a run's options: parsed, checked all at once, and constant from then on.
+ *
+ *      tx_config *cfg;
+ *      if (tx_config_parse(&cfg, "pretrain-gpt", argc - 2, argv + 2)) { puts(tx_last_error()); return 1; }
+ *      ...
+ *      tx_config_free(cfg);
+ *
+ *  Options are Megatron-DeepSpeed's flags; `triax <command> --help` and docs/options.md list them. */
+#ifndef TRIAX_CONFIG_H
+#define TRIAX_CONFIG_H
+
+#include "triax/log.h"
+#include "triax/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tx_config tx_config;
+
+/* Parses a command's flags (argv without the program's and the command's name). "--flag value", "--flag=value",
+ * underscores for dashes, lists until the next flag. Every violation found is in the one error text, one a line.
+ * Flags without effect here are logged, one line each. Errors: TX_ERR_ARG; TX_ERR_NOTFOUND: no such command. */
+TX_API tx_status tx_config_parse(tx_config **out, const char *command, int argc, char *const *argv);
+
+/* The same from flags in one string, split at blanks: for programs and tests. */
+TX_API tx_status tx_config_parse_string(tx_config **out, const char *command, const char *flags);
+
+TX_API void tx_config_free(tx_config *cfg); /* NULL allowed */
+
+/* What --log-level asks for. A program that wants the messages of parsing sets its sink before it parses. */
+TX_API tx_log_level tx_config_log_level(const tx_config *cfg);
+
+/* The i-th command's name and (unless NULL) its one-line summary; NULL past the last. Static. */
+TX_API const char *tx_config_command(int i, const char **summary);
+
+/* The text of `--help` for a command; freed with tx_text_free. TX_ERR_NOTFOUND for a command that does not exist. */
+TX_API tx_status tx_config_help(char **out, const char *command);
+
+TX_API void tx_text_free(char *text);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,65 @@
+/* data.h - from text to token files, and reading those.
+ *
+ *      tx_config *cfg;
+ *      if (tx_config_parse_string(&cfg, "preprocess-data", "--input a.jsonl --output-prefix a --append-eod "
+ *                                 "--vocab-file vocab.json --merge-file merges.txt") ||
+ *          tx_preprocess_data(cfg)) { puts(tx_last_error()); return 1; }
+ *      tx_config_free(cfg);
+ *
+ *      tx_dataset *ds;
+ *      tx_ids ids = { 0 };
+ *      if (tx_dataset_open(&ds, "a_text_document") || tx_dataset_read(ds, 0, &ids)) { puts(tx_last_error()); return 1;
+ * }
+ *      ...                                             // ids.id[0..ids.n) is the first document
+ *      tx_ids_free(&ids);
+ *      tx_dataset_close(ds);                                                                                       */
+#ifndef TRIAX_DATA_H
+#define TRIAX_DATA_H
+
+#include <stdint.h>
+
+#include "triax/config.h"
+#include "triax/status.h"
+#include "triax/token.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- jobs: what the sub-commands of the same names do, with their options ---- */
+
+/* preprocess-data: tokenizes --input and writes <output-prefix>_<key>_document.bin/.idx for every one of --json-keys,
+ * byte for byte the files that Megatron writes. Documents without text are left out (and counted in a warning), as in
+ * Megatron. The order is the input's and the result the same for any --workers. On failure no file appears.
+ * Errors: TX_ERR_ARG, TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_FORMAT, TX_ERR_UNSUPPORTED, TX_ERR_NOMEM. */
+TX_API tx_status tx_preprocess_data(const tx_config *cfg);
+
+/* train-tokenizer: learns byte-level BPE from --input and writes vocab.json and merges.txt into --output-dir. */
+TX_API tx_status tx_train_tokenizer(const tx_config *cfg);
+
+/* tokenize: standard input, JSON lines with a member "text" or plain lines, to one JSON array of ids per line on
+ * standard output. Each line is written before the next is read. */
+TX_API tx_status tx_tokenize_stream(const tx_config *cfg);
+
+/* detokenize: standard input, one JSON array of ids per line, to the bytes they stand for and a newline, each. */
+TX_API tx_status tx_detokenize_stream(const tx_config *cfg);
+
+/* ---- reading a token file ---- */
+
+typedef struct tx_dataset tx_dataset;
+
+/* Opens <prefix>.bin/.idx and checks both from end to end of the index. Any number of threads may read.
+ * Errors: TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_FORMAT, TX_ERR_UNSUPPORTED. */
+TX_API tx_status tx_dataset_open(tx_dataset **out, const char *prefix);
+TX_API void tx_dataset_close(tx_dataset *ds); /* NULL allowed */
+
+TX_API int64_t tx_dataset_documents(const tx_dataset *ds); /* number of documents */
+TX_API int64_t tx_dataset_tokens(const tx_dataset *ds);    /* number of tokens in all of them */
+
+/* Appends the ids of document `document`, counted from 0, to *out. Errors: TX_ERR_ARG, TX_ERR_FORMAT, TX_ERR_NOMEM. */
+TX_API tx_status tx_dataset_read(const tx_dataset *ds, int64_t document, tx_ids *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

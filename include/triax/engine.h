@@ -1,0 +1,83 @@
+/* engine.h - training as a library: an engine with DeepSpeed's verbs.
+ *
+ *      tx_config *cfg;
+ *      tx_engine *e;
+ *      tx_config_parse_string(&cfg, "pretrain-gpt", "--num-layers 2 --hidden-size 64 ... --global-batch-size 16");
+ *      tx_engine_create(&e, cfg, vocab_size);
+ *      while (tx_engine_iteration(e) < 1000) {
+ *          next_batch(tokens);                           // yours: [micro_batch_size][seq_length + 1]
+ *          tx_engine_forward(e, tokens, &loss);
+ *          tx_engine_backward(e);
+ *          tx_engine_step(e);                            // updates when the global batch is complete
+ *      }
+ *      tx_engine_save_checkpoint(e, "checkpoints");
+ *      tx_engine_destroy(e);
+ *      tx_config_free(cfg);
+ *
+ *  One thread uses an engine at a time; several engines may live side by side. All memory is taken by create. */
+#ifndef TRIAX_ENGINE_H
+#define TRIAX_ENGINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "triax/config.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tx_engine tx_engine;
+
+/* Builds the model of `cfg` for vocab_size tokens (its rows are padded as --make-vocab-size-divisible-by says) and, if
+ * cfg has --load, reads that checkpoint: triax's own, or a Hugging Face GPT-2 folder. Shape options that were left out
+ * are filled in from it, so cfg is changed here; it must outlive the engine.
+ * Errors: TX_ERR_ARG, TX_ERR_SHAPE (a checkpoint of another shape), TX_ERR_NOTFOUND, TX_ERR_FORMAT, TX_ERR_NOMEM. */
+TX_API tx_status tx_engine_create(tx_engine **out, tx_config *cfg, int64_t vocab_size);
+TX_API void tx_engine_destroy(tx_engine *e); /* NULL allowed */
+
+/* ---- one micro-batch; forward, backward, step, in this order (else TX_ERR_STATE) ---- */
+
+/* @tokens [micro_batch_size][seq_length + 1]: inputs are the first seq_length, labels the last.
+ * @loss mean cross-entropy over the micro-batch's tokens, nats. Errors: TX_ERR_FORMAT for an id outside the vocabulary. */
+TX_API tx_status tx_engine_forward(tx_engine *e, const int32_t *tokens, double *loss);
+
+/* Adds the gradients of that loss, averaged over the micro-batches of the global batch. */
+TX_API tx_status tx_engine_backward(tx_engine *e);
+
+/* Ends the micro-batch. After the last of a global batch: clips, updates, moves the learning-rate schedule on. */
+TX_API tx_status tx_engine_step(tx_engine *e);
+
+/* Whether the next step updates. */
+TX_API bool tx_engine_is_gradient_accumulation_boundary(const tx_engine *e);
+
+/* Loss without dropout and gradients; between iterations or micro-batches, not between forward and step. */
+TX_API tx_status tx_engine_evaluate(tx_engine *e, const int32_t *tokens, double *loss);
+
+/* ---- checkpoints ---- */
+
+/* Publishes DIR/iter_NNNNNNN and then DIR/latest. A crash or a full disk leaves what was there. Between iterations only. */
+TX_API tx_status tx_engine_save_checkpoint(tx_engine *e, const char *dir);
+
+/* Reads a checkpoint into an engine of the same shape. TX_ERR_NOTFOUND when there is none. */
+TX_API tx_status tx_engine_load_checkpoint(tx_engine *e, const char *dir);
+
+/* Writes the model as a Hugging Face folder: config.json and model.safetensors. */
+TX_API tx_status tx_engine_export(tx_engine *e, const char *dir);
+
+/* ---- getters ---- */
+
+TX_API int64_t tx_engine_iteration(const tx_engine *e);   /* finished optimizer steps, skipped ones included */
+TX_API double tx_engine_lr(const tx_engine *e);           /* for the next update */
+TX_API double tx_engine_loss(const tx_engine *e);         /* mean over the micro-batches of the last iteration */
+TX_API double tx_engine_grad_norm(const tx_engine *e);    /* of the last iteration, before clipping */
+TX_API int64_t tx_engine_n_params(const tx_engine *e);    /* padding not counted */
+TX_API int64_t tx_engine_memory_bytes(const tx_engine *e);
+
+/* A learning rate of your own for the next update only, in place of the schedule's. */
+TX_API void tx_engine_set_lr(tx_engine *e, double lr);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,31 @@
+/* log.h - where the library's messages go.
+ *
+ *  The library prints nothing by itself. A program that wants to see messages installs one sink; it is called with
+ *  one complete line at a time (no newline at the end), from any thread, one call at a time. */
+#ifndef TRIAX_LOG_H
+#define TRIAX_LOG_H
+
+#include "triax/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum tx_log_level {
+    TX_LOG_ERROR,
+    TX_LOG_WARN,
+    TX_LOG_INFO,
+    TX_LOG_DEBUG,
+    TX_LOG_TRACE,
+    TX_LOG_PROGRESS /* a line that the next one replaces: only for a terminal; never filtered by level */
+} tx_log_level;
+
+typedef void tx_log_sink(void *user, tx_log_level level, const char *line);
+
+/* Installs the sink for the whole process (NULL: none) and the most verbose level that reaches it. */
+TX_API void tx_log_set(tx_log_sink *sink, void *user, tx_log_level level);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

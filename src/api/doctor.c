@@ -1,0 +1,191 @@
+/* doctor.c - what this machine has, what triax will use of it, and a self-test of a few seconds. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+#include <utf8proc.h>
+
+#include "api/engine_internal.h"
+#include "backend/backend.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "triax/engine.h"
+#include "triax/run.h"
+
+#define TINY_FLAGS                                                                                                     \
+    "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 "           \
+    "--micro-batch-size 2 --global-batch-size 4 --train-iters 10 --lr 1e-3 --lr-decay-style cosine --data-path none " \
+    "--tokenizer-type NullTokenizer --vocab-size 509 --hidden-dropout 0.1 --attention-dropout 0.1 "
+#define TINY_VOCAB 509
+#define TINY_ROW 33 /* seq-length + 1 */
+
+/* ---- what there is ---- */
+
+/* The value after "key : " in a /proc file, or "unknown". */
+static void proc_value(const char *path, const char *key, char *out, size_t cap)
+{
+    tx_str text = { 0 };
+    snprintf(out, cap, "unknown");
+    if (tx_file_read(path, 16 << 20, &text)) return;
+    const char *at = text.data ? strstr(text.data, key) : NULL;
+    if (at && (at = strchr(at, ':'))) {
+        at += 1 + strspn(at + 1, " \t");
+        snprintf(out, cap, "%.*s", (int)strcspn(at, "\n"), at);
+    }
+    tx_str_free(&text);
+}
+
+static void report_machine(void)
+{
+    char cpu[128], memory[64];
+    struct utsname os;
+    if (uname(&os)) snprintf(os.release, sizeof os.release, "unknown");
+    proc_value("/proc/cpuinfo", "model name", cpu, sizeof cpu);
+    proc_value("/proc/meminfo", "MemAvailable", memory, sizeof memory);
+    tx_info("machine");
+    tx_info("  processor        %s, %ld cores for this process", cpu, sysconf(_SC_NPROCESSORS_ONLN));
+    tx_info("  memory           %.1f GiB, %.1f GiB available",
+            (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 1073741824.0, strtod(memory, NULL) / 1048576.0);
+    tx_info("  system           Linux %s", os.release);
+}
+
+static tx_status report_use(const tx_config *cfg)
+{
+    tx_ctx c;
+    TX_TRY(tx_ctx_init(&c, cfg->backend, (int)cfg->threads));
+    tx_info("triax %s will use", tx_version());
+    tx_info("  backend          %s: %s", c.backend->name, c.backend->describe());
+    tx_info("  threads          %d", c.n_threads);
+    tx_info("  libraries        Jansson %s, utf8proc %s", jansson_version_str(), utf8proc_version());
+    tx_info("  numbers          fp32; fp16 and bf16 are not built yet");
+    tx_info("  devices          CPU; GPUs are not built yet");
+    tx_ctx_deinit(&c);
+    return TX_OK;
+}
+
+/* ---- the self-test ---- */
+
+static void tiny_batch(int32_t *tokens, int step)
+{
+    tx_rng rng = { .seed = 1, .stream = tx_rng_stream("doctor"), .step = (uint32_t)step };
+    for (int i = 0; i < 2 * TINY_ROW; i++) tokens[i] = (int32_t)(tx_rng_uniform(&rng, (uint64_t)i) * TINY_VOCAB);
+}
+
+static tx_status tiny_engine(tx_engine **e, tx_config **cfg, const char *more)
+{
+    char flags[1024];
+    snprintf(flags, sizeof flags, "%s%s", TINY_FLAGS, more);
+    *e = NULL;
+    TX_TRY(tx_config_parse_string(cfg, "pretrain-gpt", flags));
+    tx_status st = tx_engine_create(e, *cfg, TINY_VOCAB + 1);
+    if (st) tx_config_free(*cfg);
+    return st;
+}
+
+static tx_status train(tx_engine *e, int n_iterations, double *loss)
+{
+    int32_t tokens[2 * TINY_ROW];
+    double one;
+    for (int i = 0; i < 2 * n_iterations; i++) {
+        tiny_batch(tokens, (int)tx_engine_iteration(e) * 2 + i % 2);
+        TX_TRY(tx_engine_forward(e, tokens, &one));
+        TX_TRY(tx_engine_backward(e));
+        TX_TRY(tx_engine_step(e));
+    }
+    *loss = tx_engine_loss(e);
+    return TX_OK;
+}
+
+static tx_status train_on(const char *flags, double *loss)
+{
+    tx_config *cfg;
+    tx_engine *e;
+    TX_TRY(tiny_engine(&e, &cfg, flags));
+    tx_status st = train(e, 3, loss);
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+    return st;
+}
+
+/* The fast backend against the plain one, dropout on: three steps must agree. */
+static tx_status test_backends(void)
+{
+    double fast, plain;
+    TX_TRY(train_on("--backend cpu", &fast));
+    TX_TRY(train_on("--backend ref", &plain));
+    if (!(fabs(fast - plain) < 1e-4))
+        return TX_FAIL(TX_ERR_NUMERIC, "the cpu backend's loss %.7f differs from the ref backend's %.7f", fast, plain);
+    tx_info("  ok   cpu and ref backends train alike (loss %.6f, difference %.1e)", fast, fabs(fast - plain));
+    return TX_OK;
+}
+
+/* Two steps, save, load into a fresh engine, one step: as three steps at once. */
+static tx_status test_resume(void)
+{
+    char dir[] = "/tmp/triax-doctor-XXXXXX";
+    tx_config *cfg = NULL, *cfg2 = NULL;
+    tx_engine *e = NULL, *resumed = NULL;
+    double straight, loss;
+    if (!mkdtemp(dir)) return TX_FAIL(TX_ERR_IO, "/tmp: cannot create a directory for the self-test");
+    tx_status st;
+    TX_GOTO(train_on("--backend cpu", &straight));
+    TX_GOTO(tiny_engine(&e, &cfg, "--backend cpu"));
+    TX_GOTO(train(e, 2, &loss));
+    TX_GOTO(tx_engine_save_checkpoint(e, dir));
+    TX_GOTO(tiny_engine(&resumed, &cfg2, "--backend cpu"));
+    TX_GOTO(tx_engine_load_checkpoint(resumed, dir));
+    TX_GOTO(train(resumed, 1, &loss));
+    if (loss != straight) st = TX_FAIL(TX_ERR_NUMERIC, "a resumed run has loss %.9f, an uninterrupted one %.9f", loss, straight);
+    else tx_info("  ok   a run that is saved and resumed has the same bits");
+out:
+    tx_engine_destroy(e);
+    tx_engine_destroy(resumed);
+    tx_config_free(cfg);
+    tx_config_free(cfg2);
+    tx_remove_tree(dir);
+    return st;
+}
+
+/* A product of the shape of a small model's layer: the best of a few runs. */
+static tx_status test_speed(const tx_config *cfg)
+{
+    enum { M = 1024, N = 1024, K = 1024 };
+    tx_ctx c;
+    float *x = NULL;
+    double best = INFINITY;
+    TX_TRY(tx_ctx_init(&c, strcmp(cfg->backend, "ref") ? cfg->backend : "cpu", (int)cfg->threads));
+    tx_status st;
+    TX_GOTO(tx_alloc(&x, 3 * M * N, sizeof *x, "the self-test"));
+    for (int i = 0; i < 2 * M * N; i++) x[i] = 0.5f;
+    tx_gemm_args a = { .c = tx_tensor2(x + 2 * M * N, TX_F32, M, N), .a = tx_tensor2(x, TX_F32, M, K),
+                       .b = tx_tensor2(x + M * N, TX_F32, N, K), .trans_b = true };
+    TX_GOTO(tx_run_gemm(&c, &a));
+    TX_GOTO(tx_ctx_take_memory(&c));
+    for (int i = 0; i < 10; i++) {
+        double start = tx_clock();
+        TX_GOTO(tx_run_gemm(&c, &a));
+        best = fmin(best, tx_clock() - start);
+    }
+    tx_info("  ok   matrix products run at %.0f GFLOP/s in fp32", 2.0 * M * N * K / best * 1e-9);
+out:
+    tx_free(x);
+    tx_ctx_deinit(&c);
+    return st;
+}
+
+tx_status tx_doctor(const tx_config *cfg)
+{
+    report_machine();
+    TX_TRY(report_use(cfg));
+    tx_info("self-test");
+    TX_TRY(test_backends());
+    TX_TRY(test_resume());
+    TX_TRY(test_speed(cfg));
+    tx_info("all is well");
+    return TX_OK;
+}

@@ -1,0 +1,148 @@
+/* engine.c - the public engine over one trainer. */
+#include "triax/engine.h"
+
+#include "api/source.h"
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "train/hf_export.h"
+#include "api/engine_internal.h"
+
+tx_status tx__engine_restore(tx_engine *e, tx_source *src)
+{
+    tx_trainer *t = e->trainer;
+    if (src->kind == TX_CKPT_NATIVE) {
+        TX_TRY(tx_trainer_load(t, src->native));
+        tx_info("  successfully loaded checkpoint from %s at iteration %lld", tx_checkpoint_path(src->native), (long long)t->iteration);
+    } else if (src->kind == TX_CKPT_HUGGINGFACE) {
+        TX_TRY(tx_source_weights(src, t->model, t->value));
+        tx_info("  successfully loaded weights from %s; the run starts at iteration 0", src->dir);
+    }
+    return TX_OK;
+}
+
+tx_status tx__engine_create(tx_engine **out, tx_config *cfg, tx_source *src, int64_t vocab_size, int32_t eod)
+{
+    TX_TRY(tx_source_options(src, cfg, true));
+    if (src->vocab_size && src->vocab_size != vocab_size && src->kind == TX_CKPT_NATIVE)
+        return TX_FAIL(TX_ERR_SHAPE, "--load %s: the model has %lld tokens, the tokenizer %lld: name the tokenizer it was trained with",
+                       src->dir, (long long)src->vocab_size, (long long)vocab_size);
+    if (src->vocab_size && src->vocab_size < vocab_size)
+        return TX_FAIL(TX_ERR_SHAPE, "--load %s: the model has %lld tokens, fewer than the tokenizer's %lld", src->dir,
+                       (long long)src->vocab_size, (long long)vocab_size);
+    tx_engine *e;
+    TX_TRY(tx_alloc(&e, 1, sizeof *e, "the engine"));
+    tx_status st;
+    TX_GOTO(tx_trainer_create(&e->trainer, cfg, src->vocab_size ? src->vocab_size : vocab_size, eod, true));
+    TX_GOTO(tx__engine_restore(e, src));
+    *out = e;
+out:
+    if (st) tx_engine_destroy(e);
+    return st;
+}
+
+tx_status tx_engine_create(tx_engine **out, tx_config *cfg, int64_t vocab_size)
+{
+    tx_source src;
+    if (vocab_size < 1) return TX_FAIL(TX_ERR_ARG, "a vocabulary needs at least one token, not %lld", (long long)vocab_size);
+    TX_TRY(tx_source_open_for_run(&src, cfg));
+    tx_status st = tx__engine_create(out, cfg, &src, vocab_size, -1);
+    tx_source_close(&src);
+    return st;
+}
+
+void tx_engine_destroy(tx_engine *e)
+{
+    if (!e) return;
+    tx_trainer_destroy(e->trainer);
+    tx_free(e);
+}
+
+tx_status tx_engine_forward(tx_engine *e, const int32_t *tokens, double *loss)
+{
+    return tx_trainer_forward(e->trainer, tokens, loss);
+}
+
+tx_status tx_engine_backward(tx_engine *e)
+{
+    return tx_trainer_backward(e->trainer);
+}
+
+tx_status tx_engine_step(tx_engine *e)
+{
+    return tx_trainer_step(e->trainer);
+}
+
+bool tx_engine_is_gradient_accumulation_boundary(const tx_engine *e)
+{
+    return tx_trainer_at_boundary(e->trainer);
+}
+
+tx_status tx_engine_evaluate(tx_engine *e, const int32_t *tokens, double *loss)
+{
+    double sum;
+    int64_t n;
+    TX_TRY(tx_trainer_evaluate(e->trainer, tokens, e->trainer->b, &sum, &n));
+    *loss = n ? sum / (double)n : 0;
+    return TX_OK;
+}
+
+tx_status tx_engine_save_checkpoint(tx_engine *e, const char *dir)
+{
+    return tx_trainer_save(e->trainer, dir);
+}
+
+tx_status tx_engine_load_checkpoint(tx_engine *e, const char *dir)
+{
+    tx_source src;
+    TX_TRY(tx_source_open(&src, dir));
+    tx_status st = tx__engine_restore(e, &src);
+    tx_source_close(&src);
+    return st;
+}
+
+tx_status tx_engine_export(tx_engine *e, const char *dir)
+{
+    char path[4096];
+    tx_trainer *t = e->trainer;
+    TX_TRY(tx_make_dirs(dir));
+    TX_TRY(tx_path_join(path, sizeof path, dir, TX_HF_WEIGHTS));
+    TX_TRY(tx_hf_export_tensors(t->model, t->value, path));
+    return tx_hf_export_config(t->model, dir);
+}
+
+int64_t tx_engine_iteration(const tx_engine *e)
+{
+    return e->trainer->iteration;
+}
+
+double tx_engine_lr(const tx_engine *e)
+{
+    return e->trainer->lr_override >= 0 ? e->trainer->lr_override : e->trainer->lr;
+}
+
+double tx_engine_loss(const tx_engine *e)
+{
+    return e->trainer->iteration_loss;
+}
+
+double tx_engine_grad_norm(const tx_engine *e)
+{
+    return e->trainer->grad_norm;
+}
+
+int64_t tx_engine_n_params(const tx_engine *e)
+{
+    return tx_params_count(&e->trainer->model->params);
+}
+
+int64_t tx_engine_memory_bytes(const tx_engine *e)
+{
+    tx_memory m = tx_trainer_memory(e->trainer);
+    return (int64_t)(m.params + m.grads + m.optimizer + m.activations + m.workspace);
+}
+
+void tx_engine_set_lr(tx_engine *e, double lr)
+{
+    e->trainer->lr_override = lr;
+}

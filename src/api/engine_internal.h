@@ -1,0 +1,19 @@
+/* engine_internal.h - the engine's inside, for the other files of this room. */
+#ifndef TX_API_ENGINE_INTERNAL_H
+#define TX_API_ENGINE_INTERNAL_H
+
+#include "api/source.h"
+#include "train/trainer.h"
+#include "triax/engine.h"
+
+struct tx_engine {
+    tx_trainer *trainer;
+};
+
+/* As tx_engine_create, from a source that is open already. eod -1: the vocabulary has none. */
+tx_status tx__engine_create(tx_engine **out, tx_config *cfg, tx_source *src, int64_t vocab_size, int32_t eod);
+
+/* Puts a source's weights, and in a native checkpoint all state, into an engine of the same shape. */
+tx_status tx__engine_restore(tx_engine *e, tx_source *src);
+
+#endif

@@ -1,0 +1,90 @@
+/* pretrain.c - the whole of `triax pretrain-gpt`: tokenizer, checkpoint, model, data, loop. Log lines in Megatron's order. */
+#include "api/engine_internal.h"
+#include "api/run_common.h"
+#include "backend/backend.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "train/loop.h"
+#include "triax/run.h"
+
+static void log_dated(const char *text)
+{
+    char date[20];
+    tx_clock_date(date);
+    tx_info("[%s] datetime: %s ", text, date);
+}
+
+static double mib(size_t bytes)
+{
+    return (double)bytes / 1048576.0;
+}
+
+static void log_model(const tx_trainer *t)
+{
+    const tx_model *m = t->model;
+    tx_memory mem = tx_trainer_memory(t);
+    if (m->vocab_padded != m->vocab_size)
+        tx_info(" > padded vocab (size: %lld) with %lld dummy tokens (new size: %lld)", (long long)m->vocab_size,
+                (long long)(m->vocab_padded - m->vocab_size), (long long)m->vocab_padded);
+    tx_info(" > number of parameters on (tensor, pipeline) model parallel rank (0, 0): %lld", (long long)tx_params_count(&m->params));
+    tx_info(" > memory (MB): parameters %.1f | gradients %.1f | optimizer %.1f | activations %.1f | workspace %.1f | total %.1f",
+            mib(mem.params), mib(mem.grads), mib(mem.optimizer), mib(mem.activations), mib(mem.workspace),
+            mib(mem.params + mem.grads + mem.optimizer + mem.activations + mem.workspace));
+    tx_info("> learning rate decay style: %s", t->cfg->lr_decay_style);
+}
+
+static tx_status open_data(tx_gpt_data **out, const tx_trainer *t)
+{
+    const tx_config *cfg = t->cfg;
+    tx_gpt_data_opts o = {
+        .paths = (const char *const *)cfg->data_path.item,
+        .n_paths = cfg->data_path.n,
+        .split = cfg->split,
+        .seq_length = cfg->seq_length,
+        .seed = cfg->seed,
+        .rule = TX_EPOCH_MICROSOFT,
+        .vocab_size = t->model->vocab_size,
+    };
+    tx_train_sample_counts(cfg, o.n_samples);
+    tx_info(" > datasets target sizes (minimum size):");
+    tx_info("    train:      %lld", (long long)o.n_samples[TX_SPLIT_TRAIN]);
+    tx_info("    validation: %lld", (long long)o.n_samples[TX_SPLIT_VALID]);
+    tx_info("    test:       %lld", (long long)o.n_samples[TX_SPLIT_TEST]);
+    return tx_gpt_data_open(out, &o);
+}
+
+tx_status tx_pretrain(tx_config *cfg)
+{
+    tx_tokenizer *tok = NULL;
+    tx_engine *e = NULL;
+    tx_gpt_data *data = NULL;
+    tx_source src = { 0 };
+    tx_status st;
+    TX_GOTO(tx_source_open_for_run(&src, cfg));
+    TX_GOTO(tx__tokenizer_for(cfg, src.dir, &tok));
+    if (cfg->eod_mask_loss && tx_tokenizer_eod(tok) < 0) {
+        st = TX_FAIL(TX_ERR_ARG, "--eod-mask-loss: the vocabulary has no <|endoftext|>");
+        goto out;
+    }
+    tx_info("building GPT model ...");
+    TX_GOTO(tx__engine_create(&e, cfg, &src, tx_tokenizer_vocab_size(tok), tx_tokenizer_eod(tok)));
+    tx_source_close(&src); /* its files are mapped; the weights are copied */
+    TX_GOTO(tx_config_print(cfg, NULL, NULL));
+    tx_info("setting number of micro-batches to constant %lld", (long long)e->trainer->n_micro);
+    tx_info("backend: %s", e->trainer->ctx.backend->describe());
+    log_model(e->trainer);
+    log_dated("after model, optimizer, and learning rate scheduler are built");
+    tx_info("> building train, validation, and test datasets ...");
+    TX_GOTO(open_data(&data, e->trainer));
+    log_dated("after dataloaders are built");
+    tx_info("done with setup ...");
+    tx_info("training ...");
+    TX_GOTO(tx_train_loop(e->trainer, data));
+    if (cfg->save) TX_GOTO(tx__tokenizer_keep(cfg, cfg->save));
+out:
+    tx_gpt_data_close(data);
+    tx_engine_destroy(e);
+    tx_tokenizer_close(tok);
+    tx_source_close(&src);
+    return st;
+}

@@ -1,0 +1,20 @@
+/* run_common.h - what pretrain, evaluate and generate share: the tokenizer of a model and the memory line. */
+#ifndef TX_API_RUN_COMMON_H
+#define TX_API_RUN_COMMON_H
+
+#include "api/source.h"
+#include "config/config.h"
+#include "triax/token.h"
+
+/* The tokenizer that the flags name; without --vocab-file and --merge-file the vocab.json and merges.txt that lie beside the
+ * checkpoint in `dir` (NULL: none). TX_ERR_ARG when there is neither. */
+tx_status tx__tokenizer_for(const tx_config *cfg, const char *dir, tx_tokenizer **out);
+
+/* Copies the BPE tokenizer's two files into `dir`, so that generate and evaluate find them there. A file that is there
+ * with the same content is left alone. */
+tx_status tx__tokenizer_keep(const tx_config *cfg, const char *dir);
+
+/* A model for scoring or sampling: weights from the source, sizes from its options. *value is the flat buffer. */
+tx_status tx__model_load(tx_model **model, float **value, const tx_config *cfg, const tx_source *src);
+
+#endif

@@ -1,0 +1,177 @@
+/* source.c - opens what --load names and reads weights from it, in either format. */
+#include "api/source.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+
+/* ---- opening ---- */
+
+static tx_status open_kind(tx_source *src, const char *dir, tx_ckpt_kind kind)
+{
+    *src = (tx_source){ .kind = kind, .dir = dir };
+    if (kind == TX_CKPT_HUGGINGFACE) return tx_huggingface_open(&src->hf, dir);
+    TX_TRY(tx_checkpoint_open(&src->native, dir));
+    src->vocab_size = tx_checkpoint_state(src->native)->vocab_size;
+    return TX_OK;
+}
+
+tx_status tx_source_open(tx_source *src, const char *dir)
+{
+    tx_ckpt_kind kind;
+    char detail[512];
+    TX_TRY(tx_checkpoint_probe(dir, &kind, detail, sizeof detail));
+    if (kind == TX_CKPT_NONE) return TX_FAIL(TX_ERR_NOTFOUND, "--load %s: %s", dir, detail);
+    TX_TRY(open_kind(src, dir, kind));
+    tx_info(" loading from %s: %s", dir, detail);
+    return TX_OK;
+}
+
+/* Whether two paths name one folder; a folder that does not exist is compared by its name. */
+static bool same_folder(const char *a, const char *b)
+{
+    char *ra = realpath(a, NULL), *rb = realpath(b, NULL);
+    size_t na = strlen(a), nb = strlen(b);
+    while (na > 1 && a[na - 1] == '/') na--;
+    while (nb > 1 && b[nb - 1] == '/') nb--;
+    bool same = ra && rb ? !strcmp(ra, rb) : !ra && !rb && na == nb && !memcmp(a, b, na);
+    free(ra);
+    free(rb);
+    return same;
+}
+
+tx_status tx_source_open_for_run(tx_source *src, const tx_config *cfg)
+{
+    *src = (tx_source){ .kind = TX_CKPT_NONE };
+    if (!cfg->load) return TX_OK;
+    tx_ckpt_kind kind;
+    char detail[512];
+    TX_TRY(tx_checkpoint_probe(cfg->load, &kind, detail, sizeof detail));
+    if (kind != TX_CKPT_NONE) {
+        TX_TRY(open_kind(src, cfg->load, kind));
+        tx_info(" loading from %s: %s", cfg->load, detail);
+        return TX_OK;
+    }
+    if (!cfg->save || !same_folder(cfg->load, cfg->save))
+        return TX_FAIL(TX_ERR_NOTFOUND, "--load %s: %s; name a checkpoint, or leave --load out to start from fresh weights "
+                       "(a --load that equals --save may be empty at the first start)", cfg->load, detail);
+    tx_info(" starting from fresh weights: --load is the same folder as --save and %s", detail);
+    return TX_OK;
+}
+
+void tx_source_close(tx_source *src)
+{
+    tx_checkpoint_close(src->native);
+    tx_huggingface_close(src->hf);
+    *src = (tx_source){ .kind = TX_CKPT_NONE };
+}
+
+/* ---- options ---- */
+
+static tx_status hf_options(tx_source *src, json_t **out)
+{
+    const json_t *config = tx_huggingface_config(src->hf);
+    const char *type = json_string_value(json_object_get(config, "model_type"));
+    if (!type || strcmp(type, "gpt2"))
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s/config.json: model_type \"%s\" is not built yet (gpt2 is)", src->dir, type ? type : "");
+    tx_status st = tx_model_type_find("gpt")->hf_options(out, config);
+    if (st) return tx_fail_prefix(st, "%s", src->dir);
+    json_t *vocab = json_object_get(*out, "vocab_size");
+    src->vocab_size = json_integer_value(vocab);
+    json_object_del(*out, "vocab_size");
+    return TX_OK;
+}
+
+tx_status tx_source_options(tx_source *src, tx_config *cfg, bool resume)
+{
+    if (src->kind == TX_CKPT_NONE) return TX_OK;
+    unsigned which = TX_KEPT_SHAPE | TX_KEPT_HINT | (resume && !cfg->finetune ? TX_KEPT_RUN | TX_KEPT_SCHEDULE : 0);
+    if (src->kind == TX_CKPT_NATIVE) {
+        TX_TRY(tx_config_from_json(cfg, tx_checkpoint_config(src->native), which));
+    } else {
+        json_t *options;
+        TX_TRY(hf_options(src, &options));
+        tx_status st = tx_config_from_json(cfg, options, which);
+        json_decref(options);
+        TX_TRY(st);
+    }
+    return tx_config_complete(cfg);
+}
+
+/* ---- weights ---- */
+
+/* Hub files leave out the "transformer." that the model class adds. */
+static const tx_st_tensor *find_tensor(const tx_huggingface *hf, const char *name)
+{
+    static const char prefix[] = "transformer.";
+    const tx_st_tensor *t = tx_huggingface_find(hf, name);
+    if (!t && !strncmp(name, prefix, sizeof prefix - 1)) t = tx_huggingface_find(hf, name + sizeof prefix - 1);
+    return t;
+}
+
+static tx_status read_tensor(const tx_source *src, const tx_model *m, const tx_param *p, float *theirs, float *value)
+{
+    char name[TX_PARAM_NAME_MAX], found[128];
+    int64_t dim[2];
+    TX_TRY(m->type->hf_name(name, sizeof name, m, p));
+    m->type->hf_layout(m, p, NULL, NULL, false, dim);
+    const tx_st_tensor *t = find_tensor(src->hf, name);
+    if (!t) return TX_FAIL(TX_ERR_FORMAT, "%s: there is no tensor \"%s\"", src->dir, name);
+    bool fits = t->n_dims == p->n_dims && t->dim[0] == dim[0] && (p->n_dims < 2 || t->dim[1] == dim[1]);
+    if (!fits)
+        return TX_FAIL(TX_ERR_SHAPE, "%s: \"%s\" is %s, config.json asks for %lld x %lld", src->dir, name,
+                       tx_st_describe(t, found, sizeof found), (long long)dim[0], (long long)dim[1]);
+    TX_TRY(tx_st_read_f32(t, theirs, false));
+    m->type->hf_layout(m, p, theirs, value + p->offset, false, dim);
+    return TX_OK;
+}
+
+/* Buffers of old files that hold no weights, and the head that is tied to the embedding. */
+static bool is_known_extra(const char *name)
+{
+    static const char *const ends[] = { ".attn.bias", ".attn.masked_bias", "lm_head.weight" };
+    size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        size_t k = strlen(ends[i]);
+        if (n >= k && !strcmp(name + n - k, ends[i])) return true;
+    }
+    return false;
+}
+
+static tx_status refuse_unknown_tensors(const tx_source *src, const tx_model *m)
+{
+    size_t left = (size_t)m->params.n; /* each parameter is found by name later: more tensors than these are unknown */
+    for (size_t i = 0; i < tx_huggingface_count(src->hf); i++) {
+        const char *name = tx_huggingface_at(src->hf, i)->name;
+        if (is_known_extra(name)) continue;
+        if (left-- == 0)
+            return TX_FAIL(TX_ERR_FORMAT, "%s: holds tensors that a %lld-layer GPT-2 does not have, such as \"%s\"", src->dir,
+                           (long long)m->n_layers, name);
+    }
+    return TX_OK;
+}
+
+static tx_status hf_weights(const tx_source *src, const tx_model *m, float *value)
+{
+    int64_t largest = 0;
+    for (int i = 0; i < m->params.n; i++)
+        if (m->params.param[i].numel > largest) largest = m->params.param[i].numel;
+    float *theirs;
+    TX_TRY(refuse_unknown_tensors(src, m));
+    TX_TRY(tx_alloc(&theirs, (size_t)largest, sizeof *theirs, "a tensor"));
+    memset(value, 0, (size_t)m->params.numel * sizeof *value);
+    tx_status st = TX_OK;
+    for (int i = 0; i < m->params.n && !st; i++) st = read_tensor(src, m, &m->params.param[i], theirs, value);
+    tx_free(theirs);
+    return st;
+}
+
+tx_status tx_source_weights(const tx_source *src, const tx_model *m, float *value)
+{
+    if (src->kind == TX_CKPT_HUGGINGFACE) return hf_weights(src, m, value);
+    TX_ASSERT(src->kind == TX_CKPT_NATIVE);
+    return tx_checkpoint_read(src->native, &m->params, value, NULL, NULL);
+}

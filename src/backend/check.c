@@ -1,0 +1,320 @@
+/* check.c - the shape rules of every op, once for all backends. Looks at dtypes, sizes and strides, never at data: in a
+ * dry run the addresses are not real. A refusal names the op, its rule and every tensor given. */
+#include <stdio.h>
+
+#include "backend/backend.h"
+
+typedef struct named {
+    const char *name;
+    tx_tensor x;
+} named;
+
+static tx_status refuse(const char *op, const char *rule, const named *t, size_t n)
+{
+    char text[1200] = "", one[160];
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *shape = t[i].x.data ? tx_tensor_describe(t[i].x, one, sizeof one) : "absent";
+        const char *note = t[i].x.data && !tx_is_contiguous(t[i].x) ? " (strided)" : "";
+        int w = snprintf(text + at, sizeof text - at, "%s %s=%s%s", i ? "," : "", t[i].name, shape, note);
+        if (w < 0 || (size_t)w >= sizeof text - at) break;
+        at += (size_t)w;
+    }
+    return TX_FAIL(TX_ERR_SHAPE, "%s: needs %s; given%s", op, rule, text);
+}
+
+#define T(field) { #field, a->field }
+#define REFUSE(op, rule, ...) refuse(op, rule, (named[]){ __VA_ARGS__ }, sizeof((named[]){ __VA_ARGS__ }) / sizeof(named))
+
+static bool is_float(tx_dtype t)
+{
+    return t == TX_F32 || t == TX_F64 || t == TX_BF16 || t == TX_F16;
+}
+
+/* Contiguous and of any shape; no element at all is fine, so that an empty part of a split needs no test. */
+static bool flat(tx_tensor x)
+{
+    if (!x.data || x.n_dims < 1 || x.n_dims > TX_MAX_DIMS) return false;
+    for (int i = 0; i < x.n_dims; i++)
+        if (x.dim[i] < 0) return false;
+    return tx_is_contiguous(x);
+}
+
+static bool dense(tx_tensor x, tx_dtype t, int n_dims)
+{
+    return flat(x) && x.dtype == t && x.n_dims == n_dims && tx_numel(x) > 0;
+}
+
+static bool vec(tx_tensor x, tx_dtype t, int64_t n)
+{
+    return dense(x, t, 1) && x.dim[0] == n;
+}
+
+static bool mat(tx_tensor x, tx_dtype t, int64_t m, int64_t n)
+{
+    return dense(x, t, 2) && x.dim[0] == m && x.dim[1] == n;
+}
+
+static bool like(tx_tensor x, tx_tensor y)
+{
+    return flat(x) && x.dtype == y.dtype && tx_same_shape(x, y);
+}
+
+static bool maybe_like(tx_tensor x, tx_tensor y)
+{
+    return !x.data || like(x, y);
+}
+
+/* [m, n] whose rows may lie further apart than n. */
+static bool spaced(tx_tensor x, tx_dtype t)
+{
+    return x.data && x.dtype == t && x.n_dims == 2 && x.dim[0] > 0 && x.dim[1] > 0 &&
+           (x.dim[1] == 1 || x.stride[1] == 1) && (x.dim[0] == 1 || x.stride[0] >= x.dim[1]);
+}
+
+tx_status tx__check_fill(const tx_fill_args *a)
+{
+    if (!flat(a->x) || !(is_float(a->x.dtype) || a->x.dtype == TX_I32))
+        return REFUSE("fill", "x contiguous, float or int32", T(x));
+    return TX_OK;
+}
+
+tx_status tx__check_cast(const tx_cast_args *a)
+{
+    int n = a->x.n_dims;
+    if (!a->x.data || !a->y.data || n < 1 || !tx_same_shape(a->x, a->y) || a->x.stride[n - 1] != 1 || a->y.stride[n - 1] != 1)
+        return REFUSE("cast", "y and x of one shape, their last dimension dense", T(y), T(x));
+    return TX_OK;
+}
+
+tx_status tx__check_gemm(const tx_gemm_args *a)
+{
+    tx_dtype t = a->c.dtype;
+    bool ok = is_float(t) && spaced(a->c, t) && spaced(a->a, t) && spaced(a->b, t);
+    if (ok) {
+        int64_t m = a->c.dim[0], n = a->c.dim[1], k = a->a.dim[a->trans_a ? 0 : 1];
+        ok = a->a.dim[a->trans_a ? 1 : 0] == m && a->b.dim[a->trans_b ? 1 : 0] == k && a->b.dim[a->trans_b ? 0 : 1] == n &&
+             (!a->bias.data || vec(a->bias, t, n));
+    }
+    if (ok) return TX_OK;
+    const char *rule = a->trans_a   ? a->trans_b ? "c [m,n], a [k,m], b [n,k], bias [n], of one float dtype"
+                                                 : "c [m,n], a [k,m], b [k,n], bias [n], of one float dtype"
+                       : a->trans_b ? "c [m,n], a [m,k], b [n,k], bias [n], of one float dtype"
+                                    : "c [m,n], a [m,k], b [k,n], bias [n], of one float dtype";
+    return REFUSE("gemm", rule, T(c), T(a), T(b), T(bias));
+}
+
+tx_status tx__check_col_sum(const tx_col_sum_args *a)
+{
+    tx_dtype t = a->x.dtype;
+    if (!is_float(t) || !dense(a->x, t, 2) || !vec(a->y, t, a->x.dim[1]))
+        return REFUSE("col_sum", "y [n], x [rows,n], contiguous, of one float dtype", T(y), T(x));
+    return TX_OK;
+}
+
+tx_status tx__check_layernorm_fwd(const tx_layernorm_fwd_args *a)
+{
+    tx_dtype t = a->x.dtype;
+    bool ok = is_float(t) && dense(a->x, t, 2);
+    if (ok) {
+        int64_t rows = a->x.dim[0], h = a->x.dim[1];
+        ok = like(a->y, a->x) && vec(a->mu, t, rows) && vec(a->rs, t, rows) && vec(a->gamma, t, h) && vec(a->beta, t, h);
+    }
+    if (ok) return TX_OK;
+    return REFUSE("layernorm_fwd", "y and x [rows,h], mu and rs [rows], gamma and beta [h], of one float dtype", T(y), T(x),
+                  T(mu), T(rs), T(gamma), T(beta));
+}
+
+tx_status tx__check_layernorm_bwd(const tx_layernorm_bwd_args *a)
+{
+    tx_dtype t = a->x.dtype;
+    bool ok = is_float(t) && dense(a->x, t, 2);
+    if (ok) {
+        int64_t rows = a->x.dim[0], h = a->x.dim[1];
+        ok = like(a->dx, a->x) && like(a->dy, a->x) && maybe_like(a->dres, a->x) && vec(a->mu, t, rows) &&
+             vec(a->rs, t, rows) && vec(a->gamma, t, h) && vec(a->dgamma, t, h) && vec(a->dbeta, t, h);
+    }
+    if (ok) return TX_OK;
+    return REFUSE("layernorm_bwd", "dx, dy, x, dres [rows,h], mu and rs [rows], gamma, dgamma, dbeta [h], of one float dtype",
+                  T(dx), T(dy), T(x), T(dres), T(mu), T(rs), T(gamma), T(dgamma), T(dbeta));
+}
+
+tx_status tx__check_gelu_fwd(const tx_gelu_fwd_args *a)
+{
+    if (!is_float(a->x.dtype) || !flat(a->x) || !like(a->y, a->x))
+        return REFUSE("gelu_fwd", "y as x, contiguous, float", T(y), T(x));
+    return TX_OK;
+}
+
+tx_status tx__check_gelu_bwd(const tx_gelu_bwd_args *a)
+{
+    if (!is_float(a->x.dtype) || !flat(a->x) || !like(a->dx, a->x) || !like(a->dy, a->x))
+        return REFUSE("gelu_bwd", "dx and dy as x, contiguous, float", T(dx), T(dy), T(x));
+    return TX_OK;
+}
+
+static tx_status check_activation_mask(const char *op, const tx_dropout *m, int64_t s)
+{
+    if (m->drop == 0) return TX_OK;
+    if (m->drop > 65535) return TX_FAIL(TX_ERR_ARG, "%s: drop %u is not in 0..65535", op, m->drop);
+    if (m->first_s < 0 || m->s_global - s < m->first_s)
+        return TX_FAIL(TX_ERR_SHAPE, "%s: positions %lld + %lld do not lie in the mask's sequence length %lld", op,
+                       (long long)m->first_s, (long long)s, (long long)m->s_global);
+    return TX_OK;
+}
+
+tx_status tx__check_dropout_add_fwd(const tx_dropout_add_fwd_args *a)
+{
+    tx_dtype t = a->x.dtype;
+    if (!is_float(t) || !dense(a->x, t, 3) || !like(a->y, a->x) || !maybe_like(a->residual, a->x))
+        return REFUSE("dropout_add_fwd", "y, x, residual [s,b,h], contiguous, of one float dtype", T(y), T(x), T(residual));
+    return check_activation_mask("dropout_add_fwd", &a->mask, a->x.dim[0]);
+}
+
+tx_status tx__check_dropout_add_bwd(const tx_dropout_add_bwd_args *a)
+{
+    tx_dtype t = a->dy.dtype;
+    if (!is_float(t) || !dense(a->dy, t, 3) || !like(a->dx, a->dy))
+        return REFUSE("dropout_add_bwd", "dx and dy [s,b,h], contiguous, of one float dtype", T(dx), T(dy));
+    return check_activation_mask("dropout_add_bwd", &a->mask, a->dy.dim[0]);
+}
+
+/* A view whose last dimension is contiguous; any other stride may be what it is. */
+static bool view(tx_tensor x, tx_dtype t, int n_dims)
+{
+    if (!x.data || x.dtype != t || x.n_dims != n_dims) return false;
+    for (int i = 0; i < n_dims; i++)
+        if (x.dim[i] < 1) return false;
+    return x.dim[n_dims - 1] == 1 || x.stride[n_dims - 1] == 1;
+}
+
+/* q [sq,b,groups,r,d] with k and v [sk,b,groups,d] and, if there, lse [b,groups,r,sq]. */
+static bool attention_fits(tx_tensor q, tx_tensor k, tx_tensor v, tx_tensor lse, bool causal)
+{
+    tx_dtype t = q.dtype;
+    if (!is_float(t) || !view(q, t, 5) || !view(k, t, 4) || !view(v, t, 4) || !tx_same_shape(k, v)) return false;
+    if (k.dim[1] != q.dim[1] || k.dim[2] != q.dim[2] || k.dim[3] != q.dim[4]) return false;
+    if (causal && k.dim[0] < q.dim[0]) return false;
+    return !lse.data || (dense(lse, t, 4) && lse.dim[0] == q.dim[1] && lse.dim[1] == q.dim[2] && lse.dim[2] == q.dim[3] &&
+                         lse.dim[3] == q.dim[0]);
+}
+
+static tx_status check_attention_mask(const char *op, const tx_dropout *m, tx_tensor q, tx_tensor k)
+{
+    if (m->drop == 0) return TX_OK;
+    if (m->drop > 65535) return TX_FAIL(TX_ERR_ARG, "%s: drop %u is not in 0..65535", op, m->drop);
+    int64_t heads = q.dim[2] * q.dim[3];
+    if (m->s_global < k.dim[0] || m->s_global < q.dim[0])
+        return TX_FAIL(TX_ERR_SHAPE, "%s: %lld keys do not lie in the mask's sequence length %lld", op, (long long)k.dim[0],
+                       (long long)m->s_global);
+    if (m->first_head < 0 || m->n_heads - heads < m->first_head)
+        return TX_FAIL(TX_ERR_SHAPE, "%s: heads %lld + %lld do not lie in the mask's %lld", op, (long long)m->first_head,
+                       (long long)heads, (long long)m->n_heads);
+    return TX_OK;
+}
+
+tx_status tx__check_attention_fwd(const tx_attention_fwd_args *a)
+{
+    if (!attention_fits(a->q, a->k, a->v, a->lse, a->causal) || !view(a->o, a->q.dtype, 5) || !tx_same_shape(a->o, a->q))
+        return REFUSE("attention_fwd",
+                      "o and q [sq,b,groups,r,d], k and v [sk,b,groups,d], lse [b,groups,r,sq], sk >= sq if causal, of one "
+                      "float dtype, last stride 1",
+                      T(o), T(lse), T(q), T(k), T(v));
+    return check_attention_mask("attention_fwd", &a->mask, a->q, a->k);
+}
+
+tx_status tx__check_attention_bwd(const tx_attention_bwd_args *a)
+{
+    tx_dtype t = a->q.dtype;
+    bool ok = attention_fits(a->q, a->k, a->v, a->lse, a->causal) && a->lse.data && a->q.dim[0] == a->k.dim[0];
+    ok = ok && view(a->dq, t, 5) && tx_same_shape(a->dq, a->q) && view(a->do_, t, 5) && tx_same_shape(a->do_, a->q);
+    ok = ok && view(a->o, t, 5) && tx_same_shape(a->o, a->q) && view(a->dk, t, 4) && tx_same_shape(a->dk, a->k);
+    if (!ok || !view(a->dv, t, 4) || !tx_same_shape(a->dv, a->v))
+        return REFUSE("attention_bwd",
+                      "dq, do, o, q [s,b,groups,r,d], dk, dv, k, v [s,b,groups,d], lse [b,groups,r,s], of one float dtype, last "
+                      "stride 1",
+                      T(dq), T(dk), T(dv), T(do_), T(o), T(lse), T(q), T(k), T(v));
+    return check_attention_mask("attention_bwd", &a->mask, a->q, a->k);
+}
+
+/* token and position [s,b] beside [s,b,h], into a word table [.,h] and perhaps a position table. */
+static bool embedding_fits(tx_tensor y, tx_tensor token, tx_tensor position, tx_tensor word, tx_tensor pos)
+{
+    tx_dtype t = y.dtype;
+    if (!is_float(t) || !dense(y, t, 3) || !dense(word, t, 2) || word.dim[1] != y.dim[2]) return false;
+    if (!mat(token, TX_I32, y.dim[0], y.dim[1])) return false;
+    return !pos.data || (dense(pos, t, 2) && pos.dim[1] == y.dim[2] && mat(position, TX_I32, y.dim[0], y.dim[1]));
+}
+
+tx_status tx__check_embedding_fwd(const tx_embedding_fwd_args *a)
+{
+    if (!embedding_fits(a->y, a->token, a->position, a->word, a->pos))
+        return REFUSE("embedding_fwd", "y [s,b,h], token and position [s,b] int32, word [v,h], pos [positions,h], contiguous",
+                      T(y), T(token), T(position), T(word), T(pos));
+    return TX_OK;
+}
+
+tx_status tx__check_embedding_bwd(const tx_embedding_bwd_args *a)
+{
+    if (!embedding_fits(a->dy, a->token, a->position, a->dword, a->dpos))
+        return REFUSE("embedding_bwd",
+                      "dy [s,b,h], token and position [s,b] int32, dword [v,h], dpos [positions,h], contiguous", T(dy),
+                      T(token), T(position), T(dword), T(dpos));
+    return TX_OK;
+}
+
+static tx_status check_n_valid(const char *op, int64_t n_valid, int64_t v)
+{
+    if (n_valid >= 1 && n_valid <= v) return TX_OK;
+    return TX_FAIL(TX_ERR_SHAPE, "%s: n_valid %lld is not in 1..%lld, the columns there are", op, (long long)n_valid,
+                   (long long)v);
+}
+
+tx_status tx__check_cross_entropy(const tx_cross_entropy_args *a)
+{
+    tx_dtype t = a->z.dtype;
+    bool ok = is_float(t) && spaced(a->z, t) && vec(a->loss, t, a->z.dim[0]) && vec(a->y, TX_I32, a->z.dim[0]);
+    if (!ok || !maybe_like(a->weight, a->loss))
+        return REFUSE("cross_entropy", "z [rows,v], loss and weight [rows], of one float dtype, y [rows] int32", T(loss), T(z),
+                      T(y), T(weight));
+    return check_n_valid("cross_entropy", a->n_valid, a->z.dim[1]);
+}
+
+tx_status tx__check_head_loss(const tx_head_loss_args *a)
+{
+    tx_dtype t = a->x.dtype;
+    bool ok = is_float(t) && dense(a->x, t, 2) && dense(a->w, t, 2) && a->w.dim[1] == a->x.dim[1];
+    ok = ok && vec(a->loss, t, a->x.dim[0]) && vec(a->y, TX_I32, a->x.dim[0]) && maybe_like(a->weight, a->loss);
+    if (!ok || (a->weight.data && !(like(a->dx, a->x) && like(a->dw, a->w))))
+        return REFUSE("head_loss",
+                      "x [rows,h], w [v,h], loss [rows], y [rows] int32; with weight [rows] also dx as x and dw as w; "
+                      "contiguous, of one float dtype",
+                      T(loss), T(dx), T(dw), T(x), T(w), T(y), T(weight));
+    return check_n_valid("head_loss", a->n_valid, a->w.dim[0]);
+}
+
+tx_status tx__check_sumsq(const tx_sumsq_args *a)
+{
+    bool ok = is_float(a->x.dtype) && flat(a->x) && flat(a->out) && a->out.dtype == TX_F64 && a->out.n_dims == 1;
+    if (!ok || a->out.dim[0] != (tx_numel(a->x) + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK)
+        return REFUSE("sumsq", "x contiguous float and one fp64 of out for each 65536 elements of it", T(out), T(x));
+    return TX_OK;
+}
+
+tx_status tx__check_adam(const tx_adam_args *a)
+{
+    if (!is_float(a->p.dtype) || !flat(a->p) || !like(a->m, a->p) || !like(a->v, a->p) || !like(a->g, a->p))
+        return REFUSE("adam", "p, m, v, g of one shape and float dtype, contiguous", T(p), T(m), T(v), T(g));
+    if (a->t < 1) return TX_FAIL(TX_ERR_ARG, "adam: t is %lld; the first step is 1", (long long)a->t);
+    return TX_OK;
+}
+
+tx_status tx__check_index(const char *op, const char *name, tx_tensor x, int64_t lo, int64_t hi)
+{
+    const int32_t *value = x.data;
+    for (int64_t i = 0, n = tx_numel(x); i < n; i++)
+        if (value[i] < lo || value[i] >= hi)
+            return TX_FAIL(TX_ERR_ARG, "%s: %s[%lld] is %d; it has to be in %lld..%lld", op, name, (long long)i, value[i],
+                           (long long)lo, (long long)hi - 1);
+    return TX_OK;
+}

@@ -1,0 +1,56 @@
+/* cpu.h - what the files of backend "cpu" share. It computes in fp32 with OpenMP threads; matrix products are oneDNN's,
+ * everything else is ours (isa/). How work is cut depends on shapes and c->n_threads only, never on which threads come,
+ * so that the same call gives the same bits. */
+#ifndef TX_BACKEND_CPU_CPU_H
+#define TX_BACKEND_CPU_CPU_H
+
+#include "backend/backend.h"
+#include "backend/cpu/isa/kernels.h"
+
+typedef struct tx__cpu {
+    const tx__cpu_kernels *k;
+    struct tx__cpu_gemm *gemm; /* cpu_gemm.c's engine and cache */
+} tx__cpu;
+
+static inline const tx__cpu_kernels *tx__cpu_k(const tx_ctx *c)
+{
+    return ((const tx__cpu *)c->backend_state)->k;
+}
+
+/* TX_ERR_UNSUPPORTED unless x is fp32; one tensor of a call speaks for all, check.c has seen to that. */
+tx_status tx__cpu_need_f32(const char *op, tx_tensor x);
+
+/* How many parts n units of work are cut into: no more than threads, and none so small that starting it costs more. `each`
+ * is the work of a unit in elements touched. */
+static inline int tx__cpu_parts(const tx_ctx *c, int64_t n, int64_t each)
+{
+    int64_t worth = n * each / 16384 + 1, parts = c->n_threads;
+    if (parts > worth) parts = worth;
+    return (int)(parts < n ? parts : n > 0 ? n : 1);
+}
+
+typedef struct tx__range {
+    int64_t lo, hi;
+} tx__range;
+
+/* Part t of n, cut at multiples of `unit`. */
+static inline tx__range tx__cpu_part(int64_t n, int64_t unit, int parts, int t)
+{
+    int64_t units = (n + unit - 1) / unit, lo = units * t / parts * unit, hi = units * (t + 1) / parts * unit;
+    return (tx__range){ lo, hi < n ? hi : n };
+}
+
+#define OP(name) tx_status tx__cpu_##name(tx_ctx *c, const tx_##name##_args *a, void *scratch);
+#include "backend/ops.def"
+#undef OP
+
+size_t tx__cpu_gemm_scratch(const tx_ctx *c, const tx_gemm_args *a);
+size_t tx__cpu_layernorm_bwd_scratch(const tx_ctx *c, const tx_layernorm_bwd_args *a);
+size_t tx__cpu_attention_fwd_scratch(const tx_ctx *c, const tx_attention_fwd_args *a);
+size_t tx__cpu_attention_bwd_scratch(const tx_ctx *c, const tx_attention_bwd_args *a);
+
+tx_status tx__cpu_gemm_open(struct tx__cpu_gemm **out);
+void tx__cpu_gemm_close(struct tx__cpu_gemm *g); /* NULL allowed */
+const char *tx__cpu_gemm_version(char *buf, size_t cap);
+
+#endif

@@ -1,0 +1,153 @@
+/* cpu_attention.c - shares the heads among threads; isa/isa_attention.c does the work of one.
+ *
+ *  Forward: a thread takes a run of query heads and packs k and v again only where the group changes. Backward: it takes a
+ *  run of groups, because all query heads of a group add to one dk and dv. */
+#include "backend/cpu/cpu.h"
+
+/* Up to this many queries, k and v are read in place. */
+enum { FEW = 4 };
+
+/* A part's `packed` and `work`, in floats, both multiples of a cache line. */
+typedef struct room {
+    int64_t packed, work;
+} room;
+
+static room fwd_room(const tx_attention_fwd_args *a)
+{
+    int64_t sk = a->k.dim[0], d = a->k.dim[3];
+    if (a->q.dim[0] <= FEW) return (room){ 0, tx__attn_few_work(sk) };
+    return (room){ tx__attn_fwd_packed(sk, d), tx__attn_fwd_work(d) };
+}
+
+/* Work of one query head, in elements touched. */
+static int64_t head_cost(tx_tensor q, tx_tensor k)
+{
+    return q.dim[0] * k.dim[0] * q.dim[4] / 8;
+}
+
+static int fwd_parts(const tx_ctx *c, const tx_attention_fwd_args *a)
+{
+    return tx__cpu_parts(c, a->q.dim[1] * a->q.dim[2] * a->q.dim[3], head_cost(a->q, a->k));
+}
+
+size_t tx__cpu_attention_fwd_scratch(const tx_ctx *c, const tx_attention_fwd_args *a)
+{
+    room need = fwd_room(a);
+    return (size_t)(fwd_parts(c, a) * (need.packed + need.work)) * sizeof(float);
+}
+
+/* Where head (i_b, g, r) begins in a q-like, and group (i_b, g) in a k-like tensor. */
+static float *q_head(tx_tensor q, int64_t i_b, int64_t g, int64_t r)
+{
+    return (float *)q.data + i_b * q.stride[1] + g * q.stride[2] + r * q.stride[3];
+}
+
+static float *k_head(tx_tensor k, int64_t i_b, int64_t g)
+{
+    return (float *)k.data + i_b * k.stride[1] + g * k.stride[2];
+}
+
+static tx__attn fwd_head(const tx_attention_fwd_args *a, int64_t i_b, int64_t g, int64_t r, const tx__drop *drop)
+{
+    int64_t sq = a->q.dim[0], heads = a->q.dim[3], i_n = g * heads + r;
+    return (tx__attn){ .o = q_head(a->o, i_b, g, r),
+                       .lse = a->lse.data ? (float *)a->lse.data + (i_b * a->q.dim[2] * heads + i_n) * sq : NULL,
+                       .q = q_head(a->q, i_b, g, r),
+                       .k = k_head(a->k, i_b, g),
+                       .v = k_head(a->v, i_b, g),
+                       .o_s = a->o.stride[0],
+                       .q_s = a->q.stride[0],
+                       .k_s = a->k.stride[0],
+                       .v_s = a->v.stride[0],
+                       .sq = sq,
+                       .sk = a->k.dim[0],
+                       .d = a->q.dim[4],
+                       .scale = (float)a->scale,
+                       .causal = a->causal,
+                       .drop = a->mask.drop ? drop : NULL,
+                       .e = tx_dropout_head(&a->mask, i_b, i_n),
+                       .e_row = (uint64_t)a->mask.s_global };
+}
+
+tx_status tx__cpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void *scratch)
+{
+    TX_TRY(tx__cpu_need_f32("attention_fwd", a->q));
+    const tx__cpu_kernels *k = tx__cpu_k(c);
+    const tx__drop drop = { a->mask.rng, a->mask.drop, (float)tx_dropout_scale(&a->mask) };
+    int64_t groups = a->q.dim[2], heads = a->q.dim[3], n = a->q.dim[1] * groups * heads;
+    room size = fwd_room(a);
+    int parts = fwd_parts(c, a);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range range = tx__cpu_part(n, 1, parts, t);
+        float *packed = (float *)scratch + t * (size.packed + size.work), *work = packed + size.packed;
+        for (int64_t i = range.lo; i < range.hi; i++) {
+            int64_t i_b = i / heads / groups, g = i / heads % groups, r = i % heads;
+            tx__attn head = fwd_head(a, i_b, g, r, &drop);
+            if (head.sq <= FEW) {
+                k->attn_fwd_few(&head, work);
+                continue;
+            }
+            if (i == range.lo || r == 0) k->attn_pack_fwd(&head, packed);
+            k->attn_fwd(&head, packed, work);
+        }
+    }
+    return TX_OK;
+}
+
+static room bwd_room(const tx_attention_bwd_args *a)
+{
+    int64_t s = a->k.dim[0], d = a->k.dim[3];
+    return (room){ tx__attn_bwd_packed(s, d), tx__attn_bwd_work(d) };
+}
+
+static int bwd_parts(const tx_ctx *c, const tx_attention_bwd_args *a)
+{
+    return tx__cpu_parts(c, a->q.dim[1] * a->q.dim[2], a->q.dim[3] * head_cost(a->q, a->k));
+}
+
+size_t tx__cpu_attention_bwd_scratch(const tx_ctx *c, const tx_attention_bwd_args *a)
+{
+    room need = bwd_room(a);
+    return (size_t)(bwd_parts(c, a) * (need.packed + need.work)) * sizeof(float);
+}
+
+static tx__attn bwd_head(const tx_attention_bwd_args *a, int64_t i_b, int64_t g, int64_t r, const tx__drop *drop)
+{
+    const tx_attention_fwd_args fwd = { a->o, a->lse, a->q, a->k, a->v, a->scale, a->causal, a->mask };
+    tx__attn head = fwd_head(&fwd, i_b, g, r, drop);
+    head.dq = q_head(a->dq, i_b, g, r);
+    head.dk = k_head(a->dk, i_b, g);
+    head.dv = k_head(a->dv, i_b, g);
+    head.do_ = q_head(a->do_, i_b, g, r);
+    head.dq_s = a->dq.stride[0];
+    head.dk_s = a->dk.stride[0];
+    head.dv_s = a->dv.stride[0];
+    head.do_s = a->do_.stride[0];
+    return head;
+}
+
+tx_status tx__cpu_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a, void *scratch)
+{
+    TX_TRY(tx__cpu_need_f32("attention_bwd", a->q));
+    const tx__cpu_kernels *k = tx__cpu_k(c);
+    const tx__drop drop = { a->mask.rng, a->mask.drop, (float)tx_dropout_scale(&a->mask) };
+    int64_t groups = a->q.dim[2], heads = a->q.dim[3], n = a->q.dim[1] * groups;
+    room size = bwd_room(a);
+    int parts = bwd_parts(c, a);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range range = tx__cpu_part(n, 1, parts, t);
+        float *packed = (float *)scratch + t * (size.packed + size.work), *work = packed + size.packed;
+        for (int64_t i = range.lo; i < range.hi; i++) {
+            tx__attn head = bwd_head(a, i / groups, i % groups, 0, &drop);
+            k->attn_pack_bwd(&head, packed);
+            for (int64_t r = 0; r < heads; r++) {
+                head = bwd_head(a, i / groups, i % groups, r, &drop);
+                k->attn_bwd(&head, packed, work);
+            }
+            k->attn_unpack_bwd(&head, packed);
+        }
+    }
+    return TX_OK;
+}

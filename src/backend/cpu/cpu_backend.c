@@ -1,0 +1,111 @@
+/* cpu_backend.c - opening "cpu", its choice of instruction set and its rows.
+ *
+ *  TX_CPU_ISA in the environment (generic, avx2 or avx512) takes a lower set than the processor's own for our kernels: for
+ *  comparison and debugging. oneDNN chooses for itself (ONEDNN_MAX_CPU_ISA). */
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+#include "base/alloc.h"
+
+typedef struct isa {
+    const char *name;
+    const tx__cpu_kernels *kernels;
+    bool here;
+} isa;
+
+/* Best first. */
+static int list_isas(isa out[3])
+{
+    int n = 0;
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+    bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+              __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    out[n++] = (isa){ "avx512", &tx__cpu_kernels_avx512, v4 };
+    out[n++] = (isa){ "avx2", &tx__cpu_kernels_avx2, v3 };
+#endif
+    out[n++] = (isa){ "generic", &tx__cpu_kernels_generic, true };
+    return n;
+}
+
+/* The best set, or the one TX_CPU_ISA names. */
+static tx_status choose_isa(isa *out)
+{
+    isa list[3];
+    int n = list_isas(list);
+    const char *wish = getenv("TX_CPU_ISA");
+    for (int i = 0; i < n; i++)
+        if (list[i].here && (!wish || !strcmp(wish, list[i].name))) {
+            *out = list[i];
+            return TX_OK;
+        }
+    return TX_FAIL(TX_ERR_UNSUPPORTED, "TX_CPU_ISA=%s: not an instruction set of this processor; take generic, avx2 or avx512",
+                   wish ? wish : "");
+}
+
+static const char *describe(void)
+{
+    static _Thread_local char line[120];
+    char version[64];
+    isa chosen;
+    snprintf(line, sizeof line, "%s, %s, %d threads", choose_isa(&chosen) ? "no such TX_CPU_ISA" : chosen.name,
+             tx__cpu_gemm_version(version, sizeof version), omp_get_max_threads());
+    return line;
+}
+
+static void close_cpu(tx_ctx *c)
+{
+    tx__cpu *s = c->backend_state;
+    if (s) tx__cpu_gemm_close(s->gemm);
+    tx_free(s);
+    c->backend_state = NULL;
+}
+
+static tx_status open_cpu(tx_ctx *c)
+{
+    isa chosen;
+    TX_TRY(choose_isa(&chosen));
+    TX_TRY(tx_alloc(&c->backend_state, 1, sizeof(tx__cpu), "backend cpu"));
+    tx__cpu *s = c->backend_state;
+    s->k = chosen.kernels;
+    tx_status st = tx__cpu_gemm_open(&s->gemm);
+    if (st) close_cpu(c);
+    return st;
+}
+
+tx_status tx__cpu_need_f32(const char *op, tx_tensor x)
+{
+    if (x.dtype == TX_F32) return TX_OK;
+    return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: backend cpu has no %s, only fp32; backend ref has every type", op,
+                   tx_dtype_name(x.dtype));
+}
+
+static void fill_ops(tx_ops *ops)
+{
+    ops->fill.run = tx__cpu_fill;
+    ops->cast.run = tx__cpu_cast;
+    ops->gemm = (tx_gemm_row){ tx__cpu_gemm, tx__cpu_gemm_scratch, false };
+    ops->col_sum.run = tx__cpu_col_sum;
+    ops->layernorm_fwd.run = tx__cpu_layernorm_fwd;
+    ops->layernorm_bwd = (tx_layernorm_bwd_row){ tx__cpu_layernorm_bwd, tx__cpu_layernorm_bwd_scratch, false };
+    ops->gelu_fwd.run = tx__cpu_gelu_fwd;
+    ops->gelu_bwd.run = tx__cpu_gelu_bwd;
+    ops->dropout_add_fwd.run = tx__cpu_dropout_add_fwd;
+    ops->dropout_add_bwd.run = tx__cpu_dropout_add_bwd;
+    ops->attention_fwd = (tx_attention_fwd_row){ tx__cpu_attention_fwd, tx__cpu_attention_fwd_scratch, false };
+    ops->attention_bwd = (tx_attention_bwd_row){ tx__cpu_attention_bwd, tx__cpu_attention_bwd_scratch, false };
+    ops->embedding_fwd.run = tx__cpu_embedding_fwd;
+    ops->embedding_bwd.run = tx__cpu_embedding_bwd;
+    ops->cross_entropy.run = tx__cpu_cross_entropy;
+    ops->sumsq.run = tx__cpu_sumsq;
+    ops->adam.run = tx__cpu_adam;
+}
+
+extern const tx_backend tx_backend_cpu; /* registry.c lists it */
+const tx_backend tx_backend_cpu = {
+    .name = "cpu", .describe = describe, .open = open_cpu, .close = close_cpu, .fill_ops = fill_ops, .base = "ref"
+};

@@ -1,0 +1,286 @@
+/* cpu_gemm.c - matrix products by oneDNN: the one file that knows it, in its 2.x and its 3.x form.
+ *
+ *  A primitive is made for exact sizes and strides, with its code generated for them, which takes milliseconds; so each is
+ *  kept, together with its memory objects, of which a call changes only the addresses. The row's scratch callback makes
+ *  it, which the dry run calls too: the first real step finds everything ready and allocates nothing.
+ *
+ *      key = (m, n, k, row strides, transposes, accumulate, bias)  ->  slot[hash % SLOTS], linear probing
+ *
+ *  A run has some dozens of shapes. Generation of texts of all lengths could have any number, so a full table is emptied. */
+#include <dnnl.h>
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "backend/cpu/cpu.h"
+#include "base/alloc.h"
+
+typedef struct key {
+    int64_t m, n, k, lda, ldb, ldc;
+    int64_t trans_a, trans_b, accumulate, bias; /* wide, so that there is no padding to hash */
+} key;
+
+enum { SLOTS = 1024, FULL = SLOTS / 4 * 3, A = 0, B, C, BIAS, SCRATCH, N_MEMORIES };
+static const int arg_of[N_MEMORIES] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS, DNNL_ARG_SCRATCHPAD };
+
+typedef struct product {
+    key key;
+    dnnl_primitive_t primitive; /* NULL: slot is free */
+    dnnl_memory_t memory[N_MEMORIES]; /* NULL: this product has none */
+    size_t scratch_bytes;
+} product;
+
+struct tx__cpu_gemm {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    size_t granted; /* scratch bytes that the next call will have */
+    int n_products;
+    product slot[SLOTS];
+};
+
+/* ---- the two forms of the API ---- */
+
+#if DNNL_VERSION_MAJOR >= 3
+
+typedef dnnl_memory_desc_t layout; /* a handle */
+
+static const_dnnl_memory_desc_t desc(const layout *l)
+{
+    return *l;
+}
+
+static dnnl_status_t make_layout(layout *l, const dnnl_dims_t dims, const dnnl_dims_t strides)
+{
+    return dnnl_memory_desc_create_with_strides(l, 2, dims, dnnl_f32, strides);
+}
+
+static void free_layout(layout *l)
+{
+    if (*l) dnnl_memory_desc_destroy(*l);
+}
+
+static dnnl_status_t make_matmul(dnnl_primitive_desc_t *pd, const layout l[4], bool bias, const_dnnl_primitive_attr_t attr,
+                                 dnnl_engine_t engine)
+{
+    return dnnl_matmul_primitive_desc_create(pd, engine, l[A], l[B], bias ? l[BIAS] : NULL, l[C], attr);
+}
+
+static dnnl_status_t append_sum(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
+}
+
+#else
+
+typedef dnnl_memory_desc_t layout; /* a struct */
+typedef const dnnl_memory_desc_t *const_dnnl_memory_desc_t;
+
+static const_dnnl_memory_desc_t desc(const layout *l)
+{
+    return l;
+}
+
+static dnnl_status_t make_layout(layout *l, const dnnl_dims_t dims, const dnnl_dims_t strides)
+{
+    return dnnl_memory_desc_init_by_strides(l, 2, dims, dnnl_f32, strides);
+}
+
+static void free_layout(layout *l)
+{
+    (void)l;
+}
+
+static dnnl_status_t make_matmul(dnnl_primitive_desc_t *pd, const layout l[4], bool bias, const_dnnl_primitive_attr_t attr,
+                                 dnnl_engine_t engine)
+{
+    dnnl_matmul_desc_t d;
+    dnnl_status_t bad = dnnl_matmul_desc_init(&d, &l[A], &l[B], bias ? &l[BIAS] : NULL, &l[C]);
+    return bad ? bad : dnnl_primitive_desc_create(pd, &d, attr, engine, NULL);
+}
+
+static dnnl_status_t append_sum(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_sum(ops, 1.0f);
+}
+
+#endif
+
+/* ---- making products ---- */
+
+static key key_of(const tx_gemm_args *a)
+{
+    key k = { .m = a->c.dim[0],
+              .n = a->c.dim[1],
+              .k = a->a.dim[a->trans_a ? 0 : 1],
+              /* the stride of a single row is anything; one spelling of it makes one product */
+              .lda = a->a.dim[0] == 1 ? a->a.dim[1] : a->a.stride[0],
+              .ldb = a->b.dim[0] == 1 ? a->b.dim[1] : a->b.stride[0],
+              .ldc = a->c.dim[0] == 1 ? a->c.dim[1] : a->c.stride[0],
+              .trans_a = a->trans_a,
+              .trans_b = a->trans_b,
+              .accumulate = a->accumulate,
+              .bias = a->bias.data != NULL };
+    return k;
+}
+
+static void free_product(product *p)
+{
+    for (int i = 0; i < N_MEMORIES; i++)
+        if (p->memory[i]) dnnl_memory_destroy(p->memory[i]);
+    if (p->primitive) dnnl_primitive_destroy(p->primitive);
+    *p = (product){ 0 };
+}
+
+/* C = A B, with beta as a sum after it, and scratch memory of the caller's. */
+static dnnl_status_t make_attributes(dnnl_primitive_attr_t *attr, bool accumulate)
+{
+    dnnl_post_ops_t ops = NULL;
+    dnnl_status_t bad = dnnl_primitive_attr_create(attr);
+    if (!bad) bad = dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user);
+    if (!bad && accumulate) {
+        bad = dnnl_post_ops_create(&ops);
+        if (!bad) bad = append_sum(ops);
+        if (!bad) bad = dnnl_primitive_attr_set_post_ops(*attr, ops);
+        if (ops) dnnl_post_ops_destroy(ops);
+    }
+    return bad;
+}
+
+static dnnl_status_t make_layouts(layout l[4], const key *k)
+{
+    const dnnl_dims_t size[4] = { { k->m, k->k }, { k->k, k->n }, { k->m, k->n }, { 1, k->n } };
+    const dnnl_dims_t stride[4] = { { k->trans_a ? 1 : k->lda, k->trans_a ? k->lda : 1 },
+                                    { k->trans_b ? 1 : k->ldb, k->trans_b ? k->ldb : 1 },
+                                    { k->ldc, 1 },
+                                    { k->n, 1 } };
+    for (int i = 0; i < (k->bias ? 4 : 3); i++) {
+        dnnl_status_t bad = make_layout(&l[i], size[i], stride[i]);
+        if (bad) return bad;
+    }
+    return dnnl_success;
+}
+
+static dnnl_status_t make_product(struct tx__cpu_gemm *g, product *p, const key *k)
+{
+    layout l[4];
+    memset(l, 0, sizeof l);
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t bad = make_layouts(l, k);
+    if (!bad) bad = make_attributes(&attr, k->accumulate);
+    if (!bad) bad = make_matmul(&pd, l, k->bias, attr, g->engine);
+    if (!bad) bad = dnnl_primitive_create(&p->primitive, pd);
+    for (int i = 0; !bad && i < (k->bias ? 4 : 3); i++) bad = dnnl_memory_create(&p->memory[i], desc(&l[i]), g->engine, DNNL_MEMORY_NONE);
+    if (!bad) {
+        const_dnnl_memory_desc_t need = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+        p->scratch_bytes = need ? dnnl_memory_desc_get_size(need) : 0;
+        if (p->scratch_bytes) bad = dnnl_memory_create(&p->memory[SCRATCH], need, g->engine, DNNL_MEMORY_NONE);
+    }
+    if (pd) dnnl_primitive_desc_destroy(pd);
+    if (attr) dnnl_primitive_attr_destroy(attr);
+    for (int i = 0; i < 4; i++) free_layout(&l[i]);
+    if (bad) free_product(p);
+    p->key = *k;
+    return bad;
+}
+
+/* oneDNN takes as many threads as OpenMP would give this thread now, both when it plans and when it runs. */
+static int enter(const tx_ctx *c)
+{
+    int before = omp_get_max_threads();
+    omp_set_num_threads(c->n_threads);
+    return before;
+}
+
+/* The product of a call, made if it is new. */
+static tx_status find(const tx_ctx *c, const tx_gemm_args *a, product **out)
+{
+    struct tx__cpu_gemm *g = ((const tx__cpu *)c->backend_state)->gemm;
+    const key k = key_of(a);
+    if (g->n_products == FULL) {
+        for (int i = 0; i < SLOTS; i++) free_product(&g->slot[i]);
+        g->n_products = 0;
+    }
+    size_t i = XXH3_64bits(&k, sizeof k) % SLOTS;
+    for (; g->slot[i].primitive; i = (i + 1) % SLOTS)
+        if (!memcmp(&g->slot[i].key, &k, sizeof k)) {
+            *out = &g->slot[i];
+            return TX_OK;
+        }
+    int before = enter(c);
+    dnnl_status_t bad = make_product(g, &g->slot[i], &k);
+    omp_set_num_threads(before);
+    if (bad)
+        return TX_FAIL(bad == dnnl_out_of_memory ? TX_ERR_NOMEM : TX_ERR_UNSUPPORTED,
+                       "gemm: oneDNN has no product of m=%lld n=%lld k=%lld (status %d)", (long long)k.m, (long long)k.n,
+                       (long long)k.k, (int)bad);
+    g->n_products++;
+    *out = &g->slot[i];
+    return TX_OK;
+}
+
+size_t tx__cpu_gemm_scratch(const tx_ctx *c, const tx_gemm_args *a)
+{
+    product *p;
+    size_t bytes = a->c.dtype == TX_F32 && !find(c, a, &p) ? p->scratch_bytes : 0; /* an error is met again by the run */
+    ((const tx__cpu *)c->backend_state)->gemm->granted = bytes;
+    return bytes;
+}
+
+tx_status tx__cpu_gemm(tx_ctx *c, const tx_gemm_args *a, void *scratch)
+{
+    TX_TRY(tx__cpu_need_f32("gemm", a->c));
+    struct tx__cpu_gemm *g = ((tx__cpu *)c->backend_state)->gemm;
+    product *p;
+    TX_TRY(find(c, a, &p));
+    if (p->scratch_bytes > g->granted) /* made only now: the first attempt had no memory */
+        return TX_FAIL(TX_ERR_NOMEM, "gemm: no memory for oneDNN's workspace of %zu bytes", p->scratch_bytes);
+    void *const data[N_MEMORIES] = { a->a.data, a->b.data, a->c.data, a->bias.data, scratch };
+    dnnl_exec_arg_t args[N_MEMORIES];
+    int n = 0;
+    dnnl_status_t bad = dnnl_success;
+    for (int i = 0; !bad && i < N_MEMORIES; i++) {
+        if (!p->memory[i]) continue;
+        bad = dnnl_memory_set_data_handle(p->memory[i], data[i]);
+        args[n++] = (dnnl_exec_arg_t){ arg_of[i], p->memory[i] };
+    }
+    int before = enter(c);
+    if (!bad) bad = dnnl_primitive_execute(p->primitive, g->stream, n, args);
+    if (!bad) bad = dnnl_stream_wait(g->stream);
+    omp_set_num_threads(before);
+    if (bad) return TX_FAIL(TX_ERR_UNSUPPORTED, "gemm: oneDNN failed (status %d)", (int)bad);
+    return TX_OK;
+}
+
+/* ---- life ---- */
+
+tx_status tx__cpu_gemm_open(struct tx__cpu_gemm **out)
+{
+    struct tx__cpu_gemm *g;
+    TX_TRY(tx_alloc(&g, 1, sizeof *g, "oneDNN's products"));
+    dnnl_status_t bad = dnnl_engine_create(&g->engine, dnnl_cpu, 0);
+    if (!bad) bad = dnnl_stream_create(&g->stream, g->engine, dnnl_stream_default_flags);
+    if (bad) {
+        tx__cpu_gemm_close(g);
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "oneDNN does not start (status %d)", (int)bad);
+    }
+    *out = g;
+    return TX_OK;
+}
+
+void tx__cpu_gemm_close(struct tx__cpu_gemm *g)
+{
+    if (!g) return;
+    for (int i = 0; i < SLOTS; i++) free_product(&g->slot[i]);
+    if (g->stream) dnnl_stream_destroy(g->stream);
+    if (g->engine) dnnl_engine_destroy(g->engine);
+    tx_free(g);
+}
+
+const char *tx__cpu_gemm_version(char *buf, size_t cap)
+{
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(buf, cap, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+    return buf;
+}

@@ -1,0 +1,329 @@
+/* isa_attention.c - one attention head at a time, in blocks of TX__ATTN_Q queries × TX__ATTN_K keys, so that scores
+ * exist only inside the cache and memory is linear in s. Forward: online softmax, arXiv:2205.14135, algorithm 1; backward:
+ * its algorithm 4.
+ *
+ *  packed, ld = d rounded up to TX__LANES, kb = keys of a block rounded up likewise:
+ *
+ *      kᵀ, vᵀ   block after block, each [ld, kb]: a row of scores is a sum of rows of it
+ *      k, v     [sk, ld]
+ *
+ *  Every matrix product below is then  C += op(A) B  with B and C made of whole vectors and A's elements broadcast. */
+#include <string.h>
+
+#include "backend/cpu/isa/isa.h"
+#include "backend/cpu/isa/vmath.h"
+
+enum { BQ = TX__ATTN_Q, BK = TX__ATTN_K };
+static const float MASKED = -1e30f; /* a score that is not there: its exp is exactly 0, and it makes no NaN */
+
+static inline int64_t min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- matrix kernels ---- */
+
+/* Where op(A)[i,p] lies: a + i rs + p cs. */
+typedef struct strided {
+    const float *a;
+    int64_t rs, cs;
+} strided;
+
+/* C[mr, nv vectors] += A[mr, k] B[k, nv vectors]. mr and nv are constants where this is inlined. */
+static inline __attribute__((always_inline)) void tile(int mr, int nv, int64_t k, strided a, const float *b, int64_t ldb,
+                                                       float *c, int64_t ldc)
+{
+    tx__vec sum[8][2];
+#pragma GCC unroll 8
+    for (int i = 0; i < mr; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < nv; j++) sum[i][j] = *(const tx__vec *)(c + i * ldc + j * TX__VEC);
+    for (int64_t p = 0; p < k; p++) {
+        const tx__vec *row = (const tx__vec *)(b + p * ldb);
+#pragma GCC unroll 8
+        for (int i = 0; i < mr; i++) {
+            const float x = a.a[i * a.rs + p * a.cs];
+#pragma GCC unroll 2
+            for (int j = 0; j < nv; j++) sum[i][j] += x * row[j];
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < mr; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < nv; j++) *(tx__vec *)(c + i * ldc + j * TX__VEC) = sum[i][j];
+}
+
+static inline __attribute__((always_inline)) void strip(int nv, int64_t m, int64_t k, strided a, const float *b, int64_t ldb,
+                                                        float *c, int64_t ldc)
+{
+    int64_t i = 0;
+    for (; i + TX__MR <= m; i += TX__MR, a.a += TX__MR * a.rs) tile(TX__MR, nv, k, a, b, ldb, c + i * ldc, ldc);
+    for (; i < m; i++, a.a += a.rs) tile(1, nv, k, a, b, ldb, c + i * ldc, ldc);
+}
+
+/* C[m,n] += op(A)[m,k] B[k,n], n a multiple of TX__VEC. */
+static void multiply(int64_t m, int64_t n, int64_t k, strided a, const float *b, int64_t ldb, float *c, int64_t ldc)
+{
+    int64_t j = 0;
+    for (; j + 2 * TX__VEC <= n; j += 2 * TX__VEC) strip(2, m, k, a, b + j, ldb, c + j, ldc);
+    if (j < n) strip(1, m, k, a, b + j, ldb, c + j, ldc);
+}
+
+/* ---- copying in and out ---- */
+
+/* dst [rows, ld] = factor src, padded with zeros. */
+static void gather(float *dst, const float *src, int64_t src_s, int64_t rows, int64_t d, float factor)
+{
+    int64_t ld = tx__lanes(d);
+    for (int64_t i = 0; i < rows; i++, dst += ld, src += src_s) {
+#pragma omp simd
+        for (int64_t x = 0; x < d; x++) dst[x] = factor * src[x];
+        for (int64_t x = d; x < ld; x++) dst[x] = 0;
+    }
+}
+
+static void scatter(float *dst, int64_t dst_s, const float *src, int64_t rows, int64_t d, float factor)
+{
+    int64_t ld = tx__lanes(d);
+    for (int64_t i = 0; i < rows; i++, dst += dst_s, src += ld) {
+#pragma omp simd
+        for (int64_t x = 0; x < d; x++) dst[x] = factor * src[x];
+    }
+}
+
+/* Keys of the block that begins at `first`, rounded up. */
+static int64_t block_width(int64_t sk, int64_t first)
+{
+    return tx__lanes(min(BK, sk - first));
+}
+
+/* src [sk, d] into blocks of [ld, kb]. */
+static void transpose(float *dst, const float *src, int64_t src_s, int64_t sk, int64_t d)
+{
+    int64_t ld = tx__lanes(d);
+    for (int64_t first = 0; first < sk; first += BK) {
+        int64_t kb = block_width(sk, first), n = min(BK, sk - first);
+        memset(dst, 0, (size_t)(ld * kb) * sizeof *dst);
+        for (int64_t j = 0; j < n; j++)
+            for (int64_t x = 0; x < d; x++) dst[x * kb + j] = src[(first + j) * src_s + x];
+        dst += ld * kb;
+    }
+}
+
+/* ---- blocks of scores ---- */
+
+/* How many keys query i of this call sees. */
+static inline int64_t n_seen(const tx__attn *a, int64_t i)
+{
+    return a->causal ? i + 1 + a->sk - a->sq : a->sk;
+}
+
+/* scores [rows, BK] = q kᵀ for keys first..first+kb, what is not seen MASKED. */
+static void score_block(const tx__attn *a, float *p, const float *q, const float *kt, int64_t i0, int64_t rows, int64_t first,
+                        int64_t kb)
+{
+    int64_t ld = tx__lanes(a->d);
+    memset(p, 0, (size_t)(rows * BK) * sizeof *p);
+    multiply(rows, kb, a->d, (strided){ q, ld, 1 }, kt + first * ld, kb, p, BK);
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t seen = n_seen(a, i0 + i) - first;
+        for (int64_t j = seen > 0 ? seen : 0; j < kb; j++) p[i * BK + j] = MASKED;
+    }
+}
+
+/* The dropout mask of queries i0 .. i0 + rows, keys first .. first + n, into [rows, BK]. */
+static void mask_block(const tx__attn *a, float *z, int64_t i0, int64_t rows, int64_t first, int64_t n)
+{
+    uint64_t q = (uint64_t)(i0 + a->sk - a->sq);
+    tx__k(dropout_mask)(z, BK, rows, n, a->e + q * a->e_row + (uint64_t)first, a->e_row, a->drop);
+}
+
+/* ---- forward ---- */
+
+void tx__k(attn_pack_fwd)(const tx__attn *a, float *packed)
+{
+    transpose(packed, a->k, a->k_s, a->sk, a->d);
+    gather(packed + tx__lanes(a->sk) * tx__lanes(a->d), a->v, a->v_s, a->sk, a->d, 1.0f);
+}
+
+/* Scores p of one row become exp(score - max); max and sum of the row so far are updated and o is rescaled to the new
+ * max. */
+static void online_softmax(float *p, int64_t kb, float *max, float *sum, float *o, int64_t ld)
+{
+    float lane[TX__LANES], top = *max, add = 0;
+    for (int l = 0; l < TX__LANES; l++) lane[l] = top;
+    for (int64_t j = 0; j < kb; j += TX__LANES)
+#pragma omp simd
+        for (int l = 0; l < TX__LANES; l++) lane[l] = p[j + l] > lane[l] ? p[j + l] : lane[l];
+    for (int l = 0; l < TX__LANES; l++) top = lane[l] > top ? lane[l] : top;
+#pragma omp simd reduction(+ : add)
+    for (int64_t j = 0; j < kb; j++) {
+        float e = tx__expf(p[j] - top);
+        p[j] = e;
+        add += e;
+    }
+    if (top > *max) {
+        const float shrink = tx__expf(*max - top);
+        *sum *= shrink;
+#pragma omp simd
+        for (int64_t x = 0; x < ld; x++) o[x] *= shrink;
+    }
+    *max = top;
+    *sum += add;
+}
+
+/* Queries i0 .. i0 + rows. */
+static void fwd_block(const tx__attn *a, const float *packed, float *work, int64_t i0, int64_t rows)
+{
+    int64_t ld = tx__lanes(a->d), seen = n_seen(a, i0 + rows - 1);
+    const float *kt = packed, *v = packed + tx__lanes(a->sk) * ld;
+    float *q = work, *o = q + BQ * ld, *p = o + BQ * ld, *z = p + BQ * BK, *max = z + BQ * BK, *sum = max + BQ;
+    gather(q, a->q + i0 * a->q_s, a->q_s, rows, a->d, a->scale);
+    memset(o, 0, (size_t)(rows * ld) * sizeof *o);
+    for (int64_t i = 0; i < rows; i++) max[i] = MASKED, sum[i] = 0;
+
+    for (int64_t first = 0; first < seen; first += BK) {
+        int64_t kb = block_width(a->sk, first), n = min(BK, a->sk - first);
+        score_block(a, p, q, kt, i0, rows, first, kb);
+        if (a->drop) mask_block(a, z, i0, rows, first, n);
+        for (int64_t i = 0; i < rows; i++) {
+            online_softmax(p + i * BK, kb, max + i, sum + i, o + i * ld, ld);
+            if (!a->drop) continue;
+#pragma omp simd
+            for (int64_t j = 0; j < n; j++) p[i * BK + j] *= z[i * BK + j];
+        }
+        multiply(rows, ld, n, (strided){ p, BK, 1 }, v + first * ld, ld, o, ld);
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        scatter(a->o + (i0 + i) * a->o_s, 0, o + i * ld, 1, a->d, 1.0f / sum[i]);
+        if (a->lse) a->lse[i0 + i] = max[i] + logf(sum[i]);
+    }
+}
+
+void tx__k(attn_fwd)(const tx__attn *a, const float *packed, float *work)
+{
+    for (int64_t i0 = 0; i0 < a->sq; i0 += BQ) fwd_block(a, packed, work, i0, min(BQ, a->sq - i0));
+}
+
+/* Few queries: reading k and v once in place costs less than packing them. */
+void tx__k(attn_fwd_few)(const tx__attn *a, float *work)
+{
+    float *p = work, *z = work + tx__lanes(a->sk);
+    for (int64_t i = 0; i < a->sq; i++) {
+        const float *q = a->q + i * a->q_s;
+        float *o = a->o + i * a->o_s, max = MASKED, sum = 0;
+        int64_t n = n_seen(a, i);
+        for (int64_t j = 0; j < n; j++) {
+            const float *k = a->k + j * a->k_s;
+            float s = 0;
+#pragma omp simd reduction(+ : s)
+            for (int64_t x = 0; x < a->d; x++) s += q[x] * k[x];
+            p[j] = s * a->scale;
+            max = p[j] > max ? p[j] : max;
+        }
+#pragma omp simd reduction(+ : sum)
+        for (int64_t j = 0; j < n; j++) {
+            float e = tx__expf(p[j] - max);
+            p[j] = e;
+            sum += e;
+        }
+        if (a->drop) {
+            uint64_t position = (uint64_t)(i + a->sk - a->sq);
+            tx__k(dropout_mask)(z, 0, 1, n, a->e + position * a->e_row, 0, a->drop);
+            for (int64_t j = 0; j < n; j++) p[j] *= z[j];
+        }
+        memset(o, 0, (size_t)a->d * sizeof *o);
+        for (int64_t j = 0; j < n; j++) {
+            const float *v = a->v + j * a->v_s, w = p[j] / sum;
+#pragma omp simd
+            for (int64_t x = 0; x < a->d; x++) o[x] += w * v[x];
+        }
+        if (a->lse) a->lse[i] = max + logf(sum);
+    }
+}
+
+/* ---- backward ---- */
+
+/* Views into what attn_pack_bwd packed. */
+typedef struct packed_bwd {
+    float *kt, *vt, *k, *dk, *dv;
+} packed_bwd;
+
+static packed_bwd bwd_views(const tx__attn *a, float *packed)
+{
+    int64_t n = tx__lanes(a->sk) * tx__lanes(a->d);
+    return (packed_bwd){ packed, packed + n, packed + 2 * n, packed + 3 * n, packed + 4 * n };
+}
+
+void tx__k(attn_pack_bwd)(const tx__attn *a, float *packed)
+{
+    packed_bwd w = bwd_views(a, packed);
+    transpose(w.kt, a->k, a->k_s, a->sk, a->d);
+    transpose(w.vt, a->v, a->v_s, a->sk, a->d);
+    gather(w.k, a->k, a->k_s, a->sk, a->d, 1.0f);
+    memset(w.dk, 0, (size_t)(2 * tx__lanes(a->sk) * tx__lanes(a->d)) * sizeof *w.dk);
+}
+
+/* From scores p and ds = do vᵀ of one row:  p = P Z,  ds = P (Z ds - D). */
+static void softmax_bwd(float *p, float *ds, const float *z, int64_t n, float lse, float big_d)
+{
+    if (z) {
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++) {
+            float prob = tx__expf(p[j] - lse);
+            ds[j] = prob * (z[j] * ds[j] - big_d);
+            p[j] = prob * z[j];
+        }
+    } else {
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++) {
+            float prob = tx__expf(p[j] - lse);
+            ds[j] = prob * (ds[j] - big_d);
+            p[j] = prob;
+        }
+    }
+}
+
+/* Queries i0 .. i0 + rows. q is scaled where it is gathered, so dS needs no scale for dk = dSᵀ q; dq gets it at the end. */
+static void bwd_block(const tx__attn *a, const packed_bwd *w, float *work, int64_t i0, int64_t rows)
+{
+    int64_t ld = tx__lanes(a->d), seen = n_seen(a, i0 + rows - 1);
+    float *q = work, *do_ = q + BQ * ld, *dq = do_ + BQ * ld, *p = dq + BQ * ld, *ds = p + BQ * BK, *z = ds + BQ * BK;
+    float *big_d = z + BQ * BK;
+    gather(q, a->q + i0 * a->q_s, a->q_s, rows, a->d, a->scale);
+    gather(do_, a->do_ + i0 * a->do_s, a->do_s, rows, a->d, 1.0f);
+    memset(dq, 0, (size_t)(rows * ld) * sizeof *dq);
+    for (int64_t i = 0; i < rows; i++) {
+        const float *o = a->o + (i0 + i) * a->o_s, *g = do_ + i * ld;
+        float s = 0;
+#pragma omp simd reduction(+ : s)
+        for (int64_t x = 0; x < a->d; x++) s += o[x] * g[x];
+        big_d[i] = s;
+    }
+    for (int64_t first = 0; first < seen; first += BK) {
+        int64_t kb = block_width(a->sk, first), n = min(BK, a->sk - first);
+        score_block(a, p, q, w->kt, i0, rows, first, kb);
+        memset(ds, 0, (size_t)(rows * BK) * sizeof *ds);
+        multiply(rows, kb, a->d, (strided){ do_, ld, 1 }, w->vt + first * ld, kb, ds, BK);
+        if (a->drop) mask_block(a, z, i0, rows, first, n);
+        for (int64_t i = 0; i < rows; i++)
+            softmax_bwd(p + i * BK, ds + i * BK, a->drop ? z + i * BK : NULL, n, a->lse[i0 + i], big_d[i]);
+        multiply(n, ld, rows, (strided){ p, 1, BK }, do_, ld, w->dv + first * ld, ld);
+        multiply(n, ld, rows, (strided){ ds, 1, BK }, q, ld, w->dk + first * ld, ld);
+        multiply(rows, ld, n, (strided){ ds, BK, 1 }, w->k + first * ld, ld, dq, ld);
+    }
+    scatter(a->dq + i0 * a->dq_s, a->dq_s, dq, rows, a->d, a->scale);
+}
+
+void tx__k(attn_bwd)(const tx__attn *a, float *packed, float *work)
+{
+    packed_bwd w = bwd_views(a, packed);
+    for (int64_t i0 = 0; i0 < a->sq; i0 += BQ) bwd_block(a, &w, work, i0, min(BQ, a->sq - i0));
+}
+
+void tx__k(attn_unpack_bwd)(const tx__attn *a, const float *packed)
+{
+    int64_t ld = tx__lanes(a->d), n = tx__lanes(a->sk) * ld;
+    scatter(a->dk, a->dk_s, packed + 3 * n, a->sk, a->d, 1.0f);
+    scatter(a->dv, a->dv_s, packed + 4 * n, a->sk, a->d, 1.0f);
+}

@@ -1,0 +1,202 @@
+/* isa_basic.c - element by element: gelu, dropout, adam, conversions, sums. */
+#include "backend/cpu/isa/isa.h"
+#include "backend/cpu/isa/vmath.h"
+
+void tx__k(fill)(float *x, int64_t n, float value)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) x[i] = value;
+}
+
+void tx__k(add)(float *y, const float *a, const float *b, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) y[i] = a[i] + b[i];
+}
+
+void tx__k(to_bf16)(uint16_t *y, const float *x, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t u = tx_bits_of_f32(x[i]), nan = (u >> 16) | 0x40u, rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+        y[i] = (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+    }
+}
+
+void tx__k(of_bf16)(float *y, const uint16_t *x, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) y[i] = tx_f32_of_bits((uint32_t)x[i] << 16);
+}
+
+double tx__k(sumsq)(const float *x, int64_t n)
+{
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+    return sum;
+}
+
+void tx__k(adam)(float *p, float *m, float *v, const float *g, int64_t n, const tx__adam_step *step)
+{
+    const tx__adam_step s = *step;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float gi = g[i] * s.scale;
+        float mi = s.beta1 * m[i] + s.one_minus_beta1 * gi;
+        float vi = s.beta2 * v[i] + s.one_minus_beta2 * gi * gi;
+        m[i] = mi;
+        v[i] = vi;
+        p[i] = p[i] - (s.rate * mi / (sqrtf(vi) * s.root + s.eps) + s.decay * p[i]);
+    }
+}
+
+/* By blocks of columns whose sums stay in the first-level cache. */
+void tx__k(col_sum)(float *y, const float *x, int64_t rows, int64_t n, int64_t ld)
+{
+    enum { BLOCK = 256 };
+    for (int64_t first = 0; first < n; first += BLOCK) {
+        int64_t width = n - first < BLOCK ? n - first : BLOCK;
+        float sum[BLOCK] = { 0 };
+        for (int64_t i = 0; i < rows; i++) {
+            const float *row = x + i * ld + first;
+#pragma omp simd
+            for (int64_t j = 0; j < width; j++) sum[j] += row[j];
+        }
+        for (int64_t j = 0; j < width; j++) y[first + j] += sum[j];
+    }
+}
+
+/* The tanh form without a tanh: 0.5 (1 + tanh u) = 1/(1 + exp(-2u)). The exponent is capped so that exp stays finite. */
+static inline float exp_minus_2u(float x)
+{
+    float in = -2.0f * 0.797884561f * (x + 0.044715f * x * x * x);
+    return tx__expf(in > 80.0f ? 80.0f : in);
+}
+
+void tx__k(gelu_fwd)(float *y, const float *x, int64_t n, tx_gelu_kind kind)
+{
+    if (kind == TX_GELU_ERF) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) {
+            float e;
+            y[i] = x[i] * tx__normal_cdf(x[i], &e);
+        }
+    } else {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) y[i] = x[i] / (1.0f + exp_minus_2u(x[i]));
+    }
+}
+
+void tx__k(gelu_bwd)(float *dx, const float *dy, const float *x, int64_t n, tx_gelu_kind kind)
+{
+    if (kind == TX_GELU_ERF) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) {
+            float e, cdf = tx__normal_cdf(x[i], &e);
+            dx[i] = dy[i] * (cdf + x[i] * e * 0.398942280f);
+        }
+    } else {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) {
+            float e = exp_minus_2u(x[i]), s = 1.0f / (1.0f + e);
+            float slope = 2.0f * 0.797884561f * (1.0f + 3.0f * 0.044715f * x[i] * x[i]); /* of 2u */
+            dx[i] = dy[i] * (s + x[i] * slope * (s * (e * s))); /* 1 - s = e s, without cancellation */
+        }
+    }
+}
+
+/* A counter gives eight 16-bit numbers, that is the mask of eight elements. Counters are drawn a block at a time, in lanes. */
+enum { COUNTERS = 64, PER_COUNTER = 8 };
+
+/* tx_rng_u32x4 of many counters at once, round by round because only innermost loops become vectors. c[0] and c[1] hold
+ * the counters' halves; the eight numbers of each end up behind one another in `words`, two in a word. */
+static void philox_block(uint32_t c[4][COUNTERS], const tx_rng *rng, uint32_t words[COUNTERS * 4])
+{
+    uint32_t k0 = (uint32_t)rng->seed, k1 = (uint32_t)(rng->seed >> 32);
+    const uint32_t step = rng->step, stream = rng->stream;
+#pragma omp simd
+    for (int i = 0; i < COUNTERS; i++) {
+        c[2][i] = step;
+        c[3][i] = stream;
+    }
+    for (int round = 0; round < 10; round++) {
+#pragma omp simd
+        for (int i = 0; i < COUNTERS; i++) {
+            uint64_t p0 = (uint64_t)0xD2511F53u * c[0][i], p1 = (uint64_t)0xCD9E8D57u * c[2][i];
+            c[0][i] = (uint32_t)(p1 >> 32) ^ c[1][i] ^ k0;
+            c[1][i] = (uint32_t)p1;
+            c[2][i] = (uint32_t)(p0 >> 32) ^ c[3][i] ^ k1;
+            c[3][i] = (uint32_t)p0;
+        }
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+#pragma omp simd
+    for (int i = 0; i < COUNTERS; i++) {
+        words[4 * i] = c[0][i];
+        words[4 * i + 1] = c[1][i];
+        words[4 * i + 2] = c[2][i];
+        words[4 * i + 3] = c[3][i];
+    }
+}
+
+/* Rows of at most ROW elements, as many at a time as their counters fit a block. */
+enum { ROW = (COUNTERS - 1) * PER_COUNTER };
+
+static void mask_rows(float *z, int64_t ldz, int64_t rows, int64_t n, uint64_t e, uint64_t e_row, const tx__drop *drop)
+{
+    uint32_t c[4][COUNTERS] = { { 0 } }, words[COUNTERS * 4];
+    float mask[COUNTERS * PER_COUNTER];
+    const uint32_t threshold = drop->drop;
+    const float scale = drop->scale;
+    const int64_t each = (n + PER_COUNTER - 1) / PER_COUNTER + 1; /* a row may begin inside a counter */
+    for (int64_t first = 0; first < rows; first += COUNTERS / each) {
+        int64_t some = rows - first < COUNTERS / each ? rows - first : COUNTERS / each;
+        for (int64_t i = 0; i < some; i++) {
+            uint64_t counter = (e + (uint64_t)(first + i) * e_row) / PER_COUNTER;
+            for (int64_t j = 0; j < each; j++, counter++) {
+                c[0][i * each + j] = (uint32_t)counter;
+                c[1][i * each + j] = (uint32_t)(counter >> 32);
+            }
+        }
+        philox_block(c, &drop->rng, words);
+#pragma omp simd
+        for (int i = 0; i < COUNTERS * 4; i++) {
+            mask[2 * i] = (words[i] & 0xffffu) >= threshold ? scale : 0.0f;
+            mask[2 * i + 1] = (words[i] >> 16) >= threshold ? scale : 0.0f;
+        }
+        for (int64_t i = 0; i < some; i++) {
+            const float *from = mask + i * each * PER_COUNTER + (e + (uint64_t)(first + i) * e_row) % PER_COUNTER;
+            float *to = z + (first + i) * ldz;
+#pragma omp simd
+            for (int64_t j = 0; j < n; j++) to[j] = from[j];
+        }
+    }
+}
+
+void tx__k(dropout_mask)(float *z, int64_t ldz, int64_t rows, int64_t n, uint64_t e, uint64_t e_row, const tx__drop *drop)
+{
+    for (int64_t at = 0; at < n; at += ROW)
+        mask_rows(z + at, ldz, rows, n - at < ROW ? n - at : ROW, e + (uint64_t)at, e_row, drop);
+}
+
+void tx__k(dropout_add)(float *y, const float *x, const float *residual, int64_t n, uint64_t e, const tx__drop *drop)
+{
+    enum { BLOCK = 4 * ROW };
+    float z[BLOCK];
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        int64_t width = n - at < BLOCK ? n - at : BLOCK;
+        if (drop)
+            tx__k(dropout_mask)(z, 0, 1, width, e + (uint64_t)at, 0, drop);
+        else
+            tx__k(fill)(z, width, 1.0f);
+        if (residual) {
+#pragma omp simd
+            for (int64_t i = 0; i < width; i++) y[at + i] = residual[at + i] + z[i] * x[at + i];
+        } else {
+#pragma omp simd
+            for (int64_t i = 0; i < width; i++) y[at + i] = z[i] * x[at + i];
+        }
+    }
+}

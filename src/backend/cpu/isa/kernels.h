@@ -1,0 +1,79 @@
+/* kernels.h - the table of inner loops (kernels.def), one instance for each instruction set, and their structs.
+ * cpu_*.c share the work among threads and call these; cpu_backend.c picks the table once, by cpuid. */
+#ifndef TX_BACKEND_CPU_ISA_KERNELS_H
+#define TX_BACKEND_CPU_ISA_KERNELS_H
+
+#include "backend/ops.h"
+
+/* adam's constants, folded: p -= rate m / (sqrt(v) root + eps) + decay p */
+typedef struct tx__adam_step {
+    float scale, beta1, beta2, one_minus_beta1, one_minus_beta2, rate, root, eps, decay;
+} tx__adam_step;
+
+typedef struct tx__drop {
+    tx_rng rng;
+    uint32_t drop;
+    float scale;
+} tx__drop;
+
+/* One head of one sample. Rows of q, o, ... lie q_s, o_s, ... elements apart. Element e + query position × e_row + key of
+ * the dropout mask belongs to (query, key). */
+typedef struct tx__attn {
+    float *o, *lse; /* lse [sq], NULL: not wanted */
+    const float *q, *k, *v;
+    int64_t o_s, q_s, k_s, v_s;
+    int64_t sq, sk, d;
+    float scale;
+    bool causal;
+    const tx__drop *drop; /* NULL: none */
+    uint64_t e, e_row;
+    /* backward; o and lse are inputs there */
+    float *dq, *dk, *dv;
+    const float *do_;
+    int64_t dq_s, dk_s, dv_s, do_s;
+} tx__attn;
+
+/* Attention works on blocks of queries × keys. Sizes of packed rows are rounded up to TX__LANES, the widest vector in
+ * floats, so that no loop over them has a remainder; what is added is zero.
+ *  fwd: attn_pack_fwd copies k and v of a head to `packed`, attn_fwd runs one query head against them. attn_fwd_few does
+ *       the same for a few queries in place, without packing (generation).
+ *  bwd: attn_pack_bwd copies k and v and clears dk, dv in `packed`; attn_bwd adds one query head to them and writes its
+ *       dq; attn_unpack_bwd writes dk and dv out. */
+enum { TX__LANES = 16, TX__ATTN_Q = 64, TX__ATTN_K = 64 };
+
+static inline int64_t tx__lanes(int64_t n)
+{
+    return (n + TX__LANES - 1) / TX__LANES * TX__LANES;
+}
+
+/* Floats that `packed` and `work` have to hold. */
+static inline int64_t tx__attn_fwd_packed(int64_t sk, int64_t d)
+{
+    return 2 * tx__lanes(sk) * tx__lanes(d); /* kᵀ, v */
+}
+static inline int64_t tx__attn_fwd_work(int64_t d)
+{
+    return TX__ATTN_Q * (2 * tx__lanes(d) + 2 * TX__ATTN_K + 2); /* q, o; p, mask; max, sum */
+}
+static inline int64_t tx__attn_few_work(int64_t sk)
+{
+    return 2 * tx__lanes(sk); /* p; mask */
+}
+static inline int64_t tx__attn_bwd_packed(int64_t sk, int64_t d)
+{
+    return 5 * tx__lanes(sk) * tx__lanes(d); /* kᵀ, vᵀ, k, dk, dv */
+}
+static inline int64_t tx__attn_bwd_work(int64_t d)
+{
+    return TX__ATTN_Q * (3 * tx__lanes(d) + 3 * TX__ATTN_K + 1); /* q, do, dq; p, ds, mask; D */
+}
+
+typedef struct tx__cpu_kernels {
+#define K(result, name, args) result(*name) args;
+#include "backend/cpu/isa/kernels.def"
+#undef K
+} tx__cpu_kernels;
+
+extern const tx__cpu_kernels tx__cpu_kernels_generic, tx__cpu_kernels_avx2, tx__cpu_kernels_avx512;
+
+#endif

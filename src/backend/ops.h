@@ -1,0 +1,239 @@
+/* ops.h - the contracts of all ops. A layer fills an argument struct by name and runs it:
+ *
+ *      TX_RUN(c, layernorm_fwd, .y = a->ln1, .mu = a->mu1, .rs = a->rs1, .x = x, .gamma = w->g1, .beta = w->b1);
+ *
+ *  which checks the shapes (check.c), counts the op's scratch, calls the backend's row and returns from the caller on
+ *  error. Legend: s sequence, b micro-batch, h hidden, n heads, d = head size, f ffn, v vocabulary; "rows" is s*b.
+ *  Tensors are contiguous unless a stride is spoken of. "float" is fp32 (in `ref` also fp64, bf16, fp16: it loads to
+ *  double, computes in double and rounds at the store, so that it is the specification and fit for finite
+ *  differences). All float tensors of one call have one dtype unless said otherwise. Optional tensors have data NULL.
+ *
+ *  Gradient rule: gradients of parameters accumulate (+=), gradients of activations are written (=).
+ *  Every op is deterministic: same arguments, same number of threads, same bits.
+ *  Errors: TX_ERR_SHAPE names op and tensors; TX_ERR_UNSUPPORTED a dtype the backend's row does not take. */
+#ifndef TX_BACKEND_OPS_H
+#define TX_BACKEND_OPS_H
+
+#include "backend/ctx.h"
+#include "backend/tensor.h"
+#include "base/rng.h"
+
+/* fill: x = value */
+typedef struct tx_fill_args {
+    tx_tensor x; /* any shape, float or i32, out */
+    double value;
+} tx_fill_args;
+
+/* cast: y = x, converted; shapes equal, dtypes may differ, all strides but the last dimension's (1) are free */
+typedef struct tx_cast_args {
+    tx_tensor y; /* out */
+    tx_tensor x;
+} tx_cast_args;
+
+/* gemm: C = op(A) op(B) + beta C + bias,  op(X) = X or Xᵀ.  A linear layer is y = x Wᵀ + b: trans_b with W [out, in].
+ *  accumulate: beta = 1, else 0 (C is then never read, NaN in it does not matter). Accumulation over k in fp32 or better. */
+typedef struct tx_gemm_args {
+    tx_tensor c;    /* [m, n], row stride may exceed n */
+    tx_tensor a;    /* [m, k], or [k, m] with trans_a; row stride may exceed the row */
+    tx_tensor b;    /* [k, n], or [n, k] with trans_b; row stride may exceed the row */
+    tx_tensor bias; /* [n], optional: added to every row */
+    bool trans_a, trans_b, accumulate;
+} tx_gemm_args;
+
+/* col_sum: y[j] += Σ_i x[i,j] (the gradient of a bias) */
+typedef struct tx_col_sum_args {
+    tx_tensor y; /* [n], accumulated */
+    tx_tensor x; /* [rows, n] */
+} tx_col_sum_args;
+
+/* layernorm_fwd: y = (x - mu) rs gamma + beta, mu = mean(x), rs = 1/sqrt(var(x) + eps), var biased; per row.
+ *  arXiv:1607.06450 */
+typedef struct tx_layernorm_fwd_args {
+    tx_tensor y;           /* [rows, h], out */
+    tx_tensor mu, rs;      /* [rows], out, for backward */
+    tx_tensor x;           /* [rows, h] */
+    tx_tensor gamma, beta; /* [h] */
+    double eps;
+} tx_layernorm_fwd_args;
+
+/* layernorm_bwd: with xhat = (x - mu) rs and g = dy gamma,
+ *  dx = dres + rs (g - mean(g) - xhat mean(g xhat)),  dgamma += Σ_rows dy xhat,  dbeta += Σ_rows dy.
+ *  dres is the residual stream's gradient that joins here; dx may be dres's or dy's memory. */
+typedef struct tx_layernorm_bwd_args {
+    tx_tensor dx;            /* [rows, h], out */
+    tx_tensor dgamma, dbeta; /* [h], accumulated */
+    tx_tensor dy, x;         /* [rows, h] */
+    tx_tensor dres;          /* [rows, h], optional */
+    tx_tensor gamma, mu, rs; /* [h], [rows], [rows] */
+} tx_layernorm_bwd_args;
+
+/* gelu: y = x Φ(x), exact (erf) or by the tanh form 0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³))). arXiv:1606.08415 */
+typedef enum tx_gelu_kind { TX_GELU_TANH, TX_GELU_ERF } tx_gelu_kind;
+typedef struct tx_gelu_fwd_args {
+    tx_tensor y; /* out; may be x's memory */
+    tx_tensor x;
+    tx_gelu_kind kind;
+} tx_gelu_fwd_args;
+typedef struct tx_gelu_bwd_args {
+    tx_tensor dx; /* out; may be dy's memory */
+    tx_tensor dy, x;
+    tx_gelu_kind kind;
+} tx_gelu_bwd_args;
+
+/* A dropout mask that depends on nothing but global coordinates. Element e of the stream is kept iff
+ *  tx_rng_u16(&rng, e) >= drop, with drop = round(p 65536), and scaled by 65536 / (65536 - drop); drop 0 keeps all. For
+ *  activations e = ((sample + i_b) s_global + first_s + i_s) h + i_h; for attention probabilities of head i_n of this
+ *  call, query position q (= i + sk - sq) and key k:  e = (((sample + i_b) n_heads + first_head + i_n) s_global + q)
+ *  s_global + k. With drop 0 the other members are not read. */
+typedef struct tx_dropout {
+    tx_rng rng;
+    uint32_t drop;       /* 0 .. 65535, in 65536ths */
+    uint64_t sample;     /* global number of the micro-batch's first sample; sample i_b has number sample + i_b */
+    int64_t s_global;    /* sequence length of the run */
+    int64_t first_s;     /* activations: position of i_s = 0, where the sequence is split over ranks */
+    int64_t n_heads;     /* attention: heads of the whole layer, over all tensor ranks */
+    int64_t first_head;  /* attention: number of this call's first head among them */
+} tx_dropout;
+
+/* What a kept element is multiplied with. */
+static inline double tx_dropout_scale(const tx_dropout *m)
+{
+    return 65536.0 / (65536.0 - (double)m->drop);
+}
+
+/* The e of an activation row's first element, and of the probability of (query 0, key 0) of a head. */
+static inline uint64_t tx_dropout_row(const tx_dropout *m, int64_t i_s, int64_t i_b, int64_t h)
+{
+    return ((m->sample + (uint64_t)i_b) * (uint64_t)m->s_global + (uint64_t)m->first_s + (uint64_t)i_s) * (uint64_t)h;
+}
+static inline uint64_t tx_dropout_head(const tx_dropout *m, int64_t i_b, int64_t i_n)
+{
+    uint64_t s = (uint64_t)m->s_global;
+    return ((m->sample + (uint64_t)i_b) * (uint64_t)m->n_heads + (uint64_t)m->first_head + (uint64_t)i_n) * s * s;
+}
+
+/* dropout_add_fwd: y = residual + drop(x) */
+typedef struct tx_dropout_add_fwd_args {
+    tx_tensor y;        /* [s, b, h], out; may be x's or residual's memory */
+    tx_tensor x;        /* [s, b, h] */
+    tx_tensor residual; /* [s, b, h], optional */
+    tx_dropout mask;
+} tx_dropout_add_fwd_args;
+
+/* dropout_add_bwd: dx = drop'(dy) (the residual's gradient is dy itself) */
+typedef struct tx_dropout_add_bwd_args {
+    tx_tensor dx; /* [s, b, h], out; may be dy's memory */
+    tx_tensor dy; /* [s, b, h] */
+    tx_dropout mask;
+} tx_dropout_add_bwd_args;
+
+/* attention_fwd: o = drop(softmax(scale q kᵀ + causal mask)) v, per sample and head. Grouped queries: head (g, r) of
+ *  [groups, heads per group] reads key and value head g. arXiv:1706.03762; arXiv:2305.13245
+ *  With sk > sq the queries are the last sq positions (key-value cache): query i sees keys j <= i + sk - sq.
+ *  Only log-sum-exp is kept for backward, so memory is linear in s. The last dimension of q, k, v, o has stride 1,
+ *  all others are free: views into a fused [s, b, (q..q k v)...] tensor are meant to be passed as they are. */
+typedef struct tx_attention_fwd_args {
+    tx_tensor o;    /* [sq, b, groups, r, d], out */
+    tx_tensor lse;  /* [b, groups, r, sq], contiguous, out: log Σ_j exp(score_j); optional (inference) */
+    tx_tensor q;    /* [sq, b, groups, r, d] */
+    tx_tensor k, v; /* [sk, b, groups, d] */
+    double scale;
+    bool causal;
+    tx_dropout mask;
+} tx_attention_fwd_args;
+
+/* attention_bwd: with P = exp(scale q kᵀ - lse), Z its dropout mask (0 or 1/keep), D_i = Σ_d do_i o_i:
+ *  dv = (P Z)ᵀ do,  dS = P (Z (do vᵀ) - D) scale,  dq = dS k,  dk = dSᵀ q.  arXiv:2205.14135, algorithm 4.
+ *  dq, dk, dv are written and may be views into one fused tensor. sq == sk here. */
+typedef struct tx_attention_bwd_args {
+    tx_tensor dq, dk, dv; /* as q, k, v; out */
+    tx_tensor do_, o, lse;
+    tx_tensor q, k, v;
+    double scale;
+    bool causal;
+    tx_dropout mask;
+} tx_attention_bwd_args;
+
+/* embedding_fwd: y[s,b] = word[token[s,b]] + pos[position[s,b]] */
+typedef struct tx_embedding_fwd_args {
+    tx_tensor y;                /* [s, b, h], out */
+    tx_tensor token, position;  /* [s, b] i32; a token outside [0, rows of word) is TX_ERR_ARG naming it */
+    tx_tensor word, pos;        /* [v, h], [max positions, h]; pos optional */
+} tx_embedding_fwd_args;
+
+/* embedding_bwd: dword[token] += dy, dpos[position] += dy, in token order */
+typedef struct tx_embedding_bwd_args {
+    tx_tensor dword, dpos; /* [v, h], [max positions, h], accumulated; dpos optional */
+    tx_tensor dy;          /* [s, b, h] */
+    tx_tensor token, position;
+} tx_embedding_bwd_args;
+
+/* cross_entropy: loss[i] = log Σ_{j < n_valid} exp z[i,j] - z[i, y_i]. If weight is there, z is overwritten by its
+ *  gradient  weight[i] (softmax(z_i)_j - [j = y_i]), and 0 in columns j >= n_valid; else z is left as it is.
+ *  y_i = -1: ignored (loss 0, gradient 0); any other y_i outside [0, n_valid) is TX_ERR_ARG. */
+typedef struct tx_cross_entropy_args {
+    tx_tensor loss;   /* [rows] float, out, nats */
+    tx_tensor z;      /* [rows, v], row stride may exceed v; in, and out if weight is there */
+    tx_tensor y;      /* [rows] i32 */
+    tx_tensor weight; /* [rows] float: d(total)/d(loss_i); optional */
+    int64_t n_valid;  /* columns from here on pad the vocabulary */
+} tx_cross_entropy_args;
+
+/* head_loss: the output head and its loss as one op, in chunks of rows so that logits never exist whole.
+ *  z = x Wᵀ, loss as cross_entropy, and with weight also dx = dz W, dW += dzᵀ x.  Scratch: chunk × v.
+ *  Megatron-LM arXiv:1909.08053 §3. */
+typedef struct tx_head_loss_args {
+    tx_tensor loss;   /* [rows], out */
+    tx_tensor dx;     /* [rows, h], out; with weight only */
+    tx_tensor dw;     /* [v, h], accumulated; with weight only */
+    tx_tensor x;      /* [rows, h] */
+    tx_tensor w;      /* [v, h] */
+    tx_tensor y;      /* [rows] i32 */
+    tx_tensor weight; /* [rows]; optional: without it only loss is computed */
+    int64_t n_valid;
+} tx_head_loss_args;
+
+/* sumsq: out[k] = Σ x_i² over elements [k TX_SUMSQ_BLOCK, (k+1) TX_SUMSQ_BLOCK), in fp64. Fixed blocks, so that a norm
+ *  does not depend on how many threads or ranks share the work. */
+#define TX_SUMSQ_BLOCK 65536
+typedef struct tx_sumsq_args {
+    tx_tensor out; /* [ceil(numel(x) / TX_SUMSQ_BLOCK)] fp64, out */
+    tx_tensor x;
+} tx_sumsq_args;
+
+/* adam: AdamW with decoupled decay and bias correction (arXiv:1711.05101; as apex FusedAdam, torch AdamW):
+ *  g' = g grad_scale,  m = β1 m + (1-β1) g',  v = β2 v + (1-β2) g'²,
+ *  p -= lr ( (m / (1-β1^t)) / (sqrt(v / (1-β2^t)) + eps) + weight_decay p ) */
+typedef struct tx_adam_args {
+    tx_tensor p, m, v; /* same shape, in and out */
+    tx_tensor g;
+    double lr, beta1, beta2, eps, weight_decay;
+    double grad_scale; /* clipping and loss scale in one factor */
+    int64_t t;         /* 1 for the first step */
+} tx_adam_args;
+
+/* ---- the table ---- */
+
+/* A row: `run` does the work with `scratch` bytes at its disposal; `scratch` (optional) says how many those are.
+ * `composed` rows are made of other TX_RUNs and are therefore called in a dry run too. */
+#define OP(name)                                                                          \
+    typedef struct tx_##name##_row {                                                      \
+        tx_status (*run)(tx_ctx *c, const tx_##name##_args *a, void *scratch);            \
+        size_t (*scratch)(const tx_ctx *c, const tx_##name##_args *a);                    \
+        bool composed;                                                                    \
+    } tx_##name##_row;                                                                    \
+    tx_status tx_run_##name(tx_ctx *c, const tx_##name##_args *a);                        \
+    tx_status tx__check_##name(const tx_##name##_args *a);
+#include "backend/ops.def"
+#undef OP
+
+struct tx_ops {
+#define OP(name) tx_##name##_row name;
+#include "backend/ops.def"
+#undef OP
+};
+typedef struct tx_ops tx_ops;
+
+#define TX_RUN(c, op, ...) TX_TRY(tx_run_##op((c), &(tx_##op##_args){ __VA_ARGS__ }))
+
+#endif

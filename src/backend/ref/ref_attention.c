@@ -1,0 +1,114 @@
+/* ref_attention.c - attention, one query after another. Forward arXiv:1706.03762, backward from the saved log-sum-exp as
+ * in arXiv:2205.14135, algorithm 4. */
+#include <math.h>
+#include <string.h>
+
+#include "backend/ref/ref.h"
+
+/* Where the row of (position, sample, group, head of group) begins in q, o, do, dq, and of (position, sample, group) in
+ * k, v, dk, dv. */
+static int64_t q_row(tx_tensor q, int64_t i, int64_t i_b, int64_t g, int64_t r)
+{
+    return i * q.stride[0] + i_b * q.stride[1] + g * q.stride[2] + r * q.stride[3];
+}
+
+static int64_t k_row(tx_tensor k, int64_t j, int64_t i_b, int64_t g)
+{
+    return j * k.stride[0] + i_b * k.stride[1] + g * k.stride[2];
+}
+
+static double dot(tx_tensor x, int64_t x_at, tx_tensor y, int64_t y_at, int64_t d)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < d; i++) sum += tx__ref_load(x, x_at + i) * tx__ref_load(y, y_at + i);
+    return sum;
+}
+
+size_t tx__ref_attention_fwd_scratch(const tx_ctx *c, const tx_attention_fwd_args *a)
+{
+    (void)c;
+    return (size_t)a->k.dim[0] * sizeof(double);
+}
+
+/* One query of one head; p has room for sk probabilities. */
+static void query_fwd(const tx_attention_fwd_args *a, int64_t i_b, int64_t g, int64_t r, int64_t i, double *p)
+{
+    int64_t sq = a->q.dim[0], sk = a->k.dim[0], heads = a->q.dim[3], d = a->q.dim[4], position = i + sk - sq;
+    int64_t n_keys = a->causal ? position + 1 : sk, q_at = q_row(a->q, i, i_b, g, r), o_at = q_row(a->o, i, i_b, g, r);
+    uint64_t e = tx_dropout_head(&a->mask, i_b, g * heads + r) + (uint64_t)position * (uint64_t)a->mask.s_global;
+    double max = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < n_keys; j++) {
+        p[j] = a->scale * dot(a->q, q_at, a->k, k_row(a->k, j, i_b, g), d);
+        max = fmax(max, p[j]);
+    }
+    for (int64_t j = 0; j < n_keys; j++) sum += p[j] = exp(p[j] - max);
+    for (int64_t j = 0; j < n_keys; j++) p[j] *= tx__ref_keep(&a->mask, e + (uint64_t)j) / sum;
+    for (int64_t x = 0; x < d; x++) {
+        double o = 0;
+        for (int64_t j = 0; j < n_keys; j++) o += p[j] * tx__ref_load(a->v, k_row(a->v, j, i_b, g) + x);
+        tx__ref_store(a->o, o_at + x, o);
+    }
+    if (a->lse.data) tx__ref_store(a->lse, ((i_b * a->q.dim[2] + g) * heads + r) * sq + i, max + log(sum));
+}
+
+tx_status tx__ref_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void *scratch)
+{
+    (void)c;
+    const int64_t *n = a->q.dim;
+    for (int64_t i_b = 0; i_b < n[1]; i_b++)
+        for (int64_t g = 0; g < n[2]; g++)
+            for (int64_t r = 0; r < n[3]; r++)
+                for (int64_t i = 0; i < n[0]; i++) query_fwd(a, i_b, g, r, i, scratch);
+    return TX_OK;
+}
+
+size_t tx__ref_attention_bwd_scratch(const tx_ctx *c, const tx_attention_bwd_args *a)
+{
+    (void)c;
+    int64_t s = a->k.dim[0], d = a->k.dim[3];
+    return (size_t)(2 * s * d + d) * sizeof(double);
+}
+
+/* One query of one head: writes its dq, adds to dk and dv [s, d]. */
+static void query_bwd(const tx_attention_bwd_args *a, int64_t i_b, int64_t g, int64_t r, int64_t i, double *dk, double *dv,
+                      double *dq)
+{
+    int64_t s = a->q.dim[0], heads = a->q.dim[3], d = a->q.dim[4];
+    int64_t q_at = q_row(a->q, i, i_b, g, r), do_at = q_row(a->do_, i, i_b, g, r);
+    uint64_t e = tx_dropout_head(&a->mask, i_b, g * heads + r) + (uint64_t)i * (uint64_t)a->mask.s_global;
+    double lse = tx__ref_load(a->lse, ((i_b * a->q.dim[2] + g) * heads + r) * s + i);
+    double big_d = dot(a->do_, do_at, a->o, q_row(a->o, i, i_b, g, r), d);
+    memset(dq, 0, (size_t)d * sizeof *dq);
+    for (int64_t j = 0; j < (a->causal ? i + 1 : s); j++) {
+        int64_t k_at = k_row(a->k, j, i_b, g);
+        double p = exp(a->scale * dot(a->q, q_at, a->k, k_at, d) - lse);
+        double z = tx__ref_keep(&a->mask, e + (uint64_t)j);
+        double ds = p * (z * dot(a->do_, do_at, a->v, k_row(a->v, j, i_b, g), d) - big_d) * a->scale;
+        for (int64_t x = 0; x < d; x++) {
+            dv[j * d + x] += p * z * tx__ref_load(a->do_, do_at + x);
+            dk[j * d + x] += ds * tx__ref_load(a->q, q_at + x);
+            dq[x] += ds * tx__ref_load(a->k, k_at + x);
+        }
+    }
+    for (int64_t x = 0; x < d; x++) tx__ref_store(a->dq, q_row(a->dq, i, i_b, g, r) + x, dq[x]);
+}
+
+tx_status tx__ref_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a, void *scratch)
+{
+    (void)c;
+    const int64_t *n = a->q.dim;
+    int64_t s = n[0], d = n[4];
+    double *dk = scratch, *dv = dk + s * d, *dq = dv + s * d;
+    for (int64_t i_b = 0; i_b < n[1]; i_b++)
+        for (int64_t g = 0; g < n[2]; g++) {
+            memset(dk, 0, (size_t)(2 * s * d) * sizeof *dk);
+            for (int64_t r = 0; r < n[3]; r++)
+                for (int64_t i = 0; i < s; i++) query_bwd(a, i_b, g, r, i, dk, dv, dq);
+            for (int64_t j = 0; j < s; j++)
+                for (int64_t x = 0; x < d; x++) {
+                    tx__ref_store(a->dk, k_row(a->dk, j, i_b, g) + x, dk[j * d + x]);
+                    tx__ref_store(a->dv, k_row(a->dv, j, i_b, g) + x, dv[j * d + x]);
+                }
+        }
+    return TX_OK;
+}

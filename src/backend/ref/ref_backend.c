@@ -1,0 +1,31 @@
+/* ref_backend.c - the rows of "ref". It takes every float dtype and uses one thread. */
+#include "backend/ref/ref.h"
+
+static const char *describe(void)
+{
+    return "plain C in fp64, one thread: the specification";
+}
+
+static void fill_ops(tx_ops *ops)
+{
+    ops->fill.run = tx__ref_fill;
+    ops->cast.run = tx__ref_cast;
+    ops->gemm.run = tx__ref_gemm;
+    ops->col_sum.run = tx__ref_col_sum;
+    ops->layernorm_fwd.run = tx__ref_layernorm_fwd;
+    ops->layernorm_bwd.run = tx__ref_layernorm_bwd;
+    ops->gelu_fwd.run = tx__ref_gelu_fwd;
+    ops->gelu_bwd.run = tx__ref_gelu_bwd;
+    ops->dropout_add_fwd.run = tx__ref_dropout_add_fwd;
+    ops->dropout_add_bwd.run = tx__ref_dropout_add_bwd;
+    ops->attention_fwd = (tx_attention_fwd_row){ tx__ref_attention_fwd, tx__ref_attention_fwd_scratch, false };
+    ops->attention_bwd = (tx_attention_bwd_row){ tx__ref_attention_bwd, tx__ref_attention_bwd_scratch, false };
+    ops->embedding_fwd.run = tx__ref_embedding_fwd;
+    ops->embedding_bwd.run = tx__ref_embedding_bwd;
+    ops->cross_entropy.run = tx__ref_cross_entropy;
+    ops->sumsq.run = tx__ref_sumsq;
+    ops->adam.run = tx__ref_adam;
+}
+
+extern const tx_backend tx_backend_ref; /* registry.c lists it */
+const tx_backend tx_backend_ref = { .name = "ref", .describe = describe, .fill_ops = fill_ops };

@@ -1,0 +1,47 @@
+/* ref_basic.c - fill, cast, col_sum, sumsq. */
+#include "backend/ref/ref.h"
+
+tx_status tx__ref_fill(tx_ctx *c, const tx_fill_args *a, void *scratch)
+{
+    (void)c, (void)scratch;
+    for (int64_t i = 0, n = tx_numel(a->x); i < n; i++) tx__ref_store(a->x, i, a->value);
+    return TX_OK;
+}
+
+tx_status tx__ref_cast(tx_ctx *c, const tx_cast_args *a, void *scratch)
+{
+    (void)c, (void)scratch;
+    int64_t n = a->x.dim[a->x.n_dims - 1], rows = n ? tx_numel(a->x) / n : 0;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t to = tx_row_offset(a->y, r), from = tx_row_offset(a->x, r);
+        for (int64_t i = 0; i < n; i++) tx__ref_store(a->y, to + i, tx__ref_load(a->x, from + i));
+    }
+    return TX_OK;
+}
+
+tx_status tx__ref_col_sum(tx_ctx *c, const tx_col_sum_args *a, void *scratch)
+{
+    (void)c, (void)scratch;
+    int64_t rows = a->x.dim[0], n = a->x.dim[1];
+    for (int64_t j = 0; j < n; j++) {
+        double sum = tx__ref_load(a->y, j);
+        for (int64_t i = 0; i < rows; i++) sum += tx__ref_load(a->x, i * n + j);
+        tx__ref_store(a->y, j, sum);
+    }
+    return TX_OK;
+}
+
+tx_status tx__ref_sumsq(tx_ctx *c, const tx_sumsq_args *a, void *scratch)
+{
+    (void)c, (void)scratch;
+    int64_t n = tx_numel(a->x);
+    for (int64_t first = 0; first < n; first += TX_SUMSQ_BLOCK) {
+        double sum = 0;
+        for (int64_t i = first; i < n && i < first + TX_SUMSQ_BLOCK; i++) {
+            double x = tx__ref_load(a->x, i);
+            sum += x * x;
+        }
+        tx__ref_store(a->out, first / TX_SUMSQ_BLOCK, sum);
+    }
+    return TX_OK;
+}

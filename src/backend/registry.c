@@ -1,0 +1,97 @@
+/* registry.c - the list of backends, their finished op tables, and the dispatcher every TX_RUN goes through. */
+#include <omp.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "base/alloc.h"
+#include "base/str.h"
+
+extern const tx_backend tx_backend_ref, tx_backend_cpu;
+
+const tx_backend *const tx_backends[] = { &tx_backend_cpu, &tx_backend_ref, NULL };
+
+const tx_backend *tx_backend_find(const char *name)
+{
+    for (int i = 0; tx_backends[i]; i++)
+        if (!strcmp(tx_backends[i]->name, name)) return tx_backends[i];
+    return NULL;
+}
+
+static void overlay(const tx_backend *be, tx_ops *ops)
+{
+    if (be->base) overlay(tx_backend_find(be->base), ops);
+    be->fill_ops(ops);
+}
+
+void tx_backend_ops(const tx_backend *be, tx_ops *out)
+{
+    memset(out, 0, sizeof *out);
+    tx__compose_ops(out);
+    overlay(be, out);
+}
+
+tx_status tx_ctx_init(tx_ctx *c, const char *backend, int n_threads)
+{
+    *c = (tx_ctx){ 0 };
+    const tx_backend *be = tx_backend_find(backend);
+    if (!be) {
+        tx_str names = { 0 };
+        for (int i = 0; tx_backends[i]; i++) TX_TRY(tx_str_printf(&names, "%s%s", i ? ", " : "", tx_backends[i]->name));
+        tx_status st = TX_FAIL(TX_ERR_NOTFOUND, "there is no backend \"%s\"; there are: %s", backend, names.data);
+        tx_str_free(&names);
+        return st;
+    }
+    tx_status st;
+    c->n_threads = n_threads > 0 ? n_threads : omp_get_max_threads();
+    c->dry = true;
+    tx_arena_init(&c->acts, "activations");
+    tx_arena_init(&c->scratch, "workspace");
+    TX_GOTO(tx_alloc(&c->ops, 1, sizeof *c->ops, "the op table"));
+    tx_backend_ops(be, c->ops);
+#define OP(op)                                                                                                  \
+    if (!c->ops->op.run) {                                                                                      \
+        st = TX_FAIL(TX_ERR_UNSUPPORTED, "backend %s has no op %s", be->name, #op);                             \
+        goto out;                                                                                               \
+    }
+#include "backend/ops.def"
+#undef OP
+    if (be->open) TX_GOTO(be->open(c));
+    c->backend = be;
+out:
+    if (st) tx_ctx_deinit(c);
+    return st;
+}
+
+tx_status tx_ctx_take_memory(tx_ctx *c)
+{
+    TX_ASSERT(c->dry);
+    TX_TRY(tx_arena_reserve(&c->acts, c->acts.peak));
+    TX_TRY(tx_arena_reserve(&c->scratch, c->scratch.peak));
+    c->dry = false;
+    return TX_OK;
+}
+
+void tx_ctx_deinit(tx_ctx *c)
+{
+    if (c->backend && c->backend->close) c->backend->close(c);
+    tx_free(c->ops);
+    tx_arena_deinit(&c->acts);
+    tx_arena_deinit(&c->scratch);
+    *c = (tx_ctx){ 0 };
+}
+
+/* Checks, takes the op's scratch, runs. In a dry run leaves only count their scratch; composed rows go on into their
+ * parts. */
+#define OP(op)                                                                                                  \
+    tx_status tx_run_##op(tx_ctx *c, const tx_##op##_args *a)                                                   \
+    {                                                                                                           \
+        const tx_##op##_row *row = &c->ops->op;                                                                 \
+        TX_TRY(tx__check_##op(a));                                                                              \
+        size_t mark = tx_arena_mark(&c->scratch);                                                               \
+        void *scratch = tx_arena_push(&c->scratch, row->scratch ? row->scratch(c, a) : 0);                      \
+        tx_status st = c->dry && !row->composed ? TX_OK : row->run(c, a, scratch);                              \
+        tx_arena_pop(&c->scratch, mark);                                                                        \
+        return st;                                                                                              \
+    }
+#include "backend/ops.def"
+#undef OP

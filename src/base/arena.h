@@ -1,0 +1,43 @@
+/* arena.h - memory that is planned before it is taken.
+ *
+ *      base                 used              peak          cap
+ *       |#### pushed ########|..... free ......:..............|
+ *                            ^ push moves it right, pop back to a mark
+ *
+ *  An arena first runs in counting mode: pushes return addresses that must not be touched, and `peak` tells what the
+ *  same code will need. tx_arena_reserve() then takes exactly that much, once. Overflow afterwards is a bug in the plan. */
+#ifndef TX_BASE_ARENA_H
+#define TX_BASE_ARENA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+typedef struct tx_arena {
+    unsigned char *base;
+    size_t used, peak, cap; /* bytes */
+    bool counting;
+    const char *name; /* for messages; static */
+} tx_arena;
+
+/* An empty arena in counting mode. */
+void tx_arena_init(tx_arena *a, const char *name);
+
+/* Leaves counting mode with room for `bytes` (usually the peak found). Forgets everything pushed. TX_ERR_NOMEM. */
+tx_status tx_arena_reserve(tx_arena *a, size_t bytes);
+
+/* `bytes` of memory, 64-byte aligned, not zeroed. Never NULL. */
+void *tx_arena_push(tx_arena *a, size_t bytes);
+
+static inline size_t tx_arena_mark(const tx_arena *a)
+{
+    return a->used;
+}
+
+/* Gives back everything pushed since the mark. */
+void tx_arena_pop(tx_arena *a, size_t mark);
+
+void tx_arena_deinit(tx_arena *a);
+
+#endif

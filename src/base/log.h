@@ -1,0 +1,16 @@
+/* log.h - messages to whoever installed a sink (triax/log.h). One call, one line. */
+#ifndef TX_BASE_LOG_H
+#define TX_BASE_LOG_H
+
+#include "triax/log.h"
+
+void tx_log(tx_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#define tx_warn(...) tx_log(TX_LOG_WARN, __VA_ARGS__)
+#define tx_info(...) tx_log(TX_LOG_INFO, __VA_ARGS__)
+#define tx_debug(...) tx_log(TX_LOG_DEBUG, __VA_ARGS__)
+
+/* Whether a line of this level would reach a sink. */
+int tx_log_wants(tx_log_level level);
+
+#endif

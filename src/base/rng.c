@@ -1,0 +1,32 @@
+/* rng.c - uniforms and normals from Philox words. */
+#include "base/rng.h"
+
+#include <math.h>
+
+static double u53(uint32_t hi, uint32_t lo)
+{
+    return (double)((((uint64_t)hi << 32) | lo) >> 11) * 0x1p-53;
+}
+
+double tx_rng_uniform(const tx_rng *r, uint64_t i)
+{
+    uint32_t w[4];
+    tx_rng_u32x4(r, i >> 1, w);
+    return i & 1 ? u53(w[2], w[3]) : u53(w[0], w[1]);
+}
+
+double tx_rng_normal(const tx_rng *r, uint64_t i)
+{
+    uint32_t w[4];
+    tx_rng_u32x4(r, i >> 1, w);
+    double radius = sqrt(-2.0 * log(1.0 - u53(w[0], w[1]))); /* 1-u is in (0,1] */
+    double angle = 6.283185307179586476925 * u53(w[2], w[3]);
+    return radius * (i & 1 ? sin(angle) : cos(angle));
+}
+
+uint32_t tx_rng_stream(const char *name)
+{
+    uint32_t h = 2166136261u;
+    for (; *name; name++) h = (h ^ (unsigned char)*name) * 16777619u;
+    return h;
+}

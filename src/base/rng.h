@@ -1,0 +1,54 @@
+/* rng.h - counter-based random numbers: Philox4x32-10 (Salmon et al., SC 2011).
+ *
+ *  A number is a pure function of (seed, stream, step, index), so initial weights and dropout masks do not depend on
+ *  which rank or thread asks, in which order, or after which restart. `stream` says what the numbers are for
+ *  (a parameter's name hashed, a layer's dropout site), `index` which of them. */
+#ifndef TX_BASE_RNG_H
+#define TX_BASE_RNG_H
+
+#include <stdint.h>
+
+typedef struct tx_rng {
+    uint64_t seed;
+    uint32_t stream;
+    uint32_t step;
+} tx_rng;
+
+/* Four 32-bit words for counter `index`. */
+static inline void tx_rng_u32x4(const tx_rng *r, uint64_t index, uint32_t out[4])
+{
+    uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32), c2 = r->step, c3 = r->stream;
+    uint32_t k0 = (uint32_t)r->seed, k1 = (uint32_t)(r->seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+/* Element i of the stream's 16-bit numbers: eight of them per counter. Dropout keeps where this < threshold. */
+static inline uint32_t tx_rng_u16(const tx_rng *r, uint64_t i)
+{
+    uint32_t w[4];
+    tx_rng_u32x4(r, i >> 3, w);
+    return (w[(i >> 1) & 3] >> ((i & 1) * 16)) & 0xffffu;
+}
+
+/* Element i of the stream's uniforms in [0,1), 53 bits: two per counter. */
+double tx_rng_uniform(const tx_rng *r, uint64_t i);
+
+/* Element i of the stream's standard normals (Box-Muller): two per counter. */
+double tx_rng_normal(const tx_rng *r, uint64_t i);
+
+/* A stream number from a name (FNV-1a). */
+uint32_t tx_rng_stream(const char *name);
+
+#endif

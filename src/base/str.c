@@ -1,0 +1,75 @@
+/* str.c - a growing byte string. */
+#include "base/str.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+tx_status tx_str_reserve(tx_str *s, size_t cap)
+{
+    if (s->data && cap <= s->cap) return TX_OK;
+    if (cap > SIZE_MAX / 4) return TX_FAIL(TX_ERR_NOMEM, "a text of %zu bytes is too long", cap);
+    size_t grown = cap < 64 ? 64 : cap + cap / 2;
+    TX_TRY(tx_realloc(&s->data, grown + 1, 1, "text"));
+    s->cap = grown;
+    s->data[s->len] = 0;
+    return TX_OK;
+}
+
+tx_status tx_str_append(tx_str *s, const void *bytes, size_t n)
+{
+    TX_TRY(tx_str_reserve(s, s->len + n));
+    if (n) memcpy(s->data + s->len, bytes, n);
+    s->len += n;
+    s->data[s->len] = 0;
+    return TX_OK;
+}
+
+tx_status tx_str_puts(tx_str *s, const char *text)
+{
+    return tx_str_append(s, text, strlen(text));
+}
+
+tx_status tx_str_printf(tx_str *s, const char *fmt, ...)
+{
+    va_list ap, again;
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    tx_status st = n < 0 ? TX_FAIL(TX_ERR_ARG, "cannot format text") : tx_str_reserve(s, s->len + (size_t)n);
+    if (!st) {
+        vsnprintf(s->data + s->len, (size_t)n + 1, fmt, again);
+        s->len += (size_t)n;
+    }
+    va_end(again);
+    return st;
+}
+
+void tx_str_free(tx_str *s)
+{
+    tx_free(s->data);
+    *s = (tx_str){ 0 };
+}
+
+int tx_str_distance(const char *a, const char *b)
+{
+    size_t n = strlen(a), m = strlen(b);
+    if (n >= 64 || m >= 64) return INT_MAX;
+    int row[64];
+    for (size_t j = 0; j <= m; j++) row[j] = (int)j;
+    for (size_t i = 1; i <= n; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= m; j++) {
+            int change = diagonal + (a[i - 1] != b[j - 1]), drop = row[j] + 1, insert = row[j - 1] + 1;
+            diagonal = row[j];
+            row[j] = change < drop ? (change < insert ? change : insert) : (drop < insert ? drop : insert);
+        }
+    }
+    return row[m];
+}

@@ -1,0 +1,23 @@
+/* str.h - a growing byte string. A NUL follows the last byte; bytes may themselves be NUL. Zeroed = empty. */
+#ifndef TX_BASE_STR_H
+#define TX_BASE_STR_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+
+typedef struct tx_str {
+    char *data; /* NULL while empty and never grown */
+    size_t len, cap;
+} tx_str;
+
+tx_status tx_str_append(tx_str *s, const void *bytes, size_t n);
+tx_status tx_str_puts(tx_str *s, const char *text);
+tx_status tx_str_printf(tx_str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+tx_status tx_str_reserve(tx_str *s, size_t cap); /* room for cap bytes and the NUL */
+void tx_str_free(tx_str *s);                     /* back to empty */
+
+/* Edit distance for "did you mean": insertions, deletions, changes; n, m below 64, else a large number. */
+int tx_str_distance(const char *a, const char *b);
+
+#endif

@@ -1,0 +1,80 @@
+/* checkpoint.h - saving and loading a run. Tensors are named and placed in global coordinates, so what one layout wrote
+ * another can read; the parameter table says which tensors there are.
+ *
+ *      DIR/latest                                  "iter_0000010\n"
+ *      DIR/iter_0000010/manifest.json              state, config, tensors, checksums
+ *      DIR/iter_0000010/shard_00000.safetensors    fp32: model.<name>, exp_avg.<name>, exp_avg_sq.<name>
+ *
+ *  A checkpoint appears whole or not at all: it is written to DIR/.tmp-iter_0000010-<pid>, fsynced, renamed, and only
+ *  then named by `latest`. Two runs that hold the same numbers write the same bytes. One run at a time saves into a
+ * DIR. docs/formats/checkpoint.md tells the format byte by byte. */
+#ifndef TX_CHECKPOINT_CHECKPOINT_H
+#define TX_CHECKPOINT_CHECKPOINT_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "nn/param.h"
+
+/* Where a run stands. All counts are >= 0. */
+typedef struct tx_ckpt_state {
+    int64_t iteration; /* steps done, skipped ones included */
+    int64_t consumed_train_samples, consumed_valid_samples;
+    int64_t schedule_samples; /* samples that the learning rate's schedule has counted */
+    int64_t optim_step;       /* steps the optimizer has taken: Adam's t */
+    int64_t skipped;          /* steps not taken because a gradient was not finite */
+    int64_t vocab_size;       /* of the tokenizer, without padding; 0: not known */
+    uint64_t seed;
+} tx_ckpt_state;
+
+/* ---- saving ---- */
+
+/* Writes DIR/iter_<iteration> and points DIR/latest to it; DIR is made if need be. The buffers are flat, of
+ * ps->numel elements; rows that pad the vocabulary are not saved. exp_avg and exp_avg_sq are both NULL to save the
+ * model alone. @config is any JSON object: it is saved as it is, so it must not hold times, paths or host names. An
+ * existing iter_<iteration> is replaced; until the new one is complete the old one stays as it is. Temporaries that a
+ * dead process left in DIR are removed first. On failure DIR holds what it held before. Errors: TX_ERR_ARG, TX_ERR_IO
+ * (names the file and the reason; too little space is found before writing). */
+tx_status tx_checkpoint_save(const char *dir, const tx_ckpt_state *state, const json_t *config, const tx_params *ps,
+                             const float *value, const float *exp_avg, const float *exp_avg_sq);
+
+/* ---- recognising ---- */
+
+typedef enum tx_ckpt_kind { TX_CKPT_NONE, TX_CKPT_NATIVE, TX_CKPT_HUGGINGFACE } tx_ckpt_kind;
+
+/* What a folder holds, from its file names alone; `detail` (cap bytes) gets a sentence for the log.
+ * TX_CKPT_NONE: the folder is missing, empty, or holds no checkpoint; only then may a run start from fresh weights.
+ * TX_ERR_UNSUPPORTED: a checkpoint that is known but cannot be read (Megatron, DeepSpeed, pytorch_model.bin).
+ * TX_ERR_FORMAT: a checkpoint that is broken (`latest` names nothing). TX_ERR_IO. */
+tx_status tx_checkpoint_probe(const char *dir, tx_ckpt_kind *out, char *detail, size_t cap);
+
+/* ---- loading ---- */
+
+typedef struct tx_checkpoint tx_checkpoint;
+
+/* Opens the checkpoint that DIR/latest names, or DIR itself when it holds a manifest.json. Without `latest` the newest
+ * iter_ folder is taken, with a warning. The manifest and every byte of every shard are verified against their
+ * checksums. Errors: TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_FORMAT (names file and block). */
+tx_status tx_checkpoint_open(tx_checkpoint **out, const char *dir);
+
+/* The same, but when that one is damaged takes the newest other iter_ folder of DIR that is whole, with a warning for
+ * each that is not. The error is the first one's when none is. */
+tx_status tx_checkpoint_open_newest_good(tx_checkpoint **out, const char *dir);
+
+void tx_checkpoint_close(tx_checkpoint *c); /* NULL allowed */
+
+const char *tx_checkpoint_path(const tx_checkpoint *c); /* the iter_ folder */
+const tx_ckpt_state *tx_checkpoint_state(const tx_checkpoint *c);
+const json_t *tx_checkpoint_config(const tx_checkpoint *c);   /* borrowed */
+const json_t *tx_checkpoint_manifest(const tx_checkpoint *c); /* all of it, for inspection; borrowed */
+
+/* Fills the flat buffers (ps->numel elements) with what was saved and the padding rows with zero. exp_avg and
+ * exp_avg_sq may both be NULL to leave the optimizer's state out. Model and checkpoint must hold the same tensors in
+ * the same shapes: all differences are listed in one TX_ERR_SHAPE. TX_ERR_NOTFOUND: there is no optimizer state.
+ * Nothing is written on failure. */
+tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, float *value, float *exp_avg,
+                             float *exp_avg_sq);
+
+#endif

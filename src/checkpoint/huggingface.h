@@ -1,0 +1,51 @@
+/* huggingface.h - a Hugging Face model folder as named tensors. Knows no model: what the tensors mean, and whether a
+ * name has a prefix, is the caller's business.
+ *
+ *      config.json    and    model.safetensors                             one file, or
+ *                            model.safetensors.index.json                  {"weight_map": {tensor: file}} and
+ *                            model-00001-of-0000N.safetensors, ...         the files it names
+ *
+ *  With both, the single file is taken, as Hugging Face's own loader does. */
+#ifndef TX_CHECKPOINT_HUGGINGFACE_H
+#define TX_CHECKPOINT_HUGGINGFACE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+#include "checkpoint/safetensors.h"
+
+#define TX_HF_CONFIG  "config.json"
+#define TX_HF_WEIGHTS "model.safetensors"
+#define TX_HF_INDEX   "model.safetensors.index.json"
+
+typedef struct tx_huggingface tx_huggingface;
+
+/* Reads config.json and maps all weight files. Names in the index must be plain file names; a tensor in two files, or
+ * not in the file that the index gives, is an error. Errors: TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_FORMAT,
+ * TX_ERR_UNSUPPORTED. */
+tx_status tx_huggingface_open(tx_huggingface **out, const char *dir);
+void tx_huggingface_close(tx_huggingface *hf); /* NULL allowed */
+
+const json_t *tx_huggingface_config(const tx_huggingface *hf); /* borrowed */
+
+/* All tensors, those that the index does not name included, so that a caller can see what it does not know. */
+size_t tx_huggingface_count(const tx_huggingface *hf);
+const tx_st_tensor *tx_huggingface_at(const tx_huggingface *hf, size_t i);           /* sorted by name */
+const tx_st_tensor *tx_huggingface_find(const tx_huggingface *hf, const char *name); /* NULL if there is none */
+
+/* A tensor to be written: spec.dtype F16, BF16, F32 or F64, spec.dim as in the file. */
+typedef struct tx_hf_tensor {
+    tx_st_spec spec;
+    const float *data;
+    bool transpose; /* a matrix whose data lies as [dim[1], dim[0]] */
+} tx_hf_tensor;
+
+/* Writes config.json and model.safetensors, tensors in the reference writer's order (`tensor` is sorted in place). The
+ * folder is made if need be. config.json comes last and an old one goes first, so a crash leaves nothing that looks
+ * like a model and is not. TX_ERR_ARG when the folder holds a sharded model: its index would contradict the new file.
+ */
+tx_status tx_huggingface_write(const char *dir, const json_t *config, tx_hf_tensor *tensor, size_t n);
+
+#endif

@@ -1,0 +1,89 @@
+/* manifest.h - manifest.json of a native checkpoint: what is saved, where it lies and what its bytes hash to.
+ * Shared inside the checkpoint room; the format is told in docs/formats/checkpoint.md. */
+#ifndef TX_CHECKPOINT_MANIFEST_H
+#define TX_CHECKPOINT_MANIFEST_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/file.h"
+#include "checkpoint/checkpoint.h"
+
+#define TX__MANIFEST_FILE   "manifest.json"
+#define TX__MANIFEST_FORMAT "triax checkpoint 1"
+#define TX__MANIFEST_MAX    ((size_t)1 << 30) /* bytes */
+#define TX__BLOCK_BYTES     (1 << 20)         /* bytes of a shard per checksum */
+#define TX__MAX_PIECES      4096              /* of one tensor: coverage is checked pair by pair */
+
+/* Prefixes of the tensors' names: what of a parameter they are. */
+#define TX__MODEL      "model."
+#define TX__EXP_AVG    "exp_avg."
+#define TX__EXP_AVG_SQ "exp_avg_sq."
+#define TX__KEY_CAP    (TX_PARAM_NAME_MAX + 16)
+
+/* ---- checksums of a file that is being written ---- */
+
+typedef struct tx__blocks tx__blocks;
+
+tx_status tx__blocks_create(tx__blocks **out);
+void tx__blocks_update(void *blocks, const void *bytes, size_t n); /* a tx_st_tap */
+void tx__blocks_destroy(tx__blocks *b);                            /* NULL allowed */
+
+/* ---- writing ---- */
+
+/* A manifest under construction: a JSON object without its hash. json_decref. NULL: out of memory. */
+json_t *tx__manifest_begin(const tx_ckpt_state *state, const json_t *config);
+
+/* Adds a shard file (all its bytes have been through the blocks). */
+tx_status tx__manifest_add_shard(json_t *m, const char *file, tx__blocks *b);
+
+/* Adds a tensor whose only piece is the whole, stored under its own name. */
+tx_status tx__manifest_add_whole(json_t *m, const char *name, const int64_t *dim, int n_dims, const char *file);
+
+/* The manifest's text with its hash, appended to an empty *out. */
+tx_status tx__manifest_text(const json_t *m, tx_str *out);
+
+/* ---- reading ---- */
+
+typedef struct tx__piece {
+    size_t shard;
+    const char *key;           /* tensor's name inside the shard */
+    int64_t start[2], size[2]; /* a box in global coordinates; unused dimensions are 0 and 1 */
+} tx__piece;
+
+typedef struct tx__saved {
+    const char *name;
+    int n_dims; /* 1 or 2 */
+    int64_t dim[2];
+    tx__piece *piece;
+    size_t n_pieces;
+} tx__saved;
+
+typedef struct tx__shard {
+    const char *file; /* a plain name inside the folder */
+    uint64_t bytes;
+    const json_t *block; /* array of 16 hex digits */
+} tx__shard;
+
+typedef struct tx__manifest {
+    json_t *root; /* owns all texts */
+    tx_ckpt_state state;
+    const json_t *config;
+    tx__shard *shard; /* sorted by file name */
+    size_t n_shards;
+    tx__saved *saved; /* sorted by name */
+    size_t n_saved;
+} tx__manifest;
+
+/* Reads a manifest and checks its hash and every field: pieces lie inside their tensors, do not overlap and cover them.
+ */
+tx_status tx__manifest_read(tx__manifest *m, const char *path);
+void tx__manifest_deinit(tx__manifest *m);
+
+const tx__saved *tx__manifest_find(const tx__manifest *m, const char *name); /* NULL if there is none */
+
+/* Compares a shard's bytes with its checksums, on all threads. The error names the file and the block. */
+tx_status tx__shard_verify(const tx__shard *s, const char *path, const tx_map *map);
+
+#endif

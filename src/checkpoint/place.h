@@ -1,0 +1,34 @@
+/* place.h - which folder of DIR is the checkpoint. Shared inside the checkpoint room. */
+#ifndef TX_CHECKPOINT_PLACE_H
+#define TX_CHECKPOINT_PLACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/file.h"
+
+#define TX__LATEST     "latest"
+#define TX__TMP_PREFIX ".tmp-iter_" /* followed by the iteration, '-' and the writer's process id */
+#define TX__OLD_PREFIX ".old-"      /* a checkpoint set aside while its successor takes its name */
+#define TX__PATH_CAP   4096
+#define TX__ITER_CAP   32
+#define TX__NOTE_CAP   512
+
+/* "iter_0000010" and back; only the spelling that iter_name gives is taken. */
+void tx__iter_name(char buf[TX__ITER_CAP], int64_t iteration);
+bool tx__iter_parse(const char *name, int64_t *iteration);
+
+/* Whether dir/name/manifest.json exists; `path` gets dir/name. */
+bool tx__has_manifest(const char *dir, const char *name, char path[TX__PATH_CAP]);
+
+typedef struct tx__place {
+    char path[TX__PATH_CAP]; /* "" when there is no native checkpoint */
+    int64_t iteration;       /* by the folder's name; -1 when DIR itself is the checkpoint */
+    char note[TX__NOTE_CAP]; /* what the user should hear about the choice, or "" */
+} tx__place;
+
+/* Finds the native checkpoint of DIR, an existing folder. Errors: `latest` that names nothing, or another program's. */
+tx_status tx__place_find(const char *dir, tx__place *out);
+
+#endif

@@ -1,0 +1,107 @@
+/* config.h - the options of one run as a struct, for the rooms that read them.
+ *
+ *  options.def is the table; this header turns each of its rows into one member, named as Megatron names it: the flag
+ *  with underscores (--micro-batch-size -> cfg->micro_batch_size). What an unset option looks like:
+ *
+ *      I64 0    F64 0.0    STR, ENUM NULL    LIST n = 0    FLAG false    FLAG_OFF (--no-...) true
+ *
+ *  cfg->given.<field> tells whether the user typed it. A parsed config is complete: every rule holds and what follows
+ *  from other options is filled in (tx_config_complete lists it). Treat it as const from then on. */
+#ifndef TX_CONFIG_CONFIG_H
+#define TX_CONFIG_CONFIG_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+#include "triax/config.h"
+
+typedef struct tx_list {
+    char **item; /* owned by the config */
+    int n;
+} tx_list;
+
+typedef struct tx_command {
+    const char *name, *summary; /* "pretrain-gpt" */
+    unsigned groups;            /* of options that it takes: a bit each */
+} tx_command;
+
+/* One bool per option. */
+typedef struct tx_config_given {
+#define I64(field, ...)      bool field;
+#define F64(field, ...)      bool field;
+#define STR(field, ...)      bool field;
+#define ENUM(field, ...)     bool field;
+#define LIST(field, ...)     bool field;
+#define FLAG(field, ...)     bool field;
+#define FLAG_OFF(field, ...) bool field;
+#include "config/options.def"
+} tx_config_given;
+
+struct tx_config {
+#define I64(field, ...)      int64_t field;
+#define F64(field, ...)      double field;
+#define STR(field, ...)      char *field;
+#define ENUM(field, ...)     char *field;
+#define LIST(field, ...)     tx_list field;
+#define FLAG(field, ...)     bool field;
+#define FLAG_OFF(field, ...) bool field;
+#include "config/options.def"
+    tx_config_given given;
+    const tx_command *command; /* a row of options.def */
+};
+
+/* A config with every option at the command's default, nothing given, nothing derived, no rule checked: for tests and
+ * for programs that fill the struct themselves and then call tx_config_complete. TX_ERR_NOTFOUND: no such command. */
+tx_status tx_config_new(tx_config **out, const char *command);
+
+/* Sets a STR or ENUM member: frees the old text, keeps a copy of the new one (NULL: unset). Does not mark it given. */
+tx_status tx_config_set_text(char **member, const char *text);
+
+/* Fills in what follows from other options, then checks every rule across options; all violations are in the one
+ * error text (TX_ERR_ARG). Parsing ends with this call. Whoever changes options later - a loader that has put the
+ * shape of a checkpoint's model into the config - calls it again; it only fills members that are still 0 or NULL:
+ *
+ *      global_batch_size = micro_batch_size        ffn_hidden_size = 4 hidden_size
+ *      kv_channels = hidden_size / heads           train_iters = train_samples / global_batch_size
+ *      lr_decay_iters = train_iters  or  lr_decay_samples = train_samples
+ *      start_weight_decay = end_weight_decay = weight_decay when the style is constant
+ *
+ * pretrain-gpt with --load may leave out the four shape flags (num_layers, hidden_size, num_attention_heads,
+ * max_position_embeddings); they are 0 until tx_config_from_json has filled them. */
+tx_status tx_config_complete(tx_config *cfg);
+
+/* ---- the part of a config that lives in a checkpoint ---- */
+
+/* How an option is kept (a column of options.def). Options with paths in them are never kept. */
+enum tx_kept {
+    TX_KEPT_NO = 0,
+    TX_KEPT_SHAPE = 1, /* the model's function: a checkpoint cannot be read with another value */
+    TX_KEPT_HINT = 2,  /* taken from the checkpoint when left out, free to differ when given (--seq-length) */
+    TX_KEPT_RUN = 4,   /* the trajectory: batch sizes, dropout, seed, ... */
+    TX_KEPT_SCHEDULE = 8 /* learning rate and weight decay: as RUN, unless --override-... or --use-checkpoint-... say else */
+};
+
+/* An object of all kept options, in the table's order, unset ones as null. Caller json_decref()s *out. */
+tx_status tx_config_to_json(const tx_config *cfg, json_t **out);
+
+/* Compares and fills from such an object. `which` is an or of tx_kept:
+ *      SHAPE  left-out options are filled; a given one that differs is an error that lists all that differ (TX_ERR_ARG)
+ *      HINT   left-out options are filled; given ones win
+ *      RUN    nothing is filled; each difference is one warning in the log. Only options that the command takes.
+ *      SCHEDULE  as RUN; with --override-opt_param-scheduler without warnings, and with
+ *             --use-checkpoint-opt_param-scheduler filled, given or not
+ * Members missing from `saved` are left alone; a value of the wrong type or out of bounds is TX_ERR_FORMAT.
+ * cfg is unchanged on failure. Call tx_config_complete afterwards. */
+tx_status tx_config_from_json(tx_config *cfg, const json_t *saved, unsigned which);
+
+/* ---- the banner ---- */
+
+/* Megatron's list of arguments, one call per line, the command's options only, sorted, values as Python prints them:
+ *      ------------------------ arguments ------------------------
+ *        adam_beta1 ...................................... 0.9
+ * `line` NULL: each line is logged with tx_info. */
+tx_status tx_config_print(const tx_config *cfg, void (*line)(void *user, const char *text), void *user);
+
+#endif

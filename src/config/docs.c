@@ -1,0 +1,107 @@
+/* docs.c - docs/options.md from the table: for every command every flag, what it does, or why it does not. */
+#include <string.h>
+
+#include "config/options.h"
+
+/* Text in a cell of a Markdown table. */
+static tx_status cell(tx_str *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '|') TX_TRY(tx_str_puts(out, "\\"));
+        TX_TRY(tx_str_append(out, text, 1));
+    }
+    return TX_OK;
+}
+
+static tx_status flag_cell(tx_str *out, const tx_option *o)
+{
+    const char *spelling, *flag;
+    TX_TRY(tx_str_printf(out, "| `--%s`", o->flag));
+    for (size_t i = 0; tx__alias(i, &spelling, &flag); i++)
+        if (!strcmp(flag, o->flag)) TX_TRY(tx_str_printf(out, " `--%s`", spelling));
+    return tx_str_puts(out, " | ");
+}
+
+/* | `--flag` | default | allowed | help | */
+static tx_status option_row(tx_str *out, const tx_command *cmd, const tx_option *o)
+{
+    const char *initial;
+    tx__command_takes(cmd, o, &initial);
+    TX_TRY(flag_cell(out, o));
+    TX_TRY(tx_str_printf(out, "%s | ", initial ? initial : ""));
+    if (o->kind == TX_OPTION_FLAG || o->kind == TX_OPTION_FLAG_OFF)
+        TX_TRY(tx_str_puts(out, "no value"));
+    else if (o->kind == TX_OPTION_STR || o->kind == TX_OPTION_LIST)
+        TX_TRY(tx_str_puts(out, o->unit));
+    else
+        TX_TRY(tx__option_allowed(out, o));
+    TX_TRY(tx_str_puts(out, " | "));
+    TX_TRY(cell(out, o->text));
+    return tx_str_puts(out, " |\n");
+}
+
+/* | `--flag` | [value |] text | */
+static tx_status other_row(tx_str *out, const tx_option *o)
+{
+    TX_TRY(flag_cell(out, o));
+    if (o->kind == TX_OPTION_FIXED) {
+        TX_TRY(tx__option_allowed(out, o));
+        TX_TRY(tx_str_puts(out, " | "));
+    }
+    TX_TRY(tx_str_puts(out, o->kind == TX_OPTION_LATER ? "not built yet: " : ""));
+    TX_TRY(cell(out, o->text));
+    return tx_str_puts(out, " |\n");
+}
+
+static tx_status group_table(tx_str *out, const tx_command *cmd, unsigned group)
+{
+    bool any = false;
+    for (size_t i = 0; i < tx__n_options; i++) {
+        const tx_option *o = &tx__options[i];
+        if (o->group != group || !tx__has_member(o) || !tx__command_takes(cmd, o, NULL)) continue;
+        if (!any) {
+            TX_TRY(tx_str_printf(out, "\n### %s\n\n", tx__group_titles[group]));
+            TX_TRY(tx_str_puts(out, "| flag | default | allowed | meaning |\n|---|---|---|---|\n"));
+        }
+        any = true;
+        TX_TRY(option_row(out, cmd, o));
+    }
+    return TX_OK;
+}
+
+static tx_status other_table(tx_str *out, const tx_command *cmd, const char *head, tx_option_kind a, tx_option_kind b)
+{
+    bool any = false;
+    for (size_t i = 0; i < tx__n_options; i++) {
+        const tx_option *o = &tx__options[i];
+        if ((o->kind != a && o->kind != b) || !tx__command_takes(cmd, o, NULL)) continue;
+        if (!any) TX_TRY(tx_str_puts(out, head));
+        any = true;
+        TX_TRY(other_row(out, o));
+    }
+    return TX_OK;
+}
+
+static tx_status command_section(tx_str *out, const tx_command *cmd)
+{
+    TX_TRY(tx_str_printf(out, "\n## triax %s\n\n%s\n", cmd->name, cmd->summary));
+    for (unsigned g = 0; g < TX_N_GROUPS; g++) TX_TRY(group_table(out, cmd, g));
+    TX_TRY(other_table(out, cmd, "\n### Accepted, without effect here\n\n| flag | what it means here |\n|---|---|\n",
+                       TX_OPTION_NOOP, TX_OPTION_NOOP));
+    TX_TRY(other_table(
+        out, cmd, "\n### Accepted at one value\n\n| flag | value | other values are not built yet |\n|---|---|---|\n",
+        TX_OPTION_FIXED, TX_OPTION_FIXED));
+    return other_table(out, cmd, "\n### Refused\n\n| flag | reason |\n|---|---|\n", TX_OPTION_LATER, TX_OPTION_REFUSED);
+}
+
+tx_status tx__options_markdown(tx_str *out)
+{
+    TX_TRY(tx_str_puts(
+        out, "# Options\n\n"
+             "<!-- Made by `make docs` from src/config/options.def; edit that. -->\n\n"
+             "Every flag of every command. `--flag value` and `--flag=value` are the same, so are dashes and\n"
+             "underscores; a list ends at the next flag; the last of repeated flags counts; names are not\n"
+             "abbreviated. An empty default means unset. Everything that is wrong is reported at once.\n"));
+    for (size_t i = 0; i < tx__n_commands; i++) TX_TRY(command_section(out, &tx__commands[i]));
+    return TX_OK;
+}

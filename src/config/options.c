@@ -1,0 +1,119 @@
+/* options.c - options.def as arrays, and finding a row by its flag. */
+#include "config/options.h"
+
+#include <string.h>
+
+#define ROW(kind_, flag_, group_, kept_, n_, text_)                                                              \
+    .kind = TX_OPTION_##kind_, .flag = flag_, .group = TX_GROUP_##group_, .kept = TX_KEPT_##kept_, .n_args = n_, \
+    .text = text_
+#define AT(f) .field = #f, .at = offsetof(struct tx_config, f), .given_at = offsetof(tx_config_given, f)
+
+const tx_option tx__options[] = {
+#define I64(f, flag, init, low, high, u, group, kept, text) \
+    { ROW(I64, flag, group, kept, 1, text), AT(f), .initial = init, .lo = low, .hi = high, .unit = u },
+#define F64(f, flag, init, low, high, u, group, kept, text) \
+    { ROW(F64, flag, group, kept, 1, text), AT(f), .initial = init, .lo = low, .hi = high, .unit = u },
+#define STR(f, flag, init, u, group, kept, text) \
+    { ROW(STR, flag, group, kept, 1, text), AT(f), .initial = init, .unit = u },
+#define ENUM(f, flag, init, w, group, kept, text) \
+    { ROW(ENUM, flag, group, kept, 1, text), AT(f), .initial = init, .words = w },
+#define LIST(f, flag, init, low, high, u, group, kept, text) \
+    { ROW(LIST, flag, group, kept, -1, text), AT(f), .initial = init, .lo = low, .hi = high, .unit = u },
+#define FLAG(f, flag, group, kept, text)     { ROW(FLAG, flag, group, kept, 0, text), AT(f) },
+#define FLAG_OFF(f, flag, group, kept, text) { ROW(FLAG_OFF, flag, group, kept, 0, text), AT(f) },
+#define NOOP(flag, n, group, text)           { ROW(NOOP, flag, group, NO, n, text) },
+#define FIXED(flag, n, w, group, text)       { ROW(FIXED, flag, group, NO, n, text), .words = w },
+#define LATER(flag, n, group, text)          { ROW(LATER, flag, group, NO, n, text) },
+#define REFUSED(flag, n, group, text)        { ROW(REFUSED, flag, group, NO, n, text) },
+#include "config/options.def"
+};
+const size_t tx__n_options = sizeof tx__options / sizeof *tx__options;
+
+const char *const tx__group_titles[TX_N_GROUPS] = {
+#define GROUP(name, title) title,
+#include "config/options.def"
+};
+
+const tx_command tx__commands[] = {
+#define COMMAND(name_, groups_, summary_) { .name = name_, .summary = summary_, .groups = groups_ },
+#include "config/options.def"
+};
+const size_t tx__n_commands = sizeof tx__commands / sizeof *tx__commands;
+
+static const struct alias {
+    const char *spelling, *flag;
+} aliases[] = {
+#define ALIAS(spelling, flag) { spelling, flag },
+#include "config/options.def"
+};
+
+static const struct also {
+    const char *command, *field, *initial;
+} also[] = {
+#define ALSO(command, field, initial) { command, #field, initial },
+#include "config/options.def"
+};
+
+bool tx__alias(size_t i, const char **spelling, const char **flag)
+{
+    if (i >= sizeof aliases / sizeof *aliases) return false;
+    *spelling = aliases[i].spelling;
+    *flag = aliases[i].flag;
+    return true;
+}
+
+const tx_command *tx__command_find(const char *name)
+{
+    for (size_t i = 0; i < tx__n_commands; i++)
+        if (!strcmp(tx__commands[i].name, name)) return &tx__commands[i];
+    return NULL;
+}
+
+bool tx__command_takes(const tx_command *cmd, const tx_option *o, const char **initial)
+{
+    if (initial) *initial = o->initial;
+    if (cmd->groups >> o->group & 1) return true;
+    if (!tx__has_member(o)) return false;
+    for (size_t i = 0; i < sizeof also / sizeof *also; i++) {
+        if (strcmp(also[i].command, cmd->name) || strcmp(also[i].field, o->field)) continue;
+        if (initial) *initial = also[i].initial;
+        return true;
+    }
+    return false;
+}
+
+bool tx__flag_equal(const char *table, const char *typed, size_t n)
+{
+    size_t i = 0;
+    for (; i < n && table[i]; i++) {
+        char a = table[i] == '_' ? '-' : table[i], b = typed[i] == '_' ? '-' : typed[i];
+        if (a != b) return false;
+    }
+    return i == n && !table[i];
+}
+
+const tx_option *tx__option_find(const tx_command *cmd, const char *flag, size_t n, const char **spelling)
+{
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
+        if (!tx__flag_equal(aliases[i].spelling, flag, n)) continue;
+        if (spelling) *spelling = aliases[i].spelling;
+        return tx__option_find(cmd, aliases[i].flag, strlen(aliases[i].flag), NULL);
+    }
+    for (size_t i = 0; i < tx__n_options; i++) {
+        const tx_option *o = &tx__options[i];
+        if (!tx__flag_equal(o->flag, flag, n) || (cmd && !tx__command_takes(cmd, o, NULL))) continue;
+        if (spelling) *spelling = o->flag;
+        return o;
+    }
+    return NULL;
+}
+
+bool tx__word_in(const char *words, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *w = words; n && w; w = strchr(w, '|')) {
+        w += *w == '|';
+        if (!strncmp(w, word, n) && (w[n] == '|' || !w[n])) return true;
+    }
+    return false;
+}

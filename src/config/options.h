@@ -1,0 +1,142 @@
+/* options.h - options.def as arrays, for this room: look-up by flag, and members reached through an option's row. */
+#ifndef TX_CONFIG_OPTIONS_H
+#define TX_CONFIG_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "config/config.h"
+
+enum {
+#define GROUP(name, title) TX_GROUP_##name,
+#include "config/options.def"
+    TX_N_GROUPS
+};
+
+/* What a row is; those before TX_OPTION_NOOP have a member in tx_config. */
+typedef enum tx_option_kind {
+    TX_OPTION_I64,
+    TX_OPTION_F64,
+    TX_OPTION_STR,
+    TX_OPTION_ENUM,
+    TX_OPTION_LIST,
+    TX_OPTION_FLAG,
+    TX_OPTION_FLAG_OFF,
+    TX_OPTION_NOOP,
+    TX_OPTION_FIXED,
+    TX_OPTION_LATER,
+    TX_OPTION_REFUSED
+} tx_option_kind;
+
+typedef struct tx_option {
+    tx_option_kind kind;
+    unsigned group, kept;
+    int n_args;               /* 0, 1, or -1: a list */
+    const char *flag, *field; /* without dashes; field NULL for rows without a member */
+    size_t at, given_at;      /* offset of the member and of its bool in tx_config_given */
+    const char *initial;      /* the default as text, NULL: unset */
+    double lo, hi;            /* bounds of a number, or of a list's length */
+    const char *unit;         /* of a number; for STR and LIST what --help calls the value */
+    const char *words;        /* ENUM, FIXED: "a|b|c" */
+    const char *text;         /* help, meaning or reason */
+} tx_option;
+
+extern const tx_option tx__options[];
+extern const size_t tx__n_options;
+extern const char *const tx__group_titles[TX_N_GROUPS];
+extern const tx_command tx__commands[];
+extern const size_t tx__n_commands;
+
+/* The i-th other spelling of any flag; false past the last. */
+bool tx__alias(size_t i, const char **spelling, const char **flag);
+
+/* The command of that name, or NULL. */
+const tx_command *tx__command_find(const char *name);
+
+/* Whether a command takes an option; then *initial (if not NULL) is the default it has there. */
+bool tx__command_takes(const tx_command *cmd, const tx_option *o, const char **initial);
+
+/* The option that a command (NULL: any) knows under this flag or other spelling, n bytes without the leading dashes;
+ * *spelling (if not NULL) becomes the flag as the table spells it. NULL: none. */
+const tx_option *tx__option_find(const tx_command *cmd, const char *flag, size_t n, const char **spelling);
+
+/* Equal but for '_' and '-'. */
+bool tx__flag_equal(const char *table, const char *typed, size_t n);
+
+/* Whether `word` is one of "a|b|c". */
+bool tx__word_in(const char *words, const char *word);
+
+/* ---- an option's value inside a config ---- */
+
+static inline bool tx__has_member(const tx_option *o)
+{
+    return o->kind < TX_OPTION_NOOP;
+}
+
+static inline void *tx__member(tx_config *cfg, const tx_option *o)
+{
+    return (char *)cfg + o->at;
+}
+
+static inline const void *tx__member_const(const tx_config *cfg, const tx_option *o)
+{
+    return (const char *)cfg + o->at;
+}
+
+static inline bool *tx__given(tx_config_given *given, const tx_option *o)
+{
+    return (bool *)((char *)given + o->given_at);
+}
+
+static inline bool tx__is_given(const tx_config *cfg, const tx_option *o)
+{
+    return *(const bool *)((const char *)&cfg->given + o->given_at);
+}
+
+/* No default, not given, not derived. */
+bool tx__is_unset(const tx_config *cfg, const tx_option *o);
+
+/* Stores the value(s) of one option. FLAG kinds take none. On TX_ERR_ARG the sentence, which names flag and value and
+ * what is allowed, is the last error and nothing is stored. */
+tx_status tx__option_set(tx_config *cfg, const tx_option *o, int n, const char *const *values);
+
+/* Puts one default's text in (NULL: unset). */
+tx_status tx__option_reset(tx_config *cfg, const tx_option *o, const char *initial);
+
+/* A number as the command line has it: digits with single underscores inside, for integers also 2e6; false if not. */
+bool tx__number_parse(const char *text, double *out);
+bool tx__integer_parse(const char *text, int64_t *out);
+
+/* "1 to 64 layers", "at least 0 iterations", "one of a, b" ... : what an option allows. Appends nothing for free text.
+ */
+tx_status tx__option_allowed(tx_str *out, const tx_option *o);
+
+/* Whether a number lies within the option's bounds. */
+bool tx__in_bounds(const tx_option *o, double v);
+
+/* The value as Python prints it: None, True, 1e-05, 1.0, text, ['a', 'b']. */
+tx_status tx__option_format(tx_str *out, const tx_config *cfg, const tx_option *o);
+tx_status tx__f64_format(tx_str *out, double v);
+
+/* ---- violations: all that is wrong is told in one error text ---- */
+
+typedef struct tx_violations {
+    tx_str text;
+    int n, n_hidden; /* hidden: did not fit into the error text any more, only counted */
+    tx_status st;    /* not enough memory while collecting */
+} tx_violations;
+
+void tx__violate(tx_violations *v, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void tx__violate_last_error(tx_violations *v); /* the sentence of the last TX_FAIL */
+
+/* TX_OK when there was none; else TX_ERR_ARG with all sentences, one a line. Frees v. */
+tx_status tx__violations_close(tx_violations *v);
+
+/* tx_config_complete for options of which some could not be read: those are in `bad`, rules skip them. */
+void tx__config_derive(tx_config *cfg);
+void tx__config_check(const tx_config *cfg, const tx_config_given *bad, tx_violations *v);
+
+/* docs/options.md as text. */
+tx_status tx__options_markdown(tx_str *out);
+
+#endif

@@ -1,0 +1,287 @@
+/* parse.c - a command line to a config. Everything that is wrong with it is collected (tx_violations) while parsing
+ * goes on; rules across options (validate.c) add theirs, and the whole list is the one error. */
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "config/options.h"
+
+/* ---------------------------------------------------------------- violations */
+
+enum { MAX_TEXT = 1900 }; /* bytes; an error sentence has room for 2047 */
+
+void tx__violate(tx_violations *v, const char *fmt, ...)
+{
+    char line[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    v->n++;
+    if (v->st) return;
+    if (v->n_hidden || v->text.len + strlen(line) + 1 > MAX_TEXT)
+        v->n_hidden++;
+    else
+        v->st = tx_str_printf(&v->text, "%s%s", v->text.len ? "\n" : "", line);
+}
+
+void tx__violate_last_error(tx_violations *v)
+{
+    char line[512];
+    snprintf(line, sizeof line, "%s", tx_last_error());
+    tx__violate(v, "%s", line);
+}
+
+tx_status tx__violations_close(tx_violations *v)
+{
+    tx_status st = v->st;
+    if (!st && v->n_hidden) st = tx_str_printf(&v->text, "\n... and %d more", v->n_hidden);
+    if (!st && v->n) st = TX_FAIL(TX_ERR_ARG, "%s", v->text.data);
+    tx_str_free(&v->text);
+    *v = (tx_violations){ 0 };
+    return st;
+}
+
+/* ---------------------------------------------------------------- life of a config */
+
+tx_status tx_config_new(tx_config **out, const char *command)
+{
+    const tx_command *cmd = tx__command_find(command);
+    if (!cmd) return TX_FAIL(TX_ERR_NOTFOUND, "there is no command %.60s", command);
+    tx_config *cfg = NULL;
+    tx_status st;
+    TX_TRY(tx_alloc(&cfg, 1, sizeof *cfg, "the options"));
+    cfg->command = cmd;
+    for (size_t i = 0; i < tx__n_options; i++) {
+        const tx_option *o = &tx__options[i];
+        const char *initial;
+        if (!tx__has_member(o)) continue;
+        tx__command_takes(cmd, o, &initial);
+        TX_GOTO(tx__option_reset(cfg, o, initial));
+    }
+    *out = cfg;
+    return TX_OK;
+out:
+    tx_config_free(cfg);
+    return st;
+}
+
+void tx_config_free(tx_config *cfg)
+{
+    if (!cfg) return;
+    for (size_t i = 0; i < tx__n_options; i++)
+        if (tx__has_member(&tx__options[i]))
+            (void)tx__option_reset(cfg, &tx__options[i], NULL); /* frees, cannot fail */
+    tx_free(cfg);
+}
+
+/* ---------------------------------------------------------------- one argument after the other */
+
+struct parse {
+    tx_config *cfg;
+    tx_config_given bad; /* given, but not readable */
+    const char **typed;  /* per option: the spelling last used, NULL: not given */
+    const char **value;  /* per option: its first value, for the log; borrowed from argv */
+    tx_violations found;
+};
+
+static bool is_flag(const char *arg)
+{
+    return arg[0] == '-' && arg[1] == '-' && arg[2];
+}
+
+/* The flag of this command (or another spelling of one) that is nearest to what was typed; NULL: nothing near. */
+static const char *nearest(const tx_command *cmd, const char *typed)
+{
+    size_t n = strlen(typed);
+    int best = n < 4 ? 2 : n < 9 ? 3 : (int)(n > 60 ? 60 : n) / 3 + 1; /* at this distance it is another word */
+    const char *found = NULL, *spelling, *flag;
+    for (size_t i = 0; i < tx__n_options; i++) {
+        if (!tx__command_takes(cmd, &tx__options[i], NULL)) continue;
+        int d = tx_str_distance(typed, tx__options[i].flag);
+        if (d < best) best = d, found = tx__options[i].flag;
+    }
+    for (size_t i = 0; tx__alias(i, &spelling, &flag); i++) {
+        if (!tx__option_find(cmd, flag, strlen(flag), NULL)) continue;
+        int d = tx_str_distance(typed, spelling);
+        if (d < best) best = d, found = spelling;
+    }
+    return found;
+}
+
+static void unknown_flag(struct parse *p, const char *typed)
+{
+    const tx_command *cmd = p->cfg->command;
+    tx_str others = { 0 };
+    for (size_t i = 0; i < tx__n_commands && !p->found.st; i++)
+        if (tx__option_find(&tx__commands[i], typed, strlen(typed), NULL))
+            p->found.st = tx_str_printf(&others, "%s%s", others.len ? ", " : "", tx__commands[i].name);
+    const char *near = nearest(cmd, typed);
+    if (others.len)
+        tx__violate(&p->found, "--%.60s is a flag of %s, not of %s", typed, others.data, cmd->name);
+    else if (near)
+        tx__violate(&p->found, "unknown flag --%.60s; did you mean --%s?", typed, near);
+    else
+        tx__violate(&p->found, "unknown flag --%.60s; triax %s --help lists the flags", typed, cmd->name);
+    tx_str_free(&others);
+}
+
+/* Rows without a member: at their harmless value, or refused with the row's reason. */
+static void judge(struct parse *p, const tx_option *o, int n, const char *const *values)
+{
+    if (o->kind == TX_OPTION_LATER) tx__violate(&p->found, "--%s is not built yet: %s", o->flag, o->text);
+    if (o->kind == TX_OPTION_REFUSED) tx__violate(&p->found, "--%s %s", o->flag, o->text);
+    if (o->kind != TX_OPTION_FIXED) return;
+    for (int i = 0; i < n; i++) {
+        double v, want;
+        bool same = tx__word_in(o->words, values[i]) ||
+                    (tx__number_parse(values[i], &v) && tx__number_parse(o->words, &want) && v == want);
+        if (same) continue;
+        tx__violate(&p->found, "--%s %.60s is not built yet: %s", o->flag, values[i], o->text);
+        return;
+    }
+}
+
+/* Takes one flag with the values that belong to it. */
+static void store(struct parse *p, const tx_option *o, int n, const char *const *values)
+{
+    if (!tx__has_member(o)) {
+        judge(p, o, n, values);
+        return;
+    }
+    *tx__given(&p->cfg->given, o) = true;
+    tx_status st = tx__option_set(p->cfg, o, n, values);
+    *tx__given(&p->bad, o) = st != TX_OK; /* as for values, the last one counts */
+    if (st == TX_ERR_ARG)
+        tx__violate_last_error(&p->found);
+    else if (st)
+        p->found.st = st;
+}
+
+/* The arguments from argv[i] on that are values, not flags. */
+static int count_values(int argc, char *const *argv, int i)
+{
+    int n = 0;
+    while (i + n < argc && !is_flag(argv[i + n])) n++;
+    return n;
+}
+
+/* Reads the flag at argv[i] and its values; returns the index of the first argument behind them. */
+static int take_flag(struct parse *p, int argc, char *const *argv, int i)
+{
+    const char *typed = argv[i] + 2, *equals = strchr(typed, '='), *spelling;
+    size_t n_typed = equals ? (size_t)(equals - typed) : strlen(typed);
+    int n_free = equals ? 0 : count_values(argc, argv, i + 1);
+    const tx_option *o = tx__option_find(p->cfg->command, typed, n_typed, &spelling);
+    if (!o) {
+        char name[128];
+        snprintf(name, sizeof name, "%.*s", (int)(n_typed > 127 ? 127 : n_typed), typed);
+        unknown_flag(p, name);
+        return i + 1 + n_free; /* its values would only be reported again */
+    }
+    size_t id = (size_t)(o - tx__options);
+    if (tx__has_member(o) && p->typed[id] && p->typed[id] != spelling)
+        tx__violate(&p->found, "cannot have both --%s and --%s: they are the same option", p->typed[id], spelling);
+    p->typed[id] = spelling;
+
+    const char *inline_value = equals ? equals + 1 : NULL;
+    const char *const *values = equals ? &inline_value : (const char *const *)argv + i + 1;
+    int n = equals ? 1 : o->n_args < 0 || n_free < o->n_args ? n_free : o->n_args;
+    if (equals && o->n_args == 0) {
+        tx__violate(&p->found, "--%s takes no value, but =%.60s was given", spelling, inline_value);
+    } else if (n < o->n_args) {
+        tx__violate(&p->found, "--%s needs a value", spelling);
+        if (tx__has_member(o)) *tx__given(&p->cfg->given, o) = *tx__given(&p->bad, o) = true;
+    } else {
+        p->value[id] = n > 0 ? values[0] : NULL;
+        store(p, o, n, values);
+    }
+    return i + 1 + (equals ? 0 : n);
+}
+
+/* One line for each flag that was accepted and does nothing. */
+static void log_noops(const struct parse *p)
+{
+    for (size_t i = 0; i < tx__n_options; i++) {
+        const tx_option *o = &tx__options[i];
+        if (o->kind != TX_OPTION_NOOP || !p->typed[i]) continue;
+        const char *value = p->value[i];
+        tx_info("--%s%s%.60s: accepted, without effect here: %s", p->typed[i], value ? " " : "", value ? value : "",
+                o->text);
+    }
+}
+
+/* What was derived instead of typed, in upstream's words; and options that another one leaves without effect. */
+static void log_derived(const tx_config *cfg)
+{
+    const tx_config_given *g = &cfg->given;
+    if (cfg->global_batch_size && !g->global_batch_size)
+        tx_info("setting global batch size to %lld", (long long)cfg->global_batch_size);
+    if (cfg->train_iters && !g->train_iters)
+        tx_info("setting training iterations to %lld", (long long)cfg->train_iters);
+    if (g->save_interval && !g->save) tx_warn("--save-interval: nothing is saved without --save");
+    if (g->vocab_size && !strcmp(cfg->tokenizer_type, "GPT2BPETokenizer"))
+        tx_warn("--vocab-size: the size of this vocabulary is that of --vocab-file");
+}
+
+tx_status tx_config_parse(tx_config **out, const char *command, int argc, char *const *argv)
+{
+    struct parse p = { 0 };
+    tx_status st;
+    TX_GOTO(tx_config_new(&p.cfg, command));
+    TX_GOTO(tx_alloc(&p.typed, tx__n_options, sizeof *p.typed, "the options"));
+    TX_GOTO(tx_alloc(&p.value, tx__n_options, sizeof *p.value, "the options"));
+    for (int i = 0; i < argc;) {
+        if (is_flag(argv[i])) {
+            i = take_flag(&p, argc, argv, i);
+        } else {
+            tx__violate(&p.found, "\"%.60s\" is not a flag and no flag before it takes it", argv[i]);
+            i++;
+        }
+    }
+    tx__config_derive(p.cfg);
+    tx__config_check(p.cfg, &p.bad, &p.found);
+    TX_GOTO(tx__violations_close(&p.found));
+    log_noops(&p);
+    log_derived(p.cfg);
+    *out = p.cfg;
+    p.cfg = NULL;
+out:
+    tx_str_free(&p.found.text);
+    tx_free(p.typed);
+    tx_free(p.value);
+    tx_config_free(p.cfg);
+    return st;
+}
+
+tx_status tx_config_parse_string(tx_config **out, const char *command, const char *flags)
+{
+    char *copy = NULL, **argv = NULL, *rest = NULL;
+    tx_status st;
+    size_t n = strlen(flags);
+    if (n > INT_MAX / 2) return TX_FAIL(TX_ERR_ARG, "the flags are %zu bytes long; at most %d", n, INT_MAX / 2);
+    TX_GOTO(tx_memdup0(&copy, flags, n, "the flags"));
+    TX_GOTO(tx_alloc(&argv, n / 2 + 1, sizeof *argv, "the flags"));
+    int argc = 0;
+    for (char *arg = strtok_r(copy, " \t\r\n", &rest); arg; arg = strtok_r(NULL, " \t\r\n", &rest)) argv[argc++] = arg;
+    st = tx_config_parse(out, command, argc, argv);
+out:
+    tx_free(argv);
+    tx_free(copy);
+    return st;
+}
+
+tx_log_level tx_config_log_level(const tx_config *cfg)
+{
+    static const struct {
+        const char *word;
+        tx_log_level level;
+    } levels[] = { { "critical", TX_LOG_ERROR }, { "error", TX_LOG_ERROR }, { "warning", TX_LOG_WARN },
+                   { "warn", TX_LOG_WARN },      { "debug", TX_LOG_DEBUG }, { "trace", TX_LOG_TRACE } };
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
+        if (!strcmp(cfg->log_level, levels[i].word)) return levels[i].level;
+    return TX_LOG_INFO;
+}

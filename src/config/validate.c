@@ -1,0 +1,379 @@
+/* validate.c - what follows from other options, and the rules across options: one named function per rule, all of them
+ * run, all violations told. Bounds of a single option are in options.def. Where upstream has words for it, they are
+ * here.
+ *
+ *  A rule reads k->c (values), k->c->given (typed by the user) and k->bad (typed, but could not be read: its value says
+ *  nothing, and the user hears about it anyway). Numbers that are 0 are not known: shape before a checkpoint is read.
+ */
+#include <string.h>
+
+#include "config/options.h"
+
+struct check {
+    const tx_config *c;
+    const tx_config_given *g, *bad;
+    tx_violations *v;
+};
+
+/* ---------------------------------------------------------------- derived values */
+
+/* The length of a run is in iterations or in samples, and so are decay span and warm-up. */
+static bool in_samples(const tx_config *c)
+{
+    return c->train_samples && !c->given.train_iters;
+}
+
+void tx__config_derive(tx_config *c)
+{
+    const tx_config_given *g = &c->given;
+    if (!c->global_batch_size) c->global_batch_size = c->micro_batch_size;
+    if (!c->ffn_hidden_size) c->ffn_hidden_size = 4 * c->hidden_size;
+    if (!c->num_key_value_heads) c->num_key_value_heads = c->num_attention_heads;
+    if (!c->kv_channels && c->num_attention_heads) c->kv_channels = c->hidden_size / c->num_attention_heads;
+    if (in_samples(c)) {
+        if (c->global_batch_size) c->train_iters = c->train_samples / c->global_batch_size;
+        if (!c->lr_decay_samples) c->lr_decay_samples = c->train_samples;
+    } else if (!c->lr_decay_iters) {
+        c->lr_decay_iters = c->train_iters;
+    }
+    if (!strcmp(c->weight_decay_incr_style, "constant")) {
+        if (!g->start_weight_decay) c->start_weight_decay = c->weight_decay;
+        if (!g->end_weight_decay) c->end_weight_decay = c->weight_decay;
+    }
+}
+
+/* ---------------------------------------------------------------- what must be there */
+
+static void need(const struct check *k, bool have, const char *flag)
+{
+    if (!have) tx__violate(k->v, "%s needs --%s", k->c->command->name, flag);
+}
+
+static void rule_training_has_its_sizes(const struct check *k)
+{
+    need(k, k->g->micro_batch_size || k->c->micro_batch_size, "micro-batch-size");
+    need(k, k->g->seq_length || k->c->seq_length, "seq-length");
+    need(k, k->g->lr || k->c->lr > 0, "lr");
+    need(k, k->g->data_path || k->c->data_path.n, "data-path");
+    if (!k->g->train_iters && !k->g->train_samples && !k->c->train_iters)
+        tx__violate(k->v, "either train-iters or train-samples should be provided: pretrain-gpt needs --train-iters");
+}
+
+static void rule_training_has_a_shape(const struct check *k)
+{
+    const tx_config *c = k->c;
+    if (c->load) return;
+    need(k, k->g->num_layers || c->num_layers, "num-layers");
+    need(k, k->g->hidden_size || c->hidden_size, "hidden-size");
+    need(k, k->g->num_attention_heads || c->num_attention_heads, "num-attention-heads");
+    need(k, k->g->max_position_embeddings || c->max_position_embeddings, "max-position-embeddings");
+}
+
+static void rule_preprocess_has_files(const struct check *k)
+{
+    need(k, k->g->input || k->c->input.n, "input");
+    need(k, k->c->output_prefix || k->g->output_prefix, "output-prefix");
+}
+
+static void rule_train_tokenizer_has_files(const struct check *k)
+{
+    need(k, k->g->input || k->c->input.n, "input");
+    need(k, k->g->train_vocab_size || k->c->train_vocab_size, "vocab-size");
+    need(k, k->c->output_dir || k->g->output_dir, "output-dir");
+}
+
+static void rule_evaluate_has_files(const struct check *k)
+{
+    need(k, k->c->load || k->g->load, "load");
+    need(k, k->g->data_path || k->c->data_path.n, "data-path");
+    if (k->g->eval_iters && !k->bad->eval_iters && !k->c->eval_iters)
+        tx__violate(k->v, "--eval-iters 0 evaluates nothing; leave it out for every sample");
+}
+
+static void rule_generate_has_prompts(const struct check *k)
+{
+    need(k, k->c->load || k->g->load, "load");
+    bool list = k->g->prompt || k->c->prompt.n, file = k->g->prompt_file || k->c->prompt_file;
+    if (!list && !file) tx__violate(k->v, "generate needs --prompt or --prompt-file");
+    if (list && file) tx__violate(k->v, "--prompt and --prompt-file: give one of the two");
+}
+
+/* ---------------------------------------------------------------- model */
+
+static void rule_heads_divide_hidden(const struct check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->hidden_size || k->bad->num_attention_heads || !c->hidden_size || !c->num_attention_heads) return;
+    if (c->hidden_size % c->num_attention_heads)
+        tx__violate(k->v, "--hidden-size %lld is not divisible by --num-attention-heads %lld",
+                    (long long)c->hidden_size, (long long)c->num_attention_heads);
+}
+
+static void rule_heads_are_plain(const struct check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->hidden_size || k->bad->num_attention_heads || !c->hidden_size || !c->num_attention_heads) return;
+    if (k->g->kv_channels && !k->bad->kv_channels && c->kv_channels * c->num_attention_heads != c->hidden_size)
+        tx__violate(k->v,
+                    "--kv-channels %lld is not built yet: only hidden size / heads, which is %lld; leave the flag out",
+                    (long long)c->kv_channels, (long long)(c->hidden_size / c->num_attention_heads));
+    if (k->g->num_key_value_heads && !k->bad->num_key_value_heads && c->num_key_value_heads != c->num_attention_heads)
+        tx__violate(k->v,
+                    "--num-key-value-heads %lld is not built yet: every head has its own keys and values for now; "
+                    "leave the flag out",
+                    (long long)c->num_key_value_heads);
+}
+
+static void rule_positions_reach(const struct check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->seq_length || k->bad->max_position_embeddings || !c->seq_length || !c->max_position_embeddings) return;
+    if (c->seq_length > c->max_position_embeddings)
+        tx__violate(k->v, "--seq-length %lld is more than --max-position-embeddings %lld", (long long)c->seq_length,
+                    (long long)c->max_position_embeddings);
+}
+
+/* ---------------------------------------------------------------- batch and length of the run */
+
+static void rule_micro_divides_global(const struct check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->global_batch_size || k->bad->micro_batch_size || !c->global_batch_size || !c->micro_batch_size) return;
+    if (c->global_batch_size % c->micro_batch_size)
+        tx__violate(k->v,
+                    "global batch size (%lld) is not divisible by micro batch size (%lld) times data parallel size (1)",
+                    (long long)c->global_batch_size, (long long)c->micro_batch_size);
+}
+
+static void rule_iterations_or_samples(const struct check *k)
+{
+    const tx_config_given *g = k->g;
+    const tx_config *c = k->c;
+    if (g->train_iters && g->train_samples) {
+        tx__violate(k->v, "expected iteration-based training: give --train-iters or --train-samples, not both");
+        return;
+    }
+    bool samples = in_samples(c), iters = !samples;
+    if (iters && g->lr_decay_samples)
+        tx__violate(k->v, "expected iteration-based learning rate decay: with --train-iters use --lr-decay-iters");
+    if (iters && c->lr_warmup_samples)
+        tx__violate(k->v, "expected iteration-based learning rate warmup: with --train-iters use --lr-warmup-iters");
+    if (samples && g->lr_decay_iters)
+        tx__violate(k->v, "expected sample-based learning rate decay: with --train-samples use --lr-decay-samples");
+    if (samples && c->lr_warmup_iters)
+        tx__violate(k->v, "expected sample-based learning rate warmup: with --train-samples use --lr-warmup-samples");
+    if (samples && !k->bad->global_batch_size && c->train_samples < c->global_batch_size)
+        tx__violate(k->v, "--train-samples %lld is less than one global batch of %lld", (long long)c->train_samples,
+                    (long long)c->global_batch_size);
+}
+
+/* Samples are counted in 64 bits; the bounds of single options do not keep their products below that. */
+static void rule_samples_can_be_counted(const struct check *k)
+{
+    const tx_config *c = k->c;
+    double batch = (double)c->global_batch_size, train = (double)c->train_iters * batch;
+    double eval = ((double)c->train_iters / (double)c->eval_interval + 1) * (double)c->eval_iters * batch;
+    if (train > 1e17) tx__violate(k->v, "the run would read %g samples, more than 1e17: lower --train-iters", train);
+    if (eval > 1e17) tx__violate(k->v, "evaluation would read %g samples, more than 1e17: lower --eval-iters", eval);
+}
+
+/* ---------------------------------------------------------------- learning rate and weight decay */
+
+static void rule_warmup_is_said_once(const struct check *k)
+{
+    if (k->g->lr_warmup_fraction && k->c->lr_warmup_iters)
+        tx__violate(k->v, "can only specify one of lr-warmup-fraction and lr-warmup-iters");
+    if (k->g->lr_warmup_fraction && k->c->lr_warmup_samples)
+        tx__violate(k->v, "can only specify one of lr-warmup-fraction and lr-warmup-samples");
+}
+
+static void rule_warmup_before_decay_ends(const struct check *k)
+{
+    const tx_config *c = k->c;
+    const char *what = "the warm-up must be shorter than the decay span";
+    if (!k->bad->lr_warmup_iters && !k->bad->lr_decay_iters && !k->bad->train_iters && c->lr_decay_iters &&
+        !in_samples(c) && c->lr_warmup_iters >= c->lr_decay_iters)
+        tx__violate(k->v, "--lr-warmup-iters %lld: %s of %lld iterations", (long long)c->lr_warmup_iters, what,
+                    (long long)c->lr_decay_iters);
+    if (!k->bad->lr_warmup_samples && !k->bad->lr_decay_samples && !k->bad->train_samples && c->lr_decay_samples &&
+        in_samples(c) && c->lr_warmup_samples >= c->lr_decay_samples)
+        tx__violate(k->v, "--lr-warmup-samples %lld: %s of %lld samples", (long long)c->lr_warmup_samples, what,
+                    (long long)c->lr_decay_samples);
+    if (c->lr_warmup_fraction >= 1) tx__violate(k->v, "--lr-warmup-fraction %g: %s", c->lr_warmup_fraction, what);
+}
+
+static void rule_min_lr_below_lr(const struct check *k)
+{
+    if (!k->g->lr || k->bad->lr || k->bad->min_lr) return;
+    if (k->c->min_lr > k->c->lr) tx__violate(k->v, "--min-lr %g is more than --lr %g", k->c->min_lr, k->c->lr);
+}
+
+static void rule_scheduler_source_is_one(const struct check *k)
+{
+    if (k->c->override_opt_param_scheduler && k->c->use_checkpoint_opt_param_scheduler)
+        tx__violate(k->v, "both override and use-checkpoint are set: give --override-opt_param-scheduler or "
+                          "--use-checkpoint-opt_param-scheduler");
+}
+
+static void rule_weight_decay_has_its_ends(const struct check *k)
+{
+    const tx_config *c = k->c;
+    const tx_config_given *g = k->g;
+    if (k->bad->weight_decay_incr_style || k->bad->start_weight_decay || k->bad->end_weight_decay) return;
+    if (!strcmp(c->weight_decay_incr_style, "constant")) {
+        if (g->start_weight_decay || g->end_weight_decay)
+            tx__violate(k->v,
+                        "--start-weight-decay and --end-weight-decay need --weight-decay-incr-style linear or cosine");
+    } else if (!g->start_weight_decay || !g->end_weight_decay) {
+        tx__violate(k->v, "--weight-decay-incr-style %s needs --start-weight-decay and --end-weight-decay",
+                    c->weight_decay_incr_style);
+    } else if (c->end_weight_decay < c->start_weight_decay) {
+        tx__violate(k->v, "--end-weight-decay %g is less than --start-weight-decay %g", c->end_weight_decay,
+                    c->start_weight_decay);
+    }
+}
+
+static void rule_less_than_one(const struct check *k)
+{
+    const struct {
+        const char *flag;
+        double value;
+    } all[] = { { "adam-beta1", k->c->adam_beta1 },
+                { "adam-beta2", k->c->adam_beta2 },
+                { "hidden-dropout", k->c->hidden_dropout },
+                { "attention-dropout", k->c->attention_dropout } };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].value >= 1) tx__violate(k->v, "--%s %g must be less than 1", all[i].flag, all[i].value);
+}
+
+/* ---------------------------------------------------------------- files */
+
+static void rule_save_has_an_interval(const struct check *k)
+{
+    if (k->c->save && !k->g->save_interval && !k->c->save_interval) tx__violate(k->v, "--save needs --save-interval");
+}
+
+static void rule_finetune_has_a_checkpoint(const struct check *k)
+{
+    if (k->c->finetune && !k->c->load && !k->g->load) tx__violate(k->v, "--finetune needs --load");
+}
+
+static void rule_data_path_is_one_or_pairs(const struct check *k)
+{
+    const tx_list *l = &k->c->data_path;
+    double weight;
+    if (l->n <= 1) return;
+    if (l->n % 2) {
+        tx__violate(k->v, "--data-path has %d values: one prefix, or pairs of weight and prefix", l->n);
+        return;
+    }
+    for (int i = 0; i < l->n; i += 2)
+        if (!tx__number_parse(l->item[i], &weight) || weight < 0)
+            tx__violate(k->v, "--data-path: %.60s stands where a weight should, before %.60s", l->item[i],
+                        l->item[i + 1]);
+}
+
+static void rule_dump_step_is_a_step(const struct check *k)
+{
+    const tx_list *l = &k->c->dump_step;
+    int64_t step;
+    if (l->n == 2 && (!tx__integer_parse(l->item[0], &step) || step < 1))
+        tx__violate(k->v, "--dump-step %.60s is not a step; it takes a step from 1 on and a folder", l->item[0]);
+}
+
+/* A checkpoint of triax knows its tokenizer, so the commands that read one may leave the files out. */
+static void rule_tokenizer_has_its_files(const struct check *k)
+{
+    const tx_config *c = k->c;
+    /* the files may lie beside the checkpoint */
+    bool optional = c->load || !strcmp(c->command->name, "evaluate") || !strcmp(c->command->name, "generate");
+    bool vocab = c->vocab_file || k->g->vocab_file, merge = c->merge_file || k->g->merge_file;
+    if (k->bad->tokenizer_type) return;
+    if (!strcmp(c->tokenizer_type, "NullTokenizer")) {
+        if (!c->vocab_size && !k->g->vocab_size && !optional) tx__violate(k->v, "NullTokenizer needs --vocab-size");
+    } else if (strcmp(c->tokenizer_type, "GPT2BPETokenizer")) {
+        tx__violate(k->v, "--tokenizer-type %s is not built yet: use GPT2BPETokenizer or NullTokenizer",
+                    c->tokenizer_type);
+    } else {
+        if (!vocab && (merge || !optional)) tx__violate(k->v, "GPT2BPETokenizer needs --vocab-file");
+        if (!merge && (vocab || !optional)) tx__violate(k->v, "GPT2BPETokenizer needs --merge-file");
+    }
+}
+
+/* ---------------------------------------------------------------- options whose other values come later */
+
+static void rule_only_what_is_built(const struct check *k)
+{
+    const tx_config *c = k->c;
+    const char *alone = "triax trains on one process for now; leave the flag out";
+    if (c->tensor_model_parallel_size != 1)
+        tx__violate(k->v, "--tensor-model-parallel-size %lld is not built yet: %s",
+                    (long long)c->tensor_model_parallel_size, alone);
+    if (c->pipeline_model_parallel_size != 1)
+        tx__violate(k->v, "--pipeline-model-parallel-size %lld is not built yet: %s",
+                    (long long)c->pipeline_model_parallel_size, alone);
+    if (c->zero_stage != 0)
+        tx__violate(k->v, "--zero-stage %lld is not built yet: %s", (long long)c->zero_stage, alone);
+    if (strcmp(c->optimizer, "adam"))
+        tx__violate(k->v, "--optimizer %s is not built yet: use adam, or leave the flag out", c->optimizer);
+    if (strcmp(c->dataloader_type, "single"))
+        tx__violate(k->v, "--dataloader-type %s is not built yet: use single, or leave the flag out",
+                    c->dataloader_type);
+    if (strcmp(c->data_impl, "mmap") && strcmp(c->data_impl, "infer"))
+        tx__violate(k->v, "--data-impl %s is not built yet: make the dataset again with preprocess-data", c->data_impl);
+    if (strcmp(c->dataset_impl, "mmap"))
+        tx__violate(k->v, "--dataset-impl %s is not built yet: use mmap, or leave the flag out", c->dataset_impl);
+}
+
+/* ---------------------------------------------------------------- the table */
+
+static const struct rule {
+    const char *command; /* NULL: every command; options it does not take are at harmless defaults there */
+    void (*check)(const struct check *k);
+} rules[] = {
+    { "pretrain-gpt", rule_training_has_its_sizes },
+    { "pretrain-gpt", rule_training_has_a_shape },
+    { "preprocess-data", rule_preprocess_has_files },
+    { "train-tokenizer", rule_train_tokenizer_has_files },
+    { "evaluate", rule_evaluate_has_files },
+    { "generate", rule_generate_has_prompts },
+    { NULL, rule_heads_divide_hidden },
+    { NULL, rule_heads_are_plain },
+    { NULL, rule_positions_reach },
+    { "pretrain-gpt", rule_micro_divides_global },
+    { "pretrain-gpt", rule_iterations_or_samples },
+    { "pretrain-gpt", rule_samples_can_be_counted },
+    { "pretrain-gpt", rule_warmup_is_said_once },
+    { "pretrain-gpt", rule_warmup_before_decay_ends },
+    { "pretrain-gpt", rule_min_lr_below_lr },
+    { "pretrain-gpt", rule_scheduler_source_is_one },
+    { "pretrain-gpt", rule_weight_decay_has_its_ends },
+    { "pretrain-gpt", rule_less_than_one },
+    { "pretrain-gpt", rule_save_has_an_interval },
+    { "pretrain-gpt", rule_finetune_has_a_checkpoint },
+    { "pretrain-gpt", rule_dump_step_is_a_step },
+    { NULL, rule_data_path_is_one_or_pairs },
+    { "preprocess-data", rule_tokenizer_has_its_files },
+    { "tokenize", rule_tokenizer_has_its_files },
+    { "detokenize", rule_tokenizer_has_its_files },
+    { "pretrain-gpt", rule_tokenizer_has_its_files },
+    { "evaluate", rule_tokenizer_has_its_files },
+    { "generate", rule_tokenizer_has_its_files },
+    { NULL, rule_only_what_is_built },
+};
+
+void tx__config_check(const tx_config *cfg, const tx_config_given *bad, tx_violations *v)
+{
+    const struct check k = { .c = cfg, .g = &cfg->given, .bad = bad, .v = v };
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (!rules[i].command || !strcmp(rules[i].command, cfg->command->name)) rules[i].check(&k);
+}
+
+tx_status tx_config_complete(tx_config *cfg)
+{
+    static const tx_config_given none = { 0 };
+    tx_violations v = { 0 };
+    tx__config_derive(cfg);
+    tx__config_check(cfg, &none, &v);
+    return tx__violations_close(&v);
+}

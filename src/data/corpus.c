@@ -1,0 +1,272 @@
+/* corpus.c - cutting inputs into records. */
+#include "data/corpus.h"
+
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "data/corpus_source.h"
+
+#define LOOK_MAX ((size_t)1 << 20) /* a file that begins with more blanks than this is plain text */
+
+struct tx_corpus {
+    tx_corpus_opts opts;
+    int next_input;
+    int64_t n_records;
+
+    /* the input being read; src NULL: none */
+    tx_source *src;
+    const char *name;
+    bool json, file_done;
+    int64_t n_before; /* n_records when it was opened */
+    int64_t line;     /* lines read so far */
+    tx_str head;      /* bytes read to tell JSON from text; the first block */
+    const char *block;
+    size_t n, at;  /* bytes in block, next byte */
+    size_t nl;     /* next '\n' at or after `at`, n if there is none; looked for again when behind `at` */
+    bool after_cr; /* a '\n' that comes next belongs to the line end already seen */
+
+    tx_str record;
+};
+
+/* ---- lines ---- */
+
+static tx_status next_block(tx_corpus *c)
+{
+    TX_TRY(tx__source_read(c->src, &c->block, &c->n));
+    c->at = 0;
+    const char *nl = c->n ? memchr(c->block, '\n', c->n) : NULL;
+    c->nl = nl ? (size_t)(nl - c->block) : c->n;
+    return TX_OK;
+}
+
+/* Appends the next line, without its end, to the record; *more = false when there is none. */
+static tx_status next_line(tx_corpus *c, bool *more)
+{
+    *more = false;
+    for (;;) {
+        if (c->at == c->n) TX_TRY(next_block(c));
+        if (c->at == c->n) break;
+        const char *p = c->block + c->at;
+        if (c->after_cr) {
+            c->after_cr = false;
+            if (*p == '\n') {
+                c->at++;
+                continue;
+            }
+        }
+        if (c->nl < c->at) { /* at a line end found before: this is where the next '\n' is */
+            const char *nl = memchr(p, '\n', c->n - c->at);
+            c->nl = nl ? (size_t)(nl - c->block) : c->n;
+        }
+        *more = true;
+        const char *cr = memchr(p, '\r', c->nl - c->at);
+        size_t end = cr ? (size_t)(cr - c->block) : c->nl;
+        TX_TRY(tx_str_append(&c->record, p, end - c->at));
+        c->at = end;
+        if (end == c->n) continue; /* the line goes on in the next block */
+        c->after_cr = cr != NULL;
+        c->at++;
+        break;
+    }
+    c->line += *more;
+    return TX_OK;
+}
+
+static bool is_blank(const char *p, size_t n)
+{
+    while (n && (*p == ' ' || *p == '\t')) p++, n--;
+    return n == 0;
+}
+
+/* ---- plain text ---- */
+
+static tx_status next_whole_file(tx_corpus *c, bool *more)
+{
+    for (;;) {
+        TX_TRY(tx_str_append(&c->record, c->block + c->at, c->n - c->at));
+        c->at = c->n;
+        TX_TRY(next_block(c));
+        if (c->at == c->n) break;
+    }
+    *more = c->record.len > 0;
+    return TX_OK;
+}
+
+/* *first becomes the line on which the document begins. */
+static tx_status next_paragraph(tx_corpus *c, bool *more, int64_t *first)
+{
+    size_t end = 0; /* of the document's last line */
+    for (;;) {
+        size_t begin = c->record.len;
+        TX_TRY(next_line(c, more));
+        bool blank = is_blank(c->record.data ? c->record.data + begin : "", c->record.len - begin);
+        if (*more && blank && !end) { /* blank lines before it */
+            c->record.len = 0;
+            continue;
+        }
+        if (!*more || blank) break;
+        if (!end) *first = c->line;
+        end = c->record.len;
+        TX_TRY(tx_str_puts(&c->record, "\n"));
+    }
+    *more = end > 0;
+    c->record.len = end;
+    return TX_OK;
+}
+
+/* ---- inputs ---- */
+
+static bool has_suffix(const char *name, size_t n, const char *suffix)
+{
+    size_t k = strlen(suffix);
+    return n >= k && !strncasecmp(name + n - k, suffix, k);
+}
+
+/* Whether the name ends in one of the suffixes, a NULL at the end, compression suffixes aside. */
+static bool is_named(const char *name, const char *const *suffix)
+{
+    static const char *const compressed[] = { ".gz", ".xz", ".zst" };
+    size_t n = strlen(name);
+    for (size_t i = 0; i < 3; i++)
+        if (has_suffix(name, n, compressed[i])) {
+            n -= strlen(compressed[i]);
+            break;
+        }
+    for (; *suffix; suffix++)
+        if (has_suffix(name, n, *suffix)) return true;
+    return false;
+}
+
+static bool looks_like_json(const tx_corpus *c)
+{
+    static const char *const json_names[] = { ".json", ".jsonl", ".ndjson", NULL }, *const text_names[] = { ".txt",
+                                                                                                            NULL };
+    if (is_named(c->name, json_names)) return true;
+    const char *p = c->head.data, *end = p + c->head.len;
+    if (end - p >= 3 && !memcmp(p, "\xef\xbb\xbf", 3)) p += 3; /* the JSON reader will complain about it */
+    while (p < end && strchr(" \t\r\n", *p) && *p) p++;
+    if (p == end) return false;
+    if (*p != '[' || is_named(c->name, text_names)) return *p == '{';
+    for (p++; p < end && *p == ' ';) p++;
+    return p < end && (*p == '"' || *p == '{');
+}
+
+/* Reads until there is something other than blanks, which tells what the file is. */
+static tx_status look(tx_corpus *c)
+{
+    c->head.len = 0;
+    TX_TRY(tx_str_reserve(&c->head, 1));
+    c->block = c->head.data;
+    for (size_t blanks = 0; blanks == c->head.len && blanks < LOOK_MAX;) {
+        TX_TRY(next_block(c));
+        if (!c->n) break;
+        TX_TRY(tx_str_append(&c->head, c->block, c->n));
+        while (blanks < c->head.len && strchr(" \t\r\n", c->head.data[blanks]) && c->head.data[blanks]) blanks++;
+    }
+    c->json = looks_like_json(c);
+    if (c->head.len > 262 && !memcmp(c->head.data + 257, "ustar", 5))
+        return TX_FAIL(TX_ERR_FORMAT, "%s: is a tar archive; unpack it and give the files in it", c->name);
+    c->block = c->head.data;
+    c->n = c->head.len;
+    c->at = 0;
+    const char *nl = memchr(c->block, '\n', c->n);
+    c->nl = nl ? (size_t)(nl - c->block) : c->n;
+    if (!c->json && c->n >= 3 && !memcmp(c->block, "\xef\xbb\xbf", 3)) c->at = 3; /* a byte order mark is not text */
+    return TX_OK;
+}
+
+static const char *shown_name(const char *path)
+{
+    return strcmp(path, "-") ? path : "standard input";
+}
+
+static tx_status open_next(tx_corpus *c)
+{
+    const char *path = c->opts.inputs[c->next_input++];
+    c->name = shown_name(path);
+    c->line = 0;
+    c->after_cr = c->file_done = false;
+    c->n_before = c->n_records;
+    TX_TRY(tx__source_open(&c->src, path, c->name));
+    tx_info("Opening %s", c->name);
+    return look(c);
+}
+
+static void close_input(tx_corpus *c)
+{
+    tx__source_close(c->src);
+    c->src = NULL;
+    if (c->n_records == c->n_before) tx_warn("%s: holds no document", c->name);
+}
+
+tx_status tx_corpus_open(tx_corpus **out, const tx_corpus_opts *opts)
+{
+    if (opts->n_inputs < 1) return TX_FAIL(TX_ERR_ARG, "--input is missing: give files, or - for standard input");
+    int n_stdin = 0;
+    for (int i = 0; i < opts->n_inputs; i++) {
+        const char *path = opts->inputs[i];
+        if (!strcmp(path, "-")) {
+            if (++n_stdin > 1) return TX_FAIL(TX_ERR_ARG, "--input names - (standard input) twice; name it once");
+            continue;
+        }
+        if (!tx_path_exists(path))
+            return TX_FAIL(TX_ERR_NOTFOUND, "%s: no such file; --input needs files that exist", path);
+        if (tx_path_is_dir(path))
+            return TX_FAIL(TX_ERR_IO, "%s: is a directory; give the files in it to --input", path);
+        if (access(path, R_OK)) return TX_FAIL(TX_ERR_IO, "%s: may not be read; check its permissions", path);
+    }
+    tx_corpus *c;
+    TX_TRY(tx_alloc(&c, 1, sizeof *c, "a corpus"));
+    c->opts = *opts;
+    *out = c;
+    return TX_OK;
+}
+
+static tx_status next_of_input(tx_corpus *c, tx_record *r, bool *more)
+{
+    c->record.len = 0;
+    int64_t first = c->line + 1;
+    if (c->json || c->opts.text_split == TX_TEXT_LINE) {
+        TX_TRY(next_line(c, more));
+    } else if (c->opts.text_split == TX_TEXT_BLANK_LINE) {
+        TX_TRY(next_paragraph(c, more, &first));
+    } else {
+        *more = false;
+        if (!c->file_done) TX_TRY(next_whole_file(c, more));
+        c->file_done = true;
+    }
+    *r = (tx_record){ c->record.data ? c->record.data : "", c->record.len, c->name, first, c->json };
+    return TX_OK;
+}
+
+tx_status tx_corpus_next(tx_corpus *c, tx_record *record, bool *more)
+{
+    for (;;) {
+        if (!c->src && c->next_input == c->opts.n_inputs) break;
+        if (!c->src) TX_TRY(open_next(c));
+        TX_TRY(next_of_input(c, record, more));
+        if (*more) {
+            c->n_records++;
+            return TX_OK;
+        }
+        close_input(c);
+    }
+    *more = false;
+    if (!c->n_records)
+        return TX_FAIL(TX_ERR_FORMAT, "%s%s: no document to read: the input is empty", shown_name(c->opts.inputs[0]),
+                       c->opts.n_inputs > 1 ? " and the other inputs" : "");
+    return TX_OK;
+}
+
+void tx_corpus_close(tx_corpus *c)
+{
+    if (!c) return;
+    tx__source_close(c->src);
+    tx_str_free(&c->head);
+    tx_str_free(&c->record);
+    tx_free(c);
+}

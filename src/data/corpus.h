@@ -1,0 +1,60 @@
+/* corpus.h - documents out of text files: JSON lines or plain text, plain or compressed, as large as may be.
+ *
+ *      files  ->  records (a JSON line, or a plain text document)  ->  texts (the members of --json-keys)
+ *             ^ tx_corpus_next: reads, in order, one thread         ^ tx_record_texts: parses and checks, any thread
+ *
+ *  The content decides what a file is: JSON lines if its name ends in .json, .jsonl or .ndjson (before .gz, .xz, .zst)
+ * or its first byte that is not blank is '{' (or, except in .txt files, '[' before a string or an object, which then is
+ * an error in the first line); plain text otherwise. Lines end in \n, \r\n or \r; U+2028 and its like are text. Memory
+ * is one record. */
+#ifndef TX_DATA_CORPUS_H
+#define TX_DATA_CORPUS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+/* What one document is in plain text. */
+typedef enum tx_text_split {
+    TX_TEXT_FILE,       /* the whole file, byte for byte */
+    TX_TEXT_BLANK_LINE, /* what lies between blank lines; its lines are joined by \n */
+    TX_TEXT_LINE        /* every line, empty ones too */
+} tx_text_split;
+
+typedef struct tx_corpus_opts {
+    const char *const *inputs; /* paths, "-" for standard input; borrowed for the life of the corpus */
+    int n_inputs;
+    tx_text_split text_split;
+} tx_corpus_opts;
+
+typedef struct tx_record {
+    const char *data; /* n bytes */
+    size_t n;
+    const char *file; /* for messages; lives as long as the corpus */
+    int64_t line;     /* where it begins, counted from 1 */
+    bool json;        /* data is a JSON line, not yet parsed */
+} tx_record;
+
+typedef struct tx_corpus tx_corpus;
+
+/* Checks that every input can be opened before the first is read. Errors: TX_ERR_NOTFOUND, TX_ERR_IO. */
+tx_status tx_corpus_open(tx_corpus **out, const tx_corpus_opts *opts);
+
+/* The next record, valid until the next call; *more = false after the last. Logs "Opening FILE" for each input.
+ * Errors: TX_ERR_IO, TX_ERR_FORMAT; TX_ERR_FORMAT when all inputs together hold no record. */
+tx_status tx_corpus_next(tx_corpus *c, tx_record *record, bool *more);
+
+void tx_corpus_close(tx_corpus *c); /* NULL allowed */
+
+/* Receives text number `key` of a record; valid during the call. */
+typedef tx_status tx_text_fn(void *user, int key, const char *text, size_t n);
+
+/* Parses the record and hands the text of each key, in order, to fn; a plain text record is the text of key 0. Nothing
+ * is handed out unless every key is there. A JSON line is read as Python's json module reads it (NaN, Infinity and
+ * numbers of any size are let pass), except that NUL in a member's name and unpaired surrogates anywhere are errors.
+ * Errors: TX_ERR_FORMAT, naming file, line and place, for a line that is no JSON object of strings under these keys and
+ * for bytes that are not UTF-8; whatever fn returns. */
+tx_status tx_record_texts(const tx_record *r, const char *const *keys, int n_keys, tx_text_fn *fn, void *user);
+
+#endif

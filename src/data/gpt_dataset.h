@@ -1,0 +1,55 @@
+/* gpt_dataset.h - GPT training samples: a token file cut and shuffled into training, validation and test samples.
+ *
+ *      tx_gpt_data *data;
+ *      TX_TRY(tx_gpt_data_open(&data, &opts));
+ *      const tx_gpt_dataset *train = tx_gpt_data_split(data, TX_SPLIT_TRAIN);   // NULL: --split gives it no document
+ *      TX_TRY(tx_gpt_dataset_get(train, tokens, i));                            // seq_length + 1 ids
+ *      tx_gpt_data_close(data);
+ *
+ *  Sample i of a seed holds the same tokens as in Megatron. Reading is const and safe from any number of threads. */
+#ifndef TX_DATA_GPT_DATASET_H
+#define TX_DATA_GPT_DATASET_H
+
+#include "data/indexed.h"
+#include "data/sample_index.h"
+#include "data/split.h"
+
+typedef struct tx_gpt_data_opts {
+    const char *const *paths; /* --data-path: prefixes without .bin/.idx; one for now */
+    int n_paths;
+    const char *split;              /* --split */
+    int64_t n_samples[TX_N_SPLITS]; /* wanted of each; 0: none wanted, the split is built as Megatron builds it */
+    int64_t seq_length;
+    int64_t seed; /* 0 .. 2^32 - 1 */
+    tx_epoch_rule rule;
+    int64_t vocab_size; /* every id read is checked against it; 0: not checked */
+} tx_gpt_data_opts;
+
+typedef struct tx_gpt_data tx_gpt_data;       /* the token file and its three splits */
+typedef struct tx_gpt_dataset tx_gpt_dataset; /* one split; borrowed from the data */
+
+/* Opens the files and builds the indices of the splits that have documents. Logs Megatron's lines.
+ * A split with fewer than seq_length + 1 tokens of which samples are wanted repeats them, as Megatron's does, with a
+ * warning. Errors: those of tx_indexed_open; TX_ERR_ARG, TX_ERR_UNSUPPORTED for several paths. */
+tx_status tx_gpt_data_open(tx_gpt_data **out, const tx_gpt_data_opts *opts);
+void tx_gpt_data_close(tx_gpt_data *data); /* NULL allowed */
+
+/* NULL when the split has no document, or no sample and none was wanted. */
+const tx_gpt_dataset *tx_gpt_data_split(const tx_gpt_data *data, tx_split split);
+
+/* Number of samples, at least as many as were wanted. */
+int64_t tx_gpt_dataset_len(const tx_gpt_dataset *ds);
+
+/* tokens[0 .. seq_length] = sample i, 0 <= i < len. Errors: TX_ERR_FORMAT (an id outside the vocabulary). */
+tx_status tx_gpt_dataset_get(const tx_gpt_dataset *ds, int32_t *tokens, int64_t i);
+
+/* A stretch of one document within a sample. */
+typedef struct tx_sample_piece {
+    int64_t item; /* of the dataset; for GPT files also the number of the document */
+    int64_t offset, n_tokens;
+} tx_sample_piece;
+
+/* The stretches that make up sample i, in order: the first `cap` of them into pieces, their whole number returned. */
+int64_t tx_gpt_dataset_pieces(const tx_gpt_dataset *ds, tx_sample_piece *pieces, int64_t cap, int64_t i);
+
+#endif

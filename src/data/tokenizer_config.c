@@ -1,0 +1,26 @@
+/* tokenizer_config.c - flags to tokenizer. */
+#include "data/tokenizer_config.h"
+
+#include <string.h>
+
+#include "base/log.h"
+
+static tx_status missing(const char *flag, const char *type, const char *what)
+{
+    return TX_FAIL(TX_ERR_ARG, "%s is missing: --tokenizer-type %s needs %s", flag, type, what);
+}
+
+tx_status tx__tokenizer_from_config(const tx_config *cfg, tx_tokenizer **out)
+{
+    const char *type = cfg->tokenizer_type ? cfg->tokenizer_type : "GPT2BPETokenizer";
+    bool gpt2 = !strcmp(type, "GPT2BPETokenizer");
+    if (!gpt2 && strcmp(type, "NullTokenizer") != 0)
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "--tokenizer-type %s is not built yet; use GPT2BPETokenizer or NullTokenizer", type);
+    if (gpt2 && !cfg->vocab_file) return missing("--vocab-file", type, "a vocab.json");
+    if (gpt2 && !cfg->merge_file) return missing("--merge-file", type, "a merges.txt");
+    if (!gpt2 && !cfg->vocab_size) return missing("--vocab-size", type, "the number of ids");
+    tx_info("> building %s tokenizer ...", type);
+    return gpt2 ? tx_tokenizer_open_gpt2(out, cfg->vocab_file, cfg->merge_file)
+                : tx_tokenizer_open_null(out, (int32_t)cfg->vocab_size);
+}

@@ -1,0 +1,12 @@
+/* tokenizer_config.h - the tokenizer that --tokenizer-type, --vocab-file, --merge-file and --vocab-size ask for. */
+#ifndef TX_DATA_TOKENIZER_CONFIG_H
+#define TX_DATA_TOKENIZER_CONFIG_H
+
+#include "config/config.h"
+#include "triax/token.h"
+
+/* Logs Megatron's "> building ... tokenizer ...". Errors: TX_ERR_ARG names a flag that is missing; TX_ERR_UNSUPPORTED
+ * for types that are not built; those of the tokenizer's own files. */
+tx_status tx__tokenizer_from_config(const tx_config *cfg, tx_tokenizer **out);
+
+#endif

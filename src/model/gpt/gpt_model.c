@@ -1,0 +1,173 @@
+/* gpt_model.c - the parameter table, forward, backward and decoding of GPT. */
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "model/gpt/gpt.h"
+
+#define F(member) offsetof(tx_gpt, member)
+
+static const tx_param_decl embedding_params[] = {
+    { "embedding.word_embeddings.weight",     "V,h", TX_INIT_NORMAL, TX_DECAY, F(word) },
+    { "embedding.position_embeddings.weight", "P,h", TX_INIT_NORMAL, TX_DECAY, F(pos) },
+};
+static const tx_param_decl final_params[] = {
+    { "encoder.final_layernorm.weight", "h", TX_INIT_ONE,  TX_NO_DECAY, F(final_norm.gamma) },
+    { "encoder.final_layernorm.bias",   "h", TX_INIT_ZERO, TX_NO_DECAY, F(final_norm.beta) },
+};
+
+static void gpt_destroy(tx_model *m)
+{
+    tx_gpt *g = (tx_gpt *)m;
+    if (!g) return;
+    tx_params_deinit(&g->base.params);
+    tx_free(g->block);
+    tx_free(g->saved.block);
+    tx_free(g);
+}
+
+static tx_status declare_params(tx_gpt *g)
+{
+    tx_model *m = &g->base;
+    tx_dims dims = { .h = m->hidden, .f = m->ffn, .V = m->vocab_padded, .v_logical = m->n_valid, .P = m->max_positions,
+                     .q = 3 * m->hidden };
+    TX_TRY(tx_params_declare(&m->params, "", embedding_params, 2, g, &dims));
+    for (int64_t i = 0; i < m->n_layers; i++) {
+        char prefix[64];
+        snprintf(prefix, sizeof prefix, "encoder.layers.%lld.", (long long)i);
+        TX_TRY(tx_params_declare(&m->params, prefix, tx_block_params, tx_block_n_params, &g->block[i], &dims));
+    }
+    return tx_params_declare(&m->params, "", final_params, 2, g, &dims);
+}
+
+static tx_status gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_size)
+{
+    tx_gpt *g;
+    TX_TRY(tx_alloc(&g, 1, sizeof *g, "the model"));
+    tx_status st;
+    int64_t padded = tx_vocab_padded(vocab_size, cfg->make_vocab_size_divisible_by);
+    g->base = (tx_model){
+        .type = tx_model_type_find("gpt"),
+        .n_layers = cfg->num_layers,
+        .hidden = cfg->hidden_size,
+        .n_heads = cfg->num_attention_heads,
+        .ffn = cfg->ffn_hidden_size,
+        .max_positions = cfg->max_position_embeddings,
+        .vocab_size = vocab_size,
+        .vocab_padded = padded,
+        .n_valid = cfg->megatron_padded_logits ? padded : vocab_size,
+        .gelu = cfg->bias_gelu_fusion || cfg->openai_gelu ? TX_GELU_TANH : TX_GELU_ERF,
+        .eps = cfg->layernorm_epsilon,
+    };
+    g->p_drop = cfg->hidden_dropout;
+    TX_GOTO(tx_alloc(&g->block, (size_t)cfg->num_layers, sizeof *g->block, "the model's layers"));
+    TX_GOTO(tx_alloc(&g->saved.block, (size_t)cfg->num_layers, sizeof *g->saved.block, "the model's layers"));
+    for (int i = 0; i < (int)cfg->num_layers; i++) {
+        tx_block *b = &g->block[i];
+        b->eps = g->base.eps;
+        b->p_drop = cfg->hidden_dropout;
+        b->layer = i + 1;
+        b->attn.n_heads = g->base.n_heads;
+        b->attn.p_drop = cfg->attention_dropout;
+        b->attn.layer = i + 1;
+        b->mlp.gelu = g->base.gelu;
+    }
+    TX_GOTO(declare_params(g));
+    *out = &g->base;
+out:
+    if (st) gpt_destroy(&g->base);
+    return st;
+}
+
+/* x0 = drop(word[token] + position[pos]) */
+static tx_status embed(tx_ctx *c, tx_gpt *g, tx_tensor x, tx_tensor token, tx_tensor position, const tx_dropout_key *key)
+{
+    tx_dropout mask = tx_dropout_at(key, g->p_drop, 0, TX_DROP_EMBEDDING);
+    TX_RUN(c, embedding_fwd, .y = x, .token = token, .position = position, .word = g->word.value, .pos = g->pos.value);
+    if (mask.drop) TX_RUN(c, dropout_add_fwd, .y = x, .x = x, .mask = mask);
+    return TX_OK;
+}
+
+static tx_status gpt_fwd(tx_ctx *c, tx_model *m, const tx_batch *batch, bool train)
+{
+    tx_gpt *g = (tx_gpt *)m;
+    struct tx_gpt_saved *a = &g->saved;
+    int64_t s = batch->token.dim[0], b = batch->token.dim[1], h = m->hidden;
+    a->mark = tx_arena_mark(&c->acts);
+    a->d = (tx_tensor){ 0 };
+    if (train) a->d = tx_push3(&c->acts, TX_F32, s, b, h);
+
+    tx_tensor x = tx_push3(&c->acts, TX_F32, s, b, h);
+    TX_TRY(embed(c, g, x, batch->token, batch->position, &batch->dropout));
+    tx_tensor other = train ? (tx_tensor){ 0 } : tx_push3(&c->acts, TX_F32, s, b, h); /* scoring keeps two layers' worth */
+    for (int64_t i = 0; i < m->n_layers; i++) {
+        tx_tensor y = train ? tx_push3(&c->acts, TX_F32, s, b, h) : other;
+        size_t mark = tx_arena_mark(&c->acts);
+        TX_TRY(tx_block_fwd(c, &g->block[i], &a->block[i], NULL, &batch->dropout, y, x));
+        if (!train) {
+            tx_arena_pop(&c->acts, mark);
+            other = x;
+        }
+        x = y;
+    }
+    a->x = x;
+    TX_TRY(tx_norm_fwd(c, &g->final_norm, &a->final_norm, m->eps, x));
+    tx_tensor none = { 0 };
+    TX_RUN(c, head_loss, .loss = batch->loss, .dx = train ? tx_as_rows(a->d) : none, .dw = train ? g->word.grad : none,
+           .x = a->final_norm.y, .w = g->word.value, .y = batch->label, .weight = train ? batch->weight : none,
+           .n_valid = m->n_valid);
+    if (!train) tx_arena_pop(&c->acts, a->mark);
+    return TX_OK;
+}
+
+static tx_status gpt_bwd(tx_ctx *c, tx_model *m, const tx_batch *batch)
+{
+    tx_gpt *g = (tx_gpt *)m;
+    struct tx_gpt_saved *a = &g->saved;
+    tx_tensor d = a->d; /* the head left the gradient of the final norm's output here */
+    TX_TRY(tx_norm_bwd(c, &g->final_norm, &a->final_norm, d, d, (tx_tensor){ 0 }, a->x));
+    for (int64_t i = m->n_layers - 1; i >= 0; i--)
+        TX_TRY(tx_block_bwd(c, &g->block[i], &a->block[i], &batch->dropout, d));
+    tx_dropout mask = tx_dropout_at(&batch->dropout, g->p_drop, 0, TX_DROP_EMBEDDING);
+    if (mask.drop) TX_RUN(c, dropout_add_bwd, .dx = d, .dy = d, .mask = mask);
+    TX_RUN(c, embedding_bwd, .dword = g->word.grad, .dpos = g->pos.grad, .dy = d, .token = batch->token,
+           .position = batch->position);
+    tx_arena_pop(&c->acts, a->mark);
+    return TX_OK;
+}
+
+static tx_status gpt_decode(tx_ctx *c, tx_model *m, const tx_decode *dec)
+{
+    tx_gpt *g = (tx_gpt *)m;
+    int64_t s = dec->token.dim[0], b = dec->token.dim[1], h = m->hidden;
+    size_t start = tx_arena_mark(&c->acts);
+    tx_dropout_key off = { 0 };
+    tx_tensor x = tx_push3(&c->acts, TX_F32, s, b, h), other = tx_push3(&c->acts, TX_F32, s, b, h);
+    TX_TRY(embed(c, g, x, dec->token, dec->position, &off));
+    for (int64_t i = 0; i < m->n_layers; i++) {
+        size_t mark = tx_arena_mark(&c->acts);
+        TX_TRY(tx_block_fwd(c, &g->block[i], &g->saved.block[i], &dec->kv[i], &off, other, x));
+        tx_arena_pop(&c->acts, mark);
+        tx_tensor y = other;
+        other = x;
+        x = y;
+    }
+    tx_norm_saved norm;
+    TX_TRY(tx_norm_fwd(c, &g->final_norm, &norm, m->eps, tx_slice_rows(x, s - 1, 1))); /* the last position only */
+    TX_RUN(c, gemm, .c = dec->logits, .a = norm.y, .b = g->word.value, .trans_b = true);
+    for (int64_t i = 0; i < m->n_layers; i++) dec->kv[i].n_past += s;
+    tx_arena_pop(&c->acts, start);
+    return TX_OK;
+}
+
+const tx_model_type tx_model_gpt = {
+    .name = "gpt",
+    .create = gpt_create,
+    .destroy = gpt_destroy,
+    .fwd = gpt_fwd,
+    .bwd = gpt_bwd,
+    .decode = gpt_decode,
+    .hf_options = tx__gpt_hf_options,
+    .hf_config = tx__gpt_hf_config,
+    .hf_name = tx__gpt_hf_name,
+    .hf_layout = tx__gpt_hf_layout,
+};

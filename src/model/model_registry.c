@@ -1,0 +1,27 @@
+/* model_registry.c - the models there are, and what is the same for all of them. */
+#include <string.h>
+
+#include "model/model.h"
+
+extern const tx_model_type tx_model_gpt;
+
+static const tx_model_type *const types[] = { &tx_model_gpt };
+
+const tx_model_type *tx_model_type_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (!strcmp(types[i]->name, name)) return types[i];
+    return NULL;
+}
+
+int64_t tx_vocab_padded(int64_t vocab_size, int64_t multiple)
+{
+    return (vocab_size + multiple - 1) / multiple * multiple;
+}
+
+double tx_model_flops(const tx_model *m, int64_t s, int64_t b)
+{
+    double h = (double)m->hidden, f = (double)m->ffn, tokens = (double)s * (double)b;
+    double layer = 4 * h * h + 2 * h * f + 2 * h * (double)s; /* qkv and projection, mlp, q kᵀ and p v */
+    return 6 * tokens * ((double)m->n_layers * layer + h * (double)m->vocab_padded);
+}

@@ -1,0 +1,22 @@
+/* dropout.h - which dropout site draws which random stream. A mask depends on (seed, iteration, global sample, layer,
+ * site, element) and on nothing else, so any layout and any restart sees the same mask. */
+#ifndef TX_NN_DROPOUT_H
+#define TX_NN_DROPOUT_H
+
+#include "backend/ops.h"
+
+typedef enum tx_dropout_site { TX_DROP_EMBEDDING, TX_DROP_ATTENTION, TX_DROP_ATTENTION_OUT, TX_DROP_MLP_OUT } tx_dropout_site;
+
+/* What all dropout sites of one micro-batch share. */
+typedef struct tx_dropout_key {
+    uint64_t seed;
+    uint32_t iteration; /* 1, 2, ...; 0 is taken by the initial weights */
+    uint64_t sample;    /* global number of the micro-batch's first sample */
+    int64_t s_global;   /* sequence length */
+    bool on;            /* off in evaluation and generation */
+} tx_dropout_key;
+
+/* The mask of one site with probability p; layer counts from 1, 0 is the embedding. */
+tx_dropout tx_dropout_at(const tx_dropout_key *key, double p, int layer, tx_dropout_site site);
+
+#endif

@@ -1,0 +1,17 @@
+/* linear.c - forward and backward of y = x Wᵀ + b. */
+#include "nn/linear.h"
+
+tx_status tx_linear_fwd(tx_ctx *c, const tx_linear *l, tx_tensor y, tx_tensor x)
+{
+    TX_RUN(c, gemm, .c = y, .a = x, .b = l->w.value, .trans_b = true, .bias = l->b.value);
+    return TX_OK;
+}
+
+tx_status tx_linear_bwd(tx_ctx *c, const tx_linear *l, tx_tensor dx, tx_tensor dy, tx_tensor x)
+{
+    /* dW += dyᵀ x,  db += Σ dy,  dx = dy W */
+    TX_RUN(c, gemm, .c = l->w.grad, .a = dy, .b = x, .trans_a = true, .accumulate = true);
+    TX_RUN(c, col_sum, .y = l->b.grad, .x = dy);
+    TX_RUN(c, gemm, .c = dx, .a = dy, .b = l->w.value);
+    return TX_OK;
+}

@@ -1,0 +1,19 @@
+/* linear.h - y = x Wᵀ + b, the layer everything else is made of. */
+#ifndef TX_NN_LINEAR_H
+#define TX_NN_LINEAR_H
+
+#include "backend/ops.h"
+#include "nn/param.h"
+
+typedef struct tx_linear {
+    tx_weight w; /* [out, in] */
+    tx_weight b; /* [out] */
+} tx_linear;
+
+/* @y [rows, out], written   @x [rows, in] */
+tx_status tx_linear_fwd(tx_ctx *c, const tx_linear *l, tx_tensor y, tx_tensor x);
+
+/* @dx [rows, in], written   @dy [rows, out]   @x as in forward.  Accumulates dW, db. */
+tx_status tx_linear_bwd(tx_ctx *c, const tx_linear *l, tx_tensor dx, tx_tensor dy, tx_tensor x);
+
+#endif

@@ -1,0 +1,24 @@
+/* mlp.h - the feed-forward half of a transformer layer: y = gelu(x W1ᵀ + b1) W2ᵀ + b2. */
+#ifndef TX_NN_MLP_H
+#define TX_NN_MLP_H
+
+#include "nn/linear.h"
+
+typedef struct tx_mlp {
+    tx_linear h_to_4h; /* [f, h] */
+    tx_linear to_h;    /* [h, f] */
+    tx_gelu_kind gelu;
+} tx_mlp;
+
+typedef struct tx_mlp_saved {
+    tx_tensor u; /* [rows, f], before the GELU */
+    tx_tensor g; /* [rows, f], after it */
+} tx_mlp_saved;
+
+/* @y, @x [rows, h].  Pushes a's tensors. */
+tx_status tx_mlp_fwd(tx_ctx *c, const tx_mlp *w, tx_mlp_saved *a, tx_tensor y, tx_tensor x);
+
+/* @dx [rows, h], written   @dy [rows, h] */
+tx_status tx_mlp_bwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a, tx_tensor dx, tx_tensor dy, tx_tensor x);
+
+#endif

@@ -1,0 +1,76 @@
+/* param.h - the parameter table (DESIGN idea 1). A model declares each parameter once; allocation, initial values,
+ * optimizer groups, checkpoints, counting and the memory plan read this table and nothing else knows names or offsets.
+ *
+ *   flat buffers, in table order, every parameter starting on a multiple of TX_PARAM_ALIGN elements:
+ *
+ *     value  | wte....... | wpe.. | ln1.g | ln1.b | qkv......... | ...
+ *     grad   | the same offsets
+ *     m, v   | the same offsets                                                                            */
+#ifndef TX_NN_PARAM_H
+#define TX_NN_PARAM_H
+
+#include "backend/tensor.h"
+#include "base/status.h"
+
+#define TX_PARAM_ALIGN 16
+#define TX_PARAM_NAME_MAX 128
+
+typedef enum tx_init { TX_INIT_ZERO, TX_INIT_ONE, TX_INIT_NORMAL, TX_INIT_NORMAL_SCALED } tx_init;
+typedef enum tx_decay { TX_NO_DECAY, TX_DECAY } tx_decay;
+
+/* What a layer's code sees of a parameter. */
+typedef struct tx_weight {
+    tx_tensor value; /* [dims] */
+    tx_tensor grad;  /* [dims], accumulated by backward */
+} tx_weight;
+
+/* One row of a layer's declaration: shape letters are looked up in the model's tx_dims ("3h,h", "f", "V,h"). */
+typedef struct tx_param_decl {
+    const char *name;  /* inside its layer: "self_attention.query_key_value.weight" */
+    const char *shape; /* dims joined by ',', each "[number]letter" */
+    tx_init init;
+    tx_decay decay;
+    size_t field; /* offsetof the tx_weight in the layer's struct */
+} tx_param_decl;
+
+/* Sizes the shape letters stand for. 'V' is the padded vocabulary; only its first v_logical rows are real. */
+typedef struct tx_dims {
+    int64_t h, f, V, v_logical, P, q; /* hidden, ffn, vocabulary rows, real ones, positions, fused q+k+v rows */
+} tx_dims;
+
+typedef struct tx_param {
+    char name[TX_PARAM_NAME_MAX]; /* global name, as in checkpoints: "encoder.layers.0.mlp.dense_h_to_4h.bias" */
+    int n_dims;
+    int64_t dim[2];          /* as stored: rows that pad the vocabulary included */
+    int64_t rows_logical;    /* rows of dim[0] that are real, trained and saved; == dim[0] but for the vocabulary */
+    int64_t offset, numel;   /* elements, in every flat buffer */
+    tx_init init;
+    tx_decay decay;
+    tx_weight *weight;       /* where the layer looks; filled by tx_params_bind */
+} tx_param;
+
+typedef struct tx_params {
+    tx_param *param;
+    int n, cap;
+    int64_t numel; /* elements of a flat buffer */
+} tx_params;
+
+/* Appends n rows: names become "<prefix><name>", weights lie at `base` + field. TX_ERR_NOMEM. */
+tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_decl *decl, int n, void *base,
+                            const tx_dims *dims);
+
+/* Points every weight into the two flat buffers (fp32, ps->numel elements each); grad may be NULL (inference). */
+void tx_params_bind(tx_params *ps, float *value, float *grad);
+
+/* Initial values: a pure function of (seed, name, global element), the same in every layout; padding rows are zero.
+ * std as --init-method-std; TX_INIT_NORMAL_SCALED divides it by sqrt(2 n_layers). Megatron-LM §init; GPT-2 §2.3. */
+void tx_params_init(const tx_params *ps, uint64_t seed, double std, int n_layers);
+
+const tx_param *tx_params_find(const tx_params *ps, const char *name); /* NULL if there is none */
+
+/* Real parameters (padding rows not counted). */
+int64_t tx_params_count(const tx_params *ps);
+
+void tx_params_deinit(tx_params *ps);
+
+#endif

@@ -1,0 +1,25 @@
+/* tokenizer.h - what a kind of tokenizer provides; tokenizer.c adds the checks that all kinds share. */
+#ifndef TX_TOKEN_TOKENIZER_H
+#define TX_TOKEN_TOKENIZER_H
+
+#include "base/status.h"
+#include "triax/token.h"
+
+typedef struct tx__tokenizer_kind {
+    /* Appends; may leave a part behind on failure, the caller cuts it off. */
+    tx_status (*encode)(const tx_tokenizer *t, const unsigned char *text, size_t n, tx_ids *out);
+    tx_status (*decode)(const tx_tokenizer *t, const int32_t *ids, size_t n, tx_bytes *out); /* ids are in range */
+    void (*close)(tx_tokenizer *t);                                                          /* frees t too */
+} tx__tokenizer_kind;
+
+/* First member of every kind's own struct. */
+struct tx_tokenizer {
+    const tx__tokenizer_kind *kind;
+    int32_t vocab_size, eod;
+};
+
+/* Room for `more` ids after the ones that are there. */
+tx_status tx__ids_reserve(tx_ids *ids, size_t more);
+tx_status tx__bytes_append(tx_bytes *bytes, const void *p, size_t n);
+
+#endif

@@ -1,0 +1,11 @@
+/* unicode_split.h - GPT-2's cutting of text into pieces; BPE never merges across them. */
+#ifndef TX_TOKEN_UNICODE_SPLIT_H
+#define TX_TOKEN_UNICODE_SPLIT_H
+
+#include <stddef.h>
+
+/* Length in bytes of the first piece of text[0..n), n > 0. Where a piece ends depends only on what follows its start,
+ * so a text is cut by calling this until nothing is left. Thread-safe. */
+size_t tx__split_next(const unsigned char *text, size_t n);
+
+#endif

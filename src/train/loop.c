@@ -1,0 +1,171 @@
+/* loop.c - the pre-training loop. Order of events in an iteration as in Megatron-LM's train(): step, log, evaluate, save,
+ * exits. */
+#include "train/loop.h"
+
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "train/metrics.h"
+
+typedef struct loop {
+    tx_trainer *t;
+    const tx_config *cfg;
+    const tx_gpt_dataset *train, *valid, *test;
+    int32_t *tokens; /* one micro-batch: [b][s+1] */
+    tx_metrics metrics;
+    double start;
+    int64_t saved_iteration; /* of the last save; -1: none */
+} loop;
+
+void tx_train_sample_counts(const tx_config *cfg, int64_t *n)
+{
+    int64_t batch = cfg->global_batch_size;
+    n[TX_SPLIT_TRAIN] = cfg->given.train_samples ? cfg->train_samples : cfg->train_iters * batch;
+    n[TX_SPLIT_VALID] = (cfg->train_iters / cfg->eval_interval + 1) * cfg->eval_iters * batch;
+    n[TX_SPLIT_TEST] = cfg->eval_iters * batch;
+}
+
+/* Samples first .. first+b-1 of a split, around again at its end. */
+static tx_status read_micro_batch(const tx_trainer *t, const tx_gpt_dataset *ds, int64_t first, int32_t *tokens)
+{
+    int64_t n = tx_gpt_dataset_len(ds);
+    for (int64_t j = 0; j < t->b; j++) TX_TRY(tx_gpt_dataset_get(ds, tokens + j * (t->s + 1), (first + j) % n));
+    return TX_OK;
+}
+
+tx_status tx_train_evaluate(tx_trainer *t, const tx_gpt_dataset *ds, int32_t *tokens, int64_t first, int64_t n_samples,
+                            double *loss)
+{
+    double sum = 0, part; /* Megatron's average: every micro-batch's mean weighs as its samples do */
+    int64_t n_tokens;
+    for (int64_t done = 0; done < n_samples; done += t->b) {
+        int64_t rows = n_samples - done < t->b ? n_samples - done : t->b;
+        TX_TRY(read_micro_batch(t, ds, first + done, tokens));
+        TX_TRY(tx_trainer_evaluate(t, tokens, rows, &part, &n_tokens));
+        if (n_tokens) sum += part / (double)n_tokens * (double)rows;
+        tx_log(TX_LOG_PROGRESS, "evaluating %lld/%lld samples", (long long)(done + rows), (long long)n_samples);
+    }
+    *loss = sum / (double)n_samples;
+    return TX_OK;
+}
+
+static tx_status train_iteration(loop *l)
+{
+    tx_trainer *t = l->t;
+    double loss;
+    for (int64_t i = 0; i < t->n_micro; i++) {
+        TX_TRY(read_micro_batch(t, l->train, t->consumed_train_samples + i * t->b, l->tokens));
+        TX_TRY(tx_trainer_forward(t, l->tokens, &loss));
+        TX_TRY(tx_trainer_backward(t));
+        TX_TRY(tx_trainer_step(t));
+    }
+    tx_metrics_step(&l->metrics, t);
+    return TX_OK;
+}
+
+static tx_status validate(loop *l, const char *where)
+{
+    tx_trainer *t = l->t;
+    double since = tx_clock(), loss;
+    int64_t n = l->cfg->eval_iters * t->n_micro * t->b;
+    if (!l->valid || !n) return TX_OK;
+    TX_TRY(tx_train_evaluate(t, l->valid, l->tokens, t->consumed_valid_samples, n, &loss));
+    t->consumed_valid_samples += n;
+    tx_metrics_evaluation(where, loss);
+    tx_metrics_exclude(&l->metrics, since);
+    return TX_OK;
+}
+
+static tx_status save(loop *l)
+{
+    const char *dir = l->cfg->save;
+    tx_trainer *t = l->t;
+    if (!dir || l->saved_iteration == t->iteration) return TX_OK;
+    double since = tx_clock();
+    tx_info("saving checkpoint at iteration %7lld to %s", (long long)t->iteration, dir);
+    TX_TRY(tx_trainer_save(t, dir));
+    tx_info("  successfully saved checkpoint at iteration %7lld to %s", (long long)t->iteration, dir);
+    l->saved_iteration = t->iteration;
+    tx_metrics_exclude(&l->metrics, since);
+    return TX_OK;
+}
+
+static void log_dated(const char *text)
+{
+    char date[20];
+    tx_clock_date(date);
+    tx_info("[%s] datetime: %s ", text, date);
+}
+
+/* Whether the options or a signal end the run here; the reason goes to the log. */
+static bool wants_exit(const loop *l)
+{
+    const tx_config *cfg = l->cfg;
+    char text[96];
+    double minutes = (tx_clock() - l->start) / 60;
+    if (cfg->exit_signal_handler && tx_signals_seen()) snprintf(text, sizeof text, "exiting program after receiving SIGTERM.");
+    else if (cfg->given.exit_duration_in_mins && minutes > (double)cfg->exit_duration_in_mins)
+        snprintf(text, sizeof text, "exiting program after %.1f minutes", minutes);
+    else if (cfg->given.exit_interval && l->t->iteration % cfg->exit_interval == 0)
+        snprintf(text, sizeof text, "exiting program at iteration %lld", (long long)l->t->iteration);
+    else return false;
+    log_dated(text);
+    return true;
+}
+
+static tx_status run(loop *l)
+{
+    tx_trainer *t = l->t;
+    const tx_config *cfg = l->cfg;
+    char where[96];
+    bool leave = false;
+    if (!cfg->skip_train) {
+        log_dated("before the start of training step");
+        while (t->iteration < cfg->train_iters && !leave) {
+            TX_TRY(train_iteration(l));
+            if (t->iteration % cfg->eval_interval == 0) {
+                snprintf(where, sizeof where, "iteration %lld", (long long)t->iteration);
+                TX_TRY(validate(l, where));
+            }
+            if (cfg->given.save_interval && t->iteration % cfg->save_interval == 0) TX_TRY(save(l));
+            leave = wants_exit(l);
+        }
+        log_dated("after training is done");
+        if (t->iteration) TX_TRY(save(l));
+        if (leave) return TX_OK;
+    }
+    int64_t n = cfg->eval_iters * t->n_micro * t->b, consumed = t->consumed_valid_samples;
+    snprintf(where, sizeof where, "iteration %lld on %lld-sample draw from validation set", (long long)t->iteration, (long long)n);
+    TX_TRY(validate(l, where));
+    t->consumed_valid_samples = consumed; /* the closing evaluation is no part of the run's history */
+    if (!l->test || !n) return TX_OK;
+    double loss;
+    TX_TRY(tx_train_evaluate(t, l->test, l->tokens, 0, n, &loss));
+    snprintf(where, sizeof where, "iteration %lld on %lld-sample draw from test set", (long long)t->iteration, (long long)n);
+    tx_metrics_evaluation(where, loss);
+    return TX_OK;
+}
+
+tx_status tx_train_loop(tx_trainer *t, const tx_gpt_data *data)
+{
+    loop l = {
+        .t = t,
+        .cfg = t->cfg,
+        .train = tx_gpt_data_split(data, TX_SPLIT_TRAIN),
+        .valid = tx_gpt_data_split(data, TX_SPLIT_VALID),
+        .test = tx_gpt_data_split(data, TX_SPLIT_TEST),
+        .start = tx_clock(),
+        .saved_iteration = -1,
+    };
+    if (!l.train && !t->cfg->skip_train)
+        return TX_FAIL(TX_ERR_ARG, "--split %s leaves no document for training", t->cfg->split);
+    if (t->cfg->exit_signal_handler) tx_signals_watch();
+    TX_TRY(tx_alloc(&l.tokens, (size_t)(t->b * (t->s + 1)), sizeof *l.tokens, "a batch"));
+    tx_metrics_start(&l.metrics, t);
+    tx_status st = run(&l);
+    tx_free(l.tokens);
+    return st;
+}

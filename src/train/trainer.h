@@ -1,0 +1,82 @@
+/* trainer.h - one rank's training state and the three verbs of a step.
+ *
+ *   iteration   1                     2
+ *   micro-batch | 0   1 ... n-1 |     | 0 ...          n = global_batch_size / micro_batch_size
+ *   forward       f   f     f
+ *   backward        b   b     b
+ *   step              .   .     U                       . = nothing yet, U = clip, Adam, schedule, counters
+ *
+ *  The memory of a step is found by running it dry when the trainer is made; nothing is allocated afterwards. */
+#ifndef TX_TRAIN_TRAINER_H
+#define TX_TRAIN_TRAINER_H
+
+#include "base/str.h"
+#include "checkpoint/checkpoint.h"
+#include "config/config.h"
+#include "model/model.h"
+#include "optim/adam.h"
+#include "optim/schedule.h"
+
+typedef struct tx_trainer {
+    const tx_config *cfg; /* borrowed */
+    tx_ctx ctx;
+    tx_model *model;
+    float *value, *grad; /* flat, model->params.numel each */
+    tx_adam adam;
+    tx_schedule schedule;
+    tx_batch batch; /* buffers of one micro-batch */
+    int64_t s, b, n_micro;
+    int32_t eod; /* token after which a document ends, or -1 */
+
+    int64_t micro;                     /* micro-batches of the current iteration that are done */
+    enum { TX_WANT_FORWARD, TX_WANT_BACKWARD, TX_WANT_STEP } want;
+    int64_t iteration;                 /* finished ones */
+    int64_t consumed_train_samples, consumed_valid_samples;
+    int64_t schedule_samples;          /* samples of all updates: the schedule's n */
+    int64_t skipped, nan, consecutive_skips;
+    double lr;                         /* for the next update, as Megatron logs it */
+    double lr_override;                /* >= 0: a client's own for the next update */
+    double weight_decay;
+    double iteration_loss;             /* mean over the micro-batches so far */
+    double grad_norm;                  /* before clipping, of the last iteration */
+    double params_norm;                /* with --log-params-norm */
+    int64_t dump_iteration;            /* --dump-step, or 0 */
+    int32_t *dump_tokens;              /* [global batch, s+1] of that iteration */
+} tx_trainer;
+
+/* Builds the model for `vocab_size` tokens, plans and takes all memory, draws initial weights.
+ * cfg is complete and outlives the trainer. Without `train` there are no gradients, no optimizer and no initial weights:
+ * the trainer can only load and evaluate. */
+tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t vocab_size, int32_t eod, bool train);
+void tx_trainer_destroy(tx_trainer *t); /* NULL allowed */
+
+/* Next micro-batch of the iteration. @tokens [b][s+1], one row a sample; @loss mean over its tokens, nats. */
+tx_status tx_trainer_forward(tx_trainer *t, const int32_t *tokens, double *loss);
+tx_status tx_trainer_backward(tx_trainer *t);
+/* After the iteration's last micro-batch: clip, update, count. Else only counts. TX_ERR_NUMERIC when gradients were
+ * not finite too many times in a row (the message names the first bad tensor). */
+tx_status tx_trainer_step(tx_trainer *t);
+
+/* Whether the next tx_trainer_step updates. */
+bool tx_trainer_at_boundary(const tx_trainer *t);
+
+/* Loss without dropout and without gradients; the training state is as before. Summed over the counted tokens of the
+ * micro-batch's first n_samples rows (a data set need not end with a full batch). @tokens [b][s+1], all rows readable. */
+tx_status tx_trainer_evaluate(tx_trainer *t, const int32_t *tokens, int64_t n_samples, double *loss_sum, int64_t *n_tokens);
+
+/* Native checkpoint under dir (checkpoint.h). */
+tx_status tx_trainer_save(tx_trainer *t, const char *dir);
+
+/* Everything from an opened native checkpoint, as far as the options ask for it (--finetune, --no-load-optim, ...). */
+tx_status tx_trainer_load(tx_trainer *t, tx_checkpoint *from);
+
+/* Memory taken, in bytes. */
+typedef struct tx_memory {
+    size_t params, grads, optimizer, activations, workspace;
+} tx_memory;
+tx_memory tx_trainer_memory(const tx_trainer *t);
+
+/* dump.c: --dump-step. Loss, parameters and gradients as they stand before the update. */
+tx_status tx__trainer_dump(tx_trainer *t, double grad_norm);
+
+#endif

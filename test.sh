@@ -1,0 +1,15 @@
+#!/bin/bash
+# test.sh - installs what the tests need, builds, runs every test.
+#   ./test.sh              the release build
+#   ./test.sh asan|clang   another preset of CMakePresets.json
+set -euo pipefail
+cd "$(dirname "$0")"
+. tools/packages.sh
+preset=${1:-release}
+extra=""
+[ "$preset" = clang ] && extra="clang libomp-dev"
+need_packages $BUILD_PACKAGES libcmocka-dev $extra
+
+run cmake --preset "$preset" -DTX_TESTS=ON >/dev/null
+run cmake --build --preset "$preset" -j "$(nproc)" -- --no-print-directory --quiet
+run ctest --preset "$preset" -j "$(nproc)"

@@ -1,0 +1,171 @@
+/* labels: golden */
+/* The golden GPT-2 of tests/data/golden, through the public engine: logits, loss, every gradient, 20 steps of AdamW, on
+ * both backends. Bounds: tests/data/golden/README.md. */
+#include "support.h"
+
+#include <math.h>
+
+#include "api/engine_internal.h"
+#include "checkpoint/safetensors.h"
+#include "infer/generator.h"
+#include "triax/engine.h"
+
+#define S 64
+#define B 4
+#define VOCAB 512
+
+static int32_t *batch_tokens(json_t *batch)
+{
+    static int32_t tokens[B * (S + 1)];
+    json_t *rows = json_object_get(batch, "input_ids");
+    assert_int_equal(json_array_size(rows), B);
+    for (size_t j = 0; j < B; j++)
+        for (size_t i = 0; i <= S; i++)
+            tokens[j * (S + 1) + i] = (int32_t)json_integer_value(json_array_get(json_array_get(rows, j), i));
+    return tokens;
+}
+
+static tx_engine *open_engine(tx_config **cfg, const char *backend, const char *more)
+{
+    char flags[2048];
+    tx_engine *e;
+    snprintf(flags, sizeof flags,
+             "--load %s --seq-length 64 --micro-batch-size 4 --train-iters 20 --lr 1e-3 --data-path none --weight-decay 0.01 "
+             "--clip-grad 1.0 --hidden-dropout 0 --attention-dropout 0 --backend %s %s",
+             data_path("golden/gpt2"), backend, more);
+    OK(tx_config_parse_string(cfg, "pretrain-gpt", flags));
+    OK(tx_engine_create(&e, *cfg, VOCAB));
+    return e;
+}
+
+static void assert_near(double a, double b, double bound, const char *what)
+{
+    if (!(fabs(a - b) <= bound)) fail_msg("%s: %.9g against %.9g, difference %.2e, bound %.1e", what, a, b, fabs(a - b), bound);
+}
+
+/* Norm of the difference over the norm, per tensor of two safetensors files; key biases left out on request. */
+static void compare_files(const char *ours, const char *golden, double relative, double absolute, bool skip_key_bias)
+{
+    tx_safetensors *a, *b;
+    OK(tx_safetensors_open(&a, ours));
+    OK(tx_safetensors_open(&b, golden));
+    assert_int_equal(tx_safetensors_count(a), tx_safetensors_count(b));
+    for (size_t i = 0; i < tx_safetensors_count(b); i++) {
+        const tx_st_tensor *y = tx_safetensors_at(b, i), *x = tx_safetensors_find(a, y->name);
+        if (!x || x->bytes != y->bytes || x->n_dims != y->n_dims || x->dim[0] != y->dim[0]) fail_msg("%s: missing or misshapen", y->name);
+        size_t n = y->bytes / 4;
+        float *u = malloc(y->bytes), *v = malloc(y->bytes);
+        OK(tx_st_read_f32(x, u, false));
+        OK(tx_st_read_f32(y, v, false));
+        double diff = 0, norm = 0, largest = 0;
+        bool qkv_bias = strstr(y->name, "c_attn.bias") != NULL;
+        for (size_t k = 0; k < n; k++) {
+            if (skip_key_bias && qkv_bias && k / (n / 3) == 1) continue;
+            double d = (double)u[k] - (double)v[k];
+            diff += d * d;
+            norm += (double)v[k] * (double)v[k];
+            largest = fmax(largest, fabs(d));
+        }
+        if (relative > 0) assert_near(sqrt(diff) / sqrt(norm), 0, relative, y->name);
+        if (absolute > 0) assert_near(largest, 0, absolute, y->name);
+        free(u);
+        free(v);
+    }
+    tx_safetensors_close(a);
+    tx_safetensors_close(b);
+}
+
+static void check_trajectory(const char *backend)
+{
+    char dir[64], path[256], more[256];
+    temp_dir(dir);
+    snprintf(more, sizeof more, "--dump-step 1 %s/dump", dir);
+    tx_config *cfg;
+    tx_engine *e = open_engine(&cfg, backend, more);
+    json_t *result = load_json("golden/gpt2/result.json"), *batches = load_json("golden/gpt2/train_batches.json"), *row;
+    size_t k;
+    double loss;
+    json_array_foreach(json_object_get(result, "trajectory_f64"), k, row)
+    {
+        tx_engine_set_lr(e, json_number_value(json_object_get(row, "lr")));
+        OK(tx_engine_forward(e, batch_tokens(json_array_get(batches, k % 5)), &loss));
+        OK(tx_engine_backward(e));
+        OK(tx_engine_step(e));
+        double expect = json_number_value(json_object_get(row, "loss")), norm = json_number_value(json_object_get(row, "grad_norm"));
+        assert_near(loss, expect, 2e-5, "trajectory loss");
+        assert_near(tx_engine_grad_norm(e), norm, 1e-4 * norm, "trajectory gradient norm");
+        if (k == 0) assert_near(loss, json_number_value(json_object_get(result, "loss_f64")), 5e-6, "loss");
+    }
+    assert_int_equal(k, 20);
+    snprintf(path, sizeof path, "%s/dump/grads.safetensors", dir);
+    compare_files(path, data_path("golden/gpt2/grads.safetensors"), 1e-5, 0, true);
+    snprintf(path, sizeof path, "%s/dump/model.safetensors", dir);
+    compare_files(path, data_path("golden/gpt2/model.safetensors"), 1e-9, 0, false);
+    snprintf(path, sizeof path, "%s/out", dir);
+    OK(tx_engine_export(e, path));
+    snprintf(path, sizeof path, "%s/out/model.safetensors", dir);
+    compare_files(path, data_path("golden/gpt2/final_params.safetensors"), 0, 1e-4, true);
+    json_decref(result);
+    json_decref(batches);
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+    OK(tx_remove_tree(dir));
+}
+
+static void trajectory_cpu(void **state)
+{
+    (void)state;
+    check_trajectory("cpu");
+}
+
+static void trajectory_ref(void **state)
+{
+    (void)state;
+    check_trajectory("ref");
+}
+
+/* Logits of every position: each prefix of the batch's rows as a prompt. */
+static void check_logits(const char *backend)
+{
+    tx_config *cfg;
+    tx_engine *e = open_engine(&cfg, backend, "");
+    tx_generator *g;
+    double *expect = load_npy_f64("golden/gpt2/logits_f64.npy", (size_t)B * S * VOCAB);
+    json_t *batch = load_json("golden/gpt2/batch.json");
+    int32_t *tokens = batch_tokens(batch);
+    float logits[VOCAB];
+    OK(tx_generator_create(&g, e->trainer->model, backend, 0, 1, S, S));
+    for (int j = 0; j < B; j++)
+        for (int n = 1; n <= S; n += j ? 9 : 1) { /* the first row in full, the others in part */
+            OK(tx_generator_logits(g, tokens + j * (S + 1), n, logits));
+            for (int k = 0; k < VOCAB; k++) assert_near((double)logits[k], expect[(j * S + n - 1) * VOCAB + k], 2e-5, "logit");
+        }
+    free(expect);
+    json_decref(batch);
+    tx_generator_destroy(g);
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+}
+
+static void logits_cpu(void **state)
+{
+    (void)state;
+    check_logits("cpu");
+}
+
+static void logits_ref(void **state)
+{
+    (void)state;
+    check_logits("ref");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_cpu),
+        cmocka_unit_test(logits_ref),
+        cmocka_unit_test(trajectory_cpu),
+        cmocka_unit_test(trajectory_ref),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

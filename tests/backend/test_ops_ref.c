@@ -1,0 +1,457 @@
+/* labels: op */
+/* test_ops_ref.c - the specification itself: forward ops against formulas written out again or known values, every
+ * backward op against central differences of its forward op in fp64. */
+#include "backend/op_test.h"
+
+static tx_ctx ctx;
+
+/* ---- finite differences ---- */
+
+/* The scalar that is differentiated: it runs the forward op of `user`. */
+typedef double (*loss_fn)(void *user);
+
+/* Σ weight_i x_i, so that the gradient of the output is `weight`. Over contiguous tensors. */
+static double weighted(tx_tensor x, tx_tensor weight)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < tx_numel(x); i++) sum += ((double *)x.data)[i] * ((double *)weight.data)[i];
+    return sum;
+}
+
+/* Compares `grad` with the central difference of `loss` in every element of x. Both contiguous. */
+static void check_grad(const char *name, tx_tensor x, tx_tensor grad, loss_fn loss, void *user)
+{
+    double *value = x.data, *g = grad.data;
+    assert_int_equal(tx_numel(x), tx_numel(grad));
+    for (int64_t i = 0; i < tx_numel(x); i++) {
+        double at = value[i], h = 1e-5;
+        value[i] = at + h;
+        double up = loss(user);
+        value[i] = at - h;
+        double down = loss(user);
+        value[i] = at;
+        double slope = (up - down) / (2 * h);
+        if (!(fabs(slope - g[i]) <= 1e-6 * (1 + fabs(slope))))
+            fail_msg("%s[%lld]: gradient %.12g, difference quotient %.12g", name, (long long)i, g[i], slope);
+    }
+}
+
+/* ---- layernorm ---- */
+
+typedef struct layernorm_case {
+    tx_tensor y, mu, rs, x, gamma, beta, dy;
+} layernorm_case;
+
+static double layernorm_loss(void *user)
+{
+    layernorm_case *k = user;
+    RUN(&ctx, layernorm_fwd, .y = k->y, .mu = k->mu, .rs = k->rs, .x = k->x, .gamma = k->gamma, .beta = k->beta, .eps = 1e-5);
+    return weighted(k->y, k->dy);
+}
+
+static void test_layernorm(void **state)
+{
+    (void)state;
+    const tx_dtype t = TX_F64;
+    layernorm_case k = { ZEROS(t, 3, 7), ZEROS(t, 3), ZEROS(t, 3), RAND(t, 3, 7), RAND(t, 7), RAND(t, 7), RAND(t, 3, 7) };
+    layernorm_loss(&k);
+    tx_tensor dx = ZEROS(t, 3, 7), dgamma = ZEROS(t, 7), dbeta = ZEROS(t, 7);
+    RUN(&ctx, layernorm_bwd, .dx = dx, .dgamma = dgamma, .dbeta = dbeta, .dy = k.dy, .x = k.x, .gamma = k.gamma, .mu = k.mu,
+        .rs = k.rs);
+    check_grad("dx", k.x, dx, layernorm_loss, &k);
+    check_grad("dgamma", k.gamma, dgamma, layernorm_loss, &k);
+    check_grad("dbeta", k.beta, dbeta, layernorm_loss, &k);
+    /* again, with the residual's gradient in dx's own place: parameters accumulate, dres is added */
+    layernorm_loss(&k);
+    tx_tensor joined = RAND(t, 3, 7), before = ZEROS(t, 3, 7);
+    memcpy(before.data, joined.data, 21 * sizeof(double));
+    RUN(&ctx, layernorm_bwd, .dx = joined, .dgamma = dgamma, .dbeta = dbeta, .dy = k.dy, .x = k.x, .dres = joined,
+        .gamma = k.gamma, .mu = k.mu, .rs = k.rs);
+    for (int64_t i = 0; i < 21; i++)
+        assert_near(tx__ref_load(joined, i), tx__ref_load(before, i) + tx__ref_load(dx, i), 1e-12);
+    for (int64_t i = 0; i < tx_numel(dgamma); i++) ((double *)dgamma.data)[i] /= 2, ((double *)dbeta.data)[i] /= 2;
+    check_grad("2 dgamma", k.gamma, dgamma, layernorm_loss, &k);
+    check_grad("2 dbeta", k.beta, dbeta, layernorm_loss, &k);
+    pool_free();
+}
+
+/* ---- gelu ---- */
+
+typedef struct gelu_case {
+    tx_tensor y, x, dy;
+    tx_gelu_kind kind;
+} gelu_case;
+
+static double gelu_loss(void *user)
+{
+    gelu_case *k = user;
+    RUN(&ctx, gelu_fwd, .y = k->y, .x = k->x, .kind = k->kind);
+    return weighted(k->y, k->dy);
+}
+
+static void test_gelu(void **state)
+{
+    (void)state;
+    /* values computed with 30 digits */
+    static const double at[] = { -3, -1, -0.5, 0, 0.5, 1, 3 };
+    static const double erf_y[] = { -0.00404969409489028358, -0.158655253931457051, -0.154268769362993448, 0,
+                                    0.345731230637006552, 0.841344746068542949, 2.99595030590510972 };
+    static const double tanh_y[] = { -0.00363739208177301884, -0.158808009391723295, -0.154285990174856078, 0,
+                                     0.345714009825143922, 0.841191990608276705, 2.99636260791822698 };
+    for (tx_gelu_kind kind = TX_GELU_TANH; kind <= TX_GELU_ERF; kind++) {
+        gelu_case k = { ZEROS(TX_F64, 7), ZEROS(TX_F64, 7), RAND(TX_F64, 7), kind };
+        memcpy(k.x.data, at, sizeof at);
+        gelu_loss(&k);
+        for (int64_t i = 0; i < 7; i++)
+            assert_near(tx__ref_load(k.y, i), (kind == TX_GELU_ERF ? erf_y : tanh_y)[i], 1e-14);
+        tx_tensor dx = ZEROS(TX_F64, 7);
+        RUN(&ctx, gelu_bwd, .dx = dx, .dy = k.dy, .x = k.x, .kind = kind);
+        check_grad("dx", k.x, dx, gelu_loss, &k);
+    }
+    pool_free();
+}
+
+/* ---- dropout ---- */
+
+typedef struct dropout_case {
+    tx_tensor y, x, residual, dy;
+    tx_dropout mask;
+} dropout_case;
+
+static double dropout_loss(void *user)
+{
+    dropout_case *k = user;
+    RUN(&ctx, dropout_add_fwd, .y = k->y, .x = k->x, .residual = k->residual, .mask = k->mask);
+    return weighted(k->y, k->dy);
+}
+
+static void test_dropout(void **state)
+{
+    (void)state;
+    const tx_dtype t = TX_F64;
+    dropout_case k = { ZEROS(t, 4, 2, 5), RAND(t, 4, 2, 5), RAND(t, 4, 2, 5), RAND(t, 4, 2, 5),
+                       { .rng = { 5, 6, 7 }, .drop = 20000, .sample = 3, .s_global = 9, .first_s = 2 } };
+    dropout_loss(&k);
+    tx_tensor dx = ZEROS(t, 4, 2, 5);
+    RUN(&ctx, dropout_add_bwd, .dx = dx, .dy = k.dy, .mask = k.mask);
+    check_grad("dx", k.x, dx, dropout_loss, &k);
+    check_grad("dresidual", k.residual, k.dy, dropout_loss, &k);
+    int n_dropped = 0;
+    for (int64_t i = 0; i < 40; i++) n_dropped += tx__ref_load(dx, i) == 0;
+    assert_in_range(n_dropped, 4, 22); /* 12 expected */
+
+    /* The mask follows global coordinates: positions 1.. of sample 1 alone are what they were in the whole. */
+    dropout_loss(&k);
+    tx_tensor x = ZEROS(t, 3, 1, 5), res = ZEROS(t, 3, 1, 5), y = ZEROS(t, 3, 1, 5);
+    for (int64_t i = 0; i < 3; i++)
+        for (int64_t j = 0; j < 5; j++) {
+            tx__ref_store(x, i * 5 + j, tx__ref_load(k.x, ((i + 1) * 2 + 1) * 5 + j));
+            tx__ref_store(res, i * 5 + j, tx__ref_load(k.residual, ((i + 1) * 2 + 1) * 5 + j));
+        }
+    tx_dropout part = k.mask;
+    part.sample += 1;
+    part.first_s += 1;
+    RUN(&ctx, dropout_add_fwd, .y = y, .x = x, .residual = res, .mask = part);
+    for (int64_t i = 0; i < 3; i++)
+        for (int64_t j = 0; j < 5; j++)
+            assert_true(tx__ref_load(y, i * 5 + j) == tx__ref_load(k.y, ((i + 1) * 2 + 1) * 5 + j));
+    pool_free();
+}
+
+/* ---- attention ---- */
+
+typedef struct attention_case {
+    tx_tensor o, lse, do_;
+    qkv x;
+    bool causal;
+    tx_dropout mask;
+} attention_case;
+
+static double attention_loss(void *user)
+{
+    attention_case *k = user;
+    RUN(&ctx, attention_fwd, .o = k->o, .lse = k->lse, .q = k->x.q, .k = k->x.k, .v = k->x.v, .scale = 0.4,
+        .causal = k->causal, .mask = k->mask);
+    return weighted(k->o, k->do_);
+}
+
+static void test_attention_grad(void **state)
+{
+    (void)state;
+    const tx_dtype t = TX_F64;
+    const int64_t s = 5, b = 2, groups = 2, d = 3;
+    for (int variant = 0; variant < 8; variant++) {
+        int64_t r = variant & 1 ? 2 : 1;
+        attention_case k = { .o = ZEROS(t, s, b, groups, r, d),
+                             .lse = ZEROS(t, b, groups, r, s),
+                             .do_ = RAND(t, s, b, groups, r, d),
+                             .x = fused_qkv(RAND(t, s, b, groups, r + 2, d), s, b, groups, r, d),
+                             .causal = variant & 2 };
+        if (variant & 4)
+            k.mask = (tx_dropout){ .rng = { 1, 2, 3 }, .drop = 20000, .sample = 4, .s_global = 6, .n_heads = 9, .first_head = 3 };
+        attention_loss(&k);
+        qkv g = fused_qkv(ZEROS(t, s, b, groups, r + 2, d), s, b, groups, r, d);
+        RUN(&ctx, attention_bwd, .dq = g.q, .dk = g.k, .dv = g.v, .do_ = k.do_, .o = k.o, .lse = k.lse, .q = k.x.q,
+            .k = k.x.k, .v = k.x.v, .scale = 0.4, .causal = k.causal, .mask = k.mask);
+        check_grad("dqkv", k.x.all, g.all, attention_loss, &k);
+    }
+    pool_free();
+}
+
+/* The formula again, for one head: o = softmax(scale q kᵀ) v; and the last queries alone give the same rows. */
+static void test_attention_values(void **state)
+{
+    (void)state;
+    enum { S = 6, D = 4 };
+    tx_tensor q = RAND(TX_F64, S, 1, 1, 1, D), k = RAND(TX_F64, S, 1, 1, D), v = RAND(TX_F64, S, 1, 1, D);
+    tx_tensor o = ZEROS(TX_F64, S, 1, 1, 1, D), lse = ZEROS(TX_F64, 1, 1, 1, S);
+    RUN(&ctx, attention_fwd, .o = o, .lse = lse, .q = q, .k = k, .v = v, .scale = 0.5, .causal = true);
+    for (int i = 0; i < S; i++) {
+        double p[S], sum = 0;
+        for (int j = 0; j <= i; j++) {
+            double dot = 0;
+            for (int x = 0; x < D; x++) dot += tx__ref_load(q, i * D + x) * tx__ref_load(k, j * D + x);
+            sum += p[j] = exp(0.5 * dot);
+        }
+        assert_near(tx__ref_load(lse, i), log(sum), 1e-12);
+        for (int x = 0; x < D; x++) {
+            double expect = 0;
+            for (int j = 0; j <= i; j++) expect += p[j] / sum * tx__ref_load(v, j * D + x);
+            assert_near(tx__ref_load(o, i * D + x), expect, 1e-12);
+        }
+    }
+    tx_tensor last = ZEROS(TX_F64, 2, 1, 1, 1, D);
+    RUN(&ctx, attention_fwd, .o = last, .q = tx_slice_rows(q, S - 2, 2), .k = k, .v = v, .scale = 0.5, .causal = true);
+    for (int i = 0; i < 2 * D; i++) assert_true(tx__ref_load(last, i) == tx__ref_load(o, (S - 2) * D + i));
+    pool_free();
+}
+
+/* ---- embedding ---- */
+
+typedef struct embedding_case {
+    tx_tensor y, word, pos, token, position, dy;
+} embedding_case;
+
+static double embedding_loss(void *user)
+{
+    embedding_case *k = user;
+    RUN(&ctx, embedding_fwd, .y = k->y, .token = k->token, .position = k->position, .word = k->word, .pos = k->pos);
+    return weighted(k->y, k->dy);
+}
+
+static void test_embedding(void **state)
+{
+    (void)state;
+    const tx_dtype t = TX_F64;
+    embedding_case k = { ZEROS(t, 4, 2, 3), RAND(t, 5, 3), RAND(t, 4, 3), indices(ZEROS(TX_I32, 4, 2), 0, 5),
+                         indices(ZEROS(TX_I32, 4, 2), 0, 4), RAND(t, 4, 2, 3) };
+    for (int with_pos = 1; with_pos >= 0; with_pos--) {
+        tx_tensor dword = ZEROS(t, 5, 3), dpos = ZEROS(t, 4, 3);
+        if (!with_pos) k.pos.data = dpos.data = NULL;
+        embedding_loss(&k);
+        RUN(&ctx, embedding_bwd, .dword = dword, .dpos = dpos, .dy = k.dy, .token = k.token, .position = k.position);
+        check_grad("dword", k.word, dword, embedding_loss, &k);
+        if (with_pos) check_grad("dpos", k.pos, dpos, embedding_loss, &k);
+    }
+    pool_free();
+}
+
+/* ---- loss ---- */
+
+typedef struct head_case {
+    tx_tensor loss, x, w, y, weight;
+    int64_t n_valid;
+} head_case;
+
+static double head_loss(void *user)
+{
+    head_case *k = user;
+    RUN(&ctx, head_loss, .loss = k->loss, .x = k->x, .w = k->w, .y = k->y, .n_valid = k->n_valid);
+    return weighted(k->loss, k->weight);
+}
+
+static void test_head_loss(void **state)
+{
+    (void)state;
+    const tx_dtype t = TX_F64;
+    head_case k = { ZEROS(t, 6), RAND(t, 6, 4), RAND(t, 9, 4), indices(ZEROS(TX_I32, 6), 0, 7), RAND(t, 6), 7 };
+    ((int32_t *)k.y.data)[2] = -1;
+    tx_tensor dx = ZEROS(t, 6, 4), dw = ZEROS(t, 9, 4);
+    RUN(&ctx, head_loss, .loss = k.loss, .dx = dx, .dw = dw, .x = k.x, .w = k.w, .y = k.y, .weight = k.weight, .n_valid = 7);
+    check_grad("dx", k.x, dx, head_loss, &k);
+    check_grad("dw", k.w, dw, head_loss, &k);
+    assert_true(tx__ref_load(k.loss, 2) == 0);
+    for (int64_t i = 0; i < 4; i++) assert_true(tx__ref_load(dx, 2 * 4 + i) == 0);
+    for (int64_t i = 7 * 4; i < 9 * 4; i++) assert_true(tx__ref_load(dw, i) == 0); /* rows that pad are never trained */
+    pool_free();
+}
+
+/* Many chunks are the same as one. The logits are wide enough that a chunk is 32 rows. */
+static void test_head_loss_chunks(void **state)
+{
+    (void)state;
+    const tx_dtype t = TX_F32;
+    const int64_t rows = 70, h = 2, v = 400000;
+    tx_tensor x = RAND(t, rows, h), w = RAND(t, v, h), y = indices(ZEROS(TX_I32, rows), 0, (int32_t)v);
+    tx_tensor loss = ZEROS(t, rows);
+    RUN(&ctx, head_loss, .loss = loss, .x = x, .w = w, .y = y, .n_valid = v);
+    for (int64_t i = 0; i < rows; i += 23) {
+        tx_tensor one = ZEROS(t, 1);
+        RUN(&ctx, head_loss, .loss = one, .x = tx_slice_rows(x, i, 1), .w = w, .y = tx_slice1(y, i, 1), .n_valid = v);
+        assert_true(tx__ref_load(one, 0) == tx__ref_load(loss, i));
+    }
+    pool_free();
+}
+
+typedef struct entropy_case {
+    tx_tensor loss, z, y, weight;
+} entropy_case;
+
+static double entropy_loss(void *user)
+{
+    entropy_case *k = user;
+    RUN(&ctx, cross_entropy, .loss = k->loss, .z = k->z, .y = k->y, .n_valid = 6);
+    return weighted(k->loss, k->weight);
+}
+
+static void test_cross_entropy(void **state)
+{
+    (void)state;
+    const tx_dtype t = TX_F64;
+    entropy_case k = { ZEROS(t, 4), RAND(t, 4, 8), indices(ZEROS(TX_I32, 4), 0, 6), RAND(t, 4) };
+    ((int32_t *)k.y.data)[1] = -1;
+    ((double *)k.z.data)[7] = 1e300; /* padding: must not be looked at */
+    tx_tensor dz = ZEROS(t, 4, 8);
+    memcpy(dz.data, k.z.data, 32 * sizeof(double));
+    RUN(&ctx, cross_entropy, .loss = k.loss, .z = dz, .y = k.y, .weight = k.weight, .n_valid = 6);
+    check_grad("dz", k.z, dz, entropy_loss, &k);
+    double max = 0, sum = 0; /* and row 0 by the formula */
+    for (int j = 0; j < 6; j++) sum += exp(tx__ref_load(k.z, j) - max);
+    assert_near(tx__ref_load(k.loss, 0), log(sum) - tx__ref_load(k.z, ((int32_t *)k.y.data)[0]), 1e-12);
+    pool_free();
+}
+
+/* ---- what has no gradient ---- */
+
+static void test_gemm(void **state)
+{
+    (void)state;
+    const int64_t m = 3, n = 4, k = 5;
+    for (int variant = 0; variant < 16; variant++) {
+        bool ta = variant & 1, tb = variant & 2, acc = variant & 4, with_bias = variant & 8;
+        tx_tensor a = ta ? RAND(TX_F64, k, m + 2) : RAND(TX_F64, m, k + 2), bias = RAND(TX_F64, n);
+        tx_tensor b = tb ? RAND(TX_F64, n, k + 1) : RAND(TX_F64, k, n + 1), c = RAND(TX_F64, m, n + 3), was = ZEROS(TX_F64, m, n + 3);
+        a.dim[1] -= 2, b.dim[1] -= 1, c.dim[1] -= 3; /* rows lie further apart than they are long */
+        if (!with_bias) bias.data = NULL;
+        if (!acc) ((double *)c.data)[0] = NAN;
+        memcpy(was.data, c.data, (size_t)(m * (n + 3)) * sizeof(double));
+        RUN(&ctx, gemm, .c = c, .a = a, .b = b, .bias = bias, .trans_a = ta, .trans_b = tb, .accumulate = acc);
+        const double *pa = a.data, *pb = b.data;
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < n + 3; j++) {
+                double expect = acc || j >= n ? tx__ref_load(was, i * (n + 3) + j) : 0;
+                if (j < n && with_bias) expect += tx__ref_load(bias, j);
+                for (int64_t p = 0; j < n && p < k; p++)
+                    expect += pa[ta ? p * (m + 2) + i : i * (k + 2) + p] * pb[tb ? j * (k + 1) + p : p * (n + 1) + j];
+                assert_near(tx__ref_load(c, i * (n + 3) + j), expect, 1e-12);
+            }
+    }
+    pool_free();
+}
+
+static void test_fill_cast_sums(void **state)
+{
+    (void)state;
+    static const tx_dtype type[] = { TX_F32, TX_F64, TX_BF16, TX_F16, TX_I32 };
+    for (int i = 0; i < 5; i++) {
+        tx_tensor x = RAND(type[i], 3, 2), y = ZEROS(TX_F64, 3, 2);
+        RUN(&ctx, fill, .x = x, .value = -2.5);
+        RUN(&ctx, cast, .y = y, .x = x);
+        for (int64_t j = 0; j < 6; j++) assert_true(tx__ref_load(y, j) == (type[i] == TX_I32 ? -2 : -2.5));
+    }
+    /* rounding to nearest even: 1 + 2^-8 lies between two bf16, 1 + 2^-11 between two fp16 */
+    tx_tensor x = ZEROS(TX_F64, 2), bf = ZEROS(TX_BF16, 2), half = ZEROS(TX_F16, 2);
+    tx__ref_store(x, 0, 1 + 0x1p-8);
+    tx__ref_store(x, 1, 1 + 0x1p-11);
+    RUN(&ctx, cast, .y = bf, .x = x);
+    RUN(&ctx, cast, .y = half, .x = x);
+    assert_true(tx__ref_load(bf, 0) == 1 && tx__ref_load(half, 0) == 1 + 0x1p-8 && tx__ref_load(half, 1) == 1);
+
+    tx_tensor m = RAND(TX_F64, 4, 3), sum = ZEROS(TX_F64, 3);
+    RUN(&ctx, fill, .x = sum, .value = 10);
+    RUN(&ctx, col_sum, .y = sum, .x = m);
+    for (int64_t j = 0; j < 3; j++) {
+        double expect = 10;
+        for (int64_t i = 0; i < 4; i++) expect += tx__ref_load(m, i * 3 + j);
+        assert_near(tx__ref_load(sum, j), expect, 1e-14);
+    }
+
+    tx_tensor big = ZEROS(TX_BF16, TX_SUMSQ_BLOCK + 3), out = ZEROS(TX_F64, 2);
+    RUN(&ctx, fill, .x = big, .value = 3);
+    RUN(&ctx, sumsq, .out = out, .x = big);
+    assert_true(tx__ref_load(out, 0) == 9.0 * TX_SUMSQ_BLOCK && tx__ref_load(out, 1) == 27);
+    pool_free();
+}
+
+/* Three steps of torch.optim.AdamW's rule, written out for one parameter. */
+static void test_adam(void **state)
+{
+    (void)state;
+    const double lr = 0.01, b1 = 0.9, b2 = 0.95, eps = 1e-8, wd = 0.1;
+    tx_tensor p = ZEROS(TX_F64, 1), m = ZEROS(TX_F64, 1), v = ZEROS(TX_F64, 1), g = ZEROS(TX_F64, 1);
+    double theta = 0.7, em = 0, ev = 0;
+    tx__ref_store(p, 0, theta);
+    for (int64_t t = 1; t <= 3; t++) {
+        double grad = 0.3 * (double)t - 0.5;
+        tx__ref_store(g, 0, grad * 4);
+        RUN(&ctx, adam, .p = p, .m = m, .v = v, .g = g, .lr = lr, .beta1 = b1, .beta2 = b2, .eps = eps, .weight_decay = wd,
+            .grad_scale = 0.25, .t = t);
+        theta -= lr * wd * theta;
+        em += (1 - b1) * (grad - em);
+        ev = b2 * ev + (1 - b2) * grad * grad;
+        theta -= lr / (1 - pow(b1, (double)t)) * em / (sqrt(ev) / sqrt(1 - pow(b2, (double)t)) + eps);
+        assert_near(tx__ref_load(p, 0), theta, 1e-13);
+    }
+    pool_free();
+}
+
+static void test_every_op_ran(void **state)
+{
+    (void)state;
+    assert_every_op_called();
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    ctx = open_ctx("ref", 1);
+    count_calls(&ctx);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    tx_ctx_deinit(&ctx);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_layernorm),
+        cmocka_unit_test(test_gelu),
+        cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_attention_grad),
+        cmocka_unit_test(test_attention_values),
+        cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_head_loss),
+        cmocka_unit_test(test_head_loss_chunks),
+        cmocka_unit_test(test_cross_entropy),
+        cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_fill_cast_sums),
+        cmocka_unit_test(test_adam),
+        cmocka_unit_test(test_every_op_ran), /* last */
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

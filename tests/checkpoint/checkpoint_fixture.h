@@ -1,0 +1,205 @@
+/* checkpoint_fixture.h - what the checkpoint tests share: a scratch folder, a small model with numbers in it, files as
+ * byte strings. */
+#ifndef TX_TESTS_CHECKPOINT_FIXTURE_H
+#define TX_TESTS_CHECKPOINT_FIXTURE_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "checkpoint/checkpoint.h"
+#include "nn/param.h"
+
+#define ASSERT_OK(call)                                                       \
+    do {                                                                      \
+        tx_status status_ = (call);                                           \
+        if (status_) fail_msg("%s: %d: %s", #call, status_, tx_last_error()); \
+    } while (0)
+
+/* The call fails with that code and its message holds `part`. */
+#define ASSERT_FAILS(call, code, part)                                                                               \
+    do {                                                                                                             \
+        tx_status status_ = (call);                                                                                  \
+        if (status_ != (code) || !strstr(tx_last_error(), (part)))                                                   \
+            fail_msg("%s: status %d (%s), expected %d and \"%s\"", #call, status_, tx_last_error(), (code), (part)); \
+    } while (0)
+
+static char scratch[256]; /* a folder of this test program, empty at the start of every test */
+
+static inline int scratch_setup(void **state)
+{
+    (void)state;
+    const char *base = getenv("TMPDIR");
+    snprintf(scratch, sizeof scratch, "%s/triax-test-XXXXXX", base ? base : "/tmp");
+    return mkdtemp(scratch) ? 0 : -1;
+}
+
+static inline int scratch_teardown(void **state)
+{
+    (void)state;
+    return (int)tx_remove_tree(scratch);
+}
+
+/* scratch/<text>; a few results live at a time. */
+static inline const char *in_scratch(const char *fmt, ...)
+{
+    static char buf[8][512];
+    static int next;
+    char *b = buf[next++ % 8];
+    int n = snprintf(b, sizeof buf[0], "%s/", scratch);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(b + n, sizeof buf[0] - (size_t)n, fmt, ap);
+    va_end(ap);
+    return b;
+}
+
+static inline void write_file(const char *path, const void *bytes, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static inline void write_text(const char *path, const char *text)
+{
+    write_file(path, text, strlen(text));
+}
+
+static inline tx_str read_file(const char *path)
+{
+    tx_str s = { 0 };
+    ASSERT_OK(tx_file_read(path, (size_t)1 << 30, &s));
+    return s;
+}
+
+static inline void assert_same_file(const char *a, const char *b)
+{
+    tx_str x = read_file(a), y = read_file(b);
+    assert_int_equal(x.len, y.len);
+    assert_memory_equal(x.data, y.data, x.len);
+    tx_str_free(&x);
+    tx_str_free(&y);
+}
+
+/* ---- allocations that fail ---- */
+
+static int64_t fixture_fail_at;
+
+static inline void *fixture_alloc(void *user, size_t bytes)
+{
+    (void)user;
+    return fixture_fail_at-- == 0 ? NULL : aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+
+static inline void *fixture_realloc(void *user, void *p, size_t bytes)
+{
+    (void)user;
+    return fixture_fail_at-- == 0 ? NULL : realloc(p, bytes);
+}
+
+static inline void fixture_free(void *user, void *p)
+{
+    (void)user;
+    free(p);
+}
+
+/* From here on the n-th allocation fails; n < 0: none does. Memory of both kinds is malloc's, so they may mix. */
+static inline void allocation_fails_at(int64_t n)
+{
+    static const tx_allocator failing = { fixture_alloc, fixture_realloc, fixture_free, NULL };
+    fixture_fail_at = n;
+    tx_allocator_set(n < 0 ? NULL : &failing);
+}
+
+/* ---- a model ---- */
+
+/* A model of three parameters (one with padding rows) per layer and its three flat buffers. */
+typedef struct model {
+    struct {
+        tx_weight table, matrix, bias;
+    } layer[4];
+    tx_params ps;
+    float *buf[3]; /* value, exp_avg, exp_avg_sq */
+} model;
+
+/* Fills the buffers with numbers that depend on `salt`; what pads is NaN, so that a test sees it move. salt < 0: all
+ * NaN. */
+static inline void model_fill(model *m, int salt)
+{
+    for (int g = 0; g < 3; g++) {
+        for (int64_t i = 0; i < m->ps.numel; i++) m->buf[g][i] = (float)NAN;
+        for (int k = 0; salt >= 0 && k < m->ps.n; k++) {
+            const tx_param *p = &m->ps.param[k];
+            int64_t real = p->numel / p->dim[0] * p->rows_logical;
+            for (int64_t i = 0; i < real; i++)
+                m->buf[g][p->offset + i] = (float)(salt * 1000 + g * 100 + k) + (float)i / 1024;
+        }
+    }
+}
+
+static inline void model_create(model *m, int n_layers, int64_t h, int64_t v, int salt)
+{
+    static const tx_param_decl decl[] = {
+        { "word_embeddings.weight", "V,h", TX_INIT_NORMAL, TX_DECAY, 0 },
+        { "dense.weight", "f,h", TX_INIT_NORMAL, TX_DECAY, sizeof(tx_weight) },
+        { "dense.bias", "f", TX_INIT_ZERO, TX_NO_DECAY, 2 * sizeof(tx_weight) },
+    };
+    tx_dims d = { .h = h, .f = 3 * h, .V = (v + 31) / 32 * 32, .v_logical = v, .P = 4, .q = 3 * h };
+    memset(m, 0, sizeof *m);
+    for (int i = 0; i < n_layers; i++) {
+        char prefix[32];
+        snprintf(prefix, sizeof prefix, "layers.%d.", i);
+        ASSERT_OK(tx_params_declare(&m->ps, prefix, decl, 3, &m->layer[i], &d));
+    }
+    for (int g = 0; g < 3; g++) ASSERT_OK(tx_alloc(&m->buf[g], (size_t)m->ps.numel, sizeof(float), "test"));
+    model_fill(m, salt);
+}
+
+static inline void model_destroy(model *m)
+{
+    for (int g = 0; g < 3; g++) tx_free(m->buf[g]);
+    tx_params_deinit(&m->ps);
+}
+
+/* Real elements equal, padding rows of `got` zero; n_groups buffers. */
+static inline void assert_same_numbers(const model *expect, const model *got, int n_groups)
+{
+    for (int g = 0; g < n_groups; g++)
+        for (int k = 0; k < expect->ps.n; k++) {
+            const tx_param *p = &expect->ps.param[k], *q = &got->ps.param[k];
+            int64_t real = p->numel / p->dim[0] * p->rows_logical;
+            assert_memory_equal(expect->buf[g] + p->offset, got->buf[g] + q->offset, (size_t)real * sizeof(float));
+            for (int64_t i = real; i < q->numel; i++) assert_true(got->buf[g][q->offset + i] == 0);
+        }
+}
+
+/* A state and a config that depend on the iteration. */
+static inline tx_status model_save(const model *m, const char *dir, int64_t iteration, int with_optimizer)
+{
+    tx_ckpt_state s = { .iteration = iteration,
+                        .consumed_train_samples = iteration * 8,
+                        .consumed_valid_samples = iteration * 2,
+                        .schedule_samples = iteration * 7,
+                        .optim_step = iteration - 1,
+                        .skipped = 1,
+                        .vocab_size = 50,
+                        .seed = UINT64_MAX - (uint64_t)iteration };
+    json_t *config = json_pack("{s:i, s:f, s:s}", "num_layers", m->ps.n / 3, "lr", 0.1, "name", "\xc3\xa9t\xc3\xa9");
+    tx_status st = tx_checkpoint_save(dir, &s, config, &m->ps, m->buf[0], with_optimizer ? m->buf[1] : NULL,
+                                      with_optimizer ? m->buf[2] : NULL);
+    json_decref(config);
+    return st;
+}
+
+#endif

@@ -1,0 +1,187 @@
+/* labels: fault */
+/* test_checkpoint_crash.c - a process that dies at the N-th change of the disk, for every N, leaves the old checkpoint
+ * or the new one, and the next save and load work. The system calls that change the disk are replaced by ones that
+ * count. */
+#include <errno.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "checkpoint_fixture.h"
+
+static long dies_at = -1; /* changes still allowed; < 0: any number */
+static int can_exchange = 1;
+
+static void count(void)
+{
+    if (dies_at >= 0 && dies_at-- == 0) _exit(42);
+}
+
+ssize_t write(int fd, const void *bytes, size_t n)
+{
+    if (fd > 2 && dies_at == 0) (void)!syscall(SYS_write, fd, bytes, n / 2); /* torn */
+    if (fd > 2) count();
+    return syscall(SYS_write, fd, bytes, n);
+}
+
+int fsync(int fd)
+{
+    count();
+    return (int)syscall(SYS_fsync, fd);
+}
+
+int rename(const char *from, const char *to)
+{
+    count();
+    return (int)syscall(SYS_renameat2, -100, from, -100, to, 0);
+}
+
+int renameat2(int from_fd, const char *from, int to_fd, const char *to, unsigned flags)
+{
+    count();
+    if (!can_exchange) {
+        errno = EINVAL;
+        return -1;
+    }
+    return (int)syscall(SYS_renameat2, from_fd, from, to_fd, to, flags);
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+    count();
+    return (int)syscall(SYS_mkdirat, -100, path, mode);
+}
+
+int unlink(const char *path)
+{
+    count();
+    return (int)syscall(SYS_unlinkat, -100, path, 0);
+}
+
+int rmdir(const char *path)
+{
+    count();
+    return (int)syscall(SYS_unlinkat, -100, path, 0x200 /* AT_REMOVEDIR */);
+}
+
+/* Which of the two models DIR holds now: 0 or 1. Anything else is a failure of the test. */
+static int which(const char *dir, const model *m)
+{
+    model got;
+    tx_checkpoint *c;
+    model_create(&got, 1, 8, 50, -1);
+    ASSERT_OK(tx_checkpoint_open(&c, dir));
+    ASSERT_OK(tx_checkpoint_read(c, &got.ps, got.buf[0], got.buf[1], got.buf[2]));
+    tx_checkpoint_close(c);
+    int k = got.buf[0][0] == m[1].buf[0][0];
+    assert_same_numbers(&m[k], &got, 3);
+    model_destroy(&got);
+    return k;
+}
+
+/* first: iteration of the old checkpoint, second: of the one whose saving is interrupted. */
+static void die_everywhere(int64_t first, int64_t second)
+{
+    model m[2];
+    int n_old = 0, n_new = 0, finished = 0;
+    model_create(&m[0], 1, 8, 50, 1);
+    model_create(&m[1], 1, 8, 50, 2);
+    for (long k = 0; !finished; k++) {
+        ASSERT_OK(tx_remove_tree(in_scratch("run")));
+        ASSERT_OK(model_save(&m[0], in_scratch("run"), first, 1));
+        pid_t child = fork();
+        if (child == 0) {
+            dies_at = k;
+            _exit(model_save(&m[1], in_scratch("run"), second, 1) ? 1 : 0);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 42));
+        finished = WEXITSTATUS(status) == 0;
+        int now = which(in_scratch("run"), m);
+        assert_true(!finished || now == 1);
+        if (now)
+            n_new++;
+        else
+            n_old++;
+        assert_true(now || n_new == 0); /* once new, never old again */
+        ASSERT_OK(model_save(&m[0], in_scratch("run"), second + 1, 1));
+        assert_int_equal(which(in_scratch("run"), m), 0);
+        tx_names names;
+        ASSERT_OK(tx_dir_list(in_scratch("run"), &names));
+        for (size_t i = 0; i < names.n; i++) /* nothing is left lying about */
+            assert_true(!strncmp(names.name[i], "iter_", 5) || !strcmp(names.name[i], "latest"));
+        tx_names_free(&names);
+    }
+    assert_true(n_old >= 8 && n_new >= 2);
+    model_destroy(&m[0]);
+    model_destroy(&m[1]);
+}
+
+static void next_iteration(void **state)
+{
+    (void)state;
+    die_everywhere(3, 4);
+}
+
+static void same_iteration(void **state)
+{
+    (void)state;
+    die_everywhere(3, 3);
+}
+
+static void same_iteration_without_exchange(void **state)
+{
+    (void)state;
+    can_exchange = 0;
+    die_everywhere(3, 3);
+    can_exchange = 1;
+}
+
+/* The very first save of a run: there is nothing, or there is the checkpoint. */
+static void first_save(void **state)
+{
+    (void)state;
+    model m[2];
+    int finished = 0, n_none = 0, n_native = 0;
+    model_create(&m[0], 1, 8, 50, 1);
+    model_create(&m[1], 1, 8, 50, 2);
+    for (long k = 0; !finished; k++) {
+        ASSERT_OK(tx_remove_tree(in_scratch("run")));
+        pid_t child = fork();
+        if (child == 0) {
+            dies_at = k;
+            _exit(model_save(&m[1], in_scratch("run"), 1, 1) ? 1 : 0);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        finished = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        tx_ckpt_kind kind;
+        char detail[512];
+        ASSERT_OK(tx_checkpoint_probe(in_scratch("run"), &kind, detail, sizeof detail));
+        if (kind == TX_CKPT_NONE) {
+            n_none++;
+        } else {
+            n_native++;
+            assert_int_equal(which(in_scratch("run"), m), 1);
+        }
+    }
+    assert_true(n_none >= 5 && n_native >= 2);
+    model_destroy(&m[0]);
+    model_destroy(&m[1]);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, scratch_setup, scratch_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(next_iteration),
+        TEST(same_iteration),
+        TEST(same_iteration_without_exchange),
+        TEST(first_save),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,233 @@
+/* labels: unit fault */
+/* test_checkpoint_save.c - saving: what comes back, which bytes, what is left after a failure. */
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "checkpoint_fixture.h"
+
+static void round_trip(void **state)
+{
+    (void)state;
+    model a, b;
+    tx_checkpoint *c;
+    model_create(&a, 2, 8, 50, 1);
+    model_create(&b, 2, 8, 50, -1);
+    ASSERT_OK(model_save(&a, in_scratch("run/deep"), 10, 1));
+    ASSERT_OK(tx_checkpoint_open(&c, in_scratch("run/deep")));
+    const tx_ckpt_state *s = tx_checkpoint_state(c);
+    assert_true(s->iteration == 10 && s->consumed_train_samples == 80 && s->consumed_valid_samples == 20 &&
+                s->optim_step == 9);
+    assert_true(s->schedule_samples == 70 && s->skipped == 1 && s->vocab_size == 50);
+    assert_true(s->seed == UINT64_MAX - 10);
+    assert_true(json_real_value(json_object_get(tx_checkpoint_config(c), "lr")) == 0.1);
+    assert_string_equal(json_string_value(json_object_get(tx_checkpoint_config(c), "name")), "\xc3\xa9t\xc3\xa9");
+    assert_string_equal(tx_checkpoint_path(c), in_scratch("run/deep/iter_0000010"));
+    ASSERT_OK(tx_checkpoint_read(c, &b.ps, b.buf[0], b.buf[1], b.buf[2]));
+    assert_same_numbers(&a, &b, 3);
+    tx_checkpoint_close(c);
+    tx_str latest = read_file(in_scratch("run/deep/latest"));
+    assert_string_equal(latest.data, "iter_0000010\n");
+    tx_str_free(&latest);
+    model_destroy(&a);
+    model_destroy(&b);
+}
+
+/* The size of the padding is a matter of the layout, not of the checkpoint. */
+static void other_padding(void **state)
+{
+    (void)state;
+    model a, b;
+    tx_checkpoint *c;
+    model_create(&a, 1, 4, 33, 1);
+    model_create(&b, 1, 4, 33, -1);
+    tx_params_deinit(&b.ps);
+    static const tx_param_decl decl[] = { { "word_embeddings.weight", "V,h", TX_INIT_NORMAL, TX_DECAY, 0 },
+                                          { "dense.weight", "f,h", TX_INIT_NORMAL, TX_DECAY, sizeof(tx_weight) },
+                                          { "dense.bias", "f", TX_INIT_ZERO, TX_NO_DECAY, 2 * sizeof(tx_weight) } };
+    tx_dims d = { .h = 4, .f = 12, .V = 40, .v_logical = 33, .P = 4, .q = 12 };
+    ASSERT_OK(tx_params_declare(&b.ps, "layers.0.", decl, 3, &b.layer[0], &d));
+    ASSERT_OK(model_save(&a, scratch, 1, 0));
+    ASSERT_OK(tx_checkpoint_open(&c, scratch));
+    ASSERT_OK(tx_checkpoint_read(c, &b.ps, b.buf[0], NULL, NULL));
+    assert_same_numbers(&a, &b, 1);
+    tx_checkpoint_close(c);
+    model_destroy(&a);
+    model_destroy(&b);
+}
+
+static void twice_the_same_bytes(void **state)
+{
+    (void)state;
+    model a;
+    model_create(&a, 2, 8, 50, 1);
+    ASSERT_OK(model_save(&a, in_scratch("a"), 7, 1));
+    ASSERT_OK(model_save(&a, in_scratch("b"), 7, 1));
+    ASSERT_OK(model_save(&a, in_scratch("b"), 7, 1)); /* over itself */
+    assert_same_file(in_scratch("a/latest"), in_scratch("b/latest"));
+    assert_same_file(in_scratch("a/iter_0000007/manifest.json"), in_scratch("b/iter_0000007/manifest.json"));
+    assert_same_file(in_scratch("a/iter_0000007/shard_00000.safetensors"),
+                     in_scratch("b/iter_0000007/shard_00000.safetensors"));
+    tx_names names;
+    ASSERT_OK(tx_dir_list(in_scratch("b"), &names));
+    assert_int_equal(names.n, 2); /* nothing else is left */
+    tx_names_free(&names);
+    ASSERT_OK(tx_dir_list(in_scratch("b/iter_0000007"), &names));
+    assert_int_equal(names.n, 2);
+    tx_names_free(&names);
+    model_destroy(&a);
+}
+
+static void assert_holds(const char *dir, const model *expect, int n_groups)
+{
+    model got;
+    tx_checkpoint *c;
+    model_create(&got, expect->ps.n / 3, expect->ps.param[0].dim[1], expect->ps.param[0].rows_logical, -1);
+    ASSERT_OK(tx_checkpoint_open(&c, dir));
+    ASSERT_OK(
+        tx_checkpoint_read(c, &got.ps, got.buf[0], n_groups > 1 ? got.buf[1] : NULL, n_groups > 1 ? got.buf[2] : NULL));
+    assert_same_numbers(expect, &got, n_groups);
+    tx_checkpoint_close(c);
+    model_destroy(&got);
+}
+
+static void same_iteration_is_replaced(void **state)
+{
+    (void)state;
+    model a, b;
+    model_create(&a, 1, 8, 50, 1);
+    model_create(&b, 1, 8, 50, 2);
+    ASSERT_OK(model_save(&a, scratch, 3, 1));
+    write_text(in_scratch("iter_0000003/note.txt"), "mine");
+    ASSERT_OK(model_save(&b, scratch, 3, 0));
+    assert_holds(scratch, &b, 1);
+    assert_false(tx_path_exists(in_scratch("iter_0000003/note.txt")));
+    ASSERT_OK(model_save(&a, scratch, 4, 1));
+    assert_holds(scratch, &a, 3);
+    assert_holds(in_scratch("iter_0000003"), &b, 1);
+    assert_holds(in_scratch("iter_0000003/"), &b, 1);
+    model_destroy(&a);
+    model_destroy(&b);
+}
+
+static void stale_temporaries_go(void **state)
+{
+    (void)state;
+    model a;
+    model_create(&a, 1, 8, 50, 1);
+    pid_t gone = fork();
+    if (gone == 0) _exit(0);
+    assert_int_equal(waitpid(gone, NULL, 0), gone);
+    char dead[64], alive[64];
+    snprintf(dead, sizeof dead, ".tmp-iter_0000002-%ld", (long)gone);
+    snprintf(alive, sizeof alive, ".tmp-iter_0000002-%ld", (long)getppid());
+    ASSERT_OK(tx_make_dirs(in_scratch("%s/sub", dead)));
+    write_text(in_scratch("%s/shard_00000.safetensors.tmp-1", dead), "half");
+    ASSERT_OK(tx_make_dirs(in_scratch(".tmp-iter_0000009-%ld", (long)getpid())));
+    ASSERT_OK(tx_make_dirs(in_scratch("%s", alive)));
+    ASSERT_OK(tx_make_dirs(in_scratch(".tmp-iter_mine")));
+    ASSERT_OK(model_save(&a, scratch, 3, 1));
+    assert_false(tx_path_exists(in_scratch("%s", dead)));
+    assert_false(tx_path_exists(in_scratch(".tmp-iter_0000009-%ld", (long)getpid())));
+    assert_true(tx_path_exists(in_scratch("%s", alive)));
+    assert_true(tx_path_exists(in_scratch(".tmp-iter_mine")));
+    model_destroy(&a);
+}
+
+/* What a crash between two renames leaves on a file system without exchange. */
+static void set_aside_is_found_and_settled(void **state)
+{
+    (void)state;
+    model a, b;
+    model_create(&a, 1, 8, 50, 1);
+    model_create(&b, 1, 8, 50, 2);
+    ASSERT_OK(model_save(&a, scratch, 3, 1));
+    assert_int_equal(rename(in_scratch("iter_0000003"), in_scratch(".old-iter_0000003")), 0);
+    assert_holds(scratch, &a, 3); /* loading finds it */
+    ASSERT_OK(model_save(&b, scratch, 4, 1));
+    assert_holds(in_scratch("iter_0000003"), &a, 3); /* saving puts it back */
+    assert_false(tx_path_exists(in_scratch(".old-iter_0000003")));
+    ASSERT_OK(tx_make_dirs(in_scratch(".old-iter_0000004"))); /* replaced, not yet removed */
+    ASSERT_OK(model_save(&b, scratch, 5, 1));
+    assert_false(tx_path_exists(in_scratch(".old-iter_0000004")));
+    model_destroy(&a);
+    model_destroy(&b);
+}
+
+/* A file-size limit stands in for a full disk: write fails half-way. */
+static void write_fails_half_way(void **state)
+{
+    (void)state;
+    model a, b;
+    struct rlimit old, small;
+    model_create(&a, 1, 8, 50, 1);
+    model_create(&b, 1, 256, 4000, 2);
+    ASSERT_OK(model_save(&a, scratch, 3, 1));
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    for (rlim_t limit = 1; limit < 8u << 20; limit = limit * 5 + 1) {
+        small = (struct rlimit){ limit, old.rlim_max };
+        setrlimit(RLIMIT_FSIZE, &small);
+        tx_status st = model_save(&b, scratch, 4, 1);
+        setrlimit(RLIMIT_FSIZE, &old);
+        assert_int_equal(st, TX_ERR_IO);
+        assert_non_null(strstr(tx_last_error(), "shard_00000.safetensors: cannot write: File too large"));
+        tx_names names;
+        ASSERT_OK(tx_dir_list(scratch, &names));
+        assert_int_equal(names.n, 2); /* latest and iter_0000003 */
+        tx_names_free(&names);
+        assert_holds(scratch, &a, 3);
+    }
+    ASSERT_OK(model_save(&b, scratch, 4, 1));
+    assert_holds(scratch, &b, 3);
+    model_destroy(&a);
+    model_destroy(&b);
+}
+
+/* Asked before anything is written, so the buffers need not even exist. */
+static void too_little_space(void **state)
+{
+    (void)state;
+    tx_params ps = { 0 };
+    static const tx_param_decl decl = { "w", "f,h", TX_INIT_ZERO, TX_DECAY, 0 };
+    tx_dims d = { .h = (int64_t)1 << 25, .f = (int64_t)1 << 25 };
+    tx_ckpt_state s = { .iteration = 12 };
+    float unused = 0;
+    json_t *config = json_object();
+    ASSERT_OK(tx_params_declare(&ps, "", &decl, 1, NULL, &d));
+    ASSERT_FAILS(tx_checkpoint_save(scratch, &s, config, &ps, &unused, NULL, NULL), TX_ERR_IO,
+                 "iteration 0000012 needs 4503");
+    assert_non_null(strstr(tx_last_error(), "are free"));
+    json_decref(config);
+    tx_params_deinit(&ps);
+}
+
+static void folder_cannot_be_made(void **state)
+{
+    (void)state;
+    model a;
+    model_create(&a, 1, 8, 50, 1);
+    write_text(in_scratch("file"), "");
+    ASSERT_FAILS(model_save(&a, in_scratch("file"), 1, 1), TX_ERR_IO, "file");
+    ASSERT_FAILS(model_save(&a, in_scratch("file/sub"), 1, 1), TX_ERR_IO, "file");
+    model_destroy(&a);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, scratch_setup, scratch_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(round_trip),
+        TEST(other_padding),
+        TEST(twice_the_same_bytes),
+        TEST(same_iteration_is_replaced),
+        TEST(stale_temporaries_go),
+        TEST(too_little_space),
+        TEST(set_aside_is_found_and_settled),
+        TEST(write_fails_half_way),
+        TEST(folder_cannot_be_made),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,150 @@
+/* labels: unit */
+/* The table itself: its rows make sense, every flag of the family is known, help and docs/options.md follow from it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "config/options.h"
+
+static void read_data(tx_str *out, const char *name)
+{
+    char path[4096];
+    const char *dir = getenv("TX_DATA");
+    assert_non_null(dir);
+    assert_int_equal(tx_path_join(path, sizeof path, dir, name), TX_OK);
+    if (tx_file_read(path, 1 << 22, out)) fail_msg("%s", tx_last_error());
+}
+
+/* A default that its own bounds refuse, or a flag that a command finds twice, is a slip of the pen in options.def. */
+static void defaults_fit_their_rows(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < tx__n_commands; i++) {
+        tx_config *cfg = NULL;
+        if (tx_config_new(&cfg, tx__commands[i].name)) fail_msg("%s: %s", tx__commands[i].name, tx_last_error());
+        tx_config_free(cfg);
+    }
+}
+
+static void a_command_has_each_flag_once(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < tx__n_commands; c++)
+        for (size_t i = 0; i < tx__n_options; i++) {
+            const tx_option *o = &tx__options[i];
+            const char *spelling = NULL;
+            if (!tx__command_takes(&tx__commands[c], o, NULL)) continue;
+            if (tx__option_find(&tx__commands[c], o->flag, strlen(o->flag), &spelling) != o)
+                fail_msg("%s: two rows for --%s", tx__commands[c].name, o->flag);
+            assert_ptr_equal(spelling, o->flag);
+        }
+}
+
+static void rows_are_well_formed(void **state)
+{
+    (void)state;
+    const char *spelling, *flag;
+    for (size_t i = 0; i < tx__n_options; i++) {
+        const tx_option *o = &tx__options[i];
+        size_t n = strlen(o->text);
+        if (!n || o->text[n - 1] == ' ' || o->text[n - 1] == '\n') fail_msg("--%s: its text", o->flag);
+        if (tx__has_member(o) != (o->text[n - 1] == '.'))
+            fail_msg("--%s: help is a sentence, reasons are not", o->flag);
+        if (tx__has_member(o) && o->n_args > 0 && o->kind < TX_OPTION_STR && !(o->lo < o->hi))
+            fail_msg("--%s: its bounds", o->flag);
+        if (o->kept && (o->kind == TX_OPTION_LIST || !tx__has_member(o))) fail_msg("--%s cannot be kept", o->flag);
+        if (strlen(o->flag) >= 64) fail_msg("--%s is too long for the search of near names", o->flag);
+    }
+    for (size_t i = 0; tx__alias(i, &spelling, &flag); i++)
+        if (!tx__option_find(NULL, flag, strlen(flag), NULL))
+            fail_msg("--%s stands for --%s, which is not there", spelling, flag);
+}
+
+static void every_flag_of_the_family_is_known(void **state)
+{
+    (void)state;
+    tx_str text = { 0 };
+    char *rest = NULL;
+    int n = 0;
+    read_data(&text, "config/megatron_flags.txt");
+    const tx_command *cmd = tx__command_find("pretrain-gpt");
+    for (char *flag = strtok_r(text.data, "\n", &rest); flag; flag = strtok_r(NULL, "\n", &rest), n++)
+        if (!tx__option_find(cmd, flag, strlen(flag), NULL)) fail_msg("--%s is unknown", flag);
+    assert_true(n > 300);
+    assert_null(tx__option_find(cmd, "no-such-flag", 12, NULL));
+    tx_str_free(&text);
+}
+
+static void help_names_every_flag_within_100_columns(void **state)
+{
+    (void)state;
+    const char *summary;
+    for (int c = 0; tx_config_command(c, NULL); c++) {
+        const char *name = tx_config_command(c, &summary);
+        char *help = NULL, *rest = NULL, needle[80];
+        assert_true(strlen(summary) > 10);
+        assert_int_equal(tx_config_help(&help, name), TX_OK);
+        assert_non_null(strstr(help, name));
+        for (size_t i = 0; i < tx__n_options; i++) {
+            if (!tx__command_takes(tx__command_find(name), &tx__options[i], NULL)) continue;
+            snprintf(needle, sizeof needle, "--%s", tx__options[i].flag);
+            if (!strstr(help, needle)) fail_msg("%s --help lacks %s", name, needle);
+        }
+        for (char *line = strtok_r(help, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+            if (strlen(line) > 100) fail_msg("too wide: %s", line);
+        tx_text_free(help);
+    }
+    char *none = NULL;
+    assert_int_equal(tx_config_help(&none, "no-such-command"), TX_ERR_NOTFOUND);
+    assert_null(none);
+    assert_null(tx_config_command(-1, NULL));
+}
+
+static void help_shows_defaults_bounds_and_other_spellings(void **state)
+{
+    (void)state;
+    char *help = NULL;
+    assert_int_equal(tx_config_help(&help, "pretrain-gpt"), TX_OK);
+    assert_non_null(strstr(help, "\n  --num-layers N "));
+    assert_non_null(strstr(help, "[1 to 10000 layers; also --encoder-num-layers]"));
+    assert_non_null(strstr(help, "[default 0.02; 0 to 1000]"));
+    assert_non_null(strstr(help, "\nKnown, not built yet"));
+    tx_text_free(help);
+    /* a command's own default */
+    assert_int_equal(tx_config_help(&help, "evaluate"), TX_OK);
+    assert_non_null(strstr(help, "[default 4; at least 1 samples]"));
+    assert_null(strstr(help, "--train-iters"));
+    tx_text_free(help);
+}
+
+static void docs_are_current(void **state)
+{
+    (void)state;
+    tx_str made = { 0 }, stored = { 0 };
+    assert_int_equal(tx__options_markdown(&made), TX_OK);
+    read_data(&stored, "../../docs/options.md");
+    if (made.len != stored.len || memcmp(made.data, stored.data, made.len))
+        fail_msg("docs/options.md is not what the table says; run `make docs`");
+    tx_str_free(&made);
+    tx_str_free(&stored);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_fit_their_rows),
+        cmocka_unit_test(a_command_has_each_flag_once),
+        cmocka_unit_test(rows_are_well_formed),
+        cmocka_unit_test(every_flag_of_the_family_is_known),
+        cmocka_unit_test(help_names_every_flag_within_100_columns),
+        cmocka_unit_test(help_shows_defaults_bounds_and_other_spellings),
+        cmocka_unit_test(docs_are_current),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,391 @@
+/* labels: unit */
+/* A command line to a config: every kind of option, spellings, and what is said about what is wrong. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "config/config.h"
+#include "triax/log.h"
+
+#define SHAPE "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --max-position-embeddings 64 "
+#define RUN   "--micro-batch-size 2 --seq-length 64 --train-iters 10 --lr 1e-3 --data-path d "
+#define FILES "--vocab-file v --merge-file m "
+#define GOOD  SHAPE RUN FILES
+
+/* The published command line of a 345M model. */
+#define SCRIPT_345M                                                                                           \
+    "--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --micro-batch-size 4 --global-batch-size 8 " \
+    "--seq-length 1024 --max-position-embeddings 1024 --train-iters 500000 --lr-decay-iters 320000 --save X " \
+    "--load X --data-path D --vocab-file V --merge-file M --data-impl mmap --split 949,50,1 "                 \
+    "--distributed-backend nccl --lr 0.00015 --lr-decay-style cosine --min-lr 1.0e-5 --weight-decay 1e-2 "    \
+    "--clip-grad 1.0 --lr-warmup-fraction .01 --log-interval 100 --save-interval 10000 --eval-interval 1000 " \
+    "--eval-iters 10 "
+
+static tx_config *parsed(const char *command, const char *flags)
+{
+    tx_config *cfg = NULL;
+    if (tx_config_parse_string(&cfg, command, flags)) fail_msg("%s: %s", flags, tx_last_error());
+    return cfg;
+}
+
+/* The whole error text must be this. */
+static void refused(const char *command, const char *flags, const char *text)
+{
+    tx_config *cfg = NULL;
+    assert_int_equal(tx_config_parse_string(&cfg, command, flags), TX_ERR_ARG);
+    assert_null(cfg);
+    assert_string_equal(tx_last_error(), text);
+}
+
+static void every_kind_is_stored(void **state)
+{
+    (void)state;
+    tx_config *c = parsed("pretrain-gpt", GOOD "--init-method-std 0.5 --finetune --load L --no-bias-gelu-fusion "
+                                               "--lr-decay-style cosine --data-path 0.3 a 0.7 b --split=9,1,0");
+    assert_int_equal(c->num_layers, 2);
+    assert_true(c->init_method_std == 0.5);
+    assert_true(c->finetune && c->given.finetune);
+    assert_false(c->bias_gelu_fusion);
+    assert_string_equal(c->lr_decay_style, "cosine");
+    assert_string_equal(c->split, "9,1,0");
+    assert_int_equal(c->data_path.n, 4);
+    assert_string_equal(c->data_path.item[3], "b");
+    assert_string_equal(c->command->name, "pretrain-gpt");
+    tx_config_free(c);
+}
+
+static void defaults_stand_where_nothing_was_given(void **state)
+{
+    (void)state;
+    tx_config *c = parsed("pretrain-gpt", GOOD);
+    assert_int_equal(c->log_interval, 100);
+    assert_true(c->hidden_dropout == 0.1);
+    assert_true(c->bias_gelu_fusion && !c->given.bias_gelu_fusion);
+    assert_false(c->openai_gelu);
+    assert_null(c->save);
+    assert_string_equal(c->split, "969, 30, 1");
+    assert_int_equal(c->exit_interval, 0);
+    assert_int_equal(c->dump_step.n, 0);
+    tx_config_free(c);
+
+    c = parsed("evaluate", "--load L --data-path d");
+    assert_int_equal(c->micro_batch_size, 4); /* its own default */
+    assert_int_equal(c->eval_iters, 0);
+    assert_string_equal(c->eval_split, "all");
+    tx_config_free(c);
+
+    c = parsed("preprocess-data", "--input a b c --output-prefix p " FILES);
+    assert_int_equal(c->input.n, 3);
+    assert_int_equal(c->json_keys.n, 1);
+    assert_string_equal(c->json_keys.item[0], "text");
+    assert_int_equal(c->preprocess_log_interval, 1000);
+    tx_config_free(c);
+}
+
+static void what_follows_is_filled_in(void **state)
+{
+    (void)state;
+    tx_config *c = parsed("pretrain-gpt", GOOD "--weight-decay 0.25");
+    assert_int_equal(c->global_batch_size, 2);
+    assert_false(c->given.global_batch_size);
+    assert_int_equal(c->ffn_hidden_size, 256);
+    assert_int_equal(c->kv_channels, 16);
+    assert_int_equal(c->lr_decay_iters, 10);
+    assert_true(c->start_weight_decay == 0.25 && c->end_weight_decay == 0.25);
+    tx_config_free(c);
+
+    c = parsed("pretrain-gpt",
+               SHAPE FILES "--micro-batch-size 2 --global-batch-size 6 --seq-length 64 --lr 1 --data-path d "
+                           "--train-samples 100");
+    assert_int_equal(c->train_iters, 16);
+    assert_int_equal(c->lr_decay_samples, 100);
+    assert_int_equal(c->lr_decay_iters, 0);
+    tx_config_free(c);
+}
+
+static void spellings_of_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t want; /* 0: refused */
+    } cases[] = { { "2e6", 2000000 }, { "1_000", 1000 }, { "+7", 7 },
+                  { "2.0", 2 },       { "1e-3", 0 },     { "2.5", 0 },
+                  { "0x10", 0 },      { "nan", 0 },      { "inf", 0 },
+                  { "1__0", 0 },      { "_1", 0 },       { "1_", 0 },
+                  { "", 0 },          { " 1", 0 },       { "1e400", 0 },
+                  { "-", 0 },         { "1-1", 0 },      { "99999999999999999999", 0 } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tx_config *c = NULL;
+        char *argv[] = { "--input",      "f",   "--output-dir",    "d",
+                         "--vocab-size", "300", "--min-frequency", (char *)cases[i].text };
+        tx_status st = tx_config_parse(&c, "train-tokenizer", 8, argv);
+        if ((st == TX_OK) != (cases[i].want != 0)) fail_msg("\"%s\": %d %s", cases[i].text, (int)st, tx_last_error());
+        if (!st) assert_int_equal(c->min_frequency, cases[i].want);
+        tx_config_free(c);
+    }
+}
+
+static void spellings_of_flags(void **state)
+{
+    (void)state;
+    tx_config *c = parsed(
+        "pretrain-gpt", "--encoder-num-layers 3 --hidden_size=64 --num-attention_heads 4 --max-position-embeddings 64 "
+                        "--override-lr-scheduler " RUN "--vocab v --merge-file m --lr 1 --lr 0.5");
+    assert_int_equal(c->num_layers, 3);
+    assert_int_equal(c->hidden_size, 64);
+    assert_true(c->override_opt_param_scheduler);
+    assert_string_equal(c->vocab_file, "v");
+    assert_true(c->lr == 0.5); /* the last one counts */
+    tx_config_free(c);
+
+    c = parsed("generate", "--load L --prompt x --top-k 5 --top_p 0.5 --max-new-tokens 9");
+    assert_int_equal(c->top_k, 5);
+    assert_true(c->top_p == 0.5);
+    assert_int_equal(c->out_seq_length, 9);
+    tx_config_free(c);
+    refused("pretrain-gpt", GOOD "--encoder-num-layers 2",
+            "cannot have both --num-layers and --encoder-num-layers: they are the same option");
+}
+
+static void values_end_at_the_next_flag(void **state)
+{
+    (void)state;
+    char *argv[] = { "--load", "L", "--prompt", "Once upon", "- a", "-1", "", "--seed", "7" };
+    tx_config *c = NULL;
+    assert_int_equal(tx_config_parse(&c, "generate", 9, argv), TX_OK);
+    assert_int_equal(c->prompt.n, 4);
+    assert_string_equal(c->prompt.item[0], "Once upon");
+    assert_string_equal(c->prompt.item[2], "-1");
+    assert_string_equal(c->prompt.item[3], "");
+    assert_int_equal(c->seed, 7);
+    tx_config_free(c);
+    /* "=" is the way to a value that begins with dashes */
+    c = parsed("generate", "--load=--odd --prompt=--x");
+    assert_string_equal(c->load, "--odd");
+    assert_string_equal(c->prompt.item[0], "--x");
+    tx_config_free(c);
+}
+
+static void one_mistake_is_one_sentence(void **state)
+{
+    (void)state;
+    refused("pretrain-gpt", GOOD "--lr abc", "--lr abc is not a number; allowed: at least 0");
+    refused("pretrain-gpt", GOOD "--num-layers 2.5",
+            "--num-layers 2.5 is not a whole number; allowed: 1 to 10000 layers");
+    refused("pretrain-gpt", GOOD "--num-layers 0", "--num-layers 0 is too small; allowed: 1 to 10000 layers");
+    refused("pretrain-gpt", GOOD "--min-lr -1", "--min-lr -1 is too small; allowed: at least 0");
+    refused("pretrain-gpt", GOOD "--hidden-size 2000000",
+            "--hidden-size 2000000 is too large; allowed: at most 1048576");
+    refused("pretrain-gpt", GOOD "--train-iters 1e12",
+            "--train-iters 1e12 is too large; allowed: at most 1000000000 iterations");
+    refused("pretrain-gpt", GOOD "--lr-decay-style step",
+            "--lr-decay-style step is unknown; allowed: one of constant, linear, cosine, inverse-square-root");
+    refused("pretrain-gpt", GOOD "--seed", "--seed needs a value");
+    refused("pretrain-gpt", GOOD "--load --seed 5", "--load needs a value");
+    refused("pretrain-gpt", GOOD "--finetune=1 --load L", "--finetune takes no value, but =1 was given");
+    refused("pretrain-gpt", GOOD "--dump-step 5", "--dump-step takes 2 values (N DIR), not 1");
+    refused("pretrain-gpt", GOOD "--openai-gelu yes", "\"yes\" is not a flag and no flag before it takes it");
+    refused("doctor", "--threads 0", "--threads 0 is too small; allowed: 1 to 4096 threads");
+}
+
+static void unknown_flags_get_a_suggestion(void **state)
+{
+    (void)state;
+    refused("pretrain-gpt", GOOD "--num-layer 3", "unknown flag --num-layer; did you mean --num-layers?");
+    refused("pretrain-gpt", GOOD "--hiden_size 3", "unknown flag --hiden_size; did you mean --hidden-size?");
+    refused("pretrain-gpt", GOOD "--prompt a b", "--prompt is a flag of generate, not of pretrain-gpt");
+    refused("doctor", "--qqqqqqqqqq 1", "unknown flag --qqqqqqqqqq; triax doctor --help lists the flags");
+    refused("doctor", "--=3", "unknown flag --; triax doctor --help lists the flags");
+    tx_config *c = NULL;
+    assert_int_equal(tx_config_parse_string(&c, "no-such-command", ""), TX_ERR_NOTFOUND);
+    assert_null(c);
+}
+
+static void old_flags_name_their_successor(void **state)
+{
+    (void)state;
+    refused("pretrain-gpt", GOOD "--batch-size 3",
+            "--batch-size argument is no longer valid, use --micro-batch-size instead");
+    refused("pretrain-gpt", GOOD "--warmup 3",
+            "--warmup argument is no longer valid, use --lr-warmup-fraction instead");
+    refused("pretrain-gpt", GOOD "--model-parallel-size 3",
+            "--model-parallel-size is no longer valid, use --tensor-model-parallel-size instead");
+}
+
+static void all_mistakes_at_once(void **state)
+{
+    (void)state;
+    refused("pretrain-gpt",
+            SHAPE FILES "--micro-batch-size x --train-iters 5 --seq-length 65 --fp16 --nonsense-flag 1 "
+                        "--global-batch-size 3 --data-path d --zero-stage 2",
+            "--micro-batch-size x is not a whole number; allowed: at least 1 samples\n"
+            "--fp16 is not built yet: triax trains in fp32 for now; leave the flag out\n"
+            "unknown flag --nonsense-flag; triax pretrain-gpt --help lists the flags\n"
+            "pretrain-gpt needs --lr\n"
+            "--seq-length 65 is more than --max-position-embeddings 64\n"
+            "--zero-stage 2 is not built yet: triax trains on one process for now; leave the flag out");
+}
+
+static void a_very_long_list_of_mistakes_is_counted(void **state)
+{
+    (void)state;
+    tx_str flags = { 0 };
+    tx_config *c = NULL;
+    for (int i = 0; i < 200; i++) assert_int_equal(tx_str_puts(&flags, "stray "), TX_OK);
+    assert_int_equal(tx_config_parse_string(&c, "doctor", flags.data), TX_ERR_ARG);
+    const char *text = tx_last_error(), *end = strstr(text, "\n... and ");
+    assert_non_null(end);
+    int shown = 1;
+    for (const char *p = text; p < end; p++) shown += *p == '\n';
+    assert_int_equal(shown + atoi(end + 9), 200);
+    assert_non_null(strstr(end, " more"));
+    tx_str_free(&flags);
+}
+
+static void the_345m_script_needs_two_words_less(void **state)
+{
+    (void)state;
+    refused("pretrain-gpt", SCRIPT_345M "--checkpoint-activations --fp16",
+            "--checkpoint-activations is not built yet: activation recomputation is missing, activations are kept; "
+            "leave the flag out\n"
+            "--fp16 is not built yet: triax trains in fp32 for now; leave the flag out");
+    tx_config *c = parsed("pretrain-gpt", SCRIPT_345M);
+    assert_int_equal(c->global_batch_size, 8);
+    assert_int_equal(c->lr_decay_iters, 320000);
+    assert_true(c->lr_warmup_fraction == 0.01 && c->min_lr == 1e-5 && c->lr == 0.00015);
+    tx_config_free(c);
+}
+
+/* ---------------------------------------------------------------- rows without a member */
+
+static char noted[4096];
+
+static void note(void *user, tx_log_level level, const char *line)
+{
+    (void)user;
+    (void)level;
+    size_t used = strlen(noted);
+    snprintf(noted + used, sizeof noted - used, "%s\n", line);
+}
+
+static void flags_without_effect_say_so(void **state)
+{
+    (void)state;
+    noted[0] = 0;
+    tx_log_set(note, NULL, TX_LOG_INFO);
+    tx_config *c = parsed("pretrain-gpt", GOOD "--distributed-backend nccl --use-flash-attn-v1 --onnx-safe x "
+                                               "--profile-ranks 0 1 2 --checkpoint-num-layers 1");
+    tx_log_set(NULL, NULL, TX_LOG_INFO);
+    tx_config_free(c);
+    assert_non_null(
+        strstr(noted, "--distributed-backend nccl: accepted, without effect here: triax trains on one process"));
+    assert_non_null(strstr(noted, "--use-flash-attn-v1: accepted, without effect here: attention here never stores"));
+    assert_non_null(strstr(noted, "--checkpoint-num-layers 1: "));
+    assert_non_null(strstr(noted, "setting global batch size to 2\n"));
+    assert_null(strstr(noted, "--fp16"));
+}
+
+static void one_value_is_fine_others_come_later(void **state)
+{
+    (void)state;
+    tx_config_free(parsed("pretrain-gpt", GOOD "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 "
+                                               "--zero-stage 0 --num-experts 1 --DDP-impl torch --local-rank=0 "
+                                               "--sample-rate 1 --optimizer adam --normalization layernorm"));
+    refused("pretrain-gpt", GOOD "--num-experts 1 8",
+            "--num-experts 8 is not built yet: models are dense for now; leave the flag out");
+    refused("pretrain-gpt", GOOD "--normalization rmsnorm",
+            "--normalization rmsnorm is not built yet: the only normalisation is layernorm; leave the flag out");
+    refused("pretrain-gpt", GOOD "--tensor-model-parallel-size 2",
+            "--tensor-model-parallel-size 2 is not built yet: triax trains on one process for now; leave the flag out");
+}
+
+static void log_levels(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *flags;
+        tx_log_level want;
+    } cases[] = { { "", TX_LOG_INFO },
+                  { "--log-level warning", TX_LOG_WARN },
+                  { "--log-level critical", TX_LOG_ERROR },
+                  { "--log-level trace", TX_LOG_TRACE } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tx_config *c = parsed("doctor", cases[i].flags);
+        assert_int_equal(tx_config_log_level(c), cases[i].want);
+        tx_config_free(c);
+    }
+}
+
+/* ---------------------------------------------------------------- memory */
+
+static long left; /* allocations that still succeed */
+
+static void *failing_alloc(void *user, size_t bytes)
+{
+    (void)user;
+    return left-- > 0 ? aligned_alloc(64, (bytes + 63) / 64 * 64) : NULL;
+}
+
+static void *failing_realloc(void *user, void *p, size_t bytes)
+{
+    (void)user;
+    return left-- > 0 ? realloc(p, bytes) : NULL;
+}
+
+static void plain_free(void *user, void *p)
+{
+    (void)user;
+    free(p);
+}
+
+/* Whichever allocation fails, the call says so, gives nothing and leaks nothing (the sanitizer build sees leaks). */
+static void any_allocation_may_fail(void **state)
+{
+    (void)state;
+    const tx_allocator a = { failing_alloc, failing_realloc, plain_free, NULL };
+    static const char *const flags[] = { GOOD, "--micro-batch-size x --unknown 3 stray" };
+    for (int f = 0; f < 2; f++)
+        for (long n = 0;; n++) {
+            tx_config *c = NULL;
+            tx_allocator_set(&a);
+            left = n;
+            tx_status st = tx_config_parse_string(&c, "pretrain-gpt", flags[f]);
+            tx_config_free(c);
+            tx_allocator_set(NULL);
+            if (st != TX_ERR_NOMEM) {
+                assert_int_equal(st, f ? TX_ERR_ARG : TX_OK);
+                assert_true(n > 10);
+                break;
+            }
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind_is_stored),
+        cmocka_unit_test(defaults_stand_where_nothing_was_given),
+        cmocka_unit_test(what_follows_is_filled_in),
+        cmocka_unit_test(spellings_of_numbers),
+        cmocka_unit_test(spellings_of_flags),
+        cmocka_unit_test(values_end_at_the_next_flag),
+        cmocka_unit_test(one_mistake_is_one_sentence),
+        cmocka_unit_test(unknown_flags_get_a_suggestion),
+        cmocka_unit_test(old_flags_name_their_successor),
+        cmocka_unit_test(all_mistakes_at_once),
+        cmocka_unit_test(a_very_long_list_of_mistakes_is_counted),
+        cmocka_unit_test(the_345m_script_needs_two_words_less),
+        cmocka_unit_test(flags_without_effect_say_so),
+        cmocka_unit_test(one_value_is_fine_others_come_later),
+        cmocka_unit_test(log_levels),
+        cmocka_unit_test(any_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

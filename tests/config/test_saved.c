@@ -1,0 +1,201 @@
+/* labels: unit */
+/* The part of a config that lives in checkpoints: out, in again, and what happens when the two differ. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "config/config.h"
+#include "triax/log.h"
+
+#define SIZES \
+    "--micro-batch-size 2 --seq-length 64 --train-iters 10 --lr 1e-3 --data-path d --vocab-file v --merge-file m "
+#define SHAPE "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --max-position-embeddings 64 "
+
+static tx_config *parsed(const char *command, const char *flags)
+{
+    tx_config *cfg = NULL;
+    if (tx_config_parse_string(&cfg, command, flags)) fail_msg("%s: %s", flags, tx_last_error());
+    return cfg;
+}
+
+/* What a run with these flags leaves in its checkpoint, after a trip through text. */
+static json_t *saved_by(const char *flags)
+{
+    tx_config *c = parsed("pretrain-gpt", flags);
+    json_t *out = NULL;
+    assert_int_equal(tx_config_to_json(c, &out), TX_OK);
+    char *text = json_dumps(out, 0);
+    json_t *back = json_loads(text, 0, NULL);
+    assert_non_null(back);
+    assert_true(json_equal(out, back));
+    free(text);
+    json_decref(out);
+    tx_config_free(c);
+    return back;
+}
+
+static void only_shape_and_trajectory_are_kept(void **state)
+{
+    (void)state;
+    json_t *s = saved_by(SHAPE SIZES "--load /secret --save /secret --save-interval 5 --openai-gelu");
+    assert_int_equal(json_integer_value(json_object_get(s, "hidden_size")), 64);
+    assert_int_equal(json_integer_value(json_object_get(s, "ffn_hidden_size")), 256);
+    assert_true(json_is_true(json_object_get(s, "openai_gelu")));
+    assert_true(json_real_value(json_object_get(s, "lr")) == 1e-3);
+    assert_true(json_is_null(json_object_get(s, "lr_warmup_fraction")));
+    char *text = json_dumps(s, 0);
+    assert_null(strstr(text, "secret"));
+    assert_null(strstr(text, "vocab_file"));
+    assert_null(strstr(text, "data_path"));
+    assert_null(strstr(text, "log_interval"));
+    free(text);
+    /* the table's order */
+    assert_string_equal(json_object_iter_key(json_object_iter(s)), "num_layers");
+    json_decref(s);
+}
+
+static void left_out_shape_is_filled(void **state)
+{
+    (void)state;
+    json_t *s = saved_by(SHAPE SIZES "--ffn-hidden-size 100 --layernorm-epsilon 1e-6 --no-bias-gelu-fusion "
+                                     "--make-vocab-size-divisible-by 8");
+    tx_config *c = parsed("pretrain-gpt", SIZES "--load L --hidden-size 64");
+    assert_int_equal(tx_config_from_json(c, s, TX_KEPT_SHAPE | TX_KEPT_HINT), TX_OK);
+    assert_int_equal(tx_config_complete(c), TX_OK);
+    assert_int_equal(c->num_layers, 2);
+    assert_int_equal(c->num_attention_heads, 4);
+    assert_int_equal(c->ffn_hidden_size, 100); /* not the 256 that parsing had derived from --hidden-size */
+    assert_int_equal(c->kv_channels, 16);
+    assert_int_equal(c->make_vocab_size_divisible_by, 8);
+    assert_true(c->layernorm_epsilon == 1e-6);
+    assert_false(c->bias_gelu_fusion);
+    tx_config_free(c);
+
+    c = parsed("evaluate", "--load L --data-path d");
+    assert_int_equal(tx_config_from_json(c, s, TX_KEPT_SHAPE | TX_KEPT_HINT), TX_OK);
+    assert_int_equal(c->seq_length, 64);
+    assert_int_equal(c->micro_batch_size, 4); /* the trajectory is not taken over */
+    assert_true(c->lr == 0);
+    tx_config_free(c);
+
+    c = parsed("evaluate", "--load L --data-path d --seq-length 32");
+    assert_int_equal(tx_config_from_json(c, s, TX_KEPT_SHAPE | TX_KEPT_HINT), TX_OK);
+    assert_int_equal(c->seq_length, 32); /* free to differ */
+    tx_config_free(c);
+    json_decref(s);
+}
+
+static void a_given_shape_must_be_the_checkpoints(void **state)
+{
+    (void)state;
+    json_t *s = saved_by(SHAPE SIZES);
+    tx_config *c =
+        parsed("pretrain-gpt", SIZES "--load L --num-layers 3 --hidden-size 128 --num-attention-heads 4 --openai-gelu "
+                                     "--layernorm-epsilon 1e-6 --max-position-embeddings 64");
+    assert_int_equal(tx_config_from_json(c, s, TX_KEPT_SHAPE), TX_ERR_ARG);
+    assert_string_equal(
+        tx_last_error(),
+        "--num-layers is 3, in the checkpoint it is 2; leave the flag out or give the checkpoint's value\n"
+        "--hidden-size is 128, in the checkpoint it is 64; leave the flag out or give the checkpoint's value\n"
+        "--layernorm-epsilon is 1e-06, in the checkpoint it is 1e-05; leave the flag out or give the "
+        "checkpoint's value\n"
+        "--openai-gelu is True, in the checkpoint it is False; leave the flag out or give the "
+        "checkpoint's value");
+    assert_int_equal(c->make_vocab_size_divisible_by, 128);
+    assert_int_equal(c->num_layers, 3);
+    tx_config_free(c);
+    json_decref(s);
+}
+
+static char noted[2048];
+
+static void note(void *user, tx_log_level level, const char *line)
+{
+    (void)user;
+    if (level != TX_LOG_WARN) return;
+    size_t used = strlen(noted);
+    snprintf(noted + used, sizeof noted - used, "%s\n", line);
+}
+
+static void another_trajectory_is_a_warning(void **state)
+{
+    (void)state;
+    json_t *s = saved_by(SHAPE SIZES);
+    tx_config *c = parsed("pretrain-gpt", SHAPE SIZES "--load L --lr 2e-3 --lr-warmup-fraction 0.1 --seed 5");
+    noted[0] = 0;
+    tx_log_set(note, NULL, TX_LOG_INFO);
+    assert_int_equal(tx_config_from_json(c, s, TX_KEPT_SHAPE | TX_KEPT_HINT | TX_KEPT_RUN | TX_KEPT_SCHEDULE), TX_OK);
+    tx_log_set(NULL, NULL, TX_LOG_INFO);
+    assert_string_equal(noted,
+                        "--lr is 0.002, in the checkpoint it is 0.001; this run goes on with its own\n"
+                        "--lr-warmup-fraction is 0.1, in the checkpoint it is None; this run goes on with its own\n"
+                        "--seed is 5, in the checkpoint it is 1234; this run goes on with its own\n");
+    assert_true(c->lr == 2e-3);
+    tx_config_free(c);
+    json_decref(s);
+}
+
+/* The two flags that say whose learning rate counts: neither warns, and one takes the checkpoint's values, given or not. */
+static void the_schedule_may_come_from_either_side(void **state)
+{
+    (void)state;
+    static const char *const flag[] = { "--override-opt_param-scheduler", "--use-checkpoint-opt_param-scheduler" };
+    json_t *s = saved_by(SHAPE SIZES "--min-lr 1e-5");
+    for (int i = 0; i < 2; i++) {
+        char flags[512];
+        snprintf(flags, sizeof flags, "%s %s --load L --lr 2e-3", SHAPE SIZES, flag[i]);
+        tx_config *c = parsed("pretrain-gpt", flags);
+        noted[0] = 0;
+        tx_log_set(note, NULL, TX_LOG_INFO);
+        assert_int_equal(tx_config_from_json(c, s, TX_KEPT_RUN | TX_KEPT_SCHEDULE), TX_OK);
+        tx_log_set(NULL, NULL, TX_LOG_INFO);
+        assert_string_equal(noted, "");
+        assert_true(i ? c->lr == 1e-3 && c->min_lr == 1e-5 : c->lr == 2e-3 && c->min_lr == 0);
+        tx_config_free(c);
+    }
+    json_decref(s);
+}
+
+static void hostile_values_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "{\"num_layers\": 0}",         "{\"num_layers\": \"2\"}",  "{\"num_layers\": 9223372036854775807}",
+        "{\"num_layers\": 2.5}",       "{\"openai_gelu\": 1}",     "{\"layernorm_epsilon\": -1}",
+        "{\"tokenizer_type\": \"x\"}", "{\"tokenizer_type\": []}", "[]",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        tx_config *c = parsed("evaluate", "--load L --data-path d");
+        json_t *s = json_loads(bad[i], 0, NULL);
+        assert_non_null(s);
+        if (tx_config_from_json(c, s, TX_KEPT_SHAPE | TX_KEPT_HINT) != TX_ERR_FORMAT) fail_msg("%s was taken", bad[i]);
+        assert_int_equal(c->num_layers, 0);
+        json_decref(s);
+        tx_config_free(c);
+    }
+    tx_config *c = parsed("evaluate", "--load L --data-path d");
+    json_t *odd = json_loads("{\"no_such_option\": 3, \"num_layers\": null, \"load\": \"/elsewhere\"}", 0, NULL);
+    assert_int_equal(tx_config_from_json(c, odd, TX_KEPT_SHAPE | TX_KEPT_HINT | TX_KEPT_RUN | TX_KEPT_SCHEDULE), TX_OK);
+    assert_int_equal(c->num_layers, 0);
+    assert_string_equal(c->load, "L"); /* no path comes out of a file */
+    json_decref(odd);
+    tx_config_free(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_shape_and_trajectory_are_kept),
+        cmocka_unit_test(left_out_shape_is_filled),
+        cmocka_unit_test(a_given_shape_must_be_the_checkpoints),
+        cmocka_unit_test(another_trajectory_is_a_warning),
+        cmocka_unit_test(the_schedule_may_come_from_either_side),
+        cmocka_unit_test(hostile_values_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,369 @@
+/* labels: unit golden */
+#include <archive.h>
+#include <archive_entry.h>
+#include <fcntl.h>
+#include <jansson.h>
+
+#include "data/corpus.h"
+#include "data_room/data_test.h"
+
+/* ---- reading everything into one list ---- */
+
+#define MAX_TEXTS 8192
+
+typedef struct texts {
+    char *text[MAX_TEXTS];
+    size_t n_bytes[MAX_TEXTS];
+    int64_t line[MAX_TEXTS];
+    size_t n;
+    int64_t line_now;
+} texts;
+
+static texts got;
+
+static tx_status keep_text(void *user, int key, const char *text, size_t n)
+{
+    texts *t = user;
+    (void)key;
+    assert_true(t->n < MAX_TEXTS);
+    t->text[t->n] = malloc(n + 1);
+    memcpy(t->text[t->n], text, n);
+    t->text[t->n][n] = 0;
+    t->line[t->n] = t->line_now;
+    t->n_bytes[t->n++] = n;
+    return TX_OK;
+}
+
+static void forget(void)
+{
+    for (size_t i = 0; i < got.n; i++) free(got.text[i]);
+    got.n = 0;
+}
+
+static tx_status read_inputs(const char *const *inputs, int n, tx_text_split split, const char *const *keys, int n_keys)
+{
+    tx_corpus *c;
+    forget();
+    tx_status st = tx_corpus_open(&c, &(tx_corpus_opts){ inputs, n, split });
+    if (st) return st;
+    for (;;) {
+        tx_record r;
+        bool more;
+        TX_GOTO(tx_corpus_next(c, &r, &more));
+        if (!more) break;
+        got.line_now = r.line;
+        TX_GOTO(tx_record_texts(&r, keys, n_keys, keep_text, &got));
+    }
+out:
+    tx_corpus_close(c);
+    return st;
+}
+
+static tx_status read_one(const char *path, tx_text_split split)
+{
+    static const char *const key = "text";
+    return read_inputs(&path, 1, split, &key, 1);
+}
+
+static void assert_texts(size_t n, const char *const *want)
+{
+    assert_int_equal(got.n, n);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(got.n_bytes[i], strlen(want[i]));
+        assert_string_equal(got.text[i], want[i]);
+    }
+}
+
+#define TEXTS(...)                                                               \
+    (sizeof((const char *[]){ __VA_ARGS__ }) / sizeof(char *)), (const char *[]) \
+    {                                                                            \
+        __VA_ARGS__                                                              \
+    }
+
+/* ---- JSON lines ---- */
+
+static size_t from_base64(unsigned char *out, const char *s)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    size_t n = 0;
+    unsigned bits = 0, n_bits = 0;
+    for (; *s && *s != '='; s++) {
+        bits = bits << 6 | (unsigned)(strchr(digits, *s) - digits);
+        if ((n_bits += 6) >= 8) out[n++] = (unsigned char)(bits >> (n_bits -= 8));
+    }
+    return n;
+}
+
+/* What Python's json reads, Megatron reads; what it refuses is an error here. */
+static void json_lines_as_megatron(void **state)
+{
+    (void)state;
+    FILE *f = fopen(data("dataset/json_lines.jsonl"), "r");
+    assert_non_null(f);
+    char line[4096];
+    int good = 0, bad = 0;
+    while (fgets(line, sizeof line, f)) {
+        json_t *c = json_loads(line, 0, NULL), *want = json_object_get(c, "texts"), *v;
+        unsigned char raw[1024];
+        size_t n = from_base64(raw, json_string_value(json_object_get(c, "raw_b64"))), i;
+        tx_status st = read_one(write_all("in", raw, n), TX_TEXT_FILE);
+        if (json_is_null(want)) {
+            if (st != TX_ERR_FORMAT) print_error("%s was read\n", json_string_value(json_object_get(c, "name")));
+            assert_int_equal(st, TX_ERR_FORMAT);
+            assert_non_null(strstr(tx_last_error(), "/in: line 1"));
+            bad++;
+        } else {
+            assert_ok(st);
+            assert_int_equal(got.n, json_array_size(want));
+            json_array_foreach(want, i, v) assert_string_equal(got.text[i], json_string_value(v));
+            good++;
+        }
+        json_decref(c);
+    }
+    fclose(f);
+    assert_int_equal(good, 8);
+    assert_int_equal(bad, 8);
+}
+
+static void python_numbers_are_let_pass(void **state)
+{
+    (void)state;
+    static const char *const good[] = {
+        "-Infinity", "Infinity", "NaN", "1e999", "-0", "0.5e-3", "[NaN, {\"a\": -Infinity}]"
+    };
+    static const char *const wrong[] = { "nan", "inf",  "+1",  "01",   "1.",   ".5",   "1e", "-",
+                                         "--1", "NaNa", "1 2", "True", "NaN1", "1NaN", "0x1" };
+    char text[1024];
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        snprintf(text, sizeof text, "{\"v\": %s, \"text\": \"NaN -Infinity \\\" 1e999\"}\n", good[i]);
+        assert_ok(read_one(write_text("in", text), TX_TEXT_FILE));
+        assert_texts(TEXTS("NaN -Infinity \" 1e999"));
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        snprintf(text, sizeof text, "{\"v\": %s, \"text\": \"x\"}\n", wrong[i]);
+        if (!read_one(write_text("in", text), TX_TEXT_FILE)) print_error("%s was read\n", wrong[i]);
+        assert_int_equal(read_one(write_text("in", text), TX_TEXT_FILE), TX_ERR_FORMAT);
+    }
+    tx_str digits = { 0 };
+    assert_ok(tx_str_puts(&digits, "{\"v\": 1"));
+    for (int i = 0; i < 5000; i++) assert_ok(tx_str_puts(&digits, "0"));
+    assert_ok(tx_str_puts(&digits, ", \"text\": \"x\"}"));
+    assert_ok(read_one(write_all("in", digits.data, digits.len), TX_TEXT_FILE));
+    assert_texts(TEXTS("x"));
+    tx_str_free(&digits);
+}
+
+static void errors_name_line_and_place(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text, *error;
+    } cases[] = {
+        { "{\"text\": \"a\"}\n{\"text\": \"b\"\n", "/in: line 2, column " },
+        { "{\"text\": \"a\"}\r{\"text\": 5}\r", "/in: line 2: member \"text\" is a number, not a string" },
+        { "{\"text\": \"a\"}\r\n\r\n", "/in: line 2: is blank" },
+        { "{\"text\": \"a\"}\n  \t \n", "/in: line 2: is blank" },
+        { "{\"body\": \"a\"}\n", "/in: line 1: has no member \"text\"" },
+        { "{\"text\": [\"a\"]}\n", "member \"text\" is an array" },
+        { "{\"text\": \"a\"} {\"text\": \"b\"}\n", "/in: line 1, column " },
+        { "{\n\"text\": \"a\"}\n", "/in: line 1, column " },
+        { "\xef\xbb\xbf{\"text\": \"a\"}\n", "byte order mark" },
+        { "[{\"text\": \"a\"}]\n", "is an array, not a JSON object" },
+        { "{\"text\": \"\\udc00\"}", "line 1, column " },
+        { "{\"text\": \"\xff\"}", "line 1, column " },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_fails(read_one(write_text("in", cases[i].text), TX_TEXT_FILE), TX_ERR_FORMAT, cases[i].error);
+}
+
+static void several_keys_come_in_order_and_nul_is_text(void **state)
+{
+    (void)state;
+    const char *path = write_text("in", "{\"b\": \"B\", \"a\": \"x\\u0000y\", \"b\": \"last\"}");
+    const char *const keys[] = { "a", "b" }, *const missing[] = { "a", "c" };
+    assert_ok(read_inputs(&path, 1, TX_TEXT_FILE, keys, 2));
+    assert_int_equal(got.n, 2);
+    assert_int_equal(got.n_bytes[0], 3);
+    assert_memory_equal(got.text[0], "x\0y", 3);
+    assert_string_equal(got.text[1], "last");
+    assert_fails(read_inputs(&path, 1, TX_TEXT_FILE, missing, 2), TX_ERR_FORMAT, "no member \"c\"");
+    assert_int_equal(got.n, 0); /* all or none */
+}
+
+/* ---- plain text ---- */
+
+static void plain_text_is_cut_as_asked(void **state)
+{
+    (void)state;
+    const char *path = write_text("in", "\n \nOne\r\ntwo\n\t\n\nthree\rfour\n\n");
+    assert_ok(read_one(path, TX_TEXT_FILE));
+    assert_texts(TEXTS("\n \nOne\r\ntwo\n\t\n\nthree\rfour\n\n"));
+    assert_ok(read_one(path, TX_TEXT_BLANK_LINE));
+    assert_texts(TEXTS("One\ntwo", "three\nfour"));
+    assert_int_equal(got.line[0], 3);
+    assert_int_equal(got.line[1], 7);
+    assert_ok(read_one(path, TX_TEXT_LINE));
+    assert_texts(TEXTS("", " ", "One", "two", "\t", "", "three", "four", ""));
+    assert_ok(read_one(write_text("in", "a\xe2\x80\xa8z\r\rb"), TX_TEXT_LINE)); /* U+2028 ends no line */
+    assert_texts(TEXTS("a\xe2\x80\xa8z", "", "b"));
+    assert_ok(read_one(write_text("in", "one\n\ntwo"), TX_TEXT_BLANK_LINE));
+    assert_texts(TEXTS("one", "two"));
+    assert_ok(read_one(write_text("in", "\xef\xbb\xbfmarked"), TX_TEXT_FILE));
+    assert_texts(TEXTS("marked"));
+    assert_fails(read_one(write_text("in", "fine\nna\xefve\n"), TX_TEXT_FILE), TX_ERR_FORMAT, "/in: line 2: byte 0xef");
+    assert_fails(read_one(write_text("in", "fine\nna\xefve\n"), TX_TEXT_LINE), TX_ERR_FORMAT, "/in: line 2: byte 0xef");
+}
+
+static void content_and_name_decide(void **state)
+{
+    (void)state;
+    assert_fails(read_one(write_text("a.txt", "\t{\"text\": 1}"), TX_TEXT_FILE), TX_ERR_FORMAT, "is a number");
+    assert_ok(read_one(write_text("b.txt", "[\"Foo\" by Bar]\n"), TX_TEXT_FILE)); /* the name says text */
+    assert_texts(TEXTS("[\"Foo\" by Bar]\n"));
+    assert_ok(read_one(write_text("c", "[1] a footnote\n"), TX_TEXT_FILE));
+    assert_texts(TEXTS("[1] a footnote\n"));
+    assert_fails(read_one(write_text("d.jsonl", "hello\n"), TX_TEXT_FILE), TX_ERR_FORMAT, "d.jsonl: line 1, column");
+    char tar[512] = "file.txt";
+    memcpy(tar + 257, "ustar", 5);
+    assert_fails(read_one(write_all("e", tar, sizeof tar), TX_TEXT_FILE), TX_ERR_FORMAT, "tar archive");
+}
+
+/* Line ends and characters on every side of the border between two blocks of input. */
+static void blocks_do_not_show(void **state)
+{
+    (void)state;
+    static const char *const ends[] = { "\n", "\r\n", "\r" };
+    const size_t block = 256 << 10;
+    char *big = malloc(block + 64);
+    for (size_t before = block - 4; before <= block + 1; before++)
+        for (int e = 0; e < 3; e++) {
+            memset(big, 'x', before);
+            strcpy(big + before, ends[e]);
+            strcat(big + before, "z");
+            assert_ok(read_one(write_text("in", big), TX_TEXT_LINE));
+            assert_int_equal(got.n, 2);
+            assert_int_equal(got.n_bytes[0], before);
+            assert_string_equal(got.text[1], "z");
+            assert_ok(read_one(write_text("in", big), TX_TEXT_BLANK_LINE));
+            assert_int_equal(got.n, 1);
+            assert_int_equal(got.n_bytes[0], before + 2);
+            assert_ok(read_one(write_text("in", big), TX_TEXT_FILE));
+            assert_int_equal(got.n_bytes[0], strlen(big));
+        }
+    free(big);
+}
+
+/* ---- compressed ---- */
+
+static const char *compress_to(const char *name, int filter, const char *text, size_t n)
+{
+    const char *path = scratch(name);
+    struct archive *a = archive_write_new();
+    struct archive_entry *e = archive_entry_new();
+    archive_write_add_filter(a, filter);
+    archive_write_set_format_raw(a);
+    assert_int_equal(archive_write_open_filename(a, path), ARCHIVE_OK);
+    archive_entry_set_filetype(e, AE_IFREG);
+    archive_entry_set_pathname(e, "x");
+    assert_int_equal(archive_write_header(a, e), ARCHIVE_OK);
+    assert_int_equal(archive_write_data(a, text, n), (la_ssize_t)n);
+    archive_entry_free(e);
+    assert_int_equal(archive_write_close(a), ARCHIVE_OK);
+    archive_write_free(a);
+    return path;
+}
+
+static void compressed_input_is_seen_by_content(void **state)
+{
+    (void)state;
+    static const int filter[] = { ARCHIVE_FILTER_GZIP, ARCHIVE_FILTER_XZ, ARCHIVE_FILTER_ZSTD };
+    tx_str text = { 0 };
+    for (int i = 0; i < 3000; i++)
+        assert_ok(tx_str_printf(&text, "{\"text\": \"line %d %d\"}\n", i, (i * 7919) % 10007));
+    for (int f = 0; f < 3; f++) {
+        assert_ok(read_one(compress_to("no-suffix", filter[f], text.data, text.len), TX_TEXT_FILE));
+        assert_int_equal(got.n, 3000);
+        assert_string_equal(got.text[2999], "line 2999 2470");
+        tx_str packed = read_all(scratch("no-suffix"));
+        static const size_t keep[] = { 7, 20, 300 }; /* and all but some of the end */
+        for (int k = 0; k < 5; k++) {
+            size_t n = k < 3 ? keep[k] : packed.len - (k == 3 ? 1 : 40);
+            write_all("cut", packed.data, n);
+            if (!read_one(scratch("cut"), TX_TEXT_FILE)) print_error("filter %d cut to %zu was read\n", f, n);
+            assert_fails(read_one(scratch("cut"), TX_TEXT_FILE), TX_ERR_FORMAT, "/cut: cannot decompress");
+        }
+        tx_str twice = { 0 }; /* two streams in a row are one text */
+        assert_ok(tx_str_append(&twice, packed.data, packed.len));
+        assert_ok(tx_str_append(&twice, packed.data, packed.len));
+        assert_ok(read_one(write_all("twice", twice.data, twice.len), TX_TEXT_FILE));
+        assert_int_equal(got.n, 6000);
+        tx_str_free(&twice);
+        tx_str_free(&packed);
+        assert_fails(read_one(compress_to("empty", filter[f], "", 0), TX_TEXT_FILE), TX_ERR_FORMAT, "empty");
+    }
+    tx_str_free(&text);
+}
+
+/* ---- inputs ---- */
+
+static void several_inputs_are_one_corpus(void **state)
+{
+    (void)state;
+    const char *const key = "text";
+    const char *in[] = { write_text("a.jsonl", "{\"text\": \"A\"}\n"), write_text("empty", ""), write_text("b", "B"),
+                         write_text("c", "{\"text\": \"C\"}") };
+    log_begin();
+    assert_ok(read_inputs(in, 4, TX_TEXT_FILE, &key, 1));
+    assert_texts(TEXTS("A", "B", "C"));
+    assert_logged("empty: holds no document");
+    assert_logged("Opening ");
+    log_end();
+    assert_fails(read_inputs(in + 1, 1, TX_TEXT_FILE, &key, 1), TX_ERR_FORMAT, "/empty: no document to read");
+    const char *bad[] = { in[0], scratch("missing"), scratch_dir, "-", "-" };
+    assert_fails(read_inputs(bad, 2, TX_TEXT_FILE, &key, 1), TX_ERR_NOTFOUND, "missing: no such file");
+    assert_fails(read_inputs(bad + 2, 1, TX_TEXT_FILE, &key, 1), TX_ERR_IO, "is a directory");
+    assert_fails(read_inputs(bad + 3, 2, TX_TEXT_FILE, &key, 1), TX_ERR_ARG, "twice");
+    assert_fails(read_inputs(bad, 0, TX_TEXT_FILE, &key, 1), TX_ERR_ARG, "--input");
+}
+
+static void standard_input_may_come_in_pieces(void **state)
+{
+    (void)state;
+    static const char *const pieces[] = { "", "\n", " {\"te", "xt\": \"a\"}\r", "\n{\"text\": \"b\"}" };
+    int fds[2], saved = dup(STDIN_FILENO);
+    assert_int_equal(pipe(fds), 0);
+    if (fork() == 0) {
+        close(fds[0]);
+        for (int i = 1; i < 5; i++) {
+            if (write(fds[1], pieces[i], strlen(pieces[i])) < 0) _exit(1);
+            usleep(20000);
+        }
+        _exit(0);
+    }
+    close(fds[1]);
+    dup2(fds[0], STDIN_FILENO);
+    close(fds[0]);
+    tx_status st = read_one("-", TX_TEXT_FILE); /* the first line is blank: it is JSON, so that is an error */
+    dup2(saved, STDIN_FILENO);
+    close(saved);
+    assert_fails(st, TX_ERR_FORMAT, "standard input: line 1: is blank");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(json_lines_as_megatron, scratch_begin, scratch_end),
+        cmocka_unit_test_setup_teardown(python_numbers_are_let_pass, scratch_begin, scratch_end),
+        cmocka_unit_test_setup_teardown(errors_name_line_and_place, scratch_begin, scratch_end),
+        cmocka_unit_test_setup_teardown(several_keys_come_in_order_and_nul_is_text, scratch_begin, scratch_end),
+        cmocka_unit_test_setup_teardown(plain_text_is_cut_as_asked, scratch_begin, scratch_end),
+        cmocka_unit_test_setup_teardown(content_and_name_decide, scratch_begin, scratch_end),
+        cmocka_unit_test_setup_teardown(blocks_do_not_show, scratch_begin, scratch_end),
+        cmocka_unit_test_setup_teardown(compressed_input_is_seen_by_content, scratch_begin, scratch_end),
+        cmocka_unit_test_setup_teardown(several_inputs_are_one_corpus, scratch_begin, scratch_end),
+        cmocka_unit_test_setup_teardown(standard_input_may_come_in_pieces, scratch_begin, scratch_end),
+    };
+    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    forget();
+    return rc;
+}

@@ -1,0 +1,226 @@
+/* labels: unit golden */
+/* The index arrays and the first samples of Megatron's own GPTDataset; how they were stored:
+ * tests/data/dataset/README.md. */
+#include "data/gpt_dataset.h"
+#include "data_room/data_test.h"
+
+static tx_gpt_data_opts tiny_opts(const char *const *path)
+{
+    return (tx_gpt_data_opts){ .paths = path,
+                               .n_paths = 1,
+                               .split = "949,50,1",
+                               .n_samples = { 64, 48, 16 },
+                               .seq_length = 64,
+                               .seed = 1234,
+                               .vocab_size = 512 };
+}
+
+/* The next stored array: its length, then so many numbers. */
+static const int32_t *next_array(const int32_t **at, int64_t *n)
+{
+    const int32_t *a = *at + 1;
+    *n = **at;
+    *at = a + *n;
+    return a;
+}
+
+/* The arrays behind a dataset are not public: rebuilt here from the same sizes, and the samples read through it. */
+static void assert_split(const tx_gpt_data_opts *o, const tx_gpt_data *d, tx_split k, const int32_t **at)
+{
+    const tx_gpt_dataset *ds = tx_gpt_data_split(d, k);
+    int64_t bound[4], n_doc, n_cut, n_shuffle, n_first;
+    tx_indexed ix;
+    int32_t sizes[512], tokens[65];
+    assert_non_null(ds);
+    assert_ok(tx_indexed_open(&ix, o->paths[0]));
+    assert_ok(tx_split_bounds(bound, o->split, ix.n_items));
+    for (int64_t i = bound[k]; i < bound[k + 1]; i++) sizes[i - bound[k]] = tx_indexed_size(&ix, i);
+    tx_indexed_close(&ix);
+    tx_sample_index x;
+    assert_ok(tx_sample_index_build(&x, &(tx_sample_index_opts){ .sizes = sizes,
+                                                                 .first_doc = (int32_t)bound[k],
+                                                                 .n_docs = (int32_t)(bound[k + 1] - bound[k]),
+                                                                 .n_samples = o->n_samples[k],
+                                                                 .seq_length = o->seq_length,
+                                                                 .seed = (uint32_t)o->seed,
+                                                                 .rule = o->rule }));
+    const int32_t *doc = next_array(at, &n_doc), *cut = next_array(at, &n_cut), *shuffle = next_array(at, &n_shuffle);
+    const int32_t *first = next_array(at, &n_first);
+    assert_int_equal(x.n_places, n_doc);
+    assert_int_equal(2 * (x.n_samples + 1), n_cut);
+    assert_int_equal(x.n_samples, n_shuffle);
+    assert_int_equal(tx_gpt_dataset_len(ds), n_shuffle);
+    assert_memory_equal(x.doc_idx, doc, (size_t)n_doc * 4);
+    for (int64_t i = 0; i <= x.n_samples; i++) {
+        assert_int_equal(x.sample_idx[i].place, cut[2 * i]);
+        assert_int_equal(x.sample_idx[i].token, cut[2 * i + 1]);
+        if (i < x.n_samples) assert_int_equal(x.shuffle_idx[i], shuffle[i]);
+    }
+    tx_sample_index_free(&x);
+    assert_true(n_first >= 4 * 65);
+    for (int64_t i = 0; i < n_first / 65; i++) {
+        assert_ok(tx_gpt_dataset_get(ds, tokens, i));
+        assert_memory_equal(tokens, first + i * 65, sizeof tokens);
+    }
+    for (int64_t i = 0; i < n_shuffle; i++) assert_ok(tx_gpt_dataset_get(ds, tokens, i));
+}
+
+static void assert_stored(const tx_gpt_data_opts *o, const char *file)
+{
+    tx_str stored = read_all(data(file));
+    const int32_t *at = (const int32_t *)(const void *)stored.data;
+    tx_gpt_data *d;
+    assert_ok(tx_gpt_data_open(&d, o));
+    assert_split(o, d, TX_SPLIT_TRAIN, &at);
+    assert_split(o, d, TX_SPLIT_VALID, &at);
+    assert_ptr_equal(at, stored.data + stored.len);
+    assert_null(tx_gpt_data_split(d, TX_SPLIT_TEST));
+    tx_gpt_data_close(d);
+    tx_str_free(&stored);
+}
+
+static void samples_are_megatrons(void **state)
+{
+    (void)state;
+    const char *path = data("dataset/tiny_text_document");
+    tx_gpt_data_opts o = tiny_opts(&path);
+    assert_stored(&o, "dataset/one_epoch.i32");
+    o.rule = TX_EPOCH_BIGSCIENCE;
+    assert_stored(&o, "dataset/one_epoch.i32");
+
+    o.split = "90,10,0"; /* 85 % of the third epoch: apart for one family, among the others for the other */
+    o.seed = 7;
+    memcpy(o.n_samples, (int64_t[3]){ 14959, 600, 0 }, sizeof o.n_samples);
+    assert_stored(&o, "dataset/bigscience_last_epoch.i32");
+    o.rule = TX_EPOCH_MICROSOFT;
+    assert_stored(&o, "dataset/microsoft_last_epoch.i32");
+}
+
+static void a_sample_can_be_traced_to_its_documents(void **state)
+{
+    (void)state;
+    const char *path = data("dataset/tiny_text_document");
+    tx_gpt_data_opts o = tiny_opts(&path);
+    tx_gpt_data *d;
+    tx_indexed ix;
+    assert_ok(tx_gpt_data_open(&d, &o));
+    assert_ok(tx_indexed_open(&ix, path));
+    const tx_gpt_dataset *train = tx_gpt_data_split(d, TX_SPLIT_TRAIN);
+    int several = 0;
+    for (int64_t i = 0; i < tx_gpt_dataset_len(train); i++) {
+        tx_sample_piece piece[8];
+        int32_t tokens[65], same[65];
+        int64_t n = tx_gpt_dataset_pieces(train, piece, 8, i), at = 0;
+        assert_in_range(n, 1, 8);
+        several += n > 1;
+        for (int64_t k = 0; k < n; at += piece[k++].n_tokens)
+            assert_ok(tx_indexed_get(&ix, same + at, piece[k].item, piece[k].offset, piece[k].n_tokens));
+        assert_int_equal(at, 65);
+        assert_ok(tx_gpt_dataset_get(train, tokens, i));
+        assert_memory_equal(tokens, same, sizeof tokens);
+    }
+    assert_true(several > 100);
+    tx_indexed_close(&ix);
+    tx_gpt_data_close(d);
+}
+
+static void logs_megatrons_lines(void **state)
+{
+    (void)state;
+    const char *path = data("dataset/tiny_text_document");
+    tx_gpt_data_opts o = tiny_opts(&path);
+    tx_gpt_data *d;
+    log_begin();
+    assert_ok(tx_gpt_data_open(&d, &o));
+    assert_logged("\n> building train, validation, and test datasets for GPT ...\n > building dataset index ...\n"
+                  " > finished creating indexed dataset in ");
+    assert_logged("\n    number of documents: 260\n > dataset split:\n    train:\n"
+                  "     document indices in [0, 247) total of 247 documents\n    validation:\n"
+                  "     document indices in [247, 260) total of 13 documents\n    test:\n"
+                  "     document indices in [260, 260) total of 0 documents\n");
+    assert_logged("\n > only one epoch required, setting separate_last_epoch to False\n");
+    assert_logged("\n     total number of samples:   5544\n");
+    assert_logged("\n    total number of samples: 5545\n    total number of epochs: 1\n");
+    assert_logged("\n    total number of samples: 279\n");
+    assert_logged("\n> finished creating GPT datasets ...\n");
+    log_end();
+    tx_gpt_data_close(d);
+}
+
+static void refuses_what_gives_no_samples(void **state)
+{
+    (void)state;
+    const char *path[2] = { data("dataset/tiny_text_document"), "other" };
+    tx_gpt_data_opts good = tiny_opts(path), o = good;
+    tx_gpt_data *d = NULL;
+    o.seq_length = 1 << 20;
+    assert_fails(tx_gpt_data_open(&d, &o), TX_ERR_ARG, "the train split has 354");
+    o.seq_length = 30000; /* enough for training only */
+    assert_fails(tx_gpt_data_open(&d, &o), TX_ERR_ARG, "the valid split has 17");
+    o.n_samples[TX_SPLIT_VALID] = 0; /* nothing wanted, nothing missing */
+    assert_ok(tx_gpt_data_open(&d, &o));
+    assert_null(tx_gpt_data_split(d, TX_SPLIT_VALID));
+    tx_gpt_data_close(d);
+    o = good;
+    o.split = "0,1,0";
+    assert_fails(tx_gpt_data_open(&d, &o), TX_ERR_ARG, "none of its 260 documents to training");
+    o.split = "rubbish";
+    assert_fails(tx_gpt_data_open(&d, &o), TX_ERR_ARG, "--split");
+    o = good;
+    o.n_paths = 2;
+    assert_fails(tx_gpt_data_open(&d, &o), TX_ERR_UNSUPPORTED, "blending is not built yet");
+    o.n_paths = 0;
+    assert_fails(tx_gpt_data_open(&d, &o), TX_ERR_ARG, "--data-path is missing");
+    o = good;
+    o.seed = -1;
+    assert_fails(tx_gpt_data_open(&d, &o), TX_ERR_ARG, "--seed");
+    o = good;
+    o.seq_length = 0;
+    assert_fails(tx_gpt_data_open(&d, &o), TX_ERR_ARG, "--seq-length");
+    o = good;
+    o.paths = path + 1;
+    assert_fails(tx_gpt_data_open(&d, &o), TX_ERR_NOTFOUND, "Dataset does not exist: other");
+}
+
+static void ids_outside_the_vocabulary_are_named(void **state)
+{
+    (void)state;
+    const char *path = data("dataset/tiny_text_document");
+    tx_gpt_data_opts o = tiny_opts(&path);
+    tx_gpt_data *d;
+    int32_t tokens[65];
+    tx_status st = TX_OK;
+    o.vocab_size = 511; /* one too few: the EODs */
+    assert_ok(tx_gpt_data_open(&d, &o));
+    const tx_gpt_dataset *train = tx_gpt_data_split(d, TX_SPLIT_TRAIN);
+    for (int64_t i = 0; !st && i < tx_gpt_dataset_len(train); i++) st = tx_gpt_dataset_get(train, tokens, i);
+    assert_fails(st, TX_ERR_FORMAT, "holds token id 511");
+    assert_non_null(strstr(tx_last_error(), "document "));
+    tx_gpt_data_close(d);
+}
+
+static void an_empty_dataset_is_refused(void **state)
+{
+    (void)state;
+    const char *path = scratch("empty");
+    tx_gpt_data_opts o = tiny_opts(&path);
+    tx_gpt_data *d;
+    tx_indexed_builder *b;
+    assert_ok(tx_indexed_create(&b, path, 512));
+    assert_ok(tx_indexed_commit(b));
+    tx_indexed_destroy(b);
+    assert_fails(tx_gpt_data_open(&d, &o), TX_ERR_FORMAT, "has no token");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(samples_are_megatrons),
+        cmocka_unit_test(a_sample_can_be_traced_to_its_documents),
+        cmocka_unit_test(logs_megatrons_lines),
+        cmocka_unit_test(refuses_what_gives_no_samples),
+        cmocka_unit_test(ids_outside_the_vocabulary_are_named),
+        cmocka_unit_test_setup_teardown(an_empty_dataset_is_refused, scratch_begin, scratch_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,71 @@
+/* labels: unit golden */
+/* NumPy's own numbers: RandomState(seed) of NumPy 2.4, and MT19937's published check value. */
+#include "data/numpy_rng.h"
+#include "data_room/data_test.h"
+
+static void shuffles_like_numpy(void **state)
+{
+    (void)state;
+    static const int32_t want[10] = { 7, 2, 9, 1, 0, 8, 4, 5, 6, 3 };
+    static const int32_t want_333[8] = { 304, 243, 65, 73, 327, 170, 138, 30 };
+    tx_np_rng r;
+    int32_t x[333];
+    int64_t y[333];
+    for (int i = 0; i < 10; i++) x[i] = i;
+    tx_np_rng_seed(&r, 1234);
+    tx_np_rng_shuffle_i32(&r, x, 10);
+    assert_memory_equal(x, want, sizeof want);
+    assert_float_equal(tx_np_rng_random(&r), 0.1506369656060953, 0); /* exactly */
+
+    for (int i = 0; i < 333; i++) x[i] = i, y[i] = i;
+    tx_np_rng_seed(&r, 7);
+    tx_np_rng_shuffle_i32(&r, x, 333);
+    assert_memory_equal(x, want_333, sizeof want_333);
+    tx_np_rng_seed(&r, 7);
+    tx_np_rng_shuffle_i64(&r, y, 333);
+    for (int i = 0; i < 333; i++) assert_int_equal(x[i], y[i]);
+}
+
+/* The 10000th word of MT19937 with the default seed, fixed by the C++ standard ([rand.predef]). */
+static void is_mt19937(void **state)
+{
+    (void)state;
+    tx_np_rng r;
+    uint32_t last = 0;
+    tx_np_rng_seed(&r, 5489);
+    for (int i = 0; i < 10000; i++) last = tx_np_rng_u32(&r);
+    assert_int_equal(last, 4123659995u);
+}
+
+static void intervals_draw_as_numpy_does(void **state)
+{
+    (void)state;
+    tx_np_rng a, b;
+    tx_np_rng_seed(&a, 99);
+    b = a;
+    assert_int_equal(tx_np_rng_interval(&a, 0), 0); /* no draw */
+    assert_int_equal(tx_np_rng_randint(&a, 5, 6), 5);
+    assert_memory_equal(&a, &b, sizeof a);
+
+    uint64_t high = tx_np_rng_u32(&b), low = tx_np_rng_u32(&b); /* above 32 bits: two words, the high one first */
+    assert_int_equal(tx_np_rng_interval(&a, UINT64_MAX), high << 32 | low);
+    assert_int_equal(tx_np_rng_interval(&a, UINT32_MAX), tx_np_rng_u32(&b));
+
+    int seen[3] = { 0 };
+    for (int i = 0; i < 300; i++) {
+        int64_t v = tx_np_rng_randint(&a, -1, 2);
+        assert_in_range(v + 1, 0, 2);
+        seen[v + 1]++;
+    }
+    for (int i = 0; i < 3; i++) assert_in_range(seen[i], 60, 140);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shuffles_like_numpy),
+        cmocka_unit_test(is_mt19937),
+        cmocka_unit_test(intervals_draw_as_numpy_does),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

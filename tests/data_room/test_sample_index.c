@@ -1,0 +1,180 @@
+/* labels: unit golden */
+#include "base/alloc.h"
+#include "data/sample_index.h"
+#include "data_room/data_test.h"
+
+static const int32_t sizes[5] = { 5, 3, 7, 4, 6 };
+
+static const tx_sample_index_opts five_documents = {
+    .sizes = sizes, .n_docs = 5, .seq_length = 4, .seed = 1234, .rule = TX_EPOCH_MICROSOFT
+};
+
+static void assert_index(const tx_sample_index *x, const int32_t *doc, const int64_t (*cut)[2], const int64_t *shuffle)
+{
+    assert_int_equal(x->n_epochs, 3);
+    assert_int_equal(x->n_places, 15);
+    assert_int_equal(x->n_samples, 18);
+    assert_memory_equal(x->doc_idx, doc, 15 * sizeof *doc);
+    for (int k = 0; k < 19; k++) {
+        assert_int_equal(x->sample_idx[k].place, cut[k][0]);
+        assert_int_equal(x->sample_idx[k].token, cut[k][1]);
+    }
+    assert_memory_equal(x->shuffle_idx, shuffle, 18 * sizeof *shuffle);
+}
+
+static void last_epoch_apart(void **state)
+{
+    (void)state;
+    static const int32_t doc[] = { 2, 2, 4, 1, 0, 3, 4, 0, 1, 3, 0, 4, 3, 2, 1 };
+    static const int64_t cut[][2] = { { 0, 0 },  { 0, 4 },  { 1, 1 },  { 1, 5 },  { 2, 2 }, { 3, 0 }, { 4, 1 },
+                                      { 5, 0 },  { 6, 0 },  { 6, 4 },  { 7, 2 },  { 8, 1 }, { 9, 2 }, { 10, 2 },
+                                      { 11, 1 }, { 11, 5 }, { 12, 3 }, { 13, 3 }, { 14, 0 } };
+    static const int64_t shuffle[] = { 7, 11, 2, 3, 1, 9, 5, 4, 0, 8, 6, 10, 17, 13, 16, 15, 12, 14 };
+    tx_sample_index x;
+    tx_sample_index_opts o = five_documents;
+    o.n_samples = 14;
+    log_begin();
+    assert_ok(tx_sample_index_build(&x, &o));
+    assert_true(x.last_epoch_apart);
+    assert_index(&x, doc, cut, shuffle);
+    assert_logged(
+        "\n > last epoch number of samples (2) is smaller than 80% of number of samples per epoch (6), setting "
+        "separate_last_epoch to True\n");
+    assert_logged("\n    total number of samples: 19\n    total number of epochs: 3\n");
+    log_end();
+    tx_sample_index_free(&x);
+}
+
+static void last_epoch_among_the_others(void **state)
+{
+    (void)state;
+    static const int32_t doc[] = { 3, 1, 0, 2, 4, 2, 0, 2, 1, 4, 3, 4, 0, 1, 3 };
+    static const int64_t cut[][2] = { { 0, 0 },  { 1, 0 },  { 2, 1 },  { 3, 0 },  { 3, 4 }, { 4, 1 }, { 4, 5 },
+                                      { 5, 3 },  { 6, 0 },  { 6, 4 },  { 7, 3 },  { 8, 0 }, { 9, 1 }, { 9, 5 },
+                                      { 10, 3 }, { 11, 3 }, { 12, 1 }, { 13, 0 }, { 14, 1 } };
+    static const int64_t shuffle[] = { 7, 10, 4, 1, 11, 8, 3, 14, 13, 12, 17, 15, 2, 6, 9, 0, 5, 16 };
+    tx_sample_index x;
+    tx_sample_index_opts o = five_documents;
+    o.n_samples = 17;
+    assert_ok(tx_sample_index_build(&x, &o));
+    assert_false(x.last_epoch_apart);
+    assert_index(&x, doc, cut, shuffle);
+    tx_sample_index_free(&x);
+
+    /* 5 of 6 samples are needed of the last epoch: more than int(0.80 * 6) = 4, and not fewer than int(0.95 * 6) = 5 */
+    o.rule = TX_EPOCH_BIGSCIENCE;
+    assert_ok(tx_sample_index_build(&x, &o));
+    assert_false(x.last_epoch_apart);
+    tx_sample_index_free(&x);
+    o.n_samples = 16; /* 4 of 6: where the two rules differ */
+    assert_ok(tx_sample_index_build(&x, &o));
+    assert_true(x.last_epoch_apart);
+    tx_sample_index_free(&x);
+    o.rule = TX_EPOCH_MICROSOFT;
+    assert_ok(tx_sample_index_build(&x, &o));
+    assert_false(x.last_epoch_apart);
+    tx_sample_index_free(&x);
+}
+
+static void epochs_are_as_many_as_needed(void **state)
+{
+    (void)state;
+    tx_sample_index_opts o = five_documents;
+    for (int64_t n = 0; n < 100; n++) {
+        tx_sample_index x;
+        int64_t e = 1;
+        while ((e * 25 - 1) / 4 < n) e++;
+        o.n_samples = n;
+        assert_ok(tx_sample_index_build(&x, &o));
+        assert_int_equal(x.n_epochs, e);
+        assert_int_equal(x.n_samples, (e * 25 - 1) / 4);
+        tx_sample_index_free(&x);
+    }
+}
+
+static void empty_documents_are_stepped_over(void **state)
+{
+    (void)state;
+    static const int32_t with_empty[6] = { 0, 9, 0, 0, 4, 0 };
+    tx_sample_index_opts o = five_documents;
+    tx_sample_index x;
+    o.sizes = with_empty;
+    o.n_docs = 6;
+    o.first_doc = 100;
+    o.n_samples = 3;
+    assert_ok(tx_sample_index_build(&x, &o));
+    assert_int_equal(x.n_samples, 3);
+    for (int64_t k = 1; k <= x.n_samples; k++)
+        assert_in_range(x.sample_idx[k].token, 0, with_empty[x.doc_idx[x.sample_idx[k].place] - 100] - 1);
+    tx_sample_index_free(&x);
+}
+
+static void refuses_what_cannot_be(void **state)
+{
+    (void)state;
+    static const int32_t nothing[2] = { 0, 0 };
+    tx_sample_index x = { 0 };
+    tx_sample_index_opts o = five_documents;
+    o.n_samples = INT64_MAX / 3;
+    assert_fails(tx_sample_index_build(&x, &o), TX_ERR_ARG, "more than can be counted");
+    o = five_documents;
+    o.sizes = nothing;
+    o.n_docs = 2;
+    assert_fails(tx_sample_index_build(&x, &o), TX_ERR_ARG, "none of the 2 documents has a token");
+}
+
+/* ---- each allocation failing in turn ---- */
+
+static int fail_at;
+
+static void *failing_alloc(void *user, size_t bytes)
+{
+    (void)user;
+    return fail_at-- == 0 ? NULL : malloc(bytes);
+}
+
+static void *failing_realloc(void *user, void *p, size_t bytes)
+{
+    (void)user;
+    return fail_at-- == 0 ? NULL : realloc(p, bytes);
+}
+
+static void plain_free(void *user, void *p)
+{
+    (void)user;
+    free(p);
+}
+
+static void survives_out_of_memory(void **state)
+{
+    (void)state;
+    const tx_allocator failing = { failing_alloc, failing_realloc, plain_free, NULL };
+    tx_sample_index_opts o = five_documents;
+    o.n_samples = 14;
+    int failures = 0;
+    for (int k = 0;; k++) {
+        tx_sample_index x = { 0 };
+        fail_at = k;
+        tx_allocator_set(&failing);
+        tx_status st = tx_sample_index_build(&x, &o);
+        if (!st) tx_sample_index_free(&x);
+        tx_allocator_set(NULL);
+        if (!st) break;
+        assert_int_equal(st, TX_ERR_NOMEM);
+        failures++;
+    }
+    assert_int_equal(failures, 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(last_epoch_apart),
+        cmocka_unit_test(last_epoch_among_the_others),
+        cmocka_unit_test(epochs_are_as_many_as_needed),
+        cmocka_unit_test(empty_documents_are_stepped_over),
+        cmocka_unit_test(refuses_what_cannot_be),
+        cmocka_unit_test(survives_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,150 @@
+/* labels: unit */
+/* test_param.c - the parameter table: shapes, offsets, binding, initial values. */
+#include <math.h>
+#include <omp.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "nn/param.h"
+
+typedef struct layer {
+    tx_weight table, qkv, bias, gain;
+} layer;
+
+static const tx_param_decl decl[] = {
+    { "table.weight", "V,h", TX_INIT_NORMAL, TX_DECAY, offsetof(layer, table) },
+    { "qkv.weight", "3h,h", TX_INIT_NORMAL_SCALED, TX_DECAY, offsetof(layer, qkv) },
+    { "up.bias", "f", TX_INIT_ZERO, TX_NO_DECAY, offsetof(layer, bias) },
+    { "norm.weight", "h", TX_INIT_ONE, TX_NO_DECAY, offsetof(layer, gain) },
+};
+static const tx_dims dims = { .h = 6, .f = 20, .V = 16, .v_logical = 11, .P = 8, .q = 18 };
+
+static void declares_shapes_and_offsets(void **state)
+{
+    (void)state;
+    layer l[2];
+    tx_params ps = { 0 };
+    assert_int_equal(tx_params_declare(&ps, "a.", decl, 4, &l[0], &dims), TX_OK);
+    assert_int_equal(tx_params_declare(&ps, "b.", decl, 4, &l[1], &dims), TX_OK);
+    assert_int_equal(ps.n, 8);
+    const tx_param *table = tx_params_find(&ps, "a.table.weight"), *qkv = tx_params_find(&ps, "b.qkv.weight");
+    assert_non_null(table);
+    assert_non_null(qkv);
+    assert_null(tx_params_find(&ps, "table.weight"));
+    assert_true(table->n_dims == 2 && table->dim[0] == 16 && table->dim[1] == 6 && table->rows_logical == 11);
+    assert_true(qkv->dim[0] == 18 && qkv->rows_logical == 18 && qkv->numel == 108 && qkv->decay == TX_DECAY);
+    assert_ptr_equal(qkv->weight, &l[1].qkv);
+    int64_t expect = 0;
+    for (int i = 0; i < ps.n; i++) {
+        assert_int_equal(ps.param[i].offset, expect);
+        expect += (ps.param[i].numel + 15) / 16 * 16;
+    }
+    assert_int_equal(ps.numel, expect);
+    assert_int_equal(tx_params_count(&ps), 2 * (11 * 6 + 108 + 20 + 6));
+    tx_params_deinit(&ps);
+    assert_int_equal(ps.n, 0);
+}
+
+static void binds_views(void **state)
+{
+    (void)state;
+    layer l;
+    tx_params ps = { 0 };
+    float value[512], grad[512];
+    assert_int_equal(tx_params_declare(&ps, "", decl, 4, &l, &dims), TX_OK);
+    assert_true(ps.numel <= 512);
+    tx_params_bind(&ps, value, grad);
+    const tx_param *bias = tx_params_find(&ps, "up.bias");
+    assert_ptr_equal(l.bias.value.data, value + bias->offset);
+    assert_ptr_equal(l.bias.grad.data, grad + bias->offset);
+    assert_true(l.bias.value.n_dims == 1 && l.bias.value.dim[0] == 20 && l.qkv.grad.dim[1] == 6);
+    assert_int_equal(l.table.value.dim[0], 16); /* padding rows are part of the tensor */
+    tx_params_bind(&ps, value, NULL);
+    assert_null(l.qkv.grad.data);
+    assert_non_null(l.qkv.value.data);
+    tx_params_deinit(&ps);
+}
+
+static void table_without_layers(void **state)
+{
+    (void)state;
+    tx_params ps = { 0 };
+    assert_int_equal(tx_params_declare(&ps, "", decl, 4, NULL, &dims), TX_OK);
+    tx_params_bind(&ps, NULL, NULL); /* nothing to point at: a plan counts without a model */
+    assert_null(ps.param[0].weight);
+    tx_params_deinit(&ps);
+}
+
+static void init_values(void **state)
+{
+    (void)state;
+    layer l;
+    tx_params ps = { 0 };
+    static float value[512];
+    for (int i = 0; i < 512; i++) value[i] = 7; /* init writes padding rows too */
+    assert_int_equal(tx_params_declare(&ps, "m.", decl, 4, &l, &dims), TX_OK);
+    tx_params_bind(&ps, value, NULL);
+    tx_params_init(&ps, 1234, 0.02, 8);
+    const float *table = l.table.value.data, *qkv = l.qkv.value.data, *bias = l.bias.value.data,
+                *gain = l.gain.value.data;
+    tx_rng rt = { .seed = 1234, .stream = tx_rng_stream("m.table.weight") };
+    tx_rng rq = { .seed = 1234, .stream = tx_rng_stream("m.qkv.weight") };
+    for (int i = 0; i < 66; i++) assert_true(table[i] == (float)(0.02 * tx_rng_normal(&rt, (uint64_t)i)));
+    for (int i = 66; i < 96; i++) assert_true(table[i] == 0);
+    for (int i = 0; i < 108; i++) assert_true(qkv[i] == (float)(0.005 * tx_rng_normal(&rq, (uint64_t)i)));
+    for (int i = 0; i < 20; i++) assert_true(bias[i] == 0);
+    for (int i = 0; i < 6; i++) assert_true(gain[i] == 1);
+    tx_params_deinit(&ps);
+}
+
+/* More threads and more padding change nothing; the numbers have the asked-for spread. */
+static void init_depends_on_seed_and_name_only(void **state)
+{
+    (void)state;
+    enum { ROWS = 1000, H = 16 };
+    layer l[3];
+    float *value[3];
+    tx_params ps[3] = { 0 };
+    for (int k = 0; k < 3; k++) {
+        tx_dims d = { .h = H, .f = 4, .V = k == 1 ? 1024 : ROWS, .v_logical = ROWS, .P = 1, .q = 3 };
+        assert_int_equal(tx_params_declare(&ps[k], "", decl, 4, &l[k], &d), TX_OK);
+        assert_int_equal(tx_alloc(&value[k], (size_t)ps[k].numel, sizeof(float), "test"), TX_OK);
+        tx_params_bind(&ps[k], value[k], NULL);
+        omp_set_num_threads(k + 1);
+        tx_params_init(&ps[k], k == 2 ? 2 : 1, 0.5, 2);
+    }
+    assert_memory_equal(l[0].table.value.data, l[1].table.value.data, ROWS * H * sizeof(float));
+    assert_memory_equal(l[0].qkv.value.data, l[1].qkv.value.data, 3 * H * H * sizeof(float));
+    assert_memory_not_equal(l[0].table.value.data, l[2].table.value.data, ROWS * H * sizeof(float));
+    double sum = 0, square = 0;
+    const float *x = l[0].table.value.data;
+    for (int i = 0; i < ROWS * H; i++) {
+        sum += x[i];
+        square += (double)x[i] * x[i];
+    }
+    assert_true(fabs(sum / (ROWS * H)) < 0.02);
+    assert_true(fabs(sqrt(square / (ROWS * H)) - 0.5) < 0.02);
+    for (int k = 0; k < 3; k++) {
+        tx_free(value[k]);
+        tx_params_deinit(&ps[k]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(declares_shapes_and_offsets),
+        cmocka_unit_test(binds_views),
+        cmocka_unit_test(table_without_layers),
+        cmocka_unit_test(init_values),
+        cmocka_unit_test(init_depends_on_seed_and_name_only),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

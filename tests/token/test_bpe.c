@@ -1,0 +1,119 @@
+/* labels: unit */
+/* The two ways of merging against the rule written out naively, with merges that real files would not hold: pairs that
+ * become mergeable late but are stronger, runs of one letter, tokens that merges never reach. */
+#include "token_test.h"
+
+#include "base/rng.h"
+#include "token/bpe.h"
+#include "token/utf8.h"
+
+/* The 256 bytes and `merges` (pairs of ASCII parts; results are added in order, strongest first). */
+static void make_vocab(tx__vocab *v, const char *const (*merges)[2], size_t n)
+{
+    uint32_t id[3], *rank;
+    int fresh;
+    *v = (tx__vocab){ .eod = -1, .merged = NULL };
+    for (unsigned b = 0; b < 256; b++) {
+        char c = (char)b;
+        assert_ok(tx__strings_add(&v->token, &c, 1, &id[0], &fresh));
+        v->byte_id[b] = (int32_t)id[0];
+    }
+    for (size_t i = 0; i < n; i++) {
+        char both[64];
+        snprintf(both, sizeof both, "%s%s", merges[i][0], merges[i][1]);
+        assert_ok(tx__strings_add(&v->token, both, strlen(both), &id[2], &fresh));
+    }
+    assert_ok(tx_alloc(&v->merged, n, sizeof *v->merged, "merges"));
+    for (size_t i = 0; i < n; i++) {
+        char both[64];
+        snprintf(both, sizeof both, "%s%s", merges[i][0], merges[i][1]);
+        int64_t left = tx__strings_find(&v->token, merges[i][0], strlen(merges[i][0]));
+        int64_t right = tx__strings_find(&v->token, merges[i][1], strlen(merges[i][1]));
+        assert_true(left >= 0 && right >= 0);
+        assert_ok(tx__pairs_at(&v->rank, tx__pair((int32_t)left, (int32_t)right), &rank));
+        *rank = (uint32_t)i;
+        v->merged[i] = (int32_t)tx__strings_find(&v->token, both, strlen(both));
+    }
+}
+
+/* OpenAI's loop: find the strongest pair, rebuild the word with it merged everywhere. */
+static size_t merge_naively(const tx__vocab *v, const unsigned char *piece, size_t n, int32_t *id)
+{
+    for (size_t i = 0; i < n; i++) id[i] = v->byte_id[piece[i]];
+    for (;;) {
+        uint32_t best = TX__NO_PAIR;
+        for (size_t i = 0; i + 1 < n; i++) {
+            uint32_t r = tx__pairs_find(&v->rank, tx__pair(id[i], id[i + 1]));
+            if (r < best) best = r;
+        }
+        if (best == TX__NO_PAIR) return n;
+        size_t m = 0;
+        for (size_t i = 0; i < n; m++) {
+            int hit = i + 1 < n && tx__pairs_find(&v->rank, tx__pair(id[i], id[i + 1])) == best;
+            id[m] = hit ? v->merged[best] : id[i];
+            i += hit ? 2 : 1;
+        }
+        n = m;
+    }
+}
+
+static void check_words(const tx__vocab *v, const char *alphabet)
+{
+    unsigned char word[400];
+    int32_t want[400], got[400];
+    tx__bpe_scratch scratch = { 0 };
+    for (uint32_t seed = 0; seed < 3000; seed++) {
+        tx_rng r = { seed, 9, 0 };
+        size_t n = 1 + seed % (seed % 3 ? 40 : 400), k = n; /* both sides of the line between short and long */
+        for (size_t i = 0; i < n; i++) word[i] = (unsigned char)alphabet[tx_rng_u16(&r, i) % strlen(alphabet)];
+        size_t n_want = merge_naively(v, word, n, want);
+        assert_ok(tx__bpe_merge(v, &scratch, word, got, &k));
+        assert_int_equal(k, n_want);
+        assert_memory_equal(got, want, k * sizeof *got);
+    }
+    tx__bpe_scratch_free(&scratch);
+}
+
+static void natural_merges(void **state)
+{
+    static const char *const m[][2] = { { "a", "b" },  { "ab", "ab" }, { "a", "a" },
+                                        { "aa", "a" }, { "b", "b" },   { "bb", "ab" } };
+    tx__vocab v;
+    (void)state;
+    make_vocab(&v, m, 6);
+    check_words(&v, "ab");
+    check_words(&v, "aab ");
+    tx__vocab_free(&v);
+}
+
+static void merges_out_of_order(void **state)
+{
+    static const char *const m[][2] = { { "ab", "a" }, { "b", "aba" }, { "aa", "aa" },
+                                        { "a", "b" },  { "a", "a" },   { "aba", "ab" } };
+    tx__vocab v;
+    (void)state;
+    make_vocab(&v, m, 6);
+    check_words(&v, "ab");
+    check_words(&v, "aaab");
+    check_words(&v, "a");
+    tx__vocab_free(&v);
+}
+
+static void nothing_to_merge(void **state)
+{
+    tx__vocab v;
+    (void)state;
+    make_vocab(&v, NULL, 0);
+    check_words(&v, "abc");
+    tx__vocab_free(&v);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(natural_merges),
+        cmocka_unit_test(merges_out_of_order),
+        cmocka_unit_test(nothing_to_merge),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,29 @@
+# packages.sh - sourced by the scripts: installs Debian packages that are missing, saying which first.
+# Usage: need_packages PACKAGE...
+need_packages() {
+    local missing=() package as_root=()
+    for package in "$@"; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+    done
+    [ ${#missing[@]} -eq 0 ] && return 0
+    if [ "$(id -u)" -ne 0 ]; then
+        if ! command -v sudo >/dev/null; then
+            echo "These packages are needed, and neither root nor sudo is here to install them:" >&2
+            echo "  apt-get install ${missing[*]}" >&2
+            return 1
+        fi
+        as_root=(sudo)
+    fi
+    echo "Going to install from Debian (with what they depend on): ${missing[*]}"
+    run "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq update
+    run "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 install \
+        --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# Prints a command as one would type it, and runs it.
+run() {
+    printf '\n$ %s\n' "$*"
+    "$@"
+}
+
+BUILD_PACKAGES="gcc make cmake pkg-config libc6-dev libdnnl-dev libjansson-dev libutf8proc-dev libxxhash-dev libarchive-dev"
