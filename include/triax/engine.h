@@ -59,7 +59,9 @@ TX_API tx_status tx_engine_evaluate(tx_engine *e, const int32_t *tokens, double 
 /* Publishes DIR/iter_NNNNNNN and then DIR/latest. A crash or a full disk leaves what was there. Between iterations only. */
 TX_API tx_status tx_engine_save_checkpoint(tx_engine *e, const char *dir);
 
-/* Reads a checkpoint into an engine of the same shape. TX_ERR_NOTFOUND when there is none. */
+/* Reads one of triax's own checkpoints into an engine of the same shape; between iterations only. (A Hugging Face folder
+ * is named as --load when the engine is made.) TX_ERR_NOTFOUND when there is none, TX_ERR_ARG and TX_ERR_SHAPE list what
+ * differs. */
 TX_API tx_status tx_engine_load_checkpoint(tx_engine *e, const char *dir);
 
 /* Writes the model as a Hugging Face folder: config.json and model.safetensors. */

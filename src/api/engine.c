@@ -33,6 +33,7 @@ tx_status tx__engine_create(tx_engine **out, tx_config *cfg, tx_source *src, int
     tx_engine *e;
     TX_TRY(tx_alloc(&e, 1, sizeof *e, "the engine"));
     tx_status st;
+    e->cfg = cfg;
     TX_GOTO(tx_trainer_create(&e->trainer, cfg, src->vocab_size ? src->vocab_size : vocab_size, eod, true));
     TX_GOTO(tx__engine_restore(e, src));
     *out = e;
@@ -94,9 +95,16 @@ tx_status tx_engine_save_checkpoint(tx_engine *e, const char *dir)
 
 tx_status tx_engine_load_checkpoint(tx_engine *e, const char *dir)
 {
-    tx_source src;
-    TX_TRY(tx_source_open(&src, dir));
-    tx_status st = tx__engine_restore(e, &src);
+    tx_source src = { 0 };
+    tx_config *cfg = e->cfg; /* nothing is filled in: it stays as it is */
+    tx_status st;
+    TX_GOTO(tx_trainer_require_idle(e->trainer, "loaded"));
+    TX_GOTO(tx_source_open(&src, dir));
+    if (src.kind != TX_CKPT_NATIVE)
+        st = TX_FAIL(TX_ERR_UNSUPPORTED, "%s: a Hugging Face folder is named as --load when the engine is made", dir);
+    else if (!(st = tx_config_from_json(cfg, tx_checkpoint_config(src.native), TX_KEPT_SHAPE | TX_KEPT_ALL_GIVEN)))
+        st = tx__engine_restore(e, &src);
+out:
     tx_source_close(&src);
     return st;
 }

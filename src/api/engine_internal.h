@@ -8,6 +8,7 @@
 
 struct tx_engine {
     tx_trainer *trainer;
+    tx_config *cfg; /* borrowed */
 };
 
 /* As tx_engine_create, from a source that is open already. eod -1: the vocabulary has none. */

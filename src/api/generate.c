@@ -123,6 +123,8 @@ tx_status tx_generate(tx_config *cfg, void (*each)(void *user, const tx_sample *
     for (int64_t i = 0; i < p.n; i++)
         if ((int64_t)p.ids[i].n > longest) longest = (int64_t)p.ids[i].n;
     TX_GOTO(tx__model_load(&model, &value, cfg, &src));
+    int64_t room = model->max_positions - longest;
+    if (!cfg->given.out_seq_length && room > 0 && cfg->out_seq_length > room) cfg->out_seq_length = room;
     int64_t b = cfg->num_samples < SAMPLES_AT_ONCE ? cfg->num_samples : SAMPLES_AT_ONCE;
     TX_GOTO(tx_generator_create(&g, model, cfg->backend, (int)cfg->threads, b, longest, longest + cfg->out_seq_length));
     TX_GOTO(tx_alloc(&out, (size_t)(b * cfg->out_seq_length), sizeof *out, "the samples"));

@@ -122,7 +122,7 @@ static tx_status read_tensor(const tx_source *src, const tx_model *m, const tx_p
     if (!t) return TX_FAIL(TX_ERR_FORMAT, "%s: there is no tensor \"%s\"", src->dir, name);
     bool fits = t->n_dims == p->n_dims && t->dim[0] == dim[0] && (p->n_dims < 2 || t->dim[1] == dim[1]);
     if (!fits)
-        return TX_FAIL(TX_ERR_SHAPE, "%s: \"%s\" is %s, config.json asks for %lld x %lld", src->dir, name,
+        return TX_FAIL(TX_ERR_SHAPE, "%s: \"%s\" is %s, this model has %lld x %lld", src->dir, name,
                        tx_st_describe(t, found, sizeof found), (long long)dim[0], (long long)dim[1]);
     TX_TRY(tx_st_read_f32(t, theirs, false));
     m->type->hf_layout(m, p, theirs, value + p->offset, false, dim);

@@ -23,8 +23,12 @@ static tx_status refuse(const char *op, const char *rule, const named *t, size_t
     return TX_FAIL(TX_ERR_SHAPE, "%s: needs %s; given%s", op, rule, text);
 }
 
-#define T(field) { #field, a->field }
-#define REFUSE(op, rule, ...) refuse(op, rule, (named[]){ __VA_ARGS__ }, sizeof((named[]){ __VA_ARGS__ }) / sizeof(named))
+#define T(field)         \
+    {                    \
+#field, a->field \
+    }
+#define REFUSE(op, rule, ...) \
+    refuse(op, rule, (named[]){ __VA_ARGS__ }, sizeof((named[]){ __VA_ARGS__ }) / sizeof(named))
 
 static bool is_float(tx_dtype t)
 {
@@ -82,7 +86,8 @@ tx_status tx__check_fill(const tx_fill_args *a)
 tx_status tx__check_cast(const tx_cast_args *a)
 {
     int n = a->x.n_dims;
-    if (!a->x.data || !a->y.data || n < 1 || !tx_same_shape(a->x, a->y) || a->x.stride[n - 1] != 1 || a->y.stride[n - 1] != 1)
+    if (!a->x.data || !a->y.data || n < 1 || !tx_same_shape(a->x, a->y) || a->x.stride[n - 1] != 1 ||
+        a->y.stride[n - 1] != 1)
         return REFUSE("cast", "y and x of one shape, their last dimension dense", T(y), T(x));
     return TX_OK;
 }
@@ -93,8 +98,8 @@ tx_status tx__check_gemm(const tx_gemm_args *a)
     bool ok = is_float(t) && spaced(a->c, t) && spaced(a->a, t) && spaced(a->b, t);
     if (ok) {
         int64_t m = a->c.dim[0], n = a->c.dim[1], k = a->a.dim[a->trans_a ? 0 : 1];
-        ok = a->a.dim[a->trans_a ? 1 : 0] == m && a->b.dim[a->trans_b ? 1 : 0] == k && a->b.dim[a->trans_b ? 0 : 1] == n &&
-             (!a->bias.data || vec(a->bias, t, n));
+        ok = a->a.dim[a->trans_a ? 1 : 0] == m && a->b.dim[a->trans_b ? 1 : 0] == k &&
+             a->b.dim[a->trans_b ? 0 : 1] == n && (!a->bias.data || vec(a->bias, t, n));
     }
     if (ok) return TX_OK;
     const char *rule = a->trans_a   ? a->trans_b ? "c [m,n], a [k,m], b [n,k], bias [n], of one float dtype"
@@ -118,11 +123,12 @@ tx_status tx__check_layernorm_fwd(const tx_layernorm_fwd_args *a)
     bool ok = is_float(t) && dense(a->x, t, 2);
     if (ok) {
         int64_t rows = a->x.dim[0], h = a->x.dim[1];
-        ok = like(a->y, a->x) && vec(a->mu, t, rows) && vec(a->rs, t, rows) && vec(a->gamma, t, h) && vec(a->beta, t, h);
+        ok =
+            like(a->y, a->x) && vec(a->mu, t, rows) && vec(a->rs, t, rows) && vec(a->gamma, t, h) && vec(a->beta, t, h);
     }
     if (ok) return TX_OK;
-    return REFUSE("layernorm_fwd", "y and x [rows,h], mu and rs [rows], gamma and beta [h], of one float dtype", T(y), T(x),
-                  T(mu), T(rs), T(gamma), T(beta));
+    return REFUSE("layernorm_fwd", "y and x [rows,h], mu and rs [rows], gamma and beta [h], of one float dtype", T(y),
+                  T(x), T(mu), T(rs), T(gamma), T(beta));
 }
 
 tx_status tx__check_layernorm_bwd(const tx_layernorm_bwd_args *a)
@@ -135,8 +141,9 @@ tx_status tx__check_layernorm_bwd(const tx_layernorm_bwd_args *a)
              vec(a->rs, t, rows) && vec(a->gamma, t, h) && vec(a->dgamma, t, h) && vec(a->dbeta, t, h);
     }
     if (ok) return TX_OK;
-    return REFUSE("layernorm_bwd", "dx, dy, x, dres [rows,h], mu and rs [rows], gamma, dgamma, dbeta [h], of one float dtype",
-                  T(dx), T(dy), T(x), T(dres), T(mu), T(rs), T(gamma), T(dgamma), T(dbeta));
+    return REFUSE("layernorm_bwd",
+                  "dx, dy, x, dres [rows,h], mu and rs [rows], gamma, dgamma, dbeta [h], of one float dtype", T(dx),
+                  T(dy), T(x), T(dres), T(mu), T(rs), T(gamma), T(dgamma), T(dbeta));
 }
 
 tx_status tx__check_gelu_fwd(const tx_gelu_fwd_args *a)
@@ -167,7 +174,8 @@ tx_status tx__check_dropout_add_fwd(const tx_dropout_add_fwd_args *a)
 {
     tx_dtype t = a->x.dtype;
     if (!is_float(t) || !dense(a->x, t, 3) || !like(a->y, a->x) || !maybe_like(a->residual, a->x))
-        return REFUSE("dropout_add_fwd", "y, x, residual [s,b,h], contiguous, of one float dtype", T(y), T(x), T(residual));
+        return REFUSE("dropout_add_fwd", "y, x, residual [s,b,h], contiguous, of one float dtype", T(y), T(x),
+                      T(residual));
     return check_activation_mask("dropout_add_fwd", &a->mask, a->x.dim[0]);
 }
 
@@ -195,8 +203,8 @@ static bool attention_fits(tx_tensor q, tx_tensor k, tx_tensor v, tx_tensor lse,
     if (!is_float(t) || !view(q, t, 5) || !view(k, t, 4) || !view(v, t, 4) || !tx_same_shape(k, v)) return false;
     if (k.dim[1] != q.dim[1] || k.dim[2] != q.dim[2] || k.dim[3] != q.dim[4]) return false;
     if (causal && k.dim[0] < q.dim[0]) return false;
-    return !lse.data || (dense(lse, t, 4) && lse.dim[0] == q.dim[1] && lse.dim[1] == q.dim[2] && lse.dim[2] == q.dim[3] &&
-                         lse.dim[3] == q.dim[0]);
+    return !lse.data || (dense(lse, t, 4) && lse.dim[0] == q.dim[1] && lse.dim[1] == q.dim[2] &&
+                         lse.dim[2] == q.dim[3] && lse.dim[3] == q.dim[0]);
 }
 
 static tx_status check_attention_mask(const char *op, const tx_dropout *m, tx_tensor q, tx_tensor k)
@@ -205,21 +213,23 @@ static tx_status check_attention_mask(const char *op, const tx_dropout *m, tx_te
     if (m->drop > 65535) return TX_FAIL(TX_ERR_ARG, "%s: drop %u is not in 0..65535", op, m->drop);
     int64_t heads = q.dim[2] * q.dim[3];
     if (m->s_global < k.dim[0] || m->s_global < q.dim[0])
-        return TX_FAIL(TX_ERR_SHAPE, "%s: %lld keys do not lie in the mask's sequence length %lld", op, (long long)k.dim[0],
-                       (long long)m->s_global);
+        return TX_FAIL(TX_ERR_SHAPE, "%s: %lld keys do not lie in the mask's sequence length %lld", op,
+                       (long long)k.dim[0], (long long)m->s_global);
     if (m->first_head < 0 || m->n_heads - heads < m->first_head)
-        return TX_FAIL(TX_ERR_SHAPE, "%s: heads %lld + %lld do not lie in the mask's %lld", op, (long long)m->first_head,
-                       (long long)heads, (long long)m->n_heads);
+        return TX_FAIL(TX_ERR_SHAPE, "%s: heads %lld + %lld do not lie in the mask's %lld", op,
+                       (long long)m->first_head, (long long)heads, (long long)m->n_heads);
     return TX_OK;
 }
 
 tx_status tx__check_attention_fwd(const tx_attention_fwd_args *a)
 {
-    if (!attention_fits(a->q, a->k, a->v, a->lse, a->causal) || !view(a->o, a->q.dtype, 5) || !tx_same_shape(a->o, a->q))
-        return REFUSE("attention_fwd",
-                      "o and q [sq,b,groups,r,d], k and v [sk,b,groups,d], lse [b,groups,r,sq], sk >= sq if causal, of one "
-                      "float dtype, last stride 1",
-                      T(o), T(lse), T(q), T(k), T(v));
+    if (!attention_fits(a->q, a->k, a->v, a->lse, a->causal) || !view(a->o, a->q.dtype, 5) ||
+        !tx_same_shape(a->o, a->q))
+        return REFUSE(
+            "attention_fwd",
+            "o and q [sq,b,groups,r,d], k and v [sk,b,groups,d], lse [b,groups,r,sq], sk >= sq if causal, of one "
+            "float dtype, last stride 1",
+            T(o), T(lse), T(q), T(k), T(v));
     return check_attention_mask("attention_fwd", &a->mask, a->q, a->k);
 }
 
@@ -230,10 +240,11 @@ tx_status tx__check_attention_bwd(const tx_attention_bwd_args *a)
     ok = ok && view(a->dq, t, 5) && tx_same_shape(a->dq, a->q) && view(a->do_, t, 5) && tx_same_shape(a->do_, a->q);
     ok = ok && view(a->o, t, 5) && tx_same_shape(a->o, a->q) && view(a->dk, t, 4) && tx_same_shape(a->dk, a->k);
     if (!ok || !view(a->dv, t, 4) || !tx_same_shape(a->dv, a->v))
-        return REFUSE("attention_bwd",
-                      "dq, do, o, q [s,b,groups,r,d], dk, dv, k, v [s,b,groups,d], lse [b,groups,r,s], of one float dtype, last "
-                      "stride 1",
-                      T(dq), T(dk), T(dv), T(do_), T(o), T(lse), T(q), T(k), T(v));
+        return REFUSE(
+            "attention_bwd",
+            "dq, do, o, q [s,b,groups,r,d], dk, dv, k, v [s,b,groups,d], lse [b,groups,r,s], of one float dtype, last "
+            "stride 1",
+            T(dq), T(dk), T(dv), T(do_), T(o), T(lse), T(q), T(k), T(v));
     return check_attention_mask("attention_bwd", &a->mask, a->q, a->k);
 }
 
@@ -249,8 +260,9 @@ static bool embedding_fits(tx_tensor y, tx_tensor token, tx_tensor position, tx_
 tx_status tx__check_embedding_fwd(const tx_embedding_fwd_args *a)
 {
     if (!embedding_fits(a->y, a->token, a->position, a->word, a->pos))
-        return REFUSE("embedding_fwd", "y [s,b,h], token and position [s,b] int32, word [v,h], pos [positions,h], contiguous",
-                      T(y), T(token), T(position), T(word), T(pos));
+        return REFUSE("embedding_fwd",
+                      "y [s,b,h], token and position [s,b] int32, word [v,h], pos [positions,h], contiguous", T(y),
+                      T(token), T(position), T(word), T(pos));
     return TX_OK;
 }
 
@@ -275,8 +287,8 @@ tx_status tx__check_cross_entropy(const tx_cross_entropy_args *a)
     tx_dtype t = a->z.dtype;
     bool ok = is_float(t) && spaced(a->z, t) && vec(a->loss, t, a->z.dim[0]) && vec(a->y, TX_I32, a->z.dim[0]);
     if (!ok || !maybe_like(a->weight, a->loss))
-        return REFUSE("cross_entropy", "z [rows,v], loss and weight [rows], of one float dtype, y [rows] int32", T(loss), T(z),
-                      T(y), T(weight));
+        return REFUSE("cross_entropy", "z [rows,v], loss and weight [rows], of one float dtype, y [rows] int32",
+                      T(loss), T(z), T(y), T(weight));
     return check_n_valid("cross_entropy", a->n_valid, a->z.dim[1]);
 }
 
@@ -314,7 +326,7 @@ tx_status tx__check_index(const char *op, const char *name, tx_tensor x, int64_t
     const int32_t *value = x.data;
     for (int64_t i = 0, n = tx_numel(x); i < n; i++)
         if (value[i] < lo || value[i] >= hi)
-            return TX_FAIL(TX_ERR_ARG, "%s: %s[%lld] is %d; it has to be in %lld..%lld", op, name, (long long)i, value[i],
-                           (long long)lo, (long long)hi - 1);
+            return TX_FAIL(TX_ERR_ARG, "%s: %s[%lld] is %d; it has to be in %lld..%lld", op, name, (long long)i,
+                           value[i], (long long)lo, (long long)hi - 1);
     return TX_OK;
 }

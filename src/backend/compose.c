@@ -1,10 +1,11 @@
-/* compose.c - ops that are made of other ops. Their rows run in a dry run too, so that the parts count their scratch. */
+/* compose.c - ops that are made of other ops. Their rows run in a dry run too, so that the parts count their scratch.
+ */
 #include "backend/backend.h"
 
 /* Logits that exist at a time, in bytes, and the fewest rows worth a matrix product. W is read and dW read and written
- * once for each chunk, so fewer rows cost bandwidth and more cost memory. bench/op_bench.c, v = 50304, h = 768, two cores:
- * 16 MiB 287, 32 MiB 345, 64 MiB 367, all at once 390 GFLOP/s. */
-#define HEAD_BYTES ((int64_t)64 << 20)
+ * once for each chunk, so fewer rows cost bandwidth and more cost memory. bench/op_bench.c, v = 50304, h = 768, two
+ * cores: 16 MiB 287, 32 MiB 345, 64 MiB 367, all at once 390 GFLOP/s. */
+#define HEAD_BYTES    ((int64_t)64 << 20)
 #define HEAD_MIN_ROWS 32
 
 static int64_t head_chunk(const tx_head_loss_args *a)

@@ -31,7 +31,7 @@ typedef struct tx_cast_args {
 } tx_cast_args;
 
 /* gemm: C = op(A) op(B) + beta C + bias,  op(X) = X or Xᵀ.  A linear layer is y = x Wᵀ + b: trans_b with W [out, in].
- *  accumulate: beta = 1, else 0 (C is then never read, NaN in it does not matter). Accumulation over k in fp32 or better. */
+ *  accumulate: beta = 1, else 0 (C is then never read, NaN in it does not matter). Sums over k are in fp32 or better. */
 typedef struct tx_gemm_args {
     tx_tensor c;    /* [m, n], row stride may exceed n */
     tx_tensor a;    /* [m, k], or [k, m] with trans_a; row stride may exceed the row */

@@ -218,7 +218,7 @@ static void log_noops(const struct parse *p)
 static void log_derived(const tx_config *cfg)
 {
     const tx_config_given *g = &cfg->given;
-    if (cfg->global_batch_size && !g->global_batch_size)
+    if (cfg->global_batch_size && !g->global_batch_size && cfg->train_iters)
         tx_info("setting global batch size to %lld", (long long)cfg->global_batch_size);
     if (cfg->train_iters && !g->train_iters)
         tx_info("setting training iterations to %lld", (long long)cfg->train_iters);

@@ -142,16 +142,17 @@ out:
 }
 
 /* Whether a difference is told: an error for the shape, a warning for the trajectory. */
-static bool is_told(const tx_config *cfg, const tx_option *o)
+static bool is_told(const tx_config *cfg, const tx_option *o, unsigned which)
 {
-    if (o->kept == TX_KEPT_SHAPE) return tx__is_given(cfg, o);
+    if (o->kept == TX_KEPT_SHAPE) return tx__is_given(cfg, o) || which & TX_KEPT_ALL_GIVEN;
     if (o->kept == TX_KEPT_SCHEDULE && (cfg->override_opt_param_scheduler || cfg->use_checkpoint_opt_param_scheduler)) return false;
     return (o->kept == TX_KEPT_RUN || o->kept == TX_KEPT_SCHEDULE) && tx__command_takes(cfg->command, o, NULL);
 }
 
 /* Whether the checkpoint's value is taken. */
-static bool is_filled(const tx_config *cfg, const tx_option *o)
+static bool is_filled(const tx_config *cfg, const tx_option *o, unsigned which)
 {
+    if (which & TX_KEPT_ALL_GIVEN) return false;
     if (o->kept == TX_KEPT_SCHEDULE) return cfg->use_checkpoint_opt_param_scheduler;
     return o->kept != TX_KEPT_RUN && !tx__is_given(cfg, o);
 }
@@ -166,14 +167,14 @@ tx_status tx_config_from_json(tx_config *cfg, const json_t *saved, unsigned whic
         const json_t *value = json_object_get(saved, o->field ? o->field : "");
         if (!tx__has_member(o) || !(o->kept & which) || !value) continue;
         TX_GOTO(check_saved(o, value));
-        if (is_told(cfg, o)) TX_GOTO(compare(cfg, o, value, &v));
+        if (is_told(cfg, o, which)) TX_GOTO(compare(cfg, o, value, &v));
     }
     TX_GOTO(tx__violations_close(&v));
     for (size_t i = 0; i < tx__n_options; i++) {
         const tx_option *o = &tx__options[i];
         const json_t *value = json_object_get(saved, o->field ? o->field : "");
         if (!tx__has_member(o) || !(o->kept & which) || !value) continue;
-        if (is_filled(cfg, o) && !json_is_null(value)) TX_GOTO(fill(cfg, o, value));
+        if (is_filled(cfg, o, which) && !json_is_null(value)) TX_GOTO(fill(cfg, o, value));
     }
 out:
     tx_str_free(&v.text);

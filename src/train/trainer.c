@@ -271,9 +271,15 @@ tx_status tx_trainer_step(tx_trainer *t)
 
 /* ---- checkpoints ---- */
 
+tx_status tx_trainer_require_idle(const tx_trainer *t, const char *verb)
+{
+    if (!t->micro && t->want == TX_WANT_FORWARD) return TX_OK;
+    return TX_FAIL(TX_ERR_STATE, "a checkpoint can only be %s between iterations", verb);
+}
+
 tx_status tx_trainer_save(tx_trainer *t, const char *dir)
 {
-    if (t->micro || t->want != TX_WANT_FORWARD) return TX_FAIL(TX_ERR_STATE, "a checkpoint can only be saved between iterations");
+    TX_TRY(tx_trainer_require_idle(t, "saved"));
     json_t *config;
     TX_TRY(tx_config_to_json(t->cfg, &config));
     tx_ckpt_state state = {
@@ -295,7 +301,7 @@ tx_status tx_trainer_save(tx_trainer *t, const char *dir)
 
 tx_status tx_trainer_load(tx_trainer *t, tx_checkpoint *from)
 {
-    if (t->micro || t->want != TX_WANT_FORWARD) return TX_FAIL(TX_ERR_STATE, "a checkpoint can only be loaded between iterations");
+    TX_TRY(tx_trainer_require_idle(t, "loaded"));
     const tx_config *cfg = t->cfg;
     bool optim = t->adam.m && !cfg->finetune && !cfg->no_load_optim;
     TX_TRY(tx_checkpoint_read(from, &t->model->params, t->value, optim ? t->adam.m : NULL, optim ? t->adam.v : NULL));

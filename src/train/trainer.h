@@ -64,6 +64,9 @@ bool tx_trainer_at_boundary(const tx_trainer *t);
  * micro-batch's first n_samples rows (a data set need not end with a full batch). @tokens [b][s+1], all rows readable. */
 tx_status tx_trainer_evaluate(tx_trainer *t, const int32_t *tokens, int64_t n_samples, double *loss_sum, int64_t *n_tokens);
 
+/* TX_ERR_STATE in the middle of an iteration: "a checkpoint can only be <verb> between iterations". */
+tx_status tx_trainer_require_idle(const tx_trainer *t, const char *verb);
+
 /* Native checkpoint under dir (checkpoint.h). */
 tx_status tx_trainer_save(tx_trainer *t, const char *dir);
 

@@ -17,9 +17,9 @@
 #include "backend/ref/ref.h"
 #include "base/alloc.h"
 
-#define OK(call)                                                                          \
-    do {                                                                                  \
-        if (call) fail_msg("%s: %s", #call, tx_last_error());                             \
+#define OK(call)                                              \
+    do {                                                      \
+        if (call) fail_msg("%s: %s", #call, tx_last_error()); \
     } while (0)
 #define RUN(c, op, ...) OK(tx_run_##op((c), &(tx_##op##_args){ __VA_ARGS__ }))
 
@@ -64,7 +64,11 @@ static inline tx_tensor normals(tx_dtype t, int n_dims, const int64_t *dim)
     return x;
 }
 
-#define DIMS(...)     (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), (const int64_t[]){ __VA_ARGS__ }
+#define DIMS(...)                                                                  \
+    (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), (const int64_t[]) \
+    {                                                                              \
+        __VA_ARGS__                                                                \
+    }
 #define ZEROS(t, ...) zeros((t), DIMS(__VA_ARGS__))
 #define RAND(t, ...)  normals((t), DIMS(__VA_ARGS__))
 
@@ -84,13 +88,15 @@ static inline tx_tensor view4(tx_tensor x, int64_t first, int64_t d0, int64_t d1
     return (tx_tensor){ data, x.dtype, 4, { d0, d1, d2, d3 }, { s0, s1, s2, 1 } };
 }
 
-static inline tx_tensor view5(tx_tensor x, int64_t first, const int64_t dim[5], int64_t s0, int64_t s1, int64_t s2, int64_t s3)
+static inline tx_tensor view5(tx_tensor x, int64_t first, const int64_t dim[5], int64_t s0, int64_t s1, int64_t s2,
+                              int64_t s3)
 {
     void *data = (char *)x.data + (size_t)first * tx_dtype_size(x.dtype);
     return (tx_tensor){ data, x.dtype, 5, { dim[0], dim[1], dim[2], dim[3], dim[4] }, { s0, s1, s2, s3, 1 } };
 }
 
-/* q, k and v (and their gradients) as views of one [s, b, groups, r + 2, d], as Megatron's query_key_value gives them. */
+/* q, k and v (and their gradients) as views of one [s, b, groups, r + 2, d], as Megatron's query_key_value gives them.
+ */
 typedef struct qkv {
     tx_tensor all, q, k, v;
 } qkv;
@@ -118,21 +124,21 @@ static inline tx_ctx open_ctx(const char *backend, int n_threads)
 
 /* ---- every op counts its calls ---- */
 
-#define OP(op)                                                                            \
-    static int calls_##op;                                                                \
-    static tx_status (*real_##op)(tx_ctx * c, const tx_##op##_args *a, void *scratch);    \
-    static tx_status count_##op(tx_ctx *c, const tx_##op##_args *a, void *scratch)        \
-    {                                                                                     \
-        calls_##op++;                                                                     \
-        return real_##op(c, a, scratch);                                                  \
+#define OP(op)                                                                         \
+    static int calls_##op;                                                             \
+    static tx_status (*real_##op)(tx_ctx * c, const tx_##op##_args *a, void *scratch); \
+    static tx_status count_##op(tx_ctx *c, const tx_##op##_args *a, void *scratch)     \
+    {                                                                                  \
+        calls_##op++;                                                                  \
+        return real_##op(c, a, scratch);                                               \
     }
 #include "backend/ops.def"
 #undef OP
 
 static inline void count_calls(tx_ctx *c)
 {
-#define OP(op)                       \
-    real_##op = c->ops->op.run;      \
+#define OP(op)                  \
+    real_##op = c->ops->op.run; \
     c->ops->op.run = count_##op;
 #include "backend/ops.def"
 #undef OP

@@ -1,16 +1,16 @@
 /* labels: op */
-/* test_ops_cpu.c - backend cpu against ref, op by op, on shapes that are odd, minimal and large, for each instruction set
- * of this processor and several thread counts. A case builds its tensors anew from the same numbers, runs its ops on the
- * given backend and lists what came out; the lists are compared. The bound is in units of fp32's epsilon times the size of
- * what the result is a sum of. And the same call twice gives the same bits. */
+/* test_ops_cpu.c - backend cpu against ref, op by op, on shapes that are odd, minimal and large, for each instruction
+ * set of this processor and several thread counts. A case builds its tensors anew from the same numbers, runs its ops
+ * on the given backend and lists what came out; the lists are compared. The bound is in units of fp32's epsilon times
+ * the size of what the result is a sum of. And the same call twice gives the same bits. */
 #include "backend/op_test.h"
 
 /* ---- results and their comparison ---- */
 
 typedef struct result {
     const char *name;
-    tx_tensor x;    /* contiguous */
-    double bound;   /* |difference| <= bound epsilon (|value| + rms) */
+    tx_tensor x;     /* contiguous */
+    double bound;    /* |difference| <= bound epsilon (|value| + rms) */
     bool same_zeros; /* a mask: zero where the other is zero and only there */
 } result;
 
@@ -56,12 +56,13 @@ static void layernorm(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t rows = p[0], h = p[1];
     tx_tensor x = RAND(TX_F32, rows, h), gamma = RAND(TX_F32, h), beta = RAND(TX_F32, h), dy = RAND(TX_F32, rows, h);
-    tx_tensor dres = RAND(TX_F32, rows, h), y = ZEROS(TX_F32, rows, h), mu = ZEROS(TX_F32, rows), rs = ZEROS(TX_F32, rows);
+    tx_tensor dres = RAND(TX_F32, rows, h), y = ZEROS(TX_F32, rows, h), mu = ZEROS(TX_F32, rows),
+              rs = ZEROS(TX_F32, rows);
     tx_tensor dx = ZEROS(TX_F32, rows, h), dgamma = RAND(TX_F32, h), dbeta = RAND(TX_F32, h);
     RUN(c, layernorm_fwd, .y = y, .mu = mu, .rs = rs, .x = x, .gamma = gamma, .beta = beta, .eps = 1e-5);
     if (!p[2]) dres.data = NULL;
-    RUN(c, layernorm_bwd, .dx = dx, .dgamma = dgamma, .dbeta = dbeta, .dy = dy, .x = x, .dres = dres, .gamma = gamma, .mu = mu,
-        .rs = rs);
+    RUN(c, layernorm_bwd, .dx = dx, .dgamma = dgamma, .dbeta = dbeta, .dy = dy, .x = x, .dres = dres, .gamma = gamma,
+        .mu = mu, .rs = rs);
     out(o, "y", y, 16);
     out(o, "mu", mu, 16);
     out(o, "rs", rs, 16);
@@ -70,8 +71,8 @@ static void layernorm(tx_ctx *c, const int64_t *p, results *o)
     out(o, "dgamma", dgamma, 64);
     out(o, "dbeta", dbeta, 64);
     /* in place of dy and of dres */
-    RUN(c, layernorm_bwd, .dx = dy, .dgamma = dgamma, .dbeta = dbeta, .dy = dy, .x = x, .dres = dres, .gamma = gamma, .mu = mu,
-        .rs = rs);
+    RUN(c, layernorm_bwd, .dx = dy, .dgamma = dgamma, .dbeta = dbeta, .dy = dy, .x = x, .dres = dres, .gamma = gamma,
+        .mu = mu, .rs = rs);
     assert_memory_equal(dy.data, dx.data, (size_t)(rows * h) * 4);
 }
 
@@ -90,8 +91,11 @@ static void gelu(tx_ctx *c, const int64_t *p, results *o)
 static void dropout(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t s = p[0], b = p[1], h = p[2];
-    tx_tensor x = RAND(TX_F32, s, b, h), residual = RAND(TX_F32, s, b, h), y = ZEROS(TX_F32, s, b, h), dx = ZEROS(TX_F32, s, b, h);
-    tx_dropout mask = { .rng = { 0x123456789abcdefull, 77, 5 }, .drop = (uint32_t)p[3], .sample = 1000, .s_global = s + 3, .first_s = 2 };
+    tx_tensor x = RAND(TX_F32, s, b, h), residual = RAND(TX_F32, s, b, h), y = ZEROS(TX_F32, s, b, h),
+              dx = ZEROS(TX_F32, s, b, h);
+    tx_dropout mask = {
+        .rng = { 0x123456789abcdefull, 77, 5 }, .drop = (uint32_t)p[3], .sample = 1000, .s_global = s + 3, .first_s = 2
+    };
     if (!p[4]) residual.data = NULL;
     RUN(c, dropout_add_fwd, .y = y, .x = x, .residual = residual, .mask = mask);
     RUN(c, dropout_add_bwd, .dx = dx, .dy = x, .mask = mask);
@@ -106,11 +110,17 @@ static void attention(tx_ctx *c, const int64_t *p, results *o)
     int64_t s = p[0], b = p[1], groups = p[2], r = p[3], d = p[4];
     qkv x = fused_qkv(RAND(TX_F32, s, b, groups, r + 2, d), s, b, groups, r, d);
     qkv g = fused_qkv(RAND(TX_F32, s, b, groups, r + 2, d), s, b, groups, r, d);
-    tx_tensor y = RAND(TX_F32, s, b, groups, r, d), lse = ZEROS(TX_F32, b, groups, r, s), dy = RAND(TX_F32, s, b, groups, r, d);
-    tx_dropout mask = { .rng = { 5, 6, 7 }, .drop = (uint32_t)p[6], .sample = 3, .s_global = s + 5, .n_heads = 2 * groups * r,
+    tx_tensor y = RAND(TX_F32, s, b, groups, r, d), lse = ZEROS(TX_F32, b, groups, r, s),
+              dy = RAND(TX_F32, s, b, groups, r, d);
+    tx_dropout mask = { .rng = { 5, 6, 7 },
+                        .drop = (uint32_t)p[6],
+                        .sample = 3,
+                        .s_global = s + 5,
+                        .n_heads = 2 * groups * r,
                         .first_head = 1 };
     double scale = 1 / sqrt((double)d);
-    RUN(c, attention_fwd, .o = y, .lse = lse, .q = x.q, .k = x.k, .v = x.v, .scale = scale, .causal = p[5], .mask = mask);
+    RUN(c, attention_fwd, .o = y, .lse = lse, .q = x.q, .k = x.k, .v = x.v, .scale = scale, .causal = p[5],
+        .mask = mask);
     RUN(c, attention_bwd, .dq = g.q, .dk = g.k, .dv = g.v, .do_ = dy, .o = y, .lse = lse, .q = x.q, .k = x.k, .v = x.v,
         .scale = scale, .causal = p[5], .mask = mask);
     out(o, "o", y, 32);
@@ -122,10 +132,11 @@ static void attention(tx_ctx *c, const int64_t *p, results *o)
 static void cached_attention(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t sq = p[0], sk = p[1], b = p[2], groups = p[3], r = p[4], d = p[5];
-    tx_tensor k = RAND(TX_F32, sk + 3, b, groups, d), v = RAND(TX_F32, sk + 3, b, groups, d), q = RAND(TX_F32, sq, b, groups, r, d);
+    tx_tensor k = RAND(TX_F32, sk + 3, b, groups, d), v = RAND(TX_F32, sk + 3, b, groups, d),
+              q = RAND(TX_F32, sq, b, groups, r, d);
     tx_tensor y = RAND(TX_F32, sq, b, groups, r, d), lse = ZEROS(TX_F32, b, groups, r, sq);
-    RUN(c, attention_fwd, .o = y, .lse = lse, .q = q, .k = tx_slice_rows(k, 0, sk), .v = tx_slice_rows(v, 0, sk), .scale = 0.3,
-        .causal = p[6]);
+    RUN(c, attention_fwd, .o = y, .lse = lse, .q = q, .k = tx_slice_rows(k, 0, sk), .v = tx_slice_rows(v, 0, sk),
+        .scale = 0.3, .causal = p[6]);
     out(o, "o", y, 32);
     out(o, "lse", lse, 16);
 }
@@ -149,11 +160,12 @@ static void gemm(tx_ctx *c, const int64_t *p, results *o)
 static void cross_entropy(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t rows = p[0], v = p[1], extra = p[4];
-    tx_tensor z = RAND(TX_F32, rows, v + extra), y = indices(ZEROS(TX_I32, rows), 0, (int32_t)p[2]), loss = ZEROS(TX_F32, rows);
+    tx_tensor z = RAND(TX_F32, rows, v + extra), y = indices(ZEROS(TX_I32, rows), 0, (int32_t)p[2]),
+              loss = ZEROS(TX_F32, rows);
     tx_tensor weight = RAND(TX_F32, rows), part = z;
     part.dim[1] = v;
     if (rows > 2) ((int32_t *)y.data)[1] = -1;
-    if (p[2] < v) ((float *)z.data)[v - 1] = INFINITY; /* padding is not looked at */
+    if (p[2] < v) ((float *)z.data)[v - 1] = INFINITY;   /* padding is not looked at */
     if (p[2] < v && !p[3]) ((float *)z.data)[v - 1] = 0; /* but stays what it is without weight */
     if (!p[3]) weight.data = NULL;
     RUN(c, cross_entropy, .loss = loss, .z = part, .y = y, .weight = weight, .n_valid = p[2]);
@@ -166,7 +178,8 @@ static void head_loss(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t rows = p[0], h = p[1], v = p[2];
     tx_tensor x = RAND(TX_F32, rows, h), w = RAND(TX_F32, v, h), y = indices(ZEROS(TX_I32, rows), 0, (int32_t)p[3]);
-    tx_tensor loss = ZEROS(TX_F32, rows), dx = ZEROS(TX_F32, rows, h), dw = RAND(TX_F32, v, h), weight = RAND(TX_F32, rows);
+    tx_tensor loss = ZEROS(TX_F32, rows), dx = ZEROS(TX_F32, rows, h), dw = RAND(TX_F32, v, h),
+              weight = RAND(TX_F32, rows);
     for (int64_t i = 0; i < v * h; i++) ((float *)w.data)[i] *= 0.3f;
     if (!p[4]) weight.data = NULL;
     RUN(c, head_loss, .loss = loss, .dx = dx, .dw = dw, .x = x, .w = w, .y = y, .weight = weight, .n_valid = p[3]);
@@ -179,7 +192,8 @@ static void head_loss(tx_ctx *c, const int64_t *p, results *o)
 static void embedding(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t s = p[0], b = p[1], h = p[2], v = p[3];
-    tx_tensor token = indices(ZEROS(TX_I32, s, b), 0, (int32_t)v), position = indices(ZEROS(TX_I32, s, b), 0, (int32_t)s);
+    tx_tensor token = indices(ZEROS(TX_I32, s, b), 0, (int32_t)v),
+              position = indices(ZEROS(TX_I32, s, b), 0, (int32_t)s);
     tx_tensor word = RAND(TX_F32, v, h), pos = RAND(TX_F32, s, h), y = ZEROS(TX_F32, s, b, h);
     if (!p[4]) pos.data = NULL;
     RUN(c, embedding_fwd, .y = y, .token = token, .position = position, .word = word, .pos = pos);
@@ -201,7 +215,8 @@ static void col_sum(tx_ctx *c, const int64_t *p, results *o)
 static void flat_ops(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t n = p[0];
-    tx_tensor x = RAND(TX_F32, n), bf = ZEROS(TX_BF16, n), back = ZEROS(TX_F32, n), half = ZEROS(TX_F16, n), i32 = ZEROS(TX_I32, n);
+    tx_tensor x = RAND(TX_F32, n), bf = ZEROS(TX_BF16, n), back = ZEROS(TX_F32, n), half = ZEROS(TX_F16, n),
+              i32 = ZEROS(TX_I32, n);
     RUN(c, cast, .y = bf, .x = x);
     RUN(c, cast, .y = back, .x = bf);
     RUN(c, cast, .y = half, .x = x);
@@ -219,14 +234,26 @@ static void flat_ops(tx_ctx *c, const int64_t *p, results *o)
     out(o, "bf16 cleared", bf, 0);
 }
 
+/* p: rows, columns, extra row length: of part of each row into part of each row, and what lies between stays */
+static void strided_cast(tx_ctx *c, const int64_t *p, results *o)
+{
+    tx_tensor x = RAND(TX_F32, p[0], 2, p[1] + p[2]), bf = RAND(TX_BF16, p[0], 2, p[1] + p[2]);
+    tx_tensor back = RAND(TX_F32, p[0], 2, p[1]), from = x, to = bf;
+    from.dim[2] = to.dim[2] = p[1];
+    RUN(c, cast, .y = to, .x = from);
+    RUN(c, cast, .y = back, .x = to);
+    out(o, "bf16", bf, 0);
+    out(o, "back", back, 0);
+}
+
 /* p: n, step */
 static void adam(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t n = p[0];
     tx_tensor w = RAND(TX_F32, n), m = RAND(TX_F32, n), v = RAND(TX_F32, n), g = RAND(TX_F32, n);
     for (int64_t i = 0; i < n; i++) ((float *)v.data)[i] *= ((float *)v.data)[i];
-    RUN(c, adam, .p = w, .m = m, .v = v, .g = g, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
-        .grad_scale = 0.125, .t = p[1]);
+    RUN(c, adam, .p = w, .m = m, .v = v, .g = g, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
+        .weight_decay = 0.01, .grad_scale = 0.125, .t = p[1]);
     out(o, "p", w, 4);
     out(o, "m", m, 4);
     out(o, "v", v, 4);
@@ -256,7 +283,7 @@ static const op_case cases[] = {
     { "attention s=130 d=64", attention, { 130, 1, 3, 1, 64, false, 0 } },
     { "attention s=130 d=64 dropout", attention, { 130, 2, 1, 2, 64, true, 6554 } },
     { "attention s=67 d=16 dropout", attention, { 67, 1, 3, 1, 16, false, 20000 } },
-    { "attention s=3 d=16 dropout", attention, { 3, 1, 2, 1, 16, true, 20000 } },
+    { "attention s=3 d=16 dropout", attention, { 3, 1, 2, 1, 16, false, 20000 } },
     { "attention s=256 d=64", attention, { 256, 1, 2, 1, 64, true, 0 } },
     { "cache 1 of 1", cached_attention, { 1, 1, 1, 1, 1, 16, true } },
     { "cache 1 of 100", cached_attention, { 1, 100, 2, 3, 2, 64, true } },
@@ -281,6 +308,8 @@ static const op_case cases[] = {
     { "flat 1", flat_ops, { 1 } },
     { "flat 65", flat_ops, { 65 } },
     { "flat 200001", flat_ops, { 200001 } },
+    { "cast 3x17 of 20", strided_cast, { 3, 17, 3 } },
+    { "cast 500x65 of 66", strided_cast, { 500, 65, 1 } },
     { "adam 1", adam, { 1, 1 } },
     { "adam 17", adam, { 17, 2 } },
     { "adam 70001", adam, { 70001, 1000 } },
@@ -303,7 +332,8 @@ static void run_case(tx_ctx *ref, tx_ctx *cpu, const op_case *k, const char *whe
         snprintf(name, sizeof name, "%s, %s", k->name, where);
         compare(name, &got.r[i], &want.r[i]);
         size_t bytes = (size_t)tx_numel(got.r[i].x) * tx_dtype_size(got.r[i].x.dtype);
-        if (memcmp(got.r[i].x.data, again.r[i].x.data, bytes)) fail_msg("%s: %s differs from run to run", name, got.r[i].name);
+        if (memcmp(got.r[i].x.data, again.r[i].x.data, bytes))
+            fail_msg("%s: %s differs from run to run", name, got.r[i].name);
     }
     pool_free();
 }
@@ -367,14 +397,18 @@ static void test_many_threads(void **state)
 static void test_gemm(void **state)
 {
     (void)state;
-    static const int64_t size[][3] = { { 1, 1, 1 }, { 3, 17, 5 }, { 1, 65, 33 }, { 17, 1, 65 }, { 65, 40, 17 }, { 130, 96, 200 } };
+    static const int64_t size[][3] = { { 1, 1, 1 },   { 3, 17, 5 },   { 1, 65, 33 },
+                                       { 17, 1, 65 }, { 65, 40, 17 }, { 130, 96, 200 } };
     tx_ctx ref = open_ctx("ref", 1), cpu = open_ctx("cpu", 2);
     for (size_t i = 0; i < sizeof size / sizeof *size; i++)
         for (int v = 0; v < 32; v++) {
             char name[100];
-            op_case k = { name, gemm, { size[i][0], size[i][1], size[i][2], v & 1, v >> 1 & 1, v >> 2 & 1, v >> 3 & 1, v & 16 ? 3 : 0 } };
-            snprintf(name, sizeof name, "gemm %dx%dx%d trans %d%d accumulate %d bias %d extra %d", (int)k.p[0], (int)k.p[1],
-                     (int)k.p[2], (int)k.p[3], (int)k.p[4], (int)k.p[5], (int)k.p[6], (int)k.p[7]);
+            op_case k = { name,
+                          gemm,
+                          { size[i][0], size[i][1], size[i][2], v & 1, v >> 1 & 1, v >> 2 & 1, v >> 3 & 1,
+                            v & 16 ? 3 : 0 } };
+            snprintf(name, sizeof name, "gemm %dx%dx%d trans %d%d accumulate %d bias %d extra %d", (int)k.p[0],
+                     (int)k.p[1], (int)k.p[2], (int)k.p[3], (int)k.p[4], (int)k.p[5], (int)k.p[6], (int)k.p[7]);
             run_case(&ref, &cpu, &k, "2 threads");
         }
     tx_ctx_deinit(&ref);
@@ -451,8 +485,8 @@ static tx_status run_step(tx_ctx *c, const step *t)
     TX_RUN(c, gemm, .c = x, .a = y, .b = t->w, .trans_b = true, .bias = gamma);
     TX_RUN(c, head_loss, .loss = t->loss, .dx = dx, .dw = t->dw, .x = x, .w = t->dw, .y = t->label, .weight = t->weight,
            .n_valid = 30);
-    TX_RUN(c, attention_bwd, .dq = g.q, .dk = g.k, .dv = g.v, .do_ = o, .o = o, .lse = t->lse, .q = in.q, .k = in.k, .v = in.v,
-           .scale = 0.25, .causal = true);
+    TX_RUN(c, attention_bwd, .dq = g.q, .dk = g.k, .dv = g.v, .do_ = o, .o = o, .lse = t->lse, .q = in.q, .k = in.k,
+           .v = in.v, .scale = 0.25, .causal = true);
     TX_RUN(c, layernorm_bwd, .dx = dx, .dgamma = gamma, .dbeta = t->beta, .dy = dx, .x = x, .gamma = gamma, .mu = t->mu,
            .rs = t->rs);
     return TX_OK;
@@ -464,10 +498,18 @@ static void test_plan(void **state)
     (void)state;
     tx_ctx c;
     OK(tx_ctx_init(&c, "cpu", 2));
-    step t = { .x = RAND(TX_F32, 40, 1, 2, 3, 16), .w = RAND(TX_F32, 96, 32),       .y = ZEROS(TX_F32, 40, 1, 2, 1, 16),
-               .mu = ZEROS(TX_F32, 40),            .rs = ZEROS(TX_F32, 40),         .gamma = RAND(TX_F32, 96),
-               .beta = RAND(TX_F32, 96),           .lse = ZEROS(TX_F32, 1, 2, 1, 40), .loss = ZEROS(TX_F32, 40),
-               .label = ZEROS(TX_I32, 40),         .weight = RAND(TX_F32, 40),      .dx = ZEROS(TX_F32, 40, 1, 2, 3, 16),
+    step t = { .x = RAND(TX_F32, 40, 1, 2, 3, 16),
+               .w = RAND(TX_F32, 96, 32),
+               .y = ZEROS(TX_F32, 40, 1, 2, 1, 16),
+               .mu = ZEROS(TX_F32, 40),
+               .rs = ZEROS(TX_F32, 40),
+               .gamma = RAND(TX_F32, 96),
+               .beta = RAND(TX_F32, 96),
+               .lse = ZEROS(TX_F32, 1, 2, 1, 40),
+               .loss = ZEROS(TX_F32, 40),
+               .label = ZEROS(TX_I32, 40),
+               .weight = RAND(TX_F32, 40),
+               .dx = ZEROS(TX_F32, 40, 1, 2, 3, 16),
                .dw = RAND(TX_F32, 32, 96) };
     OK(run_step(&c, &t));
     assert_true(tx__ref_load(t.loss, 0) == 0 && c.scratch.peak > 0);
@@ -489,16 +531,11 @@ static void test_every_op_ran(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_generic),
-        cmocka_unit_test(test_avx2),
-        cmocka_unit_test(test_avx512),
-        cmocka_unit_test(test_many_threads),
-        cmocka_unit_test(test_gemm),
-        cmocka_unit_test(test_gemm_many_shapes),
-        cmocka_unit_test(test_special_values),
-        cmocka_unit_test(test_refuses_other_types),
-        cmocka_unit_test(test_plan),
-        cmocka_unit_test(test_every_op_ran), /* last */
+        cmocka_unit_test(test_generic),        cmocka_unit_test(test_avx2),
+        cmocka_unit_test(test_avx512),         cmocka_unit_test(test_many_threads),
+        cmocka_unit_test(test_gemm),           cmocka_unit_test(test_gemm_many_shapes),
+        cmocka_unit_test(test_special_values), cmocka_unit_test(test_refuses_other_types),
+        cmocka_unit_test(test_plan),           cmocka_unit_test(test_every_op_ran), /* last */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,7 +86,8 @@ static void test_bad_index(void **state)
         tx_ctx c = open_ctx(backend[i], 1);
         tx_tensor token = ZEROS(TX_I32, 2, 2), word = ZEROS(TX_F32, 5, 4), y = ZEROS(TX_F32, 2, 2, 4);
         ((int32_t *)token.data)[3] = 5;
-        assert_int_equal(tx_run_embedding_fwd(&c, &(tx_embedding_fwd_args){ .y = y, .token = token, .word = word }), TX_ERR_ARG);
+        assert_int_equal(tx_run_embedding_fwd(&c, &(tx_embedding_fwd_args){ .y = y, .token = token, .word = word }),
+                         TX_ERR_ARG);
         assert_non_null(strstr(tx_last_error(), "token[3] is 5"));
         tx_tensor z = ZEROS(TX_F32, 4, 8), loss = ZEROS(TX_F32, 4), label = ZEROS(TX_I32, 4);
         ((int32_t *)label.data)[1] = 7; /* a column that pads */

@@ -20,8 +20,8 @@ static inline const tx__cpu_kernels *tx__cpu_k(const tx_ctx *c)
 /* TX_ERR_UNSUPPORTED unless x is fp32; one tensor of a call speaks for all, check.c has seen to that. */
 tx_status tx__cpu_need_f32(const char *op, tx_tensor x);
 
-/* How many parts n units of work are cut into: no more than threads, and none so small that starting it costs more. `each`
- * is the work of a unit in elements touched. */
+/* How many parts n units of work are cut into: no more than threads, and none so small that starting it costs more.
+ * `each` is the work of a unit in elements touched. */
 static inline int tx__cpu_parts(const tx_ctx *c, int64_t n, int64_t each)
 {
     int64_t worth = n * each / 16384 + 1, parts = c->n_threads;

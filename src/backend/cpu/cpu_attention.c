@@ -1,7 +1,7 @@
 /* cpu_attention.c - shares the heads among threads; isa/isa_attention.c does the work of one.
  *
- *  Forward: a thread takes a run of query heads and packs k and v again only where the group changes. Backward: it takes a
- *  run of groups, because all query heads of a group add to one dk and dv. */
+ *  Forward: a thread takes a run of query heads and packs k and v again only where the group changes. Backward: it
+ * takes a run of groups, because all query heads of a group add to one dk and dv. */
 #include "backend/cpu/cpu.h"
 
 /* Up to this many queries, k and v are read in place. */

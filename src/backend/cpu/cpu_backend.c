@@ -1,7 +1,7 @@
 /* cpu_backend.c - opening "cpu", its choice of instruction set and its rows.
  *
- *  TX_CPU_ISA in the environment (generic, avx2 or avx512) takes a lower set than the processor's own for our kernels: for
- *  comparison and debugging. oneDNN chooses for itself (ONEDNN_MAX_CPU_ISA). */
+ *  TX_CPU_ISA in the environment (generic, avx2 or avx512) takes a lower set than the processor's own for our kernels:
+ * for comparison and debugging. oneDNN chooses for itself (ONEDNN_MAX_CPU_ISA). */
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,8 @@ static int list_isas(isa out[3])
     __builtin_cpu_init();
     bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
     bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-              __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+              __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+              __builtin_cpu_supports("avx512vl");
     out[n++] = (isa){ "avx512", &tx__cpu_kernels_avx512, v4 };
     out[n++] = (isa){ "avx2", &tx__cpu_kernels_avx2, v3 };
 #endif
@@ -43,7 +44,8 @@ static tx_status choose_isa(isa *out)
             *out = list[i];
             return TX_OK;
         }
-    return TX_FAIL(TX_ERR_UNSUPPORTED, "TX_CPU_ISA=%s: not an instruction set of this processor; take generic, avx2 or avx512",
+    return TX_FAIL(TX_ERR_UNSUPPORTED,
+                   "TX_CPU_ISA=%s: not an instruction set of this processor; take generic, avx2 or avx512",
                    wish ? wish : "");
 }
 

@@ -82,8 +82,8 @@ tx_status tx__cpu_gelu_bwd(tx_ctx *c, const tx_gelu_bwd_args *a, void *scratch)
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(n, LINE, parts, t);
-        tx__cpu_k(c)->gelu_bwd((float *)a->dx.data + r.lo, (const float *)a->dy.data + r.lo, (const float *)a->x.data + r.lo,
-                               r.hi - r.lo, a->kind);
+        tx__cpu_k(c)->gelu_bwd((float *)a->dx.data + r.lo, (const float *)a->dy.data + r.lo,
+                               (const float *)a->x.data + r.lo, r.hi - r.lo, a->kind);
     }
     return TX_OK;
 }

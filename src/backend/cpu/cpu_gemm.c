@@ -1,12 +1,13 @@
 /* cpu_gemm.c - matrix products by oneDNN: the one file that knows it, in its 2.x and its 3.x form.
  *
- *  A primitive is made for exact sizes and strides, with its code generated for them, which takes milliseconds; so each is
- *  kept, together with its memory objects, of which a call changes only the addresses. The row's scratch callback makes
- *  it, which the dry run calls too: the first real step finds everything ready and allocates nothing.
+ *  A primitive is made for exact sizes and strides, with its code generated for them, which takes milliseconds; so each
+ * is kept, together with its memory objects, of which a call changes only the addresses. The row's scratch callback
+ * makes it, which the dry run calls too: the first real step finds everything ready and allocates nothing.
  *
  *      key = (m, n, k, row strides, transposes, accumulate, bias)  ->  slot[hash % SLOTS], linear probing
  *
- *  A run has some dozens of shapes. Generation of texts of all lengths could have any number, so a full table is emptied. */
+ *  A run has some dozens of shapes. Generation of texts of all lengths could have any number, so a full table is
+ * emptied. */
 #include <dnnl.h>
 #include <omp.h>
 #include <stdio.h>
@@ -22,11 +23,12 @@ typedef struct key {
 } key;
 
 enum { SLOTS = 1024, FULL = SLOTS / 4 * 3, A = 0, B, C, BIAS, SCRATCH, N_MEMORIES };
-static const int arg_of[N_MEMORIES] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS, DNNL_ARG_SCRATCHPAD };
+static const int arg_of[N_MEMORIES] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS,
+                                        DNNL_ARG_SCRATCHPAD };
 
 typedef struct product {
     key key;
-    dnnl_primitive_t primitive; /* NULL: slot is free */
+    dnnl_primitive_t primitive;       /* NULL: slot is free */
     dnnl_memory_t memory[N_MEMORIES]; /* NULL: this product has none */
     size_t scratch_bytes;
 } product;
@@ -60,8 +62,8 @@ static void free_layout(layout *l)
     if (*l) dnnl_memory_desc_destroy(*l);
 }
 
-static dnnl_status_t make_matmul(dnnl_primitive_desc_t *pd, const layout l[4], bool bias, const_dnnl_primitive_attr_t attr,
-                                 dnnl_engine_t engine)
+static dnnl_status_t make_matmul(dnnl_primitive_desc_t *pd, const layout l[4], bool bias,
+                                 const_dnnl_primitive_attr_t attr, dnnl_engine_t engine)
 {
     return dnnl_matmul_primitive_desc_create(pd, engine, l[A], l[B], bias ? l[BIAS] : NULL, l[C], attr);
 }
@@ -91,8 +93,8 @@ static void free_layout(layout *l)
     (void)l;
 }
 
-static dnnl_status_t make_matmul(dnnl_primitive_desc_t *pd, const layout l[4], bool bias, const_dnnl_primitive_attr_t attr,
-                                 dnnl_engine_t engine)
+static dnnl_status_t make_matmul(dnnl_primitive_desc_t *pd, const layout l[4], bool bias,
+                                 const_dnnl_primitive_attr_t attr, dnnl_engine_t engine)
 {
     dnnl_matmul_desc_t d;
     dnnl_status_t bad = dnnl_matmul_desc_init(&d, &l[A], &l[B], bias ? &l[BIAS] : NULL, &l[C]);
@@ -171,7 +173,8 @@ static dnnl_status_t make_product(struct tx__cpu_gemm *g, product *p, const key 
     if (!bad) bad = make_attributes(&attr, k->accumulate);
     if (!bad) bad = make_matmul(&pd, l, k->bias, attr, g->engine);
     if (!bad) bad = dnnl_primitive_create(&p->primitive, pd);
-    for (int i = 0; !bad && i < (k->bias ? 4 : 3); i++) bad = dnnl_memory_create(&p->memory[i], desc(&l[i]), g->engine, DNNL_MEMORY_NONE);
+    for (int i = 0; !bad && i < (k->bias ? 4 : 3); i++)
+        bad = dnnl_memory_create(&p->memory[i], desc(&l[i]), g->engine, DNNL_MEMORY_NONE);
     if (!bad) {
         const_dnnl_memory_desc_t need = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
         p->scratch_bytes = need ? dnnl_memory_desc_get_size(need) : 0;
@@ -213,8 +216,8 @@ static tx_status find(const tx_ctx *c, const tx_gemm_args *a, product **out)
     omp_set_num_threads(before);
     if (bad)
         return TX_FAIL(bad == dnnl_out_of_memory ? TX_ERR_NOMEM : TX_ERR_UNSUPPORTED,
-                       "gemm: oneDNN has no product of m=%lld n=%lld k=%lld (status %d)", (long long)k.m, (long long)k.n,
-                       (long long)k.k, (int)bad);
+                       "gemm: oneDNN has no product of m=%lld n=%lld k=%lld (status %d)", (long long)k.m,
+                       (long long)k.n, (long long)k.k, (int)bad);
     g->n_products++;
     *out = &g->slot[i];
     return TX_OK;
@@ -223,7 +226,8 @@ static tx_status find(const tx_ctx *c, const tx_gemm_args *a, product **out)
 size_t tx__cpu_gemm_scratch(const tx_ctx *c, const tx_gemm_args *a)
 {
     product *p;
-    size_t bytes = a->c.dtype == TX_F32 && !find(c, a, &p) ? p->scratch_bytes : 0; /* an error is met again by the run */
+    size_t bytes =
+        a->c.dtype == TX_F32 && !find(c, a, &p) ? p->scratch_bytes : 0; /* an error is met again by the run */
     ((const tx__cpu *)c->backend_state)->gemm->granted = bytes;
     return bytes;
 }

@@ -1,4 +1,5 @@
-/* cpu_rows.c - ops that work row by row, cut into one run of rows (or, where rows are summed, of columns) per thread. */
+/* cpu_rows.c - ops that work row by row, cut into one run of rows (or, where rows are summed, of columns) per thread.
+ */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"

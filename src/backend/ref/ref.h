@@ -1,5 +1,6 @@
-/* ref.h - the specification backend: plain loops over doubles. Each op loads any dtype to double, computes in double and
- * rounds when it stores. Nothing here is fast, and nothing should be: it is what the other backends are tested against. */
+/* ref.h - the specification backend: plain loops over doubles. Each op loads any dtype to double, computes in double
+ * and rounds when it stores. Nothing here is fast, and nothing should be: it is what the other backends are tested
+ * against. */
 #ifndef TX_BACKEND_REF_REF_H
 #define TX_BACKEND_REF_REF_H
 
@@ -10,13 +11,20 @@
 static inline double tx__ref_load(tx_tensor x, int64_t at)
 {
     switch (x.dtype) {
-    case TX_F32: return (double)((const float *)x.data)[at];
-    case TX_F64: return ((const double *)x.data)[at];
-    case TX_BF16: return (double)tx_bf16_to_f32(((const uint16_t *)x.data)[at]);
-    case TX_F16: return (double)tx_f16_to_f32(((const uint16_t *)x.data)[at]);
-    case TX_I32: return (double)((const int32_t *)x.data)[at];
-    case TX_I64: return (double)((const int64_t *)x.data)[at];
-    case TX_N_DTYPES: break;
+    case TX_F32:
+        return (double)((const float *)x.data)[at];
+    case TX_F64:
+        return ((const double *)x.data)[at];
+    case TX_BF16:
+        return (double)tx_bf16_to_f32(((const uint16_t *)x.data)[at]);
+    case TX_F16:
+        return (double)tx_f16_to_f32(((const uint16_t *)x.data)[at]);
+    case TX_I32:
+        return (double)((const int32_t *)x.data)[at];
+    case TX_I64:
+        return (double)((const int64_t *)x.data)[at];
+    case TX_N_DTYPES:
+        break;
     }
     TX_ASSERT(false);
     return 0;
@@ -26,17 +34,26 @@ static inline double tx__ref_load(tx_tensor x, int64_t at)
 static inline void tx__ref_store(tx_tensor x, int64_t at, double v)
 {
     switch (x.dtype) {
-    case TX_F32: ((float *)x.data)[at] = (float)v; return;
-    case TX_F64: ((double *)x.data)[at] = v; return;
-    case TX_BF16: ((uint16_t *)x.data)[at] = tx_f32_to_bf16((float)v); return;
-    case TX_F16: ((uint16_t *)x.data)[at] = tx_f32_to_f16((float)v); return;
+    case TX_F32:
+        ((float *)x.data)[at] = (float)v;
+        return;
+    case TX_F64:
+        ((double *)x.data)[at] = v;
+        return;
+    case TX_BF16:
+        ((uint16_t *)x.data)[at] = tx_f32_to_bf16((float)v);
+        return;
+    case TX_F16:
+        ((uint16_t *)x.data)[at] = tx_f32_to_f16((float)v);
+        return;
     case TX_I32:
         ((int32_t *)x.data)[at] = !(v > -0x1p31) ? (v < 0 ? INT32_MIN : 0) : v < 0x1p31 ? (int32_t)v : INT32_MAX;
         return;
     case TX_I64:
         ((int64_t *)x.data)[at] = !(v > -0x1p63) ? (v < 0 ? INT64_MIN : 0) : v < 0x1p63 ? (int64_t)v : INT64_MAX;
         return;
-    case TX_N_DTYPES: break;
+    case TX_N_DTYPES:
+        break;
     }
     TX_ASSERT(false);
 }

@@ -1,5 +1,5 @@
-/* ref_attention.c - attention, one query after another. Forward arXiv:1706.03762, backward from the saved log-sum-exp as
- * in arXiv:2205.14135, algorithm 4. */
+/* ref_attention.c - attention, one query after another. Forward arXiv:1706.03762, backward from the saved log-sum-exp
+ * as in arXiv:2205.14135, algorithm 4. */
 #include <math.h>
 #include <string.h>
 
@@ -70,8 +70,8 @@ size_t tx__ref_attention_bwd_scratch(const tx_ctx *c, const tx_attention_bwd_arg
 }
 
 /* One query of one head: writes its dq, adds to dk and dv [s, d]. */
-static void query_bwd(const tx_attention_bwd_args *a, int64_t i_b, int64_t g, int64_t r, int64_t i, double *dk, double *dv,
-                      double *dq)
+static void query_bwd(const tx_attention_bwd_args *a, int64_t i_b, int64_t g, int64_t r, int64_t i, double *dk,
+                      double *dv, double *dq)
 {
     int64_t s = a->q.dim[0], heads = a->q.dim[3], d = a->q.dim[4];
     int64_t q_at = q_row(a->q, i, i_b, g, r), do_at = q_row(a->do_, i, i_b, g, r);

@@ -3,7 +3,7 @@
 
 #include "backend/ref/ref.h"
 
-#define SQRT_2_OVER_PI 0.79788456080286535588
+#define SQRT_2_OVER_PI    0.79788456080286535588
 #define ONE_OVER_SQRT_2PI 0.39894228040143267794
 
 /* y = gelu(x), and its derivative into *dy. */

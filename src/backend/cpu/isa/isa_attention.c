@@ -1,6 +1,6 @@
 /* isa_attention.c - one attention head at a time, in blocks of TX__ATTN_Q queries × TX__ATTN_K keys, so that scores
- * exist only inside the cache and memory is linear in s. Forward: online softmax, arXiv:2205.14135, algorithm 1; backward:
- * its algorithm 4.
+ * exist only inside the cache and memory is linear in s. Forward: online softmax, arXiv:2205.14135, algorithm 1;
+ * backward: its algorithm 4.
  *
  *  packed, ld = d rounded up to TX__LANES, kb = keys of a block rounded up likewise:
  *
@@ -30,8 +30,8 @@ typedef struct strided {
 } strided;
 
 /* C[mr, nv vectors] += A[mr, k] B[k, nv vectors]. mr and nv are constants where this is inlined. */
-static inline __attribute__((always_inline)) void tile(int mr, int nv, int64_t k, strided a, const float *b, int64_t ldb,
-                                                       float *c, int64_t ldc)
+static inline __attribute__((always_inline)) void tile(int mr, int nv, int64_t k, strided a, const float *b,
+                                                       int64_t ldb, float *c, int64_t ldc)
 {
     tx__vec sum[8][2];
 #pragma GCC unroll 8
@@ -53,8 +53,8 @@ static inline __attribute__((always_inline)) void tile(int mr, int nv, int64_t k
         for (int j = 0; j < nv; j++) *(tx__vec *)(c + i * ldc + j * TX__VEC) = sum[i][j];
 }
 
-static inline __attribute__((always_inline)) void strip(int nv, int64_t m, int64_t k, strided a, const float *b, int64_t ldb,
-                                                        float *c, int64_t ldc)
+static inline __attribute__((always_inline)) void strip(int nv, int64_t m, int64_t k, strided a, const float *b,
+                                                        int64_t ldb, float *c, int64_t ldc)
 {
     int64_t i = 0;
     for (; i + TX__MR <= m; i += TX__MR, a.a += TX__MR * a.rs) tile(TX__MR, nv, k, a, b, ldb, c + i * ldc, ldc);
@@ -119,8 +119,8 @@ static inline int64_t n_seen(const tx__attn *a, int64_t i)
 }
 
 /* scores [rows, BK] = q kᵀ for keys first..first+kb, what is not seen MASKED. */
-static void score_block(const tx__attn *a, float *p, const float *q, const float *kt, int64_t i0, int64_t rows, int64_t first,
-                        int64_t kb)
+static void score_block(const tx__attn *a, float *p, const float *q, const float *kt, int64_t i0, int64_t rows,
+                        int64_t first, int64_t kb)
 {
     int64_t ld = tx__lanes(a->d);
     memset(p, 0, (size_t)(rows * BK) * sizeof *p);
@@ -284,7 +284,8 @@ static void softmax_bwd(float *p, float *ds, const float *z, int64_t n, float ls
     }
 }
 
-/* Queries i0 .. i0 + rows. q is scaled where it is gathered, so dS needs no scale for dk = dSᵀ q; dq gets it at the end. */
+/* Queries i0 .. i0 + rows. q is scaled where it is gathered, so dS needs no scale for dk = dSᵀ q; dq gets it at the
+ * end. */
 static void bwd_block(const tx__attn *a, const packed_bwd *w, float *work, int64_t i0, int64_t rows)
 {
     int64_t ld = tx__lanes(a->d), seen = n_seen(a, i0 + rows - 1);

@@ -67,7 +67,8 @@ void tx__k(col_sum)(float *y, const float *x, int64_t rows, int64_t n, int64_t l
     }
 }
 
-/* The tanh form without a tanh: 0.5 (1 + tanh u) = 1/(1 + exp(-2u)). The exponent is capped so that exp stays finite. */
+/* The tanh form without a tanh: 0.5 (1 + tanh u) = 1/(1 + exp(-2u)). The exponent is capped so that exp stays finite.
+ */
 static inline float exp_minus_2u(float x)
 {
     float in = -2.0f * 0.797884561f * (x + 0.044715f * x * x * x);
@@ -106,7 +107,8 @@ void tx__k(gelu_bwd)(float *dx, const float *dy, const float *x, int64_t n, tx_g
     }
 }
 
-/* A counter gives eight 16-bit numbers, that is the mask of eight elements. Counters are drawn a block at a time, in lanes. */
+/* A counter gives eight 16-bit numbers, that is the mask of eight elements. Counters are drawn a block at a time, in
+ * lanes. */
 enum { COUNTERS = 64, PER_COUNTER = 8 };
 
 /* tx_rng_u32x4 of many counters at once, round by round because only innermost loops become vectors. c[0] and c[1] hold
@@ -175,7 +177,8 @@ static void mask_rows(float *z, int64_t ldz, int64_t rows, int64_t n, uint64_t e
     }
 }
 
-void tx__k(dropout_mask)(float *z, int64_t ldz, int64_t rows, int64_t n, uint64_t e, uint64_t e_row, const tx__drop *drop)
+void tx__k(dropout_mask)(float *z, int64_t ldz, int64_t rows, int64_t n, uint64_t e, uint64_t e_row,
+                         const tx__drop *drop)
 {
     for (int64_t at = 0; at < n; at += ROW)
         mask_rows(z + at, ldz, rows, n - at < ROW ? n - at : ROW, e + (uint64_t)at, e_row, drop);

@@ -2,8 +2,8 @@
 #include "backend/cpu/isa/isa.h"
 #include "backend/cpu/isa/vmath.h"
 
-void tx__k(layernorm_fwd)(float *y, float *mu, float *rs, const float *x, const float *gamma, const float *beta, int64_t rows,
-                          int64_t h, double eps)
+void tx__k(layernorm_fwd)(float *y, float *mu, float *rs, const float *x, const float *gamma, const float *beta,
+                          int64_t rows, int64_t h, double eps)
 {
     for (int64_t i = 0; i < rows; i++, x += h, y += h) {
         float sum = 0, sq = 0;

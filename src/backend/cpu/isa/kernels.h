@@ -16,8 +16,8 @@ typedef struct tx__drop {
     float scale;
 } tx__drop;
 
-/* One head of one sample. Rows of q, o, ... lie q_s, o_s, ... elements apart. Element e + query position × e_row + key of
- * the dropout mask belongs to (query, key). */
+/* One head of one sample. Rows of q, o, ... lie q_s, o_s, ... elements apart. Element e + query position × e_row + key
+ * of the dropout mask belongs to (query, key). */
 typedef struct tx__attn {
     float *o, *lse; /* lse [sq], NULL: not wanted */
     const float *q, *k, *v;
@@ -35,10 +35,9 @@ typedef struct tx__attn {
 
 /* Attention works on blocks of queries × keys. Sizes of packed rows are rounded up to TX__LANES, the widest vector in
  * floats, so that no loop over them has a remainder; what is added is zero.
- *  fwd: attn_pack_fwd copies k and v of a head to `packed`, attn_fwd runs one query head against them. attn_fwd_few does
- *       the same for a few queries in place, without packing (generation).
- *  bwd: attn_pack_bwd copies k and v and clears dk, dv in `packed`; attn_bwd adds one query head to them and writes its
- *       dq; attn_unpack_bwd writes dk and dv out. */
+ *  fwd: attn_pack_fwd copies k and v of a head to `packed`, attn_fwd runs one query head against them. attn_fwd_few
+ * does the same for a few queries in place, without packing (generation). bwd: attn_pack_bwd copies k and v and clears
+ * dk, dv in `packed`; attn_bwd adds one query head to them and writes its dq; attn_unpack_bwd writes dk and dv out. */
 enum { TX__LANES = 16, TX__ATTN_Q = 64, TX__ATTN_K = 64 };
 
 static inline int64_t tx__lanes(int64_t n)

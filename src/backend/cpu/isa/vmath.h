@@ -1,5 +1,5 @@
-/* vmath.h - exp and the normal distribution for loops under `omp simd`: straight lines without calls or branches. NaN in,
- * NaN out. */
+/* vmath.h - exp and the normal distribution for loops under `omp simd`: straight lines without calls or branches. NaN
+ * in, NaN out. */
 #ifndef TX_BACKEND_CPU_ISA_VMATH_H
 #define TX_BACKEND_CPU_ISA_VMATH_H
 
@@ -28,7 +28,8 @@ static inline float tx__expf(float x)
 }
 
 /* Φ(x) and, through *e, exp(-x²/2). With a = |x| and t = 1/(1 + 0.28 a) the tail is Φ(-a) = e^(-a²/2) t P(t), P minimax
- * of degree 8 on a <= 13.5 (relative error 2e-8), so that small tails keep their digits. Absolute error below 2.2e-7. */
+ * of degree 8 on a <= 13.5 (relative error 2e-8), so that small tails keep their digits. Absolute error below 2.2e-7.
+ */
 static inline float tx__normal_cdf(float x, float *e)
 {
     float a = fabsf(x), t = 1.0f / (1.0f + 0.28f * a);

@@ -1,0 +1,370 @@
+/* labels: unit resume fault */
+/* The engine's promises: same seed same bits, a resumed run is the same run, padding changes nothing, a step allocates
+ * nothing, wrong order of calls is refused, every failing allocation is survived. */
+#include "support.h"
+
+#include <math.h>
+
+#include "api/engine_internal.h"
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "triax/engine.h"
+
+#define S 32
+#define B 2
+#define FLAGS                                                                                                         \
+    "--num-layers 2 --hidden-size 48 --num-attention-heads 3 --seq-length 32 --max-position-embeddings 40 "          \
+    "--micro-batch-size 2 --global-batch-size 4 --train-iters 10 --lr 1e-3 --min-lr 1e-4 --lr-decay-style cosine "    \
+    "--lr-warmup-fraction 0.2 --data-path none --tokenizer-type NullTokenizer --vocab-size 508 --seed 7 "
+
+static tx_engine *create(tx_config **cfg, const char *more)
+{
+    char flags[2048];
+    tx_engine *e;
+    snprintf(flags, sizeof flags, "%s %s", FLAGS, more);
+    OK(tx_config_parse_string(cfg, "pretrain-gpt", flags));
+    OK(tx_engine_create(&e, *cfg, 509));
+    return e;
+}
+
+/* Micro-batch number i of a made-up data set. */
+static void batch(int32_t *tokens, int64_t i)
+{
+    tx_rng rng = { .seed = 3, .stream = (uint32_t)i };
+    for (int k = 0; k < B * (S + 1); k++) tokens[k] = (int32_t)(509 * tx_rng_uniform(&rng, (uint64_t)k));
+}
+
+static void train(tx_engine *e, int n, double *losses)
+{
+    int32_t tokens[B * (S + 1)];
+    double loss;
+    for (int i = 0; i < n; i++) {
+        int64_t first = 2 * tx_engine_iteration(e);
+        for (int k = 0; k < 2; k++) {
+            batch(tokens, first + k);
+            OK(tx_engine_forward(e, tokens, &loss));
+            OK(tx_engine_backward(e));
+            assert_int_equal(tx_engine_is_gradient_accumulation_boundary(e), k == 1);
+            OK(tx_engine_step(e));
+        }
+        if (losses) losses[i] = tx_engine_loss(e);
+    }
+}
+
+static void assert_same_file(const char *a, const char *b, const char *name)
+{
+    char pa[300], pb[300];
+    tx_str x = { 0 }, y = { 0 };
+    snprintf(pa, sizeof pa, "%s/%s", a, name);
+    snprintf(pb, sizeof pb, "%s/%s", b, name);
+    OK(tx_file_read(pa, 1 << 30, &x));
+    OK(tx_file_read(pb, 1 << 30, &y));
+    if (x.len != y.len || memcmp(x.data, y.data, x.len)) fail_msg("%s and %s differ", pa, pb);
+    tx_str_free(&x);
+    tx_str_free(&y);
+}
+
+static void assert_same_checkpoint(const char *a, const char *b)
+{
+    assert_same_file(a, b, "latest");
+    assert_same_file(a, b, "iter_0000010/manifest.json");
+    assert_same_file(a, b, "iter_0000010/shard_00000.safetensors");
+}
+
+static void run_and_save(const char *dir, const char *more, int first, int then)
+{
+    tx_config *cfg;
+    char load[300];
+    tx_engine *e = create(&cfg, more);
+    train(e, first, NULL);
+    OK(tx_engine_save_checkpoint(e, dir));
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+    if (!then) return;
+    snprintf(load, sizeof load, "%s --load %s", more, dir);
+    e = create(&cfg, load);
+    assert_int_equal(tx_engine_iteration(e), first);
+    train(e, then, NULL);
+    OK(tx_engine_save_checkpoint(e, dir));
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+}
+
+static void same_bits(void **state)
+{
+    (void)state;
+    static const char *const backend[] = { "--backend cpu", "--backend ref --threads 1" };
+    for (int i = 0; i < 2; i++) { /* dropout is on: 0.1 by default */
+        char dir[64], a[80], b[80], c[80];
+        temp_dir(dir);
+        snprintf(a, sizeof a, "%s/a", dir);
+        snprintf(b, sizeof b, "%s/b", dir);
+        snprintf(c, sizeof c, "%s/c", dir);
+        run_and_save(a, backend[i], 10, 0);
+        run_and_save(b, backend[i], 10, 0);
+        run_and_save(c, backend[i], 5, 5);
+        assert_same_checkpoint(a, b);
+        assert_same_checkpoint(a, c);
+        OK(tx_remove_tree(dir));
+    }
+}
+
+/* A vocabulary of 509: rows that pad it change neither a loss nor a checkpoint; upstream's way they do. */
+static void padding_is_nothing(void **state)
+{
+    (void)state;
+    static const char *const padding[] = { "--make-vocab-size-divisible-by 1", "--make-vocab-size-divisible-by 128",
+                                           "--make-vocab-size-divisible-by 1024",
+                                           "--make-vocab-size-divisible-by 1024 --megatron-padded-logits" };
+    double losses[4][10];
+    tx_config *cfg;
+    for (int i = 0; i < 4; i++) {
+        tx_engine *e = create(&cfg, padding[i]);
+        train(e, 10, losses[i]);
+        const tx_model *m = e->trainer->model;
+        const tx_param *word = &m->params.param[0];
+        if (i < 3) { /* the padding is zero after ten updates */
+            const float *rows = (const float *)word->weight->value.data + 509 * 48;
+            for (int64_t k = 0; k < (m->vocab_padded - 509) * 48; k++) assert_true(rows[k] == 0);
+        }
+        tx_engine_destroy(e);
+        tx_config_free(cfg);
+    }
+    for (int k = 0; k < 10; k++) {
+        assert_true(fabs(losses[1][k] - losses[0][k]) < 2e-5 && fabs(losses[2][k] - losses[0][k]) < 2e-5);
+        assert_true(fabs(losses[3][k] - losses[0][k]) > 0.1); /* log(1024/509) at the start */
+    }
+}
+
+static void a_checkpoint_loads_under_another_padding(void **state)
+{
+    (void)state;
+    char dir[64], load[300];
+    tx_config *cfg;
+    double straight[10], resumed[5];
+    temp_dir(dir);
+    tx_engine *e = create(&cfg, "");
+    train(e, 5, straight);
+    OK(tx_engine_save_checkpoint(e, dir));
+    train(e, 5, straight + 5);
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+    snprintf(load, sizeof load, "--load %s --make-vocab-size-divisible-by 512", dir);
+    e = create(&cfg, load);
+    train(e, 5, resumed);
+    for (int k = 0; k < 5; k++) assert_true(fabs(resumed[k] - straight[5 + k]) < 2e-5);
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+    OK(tx_remove_tree(dir));
+}
+
+static void a_step_allocates_nothing(void **state)
+{
+    (void)state;
+    tx_config *cfg;
+    tx_engine *e = create(&cfg, "");
+    uint64_t before = tx_alloc_count();
+    train(e, 3, NULL);
+    int32_t tokens[B * (S + 1)];
+    double loss;
+    batch(tokens, 0);
+    OK(tx_engine_evaluate(e, tokens, &loss));
+    assert_int_equal(tx_alloc_count(), before);
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+}
+
+static void evaluation_changes_nothing(void **state)
+{
+    (void)state;
+    tx_config *cfg;
+    double plain[4], watched[4], loss, again;
+    int32_t tokens[B * (S + 1)];
+    tx_engine *e = create(&cfg, "");
+    train(e, 4, plain);
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+    e = create(&cfg, "");
+    batch(tokens, 99);
+    for (int i = 0; i < 4; i++) {
+        OK(tx_engine_evaluate(e, tokens, &loss));
+        OK(tx_engine_evaluate(e, tokens, &again));
+        assert_true(loss == again);
+        train(e, 1, &watched[i]);
+        assert_true(watched[i] == plain[i]);
+    }
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+}
+
+static void order_of_calls(void **state)
+{
+    (void)state;
+    tx_config *cfg;
+    int32_t tokens[B * (S + 1)];
+    double loss;
+    tx_engine *e = create(&cfg, "");
+    batch(tokens, 0);
+    FAILS(TX_ERR_STATE, "before forward", tx_engine_backward(e));
+    FAILS(TX_ERR_STATE, "before backward", tx_engine_step(e));
+    OK(tx_engine_forward(e, tokens, &loss));
+    FAILS(TX_ERR_STATE, "backward is due", tx_engine_forward(e, tokens, &loss));
+    FAILS(TX_ERR_STATE, "between", tx_engine_save_checkpoint(e, "nowhere"));
+    OK(tx_engine_backward(e));
+    OK(tx_engine_step(e));
+    FAILS(TX_ERR_STATE, "between iterations", tx_engine_save_checkpoint(e, "nowhere"));
+    FAILS(TX_ERR_STATE, "between iterations", tx_engine_load_checkpoint(e, data_path("golden/gpt2")));
+    tokens[3] = 509;
+    FAILS(TX_ERR_FORMAT, "token id 509", tx_engine_forward(e, tokens, &loss));
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+    assert_false(tx_path_exists("nowhere"));
+}
+
+static void another_shape_is_refused(void **state)
+{
+    (void)state;
+    char dir[64], flags[2048];
+    tx_config *cfg;
+    tx_engine *e = create(&cfg, ""), *none = NULL;
+    temp_dir(dir);
+    train(e, 1, NULL);
+    OK(tx_engine_save_checkpoint(e, dir));
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+    snprintf(flags, sizeof flags, "%s --hidden-size 96 --load %s", FLAGS, dir);
+    OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
+    FAILS(TX_ERR_ARG, "--hidden-size is 96, in the checkpoint it is 48", tx_engine_create(&none, cfg, 509));
+    tx_config_free(cfg);
+    snprintf(flags, sizeof flags, "%s --load %s", FLAGS, dir);
+    OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
+    FAILS(TX_ERR_SHAPE, "509 tokens", tx_engine_create(&none, cfg, 400));
+    tx_config_free(cfg);
+    e = create(&cfg, "--num-attention-heads 6");
+    FAILS(TX_ERR_ARG, "--num-attention-heads is 6, in the checkpoint it is 3", tx_engine_load_checkpoint(e, dir));
+    FAILS(TX_ERR_UNSUPPORTED, "Hugging Face", tx_engine_load_checkpoint(e, data_path("golden/gpt2")));
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+    OK(tx_remove_tree(dir));
+}
+
+static void what_load_means(void **state)
+{
+    (void)state;
+    tx_config *cfg;
+    tx_engine *e = NULL;
+    char dir[64], flags[2048];
+    temp_dir(dir);
+    snprintf(flags, sizeof flags, "%s --load %s/none", FLAGS, dir);
+    OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
+    FAILS(TX_ERR_NOTFOUND, "/none", tx_engine_create(&e, cfg, 509));
+    tx_config_free(cfg);
+    snprintf(flags, sizeof flags, "%s --load %s --save elsewhere --save-interval 5", FLAGS, dir);
+    OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
+    FAILS(TX_ERR_NOTFOUND, "--load", tx_engine_create(&e, cfg, 509));
+    tx_config_free(cfg);
+    for (int i = 0; i < 2; i++) { /* the same folder, absent or empty: a fresh start */
+        char load[128], save[128];
+        snprintf(load, sizeof load, i ? "%s" : "%s/new", dir);
+        snprintf(save, sizeof save, i ? "./%s" : "%s/new/", dir);
+        snprintf(flags, sizeof flags, "%s --load %s --save %s --save-interval 5", FLAGS, load, save);
+        OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
+        OK(tx_engine_create(&e, cfg, 509));
+        assert_int_equal(tx_engine_iteration(e), 0);
+        tx_engine_destroy(e);
+        tx_config_free(cfg);
+    }
+    OK(tx_remove_tree(dir));
+}
+
+static void gradients_that_are_not_finite(void **state)
+{
+    (void)state;
+    tx_config *cfg;
+    tx_engine *e = create(&cfg, "");
+    train(e, 1, NULL);
+    float *beta = e->trainer->model->params.param[e->trainer->model->params.n - 1].weight->value.data;
+    float keep = beta[0];
+    double lr = tx_engine_lr(e), loss;
+    beta[0] = NAN;
+    train(e, 2, NULL); /* skipped and counted; neither schedule nor moments move */
+    assert_int_equal(e->trainer->skipped, 2);
+    assert_int_equal(tx_engine_iteration(e), 3);
+    assert_true(tx_engine_lr(e) == lr);
+    beta[0] = keep;
+    train(e, 1, &loss);
+    assert_true(isfinite(loss) && tx_engine_lr(e) != lr);
+    beta[0] = NAN;
+    int32_t tokens[B * (S + 1)];
+    tx_status st = TX_OK;
+    int n = 0;
+    for (; !st && n < 100; n++) {
+        batch(tokens, n);
+        OK(tx_engine_forward(e, tokens, &loss));
+        OK(tx_engine_backward(e));
+        st = tx_engine_step(e);
+    }
+    assert_int_equal(st, TX_ERR_NUMERIC);
+    assert_int_equal(n, 2 * 20);
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+}
+
+/* ---- the N-th allocation fails, for all N ---- */
+
+static int64_t countdown;
+
+static void *failing_alloc(void *user, size_t bytes)
+{
+    (void)user;
+    return countdown-- == 0 ? NULL : aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+
+static void *failing_realloc(void *user, void *p, size_t bytes)
+{
+    (void)user;
+    return countdown-- == 0 ? NULL : realloc(p, bytes);
+}
+
+static void plain_free(void *user, void *p)
+{
+    (void)user;
+    free(p);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    const tx_allocator failing = { failing_alloc, failing_realloc, plain_free, NULL };
+    tx_config *cfg;
+    tx_status st = TX_ERR_NOMEM;
+    OK(tx_config_parse_string(&cfg, "pretrain-gpt", FLAGS));
+    for (int64_t n = 0; st; n++) {
+        tx_engine *e = NULL;
+        countdown = n;
+        tx_allocator_set(&failing);
+        st = tx_engine_create(&e, cfg, 509);
+        tx_engine_destroy(e);
+        tx_allocator_set(NULL);
+        if (st) assert_int_equal(st, TX_ERR_NOMEM);
+        assert_true(n < 1000);
+    }
+    tx_config_free(cfg);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_bits),
+        cmocka_unit_test(padding_is_nothing),
+        cmocka_unit_test(a_checkpoint_loads_under_another_padding),
+        cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(evaluation_changes_nothing),
+        cmocka_unit_test(order_of_calls),
+        cmocka_unit_test(another_shape_is_refused),
+        cmocka_unit_test(what_load_means),
+        cmocka_unit_test(gradients_that_are_not_finite),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
