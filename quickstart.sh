@@ -43,10 +43,10 @@ fi
 echo "== 6. training, about $minutes minutes, then validation and test loss"
 run $triax pretrain-gpt --num-layers 4 --hidden-size 256 --num-attention-heads 4 \
     --seq-length 128 --max-position-embeddings 128 --micro-batch-size 16 --global-batch-size 16 \
-    --train-iters $((minutes * 350)) --lr 2e-3 --min-lr 2e-4 --lr-decay-style cosine --lr-warmup-fraction 0.05 \
+    --train-iters $((minutes * 400)) --lr 2e-3 --min-lr 2e-4 --lr-decay-style cosine --lr-warmup-fraction 0.05 \
     --weight-decay 0.1 --clip-grad 1.0 --adam-beta2 0.95 --hidden-dropout 0 --attention-dropout 0 --seed 1234 \
     --vocab-file $dir/vocab.json --merge-file $dir/merges.txt --data-path $dir/bible_text_document --split 90,5,5 \
-    --log-interval 50 --eval-interval 350 --eval-iters 20 --save-interval 350 --save $model --load $model
+    --log-interval 50 --eval-interval 400 --eval-iters 20 --save-interval 400 --save $model --load $model
 
 echo "== 7. three continuations of a prompt"
 run $triax generate --load $model --prompt "And the king said unto" --num-samples 3 --out-seq-length 60 \

@@ -42,9 +42,12 @@ static void show(void *user, tx_log_level level, const char *line)
     }
     if (live_line_shown) fprintf(stderr, "\r\033[K");
     live_line_shown = false;
-    if (level == TX_LOG_WARN) fprintf(stderr, "warning: %s\n", line);
-    else if (level == TX_LOG_ERROR) fprintf(stderr, "error: %s\n", line);
-    else fprintf(cmd->output_is_data ? stderr : stdout, "%s\n", line);
+    if (level == TX_LOG_WARN)
+        fprintf(stderr, "warning: %s\n", line);
+    else if (level == TX_LOG_ERROR)
+        fprintf(stderr, "error: %s\n", line);
+    else
+        fprintf(cmd->output_is_data ? stderr : stdout, "%s\n", line);
     fflush(stdout); /* a log that is followed, or cut by a kill, is complete up to here */
 }
 
@@ -56,7 +59,8 @@ static void show_without_progress(void *user, tx_log_level level, const char *li
 
 static void usage(FILE *out)
 {
-    fprintf(out, "triax %s: GPT pre-training from text to text, in one program\n\n  triax <command> [flags]\n\n", tx_version());
+    fprintf(out, "triax %s: GPT pre-training from text to text, in one program\n\n  triax <command> [flags]\n\n",
+            tx_version());
     const char *name, *summary;
     for (int i = 0; (name = tx_config_command(i, &summary)); i++) fprintf(out, "  %-16s %s\n", name, summary);
     fprintf(out, "\n  triax <command> --help lists a command's flags\n");
@@ -95,10 +99,11 @@ static int run_command(const command *cmd, int argc, char **argv)
     return st ? (usage_error ? 2 : 1) : 0;
 }
 
-/* The OpenMP runtimes spin for milliseconds at every barrier before they sleep. Where other programs use the same cores,
- * threads then burn the time that the thread they wait for needs: a busy neighbour on one of two cores made training 4 to
- * 20 times slower (docs/decisions). A short spin costs nothing when the machine is quiet. The runtimes read their
- * environment when they are loaded, so the program sets it and starts itself over, once, unless the user chose. */
+/* The OpenMP runtimes spin for milliseconds at every barrier before they sleep. Where other programs use the same
+ * cores, threads then burn the time that the thread they wait for needs: a busy neighbour on one of two cores made
+ * training 4 to 20 times slower (docs/decisions). A short spin costs nothing when the machine is quiet. The runtimes
+ * read their environment when they are loaded, so the program sets it and starts itself over, once, unless the user
+ * chose. */
 static void spin_briefly(char **argv)
 {
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || getenv("KMP_BLOCKTIME")) return;

@@ -17,18 +17,18 @@
 #include "base/status.h"
 
 /* A call that must succeed; its error text is shown when it does not. */
-#define OK(call)                                                                          \
-    do {                                                                                  \
-        tx_status ok_status_ = (call);                                                    \
-        if (ok_status_) fail_msg("%s: %s", #call, tx_last_error());                       \
+#define OK(call)                                                    \
+    do {                                                            \
+        tx_status ok_status_ = (call);                              \
+        if (ok_status_) fail_msg("%s: %s", #call, tx_last_error()); \
     } while (0)
 
 /* A call that must fail with this status and a message that contains the text. */
-#define FAILS(status, text, call)                                                                                \
-    do {                                                                                                         \
-        tx_status fails_status_ = (call);                                                                        \
+#define FAILS(status, text, call)                                                                                   \
+    do {                                                                                                            \
+        tx_status fails_status_ = (call);                                                                           \
         if (fails_status_ != (status)) fail_msg("%s: status %d, not %d", #call, (int)fails_status_, (int)(status)); \
-        if (!strstr(tx_last_error(), (text))) fail_msg("\"%s\" says nothing of \"%s\"", tx_last_error(), (text)); \
+        if (!strstr(tx_last_error(), (text))) fail_msg("\"%s\" says nothing of \"%s\"", tx_last_error(), (text));   \
     } while (0)
 
 /* "<test data>/<name>" in a buffer that the next-but-three call reuses. */

@@ -20,9 +20,10 @@ need_packages() {
         --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# Prints a command as one would type it, and runs it.
+# Prints a command as one would type it (also where its output is redirected), and runs it.
+exec 3>&1
 run() {
-    printf '\n$ %s\n' "$*"
+    printf '\n$ %s\n' "$*" >&3
     "$@"
 }
 

@@ -39,7 +39,8 @@ TX_API void tx_engine_destroy(tx_engine *e); /* NULL allowed */
 /* ---- one micro-batch; forward, backward, step, in this order (else TX_ERR_STATE) ---- */
 
 /* @tokens [micro_batch_size][seq_length + 1]: inputs are the first seq_length, labels the last.
- * @loss mean cross-entropy over the micro-batch's tokens, nats. Errors: TX_ERR_FORMAT for an id outside the vocabulary. */
+ * @loss mean cross-entropy over the micro-batch's tokens, nats. Errors: TX_ERR_FORMAT for an id outside the vocabulary.
+ */
 TX_API tx_status tx_engine_forward(tx_engine *e, const int32_t *tokens, double *loss);
 
 /* Adds the gradients of that loss, averaged over the micro-batches of the global batch. */
@@ -56,12 +57,13 @@ TX_API tx_status tx_engine_evaluate(tx_engine *e, const int32_t *tokens, double 
 
 /* ---- checkpoints ---- */
 
-/* Publishes DIR/iter_NNNNNNN and then DIR/latest. A crash or a full disk leaves what was there. Between iterations only. */
+/* Publishes DIR/iter_NNNNNNN and then DIR/latest. A crash or a full disk leaves what was there. Between iterations
+ * only. */
 TX_API tx_status tx_engine_save_checkpoint(tx_engine *e, const char *dir);
 
-/* Reads one of triax's own checkpoints into an engine of the same shape; between iterations only. (A Hugging Face folder
- * is named as --load when the engine is made.) TX_ERR_NOTFOUND when there is none, TX_ERR_ARG and TX_ERR_SHAPE list what
- * differs. */
+/* Reads one of triax's own checkpoints into an engine of the same shape; between iterations only. (A Hugging Face
+ * folder is named as --load when the engine is made.) TX_ERR_NOTFOUND when there is none, TX_ERR_ARG and TX_ERR_SHAPE
+ * list what differs. */
 TX_API tx_status tx_engine_load_checkpoint(tx_engine *e, const char *dir);
 
 /* Writes the model as a Hugging Face folder: config.json and model.safetensors. */
@@ -69,11 +71,11 @@ TX_API tx_status tx_engine_export(tx_engine *e, const char *dir);
 
 /* ---- getters ---- */
 
-TX_API int64_t tx_engine_iteration(const tx_engine *e);   /* finished optimizer steps, skipped ones included */
-TX_API double tx_engine_lr(const tx_engine *e);           /* for the next update */
-TX_API double tx_engine_loss(const tx_engine *e);         /* mean over the micro-batches of the last iteration */
-TX_API double tx_engine_grad_norm(const tx_engine *e);    /* of the last iteration, before clipping */
-TX_API int64_t tx_engine_n_params(const tx_engine *e);    /* padding not counted */
+TX_API int64_t tx_engine_iteration(const tx_engine *e); /* finished optimizer steps, skipped ones included */
+TX_API double tx_engine_lr(const tx_engine *e);         /* for the next update */
+TX_API double tx_engine_loss(const tx_engine *e);       /* mean over the micro-batches of the last iteration */
+TX_API double tx_engine_grad_norm(const tx_engine *e);  /* of the last iteration, before clipping */
+TX_API int64_t tx_engine_n_params(const tx_engine *e);  /* padding not counted */
 TX_API int64_t tx_engine_memory_bytes(const tx_engine *e);
 
 /* A learning rate of your own for the next update only, in place of the schedule's. */

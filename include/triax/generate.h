@@ -17,8 +17,8 @@ typedef struct tx_sample {
     const char *prompt;
     const char *text; /* the continuation, without the prompt */
     const int32_t *ids;
-    size_t n_ids;     /* of the continuation; the end-of-document token is not among them */
-    int finished;     /* ended by itself with the end-of-document token */
+    size_t n_ids; /* of the continuation; the end-of-document token is not among them */
+    int finished; /* ended by itself with the end-of-document token */
 } tx_sample;
 
 /* Continues every prompt of `cfg` (command "generate") --num-samples times; `each` is called per sample, in order. */

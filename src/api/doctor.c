@@ -17,12 +17,12 @@
 #include "triax/engine.h"
 #include "triax/run.h"
 
-#define TINY_FLAGS                                                                                                     \
+#define TINY_FLAGS                                                                                                    \
     "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 "           \
     "--micro-batch-size 2 --global-batch-size 4 --train-iters 10 --lr 1e-3 --lr-decay-style cosine --data-path none " \
     "--tokenizer-type NullTokenizer --vocab-size 509 --hidden-dropout 0.1 --attention-dropout 0.1 "
 #define TINY_VOCAB 509
-#define TINY_ROW 33 /* seq-length + 1 */
+#define TINY_ROW   33 /* seq-length + 1 */
 
 /* ---- what there is ---- */
 
@@ -50,7 +50,8 @@ static void report_machine(void)
     tx_info("machine");
     tx_info("  processor        %s, %ld cores for this process", cpu, sysconf(_SC_NPROCESSORS_ONLN));
     tx_info("  memory           %.1f GiB, %.1f GiB available",
-            (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 1073741824.0, strtod(memory, NULL) / 1048576.0);
+            (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 1073741824.0,
+            strtod(memory, NULL) / 1048576.0);
     tx_info("  system           Linux %s", os.release);
 }
 
@@ -140,8 +141,10 @@ static tx_status test_resume(void)
     TX_GOTO(tiny_engine(&resumed, &cfg2, "--backend cpu"));
     TX_GOTO(tx_engine_load_checkpoint(resumed, dir));
     TX_GOTO(train(resumed, 1, &loss));
-    if (loss != straight) st = TX_FAIL(TX_ERR_NUMERIC, "a resumed run has loss %.9f, an uninterrupted one %.9f", loss, straight);
-    else tx_info("  ok   a run that is saved and resumed has the same bits");
+    if (loss != straight)
+        st = TX_FAIL(TX_ERR_NUMERIC, "a resumed run has loss %.9f, an uninterrupted one %.9f", loss, straight);
+    else
+        tx_info("  ok   a run that is saved and resumed has the same bits");
 out:
     tx_engine_destroy(e);
     tx_engine_destroy(resumed);
@@ -162,8 +165,10 @@ static tx_status test_speed(const tx_config *cfg)
     tx_status st;
     TX_GOTO(tx_alloc(&x, 3 * M * N, sizeof *x, "the self-test"));
     for (int i = 0; i < 2 * M * N; i++) x[i] = 0.5f;
-    tx_gemm_args a = { .c = tx_tensor2(x + 2 * M * N, TX_F32, M, N), .a = tx_tensor2(x, TX_F32, M, K),
-                       .b = tx_tensor2(x + M * N, TX_F32, N, K), .trans_b = true };
+    tx_gemm_args a = { .c = tx_tensor2(x + 2 * M * N, TX_F32, M, N),
+                       .a = tx_tensor2(x, TX_F32, M, K),
+                       .b = tx_tensor2(x + M * N, TX_F32, N, K),
+                       .trans_b = true };
     TX_GOTO(tx_run_gemm(&c, &a));
     TX_GOTO(tx_ctx_take_memory(&c));
     for (int i = 0; i < 10; i++) {

@@ -1,19 +1,20 @@
 /* engine.c - the public engine over one trainer. */
 #include "triax/engine.h"
 
+#include "api/engine_internal.h"
 #include "api/source.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "train/hf_export.h"
-#include "api/engine_internal.h"
 
 tx_status tx__engine_restore(tx_engine *e, tx_source *src)
 {
     tx_trainer *t = e->trainer;
     if (src->kind == TX_CKPT_NATIVE) {
         TX_TRY(tx_trainer_load(t, src->native));
-        tx_info("  successfully loaded checkpoint from %s at iteration %lld", tx_checkpoint_path(src->native), (long long)t->iteration);
+        tx_info("  successfully loaded checkpoint from %s at iteration %lld", tx_checkpoint_path(src->native),
+                (long long)t->iteration);
     } else if (src->kind == TX_CKPT_HUGGINGFACE) {
         TX_TRY(tx_source_weights(src, t->model, t->value));
         tx_info("  successfully loaded weights from %s; the run starts at iteration 0", src->dir);
@@ -25,8 +26,10 @@ tx_status tx__engine_create(tx_engine **out, tx_config *cfg, tx_source *src, int
 {
     TX_TRY(tx_source_options(src, cfg, true));
     if (src->vocab_size && src->vocab_size != vocab_size && src->kind == TX_CKPT_NATIVE)
-        return TX_FAIL(TX_ERR_SHAPE, "--load %s: the model has %lld tokens, the tokenizer %lld: name the tokenizer it was trained with",
-                       src->dir, (long long)src->vocab_size, (long long)vocab_size);
+        return TX_FAIL(
+            TX_ERR_SHAPE,
+            "--load %s: the model has %lld tokens, the tokenizer %lld: name the tokenizer it was trained with",
+            src->dir, (long long)src->vocab_size, (long long)vocab_size);
     if (src->vocab_size && src->vocab_size < vocab_size)
         return TX_FAIL(TX_ERR_SHAPE, "--load %s: the model has %lld tokens, fewer than the tokenizer's %lld", src->dir,
                        (long long)src->vocab_size, (long long)vocab_size);
@@ -45,7 +48,8 @@ out:
 tx_status tx_engine_create(tx_engine **out, tx_config *cfg, int64_t vocab_size)
 {
     tx_source src;
-    if (vocab_size < 1) return TX_FAIL(TX_ERR_ARG, "a vocabulary needs at least one token, not %lld", (long long)vocab_size);
+    if (vocab_size < 1)
+        return TX_FAIL(TX_ERR_ARG, "a vocabulary needs at least one token, not %lld", (long long)vocab_size);
     TX_TRY(tx_source_open_for_run(&src, cfg));
     tx_status st = tx__engine_create(out, cfg, &src, vocab_size, -1);
     tx_source_close(&src);

@@ -12,7 +12,9 @@
 /* The part of the dataset that --eval-split names; "all" is every document as one split. */
 static tx_status open_split(tx_gpt_data **data, const tx_gpt_dataset **ds, const tx_config *cfg, int64_t vocab_size)
 {
-    static const char *const names[TX_N_SPLITS] = { [TX_SPLIT_TRAIN] = "train", [TX_SPLIT_VALID] = "valid", [TX_SPLIT_TEST] = "test" };
+    static const char *const names[TX_N_SPLITS] = {
+        [TX_SPLIT_TRAIN] = "train", [TX_SPLIT_VALID] = "valid", [TX_SPLIT_TEST] = "test"
+    };
     bool all = !strcmp(cfg->eval_split, "all");
     tx_gpt_data_opts o = {
         .paths = (const char *const *)cfg->data_path.item,
@@ -29,8 +31,8 @@ static tx_status open_split(tx_gpt_data **data, const tx_gpt_dataset **ds, const
         if (!all && !strcmp(names[i], cfg->eval_split)) which = (tx_split)i;
     *ds = tx_gpt_data_split(*data, which);
     if (*ds) return TX_OK;
-    return TX_FAIL(TX_ERR_ARG, "%s: its %s part holds no sample of %lld tokens", cfg->data_path.item[0], cfg->eval_split,
-                   (long long)cfg->seq_length);
+    return TX_FAIL(TX_ERR_ARG, "%s: its %s part holds no sample of %lld tokens", cfg->data_path.item[0],
+                   cfg->eval_split, (long long)cfg->seq_length);
 }
 
 static tx_status evaluate(tx_trainer *t, const tx_gpt_dataset *ds, const char *what)
@@ -46,7 +48,8 @@ static tx_status evaluate(tx_trainer *t, const tx_gpt_dataset *ds, const char *w
     tx_status st = tx_train_evaluate(t, ds, tokens, 0, n, &loss);
     tx_free(tokens);
     if (st) return st;
-    snprintf(where, sizeof where, "iteration %lld on %lld samples of %s (%s)", (long long)t->iteration, (long long)n, what, cfg->eval_split);
+    snprintf(where, sizeof where, "iteration %lld on %lld samples of %s (%s)", (long long)t->iteration, (long long)n,
+             what, cfg->eval_split);
     tx_metrics_evaluation(where, loss);
     return TX_OK;
 }
@@ -68,8 +71,10 @@ tx_status tx_evaluate(tx_config *cfg)
         eod = tx_tokenizer_eod(tok);
     }
     TX_GOTO(tx_trainer_create(&t, cfg, src.vocab_size, eod, false));
-    if (src.kind == TX_CKPT_NATIVE) TX_GOTO(tx_trainer_load(t, src.native));
-    else TX_GOTO(tx_source_weights(&src, t->model, t->value));
+    if (src.kind == TX_CKPT_NATIVE)
+        TX_GOTO(tx_trainer_load(t, src.native));
+    else
+        TX_GOTO(tx_source_weights(&src, t->model, t->value));
     TX_GOTO(open_split(&data, &ds, cfg, t->model->vocab_size));
     TX_GOTO(evaluate(t, ds, cfg->data_path.item[0]));
 out:

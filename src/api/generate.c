@@ -28,7 +28,8 @@ static void prompts_free(prompts *p)
     *p = (prompts){ 0 };
 }
 
-/* Appends one prompt and its tokens. An empty prompt is one end-of-document token: the model starts a text of its own. */
+/* Appends one prompt and its tokens. An empty prompt is one end-of-document token: the model starts a text of its own.
+ */
 static tx_status add_prompt(prompts *p, const tx_tokenizer *tok, const char *text, size_t n)
 {
     TX_TRY(tx_realloc(&p->text, (size_t)p->n + 1, sizeof *p->text, "the prompts"));
@@ -39,7 +40,9 @@ static tx_status add_prompt(prompts *p, const tx_tokenizer *tok, const char *tex
     TX_TRY(tx_tokenizer_encode(tok, text, n, ids));
     if (ids->n) return TX_OK;
     int32_t eod = tx_tokenizer_eod(tok);
-    if (eod < 0) return TX_FAIL(TX_ERR_ARG, "prompt %lld is empty, and the vocabulary has no <|endoftext|> to start from", (long long)p->n);
+    if (eod < 0)
+        return TX_FAIL(TX_ERR_ARG, "prompt %lld is empty, and the vocabulary has no <|endoftext|> to start from",
+                       (long long)p->n);
     TX_TRY(tx_realloc(&ids->id, 1, sizeof *ids->id, "a prompt"));
     ids->id[0] = eod;
     ids->n = ids->cap = 1;
@@ -48,7 +51,8 @@ static tx_status add_prompt(prompts *p, const tx_tokenizer *tok, const char *tex
 
 static tx_status read_prompts(prompts *p, const tx_config *cfg, const tx_tokenizer *tok)
 {
-    for (int i = 0; i < cfg->prompt.n; i++) TX_TRY(add_prompt(p, tok, cfg->prompt.item[i], strlen(cfg->prompt.item[i])));
+    for (int i = 0; i < cfg->prompt.n; i++)
+        TX_TRY(add_prompt(p, tok, cfg->prompt.item[i], strlen(cfg->prompt.item[i])));
     if (cfg->prompt_file) {
         tx_str file = { 0 };
         TX_TRY(tx_file_read(cfg->prompt_file, PROMPT_FILE_MAX, &file));
@@ -81,18 +85,24 @@ out:
 }
 
 /* All samples of all prompts, up to SAMPLES_AT_ONCE together. */
-static tx_status run(tx_generator *g, const tx_config *cfg, const prompts *p, const tx_tokenizer *tok, int32_t *out, int64_t *n_out,
-                     void (*each)(void *, const tx_sample *), void *user)
+static tx_status run(tx_generator *g, const tx_config *cfg, const prompts *p, const tx_tokenizer *tok, int32_t *out,
+                     int64_t *n_out, void (*each)(void *, const tx_sample *), void *user)
 {
-    tx_sampler sampler = { .temperature = cfg->temperature, .top_k = cfg->top_k, .top_p = cfg->top_p, .greedy = cfg->greedy };
+    tx_sampler sampler = {
+        .temperature = cfg->temperature, .top_k = cfg->top_k, .top_p = cfg->top_p, .greedy = cfg->greedy
+    };
     int64_t n_new = cfg->out_seq_length;
     for (int64_t i = 0; i < p->n; i++) {
         for (int64_t k = 0; k < cfg->num_samples; k += g->b) {
-            TX_TRY(tx_generator_run(g, p->ids[i].id, (int64_t)p->ids[i].n, n_new, tx_tokenizer_eod(tok), &sampler, (uint64_t)cfg->seed,
-                                    (uint64_t)(i * cfg->num_samples + k), out, n_out));
+            TX_TRY(tx_generator_run(g, p->ids[i].id, (int64_t)p->ids[i].n, n_new, tx_tokenizer_eod(tok), &sampler,
+                                    (uint64_t)cfg->seed, (uint64_t)(i * cfg->num_samples + k), out, n_out));
             for (int64_t j = 0; j < g->b && k + j < cfg->num_samples; j++) {
-                tx_sample sample = { .prompt_index = i, .sample_index = k + j, .prompt = p->text[i], .ids = out + j * n_new,
-                                     .n_ids = (size_t)n_out[j], .finished = n_out[j] < n_new };
+                tx_sample sample = { .prompt_index = i,
+                                     .sample_index = k + j,
+                                     .prompt = p->text[i],
+                                     .ids = out + j * n_new,
+                                     .n_ids = (size_t)n_out[j],
+                                     .finished = n_out[j] < n_new };
                 TX_TRY(emit(tok, &sample, each, user));
             }
         }

@@ -1,4 +1,5 @@
-/* pretrain.c - the whole of `triax pretrain-gpt`: tokenizer, checkpoint, model, data, loop. Log lines in Megatron's order. */
+/* pretrain.c - the whole of `triax pretrain-gpt`: tokenizer, checkpoint, model, data, loop. Log lines in Megatron's
+ * order. */
 #include "api/engine_internal.h"
 #include "api/run_common.h"
 #include "backend/backend.h"
@@ -26,8 +27,10 @@ static void log_model(const tx_trainer *t)
     if (m->vocab_padded != m->vocab_size)
         tx_info(" > padded vocab (size: %lld) with %lld dummy tokens (new size: %lld)", (long long)m->vocab_size,
                 (long long)(m->vocab_padded - m->vocab_size), (long long)m->vocab_padded);
-    tx_info(" > number of parameters on (tensor, pipeline) model parallel rank (0, 0): %lld", (long long)tx_params_count(&m->params));
-    tx_info(" > memory (MB): parameters %.1f | gradients %.1f | optimizer %.1f | activations %.1f | workspace %.1f | total %.1f",
+    tx_info(" > number of parameters on (tensor, pipeline) model parallel rank (0, 0): %lld",
+            (long long)tx_params_count(&m->params));
+    tx_info(" > memory (MB): parameters %.1f | gradients %.1f | optimizer %.1f | activations %.1f | workspace %.1f | "
+            "total %.1f",
             mib(mem.params), mib(mem.grads), mib(mem.optimizer), mib(mem.activations), mib(mem.workspace),
             mib(mem.params + mem.grads + mem.optimizer + mem.activations + mem.workspace));
     tx_info("> learning rate decay style: %s", t->cfg->lr_decay_style);

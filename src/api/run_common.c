@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "data/tokenizer_config.h"
 
-#define VOCAB "vocab.json"
+#define VOCAB  "vocab.json"
 #define MERGES "merges.txt"
 
 static bool is_bpe(const tx_config *cfg)

@@ -6,8 +6,8 @@
 #include "config/config.h"
 #include "triax/token.h"
 
-/* The tokenizer that the flags name; without --vocab-file and --merge-file the vocab.json and merges.txt that lie beside the
- * checkpoint in `dir` (NULL: none). TX_ERR_ARG when there is neither. */
+/* The tokenizer that the flags name; without --vocab-file and --merge-file the vocab.json and merges.txt that lie
+ * beside the checkpoint in `dir` (NULL: none). TX_ERR_ARG when there is neither. */
 tx_status tx__tokenizer_for(const tx_config *cfg, const char *dir, tx_tokenizer **out);
 
 /* Copies the BPE tokenizer's two files into `dir`, so that generate and evaluate find them there. A file that is there

@@ -56,8 +56,10 @@ tx_status tx_source_open_for_run(tx_source *src, const tx_config *cfg)
         return TX_OK;
     }
     if (!cfg->save || !same_folder(cfg->load, cfg->save))
-        return TX_FAIL(TX_ERR_NOTFOUND, "--load %s: %s; name a checkpoint, or leave --load out to start from fresh weights "
-                       "(a --load that equals --save may be empty at the first start)", cfg->load, detail);
+        return TX_FAIL(TX_ERR_NOTFOUND,
+                       "--load %s: %s; name a checkpoint, or leave --load out to start from fresh weights "
+                       "(a --load that equals --save may be empty at the first start)",
+                       cfg->load, detail);
     tx_info(" starting from fresh weights: --load is the same folder as --save and %s", detail);
     return TX_OK;
 }
@@ -76,7 +78,8 @@ static tx_status hf_options(tx_source *src, json_t **out)
     const json_t *config = tx_huggingface_config(src->hf);
     const char *type = json_string_value(json_object_get(config, "model_type"));
     if (!type || strcmp(type, "gpt2"))
-        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s/config.json: model_type \"%s\" is not built yet (gpt2 is)", src->dir, type ? type : "");
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s/config.json: model_type \"%s\" is not built yet (gpt2 is)", src->dir,
+                       type ? type : "");
     tx_status st = tx_model_type_find("gpt")->hf_options(out, config);
     if (st) return tx_fail_prefix(st, "%s", src->dir);
     json_t *vocab = json_object_get(*out, "vocab_size");
@@ -148,8 +151,8 @@ static tx_status refuse_unknown_tensors(const tx_source *src, const tx_model *m)
         const char *name = tx_huggingface_at(src->hf, i)->name;
         if (is_known_extra(name)) continue;
         if (left-- == 0)
-            return TX_FAIL(TX_ERR_FORMAT, "%s: holds tensors that a %lld-layer GPT-2 does not have, such as \"%s\"", src->dir,
-                           (long long)m->n_layers, name);
+            return TX_FAIL(TX_ERR_FORMAT, "%s: holds tensors that a %lld-layer GPT-2 does not have, such as \"%s\"",
+                           src->dir, (long long)m->n_layers, name);
     }
     return TX_OK;
 }

@@ -18,8 +18,9 @@ typedef struct tx_source {
 /* Recognises what `dir` holds and opens it; TX_ERR_NOTFOUND when there is no checkpoint. */
 tx_status tx_source_open(tx_source *src, const char *dir);
 
-/* For a run: --load as the options mean it. No --load is TX_CKPT_NONE; so is a --load that holds no checkpoint and is the
- * same folder as --save, which is how published scripts start a run that restarts itself. The log says which happened. */
+/* For a run: --load as the options mean it. No --load is TX_CKPT_NONE; so is a --load that holds no checkpoint and is
+ * the same folder as --save, which is how published scripts start a run that restarts itself. The log says which
+ * happened. */
 tx_status tx_source_open_for_run(tx_source *src, const tx_config *cfg);
 
 /* Fills left-out shape options from the checkpoint; given ones that differ are an error that lists them. With `resume`

@@ -7,11 +7,11 @@
 
 typedef struct tx_backend {
     const char *name;
-    const char *(*describe)(void);           /* one line for `doctor` and the log: instruction set, libraries */
-    tx_status (*open)(tx_ctx *c);            /* sets c->backend_state; optional */
+    const char *(*describe)(void); /* one line for `doctor` and the log: instruction set, libraries */
+    tx_status (*open)(tx_ctx *c);  /* sets c->backend_state; optional */
     void (*close)(tx_ctx *c);
-    void (*fill_ops)(tx_ops *ops);           /* starts from what is there already, overrides its own rows */
-    const char *base;                        /* the backend whose rows it starts from, or NULL */
+    void (*fill_ops)(tx_ops *ops); /* starts from what is there already, overrides its own rows */
+    const char *base;              /* the backend whose rows it starts from, or NULL */
 } tx_backend;
 
 /* All backends, NULL at the end. */

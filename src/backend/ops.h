@@ -31,7 +31,8 @@ typedef struct tx_cast_args {
 } tx_cast_args;
 
 /* gemm: C = op(A) op(B) + beta C + bias,  op(X) = X or Xᵀ.  A linear layer is y = x Wᵀ + b: trans_b with W [out, in].
- *  accumulate: beta = 1, else 0 (C is then never read, NaN in it does not matter). Sums over k are in fp32 or better. */
+ *  accumulate: beta = 1, else 0 (C is then never read, NaN in it does not matter). Sums over k are in fp32 or better.
+ */
 typedef struct tx_gemm_args {
     tx_tensor c;    /* [m, n], row stride may exceed n */
     tx_tensor a;    /* [m, k], or [k, m] with trans_a; row stride may exceed the row */
@@ -87,12 +88,12 @@ typedef struct tx_gelu_bwd_args {
  *  s_global + k. With drop 0 the other members are not read. */
 typedef struct tx_dropout {
     tx_rng rng;
-    uint32_t drop;       /* 0 .. 65535, in 65536ths */
-    uint64_t sample;     /* global number of the micro-batch's first sample; sample i_b has number sample + i_b */
-    int64_t s_global;    /* sequence length of the run */
-    int64_t first_s;     /* activations: position of i_s = 0, where the sequence is split over ranks */
-    int64_t n_heads;     /* attention: heads of the whole layer, over all tensor ranks */
-    int64_t first_head;  /* attention: number of this call's first head among them */
+    uint32_t drop;      /* 0 .. 65535, in 65536ths */
+    uint64_t sample;    /* global number of the micro-batch's first sample; sample i_b has number sample + i_b */
+    int64_t s_global;   /* sequence length of the run */
+    int64_t first_s;    /* activations: position of i_s = 0, where the sequence is split over ranks */
+    int64_t n_heads;    /* attention: heads of the whole layer, over all tensor ranks */
+    int64_t first_head; /* attention: number of this call's first head among them */
 } tx_dropout;
 
 /* What a kept element is multiplied with. */
@@ -156,9 +157,9 @@ typedef struct tx_attention_bwd_args {
 
 /* embedding_fwd: y[s,b] = word[token[s,b]] + pos[position[s,b]] */
 typedef struct tx_embedding_fwd_args {
-    tx_tensor y;                /* [s, b, h], out */
-    tx_tensor token, position;  /* [s, b] i32; a token outside [0, rows of word) is TX_ERR_ARG naming it */
-    tx_tensor word, pos;        /* [v, h], [max positions, h]; pos optional */
+    tx_tensor y;               /* [s, b, h], out */
+    tx_tensor token, position; /* [s, b] i32; a token outside [0, rows of word) is TX_ERR_ARG naming it */
+    tx_tensor word, pos;       /* [v, h], [max positions, h]; pos optional */
 } tx_embedding_fwd_args;
 
 /* embedding_bwd: dword[token] += dy, dpos[position] += dy, in token order */
@@ -216,13 +217,13 @@ typedef struct tx_adam_args {
 
 /* A row: `run` does the work with `scratch` bytes at its disposal; `scratch` (optional) says how many those are.
  * `composed` rows are made of other TX_RUNs and are therefore called in a dry run too. */
-#define OP(name)                                                                          \
-    typedef struct tx_##name##_row {                                                      \
-        tx_status (*run)(tx_ctx *c, const tx_##name##_args *a, void *scratch);            \
-        size_t (*scratch)(const tx_ctx *c, const tx_##name##_args *a);                    \
-        bool composed;                                                                    \
-    } tx_##name##_row;                                                                    \
-    tx_status tx_run_##name(tx_ctx *c, const tx_##name##_args *a);                        \
+#define OP(name)                                                                \
+    typedef struct tx_##name##_row {                                            \
+        tx_status (*run)(tx_ctx * c, const tx_##name##_args *a, void *scratch); \
+        size_t (*scratch)(const tx_ctx *c, const tx_##name##_args *a);          \
+        bool composed;                                                          \
+    } tx_##name##_row;                                                          \
+    tx_status tx_run_##name(tx_ctx *c, const tx_##name##_args *a);              \
     tx_status tx__check_##name(const tx_##name##_args *a);
 #include "backend/ops.def"
 #undef OP

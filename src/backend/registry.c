@@ -48,10 +48,10 @@ tx_status tx_ctx_init(tx_ctx *c, const char *backend, int n_threads)
     tx_arena_init(&c->scratch, "workspace");
     TX_GOTO(tx_alloc(&c->ops, 1, sizeof *c->ops, "the op table"));
     tx_backend_ops(be, c->ops);
-#define OP(op)                                                                                                  \
-    if (!c->ops->op.run) {                                                                                      \
-        st = TX_FAIL(TX_ERR_UNSUPPORTED, "backend %s has no op %s", be->name, #op);                             \
-        goto out;                                                                                               \
+#define OP(op)                                                                      \
+    if (!c->ops->op.run) {                                                          \
+        st = TX_FAIL(TX_ERR_UNSUPPORTED, "backend %s has no op %s", be->name, #op); \
+        goto out;                                                                   \
     }
 #include "backend/ops.def"
 #undef OP
@@ -82,16 +82,16 @@ void tx_ctx_deinit(tx_ctx *c)
 
 /* Checks, takes the op's scratch, runs. In a dry run leaves only count their scratch; composed rows go on into their
  * parts. */
-#define OP(op)                                                                                                  \
-    tx_status tx_run_##op(tx_ctx *c, const tx_##op##_args *a)                                                   \
-    {                                                                                                           \
-        const tx_##op##_row *row = &c->ops->op;                                                                 \
-        TX_TRY(tx__check_##op(a));                                                                              \
-        size_t mark = tx_arena_mark(&c->scratch);                                                               \
-        void *scratch = tx_arena_push(&c->scratch, row->scratch ? row->scratch(c, a) : 0);                      \
-        tx_status st = c->dry && !row->composed ? TX_OK : row->run(c, a, scratch);                              \
-        tx_arena_pop(&c->scratch, mark);                                                                        \
-        return st;                                                                                              \
+#define OP(op)                                                                             \
+    tx_status tx_run_##op(tx_ctx *c, const tx_##op##_args *a)                              \
+    {                                                                                      \
+        const tx_##op##_row *row = &c->ops->op;                                            \
+        TX_TRY(tx__check_##op(a));                                                         \
+        size_t mark = tx_arena_mark(&c->scratch);                                          \
+        void *scratch = tx_arena_push(&c->scratch, row->scratch ? row->scratch(c, a) : 0); \
+        tx_status st = c->dry && !row->composed ? TX_OK : row->run(c, a, scratch);         \
+        tx_arena_pop(&c->scratch, mark);                                                   \
+        return st;                                                                         \
     }
 #include "backend/ops.def"
 #undef OP

@@ -5,7 +5,9 @@
 
 size_t tx_dtype_size(tx_dtype t)
 {
-    static const size_t size[TX_N_DTYPES] = { [TX_F32] = 4, [TX_F64] = 8, [TX_BF16] = 2, [TX_F16] = 2, [TX_I32] = 4, [TX_I64] = 8 };
+    static const size_t size[TX_N_DTYPES] = {
+        [TX_F32] = 4, [TX_F64] = 8, [TX_BF16] = 2, [TX_F16] = 2, [TX_I32] = 4, [TX_I64] = 8
+    };
     return size[t];
 }
 

@@ -14,8 +14,8 @@
 
 typedef enum tx_dtype { TX_F32, TX_F64, TX_BF16, TX_F16, TX_I32, TX_I64, TX_N_DTYPES } tx_dtype;
 
-size_t tx_dtype_size(tx_dtype t);        /* bytes */
-const char *tx_dtype_name(tx_dtype t);   /* "fp32", "fp64", "bf16", "fp16", "int32", "int64" */
+size_t tx_dtype_size(tx_dtype t);      /* bytes */
+const char *tx_dtype_name(tx_dtype t); /* "fp32", "fp64", "bf16", "fp16", "int32", "int64" */
 
 typedef struct tx_tensor {
     void *data;

@@ -27,7 +27,8 @@ uint64_t tx_alloc_count(void);
  * Overflow of n × size counts as not enough memory. */
 tx_status tx_alloc(void *out, size_t n, size_t size, const char *what);
 
-/* Grows or shrinks an array that came from tx_realloc (or is NULL); new memory is not zeroed. *inout is kept on failure. */
+/* Grows or shrinks an array that came from tx_realloc (or is NULL); new memory is not zeroed. *inout is kept on
+ * failure. */
 tx_status tx_realloc(void *inout, size_t n, size_t size, const char *what);
 
 void tx_free(void *p); /* for tx_alloc and tx_realloc alike; NULL allowed */

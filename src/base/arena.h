@@ -5,7 +5,8 @@
  *                            ^ push moves it right, pop back to a mark
  *
  *  An arena first runs in counting mode: pushes return addresses that must not be touched, and `peak` tells what the
- *  same code will need. tx_arena_reserve() then takes exactly that much, once. Overflow afterwards is a bug in the plan. */
+ *  same code will need. tx_arena_reserve() then takes exactly that much, once. Overflow afterwards is a bug in the
+ * plan. */
 #ifndef TX_BASE_ARENA_H
 #define TX_BASE_ARENA_H
 

@@ -54,7 +54,8 @@ tx_status tx_file_publish(const char *path, const void *bytes, size_t n);
 tx_status tx_make_dirs(const char *path);
 tx_status tx_dir_sync(const char *path);
 
-/* Removes a file, or a directory with everything in it; links inside are removed, not followed. A missing path is fine. */
+/* Removes a file, or a directory with everything in it; links inside are removed, not followed. A missing path is fine.
+ */
 tx_status tx_remove_tree(const char *path);
 
 /* Names in a directory except . and .., sorted bytewise; freed with tx_names_free. */

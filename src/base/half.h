@@ -1,4 +1,5 @@
-/* half.h - bfloat16 and IEEE binary16 to float and back, round to nearest even. Plain C; fast versions are the backends'. */
+/* half.h - bfloat16 and IEEE binary16 to float and back, round to nearest even. Plain C; fast versions are the
+ * backends'. */
 #ifndef TX_BASE_HALF_H
 #define TX_BASE_HALF_H
 

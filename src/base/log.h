@@ -6,8 +6,8 @@
 
 void tx_log(tx_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-#define tx_warn(...) tx_log(TX_LOG_WARN, __VA_ARGS__)
-#define tx_info(...) tx_log(TX_LOG_INFO, __VA_ARGS__)
+#define tx_warn(...)  tx_log(TX_LOG_WARN, __VA_ARGS__)
+#define tx_info(...)  tx_log(TX_LOG_INFO, __VA_ARGS__)
 #define tx_debug(...) tx_log(TX_LOG_DEBUG, __VA_ARGS__)
 
 /* Whether a line of this level would reach a sink. */

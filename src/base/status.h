@@ -10,23 +10,24 @@
 #define TX_FAIL(code, ...) (tx__fail((code), __FILE__, __LINE__, __VA_ARGS__), (tx_status)(code))
 
 /* Passes a failure on. Not for functions that own something: those go to their `out:` label with TX_GOTO. */
-#define TX_TRY(call)                         \
-    do {                                     \
-        tx_status tx_try_status_ = (call);   \
+#define TX_TRY(call)                               \
+    do {                                           \
+        tx_status tx_try_status_ = (call);         \
         if (tx_try_status_) return tx_try_status_; \
     } while (0)
 
 /* The same for functions with a clean-up label: needs `tx_status st` and `out:` in scope. */
-#define TX_GOTO(call)                        \
-    do {                                     \
-        st = (call);                         \
-        if (st) goto out;                    \
+#define TX_GOTO(call)     \
+    do {                  \
+        st = (call);      \
+        if (st) goto out; \
     } while (0)
 
 /* A broken promise inside triax: prints the place and aborts. Never for anything a user can cause. */
 #define TX_ASSERT(cond) ((cond) ? (void)0 : tx__assert_failed(#cond, __FILE__, __LINE__))
 
-tx_status tx__fail(tx_status code, const char *file, int line, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+tx_status tx__fail(tx_status code, const char *file, int line, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 _Noreturn void tx__assert_failed(const char *cond, const char *file, int line);
 
 /* Puts "text: " in front of the last error's sentence; for callers that know which file or flag it was about. */

@@ -80,7 +80,8 @@ enum tx_kept {
     TX_KEPT_SHAPE = 1, /* the model's function: a checkpoint cannot be read with another value */
     TX_KEPT_HINT = 2,  /* taken from the checkpoint when left out, free to differ when given (--seq-length) */
     TX_KEPT_RUN = 4,   /* the trajectory: batch sizes, dropout, seed, ... */
-    TX_KEPT_SCHEDULE = 8, /* learning rate and weight decay: as RUN, unless --override-... or --use-checkpoint-... say else */
+    TX_KEPT_SCHEDULE =
+        8, /* learning rate and weight decay: as RUN, unless --override-... or --use-checkpoint-... say else */
     TX_KEPT_ALL_GIVEN = 16 /* not of a row: every option counts as given, nothing is filled */
 };
 

@@ -145,7 +145,8 @@ out:
 static bool is_told(const tx_config *cfg, const tx_option *o, unsigned which)
 {
     if (o->kept == TX_KEPT_SHAPE) return tx__is_given(cfg, o) || which & TX_KEPT_ALL_GIVEN;
-    if (o->kept == TX_KEPT_SCHEDULE && (cfg->override_opt_param_scheduler || cfg->use_checkpoint_opt_param_scheduler)) return false;
+    if (o->kept == TX_KEPT_SCHEDULE && (cfg->override_opt_param_scheduler || cfg->use_checkpoint_opt_param_scheduler))
+        return false;
     return (o->kept == TX_KEPT_RUN || o->kept == TX_KEPT_SCHEDULE) && tx__command_takes(cfg->command, o, NULL);
 }
 

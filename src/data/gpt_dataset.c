@@ -76,8 +76,9 @@ static tx_status build_split(tx_gpt_data *data, const tx_gpt_data_opts *o, tx_sp
     tx_status st = TX_OK;
     bool wanted = o->n_samples[k] > 0;
     if (n_tokens < need && wanted)
-        tx_warn("%s: the %s split has %lld tokens, fewer than the %lld of one sample: they are repeated, as Megatron does",
-                data->ix.prefix, tx_split_name(k), (long long)n_tokens, (long long)need);
+        tx_warn(
+            "%s: the %s split has %lld tokens, fewer than the %lld of one sample: they are repeated, as Megatron does",
+            data->ix.prefix, tx_split_name(k), (long long)n_tokens, (long long)need);
     if (n_tokens >= need || wanted) {
         st = tx_sample_index_build(&ds->samples, &(tx_sample_index_opts){ .sizes = sizes,
                                                                           .first_doc = (int32_t)first,

@@ -29,14 +29,17 @@ static void rewind_cache(tx_generator *g, int64_t n_past)
 static tx_tensor cache_tensor(void *data, const tx_model *m, int64_t max_len, int64_t b)
 {
     int64_t n = m->n_heads, d = m->hidden / n;
-    return (tx_tensor){ .data = data, .dtype = TX_F32, .n_dims = 4, .dim = { max_len, b, n, d }, .stride = { b * n * d, n * d, d, 1 } };
+    return (tx_tensor){
+        .data = data, .dtype = TX_F32, .n_dims = 4, .dim = { max_len, b, n, d }, .stride = { b * n * d, n * d, d, 1 }
+    };
 }
 
 tx_status tx_generator_create(tx_generator **out, tx_model *model, const char *backend, int n_threads, int64_t b,
                               int64_t max_prompt, int64_t max_len)
 {
     if (max_len > model->max_positions)
-        return TX_FAIL(TX_ERR_ARG, "prompt and new tokens together are %lld, the model has %lld positions: shorten one of them",
+        return TX_FAIL(TX_ERR_ARG,
+                       "prompt and new tokens together are %lld, the model has %lld positions: shorten one of them",
                        (long long)max_len, (long long)model->max_positions);
     tx_generator *g;
     TX_TRY(tx_alloc(&g, 1, sizeof *g, "the generator"));
@@ -92,7 +95,8 @@ static tx_status read_prompt(tx_generator *g, const int32_t *prompt, int64_t n)
     if (n < 1) return TX_FAIL(TX_ERR_ARG, "a prompt needs at least one token");
     for (int64_t i = 0; i < n; i++) {
         if (prompt[i] < 0 || prompt[i] >= g->model->vocab_size)
-            return TX_FAIL(TX_ERR_ARG, "the prompt holds token %d, the model has %lld", prompt[i], (long long)g->model->vocab_size);
+            return TX_FAIL(TX_ERR_ARG, "the prompt holds token %d, the model has %lld", prompt[i],
+                           (long long)g->model->vocab_size);
         for (int64_t j = 0; j < g->b; j++) g->token[i * g->b + j] = prompt[i];
     }
     rewind_cache(g, 0);
@@ -107,7 +111,8 @@ tx_status tx_generator_logits(tx_generator *g, const int32_t *prompt, int64_t n_
 }
 
 tx_status tx_generator_run(tx_generator *g, const int32_t *prompt, int64_t n_prompt, int64_t n_new, int32_t eod,
-                           const tx_sampler *sampler, uint64_t seed, uint64_t first_sample, int32_t *out, int64_t *n_out)
+                           const tx_sampler *sampler, uint64_t seed, uint64_t first_sample, int32_t *out,
+                           int64_t *n_out)
 {
     TX_ASSERT(n_prompt + n_new <= g->max_len);
     TX_TRY(read_prompt(g, prompt, n_prompt));
@@ -119,7 +124,9 @@ tx_status tx_generator_run(tx_generator *g, const int32_t *prompt, int64_t n_pro
                 g->token[j] = 0; /* an ended sample idles along */
                 continue;
             }
-            tx_rng rng = { .seed = seed, .stream = tx_rng_stream("generate"), .step = (uint32_t)(first_sample + (uint64_t)j) };
+            tx_rng rng = { .seed = seed,
+                           .stream = tx_rng_stream("generate"),
+                           .step = (uint32_t)(first_sample + (uint64_t)j) };
             int32_t id = tx_sample_token(sampler, g->logits + j * g->model->vocab_padded, g->model->vocab_size,
                                          tx_rng_uniform(&rng, (uint64_t)i), g->prob, g->work);
             g->token[j] = id;

@@ -65,10 +65,11 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
         v = tx_slice_rows(kv->v, 0, kv->n_past + s);
     }
     /* 2  o = drop(softmax(q kᵀ / √d + causal)) v   [s, b, h] */
-    a->lse = (tx_tensor){ .data = a->lse.data, .dtype = t, .n_dims = 4, .dim = { b, n, 1, s }, .stride = { n * s, s, s, 1 } };
-    TX_RUN(c, attention_fwd, .o = heads(a->o, n), .lse = a->lse, .q = one_head_groups(part(a->qkv, n, 0)), .k = k, .v = v,
-           .scale = 1.0 / sqrt((double)(h / n)), .causal = true,
-           .mask = attention_mask(w, key));
+    a->lse = (tx_tensor){
+        .data = a->lse.data, .dtype = t, .n_dims = 4, .dim = { b, n, 1, s }, .stride = { n * s, s, s, 1 }
+    };
+    TX_RUN(c, attention_fwd, .o = heads(a->o, n), .lse = a->lse, .q = one_head_groups(part(a->qkv, n, 0)), .k = k,
+           .v = v, .scale = 1.0 / sqrt((double)(h / n)), .causal = true, .mask = attention_mask(w, key));
     /* 3  y = o W_projᵀ + b_proj */
     return tx_linear_fwd(c, &w->proj, tx_as_rows(y), tx_as_rows(a->o));
 }

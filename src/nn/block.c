@@ -4,6 +4,7 @@
 #define F(member) offsetof(tx_block, member)
 
 /* Names and order are Megatron's. Projections that end a residual branch start smaller: GPT-2 §2.3. */
+/* clang-format off */
 const tx_param_decl tx_block_params[] = {
     { "input_layernorm.weight",                 "h",   TX_INIT_ONE,           TX_NO_DECAY, F(ln1.gamma) },
     { "input_layernorm.bias",                   "h",   TX_INIT_ZERO,          TX_NO_DECAY, F(ln1.beta) },
@@ -18,6 +19,7 @@ const tx_param_decl tx_block_params[] = {
     { "mlp.dense_4h_to_h.weight",               "h,f", TX_INIT_NORMAL_SCALED, TX_DECAY,    F(mlp.to_h.w) },
     { "mlp.dense_4h_to_h.bias",                 "h",   TX_INIT_ZERO,          TX_NO_DECAY, F(mlp.to_h.b) },
 };
+/* clang-format on */
 const int tx_block_n_params = sizeof tx_block_params / sizeof tx_block_params[0];
 
 tx_status tx_norm_fwd(tx_ctx *c, const tx_norm *w, tx_norm_saved *a, double eps, tx_tensor x)
@@ -26,8 +28,8 @@ tx_status tx_norm_fwd(tx_ctx *c, const tx_norm *w, tx_norm_saved *a, double eps,
     a->y = tx_push2(&c->acts, x.dtype, rows.dim[0], rows.dim[1]);
     a->mu = tx_push1(&c->acts, x.dtype, rows.dim[0]);
     a->rs = tx_push1(&c->acts, x.dtype, rows.dim[0]);
-    TX_RUN(c, layernorm_fwd, .y = a->y, .mu = a->mu, .rs = a->rs, .x = rows, .gamma = w->gamma.value, .beta = w->beta.value,
-           .eps = eps);
+    TX_RUN(c, layernorm_fwd, .y = a->y, .mu = a->mu, .rs = a->rs, .x = rows, .gamma = w->gamma.value,
+           .beta = w->beta.value, .eps = eps);
     return TX_OK;
 }
 

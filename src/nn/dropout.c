@@ -8,7 +8,9 @@ tx_dropout tx_dropout_at(const tx_dropout_key *key, double p, int layer, tx_drop
     long drop = lround(p * 65536.0);
     return (tx_dropout){
         .rng = { .seed = key->seed, .stream = (uint32_t)layer << 8 | (uint32_t)site, .step = key->iteration },
-        .drop = !key->on ? 0 : drop > 65535 ? 65535 : (uint32_t)drop,
+        .drop = !key->on       ? 0
+                : drop > 65535 ? 65535
+                               : (uint32_t)drop,
         .sample = key->sample,
         .s_global = key->s_global,
     };

@@ -5,7 +5,12 @@
 
 #include "backend/ops.h"
 
-typedef enum tx_dropout_site { TX_DROP_EMBEDDING, TX_DROP_ATTENTION, TX_DROP_ATTENTION_OUT, TX_DROP_MLP_OUT } tx_dropout_site;
+typedef enum tx_dropout_site {
+    TX_DROP_EMBEDDING,
+    TX_DROP_ATTENTION,
+    TX_DROP_ATTENTION_OUT,
+    TX_DROP_MLP_OUT
+} tx_dropout_site;
 
 /* What all dropout sites of one micro-batch share. */
 typedef struct tx_dropout_key {

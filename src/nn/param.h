@@ -12,7 +12,7 @@
 #include "backend/tensor.h"
 #include "base/status.h"
 
-#define TX_PARAM_ALIGN 16
+#define TX_PARAM_ALIGN    16
 #define TX_PARAM_NAME_MAX 128
 
 typedef enum tx_init { TX_INIT_ZERO, TX_INIT_ONE, TX_INIT_NORMAL, TX_INIT_NORMAL_SCALED } tx_init;
@@ -41,12 +41,12 @@ typedef struct tx_dims {
 typedef struct tx_param {
     char name[TX_PARAM_NAME_MAX]; /* global name, as in checkpoints: "encoder.layers.0.mlp.dense_h_to_4h.bias" */
     int n_dims;
-    int64_t dim[2];          /* as stored: rows that pad the vocabulary included */
-    int64_t rows_logical;    /* rows of dim[0] that are real, trained and saved; == dim[0] but for the vocabulary */
-    int64_t offset, numel;   /* elements, in every flat buffer */
+    int64_t dim[2];        /* as stored: rows that pad the vocabulary included */
+    int64_t rows_logical;  /* rows of dim[0] that are real, trained and saved; == dim[0] but for the vocabulary */
+    int64_t offset, numel; /* elements, in every flat buffer */
     tx_init init;
     tx_decay decay;
-    tx_weight *weight;       /* where the layer looks; filled by tx_params_bind */
+    tx_weight *weight; /* where the layer looks; filled by tx_params_bind */
 } tx_param;
 
 typedef struct tx_params {

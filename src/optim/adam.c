@@ -9,8 +9,9 @@
 tx_status tx_adam_init(tx_adam *o, const tx_optim_range *range, int n_ranges, float *value, float *grad, int64_t numel,
                        double beta1, double beta2, double eps)
 {
-    *o = (tx_adam){ .n_ranges = n_ranges, .value = value, .grad = grad, .numel = numel, .beta1 = beta1, .beta2 = beta2,
-                    .eps = eps };
+    *o = (tx_adam){
+        .n_ranges = n_ranges, .value = value, .grad = grad, .numel = numel, .beta1 = beta1, .beta2 = beta2, .eps = eps
+    };
     tx_status st;
     int64_t largest = 0;
     for (int i = 0; i < n_ranges; i++)
@@ -47,7 +48,8 @@ static tx_status norm_of(tx_ctx *c, tx_adam *o, float *flat, double *norm, const
     for (int i = 0; i < o->n_ranges; i++) {
         const tx_optim_range *r = &o->range[i];
         int64_t blocks = (r->numel + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK;
-        TX_RUN(c, sumsq, .out = tx_tensor1(o->block_sums, TX_F64, blocks), .x = tx_tensor1(flat + r->offset, TX_F32, r->numel));
+        TX_RUN(c, sumsq, .out = tx_tensor1(o->block_sums, TX_F64, blocks),
+               .x = tx_tensor1(flat + r->offset, TX_F32, r->numel));
         if (c->dry) continue;
         double sum = 0;
         for (int64_t k = 0; k < blocks; k++) sum += o->block_sums[k];

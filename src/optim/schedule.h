@@ -6,7 +6,12 @@
 
 #include "config/config.h"
 
-typedef enum tx_decay_style { TX_DECAY_CONSTANT, TX_DECAY_LINEAR, TX_DECAY_COSINE, TX_DECAY_INVERSE_SQRT } tx_decay_style;
+typedef enum tx_decay_style {
+    TX_DECAY_CONSTANT,
+    TX_DECAY_LINEAR,
+    TX_DECAY_COSINE,
+    TX_DECAY_INVERSE_SQRT
+} tx_decay_style;
 
 typedef struct tx_schedule {
     tx_decay_style lr_style, wd_style;

@@ -7,7 +7,8 @@
 /* Publishes DIR/config.json. */
 tx_status tx_hf_export_config(const tx_model *m, const char *dir);
 
-/* Publishes a safetensors file of one flat buffer (values or gradients), fp32. Rows that pad the vocabulary are left out. */
+/* Publishes a safetensors file of one flat buffer (values or gradients), fp32. Rows that pad the vocabulary are left
+ * out. */
 tx_status tx_hf_export_tensors(const tx_model *m, float *flat, const char *path);
 
 #endif

@@ -1,5 +1,5 @@
-/* loop.c - the pre-training loop. Order of events in an iteration as in Megatron-LM's train(): step, log, evaluate, save,
- * exits. */
+/* loop.c - the pre-training loop. Order of events in an iteration as in Megatron-LM's train(): step, log, evaluate,
+ * save, exits. */
 #include "train/loop.h"
 
 #include <stdio.h>
@@ -106,12 +106,14 @@ static bool wants_exit(const loop *l)
     const tx_config *cfg = l->cfg;
     char text[96];
     double minutes = (tx_clock() - l->start) / 60;
-    if (cfg->exit_signal_handler && tx_signals_seen()) snprintf(text, sizeof text, "exiting program after receiving SIGTERM.");
+    if (cfg->exit_signal_handler && tx_signals_seen())
+        snprintf(text, sizeof text, "exiting program after receiving SIGTERM.");
     else if (cfg->given.exit_duration_in_mins && minutes > (double)cfg->exit_duration_in_mins)
         snprintf(text, sizeof text, "exiting program after %.1f minutes", minutes);
     else if (cfg->given.exit_interval && l->t->iteration % cfg->exit_interval == 0)
         snprintf(text, sizeof text, "exiting program at iteration %lld", (long long)l->t->iteration);
-    else return false;
+    else
+        return false;
     log_dated(text);
     return true;
 }
@@ -138,13 +140,15 @@ static tx_status run(loop *l)
         if (leave) return TX_OK;
     }
     int64_t n = cfg->eval_iters * t->n_micro * t->b, consumed = t->consumed_valid_samples;
-    snprintf(where, sizeof where, "iteration %lld on %lld-sample draw from validation set", (long long)t->iteration, (long long)n);
+    snprintf(where, sizeof where, "iteration %lld on %lld-sample draw from validation set", (long long)t->iteration,
+             (long long)n);
     TX_TRY(validate(l, where));
     t->consumed_valid_samples = consumed; /* the closing evaluation is no part of the run's history */
     if (!l->test || !n) return TX_OK;
     double loss;
     TX_TRY(tx_train_evaluate(t, l->test, l->tokens, 0, n, &loss));
-    snprintf(where, sizeof where, "iteration %lld on %lld-sample draw from test set", (long long)t->iteration, (long long)n);
+    snprintf(where, sizeof where, "iteration %lld on %lld-sample draw from test set", (long long)t->iteration,
+             (long long)n);
     tx_metrics_evaluation(where, loss);
     return TX_OK;
 }

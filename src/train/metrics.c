@@ -35,8 +35,8 @@ static void log_line(tx_metrics *m, const tx_trainer *t)
             " learning rate: %.3E | global batch size: %5lld |%s loss scale: 1.0 | grad norm: %.3f |%s"
             " number of skipped iterations: %3lld | number of nan iterations: %3lld |"
             " samples per second: %.3f | tokens per second: %.1f | TFLOPs: %.3f |",
-            (long long)t->iteration, (long long)t->cfg->train_iters, (long long)t->consumed_train_samples, 1e3 * seconds,
-            t->lr, (long long)batch, loss, t->grad_norm, norm, (long long)m->skipped, (long long)m->nan,
+            (long long)t->iteration, (long long)t->cfg->train_iters, (long long)t->consumed_train_samples,
+            1e3 * seconds, t->lr, (long long)batch, loss, t->grad_norm, norm, (long long)m->skipped, (long long)m->nan,
             (double)batch / seconds, (double)(batch * t->s) / seconds,
             tx_model_flops(t->model, t->s, batch) / seconds * 1e-12);
     m->advanced = m->skipped = m->nan = 0;
@@ -72,8 +72,8 @@ void tx_metrics_step(tx_metrics *m, const tx_trainer *t)
 void tx_metrics_evaluation(const char *where, double loss)
 {
     char line[512], rule[512];
-    int n = snprintf(line, sizeof line, " validation loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | ", where, loss,
-                     exp(fmin(20, loss)));
+    int n = snprintf(line, sizeof line, " validation loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | ", where,
+                     loss, exp(fmin(20, loss)));
     n = n < 0 ? 0 : n >= (int)sizeof rule - 2 ? (int)sizeof rule - 2 : n;
     memset(rule, '-', (size_t)n + 1);
     rule[n + 1] = 0;

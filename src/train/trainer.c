@@ -32,7 +32,8 @@ static tx_status bind_buffers(tx_trainer *t, bool train)
     TX_TRY(tx_alloc(&range, (size_t)ps->n, sizeof *range, "the optimizer's groups"));
     for (int i = 0; i < ps->n; i++) {
         const tx_param *p = &ps->param[i];
-        range[i] = (tx_optim_range){ .offset = p->offset, .numel = p->numel, .decay = p->decay == TX_DECAY, .name = p->name };
+        range[i] =
+            (tx_optim_range){ .offset = p->offset, .numel = p->numel, .decay = p->decay == TX_DECAY, .name = p->name };
     }
     const tx_config *cfg = t->cfg;
     tx_status st = tx_adam_init(&t->adam, range, ps->n, t->value, t->grad, ps->numel, cfg->adam_beta1, cfg->adam_beta2,
@@ -99,7 +100,8 @@ tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t voca
     TX_GOTO(make_batch(t));
     if (train && cfg->given.dump_step) {
         t->dump_iteration = atoll(cfg->dump_step.item[0]);
-        TX_GOTO(tx_alloc(&t->dump_tokens, (size_t)(cfg->global_batch_size * (t->s + 1)), sizeof(int32_t), "--dump-step"));
+        TX_GOTO(
+            tx_alloc(&t->dump_tokens, (size_t)(cfg->global_batch_size * (t->s + 1)), sizeof(int32_t), "--dump-step"));
     }
     TX_GOTO(plan_and_take(t, train));
     if (train) tx_params_init(&t->model->params, (uint64_t)cfg->seed, cfg->init_method_std, (int)cfg->num_layers);
@@ -140,7 +142,9 @@ static tx_status fill_batch(tx_trainer *t, const int32_t *tokens)
         for (int64_t i = 0; i <= s; i++) {
             int32_t id = tokens[j * (s + 1) + i];
             if (id < 0 || id >= t->model->vocab_size)
-                return TX_FAIL(TX_ERR_FORMAT, "the data holds token id %d, but the vocabulary has %lld tokens: was it made with another tokenizer?",
+                return TX_FAIL(TX_ERR_FORMAT,
+                               "the data holds token id %d, but the vocabulary has %lld tokens: was it made with "
+                               "another tokenizer?",
                                id, (long long)t->model->vocab_size);
             if (i > 0) label[(i - 1) * b + j] = id;
             if (i == s) continue;
@@ -173,7 +177,8 @@ static double sum_loss(const tx_trainer *t, int64_t n_samples, int64_t *n_tokens
 tx_status tx_trainer_forward(tx_trainer *t, const int32_t *tokens, double *loss)
 {
     if (t->want != TX_WANT_FORWARD)
-        return TX_FAIL(TX_ERR_STATE, "forward was called where %s is due", t->want == TX_WANT_BACKWARD ? "backward" : "step");
+        return TX_FAIL(TX_ERR_STATE, "forward was called where %s is due",
+                       t->want == TX_WANT_BACKWARD ? "backward" : "step");
     if (t->micro == 0) {
         TX_TRY(tx_adam_zero_grad(&t->ctx, &t->adam));
         t->iteration_loss = 0;
@@ -205,7 +210,8 @@ tx_status tx_trainer_backward(tx_trainer *t)
     return TX_OK;
 }
 
-tx_status tx_trainer_evaluate(tx_trainer *t, const int32_t *tokens, int64_t n_samples, double *loss_sum, int64_t *n_tokens)
+tx_status tx_trainer_evaluate(tx_trainer *t, const int32_t *tokens, int64_t n_samples, double *loss_sum,
+                              int64_t *n_tokens)
 {
     if (t->want != TX_WANT_FORWARD) return TX_FAIL(TX_ERR_STATE, "evaluate was called between forward and step");
     TX_TRY(fill_batch(t, tokens));
@@ -228,9 +234,11 @@ static tx_status skip_update(tx_trainer *t, const char *bad)
     t->skipped++;
     t->consecutive_skips++;
     t->nan += !isfinite(t->iteration_loss);
-    tx_warn("iteration %lld skipped: the gradient of %s is not finite (loss %g)", (long long)t->iteration, bad, t->iteration_loss);
+    tx_warn("iteration %lld skipped: the gradient of %s is not finite (loss %g)", (long long)t->iteration, bad,
+            t->iteration_loss);
     if (t->consecutive_skips < MAX_CONSECUTIVE_SKIPS) return TX_OK;
-    return TX_FAIL(TX_ERR_NUMERIC, "%d iterations in a row had gradients that are not finite, first in %s: "
+    return TX_FAIL(TX_ERR_NUMERIC,
+                   "%d iterations in a row had gradients that are not finite, first in %s: "
                    "lower --lr, or look at the data of iteration %lld",
                    MAX_CONSECUTIVE_SKIPS, bad, (long long)(t->iteration - MAX_CONSECUTIVE_SKIPS + 1));
 }
@@ -322,6 +330,9 @@ tx_status tx_trainer_load(tx_trainer *t, tx_checkpoint *from)
 tx_memory tx_trainer_memory(const tx_trainer *t)
 {
     size_t flat = (size_t)t->model->params.numel * sizeof(float), train = t->grad ? flat : 0;
-    return (tx_memory){ .params = flat, .grads = train, .optimizer = 2 * train, .activations = t->ctx.acts.cap,
+    return (tx_memory){ .params = flat,
+                        .grads = train,
+                        .optimizer = 2 * train,
+                        .activations = t->ctx.acts.cap,
                         .workspace = t->ctx.scratch.cap };
 }

@@ -28,25 +28,25 @@ typedef struct tx_trainer {
     int64_t s, b, n_micro;
     int32_t eod; /* token after which a document ends, or -1 */
 
-    int64_t micro;                     /* micro-batches of the current iteration that are done */
+    int64_t micro; /* micro-batches of the current iteration that are done */
     enum { TX_WANT_FORWARD, TX_WANT_BACKWARD, TX_WANT_STEP } want;
-    int64_t iteration;                 /* finished ones */
+    int64_t iteration; /* finished ones */
     int64_t consumed_train_samples, consumed_valid_samples;
-    int64_t schedule_samples;          /* samples of all updates: the schedule's n */
+    int64_t schedule_samples; /* samples of all updates: the schedule's n */
     int64_t skipped, nan, consecutive_skips;
-    double lr;                         /* for the next update, as Megatron logs it */
-    double lr_override;                /* >= 0: a client's own for the next update */
+    double lr;          /* for the next update, as Megatron logs it */
+    double lr_override; /* >= 0: a client's own for the next update */
     double weight_decay;
-    double iteration_loss;             /* mean over the micro-batches so far */
-    double grad_norm;                  /* before clipping, of the last iteration */
-    double params_norm;                /* with --log-params-norm */
-    int64_t dump_iteration;            /* --dump-step, or 0 */
-    int32_t *dump_tokens;              /* [global batch, s+1] of that iteration */
+    double iteration_loss;  /* mean over the micro-batches so far */
+    double grad_norm;       /* before clipping, of the last iteration */
+    double params_norm;     /* with --log-params-norm */
+    int64_t dump_iteration; /* --dump-step, or 0 */
+    int32_t *dump_tokens;   /* [global batch, s+1] of that iteration */
 } tx_trainer;
 
 /* Builds the model for `vocab_size` tokens, plans and takes all memory, draws initial weights.
- * cfg is complete and outlives the trainer. Without `train` there are no gradients, no optimizer and no initial weights:
- * the trainer can only load and evaluate. */
+ * cfg is complete and outlives the trainer. Without `train` there are no gradients, no optimizer and no initial
+ * weights: the trainer can only load and evaluate. */
 tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t vocab_size, int32_t eod, bool train);
 void tx_trainer_destroy(tx_trainer *t); /* NULL allowed */
 
@@ -61,8 +61,10 @@ tx_status tx_trainer_step(tx_trainer *t);
 bool tx_trainer_at_boundary(const tx_trainer *t);
 
 /* Loss without dropout and without gradients; the training state is as before. Summed over the counted tokens of the
- * micro-batch's first n_samples rows (a data set need not end with a full batch). @tokens [b][s+1], all rows readable. */
-tx_status tx_trainer_evaluate(tx_trainer *t, const int32_t *tokens, int64_t n_samples, double *loss_sum, int64_t *n_tokens);
+ * micro-batch's first n_samples rows (a data set need not end with a full batch). @tokens [b][s+1], all rows readable.
+ */
+tx_status tx_trainer_evaluate(tx_trainer *t, const int32_t *tokens, int64_t n_samples, double *loss_sum,
+                              int64_t *n_tokens);
 
 /* TX_ERR_STATE in the middle of an iteration: "a checkpoint can only be <verb> between iterations". */
 tx_status tx_trainer_require_idle(const tx_trainer *t, const char *verb);

@@ -12,9 +12,9 @@
 
 #define S 32
 #define B 2
-#define FLAGS                                                                                                         \
-    "--num-layers 2 --hidden-size 48 --num-attention-heads 3 --seq-length 32 --max-position-embeddings 40 "          \
-    "--micro-batch-size 2 --global-batch-size 4 --train-iters 10 --lr 1e-3 --min-lr 1e-4 --lr-decay-style cosine "    \
+#define FLAGS                                                                                                      \
+    "--num-layers 2 --hidden-size 48 --num-attention-heads 3 --seq-length 32 --max-position-embeddings 40 "        \
+    "--micro-batch-size 2 --global-batch-size 4 --train-iters 10 --lr 1e-3 --min-lr 1e-4 --lr-decay-style cosine " \
     "--lr-warmup-fraction 0.2 --data-path none --tokenizer-type NullTokenizer --vocab-size 508 --seed 7 "
 
 static tx_engine *create(tx_config **cfg, const char *more)

@@ -10,8 +10,8 @@
 #include "infer/generator.h"
 #include "triax/engine.h"
 
-#define S 64
-#define B 4
+#define S     64
+#define B     4
 #define VOCAB 512
 
 static int32_t *batch_tokens(json_t *batch)
@@ -30,7 +30,8 @@ static tx_engine *open_engine(tx_config **cfg, const char *backend, const char *
     char flags[2048];
     tx_engine *e;
     snprintf(flags, sizeof flags,
-             "--load %s --seq-length 64 --micro-batch-size 4 --train-iters 20 --lr 1e-3 --data-path none --weight-decay 0.01 "
+             "--load %s --seq-length 64 --micro-batch-size 4 --train-iters 20 --lr 1e-3 --data-path none "
+             "--weight-decay 0.01 "
              "--clip-grad 1.0 --hidden-dropout 0 --attention-dropout 0 --backend %s %s",
              data_path("golden/gpt2"), backend, more);
     OK(tx_config_parse_string(cfg, "pretrain-gpt", flags));
@@ -40,7 +41,8 @@ static tx_engine *open_engine(tx_config **cfg, const char *backend, const char *
 
 static void assert_near(double a, double b, double bound, const char *what)
 {
-    if (!(fabs(a - b) <= bound)) fail_msg("%s: %.9g against %.9g, difference %.2e, bound %.1e", what, a, b, fabs(a - b), bound);
+    if (!(fabs(a - b) <= bound))
+        fail_msg("%s: %.9g against %.9g, difference %.2e, bound %.1e", what, a, b, fabs(a - b), bound);
 }
 
 /* Norm of the difference over the norm, per tensor of two safetensors files; key biases left out on request. */
@@ -52,7 +54,8 @@ static void compare_files(const char *ours, const char *golden, double relative,
     assert_int_equal(tx_safetensors_count(a), tx_safetensors_count(b));
     for (size_t i = 0; i < tx_safetensors_count(b); i++) {
         const tx_st_tensor *y = tx_safetensors_at(b, i), *x = tx_safetensors_find(a, y->name);
-        if (!x || x->bytes != y->bytes || x->n_dims != y->n_dims || x->dim[0] != y->dim[0]) fail_msg("%s: missing or misshapen", y->name);
+        if (!x || x->bytes != y->bytes || x->n_dims != y->n_dims || x->dim[0] != y->dim[0])
+            fail_msg("%s: missing or misshapen", y->name);
         size_t n = y->bytes / 4;
         float *u = malloc(y->bytes), *v = malloc(y->bytes);
         OK(tx_st_read_f32(x, u, false));
@@ -91,7 +94,8 @@ static void check_trajectory(const char *backend)
         OK(tx_engine_forward(e, batch_tokens(json_array_get(batches, k % 5)), &loss));
         OK(tx_engine_backward(e));
         OK(tx_engine_step(e));
-        double expect = json_number_value(json_object_get(row, "loss")), norm = json_number_value(json_object_get(row, "grad_norm"));
+        double expect = json_number_value(json_object_get(row, "loss")),
+               norm = json_number_value(json_object_get(row, "grad_norm"));
         assert_near(loss, expect, 2e-5, "trajectory loss");
         assert_near(tx_engine_grad_norm(e), norm, 1e-4 * norm, "trajectory gradient norm");
         if (k == 0) assert_near(loss, json_number_value(json_object_get(result, "loss_f64")), 5e-6, "loss");
@@ -138,7 +142,8 @@ static void check_logits(const char *backend)
     for (int j = 0; j < B; j++)
         for (int n = 1; n <= S; n += j ? 9 : 1) { /* the first row in full, the others in part */
             OK(tx_generator_logits(g, tokens + j * (S + 1), n, logits));
-            for (int k = 0; k < VOCAB; k++) assert_near((double)logits[k], expect[(j * S + n - 1) * VOCAB + k], 2e-5, "logit");
+            for (int k = 0; k < VOCAB; k++)
+                assert_near((double)logits[k], expect[(j * S + n - 1) * VOCAB + k], 2e-5, "logit");
         }
     free(expect);
     json_decref(batch);

@@ -140,7 +140,8 @@ static void another_trajectory_is_a_warning(void **state)
     json_decref(s);
 }
 
-/* The two flags that say whose learning rate counts: neither warns, and one takes the checkpoint's values, given or not. */
+/* The two flags that say whose learning rate counts: neither warns, and one takes the checkpoint's values, given or
+ * not. */
 static void the_schedule_may_come_from_either_side(void **state)
 {
     (void)state;
@@ -190,12 +191,9 @@ static void hostile_values_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_shape_and_trajectory_are_kept),
-        cmocka_unit_test(left_out_shape_is_filled),
-        cmocka_unit_test(a_given_shape_must_be_the_checkpoints),
-        cmocka_unit_test(another_trajectory_is_a_warning),
-        cmocka_unit_test(the_schedule_may_come_from_either_side),
-        cmocka_unit_test(hostile_values_are_refused),
+        cmocka_unit_test(only_shape_and_trajectory_are_kept),     cmocka_unit_test(left_out_shape_is_filled),
+        cmocka_unit_test(a_given_shape_must_be_the_checkpoints),  cmocka_unit_test(another_trajectory_is_a_warning),
+        cmocka_unit_test(the_schedule_may_come_from_either_side), cmocka_unit_test(hostile_values_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

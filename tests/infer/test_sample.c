@@ -31,9 +31,11 @@ static void filters(void **state)
             size_t at = 0;
             for (int64_t v = 0; v < VOCAB; v++) {
                 bool expected = at < json_array_size(kept) && json_integer_value(json_array_get(kept, at)) == v;
-                if ((prob[v] > 0) != expected) fail_msg("prompt %zu case %zu: token %lld kept wrongly or not", i, k, (long long)v);
+                if ((prob[v] > 0) != expected)
+                    fail_msg("prompt %zu case %zu: token %lld kept wrongly or not", i, k, (long long)v);
                 if (!expected) continue;
-                if (fabs(prob[v] - json_number_value(json_array_get(p, at))) > 1e-5) fail_msg("prompt %zu case %zu: probability", i, k);
+                if (fabs(prob[v] - json_number_value(json_array_get(p, at))) > 1e-5)
+                    fail_msg("prompt %zu case %zu: probability", i, k);
                 at++;
             }
             assert_int_equal(at, json_array_size(kept));
@@ -63,7 +65,8 @@ static void greedy(void **state)
     char line[65536];
     int n_prompts = 0;
     while (fgets(line, sizeof line, f)) {
-        json_t *o = json_loads(line, 0, NULL), *p = json_object_get(o, "prompt_ids"), *q = json_object_get(o, "new_ids");
+        json_t *o = json_loads(line, 0, NULL), *p = json_object_get(o, "prompt_ids"),
+               *q = json_object_get(o, "new_ids");
         int32_t prompt[128], out[2 * 128];
         int64_t n = (int64_t)json_array_size(p), n_new = (int64_t)json_array_size(q), n_out[2];
         for (int64_t i = 0; i < n; i++) prompt[i] = (int32_t)json_integer_value(json_array_get(p, (size_t)i));

@@ -54,10 +54,12 @@ static void from_options(void **state)
 {
     (void)state;
     tx_config *cfg;
-    OK(tx_config_parse_string(&cfg, "pretrain-gpt",
-                              "--num-layers 1 --hidden-size 8 --num-attention-heads 1 --seq-length 4 --max-position-embeddings 4 "
-                              "--micro-batch-size 2 --global-batch-size 8 --train-iters 100 --lr-decay-iters 50 --lr 1e-3 --min-lr 1e-5 "
-                              "--lr-decay-style cosine --lr-warmup-fraction 0.1 --data-path x --tokenizer-type NullTokenizer --vocab-size 9"));
+    OK(tx_config_parse_string(
+        &cfg, "pretrain-gpt",
+        "--num-layers 1 --hidden-size 8 --num-attention-heads 1 --seq-length 4 --max-position-embeddings 4 "
+        "--micro-batch-size 2 --global-batch-size 8 --train-iters 100 --lr-decay-iters 50 --lr 1e-3 --min-lr 1e-5 "
+        "--lr-decay-style cosine --lr-warmup-fraction 0.1 --data-path x --tokenizer-type NullTokenizer --vocab-size "
+        "9"));
     tx_schedule s = tx_schedule_from_config(cfg);
     assert_true(s.decay == 400 && s.warmup == 40 && s.wd_incr == 800);
     assert_true(tx_schedule_lr(&s, 0) == 0);

@@ -6,14 +6,18 @@
 
 #define F(member) offsetof(tx_gpt, member)
 
+/* clang-format off */
 static const tx_param_decl embedding_params[] = {
     { "embedding.word_embeddings.weight",     "V,h", TX_INIT_NORMAL, TX_DECAY, F(word) },
     { "embedding.position_embeddings.weight", "P,h", TX_INIT_NORMAL, TX_DECAY, F(pos) },
 };
+/* clang-format on */
+/* clang-format off */
 static const tx_param_decl final_params[] = {
     { "encoder.final_layernorm.weight", "h", TX_INIT_ONE,  TX_NO_DECAY, F(final_norm.gamma) },
     { "encoder.final_layernorm.bias",   "h", TX_INIT_ZERO, TX_NO_DECAY, F(final_norm.beta) },
 };
+/* clang-format on */
 
 static void gpt_destroy(tx_model *m)
 {
@@ -28,7 +32,11 @@ static void gpt_destroy(tx_model *m)
 static tx_status declare_params(tx_gpt *g)
 {
     tx_model *m = &g->base;
-    tx_dims dims = { .h = m->hidden, .f = m->ffn, .V = m->vocab_padded, .v_logical = m->n_valid, .P = m->max_positions,
+    tx_dims dims = { .h = m->hidden,
+                     .f = m->ffn,
+                     .V = m->vocab_padded,
+                     .v_logical = m->n_valid,
+                     .P = m->max_positions,
                      .q = 3 * m->hidden };
     TX_TRY(tx_params_declare(&m->params, "", embedding_params, 2, g, &dims));
     for (int64_t i = 0; i < m->n_layers; i++) {
@@ -79,7 +87,8 @@ out:
 }
 
 /* x0 = drop(word[token] + position[pos]) */
-static tx_status embed(tx_ctx *c, tx_gpt *g, tx_tensor x, tx_tensor token, tx_tensor position, const tx_dropout_key *key)
+static tx_status embed(tx_ctx *c, tx_gpt *g, tx_tensor x, tx_tensor token, tx_tensor position,
+                       const tx_dropout_key *key)
 {
     tx_dropout mask = tx_dropout_at(key, g->p_drop, 0, TX_DROP_EMBEDDING);
     TX_RUN(c, embedding_fwd, .y = x, .token = token, .position = position, .word = g->word.value, .pos = g->pos.value);
@@ -98,7 +107,8 @@ static tx_status gpt_fwd(tx_ctx *c, tx_model *m, const tx_batch *batch, bool tra
 
     tx_tensor x = tx_push3(&c->acts, TX_F32, s, b, h);
     TX_TRY(embed(c, g, x, batch->token, batch->position, &batch->dropout));
-    tx_tensor other = train ? (tx_tensor){ 0 } : tx_push3(&c->acts, TX_F32, s, b, h); /* scoring keeps two layers' worth */
+    tx_tensor other =
+        train ? (tx_tensor){ 0 } : tx_push3(&c->acts, TX_F32, s, b, h); /* scoring keeps two layers' worth */
     for (int64_t i = 0; i < m->n_layers; i++) {
         tx_tensor y = train ? tx_push3(&c->acts, TX_F32, s, b, h) : other;
         size_t mark = tx_arena_mark(&c->acts);

@@ -14,12 +14,15 @@ typedef struct name_row {
     bool conv1d, fused_qkv;
 } name_row;
 
+/* clang-format off */
 static const name_row top_names[] = {
     { "embedding.word_embeddings.weight",     "transformer.wte.weight",  false, false },
     { "embedding.position_embeddings.weight", "transformer.wpe.weight",  false, false },
     { "encoder.final_layernorm.weight",       "transformer.ln_f.weight", false, false },
     { "encoder.final_layernorm.bias",         "transformer.ln_f.bias",   false, false },
 };
+/* clang-format on */
+/* clang-format off */
 static const name_row layer_names[] = {
     { "input_layernorm.weight",                "ln_1.weight",        false, false },
     { "input_layernorm.bias",                  "ln_1.bias",          false, false },
@@ -34,6 +37,7 @@ static const name_row layer_names[] = {
     { "mlp.dense_4h_to_h.weight",              "mlp.c_proj.weight",  true,  false },
     { "mlp.dense_4h_to_h.bias",                "mlp.c_proj.bias",    false, false },
 };
+/* clang-format on */
 
 /* The row of a parameter and its layer (-1: none). */
 static const name_row *find_row(const char *name, int *layer)
@@ -56,8 +60,10 @@ tx_status tx__gpt_hf_name(char *name, size_t cap, const tx_model *m, const tx_pa
     int layer;
     const name_row *row = find_row(p->name, &layer);
     TX_ASSERT(row); /* the tables above and the parameter table are one list */
-    if (layer < 0) snprintf(name, cap, "%s", row->theirs);
-    else snprintf(name, cap, "transformer.h.%d.%s", layer, row->theirs);
+    if (layer < 0)
+        snprintf(name, cap, "%s", row->theirs);
+    else
+        snprintf(name, cap, "transformer.h.%d.%s", layer, row->theirs);
     return TX_OK;
 }
 
@@ -80,8 +86,10 @@ void tx__gpt_hf_layout(const tx_model *m, const tx_param *p, float *theirs, floa
         }
         for (int64_t k = 0; k < cols; k++) {
             float *a = &theirs[row->conv1d ? k * rows + r2 : r2 * cols + k], *b = &ours[r * cols + k];
-            if (to_hf) *a = *b;
-            else *b = *a;
+            if (to_hf)
+                *a = *b;
+            else
+                *b = *a;
         }
     }
 }
@@ -117,7 +125,8 @@ tx_status tx__gpt_hf_options(json_t **out, const json_t *config)
     if (!act) act = "gelu_new";
     bool tanh_form = !strcmp(act, "gelu_new") || !strcmp(act, "gelu_pytorch_tanh") || !strcmp(act, "gelu_fast");
     if (!tanh_form && strcmp(act, "gelu"))
-        return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: activation_function \"%s\" is not built yet (gelu_new, gelu are)", act);
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "config.json: activation_function \"%s\" is not built yet (gelu_new, gelu are)", act);
     if (!is_true(config, "tie_word_embeddings", true))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: tie_word_embeddings false is not built yet");
     if (is_true(config, "scale_attn_by_inverse_layer_idx", false) || !is_true(config, "scale_attn_weights", true))
@@ -134,12 +143,12 @@ tx_status tx__gpt_hf_options(json_t **out, const json_t *config)
 
 tx_status tx__gpt_hf_config(json_t **out, const tx_model *m)
 {
-    json_t *o = json_pack("{ss s[s] sI sI sI sI sI sI sI ss sf sb}", "model_type", "gpt2", "architectures", "GPT2LMHeadModel",
-                          "n_layer", (json_int_t)m->n_layers, "n_embd", (json_int_t)m->hidden, "n_head",
-                          (json_int_t)m->n_heads, "n_inner", (json_int_t)m->ffn, "n_positions",
-                          (json_int_t)m->max_positions, "n_ctx", (json_int_t)m->max_positions, "vocab_size",
-                          (json_int_t)m->vocab_size, "activation_function", m->gelu == TX_GELU_TANH ? "gelu_new" : "gelu",
-                          "layer_norm_epsilon", m->eps, "tie_word_embeddings", 1);
+    json_t *o = json_pack(
+        "{ss s[s] sI sI sI sI sI sI sI ss sf sb}", "model_type", "gpt2", "architectures", "GPT2LMHeadModel", "n_layer",
+        (json_int_t)m->n_layers, "n_embd", (json_int_t)m->hidden, "n_head", (json_int_t)m->n_heads, "n_inner",
+        (json_int_t)m->ffn, "n_positions", (json_int_t)m->max_positions, "n_ctx", (json_int_t)m->max_positions,
+        "vocab_size", (json_int_t)m->vocab_size, "activation_function", m->gelu == TX_GELU_TANH ? "gelu_new" : "gelu",
+        "layer_norm_epsilon", m->eps, "tie_word_embeddings", 1);
     if (!o) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
     *out = o;
     return TX_OK;
