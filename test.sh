@@ -10,6 +10,6 @@ extra=""
 [ "$preset" = clang ] && extra="clang libomp-dev"
 need_packages $BUILD_PACKAGES libcmocka-dev $extra
 
-run cmake --preset "$preset" -DTX_TESTS=ON ${CI:+-DTX_WERROR=ON} >/dev/null
-run cmake --build --preset "$preset" -j "$(nproc)" -- --no-print-directory --quiet
+run cmake --preset "$preset" -DTX_TESTS=ON -DCMAKE_RULE_MESSAGES=OFF ${CI:+-DTX_WERROR=ON} >/dev/null
+run cmake --build --preset "$preset" -j "$(nproc)" -- --no-print-directory
 run ctest --preset "$preset" -j "$(nproc)"
