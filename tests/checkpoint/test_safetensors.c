@@ -301,7 +301,8 @@ static void mutated_headers(void **state)
         for (int k = 0; k < 3; k++) {
             tx_rng_u32x4(&rng, at++, w);
             size_t where = w[0] % (k ? good.len - 22 : good.len);
-            bytes[where] = (unsigned char)(w[1] & 1 ? words[w[2] % (sizeof words - 1)] : (char)(bytes[where] ^ (1u << w[2] % 8)));
+            bytes[where] =
+                (unsigned char)(w[1] & 1 ? words[w[2] % (sizeof words - 1)] : (char)(bytes[where] ^ (1u << w[2] % 8)));
             if (w[3] & 1) break;
         }
         write_file(in_scratch("fuzz"), bytes, good.len);
