@@ -143,12 +143,13 @@ tx_status tx__gpt_hf_options(json_t **out, const json_t *config)
 
 tx_status tx__gpt_hf_config(json_t **out, const tx_model *m)
 {
-    json_t *o = json_pack(
-        "{ss s[s] sI sI sI sI sI sI sI ss sf sb}", "model_type", "gpt2", "architectures", "GPT2LMHeadModel", "n_layer",
-        (json_int_t)m->n_layers, "n_embd", (json_int_t)m->hidden, "n_head", (json_int_t)m->n_heads, "n_inner",
-        (json_int_t)m->ffn, "n_positions", (json_int_t)m->max_positions, "n_ctx", (json_int_t)m->max_positions,
-        "vocab_size", (json_int_t)m->vocab_size, "activation_function", m->gelu == TX_GELU_TANH ? "gelu_new" : "gelu",
-        "layer_norm_epsilon", m->eps, "tie_word_embeddings", 1);
+    json_t *o =
+        json_pack("{ss s[s] sI sI sI sI sI sI sI ss sf sb sn sn}", "model_type", "gpt2", "architectures",
+                  "GPT2LMHeadModel", "n_layer", (json_int_t)m->n_layers, "n_embd", (json_int_t)m->hidden, "n_head",
+                  (json_int_t)m->n_heads, "n_inner", (json_int_t)m->ffn, "n_positions", (json_int_t)m->max_positions,
+                  "n_ctx", (json_int_t)m->max_positions, "vocab_size", (json_int_t)m->vocab_size, "activation_function",
+                  m->gelu == TX_GELU_TANH ? "gelu_new" : "gelu", "layer_norm_epsilon", m->eps, "tie_word_embeddings", 1,
+                  "bos_token_id", "eos_token_id");
     if (!o) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
     *out = o;
     return TX_OK;
