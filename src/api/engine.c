@@ -4,7 +4,6 @@
 #include "api/engine_internal.h"
 #include "api/source.h"
 #include "base/alloc.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "train/hf_export.h"
 
@@ -115,12 +114,7 @@ out:
 
 tx_status tx_engine_export(tx_engine *e, const char *dir)
 {
-    char path[4096];
-    tx_trainer *t = e->trainer;
-    TX_TRY(tx_make_dirs(dir));
-    TX_TRY(tx_path_join(path, sizeof path, dir, TX_HF_WEIGHTS));
-    TX_TRY(tx_hf_export_tensors(t->model, t->value, path));
-    return tx_hf_export_config(t->model, dir);
+    return tx_hf_export_model(e->trainer->model, e->trainer->value, dir);
 }
 
 int64_t tx_engine_iteration(const tx_engine *e)

@@ -13,8 +13,12 @@
 static tx_status open_kind(tx_source *src, const char *dir, tx_ckpt_kind kind)
 {
     *src = (tx_source){ .kind = kind, .dir = dir };
-    if (kind == TX_CKPT_HUGGINGFACE) return tx_huggingface_open(&src->hf, dir);
+    if (kind == TX_CKPT_HUGGINGFACE) {
+        tx_info(" loading weights from the Hugging Face folder %s", dir);
+        return tx_huggingface_open(&src->hf, dir);
+    }
     TX_TRY(tx_checkpoint_open(&src->native, dir));
+    tx_info(" loading checkpoint from %s", tx_checkpoint_path(src->native));
     src->vocab_size = tx_checkpoint_state(src->native)->vocab_size;
     return TX_OK;
 }
@@ -25,9 +29,7 @@ tx_status tx_source_open(tx_source *src, const char *dir)
     char detail[512];
     TX_TRY(tx_checkpoint_probe(dir, &kind, detail, sizeof detail));
     if (kind == TX_CKPT_NONE) return TX_FAIL(TX_ERR_NOTFOUND, "--load %s: %s", dir, detail);
-    TX_TRY(open_kind(src, dir, kind));
-    tx_info(" loading from %s: %s", dir, detail);
-    return TX_OK;
+    return open_kind(src, dir, kind);
 }
 
 /* Whether two paths name one folder; a folder that does not exist is compared by its name. */
@@ -50,11 +52,7 @@ tx_status tx_source_open_for_run(tx_source *src, const tx_config *cfg)
     tx_ckpt_kind kind;
     char detail[512];
     TX_TRY(tx_checkpoint_probe(cfg->load, &kind, detail, sizeof detail));
-    if (kind != TX_CKPT_NONE) {
-        TX_TRY(open_kind(src, cfg->load, kind));
-        tx_info(" loading from %s: %s", cfg->load, detail);
-        return TX_OK;
-    }
+    if (kind != TX_CKPT_NONE) return open_kind(src, cfg->load, kind);
     if (!cfg->save || !same_folder(cfg->load, cfg->save))
         return TX_FAIL(TX_ERR_NOTFOUND,
                        "--load %s: %s; name a checkpoint, or leave --load out to start from fresh weights "

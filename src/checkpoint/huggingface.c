@@ -175,36 +175,45 @@ const tx_st_tensor *tx_huggingface_find(const tx_huggingface *hf, const char *na
 
 /* ---- writing ---- */
 
-static tx_status put_tensor(tx_st_writer *w, const tx_hf_tensor *t)
+/* Opens `path` beside itself and writes everything; the caller commits or aborts. */
+static tx_status put_weights(tx_writer *file, const char *path, tx_hf_tensor *tensor, size_t n, tx_hf_fetch *fetch,
+                             void *user)
 {
+    tx_st_writer w;
+    tx_st_spec *spec = NULL;
+    float *x = NULL;
     uint64_t bytes;
-    TX_TRY(tx_st_spec_bytes(&t->spec, &bytes));
-    size_t n = (size_t)bytes / tx_st_dtype_size(t->spec.dtype);
-    if (!t->transpose) return tx_st_writer_put_f32(w, t->data, n, t->spec.dtype);
-    /* a row of the file is a column of the data */
-    TX_ASSERT(t->spec.n_dims == 2);
-    int64_t rows = t->spec.dim[0], cols = t->spec.dim[1];
-    float *row;
-    TX_TRY(tx_alloc(&row, (size_t)cols, sizeof *row, "a row of a matrix"));
-    tx_status st = TX_OK;
-    for (int64_t r = 0; r < rows && !st; r++) {
-        for (int64_t c = 0; c < cols; c++) row[c] = t->data[c * rows + r];
-        st = tx_st_writer_put_f32(w, row, (size_t)cols, t->spec.dtype);
+    size_t most = 0;
+    tx_status st;
+    if (n) qsort(tensor, n, sizeof *tensor, tx_st_spec_order);
+    TX_GOTO(tx_alloc(&spec, n, sizeof *spec, "a list of tensors"));
+    for (size_t i = 0; i < n; i++) {
+        spec[i] = tensor[i].spec;
+        TX_GOTO(tx_st_spec_bytes(&spec[i], &bytes));
+        size_t numbers = (size_t)bytes / tx_st_dtype_size(spec[i].dtype);
+        if (numbers > most) most = numbers;
     }
-    tx_free(row);
+    TX_GOTO(tx_alloc(&x, most, sizeof *x, "a tensor"));
+    TX_GOTO(tx_writer_open(file, path));
+    TX_GOTO(tx_st_writer_begin(&w, file, spec, n, NULL, NULL));
+    for (size_t i = 0; i < n; i++) {
+        TX_GOTO(tx_st_spec_bytes(&spec[i], &bytes));
+        fetch(user, &tensor[i], x);
+        TX_GOTO(tx_st_writer_put_f32(&w, x, (size_t)bytes / tx_st_dtype_size(spec[i].dtype), spec[i].dtype));
+    }
+    tx_st_writer_end(&w);
+out:
+    tx_free(spec);
+    tx_free(x);
     return st;
 }
 
-static tx_status put_weights(tx_writer *file, const tx_hf_tensor *tensor, size_t n)
+tx_status tx_huggingface_write_tensors(const char *path, tx_hf_tensor *tensor, size_t n, tx_hf_fetch *fetch, void *user)
 {
-    tx_st_writer w;
-    tx_st_spec *spec;
-    TX_TRY(tx_alloc(&spec, n, sizeof *spec, "a list of tensors"));
-    for (size_t i = 0; i < n; i++) spec[i] = tensor[i].spec;
-    tx_status st = tx_st_writer_begin(&w, file, spec, n, NULL, NULL);
-    tx_free(spec);
-    for (size_t i = 0; i < n && !st; i++) st = put_tensor(&w, &tensor[i]);
-    if (!st) tx_st_writer_end(&w);
+    tx_writer file = { 0 };
+    tx_status st = put_weights(&file, path, tensor, n, fetch, user);
+    if (!st) return tx_writer_commit(&file);
+    tx_writer_abort(&file);
     return st;
 }
 
@@ -218,19 +227,18 @@ static tx_status put_config(tx_writer *file, const json_t *config)
     return st;
 }
 
-tx_status tx_huggingface_write(const char *dir, const json_t *config, tx_hf_tensor *tensor, size_t n)
+tx_status tx_huggingface_write(const char *dir, const json_t *config, tx_hf_tensor *tensor, size_t n,
+                               tx_hf_fetch *fetch, void *user)
 {
     char path[TX__PATH_CAP];
     tx_writer weights = { 0 }, settings = { 0 };
     tx_status st;
-    if (n) qsort(tensor, n, sizeof *tensor, tx_st_spec_order);
     TX_TRY(tx_make_dirs(dir));
     TX_TRY(tx_path_join(path, sizeof path, dir, TX_HF_INDEX));
     if (tx_path_exists(path))
         return TX_FAIL(TX_ERR_ARG, "%s: the folder holds a sharded model; choose another or empty it", path);
     TX_GOTO(tx_path_join(path, sizeof path, dir, TX_HF_WEIGHTS));
-    TX_GOTO(tx_writer_open(&weights, path));
-    TX_GOTO(put_weights(&weights, tensor, n));
+    TX_GOTO(put_weights(&weights, path, tensor, n, fetch, user));
     TX_GOTO(tx_path_join(path, sizeof path, dir, TX_HF_CONFIG));
     TX_GOTO(tx_writer_open(&settings, path));
     TX_GOTO(put_config(&settings, config));

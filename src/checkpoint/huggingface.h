@@ -35,17 +35,24 @@ size_t tx_huggingface_count(const tx_huggingface *hf);
 const tx_st_tensor *tx_huggingface_at(const tx_huggingface *hf, size_t i);           /* sorted by name */
 const tx_st_tensor *tx_huggingface_find(const tx_huggingface *hf, const char *name); /* NULL if there is none */
 
-/* A tensor to be written: spec.dtype F16, BF16, F32 or F64, spec.dim as in the file. */
+/* A tensor to be written: spec.dtype F16, BF16, F32 or F64, spec.dim as in the file; source is the caller's. */
 typedef struct tx_hf_tensor {
     tx_st_spec spec;
-    const float *data;
-    bool transpose; /* a matrix whose data lies as [dim[1], dim[0]] */
+    const void *source;
 } tx_hf_tensor;
 
-/* Writes config.json and model.safetensors, tensors in the reference writer's order (`tensor` is sorted in place). The
- * folder is made if need be. config.json comes last and an old one goes first, so a crash leaves nothing that looks
- * like a model and is not. TX_ERR_ARG when the folder holds a sharded model: its index would contradict the new file.
- */
-tx_status tx_huggingface_write(const char *dir, const json_t *config, tx_hf_tensor *tensor, size_t n);
+/* Puts a tensor's numbers, row-major as in the file, into x. Called once per tensor, so that only one of them needs to
+ * be at hand in the file's layout. */
+typedef void tx_hf_fetch(void *user, const tx_hf_tensor *tensor, float *x);
+
+/* Publishes a safetensors file, tensors in the reference writer's order (`tensor` is sorted in place). */
+tx_status tx_huggingface_write_tensors(const char *path, tx_hf_tensor *tensor, size_t n, tx_hf_fetch *fetch,
+                                       void *user);
+
+/* Writes config.json and model.safetensors. The folder is made if need be. config.json comes last and an old one goes
+ * first, so a crash leaves nothing that looks like a model and is not. TX_ERR_ARG when the folder holds a sharded
+ * model: its index would contradict the new file. */
+tx_status tx_huggingface_write(const char *dir, const json_t *config, tx_hf_tensor *tensor, size_t n,
+                               tx_hf_fetch *fetch, void *user);
 
 #endif

@@ -45,10 +45,7 @@ tx_status tx__trainer_dump(tx_trainer *t, double grad_norm)
 {
     const char *dir = t->cfg->dump_step.item[1];
     char path[4096];
-    TX_TRY(tx_make_dirs(dir));
-    TX_TRY(tx_hf_export_config(t->model, dir));
-    TX_TRY(tx_path_join(path, sizeof path, dir, "model.safetensors"));
-    TX_TRY(tx_hf_export_tensors(t->model, t->value, path));
+    TX_TRY(tx_hf_export_model(t->model, t->value, dir));
     TX_TRY(tx_path_join(path, sizeof path, dir, "grads.safetensors"));
     TX_TRY(tx_hf_export_tensors(t->model, t->grad, path));
     TX_TRY(tx_path_join(path, sizeof path, dir, "loss.safetensors"));

@@ -1,14 +1,14 @@
-/* hf_export.h - a model's numbers under Hugging Face's names and in its layouts. */
+/* hf_export.h - a model's numbers under Hugging Face's names and in its layouts, fp32. Rows that pad the vocabulary are
+ * left out. */
 #ifndef TX_TRAIN_HF_EXPORT_H
 #define TX_TRAIN_HF_EXPORT_H
 
 #include "model/model.h"
 
-/* Publishes DIR/config.json. */
-tx_status tx_hf_export_config(const tx_model *m, const char *dir);
+/* Writes the folder: config.json and, from the flat buffer, model.safetensors. */
+tx_status tx_hf_export_model(const tx_model *m, float *flat, const char *dir);
 
-/* Publishes a safetensors file of one flat buffer (values or gradients), fp32. Rows that pad the vocabulary are left
- * out. */
+/* Publishes one safetensors file of a flat buffer: gradients, say. */
 tx_status tx_hf_export_tensors(const tx_model *m, float *flat, const char *path);
 
 #endif
