@@ -4,7 +4,7 @@
  *
  *      op_bench [threads] [tokens]      TX_CPU_ISA=avx2 op_bench ...
  *
- *  Built against the static library: cc -O2 -Isrc -Iinclude bench/op_bench.c build/libtriax_static.a <its libraries>.
+ *  `make bench` in the build folder builds it.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -23,7 +23,12 @@ need_packages() {
 # Prints a command as one would type it (also where its output is redirected), and runs it.
 exec 3>&1
 run() {
-    printf '\n$ %s\n' "$*" >&3
+    local word line='$'
+    for word in "$@"; do
+        [[ $word == *[[:space:]]* ]] && word="\"$word\""
+        line+=" $word"
+    done
+    printf '\n%s\n' "$line" >&3
     "$@"
 }
 
