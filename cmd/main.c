@@ -106,10 +106,13 @@ static int run_command(const command *cmd, int argc, char **argv)
  * chose. */
 static void spin_briefly(char **argv)
 {
-    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || getenv("KMP_BLOCKTIME")) return;
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n < 0 || getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || getenv("KMP_BLOCKTIME")) return;
+    self[n] = 0;
     setenv("GOMP_SPINCOUNT", "20000", 1); /* libgomp */
     setenv("KMP_BLOCKTIME", "1", 1);      /* libomp, ms */
-    execv("/proc/self/exe", argv);        /* where that is not possible, it goes on as it is */
+    execv(self, argv);                    /* where that is not possible, it goes on as it is */
 }
 
 int main(int argc, char **argv)

@@ -24,11 +24,15 @@ static void log_model(const tx_trainer *t)
 {
     const tx_model *m = t->model;
     tx_memory mem = tx_trainer_memory(t);
+    int64_t real = tx_params_count(&m->params), padding = 0;
+    for (int i = 0; i < m->params.n; i++) padding += m->params.param[i].numel;
+    padding -= real;
     if (m->vocab_padded != m->vocab_size)
         tx_info(" > padded vocab (size: %lld) with %lld dummy tokens (new size: %lld)", (long long)m->vocab_size,
                 (long long)(m->vocab_padded - m->vocab_size), (long long)m->vocab_padded);
     tx_info(" > number of parameters on (tensor, pipeline) model parallel rank (0, 0): %lld",
-            (long long)tx_params_count(&m->params));
+            (long long)(real + padding));
+    if (padding) tx_info(" > %lld of them pad the vocabulary: they are zero and not trained", (long long)padding);
     tx_info(" > memory (MB): parameters %.1f | gradients %.1f | optimizer %.1f | activations %.1f | workspace %.1f | "
             "total %.1f",
             mib(mem.params), mib(mem.grads), mib(mem.optimizer), mib(mem.activations), mib(mem.workspace),
@@ -63,6 +67,8 @@ tx_status tx_pretrain(tx_config *cfg)
     tx_gpt_data *data = NULL;
     tx_source src = { 0 };
     tx_status st;
+    for (int i = 0; i < cfg->data_path.n; i++) /* before a large model is built */
+        TX_GOTO(tx_indexed_exists(cfg->data_path.item[i]));
     TX_GOTO(tx_source_open_for_run(&src, cfg));
     TX_GOTO(tx__tokenizer_for(cfg, src.dir, &tok));
     if (cfg->eod_mask_loss && tx_tokenizer_eod(tok) < 0) {

@@ -15,13 +15,22 @@ double tx_rng_uniform(const tx_rng *r, uint64_t i)
     return i & 1 ? u53(w[2], w[3]) : u53(w[0], w[1]);
 }
 
-double tx_rng_normal(const tx_rng *r, uint64_t i)
+void tx_rng_normal_pair(const tx_rng *r, uint64_t k, double out[2])
 {
     uint32_t w[4];
-    tx_rng_u32x4(r, i >> 1, w);
+    tx_rng_u32x4(r, k, w);
     double radius = sqrt(-2.0 * log(1.0 - u53(w[0], w[1]))); /* 1-u is in (0,1] */
     double angle = 6.283185307179586476925 * u53(w[2], w[3]);
-    return radius * (i & 1 ? sin(angle) : cos(angle));
+    sincos(angle, &out[1], &out[0]);
+    out[0] *= radius;
+    out[1] *= radius;
+}
+
+double tx_rng_normal(const tx_rng *r, uint64_t i)
+{
+    double pair[2];
+    tx_rng_normal_pair(r, i >> 1, pair);
+    return pair[i & 1];
 }
 
 uint32_t tx_rng_stream(const char *name)

@@ -48,6 +48,9 @@ double tx_rng_uniform(const tx_rng *r, uint64_t i);
 /* Element i of the stream's standard normals (Box-Muller): two per counter. */
 double tx_rng_normal(const tx_rng *r, uint64_t i);
 
+/* Elements 2k and 2k + 1 of the normals, for half the price. */
+void tx_rng_normal_pair(const tx_rng *r, uint64_t k, double out[2]);
+
 /* A stream number from a name (FNV-1a). */
 uint32_t tx_rng_stream(const char *name);
 

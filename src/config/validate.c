@@ -267,10 +267,12 @@ static void rule_data_path_is_one_or_pairs(const struct check *k)
         tx__violate(k->v, "--data-path has %d values: one prefix, or pairs of weight and prefix", l->n);
         return;
     }
-    for (int i = 0; i < l->n; i += 2)
-        if (!tx__number_parse(l->item[i], &weight) || weight < 0)
-            tx__violate(k->v, "--data-path: %.60s stands where a weight should, before %.60s", l->item[i],
-                        l->item[i + 1]);
+    for (int i = 0; i < l->n; i += 2) {
+        if (tx__number_parse(l->item[i], &weight) && weight >= 0) continue;
+        tx__violate(k->v, "--data-path: %.60s stands where a weight should, before %.60s", l->item[i], l->item[i + 1]);
+        return;
+    }
+    tx__violate(k->v, "--data-path: blending datasets by weight is not built yet; give one prefix");
 }
 
 static void rule_dump_step_is_a_step(const struct check *k)

@@ -23,23 +23,33 @@ size_t tx__indexed_dtype_bytes(int dtype)
 
 /* ---- opening ---- */
 
-static tx_status open_files(tx_indexed *ix, const char *prefix)
+tx_status tx_indexed_exists(const char *prefix)
 {
-    tx_status st;
+    static const char *const ending[] = { "idx", "bin" };
+    tx_status st = TX_OK;
     tx_str path = { 0 };
-    TX_GOTO(tx_str_printf(&path, "%s.idx", prefix));
-    const char *missing = tx_path_exists(path.data) ? NULL : "idx";
-    path.len = 0;
-    TX_GOTO(tx_str_printf(&path, "%s.bin", prefix));
-    if (!missing && !tx_path_exists(path.data)) missing = "bin";
-    if (missing) {
+    for (int i = 0; i < 2; i++) {
+        path.len = 0;
+        TX_GOTO(tx_str_printf(&path, "%s.%s", prefix, ending[i]));
+        if (tx_path_exists(path.data)) continue;
         size_t n = strlen(prefix);
         bool extended = n > 4 && (!strcmp(prefix + n - 4, ".idx") || !strcmp(prefix + n - 4, ".bin"));
-        st = TX_FAIL(TX_ERR_NOTFOUND, "Dataset does not exist: %s (no file %s.%s); %s", prefix, prefix, missing,
+        st = TX_FAIL(TX_ERR_NOTFOUND, "Dataset does not exist: %s (no file %s); %s", prefix, path.data,
                      extended ? "give the path without .bin or .idx"
                               : "the path should be a basename that both .idx and .bin can be appended to");
         goto out;
     }
+out:
+    tx_str_free(&path);
+    return st;
+}
+
+static tx_status open_files(tx_indexed *ix, const char *prefix)
+{
+    tx_status st;
+    tx_str path = { 0 };
+    TX_TRY(tx_indexed_exists(prefix));
+    TX_GOTO(tx_str_printf(&path, "%s.bin", prefix));
     TX_GOTO(tx_map_open(&ix->bin, path.data));
     path.len = 0;
     TX_GOTO(tx_str_printf(&path, "%s.idx", prefix));

@@ -27,6 +27,9 @@ typedef struct tx_indexed {
     const unsigned char *sizes, *pointers, *doc_idx; /* into idx; not aligned, hence the functions below */
 } tx_indexed;
 
+/* Whether both files of a prefix are there: Megatron's message when not (TX_ERR_NOTFOUND). */
+tx_status tx_indexed_exists(const char *prefix);
+
 /* Opens and checks the pair. Errors: TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_FORMAT (names file, place and remedy). */
 tx_status tx_indexed_open(tx_indexed *out, const char *prefix);
 void tx_indexed_close(tx_indexed *ix); /* a zeroed one is fine */

@@ -108,9 +108,14 @@ void tx_params_init(const tx_params *ps, uint64_t seed, double std, int n_layers
         } else {
             double scale = p->init == TX_INIT_NORMAL_SCALED ? std / sqrt(2.0 * n_layers) : std;
             tx_rng rng = { .seed = seed, .stream = tx_rng_stream(p->name) };
-            /* every element asks for its own number, so the split over threads cannot show */
+            /* numbers are asked for by place, so the split over threads cannot show */
 #pragma omp parallel for schedule(static)
-            for (int64_t i = 0; i < n; i++) x[i] = (float)(scale * tx_rng_normal(&rng, (uint64_t)i));
+            for (int64_t i = 0; i < n; i += 2) {
+                double pair[2];
+                tx_rng_normal_pair(&rng, (uint64_t)i / 2, pair);
+                x[i] = (float)(scale * pair[0]);
+                if (i + 1 < n) x[i + 1] = (float)(scale * pair[1]);
+            }
         }
         fill(x + n, p->numel - n, 0.0f);
     }
