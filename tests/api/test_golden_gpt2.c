@@ -3,8 +3,6 @@
  * both backends. Bounds: tests/data/golden/README.md. */
 #include "support.h"
 
-#include <math.h>
-
 #include "api/engine_internal.h"
 #include "checkpoint/safetensors.h"
 #include "infer/generator.h"
@@ -34,23 +32,17 @@ static tx_engine *open_engine(tx_config **cfg, const char *backend, const char *
              "--weight-decay 0.01 "
              "--clip-grad 1.0 --hidden-dropout 0 --attention-dropout 0 --backend %s %s",
              data_path("golden/gpt2"), backend, more);
-    OK(tx_config_parse_string(cfg, "pretrain-gpt", flags));
-    OK(tx_engine_create(&e, *cfg, VOCAB));
+    ASSERT_OK(tx_config_parse_string(cfg, "pretrain-gpt", flags));
+    ASSERT_OK(tx_engine_create(&e, *cfg, VOCAB));
     return e;
-}
-
-static void assert_near(double a, double b, double bound, const char *what)
-{
-    if (!(fabs(a - b) <= bound))
-        fail_msg("%s: %.9g against %.9g, difference %.2e, bound %.1e", what, a, b, fabs(a - b), bound);
 }
 
 /* Norm of the difference over the norm, per tensor of two safetensors files; key biases left out on request. */
 static void compare_files(const char *ours, const char *golden, double relative, double absolute, bool skip_key_bias)
 {
     tx_safetensors *a, *b;
-    OK(tx_safetensors_open(&a, ours));
-    OK(tx_safetensors_open(&b, golden));
+    ASSERT_OK(tx_safetensors_open(&a, ours));
+    ASSERT_OK(tx_safetensors_open(&b, golden));
     assert_int_equal(tx_safetensors_count(a), tx_safetensors_count(b));
     for (size_t i = 0; i < tx_safetensors_count(b); i++) {
         const tx_st_tensor *y = tx_safetensors_at(b, i), *x = tx_safetensors_find(a, y->name);
@@ -58,8 +50,8 @@ static void compare_files(const char *ours, const char *golden, double relative,
             fail_msg("%s: missing or misshapen", y->name);
         size_t n = y->bytes / 4;
         float *u = malloc(y->bytes), *v = malloc(y->bytes);
-        OK(tx_st_read_f32(x, u, false));
-        OK(tx_st_read_f32(y, v, false));
+        ASSERT_OK(tx_st_read_f32(x, u, false));
+        ASSERT_OK(tx_st_read_f32(y, v, false));
         double diff = 0, norm = 0, largest = 0;
         bool qkv_bias = strstr(y->name, "c_attn.bias") != NULL;
         for (size_t k = 0; k < n; k++) {
@@ -69,8 +61,8 @@ static void compare_files(const char *ours, const char *golden, double relative,
             norm += (double)v[k] * (double)v[k];
             largest = fmax(largest, fabs(d));
         }
-        if (relative > 0) assert_near(sqrt(diff) / sqrt(norm), 0, relative, y->name);
-        if (absolute > 0) assert_near(largest, 0, absolute, y->name);
+        if (relative > 0) ASSERT_NEAR(sqrt(diff) / sqrt(norm), 0, relative, y->name);
+        if (absolute > 0) ASSERT_NEAR(largest, 0, absolute, y->name);
         free(u);
         free(v);
     }
@@ -80,40 +72,36 @@ static void compare_files(const char *ours, const char *golden, double relative,
 
 static void check_trajectory(const char *backend)
 {
-    char dir[64], path[256], more[256];
-    temp_dir(dir);
-    snprintf(more, sizeof more, "--dump-step 1 %s/dump", dir);
+    char more[512];
+    snprintf(more, sizeof more, "--dump-step 1 %s", in_scratch("dump"));
     tx_config *cfg;
     tx_engine *e = open_engine(&cfg, backend, more);
-    json_t *result = load_json("golden/gpt2/result.json"), *batches = load_json("golden/gpt2/train_batches.json"), *row;
+    json_t *result = load_json(data_path("golden/gpt2/result.json")),
+           *batches = load_json(data_path("golden/gpt2/train_batches.json")), *row;
     size_t k;
     double loss;
     json_array_foreach(json_object_get(result, "trajectory_f64"), k, row)
     {
         tx_engine_set_lr(e, json_number_value(json_object_get(row, "lr")));
-        OK(tx_engine_forward(e, batch_tokens(json_array_get(batches, k % 5)), &loss));
-        OK(tx_engine_backward(e));
-        OK(tx_engine_step(e));
+        ASSERT_OK(tx_engine_forward(e, batch_tokens(json_array_get(batches, k % 5)), &loss));
+        ASSERT_OK(tx_engine_backward(e));
+        ASSERT_OK(tx_engine_step(e));
         double expect = json_number_value(json_object_get(row, "loss")),
                norm = json_number_value(json_object_get(row, "grad_norm"));
-        assert_near(loss, expect, 2e-5, "trajectory loss");
-        assert_near(tx_engine_grad_norm(e), norm, 1e-4 * norm, "trajectory gradient norm");
-        if (k == 0) assert_near(loss, json_number_value(json_object_get(result, "loss_f64")), 5e-6, "loss");
+        ASSERT_NEAR(loss, expect, 2e-5, "trajectory loss");
+        ASSERT_NEAR(tx_engine_grad_norm(e), norm, 1e-4 * norm, "trajectory gradient norm");
+        if (k == 0) ASSERT_NEAR(loss, json_number_value(json_object_get(result, "loss_f64")), 5e-6, "loss");
     }
     assert_int_equal(k, 20);
-    snprintf(path, sizeof path, "%s/dump/grads.safetensors", dir);
-    compare_files(path, data_path("golden/gpt2/grads.safetensors"), 1e-5, 0, true);
-    snprintf(path, sizeof path, "%s/dump/model.safetensors", dir);
-    compare_files(path, data_path("golden/gpt2/model.safetensors"), 1e-9, 0, false);
-    snprintf(path, sizeof path, "%s/out", dir);
-    OK(tx_engine_export(e, path));
-    snprintf(path, sizeof path, "%s/out/model.safetensors", dir);
-    compare_files(path, data_path("golden/gpt2/final_params.safetensors"), 0, 1e-4, true);
+    compare_files(in_scratch("dump/grads.safetensors"), data_path("golden/gpt2/grads.safetensors"), 1e-5, 0, true);
+    compare_files(in_scratch("dump/model.safetensors"), data_path("golden/gpt2/model.safetensors"), 1e-9, 0, false);
+    ASSERT_OK(tx_engine_export(e, in_scratch("out")));
+    compare_files(in_scratch("out/model.safetensors"), data_path("golden/gpt2/final_params.safetensors"), 0, 1e-4,
+                  true);
     json_decref(result);
     json_decref(batches);
     tx_engine_destroy(e);
     tx_config_free(cfg);
-    OK(tx_remove_tree(dir));
 }
 
 static void trajectory_cpu(void **state)
@@ -134,16 +122,16 @@ static void check_logits(const char *backend)
     tx_config *cfg;
     tx_engine *e = open_engine(&cfg, backend, "");
     tx_generator *g;
-    double *expect = load_npy_f64("golden/gpt2/logits_f64.npy", (size_t)B * S * VOCAB);
-    json_t *batch = load_json("golden/gpt2/batch.json");
+    double *expect = load_npy_f64(data_path("golden/gpt2/logits_f64.npy"), (size_t)B * S * VOCAB);
+    json_t *batch = load_json(data_path("golden/gpt2/batch.json"));
     int32_t *tokens = batch_tokens(batch);
     float logits[VOCAB];
-    OK(tx_generator_create(&g, e->trainer->model, backend, 0, 1, S, S));
+    ASSERT_OK(tx_generator_create(&g, e->trainer->model, backend, 0, 1, S, S));
     for (int j = 0; j < B; j++)
         for (int n = 1; n <= S; n += j ? 9 : 1) { /* the first row in full, the others in part */
-            OK(tx_generator_logits(g, tokens + j * (S + 1), n, logits));
+            ASSERT_OK(tx_generator_logits(g, tokens + j * (S + 1), n, logits));
             for (int k = 0; k < VOCAB; k++)
-                assert_near((double)logits[k], expect[(j * S + n - 1) * VOCAB + k], 2e-5, "logit");
+                ASSERT_NEAR((double)logits[k], expect[(j * S + n - 1) * VOCAB + k], 2e-5, "logit");
         }
     free(expect);
     json_decref(batch);
@@ -169,8 +157,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_cpu),
         cmocka_unit_test(logits_ref),
-        cmocka_unit_test(trajectory_cpu),
-        cmocka_unit_test(trajectory_ref),
+        SCRATCH_TEST(trajectory_cpu),
+        SCRATCH_TEST(trajectory_ref),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

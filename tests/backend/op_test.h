@@ -2,32 +2,12 @@
 #ifndef TX_TESTS_BACKEND_OP_TEST_H
 #define TX_TESTS_BACKEND_OP_TEST_H
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "support.h"
 
 #include "backend/backend.h"
 #include "backend/ref/ref.h"
-#include "base/alloc.h"
 
-#define OK(call)                                              \
-    do {                                                      \
-        if (call) fail_msg("%s: %s", #call, tx_last_error()); \
-    } while (0)
-#define RUN(c, op, ...) OK(tx_run_##op((c), &(tx_##op##_args){ __VA_ARGS__ }))
-
-/* cmocka's own compares floats. */
-static inline void assert_near(double got, double expect, double tolerance)
-{
-    if (!(fabs(got - expect) <= tolerance)) fail_msg("%.17g, expected %.17g +- %g", got, expect, tolerance);
-}
+#define RUN(c, op, ...) ASSERT_OK(tx_run_##op((c), &(tx_##op##_args){ __VA_ARGS__ }))
 
 /* ---- tensors: contiguous, freed all together ---- */
 
@@ -51,7 +31,7 @@ static inline tx_tensor zeros(tx_dtype t, int n_dims, const int64_t *dim)
         n *= dim[i];
     }
     assert_true(n_pool < 256);
-    OK(tx_alloc(&pool[n_pool], (size_t)n, tx_dtype_size(t), "a test's tensor"));
+    ASSERT_OK(tx_alloc(&pool[n_pool], (size_t)n, tx_dtype_size(t), "a test's tensor"));
     x.data = pool[n_pool++];
     return x;
 }
@@ -116,8 +96,8 @@ static inline qkv fused_qkv(tx_tensor all, int64_t s, int64_t b, int64_t groups,
 static inline tx_ctx open_ctx(const char *backend, int n_threads)
 {
     tx_ctx c;
-    OK(tx_ctx_init(&c, backend, n_threads));
-    OK(tx_arena_reserve(&c.scratch, (size_t)96 << 20));
+    ASSERT_OK(tx_ctx_init(&c, backend, n_threads));
+    ASSERT_OK(tx_arena_reserve(&c.scratch, (size_t)96 << 20));
     c.dry = false;
     return c;
 }

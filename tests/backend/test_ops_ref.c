@@ -71,7 +71,7 @@ static void test_layernorm(void **state)
     RUN(&ctx, layernorm_bwd, .dx = joined, .dgamma = dgamma, .dbeta = dbeta, .dy = k.dy, .x = k.x, .dres = joined,
         .gamma = k.gamma, .mu = k.mu, .rs = k.rs);
     for (int64_t i = 0; i < 21; i++)
-        assert_near(tx__ref_load(joined, i), tx__ref_load(before, i) + tx__ref_load(dx, i), 1e-12);
+        ASSERT_NEAR(tx__ref_load(joined, i), tx__ref_load(before, i) + tx__ref_load(dx, i), 1e-12, "dx with dres");
     for (int64_t i = 0; i < tx_numel(dgamma); i++) ((double *)dgamma.data)[i] /= 2, ((double *)dbeta.data)[i] /= 2;
     check_grad("2 dgamma", k.gamma, dgamma, layernorm_loss, &k);
     check_grad("2 dbeta", k.beta, dbeta, layernorm_loss, &k);
@@ -106,7 +106,7 @@ static void test_gelu(void **state)
         memcpy(k.x.data, at, sizeof at);
         gelu_loss(&k);
         for (int64_t i = 0; i < 7; i++)
-            assert_near(tx__ref_load(k.y, i), (kind == TX_GELU_ERF ? erf_y : tanh_y)[i], 1e-14);
+            ASSERT_NEAR(tx__ref_load(k.y, i), (kind == TX_GELU_ERF ? erf_y : tanh_y)[i], 1e-14, "gelu");
         tx_tensor dx = ZEROS(TX_F64, 7);
         RUN(&ctx, gelu_bwd, .dx = dx, .dy = k.dy, .x = k.x, .kind = kind);
         check_grad("dx", k.x, dx, gelu_loss, &k);
@@ -221,11 +221,11 @@ static void test_attention_values(void **state)
             for (int x = 0; x < D; x++) dot += tx__ref_load(q, i * D + x) * tx__ref_load(k, j * D + x);
             sum += p[j] = exp(0.5 * dot);
         }
-        assert_near(tx__ref_load(lse, i), log(sum), 1e-12);
+        ASSERT_NEAR(tx__ref_load(lse, i), log(sum), 1e-12, "log of the sum");
         for (int x = 0; x < D; x++) {
             double expect = 0;
             for (int j = 0; j <= i; j++) expect += p[j] / sum * tx__ref_load(v, j * D + x);
-            assert_near(tx__ref_load(o, i * D + x), expect, 1e-12);
+            ASSERT_NEAR(tx__ref_load(o, i * D + x), expect, 1e-12, "attention");
         }
     }
     tx_tensor last = ZEROS(TX_F64, 2, 1, 1, 1, D);
@@ -367,7 +367,7 @@ static void test_cross_entropy(void **state)
     check_grad("dz", k.z, dz, entropy_loss, &k);
     double max = 0, sum = 0; /* and row 0 by the formula */
     for (int j = 0; j < 6; j++) sum += exp(tx__ref_load(k.z, j) - max);
-    assert_near(tx__ref_load(k.loss, 0), log(sum) - tx__ref_load(k.z, ((int32_t *)k.y.data)[0]), 1e-12);
+    ASSERT_NEAR(tx__ref_load(k.loss, 0), log(sum) - tx__ref_load(k.z, ((int32_t *)k.y.data)[0]), 1e-12, "loss");
     pool_free();
 }
 
@@ -394,7 +394,7 @@ static void test_gemm(void **state)
                 if (j < n && with_bias) expect += tx__ref_load(bias, j);
                 for (int64_t p = 0; j < n && p < k; p++)
                     expect += pa[ta ? p * (m + 2) + i : i * (k + 2) + p] * pb[tb ? j * (k + 1) + p : p * (n + 1) + j];
-                assert_near(tx__ref_load(c, i * (n + 3) + j), expect, 1e-12);
+                ASSERT_NEAR(tx__ref_load(c, i * (n + 3) + j), expect, 1e-12, "gemm");
             }
     }
     pool_free();
@@ -424,7 +424,7 @@ static void test_fill_cast_sums(void **state)
     for (int64_t j = 0; j < 3; j++) {
         double expect = 10;
         for (int64_t i = 0; i < 4; i++) expect += tx__ref_load(m, i * 3 + j);
-        assert_near(tx__ref_load(sum, j), expect, 1e-14);
+        ASSERT_NEAR(tx__ref_load(sum, j), expect, 1e-14, "sum");
     }
 
     tx_tensor big = ZEROS(TX_BF16, TX_SUMSQ_BLOCK + 3), out = ZEROS(TX_F64, 2);
@@ -451,7 +451,7 @@ static void test_adam(void **state)
         em += (1 - b1) * (grad - em);
         ev = b2 * ev + (1 - b2) * grad * grad;
         theta -= lr / (1 - pow(b1, (double)t)) * em / (sqrt(ev) / sqrt(1 - pow(b2, (double)t)) + eps);
-        assert_near(tx__ref_load(p, 0), theta, 1e-13);
+        ASSERT_NEAR(tx__ref_load(p, 0), theta, 1e-13, "theta");
     }
     pool_free();
 }

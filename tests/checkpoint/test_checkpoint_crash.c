@@ -173,15 +173,13 @@ static void first_save(void **state)
     model_destroy(&m[1]);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, scratch_setup, scratch_teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(next_iteration),
-        TEST(same_iteration),
-        TEST(same_iteration_without_exchange),
-        TEST(first_save),
+        SCRATCH_TEST(next_iteration),
+        SCRATCH_TEST(same_iteration),
+        SCRATCH_TEST(same_iteration_without_exchange),
+        SCRATCH_TEST(first_save),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,15 +17,15 @@ static void nothing(void **state)
 {
     (void)state;
     assert_int_equal(probe(in_scratch("absent")), TX_CKPT_NONE);
-    assert_non_null(strstr(detail, "does not exist"));
-    assert_int_equal(probe(scratch), TX_CKPT_NONE);
-    assert_non_null(strstr(detail, "is empty"));
+    ASSERT_CONTAINS(detail, "does not exist");
+    assert_int_equal(probe(scratch_dir), TX_CKPT_NONE);
+    ASSERT_CONTAINS(detail, "is empty");
     ASSERT_OK(tx_make_dirs(in_scratch(".tmp-iter_0000001-77")));
-    assert_int_equal(probe(scratch), TX_CKPT_NONE);
-    assert_non_null(strstr(detail, "never finished"));
+    assert_int_equal(probe(scratch_dir), TX_CKPT_NONE);
+    ASSERT_CONTAINS(detail, "never finished");
     write_text(in_scratch("log.txt"), "x");
-    assert_int_equal(probe(scratch), TX_CKPT_NONE);
-    assert_non_null(strstr(detail, "2 files but no checkpoint"));
+    assert_int_equal(probe(scratch_dir), TX_CKPT_NONE);
+    ASSERT_CONTAINS(detail, "2 files but no checkpoint");
     tx_ckpt_kind kind;
     ASSERT_FAILS(tx_checkpoint_probe(in_scratch("log.txt"), &kind, detail, sizeof detail), TX_ERR_ARG, "is a file");
     ASSERT_FAILS(tx_checkpoint_probe(in_scratch("log.txt/x"), &kind, detail, sizeof detail), TX_ERR_IO, "log.txt");
@@ -36,13 +36,13 @@ static void native(void **state)
     (void)state;
     model m;
     model_create(&m, 1, 8, 50, 1);
-    ASSERT_OK(model_save(&m, scratch, 12, 1));
-    assert_int_equal(probe(scratch), TX_CKPT_NATIVE);
-    assert_non_null(strstr(detail, "iter_0000012"));
+    ASSERT_OK(model_save(&m, scratch_dir, 12, 1));
+    assert_int_equal(probe(scratch_dir), TX_CKPT_NATIVE);
+    ASSERT_CONTAINS(detail, "iter_0000012");
     assert_int_equal(probe(in_scratch("iter_0000012")), TX_CKPT_NATIVE);
     ASSERT_OK(tx_remove_tree(in_scratch("latest")));
-    assert_int_equal(probe(scratch), TX_CKPT_NATIVE);
-    assert_non_null(strstr(detail, "taking its newest"));
+    assert_int_equal(probe(scratch_dir), TX_CKPT_NATIVE);
+    ASSERT_CONTAINS(detail, "taking its newest");
     model_destroy(&m);
 }
 
@@ -61,12 +61,12 @@ static void broken_latest(void **state)
     tx_ckpt_kind kind;
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
         write_text(in_scratch("latest"), text[i]);
-        ASSERT_FAILS(tx_checkpoint_probe(scratch, &kind, detail, sizeof detail), TX_ERR_FORMAT, "latest");
+        ASSERT_FAILS(tx_checkpoint_probe(scratch_dir, &kind, detail, sizeof detail), TX_ERR_FORMAT, "latest");
         assert_int_equal(kind, TX_CKPT_NONE);
     }
     write_text(in_scratch("latest"), "iter_0000001\n");
     ASSERT_OK(tx_make_dirs(in_scratch("iter_0000001")));
-    ASSERT_FAILS(tx_checkpoint_probe(scratch, &kind, detail, sizeof detail), TX_ERR_FORMAT, "no manifest.json");
+    ASSERT_FAILS(tx_checkpoint_probe(scratch_dir, &kind, detail, sizeof detail), TX_ERR_FORMAT, "no manifest.json");
 }
 
 static void other_programs(void **state)
@@ -88,22 +88,23 @@ static void hugging_face(void **state)
     (void)state;
     tx_ckpt_kind kind;
     write_text(in_scratch("pytorch_model.bin"), "");
-    ASSERT_FAILS(tx_checkpoint_probe(scratch, &kind, detail, sizeof detail), TX_ERR_UNSUPPORTED, "pytorch_model.bin");
+    ASSERT_FAILS(tx_checkpoint_probe(scratch_dir, &kind, detail, sizeof detail), TX_ERR_UNSUPPORTED,
+                 "pytorch_model.bin");
     write_text(in_scratch("model.safetensors"), "");
-    ASSERT_FAILS(tx_checkpoint_probe(scratch, &kind, detail, sizeof detail), TX_ERR_FORMAT, "without its config.json");
+    ASSERT_FAILS(tx_checkpoint_probe(scratch_dir, &kind, detail, sizeof detail), TX_ERR_FORMAT,
+                 "without its config.json");
     write_text(in_scratch("config.json"), "{}");
-    assert_int_equal(probe(scratch), TX_CKPT_HUGGINGFACE);
+    assert_int_equal(probe(scratch_dir), TX_CKPT_HUGGINGFACE);
     ASSERT_OK(tx_remove_tree(in_scratch("model.safetensors")));
     write_text(in_scratch("model.safetensors.index.json"), "{}");
-    assert_int_equal(probe(scratch), TX_CKPT_HUGGINGFACE);
+    assert_int_equal(probe(scratch_dir), TX_CKPT_HUGGINGFACE);
 }
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, scratch_setup, scratch_teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(nothing), TEST(native), TEST(broken_latest), TEST(other_programs), TEST(hugging_face),
+        SCRATCH_TEST(nothing),        SCRATCH_TEST(native),       SCRATCH_TEST(broken_latest),
+        SCRATCH_TEST(other_programs), SCRATCH_TEST(hugging_face),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,10 +51,7 @@ static void writes_and_reads(void **state)
     ASSERT_OK(tx_st_read_f32(tx_huggingface_at(hf, 0), x, false));
     assert_true(x[0] == 7 && x[1] == 8);
     tx_huggingface_close(hf);
-    tx_names names;
-    ASSERT_OK(tx_dir_list(in_scratch("out/model"), &names));
-    assert_int_equal(names.n, 2);
-    tx_names_free(&names);
+    assert_n_files(in_scratch("out/model"), 2);
     write_text(in_scratch("out/model/model.safetensors.index.json"), "{}");
     ASSERT_FAILS(tx_huggingface_write(in_scratch("out/model"), config, t, 2, fetch, NULL), TX_ERR_ARG, "sharded");
     json_decref(config);
@@ -68,11 +65,11 @@ static void failed_write_keeps_the_old(void **state)
     tx_hf_tensor good = { { "w", TX_ST_F16, 1, { 1 } }, small }, bad = good;
     json_t *config = json_pack("{s:i}", "a", 1), *other = json_pack("{s:i}", "a", 2);
     bad.source = big;
-    ASSERT_OK(tx_huggingface_write(scratch, config, &good, 1, fetch, NULL));
-    ASSERT_FAILS(tx_huggingface_write(scratch, other, &bad, 1, fetch, NULL), TX_ERR_NUMERIC, "save as F32");
+    ASSERT_OK(tx_huggingface_write(scratch_dir, config, &good, 1, fetch, NULL));
+    ASSERT_FAILS(tx_huggingface_write(scratch_dir, other, &bad, 1, fetch, NULL), TX_ERR_NUMERIC, "save as F32");
     tx_huggingface *hf;
     float x;
-    ASSERT_OK(tx_huggingface_open(&hf, scratch));
+    ASSERT_OK(tx_huggingface_open(&hf, scratch_dir));
     ASSERT_OK(tx_st_read_f32(tx_huggingface_find(hf, "w"), &x, false));
     assert_true(x == 3 && json_integer_value(json_object_get(tx_huggingface_config(hf), "a")) == 1);
     tx_huggingface_close(hf);
@@ -85,13 +82,13 @@ static void sharded(void **state)
     (void)state;
     tx_huggingface *hf;
     write_text(in_scratch("config.json"), "{}");
-    ASSERT_FAILS(tx_huggingface_open(&hf, scratch), TX_ERR_NOTFOUND, "neither");
+    ASSERT_FAILS(tx_huggingface_open(&hf, scratch_dir), TX_ERR_NOTFOUND, "neither");
     write_tensors(in_scratch("model-00001-of-00002.safetensors"), (const char *[]){ "a", "d" }, 2);
     write_tensors(in_scratch("model-00002-of-00002.safetensors"), (const char *[]){ "b", "c" }, 2);
     write_text(in_scratch("model.safetensors.index.json"),
                "{\"metadata\":{\"total_size\":32},\"weight_map\":{\"a\":\"model-00001-of-00002.safetensors\","
                "\"b\":\"model-00002-of-00002.safetensors\",\"c\":\"model-00002-of-00002.safetensors\"}}");
-    ASSERT_OK(tx_huggingface_open(&hf, scratch));
+    ASSERT_OK(tx_huggingface_open(&hf, scratch_dir));
     assert_int_equal(tx_huggingface_count(hf), 4); /* d too: not hidden because the index forgot it */
     for (size_t i = 0; i < 4; i++) assert_int_equal(tx_huggingface_at(hf, i)->name[0], 'a' + (int)i);
     float x[2];
@@ -122,31 +119,29 @@ static void broken_folders(void **state)
         { "[", "not valid JSON", TX_ERR_FORMAT },
     };
     tx_huggingface *hf = NULL;
-    ASSERT_FAILS(tx_huggingface_open(&hf, scratch), TX_ERR_NOTFOUND, "config.json");
+    ASSERT_FAILS(tx_huggingface_open(&hf, scratch_dir), TX_ERR_NOTFOUND, "config.json");
     write_text(in_scratch("config.json"), "{");
-    ASSERT_FAILS(tx_huggingface_open(&hf, scratch), TX_ERR_FORMAT, "config.json: not valid JSON");
+    ASSERT_FAILS(tx_huggingface_open(&hf, scratch_dir), TX_ERR_FORMAT, "config.json: not valid JSON");
     write_text(in_scratch("config.json"), "{}");
     write_tensors(in_scratch("one"), (const char *[]){ "a" }, 1);
     write_tensors(in_scratch("other"), (const char *[]){ "a", "b" }, 2);
     write_tensors(in_scratch("third"), (const char *[]){ "b", "c" }, 2);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         write_text(in_scratch("model.safetensors.index.json"), bad[i].index);
-        tx_status st = tx_huggingface_open(&hf, scratch);
+        tx_status st = tx_huggingface_open(&hf, scratch_dir);
         if (st != bad[i].status || !strstr(tx_last_error(), bad[i].message))
             fail_msg("%s: %d: %s", bad[i].index, st, tx_last_error());
     }
     assert_null(hf);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, scratch_setup, scratch_teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(writes_and_reads),
-        TEST(failed_write_keeps_the_old),
-        TEST(sharded),
-        TEST(broken_folders),
+        SCRATCH_TEST(writes_and_reads),
+        SCRATCH_TEST(failed_write_keeps_the_old),
+        SCRATCH_TEST(sharded),
+        SCRATCH_TEST(broken_folders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

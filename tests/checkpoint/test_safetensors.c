@@ -257,7 +257,7 @@ static void hostile_sizes(void **state)
     assert_int_equal(tx_safetensors_count(f), 0);
     tx_safetensors_close(f);
     ASSERT_FAILS(tx_safetensors_open(&f, in_scratch("absent")), TX_ERR_NOTFOUND, "absent");
-    ASSERT_FAILS(tx_safetensors_open(&f, scratch), TX_ERR_IO, "directory");
+    ASSERT_FAILS(tx_safetensors_open(&f, scratch_dir), TX_ERR_IO, "directory");
 }
 
 static void deep_json(void **state)
@@ -338,27 +338,25 @@ static void out_of_memory(void **state)
         assert_true(st == TX_OK || st == TX_ERR_NOMEM);
         tx_safetensors_close(f);
     }
-    allocation_fails_at(-1);
+    allocations_succeed();
     assert_true(n > 3);
 }
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, scratch_setup, scratch_teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(reads_a_file_by_hand),
-        TEST(writes_the_reference_bytes),
-        TEST(round_trips_every_float),
-        TEST(numbers_that_do_not_fit),
-        TEST(reference_order),
-        TEST(writer_refuses),
-        TEST(hostile_headers),
-        TEST(hostile_sizes),
-        TEST(deep_json),
-        TEST(every_truncation),
-        TEST(mutated_headers),
-        TEST(out_of_memory),
+        SCRATCH_TEST(reads_a_file_by_hand),
+        SCRATCH_TEST(writes_the_reference_bytes),
+        SCRATCH_TEST(round_trips_every_float),
+        SCRATCH_TEST(numbers_that_do_not_fit),
+        SCRATCH_TEST(reference_order),
+        SCRATCH_TEST(writer_refuses),
+        SCRATCH_TEST(hostile_headers),
+        SCRATCH_TEST(hostile_sizes),
+        SCRATCH_TEST(deep_json),
+        SCRATCH_TEST(every_truncation),
+        SCRATCH_TEST(mutated_headers),
+        SCRATCH_TEST(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

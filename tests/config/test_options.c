@@ -1,25 +1,8 @@
 /* labels: unit */
 /* The table itself: its rows make sense, every flag of the family is known, help and docs/options.md follow from it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "support.h"
 
-#include <cmocka.h>
-
-#include "base/file.h"
 #include "config/options.h"
-
-static void read_data(tx_str *out, const char *name)
-{
-    char path[4096];
-    const char *dir = getenv("TX_DATA");
-    assert_non_null(dir);
-    assert_int_equal(tx_path_join(path, sizeof path, dir, name), TX_OK);
-    if (tx_file_read(path, 1 << 22, out)) fail_msg("%s", tx_last_error());
-}
 
 /* A default that its own bounds refuse, or a flag that a command finds twice, is a slip of the pen in options.def. */
 static void defaults_fit_their_rows(void **state)
@@ -69,10 +52,9 @@ static void rows_are_well_formed(void **state)
 static void every_flag_of_the_family_is_known(void **state)
 {
     (void)state;
-    tx_str text = { 0 };
+    tx_str text = read_file(data_path("config/megatron_flags.txt"));
     char *rest = NULL;
     int n = 0;
-    read_data(&text, "config/megatron_flags.txt");
     const tx_command *cmd = tx__command_find("pretrain-gpt");
     for (char *flag = strtok_r(text.data, "\n", &rest); flag; flag = strtok_r(NULL, "\n", &rest), n++)
         if (!tx__option_find(cmd, flag, strlen(flag), NULL)) fail_msg("--%s is unknown", flag);
@@ -89,8 +71,8 @@ static void help_names_every_flag_within_100_columns(void **state)
         const char *name = tx_config_command(c, &summary);
         char *help = NULL, *rest = NULL, needle[80];
         assert_true(strlen(summary) > 10);
-        assert_int_equal(tx_config_help(&help, name), TX_OK);
-        assert_non_null(strstr(help, name));
+        ASSERT_OK(tx_config_help(&help, name));
+        ASSERT_CONTAINS(help, name);
         for (size_t i = 0; i < tx__n_options; i++) {
             if (!tx__command_takes(tx__command_find(name), &tx__options[i], NULL)) continue;
             snprintf(needle, sizeof needle, "--%s", tx__options[i].flag);
@@ -110,15 +92,15 @@ static void help_shows_defaults_bounds_and_other_spellings(void **state)
 {
     (void)state;
     char *help = NULL;
-    assert_int_equal(tx_config_help(&help, "pretrain-gpt"), TX_OK);
-    assert_non_null(strstr(help, "\n  --num-layers N "));
-    assert_non_null(strstr(help, "[1 to 10000 layers; also --encoder-num-layers]"));
-    assert_non_null(strstr(help, "[default 0.02; 0 to 1000]"));
-    assert_non_null(strstr(help, "\nKnown, not built yet"));
+    ASSERT_OK(tx_config_help(&help, "pretrain-gpt"));
+    ASSERT_CONTAINS(help, "\n  --num-layers N ");
+    ASSERT_CONTAINS(help, "[1 to 10000 layers; also --encoder-num-layers]");
+    ASSERT_CONTAINS(help, "[default 0.02; 0 to 1000]");
+    ASSERT_CONTAINS(help, "\nKnown, not built yet");
     tx_text_free(help);
     /* a command's own default */
-    assert_int_equal(tx_config_help(&help, "evaluate"), TX_OK);
-    assert_non_null(strstr(help, "[default 4; at least 1 samples]"));
+    ASSERT_OK(tx_config_help(&help, "evaluate"));
+    ASSERT_CONTAINS(help, "[default 4; at least 1 samples]");
     assert_null(strstr(help, "--train-iters"));
     tx_text_free(help);
 }
@@ -126,9 +108,8 @@ static void help_shows_defaults_bounds_and_other_spellings(void **state)
 static void docs_are_current(void **state)
 {
     (void)state;
-    tx_str made = { 0 }, stored = { 0 };
-    assert_int_equal(tx__options_markdown(&made), TX_OK);
-    read_data(&stored, "../../docs/options.md");
+    tx_str made = { 0 }, stored = read_file(data_path("../../docs/options.md"));
+    ASSERT_OK(tx__options_markdown(&made));
     if (made.len != stored.len || memcmp(made.data, stored.data, made.len))
         fail_msg("docs/options.md is not what the table says; run `make docs`");
     tx_str_free(&made);

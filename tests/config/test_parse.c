@@ -1,17 +1,8 @@
 /* labels: unit */
 /* A command line to a config: every kind of option, spellings, and what is said about what is wrong. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "support.h"
 
-#include <cmocka.h>
-
-#include "base/alloc.h"
 #include "config/config.h"
-#include "triax/log.h"
 
 #define SHAPE "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --max-position-embeddings 64 "
 #define RUN   "--micro-batch-size 2 --seq-length 64 --train-iters 10 --lr 1e-3 --data-path d "
@@ -47,15 +38,15 @@ static void every_kind_is_stored(void **state)
 {
     (void)state;
     tx_config *c = parsed("pretrain-gpt", GOOD "--init-method-std 0.5 --finetune --load L --no-bias-gelu-fusion "
-                                               "--lr-decay-style cosine --data-path 0.3 a 0.7 b --split=9,1,0");
+                                               "--lr-decay-style cosine --dump-step 3 D --split=9,1,0");
     assert_int_equal(c->num_layers, 2);
     assert_true(c->init_method_std == 0.5);
     assert_true(c->finetune && c->given.finetune);
     assert_false(c->bias_gelu_fusion);
     assert_string_equal(c->lr_decay_style, "cosine");
     assert_string_equal(c->split, "9,1,0");
-    assert_int_equal(c->data_path.n, 4);
-    assert_string_equal(c->data_path.item[3], "b");
+    assert_int_equal(c->dump_step.n, 2);
+    assert_string_equal(c->dump_step.item[1], "D");
     assert_string_equal(c->command->name, "pretrain-gpt");
     tx_config_free(c);
 }
@@ -159,7 +150,7 @@ static void values_end_at_the_next_flag(void **state)
     (void)state;
     char *argv[] = { "--load", "L", "--prompt", "Once upon", "- a", "-1", "", "--seed", "7" };
     tx_config *c = NULL;
-    assert_int_equal(tx_config_parse(&c, "generate", 9, argv), TX_OK);
+    ASSERT_OK(tx_config_parse(&c, "generate", 9, argv));
     assert_int_equal(c->prompt.n, 4);
     assert_string_equal(c->prompt.item[0], "Once upon");
     assert_string_equal(c->prompt.item[2], "-1");
@@ -238,14 +229,14 @@ static void a_very_long_list_of_mistakes_is_counted(void **state)
     (void)state;
     tx_str flags = { 0 };
     tx_config *c = NULL;
-    for (int i = 0; i < 200; i++) assert_int_equal(tx_str_puts(&flags, "stray "), TX_OK);
+    for (int i = 0; i < 200; i++) ASSERT_OK(tx_str_puts(&flags, "stray "));
     assert_int_equal(tx_config_parse_string(&c, "doctor", flags.data), TX_ERR_ARG);
     const char *text = tx_last_error(), *end = strstr(text, "\n... and ");
     assert_non_null(end);
     int shown = 1;
     for (const char *p = text; p < end; p++) shown += *p == '\n';
     assert_int_equal(shown + atoi(end + 9), 200);
-    assert_non_null(strstr(end, " more"));
+    ASSERT_CONTAINS(end, " more");
     tx_str_free(&flags);
 }
 
@@ -265,31 +256,19 @@ static void the_345m_script_needs_two_words_less(void **state)
 
 /* ---------------------------------------------------------------- rows without a member */
 
-static char noted[4096];
-
-static void note(void *user, tx_log_level level, const char *line)
-{
-    (void)user;
-    (void)level;
-    size_t used = strlen(noted);
-    snprintf(noted + used, sizeof noted - used, "%s\n", line);
-}
-
 static void flags_without_effect_say_so(void **state)
 {
     (void)state;
-    noted[0] = 0;
-    tx_log_set(note, NULL, TX_LOG_INFO);
+    log_begin();
     tx_config *c = parsed("pretrain-gpt", GOOD "--distributed-backend nccl --use-flash-attn-v1 --onnx-safe x "
                                                "--profile-ranks 0 1 2 --checkpoint-num-layers 1");
-    tx_log_set(NULL, NULL, TX_LOG_INFO);
+    log_end();
     tx_config_free(c);
-    assert_non_null(
-        strstr(noted, "--distributed-backend nccl: accepted, without effect here: triax trains on one process"));
-    assert_non_null(strstr(noted, "--use-flash-attn-v1: accepted, without effect here: attention here never stores"));
-    assert_non_null(strstr(noted, "--checkpoint-num-layers 1: "));
-    assert_non_null(strstr(noted, "setting global batch size to 2\n"));
-    assert_null(strstr(noted, "--fp16"));
+    ASSERT_CONTAINS(logged, "--distributed-backend nccl: accepted, without effect here: triax trains on one process");
+    ASSERT_CONTAINS(logged, "--use-flash-attn-v1: accepted, without effect here: attention here never stores");
+    ASSERT_CONTAINS(logged, "--checkpoint-num-layers 1: ");
+    ASSERT_CONTAINS(logged, "setting global batch size to 2\n");
+    assert_null(strstr(logged, "--fp16"));
 }
 
 static void one_value_is_fine_others_come_later(void **state)
@@ -325,40 +304,18 @@ static void log_levels(void **state)
 
 /* ---------------------------------------------------------------- memory */
 
-static long left; /* allocations that still succeed */
-
-static void *failing_alloc(void *user, size_t bytes)
-{
-    (void)user;
-    return left-- > 0 ? aligned_alloc(64, (bytes + 63) / 64 * 64) : NULL;
-}
-
-static void *failing_realloc(void *user, void *p, size_t bytes)
-{
-    (void)user;
-    return left-- > 0 ? realloc(p, bytes) : NULL;
-}
-
-static void plain_free(void *user, void *p)
-{
-    (void)user;
-    free(p);
-}
-
 /* Whichever allocation fails, the call says so, gives nothing and leaks nothing (the sanitizer build sees leaks). */
 static void any_allocation_may_fail(void **state)
 {
     (void)state;
-    const tx_allocator a = { failing_alloc, failing_realloc, plain_free, NULL };
     static const char *const flags[] = { GOOD, "--micro-batch-size x --unknown 3 stray" };
     for (int f = 0; f < 2; f++)
         for (long n = 0;; n++) {
             tx_config *c = NULL;
-            tx_allocator_set(&a);
-            left = n;
+            allocations_fail_from(n);
             tx_status st = tx_config_parse_string(&c, "pretrain-gpt", flags[f]);
             tx_config_free(c);
-            tx_allocator_set(NULL);
+            allocations_succeed();
             if (st != TX_ERR_NOMEM) {
                 assert_int_equal(st, f ? TX_ERR_ARG : TX_OK);
                 assert_true(n > 10);

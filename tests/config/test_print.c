@@ -1,19 +1,12 @@
 /* labels: unit */
 /* The banner of arguments, line for line as upstream prints it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "support.h"
 
 #include "config/config.h"
-#include "triax/log.h"
 
 static void collect(void *user, const char *line)
 {
-    assert_int_equal(tx_str_printf(user, "%s\n", line), TX_OK);
+    ASSERT_OK(tx_str_printf(user, "%s\n", line));
 }
 
 static void a_whole_banner(void **state)
@@ -21,9 +14,8 @@ static void a_whole_banner(void **state)
     (void)state;
     tx_config *c = NULL;
     tx_str text = { 0 };
-    assert_int_equal(
-        tx_config_parse_string(&c, "train-tokenizer", "--input a.txt it's --vocab-size 1000 --output-dir out"), TX_OK);
-    assert_int_equal(tx_config_print(c, collect, &text), TX_OK);
+    ASSERT_OK(tx_config_parse_string(&c, "train-tokenizer", "--input a.txt it's --vocab-size 1000 --output-dir out"));
+    ASSERT_OK(tx_config_print(c, collect, &text));
     assert_string_equal(text.data, "------------------------ arguments ------------------------\n"
                                    "  backend ......................................... cpu\n"
                                    "  input ........................................... ['a.txt', \"it's\"]\n"
@@ -69,7 +61,7 @@ static void values_look_like_python(void **state)
                                "--train-iters 5e6 --lr 1.5e-4 --min-lr 1e-5 --weight-decay .1 --data-path d "
                                "--lr-warmup-fraction .01 --no-bias-gelu-fusion --openai-gelu --merge-file m"),
         TX_OK);
-    assert_int_equal(tx_config_print(c, collect, &text), TX_OK);
+    ASSERT_OK(tx_config_print(c, collect, &text));
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         if (!strstr(text.data, lines[i])) fail_msg("no line %s in\n%s", lines[i], text.data);
     assert_null(strstr(text.data, "prompt")); /* another command's option */
@@ -93,12 +85,12 @@ static void floats_are_the_shortest_that_read_back(void **state)
                   { 123456.75, "123456.75" },
                   { 999999, "999999.0" } };
     tx_config *c = NULL;
-    assert_int_equal(tx_config_new(&c, "generate"), TX_OK);
+    ASSERT_OK(tx_config_new(&c, "generate"));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tx_str text = { 0 };
         char line[120];
         c->temperature = cases[i].v;
-        assert_int_equal(tx_config_print(c, collect, &text), TX_OK);
+        ASSERT_OK(tx_config_print(c, collect, &text));
         snprintf(line, sizeof line, "  temperature ..................................... %s\n", cases[i].text);
         if (!strstr(text.data, line)) fail_msg("no line %s in\n%s", line, text.data);
         tx_str_free(&text);
@@ -119,9 +111,9 @@ static void without_a_callback_it_is_logged(void **state)
 {
     (void)state;
     tx_config *c = NULL;
-    assert_int_equal(tx_config_parse_string(&c, "doctor", ""), TX_OK);
+    ASSERT_OK(tx_config_parse_string(&c, "doctor", ""));
     tx_log_set(count, NULL, TX_LOG_INFO);
-    assert_int_equal(tx_config_print(c, NULL, NULL), TX_OK);
+    ASSERT_OK(tx_config_print(c, NULL, NULL));
     tx_log_set(NULL, NULL, TX_LOG_INFO);
     assert_int_equal(n_logged, 2 + 3); /* head, foot; log level, threads, backend */
     tx_config_free(c);

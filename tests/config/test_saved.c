@@ -1,16 +1,8 @@
 /* labels: unit */
 /* The part of a config that lives in checkpoints: out, in again, and what happens when the two differ. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "support.h"
 
 #include "config/config.h"
-#include "triax/log.h"
 
 #define SIZES \
     "--micro-batch-size 2 --seq-length 64 --train-iters 10 --lr 1e-3 --data-path d --vocab-file v --merge-file m "
@@ -28,7 +20,7 @@ static json_t *saved_by(const char *flags)
 {
     tx_config *c = parsed("pretrain-gpt", flags);
     json_t *out = NULL;
-    assert_int_equal(tx_config_to_json(c, &out), TX_OK);
+    ASSERT_OK(tx_config_to_json(c, &out));
     char *text = json_dumps(out, 0);
     json_t *back = json_loads(text, 0, NULL);
     assert_non_null(back);
@@ -65,8 +57,8 @@ static void left_out_shape_is_filled(void **state)
     json_t *s = saved_by(SHAPE SIZES "--ffn-hidden-size 100 --layernorm-epsilon 1e-6 --no-bias-gelu-fusion "
                                      "--make-vocab-size-divisible-by 8");
     tx_config *c = parsed("pretrain-gpt", SIZES "--load L --hidden-size 64");
-    assert_int_equal(tx_config_from_json(c, s, TX_KEPT_SHAPE | TX_KEPT_HINT), TX_OK);
-    assert_int_equal(tx_config_complete(c), TX_OK);
+    ASSERT_OK(tx_config_from_json(c, s, TX_KEPT_SHAPE | TX_KEPT_HINT));
+    ASSERT_OK(tx_config_complete(c));
     assert_int_equal(c->num_layers, 2);
     assert_int_equal(c->num_attention_heads, 4);
     assert_int_equal(c->ffn_hidden_size, 100); /* not the 256 that parsing had derived from --hidden-size */
@@ -77,14 +69,14 @@ static void left_out_shape_is_filled(void **state)
     tx_config_free(c);
 
     c = parsed("evaluate", "--load L --data-path d");
-    assert_int_equal(tx_config_from_json(c, s, TX_KEPT_SHAPE | TX_KEPT_HINT), TX_OK);
+    ASSERT_OK(tx_config_from_json(c, s, TX_KEPT_SHAPE | TX_KEPT_HINT));
     assert_int_equal(c->seq_length, 64);
     assert_int_equal(c->micro_batch_size, 4); /* the trajectory is not taken over */
     assert_true(c->lr == 0);
     tx_config_free(c);
 
     c = parsed("evaluate", "--load L --data-path d --seq-length 32");
-    assert_int_equal(tx_config_from_json(c, s, TX_KEPT_SHAPE | TX_KEPT_HINT), TX_OK);
+    ASSERT_OK(tx_config_from_json(c, s, TX_KEPT_SHAPE | TX_KEPT_HINT));
     assert_int_equal(c->seq_length, 32); /* free to differ */
     tx_config_free(c);
     json_decref(s);
@@ -112,26 +104,15 @@ static void a_given_shape_must_be_the_checkpoints(void **state)
     json_decref(s);
 }
 
-static char noted[2048];
-
-static void note(void *user, tx_log_level level, const char *line)
-{
-    (void)user;
-    if (level != TX_LOG_WARN) return;
-    size_t used = strlen(noted);
-    snprintf(noted + used, sizeof noted - used, "%s\n", line);
-}
-
 static void another_trajectory_is_a_warning(void **state)
 {
     (void)state;
     json_t *s = saved_by(SHAPE SIZES);
     tx_config *c = parsed("pretrain-gpt", SHAPE SIZES "--load L --lr 2e-3 --lr-warmup-fraction 0.1 --seed 5");
-    noted[0] = 0;
-    tx_log_set(note, NULL, TX_LOG_INFO);
-    assert_int_equal(tx_config_from_json(c, s, TX_KEPT_SHAPE | TX_KEPT_HINT | TX_KEPT_RUN | TX_KEPT_SCHEDULE), TX_OK);
-    tx_log_set(NULL, NULL, TX_LOG_INFO);
-    assert_string_equal(noted,
+    log_begin();
+    ASSERT_OK(tx_config_from_json(c, s, TX_KEPT_SHAPE | TX_KEPT_HINT | TX_KEPT_RUN | TX_KEPT_SCHEDULE));
+    log_end();
+    assert_string_equal(warned,
                         "--lr is 0.002, in the checkpoint it is 0.001; this run goes on with its own\n"
                         "--lr-warmup-fraction is 0.1, in the checkpoint it is None; this run goes on with its own\n"
                         "--seed is 5, in the checkpoint it is 1234; this run goes on with its own\n");
@@ -151,11 +132,10 @@ static void the_schedule_may_come_from_either_side(void **state)
         char flags[512];
         snprintf(flags, sizeof flags, "%s %s --load L --lr 2e-3", SHAPE SIZES, flag[i]);
         tx_config *c = parsed("pretrain-gpt", flags);
-        noted[0] = 0;
-        tx_log_set(note, NULL, TX_LOG_INFO);
-        assert_int_equal(tx_config_from_json(c, s, TX_KEPT_RUN | TX_KEPT_SCHEDULE), TX_OK);
-        tx_log_set(NULL, NULL, TX_LOG_INFO);
-        assert_string_equal(noted, "");
+        log_begin();
+        ASSERT_OK(tx_config_from_json(c, s, TX_KEPT_RUN | TX_KEPT_SCHEDULE));
+        log_end();
+        assert_string_equal(warned, "");
         assert_true(i ? c->lr == 1e-3 && c->min_lr == 1e-5 : c->lr == 2e-3 && c->min_lr == 0);
         tx_config_free(c);
     }
@@ -181,7 +161,7 @@ static void hostile_values_are_refused(void **state)
     }
     tx_config *c = parsed("evaluate", "--load L --data-path d");
     json_t *odd = json_loads("{\"no_such_option\": 3, \"num_layers\": null, \"load\": \"/elsewhere\"}", 0, NULL);
-    assert_int_equal(tx_config_from_json(c, odd, TX_KEPT_SHAPE | TX_KEPT_HINT | TX_KEPT_RUN | TX_KEPT_SCHEDULE), TX_OK);
+    ASSERT_OK(tx_config_from_json(c, odd, TX_KEPT_SHAPE | TX_KEPT_HINT | TX_KEPT_RUN | TX_KEPT_SCHEDULE));
     assert_int_equal(c->num_layers, 0);
     assert_string_equal(c->load, "L"); /* no path comes out of a file */
     json_decref(odd);

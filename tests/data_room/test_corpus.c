@@ -2,10 +2,10 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <fcntl.h>
-#include <jansson.h>
+#include <unistd.h>
 
 #include "data/corpus.h"
-#include "data_room/data_test.h"
+#include "support.h"
 
 /* ---- reading everything into one list ---- */
 
@@ -94,35 +94,37 @@ static size_t from_base64(unsigned char *out, const char *s)
     return n;
 }
 
+typedef struct verdicts {
+    int good, bad;
+} verdicts;
+
+static void check_case(json_t *c, void *user)
+{
+    verdicts *seen = user;
+    json_t *want = json_object_get(c, "texts"), *v;
+    unsigned char raw[1024];
+    size_t n = from_base64(raw, json_string_value(json_object_get(c, "raw_b64"))), i;
+    tx_status st = read_one(write_file(in_scratch("in"), raw, n), TX_TEXT_FILE);
+    if (json_is_null(want)) {
+        if (st != TX_ERR_FORMAT) print_error("%s was read\n", json_string_value(json_object_get(c, "name")));
+        ASSERT_FAILS(st, TX_ERR_FORMAT, "/in: line 1");
+        seen->bad++;
+    } else {
+        ASSERT_OK(st);
+        assert_int_equal(got.n, json_array_size(want));
+        json_array_foreach(want, i, v) assert_string_equal(got.text[i], json_string_value(v));
+        seen->good++;
+    }
+}
+
 /* What Python's json reads, Megatron reads; what it refuses is an error here. */
 static void json_lines_as_megatron(void **state)
 {
     (void)state;
-    FILE *f = fopen(data("dataset/json_lines.jsonl"), "r");
-    assert_non_null(f);
-    char line[4096];
-    int good = 0, bad = 0;
-    while (fgets(line, sizeof line, f)) {
-        json_t *c = json_loads(line, 0, NULL), *want = json_object_get(c, "texts"), *v;
-        unsigned char raw[1024];
-        size_t n = from_base64(raw, json_string_value(json_object_get(c, "raw_b64"))), i;
-        tx_status st = read_one(write_all("in", raw, n), TX_TEXT_FILE);
-        if (json_is_null(want)) {
-            if (st != TX_ERR_FORMAT) print_error("%s was read\n", json_string_value(json_object_get(c, "name")));
-            assert_int_equal(st, TX_ERR_FORMAT);
-            assert_non_null(strstr(tx_last_error(), "/in: line 1"));
-            bad++;
-        } else {
-            assert_ok(st);
-            assert_int_equal(got.n, json_array_size(want));
-            json_array_foreach(want, i, v) assert_string_equal(got.text[i], json_string_value(v));
-            good++;
-        }
-        json_decref(c);
-    }
-    fclose(f);
-    assert_int_equal(good, 8);
-    assert_int_equal(bad, 8);
+    verdicts seen = { 0 };
+    for_each_json_line(data_path("dataset/json_lines.jsonl"), check_case, &seen);
+    assert_int_equal(seen.good, 8);
+    assert_int_equal(seen.bad, 8);
 }
 
 static void python_numbers_are_let_pass(void **state)
@@ -136,19 +138,19 @@ static void python_numbers_are_let_pass(void **state)
     char text[1024];
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         snprintf(text, sizeof text, "{\"v\": %s, \"text\": \"NaN -Infinity \\\" 1e999\"}\n", good[i]);
-        assert_ok(read_one(write_text("in", text), TX_TEXT_FILE));
+        ASSERT_OK(read_one(write_text(in_scratch("in"), text), TX_TEXT_FILE));
         assert_texts(TEXTS("NaN -Infinity \" 1e999"));
     }
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         snprintf(text, sizeof text, "{\"v\": %s, \"text\": \"x\"}\n", wrong[i]);
-        if (!read_one(write_text("in", text), TX_TEXT_FILE)) print_error("%s was read\n", wrong[i]);
-        assert_int_equal(read_one(write_text("in", text), TX_TEXT_FILE), TX_ERR_FORMAT);
+        if (!read_one(write_text(in_scratch("in"), text), TX_TEXT_FILE)) print_error("%s was read\n", wrong[i]);
+        assert_int_equal(read_one(write_text(in_scratch("in"), text), TX_TEXT_FILE), TX_ERR_FORMAT);
     }
     tx_str digits = { 0 };
-    assert_ok(tx_str_puts(&digits, "{\"v\": 1"));
-    for (int i = 0; i < 5000; i++) assert_ok(tx_str_puts(&digits, "0"));
-    assert_ok(tx_str_puts(&digits, ", \"text\": \"x\"}"));
-    assert_ok(read_one(write_all("in", digits.data, digits.len), TX_TEXT_FILE));
+    ASSERT_OK(tx_str_puts(&digits, "{\"v\": 1"));
+    for (int i = 0; i < 5000; i++) ASSERT_OK(tx_str_puts(&digits, "0"));
+    ASSERT_OK(tx_str_puts(&digits, ", \"text\": \"x\"}"));
+    ASSERT_OK(read_one(write_file(in_scratch("in"), digits.data, digits.len), TX_TEXT_FILE));
     assert_texts(TEXTS("x"));
     tx_str_free(&digits);
 }
@@ -173,20 +175,21 @@ static void errors_name_line_and_place(void **state)
         { "{\"text\": \"\xff\"}", "line 1, column " },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_fails(read_one(write_text("in", cases[i].text), TX_TEXT_FILE), TX_ERR_FORMAT, cases[i].error);
+        ASSERT_FAILS(read_one(write_text(in_scratch("in"), cases[i].text), TX_TEXT_FILE), TX_ERR_FORMAT,
+                     cases[i].error);
 }
 
 static void several_keys_come_in_order_and_nul_is_text(void **state)
 {
     (void)state;
-    const char *path = write_text("in", "{\"b\": \"B\", \"a\": \"x\\u0000y\", \"b\": \"last\"}");
+    const char *path = write_text(in_scratch("in"), "{\"b\": \"B\", \"a\": \"x\\u0000y\", \"b\": \"last\"}");
     const char *const keys[] = { "a", "b" }, *const missing[] = { "a", "c" };
-    assert_ok(read_inputs(&path, 1, TX_TEXT_FILE, keys, 2));
+    ASSERT_OK(read_inputs(&path, 1, TX_TEXT_FILE, keys, 2));
     assert_int_equal(got.n, 2);
     assert_int_equal(got.n_bytes[0], 3);
     assert_memory_equal(got.text[0], "x\0y", 3);
     assert_string_equal(got.text[1], "last");
-    assert_fails(read_inputs(&path, 1, TX_TEXT_FILE, missing, 2), TX_ERR_FORMAT, "no member \"c\"");
+    ASSERT_FAILS(read_inputs(&path, 1, TX_TEXT_FILE, missing, 2), TX_ERR_FORMAT, "no member \"c\"");
     assert_int_equal(got.n, 0); /* all or none */
 }
 
@@ -195,37 +198,41 @@ static void several_keys_come_in_order_and_nul_is_text(void **state)
 static void plain_text_is_cut_as_asked(void **state)
 {
     (void)state;
-    const char *path = write_text("in", "\n \nOne\r\ntwo\n\t\n\nthree\rfour\n\n");
-    assert_ok(read_one(path, TX_TEXT_FILE));
+    const char *path = write_text(in_scratch("in"), "\n \nOne\r\ntwo\n\t\n\nthree\rfour\n\n");
+    ASSERT_OK(read_one(path, TX_TEXT_FILE));
     assert_texts(TEXTS("\n \nOne\r\ntwo\n\t\n\nthree\rfour\n\n"));
-    assert_ok(read_one(path, TX_TEXT_BLANK_LINE));
+    ASSERT_OK(read_one(path, TX_TEXT_BLANK_LINE));
     assert_texts(TEXTS("One\ntwo", "three\nfour"));
     assert_int_equal(got.line[0], 3);
     assert_int_equal(got.line[1], 7);
-    assert_ok(read_one(path, TX_TEXT_LINE));
+    ASSERT_OK(read_one(path, TX_TEXT_LINE));
     assert_texts(TEXTS("", " ", "One", "two", "\t", "", "three", "four", ""));
-    assert_ok(read_one(write_text("in", "a\xe2\x80\xa8z\r\rb"), TX_TEXT_LINE)); /* U+2028 ends no line */
+    ASSERT_OK(read_one(write_text(in_scratch("in"), "a\xe2\x80\xa8z\r\rb"), TX_TEXT_LINE)); /* U+2028 ends no line */
     assert_texts(TEXTS("a\xe2\x80\xa8z", "", "b"));
-    assert_ok(read_one(write_text("in", "one\n\ntwo"), TX_TEXT_BLANK_LINE));
+    ASSERT_OK(read_one(write_text(in_scratch("in"), "one\n\ntwo"), TX_TEXT_BLANK_LINE));
     assert_texts(TEXTS("one", "two"));
-    assert_ok(read_one(write_text("in", "\xef\xbb\xbfmarked"), TX_TEXT_FILE));
+    ASSERT_OK(read_one(write_text(in_scratch("in"), "\xef\xbb\xbfmarked"), TX_TEXT_FILE));
     assert_texts(TEXTS("marked"));
-    assert_fails(read_one(write_text("in", "fine\nna\xefve\n"), TX_TEXT_FILE), TX_ERR_FORMAT, "/in: line 2: byte 0xef");
-    assert_fails(read_one(write_text("in", "fine\nna\xefve\n"), TX_TEXT_LINE), TX_ERR_FORMAT, "/in: line 2: byte 0xef");
+    ASSERT_FAILS(read_one(write_text(in_scratch("in"), "fine\nna\xefve\n"), TX_TEXT_FILE), TX_ERR_FORMAT,
+                 "/in: line 2: byte 0xef");
+    ASSERT_FAILS(read_one(write_text(in_scratch("in"), "fine\nna\xefve\n"), TX_TEXT_LINE), TX_ERR_FORMAT,
+                 "/in: line 2: byte 0xef");
 }
 
 static void content_and_name_decide(void **state)
 {
     (void)state;
-    assert_fails(read_one(write_text("a.txt", "\t{\"text\": 1}"), TX_TEXT_FILE), TX_ERR_FORMAT, "is a number");
-    assert_ok(read_one(write_text("b.txt", "[\"Foo\" by Bar]\n"), TX_TEXT_FILE)); /* the name says text */
+    ASSERT_FAILS(read_one(write_text(in_scratch("a.txt"), "\t{\"text\": 1}"), TX_TEXT_FILE), TX_ERR_FORMAT,
+                 "is a number");
+    ASSERT_OK(read_one(write_text(in_scratch("b.txt"), "[\"Foo\" by Bar]\n"), TX_TEXT_FILE)); /* the name says text */
     assert_texts(TEXTS("[\"Foo\" by Bar]\n"));
-    assert_ok(read_one(write_text("c", "[1] a footnote\n"), TX_TEXT_FILE));
+    ASSERT_OK(read_one(write_text(in_scratch("c"), "[1] a footnote\n"), TX_TEXT_FILE));
     assert_texts(TEXTS("[1] a footnote\n"));
-    assert_fails(read_one(write_text("d.jsonl", "hello\n"), TX_TEXT_FILE), TX_ERR_FORMAT, "d.jsonl: line 1, column");
+    ASSERT_FAILS(read_one(write_text(in_scratch("d.jsonl"), "hello\n"), TX_TEXT_FILE), TX_ERR_FORMAT,
+                 "d.jsonl: line 1, column");
     char tar[512] = "file.txt";
     memcpy(tar + 257, "ustar", 5);
-    assert_fails(read_one(write_all("e", tar, sizeof tar), TX_TEXT_FILE), TX_ERR_FORMAT, "tar archive");
+    ASSERT_FAILS(read_one(write_file(in_scratch("e"), tar, sizeof tar), TX_TEXT_FILE), TX_ERR_FORMAT, "tar archive");
 }
 
 /* Line ends and characters on every side of the border between two blocks of input. */
@@ -240,14 +247,14 @@ static void blocks_do_not_show(void **state)
             memset(big, 'x', before);
             strcpy(big + before, ends[e]);
             strcat(big + before, "z");
-            assert_ok(read_one(write_text("in", big), TX_TEXT_LINE));
+            ASSERT_OK(read_one(write_text(in_scratch("in"), big), TX_TEXT_LINE));
             assert_int_equal(got.n, 2);
             assert_int_equal(got.n_bytes[0], before);
             assert_string_equal(got.text[1], "z");
-            assert_ok(read_one(write_text("in", big), TX_TEXT_BLANK_LINE));
+            ASSERT_OK(read_one(write_text(in_scratch("in"), big), TX_TEXT_BLANK_LINE));
             assert_int_equal(got.n, 1);
             assert_int_equal(got.n_bytes[0], before + 2);
-            assert_ok(read_one(write_text("in", big), TX_TEXT_FILE));
+            ASSERT_OK(read_one(write_text(in_scratch("in"), big), TX_TEXT_FILE));
             assert_int_equal(got.n_bytes[0], strlen(big));
         }
     free(big);
@@ -257,7 +264,7 @@ static void blocks_do_not_show(void **state)
 
 static const char *compress_to(const char *name, int filter, const char *text, size_t n)
 {
-    const char *path = scratch(name);
+    const char *path = in_scratch("%s", name);
     struct archive *a = archive_write_new();
     struct archive_entry *e = archive_entry_new();
     archive_write_add_filter(a, filter);
@@ -279,27 +286,27 @@ static void compressed_input_is_seen_by_content(void **state)
     static const int filter[] = { ARCHIVE_FILTER_GZIP, ARCHIVE_FILTER_XZ, ARCHIVE_FILTER_ZSTD };
     tx_str text = { 0 };
     for (int i = 0; i < 3000; i++)
-        assert_ok(tx_str_printf(&text, "{\"text\": \"line %d %d\"}\n", i, (i * 7919) % 10007));
+        ASSERT_OK(tx_str_printf(&text, "{\"text\": \"line %d %d\"}\n", i, (i * 7919) % 10007));
     for (int f = 0; f < 3; f++) {
-        assert_ok(read_one(compress_to("no-suffix", filter[f], text.data, text.len), TX_TEXT_FILE));
+        ASSERT_OK(read_one(compress_to("no-suffix", filter[f], text.data, text.len), TX_TEXT_FILE));
         assert_int_equal(got.n, 3000);
         assert_string_equal(got.text[2999], "line 2999 2470");
-        tx_str packed = read_all(scratch("no-suffix"));
+        tx_str packed = read_file(in_scratch("no-suffix"));
         static const size_t keep[] = { 7, 20, 300 }; /* and all but some of the end */
         for (int k = 0; k < 5; k++) {
             size_t n = k < 3 ? keep[k] : packed.len - (k == 3 ? 1 : 40);
-            write_all("cut", packed.data, n);
-            if (!read_one(scratch("cut"), TX_TEXT_FILE)) print_error("filter %d cut to %zu was read\n", f, n);
-            assert_fails(read_one(scratch("cut"), TX_TEXT_FILE), TX_ERR_FORMAT, "/cut: cannot decompress");
+            write_file(in_scratch("cut"), packed.data, n);
+            if (!read_one(in_scratch("cut"), TX_TEXT_FILE)) print_error("filter %d cut to %zu was read\n", f, n);
+            ASSERT_FAILS(read_one(in_scratch("cut"), TX_TEXT_FILE), TX_ERR_FORMAT, "/cut: cannot decompress");
         }
         tx_str twice = { 0 }; /* two streams in a row are one text */
-        assert_ok(tx_str_append(&twice, packed.data, packed.len));
-        assert_ok(tx_str_append(&twice, packed.data, packed.len));
-        assert_ok(read_one(write_all("twice", twice.data, twice.len), TX_TEXT_FILE));
+        ASSERT_OK(tx_str_append(&twice, packed.data, packed.len));
+        ASSERT_OK(tx_str_append(&twice, packed.data, packed.len));
+        ASSERT_OK(read_one(write_file(in_scratch("twice"), twice.data, twice.len), TX_TEXT_FILE));
         assert_int_equal(got.n, 6000);
         tx_str_free(&twice);
         tx_str_free(&packed);
-        assert_fails(read_one(compress_to("empty", filter[f], "", 0), TX_TEXT_FILE), TX_ERR_FORMAT, "empty");
+        ASSERT_FAILS(read_one(compress_to("empty", filter[f], "", 0), TX_TEXT_FILE), TX_ERR_FORMAT, "empty");
     }
     tx_str_free(&text);
 }
@@ -310,20 +317,20 @@ static void several_inputs_are_one_corpus(void **state)
 {
     (void)state;
     const char *const key = "text";
-    const char *in[] = { write_text("a.jsonl", "{\"text\": \"A\"}\n"), write_text("empty", ""), write_text("b", "B"),
-                         write_text("c", "{\"text\": \"C\"}") };
+    const char *in[] = { write_text(in_scratch("a.jsonl"), "{\"text\": \"A\"}\n"), write_text(in_scratch("empty"), ""),
+                         write_text(in_scratch("b"), "B"), write_text(in_scratch("c"), "{\"text\": \"C\"}") };
     log_begin();
-    assert_ok(read_inputs(in, 4, TX_TEXT_FILE, &key, 1));
+    ASSERT_OK(read_inputs(in, 4, TX_TEXT_FILE, &key, 1));
     assert_texts(TEXTS("A", "B", "C"));
-    assert_logged("empty: holds no document");
-    assert_logged("Opening ");
+    ASSERT_CONTAINS(logged, "empty: holds no document");
+    ASSERT_CONTAINS(logged, "Opening ");
     log_end();
-    assert_fails(read_inputs(in + 1, 1, TX_TEXT_FILE, &key, 1), TX_ERR_FORMAT, "/empty: no document to read");
-    const char *bad[] = { in[0], scratch("missing"), scratch_dir, "-", "-" };
-    assert_fails(read_inputs(bad, 2, TX_TEXT_FILE, &key, 1), TX_ERR_NOTFOUND, "missing: no such file");
-    assert_fails(read_inputs(bad + 2, 1, TX_TEXT_FILE, &key, 1), TX_ERR_IO, "is a directory");
-    assert_fails(read_inputs(bad + 3, 2, TX_TEXT_FILE, &key, 1), TX_ERR_ARG, "twice");
-    assert_fails(read_inputs(bad, 0, TX_TEXT_FILE, &key, 1), TX_ERR_ARG, "--input");
+    ASSERT_FAILS(read_inputs(in + 1, 1, TX_TEXT_FILE, &key, 1), TX_ERR_FORMAT, "/empty: no document to read");
+    const char *bad[] = { in[0], in_scratch("missing"), scratch_dir, "-", "-" };
+    ASSERT_FAILS(read_inputs(bad, 2, TX_TEXT_FILE, &key, 1), TX_ERR_NOTFOUND, "missing: no such file");
+    ASSERT_FAILS(read_inputs(bad + 2, 1, TX_TEXT_FILE, &key, 1), TX_ERR_IO, "is a directory");
+    ASSERT_FAILS(read_inputs(bad + 3, 2, TX_TEXT_FILE, &key, 1), TX_ERR_ARG, "twice");
+    ASSERT_FAILS(read_inputs(bad, 0, TX_TEXT_FILE, &key, 1), TX_ERR_ARG, "--input");
 }
 
 static void standard_input_may_come_in_pieces(void **state)
@@ -346,22 +353,22 @@ static void standard_input_may_come_in_pieces(void **state)
     tx_status st = read_one("-", TX_TEXT_FILE); /* the first line is blank: it is JSON, so that is an error */
     dup2(saved, STDIN_FILENO);
     close(saved);
-    assert_fails(st, TX_ERR_FORMAT, "standard input: line 1: is blank");
+    ASSERT_FAILS(st, TX_ERR_FORMAT, "standard input: line 1: is blank");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(json_lines_as_megatron, scratch_begin, scratch_end),
-        cmocka_unit_test_setup_teardown(python_numbers_are_let_pass, scratch_begin, scratch_end),
-        cmocka_unit_test_setup_teardown(errors_name_line_and_place, scratch_begin, scratch_end),
-        cmocka_unit_test_setup_teardown(several_keys_come_in_order_and_nul_is_text, scratch_begin, scratch_end),
-        cmocka_unit_test_setup_teardown(plain_text_is_cut_as_asked, scratch_begin, scratch_end),
-        cmocka_unit_test_setup_teardown(content_and_name_decide, scratch_begin, scratch_end),
-        cmocka_unit_test_setup_teardown(blocks_do_not_show, scratch_begin, scratch_end),
-        cmocka_unit_test_setup_teardown(compressed_input_is_seen_by_content, scratch_begin, scratch_end),
-        cmocka_unit_test_setup_teardown(several_inputs_are_one_corpus, scratch_begin, scratch_end),
-        cmocka_unit_test_setup_teardown(standard_input_may_come_in_pieces, scratch_begin, scratch_end),
+        SCRATCH_TEST(json_lines_as_megatron),
+        SCRATCH_TEST(python_numbers_are_let_pass),
+        SCRATCH_TEST(errors_name_line_and_place),
+        SCRATCH_TEST(several_keys_come_in_order_and_nul_is_text),
+        SCRATCH_TEST(plain_text_is_cut_as_asked),
+        SCRATCH_TEST(content_and_name_decide),
+        SCRATCH_TEST(blocks_do_not_show),
+        SCRATCH_TEST(compressed_input_is_seen_by_content),
+        SCRATCH_TEST(several_inputs_are_one_corpus),
+        SCRATCH_TEST(standard_input_may_come_in_pieces),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     forget();

@@ -2,7 +2,7 @@
 /* The index arrays and the first samples of Megatron's own GPTDataset; how they were stored:
  * tests/data/dataset/README.md. */
 #include "data/gpt_dataset.h"
-#include "data_room/data_test.h"
+#include "support.h"
 
 static tx_gpt_data_opts tiny_opts(const char *const *path)
 {
@@ -32,12 +32,12 @@ static void assert_split(const tx_gpt_data_opts *o, const tx_gpt_data *d, tx_spl
     tx_indexed ix;
     int32_t sizes[512], tokens[65];
     assert_non_null(ds);
-    assert_ok(tx_indexed_open(&ix, o->paths[0]));
-    assert_ok(tx_split_bounds(bound, o->split, ix.n_items));
+    ASSERT_OK(tx_indexed_open(&ix, o->paths[0]));
+    ASSERT_OK(tx_split_bounds(bound, o->split, ix.n_items));
     for (int64_t i = bound[k]; i < bound[k + 1]; i++) sizes[i - bound[k]] = tx_indexed_size(&ix, i);
     tx_indexed_close(&ix);
     tx_sample_index x;
-    assert_ok(tx_sample_index_build(&x, &(tx_sample_index_opts){ .sizes = sizes,
+    ASSERT_OK(tx_sample_index_build(&x, &(tx_sample_index_opts){ .sizes = sizes,
                                                                  .first_doc = (int32_t)bound[k],
                                                                  .n_docs = (int32_t)(bound[k + 1] - bound[k]),
                                                                  .n_samples = o->n_samples[k],
@@ -59,18 +59,18 @@ static void assert_split(const tx_gpt_data_opts *o, const tx_gpt_data *d, tx_spl
     tx_sample_index_free(&x);
     assert_true(n_first >= 4 * 65);
     for (int64_t i = 0; i < n_first / 65; i++) {
-        assert_ok(tx_gpt_dataset_get(ds, tokens, i));
+        ASSERT_OK(tx_gpt_dataset_get(ds, tokens, i));
         assert_memory_equal(tokens, first + i * 65, sizeof tokens);
     }
-    for (int64_t i = 0; i < n_shuffle; i++) assert_ok(tx_gpt_dataset_get(ds, tokens, i));
+    for (int64_t i = 0; i < n_shuffle; i++) ASSERT_OK(tx_gpt_dataset_get(ds, tokens, i));
 }
 
 static void assert_stored(const tx_gpt_data_opts *o, const char *file)
 {
-    tx_str stored = read_all(data(file));
+    tx_str stored = read_file(data_path(file));
     const int32_t *at = (const int32_t *)(const void *)stored.data;
     tx_gpt_data *d;
-    assert_ok(tx_gpt_data_open(&d, o));
+    ASSERT_OK(tx_gpt_data_open(&d, o));
     assert_split(o, d, TX_SPLIT_TRAIN, &at);
     assert_split(o, d, TX_SPLIT_VALID, &at);
     assert_ptr_equal(at, stored.data + stored.len);
@@ -82,7 +82,7 @@ static void assert_stored(const tx_gpt_data_opts *o, const char *file)
 static void samples_are_megatrons(void **state)
 {
     (void)state;
-    const char *path = data("dataset/tiny_text_document");
+    const char *path = data_path("dataset/tiny_text_document");
     tx_gpt_data_opts o = tiny_opts(&path);
     assert_stored(&o, "dataset/one_epoch.i32");
     o.rule = TX_EPOCH_BIGSCIENCE;
@@ -99,12 +99,12 @@ static void samples_are_megatrons(void **state)
 static void a_sample_can_be_traced_to_its_documents(void **state)
 {
     (void)state;
-    const char *path = data("dataset/tiny_text_document");
+    const char *path = data_path("dataset/tiny_text_document");
     tx_gpt_data_opts o = tiny_opts(&path);
     tx_gpt_data *d;
     tx_indexed ix;
-    assert_ok(tx_gpt_data_open(&d, &o));
-    assert_ok(tx_indexed_open(&ix, path));
+    ASSERT_OK(tx_gpt_data_open(&d, &o));
+    ASSERT_OK(tx_indexed_open(&ix, path));
     const tx_gpt_dataset *train = tx_gpt_data_split(d, TX_SPLIT_TRAIN);
     int several = 0;
     for (int64_t i = 0; i < tx_gpt_dataset_len(train); i++) {
@@ -114,9 +114,9 @@ static void a_sample_can_be_traced_to_its_documents(void **state)
         assert_in_range(n, 1, 8);
         several += n > 1;
         for (int64_t k = 0; k < n; at += piece[k++].n_tokens)
-            assert_ok(tx_indexed_get(&ix, same + at, piece[k].item, piece[k].offset, piece[k].n_tokens));
+            ASSERT_OK(tx_indexed_get(&ix, same + at, piece[k].item, piece[k].offset, piece[k].n_tokens));
         assert_int_equal(at, 65);
-        assert_ok(tx_gpt_dataset_get(train, tokens, i));
+        ASSERT_OK(tx_gpt_dataset_get(train, tokens, i));
         assert_memory_equal(tokens, same, sizeof tokens);
     }
     assert_true(several > 100);
@@ -127,22 +127,23 @@ static void a_sample_can_be_traced_to_its_documents(void **state)
 static void logs_megatrons_lines(void **state)
 {
     (void)state;
-    const char *path = data("dataset/tiny_text_document");
+    const char *path = data_path("dataset/tiny_text_document");
     tx_gpt_data_opts o = tiny_opts(&path);
     tx_gpt_data *d;
     log_begin();
-    assert_ok(tx_gpt_data_open(&d, &o));
-    assert_logged("\n> building train, validation, and test datasets for GPT ...\n > building dataset index ...\n"
-                  " > finished creating indexed dataset in ");
-    assert_logged("\n    number of documents: 260\n > dataset split:\n    train:\n"
-                  "     document indices in [0, 247) total of 247 documents\n    validation:\n"
-                  "     document indices in [247, 260) total of 13 documents\n    test:\n"
-                  "     document indices in [260, 260) total of 0 documents\n");
-    assert_logged("\n > only one epoch required, setting separate_last_epoch to False\n");
-    assert_logged("\n     total number of samples:   5544\n");
-    assert_logged("\n    total number of samples: 5545\n    total number of epochs: 1\n");
-    assert_logged("\n    total number of samples: 279\n");
-    assert_logged("\n> finished creating GPT datasets ...\n");
+    ASSERT_OK(tx_gpt_data_open(&d, &o));
+    ASSERT_CONTAINS(logged,
+                    "\n> building train, validation, and test datasets for GPT ...\n > building dataset index ...\n"
+                    " > finished creating indexed dataset in ");
+    ASSERT_CONTAINS(logged, "\n    number of documents: 260\n > dataset split:\n    train:\n"
+                            "     document indices in [0, 247) total of 247 documents\n    validation:\n"
+                            "     document indices in [247, 260) total of 13 documents\n    test:\n"
+                            "     document indices in [260, 260) total of 0 documents\n");
+    ASSERT_CONTAINS(logged, "\n > only one epoch required, setting separate_last_epoch to False\n");
+    ASSERT_CONTAINS(logged, "\n     total number of samples:   5544\n");
+    ASSERT_CONTAINS(logged, "\n    total number of samples: 5545\n    total number of epochs: 1\n");
+    ASSERT_CONTAINS(logged, "\n    total number of samples: 279\n");
+    ASSERT_CONTAINS(logged, "\n> finished creating GPT datasets ...\n");
     log_end();
     tx_gpt_data_close(d);
 }
@@ -150,70 +151,70 @@ static void logs_megatrons_lines(void **state)
 static void refuses_what_gives_no_samples(void **state)
 {
     (void)state;
-    const char *path[2] = { data("dataset/tiny_text_document"), "other" };
+    const char *path[2] = { data_path("dataset/tiny_text_document"), "other" };
     tx_gpt_data_opts good = tiny_opts(path), o = good;
     tx_gpt_data *d = NULL;
     o.seq_length = 30000; /* enough for training only: the valid split's tokens come again and again */
-    assert_ok(tx_gpt_data_open(&d, &o));
+    ASSERT_OK(tx_gpt_data_open(&d, &o));
     const tx_gpt_dataset *valid = tx_gpt_data_split(d, TX_SPLIT_VALID);
     assert_true(tx_gpt_dataset_len(valid) >= o.n_samples[TX_SPLIT_VALID]);
     int32_t *tokens = calloc(30001, sizeof *tokens);
-    assert_ok(tx_gpt_dataset_get(valid, tokens, 0));
+    ASSERT_OK(tx_gpt_dataset_get(valid, tokens, 0));
     free(tokens);
     tx_gpt_data_close(d);
     o.n_samples[TX_SPLIT_VALID] = 0; /* nothing wanted, nothing missing */
-    assert_ok(tx_gpt_data_open(&d, &o));
+    ASSERT_OK(tx_gpt_data_open(&d, &o));
     assert_null(tx_gpt_data_split(d, TX_SPLIT_VALID));
     tx_gpt_data_close(d);
     o = good;
     o.split = "0,1,0";
-    assert_fails(tx_gpt_data_open(&d, &o), TX_ERR_ARG, "none of its 260 documents to training");
+    ASSERT_FAILS(tx_gpt_data_open(&d, &o), TX_ERR_ARG, "none of its 260 documents to training");
     o.split = "rubbish";
-    assert_fails(tx_gpt_data_open(&d, &o), TX_ERR_ARG, "--split");
+    ASSERT_FAILS(tx_gpt_data_open(&d, &o), TX_ERR_ARG, "--split");
     o = good;
     o.n_paths = 2;
-    assert_fails(tx_gpt_data_open(&d, &o), TX_ERR_UNSUPPORTED, "blending is not built yet");
+    ASSERT_FAILS(tx_gpt_data_open(&d, &o), TX_ERR_UNSUPPORTED, "blending is not built yet");
     o.n_paths = 0;
-    assert_fails(tx_gpt_data_open(&d, &o), TX_ERR_ARG, "--data-path is missing");
+    ASSERT_FAILS(tx_gpt_data_open(&d, &o), TX_ERR_ARG, "--data-path is missing");
     o = good;
     o.seed = -1;
-    assert_fails(tx_gpt_data_open(&d, &o), TX_ERR_ARG, "--seed");
+    ASSERT_FAILS(tx_gpt_data_open(&d, &o), TX_ERR_ARG, "--seed");
     o = good;
     o.seq_length = 0;
-    assert_fails(tx_gpt_data_open(&d, &o), TX_ERR_ARG, "--seq-length");
+    ASSERT_FAILS(tx_gpt_data_open(&d, &o), TX_ERR_ARG, "--seq-length");
     o = good;
     o.paths = path + 1;
-    assert_fails(tx_gpt_data_open(&d, &o), TX_ERR_NOTFOUND, "Dataset does not exist: other");
+    ASSERT_FAILS(tx_gpt_data_open(&d, &o), TX_ERR_NOTFOUND, "Dataset does not exist: other");
 }
 
 static void ids_outside_the_vocabulary_are_named(void **state)
 {
     (void)state;
-    const char *path = data("dataset/tiny_text_document");
+    const char *path = data_path("dataset/tiny_text_document");
     tx_gpt_data_opts o = tiny_opts(&path);
     tx_gpt_data *d;
     int32_t tokens[65];
     tx_status st = TX_OK;
     o.vocab_size = 511; /* one too few: the EODs */
-    assert_ok(tx_gpt_data_open(&d, &o));
+    ASSERT_OK(tx_gpt_data_open(&d, &o));
     const tx_gpt_dataset *train = tx_gpt_data_split(d, TX_SPLIT_TRAIN);
     for (int64_t i = 0; !st && i < tx_gpt_dataset_len(train); i++) st = tx_gpt_dataset_get(train, tokens, i);
-    assert_fails(st, TX_ERR_FORMAT, "holds token id 511");
-    assert_non_null(strstr(tx_last_error(), "document "));
+    ASSERT_FAILS(st, TX_ERR_FORMAT, "holds token id 511");
+    ASSERT_CONTAINS(tx_last_error(), "document ");
     tx_gpt_data_close(d);
 }
 
 static void an_empty_dataset_is_refused(void **state)
 {
     (void)state;
-    const char *path = scratch("empty");
+    const char *path = in_scratch("empty");
     tx_gpt_data_opts o = tiny_opts(&path);
     tx_gpt_data *d;
     tx_indexed_builder *b;
-    assert_ok(tx_indexed_create(&b, path, 512));
-    assert_ok(tx_indexed_commit(b));
+    ASSERT_OK(tx_indexed_create(&b, path, 512));
+    ASSERT_OK(tx_indexed_commit(b));
     tx_indexed_destroy(b);
-    assert_fails(tx_gpt_data_open(&d, &o), TX_ERR_FORMAT, "has no token");
+    ASSERT_FAILS(tx_gpt_data_open(&d, &o), TX_ERR_FORMAT, "has no token");
 }
 
 int main(void)
@@ -224,7 +225,7 @@ int main(void)
         cmocka_unit_test(logs_megatrons_lines),
         cmocka_unit_test(refuses_what_gives_no_samples),
         cmocka_unit_test(ids_outside_the_vocabulary_are_named),
-        cmocka_unit_test_setup_teardown(an_empty_dataset_is_refused, scratch_begin, scratch_end),
+        SCRATCH_TEST(an_empty_dataset_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* labels: unit golden */
 /* NumPy's own numbers: RandomState(seed) of NumPy 2.4, and MT19937's published check value. */
 #include "data/numpy_rng.h"
-#include "data_room/data_test.h"
+#include "support.h"
 
 static void shuffles_like_numpy(void **state)
 {

@@ -1,7 +1,6 @@
 /* labels: unit golden */
-#include "base/alloc.h"
 #include "data/sample_index.h"
-#include "data_room/data_test.h"
+#include "support.h"
 
 static const int32_t sizes[5] = { 5, 3, 7, 4, 6 };
 
@@ -34,13 +33,13 @@ static void last_epoch_apart(void **state)
     tx_sample_index_opts o = five_documents;
     o.n_samples = 14;
     log_begin();
-    assert_ok(tx_sample_index_build(&x, &o));
+    ASSERT_OK(tx_sample_index_build(&x, &o));
     assert_true(x.last_epoch_apart);
     assert_index(&x, doc, cut, shuffle);
-    assert_logged(
-        "\n > last epoch number of samples (2) is smaller than 80% of number of samples per epoch (6), setting "
-        "separate_last_epoch to True\n");
-    assert_logged("\n    total number of samples: 19\n    total number of epochs: 3\n");
+    ASSERT_CONTAINS(
+        logged, "\n > last epoch number of samples (2) is smaller than 80% of number of samples per epoch (6), setting "
+                "separate_last_epoch to True\n");
+    ASSERT_CONTAINS(logged, "\n    total number of samples: 19\n    total number of epochs: 3\n");
     log_end();
     tx_sample_index_free(&x);
 }
@@ -56,22 +55,22 @@ static void last_epoch_among_the_others(void **state)
     tx_sample_index x;
     tx_sample_index_opts o = five_documents;
     o.n_samples = 17;
-    assert_ok(tx_sample_index_build(&x, &o));
+    ASSERT_OK(tx_sample_index_build(&x, &o));
     assert_false(x.last_epoch_apart);
     assert_index(&x, doc, cut, shuffle);
     tx_sample_index_free(&x);
 
     /* 5 of 6 samples are needed of the last epoch: more than int(0.80 * 6) = 4, and not fewer than int(0.95 * 6) = 5 */
     o.rule = TX_EPOCH_BIGSCIENCE;
-    assert_ok(tx_sample_index_build(&x, &o));
+    ASSERT_OK(tx_sample_index_build(&x, &o));
     assert_false(x.last_epoch_apart);
     tx_sample_index_free(&x);
     o.n_samples = 16; /* 4 of 6: where the two rules differ */
-    assert_ok(tx_sample_index_build(&x, &o));
+    ASSERT_OK(tx_sample_index_build(&x, &o));
     assert_true(x.last_epoch_apart);
     tx_sample_index_free(&x);
     o.rule = TX_EPOCH_MICROSOFT;
-    assert_ok(tx_sample_index_build(&x, &o));
+    ASSERT_OK(tx_sample_index_build(&x, &o));
     assert_false(x.last_epoch_apart);
     tx_sample_index_free(&x);
 }
@@ -85,7 +84,7 @@ static void epochs_are_as_many_as_needed(void **state)
         int64_t e = 1;
         while ((e * 25 - 1) / 4 < n) e++;
         o.n_samples = n;
-        assert_ok(tx_sample_index_build(&x, &o));
+        ASSERT_OK(tx_sample_index_build(&x, &o));
         assert_int_equal(x.n_epochs, e);
         assert_int_equal(x.n_samples, (e * 25 - 1) / 4);
         tx_sample_index_free(&x);
@@ -102,7 +101,7 @@ static void empty_documents_are_stepped_over(void **state)
     o.n_docs = 6;
     o.first_doc = 100;
     o.n_samples = 3;
-    assert_ok(tx_sample_index_build(&x, &o));
+    ASSERT_OK(tx_sample_index_build(&x, &o));
     assert_int_equal(x.n_samples, 3);
     for (int64_t k = 1; k <= x.n_samples; k++)
         assert_in_range(x.sample_idx[k].token, 0, with_empty[x.doc_idx[x.sample_idx[k].place] - 100] - 1);
@@ -116,49 +115,27 @@ static void refuses_what_cannot_be(void **state)
     tx_sample_index x = { 0 };
     tx_sample_index_opts o = five_documents;
     o.n_samples = INT64_MAX / 3;
-    assert_fails(tx_sample_index_build(&x, &o), TX_ERR_ARG, "more than can be counted");
+    ASSERT_FAILS(tx_sample_index_build(&x, &o), TX_ERR_ARG, "more than can be counted");
     o = five_documents;
     o.sizes = nothing;
     o.n_docs = 2;
-    assert_fails(tx_sample_index_build(&x, &o), TX_ERR_ARG, "none of the 2 documents has a token");
+    ASSERT_FAILS(tx_sample_index_build(&x, &o), TX_ERR_ARG, "none of the 2 documents has a token");
 }
 
 /* ---- each allocation failing in turn ---- */
 
-static int fail_at;
-
-static void *failing_alloc(void *user, size_t bytes)
-{
-    (void)user;
-    return fail_at-- == 0 ? NULL : malloc(bytes);
-}
-
-static void *failing_realloc(void *user, void *p, size_t bytes)
-{
-    (void)user;
-    return fail_at-- == 0 ? NULL : realloc(p, bytes);
-}
-
-static void plain_free(void *user, void *p)
-{
-    (void)user;
-    free(p);
-}
-
 static void survives_out_of_memory(void **state)
 {
     (void)state;
-    const tx_allocator failing = { failing_alloc, failing_realloc, plain_free, NULL };
     tx_sample_index_opts o = five_documents;
     o.n_samples = 14;
     int failures = 0;
     for (int k = 0;; k++) {
         tx_sample_index x = { 0 };
-        fail_at = k;
-        tx_allocator_set(&failing);
+        allocation_fails_at(k);
         tx_status st = tx_sample_index_build(&x, &o);
         if (!st) tx_sample_index_free(&x);
-        tx_allocator_set(NULL);
+        allocations_succeed();
         if (!st) break;
         assert_int_equal(st, TX_ERR_NOMEM);
         failures++;

@@ -1,18 +1,18 @@
 /* labels: unit golden */
 #include "data/split.h"
-#include "data_room/data_test.h"
+#include "support.h"
 
 static void bounds_are_megatrons(void **state)
 {
     (void)state;
-    FILE *f = fopen(data("dataset/split_boundaries.txt"), "r");
+    FILE *f = fopen(data_path("dataset/split_boundaries.txt"), "r");
     char text[64];
     long n, want[3];
     int cases = 0;
     assert_non_null(f);
     for (; fscanf(f, "%63s %ld %ld %ld %ld", text, &n, &want[0], &want[1], &want[2]) == 5; cases++) {
         int64_t bound[4];
-        assert_ok(tx_split_bounds(bound, text, n));
+        ASSERT_OK(tx_split_bounds(bound, text, n));
         assert_int_equal(bound[0], 0);
         for (int k = 0; k < 3; k++) assert_int_equal(bound[k + 1], want[k]);
     }
@@ -40,7 +40,7 @@ static void takes_what_python_takes(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int64_t bound[4];
-        assert_ok(tx_split_bounds(bound, cases[i].text, cases[i].n));
+        ASSERT_OK(tx_split_bounds(bound, cases[i].text, cases[i].n));
         for (int k = 0; k < 4; k++) assert_int_equal(bound[k], cases[i].bound[k]);
     }
 }
@@ -52,7 +52,7 @@ static void refuses_nonsense(void **state)
                                        "inf,1", "0,0,0,5", "0x10,1,1", "1 2,3",  "1/2,3",    "1e999" };
     int64_t bound[4];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_fails(tx_split_bounds(bound, bad[i], 10), TX_ERR_ARG, "--split");
+        ASSERT_FAILS(tx_split_bounds(bound, bad[i], 10), TX_ERR_ARG, "--split");
 }
 
 int main(void)

@@ -1,8 +1,9 @@
 /* labels: unit */
 /* The jobs tokenize, detokenize and train-tokenizer. */
 #include <fcntl.h>
+#include <unistd.h>
 
-#include "data_room/data_test.h"
+#include "support.h"
 #include "triax/data.h"
 
 typedef tx_status stream_job(const tx_config *cfg);
@@ -12,12 +13,12 @@ static tx_status run(stream_job *job, const char *command, const char *input, si
 {
     char flags[2048];
     tx_config *cfg;
-    snprintf(flags, sizeof flags, "--vocab-file %s --merge-file %s", data("tiny/tiny-vocab.json"),
-             data("tiny/tiny-merges.txt"));
-    assert_ok(tx_config_parse_string(&cfg, command, flags));
+    snprintf(flags, sizeof flags, "--vocab-file %s --merge-file %s", data_path("tiny/tiny-vocab.json"),
+             data_path("tiny/tiny-merges.txt"));
+    ASSERT_OK(tx_config_parse_string(&cfg, command, flags));
     int saved_in = dup(STDIN_FILENO), saved_out = dup(STDOUT_FILENO);
-    int in = open(write_all("in", input, n), O_RDONLY);
-    int out = open(scratch("out"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    int in = open(write_file(in_scratch("in"), input, n), O_RDONLY);
+    int out = open(in_scratch("out"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     assert_true(saved_in >= 0 && saved_out >= 0 && in >= 0 && out >= 0);
     fflush(stdout);
     dup2(in, STDIN_FILENO);
@@ -45,7 +46,7 @@ static tx_status detokenize(const char *input)
 
 static void assert_out(const char *want)
 {
-    tx_str s = read_all(scratch("out"));
+    tx_str s = read_file(in_scratch("out"));
     assert_string_equal(s.data ? s.data : "", want);
     tx_str_free(&s);
 }
@@ -53,19 +54,19 @@ static void assert_out(const char *want)
 static void there_and_back(void **state)
 {
     (void)state;
-    assert_ok(tokenize("And it came to pass\n\nna\xc3\xafve\r\nthe end"));
-    tx_str ids = read_all(scratch("out"));
+    ASSERT_OK(tokenize("And it came to pass\n\nna\xc3\xafve\r\nthe end"));
+    tx_str ids = read_file(in_scratch("out"));
     int lines = 0;
     for (size_t i = 0; i < ids.len; i++) lines += ids.data[i] == '\n';
     assert_int_equal(lines, 4); /* one for each line of input, empty ones too */
-    assert_non_null(strstr(ids.data, "\n[]\n"));
-    assert_ok(run(tx_detokenize_stream, "detokenize", ids.data, ids.len));
+    ASSERT_CONTAINS(ids.data, "\n[]\n");
+    ASSERT_OK(run(tx_detokenize_stream, "detokenize", ids.data, ids.len));
     assert_out("And it came to pass\n\nna\xc3\xafve\nthe end\n");
     tx_str_free(&ids);
 
-    assert_ok(tokenize("{\"text\": \"the end\"}\n"));
-    tx_str json = read_all(scratch("out"));
-    assert_ok(tokenize("the end\n"));
+    ASSERT_OK(tokenize("{\"text\": \"the end\"}\n"));
+    tx_str json = read_file(in_scratch("out"));
+    ASSERT_OK(tokenize("the end\n"));
     assert_out(json.data);
     tx_str_free(&json);
 }
@@ -73,14 +74,14 @@ static void there_and_back(void **state)
 static void bad_lines_are_named(void **state)
 {
     (void)state;
-    assert_fails(tokenize("{\"text\": \"a\"}\n{}\n"), TX_ERR_FORMAT, "standard input: line 2: has no member \"text\"");
-    assert_fails(tokenize(""), TX_ERR_FORMAT, "standard input: no document");
-    assert_fails(detokenize("[1]\n1 2\n"), TX_ERR_FORMAT, "standard input: line 2: is not a JSON array");
-    assert_fails(detokenize("[1, -2]\n"), TX_ERR_FORMAT, "line 1: entry 2 is not a token id");
-    assert_fails(detokenize("[1.5]\n"), TX_ERR_FORMAT, "line 1: entry 1 is not a token id");
-    assert_fails(detokenize("[\"1\"]\n"), TX_ERR_FORMAT, "line 1: entry 1 is not a token id");
-    assert_fails(detokenize("[4294967296]\n"), TX_ERR_FORMAT, "line 1: entry 1 is not a token id");
-    assert_fails(detokenize("[511]\n[512]\n"), TX_ERR_ARG, "standard input: line 2: ");
+    ASSERT_FAILS(tokenize("{\"text\": \"a\"}\n{}\n"), TX_ERR_FORMAT, "standard input: line 2: has no member \"text\"");
+    ASSERT_FAILS(tokenize(""), TX_ERR_FORMAT, "standard input: no document");
+    ASSERT_FAILS(detokenize("[1]\n1 2\n"), TX_ERR_FORMAT, "standard input: line 2: is not a JSON array");
+    ASSERT_FAILS(detokenize("[1, -2]\n"), TX_ERR_FORMAT, "line 1: entry 2 is not a token id");
+    ASSERT_FAILS(detokenize("[1.5]\n"), TX_ERR_FORMAT, "line 1: entry 1 is not a token id");
+    ASSERT_FAILS(detokenize("[\"1\"]\n"), TX_ERR_FORMAT, "line 1: entry 1 is not a token id");
+    ASSERT_FAILS(detokenize("[4294967296]\n"), TX_ERR_FORMAT, "line 1: entry 1 is not a token id");
+    ASSERT_FAILS(detokenize("[511]\n[512]\n"), TX_ERR_ARG, "standard input: line 2: ");
 }
 
 static tx_status train(const char *fmt, const char *a, const char *b)
@@ -99,25 +100,25 @@ static void a_vocabulary_is_learned_and_used(void **state)
 {
     (void)state;
     tx_tokenizer *tok;
-    assert_ok(
-        train("--input %s --output-dir %s/deep/vocab --vocab-size 400", data("tiny/tiny-corpus.jsonl"), scratch_dir));
-    assert_ok(tx_tokenizer_open_gpt2(&tok, scratch("deep/vocab/vocab.json"), scratch("deep/vocab/merges.txt")));
+    ASSERT_OK(train("--input %s --output-dir %s/deep/vocab --vocab-size 400", data_path("tiny/tiny-corpus.jsonl"),
+                    scratch_dir));
+    ASSERT_OK(tx_tokenizer_open_gpt2(&tok, in_scratch("deep/vocab/vocab.json"), in_scratch("deep/vocab/merges.txt")));
     assert_int_equal(tx_tokenizer_vocab_size(tok), 400);
     assert_int_equal(tx_tokenizer_eod(tok), 399);
     tx_tokenizer_close(tok);
-    assert_fails(train("--input %s --output-dir %s --vocab-size 400", write_text("bad", "{]"), scratch_dir),
+    ASSERT_FAILS(train("--input %s --output-dir %s --vocab-size 400", write_text(in_scratch("bad"), "{]"), scratch_dir),
                  TX_ERR_FORMAT, "/bad: line 1");
-    assert_false(tx_path_exists(scratch("vocab.json")));
-    assert_fails(train("--input %s --output-dir %s --vocab-size 400", scratch("none"), scratch_dir), TX_ERR_NOTFOUND,
+    assert_false(tx_path_exists(in_scratch("vocab.json")));
+    ASSERT_FAILS(train("--input %s --output-dir %s --vocab-size 400", in_scratch("none"), scratch_dir), TX_ERR_NOTFOUND,
                  "none");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(there_and_back, scratch_begin, scratch_end),
-        cmocka_unit_test_setup_teardown(bad_lines_are_named, scratch_begin, scratch_end),
-        cmocka_unit_test_setup_teardown(a_vocabulary_is_learned_and_used, scratch_begin, scratch_end),
+        SCRATCH_TEST(there_and_back),
+        SCRATCH_TEST(bad_lines_are_named),
+        SCRATCH_TEST(a_vocabulary_is_learned_and_used),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,10 +2,7 @@
 /* Temperature, top-k and top-p against Hugging Face's distributions; greedy continuations of a trained model. */
 #include "support.h"
 
-#include <math.h>
-
 #include "api/run_common.h"
-#include "base/alloc.h"
 #include "infer/generator.h"
 
 #define VOCAB 512
@@ -13,7 +10,7 @@
 static void filters(void **state)
 {
     (void)state;
-    json_t *prompts = load_json("golden/generation/filtered.json"), *prompt, *one;
+    json_t *prompts = load_json(data_path("golden/generation/filtered.json")), *prompt, *one;
     size_t i, k, n_cases = 0;
     json_array_foreach(prompts, i, prompt)
     {
@@ -46,6 +43,21 @@ static void filters(void **state)
     json_decref(prompts);
 }
 
+/* The generator must go on as the stored model did. */
+static void same_continuation(json_t *line, void *user)
+{
+    json_t *p = json_object_get(line, "prompt_ids"), *q = json_object_get(line, "new_ids");
+    int32_t prompt[128], out[2 * 128];
+    int64_t n = (int64_t)json_array_size(p), n_new = (int64_t)json_array_size(q), n_out[2];
+    for (int64_t i = 0; i < n; i++) prompt[i] = (int32_t)json_integer_value(json_array_get(p, (size_t)i));
+    ASSERT_OK(
+        tx_generator_run(user, prompt, n, n_new, -1, &(tx_sampler){ .temperature = 1, .greedy = 1 }, 1, 0, out, n_out));
+    for (int64_t i = 0; i < n_new; i++) {
+        assert_int_equal(out[i], json_integer_value(json_array_get(q, (size_t)i)));
+        assert_int_equal(out[n_new + i], out[i]); /* both samples */
+    }
+}
+
 static void greedy(void **state)
 {
     (void)state;
@@ -56,30 +68,12 @@ static void greedy(void **state)
     float *value;
     char flags[1100];
     snprintf(flags, sizeof flags, "--load %s --prompt x", data_path("golden/generation/model"));
-    OK(tx_config_parse_string(&cfg, "generate", flags));
-    OK(tx_source_open(&src, cfg->load));
-    OK(tx_source_options(&src, cfg, false));
-    OK(tx__model_load(&model, &value, cfg, &src));
-    OK(tx_generator_create(&g, model, "cpu", 0, 2, 64, 128));
-    FILE *f = fopen(data_path("golden/generation/greedy.jsonl"), "r");
-    char line[65536];
-    int n_prompts = 0;
-    while (fgets(line, sizeof line, f)) {
-        json_t *o = json_loads(line, 0, NULL), *p = json_object_get(o, "prompt_ids"),
-               *q = json_object_get(o, "new_ids");
-        int32_t prompt[128], out[2 * 128];
-        int64_t n = (int64_t)json_array_size(p), n_new = (int64_t)json_array_size(q), n_out[2];
-        for (int64_t i = 0; i < n; i++) prompt[i] = (int32_t)json_integer_value(json_array_get(p, (size_t)i));
-        OK(tx_generator_run(g, prompt, n, n_new, -1, &(tx_sampler){ .temperature = 1, .greedy = 1 }, 1, 0, out, n_out));
-        for (int64_t i = 0; i < n_new; i++) {
-            assert_int_equal(out[i], json_integer_value(json_array_get(q, (size_t)i)));
-            assert_int_equal(out[n_new + i], out[i]); /* both samples */
-        }
-        json_decref(o);
-        n_prompts++;
-    }
-    assert_int_equal(n_prompts, 5);
-    fclose(f);
+    ASSERT_OK(tx_config_parse_string(&cfg, "generate", flags));
+    ASSERT_OK(tx_source_open(&src, cfg->load));
+    ASSERT_OK(tx_source_options(&src, cfg, false));
+    ASSERT_OK(tx__model_load(&model, &value, cfg, &src));
+    ASSERT_OK(tx_generator_create(&g, model, "cpu", 0, 2, 64, 128));
+    assert_int_equal(for_each_json_line(data_path("golden/generation/greedy.jsonl"), same_continuation, g), 5);
     tx_generator_destroy(g);
     model->type->destroy(model);
     tx_free(value);

@@ -1,16 +1,9 @@
 /* labels: unit */
 /* test_param.c - the parameter table: shapes, offsets, binding, initial values. */
-#include <math.h>
+#include "support.h"
+
 #include <omp.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "base/alloc.h"
 #include "base/rng.h"
 #include "nn/param.h"
 
@@ -31,8 +24,8 @@ static void declares_shapes_and_offsets(void **state)
     (void)state;
     layer l[2];
     tx_params ps = { 0 };
-    assert_int_equal(tx_params_declare(&ps, "a.", decl, 4, &l[0], &dims), TX_OK);
-    assert_int_equal(tx_params_declare(&ps, "b.", decl, 4, &l[1], &dims), TX_OK);
+    ASSERT_OK(tx_params_declare(&ps, "a.", decl, 4, &l[0], &dims));
+    ASSERT_OK(tx_params_declare(&ps, "b.", decl, 4, &l[1], &dims));
     assert_int_equal(ps.n, 8);
     const tx_param *table = tx_params_find(&ps, "a.table.weight"), *qkv = tx_params_find(&ps, "b.qkv.weight");
     assert_non_null(table);
@@ -58,7 +51,7 @@ static void binds_views(void **state)
     layer l;
     tx_params ps = { 0 };
     float value[512], grad[512];
-    assert_int_equal(tx_params_declare(&ps, "", decl, 4, &l, &dims), TX_OK);
+    ASSERT_OK(tx_params_declare(&ps, "", decl, 4, &l, &dims));
     assert_true(ps.numel <= 512);
     tx_params_bind(&ps, value, grad);
     const tx_param *bias = tx_params_find(&ps, "up.bias");
@@ -76,7 +69,7 @@ static void table_without_layers(void **state)
 {
     (void)state;
     tx_params ps = { 0 };
-    assert_int_equal(tx_params_declare(&ps, "", decl, 4, NULL, &dims), TX_OK);
+    ASSERT_OK(tx_params_declare(&ps, "", decl, 4, NULL, &dims));
     tx_params_bind(&ps, NULL, NULL); /* nothing to point at: a plan counts without a model */
     assert_null(ps.param[0].weight);
     tx_params_deinit(&ps);
@@ -89,7 +82,7 @@ static void init_values(void **state)
     tx_params ps = { 0 };
     static float value[512];
     for (int i = 0; i < 512; i++) value[i] = 7; /* init writes padding rows too */
-    assert_int_equal(tx_params_declare(&ps, "m.", decl, 4, &l, &dims), TX_OK);
+    ASSERT_OK(tx_params_declare(&ps, "m.", decl, 4, &l, &dims));
     tx_params_bind(&ps, value, NULL);
     tx_params_init(&ps, 1234, 0.02, 8);
     const float *table = l.table.value.data, *qkv = l.qkv.value.data, *bias = l.bias.value.data,
@@ -114,8 +107,8 @@ static void init_depends_on_seed_and_name_only(void **state)
     tx_params ps[3] = { 0 };
     for (int k = 0; k < 3; k++) {
         tx_dims d = { .h = H, .f = 4, .V = k == 1 ? 1024 : ROWS, .v_logical = ROWS, .P = 1, .q = 3 };
-        assert_int_equal(tx_params_declare(&ps[k], "", decl, 4, &l[k], &d), TX_OK);
-        assert_int_equal(tx_alloc(&value[k], (size_t)ps[k].numel, sizeof(float), "test"), TX_OK);
+        ASSERT_OK(tx_params_declare(&ps[k], "", decl, 4, &l[k], &d));
+        ASSERT_OK(tx_alloc(&value[k], (size_t)ps[k].numel, sizeof(float), "test"));
         tx_params_bind(&ps[k], value[k], NULL);
         omp_set_num_threads(k + 1);
         tx_params_init(&ps[k], k == 2 ? 2 : 1, 0.5, 2);

@@ -2,8 +2,6 @@
 /* Learning rate and weight decay against Megatron's own scheduler. */
 #include "support.h"
 
-#include <math.h>
-
 #include "optim/schedule.h"
 
 static tx_decay_style style_of(const char *word)
@@ -14,15 +12,10 @@ static tx_decay_style style_of(const char *word)
                                                   : TX_DECAY_CONSTANT;
 }
 
-static void near(double a, double b, const char *what)
-{
-    if (!(fabs(a - b) <= 1e-12 * fabs(b))) fail_msg("%s: %.17g, not %.17g", what, a, b);
-}
-
 static void against_megatron(void **state)
 {
     (void)state;
-    json_t *cases = load_json("golden/lr.json"), *c, *row;
+    json_t *cases = load_json(data_path("golden/lr.json")), *c, *row;
     size_t i, k, n = 0;
     json_array_foreach(cases, i, c)
     {
@@ -40,9 +33,10 @@ static void against_megatron(void **state)
         };
         json_array_foreach(json_object_get(c, "num_steps_lr_wd"), k, row)
         {
-            double at = json_number_value(json_array_get(row, 0));
-            near(tx_schedule_lr(&s, at), json_number_value(json_array_get(row, 1)), "learning rate");
-            near(tx_schedule_wd(&s, at), json_number_value(json_array_get(row, 2)), "weight decay");
+            double want[3];
+            for (size_t m = 0; m < 3; m++) want[m] = json_number_value(json_array_get(row, m));
+            ASSERT_NEAR(tx_schedule_lr(&s, want[0]), want[1], 1e-12 * want[1], "learning rate");
+            ASSERT_NEAR(tx_schedule_wd(&s, want[0]), want[2], 1e-12 * want[2], "weight decay");
             n++;
         }
     }
@@ -54,7 +48,7 @@ static void from_options(void **state)
 {
     (void)state;
     tx_config *cfg;
-    OK(tx_config_parse_string(
+    ASSERT_OK(tx_config_parse_string(
         &cfg, "pretrain-gpt",
         "--num-layers 1 --hidden-size 8 --num-attention-heads 1 --seq-length 4 --max-position-embeddings 4 "
         "--micro-batch-size 2 --global-batch-size 8 --train-iters 100 --lr-decay-iters 50 --lr 1e-3 --min-lr 1e-5 "
@@ -63,8 +57,8 @@ static void from_options(void **state)
     tx_schedule s = tx_schedule_from_config(cfg);
     assert_true(s.decay == 400 && s.warmup == 40 && s.wd_incr == 800);
     assert_true(tx_schedule_lr(&s, 0) == 0);
-    near(tx_schedule_lr(&s, 20), 5e-4, "half-way through the warm-up");
-    near(tx_schedule_lr(&s, 800), 1e-5, "after the decay");
+    ASSERT_NEAR(tx_schedule_lr(&s, 20), 5e-4, 1e-12 * 5e-4, "half-way through the warm-up");
+    ASSERT_NEAR(tx_schedule_lr(&s, 800), 1e-5, 1e-12 * 1e-5, "after the decay");
     tx_config_free(cfg);
 }
 

@@ -15,22 +15,22 @@ static void make_vocab(tx__vocab *v, const char *const (*merges)[2], size_t n)
     *v = (tx__vocab){ .eod = -1, .merged = NULL };
     for (unsigned b = 0; b < 256; b++) {
         char c = (char)b;
-        assert_ok(tx__strings_add(&v->token, &c, 1, &id[0], &fresh));
+        ASSERT_OK(tx__strings_add(&v->token, &c, 1, &id[0], &fresh));
         v->byte_id[b] = (int32_t)id[0];
     }
     for (size_t i = 0; i < n; i++) {
         char both[64];
         snprintf(both, sizeof both, "%s%s", merges[i][0], merges[i][1]);
-        assert_ok(tx__strings_add(&v->token, both, strlen(both), &id[2], &fresh));
+        ASSERT_OK(tx__strings_add(&v->token, both, strlen(both), &id[2], &fresh));
     }
-    assert_ok(tx_alloc(&v->merged, n, sizeof *v->merged, "merges"));
+    ASSERT_OK(tx_alloc(&v->merged, n, sizeof *v->merged, "merges"));
     for (size_t i = 0; i < n; i++) {
         char both[64];
         snprintf(both, sizeof both, "%s%s", merges[i][0], merges[i][1]);
         int64_t left = tx__strings_find(&v->token, merges[i][0], strlen(merges[i][0]));
         int64_t right = tx__strings_find(&v->token, merges[i][1], strlen(merges[i][1]));
         assert_true(left >= 0 && right >= 0);
-        assert_ok(tx__pairs_at(&v->rank, tx__pair((int32_t)left, (int32_t)right), &rank));
+        ASSERT_OK(tx__pairs_at(&v->rank, tx__pair((int32_t)left, (int32_t)right), &rank));
         *rank = (uint32_t)i;
         v->merged[i] = (int32_t)tx__strings_find(&v->token, both, strlen(both));
     }
@@ -67,7 +67,7 @@ static void check_words(const tx__vocab *v, const char *alphabet)
         size_t n = 1 + seed % (seed % 3 ? 40 : 400), k = n; /* both sides of the line between short and long */
         for (size_t i = 0; i < n; i++) word[i] = (unsigned char)alphabet[tx_rng_u16(&r, i) % strlen(alphabet)];
         size_t n_want = merge_naively(v, word, n, want);
-        assert_ok(tx__bpe_merge(v, &scratch, word, got, &k));
+        ASSERT_OK(tx__bpe_merge(v, &scratch, word, got, &k));
         assert_int_equal(k, n_want);
         assert_memory_equal(got, want, k * sizeof *got);
     }

@@ -41,9 +41,9 @@ static void check_case(json_t *line, void *user)
     snprintf(key, sizeof key, "%lld", (long long)json_integer_value(json_object_get(line, "id")));
     json_t *text = json_object_get(g->text, key);
     assert_non_null(text);
-    assert_ok(tx_tokenizer_encode(g->t, json_string_value(text), json_string_length(text), &ids));
+    ASSERT_OK(tx_tokenizer_encode(g->t, json_string_value(text), json_string_length(text), &ids));
     same_ids(&ids, json_object_get(line, "ids"), key);
-    assert_ok(tx_tokenizer_decode(g->t, ids.id, ids.n, &back));
+    ASSERT_OK(tx_tokenizer_decode(g->t, ids.id, ids.n, &back));
     assert_int_equal(back.n, json_string_length(text));
     if (back.n) assert_memory_equal(back.data, json_string_value(text), back.n);
     g->n_ids += (int)ids.n;
@@ -57,8 +57,8 @@ static void golden_ids(void **state)
     (void)state;
     assert_int_equal(tx_tokenizer_vocab_size(g.t), 50257);
     assert_int_equal(tx_tokenizer_eod(g.t), 50256);
-    assert_int_equal(for_each_line(data_path("token/gpt2_cases.jsonl"), keep_text, &g), 613);
-    assert_int_equal(for_each_line(data_path("token/gpt2_ids.jsonl"), check_case, &g), 613);
+    assert_int_equal(for_each_json_line(data_path("token/gpt2_cases.jsonl"), keep_text, &g), 613);
+    assert_int_equal(for_each_json_line(data_path("token/gpt2_ids.jsonl"), check_case, &g), 613);
     assert_true(g.n_ids > 20000);
     json_decref(g.text);
     tx_tokenizer_close(g.t);
@@ -73,7 +73,7 @@ static void check_decode(json_t *line, void *user)
     tx_bytes bytes = { 0 }, shown = { 0 };
     assert_true(n <= 4096);
     for (size_t i = 0; i < n; i++) ids[i] = (int32_t)json_integer_value(json_array_get(list, i));
-    assert_ok(tx_tokenizer_decode(t, ids, n, &bytes));
+    ASSERT_OK(tx_tokenizer_decode(t, ids, n, &bytes));
     const char *hex = json_string_value(json_object_get(line, "hex"));
     assert_int_equal(strlen(hex), 2 * bytes.n);
     for (size_t i = 0; i < bytes.n; i++) {
@@ -82,7 +82,7 @@ static void check_decode(json_t *line, void *user)
         assert_int_equal((unsigned char)bytes.data[i], b);
     }
     json_t *text = json_object_get(line, "text_replace");
-    assert_ok(tx_text_replace_invalid(bytes.data, bytes.n, &shown));
+    ASSERT_OK(tx_text_replace_invalid(bytes.data, bytes.n, &shown));
     assert_int_equal(shown.n, json_string_length(text));
     if (shown.n) assert_memory_equal(shown.data, json_string_value(text), shown.n);
     tx_bytes_free(&bytes);
@@ -93,7 +93,7 @@ static void golden_decode(void **state)
 {
     tx_tokenizer *t = open_gpt2();
     (void)state;
-    assert_int_equal(for_each_line(data_path("token/gpt2_decode.jsonl"), check_decode, t), 67);
+    assert_int_equal(for_each_json_line(data_path("token/gpt2_decode.jsonl"), check_decode, t), 67);
     tx_tokenizer_close(t);
 }
 
@@ -104,10 +104,10 @@ static void tiny(void **state)
     (void)state;
     assert_int_equal(tx_tokenizer_vocab_size(t), 512);
     assert_int_equal(tx_tokenizer_eod(t), 511);
-    assert_ok(tx_tokenizer_encode(t, " their", 6, &ids)); /* merged over several steps; id from the file */
+    ASSERT_OK(tx_tokenizer_encode(t, " their", 6, &ids)); /* merged over several steps; id from the file */
     assert_int_equal(ids.n, 1);
     assert_int_equal(ids.id[0], 504);
-    assert_ok(tx_tokenizer_encode(t, "<|endoftext|>", 13, &ids)); /* appends; plain text, not the special token */
+    ASSERT_OK(tx_tokenizer_encode(t, "<|endoftext|>", 13, &ids)); /* appends; plain text, not the special token */
     assert_true(ids.n > 5);
     for (size_t i = 0; i < ids.n; i++) assert_int_not_equal(ids.id[i], 511);
     tx_ids_free(&ids);
@@ -119,8 +119,8 @@ static void tiny(void **state)
 static void round_trip(const tx_tokenizer *t, const char *text, size_t n, tx_ids *ids, tx_bytes *back)
 {
     ids->n = back->n = 0;
-    assert_ok(tx_tokenizer_encode(t, text, n, ids));
-    assert_ok(tx_tokenizer_decode(t, ids->id, ids->n, back));
+    ASSERT_OK(tx_tokenizer_encode(t, text, n, ids));
+    ASSERT_OK(tx_tokenizer_decode(t, ids->id, ids->n, back));
     assert_int_equal(back->n, n);
     if (n) assert_memory_equal(back->data, text, n);
 }
@@ -179,7 +179,7 @@ static void long_words(void **state)
         assert_true(ids.n < N);
     }
     back.n = 0; /* GPT-2's longest token of dashes has 64 of them */
-    assert_ok(tx_tokenizer_decode(t, ids.id, 1, &back));
+    ASSERT_OK(tx_tokenizer_decode(t, ids.id, 1, &back));
     assert_int_equal(back.n, 64);
     assert_int_equal(ids.n, (N - N % 64) / 64 + 1); /* and one for the 32 that are left */
     free(text);
@@ -225,7 +225,7 @@ static void threads(void **state)
     }
     for (int k = 0; k < WORKERS; k++) {
         pthread_join(id[k], NULL);
-        assert_ok(w[k].st);
+        ASSERT_OK(w[k].st);
         assert_int_equal(w[k].ids.n, w[0].ids.n);
         assert_memory_equal(w[k].ids.id, w[0].ids.id, w[0].ids.n * sizeof(int32_t));
     }
@@ -242,22 +242,21 @@ static void empty_and_appending(void **state)
     tx_ids ids = { 0 };
     tx_bytes b = { 0 };
     (void)state;
-    assert_ok(tx_tokenizer_encode(t, "", 0, &ids));
-    assert_ok(tx_tokenizer_decode(t, NULL, 0, &b));
+    ASSERT_OK(tx_tokenizer_encode(t, "", 0, &ids));
+    ASSERT_OK(tx_tokenizer_decode(t, NULL, 0, &b));
     assert_int_equal(ids.n + b.n, 0);
-    assert_ok(tx_tokenizer_encode(t, "hello world", 11, &ids));
-    assert_ok(tx_tokenizer_encode(t, " hello", 6, &ids));
+    ASSERT_OK(tx_tokenizer_encode(t, "hello world", 11, &ids));
+    ASSERT_OK(tx_tokenizer_encode(t, " hello", 6, &ids));
     assert_int_equal(ids.n, 3);
     assert_int_equal(ids.id[0], 31373);
     assert_int_equal(ids.id[1], 995);
     assert_int_equal(ids.id[2], 23748);
-    assert_ok(tx_tokenizer_decode(t, ids.id, 1, &b));
-    assert_ok(tx_tokenizer_decode(t, ids.id + 1, 1, &b));
+    ASSERT_OK(tx_tokenizer_decode(t, ids.id, 1, &b));
+    ASSERT_OK(tx_tokenizer_decode(t, ids.id + 1, 1, &b));
     assert_string_equal(b.data, "hello world");
     const int32_t bad[][2] = { { 0, 50257 }, { 0, -1 }, { 0, INT32_MAX }, { 0, INT32_MIN } };
     for (int i = 0; i < 4; i++)
-        assert_refused(tx_tokenizer_decode(t, bad[i], 2, &b), TX_ERR_ARG,
-                       "is not in the vocabulary: ids are 0 to 50256");
+        ASSERT_FAILS(tx_tokenizer_decode(t, bad[i], 2, &b), TX_ERR_ARG, "is not in the vocabulary: ids are 0 to 50256");
     assert_string_equal(b.data, "hello world"); /* untouched */
     tx_ids_free(&ids);
     tx_bytes_free(&b);
@@ -285,7 +284,7 @@ static void display(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
         tx_bytes b = { 0 };
-        assert_ok(tx_text_replace_invalid(c[i].bytes, strlen(c[i].bytes), &b));
+        ASSERT_OK(tx_text_replace_invalid(c[i].bytes, strlen(c[i].bytes), &b));
         assert_string_equal(b.data, c[i].want);
         tx_bytes_free(&b);
     }
@@ -297,24 +296,23 @@ static void null_tokenizer(void **state)
     tx_ids ids = { 0 };
     tx_bytes b = { 0 };
     (void)state;
-    assert_ok(tx_tokenizer_open_null(&t, 1000));
+    ASSERT_OK(tx_tokenizer_open_null(&t, 1000));
     assert_int_equal(tx_tokenizer_vocab_size(t), 1001);
     assert_int_equal(tx_tokenizer_eod(t), 1000);
-    assert_ok(tx_tokenizer_encode(t, " 0 17\n999  1000 007", 19, &ids));
+    ASSERT_OK(tx_tokenizer_encode(t, " 0 17\n999  1000 007", 19, &ids));
     const int32_t want[] = { 0, 17, 999, 1000, 7 };
     assert_int_equal(ids.n, 5);
     assert_memory_equal(ids.id, want, sizeof want);
-    assert_ok(tx_tokenizer_decode(t, ids.id, ids.n, &b));
+    ASSERT_OK(tx_tokenizer_decode(t, ids.id, ids.n, &b));
     assert_string_equal(b.data, "0 17 999 1000 7");
     static const char *const bad[] = { "1001", "-1", "1 x", "3.5", "99999999999999999999999", "+1", "1 \xFF" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_refused(tx_tokenizer_encode(t, bad[i], strlen(bad[i]), &ids), TX_ERR_ARG,
-                       "whole numbers from 0 to 1000");
+        ASSERT_FAILS(tx_tokenizer_encode(t, bad[i], strlen(bad[i]), &ids), TX_ERR_ARG, "whole numbers from 0 to 1000");
         assert_int_equal(ids.n, 5); /* nothing of it was kept */
     }
     tx_tokenizer_close(t);
-    assert_refused(tx_tokenizer_open_null(&t, 0), TX_ERR_ARG, "vocabulary size is 0");
-    assert_refused(tx_tokenizer_open_null(&t, INT32_MAX), TX_ERR_ARG, "allowed are 1 to");
+    ASSERT_FAILS(tx_tokenizer_open_null(&t, 0), TX_ERR_ARG, "vocabulary size is 0");
+    ASSERT_FAILS(tx_tokenizer_open_null(&t, INT32_MAX), TX_ERR_ARG, "allowed are 1 to");
     tx_ids_free(&ids);
     tx_bytes_free(&b);
 }
@@ -342,14 +340,13 @@ static void every_allocation_fails(void **state)
     tx_status st;
     (void)state;
     memset(text, 'e', sizeof text);
-    tx_allocator_set(&scarce);
     do {
-        allocs_left = n++;
+        allocations_fail_from(n++);
         st = open_and_encode(text, sizeof text);
         if (st) assert_int_equal(st, TX_ERR_NOMEM);
     } while (st && n < 1000);
-    tx_allocator_set(NULL);
-    assert_int_equal(st, TX_OK);
+    allocations_succeed();
+    ASSERT_OK(st);
     assert_true(n > 10);
 }
 

@@ -3,20 +3,12 @@
  * the files that are written. */
 #include "token_test.h"
 
-#include "base/file.h"
-#include "triax/log.h"
+#include <unistd.h>
 
 static void feed_text(json_t *line, void *user)
 {
     json_t *text = json_object_get(line, "text");
-    assert_ok(tx_bpe_trainer_feed(user, json_string_value(text), json_string_length(text)));
-}
-
-static tx_str read_file(const char *path)
-{
-    tx_str s = { 0 };
-    assert_ok(tx_file_read(path, 1 << 24, &s));
-    return s;
+    ASSERT_OK(tx_bpe_trainer_feed(user, json_string_value(text), json_string_length(text)));
 }
 
 static void same_as_hugging_face(void **state)
@@ -24,19 +16,15 @@ static void same_as_hugging_face(void **state)
     tx_bpe_trainer *t = NULL;
     tx_tokenizer *tok = NULL;
     (void)state;
-    assert_ok(tx_bpe_trainer_create(&t));
-    assert_int_equal(for_each_line(data_path("token/gpt2_cases.jsonl"), feed_text, t), 613);
+    ASSERT_OK(tx_bpe_trainer_create(&t));
+    assert_int_equal(for_each_json_line(data_path("token/gpt2_cases.jsonl"), feed_text, t), 613);
     assert_int_equal(tx_bpe_trainer_vocab_size(t), 0);
-    assert_ok(tx_bpe_trainer_finish(t, 1500, 2));
+    ASSERT_OK(tx_bpe_trainer_finish(t, 1500, 2));
     assert_int_equal(tx_bpe_trainer_vocab_size(t), 1500);
-    assert_ok(tx_bpe_trainer_save(t, temp_path("v.json"), temp_path("m.txt")));
-    tx_str got = read_file(temp_path("m.txt")), want = read_file(data_path("token/hf-merges-1500.txt"));
-    assert_int_equal(got.len, want.len);
-    assert_memory_equal(got.data, want.data, want.len);
-    tx_str_free(&got);
-    tx_str_free(&want);
+    ASSERT_OK(tx_bpe_trainer_save(t, in_scratch("v.json"), in_scratch("m.txt")));
+    assert_same_file(in_scratch("m.txt"), data_path("token/hf-merges-1500.txt"));
     /* the loader takes what the trainer writes */
-    assert_ok(tx_tokenizer_open_gpt2(&tok, temp_path("v.json"), temp_path("m.txt")));
+    ASSERT_OK(tx_tokenizer_open_gpt2(&tok, in_scratch("v.json"), in_scratch("m.txt")));
     assert_int_equal(tx_tokenizer_vocab_size(tok), 1500);
     assert_int_equal(tx_tokenizer_eod(tok), 1499);
     tx_tokenizer_close(tok);
@@ -47,12 +35,12 @@ static void same_as_hugging_face(void **state)
 static tx_str merges_of(const char *text, int32_t vocab_size, int64_t min_frequency)
 {
     tx_bpe_trainer *t = NULL;
-    assert_ok(tx_bpe_trainer_create(&t));
-    assert_ok(tx_bpe_trainer_feed(t, text, strlen(text)));
-    assert_ok(tx_bpe_trainer_finish(t, vocab_size, min_frequency));
-    assert_ok(tx_bpe_trainer_save(t, temp_path("v.json"), temp_path("m.txt")));
+    ASSERT_OK(tx_bpe_trainer_create(&t));
+    ASSERT_OK(tx_bpe_trainer_feed(t, text, strlen(text)));
+    ASSERT_OK(tx_bpe_trainer_finish(t, vocab_size, min_frequency));
+    ASSERT_OK(tx_bpe_trainer_save(t, in_scratch("v.json"), in_scratch("m.txt")));
     tx_bpe_trainer_free(t);
-    return read_file(temp_path("m.txt"));
+    return read_file(in_scratch("m.txt"));
 }
 
 static void by_hand(void **state)
@@ -87,7 +75,7 @@ static void by_hand(void **state)
 
 static void vocabulary_layout(void **state)
 {
-    tx_str m = merges_of("ab ab ab \"\"", 259, 0), v = read_file(temp_path("v.json"));
+    tx_str m = merges_of("ab ab ab \"\"", 259, 0), v = read_file(in_scratch("v.json"));
     json_t *j = json_loadb(v.data, v.len, JSON_REJECT_DUPLICATES, NULL);
     (void)state;
     assert_non_null(j);
@@ -105,19 +93,13 @@ static void vocabulary_layout(void **state)
     tx_str_free(&v);
 }
 
-static void keep_line(void *user, tx_log_level level, const char *line)
-{
-    if (level == TX_LOG_WARN) snprintf(user, 256, "%s", line);
-}
-
 static void too_little_text(void **state)
 {
-    char warning[256] = "";
     (void)state;
-    tx_log_set(keep_line, warning, TX_LOG_WARN);
+    log_begin();
     tx_str m = merges_of("ab ab", 1000, 2);
-    tx_log_set(NULL, NULL, TX_LOG_WARN);
-    assert_non_null(strstr(warning, "asked for a vocabulary of 1000 tokens, but the text gives only 258"));
+    log_end();
+    ASSERT_CONTAINS(warned, "asked for a vocabulary of 1000 tokens, but the text gives only 258");
     tx_str_free(&m);
 }
 
@@ -125,17 +107,17 @@ static void wrong_calls(void **state)
 {
     tx_bpe_trainer *t = NULL;
     (void)state;
-    assert_ok(tx_bpe_trainer_create(&t));
-    assert_ok(tx_bpe_trainer_feed(t, "ab ab", 5));
-    assert_refused(tx_bpe_trainer_save(t, temp_path("v.json"), temp_path("m.txt")), TX_ERR_STATE, "has not finished");
-    assert_refused(tx_bpe_trainer_finish(t, 256, 0), TX_ERR_ARG, "vocabulary size 256 is too small: 256 bytes");
-    assert_refused(tx_bpe_trainer_finish(t, -5, 0), TX_ERR_ARG, "need 257");
-    assert_refused(tx_bpe_trainer_finish(t, 258, -1), TX_ERR_ARG, "minimum frequency -1");
-    assert_ok(tx_bpe_trainer_finish(t, 258, 0)); /* the refusals have cost nothing */
+    ASSERT_OK(tx_bpe_trainer_create(&t));
+    ASSERT_OK(tx_bpe_trainer_feed(t, "ab ab", 5));
+    ASSERT_FAILS(tx_bpe_trainer_save(t, in_scratch("v.json"), in_scratch("m.txt")), TX_ERR_STATE, "has not finished");
+    ASSERT_FAILS(tx_bpe_trainer_finish(t, 256, 0), TX_ERR_ARG, "vocabulary size 256 is too small: 256 bytes");
+    ASSERT_FAILS(tx_bpe_trainer_finish(t, -5, 0), TX_ERR_ARG, "need 257");
+    ASSERT_FAILS(tx_bpe_trainer_finish(t, 258, -1), TX_ERR_ARG, "minimum frequency -1");
+    ASSERT_OK(tx_bpe_trainer_finish(t, 258, 0)); /* the refusals have cost nothing */
     assert_int_equal(tx_bpe_trainer_vocab_size(t), 258);
-    assert_refused(tx_bpe_trainer_finish(t, 258, 0), TX_ERR_STATE, "has finished already");
-    assert_refused(tx_bpe_trainer_feed(t, "x", 1), TX_ERR_STATE, "takes no more text");
-    assert_refused(tx_bpe_trainer_save(t, temp_path("no/v.json"), temp_path("m.txt")), TX_ERR_NOTFOUND, "v.json");
+    ASSERT_FAILS(tx_bpe_trainer_finish(t, 258, 0), TX_ERR_STATE, "has finished already");
+    ASSERT_FAILS(tx_bpe_trainer_feed(t, "x", 1), TX_ERR_STATE, "takes no more text");
+    ASSERT_FAILS(tx_bpe_trainer_save(t, in_scratch("no/v.json"), in_scratch("m.txt")), TX_ERR_NOTFOUND, "v.json");
     tx_bpe_trainer_free(t);
     tx_bpe_trainer_free(NULL);
 }
@@ -143,13 +125,13 @@ static void wrong_calls(void **state)
 /* A merges file that cannot be made leaves the old vocabulary in place. */
 static void both_or_none(void **state)
 {
-    tx_str before = merges_of("ab ab", 258, 0), vocab = read_file(temp_path("v.json"));
+    tx_str before = merges_of("ab ab", 258, 0), vocab = read_file(in_scratch("v.json"));
     tx_bpe_trainer *t = NULL;
     (void)state;
-    assert_ok(tx_bpe_trainer_create(&t));
-    assert_ok(tx_bpe_trainer_finish(t, 257, 0));
-    assert_int_equal(tx_bpe_trainer_save(t, temp_path("v.json"), temp_path("no/m.txt")), TX_ERR_NOTFOUND);
-    tx_str after = read_file(temp_path("v.json"));
+    ASSERT_OK(tx_bpe_trainer_create(&t));
+    ASSERT_OK(tx_bpe_trainer_finish(t, 257, 0));
+    assert_int_equal(tx_bpe_trainer_save(t, in_scratch("v.json"), in_scratch("no/m.txt")), TX_ERR_NOTFOUND);
+    tx_str after = read_file(in_scratch("v.json"));
     assert_string_equal(after.data, vocab.data);
     tx_bpe_trainer_free(t);
     tx_str_free(&before);
@@ -169,9 +151,9 @@ static void long_word(void **state)
         x = x * 1664525 + 1013904223;
         text[i] = (char)('a' + (x >> 24) % 20);
     }
-    assert_ok(tx_bpe_trainer_create(&t));
-    assert_ok(tx_bpe_trainer_feed(t, text, N));
-    assert_ok(tx_bpe_trainer_finish(t, 15000, 2));
+    ASSERT_OK(tx_bpe_trainer_create(&t));
+    ASSERT_OK(tx_bpe_trainer_feed(t, text, N));
+    ASSERT_OK(tx_bpe_trainer_finish(t, 15000, 2));
     assert_int_equal(tx_bpe_trainer_vocab_size(t), 15000);
     tx_bpe_trainer_free(t);
     free(text);
@@ -185,7 +167,7 @@ static tx_status train_and_save(void)
     tx_status st = tx_bpe_trainer_create(&t);
     if (!st) st = tx_bpe_trainer_feed(t, "the cat and the hat and the rat", 31);
     if (!st) st = tx_bpe_trainer_finish(t, 270, 0);
-    if (!st) st = tx_bpe_trainer_save(t, temp_path("v.json"), temp_path("m.txt"));
+    if (!st) st = tx_bpe_trainer_save(t, in_scratch("v.json"), in_scratch("m.txt"));
     tx_bpe_trainer_free(t);
     return st;
 }
@@ -195,23 +177,22 @@ static void every_allocation_fails(void **state)
     int n = 0;
     tx_status st;
     (void)state;
-    tx_allocator_set(&scarce);
     do {
-        allocs_left = n++;
+        allocations_fail_from(n++);
         st = train_and_save();
         if (st) assert_int_equal(st, TX_ERR_NOMEM);
     } while (st && n < 1000);
-    tx_allocator_set(NULL);
-    assert_int_equal(st, TX_OK);
+    allocations_succeed();
+    ASSERT_OK(st);
     assert_true(n > 10);
 }
 
 static int clean(void **state)
 {
-    (void)state;
-    remove(temp_path("v.json"));
-    remove(temp_path("m.txt"));
-    return rmdir(temp_path("")); /* fails if a temporary file was left behind */
+    remove(in_scratch("v.json"));
+    remove(in_scratch("m.txt"));
+    int left_over = rmdir(scratch_dir); /* fails if a temporary file was left behind */
+    return scratch_teardown(state) || left_over ? -1 : 0;
 }
 
 int main(void)
@@ -226,5 +207,5 @@ int main(void)
         cmocka_unit_test(long_word),
         cmocka_unit_test(every_allocation_fails),
     };
-    return cmocka_run_group_tests(tests, NULL, clean);
+    return cmocka_run_group_tests(tests, scratch_setup, clean);
 }

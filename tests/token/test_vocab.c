@@ -2,28 +2,29 @@
 /* vocab.json and merges.txt as users have them, good and bad: each fault is one line that says where it is. */
 #include "token_test.h"
 
-#include "base/str.h"
+#include <unistd.h>
+
 #include "token/utf8.h"
 
 /* {"<byte 0>": 0, ... "<byte 255>": 255 <more>} with the id of byte `skip` left to `more` (-1: none). */
 static const char *vocab_file(const char *more, int skip)
 {
     tx_str s = { 0 };
-    assert_ok(tx_str_puts(&s, "{"));
+    ASSERT_OK(tx_str_puts(&s, "{"));
     for (unsigned b = 0; b < 256; b++) {
         uint32_t c = tx__symbol_of_byte(b);
-        if ((int)b != skip) assert_ok(tx_str_printf(&s, "%s\"\\u%04x\": %u", s.len > 1 ? ", " : "", c, b));
+        if ((int)b != skip) ASSERT_OK(tx_str_printf(&s, "%s\"\\u%04x\": %u", s.len > 1 ? ", " : "", c, b));
     }
-    assert_ok(tx_str_puts(&s, more));
-    assert_ok(tx_str_puts(&s, "}"));
-    const char *path = write_temp("vocab.json", s.data, s.len);
+    ASSERT_OK(tx_str_puts(&s, more));
+    ASSERT_OK(tx_str_puts(&s, "}"));
+    const char *path = write_file(in_scratch("vocab.json"), s.data, s.len);
     tx_str_free(&s);
     return path;
 }
 
 static const char *merge_file(const char *text)
 {
-    return write_temp("merges.txt", text, strlen(text));
+    return write_text(in_scratch("merges.txt"), text);
 }
 
 static tx_status try_open(const char *more, int skip, const char *merges)
@@ -38,7 +39,7 @@ static tx_status try_open(const char *more, int skip, const char *merges)
 static int32_t one_id(const tx_tokenizer *t, const char *text)
 {
     tx_ids ids = { 0 };
-    assert_ok(tx_tokenizer_encode(t, text, strlen(text), &ids));
+    ASSERT_OK(tx_tokenizer_encode(t, text, strlen(text), &ids));
     int32_t id = ids.n == 1 ? ids.id[0] : -1;
     tx_ids_free(&ids);
     return id;
@@ -58,7 +59,7 @@ static void line_ends_and_version(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof merges / sizeof *merges; i++) {
         tx_tokenizer *t = NULL;
-        assert_ok(tx_tokenizer_open_gpt2(&t, vocab_file(", \"ab\": 256, \"abc\": 257", -1), merge_file(merges[i])));
+        ASSERT_OK(tx_tokenizer_open_gpt2(&t, vocab_file(", \"ab\": 256, \"abc\": 257", -1), merge_file(merges[i])));
         assert_int_equal(one_id(t, "ab"), 256);
         assert_int_equal(one_id(t, "abc"), 257);
         assert_int_equal(tx_tokenizer_vocab_size(t), 258);
@@ -71,7 +72,7 @@ static void only_bytes(void **state)
 {
     tx_tokenizer *t = NULL;
     (void)state;
-    assert_ok(tx_tokenizer_open_gpt2(&t, vocab_file("", -1), merge_file("")));
+    ASSERT_OK(tx_tokenizer_open_gpt2(&t, vocab_file("", -1), merge_file("")));
     assert_int_equal(tx_tokenizer_vocab_size(t), 256);
     assert_int_equal(one_id(t, "\xFF"), 255);
     assert_int_equal(one_id(t, "ab"), -1);
@@ -85,7 +86,7 @@ static void unreachable_tokens(void **state)
     tx_bytes b = { 0 };
     const int32_t ids[] = { 256, 257, 258, 259 };
     (void)state;
-    assert_ok(tx_tokenizer_open_gpt2(
+    ASSERT_OK(tx_tokenizer_open_gpt2(
         &t, vocab_file(", \"<|endoftext|>\": 256, \"abc\": 257, \"<|\\u65e5 |>\": 258, \"bc\": 259", -1),
         merge_file("b c\n")));
     assert_int_equal(tx_tokenizer_eod(t), 256);
@@ -93,7 +94,7 @@ static void unreachable_tokens(void **state)
     assert_int_equal(one_id(t, "abc"), -1);
     assert_int_equal(one_id(t, "<|\xE6\x97\xA5 |>"), -1);
     assert_int_equal(one_id(t, "bc"), 259);
-    assert_ok(tx_tokenizer_decode(t, ids, 4, &b));
+    ASSERT_OK(tx_tokenizer_decode(t, ids, 4, &b));
     assert_string_equal(b.data, "<|endoftext|>abc<|\xE6\x97\xA5 |>bc");
     tx_bytes_free(&b);
     tx_tokenizer_close(t);
@@ -129,14 +130,13 @@ static void bad_vocab(void **state)
     tx_tokenizer *t = NULL;
     (void)state;
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
-        assert_refused(
-            tx_tokenizer_open_gpt2(&t, write_temp("vocab.json", c[i].text, strlen(c[i].text)), merge_file("")),
-            TX_ERR_FORMAT, c[i].message);
-    assert_refused(try_open("", 'q', ""), TX_ERR_FORMAT, "has id 255, but 255 tokens must have the ids 0 to 254");
-    assert_refused(try_open(", \"qq\": 113", 'q', ""), TX_ERR_FORMAT, "the symbol of byte 0x71 (U+0071) is missing");
-    assert_refused(tx_tokenizer_open_gpt2(&t, temp_path("none.json"), merge_file("")), TX_ERR_NOTFOUND,
-                   "none.json: cannot open");
-    assert_refused(tx_tokenizer_open_gpt2(&t, "/", merge_file("")), TX_ERR_IO, "is a directory");
+        ASSERT_FAILS(tx_tokenizer_open_gpt2(&t, write_text(in_scratch("vocab.json"), c[i].text), merge_file("")),
+                     TX_ERR_FORMAT, c[i].message);
+    ASSERT_FAILS(try_open("", 'q', ""), TX_ERR_FORMAT, "has id 255, but 255 tokens must have the ids 0 to 254");
+    ASSERT_FAILS(try_open(", \"qq\": 113", 'q', ""), TX_ERR_FORMAT, "the symbol of byte 0x71 (U+0071) is missing");
+    ASSERT_FAILS(tx_tokenizer_open_gpt2(&t, in_scratch("none.json"), merge_file("")), TX_ERR_NOTFOUND,
+                 "none.json: cannot open");
+    ASSERT_FAILS(tx_tokenizer_open_gpt2(&t, "/", merge_file("")), TX_ERR_IO, "is a directory");
     assert_null(t);
 }
 
@@ -163,39 +163,39 @@ static void bad_merges(void **state)
     tx_tokenizer *t = NULL;
     (void)state;
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
-        assert_refused(try_open(", \"ab\": 256, \"abc\": 257", -1, c[i].text), TX_ERR_FORMAT, c[i].message);
-    assert_refused(tx_tokenizer_open_gpt2(&t, vocab_file("", -1), temp_path("none.txt")), TX_ERR_NOTFOUND,
-                   "none.txt: cannot open");
+        ASSERT_FAILS(try_open(", \"ab\": 256, \"abc\": 257", -1, c[i].text), TX_ERR_FORMAT, c[i].message);
+    ASSERT_FAILS(tx_tokenizer_open_gpt2(&t, vocab_file("", -1), in_scratch("none.txt")), TX_ERR_NOTFOUND,
+                 "none.txt: cannot open");
     /* two models' files */
-    assert_refused(tx_tokenizer_open_gpt2(&t, data_path("tiny/tiny-vocab.json"), data_path("token/gpt2-merges.txt")),
-                   TX_ERR_FORMAT, "merges and vocabulary do not fit, give two files of one model");
+    ASSERT_FAILS(tx_tokenizer_open_gpt2(&t, data_path("tiny/tiny-vocab.json"), data_path("token/gpt2-merges.txt")),
+                 TX_ERR_FORMAT, "merges and vocabulary do not fit, give two files of one model");
     /* a token of 1000 letters is cut in the message */
     char line[1100];
     memset(line, 'x', 1000);
     strcpy(line + 1000, " y\n");
-    assert_refused(try_open("", -1, line), TX_ERR_FORMAT, "xxx...\" is not in");
+    ASSERT_FAILS(try_open("", -1, line), TX_ERR_FORMAT, "xxx...\" is not in");
 }
 
 static void sizes_are_bounded(void **state)
 {
     tx_tokenizer *t = NULL;
-    const char *path = temp_path("huge.json");
+    const char *path = in_scratch("huge.json");
     FILE *f = fopen(path, "wb");
     (void)state;
     assert_non_null(f);
     assert_int_equal(ftruncate(fileno(f), (off_t)1 << 40), 0); /* a hole, no disk used */
     fclose(f);
-    assert_refused(tx_tokenizer_open_gpt2(&t, path, merge_file("")), TX_ERR_FORMAT, "huge.json: larger than");
-    assert_refused(tx_tokenizer_open_gpt2(&t, vocab_file("", -1), path), TX_ERR_FORMAT, "huge.json: larger than");
+    ASSERT_FAILS(tx_tokenizer_open_gpt2(&t, path, merge_file("")), TX_ERR_FORMAT, "huge.json: larger than");
+    ASSERT_FAILS(tx_tokenizer_open_gpt2(&t, vocab_file("", -1), path), TX_ERR_FORMAT, "huge.json: larger than");
     remove(path);
 }
 
 static int clean(void **state)
 {
-    (void)state;
-    remove(temp_path("vocab.json"));
-    remove(temp_path("merges.txt"));
-    return rmdir(temp_path(""));
+    remove(in_scratch("vocab.json"));
+    remove(in_scratch("merges.txt"));
+    int left_over = rmdir(scratch_dir); /* fails if a temporary file was left behind */
+    return scratch_teardown(state) || left_over ? -1 : 0;
 }
 
 int main(void)
@@ -208,5 +208,5 @@ int main(void)
         cmocka_unit_test(bad_merges),
         cmocka_unit_test(sizes_are_bounded),
     };
-    return cmocka_run_group_tests(tests, NULL, clean);
+    return cmocka_run_group_tests(tests, scratch_setup, clean);
 }
