@@ -28,7 +28,7 @@ tx_status tx_source_open(tx_source *src, const char *dir)
     tx_ckpt_kind kind;
     char detail[512];
     TX_TRY(tx_checkpoint_probe(dir, &kind, detail, sizeof detail));
-    if (kind == TX_CKPT_NONE) return TX_FAIL(TX_ERR_NOTFOUND, "--load %s: %s", dir, detail);
+    if (kind == TX_CKPT_NONE || kind == TX_CKPT_UNKNOWN) return TX_FAIL(TX_ERR_NOTFOUND, "--load %s: %s", dir, detail);
     return open_kind(src, dir, kind);
 }
 
@@ -52,11 +52,11 @@ tx_status tx_source_open_for_run(tx_source *src, const tx_config *cfg)
     tx_ckpt_kind kind;
     char detail[512];
     TX_TRY(tx_checkpoint_probe(cfg->load, &kind, detail, sizeof detail));
-    if (kind != TX_CKPT_NONE) return open_kind(src, cfg->load, kind);
-    if (!cfg->save || !same_folder(cfg->load, cfg->save))
+    if (kind == TX_CKPT_NATIVE || kind == TX_CKPT_HUGGINGFACE) return open_kind(src, cfg->load, kind);
+    if (kind == TX_CKPT_UNKNOWN || !cfg->save || !same_folder(cfg->load, cfg->save))
         return TX_FAIL(TX_ERR_NOTFOUND,
                        "--load %s: %s; name a checkpoint, or leave --load out to start from fresh weights "
-                       "(a --load that equals --save may be empty at the first start)",
+                       "(a --load that equals --save may be missing or empty at the first start)",
                        cfg->load, detail);
     tx_info(" starting from fresh weights: --load is the same folder as --save and %s", detail);
     return TX_OK;

@@ -42,10 +42,11 @@ tx_status tx_checkpoint_save(const char *dir, const tx_ckpt_state *state, const 
 
 /* ---- recognising ---- */
 
-typedef enum tx_ckpt_kind { TX_CKPT_NONE, TX_CKPT_NATIVE, TX_CKPT_HUGGINGFACE } tx_ckpt_kind;
+typedef enum tx_ckpt_kind { TX_CKPT_NONE, TX_CKPT_UNKNOWN, TX_CKPT_NATIVE, TX_CKPT_HUGGINGFACE } tx_ckpt_kind;
 
 /* What a folder holds, from its file names alone; `detail` (cap bytes) gets a sentence for the log.
- * TX_CKPT_NONE: the folder is missing, empty, or holds no checkpoint; only then may a run start from fresh weights.
+ * TX_CKPT_NONE: the folder is missing, empty, or holds nothing but unfinished temporaries; only then may a run start
+ * from fresh weights.  TX_CKPT_UNKNOWN: it holds other files, but no checkpoint.
  * TX_ERR_UNSUPPORTED: a checkpoint that is known but cannot be read (Megatron, DeepSpeed, pytorch_model.bin).
  * TX_ERR_FORMAT: a checkpoint that is broken (`latest` names nothing). TX_ERR_IO. */
 tx_status tx_checkpoint_probe(const char *dir, tx_ckpt_kind *out, char *detail, size_t cap);

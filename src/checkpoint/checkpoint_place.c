@@ -123,16 +123,23 @@ static tx_status find_foreign(const char *dir, const tx_names *names, tx_ckpt_ki
     return TX_OK;
 }
 
-static void describe_nothing(const char *dir, const tx_names *names, char *detail, size_t cap)
+static tx_ckpt_kind describe_nothing(const char *dir, const tx_names *names, char *detail, size_t cap)
 {
-    size_t n_tmp = 0;
-    for (size_t i = 0; i < names->n; i++) n_tmp += !strncmp(names->name[i], TX__TMP_PREFIX, sizeof TX__TMP_PREFIX - 1);
+    const char *other = NULL;
+    size_t n_other = 0;
+    for (size_t i = 0; i < names->n; i++) {
+        if (!strncmp(names->name[i], TX__TMP_PREFIX, sizeof TX__TMP_PREFIX - 1)) continue;
+        other = names->name[i];
+        n_other++;
+    }
     if (names->n == 0)
         snprintf(detail, cap, "%s is empty", dir);
-    else if (n_tmp == names->n)
-        snprintf(detail, cap, "%s holds no checkpoint, only %zu that were never finished", dir, n_tmp);
+    else if (!other)
+        snprintf(detail, cap, "%s holds no checkpoint, only %zu that were never finished", dir, names->n);
     else
-        snprintf(detail, cap, "%s holds %zu files but no checkpoint", dir, names->n);
+        snprintf(detail, cap, "%s holds no checkpoint but other things (%zu, such as %.100s)", dir, n_other,
+                 tx__is_printable(other, 100) ? other : "one with an odd name");
+    return other ? TX_CKPT_UNKNOWN : TX_CKPT_NONE;
 }
 
 static tx_status probe_folder(const char *dir, const tx_names *names, tx_ckpt_kind *out, char *detail, size_t cap)
@@ -148,7 +155,7 @@ static tx_status probe_folder(const char *dir, const tx_names *names, tx_ckpt_ki
     if (*out == TX_CKPT_HUGGINGFACE)
         snprintf(detail, cap, "%s holds a Hugging Face model", dir);
     else
-        describe_nothing(dir, names, detail, cap);
+        *out = describe_nothing(dir, names, detail, cap);
     return TX_OK;
 }
 

@@ -39,13 +39,15 @@ static tx_status read_micro_batch(const tx_trainer *t, const tx_gpt_dataset *ds,
 tx_status tx_train_evaluate(tx_trainer *t, const tx_gpt_dataset *ds, int32_t *tokens, int64_t first, int64_t n_samples,
                             double *loss)
 {
-    double sum = 0, part; /* Megatron's average: every micro-batch's mean weighs as its samples do */
+    double shown = tx_clock(), sum = 0, part; /* Megatron's average: every micro-batch's mean weighs as its samples do */
     int64_t n_tokens;
     for (int64_t done = 0; done < n_samples; done += t->b) {
         int64_t rows = n_samples - done < t->b ? n_samples - done : t->b;
         TX_TRY(read_micro_batch(t, ds, first + done, tokens));
         TX_TRY(tx_trainer_evaluate(t, tokens, rows, &part, &n_tokens));
         if (n_tokens) sum += part / (double)n_tokens * (double)rows;
+        if (tx_clock() - shown < TX_PROGRESS_SECONDS) continue;
+        shown = tx_clock();
         tx_log(TX_LOG_PROGRESS, "evaluating %lld/%lld samples", (long long)(done + rows), (long long)n_samples);
     }
     *loss = sum / (double)n_samples;

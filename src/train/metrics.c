@@ -9,8 +9,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define PROGRESS_SECONDS 0.5
-
 void tx_metrics_start(tx_metrics *m, const tx_trainer *t)
 {
     double now = tx_clock();
@@ -48,7 +46,7 @@ static void progress_line(tx_metrics *m, const tx_trainer *t)
 {
     double now = tx_clock();
     int64_t done = t->iteration - m->first_iteration, left = t->cfg->train_iters - t->iteration;
-    if (!tx_log_wants(TX_LOG_PROGRESS) || now - m->last_progress < PROGRESS_SECONDS) return;
+    if (!tx_log_wants(TX_LOG_PROGRESS) || now - m->last_progress < TX_PROGRESS_SECONDS) return;
     m->last_progress = now;
     double per_step = (now - m->run_start) / (double)done;
     int seconds = (int)(per_step * (double)left + 0.5);

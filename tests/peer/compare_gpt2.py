@@ -1,0 +1,108 @@
+"""Trains the same GPT-2 in PyTorch and in triax, step by step, and compares loss, gradients and weights.
+
+A random Hugging Face model is saved, triax loads it and dumps each step (--dump-step); PyTorch then does the same step on
+the dumped batch. Also: a dump opens with from_pretrained. Usage: compare_gpt2.py TRIAX WORKDIR
+"""
+import os
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from transformers import GPT2Config, GPT2LMHeadModel
+
+TRIAX, WORK = sys.argv[1:3]
+STEPS, LR, MIN_LR, DECAY, BETAS = 4, 1e-3, 1e-4, 0.1, (0.9, 0.95)
+
+# name, layers, hidden, heads, positions, vocabulary, activation, sequence, micro batch, global batch, padding, dtype
+CASES = [
+    ("plain", 2, 64, 4, 64, 512, "gelu_new", 64, 2, 4, 128, torch.float32),
+    ("odd", 3, 48, 3, 40, 509, "gelu", 33, 3, 9, 128, torch.float32),
+    ("sharded", 2, 80, 5, 128, 1000, "gelu_new", 100, 1, 2, 64, torch.float32),
+    ("bf16-file", 1, 64, 2, 32, 300, "gelu_new", 32, 4, 4, 1, torch.bfloat16),
+    ("wide-head", 2, 160, 1, 32, 300, "gelu", 17, 4, 8, 1, torch.float32),
+]
+
+
+def write_dataset(prefix, vocab):
+    rng = np.random.RandomState(1)
+    docs = [rng.randint(0, vocab, rng.randint(1, 200)) for _ in range(80)]
+    sizes = np.array([len(d) for d in docs], np.int32)
+    pointers = np.concatenate([[0], np.cumsum(sizes[:-1].astype(np.int64) * 2)])
+    np.concatenate(docs).astype(np.uint16).tofile(prefix + ".bin")
+    with open(prefix + ".idx", "wb") as f:
+        f.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(docs), len(docs) + 1))
+        f.write(sizes.tobytes() + pointers.astype(np.int64).tobytes() + np.arange(len(docs) + 1, dtype=np.int64).tobytes())
+
+
+def dump_step(folder, case, step):
+    name, layers, hidden, heads, positions, vocab, act, seq, micro, batch, pad, _ = case
+    flags = {
+        "num-layers": layers, "hidden-size": hidden, "num-attention-heads": heads, "seq-length": seq,
+        "max-position-embeddings": positions, "micro-batch-size": micro, "global-batch-size": batch, "train-iters": STEPS,
+        "lr": LR, "min-lr": MIN_LR, "lr-decay-style": "linear", "weight-decay": DECAY, "clip-grad": 1.0,
+        "adam-beta2": BETAS[1], "hidden-dropout": 0, "attention-dropout": 0, "data-path": folder + "/data",
+        "tokenizer-type": "NullTokenizer", "vocab-size": vocab - 1, "split": "1,0,0", "load": folder + "/hf",
+        "make-vocab-size-divisible-by": pad,
+    }
+    command = [TRIAX, "pretrain-gpt"] + [str(x) for k, v in flags.items() for x in ("--" + k, v)]
+    command += ["--dump-step", str(step), f"{folder}/dump{step}"] + (["--no-bias-gelu-fusion"] if act == "gelu" else [])
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{name}: {done.stderr}")
+    return [load_file(f"{folder}/dump{step}/{x}.safetensors") for x in ("loss", "grads", "model")]
+
+
+def within(name, step, what, value, bound):
+    print(f"{name:10} step {step} {what:20} {value:.1e} (bound {bound:.0e})")
+    if not value <= bound:
+        sys.exit(f"{name}: {what} is out of bounds")
+
+
+def run(case):
+    name, layers, hidden, heads, positions, vocab, act, _, micro, batch, _, dtype = case
+    folder = f"{WORK}/{name}"
+    os.makedirs(folder)
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(GPT2Config(
+        vocab_size=vocab, n_positions=positions, n_embd=hidden, n_layer=layers, n_head=heads, activation_function=act,
+        resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, bos_token_id=0, eos_token_id=0, initializer_range=0.05))
+    for p in model.parameters():
+        p.data += torch.randn_like(p) * 0.02
+    model = model.to(dtype)
+    model.save_pretrained(folder + "/hf", max_shard_size="100KB" if name == "sharded" else "5GB")
+    model = model.float()
+    write_dataset(folder + "/data", vocab)
+    named = dict(model.named_parameters())
+    adam = torch.optim.AdamW([{"params": [p for p in named.values() if p.ndim >= 2], "weight_decay": DECAY},
+                              {"params": [p for p in named.values() if p.ndim < 2], "weight_decay": 0}], lr=LR, betas=BETAS)
+    for step in range(1, STEPS + 1):
+        numbers, grads, weights = dump_step(folder, case, step)
+        ids, loss = numbers["input_ids"].long(), 0.0
+        adam.zero_grad()
+        for k in range(0, batch, micro):
+            x = ids[k:k + micro]
+            part = torch.nn.functional.cross_entropy(model(x[:, :-1]).logits.reshape(-1, vocab), x[:, 1:].reshape(-1))
+            (part * micro / batch).backward()
+            loss += part.item() * micro / batch
+        assert set(weights) == set(grads) == set(named), "other tensors"
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1e9).item()
+        worst = max(((grads[n] - p.grad).norm() / p.grad.norm()).item() for n, p in named.items() if p.grad.norm() > 1e-6)
+        apart = max((weights[n] - p.detach()).abs().max().item() for n, p in named.items() if "c_attn.bias" not in n)
+        within(name, step, "loss", abs(loss - numbers["loss"].item()), 5e-6 if step == 1 else 2e-5)
+        within(name, step, "gradient norm", abs(norm - numbers["grad_norm"].item()) / norm, 1e-4)
+        within(name, step, "weights", apart, 0 if step == 1 else 1e-4)
+        if step == 1:
+            within(name, step, "gradients", worst, 1e-5)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for group in adam.param_groups:
+            group["lr"] = MIN_LR + (1 - (step - 1) / STEPS) * (LR - MIN_LR)
+        adam.step()
+    GPT2LMHeadModel.from_pretrained(folder + "/dump1")
+
+
+for one in CASES:
+    run(one)
+print("all within bounds")
