@@ -11,11 +11,30 @@ static int descending(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* The k-th largest of x[0..n), k >= 1; work receives a sorted copy. */
+/* The k-th largest of x[0..n), k >= 1, by quickselect (Hoare 1961) in `work`: a vocabulary is too long to sort per
+ * token. */
 static double kth_largest(const double *x, int64_t n, int64_t k, double *work)
 {
     memcpy(work, x, (size_t)n * sizeof *x);
-    qsort(work, (size_t)n, sizeof *work, descending);
+    int64_t lo = 0, hi = n - 1;
+    while (lo < hi) {
+        double pivot = work[lo + (hi - lo) / 2];
+        int64_t i = lo, j = hi;
+        while (i <= j) { /* larger ones to the left */
+            while (work[i] > pivot) i++;
+            while (work[j] < pivot) j--;
+            if (i > j) break;
+            double swap = work[i];
+            work[i++] = work[j];
+            work[j--] = swap;
+        }
+        if (k - 1 <= j)
+            hi = j;
+        else if (k - 1 >= i)
+            lo = i;
+        else
+            break; /* between j and i all equal the pivot */
+    }
     return work[k - 1];
 }
 

@@ -39,7 +39,8 @@ static tx_status read_micro_batch(const tx_trainer *t, const tx_gpt_dataset *ds,
 tx_status tx_train_evaluate(tx_trainer *t, const tx_gpt_dataset *ds, int32_t *tokens, int64_t first, int64_t n_samples,
                             double *loss)
 {
-    double shown = tx_clock(), sum = 0, part; /* Megatron's average: every micro-batch's mean weighs as its samples do */
+    double shown = tx_clock(), sum = 0,
+           part; /* Megatron's average: every micro-batch's mean weighs as its samples do */
     int64_t n_tokens;
     for (int64_t done = 0; done < n_samples; done += t->b) {
         int64_t rows = n_samples - done < t->b ? n_samples - done : t->b;

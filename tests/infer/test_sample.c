@@ -58,6 +58,30 @@ static void same_continuation(json_t *line, void *user)
     }
 }
 
+/* top-k against sorting, with ties, ascending, descending and equal logits. */
+static void top_k_against_sorting(void **state)
+{
+    (void)state;
+    enum { N = 257 };
+    float logits[N];
+    double prob[N], work[N];
+    for (int shape = 0; shape < 4; shape++)
+        for (int64_t k = 1; k < N; k += k < 8 ? 1 : 31) {
+            for (int i = 0; i < N; i++)
+                logits[i] = (float)(shape == 0 ? i : shape == 1 ? -i : shape == 2 ? i * 7919 % 13 : 1);
+            int64_t n_above, n_kept = 0;
+            tx_sample_filter(&(tx_sampler){ .temperature = 1, .top_k = k }, prob, logits, N, work);
+            for (int i = 0; i < N; i++) n_kept += prob[i] > 0;
+            assert_true(n_kept >= k);
+            for (int i = 0; i < N; i++) { /* kept: fewer than k are larger */
+                n_above = 0;
+                for (int j = 0; j < N; j++) n_above += logits[j] > logits[i];
+                if (logits[i] < logits[0] - 600 || logits[i] < logits[N - 1] - 600) continue; /* exp underflows */
+                assert_int_equal(prob[i] > 0, n_above < k);
+            }
+        }
+}
+
 static void greedy(void **state)
 {
     (void)state;
@@ -83,6 +107,7 @@ static void greedy(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(filters), cmocka_unit_test(greedy) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(filters), cmocka_unit_test(top_k_against_sorting),
+                                        cmocka_unit_test(greedy) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
