@@ -3,13 +3,12 @@
  *      tx_config *cfg;
  *      if (tx_config_parse_string(&cfg, "preprocess-data", "--input a.jsonl --output-prefix a --append-eod "
  *                                 "--vocab-file vocab.json --merge-file merges.txt") ||
- *          tx_preprocess_data(cfg)) { puts(tx_last_error()); return 1; }
+ *          tx_preprocess_data(cfg)) return failed();  // yours: shows tx_last_error()
  *      tx_config_free(cfg);
  *
  *      tx_dataset *ds;
  *      tx_ids ids = { 0 };
- *      if (tx_dataset_open(&ds, "a_text_document") || tx_dataset_read(ds, 0, &ids)) { puts(tx_last_error()); return 1;
- * }
+ *      if (tx_dataset_open(&ds, "a_text_document") || tx_dataset_read(ds, 0, &ids)) return failed();
  *      ...                                             // ids.id[0..ids.n) is the first document
  *      tx_ids_free(&ids);
  *      tx_dataset_close(ds);                                                                                       */

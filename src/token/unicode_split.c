@@ -5,9 +5,9 @@
  *  Nothing looks back, so one pass without backtracking does it: after a contraction, a piece is a run of one class
  *  with at most one U+0020 before it; white space that something else follows leaves its last character to that.
  *
- *  \s is Unicode's White_Space. Letters and numbers come from utf8proc's tables, so characters younger than its Unicode
- *  version (15.0 in utf8proc 2.8) are "other" here and may be letters to a peer with newer tables: other cuts, same
- * text. Bytes that are not UTF-8 are "other". */
+ *  \s is Unicode's White_Space. Letters and numbers come from utf8proc's tables (Unicode 15.0 in utf8proc 2.8) and a
+ * short list of those that Unicode 15.1 and 16.0 added, which is what the peers' tables hold; characters still younger
+ * are "other". Bytes that are not UTF-8 are "other". */
 #include "token/unicode_split.h"
 
 #include <pthread.h>
@@ -20,6 +20,32 @@ enum { OTHER, LETTER, NUMBER, SPACE };
 
 static uint8_t bmp_class[0x10000]; /* classes of the Basic Multilingual Plane, filled once */
 static pthread_once_t bmp_once = PTHREAD_ONCE_INIT;
+
+/* Letters and numbers of Unicode 15.1 and 16.0. A utf8proc that knows them says the same. */
+/* clang-format off */
+static const struct {
+    uint32_t first, last;
+    uint8_t kind;
+} younger[] = {
+    { 0x1C89, 0x1C8A, LETTER }, { 0xA7CB, 0xA7CD, LETTER }, { 0xA7DA, 0xA7DC, LETTER },
+    { 0x105C0, 0x105F3, LETTER }, { 0x10D40, 0x10D49, NUMBER }, { 0x10D4A, 0x10D65, LETTER },
+    { 0x10D6F, 0x10D85, LETTER }, { 0x10EC2, 0x10EC4, LETTER }, { 0x11380, 0x11389, LETTER },
+    { 0x1138B, 0x1138B, LETTER }, { 0x1138E, 0x1138E, LETTER }, { 0x11390, 0x113B5, LETTER },
+    { 0x113B7, 0x113B7, LETTER }, { 0x113D1, 0x113D1, LETTER }, { 0x113D3, 0x113D3, LETTER },
+    { 0x116D0, 0x116E3, NUMBER }, { 0x11BC0, 0x11BE0, LETTER }, { 0x11BF0, 0x11BF9, NUMBER },
+    { 0x13460, 0x143FA, LETTER }, { 0x16100, 0x1611D, LETTER }, { 0x16130, 0x16139, NUMBER },
+    { 0x16D40, 0x16D6C, LETTER }, { 0x16D70, 0x16D79, NUMBER }, { 0x18CFF, 0x18CFF, LETTER },
+    { 0x1CCF0, 0x1CCF9, NUMBER }, { 0x1E5D0, 0x1E5ED, LETTER }, { 0x1E5F0, 0x1E5F0, LETTER },
+    { 0x1E5F1, 0x1E5FA, NUMBER }, { 0x2EBF0, 0x2EE5D, LETTER },
+};
+/* clang-format on */
+
+static uint8_t younger_class(uint32_t c)
+{
+    for (size_t i = 0; i < sizeof younger / sizeof *younger && c >= younger[i].first; i++)
+        if (c <= younger[i].last) return younger[i].kind;
+    return OTHER;
+}
 
 static uint8_t category_class(uint32_t c)
 {
@@ -34,6 +60,8 @@ static uint8_t category_class(uint32_t c)
     case UTF8PROC_CATEGORY_NL:
     case UTF8PROC_CATEGORY_NO:
         return NUMBER;
+    case UTF8PROC_CATEGORY_CN:
+        return younger_class(c);
     default:
         return OTHER;
     }

@@ -55,6 +55,8 @@ static void pieces(void **state)
         "a|_|b",
         "!|\n",
         "naïve| café",
+        "a\xF0\xAE\xAF\xB0|!", /* U+2EBF0, a letter since Unicode 15.1 */
+        "1\xF0\x9E\x97\xB1|!", /* U+1E5F1, a digit since Unicode 16.0 */
         "日本語|、|テキスト",
         "٣|abc|Ⅷ½",         /* Nd, Nl, No are numbers */
         "a|\xC2\xA0|b",     /* no-break space */
