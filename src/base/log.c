@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "base/status.h"
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tx_log_sink *sink;
 static void *sink_user;
@@ -33,6 +35,7 @@ void tx_log(tx_log_level level, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
+    tx_printable(line);
     pthread_mutex_lock(&lock);
     if (sink) sink(sink_user, level, line);
     pthread_mutex_unlock(&lock);

@@ -24,16 +24,40 @@ const char *tx_version(void)
     return TX_VERSION;
 }
 
+char *tx_printable(char *text)
+{
+    for (unsigned char *p = (unsigned char *)text; *p; p++)
+        if (*p < 0x20 || *p == 0x7F) *p = '?';
+    return text;
+}
+
+/* text has the size of error_text: its arguments may have been the old sentence itself. */
+static void keep(const char *text, const char *file, int line)
+{
+    memcpy(error_text, text, sizeof error_text);
+    const char *src = strstr(file, "src/");
+    snprintf(error_place, sizeof error_place, "%s:%d", src ? src : file, line);
+}
+
 tx_status tx__fail(tx_status code, const char *file, int line, const char *fmt, ...)
 {
-    char text[sizeof error_text]; /* an argument may be the old sentence itself */
+    char text[sizeof error_text];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    memcpy(error_text, text, sizeof text);
-    const char *src = strstr(file, "src/");
-    snprintf(error_place, sizeof error_place, "%s:%d", src ? src : file, line);
+    keep(tx_printable(text), file, line);
+    return code;
+}
+
+tx_status tx__fail_lines(tx_status code, const char *file, int line, const char *fmt, ...)
+{
+    char text[sizeof error_text];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    keep(text, file, line);
     return code;
 }
 
@@ -45,6 +69,7 @@ tx_status tx_fail_prefix(tx_status code, const char *fmt, ...)
     int n = vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     if (n < 0) n = 0;
+    tx_printable(text); /* what is already there may have several lines */
     size_t room = (size_t)n < sizeof text ? sizeof text - (size_t)n : 0; /* what does not fit is cut off */
     if (room && snprintf(text + n, room, ": %s", error_text) < 0) text[n] = 0;
     memcpy(error_text, text, sizeof text);

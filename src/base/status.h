@@ -9,6 +9,10 @@
 /* The code comes last so that compilers see it is not 0. */
 #define TX_FAIL(code, ...) (tx__fail((code), __FILE__, __LINE__, __VA_ARGS__), (tx_status)(code))
 
+/* The same for the few messages of several lines (a list of mistakes, a table). TX_FAIL's are one line whatever was put
+ * into them: it shows control characters as '?'. This one leaves line ends, so its parts go through tx_printable. */
+#define TX_FAIL_LINES(code, ...) (tx__fail_lines((code), __FILE__, __LINE__, __VA_ARGS__), (tx_status)(code))
+
 /* Passes a failure on. Not for functions that own something: those go to their `out:` label with TX_GOTO. */
 #define TX_TRY(call)                               \
     do {                                           \
@@ -28,10 +32,16 @@
 
 tx_status tx__fail(tx_status code, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+tx_status tx__fail_lines(tx_status code, const char *file, int line, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 _Noreturn void tx__assert_failed(const char *cond, const char *file, int line);
 
 /* Puts "text: " in front of the last error's sentence; for callers that know which file or flag it was about. */
 tx_status tx_fail_prefix(tx_status code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Makes control characters '?', in place: text out of a file must not end a message's line or move the cursor of the
+ * terminal that shows it. Returns text. */
+char *tx_printable(char *text);
 
 /* "file:line" of the last TX_FAIL, for debug logs. */
 const char *tx_last_error_place(void);

@@ -213,9 +213,9 @@ static tx_status report(const tx_checkpoint *c, const differences *d)
         at += (size_t)len;
     }
     if (i < d->n) snprintf(text + at, sizeof text - at, "\n  and %zu more", d->n - i);
-    return TX_FAIL(TX_ERR_SHAPE,
-                   "%.200s: a checkpoint of another shape; give the sizes it was trained with\n  %-*s  %-*s  %s%s",
-                   c->path, wide[0], "tensor", wide[1], "in the checkpoint", "in this model", text);
+    return TX_FAIL_LINES(
+        TX_ERR_SHAPE, "%.200s: a checkpoint of another shape; give the sizes it was trained with\n  %-*s  %-*s  %s%s",
+        c->path, wide[0], "tensor", wide[1], "in the checkpoint", "in this model", text);
 }
 
 static bool fits(const tx__saved *s, const tx_param *p)

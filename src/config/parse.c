@@ -21,6 +21,7 @@ void tx__violate(tx_violations *v, const char *fmt, ...)
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
     v->n++;
+    tx_printable(line);
     if (v->st) return;
     if (v->n_hidden || v->text.len + strlen(line) + 1 > MAX_TEXT)
         v->n_hidden++;
@@ -39,7 +40,7 @@ tx_status tx__violations_close(tx_violations *v)
 {
     tx_status st = v->st;
     if (!st && v->n_hidden) st = tx_str_printf(&v->text, "\n... and %d more", v->n_hidden);
-    if (!st && v->n) st = TX_FAIL(TX_ERR_ARG, "%s", v->text.data);
+    if (!st && v->n) st = TX_FAIL_LINES(TX_ERR_ARG, "%s", v->text.data);
     tx_str_free(&v->text);
     *v = (tx_violations){ 0 };
     return st;

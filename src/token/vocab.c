@@ -29,10 +29,10 @@ static shown show(const char *bytes, size_t n)
     return s;
 }
 
-/* Appends the bytes that symbols[0..n) spell. Returns the first character that is no symbol, 0 if all are. */
-static tx_status bytes_of_symbols(tx_str *out, const char *symbols, size_t n, uint32_t *wrong)
+/* Appends the bytes that symbols[0..n) spell. *wrong is the first character that is no symbol, -1 if all are. */
+static tx_status bytes_of_symbols(tx_str *out, const char *symbols, size_t n, int64_t *wrong)
 {
-    *wrong = 0;
+    *wrong = -1;
     for (size_t i = 0; i < n;) {
         uint32_t c;
         i += tx__utf8_next((const unsigned char *)symbols + i, n - i, &c);
@@ -75,18 +75,19 @@ static tx_status order_by_id(const char **key_of, json_t *root, const char *file
 static tx_status add_token(tx__vocab *v, int32_t id, const char *key, tx_str *bytes, const char *file)
 {
     size_t n = strlen(key);
-    uint32_t wrong, number;
+    int64_t wrong;
+    uint32_t number;
     int fresh;
     bytes->len = 0;
     if (n == 0) return TX_FAIL(TX_ERR_FORMAT, "%s: the token with id %d is empty", file, id);
     TX_TRY(bytes_of_symbols(bytes, key, n, &wrong));
-    if (wrong && (n < 3 || key[0] != '<' || key[n - 1] != '>'))
+    if (wrong >= 0 && (n < 3 || key[0] != '<' || key[n - 1] != '>'))
         return TX_FAIL(TX_ERR_FORMAT,
                        "%s: token \"%s\" has the character U+%04X, which is none of GPT-2's byte symbols: "
                        "this is not the vocabulary of a byte-level BPE",
-                       file, show(key, n).text, wrong);
+                       file, show(key, n).text, (unsigned)wrong);
     if (!strcmp(key, TX__EOD_TOKEN)) v->eod = id;
-    if (wrong) return tx__strings_add_hidden(&v->token, key, n); /* special: stands for its spelling */
+    if (wrong >= 0) return tx__strings_add_hidden(&v->token, key, n); /* special: stands for its spelling */
     TX_TRY(tx__strings_add(&v->token, bytes->data, bytes->len, &number, &fresh));
     TX_ASSERT(fresh && number == (uint32_t)id); /* symbols and bytes are one to one, and keys are distinct */
     if (bytes->len == 1) v->byte_id[(unsigned char)bytes->data[0]] = id;
@@ -156,10 +157,10 @@ static tx_status bad_line(const merge_reader *r, const char *line, size_t n, con
 /* Id of the token that symbols[0..n) spell; r->bytes gets its bytes appended. */
 static tx_status find_token(merge_reader *r, const char *symbols, size_t n, int32_t *id)
 {
-    uint32_t wrong;
+    int64_t wrong;
     size_t before = r->bytes.len;
     TX_TRY(bytes_of_symbols(&r->bytes, symbols, n, &wrong));
-    int64_t found = wrong ? -1 : tx__strings_find(&r->v->token, r->bytes.data + before, r->bytes.len - before);
+    int64_t found = wrong >= 0 ? -1 : tx__strings_find(&r->v->token, r->bytes.data + before, r->bytes.len - before);
     *id = (int32_t)found;
     if (found >= 0) return TX_OK;
     return TX_FAIL(TX_ERR_FORMAT,

@@ -166,6 +166,10 @@ static void bad_merges(void **state)
         ASSERT_FAILS(try_open(", \"ab\": 256, \"abc\": 257", -1, c[i].text), TX_ERR_FORMAT, c[i].message);
     ASSERT_FAILS(tx_tokenizer_open_gpt2(&t, vocab_file("", -1), in_scratch("none.txt")), TX_ERR_NOTFOUND,
                  "none.txt: cannot open");
+    static const char nul[] = "a\0zz b\n"; /* is not the merge "a b" */
+    write_file(in_scratch("nul.txt"), nul, sizeof nul - 1);
+    ASSERT_FAILS(tx_tokenizer_open_gpt2(&t, vocab_file(", \"ab\": 256", -1), in_scratch("nul.txt")), TX_ERR_FORMAT,
+                 "nul.txt:1: \"a?zz\" is not in");
     /* two models' files */
     ASSERT_FAILS(tx_tokenizer_open_gpt2(&t, data_path("tiny/tiny-vocab.json"), data_path("token/gpt2-merges.txt")),
                  TX_ERR_FORMAT, "merges and vocabulary do not fit, give two files of one model");
