@@ -1,0 +1,37 @@
+/* fuzz_json_lines.c - a file of JSON lines, and texts out of every line. */
+#include "data/corpus.h"
+#include "fuzz.h"
+
+static tx_status see_text(void *user, int key, const char *text, size_t n)
+{
+    int *seen = user;
+    FUZZ_CHECK(key == *seen);
+    ++*seen;
+    fuzz_check_utf8(text, n);
+    return TX_OK;
+}
+
+static void read_record(const tx_record *r)
+{
+    static const char *const keys[] = { "text", "url" };
+    FUZZ_CHECK(r->json && r->line > 0);
+    for (int n_keys = 1; n_keys <= 2; n_keys++) {
+        int seen = 0;
+        bool ok = fuzz_ok(tx_record_texts(r, keys, n_keys, see_text, &seen));
+        FUZZ_CHECK(seen == (ok ? n_keys : 0)); /* all or none */
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const char *path = fuzz_file("lines.jsonl", data, size);
+    tx_corpus_opts opts = { &path, 1, TX_TEXT_FILE };
+    tx_corpus *c;
+    tx_record r;
+    bool more = true;
+    fuzz_log_on();
+    FUZZ_CHECK(fuzz_ok(tx_corpus_open(&c, &opts)));
+    while (fuzz_ok(tx_corpus_next(c, &r, &more)) && more) read_record(&r);
+    tx_corpus_close(c);
+    return 0;
+}
