@@ -22,6 +22,9 @@ static const command commands[] = {
     { "preprocess-data", cmd_preprocess_data, false },
     { "tokenize", cmd_tokenize, true },
     { "detokenize", cmd_detokenize, true },
+    { "merge-datasets", cmd_merge_datasets, false },
+    { "inspect", cmd_inspect, true },
+    { "inspect-samples", cmd_inspect_samples, true },
     { "pretrain-gpt", cmd_pretrain_gpt, false },
     { "evaluate", cmd_evaluate, false },
     { "generate", cmd_generate, true },
@@ -91,7 +94,7 @@ static int run_command(const command *cmd, int argc, char **argv)
     if (!st) st = cmd->run(cfg);
     tx_config_free(cfg);
     if (live_line_shown) fputc('\n', stderr);
-    if (!st && fflush(stdout)) {
+    if (!st && (fflush(stdout) || ferror(stdout))) {
         fprintf(stderr, "triax %s: cannot write to standard output\n", cmd->name);
         return 1;
     }

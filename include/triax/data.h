@@ -36,6 +36,12 @@ TX_API tx_status tx_preprocess_data(const tx_config *cfg);
 /* train-tokenizer: learns byte-level BPE from --input and writes vocab.json and merges.txt into --output-dir. */
 TX_API tx_status tx_train_tokenizer(const tx_config *cfg);
 
+/* merge-datasets: joins the datasets of the folder --input, sorted by name, or those of --datasets in their order, into
+ * <output-prefix>.bin/.idx, byte for byte as Megatron's tool. Both files appear whole or not at all; memory does not
+ * grow with the datasets. Errors: TX_ERR_ARG (types that differ, a foreign file in the folder, an output among the
+ * inputs), TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_FORMAT. */
+TX_API tx_status tx_merge_datasets(const tx_config *cfg);
+
 /* tokenize: standard input, JSON lines with a member "text" or plain lines, to one JSON array of ids per line on
  * standard output. Each line is written before the next is read. */
 TX_API tx_status tx_tokenize_stream(const tx_config *cfg);

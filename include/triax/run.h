@@ -15,6 +15,19 @@ TX_API tx_status tx_pretrain(tx_config *cfg);
 /* Loss and perplexity of a checkpoint on a dataset, as `triax evaluate`. */
 TX_API tx_status tx_evaluate(tx_config *cfg);
 
+/* Takes one line of a report, without a line end. */
+typedef void tx_line_fn(void *user, const char *line);
+
+/* What a dataset, a checkpoint, a Hugging Face folder or a .safetensors file holds, line by line, and every check that
+ * reading it makes, as `triax inspect`. What was recognised by its files is shown as far as it is sound.
+ * Errors: TX_ERR_NOTFOUND (nothing known there); TX_ERR_FORMAT (damaged; token ids beyond the vocabulary);
+ * TX_ERR_NUMERIC (--verify found numbers that are not finite). */
+TX_API tx_status tx_inspect(const tx_config *cfg, tx_line_fn *line, void *user);
+
+/* The first samples of a run as JSON, one a line, or with --stats how often the run reads each document, as
+ * `triax inspect-samples`. cfg is that of the run, parsed as that command's. */
+TX_API tx_status tx_inspect_samples(const tx_config *cfg, tx_line_fn *line, void *user);
+
 /* What this machine has and what triax will use, and a self-test of a few seconds, as `triax doctor`.
  * A failed check is reported in the log and as the status. */
 TX_API tx_status tx_doctor(const tx_config *cfg);

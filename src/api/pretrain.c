@@ -40,9 +40,8 @@ static void log_model(const tx_trainer *t)
     tx_info("> learning rate decay style: %s", t->cfg->lr_decay_style);
 }
 
-static tx_status open_data(tx_gpt_data **out, const tx_trainer *t)
+tx_status tx__run_data_open(tx_gpt_data **out, const tx_config *cfg, int64_t vocab_size)
 {
-    const tx_config *cfg = t->cfg;
     tx_gpt_data_opts o = {
         .paths = (const char *const *)cfg->data_path.item,
         .n_paths = cfg->data_path.n,
@@ -50,7 +49,7 @@ static tx_status open_data(tx_gpt_data **out, const tx_trainer *t)
         .seq_length = cfg->seq_length,
         .seed = cfg->seed,
         .rule = TX_EPOCH_MICROSOFT,
-        .vocab_size = t->model->vocab_size,
+        .vocab_size = vocab_size,
     };
     tx_train_sample_counts(cfg, o.n_samples);
     tx_info(" > datasets target sizes (minimum size):");
@@ -84,7 +83,7 @@ tx_status tx_pretrain(tx_config *cfg)
     log_model(e->trainer);
     log_dated("after model, optimizer, and learning rate scheduler are built");
     tx_info("> building train, validation, and test datasets ...");
-    TX_GOTO(open_data(&data, e->trainer));
+    TX_GOTO(tx__run_data_open(&data, cfg, e->trainer->model->vocab_size));
     log_dated("after dataloaders are built");
     tx_info("done with setup ...");
     tx_info("training ...");

@@ -130,7 +130,9 @@ tx_status tx_config_help(char **out, const char *command)
     tx_str text = { 0 };
     tx_status st;
     if (!cmd) return TX_FAIL(TX_ERR_NOTFOUND, "there is no command %.60s", command);
-    TX_GOTO(tx_str_printf(&text, "usage: triax %s [--flag value ...]\n\n%s\n", cmd->name, cmd->summary));
+    const tx_option *bare = tx__option_bare(cmd);
+    TX_GOTO(tx_str_printf(&text, "usage: triax %s%s%s [--flag value ...]\n\n%s\n", cmd->name, bare ? " " : "",
+                          bare ? bare->unit : "", cmd->summary));
     for (unsigned g = 0; g < TX_N_GROUPS; g++) TX_GOTO(help_group(&text, cmd, g));
     TX_GOTO(help_rest(&text, cmd, "Accepted, without effect here; the log says why", TX_OPTION_NOOP, TX_OPTION_NOOP));
     TX_GOTO(help_rest(&text, cmd, "Known, with other values not built yet", TX_OPTION_FIXED, TX_OPTION_FIXED));

@@ -54,6 +54,13 @@ static const struct also {
 #include "config/options.def"
 };
 
+static const struct bare {
+    const char *command, *flag;
+} bare[] = {
+#define BARE(command, flag) { command, flag },
+#include "config/options.def"
+};
+
 bool tx__alias(size_t i, const char **spelling, const char **flag)
 {
     if (i >= sizeof aliases / sizeof *aliases) return false;
@@ -116,4 +123,11 @@ bool tx__word_in(const char *words, const char *word)
         if (!strncmp(w, word, n) && (w[n] == '|' || !w[n])) return true;
     }
     return false;
+}
+
+const tx_option *tx__option_bare(const tx_command *cmd)
+{
+    for (size_t i = 0; i < sizeof bare / sizeof *bare; i++)
+        if (!strcmp(bare[i].command, cmd->name)) return tx__option_find(cmd, bare[i].flag, strlen(bare[i].flag), NULL);
+    return NULL;
 }

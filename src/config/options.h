@@ -60,6 +60,9 @@ bool tx__command_takes(const tx_command *cmd, const tx_option *o, const char **i
  * *spelling (if not NULL) becomes the flag as the table spells it. NULL: none. */
 const tx_option *tx__option_find(const tx_command *cmd, const char *flag, size_t n, const char **spelling);
 
+/* The option whose value a command's first argument is when it is no flag; NULL: the command takes none. */
+const tx_option *tx__option_bare(const tx_command *cmd);
+
 /* Equal but for '_' and '-'. */
 bool tx__flag_equal(const char *table, const char *typed, size_t n);
 

@@ -203,6 +203,15 @@ static int take_flag(struct parse *p, int argc, char *const *argv, int i)
     return i + 1 + (equals ? 0 : n);
 }
 
+/* The value without a flag that some commands take first; returns the index of the argument behind it. */
+static int take_bare(struct parse *p, const char *value)
+{
+    const tx_option *o = tx__option_bare(p->cfg->command);
+    p->typed[o - tx__options] = o->flag;
+    store(p, o, 1, &value);
+    return 1;
+}
+
 /* One line for each flag that was accepted and does nothing. */
 static void log_noops(const struct parse *p)
 {
@@ -235,7 +244,9 @@ tx_status tx_config_parse(tx_config **out, const char *command, int argc, char *
     TX_GOTO(tx_config_new(&p.cfg, command));
     TX_GOTO(tx_alloc(&p.typed, tx__n_options, sizeof *p.typed, "the options"));
     TX_GOTO(tx_alloc(&p.value, tx__n_options, sizeof *p.value, "the options"));
-    for (int i = 0; i < argc;) {
+    int i = 0;
+    if (argc > 0 && !is_flag(argv[0]) && tx__option_bare(p.cfg->command)) i = take_bare(&p, argv[0]);
+    while (i < argc) {
         if (is_flag(argv[i])) {
             i = take_flag(&p, argc, argv, i);
         } else {

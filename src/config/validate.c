@@ -82,6 +82,33 @@ static void rule_train_tokenizer_has_files(const struct check *k)
     need(k, k->c->output_dir || k->g->output_dir, "output-dir");
 }
 
+static void rule_merge_has_files(const struct check *k)
+{
+    bool dir = k->g->merge_input || k->c->merge_input, list = k->g->datasets || k->c->datasets.n;
+    if (!dir && !list) tx__violate(k->v, "merge-datasets needs --input or --datasets");
+    if (dir && list) tx__violate(k->v, "--input and --datasets: give one of the two");
+    need(k, k->c->merge_output_prefix || k->g->merge_output_prefix, "output-prefix");
+}
+
+static void rule_inspect_has_a_path(const struct check *k)
+{
+    if (!k->g->inspect_input && !k->c->inspect_input)
+        tx__violate(k->v, "inspect needs a path: triax inspect PATH, or --input PATH");
+}
+
+/* What the order of samples depends on; all else of a run may be left out. */
+static void rule_samples_have_their_sizes(const struct check *k)
+{
+    const tx_config *c = k->c;
+    need(k, k->g->data_path || c->data_path.n, "data-path");
+    need(k, k->g->seq_length || c->seq_length, "seq-length");
+    if (!k->g->train_iters && !k->g->train_samples && !c->train_iters && !c->train_samples)
+        tx__violate(k->v, "inspect-samples needs --train-iters or --train-samples: the order of samples follows from "
+                          "the length of the run");
+    if (!k->g->micro_batch_size && !k->g->global_batch_size && !c->global_batch_size)
+        tx__violate(k->v, "inspect-samples needs --global-batch-size or --micro-batch-size");
+}
+
 static void rule_evaluate_has_files(const struct check *k)
 {
     need(k, k->c->load || k->g->load, "load");
@@ -287,8 +314,9 @@ static void rule_dump_step_is_a_step(const struct check *k)
 static void rule_tokenizer_has_its_files(const struct check *k)
 {
     const tx_config *c = k->c;
-    /* the files may lie beside the checkpoint */
-    bool optional = c->load || !strcmp(c->command->name, "evaluate") || !strcmp(c->command->name, "generate");
+    /* the files may lie beside the checkpoint, or are not needed */
+    bool optional = c->load || strcmp(c->command->name, "evaluate") == 0 || strcmp(c->command->name, "generate") == 0 ||
+                    strncmp(c->command->name, "inspect", 7) == 0;
     bool vocab = c->vocab_file || k->g->vocab_file, merge = c->merge_file || k->g->merge_file;
     if (k->bad->tokenizer_type) return;
     if (!strcmp(c->tokenizer_type, "NullTokenizer")) {
@@ -337,6 +365,9 @@ static const struct rule {
     { "pretrain-gpt", rule_training_has_a_shape },
     { "preprocess-data", rule_preprocess_has_files },
     { "train-tokenizer", rule_train_tokenizer_has_files },
+    { "merge-datasets", rule_merge_has_files },
+    { "inspect", rule_inspect_has_a_path },
+    { "inspect-samples", rule_samples_have_their_sizes },
     { "evaluate", rule_evaluate_has_files },
     { "generate", rule_generate_has_prompts },
     { NULL, rule_heads_divide_hidden },
@@ -345,6 +376,9 @@ static const struct rule {
     { "pretrain-gpt", rule_micro_divides_global },
     { "pretrain-gpt", rule_iterations_or_samples },
     { "pretrain-gpt", rule_samples_can_be_counted },
+    { "inspect-samples", rule_micro_divides_global },
+    { "inspect-samples", rule_iterations_or_samples },
+    { "inspect-samples", rule_samples_can_be_counted },
     { "pretrain-gpt", rule_warmup_is_said_once },
     { "pretrain-gpt", rule_warmup_before_decay_ends },
     { "pretrain-gpt", rule_min_lr_below_lr },
@@ -359,6 +393,8 @@ static const struct rule {
     { "tokenize", rule_tokenizer_has_its_files },
     { "detokenize", rule_tokenizer_has_its_files },
     { "pretrain-gpt", rule_tokenizer_has_its_files },
+    { "inspect", rule_tokenizer_has_its_files },
+    { "inspect-samples", rule_tokenizer_has_its_files },
     { "evaluate", rule_tokenizer_has_its_files },
     { "generate", rule_tokenizer_has_its_files },
     { NULL, rule_only_what_is_built },

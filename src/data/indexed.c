@@ -21,6 +21,12 @@ size_t tx__indexed_dtype_bytes(int dtype)
     return dtype > 0 && dtype <= 8 ? bytes[dtype] : 0;
 }
 
+const char *tx_indexed_dtype_name(const tx_indexed *ix)
+{
+    static const char *const name[] = { "?", "uint8", "int8", "int16", "int32", "int64", "?", "?", "uint16" };
+    return name[ix->dtype];
+}
+
 /* ---- opening ---- */
 
 tx_status tx_indexed_exists(const char *prefix)

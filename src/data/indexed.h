@@ -70,6 +70,15 @@ typedef struct tx_indexed_builder tx_indexed_builder;
  * int32. Nothing appears under the final names before tx_indexed_commit. */
 tx_status tx_indexed_create(tx_indexed_builder **out, const char *prefix, int64_t vocab_size);
 
+/* Starts <prefix>.bin/.idx as the datasets part[0..n), n > 0, one behind the other: .bin bytes as they are, items and
+ * documents counted on, as Megatron's merge_datasets.py does. Only tx_indexed_seal, _commit and _destroy may follow;
+ * the parts stay open until then. Memory does not grow with the datasets. Errors: TX_ERR_ARG when the id types differ
+ * (names both files); TX_ERR_FORMAT, TX_ERR_UNSUPPORTED for parts that cannot be joined without harm; TX_ERR_IO. */
+tx_status tx_indexed_join(tx_indexed_builder **out, const char *prefix, const tx_indexed *part, size_t n);
+
+/* "uint16", ...: the id type of an open dataset as NumPy calls it. */
+const char *tx_indexed_dtype_name(const tx_indexed *ix);
+
 /* Appends an item of the current document. Errors: TX_ERR_ARG for an id the type cannot hold, TX_ERR_IO. */
 tx_status tx_indexed_add_item(tx_indexed_builder *b, const int32_t *ids, int64_t n);
 

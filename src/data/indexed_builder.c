@@ -30,6 +30,8 @@ struct tx_indexed_builder {
     size_t n_items, cap_items;
     int64_list doc_idx;
     int64_t n_tokens;
+    const tx_indexed *part; /* NULL: built from items; else what is joined, borrowed */
+    size_t n_parts;
     bool sealed, committed;
 };
 
@@ -68,12 +70,12 @@ static tx_status push_doc(int64_list *l, int64_t v)
     return TX_OK;
 }
 
-tx_status tx_indexed_create(tx_indexed_builder **out, const char *prefix, int64_t vocab_size)
+static tx_status start(tx_indexed_builder **out, const char *prefix, int dtype)
 {
     tx_indexed_builder *b = NULL;
     tx_status st;
     TX_GOTO(tx_alloc(&b, 1, sizeof *b, "a dataset builder"));
-    b->dtype = vocab_size < TX_IDX_UINT16_VOCAB ? TX_IDX_UINT16 : TX_IDX_INT32;
+    b->dtype = dtype;
     b->item_bytes = tx__indexed_dtype_bytes(b->dtype);
     TX_GOTO(make_names(b, prefix));
     TX_GOTO(push_doc(&b->doc_idx, 0));
@@ -83,6 +85,11 @@ tx_status tx_indexed_create(tx_indexed_builder **out, const char *prefix, int64_
 out:
     tx_indexed_destroy(b);
     return st;
+}
+
+tx_status tx_indexed_create(tx_indexed_builder **out, const char *prefix, int64_t vocab_size)
+{
+    return start(out, prefix, vocab_size < TX_IDX_UINT16_VOCAB ? TX_IDX_UINT16 : TX_IDX_INT32);
 }
 
 static tx_status put_u16(tx_indexed_builder *b, const int32_t *ids, int64_t n)
@@ -105,7 +112,7 @@ static tx_status put_u16(tx_indexed_builder *b, const int32_t *ids, int64_t n)
 
 tx_status tx_indexed_add_item(tx_indexed_builder *b, const int32_t *ids, int64_t n)
 {
-    TX_ASSERT(!b->sealed);
+    TX_ASSERT(!b->sealed && !b->part);
     if (n < 0 || n > INT32_MAX)
         return TX_FAIL(TX_ERR_ARG, "%s: document %zu has %lld tokens, the format ends at %d; divide the document",
                        b->prefix, b->doc_idx.n - 1, (long long)n, INT32_MAX);
@@ -138,16 +145,24 @@ int64_t tx_indexed_builder_tokens(const tx_indexed_builder *b)
     return b->n_tokens;
 }
 
-static tx_status write_index(const tx_indexed_builder *b, tx_writer *w)
+/* ---- the index ---- */
+
+static tx_status put_header(const tx_indexed_builder *b, tx_writer *w, uint64_t n, uint64_t m)
 {
     unsigned char head[TX_IDX_HEADER], code = (unsigned char)b->dtype;
-    uint64_t version = 1, n = b->n_items, m = b->doc_idx.n;
+    uint64_t version = 1;
     memcpy(head, TX_IDX_MAGIC, 9);
     memcpy(head + 9, &version, 8);
     memcpy(head + 17, &code, 1);
     memcpy(head + 18, &n, 8);
     memcpy(head + 26, &m, 8);
-    TX_TRY(tx_writer_put(w, head, sizeof head));
+    return tx_writer_put(w, head, sizeof head);
+}
+
+static tx_status write_index(const tx_indexed_builder *b, tx_writer *w)
+{
+    size_t n = b->n_items, m = b->doc_idx.n;
+    TX_TRY(put_header(b, w, n, m));
     TX_TRY(tx_writer_put(w, b->sizes, n * 4));
     int64_t pointer = 0;
     for (size_t i = 0; i < n; i++) {
@@ -157,13 +172,74 @@ static tx_status write_index(const tx_indexed_builder *b, tx_writer *w)
     return tx_writer_put(w, b->doc_idx.v, m * 8);
 }
 
+/* The same from the indices of the parts. */
+static tx_status write_joined_index(const tx_indexed_builder *b, tx_writer *w)
+{
+    const tx_indexed *end = b->part + b->n_parts;
+    int64_t n = 0, m = 1, pointer = 0, first = 0;
+    for (const tx_indexed *p = b->part; p < end; p++) n += p->n_items, m += p->n_docs;
+    TX_TRY(put_header(b, w, (uint64_t)n, (uint64_t)m));
+    for (const tx_indexed *p = b->part; p < end; p++) TX_TRY(tx_writer_put(w, p->sizes, (size_t)p->n_items * 4));
+    for (const tx_indexed *p = b->part; p < end; p++)
+        for (int64_t i = 0; i < p->n_items; i++) {
+            TX_TRY(tx_writer_put(w, &pointer, 8));
+            pointer += tx_indexed_size(p, i) * (int64_t)b->item_bytes;
+        }
+    TX_TRY(tx_writer_put(w, &first, 8));
+    for (const tx_indexed *p = b->part; p < end; p++) {
+        for (int64_t d = 1; d <= p->n_docs; d++) {
+            int64_t item = first + tx_indexed_doc_begin(p, d);
+            TX_TRY(tx_writer_put(w, &item, 8));
+        }
+        first += p->n_items;
+    }
+    return TX_OK;
+}
+
+/* ---- joining ---- */
+
+/* What the reader lets pass, but what would be lost or would shift every part behind it. */
+static tx_status check_part(const tx_indexed *first, const tx_indexed *p)
+{
+    if (p->dtype != first->dtype)
+        return TX_FAIL(TX_ERR_ARG,
+                       "%s.idx holds %s and %s.idx %s: datasets of different types, made with different vocabularies, "
+                       "cannot be merged",
+                       first->prefix, tx_indexed_dtype_name(first), p->prefix, tx_indexed_dtype_name(p));
+    if (p->bin.size != (size_t)p->n_tokens * p->item_bytes)
+        return TX_FAIL(TX_ERR_FORMAT,
+                       "%s.bin: holds end-of-document tokens that the index does not count; repeat preprocess-data "
+                       "before merging",
+                       p->prefix);
+    if (p->idx.size != TX_IDX_HEADER + (size_t)p->n_items * 12 + ((size_t)p->n_docs + 1) * 8)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s.idx: has the modes of a multimodal dataset, which a merge would lose",
+                       p->prefix);
+    return TX_OK;
+}
+
+tx_status tx_indexed_join(tx_indexed_builder **out, const char *prefix, const tx_indexed *part, size_t n)
+{
+    tx_indexed_builder *b;
+    for (size_t i = 0; i < n; i++) TX_TRY(check_part(part, &part[i]));
+    TX_TRY(start(&b, prefix, part->dtype));
+    b->part = part;
+    b->n_parts = n;
+    tx_status st = TX_OK;
+    for (size_t i = 0; i < n && !st; i++) st = tx_writer_put(&b->bin, part[i].bin.data, part[i].bin.size);
+    if (st)
+        tx_indexed_destroy(b);
+    else
+        *out = b;
+    return st;
+}
+
 tx_status tx_indexed_seal(tx_indexed_builder *b)
 {
     if (b->sealed) return TX_OK;
     tx_writer idx;
     TX_TRY(tx_writer_commit(&b->bin));
     TX_TRY(tx_writer_open(&idx, b->idx_part));
-    tx_status st = write_index(b, &idx);
+    tx_status st = b->part ? write_joined_index(b, &idx) : write_index(b, &idx);
     if (st) {
         tx_writer_abort(&idx);
         return st;

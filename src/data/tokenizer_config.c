@@ -10,6 +10,11 @@ static tx_status missing(const char *flag, const char *type, const char *what)
     return TX_FAIL(TX_ERR_ARG, "%s is missing: --tokenizer-type %s needs %s", flag, type, what);
 }
 
+bool tx__tokenizer_is_given(const tx_config *cfg)
+{
+    return cfg->given.tokenizer_type || cfg->vocab_file || cfg->merge_file;
+}
+
 tx_status tx__tokenizer_from_config(const tx_config *cfg, tx_tokenizer **out)
 {
     const char *type = cfg->tokenizer_type ? cfg->tokenizer_type : "GPT2BPETokenizer";

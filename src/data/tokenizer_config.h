@@ -5,6 +5,9 @@
 #include "config/config.h"
 #include "triax/token.h"
 
+/* Whether any flag asks for one: for jobs that can do without. */
+bool tx__tokenizer_is_given(const tx_config *cfg);
+
 /* Logs Megatron's "> building ... tokenizer ...". Errors: TX_ERR_ARG names a flag that is missing; TX_ERR_UNSUPPORTED
  * for types that are not built; those of the tokenizer's own files. */
 tx_status tx__tokenizer_from_config(const tx_config *cfg, tx_tokenizer **out);

@@ -164,6 +164,18 @@ static void values_end_at_the_next_flag(void **state)
     tx_config_free(c);
 }
 
+static void a_first_value_needs_no_flag_where_a_command_says_so(void **state)
+{
+    (void)state;
+    tx_config *c = parsed("inspect", "data --documents 5");
+    assert_string_equal(c->inspect_input, "data");
+    assert_int_equal(c->documents, 5);
+    tx_config_free(c);
+    refused("inspect", "--documents 5", "inspect needs a path: triax inspect PATH, or --input PATH");
+    refused("inspect", "a b", "\"b\" is not a flag and no flag before it takes it");
+    refused("doctor", "a", "\"a\" is not a flag and no flag before it takes it");
+}
+
 static void one_mistake_is_one_sentence(void **state)
 {
     (void)state;
@@ -333,6 +345,7 @@ int main(void)
         cmocka_unit_test(spellings_of_numbers),
         cmocka_unit_test(spellings_of_flags),
         cmocka_unit_test(values_end_at_the_next_flag),
+        cmocka_unit_test(a_first_value_needs_no_flag_where_a_command_says_so),
         cmocka_unit_test(one_mistake_is_one_sentence),
         cmocka_unit_test(unknown_flags_get_a_suggestion),
         cmocka_unit_test(old_flags_name_their_successor),

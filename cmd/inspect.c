@@ -1,0 +1,21 @@
+/* inspect.c - triax inspect and triax inspect-samples: reports on standard output. */
+#include <stdio.h>
+
+#include "cmd.h"
+#include "triax/run.h"
+
+static void print_line(void *user, const char *line)
+{
+    (void)user;
+    puts(line);
+}
+
+tx_status cmd_inspect(tx_config *cfg)
+{
+    return tx_inspect(cfg, print_line, NULL);
+}
+
+tx_status cmd_inspect_samples(tx_config *cfg)
+{
+    return tx_inspect_samples(cfg, print_line, NULL);
+}

@@ -1,0 +1,242 @@
+/* inspect.c - the job inspect: recognises what a path names by its files, and tells and checks what they hold. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/report.h"
+#include "base/alloc.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/huggingface.h"
+#include "triax/run.h"
+
+/* ---- tensors ---- */
+
+typedef struct tensors {
+    int64_t n, numbers, bad; /* bad: not finite */
+} tensors;
+
+static bool is_float(tx_st_dtype t)
+{
+    return t == TX_ST_F16 || t == TX_ST_BF16 || t == TX_ST_F32 || t == TX_ST_F64;
+}
+
+/* Counts the numbers of one tensor that are not finite. */
+static tx_status count_bad(const tx_st_tensor *t, int64_t *bad)
+{
+    size_t n = t->bytes / tx_st_dtype_size(t->dtype);
+    float *x;
+    if (!is_float(t->dtype)) return TX_OK;
+    TX_TRY(tx_alloc(&x, n, sizeof *x, "a tensor"));
+    tx_status st = tx_st_read_f32(t, x, false);
+    for (size_t i = 0; !st && i < n; i++) *bad += !isfinite(x[i]);
+    tx_free(x);
+    return st;
+}
+
+/* One tensor: its line, unless `quiet`, and with `verify` its numbers. */
+static tx_status take_tensor(tx__report *r, tensors *sum, const tx_st_tensor *t, bool quiet, bool verify)
+{
+    char shape[128];
+    int64_t bad = 0;
+    sum->n++;
+    sum->numbers += (int64_t)(t->bytes / tx_st_dtype_size(t->dtype));
+    if (verify) TX_TRY(count_bad(t, &bad));
+    sum->bad += bad;
+    if (!quiet) TX_TRY(tx__report_line(r, "  %-64s %s", t->name, tx_st_describe(t, shape, sizeof shape)));
+    return bad ? tx__report_line(r, "  %s: %lld numbers are not finite", t->name, (long long)bad) : TX_OK;
+}
+
+/* The verdict of --verify. */
+static tx_status finish_tensors(tx__report *r, const tensors *sum, const char *path, bool verify)
+{
+    if (!verify) return TX_OK;
+    if (sum->bad)
+        return TX_FAIL(TX_ERR_NUMERIC, "%s: %lld of %lld numbers are not finite", path, (long long)sum->bad,
+                       (long long)sum->numbers);
+    return tx__report_line(r, "verified: all %lld numbers of %lld tensors were read and are finite",
+                           (long long)sum->numbers, (long long)sum->n);
+}
+
+/* ---- native checkpoints ---- */
+
+static tx_status show_members(tx__report *r, const char *title, const json_t *object)
+{
+    const char *key;
+    json_t *value;
+    TX_TRY(tx__report_line(r, "%s:", title));
+    json_object_foreach((json_t *)object, key, value)
+    {
+        if (json_is_null(value)) continue; /* unset */
+        char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+        if (!text) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for \"%s\"", key);
+        tx_status st = tx__report_line(r, "  %-40s %s", key, text);
+        free(text);
+        TX_TRY(st);
+    }
+    return TX_OK;
+}
+
+/* Whole tensors, in global coordinates, as the manifest has them. */
+static tx_status show_saved(tx__report *r, const json_t *saved)
+{
+    const char *name;
+    json_t *tensor;
+    int64_t params = 0, optimizer = 0;
+    tx_str line = { 0 };
+    tx_status st = TX_OK;
+    TX_TRY(tx__report_line(r, "tensors: %zu", json_object_size(saved)));
+    json_object_foreach((json_t *)saved, name, tensor)
+    {
+        const json_t *shape = json_object_get(tensor, "shape");
+        int64_t numel = 1;
+        line.len = 0;
+        TX_GOTO(tx_str_printf(&line, "  %-64s %s[", name, json_string_value(json_object_get(tensor, "dtype"))));
+        for (size_t i = 0; i < json_array_size(shape); i++) {
+            json_int_t dim = json_integer_value(json_array_get(shape, i));
+            numel *= dim; /* the manifest's reader has bounded it */
+            TX_GOTO(tx_str_printf(&line, "%s%lld", i ? "," : "", (long long)dim));
+        }
+        *(strncmp(name, "model.", 6) == 0 ? &params : &optimizer) += numel;
+        TX_GOTO(tx__report_line(r, "%s]", line.data));
+    }
+    TX_GOTO(tx__report_line(r, "total parameters: %lld", (long long)params));
+    if (optimizer)
+        st = tx__report_line(r, "optimizer state: %lld numbers", (long long)optimizer);
+    else
+        st = tx__report_line(r, "optimizer state: none (saved with --no-save-optim)");
+out:
+    tx_str_free(&line);
+    return st;
+}
+
+/* Reads every number of the shards, which the checkpoint's checksums have vouched for already. */
+static tx_status verify_shards(tx__report *r, const char *dir, const json_t *shards)
+{
+    const char *file;
+    json_t *shard;
+    tensors sum = { 0 };
+    json_object_foreach((json_t *)shards, file, shard)
+    {
+        char path[4096];
+        tx_safetensors *f;
+        TX_TRY(tx_path_join(path, sizeof path, dir, file));
+        TX_TRY(tx_safetensors_open(&f, path));
+        tx_status st = TX_OK;
+        for (size_t i = 0; !st && i < tx_safetensors_count(f); i++)
+            st = take_tensor(r, &sum, tx_safetensors_at(f, i), true, true);
+        tx_safetensors_close(f);
+        TX_TRY(st);
+    }
+    return finish_tensors(r, &sum, dir, true);
+}
+
+static tx_status inspect_checkpoint(tx__report *r, const tx_config *cfg, const char *dir)
+{
+    tx_checkpoint *c;
+    tx_status st;
+    TX_TRY(tx_checkpoint_open(&c, dir)); /* every byte of every shard against its checksum */
+    const json_t *manifest = tx_checkpoint_manifest(c), *shards = json_object_get(manifest, "shards");
+    const char *file;
+    json_t *shard;
+    int64_t bytes = 0;
+    json_object_foreach((json_t *)shards, file, shard) bytes += json_integer_value(json_object_get(shard, "bytes"));
+    TX_GOTO(tx__report_line(r, "%s: a checkpoint of triax", tx_checkpoint_path(c)));
+    TX_GOTO(tx__report_line(r, "verified: all %lld bytes of %zu shards agree with their checksums", (long long)bytes,
+                            json_object_size(shards)));
+    TX_GOTO(show_members(r, "state", json_object_get(manifest, "state")));
+    TX_GOTO(show_members(r, "config", tx_checkpoint_config(c)));
+    TX_GOTO(show_saved(r, json_object_get(manifest, "tensors")));
+    if (cfg->verify) TX_GOTO(verify_shards(r, tx_checkpoint_path(c), shards));
+out:
+    tx_checkpoint_close(c);
+    return st;
+}
+
+/* ---- Hugging Face folders and single files ---- */
+
+static tx_status inspect_huggingface(tx__report *r, const tx_config *cfg, const char *dir)
+{
+    tx_huggingface *hf;
+    tensors sum = { 0 };
+    tx_status st;
+    TX_TRY(tx_huggingface_open(&hf, dir));
+    TX_GOTO(tx__report_line(r, "%s: a Hugging Face folder", dir));
+    TX_GOTO(show_members(r, "config", tx_huggingface_config(hf)));
+    TX_GOTO(tx__report_line(r, "tensors: %zu", tx_huggingface_count(hf)));
+    for (size_t i = 0; i < tx_huggingface_count(hf); i++)
+        TX_GOTO(take_tensor(r, &sum, tx_huggingface_at(hf, i), false, cfg->verify));
+    TX_GOTO(tx__report_line(r, "total parameters: %lld", (long long)sum.numbers));
+    st = finish_tensors(r, &sum, dir, cfg->verify);
+out:
+    tx_huggingface_close(hf);
+    return st;
+}
+
+static tx_status inspect_safetensors(tx__report *r, const tx_config *cfg, const char *path)
+{
+    tx_safetensors *f;
+    tensors sum = { 0 };
+    tx_status st;
+    TX_TRY(tx_safetensors_open(&f, path));
+    TX_GOTO(tx__report_line(r, "%s: a safetensors file", path));
+    TX_GOTO(tx__report_line(r, "tensors: %zu", tx_safetensors_count(f)));
+    for (size_t i = 0; i < tx_safetensors_count(f); i++)
+        TX_GOTO(take_tensor(r, &sum, tx_safetensors_at(f, i), false, cfg->verify));
+    TX_GOTO(tx__report_line(r, "total numbers: %lld", (long long)sum.numbers));
+    st = finish_tensors(r, &sum, path, cfg->verify);
+out:
+    tx_safetensors_close(f);
+    return st;
+}
+
+/* ---- recognising ---- */
+
+static bool ends_in(const char *path, const char *ending)
+{
+    size_t n = strlen(path), k = strlen(ending);
+    return n > k && !strcmp(path + n - k, ending);
+}
+
+/* PREFIX, PREFIX.idx and PREFIX.bin all name the dataset. */
+static tx_status dataset_prefix(const char *path, char *prefix, size_t cap, bool *found)
+{
+    char idx[4096];
+    size_t n = strlen(path) - (ends_in(path, ".idx") || ends_in(path, ".bin") ? 4 : 0);
+    if (n + sizeof ".idx" > cap || cap > sizeof idx) return TX_FAIL(TX_ERR_ARG, "%.60s...: the path is too long", path);
+    memcpy(prefix, path, n);
+    prefix[n] = 0;
+    memcpy(idx, path, n);
+    memcpy(idx + n, ".idx", 5);
+    *found = tx_path_exists(idx);
+    memcpy(idx + n, ".bin", 5);
+    *found = *found || tx_path_exists(idx);
+    return TX_OK;
+}
+
+tx_status tx_inspect(const tx_config *cfg, tx_line_fn *line, void *user)
+{
+    const char *path = cfg->inspect_input;
+    char prefix[4096], detail[512];
+    bool dataset, folder = tx_path_is_dir(path);
+    tx_ckpt_kind kind = TX_CKPT_NONE;
+    tx__report r = { .line = line, .user = user };
+    TX_TRY(dataset_prefix(path, prefix, sizeof prefix, &dataset));
+    tx_status st = TX_OK;
+    if (folder && !dataset) TX_TRY(tx_checkpoint_probe(path, &kind, detail, sizeof detail));
+    if (dataset)
+        st = tx__inspect_dataset(&r, cfg, prefix);
+    else if (kind == TX_CKPT_NATIVE)
+        st = inspect_checkpoint(&r, cfg, path);
+    else if (kind == TX_CKPT_HUGGINGFACE)
+        st = inspect_huggingface(&r, cfg, path);
+    else if (folder)
+        st = TX_FAIL(TX_ERR_NOTFOUND, "%s, nor is there a dataset %s.bin, %s.idx", detail, path, path);
+    else if (tx_path_exists(path) && ends_in(path, ".safetensors"))
+        st = inspect_safetensors(&r, cfg, path);
+    else
+        st = TX_FAIL(TX_ERR_NOTFOUND,
+                     "%s: is no dataset (%s.bin, %s.idx), no folder with a checkpoint and no .safetensors file", path,
+                     path, path);
+    tx_str_free(&r.text);
+    return st;
+}

@@ -1,0 +1,196 @@
+/* inspect_samples.c - the job inspect-samples: the samples of a run, from its own flags and by its own code, and how
+ * often it reads each document. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/report.h"
+#include "api/run_common.h"
+#include "base/alloc.h"
+#include "data/tokenizer_config.h"
+#include "train/loop.h"
+
+typedef struct view {
+    const tx_config *cfg;
+    const tx_gpt_dataset *ds;
+    tx_split split;
+    int64_t wanted; /* samples that the run reads of it */
+    tx_tokenizer *tok;
+    int32_t *tokens; /* [s+1] */
+    tx_sample_piece *piece;
+    int64_t cap; /* of piece */
+    tx__report *report;
+} view;
+
+/* The stretches of sample i into v->piece. */
+static tx_status read_pieces(view *v, int64_t i, int64_t *n)
+{
+    *n = tx_gpt_dataset_pieces(v->ds, v->piece, v->cap, i);
+    if (*n <= v->cap) return TX_OK;
+    TX_TRY(tx_realloc(&v->piece, (size_t)*n, sizeof *v->piece, "the documents of a sample"));
+    v->cap = *n;
+    tx_gpt_dataset_pieces(v->ds, v->piece, v->cap, i);
+    return TX_OK;
+}
+
+/* ---- samples ---- */
+
+static tx_status put_sample(view *v, tx_str *out, int64_t i)
+{
+    int64_t s = v->cfg->seq_length, n;
+    int32_t eod = v->tok ? tx_tokenizer_eod(v->tok) : -1;
+    TX_TRY(read_pieces(v, i, &n));
+    TX_TRY(tx_gpt_dataset_get(v->ds, v->tokens, i));
+    TX_TRY(tx_str_printf(out, "{\"sample\":%lld,\"pieces\":[", (long long)i));
+    for (int64_t k = 0; k < n; k++)
+        TX_TRY(tx_str_printf(out, "%s{\"document\":%lld,\"offset\":%lld,\"tokens\":%lld}", k ? "," : "",
+                             (long long)v->piece[k].item, (long long)v->piece[k].offset,
+                             (long long)v->piece[k].n_tokens));
+    TX_TRY(tx_str_puts(out, "],\"tokens\":["));
+    for (int64_t k = 0; k <= s; k++) TX_TRY(tx_str_printf(out, "%s%d", k ? "," : "", v->tokens[k]));
+    TX_TRY(tx_str_puts(out, "],\"loss_mask\":["));
+    for (int64_t k = 0; k < s; k++)
+        TX_TRY(tx_str_printf(out, "%s%d", k ? "," : "", !(v->cfg->eod_mask_loss && v->tokens[k] == eod)));
+    TX_TRY(tx_str_puts(out, "]"));
+    if (v->tok) {
+        TX_TRY(tx_str_puts(out, ",\"text\":"));
+        TX_TRY(tx__report_decode(out, v->tok, v->tokens, (size_t)s + 1));
+    }
+    return tx_str_puts(out, "}");
+}
+
+static tx_status show_samples(view *v)
+{
+    int64_t n = tx_gpt_dataset_len(v->ds);
+    if (v->cfg->inspect_num_samples < n) n = v->cfg->inspect_num_samples;
+    tx_str line = { 0 };
+    tx_status st = TX_OK;
+    for (int64_t i = 0; i < n; i++) {
+        line.len = 0;
+        TX_GOTO(put_sample(v, &line, i));
+        TX_GOTO(tx__report_line(v->report, "%s", line.data));
+    }
+out:
+    tx_str_free(&line);
+    return st;
+}
+
+/* ---- statistics ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* read[d] = tokens of document first + d that the run's samples hold as inputs; a sample's last token is the first of
+ * the next and counts there. */
+static tx_status count_tokens(view *v, double *read, int64_t first)
+{
+    int64_t len = tx_gpt_dataset_len(v->ds), n;
+    for (int64_t i = 0; i < v->wanted; i++) {
+        TX_TRY(read_pieces(v, i % len, &n)); /* evaluation begins again at the end */
+        for (int64_t k = 0; k < n; k++) read[v->piece[k].item - first] += (double)(v->piece[k].n_tokens - (k == n - 1));
+    }
+    return TX_OK;
+}
+
+/* {"times":0,"documents":..} ...: passes rounded to whole ones, of the documents that are read at all. Sorted input. */
+static tx_status put_histogram(tx_str *out, const double *passes, int64_t n)
+{
+    const char *gap = "";
+    TX_TRY(tx_str_puts(out, ",\"histogram\":["));
+    for (int64_t i = 0, same; i < n; i += same) {
+        double times = rint(passes[i]);
+        for (same = 1; i + same < n && rint(passes[i + same]) == times;) same++;
+        TX_TRY(tx_str_printf(out, "%s{\"times\":%.0f,\"documents\":%lld}", gap, times, (long long)same));
+        gap = ",";
+    }
+    return tx_str_puts(out, "]}");
+}
+
+static tx_status put_stats(view *v, tx_str *out, double *passes, int64_t n_docs, int64_t n_empty)
+{
+    int64_t never = 0;
+    qsort(passes, (size_t)n_docs, sizeof *passes, by_value);
+    while (never < n_docs && passes[never] == 0) never++;
+    TX_TRY(tx_str_printf(out, "{\"split\":\"%s\",\"samples\":%lld,\"tokens\":%lld,\"documents\":%lld,\"empty\":%lld",
+                         v->cfg->inspect_split, (long long)v->wanted, (long long)(v->wanted * v->cfg->seq_length),
+                         (long long)(n_docs + n_empty), (long long)n_empty));
+    TX_TRY(tx_str_printf(out, ",\"never\":%lld,\"min\":%.4g,\"median\":%.4g,\"max\":%.4g", (long long)never, passes[0],
+                         passes[(n_docs - 1) / 2], passes[n_docs - 1]));
+    return put_histogram(out, passes + never, n_docs - never);
+}
+
+/* How often each document is read: its tokens read over its tokens, so that a part counts as a part. */
+static tx_status show_stats(view *v)
+{
+    const tx_config *cfg = v->cfg;
+    int64_t bound[TX_N_SPLITS + 1], kept = 0;
+    tx_indexed ix;
+    tx_str line = { 0 };
+    double *read = NULL;
+    tx_status st;
+    TX_TRY(tx_indexed_open(&ix, cfg->data_path.item[0]));
+    TX_GOTO(tx_split_bounds(bound, cfg->split, ix.n_items));
+    int64_t first = bound[v->split], n = bound[v->split + 1] - first;
+    TX_GOTO(tx_alloc(&read, (size_t)n, sizeof *read, "the counts of documents"));
+    TX_GOTO(count_tokens(v, read, first));
+    for (int64_t d = 0; d < n; d++) {
+        int32_t size = tx_indexed_size(&ix, first + d);
+        if (size) read[kept++] = read[d] / size;
+    }
+    TX_GOTO(put_stats(v, &line, read, kept, n - kept));
+    TX_GOTO(tx__report_line(v->report, "%s", line.data));
+out:
+    tx_free(read);
+    tx_str_free(&line);
+    tx_indexed_close(&ix);
+    return st;
+}
+
+/* ---- the job ---- */
+
+static tx_status find_split(view *v, const tx_gpt_data *data)
+{
+    int64_t wanted[TX_N_SPLITS];
+    for (int k = 0; k < TX_N_SPLITS; k++)
+        if (!strcmp(tx_split_name((tx_split)k), v->cfg->inspect_split)) v->split = (tx_split)k;
+    tx_train_sample_counts(v->cfg, wanted);
+    v->wanted = wanted[v->split];
+    v->ds = tx_gpt_data_split(data, v->split);
+    if (v->ds) return TX_OK;
+    return TX_FAIL(TX_ERR_ARG, "%s: its %s part by --split %s holds no sample of %lld tokens",
+                   v->cfg->data_path.item[0], v->cfg->inspect_split, v->cfg->split, (long long)v->cfg->seq_length);
+}
+
+static tx_status open_tokenizer(view *v)
+{
+    const tx_config *cfg = v->cfg;
+    if (tx__tokenizer_is_given(cfg) || cfg->load) TX_TRY(tx__tokenizer_for(cfg, cfg->load, &v->tok));
+    if (cfg->eod_mask_loss && !v->tok)
+        return TX_FAIL(TX_ERR_ARG, "--eod-mask-loss needs the tokenizer: give --vocab-file and --merge-file");
+    if (cfg->eod_mask_loss && tx_tokenizer_eod(v->tok) < 0)
+        return TX_FAIL(TX_ERR_ARG, "--eod-mask-loss: the vocabulary has no <|endoftext|>");
+    return TX_OK;
+}
+
+tx_status tx_inspect_samples(const tx_config *cfg, tx_line_fn *line, void *user)
+{
+    tx__report report = { .line = line, .user = user };
+    view v = { .cfg = cfg, .report = &report };
+    tx_gpt_data *data = NULL;
+    tx_status st;
+    TX_GOTO(open_tokenizer(&v));
+    TX_GOTO(tx__run_data_open(&data, cfg, v.tok ? tx_tokenizer_vocab_size(v.tok) : 0));
+    TX_GOTO(find_split(&v, data));
+    TX_GOTO(tx_alloc(&v.tokens, (size_t)cfg->seq_length + 1, sizeof *v.tokens, "a sample"));
+    st = cfg->stats ? show_stats(&v) : show_samples(&v);
+out:
+    tx_free(v.tokens);
+    tx_free(v.piece);
+    tx_gpt_data_close(data);
+    tx_tokenizer_close(v.tok);
+    tx_str_free(&report.text);
+    return st;
+}

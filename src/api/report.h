@@ -1,0 +1,26 @@
+/* report.h - what inspect and inspect-samples write with: one line after the other to whoever asked. */
+#ifndef TX_API_REPORT_H
+#define TX_API_REPORT_H
+
+#include "base/str.h"
+#include "config/config.h"
+#include "triax/run.h"
+#include "triax/token.h"
+
+/* Zeroed but for the sink; text is freed by its owner. */
+typedef struct tx__report {
+    tx_line_fn *line;
+    void *user;
+    tx_str text; /* of the line at hand */
+} tx__report;
+
+/* Hands one line over. */
+tx_status tx__report_line(tx__report *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Appends the text of ids as a JSON string: one line whatever it holds, bytes that are not UTF-8 as U+FFFD. */
+tx_status tx__report_decode(tx_str *out, const tx_tokenizer *tok, const int32_t *ids, size_t n);
+
+/* The whole of `inspect` for a dataset (inspect_dataset.c). */
+tx_status tx__inspect_dataset(tx__report *r, const tx_config *cfg, const char *prefix);
+
+#endif
