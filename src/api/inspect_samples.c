@@ -12,7 +12,7 @@
 
 typedef struct view {
     const tx_config *cfg;
-    const tx_gpt_dataset *ds;
+    const tx_blend *blend; /* the split's samples */
     tx_split split;
     int64_t wanted; /* samples that the run reads of it */
     tx_tokenizer *tok;
@@ -22,14 +22,17 @@ typedef struct view {
     tx__report *report;
 } view;
 
-/* The stretches of sample i into v->piece. */
-static tx_status read_pieces(view *v, int64_t i, int64_t *n)
+/* The stretches of sample i into v->piece; they lie in dataset *k of the blend. */
+static tx_status read_pieces(view *v, int64_t i, int *k, int64_t *n)
 {
-    *n = tx_gpt_dataset_pieces(v->ds, v->piece, v->cap, i);
+    const tx_blend *b = v->blend;
+    *k = b->dataset_index ? b->dataset_index[i] : 0;
+    if (b->sample_index) i = b->sample_index[i];
+    *n = tx_gpt_dataset_pieces(b->dataset[*k], v->piece, v->cap, i);
     if (*n <= v->cap) return TX_OK;
     TX_TRY(tx_realloc(&v->piece, (size_t)*n, sizeof *v->piece, "the documents of a sample"));
     v->cap = *n;
-    tx_gpt_dataset_pieces(v->ds, v->piece, v->cap, i);
+    tx_gpt_dataset_pieces(b->dataset[*k], v->piece, v->cap, i);
     return TX_OK;
 }
 
@@ -39,9 +42,12 @@ static tx_status put_sample(view *v, tx_str *out, int64_t i)
 {
     int64_t s = v->cfg->seq_length, n;
     int32_t eod = v->tok ? tx_tokenizer_eod(v->tok) : -1;
-    TX_TRY(read_pieces(v, i, &n));
-    TX_TRY(tx_gpt_dataset_get(v->ds, v->tokens, i));
-    TX_TRY(tx_str_printf(out, "{\"sample\":%lld,\"pieces\":[", (long long)i));
+    int dataset;
+    TX_TRY(read_pieces(v, i, &dataset, &n));
+    TX_TRY(tx_blend_get(v->blend, v->tokens, i));
+    TX_TRY(tx_str_printf(out, "{\"sample\":%lld,", (long long)i));
+    if (v->blend->n_datasets > 1) TX_TRY(tx_str_printf(out, "\"dataset\":%d,", dataset));
+    TX_TRY(tx_str_puts(out, "\"pieces\":["));
     for (int64_t k = 0; k < n; k++)
         TX_TRY(tx_str_printf(out, "%s{\"document\":%lld,\"offset\":%lld,\"tokens\":%lld}", k ? "," : "",
                              (long long)v->piece[k].item, (long long)v->piece[k].offset,
@@ -61,7 +67,7 @@ static tx_status put_sample(view *v, tx_str *out, int64_t i)
 
 static tx_status show_samples(view *v)
 {
-    int64_t n = tx_gpt_dataset_len(v->ds);
+    int64_t n = v->blend->n_samples;
     if (v->cfg->inspect_num_samples < n) n = v->cfg->inspect_num_samples;
     tx_str line = { 0 };
     tx_status st = TX_OK;
@@ -87,9 +93,10 @@ static int by_value(const void *a, const void *b)
  * the next and counts there. */
 static tx_status count_tokens(view *v, double *read, int64_t first)
 {
-    int64_t len = tx_gpt_dataset_len(v->ds), n;
+    int64_t len = v->blend->n_samples, n;
+    int dataset;
     for (int64_t i = 0; i < v->wanted; i++) {
-        TX_TRY(read_pieces(v, i % len, &n)); /* evaluation begins again at the end */
+        TX_TRY(read_pieces(v, i % len, &dataset, &n)); /* evaluation begins again at the end */
         for (int64_t k = 0; k < n; k++) read[v->piece[k].item - first] += (double)(v->piece[k].n_tokens - (k == n - 1));
     }
     return TX_OK;
@@ -131,6 +138,8 @@ static tx_status show_stats(view *v)
     tx_str line = { 0 };
     double *read = NULL;
     tx_status st;
+    if (cfg->data_path.n != 1)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "--stats counts the documents of one dataset: give one --data-path");
     TX_TRY(tx_indexed_open(&ix, cfg->data_path.item[0]));
     TX_GOTO(tx_split_bounds(bound, cfg->split, ix.n_items));
     int64_t first = bound[v->split], n = bound[v->split + 1] - first;
@@ -151,17 +160,17 @@ out:
 
 /* ---- the job ---- */
 
-static tx_status find_split(view *v, const tx_gpt_data *data)
+static tx_status find_split(view *v, const tx_train_data *data)
 {
     int64_t wanted[TX_N_SPLITS];
     for (int k = 0; k < TX_N_SPLITS; k++)
         if (!strcmp(tx_split_name((tx_split)k), v->cfg->inspect_split)) v->split = (tx_split)k;
     tx_train_sample_counts(v->cfg, wanted);
     v->wanted = wanted[v->split];
-    v->ds = tx_gpt_data_split(data, v->split);
-    if (v->ds) return TX_OK;
-    return TX_FAIL(TX_ERR_ARG, "%s: its %s part by --split %s holds no sample of %lld tokens",
-                   v->cfg->data_path.item[0], v->cfg->inspect_split, v->cfg->split, (long long)v->cfg->seq_length);
+    v->blend = tx_train_data_split(data, v->split);
+    if (v->blend) return TX_OK;
+    return TX_FAIL(TX_ERR_ARG, "the %s part of the data (--split %s) holds no sample of %lld tokens",
+                   v->cfg->inspect_split, v->cfg->split, (long long)v->cfg->seq_length);
 }
 
 static tx_status open_tokenizer(view *v)
@@ -179,7 +188,7 @@ tx_status tx_inspect_samples(const tx_config *cfg, tx_line_fn *line, void *user)
 {
     tx__report report = { .line = line, .user = user };
     view v = { .cfg = cfg, .report = &report };
-    tx_gpt_data *data = NULL;
+    tx_train_data *data = NULL;
     tx_status st;
     TX_GOTO(open_tokenizer(&v));
     TX_GOTO(tx__run_data_open(&data, cfg, v.tok ? tx_tokenizer_vocab_size(v.tok) : 0));
@@ -189,7 +198,7 @@ tx_status tx_inspect_samples(const tx_config *cfg, tx_line_fn *line, void *user)
 out:
     tx_free(v.tokens);
     tx_free(v.piece);
-    tx_gpt_data_close(data);
+    tx_train_data_close(data);
     tx_tokenizer_close(v.tok);
     tx_str_free(&report.text);
     return st;

@@ -40,38 +40,30 @@ static void log_model(const tx_trainer *t)
     tx_info("> learning rate decay style: %s", t->cfg->lr_decay_style);
 }
 
-tx_status tx__run_data_open(tx_gpt_data **out, const tx_config *cfg, int64_t vocab_size)
+tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t vocab_size)
 {
-    tx_gpt_data_opts o = {
-        .paths = (const char *const *)cfg->data_path.item,
-        .n_paths = cfg->data_path.n,
-        .split = cfg->split,
-        .seq_length = cfg->seq_length,
-        .seed = cfg->seed,
-        .rule = TX_EPOCH_MICROSOFT,
-        .vocab_size = vocab_size,
-    };
-    tx_train_sample_counts(cfg, o.n_samples);
+    int64_t n_samples[TX_N_SPLITS];
+    tx_train_sample_counts(cfg, n_samples);
     tx_info(" > datasets target sizes (minimum size):");
-    tx_info("    train:      %lld", (long long)o.n_samples[TX_SPLIT_TRAIN]);
-    tx_info("    validation: %lld", (long long)o.n_samples[TX_SPLIT_VALID]);
-    tx_info("    test:       %lld", (long long)o.n_samples[TX_SPLIT_TEST]);
-    return tx_gpt_data_open(out, &o);
+    tx_info("    train:      %lld", (long long)n_samples[TX_SPLIT_TRAIN]);
+    tx_info("    validation: %lld", (long long)n_samples[TX_SPLIT_VALID]);
+    tx_info("    test:       %lld", (long long)n_samples[TX_SPLIT_TEST]);
+    return tx_train_data_open(out, cfg, n_samples, vocab_size);
 }
 
 tx_status tx_pretrain(tx_config *cfg)
 {
     tx_tokenizer *tok = NULL;
     tx_engine *e = NULL;
-    tx_gpt_data *data = NULL;
+    tx_train_data *data = NULL;
     tx_source src = { 0 };
     tx_status st;
-    for (int i = 0; i < cfg->data_path.n; i++) /* before a large model is built */
-        TX_GOTO(tx_indexed_exists(cfg->data_path.item[i]));
+    TX_GOTO(tx_train_data_exists(cfg)); /* before a large model is built */
     TX_GOTO(tx_source_open_for_run(&src, cfg));
     TX_GOTO(tx__tokenizer_for(cfg, src.dir, &tok));
-    if (cfg->eod_mask_loss && tx_tokenizer_eod(tok) < 0) {
-        st = TX_FAIL(TX_ERR_ARG, "--eod-mask-loss: the vocabulary has no <|endoftext|>");
+    if ((cfg->eod_mask_loss || cfg->reset_position_ids) && tx_tokenizer_eod(tok) < 0) {
+        st = TX_FAIL(TX_ERR_ARG, "--%s: the vocabulary has no <|endoftext|>",
+                     cfg->eod_mask_loss ? "eod-mask-loss" : "reset-position-ids");
         goto out;
     }
     tx_info("building GPT model ...");
@@ -90,7 +82,7 @@ tx_status tx_pretrain(tx_config *cfg)
     TX_GOTO(tx_train_loop(e->trainer, data));
     if (cfg->save) TX_GOTO(tx__tokenizer_keep(cfg, cfg->save));
 out:
-    tx_gpt_data_close(data);
+    tx_train_data_close(data);
     tx_engine_destroy(e);
     tx_tokenizer_close(tok);
     tx_source_close(&src);

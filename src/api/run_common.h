@@ -4,7 +4,7 @@
 
 #include "api/source.h"
 #include "config/config.h"
-#include "data/gpt_dataset.h"
+#include "data/train_data.h"
 #include "triax/token.h"
 
 /* The tokenizer that the flags name; without --vocab-file and --merge-file the vocab.json and merges.txt that lie
@@ -17,7 +17,7 @@ tx_status tx__tokenizer_keep(const tx_config *cfg, const char *dir);
 
 /* The three splits as the run of `cfg` trains and evaluates on them (pretrain.c). @vocab_size 0: ids are not checked.
  */
-tx_status tx__run_data_open(tx_gpt_data **out, const tx_config *cfg, int64_t vocab_size);
+tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t vocab_size);
 
 /* A model for scoring or sampling: weights from the source, sizes from its options. *value is the flat buffer. */
 tx_status tx__model_load(tx_model **model, float **value, const tx_config *cfg, const tx_source *src);

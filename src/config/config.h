@@ -22,6 +22,11 @@ typedef struct tx_list {
     int n;
 } tx_list;
 
+/* A list of datasets, --data-path and its kin: one prefix, or pairs of weight and prefix. Their number, and the i-th
+ * one's prefix and (unless NULL) weight; a prefix alone weighs 1. */
+int tx_weighted_count(const tx_list *l);
+const char *tx_weighted_at(const tx_list *l, int i, double *weight);
+
 typedef struct tx_command {
     const char *name, *summary; /* "pretrain-gpt" */
     unsigned groups;            /* of options that it takes: a bit each */

@@ -9,6 +9,8 @@
 
 #include "config/options.h"
 
+enum { MAX_DATASETS = 254 }; /* of one blend, as upstream */
+
 struct check {
     const tx_config *c;
     const tx_config_given *g, *bad;
@@ -54,7 +56,8 @@ static void rule_training_has_its_sizes(const struct check *k)
     need(k, k->g->micro_batch_size || k->c->micro_batch_size, "micro-batch-size");
     need(k, k->g->seq_length || k->c->seq_length, "seq-length");
     need(k, k->g->lr || k->c->lr > 0, "lr");
-    need(k, k->g->data_path || k->c->data_path.n, "data-path");
+    bool apart = k->g->train_data_path || k->g->valid_data_path || k->g->test_data_path;
+    need(k, k->g->data_path || k->c->data_path.n || apart, "data-path");
     if (!k->g->train_iters && !k->g->train_samples && !k->c->train_iters)
         tx__violate(k->v, "either train-iters or train-samples should be provided: pretrain-gpt needs --train-iters");
 }
@@ -285,21 +288,60 @@ static void rule_finetune_has_a_checkpoint(const struct check *k)
     if (k->c->finetune && !k->c->load && !k->g->load) tx__violate(k->v, "--finetune needs --load");
 }
 
-static void rule_data_path_is_one_or_pairs(const struct check *k)
+static void one_or_pairs(const struct check *k, const char *flag, const tx_list *l)
 {
-    const tx_list *l = &k->c->data_path;
-    double weight;
+    double weight, sum = 0;
     if (l->n <= 1) return;
     if (l->n % 2) {
-        tx__violate(k->v, "--data-path has %d values: one prefix, or pairs of weight and prefix", l->n);
+        tx__violate(k->v, "--%s has %d values: one prefix, or pairs of weight and prefix", flag, l->n);
+        return;
+    }
+    if (l->n / 2 > MAX_DATASETS) {
+        tx__violate(k->v, "--%s has %d datasets, at most %d can be blended", flag, l->n / 2, MAX_DATASETS);
         return;
     }
     for (int i = 0; i < l->n; i += 2) {
-        if (tx__number_parse(l->item[i], &weight) && weight >= 0) continue;
-        tx__violate(k->v, "--data-path: %.60s stands where a weight should, before %.60s", l->item[i], l->item[i + 1]);
-        return;
+        if (!tx__number_parse(l->item[i], &weight)) {
+            tx__violate(k->v, "--%s: %.60s stands where a weight should, before %.60s", flag, l->item[i],
+                        l->item[i + 1]);
+            return;
+        }
+        if (weight < 0) {
+            tx__violate(k->v, "--%s: the weight %.60s of %.60s is negative; weights are at least 0", flag, l->item[i],
+                        l->item[i + 1]);
+            return;
+        }
+        sum += weight;
     }
-    tx__violate(k->v, "--data-path: blending datasets by weight is not built yet; give one prefix");
+    if (!(sum > 0 && sum < 1e300))
+        tx__violate(k->v, "--%s: the weights have the sum %g, it must be above 0", flag, sum);
+}
+
+static void rule_datasets_are_one_or_pairs(const struct check *k)
+{
+    one_or_pairs(k, "data-path", &k->c->data_path);
+    one_or_pairs(k, "train-data-path", &k->c->train_data_path);
+    one_or_pairs(k, "valid-data-path", &k->c->valid_data_path);
+    one_or_pairs(k, "test-data-path", &k->c->test_data_path);
+}
+
+static void rule_data_is_divided_or_apart(const struct check *k)
+{
+    const tx_config_given *g = k->g;
+    bool valid = g->valid_data_path;
+    if (g->data_path && (g->train_data_path || valid || g->test_data_path))
+        tx__violate(k->v, "--data-path with --split, or --train-data-path, --valid-data-path and --test-data-path: "
+                          "give one of the two");
+    else if (!g->train_data_path && (valid || g->test_data_path))
+        tx__violate(k->v, "--%s-data-path needs --train-data-path", valid ? "valid" : "test");
+    else if (g->train_data_path && g->split)
+        tx__violate(k->v, "--split divides --data-path, but --train-data-path is used whole: leave --split out");
+}
+
+static void rule_evaluated_blend_has_a_length(const struct check *k)
+{
+    if (k->c->data_path.n > 1 && !k->g->eval_iters)
+        tx__violate(k->v, "--data-path is a blend, which has no end: say with --eval-iters how much to evaluate");
 }
 
 static void rule_dump_step_is_a_step(const struct check *k)
@@ -346,9 +388,6 @@ static void rule_only_what_is_built(const struct check *k)
         tx__violate(k->v, "--zero-stage %lld is not built yet: %s", (long long)c->zero_stage, alone);
     if (strcmp(c->optimizer, "adam"))
         tx__violate(k->v, "--optimizer %s is not built yet: use adam, or leave the flag out", c->optimizer);
-    if (strcmp(c->dataloader_type, "single"))
-        tx__violate(k->v, "--dataloader-type %s is not built yet: use single, or leave the flag out",
-                    c->dataloader_type);
     if (strcmp(c->data_impl, "mmap") && strcmp(c->data_impl, "infer"))
         tx__violate(k->v, "--data-impl %s is not built yet: make the dataset again with preprocess-data", c->data_impl);
     if (strcmp(c->dataset_impl, "mmap"))
@@ -388,7 +427,9 @@ static const struct rule {
     { "pretrain-gpt", rule_save_has_an_interval },
     { "pretrain-gpt", rule_finetune_has_a_checkpoint },
     { "pretrain-gpt", rule_dump_step_is_a_step },
-    { NULL, rule_data_path_is_one_or_pairs },
+    { NULL, rule_datasets_are_one_or_pairs },
+    { "pretrain-gpt", rule_data_is_divided_or_apart },
+    { "evaluate", rule_evaluated_blend_has_a_length },
     { "preprocess-data", rule_tokenizer_has_its_files },
     { "tokenize", rule_tokenizer_has_its_files },
     { "detokenize", rule_tokenizer_has_its_files },

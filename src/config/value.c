@@ -56,6 +56,19 @@ bool tx__integer_parse(const char *text, int64_t *out)
     return true;
 }
 
+int tx_weighted_count(const tx_list *l)
+{
+    return l->n == 1 ? 1 : l->n / 2;
+}
+
+const char *tx_weighted_at(const tx_list *l, int i, double *weight)
+{
+    double w = 1;
+    if (l->n > 1) TX_ASSERT(tx__number_parse(l->item[2 * i], &w)); /* rule_datasets_are_one_or_pairs */
+    if (weight) *weight = w;
+    return l->item[l->n > 1 ? 2 * i + 1 : 0];
+}
+
 bool tx__in_bounds(const tx_option *o, double v)
 {
     return v >= o->lo && v <= o->hi;

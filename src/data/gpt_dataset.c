@@ -20,10 +20,6 @@ struct tx_gpt_data {
 
 static tx_status check_opts(const tx_gpt_data_opts *o)
 {
-    if (o->n_paths < 1) return TX_FAIL(TX_ERR_ARG, "--data-path is missing: give a dataset made by preprocess-data");
-    if (o->n_paths > 1)
-        return TX_FAIL(TX_ERR_UNSUPPORTED, "--data-path has %d entries: blending is not built yet, give one dataset",
-                       o->n_paths);
     if (o->seq_length < 1 || o->seq_length > INT32_MAX)
         return TX_FAIL(TX_ERR_ARG, "--seq-length %lld: must be 1 to %d", (long long)o->seq_length, INT32_MAX);
     if (o->seed < 0 || o->seed > UINT32_MAX)
@@ -101,12 +97,10 @@ tx_status tx_gpt_data_open(tx_gpt_data **out, const tx_gpt_data_opts *o)
     TX_TRY(check_opts(o));
     TX_TRY(tx_split_bounds(bound, o->split, 0)); /* a wrong --split is told before a large file is read */
     TX_GOTO(tx_alloc(&data, 1, sizeof *data, "a dataset"));
-    tx_info("> building train, validation, and test datasets for GPT ...");
-    TX_GOTO(open_file(data, o->paths[0]));
+    TX_GOTO(open_file(data, o->path));
     TX_GOTO(tx_split_bounds(bound, o->split, data->ix.n_items));
     log_split(bound);
     for (int k = 0; k < TX_N_SPLITS; k++) TX_GOTO(build_split(data, o, (tx_split)k, bound[k], bound[k + 1]));
-    tx_info("> finished creating GPT datasets ...");
     *out = data;
     return TX_OK;
 out:

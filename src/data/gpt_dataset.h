@@ -15,8 +15,7 @@
 #include "data/split.h"
 
 typedef struct tx_gpt_data_opts {
-    const char *const *paths; /* --data-path: prefixes without .bin/.idx; one for now */
-    int n_paths;
+    const char *path;               /* prefix without .bin/.idx */
     const char *split;              /* --split */
     int64_t n_samples[TX_N_SPLITS]; /* wanted of each; 0: none wanted, the split is built as Megatron builds it */
     int64_t seq_length;
@@ -30,7 +29,7 @@ typedef struct tx_gpt_dataset tx_gpt_dataset; /* one split; borrowed from the da
 
 /* Opens the files and builds the indices of the splits that have documents. Logs Megatron's lines.
  * A split with fewer than seq_length + 1 tokens of which samples are wanted repeats them, as Megatron's does, with a
- * warning. Errors: those of tx_indexed_open; TX_ERR_ARG, TX_ERR_UNSUPPORTED for several paths. */
+ * warning. Errors: those of tx_indexed_open; TX_ERR_ARG. */
 tx_status tx_gpt_data_open(tx_gpt_data **out, const tx_gpt_data_opts *opts);
 void tx_gpt_data_close(tx_gpt_data *data); /* NULL allowed */
 

@@ -3,6 +3,7 @@
 #include "train/loop.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -13,8 +14,7 @@
 typedef struct loop {
     tx_trainer *t;
     const tx_config *cfg;
-    const tx_gpt_dataset *train, *valid, *test;
-    int32_t *tokens; /* one micro-batch: [b][s+1] */
+    tx_feed feed[TX_N_SPLITS];
     tx_metrics metrics;
     double start;
     int64_t saved_iteration; /* of the last save; -1: none */
@@ -28,24 +28,51 @@ void tx_train_sample_counts(const tx_config *cfg, int64_t *n)
     n[TX_SPLIT_TEST] = cfg->eval_iters * batch;
 }
 
-/* Samples first .. first+b-1 of a split, around again at its end. */
-static tx_status read_micro_batch(const tx_trainer *t, const tx_gpt_dataset *ds, int64_t first, int32_t *tokens)
+/* ---- a split's micro-batches ---- */
+
+tx_status tx_feed_open(tx_feed *f, const tx_trainer *t, const tx_blend *data)
 {
-    int64_t n = tx_gpt_dataset_len(ds);
-    for (int64_t j = 0; j < t->b; j++) TX_TRY(tx_gpt_dataset_get(ds, tokens + j * (t->s + 1), (first + j) % n));
+    *f = (tx_feed){ .data = data };
+    if (!data) return TX_OK;
+    f->sampler = (tx_order){
+        .n_samples = data->n_samples,
+        .micro_batch = t->b,
+        .n_ranks = 1,
+        .cyclic = !strcmp(t->cfg->dataloader_type, "cyclic"),
+        .sharded = t->cfg->data_sharding,
+    };
+    TX_TRY(tx_order_open(&f->sampler));
+    TX_TRY(tx_alloc(&f->sample, (size_t)t->b, sizeof *f->sample, "a batch"));
+    return tx_alloc(&f->tokens, (size_t)(t->b * (t->s + 1)), sizeof *f->tokens, "a batch");
+}
+
+void tx_feed_close(tx_feed *f)
+{
+    tx_order_close(&f->sampler);
+    tx_free(f->sample);
+    tx_free(f->tokens);
+    *f = (tx_feed){ 0 };
+}
+
+/* f->tokens = the micro-batch that follows `consumed` samples. */
+static tx_status read_micro_batch(const tx_trainer *t, tx_feed *f, int64_t consumed)
+{
+    TX_TRY(tx_order_get(&f->sampler, f->sample, consumed));
+    for (int64_t j = 0; j < t->b; j++) TX_TRY(tx_blend_get(f->data, f->tokens + j * (t->s + 1), f->sample[j]));
     return TX_OK;
 }
 
-tx_status tx_train_evaluate(tx_trainer *t, const tx_gpt_dataset *ds, int32_t *tokens, int64_t first, int64_t n_samples,
-                            double *loss)
+/* ---- steps of the run ---- */
+
+tx_status tx_train_evaluate(tx_trainer *t, tx_feed *f, int64_t consumed, int64_t n_samples, double *loss)
 {
     double shown = tx_clock(), sum = 0,
            part; /* Megatron's average: every micro-batch's mean weighs as its samples do */
     int64_t n_tokens;
     for (int64_t done = 0; done < n_samples; done += t->b) {
         int64_t rows = n_samples - done < t->b ? n_samples - done : t->b;
-        TX_TRY(read_micro_batch(t, ds, first + done, tokens));
-        TX_TRY(tx_trainer_evaluate(t, tokens, rows, &part, &n_tokens));
+        TX_TRY(read_micro_batch(t, f, consumed + done));
+        TX_TRY(tx_trainer_evaluate(t, f->tokens, rows, &part, &n_tokens));
         if (n_tokens) sum += part / (double)n_tokens * (double)rows;
         if (tx_clock() - shown < TX_PROGRESS_SECONDS) continue;
         shown = tx_clock();
@@ -58,10 +85,11 @@ tx_status tx_train_evaluate(tx_trainer *t, const tx_gpt_dataset *ds, int32_t *to
 static tx_status train_iteration(loop *l)
 {
     tx_trainer *t = l->t;
+    tx_feed *f = &l->feed[TX_SPLIT_TRAIN];
     double loss;
     for (int64_t i = 0; i < t->n_micro; i++) {
-        TX_TRY(read_micro_batch(t, l->train, t->consumed_train_samples + i * t->b, l->tokens));
-        TX_TRY(tx_trainer_forward(t, l->tokens, &loss));
+        TX_TRY(read_micro_batch(t, f, t->consumed_train_samples + i * t->b));
+        TX_TRY(tx_trainer_forward(t, f->tokens, &loss));
         TX_TRY(tx_trainer_backward(t));
         TX_TRY(tx_trainer_step(t));
     }
@@ -74,8 +102,9 @@ static tx_status validate(loop *l, const char *where)
     tx_trainer *t = l->t;
     double since = tx_clock(), loss;
     int64_t n = l->cfg->eval_iters * t->n_micro * t->b;
-    if (!l->valid || !n) return TX_OK;
-    TX_TRY(tx_train_evaluate(t, l->valid, l->tokens, t->consumed_valid_samples, n, &loss));
+    tx_feed *f = &l->feed[TX_SPLIT_VALID];
+    if (!f->data || !n) return TX_OK;
+    TX_TRY(tx_train_evaluate(t, f, t->consumed_valid_samples, n, &loss));
     t->consumed_valid_samples += n;
     tx_metrics_evaluation(where, loss);
     tx_metrics_exclude(&l->metrics, since);
@@ -147,32 +176,32 @@ static tx_status run(loop *l)
              (long long)n);
     TX_TRY(validate(l, where));
     t->consumed_valid_samples = consumed; /* the closing evaluation is no part of the run's history */
-    if (!l->test || !n) return TX_OK;
+    tx_feed *test = &l->feed[TX_SPLIT_TEST];
+    if (!test->data || !n) return TX_OK;
     double loss;
-    TX_TRY(tx_train_evaluate(t, l->test, l->tokens, 0, n, &loss));
+    TX_TRY(tx_train_evaluate(t, test, 0, n, &loss));
     snprintf(where, sizeof where, "iteration %lld on %lld-sample draw from test set", (long long)t->iteration,
              (long long)n);
     tx_metrics_evaluation(where, loss);
     return TX_OK;
 }
 
-tx_status tx_train_loop(tx_trainer *t, const tx_gpt_data *data)
+tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data)
 {
     loop l = {
         .t = t,
         .cfg = t->cfg,
-        .train = tx_gpt_data_split(data, TX_SPLIT_TRAIN),
-        .valid = tx_gpt_data_split(data, TX_SPLIT_VALID),
-        .test = tx_gpt_data_split(data, TX_SPLIT_TEST),
         .start = tx_clock(),
         .saved_iteration = -1,
     };
-    if (!l.train && !t->cfg->skip_train)
+    tx_status st;
+    if (!tx_train_data_split(data, TX_SPLIT_TRAIN) && !t->cfg->skip_train)
         return TX_FAIL(TX_ERR_ARG, "--split %s leaves no document for training", t->cfg->split);
     if (t->cfg->exit_signal_handler) tx_signals_watch();
-    TX_TRY(tx_alloc(&l.tokens, (size_t)(t->b * (t->s + 1)), sizeof *l.tokens, "a batch"));
+    for (int k = 0; k < TX_N_SPLITS; k++) TX_GOTO(tx_feed_open(&l.feed[k], t, tx_train_data_split(data, (tx_split)k)));
     tx_metrics_start(&l.metrics, t);
-    tx_status st = run(&l);
-    tx_free(l.tokens);
+    TX_GOTO(run(&l));
+out:
+    for (int k = 0; k < TX_N_SPLITS; k++) tx_feed_close(&l.feed[k]);
     return st;
 }

@@ -2,19 +2,29 @@
 #ifndef TX_TRAIN_LOOP_H
 #define TX_TRAIN_LOOP_H
 
-#include "data/gpt_dataset.h"
+#include "data/sampler.h"
+#include "data/train_data.h"
 #include "train/trainer.h"
 
 /* How many samples of each split a run of `cfg` will ask for: Megatron's rule. @n [TX_N_SPLITS] */
 void tx_train_sample_counts(const tx_config *cfg, int64_t *n);
 
 /* Runs until train_iters or an exit the options ask for; evaluates at the end; saves where --save says. */
-tx_status tx_train_loop(tx_trainer *t, const tx_gpt_data *data);
+tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data);
 
-/* Mean over micro-batches of their mean losses, samples first .. first + n_samples - 1 of a split, around again at its
- * end.
- * @tokens [b][s+1] scratch */
-tx_status tx_train_evaluate(tx_trainer *t, const tx_gpt_dataset *ds, int32_t *tokens, int64_t first, int64_t n_samples,
-                            double *loss);
+/* One split, read a micro-batch at a time in the order of the sampler. */
+typedef struct tx_feed {
+    const tx_blend *data; /* NULL: the split has no sample */
+    tx_order sampler;
+    int64_t *sample; /* [b] */
+    int32_t *tokens; /* [b][s+1] */
+} tx_feed;
+
+tx_status tx_feed_open(tx_feed *f, const tx_trainer *t, const tx_blend *data);
+void tx_feed_close(tx_feed *f); /* a zeroed one is fine */
+
+/* Mean over micro-batches of their mean losses: the n_samples that come after `consumed` ones, around again at the
+ * end. */
+tx_status tx_train_evaluate(tx_trainer *t, tx_feed *f, int64_t consumed, int64_t n_samples, double *loss);
 
 #endif

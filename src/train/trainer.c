@@ -139,6 +139,7 @@ static tx_status fill_batch(tx_trainer *t, const int32_t *tokens)
     float *weight = t->batch.weight.data;
     int64_t n_counted = 0;
     for (int64_t j = 0; j < b; j++) {
+        int64_t begin = 0; /* of the document, for positions */
         for (int64_t i = 0; i <= s; i++) {
             int32_t id = tokens[j * (s + 1) + i];
             if (id < 0 || id >= t->model->vocab_size)
@@ -150,7 +151,8 @@ static tx_status fill_batch(tx_trainer *t, const int32_t *tokens)
             if (i == s) continue;
             bool counted = !(t->cfg->eod_mask_loss && id == t->eod);
             token[i * b + j] = id;
-            position[i * b + j] = (int32_t)i;
+            position[i * b + j] = (int32_t)(i - begin);
+            if (t->cfg->reset_position_ids && id == t->eod) begin = i + 1;
             weight[i * b + j] = counted;
             n_counted += counted;
         }

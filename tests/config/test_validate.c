@@ -7,6 +7,7 @@
 #define SHAPE "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --max-position-embeddings 64 "
 #define SIZES "--micro-batch-size 2 --seq-length 64 --lr 1e-3 --data-path d --vocab-file v --merge-file m "
 #define GOOD  SHAPE SIZES "--train-iters 10 "
+#define APART SHAPE "--micro-batch-size 2 --seq-length 64 --lr 1 --vocab-file v --merge-file m --train-iters 3 "
 
 static const struct broken {
     const char *command, *flags, *text;
@@ -62,8 +63,20 @@ static const struct broken {
     { "pretrain-gpt", GOOD "--save S", "--save needs --save-interval" },
     { "pretrain-gpt", GOOD "--finetune", "--finetune needs --load" },
     { "pretrain-gpt", GOOD "--data-path 1 a 2", "--data-path has 3 values: one prefix, or pairs of weight and prefix" },
-    { "pretrain-gpt", GOOD "--data-path 1 a 2 b",
-      "--data-path: blending datasets by weight is not built yet; give one prefix" },
+    { "pretrain-gpt", GOOD "--data-path 1 a -2 b",
+      "--data-path: the weight -2 of b is negative; weights are at least 0" },
+    { "pretrain-gpt", GOOD "--data-path 0 a 0.0 b", "--data-path: the weights have the sum 0, it must be above 0" },
+    { "pretrain-gpt", GOOD "--train-data-path t",
+      "--data-path with --split, or --train-data-path, --valid-data-path and --test-data-path: give one of the two" },
+    { "pretrain-gpt", APART "--valid-data-path v --test-data-path t", "--valid-data-path needs --train-data-path" },
+    { "pretrain-gpt", APART "--train-data-path t --valid-data-path 1 a 2",
+      "--valid-data-path has 3 values: one prefix, or pairs of weight and prefix" },
+    { "pretrain-gpt", APART "--train-data-path t --split 1,1,0",
+      "--split divides --data-path, but --train-data-path is used whole: leave --split out" },
+    { "pretrain-gpt", SHAPE "--micro-batch-size 2 --seq-length 64 --lr 1 --vocab-file v --merge-file m --train-iters 3",
+      "pretrain-gpt needs --data-path" },
+    { "evaluate", "--load L --data-path 1 a 2 b",
+      "--data-path is a blend, which has no end: say with --eval-iters how much to evaluate" },
     { "pretrain-gpt", GOOD "--data-path a 1", "--data-path: a stands where a weight should, before 1" },
     { "pretrain-gpt", GOOD "--dump-step zero D",
       "--dump-step zero is not a step; it takes a step from 1 on and a folder" },
@@ -71,8 +84,6 @@ static const struct broken {
       "--tokenizer-type HFTokenizer is not built yet: use GPT2BPETokenizer or NullTokenizer" },
     { "pretrain-gpt", GOOD "--tokenizer-type NullTokenizer", "NullTokenizer needs --vocab-size" },
     { "pretrain-gpt", GOOD "--optimizer sgd", "--optimizer sgd is not built yet: use adam, or leave the flag out" },
-    { "pretrain-gpt", GOOD "--dataloader-type cyclic",
-      "--dataloader-type cyclic is not built yet: use single, or leave the flag out" },
     { "pretrain-gpt", GOOD "--data-impl lazy",
       "--data-impl lazy is not built yet: make the dataset again with preprocess-data" },
     { "pretrain-gpt", GOOD "--pipeline-model-parallel-size 4",
@@ -117,6 +128,9 @@ static void what_the_rules_allow(void **state)
         GOOD "--weight-decay-incr-style cosine --start-weight-decay 0 --end-weight-decay 0.1",
         GOOD "--save S --save-interval 5 --dump-step 3 D",
         GOOD "--data-impl mmap",
+        GOOD "--data-path 1.0 a --dataloader-type cyclic --no-data-sharding --data-order bigscience",
+        GOOD "--data-path 0.3 a 0 b 1e-3 c --reset-position-ids",
+        APART "--train-data-path 1 a 2 b --valid-data-path v",
         GOOD "--tokenizer-type NullTokenizer --vocab-size 100",
         GOOD "--lr-warmup-iters 9 --min-lr 1e-3 --eval-iters 0",
         SHAPE SIZES "--train-samples 10 --lr-warmup-samples 9",

@@ -1,0 +1,24 @@
+/* train_data.h - the training, validation and test samples that the options ask for: one dataset or a blend, divided by
+ * --split or named split by split. */
+#ifndef TX_DATA_TRAIN_DATA_H
+#define TX_DATA_TRAIN_DATA_H
+
+#include "config/config.h"
+#include "data/blend.h"
+
+typedef struct tx_train_data tx_train_data;
+
+/* Whether the files of every dataset that the options name are there (TX_ERR_NOTFOUND), before anything large. */
+tx_status tx_train_data_exists(const tx_config *cfg);
+
+/* Opens --data-path, divided by --split, or --train-data-path, --valid-data-path and --test-data-path, whole.
+ * @n_samples [TX_N_SPLITS] wanted of each; 0: none, and a blend, having no end of its own, is not built.
+ * @vocab_size ids are checked against it. Logs Megatron's lines. Errors: those of tx_gpt_data_open, tx_blend_build;
+ * TX_ERR_ARG when a dataset of a blend has nothing for a split that is wanted. */
+tx_status tx_train_data_open(tx_train_data **out, const tx_config *cfg, const int64_t *n_samples, int64_t vocab_size);
+void tx_train_data_close(tx_train_data *data); /* NULL allowed */
+
+/* NULL when the split has no sample. Borrowed. */
+const tx_blend *tx_train_data_split(const tx_train_data *data, tx_split split);
+
+#endif
