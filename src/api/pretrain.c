@@ -61,11 +61,6 @@ tx_status tx_pretrain(tx_config *cfg)
     TX_GOTO(tx_train_data_exists(cfg)); /* before a large model is built */
     TX_GOTO(tx_source_open_for_run(&src, cfg));
     TX_GOTO(tx__tokenizer_for(cfg, src.dir, &tok));
-    if ((cfg->eod_mask_loss || cfg->reset_position_ids) && tx_tokenizer_eod(tok) < 0) {
-        st = TX_FAIL(TX_ERR_ARG, "--%s: the vocabulary has no <|endoftext|>",
-                     cfg->eod_mask_loss ? "eod-mask-loss" : "reset-position-ids");
-        goto out;
-    }
     tx_info("building GPT model ...");
     TX_GOTO(tx__engine_create(&e, cfg, &src, tx_tokenizer_vocab_size(tok), tx_tokenizer_eod(tok)));
     tx_source_close(&src); /* its files are mapped; the weights are copied */

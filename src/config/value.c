@@ -64,7 +64,8 @@ int tx_weighted_count(const tx_list *l)
 const char *tx_weighted_at(const tx_list *l, int i, double *weight)
 {
     double w = 1;
-    if (l->n > 1) TX_ASSERT(tx__number_parse(l->item[2 * i], &w)); /* rule_datasets_are_one_or_pairs */
+    bool ok = l->n == 1 || tx__number_parse(l->item[2 * i], &w);
+    TX_ASSERT(ok); /* rule_datasets_are_one_or_pairs */
     if (weight) *weight = w;
     return l->item[l->n > 1 ? 2 * i + 1 : 0];
 }

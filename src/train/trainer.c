@@ -82,6 +82,9 @@ static tx_status plan_and_take(tx_trainer *t, bool train)
 tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t vocab_size, int32_t eod, bool train)
 {
     tx_trainer *t;
+    if (eod < 0 && (cfg->eod_mask_loss || cfg->reset_position_ids))
+        return TX_FAIL(TX_ERR_ARG, "--%s: the vocabulary has no <|endoftext|>",
+                       cfg->eod_mask_loss ? "eod-mask-loss" : "reset-position-ids");
     TX_TRY(tx_alloc(&t, 1, sizeof *t, "the trainer"));
     tx_status st;
     t->cfg = cfg;

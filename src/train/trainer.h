@@ -45,8 +45,8 @@ typedef struct tx_trainer {
 } tx_trainer;
 
 /* Builds the model for `vocab_size` tokens, plans and takes all memory, draws initial weights.
- * cfg is complete and outlives the trainer. Without `train` there are no gradients, no optimizer and no initial
- * weights: the trainer can only load and evaluate. */
+ * cfg is complete and outlives the trainer. eod -1: there is none; TX_ERR_ARG when an option needs it. Without `train`
+ * there are no gradients, no optimizer and no initial weights: the trainer can only load and evaluate. */
 tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t vocab_size, int32_t eod, bool train);
 void tx_trainer_destroy(tx_trainer *t); /* NULL allowed */
 

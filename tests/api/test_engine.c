@@ -362,6 +362,33 @@ static void every_allocation_may_fail(void **state)
     tx_config_free(cfg);
 }
 
+/* --reset-position-ids: sample 0 has documents that end at 3 and 4, sample 1 has none that ends. */
+static void positions_begin_again_behind_a_document(void **state)
+{
+    (void)state;
+    tx_config *cfg;
+    tx_engine *e;
+    tx_source none = { 0 };
+    int32_t tokens[B * (S + 1)] = { 0 };
+    double loss;
+    char flags[2048];
+    snprintf(flags, sizeof flags, "%s --reset-position-ids", FLAGS);
+    ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
+    ASSERT_FAILS(tx__engine_create(&e, cfg, &none, 509, -1), TX_ERR_ARG,
+                 "--reset-position-ids: the vocabulary has no <|endoftext|>");
+    ASSERT_OK(tx__engine_create(&e, cfg, &none, 509, 508));
+    tokens[3] = tokens[4] = 508;
+    ASSERT_OK(tx_engine_forward(e, tokens, &loss));
+    const int32_t *position = e->trainer->batch.position.data;
+    for (int i = 0; i < S; i++) {
+        assert_int_equal(position[i * B], i < 4 ? i : i < 5 ? 0 : i - 5);
+        assert_int_equal(position[i * B + 1], i);
+    }
+    ASSERT_OK(tx_engine_backward(e));
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -377,6 +404,7 @@ int main(void)
         SCRATCH_TEST(what_load_means),
         cmocka_unit_test(gradients_that_are_not_finite),
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(positions_begin_again_behind_a_document),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,67 @@
+#!/bin/bash
+# labels: cli resume
+# What training reads: blends, data apart, cyclic order; killed and resumed with the same bits; mistakes in one line.
+. "$(dirname "$0")/lib.sh"
+vocab=$data/tiny/tiny-vocab.json merges=$data/tiny/tiny-merges.txt a=$data/dataset/tiny_text_document
+tok=(--vocab-file "$vocab" --merge-file "$merges")
+for i in $(seq 30); do echo "A second dataset, line $i of thirty: $((i * 7 % 13)) loaves."; done >b.txt
+ok preprocess-data --input b.txt --text-split line --output-prefix b "${tok[@]}" --append-eod
+b=b_text_document
+
+run=(pretrain-gpt --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --max-position-embeddings 16
+    --micro-batch-size 2 --global-batch-size 4 --lr 1e-3 --train-iters 8 "${tok[@]}" --log-interval 1 --eval-interval 4
+    --eval-iters 1 --save-interval 2)
+
+# resumes NAME FLAGS...: a run that ends after 4 iterations and goes on has the bits of one that does not
+resumes() {
+    local name=$1
+    shift
+    ok "${run[@]}" "$@" --save "$name"
+    cp out "$name.log"
+    ok "${run[@]}" "$@" --save "$name.killed" --load "$name.killed" --exit-interval 4
+    ok "${run[@]}" "$@" --save "$name.killed" --load "$name.killed"
+    diff -r "$name/iter_0000008" "$name.killed/iter_0000008" || die "$name: a resumed run has another checkpoint"
+    losses "$name.log" | tail -4 >straight.losses
+    losses out | diff straight.losses - || die "$name: other losses after resuming"
+}
+
+resumes blend --data-path 0.3 "$a" 0.7 $b --split 8,1,1
+grep -q '^ > sample ratios:' blend.log || die "the blend's ratios are not told"
+grep -q '^> size of blendable dataset: 33 samples' blend.log || die "the blend's size is not told"
+resumes cyclic --data-path 0.3 "$a" 0.7 $b --split 8,1,1 --dataloader-type cyclic --reset-position-ids --eod-mask-loss
+resumes whole --train-data-path $b --valid-data-path 1 "$a" 2 $b --dataloader-type cyclic --no-data-sharding
+[ "$(grep -c 'validation loss at' whole.log)" -eq 3 ] || die "validation data apart is not evaluated"
+! diff -q <(losses blend.log) <(losses cyclic.log) >/dev/null || die "cyclic has the order of single"
+
+# a real kill
+"$TRIAX" "${run[@]}" --data-path 0.3 "$a" 0.7 $b --split 8,1,1 --save shot --train-iters 100000 --lr-decay-iters 8 >/dev/null 2>&1 &
+pid=$!
+for _ in $(seq 200); do [ -e shot/latest ] && break; sleep 0.05; done
+kill -9 $pid; wait $pid 2>/dev/null || true
+at=$(sed 's/iter_0*//' shot/latest)
+ok "${run[@]}" --data-path 0.3 "$a" 0.7 $b --split 8,1,1 --save shot --load shot --train-iters $((at + 3)) --lr-decay-iters 8
+grep -q "at iteration $at\$" out || die "did not go on at iteration $at"
+
+# the order is the checkpoint's
+ok "${run[@]}" --data-path "$a" --split 8,1,1 --data-order bigscience --save order
+ok "${run[@]}" --data-path "$a" --split 8,1,1 --load order --train-iters 10
+grep -qE '^ *data_order \.+ bigscience$' out || die "the order of the checkpoint is not kept"
+
+# evaluation of a blend
+ok evaluate --load blend --data-path 1 "$a" 1 $b --eval-iters 3
+grep -q '12 samples of a blend (all) | lm loss value' out || die "no loss of a blend"
+refused "--eval-iters" evaluate --load blend --data-path 1 "$a" 1 $b
+
+# mistakes
+refused "the weight -0.3 of $b is negative" "${run[@]}" --data-path 1 "$a" -0.3 $b
+refused "the weights have the sum 0" "${run[@]}" --data-path 0 "$a" 0 $b
+refused "3 values: one prefix, or pairs" "${run[@]}" --data-path 1 "$a" 2
+refused "$b stands where a weight should" "${run[@]}" --data-path $b "$a"
+refused "Dataset does not exist: nothere" "${run[@]}" --data-path 1 "$a" 2 nothere
+refused "Dataset does not exist: nothere" "${run[@]}" --train-data-path $b --test-data-path nothere
+refused "give one of the two" "${run[@]}" --data-path $b --valid-data-path $b
+refused "needs --train-data-path" "${run[@]}" --valid-data-path $b
+refused "has no document for the valid split" "${run[@]}" --data-path 1 "$a" 1 $b --split 990,10,0
+refused "--reset-attention-mask is not built yet" "${run[@]}" --data-path $b --reset-attention-mask
+refused "--data-order" "${run[@]}" --data-path $b --data-order other
+echo "all passed"
