@@ -24,8 +24,11 @@ typedef void tx_line_fn(void *user, const char *line);
  * TX_ERR_NUMERIC (--verify found numbers that are not finite). */
 TX_API tx_status tx_inspect(const tx_config *cfg, tx_line_fn *line, void *user);
 
-/* The first samples of a run as JSON, one a line, or with --stats how often the run reads each document, as
- * `triax inspect-samples`. cfg is that of the run, parsed as that command's. */
+/* The first samples of a run as JSON, one a line, as `triax inspect-samples`: the stretches of documents that a sample
+ * is made of, its seq_length + 1 tokens, and for each but the last whether the prediction of the next counts.
+ * With --stats one line: how often the run reads the documents. A document's number is its tokens read over its tokens,
+ * so 0.5 is half of it once; the histogram rounds and leaves out those that are never read, which are counted apart.
+ * cfg holds the flags of the run, parsed for the command inspect-samples. */
 TX_API tx_status tx_inspect_samples(const tx_config *cfg, tx_line_fn *line, void *user);
 
 /* What this machine has and what triax will use, and a self-test of a few seconds, as `triax doctor`.

@@ -12,7 +12,8 @@
 /* ---- tensors ---- */
 
 typedef struct tensors {
-    int64_t n, numbers, bad; /* bad: not finite */
+    int64_t n, numbers;   /* all of them */
+    int64_t checked, bad; /* numbers read, and those that are not finite */
 } tensors;
 
 static bool is_float(tx_st_dtype t)
@@ -20,8 +21,8 @@ static bool is_float(tx_st_dtype t)
     return t == TX_ST_F16 || t == TX_ST_BF16 || t == TX_ST_F32 || t == TX_ST_F64;
 }
 
-/* Counts the numbers of one tensor that are not finite. */
-static tx_status count_bad(const tx_st_tensor *t, int64_t *bad)
+/* Counts the numbers of one tensor that are not finite; integers and 8-bit floats are left out. */
+static tx_status count_bad(const tx_st_tensor *t, int64_t *checked, int64_t *bad)
 {
     size_t n = t->bytes / tx_st_dtype_size(t->dtype);
     float *x;
@@ -29,6 +30,7 @@ static tx_status count_bad(const tx_st_tensor *t, int64_t *bad)
     TX_TRY(tx_alloc(&x, n, sizeof *x, "a tensor"));
     tx_status st = tx_st_read_f32(t, x, false);
     for (size_t i = 0; !st && i < n; i++) *bad += !isfinite(x[i]);
+    *checked += (int64_t)n;
     tx_free(x);
     return st;
 }
@@ -40,7 +42,7 @@ static tx_status take_tensor(tx__report *r, tensors *sum, const tx_st_tensor *t,
     int64_t bad = 0;
     sum->n++;
     sum->numbers += (int64_t)(t->bytes / tx_st_dtype_size(t->dtype));
-    if (verify) TX_TRY(count_bad(t, &bad));
+    if (verify) TX_TRY(count_bad(t, &sum->checked, &bad));
     sum->bad += bad;
     if (!quiet) TX_TRY(tx__report_line(r, "  %-64s %s", t->name, tx_st_describe(t, shape, sizeof shape)));
     return bad ? tx__report_line(r, "  %s: %lld numbers are not finite", t->name, (long long)bad) : TX_OK;
@@ -52,9 +54,9 @@ static tx_status finish_tensors(tx__report *r, const tensors *sum, const char *p
     if (!verify) return TX_OK;
     if (sum->bad)
         return TX_FAIL(TX_ERR_NUMERIC, "%s: %lld of %lld numbers are not finite", path, (long long)sum->bad,
-                       (long long)sum->numbers);
-    return tx__report_line(r, "verified: all %lld numbers of %lld tensors were read and are finite",
-                           (long long)sum->numbers, (long long)sum->n);
+                       (long long)sum->checked);
+    return tx__report_line(r, "verified: %lld of %lld numbers were read, all of which are finite",
+                           (long long)sum->checked, (long long)sum->numbers);
 }
 
 /* ---- native checkpoints ---- */
