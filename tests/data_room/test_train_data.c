@@ -56,7 +56,7 @@ static void make_dataset(const char *name, int first_id, int n_docs)
 {
     tx_indexed_builder *b;
     int32_t ids[40];
-    ASSERT_OK(tx_indexed_create(&b, in_scratch(name), 512));
+    ASSERT_OK(tx_indexed_create(&b, in_scratch("%s", name), 512));
     for (int d = 0; d < n_docs; d++) {
         for (int i = 0; i < 40; i++) ids[i] = first_id + (d * 40 + i) % 100;
         ASSERT_OK(tx_indexed_add_item(b, ids, 40));
