@@ -1,6 +1,6 @@
 """Encodes the same text with bench/tokenize and with other tokenizers, in turn, and prints ratios of medians.
 
-    python tokenize_peers.py TOKENIZE VOCAB MERGES TEXT [--threads N] [--rounds N]
+    python tokenize_peers.py TOKENIZE VOCAB MERGES TEXT [--threads N] [--rounds N] [--peers NAME ...]
 
 TOKENIZE is the program that `make bench` builds. Peers are those of Hugging Face tokenizers, tiktoken and gigatoken that
 this Python has; each gets the documents that bench/tokenize.c cuts, by the fastest call that gives ids. Every
@@ -101,6 +101,7 @@ def main():
         p.add_argument(name)
     p.add_argument("--threads", type=int, default=1)
     p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     p.add_argument("--peer", help=argparse.SUPPRESS)
     a = p.parse_args()
     if a.peer:
@@ -109,7 +110,7 @@ def main():
     threads = str(a.threads)
     env = os.environ | {"RAYON_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "true", "OMP_NUM_THREADS": threads}
     commands = {"triax": [a.program, a.vocab, a.merges, a.text, threads]}
-    for name in PEERS:
+    for name in a.peers:
         if importlib.util.find_spec(name):
             commands[name] = [sys.executable, *sys.argv, "--peer", name]
         else:
