@@ -13,6 +13,7 @@
 #ifndef TRIAX_TOKEN_H
 #define TRIAX_TOKEN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -53,6 +54,17 @@ typedef struct tx_tokenizer tx_tokenizer;
  * Errors: TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_FORMAT, TX_ERR_NOMEM. */
 TX_API tx_status tx_tokenizer_open_gpt2(tx_tokenizer **out, const char *vocab_file, const char *merge_file);
 
+/* BERT's WordPiece from vocab.txt (one token per line, the first has id 0), as Megatron's BertWordPieceLowerCase and
+ * BertWordPieceCase: id for id, with words of up to 200 characters (Hugging Face: 100), private-use characters kept and
+ * Greek's final sigma told apart. lower_case is for uncased vocabularies: lower case, and accents stripped.
+ *   - Every line is one token, none twice; white space around it is cut off. [PAD], [UNK], [CLS], [SEP] and [MASK] are
+ *     there. The error names the file, the line, and what is wrong.
+ *   - [BOS] and [EOS] are added as last ids where the file has none, so BERT's 30522 become 30524. eod is [EOS].
+ *   - encode makes no special token but [UNK]: "[MASK]" in a text is "[", "mask", "]".
+ *   - Characters follow Python's tables of the Unicode version that utf8proc has: 15.0, Python 3.12.
+ * Errors: TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_FORMAT, TX_ERR_NOMEM. */
+TX_API tx_status tx_tokenizer_open_wordpiece(tx_tokenizer **out, const char *vocab_file, bool lower_case);
+
 /* Text that is already ids: whole numbers between blanks, 0 to vocab_size. eod = vocab_size, so there are
  * vocab_size + 1 ids. For benchmarks and for data that something else has tokenized. */
 TX_API tx_status tx_tokenizer_open_null(tx_tokenizer **out, int32_t vocab_size);
@@ -64,18 +76,25 @@ TX_API void tx_tokenizer_close(tx_tokenizer *t); /* NULL allowed */
 TX_API int32_t tx_tokenizer_vocab_size(const tx_tokenizer *t); /* number of ids, without any padding */
 TX_API int32_t tx_tokenizer_eod(const tx_tokenizer *t);        /* end-of-document id, -1: the vocabulary has none */
 
+/* Id of a special token by its spelling, -1: there is none of that name. WordPiece has [PAD], [UNK], [CLS], [SEP],
+ * [MASK], [BOS] and [EOS], GPT-2 <|endoftext|>. */
+TX_API int32_t tx_tokenizer_special(const tx_tokenizer *t, const char *name);
+
 /* ---- text to ids ---- */
 
 /* Appends the ids of text[0..n_bytes) to *out; on failure *out holds what it held before. Every byte counts, NUL too.
  * "<|endoftext|>" in a text is plain text. GPT-2 bytes that are not UTF-8 count as symbols (neither letter, digit nor
  * space), one by one, so decode(encode(x)) == x for every x.
+ * WordPiece drops bytes that are not UTF-8, as it does with U+FFFD and control characters.
  * Errors: TX_ERR_NOMEM; TX_ERR_ARG from a null tokenizer for a word that is no id. */
 TX_API tx_status tx_tokenizer_encode(const tx_tokenizer *t, const char *text, size_t n_bytes, tx_ids *out);
 
 /* ---- ids to text ---- */
 
 /* Appends exactly the bytes that the n ids stand for. They need not be whole characters: a token can end in the middle
- * of one. Errors: TX_ERR_ARG for an id outside 0..vocab_size-1, with *out as it was. */
+ * of one. WordPiece's ids do not keep the text; they are put together as in Megatron's decode: tokens with a blank
+ * between them, none before "##...", whose two marks go too; then no blank before . ? ! , n't 'm 's 've 're, and none
+ * on either side of a lone '. Errors: TX_ERR_ARG for an id outside 0..vocab_size-1, with *out as it was. */
 TX_API tx_status tx_tokenizer_decode(const tx_tokenizer *t, const int32_t *ids, size_t n, tx_bytes *out);
 
 /* Appends text[0..n_bytes) to *out as valid UTF-8 for display: each longest beginning of a character that does not go

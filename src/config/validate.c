@@ -363,8 +363,13 @@ static void rule_tokenizer_has_its_files(const struct check *k)
     if (k->bad->tokenizer_type) return;
     if (!strcmp(c->tokenizer_type, "NullTokenizer")) {
         if (!c->vocab_size && !k->g->vocab_size && !optional) tx__violate(k->v, "NullTokenizer needs --vocab-size");
+    } else if (!strcmp(c->tokenizer_type, "BertWordPieceLowerCase") ||
+               !strcmp(c->tokenizer_type, "BertWordPieceCase")) {
+        if (!vocab && !optional) tx__violate(k->v, "%s needs --vocab-file", c->tokenizer_type);
     } else if (strcmp(c->tokenizer_type, "GPT2BPETokenizer")) {
-        tx__violate(k->v, "--tokenizer-type %s is not built yet: use GPT2BPETokenizer or NullTokenizer",
+        tx__violate(k->v,
+                    "--tokenizer-type %s is not built yet: use GPT2BPETokenizer, BertWordPieceLowerCase, "
+                    "BertWordPieceCase or NullTokenizer",
                     c->tokenizer_type);
     } else {
         if (!vocab && (merge || !optional)) tx__violate(k->v, "GPT2BPETokenizer needs --vocab-file");

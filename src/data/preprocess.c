@@ -247,6 +247,8 @@ static tx_status start(job *j, const tx_config *cfg)
     if (!cfg->input.n) return TX_FAIL(TX_ERR_ARG, "--input is missing: give files, or - for standard input");
     TX_TRY(tx__corpus_from_config(cfg, &j->corpus));
     TX_TRY(tx__tokenizer_from_config(cfg, &j->tok));
+    if (tx_tokenizer_special(j->tok, "[CLS]") >= 0)
+        tx_warn("Bert tokenizer detected, are you sure you don't want to split sentences?");
     tx_info("Vocab size: %d", tx_tokenizer_vocab_size(j->tok));
     if (cfg->append_eod) {
         j->eod = tx_tokenizer_eod(j->tok);

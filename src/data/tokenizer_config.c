@@ -18,14 +18,17 @@ bool tx__tokenizer_is_given(const tx_config *cfg)
 tx_status tx__tokenizer_from_config(const tx_config *cfg, tx_tokenizer **out)
 {
     const char *type = cfg->tokenizer_type ? cfg->tokenizer_type : "GPT2BPETokenizer";
-    bool gpt2 = !strcmp(type, "GPT2BPETokenizer");
-    if (!gpt2 && strcmp(type, "NullTokenizer") != 0)
-        return TX_FAIL(TX_ERR_UNSUPPORTED,
-                       "--tokenizer-type %s is not built yet; use GPT2BPETokenizer or NullTokenizer", type);
+    bool gpt2 = !strcmp(type, "GPT2BPETokenizer"), null = !strcmp(type, "NullTokenizer");
+    bool lower = !strcmp(type, "BertWordPieceLowerCase"), bert = lower || !strcmp(type, "BertWordPieceCase");
+    if (!gpt2 && !bert && !null)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "--tokenizer-type %s is not built yet; %s", type,
+                       "use GPT2BPETokenizer, BertWordPieceLowerCase, BertWordPieceCase or NullTokenizer");
     if (gpt2 && !cfg->vocab_file) return missing("--vocab-file", type, "a vocab.json");
     if (gpt2 && !cfg->merge_file) return missing("--merge-file", type, "a merges.txt");
-    if (!gpt2 && !cfg->vocab_size) return missing("--vocab-size", type, "the number of ids");
+    if (bert && !cfg->vocab_file) return missing("--vocab-file", type, "a vocab.txt");
+    if (null && !cfg->vocab_size) return missing("--vocab-size", type, "the number of ids");
     tx_info("> building %s tokenizer ...", type);
+    if (bert) return tx_tokenizer_open_wordpiece(out, cfg->vocab_file, lower);
     return gpt2 ? tx_tokenizer_open_gpt2(out, cfg->vocab_file, cfg->merge_file)
                 : tx_tokenizer_open_null(out, (int32_t)cfg->vocab_size);
 }

@@ -55,6 +55,11 @@ int32_t tx_tokenizer_eod(const tx_tokenizer *t)
     return t->eod;
 }
 
+int32_t tx_tokenizer_special(const tx_tokenizer *t, const char *name)
+{
+    return t->kind->special(t, name);
+}
+
 tx_status tx_tokenizer_encode(const tx_tokenizer *t, const char *text, size_t n_bytes, tx_ids *out)
 {
     size_t before = out->n;

@@ -9,7 +9,8 @@ typedef struct tx__tokenizer_kind {
     /* Appends; may leave a part behind on failure, the caller cuts it off. */
     tx_status (*encode)(const tx_tokenizer *t, const unsigned char *text, size_t n, tx_ids *out);
     tx_status (*decode)(const tx_tokenizer *t, const int32_t *ids, size_t n, tx_bytes *out); /* ids are in range */
-    void (*close)(tx_tokenizer *t);                                                          /* frees t too */
+    int32_t (*special)(const tx_tokenizer *t, const char *name); /* id of a special token, -1: none of that name */
+    void (*close)(tx_tokenizer *t);                              /* frees t too */
 } tx__tokenizer_kind;
 
 /* First member of every kind's own struct. */

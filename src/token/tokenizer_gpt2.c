@@ -1,4 +1,6 @@
 /* tokenizer_gpt2.c - GPT-2's byte-level BPE: cut the text into pieces, look each up, merge those that are no token. */
+#include <string.h>
+
 #include "base/alloc.h"
 #include "token/bpe.h"
 #include "token/tokenizer.h"
@@ -43,6 +45,11 @@ static tx_status gpt2_decode(const tx_tokenizer *t, const int32_t *ids, size_t n
     return TX_OK;
 }
 
+static int32_t gpt2_special(const tx_tokenizer *t, const char *name)
+{
+    return strcmp(name, TX__EOD_TOKEN) ? -1 : t->eod;
+}
+
 static void gpt2_close(tx_tokenizer *t)
 {
     gpt2_tokenizer *g = (gpt2_tokenizer *)t;
@@ -83,7 +90,7 @@ out:
 
 tx_status tx_tokenizer_open_gpt2(tx_tokenizer **out, const char *vocab_file, const char *merge_file)
 {
-    static const tx__tokenizer_kind kind = { gpt2_encode, gpt2_decode, gpt2_close };
+    static const tx__tokenizer_kind kind = { gpt2_encode, gpt2_decode, gpt2_special, gpt2_close };
     tx_status st;
     gpt2_tokenizer *g = NULL;
     TX_GOTO(tx_alloc(&g, 1, sizeof *g, "a tokenizer"));

@@ -49,6 +49,13 @@ static tx_status null_decode(const tx_tokenizer *t, const int32_t *ids, size_t n
     return TX_OK;
 }
 
+static int32_t null_special(const tx_tokenizer *t, const char *name)
+{
+    (void)t;
+    (void)name;
+    return -1;
+}
+
 static void null_close(tx_tokenizer *t)
 {
     tx_free(t);
@@ -56,7 +63,7 @@ static void null_close(tx_tokenizer *t)
 
 tx_status tx_tokenizer_open_null(tx_tokenizer **out, int32_t vocab_size)
 {
-    static const tx__tokenizer_kind kind = { null_encode, null_decode, null_close };
+    static const tx__tokenizer_kind kind = { null_encode, null_decode, null_special, null_close };
     if (vocab_size < 1 || vocab_size == INT32_MAX)
         return TX_FAIL(TX_ERR_ARG, "the null tokenizer's vocabulary size is %d, allowed are 1 to %d", vocab_size,
                        INT32_MAX - 1);

@@ -81,7 +81,11 @@ static const struct broken {
     { "pretrain-gpt", GOOD "--dump-step zero D",
       "--dump-step zero is not a step; it takes a step from 1 on and a folder" },
     { "pretrain-gpt", GOOD "--tokenizer-type HFTokenizer",
-      "--tokenizer-type HFTokenizer is not built yet: use GPT2BPETokenizer or NullTokenizer" },
+      "--tokenizer-type HFTokenizer is not built yet: use GPT2BPETokenizer, BertWordPieceLowerCase, BertWordPieceCase "
+      "or "
+      "NullTokenizer" },
+    { "preprocess-data", "--input a --output-prefix b --tokenizer-type BertWordPieceCase",
+      "BertWordPieceCase needs --vocab-file" },
     { "pretrain-gpt", GOOD "--tokenizer-type NullTokenizer", "NullTokenizer needs --vocab-size" },
     { "pretrain-gpt", GOOD "--optimizer sgd", "--optimizer sgd is not built yet: use adam, or leave the flag out" },
     { "pretrain-gpt", GOOD "--data-impl lazy",
