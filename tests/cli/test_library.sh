@@ -3,7 +3,7 @@
 # The library as a client meets it: installed headers alone, the shared library, the example that engine.h promises.
 . "$(dirname "$0")/lib.sh"
 build=$(dirname "$TRIAX") source=$(cd "$(dirname "$0")/../.." && pwd)
-if nm -D "$build/libtriax.so" | grep -q ' U __asan'; then
+if nm -D "$build/libtriax.so" | grep ' U __asan' >/dev/null; then # not -q: nm must not die of a closed pipe
     echo "skipped: a client of a sanitized library would have to be sanitized too"
     exit 77
 fi
