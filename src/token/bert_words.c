@@ -7,9 +7,12 @@
  *  ignores them in decoding and when they became U+FFFD.
  *
  *  Case and categories are str.lower's and unicodedata's in the Python version that has the Unicode version of
- *  utf8proc's tables (15.0 in utf8proc 2.8: Python 3.12). A Python with other tables differs in the characters that are
- *  assigned in one version only. What str.lower knows beyond utf8proc is here: a capital sigma at a word's end. (Its
- *  other speciality, U+0130 to i and U+0307, is plain i after Mn is dropped.)
+ *  utf8proc's tables (15.0 in utf8proc 2.8: Python 3.12). A Python with other tables differs in those characters of Mn,
+ *  Cf, Zs or punctuation that are assigned in one version only: 65 between Python 3.11 and utf8proc 2.8.
+ *
+ *  What str.lower knows beyond utf8proc is here: a capital sigma at a word's end. (Its other speciality, U+0130 to i
+ * and U+0307, is plain i after Mn is dropped.)
+ *
  *  Source: Megatron-DeepSpeed, megatron/tokenizer/bert_tokenization.py. */
 #include "token/bert_words.h"
 

@@ -17,8 +17,8 @@ ok tokenize --tokenizer-type BertWordPieceCase --vocab-file "$vocab" --merge-fil
 grep -q -- '--merge-file: is not read' err || die "--merge-file is ignored in silence"
 
 ok preprocess-data "${lower[@]}" --input lines --output-prefix d --append-eod
-cat out err | grep -q "Bert tokenizer detected, are you sure you don't want to split sentences?" || die "no warning"
-cat out err | grep -q 'Vocab size: 30524' || die "[BOS] and [EOS] are not counted"
+grep -q "Bert tokenizer detected, are you sure you don't want to split sentences?" out err || die "no warning"
+grep -q 'Vocab size: 30524' out err || die "[BOS] and [EOS] are not counted"
 # 7592 1010 2088 999 30523 as 16-bit numbers; the empty document is left out
 [ "$(od -An -tu2 d_text_document.bin | xargs)" = '7592 1010 2088 999 30523' ] || die "other bytes"
 
