@@ -66,8 +66,8 @@ static tx_status read_micro_batch(const tx_trainer *t, tx_feed *f, int64_t consu
 
 tx_status tx_train_evaluate(tx_trainer *t, tx_feed *f, int64_t consumed, int64_t n_samples, double *loss)
 {
-    double shown = tx_clock(), sum = 0,
-           part; /* Megatron's average: every micro-batch's mean weighs as its samples do */
+    /* Megatron's average: every micro-batch's mean weighs as its samples do */
+    double shown = tx_clock(), sum = 0, part;
     int64_t n_tokens;
     for (int64_t done = 0; done < n_samples; done += t->b) {
         int64_t rows = n_samples - done < t->b ? n_samples - done : t->b;
