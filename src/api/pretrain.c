@@ -3,17 +3,10 @@
 #include "api/engine_internal.h"
 #include "api/run_common.h"
 #include "backend/backend.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "train/loop.h"
+#include "train/metrics.h"
 #include "triax/run.h"
-
-static void log_dated(const char *text)
-{
-    char date[20];
-    tx_clock_date(date);
-    tx_info("[%s] datetime: %s ", text, date);
-}
 
 static double mib(size_t bytes)
 {
@@ -68,10 +61,10 @@ tx_status tx_pretrain(tx_config *cfg)
     tx_info("setting number of micro-batches to constant %lld", (long long)e->trainer->n_micro);
     tx_info("backend: %s", e->trainer->ctx.backend->describe());
     log_model(e->trainer);
-    log_dated("after model, optimizer, and learning rate scheduler are built");
+    tx_metrics_phase("after model, optimizer, and learning rate scheduler are built");
     tx_info("> building train, validation, and test datasets ...");
     TX_GOTO(tx__run_data_open(&data, cfg, e->trainer->model->vocab_size));
-    log_dated("after dataloaders are built");
+    tx_metrics_phase("after dataloaders are built");
     tx_info("done with setup ...");
     tx_info("training ...");
     TX_GOTO(tx_train_loop(e->trainer, data));

@@ -2,6 +2,7 @@
 #include "base/status.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,33 +32,32 @@ char *tx_printable(char *text)
     return text;
 }
 
-/* text has the size of error_text: its arguments may have been the old sentence itself. */
-static void keep(const char *text, const char *file, int line)
+/* The new sentence; its arguments may be the old one. */
+static void keep(const char *file, int line, bool one_line, const char *fmt, va_list ap)
 {
-    memcpy(error_text, text, sizeof error_text);
+    char text[sizeof error_text];
+    vsnprintf(text, sizeof text, fmt, ap);
+    if (one_line) tx_printable(text);
+    memcpy(error_text, text, sizeof text);
     const char *src = strstr(file, "src/");
     snprintf(error_place, sizeof error_place, "%s:%d", src ? src : file, line);
 }
 
 tx_status tx__fail(tx_status code, const char *file, int line, const char *fmt, ...)
 {
-    char text[sizeof error_text];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    keep(file, line, true, fmt, ap);
     va_end(ap);
-    keep(tx_printable(text), file, line);
     return code;
 }
 
 tx_status tx__fail_lines(tx_status code, const char *file, int line, const char *fmt, ...)
 {
-    char text[sizeof error_text];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    keep(file, line, false, fmt, ap);
     va_end(ap);
-    keep(text, file, line);
     return code;
 }
 

@@ -2,8 +2,7 @@
  *
  *      DIR/config.json, DIR/model.safetensors    the model before the update: a Hugging Face folder
  *      DIR/grads.safetensors                     gradients before clipping, under the same names
- *      DIR/loss.safetensors                      loss, grad_norm, lr, iteration (one number each), input_ids [batch,
- * s+1]
+ *      DIR/loss.safetensors                      loss, grad_norm, lr, iteration (a number each), input_ids [batch, s+1]
  *
  *  So a golden case can be made from any run, and any run can be compared with one. */
 #include <string.h>

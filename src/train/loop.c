@@ -125,13 +125,6 @@ static tx_status save(loop *l)
     return TX_OK;
 }
 
-static void log_dated(const char *text)
-{
-    char date[20];
-    tx_clock_date(date);
-    tx_info("[%s] datetime: %s ", text, date);
-}
-
 /* Whether the options or a signal end the run here; the reason goes to the log. */
 static bool wants_exit(const loop *l)
 {
@@ -146,7 +139,7 @@ static bool wants_exit(const loop *l)
         snprintf(text, sizeof text, "exiting program at iteration %lld", (long long)l->t->iteration);
     else
         return false;
-    log_dated(text);
+    tx_metrics_phase(text);
     return true;
 }
 
@@ -157,7 +150,7 @@ static tx_status run(loop *l)
     char where[96];
     bool leave = false;
     if (!cfg->skip_train) {
-        log_dated("before the start of training step");
+        tx_metrics_phase("before the start of training step");
         while (t->iteration < cfg->train_iters && !leave) {
             TX_TRY(train_iteration(l));
             if (t->iteration % cfg->eval_interval == 0) {
@@ -167,7 +160,7 @@ static tx_status run(loop *l)
             if (cfg->given.save_interval && t->iteration % cfg->save_interval == 0) TX_TRY(save(l));
             leave = wants_exit(l);
         }
-        log_dated("after training is done");
+        tx_metrics_phase("after training is done");
         if (t->iteration) TX_TRY(save(l));
         if (leave) return TX_OK;
     }

@@ -67,6 +67,13 @@ void tx_metrics_step(tx_metrics *m, const tx_trainer *t)
     if (t->iteration % t->cfg->log_interval == 0) log_line(m, t);
 }
 
+void tx_metrics_phase(const char *text)
+{
+    char date[20];
+    tx_clock_date(date);
+    tx_info("[%s] datetime: %s ", text, date);
+}
+
 void tx_metrics_evaluation(const char *where, double loss)
 {
     char line[512], rule[512];

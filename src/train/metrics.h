@@ -23,6 +23,9 @@ void tx_metrics_step(tx_metrics *m, const tx_trainer *t);
 /* Takes the time since `since` out of the interval: evaluation and saving are not training. */
 void tx_metrics_exclude(tx_metrics *m, double since);
 
+/* "[<text>] datetime: YYYY-mm-dd HH:MM:SS ": Megatron's mark between the phases of a run. */
+void tx_metrics_phase(const char *text);
+
 /* Megatron's boxed line: " validation loss at <where> | lm loss value: ... | lm loss PPL: ... | ". */
 void tx_metrics_evaluation(const char *where, double loss);
 
