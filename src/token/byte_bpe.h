@@ -1,0 +1,30 @@
+/* byte_bpe.h - text to ids by byte-level BPE, whatever files the vocabulary came from: cut the text into pieces, look
+ * each up, merge those that are no token. */
+#ifndef TX_TOKEN_BYTE_BPE_H
+#define TX_TOKEN_BYTE_BPE_H
+
+#include <stdbool.h>
+
+#include "token/vocab.h"
+#include "triax/token.h"
+
+/* Length in bytes of the first piece of text[0..n), n > 0; see unicode_split.h. */
+typedef size_t tx__split_fn(const unsigned char *text, size_t n);
+
+/* Zeroed = empty. vocab, split and ignore_merges are set by the owner, then tx__byte_bpe_prepare does the rest; after
+ * that it is const, and any number of threads may encode with it. */
+typedef struct tx__byte_bpe {
+    tx__vocab vocab; /* owned */
+    tx__split_fn *split;
+    bool ignore_merges; /* a piece that is a token is that token, even where merging would not make it (Llama 3) */
+    size_t longest;     /* bytes of the longest token that can be found */
+} tx__byte_bpe;
+
+tx_status tx__byte_bpe_prepare(tx__byte_bpe *b);
+
+/* Appends the ids of text[0..n); leaves a part behind on failure. */
+tx_status tx__byte_bpe_encode(const tx__byte_bpe *b, const unsigned char *text, size_t n, tx_ids *out);
+
+void tx__byte_bpe_free(tx__byte_bpe *b);
+
+#endif
