@@ -1,40 +1,137 @@
-/* bpe.c - byte-pair merging. The rule, from OpenAI's encoder.py: as long as some pair of neighbours is a merge, take
- * the strongest such merge and apply it everywhere in the piece, from left to right.
+/* bpe.c - byte-pair merging: as long as some pair of neighbours is a merge, take the strongest such merge, of equal
+ * ones the leftmost. That is Hugging Face's rule. OpenAI's encoder.py goes in rounds: the strongest merge everywhere in
+ * the piece, from left to right, before anything that this makes. The two differ only where a merge makes what a
+ * stronger one takes, which a list as it is learned hardly ever has.
  *
  *  Short pieces (nearly all) do just that in arrays on the stack. Long ones (a line of dashes, a genome, base64) keep
  *  their symbols in a linked list and all mergeable pairs in a heap by (rank, place): n log n instead of n². */
 #include "token/bpe.h"
 
+#include <string.h>
+
 #include "base/alloc.h"
 
-#define SHORT 64 /* bytes; below it moving arrays beats a heap */
+#define SHORT     64 /* bytes; below it looking at everything beats a heap */
+#define ID_BITS   21
+#define PAIR_MASK (((uint64_t)1 << 2 * ID_BITS) - 1)
+#define FREE      UINT64_MAX
+#define PROBES    4096 /* slots behind the last home: no search goes round */
 
-static inline uint32_t rank_of(const tx__vocab *v, int32_t left, int32_t right)
+/* ---- the table of merges ---- */
+
+static inline uint64_t pair_of(int32_t left, int32_t right)
 {
-    return tx__pairs_find(&v->rank, tx__pair(left, right));
+    return (uint64_t)(uint32_t)left << ID_BITS | (uint32_t)right;
+}
+
+static inline uint64_t hash_of(uint64_t pair)
+{
+    return pair * 0x9E3779B97F4A7C15u;
+}
+
+static inline uint32_t rank_of(const tx__merges *m, int32_t left, int32_t right)
+{
+    uint64_t pair = pair_of(left, right), h = hash_of(pair), bit = h >> (m->shift - 3);
+    if (!(m->maybe[bit / 64] >> bit % 64 & 1)) return TX__NO_PAIR;
+    for (const uint64_t *slot = m->slot + (h >> m->shift); *slot != FREE; slot++)
+        if ((*slot & PAIR_MASK) == pair) return (uint32_t)(*slot >> 2 * ID_BITS);
+    return TX__NO_PAIR;
+}
+
+static void add_merge(tx__merges *m, uint64_t pair, uint32_t rank)
+{
+    pair = pair_of((int32_t)(pair >> 32), (int32_t)(uint32_t)pair);
+    uint64_t h = hash_of(pair), bit = h >> (m->shift - 3), *slot = m->slot + (h >> m->shift);
+    m->maybe[bit / 64] |= (uint64_t)1 << bit % 64;
+    while (*slot != FREE) slot++;
+    *slot = (uint64_t)rank << 2 * ID_BITS | pair;
+}
+
+tx_status tx__merges_build(tx__merges *out, tx__vocab *v)
+{
+    tx__merges m = { .shift = 64 - 10 };
+    tx_status st;
+    if (v->token.n >= 1 << ID_BITS || v->rank.n >= 1 << ID_BITS)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "a vocabulary of %u tokens and %zu merges is too large: at most %d of each",
+                       v->token.n, v->rank.n, (1 << ID_BITS) - 1);
+    while ((size_t)1 << (64 - m.shift) < 2 * v->rank.n) m.shift--;
+    size_t n_slots = ((size_t)1 << (64 - m.shift)) + PROBES;
+    TX_GOTO(tx_alloc(&m.slot, n_slots, sizeof *m.slot, "a vocabulary"));
+    TX_GOTO(tx_alloc(&m.maybe, (size_t)1 << (64 - m.shift - 3), sizeof *m.maybe, "a vocabulary"));
+    TX_GOTO(tx_alloc(&m.byte_rank, 256, sizeof *m.byte_rank, "a vocabulary"));
+    memset(m.slot, 0xFF, n_slots * sizeof *m.slot);
+    for (size_t i = 0; v->rank.slot && i <= v->rank.mask; i++)
+        if (v->rank.slot[i].key) add_merge(&m, v->rank.slot[i].key - 1, v->rank.slot[i].value);
+    for (int a = 0; a < 256; a++)
+        for (int b = 0; b < 256; b++) m.byte_rank[a][b] = rank_of(&m, v->byte_id[a], v->byte_id[b]);
+    memcpy(m.byte_id, v->byte_id, sizeof m.byte_id);
+    m.merged = v->merged;
+    v->merged = NULL;
+    tx__pairs_free(&v->rank);
+    *out = m;
+    return TX_OK;
+out:
+    tx__merges_free(&m);
+    return st;
+}
+
+void tx__merges_free(tx__merges *m)
+{
+    tx_free(m->slot);
+    tx_free(m->maybe);
+    tx_free(m->byte_rank);
+    tx_free(m->merged);
+    *m = (tx__merges){ 0 };
 }
 
 /* ---- short pieces ---- */
 
-static size_t merge_short(const tx__vocab *v, int32_t *id, size_t n)
+#define NO_KEY INT32_MAX
+
+static inline int32_t key_of(const tx__merges *m, int32_t left, int32_t right, size_t place)
 {
-    uint32_t rank[SHORT]; /* [i] of the pair i, i+1 */
-    for (size_t i = 0; i + 1 < n; i++) rank[i] = rank_of(v, id[i], id[i + 1]);
+    uint32_t rank = rank_of(m, left, right);
+    return rank == TX__NO_PAIR ? NO_KEY : (int32_t)(rank << 6 | (uint32_t)place);
+}
+
+/* Symbols stay where they are, and a bit in `live` says where one begins:
+ *
+ *      token  h   e   l   l   o        merge at 2        h   e   ll  .   o
+ *      live   1   1   1   1   1        ---------->       1   1   1   0   1
+ *
+ *  key[i] = rank << 6 | i of the pair that begins at i, so that the least of them is the strongest merge and its first
+ * place; it is found by looking at all of them, which for so few is faster than any order kept. */
+static size_t merge_short(const tx__merges *m, const unsigned char *piece, int32_t *id, size_t n)
+{
+    _Static_assert(SHORT == 64 && ID_BITS + 6 < 31, "a bit for every place; rank and place in a key");
+    int32_t token[SHORT], key[SHORT];
+    uint64_t live = UINT64_MAX >> (64 - n);
+    for (size_t i = 0; i < n; i++) token[i] = m->byte_id[piece[i]];
+    for (size_t i = 0; i + 1 < n; i++) {
+        uint32_t rank = m->byte_rank[piece[i]][piece[i + 1]];
+        key[i] = rank == TX__NO_PAIR ? NO_KEY : (int32_t)(rank << 6 | i);
+    }
+    size_t n_keys = (n + 7) / 8 * 8;
+    for (size_t i = n - 1; i < n_keys; i++) key[i] = NO_KEY;
     for (;;) {
-        uint32_t best = TX__NO_PAIR;
-        for (size_t i = 0; i + 1 < n; i++)
-            if (rank[i] < best) best = rank[i];
-        if (best == TX__NO_PAIR) return n;
-        for (size_t i = 0; i + 1 < n; i++) {
-            if (rank[i] != best) continue;
-            id[i] = v->merged[best];
-            n--;
-            for (size_t j = i + 1; j < n; j++) id[j] = id[j + 1];
-            for (size_t j = i + 1; j + 1 < n; j++) rank[j] = rank[j + 1];
-            if (i > 0) rank[i - 1] = rank_of(v, id[i - 1], id[i]);
-            if (i + 1 < n) rank[i] = rank_of(v, id[i], id[i + 1]);
+        int32_t best = NO_KEY;
+#pragma omp simd reduction(min : best)
+        for (size_t i = 0; i < n_keys; i++) best = key[i] < best ? key[i] : best;
+        if (best == NO_KEY) break;
+        size_t at = (size_t)best % 64, gone = at + 1 + (size_t)__builtin_ctzll(live >> at >> 1);
+        live &= ~((uint64_t)1 << gone);
+        uint64_t after = live >> at >> 1, before = live & (((uint64_t)1 << at) - 1);
+        token[at] = m->merged[best >> 6];
+        key[gone] = NO_KEY;
+        key[at] = after ? key_of(m, token[at], token[at + 1 + (size_t)__builtin_ctzll(after)], at) : NO_KEY;
+        if (before) {
+            size_t p = 63 - (size_t)__builtin_clzll(before);
+            key[p] = key_of(m, token[p], token[at], p);
         }
     }
+    size_t n_ids = 0;
+    for (; live; live &= live - 1) id[n_ids++] = token[__builtin_ctzll(live)];
+    return n_ids;
 }
 
 /* ---- long pieces ---- */
@@ -89,37 +186,37 @@ static uint64_t heap_pop(uint64_t *heap, size_t *n)
  *      next  1   2   3   4   -1         ---------->        1   2   4       -1
  *
  *  A heap entry is rank << 32 | place, and stale if the pair at that place has another rank by now. Equal ranks are
- *  equal pairs, and a merge never makes the pair it merges, so pairs made in a round can wait until the round is over;
- *  they must, for the rule says "everywhere" before anything stronger that they may be. */
-static size_t merge_long(const tx__vocab *v, tx__bpe_scratch *s, int32_t *id, int32_t n)
+ * equal pairs, and a merge never makes the pair it merges, so in rounds the pairs that one makes can wait for its end.
+ */
+static size_t merge_long(const tx__merges *m, tx__bpe_scratch *s, int32_t *id, int32_t n)
 {
     size_t n_heap = 0;
     for (int32_t i = 0; i < n; i++) {
         s->prev[i] = i - 1;
         s->next[i] = i + 1 < n ? i + 1 : -1;
-        s->rank[i] = i + 1 < n ? rank_of(v, id[i], id[i + 1]) : TX__NO_PAIR;
+        s->rank[i] = i + 1 < n ? rank_of(m, id[i], id[i + 1]) : TX__NO_PAIR;
         if (s->rank[i] != TX__NO_PAIR) heap_push(s->heap, &n_heap, (uint64_t)s->rank[i] << 32 | (uint32_t)i);
     }
     while (n_heap) {
         uint32_t best = (uint32_t)(s->heap[0] >> 32);
         size_t n_fresh = 0;
-        while (n_heap && s->heap[0] >> 32 == best) {
+        do {
             int32_t at = (int32_t)(uint32_t)heap_pop(s->heap, &n_heap);
-            if (s->rank[at] != best) continue;
+            if (s->rank[at] != best) continue; /* stale */
             int32_t gone = s->next[at], after = s->next[gone], before = s->prev[at];
-            id[at] = v->merged[best];
+            id[at] = m->merged[best];
             s->next[at] = after;
             s->rank[at] = s->rank[gone] = TX__NO_PAIR;
             if (after >= 0) {
                 s->prev[after] = at;
-                s->rank[at] = rank_of(v, id[at], id[after]);
+                s->rank[at] = rank_of(m, id[at], id[after]);
                 s->fresh[n_fresh++] = (uint32_t)at;
             }
             if (before >= 0) {
-                s->rank[before] = rank_of(v, id[before], id[at]);
+                s->rank[before] = rank_of(m, id[before], id[at]);
                 s->fresh[n_fresh++] = (uint32_t)before;
             }
-        }
+        } while (m->in_rounds && n_heap && s->heap[0] >> 32 == best);
         for (size_t i = 0; i < n_fresh; i++) {
             uint32_t at = s->fresh[i];
             if (s->rank[at] != TX__NO_PAIR) heap_push(s->heap, &n_heap, (uint64_t)s->rank[at] << 32 | at);
@@ -130,16 +227,16 @@ static size_t merge_long(const tx__vocab *v, tx__bpe_scratch *s, int32_t *id, in
     return n_ids;
 }
 
-tx_status tx__bpe_merge(const tx__vocab *v, tx__bpe_scratch *s, const unsigned char *piece, int32_t *id, size_t *n_ids)
+tx_status tx__bpe_merge(const tx__merges *m, tx__bpe_scratch *s, const unsigned char *piece, int32_t *id, size_t *n_ids)
 {
     size_t n = *n_ids;
-    for (size_t i = 0; i < n; i++) id[i] = v->byte_id[piece[i]];
-    if (n <= SHORT) {
-        *n_ids = merge_short(v, id, n);
+    if (n <= SHORT && !m->in_rounds) {
+        *n_ids = merge_short(m, piece, id, n);
         return TX_OK;
     }
+    for (size_t i = 0; i < n; i++) id[i] = m->byte_id[piece[i]];
     if (n > INT32_MAX) return TX_FAIL(TX_ERR_ARG, "a word of %zu bytes: at most %d are possible", n, INT32_MAX);
     TX_TRY(scratch_reserve(s, n));
-    *n_ids = merge_long(v, s, id, (int32_t)n);
+    *n_ids = merge_long(m, s, id, (int32_t)n);
     return TX_OK;
 }

@@ -2,6 +2,8 @@
 #ifndef TX_TOKEN_BPE_H
 #define TX_TOKEN_BPE_H
 
+#include <stdbool.h>
+
 #include "token/vocab.h"
 
 /* Memory for pieces too long for the stack, kept between pieces of one text. Zeroed = none. */
@@ -13,7 +15,26 @@ typedef struct tx__bpe_scratch {
 } tx__bpe_scratch;
 void tx__bpe_scratch_free(tx__bpe_scratch *s);
 
-/* Writes the ids of piece[0..*n_ids) to id, which has room for one per byte, and their number to *n_ids. */
-tx_status tx__bpe_merge(const tx__vocab *v, tx__bpe_scratch *s, const unsigned char *piece, int32_t *id, size_t *n_ids);
+/* The merges as the inner loop wants them. A slot is rank << 42 | left << 21 | right, or all ones: free. Most pairs are
+ * no merge, which `maybe` says at less cost than the table: its bit at the pair's hash is set if some merge has that
+ * hash. */
+typedef struct tx__merges {
+    uint64_t *slot;                /* open addressing, linear probing, less than half full */
+    uint64_t *maybe;               /* 8 bits a slot */
+    uint32_t (*byte_rank)[256];    /* [left][right] rank of the tokens of two bytes */
+    int32_t byte_id[256], *merged; /* [rank] id of the pair's bytes */
+    int shift;                     /* 64 - log2(slots) */
+    bool in_rounds;                /* see bpe.c; matters only where a merge makes what a stronger one takes */
+} tx__merges;
+
+/* Takes v's merges over: v->rank and v->merged are empty afterwards, except on failure. Errors: TX_ERR_NOMEM;
+ * TX_ERR_UNSUPPORTED beyond 2 million tokens or merges. */
+tx_status tx__merges_build(tx__merges *out, tx__vocab *v);
+void tx__merges_free(tx__merges *m); /* a zeroed one is fine */
+
+/* Writes the ids of piece[0..*n_ids), to id, which has room for one per byte, and their number to
+ * *n_ids. */
+tx_status tx__bpe_merge(const tx__merges *m, tx__bpe_scratch *s, const unsigned char *piece, int32_t *id,
+                        size_t *n_ids);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "token/vocab.h"
+#include "token/bpe.h"
 #include "triax/token.h"
 
 /* Length in bytes of the first piece of text[0..n), n > 0; see unicode_split.h. */
@@ -14,10 +14,11 @@ typedef size_t tx__split_fn(const unsigned char *text, size_t n);
 /* Zeroed = empty. vocab, split and ignore_merges are set by the owner, then tx__byte_bpe_prepare does the rest; after
  * that it is const, and any number of threads may encode with it. */
 typedef struct tx__byte_bpe {
-    tx__vocab vocab; /* owned */
+    tx__vocab vocab; /* owned; its merges move to: */
+    tx__merges merges;
     tx__split_fn *split;
     bool ignore_merges; /* a piece that is a token is that token, even where merging would not make it (Llama 3) */
-    size_t longest;     /* bytes of the longest token that can be found */
+    struct tx__caches *caches; /* of pieces, one for each thread that encodes at the same time */
 } tx__byte_bpe;
 
 tx_status tx__byte_bpe_prepare(tx__byte_bpe *b);

@@ -15,6 +15,17 @@ static inline size_t tx__utf8_next(const unsigned char *p, size_t n, uint32_t *c
     uint32_t first = p[0];
     *c = first;
     if (first < 0x80) return 1;
+    if (first >= 0xC2 && first < 0xE0 && n > 1 && (p[1] & 0xC0) == 0x80) { /* nearly all: whole ones of two and three */
+        *c = (first & 0x1F) << 6 | (p[1] & 0x3Fu);
+        return 2;
+    }
+    if ((first & 0xF0) == 0xE0 && n > 2 && (p[1] & 0xC0) == 0x80 && (p[2] & 0xC0) == 0x80) {
+        uint32_t v = (first & 0x0F) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu);
+        if (v >= 0x800 && v - 0xD800 >= 0x800) {
+            *c = v;
+            return 3;
+        }
+    }
     *c = TX__NO_CHAR;
     if (first < 0xC2 || first > 0xF4) return 1;
     size_t len = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;

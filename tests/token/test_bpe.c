@@ -1,6 +1,7 @@
 /* labels: unit */
-/* The two ways of merging against the rule written out naively, with merges that real files would not hold: pairs that
- * become mergeable late but are stronger, runs of one letter, tokens that merges never reach. */
+/* Short and long pieces, in turn and in rounds, against the rules written out naively, with merges that real files
+ * would not hold: pairs that become mergeable late but are stronger, runs of one letter, tokens that merges never
+ * reach. */
 #include "token_test.h"
 
 #include "base/rng.h"
@@ -36,8 +37,9 @@ static void make_vocab(tx__vocab *v, const char *const (*merges)[2], size_t n)
     }
 }
 
-/* OpenAI's loop: find the strongest pair, rebuild the word with it merged everywhere. */
-static size_t merge_naively(const tx__vocab *v, const unsigned char *piece, size_t n, int32_t *id)
+/* OpenAI's loop: find the strongest pair, rebuild the word with it merged everywhere. Hugging Face's: only its first
+ * place. */
+static size_t merge_naively(const tx__vocab *v, bool in_rounds, const unsigned char *piece, size_t n, int32_t *id)
 {
     for (size_t i = 0; i < n; i++) id[i] = v->byte_id[piece[i]];
     for (;;) {
@@ -48,16 +50,18 @@ static size_t merge_naively(const tx__vocab *v, const unsigned char *piece, size
         }
         if (best == TX__NO_PAIR) return n;
         size_t m = 0;
+        bool done = false;
         for (size_t i = 0; i < n; m++) {
-            int hit = i + 1 < n && tx__pairs_find(&v->rank, tx__pair(id[i], id[i + 1])) == best;
+            bool hit = !done && i + 1 < n && tx__pairs_find(&v->rank, tx__pair(id[i], id[i + 1])) == best;
             id[m] = hit ? v->merged[best] : id[i];
             i += hit ? 2 : 1;
+            done |= hit && !in_rounds;
         }
         n = m;
     }
 }
 
-static void check_words(const tx__vocab *v, const char *alphabet)
+static void check_words(const tx__vocab *v, const tx__merges *m, const char *alphabet)
 {
     unsigned char word[400];
     int32_t want[400], got[400];
@@ -66,46 +70,51 @@ static void check_words(const tx__vocab *v, const char *alphabet)
         tx_rng r = { seed, 9, 0 };
         size_t n = 1 + seed % (seed % 3 ? 40 : 400), k = n; /* both sides of the line between short and long */
         for (size_t i = 0; i < n; i++) word[i] = (unsigned char)alphabet[tx_rng_u16(&r, i) % strlen(alphabet)];
-        size_t n_want = merge_naively(v, word, n, want);
-        ASSERT_OK(tx__bpe_merge(v, &scratch, word, got, &k));
+        size_t n_want = merge_naively(v, m->in_rounds, word, n, want);
+        ASSERT_OK(tx__bpe_merge(m, &scratch, word, got, &k));
         assert_int_equal(k, n_want);
         assert_memory_equal(got, want, k * sizeof *got);
     }
     tx__bpe_scratch_free(&scratch);
 }
 
+/* Over three alphabets, in turn and in rounds. */
+static void check_merges(const char *const (*merges)[2], size_t n, const char *const alphabet[3])
+{
+    for (int in_rounds = 0; in_rounds < 2; in_rounds++) {
+        tx__vocab v, given;
+        tx__merges m;
+        make_vocab(&v, merges, n); /* kept for the naive way */
+        make_vocab(&given, merges, n);
+        ASSERT_OK(tx__merges_build(&m, &given));
+        m.in_rounds = in_rounds;
+        for (int i = 0; i < 3; i++) check_words(&v, &m, alphabet[i]);
+        tx__merges_free(&m);
+        tx__vocab_free(&given);
+        tx__vocab_free(&v);
+    }
+}
+
 static void natural_merges(void **state)
 {
     static const char *const m[][2] = { { "a", "b" },  { "ab", "ab" }, { "a", "a" },
                                         { "aa", "a" }, { "b", "b" },   { "bb", "ab" } };
-    tx__vocab v;
     (void)state;
-    make_vocab(&v, m, 6);
-    check_words(&v, "ab");
-    check_words(&v, "aab ");
-    tx__vocab_free(&v);
+    check_merges(m, 6, (const char *const[]){ "ab", "aab ", "b" });
 }
 
 static void merges_out_of_order(void **state)
 {
     static const char *const m[][2] = { { "ab", "a" }, { "b", "aba" }, { "aa", "aa" },
                                         { "a", "b" },  { "a", "a" },   { "aba", "ab" } };
-    tx__vocab v;
     (void)state;
-    make_vocab(&v, m, 6);
-    check_words(&v, "ab");
-    check_words(&v, "aaab");
-    check_words(&v, "a");
-    tx__vocab_free(&v);
+    check_merges(m, 6, (const char *const[]){ "ab", "aaab", "a" });
 }
 
 static void nothing_to_merge(void **state)
 {
-    tx__vocab v;
     (void)state;
-    make_vocab(&v, NULL, 0);
-    check_words(&v, "abc");
-    tx__vocab_free(&v);
+    check_merges(NULL, 0, (const char *const[]){ "abc", "a", "ab" });
 }
 
 int main(void)
