@@ -48,6 +48,7 @@ typedef struct tx_tokenizer tx_tokenizer;
  *   - Ids are 0..n-1, each once. All 256 byte symbols are there, so every text can be encoded.
  *   - A token in angle brackets with characters outside GPT-2's byte alphabet is special: its bytes are its spelling,
  *     and encode never makes it. Any other token with such characters is an error.
+ *   - A merge joins bytes and what earlier lines make; lines that were sorted or shuffled are an error.
  *   - A first merges line that begins with "#version" is skipped. Without it the first line is a merge like any other.
  *   - CRLF line ends and a missing last line end are fine.
  *   - eod is the id of "<|endoftext|>", or -1 where the vocabulary has none: whether that matters, the caller knows.
@@ -64,6 +65,24 @@ TX_API tx_status tx_tokenizer_open_gpt2(tx_tokenizer **out, const char *vocab_fi
  *   - Characters follow Python's tables of the Unicode version that utf8proc has: 15.0, Python 3.12.
  * Errors: TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_FORMAT, TX_ERR_NOMEM. */
 TX_API tx_status tx_tokenizer_open_wordpiece(tx_tokenizer **out, const char *vocab_file, bool lower_case);
+
+/* Hugging Face's tokenizer.json of a byte-level BPE model (GPT-2, Llama 3, Qwen, DeepSeek, StarCoder and their kin): id
+ * for id the tokenizers library's encode(text, add_special_tokens=False), and the same bytes back.
+ *   - model: BPE with all 256 byte symbols; merges "a b" or ["a", "b"]; ignore_merges. No dropout, prefix or suffix.
+ *   - normalizer: none, NFC, NFD, NFKC, NFKD or a Sequence of them. What is not UTF-8 is not normalized.
+ *   - pre_tokenizer: ByteLevel, with Split and Digits before it in a Sequence. A Split's regular expression must be
+ * that of GPT-2, GPT-4 and Llama 3, Qwen 2, GPT-4o, Tekken or DeepSeek-V3; others are an error that lists them.
+ *   - post_processor: known kinds are taken and have no effect: encode adds no token at either end (no BOS).
+ *     truncation and padding have none either.
+ *   - added_tokens, special or not, become their id wherever they stand in a text, with all flags as the library has
+ *     them: lstrip, rstrip, single_word, normalized. They decode to their content.
+ *   - Anything else is an error that names the key. Nothing that changes ids is ignored.
+ *   - Ids may have holes; vocab_size is the highest id and one. decode of a hole is TX_ERR_ARG.
+ *   - eod is eos_token of the tokenizer_config.json beside the file, which is read for nothing else; where there is
+ *     none, the first of <|endoftext|>, <|end_of_text|>, DeepSeek's end of sentence and </s> in the vocabulary, or -1.
+ *   - tx_tokenizer_special knows the added tokens that are special.
+ * Errors: TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_FORMAT, TX_ERR_UNSUPPORTED, TX_ERR_NOMEM. */
+TX_API tx_status tx_tokenizer_open_json(tx_tokenizer **out, const char *file);
 
 /* Text that is already ids: whole numbers between blanks, 0 to vocab_size. eod = vocab_size, so there are
  * vocab_size + 1 ids. For benchmarks and for data that something else has tokenized. */
@@ -83,8 +102,8 @@ TX_API int32_t tx_tokenizer_special(const tx_tokenizer *t, const char *name);
 /* ---- text to ids ---- */
 
 /* Appends the ids of text[0..n_bytes) to *out; on failure *out holds what it held before. Every byte counts, NUL too.
- * "<|endoftext|>" in a text is plain text. GPT-2 bytes that are not UTF-8 count as symbols (neither letter, digit nor
- * space), one by one, so decode(encode(x)) == x for every x.
+ * "<|endoftext|>" in a text is plain text to GPT-2's two files, and a token to a tokenizer.json that has it. Bytes that
+ * are not UTF-8 count as symbols (neither letter, digit nor space), one by one, so decode(encode(x)) == x for every x.
  * WordPiece drops bytes that are not UTF-8, as it does with U+FFFD and control characters.
  * Errors: TX_ERR_NOMEM; TX_ERR_ARG from a null tokenizer for a word that is no id. */
 TX_API tx_status tx_tokenizer_encode(const tx_tokenizer *t, const char *text, size_t n_bytes, tx_ids *out);

@@ -68,7 +68,7 @@ tx_status tx_pretrain(tx_config *cfg)
     tx_info("done with setup ...");
     tx_info("training ...");
     TX_GOTO(tx_train_loop(e->trainer, data));
-    if (cfg->save) TX_GOTO(tx__tokenizer_keep(cfg, cfg->save));
+    if (cfg->save) TX_GOTO(tx__tokenizer_keep(cfg, cfg->load, cfg->save));
 out:
     tx_train_data_close(data);
     tx_engine_destroy(e);

@@ -1,6 +1,7 @@
 /* run_common.c - shared steps of the jobs. */
 #include "api/run_common.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -8,23 +9,66 @@
 #include "base/log.h"
 #include "data/tokenizer_config.h"
 
-#define VOCAB  "vocab.json"
-#define MERGES "merges.txt"
+#define HF_FILE   "tokenizer.json"
+#define HF_CONFIG "tokenizer_config.json"
 
-static bool is_bpe(const tx_config *cfg)
+/* A file of a tokenizer: its name beside a checkpoint, and the option that says where it is. */
+typedef struct tokenizer_file {
+    const char *name;
+    char **option;
+    char path[4096];
+} tokenizer_file;
+
+/* Number of files that the type has. */
+static int files_of(tx_config *c, tokenizer_file f[2])
 {
-    return cfg->tokenizer_type && !strcmp(cfg->tokenizer_type, "GPT2BPETokenizer");
+    const char *type = c->tokenizer_type ? c->tokenizer_type : "";
+    f[0].name = "vocab.json", f[0].option = &c->vocab_file;
+    f[1].name = "merges.txt", f[1].option = &c->merge_file;
+    if (!strcmp(type, "GPT2BPETokenizer")) return 2;
+    f[0].name = "vocab.txt";
+    if (!strncmp(type, "Bert", 4)) return 1;
+    f[0].name = HF_FILE, f[0].option = &c->tokenizer_model;
+    return !strcmp(type, "HFTokenizer") || !strcmp(type, "PretrainedFromHF") ? 1 : 0;
+}
+
+/* Names the files in `dir` in *c, if all are there and c names none. */
+static tx_status find_files(tx_config *c, const char *dir, tokenizer_file f[2], int *n)
+{
+    *n = files_of(c, f);
+    if (c->vocab_file || c->merge_file || c->tokenizer_model || !dir) return TX_OK;
+    for (int i = 0; i < *n; i++) {
+        TX_TRY(tx_path_join(f[i].path, sizeof f[i].path, dir, f[i].name));
+        if (!tx_path_exists(f[i].path)) return TX_OK;
+    }
+    for (int i = 0; i < *n; i++) *f[i].option = f[i].path;
+    if (*n) tx_debug(" using the tokenizer in %s", dir);
+    return TX_OK;
+}
+
+static tx_status find_tokenizer(tx_config *c, const char *dir, tokenizer_file f[2], int *n)
+{
+    static char hf[] = "HFTokenizer";
+    TX_TRY(find_files(c, dir, f, n));
+    if (!*n || *f[0].option) return TX_OK;
+    tx_config other = *c;
+    other.tokenizer_type = hf;
+    TX_TRY(find_files(&other, dir, f, n));
+    if (other.tokenizer_model) {
+        c->tokenizer_type = hf;
+        c->tokenizer_model = other.tokenizer_model;
+    }
+    *n = files_of(c, f);
+    return TX_OK;
 }
 
 tx_status tx__tokenizer_for(const tx_config *cfg, const char *dir, tx_tokenizer **out)
 {
-    char vocab[4096], merges[4096];
-    if (!is_bpe(cfg) || cfg->vocab_file || cfg->merge_file || !dir) return tx__tokenizer_from_config(cfg, out);
-    TX_TRY(tx_path_join(vocab, sizeof vocab, dir, VOCAB));
-    TX_TRY(tx_path_join(merges, sizeof merges, dir, MERGES));
-    if (!tx_path_exists(vocab) || !tx_path_exists(merges)) return tx__tokenizer_from_config(cfg, out);
-    tx_debug(" using the tokenizer in %s", dir);
-    return tx_tokenizer_open_gpt2(out, vocab, merges);
+    tx_config c = *cfg; /* with the files found; owns nothing */
+    tokenizer_file f[2];
+    int n;
+    TX_TRY(find_tokenizer(&c, dir, f, &n));
+    return tx__tokenizer_from_config(&c, out);
 }
 
 static tx_status copy_file(const char *from, const char *dir, const char *name)
@@ -41,11 +85,29 @@ static tx_status copy_file(const char *from, const char *dir, const char *name)
     return st;
 }
 
-tx_status tx__tokenizer_keep(const tx_config *cfg, const char *dir)
+tx_status tx__tokenizer_keep(const tx_config *cfg, const char *from, const char *dir)
 {
-    if (!is_bpe(cfg) || !cfg->vocab_file || !cfg->merge_file || !tx_path_is_dir(dir)) return TX_OK;
-    TX_TRY(copy_file(cfg->vocab_file, dir, VOCAB));
-    return copy_file(cfg->merge_file, dir, MERGES);
+    char path[4096], config[4096];
+    tx_config c = *cfg;
+    tokenizer_file f[2];
+    int n;
+    TX_TRY(find_tokenizer(&c, from, f, &n));
+    if (!tx_path_is_dir(dir)) return TX_OK;
+    for (int i = 0; i < n; i++) {
+        const char *file = *f[i].option;
+        if (!file) return TX_OK;
+        if (!strcmp(f[i].name, HF_FILE)) {
+            TX_TRY(tx__tokenizer_model_file(&c, path, sizeof path));
+            const char *slash = strrchr(path, '/');
+            snprintf(config, sizeof config, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+            size_t end = strlen(config);
+            snprintf(config + end, sizeof config - end, "/" HF_CONFIG);
+            if (tx_path_exists(config)) TX_TRY(copy_file(config, dir, HF_CONFIG));
+            file = path;
+        }
+        TX_TRY(copy_file(file, dir, f[i].name));
+    }
+    return TX_OK;
 }
 
 tx_status tx__model_load(tx_model **model, float **value, const tx_config *cfg, const tx_source *src)

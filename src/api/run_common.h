@@ -7,13 +7,14 @@
 #include "data/train_data.h"
 #include "triax/token.h"
 
-/* The tokenizer that the flags name; without --vocab-file and --merge-file the vocab.json and merges.txt that lie
- * beside the checkpoint in `dir` (NULL: none). TX_ERR_ARG when there is neither. */
+/* The tokenizer that the flags name; where they name no file, the one that lies beside the checkpoint in `dir` (NULL:
+ * none): vocab.json and merges.txt, vocab.txt or tokenizer.json, as --tokenizer-type says; a tokenizer.json also where
+ * the type's own files are missing, as in a Hugging Face folder. TX_ERR_ARG when there is neither. */
 tx_status tx__tokenizer_for(const tx_config *cfg, const char *dir, tx_tokenizer **out);
 
-/* Copies the BPE tokenizer's two files into `dir`, so that generate and evaluate find them there. A file that is there
- * with the same content is left alone. */
-tx_status tx__tokenizer_keep(const tx_config *cfg, const char *dir);
+/* Copies the files of the tokenizer that tx__tokenizer_for(cfg, from) opens into `dir`, so that generate and evaluate
+ * find them there. A file that is there with the same content is left alone. */
+tx_status tx__tokenizer_keep(const tx_config *cfg, const char *from, const char *dir);
 
 /* The three splits as the run of `cfg` trains and evaluates on them (pretrain.c). @vocab_size 0: ids are not checked.
  */

@@ -234,9 +234,10 @@ static void log_derived(const tx_config *cfg)
         tx_info("setting training iterations to %lld", (long long)cfg->train_iters);
     if (g->save_interval && !g->save) tx_warn("--save-interval: nothing is saved without --save");
     if (g->vocab_size && strcmp(cfg->tokenizer_type, "NullTokenizer") != 0)
-        tx_warn("--vocab-size: the size of this vocabulary is that of --vocab-file");
-    if (g->merge_file && !strncmp(cfg->tokenizer_type, "Bert", 4))
-        tx_warn("--merge-file: is not read, %s has no merges", cfg->tokenizer_type);
+        tx_warn("--vocab-size: the size of this vocabulary is that of its file");
+    bool bert = !strncmp(cfg->tokenizer_type, "Bert", 4), hf = strstr(cfg->tokenizer_type, "HF") != NULL;
+    if (g->merge_file && (bert || hf)) tx_warn("--merge-file: is not read by %s", cfg->tokenizer_type);
+    if (g->vocab_file && hf) tx_warn("--vocab-file: is not read by %s", cfg->tokenizer_type);
 }
 
 tx_status tx_config_parse(tx_config **out, const char *command, int argc, char *const *argv)

@@ -360,20 +360,27 @@ static void rule_tokenizer_has_its_files(const struct check *k)
     bool optional = c->load || strcmp(c->command->name, "evaluate") == 0 || strcmp(c->command->name, "generate") == 0 ||
                     strncmp(c->command->name, "inspect", 7) == 0;
     bool vocab = c->vocab_file || k->g->vocab_file, merge = c->merge_file || k->g->merge_file;
+    bool model = c->tokenizer_model || k->g->tokenizer_model;
+    const char *type = c->tokenizer_type;
     if (k->bad->tokenizer_type) return;
-    if (!strcmp(c->tokenizer_type, "NullTokenizer")) {
+    if (!strcmp(type, "NullTokenizer")) {
         if (!c->vocab_size && !k->g->vocab_size && !optional) tx__violate(k->v, "NullTokenizer needs --vocab-size");
-    } else if (!strcmp(c->tokenizer_type, "BertWordPieceLowerCase") ||
-               !strcmp(c->tokenizer_type, "BertWordPieceCase")) {
-        if (!vocab && !optional) tx__violate(k->v, "%s needs --vocab-file", c->tokenizer_type);
-    } else if (strcmp(c->tokenizer_type, "GPT2BPETokenizer")) {
+    } else if (!strcmp(type, "BertWordPieceLowerCase") || !strcmp(type, "BertWordPieceCase")) {
+        if (!vocab && !optional) tx__violate(k->v, "%s needs --vocab-file", type);
+    } else if (!strcmp(type, "HFTokenizer") || !strcmp(type, "PretrainedFromHF")) {
+        if (!model && !optional) tx__violate(k->v, "%s needs --tokenizer-model, a folder or file", type);
+    } else if (strcmp(type, "GPT2BPETokenizer")) {
         tx__violate(k->v,
-                    "--tokenizer-type %s is not built yet: use GPT2BPETokenizer, BertWordPieceLowerCase, "
+                    "--tokenizer-type %s is not built yet: use GPT2BPETokenizer, HFTokenizer, BertWordPieceLowerCase, "
                     "BertWordPieceCase or NullTokenizer",
-                    c->tokenizer_type);
+                    type);
+    } else if (model && !vocab && !merge) {
+        if (!optional) tx__violate(k->v, "--tokenizer-model needs --tokenizer-type HFTokenizer");
     } else {
         if (!vocab && (merge || !optional)) tx__violate(k->v, "GPT2BPETokenizer needs --vocab-file");
-        if (!merge && (vocab || !optional)) tx__violate(k->v, "GPT2BPETokenizer needs --merge-file");
+        if (!merge && (vocab || !optional))
+            tx__violate(k->v, "GPT2BPETokenizer needs --merge-file; a tokenizer.json is read by --tokenizer-type "
+                              "HFTokenizer --tokenizer-model FILE");
     }
 }
 

@@ -255,7 +255,9 @@ static tx_status start(job *j, const tx_config *cfg)
         if (j->eod < 0)
             return TX_FAIL(TX_ERR_FORMAT,
                            "%s: has no <|endoftext|>, which --append-eod needs; add it or leave the flag out",
-                           cfg->vocab_file ? cfg->vocab_file : "the vocabulary");
+                           cfg->tokenizer_model ? cfg->tokenizer_model
+                           : cfg->vocab_file    ? cfg->vocab_file
+                                                : "the vocabulary");
     }
     TX_TRY(open_output(j));
     j->start = tx_clock();

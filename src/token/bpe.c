@@ -49,7 +49,7 @@ static void add_merge(tx__merges *m, uint64_t pair, uint32_t rank)
 
 tx_status tx__merges_build(tx__merges *out, tx__vocab *v)
 {
-    tx__merges m = { .shift = 64 - 10 };
+    tx__merges m = { .shift = 64 - 10, .in_rounds = v->in_rounds };
     tx_status st;
     if (v->token.n >= 1 << ID_BITS || v->rank.n >= 1 << ID_BITS)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "a vocabulary of %u tokens and %zu merges is too large: at most %d of each",

@@ -1,27 +1,23 @@
-/* vocab.c - reads vocab.json and merges.txt. Both are a user's files, so nothing in them is believed: after this, ids
- * are 0..n-1, all bytes have a token, and every merge joins two tokens to a third with the same bytes. */
+/* vocab.c - reads vocab.json and merges.txt, and the same out of tokenizer.json. They are a user's files, so nothing in
+ * them is believed: after this, no two tokens share an id, all bytes have a token, and every merge joins two tokens to
+ * a third with the same bytes. */
 #include "token/vocab.h"
 
-#include <jansson.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
 #include "token/utf8.h"
 
-#define MAX_FILE_BYTES \
-    ((size_t)64 << 20) /* GPT-2's files have 1 and 0.5 MB, the largest vocabularies in use below 20 */
+/* GPT-2's files have 1 and 0.5 MB, the largest vocabularies in use below 40, and a quarter of a million tokens */
+#define MAX_FILE_BYTES ((size_t)128 << 20)
+#define MAX_IDS        ((size_t)4 << 20)
 
 /* ---- names in messages ---- */
 
-/* A token or line as it can stand in a one-line message: cut after 60 bytes, control bytes as '?'. */
-typedef struct shown {
-    char text[72];
-} shown;
-
-static shown show(const char *bytes, size_t n)
+tx__shown tx__show(const char *bytes, size_t n)
 {
-    shown s = { { 0 } };
+    tx__shown s = { { 0 } };
     size_t k = n < 60 ? n : 60;
     while (k < n && k > 0 && ((unsigned char)bytes[k] & 0xC0) == 0x80) k--; /* not in the middle of a character */
     for (size_t i = 0; i < k; i++) s.text[i] = (unsigned char)bytes[i] < 0x20 || bytes[i] == 0x7F ? '?' : bytes[i];
@@ -49,43 +45,48 @@ static tx_status bytes_of_symbols(tx_str *out, const char *symbols, size_t n, in
 
 /* ---- vocab.json ---- */
 
-/* key_of[id] = token, for ids that turn out to be 0..n-1, each once. */
-static tx_status order_by_id(const char **key_of, json_t *root, const char *file)
+/* What differs between the two kinds of files. */
+typedef struct source {
+    const char *file;
+    bool json; /* tokenizer.json */
+} source;
+
+/* key_of[id] = token, for ids that turn out to be below n, each once. */
+static tx_status order_by_id(const char **key_of, size_t n, json_t *root, const char *file)
 {
-    size_t n = json_object_size(root);
     const char *key;
     json_t *value;
     json_object_foreach(root, key, value)
     {
-        shown token = show(key, strlen(key));
+        tx__shown token = tx__show(key, strlen(key));
         if (!json_is_integer(value))
             return TX_FAIL(TX_ERR_FORMAT, "%s: the id of token \"%s\" is not a whole number", file, token.text);
         json_int_t id = json_integer_value(value);
         if (id < 0 || (uint64_t)id >= n)
             return TX_FAIL(TX_ERR_FORMAT, "%s: token \"%s\" has id %lld, but %zu tokens must have the ids 0 to %zu",
-                           file, token.text, (long long)id, n, n - 1);
+                           file, token.text, (long long)id, json_object_size(root), n - 1);
         if (key_of[id])
             return TX_FAIL(TX_ERR_FORMAT, "%s: tokens \"%s\" and \"%s\" both have id %lld", file,
-                           show(key_of[id], strlen(key_of[id])).text, token.text, (long long)id);
+                           tx__show(key_of[id], strlen(key_of[id])).text, token.text, (long long)id);
         key_of[id] = key;
     }
     return TX_OK;
 }
 
-static tx_status add_token(tx__vocab *v, int32_t id, const char *key, tx_str *bytes, const char *file)
+static tx_status add_token(tx__vocab *v, int32_t id, const char *key, tx_str *bytes, const source *src)
 {
     size_t n = strlen(key);
     int64_t wrong;
     uint32_t number;
     int fresh;
     bytes->len = 0;
-    if (n == 0) return TX_FAIL(TX_ERR_FORMAT, "%s: the token with id %d is empty", file, id);
+    if (n == 0) return TX_FAIL(TX_ERR_FORMAT, "%s: the token with id %d is empty", src->file, id);
     TX_TRY(bytes_of_symbols(bytes, key, n, &wrong));
-    if (wrong >= 0 && (n < 3 || key[0] != '<' || key[n - 1] != '>'))
+    if (wrong >= 0 && !src->json && (n < 3 || key[0] != '<' || key[n - 1] != '>'))
         return TX_FAIL(TX_ERR_FORMAT,
                        "%s: token \"%s\" has the character U+%04X, which is none of GPT-2's byte symbols: "
                        "this is not the vocabulary of a byte-level BPE",
-                       file, show(key, n).text, (unsigned)wrong);
+                       src->file, tx__show(key, n).text, (unsigned)wrong);
     if (!strcmp(key, TX__EOD_TOKEN)) v->eod = id;
     if (wrong >= 0) return tx__strings_add_hidden(&v->token, key, n); /* special: stands for its spelling */
     TX_TRY(tx__strings_add(&v->token, bytes->data, bytes->len, &number, &fresh));
@@ -106,52 +107,74 @@ static tx_status check_bytes(const tx__vocab *v, const char *file)
     return TX_OK;
 }
 
-static tx_status read_vocab(tx__vocab *v, const char *file)
+static tx_status add_tokens(tx__vocab *v, json_t *root, const source *src)
 {
     tx_status st;
-    tx_str text = { 0 }, bytes = { 0 };
-    json_t *root = NULL;
+    tx_str bytes = { 0 };
     const char **key_of = NULL;
-    json_error_t at;
-
+    const char *key;
+    json_t *value;
+    size_t n = json_object_size(root);
     v->eod = -1;
     for (int b = 0; b < 256; b++) v->byte_id[b] = -1;
-    TX_GOTO(tx_file_read(file, MAX_FILE_BYTES, &text));
-    root = json_loadb(text.data, text.len, JSON_REJECT_DUPLICATES, &at);
-    if (!root) {
-        st = TX_FAIL(TX_ERR_FORMAT, "%s:%d:%d: not JSON: %s", file, at.line, at.column,
-                     show(at.text, strlen(at.text)).text);
-        goto out;
-    }
-    if (!json_is_object(root)) {
-        st = TX_FAIL(TX_ERR_FORMAT, "%s: not a JSON object of tokens and their ids: {\"token\": 0, ...}", file);
-        goto out;
-    }
-    size_t n = json_object_size(root);
+    if (src->json) json_object_foreach(root, key, value)
+        {
+            json_int_t id = json_integer_value(value);
+            if (id >= (json_int_t)n) n = id < (json_int_t)MAX_IDS ? (size_t)id + 1 : MAX_IDS;
+        }
     TX_GOTO(tx_alloc(&key_of, n, sizeof *key_of, "a vocabulary"));
-    TX_GOTO(order_by_id(key_of, root, file));
-    for (size_t id = 0; id < n; id++) TX_GOTO(add_token(v, (int32_t)id, key_of[id], &bytes, file));
-    TX_GOTO(check_bytes(v, file));
+    TX_GOTO(order_by_id(key_of, n, root, src->file));
+    for (size_t id = 0; id < n; id++)
+        TX_GOTO(key_of[id] ? add_token(v, (int32_t)id, key_of[id], &bytes, src)
+                           : tx__strings_add_hidden(&v->token, "", 0));
+    TX_GOTO(check_bytes(v, src->file));
 out:
     tx_free(key_of);
-    json_decref(root);
     tx_str_free(&bytes);
-    tx_str_free(&text);
     return st;
 }
 
-/* ---- merges.txt ---- */
+tx_status tx__vocab_json(json_t **out, const char *file)
+{
+    tx_str text = { 0 };
+    json_error_t at;
+    TX_TRY(tx_file_read(file, MAX_FILE_BYTES, &text));
+    *out = json_loadb(text.data, text.len, JSON_REJECT_DUPLICATES, &at);
+    tx_str_free(&text);
+    if (*out) return TX_OK;
+    return TX_FAIL(TX_ERR_FORMAT, "%s:%d:%d: not JSON: %s", file, at.line, at.column,
+                   tx__show(at.text, strlen(at.text)).text);
+}
+
+static tx_status read_vocab(tx__vocab *v, const char *file)
+{
+    json_t *root;
+    TX_TRY(tx__vocab_json(&root, file));
+    tx_status st;
+    if (json_is_object(root))
+        st = add_tokens(v, root, &(source){ file, false });
+    else
+        st = TX_FAIL(TX_ERR_FORMAT, "%s: not a JSON object of tokens and their ids: {\"token\": 0, ...}", file);
+    json_decref(root);
+    return st;
+}
+
+/* ---- merges ---- */
 
 typedef struct merge_reader {
     tx__vocab *v;
-    const char *vocab_file, *file;
-    size_t line; /* from 1 */
+    const char *file, *vocab; /* vocab: where the tokens come from, and what to do if they do not fit */
+    const char *place;        /* of a merge in the file, a format for its number */
+    size_t number;
     tx_str bytes;
 } merge_reader;
 
-static tx_status bad_line(const merge_reader *r, const char *line, size_t n, const char *why)
+/* <file><place>: "<what>" <why><whose> */
+static tx_status bad_merge(const merge_reader *r, const char *what, size_t n, const char *why, const char *whose)
 {
-    return TX_FAIL(TX_ERR_FORMAT, "%s:%zu: \"%s\" %s", r->file, r->line, show(line, n).text, why);
+    char place[48];
+    snprintf(place, sizeof place, r->place, r->number);
+    return TX_FAIL(TX_ERR_FORMAT, "%s%s: \"%s\" %s%s", r->file, place, tx__show(what, n).text, why, whose);
 }
 
 /* Id of the token that symbols[0..n) spell; r->bytes gets its bytes appended. */
@@ -162,10 +185,33 @@ static tx_status find_token(merge_reader *r, const char *symbols, size_t n, int3
     TX_TRY(bytes_of_symbols(&r->bytes, symbols, n, &wrong));
     int64_t found = wrong >= 0 ? -1 : tx__strings_find(&r->v->token, r->bytes.data + before, r->bytes.len - before);
     *id = (int32_t)found;
-    if (found >= 0) return TX_OK;
-    return TX_FAIL(TX_ERR_FORMAT,
-                   "%s:%zu: \"%s\" is not in %s: merges and vocabulary do not fit, give two files of one model",
-                   r->file, r->line, show(symbols, n).text, r->vocab_file);
+    return found >= 0 ? TX_OK : bad_merge(r, symbols, n, "is not in ", r->vocab);
+}
+
+static tx_status add_merge(merge_reader *r, const char *left, size_t n_left, const char *right, size_t n_right)
+{
+    int32_t a, b;
+    uint32_t *rank = NULL;
+    tx_str spelled = { 0 };
+    tx_status st;
+    r->bytes.len = 0;
+    TX_TRY(find_token(r, left, n_left, &a));
+    TX_TRY(find_token(r, right, n_right, &b));
+    int64_t merged = tx__strings_find(&r->v->token, r->bytes.data, r->bytes.len);
+    if (merged >= 0) {
+        TX_TRY(tx__pairs_at(&r->v->rank, tx__pair(a, b), &rank));
+        if (*rank == TX__NO_PAIR) {
+            *rank = (uint32_t)r->v->rank.n - 1;
+            r->v->merged[*rank] = (int32_t)merged;
+            return TX_OK;
+        }
+    }
+    TX_GOTO(tx_str_printf(&spelled, "%.*s%s%.*s", (int)n_left, left, rank ? " " : "", (int)n_right, right));
+    st = rank ? bad_merge(r, spelled.data, spelled.len, "is there a second time: each merge must be there once", "")
+              : bad_merge(r, spelled.data, spelled.len, "is a merged token that is not in ", r->vocab);
+out:
+    tx_str_free(&spelled);
+    return st;
 }
 
 static tx_status read_merge(merge_reader *r, const char *line, size_t n)
@@ -173,35 +219,51 @@ static tx_status read_merge(merge_reader *r, const char *line, size_t n)
     const char *blank = memchr(line, ' ', n);
     size_t n_left = blank ? (size_t)(blank - line) : 0;
     if (!blank || n_left == 0 || n_left + 1 == n || memchr(blank + 1, ' ', n - n_left - 1))
-        return bad_line(r, line, n, "is not a merge: two tokens with one blank between them");
-    int32_t left, right;
-    r->bytes.len = 0;
-    TX_TRY(find_token(r, line, n_left, &left));
-    TX_TRY(find_token(r, blank + 1, n - n_left - 1, &right));
-    int64_t merged = tx__strings_find(&r->v->token, r->bytes.data, r->bytes.len);
-    if (merged < 0) {
-        tx_str spelled = { 0 }; /* the two parts without the blank, for the message */
-        TX_TRY(tx_str_printf(&spelled, "%.*s%.*s", (int)n_left, line, (int)(n - n_left - 1), blank + 1));
-        tx_status st = TX_FAIL(TX_ERR_FORMAT,
-                               "%s:%zu: the merged token \"%s\" is not in %s: merges and vocabulary do not fit, "
-                               "give two files of one model",
-                               r->file, r->line, show(spelled.data, spelled.len).text, r->vocab_file);
-        tx_str_free(&spelled);
-        return st;
+        return bad_merge(r, line, n, "is not a merge: two tokens with one blank between them", "");
+    return add_merge(r, line, n_left, blank + 1, n - n_left - 1);
+}
+
+/* In a list as it is learned, what a merge takes is a byte or what earlier ones have made. Where only a later one makes
+ * it the lines have been sorted or shuffled, and every text would come out wrong. Where a later one makes it once more,
+ * it matters that OpenAI's rule goes in rounds. */
+static tx_status check_order(tx__vocab *v, const char *file, size_t first_line)
+{
+    enum { FIRST, LAST };
+    uint32_t(*maker)[2], n = (uint32_t)v->rank.n, bad = n, missing = 0;
+    TX_TRY(tx_alloc(&maker, v->token.n, sizeof *maker, "merges"));
+    memset(maker, 0xFF, v->token.n * sizeof *maker);
+    for (uint32_t rank = 0; rank < n; rank++) {
+        uint32_t *m = maker[v->merged[rank]];
+        m[LAST] = rank;
+        if (m[FIRST] == TX__NO_PAIR) m[FIRST] = rank;
     }
-    uint32_t *rank;
-    TX_TRY(tx__pairs_at(&r->v->rank, tx__pair(left, right), &rank));
-    if (*rank != TX__NO_PAIR) return bad_line(r, line, n, "is there a second time: each merge must be there once");
-    *rank = (uint32_t)r->v->rank.n - 1;
-    r->v->merged[*rank] = (int32_t)merged;
-    return TX_OK;
+    for (size_t i = 0; v->rank.slot && i <= v->rank.mask; i++) {
+        const tx__pair_slot *s = &v->rank.slot[i];
+        for (int side = 32; s->key && side >= 0; side -= 32) {
+            const uint32_t *m = maker[(uint32_t)((s->key - 1) >> side)];
+            if (m[FIRST] == TX__NO_PAIR) continue;
+            v->in_rounds |= m[LAST] > s->value;
+            if (m[FIRST] <= s->value || s->value >= bad) continue;
+            bad = s->value;
+            missing = m[FIRST];
+        }
+    }
+    tx_free(maker);
+    if (bad == n) return TX_OK;
+    return TX_FAIL(
+        TX_ERR_FORMAT,
+        "%s:%zu: this merge takes what only line %zu makes: the lines are not in the order in which they were "
+        "learned, give the file as it was written",
+        file, first_line + bad, first_line + missing);
 }
 
 static tx_status read_merges(tx__vocab *v, const char *file, const char *vocab_file)
 {
     tx_status st;
-    tx_str text = { 0 };
-    merge_reader r = { .v = v, .vocab_file = vocab_file, .file = file };
+    tx_str text = { 0 }, vocab = { 0 };
+    merge_reader r = { .v = v, .file = file, .place = ":%zu" };
+    TX_GOTO(tx_str_printf(&vocab, "%s: merges and vocabulary do not fit, give two files of one model", vocab_file));
+    r.vocab = vocab.data;
     TX_GOTO(tx_file_read(file, MAX_FILE_BYTES, &text));
 
     size_t n_lines = 1;
@@ -212,12 +274,39 @@ static tx_status read_merges(tx__vocab *v, const char *file, const char *vocab_f
         size_t n = end ? (size_t)(end - line) : text.len - i;
         i += n + 1;
         if (n && line[n - 1] == '\r') n--;
-        if (++r.line == 1 && n >= 8 && !memcmp(line, "#version", 8)) continue;
+        if (++r.number == 1 && n >= 8 && !memcmp(line, "#version", 8)) continue;
         TX_GOTO(read_merge(&r, line, n));
     }
+    TX_GOTO(check_order(v, file, r.number + 1 - v->rank.n));
 out:
     tx_str_free(&r.bytes);
     tx_str_free(&text);
+    tx_str_free(&vocab);
+    return st;
+}
+
+static tx_status merges_from_json(tx__vocab *v, json_t *merges, const char *file)
+{
+    tx_status st = TX_OK;
+    merge_reader r = { .v = v, .file = file, .place = ": model.merges[%zu]" };
+    r.vocab = "model.vocab";
+    TX_GOTO(tx_alloc(&v->merged, json_array_size(merges) + 1, sizeof *v->merged, "merges"));
+    for (; r.number < json_array_size(merges); r.number++) {
+        json_t *merge = json_array_get(merges, r.number), *left = json_array_get(merge, 0);
+        json_t *right = json_array_get(merge, 1);
+        if (json_is_string(merge)) {
+            TX_GOTO(read_merge(&r, json_string_value(merge), json_string_length(merge)));
+        } else if (json_array_size(merge) == 2 && json_is_string(left) && json_is_string(right)) {
+            TX_GOTO(add_merge(&r, json_string_value(left), json_string_length(left), json_string_value(right),
+                              json_string_length(right)));
+        } else {
+            st = TX_FAIL(TX_ERR_FORMAT, "%s: model.merges[%zu]: is not a merge: \"a b\" or [\"a\", \"b\"]", file,
+                         r.number);
+            goto out;
+        }
+    }
+out:
+    tx_str_free(&r.bytes);
     return st;
 }
 
@@ -228,6 +317,17 @@ tx_status tx__vocab_load(tx__vocab *out, const char *vocab_file, const char *mer
     tx_status st;
     TX_GOTO(read_vocab(out, vocab_file));
     TX_GOTO(read_merges(out, merge_file, vocab_file));
+    return TX_OK;
+out:
+    tx__vocab_free(out);
+    return st;
+}
+
+tx_status tx__vocab_from_json(tx__vocab *out, json_t *tokens, json_t *merges, const char *file)
+{
+    tx_status st;
+    TX_GOTO(add_tokens(out, tokens, &(source){ file, true }));
+    TX_GOTO(merges_from_json(out, merges, file));
     return TX_OK;
 out:
     tx__vocab_free(out);

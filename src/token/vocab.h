@@ -1,7 +1,10 @@
-/* vocab.h - GPT-2's vocab.json and merges.txt, read and checked. */
+/* vocab.h - tokens and merges of a byte-level BPE, read and checked: GPT-2's vocab.json and merges.txt, or the two
+ * parts of a tokenizer.json that hold the same. */
 #ifndef TX_TOKEN_VOCAB_H
 #define TX_TOKEN_VOCAB_H
 
+#include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "token/pairs.h"
@@ -11,15 +14,31 @@
 
 /* Zeroed = empty. */
 typedef struct tx__vocab {
-    tx__strings token;    /* number = id; special tokens are hidden */
+    tx__strings token;    /* number = id; special tokens are hidden, an id without a token is empty */
     int32_t byte_id[256]; /* id of the token of one byte */
     int32_t eod;          /* -1: none */
     tx__pairs rank;       /* pair of ids -> its line among the merges, 0 = strongest */
     int32_t *merged;      /* [rank] id of the pair's bytes */
+    bool in_rounds;       /* merges are to be taken in rounds, and here that matters (see bpe.c) */
 } tx__vocab;
 
 /* Reads both files as tx_tokenizer_open_gpt2 describes. *out is zeroed; on failure it is again. */
 tx_status tx__vocab_load(tx__vocab *out, const char *vocab_file, const char *merge_file);
+
+/* The same from "vocab" and "merges" of a tokenizer.json, which `file` names in messages. Ids may have holes, tokens
+ * that are not spelled in byte symbols are special whatever they look like, a merge is "a b" or ["a", "b"], and the
+ * merges are taken in Hugging Face's order. */
+tx_status tx__vocab_from_json(tx__vocab *out, json_t *tokens, json_t *merges, const char *file);
+
+/* A whole file of JSON, not more than tokenizers' files have. *out is decref'd by the caller. */
+tx_status tx__vocab_json(json_t **out, const char *file);
+
+/* A user's text as it can stand in a one-line message: cut after 60 bytes, control bytes as '?'. */
+typedef struct tx__shown {
+    char text[72];
+} tx__shown;
+tx__shown tx__show(const char *bytes, size_t n);
+
 void tx__vocab_free(tx__vocab *v);
 
 #endif

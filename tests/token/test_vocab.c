@@ -156,6 +156,8 @@ static void bad_merges(void **state)
         { "a zz\n", "merges.txt:1: \"zz\" is not in" },
         { "a b\nb a\n", "merges.txt:2: the merged token \"ba\" is not in" },
         { "a b\nab c\na b\n", "merges.txt:3: \"a b\" is there a second time" },
+        { "ab c\na b\n", "merges.txt:1: this merge takes what only line 2 makes" },
+        { "#version: 0.2\nab c\na b\n", "merges.txt:2: this merge takes what only line 3 makes" },
         { "a \xE6\x97\xA5\n", "merges and vocabulary do not fit" },
         { "a \xFF\n", "merges.txt:1" },
         { "a\tb\n", "\"a?b\" is not a merge" },

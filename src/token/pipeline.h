@@ -1,0 +1,34 @@
+/* pipeline.h - what a tokenizer.json does with text before its words are merged: normal forms and cuts. */
+#ifndef TX_TOKEN_PIPELINE_H
+#define TX_TOKEN_PIPELINE_H
+
+#include <jansson.h>
+#include <stdarg.h>
+
+#include "token/byte_bpe.h"
+#include "token/normalize.h"
+
+#define TX__MAX_STEPS 8
+
+typedef struct tx__pipeline {
+    tx__normal_form form[TX__MAX_STEPS]; /* one after the other */
+    size_t n_forms;
+    tx__split_fn *cut[TX__MAX_STEPS]; /* each cuts what the one before it left; the last makes the words */
+    size_t n_cuts;
+    bool prefix_space; /* what comes to the last cut gets a blank in front where it has none */
+} tx__pipeline;
+
+/* Reads "normalizer" and "pre_tokenizer", and checks that "post_processor" and "decoder" are such that text and ids are
+ * each other's. Anything that is not known is TX_ERR_UNSUPPORTED and named by its place. */
+tx_status tx__pipeline_read(tx__pipeline *out, json_t *root, const char *file);
+
+/* An error if the object at `place` has another key than those, which end with NULL. */
+tx_status tx__json_only(json_t *object, const char *file, const char *place, const char *const *keys);
+
+/* object[key] as a truth value; not there: `missing`, or an error where that is negative. */
+tx_status tx__json_bool(bool *out, json_t *object, const char *key, int missing, const char *file, const char *place);
+
+/* A value as it can stand in a message: a string in quotes, numbers, or what kind of value it is. */
+tx__shown tx__json_show(json_t *value);
+
+#endif
