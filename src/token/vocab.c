@@ -177,6 +177,14 @@ static tx_status bad_merge(const merge_reader *r, const char *what, size_t n, co
     return TX_FAIL(TX_ERR_FORMAT, "%s%s: \"%s\" %s%s", r->file, place, tx__show(what, n).text, why, whose);
 }
 
+static tx_status bad_merged(const merge_reader *r, const tx_str *spelled)
+{
+    char place[48];
+    snprintf(place, sizeof place, r->place, r->number);
+    return TX_FAIL(TX_ERR_FORMAT, "%s%s: the merged token \"%s\" is not in %s", r->file, place,
+                   tx__show(spelled->data, spelled->len).text, r->vocab);
+}
+
 /* Id of the token that symbols[0..n) spell; r->bytes gets its bytes appended. */
 static tx_status find_token(merge_reader *r, const char *symbols, size_t n, int32_t *id)
 {
@@ -208,7 +216,7 @@ static tx_status add_merge(merge_reader *r, const char *left, size_t n_left, con
     }
     TX_GOTO(tx_str_printf(&spelled, "%.*s%s%.*s", (int)n_left, left, rank ? " " : "", (int)n_right, right));
     st = rank ? bad_merge(r, spelled.data, spelled.len, "is there a second time: each merge must be there once", "")
-              : bad_merge(r, spelled.data, spelled.len, "is a merged token that is not in ", r->vocab);
+              : bad_merged(r, &spelled);
 out:
     tx_str_free(&spelled);
     return st;

@@ -102,11 +102,15 @@ static const struct broken {
     { "preprocess-data", "--input f --output-prefix p --vocab-file v --merge-file m --dataset-impl lazy",
       "--dataset-impl lazy is not built yet: use mmap, or leave the flag out" },
     { "train-tokenizer", "--input f --output-dir d", "train-tokenizer needs --vocab-size" },
-    { "tokenize", "--vocab-file v", "GPT2BPETokenizer needs --merge-file" },
+    { "tokenize", "--vocab-file v",
+      "GPT2BPETokenizer needs --merge-file; a tokenizer.json is read by --tokenizer-type HFTokenizer --tokenizer-model "
+      "FILE" },
     { "evaluate", "--data-path d", "evaluate needs --load" },
     { "evaluate", "--load L --data-path d --eval-iters 0",
       "--eval-iters 0 evaluates nothing; leave it out for every sample" },
-    { "evaluate", "--load L --data-path d --vocab-file v", "GPT2BPETokenizer needs --merge-file" },
+    { "evaluate", "--load L --data-path d --vocab-file v",
+      "GPT2BPETokenizer needs --merge-file; a tokenizer.json is read by --tokenizer-type HFTokenizer --tokenizer-model "
+      "FILE" },
     { "generate", "--load L", "generate needs --prompt or --prompt-file" },
     { "generate", "--load L --prompt a --prompt-file f", "--prompt and --prompt-file: give one of the two" },
 };

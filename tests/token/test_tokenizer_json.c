@@ -118,7 +118,7 @@ static void refused(void **state)
         { AROUND "\"version\": \"2.0\",", "", "", TX_ERR_UNSUPPORTED, "version is \"2.0\"" },
         { AROUND, "\"t\"", "", TX_ERR_FORMAT, "model.merges[0]: \"t\" is not a merge" },
         { AROUND, "\"t h\", [\"t\", \"h\"]", "", TX_ERR_FORMAT, "model.merges[1]: \"t h\" is there a second time" },
-        { AROUND, "\"h e\"", "", TX_ERR_FORMAT, "\"he\" is a merged token that is not in model.vocab" },
+        { AROUND, "\"h e\"", "", TX_ERR_FORMAT, "the merged token \"he\" is not in model.vocab" },
         { AROUND, "", ", \"dropout\": 0.1", TX_ERR_UNSUPPORTED, "model.dropout is 0.1" },
         { AROUND, "", ", \"end_of_word_suffix\": \"</w>\"", TX_ERR_UNSUPPORTED, "model.end_of_word_suffix" },
         { AROUND, "", ", \"new\": 1", TX_ERR_UNSUPPORTED, "model has the key \"new\"" },
