@@ -1,4 +1,4 @@
-/* train_tokenizer.c - triax train-tokenizer: text in, vocab.json and merges.txt out. */
+/* train_tokenizer.c - triax train-tokenizer: text in, a vocabulary out. */
 #include "cmd.h"
 #include "triax/data.h"
 

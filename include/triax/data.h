@@ -33,7 +33,9 @@ extern "C" {
  * Errors: TX_ERR_ARG, TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_FORMAT, TX_ERR_UNSUPPORTED, TX_ERR_NOMEM. */
 TX_API tx_status tx_preprocess_data(const tx_config *cfg);
 
-/* train-tokenizer: learns byte-level BPE from --input and writes vocab.json and merges.txt into --output-dir. */
+/* train-tokenizer: learns a vocabulary from --input (triax/token.h) and writes its files into --output-dir. The result
+ * is the same for any --workers; memory is that of the distinct words and one document.
+ * Errors: TX_ERR_ARG, TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_FORMAT, TX_ERR_NOMEM. */
 TX_API tx_status tx_train_tokenizer(const tx_config *cfg);
 
 /* merge-datasets: joins the datasets of the folder --input, sorted by name, or those of --datasets in their order, into

@@ -122,34 +122,67 @@ TX_API tx_status tx_text_replace_invalid(const char *text, size_t n_bytes, tx_by
 
 /* ---- learning a vocabulary ---- */
 
-/* Byte-level BPE: pieces of text are counted as they come, then the most frequent pair of neighbours becomes a token,
- * again and again; of equally frequent pairs the one with the smaller ids wins. The merges are those that Hugging
- * Face's BpeTrainer learns with ByteLevel's alphabet from the same documents. One core, no randomness.
+/* Text is counted word by word as it comes; then the most frequent pair of neighbours becomes a token, again and again;
+ * of equally frequent pairs the one with the smaller ids wins. No randomness, and the order of the text does not
+ * matter.
  *
- *      create  ->  feed ...  ->  finish  ->  save  ->  free                                                       */
-typedef struct tx_bpe_trainer tx_bpe_trainer;
+ *      create  ->  feed ...  ->  finish  ->  save  ->  free
+ *
+ *  A trainer belongs to one thread at a time. Several threads count into a trainer each, and one absorbs the others.
+ *
+ *  TX_VOCAB_BPE: GPT-2's byte-level BPE. Tokens are the 256 bytes in GPT-2's order, the merged ones in the order
+ * learned,
+ *  <|endoftext|>, and the caller's special tokens. The merges are those that Hugging Face's BpeTrainer learns with
+ *  ByteLevel's alphabet from the same documents, as long as its 32-bit counts do not overflow.
+ *
+ *  TX_VOCAB_WORDPIECE_*: BERT's WordPiece over the words of tx_tokenizer_open_wordpiece. Tokens are [PAD] [UNK] [CLS]
+ *  [SEP] [MASK], the caller's special tokens, the characters in Unicode's order, those seen inside words once more with
+ *  "##", and the merged ones in the order learned. It is what Hugging Face's WordPieceTrainer learns from the same
+ *  words, but for two things that it leaves to chance, so that its own result changes from run to run: the order of the
+ *  "##" characters, which decides between equally frequent pairs, and, of characters that are equally frequent at
+ *  limit_alphabet, which stay (here the smaller ones). Words of more than 200 characters, which WordPiece never cuts,
+ *  are not learned from. */
+typedef struct tx_vocab_trainer tx_vocab_trainer;
 
-/* "<|endoftext|>" is the last entry of every vocabulary learned here. */
-#define TX_BPE_MIN_VOCAB 257 /* 256 bytes and <|endoftext|> */
+typedef enum tx_vocab_kind { TX_VOCAB_BPE, TX_VOCAB_WORDPIECE_LOWER_CASE, TX_VOCAB_WORDPIECE_CASE } tx_vocab_kind;
 
-TX_API tx_status tx_bpe_trainer_create(tx_bpe_trainer **out);
+typedef struct tx_vocab_opts {
+    tx_vocab_kind kind;
+    int32_t vocab_size;         /* tokens to end with, special ones and characters included */
+    int64_t min_frequency;      /* of a pair that becomes a token; 0 counts as 1 */
+    int32_t limit_alphabet;     /* WordPiece: only so many characters, the most frequent; 0: all */
+    const char *const *special; /* n_special more special tokens; read by create only */
+    int n_special;
+} tx_vocab_opts;
 
-/* Counts one document's pieces; no piece spans two documents. Errors: TX_ERR_NOMEM, TX_ERR_STATE after finish. */
-TX_API tx_status tx_bpe_trainer_feed(tx_bpe_trainer *t, const char *text, size_t n_bytes);
+/* A special token is visible ASCII that begins and ends with a mark and has a letter or digit, as <|name|> or [name]:
+ * no text can teach such a token. Errors: TX_ERR_ARG for that, and for sizes that cannot be. */
+TX_API tx_status tx_vocab_trainer_create(tx_vocab_trainer **out, const tx_vocab_opts *opts);
 
-/* Learns up to vocab_size - 257 merges of pairs seen at least min_frequency times (at least once). Where the text gives
- * fewer, there are fewer, and a warning is logged. Once per trainer.
- * Errors: TX_ERR_ARG (vocab_size < 257, min_frequency < 0), TX_ERR_NOMEM, TX_ERR_STATE. */
-TX_API tx_status tx_bpe_trainer_finish(tx_bpe_trainer *t, int32_t vocab_size, int64_t min_frequency);
+/* Counts one document's words; none spans two documents. Errors: TX_ERR_NOMEM, TX_ERR_STATE after finish. */
+TX_API tx_status tx_vocab_trainer_feed(tx_vocab_trainer *t, const char *text, size_t n_bytes);
 
-/* Number of tokens after finish: 256 + merged ones + 1. 0 before. */
-TX_API int32_t tx_bpe_trainer_vocab_size(const tx_bpe_trainer *t);
+/* Adds what `from`, made with the same options, has counted, and leaves it as new. Errors: TX_ERR_NOMEM (both are good
+ * for nothing then but free), TX_ERR_STATE, TX_ERR_ARG. */
+TX_API tx_status tx_vocab_trainer_absorb(tx_vocab_trainer *t, tx_vocab_trainer *from);
 
-/* Publishes the two files in GPT-2's own layout: byte symbols in GPT-2's order, merged tokens in the order learned,
- * <|endoftext|> last. Each file appears whole or not at all. Errors: TX_ERR_IO, TX_ERR_NOTFOUND, TX_ERR_STATE. */
-TX_API tx_status tx_bpe_trainer_save(const tx_bpe_trainer *t, const char *vocab_file, const char *merge_file);
+/* Number of distinct words counted, which is what memory goes with. 0 after finish. */
+TX_API int64_t tx_vocab_trainer_words(const tx_vocab_trainer *t);
 
-TX_API void tx_bpe_trainer_free(tx_bpe_trainer *t); /* NULL allowed */
+/* Learns. Where the text gives fewer tokens, there are fewer, and a warning is logged. Once per trainer; after a
+ * failure only free is left. Errors: TX_ERR_ARG (vocab_size is less than special tokens and characters), TX_ERR_NOMEM,
+ * TX_ERR_STATE. */
+TX_API tx_status tx_vocab_trainer_finish(tx_vocab_trainer *t);
+
+/* Number of tokens after finish. 0 before. */
+TX_API int32_t tx_vocab_trainer_size(const tx_vocab_trainer *t);
+
+/* Publishes the files in the folder `dir`: BPE's vocab.json and merges.txt in GPT-2's own layout, WordPiece's
+ * vocab.txt; and for Hugging Face a tokenizer.json of the same tokenizer. Each file appears whole or not at all.
+ * Errors: TX_ERR_IO, TX_ERR_NOTFOUND, TX_ERR_STATE. */
+TX_API tx_status tx_vocab_trainer_save(const tx_vocab_trainer *t, const char *dir);
+
+TX_API void tx_vocab_trainer_free(tx_vocab_trainer *t); /* NULL allowed */
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,8 @@ void tx_log(tx_log_level level, const char *fmt, ...) __attribute__((format(prin
 #define tx_info(...)  tx_log(TX_LOG_INFO, __VA_ARGS__)
 #define tx_debug(...) tx_log(TX_LOG_DEBUG, __VA_ARGS__)
 
+#define TX_PROGRESS_SECONDS 0.5 /* between two live lines, TX_LOG_PROGRESS */
+
 /* Whether a line of this level would reach a sink. */
 int tx_log_wants(tx_log_level level);
 

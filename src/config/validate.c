@@ -83,6 +83,11 @@ static void rule_train_tokenizer_has_files(const struct check *k)
     need(k, k->g->input || k->c->input.n, "input");
     need(k, k->g->train_vocab_size || k->c->train_vocab_size, "vocab-size");
     need(k, k->c->output_dir || k->g->output_dir, "output-dir");
+    if (k->g->limit_alphabet && !strcmp(k->c->train_tokenizer_type, "GPT2BPETokenizer") &&
+        !k->bad->train_tokenizer_type)
+        tx__violate(k->v,
+                    "--limit-alphabet is for BERT's WordPiece: the alphabet of GPT2BPETokenizer is the 256 bytes; "
+                    "leave the flag out, or give --tokenizer-type");
 }
 
 static void rule_merge_has_files(const struct check *k)

@@ -1,71 +1,13 @@
-/* text_jobs.c - the jobs train-tokenizer, tokenize and detokenize. */
+/* text_jobs.c - the jobs tokenize and detokenize. */
 #include <errno.h>
 #include <jansson.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/file.h"
-#include "base/log.h"
 #include "data/corpus_config.h"
 #include "data/tokenizer_config.h"
 #include "triax/data.h"
-
-/* ---- train-tokenizer ---- */
-
-static tx_status feed_text(void *user, int key, const char *text, size_t n)
-{
-    (void)key;
-    return tx_bpe_trainer_feed(user, text, n);
-}
-
-static tx_status feed_corpus(const tx_config *cfg, tx_bpe_trainer *trainer)
-{
-    tx_corpus *corpus;
-    tx_json_keys keys = tx__json_keys_from_config(cfg);
-    int64_t n = 0;
-    TX_TRY(tx__corpus_from_config(cfg, &corpus));
-    tx_status st;
-    for (;; n++) {
-        tx_record r;
-        bool more;
-        TX_GOTO(tx_corpus_next(corpus, &r, &more));
-        if (!more) break;
-        TX_GOTO(tx_record_texts(&r, keys.name, keys.n, feed_text, trainer));
-    }
-    tx_info("Read %lld documents", (long long)n);
-out:
-    tx_corpus_close(corpus);
-    return st;
-}
-
-static tx_status save_vocabulary(const tx_config *cfg, const tx_bpe_trainer *trainer)
-{
-    char vocab[4096], merges[4096];
-    TX_TRY(tx_path_join(vocab, sizeof vocab, cfg->output_dir, "vocab.json"));
-    TX_TRY(tx_path_join(merges, sizeof merges, cfg->output_dir, "merges.txt"));
-    TX_TRY(tx_bpe_trainer_save(trainer, vocab, merges));
-    tx_info("Wrote %d tokens to %s and %s", tx_bpe_trainer_vocab_size(trainer), vocab, merges);
-    return TX_OK;
-}
-
-tx_status tx_train_tokenizer(const tx_config *cfg)
-{
-    if (!cfg->input.n) return TX_FAIL(TX_ERR_ARG, "--input is missing: give files, or - for standard input");
-    if (!cfg->output_dir) return TX_FAIL(TX_ERR_ARG, "--output-dir is missing: vocab.json and merges.txt go there");
-    tx_bpe_trainer *trainer;
-    TX_TRY(tx_make_dirs(cfg->output_dir)); /* not after hours of reading */
-    TX_TRY(tx_bpe_trainer_create(&trainer));
-    tx_status st;
-    TX_GOTO(feed_corpus(cfg, trainer));
-    TX_GOTO(tx_bpe_trainer_finish(trainer, (int32_t)cfg->train_vocab_size, cfg->min_frequency));
-    TX_GOTO(save_vocabulary(cfg, trainer));
-out:
-    tx_bpe_trainer_free(trainer);
-    return st;
-}
-
-/* ---- tokenize, detokenize ---- */
 
 typedef struct stream {
     tx_tokenizer *tok;

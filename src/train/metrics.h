@@ -4,8 +4,6 @@
 
 #include "train/trainer.h"
 
-#define TX_PROGRESS_SECONDS 0.5 /* between two live lines */
-
 typedef struct tx_metrics {
     double interval_start; /* clock of the last log line */
     double run_start;

@@ -105,6 +105,10 @@ static const struct broken {
     { "tokenize", "--vocab-file v",
       "GPT2BPETokenizer needs --merge-file; a tokenizer.json is read by --tokenizer-type HFTokenizer --tokenizer-model "
       "FILE" },
+    { "train-tokenizer", "--input f --output-dir d --vocab-size 300 --limit-alphabet 5",
+      "--limit-alphabet is for BERT's WordPiece: the alphabet of GPT2BPETokenizer is the 256 bytes; leave the flag "
+      "out, "
+      "or give --tokenizer-type" },
     { "evaluate", "--data-path d", "evaluate needs --load" },
     { "evaluate", "--load L --data-path d --eval-iters 0",
       "--eval-iters 0 evaluates nothing; leave it out for every sample" },

@@ -113,12 +113,127 @@ static void a_vocabulary_is_learned_and_used(void **state)
                  "none");
 }
 
+static tx_str learned(const char *fmt, const char *input, const char *file)
+{
+    ASSERT_OK(train(fmt, input, in_scratch("w")));
+    return read_file(in_scratch(file));
+}
+
+static void workers_make_no_difference(void **state)
+{
+    (void)state;
+    for (int bert = 0; bert < 2; bert++) {
+        const char *file = bert ? "w/vocab.txt" : "w/merges.txt";
+        tx_str one = { 0 };
+        for (int workers = 1; workers <= 3; workers++) {
+            char flags[256];
+            snprintf(flags, sizeof flags, "--input %%s --output-dir %%s --vocab-size 1500 --workers %d %s", workers,
+                     bert ? "--tokenizer-type BertWordPieceCase --limit-alphabet 50 --special-tokens [unused1]" : "");
+            tx_str got = learned(flags, data_path("tiny/tiny-corpus.jsonl"), file);
+            if (workers == 1)
+                one = got;
+            else
+                assert_string_equal(got.data, one.data);
+            if (workers > 1) tx_str_free(&got);
+        }
+        tx_str_free(&one);
+    }
+}
+
+/* Plain text is cut for the threads where no word is cut: the words, and so the merges, are those of the one document.
+ */
+static void a_long_text_is_cut_between_words(void **state)
+{
+    static const char *const phrase[] = { "it's the  end\n\n", "\xE3\x80\x80 na\xC3\xAFve? ", "we'll 12 ... go ",
+                                          "x\t y " };
+    enum { N = 100000 };
+    (void)state;
+    tx_str text = { 0 }, json = { 0 };
+    uint32_t x = 7;
+    for (int i = 0; i < N; i++) {
+        x = x * 1664525 + 1013904223;
+        ASSERT_OK(tx_str_puts(&text, phrase[x >> 30]));
+    }
+    json_t *object = json_pack("{s:s#}", "text", text.data, (int)text.len);
+    char *line = json_dumps(object, 0);
+    ASSERT_OK(tx_str_puts(&json, line));
+    write_file(in_scratch("a.txt"), text.data, text.len);
+    write_file(in_scratch("a.jsonl"), json.data, json.len);
+    const char *flags = "--input %s --output-dir %s --vocab-size 320 --workers 2 --min-frequency 1";
+    tx_str cut = learned(flags, in_scratch("a.txt"), "w/merges.txt");
+    tx_str whole = learned(flags, in_scratch("a.jsonl"), "w/merges.txt");
+    assert_string_equal(cut.data, whole.data);
+    text.data[text.len - 3] = (char)0xFF; /* in the last part: the line is counted through all parts */
+    int lines = 1;
+    char want[64];
+    for (size_t i = 0; i < text.len - 3; i++) lines += text.data[i] == '\n';
+    snprintf(want, sizeof want, "a.txt: line %d: byte 0xff is not UTF-8", lines);
+    write_file(in_scratch("a.txt"), text.data, text.len);
+    ASSERT_FAILS(train(flags, in_scratch("a.txt"), in_scratch("w")), TX_ERR_FORMAT, want);
+    json_decref(object);
+    free(line);
+    tx_str_free(&text);
+    tx_str_free(&json);
+    tx_str_free(&cut);
+    tx_str_free(&whole);
+}
+
+static void bad_lines_stop_or_are_left_out(void **state)
+{
+    (void)state;
+    const char *good = "{\"text\": \"ab ab\"}\n";
+    tx_str text = { 0 };
+    for (int i = 0; i < 30; i++) ASSERT_OK(tx_str_puts(&text, i == 17 || i == 21 ? "{\"txt\": 1}\n" : good));
+    write_file(in_scratch("bad.jsonl"), text.data, text.len);
+    for (int workers = 1; workers <= 2; workers++) {
+        ASSERT_FAILS(train(workers == 1 ? "--input %s --output-dir %s --vocab-size 258"
+                                        : "--input %s --output-dir %s --vocab-size 258 --workers 2",
+                           in_scratch("bad.jsonl"), in_scratch("w")),
+                     TX_ERR_FORMAT, "bad.jsonl: line 18: has no member \"text\"");
+    }
+    assert_false(tx_path_exists(in_scratch("w/vocab.json")));
+    log_begin();
+    ASSERT_OK(train("--input %s --output-dir %s --vocab-size 258 --on-bad-line skip", in_scratch("bad.jsonl"),
+                    in_scratch("w")));
+    log_end();
+    ASSERT_CONTAINS(warned, "2 lines left out by --on-bad-line skip");
+    assert_true(tx_path_exists(in_scratch("w/vocab.json")));
+    tx_str_free(&text);
+}
+
+/* Whichever allocation fails, that is the error. */
+static void learning_without_memory(void **state)
+{
+    (void)state;
+    write_text(in_scratch("t.jsonl"), "{\"text\": \"the cat and the hat\"}\n{\"text\": \"the rat\"}\n");
+    tx_status st;
+    int n = 0;
+    char flags[1024];
+    snprintf(flags, sizeof flags, "--input %s --output-dir %s --vocab-size 262 --workers 2", in_scratch("t.jsonl"),
+             in_scratch("w"));
+    tx_config *cfg;
+    ASSERT_OK(tx_config_parse_string(&cfg, "train-tokenizer", flags));
+    do {
+        allocations_fail_from(n++);
+        st = tx_train_tokenizer(cfg);
+        allocations_succeed();
+        if (st) assert_int_equal(st, TX_ERR_NOMEM);
+    } while (st && n < 2000);
+    ASSERT_OK(st);
+    assert_true(n > 10);
+    tx_config_free(cfg);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCRATCH_TEST(there_and_back),
         SCRATCH_TEST(bad_lines_are_named),
         SCRATCH_TEST(a_vocabulary_is_learned_and_used),
+        SCRATCH_TEST(workers_make_no_difference),
+        SCRATCH_TEST(a_long_text_is_cut_between_words),
+        SCRATCH_TEST(bad_lines_stop_or_are_left_out),
+        SCRATCH_TEST(learning_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
