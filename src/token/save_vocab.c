@@ -91,7 +91,7 @@ static tx_status tokenizer_json(tx_str *s, const tx_vocab_trainer *t)
                "\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
                "\"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": false, "
                "\"byte_fallback\": false, \"vocab\": "));
-    else /* a word's most characters are triax's own, which are Megatron's */
+    else /* 200 characters at most in a word, as in triax and Megatron */
         TX_TRY(tx_str_printf(
             s,
             "],\n\"normalizer\": {\"type\": \"BertNormalizer\", \"clean_text\": true, "

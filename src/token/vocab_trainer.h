@@ -29,7 +29,7 @@ tx_status tx__count_word(tx_vocab_trainer *t, const void *bytes, size_t len, int
 tx_status tx__bpe_learn(tx_vocab_trainer *t);
 tx_status tx__wordpiece_learn(tx_vocab_trainer *t);
 
-/* tx__vocab_trainer_feed's part for WordPiece. */
+/* tx_vocab_trainer_feed's part for WordPiece. */
 tx_status tx__wordpiece_feed(tx_vocab_trainer *t, const char *text, size_t n_bytes);
 
 #endif
