@@ -1,6 +1,9 @@
 /* numpy_rng.c - MT19937 and the legacy distributions of NumPy's RandomState. */
 #include "data/numpy_rng.h"
 
+#include <stddef.h>
+#include <string.h>
+
 enum { N = 624, M = 397 };
 
 void tx_np_rng_seed(tx_np_rng *r, uint32_t seed)
@@ -10,13 +13,18 @@ void tx_np_rng_seed(tx_np_rng *r, uint32_t seed)
     r->used = N;
 }
 
+static uint32_t twist(uint32_t high, uint32_t low, uint32_t far)
+{
+    uint32_t y = (high & 0x80000000u) | (low & 0x7fffffffu);
+    return far ^ (y >> 1) ^ (0x9908b0dfu & (0u - (y & 1)));
+}
+
 static void refill(tx_np_rng *r)
 {
     uint32_t *mt = r->mt;
-    for (int i = 0; i < N; i++) {
-        uint32_t y = (mt[i] & 0x80000000u) | (mt[(i + 1) % N] & 0x7fffffffu);
-        mt[i] = mt[(i + M) % N] ^ (y >> 1) ^ (y & 1 ? 0x9908b0dfu : 0);
-    }
+    for (int i = 0; i < N - M; i++) mt[i] = twist(mt[i], mt[i + 1], mt[i + M]);
+    for (int i = N - M; i < N - 1; i++) mt[i] = twist(mt[i], mt[i + 1], mt[i + M - N]);
+    mt[N - 1] = twist(mt[N - 1], mt[0], mt[M - 1]);
     r->used = 0;
 }
 
@@ -56,22 +64,54 @@ double tx_np_rng_random(tx_np_rng *r)
     return (a * 67108864.0 + b) / 9007199254740992.0;
 }
 
+/* The partners of elements top, top - 1, ...: up to `cap` of them, at least one; their number. They do not depend on
+ * what is shuffled, so a shuffle knows where it will reach before it does. */
+static int draw_partners(tx_np_rng *r, int64_t top, uint64_t *partner, int cap)
+{
+    int n = 0;
+    if (top > UINT32_MAX) {
+        for (; n < cap && top > UINT32_MAX; top--) partner[n++] = tx_np_rng_interval(r, (uint64_t)top);
+        return n;
+    }
+    uint64_t mask = UINT64_MAX >> __builtin_clzll((uint64_t)top);
+    for (int64_t last = (int64_t)(mask >> 1); n < cap && top > last;) { /* as long as the mask stays the same */
+        partner[n] = tx_np_rng_u32(r) & mask;
+        int taken = partner[n] <= (uint64_t)top; /* no branch: it would be guessed wrong every third time */
+        n += taken;
+        top -= taken;
+    }
+    return n;
+}
+
+enum { AHEAD = 128 }; /* partners drawn before they are used: the memory has time to fetch them */
+
+/* An array larger than the caches is a wait at every swap, unless what is swapped was asked for long before. */
+static inline __attribute__((always_inline)) void shuffle(tx_np_rng *r, unsigned char *x, int64_t n, const size_t size)
+{
+    uint64_t partner[2][AHEAD];
+    int now = 0, n_now = n > 1 ? draw_partners(r, n - 1, partner[0], AHEAD) : 0;
+    for (int64_t i = n - 1; i > 0; now = !now) {
+        int64_t rest = i - n_now;
+        int n_next = rest > 0 ? draw_partners(r, rest, partner[!now], AHEAD) : 0;
+        for (int k = 0; k < n_next; k++) __builtin_prefetch(x + partner[!now][k] * size, 1);
+        for (int k = 0; k < n_now; k++) {
+            unsigned char a[8], b[8], *p = x + (size_t)(i - k) * size, *q = x + partner[now][k] * size;
+            memcpy(a, p, size);
+            memcpy(b, q, size);
+            memcpy(p, b, size);
+            memcpy(q, a, size);
+        }
+        i = rest;
+        n_now = n_next;
+    }
+}
+
 void tx_np_rng_shuffle_i32(tx_np_rng *r, int32_t *x, int64_t n)
 {
-    for (int64_t i = n - 1; i > 0; i--) {
-        uint64_t j = tx_np_rng_interval(r, (uint64_t)i);
-        int32_t t = x[i];
-        x[i] = x[j];
-        x[j] = t;
-    }
+    shuffle(r, (unsigned char *)x, n, sizeof *x);
 }
 
 void tx_np_rng_shuffle_i64(tx_np_rng *r, int64_t *x, int64_t n)
 {
-    for (int64_t i = n - 1; i > 0; i--) {
-        uint64_t j = tx_np_rng_interval(r, (uint64_t)i);
-        int64_t t = x[i];
-        x[i] = x[j];
-        x[j] = t;
-    }
+    shuffle(r, (unsigned char *)x, n, sizeof *x);
 }

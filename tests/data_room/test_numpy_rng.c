@@ -26,6 +26,31 @@ static void shuffles_like_numpy(void **state)
     for (int i = 0; i < 333; i++) assert_int_equal(x[i], y[i]);
 }
 
+/* Longer than what is drawn ahead, across changes of the mask: the plain definition, and as many draws. */
+static void draws_ahead_without_a_trace(void **state)
+{
+    (void)state;
+    static const int64_t n[] = { 0, 1, 2, 3, 127, 128, 129, 130, 257, 1000, 100000 };
+    for (size_t k = 0; k < sizeof n / sizeof *n; k++) {
+        tx_np_rng a, b;
+        int32_t *x = calloc((size_t)n[k] + 1, sizeof *x), *y = calloc((size_t)n[k] + 1, sizeof *y);
+        for (int64_t i = 0; i < n[k]; i++) x[i] = y[i] = (int32_t)i;
+        tx_np_rng_seed(&a, (uint32_t)k);
+        b = a;
+        tx_np_rng_shuffle_i32(&a, x, n[k]);
+        for (int64_t i = n[k] - 1; i > 0; i--) {
+            uint64_t j = tx_np_rng_interval(&b, (uint64_t)i);
+            int32_t t = y[i];
+            y[i] = y[j];
+            y[j] = t;
+        }
+        assert_memory_equal(x, y, (size_t)n[k] * sizeof *x);
+        assert_int_equal(tx_np_rng_u32(&a), tx_np_rng_u32(&b));
+        free(x);
+        free(y);
+    }
+}
+
 /* The 10000th word of MT19937 with the default seed, fixed by the C++ standard ([rand.predef]). */
 static void is_mt19937(void **state)
 {
@@ -64,6 +89,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shuffles_like_numpy),
+        cmocka_unit_test(draws_ahead_without_a_trace),
         cmocka_unit_test(is_mt19937),
         cmocka_unit_test(intervals_draw_as_numpy_does),
     };
