@@ -43,7 +43,7 @@ static tx_status evaluate(tx_trainer *t, const tx_blend *data)
     TX_GOTO(tx_train_evaluate(t, &feed, 0, n, &loss));
     snprintf(where, sizeof where, "iteration %lld on %lld samples of %s (%s)", (long long)t->iteration, (long long)n,
              blend ? "a blend" : cfg->data_path.item[0], cfg->eval_split);
-    tx_metrics_evaluation(where, loss);
+    tx_metrics_evaluation(NULL, where, loss);
 out:
     tx_feed_close(&feed);
     return st;

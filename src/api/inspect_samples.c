@@ -7,12 +7,14 @@
 #include "api/report.h"
 #include "api/run_common.h"
 #include "base/alloc.h"
+#include "data/data_groups.h"
 #include "data/tokenizer_config.h"
 #include "train/loop.h"
 
 typedef struct view {
     const tx_config *cfg;
-    const tx_blend *blend; /* the split's samples */
+    const tx_blend *blend; /* one group of the split's samples */
+    const char *group;     /* its name, or NULL */
     tx_split split;
     int64_t wanted; /* samples that the run reads of it */
     tx_tokenizer *tok;
@@ -26,8 +28,7 @@ typedef struct view {
 static tx_status read_pieces(view *v, int64_t i, int *k, int64_t *n)
 {
     const tx_blend *b = v->blend;
-    *k = b->dataset_index ? b->dataset_index[i] : 0;
-    if (b->sample_index) i = b->sample_index[i];
+    *k = tx_blend_find(b, i, &i);
     *n = tx_gpt_dataset_pieces(b->dataset[*k], v->piece, v->cap, i);
     if (*n <= v->cap) return TX_OK;
     TX_TRY(tx_realloc(&v->piece, (size_t)*n, sizeof *v->piece, "the documents of a sample"));
@@ -46,6 +47,11 @@ static tx_status put_sample(view *v, tx_str *out, int64_t i)
     TX_TRY(read_pieces(v, i, &dataset, &n));
     TX_TRY(tx_blend_get(v->blend, v->tokens, i));
     TX_TRY(tx_str_printf(out, "{\"sample\":%lld,", (long long)i));
+    if (v->group) {
+        TX_TRY(tx_str_puts(out, "\"group\":"));
+        TX_TRY(tx__report_quote(out, v->group, strlen(v->group)));
+        TX_TRY(tx_str_puts(out, ","));
+    }
     if (v->blend->n_datasets > 1) TX_TRY(tx_str_printf(out, "\"dataset\":%d,", dataset));
     TX_TRY(tx_str_puts(out, "\"pieces\":["));
     for (int64_t k = 0; k < n; k++)
@@ -134,13 +140,15 @@ static tx_status show_stats(view *v)
 {
     const tx_config *cfg = v->cfg;
     int64_t bound[TX_N_SPLITS + 1], kept = 0;
-    tx_indexed ix;
+    tx_indexed ix = { 0 };
+    tx_data_groups groups;
     tx_str line = { 0 };
     double *read = NULL;
     tx_status st;
     if (cfg->data_path.n != 1)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "--stats counts the documents of one dataset: give one --data-path");
-    TX_TRY(tx_indexed_open(&ix, cfg->data_path.item[0]));
+    TX_TRY(tx_data_groups_open(&groups, cfg));
+    TX_GOTO(tx_indexed_open(&ix, groups.group[0].set[0].path));
     TX_GOTO(tx_split_bounds(bound, cfg->split, ix.n_items));
     int64_t first = bound[v->split], n = bound[v->split + 1] - first;
     TX_GOTO(tx_alloc(&read, (size_t)n, sizeof *read, "the counts of documents"));
@@ -155,6 +163,7 @@ out:
     tx_free(read);
     tx_str_free(&line);
     tx_indexed_close(&ix);
+    tx_data_groups_close(&groups);
     return st;
 }
 
@@ -167,8 +176,10 @@ static tx_status find_split(view *v, const tx_train_data *data)
         if (!strcmp(tx_split_name((tx_split)k), v->cfg->inspect_split)) v->split = (tx_split)k;
     tx_train_sample_counts(v->cfg, wanted);
     v->wanted = wanted[v->split];
-    v->blend = tx_train_data_split(data, v->split);
-    if (v->blend) return TX_OK;
+    if (tx_train_data_groups(data, v->split)) return TX_OK;
+    if (!v->cfg->data_path.n)
+        return TX_FAIL(TX_ERR_ARG, "no data is named for the %s split, or it holds no sample of %lld tokens",
+                       v->cfg->inspect_split, (long long)v->cfg->seq_length);
     return TX_FAIL(TX_ERR_ARG, "the %s part of the data (--split %s) holds no sample of %lld tokens",
                    v->cfg->inspect_split, v->cfg->split, (long long)v->cfg->seq_length);
 }
@@ -194,7 +205,10 @@ tx_status tx_inspect_samples(const tx_config *cfg, tx_line_fn *line, void *user)
     TX_GOTO(tx__run_data_open(&data, cfg, v.tok ? tx_tokenizer_vocab_size(v.tok) : 0));
     TX_GOTO(find_split(&v, data));
     TX_GOTO(tx_alloc(&v.tokens, (size_t)cfg->seq_length + 1, sizeof *v.tokens, "a sample"));
-    st = cfg->stats ? show_stats(&v) : show_samples(&v);
+    for (int g = 0; g < tx_train_data_groups(data, v.split); g++) {
+        v.blend = tx_train_data_group(data, v.split, g, &v.group);
+        TX_GOTO(cfg->stats ? show_stats(&v) : show_samples(&v));
+    }
 out:
     tx_free(v.tokens);
     tx_free(v.piece);

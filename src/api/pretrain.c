@@ -44,6 +44,16 @@ tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t v
     return tx_train_data_open(out, cfg, n_samples, vocab_size);
 }
 
+/* The training blend goes on where the checkpoint's left its datasets, and checkpoints tell from now on. */
+static tx_status carry_phase(tx_trainer *t, tx_train_data *data)
+{
+    json_t *now;
+    TX_TRY(tx_train_data_phase(data, t->blend_phase, t->consumed_train_samples, &now));
+    json_decref(t->blend_phase);
+    t->blend_phase = now;
+    return TX_OK;
+}
+
 tx_status tx_pretrain(tx_config *cfg)
 {
     tx_tokenizer *tok = NULL;
@@ -64,6 +74,7 @@ tx_status tx_pretrain(tx_config *cfg)
     tx_metrics_phase("after model, optimizer, and learning rate scheduler are built");
     tx_info("> building train, validation, and test datasets ...");
     TX_GOTO(tx__run_data_open(&data, cfg, e->trainer->model->vocab_size));
+    TX_GOTO(carry_phase(e->trainer, data));
     tx_metrics_phase("after dataloaders are built");
     tx_info("done with setup ...");
     tx_info("training ...");

@@ -46,9 +46,23 @@ void tx__config_derive(tx_config *c)
 
 /* ---------------------------------------------------------------- what must be there */
 
+static bool names_weighted(const tx_config_given *g)
+{
+    return g->train_weighted_split_paths || g->train_weighted_split_paths_path || g->valid_weighted_split_paths ||
+           g->valid_weighted_split_paths_path || g->test_weighted_split_paths || g->test_weighted_split_paths_path;
+}
+
 static void need(const struct check *k, bool have, const char *flag)
 {
     if (!have) tx__violate(k->v, "%s needs --%s", k->c->command->name, flag);
+}
+
+/* --data-path, or the data of a split apart. */
+static bool names_data(const struct check *k)
+{
+    const tx_config_given *g = k->g;
+    return g->data_path || k->c->data_path.n || g->train_data_path || g->valid_data_path || g->test_data_path ||
+           names_weighted(g);
 }
 
 static void rule_training_has_its_sizes(const struct check *k)
@@ -56,8 +70,7 @@ static void rule_training_has_its_sizes(const struct check *k)
     need(k, k->g->micro_batch_size || k->c->micro_batch_size, "micro-batch-size");
     need(k, k->g->seq_length || k->c->seq_length, "seq-length");
     need(k, k->g->lr || k->c->lr > 0, "lr");
-    bool apart = k->g->train_data_path || k->g->valid_data_path || k->g->test_data_path;
-    need(k, k->g->data_path || k->c->data_path.n || apart, "data-path");
+    need(k, names_data(k), "data-path");
     if (!k->g->train_iters && !k->g->train_samples && !k->c->train_iters)
         tx__violate(k->v, "either train-iters or train-samples should be provided: pretrain-gpt needs --train-iters");
 }
@@ -108,7 +121,7 @@ static void rule_inspect_has_a_path(const struct check *k)
 static void rule_samples_have_their_sizes(const struct check *k)
 {
     const tx_config *c = k->c;
-    need(k, k->g->data_path || c->data_path.n, "data-path");
+    need(k, names_data(k), "data-path");
     need(k, k->g->seq_length || c->seq_length, "seq-length");
     if (!k->g->train_iters && !k->g->train_samples && !c->train_iters && !c->train_samples)
         tx__violate(k->v, "inspect-samples needs --train-iters or --train-samples: the order of samples follows from "
@@ -343,6 +356,56 @@ static void rule_data_is_divided_or_apart(const struct check *k)
         tx__violate(k->v, "--split divides --data-path, but --train-data-path is used whole: leave --split out");
 }
 
+static void rule_weighted_splits_stand_alone(const struct check *k)
+{
+    const tx_config_given *g = k->g;
+    if (!names_weighted(g)) return;
+    if (g->data_path || g->train_data_path || g->split)
+        tx__violate(k->v,
+                    "Data loading Mode 1: --data-path and --split and Mode 2: "
+                    "--(train|valid|test)-weighted-split-paths are mutually exclusive i.e. cannot be set together");
+    if (!g->train_weighted_split_paths && !g->train_weighted_split_paths_path)
+        tx__violate(k->v, "--valid-weighted-split-paths and --test-weighted-split-paths need "
+                          "--train-weighted-split-paths");
+    if ((g->train_weighted_split_paths && g->train_weighted_split_paths_path) ||
+        (g->valid_weighted_split_paths && g->valid_weighted_split_paths_path) ||
+        (g->test_weighted_split_paths && g->test_weighted_split_paths_path))
+        tx__violate(k->v, "--...-weighted-split-paths and --...-weighted-split-paths-path: give one of the two");
+}
+
+static void rule_data_folder_has_data_path(const struct check *k)
+{
+    if (k->g->aml_data_download_path && !k->g->data_path)
+        tx__violate(k->v, "--aml-data-download-path stands before the prefixes of --data-path, which is not given");
+}
+
+/* The three files of an index belong together and to one dataset. */
+static void rule_index_files_are_three(const struct check *k)
+{
+    const tx_config_given *g = k->g;
+    const tx_config *c = k->c;
+    int n = g->train_doc_idx_path + g->train_sample_idx_path + g->train_shuffle_idx_path;
+    if (!n) return;
+    if (n < 3)
+        tx__violate(k->v, "--train-doc-idx-path, --train-sample-idx-path and --train-shuffle-idx-path: give all three, "
+                          "or none");
+    if (c->data_path.n > 1 || c->train_data_path.n > 1 || names_weighted(g))
+        tx__violate(k->v, "--train-doc-idx-path is the index of one dataset, not of a blend");
+    if (g->train_data_exact_num_epochs)
+        tx__violate(k->v, "--train-data-exact-num-epochs says how an index is made, --train-doc-idx-path gives one: "
+                          "leave one of the two out");
+}
+
+static void rule_keyed_order_has_no_index(const struct check *k)
+{
+    const tx_config_given *g = k->g;
+    if (k->bad->data_order || strcmp(k->c->data_order, "keyed")) return;
+    if (g->train_doc_idx_path || g->train_sample_idx_path || g->train_shuffle_idx_path ||
+        g->train_data_exact_num_epochs)
+        tx__violate(k->v, "--data-order keyed has no index: leave --train-doc-idx-path, --train-sample-idx-path, "
+                          "--train-shuffle-idx-path and --train-data-exact-num-epochs out");
+}
+
 static void rule_evaluated_blend_has_a_length(const struct check *k)
 {
     if (k->c->data_path.n > 1 && !k->g->eval_iters)
@@ -445,7 +508,11 @@ static const struct rule {
     { "pretrain-gpt", rule_finetune_has_a_checkpoint },
     { "pretrain-gpt", rule_dump_step_is_a_step },
     { NULL, rule_datasets_are_one_or_pairs },
-    { "pretrain-gpt", rule_data_is_divided_or_apart },
+    { NULL, rule_data_is_divided_or_apart },
+    { NULL, rule_weighted_splits_stand_alone },
+    { NULL, rule_data_folder_has_data_path },
+    { NULL, rule_index_files_are_three },
+    { NULL, rule_keyed_order_has_no_index },
     { "evaluate", rule_evaluated_blend_has_a_length },
     { "preprocess-data", rule_tokenizer_has_its_files },
     { "tokenize", rule_tokenizer_has_its_files },

@@ -47,54 +47,114 @@ tx_status tx_blend_request(int64_t *out, int64_t n, double weight)
     return TX_OK;
 }
 
-void tx_blend_index(uint8_t *dataset, int64_t *sample, int64_t n_samples, const double *weight, int n, int64_t *count)
+tx_status tx_blend_order_build(tx_blend_order *out, int64_t n, const double *weight, int n_sets)
 {
-    for (int d = 0; d < n; d++) count[d] = 0;
-    for (int64_t i = 0; i < n_samples; i++) {
-        double x = i > 1 ? (double)i : 1, most = 0;
+    TX_ASSERT(n > 0 && n_sets >= 1 && n_sets <= TX_BLEND_MAX);
+    tx_blend_order o = { .n = n, .n_sets = n_sets };
+    size_t n_rows = (size_t)((n - 1) / TX_BLEND_BLOCK + 2);
+    double count[TX_BLEND_MAX] = { 0 };
+    tx_status st;
+    TX_GOTO(tx_alloc(&o.set, (size_t)n, sizeof *o.set, "the index of a blend"));
+    TX_GOTO(tx_alloc(&o.before, n_rows, (size_t)n_sets * sizeof *o.before, "the index of a blend"));
+    for (int64_t i = 0, *row = o.before;; i++) {
+        if (i % TX_BLEND_BLOCK == 0 || i == n)
+            for (int d = 0; d < n_sets; d++) *row++ = (int64_t)count[d];
+        if (i == n) break;
+        double x = i > 1 ? (double)i : 1, most = weight[0] * x - count[0];
         int behind = 0;
-        for (int d = 0; d < n; d++) {
-            double missing = weight[d] * x - (double)count[d];
-            if (d && !(missing > most)) continue; /* the first of equals */
+        for (int d = 1; d < n_sets; d++) {
+            double missing = weight[d] * x - count[d];
+            if (!(missing > most)) continue; /* the first of equals */
             most = missing;
             behind = d;
         }
-        dataset[i] = (uint8_t)behind;
-        sample[i] = count[behind]++;
+        o.set[i] = (uint8_t)behind;
+        count[behind]++;
     }
+    *out = o;
+    return TX_OK;
+out:
+    tx_blend_order_free(&o);
+    return st;
 }
 
-static void log_ratios(const double *weight, const int64_t *count, int n, int64_t n_samples)
+void tx_blend_order_free(tx_blend_order *o)
 {
+    tx_free(o->set);
+    tx_free(o->before);
+    *o = (tx_blend_order){ 0 };
+}
+
+int64_t tx_blend_order_before(const tx_blend_order *o, int64_t i, int set)
+{
+    TX_ASSERT(i >= 0 && i <= o->n);
+    int64_t row = i < o->n ? i / TX_BLEND_BLOCK : (o->n - 1) / TX_BLEND_BLOCK + 1;
+    int64_t n = o->before[row * o->n_sets + set];
+    if (i < o->n)
+        for (int64_t k = row * TX_BLEND_BLOCK; k < i; k++) n += o->set[k] == set;
+    return n;
+}
+
+int tx_blend_order_at(const tx_blend_order *o, int64_t i, int64_t *sample)
+{
+    int set = o->set[i];
+    *sample = tx_blend_order_before(o, i, set);
+    return set;
+}
+
+static void log_ratios(const tx_blend *b)
+{
+    const tx_blend_order *o = &b->order;
     tx_info(" > sample ratios:");
-    for (int d = 0; d < n; d++)
-        tx_info("   dataset %d, input: %g, achieved: %g", d, weight[d], (double)count[d] / (double)n_samples);
+    for (int d = 0; d < b->n_datasets; d++)
+        tx_info("   dataset %d, input: %g, achieved: %g", d, b->weight[d],
+                (double)tx_blend_order_before(o, o->n, d) / (double)o->n);
+}
+
+/* Whether every dataset gives what the order asks of it. */
+static tx_status check_counts(const tx_blend *b)
+{
+    for (int d = 0; d < b->n_datasets && !b->keyed; d++) {
+        int64_t n = tx_blend_order_before(&b->order, b->order.n, d), len = tx_gpt_dataset_len(b->dataset[d]);
+        if (n > len)
+            return TX_FAIL(TX_ERR_ARG, "a blend of %lld samples needs %lld of dataset %d, which gives only %lld",
+                           (long long)b->n_samples, (long long)n, d, (long long)len);
+    }
+    return TX_OK;
+}
+
+static tx_status make(tx_blend *out, const tx_gpt_dataset *const *dataset, const double *weight, int n,
+                      int64_t n_samples, bool keyed)
+{
+    tx_blend b = { .n_datasets = n, .n_samples = n_samples, .keyed = keyed };
+    tx_status st;
+    TX_GOTO(tx_alloc(&b.dataset, (size_t)n, sizeof *b.dataset, "a blend"));
+    TX_GOTO(tx_alloc(&b.weight, (size_t)n, sizeof *b.weight, "a blend"));
+    TX_GOTO(tx_alloc(&b.sample, (size_t)n, sizeof *b.sample, "a blend"));
+    double sum = numpy_sum(weight, n);
+    for (int d = 0; d < n; d++) {
+        b.dataset[d] = dataset[d];
+        b.weight[d] = weight[d] / sum;
+    }
+    *out = b;
+    return TX_OK;
+out:
+    tx_blend_free(&b);
+    return st;
 }
 
 tx_status tx_blend_build(tx_blend *out, const tx_gpt_dataset *const *dataset, const double *weight, int n,
-                         int64_t n_samples)
+                         int64_t n_samples, bool keyed)
 {
     TX_ASSERT(n >= 1 && n <= TX_BLEND_MAX && n_samples > 0);
-    tx_blend b = { .n_datasets = n, .n_samples = n_samples };
-    double start = tx_clock(), share[TX_BLEND_MAX], sum = numpy_sum(weight, n);
-    int64_t count[TX_BLEND_MAX];
+    tx_blend b = { 0 };
+    double start = tx_clock();
     tx_status st;
     tx_info("> building indices for blendable datasets ...");
-    TX_GOTO(tx_alloc(&b.dataset, (size_t)n, sizeof *b.dataset, "a blend"));
-    TX_GOTO(tx_alloc(&b.dataset_index, (size_t)n_samples, sizeof *b.dataset_index, "the index of a blend"));
-    TX_GOTO(tx_alloc(&b.sample_index, (size_t)n_samples, sizeof *b.sample_index, "the index of a blend"));
-    for (int d = 0; d < n; d++) {
-        b.dataset[d] = dataset[d];
-        share[d] = weight[d] / sum;
-    }
-    tx_blend_index(b.dataset_index, b.sample_index, n_samples, share, n, count);
-    log_ratios(share, count, n, n_samples);
-    for (int d = 0; d < n; d++)
-        if (count[d] > tx_gpt_dataset_len(dataset[d])) {
-            st = TX_FAIL(TX_ERR_ARG, "a blend of %lld samples needs %lld of dataset %d, which gives only %lld",
-                         (long long)n_samples, (long long)count[d], d, (long long)tx_gpt_dataset_len(dataset[d]));
-            goto out;
-        }
+    TX_GOTO(make(&b, dataset, weight, n, n_samples, keyed));
+    TX_GOTO(tx_blend_order_build(&b.order, keyed ? TX_BLEND_PERIOD : n_samples, b.weight, n));
+    log_ratios(&b);
+    TX_GOTO(check_counts(&b));
     tx_info("> elapsed time for building blendable dataset indices: %.2f (sec)", tx_clock() - start);
     tx_info("> size of blendable dataset: %lld samples", (long long)n_samples);
     *out = b;
@@ -104,26 +164,38 @@ out:
     return st;
 }
 
-tx_status tx_blend_of_one(tx_blend *out, const tx_gpt_dataset *dataset)
+tx_status tx_blend_of_one(tx_blend *out, const tx_gpt_dataset *dataset, bool keyed)
 {
-    tx_blend b = { .n_datasets = 1, .n_samples = tx_gpt_dataset_len(dataset) };
-    TX_TRY(tx_alloc(&b.dataset, 1, sizeof *b.dataset, "a dataset"));
-    b.dataset[0] = dataset;
-    *out = b;
-    return TX_OK;
+    return make(out, &dataset, &(double){ 1 }, 1, tx_gpt_dataset_len(dataset), keyed);
 }
 
 void tx_blend_free(tx_blend *b)
 {
     tx_free(b->dataset);
-    tx_free(b->dataset_index);
-    tx_free(b->sample_index);
+    tx_free(b->weight);
+    tx_free(b->sample);
+    tx_blend_order_free(&b->order);
     *b = (tx_blend){ 0 };
+}
+
+int tx_blend_find(const tx_blend *b, int64_t i, int64_t *sample)
+{
+    TX_ASSERT(i >= b->from && (b->keyed || i < b->n_samples));
+    int set = 0;
+    i -= b->from;
+    *sample = i;
+    if (b->order.n) {
+        int64_t round = i / b->order.n;
+        set = tx_blend_order_at(&b->order, i % b->order.n, sample);
+        *sample += round * tx_blend_order_before(&b->order, b->order.n, set);
+    }
+    *sample += b->sample[set];
+    return set;
 }
 
 tx_status tx_blend_get(const tx_blend *b, int32_t *tokens, int64_t i)
 {
-    TX_ASSERT(i >= 0 && i < b->n_samples);
-    if (!b->dataset_index) return tx_gpt_dataset_get(b->dataset[0], tokens, i);
-    return tx_gpt_dataset_get(b->dataset[b->dataset_index[i]], tokens, b->sample_index[i]);
+    int64_t sample;
+    int set = tx_blend_find(b, i, &sample);
+    return tx_gpt_dataset_get(b->dataset[set], tokens, sample);
 }

@@ -13,13 +13,39 @@
 
 enum { TX_BLEND_MAX = 254 }; /* datasets in a blend, as upstream */
 
-/* The samples of one split. With one dataset and no index they are that dataset's own. */
+/* Which dataset each of n samples comes from, and which of that dataset's samples it is, in little more than a byte a
+ * sample: the datasets are kept, and how often each came before every TX_BLEND_BLOCK-th sample. */
+enum { TX_BLEND_BLOCK = 1024 };
+typedef struct tx_blend_order {
+    int64_t n;
+    int n_sets;
+    uint8_t *set;    /* [n] */
+    int64_t *before; /* [(n - 1) / TX_BLEND_BLOCK + 2][n_sets]; the last row counts all */
+} tx_blend_order;
+
+/* @weight [n_sets], normalized. TX_ERR_NOMEM */
+tx_status tx_blend_order_build(tx_blend_order *out, int64_t n, const double *weight, int n_sets);
+void tx_blend_order_free(tx_blend_order *o); /* a zeroed one is fine */
+
+/* The dataset that sample i comes from, 0 <= i < n; *sample is its number there. */
+int tx_blend_order_at(const tx_blend_order *o, int64_t i, int64_t *sample);
+
+/* How many of the first i samples, 0 <= i <= n, are from that dataset. */
+int64_t tx_blend_order_before(const tx_blend_order *o, int64_t i, int set);
+
+/* The samples of one split. With one dataset and an empty order they are that dataset's own. A blend of keyed datasets
+ * has no end: its order is TX_BLEND_PERIOD samples long and comes again and again, each dataset's samples going on.
+ * A share is met to a sample in a period.
+ * From sample `from` on it begins anew, with sample[d] of dataset d (blend_phase.h). */
+enum { TX_BLEND_PERIOD = 1 << 20 };
 typedef struct tx_blend {
     const tx_gpt_dataset **dataset; /* [n_datasets], borrowed */
+    double *weight;                 /* [n_datasets], of sum 1 */
     int n_datasets;
-    int64_t n_samples;
-    uint8_t *dataset_index; /* [n_samples] */
-    int64_t *sample_index;  /* [n_samples] in that dataset */
+    int64_t n_samples; /* what a sampler takes for its length */
+    tx_blend_order order;
+    bool keyed;
+    int64_t from, *sample; /* [n_datasets] */
 } tx_blend;
 
 /* weight[0..n) to a sum of 1, in upstream's order of additions. Errors: TX_ERR_ARG unless all are finite and not
@@ -30,20 +56,19 @@ tx_status tx_blend_normalize(double *weight, int n);
  * Errors: TX_ERR_ARG beyond what can be counted. */
 tx_status tx_blend_request(int64_t *out, int64_t n, double weight);
 
-/* The two index arrays alone, n_samples entries each. @weight [n], normalized; count [n] scratch, left at how many
- * samples each dataset gives */
-void tx_blend_index(uint8_t *dataset, int64_t *sample, int64_t n_samples, const double *weight, int n, int64_t *count);
-
 /* Blends n datasets (borrowed); weight is normalized once more, as upstream does. Logs Megatron's lines.
  * Errors: TX_ERR_ARG when a dataset has too few samples, TX_ERR_NOMEM. */
 tx_status tx_blend_build(tx_blend *out, const tx_gpt_dataset *const *dataset, const double *weight, int n,
-                         int64_t n_samples);
+                         int64_t n_samples, bool keyed);
 
 /* A dataset as it is. */
-tx_status tx_blend_of_one(tx_blend *out, const tx_gpt_dataset *dataset);
+tx_status tx_blend_of_one(tx_blend *out, const tx_gpt_dataset *dataset, bool keyed);
 void tx_blend_free(tx_blend *b); /* a zeroed one is fine */
 
-/* tokens[0 .. seq_length] = sample i, 0 <= i < n_samples. Errors: those of tx_gpt_dataset_get. */
+/* The dataset that sample i comes from, 0 <= i < n_samples (keyed: from <= i); *sample is its number there. */
+int tx_blend_find(const tx_blend *b, int64_t i, int64_t *sample);
+
+/* tokens[0 .. seq_length] = sample i. Errors: those of tx_gpt_dataset_get. */
 tx_status tx_blend_get(const tx_blend *b, int32_t *tokens, int64_t i);
 
 #endif

@@ -59,3 +59,16 @@ tx_status tx_split_bounds(int64_t bound[TX_N_SPLITS + 1], const char *text, int6
     }
     return TX_OK;
 }
+
+tx_status tx_split_range(int64_t bound[2], const char *text, int64_t n)
+{
+    double from, to;
+    const char *s = text;
+    bool ok = !strpbrk(text, "xX") && parse_weight(&s, &from) && *s == ':';
+    s += ok;
+    if (!ok || !parse_weight(&s, &to) || *s || from >= to || to > 1)
+        return TX_FAIL(TX_ERR_ARG, "\"%s\" is no range of documents: give START:END with 0 <= START < END <= 1", text);
+    bound[0] = (int64_t)rint(from * (double)n);
+    bound[1] = (int64_t)rint(to * (double)n);
+    return TX_OK;
+}

@@ -20,4 +20,8 @@ const char *tx_split_name(tx_split split);
 /* Split k of n documents is [bound[k], bound[k+1]). Errors: TX_ERR_ARG for text that is not such a list. */
 tx_status tx_split_bounds(int64_t bound[TX_N_SPLITS + 1], const char *text, int64_t n);
 
+/* bound[0], bound[1] = the documents of "START:END", fractions of the n documents, each bound rounded half to even:
+ * bigscience's weighted splits. Errors: TX_ERR_ARG unless 0 <= START < END <= 1. */
+tx_status tx_split_range(int64_t bound[2], const char *text, int64_t n);
+
 #endif

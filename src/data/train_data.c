@@ -1,49 +1,58 @@
-/* train_data.c - opens what the data options name. Source: Megatron-DeepSpeed megatron/data/gpt_dataset.py,
- * build_train_valid_test_datasets. */
+/* train_data.c - opens what the data options name. Sources: Megatron-DeepSpeed megatron/data/gpt_dataset.py,
+ * build_train_valid_test_datasets (microsoft), build_dataset_group (bigscience). */
 #include "data/train_data.h"
 
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "data/data_groups.h"
+
+typedef struct part {
+    tx_blend blend;
+    const char *name;
+} part;
 
 struct tx_train_data {
-    tx_gpt_data **file; /* [n_files] every dataset of every list, in order */
+    tx_data_groups groups;
+    tx_gpt_data **file; /* [n_files] every dataset of every group, in order */
     int n_files;
-    tx_blend split[TX_N_SPLITS];
+    part *part[TX_N_SPLITS]; /* [n_parts] */
+    int n_parts[TX_N_SPLITS];
 };
-
-enum { N_LISTS = 1 + TX_N_SPLITS };
-
-/* --data-path, then one list a split. */
-static void all_lists(const tx_config *cfg, const tx_list *list[N_LISTS])
-{
-    list[0] = &cfg->data_path;
-    list[1 + TX_SPLIT_TRAIN] = &cfg->train_data_path;
-    list[1 + TX_SPLIT_VALID] = &cfg->valid_data_path;
-    list[1 + TX_SPLIT_TEST] = &cfg->test_data_path;
-}
 
 tx_status tx_train_data_exists(const tx_config *cfg)
 {
-    const tx_list *list[N_LISTS];
-    all_lists(cfg, list);
-    for (int l = 0; l < N_LISTS; l++)
-        for (int i = 0; i < tx_weighted_count(list[l]); i++)
-            TX_TRY(tx_indexed_exists(tx_weighted_at(list[l], i, NULL)));
-    return TX_OK;
+    tx_data_groups all;
+    TX_TRY(tx_data_groups_open(&all, cfg));
+    tx_status st = TX_OK;
+    for (int g = 0; g < all.n; g++)
+        for (int i = 0; i < all.group[g].n && !st; i++) st = tx_indexed_exists(all.group[g].set[i].path);
+    tx_data_groups_close(&all);
+    return st;
 }
 
-/* One dataset, cut by `split`; n_samples are wanted of it. */
-static tx_status open_file(tx_train_data *data, const tx_config *cfg, const char *path, const char *split,
+static bool is_keyed(const tx_config *cfg)
+{
+    return !strcmp(cfg->data_order, "keyed");
+}
+
+/* One dataset of a group; n_samples are wanted of it. */
+static tx_status open_file(tx_train_data *data, const tx_config *cfg, const tx_data_group *g, const tx_data_set *set,
                            const int64_t *n_samples, int64_t vocab_size)
 {
+    const char *const index[] = { cfg->train_doc_idx_path, cfg->train_sample_idx_path, cfg->train_shuffle_idx_path };
     tx_gpt_data_opts o = {
-        .path = path,
-        .split = split,
+        .path = set->path,
+        .split = g->divided ? cfg->split : NULL,
+        .range = set->range,
+        .range_for = g->split,
         .seq_length = cfg->seq_length,
         .seed = cfg->seed,
         .rule = !strcmp(cfg->data_order, "bigscience") ? TX_EPOCH_BIGSCIENCE : TX_EPOCH_MICROSOFT,
+        .keyed = is_keyed(cfg),
+        .exact_epochs = cfg->train_data_exact_num_epochs,
+        .index_path = index[0] ? index : NULL,
         .vocab_size = vocab_size,
     };
     memcpy(o.n_samples, n_samples, sizeof o.n_samples);
@@ -52,76 +61,81 @@ static tx_status open_file(tx_train_data *data, const tx_config *cfg, const char
     return TX_OK;
 }
 
-/* The blend's split k out of its files; upstream too wants all or none of them to have documents there. */
-static tx_status blend_split(tx_blend *out, const tx_list *list, tx_gpt_data *const *file, const double *weight,
-                             tx_split k, int64_t n_samples)
+/* The group's samples for split k out of its files; upstream too wants all or none of them to have documents there. */
+static tx_status blend_split(tx_blend *out, const tx_data_group *g, tx_gpt_data *const *file, const double *weight,
+                             tx_split k, int64_t n_samples, bool keyed)
 {
     const tx_gpt_dataset *ds[TX_BLEND_MAX];
-    int n = tx_weighted_count(list), missing = -1, n_there = 0;
-    for (int i = 0; i < n; i++) {
+    int missing = -1, n_there = 0;
+    for (int i = 0; i < g->n; i++) {
         ds[i] = tx_gpt_data_split(file[i], k);
         n_there += ds[i] != NULL;
         if (!ds[i]) missing = i;
     }
-    if (!n_there || !n_samples) return TX_OK;
-    if (n_there < n)
+    if (!n_there) return TX_OK;
+    if (!g->blend) return tx_blend_of_one(out, ds[0], keyed);
+    if (!n_samples) return TX_OK;
+    if (n_there < g->n)
         return TX_FAIL(TX_ERR_ARG,
                        "%s: has no document for the %s split, which other datasets of the blend have: change --split "
                        "or name that data apart (--valid-data-path, --test-data-path)",
-                       tx_weighted_at(list, missing, NULL), tx_split_name(k));
-    return tx_blend_build(out, ds, weight, n, n_samples);
+                       g->set[missing].path, tx_split_name(k));
+    return tx_blend_build(out, ds, weight, g->n, n_samples, keyed);
 }
 
-/* The datasets of one list into the splits of which samples are wanted. With `apart` the list is one split's own: then
- * upstream's blend is as long as was asked; else it is as long as its datasets' requests together. */
-static tx_status open_list(tx_train_data *data, const tx_config *cfg, const tx_list *list, const char *split,
-                           bool apart, const int64_t *n_samples, int64_t vocab_size)
+static tx_status add_part(tx_train_data *data, tx_split k, tx_blend *blend, const char *name)
 {
-    int n = tx_weighted_count(list), first = data->n_files;
+    if (!blend->n_samples) return TX_OK;
+    tx_status st = tx_realloc(&data->part[k], (size_t)data->n_parts[k] + 1, sizeof(part), "a dataset");
+    if (st)
+        tx_blend_free(blend);
+    else
+        data->part[k][data->n_parts[k]++] = (part){ *blend, name };
+    return st;
+}
+
+/* The datasets of one group into the splits of which samples are wanted. */
+static tx_status open_group(tx_train_data *data, const tx_config *cfg, const tx_data_group *g, const int64_t *wanted,
+                            int64_t vocab_size)
+{
+    int first = data->n_files;
     double weight[TX_BLEND_MAX];
-    int64_t size[TX_N_SPLITS] = { 0 }, request[TX_N_SPLITS];
-    if (list->n == 1) {
-        TX_TRY(open_file(data, cfg, list->item[0], split, n_samples, vocab_size));
+    int64_t size[TX_N_SPLITS] = { 0 }, request[TX_N_SPLITS], n_samples[TX_N_SPLITS] = { 0 };
+    for (int k = 0; k < TX_N_SPLITS; k++)
+        if (g->divided || k == (int)g->split) n_samples[k] = wanted[k];
+    if (g->name) tx_info(" > dataset group %s, for the %s split", g->name, tx_split_name(g->split));
+    for (int i = 0; i < g->n; i++) weight[i] = g->blend ? g->set[i].weight : 1;
+    TX_TRY(tx_blend_normalize(weight, g->n));
+    for (int i = 0; i < g->n; i++) {
+        memcpy(request, n_samples, sizeof request);
         for (int k = 0; k < TX_N_SPLITS; k++) {
-            const tx_gpt_dataset *ds = tx_gpt_data_split(data->file[first], (tx_split)k);
-            if (ds) TX_TRY(tx_blend_of_one(&data->split[k], ds));
-        }
-        return TX_OK;
-    }
-    for (int i = 0; i < n; i++) tx_weighted_at(list, i, &weight[i]);
-    TX_TRY(tx_blend_normalize(weight, n));
-    for (int i = 0; i < n; i++) {
-        for (int k = 0; k < TX_N_SPLITS; k++) {
-            TX_TRY(tx_blend_request(&request[k], n_samples[k], weight[i]));
+            if (g->blend) TX_TRY(tx_blend_request(&request[k], n_samples[k], weight[i]));
             if (__builtin_add_overflow(size[k], request[k], &size[k]))
                 return TX_FAIL(TX_ERR_ARG, "%lld samples of a blend cannot be counted", (long long)n_samples[k]);
         }
-        TX_TRY(open_file(data, cfg, tx_weighted_at(list, i, NULL), split, request, vocab_size));
+        TX_TRY(open_file(data, cfg, g, &g->set[i], request, vocab_size));
     }
-    for (int k = 0; k < TX_N_SPLITS; k++)
-        TX_TRY(blend_split(&data->split[k], list, data->file + first, weight, (tx_split)k,
-                           apart ? n_samples[k] : size[k]));
+    for (int k = 0; k < TX_N_SPLITS; k++) {
+        tx_blend blend = { 0 };
+        TX_TRY(blend_split(&blend, g, data->file + first, weight, (tx_split)k, g->exact ? n_samples[k] : size[k],
+                           is_keyed(cfg)));
+        TX_TRY(add_part(data, (tx_split)k, &blend, g->name));
+    }
     return TX_OK;
 }
 
 tx_status tx_train_data_open(tx_train_data **out, const tx_config *cfg, const int64_t *n_samples, int64_t vocab_size)
 {
-    static const char *const whole[N_LISTS] = { NULL, "1,0,0", "0,1,0", "0,0,1" };
-    const tx_list *list[N_LISTS];
     tx_train_data *data = NULL;
-    int n_files = 0;
+    size_t n_files = 0;
     tx_status st;
-    all_lists(cfg, list);
-    for (int l = 0; l < N_LISTS; l++) n_files += tx_weighted_count(list[l]);
     TX_GOTO(tx_alloc(&data, 1, sizeof *data, "a dataset"));
-    TX_GOTO(tx_alloc(&data->file, (size_t)n_files, sizeof *data->file, "a dataset"));
+    TX_GOTO(tx_data_groups_open(&data->groups, cfg));
+    for (int g = 0; g < data->groups.n; g++) n_files += (size_t)data->groups.group[g].n;
+    TX_GOTO(tx_alloc(&data->file, n_files, sizeof *data->file, "a dataset"));
     tx_info("> building train, validation, and test datasets for GPT ...");
-    if (list[0]->n) TX_GOTO(open_list(data, cfg, list[0], cfg->split, false, n_samples, vocab_size));
-    for (int k = 0; k < TX_N_SPLITS; k++) {
-        int64_t own[TX_N_SPLITS] = { 0 };
-        own[k] = n_samples[k];
-        if (list[1 + k]->n) TX_GOTO(open_list(data, cfg, list[1 + k], whole[1 + k], true, own, vocab_size));
-    }
+    for (int g = 0; g < data->groups.n; g++)
+        TX_GOTO(open_group(data, cfg, &data->groups.group[g], n_samples, vocab_size));
     tx_info("> finished creating GPT datasets ...");
     *out = data;
     return TX_OK;
@@ -133,13 +147,36 @@ out:
 void tx_train_data_close(tx_train_data *data)
 {
     if (!data) return;
-    for (int k = 0; k < TX_N_SPLITS; k++) tx_blend_free(&data->split[k]);
+    for (int k = 0; k < TX_N_SPLITS; k++) {
+        for (int g = 0; g < data->n_parts[k]; g++) tx_blend_free(&data->part[k][g].blend);
+        tx_free(data->part[k]);
+    }
     for (int i = 0; i < data->n_files; i++) tx_gpt_data_close(data->file[i]);
     tx_free(data->file);
+    tx_data_groups_close(&data->groups);
     tx_free(data);
+}
+
+tx_status tx_train_data_phase(tx_train_data *data, const json_t *saved, int64_t consumed, json_t **out)
+{
+    *out = NULL;
+    if (!data->n_parts[TX_SPLIT_TRAIN] || !data->part[TX_SPLIT_TRAIN]->blend.keyed) return TX_OK;
+    return tx_blend_phase(&data->part[TX_SPLIT_TRAIN]->blend, saved, consumed, out);
+}
+
+int tx_train_data_groups(const tx_train_data *data, tx_split split)
+{
+    return data->n_parts[split];
+}
+
+const tx_blend *tx_train_data_group(const tx_train_data *data, tx_split split, int g, const char **name)
+{
+    TX_ASSERT(g >= 0 && g < data->n_parts[split]);
+    if (name) *name = data->part[split][g].name;
+    return &data->part[split][g].blend;
 }
 
 const tx_blend *tx_train_data_split(const tx_train_data *data, tx_split split)
 {
-    return data->split[split].n_samples ? &data->split[split] : NULL;
+    return data->n_parts[split] ? &data->part[split]->blend : NULL;
 }

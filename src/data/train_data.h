@@ -4,21 +4,31 @@
 #define TX_DATA_TRAIN_DATA_H
 
 #include "config/config.h"
-#include "data/blend.h"
+#include "data/blend_phase.h"
 
 typedef struct tx_train_data tx_train_data;
 
 /* Whether the files of every dataset that the options name are there (TX_ERR_NOTFOUND), before anything large. */
 tx_status tx_train_data_exists(const tx_config *cfg);
 
-/* Opens --data-path, divided by --split, or --train-data-path, --valid-data-path and --test-data-path, whole.
+/* Opens what the options name (data_groups.h).
  * @n_samples [TX_N_SPLITS] wanted of each; 0: none, and a blend, having no end of its own, is not built.
- * @vocab_size ids are checked against it. Logs Megatron's lines. Errors: those of tx_gpt_data_open, tx_blend_build;
- * TX_ERR_ARG when a dataset of a blend has nothing for a split that is wanted. */
+ * @vocab_size ids are checked against it. Logs Megatron's lines. Errors: those of tx_data_groups_open,
+ * tx_gpt_data_open, tx_blend_build; TX_ERR_ARG when a dataset of a blend has nothing for a split that is wanted. */
 tx_status tx_train_data_open(tx_train_data **out, const tx_config *cfg, const int64_t *n_samples, int64_t vocab_size);
 void tx_train_data_close(tx_train_data *data); /* NULL allowed */
 
-/* NULL when the split has no sample. Borrowed. */
+/* tx_blend_phase of the training samples in keyed order; *out NULL in the others, which know no phases. */
+tx_status tx_train_data_phase(tx_train_data *data, const json_t *saved, int64_t consumed, json_t **out);
+
+/* How many groups of samples a split has: one, or for validation and test as many as --valid-weighted-split-paths or
+ * --test-weighted-split-paths name; 0: the split has no sample. */
+int tx_train_data_groups(const tx_train_data *data, tx_split split);
+
+/* Group g of a split and (unless NULL) its name, NULL when it has none. Borrowed. */
+const tx_blend *tx_train_data_group(const tx_train_data *data, tx_split split, int g, const char **name);
+
+/* The first group, NULL when the split has no sample. */
 const tx_blend *tx_train_data_split(const tx_train_data *data, tx_split split);
 
 #endif

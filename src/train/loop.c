@@ -14,7 +14,8 @@
 typedef struct loop {
     tx_trainer *t;
     const tx_config *cfg;
-    tx_feed feed[TX_N_SPLITS];
+    const tx_train_data *data;
+    tx_feed *feed[TX_N_SPLITS]; /* one a group of the split's samples */
     tx_metrics metrics;
     double start;
     int64_t saved_iteration; /* of the last save; -1: none */
@@ -33,7 +34,6 @@ void tx_train_sample_counts(const tx_config *cfg, int64_t *n)
 tx_status tx_feed_open(tx_feed *f, const tx_trainer *t, const tx_blend *data)
 {
     *f = (tx_feed){ .data = data };
-    if (!data) return TX_OK;
     f->sampler = (tx_order){
         .n_samples = data->n_samples,
         .micro_batch = t->b,
@@ -85,7 +85,7 @@ tx_status tx_train_evaluate(tx_trainer *t, tx_feed *f, int64_t consumed, int64_t
 static tx_status train_iteration(loop *l)
 {
     tx_trainer *t = l->t;
-    tx_feed *f = &l->feed[TX_SPLIT_TRAIN];
+    tx_feed *f = l->feed[TX_SPLIT_TRAIN];
     double loss;
     for (int64_t i = 0; i < t->n_micro; i++) {
         TX_TRY(read_micro_batch(t, f, t->consumed_train_samples + i * t->b));
@@ -97,16 +97,27 @@ static tx_status train_iteration(loop *l)
     return TX_OK;
 }
 
+/* Every group of the split's samples by itself: the n that come after `consumed`. */
+static tx_status evaluate_split(loop *l, tx_split k, int64_t consumed, int64_t n, const char *where)
+{
+    for (int g = 0; g < tx_train_data_groups(l->data, k); g++) {
+        const char *name;
+        double loss;
+        tx_train_data_group(l->data, k, g, &name);
+        TX_TRY(tx_train_evaluate(l->t, &l->feed[k][g], consumed, n, &loss));
+        tx_metrics_evaluation(name, where, loss);
+    }
+    return TX_OK;
+}
+
 static tx_status validate(loop *l, const char *where)
 {
     tx_trainer *t = l->t;
-    double since = tx_clock(), loss;
+    double since = tx_clock();
     int64_t n = l->cfg->eval_iters * t->n_micro * t->b;
-    tx_feed *f = &l->feed[TX_SPLIT_VALID];
-    if (!f->data || !n) return TX_OK;
-    TX_TRY(tx_train_evaluate(t, f, t->consumed_valid_samples, n, &loss));
+    if (!tx_train_data_groups(l->data, TX_SPLIT_VALID) || !n) return TX_OK;
+    TX_TRY(evaluate_split(l, TX_SPLIT_VALID, t->consumed_valid_samples, n, where));
     t->consumed_valid_samples += n;
-    tx_metrics_evaluation(where, loss);
     tx_metrics_exclude(&l->metrics, since);
     return TX_OK;
 }
@@ -169,14 +180,30 @@ static tx_status run(loop *l)
              (long long)n);
     TX_TRY(validate(l, where));
     t->consumed_valid_samples = consumed; /* the closing evaluation is no part of the run's history */
-    tx_feed *test = &l->feed[TX_SPLIT_TEST];
-    if (!test->data || !n) return TX_OK;
-    double loss;
-    TX_TRY(tx_train_evaluate(t, test, 0, n, &loss));
+    if (!n) return TX_OK;
     snprintf(where, sizeof where, "iteration %lld on %lld-sample draw from test set", (long long)t->iteration,
              (long long)n);
-    tx_metrics_evaluation(where, loss);
+    return evaluate_split(l, TX_SPLIT_TEST, 0, n, where);
+}
+
+static tx_status open_feeds(loop *l)
+{
+    for (int k = 0; k < TX_N_SPLITS; k++) {
+        int n = tx_train_data_groups(l->data, (tx_split)k);
+        TX_TRY(tx_alloc(&l->feed[k], (size_t)n, sizeof *l->feed[k], "a batch"));
+        for (int g = 0; g < n; g++)
+            TX_TRY(tx_feed_open(&l->feed[k][g], l->t, tx_train_data_group(l->data, (tx_split)k, g, NULL)));
+    }
     return TX_OK;
+}
+
+static void close_feeds(loop *l)
+{
+    for (int k = 0; k < TX_N_SPLITS; k++) {
+        for (int g = 0; l->feed[k] && g < tx_train_data_groups(l->data, (tx_split)k); g++)
+            tx_feed_close(&l->feed[k][g]);
+        tx_free(l->feed[k]);
+    }
 }
 
 tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data)
@@ -184,6 +211,7 @@ tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data)
     loop l = {
         .t = t,
         .cfg = t->cfg,
+        .data = data,
         .start = tx_clock(),
         .saved_iteration = -1,
     };
@@ -191,10 +219,10 @@ tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data)
     if (!tx_train_data_split(data, TX_SPLIT_TRAIN) && !t->cfg->skip_train)
         return TX_FAIL(TX_ERR_ARG, "--split %s leaves no document for training", t->cfg->split);
     if (t->cfg->exit_signal_handler) tx_signals_watch();
-    for (int k = 0; k < TX_N_SPLITS; k++) TX_GOTO(tx_feed_open(&l.feed[k], t, tx_train_data_split(data, (tx_split)k)));
+    TX_GOTO(open_feeds(&l));
     tx_metrics_start(&l.metrics, t);
     TX_GOTO(run(&l));
 out:
-    for (int k = 0; k < TX_N_SPLITS; k++) tx_feed_close(&l.feed[k]);
+    close_feeds(&l);
     return st;
 }

@@ -14,7 +14,7 @@ tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data);
 
 /* One split, read a micro-batch at a time in the order of the sampler. */
 typedef struct tx_feed {
-    const tx_blend *data; /* NULL: the split has no sample */
+    const tx_blend *data;
     tx_order sampler;
     int64_t *sample; /* [b] */
     int32_t *tokens; /* [b][s+1] */

@@ -74,11 +74,11 @@ void tx_metrics_phase(const char *text)
     tx_info("[%s] datetime: %s ", text, date);
 }
 
-void tx_metrics_evaluation(const char *where, double loss)
+void tx_metrics_evaluation(const char *name, const char *where, double loss)
 {
     char line[512], rule[512];
-    int n = snprintf(line, sizeof line, " validation loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | ", where,
-                     loss, exp(fmin(20, loss)));
+    int n = snprintf(line, sizeof line, " %s loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | ",
+                     name ? name : "validation", where, loss, exp(fmin(20, loss)));
     n = n < 0 ? 0 : n >= (int)sizeof rule - 2 ? (int)sizeof rule - 2 : n;
     memset(rule, '-', (size_t)n + 1);
     rule[n + 1] = 0;

@@ -24,7 +24,8 @@ void tx_metrics_exclude(tx_metrics *m, double since);
 /* "[<text>] datetime: YYYY-mm-dd HH:MM:SS ": Megatron's mark between the phases of a run. */
 void tx_metrics_phase(const char *text);
 
-/* Megatron's boxed line: " validation loss at <where> | lm loss value: ... | lm loss PPL: ... | ". */
-void tx_metrics_evaluation(const char *where, double loss);
+/* Megatron's boxed line: " <name> loss at <where> | lm loss value: ... | lm loss PPL: ... | ". @name of the data's
+ * group, NULL: "validation". */
+void tx_metrics_evaluation(const char *name, const char *where, double loss);
 
 #endif

@@ -126,6 +126,7 @@ void tx_trainer_destroy(tx_trainer *t)
     tx_free(t->batch.weight.data);
     tx_free(t->batch.loss.data);
     tx_free(t->dump_tokens);
+    json_decref(t->blend_phase);
     tx_free(t->value);
     tx_free(t->grad);
     tx_free(t);
@@ -295,6 +296,10 @@ tx_status tx_trainer_save(tx_trainer *t, const char *dir)
     TX_TRY(tx_trainer_require_idle(t, "saved"));
     json_t *config;
     TX_TRY(tx_config_to_json(t->cfg, &config));
+    if (t->blend_phase && json_object_set(config, "blend_phase", t->blend_phase)) {
+        json_decref(config);
+        return TX_FAIL(TX_ERR_NOMEM, "not enough memory for the blend of a checkpoint");
+    }
     tx_ckpt_state state = {
         .iteration = t->iteration,
         .consumed_train_samples = t->consumed_train_samples,
@@ -324,6 +329,8 @@ tx_status tx_trainer_load(tx_trainer *t, tx_checkpoint *from)
     t->consumed_train_samples = s->consumed_train_samples;
     t->consumed_valid_samples = s->consumed_valid_samples;
     t->skipped = s->skipped;
+    json_decref(t->blend_phase);
+    t->blend_phase = json_deep_copy(json_object_get(tx_checkpoint_config(from), "blend_phase"));
     if (optim) {
         t->adam.t = s->optim_step;
         t->schedule_samples = s->schedule_samples;

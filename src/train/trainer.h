@@ -42,6 +42,7 @@ typedef struct tx_trainer {
     double params_norm;     /* with --log-params-norm */
     int64_t dump_iteration; /* --dump-step, or 0 */
     int32_t *dump_tokens;   /* [global batch, s+1] of that iteration */
+    json_t *blend_phase;    /* as loaded, and what the next checkpoint keeps (data/blend_phase.h); owned, or NULL */
 } tx_trainer;
 
 /* Builds the model for `vocab_size` tokens, plans and takes all memory, draws initial weights.

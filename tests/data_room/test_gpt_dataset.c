@@ -36,24 +36,24 @@ static void assert_split(const tx_gpt_data_opts *o, const tx_gpt_data *d, tx_spl
     for (int64_t i = bound[k]; i < bound[k + 1]; i++) sizes[i - bound[k]] = tx_indexed_size(&ix, i);
     tx_indexed_close(&ix);
     tx_sample_index x;
-    ASSERT_OK(tx_sample_index_build(&x, &(tx_sample_index_opts){ .sizes = sizes,
-                                                                 .first_doc = (int32_t)bound[k],
-                                                                 .n_docs = (int32_t)(bound[k + 1] - bound[k]),
-                                                                 .n_samples = o->n_samples[k],
-                                                                 .seq_length = o->seq_length,
-                                                                 .seed = (uint32_t)o->seed,
-                                                                 .rule = o->rule }));
+    ASSERT_OK(
+        tx_sample_index_build(&x, &(tx_sample_index_opts){ .sizes = { sizes, bound[k + 1] - bound[k], TX_INT_I32 },
+                                                           .first_doc = bound[k],
+                                                           .n_samples = o->n_samples[k],
+                                                           .seq_length = o->seq_length,
+                                                           .seed = (uint32_t)o->seed,
+                                                           .rule = o->rule }));
     const int32_t *doc = next_array(at, &n_doc), *cut = next_array(at, &n_cut), *shuffle = next_array(at, &n_shuffle);
     const int32_t *first = next_array(at, &n_first);
-    assert_int_equal(x.n_places, n_doc);
+    assert_int_equal(x.doc_idx.n, n_doc);
     assert_int_equal(2 * (x.n_samples + 1), n_cut);
     assert_int_equal(x.n_samples, n_shuffle);
     assert_int_equal(tx_gpt_dataset_len(ds), n_shuffle);
-    assert_memory_equal(x.doc_idx, doc, (size_t)n_doc * 4);
+    assert_memory_equal(x.doc_idx.data, doc, (size_t)n_doc * 4);
     for (int64_t i = 0; i <= x.n_samples; i++) {
-        assert_int_equal(x.sample_idx[i].place, cut[2 * i]);
-        assert_int_equal(x.sample_idx[i].token, cut[2 * i + 1]);
-        if (i < x.n_samples) assert_int_equal(x.shuffle_idx[i], shuffle[i]);
+        assert_int_equal(tx_ints_at(&x.sample_idx, 2 * i), cut[2 * i]);
+        assert_int_equal(tx_ints_at(&x.sample_idx, 2 * i + 1), cut[2 * i + 1]);
+        if (i < x.n_samples) assert_int_equal(tx_ints_at(&x.shuffle_idx, i), shuffle[i]);
     }
     tx_sample_index_free(&x);
     assert_true(n_first >= 4 * 65);
@@ -121,6 +121,104 @@ static void a_sample_can_be_traced_to_its_documents(void **state)
     assert_true(several > 100);
     tx_indexed_close(&ix);
     tx_gpt_data_close(d);
+}
+
+/* ---- keyed order ---- */
+
+static void keyed_order_reads_every_sample_once_an_epoch(void **state)
+{
+    (void)state;
+    const char *path = in_scratch("keyed");
+    tx_indexed_builder *b;
+    tx_gpt_data *d;
+    int32_t ids[700], tokens[9];
+    int64_t at = 0, epoch, first[2] = { 0 };
+    ASSERT_OK(tx_indexed_create(&b, path, 1000));
+    for (int i = 0; i < 700; i++) ids[i] = i;
+    for (int n = 1; at + n % 23 < 700; at += n++ % 23) { /* an empty one now and then */
+        ASSERT_OK(tx_indexed_add_item(b, ids + at, n % 23));
+        ASSERT_OK(tx_indexed_end_document(b));
+    }
+    ASSERT_OK(tx_indexed_commit(b));
+    tx_indexed_destroy(b);
+    tx_gpt_data_opts o = {
+        .path = path, .split = "8,2,0", .seq_length = 8, .seed = 5, .keyed = true, .vocab_size = 700
+    };
+    o.n_samples[TX_SPLIT_TRAIN] = 100;
+    ASSERT_OK(tx_gpt_data_open(&d, &o));
+    const tx_gpt_dataset *train = tx_gpt_data_split(d, TX_SPLIT_TRAIN), *valid = tx_gpt_data_split(d, TX_SPLIT_VALID);
+    int64_t n = tx_gpt_dataset_epoch(train);
+    assert_in_range(n, 50, 75);
+    assert_int_equal(tx_gpt_dataset_len(train), 2 * n);
+    assert_int_equal(tx_gpt_dataset_len(valid), tx_gpt_dataset_epoch(valid)); /* none wanted: one pass */
+    for (epoch = 0; epoch < 4; epoch++) {                                     /* also beyond what was wanted */
+        int seen[700] = { 0 };
+        int64_t in_order = 0;
+        for (int64_t i = 0; i < n; i++) {
+            tx_sample_piece piece[9];
+            ASSERT_OK(tx_gpt_dataset_get(train, tokens, epoch * n + i));
+            assert_int_equal(tokens[0] % 8, 0);
+            assert_false(seen[tokens[0]]++);
+            in_order += tokens[0] == i * 8;
+            for (int k = 0; k < 9; k++) assert_int_equal(tokens[k], tokens[0] + k);
+            int64_t n_pieces = tx_gpt_dataset_pieces(train, piece, 9, epoch * n + i), sum = 0;
+            for (int64_t k = 0; k < n_pieces; k++) sum += piece[k].n_tokens;
+            assert_int_equal(sum, 9);
+        }
+        assert_in_range(in_order, 0, 10);
+        if (epoch < 2) {
+            ASSERT_OK(tx_gpt_dataset_get(train, tokens, epoch * n));
+            first[epoch] = tokens[0];
+        }
+    }
+    assert_int_not_equal(first[0], first[1]);                 /* each epoch has its own order */
+    for (int64_t i = 0; i < tx_gpt_dataset_len(valid); i++) { /* the other documents */
+        ASSERT_OK(tx_gpt_dataset_get(valid, tokens, i));
+        assert_in_range(tokens[0], n * 8, 699);
+    }
+    uint64_t id = tx_gpt_dataset_id(train);
+    assert_true(id != tx_gpt_dataset_id(valid));
+    tx_gpt_data_close(d);
+
+    o.n_samples[TX_SPLIT_TRAIN] = 10; /* neither the length of the run nor anything else changes what a sample is */
+    ASSERT_OK(tx_gpt_data_open(&d, &o));
+    ASSERT_OK(tx_gpt_dataset_get(tx_gpt_data_split(d, TX_SPLIT_TRAIN), tokens, n));
+    assert_int_equal(tokens[0], first[1]);
+    assert_true(id == tx_gpt_dataset_id(tx_gpt_data_split(d, TX_SPLIT_TRAIN)));
+    tx_gpt_data_close(d);
+    o.seed = 6;
+    ASSERT_OK(tx_gpt_data_open(&d, &o));
+    assert_true(id != tx_gpt_dataset_id(tx_gpt_data_split(d, TX_SPLIT_TRAIN)));
+    tx_gpt_data_close(d);
+    o.seq_length = 690;
+    ASSERT_FAILS(tx_gpt_data_open(&d, &o), TX_ERR_ARG, "--data-order microsoft would repeat them");
+}
+
+static void a_range_of_documents(void **state)
+{
+    (void)state;
+    tx_gpt_data_opts o = tiny_opts(data_path("dataset/tiny_text_document"));
+    tx_gpt_data *d, *whole;
+    int32_t a[65], b[65];
+    o.split = NULL;
+    o.range = "0:0.95"; /* what --split 95,5,0 gives to training */
+    o.range_for = TX_SPLIT_VALID;
+    ASSERT_OK(tx_gpt_data_open(&d, &o));
+    assert_null(tx_gpt_data_split(d, TX_SPLIT_TRAIN));
+    tx_gpt_data_opts other = tiny_opts(o.path);
+    other.split = "95,5,0";
+    ASSERT_OK(tx_gpt_data_open(&whole, &other));
+    for (int64_t i = 0; i < 100; i++) {
+        ASSERT_OK(tx_gpt_dataset_get(tx_gpt_data_split(d, TX_SPLIT_VALID), a, i));
+        ASSERT_OK(tx_gpt_dataset_get(tx_gpt_data_split(whole, TX_SPLIT_TRAIN), b, i));
+        assert_memory_equal(a, b, sizeof a);
+    }
+    tx_gpt_data_close(d);
+    tx_gpt_data_close(whole);
+    o.range = "0.5:0.501";
+    ASSERT_FAILS(tx_gpt_data_open(&d, &o), TX_ERR_ARG, "0.5:0.501 gives none of its 260 documents to valid");
+    o.range = "0.5:0.4";
+    ASSERT_FAILS(tx_gpt_data_open(&d, &o), TX_ERR_ARG, "is no range");
 }
 
 static void logs_megatrons_lines(void **state)
@@ -212,6 +310,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(samples_are_megatrons),
         cmocka_unit_test(a_sample_can_be_traced_to_its_documents),
+        SCRATCH_TEST(keyed_order_reads_every_sample_once_an_epoch),
+        cmocka_unit_test(a_range_of_documents),
         cmocka_unit_test(logs_megatrons_lines),
         cmocka_unit_test(refuses_what_gives_no_samples),
         cmocka_unit_test(ids_outside_the_vocabulary_are_named),

@@ -12,8 +12,8 @@ static void indices_are_megatrons(void **state)
     json_object_foreach(json_object_get(all, "blending"), key, one)
     {
         double weight[TX_BLEND_MAX];
-        int64_t count[TX_BLEND_MAX], sample[1000];
-        uint8_t dataset[1000];
+        tx_blend_order order;
+        int64_t sample;
         json_error_t err;
         json_t *weights = json_loadb(key, (size_t)(strchr(key, '|') - key), 0, &err);
         json_t *want_set = json_object_get(one, "dataset_index"), *want = json_object_get(one, "dataset_sample_index");
@@ -21,16 +21,38 @@ static void indices_are_megatrons(void **state)
         size_t size = json_array_size(want);
         assert_in_range(size, 700, 1000);
         for (int d = 0; d < n; d++) weight[d] = json_number_value(json_array_get(weights, (size_t)d));
-        tx_blend_index(dataset, sample, (int64_t)size, weight, n, count);
+        ASSERT_OK(tx_blend_order_build(&order, (int64_t)size, weight, n));
         for (size_t i = 0; i < size; i++) {
-            assert_int_equal(dataset[i], json_integer_value(json_array_get(want_set, i)));
-            assert_int_equal(sample[i], json_integer_value(json_array_get(want, i)));
+            assert_int_equal(tx_blend_order_at(&order, (int64_t)i, &sample),
+                             json_integer_value(json_array_get(want_set, i)));
+            assert_int_equal(sample, json_integer_value(json_array_get(want, i)));
         }
+        tx_blend_order_free(&order);
         json_decref(weights);
         n_cases++;
     }
     assert_int_equal(n_cases, 2);
     json_decref(all);
+}
+
+/* Across blocks: a dataset's samples come one by one, and the counts agree. */
+static void samples_are_counted_across_blocks(void **state)
+{
+    (void)state;
+    const double weight[3] = { 0.001, 0.333, 0.666 };
+    const int64_t n[] = { 1, TX_BLEND_BLOCK - 1, TX_BLEND_BLOCK, TX_BLEND_BLOCK + 1, 3 * TX_BLEND_BLOCK + 5 };
+    for (size_t k = 0; k < sizeof n / sizeof *n; k++) {
+        tx_blend_order o;
+        int64_t seen[3] = { 0 }, sample;
+        ASSERT_OK(tx_blend_order_build(&o, n[k], weight, 3));
+        for (int64_t i = 0; i < n[k]; i++) {
+            assert_int_equal(tx_blend_order_before(&o, i, (int)(i % 3)), seen[i % 3]);
+            int set = tx_blend_order_at(&o, i, &sample);
+            assert_int_equal(sample, seen[set]++);
+        }
+        for (int d = 0; d < 3; d++) assert_int_equal(tx_blend_order_before(&o, n[k], d), seen[d]);
+        tx_blend_order_free(&o);
+    }
 }
 
 static void weights_and_requests(void **state)
@@ -218,13 +240,10 @@ static void survives_every_failing_allocation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(indices_are_megatrons),
-        cmocka_unit_test(weights_and_requests),
-        SCRATCH_TEST(a_blend_reads_its_datasets),
-        SCRATCH_TEST(splits_can_be_named_apart),
-        SCRATCH_TEST(the_order_is_chosen),
-        SCRATCH_TEST(refuses_what_it_cannot_blend),
-        SCRATCH_TEST(survives_every_failing_allocation),
+        cmocka_unit_test(indices_are_megatrons),    cmocka_unit_test(samples_are_counted_across_blocks),
+        cmocka_unit_test(weights_and_requests),     SCRATCH_TEST(a_blend_reads_its_datasets),
+        SCRATCH_TEST(splits_can_be_named_apart),    SCRATCH_TEST(the_order_is_chosen),
+        SCRATCH_TEST(refuses_what_it_cannot_blend), SCRATCH_TEST(survives_every_failing_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
