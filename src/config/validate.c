@@ -396,7 +396,7 @@ static void rule_index_files_are_three(const struct check *k)
                           "leave one of the two out");
 }
 
-static void rule_keyed_order_has_no_index(const struct check *k)
+static void rule_keyed_order_stands_alone(const struct check *k)
 {
     const tx_config_given *g = k->g;
     if (k->bad->data_order || strcmp(k->c->data_order, "keyed")) return;
@@ -404,6 +404,8 @@ static void rule_keyed_order_has_no_index(const struct check *k)
         g->train_data_exact_num_epochs)
         tx__violate(k->v, "--data-order keyed has no index: leave --train-doc-idx-path, --train-sample-idx-path, "
                           "--train-shuffle-idx-path and --train-data-exact-num-epochs out");
+    if (!k->bad->dataloader_type && !strcmp(k->c->dataloader_type, "cyclic"))
+        tx__violate(k->v, "--data-order keyed is another order in each epoch already: use --dataloader-type single");
 }
 
 static void rule_evaluated_blend_has_a_length(const struct check *k)
@@ -512,7 +514,7 @@ static const struct rule {
     { NULL, rule_weighted_splits_stand_alone },
     { NULL, rule_data_folder_has_data_path },
     { NULL, rule_index_files_are_three },
-    { NULL, rule_keyed_order_has_no_index },
+    { NULL, rule_keyed_order_stands_alone },
     { "evaluate", rule_evaluated_blend_has_a_length },
     { "preprocess-data", rule_tokenizer_has_its_files },
     { "tokenize", rule_tokenizer_has_its_files },

@@ -160,7 +160,14 @@ void tx_train_data_close(tx_train_data *data)
 tx_status tx_train_data_phase(tx_train_data *data, const json_t *saved, int64_t consumed, json_t **out)
 {
     *out = NULL;
-    if (!data->n_parts[TX_SPLIT_TRAIN] || !data->part[TX_SPLIT_TRAIN]->blend.keyed) return TX_OK;
+    if (!data->n_parts[TX_SPLIT_TRAIN]) return TX_OK;
+    bool keyed = data->part[TX_SPLIT_TRAIN]->blend.keyed;
+    if (consumed && keyed != (saved != NULL))
+        tx_warn(
+            "--data-order: the checkpoint's %lld samples came in %s order, this run goes on in another: samples may "
+            "come again",
+            (long long)consumed, keyed ? "Megatron's" : "keyed");
+    if (!keyed) return TX_OK;
     return tx_blend_phase(&data->part[TX_SPLIT_TRAIN]->blend, saved, consumed, out);
 }
 

@@ -18,7 +18,8 @@ tx_status tx_train_data_exists(const tx_config *cfg);
 tx_status tx_train_data_open(tx_train_data **out, const tx_config *cfg, const int64_t *n_samples, int64_t vocab_size);
 void tx_train_data_close(tx_train_data *data); /* NULL allowed */
 
-/* tx_blend_phase of the training samples in keyed order; *out NULL in the others, which know no phases. */
+/* tx_blend_phase of the training samples in keyed order; *out NULL in the others, which know no phases. Warns when the
+ * checkpoint's order was of the other kind. */
 tx_status tx_train_data_phase(tx_train_data *data, const json_t *saved, int64_t consumed, json_t **out);
 
 /* How many groups of samples a split has: one, or for validation and test as many as --valid-weighted-split-paths or

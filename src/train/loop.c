@@ -35,7 +35,7 @@ tx_status tx_feed_open(tx_feed *f, const tx_trainer *t, const tx_blend *data)
 {
     *f = (tx_feed){ .data = data };
     f->sampler = (tx_order){
-        .n_samples = data->n_samples,
+        .n_samples = data->keyed ? INT64_MAX : data->n_samples, /* keyed order has no end to go around at */
         .micro_batch = t->b,
         .n_ranks = 1,
         .cyclic = !strcmp(t->cfg->dataloader_type, "cyclic"),

@@ -54,6 +54,9 @@ ungrouped | cmp - by_split
 refused "mutually exclusive" inspect-samples "${show[@]}" --data-path "$whole" --train-weighted-split-paths "T: 1 0:1 $whole"
 refused "is no range" inspect-samples "${short[@]}" --train-weighted-split-paths "T: 1 0:2 $whole"
 refused "training has one group" inspect-samples "${short[@]}" --train-weighted-split-paths "T: 1 0:1 a" "U: 1 0:1 b"
+refused "give one of the two" inspect-samples "${short[@]}" --train-weighted-split-paths "T: 1 0:1 a" --train-weighted-split-paths-path groups
+refused "stands before the prefixes of --data-path" inspect-samples "${short[@]}" --train-weighted-split-paths-path groups \
+    --aml-data-download-path x
 refused "need --train-weighted-split-paths" inspect-samples "${short[@]}" --valid-weighted-split-paths "V: 1 0:1 $whole"
 
 # several groups are evaluated one by one, under their names
@@ -109,4 +112,10 @@ grep -q "dataset 0, weight 0.25: from its sample 8 on" log || die "$(cat log)"
 grep -q "dataset 1, weight 0.75: from its sample 8 on" log || die "$(cat log)"
 grep -q '"blend_phase"' changed/iter_0000008/manifest.json || die "the phase is not kept"
 losses log | cmp -s - want && die "the blend did not change"
+# ... also when more is consumed than the run as it is told now would read
+ok "${run[@]}" --data-path 0.5 $a 0.5 $b --load changed --train-iters 10 --micro-batch-size 1 --global-batch-size 1
+cat out err | grep -q "the blend changes at sample 32 of the run:" || die "$(cat out err)"
+ok "${run[@]}" --data-path 0.5 $a 0.5 $b --load changed --train-iters 10 --data-order microsoft
+cat out err | grep -q "32 samples came in keyed order" || die "$(cat out err)"
+refused "use --dataloader-type single" "${run[@]}" --data-path $a --dataloader-type cyclic
 echo "all passed"

@@ -74,8 +74,8 @@ static void no_sample_comes_twice_and_none_is_left_out(void **state)
         { "3", { 1 }, 9500 },
         { "0123", { 1, 2, 3, 4 }, 20000 },
         { "0123", { 1, 2, 3, 4 }, 20001 },
-        { "30", { 1, 9 }, 3 * TX_BLEND_PERIOD },
-        { "2", { 1 }, 3 * TX_BLEND_PERIOD + 50 },
+        { "30", { 1, 9 }, TX_BLEND_PERIOD + 30000 },
+        { "2", { 1 }, TX_BLEND_PERIOD + 30050 },
     };
     sets s;
     json_t *phase = NULL, *next;

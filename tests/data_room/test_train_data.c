@@ -214,13 +214,12 @@ static void refuses_what_it_cannot_blend(void **state)
     tx_config_free(c);
 }
 
-static void survives_every_failing_allocation(void **state)
+static void survives_every_failing_allocation(const char *flags)
 {
-    (void)state;
     tx_train_data *d;
     tx_config *c;
     int64_t n[TX_N_SPLITS] = { 50, 40, 10 };
-    ASSERT_OK(open_flags(&d, &c, n, "--data-path 1 A 1 B --split 8,1,1"));
+    ASSERT_OK(open_flags(&d, &c, n, flags));
     tx_train_data_close(d);
     tx_status st = TX_ERR_NOMEM;
     int64_t failed = 0;
@@ -237,13 +236,27 @@ static void survives_every_failing_allocation(void **state)
     tx_config_free(c);
 }
 
+static void out_of_memory(void **state)
+{
+    (void)state;
+    survives_every_failing_allocation("--data-path 1 A 1 B --split 8,1,1");
+}
+
+static void out_of_memory_keyed(void **state)
+{
+    (void)state;
+    survives_every_failing_allocation(
+        "--train-data-path 1 A 1 B --valid-data-path A --test-data-path B --data-order keyed");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(indices_are_megatrons),    cmocka_unit_test(samples_are_counted_across_blocks),
         cmocka_unit_test(weights_and_requests),     SCRATCH_TEST(a_blend_reads_its_datasets),
         SCRATCH_TEST(splits_can_be_named_apart),    SCRATCH_TEST(the_order_is_chosen),
-        SCRATCH_TEST(refuses_what_it_cannot_blend), SCRATCH_TEST(survives_every_failing_allocation),
+        SCRATCH_TEST(refuses_what_it_cannot_blend), SCRATCH_TEST(out_of_memory),
+        SCRATCH_TEST(out_of_memory_keyed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
