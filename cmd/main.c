@@ -54,12 +54,6 @@ static void show(void *user, tx_log_level level, const char *line)
     fflush(stdout); /* a log that is followed, or cut by a kill, is complete up to here */
 }
 
-/* A live line only where someone can see it: elsewhere it is dropped. */
-static void show_without_progress(void *user, tx_log_level level, const char *line)
-{
-    if (level != TX_LOG_PROGRESS) show(user, level, line);
-}
-
 static void usage(FILE *out)
 {
     fprintf(out, "triax %s: GPT pre-training from text to text, in one program\n\n  triax <command> [flags]\n\n",
@@ -85,12 +79,12 @@ static int run_command(const command *cmd, int argc, char **argv)
 {
     for (int i = 0; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return command_help(cmd);
-    tx_log_sink *sink = isatty(STDERR_FILENO) ? show : show_without_progress;
-    tx_log_set(sink, (void *)cmd, TX_LOG_INFO);
+    tx_log_set(show, (void *)cmd, TX_LOG_INFO);
+    tx_log_set_live(isatty(STDERR_FILENO));
     tx_config *cfg = NULL;
     tx_status st = tx_config_parse(&cfg, cmd->name, argc, argv);
     int usage_error = st != TX_OK;
-    if (!st) tx_log_set(sink, (void *)cmd, tx_config_log_level(cfg));
+    if (!st) tx_log_set(show, (void *)cmd, tx_config_log_level(cfg));
     if (!st) st = cmd->run(cfg);
     tx_config_free(cfg);
     if (live_line_shown) fputc('\n', stderr);

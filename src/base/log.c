@@ -12,6 +12,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tx_log_sink *sink;
 static void *sink_user;
 static tx_log_level sink_level = TX_LOG_INFO;
+static bool sink_is_live = true;
 
 void tx_log_set(tx_log_sink *new_sink, void *user, tx_log_level level)
 {
@@ -22,9 +23,16 @@ void tx_log_set(tx_log_sink *new_sink, void *user, tx_log_level level)
     pthread_mutex_unlock(&lock);
 }
 
+void tx_log_set_live(bool live)
+{
+    pthread_mutex_lock(&lock);
+    sink_is_live = live;
+    pthread_mutex_unlock(&lock);
+}
+
 int tx_log_wants(tx_log_level level)
 {
-    return sink && (level == TX_LOG_PROGRESS || level <= sink_level);
+    return sink && (level == TX_LOG_PROGRESS ? sink_is_live : level <= sink_level);
 }
 
 void tx_log(tx_log_level level, const char *fmt, ...)

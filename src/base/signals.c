@@ -1,4 +1,4 @@
-/* signals.c - a flag that SIGTERM sets. */
+/* signals.c - a flag that signals set. */
 #include "base/signals.h"
 
 #include <signal.h>
@@ -22,4 +22,25 @@ void tx_signals_watch(void)
 bool tx_signals_seen(void)
 {
     return seen;
+}
+
+static const int quitting[] = { SIGTERM, SIGINT, SIGHUP };
+enum { N_QUITTING = sizeof quitting / sizeof *quitting };
+static struct sigaction before[N_QUITTING];
+
+void tx_signals_hold(void)
+{
+    struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND };
+    sigemptyset(&action.sa_mask);
+    seen = 0;
+    for (int i = 0; i < N_QUITTING; i++) {
+        sigaction(quitting[i], NULL, &before[i]);
+        if (before[i].sa_handler != SIG_IGN) sigaction(quitting[i], &action, NULL);
+    }
+}
+
+void tx_signals_release(void)
+{
+    for (int i = 0; i < N_QUITTING; i++) sigaction(quitting[i], &before[i], NULL);
+    seen = 0;
 }

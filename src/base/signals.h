@@ -1,4 +1,4 @@
-/* signals.h - noticing a signal without dying of it: the training loop asks between steps. */
+/* signals.h - noticing a signal without dying of it: jobs ask between steps. */
 #ifndef TX_BASE_SIGNALS_H
 #define TX_BASE_SIGNALS_H
 
@@ -8,5 +8,11 @@
 void tx_signals_watch(void);
 
 bool tx_signals_seen(void);
+
+/* SIGTERM, SIGINT and SIGHUP: the first one sets the flag and ends a read that waits, a second one is as before. For a
+ * job that removes its unfinished files. What is ignored stays so. Process-wide; the flag is cleared at the start, and
+ * tx_signals_release puts things back. */
+void tx_signals_hold(void);
+void tx_signals_release(void);
 
 #endif
