@@ -1,8 +1,10 @@
 /* corpus.c - cutting inputs into records. */
 #include "data/corpus.h"
 
+#include <glob.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -14,8 +16,10 @@
 
 struct tx_corpus {
     tx_corpus_opts opts;
-    int next_input;
+    tx_names inputs; /* with patterns replaced by what they match */
+    size_t next_input;
     int64_t n_records;
+    tx_corpus_position where; /* without the input being read */
 
     /* the input being read; src NULL: none */
     tx_source *src;
@@ -186,7 +190,7 @@ static const char *shown_name(const char *path)
 
 static tx_status open_next(tx_corpus *c)
 {
-    const char *path = c->opts.inputs[c->next_input++];
+    const char *path = c->inputs.name[c->next_input++];
     c->name = shown_name(path);
     c->line = 0;
     c->after_cr = c->file_done = false;
@@ -198,33 +202,85 @@ static tx_status open_next(tx_corpus *c)
 
 static void close_input(tx_corpus *c)
 {
+    c->where.done += tx__source_taken(c->src);
     tx__source_close(c->src);
     c->src = NULL;
     if (c->n_records == c->n_before) tx_warn("%s: holds no document", c->name);
 }
 
+/* ---- the list of inputs ---- */
+
+static tx_status add_input(tx_corpus *c, const char *path)
+{
+    struct stat sb;
+    bool is_stdin = !strcmp(path, "-");
+    for (size_t i = 0; is_stdin && i < c->inputs.n; i++)
+        if (!strcmp(c->inputs.name[i], "-"))
+            return TX_FAIL(TX_ERR_ARG, "--input names - (standard input) twice; name it once");
+    if (!is_stdin && tx_path_is_dir(path))
+        return TX_FAIL(TX_ERR_IO, "%s: is a directory; give the files in it to --input, as in '%s/*.jsonl'", path,
+                       path);
+    if (!is_stdin && access(path, R_OK)) return TX_FAIL(TX_ERR_IO, "%s: may not be read; check its permissions", path);
+    if (is_stdin || stat(path, &sb) || !S_ISREG(sb.st_mode))
+        c->where.total = -1;
+    else if (c->where.total >= 0)
+        c->where.total += sb.st_size;
+    TX_TRY(tx_realloc(&c->inputs.name, c->inputs.n + 1, sizeof *c->inputs.name, "the inputs"));
+    TX_TRY(tx_memdup0(&c->inputs.name[c->inputs.n], path, strlen(path), "an input's name"));
+    c->inputs.n++;
+    return TX_OK;
+}
+
+/* Whoever starts triax without a shell, or quotes the pattern as Megatron's --input wants it. */
+static tx_status add_matches(tx_corpus *c, const char *pattern)
+{
+    glob_t g;
+    int rc = glob(pattern, 0, NULL, &g); /* sorted bytewise in the C locale, which triax does not leave */
+    if (rc == GLOB_NOSPACE) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for the files of %s", pattern);
+    if (rc) return TX_FAIL(TX_ERR_NOTFOUND, "--input %s: no file matches this pattern", pattern);
+    tx_status st = TX_OK;
+    for (size_t i = 0; i < g.gl_pathc && !st; i++) st = add_input(c, g.gl_pathv[i]);
+    globfree(&g);
+    return st;
+}
+
+static tx_status list_inputs(tx_corpus *c)
+{
+    for (int i = 0; i < c->opts.n_inputs; i++) {
+        const char *path = c->opts.inputs[i];
+        if (!strcmp(path, "-") || tx_path_exists(path))
+            TX_TRY(add_input(c, path));
+        else if (strpbrk(path, "*?["))
+            TX_TRY(add_matches(c, path));
+        else
+            return TX_FAIL(TX_ERR_NOTFOUND, "%s: no such file; --input needs files that exist", path);
+    }
+    return TX_OK;
+}
+
 tx_status tx_corpus_open(tx_corpus **out, const tx_corpus_opts *opts)
 {
     if (opts->n_inputs < 1) return TX_FAIL(TX_ERR_ARG, "--input is missing: give files, or - for standard input");
-    int n_stdin = 0;
-    for (int i = 0; i < opts->n_inputs; i++) {
-        const char *path = opts->inputs[i];
-        if (!strcmp(path, "-")) {
-            if (++n_stdin > 1) return TX_FAIL(TX_ERR_ARG, "--input names - (standard input) twice; name it once");
-            continue;
-        }
-        if (!tx_path_exists(path))
-            return TX_FAIL(TX_ERR_NOTFOUND, "%s: no such file; --input needs files that exist", path);
-        if (tx_path_is_dir(path))
-            return TX_FAIL(TX_ERR_IO, "%s: is a directory; give the files in it to --input", path);
-        if (access(path, R_OK)) return TX_FAIL(TX_ERR_IO, "%s: may not be read; check its permissions", path);
-    }
     tx_corpus *c;
     TX_TRY(tx_alloc(&c, 1, sizeof *c, "a corpus"));
     c->opts = *opts;
-    *out = c;
-    return TX_OK;
+    tx_status st = list_inputs(c);
+    if (st)
+        tx_corpus_close(c);
+    else
+        *out = c;
+    return st;
 }
+
+tx_corpus_position tx_corpus_where(const tx_corpus *c)
+{
+    tx_corpus_position w = c->where;
+    if (c->src) w.done += tx__source_taken(c->src);
+    if (w.total < 0) w.total = 0;
+    return w;
+}
+
+/* ---- reading ---- */
 
 static tx_status next_of_input(tx_corpus *c, tx_record *r, bool *more)
 {
@@ -246,7 +302,7 @@ static tx_status next_of_input(tx_corpus *c, tx_record *r, bool *more)
 tx_status tx_corpus_next(tx_corpus *c, tx_record *record, bool *more)
 {
     for (;;) {
-        if (!c->src && c->next_input == c->opts.n_inputs) break;
+        if (!c->src && c->next_input == c->inputs.n) break;
         if (!c->src) TX_TRY(open_next(c));
         TX_TRY(next_of_input(c, record, more));
         if (*more) {
@@ -257,8 +313,8 @@ tx_status tx_corpus_next(tx_corpus *c, tx_record *record, bool *more)
     }
     *more = false;
     if (!c->n_records)
-        return TX_FAIL(TX_ERR_FORMAT, "%s%s: no document to read: the input is empty", shown_name(c->opts.inputs[0]),
-                       c->opts.n_inputs > 1 ? " and the other inputs" : "");
+        return TX_FAIL(TX_ERR_FORMAT, "%s%s: no document to read: the input is empty", shown_name(c->inputs.name[0]),
+                       c->inputs.n > 1 ? " and the other inputs" : "");
     return TX_OK;
 }
 
@@ -266,6 +322,7 @@ void tx_corpus_close(tx_corpus *c)
 {
     if (!c) return;
     tx__source_close(c->src);
+    tx_names_free(&c->inputs);
     tx_str_free(&c->head);
     tx_str_free(&c->record);
     tx_free(c);

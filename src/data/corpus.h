@@ -38,12 +38,20 @@ typedef struct tx_record {
 
 typedef struct tx_corpus tx_corpus;
 
-/* Checks that every input can be opened before the first is read. Errors: TX_ERR_NOTFOUND, TX_ERR_IO. */
+/* Checks that every input can be opened before the first is read. An input that does not exist and has one of *?[ in
+ * its name stands for the files that match it as in a shell, sorted bytewise.
+ * Errors: TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_ARG. */
 tx_status tx_corpus_open(tx_corpus **out, const tx_corpus_opts *opts);
 
 /* The next record, valid until the next call; *more = false after the last. Logs "Opening FILE" for each input.
  * Errors: TX_ERR_IO, TX_ERR_FORMAT; TX_ERR_FORMAT when all inputs together hold no record. */
 tx_status tx_corpus_next(tx_corpus *c, tx_record *record, bool *more);
+
+/* How far reading has come, in bytes of the inputs as they are stored; 0 bytes in total: not known, as for pipes. */
+typedef struct tx_corpus_position {
+    int64_t done, total;
+} tx_corpus_position;
+tx_corpus_position tx_corpus_where(const tx_corpus *c);
 
 void tx_corpus_close(tx_corpus *c); /* NULL allowed */
 
@@ -56,5 +64,12 @@ typedef tx_status tx_text_fn(void *user, int key, const char *text, size_t n);
  * Errors: TX_ERR_FORMAT, naming file, line and place, for a line that is no JSON object of strings under these keys and
  * for bytes that are not UTF-8; whatever fn returns. */
 tx_status tx_record_texts(const tx_record *r, const char *const *keys, int n_keys, tx_text_fn *fn, void *user);
+
+/* Receives the texts of a member one by one: of an array item 0, 1, ..., of a string item -1. */
+typedef tx_status tx_item_fn(void *user, int key, int64_t item, const char *text, size_t n);
+
+/* The same where a member may also be an array of strings: the sentences of a document, as Megatron's sentence splitter
+ * writes them. */
+tx_status tx_record_items(const tx_record *r, const char *const *keys, int n_keys, tx_item_fn *fn, void *user);
 
 #endif

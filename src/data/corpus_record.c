@@ -1,11 +1,21 @@
-/* corpus_record.c - the texts of a record. JSON is Jansson's; what Python reads and Jansson does not is mended first.
- */
+/* corpus_record.c - the texts of a record. A line that is plainly right is walked over once (json_members.c); any other
+ * is Jansson's, and what Python reads and Jansson does not is mended first. */
 #include <ctype.h>
 #include <jansson.h>
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/alloc.h"
 #include "data/corpus.h"
+#include "data/json_members.h"
+
+#define MAX_KEYS 64 /* with more, lines take the slow way */
+
+typedef struct wanted {
+    const char *const *name;
+    int n;
+    bool lists; /* a member may be an array of strings */
+} wanted;
 
 /* ---- what Python's json takes beyond the standard ---- */
 
@@ -94,22 +104,93 @@ static const char *type_name(const json_t *v)
     return name[json_typeof(v)];
 }
 
-static tx_status check_members(const json_t *object, const tx_record *r, const char *const *keys, int n_keys)
+static tx_status check_list(const json_t *list, const tx_record *r, const char *key)
+{
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!json_is_string(json_array_get(list, i)))
+            return TX_FAIL(TX_ERR_FORMAT,
+                           "%s: line %lld: entry %zu of member \"%s\" is %s, not a string; correct the line", r->file,
+                           (long long)r->line, i + 1, key, type_name(json_array_get(list, i)));
+    return TX_OK;
+}
+
+static tx_status check_members(const json_t *object, const tx_record *r, const wanted *keys)
 {
     if (!json_is_object(object))
         return TX_FAIL(TX_ERR_FORMAT, "%s: line %lld: is %s, not a JSON object; correct the line", r->file,
                        (long long)r->line, type_name(object));
-    for (int k = 0; k < n_keys; k++) {
-        const json_t *v = json_object_get(object, keys[k]);
+    for (int k = 0; k < keys->n; k++) {
+        const json_t *v = json_object_get(object, keys->name[k]);
         if (!v)
             return TX_FAIL(TX_ERR_FORMAT,
                            "%s: line %lld: has no member \"%s\"; give the right --json-keys or correct the line",
-                           r->file, (long long)r->line, keys[k]);
+                           r->file, (long long)r->line, keys->name[k]);
+        if (keys->lists && json_is_array(v)) {
+            TX_TRY(check_list(v, r, keys->name[k]));
+            continue;
+        }
         if (!json_is_string(v))
-            return TX_FAIL(TX_ERR_FORMAT, "%s: line %lld: member \"%s\" is %s, not a string; correct the line", r->file,
-                           (long long)r->line, keys[k], type_name(v));
+            return TX_FAIL(TX_ERR_FORMAT, "%s: line %lld: member \"%s\" is %s, not a string%s; correct the line",
+                           r->file, (long long)r->line, keys->name[k], type_name(v),
+                           keys->lists ? " or an array of strings" : "");
     }
     return TX_OK;
+}
+
+static tx_status give_value(const json_t *v, int key, tx_item_fn *fn, void *user)
+{
+    if (json_is_string(v)) return fn(user, key, -1, json_string_value(v), json_string_length(v));
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *s = json_array_get(v, i);
+        TX_TRY(fn(user, key, (int64_t)i, json_string_value(s), json_string_length(s)));
+    }
+    return TX_OK;
+}
+
+static tx_status texts_by_jansson(const tx_record *r, const wanted *keys, tx_item_fn *fn, void *user)
+{
+    json_t *object = NULL;
+    tx_status st;
+    TX_GOTO(parse_line(&object, r));
+    TX_GOTO(check_members(object, r, keys));
+    for (int k = 0; k < keys->n; k++) TX_GOTO(give_value(json_object_get(object, keys->name[k]), k, fn, user));
+out:
+    json_decref(object);
+    return st;
+}
+
+/* ---- JSON lines that are plainly right ---- */
+
+/* Hands a string out; *buf is memory for escaped ones, n bytes. */
+static tx_status give_string(tx_json_string s, int key, int64_t item, char **buf, size_t n, tx_item_fn *fn, void *user)
+{
+    if (!s.escaped) return fn(user, key, item, s.data, s.n);
+    if (!*buf) TX_TRY(tx_realloc(buf, n, 1, "a text"));
+    size_t n_text = tx__json_unescape(*buf, s);
+    return fn(user, key, item, *buf, n_text);
+}
+
+/* *done = false, and nothing happened, for any other line. */
+static tx_status texts_at_once(const tx_record *r, const wanted *keys, tx_item_fn *fn, void *user, bool *done)
+{
+    tx_json_member member[MAX_KEYS];
+    char *buf = NULL;
+    tx_status st = TX_OK;
+    *done = keys->n <= MAX_KEYS && tx__json_members(r->data, r->n, keys->name, keys->n, member);
+    for (int k = 0; k < keys->n && *done && !keys->lists; k++) *done = member[k].text.data != NULL;
+    for (int k = 0; k < keys->n && *done; k++) {
+        tx_json_string s = member[k].text;
+        if (s.data) {
+            TX_GOTO(give_string(s, k, -1, &buf, r->n, fn, user));
+            continue;
+        }
+        const char *at = member[k].list;
+        for (int64_t i = 0; tx__json_list_next(&at, r->data + r->n, &s); i++)
+            TX_GOTO(give_string(s, k, i, &buf, r->n, fn, user));
+    }
+out:
+    tx_free(buf);
+    return st;
 }
 
 /* ---- plain text ---- */
@@ -136,21 +217,36 @@ static tx_status check_utf8(const tx_record *r)
     return TX_OK;
 }
 
-tx_status tx_record_texts(const tx_record *r, const char *const *keys, int n_keys, tx_text_fn *fn, void *user)
+static tx_status give_texts(const tx_record *r, const wanted *keys, tx_item_fn *fn, void *user)
 {
-    json_t *object = NULL;
-    tx_status st;
+    bool done;
     if (!r->json) {
         TX_TRY(check_utf8(r));
-        return fn(user, 0, r->data, r->n);
+        return fn(user, 0, -1, r->data, r->n);
     }
-    TX_GOTO(parse_line(&object, r));
-    TX_GOTO(check_members(object, r, keys, n_keys));
-    for (int k = 0; k < n_keys; k++) {
-        const json_t *v = json_object_get(object, keys[k]);
-        TX_GOTO(fn(user, k, json_string_value(v), json_string_length(v)));
-    }
-out:
-    json_decref(object);
-    return st;
+    tx_status st = texts_at_once(r, keys, fn, user, &done);
+    return done ? st : texts_by_jansson(r, keys, fn, user);
+}
+
+tx_status tx_record_items(const tx_record *r, const char *const *keys, int n_keys, tx_item_fn *fn, void *user)
+{
+    return give_texts(r, &(wanted){ keys, n_keys, true }, fn, user);
+}
+
+typedef struct text_receiver {
+    tx_text_fn *fn;
+    void *user;
+} text_receiver;
+
+static tx_status pass_text(void *user, int key, int64_t item, const char *text, size_t n)
+{
+    const text_receiver *to = user;
+    (void)item;
+    return to->fn(to->user, key, text, n);
+}
+
+tx_status tx_record_texts(const tx_record *r, const char *const *keys, int n_keys, tx_text_fn *fn, void *user)
+{
+    text_receiver to = { fn, user };
+    return give_texts(r, &(wanted){ keys, n_keys, false }, pass_text, &to);
 }

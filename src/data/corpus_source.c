@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/signals.h"
 
 #define BLOCK ((size_t)256 << 10)
 
@@ -19,9 +20,10 @@ struct tx_source {
     int fd;
     const char *name;
     struct archive *decoder; /* NULL: the bytes are plain */
-    bool done;               /* the decoder has come to its end and must not be asked again */
-    size_t n_head;           /* bytes at the start of buf that were read to look at and not handed out yet */
-    unsigned char *buf;      /* BLOCK bytes */
+    int64_t taken;
+    bool done;          /* the decoder has come to its end and must not be asked again */
+    size_t n_head;      /* bytes at the start of buf that were read to look at and not handed out yet */
+    unsigned char *buf; /* BLOCK bytes */
 };
 
 static const struct {
@@ -47,11 +49,12 @@ static match is_compressed(const unsigned char *p, size_t n)
     return best;
 }
 
-static ssize_t read_retry(int fd, void *buf, size_t n)
+static ssize_t read_some(tx_source *s, void *buf, size_t n)
 {
     ssize_t k;
-    do k = read(fd, buf, n);
-    while (k < 0 && errno == EINTR);
+    do k = read(s->fd, buf, n);
+    while (k < 0 && errno == EINTR && !tx_signals_seen());
+    if (k > 0) s->taken += k;
     return k;
 }
 
@@ -60,7 +63,7 @@ static tx_status look(tx_source *s, bool *compressed)
 {
     match m;
     while ((m = is_compressed(s->buf, s->n_head)) == MATCH_SO_FAR) {
-        ssize_t k = read_retry(s->fd, s->buf + s->n_head, BLOCK - s->n_head);
+        ssize_t k = read_some(s, s->buf + s->n_head, BLOCK - s->n_head);
         if (k < 0) return TX_FAIL(TX_ERR_IO, "%s: cannot read: %s", s->name, strerror(errno));
         if (k == 0) break;
         s->n_head += (size_t)k;
@@ -75,7 +78,7 @@ static la_ssize_t feed(struct archive *a, void *user, const void **data)
     tx_source *s = user;
     ssize_t k = (ssize_t)s->n_head;
     s->n_head = 0;
-    if (!k) k = read_retry(s->fd, s->buf, BLOCK);
+    if (!k) k = read_some(s, s->buf, BLOCK);
     if (k < 0) archive_set_error(a, errno, "cannot read: %s", strerror(errno));
     *data = s->buf;
     return k;
@@ -164,11 +167,16 @@ tx_status tx__source_read(tx_source *s, const char **data, size_t *n)
     if (s->decoder) return read_decoded(s, data, n);
     ssize_t k = (ssize_t)s->n_head;
     s->n_head = 0;
-    if (!k) k = read_retry(s->fd, s->buf, BLOCK);
+    if (!k) k = read_some(s, s->buf, BLOCK);
     if (k < 0) return TX_FAIL(TX_ERR_IO, "%s: cannot read: %s", s->name, strerror(errno));
     *data = (const char *)s->buf;
     *n = (size_t)k;
     return TX_OK;
+}
+
+int64_t tx__source_taken(const tx_source *s)
+{
+    return s->taken;
 }
 
 void tx__source_close(tx_source *s)

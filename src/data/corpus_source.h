@@ -3,6 +3,7 @@
 #define TX_DATA_CORPUS_SOURCE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
@@ -13,8 +14,12 @@ typedef struct tx_source tx_source;
 tx_status tx__source_open(tx_source **out, const char *path, const char *name);
 
 /* The next bytes, valid until the next call; *n == 0 at the end. Returns what is there without waiting for more.
- * Errors: TX_ERR_IO; TX_ERR_FORMAT for compressed data that is damaged or cut off. */
+ * Errors: TX_ERR_IO, also when a signal ends the wait (base/signals.h); TX_ERR_FORMAT for compressed data that is
+ * damaged or cut off. */
 tx_status tx__source_read(tx_source *s, const char **data, size_t *n);
+
+/* Bytes taken from the file so far, before decompression. */
+int64_t tx__source_taken(const tx_source *s);
 
 void tx__source_close(tx_source *s); /* NULL allowed */
 

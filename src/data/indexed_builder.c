@@ -96,16 +96,21 @@ static tx_status put_u16(tx_indexed_builder *b, const int32_t *ids, int64_t n)
 {
     uint16_t chunk[4096];
     for (int64_t done = 0; done < n;) {
-        size_t k = 0;
-        for (; k < sizeof chunk / 2 && done < n; k++, done++) {
+        size_t k = sizeof chunk / 2;
+        if ((int64_t)k > n - done) k = (size_t)(n - done);
+        uint32_t all = 0; /* the bits of all ids */
+        for (size_t i = 0; i < k; i++) {
+            all |= (uint32_t)ids[done + (int64_t)i];
+            chunk[i] = (uint16_t)ids[done + (int64_t)i];
+        }
+        for (size_t i = 0; all > UINT16_MAX && i < k; i++, done++)
             if (ids[done] < 0 || ids[done] > UINT16_MAX)
                 return TX_FAIL(TX_ERR_ARG,
                                "%s: document %zu: token id %" PRId32 " does not fit the 16 bits that its "
                                "vocabulary size asks for; give the right --vocab-size",
                                b->prefix, b->doc_idx.n - 1, ids[done]);
-            chunk[k] = (uint16_t)ids[done];
-        }
         TX_TRY(tx_writer_put(&b->bin, chunk, k * 2));
+        done += (int64_t)k;
     }
     return TX_OK;
 }
