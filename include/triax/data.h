@@ -27,10 +27,12 @@ extern "C" {
 
 /* ---- jobs: what the sub-commands of the same names do, with their options ---- */
 
-/* preprocess-data: tokenizes --input and writes <output-prefix>_<key>_document.bin/.idx for every one of --json-keys,
- * byte for byte the files that Megatron writes. Documents without text are left out (and counted in a warning), as in
- * Megatron. The order is the input's and the result the same for any --workers. On failure no file appears.
- * Errors: TX_ERR_ARG, TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_FORMAT, TX_ERR_UNSUPPORTED, TX_ERR_NOMEM. */
+/* preprocess-data: tokenizes --input and writes <output-prefix>_<key>_document.bin/.idx (with --split-sentences
+ * _sentence) for every one of --json-keys, byte for byte the files that Megatron writes. Documents without text are
+ * left out (and counted in a warning), as in Megatron. The order is the input's, or with --partitions Megatron's, and
+ * the result the same for any --workers. On failure no file appears. While it runs SIGINT, SIGTERM and SIGHUP, where
+ * not ignored, make it fail (a second one is as before). Errors: TX_ERR_ARG, TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_FORMAT,
+ * TX_ERR_UNSUPPORTED, TX_ERR_NOMEM. */
 TX_API tx_status tx_preprocess_data(const tx_config *cfg);
 
 /* train-tokenizer: learns a vocabulary from --input (triax/token.h) and writes its files into --output-dir. The result

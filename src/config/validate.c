@@ -91,6 +91,14 @@ static void rule_preprocess_has_files(const struct check *k)
     need(k, k->c->output_prefix || k->g->output_prefix, "output-prefix");
 }
 
+/* Upstream gives every part the same number of workers. */
+static void rule_partitions_divide_workers(const struct check *k)
+{
+    if (k->bad->partitions || k->bad->workers || k->c->workers % k->c->partitions == 0) return;
+    tx__violate(k->v, "--workers %lld is not divisible by --partitions %lld; give a multiple of it",
+                (long long)k->c->workers, (long long)k->c->partitions);
+}
+
 static void rule_train_tokenizer_has_files(const struct check *k)
 {
     need(k, k->g->input || k->c->input.n, "input");
@@ -485,6 +493,7 @@ static const struct rule {
     { "pretrain-gpt", rule_training_has_its_sizes },
     { "pretrain-gpt", rule_training_has_a_shape },
     { "preprocess-data", rule_preprocess_has_files },
+    { "preprocess-data", rule_partitions_divide_workers },
     { "train-tokenizer", rule_train_tokenizer_has_files },
     { "merge-datasets", rule_merge_has_files },
     { "inspect", rule_inspect_has_a_path },

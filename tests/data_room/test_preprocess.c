@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include "data/indexed.h"
 #include "support.h"
 #include "triax/data.h"
 
@@ -197,6 +198,163 @@ static void nothing_is_left_of_a_failed_run(void **state)
     assert_n_files(scratch_dir, 2);
 }
 
+/* ---- sentences ---- */
+
+static tx_status run_bert(const char *more)
+{
+    char flags_of_bert[8192];
+    tx_config *cfg;
+    snprintf(flags_of_bert, sizeof flags_of_bert, "--tokenizer-type BertWordPieceLowerCase --vocab-file %s %s",
+             data_path("tiny/tiny-bert-vocab.txt"), more);
+    tx_status st = tx_config_parse_string(&cfg, "preprocess-data", flags_of_bert);
+    if (st) return st;
+    st = tx_preprocess_data(cfg);
+    tx_config_free(cfg);
+    return st;
+}
+
+/* A member may be a list of sentences, with and without --split-sentences. */
+static void sentences_are_megatrons(void **state)
+{
+    (void)state;
+    const char *in = data_path("tiny/tiny-bert-sentences.jsonl");
+    log_begin();
+    ASSERT_OK(run_bert(flags("--input %s --output-prefix %s", in, in_scratch("a"))));
+    ASSERT_CONTAINS(warned, "Bert tokenizer detected, are you sure you don't want to split sentences?");
+    log_end();
+    log_begin();
+    ASSERT_OK(run_bert(flags("--input %s --output-prefix %s --split-sentences --workers 3", in, in_scratch("b"))));
+    assert_string_equal(warned, "");
+    log_end();
+    static const char *const name[] = { "a_text_document", "b_text_sentence" }, *const ext[] = { "bin", "idx" };
+    for (int i = 0; i < 2; i++)
+        for (int e = 0; e < 2; e++)
+            assert_same_file(in_scratch("%s.%s", name[i], ext[e]), data_path(e ? "dataset/tinybert_text_document.idx"
+                                                                               : "dataset/tinybert_text_document.bin"));
+    assert_n_files(scratch_dir, 4);
+}
+
+/* The items of every document as "4 3, 5, ..." tokens; the null tokenizer's words are ids. */
+static const char *item_sizes(const char *prefix)
+{
+    static char out[512];
+    tx_indexed ix;
+    ASSERT_OK(tx_indexed_open(&ix, prefix));
+    out[0] = 0;
+    for (int64_t d = 0; d < ix.n_docs; d++) {
+        for (int64_t i = tx_indexed_doc_begin(&ix, d); i < tx_indexed_doc_begin(&ix, d + 1); i++)
+            sprintf(out + strlen(out), "%d ", tx_indexed_size(&ix, i));
+        strcpy(out + strlen(out) - 1, ", ");
+    }
+    tx_indexed_close(&ix);
+    return out;
+}
+
+static void a_document_is_its_sentences(void **state)
+{
+    (void)state;
+    const char *in =
+        write_text(in_scratch("in.jsonl"), "{\"a\": \"the end. and the\\nlast! \", \"b\": [\"the end. the\"]}\n"
+                                           "{\"a\": \" \\t \", \"b\": []}\n"
+                                           "{\"a\": \"the\", \"b\": [\"the\", \"\", \"the the\"]}\n");
+    const char *f = flags("--input %s --output-prefix %s --json-keys a b --split-sentences", in, in_scratch("o"));
+    ASSERT_OK(run_bert(f));
+    /* [UNK] is what the tiny vocabulary makes of an unknown word, and a period is a word */
+    assert_string_equal(item_sizes(in_scratch("o_b_sentence")), "4, 1 2, ");
+    char with_eod[6144];
+    tx_indexed ix, eod;
+    ASSERT_OK(tx_indexed_open(&ix, in_scratch("o_a_sentence")));
+    snprintf(with_eod, sizeof with_eod, "%s --append-eod --keep-newlines --output-prefix %s", f, in_scratch("e"));
+    ASSERT_OK(run_bert(with_eod));
+    ASSERT_OK(tx_indexed_open(&eod, in_scratch("e_a_sentence")));
+    assert_int_equal(ix.n_docs, 2);
+    assert_int_equal(ix.n_items, 3);
+    assert_int_equal(eod.n_items, 3);
+    for (int64_t i = 0; i < 3; i++) /* the last of each document is longer by one */
+        assert_int_equal(tx_indexed_size(&eod, i), tx_indexed_size(&ix, i) + (i > 0));
+    tx_indexed_close(&ix);
+    tx_indexed_close(&eod);
+    ASSERT_FAILS_LINES(run_bert(flags("--input %s --output-prefix %s --split-sentences --lang german", in, "x")),
+                       TX_ERR_ARG, "english");
+    write_text(in, "{\"text\": [\"a\", 7]}\n");
+    ASSERT_FAILS(run_bert(flags("--input %s --output-prefix %s", in, in_scratch("x"))), TX_ERR_FORMAT,
+                 "line 1: entry 2 of member \"text\" is a number, not a string");
+    write_text(in, "{\"text\": {}}\n");
+    ASSERT_FAILS(run_bert(flags("--input %s --output-prefix %s", in, in_scratch("x"))), TX_ERR_FORMAT,
+                 "member \"text\" is an object, not a string or an array of strings");
+}
+
+/* ---- partitions, patterns ---- */
+
+/* Lines are dealt out in turn, across files and with the bad ones; what is empty leaves no trace. */
+static void partitions_permute_the_documents(void **state)
+{
+    (void)state;
+    static const char *const null = "--tokenizer-type NullTokenizer --vocab-size 100 --workers 6 --on-bad-line skip "
+                                    "--input %s --output-prefix %s";
+    static const struct {
+        const char *more, *want;
+    } cases[] = {
+        { "", "0 1 3 4 6 7 8 9 10 " },
+        { "--partitions 1", "0 1 3 4 6 7 8 9 10 " },
+        { "--partitions 2", "0 4 6 8 10 1 3 7 9 " },
+        { "--partitions 3", "0 3 6 9 1 4 7 10 8 " },
+        { "--partitions 6", "0 6 1 7 8 3 9 4 10 " },
+        { "--partitions 6 --keep-sequential-samples", "0 1 3 4 6 7 8 9 10 " },
+    };
+    write_text(in_scratch("in1.jsonl"), "{\"text\": \"0\"}\n{\"text\": \"1\"}\nbad\n{\"text\": \"3\"}\n{\"text\": "
+                                        "\"4\"}\n{\"text\": \"\"}");
+    write_text(in_scratch("in2.jsonl"), "{\"text\": \"6\"}\n{\"text\": \"7\"}\n{\"text\": \"8\"}\n{\"text\": "
+                                        "\"9\"}\n{\"text\": \"10\"}\n");
+    const char *in = in_scratch("in[0-9].jsonl");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char f[4096], got[256] = "";
+        tx_config *cfg;
+        tx_indexed ix;
+        snprintf(f, sizeof f, "%s %s", flags(null, in, in_scratch("o")), cases[i].more);
+        ASSERT_OK(tx_config_parse_string(&cfg, "preprocess-data", f));
+        ASSERT_OK(tx_preprocess_data(cfg));
+        tx_config_free(cfg);
+        ASSERT_OK(tx_indexed_open(&ix, in_scratch("o_text_document")));
+        assert_int_equal(ix.n_docs, ix.n_items);
+        for (int64_t k = 0; k < ix.n_items; k++) {
+            int32_t id;
+            ASSERT_OK(tx_indexed_get(&ix, &id, k, 0, 1));
+            sprintf(got + strlen(got), "%d ", id);
+        }
+        tx_indexed_close(&ix);
+        assert_string_equal(got, cases[i].want);
+        assert_n_files(scratch_dir, 4);
+    }
+    ASSERT_FAILS_LINES(run(flags("--input %s --output-prefix %s --workers 3 --partitions 2", in, in_scratch("x"))),
+                       TX_ERR_ARG, "--workers 3 is not divisible by --partitions 2");
+    assert_n_files(scratch_dir, 4);
+}
+
+/* Joining parts gives the bytes of Megatron's merge, which test_merge checks; here: of the golden documents, twice. */
+static void partitions_of_the_golden_documents(void **state)
+{
+    (void)state;
+    const char *in = data_path("tiny/tiny-corpus.jsonl");
+    ASSERT_OK(run(flags("--input %s --output-prefix %s --append-eod --workers 4 --partitions 4", in, in_scratch("p"))));
+    tx_indexed a, b;
+    ASSERT_OK(tx_indexed_open(&a, data_path("dataset/tiny_text_document")));
+    ASSERT_OK(tx_indexed_open(&b, in_scratch("p_text_document")));
+    assert_int_equal(b.n_docs, 260);
+    for (int64_t i = 0; i < 260; i++) {
+        static int32_t x[1 << 16], y[1 << 16];
+        int64_t from = i / 65 + i % 65 * 4; /* 0, 4, 8, ..., 1, 5, ... */
+        int32_t n = tx_indexed_size(&b, i);
+        assert_int_equal(n, tx_indexed_size(&a, from));
+        assert_true(n < 1 << 16);
+        ASSERT_OK(tx_indexed_get(&a, x, from, 0, n));
+        ASSERT_OK(tx_indexed_get(&b, y, i, 0, n));
+        assert_memory_equal(x, y, (size_t)n * sizeof *x);
+    }
+    tx_indexed_close(&a);
+    tx_indexed_close(&b);
+}
+
 static void missing_vocabulary_flags_are_named(void **state)
 {
     (void)state;
@@ -221,14 +379,14 @@ static void missing_vocabulary_flags_are_named(void **state)
 
 /* ---- each allocation failing in turn ---- */
 
-static void out_of_memory_anywhere_is_an_error(void **state)
+static void no_memory(const char *more)
 {
-    (void)state;
     tx_config *cfg;
     char f[2048];
     snprintf(f, sizeof f,
-             "--tokenizer-type NullTokenizer --vocab-size 9 --append-eod --json-keys a b --input %s %s "
+             "--tokenizer-type NullTokenizer --vocab-size 9 --append-eod --json-keys a b %s --input %s %s "
              "--output-prefix %s",
+             more,
              write_text(in_scratch("in"), "{\"a\": \"1 2\", \"b\": \"3\"}\n{\"a\": \"4\", \"b\": \"5\", \"v\": NaN}\n"),
              write_text(in_scratch("in2"), "{\"a\": \"1 2\", \"b\": \"3\"}\n"), in_scratch("out"));
     ASSERT_OK(tx_config_parse_string(&cfg, "preprocess-data", f));
@@ -246,6 +404,17 @@ static void out_of_memory_anywhere_is_an_error(void **state)
     tx_config_free(cfg);
 }
 
+static void out_of_memory_anywhere_is_an_error(void **state)
+{
+    (void)state;
+    no_memory("");
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(remove(in_scratch("out_%c_document.bin", 'a' + k)), 0);
+        assert_int_equal(remove(in_scratch("out_%c_document.idx", 'a' + k)), 0);
+    }
+    no_memory("--partitions 2 --workers 2 --split-sentences");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -255,6 +424,10 @@ int main(void)
         SCRATCH_TEST(bad_lines_stop_or_are_counted),
         SCRATCH_TEST(numbers_are_taken_as_they_are),
         SCRATCH_TEST(nothing_is_left_of_a_failed_run),
+        SCRATCH_TEST(sentences_are_megatrons),
+        SCRATCH_TEST(a_document_is_its_sentences),
+        SCRATCH_TEST(partitions_permute_the_documents),
+        SCRATCH_TEST(partitions_of_the_golden_documents),
         SCRATCH_TEST(out_of_memory_anywhere_is_an_error),
         SCRATCH_TEST(missing_vocabulary_flags_are_named),
     };
