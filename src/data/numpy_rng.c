@@ -64,6 +64,15 @@ double tx_np_rng_random(tx_np_rng *r)
     return (a * 67108864.0 + b) / 9007199254740992.0;
 }
 
+int tx_np_rng_choice(tx_np_rng *r, const double *p, int n)
+{
+    double u = tx_np_rng_random(r), all = 0, part = 0;
+    for (int i = 0; i < n; i++) all += p[i];
+    for (int i = 0; i < n - 1; i++)
+        if ((part += p[i]) / all > u) return i;
+    return n - 1;
+}
+
 /* The partners of elements top, top - 1, ...: up to `cap` of them, at least one; their number. They do not depend on
  * what is shuffled, so a shuffle knows where it will reach before it does. */
 static int draw_partners(tx_np_rng *r, int64_t top, uint64_t *partner, int cap)

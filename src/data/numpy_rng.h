@@ -27,6 +27,9 @@ int64_t tx_np_rng_randint(tx_np_rng *r, int64_t lo, int64_t hi);
 /* random_sample(): uniform in [0,1), 53 bits. */
 double tx_np_rng_random(tx_np_rng *r);
 
+/* choice(n, p=p): i with probability p[i]; the p[0..n) sum to about 1. */
+int tx_np_rng_choice(tx_np_rng *r, const double *p, int n);
+
 /* shuffle(x) of an array or list of n. */
 void tx_np_rng_shuffle_i32(tx_np_rng *r, int32_t *x, int64_t n);
 void tx_np_rng_shuffle_i64(tx_np_rng *r, int64_t *x, int64_t n);

@@ -85,6 +85,19 @@ static void intervals_draw_as_numpy_does(void **state)
     for (int i = 0; i < 3; i++) assert_in_range(seen[i], 60, 140);
 }
 
+static void chooses_like_numpy(void **state)
+{
+    (void)state;
+    static const int want[12] = { 1, 4, 1, 4, 2, 3, 4, 2, 1, 1, 0, 3 }; /* choice(5, p=...) */
+    static const int64_t want_int[6] = { 715, 65, 431, 542, 980, 86 };  /* randint(0, 1002) */
+    const double p[5] = { .1, .2, .3, .15, .25 };
+    tx_np_rng r;
+    tx_np_rng_seed(&r, 5);
+    for (int i = 0; i < 12; i++) assert_int_equal(tx_np_rng_choice(&r, p, 5), want[i]);
+    assert_float_equal(tx_np_rng_random(&r), 0.4413092228959531, 0); /* exactly */
+    for (int i = 0; i < 6; i++) assert_int_equal(tx_np_rng_randint(&r, 0, 1002), want_int[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -92,6 +105,7 @@ int main(void)
         cmocka_unit_test(draws_ahead_without_a_trace),
         cmocka_unit_test(is_mt19937),
         cmocka_unit_test(intervals_draw_as_numpy_does),
+        cmocka_unit_test(chooses_like_numpy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

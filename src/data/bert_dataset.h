@@ -1,0 +1,69 @@
+/* bert_dataset.h - BERT training samples: a token file of sentences cut, paired and masked as Megatron does it.
+ *
+ *      tx_bert_data *data;
+ *      tx_bert_sample s;                                                        // one a thread
+ *      TX_TRY(tx_bert_data_open(&data, &opts));
+ *      const tx_bert_dataset *train = tx_bert_data_split(data, TX_SPLIT_TRAIN); // NULL: --split gives it no document
+ *      TX_TRY(tx_bert_sample_init(&s, seq_length));
+ *      TX_TRY(tx_bert_dataset_get(train, &s, i));
+ *
+ *      tokens   [CLS] a a [MASK] a [SEP] b b b [SEP] [PAD] [PAD]
+ *      types      0   0 0   0    0   0   1 1 1   1   [PAD] [PAD]      as upstream, and [PAD] is 0 in BERT's vocabulary
+ *      labels    -1  -1 -1  a   -1  -1  -1 b -1 -1    -1    -1        what was there before masking
+ *
+ *  Sample i of a seed is the same as in Megatron. Reading is const and safe from any number of threads. */
+#ifndef TX_DATA_BERT_DATASET_H
+#define TX_DATA_BERT_DATASET_H
+
+#include "data/bert_mapping.h"
+#include "data/split.h"
+#include "triax/token.h"
+
+typedef struct tx_bert_data_opts {
+    const char *path;               /* prefix without .bin/.idx */
+    const char *split;              /* --split, of documents */
+    int64_t n_samples[TX_N_SPLITS]; /* wanted of each; 0: one epoch */
+    int64_t seq_length;
+    int64_t seed;            /* 0 .. 2^31 - 1 */
+    const tx_tokenizer *tok; /* WordPiece; needed while opening only */
+    double mask_prob;        /* part of the tokens to predict */
+    double short_seq_prob;   /* how often a sample is cut shorter */
+    bool binary_head;        /* samples are pairs of segments, swapped in every second one */
+} tx_bert_data_opts;
+
+typedef struct tx_bert_data tx_bert_data;       /* the token file and its three splits */
+typedef struct tx_bert_dataset tx_bert_dataset; /* one split; borrowed from the data */
+
+/* Errors: those of tx_indexed_open, tx_bert_mapping_build (for a split without a sample of which samples are wanted);
+ * TX_ERR_ARG for values out of range and a tokenizer that is not BERT's. */
+tx_status tx_bert_data_open(tx_bert_data **out, const tx_bert_data_opts *opts);
+void tx_bert_data_close(tx_bert_data *data); /* NULL allowed */
+
+/* NULL when the split has no document, or no sample and none was wanted. */
+const tx_bert_dataset *tx_bert_data_split(const tx_bert_data *data, tx_split split);
+
+/* Number of samples, at least as many as were wanted. */
+int64_t tx_bert_dataset_len(const tx_bert_dataset *ds);
+
+typedef struct tx_bert_sample {
+    int32_t *tokens, *types, *labels; /* [seq_length]; labels are -1 where nothing is predicted */
+    int32_t n_tokens;                 /* before padding */
+    bool is_random;                   /* the second segment comes first */
+    bool truncated;
+    int32_t *scratch;
+} tx_bert_sample;
+
+tx_status tx_bert_sample_init(tx_bert_sample *s, int64_t seq_length);
+void tx_bert_sample_deinit(tx_bert_sample *s); /* a zeroed one is fine */
+
+/* Sample i, 0 <= i < len, into s, which was made for the dataset's seq_length. Errors: TX_ERR_FORMAT (an id outside the
+ * vocabulary, an empty first segment). */
+tx_status tx_bert_dataset_get(const tx_bert_dataset *ds, tx_bert_sample *s, int64_t i);
+
+/* The sentences that sample i is made of. */
+tx_bert_row tx_bert_dataset_row(const tx_bert_dataset *ds, int64_t i);
+
+/* The token file behind a split. */
+const tx_indexed *tx_bert_dataset_file(const tx_bert_dataset *ds);
+
+#endif
