@@ -101,10 +101,8 @@ static void chooses_like_numpy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shuffles_like_numpy),
-        cmocka_unit_test(draws_ahead_without_a_trace),
-        cmocka_unit_test(is_mt19937),
-        cmocka_unit_test(intervals_draw_as_numpy_does),
+        cmocka_unit_test(shuffles_like_numpy), cmocka_unit_test(draws_ahead_without_a_trace),
+        cmocka_unit_test(is_mt19937),          cmocka_unit_test(intervals_draw_as_numpy_does),
         cmocka_unit_test(chooses_like_numpy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
