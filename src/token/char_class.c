@@ -7,6 +7,7 @@
 #include <utf8proc.h>
 
 uint8_t tx__bmp_class[0x10000], tx__bmp_bits[0x10000];
+atomic_bool tx__char_class_ready;
 static pthread_once_t bmp_once = PTHREAD_ONCE_INIT;
 
 /* Of Unicode 15.1 and 16.0. A utf8proc that knows them says the same. All but symbols are word characters. */
@@ -121,9 +122,10 @@ static void fill_bmp(void)
             tx__bmp_class[c] = TX__SPACE;
             tx__bmp_bits[c] = TX__WHITE;
         }
+    atomic_store_explicit(&tx__char_class_ready, true, memory_order_release);
 }
 
-void tx__char_class_init(void)
+void tx__char_class_fill(void)
 {
     pthread_once(&bmp_once, fill_bmp);
 }

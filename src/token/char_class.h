@@ -2,6 +2,8 @@
 #ifndef TX_TOKEN_CHAR_CLASS_H
 #define TX_TOKEN_CHAR_CLASS_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -9,9 +11,16 @@
 
 enum { TX__OTHER, TX__LETTER, TX__NUMBER, TX__SPACE }; /* \p{L}, \p{N}, \s */
 
-extern uint8_t tx__bmp_class[0x10000];  /* of the Basic Multilingual Plane, once tx__char_class_init has run */
-void tx__char_class_init(void);         /* thread-safe, cheap after the first call */
+extern uint8_t tx__bmp_class[0x10000]; /* of the Basic Multilingual Plane, once tx__char_class_init has run */
+extern atomic_bool tx__char_class_ready;
+void tx__char_class_fill(void);
 uint8_t tx__category_class(uint32_t c); /* of any character, white space apart; slow */
+
+/* Before any of this is used. Thread-safe, and nothing after the first call. */
+static inline void tx__char_class_init(void)
+{
+    if (!atomic_load_explicit(&tx__char_class_ready, memory_order_acquire)) tx__char_class_fill();
+}
 
 /* The finer classes of later patterns, as bits. */
 enum {
