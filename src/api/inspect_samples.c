@@ -4,71 +4,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/report.h"
+#include "api/inspect_samples.h"
 #include "api/run_common.h"
 #include "base/alloc.h"
 #include "data/data_groups.h"
 #include "data/tokenizer_config.h"
 #include "train/loop.h"
 
-typedef struct view {
-    const tx_config *cfg;
-    const tx_blend *blend; /* one group of the split's samples */
-    const char *group;     /* its name, or NULL */
-    tx_split split;
-    int64_t wanted; /* samples that the run reads of it */
-    tx_tokenizer *tok;
-    int32_t *tokens; /* [s+1] */
-    tx_sample_piece *piece;
-    int64_t cap; /* of piece */
-    tx__report *report;
-} view;
+typedef tx__sample_view view;
 
-/* The stretches of sample i into v->piece; they lie in dataset *k of the blend. */
-static tx_status read_pieces(view *v, int64_t i, int *k, int64_t *n)
+static bool is_bert(const view *v)
 {
-    const tx_blend *b = v->blend;
-    *k = tx_blend_find(b, i, &i);
-    *n = tx_gpt_dataset_pieces(b->dataset[*k], v->piece, v->cap, i);
-    if (*n <= v->cap) return TX_OK;
-    TX_TRY(tx_realloc(&v->piece, (size_t)*n, sizeof *v->piece, "the documents of a sample"));
-    v->cap = *n;
-    tx_gpt_dataset_pieces(b->dataset[*k], v->piece, v->cap, i);
-    return TX_OK;
+    return !strcmp(v->cfg->model_type, "BERT");
 }
 
 /* ---- samples ---- */
 
-static tx_status put_sample(view *v, tx_str *out, int64_t i)
+tx_status tx__put_sample_begin(const tx__sample_view *v, tx_str *out, int64_t i, int dataset)
 {
-    int64_t s = v->cfg->seq_length, n;
-    int32_t eod = v->tok ? tx_tokenizer_eod(v->tok) : -1;
-    int dataset;
-    TX_TRY(read_pieces(v, i, &dataset, &n));
-    TX_TRY(tx_blend_get(v->blend, v->tokens, i));
     TX_TRY(tx_str_printf(out, "{\"sample\":%lld,", (long long)i));
     if (v->group) {
         TX_TRY(tx_str_puts(out, "\"group\":"));
         TX_TRY(tx__report_quote(out, v->group, strlen(v->group)));
         TX_TRY(tx_str_puts(out, ","));
     }
-    if (v->blend->n_datasets > 1) TX_TRY(tx_str_printf(out, "\"dataset\":%d,", dataset));
-    TX_TRY(tx_str_puts(out, "\"pieces\":["));
-    for (int64_t k = 0; k < n; k++)
-        TX_TRY(tx_str_printf(out, "%s{\"document\":%lld,\"offset\":%lld,\"tokens\":%lld}", k ? "," : "",
-                             (long long)v->piece[k].item, (long long)v->piece[k].offset,
-                             (long long)v->piece[k].n_tokens));
-    TX_TRY(tx_str_puts(out, "],\"tokens\":["));
-    for (int64_t k = 0; k <= s; k++) TX_TRY(tx_str_printf(out, "%s%d", k ? "," : "", v->tokens[k]));
-    TX_TRY(tx_str_puts(out, "],\"loss_mask\":["));
-    for (int64_t k = 0; k < s; k++)
-        TX_TRY(tx_str_printf(out, "%s%d", k ? "," : "", !(v->cfg->eod_mask_loss && v->tokens[k] == eod)));
-    TX_TRY(tx_str_puts(out, "]"));
-    if (v->tok) {
-        TX_TRY(tx_str_puts(out, ",\"text\":"));
-        TX_TRY(tx__report_decode(out, v->tok, v->tokens, (size_t)s + 1));
-    }
-    return tx_str_puts(out, "}");
+    return v->blend->n_datasets > 1 ? tx_str_printf(out, "\"dataset\":%d,", dataset) : TX_OK;
+}
+
+tx_status tx__put_ids(tx_str *out, const char *name, const int32_t *x, int64_t n)
+{
+    TX_TRY(tx_str_printf(out, "\"%s\":[", name));
+    for (int64_t k = 0; k < n; k++) TX_TRY(tx_str_printf(out, "%s%d", k ? "," : "", x[k]));
+    return tx_str_puts(out, "]");
 }
 
 static tx_status show_samples(view *v)
@@ -79,7 +46,7 @@ static tx_status show_samples(view *v)
     tx_status st = TX_OK;
     for (int64_t i = 0; i < n; i++) {
         line.len = 0;
-        TX_GOTO(put_sample(v, &line, i));
+        TX_GOTO(is_bert(v) ? tx__put_bert_sample(v, &line, i) : tx__put_gpt_sample(v, &line, i));
         TX_GOTO(tx__report_line(v->report, "%s", line.data));
     }
 out:
@@ -93,19 +60,6 @@ static int by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
-}
-
-/* read[d] = tokens of document first + d that the run's samples hold as inputs; a sample's last token is the first of
- * the next and counts there. */
-static tx_status count_tokens(view *v, double *read, int64_t first)
-{
-    int64_t len = v->blend->n_samples, n;
-    int dataset;
-    for (int64_t i = 0; i < v->wanted; i++) {
-        TX_TRY(read_pieces(v, i % len, &dataset, &n)); /* evaluation begins again at the end */
-        for (int64_t k = 0; k < n; k++) read[v->piece[k].item - first] += (double)(v->piece[k].n_tokens - (k == n - 1));
-    }
-    return TX_OK;
 }
 
 /* {"times":0,"documents":..} ...: passes rounded to whole ones, of the documents that are read at all. Sorted input. */
@@ -122,17 +76,26 @@ static tx_status put_histogram(tx_str *out, const double *passes, int64_t n)
     return tx_str_puts(out, "]}");
 }
 
-static tx_status put_stats(view *v, tx_str *out, double *passes, int64_t n_docs, int64_t n_empty)
+static tx_status put_stats(view *v, tx_str *out, double n_tokens, double *passes, int64_t n_docs, int64_t n_empty)
 {
     int64_t never = 0;
     qsort(passes, (size_t)n_docs, sizeof *passes, by_value);
     while (never < n_docs && passes[never] == 0) never++;
-    TX_TRY(tx_str_printf(out, "{\"split\":\"%s\",\"samples\":%lld,\"tokens\":%lld,\"documents\":%lld,\"empty\":%lld",
-                         v->cfg->inspect_split, (long long)v->wanted, (long long)(v->wanted * v->cfg->seq_length),
-                         (long long)(n_docs + n_empty), (long long)n_empty));
+    TX_TRY(tx_str_printf(out, "{\"split\":\"%s\",\"samples\":%lld,\"tokens\":%.0f,\"documents\":%lld,\"empty\":%lld",
+                         v->cfg->inspect_split, (long long)v->wanted, n_tokens, (long long)(n_docs + n_empty),
+                         (long long)n_empty));
     TX_TRY(tx_str_printf(out, ",\"never\":%lld,\"min\":%.4g,\"median\":%.4g,\"max\":%.4g", (long long)never, passes[0],
                          passes[(n_docs - 1) / 2], passes[n_docs - 1]));
     return put_histogram(out, passes + never, n_docs - never);
+}
+
+/* Tokens of a document; one of a GPT is one item of the file, whatever doc_idx says. */
+static double document_size(const view *v, const tx_indexed *ix, int64_t d)
+{
+    double n = 0;
+    if (!is_bert(v)) return tx_indexed_size(ix, d);
+    for (int64_t i = tx_indexed_doc_begin(ix, d); i < tx_indexed_doc_begin(ix, d + 1); i++) n += tx_indexed_size(ix, i);
+    return n;
 }
 
 /* How often each document is read: its tokens read over its tokens, so that a part counts as a part. */
@@ -143,21 +106,25 @@ static tx_status show_stats(view *v)
     tx_indexed ix = { 0 };
     tx_data_groups groups;
     tx_str line = { 0 };
-    double *read = NULL;
+    double *read = NULL, n_tokens = 0;
     tx_status st;
     if (cfg->data_path.n != 1)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "--stats counts the documents of one dataset: give one --data-path");
     TX_TRY(tx_data_groups_open(&groups, cfg));
     TX_GOTO(tx_indexed_open(&ix, groups.group[0].set[0].path));
-    TX_GOTO(tx_split_bounds(bound, cfg->split, ix.n_items));
+    TX_GOTO(tx_split_bounds(bound, cfg->split, is_bert(v) ? ix.n_docs : ix.n_items));
     int64_t first = bound[v->split], n = bound[v->split + 1] - first;
     TX_GOTO(tx_alloc(&read, (size_t)n, sizeof *read, "the counts of documents"));
-    TX_GOTO(count_tokens(v, read, first));
+    if (is_bert(v))
+        tx__count_bert_tokens(v, read, first);
+    else
+        TX_GOTO(tx__count_gpt_tokens(v, read, first));
     for (int64_t d = 0; d < n; d++) {
-        int32_t size = tx_indexed_size(&ix, first + d);
-        if (size) read[kept++] = read[d] / size;
+        double size = document_size(v, &ix, first + d);
+        n_tokens += read[d];
+        if (size > 0) read[kept++] = read[d] / size;
     }
-    TX_GOTO(put_stats(v, &line, read, kept, n - kept));
+    TX_GOTO(put_stats(v, &line, n_tokens, read, kept, n - kept));
     TX_GOTO(tx__report_line(v->report, "%s", line.data));
 out:
     tx_free(read);
@@ -202,8 +169,9 @@ tx_status tx_inspect_samples(const tx_config *cfg, tx_line_fn *line, void *user)
     tx_train_data *data = NULL;
     tx_status st;
     TX_GOTO(open_tokenizer(&v));
-    TX_GOTO(tx__run_data_open(&data, cfg, v.tok ? tx_tokenizer_vocab_size(v.tok) : 0));
+    TX_GOTO(tx__run_data_open(&data, cfg, v.tok ? tx_tokenizer_vocab_size(v.tok) : 0, is_bert(&v) ? v.tok : NULL));
     TX_GOTO(find_split(&v, data));
+    if (is_bert(&v)) TX_GOTO(tx_bert_sample_init(&v.bert, cfg->seq_length));
     TX_GOTO(tx_alloc(&v.tokens, (size_t)cfg->seq_length + 1, sizeof *v.tokens, "a sample"));
     for (int g = 0; g < tx_train_data_groups(data, v.split); g++) {
         v.blend = tx_train_data_group(data, v.split, g, &v.group);
@@ -212,6 +180,7 @@ tx_status tx_inspect_samples(const tx_config *cfg, tx_line_fn *line, void *user)
 out:
     tx_free(v.tokens);
     tx_free(v.piece);
+    tx_bert_sample_deinit(&v.bert);
     tx_train_data_close(data);
     tx_tokenizer_close(v.tok);
     tx_str_free(&report.text);

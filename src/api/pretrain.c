@@ -33,7 +33,7 @@ static void log_model(const tx_trainer *t)
     tx_info("> learning rate decay style: %s", t->cfg->lr_decay_style);
 }
 
-tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t vocab_size)
+tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t vocab_size, const tx_tokenizer *bert)
 {
     int64_t n_samples[TX_N_SPLITS];
     tx_train_sample_counts(cfg, n_samples);
@@ -41,7 +41,7 @@ tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t v
     tx_info("    train:      %lld", (long long)n_samples[TX_SPLIT_TRAIN]);
     tx_info("    validation: %lld", (long long)n_samples[TX_SPLIT_VALID]);
     tx_info("    test:       %lld", (long long)n_samples[TX_SPLIT_TEST]);
-    return tx_train_data_open(out, cfg, n_samples, vocab_size);
+    return tx_train_data_open(out, cfg, n_samples, vocab_size, bert);
 }
 
 /* The training blend goes on where the checkpoint's left its datasets, and checkpoints tell from now on. */
@@ -73,7 +73,7 @@ tx_status tx_pretrain(tx_config *cfg)
     log_model(e->trainer);
     tx_metrics_phase("after model, optimizer, and learning rate scheduler are built");
     tx_info("> building train, validation, and test datasets ...");
-    TX_GOTO(tx__run_data_open(&data, cfg, e->trainer->model->vocab_size));
+    TX_GOTO(tx__run_data_open(&data, cfg, e->trainer->model->vocab_size, NULL));
     TX_GOTO(carry_phase(e->trainer, data));
     tx_metrics_phase("after dataloaders are built");
     tx_info("done with setup ...");

@@ -17,8 +17,8 @@ tx_status tx__tokenizer_for(const tx_config *cfg, const char *dir, tx_tokenizer 
 tx_status tx__tokenizer_keep(const tx_config *cfg, const char *from, const char *dir);
 
 /* The three splits as the run of `cfg` trains and evaluates on them (pretrain.c). @vocab_size 0: ids are not checked.
- */
-tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t vocab_size);
+ * @bert its tokenizer, or NULL for GPT */
+tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t vocab_size, const tx_tokenizer *bert);
 
 /* A model for scoring or sampling: weights from the source, sizes from its options. *value is the flat buffer. */
 tx_status tx__model_load(tx_model **model, float **value, const tx_config *cfg, const tx_source *src);

@@ -138,6 +138,30 @@ static void rule_samples_have_their_sizes(const struct check *k)
         tx__violate(k->v, "inspect-samples needs --global-batch-size or --micro-batch-size");
 }
 
+/* BERT's pairs and masks need its tokenizer; what concerns ends of documents and positions is of a GPT. */
+static void rule_samples_are_of_one_model(const struct check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->model_type || k->bad->tokenizer_type) return;
+    if (!strcmp(c->model_type, "GPT")) {
+        if (k->g->mask_prob || k->g->short_seq_prob || k->g->bert_binary_head)
+            tx__violate(k->v, "--mask-prob, --short-seq-prob and --bert-no-binary-head need --model-type BERT");
+        return;
+    }
+    if (strncmp(c->tokenizer_type, "BertWordPiece", 13) || (!c->vocab_file && !k->g->vocab_file))
+        tx__violate(k->v, "--model-type BERT needs --tokenizer-type BertWordPieceLowerCase or BertWordPieceCase, and "
+                          "--vocab-file");
+    if (!k->bad->data_order && strcmp(c->data_order, "microsoft"))
+        tx__violate(k->v, "--model-type BERT has one order of samples, Megatron's: leave --data-order %s out",
+                    c->data_order);
+    if (k->g->train_doc_idx_path || k->g->train_sample_idx_path || k->g->train_shuffle_idx_path ||
+        k->g->train_data_exact_num_epochs)
+        tx__violate(k->v, "--model-type BERT has no such index: leave --train-doc-idx-path, --train-sample-idx-path, "
+                          "--train-shuffle-idx-path and --train-data-exact-num-epochs out");
+    if (c->eod_mask_loss || c->reset_position_ids)
+        tx__violate(k->v, "--model-type BERT: --eod-mask-loss and --reset-position-ids are of a GPT, leave them out");
+}
+
 static void rule_evaluate_has_files(const struct check *k)
 {
     need(k, k->c->load || k->g->load, "load");
@@ -498,6 +522,7 @@ static const struct rule {
     { "merge-datasets", rule_merge_has_files },
     { "inspect", rule_inspect_has_a_path },
     { "inspect-samples", rule_samples_have_their_sizes },
+    { "inspect-samples", rule_samples_are_of_one_model },
     { "evaluate", rule_evaluate_has_files },
     { "generate", rule_generate_has_prompts },
     { NULL, rule_heads_divide_hidden },

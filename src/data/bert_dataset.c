@@ -91,15 +91,16 @@ static tx_status open_file(tx_bert_data *data, const char *prefix)
     return TX_OK;
 }
 
-static void log_split(const tx_indexed *ix, const int64_t bound[])
+static void log_split(const tx_indexed *ix, const tx_split_docs *b, const tx_bert_data_opts *o)
 {
     static const char *const title[] = { "train", "validation", "test" };
     tx_info(" > dataset split:");
     for (int k = 0; k < TX_N_SPLITS; k++) {
-        int64_t first = tx_indexed_doc_begin(ix, bound[k]), end = tx_indexed_doc_begin(ix, bound[k + 1]);
+        if (!o->split && k != (int)o->range_for) continue;
+        int64_t first = tx_indexed_doc_begin(ix, b->first[k]), end = tx_indexed_doc_begin(ix, b->end[k]);
         tx_info("    %s:", title[k]);
-        tx_info("     document indices in [%lld, %lld) total of %lld documents", (long long)bound[k],
-                (long long)bound[k + 1], (long long)(bound[k + 1] - bound[k]));
+        tx_info("     document indices in [%lld, %lld) total of %lld documents", (long long)b->first[k],
+                (long long)b->end[k], (long long)(b->end[k] - b->first[k]));
         tx_info("     sentence indices in [%lld, %lld) total of %lld sentences", (long long)first, (long long)end,
                 (long long)(end - first));
     }
@@ -110,9 +111,10 @@ static tx_status build_split(tx_bert_data *data, const tx_bert_data_opts *o, tx_
     tx_bert_dataset *ds = &data->split[k];
     bool wanted = o->n_samples[k] > 0;
     ds->data = data;
-    if (first == end && k == TX_SPLIT_TRAIN && wanted)
-        return TX_FAIL(TX_ERR_ARG, "%s: --split %s gives none of its %lld documents to training", data->ix.prefix,
-                       o->split, (long long)data->ix.n_docs);
+    if (first == end && k == (o->split ? TX_SPLIT_TRAIN : o->range_for) && wanted)
+        return TX_FAIL(TX_ERR_ARG, "%s: %s%s gives none of its %lld documents to %s", data->ix.prefix,
+                       o->split ? "--split " : "", o->split ? o->split : o->range, (long long)data->ix.n_docs,
+                       k == TX_SPLIT_TRAIN ? "training" : tx_split_name(k));
     if (first == end) return TX_OK;
     tx_info(" > building samples index mapping for %s ...", tx_split_name(k));
     tx_status st = tx_bert_mapping_build(&ds->map, &(tx_bert_mapping_opts){
@@ -133,11 +135,12 @@ static tx_status build_split(tx_bert_data *data, const tx_bert_data_opts *o, tx_
 
 tx_status tx_bert_data_open(tx_bert_data **out, const tx_bert_data_opts *o)
 {
-    int64_t bound[TX_N_SPLITS + 1];
+    tx_split_docs b;
     tx_bert_data *data = NULL;
     tx_status st;
     TX_TRY(check_opts(o));
-    TX_TRY(tx_split_bounds(bound, o->split, 0)); /* a wrong --split is told before a large file is read */
+    TX_TRY(tx_split_documents(&b, o->split, o->range, o->range_for,
+                              0)); /* a wrong --split is told before a large file is read */
     TX_GOTO(tx_alloc(&data, 1, sizeof *data, "a dataset"));
     data->seq_length = o->seq_length;
     data->seed = o->seed;
@@ -146,9 +149,9 @@ tx_status tx_bert_data_open(tx_bert_data **out, const tx_bert_data_opts *o)
     ngram_probabilities(data->ngram_p);
     TX_GOTO(read_vocabulary(data, o->tok));
     TX_GOTO(open_file(data, o->path));
-    TX_GOTO(tx_split_bounds(bound, o->split, data->ix.n_docs));
-    log_split(&data->ix, bound);
-    for (int k = 0; k < TX_N_SPLITS; k++) TX_GOTO(build_split(data, o, (tx_split)k, bound[k], bound[k + 1]));
+    TX_GOTO(tx_split_documents(&b, o->split, o->range, o->range_for, data->ix.n_docs));
+    log_split(&data->ix, &b, o);
+    for (int k = 0; k < TX_N_SPLITS; k++) TX_GOTO(build_split(data, o, (tx_split)k, b.first[k], b.end[k]));
     *out = data;
     return TX_OK;
 out:

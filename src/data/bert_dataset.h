@@ -21,7 +21,9 @@
 
 typedef struct tx_bert_data_opts {
     const char *path;               /* prefix without .bin/.idx */
-    const char *split;              /* --split, of documents */
+    const char *split;              /* --split, of documents; NULL: the documents of `range`, all for one split */
+    const char *range;              /* "START:END", see tx_split_range */
+    tx_split range_for;             /* that split */
     int64_t n_samples[TX_N_SPLITS]; /* wanted of each; 0: one epoch */
     int64_t seq_length;
     int64_t seed;            /* 0 .. 2^31 - 1 */

@@ -111,11 +111,16 @@ static void log_ratios(const tx_blend *b)
                 (double)tx_blend_order_before(o, o->n, d) / (double)o->n);
 }
 
+static int64_t part_len(tx_blend_part p)
+{
+    return p.bert ? tx_bert_dataset_len(p.bert) : tx_gpt_dataset_len(p.gpt);
+}
+
 /* Whether every dataset gives what the order asks of it. */
 static tx_status check_counts(const tx_blend *b)
 {
     for (int d = 0; d < b->n_datasets && !b->keyed; d++) {
-        int64_t n = tx_blend_order_before(&b->order, b->order.n, d), len = tx_gpt_dataset_len(b->dataset[d]);
+        int64_t n = tx_blend_order_before(&b->order, b->order.n, d), len = part_len(b->dataset[d]);
         if (n > len)
             return TX_FAIL(TX_ERR_ARG, "a blend of %lld samples needs %lld of dataset %d, which gives only %lld",
                            (long long)b->n_samples, (long long)n, d, (long long)len);
@@ -123,9 +128,10 @@ static tx_status check_counts(const tx_blend *b)
     return TX_OK;
 }
 
-static tx_status make(tx_blend *out, const tx_gpt_dataset *const *dataset, const double *weight, int n,
-                      int64_t n_samples, bool keyed)
+static tx_status make(tx_blend *out, const tx_blend_part *dataset, const double *weight, int n, int64_t n_samples,
+                      bool keyed)
 {
+    TX_ASSERT(!keyed || !dataset->bert);
     tx_blend b = { .n_datasets = n, .n_samples = n_samples, .keyed = keyed };
     tx_status st;
     TX_GOTO(tx_alloc(&b.dataset, (size_t)n, sizeof *b.dataset, "a blend"));
@@ -143,8 +149,8 @@ out:
     return st;
 }
 
-tx_status tx_blend_build(tx_blend *out, const tx_gpt_dataset *const *dataset, const double *weight, int n,
-                         int64_t n_samples, bool keyed)
+tx_status tx_blend_build(tx_blend *out, const tx_blend_part *dataset, const double *weight, int n, int64_t n_samples,
+                         bool keyed)
 {
     TX_ASSERT(n >= 1 && n <= TX_BLEND_MAX && n_samples > 0);
     tx_blend b = { 0 };
@@ -164,9 +170,9 @@ out:
     return st;
 }
 
-tx_status tx_blend_of_one(tx_blend *out, const tx_gpt_dataset *dataset, bool keyed)
+tx_status tx_blend_of_one(tx_blend *out, tx_blend_part dataset, bool keyed)
 {
-    return make(out, &dataset, &(double){ 1 }, 1, tx_gpt_dataset_len(dataset), keyed);
+    return make(out, &dataset, &(double){ 1 }, 1, part_len(dataset), keyed);
 }
 
 void tx_blend_free(tx_blend *b)
@@ -197,5 +203,5 @@ tx_status tx_blend_get(const tx_blend *b, int32_t *tokens, int64_t i)
 {
     int64_t sample;
     int set = tx_blend_find(b, i, &sample);
-    return tx_gpt_dataset_get(b->dataset[set], tokens, sample);
+    return tx_gpt_dataset_get(b->dataset[set].gpt, tokens, sample);
 }

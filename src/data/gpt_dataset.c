@@ -22,10 +22,6 @@ struct tx_gpt_data {
     tx_gpt_dataset split[TX_N_SPLITS];
 };
 
-typedef struct bounds {
-    int64_t first[TX_N_SPLITS], end[TX_N_SPLITS]; /* items */
-} bounds;
-
 /* ---- opening ---- */
 
 static tx_status check_opts(const tx_gpt_data_opts *o)
@@ -59,25 +55,7 @@ static tx_status open_file(tx_gpt_data *data, const tx_gpt_data_opts *o)
     return TX_OK;
 }
 
-static tx_status find_bounds(bounds *b, const tx_gpt_data_opts *o, int64_t n_items)
-{
-    int64_t cut[TX_N_SPLITS + 1];
-    *b = (bounds){ 0 };
-    if (!o->split) {
-        TX_TRY(tx_split_range(cut, o->range, n_items));
-        b->first[o->range_for] = cut[0];
-        b->end[o->range_for] = cut[1];
-        return TX_OK;
-    }
-    TX_TRY(tx_split_bounds(cut, o->split, n_items));
-    for (int k = 0; k < TX_N_SPLITS; k++) {
-        b->first[k] = cut[k];
-        b->end[k] = cut[k + 1];
-    }
-    return TX_OK;
-}
-
-static void log_split(const bounds *b, const tx_gpt_data_opts *o)
+static void log_split(const tx_split_docs *b, const tx_gpt_data_opts *o)
 {
     static const char *const title[] = { "train", "validation", "test" };
     tx_info(" > dataset split:");
@@ -150,14 +128,15 @@ static tx_status build_split(tx_gpt_data *data, const tx_gpt_data_opts *o, tx_sp
 
 tx_status tx_gpt_data_open(tx_gpt_data **out, const tx_gpt_data_opts *o)
 {
-    bounds b;
+    tx_split_docs b;
     tx_gpt_data *data = NULL;
     tx_status st;
     TX_TRY(check_opts(o));
-    TX_TRY(find_bounds(&b, o, 0)); /* a wrong --split is told before a large file is read */
+    TX_TRY(tx_split_documents(&b, o->split, o->range, o->range_for,
+                              0)); /* a wrong --split is told before a large file is read */
     TX_GOTO(tx_alloc(&data, 1, sizeof *data, "a dataset"));
     TX_GOTO(open_file(data, o));
-    TX_GOTO(find_bounds(&b, o, data->ix.n_items));
+    TX_GOTO(tx_split_documents(&b, o->split, o->range, o->range_for, data->ix.n_items));
     log_split(&b, o);
     for (int k = 0; k < TX_N_SPLITS; k++) TX_GOTO(build_split(data, o, (tx_split)k, b.first[k], b.end[k]));
     *out = data;

@@ -72,3 +72,20 @@ tx_status tx_split_range(int64_t bound[2], const char *text, int64_t n)
     bound[1] = (int64_t)rint(to * (double)n);
     return TX_OK;
 }
+
+tx_status tx_split_documents(tx_split_docs *out, const char *split, const char *range, tx_split range_for, int64_t n)
+{
+    int64_t cut[TX_N_SPLITS + 1];
+    tx_split_docs d = { 0 };
+    if (split)
+        TX_TRY(tx_split_bounds(cut, split, n));
+    else
+        TX_TRY(tx_split_range(cut, range, n));
+    for (int k = 0; k < TX_N_SPLITS; k++) {
+        if (!split && k != (int)range_for) continue;
+        d.first[k] = cut[split ? k : 0];
+        d.end[k] = cut[split ? k + 1 : 1];
+    }
+    *out = d;
+    return TX_OK;
+}

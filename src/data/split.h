@@ -24,4 +24,12 @@ tx_status tx_split_bounds(int64_t bound[TX_N_SPLITS + 1], const char *text, int6
  * bigscience's weighted splits. Errors: TX_ERR_ARG unless 0 <= START < END <= 1. */
 tx_status tx_split_range(int64_t bound[2], const char *text, int64_t n);
 
+/* Which documents each split has: [first[k], end[k]). */
+typedef struct tx_split_docs {
+    int64_t first[TX_N_SPLITS], end[TX_N_SPLITS];
+} tx_split_docs;
+
+/* All of n documents by --split, or, with split NULL, those of `range` for one split and none for the others. */
+tx_status tx_split_documents(tx_split_docs *out, const char *split, const char *range, tx_split range_for, int64_t n);
+
 #endif

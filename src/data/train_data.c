@@ -8,6 +8,12 @@
 #include "base/log.h"
 #include "data/data_groups.h"
 
+/* A dataset of either kind: one of the two is set. */
+typedef struct data_file {
+    tx_gpt_data *gpt;
+    tx_bert_data *bert;
+} data_file;
+
 typedef struct part {
     tx_blend blend;
     const char *name;
@@ -15,8 +21,10 @@ typedef struct part {
 
 struct tx_train_data {
     tx_data_groups groups;
-    tx_gpt_data **file; /* [n_files] every dataset of every group, in order */
+    data_file *file; /* [n_files] every dataset of every group, in order */
     int n_files;
+    int64_t vocab_size;
+    const tx_tokenizer *bert;
     part *part[TX_N_SPLITS]; /* [n_parts] */
     int n_parts[TX_N_SPLITS];
 };
@@ -37,9 +45,8 @@ static bool is_keyed(const tx_config *cfg)
     return !strcmp(cfg->data_order, "keyed");
 }
 
-/* One dataset of a group; n_samples are wanted of it. */
-static tx_status open_file(tx_train_data *data, const tx_config *cfg, const tx_data_group *g, const tx_data_set *set,
-                           const int64_t *n_samples, int64_t vocab_size)
+static tx_status open_gpt(tx_gpt_data **out, const tx_config *cfg, const tx_data_group *g, const tx_data_set *set,
+                          const int64_t *n_samples, int64_t vocab_size)
 {
     const char *const index[] = { cfg->train_doc_idx_path, cfg->train_sample_idx_path, cfg->train_shuffle_idx_path };
     tx_gpt_data_opts o = {
@@ -56,21 +63,62 @@ static tx_status open_file(tx_train_data *data, const tx_config *cfg, const tx_d
         .vocab_size = vocab_size,
     };
     memcpy(o.n_samples, n_samples, sizeof o.n_samples);
-    TX_TRY(tx_gpt_data_open(&data->file[data->n_files], &o));
+    return tx_gpt_data_open(out, &o);
+}
+
+static tx_status open_bert(tx_bert_data **out, const tx_config *cfg, const tx_data_group *g, const tx_data_set *set,
+                           const int64_t *n_samples, const tx_tokenizer *tok)
+{
+    tx_bert_data_opts o = {
+        .path = set->path,
+        .split = g->divided ? cfg->split : NULL,
+        .range = set->range,
+        .range_for = g->split,
+        .seq_length = cfg->seq_length,
+        .seed = cfg->seed,
+        .tok = tok,
+        .mask_prob = cfg->mask_prob,
+        .short_seq_prob = cfg->short_seq_prob,
+        .binary_head = cfg->bert_binary_head,
+    };
+    memcpy(o.n_samples, n_samples, sizeof o.n_samples);
+    return tx_bert_data_open(out, &o);
+}
+
+/* One dataset of a group; n_samples are wanted of it. */
+static tx_status open_file(tx_train_data *data, const tx_config *cfg, const tx_data_group *g, const tx_data_set *set,
+                           const int64_t *n_samples)
+{
+    data_file *f = &data->file[data->n_files];
+    if (data->bert)
+        TX_TRY(open_bert(&f->bert, cfg, g, set, n_samples, data->bert));
+    else
+        TX_TRY(open_gpt(&f->gpt, cfg, g, set, n_samples, data->vocab_size));
     data->n_files++;
     return TX_OK;
 }
 
+/* A file's split k; false: it has none. */
+static bool file_split(tx_blend_part *out, const data_file *f, tx_split k)
+{
+    *out = (tx_blend_part){ 0 };
+    if (f->bert)
+        out->bert = tx_bert_data_split(f->bert, k);
+    else
+        out->gpt = tx_gpt_data_split(f->gpt, k);
+    return out->bert || out->gpt;
+}
+
 /* The group's samples for split k out of its files; upstream too wants all or none of them to have documents there. */
-static tx_status blend_split(tx_blend *out, const tx_data_group *g, tx_gpt_data *const *file, const double *weight,
+static tx_status blend_split(tx_blend *out, const tx_data_group *g, const data_file *file, const double *weight,
                              tx_split k, int64_t n_samples, bool keyed)
 {
-    const tx_gpt_dataset *ds[TX_BLEND_MAX];
+    tx_blend_part ds[TX_BLEND_MAX];
     int missing = -1, n_there = 0;
     for (int i = 0; i < g->n; i++) {
-        ds[i] = tx_gpt_data_split(file[i], k);
-        n_there += ds[i] != NULL;
-        if (!ds[i]) missing = i;
+        bool there = file_split(&ds[i], &file[i], k);
+        n_there += there;
+        if (!there) missing = i;
     }
     if (!n_there) return TX_OK;
     if (!g->blend) return tx_blend_of_one(out, ds[0], keyed);
@@ -95,8 +143,7 @@ static tx_status add_part(tx_train_data *data, tx_split k, tx_blend *blend, cons
 }
 
 /* The datasets of one group into the splits of which samples are wanted. */
-static tx_status open_group(tx_train_data *data, const tx_config *cfg, const tx_data_group *g, const int64_t *wanted,
-                            int64_t vocab_size)
+static tx_status open_group(tx_train_data *data, const tx_config *cfg, const tx_data_group *g, const int64_t *wanted)
 {
     int first = data->n_files;
     double weight[TX_BLEND_MAX];
@@ -113,7 +160,7 @@ static tx_status open_group(tx_train_data *data, const tx_config *cfg, const tx_
             if (__builtin_add_overflow(size[k], request[k], &size[k]))
                 return TX_FAIL(TX_ERR_ARG, "%lld samples of a blend cannot be counted", (long long)n_samples[k]);
         }
-        TX_TRY(open_file(data, cfg, g, &g->set[i], request, vocab_size));
+        TX_TRY(open_file(data, cfg, g, &g->set[i], request));
     }
     for (int k = 0; k < TX_N_SPLITS; k++) {
         tx_blend blend = { 0 };
@@ -124,7 +171,8 @@ static tx_status open_group(tx_train_data *data, const tx_config *cfg, const tx_
     return TX_OK;
 }
 
-tx_status tx_train_data_open(tx_train_data **out, const tx_config *cfg, const int64_t *n_samples, int64_t vocab_size)
+tx_status tx_train_data_open(tx_train_data **out, const tx_config *cfg, const int64_t *n_samples, int64_t vocab_size,
+                             const tx_tokenizer *bert)
 {
     tx_train_data *data = NULL;
     size_t n_files = 0;
@@ -133,10 +181,11 @@ tx_status tx_train_data_open(tx_train_data **out, const tx_config *cfg, const in
     TX_GOTO(tx_data_groups_open(&data->groups, cfg));
     for (int g = 0; g < data->groups.n; g++) n_files += (size_t)data->groups.group[g].n;
     TX_GOTO(tx_alloc(&data->file, n_files, sizeof *data->file, "a dataset"));
-    tx_info("> building train, validation, and test datasets for GPT ...");
-    for (int g = 0; g < data->groups.n; g++)
-        TX_GOTO(open_group(data, cfg, &data->groups.group[g], n_samples, vocab_size));
-    tx_info("> finished creating GPT datasets ...");
+    data->vocab_size = vocab_size;
+    data->bert = bert;
+    tx_info("> building train, validation, and test datasets for %s ...", bert ? "BERT" : "GPT");
+    for (int g = 0; g < data->groups.n; g++) TX_GOTO(open_group(data, cfg, &data->groups.group[g], n_samples));
+    tx_info("> finished creating %s datasets ...", bert ? "BERT" : "GPT");
     *out = data;
     return TX_OK;
 out:
@@ -151,7 +200,10 @@ void tx_train_data_close(tx_train_data *data)
         for (int g = 0; g < data->n_parts[k]; g++) tx_blend_free(&data->part[k][g].blend);
         tx_free(data->part[k]);
     }
-    for (int i = 0; i < data->n_files; i++) tx_gpt_data_close(data->file[i]);
+    for (int i = 0; i < data->n_files; i++) {
+        tx_gpt_data_close(data->file[i].gpt);
+        tx_bert_data_close(data->file[i].bert);
+    }
     tx_free(data->file);
     tx_data_groups_close(&data->groups);
     tx_free(data);

@@ -93,6 +93,24 @@ refused "--train-iters" inspect-samples --seq-length 16 --micro-batch-size 2 --d
 refused "--data-path" inspect-samples --seq-length 16 --micro-batch-size 2 --train-iters 4
 refused "token id" inspect-samples "${few[@]}" --data-path ids_text_document --split 1 --seq-length 1 "${tok[@]}"
 
+# a BERT's samples: the first of Megatron's own, and how often its documents are read
+bert=(--model-type BERT --tokenizer-type BertWordPieceLowerCase --vocab-file "$data/tiny/tiny-bert-vocab.txt" --seq-length 64
+    --data-path "$data/dataset/tinybert_text_document" --split 949,50,1 --global-batch-size 8 --train-iters 8 --eval-iters 0)
+ok inspect-samples "${bert[@]}"
+grep -q '^{"sample":0,"document":133,"first_sentence":5711,"sentences":3,"target_length":61,"is_random":1,"truncated":1,"padding":0,"tokens":\[2,4,4,4,4,4,124,142,' out ||
+    die "$(cat out)"
+head -n 1 out | grep -q '"types":\[0,0,.*1\],"masked":\[{"position":1,"label":197},{"position":2,"label":460},.*"text":"\[CLS\] ' || die "$(cat out)"
+ok inspect-samples "${bert[@]}" --data-path 1 "$data/dataset/tinybert_text_document" 1 "$data/dataset/tinybert_text_document"
+grep -q '^{"sample":1,"dataset":1,"document":133,' out || die "$(cat out)"
+ok inspect-samples "${bert[@]}" --bert-no-binary-head --mask-prob 0
+grep -q '"is_random":0.*"masked":\[\]' out || die "$(cat out)"
+ok inspect-samples "${bert[@]}" --stats --train-iters 100
+grep -q '"split":"train","samples":800,' out || die "$(cat out)"
+refused "--tokenizer-type" inspect-samples "${bert[@]}" --tokenizer-type NullTokenizer
+refused "are of a GPT" inspect-samples "${bert[@]}" --eod-mask-loss
+refused "--model-type BERT" inspect-samples "${few[@]}" --mask-prob 0.2
+refused "--split-sentences" inspect-samples "${bert[@]}" --data-path all
+
 # checkpoints and Hugging Face folders
 ok inspect run --verify
 for line in 'iteration +1' 'hidden_size +16' 'model.embedding.word_embeddings.weight +F32\[512,16\]' 'exp_avg.*' \

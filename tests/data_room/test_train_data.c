@@ -116,7 +116,7 @@ static tx_status open_flags(tx_train_data **data, tx_config **c, const int64_t *
     }
     *at = 0;
     *c = config(flags);
-    return tx_train_data_open(data, *c, n, 512);
+    return tx_train_data_open(data, *c, n, 512, NULL);
 }
 
 static void a_blend_reads_its_datasets(void **state)
@@ -143,7 +143,7 @@ static void a_blend_reads_its_datasets(void **state)
     for (int64_t i = 0, seen[2] = { 0 }; i < 10; i++) {
         ASSERT_OK(tx_blend_get(train, tokens, i));
         assert_int_equal(tokens[0] / 100, from[i]);
-        ASSERT_OK(tx_gpt_dataset_get(train->dataset[from[i]], own, seen[from[i]]++));
+        ASSERT_OK(tx_gpt_dataset_get(train->dataset[from[i]].gpt, own, seen[from[i]]++));
         assert_memory_equal(tokens, own, sizeof own);
     }
     tx_train_data_close(d);
@@ -226,7 +226,7 @@ static void survives_every_failing_allocation(const char *flags)
     for (; st; failed++) {
         d = NULL;
         allocation_fails_at(failed);
-        st = tx_train_data_open(&d, c, n, 512);
+        st = tx_train_data_open(&d, c, n, 512, NULL);
         allocations_succeed();
         if (st) assert_int_equal(st, TX_ERR_NOMEM);
         assert_true(!st == (d != NULL));
