@@ -25,8 +25,9 @@ typedef void tx_line_fn(void *user, const char *line);
 TX_API tx_status tx_inspect(const tx_config *cfg, tx_line_fn *line, void *user);
 
 /* The first samples of a run as JSON, one a line, as `triax inspect-samples`: the stretches of documents that a sample
- * is made of, its seq_length + 1 tokens, and for each but the last whether the prediction of the next counts. Of a BERT
- * (--model-type BERT): its document and sentences, tokens, types, what is masked and the labels there.
+ * is made of, its seq_length + 1 tokens, and for each but the last whether the prediction of the next counts, and its
+ * position. Of a BERT (--model-type BERT): its document and sentences, tokens, types, what is masked and the labels
+ * there.
  * With --stats one line: how often the run reads the documents. A document's number is its tokens read over its tokens,
  * so 0.5 is half of it once; the histogram rounds and leaves out those that are never read, which are counted apart.
  * cfg holds the flags of the run, parsed for the command inspect-samples. */

@@ -62,7 +62,7 @@ tx_status tx_evaluate(tx_config *cfg)
     TX_GOTO(tx_source_open(&src, cfg->load));
     TX_GOTO(tx_source_options(&src, cfg, false));
     if (!cfg->seq_length) cfg->seq_length = cfg->max_position_embeddings; /* a Hugging Face folder does not say */
-    if (cfg->eod_mask_loss || cfg->reset_position_ids) {
+    if (tx_trainer_eod_flag(cfg)) {
         TX_GOTO(tx__tokenizer_for(cfg, src.dir, &tok));
         eod = tx_tokenizer_eod(tok);
     }

@@ -155,10 +155,10 @@ static tx_status open_tokenizer(view *v)
 {
     const tx_config *cfg = v->cfg;
     if (tx__tokenizer_is_given(cfg) || cfg->load) TX_TRY(tx__tokenizer_for(cfg, cfg->load, &v->tok));
-    if (cfg->eod_mask_loss && !v->tok)
-        return TX_FAIL(TX_ERR_ARG, "--eod-mask-loss needs the tokenizer: give --vocab-file and --merge-file");
-    if (cfg->eod_mask_loss && tx_tokenizer_eod(v->tok) < 0)
-        return TX_FAIL(TX_ERR_ARG, "--eod-mask-loss: the vocabulary has no <|endoftext|>");
+    const char *flag = tx_trainer_eod_flag(cfg);
+    if (flag && !v->tok) return TX_FAIL(TX_ERR_ARG, "%s needs the tokenizer: give --vocab-file and --merge-file", flag);
+    if (flag && tx_tokenizer_eod(v->tok) < 0)
+        return TX_FAIL(TX_ERR_ARG, "%s: the vocabulary has no <|endoftext|>", flag);
     return TX_OK;
 }
 

@@ -33,6 +33,11 @@ tx_status tx__put_gpt_sample(tx__sample_view *v, tx_str *out, int64_t i)
     TX_TRY(tx_str_puts(out, ",\"loss_mask\":["));
     for (int64_t k = 0; k < s; k++)
         TX_TRY(tx_str_printf(out, "%s%d", k ? "," : "", !(v->cfg->eod_mask_loss && v->tokens[k] == eod)));
+    TX_TRY(tx_str_puts(out, "],\"position_ids\":["));
+    for (int64_t k = 0, begin = 0; k < s; k++) {
+        TX_TRY(tx_str_printf(out, "%s%lld", k ? "," : "", (long long)(k - begin)));
+        if (v->cfg->reset_position_ids && v->tokens[k] == eod) begin = k + 1;
+    }
     TX_TRY(tx_str_puts(out, "]"));
     if (v->tok) {
         TX_TRY(tx_str_puts(out, ",\"text\":"));

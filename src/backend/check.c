@@ -207,6 +207,11 @@ static bool attention_fits(tx_tensor q, tx_tensor k, tx_tensor v, tx_tensor lse,
                          lse.dim[2] == q.dim[3] && lse.dim[3] == q.dim[0]);
 }
 
+static bool first_key_fits(tx_tensor first_key, tx_tensor q)
+{
+    return !first_key.data || mat(first_key, TX_I32, q.dim[0], q.dim[1]);
+}
+
 static tx_status check_attention_mask(const char *op, const tx_dropout *m, tx_tensor q, tx_tensor k)
 {
     if (m->drop == 0) return TX_OK;
@@ -224,12 +229,12 @@ static tx_status check_attention_mask(const char *op, const tx_dropout *m, tx_te
 tx_status tx__check_attention_fwd(const tx_attention_fwd_args *a)
 {
     if (!attention_fits(a->q, a->k, a->v, a->lse, a->causal) || !view(a->o, a->q.dtype, 5) ||
-        !tx_same_shape(a->o, a->q))
+        !tx_same_shape(a->o, a->q) || !first_key_fits(a->first_key, a->q))
         return REFUSE(
             "attention_fwd",
             "o and q [sq,b,groups,r,d], k and v [sk,b,groups,d], lse [b,groups,r,sq], sk >= sq if causal, of one "
-            "float dtype, last stride 1",
-            T(o), T(lse), T(q), T(k), T(v));
+            "float dtype, last stride 1; first_key [sq,b] int32",
+            T(o), T(lse), T(q), T(k), T(v), T(first_key));
     return check_attention_mask("attention_fwd", &a->mask, a->q, a->k);
 }
 
@@ -239,12 +244,12 @@ tx_status tx__check_attention_bwd(const tx_attention_bwd_args *a)
     bool ok = attention_fits(a->q, a->k, a->v, a->lse, a->causal) && a->lse.data && a->q.dim[0] == a->k.dim[0];
     ok = ok && view(a->dq, t, 5) && tx_same_shape(a->dq, a->q) && view(a->do_, t, 5) && tx_same_shape(a->do_, a->q);
     ok = ok && view(a->o, t, 5) && tx_same_shape(a->o, a->q) && view(a->dk, t, 4) && tx_same_shape(a->dk, a->k);
-    if (!ok || !view(a->dv, t, 4) || !tx_same_shape(a->dv, a->v))
+    if (!ok || !view(a->dv, t, 4) || !tx_same_shape(a->dv, a->v) || !first_key_fits(a->first_key, a->q))
         return REFUSE(
             "attention_bwd",
             "dq, do, o, q [s,b,groups,r,d], dk, dv, k, v [s,b,groups,d], lse [b,groups,r,s], of one float dtype, last "
-            "stride 1",
-            T(dq), T(dk), T(dv), T(do_), T(o), T(lse), T(q), T(k), T(v));
+            "stride 1; first_key [s,b] int32",
+            T(dq), T(dk), T(dv), T(do_), T(o), T(lse), T(q), T(k), T(v), T(first_key));
     return check_attention_mask("attention_bwd", &a->mask, a->q, a->k);
 }
 

@@ -141,6 +141,8 @@ typedef struct tx_attention_fwd_args {
     double scale;
     bool causal;
     tx_dropout mask;
+    tx_tensor first_key; /* [sq, b] i32, contiguous, optional: query i of sample b sees no key before it, and at least
+                          * one from it on: documents of a sample are kept apart (--reset-attention-mask) */
 } tx_attention_fwd_args;
 
 /* attention_bwd: with P = exp(scale q kᵀ - lse), Z its dropout mask (0 or 1/keep), D_i = Σ_d do_i o_i:
@@ -153,6 +155,7 @@ typedef struct tx_attention_bwd_args {
     double scale;
     bool causal;
     tx_dropout mask;
+    tx_tensor first_key; /* as in forward */
 } tx_attention_bwd_args;
 
 /* embedding_fwd: y[s,b] = word[token[s,b]] + pos[position[s,b]] */

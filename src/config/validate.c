@@ -158,8 +158,10 @@ static void rule_samples_are_of_one_model(const struct check *k)
         k->g->train_data_exact_num_epochs)
         tx__violate(k->v, "--model-type BERT has no such index: leave --train-doc-idx-path, --train-sample-idx-path, "
                           "--train-shuffle-idx-path and --train-data-exact-num-epochs out");
-    if (c->eod_mask_loss || c->reset_position_ids)
-        tx__violate(k->v, "--model-type BERT: --eod-mask-loss and --reset-position-ids are of a GPT, leave them out");
+    if (c->eod_mask_loss || c->reset_position_ids || c->reset_attention_mask)
+        tx__violate(k->v,
+                    "--model-type BERT: --eod-mask-loss, --reset-position-ids and --reset-attention-mask are of a "
+                    "GPT, leave them out");
 }
 
 static void rule_evaluate_has_files(const struct check *k)

@@ -13,9 +13,10 @@
 /* One micro-batch as a model sees it: s-major, as Megatron lays activations out. */
 typedef struct tx_batch {
     tx_tensor token, position; /* [s, b] i32 */
-    tx_tensor label;           /* [s*b] i32, -1 = ignored */
-    tx_tensor weight;          /* [s*b] fp32: derivative of the objective by each token's loss */
-    tx_tensor loss;            /* [s*b] fp32, out, nats */
+    tx_tensor first_key; /* [s, b] i32: where each position's document begins; absent: attention reaches back to 0 */
+    tx_tensor label;     /* [s*b] i32, -1 = ignored */
+    tx_tensor weight;    /* [s*b] fp32: derivative of the objective by each token's loss */
+    tx_tensor loss;      /* [s*b] fp32, out, nats */
     tx_dropout_key dropout;
 } tx_batch;
 

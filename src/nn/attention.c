@@ -47,13 +47,14 @@ static tx_dropout attention_mask(const tx_attention *w, const tx_dropout_key *ke
 }
 
 tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_saved *a, tx_kv_cache *kv,
-                                 const tx_dropout_key *key, tx_tensor y, tx_tensor x)
+                                 tx_tensor first_key, const tx_dropout_key *key, tx_tensor y, tx_tensor x)
 {
     int64_t s = x.dim[0], b = x.dim[1], h = x.dim[2], n = w->n_heads;
     tx_dtype t = x.dtype;
     a->qkv = tx_push3(&c->acts, t, s, b, 3 * h);
     a->o = tx_push3(&c->acts, t, s, b, h);
     a->lse = tx_push1(&c->acts, t, b * n * s);
+    a->first_key = first_key;
 
     /* 1  q, k, v = x W_qkvᵀ + b_qkv   [s, b, n, 3, d] */
     TX_TRY(tx_linear_fwd(c, &w->qkv, tx_as_rows(a->qkv), tx_as_rows(x)));
@@ -69,7 +70,8 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
         .data = a->lse.data, .dtype = t, .n_dims = 4, .dim = { b, n, 1, s }, .stride = { n * s, s, s, 1 }
     };
     TX_RUN(c, attention_fwd, .o = heads(a->o, n), .lse = a->lse, .q = one_head_groups(part(a->qkv, n, 0)), .k = k,
-           .v = v, .scale = 1.0 / sqrt((double)(h / n)), .causal = true, .mask = attention_mask(w, key));
+           .v = v, .scale = 1.0 / sqrt((double)(h / n)), .causal = true, .mask = attention_mask(w, key),
+           .first_key = first_key);
     /* 3  y = o W_projᵀ + b_proj */
     return tx_linear_fwd(c, &w->proj, tx_as_rows(y), tx_as_rows(a->o));
 }
@@ -87,7 +89,7 @@ tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_atte
     TX_RUN(c, attention_bwd, .dq = one_head_groups(part(dqkv, n, 0)), .dk = part(dqkv, n, 1), .dv = part(dqkv, n, 2),
            .do_ = heads(d_o, n), .o = heads(a->o, n), .lse = a->lse, .q = one_head_groups(part(a->qkv, n, 0)),
            .k = part(a->qkv, n, 1), .v = part(a->qkv, n, 2), .scale = 1.0 / sqrt((double)(h / n)), .causal = true,
-           .mask = attention_mask(w, key));
+           .mask = attention_mask(w, key), .first_key = a->first_key);
     /* 1  dx = dqkv W_qkv */
     TX_TRY(tx_linear_bwd(c, &w->qkv, tx_as_rows(dx), tx_as_rows(dqkv), tx_as_rows(x)));
     tx_arena_pop(&c->acts, mark);

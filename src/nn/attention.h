@@ -21,9 +21,10 @@ typedef struct tx_attention {
 
 /* What backward needs; tensors lie on the activation stack. */
 typedef struct tx_attention_saved {
-    tx_tensor qkv; /* [s, b, 3h] */
-    tx_tensor o;   /* [s, b, h], heads side by side, before the projection */
-    tx_tensor lse; /* [b, n, 1, s] */
+    tx_tensor qkv;       /* [s, b, 3h] */
+    tx_tensor o;         /* [s, b, h], heads side by side, before the projection */
+    tx_tensor lse;       /* [b, n, 1, s] */
+    tx_tensor first_key; /* the caller's */
 } tx_attention_saved;
 
 /* Keys and values of the positions already seen, for generation: k, v [max positions, b, n, d]. */
@@ -33,9 +34,9 @@ typedef struct tx_kv_cache {
 } tx_kv_cache;
 
 /* @y [s, b, h], written   @x [s, b, h].  Pushes a's tensors. kv NULL: training and scoring; else the s new positions
- * are appended to the cache and look at all of it. */
+ * are appended to the cache and look at all of it.   @first_key [s, b] i32 or absent, as in ops.h */
 tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_saved *a, tx_kv_cache *kv,
-                                 const tx_dropout_key *key, tx_tensor y, tx_tensor x);
+                                 tx_tensor first_key, const tx_dropout_key *key, tx_tensor y, tx_tensor x);
 
 /* @dx [s, b, h], written   @dy [s, b, h]   @x as in forward */
 tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_attention_saved *a,

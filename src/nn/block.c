@@ -42,8 +42,8 @@ tx_status tx_norm_bwd(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_te
     return TX_OK;
 }
 
-tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_cache *kv, const tx_dropout_key *key,
-                       tx_tensor y, tx_tensor x)
+tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_cache *kv, tx_tensor first_key,
+                       const tx_dropout_key *key, tx_tensor y, tx_tensor x)
 {
     int64_t s = x.dim[0], b = x.dim[1], h = x.dim[2];
     tx_tensor normed;
@@ -54,7 +54,7 @@ tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_ca
     TX_TRY(tx_norm_fwd(c, &w->ln1, &a->ln1, w->eps, x));
     /* 2  x1 = attn(ln1)  3  x1 = x + drop(x1) */
     normed = tx_tensor3(a->ln1.y.data, x.dtype, s, b, h);
-    TX_TRY(tx_attention_layer_fwd(c, &w->attn, &a->attn, kv, key, a->x1, normed));
+    TX_TRY(tx_attention_layer_fwd(c, &w->attn, &a->attn, kv, first_key, key, a->x1, normed));
     TX_RUN(c, dropout_add_fwd, .y = a->x1, .x = a->x1, .residual = x,
            .mask = tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_ATTENTION_OUT));
     /* 4  ln2 = LN(x1)  5  y = mlp(ln2)  6  y = x1 + drop(y) */

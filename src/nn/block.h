@@ -35,9 +35,10 @@ typedef struct tx_block_saved {
 extern const tx_param_decl tx_block_params[];
 extern const int tx_block_n_params;
 
-/* @y [s, b, h], written; pushed by the caller before   @x [s, b, h].  Pushes a's tensors. kv as in attention.h. */
-tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_cache *kv, const tx_dropout_key *key,
-                       tx_tensor y, tx_tensor x);
+/* @y [s, b, h], written; pushed by the caller before   @x [s, b, h].  Pushes a's tensors. kv and first_key as in
+ * attention.h. */
+tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_cache *kv, tx_tensor first_key,
+                       const tx_dropout_key *key, tx_tensor y, tx_tensor x);
 
 /* @d [s, b, h]: in, the gradient of y; out, the gradient of x. */
 tx_status tx_block_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_dropout_key *key, tx_tensor d);

@@ -46,12 +46,16 @@ static tx_status make_batch(tx_trainer *t)
 {
     int64_t s = t->s, b = t->b;
     size_t n = (size_t)(s * b);
-    int32_t *token, *position, *label;
+    int32_t *token, *position, *first_key, *label;
     float *weight, *loss;
     TX_TRY(tx_alloc(&token, n, sizeof *token, "a batch"));
     t->batch.token = tx_tensor2(token, TX_I32, s, b);
     TX_TRY(tx_alloc(&position, n, sizeof *position, "a batch"));
     t->batch.position = tx_tensor2(position, TX_I32, s, b);
+    if (t->cfg->reset_attention_mask) {
+        TX_TRY(tx_alloc(&first_key, n, sizeof *first_key, "a batch"));
+        t->batch.first_key = tx_tensor2(first_key, TX_I32, s, b);
+    }
     TX_TRY(tx_alloc(&label, n, sizeof *label, "a batch"));
     t->batch.label = tx_tensor1(label, TX_I32, s * b);
     TX_TRY(tx_alloc(&weight, n, sizeof *weight, "a batch"));
@@ -79,12 +83,18 @@ static tx_status plan_and_take(tx_trainer *t, bool train)
     return tx_ctx_take_memory(c);
 }
 
+const char *tx_trainer_eod_flag(const tx_config *cfg)
+{
+    if (cfg->eod_mask_loss) return "--eod-mask-loss";
+    if (cfg->reset_position_ids) return "--reset-position-ids";
+    return cfg->reset_attention_mask ? "--reset-attention-mask" : NULL;
+}
+
 tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t vocab_size, int32_t eod, bool train)
 {
     tx_trainer *t;
-    if (eod < 0 && (cfg->eod_mask_loss || cfg->reset_position_ids))
-        return TX_FAIL(TX_ERR_ARG, "--%s: the vocabulary has no <|endoftext|>",
-                       cfg->eod_mask_loss ? "eod-mask-loss" : "reset-position-ids");
+    const char *eod_flag = tx_trainer_eod_flag(cfg);
+    if (eod < 0 && eod_flag) return TX_FAIL(TX_ERR_ARG, "%s: the vocabulary has no <|endoftext|>", eod_flag);
     TX_TRY(tx_alloc(&t, 1, sizeof *t, "the trainer"));
     tx_status st;
     t->cfg = cfg;
@@ -122,6 +132,7 @@ void tx_trainer_destroy(tx_trainer *t)
     tx_ctx_deinit(&t->ctx);
     tx_free(t->batch.token.data);
     tx_free(t->batch.position.data);
+    tx_free(t->batch.first_key.data);
     tx_free(t->batch.label.data);
     tx_free(t->batch.weight.data);
     tx_free(t->batch.loss.data);
@@ -140,10 +151,11 @@ static tx_status fill_batch(tx_trainer *t, const int32_t *tokens)
 {
     int64_t s = t->s, b = t->b;
     int32_t *token = t->batch.token.data, *position = t->batch.position.data, *label = t->batch.label.data;
+    int32_t *first_key = t->batch.first_key.data;
     float *weight = t->batch.weight.data;
     int64_t n_counted = 0;
     for (int64_t j = 0; j < b; j++) {
-        int64_t begin = 0; /* of the document, for positions */
+        int64_t begin = 0; /* of the document */
         for (int64_t i = 0; i <= s; i++) {
             int32_t id = tokens[j * (s + 1) + i];
             if (id < 0 || id >= t->model->vocab_size)
@@ -155,8 +167,9 @@ static tx_status fill_batch(tx_trainer *t, const int32_t *tokens)
             if (i == s) continue;
             bool counted = !(t->cfg->eod_mask_loss && id == t->eod);
             token[i * b + j] = id;
-            position[i * b + j] = (int32_t)(i - begin);
-            if (t->cfg->reset_position_ids && id == t->eod) begin = i + 1;
+            position[i * b + j] = (int32_t)(t->cfg->reset_position_ids ? i - begin : i);
+            if (first_key) first_key[i * b + j] = (int32_t)begin;
+            if (id == t->eod) begin = i + 1; /* which itself ends the document before */
             weight[i * b + j] = counted;
             n_counted += counted;
         }

@@ -45,6 +45,9 @@ typedef struct tx_trainer {
     json_t *blend_phase;    /* as loaded, and what the next checkpoint keeps (data/blend_phase.h); owned, or NULL */
 } tx_trainer;
 
+/* The option that asks where documents end, as it is typed; NULL: none does. */
+const char *tx_trainer_eod_flag(const tx_config *cfg);
+
 /* Builds the model for `vocab_size` tokens, plans and takes all memory, draws initial weights.
  * cfg is complete and outlives the trainer. eod -1: there is none; TX_ERR_ARG when an option needs it. Without `train`
  * there are no gradients, no optimizer and no initial weights: the trainer can only load and evaluate. */

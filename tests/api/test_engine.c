@@ -389,6 +389,37 @@ static void positions_begin_again_behind_a_document(void **state)
     tx_config_free(cfg);
 }
 
+/* --reset-attention-mask with --reset-position-ids: a document behind another one is the same as one that begins the
+ * sample, and nothing behind it changes what is before it. */
+static void attention_stays_in_its_document(void **state)
+{
+    (void)state;
+    tx_config *cfg;
+    tx_engine *e;
+    tx_source none = { 0 };
+    int32_t tokens[B * (S + 1)];
+    double loss;
+    char flags[2048];
+    snprintf(flags, sizeof flags, "%s --reset-attention-mask --hidden-dropout 0 --attention-dropout 0", FLAGS);
+    ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
+    ASSERT_FAILS(tx__engine_create(&e, cfg, &none, 509, -1), TX_ERR_ARG,
+                 "--reset-attention-mask: the vocabulary has no <|endoftext|>");
+    cfg->reset_position_ids = true;
+    ASSERT_OK(tx__engine_create(&e, cfg, &none, 509, 508));
+    batch(tokens, 0);
+    for (int i = 0; i < S + 1; i++) tokens[i] %= 508;
+    tokens[9] = 508;
+    memcpy(tokens + S + 1, tokens + 10, (S - 9) * sizeof *tokens); /* sample 1 begins with sample 0's second document */
+    ASSERT_OK(tx_engine_forward(e, tokens, &loss));
+    const int32_t *first_key = e->trainer->batch.first_key.data;
+    const float *each = e->trainer->batch.loss.data;
+    for (int i = 0; i < S; i++) assert_int_equal(first_key[i * B], i < 10 ? 0 : 10);
+    for (int i = 10; i < S; i++) ASSERT_NEAR(each[i * B], each[(i - 10) * B + 1], 2e-6, "loss of a document");
+    ASSERT_OK(tx_engine_backward(e));
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -405,6 +436,7 @@ int main(void)
         cmocka_unit_test(gradients_that_are_not_finite),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(positions_begin_again_behind_a_document),
+        cmocka_unit_test(attention_stays_in_its_document),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

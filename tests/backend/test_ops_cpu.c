@@ -104,7 +104,17 @@ static void dropout(tx_ctx *c, const int64_t *p, results *o)
     o->r[o->n - 1].same_zeros = true;
 }
 
-/* p: s, b, groups, r, d, causal, drop */
+/* [s, b] with a document's beginning every `length` positions, in sample 1 one later, ...; 0: absent */
+static tx_tensor documents(int64_t s, int64_t b, int64_t length)
+{
+    tx_tensor x = ZEROS(TX_I32, s, b);
+    if (!length) x.data = NULL;
+    for (int64_t i = 0; i < s && length; i++)
+        for (int64_t j = 0; j < b; j++) ((int32_t *)x.data)[i * b + j] = (int32_t)(i < j ? 0 : i - (i - j) % length);
+    return x;
+}
+
+/* p: s, b, groups, r, d, causal, drop, length of documents */
 static void attention(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t s = p[0], b = p[1], groups = p[2], r = p[3], d = p[4];
@@ -118,25 +128,30 @@ static void attention(tx_ctx *c, const int64_t *p, results *o)
                         .s_global = s + 5,
                         .n_heads = 2 * groups * r,
                         .first_head = 1 };
+    tx_tensor first_key = documents(s, b, p[7]);
     double scale = 1 / sqrt((double)d);
     RUN(c, attention_fwd, .o = y, .lse = lse, .q = x.q, .k = x.k, .v = x.v, .scale = scale, .causal = p[5],
-        .mask = mask);
+        .mask = mask, .first_key = first_key);
     RUN(c, attention_bwd, .dq = g.q, .dk = g.k, .dv = g.v, .do_ = dy, .o = y, .lse = lse, .q = x.q, .k = x.k, .v = x.v,
-        .scale = scale, .causal = p[5], .mask = mask);
+        .scale = scale, .causal = p[5], .mask = mask, .first_key = first_key);
     out(o, "o", y, 32);
     out(o, "lse", lse, 16);
     out(o, "dqkv", g.all, 64);
 }
 
-/* p: sq, sk, b, groups, r, d, causal: queries at the end of a cache of keys that is longer than it is full */
+/* p: sq, sk, b, groups, r, d, causal, first key: queries at the end of a cache of keys that is longer than it is full
+ */
 static void cached_attention(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t sq = p[0], sk = p[1], b = p[2], groups = p[3], r = p[4], d = p[5];
     tx_tensor k = RAND(TX_F32, sk + 3, b, groups, d), v = RAND(TX_F32, sk + 3, b, groups, d),
               q = RAND(TX_F32, sq, b, groups, r, d);
     tx_tensor y = RAND(TX_F32, sq, b, groups, r, d), lse = ZEROS(TX_F32, b, groups, r, sq);
+    tx_tensor first_key = ZEROS(TX_I32, sq, b);
+    for (int64_t i = 0; i < sq * b; i++) ((int32_t *)first_key.data)[i] = (int32_t)p[7];
+    if (!p[7]) first_key.data = NULL;
     RUN(c, attention_fwd, .o = y, .lse = lse, .q = q, .k = tx_slice_rows(k, 0, sk), .v = tx_slice_rows(v, 0, sk),
-        .scale = 0.3, .causal = p[6]);
+        .scale = 0.3, .causal = p[6], .first_key = first_key);
     out(o, "o", y, 32);
     out(o, "lse", lse, 16);
 }
@@ -285,6 +300,13 @@ static const op_case cases[] = {
     { "attention s=67 d=16 dropout", attention, { 67, 1, 3, 1, 16, false, 20000 } },
     { "attention s=3 d=16 dropout", attention, { 3, 1, 2, 1, 16, false, 20000 } },
     { "attention s=256 d=64", attention, { 256, 1, 2, 1, 64, true, 0 } },
+    { "attention s=3, documents", attention, { 3, 2, 2, 1, 16, true, 0, 2 } },
+    { "attention s=70, documents of 5", attention, { 70, 3, 2, 2, 16, true, 0, 5 } },
+    { "attention s=200, documents of 130", attention, { 200, 2, 1, 1, 64, true, 0, 130 } },
+    { "attention s=256, documents of 64, dropout", attention, { 256, 3, 1, 2, 16, true, 6554, 64 } },
+    { "attention s=100, documents of 7, all keys", attention, { 100, 1, 2, 1, 16, false, 0, 7 } },
+    { "cache 3 of 65 from 40 on", cached_attention, { 3, 65, 1, 2, 1, 80, true, 40 } },
+    { "cache 70 of 200 from 90 on", cached_attention, { 70, 200, 1, 2, 1, 64, true, 90 } },
     { "cache 1 of 1", cached_attention, { 1, 1, 1, 1, 1, 16, true } },
     { "cache 1 of 100", cached_attention, { 1, 100, 2, 3, 2, 64, true } },
     { "cache 3 of 65", cached_attention, { 3, 65, 1, 2, 1, 80, true } },

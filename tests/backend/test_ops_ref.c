@@ -171,13 +171,14 @@ typedef struct attention_case {
     qkv x;
     bool causal;
     tx_dropout mask;
+    tx_tensor first_key;
 } attention_case;
 
 static double attention_loss(void *user)
 {
     attention_case *k = user;
     RUN(&ctx, attention_fwd, .o = k->o, .lse = k->lse, .q = k->x.q, .k = k->x.k, .v = k->x.v, .scale = 0.4,
-        .causal = k->causal, .mask = k->mask);
+        .causal = k->causal, .mask = k->mask, .first_key = k->first_key);
     return weighted(k->o, k->do_);
 }
 
@@ -186,7 +187,7 @@ static void test_attention_grad(void **state)
     (void)state;
     const tx_dtype t = TX_F64;
     const int64_t s = 5, b = 2, groups = 2, d = 3;
-    for (int variant = 0; variant < 8; variant++) {
+    for (int variant = 0; variant < 16; variant++) {
         int64_t r = variant & 1 ? 2 : 1;
         attention_case k = { .o = ZEROS(t, s, b, groups, r, d),
                              .lse = ZEROS(t, b, groups, r, s),
@@ -197,10 +198,14 @@ static void test_attention_grad(void **state)
             k.mask = (tx_dropout){
                 .rng = { 1, 2, 3 }, .drop = 20000, .sample = 4, .s_global = 6, .n_heads = 9, .first_head = 3
             };
+        if (variant & 8) { /* documents of 2, 3 and of 1, 3, 1 tokens */
+            k.first_key = ZEROS(TX_I32, s, b);
+            memcpy(k.first_key.data, (const int32_t[]){ 0, 0, 0, 1, 2, 1, 2, 1, 2, 4 }, 40);
+        }
         attention_loss(&k);
         qkv g = fused_qkv(ZEROS(t, s, b, groups, r + 2, d), s, b, groups, r, d);
         RUN(&ctx, attention_bwd, .dq = g.q, .dk = g.k, .dv = g.v, .do_ = k.do_, .o = k.o, .lse = k.lse, .q = k.x.q,
-            .k = k.x.k, .v = k.x.v, .scale = 0.4, .causal = k.causal, .mask = k.mask);
+            .k = k.x.k, .v = k.x.v, .scale = 0.4, .causal = k.causal, .mask = k.mask, .first_key = k.first_key);
         check_grad("dqkv", k.x.all, g.all, attention_loss, &k);
     }
     pool_free();
@@ -231,6 +236,25 @@ static void test_attention_values(void **state)
     tx_tensor last = ZEROS(TX_F64, 2, 1, 1, 1, D);
     RUN(&ctx, attention_fwd, .o = last, .q = tx_slice_rows(q, S - 2, 2), .k = k, .v = v, .scale = 0.5, .causal = true);
     for (int i = 0; i < 2 * D; i++) assert_true(tx__ref_load(last, i) == tx__ref_load(o, (S - 2) * D + i));
+    pool_free();
+}
+
+/* A document kept apart is what it is alone. */
+static void test_attention_documents(void **state)
+{
+    (void)state;
+    enum { S = 7, D = 4, AT = 3 };
+    tx_tensor q = RAND(TX_F64, S, 1, 1, 1, D), k = RAND(TX_F64, S, 1, 1, D), v = RAND(TX_F64, S, 1, 1, D);
+    tx_tensor o = ZEROS(TX_F64, S, 1, 1, 1, D), alone = ZEROS(TX_F64, S - AT, 1, 1, 1, D);
+    tx_tensor first_key = ZEROS(TX_I32, S, 1);
+    for (int i = AT; i < S; i++) ((int32_t *)first_key.data)[i] = AT;
+    RUN(&ctx, attention_fwd, .o = o, .q = q, .k = k, .v = v, .scale = 0.5, .causal = true, .first_key = first_key);
+    RUN(&ctx, attention_fwd, .o = alone, .q = tx_slice_rows(q, AT, S - AT), .k = tx_slice_rows(k, AT, S - AT),
+        .v = tx_slice_rows(v, AT, S - AT), .scale = 0.5, .causal = true);
+    for (int i = 0; i < (S - AT) * D; i++) assert_true(tx__ref_load(alone, i) == tx__ref_load(o, AT * D + i));
+    RUN(&ctx, attention_fwd, .o = alone, .q = tx_slice_rows(q, AT, S - AT), .k = k, .v = v, .scale = 0.5,
+        .causal = true, .first_key = tx_slice_rows(first_key, AT, S - AT)); /* the last queries, more keys */
+    for (int i = 0; i < (S - AT) * D; i++) assert_true(tx__ref_load(alone, i) == tx__ref_load(o, AT * D + i));
     pool_free();
 }
 
@@ -480,19 +504,13 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layernorm),
-        cmocka_unit_test(test_gelu),
-        cmocka_unit_test(test_dropout),
-        cmocka_unit_test(test_attention_grad),
-        cmocka_unit_test(test_attention_values),
-        cmocka_unit_test(test_attention_mask),
-        cmocka_unit_test(test_embedding),
-        cmocka_unit_test(test_head_loss),
-        cmocka_unit_test(test_head_loss_chunks),
-        cmocka_unit_test(test_cross_entropy),
-        cmocka_unit_test(test_gemm),
-        cmocka_unit_test(test_fill_cast_sums),
-        cmocka_unit_test(test_adam),
+        cmocka_unit_test(test_layernorm),        cmocka_unit_test(test_gelu),
+        cmocka_unit_test(test_dropout),          cmocka_unit_test(test_attention_grad),
+        cmocka_unit_test(test_attention_values), cmocka_unit_test(test_attention_documents),
+        cmocka_unit_test(test_attention_mask),   cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_head_loss),        cmocka_unit_test(test_head_loss_chunks),
+        cmocka_unit_test(test_cross_entropy),    cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_fill_cast_sums),   cmocka_unit_test(test_adam),
         cmocka_unit_test(test_every_op_ran), /* last */
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -64,6 +64,8 @@ static void test_refusals(void **state)
     assert_int_equal(tx_run_attention_fwd(&c, &attn), TX_ERR_SHAPE);
     attn.causal = false;
     ASSERT_OK(tx_run_attention_fwd(&c, &attn));
+    attn.first_key = ZEROS(TX_I32, 3, 1); /* one a query */
+    ASSERT_FAILS(tx_run_attention_fwd(&c, &attn), TX_ERR_SHAPE, "first_key [sq,b] int32");
     /* a dropout mask that does not reach as far as the tensor */
     tx_tensor x = ZEROS(TX_F32, 4, 1, 8);
     tx_dropout_add_fwd_args drop = { .y = x, .x = x, .mask = { .drop = 100, .s_global = 4, .first_s = 1 } };

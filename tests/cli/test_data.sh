@@ -28,7 +28,7 @@ resumes() {
 resumes blend --data-path 0.3 "$a" 0.7 $b --split 8,1,1
 grep -q '^ > sample ratios:' blend.log || die "the blend's ratios are not told"
 grep -q '^> size of blendable dataset: 33 samples' blend.log || die "the blend's size is not told"
-resumes cyclic --data-path 0.3 "$a" 0.7 $b --split 8,1,1 --dataloader-type cyclic --reset-position-ids --eod-mask-loss
+resumes cyclic --data-path 0.3 "$a" 0.7 $b --split 8,1,1 --dataloader-type cyclic --reset-position-ids --reset-attention-mask --eod-mask-loss
 resumes whole --train-data-path $b --valid-data-path 1 "$a" 2 $b --dataloader-type cyclic --no-data-sharding
 [ "$(grep -c 'validation loss at' whole.log)" -eq 3 ] || die "validation data apart is not evaluated"
 ! diff -q <(losses blend.log) <(losses cyclic.log) >/dev/null || die "cyclic has the order of single"
@@ -50,6 +50,18 @@ grep -qE '^ *data_order \.+ bigscience$' out || die "the order of the checkpoint
 # evaluation of a blend
 ok evaluate --load blend --data-path 1 "$a" 1 $b --eval-iters 3
 grep -q '12 samples of a blend (all) | lm loss value' out || die "no loss of a blend"
+
+# documents kept apart change the loss, also in evaluation, and a checkpoint remembers
+lm_loss() { sed -nE 's/.*lm loss value: ([0-9.E+-]+).*/\1/p' out; }
+ok evaluate --load blend --data-path $b --micro-batch-size 2
+together=$(lm_loss)
+ok evaluate --load blend --data-path $b --micro-batch-size 2 --reset-attention-mask
+apart=$(lm_loss)
+[ -n "$apart" ] && [ "$apart" != "$together" ] || die "--reset-attention-mask changes nothing: $apart, $together"
+ok evaluate --load cyclic --data-path $b --micro-batch-size 2
+kept=$(lm_loss)
+ok evaluate --load cyclic --data-path $b --micro-batch-size 2 --reset-attention-mask --reset-position-ids
+[ -n "$kept" ] && [ "$kept" = "$(lm_loss)" ] || die "the checkpoint's documents are not kept apart: $kept, $(lm_loss)"
 refused "--eval-iters" evaluate --load blend --data-path 1 "$a" 1 $b
 
 # mistakes
@@ -62,6 +74,5 @@ refused "Dataset does not exist: nothere" "${run[@]}" --train-data-path $b --tes
 refused "give one of the two" "${run[@]}" --data-path $b --valid-data-path $b
 refused "needs --train-data-path" "${run[@]}" --valid-data-path $b
 refused "has no document for the valid split" "${run[@]}" --data-path 1 "$a" 1 $b --split 990,10,0
-refused "--reset-attention-mask is not built yet" "${run[@]}" --data-path $b --reset-attention-mask
 refused "--data-order" "${run[@]}" --data-path $b --data-order other
 echo "all passed"

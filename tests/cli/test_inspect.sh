@@ -68,16 +68,16 @@ sed -E 's/.*"tokens":\[([0-9,]+)\].*/\1/' out | diff - dumped || die "training s
 grep -q '^{"sample":0,"pieces":\[{"document":[0-9]*,"offset":[0-9]*,"tokens":17}\],"tokens":\[.*"text":".*"}$' out ||
     die "$(cat out)"
 
-# the loss mask, where a document ends within a sample; without a tokenizer there is no text
-ok inspect-samples "${train[@]}" --num-samples 400 --eval-split valid
-awk -F'"tokens":\\[|\\],"loss_mask":\\[|\\],"text"' '
-    { n = split($(NF - 2), t, ","); split($(NF - 1), m, ",")
-      for (i = 1; i < n; i++) { if (m[i] != (t[i] != 511)) bad++; masked += t[i] == 511 } }
-    END { exit !(NR == 400 && masked > 0 && !bad) }' out || die "the loss mask is wrong"
+# loss mask and positions, where a document ends within a sample; without a tokenizer there is no text
+ok inspect-samples "${train[@]}" --num-samples 400 --eval-split valid --reset-position-ids
+awk -F'"tokens":\\[|\\],"loss_mask":\\[|\\],"position_ids":\\[|\\],"text"' '
+    { n = split($(NF - 3), t, ","); split($(NF - 2), m, ","); split($(NF - 1), p, ","); at = 0
+      for (i = 1; i < n; i++) { if (m[i] != (t[i] != 511) || p[i] != at++) bad++; if (t[i] == 511) { masked++; at = 0 } } }
+    END { exit !(NR == 400 && masked > 0 && !bad) }' out || die "loss mask or positions are wrong"
 few=(--seq-length 16 --micro-batch-size 2 --train-iters 4 --data-path all --split 8,1,1)
 ok inspect-samples "${few[@]}"
 [ "$(wc -l <out)" -eq 3 ] && ! grep -q '"text"' out || die "$(cat out)"
-grep -q '"loss_mask":\[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1\]}' out || die "a loss mask without --eod-mask-loss"
+grep -q '"loss_mask":\[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1\],"position_ids":\[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\]}' out || die "a loss mask without --eod-mask-loss"
 
 # how often each document is read: 30,000 samples of 16 tokens of the 208 documents of training
 ok inspect-samples "${train[@]}" --stats

@@ -17,18 +17,20 @@ TRIAX, WORK = sys.argv[1:3]
 STEPS, LR, MIN_LR, DECAY, BETAS = 4, 1e-3, 1e-4, 0.1, (0.9, 0.95)
 
 # name, layers, hidden, heads, positions, vocabulary, activation, sequence, micro batch, global batch, padding, dtype
+# "documents" is trained with --reset-attention-mask, --reset-position-ids and --eod-mask-loss
 CASES = [
     ("plain", 2, 64, 4, 64, 512, "gelu_new", 64, 2, 4, 128, torch.float32),
     ("odd", 3, 48, 3, 40, 509, "gelu", 33, 3, 9, 128, torch.float32),
     ("sharded", 2, 80, 5, 128, 1000, "gelu_new", 100, 1, 2, 64, torch.float32),
     ("bf16-file", 1, 64, 2, 32, 300, "gelu_new", 32, 4, 4, 1, torch.bfloat16),
+    ("documents", 2, 64, 4, 256, 512, "gelu_new", 256, 2, 4, 128, torch.float32),
     ("wide-head", 2, 160, 1, 32, 300, "gelu", 17, 4, 8, 1, torch.float32),
 ]
 
 
 def write_dataset(prefix, vocab):
     rng = np.random.RandomState(1)
-    docs = [rng.randint(0, vocab, rng.randint(1, 200)) for _ in range(80)]
+    docs = [np.append(rng.randint(0, vocab, rng.randint(1, 200)), vocab - 1) for _ in range(80)]
     sizes = np.array([len(d) for d in docs], np.int32)
     pointers = np.concatenate([[0], np.cumsum(sizes[:-1].astype(np.int64) * 2)])
     np.concatenate(docs).astype(np.uint16).tofile(prefix + ".bin")
@@ -47,12 +49,24 @@ def dump_step(folder, case, step):
         "tokenizer-type": "NullTokenizer", "vocab-size": vocab - 1, "split": "1,0,0", "load": folder + "/hf",
         "make-vocab-size-divisible-by": pad,
     }
+    apart = ["--reset-attention-mask", "--reset-position-ids", "--eod-mask-loss"] if name == "documents" else []
     command = [TRIAX, "pretrain-gpt"] + [str(x) for k, v in flags.items() for x in ("--" + k, v)]
-    command += ["--dump-step", str(step), f"{folder}/dump{step}"] + (["--no-bias-gelu-fusion"] if act == "gelu" else [])
+    command += apart + ["--dump-step", str(step), f"{folder}/dump{step}"] + (["--no-bias-gelu-fusion"] if act == "gelu" else [])
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{name}: {done.stderr}")
     return [load_file(f"{folder}/dump{step}/{x}.safetensors") for x in ("loss", "grads", "model")]
+
+
+def documents(x, eod):
+    """Megatron's masks for inputs x: what may be attended to (causal; behind an EOD nothing up to it), positions, loss mask."""
+    b, s = x.shape
+    seen, position = torch.tril(torch.ones(b, 1, s, s, dtype=torch.bool)), torch.arange(s).repeat(b, 1)
+    for j in range(b):
+        for i in (x[j] == eod).nonzero().flatten().tolist():
+            seen[j, 0, i + 1:, :i + 1] = False
+            position[j, i + 1:] = torch.arange(s - i - 1)
+    return seen, position, x != eod
 
 
 def within(name, step, what, value, bound):
@@ -84,7 +98,13 @@ def run(case):
         adam.zero_grad()
         for k in range(0, batch, micro):
             x = ids[k:k + micro]
-            part = torch.nn.functional.cross_entropy(model(x[:, :-1]).logits.reshape(-1, vocab), x[:, 1:].reshape(-1))
+            more, counted = {}, torch.ones_like(x[:, :-1], dtype=torch.bool)
+            if name == "documents":
+                seen, position, counted = documents(x[:, :-1], vocab - 1)
+                assert not counted.all(), "no document ends"
+                more = {"attention_mask": torch.where(seen, 0.0, -10000.0), "position_ids": position}
+            logits = model(x[:, :-1], **more).logits
+            part = torch.nn.functional.cross_entropy(logits[counted], x[:, 1:][counted])
             (part * micro / batch).backward()
             loss += part.item() * micro / batch
         assert set(weights) == set(grads) == set(named), "other tensors"

@@ -66,7 +66,9 @@ static tx__attn fwd_head(const tx_attention_fwd_args *a, int64_t i_b, int64_t g,
                        .causal = a->causal,
                        .drop = a->mask.drop ? drop : NULL,
                        .e = tx_dropout_head(&a->mask, i_b, i_n),
-                       .e_row = (uint64_t)a->mask.s_global };
+                       .e_row = (uint64_t)a->mask.s_global,
+                       .first_key = a->first_key.data ? (const int32_t *)a->first_key.data + i_b : NULL,
+                       .first_key_s = a->q.dim[1] };
 }
 
 tx_status tx__cpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void *scratch)
@@ -114,7 +116,7 @@ size_t tx__cpu_attention_bwd_scratch(const tx_ctx *c, const tx_attention_bwd_arg
 
 static tx__attn bwd_head(const tx_attention_bwd_args *a, int64_t i_b, int64_t g, int64_t r, const tx__drop *drop)
 {
-    const tx_attention_fwd_args fwd = { a->o, a->lse, a->q, a->k, a->v, a->scale, a->causal, a->mask };
+    const tx_attention_fwd_args fwd = { a->o, a->lse, a->q, a->k, a->v, a->scale, a->causal, a->mask, a->first_key };
     tx__attn head = fwd_head(&fwd, i_b, g, r, drop);
     head.dq = q_head(a->dq, i_b, g, r);
     head.dk = k_head(a->dk, i_b, g);

@@ -24,6 +24,12 @@ static double dot(tx_tensor x, int64_t x_at, tx_tensor y, int64_t y_at, int64_t 
     return sum;
 }
 
+/* The first key that query i sees. */
+static int64_t first_seen(tx_tensor first_key, int64_t i, int64_t i_b)
+{
+    return first_key.data ? ((const int32_t *)first_key.data)[i * first_key.dim[1] + i_b] : 0;
+}
+
 size_t tx__ref_attention_fwd_scratch(const tx_ctx *c, const tx_attention_fwd_args *a)
 {
     (void)c;
@@ -37,15 +43,16 @@ static void query_fwd(const tx_attention_fwd_args *a, int64_t i_b, int64_t g, in
     int64_t n_keys = a->causal ? position + 1 : sk, q_at = q_row(a->q, i, i_b, g, r), o_at = q_row(a->o, i, i_b, g, r);
     uint64_t e = tx_dropout_head(&a->mask, i_b, g * heads + r) + (uint64_t)position * (uint64_t)a->mask.s_global;
     double max = -INFINITY, sum = 0;
-    for (int64_t j = 0; j < n_keys; j++) {
+    int64_t first = first_seen(a->first_key, i, i_b);
+    for (int64_t j = first; j < n_keys; j++) {
         p[j] = a->scale * dot(a->q, q_at, a->k, k_row(a->k, j, i_b, g), d);
         max = fmax(max, p[j]);
     }
-    for (int64_t j = 0; j < n_keys; j++) sum += p[j] = exp(p[j] - max);
-    for (int64_t j = 0; j < n_keys; j++) p[j] *= tx__ref_keep(&a->mask, e + (uint64_t)j) / sum;
+    for (int64_t j = first; j < n_keys; j++) sum += p[j] = exp(p[j] - max);
+    for (int64_t j = first; j < n_keys; j++) p[j] *= tx__ref_keep(&a->mask, e + (uint64_t)j) / sum;
     for (int64_t x = 0; x < d; x++) {
         double o = 0;
-        for (int64_t j = 0; j < n_keys; j++) o += p[j] * tx__ref_load(a->v, k_row(a->v, j, i_b, g) + x);
+        for (int64_t j = first; j < n_keys; j++) o += p[j] * tx__ref_load(a->v, k_row(a->v, j, i_b, g) + x);
         tx__ref_store(a->o, o_at + x, o);
     }
     if (a->lse.data) tx__ref_store(a->lse, ((i_b * a->q.dim[2] + g) * heads + r) * sq + i, max + log(sum));
@@ -79,7 +86,7 @@ static void query_bwd(const tx_attention_bwd_args *a, int64_t i_b, int64_t g, in
     double lse = tx__ref_load(a->lse, ((i_b * a->q.dim[2] + g) * heads + r) * s + i);
     double big_d = dot(a->do_, do_at, a->o, q_row(a->o, i, i_b, g, r), d);
     memset(dq, 0, (size_t)d * sizeof *dq);
-    for (int64_t j = 0; j < (a->causal ? i + 1 : s); j++) {
+    for (int64_t j = first_seen(a->first_key, i, i_b); j < (a->causal ? i + 1 : s); j++) {
         int64_t k_at = k_row(a->k, j, i_b, g);
         double p = exp(a->scale * dot(a->q, q_at, a->k, k_at, d) - lse);
         double z = tx__ref_keep(&a->mask, e + (uint64_t)j);

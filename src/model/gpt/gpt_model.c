@@ -112,7 +112,7 @@ static tx_status gpt_fwd(tx_ctx *c, tx_model *m, const tx_batch *batch, bool tra
     for (int64_t i = 0; i < m->n_layers; i++) {
         tx_tensor y = train ? tx_push3(&c->acts, TX_F32, s, b, h) : other;
         size_t mark = tx_arena_mark(&c->acts);
-        TX_TRY(tx_block_fwd(c, &g->block[i], &a->block[i], NULL, &batch->dropout, y, x));
+        TX_TRY(tx_block_fwd(c, &g->block[i], &a->block[i], NULL, batch->first_key, &batch->dropout, y, x));
         if (!train) {
             tx_arena_pop(&c->acts, mark);
             other = x;
@@ -155,7 +155,7 @@ static tx_status gpt_decode(tx_ctx *c, tx_model *m, const tx_decode *dec)
     TX_TRY(embed(c, g, x, dec->token, dec->position, &off));
     for (int64_t i = 0; i < m->n_layers; i++) {
         size_t mark = tx_arena_mark(&c->acts);
-        TX_TRY(tx_block_fwd(c, &g->block[i], &g->saved.block[i], &dec->kv[i], &off, other, x));
+        TX_TRY(tx_block_fwd(c, &g->block[i], &g->saved.block[i], &dec->kv[i], (tx_tensor){ 0 }, &off, other, x));
         tx_arena_pop(&c->acts, mark);
         tx_tensor y = other;
         other = x;

@@ -118,6 +118,20 @@ static inline int64_t n_seen(const tx__attn *a, int64_t i)
     return a->causal ? i + 1 + a->sk - a->sq : a->sk;
 }
 
+/* The first key that query i sees. */
+static inline int64_t first_seen(const tx__attn *a, int64_t i)
+{
+    return a->first_key ? a->first_key[i * a->first_key_s] : 0;
+}
+
+/* The first block of keys that one of the queries i0 .. i0 + rows sees. */
+static int64_t first_block(const tx__attn *a, int64_t i0, int64_t rows)
+{
+    int64_t first = first_seen(a, i0);
+    for (int64_t i = 1; a->first_key && i < rows; i++) first = min(first, first_seen(a, i0 + i));
+    return first / BK * BK;
+}
+
 /* scores [rows, BK] = q kᵀ for keys first..first+kb, what is not seen MASKED. */
 static void score_block(const tx__attn *a, float *p, const float *q, const float *kt, int64_t i0, int64_t rows,
                         int64_t first, int64_t kb)
@@ -126,7 +140,8 @@ static void score_block(const tx__attn *a, float *p, const float *q, const float
     memset(p, 0, (size_t)(rows * BK) * sizeof *p);
     multiply(rows, kb, a->d, (strided){ q, ld, 1 }, kt + first * ld, kb, p, BK);
     for (int64_t i = 0; i < rows; i++) {
-        int64_t seen = n_seen(a, i0 + i) - first;
+        int64_t seen = n_seen(a, i0 + i) - first, hidden = min(first_seen(a, i0 + i) - first, kb);
+        for (int64_t j = 0; j < hidden; j++) p[i * BK + j] = MASKED;
         for (int64_t j = seen > 0 ? seen : 0; j < kb; j++) p[i * BK + j] = MASKED;
     }
 }
@@ -147,7 +162,7 @@ void tx__k(attn_pack_fwd)(const tx__attn *a, float *packed)
 }
 
 /* Scores p of one row become exp(score - max); max and sum of the row so far are updated and o is rescaled to the new
- * max. */
+ * max. Blocks before a row's first key leave ones behind, which the first real score rescales to exactly 0. */
 static void online_softmax(float *p, int64_t kb, float *max, float *sum, float *o, int64_t ld)
 {
     float lane[TX__LANES], top = *max, add = 0;
@@ -182,7 +197,7 @@ static void fwd_block(const tx__attn *a, const float *packed, float *work, int64
     memset(o, 0, (size_t)(rows * ld) * sizeof *o);
     for (int64_t i = 0; i < rows; i++) max[i] = MASKED, sum[i] = 0;
 
-    for (int64_t first = 0; first < seen; first += BK) {
+    for (int64_t first = first_block(a, i0, rows); first < seen; first += BK) {
         int64_t kb = block_width(a->sk, first), n = min(BK, a->sk - first);
         score_block(a, p, q, kt, i0, rows, first, kb);
         if (a->drop) mask_block(a, z, i0, rows, first, n);
@@ -212,8 +227,8 @@ void tx__k(attn_fwd_few)(const tx__attn *a, float *work)
     for (int64_t i = 0; i < a->sq; i++) {
         const float *q = a->q + i * a->q_s;
         float *o = a->o + i * a->o_s, max = MASKED, sum = 0;
-        int64_t n = n_seen(a, i);
-        for (int64_t j = 0; j < n; j++) {
+        int64_t n = n_seen(a, i), first = first_seen(a, i);
+        for (int64_t j = first; j < n; j++) {
             const float *k = a->k + j * a->k_s;
             float s = 0;
 #pragma omp simd reduction(+ : s)
@@ -222,7 +237,7 @@ void tx__k(attn_fwd_few)(const tx__attn *a, float *work)
             max = p[j] > max ? p[j] : max;
         }
 #pragma omp simd reduction(+ : sum)
-        for (int64_t j = 0; j < n; j++) {
+        for (int64_t j = first; j < n; j++) {
             float e = tx__expf(p[j] - max);
             p[j] = e;
             sum += e;
@@ -230,10 +245,10 @@ void tx__k(attn_fwd_few)(const tx__attn *a, float *work)
         if (a->drop) {
             uint64_t position = (uint64_t)(i + a->sk - a->sq);
             tx__k(dropout_mask)(z, 0, 1, n, a->e + position * a->e_row, 0, a->drop);
-            for (int64_t j = 0; j < n; j++) p[j] *= z[j];
+            for (int64_t j = first; j < n; j++) p[j] *= z[j];
         }
         memset(o, 0, (size_t)a->d * sizeof *o);
-        for (int64_t j = 0; j < n; j++) {
+        for (int64_t j = first; j < n; j++) {
             const float *v = a->v + j * a->v_s, w = p[j] / sum;
 #pragma omp simd
             for (int64_t x = 0; x < a->d; x++) o[x] += w * v[x];
@@ -301,7 +316,7 @@ static void bwd_block(const tx__attn *a, const packed_bwd *w, float *work, int64
         for (int64_t x = 0; x < a->d; x++) s += o[x] * g[x];
         big_d[i] = s;
     }
-    for (int64_t first = 0; first < seen; first += BK) {
+    for (int64_t first = first_block(a, i0, rows); first < seen; first += BK) {
         int64_t kb = block_width(a->sk, first), n = min(BK, a->sk - first);
         score_block(a, p, q, w->kt, i0, rows, first, kb);
         memset(ds, 0, (size_t)(rows * BK) * sizeof *ds);

@@ -27,6 +27,8 @@ typedef struct tx__attn {
     bool causal;
     const tx__drop *drop; /* NULL: none */
     uint64_t e, e_row;
+    const int32_t *first_key; /* of query 0, NULL: 0 for all */
+    int64_t first_key_s;
     /* backward; o and lse are inputs there */
     float *dq, *dk, *dv;
     const float *do_;
