@@ -102,6 +102,21 @@ grep -q '^{"sample":0,"document":133,"first_sentence":5711,"sentences":3,"target
 head -n 1 out | grep -q '"types":\[0,0,.*1\],"masked":\[{"position":1,"label":197},{"position":2,"label":460},.*"text":"\[CLS\] ' || die "$(cat out)"
 ok inspect-samples "${bert[@]}" --data-path 1 "$data/dataset/tinybert_text_document" 1 "$data/dataset/tinybert_text_document"
 grep -q '^{"sample":1,"dataset":1,"document":133,' out || die "$(cat out)"
+tiny=$data/dataset/tinybert_text_document
+apart=("${bert[@]:0:8}" --global-batch-size 8 --train-iters 8 --eval-iters 1 --num-samples 20)
+ok inspect-samples "${bert[@]}" --eval-iters 1 --num-samples 20
+cp out by_split
+ok inspect-samples "${apart[@]}" --train-weighted-split-paths "T: 1 0:0.949 $tiny"
+sed 's/"group":"T",//' out | diff - by_split || die "a range of documents gives a BERT other samples than --split"
+ok inspect-samples "${apart[@]}" --train-weighted-split-paths "T: 1 0:0.9 $tiny" --eval-split valid \
+    --valid-weighted-split-paths "V: 0.5 0.9:0.95 $tiny, 0.5 0.95:1 $tiny" "W: 1 0:1 $tiny"
+grep -q '^{"sample":1,"group":"V","dataset":1,"document":' out || die "$(cat out)"
+grep -q '^{"sample":0,"group":"W","document":' out || die "$(cat out)"
+ok inspect-samples "${apart[@]}" --train-data-path 1 "$tiny" 3 "$tiny" --valid-data-path "$tiny"
+grep -q '^{"sample":0,"dataset":1,"document":' out || die "$(cat out)"
+refused "leave --data-order keyed out" inspect-samples "${bert[@]}" --data-order keyed
+refused "leave --train-doc-idx-path" inspect-samples "${bert[@]}" --train-data-exact-num-epochs 1
+refused "are of a GPT" inspect-samples "${bert[@]}" --reset-attention-mask
 ok inspect-samples "${bert[@]}" --bert-no-binary-head --mask-prob 0
 grep -q '"is_random":0.*"masked":\[\]' out || die "$(cat out)"
 ok inspect-samples "${bert[@]}" --stats --train-iters 100

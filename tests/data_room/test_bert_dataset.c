@@ -257,6 +257,33 @@ static void refuses_what_gives_no_samples(void **state)
     tx_tokenizer_close(numbers);
 }
 
+/* Documents by range instead of --split: those of one split only. */
+static void a_range_is_one_splits(void **state)
+{
+    (void)state;
+    tx_bert_data_opts o = tiny_opts();
+    tx_bert_data *split, *range;
+    ASSERT_OK(tx_bert_data_open(&split, &o));
+    o.split = NULL;
+    o.range = "0:0.949";
+    o.range_for = TX_SPLIT_VALID;
+    o.n_samples[TX_SPLIT_VALID] = 64;
+    ASSERT_OK(tx_bert_data_open(&range, &o));
+    assert_null(tx_bert_data_split(range, TX_SPLIT_TRAIN));
+    assert_null(tx_bert_data_split(range, TX_SPLIT_TEST));
+    const tx_bert_dataset *a = tx_bert_data_split(split, TX_SPLIT_TRAIN),
+                          *b = tx_bert_data_split(range, TX_SPLIT_VALID);
+    assert_int_equal(tx_bert_dataset_len(a), tx_bert_dataset_len(b));
+    for (int64_t i = 0; i < tx_bert_dataset_len(a); i++)
+        assert_int_equal(tx_bert_dataset_row(a, i).first, tx_bert_dataset_row(b, i).first);
+    tx_bert_data_close(split);
+    tx_bert_data_close(range);
+    o.range = "0.999:1";
+    ASSERT_FAILS(tx_bert_data_open(&range, &o), TX_ERR_ARG, "0.999:1 gives none of its");
+    o.range = "1:0";
+    ASSERT_FAILS(tx_bert_data_open(&range, &o), TX_ERR_ARG, "is no range");
+}
+
 static void damaged_samples_are_named(void **state)
 {
     (void)state;
@@ -307,6 +334,7 @@ int main(void)
         cmocka_unit_test(samples_are_megatrons),
         SCRATCH_TEST(documents_without_pairs_are_left_out),
         cmocka_unit_test(without_a_head_there_is_one_segment),
+        cmocka_unit_test(a_range_is_one_splits),
         SCRATCH_TEST(masks_whatever_lies_in_the_file),
         cmocka_unit_test(refuses_what_gives_no_samples),
         SCRATCH_TEST(damaged_samples_are_named),

@@ -249,6 +249,51 @@ static void out_of_memory_keyed(void **state)
         "--train-data-path 1 A 1 B --valid-data-path A --test-data-path B --data-order keyed");
 }
 
+/* The same groups of datasets, of BERT: a blend to train on and two groups to validate on. */
+static void a_blend_of_bert(void **state)
+{
+    (void)state;
+    char flags[4096];
+    const char *d = data_path("dataset/tinybert_text_document"), *vocab = data_path("tiny/tiny-bert-vocab.txt");
+    int64_t n[TX_N_SPLITS] = { 50, 20, 0 }, sample, failed = 0;
+    tx_config *c;
+    tx_tokenizer *tok;
+    tx_train_data *data = NULL;
+    tx_status st = TX_ERR_NOMEM;
+    snprintf(flags, sizeof flags, "\"T: 1 0:0.5 %s, 3 0.5:0.9 %s\"\n", d, d);
+    write_text(in_scratch("train"), flags);
+    snprintf(flags, sizeof flags, "\"V: 1 0.9:0.95 %s\" \"W: 1 0.95:1 %s\"\n", d, d);
+    write_text(in_scratch("valid"), flags);
+    snprintf(
+        flags, sizeof flags,
+        "--model-type BERT --tokenizer-type BertWordPieceLowerCase --vocab-file %s --seq-length 64 --train-iters 5 "
+        "--micro-batch-size 10 --train-weighted-split-paths-path %s --valid-weighted-split-paths-path %s",
+        vocab, in_scratch("train"), in_scratch("valid"));
+    ASSERT_OK(tx_config_parse_string(&c, "inspect-samples", flags));
+    ASSERT_OK(tx_tokenizer_open_wordpiece(&tok, vocab, true));
+    for (; st; failed++) {
+        allocation_fails_at(failed);
+        st = tx_train_data_open(&data, c, n, 0, tok);
+        allocations_succeed();
+        if (st) assert_int_equal(st, TX_ERR_NOMEM);
+        assert_true(!st == (data != NULL));
+    }
+    assert_true(failed > 20);
+    const tx_blend *train = tx_train_data_split(data, TX_SPLIT_TRAIN);
+    assert_int_equal(train->n_datasets, 2);
+    for (int64_t i = 0; i < 20; i++) {
+        int k = tx_blend_find(train, i, &sample);
+        const tx_bert_dataset *ds = train->dataset[k].bert;
+        int64_t doc = tx_indexed_doc_of(tx_bert_dataset_file(ds), tx_bert_dataset_row(ds, sample).first);
+        assert_int_equal(k, 2 * doc >= tx_bert_dataset_file(ds)->n_docs);
+    }
+    assert_int_equal(tx_train_data_groups(data, TX_SPLIT_VALID), 2);
+    assert_int_equal(tx_train_data_groups(data, TX_SPLIT_TEST), 0);
+    tx_train_data_close(data);
+    tx_tokenizer_close(tok);
+    tx_config_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,7 +301,7 @@ int main(void)
         cmocka_unit_test(weights_and_requests),     SCRATCH_TEST(a_blend_reads_its_datasets),
         SCRATCH_TEST(splits_can_be_named_apart),    SCRATCH_TEST(the_order_is_chosen),
         SCRATCH_TEST(refuses_what_it_cannot_blend), SCRATCH_TEST(out_of_memory),
-        SCRATCH_TEST(out_of_memory_keyed),
+        SCRATCH_TEST(out_of_memory_keyed),          SCRATCH_TEST(a_blend_of_bert),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
