@@ -38,9 +38,13 @@ static inline uint32_t rank_of(const tx__merges *m, int32_t left, int32_t right)
     return TX__NO_PAIR;
 }
 
-static void add_merge(tx__merges *m, uint64_t pair, uint32_t rank)
+static void add_merge(tx__merges *m, const tx__vocab *v, int32_t left, int32_t right, uint32_t rank)
 {
-    pair = pair_of((int32_t)(pair >> 32), (int32_t)(uint32_t)pair);
+    size_t n_left, n_right;
+    const char *a = tx__strings_at(&v->token, (uint32_t)left, &n_left);
+    const char *b = tx__strings_at(&v->token, (uint32_t)right, &n_right);
+    if (n_left == 1 && n_right == 1) m->byte_rank[(unsigned char)*a][(unsigned char)*b] = rank;
+    uint64_t pair = pair_of(left, right);
     uint64_t h = hash_of(pair), bit = h >> (m->shift - 3), *slot = m->slot + (h >> m->shift);
     m->maybe[bit / 64] |= (uint64_t)1 << bit % 64;
     while (*slot != FREE) slot++;
@@ -60,10 +64,12 @@ tx_status tx__merges_build(tx__merges *out, tx__vocab *v)
     TX_GOTO(tx_alloc(&m.maybe, (size_t)1 << (64 - m.shift - 3), sizeof *m.maybe, "a vocabulary"));
     TX_GOTO(tx_alloc(&m.byte_rank, 256, sizeof *m.byte_rank, "a vocabulary"));
     memset(m.slot, 0xFF, n_slots * sizeof *m.slot);
-    for (size_t i = 0; v->rank.slot && i <= v->rank.mask; i++)
-        if (v->rank.slot[i].key) add_merge(&m, v->rank.slot[i].key - 1, v->rank.slot[i].value);
-    for (int a = 0; a < 256; a++)
-        for (int b = 0; b < 256; b++) m.byte_rank[a][b] = rank_of(&m, v->byte_id[a], v->byte_id[b]);
+    memset(m.byte_rank, 0xFF, 256 * sizeof *m.byte_rank);
+    for (size_t i = 0; v->rank.slot && i <= v->rank.mask; i++) {
+        uint64_t pair = v->rank.slot[i].key - 1;
+        if (v->rank.slot[i].key)
+            add_merge(&m, v, (int32_t)(pair >> 32), (int32_t)(uint32_t)pair, v->rank.slot[i].value);
+    }
     memcpy(m.byte_id, v->byte_id, sizeof m.byte_id);
     m.merged = v->merged;
     v->merged = NULL;

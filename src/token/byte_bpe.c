@@ -1,44 +1,11 @@
 /* byte_bpe.c - pieces to ids. */
 #include "token/byte_bpe.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-
 #include "base/alloc.h"
 #include "token/piece_cache.h"
 #include "token/tokenizer.h"
 
 #define BATCH 32 /* pieces */
-
-/* ---- a cache for each thread that encodes ---- */
-
-enum { N_CACHES = 64 };
-
-struct tx__caches {
-    _Atomic(tx__piece_cache *) idle[N_CACHES]; /* NULL: none yet, or in use */
-};
-
-/* A cache that nobody uses, at best the one that this thread had last. */
-static tx_status take_cache(struct tx__caches *caches, tx__piece_cache **out)
-{
-    size_t home = (size_t)pthread_self() >> 12;
-    for (size_t i = 0; i < N_CACHES; i++) {
-        _Atomic(tx__piece_cache *) *place = &caches->idle[(home + i) % N_CACHES];
-        if (!atomic_load_explicit(place, memory_order_relaxed)) continue;
-        if ((*out = atomic_exchange(place, NULL))) return TX_OK;
-    }
-    return tx__piece_cache_create(out);
-}
-
-static void give_cache(struct tx__caches *caches, tx__piece_cache *cache)
-{
-    size_t home = (size_t)pthread_self() >> 12;
-    for (size_t i = 0; i < N_CACHES; i++) {
-        tx__piece_cache *none = NULL;
-        if (atomic_compare_exchange_strong(&caches->idle[(home + i) % N_CACHES], &none, cache)) return;
-    }
-    tx__piece_cache_destroy(cache);
-}
 
 /* ---- text to ids ---- */
 
@@ -96,7 +63,7 @@ tx_status tx__byte_bpe_encode(const tx__byte_bpe *b, const unsigned char *text, 
     tx__piece_cache *cache;
     tx_status st = TX_OK;
     cut cuts[BATCH];
-    TX_TRY(take_cache(b->caches, &cache));
+    TX_TRY(tx__piece_caches_take(b->caches, &cache));
     for (size_t at = 0, n_bytes, n_ids; at < n; at += n_bytes) {
         size_t n_cuts = cut_pieces(b, cache, cuts, text + at, n - at, &n_bytes);
         TX_GOTO(tx__ids_reserve(out, n_bytes + TX__PIECE_INLINE));
@@ -106,7 +73,7 @@ tx_status tx__byte_bpe_encode(const tx__byte_bpe *b, const unsigned char *text, 
         }
     }
 out:
-    give_cache(b->caches, cache);
+    tx__piece_caches_give(b->caches, cache);
     tx__bpe_scratch_free(&scratch);
     return st;
 }
@@ -115,14 +82,13 @@ out:
 
 tx_status tx__byte_bpe_prepare(tx__byte_bpe *b)
 {
-    TX_TRY(tx_alloc(&b->caches, 1, sizeof *b->caches, "a tokenizer"));
+    TX_TRY(tx__piece_caches_create(&b->caches));
     return tx__merges_build(&b->merges, &b->vocab);
 }
 
 void tx__byte_bpe_free(tx__byte_bpe *b)
 {
-    for (size_t i = 0; b->caches && i < N_CACHES; i++) tx__piece_cache_destroy(atomic_load(&b->caches->idle[i]));
-    tx_free(b->caches);
+    tx__piece_caches_destroy(b->caches);
     tx__merges_free(&b->merges);
     tx__vocab_free(&b->vocab);
 }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "token/bpe.h"
+#include "token/piece_cache.h"
 #include "triax/token.h"
 
 /* Length in bytes of the first piece of text[0..n), n > 0; see unicode_split.h. */
@@ -18,7 +19,7 @@ typedef struct tx__byte_bpe {
     tx__merges merges;
     tx__split_fn *split;
     bool ignore_merges; /* a piece that is a token is that token, even where merging would not make it (Llama 3) */
-    struct tx__caches *caches; /* of pieces, one for each thread that encodes at the same time */
+    tx__piece_caches *caches;
 } tx__byte_bpe;
 
 tx_status tx__byte_bpe_prepare(tx__byte_bpe *b);

@@ -1,6 +1,9 @@
 /* piece_cache.c - making a cache and adding to it; what is looked up in the inner loop is in the header. */
 #include "token/piece_cache.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "base/alloc.h"
 
 enum { ROWS = 1 << 12, ROWS_MAX = 1 << 18, POOL_MAX = 1 << 23 }; /* ids are 4 bytes, rows 64 */
@@ -10,7 +13,15 @@ static size_t n_rows(const tx__piece_cache *c)
     return (size_t)1 << (64 - c->shift);
 }
 
-tx_status tx__piece_cache_create(tx__piece_cache **out)
+static void destroy(tx__piece_cache *c)
+{
+    if (!c) return;
+    tx_free(c->row);
+    tx_free(c->pool);
+    tx_free(c);
+}
+
+static tx_status create(tx__piece_cache **out)
 {
     tx__piece_cache *c;
     tx_status st;
@@ -20,16 +31,8 @@ tx_status tx__piece_cache_create(tx__piece_cache **out)
     *out = c;
     return TX_OK;
 out:
-    tx__piece_cache_destroy(c);
+    destroy(c);
     return st;
-}
-
-void tx__piece_cache_destroy(tx__piece_cache *c)
-{
-    if (!c) return;
-    tx_free(c->row);
-    tx_free(c->pool);
-    tx_free(c);
 }
 
 /* Elements of the pool that a long piece's bytes take. */
@@ -100,4 +103,49 @@ const int32_t *tx__piece_cache_pooled(const tx__piece_cache *c, const tx__piece_
     const int32_t *at = c->pool + e->id[0];
     size_t n_text = text_ids(n);
     return n_text && memcmp(at, piece, n) != 0 ? NULL : at + n_text;
+}
+
+/* ---- one for every thread ---- */
+
+enum { N_IDLE = 64 };
+
+struct tx__piece_caches {
+    _Atomic(tx__piece_cache *) idle[N_IDLE]; /* NULL: none yet, or in use */
+};
+
+tx_status tx__piece_caches_create(tx__piece_caches **out)
+{
+    return tx_alloc(out, 1, sizeof **out, "a tokenizer");
+}
+
+void tx__piece_caches_destroy(tx__piece_caches *all)
+{
+    if (!all) return;
+    for (size_t i = 0; i < N_IDLE; i++) destroy(atomic_load(&all->idle[i]));
+    tx_free(all);
+}
+
+/* Where a thread looks first: threads differ in their stacks, which are pages apart. */
+static size_t home(void)
+{
+    return (size_t)pthread_self() >> 12;
+}
+
+tx_status tx__piece_caches_take(tx__piece_caches *all, tx__piece_cache **out)
+{
+    for (size_t i = 0; i < N_IDLE; i++) {
+        _Atomic(tx__piece_cache *) *place = &all->idle[(home() + i) % N_IDLE];
+        if (!atomic_load_explicit(place, memory_order_relaxed)) continue;
+        if ((*out = atomic_exchange(place, NULL))) return TX_OK;
+    }
+    return create(out);
+}
+
+void tx__piece_caches_give(tx__piece_caches *all, tx__piece_cache *cache)
+{
+    for (size_t i = 0; i < N_IDLE; i++) {
+        tx__piece_cache *none = NULL;
+        if (atomic_compare_exchange_strong(&all->idle[(home() + i) % N_IDLE], &none, cache)) return;
+    }
+    destroy(cache);
 }

@@ -42,8 +42,15 @@ typedef struct tx__piece_cache {
     size_t n_added; /* since the rows grew */
 } tx__piece_cache;
 
-tx_status tx__piece_cache_create(tx__piece_cache **out);
-void tx__piece_cache_destroy(tx__piece_cache *c); /* NULL allowed */
+/* The caches of one tokenizer, one for every thread that encodes at the same time. */
+typedef struct tx__piece_caches tx__piece_caches;
+
+tx_status tx__piece_caches_create(tx__piece_caches **out);
+void tx__piece_caches_destroy(tx__piece_caches *all); /* NULL allowed; none may be taken */
+
+/* A cache for this thread alone, at best the one that it had before. Given back with _give. Thread-safe. */
+tx_status tx__piece_caches_take(tx__piece_caches *all, tx__piece_cache **out);
+void tx__piece_caches_give(tx__piece_caches *all, tx__piece_cache *cache);
 
 /* Remembers the ids of a piece of 1 to TX__PIECE_MAX bytes. Without memory to grow it stays as large as it is. */
 void tx__piece_cache_add(tx__piece_cache *c, tx__piece_key key, const unsigned char *piece, size_t n, const int32_t *id,

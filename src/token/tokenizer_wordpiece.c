@@ -6,11 +6,14 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "token/bert_words.h"
+#include "token/piece_cache.h"
 #include "token/strings.h"
 #include "token/tokenizer.h"
 #include "token/utf8.h"
 
 #define MAX_FILE_BYTES ((size_t)64 << 20) /* multilingual BERT's vocabulary has 1 MB */
+
+#define ROOM 1024 /* ids that a remembered part may have: more than 255 bytes ever give */
 
 typedef struct wordpiece_tokenizer {
     tx_tokenizer base;
@@ -18,6 +21,7 @@ typedef struct wordpiece_tokenizer {
     size_t longest;    /* bytes of the longest token */
     int32_t unk;
     bool lower_case;
+    tx__piece_caches *caches;
 } wordpiece_tokenizer;
 
 /* ---- text to ids ---- */
@@ -63,11 +67,42 @@ static tx_status encode_word(void *user, const tx__word *word)
     return TX_OK;
 }
 
+static bool is_blank(unsigned char c)
+{
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+/* Of what lies between blanks nothing depends on the rest of the text, so ids that were found once are remembered. */
+static tx_status encode_part(const wordpiece_tokenizer *w, tx__piece_cache *cache, const unsigned char *part, size_t n,
+                             size_t room, tx_ids *out)
+{
+    encoding e = { w, out };
+    if (n > TX__PIECE_MAX) return tx__bert_words(part, n, w->lower_case, encode_word, &e);
+    size_t first = out->n, n_ids;
+    tx__piece_key key = tx__piece_key_of(part, n, room);
+    TX_TRY(tx__ids_reserve(out, ROOM));
+    out->n += tx__piece_cache_find(cache, key, part, n, out->id + first);
+    if (out->n > first) return TX_OK;
+    TX_TRY(tx__bert_words(part, n, w->lower_case, encode_word, &e));
+    n_ids = out->n - first;
+    if (n_ids && n_ids <= ROOM - TX__PIECE_INLINE) tx__piece_cache_add(cache, key, part, n, out->id + first, n_ids);
+    return TX_OK;
+}
+
 static tx_status wordpiece_encode(const tx_tokenizer *t, const unsigned char *text, size_t n, tx_ids *out)
 {
     const wordpiece_tokenizer *w = (const wordpiece_tokenizer *)t;
-    encoding e = { w, out };
-    return tx__bert_words(text, n, w->lower_case, encode_word, &e);
+    tx__piece_cache *cache;
+    tx_status st = TX_OK;
+    TX_TRY(tx__piece_caches_take(w->caches, &cache));
+    for (size_t at = 0, end; at < n; at = end) {
+        while (at < n && is_blank(text[at])) at++;
+        for (end = at; end < n && !is_blank(text[end]);) end++;
+        if (end > at) TX_GOTO(encode_part(w, cache, text + at, end - at, n - at, out));
+    }
+out:
+    tx__piece_caches_give(w->caches, cache);
+    return st;
 }
 
 /* ---- ids to text ---- */
@@ -121,6 +156,7 @@ static int32_t wordpiece_special(const tx_tokenizer *t, const char *name)
 static void wordpiece_close(tx_tokenizer *t)
 {
     wordpiece_tokenizer *w = (wordpiece_tokenizer *)t;
+    tx__piece_caches_destroy(w->caches);
     tx__strings_free(&w->token);
     tx_free(w);
 }
@@ -208,6 +244,7 @@ tx_status tx_tokenizer_open_wordpiece(tx_tokenizer **out, const char *vocab_file
     TX_GOTO(tx_alloc(&w, 1, sizeof *w, "a tokenizer"));
     TX_GOTO(read_vocab(w, vocab_file));
     TX_GOTO(check_special(w, vocab_file));
+    TX_GOTO(tx__piece_caches_create(&w->caches));
     for (int i = 0; i < 2; i++) TX_GOTO(tx__strings_add(&w->token, added[i], strlen(added[i]), &id, &fresh));
     w->unk = wordpiece_special(&w->base, "[UNK]");
     w->lower_case = lower_case;
