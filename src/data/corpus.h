@@ -1,7 +1,7 @@
 /* corpus.h - documents out of text files: JSON lines or plain text, plain or compressed, as large as may be.
  *
  *      files  ->  records (a JSON line, or a plain text document)  ->  texts (the members of --json-keys)
- *             ^ tx_corpus_next: reads, in order, one thread         ^ tx_record_texts: parses and checks, any thread
+ *             ^ tx_corpus_next: reads, in order, one thread         ^ tx_record_items: parses and checks, any thread
  *
  *  The content decides what a file is: JSON lines if its name ends in .json, .jsonl or .ndjson (before .gz, .xz, .zst)
  * or its first byte that is not blank is '{' (or, except in .txt files, '[' before a string or an object, which then is
@@ -55,21 +55,16 @@ tx_corpus_position tx_corpus_where(const tx_corpus *c);
 
 void tx_corpus_close(tx_corpus *c); /* NULL allowed */
 
-/* Receives text number `key` of a record; valid during the call. */
-typedef tx_status tx_text_fn(void *user, int key, const char *text, size_t n);
-
-/* Parses the record and hands the text of each key, in order, to fn; a plain text record is the text of key 0. Nothing
- * is handed out unless every key is there. A JSON line is read as Python's json module reads it (NaN, Infinity and
- * numbers of any size are let pass), except that NUL in a member's name and unpaired surrogates anywhere are errors.
- * Errors: TX_ERR_FORMAT, naming file, line and place, for a line that is no JSON object of strings under these keys and
- * for bytes that are not UTF-8; whatever fn returns. */
-tx_status tx_record_texts(const tx_record *r, const char *const *keys, int n_keys, tx_text_fn *fn, void *user);
-
-/* Receives the texts of a member one by one: of an array item 0, 1, ..., of a string item -1. */
+/* Receives the texts of member number `key` one by one, valid during the call: of an array item 0, 1, ..., of a string
+ * item -1. */
 typedef tx_status tx_item_fn(void *user, int key, int64_t item, const char *text, size_t n);
 
-/* The same where a member may also be an array of strings: the sentences of a document, as Megatron's sentence splitter
- * writes them. */
+/* Parses the record and hands the texts of each key, in order, to fn; a plain text record is the text of key 0. A
+ * member is a string or an array of strings: the sentences of a document, as Megatron's sentence splitter writes them.
+ * Nothing is handed out unless every key is there. A JSON line is read as Python's json module reads it (NaN, Infinity
+ * and numbers of any size are let pass), except that NUL in a member's name and unpaired surrogates anywhere are
+ * errors. Errors: TX_ERR_FORMAT, naming file, line and place, for a line that is no JSON object of such members under
+ * these keys and for bytes that are not UTF-8; whatever fn returns. */
 tx_status tx_record_items(const tx_record *r, const char *const *keys, int n_keys, tx_item_fn *fn, void *user);
 
 #endif

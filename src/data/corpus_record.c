@@ -14,7 +14,6 @@
 typedef struct wanted {
     const char *const *name;
     int n;
-    bool lists; /* a member may be an array of strings */
 } wanted;
 
 /* ---- what Python's json takes beyond the standard ---- */
@@ -125,14 +124,14 @@ static tx_status check_members(const json_t *object, const tx_record *r, const w
             return TX_FAIL(TX_ERR_FORMAT,
                            "%s: line %lld: has no member \"%s\"; give the right --json-keys or correct the line",
                            r->file, (long long)r->line, keys->name[k]);
-        if (keys->lists && json_is_array(v)) {
+        if (json_is_array(v)) {
             TX_TRY(check_list(v, r, keys->name[k]));
             continue;
         }
         if (!json_is_string(v))
-            return TX_FAIL(TX_ERR_FORMAT, "%s: line %lld: member \"%s\" is %s, not a string%s; correct the line",
-                           r->file, (long long)r->line, keys->name[k], type_name(v),
-                           keys->lists ? " or an array of strings" : "");
+            return TX_FAIL(TX_ERR_FORMAT,
+                           "%s: line %lld: member \"%s\" is %s, not a string or an array of strings; correct the line",
+                           r->file, (long long)r->line, keys->name[k], type_name(v));
     }
     return TX_OK;
 }
@@ -177,7 +176,6 @@ static tx_status texts_at_once(const tx_record *r, const wanted *keys, tx_item_f
     char *buf = NULL;
     tx_status st = TX_OK;
     *done = keys->n <= MAX_KEYS && tx__json_members(r->data, r->n, keys->name, keys->n, member);
-    for (int k = 0; k < keys->n && *done && !keys->lists; k++) *done = member[k].text.data != NULL;
     for (int k = 0; k < keys->n && *done; k++) {
         tx_json_string s = member[k].text;
         if (s.data) {
@@ -217,36 +215,14 @@ static tx_status check_utf8(const tx_record *r)
     return TX_OK;
 }
 
-static tx_status give_texts(const tx_record *r, const wanted *keys, tx_item_fn *fn, void *user)
+tx_status tx_record_items(const tx_record *r, const char *const *keys, int n_keys, tx_item_fn *fn, void *user)
 {
+    wanted w = { keys, n_keys };
     bool done;
     if (!r->json) {
         TX_TRY(check_utf8(r));
         return fn(user, 0, -1, r->data, r->n);
     }
-    tx_status st = texts_at_once(r, keys, fn, user, &done);
-    return done ? st : texts_by_jansson(r, keys, fn, user);
-}
-
-tx_status tx_record_items(const tx_record *r, const char *const *keys, int n_keys, tx_item_fn *fn, void *user)
-{
-    return give_texts(r, &(wanted){ keys, n_keys, true }, fn, user);
-}
-
-typedef struct text_receiver {
-    tx_text_fn *fn;
-    void *user;
-} text_receiver;
-
-static tx_status pass_text(void *user, int key, int64_t item, const char *text, size_t n)
-{
-    const text_receiver *to = user;
-    (void)item;
-    return to->fn(to->user, key, text, n);
-}
-
-tx_status tx_record_texts(const tx_record *r, const char *const *keys, int n_keys, tx_text_fn *fn, void *user)
-{
-    text_receiver to = { fn, user };
-    return give_texts(r, &(wanted){ keys, n_keys, false }, pass_text, &to);
+    tx_status st = texts_at_once(r, &w, fn, user, &done);
+    return done ? st : texts_by_jansson(r, &w, fn, user);
 }

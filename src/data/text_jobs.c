@@ -29,24 +29,25 @@ static tx_status write_line(const char *p, size_t n)
     return TX_OK;
 }
 
-/* A tx_text_fn. */
-static tx_status tokenize_text(void *user, int key, const char *text, size_t n)
+/* A tx_item_fn. The sentences of a list are tokenized one by one, as preprocess-data does. */
+static tx_status tokenize_text(void *user, int key, int64_t item, const char *text, size_t n)
 {
     (void)key;
+    (void)item;
     stream *s = user;
-    s->ids.n = 0;
-    s->line.len = 0;
-    TX_TRY(tx_tokenizer_encode(s->tok, text, n, &s->ids));
-    TX_TRY(tx_str_puts(&s->line, "["));
-    for (size_t i = 0; i < s->ids.n; i++) TX_TRY(tx_str_printf(&s->line, i ? ", %d" : "%d", s->ids.id[i]));
-    TX_TRY(tx_str_puts(&s->line, "]\n"));
-    return write_line(s->line.data, s->line.len);
+    return tx_tokenizer_encode(s->tok, text, n, &s->ids);
 }
 
 static tx_status tokenize_record(stream *s, const tx_record *r, tx_json_keys keys)
 {
-    tx_status st = tx_record_texts(r, keys.name, keys.n, tokenize_text, s);
-    return st == TX_ERR_ARG ? tx_fail_prefix(st, "%s: line %lld", r->file, (long long)r->line) : st;
+    s->ids.n = 0;
+    s->line.len = 0;
+    tx_status st = tx_record_items(r, keys.name, keys.n, tokenize_text, s);
+    if (st) return st == TX_ERR_ARG ? tx_fail_prefix(st, "%s: line %lld", r->file, (long long)r->line) : st;
+    TX_TRY(tx_str_puts(&s->line, "["));
+    for (size_t i = 0; i < s->ids.n; i++) TX_TRY(tx_str_printf(&s->line, i ? ", %d" : "%d", s->ids.id[i]));
+    TX_TRY(tx_str_puts(&s->line, "]\n"));
+    return write_line(s->line.data, s->line.len);
 }
 
 /* The ids of a line like "[1, 2, 3]". */

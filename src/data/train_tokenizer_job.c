@@ -134,10 +134,11 @@ static void read_batch(job *j, batch *b)
 
 /* ---- counting ---- */
 
-/* A tx_text_fn. */
-static tx_status feed_text(void *user, int key, const char *text, size_t n)
+/* A tx_item_fn. */
+static tx_status feed_text(void *user, int key, int64_t number, const char *text, size_t n)
 {
     (void)key;
+    (void)number;
     return tx_vocab_trainer_feed(user, text, n);
 }
 
@@ -145,7 +146,7 @@ static tx_status count_text(job *j, const tx_record *r)
 {
     tx_vocab_trainer *own = j->own[omp_get_thread_num()];
     tx_status st = TX_OK;
-    TX_TRY(tx_record_texts(r, j->keys.name, j->keys.n, feed_text, own));
+    TX_TRY(tx_record_items(r, j->keys.name, j->keys.n, feed_text, own));
     if (tx_vocab_trainer_words(own) < OWN_WORDS) return TX_OK;
 #pragma omp critical(tx_vocab_trainer)
     st = tx_vocab_trainer_absorb(j->all, own);

@@ -21,10 +21,11 @@ typedef struct texts {
 
 static texts got;
 
-static tx_status keep_text(void *user, int key, const char *text, size_t n)
+static tx_status keep_text(void *user, int key, int64_t item, const char *text, size_t n)
 {
     texts *t = user;
     (void)key;
+    (void)item;
     assert_true(t->n < MAX_TEXTS);
     t->text[t->n] = malloc(n + 1);
     memcpy(t->text[t->n], text, n);
@@ -52,7 +53,7 @@ static tx_status read_inputs(const char *const *inputs, int n, tx_text_split spl
         TX_GOTO(tx_corpus_next(c, &r, &more));
         if (!more) break;
         got.line_now = r.line;
-        TX_GOTO(tx_record_texts(&r, keys, n_keys, keep_text, &got));
+        TX_GOTO(tx_record_items(&r, keys, n_keys, keep_text, &got));
     }
 out:
     tx_corpus_close(c);
@@ -166,7 +167,7 @@ static void errors_name_line_and_place(void **state)
         { "{\"text\": \"a\"}\r\n\r\n", "/in: line 2: is blank" },
         { "{\"text\": \"a\"}\n  \t \n", "/in: line 2: is blank" },
         { "{\"body\": \"a\"}\n", "/in: line 1: has no member \"text\"" },
-        { "{\"text\": [\"a\"]}\n", "member \"text\" is an array" },
+        { "{\"text\": [\"a\", 1]}\n", "entry 2 of member \"text\" is a number, not a string" },
         { "{\"text\": \"a\"} {\"text\": \"b\"}\n", "/in: line 1, column " },
         { "{\n\"text\": \"a\"}\n", "/in: line 1, column " },
         { "\xef\xbb\xbf{\"text\": \"a\"}\n", "byte order mark" },

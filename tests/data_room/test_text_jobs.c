@@ -71,6 +71,25 @@ static void there_and_back(void **state)
     tx_str_free(&json);
 }
 
+/* As preprocess-data reads them: sentence by sentence, one line of ids for the document. */
+static void lists_of_sentences(void **state)
+{
+    (void)state;
+    ASSERT_OK(tokenize("the end\nand\n"));
+    tx_str lines = read_file(in_scratch("out"));
+    char *end = strstr(lines.data, "]\n[");
+    assert_non_null(end);
+    memmove(end, ", ", 2);
+    memmove(end + 2, end + 3, strlen(end + 3) + 1);
+    ASSERT_OK(tokenize("{\"text\": [\"the end\", \"and\"]}\n"));
+    assert_out(lines.data);
+    tx_str_free(&lines);
+    ASSERT_OK(tokenize("{\"text\": []}\n{\"text\": [\"\"]}\n"));
+    assert_out("[]\n[]\n");
+    ASSERT_FAILS(tokenize("{\"text\": [\"a\", 2]}\n"), TX_ERR_FORMAT, "line 1: entry 2 of member \"text\" is a number");
+    ASSERT_FAILS(tokenize("{\"text\": {}}\n"), TX_ERR_FORMAT, "is an object, not a string or an array of strings");
+}
+
 static void bad_lines_are_named(void **state)
 {
     (void)state;
@@ -117,6 +136,20 @@ static tx_str learned(const char *fmt, const char *input, const char *file)
 {
     ASSERT_OK(train(fmt, input, in_scratch("w")));
     return read_file(in_scratch(file));
+}
+
+static void a_list_of_sentences_is_learned_from(void **state)
+{
+    (void)state;
+    const char *flags = "--input %s --output-dir %s --vocab-size 260 --min-frequency 1";
+    write_text(in_scratch("list"), "{\"text\": [\"ab ab\", \"abc\"]}\n{\"text\": []}\n");
+    write_text(in_scratch("texts"), "{\"text\": \"ab ab\"}\n{\"text\": \"abc\"}\n");
+    tx_str list = learned(flags, in_scratch("list"), "w/merges.txt");
+    tx_str texts = learned(flags, in_scratch("texts"), "w/merges.txt");
+    ASSERT_CONTAINS(list.data, "\na b\n");
+    assert_string_equal(list.data, texts.data);
+    tx_str_free(&list);
+    tx_str_free(&texts);
 }
 
 static void workers_make_no_difference(void **state)
@@ -228,8 +261,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCRATCH_TEST(there_and_back),
+        SCRATCH_TEST(lists_of_sentences),
         SCRATCH_TEST(bad_lines_are_named),
         SCRATCH_TEST(a_vocabulary_is_learned_and_used),
+        SCRATCH_TEST(a_list_of_sentences_is_learned_from),
         SCRATCH_TEST(workers_make_no_difference),
         SCRATCH_TEST(a_long_text_is_cut_between_words),
         SCRATCH_TEST(bad_lines_stop_or_are_left_out),

@@ -2,11 +2,19 @@
 #include "data/corpus.h"
 #include "fuzz.h"
 
-static tx_status see_text(void *user, int key, const char *text, size_t n)
+/* Where the walk through a record is. */
+typedef struct walk {
+    int key;
+    int64_t item; /* the next one; -1: the key's text is through */
+} walk;
+
+static tx_status see_text(void *user, int key, int64_t item, const char *text, size_t n)
 {
-    int *seen = user;
-    FUZZ_CHECK(key == *seen);
-    ++*seen;
+    walk *w = user;
+    FUZZ_CHECK(key >= w->key);
+    if (key > w->key) *w = (walk){ key, 0 };
+    FUZZ_CHECK(w->item >= 0 && (item == w->item || (item == -1 && !w->item)));
+    w->item = item < 0 ? -1 : item + 1;
     fuzz_check_utf8(text, n);
     return TX_OK;
 }
@@ -16,9 +24,9 @@ static void read_record(const tx_record *r)
     static const char *const keys[] = { "text", "url" };
     FUZZ_CHECK(r->json && r->line > 0);
     for (int n_keys = 1; n_keys <= 2; n_keys++) {
-        int seen = 0;
-        bool ok = fuzz_ok(tx_record_texts(r, keys, n_keys, see_text, &seen));
-        FUZZ_CHECK(seen == (ok ? n_keys : 0)); /* all or none */
+        walk w = { 0, 0 };
+        bool ok = fuzz_ok(tx_record_items(r, keys, n_keys, see_text, &w));
+        FUZZ_CHECK(w.key < n_keys && (ok || (!w.key && !w.item))); /* all or none */
     }
 }
 

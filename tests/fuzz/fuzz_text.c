@@ -8,10 +8,10 @@ typedef struct seen {
     size_t size, n_records, n_bytes;
 } seen;
 
-static tx_status see_text(void *user, int key, const char *text, size_t n)
+static tx_status see_text(void *user, int key, int64_t item, const char *text, size_t n)
 {
     (void)user;
-    FUZZ_CHECK(key == 0);
+    FUZZ_CHECK(key == 0 && item >= -1);
     fuzz_check_utf8(text, n);
     return TX_OK;
 }
@@ -52,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             s.n_records++;
             s.n_bytes += r.n;
             json |= r.json;
-            fuzz_ok(tx_record_texts(&r, keys, 1, see_text, NULL));
+            fuzz_ok(tx_record_items(&r, keys, 1, see_text, NULL));
         }
         fuzz_ok(st);
         if (!st && !json && !is_compressed(data, size)) check_split(&s, split);
