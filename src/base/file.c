@@ -121,6 +121,7 @@ tx_status tx_writer_open(tx_writer *w, const char *path)
     *w = (tx_writer){ .fd = -1 };
     tx_status st;
     tx_str tmp = { 0 };
+    if (tx_path_is_dir(path)) return TX_FAIL(TX_ERR_IO, "%s: cannot write: is a directory", path);
     TX_GOTO(tx_memdup0(&w->path, path, strlen(path), "a path"));
     TX_GOTO(tx_str_printf(&tmp, "%s.tmp-%ld", path, (long)getpid()));
     TX_GOTO(tx_memdup0(&w->tmp, tmp.data, tmp.len, "a path"));
@@ -195,20 +196,20 @@ static tx_status sync_parent(const char *path)
     return st;
 }
 
+tx_status tx_writer_seal(tx_writer *w)
+{
+    if (w->fd < 0) return TX_OK;
+    TX_TRY(flush_buffer(w));
+    if (fsync(w->fd)) return sys_fail("fsync", w->path);
+    int fd = w->fd;
+    w->fd = -1;
+    return close(fd) ? sys_fail("close", w->path) : TX_OK;
+}
+
 tx_status tx_writer_commit(tx_writer *w)
 {
     tx_status st;
-    TX_GOTO(flush_buffer(w));
-    if (fsync(w->fd)) {
-        st = sys_fail("fsync", w->path);
-        goto out;
-    }
-    int fd = w->fd;
-    w->fd = -1;
-    if (close(fd)) {
-        st = sys_fail("close", w->path);
-        goto out;
-    }
+    TX_GOTO(tx_writer_seal(w));
     if (rename(w->tmp, w->path)) {
         st = sys_fail("rename a temporary to", w->path);
         goto out;

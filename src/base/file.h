@@ -40,10 +40,14 @@ typedef struct tx_writer {
     uint64_t written; /* bytes handed in so far */
 } tx_writer;
 
-/* Starts the temporary file beside `path`. Close with commit (publishes) or abort (removes); both deinit. */
+/* Starts the temporary file beside `path`, which may be no directory. Close with commit (publishes) or abort (removes);
+ * both deinit. */
 tx_status tx_writer_open(tx_writer *w, const char *path);
 tx_status tx_writer_put(tx_writer *w, const void *bytes, size_t n);
-/* Flush, fsync, rename, fsync directory. On failure the temporary is removed and `path` is as it was. */
+/* Flush, fsync and close: what can fail for want of space. Optional, before commit: files that belong together are all
+ * sealed before the first is published. Abort afterwards still removes; nothing may be put. */
+tx_status tx_writer_seal(tx_writer *w);
+/* Seal, rename, fsync directory. On failure the temporary is removed and `path` is as it was. */
 tx_status tx_writer_commit(tx_writer *w);
 void tx_writer_abort(tx_writer *w); /* safe on a zeroed or finished writer */
 

@@ -242,6 +242,8 @@ tx_status tx_huggingface_write(const char *dir, const json_t *config, tx_hf_tens
     TX_GOTO(tx_path_join(path, sizeof path, dir, TX_HF_CONFIG));
     TX_GOTO(tx_writer_open(&settings, path));
     TX_GOTO(put_config(&settings, config));
+    TX_GOTO(tx_writer_seal(&weights));
+    TX_GOTO(tx_writer_seal(&settings));
     if (unlink(path) && errno != ENOENT) {
         st = TX_FAIL(TX_ERR_IO, "%s: cannot remove: %s", path, strerror(errno));
         goto out;

@@ -1,6 +1,7 @@
 /* save_vocab.c - the files of a learned vocabulary: GPT-2's vocab.json and merges.txt or BERT's vocab.txt, and the same
  * tokenizer as Hugging Face's tokenizer.json. */
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "token/utf8.h"
@@ -132,8 +133,11 @@ tx_status tx_vocab_trainer_save(const tx_vocab_trainer *t, const char *dir)
         TX_GOTO(tx_writer_open(&writer[i], path));
         TX_GOTO(file[i].write(&text, t));
         TX_GOTO(tx_writer_put(&writer[i], text.data, text.len));
+        TX_GOTO(tx_writer_seal(&writer[i]));
     }
-    /* all are complete now; a crash in between leaves files that do not fit, which loading says */
+    /* All are complete now. Older ones go first, so that a crash leaves no two vocabularies mixed. */
+    for (int i = 0; i < N; i++)
+        if (writer[i].path) unlink(writer[i].path); /* what stays cannot be replaced either, and then commit fails */
     for (int i = 0; i < N; i++)
         if (writer[i].path) TX_GOTO(tx_writer_commit(&writer[i]));
 out:

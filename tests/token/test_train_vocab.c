@@ -3,6 +3,8 @@
  * hand, and the files that are written. */
 #include "token_test.h"
 
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static tx_vocab_opts bpe_opts(int32_t vocab_size, int64_t min_frequency)
@@ -270,23 +272,59 @@ static void wrong_calls(void **state)
     tx_vocab_trainer_free(NULL);
 }
 
-/* A file that cannot be made leaves the old vocabulary in place. */
+static int names_in_scratch(void)
+{
+    tx_names names;
+    ASSERT_OK(tx_dir_list(scratch_dir, &names));
+    int n = (int)names.n;
+    tx_names_free(&names);
+    return n;
+}
+
+/* A later file that cannot be made, that finds its name taken or no space leaves the old vocabulary in place, and
+ * nothing else. */
 static void all_or_none(void **state)
 {
-    tx_str before = merges_of("ab ab", 258, 0), vocab = read_file(in_scratch("vocab.json"));
-    tx_vocab_trainer *t = trainer(bpe_opts(257, 0));
+    static const char *const file[] = { "vocab.json", "merges.txt", "tokenizer.json" };
+    tx_str merges = merges_of("ab ab", 258, 0), before[3], after;
+    tx_vocab_trainer *t = trainer(bpe_opts(258, 0));
+    struct rlimit old, less;
+    int n_names = names_in_scratch();
     char tmp[64];
     (void)state;
+    for (int i = 0; i < 3; i++) before[i] = read_file(in_scratch(file[i]));
+    ASSERT_OK(tx_vocab_trainer_feed(t, "cd cd", 5));
     ASSERT_OK(tx_vocab_trainer_finish(t));
     snprintf(tmp, sizeof tmp, "tokenizer.json.tmp-%d", (int)getpid());
-    ASSERT_OK(tx_make_dirs(in_scratch(tmp))); /* in the way */
-    assert_int_not_equal(tx_vocab_trainer_save(t, scratch_dir), TX_OK);
-    tx_str after = read_file(in_scratch("vocab.json"));
-    assert_string_equal(after.data, vocab.data);
-    rmdir(in_scratch(tmp));
+    for (int way = 0; way < 3; way++) {
+        const char *taken = in_scratch(way == 0 ? tmp : "tokenizer.json");
+        if (way == 1) unlink(taken);
+        if (way < 2) ASSERT_OK(tx_make_dirs(taken));
+        assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+        less = (struct rlimit){ before[2].len - 1, old.rlim_max };
+        assert_true(before[0].len < less.rlim_cur && before[2].len < 100000); /* less than a writer's buffer */
+        signal(SIGXFSZ, SIG_IGN);
+        if (way == 2) setrlimit(RLIMIT_FSIZE, &less);
+        tx_status st = tx_vocab_trainer_save(t, scratch_dir);
+        setrlimit(RLIMIT_FSIZE, &old);
+        assert_int_equal(st, TX_ERR_IO);
+        ASSERT_CONTAINS(tx_last_error(), "tokenizer.json");
+        assert_int_equal(names_in_scratch(), n_names + (way == 0));
+        if (way < 2) rmdir(taken);
+        if (way == 1) write_file(taken, before[2].data, before[2].len);
+        for (int i = 0; i < 3; i++) {
+            after = read_file(in_scratch(file[i]));
+            assert_string_equal(after.data, before[i].data);
+            tx_str_free(&after);
+        }
+    }
+    ASSERT_OK(tx_vocab_trainer_save(t, scratch_dir));
+    after = read_file(in_scratch("merges.txt"));
+    assert_string_equal(after.data, "#version: 0.2\nc d\n");
+    assert_int_equal(names_in_scratch(), n_names);
+    for (int i = 0; i < 3; i++) tx_str_free(&before[i]);
     tx_vocab_trainer_free(t);
-    tx_str_free(&before);
-    tx_str_free(&vocab);
+    tx_str_free(&merges);
     tx_str_free(&after);
 }
 
