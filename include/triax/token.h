@@ -178,8 +178,8 @@ TX_API tx_status tx_vocab_trainer_finish(tx_vocab_trainer *t);
 TX_API int32_t tx_vocab_trainer_size(const tx_vocab_trainer *t);
 
 /* Publishes the files in the folder `dir`: BPE's vocab.json and merges.txt in GPT-2's own layout, WordPiece's
- * vocab.txt; and for Hugging Face a tokenizer.json of the same tokenizer. Each file appears whole or not at all.
- * Errors: TX_ERR_IO, TX_ERR_NOTFOUND, TX_ERR_STATE. */
+ * vocab.txt; and for Hugging Face a tokenizer.json of the same tokenizer. All are complete before the first appears,
+ * and older ones go before. Errors: TX_ERR_IO, TX_ERR_NOTFOUND, TX_ERR_STATE. */
 TX_API tx_status tx_vocab_trainer_save(const tx_vocab_trainer *t, const char *dir);
 
 TX_API void tx_vocab_trainer_free(tx_vocab_trainer *t); /* NULL allowed */
