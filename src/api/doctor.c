@@ -9,6 +9,7 @@
 #include <utf8proc.h>
 
 #include "api/engine_internal.h"
+#include "api/machine.h"
 #include "backend/backend.h"
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -26,27 +27,13 @@
 
 /* ---- what there is ---- */
 
-/* The value after "key : " in a /proc file, or "unknown". */
-static void proc_value(const char *path, const char *key, char *out, size_t cap)
-{
-    tx_str text = { 0 };
-    snprintf(out, cap, "unknown");
-    if (tx_file_read(path, 16 << 20, &text)) return;
-    const char *at = text.data ? strstr(text.data, key) : NULL;
-    if (at && (at = strchr(at, ':'))) {
-        at += 1 + strspn(at + 1, " \t");
-        snprintf(out, cap, "%.*s", (int)strcspn(at, "\n"), at);
-    }
-    tx_str_free(&text);
-}
-
 static void report_machine(void)
 {
     char cpu[128], memory[64];
     struct utsname os;
     if (uname(&os)) snprintf(os.release, sizeof os.release, "unknown");
-    proc_value("/proc/cpuinfo", "model name", cpu, sizeof cpu);
-    proc_value("/proc/meminfo", "MemAvailable", memory, sizeof memory);
+    tx__processor_name(cpu, sizeof cpu);
+    tx__proc_value("/proc/meminfo", "MemAvailable", memory, sizeof memory);
     tx_info("machine");
     tx_info("  processor        %s, %ld cores for this process", cpu, sysconf(_SC_NPROCESSORS_ONLN));
     tx_info("  memory           %.1f GiB, %.1f GiB available",

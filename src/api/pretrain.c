@@ -2,16 +2,12 @@
  * order. */
 #include "api/engine_internal.h"
 #include "api/run_common.h"
+#include "api/run_sinks.h"
 #include "backend/backend.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "train/loop.h"
-#include "train/metrics.h"
 #include "triax/run.h"
-
-static double mib(size_t bytes)
-{
-    return (double)bytes / 1048576.0;
-}
 
 static void log_model(const tx_trainer *t)
 {
@@ -26,10 +22,7 @@ static void log_model(const tx_trainer *t)
     tx_info(" > number of parameters on (tensor, pipeline) model parallel rank (0, 0): %lld",
             (long long)(real + padding));
     if (padding) tx_info(" > %lld of them pad the vocabulary: they are zero and not trained", (long long)padding);
-    tx_info(" > memory (MB): parameters %.1f | gradients %.1f | optimizer %.1f | activations %.1f | workspace %.1f | "
-            "total %.1f",
-            mib(mem.params), mib(mem.grads), mib(mem.optimizer), mib(mem.activations), mib(mem.workspace),
-            mib(mem.params + mem.grads + mem.optimizer + mem.activations + mem.workspace));
+    tx_log_memory(&mem);
     tx_info("> learning rate decay style: %s", t->cfg->lr_decay_style);
 }
 
@@ -60,6 +53,9 @@ tx_status tx_pretrain(tx_config *cfg)
     tx_engine *e = NULL;
     tx_train_data *data = NULL;
     tx_source src = { 0 };
+    tx_metrics metrics = { 0 };
+    tx__run_sinks sinks = { 0 };
+    double setup[2], start = tx_clock(); /* ms: model, data */
     tx_status st;
     TX_GOTO(tx_train_data_exists(cfg)); /* before a large model is built */
     TX_GOTO(tx_source_open_for_run(&src, cfg));
@@ -71,16 +67,23 @@ tx_status tx_pretrain(tx_config *cfg)
     tx_info("setting number of micro-batches to constant %lld", (long long)e->trainer->n_micro);
     tx_info("backend: %s", e->trainer->ctx.backend->describe());
     log_model(e->trainer);
+    setup[0] = 1e3 * (tx_clock() - start);
     tx_metrics_phase("after model, optimizer, and learning rate scheduler are built");
+    start = tx_clock();
     tx_info("> building train, validation, and test datasets ...");
     TX_GOTO(tx__run_data_open(&data, cfg, e->trainer->model->vocab_size, NULL));
     TX_GOTO(carry_phase(e->trainer, data));
+    setup[1] = 1e3 * (tx_clock() - start);
     tx_metrics_phase("after dataloaders are built");
     tx_info("done with setup ...");
+    tx_log_timers(cfg, 2, (const char *const[]){ "model-and-optimizer-setup", "train/valid/test-data-iterators-setup" },
+                  setup);
+    TX_GOTO(tx__run_sinks_open(&sinks, &metrics, e->trainer));
     tx_info("training ...");
-    TX_GOTO(tx_train_loop(e->trainer, data));
+    TX_GOTO(tx_train_loop(e->trainer, data, &metrics));
     if (cfg->save) TX_GOTO(tx__tokenizer_keep(cfg, cfg->load, cfg->save));
 out:
+    tx__run_sinks_close(&sinks);
     tx_train_data_close(data);
     tx_engine_destroy(e);
     tx_tokenizer_close(tok);

@@ -1,9 +1,15 @@
-/* clock.h - time. */
+/* clock.h - time, and what the process has used. */
 #ifndef TX_BASE_CLOCK_H
 #define TX_BASE_CLOCK_H
 
 /* Seconds of a clock that never jumps; only differences mean something. */
 double tx_clock(void);
+
+/* Seconds since 1970, UTC. */
+double tx_clock_unix(void);
+
+/* The most memory that the process had resident so far, bytes: libraries and touched parts of mapped files included. */
+long long tx_peak_resident_bytes(void);
 
 /* Local date and time as "YYYY-mm-dd HH:MM:SS" into buf[20]. */
 void tx_clock_date(char buf[20]);

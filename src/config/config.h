@@ -103,9 +103,14 @@ tx_status tx_config_to_json(const tx_config *cfg, json_t **out);
  * cfg is unchanged on failure. Call tx_config_complete afterwards. */
 tx_status tx_config_from_json(tx_config *cfg, const json_t *saved, unsigned which);
 
-/* ---- the banner ---- */
+/* ---- all options, for people ---- */
 
-/* Megatron's list of arguments, one call per line, the command's options only, sorted, values as Python prints them:
+/* item(user, field, value) for each of the command's options, sorted, values as Python prints them; stops at a failure
+ * and gives it back. */
+typedef tx_status tx_config_item_fn(void *user, const char *name, const char *value);
+tx_status tx_config_each(const tx_config *cfg, tx_config_item_fn *item, void *user);
+
+/* The same as Megatron's list of arguments, one call per line:
  *      ------------------------ arguments ------------------------
  *        adam_beta1 ...................................... 0.9
  * `line` NULL: each line is logged with tx_info. */

@@ -233,6 +233,11 @@ static void log_derived(const tx_config *cfg)
     if (cfg->train_iters && !g->train_iters)
         tx_info("setting training iterations to %lld", (long long)cfg->train_iters);
     if (g->save_interval && !g->save) tx_warn("--save-interval: nothing is saved without --save");
+    if (!g->tensorboard_dir &&
+        (g->tensorboard_log_interval || g->log_timers_to_tensorboard || g->log_batch_size_to_tensorboard ||
+         g->log_learning_rate_to_tensorboard || g->log_loss_scale_to_tensorboard ||
+         g->log_validation_ppl_to_tensorboard || g->log_memory_to_tensorboard || g->log_world_size_to_tensorboard))
+        tx_warn("flags for TensorBoard: nothing is written for it without --tensorboard-dir");
     if (g->vocab_size && strcmp(cfg->tokenizer_type, "NullTokenizer") != 0)
         tx_warn("--vocab-size: the size of this vocabulary is that of its file");
     bool bert = !strncmp(cfg->tokenizer_type, "Bert", 4), hf = strstr(cfg->tokenizer_type, "HF") != NULL;

@@ -9,14 +9,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/signals.h"
-#include "train/metrics.h"
 
 typedef struct loop {
     tx_trainer *t;
     const tx_config *cfg;
     const tx_train_data *data;
     tx_feed *feed[TX_N_SPLITS]; /* one a group of the split's samples */
-    tx_metrics metrics;
+    tx_metrics *metrics;
     double start;
     int64_t saved_iteration; /* of the last save; -1: none */
 } loop;
@@ -86,14 +85,21 @@ static tx_status train_iteration(loop *l)
 {
     tx_trainer *t = l->t;
     tx_feed *f = l->feed[TX_SPLIT_TRAIN];
-    double loss;
+    tx_metrics *m = l->metrics;
+    double loss, now = tx_clock();
     for (int64_t i = 0; i < t->n_micro; i++) {
+        double start = now;
         TX_TRY(read_micro_batch(t, f, t->consumed_train_samples + i * t->b));
+        now = tx_metrics_time(m, TX_TIMER_BATCH, now);
         TX_TRY(tx_trainer_forward(t, f->tokens, &loss));
+        now = tx_metrics_time(m, TX_TIMER_FORWARD, now);
         TX_TRY(tx_trainer_backward(t));
+        tx_metrics_time(m, TX_TIMER_BACKWARD, now);
+        now = tx_metrics_time(m, TX_TIMER_FORWARD_BACKWARD, start);
         TX_TRY(tx_trainer_step(t));
+        now = tx_metrics_time(m, TX_TIMER_OPTIMIZER, now);
     }
-    tx_metrics_step(&l->metrics, t);
+    tx_metrics_step(m, t);
     return TX_OK;
 }
 
@@ -106,6 +112,7 @@ static tx_status evaluate_split(loop *l, tx_split k, int64_t consumed, int64_t n
         tx_train_data_group(l->data, k, g, &name);
         TX_TRY(tx_train_evaluate(l->t, &l->feed[k][g], consumed, n, &loss));
         tx_metrics_evaluation(name, where, loss);
+        tx_metrics_evaluated(l->metrics, l->t, k == TX_SPLIT_TEST ? "test" : "validation", name, loss);
     }
     return TX_OK;
 }
@@ -118,7 +125,7 @@ static tx_status validate(loop *l, const char *where)
     if (!tx_train_data_groups(l->data, TX_SPLIT_VALID) || !n) return TX_OK;
     TX_TRY(evaluate_split(l, TX_SPLIT_VALID, t->consumed_valid_samples, n, where));
     t->consumed_valid_samples += n;
-    tx_metrics_exclude(&l->metrics, since);
+    tx_metrics_time(l->metrics, TX_TIMER_EVALUATE, since);
     return TX_OK;
 }
 
@@ -132,7 +139,8 @@ static tx_status save(loop *l)
     TX_TRY(tx_trainer_save(t, dir));
     tx_info("  successfully saved checkpoint at iteration %7lld to %s", (long long)t->iteration, dir);
     l->saved_iteration = t->iteration;
-    tx_metrics_exclude(&l->metrics, since);
+    double ms = 1e3 * (tx_metrics_time(l->metrics, TX_TIMER_SAVE, since) - since);
+    tx_log_timers(l->cfg, 1, (const char *const[]){ "save-checkpoint" }, &ms);
     return TX_OK;
 }
 
@@ -206,12 +214,13 @@ static void close_feeds(loop *l)
     }
 }
 
-tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data)
+tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data, tx_metrics *metrics)
 {
     loop l = {
         .t = t,
         .cfg = t->cfg,
         .data = data,
+        .metrics = metrics,
         .start = tx_clock(),
         .saved_iteration = -1,
     };
@@ -220,7 +229,7 @@ tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data)
         return TX_FAIL(TX_ERR_ARG, "--split %s leaves no document for training", t->cfg->split);
     if (t->cfg->exit_signal_handler) tx_signals_watch();
     TX_GOTO(open_feeds(&l));
-    tx_metrics_start(&l.metrics, t);
+    tx_metrics_start(metrics, t);
     TX_GOTO(run(&l));
 out:
     close_feeds(&l);

@@ -1,5 +1,4 @@
-/* metrics.c - the log lines of training. Their wording and order are Megatron-LM's, so that scripts which read its logs
- * read these; what triax adds stands behind them. */
+/* metrics.c - counts, times and tells the steps of a run. */
 #include "train/metrics.h"
 
 #include <math.h>
@@ -9,37 +8,97 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-void tx_metrics_start(tx_metrics *m, const tx_trainer *t)
+void tx_metrics_watch(tx_metrics *m, tx_record_fn *fn, void *user)
 {
-    double now = tx_clock();
-    *m = (tx_metrics){ .interval_start = now, .run_start = now, .first_iteration = t->iteration, .last_progress = now };
+    TX_ASSERT(m->n_watchers < TX_MAX_WATCHERS);
+    m->watcher[m->n_watchers].fn = fn;
+    m->watcher[m->n_watchers++].user = user;
 }
 
-void tx_metrics_exclude(tx_metrics *m, double since)
+static void tell(const tx_metrics *m, const tx_step_record *r)
 {
-    double spent = tx_clock() - since;
-    m->interval_start += spent;
-    m->run_start += spent;
+    for (int i = 0; i < m->n_watchers; i++) m->watcher[i].fn(m->watcher[i].user, r);
 }
 
-static void log_line(tx_metrics *m, const tx_trainer *t)
+static void start_interval(tx_metrics *m)
 {
-    int64_t n = m->advanced + m->skipped, batch = t->b * t->n_micro;
-    double seconds = (tx_clock() - m->interval_start) / (double)n;
-    char loss[64] = "", norm[64] = "";
-    if (m->advanced) snprintf(loss, sizeof loss, " lm loss: %.6E |", m->loss_sum / (double)m->advanced);
-    if (t->cfg->log_params_norm) snprintf(norm, sizeof norm, " params norm: %.3f |", t->params_norm);
-    tx_info(" iteration %8lld/%8lld | consumed samples: %12lld | elapsed time per iteration (ms): %.1f |"
-            " learning rate: %.3E | global batch size: %5lld |%s loss scale: 1.0 | grad norm: %.3f |%s"
-            " number of skipped iterations: %3lld | number of nan iterations: %3lld |"
-            " samples per second: %.3f | tokens per second: %.1f | TFLOPs: %.3f |",
-            (long long)t->iteration, (long long)t->cfg->train_iters, (long long)t->consumed_train_samples,
-            1e3 * seconds, t->lr, (long long)batch, loss, t->grad_norm, norm, (long long)m->skipped, (long long)m->nan,
-            (double)batch / seconds, (double)(batch * t->s) / seconds,
-            tx_model_flops(t->model, t->s, batch) / seconds * 1e-12);
     m->advanced = m->skipped = m->nan = 0;
     m->loss_sum = 0;
+    memset(m->timer, 0, sizeof m->timer);
     m->interval_start = tx_clock();
+}
+
+void tx_metrics_start(tx_metrics *m, const tx_trainer *t)
+{
+    start_interval(m);
+    m->run_start = m->last_progress = m->interval_start;
+    m->first_iteration = t->iteration;
+}
+
+double tx_metrics_time(tx_metrics *m, tx_timer timer, double since)
+{
+    double now = tx_clock();
+    m->timer[timer] += now - since;
+    if (timer == TX_TIMER_EVALUATE || timer == TX_TIMER_SAVE) {
+        m->interval_start += now - since;
+        m->run_start += now - since;
+    }
+    return now;
+}
+
+/* ---- records ---- */
+
+/* Where the run stands. */
+static tx_step_record stand(const tx_trainer *t, tx_record_kind kind)
+{
+    return (tx_step_record){
+        .kind = kind,
+        .iteration = t->iteration,
+        .train_iters = t->cfg->train_iters,
+        .consumed_samples = t->consumed_train_samples,
+        .consumed_tokens = t->consumed_train_samples * t->s,
+        .global_batch_size = t->b * t->n_micro,
+        .seq_length = t->s,
+        .lr = t->lr,
+        .weight_decay = t->weight_decay,
+        .loss = t->iteration_loss,
+        .grad_norm = t->grad_norm,
+        .loss_scale = 1, /* fp32 is not scaled */
+        .params_norm = t->cfg->log_params_norm ? t->params_norm : -1,
+        .num_zeros = -1,
+    };
+}
+
+/* The gradient's zeros; the rows that pad the vocabulary, which nothing trains, are not among them. */
+static double count_zeros(const tx_trainer *t)
+{
+    const tx_params *ps = &t->model->params;
+    int64_t zeros = 0, n = 0;
+    for (int i = 0; i < ps->n; i++) {
+        const tx_param *p = &ps->param[i];
+        for (int64_t k = 0; k < p->numel; k++) zeros += t->grad[p->offset + k] == 0;
+        n += p->numel;
+    }
+    return (double)(zeros - (n - tx_params_count(ps)));
+}
+
+static tx_step_record interval(const tx_metrics *m, const tx_step_record *last, const tx_trainer *t)
+{
+    tx_step_record r = *last;
+    double n = (double)(m->advanced + m->skipped), seconds = (tx_clock() - m->interval_start) / n;
+    tx_memory memory = tx_trainer_memory(t);
+    r.kind = TX_RECORD_INTERVAL;
+    r.loss = m->advanced ? m->loss_sum / (double)m->advanced : NAN;
+    r.skipped = m->skipped;
+    r.nan = m->nan;
+    r.elapsed_ms = 1e3 * seconds;
+    r.samples_per_second = (double)r.global_batch_size / seconds;
+    r.tokens_per_second = (double)(r.global_batch_size * r.seq_length) / seconds;
+    r.tflops = tx_model_flops(t->model, t->s, r.global_batch_size) / seconds * 1e-12;
+    for (int i = 0; i < TX_N_TIMERS; i++) r.time_ms[i] = 1e3 * m->timer[i] / n;
+    r.memory_bytes = (int64_t)tx_memory_total(&memory);
+    r.peak_resident_bytes = tx_peak_resident_bytes();
+    return r;
 }
 
 static void progress_line(tx_metrics *m, const tx_trainer *t)
@@ -49,22 +108,56 @@ static void progress_line(tx_metrics *m, const tx_trainer *t)
     if (!tx_log_wants(TX_LOG_PROGRESS) || now - m->last_progress < TX_PROGRESS_SECONDS) return;
     m->last_progress = now;
     double per_step = (now - m->run_start) / (double)done;
-    int seconds = (int)(per_step * (double)left + 0.5);
-    tx_log(TX_LOG_PROGRESS, "iteration %lld/%lld (%.0f %%) | lm loss %.4f | %.0f tokens/s | %d:%02d left",
+    long long rest = (long long)(per_step * (double)left + 0.5);
+    char time[48];
+    snprintf(time, sizeof time, rest < 3600 ? "%lld:%02lld left" : "%lld:%02lld hours left",
+             rest < 3600 ? rest / 60 : rest / 3600, rest < 3600 ? rest % 60 : rest / 60 % 60);
+    tx_log(TX_LOG_PROGRESS, "iteration %lld/%lld (%.0f %%) | lm loss %.4f | %.0f tokens/s | %s",
            (long long)t->iteration, (long long)t->cfg->train_iters,
            100.0 * (double)t->iteration / (double)t->cfg->train_iters, t->iteration_loss,
-           (double)(t->b * t->n_micro * t->s) / per_step, seconds / 60, seconds % 60);
+           (double)(t->b * t->n_micro * t->s) / per_step, time);
+}
+
+/* The arenas' own high water against their plan, and what the system counts for the whole process. */
+static void log_memory_used(const tx_trainer *t)
+{
+    tx_memory m = tx_trainer_memory(t);
+    size_t planned = tx_memory_total(&m);
+    size_t used = planned - (m.activations - t->ctx.acts.peak) - (m.workspace - t->ctx.scratch.peak);
+    tx_info(
+        " > memory after the first step (MB): predicted %.1f, used %.1f | the whole process, with its libraries and "
+        "the data it read: %.1f",
+        (double)planned / 1048576.0, (double)used / 1048576.0, (double)tx_peak_resident_bytes() / 1048576.0);
 }
 
 void tx_metrics_step(tx_metrics *m, const tx_trainer *t)
 {
     bool skipped = t->consecutive_skips > 0;
+    tx_step_record r = stand(t, TX_RECORD_STEP);
     m->advanced += !skipped;
     m->skipped += skipped;
     m->nan += skipped && !isfinite(t->iteration_loss);
     if (!skipped) m->loss_sum += t->iteration_loss;
+    if (skipped) r.loss = NAN;
+    r.skipped = skipped;
+    r.nan = skipped && !isfinite(t->iteration_loss);
+    if (t->cfg->log_num_zeros_in_grad) r.num_zeros = count_zeros(t);
+    tell(m, &r);
     progress_line(m, t);
-    if (t->iteration % t->cfg->log_interval == 0) log_line(m, t);
+    if (t->iteration == m->first_iteration + 1) log_memory_used(t);
+    if (t->iteration % t->cfg->log_interval) return;
+    r = interval(m, &r, t);
+    tx_log_interval(t->cfg, &r);
+    tell(m, &r);
+    start_interval(m);
+}
+
+void tx_metrics_evaluated(tx_metrics *m, const tx_trainer *t, const char *split, const char *name, double loss)
+{
+    tx_step_record r = stand(t, TX_RECORD_EVALUATION);
+    r.name = name ? name : split;
+    r.loss = loss;
+    tell(m, &r);
 }
 
 void tx_metrics_phase(const char *text)
@@ -72,17 +165,4 @@ void tx_metrics_phase(const char *text)
     char date[20];
     tx_clock_date(date);
     tx_info("[%s] datetime: %s ", text, date);
-}
-
-void tx_metrics_evaluation(const char *name, const char *where, double loss)
-{
-    char line[512], rule[512];
-    int n = snprintf(line, sizeof line, " %s loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | ",
-                     name ? name : "validation", where, loss, exp(fmin(20, loss)));
-    n = n < 0 ? 0 : n >= (int)sizeof rule - 2 ? (int)sizeof rule - 2 : n;
-    memset(rule, '-', (size_t)n + 1);
-    rule[n + 1] = 0;
-    tx_info("%s", rule);
-    tx_info("%s", line);
-    tx_info("%s", rule);
 }

@@ -1,31 +1,61 @@
-/* metrics.h - what a training run tells: Megatron's log lines, and a live line for a terminal. */
+/* metrics.h - what a training run tells: counts and times its steps, writes Megatron's log lines, shows a live line on
+ * a terminal, and hands each record on to whoever watches (TensorBoard's files, the metrics file). */
 #ifndef TX_TRAIN_METRICS_H
 #define TX_TRAIN_METRICS_H
 
+#include "base/step_record.h"
 #include "train/trainer.h"
 
-typedef struct tx_metrics {
+enum { TX_MAX_WATCHERS = 4 };
+
+typedef struct tx_metrics { /* zeroed, then watched, then started */
+    struct {
+        tx_record_fn *fn;
+        void *user;
+    } watcher[TX_MAX_WATCHERS];
+    int n_watchers;
     double interval_start; /* clock of the last log line */
     double run_start;
     int64_t first_iteration;
     int64_t advanced, skipped, nan; /* iterations since the last log line */
     double loss_sum;                /* over the advanced ones */
+    double timer[TX_N_TIMERS];      /* seconds since the last log line */
     double last_progress;
 } tx_metrics;
 
+/* From now on fn(user, record) sees every step, interval and evaluation. */
+void tx_metrics_watch(tx_metrics *m, tx_record_fn *fn, void *user);
+
 void tx_metrics_start(tx_metrics *m, const tx_trainer *t);
 
-/* After every step: counts it, shows the live line, and logs when the iteration is divisible by --log-interval. */
+/* Adds the time since `since` to a timer; gives back the clock. Evaluation and saving are no training: their time is
+ * taken out of the interval. */
+double tx_metrics_time(tx_metrics *m, tx_timer timer, double since);
+
+/* After every step: counts it, tells it, shows the live line, and logs when the iteration is divisible by
+ * --log-interval. After the first step the memory used stands beside the memory predicted. */
 void tx_metrics_step(tx_metrics *m, const tx_trainer *t);
 
-/* Takes the time since `since` out of the interval: evaluation and saving are not training. */
-void tx_metrics_exclude(tx_metrics *m, double since);
+/* After the evaluation of a group of a split. @name of the group, NULL: `split`'s, "validation" or "test". */
+void tx_metrics_evaluated(tx_metrics *m, const tx_trainer *t, const char *split, const char *name, double loss);
 
 /* "[<text>] datetime: YYYY-mm-dd HH:MM:SS ": Megatron's mark between the phases of a run. */
 void tx_metrics_phase(const char *text);
 
+/* ---- log_line.c: the wording ---- */
+
+/* The line of an interval in the --log-dialect, and the timers that --timing-log-level asks for. */
+void tx_log_interval(const tx_config *cfg, const tx_step_record *r);
+
+/* Megatron's list of timers: a heading and one line each; those of 0 are left out. */
+void tx_log_timers(const tx_config *cfg, int n, const char *const *name, const double *ms);
+
 /* Megatron's boxed line: " <name> loss at <where> | lm loss value: ... | lm loss PPL: ... | ". @name of the data's
  * group, NULL: "validation". */
 void tx_metrics_evaluation(const char *name, const char *where, double loss);
+
+/* The table of memory: what is taken for what. */
+void tx_log_memory(const tx_memory *m);
+size_t tx_memory_total(const tx_memory *m);
 
 #endif

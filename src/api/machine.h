@@ -1,0 +1,12 @@
+/* machine.h - what this machine calls itself. */
+#ifndef TX_API_MACHINE_H
+#define TX_API_MACHINE_H
+
+#include <stddef.h>
+
+/* The value after "key : " in a file of /proc, or "unknown". */
+void tx__proc_value(const char *path, const char *key, char *out, size_t cap);
+
+void tx__processor_name(char *out, size_t cap);
+
+#endif

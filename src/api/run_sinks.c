@@ -1,0 +1,122 @@
+/* run_sinks.c - TensorBoard's files and the metrics file of a run. */
+#include "api/run_sinks.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/machine.h"
+#include "backend/backend.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "triax/token.h"
+
+/* ---- the first line of a metrics file ---- */
+
+/* Text of an option, which may hold any bytes. */
+static tx_status set_text(json_t *object, const char *name, const char *text)
+{
+    tx_bytes clean = { 0 };
+    TX_TRY(tx_text_replace_invalid(text, strlen(text), &clean));
+    json_t *value = json_stringn(clean.n ? clean.data : "", clean.n);
+    tx_bytes_free(&clean);
+    if (!json_object_set_new(object, name, value)) return TX_OK;
+    return TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a run");
+}
+
+static tx_status set_option(void *user, const char *name, const char *value)
+{
+    return set_text(user, name, value);
+}
+
+static tx_status run_line(json_t **out, const tx_trainer *t)
+{
+    tx_memory m = tx_trainer_memory(t);
+    char host[128] = "", cpu[128], date[20];
+    gethostname(host, sizeof host - 1);
+    tx__processor_name(cpu, sizeof cpu);
+    tx_clock_date(date);
+    json_t *arguments = json_object();
+    json_t *line =
+        json_pack("{s:s, s:s, s:f, s:s, s:I, s:I, s:I}", "kind", "run", "triax", tx_version(), "time", tx_clock_unix(),
+                  "date", date, "iteration", (json_int_t)t->iteration, "train_iters", (json_int_t)t->cfg->train_iters,
+                  "parameters", (json_int_t)tx_params_count(&t->model->params));
+    json_t *machine = json_pack("{s:I, s:I}", "cores", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "memory_bytes",
+                                (json_int_t)(sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE)));
+    json_t *memory =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)m.params, "gradients",
+                  (json_int_t)m.grads, "optimizer", (json_int_t)m.optimizer, "activations", (json_int_t)m.activations,
+                  "workspace", (json_int_t)m.workspace, "total", (json_int_t)tx_memory_total(&m));
+    tx_status st = line && machine && memory && arguments
+                       ? TX_OK
+                       : TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a run");
+    if (!st) st = set_text(machine, "host", host);
+    if (!st) st = set_text(machine, "processor", cpu);
+    if (!st) st = set_text(machine, "backend", t->ctx.backend->describe());
+    if (!st) st = tx_config_each(t->cfg, set_option, arguments);
+    if (!st && (json_object_set(line, "machine", machine) || json_object_set(line, "memory", memory) ||
+                json_object_set(line, "arguments", arguments)))
+        st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a run");
+    json_decref(machine);
+    json_decref(memory);
+    json_decref(arguments);
+    if (st)
+        json_decref(line);
+    else
+        *out = line;
+    return st;
+}
+
+static tx_status open_metrics_file(tx_metrics_file *f, const tx_trainer *t)
+{
+    const tx_config *cfg = t->cfg;
+    char path[4096];
+    json_t *line;
+    if (!cfg->metrics_file) {
+        TX_TRY(tx_make_dirs(cfg->save));
+        TX_TRY(tx_path_join(path, sizeof path, cfg->save, TX_METRICS_FILE));
+    }
+    TX_TRY(run_line(&line, t));
+    tx_status st = tx_metrics_file_open(f, cfg->metrics_file ? cfg->metrics_file : path, line);
+    json_decref(line);
+    return st;
+}
+
+/* ---- watching ---- */
+
+static void to_tensorboard(void *user, const tx_step_record *r)
+{
+    tx_tensorboard *tb = user;
+    if (!tb->file.path || !tx_tensorboard_put(tb, r)) return;
+    tx_warn("%s; TensorBoard gets no more of this run", tx_last_error());
+    tx_tensorboard_close(tb);
+}
+
+static void to_metrics_file(void *user, const tx_step_record *r)
+{
+    tx_metrics_file *f = user;
+    if (!f->file.path || !tx_metrics_file_put(f, r)) return;
+    tx_warn("%s; the metrics file gets no more of this run", tx_last_error());
+    tx_metrics_file_close(f);
+}
+
+tx_status tx__run_sinks_open(tx__run_sinks *s, tx_metrics *m, const tx_trainer *t)
+{
+    const tx_config *cfg = t->cfg;
+    if (cfg->tensorboard_dir) {
+        TX_TRY(tx_tensorboard_open(&s->tensorboard, cfg, t->iteration));
+        tx_metrics_watch(m, to_tensorboard, &s->tensorboard);
+    }
+    if (cfg->metrics_file || cfg->save) {
+        TX_TRY(open_metrics_file(&s->metrics_file, t));
+        tx_metrics_watch(m, to_metrics_file, &s->metrics_file);
+    }
+    return TX_OK;
+}
+
+void tx__run_sinks_close(tx__run_sinks *s)
+{
+    tx_tensorboard_close(&s->tensorboard);
+    tx_metrics_file_close(&s->metrics_file);
+}

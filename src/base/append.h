@@ -1,0 +1,25 @@
+/* append.h - a file that grows while a run goes on. What was put is handed to the system at once, so that a reader sees
+ * it and a kill loses nothing. */
+#ifndef TX_BASE_APPEND_H
+#define TX_BASE_APPEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+typedef struct tx_append {
+    char *path; /* owned; NULL: closed */
+    int fd;
+} tx_append;
+
+/* Creates the file; an existing one is added to, or with `fresh` TX_ERR_STATE. */
+tx_status tx_append_open(tx_append *a, const char *path, bool fresh);
+tx_status tx_append_put(tx_append *a, const void *bytes, size_t n);
+
+/* Cuts off what stands behind the last newline: a line that a killed process did not finish. */
+tx_status tx_append_cut_half_line(tx_append *a);
+
+void tx_append_close(tx_append *a); /* a zeroed or closed one is fine */
+
+#endif

@@ -1,0 +1,55 @@
+/* step_record.h - what is told of a run: one record of numbers for a step, a logged interval or an evaluation. The
+ * training loop fills it; the log, TensorBoard's files and the metrics file are written from it. */
+#ifndef TX_BASE_STEP_RECORD_H
+#define TX_BASE_STEP_RECORD_H
+
+#include <stdint.h>
+
+/* Where the time goes: Megatron's names of the timers, the --timing-log-level that shows them, and the metrics file's
+ * name, NULL for a sum of others. */
+#define TX_TIMERS(X)                                           \
+    X(FORWARD_BACKWARD, "forward-backward", 1, NULL)           \
+    X(FORWARD, "forward-compute", 2, "forward")                \
+    X(BACKWARD, "backward-compute", 2, "backward")             \
+    X(BATCH, "batch-generator", 2, "data")                     \
+    X(OPTIMIZER, "optimizer", 1, "optimizer")                  \
+    X(EVALUATE, "evaluate", 1, "evaluation") /* triax's own */ \
+    X(SAVE, "save-checkpoint", 0, "saving")
+
+typedef enum tx_timer {
+#define X(id, name, level, key) TX_TIMER_##id,
+    TX_TIMERS(X)
+#undef X
+        TX_N_TIMERS
+} tx_timer;
+
+typedef enum tx_record_kind {
+    TX_RECORD_STEP,      /* one iteration: loss, norms and rate are its own; no times and speeds */
+    TX_RECORD_INTERVAL,  /* a line of the log: means over the iterations since the last one */
+    TX_RECORD_EVALUATION /* name and loss, and where the run stands */
+} tx_record_kind;
+
+typedef struct tx_step_record {
+    tx_record_kind kind;
+    const char *name; /* evaluation: "validation", "test" or the data's group */
+    int64_t iteration, train_iters;
+    int64_t consumed_samples, consumed_tokens;
+    int64_t global_batch_size, seq_length;
+    double lr, weight_decay;
+    double loss;      /* NaN: no step advanced */
+    double grad_norm; /* of the last iteration, before clipping */
+    double loss_scale;
+    double params_norm, num_zeros; /* negative: not asked for */
+    int64_t skipped, nan;          /* iterations of the interval */
+
+    /* interval only */
+    double elapsed_ms; /* of an iteration, evaluation and saving left out */
+    double samples_per_second, tokens_per_second, tflops;
+    double time_ms[TX_N_TIMERS]; /* an iteration's share */
+    int64_t memory_bytes;        /* taken for training */
+    int64_t peak_resident_bytes; /* the most that the process had in memory so far */
+} tx_step_record;
+
+typedef void tx_record_fn(void *user, const tx_step_record *r);
+
+#endif

@@ -1,0 +1,97 @@
+/* metrics_file.c - writing a run as JSON lines. */
+#include "report/metrics_file.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+static const char first[] = "{\"kind\":\"run\"";
+
+/* Whether what is there is a metrics file: it begins as one, or is empty. */
+static tx_status check_start(const tx_append *file)
+{
+    char start[sizeof first - 1];
+    ssize_t n = pread(file->fd, start, sizeof start, 0);
+    if (n == 0 || (n < 0 && errno == ESPIPE)) return TX_OK;
+    if (n == (ssize_t)sizeof start && !memcmp(start, first, sizeof start)) return TX_OK;
+    return TX_FAIL(TX_ERR_FORMAT, "%s: is no metrics file and is not added to; name another with --metrics-file",
+                   file->path);
+}
+
+tx_status tx_metrics_file_open(tx_metrics_file *f, const char *path, const json_t *run)
+{
+    *f = (tx_metrics_file){ 0 };
+    tx_status st;
+    char *line = NULL;
+    TX_GOTO(tx_append_open(&f->file, path, false));
+    TX_GOTO(check_start(&f->file));
+    TX_GOTO(tx_append_cut_half_line(&f->file));
+    line = json_dumps(run, JSON_COMPACT | JSON_REAL_PRECISION(15));
+    TX_GOTO(line ? tx_str_printf(&f->line, "%s\n", line) : TX_FAIL(TX_ERR_NOMEM, "not enough memory for %s", path));
+    TX_GOTO(tx_append_put(&f->file, f->line.data, f->line.len));
+out:
+    free(line);
+    if (st) tx_metrics_file_close(f);
+    return st;
+}
+
+void tx_metrics_file_close(tx_metrics_file *f)
+{
+    tx_append_close(&f->file);
+    tx_str_free(&f->line);
+    *f = (tx_metrics_file){ 0 };
+}
+
+/* ,"name":value */
+static tx_status put_number(tx_str *line, const char *name, double x)
+{
+    TX_TRY(tx_str_printf(line, "%s\"%s\":", line->data[line->len - 1] == '{' ? "" : ",", name));
+    if (!isfinite(x)) return tx_str_puts(line, "null");
+    return tx_str_printf(line, fabs(x) < 1e15 && x == floor(x) ? "%.0f" : "%.9g", x);
+}
+
+static tx_status put_step(tx_str *line, const tx_step_record *r)
+{
+    static const char *const key[] = {
+#define X(id, name, level, key_) key_,
+        TX_TIMERS(X)
+#undef X
+    };
+#define X(name, value) TX_TRY(put_number(line, #name, (double)(value)));
+    TX_STEP_NUMBERS(X)
+#undef X
+    TX_TRY(tx_str_puts(line, ",\"time_ms\":{"));
+    for (int i = 0; i < TX_N_TIMERS; i++)
+        if (key[i]) TX_TRY(put_number(line, key[i], r->time_ms[i]));
+    return tx_str_puts(line, "}");
+}
+
+static tx_status put_evaluation(tx_str *line, const tx_step_record *r)
+{
+    json_t *name = json_string(r->name);
+    char *text = name ? json_dumps(name, JSON_ENCODE_ANY) : NULL;
+    tx_status st =
+        text ? tx_str_printf(line, ",\"name\":%s", text) : TX_FAIL(TX_ERR_NOMEM, "cannot write the name of a dataset");
+    free(text);
+    json_decref(name);
+    if (!st) st = put_number(line, "iteration", (double)r->iteration);
+    if (!st) st = put_number(line, "consumed_samples", (double)r->consumed_samples);
+    if (!st) st = put_number(line, "consumed_tokens", (double)r->consumed_tokens);
+    if (!st) st = put_number(line, "loss", r->loss);
+    return st ? st : put_number(line, "ppl", exp(fmin(20, r->loss)));
+}
+
+tx_status tx_metrics_file_put(tx_metrics_file *f, const tx_step_record *r)
+{
+    if (r->kind == TX_RECORD_STEP) return TX_OK;
+    bool step = r->kind == TX_RECORD_INTERVAL;
+    f->line.len = 0;
+    TX_TRY(tx_str_printf(&f->line, "{\"kind\":\"%s\",\"time\":%.3f", step ? "step" : "evaluation", tx_clock_unix()));
+    TX_TRY(step ? put_step(&f->line, r) : put_evaluation(&f->line, r));
+    TX_TRY(tx_str_puts(&f->line, "}\n"));
+    return tx_append_put(&f->file, f->line.data, f->line.len);
+}

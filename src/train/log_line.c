@@ -1,0 +1,141 @@
+/* log_line.c - the log lines of training. Their wording and order are Megatron's, so that scripts which read its logs
+ * read these; what triax adds stands behind them. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "train/metrics.h"
+
+/* ---- the training line ---- */
+
+__attribute__((format(printf, 2, 3))) static void add(char line[1024], const char *fmt, ...)
+{
+    size_t n = strlen(line);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line + n, 1024 - n, fmt, ap);
+    va_end(ap);
+}
+
+static void add_norms(char line[1024], const tx_step_record *r)
+{
+    add(line, " grad norm: %.3f |", r->grad_norm);
+    if (r->num_zeros >= 0) add(line, " num zeros: %.1f |", r->num_zeros);
+    if (r->params_norm >= 0) add(line, " params norm: %.3f |", r->params_norm);
+}
+
+/* Megatron-LM's. */
+static void megatron(char line[1024], const tx_step_record *r)
+{
+    add(line, " loss scale: %.1f |", r->loss_scale);
+    add_norms(line, r);
+    add(line, " number of skipped iterations: %3lld | number of nan iterations: %3lld |", (long long)r->skipped,
+        (long long)r->nan);
+    add(line, " samples per second: %.3f | tokens per second: %.1f | TFLOPs: %.3f |", r->samples_per_second,
+        r->tokens_per_second, r->tflops);
+}
+
+/* Megatron-DeepSpeed's: a loss scale only where there is a scaler, which fp32 and bf16 have not. */
+static void megatron_deepspeed(char line[1024], const tx_step_record *r)
+{
+    if (r->loss_scale != 1) add(line, " loss scale: %.1f |", r->loss_scale);
+    add_norms(line, r);
+    add(line, " actual seqlen: %5lld |", (long long)r->seq_length);
+    add(line, " number of skipped iterations: %3lld | number of nan iterations: %3lld |", (long long)r->skipped,
+        (long long)r->nan);
+    add(line, " samples per second: %.3f | tokens per gpu per second (tgs): %.3f | TFLOPs: %.2f |",
+        r->samples_per_second, r->tokens_per_second, r->tflops);
+}
+
+void tx_log_interval(const tx_config *cfg, const tx_step_record *r)
+{
+    bool deepspeed = !strcmp(cfg->log_dialect, "megatron-deepspeed");
+    char line[1024] = "";
+    add(line, " iteration %8lld/%8lld | consumed samples: %12lld |", (long long)r->iteration, (long long)r->train_iters,
+        (long long)r->consumed_samples);
+    if (deepspeed) add(line, " consumed tokens: %12lld |", (long long)r->consumed_tokens);
+    add(line, " elapsed time per iteration (ms): %.1f | learning rate: %.3E | global batch size: %5lld |",
+        r->elapsed_ms, r->lr, (long long)r->global_batch_size);
+    if (!isnan(r->loss)) add(line, " lm loss: %.6E |", r->loss);
+    (deepspeed ? megatron_deepspeed : megatron)(line, r);
+    tx_info("%s", line);
+
+    static const char *const name[] = {
+#define X(id, text, level, key) text,
+        TX_TIMERS(X)
+#undef X
+    };
+    static const int level[] = {
+#define X(id, text, lvl, key) lvl,
+        TX_TIMERS(X)
+#undef X
+    };
+    double ms[TX_N_TIMERS];
+    for (int i = 0; i < TX_N_TIMERS; i++)
+        ms[i] =
+            level[i] > 0 && level[i] <= cfg->timing_log_level ? r->time_ms[i] : 0; /* level 0: told when it is over */
+    tx_log_timers(cfg, TX_N_TIMERS, name, ms);
+}
+
+/* ---- timers ---- */
+
+void tx_log_timers(const tx_config *cfg, int n, const char *const *name, const double *ms)
+{
+    enum { WIDTH = 48 };
+    const char *option = cfg->timing_log_option;
+    bool all = !strcmp(option, "all"), begun = false;
+    for (int i = 0; i < n; i++) {
+        if (!(ms[i] > 0)) continue;
+        if (!begun) tx_info(all ? "times across ranks (ms):" : "(min, max) time across ranks (ms):");
+        begun = true;
+        if (all) {
+            tx_info("  %s:", name[i]);
+            tx_info("     rank %2d: %.2f", 0, ms[i]);
+            continue;
+        }
+        char dots[WIDTH + 1];
+        int used = snprintf(dots, sizeof dots, "%s ", name[i]);
+        memset(dots + used, '.', (size_t)(WIDTH - used)); /* names are shorter */
+        dots[WIDTH] = 0;
+        if (!strcmp(option, "max"))
+            tx_info("    %s: %.2f", dots, ms[i]);
+        else
+            tx_info("    %s: (%.2f, %.2f)", dots, ms[i], ms[i]);
+    }
+}
+
+/* ---- memory ---- */
+
+size_t tx_memory_total(const tx_memory *m)
+{
+    return m->params + m->grads + m->optimizer + m->activations + m->workspace;
+}
+
+void tx_log_memory(const tx_memory *m)
+{
+    const struct {
+        const char *name;
+        size_t bytes;
+    } row[] = { { "parameters", m->params },       { "gradients", m->grads },     { "optimizer", m->optimizer },
+                { "activations", m->activations }, { "workspace", m->workspace }, { "total", tx_memory_total(m) } };
+    tx_info(" > memory (MB), predicted:");
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        tx_info("    %-12s %12.1f", row[i].name, (double)row[i].bytes / 1048576.0);
+}
+
+/* ---- evaluation ---- */
+
+void tx_metrics_evaluation(const char *name, const char *where, double loss)
+{
+    char line[512], rule[512];
+    int n = snprintf(line, sizeof line, " %s loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | ",
+                     name ? name : "validation", where, loss, exp(fmin(20, loss)));
+    n = n < 0 ? 0 : n >= (int)sizeof rule - 2 ? (int)sizeof rule - 2 : n;
+    memset(rule, '-', (size_t)n + 1);
+    rule[n + 1] = 0;
+    tx_info("%s", rule);
+    tx_info("%s", line);
+    tx_info("%s", rule);
+}
