@@ -33,6 +33,10 @@ TX_API tx_status tx_inspect(const tx_config *cfg, tx_line_fn *line, void *user);
  * cfg holds the flags of the run, parsed for the command inspect-samples. */
 TX_API tx_status tx_inspect_samples(const tx_config *cfg, tx_line_fn *line, void *user);
 
+/* Reads metrics files of runs and writes one HTML page that needs nothing but itself, as `triax report`: curves, where
+ * time and memory go, and each run's options. TX_ERR_NOTFOUND, TX_ERR_FORMAT name the file and line. */
+TX_API tx_status tx_report(const tx_config *cfg);
+
 /* What this machine has and what triax will use, and a self-test of a few seconds, as `triax doctor`.
  * A failed check is reported in the log and as the status. */
 TX_API tx_status tx_doctor(const tx_config *cfg);

@@ -203,13 +203,16 @@ static int take_flag(struct parse *p, int argc, char *const *argv, int i)
     return i + 1 + (equals ? 0 : n);
 }
 
-/* The value without a flag that some commands take first; returns the index of the argument behind it. */
-static int take_bare(struct parse *p, const char *value)
+/* The value, or of a list the values, without a flag that some commands take first; returns the index of the argument
+ * behind them. */
+static int take_bare(struct parse *p, int argc, char *const *argv)
 {
     const tx_option *o = tx__option_bare(p->cfg->command);
+    int n = 1;
+    while (o->n_args < 0 && n < argc && !is_flag(argv[n])) n++;
     p->typed[o - tx__options] = o->flag;
-    store(p, o, 1, &value);
-    return 1;
+    store(p, o, n, (const char *const *)argv);
+    return n;
 }
 
 /* One line for each flag that was accepted and does nothing. */
@@ -253,7 +256,7 @@ tx_status tx_config_parse(tx_config **out, const char *command, int argc, char *
     TX_GOTO(tx_alloc(&p.typed, tx__n_options, sizeof *p.typed, "the options"));
     TX_GOTO(tx_alloc(&p.value, tx__n_options, sizeof *p.value, "the options"));
     int i = 0;
-    if (argc > 0 && !is_flag(argv[0]) && tx__option_bare(p.cfg->command)) i = take_bare(&p, argv[0]);
+    if (argc > 0 && !is_flag(argv[0]) && tx__option_bare(p.cfg->command)) i = take_bare(&p, argc, argv);
     while (i < argc) {
         if (is_flag(argv[i])) {
             i = take_flag(&p, argc, argv, i);

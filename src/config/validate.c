@@ -125,6 +125,12 @@ static void rule_inspect_has_a_path(const struct check *k)
         tx__violate(k->v, "inspect needs a path: triax inspect PATH, or --input PATH");
 }
 
+static void rule_report_has_runs(const struct check *k)
+{
+    if (!k->c->runs.n && !k->bad->runs)
+        tx__violate(k->v, "report needs runs: triax report RUN ..., folders of --save or metrics files");
+}
+
 /* What the order of samples depends on; all else of a run may be left out. */
 static void rule_samples_have_their_sizes(const struct check *k)
 {
@@ -523,6 +529,7 @@ static const struct rule {
     { "train-tokenizer", rule_train_tokenizer_has_files },
     { "merge-datasets", rule_merge_has_files },
     { "inspect", rule_inspect_has_a_path },
+    { "report", rule_report_has_runs },
     { "inspect-samples", rule_samples_have_their_sizes },
     { "inspect-samples", rule_samples_are_of_one_model },
     { "evaluate", rule_evaluate_has_files },

@@ -1,4 +1,4 @@
-/* metrics_file.h - a run as JSON lines, written while it goes on (docs/formats/metrics.md). */
+/* metrics_file.h - a run as JSON lines, written while it goes on (docs/formats/metrics.md); history.h reads it. */
 #ifndef TX_REPORT_METRICS_FILE_H
 #define TX_REPORT_METRICS_FILE_H
 

@@ -172,6 +172,12 @@ static void a_first_value_needs_no_flag_where_a_command_says_so(void **state)
     assert_int_equal(c->documents, 5);
     tx_config_free(c);
     refused("inspect", "--documents 5", "inspect needs a path: triax inspect PATH, or --input PATH");
+    c = parsed("report", "a b --output x");
+    assert_int_equal(c->runs.n, 2);
+    assert_string_equal(c->runs.item[1], "b");
+    assert_string_equal(c->report_output, "x");
+    tx_config_free(c);
+    refused("report", "--output x", "report needs runs: triax report RUN ..., folders of --save or metrics files");
     refused("inspect", "a b", "\"b\" is not a flag and no flag before it takes it");
     refused("doctor", "a", "\"a\" is not a flag and no flag before it takes it");
 }

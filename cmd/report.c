@@ -1,0 +1,8 @@
+/* report.c - triax report. */
+#include "cmd.h"
+#include "triax/run.h"
+
+tx_status cmd_report(tx_config *cfg)
+{
+    return tx_report(cfg);
+}

@@ -1,0 +1,42 @@
+/* history.h - what a metrics file tells of its run. The file may be anything, and may grow meanwhile. */
+#ifndef TX_REPORT_HISTORY_H
+#define TX_REPORT_HISTORY_H
+
+#include "report/metrics_file.h"
+
+/* A step's numbers. */
+enum {
+#define X(name, value) TX_COLUMN_##name,
+    TX_STEP_NUMBERS(X)
+#undef X
+#define X(id, name, level, key) TX_COLUMN_MS_##id,
+        TX_TIMERS(X)
+#undef X
+            TX_COLUMN_time,
+    TX_N_COLUMNS
+};
+
+/* What stands in the file for a column; NULL for a timer that is a sum of others. */
+const char *tx_column_name(int column);
+
+typedef struct tx_evaluation {
+    json_t *name; /* a string; owned */
+    double iteration, consumed_tokens, time, loss;
+} tx_evaluation;
+
+typedef struct tx_history {
+    json_t *run;  /* the last start's line; owned */
+    int n_starts; /* times that the run began or was resumed */
+    double first_time, last_time;
+    double (*step)[TX_N_COLUMNS]; /* by iteration; NaN where there is no number */
+    size_t n_steps, cap_steps;
+    tx_evaluation *evaluation;
+    size_t n_evaluations, cap_evaluations;
+} tx_history;
+
+/* Reads a metrics file; what a resumed run did again stands once. A last line without its end is left out: the run is
+ * still going. TX_ERR_FORMAT names file and line of what cannot be. */
+tx_status tx_history_read(tx_history *h, const char *path);
+void tx_history_free(tx_history *h); /* a zeroed one is fine */
+
+#endif

@@ -1,0 +1,79 @@
+#!/bin/bash
+# labels: cli resume
+# What people see of a run: log lines in both dialects, timers, memory, the metrics file, event files, the report's page.
+. "$(dirname "$0")/lib.sh"
+
+train=(pretrain-gpt --num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 16 --max-position-embeddings 32
+    --micro-batch-size 2 --global-batch-size 4 --lr 1e-3 --lr-decay-style linear --train-iters 10 --log-interval 2
+    --eval-interval 4 --eval-iters 2 --vocab-file "$data/tiny/tiny-vocab.json" --merge-file "$data/tiny/tiny-merges.txt"
+    --data-path "$data/dataset/tiny_text_document" --split 8,1,1 --save-interval 4)
+
+# ---- the log
+number='[0-9.E+-]+'
+ok "${train[@]}" --save run
+grep -Eq "^ iteration        2/      10 \| consumed samples:            8 \| elapsed time per iteration \(ms\): $number \
+\| learning rate: $number \| global batch size:     4 \| lm loss: $number \| loss scale: 1.0 \| grad norm: $number \
+\| number of skipped iterations:   0 \| number of nan iterations:   0 \| samples per second: $number \
+\| tokens per second: $number \| TFLOPs: $number \|$" out || { cat out; die "Megatron-LM's line"; }
+for part in parameters gradients optimizer activations workspace total; do
+    grep -Eq "^    $part +[0-9.]+$" out || die "no $part in the table of memory"
+done
+grep -Eq "memory after the first step \(MB\): predicted $number, used $number " out || die "no memory used"
+grep -q '^    model-and-optimizer-setup \.*: (' out || die "no timer of the setup"
+grep -q '^    save-checkpoint \.*: (' out || die "no timer of saving"
+! grep -q '^    forward-backward' out || die "timers that nobody asked for"
+! grep -q '^    evaluate' out || die "timers that nobody asked for"
+
+ok "${train[@]}" --log-dialect megatron-deepspeed --timing-log-level 2 --timing-log-option max --log-params-norm \
+    --log-num-zeros-in-grad --tensorboard-dir tb/deep --log-timers-to-tensorboard
+grep -Eq "^ iteration        4/      10 \| consumed samples:           16 \| consumed tokens:          256 \
+\| elapsed time per iteration \(ms\): $number \| learning rate: $number \| global batch size:     4 \| lm loss: $number \
+\| grad norm: $number \| num zeros: [0-9]+\.0 \| params norm: $number \| actual seqlen:    16 \
+\| number of skipped iterations:   0 \| number of nan iterations:   0 \| samples per second: $number \
+\| tokens per gpu per second \(tgs\): $number \| TFLOPs: $number \|$" out || { cat out; die "Megatron-DeepSpeed's line"; }
+for timer in forward-backward forward-compute backward-compute batch-generator optimizer; do
+    [ "$(grep -Ec "^    $timer \.+: [0-9.]+$" out)" -eq 5 ] || die "no timer $timer in every interval"
+done
+ls tb/deep/events.out.tfevents.* >/dev/null || die "no event file"
+[ ! -e metrics.jsonl ] || die "a metrics file that nobody asked for"
+ok "${train[@]}" --timing-log-level 1 --timing-log-option all --train-iters 2
+grep -q '^times across ranks (ms):$' out && grep -q '^     rank  0: ' out || die "timers of all ranks"
+! grep -q forward-compute out || die "a timer of level 2 at level 1"
+
+# flags that do nothing without --tensorboard-dir say so
+ok "${train[@]}" --train-iters 2 --log-timers-to-tensorboard
+grep -q 'without --tensorboard-dir' err || die "silent about flags for TensorBoard"
+refused "a/b" "${train[@]}" --metrics-file a/b
+echo "my notes" >notes
+refused "notes: is no metrics file" "${train[@]}" --metrics-file notes
+
+# ---- the metrics file: a line for each of the log, and it goes on when the run does
+kinds() { sed -nE 's/^\{"kind":"([a-z]+)".*/\1/p' "$1" | sort | uniq -c | tr -s ' \n' ' '; }
+[ "$(kinds run/metrics.jsonl)" = " 4 evaluation 1 run 5 step " ] || die "$(kinds run/metrics.jsonl)"
+grep -q '"hidden_size":"32"' run/metrics.jsonl || die "no options in the metrics file"
+ok "${train[@]}" --metrics-file stopped.jsonl --save stopped --exit-interval 4
+[ ! -e stopped/metrics.jsonl ] || die "two metrics files"
+printf '{"kind":"step","iter' >>stopped.jsonl
+ok report stopped.jsonl --output going.html
+grep -q 'stopped.jsonl: 2 lines of the log, 1 evaluations' out || die "a run still going"
+ok "${train[@]}" --metrics-file stopped.jsonl --save stopped --load stopped
+[ "$(kinds stopped.jsonl)" = " 4 evaluation 2 run 5 step " ] || die "$(kinds stopped.jsonl)"
+for f in run/metrics.jsonl stopped.jsonl; do # same losses as without the stop
+    sed -nE 's/.*"iteration":([0-9]+).*"loss":([0-9.e-]+).*/\1 \2/p' $f | head -9 >$(basename $f).losses
+done
+cmp metrics.jsonl.losses stopped.jsonl.losses || die "other losses after resuming"
+
+# ---- the page
+ok report run stopped.jsonl run/metrics.jsonl
+[ -s report.html ] || die "no report.html"
+! grep -qE '(https?:)?//[a-z]|src=|@import|url\(|<link' report.html || die "the page asks for something else"
+grep -q 'prefers-color-scheme: dark' report.html || die "no dark theme"
+[ "$(grep -o '"name":"run"' report.html | wc -l)" -eq 1 ] || die "not one run of that name"
+grep -q '"hidden_size":"32"' report.html || die "no options in the page"
+refused "report needs runs" report
+refused "no-such-run" report no-such-run
+mkdir empty
+refused "empty: holds no metrics.jsonl" report empty
+refused "notes:1: is not JSON" report run notes --output never.html
+[ ! -e never.html ] || die "half a page"
+echo "all passed"
