@@ -318,11 +318,25 @@ tx_status tx__check_sumsq(const tx_sumsq_args *a)
     return TX_OK;
 }
 
+tx_status tx__check_count_zeros(const tx_count_zeros_args *a)
+{
+    if (!is_float(a->x.dtype) || !flat(a->x) || !flat(a->out) || a->out.dtype != TX_F64 || tx_numel(a->out) != 1)
+        return REFUSE("count_zeros", "x contiguous float, out one fp64", T(out), T(x));
+    return TX_OK;
+}
+
 tx_status tx__check_adam(const tx_adam_args *a)
 {
     if (!is_float(a->p.dtype) || !flat(a->p) || !like(a->m, a->p) || !like(a->v, a->p) || !like(a->g, a->p))
         return REFUSE("adam", "p, m, v, g of one shape and float dtype, contiguous", T(p), T(m), T(v), T(g));
     if (a->t < 1) return TX_FAIL(TX_ERR_ARG, "adam: t is %lld; the first step is 1", (long long)a->t);
+    return TX_OK;
+}
+
+tx_status tx__check_sgd(const tx_sgd_args *a)
+{
+    if (!is_float(a->p.dtype) || !flat(a->p) || !like(a->m, a->p) || !like(a->g, a->p))
+        return REFUSE("sgd", "p, m, g of one shape and float dtype, contiguous", T(p), T(m), T(g));
     return TX_OK;
 }
 

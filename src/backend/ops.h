@@ -205,6 +205,12 @@ typedef struct tx_sumsq_args {
     tx_tensor x;
 } tx_sumsq_args;
 
+/* count_zeros: out = how many elements of x are exactly 0. */
+typedef struct tx_count_zeros_args {
+    tx_tensor out; /* [1] fp64, out */
+    tx_tensor x;
+} tx_count_zeros_args;
+
 /* adam: AdamW with decoupled decay and bias correction (arXiv:1711.05101; as apex FusedAdam, torch AdamW):
  *  g' = g grad_scale,  m = β1 m + (1-β1) g',  v = β2 v + (1-β2) g'²,
  *  p -= lr ( (m / (1-β1^t)) / (sqrt(v / (1-β2^t)) + eps) + weight_decay p ) */
@@ -215,6 +221,15 @@ typedef struct tx_adam_args {
     double grad_scale; /* clipping and loss scale in one factor */
     int64_t t;         /* 1 for the first step */
 } tx_adam_args;
+
+/* sgd: momentum with coupled weight decay, no dampening (as apex FusedSGD, torch SGD):
+ *  m = momentum m + g grad_scale + weight_decay p,  p -= lr m */
+typedef struct tx_sgd_args {
+    tx_tensor p, m; /* same shape, in and out; m is 0 before the first step */
+    tx_tensor g;
+    double lr, momentum, weight_decay;
+    double grad_scale;
+} tx_sgd_args;
 
 /* ---- the table ---- */
 

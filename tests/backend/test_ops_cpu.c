@@ -274,6 +274,25 @@ static void adam(tx_ctx *c, const int64_t *p, results *o)
     out(o, "v", v, 4);
 }
 
+/* p: n */
+static void sgd(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t n = p[0];
+    tx_tensor w = RAND(TX_F32, n), m = RAND(TX_F32, n), g = RAND(TX_F32, n);
+    RUN(c, sgd, .p = w, .m = m, .g = g, .lr = 1e-2, .momentum = 0.9, .weight_decay = 0.01, .grad_scale = 0.125);
+    out(o, "p", w, 4);
+    out(o, "m", m, 4);
+}
+
+/* p: n */
+static void count_zeros(tx_ctx *c, const int64_t *p, results *o)
+{
+    tx_tensor x = RAND(TX_F32, p[0]), n = ZEROS(TX_F64, 1);
+    for (int64_t i = 0; i < p[0]; i += 3) ((float *)x.data)[i] = 0;
+    RUN(c, count_zeros, .out = n, .x = x);
+    out(o, "n", n, 0);
+}
+
 /* clang-format off */
 static const op_case cases[] = {
     { "layernorm 1x1", layernorm, { 1, 1, 0 } },
@@ -335,6 +354,10 @@ static const op_case cases[] = {
     { "adam 1", adam, { 1, 1 } },
     { "adam 17", adam, { 17, 2 } },
     { "adam 70001", adam, { 70001, 1000 } },
+    { "sgd 1", sgd, { 1 } },
+    { "sgd 17", sgd, { 17 } },
+    { "sgd 70001", sgd, { 70001 } },
+    { "count_zeros 1000", count_zeros, { 1000 } },
 };
 /* clang-format on */
 

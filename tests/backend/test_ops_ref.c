@@ -480,6 +480,39 @@ static void test_adam(void **state)
     pool_free();
 }
 
+/* torch.optim.SGD's rule with momentum and weight decay, written out: three steps, the first with an empty buffer. */
+static void test_sgd(void **state)
+{
+    (void)state;
+    const double lr = 0.1, momentum = 0.9, wd = 0.05;
+    tx_tensor p = ZEROS(TX_F64, 1), m = ZEROS(TX_F64, 1), g = ZEROS(TX_F64, 1);
+    double theta = 0.7, buffer = 0;
+    tx__ref_store(p, 0, theta);
+    for (int t = 1; t <= 3; t++) {
+        double grad = 0.3 * t - 0.5;
+        tx__ref_store(g, 0, grad * 2);
+        RUN(&ctx, sgd, .p = p, .m = m, .g = g, .lr = lr, .momentum = momentum, .weight_decay = wd, .grad_scale = 0.5);
+        double d = grad + wd * theta;
+        buffer = t == 1 ? d : momentum * buffer + d;
+        theta -= lr * buffer;
+        ASSERT_NEAR(tx__ref_load(p, 0), theta, 1e-14, "theta");
+        ASSERT_NEAR(tx__ref_load(m, 0), buffer, 1e-14, "momentum_buffer");
+    }
+    pool_free();
+}
+
+static void test_count_zeros(void **state)
+{
+    (void)state;
+    tx_tensor x = ZEROS(TX_BF16, 10), out = ZEROS(TX_F64, 1);
+    tx__ref_store(x, 3, -1);
+    tx__ref_store(x, 7, -0.0);
+    tx__ref_store(x, 9, 1e-30);
+    RUN(&ctx, count_zeros, .out = out, .x = x);
+    assert_true(tx__ref_load(out, 0) == 8);
+    pool_free();
+}
+
 static void test_every_op_ran(void **state)
 {
     (void)state;
@@ -504,13 +537,22 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layernorm),        cmocka_unit_test(test_gelu),
-        cmocka_unit_test(test_dropout),          cmocka_unit_test(test_attention_grad),
-        cmocka_unit_test(test_attention_values), cmocka_unit_test(test_attention_documents),
-        cmocka_unit_test(test_attention_mask),   cmocka_unit_test(test_embedding),
-        cmocka_unit_test(test_head_loss),        cmocka_unit_test(test_head_loss_chunks),
-        cmocka_unit_test(test_cross_entropy),    cmocka_unit_test(test_gemm),
-        cmocka_unit_test(test_fill_cast_sums),   cmocka_unit_test(test_adam),
+        cmocka_unit_test(test_layernorm),
+        cmocka_unit_test(test_gelu),
+        cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_attention_grad),
+        cmocka_unit_test(test_attention_values),
+        cmocka_unit_test(test_attention_documents),
+        cmocka_unit_test(test_attention_mask),
+        cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_head_loss),
+        cmocka_unit_test(test_head_loss_chunks),
+        cmocka_unit_test(test_cross_entropy),
+        cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_fill_cast_sums),
+        cmocka_unit_test(test_adam),
+        cmocka_unit_test(test_sgd),
+        cmocka_unit_test(test_count_zeros),
         cmocka_unit_test(test_every_op_ran), /* last */
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

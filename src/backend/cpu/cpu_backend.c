@@ -105,6 +105,7 @@ static void fill_ops(tx_ops *ops)
     ops->cross_entropy.run = tx__cpu_cross_entropy;
     ops->sumsq.run = tx__cpu_sumsq;
     ops->adam.run = tx__cpu_adam;
+    ops->sgd.run = tx__cpu_sgd;
 }
 
 extern const tx_backend tx_backend_cpu; /* registry.c lists it */

@@ -130,3 +130,23 @@ tx_status tx__cpu_adam(tx_ctx *c, const tx_adam_args *a, void *scratch)
     }
     return TX_OK;
 }
+
+tx_status tx__cpu_sgd(tx_ctx *c, const tx_sgd_args *a, void *scratch)
+{
+    (void)scratch;
+    TX_TRY(tx__cpu_need_f32("sgd", a->p));
+    const tx__sgd_step step = { .scale = (float)a->grad_scale,
+                                .momentum = (float)a->momentum,
+                                .rate = (float)a->lr,
+                                .decay = (float)a->weight_decay };
+    float *p = a->p.data, *m = a->m.data;
+    const float *g = a->g.data;
+    int64_t n = tx_numel(a->p);
+    int parts = tx__cpu_parts(c, n, 2);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range r = tx__cpu_part(n, LINE, parts, t);
+        tx__cpu_k(c)->sgd(p + r.lo, m + r.lo, g + r.lo, r.hi - r.lo, &step);
+    }
+    return TX_OK;
+}

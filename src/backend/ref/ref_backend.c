@@ -24,7 +24,9 @@ static void fill_ops(tx_ops *ops)
     ops->embedding_bwd.run = tx__ref_embedding_bwd;
     ops->cross_entropy.run = tx__ref_cross_entropy;
     ops->sumsq.run = tx__ref_sumsq;
+    ops->count_zeros.run = tx__ref_count_zeros;
     ops->adam.run = tx__ref_adam;
+    ops->sgd.run = tx__ref_sgd;
 }
 
 extern const tx_backend tx_backend_ref; /* registry.c lists it */

@@ -1,4 +1,4 @@
-/* ref_basic.c - fill, cast, col_sum, sumsq. */
+/* ref_basic.c - fill, cast, col_sum, sumsq, count_zeros. */
 #include "backend/ref/ref.h"
 
 tx_status tx__ref_fill(tx_ctx *c, const tx_fill_args *a, void *scratch)
@@ -43,5 +43,14 @@ tx_status tx__ref_sumsq(tx_ctx *c, const tx_sumsq_args *a, void *scratch)
         }
         tx__ref_store(a->out, first / TX_SUMSQ_BLOCK, sum);
     }
+    return TX_OK;
+}
+
+tx_status tx__ref_count_zeros(tx_ctx *c, const tx_count_zeros_args *a, void *scratch)
+{
+    (void)c, (void)scratch;
+    int64_t zeros = 0;
+    for (int64_t i = 0, n = tx_numel(a->x); i < n; i++) zeros += tx__ref_load(a->x, i) == 0;
+    tx__ref_store(a->out, 0, (double)zeros);
     return TX_OK;
 }

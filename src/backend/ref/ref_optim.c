@@ -1,4 +1,4 @@
-/* ref_optim.c - AdamW. arXiv:1711.05101 */
+/* ref_optim.c - AdamW (arXiv:1711.05101) and SGD. */
 #include <math.h>
 
 #include "backend/ref/ref.h"
@@ -15,6 +15,18 @@ tx_status tx__ref_adam(tx_ctx *c, const tx_adam_args *a, void *scratch)
         tx__ref_store(a->m, i, m);
         tx__ref_store(a->v, i, v);
         tx__ref_store(a->p, i, p);
+    }
+    return TX_OK;
+}
+
+tx_status tx__ref_sgd(tx_ctx *c, const tx_sgd_args *a, void *scratch)
+{
+    (void)c, (void)scratch;
+    for (int64_t i = 0, n = tx_numel(a->p); i < n; i++) {
+        double p = tx__ref_load(a->p, i), g = tx__ref_load(a->g, i) * a->grad_scale + a->weight_decay * p;
+        double m = a->momentum * tx__ref_load(a->m, i) + g;
+        tx__ref_store(a->m, i, m);
+        tx__ref_store(a->p, i, p - a->lr * m);
     }
     return TX_OK;
 }

@@ -51,6 +51,17 @@ void tx__k(adam)(float *p, float *m, float *v, const float *g, int64_t n, const 
     }
 }
 
+void tx__k(sgd)(float *p, float *m, const float *g, int64_t n, const tx__sgd_step *step)
+{
+    const tx__sgd_step s = *step;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float mi = s.momentum * m[i] + (g[i] * s.scale + s.decay * p[i]);
+        m[i] = mi;
+        p[i] = p[i] - s.rate * mi;
+    }
+}
+
 /* By blocks of columns whose sums stay in the first-level cache. */
 void tx__k(col_sum)(float *y, const float *x, int64_t rows, int64_t n, int64_t ld)
 {

@@ -10,6 +10,10 @@ typedef struct tx__adam_step {
     float scale, beta1, beta2, one_minus_beta1, one_minus_beta2, rate, root, eps, decay;
 } tx__adam_step;
 
+typedef struct tx__sgd_step {
+    float scale, momentum, rate, decay;
+} tx__sgd_step;
+
 typedef struct tx__drop {
     tx_rng rng;
     uint32_t drop;
