@@ -1,10 +1,13 @@
 /* pretrain.c - the whole of `triax pretrain-gpt`: tokenizer, checkpoint, model, data, loop. Log lines in Megatron's
  * order. */
+#include <stdio.h>
+
 #include "api/engine_internal.h"
 #include "api/run_common.h"
 #include "api/run_sinks.h"
 #include "backend/backend.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "train/loop.h"
 #include "triax/run.h"
@@ -47,6 +50,18 @@ static tx_status carry_phase(tx_trainer *t, tx_train_data *data)
     return TX_OK;
 }
 
+static void log_batch_size(const tx_config *cfg, const tx_trainer *t)
+{
+    char *const *ramp = cfg->rampup_batch_size.item;
+    if (cfg->rampup_batch_size.n)
+        tx_info("will use batch size rampup starting from global batch size %s to global batch size %lld with batch "
+                "size increments %s over %s samples.",
+                ramp[0], (long long)cfg->global_batch_size, ramp[1], ramp[2]);
+    else
+        tx_info("setting number of micro-batches to constant %lld", (long long)t->n_micro);
+    if (cfg->given.train_samples) tx_info("setting training iterations to %lld", (long long)cfg->train_iters);
+}
+
 tx_status tx_pretrain(tx_config *cfg)
 {
     tx_tokenizer *tok = NULL;
@@ -55,8 +70,14 @@ tx_status tx_pretrain(tx_config *cfg)
     tx_source src = { 0 };
     tx_metrics metrics = { 0 };
     tx__run_sinks sinks = { 0 };
-    double setup[2], start = tx_clock(); /* ms: model, data */
+    double setup[2], start = tx_clock(), since = start; /* setup: ms for model, data */
     tx_status st;
+    if (cfg->kill_switch_file && tx_path_exists(cfg->kill_switch_file)) {
+        char text[3200];
+        snprintf(text, sizeof text, "Detected kill switch at %.3000s. Exiting", cfg->kill_switch_file);
+        tx_metrics_phase(text);
+        return TX_OK;
+    }
     TX_GOTO(tx_train_data_exists(cfg)); /* before a large model is built */
     TX_GOTO(tx_source_open_for_run(&src, cfg));
     TX_GOTO(tx__tokenizer_for(cfg, src.dir, &tok));
@@ -64,23 +85,22 @@ tx_status tx_pretrain(tx_config *cfg)
     TX_GOTO(tx__engine_create(&e, cfg, &src, tx_tokenizer_vocab_size(tok), tx_tokenizer_eod(tok)));
     tx_source_close(&src); /* its files are mapped; the weights are copied */
     TX_GOTO(tx_config_print(cfg, NULL, NULL));
-    tx_info("setting number of micro-batches to constant %lld", (long long)e->trainer->n_micro);
+    log_batch_size(cfg, e->trainer);
     tx_info("backend: %s", e->trainer->ctx.backend->describe());
     log_model(e->trainer);
-    setup[0] = 1e3 * (tx_clock() - start);
+    setup[0] = 1e3 * (tx_clock() - since);
     tx_metrics_phase("after model, optimizer, and learning rate scheduler are built");
-    start = tx_clock();
+    since = tx_clock();
     tx_info("> building train, validation, and test datasets ...");
     TX_GOTO(tx__run_data_open(&data, cfg, e->trainer->model->vocab_size, NULL));
     TX_GOTO(carry_phase(e->trainer, data));
-    setup[1] = 1e3 * (tx_clock() - start);
+    setup[1] = 1e3 * (tx_clock() - since);
     tx_metrics_phase("after dataloaders are built");
     tx_info("done with setup ...");
     tx_log_timers(cfg, 2, (const char *const[]){ "model-and-optimizer-setup", "train/valid/test-data-iterators-setup" },
                   setup);
     TX_GOTO(tx__run_sinks_open(&sinks, &metrics, e->trainer));
-    tx_info("training ...");
-    TX_GOTO(tx_train_loop(e->trainer, data, &metrics));
+    TX_GOTO(tx_train_loop(e->trainer, data, &metrics, start));
     if (cfg->save) TX_GOTO(tx__tokenizer_keep(cfg, cfg->load, cfg->save));
 out:
     tx__run_sinks_close(&sinks);

@@ -89,7 +89,7 @@ static tx_status hf_options(tx_source *src, json_t **out)
 tx_status tx_source_options(tx_source *src, tx_config *cfg, bool resume)
 {
     if (src->kind == TX_CKPT_NONE) return TX_OK;
-    unsigned which = TX_KEPT_SHAPE | TX_KEPT_HINT | (resume && !cfg->finetune ? TX_KEPT_RUN | TX_KEPT_SCHEDULE : 0);
+    unsigned which = TX_KEPT_SHAPE | TX_KEPT_HINT | (resume && !cfg->finetune ? TX_KEPT_RUN : 0);
     if (src->kind == TX_CKPT_NATIVE) {
         TX_TRY(tx_config_from_json(cfg, tx_checkpoint_config(src->native), which));
     } else {
@@ -174,5 +174,5 @@ tx_status tx_source_weights(const tx_source *src, const tx_model *m, float *valu
 {
     if (src->kind == TX_CKPT_HUGGINGFACE) return hf_weights(src, m, value);
     TX_ASSERT(src->kind == TX_CKPT_NATIVE);
-    return tx_checkpoint_read(src->native, &m->params, value, NULL, NULL);
+    return tx_checkpoint_read(src->native, &m->params, value, NULL, 0);
 }

@@ -3,7 +3,7 @@
  *
  *      DIR/latest                                  "iter_0000010\n"
  *      DIR/iter_0000010/manifest.json              state, config, tensors, checksums
- *      DIR/iter_0000010/shard_00000.safetensors    fp32: model.<name>, exp_avg.<name>, exp_avg_sq.<name>
+ *      DIR/iter_0000010/shard_00000.safetensors    fp32: model.<name>, and the optimizer's, such as exp_avg.<name>
  *
  *  A checkpoint appears whole or not at all: it is written to DIR/.tmp-iter_0000010-<pid>, fsynced, renamed, and only
  *  then named by `latest`. Two runs that hold the same numbers write the same bytes. One run at a time saves into a
@@ -22,23 +22,33 @@
 typedef struct tx_ckpt_state {
     int64_t iteration; /* steps done, skipped ones included */
     int64_t consumed_train_samples, consumed_valid_samples;
-    int64_t schedule_samples; /* samples that the learning rate's schedule has counted */
-    int64_t optim_step;       /* steps the optimizer has taken: Adam's t */
-    int64_t skipped;          /* steps not taken because a gradient was not finite */
-    int64_t vocab_size;       /* of the tokenizer, without padding; 0: not known */
+    int64_t consumed_train_tokens;
+    int64_t schedule_samples;                        /* samples that the learning rate's schedule has counted */
+    int64_t schedule_tokens, schedule_warmup_tokens; /* optim/schedule.h */
+    int64_t optim_step;                              /* steps the optimizer has taken: Adam's t */
+    int64_t skipped;                                 /* steps not taken because a gradient was not finite */
+    int64_t vocab_size;                              /* of the tokenizer, without padding; 0: not known */
     uint64_t seed;
 } tx_ckpt_state;
+
+/* One of the optimizer's buffers: `flat` has ps->numel elements, its tensors are called <name>.<parameter>. */
+typedef struct tx_ckpt_part {
+    const char *name; /* "exp_avg" */
+    float *flat;
+} tx_ckpt_part;
+
+enum { TX_CKPT_MAX_PARTS = 2 };
 
 /* ---- saving ---- */
 
 /* Writes DIR/iter_<iteration> and points DIR/latest to it; DIR is made if need be. The buffers are flat, of
- * ps->numel elements; rows that pad the vocabulary are not saved. exp_avg and exp_avg_sq are both NULL to save the
- * model alone. @config is any JSON object: it is saved as it is, so it must not hold times, paths or host names. An
- * existing iter_<iteration> is replaced; until the new one is complete the old one stays as it is. Temporaries that a
- * dead process left in DIR are removed first. On failure DIR holds what it held before. Errors: TX_ERR_ARG, TX_ERR_IO
- * (names the file and the reason; too little space is found before writing). */
+ * ps->numel elements; rows that pad the vocabulary are not saved. n_parts 0 saves the model alone. @config is any JSON
+ * object: it is saved as it is, so it must not hold times, paths or host names. An existing iter_<iteration> is
+ * replaced; until the new one is complete the old one stays as it is. Temporaries that a dead process left in DIR are
+ * removed first. On failure DIR holds what it held before. Errors: TX_ERR_ARG, TX_ERR_IO (names the file and the
+ * reason; too little space is found before writing). */
 tx_status tx_checkpoint_save(const char *dir, const tx_ckpt_state *state, const json_t *config, const tx_params *ps,
-                             const float *value, const float *exp_avg, const float *exp_avg_sq);
+                             const float *value, const tx_ckpt_part *part, int n_parts);
 
 /* ---- recognising ---- */
 
@@ -71,11 +81,11 @@ const tx_ckpt_state *tx_checkpoint_state(const tx_checkpoint *c);
 const json_t *tx_checkpoint_config(const tx_checkpoint *c);   /* borrowed */
 const json_t *tx_checkpoint_manifest(const tx_checkpoint *c); /* all of it, for inspection; borrowed */
 
-/* Fills the flat buffers (ps->numel elements) with what was saved and the padding rows with zero. exp_avg and
- * exp_avg_sq may both be NULL to leave the optimizer's state out. Model and checkpoint must hold the same tensors in
- * the same shapes: all differences are listed in one TX_ERR_SHAPE. TX_ERR_NOTFOUND: there is no optimizer state.
- * Nothing is written on failure. */
-tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, float *value, float *exp_avg,
-                             float *exp_avg_sq);
+/* Fills the flat buffers (ps->numel elements) with what was saved and the padding rows with zero; n_parts 0 leaves the
+ * optimizer's state out. Model and checkpoint must hold the same tensors in the same shapes: all differences are listed
+ * in one TX_ERR_SHAPE. TX_ERR_NOTFOUND: there is no optimizer state, or another optimizer's. Nothing is written on
+ * failure. */
+tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, float *value, const tx_ckpt_part *part,
+                             int n_parts);
 
 #endif

@@ -223,45 +223,48 @@ static bool fits(const tx__saved *s, const tx_param *p)
     return s->n_dims == p->n_dims && s->dim[0] == p->rows_logical && (p->n_dims == 1 || s->dim[1] == p->dim[1]);
 }
 
-static tx_status compare_group(const tx_checkpoint *c, const tx_params *ps, const char *prefix, differences *d)
+static bool is_of_group(const tx__saved *s, const char *group)
+{
+    size_t n = strlen(group);
+    return !strncmp(s->name, group, n) && s->name[n] == '.';
+}
+
+static tx_status compare_group(const tx_checkpoint *c, const tx_params *ps, const char *group, differences *d)
 {
     char key[TX__KEY_CAP];
     for (int i = 0; i < ps->n; i++) {
-        snprintf(key, sizeof key, "%s%s", prefix, ps->param[i].name);
+        snprintf(key, sizeof key, "%s.%s", group, ps->param[i].name);
         const tx__saved *s = tx__manifest_find(&c->m, key);
         if (!s || !fits(s, &ps->param[i])) TX_TRY(note_difference(d, key, s, &ps->param[i]));
     }
-    size_t n = strlen(prefix);
     for (size_t i = 0; i < c->m.n_saved; i++) {
         const tx__saved *s = &c->m.saved[i];
-        if (!strncmp(s->name, prefix, n) && !tx_params_find(ps, s->name + n))
+        if (is_of_group(s, group) && !tx_params_find(ps, s->name + strlen(group) + 1))
             TX_TRY(note_difference(d, s->name, s, NULL));
     }
     return TX_OK;
 }
 
-static bool has_group(const tx_checkpoint *c, const char *prefix)
+static tx_status has_part(const tx_checkpoint *c, const char *name)
 {
-    for (size_t i = 0; i < c->m.n_saved; i++)
-        if (!strncmp(c->m.saved[i].name, prefix, strlen(prefix))) return true;
-    return false;
+    bool other = false;
+    for (size_t i = 0; i < c->m.n_saved; i++) {
+        if (is_of_group(&c->m.saved[i], name)) return TX_OK;
+        if (!is_of_group(&c->m.saved[i], TX__MODEL)) other = true;
+    }
+    const char *what = other ? "holds the state of another optimizer" : "was saved without optimizer state";
+    return TX_FAIL(TX_ERR_NOTFOUND, "%s: %s (there is no %s); give --no-load-optim or --finetune to go on without it%s",
+                   c->path, what, name, other ? ", or the --optimizer it was saved with" : "");
 }
 
-static tx_status compare(const tx_checkpoint *c, const tx_params *ps, bool with_optimizer)
+static tx_status compare(const tx_checkpoint *c, const tx_params *ps, const tx_ckpt_part *part, int n_parts)
 {
     differences d = { 0 };
     tx_status st;
-    if (with_optimizer && !has_group(c, TX__EXP_AVG))
-        return TX_FAIL(
-            TX_ERR_NOTFOUND,
-            "%s: was saved without optimizer state (--no-save-optim); give --no-load-optim or --finetune to go on "
-            "without it",
-            c->path);
+    for (int i = 0; i < n_parts; i++) TX_TRY(has_part(c, part[i].name));
     TX_GOTO(compare_group(c, ps, TX__MODEL, &d));
-    if (with_optimizer && !d.n) { /* when the model differs, its optimizer state does so in the same way */
-        TX_GOTO(compare_group(c, ps, TX__EXP_AVG, &d));
-        TX_GOTO(compare_group(c, ps, TX__EXP_AVG_SQ, &d));
-    }
+    for (int i = 0; i < n_parts && !d.n; i++) /* when the model differs, its optimizer state does so in the same way */
+        TX_GOTO(compare_group(c, ps, part[i].name, &d));
     if (d.n) st = report(c, &d);
 out:
     tx_free(d.list);
@@ -283,13 +286,13 @@ static void copy_piece(const tx_checkpoint *c, const tx__saved *s, const tx__pie
         memcpy(dst + (p->start[0] + r) * width + p->start[1], src + (size_t)(r * cols) * 4, (size_t)cols * 4);
 }
 
-static void read_group(const tx_checkpoint *c, const tx_params *ps, const char *prefix, float *flat)
+static void read_group(const tx_checkpoint *c, const tx_params *ps, const char *group, float *flat)
 {
 #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < ps->n; i++) {
         const tx_param *p = &ps->param[i];
         char key[TX__KEY_CAP];
-        snprintf(key, sizeof key, "%s%s", prefix, p->name);
+        snprintf(key, sizeof key, "%s.%s", group, p->name);
         const tx__saved *s = tx__manifest_find(&c->m, key);
         for (size_t k = 0; k < s->n_pieces; k++) copy_piece(c, s, &s->piece[k], flat + p->offset);
         int64_t real = p->numel / p->dim[0] * p->rows_logical;
@@ -297,14 +300,11 @@ static void read_group(const tx_checkpoint *c, const tx_params *ps, const char *
     }
 }
 
-tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, float *value, float *exp_avg,
-                             float *exp_avg_sq)
+tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, float *value, const tx_ckpt_part *part,
+                             int n_parts)
 {
-    TX_ASSERT(!exp_avg == !exp_avg_sq);
-    TX_TRY(compare(c, ps, exp_avg != NULL));
+    TX_TRY(compare(c, ps, part, n_parts));
     read_group(c, ps, TX__MODEL, value);
-    if (!exp_avg) return TX_OK;
-    read_group(c, ps, TX__EXP_AVG, exp_avg);
-    read_group(c, ps, TX__EXP_AVG_SQ, exp_avg_sq);
+    for (int i = 0; i < n_parts; i++) read_group(c, ps, part[i].name, part[i].flat);
     return TX_OK;
 }

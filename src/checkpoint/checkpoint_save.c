@@ -28,16 +28,16 @@
 
 #define SHARD_FILE "shard_00000.safetensors"
 
-/* What is saved for every parameter: a flat buffer and the prefix of its names. */
+/* What is saved for every parameter: a flat buffer and the first part of its names. */
 typedef struct group {
-    const char *prefix;
-    const float *flat; /* NULL: not saved */
+    const char *name;
+    const float *flat;
 } group;
 
 typedef struct job {
     const char *dir;
     const tx_params *ps;
-    group group[3];
+    group group[1 + TX_CKPT_MAX_PARTS];
     int n_groups;
     char (*key)[TX__KEY_CAP]; /* owned; group by group, in table order */
     tx_st_spec *spec;         /* owned; the same */
@@ -120,7 +120,7 @@ static tx_status list_tensors(job *j)
     for (int g = 0; g < j->n_groups; g++)
         for (int i = 0; i < j->ps->n; i++, j->n++) {
             const tx_param *p = &j->ps->param[i];
-            snprintf(j->key[j->n], TX__KEY_CAP, "%s%s", j->group[g].prefix, p->name);
+            snprintf(j->key[j->n], TX__KEY_CAP, "%s.%s", j->group[g].name, p->name);
             j->spec[j->n] = (tx_st_spec){ j->key[j->n], TX_ST_F32, p->n_dims, { p->rows_logical, p->dim[1] } };
         }
     return TX_OK;
@@ -247,17 +247,16 @@ static void remove_quietly(const char *path, tx_status st)
 }
 
 tx_status tx_checkpoint_save(const char *dir, const tx_ckpt_state *state, const json_t *config, const tx_params *ps,
-                             const float *value, const float *exp_avg, const float *exp_avg_sq)
+                             const float *value, const tx_ckpt_part *part, int n_parts)
 {
-    TX_ASSERT(state->iteration >= 0 && json_is_object(config) && value && !exp_avg == !exp_avg_sq);
+    TX_ASSERT(state->iteration >= 0 && json_is_object(config) && value && n_parts <= TX_CKPT_MAX_PARTS);
     job *j;
     TX_TRY(tx_alloc(&j, 1, sizeof *j, "saving a checkpoint"));
     j->dir = dir;
     j->ps = ps;
     j->group[0] = (group){ TX__MODEL, value };
-    j->group[1] = (group){ TX__EXP_AVG, exp_avg };
-    j->group[2] = (group){ TX__EXP_AVG_SQ, exp_avg_sq };
-    j->n_groups = exp_avg ? 3 : 1;
+    for (int i = 0; i < n_parts; i++) j->group[1 + i] = (group){ part[i].name, part[i].flat };
+    j->n_groups = 1 + n_parts;
     tx_status st;
     TX_GOTO(prepare(j, state->iteration));
     st = write_folder(j, state, config);

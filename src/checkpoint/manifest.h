@@ -16,11 +16,9 @@
 #define TX__BLOCK_BYTES     (1 << 20)         /* bytes of a shard per checksum */
 #define TX__MAX_PIECES      4096              /* of one tensor: coverage is checked pair by pair */
 
-/* Prefixes of the tensors' names: what of a parameter they are. */
-#define TX__MODEL      "model."
-#define TX__EXP_AVG    "exp_avg."
-#define TX__EXP_AVG_SQ "exp_avg_sq."
-#define TX__KEY_CAP    (TX_PARAM_NAME_MAX + 16)
+/* A tensor's name is what of a parameter it is, a dot, and the parameter's: "model", or a part of the optimizer's. */
+#define TX__MODEL   "model"
+#define TX__KEY_CAP (TX_PARAM_NAME_MAX + 24)
 
 /* ---- checksums of a file that is being written ---- */
 

@@ -69,7 +69,8 @@ tx_status tx_config_set_text(char **member, const char *text);
  * shape of a checkpoint's model into the config - calls it again; it only fills members that are still 0 or NULL:
  *
  *      global_batch_size = micro_batch_size        ffn_hidden_size = 4 hidden_size
- *      kv_channels = hidden_size / heads           train_iters = train_samples / global_batch_size
+ *      kv_channels = hidden_size / heads           train_iters = train_samples / global_batch_size,
+ *                                                  or counted through --rampup-batch-size
  *      lr_decay_iters = train_iters  or  lr_decay_samples = train_samples
  *      start_weight_decay = end_weight_decay = weight_decay when the style is constant
  *
@@ -77,16 +78,18 @@ tx_status tx_config_set_text(char **member, const char *text);
  * max_position_embeddings); they are 0 until tx_config_from_json has filled them. */
 tx_status tx_config_complete(tx_config *cfg);
 
+/* The global batch size of the iteration before which so many samples were consumed (--rampup-batch-size). */
+int64_t tx_config_batch_size(const tx_config *cfg, int64_t consumed);
+
 /* ---- the part of a config that lives in a checkpoint ---- */
 
 /* How an option is kept (a column of options.def). Options with paths in them are never kept. */
 enum tx_kept {
     TX_KEPT_NO = 0,
-    TX_KEPT_SHAPE = 1, /* the model's function: a checkpoint cannot be read with another value */
-    TX_KEPT_HINT = 2,  /* taken from the checkpoint when left out, free to differ when given (--seq-length) */
-    TX_KEPT_RUN = 4,   /* the trajectory: batch sizes, dropout, seed, ... */
-    TX_KEPT_SCHEDULE =
-        8, /* learning rate and weight decay: as RUN, unless --override-... or --use-checkpoint-... say else */
+    TX_KEPT_SHAPE = 1,    /* the model's function: a checkpoint cannot be read with another value */
+    TX_KEPT_HINT = 2,     /* taken from the checkpoint when left out, free to differ when given (--seq-length) */
+    TX_KEPT_RUN = 4,      /* the trajectory: batch sizes, dropout, seed, ... */
+    TX_KEPT_SCHEDULE = 8, /* learning rate and weight decay: for the record; optim/schedule.h compares what they make */
     TX_KEPT_ALL_GIVEN = 16 /* not of a row: every option counts as given, nothing is filled */
 };
 
@@ -97,8 +100,6 @@ tx_status tx_config_to_json(const tx_config *cfg, json_t **out);
  *      SHAPE  left-out options are filled; a given one that differs is an error that lists all that differ (TX_ERR_ARG)
  *      HINT   left-out options are filled; given ones win
  *      RUN    nothing is filled; each difference is one warning in the log. Only options that the command takes.
- *      SCHEDULE  as RUN; with --override-opt_param-scheduler without warnings, and with
- *             --use-checkpoint-opt_param-scheduler filled, given or not
  * Members missing from `saved` are left alone; a value of the wrong type or out of bounds is TX_ERR_FORMAT.
  * cfg is unchanged on failure. Call tx_config_complete afterwards. */
 tx_status tx_config_from_json(tx_config *cfg, const json_t *saved, unsigned which);

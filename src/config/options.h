@@ -121,6 +121,26 @@ bool tx__in_bounds(const tx_option *o, double v);
 tx_status tx__option_format(tx_str *out, const tx_config *cfg, const tx_option *o);
 tx_status tx__f64_format(tx_str *out, double v);
 
+/* ---- --rampup-batch-size: rampup.c ---- */
+
+typedef struct tx__ramp {
+    int64_t start, increment, samples, global;
+    int64_t n_increments; /* 0: constant */
+} tx__ramp;
+
+typedef enum tx__ramp_fault {
+    TX__RAMP_NONE,
+    TX__RAMP_NUMBERS,  /* not three numbers within their bounds */
+    TX__RAMP_START,    /* it starts above the global batch size */
+    TX__RAMP_INTERVAL, /* the increment does not lead to it */
+    TX__RAMP_STEPS     /* too many increments */
+} tx__ramp_fault;
+
+tx__ramp_fault tx__ramp_of(const tx_config *c, tx__ramp *r);
+
+/* Iterations of a run of so many samples. Below 1 when there are too few. */
+int64_t tx__ramp_iterations(const tx__ramp *r, int64_t train_samples);
+
 /* ---- violations: all that is wrong is told in one error text ---- */
 
 typedef struct tx_violations {

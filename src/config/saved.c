@@ -6,6 +6,17 @@
 
 /* ---------------------------------------------------------------- out */
 
+static json_t *list_to_json(const tx_list *l)
+{
+    json_t *all = json_array();
+    for (int i = 0; i < l->n; i++) {
+        if (!json_array_append_new(all, json_string(l->item[i]))) continue;
+        json_decref(all);
+        return NULL;
+    }
+    return all;
+}
+
 static json_t *value_to_json(const tx_config *cfg, const tx_option *o)
 {
     const void *at = tx__member_const(cfg, o);
@@ -22,8 +33,7 @@ static json_t *value_to_json(const tx_config *cfg, const tx_option *o)
     case TX_OPTION_ENUM:
         return json_string(*(char *const *)at);
     default:
-        TX_ASSERT(o->kind != TX_OPTION_LIST); /* no list is kept */
-        return NULL;
+        return list_to_json(at);
     }
 }
 
@@ -69,12 +79,24 @@ static tx_status check_saved(const tx_option *o, const json_t *value)
     case TX_OPTION_STR:
         fits = json_is_string(value);
         break;
+    case TX_OPTION_LIST:
+        fits = json_array_size(value) >= (size_t)o->lo && json_array_size(value) <= (size_t)o->hi;
+        for (size_t i = 0; fits && i < json_array_size(value); i++) fits = json_is_string(json_array_get(value, i));
+        break;
     default:
         fits = json_is_string(value) && tx__word_in(o->words, json_string_value(value));
         break;
     }
     if (!fits) return TX_FAIL(TX_ERR_FORMAT, "the checkpoint's option %s has a value that it cannot have", o->field);
     return TX_OK;
+}
+
+static bool same_list(const tx_list *l, const json_t *value)
+{
+    bool same = (size_t)l->n == json_array_size(value);
+    for (int i = 0; same && i < l->n; i++)
+        same = !strcmp(l->item[i], json_string_value(json_array_get(value, (size_t)i)));
+    return same;
 }
 
 static bool same(const tx_config *cfg, const tx_option *o, const json_t *value)
@@ -89,6 +111,8 @@ static bool same(const tx_config *cfg, const tx_option *o, const json_t *value)
     case TX_OPTION_FLAG:
     case TX_OPTION_FLAG_OFF:
         return *(const bool *)at == json_is_true(value);
+    case TX_OPTION_LIST:
+        return same_list(at, value);
     default:
         return !strcmp(*(char *const *)at, json_string_value(value));
     }
@@ -109,6 +133,7 @@ static tx_status fill(tx_config *cfg, const tx_option *o, const json_t *value)
         *(bool *)at = json_is_true(value);
         return TX_OK;
     default:
+        TX_ASSERT(o->kind != TX_OPTION_LIST); /* kept lists are compared, never taken */
         return tx_config_set_text(at, json_string_value(value));
     }
 }
@@ -119,6 +144,9 @@ static tx_status format_saved(tx_str *out, const json_t *value)
     if (json_is_integer(value)) return tx_str_printf(out, "%lld", (long long)json_integer_value(value));
     if (json_is_real(value)) return tx__f64_format(out, json_real_value(value));
     if (json_is_string(value)) return tx_str_puts(out, json_string_value(value));
+    for (size_t i = 0; i < json_array_size(value); i++)
+        TX_TRY(tx_str_printf(out, "%s'%s'", i ? ", " : "[", json_string_value(json_array_get(value, i))));
+    if (json_is_array(value)) return tx_str_puts(out, "]");
     return tx_str_puts(out, json_is_true(value) ? "True" : json_is_false(value) ? "False" : "None");
 }
 
@@ -145,17 +173,13 @@ out:
 static bool is_told(const tx_config *cfg, const tx_option *o, unsigned which)
 {
     if (o->kept == TX_KEPT_SHAPE) return tx__is_given(cfg, o) || which & TX_KEPT_ALL_GIVEN;
-    if (o->kept == TX_KEPT_SCHEDULE && (cfg->override_opt_param_scheduler || cfg->use_checkpoint_opt_param_scheduler))
-        return false;
-    return (o->kept == TX_KEPT_RUN || o->kept == TX_KEPT_SCHEDULE) && tx__command_takes(cfg->command, o, NULL);
+    return o->kept == TX_KEPT_RUN && tx__command_takes(cfg->command, o, NULL);
 }
 
 /* Whether the checkpoint's value is taken. */
 static bool is_filled(const tx_config *cfg, const tx_option *o, unsigned which)
 {
-    if (which & TX_KEPT_ALL_GIVEN) return false;
-    if (o->kept == TX_KEPT_SCHEDULE) return cfg->use_checkpoint_opt_param_scheduler;
-    return o->kept != TX_KEPT_RUN && !tx__is_given(cfg, o);
+    return !(which & TX_KEPT_ALL_GIVEN) && o->kept != TX_KEPT_RUN && !tx__is_given(cfg, o);
 }
 
 tx_status tx_config_from_json(tx_config *cfg, const json_t *saved, unsigned which)

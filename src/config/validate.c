@@ -33,7 +33,9 @@ void tx__config_derive(tx_config *c)
     if (!c->num_key_value_heads) c->num_key_value_heads = c->num_attention_heads;
     if (!c->kv_channels && c->num_attention_heads) c->kv_channels = c->hidden_size / c->num_attention_heads;
     if (in_samples(c)) {
-        if (c->global_batch_size) c->train_iters = c->train_samples / c->global_batch_size;
+        tx__ramp ramp;
+        bool sound = tx__ramp_of(c, &ramp) == TX__RAMP_NONE && c->global_batch_size;
+        if (sound) c->train_iters = tx__ramp_iterations(&ramp, c->train_samples);
         if (!c->lr_decay_samples) c->lr_decay_samples = c->train_samples;
     } else if (!c->lr_decay_iters) {
         c->lr_decay_iters = c->train_iters;
@@ -233,6 +235,54 @@ static void rule_micro_divides_global(const struct check *k)
                     (long long)c->global_batch_size, (long long)c->micro_batch_size);
 }
 
+static void rule_ramp_is_sound(const struct check *k)
+{
+    const tx_config *c = k->c;
+    tx__ramp r;
+    if (!c->rampup_batch_size.n || k->bad->rampup_batch_size || k->bad->global_batch_size || !c->global_batch_size)
+        return;
+    if (!in_samples(c)) {
+        tx__violate(k->v, "expected no batch-size rampup for iteration-based training: --rampup-batch-size needs "
+                          "--train-samples");
+        return;
+    }
+    long long micro = (long long)c->micro_batch_size, global = (long long)c->global_batch_size;
+    switch (tx__ramp_of(c, &r)) {
+    case TX__RAMP_NUMBERS:
+        tx__violate(k->v, "expected the following format: --rampup-batch-size <start batch size> <batch size "
+                          "increment> <ramp-up samples>, whole numbers from 1 on");
+        return;
+    case TX__RAMP_START:
+        tx__violate(k->v, "--rampup-batch-size starts with %lld, more than --global-batch-size %lld",
+                    (long long)r.start, global);
+        return;
+    case TX__RAMP_INTERVAL:
+        tx__violate(k->v,
+                    "--rampup-batch-size: expected global batch size interval (%lld) to be divisible by global batch "
+                    "size increment (%lld)",
+                    (long long)(r.global - r.start), (long long)r.increment);
+        return;
+    case TX__RAMP_STEPS:
+        tx__violate(k->v, "--rampup-batch-size has %lld increments, at most 1000000 are taken: make them larger",
+                    (long long)r.n_increments);
+        return;
+    case TX__RAMP_NONE:
+        break;
+    }
+    long long odd = !micro                            ? 0
+                    : r.start % micro                 ? r.start
+                    : (r.start + r.increment) % micro ? r.start + r.increment
+                                                      : 0;
+    if (odd)
+        tx__violate(k->v,
+                    "--rampup-batch-size: current global batch size (%lld) is not divisible by micro-batch-size (%lld) "
+                    "times data parallel size (1)",
+                    odd, micro);
+    else if (c->train_samples <= r.samples || c->train_iters < 1)
+        tx__violate(k->v, "--train-samples %lld: the run ends before its --rampup-batch-size over %lld samples does",
+                    (long long)c->train_samples, (long long)r.samples);
+}
+
 static void rule_iterations_or_samples(const struct check *k)
 {
     const tx_config_given *g = k->g;
@@ -246,11 +296,15 @@ static void rule_iterations_or_samples(const struct check *k)
         tx__violate(k->v, "expected iteration-based learning rate decay: with --train-iters use --lr-decay-iters");
     if (iters && c->lr_warmup_samples)
         tx__violate(k->v, "expected iteration-based learning rate warmup: with --train-iters use --lr-warmup-iters");
+    if (iters && c->lr_wsd_decay_samples)
+        tx__violate(k->v, "expected iteration-based learning rate decay: with --train-iters use --lr-wsd-decay-iters");
+    if (samples && c->lr_wsd_decay_iters)
+        tx__violate(k->v, "expected sample-based learning rate decay: with --train-samples use --lr-wsd-decay-samples");
     if (samples && g->lr_decay_iters)
         tx__violate(k->v, "expected sample-based learning rate decay: with --train-samples use --lr-decay-samples");
     if (samples && c->lr_warmup_iters)
         tx__violate(k->v, "expected sample-based learning rate warmup: with --train-samples use --lr-warmup-samples");
-    if (samples && !k->bad->global_batch_size && c->train_samples < c->global_batch_size)
+    if (samples && !k->bad->global_batch_size && !c->rampup_batch_size.n && c->train_samples < c->global_batch_size)
         tx__violate(k->v, "--train-samples %lld is less than one global batch of %lld", (long long)c->train_samples,
                     (long long)c->global_batch_size);
 }
@@ -275,6 +329,40 @@ static void rule_warmup_is_said_once(const struct check *k)
         tx__violate(k->v, "can only specify one of lr-warmup-fraction and lr-warmup-samples");
 }
 
+/* Upstream lets tokens win without a word where both are given. */
+static void rule_tokens_stand_alone(const struct check *k)
+{
+    const tx_config *c = k->c;
+    if (c->lr_warmup_tokens && (c->lr_warmup_iters || c->lr_warmup_samples || k->g->lr_warmup_fraction))
+        tx__violate(k->v, "can only specify one of lr-warmup-tokens, lr-warmup-fraction, lr-warmup-iters and "
+                          "lr-warmup-samples");
+    if (c->lr_decay_tokens && (k->g->lr_decay_iters || k->g->lr_decay_samples))
+        tx__violate(k->v, "can only specify one of lr-decay-tokens, lr-decay-iters and lr-decay-samples");
+    if (c->lr_decay_tokens && c->lr_warmup_tokens >= c->lr_decay_tokens)
+        tx__violate(k->v, "--lr-warmup-tokens %lld: the warm-up must be shorter than the decay span of %lld tokens",
+                    (long long)c->lr_warmup_tokens, (long long)c->lr_decay_tokens);
+}
+
+static void rule_wsd_has_its_length(const struct check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->lr_decay_style || k->bad->lr_wsd_decay_iters || k->bad->lr_wsd_decay_samples) return;
+    int64_t length = in_samples(c) ? c->lr_wsd_decay_samples : c->lr_wsd_decay_iters;
+    int64_t span = in_samples(c) ? c->lr_decay_samples : c->lr_decay_iters;
+    const char *flag = in_samples(c) ? "--lr-wsd-decay-samples" : "--lr-wsd-decay-iters";
+    if (strcmp(c->lr_decay_style, "WSD")) {
+        if (length || k->g->lr_wsd_decay_style)
+            tx__violate(k->v, "--lr-wsd-decay-style, -iters and -samples need --lr-decay-style WSD");
+    } else if (c->lr_decay_tokens) {
+        tx__violate(k->v, "--lr-decay-style WSD is counted in iterations or samples; leave --lr-decay-tokens out");
+    } else if (!length) {
+        tx__violate(k->v, "--lr-decay-style WSD needs %s", flag);
+    } else if (span && length > span) {
+        tx__violate(k->v, "%s %lld is longer than the whole decay span of %lld", flag, (long long)length,
+                    (long long)span);
+    }
+}
+
 static void rule_warmup_before_decay_ends(const struct check *k)
 {
     const tx_config *c = k->c;
@@ -294,6 +382,8 @@ static void rule_min_lr_below_lr(const struct check *k)
 {
     if (!k->g->lr || k->bad->lr || k->bad->min_lr) return;
     if (k->c->min_lr > k->c->lr) tx__violate(k->v, "--min-lr %g is more than --lr %g", k->c->min_lr, k->c->lr);
+    if (k->c->lr_warmup_init > k->c->lr && !k->bad->lr_warmup_init)
+        tx__violate(k->v, "--lr-warmup-init %g is more than --lr %g", k->c->lr_warmup_init, k->c->lr);
 }
 
 static void rule_scheduler_source_is_one(const struct check *k)
@@ -508,8 +598,6 @@ static void rule_only_what_is_built(const struct check *k)
                     (long long)c->pipeline_model_parallel_size, alone);
     if (c->zero_stage != 0)
         tx__violate(k->v, "--zero-stage %lld is not built yet: %s", (long long)c->zero_stage, alone);
-    if (strcmp(c->optimizer, "adam"))
-        tx__violate(k->v, "--optimizer %s is not built yet: use adam, or leave the flag out", c->optimizer);
     if (strcmp(c->data_impl, "mmap") && strcmp(c->data_impl, "infer"))
         tx__violate(k->v, "--data-impl %s is not built yet: make the dataset again with preprocess-data", c->data_impl);
     if (strcmp(c->dataset_impl, "mmap"))
@@ -538,12 +626,16 @@ static const struct rule {
     { NULL, rule_heads_are_plain },
     { NULL, rule_positions_reach },
     { "pretrain-gpt", rule_micro_divides_global },
+    { "pretrain-gpt", rule_ramp_is_sound },
     { "pretrain-gpt", rule_iterations_or_samples },
     { "pretrain-gpt", rule_samples_can_be_counted },
     { "inspect-samples", rule_micro_divides_global },
+    { "inspect-samples", rule_ramp_is_sound },
     { "inspect-samples", rule_iterations_or_samples },
     { "inspect-samples", rule_samples_can_be_counted },
     { "pretrain-gpt", rule_warmup_is_said_once },
+    { "pretrain-gpt", rule_tokens_stand_alone },
+    { "pretrain-gpt", rule_wsd_has_its_length },
     { "pretrain-gpt", rule_warmup_before_decay_ends },
     { "pretrain-gpt", rule_min_lr_below_lr },
     { "pretrain-gpt", rule_scheduler_source_is_one },

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/signals.h"
 
@@ -16,7 +17,7 @@ typedef struct loop {
     const tx_train_data *data;
     tx_feed *feed[TX_N_SPLITS]; /* one a group of the split's samples */
     tx_metrics *metrics;
-    double start;
+    double start;            /* clock of the program's */
     int64_t saved_iteration; /* of the last save; -1: none */
 } loop;
 
@@ -87,9 +88,9 @@ static tx_status train_iteration(loop *l)
     tx_feed *f = l->feed[TX_SPLIT_TRAIN];
     tx_metrics *m = l->metrics;
     double loss, now = tx_clock();
-    for (int64_t i = 0; i < t->n_micro; i++) {
+    do {
         double start = now;
-        TX_TRY(read_micro_batch(t, f, t->consumed_train_samples + i * t->b));
+        TX_TRY(read_micro_batch(t, f, t->consumed_train_samples + t->micro * t->b));
         now = tx_metrics_time(m, TX_TIMER_BATCH, now);
         TX_TRY(tx_trainer_forward(t, f->tokens, &loss));
         now = tx_metrics_time(m, TX_TIMER_FORWARD, now);
@@ -98,7 +99,7 @@ static tx_status train_iteration(loop *l)
         now = tx_metrics_time(m, TX_TIMER_FORWARD_BACKWARD, start);
         TX_TRY(tx_trainer_step(t));
         now = tx_metrics_time(m, TX_TIMER_OPTIMIZER, now);
-    }
+    } while (t->micro);
     tx_metrics_step(m, t);
     return TX_OK;
 }
@@ -144,22 +145,60 @@ static tx_status save(loop *l)
     return TX_OK;
 }
 
-/* Whether the options or a signal end the run here; the reason goes to the log. */
-static bool wants_exit(const loop *l)
+static bool kill_switch(const tx_config *cfg)
+{
+    return cfg->kill_switch_file && tx_path_exists(cfg->kill_switch_file);
+}
+
+/* Whether the options or a signal end the run here, and why. */
+static bool wants_exit(const loop *l, char *why, size_t cap)
 {
     const tx_config *cfg = l->cfg;
-    char text[96];
+    long long iteration = (long long)l->t->iteration;
     double minutes = (tx_clock() - l->start) / 60;
     if (cfg->exit_signal_handler && tx_signals_seen())
-        snprintf(text, sizeof text, "exiting program after receiving SIGTERM.");
+        snprintf(why, cap, "exiting program after receiving SIGTERM.");
     else if (cfg->given.exit_duration_in_mins && minutes > (double)cfg->exit_duration_in_mins)
-        snprintf(text, sizeof text, "exiting program after %.1f minutes", minutes);
-    else if (cfg->given.exit_interval && l->t->iteration % cfg->exit_interval == 0)
-        snprintf(text, sizeof text, "exiting program at iteration %lld", (long long)l->t->iteration);
+        snprintf(why, cap, "exiting program after %.1f minutes", minutes);
+    else if (cfg->given.exit_interval && iteration % cfg->exit_interval == 0)
+        snprintf(why, cap, "exiting program at iteration %lld", iteration);
+    else if (kill_switch(cfg))
+        snprintf(why, cap, "Detected kill switch at %.3000s, iteration=%lld. Exiting", cfg->kill_switch_file,
+                 iteration);
     else
         return false;
-    tx_metrics_phase(text);
     return true;
+}
+
+/* Whether the run has its length. */
+static bool has_ended(const tx_trainer *t)
+{
+    const tx_config *cfg = t->cfg;
+    return t->iteration >= cfg->train_iters || (cfg->train_tokens && t->consumed_train_tokens >= cfg->train_tokens);
+}
+
+/* *left: by one of the exits, which end the program without the closing evaluation. */
+static tx_status train(loop *l, bool *left)
+{
+    tx_trainer *t = l->t;
+    const tx_config *cfg = l->cfg;
+    char text[3200];
+    tx_metrics_phase("before the start of training step");
+    while (!has_ended(t)) {
+        TX_TRY(train_iteration(l));
+        if (t->iteration % cfg->eval_interval == 0) {
+            snprintf(text, sizeof text, "iteration %lld", (long long)t->iteration);
+            TX_TRY(validate(l, text));
+        }
+        if (cfg->given.save_interval && t->iteration % cfg->save_interval == 0) TX_TRY(save(l));
+        *left = wants_exit(l, text, sizeof text);
+        if (!*left) continue;
+        TX_TRY(save(l));
+        tx_metrics_phase(text);
+        return TX_OK;
+    }
+    tx_metrics_phase("after training is done");
+    return t->iteration ? save(l) : TX_OK;
 }
 
 static tx_status run(loop *l)
@@ -167,30 +206,22 @@ static tx_status run(loop *l)
     tx_trainer *t = l->t;
     const tx_config *cfg = l->cfg;
     char where[96];
-    bool leave = false;
-    if (!cfg->skip_train) {
-        tx_metrics_phase("before the start of training step");
-        while (t->iteration < cfg->train_iters && !leave) {
-            TX_TRY(train_iteration(l));
-            if (t->iteration % cfg->eval_interval == 0) {
-                snprintf(where, sizeof where, "iteration %lld", (long long)t->iteration);
-                TX_TRY(validate(l, where));
-            }
-            if (cfg->given.save_interval && t->iteration % cfg->save_interval == 0) TX_TRY(save(l));
-            leave = wants_exit(l);
-        }
-        tx_metrics_phase("after training is done");
-        if (t->iteration) TX_TRY(save(l));
-        if (leave) return TX_OK;
+    bool left = false;
+    if (cfg->skip_train) {
+        tx_info("skipping training (--skip-train is on) ...");
+    } else {
+        tx_info("training ...");
+        TX_TRY(train(l, &left));
     }
+    if (left) return TX_OK;
     int64_t n = cfg->eval_iters * t->n_micro * t->b, consumed = t->consumed_valid_samples;
+    long long shown = (long long)(cfg->eval_iters * cfg->global_batch_size); /* upstream's count in a ramp-up, too */
     snprintf(where, sizeof where, "iteration %lld on %lld-sample draw from validation set", (long long)t->iteration,
-             (long long)n);
+             shown);
     TX_TRY(validate(l, where));
     t->consumed_valid_samples = consumed; /* the closing evaluation is no part of the run's history */
     if (!n) return TX_OK;
-    snprintf(where, sizeof where, "iteration %lld on %lld-sample draw from test set", (long long)t->iteration,
-             (long long)n);
+    snprintf(where, sizeof where, "iteration %lld on %lld-sample draw from test set", (long long)t->iteration, shown);
     return evaluate_split(l, TX_SPLIT_TEST, 0, n, where);
 }
 
@@ -214,14 +245,14 @@ static void close_feeds(loop *l)
     }
 }
 
-tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data, tx_metrics *metrics)
+tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data, tx_metrics *metrics, double start)
 {
     loop l = {
         .t = t,
         .cfg = t->cfg,
         .data = data,
         .metrics = metrics,
-        .start = tx_clock(),
+        .start = start,
         .saved_iteration = -1,
     };
     tx_status st;

@@ -10,9 +10,10 @@
 /* How many samples of each split a run of `cfg` will ask for: Megatron's rule. @n [TX_N_SPLITS] */
 void tx_train_sample_counts(const tx_config *cfg, int64_t *n);
 
-/* Runs until train_iters or an exit the options ask for; evaluates at the end; saves where --save says. Steps and
- * evaluations are told to `metrics`, which is started here. */
-tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data, tx_metrics *metrics);
+/* Runs until train_iters, train_tokens or an exit the options ask for; evaluates at the end; saves where --save says.
+ * Steps and evaluations are told to `metrics`, which is started here. @start clock at which the program began, for
+ * --exit-duration-in-mins. */
+tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data, tx_metrics *metrics, double start);
 
 /* One split, read a micro-batch at a time in the order of the sampler. */
 typedef struct tx_feed {

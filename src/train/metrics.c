@@ -69,19 +69,6 @@ static tx_step_record stand(const tx_trainer *t, tx_record_kind kind)
     };
 }
 
-/* The gradient's zeros; the rows that pad the vocabulary, which nothing trains, are not among them. */
-static double count_zeros(const tx_trainer *t)
-{
-    const tx_params *ps = &t->model->params;
-    int64_t zeros = 0, n = 0;
-    for (int i = 0; i < ps->n; i++) {
-        const tx_param *p = &ps->param[i];
-        for (int64_t k = 0; k < p->numel; k++) zeros += t->grad[p->offset + k] == 0;
-        n += p->numel;
-    }
-    return (double)(zeros - (n - tx_params_count(ps)));
-}
-
 static tx_step_record interval(const tx_metrics *m, const tx_step_record *last, const tx_trainer *t)
 {
     tx_step_record r = *last;
@@ -141,7 +128,7 @@ void tx_metrics_step(tx_metrics *m, const tx_trainer *t)
     if (skipped) r.loss = NAN;
     r.skipped = skipped;
     r.nan = skipped && !isfinite(t->iteration_loss);
-    if (t->cfg->log_num_zeros_in_grad) r.num_zeros = count_zeros(t);
+    if (t->cfg->log_num_zeros_in_grad) r.num_zeros = t->num_zeros;
     tell(m, &r);
     progress_line(m, t);
     if (t->iteration == m->first_iteration + 1) log_memory_used(t);

@@ -9,12 +9,19 @@
 #include "base/log.h"
 
 #define MAX_CONSECUTIVE_SKIPS 20
+#define SCHEDULE_KEY          "opt_param_scheduler" /* upstream's name for it */
 
 /* Learning rate and weight decay of the next update. */
 static void move_schedule(tx_trainer *t)
 {
-    t->lr = tx_schedule_lr(&t->schedule, (double)t->schedule_samples);
-    t->weight_decay = tx_schedule_wd(&t->schedule, (double)t->schedule_samples);
+    t->lr = tx_schedule_lr(&t->schedule, &t->place);
+    t->weight_decay = tx_schedule_wd(&t->schedule, &t->place);
+}
+
+/* Micro-batches of the iteration that comes after what is consumed. */
+static int64_t n_micro_now(const tx_trainer *t)
+{
+    return tx_config_batch_size(t->cfg, t->consumed_train_samples) / t->b;
 }
 
 /* ---- creation: declare, plan dry, take memory, initialise ---- */
@@ -32,12 +39,13 @@ static tx_status bind_buffers(tx_trainer *t, bool train)
     TX_TRY(tx_alloc(&range, (size_t)ps->n, sizeof *range, "the optimizer's groups"));
     for (int i = 0; i < ps->n; i++) {
         const tx_param *p = &ps->param[i];
-        range[i] =
-            (tx_optim_range){ .offset = p->offset, .numel = p->numel, .decay = p->decay == TX_DECAY, .name = p->name };
+        range[i] = (tx_optim_range){ .offset = p->offset,
+                                     .numel = p->numel,
+                                     .n_real = p->numel / p->dim[0] * p->rows_logical,
+                                     .decay = p->decay == TX_DECAY,
+                                     .name = p->name };
     }
-    const tx_config *cfg = t->cfg;
-    tx_status st = tx_adam_init(&t->adam, range, ps->n, t->value, t->grad, ps->numel, cfg->adam_beta1, cfg->adam_beta2,
-                                cfg->adam_eps);
+    tx_status st = tx_optim_init(&t->optim, t->cfg, range, ps->n, t->value, t->grad, ps->numel);
     tx_free(range);
     return st;
 }
@@ -70,16 +78,17 @@ static tx_status plan_and_take(tx_trainer *t, bool train)
 {
     tx_ctx *c = &t->ctx;
     const tx_model_type *type = t->model->type;
-    double norm;
+    double norm, zeros;
     const char *bad;
     TX_TRY(type->fwd(c, t->model, &t->batch, false));
     if (!train) return tx_ctx_take_memory(c);
     t->batch.dropout = (tx_dropout_key){ .on = true, .s_global = t->s };
     TX_TRY(type->fwd(c, t->model, &t->batch, true));
     TX_TRY(type->bwd(c, t->model, &t->batch));
-    TX_TRY(tx_adam_zero_grad(c, &t->adam));
-    TX_TRY(tx_adam_grad_norm(c, &t->adam, &norm, &bad));
-    TX_TRY(tx_adam_step(c, &t->adam, 0, 0, 1));
+    TX_TRY(tx_optim_zero_grad(c, &t->optim));
+    TX_TRY(tx_optim_grad_norm(c, &t->optim, &norm, &bad));
+    TX_TRY(tx_optim_count_zeros(c, &t->optim, &zeros));
+    TX_TRY(tx_optim_step_all(c, &t->optim, 0, 0, 1));
     return tx_ctx_take_memory(c);
 }
 
@@ -100,7 +109,7 @@ tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t voca
     t->cfg = cfg;
     t->s = cfg->seq_length;
     t->b = cfg->micro_batch_size;
-    t->n_micro = train ? cfg->global_batch_size / cfg->micro_batch_size : 1;
+    t->n_micro = train ? n_micro_now(t) : 1;
     t->eod = eod;
     t->lr_override = -1;
     if (train) {
@@ -127,7 +136,7 @@ out:
 void tx_trainer_destroy(tx_trainer *t)
 {
     if (!t) return;
-    tx_adam_deinit(&t->adam);
+    tx_optim_deinit(&t->optim);
     if (t->model) t->model->type->destroy(t->model);
     tx_ctx_deinit(&t->ctx);
     tx_free(t->batch.token.data);
@@ -199,7 +208,8 @@ tx_status tx_trainer_forward(tx_trainer *t, const int32_t *tokens, double *loss)
         return TX_FAIL(TX_ERR_STATE, "forward was called where %s is due",
                        t->want == TX_WANT_BACKWARD ? "backward" : "step");
     if (t->micro == 0) {
-        TX_TRY(tx_adam_zero_grad(&t->ctx, &t->adam));
+        TX_TRY(tx_optim_zero_grad(&t->ctx, &t->optim));
+        t->n_micro = n_micro_now(t);
         t->iteration_loss = 0;
     }
     TX_TRY(fill_batch(t, tokens));
@@ -242,7 +252,7 @@ tx_status tx_trainer_evaluate(tx_trainer *t, const int32_t *tokens, int64_t n_sa
 
 bool tx_trainer_at_boundary(const tx_trainer *t)
 {
-    return t->micro + 1 == t->n_micro;
+    return t->micro + 1 == n_micro_now(t);
 }
 
 /* ---- the update ---- */
@@ -265,20 +275,22 @@ static tx_status skip_update(tx_trainer *t, const char *bad)
 static tx_status update(tx_trainer *t)
 {
     const char *bad;
-    TX_TRY(tx_adam_grad_norm(&t->ctx, &t->adam, &t->grad_norm, &bad));
+    TX_TRY(tx_optim_grad_norm(&t->ctx, &t->optim, &t->grad_norm, &bad));
     if (t->dump_iteration == t->iteration + 1) TX_TRY(tx__trainer_dump(t, t->grad_norm));
+    if (t->cfg->log_num_zeros_in_grad) TX_TRY(tx_optim_count_zeros(&t->ctx, &t->optim, &t->num_zeros));
     int64_t batch = t->n_micro * t->b;
     double lr = t->lr_override >= 0 ? t->lr_override : t->lr;
     if (!bad) { /* Megatron's clip_grad_norm: coefficient clip / (norm + 1e-6), if below 1 */
-        double clip = t->cfg->clip_grad / (t->grad_norm + 1e-6);
-        TX_TRY(tx_adam_step(&t->ctx, &t->adam, lr, t->weight_decay, t->cfg->clip_grad > 0 && clip < 1 ? clip : 1));
-        t->schedule_samples += batch;
+        double clip = t->cfg->clip_grad / (t->grad_norm + 1e-6), scale = t->cfg->clip_grad > 0 && clip < 1 ? clip : 1;
+        TX_TRY(tx_optim_step_all(&t->ctx, &t->optim, lr, t->weight_decay, scale));
+        tx_schedule_advance(&t->schedule, &t->place, batch, t->consumed_train_tokens);
     }
     t->iteration++;
     t->consumed_train_samples += batch;
+    t->consumed_train_tokens += batch * t->s;
     t->lr_override = -1;
     move_schedule(t);
-    if (t->cfg->log_params_norm) TX_TRY(tx_adam_value_norm(&t->ctx, &t->adam, &t->params_norm));
+    if (t->cfg->log_params_norm) TX_TRY(tx_optim_value_norm(&t->ctx, &t->optim, &t->params_norm));
     if (bad) return skip_update(t, bad);
     t->consecutive_skips = 0;
     return TX_OK;
@@ -304,50 +316,91 @@ tx_status tx_trainer_require_idle(const tx_trainer *t, const char *verb)
     return TX_FAIL(TX_ERR_STATE, "a checkpoint can only be %s between iterations", verb);
 }
 
+/* The optimizer's buffers as checkpoints name them; their number. */
+static int optim_parts(const tx_optim *o, tx_ckpt_part *part)
+{
+    int n = o->type ? o->type->n_state : 0;
+    for (int i = 0; i < n; i++) part[i] = (tx_ckpt_part){ o->type->state_name[i], o->state[i] };
+    return n;
+}
+
+/* The options that are kept, and beside them what this room and the data room keep. */
+static tx_status config_to_save(const tx_trainer *t, json_t **out)
+{
+    json_t *config, *schedule;
+    TX_TRY(tx_config_to_json(t->cfg, &config));
+    tx_status st = tx_schedule_to_json(&t->schedule, &schedule);
+    if (!st && (json_object_set_new(config, SCHEDULE_KEY, schedule) ||
+                (t->blend_phase && json_object_set(config, "blend_phase", t->blend_phase))))
+        st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
+    if (st)
+        json_decref(config);
+    else
+        *out = config;
+    return st;
+}
+
 tx_status tx_trainer_save(tx_trainer *t, const char *dir)
 {
     TX_TRY(tx_trainer_require_idle(t, "saved"));
     json_t *config;
-    TX_TRY(tx_config_to_json(t->cfg, &config));
-    if (t->blend_phase && json_object_set(config, "blend_phase", t->blend_phase)) {
-        json_decref(config);
-        return TX_FAIL(TX_ERR_NOMEM, "not enough memory for the blend of a checkpoint");
-    }
+    TX_TRY(config_to_save(t, &config));
     tx_ckpt_state state = {
         .iteration = t->iteration,
         .consumed_train_samples = t->consumed_train_samples,
         .consumed_valid_samples = t->consumed_valid_samples,
-        .schedule_samples = t->schedule_samples,
-        .optim_step = t->adam.t,
+        .consumed_train_tokens = t->consumed_train_tokens,
+        .schedule_samples = t->place.samples,
+        .schedule_tokens = t->place.tokens,
+        .schedule_warmup_tokens = t->place.warmup_tokens,
+        .optim_step = t->optim.t,
         .skipped = t->skipped,
         .seed = (uint64_t)t->cfg->seed,
         .vocab_size = t->model->vocab_size,
     };
-    bool optim = !t->cfg->no_save_optim;
-    tx_status st = tx_checkpoint_save(dir, &state, config, &t->model->params, t->value, optim ? t->adam.m : NULL,
-                                      optim ? t->adam.v : NULL);
+    tx_ckpt_part part[TX_CKPT_MAX_PARTS];
+    int n = t->cfg->no_save_optim ? 0 : optim_parts(&t->optim, part);
+    tx_status st = tx_checkpoint_save(dir, &state, config, &t->model->params, t->value, part, n);
     json_decref(config);
     return st;
+}
+
+/* The schedule of a run that goes on, as the options choose between the flags' and the saved one. */
+static tx_status resumed_schedule(const tx_trainer *t, const tx_checkpoint *from, tx_schedule *out)
+{
+    const json_t *saved = json_object_get(tx_checkpoint_config(from), SCHEDULE_KEY);
+    tx_schedule_choice choice = t->cfg->override_opt_param_scheduler         ? TX_SCHEDULE_OWN
+                                : t->cfg->use_checkpoint_opt_param_scheduler ? TX_SCHEDULE_SAVED
+                                                                             : TX_SCHEDULE_SAME;
+    *out = t->schedule;
+    return tx_schedule_resume(out, saved, choice);
 }
 
 tx_status tx_trainer_load(tx_trainer *t, tx_checkpoint *from)
 {
     TX_TRY(tx_trainer_require_idle(t, "loaded"));
     const tx_config *cfg = t->cfg;
-    bool optim = t->adam.m && !cfg->finetune && !cfg->no_load_optim;
-    TX_TRY(tx_checkpoint_read(from, &t->model->params, t->value, optim ? t->adam.m : NULL, optim ? t->adam.v : NULL));
+    tx_ckpt_part part[TX_CKPT_MAX_PARTS];
+    tx_schedule schedule = t->schedule;
+    bool optim = t->grad && !cfg->finetune && !cfg->no_load_optim, lr_state = optim && !cfg->no_load_lr_state;
+    if (lr_state) TX_TRY(resumed_schedule(t, from, &schedule));
+    int n = optim ? optim_parts(&t->optim, part) : 0;
+    TX_TRY(tx_checkpoint_read(from, &t->model->params, t->value, part, n));
     if (cfg->finetune) return TX_OK;
     const tx_ckpt_state *s = tx_checkpoint_state(from);
     t->iteration = s->iteration;
     t->consumed_train_samples = s->consumed_train_samples;
     t->consumed_valid_samples = s->consumed_valid_samples;
+    t->consumed_train_tokens = s->consumed_train_tokens;
     t->skipped = s->skipped;
     json_decref(t->blend_phase);
     t->blend_phase = json_deep_copy(json_object_get(tx_checkpoint_config(from), "blend_phase"));
-    if (optim) {
-        t->adam.t = s->optim_step;
-        t->schedule_samples = s->schedule_samples;
+    if (optim) t->optim.t = s->optim_step;
+    if (lr_state) {
+        t->schedule = schedule;
+        t->place = (tx_schedule_place){ s->schedule_samples, s->schedule_tokens, s->schedule_warmup_tokens };
     }
+    if (t->grad) t->n_micro = n_micro_now(t);
     move_schedule(t);
     return TX_OK;
 }
@@ -357,7 +410,7 @@ tx_memory tx_trainer_memory(const tx_trainer *t)
     size_t flat = (size_t)t->model->params.numel * sizeof(float), train = t->grad ? flat : 0;
     return (tx_memory){ .params = flat,
                         .grads = train,
-                        .optimizer = 2 * train,
+                        .optimizer = t->grad ? (size_t)t->optim.type->n_state * train : 0,
                         .activations = t->ctx.acts.cap,
                         .workspace = t->ctx.scratch.cap };
 }

@@ -1,10 +1,10 @@
 /* trainer.h - one rank's training state and the three verbs of a step.
  *
  *   iteration   1                     2
- *   micro-batch | 0   1 ... n-1 |     | 0 ...          n = global_batch_size / micro_batch_size
+ *   micro-batch | 0   1 ... n-1 |     | 0 ...          n = batch size of the iteration / micro_batch_size
  *   forward       f   f     f
  *   backward        b   b     b
- *   step              .   .     U                       . = nothing yet, U = clip, Adam, schedule, counters
+ *   step              .   .     U                       . = nothing yet, U = clip, update, schedule, counters
  *
  *  The memory of a step is found by running it dry when the trainer is made; nothing is allocated afterwards. */
 #ifndef TX_TRAIN_TRAINER_H
@@ -14,7 +14,7 @@
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
 #include "model/model.h"
-#include "optim/adam.h"
+#include "optim/optim.h"
 #include "optim/schedule.h"
 
 typedef struct tx_trainer {
@@ -22,17 +22,18 @@ typedef struct tx_trainer {
     tx_ctx ctx;
     tx_model *model;
     float *value, *grad; /* flat, model->params.numel each */
-    tx_adam adam;
+    tx_optim optim;
     tx_schedule schedule;
+    tx_schedule_place place;
     tx_batch batch; /* buffers of one micro-batch */
-    int64_t s, b, n_micro;
-    int32_t eod; /* token after which a document ends, or -1 */
+    int64_t s, b;
+    int64_t n_micro; /* of the iteration under way, or of the last one; of the first or next before any */
+    int32_t eod;     /* token after which a document ends, or -1 */
 
     int64_t micro; /* micro-batches of the current iteration that are done */
     enum { TX_WANT_FORWARD, TX_WANT_BACKWARD, TX_WANT_STEP } want;
     int64_t iteration; /* finished ones */
-    int64_t consumed_train_samples, consumed_valid_samples;
-    int64_t schedule_samples; /* samples of all updates: the schedule's n */
+    int64_t consumed_train_samples, consumed_valid_samples, consumed_train_tokens;
     int64_t skipped, nan, consecutive_skips;
     double lr;          /* for the next update, as Megatron logs it */
     double lr_override; /* >= 0: a client's own for the next update */
@@ -40,6 +41,7 @@ typedef struct tx_trainer {
     double iteration_loss;  /* mean over the micro-batches so far */
     double grad_norm;       /* before clipping, of the last iteration */
     double params_norm;     /* with --log-params-norm */
+    double num_zeros;       /* with --log-num-zeros-in-grad: gradients of the last iteration that are 0 */
     int64_t dump_iteration; /* --dump-step, or 0 */
     int32_t *dump_tokens;   /* [global batch, s+1] of that iteration */
     json_t *blend_phase;    /* as loaded, and what the next checkpoint keeps (data/blend_phase.h); owned, or NULL */
@@ -76,7 +78,9 @@ tx_status tx_trainer_require_idle(const tx_trainer *t, const char *verb);
 /* Native checkpoint under dir (checkpoint.h). */
 tx_status tx_trainer_save(tx_trainer *t, const char *dir);
 
-/* Everything from an opened native checkpoint, as far as the options ask for it (--finetune, --no-load-optim, ...). */
+/* Everything from an opened native checkpoint, as far as the options ask for it (--finetune, --no-load-optim, ...).
+ * TX_ERR_ARG: its schedule is another (optim/schedule.h); TX_ERR_NOTFOUND: it has no state for this optimizer. The
+ * trainer is unchanged on failure. */
 tx_status tx_trainer_load(tx_trainer *t, tx_checkpoint *from);
 
 /* Memory taken, in bytes. */

@@ -36,12 +36,13 @@ static void train(tx_engine *e, int n, double *losses)
     int32_t tokens[B * (S + 1)];
     double loss;
     for (int i = 0; i < n; i++) {
-        int64_t first = 2 * tx_engine_iteration(e);
-        for (int k = 0; k < 2; k++) {
+        int64_t first = e->trainer->consumed_train_samples / B, n_micro = tx_config_batch_size(e->cfg, first * B) / B;
+        for (int64_t k = 0; k < n_micro; k++) {
+            assert_int_equal(tx_engine_is_gradient_accumulation_boundary(e), k == n_micro - 1);
             batch(tokens, first + k);
             ASSERT_OK(tx_engine_forward(e, tokens, &loss));
             ASSERT_OK(tx_engine_backward(e));
-            assert_int_equal(tx_engine_is_gradient_accumulation_boundary(e), k == 1);
+            assert_int_equal(tx_engine_is_gradient_accumulation_boundary(e), k == n_micro - 1);
             ASSERT_OK(tx_engine_step(e));
         }
         if (losses) losses[i] = tx_engine_loss(e);
@@ -95,6 +96,131 @@ static void same_bits_ref(void **state)
 {
     (void)state;
     check_same_bits("--backend ref --threads 1");
+}
+
+/* Everything that decides how an update is made, in the middle of what it does when the run is cut: one run of ten
+ * iterations is five and five. */
+static void resumed_runs_have_the_same_bits(void **state)
+{
+    (void)state;
+    static const char *const how[] = {
+        "--optimizer sgd --sgd-momentum 0.8 --weight-decay 0.1 --clip-grad 0",
+        "--lr-decay-style WSD --lr-wsd-decay-iters 6 --lr-wsd-decay-style minus_sqrt --lr-warmup-init 1e-4",
+        "--weight-decay-incr-style cosine --start-weight-decay 0.01 --end-weight-decay 0.4",
+        "--lr-decay-tokens 1100 --weight-decay-incr-style linear --start-weight-decay 0 --end-weight-decay 1",
+        "--lr-decay-style inverse-square-root",
+    };
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        run_and_save(in_scratch("straight%zu", i), how[i], 10, 0);
+        run_and_save(in_scratch("cut%zu", i), how[i], 5, 5);
+        char a[32], b[32];
+        snprintf(a, sizeof a, "straight%zu", i);
+        snprintf(b, sizeof b, "cut%zu", i);
+        assert_same_checkpoint(a, b);
+    }
+}
+
+/* Batches of 2, 4, 6, 8 in equal stretches of 30 samples; by tokens, too. The fifth iteration is in the middle. */
+#define RAMP                                                                                                       \
+    "--num-layers 1 --hidden-size 48 --num-attention-heads 3 --seq-length 32 --max-position-embeddings 40 "        \
+    "--micro-batch-size 2 --global-batch-size 8 --rampup-batch-size 2 2 30 --train-samples 70 --lr 1e-3 --seed 7 " \
+    "--lr-decay-style cosine --lr-warmup-tokens 200 --lr-decay-tokens 2000 --data-path none "                      \
+    "--tokenizer-type NullTokenizer --vocab-size 508 "
+
+static void a_ramp_up_resumes_with_the_same_bits(void **state)
+{
+    (void)state;
+    static const int64_t consumed[] = { 2, 4, 6, 8, 10, 14, 18, 22, 28, 34 };
+    tx_config *cfg;
+    tx_engine *e;
+    ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", RAMP));
+    ASSERT_OK(tx_engine_create(&e, cfg, 509));
+    for (int i = 0; i < 10; i++) {
+        train(e, 1, NULL);
+        assert_int_equal(e->trainer->consumed_train_samples, consumed[i]);
+        assert_int_equal(e->trainer->place.samples, consumed[i]);
+        assert_int_equal(e->trainer->consumed_train_tokens, 32 * consumed[i]);
+        assert_int_equal(e->trainer->place.tokens, i ? 32 * consumed[i - 1] : 0);
+    }
+    ASSERT_OK(tx_engine_save_checkpoint(e, in_scratch("straight")));
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+    for (int i = 0; i < 2; i++) {
+        char flags[1024];
+        snprintf(flags, sizeof flags, RAMP "%s %s", i ? "--load" : "", i ? in_scratch("cut") : "");
+        ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
+        ASSERT_OK(tx_engine_create(&e, cfg, 509));
+        train(e, 5, NULL);
+        ASSERT_OK(tx_engine_save_checkpoint(e, in_scratch("cut")));
+        tx_engine_destroy(e);
+        tx_config_free(cfg);
+    }
+    assert_same_checkpoint("straight", "cut");
+}
+
+/* Which of the schedule, the optimizer and the counts a run takes from a checkpoint. */
+static void options_say_what_is_taken_from_a_checkpoint(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *flags;
+        int64_t iteration, updates, schedule;
+        double lr; /* of the next update */
+    } take[] = {
+        { "", 5, 5, 20, 0.0007222075445642905 },
+        { "--finetune", 0, 0, 0, 0 },
+        { "--no-load-optim", 5, 0, 0, 0 },
+        { "--no-load-lr-state", 5, 5, 0, 0 },
+        { "--lr 2e-3 --override-opt_param-scheduler", 5, 5, 20, 0.0014135492607468354 },
+        { "--lr 2e-3 --use-checkpoint-opt_param-scheduler", 5, 5, 20, 0.0007222075445642905 },
+        { "--optimizer sgd --no-load-optim", 5, 0, 0, 0 },
+    };
+    tx_config *cfg;
+    char flags[2048];
+    run_and_save(in_scratch("ck"), "", 5, 0);
+    for (size_t i = 0; i < sizeof take / sizeof *take; i++) {
+        snprintf(flags, sizeof flags, "--load %s %s", in_scratch("ck"), take[i].flags);
+        tx_engine *e = create(&cfg, flags);
+        const tx_trainer *t = e->trainer;
+        assert_int_equal(t->iteration, take[i].iteration);
+        assert_int_equal(t->optim.t, take[i].updates);
+        assert_int_equal(t->place.samples, take[i].schedule);
+        assert_int_equal(t->consumed_train_samples, 4 * take[i].iteration);
+        assert_int_equal(t->consumed_train_tokens, 4 * 32 * take[i].iteration);
+        ASSERT_NEAR(t->lr, take[i].lr, 1e-12, take[i].flags);
+        tx_engine_destroy(e);
+        tx_config_free(cfg);
+    }
+    static const char *const refused[][2] = {
+        { "--lr 2e-3", "class input value 0.002 and checkpoint value 0.001 for learning rate do not match" },
+        { "--optimizer sgd", "holds the state of another optimizer (there is no momentum_buffer)" },
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        tx_engine *e;
+        snprintf(flags, sizeof flags, FLAGS "--load %s %s", in_scratch("ck"), refused[i][0]);
+        ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
+        tx_status st = tx_engine_create(&e, cfg, 509);
+        assert_true(st == TX_ERR_ARG || st == TX_ERR_NOTFOUND);
+        ASSERT_CONTAINS(tx_last_error(), refused[i][1]);
+        tx_config_free(cfg);
+    }
+}
+
+static void zeros_of_the_gradient_are_counted(void **state)
+{
+    (void)state;
+    tx_config *cfg;
+    tx_engine *e = create(&cfg, "--log-num-zeros-in-grad");
+    train(e, 1, NULL);
+    const tx_params *ps = &e->trainer->model->params;
+    double zeros = 0;
+    for (int i = 0; i < ps->n; i++)
+        for (int64_t k = 0; k < ps->param[i].numel / ps->param[i].dim[0] * ps->param[i].rows_logical; k++)
+            zeros += e->trainer->grad[ps->param[i].offset + k] == 0;
+    assert_true(zeros >= 8 * 48); /* positions that no sample reaches */
+    assert_true(e->trainer->num_zeros == zeros);
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
 }
 
 /* A vocabulary of 509: rows that pad it change neither a loss nor a checkpoint; upstream's way they do. */
@@ -425,6 +551,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SCRATCH_TEST(same_bits_cpu),
         SCRATCH_TEST(same_bits_ref),
+        SCRATCH_TEST(resumed_runs_have_the_same_bits),
+        SCRATCH_TEST(a_ramp_up_resumes_with_the_same_bits),
+        SCRATCH_TEST(options_say_what_is_taken_from_a_checkpoint),
+        cmocka_unit_test(zeros_of_the_gradient_are_counted),
         cmocka_unit_test(padding_is_nothing),
         SCRATCH_TEST(a_checkpoint_loads_under_another_padding),
         cmocka_unit_test(a_step_allocates_nothing),

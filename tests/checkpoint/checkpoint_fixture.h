@@ -67,20 +67,26 @@ static inline void assert_same_numbers(const model *expect, const model *got, in
         }
 }
 
+/* A model's optimizer buffers as tx_checkpoint_read takes them. */
+#define OPTIM(m) (const tx_ckpt_part[]){ { "exp_avg", (m).buf[1] }, { "exp_avg_sq", (m).buf[2] } }, 2
+
 /* A state and a config that depend on the iteration. */
 static inline tx_status model_save(const model *m, const char *dir, int64_t iteration, int with_optimizer)
 {
     tx_ckpt_state s = { .iteration = iteration,
                         .consumed_train_samples = iteration * 8,
                         .consumed_valid_samples = iteration * 2,
+                        .consumed_train_tokens = iteration * 512,
                         .schedule_samples = iteration * 7,
+                        .schedule_tokens = iteration * 448,
+                        .schedule_warmup_tokens = 64,
                         .optim_step = iteration - 1,
                         .skipped = 1,
                         .vocab_size = 50,
                         .seed = UINT64_MAX - (uint64_t)iteration };
     json_t *config = json_pack("{s:i, s:f, s:s}", "num_layers", m->ps.n / 3, "lr", 0.1, "name", "\xc3\xa9t\xc3\xa9");
-    tx_status st = tx_checkpoint_save(dir, &s, config, &m->ps, m->buf[0], with_optimizer ? m->buf[1] : NULL,
-                                      with_optimizer ? m->buf[2] : NULL);
+    const tx_ckpt_part part[] = { { "exp_avg", m->buf[1] }, { "exp_avg_sq", m->buf[2] } };
+    tx_status st = tx_checkpoint_save(dir, &s, config, &m->ps, m->buf[0], part, with_optimizer ? 2 : 0);
     json_decref(config);
     return st;
 }

@@ -43,7 +43,7 @@ pid=$!
 for _ in $(seq 200); do [ -e shot/latest ] && break; sleep 0.05; done
 kill -9 $pid; wait $pid 2>/dev/null || true
 at=$(sed 's/iter_0*//' shot/latest)
-ok "${train[@]}" --save shot --load shot --train-iters $((at + 5)) --lr-decay-iters 10
+ok "${train[@]}" --save shot --load shot --train-iters $((at + 5)) --override-opt_param-scheduler
 grep -q "at iteration $at\$" out || die "did not go on at iteration $at"
 
 # SIGTERM with --exit-signal-handler saves and ends

@@ -113,9 +113,9 @@ grep -q "dataset 1, weight 0.75: from its sample 8 on" log || die "$(cat log)"
 grep -q '"blend_phase"' changed/iter_0000008/manifest.json || die "the phase is not kept"
 losses log | cmp -s - want && die "the blend did not change"
 # ... also when more is consumed than the run as it is told now would read
-ok "${run[@]}" --data-path 0.5 $a 0.5 $b --load changed --train-iters 10 --micro-batch-size 1 --global-batch-size 1
+ok "${run[@]}" --data-path 0.5 $a 0.5 $b --load changed --train-iters 10 --override-lr-scheduler --micro-batch-size 1 --global-batch-size 1
 grep -q "the blend changes at sample 32 of the run:" out err || die "$(cat out err)"
-ok "${run[@]}" --data-path 0.5 $a 0.5 $b --load changed --train-iters 10 --data-order microsoft
+ok "${run[@]}" --data-path 0.5 $a 0.5 $b --load changed --train-iters 10 --override-lr-scheduler --data-order microsoft
 grep -q "32 samples came in keyed order" out err || die "$(cat out err)"
 refused "use --dataloader-type single" "${run[@]}" --data-path $a --dataloader-type cyclic
 echo "all passed"

@@ -195,7 +195,7 @@ static void one_mistake_is_one_sentence(void **state)
     refused("pretrain-gpt", GOOD "--train-iters 1e12",
             "--train-iters 1e12 is too large; allowed: at most 1000000000 iterations");
     refused("pretrain-gpt", GOOD "--lr-decay-style step",
-            "--lr-decay-style step is unknown; allowed: one of constant, linear, cosine, inverse-square-root");
+            "--lr-decay-style step is unknown; allowed: one of constant, linear, cosine, inverse-square-root, WSD");
     refused("pretrain-gpt", GOOD "--seed", "--seed needs a value");
     refused("pretrain-gpt", GOOD "--load --seed 5", "--load needs a value");
     refused("pretrain-gpt", GOOD "--finetune=1 --load L", "--finetune takes no value, but =1 was given");

@@ -1,0 +1,104 @@
+/* optim.c - the table of optimizers, and what they share. */
+#include "optim/optim.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+static const tx_optim_type *const types[] = { &tx__optim_adam, &tx__optim_sgd };
+
+static const tx_optim_type *type_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (!strcmp(types[i]->name, name)) return types[i];
+    TX_ASSERT(!"the words of --optimizer are the names in this table");
+    return NULL;
+}
+
+tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_optim_range *range, int n_ranges, float *value,
+                        float *grad, int64_t numel)
+{
+    *o = (tx_optim){
+        .type = type_of(cfg->optimizer), .cfg = cfg, .n_ranges = n_ranges, .value = value, .grad = grad, .numel = numel
+    };
+    tx_status st;
+    int64_t largest = 0;
+    for (int i = 0; i < n_ranges; i++)
+        if (range[i].numel > largest) largest = range[i].numel;
+    TX_GOTO(tx_alloc(&o->range, (size_t)n_ranges, sizeof *o->range, "the optimizer's groups"));
+    memcpy(o->range, range, (size_t)n_ranges * sizeof *o->range);
+    for (int i = 0; i < o->type->n_state; i++)
+        TX_GOTO(tx_alloc(&o->state[i], (size_t)numel, sizeof *o->state[i], "the optimizer's state"));
+    TX_GOTO(tx_alloc(&o->block_sums, (size_t)(largest / TX_SUMSQ_BLOCK + 1), sizeof(double), "the gradient norm"));
+out:
+    if (st) tx_optim_deinit(o);
+    return st;
+}
+
+void tx_optim_deinit(tx_optim *o)
+{
+    tx_free(o->range);
+    for (int i = 0; i < TX_OPTIM_MAX_STATE; i++) tx_free(o->state[i]);
+    tx_free(o->block_sums);
+    *o = (tx_optim){ 0 };
+}
+
+tx_status tx_optim_zero_grad(tx_ctx *c, tx_optim *o)
+{
+    TX_RUN(c, fill, .x = tx_tensor1(o->grad, TX_F32, o->numel));
+    return TX_OK;
+}
+
+static tx_status norm_of(tx_ctx *c, tx_optim *o, float *flat, double *norm, const char **bad)
+{
+    double total = 0;
+    *bad = NULL;
+    for (int i = 0; i < o->n_ranges; i++) {
+        const tx_optim_range *r = &o->range[i];
+        int64_t blocks = (r->numel + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK;
+        TX_RUN(c, sumsq, .out = tx_tensor1(o->block_sums, TX_F64, blocks),
+               .x = tx_tensor1(flat + r->offset, TX_F32, r->numel));
+        if (c->dry) continue;
+        double sum = 0;
+        for (int64_t k = 0; k < blocks; k++) sum += o->block_sums[k];
+        if (!isfinite(sum) && !*bad) *bad = r->name;
+        total += sum;
+    }
+    *norm = sqrt(total);
+    return TX_OK;
+}
+
+tx_status tx_optim_grad_norm(tx_ctx *c, tx_optim *o, double *norm, const char **bad)
+{
+    return norm_of(c, o, o->grad, norm, bad);
+}
+
+tx_status tx_optim_value_norm(tx_ctx *c, tx_optim *o, double *norm)
+{
+    const char *bad;
+    return norm_of(c, o, o->value, norm, &bad);
+}
+
+tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n)
+{
+    *n = 0;
+    for (int i = 0; i < o->n_ranges; i++) {
+        const tx_optim_range *r = &o->range[i];
+        TX_RUN(c, count_zeros, .out = tx_tensor1(o->block_sums, TX_F64, 1),
+               .x = tx_tensor1(o->grad + r->offset, TX_F32, r->n_real));
+        if (!c->dry) *n += o->block_sums[0];
+    }
+    return TX_OK;
+}
+
+tx_status tx_optim_step_all(tx_ctx *c, tx_optim *o, double lr, double weight_decay, double grad_scale)
+{
+    tx_optim_step s = { .lr = lr, .grad_scale = grad_scale, .t = o->t + 1 };
+    for (int i = 0; i < o->n_ranges; i++) {
+        s.weight_decay = o->range[i].decay ? weight_decay : 0;
+        TX_TRY(o->type->step(c, o, &o->range[i], &s));
+    }
+    if (!c->dry) o->t = s.t;
+    return TX_OK;
+}

@@ -1,0 +1,74 @@
+/* optim.h - optimizers over flat buffers, with Megatron's two groups (matrices decay, biases and norms do not), and
+ * what is the same for all of them: the norm of the gradient for clipping, and the count of its zeros.
+ *
+ *  An optimizer is a tx_optim_type: its buffers of state by name, and the update of one tensor. One file and one line
+ *  of the table in optim.c make a new one; --optimizer takes its name, and checkpoints the names of its buffers.
+ *  The norm is summed in fp64 over fixed blocks of each tensor and then in table order, so it depends neither on
+ *  threads nor on how tensors are cut over ranks. */
+#ifndef TX_OPTIM_OPTIM_H
+#define TX_OPTIM_OPTIM_H
+
+#include "backend/ops.h"
+#include "config/config.h"
+
+enum { TX_OPTIM_MAX_STATE = 2 };
+
+/* One tensor's place in the flat buffers. */
+typedef struct tx_optim_range {
+    int64_t offset, numel;
+    int64_t n_real; /* the first ones; what is behind pads the vocabulary */
+    bool decay;
+    const char *name; /* borrowed; for messages */
+} tx_optim_range;
+
+typedef struct tx_optim tx_optim;
+
+/* What an update depends on besides the tensor; grad_scale is multiplied to gradients first. */
+typedef struct tx_optim_step {
+    double lr, weight_decay, grad_scale;
+    int64_t t; /* 1 for the first */
+} tx_optim_step;
+
+typedef struct tx_optim_type {
+    const char *name; /* of --optimizer */
+    int n_state;
+    const char *state_name[TX_OPTIM_MAX_STATE]; /* torch's: "exp_avg" */
+    tx_status (*step)(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s);
+} tx_optim_type;
+
+extern const tx_optim_type tx__optim_adam; /* decoupled weight decay, as apex FusedAdam and torch AdamW */
+extern const tx_optim_type tx__optim_sgd;  /* coupled weight decay and momentum, as apex FusedSGD and torch SGD */
+
+struct tx_optim {
+    const tx_optim_type *type;
+    const tx_config *cfg;  /* borrowed: adam_beta1, sgd_momentum, ... */
+    tx_optim_range *range; /* owned */
+    int n_ranges;
+    float *value, *grad;              /* borrowed, [numel] */
+    float *state[TX_OPTIM_MAX_STATE]; /* owned, [numel], start at zero */
+    double *block_sums;               /* owned; scratch of the sums over a tensor */
+    int64_t numel;
+    int64_t t; /* updates so far */
+};
+
+/* The optimizer that cfg->optimizer names. Copies `range`. cfg, value and grad are the caller's and outlive it.
+ * TX_ERR_NOMEM. */
+tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_optim_range *range, int n_ranges, float *value,
+                        float *grad, int64_t numel);
+void tx_optim_deinit(tx_optim *o);
+
+tx_status tx_optim_zero_grad(tx_ctx *c, tx_optim *o);
+
+/* L2 norm of all gradients. If it is not finite, *bad names the first tensor whose gradient is not; else NULL. */
+tx_status tx_optim_grad_norm(tx_ctx *c, tx_optim *o, double *norm, const char **bad);
+
+/* The same sum over the parameters' values. */
+tx_status tx_optim_value_norm(tx_ctx *c, tx_optim *o, double *norm);
+
+/* How many gradients are exactly zero; rows that pad the vocabulary do not count. */
+tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n);
+
+/* One update of every tensor with gradients times grad_scale; weight decay on the decaying group only. */
+tx_status tx_optim_step_all(tx_ctx *c, tx_optim *o, double lr, double weight_decay, double grad_scale);
+
+#endif

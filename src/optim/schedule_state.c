@@ -1,0 +1,137 @@
+/* schedule_state.c - a schedule in a checkpoint, and what a resumed run does with it. Upstream's names and words. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/str.h"
+#include "optim/schedule.h"
+
+enum part { EVERY, OF_WD_RAMP, OF_WSD }; /* what has to be on for a field to matter */
+
+static const struct field {
+    const char *key, *name;
+    enum part part;
+    bool style; /* a tx_decay_style, else a double */
+    size_t offset;
+} fields[] = {
+    { "max_lr", "learning rate", EVERY, false, offsetof(tx_schedule, max_lr) },
+    { "min_lr", "minimum learning rate", EVERY, false, offsetof(tx_schedule, min_lr) },
+    { "init_lr", "learning rate of the warm-up's beginning", EVERY, false, offsetof(tx_schedule, init_lr) },
+    { "lr_warmup_steps", "warmup iterations", EVERY, false, offsetof(tx_schedule, warmup) },
+    { "lr_warmup_tokens", "warmup tokens", EVERY, false, offsetof(tx_schedule, warmup_tokens) },
+    { "lr_decay_steps", "total number of iterations", EVERY, false, offsetof(tx_schedule, decay) },
+    { "lr_decay_tokens", "decay tokens", EVERY, false, offsetof(tx_schedule, decay_tokens) },
+    { "lr_decay_style", "learning rate decay style", EVERY, true, offsetof(tx_schedule, lr_style) },
+    { "wsd_decay_steps", "WSD decay iterations", OF_WSD, false, offsetof(tx_schedule, wsd_decay) },
+    { "lr_wsd_decay_style", "WSD decay style", OF_WSD, true, offsetof(tx_schedule, wsd_style) },
+    { "start_wd", "start weight decay", EVERY, false, offsetof(tx_schedule, start_wd) },
+    { "end_wd", "end weight decay", EVERY, false, offsetof(tx_schedule, end_wd) },
+    { "wd_incr_steps", "total number of weight decay iterations", OF_WD_RAMP, false, offsetof(tx_schedule, wd_incr) },
+    { "wd_incr_style", "weight decay incr style", EVERY, true, offsetof(tx_schedule, wd_style) },
+};
+enum { N_FIELDS = sizeof fields / sizeof *fields };
+
+static double number_at(const tx_schedule *s, const struct field *f)
+{
+    double v;
+    memcpy(&v, (const char *)s + f->offset, sizeof v);
+    return v;
+}
+
+static tx_decay_style style_at(const tx_schedule *s, const struct field *f)
+{
+    tx_decay_style v;
+    memcpy(&v, (const char *)s + f->offset, sizeof v);
+    return v;
+}
+
+tx_status tx_schedule_to_json(const tx_schedule *s, json_t **out)
+{
+    json_t *all = json_object();
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        const struct field *f = &fields[i];
+        json_t *v = f->style ? json_string(tx_decay_style_word(style_at(s, f))) : json_real(number_at(s, f));
+        if (!json_object_set_new(all, f->key, v)) continue;
+        json_decref(all);
+        return TX_FAIL(TX_ERR_NOMEM, "not enough memory for the schedule of a checkpoint");
+    }
+    *out = all;
+    return TX_OK;
+}
+
+/* Every field is there and can be; and so can the whole. */
+static tx_status read_saved(tx_schedule *s, const json_t *saved)
+{
+    bool good = true;
+    for (size_t i = 0; i < N_FIELDS && good; i++) {
+        const struct field *f = &fields[i];
+        const json_t *v = json_object_get(saved, f->key);
+        if (f->style) {
+            const char *word = json_string_value(v);
+            tx_decay_style style = word ? tx_decay_style_of(word) : TX_DECAY_CONSTANT;
+            good = word && !strcmp(word, tx_decay_style_word(style));
+            memcpy((char *)s + f->offset, &style, sizeof style);
+        } else {
+            double number = json_number_value(v);
+            good = json_is_number(v) && isfinite(number) && number >= 0;
+            memcpy((char *)s + f->offset, &number, sizeof number);
+        }
+        if (!good) return TX_FAIL(TX_ERR_FORMAT, "the checkpoint's schedule has no %s that can be", f->key);
+    }
+    if (s->min_lr > s->max_lr || s->init_lr > s->max_lr || s->warmup >= s->decay || s->end_wd < s->start_wd ||
+        (s->lr_style == TX_DECAY_WSD && (s->wsd_decay <= 0 || s->wsd_decay > s->decay || s->decay_tokens)) ||
+        (s->decay_tokens && s->warmup_tokens >= s->decay_tokens) || (s->wd_style && s->wd_incr <= 0))
+        return TX_FAIL(TX_ERR_FORMAT, "the checkpoint's schedule contradicts itself");
+    return TX_OK;
+}
+
+static bool matters(const struct field *f, const tx_schedule *a, const tx_schedule *b)
+{
+    if (f->part == OF_WSD) return a->lr_style == TX_DECAY_WSD || b->lr_style == TX_DECAY_WSD;
+    if (f->part == OF_WD_RAMP) return a->wd_style != TX_DECAY_CONSTANT || b->wd_style != TX_DECAY_CONSTANT;
+    return true;
+}
+
+static const char *text_of(char text[32], const tx_schedule *s, const struct field *f)
+{
+    if (f->style)
+        snprintf(text, 32, "%s", tx_decay_style_word(style_at(s, f)));
+    else
+        snprintf(text, 32, "%.10g", number_at(s, f));
+    return text;
+}
+
+tx_status tx_schedule_resume(tx_schedule *s, const json_t *saved, tx_schedule_choice choice)
+{
+    tx_schedule theirs;
+    tx_str differ = { 0 };
+    tx_status st;
+    TX_TRY(read_saved(&theirs, saved));
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        const struct field *f = &fields[i];
+        char mine[32], other[32];
+        bool same = f->style ? style_at(s, f) == style_at(&theirs, f) : number_at(s, f) == number_at(&theirs, f);
+        if (!matters(f, s, &theirs)) continue;
+        text_of(mine, s, f);
+        text_of(other, &theirs, f);
+        if (choice == TX_SCHEDULE_OWN)
+            tx_info(" > overriding %s value to %s", f->name, mine);
+        else if (choice == TX_SCHEDULE_SAVED || same)
+            tx_info(" > using checkpoint value %s for %s", other, f->name);
+        else
+            TX_GOTO(tx_str_printf(&differ, "class input value %s and checkpoint value %s for %s do not match; ", mine,
+                                  other, f->name));
+    }
+    if (differ.len)
+        st = TX_FAIL(TX_ERR_ARG,
+                     "OptimizerParamScheduler: %siterations are counted in samples; give "
+                     "--override-opt_param-scheduler to go on with the flags, or "
+                     "--use-checkpoint-opt_param-scheduler to go on with the checkpoint's values",
+                     differ.data);
+    else if (choice == TX_SCHEDULE_SAVED)
+        *s = theirs;
+out:
+    tx_str_free(&differ);
+    return st;
+}
