@@ -280,8 +280,11 @@ tx_status tx__check_embedding_bwd(const tx_embedding_bwd_args *a)
     return TX_OK;
 }
 
-static tx_status check_n_valid(const char *op, int64_t n_valid, int64_t v)
+static tx_status check_classes(const char *op, int64_t n_valid, int64_t v, double smoothing)
 {
+    if (!(smoothing >= 0 && smoothing < 1) || (smoothing > 0 && n_valid == 1))
+        return TX_FAIL(TX_ERR_ARG, "%s: smoothing %g of %lld classes; it has to be from 0 on and below 1, of 2 or more",
+                       op, smoothing, (long long)n_valid);
     if (n_valid >= 1 && n_valid <= v) return TX_OK;
     return TX_FAIL(TX_ERR_SHAPE, "%s: n_valid %lld is not in 1..%lld, the columns there are", op, (long long)n_valid,
                    (long long)v);
@@ -294,7 +297,7 @@ tx_status tx__check_cross_entropy(const tx_cross_entropy_args *a)
     if (!ok || !maybe_like(a->weight, a->loss))
         return REFUSE("cross_entropy", "z [rows,v], loss and weight [rows], of one float dtype, y [rows] int32",
                       T(loss), T(z), T(y), T(weight));
-    return check_n_valid("cross_entropy", a->n_valid, a->z.dim[1]);
+    return check_classes("cross_entropy", a->n_valid, a->z.dim[1], a->smoothing);
 }
 
 tx_status tx__check_head_loss(const tx_head_loss_args *a)
@@ -307,7 +310,7 @@ tx_status tx__check_head_loss(const tx_head_loss_args *a)
                       "x [rows,h], w [v,h], loss [rows], y [rows] int32; with weight [rows] also dx as x and dw as w; "
                       "contiguous, of one float dtype",
                       T(loss), T(dx), T(dw), T(x), T(w), T(y), T(weight));
-    return check_n_valid("head_loss", a->n_valid, a->w.dim[0]);
+    return check_classes("head_loss", a->n_valid, a->w.dim[0], a->smoothing);
 }
 
 tx_status tx__check_sumsq(const tx_sumsq_args *a)

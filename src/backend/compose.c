@@ -33,7 +33,8 @@ static tx_status head_loss(tx_ctx *c, const tx_head_loss_args *a, void *scratch)
         TX_RUN(c, gemm, .c = z, .a = x, .b = a->w, .trans_b = true);
         /* 2  loss, and z becomes dz */
         TX_RUN(c, cross_entropy, .loss = tx_slice1(a->loss, first, n), .z = z, .y = tx_slice1(a->y, first, n),
-               .weight = grad ? tx_slice1(a->weight, first, n) : (tx_tensor){ 0 }, .n_valid = a->n_valid);
+               .weight = grad ? tx_slice1(a->weight, first, n) : (tx_tensor){ 0 }, .n_valid = a->n_valid,
+               .smoothing = a->smoothing);
         if (!grad) continue;
         /* 3  dx = dz W */
         TX_RUN(c, gemm, .c = tx_slice_rows(a->dx, first, n), .a = z, .b = a->w);

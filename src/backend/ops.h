@@ -172,8 +172,9 @@ typedef struct tx_embedding_bwd_args {
     tx_tensor token, position;
 } tx_embedding_bwd_args;
 
-/* cross_entropy: loss[i] = log Σ_{j < n_valid} exp z[i,j] - z[i, y_i]. If weight is there, z is overwritten by its
- *  gradient  weight[i] (softmax(z_i)_j - [j = y_i]), and 0 in columns j >= n_valid; else z is left as it is.
+/* cross_entropy: loss[i] = -Σ_{j < n_valid} q_j log softmax(z_i)_j  with q = [j = y_i], or with smoothing α > 0 (and
+ *  n_valid > 1)  1 - α at y_i and α / (n_valid - 1) everywhere else. If weight is there, z is overwritten by its
+ *  gradient  weight[i] (softmax(z_i)_j - q_j), and 0 in columns j >= n_valid; else z is left as it is.
  *  y_i = -1: ignored (loss 0, gradient 0); any other y_i outside [0, n_valid) is TX_ERR_ARG. */
 typedef struct tx_cross_entropy_args {
     tx_tensor loss;   /* [rows] float, out, nats */
@@ -181,7 +182,14 @@ typedef struct tx_cross_entropy_args {
     tx_tensor y;      /* [rows] i32 */
     tx_tensor weight; /* [rows] float: d(total)/d(loss_i); optional */
     int64_t n_valid;  /* columns from here on pad the vocabulary */
+    double smoothing; /* below 1 */
 } tx_cross_entropy_args;
+
+/* The part s of q that lies evenly on all n classes: q_j = (1 - s) [j = y] + s / n. */
+static inline double tx_even_smoothing(double smoothing, int64_t n)
+{
+    return smoothing > 0 ? smoothing * (double)n / (double)(n - 1) : 0;
+}
 
 /* head_loss: the output head and its loss as one op, in chunks of rows so that logits never exist whole.
  *  z = x Wᵀ, loss as cross_entropy, and with weight also dx = dz W, dW += dzᵀ x.  Scratch: chunk × v.
@@ -195,6 +203,7 @@ typedef struct tx_head_loss_args {
     tx_tensor y;      /* [rows] i32 */
     tx_tensor weight; /* [rows]; optional: without it only loss is computed */
     int64_t n_valid;
+    double smoothing;
 } tx_head_loss_args;
 
 /* sumsq: out[k] = Σ x_i² over elements [k TX_SUMSQ_BLOCK, (k+1) TX_SUMSQ_BLOCK), in fp64. Fixed blocks, so that a norm

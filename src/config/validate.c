@@ -419,7 +419,8 @@ static void rule_less_than_one(const struct check *k)
     } all[] = { { "adam-beta1", k->c->adam_beta1 },
                 { "adam-beta2", k->c->adam_beta2 },
                 { "hidden-dropout", k->c->hidden_dropout },
-                { "attention-dropout", k->c->attention_dropout } };
+                { "attention-dropout", k->c->attention_dropout },
+                { "label-smoothing", k->c->label_smoothing } };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].value >= 1) tx__violate(k->v, "--%s %g must be less than 1", all[i].flag, all[i].value);
 }

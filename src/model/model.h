@@ -31,9 +31,10 @@ typedef struct tx_model {
     const struct tx_model_type *type;
     tx_params params;
     int64_t n_layers, hidden, n_heads, ffn, max_positions;
-    int64_t vocab_size;   /* real tokens: what the tokenizer has */
-    int64_t vocab_padded; /* rows of the embedding: a multiple of --make-vocab-size-divisible-by */
-    int64_t n_valid;      /* columns that take part in the softmax: vocab_size, or vocab_padded as upstream does */
+    int64_t vocab_size;     /* real tokens: what the tokenizer has */
+    int64_t vocab_padded;   /* rows of the embedding: a multiple of --make-vocab-size-divisible-by */
+    int64_t n_valid;        /* columns that take part in the softmax: vocab_size, or vocab_padded as upstream does */
+    double label_smoothing; /* of the training loss */
     tx_gelu_kind gelu;
     double eps;
 } tx_model;

@@ -206,6 +206,31 @@ static void options_say_what_is_taken_from_a_checkpoint(void **state)
     }
 }
 
+/* Training sees the smoothed loss, evaluation the plain one. Half of the label's weight on all others: the loss of an
+ * untrained model hardly changes, its gradient halves. */
+static void smoothing_is_for_training_only(void **state)
+{
+    (void)state;
+    static const char *const how[] = { "--hidden-dropout 0 --attention-dropout 0",
+                                       "--hidden-dropout 0 --attention-dropout 0 --label-smoothing 0.5" };
+    double evaluated[2], losses[2], norm[2];
+    int32_t tokens[B * (S + 1)];
+    batch(tokens, 0);
+    for (int i = 0; i < 2; i++) {
+        tx_config *cfg;
+        tx_engine *e = create(&cfg, how[i]);
+        ASSERT_OK(tx_engine_evaluate(e, tokens, &evaluated[i]));
+        train(e, 1, &losses[i]);
+        norm[i] = tx_engine_grad_norm(e);
+        tx_engine_destroy(e);
+        tx_config_free(cfg);
+    }
+    assert_true(evaluated[0] == evaluated[1]);
+    assert_true(losses[0] != losses[1]);
+    ASSERT_NEAR(losses[1], losses[0], 0.05, "loss");
+    ASSERT_NEAR(norm[1] / norm[0], 0.5, 0.05, "gradient norm");
+}
+
 static void zeros_of_the_gradient_are_counted(void **state)
 {
     (void)state;
@@ -554,6 +579,7 @@ int main(void)
         SCRATCH_TEST(resumed_runs_have_the_same_bits),
         SCRATCH_TEST(a_ramp_up_resumes_with_the_same_bits),
         SCRATCH_TEST(options_say_what_is_taken_from_a_checkpoint),
+        cmocka_unit_test(smoothing_is_for_training_only),
         cmocka_unit_test(zeros_of_the_gradient_are_counted),
         cmocka_unit_test(padding_is_nothing),
         SCRATCH_TEST(a_checkpoint_loads_under_another_padding),

@@ -171,7 +171,7 @@ static void gemm(tx_ctx *c, const int64_t *p, results *o)
     out(o, "c", y, 4 + sqrt((double)k)); /* and what lies between the rows of C is as it was */
 }
 
-/* p: rows, v, n_valid, weight, extra row length */
+/* p: rows, v, n_valid, weight, extra row length, percent of smoothing */
 static void cross_entropy(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t rows = p[0], v = p[1], extra = p[4];
@@ -183,7 +183,8 @@ static void cross_entropy(tx_ctx *c, const int64_t *p, results *o)
     if (p[2] < v) ((float *)z.data)[v - 1] = INFINITY;   /* padding is not looked at */
     if (p[2] < v && !p[3]) ((float *)z.data)[v - 1] = 0; /* but stays what it is without weight */
     if (!p[3]) weight.data = NULL;
-    RUN(c, cross_entropy, .loss = loss, .z = part, .y = y, .weight = weight, .n_valid = p[2]);
+    RUN(c, cross_entropy, .loss = loss, .z = part, .y = y, .weight = weight, .n_valid = p[2],
+        .smoothing = (double)p[5] / 100);
     out(o, "loss", loss, 8);
     out(o, "z", z, 16);
 }
@@ -337,6 +338,8 @@ static const op_case cases[] = {
     { "cross_entropy 3x17", cross_entropy, { 3, 17, 17, 1, 5 } },
     { "cross_entropy 65x640", cross_entropy, { 65, 640, 509, 1, 0 } },
     { "cross_entropy 65x640 loss only", cross_entropy, { 65, 640, 509, 0, 3 } },
+    { "cross_entropy 65x640 smooth", cross_entropy, { 65, 640, 509, 1, 0, 10 } },
+    { "cross_entropy 5x17 smooth loss only", cross_entropy, { 5, 17, 17, 0, 1, 30 } },
     { "cross_entropy 4x50304", cross_entropy, { 4, 50304, 50257, 1, 0 } },
     { "head_loss 17x16", head_loss, { 17, 16, 640, 509, 1 } },
     { "head_loss loss only", head_loss, { 3, 65, 17, 17, 0 } },

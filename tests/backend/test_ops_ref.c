@@ -369,29 +369,46 @@ static void test_head_loss_chunks(void **state)
 
 typedef struct entropy_case {
     tx_tensor loss, z, y, weight;
+    double smoothing;
 } entropy_case;
 
 static double entropy_loss(void *user)
 {
     entropy_case *k = user;
-    RUN(&ctx, cross_entropy, .loss = k->loss, .z = k->z, .y = k->y, .n_valid = 6);
+    RUN(&ctx, cross_entropy, .loss = k->loss, .z = k->z, .y = k->y, .n_valid = 6, .smoothing = k->smoothing);
     return weighted(k->loss, k->weight);
+}
+
+/* Row 0 by the definition, -Σ q log softmax. */
+static void check_cross_entropy(double smoothing)
+{
+    const tx_dtype t = TX_F64;
+    entropy_case k = { ZEROS(t, 4), RAND(t, 4, 8), indices(ZEROS(TX_I32, 4), 0, 6), RAND(t, 4), smoothing };
+    ((int32_t *)k.y.data)[1] = -1;
+    ((double *)k.z.data)[7] = 1e300; /* padding: must not be looked at */
+    tx_tensor dz = ZEROS(t, 4, 8);
+    memcpy(dz.data, k.z.data, 32 * sizeof(double));
+    RUN(&ctx, cross_entropy, .loss = k.loss, .z = dz, .y = k.y, .weight = k.weight, .n_valid = 6,
+        .smoothing = smoothing);
+    check_grad("dz", k.z, dz, entropy_loss, &k);
+    double sum = 0, want = 0;
+    for (int j = 0; j < 6; j++) sum += exp(tx__ref_load(k.z, j));
+    for (int j = 0; j < 6; j++) {
+        double q = j == ((int32_t *)k.y.data)[0] ? 1 - smoothing : smoothing / 5;
+        want -= q * (tx__ref_load(k.z, j) - log(sum));
+    }
+    ASSERT_NEAR(tx__ref_load(k.loss, 0), want, 1e-12, "loss");
+    pool_free();
 }
 
 static void test_cross_entropy(void **state)
 {
     (void)state;
-    const tx_dtype t = TX_F64;
-    entropy_case k = { ZEROS(t, 4), RAND(t, 4, 8), indices(ZEROS(TX_I32, 4), 0, 6), RAND(t, 4) };
-    ((int32_t *)k.y.data)[1] = -1;
-    ((double *)k.z.data)[7] = 1e300; /* padding: must not be looked at */
-    tx_tensor dz = ZEROS(t, 4, 8);
-    memcpy(dz.data, k.z.data, 32 * sizeof(double));
-    RUN(&ctx, cross_entropy, .loss = k.loss, .z = dz, .y = k.y, .weight = k.weight, .n_valid = 6);
-    check_grad("dz", k.z, dz, entropy_loss, &k);
-    double max = 0, sum = 0; /* and row 0 by the formula */
-    for (int j = 0; j < 6; j++) sum += exp(tx__ref_load(k.z, j) - max);
-    ASSERT_NEAR(tx__ref_load(k.loss, 0), log(sum) - tx__ref_load(k.z, ((int32_t *)k.y.data)[0]), 1e-12, "loss");
+    check_cross_entropy(0);
+    check_cross_entropy(0.1);
+    tx_tensor z = RAND(TX_F64, 1, 2), y = ZEROS(TX_I32, 1), loss = ZEROS(TX_F64, 1);
+    const tx_cross_entropy_args one = { .loss = loss, .z = z, .y = y, .n_valid = 1, .smoothing = 0.1 };
+    ASSERT_FAILS(tx_run_cross_entropy(&ctx, &one), TX_ERR_ARG, "smoothing 0.1 of 1 classes");
     pool_free();
 }
 

@@ -158,12 +158,13 @@ tx_status tx__cpu_cross_entropy(tx_ctx *c, const tx_cross_entropy_args *a, void 
     float *z = a->z.data, *loss = a->loss.data;
     const float *weight = a->weight.data;
     const int32_t *y = a->y.data;
+    double even = tx_even_smoothing(a->smoothing, a->n_valid);
     int parts = tx__cpu_parts(c, rows, 4 * v);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(rows, 1, parts, t);
         for (int64_t i = r.lo; i < r.hi; i++)
-            loss[i] = tx__cpu_k(c)->cross_entropy(z + i * ld, a->n_valid, v, y[i], weight ? weight + i : NULL);
+            loss[i] = tx__cpu_k(c)->cross_entropy(z + i * ld, a->n_valid, v, y[i], weight ? weight + i : NULL, even);
     }
     return TX_OK;
 }

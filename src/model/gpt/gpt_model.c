@@ -63,6 +63,7 @@ static tx_status gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_
         .vocab_size = vocab_size,
         .vocab_padded = padded,
         .n_valid = cfg->megatron_padded_logits ? padded : vocab_size,
+        .label_smoothing = cfg->label_smoothing,
         .gelu = cfg->bias_gelu_fusion || cfg->openai_gelu ? TX_GELU_TANH : TX_GELU_ERF,
         .eps = cfg->layernorm_epsilon,
     };
@@ -124,7 +125,7 @@ static tx_status gpt_fwd(tx_ctx *c, tx_model *m, const tx_batch *batch, bool tra
     tx_tensor none = { 0 };
     TX_RUN(c, head_loss, .loss = batch->loss, .dx = train ? tx_as_rows(a->d) : none, .dw = train ? g->word.grad : none,
            .x = a->final_norm.y, .w = g->word.value, .y = batch->label, .weight = train ? batch->weight : none,
-           .n_valid = m->n_valid);
+           .n_valid = m->n_valid, .smoothing = train ? m->label_smoothing : 0);
     if (!train) tx_arena_pop(&c->acts, a->mark);
     return TX_OK;
 }

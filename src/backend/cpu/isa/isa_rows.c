@@ -62,6 +62,14 @@ static float row_max(const float *z, int64_t n)
     return max;
 }
 
+static double row_sum(const float *z, int64_t n)
+{
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = 0; j < n; j++) sum += (double)z[j];
+    return sum;
+}
+
 /* Σ exp(z - max), in fp32 over blocks and fp64 between them; with `keep` the exponentials replace z. */
 static double exp_sum(float *z, int64_t n, float max, bool keep)
 {
@@ -86,20 +94,22 @@ static double exp_sum(float *z, int64_t n, float max, bool keep)
     return total;
 }
 
-float tx__k(cross_entropy)(float *z, int64_t n_valid, int64_t v, int32_t y, const float *weight)
+/* `even` is tx_even_smoothing of the label's weight. */
+float tx__k(cross_entropy)(float *z, int64_t n_valid, int64_t v, int32_t y, const float *weight, double even)
 {
     if (y < 0) {
         if (weight) tx__k(fill)(z, v, 0.0f);
         return 0.0f;
     }
     float max = row_max(z, n_valid), z_y = z[y];
+    double mean = even > 0 ? row_sum(z, n_valid) / (double)n_valid : 0; /* before z is overwritten */
     double sum = exp_sum(z, n_valid, max, weight != NULL);
     if (weight) {
-        const float scale = (float)((double)*weight / sum);
+        const float scale = (float)((double)*weight / sum), each = (float)((double)*weight * even / (double)n_valid);
 #pragma omp simd
-        for (int64_t j = 0; j < n_valid; j++) z[j] = scale * z[j];
-        z[y] -= *weight;
+        for (int64_t j = 0; j < n_valid; j++) z[j] = scale * z[j] - each;
+        z[y] -= (float)((double)*weight * (1 - even));
         tx__k(fill)(z + n_valid, v - n_valid, 0.0f);
     }
-    return (float)(log(sum) + (double)max - (double)z_y);
+    return (float)(log(sum) + (double)max - (1 - even) * (double)z_y - even * mean);
 }
