@@ -2,6 +2,7 @@
 #include "optim/optim.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -12,7 +13,7 @@ static const tx_optim_type *type_of(const char *name)
 {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (!strcmp(types[i]->name, name)) return types[i];
-    TX_ASSERT(!"the words of --optimizer are the names in this table");
+    TX_ASSERT(false); /* the words of --optimizer are the names in this table */
     return NULL;
 }
 
