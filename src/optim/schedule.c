@@ -81,15 +81,15 @@ typedef struct progress {
 double tx_schedule_lr(const tx_schedule *s, const tx_schedule_place *at)
 {
     progress samples = { (double)at->samples, s->warmup, s->decay };
-    progress tokens = { (double)at->tokens, s->warmup_tokens ? s->warmup_tokens : (double)at->warmup_tokens,
+    progress tokens = { (double)at->tokens, s->warmup_tokens > 0 ? s->warmup_tokens : (double)at->warmup_tokens,
                         s->decay_tokens };
-    progress up = s->warmup_tokens ? tokens : samples, down = s->decay_tokens ? tokens : samples;
+    progress up = s->warmup_tokens > 0 ? tokens : samples, down = s->decay_tokens > 0 ? tokens : samples;
     if (up.warmup > 0 && up.n <= up.warmup) return s->init_lr + (s->max_lr - s->init_lr) * up.n / up.warmup;
     if (s->lr_style == TX_DECAY_CONSTANT) return s->max_lr;
     if (down.n > down.decay || down.decay <= down.warmup)
         return s->min_lr; /* a warm-up in samples may outlast tokens */
     if (s->lr_style == TX_DECAY_INVERSE_SQRT) {
-        progress by = s->decay_tokens && up.warmup > 0 ? tokens : up;
+        progress by = s->decay_tokens > 0 && up.warmup > 0 ? tokens : up;
         return fmax(s->min_lr, s->max_lr * sqrt(fmax(by.warmup, 1)) / sqrt(fmax(by.n, 1)));
     }
     double r = (down.n - down.warmup) / (down.decay - down.warmup);

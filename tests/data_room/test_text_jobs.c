@@ -135,7 +135,7 @@ static void a_vocabulary_is_learned_and_used(void **state)
 static tx_str learned(const char *fmt, const char *input, const char *file)
 {
     ASSERT_OK(train(fmt, input, in_scratch("w")));
-    return read_file(in_scratch(file));
+    return read_file(in_scratch("%s", file));
 }
 
 static void a_list_of_sentences_is_learned_from(void **state)

@@ -292,12 +292,12 @@ static void all_or_none(void **state)
     int n_names = names_in_scratch();
     char tmp[64];
     (void)state;
-    for (int i = 0; i < 3; i++) before[i] = read_file(in_scratch(file[i]));
+    for (int i = 0; i < 3; i++) before[i] = read_file(in_scratch("%s", file[i]));
     ASSERT_OK(tx_vocab_trainer_feed(t, "cd cd", 5));
     ASSERT_OK(tx_vocab_trainer_finish(t));
     snprintf(tmp, sizeof tmp, "tokenizer.json.tmp-%d", (int)getpid());
     for (int way = 0; way < 3; way++) {
-        const char *taken = in_scratch(way == 0 ? tmp : "tokenizer.json");
+        const char *taken = in_scratch("%s", way == 0 ? tmp : "tokenizer.json");
         if (way == 1) unlink(taken);
         if (way < 2) ASSERT_OK(tx_make_dirs(taken));
         assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
@@ -313,7 +313,7 @@ static void all_or_none(void **state)
         if (way < 2) rmdir(taken);
         if (way == 1) write_file(taken, before[2].data, before[2].len);
         for (int i = 0; i < 3; i++) {
-            after = read_file(in_scratch(file[i]));
+            after = read_file(in_scratch("%s", file[i]));
             assert_string_equal(after.data, before[i].data);
             tx_str_free(&after);
         }
