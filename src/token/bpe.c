@@ -92,12 +92,12 @@ void tx__merges_free(tx__merges *m)
 
 /* ---- short pieces ---- */
 
-#define NO_KEY INT32_MAX
+/* rank << 6 | place. Of no merge it is NO_KEY at least, without a branch: what is a merge cannot be guessed. */
+#define NO_KEY (INT32_MAX - 63)
 
-static inline int32_t key_of(const tx__merges *m, int32_t left, int32_t right, size_t place)
+static inline int32_t key_of(uint32_t rank, size_t place)
 {
-    uint32_t rank = rank_of(m, left, right);
-    return rank == TX__NO_PAIR ? NO_KEY : (int32_t)(rank << 6 | (uint32_t)place);
+    return (int32_t)((rank << 6 | (uint32_t)place) & INT32_MAX);
 }
 
 /* Symbols stay where they are, and a bit in `live` says where one begins:
@@ -113,26 +113,23 @@ static size_t merge_short(const tx__merges *m, const unsigned char *piece, int32
     int32_t token[SHORT], key[SHORT];
     uint64_t live = UINT64_MAX >> (64 - n);
     for (size_t i = 0; i < n; i++) token[i] = m->byte_id[piece[i]];
-    for (size_t i = 0; i + 1 < n; i++) {
-        uint32_t rank = m->byte_rank[piece[i]][piece[i + 1]];
-        key[i] = rank == TX__NO_PAIR ? NO_KEY : (int32_t)(rank << 6 | i);
-    }
+    for (size_t i = 0; i + 1 < n; i++) key[i] = key_of(m->byte_rank[piece[i]][piece[i + 1]], i);
     size_t n_keys = (n + 7) / 8 * 8;
     for (size_t i = n - 1; i < n_keys; i++) key[i] = NO_KEY;
     for (;;) {
         int32_t best = NO_KEY;
 #pragma omp simd reduction(min : best)
         for (size_t i = 0; i < n_keys; i++) best = key[i] < best ? key[i] : best;
-        if (best == NO_KEY) break;
+        if (best >= NO_KEY) break;
         size_t at = (size_t)best % 64, gone = at + 1 + (size_t)__builtin_ctzll(live >> at >> 1);
         live &= ~((uint64_t)1 << gone);
         uint64_t after = live >> at >> 1, before = live & (((uint64_t)1 << at) - 1);
         token[at] = m->merged[best >> 6];
         key[gone] = NO_KEY;
-        key[at] = after ? key_of(m, token[at], token[at + 1 + (size_t)__builtin_ctzll(after)], at) : NO_KEY;
+        key[at] = after ? key_of(rank_of(m, token[at], token[at + 1 + (size_t)__builtin_ctzll(after)]), at) : NO_KEY;
         if (before) {
             size_t p = 63 - (size_t)__builtin_clzll(before);
-            key[p] = key_of(m, token[p], token[at], p);
+            key[p] = key_of(rank_of(m, token[p], token[at]), p);
         }
     }
     size_t n_ids = 0;

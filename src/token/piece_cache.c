@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 
-enum { ROWS = 1 << 12, ROWS_MAX = 1 << 18, POOL_MAX = 1 << 23 }; /* ids are 4 bytes, rows 64 */
+enum { ROWS = 1 << 12, ROWS_MAX = 1 << 19, POOL_MAX = 1 << 24 }; /* ids are 4 bytes, rows 64 */
 
 static size_t n_rows(const tx__piece_cache *c)
 {
@@ -71,8 +71,8 @@ static int64_t pool_place(tx__piece_cache *c, size_t n)
         c->n_pool = 0;
     }
     if (c->n_pool + n > c->cap_pool) {
-        size_t cap = 2 * c->cap_pool + 4096;
-        if (tx_realloc(&c->pool, cap, sizeof *c->pool, "a cache of words")) return -1;
+        size_t cap = 2 * c->cap_pool + 4096; /* and three more, for readers take four at a time */
+        if (tx_realloc(&c->pool, cap + 3, sizeof *c->pool, "a cache of words")) return -1;
         c->cap_pool = cap;
     }
     c->n_pool += n;
