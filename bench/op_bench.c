@@ -147,8 +147,8 @@ static void rows(int64_t m)
           .dres = ty, .gamma = gamma, .mu = mu, .rs = rs);
     tx_tensor wide = tx_tensor2(x, TX_F32, m, 4 * H), wide_y = tx_tensor2(y, TX_F32, m, 4 * H);
     tx_tensor wide_dy = tx_tensor2(dy, TX_F32, m, 4 * H);
-    BENCH("gelu_fwd", 32 * n, "GB/s", gelu_fwd, .y = wide_y, .x = wide);
-    BENCH("gelu_bwd", 48 * n, "GB/s", gelu_bwd, .dx = wide_y, .dy = wide_dy, .x = wide);
+    BENCH("activation_fwd", 32 * n, "GB/s", activation_fwd, .y = wide_y, .x = wide);
+    BENCH("activation_bwd", 48 * n, "GB/s", activation_bwd, .dx = wide_y, .dy = wide_dy, .x = wide);
     tx_dropout mask = { .drop = 6554, .s_global = m };
     tx_tensor x3 = tx_tensor3(x, TX_F32, m, 1, H), y3 = tx_tensor3(y, TX_F32, m, 1, H),
               r3 = tx_tensor3(dy, TX_F32, m, 1, H);

@@ -146,18 +146,56 @@ tx_status tx__check_layernorm_bwd(const tx_layernorm_bwd_args *a)
                   T(dy), T(x), T(dres), T(mu), T(rs), T(gamma), T(dgamma), T(dbeta));
 }
 
-tx_status tx__check_gelu_fwd(const tx_gelu_fwd_args *a)
+tx_status tx__check_rmsnorm_fwd(const tx_rmsnorm_fwd_args *a)
+{
+    tx_dtype t = a->x.dtype;
+    bool ok = is_float(t) && dense(a->x, t, 2) && like(a->y, a->x) && vec(a->rs, t, a->x.dim[0]);
+    if (ok && vec(a->gamma, t, a->x.dim[1])) return TX_OK;
+    return REFUSE("rmsnorm_fwd", "y and x [rows,h], rs [rows], gamma [h], of one float dtype", T(y), T(x), T(rs),
+                  T(gamma));
+}
+
+tx_status tx__check_rmsnorm_bwd(const tx_rmsnorm_bwd_args *a)
+{
+    tx_dtype t = a->x.dtype;
+    bool ok = is_float(t) && dense(a->x, t, 2) && like(a->dx, a->x) && like(a->dy, a->x) && maybe_like(a->dres, a->x);
+    if (ok && vec(a->rs, t, a->x.dim[0]) && vec(a->gamma, t, a->x.dim[1]) && vec(a->dgamma, t, a->x.dim[1]))
+        return TX_OK;
+    return REFUSE("rmsnorm_bwd", "dx, dy, x, dres [rows,h], rs [rows], gamma and dgamma [h], of one float dtype", T(dx),
+                  T(dy), T(x), T(dres), T(rs), T(gamma), T(dgamma));
+}
+
+tx_status tx__check_activation_fwd(const tx_activation_fwd_args *a)
 {
     if (!is_float(a->x.dtype) || !flat(a->x) || !like(a->y, a->x))
-        return REFUSE("gelu_fwd", "y as x, contiguous, float", T(y), T(x));
+        return REFUSE("activation_fwd", "y as x, contiguous, float", T(y), T(x));
     return TX_OK;
 }
 
-tx_status tx__check_gelu_bwd(const tx_gelu_bwd_args *a)
+tx_status tx__check_activation_bwd(const tx_activation_bwd_args *a)
 {
     if (!is_float(a->x.dtype) || !flat(a->x) || !like(a->dx, a->x) || !like(a->dy, a->x))
-        return REFUSE("gelu_bwd", "dx and dy as x, contiguous, float", T(dx), T(dy), T(x));
+        return REFUSE("activation_bwd", "dx and dy as x, contiguous, float", T(dx), T(dy), T(x));
     return TX_OK;
+}
+
+/* wide [rows,2f] beside narrow [rows,f] */
+static bool twice_as_wide(tx_tensor wide, tx_tensor narrow)
+{
+    tx_dtype t = narrow.dtype;
+    return is_float(t) && dense(narrow, t, 2) && mat(wide, t, narrow.dim[0], 2 * narrow.dim[1]);
+}
+
+tx_status tx__check_swiglu_fwd(const tx_swiglu_fwd_args *a)
+{
+    if (twice_as_wide(a->x, a->y)) return TX_OK;
+    return REFUSE("swiglu_fwd", "y [rows,f], x [rows,2f], contiguous, of one float dtype", T(y), T(x));
+}
+
+tx_status tx__check_swiglu_bwd(const tx_swiglu_bwd_args *a)
+{
+    if (twice_as_wide(a->x, a->dy) && like(a->dx, a->x)) return TX_OK;
+    return REFUSE("swiglu_bwd", "dx and x [rows,2f], dy [rows,f], contiguous, of one float dtype", T(dx), T(dy), T(x));
 }
 
 static tx_status check_activation_mask(const char *op, const tx_dropout *m, int64_t s)
@@ -251,6 +289,20 @@ tx_status tx__check_attention_bwd(const tx_attention_bwd_args *a)
             "stride 1; first_key [s,b] int32",
             T(dq), T(dk), T(dv), T(do_), T(o), T(lse), T(q), T(k), T(v), T(first_key));
     return check_attention_mask("attention_bwd", &a->mask, a->q, a->k);
+}
+
+tx_status tx__check_rope(const tx_rope_args *a)
+{
+    if (!is_float(a->x.dtype) || !view(a->x, a->x.dtype, 5))
+        return REFUSE("rope", "x [s,b,groups,r,d], float, last stride 1", T(x));
+    int64_t d = a->x.dim[4];
+    if (a->n_rot < 2 || a->n_rot > d || a->n_rot % 2)
+        return TX_FAIL(TX_ERR_SHAPE, "rope: n_rot %lld is not an even number in 2..%lld, the head's width",
+                       (long long)a->n_rot, (long long)d);
+    if (a->first < 0 || !(a->theta > 0))
+        return TX_FAIL(TX_ERR_ARG, "rope: first %lld must be at least 0 and theta %g above it", (long long)a->first,
+                       a->theta);
+    return TX_OK;
 }
 
 /* token and position [s,b] beside [s,b,h], into a word table [.,h] and perhaps a position table. */

@@ -68,18 +68,65 @@ typedef struct tx_layernorm_bwd_args {
     tx_tensor gamma, mu, rs; /* [h], [rows], [rows] */
 } tx_layernorm_bwd_args;
 
-/* gelu: y = x Φ(x), exact (erf) or by the tanh form 0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³))). arXiv:1606.08415 */
-typedef enum tx_gelu_kind { TX_GELU_TANH, TX_GELU_ERF } tx_gelu_kind;
-typedef struct tx_gelu_fwd_args {
+/* rmsnorm_fwd: y = x rs gamma, rs = 1/sqrt(mean(x²) + eps); per row. arXiv:1910.07467 */
+typedef struct tx_rmsnorm_fwd_args {
+    tx_tensor y;     /* [rows, h], out */
+    tx_tensor rs;    /* [rows], out, for backward */
+    tx_tensor x;     /* [rows, h] */
+    tx_tensor gamma; /* [h] */
+    double eps;
+} tx_rmsnorm_fwd_args;
+
+/* rmsnorm_bwd: with xhat = x rs and g = dy gamma,  dx = dres + rs (g - xhat mean(g xhat)),  dgamma += Σ_rows dy xhat.
+ *  dres and dx as in layernorm_bwd. */
+typedef struct tx_rmsnorm_bwd_args {
+    tx_tensor dx;        /* [rows, h], out */
+    tx_tensor dgamma;    /* [h], accumulated */
+    tx_tensor dy, x;     /* [rows, h] */
+    tx_tensor dres;      /* [rows, h], optional */
+    tx_tensor gamma, rs; /* [h], [rows] */
+} tx_rmsnorm_bwd_args;
+
+/* activation: element by element one of
+ *  TX_GELU_TANH     0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³))), the approximation of
+ *  TX_GELU_ERF      x Φ(x). arXiv:1606.08415
+ *  TX_SQUARED_RELU  max(x, 0)². arXiv:2109.08668 */
+typedef enum tx_activation { TX_GELU_TANH, TX_GELU_ERF, TX_SQUARED_RELU } tx_activation;
+typedef struct tx_activation_fwd_args {
     tx_tensor y; /* out; may be x's memory */
     tx_tensor x;
-    tx_gelu_kind kind;
-} tx_gelu_fwd_args;
-typedef struct tx_gelu_bwd_args {
+    tx_activation kind;
+} tx_activation_fwd_args;
+typedef struct tx_activation_bwd_args {
     tx_tensor dx; /* out; may be dy's memory */
     tx_tensor dy, x;
-    tx_gelu_kind kind;
-} tx_gelu_bwd_args;
+    tx_activation kind;
+} tx_activation_bwd_args;
+
+/* swiglu_fwd: y = silu(gate) up, silu(z) = z / (1 + exp(-z)). arXiv:2002.05202 */
+typedef struct tx_swiglu_fwd_args {
+    tx_tensor y; /* [rows, f], out */
+    tx_tensor x; /* [rows, 2f]: a row's gate, then its up */
+} tx_swiglu_fwd_args;
+
+/* swiglu_bwd: dgate = dy up silu'(gate), dup = dy silu(gate) */
+typedef struct tx_swiglu_bwd_args {
+    tx_tensor dx; /* [rows, 2f], out; may be x's memory */
+    tx_tensor dy; /* [rows, f] */
+    tx_tensor x;
+} tx_swiglu_bwd_args;
+
+/* rope: turns heads by their position, in place. With m = n_rot / 2 and φ = (first + i_s) theta^(-i/m), i < m:
+ *  (x[i], x[i+m]) becomes (x[i] cos φ - x[i+m] sin φ, x[i+m] cos φ + x[i] sin φ); from n_rot on x stays. Angles are in
+ *  fp64. inverse turns back, which is also what backward does to the gradient. arXiv:2104.09864; the halves, not
+ *  neighbours, are the pairs, as in GPT-NeoX. */
+typedef struct tx_rope_args {
+    tx_tensor x;   /* [s, b, groups, r, d], in and out; strides as in attention_fwd */
+    int64_t n_rot; /* even, 2 .. d */
+    int64_t first; /* position of i_s = 0 */
+    double theta;
+    bool inverse;
+} tx_rope_args;
 
 /* A dropout mask that depends on nothing but global coordinates. Element e of the stream is kept iff
  *  tx_rng_u16(&rng, e) >= drop, with drop = round(p 65536), and scaled by 65536 / (65536 - drop); drop 0 keeps all. For

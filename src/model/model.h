@@ -35,7 +35,7 @@ typedef struct tx_model {
     int64_t vocab_padded;   /* rows of the embedding: a multiple of --make-vocab-size-divisible-by */
     int64_t n_valid;        /* columns that take part in the softmax: vocab_size, or vocab_padded as upstream does */
     double label_smoothing; /* of the training loss */
-    tx_gelu_kind gelu;
+    tx_activation gelu;
     double eps;
 } tx_model;
 

@@ -7,7 +7,7 @@
 typedef struct tx_mlp {
     tx_linear h_to_4h; /* [f, h] */
     tx_linear to_h;    /* [h, f] */
-    tx_gelu_kind gelu;
+    tx_activation gelu;
 } tx_mlp;
 
 typedef struct tx_mlp_saved {

@@ -76,15 +76,63 @@ static void layernorm(tx_ctx *c, const int64_t *p, results *o)
     assert_memory_equal(dy.data, dx.data, (size_t)(rows * h) * 4);
 }
 
+/* p: rows, h, with dres */
+static void rmsnorm(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t rows = p[0], h = p[1];
+    tx_tensor x = RAND(TX_F32, rows, h), gamma = RAND(TX_F32, h), dy = RAND(TX_F32, rows, h);
+    tx_tensor dres = RAND(TX_F32, rows, h), y = ZEROS(TX_F32, rows, h), rs = ZEROS(TX_F32, rows);
+    tx_tensor dx = ZEROS(TX_F32, rows, h), dgamma = RAND(TX_F32, h);
+    RUN(c, rmsnorm_fwd, .y = y, .rs = rs, .x = x, .gamma = gamma, .eps = 1e-5);
+    if (!p[2]) dres.data = NULL;
+    RUN(c, rmsnorm_bwd, .dx = dx, .dgamma = dgamma, .dy = dy, .x = x, .dres = dres, .gamma = gamma, .rs = rs);
+    out(o, "y", y, 16);
+    out(o, "rs", rs, 16);
+    out(o, "dx", dx, h < 2 ? 1e5 : 64); /* with one column xhat is ±1 and dx the small rest of a cancellation */
+    out(o, "dgamma", dgamma, 64);
+    /* in place of dy and of dres */
+    RUN(c, rmsnorm_bwd, .dx = dy, .dgamma = dgamma, .dy = dy, .x = x, .dres = dres, .gamma = gamma, .rs = rs);
+    assert_memory_equal(dy.data, dx.data, (size_t)(rows * h) * 4);
+}
+
 /* p: n, kind */
-static void gelu(tx_ctx *c, const int64_t *p, results *o)
+static void activation(tx_ctx *c, const int64_t *p, results *o)
 {
     tx_tensor x = RAND(TX_F32, p[0]), dy = RAND(TX_F32, p[0]), y = ZEROS(TX_F32, p[0]), dx = ZEROS(TX_F32, p[0]);
     for (int64_t i = 0; i < p[0]; i++) ((float *)x.data)[i] *= 3; /* out to where it is flat */
-    RUN(c, gelu_fwd, .y = y, .x = x, .kind = (tx_gelu_kind)p[1]);
-    RUN(c, gelu_bwd, .dx = dx, .dy = dy, .x = x, .kind = (tx_gelu_kind)p[1]);
+    RUN(c, activation_fwd, .y = y, .x = x, .kind = (tx_activation)p[1]);
+    RUN(c, activation_bwd, .dx = dx, .dy = dy, .x = x, .kind = (tx_activation)p[1]);
     out(o, "y", y, 4);
     out(o, "dx", dx, 8);
+}
+
+/* p: rows, f */
+static void swiglu(tx_ctx *c, const int64_t *p, results *o)
+{
+    tx_tensor x = RAND(TX_F32, p[0], 2 * p[1]), dy = RAND(TX_F32, p[0], p[1]), y = ZEROS(TX_F32, p[0], p[1]),
+              dx = ZEROS(TX_F32, p[0], 2 * p[1]);
+    for (int64_t i = 0; i < 2 * p[0] * p[1]; i++) ((float *)x.data)[i] *= 3;
+    RUN(c, swiglu_fwd, .y = y, .x = x);
+    RUN(c, swiglu_bwd, .dx = dx, .dy = dy, .x = x);
+    out(o, "y", y, 4);
+    out(o, "dx", dx, 8);
+    RUN(c, swiglu_bwd, .dx = x, .dy = dy, .x = x);
+    assert_memory_equal(x.data, dx.data, (size_t)(2 * p[0] * p[1]) * 4);
+}
+
+/* p: s, b, groups, r, d, n_rot, first: the queries and keys of a fused tensor, and back */
+static void rope(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t s = p[0], b = p[1], groups = p[2], r = p[3], d = p[4];
+    tx_tensor all = RAND(TX_F32, s, b, groups, r + 2, d), turned = RAND(TX_F32, s, b, groups, r + 2, d);
+    tx_tensor qk = all, *x[] = { &all, &turned };
+    for (int i = 0; i < 2; i++) {
+        qk = *x[i];
+        qk.dim[3] = r + 1;
+        RUN(c, rope, .x = qk, .n_rot = p[5], .first = p[6], .theta = 10000, .inverse = i);
+    }
+    out(o, "turned", all, 2);
+    out(o, "turned back", turned, 2);
 }
 
 /* p: s, b, h, drop, residual */
@@ -300,12 +348,23 @@ static const op_case cases[] = {
     { "layernorm 3x17", layernorm, { 3, 17, 1 } },
     { "layernorm 65x80", layernorm, { 65, 80, 0 } },
     { "layernorm 130x768", layernorm, { 130, 768, 1 } },
-    { "gelu tanh 1", gelu, { 1, TX_GELU_TANH } },
-    { "gelu tanh 17", gelu, { 17, TX_GELU_TANH } },
-    { "gelu tanh 100003", gelu, { 100003, TX_GELU_TANH } },
-    { "gelu erf 1", gelu, { 1, TX_GELU_ERF } },
-    { "gelu erf 65", gelu, { 65, TX_GELU_ERF } },
-    { "gelu erf 100003", gelu, { 100003, TX_GELU_ERF } },
+    { "gelu tanh 1", activation, { 1, TX_GELU_TANH } },
+    { "gelu tanh 17", activation, { 17, TX_GELU_TANH } },
+    { "gelu tanh 100003", activation, { 100003, TX_GELU_TANH } },
+    { "gelu erf 1", activation, { 1, TX_GELU_ERF } },
+    { "gelu erf 65", activation, { 65, TX_GELU_ERF } },
+    { "gelu erf 100003", activation, { 100003, TX_GELU_ERF } },
+    { "squared relu 1", activation, { 1, TX_SQUARED_RELU } },
+    { "squared relu 1003", activation, { 1003, TX_SQUARED_RELU } },
+    { "rmsnorm 1x1", rmsnorm, { 1, 1, 0 } },
+    { "rmsnorm 3x17", rmsnorm, { 3, 17, 1 } },
+    { "rmsnorm 130x768", rmsnorm, { 130, 768, 1 } },
+    { "swiglu 1x1", swiglu, { 1, 1 } },
+    { "swiglu 17x65", swiglu, { 17, 65 } },
+    { "swiglu 130x340", swiglu, { 130, 340 } },
+    { "rope 1x1", rope, { 1, 1, 1, 1, 2, 2, 0 } },
+    { "rope 17x2 in part", rope, { 17, 2, 3, 2, 20, 6, 5 } },
+    { "rope 130x2", rope, { 130, 2, 2, 3, 64, 64, 4000 } },
     { "dropout 3x1x17", dropout, { 3, 1, 17, 30000, 0 } },
     { "dropout 5x2x65 residual", dropout, { 5, 2, 65, 6554, 1 } },
     { "dropout 33x2x1027", dropout, { 33, 2, 1027, 6554, 0 } },
@@ -498,8 +557,11 @@ static void test_special_values(void **state)
         ((float *)z.data)[1] = special[i];
         RUN(&c, cross_entropy, .loss = loss, .z = z, .y = y, .n_valid = 2);
         assert_true(!isfinite(tx__ref_load(loss, 0)));
-        RUN(&c, gelu_fwd, .y = z, .x = z, .kind = i ? TX_GELU_ERF : TX_GELU_TANH);
-        assert_true(!isfinite(tx__ref_load(z, 1)));
+        for (tx_activation kind = TX_GELU_TANH; kind <= TX_SQUARED_RELU; kind++) {
+            tx_tensor f = ZEROS(TX_F32, 2);
+            RUN(&c, activation_fwd, .y = f, .x = tx_slice1(z, 0, 2), .kind = kind);
+            assert_true(!isfinite(tx__ref_load(f, 1)));
+        }
     }
     tx_ctx_deinit(&c);
     pool_free();
@@ -512,7 +574,7 @@ static void test_refuses_other_types(void **state)
     tx_tensor a = ZEROS(TX_BF16, 4, 4);
     ASSERT_FAILS(tx_run_gemm(&c, &(tx_gemm_args){ .c = a, .a = a, .b = a }), TX_ERR_UNSUPPORTED, "gemm");
     ASSERT_CONTAINS(tx_last_error(), "bf16");
-    assert_int_equal(tx_run_gelu_fwd(&c, &(tx_gelu_fwd_args){ .y = a, .x = a }), TX_ERR_UNSUPPORTED);
+    assert_int_equal(tx_run_activation_fwd(&c, &(tx_activation_fwd_args){ .y = a, .x = a }), TX_ERR_UNSUPPORTED);
     tx_ctx_deinit(&c);
     pool_free();
 }

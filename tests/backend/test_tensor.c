@@ -53,11 +53,12 @@ static void test_refusals(void **state)
     ASSERT_CONTAINS(tx_last_error(), "b=fp32[4,6]");
     ASSERT_FAILS(tx_run_gemm(&c, &(tx_gemm_args){ .c = out, .a = a }), TX_ERR_SHAPE, "b=absent");
     /* dtypes are part of the shape */
-    assert_int_equal(tx_run_gelu_fwd(&c, &(tx_gelu_fwd_args){ .y = ZEROS(TX_F64, 3, 5), .x = a }), TX_ERR_SHAPE);
+    assert_int_equal(tx_run_activation_fwd(&c, &(tx_activation_fwd_args){ .y = ZEROS(TX_F64, 3, 5), .x = a }),
+                     TX_ERR_SHAPE);
     /* a strided tensor where contiguity is needed */
     tx_tensor strided = out;
     strided.dim[1] = 5;
-    ASSERT_FAILS(tx_run_gelu_fwd(&c, &(tx_gelu_fwd_args){ .y = strided, .x = a }), TX_ERR_SHAPE, "strided");
+    ASSERT_FAILS(tx_run_activation_fwd(&c, &(tx_activation_fwd_args){ .y = strided, .x = a }), TX_ERR_SHAPE, "strided");
     /* a causal mask with fewer keys than queries */
     tx_tensor q = ZEROS(TX_F32, 4, 1, 1, 1, 8), k = ZEROS(TX_F32, 3, 1, 1, 8);
     tx_attention_fwd_args attn = { .o = q, .q = q, .k = k, .v = k, .scale = 1, .causal = true };

@@ -46,6 +46,8 @@ static inline tx__range tx__cpu_part(int64_t n, int64_t unit, int parts, int t)
 
 size_t tx__cpu_gemm_scratch(const tx_ctx *c, const tx_gemm_args *a);
 size_t tx__cpu_layernorm_bwd_scratch(const tx_ctx *c, const tx_layernorm_bwd_args *a);
+size_t tx__cpu_rmsnorm_bwd_scratch(const tx_ctx *c, const tx_rmsnorm_bwd_args *a);
+size_t tx__cpu_rope_scratch(const tx_ctx *c, const tx_rope_args *a);
 size_t tx__cpu_attention_fwd_scratch(const tx_ctx *c, const tx_attention_fwd_args *a);
 size_t tx__cpu_attention_bwd_scratch(const tx_ctx *c, const tx_attention_bwd_args *a);
 

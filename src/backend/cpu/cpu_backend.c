@@ -94,8 +94,13 @@ static void fill_ops(tx_ops *ops)
     ops->col_sum.run = tx__cpu_col_sum;
     ops->layernorm_fwd.run = tx__cpu_layernorm_fwd;
     ops->layernorm_bwd = (tx_layernorm_bwd_row){ tx__cpu_layernorm_bwd, tx__cpu_layernorm_bwd_scratch, false };
-    ops->gelu_fwd.run = tx__cpu_gelu_fwd;
-    ops->gelu_bwd.run = tx__cpu_gelu_bwd;
+    ops->rmsnorm_fwd.run = tx__cpu_rmsnorm_fwd;
+    ops->rmsnorm_bwd = (tx_rmsnorm_bwd_row){ tx__cpu_rmsnorm_bwd, tx__cpu_rmsnorm_bwd_scratch, false };
+    ops->activation_fwd.run = tx__cpu_activation_fwd;
+    ops->activation_bwd.run = tx__cpu_activation_bwd;
+    ops->swiglu_fwd.run = tx__cpu_swiglu_fwd;
+    ops->swiglu_bwd.run = tx__cpu_swiglu_bwd;
+    ops->rope = (tx_rope_row){ tx__cpu_rope, tx__cpu_rope_scratch, false };
     ops->dropout_add_fwd.run = tx__cpu_dropout_add_fwd;
     ops->dropout_add_bwd.run = tx__cpu_dropout_add_bwd;
     ops->attention_fwd = (tx_attention_fwd_row){ tx__cpu_attention_fwd, tx__cpu_attention_fwd_scratch, false };

@@ -59,31 +59,31 @@ tx_status tx__cpu_cast(tx_ctx *c, const tx_cast_args *a, void *scratch)
     return TX_OK;
 }
 
-tx_status tx__cpu_gelu_fwd(tx_ctx *c, const tx_gelu_fwd_args *a, void *scratch)
+tx_status tx__cpu_activation_fwd(tx_ctx *c, const tx_activation_fwd_args *a, void *scratch)
 {
     (void)scratch;
-    TX_TRY(tx__cpu_need_f32("gelu_fwd", a->x));
+    TX_TRY(tx__cpu_need_f32("activation_fwd", a->x));
     int64_t n = tx_numel(a->x);
     int parts = tx__cpu_parts(c, n, 4);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(n, LINE, parts, t);
-        tx__cpu_k(c)->gelu_fwd((float *)a->y.data + r.lo, (const float *)a->x.data + r.lo, r.hi - r.lo, a->kind);
+        tx__cpu_k(c)->activation_fwd((float *)a->y.data + r.lo, (const float *)a->x.data + r.lo, r.hi - r.lo, a->kind);
     }
     return TX_OK;
 }
 
-tx_status tx__cpu_gelu_bwd(tx_ctx *c, const tx_gelu_bwd_args *a, void *scratch)
+tx_status tx__cpu_activation_bwd(tx_ctx *c, const tx_activation_bwd_args *a, void *scratch)
 {
     (void)scratch;
-    TX_TRY(tx__cpu_need_f32("gelu_bwd", a->x));
+    TX_TRY(tx__cpu_need_f32("activation_bwd", a->x));
     int64_t n = tx_numel(a->x);
     int parts = tx__cpu_parts(c, n, 4);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(n, LINE, parts, t);
-        tx__cpu_k(c)->gelu_bwd((float *)a->dx.data + r.lo, (const float *)a->dy.data + r.lo,
-                               (const float *)a->x.data + r.lo, r.hi - r.lo, a->kind);
+        tx__cpu_k(c)->activation_bwd((float *)a->dx.data + r.lo, (const float *)a->dy.data + r.lo,
+                                     (const float *)a->x.data + r.lo, r.hi - r.lo, a->kind);
     }
     return TX_OK;
 }

@@ -1,5 +1,6 @@
 /* cpu_rows.c - ops that work row by row, cut into one run of rows (or, where rows are summed, of columns) per thread.
  */
+#include <math.h>
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
@@ -64,6 +65,118 @@ tx_status tx__cpu_layernorm_bwd(tx_ctx *c, const tx_layernorm_bwd_args *a, void 
     /* in the order of the parts */
     k->col_sum(a->dgamma.data, partial, parts, h, 2 * ld);
     k->col_sum(a->dbeta.data, partial + ld, parts, h, 2 * ld);
+    return TX_OK;
+}
+
+tx_status tx__cpu_rmsnorm_fwd(tx_ctx *c, const tx_rmsnorm_fwd_args *a, void *scratch)
+{
+    (void)scratch;
+    TX_TRY(tx__cpu_need_f32("rmsnorm_fwd", a->x));
+    int64_t rows = a->x.dim[0], h = a->x.dim[1];
+    float *y = a->y.data, *rs = a->rs.data;
+    const float *x = a->x.data;
+    int parts = tx__cpu_parts(c, rows, h);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range r = tx__cpu_part(rows, 1, parts, t);
+        tx__cpu_k(c)->rmsnorm_fwd(y + r.lo * h, rs + r.lo, x + r.lo * h, a->gamma.data, r.hi - r.lo, h, a->eps);
+    }
+    return TX_OK;
+}
+
+/* dgamma of each part: [parts, ld], as in layernorm_bwd. */
+size_t tx__cpu_rmsnorm_bwd_scratch(const tx_ctx *c, const tx_rmsnorm_bwd_args *a)
+{
+    int64_t rows = a->x.dim[0], h = a->x.dim[1];
+    return (size_t)(tx__cpu_parts(c, rows, h) * tx__lanes(h)) * sizeof(float);
+}
+
+tx_status tx__cpu_rmsnorm_bwd(tx_ctx *c, const tx_rmsnorm_bwd_args *a, void *scratch)
+{
+    TX_TRY(tx__cpu_need_f32("rmsnorm_bwd", a->x));
+    const tx__cpu_kernels *k = tx__cpu_k(c);
+    int64_t rows = a->x.dim[0], h = a->x.dim[1], ld = tx__lanes(h);
+    float *dx = a->dx.data, *partial = scratch;
+    const float *dy = a->dy.data, *x = a->x.data, *dres = a->dres.data, *rs = a->rs.data;
+    int parts = tx__cpu_parts(c, rows, h);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range r = tx__cpu_part(rows, 1, parts, t);
+        k->fill(partial + t * ld, ld, 0.0f);
+        k->rmsnorm_bwd(dx + r.lo * h, partial + t * ld, dy + r.lo * h, x + r.lo * h, dres ? dres + r.lo * h : NULL,
+                       a->gamma.data, rs + r.lo, r.hi - r.lo, h);
+    }
+    k->col_sum(a->dgamma.data, partial, parts, h, ld); /* in the order of the parts */
+    return TX_OK;
+}
+
+tx_status tx__cpu_swiglu_fwd(tx_ctx *c, const tx_swiglu_fwd_args *a, void *scratch)
+{
+    (void)scratch;
+    TX_TRY(tx__cpu_need_f32("swiglu_fwd", a->x));
+    int64_t rows = a->y.dim[0], f = a->y.dim[1];
+    float *y = a->y.data;
+    const float *x = a->x.data;
+    int parts = tx__cpu_parts(c, rows, 4 * f);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range r = tx__cpu_part(rows, 1, parts, t);
+        for (int64_t i = r.lo; i < r.hi; i++) tx__cpu_k(c)->swiglu_fwd(y + i * f, x + i * 2 * f, x + i * 2 * f + f, f);
+    }
+    return TX_OK;
+}
+
+tx_status tx__cpu_swiglu_bwd(tx_ctx *c, const tx_swiglu_bwd_args *a, void *scratch)
+{
+    (void)scratch;
+    TX_TRY(tx__cpu_need_f32("swiglu_bwd", a->x));
+    int64_t rows = a->dy.dim[0], f = a->dy.dim[1];
+    float *dx = a->dx.data;
+    const float *dy = a->dy.data, *x = a->x.data;
+    int parts = tx__cpu_parts(c, rows, 4 * f);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range r = tx__cpu_part(rows, 1, parts, t);
+        for (int64_t i = r.lo; i < r.hi; i++)
+            tx__cpu_k(c)->swiglu_bwd(dx + i * 2 * f, dx + i * 2 * f + f, dy + i * f, x + i * 2 * f, x + i * 2 * f + f,
+                                     f);
+    }
+    return TX_OK;
+}
+
+/* Positions are shared among threads: a position's angles are worked out once for all its heads. */
+static int rope_parts(const tx_ctx *c, const tx_rope_args *a)
+{
+    return tx__cpu_parts(c, a->x.dim[0], tx_numel(a->x) / a->x.dim[0]);
+}
+
+/* Of each part the frequencies and its position's cosines and sines. */
+size_t tx__cpu_rope_scratch(const tx_ctx *c, const tx_rope_args *a)
+{
+    return (size_t)(rope_parts(c, a) * tx__lanes(a->n_rot / 2)) * (sizeof(double) + 2 * sizeof(float));
+}
+
+tx_status tx__cpu_rope(tx_ctx *c, const tx_rope_args *a, void *scratch)
+{
+    TX_TRY(tx__cpu_need_f32("rope", a->x));
+    int64_t s = a->x.dim[0], half = a->n_rot / 2, each = tx_numel(a->x) / s / a->x.dim[4], ld = tx__lanes(half);
+    int parts = rope_parts(c, a);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range r = tx__cpu_part(s, 1, parts, t);
+        double *frequency = (double *)scratch + t * 2 * ld;
+        float *cosine = (float *)(frequency + ld), *sine = cosine + ld;
+        for (int64_t j = 0; j < half; j++) frequency[j] = pow(a->theta, -(double)j / (double)half);
+        for (int64_t i = r.lo; i < r.hi; i++) {
+            for (int64_t j = 0; j < half; j++) {
+                double angle = (double)(a->first + i) * frequency[j];
+                cosine[j] = (float)cos(angle);
+                sine[j] = (float)(a->inverse ? -sin(angle) : sin(angle));
+            }
+            for (int64_t n = i * each; n < (i + 1) * each; n++)
+                tx__cpu_k(c)->rope((float *)a->x.data + tx_row_offset(a->x, n), cosine, sine, half);
+        }
+    }
     return TX_OK;
 }
 

@@ -14,8 +14,13 @@ static void fill_ops(tx_ops *ops)
     ops->col_sum.run = tx__ref_col_sum;
     ops->layernorm_fwd.run = tx__ref_layernorm_fwd;
     ops->layernorm_bwd.run = tx__ref_layernorm_bwd;
-    ops->gelu_fwd.run = tx__ref_gelu_fwd;
-    ops->gelu_bwd.run = tx__ref_gelu_bwd;
+    ops->rmsnorm_fwd.run = tx__ref_rmsnorm_fwd;
+    ops->rmsnorm_bwd.run = tx__ref_rmsnorm_bwd;
+    ops->activation_fwd.run = tx__ref_activation_fwd;
+    ops->activation_bwd.run = tx__ref_activation_bwd;
+    ops->swiglu_fwd.run = tx__ref_swiglu_fwd;
+    ops->swiglu_bwd.run = tx__ref_swiglu_bwd;
+    ops->rope.run = tx__ref_rope;
     ops->dropout_add_fwd.run = tx__ref_dropout_add_fwd;
     ops->dropout_add_bwd.run = tx__ref_dropout_add_bwd;
     ops->attention_fwd = (tx_attention_fwd_row){ tx__ref_attention_fwd, tx__ref_attention_fwd_scratch, false };

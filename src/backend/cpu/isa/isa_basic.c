@@ -1,4 +1,4 @@
-/* isa_basic.c - element by element: gelu, dropout, adam, conversions, sums. */
+/* isa_basic.c - element by element: activations, dropout, adam, conversions, sums. */
 #include "backend/cpu/isa/isa.h"
 #include "backend/cpu/isa/vmath.h"
 
@@ -86,7 +86,7 @@ static inline float exp_minus_2u(float x)
     return tx__expf(in > 80.0f ? 80.0f : in);
 }
 
-void tx__k(gelu_fwd)(float *y, const float *x, int64_t n, tx_gelu_kind kind)
+void tx__k(activation_fwd)(float *y, const float *x, int64_t n, tx_activation kind)
 {
     if (kind == TX_GELU_ERF) {
 #pragma omp simd
@@ -94,13 +94,16 @@ void tx__k(gelu_fwd)(float *y, const float *x, int64_t n, tx_gelu_kind kind)
             float e;
             y[i] = x[i] * tx__normal_cdf(x[i], &e);
         }
+    } else if (kind == TX_SQUARED_RELU) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) y[i] = x[i] < 0.0f ? 0.0f : x[i] * x[i]; /* NaN stays */
     } else {
 #pragma omp simd
         for (int64_t i = 0; i < n; i++) y[i] = x[i] / (1.0f + exp_minus_2u(x[i]));
     }
 }
 
-void tx__k(gelu_bwd)(float *dx, const float *dy, const float *x, int64_t n, tx_gelu_kind kind)
+void tx__k(activation_bwd)(float *dx, const float *dy, const float *x, int64_t n, tx_activation kind)
 {
     if (kind == TX_GELU_ERF) {
 #pragma omp simd
@@ -108,6 +111,9 @@ void tx__k(gelu_bwd)(float *dx, const float *dy, const float *x, int64_t n, tx_g
             float e, cdf = tx__normal_cdf(x[i], &e);
             dx[i] = dy[i] * (cdf + x[i] * e * 0.398942280f);
         }
+    } else if (kind == TX_SQUARED_RELU) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) dx[i] = dy[i] * (x[i] < 0.0f ? 0.0f : 2.0f * x[i]);
     } else {
 #pragma omp simd
         for (int64_t i = 0; i < n; i++) {
@@ -115,6 +121,38 @@ void tx__k(gelu_bwd)(float *dx, const float *dy, const float *x, int64_t n, tx_g
             float slope = 2.0f * 0.797884561f * (1.0f + 3.0f * 0.044715f * x[i] * x[i]); /* of 2u */
             dx[i] = dy[i] * (s + x[i] * slope * (s * (e * s))); /* 1 - s = e s, without cancellation */
         }
+    }
+}
+
+/* exp(-x), finite. */
+static inline float exp_minus(float x)
+{
+    return tx__expf(-x > 80.0f ? 80.0f : -x);
+}
+
+void tx__k(swiglu_fwd)(float *y, const float *gate, const float *up, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) y[i] = gate[i] / (1.0f + exp_minus(gate[i])) * up[i];
+}
+
+void tx__k(swiglu_bwd)(float *dgate, float *dup, const float *dy, const float *gate, const float *up, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float g = gate[i], e = exp_minus(g), s = 1.0f / (1.0f + e), d = dy[i];
+        dgate[i] = d * up[i] * (s * (1.0f + g * (e * s))); /* 1 - s = e s, without cancellation */
+        dup[i] = d * (g * s);
+    }
+}
+
+void tx__k(rope)(float *x, const float *cosine, const float *sine, int64_t half)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < half; i++) {
+        float a = x[i], b = x[half + i];
+        x[i] = a * cosine[i] - b * sine[i];
+        x[half + i] = b * cosine[i] + a * sine[i];
     }
 }
 

@@ -1,4 +1,4 @@
-/* isa_rows.c - what works on whole rows: layer normalisation and cross-entropy. */
+/* isa_rows.c - what works on whole rows: normalisations and cross-entropy. */
 #include "backend/cpu/isa/isa.h"
 #include "backend/cpu/isa/vmath.h"
 
@@ -44,6 +44,43 @@ void tx__k(layernorm_bwd)(float *dx, float *dgamma, float *dbeta, const float *d
 #pragma omp simd
             for (int64_t j = 0; j < h; j++)
                 dx[j] = scale * (dy[j] * gamma[j] - mean_g - (x[j] - mean) * scale * mean_gx);
+        }
+    }
+}
+
+void tx__k(rmsnorm_fwd)(float *y, float *rs, const float *x, const float *gamma, int64_t rows, int64_t h, double eps)
+{
+    for (int64_t i = 0; i < rows; i++, x += h, y += h) {
+        float sq = 0;
+#pragma omp simd reduction(+ : sq)
+        for (int64_t j = 0; j < h; j++) sq += x[j] * x[j];
+        float scale = (float)(1.0 / sqrt((double)sq / (double)h + eps));
+#pragma omp simd
+        for (int64_t j = 0; j < h; j++) y[j] = x[j] * scale * gamma[j];
+        rs[i] = scale;
+    }
+}
+
+void tx__k(rmsnorm_bwd)(float *dx, float *dgamma, const float *dy, const float *x, const float *dres,
+                        const float *gamma, const float *rs, int64_t rows, int64_t h)
+{
+    for (int64_t i = 0; i < rows; i++, dx += h, dy += h, x += h) {
+        const float scale = rs[i];
+        float sum_gx = 0;
+#pragma omp simd reduction(+ : sum_gx)
+        for (int64_t j = 0; j < h; j++) {
+            float xhat = x[j] * scale;
+            sum_gx += dy[j] * gamma[j] * xhat;
+            dgamma[j] += dy[j] * xhat;
+        }
+        const float mean_gx = sum_gx / (float)h;
+        if (dres) {
+#pragma omp simd
+            for (int64_t j = 0; j < h; j++) dx[j] = dres[j] + scale * (dy[j] * gamma[j] - x[j] * scale * mean_gx);
+            dres += h;
+        } else {
+#pragma omp simd
+            for (int64_t j = 0; j < h; j++) dx[j] = scale * (dy[j] * gamma[j] - x[j] * scale * mean_gx);
         }
     }
 }
