@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "model/hf_format.h"
 
 /* ---- opening ---- */
 
@@ -74,11 +75,9 @@ void tx_source_close(tx_source *src)
 static tx_status hf_options(tx_source *src, json_t **out)
 {
     const json_t *config = tx_huggingface_config(src->hf);
-    const char *type = json_string_value(json_object_get(config, "model_type"));
-    if (!type || strcmp(type, "gpt2"))
-        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s/config.json: model_type \"%s\" is not built yet (gpt2 is)", src->dir,
-                       type ? type : "");
-    tx_status st = tx_model_type_find("gpt")->hf_options(out, config);
+    const tx_hf_format *format;
+    tx_status st = tx_hf_format_find(&format, json_string_value(json_object_get(config, "model_type")));
+    if (!st) st = format->options(out, config);
     if (st) return tx_fail_prefix(st, "%s", src->dir);
     json_t *vocab = json_object_get(*out, "vocab_size");
     src->vocab_size = json_integer_value(vocab);
@@ -104,68 +103,76 @@ tx_status tx_source_options(tx_source *src, tx_config *cfg, bool resume)
 
 /* ---- weights ---- */
 
-/* Hub files leave out the "transformer." that the model class adds. */
-static const tx_st_tensor *find_tensor(const tx_huggingface *hf, const char *name)
+/* Files of the bare model leave out the prefix that the class with a head adds. */
+static const tx_st_tensor *find_tensor(const tx_huggingface *hf, const tx_hf_format *format, const char *name)
 {
-    static const char prefix[] = "transformer.";
+    size_t n = strlen(format->prefix);
     const tx_st_tensor *t = tx_huggingface_find(hf, name);
-    if (!t && !strncmp(name, prefix, sizeof prefix - 1)) t = tx_huggingface_find(hf, name + sizeof prefix - 1);
+    if (!t && !strncmp(name, format->prefix, n)) t = tx_huggingface_find(hf, name + n);
     return t;
 }
 
-static tx_status read_tensor(const tx_source *src, const tx_model *m, const tx_param *p, float *theirs, float *value)
+static tx_status read_part(const tx_source *src, const tx_hf_format *format, const tx_model *m, const tx_hf_part *part,
+                           float *theirs, float *value)
 {
-    char name[TX_PARAM_NAME_MAX], found[128];
-    int64_t dim[2];
-    TX_TRY(m->type->hf_name(name, sizeof name, m, p));
-    m->type->hf_layout(m, p, NULL, NULL, false, dim);
-    const tx_st_tensor *t = find_tensor(src->hf, name);
-    if (!t) return TX_FAIL(TX_ERR_FORMAT, "%s: there is no tensor \"%s\"", src->dir, name);
-    bool fits = t->n_dims == p->n_dims && t->dim[0] == dim[0] && (p->n_dims < 2 || t->dim[1] == dim[1]);
+    char found[128];
+    const tx_st_tensor *t = find_tensor(src->hf, format, part->name);
+    if (!t) return TX_FAIL(TX_ERR_FORMAT, "%s: there is no tensor \"%s\"", src->dir, part->name);
+    bool fits =
+        t->n_dims == part->n_dims && t->dim[0] == part->dim[0] && (part->n_dims < 2 || t->dim[1] == part->dim[1]);
     if (!fits)
-        return TX_FAIL(TX_ERR_SHAPE, "%s: \"%s\" is %s, this model has %lld x %lld", src->dir, name,
-                       tx_st_describe(t, found, sizeof found), (long long)dim[0], (long long)dim[1]);
+        return TX_FAIL(TX_ERR_SHAPE, "%s: \"%s\" is %s, this model has %lld x %lld", src->dir, part->name,
+                       tx_st_describe(t, found, sizeof found), (long long)part->dim[0], (long long)part->dim[1]);
     TX_TRY(tx_st_read_f32(t, theirs, false));
-    m->type->hf_layout(m, p, theirs, value + p->offset, false, dim);
+    tx_hf_copy(m, part, theirs, value + part->param->offset, false);
     return TX_OK;
 }
 
-/* Buffers of old files that hold no weights, and the head that is tied to the embedding. */
-static bool is_known_extra(const char *name)
+static bool is_extra(const tx_hf_format *format, const char *name)
 {
-    static const char *const ends[] = { ".attn.bias", ".attn.masked_bias", "lm_head.weight" };
     size_t n = strlen(name);
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        size_t k = strlen(ends[i]);
-        if (n >= k && !strcmp(name + n - k, ends[i])) return true;
+    for (const char *const *end = format->extra; *end; end++) {
+        size_t k = strlen(*end);
+        if (n >= k && !strcmp(name + n - k, *end)) return true;
     }
     return false;
 }
 
-static tx_status refuse_unknown_tensors(const tx_source *src, const tx_model *m)
+/* Each tensor of the model is found by name later: more than these are unknown. */
+static tx_status refuse_unknown_tensors(const tx_source *src, const tx_hf_format *format, const tx_model *m)
 {
-    size_t left = (size_t)m->params.n; /* each parameter is found by name later: more tensors than these are unknown */
+    tx_hf_part part[TX_HF_MAX_PARTS];
+    size_t left = 0;
+    for (int i = 0; i < m->params.n; i++)
+        for (int k = tx_hf_parts(format, m, &m->params.param[i], part); k-- > 0;)
+            left += !is_extra(format, part[k].name);
     for (size_t i = 0; i < tx_huggingface_count(src->hf); i++) {
         const char *name = tx_huggingface_at(src->hf, i)->name;
-        if (is_known_extra(name)) continue;
+        if (is_extra(format, name)) continue;
         if (left-- == 0)
-            return TX_FAIL(TX_ERR_FORMAT, "%s: holds tensors that a %lld-layer GPT-2 does not have, such as \"%s\"",
-                           src->dir, (long long)m->n_layers, name);
+            return TX_FAIL(TX_ERR_FORMAT, "%s: holds tensors that a %s of %lld layers does not have, such as \"%s\"",
+                           src->dir, format->model_type, (long long)m->n_layers, name);
     }
     return TX_OK;
 }
 
 static tx_status hf_weights(const tx_source *src, const tx_model *m, float *value)
 {
+    const tx_hf_format *format;
+    tx_hf_part part[TX_HF_MAX_PARTS];
     int64_t largest = 0;
+    TX_TRY(tx_hf_format_of(&format, m));
+    TX_TRY(refuse_unknown_tensors(src, format, m));
     for (int i = 0; i < m->params.n; i++)
         if (m->params.param[i].numel > largest) largest = m->params.param[i].numel;
     float *theirs;
-    TX_TRY(refuse_unknown_tensors(src, m));
     TX_TRY(tx_alloc(&theirs, (size_t)largest, sizeof *theirs, "a tensor"));
     memset(value, 0, (size_t)m->params.numel * sizeof *value);
     tx_status st = TX_OK;
-    for (int i = 0; i < m->params.n && !st; i++) st = read_tensor(src, m, &m->params.param[i], theirs, value);
+    for (int i = 0; i < m->params.n && !st; i++) {
+        int n = tx_hf_parts(format, m, &m->params.param[i], part);
+        for (int k = 0; k < n && !st; k++) st = read_part(src, format, m, &part[k], theirs, value);
+    }
     tx_free(theirs);
     return st;
 }

@@ -68,7 +68,7 @@ tx_status tx_config_set_text(char **member, const char *text);
  * error text (TX_ERR_ARG). Parsing ends with this call. Whoever changes options later - a loader that has put the
  * shape of a checkpoint's model into the config - calls it again; it only fills members that are still 0 or NULL:
  *
- *      global_batch_size = micro_batch_size        ffn_hidden_size = 4 hidden_size
+ *      global_batch_size = micro_batch_size        ffn_hidden_size = 4 hidden_size, or 8/3 of it
  *      kv_channels = hidden_size / heads           train_iters = train_samples / global_batch_size,
  *                                                  or counted through --rampup-batch-size
  *      lr_decay_iters = train_iters  or  lr_decay_samples = train_samples
@@ -80,6 +80,9 @@ tx_status tx_config_complete(tx_config *cfg);
 
 /* The global batch size of the iteration before which so many samples were consumed (--rampup-batch-size). */
 int64_t tx_config_batch_size(const tx_config *cfg, int64_t consumed);
+
+/* Elements of a head that rotary positions turn: Megatron's int(head * percent). */
+int64_t tx_config_rotary_dim(const tx_config *cfg);
 
 /* ---- the part of a config that lives in a checkpoint ---- */
 

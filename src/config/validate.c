@@ -29,9 +29,11 @@ void tx__config_derive(tx_config *c)
 {
     const tx_config_given *g = &c->given;
     if (!c->global_batch_size) c->global_batch_size = c->micro_batch_size;
-    if (!c->ffn_hidden_size) c->ffn_hidden_size = 4 * c->hidden_size;
+    if (!c->ffn_hidden_size) c->ffn_hidden_size = c->swiglu ? 8 * c->hidden_size / 3 / 64 * 64 : 4 * c->hidden_size;
     if (!c->num_key_value_heads) c->num_key_value_heads = c->num_attention_heads;
-    if (!c->kv_channels && c->num_attention_heads) c->kv_channels = c->hidden_size / c->num_attention_heads;
+    if (!c->kv_channels && c->num_attention_heads && c->hidden_size % c->num_attention_heads == 0)
+        c->kv_channels = c->hidden_size / c->num_attention_heads;
+    if (c->use_rotary_position_embeddings) c->add_position_embedding = false;
     if (in_samples(c)) {
         tx__ramp ramp;
         bool sound = tx__ramp_of(c, &ramp) == TX__RAMP_NONE && c->global_batch_size;
@@ -44,6 +46,11 @@ void tx__config_derive(tx_config *c)
         if (!g->start_weight_decay) c->start_weight_decay = c->weight_decay;
         if (!g->end_weight_decay) c->end_weight_decay = c->weight_decay;
     }
+}
+
+int64_t tx_config_rotary_dim(const tx_config *cfg)
+{
+    return (int64_t)((double)cfg->kv_channels * cfg->rotary_percent);
 }
 
 /* ---------------------------------------------------------------- what must be there */
@@ -190,28 +197,46 @@ static void rule_generate_has_prompts(const struct check *k)
 
 /* ---------------------------------------------------------------- model */
 
-static void rule_heads_divide_hidden(const struct check *k)
+static void rule_heads_have_a_width(const struct check *k)
 {
     const tx_config *c = k->c;
-    if (k->bad->hidden_size || k->bad->num_attention_heads || !c->hidden_size || !c->num_attention_heads) return;
-    if (c->hidden_size % c->num_attention_heads)
-        tx__violate(k->v, "--hidden-size %lld is not divisible by --num-attention-heads %lld",
+    if (k->bad->hidden_size || k->bad->num_attention_heads || k->bad->kv_channels || c->kv_channels) return;
+    if (c->hidden_size && c->num_attention_heads)
+        tx__violate(k->v, "--hidden-size %lld is not divisible by --num-attention-heads %lld; give --kv-channels",
                     (long long)c->hidden_size, (long long)c->num_attention_heads);
 }
 
-static void rule_heads_are_plain(const struct check *k)
+static void rule_key_heads_divide_heads(const struct check *k)
 {
     const tx_config *c = k->c;
-    if (k->bad->hidden_size || k->bad->num_attention_heads || !c->hidden_size || !c->num_attention_heads) return;
-    if (k->g->kv_channels && !k->bad->kv_channels && c->kv_channels * c->num_attention_heads != c->hidden_size)
-        tx__violate(k->v,
-                    "--kv-channels %lld is not built yet: only hidden size / heads, which is %lld; leave the flag out",
-                    (long long)c->kv_channels, (long long)(c->hidden_size / c->num_attention_heads));
-    if (k->g->num_key_value_heads && !k->bad->num_key_value_heads && c->num_key_value_heads != c->num_attention_heads)
-        tx__violate(k->v,
-                    "--num-key-value-heads %lld is not built yet: every head has its own keys and values for now; "
-                    "leave the flag out",
-                    (long long)c->num_key_value_heads);
+    if (k->bad->num_attention_heads || k->bad->num_key_value_heads || !c->num_attention_heads) return;
+    if (c->num_attention_heads % c->num_key_value_heads)
+        tx__violate(k->v, "--num-attention-heads %lld is not divisible by --num-key-value-heads %lld",
+                    (long long)c->num_attention_heads, (long long)c->num_key_value_heads);
+}
+
+static void rule_activation_is_one(const struct check *k)
+{
+    const tx_config *c = k->c;
+    if (c->openai_gelu + c->squared_relu + c->swiglu > 1)
+        tx__violate(k->v, "--openai-gelu, --squared-relu and --swiglu: give one of the three");
+    if (c->swiglu && c->hidden_size && !c->ffn_hidden_size && !k->bad->hidden_size && !k->bad->ffn_hidden_size)
+        tx__violate(k->v, "--swiglu: 8/3 of --hidden-size %lld is less than 64; give --ffn-hidden-size",
+                    (long long)c->hidden_size);
+}
+
+static void rule_rotation_has_pairs(const struct check *k)
+{
+    const tx_config *c = k->c;
+    bool said = k->g->rotary_percent || k->g->rope_theta;
+    if (said && !c->use_rotary_position_embeddings && !c->load && !k->g->load)
+        tx__violate(k->v, "--rotary-percent and --rotary-position-embeddings-theta need "
+                          "--use-rotary-position-embeddings");
+    if (!c->use_rotary_position_embeddings || k->bad->rotary_percent || k->bad->kv_channels || !c->kv_channels) return;
+    int64_t n = tx_config_rotary_dim(c);
+    if (n < 2 || n % 2)
+        tx__violate(k->v, "--rotary-percent %g of a head's width %lld is %lld, which has to be even and at least 2",
+                    c->rotary_percent, (long long)c->kv_channels, (long long)n);
 }
 
 static void rule_positions_reach(const struct check *k)
@@ -623,8 +648,10 @@ static const struct rule {
     { "inspect-samples", rule_samples_are_of_one_model },
     { "evaluate", rule_evaluate_has_files },
     { "generate", rule_generate_has_prompts },
-    { NULL, rule_heads_divide_hidden },
-    { NULL, rule_heads_are_plain },
+    { NULL, rule_heads_have_a_width },
+    { NULL, rule_key_heads_divide_heads },
+    { NULL, rule_activation_is_one },
+    { NULL, rule_rotation_has_pairs },
     { NULL, rule_positions_reach },
     { "pretrain-gpt", rule_micro_divides_global },
     { "pretrain-gpt", rule_ramp_is_sound },

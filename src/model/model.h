@@ -1,9 +1,7 @@
-/* model.h - what a model is to the rest of triax: a parameter table, a forward and a backward, and the names its
- * parameters have elsewhere. A new model is a folder beside gpt/ and a line in model_registry.c. */
+/* model.h - what a model is to the rest of triax: a parameter table, a forward and a backward. What its parameters are
+ * called elsewhere is in hf_format.h. A new model is a folder beside gpt/ and a line in model_registry.c. */
 #ifndef TX_MODEL_MODEL_H
 #define TX_MODEL_MODEL_H
-
-#include <jansson.h>
 
 #include "config/config.h"
 #include "nn/attention.h"
@@ -30,13 +28,14 @@ typedef struct tx_decode {
 typedef struct tx_model {
     const struct tx_model_type *type;
     tx_params params;
-    int64_t n_layers, hidden, n_heads, ffn, max_positions;
+    int64_t n_layers, hidden, n_heads, max_positions;
+    int64_t n_groups; /* key and value heads */
+    int64_t head_dim;
+    int64_t ffn, mlp_in;    /* width inside the MLP, and rows of its first matrix: twice as many with a gate */
     int64_t vocab_size;     /* real tokens: what the tokenizer has */
     int64_t vocab_padded;   /* rows of the embedding: a multiple of --make-vocab-size-divisible-by */
     int64_t n_valid;        /* columns that take part in the softmax: vocab_size, or vocab_padded as upstream does */
     double label_smoothing; /* of the training loss */
-    tx_activation gelu;
-    double eps;
 } tx_model;
 
 typedef struct tx_model_type {
@@ -48,12 +47,6 @@ typedef struct tx_model_type {
     tx_status (*fwd)(tx_ctx *c, tx_model *m, const tx_batch *batch, bool train);
     tx_status (*bwd)(tx_ctx *c, tx_model *m, const tx_batch *batch);
     tx_status (*decode)(tx_ctx *c, tx_model *m, const tx_decode *d);
-    /* Hugging Face: config.json to option values (for tx_config_from_json) plus "vocab_size", and back. */
-    tx_status (*hf_options)(json_t **out, const json_t *hf_config);
-    tx_status (*hf_config)(json_t **out, const tx_model *m);
-    /* The name and layout of parameter i there: `to_hf` turns numel values from ours into theirs, from_hf back. */
-    tx_status (*hf_name)(char *name, size_t cap, const tx_model *m, const tx_param *p);
-    void (*hf_layout)(const tx_model *m, const tx_param *p, float *theirs, float *ours, bool to_hf, int64_t dim[2]);
 } tx_model_type;
 
 const tx_model_type *tx_model_type_find(const char *name); /* NULL if there is none */

@@ -21,7 +21,9 @@ int64_t tx_vocab_padded(int64_t vocab_size, int64_t multiple)
 
 double tx_model_flops(const tx_model *m, int64_t s, int64_t b)
 {
-    double h = (double)m->hidden, f = (double)m->ffn, tokens = (double)s * (double)b;
-    double layer = 4 * h * h + 2 * h * f + 2 * h * (double)s; /* qkv and projection, mlp, q kᵀ and p v */
+    double h = (double)m->hidden, d = (double)m->head_dim, tokens = (double)s * (double)b;
+    double qkv = (double)(m->n_heads + 2 * m->n_groups) * d, heads = (double)m->n_heads * d;
+    double layer =
+        h * (qkv + heads) + h * (double)(m->mlp_in + m->ffn) + 2 * heads * (double)s; /* the last: q kᵀ, p v */
     return 6 * tokens * ((double)m->n_layers * layer + h * (double)m->vocab_padded);
 }

@@ -3,40 +3,46 @@
 
 #include <math.h>
 
-/* Part 0, 1, 2 = q, k, v of a fused [s, b, n, 3, d] tensor, as [s, b, n, d]. */
-static tx_tensor part(tx_tensor qkv, int64_t n, int which)
+/* A [s, b, groups * per_group * d] cut into heads: n of each group's, from `first` on, as [s, b, groups, n, d]. */
+static tx_tensor heads(const tx_attention *w, tx_tensor x, int64_t per_group, int64_t first, int64_t n)
 {
-    int64_t d = qkv.dim[2] / (3 * n);
+    int64_t d = w->d;
     return (tx_tensor){
-        .data = (char *)qkv.data + (size_t)(which * d) * tx_dtype_size(qkv.dtype),
-        .dtype = qkv.dtype,
-        .n_dims = 4,
-        .dim = { qkv.dim[0], qkv.dim[1], n, d },
-        .stride = { qkv.stride[0], qkv.stride[1], 3 * d, 1 },
+        .data = (char *)x.data + (size_t)(first * d) * tx_dtype_size(x.dtype),
+        .dtype = x.dtype,
+        .n_dims = 5,
+        .dim = { x.dim[0], x.dim[1], w->n_groups, n, d },
+        .stride = { x.stride[0], x.stride[1], per_group * d, d, 1 },
     };
 }
 
-/* [s, b, n, d] seen as n groups of one head each: [s, b, n, 1, d]. */
-static tx_tensor one_head_groups(tx_tensor x)
+/* q, k and v of a fused [s, b, groups, r + 2, d]; q and k together, which rotary positions turn. */
+typedef struct parts {
+    tx_tensor q, k, v, qk; /* [s, b, groups, r, d], twice [s, b, groups, d], [s, b, groups, r + 1, d] */
+} parts;
+
+static tx_tensor one_a_group(tx_tensor x)
 {
-    x.n_dims = 5;
-    x.dim[4] = x.dim[3];
-    x.stride[4] = 1;
-    x.dim[3] = 1;
-    x.stride[3] = x.dim[4];
+    x.n_dims = 4;
+    x.dim[3] = x.dim[4];
+    x.stride[3] = 1;
     return x;
 }
 
-/* A contiguous [s, b, h] as [s, b, n, 1, d]. */
-static tx_tensor heads(tx_tensor x, int64_t n)
+static parts cut(const tx_attention *w, tx_tensor qkv)
 {
-    int64_t d = x.dim[2] / n;
-    x.n_dims = 4;
-    x.dim[2] = n;
-    x.dim[3] = d;
-    x.stride[2] = d;
-    x.stride[3] = 1;
-    return one_head_groups(x);
+    int64_t r = w->n_heads / w->n_groups;
+    return (parts){ .q = heads(w, qkv, r + 2, 0, r),
+                    .k = one_a_group(heads(w, qkv, r + 2, r, 1)),
+                    .v = one_a_group(heads(w, qkv, r + 2, r + 1, 1)),
+                    .qk = heads(w, qkv, r + 2, 0, r + 1) };
+}
+
+/* A contiguous [s, b, n d] as [s, b, groups, r, d]. */
+static tx_tensor all_heads(const tx_attention *w, tx_tensor x)
+{
+    int64_t r = w->n_heads / w->n_groups;
+    return heads(w, x, r, 0, r);
 }
 
 static tx_dropout attention_mask(const tx_attention *w, const tx_dropout_key *key)
@@ -46,50 +52,61 @@ static tx_dropout attention_mask(const tx_attention *w, const tx_dropout_key *ke
     return mask;
 }
 
+static tx_status turn(tx_ctx *c, const tx_attention *w, tx_tensor qk, int64_t first, bool inverse)
+{
+    if (w->n_rot)
+        TX_RUN(c, rope, .x = qk, .n_rot = w->n_rot, .first = first, .theta = w->rope_theta, .inverse = inverse);
+    return TX_OK;
+}
+
 tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_saved *a, tx_kv_cache *kv,
                                  tx_tensor first_key, const tx_dropout_key *key, tx_tensor y, tx_tensor x)
 {
-    int64_t s = x.dim[0], b = x.dim[1], h = x.dim[2], n = w->n_heads;
+    int64_t s = x.dim[0], b = x.dim[1], n = w->n_heads, g = w->n_groups;
     tx_dtype t = x.dtype;
-    a->qkv = tx_push3(&c->acts, t, s, b, 3 * h);
-    a->o = tx_push3(&c->acts, t, s, b, h);
+    a->qkv = tx_push3(&c->acts, t, s, b, (n + 2 * g) * w->d);
+    a->o = tx_push3(&c->acts, t, s, b, n * w->d);
     a->lse = tx_push1(&c->acts, t, b * n * s);
     a->first_key = first_key;
 
-    /* 1  q, k, v = x W_qkvᵀ + b_qkv   [s, b, n, 3, d] */
+    /* 1  q, k, v = x W_qkvᵀ + b_qkv   [s, b, groups, r + 2, d] */
     TX_TRY(tx_linear_fwd(c, &w->qkv, tx_as_rows(a->qkv), tx_as_rows(x)));
-    tx_tensor k = part(a->qkv, n, 1), v = part(a->qkv, n, 2);
+    /* 2  q, k turned by their positions, in place */
+    parts p = cut(w, a->qkv);
+    TX_TRY(turn(c, w, p.qk, kv ? kv->n_past : 0, false));
     if (kv) {
-        TX_RUN(c, cast, .y = tx_slice_rows(kv->k, kv->n_past, s), .x = k);
-        TX_RUN(c, cast, .y = tx_slice_rows(kv->v, kv->n_past, s), .x = v);
-        k = tx_slice_rows(kv->k, 0, kv->n_past + s);
-        v = tx_slice_rows(kv->v, 0, kv->n_past + s);
+        TX_RUN(c, cast, .y = tx_slice_rows(kv->k, kv->n_past, s), .x = p.k);
+        TX_RUN(c, cast, .y = tx_slice_rows(kv->v, kv->n_past, s), .x = p.v);
+        p.k = tx_slice_rows(kv->k, 0, kv->n_past + s);
+        p.v = tx_slice_rows(kv->v, 0, kv->n_past + s);
     }
-    /* 2  o = drop(softmax(q kᵀ / √d + causal)) v   [s, b, h] */
+    /* 3  o = drop(softmax(q kᵀ / √d + causal)) v   [s, b, n d] */
     a->lse = (tx_tensor){
-        .data = a->lse.data, .dtype = t, .n_dims = 4, .dim = { b, n, 1, s }, .stride = { n * s, s, s, 1 }
+        .data = a->lse.data, .dtype = t, .n_dims = 4, .dim = { b, g, n / g, s }, .stride = { n * s, n / g * s, s, 1 }
     };
-    TX_RUN(c, attention_fwd, .o = heads(a->o, n), .lse = a->lse, .q = one_head_groups(part(a->qkv, n, 0)), .k = k,
-           .v = v, .scale = 1.0 / sqrt((double)(h / n)), .causal = true, .mask = attention_mask(w, key),
-           .first_key = first_key);
-    /* 3  y = o W_projᵀ + b_proj */
+    TX_RUN(c, attention_fwd, .o = all_heads(w, a->o), .lse = a->lse, .q = p.q, .k = p.k, .v = p.v,
+           .scale = 1.0 / sqrt((double)w->d), .causal = true, .mask = attention_mask(w, key), .first_key = first_key);
+    /* 4  y = o W_projᵀ + b_proj */
     return tx_linear_fwd(c, &w->proj, tx_as_rows(y), tx_as_rows(a->o));
 }
 
 tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_attention_saved *a,
                                  const tx_dropout_key *key, tx_tensor dx, tx_tensor dy, tx_tensor x)
 {
-    int64_t s = x.dim[0], b = x.dim[1], h = x.dim[2], n = w->n_heads;
+    int64_t s = x.dim[0], b = x.dim[1];
     size_t mark = tx_arena_mark(&c->acts);
-    tx_tensor d_o = tx_push3(&c->acts, x.dtype, s, b, h), dqkv = tx_push3(&c->acts, x.dtype, s, b, 3 * h);
+    tx_tensor d_o = tx_push3(&c->acts, x.dtype, s, b, a->o.dim[2]),
+              dqkv = tx_push3(&c->acts, x.dtype, s, b, a->qkv.dim[2]);
+    parts p = cut(w, a->qkv), d = cut(w, dqkv);
 
-    /* 3  do = dy W_proj */
+    /* 4  do = dy W_proj */
     TX_TRY(tx_linear_bwd(c, &w->proj, tx_as_rows(d_o), tx_as_rows(dy), tx_as_rows(a->o)));
-    /* 2  dq, dk, dv, side by side as the forward's fused tensor */
-    TX_RUN(c, attention_bwd, .dq = one_head_groups(part(dqkv, n, 0)), .dk = part(dqkv, n, 1), .dv = part(dqkv, n, 2),
-           .do_ = heads(d_o, n), .o = heads(a->o, n), .lse = a->lse, .q = one_head_groups(part(a->qkv, n, 0)),
-           .k = part(a->qkv, n, 1), .v = part(a->qkv, n, 2), .scale = 1.0 / sqrt((double)(h / n)), .causal = true,
+    /* 3  dq, dk, dv, side by side as the forward's fused tensor */
+    TX_RUN(c, attention_bwd, .dq = d.q, .dk = d.k, .dv = d.v, .do_ = all_heads(w, d_o), .o = all_heads(w, a->o),
+           .lse = a->lse, .q = p.q, .k = p.k, .v = p.v, .scale = 1.0 / sqrt((double)w->d), .causal = true,
            .mask = attention_mask(w, key), .first_key = a->first_key);
+    /* 2  dq, dk turned back */
+    TX_TRY(turn(c, w, d.qk, 0, true));
     /* 1  dx = dqkv W_qkv */
     TX_TRY(tx_linear_bwd(c, &w->qkv, tx_as_rows(dx), tx_as_rows(dqkv), tx_as_rows(x)));
     tx_arena_pop(&c->acts, mark);

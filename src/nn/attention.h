@@ -1,10 +1,10 @@
 /* attention.h - causal self-attention with one fused q,k,v projection.
  *
- *  Rows of the fused projection follow Megatron's checkpoint_version 3: per head its q, then its k, then its v,
- *  d rows each:
- *        | q0 | k0 | v0 | q1 | k1 | v1 | ...                      [3h, h]
- *  so q, k and v of all heads are strided views into one tensor and are never copied apart.
- *  Attention: arXiv:1706.03762 §3.2; fused layout: Megatron-LM arXiv:1909.08053 §3. */
+ *  Query heads come in groups that share a key and a value head (as many groups as heads: plain attention). Rows of the
+ *  fused projection follow Megatron's checkpoint_version 3: per group its r = heads / groups queries, then its key,
+ * then its value, d rows each: | q0 .. q(r-1) | k | v | q0 .. q(r-1) | k | v | ...                      [(heads + 2
+ * groups) d, h] so q, k and v of all heads are strided views into one tensor and are never copied apart. Attention:
+ * arXiv:1706.03762 §3.2; groups: arXiv:2305.13245; fused layout: Megatron-LM arXiv:1909.08053 §3. */
 #ifndef TX_NN_ATTENTION_H
 #define TX_NN_ATTENTION_H
 
@@ -12,22 +12,24 @@
 #include "nn/linear.h"
 
 typedef struct tx_attention {
-    tx_linear qkv;  /* [3h, h] */
-    tx_linear proj; /* [h, h] */
-    int64_t n_heads;
+    tx_linear qkv;  /* [(n_heads + 2 n_groups) d, h] */
+    tx_linear proj; /* [h, n_heads d] */
+    int64_t n_heads, n_groups, d;
+    int64_t n_rot; /* elements of a head that rotary positions turn (ops.h, rope); 0: none */
+    double rope_theta;
     double p_drop; /* of the probabilities */
     int layer;     /* from 1; names the random stream */
 } tx_attention;
 
 /* What backward needs; tensors lie on the activation stack. */
 typedef struct tx_attention_saved {
-    tx_tensor qkv;       /* [s, b, 3h] */
-    tx_tensor o;         /* [s, b, h], heads side by side, before the projection */
-    tx_tensor lse;       /* [b, n, 1, s] */
+    tx_tensor qkv;       /* [s, b, (heads + 2 groups) d], q and k turned */
+    tx_tensor o;         /* [s, b, heads d], heads side by side, before the projection */
+    tx_tensor lse;       /* [b, groups, r, s] */
     tx_tensor first_key; /* the caller's */
 } tx_attention_saved;
 
-/* Keys and values of the positions already seen, for generation: k, v [max positions, b, n, d]. */
+/* Keys and values of the positions already seen, for generation: k, v [max positions, b, groups, d]. */
 typedef struct tx_kv_cache {
     tx_tensor k, v;
     int64_t n_past; /* positions filled; the caller moves it on after all layers have run */

@@ -6,61 +6,45 @@
 /* Names and order are Megatron's. Projections that end a residual branch start smaller: GPT-2 §2.3. */
 /* clang-format off */
 const tx_param_decl tx_block_params[] = {
-    { "input_layernorm.weight",                 "h",   TX_INIT_ONE,           TX_NO_DECAY, F(ln1.gamma) },
-    { "input_layernorm.bias",                   "h",   TX_INIT_ZERO,          TX_NO_DECAY, F(ln1.beta) },
-    { "self_attention.query_key_value.weight",  "q,h", TX_INIT_NORMAL,        TX_DECAY,    F(attn.qkv.w) },
-    { "self_attention.query_key_value.bias",    "q",   TX_INIT_ZERO,          TX_NO_DECAY, F(attn.qkv.b) },
-    { "self_attention.dense.weight",            "h,h", TX_INIT_NORMAL_SCALED, TX_DECAY,    F(attn.proj.w) },
-    { "self_attention.dense.bias",              "h",   TX_INIT_ZERO,          TX_NO_DECAY, F(attn.proj.b) },
-    { "post_attention_layernorm.weight",        "h",   TX_INIT_ONE,           TX_NO_DECAY, F(ln2.gamma) },
-    { "post_attention_layernorm.bias",          "h",   TX_INIT_ZERO,          TX_NO_DECAY, F(ln2.beta) },
-    { "mlp.dense_h_to_4h.weight",               "f,h", TX_INIT_NORMAL,        TX_DECAY,    F(mlp.h_to_4h.w) },
-    { "mlp.dense_h_to_4h.bias",                 "f",   TX_INIT_ZERO,          TX_NO_DECAY, F(mlp.h_to_4h.b) },
-    { "mlp.dense_4h_to_h.weight",               "h,f", TX_INIT_NORMAL_SCALED, TX_DECAY,    F(mlp.to_h.w) },
-    { "mlp.dense_4h_to_h.bias",                 "h",   TX_INIT_ZERO,          TX_NO_DECAY, F(mlp.to_h.b) },
+    { "input_layernorm.weight",                "h",   TX_INIT_ONE,           TX_NO_DECAY, F(ln1.gamma),     0 },
+    { "input_layernorm.bias",                  "h",   TX_INIT_ZERO,          TX_NO_DECAY, F(ln1.beta),      TX_WITH_NORM_BIAS },
+    { "self_attention.query_key_value.weight", "q,h", TX_INIT_NORMAL,        TX_DECAY,    F(attn.qkv.w),    0 },
+    { "self_attention.query_key_value.bias",   "q",   TX_INIT_ZERO,          TX_NO_DECAY, F(attn.qkv.b),    TX_WITH_LINEAR_BIAS },
+    { "self_attention.dense.weight",           "h,a", TX_INIT_NORMAL_SCALED, TX_DECAY,    F(attn.proj.w),   0 },
+    { "self_attention.dense.bias",             "h",   TX_INIT_ZERO,          TX_NO_DECAY, F(attn.proj.b),   TX_WITH_LINEAR_BIAS },
+    { "post_attention_layernorm.weight",       "h",   TX_INIT_ONE,           TX_NO_DECAY, F(ln2.gamma),     0 },
+    { "post_attention_layernorm.bias",         "h",   TX_INIT_ZERO,          TX_NO_DECAY, F(ln2.beta),      TX_WITH_NORM_BIAS },
+    { "mlp.dense_h_to_4h.weight",              "u,h", TX_INIT_NORMAL,        TX_DECAY,    F(mlp.h_to_4h.w), 0 },
+    { "mlp.dense_h_to_4h.bias",                "u",   TX_INIT_ZERO,          TX_NO_DECAY, F(mlp.h_to_4h.b), TX_WITH_LINEAR_BIAS },
+    { "mlp.dense_4h_to_h.weight",              "h,f", TX_INIT_NORMAL_SCALED, TX_DECAY,    F(mlp.to_h.w),    0 },
+    { "mlp.dense_4h_to_h.bias",                "h",   TX_INIT_ZERO,          TX_NO_DECAY, F(mlp.to_h.b),    TX_WITH_LINEAR_BIAS },
 };
 /* clang-format on */
 const int tx_block_n_params = sizeof tx_block_params / sizeof tx_block_params[0];
 
-tx_status tx_norm_fwd(tx_ctx *c, const tx_norm *w, tx_norm_saved *a, double eps, tx_tensor x)
+/* A norm's output, which has the rows of x, in the shape of x. */
+static tx_tensor shaped(const tx_norm_saved *a, tx_tensor x)
 {
-    tx_tensor rows = tx_as_rows(x);
-    a->y = tx_push2(&c->acts, x.dtype, rows.dim[0], rows.dim[1]);
-    a->mu = tx_push1(&c->acts, x.dtype, rows.dim[0]);
-    a->rs = tx_push1(&c->acts, x.dtype, rows.dim[0]);
-    TX_RUN(c, layernorm_fwd, .y = a->y, .mu = a->mu, .rs = a->rs, .x = rows, .gamma = w->gamma.value,
-           .beta = w->beta.value, .eps = eps);
-    return TX_OK;
-}
-
-tx_status tx_norm_bwd(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_tensor d, tx_tensor dy, tx_tensor dres,
-                      tx_tensor x)
-{
-    TX_RUN(c, layernorm_bwd, .dx = tx_as_rows(d), .dgamma = w->gamma.grad, .dbeta = w->beta.grad, .dy = tx_as_rows(dy),
-           .x = tx_as_rows(x), .dres = dres.data ? tx_as_rows(dres) : dres, .gamma = w->gamma.value, .mu = a->mu,
-           .rs = a->rs);
-    return TX_OK;
+    return tx_tensor3(a->y.data, x.dtype, x.dim[0], x.dim[1], x.dim[2]);
 }
 
 tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_cache *kv, tx_tensor first_key,
                        const tx_dropout_key *key, tx_tensor y, tx_tensor x)
 {
     int64_t s = x.dim[0], b = x.dim[1], h = x.dim[2];
-    tx_tensor normed;
     a->x = x;
     a->x1 = tx_push3(&c->acts, x.dtype, s, b, h);
 
-    /* 1  ln1 = LN(x) */
-    TX_TRY(tx_norm_fwd(c, &w->ln1, &a->ln1, w->eps, x));
-    /* 2  x1 = attn(ln1)  3  x1 = x + drop(x1) */
-    normed = tx_tensor3(a->ln1.y.data, x.dtype, s, b, h);
+    /* 1  ln1 = norm(x)   2  x1 = attn(ln1)   3  x1 = x + drop(x1) */
+    TX_TRY(tx_norm_fwd(c, &w->ln1, &a->ln1, x));
+    tx_tensor normed = shaped(&a->ln1, x);
     TX_TRY(tx_attention_layer_fwd(c, &w->attn, &a->attn, kv, first_key, key, a->x1, normed));
-    TX_RUN(c, dropout_add_fwd, .y = a->x1, .x = a->x1, .residual = x,
+    TX_RUN(c, dropout_add_fwd, .y = a->x1, .x = a->x1, .residual = w->residual_post_norm ? normed : x,
            .mask = tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_ATTENTION_OUT));
-    /* 4  ln2 = LN(x1)  5  y = mlp(ln2)  6  y = x1 + drop(y) */
-    TX_TRY(tx_norm_fwd(c, &w->ln2, &a->ln2, w->eps, a->x1));
+    /* 4  ln2 = norm(x1)   5  y = mlp(ln2)   6  y = x1 + drop(y) */
+    TX_TRY(tx_norm_fwd(c, &w->ln2, &a->ln2, a->x1));
     TX_TRY(tx_mlp_fwd(c, &w->mlp, &a->mlp, tx_as_rows(y), a->ln2.y));
-    TX_RUN(c, dropout_add_fwd, .y = y, .x = y, .residual = a->x1,
+    TX_RUN(c, dropout_add_fwd, .y = y, .x = y, .residual = w->residual_post_norm ? shaped(&a->ln2, x) : a->x1,
            .mask = tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_MLP_OUT));
     return TX_OK;
 }
@@ -73,20 +57,30 @@ static tx_status branch_gradient(tx_ctx *c, tx_tensor *out, tx_tensor scratch, t
     return TX_OK;
 }
 
+/* From the gradient d of a half's output and dn, of what went into its branch, to d of the half's input x: the residual
+ * joins behind the norm's backward, or before it where the residual is the norm's output. */
+static tx_status join(tx_ctx *c, const tx_block *w, const tx_norm *norm, const tx_norm_saved *a, tx_tensor d,
+                      tx_tensor dn, tx_tensor x)
+{
+    if (!w->residual_post_norm) return tx_norm_bwd(c, norm, a, d, dn, d, x);
+    TX_RUN(c, dropout_add_fwd, .y = dn, .x = dn, .residual = d); /* without a mask: dn += d */
+    return tx_norm_bwd(c, norm, a, d, dn, (tx_tensor){ 0 }, x);
+}
+
 tx_status tx_block_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_dropout_key *key, tx_tensor d)
 {
     int64_t s = d.dim[0], b = d.dim[1], h = d.dim[2];
     size_t mark = tx_arena_mark(&c->acts);
     tx_tensor db, dropped = tx_push3(&c->acts, d.dtype, s, b, h), dn = tx_push3(&c->acts, d.dtype, s, b, h);
 
-    /* 6, 5  dn = mlp'(drop'(d))   4  d += LN'(dn) */
+    /* 6, 5  dn = mlp'(drop'(d))   4  d += norm'(dn) */
     TX_TRY(branch_gradient(c, &db, dropped, d, tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_MLP_OUT)));
     TX_TRY(tx_mlp_bwd(c, &w->mlp, &a->mlp, tx_as_rows(dn), tx_as_rows(db), a->ln2.y));
-    TX_TRY(tx_norm_bwd(c, &w->ln2, &a->ln2, d, dn, d, a->x1));
-    /* 3, 2  dn = attn'(drop'(d))   1  d += LN'(dn) */
+    TX_TRY(join(c, w, &w->ln2, &a->ln2, d, dn, a->x1));
+    /* 3, 2  dn = attn'(drop'(d))   1  d += norm'(dn) */
     TX_TRY(branch_gradient(c, &db, dropped, d, tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_ATTENTION_OUT)));
-    TX_TRY(tx_attention_layer_bwd(c, &w->attn, &a->attn, key, dn, db, tx_tensor3(a->ln1.y.data, d.dtype, s, b, h)));
-    TX_TRY(tx_norm_bwd(c, &w->ln1, &a->ln1, d, dn, d, a->x));
+    TX_TRY(tx_attention_layer_bwd(c, &w->attn, &a->attn, key, dn, db, shaped(&a->ln1, d)));
+    TX_TRY(join(c, w, &w->ln1, &a->ln1, d, dn, a->x));
     tx_arena_pop(&c->acts, mark);
     return TX_OK;
 }

@@ -1,28 +1,24 @@
-/* block.h - one pre-LayerNorm transformer layer (GPT-2 §2.3; Megatron-LM arXiv:1909.08053 §3):
+/* block.h - one transformer layer that normalises first (GPT-2 §2.3; Megatron-LM arXiv:1909.08053 §3):
  *
  *      x1 = x  + drop(attn(ln1(x)))
- *      y  = x1 + drop(mlp(ln2(x1)))                                                                      */
+ *      y  = x1 + drop(mlp(ln2(x1)))
+ *
+ *  With residual_post_norm ln1(x) and ln2(x1) take the places of the first x and x1. */
 #ifndef TX_NN_BLOCK_H
 #define TX_NN_BLOCK_H
 
 #include "nn/attention.h"
 #include "nn/mlp.h"
-
-typedef struct tx_norm {
-    tx_weight gamma, beta; /* [h] */
-} tx_norm;
+#include "nn/norm.h"
 
 typedef struct tx_block {
     tx_norm ln1, ln2;
     tx_attention attn;
     tx_mlp mlp;
-    double eps, p_drop; /* p_drop: of both sub-layers' outputs */
-    int layer;          /* from 1; names the random streams */
+    double p_drop; /* of both sub-layers' outputs */
+    int layer;     /* from 1; names the random streams */
+    bool residual_post_norm;
 } tx_block;
-
-typedef struct tx_norm_saved {
-    tx_tensor y, mu, rs; /* [rows, h], [rows], [rows] */
-} tx_norm_saved;
 
 typedef struct tx_block_saved {
     tx_tensor x, x1; /* [s, b, h]; x is the layer's input, borrowed */
@@ -30,6 +26,9 @@ typedef struct tx_block_saved {
     tx_attention_saved attn;
     tx_mlp_saved mlp;
 } tx_block_saved;
+
+/* What a layer may be without: the traits in tx_dims that its table's rows ask for. */
+enum { TX_WITH_LINEAR_BIAS = 1, TX_WITH_NORM_BIAS = 2 };
 
 /* The layer's rows of the parameter table: tx_params_declare(ps, "encoder.layers.0.", tx_block_params, ...). */
 extern const tx_param_decl tx_block_params[];
@@ -42,12 +41,5 @@ tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_ca
 
 /* @d [s, b, h]: in, the gradient of y; out, the gradient of x. */
 tx_status tx_block_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_dropout_key *key, tx_tensor d);
-
-/* LayerNorm over the last dimension, pushing what backward needs. */
-tx_status tx_norm_fwd(tx_ctx *c, const tx_norm *w, tx_norm_saved *a, double eps, tx_tensor x);
-
-/* d = dres + LN'(dy): the branch's gradient joins the residual stream's. */
-tx_status tx_norm_bwd(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_tensor d, tx_tensor dy, tx_tensor dres,
-                      tx_tensor x);
 
 #endif

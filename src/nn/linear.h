@@ -1,4 +1,4 @@
-/* linear.h - y = x Wᵀ + b, the layer everything else is made of. */
+/* linear.h - y = x Wᵀ + b, the layer everything else is made of. b may be absent. */
 #ifndef TX_NN_LINEAR_H
 #define TX_NN_LINEAR_H
 
@@ -7,7 +7,7 @@
 
 typedef struct tx_linear {
     tx_weight w; /* [out, in] */
-    tx_weight b; /* [out] */
+    tx_weight b; /* [out], or nothing */
 } tx_linear;
 
 /* @y [rows, out], written   @x [rows, in] */

@@ -1,27 +1,49 @@
 /* mlp.c - forward and backward of the feed-forward half. */
 #include "nn/mlp.h"
 
+static tx_status activation_fwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a)
+{
+    if (w->swiglu)
+        TX_RUN(c, swiglu_fwd, .y = a->g, .x = a->u);
+    else
+        TX_RUN(c, activation_fwd, .y = a->g, .x = a->u, .kind = w->activation);
+    return TX_OK;
+}
+
+/* *du, written; without a gate in dg's place */
+static tx_status activation_bwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a, tx_tensor *du, tx_tensor dg)
+{
+    *du = dg;
+    if (w->swiglu) {
+        *du = tx_push2(&c->acts, dg.dtype, a->u.dim[0], a->u.dim[1]);
+        TX_RUN(c, swiglu_bwd, .dx = *du, .dy = dg, .x = a->u);
+    } else {
+        TX_RUN(c, activation_bwd, .dx = dg, .dy = dg, .x = a->u, .kind = w->activation);
+    }
+    return TX_OK;
+}
+
 tx_status tx_mlp_fwd(tx_ctx *c, const tx_mlp *w, tx_mlp_saved *a, tx_tensor y, tx_tensor x)
 {
-    int64_t rows = x.dim[0], f = w->h_to_4h.w.value.dim[0];
-    a->u = tx_push2(&c->acts, x.dtype, rows, f);
-    a->g = tx_push2(&c->acts, x.dtype, rows, f);
+    int64_t rows = x.dim[0];
+    a->u = tx_push2(&c->acts, x.dtype, rows, w->h_to_4h.w.value.dim[0]);
+    a->g = tx_push2(&c->acts, x.dtype, rows, w->to_h.w.value.dim[1]);
 
-    /* 1  u = x W1ᵀ + b1   2  g = gelu(u)   3  y = g W2ᵀ + b2 */
+    /* 1  u = x W1ᵀ + b1   2  g = f(u)   3  y = g W2ᵀ + b2 */
     TX_TRY(tx_linear_fwd(c, &w->h_to_4h, a->u, x));
-    TX_RUN(c, activation_fwd, .y = a->g, .x = a->u, .kind = w->gelu);
+    TX_TRY(activation_fwd(c, w, a));
     return tx_linear_fwd(c, &w->to_h, y, a->g);
 }
 
 tx_status tx_mlp_bwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a, tx_tensor dx, tx_tensor dy, tx_tensor x)
 {
     size_t mark = tx_arena_mark(&c->acts);
-    tx_tensor dg = tx_push2(&c->acts, x.dtype, a->g.dim[0], a->g.dim[1]);
+    tx_tensor du, dg = tx_push2(&c->acts, x.dtype, a->g.dim[0], a->g.dim[1]);
 
-    /* 3  dg   2  du, in dg's place   1  dx */
+    /* 3  dg   2  du   1  dx */
     TX_TRY(tx_linear_bwd(c, &w->to_h, dg, dy, a->g));
-    TX_RUN(c, activation_bwd, .dx = dg, .dy = dg, .x = a->u, .kind = w->gelu);
-    TX_TRY(tx_linear_bwd(c, &w->h_to_4h, dx, dg, x));
+    TX_TRY(activation_bwd(c, w, a, &du, dg));
+    TX_TRY(tx_linear_bwd(c, &w->h_to_4h, dx, du, x));
     tx_arena_pop(&c->acts, mark);
     return TX_OK;
 }

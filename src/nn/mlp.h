@@ -1,17 +1,18 @@
-/* mlp.h - the feed-forward half of a transformer layer: y = gelu(x W1ᵀ + b1) W2ᵀ + b2. */
+/* mlp.h - the feed-forward half of a transformer layer: y = f(x W1ᵀ + b1) W2ᵀ + b2, f an activation or SwiGLU. */
 #ifndef TX_NN_MLP_H
 #define TX_NN_MLP_H
 
 #include "nn/linear.h"
 
 typedef struct tx_mlp {
-    tx_linear h_to_4h; /* [f, h] */
+    tx_linear h_to_4h; /* [f, h]; SwiGLU's [2f, h]: the gate's rows, then the rows of what it gates */
     tx_linear to_h;    /* [h, f] */
-    tx_activation gelu;
+    bool swiglu;
+    tx_activation activation; /* without swiglu */
 } tx_mlp;
 
 typedef struct tx_mlp_saved {
-    tx_tensor u; /* [rows, f], before the GELU */
+    tx_tensor u; /* [rows, f or 2f], before the activation */
     tx_tensor g; /* [rows, f], after it */
 } tx_mlp_saved;
 

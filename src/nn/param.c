@@ -23,6 +23,10 @@ static int64_t dim_of_letter(const tx_dims *d, char letter)
         return d->P;
     case 'q':
         return d->q;
+    case 'a':
+        return d->a;
+    case 'u':
+        return d->u;
     default:
         return 0;
     }
@@ -59,6 +63,7 @@ tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_de
         ps->cap = cap;
     }
     for (int i = 0; i < n; i++) {
+        if ((decl[i].when & dims->traits) != decl[i].when) continue;
         tx_param p = { .init = decl[i].init, .decay = decl[i].decay, .offset = ps->numel };
         int len = snprintf(p.name, sizeof p.name, "%s%s", prefix, decl[i].name);
         TX_ASSERT(len > 0 && (size_t)len < sizeof p.name && !tx_params_find(ps, p.name));

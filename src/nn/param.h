@@ -30,12 +30,15 @@ typedef struct tx_param_decl {
     const char *shape; /* dims joined by ',', each "[number]letter" */
     tx_init init;
     tx_decay decay;
-    size_t field; /* offsetof the tx_weight in the layer's struct */
+    size_t field;  /* offsetof the tx_weight in the layer's struct */
+    unsigned when; /* traits that a model must have for the row to be there; 0: it always is */
 } tx_param_decl;
 
 /* Sizes the shape letters stand for. 'V' is the padded vocabulary; only its first v_logical rows are real. */
 typedef struct tx_dims {
-    int64_t h, f, V, v_logical, P, q; /* hidden, ffn, vocabulary rows, real ones, positions, fused q+k+v rows */
+    int64_t h, f, V, v_logical, P; /* hidden, ffn, vocabulary rows, real ones, positions */
+    int64_t q, a, u;               /* fused q+k+v rows, all heads side by side, rows of the MLP's first matrix */
+    unsigned traits;               /* the layers' own bits */
 } tx_dims;
 
 typedef struct tx_param {
@@ -55,7 +58,8 @@ typedef struct tx_params {
     int64_t numel; /* elements of a flat buffer */
 } tx_params;
 
-/* Appends n rows: names become "<prefix><name>", weights lie at `base` + field. TX_ERR_NOMEM. */
+/* Appends those of n rows whose traits are there: names become "<prefix><name>", weights lie at `base` + field.
+ * TX_ERR_NOMEM. */
 tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_decl *decl, int n, void *base,
                             const tx_dims *dims);
 

@@ -3,37 +3,41 @@
 
 #include "base/alloc.h"
 #include "checkpoint/huggingface.h"
+#include "model/hf_format.h"
 
 typedef struct export
 {
     const tx_model *m;
+    const tx_hf_format *format;
     float *flat;
-    tx_hf_tensor *tensor;           /* [n]; source is the tx_param */
-    char(*name)[TX_PARAM_NAME_MAX]; /* [n] */
+    tx_hf_tensor *tensor; /* [n]; source is the tx_hf_part */
+    tx_hf_part *part;     /* [n] */
+    size_t n;
 }
 export;
 
 static void fetch(void *user, const tx_hf_tensor *tensor, float *x)
 {
     const export *e = user;
-    const tx_param *p = tensor->source;
-    int64_t dim[2];
-    e->m->type->hf_layout(e->m, p, x, e->flat + p->offset, true, dim);
+    const tx_hf_part *part = tensor->source;
+    tx_hf_copy(e->m, part, x, e->flat + part->param->offset, true);
 }
 
 static tx_status list_tensors(export *e)
 {
     const tx_params *ps = &e->m->params;
-    TX_TRY(tx_alloc(&e->tensor, (size_t)ps->n, sizeof *e->tensor, "an export"));
-    TX_TRY(tx_alloc(&e->name, (size_t)ps->n, sizeof *e->name, "an export"));
-    for (int i = 0; i < ps->n; i++) {
-        const tx_param *p = &ps->param[i];
-        int64_t dim[2];
-        TX_TRY(e->m->type->hf_name(e->name[i], sizeof e->name[i], e->m, p));
-        e->m->type->hf_layout(e->m, p, NULL, NULL, true, dim);
+    TX_TRY(tx_hf_format_of(&e->format, e->m));
+    TX_TRY(tx_alloc(&e->tensor, (size_t)ps->n * TX_HF_MAX_PARTS, sizeof *e->tensor, "an export"));
+    TX_TRY(tx_alloc(&e->part, (size_t)ps->n * TX_HF_MAX_PARTS, sizeof *e->part, "an export"));
+    for (int i = 0; i < ps->n; i++) e->n += (size_t)tx_hf_parts(e->format, e->m, &ps->param[i], e->part + e->n);
+    for (size_t i = 0; i < e->n; i++) {
+        const tx_hf_part *part = &e->part[i];
         e->tensor[i] = (tx_hf_tensor){
-            .spec = { .name = e->name[i], .dtype = TX_ST_F32, .n_dims = p->n_dims, .dim = { dim[0], dim[1] } },
-            .source = p,
+            .spec = { .name = part->name,
+                      .dtype = TX_ST_F32,
+                      .n_dims = part->n_dims,
+                      .dim = { part->dim[0], part->dim[1] } },
+            .source = part,
         };
     }
     return TX_OK;
@@ -42,7 +46,7 @@ static tx_status list_tensors(export *e)
 static void free_list(export *e)
 {
     tx_free(e->tensor);
-    tx_free(e->name);
+    tx_free(e->part);
 }
 
 tx_status tx_hf_export_tensors(const tx_model *m, float *flat, const char *path)
@@ -50,7 +54,7 @@ tx_status tx_hf_export_tensors(const tx_model *m, float *flat, const char *path)
     export e = { .m = m, .flat = flat };
     tx_status st;
     TX_GOTO(list_tensors(&e));
-    TX_GOTO(tx_huggingface_write_tensors(path, e.tensor, (size_t)m->params.n, fetch, &e));
+    TX_GOTO(tx_huggingface_write_tensors(path, e.tensor, e.n, fetch, &e));
 out:
     free_list(&e);
     return st;
@@ -62,8 +66,8 @@ tx_status tx_hf_export_model(const tx_model *m, float *flat, const char *dir)
     json_t *config = NULL;
     tx_status st;
     TX_GOTO(list_tensors(&e));
-    TX_GOTO(m->type->hf_config(&config, m));
-    TX_GOTO(tx_huggingface_write(dir, config, e.tensor, (size_t)m->params.n, fetch, &e));
+    TX_GOTO(e.format->config(&config, m));
+    TX_GOTO(tx_huggingface_write(dir, config, e.tensor, e.n, fetch, &e));
 out:
     json_decref(config);
     free_list(&e);

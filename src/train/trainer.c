@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "model/hf_format.h"
 
 #define MAX_CONSECUTIVE_SKIPS 20
 #define SCHEDULE_KEY          "opt_param_scheduler" /* upstream's name for it */
@@ -121,6 +122,8 @@ tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t voca
     TX_GOTO(bind_buffers(t, train));
     TX_GOTO(make_batch(t));
     if (train && cfg->given.dump_step) {
+        const tx_hf_format *format; /* whether there is one: better now than at the step */
+        TX_GOTO(tx_hf_format_of(&format, t->model));
         t->dump_iteration = atoll(cfg->dump_step.item[0]);
         TX_GOTO(
             tx_alloc(&t->dump_tokens, (size_t)(cfg->global_batch_size * (t->s + 1)), sizeof(int32_t), "--dump-step"));

@@ -294,11 +294,11 @@ static void one_value_is_fine_others_come_later(void **state)
     (void)state;
     tx_config_free(parsed("pretrain-gpt", GOOD "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 "
                                                "--zero-stage 0 --num-experts 1 --DDP-impl torch --local-rank=0 "
-                                               "--sample-rate 1 --optimizer adam --normalization layernorm"));
+                                               "--sample-rate 1 --optimizer adam --transformer-impl local"));
     refused("pretrain-gpt", GOOD "--num-experts 1 8",
             "--num-experts 8 is not built yet: models are dense for now; leave the flag out");
-    refused("pretrain-gpt", GOOD "--normalization rmsnorm",
-            "--normalization rmsnorm is not built yet: the only normalisation is layernorm; leave the flag out");
+    refused("pretrain-gpt", GOOD "--transformer-impl transformer_engine",
+            "--transformer-impl transformer_engine is not built yet: layers are triax's own; leave the flag out");
     refused("pretrain-gpt", GOOD "--tensor-model-parallel-size 2",
             "--tensor-model-parallel-size 2 is not built yet: triax trains on one process for now; leave the flag out");
 }

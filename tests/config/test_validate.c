@@ -12,11 +12,18 @@
 static const struct broken {
     const char *command, *flags, *text;
 } cases[] = {
-    { "pretrain-gpt", GOOD "--num-attention-heads 5", "--hidden-size 64 is not divisible by --num-attention-heads 5" },
-    { "pretrain-gpt", GOOD "--kv-channels 32",
-      "--kv-channels 32 is not built yet: only hidden size / heads, which is 16; leave the flag out" },
-    { "pretrain-gpt", GOOD "--num-key-value-heads 2",
-      "--num-key-value-heads 2 is not built yet: every head has its own keys and values for now; leave the flag out" },
+    { "pretrain-gpt", GOOD "--num-attention-heads 5",
+      "--hidden-size 64 is not divisible by --num-attention-heads 5; give --kv-channels" },
+    { "pretrain-gpt", GOOD "--num-key-value-heads 3",
+      "--num-attention-heads 4 is not divisible by --num-key-value-heads 3" },
+    { "pretrain-gpt", GOOD "--swiglu --squared-relu",
+      "--openai-gelu, --squared-relu and --swiglu: give one of the three" },
+    { "pretrain-gpt", GOOD "--swiglu --hidden-size 20",
+      "--swiglu: 8/3 of --hidden-size 20 is less than 64; give --ffn-hidden-size" },
+    { "pretrain-gpt", GOOD "--use-rotary-position-embeddings --rotary-percent 0.2",
+      "--rotary-percent 0.2 of a head's width 16 is 3, which has to be even and at least 2" },
+    { "pretrain-gpt", GOOD "--rotary-percent 0.5",
+      "--rotary-percent and --rotary-position-embeddings-theta need --use-rotary-position-embeddings" },
     { "pretrain-gpt", GOOD "--seq-length 65", "--seq-length 65 is more than --max-position-embeddings 64" },
     { "pretrain-gpt", GOOD "--global-batch-size 5",
       "global batch size (5) is not divisible by micro batch size (2) times data parallel size (1)" },
@@ -152,7 +159,9 @@ static void what_the_rules_allow(void **state)
     (void)state;
     static const char *const good[] = {
         GOOD,
-        GOOD "--kv-channels 16 --num-key-value-heads 4 --ffn-hidden-size 100",
+        GOOD "--kv-channels 24 --num-key-value-heads 2 --ffn-hidden-size 100",
+        GOOD "--num-attention-heads 5 --kv-channels 16",
+        GOOD "--use-rotary-position-embeddings --rotary-percent 0.25 --swiglu --normalization rmsnorm",
         GOOD "--weight-decay-incr-style cosine --start-weight-decay 0 --end-weight-decay 0.1",
         GOOD "--save S --save-interval 5 --dump-step 3 D",
         GOOD "--data-impl mmap",
@@ -200,14 +209,20 @@ static void complete_runs_again_after_the_shape_is_known(void **state)
     c->num_attention_heads = 4;
     c->max_position_embeddings = 32;
     assert_int_equal(tx_config_complete(c), TX_ERR_ARG);
-    assert_string_equal(tx_last_error(), "--hidden-size 30 is not divisible by --num-attention-heads 4\n"
-                                         "--seq-length 64 is more than --max-position-embeddings 32");
+    assert_string_equal(tx_last_error(),
+                        "--hidden-size 30 is not divisible by --num-attention-heads 4; give --kv-channels\n"
+                        "--seq-length 64 is more than --max-position-embeddings 32");
     c->hidden_size = 32;
     c->max_position_embeddings = 64;
     c->ffn_hidden_size = c->kv_channels = 0;
     ASSERT_OK(tx_config_complete(c));
     assert_int_equal(c->ffn_hidden_size, 128);
     assert_int_equal(c->kv_channels, 8);
+    c->swiglu = c->use_rotary_position_embeddings = true;
+    c->ffn_hidden_size = 0;
+    ASSERT_OK(tx_config_complete(c));
+    assert_int_equal(c->ffn_hidden_size, 64); /* 85, down to a multiple of 64 */
+    assert_false(c->add_position_embedding);
     tx_config_free(c);
 }
 

@@ -12,11 +12,33 @@ typedef struct layer {
 } layer;
 
 static const tx_param_decl decl[] = {
-    { "table.weight", "V,h", TX_INIT_NORMAL, TX_DECAY, offsetof(layer, table) },
-    { "qkv.weight", "3h,h", TX_INIT_NORMAL_SCALED, TX_DECAY, offsetof(layer, qkv) },
-    { "up.bias", "f", TX_INIT_ZERO, TX_NO_DECAY, offsetof(layer, bias) },
-    { "norm.weight", "h", TX_INIT_ONE, TX_NO_DECAY, offsetof(layer, gain) },
+    { "table.weight", "V,h", TX_INIT_NORMAL, TX_DECAY, offsetof(layer, table), 0 },
+    { "qkv.weight", "3h,h", TX_INIT_NORMAL_SCALED, TX_DECAY, offsetof(layer, qkv), 0 },
+    { "up.bias", "f", TX_INIT_ZERO, TX_NO_DECAY, offsetof(layer, bias), 0 },
+    { "norm.weight", "h", TX_INIT_ONE, TX_NO_DECAY, offsetof(layer, gain), 0 },
 };
+
+/* Rows stand for parameters that a model may be without. */
+static void declares_what_the_traits_ask_for(void **state)
+{
+    (void)state;
+    static const tx_param_decl rows[] = {
+        { "always", "h", TX_INIT_ONE, TX_NO_DECAY, offsetof(layer, gain), 0 },
+        { "bias", "h", TX_INIT_ONE, TX_NO_DECAY, offsetof(layer, bias), 2 },
+        { "both", "h", TX_INIT_ONE, TX_NO_DECAY, offsetof(layer, qkv), 3 },
+    };
+    for (unsigned traits = 0; traits < 4; traits++) {
+        layer l = { 0 };
+        tx_params ps = { 0 };
+        float value[64];
+        ASSERT_OK(tx_params_declare(&ps, "", rows, 3, &l, &(tx_dims){ .h = 3, .traits = traits }));
+        tx_params_bind(&ps, value, NULL);
+        assert_int_equal(ps.n, 1 + (traits >= 2) + (traits == 3));
+        assert_true(l.gain.value.data && !l.bias.value.data == (traits < 2) && !l.qkv.value.data == (traits < 3));
+        tx_params_deinit(&ps);
+    }
+}
+
 static const tx_dims dims = { .h = 6, .f = 20, .V = 16, .v_logical = 11, .P = 8, .q = 18 };
 
 static void declares_shapes_and_offsets(void **state)
@@ -134,6 +156,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(declares_shapes_and_offsets),
+        cmocka_unit_test(declares_what_the_traits_ask_for),
         cmocka_unit_test(binds_views),
         cmocka_unit_test(table_without_layers),
         cmocka_unit_test(init_values),

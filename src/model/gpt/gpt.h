@@ -1,8 +1,10 @@
-/* gpt.h - GPT-2 and GPT-3: learned positions, pre-LayerNorm layers, head tied to the word embedding.
+/* gpt.h - models that continue text: GPT-2, GPT-3, and by their options Llama and what lies between.
  *
- *      x0 = drop(word[token] + position[pos]);  x_{l+1} = block_l(x_l);  loss = xent(LN(x_L) wordᵀ)
+ *      x0 = drop(word[token] + position[pos]);  x_{l+1} = block_l(x_l);  loss = xent(norm(x_L) headᵀ)
  *
- *  Radford et al. 2019; arXiv:2005.14165; Megatron-LM arXiv:1909.08053. */
+ *  The head is the word embedding, or with --untie-embeddings-and-output-weights a matrix of its own. Learned positions
+ *  may be absent: rotary ones turn queries and keys inside the blocks.
+ *  Radford et al. 2019; arXiv:2005.14165; Megatron-LM arXiv:1909.08053; Llama arXiv:2302.13971. */
 #ifndef TX_MODEL_GPT_GPT_H
 #define TX_MODEL_GPT_GPT_H
 
@@ -11,7 +13,8 @@
 
 typedef struct tx_gpt {
     tx_model base; /* first: a tx_model * is a tx_gpt * */
-    tx_weight word, pos;
+    tx_weight word, pos, output;
+    const tx_weight *head; /* word or output */
     tx_norm final_norm;
     tx_block *block; /* [n_layers] */
     double p_drop;
@@ -25,10 +28,7 @@ typedef struct tx_gpt {
     } saved;
 } tx_gpt;
 
-/* gpt_names.c: Hugging Face's names, layouts and config.json. */
-tx_status tx__gpt_hf_options(json_t **out, const json_t *hf_config);
-tx_status tx__gpt_hf_config(json_t **out, const tx_model *m);
-tx_status tx__gpt_hf_name(char *name, size_t cap, const tx_model *m, const tx_param *p);
-void tx__gpt_hf_layout(const tx_model *m, const tx_param *p, float *theirs, float *ours, bool to_hf, int64_t dim[2]);
+/* What a GPT may be without, beside its blocks' traits (block.h). */
+enum { TX_WITH_POSITIONS = 256, TX_WITH_OUTPUT = 512 };
 
 #endif

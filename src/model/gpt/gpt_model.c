@@ -1,5 +1,6 @@
 /* gpt_model.c - the parameter table, forward, backward and decoding of GPT. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "model/gpt/gpt.h"
@@ -8,14 +9,13 @@
 
 /* clang-format off */
 static const tx_param_decl embedding_params[] = {
-    { "embedding.word_embeddings.weight",     "V,h", TX_INIT_NORMAL, TX_DECAY, F(word) },
-    { "embedding.position_embeddings.weight", "P,h", TX_INIT_NORMAL, TX_DECAY, F(pos) },
+    { "embedding.word_embeddings.weight",     "V,h", TX_INIT_NORMAL, TX_DECAY, F(word), 0 },
+    { "embedding.position_embeddings.weight", "P,h", TX_INIT_NORMAL, TX_DECAY, F(pos),  TX_WITH_POSITIONS },
 };
-/* clang-format on */
-/* clang-format off */
 static const tx_param_decl final_params[] = {
-    { "encoder.final_layernorm.weight", "h", TX_INIT_ONE,  TX_NO_DECAY, F(final_norm.gamma) },
-    { "encoder.final_layernorm.bias",   "h", TX_INIT_ZERO, TX_NO_DECAY, F(final_norm.beta) },
+    { "encoder.final_layernorm.weight", "h",   TX_INIT_ONE,    TX_NO_DECAY, F(final_norm.gamma), 0 },
+    { "encoder.final_layernorm.bias",   "h",   TX_INIT_ZERO,   TX_NO_DECAY, F(final_norm.beta),  TX_WITH_NORM_BIAS },
+    { "output_layer.weight",            "V,h", TX_INIT_NORMAL, TX_DECAY,    F(output),           TX_WITH_OUTPUT },
 };
 /* clang-format on */
 
@@ -29,7 +29,7 @@ static void gpt_destroy(tx_model *m)
     tx_free(g);
 }
 
-static tx_status declare_params(tx_gpt *g)
+static tx_status declare_params(tx_gpt *g, unsigned traits)
 {
     tx_model *m = &g->base;
     tx_dims dims = { .h = m->hidden,
@@ -37,14 +37,47 @@ static tx_status declare_params(tx_gpt *g)
                      .V = m->vocab_padded,
                      .v_logical = m->n_valid,
                      .P = m->max_positions,
-                     .q = 3 * m->hidden };
+                     .q = (m->n_heads + 2 * m->n_groups) * m->head_dim,
+                     .a = m->n_heads * m->head_dim,
+                     .u = m->mlp_in,
+                     .traits = traits };
     TX_TRY(tx_params_declare(&m->params, "", embedding_params, 2, g, &dims));
     for (int64_t i = 0; i < m->n_layers; i++) {
         char prefix[64];
         snprintf(prefix, sizeof prefix, "encoder.layers.%lld.", (long long)i);
         TX_TRY(tx_params_declare(&m->params, prefix, tx_block_params, tx_block_n_params, &g->block[i], &dims));
     }
-    return tx_params_declare(&m->params, "", final_params, 2, g, &dims);
+    return tx_params_declare(&m->params, "", final_params, 3, g, &dims);
+}
+
+static tx_norm norm_of(const tx_config *cfg)
+{
+    return (tx_norm){ .kind = strcmp(cfg->normalization, "rmsnorm") ? TX_LAYERNORM : TX_RMSNORM,
+                      .eps = cfg->layernorm_epsilon };
+}
+
+/* Layer i, from 0, as the options have it. */
+static tx_block block_of(const tx_config *cfg, int i)
+{
+    bool gelu_tanh = cfg->bias_gelu_fusion || cfg->openai_gelu;
+    return (tx_block){
+        .ln1 = norm_of(cfg),
+        .ln2 = norm_of(cfg),
+        .attn = { .n_heads = cfg->num_attention_heads,
+                  .n_groups = cfg->num_key_value_heads,
+                  .d = cfg->kv_channels,
+                  .n_rot = cfg->use_rotary_position_embeddings ? tx_config_rotary_dim(cfg) : 0,
+                  .rope_theta = cfg->rope_theta,
+                  .p_drop = cfg->attention_dropout,
+                  .layer = i + 1 },
+        .mlp = { .swiglu = cfg->swiglu,
+                 .activation = cfg->squared_relu ? TX_SQUARED_RELU
+                               : gelu_tanh       ? TX_GELU_TANH
+                                                 : TX_GELU_ERF },
+        .p_drop = cfg->hidden_dropout,
+        .layer = i + 1,
+        .residual_post_norm = cfg->apply_residual_connection_post_layernorm,
+    };
 }
 
 static tx_status gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_size)
@@ -58,29 +91,27 @@ static tx_status gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_
         .n_layers = cfg->num_layers,
         .hidden = cfg->hidden_size,
         .n_heads = cfg->num_attention_heads,
+        .n_groups = cfg->num_key_value_heads,
+        .head_dim = cfg->kv_channels,
         .ffn = cfg->ffn_hidden_size,
+        .mlp_in = cfg->swiglu ? 2 * cfg->ffn_hidden_size : cfg->ffn_hidden_size,
         .max_positions = cfg->max_position_embeddings,
         .vocab_size = vocab_size,
         .vocab_padded = padded,
         .n_valid = cfg->megatron_padded_logits ? padded : vocab_size,
         .label_smoothing = cfg->label_smoothing,
-        .gelu = cfg->bias_gelu_fusion || cfg->openai_gelu ? TX_GELU_TANH : TX_GELU_ERF,
-        .eps = cfg->layernorm_epsilon,
     };
+    bool untied = cfg->untie_embeddings_and_output_weights;
+    g->head = untied ? &g->output : &g->word;
     g->p_drop = cfg->hidden_dropout;
+    g->final_norm = norm_of(cfg);
     TX_GOTO(tx_alloc(&g->block, (size_t)cfg->num_layers, sizeof *g->block, "the model's layers"));
     TX_GOTO(tx_alloc(&g->saved.block, (size_t)cfg->num_layers, sizeof *g->saved.block, "the model's layers"));
-    for (int i = 0; i < (int)cfg->num_layers; i++) {
-        tx_block *b = &g->block[i];
-        b->eps = g->base.eps;
-        b->p_drop = cfg->hidden_dropout;
-        b->layer = i + 1;
-        b->attn.n_heads = g->base.n_heads;
-        b->attn.p_drop = cfg->attention_dropout;
-        b->attn.layer = i + 1;
-        b->mlp.gelu = g->base.gelu;
-    }
-    TX_GOTO(declare_params(g));
+    for (int i = 0; i < (int)cfg->num_layers; i++) g->block[i] = block_of(cfg, i);
+    TX_GOTO(declare_params(g, (cfg->add_bias_linear ? TX_WITH_LINEAR_BIAS : 0) |
+                                  (g->final_norm.kind == TX_LAYERNORM ? TX_WITH_NORM_BIAS : 0) |
+                                  (cfg->add_position_embedding ? TX_WITH_POSITIONS : 0) |
+                                  (untied ? TX_WITH_OUTPUT : 0)));
     *out = &g->base;
 out:
     if (st) gpt_destroy(&g->base);
@@ -121,10 +152,10 @@ static tx_status gpt_fwd(tx_ctx *c, tx_model *m, const tx_batch *batch, bool tra
         x = y;
     }
     a->x = x;
-    TX_TRY(tx_norm_fwd(c, &g->final_norm, &a->final_norm, m->eps, x));
+    TX_TRY(tx_norm_fwd(c, &g->final_norm, &a->final_norm, x));
     tx_tensor none = { 0 };
-    TX_RUN(c, head_loss, .loss = batch->loss, .dx = train ? tx_as_rows(a->d) : none, .dw = train ? g->word.grad : none,
-           .x = a->final_norm.y, .w = g->word.value, .y = batch->label, .weight = train ? batch->weight : none,
+    TX_RUN(c, head_loss, .loss = batch->loss, .dx = train ? tx_as_rows(a->d) : none, .dw = train ? g->head->grad : none,
+           .x = a->final_norm.y, .w = g->head->value, .y = batch->label, .weight = train ? batch->weight : none,
            .n_valid = m->n_valid, .smoothing = train ? m->label_smoothing : 0);
     if (!train) tx_arena_pop(&c->acts, a->mark);
     return TX_OK;
@@ -163,8 +194,8 @@ static tx_status gpt_decode(tx_ctx *c, tx_model *m, const tx_decode *dec)
         x = y;
     }
     tx_norm_saved norm;
-    TX_TRY(tx_norm_fwd(c, &g->final_norm, &norm, m->eps, tx_slice_rows(x, s - 1, 1))); /* the last position only */
-    TX_RUN(c, gemm, .c = dec->logits, .a = norm.y, .b = g->word.value, .trans_b = true);
+    TX_TRY(tx_norm_fwd(c, &g->final_norm, &norm, tx_slice_rows(x, s - 1, 1))); /* the last position only */
+    TX_RUN(c, gemm, .c = dec->logits, .a = norm.y, .b = g->head->value, .trans_b = true);
     for (int64_t i = 0; i < m->n_layers; i++) dec->kv[i].n_past += s;
     tx_arena_pop(&c->acts, start);
     return TX_OK;
@@ -177,8 +208,4 @@ const tx_model_type tx_model_gpt = {
     .fwd = gpt_fwd,
     .bwd = gpt_bwd,
     .decode = gpt_decode,
-    .hf_options = tx__gpt_hf_options,
-    .hf_config = tx__gpt_hf_config,
-    .hf_name = tx__gpt_hf_name,
-    .hf_layout = tx__gpt_hf_layout,
 };

@@ -1,0 +1,107 @@
+/* gpt2_hf.c - Hugging Face's GPT2LMHeadModel. Linear weights are [in, out] there (Conv1D), [out, in] here. */
+#include <string.h>
+
+#include "model/gpt/gpt.h"
+#include "model/hf_format.h"
+
+/* clang-format off */
+static const tx_hf_name top[] = {
+    { "embedding.word_embeddings.weight",     "wte.weight",  TX_HF_VOCAB, false },
+    { "embedding.position_embeddings.weight", "wpe.weight",  TX_HF_ALL, false },
+    { "encoder.final_layernorm.weight",       "ln_f.weight", TX_HF_ALL, false },
+    { "encoder.final_layernorm.bias",         "ln_f.bias",   TX_HF_ALL, false },
+    { NULL, NULL, TX_HF_ALL, false },
+};
+static const tx_hf_name layer[] = {
+    { "input_layernorm.weight",                "ln_1.weight",        TX_HF_ALL, false },
+    { "input_layernorm.bias",                  "ln_1.bias",          TX_HF_ALL, false },
+    { "self_attention.query_key_value.weight", "attn.c_attn.weight", TX_HF_QKV, true },
+    { "self_attention.query_key_value.bias",   "attn.c_attn.bias",   TX_HF_QKV, false },
+    { "self_attention.dense.weight",           "attn.c_proj.weight", TX_HF_ALL, true },
+    { "self_attention.dense.bias",             "attn.c_proj.bias",   TX_HF_ALL, false },
+    { "post_attention_layernorm.weight",       "ln_2.weight",        TX_HF_ALL, false },
+    { "post_attention_layernorm.bias",         "ln_2.bias",          TX_HF_ALL, false },
+    { "mlp.dense_h_to_4h.weight",              "mlp.c_fc.weight",    TX_HF_ALL, true },
+    { "mlp.dense_h_to_4h.bias",                "mlp.c_fc.bias",      TX_HF_ALL, false },
+    { "mlp.dense_4h_to_h.weight",              "mlp.c_proj.weight",  TX_HF_ALL, true },
+    { "mlp.dense_4h_to_h.bias",                "mlp.c_proj.bias",    TX_HF_ALL, false },
+    { NULL, NULL, TX_HF_ALL, false },
+};
+/* clang-format on */
+
+/* Buffers of old files that hold no weights, and the head that is tied to the embedding. */
+static const char *const extra[] = { ".attn.bias", ".attn.masked_bias", "lm_head.weight", NULL };
+
+static bool fits(const tx_model *m)
+{
+    const tx_gpt *g = (const tx_gpt *)m;
+    const tx_block *b = &g->block[0];
+    return b->ln1.kind == TX_LAYERNORM && !b->residual_post_norm && !b->attn.n_rot && m->n_groups == m->n_heads &&
+           m->head_dim * m->n_heads == m->hidden && !b->mlp.swiglu && b->mlp.activation != TX_SQUARED_RELU &&
+           g->head == &g->word && tx_params_find(&m->params, "embedding.position_embeddings.weight") &&
+           tx_params_find(&m->params, "encoder.layers.0.mlp.dense_4h_to_h.bias");
+}
+
+static tx_status options(json_t **out, const json_t *config)
+{
+    const char *act = json_string_value(json_object_get(config, "activation_function"));
+    int64_t layers, hidden, heads, positions, vocab, inner;
+    TX_TRY(tx_hf_get_size(config, "n_layer", &layers));
+    TX_TRY(tx_hf_get_size(config, "n_embd", &hidden));
+    TX_TRY(tx_hf_get_size(config, "n_head", &heads));
+    TX_TRY(tx_hf_get_size(config, "n_positions", &positions));
+    TX_TRY(tx_hf_get_size(config, "vocab_size", &vocab));
+    inner = 4 * hidden;
+    if (json_is_integer(json_object_get(config, "n_inner"))) TX_TRY(tx_hf_get_size(config, "n_inner", &inner));
+    if (!act) act = "gelu_new";
+    bool tanh_form = !strcmp(act, "gelu_new") || !strcmp(act, "gelu_pytorch_tanh") || !strcmp(act, "gelu_fast");
+    if (!tanh_form && strcmp(act, "gelu"))
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "config.json: activation_function \"%s\" is not built yet (gelu_new, gelu are)", act);
+    if (!tx_hf_get_bool(config, "tie_word_embeddings", true))
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: a GPT-2 with tie_word_embeddings false is not built yet");
+    if (tx_hf_get_bool(config, "scale_attn_by_inverse_layer_idx", false) ||
+        !tx_hf_get_bool(config, "scale_attn_weights", true))
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: only attention scaled by 1/sqrt(head size) is built");
+    const json_t *eps = json_object_get(config, "layer_norm_epsilon");
+    json_t *o = json_pack(
+        "{sI sI sI sI sI sI sI ss sf sb sb sb sb sb sb sb sb sb sI}", "num_layers", layers, "hidden_size", hidden,
+        "num_attention_heads", heads, "num_key_value_heads", heads, "kv_channels", hidden / heads, "ffn_hidden_size",
+        inner, "max_position_embeddings", positions, "normalization", "layernorm", "layernorm_epsilon",
+        json_is_number(eps) ? json_number_value(eps) : 1e-5, "bias_gelu_fusion", tanh_form, "openai_gelu", 0,
+        "squared_relu", 0, "swiglu", 0, "add_bias_linear", 1, "add_position_embedding", 1,
+        "use_rotary_position_embeddings", 0, "untie_embeddings_and_output_weights", 0,
+        "apply_residual_connection_post_layernorm", 0, "vocab_size", vocab);
+    if (!o) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
+    *out = o;
+    return TX_OK;
+}
+
+static tx_status config(json_t **out, const tx_model *m)
+{
+    const tx_block *b = &((const tx_gpt *)m)->block[0];
+    json_t *o =
+        json_pack("{ss s[s] sI sI sI sI sI sI sI ss sf sb sn sn}", "model_type", "gpt2", "architectures",
+                  "GPT2LMHeadModel", "n_layer", (json_int_t)m->n_layers, "n_embd", (json_int_t)m->hidden, "n_head",
+                  (json_int_t)m->n_heads, "n_inner", (json_int_t)m->ffn, "n_positions", (json_int_t)m->max_positions,
+                  "n_ctx", (json_int_t)m->max_positions, "vocab_size", (json_int_t)m->vocab_size, "activation_function",
+                  b->mlp.activation == TX_GELU_TANH ? "gelu_new" : "gelu", "layer_norm_epsilon", b->ln1.eps,
+                  "tie_word_embeddings", 1, "bos_token_id", "eos_token_id");
+    if (!o) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
+    *out = o;
+    return TX_OK;
+}
+
+extern const tx_hf_format tx_hf_gpt2; /* hf_format.c lists it */
+const tx_hf_format tx_hf_gpt2 = {
+    .model_type = "gpt2",
+    .model = "gpt",
+    .prefix = "transformer.",
+    .layers = "h",
+    .top = top,
+    .layer = layer,
+    .extra = extra,
+    .fits = fits,
+    .options = options,
+    .config = config,
+};

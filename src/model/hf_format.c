@@ -1,0 +1,143 @@
+/* hf_format.c - names, shapes and row orders from a format's table. */
+#include "model/hf_format.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+
+extern const tx_hf_format tx_hf_gpt2, tx_hf_llama;
+
+static const tx_hf_format *const formats[] = { &tx_hf_gpt2, &tx_hf_llama };
+enum { N_FORMATS = sizeof formats / sizeof formats[0] };
+
+tx_status tx_hf_format_find(const tx_hf_format **out, const char *model_type)
+{
+    tx_str names = { 0 };
+    for (int i = 0; i < N_FORMATS; i++) {
+        if (model_type && !strcmp(formats[i]->model_type, model_type)) {
+            *out = formats[i];
+            tx_str_free(&names);
+            return TX_OK;
+        }
+        TX_TRY(tx_str_printf(&names, "%s%s", i ? ", " : "", formats[i]->model_type));
+    }
+    tx_status st = TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: model_type \"%s\" is not built yet (there are: %s)",
+                           model_type ? model_type : "", names.data);
+    tx_str_free(&names);
+    return st;
+}
+
+tx_status tx_hf_format_of(const tx_hf_format **out, const tx_model *m)
+{
+    for (int i = 0; i < N_FORMATS; i++)
+        if (!strcmp(formats[i]->model, m->type->name) && formats[i]->fits(m)) {
+            *out = formats[i];
+            return TX_OK;
+        }
+    return TX_FAIL(TX_ERR_UNSUPPORTED,
+                   "Hugging Face has no model with these options: GPT2LMHeadModel is the model without any of the "
+                   "model's options, LlamaForCausalLM has --normalization rmsnorm, --swiglu, "
+                   "--use-rotary-position-embeddings and --disable-bias-linear");
+}
+
+/* Sizes there, of a tensor that holds `rows` of our matrix. */
+static int64_t rows_of(const tx_model *m, const tx_param *p, tx_hf_rows rows)
+{
+    switch (rows) {
+    case TX_HF_Q:
+        return m->n_heads * m->head_dim;
+    case TX_HF_K:
+    case TX_HF_V:
+        return m->n_groups * m->head_dim;
+    case TX_HF_FIRST:
+    case TX_HF_SECOND:
+        return p->dim[0] / 2;
+    case TX_HF_VOCAB:
+        return m->vocab_size;
+    case TX_HF_ALL:
+    case TX_HF_QKV:
+        break;
+    }
+    return p->dim[0];
+}
+
+/* Where row r of that tensor lies in ours. */
+static int64_t our_row(const tx_model *m, const tx_param *p, tx_hf_rows rows, int64_t r)
+{
+    int64_t d = m->head_dim, per = m->n_heads / m->n_groups, wide = (per + 2) * d, n_q = m->n_heads * d;
+    switch (rows) {
+    case TX_HF_QKV:
+        if (r < n_q) return our_row(m, p, TX_HF_Q, r);
+        r -= n_q;
+        if (r < m->n_groups * d) return our_row(m, p, TX_HF_K, r);
+        return our_row(m, p, TX_HF_V, r - m->n_groups * d);
+    case TX_HF_Q:
+        return r / (per * d) * wide + r % (per * d);
+    case TX_HF_K:
+        return r / d * wide + per * d + r % d;
+    case TX_HF_V:
+        return r / d * wide + (per + 1) * d + r % d;
+    case TX_HF_SECOND:
+        return p->dim[0] / 2 + r;
+    case TX_HF_ALL:
+    case TX_HF_VOCAB:
+    case TX_HF_FIRST:
+        break;
+    }
+    return r;
+}
+
+int tx_hf_parts(const tx_hf_format *f, const tx_model *m, const tx_param *p, tx_hf_part out[TX_HF_MAX_PARTS])
+{
+    int layer = -1, at = 0, n = 0;
+    if (sscanf(p->name, "encoder.layers.%d.%n", &layer, &at) != 1 || !at) at = 0, layer = -1;
+    for (const tx_hf_name *row = layer < 0 ? f->top : f->layer; row->ours; row++) {
+        if (strcmp(row->ours, p->name + at)) continue;
+        TX_ASSERT(n < TX_HF_MAX_PARTS);
+        tx_hf_part *part = &out[n++];
+        int64_t rows = rows_of(m, p, row->rows), cols = p->n_dims == 2 ? p->dim[1] : 1;
+        *part = (tx_hf_part){ .param = p, .row = row, .n_dims = p->n_dims };
+        part->dim[0] = row->transposed ? cols : rows;
+        part->dim[1] = row->transposed ? rows : cols;
+        if (layer < 0)
+            snprintf(part->name, sizeof part->name, "%s%s", row->theirs[0] == '/' ? "" : f->prefix,
+                     row->theirs + (row->theirs[0] == '/'));
+        else
+            snprintf(part->name, sizeof part->name, "%s%s.%d.%s", f->prefix, f->layers, layer, row->theirs);
+    }
+    TX_ASSERT(n); /* a format's table has every parameter of the models that fit */
+    return n;
+}
+
+void tx_hf_copy(const tx_model *m, const tx_hf_part *part, float *theirs, float *ours, bool to_hf)
+{
+    const tx_param *p = part->param;
+    bool transposed = part->row->transposed;
+    int64_t rows = part->dim[transposed], cols = part->dim[!transposed];
+    for (int64_t r = 0; r < rows; r++) {
+        float *b = ours + our_row(m, p, part->row->rows, r) * cols;
+        for (int64_t k = 0; k < cols; k++) {
+            float *a = &theirs[transposed ? k * rows + r : r * cols + k];
+            if (to_hf)
+                *a = b[k];
+            else
+                b[k] = *a;
+        }
+    }
+}
+
+tx_status tx_hf_get_size(const json_t *config, const char *key, int64_t *out)
+{
+    const json_t *v = json_object_get(config, key);
+    if (!json_is_integer(v) || json_integer_value(v) < 1)
+        return TX_FAIL(TX_ERR_FORMAT, "config.json: \"%s\" must be a positive whole number", key);
+    *out = json_integer_value(v);
+    return TX_OK;
+}
+
+bool tx_hf_get_bool(const json_t *config, const char *key, bool fallback)
+{
+    const json_t *v = json_object_get(config, key);
+    return json_is_boolean(v) ? json_is_true(v) : fallback;
+}

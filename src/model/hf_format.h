@@ -1,0 +1,70 @@
+/* hf_format.h - the Hugging Face models that triax reads and writes: a table of names and row orders each, and their
+ * config.json. A new one is a file beside its model's and a line in hf_format.c. */
+#ifndef TX_MODEL_HF_FORMAT_H
+#define TX_MODEL_HF_FORMAT_H
+
+#include <jansson.h>
+
+#include "model/model.h"
+
+/* Which rows of our matrix, or elements of our bias, a tensor there holds. */
+typedef enum tx_hf_rows {
+    TX_HF_ALL,
+    TX_HF_VOCAB, /* the rows of real tokens */
+    TX_HF_QKV,   /* of query_key_value all, in another order: every head's q, then every k, then every v */
+    TX_HF_Q,     /* its queries, */
+    TX_HF_K,     /* its keys, */
+    TX_HF_V,     /* its values: see attention.h for our order */
+    TX_HF_FIRST, /* the first half */
+    TX_HF_SECOND
+} tx_hf_rows;
+
+/* A row of a table: one tensor there. A parameter of ours that is cut in several has several rows. */
+typedef struct tx_hf_name {
+    const char *ours, *theirs;
+    tx_hf_rows rows;
+    bool transposed; /* theirs is [in, out] */
+} tx_hf_name;
+
+typedef struct tx_hf_format {
+    const char *model_type;        /* in config.json */
+    const char *model;             /* ours: tx_model_type_find */
+    const char *prefix;            /* of all names but those that begin with '/'; files of the bare model lack it */
+    const char *layers;            /* then "layers.0." */
+    const tx_hf_name *top, *layer; /* both end with a row of NULLs */
+    const char *const *extra;      /* ends of names that may be there beside the table's; NULL at the end */
+    /* Whether a model is one of these. */
+    bool (*fits)(const tx_model *m);
+    /* config.json to option values (for tx_config_from_json) plus "vocab_size", and back. */
+    tx_status (*options)(json_t **out, const json_t *config);
+    tx_status (*config)(json_t **out, const tx_model *m);
+} tx_hf_format;
+
+/* By the model_type of a config.json; TX_ERR_UNSUPPORTED lists those there are. */
+tx_status tx_hf_format_find(const tx_hf_format **out, const char *model_type);
+
+/* What a model can be written as. TX_ERR_UNSUPPORTED: Hugging Face has no model with its options. */
+tx_status tx_hf_format_of(const tx_hf_format **out, const tx_model *m);
+
+/* One tensor there. */
+typedef struct tx_hf_part {
+    const tx_param *param;
+    const tx_hf_name *row;
+    char name[TX_PARAM_NAME_MAX];
+    int n_dims;
+    int64_t dim[2]; /* there; rows that pad the vocabulary are not */
+} tx_hf_part;
+
+enum { TX_HF_MAX_PARTS = 3 };
+
+/* The tensors that hold parameter p, and their number. */
+int tx_hf_parts(const tx_hf_format *f, const tx_model *m, const tx_param *p, tx_hf_part out[TX_HF_MAX_PARTS]);
+
+/* Copies between the tensor there and the whole parameter here. */
+void tx_hf_copy(const tx_model *m, const tx_hf_part *part, float *theirs, float *ours, bool to_hf);
+
+/* For config(): a positive whole number, else TX_ERR_FORMAT; a bool, or `fallback` when it is not there. */
+tx_status tx_hf_get_size(const json_t *config, const char *key, int64_t *out);
+bool tx_hf_get_bool(const json_t *config, const char *key, bool fallback);
+
+#endif

@@ -1,0 +1,32 @@
+/* norm.c - forward and backward of a normalisation. */
+#include "nn/norm.h"
+
+tx_status tx_norm_fwd(tx_ctx *c, const tx_norm *w, tx_norm_saved *a, tx_tensor x)
+{
+    tx_tensor rows = tx_as_rows(x);
+    a->y = tx_push2(&c->acts, x.dtype, rows.dim[0], rows.dim[1]);
+    if (w->kind == TX_RMSNORM) {
+        a->rs = tx_push1(&c->acts, x.dtype, rows.dim[0]);
+        TX_RUN(c, rmsnorm_fwd, .y = a->y, .rs = a->rs, .x = rows, .gamma = w->gamma.value, .eps = w->eps);
+        return TX_OK;
+    }
+    a->mu = tx_push1(&c->acts, x.dtype, rows.dim[0]);
+    a->rs = tx_push1(&c->acts, x.dtype, rows.dim[0]);
+    TX_RUN(c, layernorm_fwd, .y = a->y, .mu = a->mu, .rs = a->rs, .x = rows, .gamma = w->gamma.value,
+           .beta = w->beta.value, .eps = w->eps);
+    return TX_OK;
+}
+
+tx_status tx_norm_bwd(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_tensor d, tx_tensor dy, tx_tensor dres,
+                      tx_tensor x)
+{
+    if (dres.data) dres = tx_as_rows(dres);
+    if (w->kind == TX_RMSNORM)
+        TX_RUN(c, rmsnorm_bwd, .dx = tx_as_rows(d), .dgamma = w->gamma.grad, .dy = tx_as_rows(dy), .x = tx_as_rows(x),
+               .dres = dres, .gamma = w->gamma.value, .rs = a->rs);
+    else
+        TX_RUN(c, layernorm_bwd, .dx = tx_as_rows(d), .dgamma = w->gamma.grad, .dbeta = w->beta.grad,
+               .dy = tx_as_rows(dy), .x = tx_as_rows(x), .dres = dres, .gamma = w->gamma.value, .mu = a->mu,
+               .rs = a->rs);
+    return TX_OK;
+}

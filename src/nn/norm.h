@@ -1,0 +1,27 @@
+/* norm.h - normalisation over the last dimension: LayerNorm (arXiv:1607.06450) or RMSNorm (arXiv:1910.07467). */
+#ifndef TX_NN_NORM_H
+#define TX_NN_NORM_H
+
+#include "backend/ops.h"
+#include "nn/param.h"
+
+typedef enum tx_norm_kind { TX_LAYERNORM, TX_RMSNORM } tx_norm_kind;
+
+typedef struct tx_norm {
+    tx_weight gamma, beta; /* [h]; RMSNorm has no beta */
+    tx_norm_kind kind;
+    double eps;
+} tx_norm;
+
+typedef struct tx_norm_saved {
+    tx_tensor y, mu, rs; /* [rows, h], [rows], [rows]; RMSNorm has no mu */
+} tx_norm_saved;
+
+/* a->y = norm(x), pushing a's tensors. */
+tx_status tx_norm_fwd(tx_ctx *c, const tx_norm *w, tx_norm_saved *a, tx_tensor x);
+
+/* d = dres + norm'(dy): the branch's gradient joins the residual stream's. dres may be absent. */
+tx_status tx_norm_bwd(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_tensor d, tx_tensor dy, tx_tensor dres,
+                      tx_tensor x);
+
+#endif

@@ -1,0 +1,179 @@
+/* labels: golden */
+/* The golden models of tests/data/golden, through the public engine: logits, loss, every gradient, 20 steps of AdamW,
+ * generation with a cache, on both backends. Bounds: tests/data/golden/README.md. */
+#include "support.h"
+
+#include "api/engine_internal.h"
+#include "checkpoint/safetensors.h"
+#include "infer/generator.h"
+#include "triax/engine.h"
+
+#define S     64
+#define B     4
+#define VOCAB 512
+
+typedef struct model_case {
+    const char *folder, *backend;
+} model_case;
+
+/* A file of the case. */
+static const char *golden(const model_case *k, const char *file)
+{
+    char name[128];
+    snprintf(name, sizeof name, "golden/%s/%s", k->folder, file);
+    return data_path(name);
+}
+
+static int32_t *batch_tokens(json_t *batch)
+{
+    static int32_t tokens[B * (S + 1)];
+    json_t *rows = json_object_get(batch, "input_ids");
+    assert_int_equal(json_array_size(rows), B);
+    for (size_t j = 0; j < B; j++)
+        for (size_t i = 0; i <= S; i++)
+            tokens[j * (S + 1) + i] = (int32_t)json_integer_value(json_array_get(json_array_get(rows, j), i));
+    return tokens;
+}
+
+static tx_engine *open_engine(tx_config **cfg, const model_case *k, const char *more)
+{
+    char flags[2048];
+    tx_engine *e;
+    snprintf(flags, sizeof flags,
+             "--load %s --seq-length 64 --micro-batch-size 4 --train-iters 20 --lr 1e-3 --data-path none "
+             "--weight-decay 0.01 "
+             "--clip-grad 1.0 --hidden-dropout 0 --attention-dropout 0 --backend %s %s",
+             golden(k, ""), k->backend, more);
+    ASSERT_OK(tx_config_parse_string(cfg, "pretrain-gpt", flags));
+    ASSERT_OK(tx_engine_create(&e, *cfg, VOCAB));
+    return e;
+}
+
+/* Norm of the difference over the norm, per tensor of two safetensors files; key biases left out on request. */
+static void compare_files(const char *ours, const char *theirs, double relative, double absolute, bool skip_key_bias)
+{
+    tx_safetensors *a, *b;
+    ASSERT_OK(tx_safetensors_open(&a, ours));
+    ASSERT_OK(tx_safetensors_open(&b, theirs));
+    assert_int_equal(tx_safetensors_count(a), tx_safetensors_count(b));
+    for (size_t i = 0; i < tx_safetensors_count(b); i++) {
+        const tx_st_tensor *y = tx_safetensors_at(b, i), *x = tx_safetensors_find(a, y->name);
+        if (!x || x->bytes != y->bytes || x->n_dims != y->n_dims || x->dim[0] != y->dim[0])
+            fail_msg("%s: missing or misshapen", y->name);
+        size_t n = y->bytes / 4;
+        float *u = malloc(y->bytes), *v = malloc(y->bytes);
+        ASSERT_OK(tx_st_read_f32(x, u, false));
+        ASSERT_OK(tx_st_read_f32(y, v, false));
+        double diff = 0, norm = 0, largest = 0;
+        bool qkv_bias = strstr(y->name, "c_attn.bias") != NULL;
+        for (size_t k = 0; k < n; k++) {
+            if (skip_key_bias && qkv_bias && k / (n / 3) == 1) continue;
+            double d = (double)u[k] - (double)v[k];
+            diff += d * d;
+            norm += (double)v[k] * (double)v[k];
+            largest = fmax(largest, fabs(d));
+        }
+        if (relative > 0) ASSERT_NEAR(sqrt(diff) / sqrt(norm), 0, relative, y->name);
+        if (absolute > 0) ASSERT_NEAR(largest, 0, absolute, y->name);
+        free(u);
+        free(v);
+    }
+    tx_safetensors_close(a);
+    tx_safetensors_close(b);
+}
+
+static void trajectory(void **state)
+{
+    const model_case *k = *state;
+    char more[512];
+    snprintf(more, sizeof more, "--dump-step 1 %s", in_scratch("dump"));
+    tx_config *cfg;
+    tx_engine *e = open_engine(&cfg, k, more);
+    json_t *result = load_json(golden(k, "result.json")), *batches = load_json(golden(k, "train_batches.json")), *row;
+    size_t i;
+    double loss;
+    json_array_foreach(json_object_get(result, "trajectory_f64"), i, row)
+    {
+        tx_engine_set_lr(e, json_number_value(json_object_get(row, "lr")));
+        ASSERT_OK(tx_engine_forward(e, batch_tokens(json_array_get(batches, i % 5)), &loss));
+        ASSERT_OK(tx_engine_backward(e));
+        ASSERT_OK(tx_engine_step(e));
+        double expect = json_number_value(json_object_get(row, "loss")),
+               norm = json_number_value(json_object_get(row, "grad_norm"));
+        ASSERT_NEAR(loss, expect, 2e-5, "trajectory loss");
+        ASSERT_NEAR(tx_engine_grad_norm(e), norm, 1e-4 * norm, "trajectory gradient norm");
+        if (i == 0) ASSERT_NEAR(loss, json_number_value(json_object_get(result, "loss_f64")), 5e-6, "loss");
+    }
+    assert_int_equal(i, 20);
+    compare_files(in_scratch("dump/grads.safetensors"), golden(k, "grads.safetensors"), 1e-5, 0, true);
+    compare_files(in_scratch("dump/model.safetensors"), golden(k, "model.safetensors"), 1e-9, 0, false);
+    ASSERT_OK(tx_engine_export(e, in_scratch("out")));
+    compare_files(in_scratch("out/model.safetensors"), golden(k, "final_params.safetensors"), 0, 1e-4, true);
+    json_decref(result);
+    json_decref(batches);
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+}
+
+/* Logits of every position: each prefix of the batch's rows as a prompt. */
+static void logits(void **state)
+{
+    const model_case *k = *state;
+    tx_config *cfg;
+    tx_engine *e = open_engine(&cfg, k, "");
+    tx_generator *g;
+    double *expect = load_npy_f64(golden(k, "logits_f64.npy"), (size_t)B * S * VOCAB);
+    json_t *batch = load_json(golden(k, "batch.json"));
+    int32_t *tokens = batch_tokens(batch);
+    float got[VOCAB];
+    ASSERT_OK(tx_generator_create(&g, e->trainer->model, k->backend, 0, 1, S, S));
+    for (int j = 0; j < B; j++)
+        for (int n = 1; n <= S; n += j ? 9 : 1) { /* the first row in full, the others in part */
+            ASSERT_OK(tx_generator_logits(g, tokens + j * (S + 1), n, got));
+            for (int i = 0; i < VOCAB; i++)
+                ASSERT_NEAR((double)got[i], expect[(j * S + n - 1) * VOCAB + i], 2e-5, "logit");
+        }
+    free(expect);
+    json_decref(batch);
+    tx_generator_destroy(g);
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+}
+
+/* The logits behind a prompt and new tokens, those one at a time over the cache, are those of all tokens at once. */
+static void cached_is_recomputed(void **state)
+{
+    enum { PROMPT = 7, NEW = 20 };
+    const model_case *k = *state;
+    tx_config *cfg;
+    tx_engine *e = open_engine(&cfg, k, "");
+    tx_generator *g;
+    json_t *batch = load_json(golden(k, "batch.json"));
+    int32_t tokens[PROMPT + NEW], out[NEW];
+    int64_t n_out;
+    float cached[VOCAB], whole[VOCAB];
+    const tx_sampler greedy = { .greedy = true };
+    memcpy(tokens, batch_tokens(batch), PROMPT * sizeof *tokens);
+    ASSERT_OK(tx_generator_create(&g, e->trainer->model, k->backend, 0, 1, S, S));
+    ASSERT_OK(tx_generator_run(g, tokens, PROMPT, NEW, -1, &greedy, 1, 0, out, &n_out));
+    memcpy(cached, g->logits, sizeof cached); /* what the last token was taken from */
+    memcpy(tokens + PROMPT, out, sizeof out);
+    ASSERT_OK(tx_generator_logits(g, tokens, PROMPT + NEW - 1, whole));
+    for (int i = 0; i < VOCAB; i++) ASSERT_NEAR((double)cached[i], (double)whole[i], 2e-6, "logit");
+    json_decref(batch);
+    tx_generator_destroy(g);
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+}
+
+int main(void)
+{
+    static model_case cases[] = { { "gpt2", "cpu" }, { "gpt2", "ref" }, { "llama", "cpu" }, { "llama", "ref" } };
+#define TEST(f, i)                                        \
+    {                                                     \
+#f, f, scratch_setup, scratch_teardown, &cases[i] \
+    }
+#define TESTS(f) TEST(f, 0), TEST(f, 1), TEST(f, 2), TEST(f, 3)
+    const struct CMUnitTest tests[] = { TESTS(logits), TESTS(trajectory), TESTS(cached_is_recomputed) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
