@@ -101,27 +101,39 @@ static void fill(float *x, int64_t n, float with)
     for (int64_t i = 0; i < n; i++) x[i] = with;
 }
 
-void tx_params_init(const tx_params *ps, uint64_t seed, double std, int n_layers)
+/* numbers are asked for by place, so the split over threads cannot show */
+static void draw_normal(float *x, int64_t n, const tx_rng *rng, double std)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i += 2) {
+        double pair[2];
+        tx_rng_normal_pair(rng, (uint64_t)i / 2, pair);
+        x[i] = (float)(std * pair[0]);
+        if (i + 1 < n) x[i + 1] = (float)(std * pair[1]);
+    }
+}
+
+static void draw_uniform(float *x, int64_t n, const tx_rng *rng, double bound)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i++) x[i] = (float)(bound * (2 * tx_rng_uniform(rng, (uint64_t)i) - 1));
+}
+
+void tx_params_init(const tx_params *ps, uint64_t seed, tx_init_method method)
 {
     for (int k = 0; k < ps->n; k++) {
         const tx_param *p = &ps->param[k];
         TX_ASSERT(p->weight && p->weight->value.data);
         float *x = p->weight->value.data;
         int64_t n = real_elements(p);
-        if (p->init == TX_INIT_ZERO || p->init == TX_INIT_ONE) {
+        const tx_rng rng = { .seed = seed, .stream = tx_rng_stream(p->name) };
+        if (p->init == TX_INIT_ZERO || p->init == TX_INIT_ONE)
             fill(x, n, p->init == TX_INIT_ONE ? 1.0f : 0.0f);
-        } else {
-            double scale = p->init == TX_INIT_NORMAL_SCALED ? std / sqrt(2.0 * n_layers) : std;
-            tx_rng rng = { .seed = seed, .stream = tx_rng_stream(p->name) };
-            /* numbers are asked for by place, so the split over threads cannot show */
-#pragma omp parallel for schedule(static)
-            for (int64_t i = 0; i < n; i += 2) {
-                double pair[2];
-                tx_rng_normal_pair(&rng, (uint64_t)i / 2, pair);
-                x[i] = (float)(scale * pair[0]);
-                if (i + 1 < n) x[i + 1] = (float)(scale * pair[1]);
-            }
-        }
+        else if (method.xavier_uniform)
+            draw_uniform(x, n, &rng, sqrt(6.0 / (double)(p->rows_logical + p->dim[1])));
+        else
+            draw_normal(x, n, &rng,
+                        p->init == TX_INIT_NORMAL_SCALED ? method.std / sqrt(2.0 * method.n_layers) : method.std);
         fill(x + n, p->numel - n, 0.0f);
     }
 }

@@ -66,9 +66,17 @@ tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_de
 /* Points every weight into the two flat buffers (fp32, ps->numel elements each); grad may be NULL (inference). */
 void tx_params_bind(tx_params *ps, float *value, float *grad);
 
-/* Initial values: a pure function of (seed, name, global element), the same in every layout; padding rows are zero.
- * std as --init-method-std; TX_INIT_NORMAL_SCALED divides it by sqrt(2 n_layers). Megatron-LM §init; GPT-2 §2.3. */
-void tx_params_init(const tx_params *ps, uint64_t seed, double std, int n_layers);
+/* How matrices begin: normal with std, which TX_INIT_NORMAL_SCALED divides by sqrt(2 n_layers) (Megatron-LM; GPT-2
+ * §2.3), or with xavier_uniform all uniform within sqrt(6 / (rows + columns)) (Glorot and Bengio 2010), padding rows
+ * not counted. */
+typedef struct tx_init_method {
+    double std;
+    int n_layers;
+    bool xavier_uniform;
+} tx_init_method;
+
+/* Initial values: a pure function of (seed, name, global element), the same in every layout; padding rows are zero. */
+void tx_params_init(const tx_params *ps, uint64_t seed, tx_init_method method);
 
 const tx_param *tx_params_find(const tx_params *ps, const char *name); /* NULL if there is none */
 

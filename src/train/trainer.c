@@ -129,7 +129,11 @@ tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t voca
             tx_alloc(&t->dump_tokens, (size_t)(cfg->global_batch_size * (t->s + 1)), sizeof(int32_t), "--dump-step"));
     }
     TX_GOTO(plan_and_take(t, train));
-    if (train) tx_params_init(&t->model->params, (uint64_t)cfg->seed, cfg->init_method_std, (int)cfg->num_layers);
+    if (train)
+        tx_params_init(&t->model->params, (uint64_t)cfg->seed,
+                       (tx_init_method){ .std = cfg->init_method_std,
+                                         .n_layers = (int)cfg->num_layers,
+                                         .xavier_uniform = cfg->init_method_xavier_uniform });
     *out = t;
 out:
     if (st) tx_trainer_destroy(t);

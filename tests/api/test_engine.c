@@ -14,6 +14,10 @@
     "--micro-batch-size 2 --global-batch-size 4 --train-iters 10 --lr 1e-3 --min-lr 1e-4 --lr-decay-style cosine " \
     "--lr-warmup-fraction 0.2 --data-path none --tokenizer-type NullTokenizer --vocab-size 508 --seed 7 "
 
+#define LLAMA                                                                                  \
+    "--normalization rmsnorm --use-rotary-position-embeddings --swiglu --disable-bias-linear " \
+    "--untie-embeddings-and-output-weights --num-key-value-heads 1 --ffn-hidden-size 40 "
+
 static tx_engine *create(tx_config **cfg, const char *more)
 {
     char flags[2048];
@@ -90,6 +94,12 @@ static void same_bits_cpu(void **state)
 {
     (void)state;
     check_same_bits("--backend cpu");
+}
+
+static void same_bits_llama(void **state)
+{
+    (void)state;
+    check_same_bits(LLAMA "--rotary-percent 0.5");
 }
 
 static void same_bits_ref(void **state)
@@ -338,11 +348,18 @@ static void evaluation_changes_nothing(void **state)
 static void gradient_against_differences(void **state)
 {
     (void)state;
-    static const char *const options[] = { "--hidden-dropout 0.3 --attention-dropout 0.3", "--no-bias-gelu-fusion",
-                                           "--hidden-dropout 0 --attention-dropout 0.5 --backend ref" };
+    static const char *const options[] = { "--hidden-dropout 0.3 --attention-dropout 0.3",
+                                           "--no-bias-gelu-fusion",
+                                           "--hidden-dropout 0 --attention-dropout 0.5 --backend ref",
+                                           LLAMA,
+                                           LLAMA "--rotary-percent 0.5 --kv-channels 12 --hidden-dropout 0.2",
+                                           "--apply-residual-connection-post-layernorm --hidden-dropout 0.2",
+                                           "--squared-relu --init-method-xavier-uniform",
+                                           "--no-position-embedding --disable-bias-linear --kv-channels 20 "
+                                           "--untie-embeddings-and-output-weights" };
     for (size_t k = 0; k < sizeof options / sizeof *options; k++) {
         tx_config *cfg;
-        char flags[256];
+        char flags[512];
         snprintf(flags, sizeof flags, "%s --global-batch-size 2 --init-method-std 0.1", options[k]);
         tx_engine *e = create(&cfg, flags);
         tx_trainer *t = e->trainer;
@@ -424,6 +441,71 @@ static void another_shape_is_refused(void **state)
     tx_config_free(cfg);
 }
 
+/* Export and --load of a Llama, its head tied to the embedding or not; a model that is neither has no such folder. */
+static void hugging_face_folders_go_round(void **state)
+{
+    (void)state;
+    static const char *const options[] = { LLAMA, "--normalization rmsnorm --use-rotary-position-embeddings --swiglu "
+                                                  "--disable-bias-linear --kv-channels 10 --ffn-hidden-size 40" };
+    tx_config *cfg;
+    char flags[2048];
+    for (int i = 0; i < 2; i++) {
+        tx_engine *e = create(&cfg, options[i]), *again;
+        train(e, 1, NULL);
+        ASSERT_OK(tx_engine_export(e, in_scratch("%d", i)));
+        tx_config *short_cfg;
+        snprintf(flags, sizeof flags,
+                 "--micro-batch-size 2 --seq-length 32 --train-iters 9 --lr 1 --data-path none --load %s",
+                 in_scratch("%d", i));
+        ASSERT_OK(tx_config_parse_string(&short_cfg, "pretrain-gpt", flags));
+        ASSERT_OK(tx_engine_create(&again, short_cfg, 509));
+        assert_int_equal(short_cfg->untie_embeddings_and_output_weights, i == 0);
+        tx_params *a = &e->trainer->model->params, *b = &again->trainer->model->params;
+        assert_true(a->n == b->n && a->numel == b->numel);
+        assert_memory_equal(e->trainer->value, again->trainer->value, (size_t)a->numel * sizeof(float));
+        tx_engine_destroy(again);
+        tx_config_free(short_cfg);
+        tx_engine_destroy(e);
+        tx_config_free(cfg);
+    }
+    snprintf(flags, sizeof flags, "%s --squared-relu --load %s", FLAGS, in_scratch("0"));
+    tx_engine *e = NULL;
+    ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
+    ASSERT_FAILS_LINES(tx_engine_create(&e, cfg, 509), TX_ERR_ARG,
+                       "--squared-relu is True, in the checkpoint it is False");
+    tx_config_free(cfg);
+    e = create(&cfg, "--squared-relu");
+    ASSERT_FAILS(tx_engine_export(e, in_scratch("none")), TX_ERR_UNSUPPORTED, "no model with these options");
+    assert_false(tx_path_exists(in_scratch("none")));
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+    snprintf(flags, sizeof flags, "%s --squared-relu --dump-step 1 %s", FLAGS, in_scratch("none"));
+    ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
+    ASSERT_FAILS(tx_engine_create(&e, cfg, 509), TX_ERR_UNSUPPORTED, "no model with these options");
+    tx_config_free(cfg);
+}
+
+/* Six operations for each multiply-add of a token: of all matrices, as the head too, and of q kᵀ and p v. */
+static void flops_count_the_matrices(void **state)
+{
+    (void)state;
+    static const char *const options[] = { "", LLAMA "--kv-channels 20" };
+    for (int k = 0; k < 2; k++) {
+        tx_config *cfg;
+        tx_engine *e = create(&cfg, options[k]);
+        const tx_model *m = e->trainer->model;
+        double adds = 2.0 * 2 * 3 * (k ? 20 : 16) * S; /* layers, the two products, heads */
+        for (int i = 0; i < m->params.n; i++) {
+            const tx_param *p = &m->params.param[i];
+            bool looked_up = strstr(p->name, "position_embeddings") || (k && strstr(p->name, "word_embeddings"));
+            if (p->n_dims == 2 && !looked_up) adds += (double)p->numel;
+        }
+        ASSERT_NEAR(tx_model_flops(m, S, 5), 6 * 5 * S * adds, 1, "FLOPs");
+        tx_engine_destroy(e);
+        tx_config_free(cfg);
+    }
+}
+
 static void what_load_means(void **state)
 {
     (void)state;
@@ -500,7 +582,7 @@ static void every_allocation_may_fail(void **state)
     (void)state;
     tx_config *cfg;
     tx_status st = TX_ERR_NOMEM;
-    ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", FLAGS));
+    ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", FLAGS LLAMA));
     for (int64_t n = 0; st; n++) {
         tx_engine *e = NULL;
         allocation_fails_at(n);
@@ -575,6 +657,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCRATCH_TEST(same_bits_cpu),
+        SCRATCH_TEST(same_bits_llama),
         SCRATCH_TEST(same_bits_ref),
         SCRATCH_TEST(resumed_runs_have_the_same_bits),
         SCRATCH_TEST(a_ramp_up_resumes_with_the_same_bits),
@@ -588,6 +671,8 @@ int main(void)
         cmocka_unit_test(gradient_against_differences),
         cmocka_unit_test(order_of_calls),
         SCRATCH_TEST(another_shape_is_refused),
+        SCRATCH_TEST(hugging_face_folders_go_round),
+        cmocka_unit_test(flops_count_the_matrices),
         SCRATCH_TEST(what_load_means),
         cmocka_unit_test(gradients_that_are_not_finite),
         cmocka_unit_test(every_allocation_may_fail),

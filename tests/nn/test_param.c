@@ -106,7 +106,7 @@ static void init_values(void **state)
     for (int i = 0; i < 512; i++) value[i] = 7; /* init writes padding rows too */
     ASSERT_OK(tx_params_declare(&ps, "m.", decl, 4, &l, &dims));
     tx_params_bind(&ps, value, NULL);
-    tx_params_init(&ps, 1234, 0.02, 8);
+    tx_params_init(&ps, 1234, (tx_init_method){ .std = 0.02, .n_layers = 8 });
     const float *table = l.table.value.data, *qkv = l.qkv.value.data, *bias = l.bias.value.data,
                 *gain = l.gain.value.data;
     tx_rng rt = { .seed = 1234, .stream = tx_rng_stream("m.table.weight") };
@@ -116,6 +116,12 @@ static void init_values(void **state)
     for (int i = 0; i < 108; i++) assert_true(qkv[i] == (float)(0.005 * tx_rng_normal(&rq, (uint64_t)i)));
     for (int i = 0; i < 20; i++) assert_true(bias[i] == 0);
     for (int i = 0; i < 6; i++) assert_true(gain[i] == 1);
+    tx_params_init(&ps, 1234, (tx_init_method){ .xavier_uniform = true });
+    double largest = 0, bound = sqrt(6.0 / (18 + 6));
+    for (int i = 0; i < 66; i++) assert_true(fabs((double)table[i]) < sqrt(6.0 / (11 + 6)));
+    for (int i = 66; i < 96; i++) assert_true(table[i] == 0);
+    for (int i = 0; i < 108; i++) largest = fmax(largest, fabs((double)qkv[i]));
+    assert_true(largest < bound && largest > 0.9 * bound && gain[0] == 1 && bias[0] == 0);
     tx_params_deinit(&ps);
 }
 
@@ -133,7 +139,7 @@ static void init_depends_on_seed_and_name_only(void **state)
         ASSERT_OK(tx_alloc(&value[k], (size_t)ps[k].numel, sizeof(float), "test"));
         tx_params_bind(&ps[k], value[k], NULL);
         omp_set_num_threads(k + 1);
-        tx_params_init(&ps[k], k == 2 ? 2 : 1, 0.5, 2);
+        tx_params_init(&ps[k], k == 2 ? 2 : 1, (tx_init_method){ .std = 0.5, .n_layers = 2 });
     }
     assert_memory_equal(l[0].table.value.data, l[1].table.value.data, ROWS * H * sizeof(float));
     assert_memory_equal(l[0].qkv.value.data, l[1].qkv.value.data, 3 * H * H * sizeof(float));
