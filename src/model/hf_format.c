@@ -130,8 +130,8 @@ void tx_hf_copy(const tx_model *m, const tx_hf_part *part, float *theirs, float 
 tx_status tx_hf_get_size(const json_t *config, const char *key, int64_t *out)
 {
     const json_t *v = json_object_get(config, key);
-    if (!json_is_integer(v) || json_integer_value(v) < 1)
-        return TX_FAIL(TX_ERR_FORMAT, "config.json: \"%s\" must be a positive whole number", key);
+    if (!json_is_integer(v) || json_integer_value(v) < 1 || json_integer_value(v) > INT32_MAX)
+        return TX_FAIL(TX_ERR_FORMAT, "config.json: \"%s\" must be a positive whole number below 2^31", key);
     *out = json_integer_value(v);
     return TX_OK;
 }

@@ -63,7 +63,7 @@ int tx_hf_parts(const tx_hf_format *f, const tx_model *m, const tx_param *p, tx_
 /* Copies between the tensor there and the whole parameter here. */
 void tx_hf_copy(const tx_model *m, const tx_hf_part *part, float *theirs, float *ours, bool to_hf);
 
-/* For config(): a positive whole number, else TX_ERR_FORMAT; a bool, or `fallback` when it is not there. */
+/* For options(): a positive whole number of 31 bits, else TX_ERR_FORMAT; a bool, or `fallback` when it is not there. */
 tx_status tx_hf_get_size(const json_t *config, const char *key, int64_t *out);
 bool tx_hf_get_bool(const json_t *config, const char *key, bool fallback);
 

@@ -10,4 +10,4 @@ if [ -z "${TX_PEER_PYTHON:-}" ] || ! "$TX_PEER_PYTHON" -c 'import torch, transfo
 fi
 export HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error
 "$TX_PEER_PYTHON" "$here/compare_tokenizer.py" "$TRIAX" "$data/token/gpt2-vocab.json" "$data/token/gpt2-merges.txt"
-"$TX_PEER_PYTHON" "$here/compare_gpt2.py" "$TRIAX" "$work" 2>&1 | grep -v 'Writing model shards\|Loading weights'
+"$TX_PEER_PYTHON" "$here/compare_models.py" "$TRIAX" "$work" 2>&1 | grep -v 'Writing model shards\|Loading weights'

@@ -1,7 +1,7 @@
-"""Trains the same GPT-2 in PyTorch and in triax, step by step, and compares loss, gradients and weights.
+"""Trains the same GPT-2 or Llama in PyTorch and in triax, step by step, and compares loss, gradients and weights.
 
 A random Hugging Face model is saved, triax loads it and dumps each step (--dump-step); PyTorch then does the same step on
-the dumped batch. Also: a dump opens with from_pretrained. Usage: compare_gpt2.py TRIAX WORKDIR
+the dumped batch. Also: a dump opens with from_pretrained. Usage: compare_models.py TRIAX WORKDIR
 """
 import os
 import struct
@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import torch
 from safetensors.torch import load_file
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 TRIAX, WORK = sys.argv[1:3]
 STEPS, LR, MIN_LR, DECAY, BETAS = 4, 1e-3, 1e-4, 0.1, (0.9, 0.95)
@@ -25,6 +25,8 @@ CASES = [
     ("bf16-file", 1, 64, 2, 32, 300, "gelu_new", 32, 4, 4, 1, torch.bfloat16),
     ("documents", 2, 64, 4, 256, 512, "gelu_new", 256, 2, 4, 128, torch.float32),
     ("wide-head", 2, 160, 1, 32, 300, "gelu", 17, 4, 8, 1, torch.float32),
+    ("llama", 2, 64, 4, 64, 512, "silu", 64, 2, 4, 128, torch.float32),
+    ("llama-tied", 3, 96, 6, 80, 509, "silu", 40, 3, 6, 64, torch.float32),
 ]
 
 
@@ -75,14 +77,26 @@ def within(name, step, what, value, bound):
         sys.exit(f"{name}: {what} is out of bounds")
 
 
+def random_model(name, layers, hidden, heads, positions, vocab, act):
+    common = {"vocab_size": vocab, "bos_token_id": 0, "eos_token_id": 0, "initializer_range": 0.05}
+    if act != "silu":
+        return GPT2LMHeadModel(GPT2Config(
+            n_positions=positions, n_embd=hidden, n_layer=layers, n_head=heads, activation_function=act, resid_pdrop=0,
+            embd_pdrop=0, attn_pdrop=0, **common))
+    tied = name == "llama-tied"  # also wider heads than hidden / heads, and another base of the rotation
+    return LlamaForCausalLM(LlamaConfig(
+        hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=heads // 2,
+        intermediate_size=hidden * 5 // 2, max_position_embeddings=positions, tie_word_embeddings=tied,
+        head_dim=24 if tied else hidden // heads,
+        rope_parameters={"rope_type": "default", "rope_theta": 500000.0 if tied else 10000.0}, **common))
+
+
 def run(case):
     name, layers, hidden, heads, positions, vocab, act, _, micro, batch, _, dtype = case
     folder = f"{WORK}/{name}"
     os.makedirs(folder)
     torch.manual_seed(0)
-    model = GPT2LMHeadModel(GPT2Config(
-        vocab_size=vocab, n_positions=positions, n_embd=hidden, n_layer=layers, n_head=heads, activation_function=act,
-        resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, bos_token_id=0, eos_token_id=0, initializer_range=0.05))
+    model = random_model(name, layers, hidden, heads, positions, vocab, act)
     for p in model.parameters():
         p.data += torch.randn_like(p) * 0.02
     model = model.to(dtype)
@@ -120,7 +134,7 @@ def run(case):
         for group in adam.param_groups:
             group["lr"] = MIN_LR + (1 - (step - 1) / STEPS) * (LR - MIN_LR)
         adam.step()
-    GPT2LMHeadModel.from_pretrained(folder + "/dump1")
+    type(model).from_pretrained(folder + "/dump1")
 
 
 for one in CASES:

@@ -1,0 +1,96 @@
+/* labels: unit */
+/* What config.json of a Llama means, and what of it is refused. */
+#include "support.h"
+
+#include "model/hf_format.h"
+
+#define SIZES                                                                                                \
+    "'hidden_size':64,'num_hidden_layers':2,'num_attention_heads':4,'intermediate_size':100,'vocab_size':9," \
+    "'max_position_embeddings':32"
+
+/* JSON with ' for ". */
+static json_t *parse(const char *text)
+{
+    char buf[1024];
+    size_t n = strlen(text);
+    assert_true(n < sizeof buf);
+    for (size_t i = 0; i <= n; i++) buf[i] = text[i] == '\'' ? '"' : text[i];
+    json_t *j = json_loads(buf, 0, NULL);
+    assert_non_null(j);
+    return j;
+}
+
+static tx_status options(json_t **out, const char *text)
+{
+    const tx_hf_format *llama;
+    json_t *config = parse(text);
+    *out = NULL;
+    ASSERT_OK(tx_hf_format_find(&llama, "llama"));
+    tx_status st = llama->options(out, config);
+    json_decref(config);
+    return st;
+}
+
+static double number(const json_t *o, const char *key)
+{
+    return json_number_value(json_object_get(o, key));
+}
+
+static void defaults_are_the_class_own(void **state)
+{
+    (void)state;
+    json_t *o;
+    ASSERT_OK(options(&o, "{" SIZES "}"));
+    assert_true(number(o, "num_key_value_heads") == 4 && number(o, "kv_channels") == 16);
+    assert_true(number(o, "layernorm_epsilon") == 1e-6 && number(o, "rope_theta") == 10000);
+    assert_true(json_is_true(json_object_get(o, "untie_embeddings_and_output_weights")));
+    json_decref(o);
+    ASSERT_OK(options(&o, "{" SIZES ",'num_key_value_heads':2,'head_dim':20,'rms_norm_eps':0.001,'rope_theta':5e5,"
+                          "'tie_word_embeddings':true,'rope_scaling':null,'hidden_act':'silu'}"));
+    assert_true(number(o, "num_key_value_heads") == 2 && number(o, "kv_channels") == 20);
+    assert_true(number(o, "layernorm_epsilon") == 1e-3 && number(o, "rope_theta") == 5e5);
+    assert_true(json_is_false(json_object_get(o, "untie_embeddings_and_output_weights")));
+    json_decref(o);
+    ASSERT_OK(options(&o, "{" SIZES ",'rope_theta':1,'rope_parameters':{'rope_theta':7,'rope_type':'default'}}"));
+    assert_true(number(o, "rope_theta") == 7);
+    json_decref(o);
+}
+
+static void what_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config, *message;
+        tx_status status;
+    } bad[] = {
+        { "{}", "num_hidden_layers", TX_ERR_FORMAT },
+        { "{" SIZES ",'head_dim':0}", "head_dim", TX_ERR_FORMAT },
+        { "{" SIZES ",'head_dim':4294967296}", "below 2^31", TX_ERR_FORMAT },
+        { "{" SIZES ",'rope_scaling':{'type':'linear','factor':2}}", "\"linear\"", TX_ERR_UNSUPPORTED },
+        { "{" SIZES ",'rope_parameters':{'rope_type':'llama3'}}", "\"llama3\"", TX_ERR_UNSUPPORTED },
+        { "{" SIZES ",'rope_scaling':{'rope_type':3}}", "rope_type", TX_ERR_UNSUPPORTED },
+        { "{" SIZES ",'rope_theta':-1}", "rope_theta", TX_ERR_FORMAT },
+        { "{" SIZES ",'hidden_act':'gelu'}", "hidden_act", TX_ERR_UNSUPPORTED },
+        { "{" SIZES ",'attention_bias':true}", "attention_bias", TX_ERR_UNSUPPORTED },
+        { "{" SIZES ",'mlp_bias':true}", "mlp_bias", TX_ERR_UNSUPPORTED },
+    };
+    json_t *o;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        tx_status st = options(&o, bad[i].config);
+        if (st != bad[i].status || !strstr(tx_last_error(), bad[i].message))
+            fail_msg("%s: %d: %s", bad[i].config, st, tx_last_error());
+        assert_null(o);
+    }
+    const tx_hf_format *none;
+    ASSERT_FAILS(tx_hf_format_find(&none, "mamba"), TX_ERR_UNSUPPORTED, "there are: gpt2, llama");
+    ASSERT_FAILS(tx_hf_format_find(&none, NULL), TX_ERR_UNSUPPORTED, "model_type");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_the_class_own),
+        cmocka_unit_test(what_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
