@@ -355,7 +355,7 @@ static void gradient_against_differences(void **state)
                                            LLAMA "--rotary-percent 0.5 --kv-channels 12 --hidden-dropout 0.2",
                                            "--apply-residual-connection-post-layernorm --hidden-dropout 0.2",
                                            "--squared-relu --init-method-xavier-uniform",
-                                           "--no-position-embedding --disable-bias-linear --kv-channels 20 "
+                                           "--no-position-embedding --disable-bias-linear --kv-channels 20",
                                            "--untie-embeddings-and-output-weights" };
     for (size_t k = 0; k < sizeof options / sizeof *options; k++) {
         tx_config *cfg;
