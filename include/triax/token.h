@@ -8,8 +8,9 @@
  *      tx_ids_free(&ids);
  *      tx_tokenizer_close(tok);
  *
- *  A tokenizer never changes after it was opened: any number of threads may use one at the same time, each with its
- *  own output. Text is bytes with a length, UTF-8 by convention; what is not UTF-8 is kept byte by byte. */
+ *  A tokenizer gives the same ids for ever after it was opened: any number of threads may use one at the same time,
+ *  each with its own output. It remembers words that it has encoded, for each thread up to 96 MiB of them, until it is
+ *  closed. Text is bytes with a length, UTF-8 by convention; what is not UTF-8 is kept byte by byte. */
 #ifndef TRIAX_TOKEN_H
 #define TRIAX_TOKEN_H
 
