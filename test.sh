@@ -8,7 +8,7 @@ cd "$(dirname "$0")"
 preset=${1:-release}
 extra=""
 [ "$preset" = clang ] && extra="clang libomp-dev"
-need_packages $BUILD_PACKAGES libcmocka-dev $extra
+need_packages $BUILD_PACKAGES libcmocka-dev xz-utils $extra
 
 run cmake --preset "$preset" -DTX_TESTS=ON -DCMAKE_RULE_MESSAGES=OFF ${CI:+-DTX_WERROR=ON} >/dev/null
 run cmake --build --preset "$preset" -j "$(nproc)" -- --no-print-directory
