@@ -15,7 +15,6 @@
 #define ID_BITS   21
 #define PAIR_MASK (((uint64_t)1 << 2 * ID_BITS) - 1)
 #define FREE      UINT64_MAX
-#define PROBES    4096 /* slots behind the last home: no search goes round */
 
 /* ---- the table of merges ---- */
 
@@ -33,8 +32,8 @@ static inline uint32_t rank_of(const tx__merges *m, int32_t left, int32_t right)
 {
     uint64_t pair = pair_of(left, right), h = hash_of(pair), bit = h >> (m->shift - 3);
     if (!(m->maybe[bit / 64] >> bit % 64 & 1)) return TX__NO_PAIR;
-    for (const uint64_t *slot = m->slot + (h >> m->shift); *slot != FREE; slot++)
-        if ((*slot & PAIR_MASK) == pair) return (uint32_t)(*slot >> 2 * ID_BITS);
+    for (uint64_t at = h >> m->shift; m->slot[at] != FREE; at = (at + 1) & m->mask)
+        if ((m->slot[at] & PAIR_MASK) == pair) return (uint32_t)(m->slot[at] >> 2 * ID_BITS);
     return TX__NO_PAIR;
 }
 
@@ -45,10 +44,10 @@ static void add_merge(tx__merges *m, const tx__vocab *v, int32_t left, int32_t r
     const char *b = tx__strings_at(&v->token, (uint32_t)right, &n_right);
     if (n_left == 1 && n_right == 1) m->byte_rank[(unsigned char)*a][(unsigned char)*b] = rank;
     uint64_t pair = pair_of(left, right);
-    uint64_t h = hash_of(pair), bit = h >> (m->shift - 3), *slot = m->slot + (h >> m->shift);
+    uint64_t h = hash_of(pair), bit = h >> (m->shift - 3), at = h >> m->shift;
     m->maybe[bit / 64] |= (uint64_t)1 << bit % 64;
-    while (*slot != FREE) slot++;
-    *slot = (uint64_t)rank << 2 * ID_BITS | pair;
+    while (m->slot[at] != FREE) at = (at + 1) & m->mask;
+    m->slot[at] = (uint64_t)rank << 2 * ID_BITS | pair;
 }
 
 tx_status tx__merges_build(tx__merges *out, tx__vocab *v)
@@ -59,9 +58,10 @@ tx_status tx__merges_build(tx__merges *out, tx__vocab *v)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "a vocabulary of %u tokens and %zu merges is too large: at most %d of each",
                        v->token.n, v->rank.n, (1 << ID_BITS) - 1);
     while ((size_t)1 << (64 - m.shift) < 2 * v->rank.n) m.shift--;
-    size_t n_slots = ((size_t)1 << (64 - m.shift)) + PROBES;
+    size_t n_slots = (size_t)1 << (64 - m.shift);
+    m.mask = n_slots - 1;
     TX_GOTO(tx_alloc(&m.slot, n_slots, sizeof *m.slot, "a vocabulary"));
-    TX_GOTO(tx_alloc(&m.maybe, (size_t)1 << (64 - m.shift - 3), sizeof *m.maybe, "a vocabulary"));
+    TX_GOTO(tx_alloc(&m.maybe, n_slots / 8, sizeof *m.maybe, "a vocabulary"));
     TX_GOTO(tx_alloc(&m.byte_rank, 256, sizeof *m.byte_rank, "a vocabulary"));
     memset(m.slot, 0xFF, n_slots * sizeof *m.slot);
     memset(m.byte_rank, 0xFF, 256 * sizeof *m.byte_rank);

@@ -19,10 +19,11 @@ void tx__bpe_scratch_free(tx__bpe_scratch *s);
  * no merge, which `maybe` says at less cost than the table: its bit at the pair's hash is set if some merge has that
  * hash. */
 typedef struct tx__merges {
-    uint64_t *slot;                /* open addressing, linear probing, less than half full */
+    uint64_t *slot;                /* open addressing, linear probing, at most half full */
     uint64_t *maybe;               /* 8 bits a slot */
     uint32_t (*byte_rank)[256];    /* [left][right] rank of the tokens of two bytes */
     int32_t byte_id[256], *merged; /* [rank] id of the pair's bytes */
+    uint64_t mask;                 /* slots - 1 */
     int shift;                     /* 64 - log2(slots) */
     bool in_rounds;                /* see bpe.c; matters only where a merge makes what a stronger one takes */
 } tx__merges;

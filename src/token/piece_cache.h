@@ -23,7 +23,7 @@ enum {
     TX__PIECE_INLINE = 3  /* ids that fit into an entry */
 };
 
-/* Short pieces: their bytes, zeroes, and the length as last byte; others: a hash, and 0xFF as last byte. */
+/* Short pieces: their bytes, zeroes, and the length as last byte; others: a hash, the length, and 0xFF as last byte. */
 typedef struct tx__piece_key {
     uint64_t lo, hi;
 } tx__piece_key;
@@ -68,7 +68,7 @@ static inline tx__piece_key tx__piece_key_of(const unsigned char *piece, size_t 
     tx__piece_key k = { 0, 0 }, mask;
     if (n > TX__PIECE_SHORT) {
         XXH128_hash_t h = XXH3_128bits(piece, n);
-        return (tx__piece_key){ h.low64, h.high64 | (uint64_t)0xFF << 56 };
+        return (tx__piece_key){ h.low64, h.high64 >> 16 | (uint64_t)n << 48 | (uint64_t)0xFF << 56 };
     }
     memcpy(&k, piece, room < sizeof k ? n : sizeof k);
     memcpy(&mask, keep + sizeof k - n, sizeof mask);
