@@ -139,8 +139,8 @@ tx_status tx_bert_data_open(tx_bert_data **out, const tx_bert_data_opts *o)
     tx_bert_data *data = NULL;
     tx_status st;
     TX_TRY(check_opts(o));
-    TX_TRY(tx_split_documents(&b, o->split, o->range, o->range_for,
-                              0)); /* a wrong --split is told before a large file is read */
+    /* a wrong --split is told before a large file is read */
+    TX_TRY(tx_split_documents(&b, o->split, o->range, o->range_for, 0));
     TX_GOTO(tx_alloc(&data, 1, sizeof *data, "a dataset"));
     data->seq_length = o->seq_length;
     data->seed = o->seed;

@@ -132,8 +132,8 @@ tx_status tx_gpt_data_open(tx_gpt_data **out, const tx_gpt_data_opts *o)
     tx_gpt_data *data = NULL;
     tx_status st;
     TX_TRY(check_opts(o));
-    TX_TRY(tx_split_documents(&b, o->split, o->range, o->range_for,
-                              0)); /* a wrong --split is told before a large file is read */
+    /* a wrong --split is told before a large file is read */
+    TX_TRY(tx_split_documents(&b, o->split, o->range, o->range_for, 0));
     TX_GOTO(tx_alloc(&data, 1, sizeof *data, "a dataset"));
     TX_GOTO(open_file(data, o));
     TX_GOTO(tx_split_documents(&b, o->split, o->range, o->range_for, data->ix.n_items));

@@ -150,6 +150,13 @@ static tx_status take_memory(tx_sample_index *x, int64_t n_places)
  */
 #define ELAPSED(name) tx_info(" > elasped time to build and save " name " mapping (seconds): %.6f", tx_clock() - start)
 
+/* The last two of Megatron's lines, for arrays that were built and for those that were read. */
+static void log_totals(const tx_sample_index *x)
+{
+    tx_info("    total number of samples: %lld", (long long)x->n_samples + 1);
+    tx_info("    total number of epochs: %lld", (long long)x->n_epochs);
+}
+
 tx_status tx_sample_index_build(tx_sample_index *out, const tx_sample_index_opts *o)
 {
     TX_ASSERT(o->seq_length > 0 && o->n_samples >= 0 && o->first_doc + o->sizes.n <= INT32_MAX);
@@ -180,8 +187,7 @@ tx_status tx_sample_index_build(tx_sample_index *out, const tx_sample_index_opts
     tx_info("     total number of samples:   %lld", (long long)x.n_samples);
     ELAPSED("sample-idx");
     ELAPSED("shuffle-idx");
-    tx_info("    total number of samples: %lld", (long long)x.n_samples + 1);
-    tx_info("    total number of epochs: %lld", (long long)x.n_epochs);
+    log_totals(&x);
     *out = x;
     return TX_OK;
 out:
@@ -272,8 +278,7 @@ tx_status tx_sample_index_open(tx_sample_index *out, const tx_sample_index_opts 
     TX_GOTO(check_cuts(&x, o, path[SAMPLE]));
     TX_GOTO(check_visits(&x, path[SHUFFLE]));
     tx_info("    loaded indexed file in %3.3f seconds", tx_clock() - start);
-    tx_info("    total number of samples: %lld", (long long)x.n_samples + 1);
-    tx_info("    total number of epochs: %lld", (long long)x.n_epochs);
+    log_totals(&x);
     *out = x;
     return TX_OK;
 out:

@@ -2,7 +2,6 @@
 #include "token/byte_bpe.h"
 
 #include "base/alloc.h"
-#include "token/piece_cache.h"
 #include "token/tokenizer.h"
 
 #define BATCH 32 /* pieces */

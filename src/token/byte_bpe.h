@@ -1,5 +1,5 @@
-/* byte_bpe.h - text to ids by byte-level BPE, whatever files the vocabulary came from: cut the text into pieces, look
- * each up, merge those that are no token. */
+/* byte_bpe.h - text to ids by byte-level BPE, whatever files the vocabulary came from: cut the text into pieces,
+ * take the ids of those that were seen before from a cache (piece_cache.h), merge the others (bpe.h). */
 #ifndef TX_TOKEN_BYTE_BPE_H
 #define TX_TOKEN_BYTE_BPE_H
 

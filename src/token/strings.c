@@ -78,19 +78,6 @@ tx_status tx__strings_add(tx__strings *s, const void *bytes, size_t n, uint32_t 
     return TX_OK;
 }
 
-void tx__strings_hide(tx__strings *s, const uint8_t *keep)
-{
-    if (!s->slot) return;
-    memset(s->slot, 0, ((size_t)s->mask + 1) * sizeof *s->slot);
-    for (uint32_t i = 0; i < s->n; i++) {
-        if (!keep[i]) continue;
-        size_t n;
-        const char *bytes = tx__strings_at(s, i, &n);
-        uint32_t hash = hash_of(bytes, n);
-        *find_slot(s, bytes, n, hash) = (uint64_t)hash << 32 | (i + 1);
-    }
-}
-
 void tx__strings_free(tx__strings *s)
 {
     tx_str_free(&s->pool);

@@ -25,9 +25,6 @@ tx_status tx__strings_add(tx__strings *s, const void *bytes, size_t n, uint32_t 
 /* Gives a string the next number without making it findable. */
 tx_status tx__strings_add_hidden(tx__strings *s, const void *bytes, size_t n);
 
-/* From now on only the strings i with keep[i] can be found. */
-void tx__strings_hide(tx__strings *s, const uint8_t *keep);
-
 static inline const char *tx__strings_at(const tx__strings *s, uint32_t i, size_t *n)
 {
     *n = s->start[i + 1] - s->start[i];
