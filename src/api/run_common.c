@@ -117,7 +117,7 @@ tx_status tx__model_load(tx_model **model, float **value, const tx_config *cfg, 
     tx_status st;
     TX_GOTO(tx_model_type_find("gpt")->create(&m, cfg, src->vocab_size));
     TX_GOTO(tx_alloc(&v, (size_t)m->params.numel, sizeof *v, "the parameters"));
-    tx_params_bind(&m->params, v, NULL);
+    tx_params_bind(&m->params, v, TX_F32, NULL);
     TX_GOTO(tx_source_weights(src, m, v));
     *model = m;
     *value = v;

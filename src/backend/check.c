@@ -69,6 +69,18 @@ static bool maybe_like(tx_tensor x, tx_tensor y)
     return !x.data || like(x, y);
 }
 
+/* The residual stream beside values of dtype t. */
+static bool is_stream(tx_dtype stream, tx_dtype t)
+{
+    return stream == t || stream == tx_wide(t);
+}
+
+/* Contiguous, of y's shape and of dtype t. */
+static bool shaped_like(tx_tensor x, tx_tensor y, tx_dtype t)
+{
+    return flat(x) && x.dtype == t && tx_same_shape(x, y);
+}
+
 /* [m, n] whose rows may lie further apart than n. */
 static bool spaced(tx_tensor x, tx_dtype t)
 {
@@ -94,75 +106,81 @@ tx_status tx__check_cast(const tx_cast_args *a)
 
 tx_status tx__check_gemm(const tx_gemm_args *a)
 {
-    tx_dtype t = a->c.dtype;
-    bool ok = is_float(t) && spaced(a->c, t) && spaced(a->a, t) && spaced(a->b, t);
+    tx_dtype t = a->a.dtype;
+    bool ok = is_float(t) && is_stream(a->c.dtype, t) && spaced(a->c, a->c.dtype) && spaced(a->a, t) && spaced(a->b, t);
     if (ok) {
         int64_t m = a->c.dim[0], n = a->c.dim[1], k = a->a.dim[a->trans_a ? 0 : 1];
         ok = a->a.dim[a->trans_a ? 1 : 0] == m && a->b.dim[a->trans_b ? 1 : 0] == k &&
              a->b.dim[a->trans_b ? 0 : 1] == n && (!a->bias.data || vec(a->bias, t, n));
     }
     if (ok) return TX_OK;
-    const char *rule = a->trans_a   ? a->trans_b ? "c [m,n], a [k,m], b [n,k], bias [n], of one float dtype"
-                                                 : "c [m,n], a [k,m], b [k,n], bias [n], of one float dtype"
-                       : a->trans_b ? "c [m,n], a [m,k], b [n,k], bias [n], of one float dtype"
-                                    : "c [m,n], a [m,k], b [k,n], bias [n], of one float dtype";
+    const char *rule = a->trans_a   ? a->trans_b
+                                          ? "c [m,n], a [k,m], b [n,k], bias [n], of one float dtype, c perhaps fp32"
+                                          : "c [m,n], a [k,m], b [k,n], bias [n], of one float dtype, c perhaps fp32"
+                       : a->trans_b ? "c [m,n], a [m,k], b [n,k], bias [n], of one float dtype, c perhaps fp32"
+                                    : "c [m,n], a [m,k], b [k,n], bias [n], of one float dtype, c perhaps fp32";
     return REFUSE("gemm", rule, T(c), T(a), T(b), T(bias));
 }
 
 tx_status tx__check_col_sum(const tx_col_sum_args *a)
 {
     tx_dtype t = a->x.dtype;
-    if (!is_float(t) || !dense(a->x, t, 2) || !vec(a->y, t, a->x.dim[1]))
-        return REFUSE("col_sum", "y [n], x [rows,n], contiguous, of one float dtype", T(y), T(x));
+    if (!is_float(t) || !dense(a->x, t, 2) || !vec(a->y, tx_wide(t), a->x.dim[1]))
+        return REFUSE("col_sum", "y [n] fp32, x [rows,n] float, contiguous", T(y), T(x));
     return TX_OK;
 }
 
 tx_status tx__check_layernorm_fwd(const tx_layernorm_fwd_args *a)
 {
-    tx_dtype t = a->x.dtype;
-    bool ok = is_float(t) && dense(a->x, t, 2);
+    tx_dtype t = a->y.dtype, wide = tx_wide(t);
+    bool ok = is_float(t) && is_stream(a->x.dtype, t) && dense(a->x, a->x.dtype, 2) && shaped_like(a->y, a->x, t);
     if (ok) {
         int64_t rows = a->x.dim[0], h = a->x.dim[1];
-        ok =
-            like(a->y, a->x) && vec(a->mu, t, rows) && vec(a->rs, t, rows) && vec(a->gamma, t, h) && vec(a->beta, t, h);
+        ok = vec(a->mu, wide, rows) && vec(a->rs, wide, rows) && vec(a->gamma, t, h) && vec(a->beta, t, h);
     }
     if (ok) return TX_OK;
-    return REFUSE("layernorm_fwd", "y and x [rows,h], mu and rs [rows], gamma and beta [h], of one float dtype", T(y),
-                  T(x), T(mu), T(rs), T(gamma), T(beta));
+    return REFUSE("layernorm_fwd",
+                  "y and x [rows,h], gamma and beta [h] of one float dtype, x perhaps fp32; mu and rs [rows] fp32",
+                  T(y), T(x), T(mu), T(rs), T(gamma), T(beta));
 }
 
 tx_status tx__check_layernorm_bwd(const tx_layernorm_bwd_args *a)
 {
-    tx_dtype t = a->x.dtype;
-    bool ok = is_float(t) && dense(a->x, t, 2);
+    tx_dtype t = a->dy.dtype, wide = tx_wide(t);
+    bool ok = is_float(t) && is_stream(a->x.dtype, t) && dense(a->dy, t, 2) && shaped_like(a->x, a->dy, a->x.dtype);
     if (ok) {
         int64_t rows = a->x.dim[0], h = a->x.dim[1];
-        ok = like(a->dx, a->x) && like(a->dy, a->x) && maybe_like(a->dres, a->x) && vec(a->mu, t, rows) &&
-             vec(a->rs, t, rows) && vec(a->gamma, t, h) && vec(a->dgamma, t, h) && vec(a->dbeta, t, h);
+        ok = like(a->dx, a->x) && maybe_like(a->dres, a->x) && vec(a->mu, wide, rows) && vec(a->rs, wide, rows) &&
+             vec(a->gamma, t, h) && vec(a->dgamma, wide, h) && vec(a->dbeta, wide, h);
     }
     if (ok) return TX_OK;
-    return REFUSE("layernorm_bwd",
-                  "dx, dy, x, dres [rows,h], mu and rs [rows], gamma, dgamma, dbeta [h], of one float dtype", T(dx),
-                  T(dy), T(x), T(dres), T(mu), T(rs), T(gamma), T(dgamma), T(dbeta));
+    return REFUSE(
+        "layernorm_bwd",
+        "dy [rows,h] and gamma [h] of one float dtype; dx, x, dres [rows,h] of that or fp32; mu and rs [rows], "
+        "dgamma, dbeta [h] fp32",
+        T(dx), T(dy), T(x), T(dres), T(mu), T(rs), T(gamma), T(dgamma), T(dbeta));
 }
 
 tx_status tx__check_rmsnorm_fwd(const tx_rmsnorm_fwd_args *a)
 {
-    tx_dtype t = a->x.dtype;
-    bool ok = is_float(t) && dense(a->x, t, 2) && like(a->y, a->x) && vec(a->rs, t, a->x.dim[0]);
-    if (ok && vec(a->gamma, t, a->x.dim[1])) return TX_OK;
-    return REFUSE("rmsnorm_fwd", "y and x [rows,h], rs [rows], gamma [h], of one float dtype", T(y), T(x), T(rs),
-                  T(gamma));
+    tx_dtype t = a->y.dtype;
+    bool ok = is_float(t) && is_stream(a->x.dtype, t) && dense(a->x, a->x.dtype, 2) && shaped_like(a->y, a->x, t);
+    if (ok && vec(a->rs, tx_wide(t), a->x.dim[0]) && vec(a->gamma, t, a->x.dim[1])) return TX_OK;
+    return REFUSE("rmsnorm_fwd", "y and x [rows,h], gamma [h] of one float dtype, x perhaps fp32; rs [rows] fp32", T(y),
+                  T(x), T(rs), T(gamma));
 }
 
 tx_status tx__check_rmsnorm_bwd(const tx_rmsnorm_bwd_args *a)
 {
-    tx_dtype t = a->x.dtype;
-    bool ok = is_float(t) && dense(a->x, t, 2) && like(a->dx, a->x) && like(a->dy, a->x) && maybe_like(a->dres, a->x);
-    if (ok && vec(a->rs, t, a->x.dim[0]) && vec(a->gamma, t, a->x.dim[1]) && vec(a->dgamma, t, a->x.dim[1]))
+    tx_dtype t = a->dy.dtype, wide = tx_wide(t);
+    bool ok = is_float(t) && is_stream(a->x.dtype, t) && dense(a->dy, t, 2) && shaped_like(a->x, a->dy, a->x.dtype) &&
+              like(a->dx, a->x) && maybe_like(a->dres, a->x);
+    if (ok && vec(a->rs, wide, a->x.dim[0]) && vec(a->gamma, t, a->x.dim[1]) && vec(a->dgamma, wide, a->x.dim[1]))
         return TX_OK;
-    return REFUSE("rmsnorm_bwd", "dx, dy, x, dres [rows,h], rs [rows], gamma and dgamma [h], of one float dtype", T(dx),
-                  T(dy), T(x), T(dres), T(rs), T(gamma), T(dgamma));
+    return REFUSE("rmsnorm_bwd",
+                  "dy [rows,h] and gamma [h] of one float dtype; dx, x, dres [rows,h] of that or fp32; rs [rows] and "
+                  "dgamma [h] fp32",
+                  T(dx), T(dy), T(x), T(dres), T(rs), T(gamma), T(dgamma));
 }
 
 tx_status tx__check_activation_fwd(const tx_activation_fwd_args *a)
@@ -210,18 +228,23 @@ static tx_status check_activation_mask(const char *op, const tx_dropout *m, int6
 
 tx_status tx__check_dropout_add_fwd(const tx_dropout_add_fwd_args *a)
 {
-    tx_dtype t = a->x.dtype;
-    if (!is_float(t) || !dense(a->x, t, 3) || !like(a->y, a->x) || !maybe_like(a->residual, a->x))
-        return REFUSE("dropout_add_fwd", "y, x, residual [s,b,h], contiguous, of one float dtype", T(y), T(x),
-                      T(residual));
+    tx_dtype x = a->x.dtype, y = a->y.dtype, r = a->residual.data ? a->residual.dtype : x;
+    bool ok = is_float(x) && is_float(y) && is_float(r) && dense(a->x, x, 3) && shaped_like(a->y, a->x, y);
+    tx_dtype t = x == TX_F32 ? y : x; /* the one that is not wide, if one is not */
+    t = t == TX_F32 ? r : t;
+    if (!ok || !is_stream(x, t) || !is_stream(y, t) || !is_stream(r, t) ||
+        (a->residual.data && !shaped_like(a->residual, a->x, r)))
+        return REFUSE("dropout_add_fwd", "y, x, residual [s,b,h], contiguous, of one float dtype, some perhaps fp32",
+                      T(y), T(x), T(residual));
     return check_activation_mask("dropout_add_fwd", &a->mask, a->x.dim[0]);
 }
 
 tx_status tx__check_dropout_add_bwd(const tx_dropout_add_bwd_args *a)
 {
-    tx_dtype t = a->dy.dtype;
-    if (!is_float(t) || !dense(a->dy, t, 3) || !like(a->dx, a->dy))
-        return REFUSE("dropout_add_bwd", "dx and dy [s,b,h], contiguous, of one float dtype", T(dx), T(dy));
+    tx_dtype t = a->dx.dtype;
+    if (!is_float(t) || !is_stream(a->dy.dtype, t) || !dense(a->dy, a->dy.dtype, 3) || !shaped_like(a->dx, a->dy, t))
+        return REFUSE("dropout_add_bwd", "dx and dy [s,b,h], contiguous, of one float dtype, dy perhaps fp32", T(dx),
+                      T(dy));
     return check_activation_mask("dropout_add_bwd", &a->mask, a->dy.dim[0]);
 }
 
@@ -241,7 +264,7 @@ static bool attention_fits(tx_tensor q, tx_tensor k, tx_tensor v, tx_tensor lse,
     if (!is_float(t) || !view(q, t, 5) || !view(k, t, 4) || !view(v, t, 4) || !tx_same_shape(k, v)) return false;
     if (k.dim[1] != q.dim[1] || k.dim[2] != q.dim[2] || k.dim[3] != q.dim[4]) return false;
     if (causal && k.dim[0] < q.dim[0]) return false;
-    return !lse.data || (dense(lse, t, 4) && lse.dim[0] == q.dim[1] && lse.dim[1] == q.dim[2] &&
+    return !lse.data || (dense(lse, tx_wide(t), 4) && lse.dim[0] == q.dim[1] && lse.dim[1] == q.dim[2] &&
                          lse.dim[2] == q.dim[3] && lse.dim[3] == q.dim[0]);
 }
 
@@ -271,7 +294,7 @@ tx_status tx__check_attention_fwd(const tx_attention_fwd_args *a)
         return REFUSE(
             "attention_fwd",
             "o and q [sq,b,groups,r,d], k and v [sk,b,groups,d], lse [b,groups,r,sq], sk >= sq if causal, of one "
-            "float dtype, last stride 1; first_key [sq,b] int32",
+            "float dtype, lse fp32, last stride 1; first_key [sq,b] int32",
             T(o), T(lse), T(q), T(k), T(v), T(first_key));
     return check_attention_mask("attention_fwd", &a->mask, a->q, a->k);
 }
@@ -285,8 +308,8 @@ tx_status tx__check_attention_bwd(const tx_attention_bwd_args *a)
     if (!ok || !view(a->dv, t, 4) || !tx_same_shape(a->dv, a->v) || !first_key_fits(a->first_key, a->q))
         return REFUSE(
             "attention_bwd",
-            "dq, do, o, q [s,b,groups,r,d], dk, dv, k, v [s,b,groups,d], lse [b,groups,r,s], of one float dtype, last "
-            "stride 1; first_key [s,b] int32",
+            "dq, do, o, q [s,b,groups,r,d], dk, dv, k, v [s,b,groups,d], lse [b,groups,r,s] fp32, of one float dtype, "
+            "last stride 1; first_key [s,b] int32",
             T(dq), T(dk), T(dv), T(do_), T(o), T(lse), T(q), T(k), T(v), T(first_key));
     return check_attention_mask("attention_bwd", &a->mask, a->q, a->k);
 }
@@ -308,27 +331,30 @@ tx_status tx__check_rope(const tx_rope_args *a)
 /* token and position [s,b] beside [s,b,h], into a word table [.,h] and perhaps a position table. */
 static bool embedding_fits(tx_tensor y, tx_tensor token, tx_tensor position, tx_tensor word, tx_tensor pos)
 {
-    tx_dtype t = y.dtype;
-    if (!is_float(t) || !dense(y, t, 3) || !dense(word, t, 2) || word.dim[1] != y.dim[2]) return false;
+    tx_dtype t = word.dtype;
+    if (!is_float(t) || !dense(y, y.dtype, 3) || !dense(word, t, 2) || word.dim[1] != y.dim[2]) return false;
     if (!mat(token, TX_I32, y.dim[0], y.dim[1])) return false;
     return !pos.data || (dense(pos, t, 2) && pos.dim[1] == y.dim[2] && mat(position, TX_I32, y.dim[0], y.dim[1]));
 }
 
 tx_status tx__check_embedding_fwd(const tx_embedding_fwd_args *a)
 {
-    if (!embedding_fits(a->y, a->token, a->position, a->word, a->pos))
-        return REFUSE("embedding_fwd",
-                      "y [s,b,h], token and position [s,b] int32, word [v,h], pos [positions,h], contiguous", T(y),
-                      T(token), T(position), T(word), T(pos));
+    if (!embedding_fits(a->y, a->token, a->position, a->word, a->pos) || !is_stream(a->y.dtype, a->word.dtype))
+        return REFUSE(
+            "embedding_fwd",
+            "word [v,h] and pos [positions,h] of one float dtype, y [s,b,h] of that or fp32, token and position "
+            "[s,b] int32, contiguous",
+            T(y), T(token), T(position), T(word), T(pos));
     return TX_OK;
 }
 
 tx_status tx__check_embedding_bwd(const tx_embedding_bwd_args *a)
 {
-    if (!embedding_fits(a->dy, a->token, a->position, a->dword, a->dpos))
-        return REFUSE("embedding_bwd",
-                      "dy [s,b,h], token and position [s,b] int32, dword [v,h], dpos [positions,h], contiguous", T(dy),
-                      T(token), T(position), T(dword), T(dpos));
+    if (!embedding_fits(a->dy, a->token, a->position, a->dword, a->dpos) || a->dword.dtype != tx_wide(a->dy.dtype))
+        return REFUSE(
+            "embedding_bwd",
+            "dy [s,b,h] float, token and position [s,b] int32, dword [v,h], dpos [positions,h] fp32, contiguous", T(dy),
+            T(token), T(position), T(dword), T(dpos));
     return TX_OK;
 }
 
@@ -345,10 +371,10 @@ static tx_status check_classes(const char *op, int64_t n_valid, int64_t v, doubl
 tx_status tx__check_cross_entropy(const tx_cross_entropy_args *a)
 {
     tx_dtype t = a->z.dtype;
-    bool ok = is_float(t) && spaced(a->z, t) && vec(a->loss, t, a->z.dim[0]) && vec(a->y, TX_I32, a->z.dim[0]);
+    bool ok = is_float(t) && spaced(a->z, t) && vec(a->loss, tx_wide(t), a->z.dim[0]) && vec(a->y, TX_I32, a->z.dim[0]);
     if (!ok || !maybe_like(a->weight, a->loss))
-        return REFUSE("cross_entropy", "z [rows,v], loss and weight [rows], of one float dtype, y [rows] int32",
-                      T(loss), T(z), T(y), T(weight));
+        return REFUSE("cross_entropy", "z [rows,v] float, loss and weight [rows] fp32, y [rows] int32", T(loss), T(z),
+                      T(y), T(weight));
     return check_classes("cross_entropy", a->n_valid, a->z.dim[1], a->smoothing);
 }
 
@@ -356,12 +382,14 @@ tx_status tx__check_head_loss(const tx_head_loss_args *a)
 {
     tx_dtype t = a->x.dtype;
     bool ok = is_float(t) && dense(a->x, t, 2) && dense(a->w, t, 2) && a->w.dim[1] == a->x.dim[1];
-    ok = ok && vec(a->loss, t, a->x.dim[0]) && vec(a->y, TX_I32, a->x.dim[0]) && maybe_like(a->weight, a->loss);
-    if (!ok || (a->weight.data && !(like(a->dx, a->x) && like(a->dw, a->w))))
-        return REFUSE("head_loss",
-                      "x [rows,h], w [v,h], loss [rows], y [rows] int32; with weight [rows] also dx as x and dw as w; "
-                      "contiguous, of one float dtype",
-                      T(loss), T(dx), T(dw), T(x), T(w), T(y), T(weight));
+    ok =
+        ok && vec(a->loss, tx_wide(t), a->x.dim[0]) && vec(a->y, TX_I32, a->x.dim[0]) && maybe_like(a->weight, a->loss);
+    if (!ok || (a->weight.data && !(like(a->dx, a->x) && shaped_like(a->dw, a->w, tx_wide(t)))))
+        return REFUSE(
+            "head_loss",
+            "x [rows,h] and w [v,h] of one float dtype, loss [rows] fp32, y [rows] int32; with weight [rows] fp32 "
+            "also dx as x and dw as w, but fp32; contiguous",
+            T(loss), T(dx), T(dw), T(x), T(w), T(y), T(weight));
     return check_classes("head_loss", a->n_valid, a->w.dim[0], a->smoothing);
 }
 
@@ -380,18 +408,27 @@ tx_status tx__check_count_zeros(const tx_count_zeros_args *a)
     return TX_OK;
 }
 
+/* The copy of the master weights p, if there is one. */
+static bool low_fits(tx_tensor low, tx_tensor p)
+{
+    return p.dtype == tx_wide(p.dtype) && (!low.data || (is_float(low.dtype) && shaped_like(low, p, low.dtype)));
+}
+
 tx_status tx__check_adam(const tx_adam_args *a)
 {
-    if (!is_float(a->p.dtype) || !flat(a->p) || !like(a->m, a->p) || !like(a->v, a->p) || !like(a->g, a->p))
-        return REFUSE("adam", "p, m, v, g of one shape and float dtype, contiguous", T(p), T(m), T(v), T(g));
+    if (!is_float(a->p.dtype) || !flat(a->p) || !like(a->m, a->p) || !like(a->v, a->p) || !like(a->g, a->p) ||
+        !low_fits(a->low, a->p))
+        return REFUSE("adam", "p, m, v, g of one shape, fp32; low of that shape, float; contiguous", T(p), T(m), T(v),
+                      T(g), T(low));
     if (a->t < 1) return TX_FAIL(TX_ERR_ARG, "adam: t is %lld; the first step is 1", (long long)a->t);
     return TX_OK;
 }
 
 tx_status tx__check_sgd(const tx_sgd_args *a)
 {
-    if (!is_float(a->p.dtype) || !flat(a->p) || !like(a->m, a->p) || !like(a->g, a->p))
-        return REFUSE("sgd", "p, m, g of one shape and float dtype, contiguous", T(p), T(m), T(g));
+    if (!is_float(a->p.dtype) || !flat(a->p) || !like(a->m, a->p) || !like(a->g, a->p) || !low_fits(a->low, a->p))
+        return REFUSE("sgd", "p, m, g of one shape, fp32; low of that shape, float; contiguous", T(p), T(m), T(g),
+                      T(low));
     return TX_OK;
 }
 

@@ -10,7 +10,7 @@
 
 static int64_t head_chunk(const tx_head_loss_args *a)
 {
-    int64_t rows = a->x.dim[0], fit = HEAD_BYTES / (a->w.dim[0] * (int64_t)tx_dtype_size(a->x.dtype));
+    int64_t rows = a->x.dim[0], fit = HEAD_BYTES / (a->w.dim[0] * (int64_t)tx_dtype_size(tx_wide(a->x.dtype)));
     if (fit < HEAD_MIN_ROWS) fit = HEAD_MIN_ROWS;
     int64_t n_chunks = (rows + fit - 1) / fit;
     return (rows + n_chunks - 1) / n_chunks; /* even: the last is hardly shorter than the others */
@@ -19,16 +19,19 @@ static int64_t head_chunk(const tx_head_loss_args *a)
 static size_t head_loss_scratch(const tx_ctx *c, const tx_head_loss_args *a)
 {
     (void)c;
-    return (size_t)(head_chunk(a) * a->w.dim[0]) * tx_dtype_size(a->x.dtype);
+    tx_dtype t = a->x.dtype, wide = tx_wide(t);
+    size_t rounded = a->weight.data && t != wide ? tx_dtype_size(t) : 0;
+    return (size_t)(head_chunk(a) * a->w.dim[0]) * (tx_dtype_size(wide) + rounded);
 }
 
 static tx_status head_loss(tx_ctx *c, const tx_head_loss_args *a, void *scratch)
 {
     int64_t rows = a->x.dim[0], v = a->w.dim[0], chunk = head_chunk(a);
+    tx_dtype t = a->x.dtype, wide = tx_wide(t);
     bool grad = a->weight.data != NULL;
     for (int64_t first = 0; first < rows; first += chunk) {
         int64_t n = rows - first < chunk ? rows - first : chunk;
-        tx_tensor z = tx_tensor2(scratch, a->x.dtype, n, v), x = tx_slice_rows(a->x, first, n);
+        tx_tensor z = tx_tensor2(scratch, wide, n, v), dz = z, x = tx_slice_rows(a->x, first, n);
         /* 1  z = x Wᵀ */
         TX_RUN(c, gemm, .c = z, .a = x, .b = a->w, .trans_b = true);
         /* 2  loss, and z becomes dz */
@@ -36,10 +39,14 @@ static tx_status head_loss(tx_ctx *c, const tx_head_loss_args *a, void *scratch)
                .weight = grad ? tx_slice1(a->weight, first, n) : (tx_tensor){ 0 }, .n_valid = a->n_valid,
                .smoothing = a->smoothing);
         if (!grad) continue;
+        if (t != wide) {
+            dz = tx_tensor2((char *)scratch + (size_t)(chunk * v) * tx_dtype_size(wide), t, n, v);
+            TX_RUN(c, cast, .y = dz, .x = z);
+        }
         /* 3  dx = dz W */
-        TX_RUN(c, gemm, .c = tx_slice_rows(a->dx, first, n), .a = z, .b = a->w);
+        TX_RUN(c, gemm, .c = tx_slice_rows(a->dx, first, n), .a = dz, .b = a->w);
         /* 4  dW += dzᵀ x */
-        TX_RUN(c, gemm, .c = a->dw, .a = z, .b = x, .trans_a = true, .accumulate = true);
+        TX_RUN(c, gemm, .c = a->dw, .a = dz, .b = x, .trans_a = true, .accumulate = true);
     }
     return TX_OK;
 }

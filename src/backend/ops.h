@@ -4,9 +4,16 @@
  *
  *  which checks the shapes (check.c), counts the op's scratch, calls the backend's row and returns from the caller on
  *  error. Legend: s sequence, b micro-batch, h hidden, n heads, d = head size, f ffn, v vocabulary; "rows" is s*b.
- *  Tensors are contiguous unless a stride is spoken of. "float" is fp32 (in `ref` also fp64, bf16, fp16: it loads to
- *  double, computes in double and rounds at the store, so that it is the specification and fit for finite
- *  differences). All float tensors of one call have one dtype unless said otherwise. Optional tensors have data NULL.
+ *  Tensors are contiguous unless a stride is spoken of. Optional tensors have data NULL. "float" is fp32, bf16 or fp16
+ *  (in `ref` also fp64: it loads to double, computes in double and rounds at the store, so that it is the specification
+ *  and fit for finite differences); a backend computes in fp32 or better and rounds at the store. In one call
+ *
+ *      values   activations and parameters, all of one dtype T;
+ *      wide     what is summed or summed up: statistics (mu, rs, lse, loss, weight) and gradients of parameters
+ *               (col_sum's y, dgamma, dbeta, dword, dpos, dw), of tx_wide(T): fp32, or fp64 where T is;
+ *      stream   the residual stream, of T or of tx_wide(T), whichever, but the same for all of them in the call.
+ *
+ *  What is marked neither is a value. Memory is shared, where a contract allows it, only between tensors of one dtype.
  *
  *  Gradient rule: gradients of parameters accumulate (+=), gradients of activations are written (=).
  *  Every op is deterministic: same arguments, same number of threads, same bits.
@@ -34,7 +41,7 @@ typedef struct tx_cast_args {
  *  accumulate: beta = 1, else 0 (C is then never read, NaN in it does not matter). Sums over k are in fp32 or better.
  */
 typedef struct tx_gemm_args {
-    tx_tensor c;    /* [m, n], row stride may exceed n */
+    tx_tensor c;    /* [m, n], row stride may exceed n; value or wide */
     tx_tensor a;    /* [m, k], or [k, m] with trans_a; row stride may exceed the row */
     tx_tensor b;    /* [k, n], or [n, k] with trans_b; row stride may exceed the row */
     tx_tensor bias; /* [n], optional: added to every row */
@@ -43,7 +50,7 @@ typedef struct tx_gemm_args {
 
 /* col_sum: y[j] += Σ_i x[i,j] (the gradient of a bias) */
 typedef struct tx_col_sum_args {
-    tx_tensor y; /* [n], accumulated */
+    tx_tensor y; /* [n], accumulated; wide */
     tx_tensor x; /* [rows, n] */
 } tx_col_sum_args;
 
@@ -51,8 +58,8 @@ typedef struct tx_col_sum_args {
  *  arXiv:1607.06450 */
 typedef struct tx_layernorm_fwd_args {
     tx_tensor y;           /* [rows, h], out */
-    tx_tensor mu, rs;      /* [rows], out, for backward */
-    tx_tensor x;           /* [rows, h] */
+    tx_tensor mu, rs;      /* [rows], out, for backward; wide */
+    tx_tensor x;           /* [rows, h]; stream */
     tx_tensor gamma, beta; /* [h] */
     double eps;
 } tx_layernorm_fwd_args;
@@ -61,18 +68,19 @@ typedef struct tx_layernorm_fwd_args {
  *  dx = dres + rs (g - mean(g) - xhat mean(g xhat)),  dgamma += Σ_rows dy xhat,  dbeta += Σ_rows dy.
  *  dres is the residual stream's gradient that joins here; dx may be dres's or dy's memory. */
 typedef struct tx_layernorm_bwd_args {
-    tx_tensor dx;            /* [rows, h], out */
-    tx_tensor dgamma, dbeta; /* [h], accumulated */
-    tx_tensor dy, x;         /* [rows, h] */
-    tx_tensor dres;          /* [rows, h], optional */
-    tx_tensor gamma, mu, rs; /* [h], [rows], [rows] */
+    tx_tensor dx;            /* [rows, h], out; stream */
+    tx_tensor dgamma, dbeta; /* [h], accumulated; wide */
+    tx_tensor dy;            /* [rows, h] */
+    tx_tensor x;             /* [rows, h]; stream */
+    tx_tensor dres;          /* [rows, h], optional; stream */
+    tx_tensor gamma, mu, rs; /* [h], [rows], [rows]; mu and rs wide */
 } tx_layernorm_bwd_args;
 
 /* rmsnorm_fwd: y = x rs gamma, rs = 1/sqrt(mean(x²) + eps); per row. arXiv:1910.07467 */
 typedef struct tx_rmsnorm_fwd_args {
     tx_tensor y;     /* [rows, h], out */
-    tx_tensor rs;    /* [rows], out, for backward */
-    tx_tensor x;     /* [rows, h] */
+    tx_tensor rs;    /* [rows], out, for backward; wide */
+    tx_tensor x;     /* [rows, h]; stream */
     tx_tensor gamma; /* [h] */
     double eps;
 } tx_rmsnorm_fwd_args;
@@ -80,11 +88,12 @@ typedef struct tx_rmsnorm_fwd_args {
 /* rmsnorm_bwd: with xhat = x rs and g = dy gamma,  dx = dres + rs (g - xhat mean(g xhat)),  dgamma += Σ_rows dy xhat.
  *  dres and dx as in layernorm_bwd. */
 typedef struct tx_rmsnorm_bwd_args {
-    tx_tensor dx;        /* [rows, h], out */
-    tx_tensor dgamma;    /* [h], accumulated */
-    tx_tensor dy, x;     /* [rows, h] */
-    tx_tensor dres;      /* [rows, h], optional */
-    tx_tensor gamma, rs; /* [h], [rows] */
+    tx_tensor dx;        /* [rows, h], out; stream */
+    tx_tensor dgamma;    /* [h], accumulated; wide */
+    tx_tensor dy;        /* [rows, h] */
+    tx_tensor x;         /* [rows, h]; stream */
+    tx_tensor dres;      /* [rows, h], optional; stream */
+    tx_tensor gamma, rs; /* [h], [rows]; rs wide */
 } tx_rmsnorm_bwd_args;
 
 /* activation: element by element one of
@@ -162,16 +171,16 @@ static inline uint64_t tx_dropout_head(const tx_dropout *m, int64_t i_b, int64_t
 
 /* dropout_add_fwd: y = residual + drop(x) */
 typedef struct tx_dropout_add_fwd_args {
-    tx_tensor y;        /* [s, b, h], out; may be x's or residual's memory */
-    tx_tensor x;        /* [s, b, h] */
-    tx_tensor residual; /* [s, b, h], optional */
+    tx_tensor y;        /* [s, b, h], out; may be x's or residual's memory; stream */
+    tx_tensor x;        /* [s, b, h]; stream, of whichever dtype the others are */
+    tx_tensor residual; /* [s, b, h], optional; stream, likewise */
     tx_dropout mask;
 } tx_dropout_add_fwd_args;
 
 /* dropout_add_bwd: dx = drop'(dy) (the residual's gradient is dy itself) */
 typedef struct tx_dropout_add_bwd_args {
     tx_tensor dx; /* [s, b, h], out; may be dy's memory */
-    tx_tensor dy; /* [s, b, h] */
+    tx_tensor dy; /* [s, b, h]; stream */
     tx_dropout mask;
 } tx_dropout_add_bwd_args;
 
@@ -182,7 +191,7 @@ typedef struct tx_dropout_add_bwd_args {
  *  all others are free: views into a fused [s, b, (q..q k v)...] tensor are meant to be passed as they are. */
 typedef struct tx_attention_fwd_args {
     tx_tensor o;    /* [sq, b, groups, r, d], out */
-    tx_tensor lse;  /* [b, groups, r, sq], contiguous, out: log Σ_j exp(score_j); optional (inference) */
+    tx_tensor lse;  /* [b, groups, r, sq], contiguous, out: log Σ_j exp(score_j); optional (inference); wide */
     tx_tensor q;    /* [sq, b, groups, r, d] */
     tx_tensor k, v; /* [sk, b, groups, d] */
     double scale;
@@ -207,15 +216,15 @@ typedef struct tx_attention_bwd_args {
 
 /* embedding_fwd: y[s,b] = word[token[s,b]] + pos[position[s,b]] */
 typedef struct tx_embedding_fwd_args {
-    tx_tensor y;               /* [s, b, h], out */
+    tx_tensor y;               /* [s, b, h], out; stream */
     tx_tensor token, position; /* [s, b] i32; a token outside [0, rows of word) is TX_ERR_ARG naming it */
     tx_tensor word, pos;       /* [v, h], [max positions, h]; pos optional */
 } tx_embedding_fwd_args;
 
 /* embedding_bwd: dword[token] += dy, dpos[position] += dy, in token order */
 typedef struct tx_embedding_bwd_args {
-    tx_tensor dword, dpos; /* [v, h], [max positions, h], accumulated; dpos optional */
-    tx_tensor dy;          /* [s, b, h] */
+    tx_tensor dword, dpos; /* [v, h], [max positions, h], accumulated, wide; dpos optional */
+    tx_tensor dy;          /* [s, b, h]; value or wide */
     tx_tensor token, position;
 } tx_embedding_bwd_args;
 
@@ -224,10 +233,10 @@ typedef struct tx_embedding_bwd_args {
  *  gradient  weight[i] (softmax(z_i)_j - q_j), and 0 in columns j >= n_valid; else z is left as it is.
  *  y_i = -1: ignored (loss 0, gradient 0); any other y_i outside [0, n_valid) is TX_ERR_ARG. */
 typedef struct tx_cross_entropy_args {
-    tx_tensor loss;   /* [rows] float, out, nats */
+    tx_tensor loss;   /* [rows], out, nats; wide */
     tx_tensor z;      /* [rows, v], row stride may exceed v; in, and out if weight is there */
     tx_tensor y;      /* [rows] i32 */
-    tx_tensor weight; /* [rows] float: d(total)/d(loss_i); optional */
+    tx_tensor weight; /* [rows]: d(total)/d(loss_i); wide; optional */
     int64_t n_valid;  /* columns from here on pad the vocabulary */
     double smoothing; /* below 1 */
 } tx_cross_entropy_args;
@@ -239,16 +248,17 @@ static inline double tx_even_smoothing(double smoothing, int64_t n)
 }
 
 /* head_loss: the output head and its loss as one op, in chunks of rows so that logits never exist whole.
- *  z = x Wᵀ, loss as cross_entropy, and with weight also dx = dz W, dW += dzᵀ x.  Scratch: chunk × v.
+ *  z = x Wᵀ, loss as cross_entropy, and with weight also dx = dz W, dW += dzᵀ x.  Scratch: chunk × v. Logits are wide;
+ *  dz is rounded to a value before it is multiplied.
  *  Megatron-LM arXiv:1909.08053 §3. */
 typedef struct tx_head_loss_args {
-    tx_tensor loss;   /* [rows], out */
+    tx_tensor loss;   /* [rows], out; wide */
     tx_tensor dx;     /* [rows, h], out; with weight only */
-    tx_tensor dw;     /* [v, h], accumulated; with weight only */
+    tx_tensor dw;     /* [v, h], accumulated; with weight only; wide */
     tx_tensor x;      /* [rows, h] */
     tx_tensor w;      /* [v, h] */
     tx_tensor y;      /* [rows] i32 */
-    tx_tensor weight; /* [rows]; optional: without it only loss is computed */
+    tx_tensor weight; /* [rows]; wide; optional: without it only loss is computed */
     int64_t n_valid;
     double smoothing;
 } tx_head_loss_args;
@@ -269,20 +279,22 @@ typedef struct tx_count_zeros_args {
 
 /* adam: AdamW with decoupled decay and bias correction (arXiv:1711.05101; as apex FusedAdam, torch AdamW):
  *  g' = g grad_scale,  m = β1 m + (1-β1) g',  v = β2 v + (1-β2) g'²,
- *  p -= lr ( (m / (1-β1^t)) / (sqrt(v / (1-β2^t)) + eps) + weight_decay p ) */
+ *  p -= lr ( (m / (1-β1^t)) / (sqrt(v / (1-β2^t)) + eps) + weight_decay p ),  low = p */
 typedef struct tx_adam_args {
-    tx_tensor p, m, v; /* same shape, in and out */
-    tx_tensor g;
+    tx_tensor p, m, v; /* same shape, in and out; fp32 or fp64 */
+    tx_tensor g;       /* as p */
+    tx_tensor low; /* same shape, any float, out, optional: the copy of the master weights that layers compute with */
     double lr, beta1, beta2, eps, weight_decay;
     double grad_scale; /* clipping and loss scale in one factor */
     int64_t t;         /* 1 for the first step */
 } tx_adam_args;
 
 /* sgd: momentum with coupled weight decay, no dampening (as apex FusedSGD, torch SGD):
- *  m = momentum m + g grad_scale + weight_decay p,  p -= lr m */
+ *  m = momentum m + g grad_scale + weight_decay p,  p -= lr m,  low = p */
 typedef struct tx_sgd_args {
-    tx_tensor p, m; /* same shape, in and out; m is 0 before the first step */
-    tx_tensor g;
+    tx_tensor p, m; /* same shape, in and out; m is 0 before the first step; fp32 or fp64 */
+    tx_tensor g;    /* as p */
+    tx_tensor low;  /* as adam's */
     double lr, momentum, weight_decay;
     double grad_scale;
 } tx_sgd_args;

@@ -11,6 +11,11 @@ size_t tx_dtype_size(tx_dtype t)
     return size[t];
 }
 
+tx_dtype tx_wide(tx_dtype t)
+{
+    return t == TX_F64 ? TX_F64 : TX_F32;
+}
+
 const char *tx_dtype_name(tx_dtype t)
 {
     static const char *const name[TX_N_DTYPES] = { [TX_F32] = "fp32", [TX_F64] = "fp64",  [TX_BF16] = "bf16",

@@ -17,6 +17,9 @@ typedef enum tx_dtype { TX_F32, TX_F64, TX_BF16, TX_F16, TX_I32, TX_I64, TX_N_DT
 size_t tx_dtype_size(tx_dtype t);      /* bytes */
 const char *tx_dtype_name(tx_dtype t); /* "fp32", "fp64", "bf16", "fp16", "int32", "int64" */
 
+/* What sums over values of dtype t are kept in: fp64 for fp64, else fp32. */
+tx_dtype tx_wide(tx_dtype t);
+
 typedef struct tx_tensor {
     void *data;
     tx_dtype dtype;

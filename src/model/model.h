@@ -28,6 +28,8 @@ typedef struct tx_decode {
 typedef struct tx_model {
     const struct tx_model_type *type;
     tx_params params;
+    tx_dtype dtype;  /* of parameters and activations */
+    tx_dtype stream; /* of the residual stream: dtype, or fp32 */
     int64_t n_layers, hidden, n_heads, max_positions;
     int64_t n_groups; /* key and value heads */
     int64_t head_dim;

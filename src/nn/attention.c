@@ -66,7 +66,7 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
     tx_dtype t = x.dtype;
     a->qkv = tx_push3(&c->acts, t, s, b, (n + 2 * g) * w->d);
     a->o = tx_push3(&c->acts, t, s, b, n * w->d);
-    a->lse = tx_push1(&c->acts, t, b * n * s);
+    a->lse = tx_push1(&c->acts, tx_wide(t), b * n * s);
     a->first_key = first_key;
 
     /* 1  q, k, v = x W_qkvᵀ + b_qkv   [s, b, groups, r + 2, d] */
@@ -81,9 +81,11 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
         p.v = tx_slice_rows(kv->v, 0, kv->n_past + s);
     }
     /* 3  o = drop(softmax(q kᵀ / √d + causal)) v   [s, b, n d] */
-    a->lse = (tx_tensor){
-        .data = a->lse.data, .dtype = t, .n_dims = 4, .dim = { b, g, n / g, s }, .stride = { n * s, n / g * s, s, 1 }
-    };
+    a->lse = (tx_tensor){ .data = a->lse.data,
+                          .dtype = a->lse.dtype,
+                          .n_dims = 4,
+                          .dim = { b, g, n / g, s },
+                          .stride = { n * s, n / g * s, s, 1 } };
     TX_RUN(c, attention_fwd, .o = all_heads(w, a->o), .lse = a->lse, .q = p.q, .k = p.k, .v = p.v,
            .scale = 1.0 / sqrt((double)w->d), .causal = true, .mask = attention_mask(w, key), .first_key = first_key);
     /* 4  y = o W_projᵀ + b_proj */

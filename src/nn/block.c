@@ -25,7 +25,7 @@ const int tx_block_n_params = sizeof tx_block_params / sizeof tx_block_params[0]
 /* A norm's output, which has the rows of x, in the shape of x. */
 static tx_tensor shaped(const tx_norm_saved *a, tx_tensor x)
 {
-    return tx_tensor3(a->y.data, x.dtype, x.dim[0], x.dim[1], x.dim[2]);
+    return tx_tensor3(a->y.data, a->y.dtype, x.dim[0], x.dim[1], x.dim[2]);
 }
 
 tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_cache *kv, tx_tensor first_key,
@@ -34,26 +34,30 @@ tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_ca
     int64_t s = x.dim[0], b = x.dim[1], h = x.dim[2];
     a->x = x;
     a->x1 = tx_push3(&c->acts, x.dtype, s, b, h);
+    bool own = x.dtype == w->ln1.gamma.value.dtype; /* then a branch ends where its half's output will be */
+    tx_tensor z1 = own ? a->x1 : a->branch, z2 = own ? y : a->branch;
 
-    /* 1  ln1 = norm(x)   2  x1 = attn(ln1)   3  x1 = x + drop(x1) */
+    /* 1  ln1 = norm(x)   2  z1 = attn(ln1)   3  x1 = x + drop(z1) */
     TX_TRY(tx_norm_fwd(c, &w->ln1, &a->ln1, x));
     tx_tensor normed = shaped(&a->ln1, x);
-    TX_TRY(tx_attention_layer_fwd(c, &w->attn, &a->attn, kv, first_key, key, a->x1, normed));
-    TX_RUN(c, dropout_add_fwd, .y = a->x1, .x = a->x1, .residual = w->residual_post_norm ? normed : x,
+    TX_TRY(tx_attention_layer_fwd(c, &w->attn, &a->attn, kv, first_key, key, z1, normed));
+    TX_RUN(c, dropout_add_fwd, .y = a->x1, .x = z1, .residual = w->residual_post_norm ? normed : x,
            .mask = tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_ATTENTION_OUT));
-    /* 4  ln2 = norm(x1)   5  y = mlp(ln2)   6  y = x1 + drop(y) */
+    /* 4  ln2 = norm(x1)   5  z2 = mlp(ln2)   6  y = x1 + drop(z2) */
     TX_TRY(tx_norm_fwd(c, &w->ln2, &a->ln2, a->x1));
-    TX_TRY(tx_mlp_fwd(c, &w->mlp, &a->mlp, tx_as_rows(y), a->ln2.y));
-    TX_RUN(c, dropout_add_fwd, .y = y, .x = y, .residual = w->residual_post_norm ? shaped(&a->ln2, x) : a->x1,
+    TX_TRY(tx_mlp_fwd(c, &w->mlp, &a->mlp, tx_as_rows(z2), a->ln2.y));
+    TX_RUN(c, dropout_add_fwd, .y = y, .x = z2, .residual = w->residual_post_norm ? shaped(&a->ln2, x) : a->x1,
            .mask = tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_MLP_OUT));
     return TX_OK;
 }
 
-/* The gradient that enters a branch behind its dropout: d itself when nothing is dropped. */
+/* The gradient that enters a branch behind its dropout: d itself when nothing is dropped and the stream's dtype is the
+ * branch's. */
 static tx_status branch_gradient(tx_ctx *c, tx_tensor *out, tx_tensor scratch, tx_tensor d, tx_dropout mask)
 {
-    *out = mask.drop ? scratch : d;
-    if (mask.drop) TX_RUN(c, dropout_add_bwd, .dx = scratch, .dy = d, .mask = mask);
+    bool other = mask.drop || scratch.dtype != d.dtype;
+    *out = other ? scratch : d;
+    if (other) TX_RUN(c, dropout_add_bwd, .dx = scratch, .dy = d, .mask = mask);
     return TX_OK;
 }
 
@@ -70,8 +74,9 @@ static tx_status join(tx_ctx *c, const tx_block *w, const tx_norm *norm, const t
 tx_status tx_block_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_dropout_key *key, tx_tensor d)
 {
     int64_t s = d.dim[0], b = d.dim[1], h = d.dim[2];
+    tx_dtype t = w->ln1.gamma.value.dtype;
     size_t mark = tx_arena_mark(&c->acts);
-    tx_tensor db, dropped = tx_push3(&c->acts, d.dtype, s, b, h), dn = tx_push3(&c->acts, d.dtype, s, b, h);
+    tx_tensor db, dropped = tx_push3(&c->acts, t, s, b, h), dn = tx_push3(&c->acts, t, s, b, h);
 
     /* 6, 5  dn = mlp'(drop'(d))   4  d += norm'(dn) */
     TX_TRY(branch_gradient(c, &db, dropped, d, tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_MLP_OUT)));

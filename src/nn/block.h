@@ -3,7 +3,8 @@
  *      x1 = x  + drop(attn(ln1(x)))
  *      y  = x1 + drop(mlp(ln2(x1)))
  *
- *  With residual_post_norm ln1(x) and ln2(x1) take the places of the first x and x1. */
+ *  With residual_post_norm ln1(x) and ln2(x1) take the places of the first x and x1. The residual stream x, x1, y may
+ * be of fp32 where weights and branches are bf16 or fp16. */
 #ifndef TX_NN_BLOCK_H
 #define TX_NN_BLOCK_H
 
@@ -22,6 +23,8 @@ typedef struct tx_block {
 
 typedef struct tx_block_saved {
     tx_tensor x, x1; /* [s, b, h]; x is the layer's input, borrowed */
+    tx_tensor
+        branch; /* [s, b, h], the caller's, of the weights' dtype: a branch's output where the stream has another */
     tx_norm_saved ln1, ln2;
     tx_attention_saved attn;
     tx_mlp_saved mlp;

@@ -14,7 +14,7 @@ typedef struct tx_norm {
 } tx_norm;
 
 typedef struct tx_norm_saved {
-    tx_tensor y, mu, rs; /* [rows, h], [rows], [rows]; RMSNorm has no mu */
+    tx_tensor y, mu, rs; /* [rows, h], [rows], [rows]; RMSNorm has no mu. y has the weights' dtype, whatever x has */
 } tx_norm_saved;
 
 /* a->y = norm(x), pushing a's tensors. */

@@ -75,17 +75,17 @@ tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_de
     return TX_OK;
 }
 
-static tx_tensor view(const tx_param *p, float *flat)
+static tx_tensor view(const tx_param *p, void *flat, tx_dtype t)
 {
-    float *data = flat ? flat + p->offset : NULL;
-    return p->n_dims == 1 ? tx_tensor1(data, TX_F32, p->dim[0]) : tx_tensor2(data, TX_F32, p->dim[0], p->dim[1]);
+    void *data = flat ? (char *)flat + (size_t)p->offset * tx_dtype_size(t) : NULL;
+    return p->n_dims == 1 ? tx_tensor1(data, t, p->dim[0]) : tx_tensor2(data, t, p->dim[0], p->dim[1]);
 }
 
-void tx_params_bind(tx_params *ps, float *value, float *grad)
+void tx_params_bind(tx_params *ps, void *value, tx_dtype t, float *grad)
 {
     for (int i = 0; i < ps->n; i++) {
         const tx_param *p = &ps->param[i];
-        if (p->weight) *p->weight = (tx_weight){ .value = view(p, value), .grad = view(p, grad) };
+        if (p->weight) *p->weight = (tx_weight){ .value = view(p, value, t), .grad = view(p, grad, TX_F32) };
     }
 }
 
@@ -119,12 +119,11 @@ static void draw_uniform(float *x, int64_t n, const tx_rng *rng, double bound)
     for (int64_t i = 0; i < n; i++) x[i] = (float)(bound * (2 * tx_rng_uniform(rng, (uint64_t)i) - 1));
 }
 
-void tx_params_init(const tx_params *ps, uint64_t seed, tx_init_method method)
+void tx_params_init(const tx_params *ps, float *master, uint64_t seed, tx_init_method method)
 {
     for (int k = 0; k < ps->n; k++) {
         const tx_param *p = &ps->param[k];
-        TX_ASSERT(p->weight && p->weight->value.data);
-        float *x = p->weight->value.data;
+        float *x = master + p->offset;
         int64_t n = real_elements(p);
         const tx_rng rng = { .seed = seed, .stream = tx_rng_stream(p->name) };
         if (p->init == TX_INIT_ZERO || p->init == TX_INIT_ONE)

@@ -3,9 +3,10 @@
  *
  *   flat buffers, in table order, every parameter starting on a multiple of TX_PARAM_ALIGN elements:
  *
- *     value  | wte....... | wpe.. | ln1.g | ln1.b | qkv......... | ...
- *     grad   | the same offsets
- *     m, v   | the same offsets                                                                            */
+ *     value  | wte....... | wpe.. | ln1.g | ln1.b | qkv......... | ...     what layers compute with: fp32, bf16 or fp16
+ *     grad   | the same offsets                                            fp32
+ *     master | the same offsets                                            fp32; value's own memory where that is fp32
+ *     m, v   | the same offsets                                            fp32                              */
 #ifndef TX_NN_PARAM_H
 #define TX_NN_PARAM_H
 
@@ -63,8 +64,9 @@ typedef struct tx_params {
 tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_decl *decl, int n, void *base,
                             const tx_dims *dims);
 
-/* Points every weight into the two flat buffers (fp32, ps->numel elements each); grad may be NULL (inference). */
-void tx_params_bind(tx_params *ps, float *value, float *grad);
+/* Points every weight into the two flat buffers of ps->numel elements: values of dtype t, gradients of fp32, which may
+ * be NULL (inference). */
+void tx_params_bind(tx_params *ps, void *value, tx_dtype t, float *grad);
 
 /* How matrices begin: normal with std, which TX_INIT_NORMAL_SCALED divides by sqrt(2 n_layers) (Megatron-LM; GPT-2
  * §2.3), or with xavier_uniform all uniform within sqrt(6 / (rows + columns)) (Glorot and Bengio 2010), padding rows
@@ -75,8 +77,9 @@ typedef struct tx_init_method {
     bool xavier_uniform;
 } tx_init_method;
 
-/* Initial values: a pure function of (seed, name, global element), the same in every layout; padding rows are zero. */
-void tx_params_init(const tx_params *ps, uint64_t seed, tx_init_method method);
+/* Initial values into a flat buffer: a pure function of (seed, name, global element), the same in every layout; padding
+ * rows are zero. @master [numel] */
+void tx_params_init(const tx_params *ps, float *master, uint64_t seed, tx_init_method method);
 
 const tx_param *tx_params_find(const tx_params *ps, const char *name); /* NULL if there is none */
 

@@ -31,10 +31,10 @@ static tx_status bind_buffers(tx_trainer *t, bool train)
 {
     tx_params *ps = &t->model->params;
     TX_TRY(tx_alloc(&t->value, (size_t)ps->numel, sizeof(float), "the parameters"));
-    tx_params_bind(ps, t->value, NULL);
+    tx_params_bind(ps, t->value, TX_F32, NULL);
     if (!train) return TX_OK;
     TX_TRY(tx_alloc(&t->grad, (size_t)ps->numel, sizeof(float), "the gradients"));
-    tx_params_bind(ps, t->value, t->grad);
+    tx_params_bind(ps, t->value, TX_F32, t->grad);
 
     tx_optim_range *range;
     TX_TRY(tx_alloc(&range, (size_t)ps->n, sizeof *range, "the optimizer's groups"));
@@ -130,7 +130,7 @@ tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t voca
     }
     TX_GOTO(plan_and_take(t, train));
     if (train)
-        tx_params_init(&t->model->params, (uint64_t)cfg->seed,
+        tx_params_init(&t->model->params, t->value, (uint64_t)cfg->seed,
                        (tx_init_method){ .std = cfg->init_method_std,
                                          .n_layers = (int)cfg->num_layers,
                                          .xavier_uniform = cfg->init_method_xavier_uniform });

@@ -32,7 +32,7 @@ static void declares_what_the_traits_ask_for(void **state)
         tx_params ps = { 0 };
         float value[64];
         ASSERT_OK(tx_params_declare(&ps, "", rows, 3, &l, &(tx_dims){ .h = 3, .traits = traits }));
-        tx_params_bind(&ps, value, NULL);
+        tx_params_bind(&ps, value, TX_F32, NULL);
         assert_int_equal(ps.n, 1 + (traits >= 2) + (traits == 3));
         assert_true(l.gain.value.data && !l.bias.value.data == (traits < 2) && !l.qkv.value.data == (traits < 3));
         tx_params_deinit(&ps);
@@ -75,13 +75,13 @@ static void binds_views(void **state)
     float value[512], grad[512];
     ASSERT_OK(tx_params_declare(&ps, "", decl, 4, &l, &dims));
     assert_true(ps.numel <= 512);
-    tx_params_bind(&ps, value, grad);
+    tx_params_bind(&ps, value, TX_F32, grad);
     const tx_param *bias = tx_params_find(&ps, "up.bias");
     assert_ptr_equal(l.bias.value.data, value + bias->offset);
     assert_ptr_equal(l.bias.grad.data, grad + bias->offset);
     assert_true(l.bias.value.n_dims == 1 && l.bias.value.dim[0] == 20 && l.qkv.grad.dim[1] == 6);
     assert_int_equal(l.table.value.dim[0], 16); /* padding rows are part of the tensor */
-    tx_params_bind(&ps, value, NULL);
+    tx_params_bind(&ps, value, TX_F32, NULL);
     assert_null(l.qkv.grad.data);
     assert_non_null(l.qkv.value.data);
     tx_params_deinit(&ps);
@@ -92,7 +92,7 @@ static void table_without_layers(void **state)
     (void)state;
     tx_params ps = { 0 };
     ASSERT_OK(tx_params_declare(&ps, "", decl, 4, NULL, &dims));
-    tx_params_bind(&ps, NULL, NULL); /* nothing to point at: a plan counts without a model */
+    tx_params_bind(&ps, NULL, TX_F32, NULL); /* nothing to point at: a plan counts without a model */
     assert_null(ps.param[0].weight);
     tx_params_deinit(&ps);
 }
@@ -105,8 +105,8 @@ static void init_values(void **state)
     static float value[512];
     for (int i = 0; i < 512; i++) value[i] = 7; /* init writes padding rows too */
     ASSERT_OK(tx_params_declare(&ps, "m.", decl, 4, &l, &dims));
-    tx_params_bind(&ps, value, NULL);
-    tx_params_init(&ps, 1234, (tx_init_method){ .std = 0.02, .n_layers = 8 });
+    tx_params_bind(&ps, value, TX_F32, NULL);
+    tx_params_init(&ps, value, 1234, (tx_init_method){ .std = 0.02, .n_layers = 8 });
     const float *table = l.table.value.data, *qkv = l.qkv.value.data, *bias = l.bias.value.data,
                 *gain = l.gain.value.data;
     tx_rng rt = { .seed = 1234, .stream = tx_rng_stream("m.table.weight") };
@@ -116,7 +116,7 @@ static void init_values(void **state)
     for (int i = 0; i < 108; i++) assert_true(qkv[i] == (float)(0.005 * tx_rng_normal(&rq, (uint64_t)i)));
     for (int i = 0; i < 20; i++) assert_true(bias[i] == 0);
     for (int i = 0; i < 6; i++) assert_true(gain[i] == 1);
-    tx_params_init(&ps, 1234, (tx_init_method){ .xavier_uniform = true });
+    tx_params_init(&ps, value, 1234, (tx_init_method){ .xavier_uniform = true });
     double largest = 0, bound = sqrt(6.0 / (18 + 6));
     for (int i = 0; i < 66; i++) assert_true(fabs((double)table[i]) < sqrt(6.0 / (11 + 6)));
     for (int i = 66; i < 96; i++) assert_true(table[i] == 0);
@@ -137,9 +137,9 @@ static void init_depends_on_seed_and_name_only(void **state)
         tx_dims d = { .h = H, .f = 4, .V = k == 1 ? 1024 : ROWS, .v_logical = ROWS, .P = 1, .q = 3 };
         ASSERT_OK(tx_params_declare(&ps[k], "", decl, 4, &l[k], &d));
         ASSERT_OK(tx_alloc(&value[k], (size_t)ps[k].numel, sizeof(float), "test"));
-        tx_params_bind(&ps[k], value[k], NULL);
+        tx_params_bind(&ps[k], value[k], TX_F32, NULL);
         omp_set_num_threads(k + 1);
-        tx_params_init(&ps[k], k == 2 ? 2 : 1, (tx_init_method){ .std = 0.5, .n_layers = 2 });
+        tx_params_init(&ps[k], value[k], k == 2 ? 2 : 1, (tx_init_method){ .std = 0.5, .n_layers = 2 });
     }
     assert_memory_equal(l[0].table.value.data, l[1].table.value.data, ROWS * H * sizeof(float));
     assert_memory_equal(l[0].qkv.value.data, l[1].qkv.value.data, 3 * H * H * sizeof(float));

@@ -15,6 +15,7 @@ tx_status tx__ref_adam(tx_ctx *c, const tx_adam_args *a, void *scratch)
         tx__ref_store(a->m, i, m);
         tx__ref_store(a->v, i, v);
         tx__ref_store(a->p, i, p);
+        if (a->low.data) tx__ref_store(a->low, i, tx__ref_load(a->p, i));
     }
     return TX_OK;
 }
@@ -27,6 +28,7 @@ tx_status tx__ref_sgd(tx_ctx *c, const tx_sgd_args *a, void *scratch)
         double m = a->momentum * tx__ref_load(a->m, i) + g;
         tx__ref_store(a->m, i, m);
         tx__ref_store(a->p, i, p - a->lr * m);
+        if (a->low.data) tx__ref_store(a->low, i, tx__ref_load(a->p, i));
     }
     return TX_OK;
 }

@@ -100,6 +100,8 @@ static tx_status gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_
         .vocab_padded = padded,
         .n_valid = cfg->megatron_padded_logits ? padded : vocab_size,
         .label_smoothing = cfg->label_smoothing,
+        .dtype = TX_F32,
+        .stream = TX_F32,
     };
     bool untied = cfg->untie_embeddings_and_output_weights;
     g->head = untied ? &g->output : &g->word;
@@ -128,22 +130,30 @@ static tx_status embed(tx_ctx *c, tx_gpt *g, tx_tensor x, tx_tensor token, tx_te
     return TX_OK;
 }
 
+/* [s, b, h] for the branches' outputs, where they cannot end in the residual stream's own memory. */
+static tx_tensor push_branch(tx_ctx *c, const tx_model *m, int64_t s, int64_t b)
+{
+    return m->stream == m->dtype ? (tx_tensor){ 0 } : tx_push3(&c->acts, m->dtype, s, b, m->hidden);
+}
+
 static tx_status gpt_fwd(tx_ctx *c, tx_model *m, const tx_batch *batch, bool train)
 {
     tx_gpt *g = (tx_gpt *)m;
     struct tx_gpt_saved *a = &g->saved;
     int64_t s = batch->token.dim[0], b = batch->token.dim[1], h = m->hidden;
     a->mark = tx_arena_mark(&c->acts);
-    a->d = (tx_tensor){ 0 };
-    if (train) a->d = tx_push3(&c->acts, TX_F32, s, b, h);
+    a->d = a->dy = (tx_tensor){ 0 };
+    if (train) a->d = a->dy = tx_push3(&c->acts, m->dtype, s, b, h);
+    if (train && m->stream != m->dtype) a->d = tx_push3(&c->acts, m->stream, s, b, h);
 
-    tx_tensor x = tx_push3(&c->acts, TX_F32, s, b, h);
+    tx_tensor x = tx_push3(&c->acts, m->stream, s, b, h), branch = push_branch(c, m, s, b);
     TX_TRY(embed(c, g, x, batch->token, batch->position, &batch->dropout));
     tx_tensor other =
-        train ? (tx_tensor){ 0 } : tx_push3(&c->acts, TX_F32, s, b, h); /* scoring keeps two layers' worth */
+        train ? (tx_tensor){ 0 } : tx_push3(&c->acts, m->stream, s, b, h); /* scoring keeps two layers' worth */
     for (int64_t i = 0; i < m->n_layers; i++) {
-        tx_tensor y = train ? tx_push3(&c->acts, TX_F32, s, b, h) : other;
+        tx_tensor y = train ? tx_push3(&c->acts, m->stream, s, b, h) : other;
         size_t mark = tx_arena_mark(&c->acts);
+        a->block[i].branch = branch;
         TX_TRY(tx_block_fwd(c, &g->block[i], &a->block[i], NULL, batch->first_key, &batch->dropout, y, x));
         if (!train) {
             tx_arena_pop(&c->acts, mark);
@@ -154,9 +164,9 @@ static tx_status gpt_fwd(tx_ctx *c, tx_model *m, const tx_batch *batch, bool tra
     a->x = x;
     TX_TRY(tx_norm_fwd(c, &g->final_norm, &a->final_norm, x));
     tx_tensor none = { 0 };
-    TX_RUN(c, head_loss, .loss = batch->loss, .dx = train ? tx_as_rows(a->d) : none, .dw = train ? g->head->grad : none,
-           .x = a->final_norm.y, .w = g->head->value, .y = batch->label, .weight = train ? batch->weight : none,
-           .n_valid = m->n_valid, .smoothing = train ? m->label_smoothing : 0);
+    TX_RUN(c, head_loss, .loss = batch->loss, .dx = train ? tx_as_rows(a->dy) : none,
+           .dw = train ? g->head->grad : none, .x = a->final_norm.y, .w = g->head->value, .y = batch->label,
+           .weight = train ? batch->weight : none, .n_valid = m->n_valid, .smoothing = train ? m->label_smoothing : 0);
     if (!train) tx_arena_pop(&c->acts, a->mark);
     return TX_OK;
 }
@@ -165,8 +175,8 @@ static tx_status gpt_bwd(tx_ctx *c, tx_model *m, const tx_batch *batch)
 {
     tx_gpt *g = (tx_gpt *)m;
     struct tx_gpt_saved *a = &g->saved;
-    tx_tensor d = a->d; /* the head left the gradient of the final norm's output here */
-    TX_TRY(tx_norm_bwd(c, &g->final_norm, &a->final_norm, d, d, (tx_tensor){ 0 }, a->x));
+    tx_tensor d = a->d;
+    TX_TRY(tx_norm_bwd(c, &g->final_norm, &a->final_norm, d, a->dy, (tx_tensor){ 0 }, a->x));
     for (int64_t i = m->n_layers - 1; i >= 0; i--)
         TX_TRY(tx_block_bwd(c, &g->block[i], &a->block[i], &batch->dropout, d));
     tx_dropout mask = tx_dropout_at(&batch->dropout, g->p_drop, 0, TX_DROP_EMBEDDING);
@@ -183,10 +193,12 @@ static tx_status gpt_decode(tx_ctx *c, tx_model *m, const tx_decode *dec)
     int64_t s = dec->token.dim[0], b = dec->token.dim[1], h = m->hidden;
     size_t start = tx_arena_mark(&c->acts);
     tx_dropout_key off = { 0 };
-    tx_tensor x = tx_push3(&c->acts, TX_F32, s, b, h), other = tx_push3(&c->acts, TX_F32, s, b, h);
+    tx_tensor x = tx_push3(&c->acts, m->stream, s, b, h), other = tx_push3(&c->acts, m->stream, s, b, h);
+    tx_tensor branch = push_branch(c, m, s, b);
     TX_TRY(embed(c, g, x, dec->token, dec->position, &off));
     for (int64_t i = 0; i < m->n_layers; i++) {
         size_t mark = tx_arena_mark(&c->acts);
+        g->saved.block[i].branch = branch;
         TX_TRY(tx_block_fwd(c, &g->block[i], &g->saved.block[i], &dec->kv[i], (tx_tensor){ 0 }, &off, other, x));
         tx_arena_pop(&c->acts, mark);
         tx_tensor y = other;
