@@ -2,6 +2,7 @@
 #include "triax/engine.h"
 
 #include "api/engine_internal.h"
+#include "api/run_common.h"
 #include "api/source.h"
 #include "base/alloc.h"
 #include "base/log.h"
@@ -15,7 +16,7 @@ tx_status tx__engine_restore(tx_engine *e, tx_source *src)
         tx_info("  successfully loaded checkpoint from %s at iteration %lld", tx_checkpoint_path(src->native),
                 (long long)t->iteration);
     } else if (src->kind == TX_CKPT_HUGGINGFACE) {
-        TX_TRY(tx_source_weights(src, t->model, t->value));
+        TX_TRY(tx__trainer_take_weights(t, src));
         tx_info("  successfully loaded weights from %s; the run starts at iteration 0", src->dir);
     }
     return TX_OK;
@@ -114,7 +115,7 @@ out:
 
 tx_status tx_engine_export(tx_engine *e, const char *dir)
 {
-    return tx_hf_export_model(e->trainer->model, e->trainer->value, dir);
+    return tx_hf_export_model(e->trainer->model, e->trainer->master, dir);
 }
 
 int64_t tx_engine_iteration(const tx_engine *e)

@@ -70,7 +70,7 @@ tx_status tx_evaluate(tx_config *cfg)
     if (src.kind == TX_CKPT_NATIVE)
         TX_GOTO(tx_trainer_load(t, src.native));
     else
-        TX_GOTO(tx_source_weights(&src, t->model, t->value));
+        TX_GOTO(tx__trainer_take_weights(t, &src));
     TX_GOTO(open_split(&data, &part, cfg, t->model->vocab_size));
     TX_GOTO(evaluate(t, part));
 out:

@@ -116,7 +116,7 @@ tx_status tx_generate(tx_config *cfg, void (*each)(void *user, const tx_sample *
     tx_tokenizer *tok = NULL;
     tx_model *model = NULL;
     tx_generator *g = NULL;
-    float *value = NULL;
+    void *value = NULL;
     prompts p = { 0 };
     int32_t *out = NULL;
     int64_t *n_out = NULL, longest = 0;

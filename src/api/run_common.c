@@ -110,15 +110,22 @@ tx_status tx__tokenizer_keep(const tx_config *cfg, const char *from, const char 
     return TX_OK;
 }
 
-tx_status tx__model_load(tx_model **model, float **value, const tx_config *cfg, const tx_source *src)
+tx_status tx__model_load(tx_model **model, void **value, const tx_config *cfg, const tx_source *src)
 {
     tx_model *m = NULL;
     float *v = NULL;
     tx_status st;
     TX_GOTO(tx_model_type_find("gpt")->create(&m, cfg, src->vocab_size));
     TX_GOTO(tx_alloc(&v, (size_t)m->params.numel, sizeof *v, "the parameters"));
-    tx_params_bind(&m->params, v, TX_F32, NULL);
     TX_GOTO(tx_source_weights(src, m, v));
+    if (m->dtype != TX_F32) {
+        void *half;
+        TX_GOTO(tx_alloc(&half, (size_t)m->params.numel, tx_dtype_size(m->dtype), "the parameters"));
+        tx_params_round(&m->params, half, m->dtype, v);
+        tx_free(v);
+        v = half;
+    }
+    tx_params_bind(&m->params, v, m->dtype, NULL);
     *model = m;
     *value = v;
     return TX_OK;
@@ -126,4 +133,13 @@ out:
     if (m) m->type->destroy(m);
     tx_free(v);
     return st;
+}
+
+tx_status tx__trainer_take_weights(tx_trainer *t, const tx_source *src)
+{
+    float *weights;
+    TX_TRY(tx_trainer_weights(t, &weights));
+    TX_TRY(tx_source_weights(src, t->model, weights));
+    tx_trainer_weights_filled(t);
+    return TX_OK;
 }

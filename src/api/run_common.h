@@ -5,6 +5,7 @@
 #include "api/source.h"
 #include "config/config.h"
 #include "data/train_data.h"
+#include "train/trainer.h"
 #include "triax/token.h"
 
 /* The tokenizer that the flags name; where they name no file, the one that lies beside the checkpoint in `dir` (NULL:
@@ -21,6 +22,9 @@ tx_status tx__tokenizer_keep(const tx_config *cfg, const char *from, const char 
 tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t vocab_size, const tx_tokenizer *bert);
 
 /* A model for scoring or sampling: weights from the source, sizes from its options. *value is the flat buffer. */
-tx_status tx__model_load(tx_model **model, float **value, const tx_config *cfg, const tx_source *src);
+tx_status tx__model_load(tx_model **model, void **value, const tx_config *cfg, const tx_source *src);
+
+/* The weights of a source that is a Hugging Face folder, into a trainer of their shape. */
+tx_status tx__trainer_take_weights(tx_trainer *t, const tx_source *src);
 
 #endif

@@ -241,6 +241,12 @@ static void log_derived(const tx_config *cfg)
          g->log_learning_rate_to_tensorboard || g->log_loss_scale_to_tensorboard ||
          g->log_validation_ppl_to_tensorboard || g->log_memory_to_tensorboard || g->log_world_size_to_tensorboard))
         tx_warn("flags for TensorBoard: nothing is written for it without --tensorboard-dir");
+    bool scales = g->loss_scale || g->initial_loss_scale || g->min_loss_scale || g->loss_scale_window || g->hysteresis;
+    if (scales && !cfg->fp16 && !(cfg->bf16 && g->loss_scale))
+        tx_info("flags for the loss scale: %s has none", cfg->bf16 ? "bf16 without --loss-scale" : "fp32");
+    if (cfg->fp16 && g->loss_scale &&
+        (g->initial_loss_scale || g->min_loss_scale || g->loss_scale_window || g->hysteresis))
+        tx_info("flags for a dynamic loss scale: --loss-scale %g is constant", cfg->loss_scale);
     if (g->vocab_size && strcmp(cfg->tokenizer_type, "NullTokenizer") != 0)
         tx_warn("--vocab-size: the size of this vocabulary is that of its file");
     bool bert = !strncmp(cfg->tokenizer_type, "Bert", 4), hf = strstr(cfg->tokenizer_type, "HF") != NULL;

@@ -5,6 +5,7 @@
  *  A rule reads k->c (values), k->c->given (typed by the user) and k->bad (typed, but could not be read: its value says
  *  nothing, and the user hears about it anyway). Numbers that are 0 are not known: shape before a checkpoint is read.
  */
+#include <math.h>
 #include <string.h>
 
 #include "config/options.h"
@@ -223,6 +224,19 @@ static void rule_activation_is_one(const struct check *k)
     if (c->swiglu && c->hidden_size && !c->ffn_hidden_size && !k->bad->hidden_size && !k->bad->ffn_hidden_size)
         tx__violate(k->v, "--swiglu: 8/3 of --hidden-size %lld is less than 64; give --ffn-hidden-size",
                     (long long)c->hidden_size);
+}
+
+static void rule_precision_is_one(const struct check *k)
+{
+    const tx_config *c = k->c;
+    if (c->fp16 && c->bf16) tx__violate(k->v, "--fp16 and --bf16: give one of the two");
+    if (c->fp32_residual_connection && !c->fp16 && !c->bf16)
+        tx__violate(k->v, "--fp32-residual-connection needs --fp16 or --bf16: in fp32 it always is");
+    if (c->fp16 && c->initial_loss_scale < c->min_loss_scale && !k->bad->initial_loss_scale && !k->bad->min_loss_scale)
+        tx__violate(k->v, "--initial-loss-scale %g is below --min-loss-scale %g", c->initial_loss_scale,
+                    c->min_loss_scale);
+    if (c->loss_scale_window != floor(c->loss_scale_window))
+        tx__violate(k->v, "--loss-scale-window %g is not a whole number", c->loss_scale_window);
 }
 
 static void rule_rotation_has_pairs(const struct check *k)
@@ -651,6 +665,7 @@ static const struct rule {
     { NULL, rule_heads_have_a_width },
     { NULL, rule_key_heads_divide_heads },
     { NULL, rule_activation_is_one },
+    { NULL, rule_precision_is_one },
     { NULL, rule_rotation_has_pairs },
     { NULL, rule_positions_reach },
     { "pretrain-gpt", rule_micro_divides_global },

@@ -30,7 +30,7 @@ static tx_tensor cache_tensor(void *data, const tx_model *m, int64_t max_len, in
 {
     int64_t n = m->n_groups, d = m->head_dim;
     return (tx_tensor){
-        .data = data, .dtype = TX_F32, .n_dims = 4, .dim = { max_len, b, n, d }, .stride = { b * n * d, n * d, d, 1 }
+        .data = data, .dtype = m->dtype, .n_dims = 4, .dim = { max_len, b, n, d }, .stride = { b * n * d, n * d, d, 1 }
     };
 }
 
@@ -47,14 +47,14 @@ tx_status tx_generator_create(tx_generator **out, tx_model *model, const char *b
     g->model = model;
     g->b = b;
     g->max_len = max_len;
-    size_t cells = (size_t)(max_len * b);
+    size_t cells = (size_t)(max_len * b), size = tx_dtype_size(model->dtype);
     TX_GOTO(tx_ctx_init(&g->ctx, backend, n_threads));
     TX_GOTO(tx_alloc(&g->kv, (size_t)model->n_layers, sizeof *g->kv, "the key-value cache"));
     for (int64_t i = 0; i < model->n_layers; i++) {
-        float *k, *v;
-        TX_GOTO(tx_alloc(&k, cells * (size_t)(model->n_groups * model->head_dim), sizeof *k, "the key-value cache"));
+        void *k, *v;
+        TX_GOTO(tx_alloc(&k, cells * (size_t)(model->n_groups * model->head_dim), size, "the key-value cache"));
         g->kv[i].k = cache_tensor(k, model, max_len, b);
-        TX_GOTO(tx_alloc(&v, cells * (size_t)(model->n_groups * model->head_dim), sizeof *v, "the key-value cache"));
+        TX_GOTO(tx_alloc(&v, cells * (size_t)(model->n_groups * model->head_dim), size, "the key-value cache"));
         g->kv[i].v = cache_tensor(v, model, max_len, b);
     }
     TX_GOTO(tx_alloc(&g->token, cells, sizeof *g->token, "the generator"));

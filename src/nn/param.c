@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/half.h"
 #include "base/rng.h"
 
 static int64_t dim_of_letter(const tx_dims *d, char letter)
@@ -135,6 +136,14 @@ void tx_params_init(const tx_params *ps, float *master, uint64_t seed, tx_init_m
                         p->init == TX_INIT_NORMAL_SCALED ? method.std / sqrt(2.0 * method.n_layers) : method.std);
         fill(x + n, p->numel - n, 0.0f);
     }
+}
+
+void tx_params_round(const tx_params *ps, void *value, tx_dtype t, const float *master)
+{
+    TX_ASSERT(t == TX_BF16 || t == TX_F16);
+    uint16_t *to = value;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < ps->numel; i++) to[i] = t == TX_BF16 ? tx_f32_to_bf16(master[i]) : tx_f32_to_f16(master[i]);
 }
 
 const tx_param *tx_params_find(const tx_params *ps, const char *name)

@@ -81,6 +81,9 @@ typedef struct tx_init_method {
  * rows are zero. @master [numel] */
 void tx_params_init(const tx_params *ps, float *master, uint64_t seed, tx_init_method method);
 
+/* The copy of master weights that layers compute with: value [numel] of dtype t, rounded to nearest even. */
+void tx_params_round(const tx_params *ps, void *value, tx_dtype t, const float *master);
+
 const tx_param *tx_params_find(const tx_params *ps, const char *name); /* NULL if there is none */
 
 /* Real parameters (padding rows not counted). */

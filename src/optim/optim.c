@@ -18,11 +18,15 @@ static const tx_optim_type *type_of(const char *name)
 }
 
 tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_optim_range *range, int n_ranges, float *value,
-                        float *grad, int64_t numel)
+                        tx_tensor low, float *grad, int64_t numel)
 {
-    *o = (tx_optim){
-        .type = type_of(cfg->optimizer), .cfg = cfg, .n_ranges = n_ranges, .value = value, .grad = grad, .numel = numel
-    };
+    *o = (tx_optim){ .type = type_of(cfg->optimizer),
+                     .cfg = cfg,
+                     .n_ranges = n_ranges,
+                     .value = value,
+                     .low = low,
+                     .grad = grad,
+                     .numel = numel };
     tx_status st;
     int64_t largest = 0;
     for (int i = 0; i < n_ranges; i++)
@@ -51,15 +55,19 @@ tx_status tx_optim_zero_grad(tx_ctx *c, tx_optim *o)
     return TX_OK;
 }
 
-static tx_status norm_of(tx_ctx *c, tx_optim *o, float *flat, double *norm, const char **bad)
+tx_tensor tx__optim_low(const tx_optim *o, const tx_optim_range *r)
+{
+    return o->low.data ? tx_slice1(o->low, r->offset, r->numel) : (tx_tensor){ 0 };
+}
+
+static tx_status norm_of(tx_ctx *c, tx_optim *o, tx_tensor flat, double *norm, const char **bad)
 {
     double total = 0;
     *bad = NULL;
     for (int i = 0; i < o->n_ranges; i++) {
         const tx_optim_range *r = &o->range[i];
         int64_t blocks = (r->numel + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK;
-        TX_RUN(c, sumsq, .out = tx_tensor1(o->block_sums, TX_F64, blocks),
-               .x = tx_tensor1(flat + r->offset, TX_F32, r->numel));
+        TX_RUN(c, sumsq, .out = tx_tensor1(o->block_sums, TX_F64, blocks), .x = tx_slice1(flat, r->offset, r->numel));
         if (c->dry) continue;
         double sum = 0;
         for (int64_t k = 0; k < blocks; k++) sum += o->block_sums[k];
@@ -72,13 +80,13 @@ static tx_status norm_of(tx_ctx *c, tx_optim *o, float *flat, double *norm, cons
 
 tx_status tx_optim_grad_norm(tx_ctx *c, tx_optim *o, double *norm, const char **bad)
 {
-    return norm_of(c, o, o->grad, norm, bad);
+    return norm_of(c, o, tx_tensor1(o->grad, TX_F32, o->numel), norm, bad);
 }
 
 tx_status tx_optim_value_norm(tx_ctx *c, tx_optim *o, double *norm)
 {
     const char *bad;
-    return norm_of(c, o, o->value, norm, &bad);
+    return norm_of(c, o, o->low.data ? o->low : tx_tensor1(o->value, TX_F32, o->numel), norm, &bad);
 }
 
 tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n)

@@ -44,17 +44,18 @@ struct tx_optim {
     const tx_config *cfg;  /* borrowed: adam_beta1, sgd_momentum, ... */
     tx_optim_range *range; /* owned */
     int n_ranges;
-    float *value, *grad;              /* borrowed, [numel] */
+    float *value, *grad;              /* borrowed, [numel]: master weights and gradients */
+    tx_tensor low;                    /* borrowed, [numel]: the weights as layers read them, if that is not value */
     float *state[TX_OPTIM_MAX_STATE]; /* owned, [numel], start at zero */
     double *block_sums;               /* owned; scratch of the sums over a tensor */
     int64_t numel;
     int64_t t; /* updates so far */
 };
 
-/* The optimizer that cfg->optimizer names. Copies `range`. cfg, value and grad are the caller's and outlive it.
+/* The optimizer that cfg->optimizer names. Copies `range`. cfg, value, low and grad are the caller's and outlive it.
  * TX_ERR_NOMEM. */
 tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_optim_range *range, int n_ranges, float *value,
-                        float *grad, int64_t numel);
+                        tx_tensor low, float *grad, int64_t numel);
 void tx_optim_deinit(tx_optim *o);
 
 tx_status tx_optim_zero_grad(tx_ctx *c, tx_optim *o);
@@ -62,7 +63,10 @@ tx_status tx_optim_zero_grad(tx_ctx *c, tx_optim *o);
 /* L2 norm of all gradients. If it is not finite, *bad names the first tensor whose gradient is not; else NULL. */
 tx_status tx_optim_grad_norm(tx_ctx *c, tx_optim *o, double *norm, const char **bad);
 
-/* The same sum over the parameters' values. */
+/* A range of `low`, or nothing where there is none. */
+tx_tensor tx__optim_low(const tx_optim *o, const tx_optim_range *r);
+
+/* The same sum over the parameters' values, as layers read them. */
 tx_status tx_optim_value_norm(tx_ctx *c, tx_optim *o, double *norm);
 
 /* How many gradients are exactly zero; rows that pad the vocabulary do not count. */

@@ -5,8 +5,8 @@ static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, con
 {
     TX_RUN(c, sgd, .p = tx_tensor1(o->value + r->offset, TX_F32, r->numel),
            .m = tx_tensor1(o->state[0] + r->offset, TX_F32, r->numel),
-           .g = tx_tensor1(o->grad + r->offset, TX_F32, r->numel), .lr = s->lr, .momentum = o->cfg->sgd_momentum,
-           .weight_decay = s->weight_decay, .grad_scale = s->grad_scale);
+           .g = tx_tensor1(o->grad + r->offset, TX_F32, r->numel), .low = tx__optim_low(o, r), .lr = s->lr,
+           .momentum = o->cfg->sgd_momentum, .weight_decay = s->weight_decay, .grad_scale = s->grad_scale);
     return TX_OK;
 }
 

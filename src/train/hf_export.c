@@ -10,6 +10,7 @@ typedef struct export
     const tx_model *m;
     const tx_hf_format *format;
     float *flat;
+    double factor;
     tx_hf_tensor *tensor; /* [n]; source is the tx_hf_part */
     tx_hf_part *part;     /* [n] */
     size_t n;
@@ -21,6 +22,9 @@ static void fetch(void *user, const tx_hf_tensor *tensor, float *x)
     const export *e = user;
     const tx_hf_part *part = tensor->source;
     tx_hf_copy(e->m, part, x, e->flat + part->param->offset, true);
+    if (e->factor == 1) return;
+    for (int64_t i = 0, n = part->n_dims == 2 ? part->dim[0] * part->dim[1] : part->dim[0]; i < n; i++)
+        x[i] = (float)((double)x[i] * e->factor);
 }
 
 static tx_status list_tensors(export *e)
@@ -49,9 +53,9 @@ static void free_list(export *e)
     tx_free(e->part);
 }
 
-tx_status tx_hf_export_tensors(const tx_model *m, float *flat, const char *path)
+tx_status tx_hf_export_tensors(const tx_model *m, float *flat, double factor, const char *path)
 {
-    export e = { .m = m, .flat = flat };
+    export e = { .m = m, .flat = flat, .factor = factor };
     tx_status st;
     TX_GOTO(list_tensors(&e));
     TX_GOTO(tx_huggingface_write_tensors(path, e.tensor, e.n, fetch, &e));
@@ -62,7 +66,7 @@ out:
 
 tx_status tx_hf_export_model(const tx_model *m, float *flat, const char *dir)
 {
-    export e = { .m = m, .flat = flat };
+    export e = { .m = m, .flat = flat, .factor = 1 };
     json_t *config = NULL;
     tx_status st;
     TX_GOTO(list_tensors(&e));

@@ -8,7 +8,7 @@
 /* Writes the folder: config.json and, from the flat buffer, model.safetensors. */
 tx_status tx_hf_export_model(const tx_model *m, float *flat, const char *dir);
 
-/* Publishes one safetensors file of a flat buffer: gradients, say. */
-tx_status tx_hf_export_tensors(const tx_model *m, float *flat, const char *path);
+/* Publishes one safetensors file of a flat buffer times a factor: gradients, say, over their loss scale. */
+tx_status tx_hf_export_tensors(const tx_model *m, float *flat, double factor, const char *path);
 
 #endif

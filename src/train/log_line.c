@@ -37,10 +37,10 @@ static void megatron(char line[1024], const tx_step_record *r)
         r->tokens_per_second, r->tflops);
 }
 
-/* Megatron-DeepSpeed's: a loss scale only where there is a scaler, which fp32 and bf16 have not. */
-static void megatron_deepspeed(char line[1024], const tx_step_record *r)
+/* Megatron-DeepSpeed's: a loss scale only where there is a scaler. */
+static void megatron_deepspeed(char line[1024], const tx_config *cfg, const tx_step_record *r)
 {
-    if (r->loss_scale != 1) add(line, " loss scale: %.1f |", r->loss_scale);
+    if (tx_loss_scaler_from_config(cfg).kind != TX_SCALE_NONE) add(line, " loss scale: %.1f |", r->loss_scale);
     add_norms(line, r);
     add(line, " actual seqlen: %5lld |", (long long)r->seq_length);
     add(line, " number of skipped iterations: %3lld | number of nan iterations: %3lld |", (long long)r->skipped,
@@ -59,7 +59,10 @@ void tx_log_interval(const tx_config *cfg, const tx_step_record *r)
     add(line, " elapsed time per iteration (ms): %.1f | learning rate: %.3E | global batch size: %5lld |",
         r->elapsed_ms, r->lr, (long long)r->global_batch_size);
     if (!isnan(r->loss)) add(line, " lm loss: %.6E |", r->loss);
-    (deepspeed ? megatron_deepspeed : megatron)(line, r);
+    if (deepspeed)
+        megatron_deepspeed(line, cfg, r);
+    else
+        megatron(line, r);
     tx_info("%s", line);
 
     static const char *const name[] = {

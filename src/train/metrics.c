@@ -63,7 +63,7 @@ static tx_step_record stand(const tx_trainer *t, tx_record_kind kind)
         .weight_decay = t->weight_decay,
         .loss = t->iteration_loss,
         .grad_norm = t->grad_norm,
-        .loss_scale = 1, /* fp32 is not scaled */
+        .loss_scale = t->scaler.scale,
         .params_norm = t->cfg->log_params_norm ? t->params_norm : -1,
         .num_zeros = -1,
     };
@@ -119,7 +119,7 @@ static void log_memory_used(const tx_trainer *t)
 
 void tx_metrics_step(tx_metrics *m, const tx_trainer *t)
 {
-    bool skipped = t->consecutive_skips > 0;
+    bool skipped = t->step_skipped;
     tx_step_record r = stand(t, TX_RECORD_STEP);
     m->advanced += !skipped;
     m->skipped += skipped;

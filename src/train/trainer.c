@@ -10,7 +10,8 @@
 #include "model/hf_format.h"
 
 #define MAX_CONSECUTIVE_SKIPS 20
-#define SCHEDULE_KEY          "opt_param_scheduler" /* upstream's name for it */
+#define SCHEDULE_KEY          "opt_param_scheduler" /* upstream's names for them */
+#define SCALER_KEY            "grad_scaler"
 
 /* Learning rate and weight decay of the next update. */
 static void move_schedule(tx_trainer *t)
@@ -30,11 +31,18 @@ static int64_t n_micro_now(const tx_trainer *t)
 static tx_status bind_buffers(tx_trainer *t, bool train)
 {
     tx_params *ps = &t->model->params;
-    TX_TRY(tx_alloc(&t->value, (size_t)ps->numel, sizeof(float), "the parameters"));
-    tx_params_bind(ps, t->value, TX_F32, NULL);
+    tx_dtype dtype = t->model->dtype;
+    tx_tensor low = { 0 };
+    TX_TRY(tx_alloc(&t->value, (size_t)ps->numel, tx_dtype_size(dtype), "the parameters"));
+    if (dtype == TX_F32) t->master = t->value;
+    tx_params_bind(ps, t->value, dtype, NULL);
     if (!train) return TX_OK;
+    if (dtype != TX_F32) {
+        TX_TRY(tx_alloc(&t->master, (size_t)ps->numel, sizeof(float), "the master weights"));
+        low = tx_tensor1(t->value, dtype, ps->numel);
+    }
     TX_TRY(tx_alloc(&t->grad, (size_t)ps->numel, sizeof(float), "the gradients"));
-    tx_params_bind(ps, t->value, TX_F32, t->grad);
+    tx_params_bind(ps, t->value, dtype, t->grad);
 
     tx_optim_range *range;
     TX_TRY(tx_alloc(&range, (size_t)ps->n, sizeof *range, "the optimizer's groups"));
@@ -46,7 +54,7 @@ static tx_status bind_buffers(tx_trainer *t, bool train)
                                      .decay = p->decay == TX_DECAY,
                                      .name = p->name };
     }
-    tx_status st = tx_optim_init(&t->optim, t->cfg, range, ps->n, t->value, t->grad, ps->numel);
+    tx_status st = tx_optim_init(&t->optim, t->cfg, range, ps->n, t->master, low, t->grad, ps->numel);
     tx_free(range);
     return st;
 }
@@ -113,6 +121,7 @@ tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t voca
     t->n_micro = train ? n_micro_now(t) : 1;
     t->eod = eod;
     t->lr_override = -1;
+    t->scaler = tx_loss_scaler_from_config(cfg);
     if (train) {
         t->schedule = tx_schedule_from_config(cfg);
         move_schedule(t);
@@ -129,11 +138,13 @@ tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t voca
             tx_alloc(&t->dump_tokens, (size_t)(cfg->global_batch_size * (t->s + 1)), sizeof(int32_t), "--dump-step"));
     }
     TX_GOTO(plan_and_take(t, train));
-    if (train)
-        tx_params_init(&t->model->params, t->value, (uint64_t)cfg->seed,
+    if (train) {
+        tx_params_init(&t->model->params, t->master, (uint64_t)cfg->seed,
                        (tx_init_method){ .std = cfg->init_method_std,
                                          .n_layers = (int)cfg->num_layers,
                                          .xavier_uniform = cfg->init_method_xavier_uniform });
+        tx_trainer_weights_filled(t);
+    }
     *out = t;
 out:
     if (st) tx_trainer_destroy(t);
@@ -154,15 +165,32 @@ void tx_trainer_destroy(tx_trainer *t)
     tx_free(t->batch.loss.data);
     tx_free(t->dump_tokens);
     json_decref(t->blend_phase);
+    if (t->master != t->value) tx_free(t->master);
     tx_free(t->value);
     tx_free(t->grad);
     tx_free(t);
 }
 
+tx_status tx_trainer_weights(tx_trainer *t, float **out)
+{
+    if (!t->master) TX_TRY(tx_alloc(&t->master, (size_t)t->model->params.numel, sizeof(float), "the weights in fp32"));
+    *out = t->master;
+    return TX_OK;
+}
+
+void tx_trainer_weights_filled(tx_trainer *t)
+{
+    if (t->model->dtype == TX_F32) return;
+    tx_params_round(&t->model->params, t->value, t->model->dtype, t->master);
+    if (t->grad) return;
+    tx_free(t->master); /* only the optimizer needs it further */
+    t->master = NULL;
+}
+
 /* ---- one micro-batch ---- */
 
 /* Rows of s+1 ids to s-major inputs, labels and weights. A weight is mask / Σ mask / n_micro, so that the objective is
- * the mean over micro-batches of each one's mean loss: Megatron's loss averaging. */
+ * the mean over micro-batches of each one's mean loss: Megatron's loss averaging. Times the loss scale. */
 static tx_status fill_batch(tx_trainer *t, const int32_t *tokens)
 {
     int64_t s = t->s, b = t->b;
@@ -190,7 +218,7 @@ static tx_status fill_batch(tx_trainer *t, const int32_t *tokens)
             n_counted += counted;
         }
     }
-    float each = n_counted ? (float)(1.0 / (double)n_counted / (double)t->n_micro) : 0;
+    float each = n_counted ? (float)(t->scaler.scale / (double)n_counted / (double)t->n_micro) : 0;
     for (int64_t i = 0; i < s * b; i++) weight[i] *= each;
     return TX_OK;
 }
@@ -264,12 +292,21 @@ bool tx_trainer_at_boundary(const tx_trainer *t)
 
 /* ---- the update ---- */
 
-/* A step whose gradients are not finite is skipped and counted: the schedule does not move either. */
+/* A step whose gradients are not finite is skipped and counted: the schedule does not move either. An overflow that a
+ * lower loss scale cures is no more than that. */
 static tx_status skip_update(tx_trainer *t, const char *bad)
 {
+    bool finite = isfinite(t->iteration_loss), curable = finite && tx_loss_scaler_can_fall(&t->scaler);
+    double before = t->scaler.scale;
     t->skipped++;
+    t->nan += !finite;
+    tx_loss_scaler_update(&t->scaler, true);
+    if (curable) {
+        tx_info("iteration %lld skipped: a gradient overflowed at loss scale %.1f, the next one is %.1f",
+                (long long)t->iteration, before, t->scaler.scale);
+        return TX_OK;
+    }
     t->consecutive_skips++;
-    t->nan += !isfinite(t->iteration_loss);
     tx_warn("iteration %lld skipped: the gradient of %s is not finite (loss %g)", (long long)t->iteration, bad,
             t->iteration_loss);
     if (t->consecutive_skips < MAX_CONSECUTIVE_SKIPS) return TX_OK;
@@ -282,16 +319,19 @@ static tx_status skip_update(tx_trainer *t, const char *bad)
 static tx_status update(tx_trainer *t)
 {
     const char *bad;
-    TX_TRY(tx_optim_grad_norm(&t->ctx, &t->optim, &t->grad_norm, &bad));
+    double norm, scale = t->scaler.scale;
+    TX_TRY(tx_optim_grad_norm(&t->ctx, &t->optim, &norm, &bad));
+    t->grad_norm = norm / scale;
     if (t->dump_iteration == t->iteration + 1) TX_TRY(tx__trainer_dump(t, t->grad_norm));
     if (t->cfg->log_num_zeros_in_grad) TX_TRY(tx_optim_count_zeros(&t->ctx, &t->optim, &t->num_zeros));
     int64_t batch = t->n_micro * t->b;
     double lr = t->lr_override >= 0 ? t->lr_override : t->lr;
     if (!bad) { /* Megatron's clip_grad_norm: coefficient clip / (norm + 1e-6), if below 1 */
-        double clip = t->cfg->clip_grad / (t->grad_norm + 1e-6), scale = t->cfg->clip_grad > 0 && clip < 1 ? clip : 1;
-        TX_TRY(tx_optim_step_all(&t->ctx, &t->optim, lr, t->weight_decay, scale));
+        double clip = t->cfg->clip_grad / (t->grad_norm + 1e-6), keep = t->cfg->clip_grad > 0 && clip < 1 ? clip : 1;
+        TX_TRY(tx_optim_step_all(&t->ctx, &t->optim, lr, t->weight_decay, keep / scale));
         tx_schedule_advance(&t->schedule, &t->place, batch, t->consumed_train_tokens);
     }
+    t->step_skipped = bad != NULL;
     t->iteration++;
     t->consumed_train_samples += batch;
     t->consumed_train_tokens += batch * t->s;
@@ -299,6 +339,7 @@ static tx_status update(tx_trainer *t)
     move_schedule(t);
     if (t->cfg->log_params_norm) TX_TRY(tx_optim_value_norm(&t->ctx, &t->optim, &t->params_norm));
     if (bad) return skip_update(t, bad);
+    tx_loss_scaler_update(&t->scaler, false);
     t->consecutive_skips = 0;
     return TX_OK;
 }
@@ -334,12 +375,17 @@ static int optim_parts(const tx_optim *o, tx_ckpt_part *part)
 /* The options that are kept, and beside them what this room and the data room keep. */
 static tx_status config_to_save(const tx_trainer *t, json_t **out)
 {
-    json_t *config, *schedule;
+    json_t *config, *schedule = NULL, *scaler = NULL;
     TX_TRY(tx_config_to_json(t->cfg, &config));
-    tx_status st = tx_schedule_to_json(&t->schedule, &schedule);
-    if (!st && (json_object_set_new(config, SCHEDULE_KEY, schedule) ||
-                (t->blend_phase && json_object_set(config, "blend_phase", t->blend_phase))))
+    tx_status st;
+    TX_GOTO(tx_schedule_to_json(&t->schedule, &schedule));
+    if (t->scaler.kind == TX_SCALE_DYNAMIC) TX_GOTO(tx_loss_scaler_to_json(&t->scaler, &scaler));
+    if (json_object_set(config, SCHEDULE_KEY, schedule) || (scaler && json_object_set(config, SCALER_KEY, scaler)) ||
+        (t->blend_phase && json_object_set(config, "blend_phase", t->blend_phase)))
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
+out:
+    json_decref(schedule);
+    json_decref(scaler);
     if (st)
         json_decref(config);
     else
@@ -367,7 +413,7 @@ tx_status tx_trainer_save(tx_trainer *t, const char *dir)
     };
     tx_ckpt_part part[TX_CKPT_MAX_PARTS];
     int n = t->cfg->no_save_optim ? 0 : optim_parts(&t->optim, part);
-    tx_status st = tx_checkpoint_save(dir, &state, config, &t->model->params, t->value, part, n);
+    tx_status st = tx_checkpoint_save(dir, &state, config, &t->model->params, t->master, part, n);
     json_decref(config);
     return st;
 }
@@ -391,8 +437,14 @@ tx_status tx_trainer_load(tx_trainer *t, tx_checkpoint *from)
     tx_schedule schedule = t->schedule;
     bool optim = t->grad && !cfg->finetune && !cfg->no_load_optim, lr_state = optim && !cfg->no_load_lr_state;
     if (lr_state) TX_TRY(resumed_schedule(t, from, &schedule));
+    tx_loss_scaler scaler = t->scaler;
+    if (optim) TX_TRY(tx_loss_scaler_from_json(&scaler, json_object_get(tx_checkpoint_config(from), SCALER_KEY)));
     int n = optim ? optim_parts(&t->optim, part) : 0;
-    TX_TRY(tx_checkpoint_read(from, &t->model->params, t->value, part, n));
+    float *weights;
+    TX_TRY(tx_trainer_weights(t, &weights));
+    TX_TRY(tx_checkpoint_read(from, &t->model->params, weights, part, n));
+    tx_trainer_weights_filled(t);
+    t->scaler = scaler;
     if (cfg->finetune) return TX_OK;
     const tx_ckpt_state *s = tx_checkpoint_state(from);
     t->iteration = s->iteration;
@@ -414,10 +466,11 @@ tx_status tx_trainer_load(tx_trainer *t, tx_checkpoint *from)
 
 tx_memory tx_trainer_memory(const tx_trainer *t)
 {
-    size_t flat = (size_t)t->model->params.numel * sizeof(float), train = t->grad ? flat : 0;
-    return (tx_memory){ .params = flat,
+    size_t n = (size_t)t->model->params.numel, half = t->model->dtype != TX_F32,
+           train = t->grad ? n * sizeof(float) : 0;
+    return (tx_memory){ .params = n * tx_dtype_size(t->model->dtype),
                         .grads = train,
-                        .optimizer = t->grad ? (size_t)t->optim.type->n_state * train : 0,
+                        .optimizer = t->grad ? ((size_t)t->optim.type->n_state + half) * train : 0,
                         .activations = t->ctx.acts.cap,
                         .workspace = t->ctx.scratch.cap };
 }

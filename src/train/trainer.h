@@ -14,6 +14,7 @@
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
 #include "model/model.h"
+#include "optim/loss_scaler.h"
 #include "optim/optim.h"
 #include "optim/schedule.h"
 
@@ -21,8 +22,11 @@ typedef struct tx_trainer {
     const tx_config *cfg; /* borrowed */
     tx_ctx ctx;
     tx_model *model;
-    float *value, *grad; /* flat, model->params.numel each */
+    void *value;   /* flat: what layers compute with, model->dtype; model->params.numel elements as the next two */
+    float *master; /* flat: the weights in fp32; value's memory where that is fp32; NULL: half, and not training */
+    float *grad;   /* flat: times the loss scale; NULL without training */
     tx_optim optim;
+    tx_loss_scaler scaler;
     tx_schedule schedule;
     tx_schedule_place place;
     tx_batch batch; /* buffers of one micro-batch */
@@ -34,9 +38,11 @@ typedef struct tx_trainer {
     enum { TX_WANT_FORWARD, TX_WANT_BACKWARD, TX_WANT_STEP } want;
     int64_t iteration; /* finished ones */
     int64_t consumed_train_samples, consumed_valid_samples, consumed_train_tokens;
-    int64_t skipped, nan, consecutive_skips;
-    double lr;          /* for the next update, as Megatron logs it */
-    double lr_override; /* >= 0: a client's own for the next update */
+    int64_t skipped, nan;
+    bool step_skipped;         /* the last one */
+    int64_t consecutive_skips; /* those that no lower loss scale could have saved */
+    double lr;                 /* for the next update, as Megatron logs it */
+    double lr_override;        /* >= 0: a client's own for the next update */
     double weight_decay;
     double iteration_loss;  /* mean over the micro-batches so far */
     double grad_norm;       /* before clipping, of the last iteration */
@@ -55,6 +61,10 @@ const char *tx_trainer_eod_flag(const tx_config *cfg);
  * there are no gradients, no optimizer and no initial weights: the trainer can only load and evaluate. */
 tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t vocab_size, int32_t eod, bool train);
 void tx_trainer_destroy(tx_trainer *t); /* NULL allowed */
+
+/* The fp32 weights, to be filled by somebody else, who then calls _weights_filled. TX_ERR_NOMEM. */
+tx_status tx_trainer_weights(tx_trainer *t, float **out);
+void tx_trainer_weights_filled(tx_trainer *t);
 
 /* Next micro-batch of the iteration. @tokens [b][s+1], one row a sample; @loss mean over its tokens, nats. */
 tx_status tx_trainer_forward(tx_trainer *t, const int32_t *tokens, double *loss);
@@ -85,7 +95,7 @@ tx_status tx_trainer_load(tx_trainer *t, tx_checkpoint *from);
 
 /* Memory taken, in bytes. */
 typedef struct tx_memory {
-    size_t params, grads, optimizer, activations, workspace;
+    size_t params, grads, optimizer, activations, workspace; /* master weights are the optimizer's */
 } tx_memory;
 tx_memory tx_trainer_memory(const tx_trainer *t);
 

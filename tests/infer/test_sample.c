@@ -89,7 +89,7 @@ static void greedy(void **state)
     tx_source src;
     tx_model *model;
     tx_generator *g;
-    float *value;
+    void *value;
     char flags[1100];
     snprintf(flags, sizeof flags, "--load %s --prompt x", data_path("golden/generation/model"));
     ASSERT_OK(tx_config_parse_string(&cfg, "generate", flags));

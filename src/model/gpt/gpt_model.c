@@ -85,6 +85,7 @@ static tx_status gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_
     tx_gpt *g;
     TX_TRY(tx_alloc(&g, 1, sizeof *g, "the model"));
     tx_status st;
+    tx_dtype dtype = cfg->bf16 ? TX_BF16 : cfg->fp16 ? TX_F16 : TX_F32;
     int64_t padded = tx_vocab_padded(vocab_size, cfg->make_vocab_size_divisible_by);
     g->base = (tx_model){
         .type = tx_model_type_find("gpt"),
@@ -100,8 +101,8 @@ static tx_status gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_
         .vocab_padded = padded,
         .n_valid = cfg->megatron_padded_logits ? padded : vocab_size,
         .label_smoothing = cfg->label_smoothing,
-        .dtype = TX_F32,
-        .stream = TX_F32,
+        .dtype = dtype,
+        .stream = cfg->fp32_residual_connection ? TX_F32 : dtype,
     };
     bool untied = cfg->untie_embeddings_and_output_weights;
     g->head = untied ? &g->output : &g->word;
