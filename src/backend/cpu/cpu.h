@@ -1,6 +1,6 @@
-/* cpu.h - what the files of backend "cpu" share. It computes in fp32 with OpenMP threads; matrix products are oneDNN's,
- * everything else is ours (isa/). How work is cut depends on shapes and c->n_threads only, never on which threads come,
- * so that the same call gives the same bits. */
+/* cpu.h - what the files of backend "cpu" share. It computes in fp32 with OpenMP threads, bf16 and fp16 by way of it;
+ * matrix products are oneDNN's, everything else is ours (isa/). How work is cut depends on shapes and c->n_threads
+ * only, never on which threads come, so that the same call gives the same bits. */
 #ifndef TX_BACKEND_CPU_CPU_H
 #define TX_BACKEND_CPU_CPU_H
 
@@ -17,8 +17,40 @@ static inline const tx__cpu_kernels *tx__cpu_k(const tx_ctx *c)
     return ((const tx__cpu *)c->backend_state)->k;
 }
 
-/* TX_ERR_UNSUPPORTED unless x is fp32; one tensor of a call speaks for all, check.c has seen to that. */
-tx_status tx__cpu_need_f32(const char *op, tx_tensor x);
+/* TX_ERR_UNSUPPORTED unless x is fp32, bf16 or fp16; one tensor of a call speaks for all, check.c has seen to that. */
+tx_status tx__cpu_need_float(const char *op, tx_tensor x);
+
+/* Kernels know only fp32. They are given fp32 tensors as they are; of bf16 and fp16 a stretch at a time is converted
+ * into room that stays in the cache, worked on and converted back:
+ *
+ *      k->kernel(tx__cpu_dst(y, at, y_room), tx__cpu_get(c, x, at, n, x_room), n);
+ *      tx__cpu_put(c, y, at, n, y_room);
+ *
+ * Each room holds n floats and is not touched for fp32. */
+float *tx__cpu_get(const tx_ctx *c, tx_tensor x, int64_t at, int64_t n, float *room); /* NULL if x is absent */
+
+static inline float *tx__cpu_dst(tx_tensor y, int64_t at, float *room)
+{
+    return y.dtype == TX_F32 ? (float *)y.data + at : room;
+}
+
+void tx__cpu_put(const tx_ctx *c, tx_tensor y, int64_t at, int64_t n, const float *room);
+
+/* n elements from x + from to y + to, between any of the three types. */
+void tx__cpu_copy(const tx_ctx *c, tx_tensor y, int64_t to, tx_tensor x, int64_t from, int64_t n);
+
+/* The stretch of element-wise work, whose rooms lie on the stack: all of n where the op's values are fp32. */
+enum { TX__CPU_STRETCH = 1024 };
+
+static inline int64_t tx__cpu_stretch(tx_dtype values, int64_t n)
+{
+    return values == TX_F32 || n < TX__CPU_STRETCH ? n : TX__CPU_STRETCH;
+}
+
+static inline int64_t tx__cpu_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 /* How many parts n units of work are cut into: no more than threads, and none so small that starting it costs more.
  * `each` is the work of a unit in elements touched. */
@@ -44,12 +76,20 @@ static inline tx__range tx__cpu_part(int64_t n, int64_t unit, int parts, int t)
 #include "backend/ops.def"
 #undef OP
 
+/* cpu_gemm_widened.c: the product of bf16 and fp16 by way of fp32. Its scratch is `rooms` bytes for what is converted
+ * and, behind them, those returned, for oneDNN. */
+tx_status tx__cpu_gemm_widened(tx_ctx *c, const tx_gemm_args *a, void *scratch);
+size_t tx__cpu_gemm_widened_scratch(const tx_ctx *c, const tx_gemm_args *a, size_t *rooms);
+
 size_t tx__cpu_gemm_scratch(const tx_ctx *c, const tx_gemm_args *a);
+size_t tx__cpu_layernorm_fwd_scratch(const tx_ctx *c, const tx_layernorm_fwd_args *a);
 size_t tx__cpu_layernorm_bwd_scratch(const tx_ctx *c, const tx_layernorm_bwd_args *a);
+size_t tx__cpu_rmsnorm_fwd_scratch(const tx_ctx *c, const tx_rmsnorm_fwd_args *a);
 size_t tx__cpu_rmsnorm_bwd_scratch(const tx_ctx *c, const tx_rmsnorm_bwd_args *a);
 size_t tx__cpu_rope_scratch(const tx_ctx *c, const tx_rope_args *a);
 size_t tx__cpu_attention_fwd_scratch(const tx_ctx *c, const tx_attention_fwd_args *a);
 size_t tx__cpu_attention_bwd_scratch(const tx_ctx *c, const tx_attention_bwd_args *a);
+size_t tx__cpu_cross_entropy_scratch(const tx_ctx *c, const tx_cross_entropy_args *a);
 
 tx_status tx__cpu_gemm_open(struct tx__cpu_gemm **out);
 void tx__cpu_gemm_close(struct tx__cpu_gemm *g); /* NULL allowed */

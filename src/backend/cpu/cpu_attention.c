@@ -15,7 +15,7 @@ typedef struct room {
 static room fwd_room(const tx_attention_fwd_args *a)
 {
     int64_t sk = a->k.dim[0], d = a->k.dim[3];
-    if (a->q.dim[0] <= FEW) return (room){ 0, tx__attn_few_work(sk) };
+    if (a->q.dim[0] <= FEW) return (room){ 0, tx__attn_few_work(sk, d) };
     return (room){ tx__attn_fwd_packed(sk, d), tx__attn_fwd_work(d) };
 }
 
@@ -37,20 +37,21 @@ size_t tx__cpu_attention_fwd_scratch(const tx_ctx *c, const tx_attention_fwd_arg
 }
 
 /* Where head (i_b, g, r) begins in a q-like, and group (i_b, g) in a k-like tensor. */
-static float *q_head(tx_tensor q, int64_t i_b, int64_t g, int64_t r)
+static void *q_head(tx_tensor q, int64_t i_b, int64_t g, int64_t r)
 {
-    return (float *)q.data + i_b * q.stride[1] + g * q.stride[2] + r * q.stride[3];
+    return (char *)q.data + (i_b * q.stride[1] + g * q.stride[2] + r * q.stride[3]) * (int64_t)tx_dtype_size(q.dtype);
 }
 
-static float *k_head(tx_tensor k, int64_t i_b, int64_t g)
+static void *k_head(tx_tensor k, int64_t i_b, int64_t g)
 {
-    return (float *)k.data + i_b * k.stride[1] + g * k.stride[2];
+    return (char *)k.data + (i_b * k.stride[1] + g * k.stride[2]) * (int64_t)tx_dtype_size(k.dtype);
 }
 
 static tx__attn fwd_head(const tx_attention_fwd_args *a, int64_t i_b, int64_t g, int64_t r, const tx__drop *drop)
 {
     int64_t sq = a->q.dim[0], heads = a->q.dim[3], i_n = g * heads + r;
-    return (tx__attn){ .o = q_head(a->o, i_b, g, r),
+    return (tx__attn){ .dtype = a->q.dtype,
+                       .o = q_head(a->o, i_b, g, r),
                        .lse = a->lse.data ? (float *)a->lse.data + (i_b * a->q.dim[2] * heads + i_n) * sq : NULL,
                        .q = q_head(a->q, i_b, g, r),
                        .k = k_head(a->k, i_b, g),
@@ -73,7 +74,7 @@ static tx__attn fwd_head(const tx_attention_fwd_args *a, int64_t i_b, int64_t g,
 
 tx_status tx__cpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void *scratch)
 {
-    TX_TRY(tx__cpu_need_f32("attention_fwd", a->q));
+    TX_TRY(tx__cpu_need_float("attention_fwd", a->q));
     const tx__cpu_kernels *k = tx__cpu_k(c);
     const tx__drop drop = { a->mask.rng, a->mask.drop, (float)tx_dropout_scale(&a->mask) };
     int64_t groups = a->q.dim[2], heads = a->q.dim[3], n = a->q.dim[1] * groups * heads;
@@ -131,7 +132,7 @@ static tx__attn bwd_head(const tx_attention_bwd_args *a, int64_t i_b, int64_t g,
 
 tx_status tx__cpu_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a, void *scratch)
 {
-    TX_TRY(tx__cpu_need_f32("attention_bwd", a->q));
+    TX_TRY(tx__cpu_need_float("attention_bwd", a->q));
     const tx__cpu_kernels *k = tx__cpu_k(c);
     const tx__drop drop = { a->mask.rng, a->mask.drop, (float)tx_dropout_scale(&a->mask) };
     int64_t groups = a->q.dim[2], heads = a->q.dim[3], n = a->q.dim[1] * groups;

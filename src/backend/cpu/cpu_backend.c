@@ -79,22 +79,15 @@ static tx_status open_cpu(tx_ctx *c)
     return st;
 }
 
-tx_status tx__cpu_need_f32(const char *op, tx_tensor x)
-{
-    if (x.dtype == TX_F32) return TX_OK;
-    return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: backend cpu has no %s, only fp32; backend ref has every type", op,
-                   tx_dtype_name(x.dtype));
-}
-
 static void fill_ops(tx_ops *ops)
 {
     ops->fill.run = tx__cpu_fill;
     ops->cast.run = tx__cpu_cast;
     ops->gemm = (tx_gemm_row){ tx__cpu_gemm, tx__cpu_gemm_scratch, false };
     ops->col_sum.run = tx__cpu_col_sum;
-    ops->layernorm_fwd.run = tx__cpu_layernorm_fwd;
+    ops->layernorm_fwd = (tx_layernorm_fwd_row){ tx__cpu_layernorm_fwd, tx__cpu_layernorm_fwd_scratch, false };
     ops->layernorm_bwd = (tx_layernorm_bwd_row){ tx__cpu_layernorm_bwd, tx__cpu_layernorm_bwd_scratch, false };
-    ops->rmsnorm_fwd.run = tx__cpu_rmsnorm_fwd;
+    ops->rmsnorm_fwd = (tx_rmsnorm_fwd_row){ tx__cpu_rmsnorm_fwd, tx__cpu_rmsnorm_fwd_scratch, false };
     ops->rmsnorm_bwd = (tx_rmsnorm_bwd_row){ tx__cpu_rmsnorm_bwd, tx__cpu_rmsnorm_bwd_scratch, false };
     ops->activation_fwd.run = tx__cpu_activation_fwd;
     ops->activation_bwd.run = tx__cpu_activation_bwd;
@@ -107,7 +100,7 @@ static void fill_ops(tx_ops *ops)
     ops->attention_bwd = (tx_attention_bwd_row){ tx__cpu_attention_bwd, tx__cpu_attention_bwd_scratch, false };
     ops->embedding_fwd.run = tx__cpu_embedding_fwd;
     ops->embedding_bwd.run = tx__cpu_embedding_bwd;
-    ops->cross_entropy.run = tx__cpu_cross_entropy;
+    ops->cross_entropy = (tx_cross_entropy_row){ tx__cpu_cross_entropy, tx__cpu_cross_entropy_scratch, false };
     ops->sumsq.run = tx__cpu_sumsq;
     ops->adam.run = tx__cpu_adam;
     ops->sgd.run = tx__cpu_sgd;

@@ -25,36 +25,26 @@ tx_status tx__cpu_fill(tx_ctx *c, const tx_fill_args *a, void *scratch)
     return TX_OK;
 }
 
-/* n elements from x + from to y + to. */
-static void cast_run(const tx__cpu_kernels *k, tx_tensor y, int64_t to, tx_tensor x, int64_t from, int64_t n)
+static bool is_value(tx_dtype t)
 {
-    size_t out = tx_dtype_size(y.dtype), in = tx_dtype_size(x.dtype);
-    void *dst = (char *)y.data + (size_t)to * out;
-    const void *src = (const char *)x.data + (size_t)from * in;
-    if (x.dtype == y.dtype)
-        memmove(dst, src, (size_t)n * out);
-    else if (y.dtype == TX_BF16)
-        k->to_bf16(dst, src, n);
-    else
-        k->of_bf16(dst, src, n);
+    return t == TX_F32 || t == TX_BF16 || t == TX_F16;
 }
 
-/* Copies and fp32 to and from bf16; the other pairs are rare (they happen at a checkpoint) and go ref's way. */
+/* Copies and conversions among fp32, bf16 and fp16; the other pairs are rare (they happen at a checkpoint) and go ref's
+ * way. */
 tx_status tx__cpu_cast(tx_ctx *c, const tx_cast_args *a, void *scratch)
 {
-    const tx__cpu_kernels *k = tx__cpu_k(c);
     tx_dtype to = a->y.dtype, from = a->x.dtype;
-    bool down = from == TX_F32 && to == TX_BF16, up = from == TX_BF16 && to == TX_F32;
-    if (to != from && !down && !up) return tx__ref_cast(c, a, scratch);
+    if (to != from && !(is_value(to) && is_value(from))) return tx__ref_cast(c, a, scratch);
     bool flat = tx_is_contiguous(a->x) && tx_is_contiguous(a->y);
     int64_t n = tx_numel(a->x), width = a->x.dim[a->x.n_dims - 1], rows = width ? n / width : 0;
     int parts = tx__cpu_parts(c, n, 1);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(flat ? n : rows, flat ? LINE : 1, parts, t);
-        if (flat) cast_run(k, a->y, r.lo, a->x, r.lo, r.hi - r.lo);
+        if (flat) tx__cpu_copy(c, a->y, r.lo, a->x, r.lo, r.hi - r.lo);
         for (int64_t i = r.lo; i < r.hi && !flat; i++)
-            cast_run(k, a->y, tx_row_offset(a->y, i), a->x, tx_row_offset(a->x, i), width);
+            tx__cpu_copy(c, a->y, tx_row_offset(a->y, i), a->x, tx_row_offset(a->x, i), width);
     }
     return TX_OK;
 }
@@ -62,13 +52,19 @@ tx_status tx__cpu_cast(tx_ctx *c, const tx_cast_args *a, void *scratch)
 tx_status tx__cpu_activation_fwd(tx_ctx *c, const tx_activation_fwd_args *a, void *scratch)
 {
     (void)scratch;
-    TX_TRY(tx__cpu_need_f32("activation_fwd", a->x));
+    TX_TRY(tx__cpu_need_float("activation_fwd", a->x));
     int64_t n = tx_numel(a->x);
     int parts = tx__cpu_parts(c, n, 4);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(n, LINE, parts, t);
-        tx__cpu_k(c)->activation_fwd((float *)a->y.data + r.lo, (const float *)a->x.data + r.lo, r.hi - r.lo, a->kind);
+        int64_t step = tx__cpu_stretch(a->x.dtype, r.hi - r.lo);
+        float x[TX__CPU_STRETCH], y[TX__CPU_STRETCH];
+        for (int64_t i = r.lo; i < r.hi; i += step) {
+            int64_t some = tx__cpu_min(r.hi - i, step);
+            tx__cpu_k(c)->activation_fwd(tx__cpu_dst(a->y, i, y), tx__cpu_get(c, a->x, i, some, x), some, a->kind);
+            tx__cpu_put(c, a->y, i, some, y);
+        }
     }
     return TX_OK;
 }
@@ -76,14 +72,20 @@ tx_status tx__cpu_activation_fwd(tx_ctx *c, const tx_activation_fwd_args *a, voi
 tx_status tx__cpu_activation_bwd(tx_ctx *c, const tx_activation_bwd_args *a, void *scratch)
 {
     (void)scratch;
-    TX_TRY(tx__cpu_need_f32("activation_bwd", a->x));
+    TX_TRY(tx__cpu_need_float("activation_bwd", a->x));
     int64_t n = tx_numel(a->x);
     int parts = tx__cpu_parts(c, n, 4);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(n, LINE, parts, t);
-        tx__cpu_k(c)->activation_bwd((float *)a->dx.data + r.lo, (const float *)a->dy.data + r.lo,
-                                     (const float *)a->x.data + r.lo, r.hi - r.lo, a->kind);
+        int64_t step = tx__cpu_stretch(a->x.dtype, r.hi - r.lo);
+        float x[TX__CPU_STRETCH], dy[TX__CPU_STRETCH], dx[TX__CPU_STRETCH];
+        for (int64_t i = r.lo; i < r.hi; i += step) {
+            int64_t some = tx__cpu_min(r.hi - i, step);
+            tx__cpu_k(c)->activation_bwd(tx__cpu_dst(a->dx, i, dx), tx__cpu_get(c, a->dy, i, some, dy),
+                                         tx__cpu_get(c, a->x, i, some, x), some, a->kind);
+            tx__cpu_put(c, a->dx, i, some, dx);
+        }
     }
     return TX_OK;
 }
@@ -92,23 +94,35 @@ tx_status tx__cpu_activation_bwd(tx_ctx *c, const tx_activation_bwd_args *a, voi
 tx_status tx__cpu_sumsq(tx_ctx *c, const tx_sumsq_args *a, void *scratch)
 {
     (void)scratch;
-    TX_TRY(tx__cpu_need_f32("sumsq", a->x));
+    TX_TRY(tx__cpu_need_float("sumsq", a->x));
     int64_t n = tx_numel(a->x), blocks = a->out.dim[0];
     int parts = tx__cpu_parts(c, blocks, TX_SUMSQ_BLOCK);
-    const float *x = a->x.data;
     double *out = a->out.data;
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int64_t i = 0; i < blocks; i++) {
-        int64_t first = i * TX_SUMSQ_BLOCK, left = n - first;
-        out[i] = tx__cpu_k(c)->sumsq(x + first, left < TX_SUMSQ_BLOCK ? left : TX_SUMSQ_BLOCK);
+        int64_t first = i * TX_SUMSQ_BLOCK, end = tx__cpu_min(n, first + TX_SUMSQ_BLOCK);
+        int64_t step = tx__cpu_stretch(a->x.dtype, end - first);
+        float x[TX__CPU_STRETCH];
+        out[i] = 0;
+        for (int64_t j = first; j < end; j += step) {
+            int64_t some = tx__cpu_min(end - j, step);
+            out[i] += tx__cpu_k(c)->sumsq(tx__cpu_get(c, a->x, j, some, x), some);
+        }
     }
     return TX_OK;
+}
+
+/* The optimizers' own tensors p, m, v, g; low is any value, perhaps absent. */
+static tx_status need_master(const char *op, tx_tensor p, tx_tensor low)
+{
+    TX_TRY(tx__cpu_need_float(op, p));
+    return low.data ? tx__cpu_need_float(op, low) : TX_OK;
 }
 
 tx_status tx__cpu_adam(tx_ctx *c, const tx_adam_args *a, void *scratch)
 {
     (void)scratch;
-    TX_TRY(tx__cpu_need_f32("adam", a->p));
+    TX_TRY(need_master("adam", a->p, a->low));
     double correct1 = 1 - pow(a->beta1, (double)a->t), correct2 = 1 - pow(a->beta2, (double)a->t);
     const tx__adam_step step = { .scale = (float)a->grad_scale,
                                  .beta1 = (float)a->beta1,
@@ -126,7 +140,12 @@ tx_status tx__cpu_adam(tx_ctx *c, const tx_adam_args *a, void *scratch)
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(n, LINE, parts, t);
-        tx__cpu_k(c)->adam(p + r.lo, m + r.lo, v + r.lo, g + r.lo, r.hi - r.lo, &step);
+        int64_t stretch = tx__cpu_stretch(a->low.dtype, r.hi - r.lo);
+        for (int64_t i = r.lo; i < r.hi; i += stretch) {
+            int64_t some = tx__cpu_min(r.hi - i, stretch);
+            tx__cpu_k(c)->adam(p + i, m + i, v + i, g + i, some, &step);
+            if (a->low.data) tx__cpu_copy(c, a->low, i, a->p, i, some);
+        }
     }
     return TX_OK;
 }
@@ -134,7 +153,7 @@ tx_status tx__cpu_adam(tx_ctx *c, const tx_adam_args *a, void *scratch)
 tx_status tx__cpu_sgd(tx_ctx *c, const tx_sgd_args *a, void *scratch)
 {
     (void)scratch;
-    TX_TRY(tx__cpu_need_f32("sgd", a->p));
+    TX_TRY(need_master("sgd", a->p, a->low));
     const tx__sgd_step step = { .scale = (float)a->grad_scale,
                                 .momentum = (float)a->momentum,
                                 .rate = (float)a->lr,
@@ -146,7 +165,12 @@ tx_status tx__cpu_sgd(tx_ctx *c, const tx_sgd_args *a, void *scratch)
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(n, LINE, parts, t);
-        tx__cpu_k(c)->sgd(p + r.lo, m + r.lo, g + r.lo, r.hi - r.lo, &step);
+        int64_t stretch = tx__cpu_stretch(a->low.dtype, r.hi - r.lo);
+        for (int64_t i = r.lo; i < r.hi; i += stretch) {
+            int64_t some = tx__cpu_min(r.hi - i, stretch);
+            tx__cpu_k(c)->sgd(p + i, m + i, g + i, some, &step);
+            if (a->low.data) tx__cpu_copy(c, a->low, i, a->p, i, some);
+        }
     }
     return TX_OK;
 }

@@ -4,10 +4,13 @@
  * is kept, together with its memory objects, of which a call changes only the addresses. The row's scratch callback
  * makes it, which the dry run calls too: the first real step finds everything ready and allocates nothing.
  *
- *      key = (m, n, k, row strides, transposes, accumulate, bias)  ->  slot[hash % SLOTS], linear probing
+ *      key = (dtypes, m, n, k, row strides, transposes, accumulate, bias)  ->  slot[hash % SLOTS], linear probing
  *
  *  A run has some dozens of shapes. Generation of texts of all lengths could have any number, so a full table is
- * emptied. */
+ * emptied.
+ *
+ *  bf16 and fp16 are oneDNN's where it is fast with them, and where it is not or has no such product they go by way of
+ * fp32 (cpu_gemm_widened.c). */
 #include <dnnl.h>
 #include <omp.h>
 #include <stdio.h>
@@ -20,6 +23,7 @@
 typedef struct key {
     int64_t m, n, k, lda, ldb, ldc;
     int64_t trans_a, trans_b, accumulate, bias; /* wide, so that there is no padding to hash */
+    int64_t dtype, c_dtype;
 } key;
 
 enum { SLOTS = 1024, FULL = SLOTS / 4 * 3, A = 0, B, C, BIAS, SCRATCH, N_MEMORIES };
@@ -28,7 +32,8 @@ static const int arg_of[N_MEMORIES] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG
 
 typedef struct product {
     key key;
-    dnnl_primitive_t primitive;       /* NULL: slot is free */
+    bool taken;                       /* the slot */
+    dnnl_primitive_t primitive;       /* NULL: oneDNN has no such product */
     dnnl_memory_t memory[N_MEMORIES]; /* NULL: this product has none */
     size_t scratch_bytes;
 } product;
@@ -52,9 +57,9 @@ static const_dnnl_memory_desc_t desc(const layout *l)
     return *l;
 }
 
-static dnnl_status_t make_layout(layout *l, const dnnl_dims_t dims, const dnnl_dims_t strides)
+static dnnl_status_t make_layout(layout *l, const dnnl_dims_t dims, dnnl_data_type_t type, const dnnl_dims_t strides)
 {
-    return dnnl_memory_desc_create_with_strides(l, 2, dims, dnnl_f32, strides);
+    return dnnl_memory_desc_create_with_strides(l, 2, dims, type, strides);
 }
 
 static void free_layout(layout *l)
@@ -83,9 +88,9 @@ static const_dnnl_memory_desc_t desc(const layout *l)
     return l;
 }
 
-static dnnl_status_t make_layout(layout *l, const dnnl_dims_t dims, const dnnl_dims_t strides)
+static dnnl_status_t make_layout(layout *l, const dnnl_dims_t dims, dnnl_data_type_t type, const dnnl_dims_t strides)
 {
-    return dnnl_memory_desc_init_by_strides(l, 2, dims, dnnl_f32, strides);
+    return dnnl_memory_desc_init_by_strides(l, 2, dims, type, strides);
 }
 
 static void free_layout(layout *l)
@@ -122,7 +127,9 @@ static key key_of(const tx_gemm_args *a)
               .trans_a = a->trans_a,
               .trans_b = a->trans_b,
               .accumulate = a->accumulate,
-              .bias = a->bias.data != NULL };
+              .bias = a->bias.data != NULL,
+              .dtype = a->a.dtype,
+              .c_dtype = a->c.dtype };
     return k;
 }
 
@@ -149,6 +156,11 @@ static dnnl_status_t make_attributes(dnnl_primitive_attr_t *attr, bool accumulat
     return bad;
 }
 
+static dnnl_data_type_t type_of(int64_t t)
+{
+    return t == TX_BF16 ? dnnl_bf16 : t == TX_F16 ? dnnl_f16 : dnnl_f32;
+}
+
 static dnnl_status_t make_layouts(layout l[4], const key *k)
 {
     const dnnl_dims_t size[4] = { { k->m, k->k }, { k->k, k->n }, { k->m, k->n }, { 1, k->n } };
@@ -157,7 +169,7 @@ static dnnl_status_t make_layouts(layout l[4], const key *k)
                                     { k->ldc, 1 },
                                     { k->n, 1 } };
     for (int i = 0; i < (k->bias ? 4 : 3); i++) {
-        dnnl_status_t bad = make_layout(&l[i], size[i], stride[i]);
+        dnnl_status_t bad = make_layout(&l[i], size[i], type_of(i == C ? k->c_dtype : k->dtype), stride[i]);
         if (bad) return bad;
     }
     return dnnl_success;
@@ -196,48 +208,79 @@ static int enter(const tx_ctx *c)
     return before;
 }
 
-/* The product of a call, made if it is new. */
+/* ---- bf16 and fp16 ---- */
+
+/* Whether the processor multiplies numbers of type t itself. */
+static bool has_instructions(tx_dtype t)
+{
+    int isa = (int)dnnl_get_effective_cpu_isa(), need = dnnl_cpu_isa_avx512_core_bf16;
+#if DNNL_VERSION_MAJOR >= 3
+    if (t == TX_F16) need = dnnl_cpu_isa_avx512_core_fp16;
+#else
+    if (t == TX_F16) return false;
+#endif
+    return (isa & need) == need;
+}
+
+/* Whether oneDNN is asked for this product. Where it only imitates bf16 (avx512) it multiplies at a quarter of fp32's
+ * speed, but does not write a matrix down in fp32 that is read only a few times; bench/op_bench.c, k = 768, n = 50304,
+ * two cores: m = 1 takes 4.5 ms here and 30 by way of fp32, m = 256 takes 400 here and 100 so. */
+static bool is_onednns(const tx_gemm_args *a)
+{
+    enum { FEW = 32 };
+    tx_dtype t = a->a.dtype;
+    if (t == TX_F32 || has_instructions(t)) return true;
+    int64_t k = a->a.dim[a->trans_a ? 0 : 1];
+    return t == TX_BF16 && (a->c.dim[0] <= FEW || a->c.dim[1] <= FEW || k <= FEW);
+}
+
+/* The product of a call, made if it is new. NULL: it goes by way of fp32. */
 static tx_status find(const tx_ctx *c, const tx_gemm_args *a, product **out)
 {
     struct tx__cpu_gemm *g = ((const tx__cpu *)c->backend_state)->gemm;
+    *out = NULL;
+    if (!is_onednns(a)) return TX_OK;
     const key k = key_of(a);
     if (g->n_products == FULL) {
         for (int i = 0; i < SLOTS; i++) free_product(&g->slot[i]);
         g->n_products = 0;
     }
     size_t i = XXH3_64bits(&k, sizeof k) % SLOTS;
-    for (; g->slot[i].primitive; i = (i + 1) % SLOTS)
+    for (; g->slot[i].taken; i = (i + 1) % SLOTS)
         if (!memcmp(&g->slot[i].key, &k, sizeof k)) {
-            *out = &g->slot[i];
+            *out = g->slot[i].primitive ? &g->slot[i] : NULL;
             return TX_OK;
         }
     int before = enter(c);
     dnnl_status_t bad = make_product(g, &g->slot[i], &k);
     omp_set_num_threads(before);
-    if (bad)
+    if (bad && (k.dtype == TX_F32 || bad == dnnl_out_of_memory))
         return TX_FAIL(bad == dnnl_out_of_memory ? TX_ERR_NOMEM : TX_ERR_UNSUPPORTED,
                        "gemm: oneDNN has no product of m=%lld n=%lld k=%lld (status %d)", (long long)k.m,
                        (long long)k.n, (long long)k.k, (int)bad);
+    g->slot[i].taken = true;
     g->n_products++;
-    *out = &g->slot[i];
+    *out = bad ? NULL : &g->slot[i];
     return TX_OK;
 }
 
 size_t tx__cpu_gemm_scratch(const tx_ctx *c, const tx_gemm_args *a)
 {
     product *p;
-    size_t bytes =
-        a->c.dtype == TX_F32 && !find(c, a, &p) ? p->scratch_bytes : 0; /* an error is met again by the run */
-    ((const tx__cpu *)c->backend_state)->gemm->granted = bytes;
-    return bytes;
+    size_t rooms = 0, onednns = 0;
+    if (!tx__cpu_need_float("gemm", a->a) && !find(c, a, &p)) /* an error is met again by the run */
+        onednns = p ? p->scratch_bytes : tx__cpu_gemm_widened_scratch(c, a, &rooms);
+    ((const tx__cpu *)c->backend_state)->gemm->granted = onednns;
+    return rooms + onednns;
 }
 
 tx_status tx__cpu_gemm(tx_ctx *c, const tx_gemm_args *a, void *scratch)
 {
-    TX_TRY(tx__cpu_need_f32("gemm", a->c));
+    TX_TRY(tx__cpu_need_float("gemm", a->a));
     struct tx__cpu_gemm *g = ((tx__cpu *)c->backend_state)->gemm;
     product *p;
     TX_TRY(find(c, a, &p));
+    if (!p) return tx__cpu_gemm_widened(c, a, scratch);
     if (p->scratch_bytes > g->granted) /* made only now: the first attempt had no memory */
         return TX_FAIL(TX_ERR_NOMEM, "gemm: no memory for oneDNN's workspace of %zu bytes", p->scratch_bytes);
     void *const data[N_MEMORIES] = { a->a.data, a->b.data, a->c.data, a->bias.data, scratch };

@@ -1,66 +1,97 @@
 /* cpu_rows.c - ops that work row by row, cut into one run of rows (or, where rows are summed, of columns) per thread.
  */
 #include <math.h>
-#include <string.h>
 
 #include "backend/cpu/cpu.h"
 
 /* Columns are cut at multiples of this, so that no two threads write one cache line and runs are worth streaming. */
 enum { COLUMNS = 64 };
 
+/* Kernels of several rows get all of them if values are fp32, else one after another, through rooms for one. */
+static int64_t rows_at_once(tx_dtype values, int64_t rows)
+{
+    return values == TX_F32 ? rows : 1;
+}
+
 tx_status tx__cpu_col_sum(tx_ctx *c, const tx_col_sum_args *a, void *scratch)
 {
     (void)scratch;
-    TX_TRY(tx__cpu_need_f32("col_sum", a->x));
+    TX_TRY(tx__cpu_need_float("col_sum", a->x));
     int64_t rows = a->x.dim[0], n = a->x.dim[1];
     int parts = tx__cpu_parts(c, (n + COLUMNS - 1) / COLUMNS, COLUMNS * rows);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(n, COLUMNS, parts, t);
-        tx__cpu_k(c)->col_sum((float *)a->y.data + r.lo, (const float *)a->x.data + r.lo, rows, r.hi - r.lo, n);
+        int64_t width = tx__cpu_stretch(a->x.dtype, r.hi - r.lo), step = rows_at_once(a->x.dtype, rows);
+        float x[TX__CPU_STRETCH];
+        for (int64_t j = r.lo; j < r.hi; j += width)
+            for (int64_t i = 0; i < rows; i += step) {
+                int64_t some = tx__cpu_min(r.hi - j, width);
+                tx__cpu_k(c)->col_sum((float *)a->y.data + j, tx__cpu_get(c, a->x, i * n + j, some, x), step, some, n);
+            }
     }
     return TX_OK;
+}
+
+/* Rooms of each part: x and y, gamma, beta. */
+size_t tx__cpu_layernorm_fwd_scratch(const tx_ctx *c, const tx_layernorm_fwd_args *a)
+{
+    int64_t rows = a->x.dim[0], h = a->x.dim[1];
+    return (size_t)(3 * tx__cpu_parts(c, rows, h) * tx__lanes(h)) * sizeof(float);
 }
 
 tx_status tx__cpu_layernorm_fwd(tx_ctx *c, const tx_layernorm_fwd_args *a, void *scratch)
 {
-    (void)scratch;
-    TX_TRY(tx__cpu_need_f32("layernorm_fwd", a->x));
-    int64_t rows = a->x.dim[0], h = a->x.dim[1];
-    float *y = a->y.data, *mu = a->mu.data, *rs = a->rs.data;
-    const float *x = a->x.data;
+    TX_TRY(tx__cpu_need_float("layernorm_fwd", a->y));
+    int64_t rows = a->x.dim[0], h = a->x.dim[1], ld = tx__lanes(h);
+    float *mu = a->mu.data, *rs = a->rs.data;
     int parts = tx__cpu_parts(c, rows, h);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(rows, 1, parts, t);
-        tx__cpu_k(c)->layernorm_fwd(y + r.lo * h, mu + r.lo, rs + r.lo, x + r.lo * h, a->gamma.data, a->beta.data,
-                                    r.hi - r.lo, h, a->eps);
+        int64_t step = rows_at_once(a->y.dtype, r.hi - r.lo);
+        float *room = (float *)scratch + t * 3 * ld;
+        const float *gamma = tx__cpu_get(c, a->gamma, 0, h, room + ld);
+        const float *beta = tx__cpu_get(c, a->beta, 0, h, room + 2 * ld);
+        for (int64_t i = r.lo; i < r.hi; i += step) {
+            tx__cpu_k(c)->layernorm_fwd(tx__cpu_dst(a->y, i * h, room), mu + i, rs + i,
+                                        tx__cpu_get(c, a->x, i * h, h, room), gamma, beta, step, h, a->eps);
+            tx__cpu_put(c, a->y, i * h, h, room);
+        }
     }
     return TX_OK;
 }
 
-/* dgamma and dbeta of each part: [parts, 2, ld], ld = h rounded up so that parts share no cache line. */
+/* dgamma and dbeta of each part: [parts, 2, ld], ld = h rounded up so that parts share no cache line. Then each part's
+ * rooms: dy and dx, x, dres, gamma. */
 size_t tx__cpu_layernorm_bwd_scratch(const tx_ctx *c, const tx_layernorm_bwd_args *a)
 {
     int64_t rows = a->x.dim[0], h = a->x.dim[1];
-    return (size_t)(2 * tx__cpu_parts(c, rows, h) * tx__lanes(h)) * sizeof(float);
+    return (size_t)(6 * tx__cpu_parts(c, rows, h) * tx__lanes(h)) * sizeof(float);
 }
 
 tx_status tx__cpu_layernorm_bwd(tx_ctx *c, const tx_layernorm_bwd_args *a, void *scratch)
 {
-    TX_TRY(tx__cpu_need_f32("layernorm_bwd", a->x));
+    TX_TRY(tx__cpu_need_float("layernorm_bwd", a->dy));
     const tx__cpu_kernels *k = tx__cpu_k(c);
     int64_t rows = a->x.dim[0], h = a->x.dim[1], ld = tx__lanes(h);
-    float *dx = a->dx.data, *partial = scratch;
-    const float *dy = a->dy.data, *x = a->x.data, *dres = a->dres.data, *mu = a->mu.data, *rs = a->rs.data;
+    float *partial = scratch;
+    const float *mu = a->mu.data, *rs = a->rs.data;
     int parts = tx__cpu_parts(c, rows, h);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(rows, 1, parts, t);
         float *dgamma = partial + t * 2 * ld, *dbeta = dgamma + ld;
         k->fill(dgamma, 2 * ld, 0.0f);
-        k->layernorm_bwd(dx + r.lo * h, dgamma, dbeta, dy + r.lo * h, x + r.lo * h, dres ? dres + r.lo * h : NULL,
-                         a->gamma.data, mu + r.lo, rs + r.lo, r.hi - r.lo, h);
+        int64_t step = rows_at_once(a->dy.dtype, r.hi - r.lo);
+        float *room = partial + (2 * parts + 4 * t) * ld;
+        const float *gamma = tx__cpu_get(c, a->gamma, 0, h, room + 3 * ld);
+        for (int64_t i = r.lo; i < r.hi; i += step) {
+            k->layernorm_bwd(tx__cpu_dst(a->dx, i * h, room), dgamma, dbeta, tx__cpu_get(c, a->dy, i * h, h, room),
+                             tx__cpu_get(c, a->x, i * h, h, room + ld),
+                             tx__cpu_get(c, a->dres, i * h, h, room + 2 * ld), gamma, mu + i, rs + i, step, h);
+            tx__cpu_put(c, a->dx, i * h, h, room);
+        }
     }
     /* in the order of the parts */
     k->col_sum(a->dgamma.data, partial, parts, h, 2 * ld);
@@ -68,43 +99,62 @@ tx_status tx__cpu_layernorm_bwd(tx_ctx *c, const tx_layernorm_bwd_args *a, void 
     return TX_OK;
 }
 
+/* Rooms of each part: x and y, gamma. */
+size_t tx__cpu_rmsnorm_fwd_scratch(const tx_ctx *c, const tx_rmsnorm_fwd_args *a)
+{
+    int64_t rows = a->x.dim[0], h = a->x.dim[1];
+    return (size_t)(2 * tx__cpu_parts(c, rows, h) * tx__lanes(h)) * sizeof(float);
+}
+
 tx_status tx__cpu_rmsnorm_fwd(tx_ctx *c, const tx_rmsnorm_fwd_args *a, void *scratch)
 {
-    (void)scratch;
-    TX_TRY(tx__cpu_need_f32("rmsnorm_fwd", a->x));
-    int64_t rows = a->x.dim[0], h = a->x.dim[1];
-    float *y = a->y.data, *rs = a->rs.data;
-    const float *x = a->x.data;
+    TX_TRY(tx__cpu_need_float("rmsnorm_fwd", a->y));
+    int64_t rows = a->x.dim[0], h = a->x.dim[1], ld = tx__lanes(h);
+    float *rs = a->rs.data;
     int parts = tx__cpu_parts(c, rows, h);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(rows, 1, parts, t);
-        tx__cpu_k(c)->rmsnorm_fwd(y + r.lo * h, rs + r.lo, x + r.lo * h, a->gamma.data, r.hi - r.lo, h, a->eps);
+        int64_t step = rows_at_once(a->y.dtype, r.hi - r.lo);
+        float *room = (float *)scratch + t * 2 * ld;
+        const float *gamma = tx__cpu_get(c, a->gamma, 0, h, room + ld);
+        for (int64_t i = r.lo; i < r.hi; i += step) {
+            tx__cpu_k(c)->rmsnorm_fwd(tx__cpu_dst(a->y, i * h, room), rs + i, tx__cpu_get(c, a->x, i * h, h, room),
+                                      gamma, step, h, a->eps);
+            tx__cpu_put(c, a->y, i * h, h, room);
+        }
     }
     return TX_OK;
 }
 
-/* dgamma of each part: [parts, ld], as in layernorm_bwd. */
+/* dgamma of each part, [parts, ld], and its rooms, as in layernorm_bwd. */
 size_t tx__cpu_rmsnorm_bwd_scratch(const tx_ctx *c, const tx_rmsnorm_bwd_args *a)
 {
     int64_t rows = a->x.dim[0], h = a->x.dim[1];
-    return (size_t)(tx__cpu_parts(c, rows, h) * tx__lanes(h)) * sizeof(float);
+    return (size_t)(5 * tx__cpu_parts(c, rows, h) * tx__lanes(h)) * sizeof(float);
 }
 
 tx_status tx__cpu_rmsnorm_bwd(tx_ctx *c, const tx_rmsnorm_bwd_args *a, void *scratch)
 {
-    TX_TRY(tx__cpu_need_f32("rmsnorm_bwd", a->x));
+    TX_TRY(tx__cpu_need_float("rmsnorm_bwd", a->dy));
     const tx__cpu_kernels *k = tx__cpu_k(c);
     int64_t rows = a->x.dim[0], h = a->x.dim[1], ld = tx__lanes(h);
-    float *dx = a->dx.data, *partial = scratch;
-    const float *dy = a->dy.data, *x = a->x.data, *dres = a->dres.data, *rs = a->rs.data;
+    float *partial = scratch;
+    const float *rs = a->rs.data;
     int parts = tx__cpu_parts(c, rows, h);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(rows, 1, parts, t);
+        int64_t step = rows_at_once(a->dy.dtype, r.hi - r.lo);
+        float *room = partial + (parts + 4 * t) * ld;
+        const float *gamma = tx__cpu_get(c, a->gamma, 0, h, room + 3 * ld);
         k->fill(partial + t * ld, ld, 0.0f);
-        k->rmsnorm_bwd(dx + r.lo * h, partial + t * ld, dy + r.lo * h, x + r.lo * h, dres ? dres + r.lo * h : NULL,
-                       a->gamma.data, rs + r.lo, r.hi - r.lo, h);
+        for (int64_t i = r.lo; i < r.hi; i += step) {
+            k->rmsnorm_bwd(tx__cpu_dst(a->dx, i * h, room), partial + t * ld, tx__cpu_get(c, a->dy, i * h, h, room),
+                           tx__cpu_get(c, a->x, i * h, h, room + ld), tx__cpu_get(c, a->dres, i * h, h, room + 2 * ld),
+                           gamma, rs + i, step, h);
+            tx__cpu_put(c, a->dx, i * h, h, room);
+        }
     }
     k->col_sum(a->dgamma.data, partial, parts, h, ld); /* in the order of the parts */
     return TX_OK;
@@ -113,15 +163,20 @@ tx_status tx__cpu_rmsnorm_bwd(tx_ctx *c, const tx_rmsnorm_bwd_args *a, void *scr
 tx_status tx__cpu_swiglu_fwd(tx_ctx *c, const tx_swiglu_fwd_args *a, void *scratch)
 {
     (void)scratch;
-    TX_TRY(tx__cpu_need_f32("swiglu_fwd", a->x));
-    int64_t rows = a->y.dim[0], f = a->y.dim[1];
-    float *y = a->y.data;
-    const float *x = a->x.data;
+    TX_TRY(tx__cpu_need_float("swiglu_fwd", a->x));
+    int64_t rows = a->y.dim[0], f = a->y.dim[1], step = tx__cpu_stretch(a->x.dtype, f);
     int parts = tx__cpu_parts(c, rows, 4 * f);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(rows, 1, parts, t);
-        for (int64_t i = r.lo; i < r.hi; i++) tx__cpu_k(c)->swiglu_fwd(y + i * f, x + i * 2 * f, x + i * 2 * f + f, f);
+        float y[TX__CPU_STRETCH], gate[TX__CPU_STRETCH], up[TX__CPU_STRETCH];
+        for (int64_t i = r.lo; i < r.hi; i++)
+            for (int64_t j = 0; j < f; j += step) {
+                int64_t some = tx__cpu_min(f - j, step), at = i * 2 * f + j;
+                tx__cpu_k(c)->swiglu_fwd(tx__cpu_dst(a->y, i * f + j, y), tx__cpu_get(c, a->x, at, some, gate),
+                                         tx__cpu_get(c, a->x, at + f, some, up), some);
+                tx__cpu_put(c, a->y, i * f + j, some, y);
+            }
     }
     return TX_OK;
 }
@@ -129,17 +184,23 @@ tx_status tx__cpu_swiglu_fwd(tx_ctx *c, const tx_swiglu_fwd_args *a, void *scrat
 tx_status tx__cpu_swiglu_bwd(tx_ctx *c, const tx_swiglu_bwd_args *a, void *scratch)
 {
     (void)scratch;
-    TX_TRY(tx__cpu_need_f32("swiglu_bwd", a->x));
-    int64_t rows = a->dy.dim[0], f = a->dy.dim[1];
-    float *dx = a->dx.data;
-    const float *dy = a->dy.data, *x = a->x.data;
+    TX_TRY(tx__cpu_need_float("swiglu_bwd", a->x));
+    int64_t rows = a->dy.dim[0], f = a->dy.dim[1], step = tx__cpu_stretch(a->x.dtype, f);
     int parts = tx__cpu_parts(c, rows, 4 * f);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(rows, 1, parts, t);
+        float dy[TX__CPU_STRETCH], gate[TX__CPU_STRETCH], up[TX__CPU_STRETCH]; /* and dgate, dup */
         for (int64_t i = r.lo; i < r.hi; i++)
-            tx__cpu_k(c)->swiglu_bwd(dx + i * 2 * f, dx + i * 2 * f + f, dy + i * f, x + i * 2 * f, x + i * 2 * f + f,
-                                     f);
+            for (int64_t j = 0; j < f; j += step) {
+                int64_t some = tx__cpu_min(f - j, step), at = i * 2 * f + j;
+                tx__cpu_k(c)->swiglu_bwd(tx__cpu_dst(a->dx, at, gate), tx__cpu_dst(a->dx, at + f, up),
+                                         tx__cpu_get(c, a->dy, i * f + j, some, dy),
+                                         tx__cpu_get(c, a->x, at, some, gate), tx__cpu_get(c, a->x, at + f, some, up),
+                                         some);
+                tx__cpu_put(c, a->dx, at, some, gate);
+                tx__cpu_put(c, a->dx, at + f, some, up);
+            }
     }
     return TX_OK;
 }
@@ -150,22 +211,22 @@ static int rope_parts(const tx_ctx *c, const tx_rope_args *a)
     return tx__cpu_parts(c, a->x.dim[0], tx_numel(a->x) / a->x.dim[0]);
 }
 
-/* Of each part the frequencies and its position's cosines and sines. */
+/* Of each part the frequencies, its position's cosines and sines, and room for what is turned of a head. */
 size_t tx__cpu_rope_scratch(const tx_ctx *c, const tx_rope_args *a)
 {
-    return (size_t)(rope_parts(c, a) * tx__lanes(a->n_rot / 2)) * (sizeof(double) + 2 * sizeof(float));
+    return (size_t)(rope_parts(c, a) * tx__lanes(a->n_rot / 2)) * (sizeof(double) + 4 * sizeof(float));
 }
 
 tx_status tx__cpu_rope(tx_ctx *c, const tx_rope_args *a, void *scratch)
 {
-    TX_TRY(tx__cpu_need_f32("rope", a->x));
+    TX_TRY(tx__cpu_need_float("rope", a->x));
     int64_t s = a->x.dim[0], half = a->n_rot / 2, each = tx_numel(a->x) / s / a->x.dim[4], ld = tx__lanes(half);
     int parts = rope_parts(c, a);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(s, 1, parts, t);
-        double *frequency = (double *)scratch + t * 2 * ld;
-        float *cosine = (float *)(frequency + ld), *sine = cosine + ld;
+        double *frequency = (double *)scratch + t * 3 * ld;
+        float *cosine = (float *)(frequency + ld), *sine = cosine + ld, *room = sine + ld;
         for (int64_t j = 0; j < half; j++) frequency[j] = pow(a->theta, -(double)j / (double)half);
         for (int64_t i = r.lo; i < r.hi; i++) {
             for (int64_t j = 0; j < half; j++) {
@@ -173,8 +234,11 @@ tx_status tx__cpu_rope(tx_ctx *c, const tx_rope_args *a, void *scratch)
                 cosine[j] = (float)cos(angle);
                 sine[j] = (float)(a->inverse ? -sin(angle) : sin(angle));
             }
-            for (int64_t n = i * each; n < (i + 1) * each; n++)
-                tx__cpu_k(c)->rope((float *)a->x.data + tx_row_offset(a->x, n), cosine, sine, half);
+            for (int64_t n = i * each; n < (i + 1) * each; n++) {
+                int64_t at = tx_row_offset(a->x, n);
+                tx__cpu_k(c)->rope(tx__cpu_get(c, a->x, at, 2 * half, room), cosine, sine, half);
+                tx__cpu_put(c, a->x, at, 2 * half, room);
+            }
         }
     }
     return TX_OK;
@@ -185,21 +249,29 @@ static void dropout(tx_ctx *c, tx_tensor y, tx_tensor x, tx_tensor residual, con
 {
     int64_t b = x.dim[1], h = x.dim[2], rows = x.dim[0] * b;
     const tx__drop drop = { mask->rng, mask->drop, (float)tx_dropout_scale(mask) };
+    bool fp32 = x.dtype == TX_F32 && y.dtype == TX_F32 && (!residual.data || residual.dtype == TX_F32);
+    int64_t step = fp32 ? h : tx__cpu_min(h, TX__CPU_STRETCH);
     int parts = tx__cpu_parts(c, rows, 2 * h);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(rows, 1, parts, t);
+        float y_room[TX__CPU_STRETCH], x_room[TX__CPU_STRETCH], r_room[TX__CPU_STRETCH];
         for (int64_t i = r.lo; i < r.hi; i++)
-            tx__cpu_k(c)->dropout_add((float *)y.data + i * h, (const float *)x.data + i * h,
-                                      residual.data ? (const float *)residual.data + i * h : NULL, h,
-                                      tx_dropout_row(mask, i / b, i % b, h), mask->drop ? &drop : NULL);
+            for (int64_t j = 0; j < h; j += step) {
+                int64_t some = tx__cpu_min(h - j, step), at = i * h + j;
+                tx__cpu_k(c)->dropout_add(tx__cpu_dst(y, at, y_room), tx__cpu_get(c, x, at, some, x_room),
+                                          tx__cpu_get(c, residual, at, some, r_room), some,
+                                          tx_dropout_row(mask, i / b, i % b, h) + (uint64_t)j,
+                                          mask->drop ? &drop : NULL);
+                tx__cpu_put(c, y, at, some, y_room);
+            }
     }
 }
 
 tx_status tx__cpu_dropout_add_fwd(tx_ctx *c, const tx_dropout_add_fwd_args *a, void *scratch)
 {
     (void)scratch;
-    TX_TRY(tx__cpu_need_f32("dropout_add_fwd", a->x));
+    TX_TRY(tx__cpu_need_float("dropout_add_fwd", a->x));
     dropout(c, a->y, a->x, a->residual, &a->mask);
     return TX_OK;
 }
@@ -207,7 +279,7 @@ tx_status tx__cpu_dropout_add_fwd(tx_ctx *c, const tx_dropout_add_fwd_args *a, v
 tx_status tx__cpu_dropout_add_bwd(tx_ctx *c, const tx_dropout_add_bwd_args *a, void *scratch)
 {
     (void)scratch;
-    TX_TRY(tx__cpu_need_f32("dropout_add_bwd", a->dy));
+    TX_TRY(tx__cpu_need_float("dropout_add_bwd", a->dx));
     dropout(c, a->dx, a->dy, (tx_tensor){ 0 }, &a->mask);
     return TX_OK;
 }
@@ -215,22 +287,26 @@ tx_status tx__cpu_dropout_add_bwd(tx_ctx *c, const tx_dropout_add_bwd_args *a, v
 tx_status tx__cpu_embedding_fwd(tx_ctx *c, const tx_embedding_fwd_args *a, void *scratch)
 {
     (void)scratch;
-    TX_TRY(tx__cpu_need_f32("embedding_fwd", a->y));
+    TX_TRY(tx__cpu_need_float("embedding_fwd", a->word));
     TX_TRY(tx__check_index("embedding_fwd", "token", a->token, 0, a->word.dim[0]));
     if (a->pos.data) TX_TRY(tx__check_index("embedding_fwd", "position", a->position, 0, a->pos.dim[0]));
-    int64_t h = a->y.dim[2], n = tx_numel(a->token);
+    int64_t h = a->y.dim[2], n = tx_numel(a->token), step = tx__cpu_stretch(a->word.dtype, h);
     const int32_t *token = a->token.data, *position = a->position.data;
-    const float *word = a->word.data, *pos = a->pos.data;
-    float *y = a->y.data;
     int parts = tx__cpu_parts(c, n, h);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(n, 1, parts, t);
-        for (int64_t i = r.lo; i < r.hi; i++)
-            if (pos)
-                tx__cpu_k(c)->add(y + i * h, word + token[i] * h, pos + position[i] * h, h);
-            else
-                memcpy(y + i * h, word + token[i] * h, (size_t)h * sizeof *y);
+        float y[TX__CPU_STRETCH], word[TX__CPU_STRETCH], pos[TX__CPU_STRETCH];
+        for (int64_t i = r.lo; i < r.hi; i++) {
+            if (!a->pos.data) tx__cpu_copy(c, a->y, i * h, a->word, token[i] * h, h);
+            for (int64_t j = 0; a->pos.data && j < h; j += step) {
+                int64_t some = tx__cpu_min(h - j, step);
+                tx__cpu_k(c)->add(tx__cpu_dst(a->y, i * h + j, y),
+                                  tx__cpu_get(c, a->word, token[i] * h + j, some, word),
+                                  tx__cpu_get(c, a->pos, position[i] * h + j, some, pos), some);
+                tx__cpu_put(c, a->y, i * h + j, some, y);
+            }
+        }
     }
     return TX_OK;
 }
@@ -239,36 +315,46 @@ tx_status tx__cpu_embedding_fwd(tx_ctx *c, const tx_embedding_fwd_args *a, void 
 tx_status tx__cpu_embedding_bwd(tx_ctx *c, const tx_embedding_bwd_args *a, void *scratch)
 {
     (void)scratch;
-    TX_TRY(tx__cpu_need_f32("embedding_bwd", a->dy));
+    TX_TRY(tx__cpu_need_float("embedding_bwd", a->dy));
     TX_TRY(tx__check_index("embedding_bwd", "token", a->token, 0, a->dword.dim[0]));
     if (a->dpos.data) TX_TRY(tx__check_index("embedding_bwd", "position", a->position, 0, a->dpos.dim[0]));
     const tx__cpu_kernels *k = tx__cpu_k(c);
     int64_t h = a->dy.dim[2], n = tx_numel(a->token);
     const int32_t *token = a->token.data, *position = a->position.data;
     float *dword = a->dword.data, *dpos = a->dpos.data;
-    const float *dy = a->dy.data;
     int parts = tx__cpu_parts(c, (h + COLUMNS - 1) / COLUMNS, COLUMNS * n);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(h, COLUMNS, parts, t);
-        for (int64_t i = 0; i < n; i++) {
-            float *w = dword + token[i] * h + r.lo;
-            k->add(w, w, dy + i * h + r.lo, r.hi - r.lo);
-            if (!dpos) continue;
-            float *p = dpos + position[i] * h + r.lo;
-            k->add(p, p, dy + i * h + r.lo, r.hi - r.lo);
-        }
+        int64_t step = tx__cpu_stretch(a->dy.dtype, r.hi - r.lo);
+        float room[TX__CPU_STRETCH];
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t j = r.lo; j < r.hi; j += step) {
+                int64_t some = tx__cpu_min(r.hi - j, step);
+                const float *dy = tx__cpu_get(c, a->dy, i * h + j, some, room);
+                float *w = dword + token[i] * h + j;
+                k->add(w, w, dy, some);
+                if (!dpos) continue;
+                float *p = dpos + position[i] * h + j;
+                k->add(p, p, dy, some);
+            }
     }
     return TX_OK;
 }
 
+/* Each part's room for a row, which is long enough to be left out where it is not needed. */
+size_t tx__cpu_cross_entropy_scratch(const tx_ctx *c, const tx_cross_entropy_args *a)
+{
+    int64_t rows = a->z.dim[0], v = a->z.dim[1];
+    return a->z.dtype == TX_F32 ? 0 : (size_t)(tx__cpu_parts(c, rows, 4 * v) * tx__lanes(v)) * sizeof(float);
+}
+
 tx_status tx__cpu_cross_entropy(tx_ctx *c, const tx_cross_entropy_args *a, void *scratch)
 {
-    (void)scratch;
-    TX_TRY(tx__cpu_need_f32("cross_entropy", a->z));
+    TX_TRY(tx__cpu_need_float("cross_entropy", a->z));
     TX_TRY(tx__check_index("cross_entropy", "y", a->y, -1, a->n_valid));
     int64_t rows = a->z.dim[0], v = a->z.dim[1], ld = a->z.stride[0];
-    float *z = a->z.data, *loss = a->loss.data;
+    float *loss = a->loss.data;
     const float *weight = a->weight.data;
     const int32_t *y = a->y.data;
     double even = tx_even_smoothing(a->smoothing, a->n_valid);
@@ -276,8 +362,12 @@ tx_status tx__cpu_cross_entropy(tx_ctx *c, const tx_cross_entropy_args *a, void 
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(rows, 1, parts, t);
-        for (int64_t i = r.lo; i < r.hi; i++)
-            loss[i] = tx__cpu_k(c)->cross_entropy(z + i * ld, a->n_valid, v, y[i], weight ? weight + i : NULL, even);
+        float *room = a->z.dtype == TX_F32 ? NULL : (float *)scratch + t * tx__lanes(v);
+        for (int64_t i = r.lo; i < r.hi; i++) {
+            loss[i] = tx__cpu_k(c)->cross_entropy(tx__cpu_get(c, a->z, i * ld, v, room), a->n_valid, v, y[i],
+                                                  weight ? weight + i : NULL, even);
+            if (weight) tx__cpu_put(c, a->z, i * ld, v, room);
+        }
     }
     return TX_OK;
 }

@@ -69,25 +69,62 @@ static void multiply(int64_t m, int64_t n, int64_t k, strided a, const float *b,
     if (j < n) strip(1, m, k, a, b + j, ldb, c + j, ldc);
 }
 
+/* Not inlined, so that its sum has one order wherever it is called. */
+static __attribute__((noinline)) float dot(const float *x, const float *y, int64_t n)
+{
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) sum += x[i] * y[i];
+    return sum;
+}
+
 /* ---- copying in and out ---- */
 
-/* dst [rows, ld] = factor src, padded with zeros. */
-static void gather(float *dst, const float *src, int64_t src_s, int64_t rows, int64_t d, float factor)
+/* n elements of a tensor as fp32: its own memory, or a copy in `room`. */
+static const float *load(const tx__attn *a, const void *src, int64_t at, int64_t n, float *room)
 {
-    int64_t ld = tx__lanes(d);
-    for (int64_t i = 0; i < rows; i++, dst += ld, src += src_s) {
+    if (a->dtype == TX_F32) return (const float *)src + at;
+    if (a->dtype == TX_BF16)
+        tx__k(of_bf16)(room, (const uint16_t *)src + at, n);
+    else
+        tx__k(of_f16)(room, (const uint16_t *)src + at, n);
+    return room;
+}
+
+/* Where the result is made that store() then writes to `dst`. */
+static float *place(const tx__attn *a, void *dst, int64_t at, float *room)
+{
+    return a->dtype == TX_F32 ? (float *)dst + at : room;
+}
+
+static void store(const tx__attn *a, void *dst, int64_t at, int64_t n, const float *room)
+{
+    if (a->dtype == TX_BF16) tx__k(to_bf16)((uint16_t *)dst + at, room, n);
+    if (a->dtype == TX_F16) tx__k(to_f16)((uint16_t *)dst + at, room, n);
+}
+
+/* dst [rows, ld] = factor times rows of src from `at` on, padded with zeros. */
+static void gather(const tx__attn *a, float *dst, const void *src, int64_t at, int64_t src_s, int64_t rows,
+                   float factor)
+{
+    int64_t d = a->d, ld = tx__lanes(d);
+    for (int64_t i = 0; i < rows; i++, dst += ld) {
+        const float *row = load(a, src, at + i * src_s, d, dst);
 #pragma omp simd
-        for (int64_t x = 0; x < d; x++) dst[x] = factor * src[x];
+        for (int64_t x = 0; x < d; x++) dst[x] = factor * row[x];
         for (int64_t x = d; x < ld; x++) dst[x] = 0;
     }
 }
 
-static void scatter(float *dst, int64_t dst_s, const float *src, int64_t rows, int64_t d, float factor)
+/* Rows of dst from `at` on = factor src [rows, ld], which is used up. */
+static void scatter(const tx__attn *a, void *dst, int64_t at, int64_t dst_s, float *src, int64_t rows, float factor)
 {
-    int64_t ld = tx__lanes(d);
-    for (int64_t i = 0; i < rows; i++, dst += dst_s, src += ld) {
+    int64_t d = a->d, ld = tx__lanes(d);
+    for (int64_t i = 0; i < rows; i++, src += ld) {
+        float *row = place(a, dst, at + i * dst_s, src);
 #pragma omp simd
-        for (int64_t x = 0; x < d; x++) dst[x] = factor * src[x];
+        for (int64_t x = 0; x < d; x++) row[x] = factor * src[x];
+        store(a, dst, at + i * dst_s, d, row);
     }
 }
 
@@ -98,14 +135,20 @@ static int64_t block_width(int64_t sk, int64_t first)
 }
 
 /* src [sk, d] into blocks of [ld, kb]. */
-static void transpose(float *dst, const float *src, int64_t src_s, int64_t sk, int64_t d)
+static void transpose(const tx__attn *a, float *dst, const void *src, int64_t src_s)
 {
-    int64_t ld = tx__lanes(d);
+    enum { STRETCH = 256 };
+    int64_t sk = a->sk, d = a->d, ld = tx__lanes(d);
+    float room[STRETCH];
     for (int64_t first = 0; first < sk; first += BK) {
         int64_t kb = block_width(sk, first), n = min(BK, sk - first);
         memset(dst, 0, (size_t)(ld * kb) * sizeof *dst);
         for (int64_t j = 0; j < n; j++)
-            for (int64_t x = 0; x < d; x++) dst[x * kb + j] = src[(first + j) * src_s + x];
+            for (int64_t x = 0; x < d; x += STRETCH) {
+                int64_t some = min(d - x, STRETCH);
+                const float *row = load(a, src, (first + j) * src_s + x, some, room);
+                for (int64_t i = 0; i < some; i++) dst[(x + i) * kb + j] = row[i];
+            }
         dst += ld * kb;
     }
 }
@@ -157,8 +200,8 @@ static void mask_block(const tx__attn *a, float *z, int64_t i0, int64_t rows, in
 
 void tx__k(attn_pack_fwd)(const tx__attn *a, float *packed)
 {
-    transpose(packed, a->k, a->k_s, a->sk, a->d);
-    gather(packed + tx__lanes(a->sk) * tx__lanes(a->d), a->v, a->v_s, a->sk, a->d, 1.0f);
+    transpose(a, packed, a->k, a->k_s);
+    gather(a, packed + tx__lanes(a->sk) * tx__lanes(a->d), a->v, 0, a->v_s, a->sk, 1.0f);
 }
 
 /* Scores p of one row become exp(score - max); max and sum of the row so far are updated and o is rescaled to the new
@@ -193,7 +236,7 @@ static void fwd_block(const tx__attn *a, const float *packed, float *work, int64
     int64_t ld = tx__lanes(a->d), seen = n_seen(a, i0 + rows - 1);
     const float *kt = packed, *v = packed + tx__lanes(a->sk) * ld;
     float *q = work, *o = q + BQ * ld, *p = o + BQ * ld, *z = p + BQ * BK, *max = z + BQ * BK, *sum = max + BQ;
-    gather(q, a->q + i0 * a->q_s, a->q_s, rows, a->d, a->scale);
+    gather(a, q, a->q, i0 * a->q_s, a->q_s, rows, a->scale);
     memset(o, 0, (size_t)(rows * ld) * sizeof *o);
     for (int64_t i = 0; i < rows; i++) max[i] = MASKED, sum[i] = 0;
 
@@ -210,7 +253,7 @@ static void fwd_block(const tx__attn *a, const float *packed, float *work, int64
         multiply(rows, ld, n, (strided){ p, BK, 1 }, v + first * ld, ld, o, ld);
     }
     for (int64_t i = 0; i < rows; i++) {
-        scatter(a->o + (i0 + i) * a->o_s, 0, o + i * ld, 1, a->d, 1.0f / sum[i]);
+        scatter(a, a->o, (i0 + i) * a->o_s, 0, o + i * ld, 1, 1.0f / sum[i]);
         if (a->lse) a->lse[i0 + i] = max[i] + logf(sum[i]);
     }
 }
@@ -223,17 +266,15 @@ void tx__k(attn_fwd)(const tx__attn *a, const float *packed, float *work)
 /* Few queries: reading k and v once in place costs less than packing them. */
 void tx__k(attn_fwd_few)(const tx__attn *a, float *work)
 {
-    float *p = work, *z = work + tx__lanes(a->sk);
+    int64_t ld = tx__lanes(a->d);
+    float *p = work, *z = p + tx__lanes(a->sk), *q_room = z + tx__lanes(a->sk), *room = q_room + ld;
     for (int64_t i = 0; i < a->sq; i++) {
-        const float *q = a->q + i * a->q_s;
-        float *o = a->o + i * a->o_s, max = MASKED, sum = 0;
+        const float *q = load(a, a->q, i * a->q_s, a->d, q_room);
+        float *o = place(a, a->o, i * a->o_s, room + ld), max = MASKED, sum = 0;
         int64_t n = n_seen(a, i), first = first_seen(a, i);
         for (int64_t j = first; j < n; j++) {
-            const float *k = a->k + j * a->k_s;
-            float s = 0;
-#pragma omp simd reduction(+ : s)
-            for (int64_t x = 0; x < a->d; x++) s += q[x] * k[x];
-            p[j] = s * a->scale;
+            const float *k = load(a, a->k, j * a->k_s, a->d, room);
+            p[j] = dot(q, k, a->d) * a->scale;
             max = p[j] > max ? p[j] : max;
         }
 #pragma omp simd reduction(+ : sum)
@@ -249,10 +290,11 @@ void tx__k(attn_fwd_few)(const tx__attn *a, float *work)
         }
         memset(o, 0, (size_t)a->d * sizeof *o);
         for (int64_t j = first; j < n; j++) {
-            const float *v = a->v + j * a->v_s, w = p[j] / sum;
+            const float *v = load(a, a->v, j * a->v_s, a->d, room), w = p[j] / sum;
 #pragma omp simd
             for (int64_t x = 0; x < a->d; x++) o[x] += w * v[x];
         }
+        store(a, a->o, i * a->o_s, a->d, o);
         if (a->lse) a->lse[i] = max + logf(sum);
     }
 }
@@ -273,9 +315,9 @@ static packed_bwd bwd_views(const tx__attn *a, float *packed)
 void tx__k(attn_pack_bwd)(const tx__attn *a, float *packed)
 {
     packed_bwd w = bwd_views(a, packed);
-    transpose(w.kt, a->k, a->k_s, a->sk, a->d);
-    transpose(w.vt, a->v, a->v_s, a->sk, a->d);
-    gather(w.k, a->k, a->k_s, a->sk, a->d, 1.0f);
+    transpose(a, w.kt, a->k, a->k_s);
+    transpose(a, w.vt, a->v, a->v_s);
+    gather(a, w.k, a->k, 0, a->k_s, a->sk, 1.0f);
     memset(w.dk, 0, (size_t)(2 * tx__lanes(a->sk) * tx__lanes(a->d)) * sizeof *w.dk);
 }
 
@@ -306,16 +348,13 @@ static void bwd_block(const tx__attn *a, const packed_bwd *w, float *work, int64
     int64_t ld = tx__lanes(a->d), seen = n_seen(a, i0 + rows - 1);
     float *q = work, *do_ = q + BQ * ld, *dq = do_ + BQ * ld, *p = dq + BQ * ld, *ds = p + BQ * BK, *z = ds + BQ * BK;
     float *big_d = z + BQ * BK;
-    gather(q, a->q + i0 * a->q_s, a->q_s, rows, a->d, a->scale);
-    gather(do_, a->do_ + i0 * a->do_s, a->do_s, rows, a->d, 1.0f);
-    memset(dq, 0, (size_t)(rows * ld) * sizeof *dq);
+    gather(a, q, a->q, i0 * a->q_s, a->q_s, rows, a->scale);
+    gather(a, do_, a->do_, i0 * a->do_s, a->do_s, rows, 1.0f);
     for (int64_t i = 0; i < rows; i++) {
-        const float *o = a->o + (i0 + i) * a->o_s, *g = do_ + i * ld;
-        float s = 0;
-#pragma omp simd reduction(+ : s)
-        for (int64_t x = 0; x < a->d; x++) s += o[x] * g[x];
-        big_d[i] = s;
+        const float *o = load(a, a->o, (i0 + i) * a->o_s, a->d, dq), *g = do_ + i * ld;
+        big_d[i] = dot(o, g, a->d);
     }
+    memset(dq, 0, (size_t)(rows * ld) * sizeof *dq);
     for (int64_t first = first_block(a, i0, rows); first < seen; first += BK) {
         int64_t kb = block_width(a->sk, first), n = min(BK, a->sk - first);
         score_block(a, p, q, w->kt, i0, rows, first, kb);
@@ -328,7 +367,7 @@ static void bwd_block(const tx__attn *a, const packed_bwd *w, float *work, int64
         multiply(n, ld, rows, (strided){ ds, 1, BK }, q, ld, w->dk + first * ld, ld);
         multiply(rows, ld, n, (strided){ ds, BK, 1 }, w->k + first * ld, ld, dq, ld);
     }
-    scatter(a->dq + i0 * a->dq_s, a->dq_s, dq, rows, a->d, a->scale);
+    scatter(a, a->dq, i0 * a->dq_s, a->dq_s, dq, rows, a->scale);
 }
 
 void tx__k(attn_bwd)(const tx__attn *a, float *packed, float *work)
@@ -337,9 +376,9 @@ void tx__k(attn_bwd)(const tx__attn *a, float *packed, float *work)
     for (int64_t i0 = 0; i0 < a->sq; i0 += BQ) bwd_block(a, &w, work, i0, min(BQ, a->sq - i0));
 }
 
-void tx__k(attn_unpack_bwd)(const tx__attn *a, const float *packed)
+void tx__k(attn_unpack_bwd)(const tx__attn *a, float *packed)
 {
     int64_t ld = tx__lanes(a->d), n = tx__lanes(a->sk) * ld;
-    scatter(a->dk, a->dk_s, packed + 3 * n, a->sk, a->d, 1.0f);
-    scatter(a->dv, a->dv_s, packed + 4 * n, a->sk, a->d, 1.0f);
+    scatter(a, a->dk, 0, a->dk_s, packed + 3 * n, a->sk, 1.0f);
+    scatter(a, a->dv, 0, a->dv_s, packed + 4 * n, a->sk, 1.0f);
 }

@@ -1,4 +1,8 @@
 /* isa_basic.c - element by element: activations, dropout, adam, conversions, sums. */
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
 #include "backend/cpu/isa/isa.h"
 #include "backend/cpu/isa/vmath.h"
 
@@ -27,6 +31,32 @@ void tx__k(of_bf16)(float *y, const uint16_t *x, int64_t n)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) y[i] = tx_f32_of_bits((uint32_t)x[i] << 16);
+}
+
+/* Compilers do not make vectors of conversions to and from fp16; these have its instructions where the set has them. */
+void tx__k(to_f16)(uint16_t *y, const float *x, int64_t n)
+{
+    int64_t i = 0;
+#if defined(__AVX512F__)
+    for (; i + 16 <= n; i += 16)
+        _mm256_storeu_si256((__m256i_u *)(y + i), _mm512_cvtps_ph(_mm512_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__F16C__)
+    for (; i + 8 <= n; i += 8)
+        _mm_storeu_si128((__m128i_u *)(y + i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
+#endif
+    for (; i < n; i++) y[i] = tx_f32_to_f16(x[i]);
+}
+
+void tx__k(of_f16)(float *y, const uint16_t *x, int64_t n)
+{
+    int64_t i = 0;
+#if defined(__AVX512F__)
+    for (; i + 16 <= n; i += 16)
+        _mm512_storeu_ps(y + i, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i_u *)(x + i))));
+#elif defined(__F16C__)
+    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(y + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i_u *)(x + i))));
+#endif
+    for (; i < n; i++) y[i] = tx_f16_to_f32(x[i]);
 }
 
 double tx__k(sumsq)(const float *x, int64_t n)

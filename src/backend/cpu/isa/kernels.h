@@ -20,11 +20,14 @@ typedef struct tx__drop {
     float scale;
 } tx__drop;
 
-/* One head of one sample. Rows of q, o, ... lie q_s, o_s, ... elements apart. Element e + query position × e_row + key
- * of the dropout mask belongs to (query, key). */
+/* One head of one sample. Tensors are of `dtype` - fp32, bf16 or fp16 -, lse is fp32 and so is what is computed in.
+ * Rows of q, o, ... lie q_s, o_s, ... elements apart. Element e + query position × e_row + key of the dropout mask
+ * belongs to (query, key). */
 typedef struct tx__attn {
-    float *o, *lse; /* lse [sq], NULL: not wanted */
-    const float *q, *k, *v;
+    tx_dtype dtype;
+    float *lse; /* [sq], NULL: not wanted */
+    void *o;
+    const void *q, *k, *v;
     int64_t o_s, q_s, k_s, v_s;
     int64_t sq, sk, d;
     float scale;
@@ -34,8 +37,8 @@ typedef struct tx__attn {
     const int32_t *first_key; /* of query 0, NULL: 0 for all */
     int64_t first_key_s;
     /* backward; o and lse are inputs there */
-    float *dq, *dk, *dv;
-    const float *do_;
+    void *dq, *dk, *dv;
+    const void *do_;
     int64_t dq_s, dk_s, dv_s, do_s;
 } tx__attn;
 
@@ -60,9 +63,9 @@ static inline int64_t tx__attn_fwd_work(int64_t d)
 {
     return TX__ATTN_Q * (2 * tx__lanes(d) + 2 * TX__ATTN_K + 2); /* q, o; p, mask; max, sum */
 }
-static inline int64_t tx__attn_few_work(int64_t sk)
+static inline int64_t tx__attn_few_work(int64_t sk, int64_t d)
 {
-    return 2 * tx__lanes(sk); /* p; mask */
+    return 2 * tx__lanes(sk) + 3 * tx__lanes(d); /* p; mask; a row of q, of k or v, of o */
 }
 static inline int64_t tx__attn_bwd_packed(int64_t sk, int64_t d)
 {

@@ -1,0 +1,543 @@
+/* op_cases.h - what backend cpu is compared with ref on: shapes that are odd, minimal and large. A case builds its
+ * tensors anew from the same numbers, runs its ops on the given backend and lists what came out; the lists are
+ * compared. The bound is in units of fp32's epsilon times the size of what the result is a sum of. And the same call
+ * twice gives the same bits. */
+#ifndef TX_TESTS_BACKEND_OP_CASES_H
+#define TX_TESTS_BACKEND_OP_CASES_H
+
+#include "backend/op_test.h"
+
+/* ---- results and their comparison ---- */
+
+typedef struct result {
+    const char *name;
+    tx_tensor x;  /* contiguous */
+    double bound; /* |difference| <= bound epsilon (|value| + rms), and of bf16 and fp16 one unit of the last place */
+    bool same_zeros; /* a mask: zero where the other is zero and only there */
+    bool exact;
+} result;
+
+typedef struct results {
+    result r[8];
+    int n;
+} results;
+
+static void out(results *o, const char *name, tx_tensor x, double bound)
+{
+    assert_true(o->n < 8);
+    o->r[o->n++] = (result){ .name = name, .x = x, .bound = bound };
+}
+
+typedef void (*case_fn)(tx_ctx *c, const int64_t *p, results *o);
+
+typedef struct op_case {
+    const char *name;
+    case_fn run;
+    int64_t p[8];
+} op_case;
+
+/* The distance from w to the next bf16 or fp16; what fp32 may differ by is `bound`'s business. */
+static double last_place(tx_dtype t, double w)
+{
+    if (t == TX_BF16) return exp2(fmax(ilogb(w), -126) - 7);
+    return t == TX_F16 ? exp2(fmax(ilogb(w), -14) - 10) : 0;
+}
+
+static void compare(const char *where, const result *got, const result *want)
+{
+    int64_t n = tx_numel(want->x);
+    double square = 0, eps = 0x1p-23;
+    for (int64_t i = 0; i < n; i++) square += pow(tx__ref_load(want->x, i), 2);
+    double rms = sqrt(square / (double)n);
+    for (int64_t i = 0; i < n; i++) {
+        double g = tx__ref_load(got->x, i), w = tx__ref_load(want->x, i);
+        double unit = want->exact ? 0 : last_place(want->x.dtype, w);
+        if (!(fabs(g - w) <= want->bound * eps * (fabs(w) + rms) + unit))
+            fail_msg("%s: %s[%lld] is %.9g, ref has %.9g (%.1f of %.1f allowed)", where, want->name, (long long)i, g, w,
+                     fabs(g - w) / eps / (fabs(w) + rms), want->bound);
+        if (want->same_zeros && (g == 0) != (w == 0))
+            fail_msg("%s: %s[%lld]: masks differ", where, want->name, (long long)i);
+    }
+}
+
+/* ---- cases ---- */
+
+/* The dtype of values and of the residual stream (ops.h), for all cases. */
+static tx_dtype V = TX_F32, S = TX_F32;
+
+/* V's epsilon in units of fp32's: what one rounding of an intermediate result to V may do. */
+static double one_rounding(void)
+{
+    return V == TX_BF16 ? 0x1p16 : V == TX_F16 ? 0x1p13 : 0;
+}
+
+static void scale_up(tx_tensor x, double factor)
+{
+    for (int64_t i = 0; i < tx_numel(x); i++) tx__ref_store(x, i, factor * tx__ref_load(x, i));
+}
+
+static void assert_same_bits(tx_tensor a, tx_tensor b)
+{
+    assert_memory_equal(a.data, b.data, (size_t)tx_numel(a) * tx_dtype_size(a.dtype));
+}
+
+/* p: rows, h, with dres */
+static void layernorm(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t rows = p[0], h = p[1];
+    tx_tensor x = RAND(S, rows, h), gamma = RAND(V, h), beta = RAND(V, h), dy = RAND(V, rows, h);
+    tx_tensor dres = RAND(S, rows, h), y = ZEROS(V, rows, h), mu = ZEROS(TX_F32, rows), rs = ZEROS(TX_F32, rows);
+    tx_tensor dx = ZEROS(S, rows, h), dgamma = RAND(TX_F32, h), dbeta = RAND(TX_F32, h);
+    RUN(c, layernorm_fwd, .y = y, .mu = mu, .rs = rs, .x = x, .gamma = gamma, .beta = beta, .eps = 1e-5);
+    if (!p[2]) dres.data = NULL;
+    RUN(c, layernorm_bwd, .dx = dx, .dgamma = dgamma, .dbeta = dbeta, .dy = dy, .x = x, .dres = dres, .gamma = gamma,
+        .mu = mu, .rs = rs);
+    out(o, "y", y, 16);
+    out(o, "mu", mu, 16);
+    out(o, "rs", rs, 16);
+    /* with one or two columns xhat is 0 or ±1 and dx the small rest of a cancellation */
+    out(o, "dx", dx, h < 3 ? 1e5 : 64);
+    out(o, "dgamma", dgamma, 64);
+    out(o, "dbeta", dbeta, 64);
+    /* in place of dres or of dy */
+    tx_tensor place = dres.data ? dres : dy;
+    if (place.dtype != S) return;
+    RUN(c, layernorm_bwd, .dx = place, .dgamma = dgamma, .dbeta = dbeta, .dy = dy, .x = x, .dres = dres, .gamma = gamma,
+        .mu = mu, .rs = rs);
+    assert_same_bits(place, dx);
+}
+
+/* p: rows, h, with dres */
+static void rmsnorm(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t rows = p[0], h = p[1];
+    tx_tensor x = RAND(S, rows, h), gamma = RAND(V, h), dy = RAND(V, rows, h);
+    tx_tensor dres = RAND(S, rows, h), y = ZEROS(V, rows, h), rs = ZEROS(TX_F32, rows);
+    tx_tensor dx = ZEROS(S, rows, h), dgamma = RAND(TX_F32, h);
+    RUN(c, rmsnorm_fwd, .y = y, .rs = rs, .x = x, .gamma = gamma, .eps = 1e-5);
+    if (!p[2]) dres.data = NULL;
+    RUN(c, rmsnorm_bwd, .dx = dx, .dgamma = dgamma, .dy = dy, .x = x, .dres = dres, .gamma = gamma, .rs = rs);
+    out(o, "y", y, 16);
+    out(o, "rs", rs, 16);
+    out(o, "dx", dx, h < 2 ? 1e5 : 64); /* with one column xhat is ±1 and dx the small rest of a cancellation */
+    out(o, "dgamma", dgamma, 64);
+    /* in place of dres or of dy */
+    tx_tensor place = dres.data ? dres : dy;
+    if (place.dtype != S) return;
+    RUN(c, rmsnorm_bwd, .dx = place, .dgamma = dgamma, .dy = dy, .x = x, .dres = dres, .gamma = gamma, .rs = rs);
+    assert_same_bits(place, dx);
+}
+
+/* p: n, kind */
+static void activation(tx_ctx *c, const int64_t *p, results *o)
+{
+    tx_tensor x = RAND(V, p[0]), dy = RAND(V, p[0]), y = ZEROS(V, p[0]), dx = ZEROS(V, p[0]);
+    scale_up(x, 3); /* out to where it is flat */
+    RUN(c, activation_fwd, .y = y, .x = x, .kind = (tx_activation)p[1]);
+    RUN(c, activation_bwd, .dx = dx, .dy = dy, .x = x, .kind = (tx_activation)p[1]);
+    out(o, "y", y, 4);
+    out(o, "dx", dx, 8);
+    RUN(c, activation_fwd, .y = x, .x = x, .kind = (tx_activation)p[1]);
+    assert_same_bits(x, y);
+}
+
+/* p: rows, f */
+static void swiglu(tx_ctx *c, const int64_t *p, results *o)
+{
+    tx_tensor x = RAND(V, p[0], 2 * p[1]), dy = RAND(V, p[0], p[1]), y = ZEROS(V, p[0], p[1]),
+              dx = ZEROS(V, p[0], 2 * p[1]);
+    scale_up(x, 3);
+    RUN(c, swiglu_fwd, .y = y, .x = x);
+    RUN(c, swiglu_bwd, .dx = dx, .dy = dy, .x = x);
+    out(o, "y", y, 4);
+    out(o, "dx", dx, 8);
+    RUN(c, swiglu_bwd, .dx = x, .dy = dy, .x = x);
+    assert_same_bits(x, dx);
+}
+
+/* p: s, b, groups, r, d, n_rot, first: the queries and keys of a fused tensor, and back */
+static void rope(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t s = p[0], b = p[1], groups = p[2], r = p[3], d = p[4];
+    tx_tensor all = RAND(V, s, b, groups, r + 2, d), turned = RAND(V, s, b, groups, r + 2, d);
+    tx_tensor qk = all, *x[] = { &all, &turned };
+    for (int i = 0; i < 2; i++) {
+        qk = *x[i];
+        qk.dim[3] = r + 1;
+        RUN(c, rope, .x = qk, .n_rot = p[5], .first = p[6], .theta = 10000, .inverse = i);
+    }
+    out(o, "turned", all, 2);
+    out(o, "turned back", turned, 2);
+}
+
+/* p: s, b, h, drop, residual */
+static void dropout(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t s = p[0], b = p[1], h = p[2];
+    tx_tensor x = RAND(V, s, b, h), residual = RAND(S, s, b, h), y = ZEROS(S, s, b, h), dy = RAND(S, s, b, h),
+              dx = ZEROS(V, s, b, h);
+    tx_dropout mask = {
+        .rng = { 0x123456789abcdefull, 77, 5 }, .drop = (uint32_t)p[3], .sample = 1000, .s_global = s + 3, .first_s = 2
+    };
+    if (!p[4]) residual.data = NULL;
+    RUN(c, dropout_add_fwd, .y = y, .x = x, .residual = residual, .mask = mask);
+    RUN(c, dropout_add_bwd, .dx = dx, .dy = dy, .mask = mask);
+    out(o, "y", y, 2);
+    out(o, "dx", dx, 2);
+    o->r[o->n - 1].same_zeros = true;
+}
+
+/* [s, b] with a document's beginning every `length` positions, in sample 1 one later, ...; 0: absent */
+static tx_tensor documents(int64_t s, int64_t b, int64_t length)
+{
+    tx_tensor x = ZEROS(TX_I32, s, b);
+    if (!length) x.data = NULL;
+    for (int64_t i = 0; i < s && length; i++)
+        for (int64_t j = 0; j < b; j++) ((int32_t *)x.data)[i * b + j] = (int32_t)(i < j ? 0 : i - (i - j) % length);
+    return x;
+}
+
+/* p: s, b, groups, r, d, causal, drop, length of documents */
+static void attention(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t s = p[0], b = p[1], groups = p[2], r = p[3], d = p[4];
+    qkv x = fused_qkv(RAND(V, s, b, groups, r + 2, d), s, b, groups, r, d);
+    qkv g = fused_qkv(RAND(V, s, b, groups, r + 2, d), s, b, groups, r, d);
+    tx_tensor y = RAND(V, s, b, groups, r, d), lse = ZEROS(TX_F32, b, groups, r, s), dy = RAND(V, s, b, groups, r, d),
+              o_given = RAND(V, s, b, groups, r, d); /* the same for both backends */
+    tx_dropout mask = { .rng = { 5, 6, 7 },
+                        .drop = (uint32_t)p[6],
+                        .sample = 3,
+                        .s_global = s + 5,
+                        .n_heads = 2 * groups * r,
+                        .first_head = 1 };
+    tx_tensor first_key = documents(s, b, p[7]);
+    double scale = 1 / sqrt((double)d);
+    RUN(c, attention_fwd, .o = y, .lse = lse, .q = x.q, .k = x.k, .v = x.v, .scale = scale, .causal = p[5],
+        .mask = mask, .first_key = first_key);
+    RUN(c, attention_bwd, .dq = g.q, .dk = g.k, .dv = g.v, .do_ = dy, .o = o_given, .lse = lse, .q = x.q, .k = x.k,
+        .v = x.v, .scale = scale, .causal = p[5], .mask = mask, .first_key = first_key);
+    out(o, "o", y, 32);
+    out(o, "lse", lse, 16);
+    out(o, "dqkv", g.all, 64);
+}
+
+/* p: sq, sk, b, groups, r, d, causal, first key: queries at the end of a cache of keys that is longer than it is full
+ */
+static void cached_attention(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t sq = p[0], sk = p[1], b = p[2], groups = p[3], r = p[4], d = p[5];
+    tx_tensor k = RAND(V, sk + 3, b, groups, d), v = RAND(V, sk + 3, b, groups, d), q = RAND(V, sq, b, groups, r, d);
+    tx_tensor y = RAND(V, sq, b, groups, r, d), lse = ZEROS(TX_F32, b, groups, r, sq);
+    tx_tensor first_key = ZEROS(TX_I32, sq, b);
+    for (int64_t i = 0; i < sq * b; i++) ((int32_t *)first_key.data)[i] = (int32_t)p[7];
+    if (!p[7]) first_key.data = NULL;
+    RUN(c, attention_fwd, .o = y, .lse = lse, .q = q, .k = tx_slice_rows(k, 0, sk), .v = tx_slice_rows(v, 0, sk),
+        .scale = 0.3, .causal = p[6], .first_key = first_key);
+    out(o, "o", y, 32);
+    out(o, "lse", lse, 16);
+}
+
+/* p: m, n, k, trans_a, trans_b, accumulate, bias, extra row length. C begins as NaN where it is only written. */
+static void gemm(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t m = p[0], n = p[1], k = p[2], extra = p[7];
+    tx_tensor a = p[3] ? RAND(V, k, m + extra) : RAND(V, m, k + extra);
+    tx_tensor b = p[4] ? RAND(V, n, k + extra) : RAND(V, k, n + extra);
+    tx_tensor y = RAND(S, m, n + extra), bias = RAND(V, n), part = y;
+    a.dim[1] -= extra, b.dim[1] -= extra, part.dim[1] -= extra;
+    if (!p[6]) bias.data = NULL;
+    for (int64_t i = 0; i < m && !p[5]; i++)
+        for (int64_t j = 0; j < n; j++) tx__ref_store(y, i * (n + extra) + j, NAN);
+    RUN(c, gemm, .c = part, .a = a, .b = b, .bias = bias, .trans_a = p[3], .trans_b = p[4], .accumulate = p[5]);
+    out(o, "c", y, 4 + sqrt((double)k)); /* and what lies between the rows of C is as it was */
+}
+
+/* p: rows, v, n_valid, weight, extra row length, percent of smoothing */
+static void cross_entropy(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t rows = p[0], v = p[1], extra = p[4];
+    tx_tensor z = RAND(V, rows, v + extra), y = indices(ZEROS(TX_I32, rows), 0, (int32_t)p[2]),
+              loss = ZEROS(TX_F32, rows);
+    tx_tensor weight = RAND(TX_F32, rows), part = z;
+    part.dim[1] = v;
+    if (rows > 2) ((int32_t *)y.data)[1] = -1;
+    if (p[2] < v) tx__ref_store(z, v - 1, p[3] ? INFINITY : 0); /* padding is not looked at; without weight it stays */
+    if (!p[3]) weight.data = NULL;
+    RUN(c, cross_entropy, .loss = loss, .z = part, .y = y, .weight = weight, .n_valid = p[2],
+        .smoothing = (double)p[5] / 100);
+    out(o, "loss", loss, 8);
+    out(o, "z", z, 16);
+}
+
+/* p: rows, h, v, n_valid, weight */
+static void head_loss(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t rows = p[0], h = p[1], v = p[2];
+    tx_tensor x = RAND(V, rows, h), w = RAND(V, v, h), y = indices(ZEROS(TX_I32, rows), 0, (int32_t)p[3]);
+    tx_tensor loss = ZEROS(TX_F32, rows), dx = ZEROS(V, rows, h), dw = RAND(TX_F32, v, h), weight = RAND(TX_F32, rows);
+    scale_up(w, 0.3);
+    if (!p[4]) weight.data = NULL;
+    RUN(c, head_loss, .loss = loss, .dx = dx, .dw = dw, .x = x, .w = w, .y = y, .weight = weight, .n_valid = p[3]);
+    out(o, "loss", loss, 32);
+    if (p[4]) out(o, "dx", dx, 64 + one_rounding()); /* dz is rounded */
+    out(o, "dw", dw, 64 + one_rounding());
+}
+
+/* p: s, b, h, v, with positions */
+static void embedding(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t s = p[0], b = p[1], h = p[2], v = p[3];
+    tx_tensor token = indices(ZEROS(TX_I32, s, b), 0, (int32_t)v),
+              position = indices(ZEROS(TX_I32, s, b), 0, (int32_t)s);
+    tx_tensor word = RAND(V, v, h), pos = RAND(V, s, h), y = ZEROS(S, s, b, h);
+    tx_tensor dword = RAND(TX_F32, v, h), dpos = RAND(TX_F32, s, h);
+    if (!p[4]) pos.data = dpos.data = NULL;
+    RUN(c, embedding_fwd, .y = y, .token = token, .position = position, .word = word, .pos = pos);
+    out(o, "y", y, 1);
+    RUN(c, embedding_bwd, .dword = dword, .dpos = dpos, .dy = y, .token = token, .position = position);
+    out(o, "dword", dword, 16);
+    if (p[4]) out(o, "dpos", dpos, 16);
+}
+
+/* p: rows, n */
+static void col_sum(tx_ctx *c, const int64_t *p, results *o)
+{
+    tx_tensor x = RAND(V, p[0], p[1]), y = RAND(TX_F32, p[1]);
+    RUN(c, col_sum, .y = y, .x = x);
+    out(o, "y", y, 64);
+}
+
+/* p: n */
+static void flat_ops(tx_ctx *c, const int64_t *p, results *o)
+{
+    static const tx_dtype type[] = { TX_F32, TX_BF16, TX_F16 };
+    int64_t n = p[0];
+    tx_tensor x = RAND(V, n), i32 = ZEROS(TX_I32, n), sum = ZEROS(TX_F64, (n + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK);
+    RUN(c, sumsq, .out = sum, .x = x);
+    out(o, "sumsq", sum, 1e-6);
+    for (int i = 0; i < 3; i++) {
+        tx_tensor y = ZEROS(type[i], n);
+        RUN(c, cast, .y = y, .x = x);
+        out(o, tx_dtype_name(type[i]), y, 0);
+        o->r[o->n - 1].exact = true;
+    }
+    tx_tensor filled = ZEROS(V, n), cleared = RAND(V, n);
+    RUN(c, fill, .x = filled, .value = 1.7);
+    RUN(c, fill, .x = i32, .value = -3);
+    RUN(c, fill, .x = cleared, .value = 0);
+    out(o, "filled", filled, 0);
+    out(o, "int32 filled", i32, 0);
+    out(o, "cleared", cleared, 0);
+}
+
+/* p: rows, columns, extra row length: of part of each row into part of each row, and what lies between stays */
+static void strided_cast(tx_ctx *c, const int64_t *p, results *o)
+{
+    static const tx_dtype type[] = { TX_F32, TX_BF16, TX_F16 };
+    tx_tensor from = RAND(V, p[0], 2, p[1] + p[2]);
+    from.dim[2] = p[1];
+    for (int i = 0; i < 3; i++) {
+        tx_tensor y = RAND(type[i], p[0], 2, p[1] + p[2]), to = y;
+        to.dim[2] = p[1];
+        RUN(c, cast, .y = to, .x = from);
+        out(o, tx_dtype_name(type[i]), y, 0);
+        o->r[o->n - 1].exact = true;
+    }
+}
+
+/* p: n, step */
+static void adam(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t n = p[0];
+    tx_tensor w = RAND(TX_F32, n), m = RAND(TX_F32, n), v = RAND(TX_F32, n), g = RAND(TX_F32, n), low = ZEROS(V, n);
+    for (int64_t i = 0; i < n; i++) ((float *)v.data)[i] *= ((float *)v.data)[i];
+    if (n == 17) low.data = NULL;
+    RUN(c, adam, .p = w, .m = m, .v = v, .g = g, .low = low, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
+        .weight_decay = 0.01, .grad_scale = 0.125, .t = p[1]);
+    out(o, "p", w, 4);
+    out(o, "m", m, 4);
+    out(o, "v", v, 4);
+    if (low.data) out(o, "low", low, 4);
+}
+
+/* p: n */
+static void sgd(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t n = p[0];
+    tx_tensor w = RAND(TX_F32, n), m = RAND(TX_F32, n), g = RAND(TX_F32, n), low = ZEROS(V, n);
+    if (n == 17) low.data = NULL;
+    RUN(c, sgd, .p = w, .m = m, .g = g, .low = low, .lr = 1e-2, .momentum = 0.9, .weight_decay = 0.01,
+        .grad_scale = 0.125);
+    out(o, "p", w, 4);
+    out(o, "m", m, 4);
+    if (low.data) out(o, "low", low, 4);
+}
+
+/* p: n */
+static void count_zeros(tx_ctx *c, const int64_t *p, results *o)
+{
+    tx_tensor x = RAND(V, p[0]), n = ZEROS(TX_F64, 1);
+    for (int64_t i = 0; i < p[0]; i += 3) tx__ref_store(x, i, 0);
+    RUN(c, count_zeros, .out = n, .x = x);
+    out(o, "n", n, 0);
+}
+
+/* clang-format off */
+static const op_case cases[] = {
+    { "layernorm 1x1", layernorm, { 1, 1, 0 } },
+    { "layernorm 3x17", layernorm, { 3, 17, 1 } },
+    { "layernorm 65x80", layernorm, { 65, 80, 0 } },
+    { "layernorm 130x768", layernorm, { 130, 768, 1 } },
+    { "gelu tanh 1", activation, { 1, TX_GELU_TANH } },
+    { "gelu tanh 17", activation, { 17, TX_GELU_TANH } },
+    { "gelu tanh 100003", activation, { 100003, TX_GELU_TANH } },
+    { "gelu erf 1", activation, { 1, TX_GELU_ERF } },
+    { "gelu erf 65", activation, { 65, TX_GELU_ERF } },
+    { "gelu erf 100003", activation, { 100003, TX_GELU_ERF } },
+    { "squared relu 1", activation, { 1, TX_SQUARED_RELU } },
+    { "squared relu 1003", activation, { 1003, TX_SQUARED_RELU } },
+    { "rmsnorm 1x1", rmsnorm, { 1, 1, 0 } },
+    { "rmsnorm 3x17", rmsnorm, { 3, 17, 1 } },
+    { "rmsnorm 130x768", rmsnorm, { 130, 768, 1 } },
+    { "swiglu 1x1", swiglu, { 1, 1 } },
+    { "swiglu 17x65", swiglu, { 17, 65 } },
+    { "swiglu 130x340", swiglu, { 130, 340 } },
+    { "swiglu 3x2500", swiglu, { 3, 2500 } },
+    { "rope 1x1", rope, { 1, 1, 1, 1, 2, 2, 0 } },
+    { "rope 17x2 in part", rope, { 17, 2, 3, 2, 20, 6, 5 } },
+    { "rope 130x2", rope, { 130, 2, 2, 3, 64, 64, 4000 } },
+    { "dropout 3x1x17", dropout, { 3, 1, 17, 30000, 0 } },
+    { "dropout 5x2x65 residual", dropout, { 5, 2, 65, 6554, 1 } },
+    { "dropout 33x2x1027", dropout, { 33, 2, 1027, 6554, 0 } },
+    { "dropout off", dropout, { 5, 2, 65, 0, 1 } },
+    { "attention s=1", attention, { 1, 1, 1, 1, 16, true, 0 } },
+    { "attention s=3 d=64", attention, { 3, 2, 3, 1, 64, true, 0 } },
+    { "attention s=5 d=5", attention, { 5, 1, 2, 1, 5, false, 0 } },
+    { "attention s=17 d=80 groups", attention, { 17, 2, 2, 3, 80, true, 0 } },
+    { "attention s=65 d=16", attention, { 65, 2, 4, 1, 16, true, 0 } },
+    { "attention s=130 d=64", attention, { 130, 1, 3, 1, 64, false, 0 } },
+    { "attention s=130 d=64 dropout", attention, { 130, 2, 1, 2, 64, true, 6554 } },
+    { "attention s=67 d=16 dropout", attention, { 67, 1, 3, 1, 16, false, 20000 } },
+    { "attention s=3 d=16 dropout", attention, { 3, 1, 2, 1, 16, false, 20000 } },
+    { "attention s=256 d=64", attention, { 256, 1, 2, 1, 64, true, 0 } },
+    { "attention s=3, documents", attention, { 3, 2, 2, 1, 16, true, 0, 2 } },
+    { "attention s=70, documents of 5", attention, { 70, 3, 2, 2, 16, true, 0, 5 } },
+    { "attention s=200, documents of 130", attention, { 200, 2, 1, 1, 64, true, 0, 130 } },
+    { "attention s=256, documents of 64, dropout", attention, { 256, 3, 1, 2, 16, true, 6554, 64 } },
+    { "attention s=100, documents of 7, all keys", attention, { 100, 1, 2, 1, 16, false, 0, 7 } },
+    { "cache 3 of 65 from 40 on", cached_attention, { 3, 65, 1, 2, 1, 80, true, 40 } },
+    { "cache 70 of 200 from 90 on", cached_attention, { 70, 200, 1, 2, 1, 64, true, 90 } },
+    { "cache 1 of 1", cached_attention, { 1, 1, 1, 1, 1, 16, true } },
+    { "cache 1 of 100", cached_attention, { 1, 100, 2, 3, 2, 64, true } },
+    { "cache 3 of 65", cached_attention, { 3, 65, 1, 2, 1, 80, true } },
+    { "cache 3 of 65, all keys", cached_attention, { 3, 65, 1, 2, 1, 80, false } },
+    { "cache 17 of 81", cached_attention, { 17, 81, 2, 2, 2, 16, true } },
+    { "cache 70 of 200", cached_attention, { 70, 200, 1, 2, 1, 64, true } },
+    { "queries 70 to 9 keys", cached_attention, { 70, 9, 1, 2, 1, 64, false } },
+    { "cross_entropy 1x1", cross_entropy, { 1, 1, 1, 1, 0 } },
+    { "cross_entropy 3x17", cross_entropy, { 3, 17, 17, 1, 5 } },
+    { "cross_entropy 65x640", cross_entropy, { 65, 640, 509, 1, 0 } },
+    { "cross_entropy 65x640 loss only", cross_entropy, { 65, 640, 509, 0, 3 } },
+    { "cross_entropy 65x640 smooth", cross_entropy, { 65, 640, 509, 1, 0, 10 } },
+    { "cross_entropy 5x17 smooth loss only", cross_entropy, { 5, 17, 17, 0, 1, 30 } },
+    { "cross_entropy 4x50304", cross_entropy, { 4, 50304, 50257, 1, 0 } },
+    { "head_loss 17x16", head_loss, { 17, 16, 640, 509, 1 } },
+    { "head_loss loss only", head_loss, { 3, 65, 17, 17, 0 } },
+    { "embedding 3x1", embedding, { 3, 1, 17, 5, 1 } },
+    { "embedding 65x2", embedding, { 65, 2, 260, 11, 1 } },
+    { "embedding without positions", embedding, { 17, 3, 65, 50, 0 } },
+    { "col_sum 1x1", col_sum, { 1, 1 } },
+    { "col_sum 65x17", col_sum, { 65, 17 } },
+    { "col_sum 200x1000", col_sum, { 200, 1000 } },
+    { "flat 1", flat_ops, { 1 } },
+    { "flat 65", flat_ops, { 65 } },
+    { "flat 200001", flat_ops, { 200001 } },
+    { "cast 3x17 of 20", strided_cast, { 3, 17, 3 } },
+    { "cast 500x65 of 66", strided_cast, { 500, 65, 1 } },
+    { "adam 1", adam, { 1, 1 } },
+    { "adam 17", adam, { 17, 2 } },
+    { "adam 70001", adam, { 70001, 1000 } },
+    { "sgd 1", sgd, { 1 } },
+    { "sgd 17", sgd, { 17 } },
+    { "sgd 70001", sgd, { 70001 } },
+    { "count_zeros 1000", count_zeros, { 1000 } },
+};
+/* clang-format on */
+
+/* ---- running them ---- */
+
+static void run_case(tx_ctx *ref, tx_ctx *cpu, const op_case *k, const char *where)
+{
+    results want = { 0 }, got = { 0 }, again = { 0 };
+    next_number = 0;
+    k->run(ref, k->p, &want);
+    next_number = 0;
+    k->run(cpu, k->p, &got);
+    next_number = 0;
+    k->run(cpu, k->p, &again);
+    for (int i = 0; i < want.n; i++) {
+        char name[160];
+        snprintf(name, sizeof name, "%s, %s", k->name, where);
+        compare(name, &got.r[i], &want.r[i]);
+        size_t bytes = (size_t)tx_numel(got.r[i].x) * tx_dtype_size(got.r[i].x.dtype);
+        if (memcmp(got.r[i].x.data, again.r[i].x.data, bytes))
+            fail_msg("%s: %s differs from run to run", name, got.r[i].name);
+    }
+    pool_free();
+}
+
+/* Opens backend cpu with kernels of `isa`, or says that this processor has none. */
+static bool open_isa(tx_ctx *c, const char *isa, int n_threads)
+{
+    setenv("TX_CPU_ISA", isa, 1);
+    tx_status st = tx_ctx_init(c, "cpu", n_threads);
+    if (!st) {
+        ASSERT_CONTAINS(c->backend->describe(), isa);
+        ASSERT_OK(tx_arena_reserve(&c->scratch, (size_t)96 << 20));
+        c->dry = false;
+    }
+    unsetenv("TX_CPU_ISA");
+    if (st) assert_int_equal(st, TX_ERR_UNSUPPORTED);
+    return st == TX_OK;
+}
+
+static void run_all(const char *isa, int n_threads)
+{
+    tx_ctx ref = open_ctx("ref", 1), cpu;
+    char where[64];
+    snprintf(where, sizeof where, "%s, %d threads", isa, n_threads);
+    if (open_isa(&cpu, isa, n_threads)) {
+        count_calls(&cpu);
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) run_case(&ref, &cpu, &cases[i], where);
+        tx_ctx_deinit(&cpu);
+    } else {
+        print_message("skipped: no %s here\n", isa);
+    }
+    tx_ctx_deinit(&ref);
+}
+
+/* All transposes × accumulate × bias × row lengths; of bf16 also sizes of which oneDNN and of which fp32 does the
+ * product.
+ */
+static void run_gemms(void)
+{
+    static const int64_t size[][3] = { { 1, 1, 1 },    { 3, 17, 5 },   { 1, 65, 33 },   { 17, 1, 65 },
+                                       { 65, 40, 17 }, { 65, 40, 37 }, { 130, 96, 200 } };
+    tx_ctx ref = open_ctx("ref", 1), cpu = open_ctx("cpu", 2);
+    for (size_t i = 0; i < sizeof size / sizeof *size; i++)
+        for (int v = 0; v < 32; v++) {
+            char name[100];
+            op_case k = { name,
+                          gemm,
+                          { size[i][0], size[i][1], size[i][2], v & 1, v >> 1 & 1, v >> 2 & 1, v >> 3 & 1,
+                            v & 16 ? 3 : 0 } };
+            snprintf(name, sizeof name, "gemm %dx%dx%d trans %d%d accumulate %d bias %d extra %d", (int)k.p[0],
+                     (int)k.p[1], (int)k.p[2], (int)k.p[3], (int)k.p[4], (int)k.p[5], (int)k.p[6], (int)k.p[7]);
+            run_case(&ref, &cpu, &k, tx_dtype_name(V));
+        }
+    tx_ctx_deinit(&ref);
+    tx_ctx_deinit(&cpu);
+}
+
+#endif
