@@ -84,6 +84,14 @@ int64_t tx_config_batch_size(const tx_config *cfg, int64_t consumed);
 /* Elements of a head that rotary positions turn: Megatron's int(head * percent). */
 int64_t tx_config_rotary_dim(const tx_config *cfg);
 
+/* What of the layers backward computes again: the RECOMPUTE options in one. */
+typedef struct tx_recompute {
+    bool selective;   /* of every layer what is cheap: the outputs of its norms and of its activation function */
+    int64_t n_layers; /* whole layers: so many, from the first one on, ... */
+    int64_t group;    /* ... in groups of so many (the last may be shorter) of which only the input is kept */
+} tx_recompute;
+tx_recompute tx_config_recompute(const tx_config *cfg);
+
 /* ---- the part of a config that lives in a checkpoint ---- */
 
 /* How an option is kept (a column of options.def). Options with paths in them are never kept. */

@@ -54,6 +54,18 @@ int64_t tx_config_rotary_dim(const tx_config *cfg)
     return (int64_t)((double)cfg->kv_channels * cfg->rotary_percent);
 }
 
+tx_recompute tx_config_recompute(const tx_config *cfg)
+{
+    const char *granularity = cfg->recompute_granularity;
+    int64_t all = cfg->num_layers, n = cfg->recompute_num_layers;
+    if (cfg->checkpoint_activations) return (tx_recompute){ .n_layers = all, .group = cfg->checkpoint_num_layers };
+    if (cfg->recompute_activations || (granularity && !strcmp(granularity, "selective")))
+        return (tx_recompute){ .selective = true };
+    if (!granularity) return (tx_recompute){ 0 };
+    if (!strcmp(cfg->recompute_method, "uniform")) return (tx_recompute){ .n_layers = all, .group = n };
+    return (tx_recompute){ .n_layers = n < all ? n : all, .group = 1 };
+}
+
 /* ---------------------------------------------------------------- what must be there */
 
 static bool names_weighted(const tx_config_given *g)
@@ -464,6 +476,38 @@ static void rule_less_than_one(const struct check *k)
         if (all[i].value >= 1) tx__violate(k->v, "--%s %g must be less than 1", all[i].flag, all[i].value);
 }
 
+/* ---------------------------------------------------------------- recomputation */
+
+/* The number of layers at its default of 1 says nothing, as upstream: scripts have it beside no recomputation. */
+static void rule_recomputation_is_whole(const struct check *k)
+{
+    const tx_config *c = k->c;
+    const char *granularity = c->recompute_granularity, *method = c->recompute_method;
+    if (k->bad->recompute_granularity || k->bad->recompute_method) return;
+    bool full = granularity && !strcmp(granularity, "full");
+    if (c->checkpoint_activations && (granularity || method || c->recompute_activations))
+        tx__violate(k->v, "--checkpoint-activations is --recompute-granularity full --recompute-method uniform "
+                          "already: leave --recompute-activations, --recompute-granularity and --recompute-method out");
+    else if (full && c->recompute_activations)
+        tx__violate(k->v, "--recompute-activations is --recompute-granularity selective, but full is given: give one "
+                          "of the two");
+    else if (full && !method)
+        tx__violate(k->v, "--recompute-granularity full needs --recompute-method uniform or block");
+    else if (method && !full && (granularity || c->recompute_activations))
+        tx__violate(k->v,
+                    "--recompute-method %s: recompute method is not yet supported for selective recomputing "
+                    "granularity; leave it out, or give --recompute-granularity full",
+                    method);
+    else if (method && !full)
+        tx__violate(k->v, "--recompute-method %s needs --recompute-granularity full", method);
+    if (!full && c->recompute_num_layers != 1)
+        tx__violate(k->v, "--recompute-num-layers %lld needs --recompute-granularity full and --recompute-method",
+                    (long long)c->recompute_num_layers);
+    if (!c->checkpoint_activations && c->checkpoint_num_layers != 1)
+        tx__violate(k->v, "--checkpoint-num-layers %lld needs --checkpoint-activations",
+                    (long long)c->checkpoint_num_layers);
+}
+
 /* ---------------------------------------------------------------- files */
 
 static void rule_save_has_an_interval(const struct check *k)
@@ -684,6 +728,7 @@ static const struct rule {
     { "pretrain-gpt", rule_scheduler_source_is_one },
     { "pretrain-gpt", rule_weight_decay_has_its_ends },
     { "pretrain-gpt", rule_less_than_one },
+    { "pretrain-gpt", rule_recomputation_is_whole },
     { "pretrain-gpt", rule_save_has_an_interval },
     { "pretrain-gpt", rule_finetune_has_a_checkpoint },
     { "pretrain-gpt", rule_dump_step_is_a_step },

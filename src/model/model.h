@@ -38,6 +38,7 @@ typedef struct tx_model {
     int64_t vocab_padded;   /* rows of the embedding: a multiple of --make-vocab-size-divisible-by */
     int64_t n_valid;        /* columns that take part in the softmax: vocab_size, or vocab_padded as upstream does */
     double label_smoothing; /* of the training loss */
+    tx_recompute recompute;
 } tx_model;
 
 typedef struct tx_model_type {
@@ -57,7 +58,8 @@ const tx_model_type *tx_model_type_find(const char *name); /* NULL if there is n
 int64_t tx_vocab_padded(int64_t vocab_size, int64_t multiple);
 
 /* FLOPs of one forward and backward over s*b tokens: 3 × 2 × (multiply-adds of all matrix products, attention counted
- * in full as Megatron-DeepSpeed does). */
+ * in full as Megatron-DeepSpeed does). With full recomputation one forward more, as it counts, whatever its method and
+ * number of layers; selective recomputes no matrix product here. */
 double tx_model_flops(const tx_model *m, int64_t s, int64_t b);
 
 #endif

@@ -25,5 +25,6 @@ double tx_model_flops(const tx_model *m, int64_t s, int64_t b)
     double qkv = (double)(m->n_heads + 2 * m->n_groups) * d, heads = (double)m->n_heads * d;
     double layer =
         h * (qkv + heads) + h * (double)(m->mlp_in + m->ffn) + 2 * heads * (double)s; /* the last: q kᵀ, p v */
-    return 6 * tokens * ((double)m->n_layers * layer + h * (double)m->vocab_padded);
+    int passes = m->recompute.n_layers ? 4 : 3; /* forward, backward twice as much, forward again */
+    return 2 * passes * tokens * ((double)m->n_layers * layer + h * (double)m->vocab_padded);
 }

@@ -23,8 +23,10 @@ typedef struct tx_block {
 
 typedef struct tx_block_saved {
     tx_tensor x, x1; /* [s, b, h]; x is the layer's input, borrowed */
-    tx_tensor
-        branch; /* [s, b, h], the caller's, of the weights' dtype: a branch's output where the stream has another */
+    /* the caller's, of the weights' dtype, for all layers in turn: */
+    tx_tensor branch; /* [s, b, h], a branch's output where the stream has another dtype */
+    tx_tensor norm;   /* [s b, h], the norms' outputs, which backward then computes again; absent: they are kept */
+    size_t mark;      /* of the activation stack before forward */
     tx_norm_saved ln1, ln2;
     tx_attention_saved attn;
     tx_mlp_saved mlp;
@@ -42,7 +44,7 @@ extern const int tx_block_n_params;
 tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_cache *kv, tx_tensor first_key,
                        const tx_dropout_key *key, tx_tensor y, tx_tensor x);
 
-/* @d [s, b, h]: in, the gradient of y; out, the gradient of x. */
+/* @d [s, b, h]: in, the gradient of y; out, the gradient of x.  Pops what forward pushed and all that came after. */
 tx_status tx_block_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_dropout_key *key, tx_tensor d);
 
 #endif

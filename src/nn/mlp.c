@@ -27,21 +27,31 @@ tx_status tx_mlp_fwd(tx_ctx *c, const tx_mlp *w, tx_mlp_saved *a, tx_tensor y, t
 {
     int64_t rows = x.dim[0];
     a->u = tx_push2(&c->acts, x.dtype, rows, w->h_to_4h.w.value.dim[0]);
+    size_t mark = tx_arena_mark(&c->acts);
     a->g = tx_push2(&c->acts, x.dtype, rows, w->to_h.w.value.dim[1]);
 
     /* 1  u = x W1ᵀ + b1   2  g = f(u)   3  y = g W2ᵀ + b2 */
     TX_TRY(tx_linear_fwd(c, &w->h_to_4h, a->u, x));
     TX_TRY(activation_fwd(c, w, a));
-    return tx_linear_fwd(c, &w->to_h, y, a->g);
+    TX_TRY(tx_linear_fwd(c, &w->to_h, y, a->g));
+    if (w->recompute) tx_arena_pop(&c->acts, mark);
+    return TX_OK;
 }
 
 tx_status tx_mlp_bwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a, tx_tensor dx, tx_tensor dy, tx_tensor x)
 {
     size_t mark = tx_arena_mark(&c->acts);
+    tx_mlp_saved again = *a;
     tx_tensor du, dg = tx_push2(&c->acts, x.dtype, a->g.dim[0], a->g.dim[1]);
+    size_t g_mark = tx_arena_mark(&c->acts);
+    if (w->recompute) {
+        again.g = tx_push2(&c->acts, x.dtype, a->g.dim[0], a->g.dim[1]);
+        TX_TRY(activation_fwd(c, w, &again));
+    }
 
     /* 3  dg   2  du   1  dx */
-    TX_TRY(tx_linear_bwd(c, &w->to_h, dg, dy, a->g));
+    TX_TRY(tx_linear_bwd(c, &w->to_h, dg, dy, again.g));
+    tx_arena_pop(&c->acts, g_mark);
     TX_TRY(activation_bwd(c, w, a, &du, dg));
     TX_TRY(tx_linear_bwd(c, &w->h_to_4h, dx, du, x));
     tx_arena_pop(&c->acts, mark);

@@ -9,11 +9,12 @@ typedef struct tx_mlp {
     tx_linear to_h;    /* [h, f] */
     bool swiglu;
     tx_activation activation; /* without swiglu */
+    bool recompute;           /* the activation's output is not kept: backward computes it again */
 } tx_mlp;
 
 typedef struct tx_mlp_saved {
     tx_tensor u; /* [rows, f or 2f], before the activation */
-    tx_tensor g; /* [rows, f], after it */
+    tx_tensor g; /* [rows, f], after it; with recompute only its shape */
 } tx_mlp_saved;
 
 /* @y, @x [rows, h].  Pushes a's tensors. */

@@ -1,21 +1,24 @@
 /* norm.c - forward and backward of a normalisation. */
 #include "nn/norm.h"
 
-tx_status tx_norm_fwd(tx_ctx *c, const tx_norm *w, tx_norm_saved *a, tx_tensor x)
+tx_status tx_norm_again(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_tensor x)
+{
+    if (w->kind == TX_RMSNORM)
+        TX_RUN(c, rmsnorm_fwd, .y = a->y, .rs = a->rs, .x = tx_as_rows(x), .gamma = w->gamma.value, .eps = w->eps);
+    else
+        TX_RUN(c, layernorm_fwd, .y = a->y, .mu = a->mu, .rs = a->rs, .x = tx_as_rows(x), .gamma = w->gamma.value,
+               .beta = w->beta.value, .eps = w->eps);
+    return TX_OK;
+}
+
+tx_status tx_norm_fwd(tx_ctx *c, const tx_norm *w, tx_norm_saved *a, tx_tensor y, tx_tensor x)
 {
     tx_tensor rows = tx_as_rows(x);
     tx_dtype t = w->gamma.value.dtype, wide = tx_wide(t);
-    a->y = tx_push2(&c->acts, t, rows.dim[0], rows.dim[1]);
-    if (w->kind == TX_RMSNORM) {
-        a->rs = tx_push1(&c->acts, wide, rows.dim[0]);
-        TX_RUN(c, rmsnorm_fwd, .y = a->y, .rs = a->rs, .x = rows, .gamma = w->gamma.value, .eps = w->eps);
-        return TX_OK;
-    }
-    a->mu = tx_push1(&c->acts, wide, rows.dim[0]);
+    a->y = y.data ? y : tx_push2(&c->acts, t, rows.dim[0], rows.dim[1]);
+    if (w->kind == TX_LAYERNORM) a->mu = tx_push1(&c->acts, wide, rows.dim[0]);
     a->rs = tx_push1(&c->acts, wide, rows.dim[0]);
-    TX_RUN(c, layernorm_fwd, .y = a->y, .mu = a->mu, .rs = a->rs, .x = rows, .gamma = w->gamma.value,
-           .beta = w->beta.value, .eps = w->eps);
-    return TX_OK;
+    return tx_norm_again(c, w, a, x);
 }
 
 tx_status tx_norm_bwd(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_tensor d, tx_tensor dy, tx_tensor dres,

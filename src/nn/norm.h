@@ -17,8 +17,11 @@ typedef struct tx_norm_saved {
     tx_tensor y, mu, rs; /* [rows, h], [rows], [rows]; RMSNorm has no mu. y has the weights' dtype, whatever x has */
 } tx_norm_saved;
 
-/* a->y = norm(x), pushing a's tensors. */
-tx_status tx_norm_fwd(tx_ctx *c, const tx_norm *w, tx_norm_saved *a, tx_tensor x);
+/* a->y = norm(x), pushing a's tensors.   @y [rows, h] the caller's, to be a->y; absent: pushed too */
+tx_status tx_norm_fwd(tx_ctx *c, const tx_norm *w, tx_norm_saved *a, tx_tensor y, tx_tensor x);
+
+/* Writes what forward wrote once more: its y may have been overwritten. */
+tx_status tx_norm_again(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_tensor x);
 
 /* d = dres + norm'(dy): the branch's gradient joins the residual stream's. dres may be absent. */
 tx_status tx_norm_bwd(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_tensor d, tx_tensor dy, tx_tensor dres,

@@ -53,6 +53,29 @@ static void resumed_runs_have_the_same_bits(void **state)
     }
 }
 
+/* What is computed again changes no number, so a run may go on with another choice; a checkpoint does not know it. */
+static void recomputation_leaves_no_trace(void **state)
+{
+    (void)state;
+    static const char *const how[] = {
+        "--recompute-activations",
+        "--recompute-granularity full --recompute-method block --recompute-num-layers 1",
+        "--checkpoint-activations --checkpoint-num-layers 2",
+        LLAMA "--recompute-granularity selective",
+    };
+    run_and_save(in_scratch("kept"), "", 10, 0);
+    run_and_save(in_scratch("llama"), LLAMA, 10, 0);
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        char dir[32], more[1024];
+        bool llama = strstr(how[i], "--swiglu");
+        snprintf(dir, sizeof dir, "%zu", i);
+        run_and_save(in_scratch("%s", dir), llama ? LLAMA : "", 5, 0);
+        snprintf(more, sizeof more, "%s --load %s", how[i], in_scratch("%s", dir));
+        run_and_save(in_scratch("%s", dir), more, 5, 0);
+        assert_same_checkpoint(llama ? "llama" : "kept", dir);
+    }
+}
+
 /* Batches of 2, 4, 6, 8 in equal stretches of 30 samples; by tokens, too. The fifth iteration is in the middle. */
 #define RAMP                                                                                                       \
     "--num-layers 1 --hidden-size 48 --num-attention-heads 3 --seq-length 32 --max-position-embeddings 40 "        \
@@ -426,6 +449,19 @@ static void flops_count_the_matrices(void **state)
         ASSERT_NEAR(tx_model_flops(m, S, 5), 6 * 5 * S * adds, 1, "FLOPs");
         tx_engine_destroy(e);
         tx_config_free(cfg);
+
+        /* Megatron-DeepSpeed counts a whole forward more with full recomputation, also when it is of some layers */
+        char flags[1024];
+        snprintf(flags, sizeof flags, "%s --recompute-granularity full --recompute-method block", options[k]);
+        e = create(&cfg, flags);
+        ASSERT_NEAR(tx_model_flops(e->trainer->model, S, 5), 8 * 5 * S * adds, 1, "FLOPs of full recomputation");
+        tx_engine_destroy(e);
+        tx_config_free(cfg);
+        snprintf(flags, sizeof flags, "%s --recompute-activations", options[k]);
+        e = create(&cfg, flags);
+        ASSERT_NEAR(tx_model_flops(e->trainer->model, S, 5), 6 * 5 * S * adds, 1, "FLOPs of the selective one");
+        tx_engine_destroy(e);
+        tx_config_free(cfg);
     }
 }
 
@@ -583,6 +619,7 @@ int main(void)
         SCRATCH_TEST(same_bits_llama),
         SCRATCH_TEST(same_bits_ref),
         SCRATCH_TEST(resumed_runs_have_the_same_bits),
+        SCRATCH_TEST(recomputation_leaves_no_trace),
         SCRATCH_TEST(a_ramp_up_resumes_with_the_same_bits),
         SCRATCH_TEST(options_say_what_is_taken_from_a_checkpoint),
         cmocka_unit_test(smoothing_is_for_training_only),

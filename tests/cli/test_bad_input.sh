@@ -44,7 +44,7 @@ refused "heads" "${train[@]}" --data-path "$dataset" --num-attention-heads 3
 refused "--hiden-size" "${train[@]}" --data-path "$dataset" --hiden-size 3
 grep -q -- "--hidden-size" said || die "no suggestion: $(cat said)"
 refused "--fp16 and --bf16: give one of the two" "${train[@]}" --data-path "$dataset" --fp16 --bf16
-refused "--checkpoint-activations" "${train[@]}" --data-path "$dataset" --checkpoint-activations
+refused "--recompute-method uniform or block" "${train[@]}" --data-path "$dataset" --recompute-granularity full
 refused "--tensor-model-parallel-size" "${train[@]}" --data-path "$dataset" --tensor-model-parallel-size 2
 refused "--lr" "${train[@]}" --data-path "$dataset" --lr abc
 

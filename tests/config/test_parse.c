@@ -258,13 +258,12 @@ static void a_very_long_list_of_mistakes_is_counted(void **state)
     tx_str_free(&flags);
 }
 
-static void the_345m_script_needs_a_word_less(void **state)
+static void the_345m_script_is_taken_as_it_is(void **state)
 {
     (void)state;
-    refused("pretrain-gpt", SCRIPT_345M "--checkpoint-activations --fp16",
-            "--checkpoint-activations is not built yet: activation recomputation is missing, activations are kept; "
-            "leave the flag out");
-    tx_config *c = parsed("pretrain-gpt", SCRIPT_345M "--fp16");
+    tx_config *c = parsed("pretrain-gpt", SCRIPT_345M "--checkpoint-activations --fp16");
+    assert_true(c->fp16);
+    assert_int_equal(tx_config_recompute(c).n_layers, c->num_layers);
     assert_int_equal(c->global_batch_size, 8);
     assert_int_equal(c->lr_decay_iters, 320000);
     assert_true(c->lr_warmup_fraction == 0.01 && c->min_lr == 1e-5 && c->lr == 0.00015);
@@ -278,12 +277,12 @@ static void flags_without_effect_say_so(void **state)
     (void)state;
     log_begin();
     tx_config *c = parsed("pretrain-gpt", GOOD "--distributed-backend nccl --use-flash-attn-v1 --onnx-safe x "
-                                               "--profile-ranks 0 1 2 --checkpoint-num-layers 1");
+                                               "--profile-ranks 0 1 2 --partition-activations");
     log_end();
     tx_config_free(c);
     ASSERT_CONTAINS(logged, "--distributed-backend nccl: accepted, without effect here: triax trains on one process");
     ASSERT_CONTAINS(logged, "--use-flash-attn-v1: accepted, without effect here: attention here never stores");
-    ASSERT_CONTAINS(logged, "--checkpoint-num-layers 1: ");
+    ASSERT_CONTAINS(logged, "--partition-activations: accepted, without effect here: the tensor-parallel size is 1");
     ASSERT_CONTAINS(logged, "setting global batch size to 2\n");
     log_begin();
     tx_config_free(parsed("pretrain-gpt", GOOD "--bf16 --initial-loss-scale 8"));
@@ -361,7 +360,7 @@ int main(void)
         cmocka_unit_test(old_flags_name_their_successor),
         cmocka_unit_test(all_mistakes_at_once),
         cmocka_unit_test(a_very_long_list_of_mistakes_is_counted),
-        cmocka_unit_test(the_345m_script_needs_a_word_less),
+        cmocka_unit_test(the_345m_script_is_taken_as_it_is),
         cmocka_unit_test(flags_without_effect_say_so),
         cmocka_unit_test(one_value_is_fine_others_come_later),
         cmocka_unit_test(log_levels),

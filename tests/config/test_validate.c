@@ -67,6 +67,36 @@ static const struct broken {
       "--end-weight-decay 0.1 is less than --start-weight-decay 0.5" },
     { "pretrain-gpt", GOOD "--adam-beta2 1", "--adam-beta2 1 must be less than 1" },
     { "pretrain-gpt", GOOD "--hidden-dropout 1", "--hidden-dropout 1 must be less than 1" },
+    { "pretrain-gpt", GOOD "--recompute-granularity full",
+      "--recompute-granularity full needs --recompute-method uniform or block" },
+    { "pretrain-gpt", GOOD "--recompute-granularity selective --recompute-method block",
+      "--recompute-method block: recompute method is not yet supported for selective recomputing granularity; leave it "
+      "out, or give --recompute-granularity full" },
+    { "pretrain-gpt", GOOD "--recompute-activations --recompute-method uniform",
+      "--recompute-method uniform: recompute method is not yet supported for selective recomputing granularity; leave "
+      "it out, or give --recompute-granularity full" },
+    { "pretrain-gpt", GOOD "--recompute-method uniform",
+      "--recompute-method uniform needs --recompute-granularity full" },
+    { "pretrain-gpt", GOOD "--recompute-activations --recompute-granularity full --recompute-method uniform",
+      "--recompute-activations is --recompute-granularity selective, but full is given: give one of the two" },
+    { "pretrain-gpt", GOOD "--recompute-num-layers 2",
+      "--recompute-num-layers 2 needs --recompute-granularity full and --recompute-method" },
+    { "pretrain-gpt", GOOD "--checkpoint-activations --recompute-num-layers 2",
+      "--recompute-num-layers 2 needs --recompute-granularity full and --recompute-method" },
+    { "pretrain-gpt", GOOD "--recompute-granularity full --recompute-method block --checkpoint-num-layers 2",
+      "--checkpoint-num-layers 2 needs --checkpoint-activations" },
+    { "pretrain-gpt", GOOD "--checkpoint-activations --recompute-activations",
+      "--checkpoint-activations is --recompute-granularity full --recompute-method uniform already: leave "
+      "--recompute-activations, --recompute-granularity and --recompute-method out" },
+    { "pretrain-gpt", GOOD "--distribute-saved-activations",
+      "--distribute-saved-activations needs tensor parallelism: can distribute recomputed activations only across "
+      "tensor model parallel groups; leave the flag out" },
+    { "pretrain-gpt", GOOD "--distribute-checkpointed-activations",
+      "--distribute-checkpointed-activations needs tensor parallelism: can distribute checkpointed activations only "
+      "across tensor model parallel groups; leave the flag out" },
+    { "pretrain-gpt", GOOD "--profile-backward",
+      "--profile-backward is not built yet: layers are not timed one by one; leave the flag out and use "
+      "--timing-log-level 2" },
     { "pretrain-gpt", GOOD "--save S", "--save needs --save-interval" },
     { "pretrain-gpt", GOOD "--finetune", "--finetune needs --load" },
     { "pretrain-gpt", GOOD "--data-path 1 a 2", "--data-path has 3 values: one prefix, or pairs of weight and prefix" },
@@ -163,6 +193,10 @@ static void what_the_rules_allow(void **state)
         GOOD "--num-attention-heads 5 --kv-channels 16",
         GOOD "--use-rotary-position-embeddings --rotary-percent 0.25 --swiglu --normalization rmsnorm",
         GOOD "--weight-decay-incr-style cosine --start-weight-decay 0 --end-weight-decay 0.1",
+        GOOD "--recompute-activations --recompute-granularity selective --recompute-num-layers 1",
+        GOOD
+        "--recompute-granularity full --recompute-method block --recompute-num-layers 100 --checkpoint-num-layers 1",
+        GOOD "--checkpoint-activations --checkpoint-num-layers 3 --partition-activations --checkpoint-in-cpu",
         GOOD "--save S --save-interval 5 --dump-step 3 D",
         GOOD "--data-impl mmap",
         GOOD "--data-path 1.0 a --dataloader-type cyclic --no-data-sharding --data-order bigscience",

@@ -22,10 +22,11 @@ typedef struct tx_gpt {
     struct tx_gpt_saved {
         tx_block_saved *block; /* [n_layers] */
         tx_norm_saved final_norm;
-        tx_tensor x;  /* [s, b, h], input of the final norm */
-        tx_tensor dy; /* [s, b, h], gradient of the final norm's output */
-        tx_tensor d;  /* [s, b, h], of its input; dy's memory where the stream has dy's dtype */
-        size_t mark;  /* of the stack before forward */
+        tx_tensor x;      /* [s, b, h], input of the final norm */
+        tx_tensor dy;     /* [s, b, h], gradient of the final norm's output */
+        tx_tensor d;      /* [s, b, h], of its input; dy's memory where the stream has dy's dtype */
+        size_t mark;      /* of the stack before forward */
+        size_t head_mark; /* of the stack behind the layers */
     } saved;
 } tx_gpt;
 

@@ -73,7 +73,8 @@ static tx_block block_of(const tx_config *cfg, int i)
         .mlp = { .swiglu = cfg->swiglu,
                  .activation = cfg->squared_relu ? TX_SQUARED_RELU
                                : gelu_tanh       ? TX_GELU_TANH
-                                                 : TX_GELU_ERF },
+                                                 : TX_GELU_ERF,
+                 .recompute = tx_config_recompute(cfg).selective },
         .p_drop = cfg->hidden_dropout,
         .layer = i + 1,
         .residual_post_norm = cfg->apply_residual_connection_post_layernorm,
@@ -101,6 +102,7 @@ static tx_status gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_
         .vocab_padded = padded,
         .n_valid = cfg->megatron_padded_logits ? padded : vocab_size,
         .label_smoothing = cfg->label_smoothing,
+        .recompute = tx_config_recompute(cfg),
         .dtype = dtype,
         .stream = cfg->fp32_residual_connection ? TX_F32 : dtype,
     };
@@ -131,10 +133,44 @@ static tx_status embed(tx_ctx *c, tx_gpt *g, tx_tensor x, tx_tensor token, tx_te
     return TX_OK;
 }
 
-/* [s, b, h] for the branches' outputs, where they cannot end in the residual stream's own memory. */
-static tx_tensor push_branch(tx_ctx *c, const tx_model *m, int64_t s, int64_t b)
+/* Pushes and lends what all layers use in turn: memory for the branches' outputs where they cannot end in the residual
+ * stream's own, and for the norms' outputs where those are not kept. */
+static void lend(tx_ctx *c, tx_gpt *g, int64_t s, int64_t b)
 {
-    return m->stream == m->dtype ? (tx_tensor){ 0 } : tx_push3(&c->acts, m->dtype, s, b, m->hidden);
+    const tx_model *m = &g->base;
+    tx_tensor branch = { 0 }, norm = { 0 };
+    if (m->stream != m->dtype) branch = tx_push3(&c->acts, m->dtype, s, b, m->hidden);
+    if (m->recompute.selective) norm = tx_push2(&c->acts, m->dtype, s * b, m->hidden);
+    for (int64_t i = 0; i < m->n_layers; i++) {
+        g->saved.block[i].branch = branch;
+        g->saved.block[i].norm = norm;
+    }
+}
+
+/* The first layer of the group that is computed again together with this one; a layer that is kept is alone. */
+static int64_t group_first(const tx_model *m, int64_t layer)
+{
+    return layer < m->recompute.n_layers ? layer - layer % m->recompute.group : layer;
+}
+
+/* Layers first to end - 1, from x to y. With `keep` what their backward needs stays on the stack, otherwise nothing. */
+static tx_status layers_fwd(tx_ctx *c, tx_gpt *g, const tx_batch *batch, int64_t first, int64_t end, tx_tensor y,
+                            tx_tensor x, bool keep)
+{
+    size_t start = tx_arena_mark(&c->acts);
+    int64_t s = x.dim[0], b = x.dim[1], h = x.dim[2];
+    tx_tensor other = { 0 }; /* takes turns with y, which comes last */
+    if (!keep && end - first > 1) other = tx_push3(&c->acts, x.dtype, s, b, h);
+    for (int64_t i = first; i < end; i++) {
+        tx_tensor out = (end - i) % 2 ? y : other;
+        if (keep && i + 1 < end) out = tx_push3(&c->acts, x.dtype, s, b, h);
+        size_t mark = tx_arena_mark(&c->acts);
+        TX_TRY(tx_block_fwd(c, &g->block[i], &g->saved.block[i], NULL, batch->first_key, &batch->dropout, out, x));
+        if (!keep) tx_arena_pop(&c->acts, mark);
+        x = out;
+    }
+    if (!keep) tx_arena_pop(&c->acts, start);
+    return TX_OK;
 }
 
 static tx_status gpt_fwd(tx_ctx *c, tx_model *m, const tx_batch *batch, bool train)
@@ -147,24 +183,18 @@ static tx_status gpt_fwd(tx_ctx *c, tx_model *m, const tx_batch *batch, bool tra
     if (train) a->d = a->dy = tx_push3(&c->acts, m->dtype, s, b, h);
     if (train && m->stream != m->dtype) a->d = tx_push3(&c->acts, m->stream, s, b, h);
 
-    tx_tensor x = tx_push3(&c->acts, m->stream, s, b, h), branch = push_branch(c, m, s, b);
+    tx_tensor none = { 0 }, x = tx_push3(&c->acts, m->stream, s, b, h);
+    lend(c, g, s, b);
     TX_TRY(embed(c, g, x, batch->token, batch->position, &batch->dropout));
-    tx_tensor other =
-        train ? (tx_tensor){ 0 } : tx_push3(&c->acts, m->stream, s, b, h); /* scoring keeps two layers' worth */
-    for (int64_t i = 0; i < m->n_layers; i++) {
-        tx_tensor y = train ? tx_push3(&c->acts, m->stream, s, b, h) : other;
-        size_t mark = tx_arena_mark(&c->acts);
-        a->block[i].branch = branch;
-        TX_TRY(tx_block_fwd(c, &g->block[i], &a->block[i], NULL, batch->first_key, &batch->dropout, y, x));
-        if (!train) {
-            tx_arena_pop(&c->acts, mark);
-            other = x;
-        }
+    for (int64_t first = 0, end; first < m->n_layers; first = end) {
+        for (end = first + 1; end < m->n_layers && (!train || group_first(m, end) == first);) end++; /* scoring: all */
+        tx_tensor y = tx_push3(&c->acts, m->stream, s, b, h);
+        TX_TRY(layers_fwd(c, g, batch, first, end, y, x, train && first >= m->recompute.n_layers));
         x = y;
     }
     a->x = x;
-    TX_TRY(tx_norm_fwd(c, &g->final_norm, &a->final_norm, x));
-    tx_tensor none = { 0 };
+    a->head_mark = tx_arena_mark(&c->acts);
+    TX_TRY(tx_norm_fwd(c, &g->final_norm, &a->final_norm, none, x));
     TX_RUN(c, head_loss, .loss = batch->loss, .dx = train ? tx_as_rows(a->dy) : none,
            .dw = train ? g->head->grad : none, .x = a->final_norm.y, .w = g->head->value, .y = batch->label,
            .weight = train ? batch->weight : none, .n_valid = m->n_valid, .smoothing = train ? m->label_smoothing : 0);
@@ -178,8 +208,15 @@ static tx_status gpt_bwd(tx_ctx *c, tx_model *m, const tx_batch *batch)
     struct tx_gpt_saved *a = &g->saved;
     tx_tensor d = a->d;
     TX_TRY(tx_norm_bwd(c, &g->final_norm, &a->final_norm, d, a->dy, (tx_tensor){ 0 }, a->x));
-    for (int64_t i = m->n_layers - 1; i >= 0; i--)
-        TX_TRY(tx_block_bwd(c, &g->block[i], &a->block[i], &batch->dropout, d));
+    tx_arena_pop(&c->acts, a->head_mark);
+    for (int64_t first, end = m->n_layers; end > 0; end = first) {
+        first = group_first(m, end - 1);
+        tx_tensor x = a->block[first].x, y = end < m->n_layers ? a->block[end].x : a->x;
+        if (first < m->recompute.n_layers) /* y is there already and written once more */
+            TX_TRY(layers_fwd(c, g, batch, first, end, y, x, true));
+        for (int64_t i = end - 1; i >= first; i--)
+            TX_TRY(tx_block_bwd(c, &g->block[i], &a->block[i], &batch->dropout, d));
+    }
     tx_dropout mask = tx_dropout_at(&batch->dropout, g->p_drop, 0, TX_DROP_EMBEDDING);
     if (mask.drop) TX_RUN(c, dropout_add_bwd, .dx = d, .dy = d, .mask = mask);
     TX_RUN(c, embedding_bwd, .dword = g->word.grad, .dpos = g->pos.grad, .dy = d, .token = batch->token,
@@ -195,11 +232,10 @@ static tx_status gpt_decode(tx_ctx *c, tx_model *m, const tx_decode *dec)
     size_t start = tx_arena_mark(&c->acts);
     tx_dropout_key off = { 0 };
     tx_tensor x = tx_push3(&c->acts, m->stream, s, b, h), other = tx_push3(&c->acts, m->stream, s, b, h);
-    tx_tensor branch = push_branch(c, m, s, b);
+    lend(c, g, s, b);
     TX_TRY(embed(c, g, x, dec->token, dec->position, &off));
     for (int64_t i = 0; i < m->n_layers; i++) {
         size_t mark = tx_arena_mark(&c->acts);
-        g->saved.block[i].branch = branch;
         TX_TRY(tx_block_fwd(c, &g->block[i], &g->saved.block[i], &dec->kv[i], (tx_tensor){ 0 }, &off, other, x));
         tx_arena_pop(&c->acts, mark);
         tx_tensor y = other;
@@ -207,7 +243,8 @@ static tx_status gpt_decode(tx_ctx *c, tx_model *m, const tx_decode *dec)
         x = y;
     }
     tx_norm_saved norm;
-    TX_TRY(tx_norm_fwd(c, &g->final_norm, &norm, tx_slice_rows(x, s - 1, 1))); /* the last position only */
+    tx_tensor none = { 0 }, last = tx_slice_rows(x, s - 1, 1); /* the last position only */
+    TX_TRY(tx_norm_fwd(c, &g->final_norm, &norm, none, last));
     TX_RUN(c, gemm, .c = dec->logits, .a = norm.y, .b = g->head->value, .trans_b = true);
     for (int64_t i = 0; i < m->n_layers; i++) dec->kv[i].n_past += s;
     tx_arena_pop(&c->acts, start);

@@ -1,0 +1,275 @@
+/* labels: unit */
+/* Activation recomputation: the same gradients bit for bit, and less memory. */
+#include "support.h"
+
+#include "base/half.h"
+#include "base/rng.h"
+#include "model/model.h"
+
+#define FLAGS                                                                                                        \
+    "--num-attention-heads 2 --max-position-embeddings 1024 --lr 1 --train-iters 1 --data-path none "                \
+    "--tokenizer-type NullTokenizer --vocab-size 99 --make-vocab-size-divisible-by 4 --seed 5 --hidden-dropout 0.2 " \
+    "--attention-dropout 0.1 "
+#define SMALL "--num-layers 5 --hidden-size 16 --seq-length 12 --micro-batch-size 2 "
+
+enum { N_MICRO = 2 };
+
+/* A model by itself: its parameters, one micro-batch's buffers, the arenas that a dry step asks for. */
+typedef struct rig {
+    tx_config *cfg;
+    tx_model *model;
+    tx_ctx ctx;
+    tx_batch batch;
+    void *value;
+    float *master, *grad, *loss;
+    int32_t *token, *position, *first_key, *label;
+    float *weight;
+} rig;
+
+static void *zeros(int64_t n, size_t size)
+{
+    void *p = calloc((size_t)n, size);
+    assert_non_null(p);
+    return p;
+}
+
+/* Tokens, documents and weights of micro-batch i, all made up; every third position begins a document. */
+static void fill(rig *r, int i)
+{
+    tx_rng rng = { .seed = 3, .stream = (uint32_t)i };
+    int64_t s = r->cfg->seq_length, b = r->cfg->micro_batch_size;
+    for (int64_t k = 0; k < s * b; k++) {
+        r->token[k] = (int32_t)(99 * tx_rng_uniform(&rng, (uint64_t)k));
+        r->label[k] = (int32_t)(99 * tx_rng_uniform(&rng, (uint64_t)(s * b + k)));
+        r->position[k] = (int32_t)(k / b);
+        r->first_key[k] = (int32_t)(k / b / 3 * 3);
+        r->weight[k] = (float)(1.0 / (double)(s * b * N_MICRO));
+    }
+    r->batch.dropout =
+        (tx_dropout_key){ .seed = 5, .iteration = 1, .sample = (uint64_t)(i * b), .s_global = s, .on = true };
+}
+
+static tx_status step(rig *r)
+{
+    TX_TRY(r->model->type->fwd(&r->ctx, r->model, &r->batch, true));
+    return r->model->type->bwd(&r->ctx, r->model, &r->batch);
+}
+
+/* Runs the step dry; then the arenas have what it needs. */
+static void build(rig *r, const char *flags, const char *more, tx_dtype dtype)
+{
+    char all[2048];
+    *r = (rig){ 0 };
+    snprintf(all, sizeof all, FLAGS "%s %s", flags, more);
+    ASSERT_OK(tx_config_parse_string(&r->cfg, "pretrain-gpt", all));
+    int64_t s = r->cfg->seq_length, b = r->cfg->micro_batch_size, n = s * b;
+    ASSERT_OK(tx_ctx_init(&r->ctx, r->cfg->backend, (int)r->cfg->threads));
+    ASSERT_OK(tx_model_type_find("gpt")->create(&r->model, r->cfg, 100));
+    r->model->dtype = dtype; /* with the residual stream in fp32, as it is made */
+
+    tx_params *ps = &r->model->params;
+    r->value = zeros(ps->numel, sizeof(float));
+    r->master = zeros(ps->numel, sizeof(float));
+    r->grad = zeros(ps->numel, sizeof(float));
+    tx_params_init(ps, r->master, 5, (tx_init_method){ .std = 0.1, .n_layers = (int)r->cfg->num_layers });
+    for (int64_t i = 0; i < ps->numel; i++)
+        if (dtype == TX_BF16)
+            ((uint16_t *)r->value)[i] = tx_f32_to_bf16(r->master[i]);
+        else
+            ((float *)r->value)[i] = r->master[i];
+    tx_params_bind(ps, r->value, dtype, r->grad);
+
+    r->token = zeros(n, sizeof(int32_t));
+    r->position = zeros(n, sizeof(int32_t));
+    r->first_key = zeros(n, sizeof(int32_t));
+    r->label = zeros(n, sizeof(int32_t));
+    r->weight = zeros(n, sizeof(float));
+    r->loss = zeros(n, sizeof(float));
+    r->batch = (tx_batch){ .token = tx_tensor2(r->token, TX_I32, s, b),
+                           .position = tx_tensor2(r->position, TX_I32, s, b),
+                           .label = tx_tensor1(r->label, TX_I32, n),
+                           .weight = tx_tensor1(r->weight, TX_F32, n),
+                           .loss = tx_tensor1(r->loss, TX_F32, n) };
+    if (r->cfg->reset_attention_mask) r->batch.first_key = tx_tensor2(r->first_key, TX_I32, s, b);
+    fill(r, 0);
+    ASSERT_OK(step(r));
+    assert_int_equal(r->ctx.acts.used, 0); /* backward has popped what forward pushed */
+}
+
+static void demolish(rig *r)
+{
+    r->model->type->destroy(r->model);
+    tx_ctx_deinit(&r->ctx);
+    tx_config_free(r->cfg);
+    void *all[] = { r->value, r->master, r->grad, r->loss, r->token, r->position, r->first_key, r->label, r->weight };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+/* ---------------------------------------------------------------- the same numbers */
+
+static const char *const how[] = {
+    "--recompute-activations",
+    "--recompute-granularity selective",
+    "--recompute-granularity full --recompute-method uniform",
+    "--recompute-granularity full --recompute-method uniform --recompute-num-layers 2",
+    "--recompute-granularity full --recompute-method uniform --recompute-num-layers 3",
+    "--recompute-granularity full --recompute-method uniform --recompute-num-layers 5",
+    "--recompute-granularity full --recompute-method uniform --recompute-num-layers 8",
+    "--recompute-granularity full --recompute-method block",
+    "--recompute-granularity full --recompute-method block --recompute-num-layers 2",
+    "--recompute-granularity full --recompute-method block --recompute-num-layers 3",
+    "--recompute-granularity full --recompute-method block --recompute-num-layers 5",
+    "--recompute-granularity full --recompute-method block --recompute-num-layers 8",
+    "--checkpoint-activations",
+    "--checkpoint-activations --checkpoint-num-layers 2 --deepspeed-activation-checkpointing",
+};
+enum { N_HOW = sizeof how / sizeof *how };
+
+/* Two micro-batches into one gradient, and the loss of the second. The arenas begin as noise, so that nothing is read
+ * which was not written. */
+static void gradients(rig *r, const char *flags, const char *more, tx_dtype dtype)
+{
+    build(r, flags, more, dtype);
+    ASSERT_OK(tx_ctx_take_memory(&r->ctx));
+    memset(r->ctx.acts.base, 0xff, r->ctx.acts.cap);
+    for (int i = 0; i < N_MICRO; i++) {
+        fill(r, i);
+        ASSERT_OK(step(r));
+        assert_int_equal(r->ctx.acts.used, 0);
+    }
+    assert_int_equal(r->ctx.acts.peak, r->ctx.acts.cap); /* no more is taken than is used */
+}
+
+static void check_same_gradients(const char *const *variant, int n, const char *backend, tx_dtype dtype)
+{
+    for (int v = 0; v < n; v++) {
+        char flags[1024];
+        snprintf(flags, sizeof flags, SMALL "%s %s", backend, variant[v]);
+        rig stored, r;
+        gradients(&stored, flags, "", dtype);
+        const tx_params *ps = &stored.model->params;
+        int64_t n_tokens = stored.cfg->seq_length * stored.cfg->micro_batch_size;
+        for (int64_t i = 0; i < ps->numel; i++) assert_true(isfinite(stored.grad[i]));
+        for (int k = 0; k < N_HOW; k++) {
+            gradients(&r, flags, how[k], dtype);
+            for (int i = 0; i < ps->n; i++) {
+                const tx_param *p = &ps->param[i];
+                if (memcmp(stored.grad + p->offset, r.grad + p->offset, (size_t)p->numel * sizeof(float)))
+                    fail_msg("%s, %s: another gradient of %s", flags, how[k], p->name);
+            }
+            assert_memory_equal(stored.loss, r.loss, (size_t)n_tokens * sizeof(float));
+            demolish(&r);
+        }
+        demolish(&stored);
+    }
+}
+
+static const char *const variants[] = {
+    "",
+    "--normalization rmsnorm --use-rotary-position-embeddings --swiglu --disable-bias-linear "
+    "--untie-embeddings-and-output-weights --num-key-value-heads 1 --ffn-hidden-size 40",
+    "--apply-residual-connection-post-layernorm --squared-relu",
+    "--reset-attention-mask --reset-position-ids --normalization rmsnorm",
+    "--apply-residual-connection-post-layernorm --swiglu --ffn-hidden-size 24 --hidden-dropout 0 "
+    "--attention-dropout 0 --label-smoothing 0.1",
+};
+enum { N_VARIANTS = sizeof variants / sizeof *variants };
+
+static void gradients_are_the_same_cpu(void **state)
+{
+    (void)state;
+    check_same_gradients(variants, N_VARIANTS, "--backend cpu", TX_F32);
+}
+
+static void gradients_are_the_same_ref(void **state)
+{
+    (void)state;
+    check_same_gradients(variants, N_VARIANTS, "--backend ref --threads 1", TX_F32);
+}
+
+/* bf16 weights and branches beside an fp32 residual stream. */
+static void gradients_are_the_same_bf16(void **state)
+{
+    (void)state;
+    check_same_gradients(variants + 1, 2, "--backend ref --threads 1", TX_BF16);
+}
+
+/* ---------------------------------------------------------------- less memory */
+
+/* What a dry step asks of the activation stack, and of the scratch. */
+static size_t bytes(const char *flags, const char *more, size_t *scratch)
+{
+    rig r;
+    build(&r, flags, more, TX_F32);
+    size_t peak = r.ctx.acts.peak;
+    if (scratch) *scratch = r.ctx.scratch.peak;
+    demolish(&r);
+    return peak;
+}
+
+static void memory_falls(void **state)
+{
+    (void)state;
+    static const char *const flags = "--num-layers 12 --hidden-size 64 --seq-length 64 --micro-batch-size 2 ";
+    static const char *const falling[] = {
+        "",
+        "--recompute-granularity full --recompute-method block --recompute-num-layers 2",
+        "--recompute-granularity selective",
+        "--recompute-granularity full --recompute-method uniform --recompute-num-layers 4",
+        "--recompute-granularity full --recompute-method block --recompute-num-layers 9",
+        "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+    };
+    size_t before = SIZE_MAX;
+    for (size_t i = 0; i < sizeof falling / sizeof *falling; i++) {
+        size_t now = bytes(flags, falling[i], NULL);
+        print_message("%9zu bytes: %s\n", now, *falling[i] ? falling[i] : "everything kept");
+        assert_true(now < before);
+        before = now;
+    }
+    assert_int_equal(before, bytes(flags, "--checkpoint-activations", NULL));
+}
+
+/* In tokens' tensors of 64 wide: of each layer its output is kept, and everything of one layer. */
+static void full_recomputation_keeps_one_tensor_a_layer(void **state)
+{
+    (void)state;
+    size_t peak[2];
+    for (int i = 0; i < 2; i++) {
+        char flags[256];
+        snprintf(flags, sizeof flags, "--num-layers %d --hidden-size 64 --seq-length 64 --micro-batch-size 2 ",
+                 6 + 6 * i);
+        peak[i] = bytes(flags, "--checkpoint-activations", NULL);
+    }
+    assert_int_equal(peak[1] - peak[0], 6 * 64 * 2 * 64 * sizeof(float));
+}
+
+/* Nothing of attention is as large as s x s, neither kept nor in passing. */
+static void memory_of_attention_is_linear_in_the_sequence(void **state)
+{
+    (void)state;
+    static const char *const recompute[] = { "", "--recompute-activations", "--checkpoint-activations" };
+    for (size_t i = 0; i < sizeof recompute / sizeof *recompute; i++) {
+        size_t scratch[2], acts[2];
+        for (int k = 0; k < 2; k++) {
+            char flags[256];
+            snprintf(flags, sizeof flags, "--num-layers 2 --hidden-size 16 --micro-batch-size 1 --seq-length %d ",
+                     512 << k);
+            acts[k] = bytes(flags, recompute[i], &scratch[k]);
+        }
+        assert_int_equal(acts[1], 2 * acts[0]);
+        assert_true(scratch[1] <= 2 * scratch[0]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_are_the_same_cpu),
+        cmocka_unit_test(gradients_are_the_same_ref),
+        cmocka_unit_test(gradients_are_the_same_bf16),
+        cmocka_unit_test(memory_falls),
+        cmocka_unit_test(full_recomputation_keeps_one_tensor_a_layer),
+        cmocka_unit_test(memory_of_attention_is_linear_in_the_sequence),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
