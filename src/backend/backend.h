@@ -4,6 +4,7 @@
 #define TX_BACKEND_BACKEND_H
 
 #include "backend/ops.h"
+#include "backend/watch.h"
 
 typedef struct tx_backend {
     const char *name;
@@ -19,6 +20,11 @@ extern const tx_backend *const tx_backends[];
 const tx_backend *tx_backend_find(const char *name);
 /* The finished table of a backend: compose.c's rows, then its base's, then its own. */
 void tx_backend_ops(const tx_backend *be, tx_ops *out);
+
+/* watch.c: looks at what an op has written. */
+#define OP(name) void tx__watch_##name(tx_watch *w, const tx_##name##_args *a);
+#include "backend/ops.def"
+#undef OP
 
 /* compose.c: the ops that are made of other ops. */
 void tx__compose_ops(tx_ops *ops);

@@ -2,7 +2,8 @@
  *
  *   acts     activation stack: forward pushes what backward needs, backward pops it
  *   scratch  lives only inside one op call
- *   dry      the plan: code runs, arenas count, no number is touched (DESIGN idea 8)  */
+ *   dry      the plan: code runs, arenas count, no number is touched (DESIGN idea 8)
+ *   watch    set while a value that is not finite is looked for (watch.h)  */
 #ifndef TX_BACKEND_CTX_H
 #define TX_BACKEND_CTX_H
 
@@ -17,6 +18,7 @@ typedef struct tx_ctx {
     void *backend_state;              /* the backend's own; opened and closed by it */
     tx_arena acts, scratch;
     bool dry;
+    struct tx_watch *watch; /* borrowed; NULL: off */
     int n_threads;
 } tx_ctx;
 

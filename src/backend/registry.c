@@ -90,6 +90,7 @@ void tx_ctx_deinit(tx_ctx *c)
         size_t mark = tx_arena_mark(&c->scratch);                                          \
         void *scratch = tx_arena_push(&c->scratch, row->scratch ? row->scratch(c, a) : 0); \
         tx_status st = c->dry && !row->composed ? TX_OK : row->run(c, a, scratch);         \
+        if (c->watch && !c->dry && !st) tx__watch_##op(c->watch, a);                       \
         tx_arena_pop(&c->scratch, mark);                                                   \
         return st;                                                                         \
     }

@@ -2,10 +2,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/watch.h"
 #include "base/alloc.h"
 #include "model/gpt/gpt.h"
 
 #define F(member) offsetof(tx_gpt, member)
+
+/* Parts, for the watch. */
+#define EMBEDDING  "embedding"
+#define FINAL_NORM "encoder.final_layernorm"
+#define HEAD       "output_layer"
 
 /* clang-format off */
 static const tx_param_decl embedding_params[] = {
@@ -128,6 +134,7 @@ static tx_status embed(tx_ctx *c, tx_gpt *g, tx_tensor x, tx_tensor token, tx_te
                        const tx_dropout_key *key)
 {
     tx_dropout mask = tx_dropout_at(key, g->p_drop, 0, TX_DROP_EMBEDDING);
+    tx_watch_at(c, EMBEDDING);
     TX_RUN(c, embedding_fwd, .y = x, .token = token, .position = position, .word = g->word.value, .pos = g->pos.value);
     if (mask.drop) TX_RUN(c, dropout_add_fwd, .y = x, .x = x, .mask = mask);
     return TX_OK;
@@ -194,7 +201,9 @@ static tx_status gpt_fwd(tx_ctx *c, tx_model *m, const tx_batch *batch, bool tra
     }
     a->x = x;
     a->head_mark = tx_arena_mark(&c->acts);
+    tx_watch_at(c, FINAL_NORM);
     TX_TRY(tx_norm_fwd(c, &g->final_norm, &a->final_norm, none, x));
+    tx_watch_at(c, HEAD);
     TX_RUN(c, head_loss, .loss = batch->loss, .dx = train ? tx_as_rows(a->dy) : none,
            .dw = train ? g->head->grad : none, .x = a->final_norm.y, .w = g->head->value, .y = batch->label,
            .weight = train ? batch->weight : none, .n_valid = m->n_valid, .smoothing = train ? m->label_smoothing : 0);
@@ -207,6 +216,8 @@ static tx_status gpt_bwd(tx_ctx *c, tx_model *m, const tx_batch *batch)
     tx_gpt *g = (tx_gpt *)m;
     struct tx_gpt_saved *a = &g->saved;
     tx_tensor d = a->d;
+    tx_watch_backward(c, true);
+    tx_watch_at(c, FINAL_NORM);
     TX_TRY(tx_norm_bwd(c, &g->final_norm, &a->final_norm, d, a->dy, (tx_tensor){ 0 }, a->x));
     tx_arena_pop(&c->acts, a->head_mark);
     for (int64_t first, end = m->n_layers; end > 0; end = first) {
@@ -218,9 +229,11 @@ static tx_status gpt_bwd(tx_ctx *c, tx_model *m, const tx_batch *batch)
             TX_TRY(tx_block_bwd(c, &g->block[i], &a->block[i], &batch->dropout, d));
     }
     tx_dropout mask = tx_dropout_at(&batch->dropout, g->p_drop, 0, TX_DROP_EMBEDDING);
+    tx_watch_at(c, EMBEDDING);
     if (mask.drop) TX_RUN(c, dropout_add_bwd, .dx = d, .dy = d, .mask = mask);
     TX_RUN(c, embedding_bwd, .dword = g->word.grad, .dpos = g->pos.grad, .dy = d, .token = batch->token,
            .position = batch->position);
+    tx_watch_backward(c, false);
     tx_arena_pop(&c->acts, a->mark);
     return TX_OK;
 }
