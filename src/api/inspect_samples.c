@@ -179,7 +179,7 @@ tx_status tx_inspect_samples(const tx_config *cfg, tx_line_fn *line, void *user)
     }
 out:
     tx_free(v.tokens);
-    tx_free(v.piece);
+    tx_sample_pieces_free(&v.pieces);
     tx_bert_sample_deinit(&v.bert);
     tx_train_data_close(data);
     tx_tokenizer_close(v.tok);

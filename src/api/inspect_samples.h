@@ -4,7 +4,7 @@
 
 #include "api/report.h"
 #include "config/config.h"
-#include "data/blend.h"
+#include "data/sample_documents.h"
 
 typedef struct tx__sample_view {
     const tx_config *cfg;
@@ -16,8 +16,7 @@ typedef struct tx__sample_view {
     tx__report *report;
     /* room for one sample: GPT's */
     int32_t *tokens; /* [s+1] */
-    tx_sample_piece *piece;
-    int64_t cap; /* of piece */
+    tx_sample_pieces pieces;
     /* BERT's */
     tx_bert_sample bert;
 } tx__sample_view;

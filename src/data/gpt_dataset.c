@@ -231,6 +231,11 @@ static bool next(tx_sample_piece *p, cursor *c, const tx_gpt_dataset *ds)
     return false;
 }
 
+const char *tx_gpt_dataset_path(const tx_gpt_dataset *ds)
+{
+    return ds->ix->prefix;
+}
+
 tx_status tx_gpt_dataset_get(const tx_gpt_dataset *ds, int32_t *tokens, int64_t i)
 {
     cursor c = begin(ds, i);

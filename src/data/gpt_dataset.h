@@ -48,6 +48,9 @@ const tx_gpt_dataset *tx_gpt_data_split(const tx_gpt_data *data, tx_split split)
 /* Number of samples, at least as many as were wanted. */
 int64_t tx_gpt_dataset_len(const tx_gpt_dataset *ds);
 
+/* The prefix of its files. Borrowed. */
+const char *tx_gpt_dataset_path(const tx_gpt_dataset *ds);
+
 /* How many samples make an epoch of keyed order. */
 int64_t tx_gpt_dataset_epoch(const tx_gpt_dataset *ds);
 
