@@ -28,6 +28,7 @@ static const command commands[] = {
     { "pretrain-gpt", cmd_pretrain_gpt, false },
     { "evaluate", cmd_evaluate, false },
     { "generate", cmd_generate, true },
+    { "replay", cmd_replay, false },
     { "report", cmd_report, false },
     { "doctor", cmd_doctor, false },
 };

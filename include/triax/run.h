@@ -33,6 +33,12 @@ TX_API tx_status tx_inspect(const tx_config *cfg, tx_line_fn *line, void *user);
  * cfg holds the flags of the run, parsed for the command inspect-samples. */
 TX_API tx_status tx_inspect_samples(const tx_config *cfg, tx_line_fn *line, void *user);
 
+/* Runs the iteration of a replay file again and watches it, as `triax replay`: from the checkpoint that the file names,
+ * or from initial weights. TX_OK: the same value that is not finite was found. TX_ERR_NUMERIC: another one or none.
+ * TX_ERR_NOTFOUND, TX_ERR_FORMAT, TX_ERR_ARG: the file, its checkpoint or data is not there, damaged or another's.
+ * Nothing is written. */
+TX_API tx_status tx_replay(const tx_config *cfg);
+
 /* Reads metrics files of runs and writes one HTML page that needs nothing but itself, as `triax report`: curves, where
  * time and memory go, and each run's options. TX_ERR_NOTFOUND, TX_ERR_FORMAT name the file and line. */
 TX_API tx_status tx_report(const tx_config *cfg);

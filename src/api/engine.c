@@ -17,6 +17,7 @@ tx_status tx__engine_restore(tx_engine *e, tx_source *src)
                 (long long)t->iteration);
     } else if (src->kind == TX_CKPT_HUGGINGFACE) {
         TX_TRY(tx__trainer_take_weights(t, src));
+        TX_TRY(tx_trainer_set_origin(t, src->dir));
         tx_info("  successfully loaded weights from %s; the run starts at iteration 0", src->dir);
     }
     return TX_OK;

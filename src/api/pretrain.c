@@ -40,8 +40,7 @@ tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t v
     return tx_train_data_open(out, cfg, n_samples, vocab_size, bert);
 }
 
-/* The training blend goes on where the checkpoint's left its datasets, and checkpoints tell from now on. */
-static tx_status carry_phase(tx_trainer *t, tx_train_data *data)
+tx_status tx__run_data_carry(tx_trainer *t, tx_train_data *data)
 {
     json_t *now;
     TX_TRY(tx_train_data_phase(data, t->blend_phase, t->consumed_train_samples, &now));
@@ -93,7 +92,7 @@ tx_status tx_pretrain(tx_config *cfg)
     since = tx_clock();
     tx_info("> building train, validation, and test datasets ...");
     TX_GOTO(tx__run_data_open(&data, cfg, e->trainer->model->vocab_size, NULL));
-    TX_GOTO(carry_phase(e->trainer, data));
+    TX_GOTO(tx__run_data_carry(e->trainer, data));
     setup[1] = 1e3 * (tx_clock() - since);
     tx_metrics_phase("after dataloaders are built");
     tx_info("done with setup ...");

@@ -21,6 +21,9 @@ tx_status tx__tokenizer_keep(const tx_config *cfg, const char *from, const char 
  * @bert its tokenizer, or NULL for GPT */
 tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t vocab_size, const tx_tokenizer *bert);
 
+/* The training samples go on where the checkpoint's left its datasets, and checkpoints tell from now on. */
+tx_status tx__run_data_carry(tx_trainer *t, tx_train_data *data);
+
 /* A model for scoring or sampling: weights from the source, sizes from its options. *value is the flat buffer. */
 tx_status tx__model_load(tx_model **model, void **value, const tx_config *cfg, const tx_source *src);
 

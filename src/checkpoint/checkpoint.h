@@ -50,12 +50,16 @@ enum { TX_CKPT_MAX_PARTS = 2 };
 tx_status tx_checkpoint_save(const char *dir, const tx_ckpt_state *state, const json_t *config, const tx_params *ps,
                              const float *value, const tx_ckpt_part *part, int n_parts);
 
+/* "DIR/iter_0000010", where that saves; TX_ERR_ARG when it does not fit. */
+tx_status tx_checkpoint_iter_path(char *buf, size_t cap, const char *dir, int64_t iteration);
+
 /* ---- recognising ---- */
 
 typedef enum tx_ckpt_kind { TX_CKPT_NONE, TX_CKPT_UNKNOWN, TX_CKPT_NATIVE, TX_CKPT_HUGGINGFACE } tx_ckpt_kind;
 
 /* What a folder holds, from its file names alone; `detail` (cap bytes) gets a sentence for the log.
- * TX_CKPT_NONE: the folder is missing, empty, or holds nothing but unfinished temporaries; only then may a run start
+ * TX_CKPT_NONE: the folder is missing, empty, or holds nothing but unfinished temporaries and a
+ * run's records (metrics.jsonl, replay files); only then may a run start
  * from fresh weights.  TX_CKPT_UNKNOWN: it holds other files, but no checkpoint.
  * TX_ERR_UNSUPPORTED: a checkpoint that is known but cannot be read (Megatron, DeepSpeed, pytorch_model.bin).
  * TX_ERR_FORMAT: a checkpoint that is broken (`latest` names nothing). TX_ERR_IO. */

@@ -11,10 +11,18 @@
 #include "checkpoint/json_text.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/place.h"
+#include "checkpoint/replay_file.h"
 
 void tx__iter_name(char buf[TX__ITER_CAP], int64_t iteration)
 {
     snprintf(buf, TX__ITER_CAP, "iter_%07" PRId64, iteration);
+}
+
+tx_status tx_checkpoint_iter_path(char *buf, size_t cap, const char *dir, int64_t iteration)
+{
+    char name[TX__ITER_CAP];
+    tx__iter_name(name, iteration);
+    return tx_path_join(buf, cap, dir, name);
 }
 
 bool tx__iter_parse(const char *name, int64_t *iteration)
@@ -123,19 +131,29 @@ static tx_status find_foreign(const char *dir, const tx_names *names, tx_ckpt_ki
     return TX_OK;
 }
 
+/* What a run leaves in the folder before its first checkpoint. */
+static bool is_record(const char *name)
+{
+    return !strcmp(name, "metrics.jsonl") || !strncmp(name, TX_REPLAY_PREFIX, sizeof TX_REPLAY_PREFIX - 1);
+}
+
 static tx_ckpt_kind describe_nothing(const char *dir, const tx_names *names, char *detail, size_t cap)
 {
     const char *other = NULL;
-    size_t n_other = 0;
+    size_t n_other = 0, n_tmp = 0;
     for (size_t i = 0; i < names->n; i++) {
-        if (!strncmp(names->name[i], TX__TMP_PREFIX, sizeof TX__TMP_PREFIX - 1)) continue;
+        bool tmp = !strncmp(names->name[i], TX__TMP_PREFIX, sizeof TX__TMP_PREFIX - 1);
+        n_tmp += tmp;
+        if (tmp || is_record(names->name[i])) continue;
         other = names->name[i];
         n_other++;
     }
     if (names->n == 0)
         snprintf(detail, cap, "%s is empty", dir);
+    else if (!other && n_tmp)
+        snprintf(detail, cap, "%s holds no checkpoint, only %zu that were never finished", dir, n_tmp);
     else if (!other)
-        snprintf(detail, cap, "%s holds no checkpoint, only %zu that were never finished", dir, names->n);
+        snprintf(detail, cap, "%s holds no checkpoint, only records of a run", dir);
     else
         snprintf(detail, cap, "%s holds no checkpoint but other things (%zu, such as %.100s)", dir, n_other,
                  tx__is_printable(other, 100) ? other : "one with an odd name");

@@ -115,6 +115,12 @@ tx_status tx_config_to_json(const tx_config *cfg, json_t **out);
  * cfg is unchanged on failure. Call tx_config_complete afterwards. */
 tx_status tx_config_from_json(tx_config *cfg, const json_t *saved, unsigned which);
 
+/* ---- all that was given, as flags ---- */
+
+/* The command line that gives these options: an array of strings for tx_config_parse. Left out are the options whose
+ * fields `without` names, NULL at its end. Caller json_decref()s *out. TX_ERR_ARG: a value is not UTF-8. */
+tx_status tx_config_to_flags(const tx_config *cfg, const char *const *without, json_t **out);
+
 /* ---- all options, for people ---- */
 
 /* item(user, field, value) for each of the command's options, sorted, values as Python prints them; stops at a failure

@@ -147,6 +147,12 @@ static void rule_inspect_has_a_path(const struct check *k)
         tx__violate(k->v, "inspect needs a path: triax inspect PATH, or --input PATH");
 }
 
+static void rule_replay_has_a_file(const struct check *k)
+{
+    if (!k->c->replay_file && !k->bad->replay_file)
+        tx__violate(k->v, "replay needs a file: triax replay FILE, the replay-iteration-N.json that a run left");
+}
+
 static void rule_report_has_runs(const struct check *k)
 {
     if (!k->c->runs.n && !k->bad->runs)
@@ -701,6 +707,7 @@ static const struct rule {
     { "train-tokenizer", rule_train_tokenizer_has_files },
     { "merge-datasets", rule_merge_has_files },
     { "inspect", rule_inspect_has_a_path },
+    { "replay", rule_replay_has_a_file },
     { "report", rule_report_has_runs },
     { "inspect-samples", rule_samples_have_their_sizes },
     { "inspect-samples", rule_samples_are_of_one_model },

@@ -83,10 +83,9 @@ tx_status tx_optim_grad_norm(tx_ctx *c, tx_optim *o, double *norm, const char **
     return norm_of(c, o, tx_tensor1(o->grad, TX_F32, o->numel), norm, bad);
 }
 
-tx_status tx_optim_value_norm(tx_ctx *c, tx_optim *o, double *norm)
+tx_status tx_optim_value_norm(tx_ctx *c, tx_optim *o, double *norm, const char **bad)
 {
-    const char *bad;
-    return norm_of(c, o, o->low.data ? o->low : tx_tensor1(o->value, TX_F32, o->numel), norm, &bad);
+    return norm_of(c, o, o->low.data ? o->low : tx_tensor1(o->value, TX_F32, o->numel), norm, bad);
 }
 
 tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n)

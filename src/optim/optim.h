@@ -66,8 +66,8 @@ tx_status tx_optim_grad_norm(tx_ctx *c, tx_optim *o, double *norm, const char **
 /* A range of `low`, or nothing where there is none. */
 tx_tensor tx__optim_low(const tx_optim *o, const tx_optim_range *r);
 
-/* The same sum over the parameters' values, as layers read them. */
-tx_status tx_optim_value_norm(tx_ctx *c, tx_optim *o, double *norm);
+/* The same of the parameters' values, as layers read them. */
+tx_status tx_optim_value_norm(tx_ctx *c, tx_optim *o, double *norm, const char **bad);
 
 /* How many gradients are exactly zero; rows that pad the vocabulary do not count. */
 tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n);

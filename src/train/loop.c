@@ -10,6 +10,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "train/bad_step.h"
+#include "train/non_finite.h"
 
 typedef struct loop {
     tx_trainer *t;
@@ -19,6 +21,8 @@ typedef struct loop {
     tx_metrics *metrics;
     double start;            /* clock of the program's */
     int64_t saved_iteration; /* of the last save; -1: none */
+    bool save_is_due; /* put off while steps are skipped: a run should not go on from where it may not get away */
+    bool quiet;       /* a replay: what is bad is known, and nothing is written */
 } loop;
 
 void tx_train_sample_counts(const tx_config *cfg, int64_t *n)
@@ -54,8 +58,7 @@ void tx_feed_close(tx_feed *f)
     *f = (tx_feed){ 0 };
 }
 
-/* f->tokens = the micro-batch that follows `consumed` samples. */
-static tx_status read_micro_batch(const tx_trainer *t, tx_feed *f, int64_t consumed)
+tx_status tx_feed_read(tx_feed *f, const tx_trainer *t, int64_t consumed)
 {
     TX_TRY(tx_order_get(&f->sampler, f->sample, consumed));
     for (int64_t j = 0; j < t->b; j++) TX_TRY(tx_blend_get(f->data, f->tokens + j * (t->s + 1), f->sample[j]));
@@ -71,7 +74,7 @@ tx_status tx_train_evaluate(tx_trainer *t, tx_feed *f, int64_t consumed, int64_t
     int64_t n_tokens;
     for (int64_t done = 0; done < n_samples; done += t->b) {
         int64_t rows = n_samples - done < t->b ? n_samples - done : t->b;
-        TX_TRY(read_micro_batch(t, f, consumed + done));
+        TX_TRY(tx_feed_read(f, t, consumed + done));
         TX_TRY(tx_trainer_evaluate(t, f->tokens, rows, &part, &n_tokens));
         if (n_tokens) sum += part / (double)n_tokens * (double)rows;
         if (tx_clock() - shown < TX_PROGRESS_SECONDS) continue;
@@ -88,20 +91,23 @@ static tx_status train_iteration(loop *l)
     tx_feed *f = l->feed[TX_SPLIT_TRAIN];
     tx_metrics *m = l->metrics;
     double loss, now = tx_clock();
+    tx_status st;
     do {
         double start = now;
-        TX_TRY(read_micro_batch(t, f, t->consumed_train_samples + t->micro * t->b));
+        TX_TRY(tx_feed_read(f, t, t->consumed_train_samples + t->micro * t->b));
         now = tx_metrics_time(m, TX_TIMER_BATCH, now);
         TX_TRY(tx_trainer_forward(t, f->tokens, &loss));
         now = tx_metrics_time(m, TX_TIMER_FORWARD, now);
         TX_TRY(tx_trainer_backward(t));
         tx_metrics_time(m, TX_TIMER_BACKWARD, now);
         now = tx_metrics_time(m, TX_TIMER_FORWARD_BACKWARD, start);
-        TX_TRY(tx_trainer_step(t));
+        st = tx_trainer_step(t);
+        if (st && st != TX_ERR_NUMERIC) return st;
         now = tx_metrics_time(m, TX_TIMER_OPTIMIZER, now);
     } while (t->micro);
     tx_metrics_step(m, t);
-    return TX_OK;
+    if (l->quiet) return st;
+    return tx_non_finite_is_fault(t) ? tx_bad_step(t, f, st != TX_OK) : st;
 }
 
 /* Every group of the split's samples by itself: the n that come after `consumed`. */
@@ -134,6 +140,7 @@ static tx_status save(loop *l)
 {
     const char *dir = l->cfg->save;
     tx_trainer *t = l->t;
+    l->save_is_due = false;
     if (!dir || l->saved_iteration == t->iteration) return TX_OK;
     double since = tx_clock();
     tx_info("saving checkpoint at iteration %7lld to %s", (long long)t->iteration, dir);
@@ -190,7 +197,8 @@ static tx_status train(loop *l, bool *left)
             snprintf(text, sizeof text, "iteration %lld", (long long)t->iteration);
             TX_TRY(validate(l, text));
         }
-        if (cfg->given.save_interval && t->iteration % cfg->save_interval == 0) TX_TRY(save(l));
+        if (cfg->given.save_interval && t->iteration % cfg->save_interval == 0) l->save_is_due = true;
+        if (l->save_is_due && !tx_non_finite_is_fault(t)) TX_TRY(save(l));
         *left = wants_exit(l, text, sizeof text);
         if (!*left) continue;
         TX_TRY(save(l));
@@ -262,6 +270,19 @@ tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data, tx_metrics *me
     TX_GOTO(open_feeds(&l));
     tx_metrics_start(metrics, t);
     TX_GOTO(run(&l));
+out:
+    close_feeds(&l);
+    return st;
+}
+
+tx_status tx_train_until(tx_trainer *t, const tx_train_data *data, int64_t iteration)
+{
+    tx_metrics metrics = { 0 };
+    loop l = { .t = t, .cfg = t->cfg, .data = data, .metrics = &metrics, .quiet = true };
+    tx_status st;
+    TX_GOTO(open_feeds(&l));
+    tx_metrics_start(&metrics, t);
+    while (t->iteration < iteration) TX_GOTO(train_iteration(&l));
 out:
     close_feeds(&l);
     return st;

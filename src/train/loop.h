@@ -15,6 +15,9 @@ void tx_train_sample_counts(const tx_config *cfg, int64_t *n);
  * --exit-duration-in-mins. */
 tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data, tx_metrics *metrics, double start);
 
+/* Trains until that iteration is done: no evaluation, nothing saved, nothing left behind. */
+tx_status tx_train_until(tx_trainer *t, const tx_train_data *data, int64_t iteration);
+
 /* One split, read a micro-batch at a time in the order of the sampler. */
 typedef struct tx_feed {
     const tx_blend *data;
@@ -25,6 +28,9 @@ typedef struct tx_feed {
 
 tx_status tx_feed_open(tx_feed *f, const tx_trainer *t, const tx_blend *data);
 void tx_feed_close(tx_feed *f); /* a zeroed one is fine */
+
+/* f->tokens = the micro-batch that follows `consumed` samples, f->sample the numbers of its samples. */
+tx_status tx_feed_read(tx_feed *f, const tx_trainer *t, int64_t consumed);
 
 /* Mean over micro-batches of their mean losses: the n_samples that come after `consumed` ones, around again at the
  * end. */

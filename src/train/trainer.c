@@ -9,9 +9,8 @@
 #include "base/log.h"
 #include "model/hf_format.h"
 
-#define MAX_CONSECUTIVE_SKIPS 20
-#define SCHEDULE_KEY          "opt_param_scheduler" /* upstream's names for them */
-#define SCALER_KEY            "grad_scaler"
+#define SCHEDULE_KEY "opt_param_scheduler" /* upstream's names for them */
+#define SCALER_KEY   "grad_scaler"
 
 /* Learning rate and weight decay of the next update. */
 static void move_schedule(tx_trainer *t)
@@ -166,6 +165,7 @@ void tx_trainer_destroy(tx_trainer *t)
     tx_free(t->dump_tokens);
     json_decref(t->blend_phase);
     if (t->master != t->value) tx_free(t->master);
+    tx_free(t->origin);
     tx_free(t->value);
     tx_free(t->grad);
     tx_free(t);
@@ -309,11 +309,11 @@ static tx_status skip_update(tx_trainer *t, const char *bad)
     t->consecutive_skips++;
     tx_warn("iteration %lld skipped: the gradient of %s is not finite (loss %g)", (long long)t->iteration, bad,
             t->iteration_loss);
-    if (t->consecutive_skips < MAX_CONSECUTIVE_SKIPS) return TX_OK;
+    if (t->consecutive_skips < t->cfg->max_consecutive_skips) return TX_OK;
     return TX_FAIL(TX_ERR_NUMERIC,
-                   "%d iterations in a row had gradients that are not finite, first in %s: "
-                   "lower --lr, or look at the data of iteration %lld",
-                   MAX_CONSECUTIVE_SKIPS, bad, (long long)(t->iteration - MAX_CONSECUTIVE_SKIPS + 1));
+                   "--max-consecutive-skips %lld: so many iterations in a row had gradients that are not finite, first "
+                   "in %s: lower --lr, or look at the data of iteration %lld",
+                   (long long)t->consecutive_skips, bad, (long long)(t->iteration - t->consecutive_skips + 1));
 }
 
 static tx_status update(tx_trainer *t)
@@ -337,7 +337,8 @@ static tx_status update(tx_trainer *t)
     t->consumed_train_tokens += batch * t->s;
     t->lr_override = -1;
     move_schedule(t);
-    if (t->cfg->log_params_norm) TX_TRY(tx_optim_value_norm(&t->ctx, &t->optim, &t->params_norm));
+    const char *none;
+    if (t->cfg->log_params_norm) TX_TRY(tx_optim_value_norm(&t->ctx, &t->optim, &t->params_norm, &none));
     if (bad) return skip_update(t, bad);
     tx_loss_scaler_update(&t->scaler, false);
     t->consecutive_skips = 0;
@@ -393,11 +394,44 @@ out:
     return st;
 }
 
+/* A checkpoint of parameters that went bad would be the one that the run goes on from. */
+static tx_status require_finite(tx_trainer *t)
+{
+    double norm;
+    const char *bad;
+    TX_TRY(tx_optim_value_norm(&t->ctx, &t->optim, &norm, &bad));
+    if (!bad) return TX_OK;
+    return TX_FAIL(TX_ERR_NUMERIC,
+                   "iteration %lld is not saved: %s is not finite; go on from an older checkpoint with a lower --lr",
+                   (long long)t->iteration, bad);
+}
+
+/* Takes `path`. */
+static void set_origin(tx_trainer *t, char *path, bool own)
+{
+    tx_free(t->origin);
+    t->origin = path;
+    t->origin_own = own;
+}
+
+tx_status tx_trainer_set_origin(tx_trainer *t, const char *path)
+{
+    char *copy;
+    TX_TRY(tx_memdup0(&copy, path, strlen(path), "a path"));
+    set_origin(t, copy, false);
+    return TX_OK;
+}
+
 tx_status tx_trainer_save(tx_trainer *t, const char *dir)
 {
+    char path[4096], *origin = NULL;
+    json_t *config = NULL;
+    tx_status st;
     TX_TRY(tx_trainer_require_idle(t, "saved"));
-    json_t *config;
-    TX_TRY(config_to_save(t, &config));
+    TX_TRY(require_finite(t));
+    TX_TRY(tx_checkpoint_iter_path(path, sizeof path, dir, t->iteration));
+    TX_GOTO(tx_memdup0(&origin, path, strlen(path), "a path"));
+    TX_GOTO(config_to_save(t, &config));
     tx_ckpt_state state = {
         .iteration = t->iteration,
         .consumed_train_samples = t->consumed_train_samples,
@@ -413,7 +447,13 @@ tx_status tx_trainer_save(tx_trainer *t, const char *dir)
     };
     tx_ckpt_part part[TX_CKPT_MAX_PARTS];
     int n = t->cfg->no_save_optim ? 0 : optim_parts(&t->optim, part);
-    tx_status st = tx_checkpoint_save(dir, &state, config, &t->model->params, t->master, part, n);
+    TX_GOTO(tx_checkpoint_save(dir, &state, config, &t->model->params, t->master, part, n));
+    if (!t->cfg->no_save_optim) { /* else the run cannot go on from it */
+        set_origin(t, origin, true);
+        origin = NULL;
+    }
+out:
+    tx_free(origin);
     json_decref(config);
     return st;
 }
@@ -441,8 +481,16 @@ tx_status tx_trainer_load(tx_trainer *t, tx_checkpoint *from)
     if (optim) TX_TRY(tx_loss_scaler_from_json(&scaler, json_object_get(tx_checkpoint_config(from), SCALER_KEY)));
     int n = optim ? optim_parts(&t->optim, part) : 0;
     float *weights;
+    char *origin;
+    const char *path = tx_checkpoint_path(from);
     TX_TRY(tx_trainer_weights(t, &weights));
-    TX_TRY(tx_checkpoint_read(from, &t->model->params, weights, part, n));
+    TX_TRY(tx_memdup0(&origin, path, strlen(path), "a path"));
+    tx_status st = tx_checkpoint_read(from, &t->model->params, weights, part, n);
+    if (st) {
+        tx_free(origin);
+        return st;
+    }
+    set_origin(t, origin, false);
     tx_trainer_weights_filled(t);
     t->scaler = scaler;
     if (cfg->finetune) return TX_OK;

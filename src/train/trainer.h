@@ -50,6 +50,8 @@ typedef struct tx_trainer {
     double num_zeros;       /* with --log-num-zeros-in-grad: gradients of the last iteration that are 0 */
     int64_t dump_iteration; /* --dump-step, or 0 */
     int32_t *dump_tokens;   /* [global batch, s+1] of that iteration */
+    char *origin;           /* checkpoint that the state was read from or saved to last; owned; NULL: initial weights */
+    bool origin_own;        /* this trainer saved it */
     json_t *blend_phase;    /* as loaded, and what the next checkpoint keeps (data/blend_phase.h); owned, or NULL */
 } tx_trainer;
 
@@ -70,7 +72,8 @@ void tx_trainer_weights_filled(tx_trainer *t);
 tx_status tx_trainer_forward(tx_trainer *t, const int32_t *tokens, double *loss);
 tx_status tx_trainer_backward(tx_trainer *t);
 /* After the iteration's last micro-batch: clip, update, count. Else only counts. TX_ERR_NUMERIC when gradients were
- * not finite too many times in a row (the message names the first bad tensor). */
+ * not finite --max-consecutive-skips times in a row (the message names the first bad tensor); the state is then that
+ * after the last of these. */
 tx_status tx_trainer_step(tx_trainer *t);
 
 /* Whether the next tx_trainer_step updates. */
@@ -85,13 +88,16 @@ tx_status tx_trainer_evaluate(tx_trainer *t, const int32_t *tokens, int64_t n_sa
 /* TX_ERR_STATE in the middle of an iteration: "a checkpoint can only be <verb> between iterations". */
 tx_status tx_trainer_require_idle(const tx_trainer *t, const char *verb);
 
-/* Native checkpoint under dir (checkpoint.h). */
+/* Native checkpoint under dir (checkpoint.h). TX_ERR_NUMERIC: a parameter is not finite; nothing is written. */
 tx_status tx_trainer_save(tx_trainer *t, const char *dir);
 
 /* Everything from an opened native checkpoint, as far as the options ask for it (--finetune, --no-load-optim, ...).
  * TX_ERR_ARG: its schedule is another (optim/schedule.h); TX_ERR_NOTFOUND: it has no state for this optimizer. The
  * trainer is unchanged on failure. */
 tx_status tx_trainer_load(tx_trainer *t, tx_checkpoint *from);
+
+/* The weights were read from there, in another format. TX_ERR_NOMEM */
+tx_status tx_trainer_set_origin(tx_trainer *t, const char *path);
 
 /* Memory taken, in bytes. */
 typedef struct tx_memory {

@@ -23,6 +23,13 @@ static void nothing(void **state)
     ASSERT_OK(tx_make_dirs(in_scratch(".tmp-iter_0000001-77")));
     assert_int_equal(probe(scratch_dir), TX_CKPT_NONE);
     ASSERT_CONTAINS(detail, "never finished");
+    write_text(in_scratch("metrics.jsonl"), "{}");
+    write_text(in_scratch("replay-iteration-3.json"), "{}");
+    assert_int_equal(probe(scratch_dir), TX_CKPT_NONE);
+    ASSERT_CONTAINS(detail, "only 1 that were never finished");
+    ASSERT_OK(tx_remove_tree(in_scratch(".tmp-iter_0000001-77")));
+    assert_int_equal(probe(scratch_dir), TX_CKPT_NONE);
+    ASSERT_CONTAINS(detail, "only records of a run");
     write_text(in_scratch("log.txt"), "x");
     assert_int_equal(probe(scratch_dir), TX_CKPT_UNKNOWN);
     ASSERT_CONTAINS(detail, "no checkpoint but other things (1, such as log.txt)");
