@@ -10,7 +10,7 @@
 
 bool tx_non_finite_is_fault(const tx_trainer *t)
 {
-    return t->consecutive_skips > 0; /* no loss is scaled, so no overflow is a scale's */
+    return t->step_skipped && t->consecutive_skips > 0; /* an overflow that a lower loss scale cures is none */
 }
 
 /* ---- the sentence ---- */
