@@ -34,7 +34,6 @@ static void test_avx512(void **state)
 {
     (void)state;
     run_halves("avx512", 2, true);
-    run_halves("avx512", 5, false);
 }
 
 static void test_gemm(void **state)
@@ -51,10 +50,10 @@ static void test_gemm(void **state)
 static void test_gemm_pieces(void **state)
 {
     (void)state;
-    static const op_case cut[] = { { "n of 2x60000x40", gemm, { 2, 60000, 40, 0, 1, 1, 1, 3 } },
-                                   { "m of 60000x2x40", gemm, { 60000, 2, 40, 1, 0, 0, 1, 3 } },
-                                   { "k of 2x40x60000", gemm, { 2, 40, 60000, 0, 1, 1, 1, 3 } },
-                                   { "k of 40x2x60000, transposed", gemm, { 40, 2, 60000, 1, 0, 0, 1, 0 } } };
+    static const op_case cut[] = { { "n of 2x60001x40", gemm, { 2, 60001, 40, 0, 1, 1, 1, 3 } },
+                                   { "m of 60001x2x40", gemm, { 60001, 2, 40, 1, 0, 0, 1, 3 } },
+                                   { "k of 2x40x60001", gemm, { 2, 40, 60001, 0, 1, 1, 1, 3 } },
+                                   { "k of 40x2x60001, transposed", gemm, { 40, 2, 60001, 1, 0, 0, 1, 0 } } };
     tx_ctx ref = open_ctx("ref", 1), cpu = open_ctx("cpu", 2);
     V = TX_F16;
     for (size_t i = 0; i < 2 * sizeof cut / sizeof *cut; i++) {
