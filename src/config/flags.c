@@ -22,29 +22,33 @@ static tx_status append_text(json_t *all, const tx_option *o, const char *text)
     return append(all, string);
 }
 
-/* "--flag=value", so that a value may begin as it likes; what follows a list's flag cannot begin like a flag. */
+/* "--flag=value": a value may begin like a flag. */
+static tx_status append_pair(json_t *all, const tx_option *o, const char *value)
+{
+    tx_str text = { 0 };
+    tx_status st = tx_str_printf(&text, "--%s=%s", o->flag, value);
+    if (!st) st = append_text(all, o, text.data);
+    tx_str_free(&text);
+    return st;
+}
+
 static tx_status append_option(json_t *all, const tx_config *cfg, const tx_option *o)
 {
     const void *at = tx__member_const(cfg, o);
+    const tx_list *list = at;
     switch (o->kind) {
     case TX_OPTION_I64:
         return append(all, json_sprintf("--%s=%lld", o->flag, (long long)*(const int64_t *)at));
     case TX_OPTION_F64:
         return append(all, json_sprintf("--%s=%.17g", o->flag, *(const double *)at));
     case TX_OPTION_STR:
-    case TX_OPTION_ENUM: {
-        tx_str text = { 0 };
-        tx_status st = tx_str_printf(&text, "--%s=%s", o->flag, *(char *const *)at);
-        if (!st) st = append_text(all, o, text.data);
-        tx_str_free(&text);
-        return st;
-    }
-    case TX_OPTION_LIST: {
-        const tx_list *l = at;
+    case TX_OPTION_ENUM:
+        return append_pair(all, o, *(char *const *)at);
+    case TX_OPTION_LIST:
+        if (list->n == 1) return append_pair(all, o, list->item[0]);
         TX_TRY(append(all, json_sprintf("--%s", o->flag)));
-        for (int i = 0; i < l->n; i++) TX_TRY(append_text(all, o, l->item[i]));
+        for (int i = 0; i < list->n; i++) TX_TRY(append_text(all, o, list->item[i]));
         return TX_OK;
-    }
     default:
         return append(all, json_sprintf("--%s", o->flag));
     }

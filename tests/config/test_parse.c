@@ -178,8 +178,55 @@ static void a_first_value_needs_no_flag_where_a_command_says_so(void **state)
     assert_string_equal(c->report_output, "x");
     tx_config_free(c);
     refused("report", "--output x", "report needs runs: triax report RUN ..., folders of --save or metrics files");
+    c = parsed("replay", "x.json");
+    assert_string_equal(c->replay_file, "x.json");
+    tx_config_free(c);
+    refused("replay", "--threads 1",
+            "replay needs a file: triax replay FILE, the replay-iteration-N.json that a run left");
     refused("inspect", "a b", "\"b\" is not a flag and no flag before it takes it");
     refused("doctor", "a", "\"a\" is not a flag and no flag before it takes it");
+}
+
+/* Flags, as flags again, give the same options; those that are named are left out. */
+static void given_options_as_flags(void **state)
+{
+    (void)state;
+    static const char *const text[][2] = {
+        { "pretrain-gpt",
+          "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --max-position-embeddings 64 "
+          "--micro-batch-size 2 --seq-length 64 --train-iters 1e1 --lr 1.23456789012345678e-4 --data-path "
+          "0.3 a 0.7 b --vocab-file v --merge-file --odd --no-bias-gelu-fusion --swiglu "
+          "--lr-decay-style cosine --clip-grad 0 --save s --save-interval 5" },
+        { "generate", "--load=--odd --prompt=--x --greedy" },
+    };
+    static const char *const without[] = { "save", "save_interval", NULL };
+    for (int i = 0; i < 2; i++) {
+        json_t *flags, *again, *a, *b;
+        char line[2048];
+        snprintf(line, sizeof line, "%s", text[i][1]);
+        char *odd = strstr(line, "--merge-file ");
+        if (odd) odd[strlen("--merge-file")] = '=';
+        tx_config *c = parsed(text[i][0], line), *d;
+        ASSERT_OK(tx_config_to_flags(c, without, &flags));
+        char *argv[64];
+        int argc = (int)json_array_size(flags);
+        for (int k = 0; k < argc; k++) argv[k] = (char *)json_string_value(json_array_get(flags, (size_t)k));
+        ASSERT_OK(tx_config_parse(&d, text[i][0], argc, argv));
+        ASSERT_OK(tx_config_to_json(c, &a));
+        ASSERT_OK(tx_config_to_json(d, &b));
+        assert_true(json_equal(a, b));
+        assert_true(!d->save && !d->given.save_interval);
+        ASSERT_OK(tx_config_to_flags(d, without, &again));
+        assert_true(json_equal(flags, again));
+        if (i == 0) assert_true(d->lr == c->lr && d->data_path.n == 4 && !strcmp(d->merge_file, "--odd"));
+        if (i == 1) assert_true(!strcmp(d->prompt.item[0], "--x") && d->greedy);
+        json_decref(a);
+        json_decref(b);
+        json_decref(flags);
+        json_decref(again);
+        tx_config_free(c);
+        tx_config_free(d);
+    }
 }
 
 static void one_mistake_is_one_sentence(void **state)
@@ -355,6 +402,7 @@ int main(void)
         cmocka_unit_test(spellings_of_flags),
         cmocka_unit_test(values_end_at_the_next_flag),
         cmocka_unit_test(a_first_value_needs_no_flag_where_a_command_says_so),
+        cmocka_unit_test(given_options_as_flags),
         cmocka_unit_test(one_mistake_is_one_sentence),
         cmocka_unit_test(unknown_flags_get_a_suggestion),
         cmocka_unit_test(old_flags_name_their_successor),
