@@ -46,7 +46,9 @@ TX_API tx_status tx_engine_forward(tx_engine *e, const int32_t *tokens, double *
 /* Adds the gradients of that loss, averaged over the micro-batches of the global batch. */
 TX_API tx_status tx_engine_backward(tx_engine *e);
 
-/* Ends the micro-batch. After the last of a global batch: clips, updates, moves the learning-rate schedule on. */
+/* Ends the micro-batch. After the last of a global batch: clips, updates, moves the learning-rate schedule on. An
+ * update with gradients that are not finite is skipped, with a warning; TX_ERR_NUMERIC after --max-consecutive-skips in
+ * a row. */
 TX_API tx_status tx_engine_step(tx_engine *e);
 
 /* Whether the next step updates. */
@@ -58,7 +60,7 @@ TX_API tx_status tx_engine_evaluate(tx_engine *e, const int32_t *tokens, double 
 /* ---- checkpoints ---- */
 
 /* Publishes DIR/iter_NNNNNNN and then DIR/latest. A crash or a full disk leaves what was there. Between iterations
- * only. */
+ * only. TX_ERR_NUMERIC: a parameter is not finite; nothing is written. */
 TX_API tx_status tx_engine_save_checkpoint(tx_engine *e, const char *dir);
 
 /* Reads one of triax's own checkpoints into an engine of the same shape; between iterations only. (A Hugging Face

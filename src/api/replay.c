@@ -33,6 +33,8 @@ static tx_status parse_flags(replay *r, const tx_config *cfg)
     if (cfg->given.backend) arg[n++] = backend;
     tx_status st = tx_config_parse(&r->cfg, "pretrain-gpt", (int)n, arg);
     tx_free(arg);
+    if (!st && r->cfg->given.dump_step)
+        st = TX_FAIL(TX_ERR_ARG, "--dump-step writes, which a replay does not: leave it out there");
     return st ? tx_fail_prefix(st, "%s: its flags", r->path) : TX_OK;
 }
 
@@ -70,8 +72,7 @@ static tx_status catch_up(replay *r)
     tx_trainer *t = r->engine->trainer;
     int64_t first = t->iteration + 1, last = r->file.iteration - 1 - r->file.skipped_before;
     if (first > last) return TX_OK;
-    tx_info("> running iterations %lld to %lld again, which the checkpoint does not have ...", (long long)first,
-            (long long)last);
+    tx_info("> running iterations %lld to %lld again, up to the skipped ones ...", (long long)first, (long long)last);
     tx_status st = tx_train_data_exists(r->cfg);
     if (st)
         return tx_fail_prefix(st, "%s: iterations %lld to %lld need the data", r->path, (long long)first,

@@ -74,7 +74,7 @@ static tx_status norm_of(tx_ctx *c, tx_optim *o, tx_tensor flat, double *norm, c
         if (!isfinite(sum) && !*bad) *bad = r->name;
         total += sum;
     }
-    *norm = sqrt(total);
+    *norm = isnan(total) ? NAN : sqrt(total); /* without a sign, which would be shown */
     return TX_OK;
 }
 

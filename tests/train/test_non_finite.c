@@ -147,6 +147,23 @@ static void logits(void **state)
     close_trainer();
 }
 
+/* Of an iteration's micro-batches only the last ones are known. */
+static void from_a_later_micro_batch_on(void **state)
+{
+    (void)state;
+    open_trainer("");
+    *value("encoder.final_layernorm.bias", 1) = NAN;
+    ASSERT_OK(iterate());
+    tx_non_finite out;
+    tx_bad_iteration bad = { .iteration = 1, .first_micro = 1, .n_micro = 2 };
+    n_read = 0;
+    ASSERT_OK(tx_non_finite_search(t, &bad, read_rows, NULL, &out));
+    assert_true(out.found && out.micro == 1 && n_read == 1);
+    ASSERT_CONTAINS(out.text, "; micro-batch 2 of 3: the first value that is not finite is NaN in the output of ");
+    assert_true(t->micro == 0 && t->n_micro == 3 && t->iteration == 1);
+    close_trainer();
+}
+
 /* Finite numbers whose products are not: the forward is finite, the backward is not. */
 static void backward(void **state)
 {
@@ -215,6 +232,7 @@ int main(void)
         cmocka_unit_test(nothing_is_found_in_a_good_iteration),
         cmocka_unit_test(parameters_come_first),
         cmocka_unit_test(logits),
+        cmocka_unit_test(from_a_later_micro_batch_on),
         cmocka_unit_test(backward),
         cmocka_unit_test(gradient_of_a_parameter),
         cmocka_unit_test(stops_after_as_many_as_asked),
