@@ -141,7 +141,8 @@ out:
     return st;
 }
 
-/* A product of the shape of a small model's layer: the best of a few runs. */
+/* The processor's and the memory's peak, and a product of the shape of a small model's layer: the best of a few runs.
+ */
 static tx_status test_speed(const tx_config *cfg)
 {
     enum { M = 1024, N = 1024, K = 1024 };
@@ -163,7 +164,14 @@ static tx_status test_speed(const tx_config *cfg)
         TX_GOTO(tx_run_gemm(&c, &a));
         best = fmin(best, tx_clock() - start);
     }
-    tx_info("  ok   matrix products run at %.0f GFLOP/s in fp32", 2.0 * M * N * K / best * 1e-9);
+    double peak = c.backend->peak_flops(&c, TX_F32), bf16 = c.backend->peak_flops(&c, TX_BF16);
+    tx_bandwidth memory;
+    TX_GOTO(c.backend->bandwidth(&c, &memory));
+    tx_info("  ok   multiply-adds run at up to %.0f GFLOP/s in fp32", peak * 1e-9);
+    if (bf16 > 0) tx_info("  ok   multiply-adds run at up to %.0f GFLOP/s in bf16", bf16 * 1e-9);
+    tx_info("  ok   matrix products run at %.0f GFLOP/s in fp32, %.0f %% of that", 2.0 * M * N * K / best * 1e-9,
+            100 * 2.0 * M * N * K / best / peak);
+    tx_info("  ok   memory is read at %.1f GB/s and copied at %.1f GB/s", memory.read * 1e-9, memory.copy * 1e-9);
 out:
     tx_free(x);
     tx_ctx_deinit(&c);

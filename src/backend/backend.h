@@ -6,13 +6,24 @@
 #include "backend/ops.h"
 #include "backend/watch.h"
 
+/* Memory traffic over arrays that no cache holds, bytes/s; what is written counts once, as in STREAM. */
+typedef struct tx_bandwidth {
+    double read, copy, triad; /* sum += a;  b = a;  c = a + k b */
+    size_t array_bytes;
+} tx_bandwidth;
+
 typedef struct tx_backend {
     const char *name;
     const char *(*describe)(void); /* one line for `doctor` and the log: instruction set, libraries */
     tx_status (*open)(tx_ctx *c);  /* sets c->backend_state; optional */
     void (*close)(tx_ctx *c);
     void (*fill_ops)(tx_ops *ops); /* starts from what is there already, overrides its own rows */
-    const char *base;              /* the backend whose rows it starts from, or NULL */
+    /* What the machine can do at most with c->n_threads threads, measured by the call; NULL: nobody knows.
+     *  peak_flops: multiply-adds on values of t, two operations each, a second, in some tens of milliseconds; 0 where
+     *              there are no instructions for t. */
+    double (*peak_flops)(const tx_ctx *c, tx_dtype t);
+    tx_status (*bandwidth)(const tx_ctx *c, tx_bandwidth *out);
+    const char *base; /* the backend whose rows it starts from, or NULL */
 } tx_backend;
 
 /* All backends, NULL at the end. */
@@ -25,6 +36,10 @@ void tx_backend_ops(const tx_backend *be, tx_ops *out);
 #define OP(name) void tx__watch_##name(tx_watch *w, const tx_##name##_args *a);
 #include "backend/ops.def"
 #undef OP
+
+/* The measured peak of a run whose values are *t, flop/s; 0: not known. *t becomes fp32 where there are no instructions
+ * for it and the sums are made in fp32. */
+double tx_peak_flops(const tx_ctx *c, tx_dtype *t);
 
 /* compose.c: the ops that are made of other ops. */
 void tx__compose_ops(tx_ops *ops);

@@ -30,6 +30,15 @@ void tx_backend_ops(const tx_backend *be, tx_ops *out)
     overlay(be, out);
 }
 
+double tx_peak_flops(const tx_ctx *c, tx_dtype *t)
+{
+    if (!c->backend->peak_flops) return 0;
+    double peak = c->backend->peak_flops(c, *t);
+    if (peak > 0) return peak;
+    *t = TX_F32;
+    return c->backend->peak_flops(c, TX_F32);
+}
+
 tx_status tx_ctx_init(tx_ctx *c, const char *backend, int n_threads)
 {
     *c = (tx_ctx){ 0 };

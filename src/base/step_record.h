@@ -45,6 +45,7 @@ typedef struct tx_step_record {
     /* interval only */
     double elapsed_ms; /* of an iteration, evaluation and saving left out */
     double samples_per_second, tokens_per_second, tflops;
+    double peak_share;           /* tflops by what the machine was measured to reach; NaN: that is not known */
     double time_ms[TX_N_TIMERS]; /* an iteration's share */
     int64_t memory_bytes;        /* taken for training */
     int64_t peak_resident_bytes; /* the most that the process had in memory so far */

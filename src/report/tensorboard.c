@@ -181,6 +181,7 @@ static tx_status put_interval(tx_tensorboard *tb, const tx_step_record *r)
     }
     if (!c->log_timers_to_tensorboard) return TX_OK;
     TX_TRY(put_series(tb, r, "iteration-time", "iteration-time", r->elapsed_ms * 1e-3));
+    if (!isnan(r->peak_share)) TX_TRY(put_series(tb, r, "peak-share", "peak-share", r->peak_share));
     for (int i = 0; i < TX_N_TIMERS; i++)
         if (r->time_ms[i] > 0) TX_TRY(put_scalar(tb, tag[i], r->iteration, r->time_ms[i] * 1e-3));
     return TX_OK;

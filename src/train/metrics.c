@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/backend.h"
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -28,8 +29,20 @@ static void start_interval(tx_metrics *m)
     m->interval_start = tx_clock();
 }
 
+/* The model's weights have the type that its products are made in. */
+static void measure_peak(tx_metrics *m, const tx_trainer *t)
+{
+    if (t->cfg->skip_train) return;
+    tx_dtype type = t->model->params.param[0].weight->value.dtype;
+    m->peak_flops = tx_peak_flops(&t->ctx, &type);
+    if (m->peak_flops > 0)
+        tx_info(" > measured peak of %s multiply-adds on %d threads: %.1f GFLOP/s", tx_dtype_name(type),
+                t->ctx.n_threads, m->peak_flops * 1e-9);
+}
+
 void tx_metrics_start(tx_metrics *m, const tx_trainer *t)
 {
+    measure_peak(m, t);
     start_interval(m);
     m->run_start = m->last_progress = m->interval_start;
     m->first_iteration = t->iteration;
@@ -82,6 +95,7 @@ static tx_step_record interval(const tx_metrics *m, const tx_step_record *last, 
     r.samples_per_second = (double)r.global_batch_size / seconds;
     r.tokens_per_second = (double)(r.global_batch_size * r.seq_length) / seconds;
     r.tflops = tx_model_flops(t->model, t->s, r.global_batch_size) / seconds * 1e-12;
+    r.peak_share = m->peak_flops > 0 ? r.tflops * 1e12 / m->peak_flops : NAN;
     for (int i = 0; i < TX_N_TIMERS; i++) r.time_ms[i] = 1e3 * m->timer[i] / n;
     r.memory_bytes = (int64_t)tx_memory_total(&memory);
     r.peak_resident_bytes = tx_peak_resident_bytes();

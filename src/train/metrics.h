@@ -16,6 +16,7 @@ typedef struct tx_metrics { /* zeroed, then watched, then started */
     int n_watchers;
     double interval_start; /* clock of the last log line */
     double run_start;
+    double peak_flops; /* the machine's, measured at the start; 0: not known */
     int64_t first_iteration;
     int64_t advanced, skipped, nan; /* iterations since the last log line */
     double loss_sum;                /* over the advanced ones */
@@ -26,6 +27,7 @@ typedef struct tx_metrics { /* zeroed, then watched, then started */
 /* From now on fn(user, record) sees every step, interval and evaluation. */
 void tx_metrics_watch(tx_metrics *m, tx_record_fn *fn, void *user);
 
+/* Measures the machine's peak for the run's kind of numbers, and logs it; then the first interval begins. */
 void tx_metrics_start(tx_metrics *m, const tx_trainer *t);
 
 /* Adds the time since `since` to a timer; gives back the clock. Evaluation and saving are no training: their time is

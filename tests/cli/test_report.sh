@@ -14,7 +14,8 @@ ok "${train[@]}" --save run
 grep -Eq "^ iteration        2/      10 \| consumed samples:            8 \| elapsed time per iteration \(ms\): $number \
 \| learning rate: $number \| global batch size:     4 \| lm loss: $number \| loss scale: 1.0 \| grad norm: $number \
 \| number of skipped iterations:   0 \| number of nan iterations:   0 \| samples per second: $number \
-\| tokens per second: $number \| TFLOPs: $number \|$" out || { cat out; die "Megatron-LM's line"; }
+\| tokens per second: $number \| TFLOPs: $number \| peak share: [0-9.]+% \|$" out || { cat out; die "Megatron-LM's line"; }
+grep -Eq "^ > measured peak of fp32 multiply-adds on [0-9]+ threads: $number GFLOP/s$" out || die "no peak"
 for part in parameters gradients optimizer activations workspace total; do
     grep -Eq "^    $part +[0-9.]+$" out || die "no $part in the table of memory"
 done
@@ -30,7 +31,7 @@ grep -Eq "^ iteration        4/      10 \| consumed samples:           16 \| con
 \| elapsed time per iteration \(ms\): $number \| learning rate: $number \| global batch size:     4 \| lm loss: $number \
 \| grad norm: $number \| num zeros: [0-9]+\.0 \| params norm: $number \| actual seqlen:    16 \
 \| number of skipped iterations:   0 \| number of nan iterations:   0 \| samples per second: $number \
-\| tokens per gpu per second \(tgs\): $number \| TFLOPs: $number \|$" out || { cat out; die "Megatron-DeepSpeed's line"; }
+\| tokens per gpu per second \(tgs\): $number \| TFLOPs: $number \| peak share: [0-9.]+% \|$" out || { cat out; die "Megatron-DeepSpeed's line"; }
 for timer in forward-backward forward-compute backward-compute batch-generator optimizer; do
     [ "$(grep -Ec "^    $timer \.+: [0-9.]+$" out)" -eq 5 ] || die "no timer $timer in every interval"
 done
@@ -39,6 +40,11 @@ ls tb/deep/events.out.tfevents.* >/dev/null || die "no event file"
 ok "${train[@]}" --timing-log-level 1 --timing-log-option all --train-iters 2
 grep -q '^times across ranks (ms):$' out && grep -q '^     rank  0: ' out || die "timers of all ranks"
 ! grep -q forward-compute out || die "a timer of level 2 at level 1"
+
+# nobody knows what --backend ref could reach
+ok "${train[@]}" --backend ref --train-iters 2 --metrics-file ref.jsonl
+grep -Eq "TFLOPs: $number \|$" out && ! grep -q 'peak' out || { cat out; die "a share of no peak"; }
+grep -q '"peak_share":null' ref.jsonl || die "a share of no peak in the metrics file"
 
 # flags that do nothing without --tensorboard-dir say so
 ok "${train[@]}" --train-iters 2 --log-timers-to-tensorboard

@@ -166,6 +166,7 @@ static void tags_of_megatron_deepspeed(void **state)
     r[1].kind = TX_RECORD_INTERVAL;
     r[1].elapsed_ms = 500;
     r[1].time_ms[TX_TIMER_OPTIMIZER] = 250;
+    r[1].peak_share = 0.5;
     r[1].memory_bytes = 1024;
     r[1].peak_resident_bytes = 4096;
     r[2].kind = TX_RECORD_EVALUATION;
@@ -188,6 +189,7 @@ static void tags_of_megatron_deepspeed(void **state)
         "\nparams-norm/params-norm 10 7\n",
         "\niteration-time/iteration-time vs samples 40 0.5\n",
         "\noptimizer-time 10 0.25\n",
+        "\npeak-share/peak-share vs samples 40 0.5\n",
         "\nmem-allocated-bytes 10 1024\n",
         "\nmem-reserved-bytes 10 4096\n",
         "\nlm-loss-validation/lm loss validation vs tokens 640 0\n",

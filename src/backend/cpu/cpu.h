@@ -91,6 +91,11 @@ size_t tx__cpu_attention_fwd_scratch(const tx_ctx *c, const tx_attention_fwd_arg
 size_t tx__cpu_attention_bwd_scratch(const tx_ctx *c, const tx_attention_bwd_args *a);
 size_t tx__cpu_cross_entropy_scratch(const tx_ctx *c, const tx_cross_entropy_args *a);
 
+/* cpu_peak.c: backend.h has the contracts. */
+double tx__cpu_peak_flops(const tx_ctx *c, tx_dtype t);
+tx_status tx__cpu_bandwidth(const tx_ctx *c, tx_bandwidth *out);
+const tx__cpu_kernels *tx__cpu_best_kernels(void); /* of the processor, whatever TX_CPU_ISA says */
+
 tx_status tx__cpu_gemm_open(struct tx__cpu_gemm **out);
 void tx__cpu_gemm_close(struct tx__cpu_gemm *g); /* NULL allowed */
 const char *tx__cpu_gemm_version(char *buf, size_t cap);

@@ -49,6 +49,14 @@ static tx_status choose_isa(isa *out)
                    wish ? wish : "");
 }
 
+const tx__cpu_kernels *tx__cpu_best_kernels(void)
+{
+    isa list[3];
+    int n = list_isas(list), i = 0;
+    while (i < n - 1 && !list[i].here) i++;
+    return list[i].kernels;
+}
+
 static const char *describe(void)
 {
     static _Thread_local char line[120];
@@ -108,5 +116,12 @@ static void fill_ops(tx_ops *ops)
 
 extern const tx_backend tx_backend_cpu; /* registry.c lists it */
 const tx_backend tx_backend_cpu = {
-    .name = "cpu", .describe = describe, .open = open_cpu, .close = close_cpu, .fill_ops = fill_ops, .base = "ref"
+    .name = "cpu",
+    .describe = describe,
+    .open = open_cpu,
+    .close = close_cpu,
+    .fill_ops = fill_ops,
+    .peak_flops = tx__cpu_peak_flops,
+    .bandwidth = tx__cpu_bandwidth,
+    .base = "ref",
 };

@@ -47,7 +47,7 @@ typedef struct tx__attn {
  *  fwd: attn_pack_fwd copies k and v of a head to `packed`, attn_fwd runs one query head against them. attn_fwd_few
  * does the same for a few queries in place, without packing (generation). bwd: attn_pack_bwd copies k and v and clears
  * dk, dv in `packed`; attn_bwd adds one query head to them and writes its dq; attn_unpack_bwd writes dk and dv out. */
-enum { TX__LANES = 16, TX__ATTN_Q = 64, TX__ATTN_K = 64 };
+enum { TX__LANES = 16, TX__ATTN_Q = 64, TX__ATTN_K = 64, TX__PEAK_CHAINS = 16 };
 
 static inline int64_t tx__lanes(int64_t n)
 {
