@@ -6,12 +6,17 @@
 #include <stdint.h>
 
 /* Where the time goes: Megatron's names of the timers, the --timing-log-level that shows them, and the metrics file's
- * name, NULL for a sum of others. */
+ * name, NULL for a sum or a part of others. One pass over the gradients finds their norm and what is not finite: it is
+ * clipping's, or the check's where nothing is clipped; scaling is done within the inner step. */
 #define TX_TIMERS(X)                                           \
     X(FORWARD_BACKWARD, "forward-backward", 1, NULL)           \
     X(FORWARD, "forward-compute", 2, "forward")                \
     X(BACKWARD, "backward-compute", 2, "backward")             \
     X(BATCH, "batch-generator", 2, "data")                     \
+    X(CHECK, "optimizer-unscale-and-check-inf", 2, NULL)       \
+    X(CLIP, "optimizer-clip-main-grad", 2, NULL)               \
+    X(COUNT_ZEROS, "optimizer-count-zeros", 2, NULL)           \
+    X(INNER_STEP, "optimizer-inner-step", 2, NULL)             \
     X(OPTIMIZER, "optimizer", 1, "optimizer")                  \
     X(EVALUATE, "evaluate", 1, "evaluation") /* triax's own */ \
     X(SAVE, "save-checkpoint", 0, "saving")

@@ -135,6 +135,7 @@ void tx_metrics_step(tx_metrics *m, const tx_trainer *t)
 {
     bool skipped = t->step_skipped;
     tx_step_record r = stand(t, TX_RECORD_STEP);
+    for (int i = 0; i < TX_N_TIMERS; i++) m->timer[i] += t->seconds[i];
     m->advanced += !skipped;
     m->skipped += skipped;
     m->nan += skipped && !isfinite(t->iteration_loss);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "model/hf_format.h"
 
@@ -316,19 +317,34 @@ static tx_status skip_update(tx_trainer *t, const char *bad)
                    (long long)t->consecutive_skips, bad, (long long)(t->iteration - t->consecutive_skips + 1));
 }
 
+/* What was done since `since` is a part of the update; gives back the clock. */
+static double part_done(tx_trainer *t, tx_timer part, double since)
+{
+    double now = tx_clock();
+    t->seconds[part] = now - since;
+    return now;
+}
+
 static tx_status update(tx_trainer *t)
 {
     const char *bad;
-    double norm, scale = t->scaler.scale;
+    double norm, scale = t->scaler.scale, now = tx_clock();
+    memset(t->seconds, 0, sizeof t->seconds);
     TX_TRY(tx_optim_grad_norm(&t->ctx, &t->optim, &norm, &bad));
     t->grad_norm = norm / scale;
+    part_done(t, t->cfg->clip_grad > 0 ? TX_TIMER_CLIP : TX_TIMER_CHECK, now);
     if (t->dump_iteration == t->iteration + 1) TX_TRY(tx__trainer_dump(t, t->grad_norm));
-    if (t->cfg->log_num_zeros_in_grad) TX_TRY(tx_optim_count_zeros(&t->ctx, &t->optim, &t->num_zeros));
+    now = tx_clock();
+    if (t->cfg->log_num_zeros_in_grad) {
+        TX_TRY(tx_optim_count_zeros(&t->ctx, &t->optim, &t->num_zeros));
+        now = part_done(t, TX_TIMER_COUNT_ZEROS, now);
+    }
     int64_t batch = t->n_micro * t->b;
     double lr = t->lr_override >= 0 ? t->lr_override : t->lr;
     if (!bad) { /* Megatron's clip_grad_norm: coefficient clip / (norm + 1e-6), if below 1 */
         double clip = t->cfg->clip_grad / (t->grad_norm + 1e-6), keep = t->cfg->clip_grad > 0 && clip < 1 ? clip : 1;
         TX_TRY(tx_optim_step_all(&t->ctx, &t->optim, lr, t->weight_decay, keep / scale));
+        part_done(t, TX_TIMER_INNER_STEP, now);
         tx_schedule_advance(&t->schedule, &t->place, batch, t->consumed_train_tokens);
     }
     t->step_skipped = bad != NULL;

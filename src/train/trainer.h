@@ -10,6 +10,7 @@
 #ifndef TX_TRAIN_TRAINER_H
 #define TX_TRAIN_TRAINER_H
 
+#include "base/step_record.h"
 #include "base/str.h"
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
@@ -44,15 +45,16 @@ typedef struct tx_trainer {
     double lr;                 /* for the next update, as Megatron logs it */
     double lr_override;        /* >= 0: a client's own for the next update */
     double weight_decay;
-    double iteration_loss;  /* mean over the micro-batches so far */
-    double grad_norm;       /* before clipping, of the last iteration */
-    double params_norm;     /* with --log-params-norm */
-    double num_zeros;       /* with --log-num-zeros-in-grad: gradients of the last iteration that are 0 */
-    int64_t dump_iteration; /* --dump-step, or 0 */
-    int32_t *dump_tokens;   /* [global batch, s+1] of that iteration */
-    char *origin;           /* checkpoint that the state was read from or saved to last; owned; NULL: initial weights */
-    bool origin_own;        /* this trainer saved it */
-    json_t *blend_phase;    /* as loaded, and what the next checkpoint keeps (data/blend_phase.h); owned, or NULL */
+    double iteration_loss;       /* mean over the micro-batches so far */
+    double grad_norm;            /* before clipping, of the last iteration */
+    double params_norm;          /* with --log-params-norm */
+    double num_zeros;            /* with --log-num-zeros-in-grad: gradients of the last iteration that are 0 */
+    double seconds[TX_N_TIMERS]; /* of the last update's parts */
+    int64_t dump_iteration;      /* --dump-step, or 0 */
+    int32_t *dump_tokens;        /* [global batch, s+1] of that iteration */
+    char *origin;        /* checkpoint that the state was read from or saved to last; owned; NULL: initial weights */
+    bool origin_own;     /* this trainer saved it */
+    json_t *blend_phase; /* as loaded, and what the next checkpoint keeps (data/blend_phase.h); owned, or NULL */
 } tx_trainer;
 
 /* The option that asks where documents end, as it is typed; NULL: none does. */

@@ -32,9 +32,14 @@ grep -Eq "^ iteration        4/      10 \| consumed samples:           16 \| con
 \| grad norm: $number \| num zeros: [0-9]+\.0 \| params norm: $number \| actual seqlen:    16 \
 \| number of skipped iterations:   0 \| number of nan iterations:   0 \| samples per second: $number \
 \| tokens per gpu per second \(tgs\): $number \| TFLOPs: $number \| peak share: [0-9.]+% \|$" out || { cat out; die "Megatron-DeepSpeed's line"; }
-for timer in forward-backward forward-compute backward-compute batch-generator optimizer; do
+for timer in forward-backward forward-compute backward-compute batch-generator optimizer-clip-main-grad \
+    optimizer-count-zeros optimizer-inner-step optimizer; do
     [ "$(grep -Ec "^    $timer \.+: [0-9.]+$" out)" -eq 5 ] || die "no timer $timer in every interval"
 done
+! grep -q optimizer-unscale out || die "a check beside the norm that finds the same"
+ok "${train[@]}" --timing-log-level 2 --clip-grad 0 --train-iters 2
+grep -q '^    optimizer-unscale-and-check-inf \.*: (' out || die "no timer of the check"
+! grep -Eq 'optimizer-(clip|count)' out || die "timers of what was not done"
 ls tb/deep/events.out.tfevents.* >/dev/null || die "no event file"
 [ ! -e metrics.jsonl ] || die "a metrics file that nobody asked for"
 ok "${train[@]}" --timing-log-level 1 --timing-log-option all --train-iters 2
