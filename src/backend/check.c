@@ -401,6 +401,15 @@ tx_status tx__check_sumsq(const tx_sumsq_args *a)
     return TX_OK;
 }
 
+tx_status tx__check_magnitudes(const tx_magnitudes_args *a)
+{
+    bool ok = is_float(a->x.dtype) && flat(a->x) && flat(a->out) && a->out.dtype == TX_F64 && a->out.n_dims == 2;
+    if (!ok || a->out.dim[0] != (tx_numel(a->x) + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK || a->out.dim[1] != 4)
+        return REFUSE("magnitudes", "x contiguous float and [1,4] fp64 of out for each 65536 elements of it", T(out),
+                      T(x));
+    return TX_OK;
+}
+
 tx_status tx__check_count_zeros(const tx_count_zeros_args *a)
 {
     if (!is_float(a->x.dtype) || !flat(a->x) || !flat(a->out) || a->out.dtype != TX_F64 || tx_numel(a->out) != 1)

@@ -277,6 +277,12 @@ typedef struct tx_count_zeros_args {
     tx_tensor x;
 } tx_count_zeros_args;
 
+/* magnitudes: out[k] = { Σ |x_i|, Σ x_i², Σ sqrt |x_i|, max |x_i| } over sumsq's blocks, in fp64. */
+typedef struct tx_magnitudes_args {
+    tx_tensor out; /* [ceil(numel(x) / TX_SUMSQ_BLOCK), 4] fp64, out */
+    tx_tensor x;
+} tx_magnitudes_args;
+
 /* adam: AdamW with decoupled decay and bias correction (arXiv:1711.05101; as apex FusedAdam, torch AdamW):
  *  g' = g grad_scale,  m = β1 m + (1-β1) g',  v = β2 v + (1-β2) g'²,
  *  p -= lr ( (m / (1-β1^t)) / (sqrt(v / (1-β2^t)) + eps) + weight_decay p ),  low = p */

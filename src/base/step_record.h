@@ -28,6 +28,23 @@ typedef enum tx_timer {
         TX_N_TIMERS
 } tx_timer;
 
+/* Sizes of what the optimizer holds, over all parameters: norms and the largest value. Names as in Megatron's tags. */
+#define TX_OPTIM_STATES(X) \
+    X(variance)            \
+    X(variance_sqrt)       \
+    X(momentum)            \
+    X(weight)
+
+typedef struct tx_magnitude {
+    double l2, l1, abs_max;
+} tx_magnitude;
+
+typedef struct tx_optim_states {
+#define X(name) tx_magnitude name;
+    TX_OPTIM_STATES(X)
+#undef X
+} tx_optim_states;
+
 typedef enum tx_record_kind {
     TX_RECORD_STEP,      /* one iteration: loss, norms and rate are its own; no times and speeds */
     TX_RECORD_INTERVAL,  /* a line of the log: means over the iterations since the last one */
@@ -45,6 +62,7 @@ typedef struct tx_step_record {
     double grad_norm; /* of the last iteration, before clipping */
     double loss_scale;
     double params_norm, num_zeros; /* negative: not asked for */
+    const tx_optim_states *optim;  /* NULL: not asked for */
     int64_t skipped, nan;          /* iterations of the interval */
 
     /* interval only */

@@ -239,7 +239,8 @@ static void log_derived(const tx_config *cfg)
     if (!g->tensorboard_dir &&
         (g->tensorboard_log_interval || g->log_timers_to_tensorboard || g->log_batch_size_to_tensorboard ||
          g->log_learning_rate_to_tensorboard || g->log_loss_scale_to_tensorboard ||
-         g->log_validation_ppl_to_tensorboard || g->log_memory_to_tensorboard || g->log_world_size_to_tensorboard))
+         g->log_validation_ppl_to_tensorboard || g->log_memory_to_tensorboard || g->log_world_size_to_tensorboard ||
+         g->log_optimizer_states_to_tensorboard))
         tx_warn("flags for TensorBoard: nothing is written for it without --tensorboard-dir");
     bool scales = g->loss_scale || g->initial_loss_scale || g->min_loss_scale || g->loss_scale_window || g->hysteresis;
     if (scales && !cfg->fp16 && !(cfg->bf16 && g->loss_scale))

@@ -482,6 +482,13 @@ static void rule_less_than_one(const struct check *k)
         if (all[i].value >= 1) tx__violate(k->v, "--%s %g must be less than 1", all[i].flag, all[i].value);
 }
 
+static void rule_states_are_adams(const struct check *k)
+{
+    if (k->bad->optimizer || !k->c->log_optimizer_states_to_tensorboard || !strcmp(k->c->optimizer, "adam")) return;
+    tx__violate(k->v, "--log-optimizer-states-to-tensorboard shows what Adam holds: not with --optimizer %s",
+                k->c->optimizer);
+}
+
 /* ---------------------------------------------------------------- recomputation */
 
 /* The number of layers at its default of 1 says nothing, as upstream: scripts have it beside no recomputation. */
@@ -734,6 +741,7 @@ static const struct rule {
     { "pretrain-gpt", rule_min_lr_below_lr },
     { "pretrain-gpt", rule_scheduler_source_is_one },
     { "pretrain-gpt", rule_weight_decay_has_its_ends },
+    { "pretrain-gpt", rule_states_are_adams },
     { "pretrain-gpt", rule_less_than_one },
     { "pretrain-gpt", rule_recomputation_is_whole },
     { "pretrain-gpt", rule_save_has_an_interval },

@@ -35,7 +35,7 @@ tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_optim_range 
     memcpy(o->range, range, (size_t)n_ranges * sizeof *o->range);
     for (int i = 0; i < o->type->n_state; i++)
         TX_GOTO(tx_alloc(&o->state[i], (size_t)numel, sizeof *o->state[i], "the optimizer's state"));
-    TX_GOTO(tx_alloc(&o->block_sums, (size_t)(largest / TX_SUMSQ_BLOCK + 1), sizeof(double), "the gradient norm"));
+    TX_GOTO(tx_alloc(&o->block_sums, (size_t)(largest / TX_SUMSQ_BLOCK + 1), 4 * sizeof(double), "the gradient norm"));
 out:
     if (st) tx_optim_deinit(o);
     return st;
@@ -86,6 +86,35 @@ tx_status tx_optim_grad_norm(tx_ctx *c, tx_optim *o, double *norm, const char **
 tx_status tx_optim_value_norm(tx_ctx *c, tx_optim *o, double *norm, const char **bad)
 {
     return norm_of(c, o, o->low.data ? o->low : tx_tensor1(o->value, TX_F32, o->numel), norm, bad);
+}
+
+/* Of a flat buffer and, if wanted, of its elements' square roots. */
+static tx_status magnitudes(tx_ctx *c, tx_optim *o, float *flat, tx_magnitude *of, tx_magnitude *of_sqrt)
+{
+    double sum = 0, squares = 0, roots = 0, most = 0;
+    for (int i = 0; i < o->n_ranges; i++) {
+        const tx_optim_range *r = &o->range[i];
+        int64_t blocks = (r->numel + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK;
+        TX_RUN(c, magnitudes, .out = tx_tensor2(o->block_sums, TX_F64, blocks, 4),
+               .x = tx_tensor1(flat + r->offset, TX_F32, r->numel));
+        for (const double *at = o->block_sums, *end = at + 4 * blocks; at < end; at += 4) {
+            sum += at[0];
+            squares += at[1];
+            roots += at[2];
+            most = fmax(most, at[3]);
+        }
+    }
+    *of = (tx_magnitude){ .l2 = sqrt(squares), .l1 = sum, .abs_max = most };
+    if (of_sqrt) *of_sqrt = (tx_magnitude){ .l2 = sqrt(sum), .l1 = roots, .abs_max = sqrt(most) };
+    return TX_OK;
+}
+
+tx_status tx_optim_states_of(tx_ctx *c, tx_optim *o, tx_optim_states *out)
+{
+    TX_ASSERT(o->type == &tx__optim_adam); /* a rule of the options */
+    TX_TRY(magnitudes(c, o, o->state[1], &out->variance, &out->variance_sqrt));
+    TX_TRY(magnitudes(c, o, o->state[0], &out->momentum, NULL));
+    return magnitudes(c, o, o->value, &out->weight, NULL);
 }
 
 tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n)

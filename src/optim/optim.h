@@ -9,6 +9,7 @@
 #define TX_OPTIM_OPTIM_H
 
 #include "backend/ops.h"
+#include "base/step_record.h"
 #include "config/config.h"
 
 enum { TX_OPTIM_MAX_STATE = 2 };
@@ -68,6 +69,9 @@ tx_tensor tx__optim_low(const tx_optim *o, const tx_optim_range *r);
 
 /* The same of the parameters' values, as layers read them. */
 tx_status tx_optim_value_norm(tx_ctx *c, tx_optim *o, double *norm, const char **bad);
+
+/* How large Adam's averages and the parameters are. */
+tx_status tx_optim_states_of(tx_ctx *c, tx_optim *o, tx_optim_states *out);
 
 /* How many gradients are exactly zero; rows that pad the vocabulary do not count. */
 tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n);

@@ -151,6 +151,23 @@ static tx_status put_axes(tx_tensorboard *tb, const tx_step_record *r)
     return put_scalar(tb, "steps-vs-tokens/y=tokens,x=steps", r->iteration, (double)r->consumed_tokens);
 }
 
+/* Megatron-DeepSpeed's tags in either dialect: Megatron-LM has none. */
+static tx_status put_magnitude(tx_tensorboard *tb, const tx_step_record *r, const char *name, const tx_magnitude *x)
+{
+    const struct {
+        const char *kind;
+        double y;
+    } all[] = { { "l2", x->l2 }, { "l1", x->l1 }, { "abs_max", x->abs_max } };
+    for (int i = 0; i < 3; i++) {
+        char tag[128];
+        snprintf(tag, sizeof tag, "optimizer/%s_%s", name, all[i].kind);
+        TX_TRY(put_scalar(tb, tag, r->iteration, all[i].y));
+        snprintf(tag, sizeof tag, "optimizer/%s_%s vs tokens", name, all[i].kind);
+        TX_TRY(put_scalar(tb, tag, r->consumed_tokens, all[i].y));
+    }
+    return TX_OK;
+}
+
 static tx_status put_step(tx_tensorboard *tb, const tx_step_record *r)
 {
     const tx_config *c = tb->cfg;
@@ -163,6 +180,11 @@ static tx_status put_step(tx_tensorboard *tb, const tx_step_record *r)
     if (c->log_loss_scale_to_tensorboard) TX_TRY(put_series(tb, r, "loss-scale", "loss-scale", r->loss_scale));
     if (c->log_world_size_to_tensorboard) TX_TRY(put_series(tb, r, "world-size", "world-size", 1));
     TX_TRY(put_series(tb, r, "grad-norm", "grad-norm", r->grad_norm));
+    if (r->optim) {
+#define X(name) TX_TRY(put_magnitude(tb, r, #name, &r->optim->name));
+        TX_OPTIM_STATES(X)
+#undef X
+    }
     if (r->num_zeros >= 0) TX_TRY(put_series(tb, r, "num-zeros", "num-zeros", r->num_zeros));
     return r->params_norm >= 0 ? put_series(tb, r, "params-norm", "params-norm", r->params_norm) : TX_OK;
 }

@@ -79,6 +79,7 @@ static tx_step_record stand(const tx_trainer *t, tx_record_kind kind)
         .loss_scale = t->scaler.scale,
         .params_norm = t->cfg->log_params_norm ? t->params_norm : -1,
         .num_zeros = -1,
+        .optim = kind == TX_RECORD_STEP && tx_trainer_has_states(t) ? &t->states : NULL,
     };
 }
 

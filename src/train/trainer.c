@@ -317,6 +317,13 @@ static tx_status skip_update(tx_trainer *t, const char *bad)
                    (long long)t->consecutive_skips, bad, (long long)(t->iteration - t->consecutive_skips + 1));
 }
 
+bool tx_trainer_has_states(const tx_trainer *t)
+{
+    const tx_config *cfg = t->cfg;
+    return cfg->log_optimizer_states_to_tensorboard && cfg->tensorboard_dir &&
+           t->iteration % cfg->tensorboard_log_interval == 0;
+}
+
 /* What was done since `since` is a part of the update; gives back the clock. */
 static double part_done(tx_trainer *t, tx_timer part, double since)
 {
@@ -355,6 +362,7 @@ static tx_status update(tx_trainer *t)
     move_schedule(t);
     const char *none;
     if (t->cfg->log_params_norm) TX_TRY(tx_optim_value_norm(&t->ctx, &t->optim, &t->params_norm, &none));
+    if (tx_trainer_has_states(t)) TX_TRY(tx_optim_states_of(&t->ctx, &t->optim, &t->states));
     if (bad) return skip_update(t, bad);
     tx_loss_scaler_update(&t->scaler, false);
     t->consecutive_skips = 0;

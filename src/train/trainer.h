@@ -49,6 +49,7 @@ typedef struct tx_trainer {
     double grad_norm;            /* before clipping, of the last iteration */
     double params_norm;          /* with --log-params-norm */
     double num_zeros;            /* with --log-num-zeros-in-grad: gradients of the last iteration that are 0 */
+    tx_optim_states states;      /* with --log-optimizer-states-to-tensorboard, of its iterations */
     double seconds[TX_N_TIMERS]; /* of the last update's parts */
     int64_t dump_iteration;      /* --dump-step, or 0 */
     int32_t *dump_tokens;        /* [global batch, s+1] of that iteration */
@@ -56,6 +57,9 @@ typedef struct tx_trainer {
     bool origin_own;     /* this trainer saved it */
     json_t *blend_phase; /* as loaded, and what the next checkpoint keeps (data/blend_phase.h); owned, or NULL */
 } tx_trainer;
+
+/* Whether the last iteration's t->states are there. */
+bool tx_trainer_has_states(const tx_trainer *t);
 
 /* The option that asks where documents end, as it is typed; NULL: none does. */
 const char *tx_trainer_eod_flag(const tx_config *cfg);

@@ -309,6 +309,14 @@ static void col_sum(tx_ctx *c, const int64_t *p, results *o)
 }
 
 /* p: n */
+static void magnitudes(tx_ctx *c, const int64_t *p, results *o)
+{
+    tx_tensor x = RAND(V, p[0]), n = ZEROS(TX_F64, (p[0] + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK, 4);
+    RUN(c, magnitudes, .out = n, .x = x);
+    out(o, "n", n, 4);
+}
+
+/* p: n */
 static void flat_ops(tx_ctx *c, const int64_t *p, results *o)
 {
     static const tx_dtype type[] = { TX_F32, TX_BF16, TX_F16 };
@@ -447,6 +455,8 @@ static const op_case cases[] = {
     { "embedding 3x1", embedding, { 3, 1, 17, 5, 1 } },
     { "embedding 65x2", embedding, { 65, 2, 260, 11, 1 } },
     { "embedding without positions", embedding, { 17, 3, 65, 50, 0 } },
+    { "magnitudes 1", magnitudes, { 1 } },
+    { "magnitudes 70001", magnitudes, { 70001 } },
     { "col_sum 1x1", col_sum, { 1, 1 } },
     { "col_sum 65x17", col_sum, { 65, 17 } },
     { "col_sum 200x1000", col_sum, { 200, 1000 } },

@@ -588,6 +588,15 @@ static void test_fill_cast_sums(void **state)
     RUN(&ctx, fill, .x = big, .value = 3);
     RUN(&ctx, sumsq, .out = out, .x = big);
     assert_true(tx__ref_load(out, 0) == 9.0 * TX_SUMSQ_BLOCK && tx__ref_load(out, 1) == 27);
+
+    tx_tensor sizes = ZEROS(TX_F64, 2, 4);
+    RUN(&ctx, fill, .x = big, .value = -4);
+    tx__ref_store(big, TX_SUMSQ_BLOCK + 1, 9);
+    RUN(&ctx, magnitudes, .out = sizes, .x = big);
+    static const double expect[8] = {
+        4.0 * TX_SUMSQ_BLOCK, 16.0 * TX_SUMSQ_BLOCK, 2.0 * TX_SUMSQ_BLOCK, 4, 17, 113, 7, 9
+    };
+    for (int i = 0; i < 8; i++) assert_true(tx__ref_load(sizes, i) == expect[i]);
     pool_free();
 }
 

@@ -67,14 +67,16 @@ def compare(name, log, prefix, tokens):
 
 n = compare("lm", train("lm"), lambda group: "", False)
 log = train("ds", "--log-dialect", "megatron-deepspeed", "--log-validation-ppl-to-tensorboard", "--log-timers-to-tensorboard",
-            "--log-batch-size-to-tensorboard", "--log-memory-to-tensorboard", "--log-world-size-to-tensorboard")
+            "--log-batch-size-to-tensorboard", "--log-memory-to-tensorboard", "--log-world-size-to-tensorboard",
+            "--log-optimizer-states-to-tensorboard")
 n += compare("ds", log, lambda group: group + "/", True)
 ds = read("ds")
 loss, ppl = (scalars(ds, f"lm-loss-validation/lm loss validation{x}") for x in ("", " ppl"))
 equal(ppl, [(i, math.exp(x)) for i, x in loss], "ppl", 4)
 elapsed = [(i, ms / 1e3) for i, ms in from_log(log, r"elapsed time per iteration \(ms\)")]
 equal(scalars(ds, "iteration-time/iteration-time"), elapsed, "iteration-time", 3)
-for tag in ["batch-size/batch-size", "world-size/world-size", "mem-allocated-bytes", "mem-reserved-bytes", "forward-backward-time",
+equal(scalars(ds, "optimizer/weight_l2 vs tokens"), [(64 * i, x) for i, x in from_log(log, "params norm")], "weight_l2", 3)
+for tag in ["batch-size/batch-size", "optimizer/variance_l2", "optimizer/momentum_abs_max", "peak-share/peak-share", "world-size/world-size", "mem-allocated-bytes", "mem-reserved-bytes", "forward-backward-time",
             "optimizer-time", "steps-vs-tokens/y=steps,x=tokens"]:
     assert len(scalars(ds, tag)) == 10, tag
 

@@ -202,6 +202,22 @@ static void tags_of_megatron_deepspeed(void **state)
     tx_str_free(&got);
 }
 
+static void tags_of_the_optimizer(void **state)
+{
+    (void)state;
+    const tx_optim_states s = { .variance = { 1, 2, 3 }, .variance_sqrt = { 4, 5, 6 }, .weight = { 7, 8, 9 } };
+    tx_step_record r = step;
+    r.optim = &s;
+    tx_str got = events_of("", 1, &r);
+    static const char *const lines[] = {
+        "\noptimizer/variance_l2 10 1\n",      "\noptimizer/variance_l1 vs tokens 640 2\n",
+        "\noptimizer/variance_abs_max 10 3\n", "\noptimizer/variance_sqrt_l2 vs tokens 640 4\n",
+        "\noptimizer/momentum_l1 10 0\n",      "\noptimizer/weight_abs_max vs tokens 640 9\n",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) ASSERT_CONTAINS(got.data, lines[i]);
+    tx_str_free(&got);
+}
+
 static void skipped_steps_and_other_iterations_are_left_out(void **state)
 {
     (void)state;
@@ -254,9 +270,13 @@ static void every_failing_allocation_is_survived(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(crc32c_has_known_values), SCRATCH_TEST(tags_of_megatron),
-        SCRATCH_TEST(tags_of_megatron_deepspeed),  SCRATCH_TEST(skipped_steps_and_other_iterations_are_left_out),
-        SCRATCH_TEST(two_starts_are_two_files),    SCRATCH_TEST(every_failing_allocation_is_survived),
+        cmocka_unit_test(crc32c_has_known_values),
+        SCRATCH_TEST(tags_of_megatron),
+        SCRATCH_TEST(tags_of_megatron_deepspeed),
+        SCRATCH_TEST(tags_of_the_optimizer),
+        SCRATCH_TEST(skipped_steps_and_other_iterations_are_left_out),
+        SCRATCH_TEST(two_starts_are_two_files),
+        SCRATCH_TEST(every_failing_allocation_is_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,6 +112,21 @@ tx_status tx__cpu_sumsq(tx_ctx *c, const tx_sumsq_args *a, void *scratch)
     return TX_OK;
 }
 
+tx_status tx__cpu_magnitudes(tx_ctx *c, const tx_magnitudes_args *a, void *scratch)
+{
+    if (a->x.dtype != TX_F32) return tx__ref_magnitudes(c, a, scratch); /* masters and moments are fp32 */
+    int64_t n = tx_numel(a->x), blocks = a->out.dim[0];
+    int parts = tx__cpu_parts(c, blocks, TX_SUMSQ_BLOCK);
+    const float *x = a->x.data;
+    double *out = a->out.data;
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int64_t i = 0; i < blocks; i++) {
+        int64_t first = i * TX_SUMSQ_BLOCK, left = n - first;
+        tx__cpu_k(c)->magnitudes(out + 4 * i, x + first, left < TX_SUMSQ_BLOCK ? left : TX_SUMSQ_BLOCK);
+    }
+    return TX_OK;
+}
+
 /* The optimizers' own tensors p, m, v, g; low is any value, perhaps absent. */
 static tx_status need_master(const char *op, tx_tensor p, tx_tensor low)
 {

@@ -30,6 +30,7 @@ static void fill_ops(tx_ops *ops)
     ops->cross_entropy.run = tx__ref_cross_entropy;
     ops->sumsq.run = tx__ref_sumsq;
     ops->count_zeros.run = tx__ref_count_zeros;
+    ops->magnitudes.run = tx__ref_magnitudes;
     ops->adam.run = tx__ref_adam;
     ops->sgd.run = tx__ref_sgd;
 }

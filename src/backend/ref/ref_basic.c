@@ -1,4 +1,6 @@
-/* ref_basic.c - fill, cast, col_sum, sumsq, count_zeros. */
+/* ref_basic.c - fill, cast, col_sum, sumsq, count_zeros, magnitudes. */
+#include <math.h>
+
 #include "backend/ref/ref.h"
 
 tx_status tx__ref_fill(tx_ctx *c, const tx_fill_args *a, void *scratch)
@@ -42,6 +44,24 @@ tx_status tx__ref_sumsq(tx_ctx *c, const tx_sumsq_args *a, void *scratch)
             sum += x * x;
         }
         tx__ref_store(a->out, first / TX_SUMSQ_BLOCK, sum);
+    }
+    return TX_OK;
+}
+
+tx_status tx__ref_magnitudes(tx_ctx *c, const tx_magnitudes_args *a, void *scratch)
+{
+    (void)c, (void)scratch;
+    int64_t n = tx_numel(a->x);
+    for (int64_t first = 0; first < n; first += TX_SUMSQ_BLOCK) {
+        double sum[4] = { 0 };
+        for (int64_t i = first; i < n && i < first + TX_SUMSQ_BLOCK; i++) {
+            double x = fabs(tx__ref_load(a->x, i));
+            sum[0] += x;
+            sum[1] += x * x;
+            sum[2] += sqrt(x);
+            sum[3] = fmax(sum[3], x);
+        }
+        for (int j = 0; j < 4; j++) tx__ref_store(a->out, 4 * (first / TX_SUMSQ_BLOCK) + j, sum[j]);
     }
     return TX_OK;
 }

@@ -67,6 +67,21 @@ double tx__k(sumsq)(const float *x, int64_t n)
     return sum;
 }
 
+void tx__k(magnitudes)(double out[4], const float *x, int64_t n)
+{
+    double sum = 0, squares = 0, roots = 0;
+    float most = 0;
+#pragma omp simd reduction(+ : sum, squares, roots) reduction(max : most)
+    for (int64_t i = 0; i < n; i++) {
+        float a = fabsf(x[i]);
+        sum += (double)a;
+        squares += (double)a * (double)a;
+        roots += (double)sqrtf(a);
+        most = a > most ? a : most;
+    }
+    out[0] = sum, out[1] = squares, out[2] = roots, out[3] = (double)most;
+}
+
 void tx__k(adam)(float *p, float *m, float *v, const float *g, int64_t n, const tx__adam_step *step)
 {
     const tx__adam_step s = *step;
