@@ -257,6 +257,13 @@ static void rule_precision_is_one(const struct check *k)
         tx__violate(k->v, "--loss-scale-window %g is not a whole number", c->loss_scale_window);
 }
 
+static void rule_one_is_added_by_layernorm(const struct check *k)
+{
+    if (k->bad->normalization || !k->c->apply_layernorm_1p || !strcmp(k->c->normalization, "layernorm")) return;
+    tx__violate(k->v, "--apply-layernorm-1p is for layer normalisation: leave it out with --normalization %s",
+                k->c->normalization);
+}
+
 static void rule_rotation_has_pairs(const struct check *k)
 {
     const tx_config *c = k->c;
@@ -724,6 +731,7 @@ static const struct rule {
     { NULL, rule_key_heads_divide_heads },
     { NULL, rule_activation_is_one },
     { NULL, rule_precision_is_one },
+    { NULL, rule_one_is_added_by_layernorm },
     { NULL, rule_rotation_has_pairs },
     { NULL, rule_positions_reach },
     { "pretrain-gpt", rule_micro_divides_global },

@@ -1,12 +1,26 @@
 /* norm.c - forward and backward of a normalisation. */
 #include "nn/norm.h"
 
+/* a->factor = gamma or, of gamma's dtype as upstream has it, 1 + gamma */
+static tx_status make_factor(tx_ctx *c, const tx_norm *w, tx_norm_saved *a)
+{
+    tx_tensor gamma = w->gamma.value;
+    a->factor = gamma;
+    if (!w->plus_one) return TX_OK;
+    int64_t h = gamma.dim[0];
+    a->factor = tx_push1(&c->acts, gamma.dtype, h);
+    tx_tensor sum = tx_tensor3(a->factor.data, gamma.dtype, 1, 1, h);
+    TX_RUN(c, fill, .x = a->factor, .value = 1);
+    TX_RUN(c, dropout_add_fwd, .y = sum, .x = tx_tensor3(gamma.data, gamma.dtype, 1, 1, h), .residual = sum);
+    return TX_OK;
+}
+
 tx_status tx_norm_again(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_tensor x)
 {
     if (w->kind == TX_RMSNORM)
-        TX_RUN(c, rmsnorm_fwd, .y = a->y, .rs = a->rs, .x = tx_as_rows(x), .gamma = w->gamma.value, .eps = w->eps);
+        TX_RUN(c, rmsnorm_fwd, .y = a->y, .rs = a->rs, .x = tx_as_rows(x), .gamma = a->factor, .eps = w->eps);
     else
-        TX_RUN(c, layernorm_fwd, .y = a->y, .mu = a->mu, .rs = a->rs, .x = tx_as_rows(x), .gamma = w->gamma.value,
+        TX_RUN(c, layernorm_fwd, .y = a->y, .mu = a->mu, .rs = a->rs, .x = tx_as_rows(x), .gamma = a->factor,
                .beta = w->beta.value, .eps = w->eps);
     return TX_OK;
 }
@@ -15,6 +29,7 @@ tx_status tx_norm_fwd(tx_ctx *c, const tx_norm *w, tx_norm_saved *a, tx_tensor y
 {
     tx_tensor rows = tx_as_rows(x);
     tx_dtype t = w->gamma.value.dtype, wide = tx_wide(t);
+    TX_TRY(make_factor(c, w, a));
     a->y = y.data ? y : tx_push2(&c->acts, t, rows.dim[0], rows.dim[1]);
     if (w->kind == TX_LAYERNORM) a->mu = tx_push1(&c->acts, wide, rows.dim[0]);
     a->rs = tx_push1(&c->acts, wide, rows.dim[0]);
@@ -27,10 +42,9 @@ tx_status tx_norm_bwd(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_te
     if (dres.data) dres = tx_as_rows(dres);
     if (w->kind == TX_RMSNORM)
         TX_RUN(c, rmsnorm_bwd, .dx = tx_as_rows(d), .dgamma = w->gamma.grad, .dy = tx_as_rows(dy), .x = tx_as_rows(x),
-               .dres = dres, .gamma = w->gamma.value, .rs = a->rs);
+               .dres = dres, .gamma = a->factor, .rs = a->rs);
     else
         TX_RUN(c, layernorm_bwd, .dx = tx_as_rows(d), .dgamma = w->gamma.grad, .dbeta = w->beta.grad,
-               .dy = tx_as_rows(dy), .x = tx_as_rows(x), .dres = dres, .gamma = w->gamma.value, .mu = a->mu,
-               .rs = a->rs);
+               .dy = tx_as_rows(dy), .x = tx_as_rows(x), .dres = dres, .gamma = a->factor, .mu = a->mu, .rs = a->rs);
     return TX_OK;
 }

@@ -67,6 +67,8 @@ static const struct broken {
       "--end-weight-decay 0.1 is less than --start-weight-decay 0.5" },
     { "pretrain-gpt", GOOD "--log-optimizer-states-to-tensorboard --optimizer sgd",
       "--log-optimizer-states-to-tensorboard shows what Adam holds: not with --optimizer sgd" },
+    { "pretrain-gpt", GOOD "--apply-layernorm-1p --normalization rmsnorm",
+      "--apply-layernorm-1p is for layer normalisation: leave it out with --normalization rmsnorm" },
     { "pretrain-gpt", GOOD "--adam-beta2 1", "--adam-beta2 1 must be less than 1" },
     { "pretrain-gpt", GOOD "--hidden-dropout 1", "--hidden-dropout 1 must be less than 1" },
     { "pretrain-gpt", GOOD "--recompute-granularity full",

@@ -53,13 +53,17 @@ static tx_status declare_params(tx_gpt *g, unsigned traits)
         snprintf(prefix, sizeof prefix, "encoder.layers.%lld.", (long long)i);
         TX_TRY(tx_params_declare(&m->params, prefix, tx_block_params, tx_block_n_params, &g->block[i], &dims));
     }
-    return tx_params_declare(&m->params, "", final_params, 3, g, &dims);
+    TX_TRY(tx_params_declare(&m->params, "", final_params, 3, g, &dims));
+    for (int i = 0; g->final_norm.plus_one && i < m->params.n; i++) /* what begins at one is the norms' factors */
+        if (m->params.param[i].init == TX_INIT_ONE) m->params.param[i].init = TX_INIT_ZERO;
+    return TX_OK;
 }
 
 static tx_norm norm_of(const tx_config *cfg)
 {
     return (tx_norm){ .kind = strcmp(cfg->normalization, "rmsnorm") ? TX_LAYERNORM : TX_RMSNORM,
-                      .eps = cfg->layernorm_epsilon };
+                      .eps = cfg->layernorm_epsilon,
+                      .plus_one = cfg->apply_layernorm_1p };
 }
 
 /* Layer i, from 0, as the options have it. */
