@@ -357,8 +357,8 @@ static void a_norm_may_store_one_less(void **state)
             if (!strstr(p->name, "layernorm.weight")) continue;
             n_norms++;
             for (int64_t j = 0; j < p->numel; j++) {
-                assert_true(t->value[p->offset + j] == (k ? 0 : 1));
-                t->value[p->offset + j] += (float)(j % 16 - 8) / 64;
+                assert_true(t->master[p->offset + j] == (k ? 0 : 1));
+                t->master[p->offset + j] += (float)(j % 16 - 8) / 64;
             }
         }
         assert_int_equal(n_norms, 5);
