@@ -15,6 +15,9 @@
 
 #include "base/status.h"
 
+/* What stands for memory that a dry run does not have: an address to compute with, never to touch. */
+#define TX_DRY_ADDRESS ((void *)64)
+
 typedef struct tx_arena {
     unsigned char *base;
     size_t used, peak, cap; /* bytes */

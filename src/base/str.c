@@ -73,3 +73,12 @@ int tx_str_distance(const char *a, const char *b)
     }
     return row[m];
 }
+
+const char *tx_bytes_text(char buf[24], double bytes)
+{
+    static const char *const unit[] = { "bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+    int i = 0;
+    for (; bytes >= 1024 && i < 6; i++) bytes /= 1024;
+    snprintf(buf, 24, i ? "%.1f %s" : "%.0f %s", bytes, unit[i]);
+    return buf;
+}

@@ -17,6 +17,9 @@ tx_status tx_str_printf(tx_str *s, const char *fmt, ...) __attribute__((format(p
 tx_status tx_str_reserve(tx_str *s, size_t cap); /* room for cap bytes and the NUL */
 void tx_str_free(tx_str *s);                     /* back to empty */
 
+/* Bytes for people, "12.3 MiB", with the largest unit of which it is one; into buf, which is given back. */
+const char *tx_bytes_text(char buf[24], double bytes);
+
 /* Edit distance for "did you mean": insertions, deletions, changes; n, m below 64, else a large number. */
 int tx_str_distance(const char *a, const char *b);
 

@@ -27,6 +27,11 @@ typedef struct tx_list {
 int tx_weighted_count(const tx_list *l);
 const char *tx_weighted_at(const tx_list *l, int i, double *weight);
 
+/* A size as --memory-limit takes it: a number alone is bytes; K, M, G, T, P and KiB, MiB, ... are powers of 1024, KB,
+ * MB,
+ * ... of 1000. false if it is none, or below one byte. */
+bool tx_size_parse(const char *text, size_t *bytes);
+
 typedef struct tx_command {
     const char *name, *summary; /* "pretrain-gpt" */
     unsigned groups;            /* of options that it takes: a bit each */
@@ -77,6 +82,11 @@ tx_status tx_config_set_text(char **member, const char *text);
  * pretrain-gpt with --load may leave out the four shape flags (num_layers, hidden_size, num_attention_heads,
  * max_position_embeddings); they are 0 until tx_config_from_json has filled them. */
 tx_status tx_config_complete(tx_config *cfg);
+
+/* A copy of a complete config with some flags more, or with other values: as they are typed, divided by blanks. What
+ * the new flags do not say stays as it is in cfg, derived values too. TX_ERR_ARG: they break a rule, or are none of the
+ * command's. */
+tx_status tx_config_with(tx_config **out, const tx_config *cfg, const char *flags);
 
 /* The global batch size of the iteration before which so many samples were consumed (--rampup-batch-size). */
 int64_t tx_config_batch_size(const tx_config *cfg, int64_t consumed);

@@ -99,6 +99,9 @@ static inline bool tx__is_given(const tx_config *cfg, const tx_option *o)
 /* No default, not given, not derived. */
 bool tx__is_unset(const tx_config *cfg, const tx_option *o);
 
+/* The value of one option in another config; both have the member. TX_ERR_NOMEM. */
+tx_status tx__option_copy(tx_config *to, const tx_config *from, const tx_option *o);
+
 /* Stores the value(s) of one option. FLAG kinds take none. On TX_ERR_ARG the sentence, which names flag and value and
  * what is allowed, is the last error and nothing is stored. */
 tx_status tx__option_set(tx_config *cfg, const tx_option *o, int n, const char *const *values);

@@ -248,11 +248,40 @@ static void log_derived(const tx_config *cfg)
     if (cfg->fp16 && g->loss_scale &&
         (g->initial_loss_scale || g->min_loss_scale || g->loss_scale_window || g->hysteresis))
         tx_info("flags for a dynamic loss scale: --loss-scale %g is constant", cfg->loss_scale);
-    if (g->vocab_size && strcmp(cfg->tokenizer_type, "NullTokenizer") != 0)
+    bool no_file = !strcmp(cfg->command->name, "plan") && !cfg->vocab_file && !cfg->tokenizer_model;
+    if (g->vocab_size && strcmp(cfg->tokenizer_type, "NullTokenizer") != 0 && !no_file)
         tx_warn("--vocab-size: the size of this vocabulary is that of its file");
     bool bert = !strncmp(cfg->tokenizer_type, "Bert", 4), hf = strstr(cfg->tokenizer_type, "HF") != NULL;
     if (g->merge_file && (bert || hf)) tx_warn("--merge-file: is not read by %s", cfg->tokenizer_type);
     if (g->vocab_file && hf) tx_warn("--vocab-file: is not read by %s", cfg->tokenizer_type);
+}
+
+/* All arguments, one after the other, into p->cfg; then what follows from them, and the rules. */
+static tx_status take_all(struct parse *p, int argc, char *const *argv)
+{
+    TX_TRY(tx_alloc(&p->typed, tx__n_options, sizeof *p->typed, "the options"));
+    TX_TRY(tx_alloc(&p->value, tx__n_options, sizeof *p->value, "the options"));
+    int i = 0;
+    if (argc > 0 && !is_flag(argv[0]) && tx__option_bare(p->cfg->command)) i = take_bare(p, argc, argv);
+    while (i < argc) {
+        if (is_flag(argv[i])) {
+            i = take_flag(p, argc, argv, i);
+        } else {
+            tx__violate(&p->found, "\"%.60s\" is not a flag and no flag before it takes it", argv[i]);
+            i++;
+        }
+    }
+    tx__config_derive(p->cfg);
+    tx__config_check(p->cfg, &p->bad, &p->found);
+    return tx__violations_close(&p->found);
+}
+
+static void parse_deinit(struct parse *p)
+{
+    tx_str_free(&p->found.text);
+    tx_free(p->typed);
+    tx_free(p->value);
+    tx_config_free(p->cfg);
 }
 
 tx_status tx_config_parse(tx_config **out, const char *command, int argc, char *const *argv)
@@ -260,47 +289,58 @@ tx_status tx_config_parse(tx_config **out, const char *command, int argc, char *
     struct parse p = { 0 };
     tx_status st;
     TX_GOTO(tx_config_new(&p.cfg, command));
-    TX_GOTO(tx_alloc(&p.typed, tx__n_options, sizeof *p.typed, "the options"));
-    TX_GOTO(tx_alloc(&p.value, tx__n_options, sizeof *p.value, "the options"));
-    int i = 0;
-    if (argc > 0 && !is_flag(argv[0]) && tx__option_bare(p.cfg->command)) i = take_bare(&p, argc, argv);
-    while (i < argc) {
-        if (is_flag(argv[i])) {
-            i = take_flag(&p, argc, argv, i);
-        } else {
-            tx__violate(&p.found, "\"%.60s\" is not a flag and no flag before it takes it", argv[i]);
-            i++;
-        }
-    }
-    tx__config_derive(p.cfg);
-    tx__config_check(p.cfg, &p.bad, &p.found);
-    TX_GOTO(tx__violations_close(&p.found));
+    TX_GOTO(take_all(&p, argc, argv));
     log_noops(&p);
     log_derived(p.cfg);
     *out = p.cfg;
     p.cfg = NULL;
 out:
-    tx_str_free(&p.found.text);
-    tx_free(p.typed);
-    tx_free(p.value);
-    tx_config_free(p.cfg);
+    parse_deinit(&p);
     return st;
+}
+
+/* Flags in one string, cut at blanks: what argv points into is *copy. */
+static tx_status cut_flags(char **copy, char ***argv, int *argc, const char *flags)
+{
+    size_t n = strlen(flags);
+    char *rest = NULL;
+    if (n > INT_MAX / 2) return TX_FAIL(TX_ERR_ARG, "the flags are %zu bytes long; at most %d", n, INT_MAX / 2);
+    TX_TRY(tx_memdup0(copy, flags, n, "the flags"));
+    TX_TRY(tx_alloc(argv, n / 2 + 1, sizeof **argv, "the flags"));
+    for (char *arg = strtok_r(*copy, " \t\r\n", &rest); arg; arg = strtok_r(NULL, " \t\r\n", &rest))
+        (*argv)[(*argc)++] = arg;
+    return TX_OK;
 }
 
 tx_status tx_config_parse_string(tx_config **out, const char *command, const char *flags)
 {
-    char *copy = NULL, **argv = NULL, *rest = NULL;
-    tx_status st;
-    size_t n = strlen(flags);
-    if (n > INT_MAX / 2) return TX_FAIL(TX_ERR_ARG, "the flags are %zu bytes long; at most %d", n, INT_MAX / 2);
-    TX_GOTO(tx_memdup0(&copy, flags, n, "the flags"));
-    TX_GOTO(tx_alloc(&argv, n / 2 + 1, sizeof *argv, "the flags"));
+    char *copy = NULL, **argv = NULL;
     int argc = 0;
-    for (char *arg = strtok_r(copy, " \t\r\n", &rest); arg; arg = strtok_r(NULL, " \t\r\n", &rest)) argv[argc++] = arg;
-    st = tx_config_parse(out, command, argc, argv);
+    tx_status st = cut_flags(&copy, &argv, &argc, flags);
+    if (!st) st = tx_config_parse(out, command, argc, argv);
+    tx_free(argv);
+    tx_free(copy);
+    return st;
+}
+
+tx_status tx_config_with(tx_config **out, const tx_config *cfg, const char *flags)
+{
+    struct parse p = { 0 };
+    char *copy = NULL, **argv = NULL;
+    int argc = 0;
+    tx_status st;
+    TX_GOTO(tx_config_new(&p.cfg, cfg->command->name));
+    for (size_t i = 0; i < tx__n_options; i++)
+        if (tx__has_member(&tx__options[i])) TX_GOTO(tx__option_copy(p.cfg, cfg, &tx__options[i]));
+    p.cfg->given = cfg->given;
+    TX_GOTO(cut_flags(&copy, &argv, &argc, flags));
+    TX_GOTO(take_all(&p, argc, argv));
+    *out = p.cfg;
+    p.cfg = NULL;
 out:
     tx_free(argv);
     tx_free(copy);
+    parse_deinit(&p);
     return st;
 }
 

@@ -1,4 +1,5 @@
 /* value.c - the value of one option: from text, its bounds, and back to text. */
+#include <ctype.h>
 #include <errno.h>
 #include <float.h>
 #include <math.h>
@@ -53,6 +54,27 @@ bool tx__integer_parse(const char *text, int64_t *out)
     double d; /* 2e6: what a double holds exactly */
     if (!tx__number_parse(text, &d) || d != trunc(d) || fabs(d) > 9007199254740992.0) return false;
     *out = (int64_t)d;
+    return true;
+}
+
+bool tx_size_parse(const char *text, size_t *bytes)
+{
+    static const char letters[] = "KMGTP";
+    char number[64];
+    size_t n = strspn(text, "0123456789._");
+    double v;
+    if (n >= sizeof number) return false;
+    memcpy(number, text, n);
+    number[n] = 0;
+    if (!tx__number_parse(number, &v)) return false;
+    const char *unit = text + n, *letter = *unit ? strchr(letters, toupper((unsigned char)*unit)) : NULL;
+    if (letter) {
+        unit++;
+        v *= pow(strcmp(unit, "B") ? 1024 : 1000, (double)(letter - letters + 1));
+        if (!strcmp(unit, "iB") || !strcmp(unit, "B")) unit = "";
+    }
+    if (*unit || !(v >= 1 && v < 9e18)) return false;
+    *bytes = (size_t)v;
     return true;
 }
 
@@ -204,6 +226,30 @@ tx_status tx__option_reset(tx_config *cfg, const tx_option *o, const char *initi
         return tx_config_set_text(at, NULL);
     }
     return TX_OK;
+}
+
+tx_status tx__option_copy(tx_config *to, const tx_config *from, const tx_option *o)
+{
+    void *at = tx__member(to, o);
+    const void *old = tx__member_const(from, o);
+    const tx_list *list = old;
+    switch (o->kind) {
+    case TX_OPTION_I64:
+        *(int64_t *)at = *(const int64_t *)old;
+        return TX_OK;
+    case TX_OPTION_F64:
+        *(double *)at = *(const double *)old;
+        return TX_OK;
+    case TX_OPTION_LIST:
+        list_free(at);
+        return list->n ? list_set(at, list->n, (const char *const *)list->item) : TX_OK;
+    case TX_OPTION_FLAG:
+    case TX_OPTION_FLAG_OFF:
+        *(bool *)at = *(const bool *)old;
+        return TX_OK;
+    default:
+        return tx_config_set_text(at, *(char *const *)old);
+    }
 }
 
 bool tx__is_unset(const tx_config *cfg, const tx_option *o)
