@@ -26,6 +26,7 @@ static const command commands[] = {
     { "inspect", cmd_inspect, true },
     { "inspect-samples", cmd_inspect_samples, true },
     { "pretrain-gpt", cmd_pretrain_gpt, false },
+    { "plan", cmd_plan, true },
     { "evaluate", cmd_evaluate, false },
     { "generate", cmd_generate, true },
     { "replay", cmd_replay, false },

@@ -18,6 +18,13 @@ TX_API tx_status tx_evaluate(tx_config *cfg);
 /* Takes one line of a report, without a line end. */
 typedef void tx_line_fn(void *user, const char *line);
 
+/* What a run of pretrain-gpt with the same flags will take, as `triax plan`: parameters by kind, memory, tokens and
+ * FLOPs, found by running its step without numbers; line by line, or with --json one line of JSON. Needs no data;
+ * without a tokenizer's files it takes --vocab-size, or GPT-2's size. cfg holds the flags, parsed for the command plan,
+ * and is completed from the checkpoint that --load names. TX_ERR_NOMEM, after the report: --memory-limit was given, and
+ * it does not fit; the message has the changes that make it fit. */
+TX_API tx_status tx_plan(tx_config *cfg, tx_line_fn *line, void *user);
+
 /* What a dataset, a checkpoint, a Hugging Face folder or a .safetensors file holds, line by line, and every check that
  * reading it makes, as `triax inspect`. What was recognised by its files is shown as far as it is sound.
  * Errors: TX_ERR_NOTFOUND (nothing known there); TX_ERR_FORMAT (damaged; token ids beyond the vocabulary);

@@ -25,7 +25,7 @@ static void log_model(const tx_trainer *t)
     tx_info(" > number of parameters on (tensor, pipeline) model parallel rank (0, 0): %lld",
             (long long)(real + padding));
     if (padding) tx_info(" > %lld of them pad the vocabulary: they are zero and not trained", (long long)padding);
-    tx_log_memory(&mem);
+    tx_memory_table(&mem, NULL, NULL);
     tx_info("> learning rate decay style: %s", t->cfg->lr_decay_style);
 }
 

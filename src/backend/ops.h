@@ -308,7 +308,7 @@ typedef struct tx_sgd_args {
 /* ---- the table ---- */
 
 /* A row: `run` does the work with `scratch` bytes at its disposal; `scratch` (optional) says how many those are.
- * `composed` rows are made of other TX_RUNs and are therefore called in a dry run too. */
+ * `composed` rows are called in a dry run too: they are made of other TX_RUNs, or find out there that they cannot. */
 #define OP(name)                                                                \
     typedef struct tx_##name##_row {                                            \
         tx_status (*run)(tx_ctx * c, const tx_##name##_args *a, void *scratch); \

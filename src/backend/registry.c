@@ -89,8 +89,8 @@ void tx_ctx_deinit(tx_ctx *c)
     *c = (tx_ctx){ 0 };
 }
 
-/* Checks, takes the op's scratch, runs. In a dry run leaves only count their scratch; composed rows go on into their
- * parts. */
+/* Checks, takes the op's scratch, runs. In a dry run only composed rows are called, all others just count their
+ * scratch. */
 #define OP(op)                                                                             \
     tx_status tx_run_##op(tx_ctx *c, const tx_##op##_args *a)                              \
     {                                                                                      \

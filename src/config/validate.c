@@ -87,10 +87,17 @@ static bool names_data(const struct check *k)
            names_weighted(g);
 }
 
+/* `plan` runs nothing: it needs neither data nor a length. */
+static bool plans_only(const struct check *k)
+{
+    return !strcmp(k->c->command->name, "plan");
+}
+
 static void rule_training_has_its_sizes(const struct check *k)
 {
     need(k, k->g->micro_batch_size || k->c->micro_batch_size, "micro-batch-size");
     need(k, k->g->seq_length || k->c->seq_length, "seq-length");
+    if (plans_only(k)) return;
     need(k, k->g->lr || k->c->lr > 0, "lr");
     need(k, names_data(k), "data-path");
     if (!k->g->train_iters && !k->g->train_samples && !k->c->train_iters)
@@ -297,6 +304,15 @@ static void rule_micro_divides_global(const struct check *k)
         tx__violate(k->v,
                     "global batch size (%lld) is not divisible by micro batch size (%lld) times data parallel size (1)",
                     (long long)c->global_batch_size, (long long)c->micro_batch_size);
+}
+
+static void rule_memory_limit_is_a_size(const struct check *k)
+{
+    const char *limit = k->c->memory_limit;
+    size_t bytes;
+    if (k->bad->memory_limit || !strcmp(limit, "auto") || !strcmp(limit, "off") || tx_size_parse(limit, &bytes)) return;
+    tx__violate(k->v, "--memory-limit %.60s is not a size; allowed: auto, off, or a size such as 8G, 512M or 1.5GiB",
+                limit);
 }
 
 static void rule_ramp_is_sound(const struct check *k)
@@ -661,8 +677,8 @@ static void rule_tokenizer_has_its_files(const struct check *k)
 {
     const tx_config *c = k->c;
     /* the files may lie beside the checkpoint, or are not needed */
-    bool optional = c->load || strcmp(c->command->name, "evaluate") == 0 || strcmp(c->command->name, "generate") == 0 ||
-                    strncmp(c->command->name, "inspect", 7) == 0;
+    bool optional = c->load || plans_only(k) || strcmp(c->command->name, "evaluate") == 0 ||
+                    strcmp(c->command->name, "generate") == 0 || strncmp(c->command->name, "inspect", 7) == 0;
     bool vocab = c->vocab_file || k->g->vocab_file, merge = c->merge_file || k->g->merge_file;
     bool model = c->tokenizer_model || k->g->tokenizer_model;
     const char *type = c->tokenizer_type;
@@ -755,6 +771,7 @@ static const struct rule {
     { "pretrain-gpt", rule_save_has_an_interval },
     { "pretrain-gpt", rule_finetune_has_a_checkpoint },
     { "pretrain-gpt", rule_dump_step_is_a_step },
+    { "pretrain-gpt", rule_memory_limit_is_a_size },
     { NULL, rule_datasets_are_one_or_pairs },
     { NULL, rule_data_is_divided_or_apart },
     { NULL, rule_weighted_splits_stand_alone },
@@ -776,8 +793,9 @@ static const struct rule {
 void tx__config_check(const tx_config *cfg, const tx_config_given *bad, tx_violations *v)
 {
     const struct check k = { .c = cfg, .g = &cfg->given, .bad = bad, .v = v };
+    const char *command = plans_only(&k) ? "pretrain-gpt" : cfg->command->name; /* what is planned keeps its rules */
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (!rules[i].command || !strcmp(rules[i].command, cfg->command->name)) rules[i].check(&k);
+        if (!rules[i].command || !strcmp(rules[i].command, command)) rules[i].check(&k);
 }
 
 tx_status tx_config_complete(tx_config *cfg)

@@ -9,7 +9,7 @@
 
 static const tx_optim_type *const types[] = { &tx__optim_adam, &tx__optim_sgd };
 
-static const tx_optim_type *type_of(const char *name)
+const tx_optim_type *tx_optim_type_find(const char *name)
 {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (!strcmp(types[i]->name, name)) return types[i];
@@ -20,7 +20,7 @@ static const tx_optim_type *type_of(const char *name)
 tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_optim_range *range, int n_ranges, float *value,
                         tx_tensor low, float *grad, int64_t numel)
 {
-    *o = (tx_optim){ .type = type_of(cfg->optimizer),
+    *o = (tx_optim){ .type = tx_optim_type_find(cfg->optimizer),
                      .cfg = cfg,
                      .n_ranges = n_ranges,
                      .value = value,

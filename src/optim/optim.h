@@ -53,6 +53,9 @@ struct tx_optim {
     int64_t t; /* updates so far */
 };
 
+/* Of that name; the words of --optimizer are the names there are. */
+const tx_optim_type *tx_optim_type_find(const char *name);
+
 /* The optimizer that cfg->optimizer names. Copies `range`. cfg, value, low and grad are the caller's and outlive it.
  * TX_ERR_NOMEM. */
 tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_optim_range *range, int n_ranges, float *value,

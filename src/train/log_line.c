@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/str.h"
 #include "train/metrics.h"
 
 /* ---- the training line ---- */
@@ -112,21 +113,30 @@ void tx_log_timers(const tx_config *cfg, int n, const char *const *name, const d
 
 /* ---- memory ---- */
 
-size_t tx_memory_total(const tx_memory *m)
+static void to_log(void *user, const char *text)
 {
-    return m->params + m->grads + m->optimizer + m->activations + m->workspace;
+    (void)user;
+    tx_info("%s", text);
 }
 
-void tx_log_memory(const tx_memory *m)
+void tx_memory_table(const tx_memory *m, void (*line)(void *user, const char *text), void *user)
 {
+    size_t total = tx_memory_total(m);
     const struct {
         const char *name;
         size_t bytes;
     } row[] = { { "parameters", m->params },       { "gradients", m->grads },     { "optimizer", m->optimizer },
-                { "activations", m->activations }, { "workspace", m->workspace }, { "total", tx_memory_total(m) } };
-    tx_info(" > memory (MB), predicted:");
-    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
-        tx_info("    %-12s %12.1f", row[i].name, (double)row[i].bytes / 1048576.0);
+                { "activations", m->activations }, { "workspace", m->workspace }, { "total", total } };
+    const char *heading = " > memory (MB), predicted:";
+    line ? line(user, heading + 3) : to_log(user, heading);
+    if (!line) line = to_log;
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        char text[96], size[24];
+        int n = snprintf(text, sizeof text, "    %-12s %12.1f", row[i].name, (double)row[i].bytes / 1048576.0);
+        if (row[i].bytes == total && total >= (size_t)1 << 30)
+            snprintf(text + n, sizeof text - (size_t)n, "  (%s)", tx_bytes_text(size, (double)total));
+        line(user, text);
+    }
 }
 
 /* ---- evaluation ---- */

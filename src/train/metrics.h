@@ -56,8 +56,8 @@ void tx_log_timers(const tx_config *cfg, int n, const char *const *name, const d
  * group, NULL: "validation". */
 void tx_metrics_evaluation(const char *name, const char *where, double loss);
 
-/* The table of memory: what is taken for what. */
-void tx_log_memory(const tx_memory *m);
-size_t tx_memory_total(const tx_memory *m);
+/* The table of memory, what is taken for what: a heading and a line each. @line NULL: into the log, as Megatron marks
+ * its lines there. */
+void tx_memory_table(const tx_memory *m, void (*line)(void *user, const char *text), void *user);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "model/hf_format.h"
+#include "train/fit.h"
 
 #define SCHEDULE_KEY "opt_param_scheduler" /* upstream's names for them */
 #define SCALER_KEY   "grad_scaler"
@@ -26,7 +27,7 @@ static int64_t n_micro_now(const tx_trainer *t)
     return tx_config_batch_size(t->cfg, t->consumed_train_samples) / t->b;
 }
 
-/* ---- creation: declare, plan dry, take memory, initialise ---- */
+/* ---- creation: declare, plan, take memory, initialise ---- */
 
 static tx_status bind_buffers(tx_trainer *t, bool train)
 {
@@ -45,15 +46,7 @@ static tx_status bind_buffers(tx_trainer *t, bool train)
     tx_params_bind(ps, t->value, dtype, t->grad);
 
     tx_optim_range *range;
-    TX_TRY(tx_alloc(&range, (size_t)ps->n, sizeof *range, "the optimizer's groups"));
-    for (int i = 0; i < ps->n; i++) {
-        const tx_param *p = &ps->param[i];
-        range[i] = (tx_optim_range){ .offset = p->offset,
-                                     .numel = p->numel,
-                                     .n_real = p->numel / p->dim[0] * p->rows_logical,
-                                     .decay = p->decay == TX_DECAY,
-                                     .name = p->name };
-    }
+    TX_TRY(tx__plan_optim_ranges(&range, ps));
     tx_status st = tx_optim_init(&t->optim, t->cfg, range, ps->n, t->master, low, t->grad, ps->numel);
     tx_free(range);
     return st;
@@ -82,25 +75,6 @@ static tx_status make_batch(tx_trainer *t)
     return TX_OK;
 }
 
-/* The step itself, run dry: what it would push is what will be taken. */
-static tx_status plan_and_take(tx_trainer *t, bool train)
-{
-    tx_ctx *c = &t->ctx;
-    const tx_model_type *type = t->model->type;
-    double norm, zeros;
-    const char *bad;
-    TX_TRY(type->fwd(c, t->model, &t->batch, false));
-    if (!train) return tx_ctx_take_memory(c);
-    t->batch.dropout = (tx_dropout_key){ .on = true, .s_global = t->s };
-    TX_TRY(type->fwd(c, t->model, &t->batch, true));
-    TX_TRY(type->bwd(c, t->model, &t->batch));
-    TX_TRY(tx_optim_zero_grad(c, &t->optim));
-    TX_TRY(tx_optim_grad_norm(c, &t->optim, &norm, &bad));
-    TX_TRY(tx_optim_count_zeros(c, &t->optim, &zeros));
-    TX_TRY(tx_optim_step_all(c, &t->optim, 0, 0, 1));
-    return tx_ctx_take_memory(c);
-}
-
 const char *tx_trainer_eod_flag(const tx_config *cfg)
 {
     if (cfg->eod_mask_loss) return "--eod-mask-loss";
@@ -114,6 +88,7 @@ tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t voca
     const char *eod_flag = tx_trainer_eod_flag(cfg);
     if (eod < 0 && eod_flag) return TX_FAIL(TX_ERR_ARG, "%s: the vocabulary has no <|endoftext|>", eod_flag);
     TX_TRY(tx_alloc(&t, 1, sizeof *t, "the trainer"));
+    tx_memory planned;
     tx_status st;
     t->cfg = cfg;
     t->s = cfg->seq_length;
@@ -126,8 +101,9 @@ tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t voca
         t->schedule = tx_schedule_from_config(cfg);
         move_schedule(t);
     }
-    TX_GOTO(tx_ctx_init(&t->ctx, cfg->backend, (int)cfg->threads));
-    TX_GOTO(tx_model_type_find("gpt")->create(&t->model, cfg, vocab_size));
+    TX_GOTO(tx__plan_open(&t->ctx, &t->model, cfg, vocab_size));
+    TX_GOTO(tx__plan_step(&planned, &t->ctx, t->model, cfg, train));
+    if (train) TX_GOTO(tx_fit_check(cfg, vocab_size, &planned));
     TX_GOTO(bind_buffers(t, train));
     TX_GOTO(make_batch(t));
     if (train && cfg->given.dump_step) {
@@ -137,7 +113,7 @@ tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t voca
         TX_GOTO(
             tx_alloc(&t->dump_tokens, (size_t)(cfg->global_batch_size * (t->s + 1)), sizeof(int32_t), "--dump-step"));
     }
-    TX_GOTO(plan_and_take(t, train));
+    TX_GOTO(tx_ctx_take_memory(&t->ctx));
     if (train) {
         tx_params_init(&t->model->params, t->master, (uint64_t)cfg->seed,
                        (tx_init_method){ .std = cfg->init_method_std,
@@ -538,11 +514,5 @@ tx_status tx_trainer_load(tx_trainer *t, tx_checkpoint *from)
 
 tx_memory tx_trainer_memory(const tx_trainer *t)
 {
-    size_t n = (size_t)t->model->params.numel, half = t->model->dtype != TX_F32,
-           train = t->grad ? n * sizeof(float) : 0;
-    return (tx_memory){ .params = n * tx_dtype_size(t->model->dtype),
-                        .grads = train,
-                        .optimizer = t->grad ? ((size_t)t->optim.type->n_state + half) * train : 0,
-                        .activations = t->ctx.acts.cap,
-                        .workspace = t->ctx.scratch.cap };
+    return tx__plan_memory(t->model, t->optim.type, t->ctx.acts.cap, t->ctx.scratch.cap);
 }

@@ -6,7 +6,8 @@
  *   backward        b   b     b
  *   step              .   .     U                       . = nothing yet, U = clip, update, schedule, counters
  *
- *  The memory of a step is found by running it dry when the trainer is made; nothing is allocated afterwards. */
+ *  The memory of a step is found by running it dry when the trainer is made (plan.h); nothing is allocated afterwards.
+ */
 #ifndef TX_TRAIN_TRAINER_H
 #define TX_TRAIN_TRAINER_H
 
@@ -18,6 +19,7 @@
 #include "optim/loss_scaler.h"
 #include "optim/optim.h"
 #include "optim/schedule.h"
+#include "train/plan.h"
 
 typedef struct tx_trainer {
     const tx_config *cfg; /* borrowed */
@@ -66,7 +68,8 @@ const char *tx_trainer_eod_flag(const tx_config *cfg);
 
 /* Builds the model for `vocab_size` tokens, plans and takes all memory, draws initial weights.
  * cfg is complete and outlives the trainer. eod -1: there is none; TX_ERR_ARG when an option needs it. Without `train`
- * there are no gradients, no optimizer and no initial weights: the trainer can only load and evaluate. */
+ * there are no gradients, no optimizer and no initial weights: the trainer can only load and evaluate. With it
+ * --memory-limit holds: TX_ERR_NOMEM before anything large is taken, with the changes that make it fit (fit.h). */
 tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t vocab_size, int32_t eod, bool train);
 void tx_trainer_destroy(tx_trainer *t); /* NULL allowed */
 
@@ -106,9 +109,6 @@ tx_status tx_trainer_load(tx_trainer *t, tx_checkpoint *from);
 tx_status tx_trainer_set_origin(tx_trainer *t, const char *path);
 
 /* Memory taken, in bytes. */
-typedef struct tx_memory {
-    size_t params, grads, optimizer, activations, workspace; /* master weights are the optimizer's */
-} tx_memory;
 tx_memory tx_trainer_memory(const tx_trainer *t);
 
 /* dump.c: --dump-step. Loss, parameters and gradients as they stand before the update. */

@@ -91,7 +91,7 @@ static void fill_ops(tx_ops *ops)
 {
     ops->fill.run = tx__cpu_fill;
     ops->cast.run = tx__cpu_cast;
-    ops->gemm = (tx_gemm_row){ tx__cpu_gemm, tx__cpu_gemm_scratch, false };
+    ops->gemm = (tx_gemm_row){ tx__cpu_gemm, tx__cpu_gemm_scratch, true };
     ops->col_sum.run = tx__cpu_col_sum;
     ops->layernorm_fwd = (tx_layernorm_fwd_row){ tx__cpu_layernorm_fwd, tx__cpu_layernorm_fwd_scratch, false };
     ops->layernorm_bwd = (tx_layernorm_bwd_row){ tx__cpu_layernorm_bwd, tx__cpu_layernorm_bwd_scratch, false };

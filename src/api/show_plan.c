@@ -1,0 +1,219 @@
+/* show_plan.c - the job plan: the figures of a run that does not take place, for people or as JSON. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/report.h"
+#include "api/run_common.h"
+#include "base/system_memory.h"
+#include "train/fit.h"
+#include "train/metrics.h"
+
+#define GPT2_TOKENS 50257
+
+typedef struct plan_view {
+    const tx_config *cfg;
+    int64_t vocab_size;
+    const char *vocab_from; /* why this size */
+    tx_run_plan plan;
+    tx_memory_limit limit;
+    bool fits, asked; /* asked: --memory-limit was given, so that the answer decides about success */
+    tx_fit fit;       /* where it does not fit and was asked */
+} plan_view;
+
+/* ---- what there is to show ---- */
+
+static tx_status find_vocabulary(plan_view *v, const tx_source *src)
+{
+    const tx_config *cfg = v->cfg;
+    tx_tokenizer *tok;
+    bool null = !strcmp(cfg->tokenizer_type, "NullTokenizer");
+    if (src->vocab_size) {
+        v->vocab_size = src->vocab_size;
+        v->vocab_from = "the checkpoint's";
+    } else if (cfg->vocab_file || cfg->merge_file || cfg->tokenizer_model || (null && cfg->vocab_size)) {
+        TX_TRY(tx__tokenizer_for(cfg, NULL, &tok));
+        v->vocab_size = tx_tokenizer_vocab_size(tok);
+        v->vocab_from = null ? "NullTokenizer's: --vocab-size and one for the end of a document" : "the tokenizer's";
+        tx_tokenizer_close(tok);
+    } else {
+        v->vocab_size = cfg->vocab_size ? cfg->vocab_size : GPT2_TOKENS;
+        v->vocab_from = cfg->vocab_size ? "--vocab-size" : "GPT-2's, as no tokenizer and no --vocab-size is given";
+    }
+    return TX_OK;
+}
+
+static tx_status make_view(plan_view *v, tx_config *cfg)
+{
+    tx_source src = { 0 };
+    tx_status st;
+    *v = (plan_view){ .cfg = cfg, .limit = tx_memory_limit_of(cfg) };
+    TX_GOTO(tx_source_open_for_run(&src, cfg));
+    TX_GOTO(tx_source_options(&src, cfg, false));
+    TX_GOTO(find_vocabulary(v, &src));
+    TX_GOTO(tx_plan_run(&v->plan, cfg, v->vocab_size));
+    v->fits = !v->limit.bytes || tx_memory_total(&v->plan.memory) <= v->limit.bytes;
+    v->asked = cfg->given.memory_limit;
+    if (!v->fits && v->asked) TX_GOTO(tx_fit_find(&v->fit, cfg, v->vocab_size, &v->plan, v->limit.bytes));
+out:
+    tx_source_close(&src);
+    return st;
+}
+
+static int64_t n_params(const tx_run_plan *p)
+{
+    int64_t n = 0;
+    for (int i = 0; i < TX_N_PARAM_KINDS; i++) n += p->n_params[i];
+    return n;
+}
+
+/* Tokens of the whole run; 0: its length is not given. */
+static double run_tokens(const tx_config *cfg)
+{
+    double samples = cfg->given.train_samples ? (double)cfg->train_samples
+                                              : (double)cfg->train_iters * (double)cfg->global_batch_size;
+    double tokens = samples * (double)cfg->seq_length, end = (double)cfg->train_tokens;
+    return end > 0 && end < tokens ? end : tokens;
+}
+
+/* ---- for people ---- */
+
+/* 1234567 as 1,234,567. */
+static const char *grouped(char buf[32], int64_t n)
+{
+    char digits[32];
+    int len = snprintf(digits, sizeof digits, "%lld", (long long)n), at = 0;
+    for (int i = 0; i < len; i++) {
+        if (i && (len - i) % 3 == 0) buf[at++] = ',';
+        buf[at++] = digits[i];
+    }
+    buf[at] = 0;
+    return buf;
+}
+
+static const char *flops_text(char buf[32], double flops)
+{
+    static const char unit[] = " KMGTPEZY";
+    int i = 0;
+    for (; flops >= 1000 && i < 8; i++) flops /= 1000;
+    snprintf(buf, 32, "%.2f %.*sFLOPs", flops, i ? 1 : 0, unit + i);
+    return buf;
+}
+
+static tx_status show_parameters(tx__report *r, const tx_run_plan *p)
+{
+    char n[32];
+    TX_TRY(tx__report_line(r, "parameters: %s", grouped(n, n_params(p))));
+    for (int i = 0; i < TX_N_PARAM_KINDS; i++)
+        TX_TRY(tx__report_line(r, "    %-12s %20s", tx_param_kind_names[i], grouped(n, p->n_params[i])));
+    if (!p->n_padding) return TX_OK;
+    return tx__report_line(r, "    and %s that pad the vocabulary: zero, not trained", grouped(n, p->n_padding));
+}
+
+static tx_status show_work(tx__report *r, const tx_config *cfg, const tx_run_plan *p)
+{
+    char n[32], all[32], each[32];
+    TX_TRY(tx__report_line(r, "iteration: %lld samples in %lld micro-batches of %lld, %s tokens; %s, %s a token",
+                           (long long)cfg->global_batch_size,
+                           (long long)(cfg->global_batch_size / cfg->micro_batch_size),
+                           (long long)cfg->micro_batch_size, grouped(n, p->tokens), flops_text(all, p->flops),
+                           flops_text(each, p->flops / (double)p->tokens)));
+    double tokens = run_tokens(cfg);
+    if (tokens < 1) return TX_OK;
+    return tx__report_line(r, "run: %s tokens; %s", grouped(n, (int64_t)tokens),
+                           flops_text(all, tokens * p->flops / (double)p->tokens));
+}
+
+static tx_status show_limit(tx__report *r, const plan_view *v)
+{
+    char need[24], have[24];
+    if (!v->limit.bytes) return TX_OK;
+    tx_bytes_text(need, (double)tx_memory_total(&v->plan.memory));
+    tx_bytes_text(have, (double)v->limit.bytes);
+    if (v->fits) return tx__report_line(r, "it fits: it takes %s, and %s %s", need, v->limit.whose, have);
+    if (v->asked) return TX_OK; /* the message of the failure tells */
+    return tx__report_line(r,
+                           "it does not fit here: it takes %s, and %s %s; --memory-limit auto, or a size, shows what "
+                           "makes it fit",
+                           need, v->limit.whose, have);
+}
+
+static void memory_line(void *user, const char *text)
+{
+    tx__report *r = user;
+    r->line(r->user, text);
+}
+
+static tx_status show(tx__report *r, const plan_view *v)
+{
+    const tx_config *cfg = v->cfg;
+    TX_TRY(tx__report_line(r, "model: %lld layers, hidden size %lld, %lld heads, MLP %lld, sequence length %lld",
+                           (long long)cfg->num_layers, (long long)cfg->hidden_size, (long long)cfg->num_attention_heads,
+                           (long long)cfg->ffn_hidden_size, (long long)cfg->seq_length));
+    TX_TRY(tx__report_line(r, "vocabulary: %lld tokens, padded to %lld (%s)", (long long)v->vocab_size,
+                           (long long)v->plan.vocab_padded, v->vocab_from));
+    TX_TRY(show_parameters(r, &v->plan));
+    tx_memory_table(&v->plan.memory, memory_line, r);
+    TX_TRY(show_work(r, cfg, &v->plan));
+    return show_limit(r, v);
+}
+
+/* ---- for programs ---- */
+
+static json_t *json_memory(const tx_memory *m)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)m->params, "gradients",
+                     (json_int_t)m->grads, "optimizer", (json_int_t)m->optimizer, "activations",
+                     (json_int_t)m->activations, "workspace", (json_int_t)m->workspace, "total",
+                     (json_int_t)tx_memory_total(m));
+}
+
+static json_t *json_changes(const tx_fit *f)
+{
+    json_t *all = json_array();
+    for (int i = 0; i < f->n && all; i++) {
+        const tx_change *c = &f->change[i];
+        json_t *one = json_pack("{s:s, s:o, s:f}", "flags", c->flags, "memory", json_memory(&c->memory),
+                                "extra_compute", c->extra_compute);
+        if (!json_array_append_new(all, one)) continue;
+        json_decref(all);
+        all = NULL;
+    }
+    return all;
+}
+
+static tx_status show_json(tx__report *r, const plan_view *v)
+{
+    const tx_run_plan *p = &v->plan;
+    const tx_config *cfg = v->cfg;
+    json_t *params = json_pack("{s:I, s:I}", "total", (json_int_t)n_params(p), "padding", (json_int_t)p->n_padding);
+    bool ok = params != NULL;
+    for (int i = 0; i < TX_N_PARAM_KINDS && ok; i++)
+        ok = !json_object_set_new(params, tx_param_kind_names[i], json_integer(p->n_params[i]));
+    json_t *all = json_pack("{s:{s:I, s:I, s:s}, s:o, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:o, s:b, s:o}", "vocabulary",
+                            "tokens", (json_int_t)v->vocab_size, "padded", (json_int_t)p->vocab_padded, "from",
+                            v->vocab_from, "parameters", params, "memory", json_memory(&p->memory), "micro_batch_size",
+                            (json_int_t)cfg->micro_batch_size, "global_batch_size", (json_int_t)cfg->global_batch_size,
+                            "tokens_per_iteration", (json_int_t)p->tokens, "flops_per_iteration", p->flops,
+                            "flops_per_token", p->flops / (double)p->tokens, "tokens_of_run", run_tokens(cfg),
+                            "memory_limit", v->limit.bytes ? json_integer((json_int_t)v->limit.bytes) : json_null(),
+                            "fits", v->fits, "changes", json_changes(&v->fit));
+    char *text = ok && all ? json_dumps(all, JSON_COMPACT) : NULL;
+    tx_status st = text ? TX_OK : TX_FAIL(TX_ERR_NOMEM, "not enough memory for the plan as JSON");
+    if (!st) r->line(r->user, text);
+    free(text);
+    json_decref(all);
+    return st;
+}
+
+tx_status tx_plan(tx_config *cfg, tx_line_fn *line, void *user)
+{
+    tx__report r = { .line = line, .user = user };
+    plan_view v;
+    TX_TRY(make_view(&v, cfg));
+    tx_status st = cfg->json ? show_json(&r, &v) : show(&r, &v);
+    tx_str_free(&r.text);
+    if (st || v.fits || !v.asked) return st;
+    return tx_fit_refuse(&v.fit, &v.plan.memory, v.limit);
+}

@@ -1,0 +1,271 @@
+/* fit.c - changes that make a run fit into its memory, found by planning them.
+ *
+ *  What is tried: every smaller micro-batch of the same global batch, every row of `levers`, and each two of all these
+ *  together. The order of cost:
+ *
+ *      1  extra compute, as a part of an iteration's FLOPs
+ *      2  fewer changes
+ *      3  as tried: the micro-batch first, which changes no result but its rounding, then the rows of `levers`
+ *
+ *  A change that does more than another one that fits, such as a still smaller micro-batch, stands behind all others.
+ */
+#include "train/fit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/str.h"
+#include "base/system_memory.h"
+
+static double nothing(const tx_run_plan *p)
+{
+    (void)p;
+    return 0;
+}
+
+/* A forward is a third of an iteration. */
+static double layers_again(const tx_run_plan *p)
+{
+    return p->flops_layers / 3 / p->flops;
+}
+
+/* Options that save memory, and their extra compute. Of one kind only one is taken. A row that the options of a run do
+ * not go together with, or that saves nothing there, is left out. */
+static const struct lever {
+    enum { RECOMPUTE, PRECISION } kind;
+    const char *flags;
+    double (*extra)(const tx_run_plan *p);
+} levers[] = {
+    { PRECISION, "--bf16", nothing },
+    { RECOMPUTE, "--recompute-activations", nothing }, /* no product is computed again */
+    { RECOMPUTE, "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", layers_again },
+};
+enum { N_LEVERS = sizeof levers / sizeof *levers, MAX_TRIED = 512 };
+
+typedef struct candidate {
+    unsigned levers; /* a bit each */
+    int64_t b;       /* micro-batch */
+    int n;           /* changes */
+    double extra;
+    tx_memory memory;
+    bool surplus; /* another one that fits does less */
+} candidate;
+
+typedef struct search {
+    const tx_config *cfg;
+    int64_t vocab_size;
+    const tx_run_plan *plan; /* of the run as it is */
+    size_t limit;
+    unsigned useful; /* levers that save something by themselves */
+    candidate fits[MAX_TRIED], least;
+    int n_fits;
+} search;
+
+/* ---- trying ---- */
+
+static void flags_of(const search *s, const candidate *c, char *buf, size_t cap)
+{
+    size_t n = 0;
+    buf[0] = 0;
+    if (c->b != s->cfg->micro_batch_size) {
+        n += (size_t)snprintf(buf, cap, "--micro-batch-size %lld", (long long)c->b);
+        if (!s->cfg->given.global_batch_size) /* else it would follow the micro-batch */
+            n += (size_t)snprintf(buf + n, cap - n, " --global-batch-size %lld", (long long)s->cfg->global_batch_size);
+    }
+    for (int i = 0; i < N_LEVERS; i++)
+        if (c->levers >> i & 1) n += (size_t)snprintf(buf + n, cap - n, "%s%s", n ? " " : "", levers[i].flags);
+    TX_ASSERT(n < cap);
+}
+
+/* *possible: the options may have these values, and the backend can. */
+static tx_status plan_candidate(const search *s, candidate *c, bool *possible)
+{
+    char flags[sizeof((tx_change *)0)->flags];
+    tx_config *changed = NULL;
+    tx_run_plan plan;
+    flags_of(s, c, flags, sizeof flags);
+    tx_status st = tx_config_with(&changed, s->cfg, flags);
+    if (!st) st = tx_plan_run(&plan, changed, s->vocab_size);
+    tx_config_free(changed);
+    *possible = !st;
+    if (st == TX_ERR_ARG || st == TX_ERR_UNSUPPORTED) return TX_OK;
+    if (!st) c->memory = plan.memory;
+    return st;
+}
+
+static bool does_more(const candidate *c, const candidate *than)
+{
+    return (c->levers & than->levers) == than->levers && c->b <= than->b;
+}
+
+static tx_status try_one(search *s, candidate c, size_t *total)
+{
+    bool possible;
+    *total = SIZE_MAX;
+    TX_TRY(plan_candidate(s, &c, &possible));
+    if (!possible) return TX_OK;
+    *total = tx_memory_total(&c.memory);
+    if (*total < tx_memory_total(&s->least.memory)) s->least = c;
+    if (*total > s->limit || s->n_fits == MAX_TRIED) return TX_OK;
+    for (int i = 0; i < s->n_fits && !c.surplus; i++) c.surplus = does_more(&c, &s->fits[i]);
+    s->fits[s->n_fits++] = c;
+    return TX_OK;
+}
+
+/* The largest part of a micro-batch that divides what it divided, at most half of it. */
+static int64_t smaller(int64_t b)
+{
+    int64_t parts = 2;
+    while (b % parts) parts++;
+    return b / parts;
+}
+
+/* A set of one or two levers, or of none, alone and with each smaller micro-batch; no more than two changes. */
+static tx_status try_levers(search *s, unsigned set)
+{
+    candidate c = { .levers = set, .b = s->cfg->micro_batch_size };
+    size_t total;
+    for (int i = 0; i < N_LEVERS; i++) {
+        if (!(set >> i & 1)) continue;
+        c.n++;
+        c.extra += levers[i].extra(s->plan);
+    }
+    if (c.n) {
+        TX_TRY(try_one(s, c, &total));
+        if (c.n == 2 || total >= tx_memory_total(&s->plan->memory)) return TX_OK;
+        s->useful |= set;
+    }
+    for (c.n++; c.b > 1;) {
+        c.b = smaller(c.b);
+        TX_TRY(try_one(s, c, &total));
+    }
+    return TX_OK;
+}
+
+/* ---- choosing ---- */
+
+static bool cheaper(const candidate *a, const candidate *b)
+{
+    if (a->surplus != b->surplus) return b->surplus;
+    return a->extra != b->extra ? a->extra < b->extra : a->n < b->n;
+}
+
+/* Stable. */
+static void sort(candidate *c, int n, bool (*before)(const candidate *a, const candidate *b))
+{
+    for (int i = 1; i < n; i++) {
+        candidate one = c[i];
+        int k = i;
+        for (; k > 0 && before(&one, &c[k - 1]); k--) c[k] = c[k - 1];
+        c[k] = one;
+    }
+}
+
+static bool less_compute(const candidate *a, const candidate *b)
+{
+    return a->extra < b->extra;
+}
+
+static tx_change change_of(const search *s, const candidate *c)
+{
+    tx_change change = { .memory = c->memory, .extra_compute = c->extra };
+    flags_of(s, c, change.flags, sizeof change.flags);
+    return change;
+}
+
+tx_status tx_fit_find(tx_fit *out, const tx_config *cfg, int64_t vocab_size, const tx_run_plan *plan, size_t limit)
+{
+    search s = { .cfg = cfg, .vocab_size = vocab_size, .plan = plan, .limit = limit };
+    s.least = (candidate){ .b = cfg->micro_batch_size, .memory = plan->memory };
+    TX_TRY(try_levers(&s, 0));
+    for (unsigned i = 0; i < N_LEVERS; i++) TX_TRY(try_levers(&s, 1u << i));
+    for (unsigned i = 0; i < N_LEVERS; i++)
+        for (unsigned k = i + 1; k < N_LEVERS; k++)
+            if (levers[i].kind != levers[k].kind && s.useful >> i & s.useful >> k & 1)
+                TX_TRY(try_levers(&s, 1u << i | 1u << k));
+    sort(s.fits, s.n_fits, cheaper);
+    tx_fit f = { .n = s.n_fits < TX_MAX_CHANGES ? s.n_fits : TX_MAX_CHANGES };
+    sort(s.fits, f.n, less_compute);
+    for (int i = 0; i < f.n; i++) f.change[i] = change_of(&s, &s.fits[i]);
+    f.least = change_of(&s, &s.least);
+    *out = f;
+    return TX_OK;
+}
+
+/* ---- the limit ---- */
+
+tx_memory_limit tx_memory_limit_of(const tx_config *cfg)
+{
+    tx_memory_limit limit = { .whose = "--memory-limit is" };
+    const char *text = cfg->memory_limit;
+    if (!strcmp(text, "auto"))
+        limit.bytes = tx_system_memory(&limit.whose);
+    else if (!tx_size_parse(text, &limit.bytes))
+        limit.bytes = 0; /* "off"; the rules let nothing else through */
+    return limit;
+}
+
+const char *tx_extra_compute_text(char buf[48], double extra)
+{
+    if (extra > 0)
+        snprintf(buf, 48, "about %.2g %% more compute", 100 * extra);
+    else
+        snprintf(buf, 48, "no extra compute");
+    return buf;
+}
+
+/* What keeps the least from being less. */
+static void add_bound(char *text, size_t cap, const tx_memory *m)
+{
+    char size[24];
+    size_t state = m->params + m->grads + m->optimizer, passing = m->activations + m->workspace;
+    if (state > passing)
+        snprintf(text, cap, "%s of it are parameters, gradients and optimizer state: take a smaller model",
+                 tx_bytes_text(size, (double)state));
+    else
+        snprintf(text, cap, "%s of it are activations and workspace: take a shorter --seq-length or a smaller model",
+                 tx_bytes_text(size, (double)passing));
+}
+
+tx_status tx_fit_refuse(const tx_fit *f, const tx_memory *planned, tx_memory_limit limit)
+{
+    char text[1400] = "", bound[160], size[24], least[24], extra[48];
+    size_t n = 0;
+    for (int i = 0; i < f->n; i++) {
+        const tx_change *c = &f->change[i];
+        n += (size_t)snprintf(text + n, sizeof text - n, "\n  %-26s %10s, %s", c->flags,
+                              tx_bytes_text(size, (double)tx_memory_total(&c->memory)),
+                              tx_extra_compute_text(extra, c->extra_compute));
+    }
+    tx_bytes_text(least, (double)tx_memory_total(&f->least.memory));
+    add_bound(bound, sizeof bound, &f->least.memory);
+    if (!f->n && f->least.flags[0])
+        snprintf(text, sizeof text, "the least it can be made to take is %s, with %s; %s", least, f->least.flags,
+                 bound);
+    else if (!f->n)
+        snprintf(text, sizeof text, "no option makes it less; %s", bound);
+    char need[24], have[24];
+    return TX_FAIL_LINES(TX_ERR_NOMEM, "the run would take %s of memory, but %s %s; %s%s",
+                         tx_bytes_text(need, (double)tx_memory_total(planned)), limit.whose,
+                         tx_bytes_text(have, (double)limit.bytes),
+                         f->n ? "changes that make it fit, cheapest first:" : "", text);
+}
+
+tx_status tx_fit_check(const tx_config *cfg, int64_t vocab_size, const tx_memory *planned)
+{
+    tx_memory_limit limit = tx_memory_limit_of(cfg);
+    size_t total = tx_memory_total(planned), left = tx_system_memory_free();
+    char need[24], have[24];
+    tx_run_plan plan;
+    tx_fit fit;
+    if (!limit.bytes || total <= limit.bytes) {
+        if (limit.bytes && left && total > left)
+            tx_warn("the run will take %s of memory, and only %s is free now: the machine may swap, or end it",
+                    tx_bytes_text(need, (double)total), tx_bytes_text(have, (double)left));
+        return TX_OK;
+    }
+    TX_TRY(tx_plan_run(&plan, cfg, vocab_size));
+    TX_TRY(tx_fit_find(&fit, cfg, vocab_size, &plan, limit.bytes));
+    return tx_fit_refuse(&fit, planned, limit);
+}

@@ -1,0 +1,59 @@
+/* plan.h - what a run takes, before it takes it (DESIGN idea 8): the real step on the real backend, run dry.
+ * Parameters, batch and arenas are addresses that nothing touches, so a model of any size is planned on any machine, in
+ * milliseconds. The trainer begins with the same calls, and takes what they found.
+ *
+ *      plan_open  ->  plan_step  ->  [ fit.h: --memory-limit ]  ->  take                 the last two: the trainer only
+ */
+#ifndef TX_TRAIN_PLAN_H
+#define TX_TRAIN_PLAN_H
+
+#include "config/config.h"
+#include "model/model.h"
+#include "optim/optim.h"
+
+/* Bytes; master weights count to the optimizer. Not in it: the program with its libraries, the vocabulary, the data's
+ * index, one batch of ids. */
+typedef struct tx_memory {
+    size_t params, grads, optimizer, activations, workspace;
+} tx_memory;
+size_t tx_memory_total(const tx_memory *m);
+
+typedef enum tx_param_kind {
+    TX_PARAM_EMBEDDING, /* the output layer too, where it has its own */
+    TX_PARAM_ATTENTION,
+    TX_PARAM_MLP,
+    TX_PARAM_NORM,
+    TX_N_PARAM_KINDS
+} tx_param_kind;
+extern const char *const tx_param_kind_names[TX_N_PARAM_KINDS];
+
+typedef struct tx_run_plan {
+    tx_memory memory;
+    int64_t n_params[TX_N_PARAM_KINDS]; /* real ones */
+    int64_t n_padding;                  /* zeros that pad the vocabulary */
+    int64_t vocab_padded;
+    int64_t tokens; /* of an iteration at the full global batch size */
+    double flops;   /* the same, as the log's TFLOPs count them (tx_model_flops) */
+    /* parts of flops: all but the output layer; q kᵀ and p v */
+    double flops_layers, flops_attention;
+} tx_run_plan;
+
+/* What a training run of a complete config takes. Allocates the tables of the model, no numbers.
+ * TX_ERR_ARG: sizes beyond what can be counted; TX_ERR_UNSUPPORTED: the backend has no such op; TX_ERR_NOMEM. */
+tx_status tx_plan_run(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size);
+
+/* ---- the steps of it, for the trainer ---- */
+
+/* A context in its dry run and a model without weights; both are the caller's also on failure, zeroed or not. */
+tx_status tx__plan_open(tx_ctx *c, tx_model **m, const tx_config *cfg, int64_t vocab_size);
+
+/* Runs the step dry: evaluation, and with `train` forward, backward and update. */
+tx_status tx__plan_step(tx_memory *out, tx_ctx *c, tx_model *m, const tx_config *cfg, bool train);
+
+/* @optim NULL: no training. */
+tx_memory tx__plan_memory(const tx_model *m, const tx_optim_type *optim, size_t activations, size_t workspace);
+
+/* A range for each parameter; the caller frees it. */
+tx_status tx__plan_optim_ranges(tx_optim_range **out, const tx_params *ps);
+
+#endif
