@@ -113,11 +113,10 @@ static tx_status show_parameters(tx__report *r, const tx_run_plan *p)
 
 static tx_status show_work(tx__report *r, const tx_config *cfg, const tx_run_plan *p)
 {
-    char n[32], all[32], each[32];
-    TX_TRY(tx__report_line(r, "iteration: %lld samples in %lld micro-batches of %lld, %s tokens; %s, %s a token",
-                           (long long)cfg->global_batch_size,
-                           (long long)(cfg->global_batch_size / cfg->micro_batch_size),
-                           (long long)cfg->micro_batch_size, grouped(n, p->tokens), flops_text(all, p->flops),
+    char samples[32], n[32], all[32], each[32];
+    TX_TRY(tx__report_line(r, "iteration: %s samples in micro-batches of %lld, %s tokens; %s, %s a token",
+                           grouped(samples, cfg->global_batch_size), (long long)cfg->micro_batch_size,
+                           grouped(n, p->tokens), flops_text(all, p->flops),
                            flops_text(each, p->flops / (double)p->tokens)));
     double tokens = run_tokens(cfg);
     if (tokens < 1) return TX_OK;
@@ -151,8 +150,10 @@ static tx_status show(tx__report *r, const plan_view *v)
     TX_TRY(tx__report_line(r, "model: %lld layers, hidden size %lld, %lld heads, MLP %lld, sequence length %lld",
                            (long long)cfg->num_layers, (long long)cfg->hidden_size, (long long)cfg->num_attention_heads,
                            (long long)cfg->ffn_hidden_size, (long long)cfg->seq_length));
-    TX_TRY(tx__report_line(r, "vocabulary: %lld tokens, padded to %lld (%s)", (long long)v->vocab_size,
-                           (long long)v->plan.vocab_padded, v->vocab_from));
+    char padded[48] = "";
+    if (v->plan.vocab_padded != v->vocab_size)
+        snprintf(padded, sizeof padded, ", padded to %lld", (long long)v->plan.vocab_padded);
+    TX_TRY(tx__report_line(r, "vocabulary: %lld tokens%s (%s)", (long long)v->vocab_size, padded, v->vocab_from));
     TX_TRY(show_parameters(r, &v->plan));
     tx_memory_table(&v->plan.memory, memory_line, r);
     TX_TRY(show_work(r, cfg, &v->plan));

@@ -1,6 +1,6 @@
 /* fit.c - changes that make a run fit into its memory, found by planning them.
  *
- *  What is tried: every smaller micro-batch of the same global batch, every row of `levers`, and each two of all these
+ *  What is tried: smaller micro-batches of the same global batch, every row of `levers`, and each two of all these
  *  together. The order of cost:
  *
  *      1  extra compute, as a part of an iteration's FLOPs
@@ -41,7 +41,7 @@ static const struct lever {
     { RECOMPUTE, "--recompute-activations", nothing }, /* no product is computed again */
     { RECOMPUTE, "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", layers_again },
 };
-enum { N_LEVERS = sizeof levers / sizeof *levers, MAX_TRIED = 512 };
+enum { N_LEVERS = sizeof levers / sizeof *levers, MAX_FITS = (1 + N_LEVERS * N_LEVERS) * TX_MAX_CHANGES };
 
 typedef struct candidate {
     unsigned levers; /* a bit each */
@@ -58,7 +58,7 @@ typedef struct search {
     const tx_run_plan *plan; /* of the run as it is */
     size_t limit;
     unsigned useful; /* levers that save something by themselves */
-    candidate fits[MAX_TRIED], least;
+    candidate fits[MAX_FITS], least;
     int n_fits;
 } search;
 
@@ -107,18 +107,17 @@ static tx_status try_one(search *s, candidate c, size_t *total)
     if (!possible) return TX_OK;
     *total = tx_memory_total(&c.memory);
     if (*total < tx_memory_total(&s->least.memory)) s->least = c;
-    if (*total > s->limit || s->n_fits == MAX_TRIED) return TX_OK;
+    if (*total > s->limit) return TX_OK;
     for (int i = 0; i < s->n_fits && !c.surplus; i++) c.surplus = does_more(&c, &s->fits[i]);
     s->fits[s->n_fits++] = c;
     return TX_OK;
 }
 
-/* The largest part of a micro-batch that divides what it divided, at most half of it. */
-static int64_t smaller(int64_t b)
+/* The next smaller micro-batch that divides what the run's divides; below 1: none. */
+static int64_t smaller(const search *s, int64_t b)
 {
-    int64_t parts = 2;
-    while (b % parts) parts++;
-    return b / parts;
+    for (b--; b > 0 && s->cfg->micro_batch_size % b;) b--;
+    return b;
 }
 
 /* A set of one or two levers, or of none, alone and with each smaller micro-batch; no more than two changes. */
@@ -136,10 +135,9 @@ static tx_status try_levers(search *s, unsigned set)
         if (c.n == 2 || total >= tx_memory_total(&s->plan->memory)) return TX_OK;
         s->useful |= set;
     }
-    for (c.n++; c.b > 1;) {
-        c.b = smaller(c.b);
-        TX_TRY(try_one(s, c, &total));
-    }
+    int enough = s->n_fits + TX_MAX_CHANGES;
+    c.n++;
+    while (s->n_fits < enough && (c.b = smaller(s, c.b)) > 0) TX_TRY(try_one(s, c, &total));
     return TX_OK;
 }
 
@@ -232,9 +230,12 @@ tx_status tx_fit_refuse(const tx_fit *f, const tx_memory *planned, tx_memory_lim
 {
     char text[1400] = "", bound[160], size[24], least[24], extra[48];
     size_t n = 0;
+    int width = 0;
+    for (int i = 0; i < f->n; i++)
+        if ((int)strlen(f->change[i].flags) > width) width = (int)strlen(f->change[i].flags);
     for (int i = 0; i < f->n; i++) {
         const tx_change *c = &f->change[i];
-        n += (size_t)snprintf(text + n, sizeof text - n, "\n  %-26s %10s, %s", c->flags,
+        n += (size_t)snprintf(text + n, sizeof text - n, "\n  %-*s  %10s, %s", width, c->flags,
                               tx_bytes_text(size, (double)tx_memory_total(&c->memory)),
                               tx_extra_compute_text(extra, c->extra_compute));
     }

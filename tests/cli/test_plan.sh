@@ -1,0 +1,92 @@
+#!/bin/bash
+# labels: cli
+# What a run takes is told before it takes it, and a run that does not fit ends before it begins.
+. "$(dirname "$0")/lib.sh"
+
+files=(--vocab-file "$data/tiny/tiny-vocab.json" --merge-file "$data/tiny/tiny-merges.txt")
+shape=(--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 128 --max-position-embeddings 128)
+batch=(--micro-batch-size 8 --global-batch-size 16)
+run=(pretrain-gpt "${shape[@]}" "${batch[@]}" "${files[@]}" --data-path "$data/dataset/tiny_text_document" --lr 1e-3
+    --train-iters 2 --eval-iters 1 --log-interval 1 --save ck --save-interval 10)
+
+said() { grep -qF -- "$1" "${2:-out}" || { cat out err >&2; die "does not say \"$1\""; }; }
+# total FILE: MB of the memory table in it
+total() { awk '/^    total  / { print $2 }' "$1"; }
+
+# the plan of a run's own flags is what the run says and takes
+ok plan "${run[@]:1}"
+cp out planned
+said "vocabulary: 512 tokens (the tokenizer's)"
+said "parameters: 241,024"
+said "iteration: 16 samples in micro-batches of 8, 2,048 tokens; "
+said "run: 4,096 tokens; "
+said "it fits: it takes "
+[ ! -e ck ] || die "a plan wrote --save"
+ok "${run[@]}" --metrics-file m.jsonl
+[ "$(total planned)" = "$(total out)" ] || die "planned $(total planned) MB, the run says $(total out)"
+said "predicted $(total planned), used $(total planned) |"
+diff <(sed -n '/^memory (MB)/,/^    total/p' planned) <(sed -n 's/^ > memory/memory/; /^memory (MB), p/,/^    total/p' out) ||
+    die "another table"
+ok plan --load ck --seq-length 128 "${batch[@]}"
+said "vocabulary: 512 tokens (the checkpoint's)"
+[ "$(total planned)" = "$(total out)" ] || die "another plan with --load"
+rm -r ck
+
+# no data, no length, no learning rate; which vocabulary
+ok plan "${shape[@]}" --micro-batch-size 1
+said "vocabulary: 50257 tokens, padded to 50304 (GPT-2's, as no tokenizer and no --vocab-size is given)"
+ok plan "${shape[@]}" --micro-batch-size 1 --vocab-size 1000
+said "vocabulary: 1000 tokens, padded to 1024 (--vocab-size)"
+[ ! -s err ] || die "a warning: $(cat err)"
+ok plan "${shape[@]}" --micro-batch-size 1 --vocab-size 1000 --tokenizer-type NullTokenizer
+said "vocabulary: 1001 tokens, padded to 1024 (NullTokenizer's: --vocab-size and one for the end of a document)"
+refused "plan needs --micro-batch-size" plan "${shape[@]}"
+refused "is not divisible by micro batch size (8)" plan "${shape[@]}" --micro-batch-size 8 --global-batch-size 12
+
+# JSON has the same figures
+ok plan "${run[@]:1}" --json
+[ "$(wc -l <out)" -eq 1 ] || die "not one line of JSON"
+bytes=$(sed -E 's/.*"memory":\{[^}]*"total":([0-9]+).*/\1/' out)
+[ "$(awk -v b="$bytes" 'BEGIN { printf "%.1f", b / 1048576 }')" = "$(total planned)" ] || die "other memory in JSON"
+said '"parameters":{"total":241024,"padding":0,'
+said '"fits":true,"changes":[]'
+
+# --memory-limit: one message, three changes, cheapest first; each keeps its word; nothing was written
+limit=$("$TRIAX" plan "${run[@]:1}" --micro-batch-size 4 --json 2>/dev/null | sed -E 's/.*"memory":\{[^}]*"total":([0-9]+).*/\1/')
+refused "but --memory-limit is" "${run[@]}" --memory-limit "$limit"
+said "triax pretrain-gpt: the run would take $(total planned) MiB of memory" err
+said "; changes that make it fit, cheapest first:" err
+[ ! -e ck ] || die "a run that did not begin made --save"
+! grep -qF "building train, validation" out || die "it went on to the data"
+grep '^  --' err >changes
+[ "$(wc -l <changes)" -eq 3 ] || die "not three changes"
+head -1 changes | grep -qE '^  --micro-batch-size 4 +[0-9.]+ MiB, no extra compute$' || die "first: $(head -1 changes)"
+while read -r line; do
+    flags=$(sed -E 's/  +[0-9.]+ [KMG]iB, .*//' <<<"$line")
+    mb=$(sed -E 's/.*  +([0-9.]+) MiB, .*/\1/' <<<"$line")
+    # shellcheck disable=SC2086 # several flags
+    ok plan "${run[@]:1}" $flags --memory-limit "$limit"
+    [ "$(total out)" = "$mb" ] || die "\"$flags\" takes $(total out), not $mb"
+done <changes
+ok "${run[@]}" --micro-batch-size 4 --memory-limit "$limit"
+ok "${run[@]}" --memory-limit off
+refused "the least it can be made to take is" "${run[@]}" --memory-limit 100K
+refused "--memory-limit 8Q is not a size" "${run[@]}" --memory-limit 8Q
+
+# a plan that was asked ends with 1 after its report; one that was not asked says it and ends well
+refused "changes that make it fit, cheapest first:" plan "${run[@]:1}" --memory-limit "$limit"
+said "parameters: 241,024"
+refused "changes that make it fit" plan "${run[@]:1}" --memory-limit "$limit" --json
+said '"fits":false,"changes":[{"flags":"--micro-batch-size 4","memory":{'
+
+# GPT-3 on a small machine (an address space of 4 GiB; a sanitizer's own needs more)
+gpt3=(plan --num-layers 96 --hidden-size 12288 --num-attention-heads 96 --seq-length 2048 --max-position-embeddings 2048
+    --micro-batch-size 1 --global-batch-size 1536)
+if (ulimit -v 4194304 && "$TRIAX" --version) >/dev/null 2>&1; then
+    (ulimit -v 4194304 && ok "${gpt3[@]}") || die "GPT-3 cannot be planned in 4 GiB"
+    said "it does not fit here: it takes 2.7 TiB, and ulimit -v allows 4.0 GiB"
+else
+    ok "${gpt3[@]}"
+fi
+said "parameters: 174,604,259,328"
+said "total           2812710.1  (2.7 TiB)"

@@ -1,0 +1,246 @@
+/* labels: unit */
+/* The plan against what a trainer takes, and the changes that make a run fit. */
+#include "support.h"
+
+#include "train/fit.h"
+#include "train/trainer.h"
+
+#define SMALL                                                                                                         \
+    "--num-layers 3 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --lr 1e-3 " \
+    "--train-iters 4 --tokenizer-type NullTokenizer --vocab-size 511 --data-path none --micro-batch-size 8 "
+#define GPT3                                                                                                    \
+    "--num-layers 96 --hidden-size 12288 --num-attention-heads 96 --seq-length 2048 --max-position-embeddings " \
+    "2048 --micro-batch-size 1 --global-batch-size 1536"
+
+static tx_config *parsed(const char *command, const char *flags, const char *more)
+{
+    char all[1024];
+    tx_config *cfg;
+    snprintf(all, sizeof all, "%s%s", flags, more);
+    ASSERT_OK(tx_config_parse_string(&cfg, command, all));
+    return cfg;
+}
+
+/* ---- what is taken ---- */
+
+static size_t taken; /* bytes asked of the heap */
+
+static void *counting_alloc(void *user, size_t bytes)
+{
+    (void)user;
+    taken += bytes;
+    return aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+
+static void *counting_realloc(void *user, void *p, size_t bytes)
+{
+    (void)user;
+    return realloc(p, bytes);
+}
+
+static const char *const runs[] = {
+    "",
+    "--backend ref",
+    "--micro-batch-size 4 --global-batch-size 8",
+    "--optimizer sgd",
+    "--hidden-dropout 0 --attention-dropout 0",
+    "--swiglu --normalization rmsnorm --disable-bias-linear --use-rotary-position-embeddings "
+    "--untie-embeddings-and-output-weights --num-key-value-heads 2",
+    "--reset-attention-mask --vocab-size 510",
+    "--threads 1 --apply-residual-connection-post-layernorm --make-vocab-size-divisible-by 1000",
+};
+enum { N_RUNS = sizeof runs / sizeof *runs };
+
+static void the_trainer_takes_what_was_planned(void **state)
+{
+    (void)state;
+    static const tx_allocator counting = { counting_alloc, counting_realloc, failing_free, NULL };
+    for (size_t i = 0; i < N_RUNS; i++) {
+        tx_config *cfg = parsed("pretrain-gpt", SMALL, runs[i]);
+        tx_run_plan plan;
+        tx_trainer *t;
+        int64_t vocab = cfg->vocab_size + 1;
+        ASSERT_OK(tx_plan_run(&plan, cfg, vocab));
+        tx_allocator_set(&counting);
+        taken = 0;
+        tx_status st = tx_trainer_create(&t, cfg, vocab, 5, true);
+        tx_allocator_set(NULL);
+        ASSERT_OK(st);
+        tx_memory m = tx_trainer_memory(t);
+        assert_memory_equal(&m, &plan.memory, sizeof m);
+        assert_true(m.activations > 0 && m.workspace > 0 && m.optimizer > 0);
+        size_t total = tx_memory_total(&m);
+        if (taken < total || taken > total + ((size_t)1 << 20)) /* tables of the model and the backend, one batch */
+            fail_msg("%s: %zu bytes planned, %zu taken", runs[i], total, taken);
+        assert_int_equal(plan.tokens, cfg->global_batch_size * t->s);
+        assert_true(plan.flops == tx_model_flops(t->model, t->s, cfg->global_batch_size));
+        int64_t n = 0;
+        for (int k = 0; k < TX_N_PARAM_KINDS; k++) n += plan.n_params[k];
+        assert_int_equal(n, tx_params_count(&t->model->params));
+        tx_trainer_destroy(t);
+        tx_config_free(cfg);
+    }
+}
+
+/* The step runs inside the planned arenas: they assert it. */
+static void a_step_uses_all_of_it(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_RUNS; i++) {
+        tx_config *cfg = parsed("pretrain-gpt", SMALL, runs[i]);
+        tx_trainer *t;
+        double loss;
+        int32_t tokens[8 * 65] = { 0 };
+        ASSERT_OK(tx_trainer_create(&t, cfg, cfg->vocab_size + 1, 5, true));
+        do {
+            ASSERT_OK(tx_trainer_forward(t, tokens, &loss));
+            ASSERT_OK(tx_trainer_backward(t));
+            ASSERT_OK(tx_trainer_step(t));
+        } while (t->micro);
+        assert_int_equal(t->ctx.acts.peak, t->ctx.acts.cap);
+        assert_int_equal(t->ctx.scratch.peak, t->ctx.scratch.cap);
+        tx_trainer_destroy(t);
+        tx_config_free(cfg);
+    }
+}
+
+/* ---- plans ---- */
+
+static void gpt3_takes_no_memory_to_plan(void **state)
+{
+    (void)state;
+    static const tx_allocator counting = { counting_alloc, counting_realloc, failing_free, NULL };
+    tx_config *cfg = parsed("plan", GPT3, "");
+    tx_run_plan plan;
+    taken = 0;
+    tx_allocator_set(&counting);
+    tx_status st = tx_plan_run(&plan, cfg, 50257);
+    tx_allocator_set(NULL);
+    ASSERT_OK(st);
+    assert_true(taken < (size_t)16 << 20);
+    int64_t h = 12288, layers = 96; /* arXiv:2005.14165, table 2.1, as GPT-2 lays its parameters out */
+    assert_int_equal(plan.n_params[TX_PARAM_EMBEDDING], (50257 + 2048) * h);
+    assert_int_equal(plan.n_params[TX_PARAM_ATTENTION], layers * (4 * h * h + 4 * h));
+    assert_int_equal(plan.n_params[TX_PARAM_MLP], layers * (8 * h * h + 5 * h));
+    assert_int_equal(plan.n_params[TX_PARAM_NORM], (4 * layers + 2) * h);
+    assert_int_equal(plan.n_padding, 47 * h);
+    assert_int_equal(plan.vocab_padded, 50304);
+    assert_true(plan.memory.params == plan.memory.grads && plan.memory.optimizer == 2 * plan.memory.params);
+    assert_true(plan.memory.params >= 4 * (size_t)174604259328);
+    assert_true(plan.flops_attention < plan.flops_layers && plan.flops_layers < plan.flops);
+    tx_config_free(cfg);
+}
+
+static void what_cannot_be_counted_is_refused(void **state)
+{
+    (void)state;
+    tx_config *cfg = parsed("plan", "--num-layers 10000 --hidden-size 1048576 --num-attention-heads 64 ",
+                            "--seq-length 16777216 --max-position-embeddings 16777216 --micro-batch-size 1048576");
+    tx_run_plan plan;
+    ASSERT_FAILS(tx_plan_run(&plan, cfg, 50257), TX_ERR_ARG, "is too large to be counted");
+    tx_config_free(cfg);
+}
+
+static void every_allocation_of_a_plan_may_fail(void **state)
+{
+    (void)state;
+    tx_config *cfg = parsed("pretrain-gpt", SMALL, "");
+    tx_run_plan plan;
+    tx_fit fit;
+    ASSERT_OK(tx_plan_run(&plan, cfg, 512));
+    for (int find = 0; find < 2; find++) {
+        tx_status st = TX_ERR_NOMEM;
+        int n = 0;
+        for (; st; n++) {
+            allocation_fails_at(n);
+            st = find ? tx_fit_find(&fit, cfg, 512, &plan, tx_memory_total(&plan.memory) / 2)
+                      : tx_plan_run(&plan, cfg, 512);
+            allocations_succeed();
+            if (st) assert_int_equal(st, TX_ERR_NOMEM);
+        }
+        assert_true(n > 5);
+    }
+    tx_config_free(cfg);
+}
+
+/* ---- changes ---- */
+
+static void changes_fit_and_are_sorted_by_cost(void **state)
+{
+    (void)state;
+    tx_config *cfg = parsed("pretrain-gpt", SMALL, ""), *four;
+    tx_run_plan plan, at_four;
+    tx_fit fit;
+    ASSERT_OK(tx_plan_run(&plan, cfg, 512));
+    ASSERT_OK(tx_config_with(&four, cfg, "--micro-batch-size 4 --global-batch-size 8"));
+    ASSERT_OK(tx_plan_run(&at_four, four, 512));
+    tx_config_free(four);
+    size_t limit = tx_memory_total(&at_four.memory);
+    ASSERT_OK(tx_fit_find(&fit, cfg, 512, &plan, limit));
+    assert_int_equal(fit.n, TX_MAX_CHANGES);
+    assert_string_equal(fit.change[0].flags, "--micro-batch-size 4 --global-batch-size 8"); /* the larger one first */
+    for (int i = 0; i < fit.n; i++) {
+        tx_config *changed;
+        tx_run_plan again;
+        ASSERT_OK(tx_config_with(&changed, cfg, fit.change[i].flags));
+        ASSERT_OK(tx_plan_run(&again, changed, 512));
+        assert_memory_equal(&again.memory, &fit.change[i].memory, sizeof again.memory);
+        assert_int_equal(again.tokens, plan.tokens);
+        assert_true(tx_memory_total(&again.memory) <= limit);
+        assert_true(fit.change[i].extra_compute >= (i ? fit.change[i - 1].extra_compute : 0));
+        tx_config_free(changed);
+    }
+    ASSERT_OK(tx_fit_find(&fit, cfg, 512, &plan, 1000));
+    assert_int_equal(fit.n, 0);
+    assert_true(fit.least.flags[0] && tx_memory_total(&fit.least.memory) < limit);
+    tx_config_free(cfg);
+}
+
+/* A micro-batch of 12 becomes 6, 4, 3, 2, 1: what divides it, and so whatever it divides. */
+static void smaller_micro_batches_divide_it(void **state)
+{
+    (void)state;
+    tx_config *cfg = parsed("pretrain-gpt", SMALL, "--micro-batch-size 12 --global-batch-size 24"), *four;
+    tx_run_plan plan, at_four;
+    tx_fit fit;
+    ASSERT_OK(tx_plan_run(&plan, cfg, 512));
+    ASSERT_OK(tx_config_with(&four, cfg, "--micro-batch-size 4"));
+    ASSERT_OK(tx_plan_run(&at_four, four, 512));
+    ASSERT_OK(tx_fit_find(&fit, cfg, 512, &plan, tx_memory_total(&at_four.memory)));
+    assert_string_equal(fit.change[0].flags, "--micro-batch-size 4");
+    tx_config_free(four);
+    tx_config_free(cfg);
+}
+
+static void a_run_that_does_not_fit_does_not_begin(void **state)
+{
+    (void)state;
+    static const tx_allocator counting = { counting_alloc, counting_realloc, failing_free, NULL };
+    tx_config *cfg = parsed("pretrain-gpt", SMALL, "--memory-limit 1M");
+    tx_trainer *t = NULL;
+    taken = 0;
+    tx_allocator_set(&counting);
+    tx_status st = tx_trainer_create(&t, cfg, 512, 5, true);
+    tx_allocator_set(NULL);
+    assert_int_equal(st, TX_ERR_NOMEM);
+    assert_null(t);
+    ASSERT_CONTAINS(tx_last_error(), "the run would take ");
+    ASSERT_CONTAINS(tx_last_error(), "but --memory-limit is 1.0 MiB; the least it can be made to take is ");
+    ASSERT_CONTAINS(tx_last_error(), "parameters, gradients and optimizer state: take a smaller model");
+    assert_null(strchr(tx_last_error(), '\n'));
+    ASSERT_OK(tx_config_set_text(&cfg->memory_limit, "off"));
+    ASSERT_OK(tx_trainer_create(&t, cfg, 512, 5, true));
+    tx_trainer_destroy(t);
+    tx_config_free(cfg);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_trainer_takes_what_was_planned),  cmocka_unit_test(a_step_uses_all_of_it),
+        cmocka_unit_test(gpt3_takes_no_memory_to_plan),        cmocka_unit_test(what_cannot_be_counted_is_refused),
+        cmocka_unit_test(every_allocation_of_a_plan_may_fail), cmocka_unit_test(changes_fit_and_are_sorted_by_cost),
+        cmocka_unit_test(smaller_micro_batches_divide_it),     cmocka_unit_test(a_run_that_does_not_fit_does_not_begin),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
