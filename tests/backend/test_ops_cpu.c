@@ -145,6 +145,17 @@ static void test_plan(void **state)
     pool_free();
 }
 
+/* A product that there is not is an error of the plan, not of the first step. */
+static void test_plan_refuses(void **state)
+{
+    (void)state;
+    tx_ctx c;
+    tx_tensor a = tx_tensor2(TX_DRY_ADDRESS, TX_F64, 4, 4);
+    ASSERT_OK(tx_ctx_init(&c, "cpu", 1));
+    ASSERT_FAILS(tx_run_gemm(&c, &(tx_gemm_args){ .c = a, .a = a, .b = a }), TX_ERR_UNSUPPORTED, "gemm");
+    tx_ctx_deinit(&c);
+}
+
 static void test_every_op_ran(void **state)
 {
     (void)state;
@@ -158,7 +169,8 @@ int main(void)
         cmocka_unit_test(test_avx512),         cmocka_unit_test(test_many_threads),
         cmocka_unit_test(test_gemm),           cmocka_unit_test(test_gemm_many_shapes),
         cmocka_unit_test(test_special_values), cmocka_unit_test(test_refuses_other_types),
-        cmocka_unit_test(test_plan),           cmocka_unit_test(test_every_op_ran), /* last */
+        cmocka_unit_test(test_plan),           cmocka_unit_test(test_plan_refuses),
+        cmocka_unit_test(test_every_op_ran), /* last */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
