@@ -54,6 +54,8 @@ tx_status tx_source_open_for_run(tx_source *src, const tx_config *cfg)
     char detail[512];
     TX_TRY(tx_checkpoint_probe(cfg->load, &kind, detail, sizeof detail));
     if (kind == TX_CKPT_NATIVE || kind == TX_CKPT_HUGGINGFACE) return open_kind(src, cfg->load, kind);
+    if (cfg->exit_on_missing_checkpoint)
+        return TX_FAIL(TX_ERR_NOTFOUND, "--load %s: %s, and --exit-on-missing-checkpoint is given", cfg->load, detail);
     if (kind == TX_CKPT_UNKNOWN || !cfg->save || !same_folder(cfg->load, cfg->save))
         return TX_FAIL(TX_ERR_NOTFOUND,
                        "--load %s: %s; name a checkpoint, or leave --load out to start from fresh weights "

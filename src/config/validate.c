@@ -551,6 +551,11 @@ static void rule_save_has_an_interval(const struct check *k)
     if (k->c->save && !k->g->save_interval && !k->c->save_interval) tx__violate(k->v, "--save needs --save-interval");
 }
 
+static void rule_missing_checkpoint_has_a_name(const struct check *k)
+{
+    if (k->c->exit_on_missing_checkpoint && !k->c->load) tx__violate(k->v, "--exit-on-missing-checkpoint needs --load");
+}
+
 static void rule_finetune_has_a_checkpoint(const struct check *k)
 {
     if (k->c->finetune && !k->c->load && !k->g->load) tx__violate(k->v, "--finetune needs --load");
@@ -769,6 +774,7 @@ static const struct rule {
     { "pretrain-gpt", rule_less_than_one },
     { "pretrain-gpt", rule_recomputation_is_whole },
     { "pretrain-gpt", rule_save_has_an_interval },
+    { "pretrain-gpt", rule_missing_checkpoint_has_a_name },
     { "pretrain-gpt", rule_finetune_has_a_checkpoint },
     { "pretrain-gpt", rule_dump_step_is_a_step },
     { "pretrain-gpt", rule_memory_limit_is_a_size },

@@ -244,12 +244,31 @@ static void a_checkpoint_loads_under_another_padding(void **state)
     train(e, 5, straight + 5);
     tx_engine_destroy(e);
     tx_config_free(cfg);
-    snprintf(load, sizeof load, "--load %s --make-vocab-size-divisible-by 512", scratch_dir);
-    e = create(&cfg, load);
-    train(e, 5, resumed);
-    for (int k = 0; k < 5; k++) assert_true(fabs(resumed[k] - straight[5 + k]) < 2e-5);
-    tx_engine_destroy(e);
-    tx_config_free(cfg);
+    static const struct {
+        const char *how;
+        int64_t rows;
+    } other[] = { { "--make-vocab-size-divisible-by 500", 1000 },
+                  { "--make-vocab-size-divisible-by 10 --pad-vocab-size-to 700", 700 } };
+    for (int i = 0; i < 2; i++) {
+        snprintf(load, sizeof load, "--load %s %s", scratch_dir, other[i].how);
+        e = create(&cfg, load);
+        assert_int_equal(e->trainer->model->vocab_padded, other[i].rows);
+        train(e, 5, resumed);
+        for (int k = 0; k < 5; k++) assert_true(fabs(resumed[k] - straight[5 + k]) < 2e-5);
+        tx_engine_destroy(e);
+        tx_config_free(cfg);
+    }
+    static const char *const wrong[][2] = {
+        { "--pad-vocab-size-to 384", "--pad-vocab-size-to 384 is less than the vocabulary's size of 509" },
+        { "--pad-vocab-size-to 600", "--pad-vocab-size-to 600 is not divisible by --make-vocab-size-divisible-by 128" },
+    };
+    for (int i = 0; i < 2; i++) {
+        char flags[1024];
+        snprintf(flags, sizeof flags, "%s %s", FLAGS, wrong[i][0]);
+        ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
+        ASSERT_FAILS(tx_engine_create(&e, cfg, 509), TX_ERR_ARG, wrong[i][1]);
+        tx_config_free(cfg);
+    }
 }
 
 static void a_step_allocates_nothing(void **state)
@@ -542,6 +561,10 @@ static void what_load_means(void **state)
         ASSERT_OK(tx_engine_create(&e, cfg, 509));
         assert_int_equal(tx_engine_iteration(e), 0);
         tx_engine_destroy(e);
+        tx_config_free(cfg);
+        strcat(flags, " --exit-on-missing-checkpoint");
+        ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
+        ASSERT_FAILS(tx_engine_create(&e, cfg, 509), TX_ERR_NOTFOUND, "--exit-on-missing-checkpoint is given");
         tx_config_free(cfg);
     }
 }

@@ -103,6 +103,7 @@ static const struct broken {
       "--timing-log-level 2" },
     { "pretrain-gpt", GOOD "--save S", "--save needs --save-interval" },
     { "pretrain-gpt", GOOD "--finetune", "--finetune needs --load" },
+    { "pretrain-gpt", GOOD "--exit-on-missing-checkpoint", "--exit-on-missing-checkpoint needs --load" },
     { "pretrain-gpt", GOOD "--data-path 1 a 2", "--data-path has 3 values: one prefix, or pairs of weight and prefix" },
     { "pretrain-gpt", GOOD "--data-path 1 a -2 b",
       "--data-path: the weight -2 of b is negative; weights are at least 0" },

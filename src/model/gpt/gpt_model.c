@@ -91,13 +91,28 @@ static tx_block block_of(const tx_config *cfg, int i)
     };
 }
 
+/* Rows of the embedding. */
+static tx_status pad_vocab(int64_t *out, const tx_config *cfg, int64_t vocab_size)
+{
+    int64_t multiple = cfg->make_vocab_size_divisible_by, to = cfg->pad_vocab_size_to;
+    *out = to ? to : tx_vocab_padded(vocab_size, multiple);
+    if (*out < vocab_size)
+        return TX_FAIL(TX_ERR_ARG, "--pad-vocab-size-to %lld is less than the vocabulary's size of %lld", (long long)to,
+                       (long long)vocab_size);
+    if (*out % multiple)
+        return TX_FAIL(TX_ERR_ARG, "--pad-vocab-size-to %lld is not divisible by --make-vocab-size-divisible-by %lld",
+                       (long long)to, (long long)multiple);
+    return TX_OK;
+}
+
 static tx_status gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_size)
 {
     tx_gpt *g;
+    int64_t padded;
+    TX_TRY(pad_vocab(&padded, cfg, vocab_size));
     TX_TRY(tx_alloc(&g, 1, sizeof *g, "the model"));
     tx_status st;
     tx_dtype dtype = cfg->bf16 ? TX_BF16 : cfg->fp16 ? TX_F16 : TX_F32;
-    int64_t padded = tx_vocab_padded(vocab_size, cfg->make_vocab_size_divisible_by);
     g->base = (tx_model){
         .type = tx_model_type_find("gpt"),
         .n_layers = cfg->num_layers,
