@@ -65,13 +65,12 @@ static tx_status update(tx_ctx *c, const tx_model *m, const tx_config *cfg)
     for (int i = 0; i < o.type->n_state; i++) o.state[i] = TX_DRY_ADDRESS;
     double norm, zeros;
     const char *bad;
-    tx_optim_states states;
     tx_status st;
     TX_TRY(tx__plan_optim_ranges(&o.range, &m->params));
     TX_GOTO(tx_optim_zero_grad(c, &o));
     TX_GOTO(tx_optim_grad_norm(c, &o, &norm, &bad));
     TX_GOTO(tx_optim_count_zeros(c, &o, &zeros));
-    TX_GOTO(tx_optim_value_norm(c, &o, &norm));
+    TX_GOTO(tx_optim_value_norm(c, &o, &norm, &bad));
     TX_GOTO(tx_optim_step_all(c, &o, 0, 0, 1));
 out:
     tx_free(o.range);
@@ -150,7 +149,6 @@ tx_status tx_plan_run(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size
     p.tokens = s * batch;
     p.flops = tx_model_flops(m, s, batch);
     p.flops_layers = p.flops - 6 * tokens * (double)m->hidden * (double)m->vocab_padded;
-    p.flops_attention = 12 * tokens * (double)s * (double)m->n_layers * (double)(m->n_heads * m->head_dim);
     *out = p;
 out:
     if (m) m->type->destroy(m);

@@ -32,10 +32,9 @@ typedef struct tx_run_plan {
     int64_t n_params[TX_N_PARAM_KINDS]; /* real ones */
     int64_t n_padding;                  /* zeros that pad the vocabulary */
     int64_t vocab_padded;
-    int64_t tokens; /* of an iteration at the full global batch size */
-    double flops;   /* the same, as the log's TFLOPs count them (tx_model_flops) */
-    /* parts of flops: all but the output layer; q kᵀ and p v */
-    double flops_layers, flops_attention;
+    int64_t tokens;      /* of an iteration at the full global batch size */
+    double flops;        /* the same, as the log's TFLOPs count them (tx_model_flops) */
+    double flops_layers; /* of these, all but the output layer's */
 } tx_run_plan;
 
 /* What a training run of a complete config takes. Allocates the tables of the model, no numbers.
