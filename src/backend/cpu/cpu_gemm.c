@@ -223,15 +223,13 @@ static bool has_instructions(tx_dtype t)
 }
 
 /* Whether oneDNN is asked for this product. Where it only imitates bf16 (avx512) it multiplies at a quarter of fp32's
- * speed, but does not write a matrix down in fp32 that is read only a few times; bench/op_bench.c, k = 768, n = 50304,
- * two cores: m = 1 takes 4.5 ms here and 30 by way of fp32, m = 256 takes 400 here and 100 so. */
+ * speed, but need not write down in fp32 a matrix that is read only a few times. */
 static bool is_onednns(const tx_gemm_args *a)
 {
     enum { FEW = 32 };
     tx_dtype t = a->a.dtype;
     if (t == TX_F32 || has_instructions(t)) return true;
-    int64_t k = a->a.dim[a->trans_a ? 0 : 1];
-    return t == TX_BF16 && (a->c.dim[0] <= FEW || a->c.dim[1] <= FEW || k <= FEW);
+    return t == TX_BF16 && (a->c.dim[0] <= FEW || a->c.dim[1] <= FEW);
 }
 
 /* The product of a call, made if it is new. NULL: it goes by way of fp32. */
@@ -329,6 +327,7 @@ void tx__cpu_gemm_close(struct tx__cpu_gemm *g)
 const char *tx__cpu_gemm_version(char *buf, size_t cap)
 {
     const dnnl_version_t *v = dnnl_version();
-    snprintf(buf, cap, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+    snprintf(buf, cap, "oneDNN %d.%d.%d, bf16 products %s", v->major, v->minor, v->patch,
+             has_instructions(TX_BF16) ? "of its own" : "by way of fp32");
     return buf;
 }
