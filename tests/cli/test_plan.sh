@@ -89,4 +89,4 @@ else
     ok "${gpt3[@]}"
 fi
 said "parameters: 174,604,259,328"
-said "total           2812710.1  (2.7 TiB)"
+said "total           2812614.1  (2.7 TiB)"

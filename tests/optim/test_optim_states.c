@@ -56,7 +56,7 @@ static void states_are_summed_over_all_tensors(void **state)
         tx_optim_states s;
         ASSERT_OK(tx_ctx_init(&c, backends[k], 2));
         ASSERT_OK(tx_ctx_take_memory(&c));
-        ASSERT_OK(tx_optim_init(&o, cfg, range, 2, value, grad, N));
+        ASSERT_OK(tx_optim_init(&o, cfg, range, 2, value, (tx_tensor){ 0 }, grad, N));
         for (int64_t i = 0; i < N; i++) {
             value[i] = (float)weight(i);
             o.state[0][i] = (float)momentum(i);

@@ -57,7 +57,7 @@ static tx_status iterate(void)
 
 static float *value(const char *name, int64_t i)
 {
-    return t->value + tx_params_find(&t->model->params, name)->offset + i;
+    return t->master + tx_params_find(&t->model->params, name)->offset + i;
 }
 
 static tx_non_finite search(void)

@@ -127,7 +127,7 @@ static void gpt3_takes_no_memory_to_plan(void **state)
     assert_int_equal(plan.vocab_padded, 50304);
     assert_true(plan.memory.params == plan.memory.grads && plan.memory.optimizer == 2 * plan.memory.params);
     assert_true(plan.memory.params >= 4 * (size_t)174604259328);
-    assert_true(plan.flops_attention < plan.flops_layers && plan.flops_layers < plan.flops);
+    assert_true(plan.flops_layers < plan.flops);
     tx_config_free(cfg);
 }
 
