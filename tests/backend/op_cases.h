@@ -11,8 +11,9 @@
 
 typedef struct result {
     const char *name;
-    tx_tensor x;  /* contiguous */
-    double bound; /* |difference| <= bound epsilon (|value| + rms), and of bf16 and fp16 one unit of the last place */
+    tx_tensor x; /* contiguous */
+    /* |difference| <= bound epsilon (|value| + rms + size), and of bf16 and fp16 one unit of the last place */
+    double bound, size;
     bool same_zeros; /* a mask: zero where the other is zero and only there */
     bool exact;
 } result;
@@ -26,6 +27,13 @@ static void out(results *o, const char *name, tx_tensor x, double bound)
 {
     assert_true(o->n < 8);
     o->r[o->n++] = (result){ .name = name, .x = x, .bound = bound };
+}
+
+/* The small rest of a cancellation: `size` is what cancelled. */
+static void out_rest(results *o, const char *name, tx_tensor x, double bound, double size)
+{
+    out(o, name, x, bound);
+    o->r[o->n - 1].size = size;
 }
 
 typedef void (*case_fn)(tx_ctx *c, const int64_t *p, results *o);
@@ -52,9 +60,9 @@ static void compare(const char *where, const result *got, const result *want)
     for (int64_t i = 0; i < n; i++) {
         double g = tx__ref_load(got->x, i), w = tx__ref_load(want->x, i);
         double unit = want->exact ? 0 : last_place(want->x.dtype, w);
-        if (!(fabs(g - w) <= want->bound * eps * (fabs(w) + rms) + unit))
+        if (!(fabs(g - w) <= want->bound * eps * (fabs(w) + rms + want->size) + unit))
             fail_msg("%s: %s[%lld] is %.9g, ref has %.9g (%.1f of %.1f allowed)", where, want->name, (long long)i, g, w,
-                     fabs(g - w) / eps / (fabs(w) + rms), want->bound);
+                     fabs(g - w) / eps / (fabs(w) + rms + want->size), want->bound);
         if (want->same_zeros && (g == 0) != (w == 0))
             fail_msg("%s: %s[%lld]: masks differ", where, want->name, (long long)i);
     }
@@ -95,8 +103,10 @@ static void layernorm(tx_ctx *c, const int64_t *p, results *o)
     out(o, "y", y, 16);
     out(o, "mu", mu, 16);
     out(o, "rs", rs, 16);
-    /* with one or two columns xhat is 0 or ±1 and dx the small rest of a cancellation */
-    out(o, "dx", dx, h < 3 ? 1e5 : 64);
+    /* with one or two columns xhat is 0 or ±1 and dx a rest of terms of the size of rs: 1/sqrt(eps), or 2/|x0 - x1| */
+    double rs_max = 0;
+    for (int64_t i = 0; i < rows; i++) rs_max = fmax(rs_max, tx__ref_load(rs, i));
+    out_rest(o, "dx", dx, 64, h < 3 ? rs_max : 0);
     out(o, "dgamma", dgamma, 64);
     out(o, "dbeta", dbeta, 64);
     /* in place of dres or of dy */
@@ -119,7 +129,7 @@ static void rmsnorm(tx_ctx *c, const int64_t *p, results *o)
     RUN(c, rmsnorm_bwd, .dx = dx, .dgamma = dgamma, .dy = dy, .x = x, .dres = dres, .gamma = gamma, .rs = rs);
     out(o, "y", y, 16);
     out(o, "rs", rs, 16);
-    out(o, "dx", dx, h < 2 ? 1e5 : 64); /* with one column xhat is ±1 and dx the small rest of a cancellation */
+    out_rest(o, "dx", dx, 64, h < 2 ? tx__ref_load(rs, 0) : 0); /* with one column xhat is ±1 and dx a rest */
     out(o, "dgamma", dgamma, 64);
     /* in place of dres or of dy */
     tx_tensor place = dres.data ? dres : dy;
