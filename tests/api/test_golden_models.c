@@ -173,9 +173,9 @@ static void cached_is_recomputed(void **state)
 }
 
 /* Half: weights are rounded to 8 or 11 bits before anything is computed; what they are trained to is fp32. */
-static const bounds fp32 = { 2e-5, 5e-6, 2e-5, 1e-4, 1e-5, 1e-4 }, bf16 = { 3e-2, 5e-3, 5e-3, 2e-2, 5e-2, 1e-2 },
-                    bf16_llama = { 4e-2, 5e-3, 5e-3, 2e-2, 5e-2, 1e-2 }, /* PyTorch's own bf16 is 4.4e-2 off there */
-    fp16 = { 3e-2, 5e-3, 5e-3, 2e-2, 1e-2, 1e-2 };
+static const bounds fp32 = { 2e-5, 5e-6, 2e-5, 1e-4, 1e-5, 1e-4 }, bf16 = { 3e-2, 5e-3, 3e-3, 5e-3, 5e-2, 1e-2 },
+                    bf16_llama = { 4e-2, 5e-3, 3e-3, 5e-3, 5e-2, 1e-2 }, /* PyTorch's own bf16 is 4.4e-2 off there */
+    fp16 = { 5e-3, 1e-3, 5e-4, 3e-3, 1e-2, 1e-2 };
 
 int main(void)
 {
@@ -184,11 +184,11 @@ int main(void)
         { "gpt2", "ref", "", &fp32 },
         { "llama", "cpu", "", &fp32 },
         { "llama", "ref", "", &fp32 },
-        { "gpt2", "ref", "--bf16", &bf16 },
-        { "llama", "ref", "--bf16", &bf16_llama },
-        { "llama", "ref", "--bf16 --fp32-residual-connection", &bf16 },
-        { "gpt2", "ref", "--fp16 --initial-loss-scale 65536", &fp16 },
-        { "llama", "ref", "--fp16 --loss-scale 1024", &fp16 },
+        { "gpt2", "cpu", "--bf16", &bf16 },
+        { "llama", "cpu", "--bf16", &bf16_llama },
+        { "llama", "cpu", "--bf16 --fp32-residual-connection", &bf16 },
+        { "gpt2", "cpu", "--fp16 --initial-loss-scale 65536", &fp16 },
+        { "llama", "cpu", "--fp16 --loss-scale 1024", &fp16 },
     };
 #define TEST(f, i)                                        \
     {                                                     \
