@@ -38,14 +38,22 @@ static void *counting_realloc(void *user, void *p, size_t bytes)
     return realloc(p, bytes);
 }
 
+#define LLAMA                                                                                  \
+    "--swiglu --normalization rmsnorm --disable-bias-linear --use-rotary-position-embeddings " \
+    "--untie-embeddings-and-output-weights --num-key-value-heads 2"
+
 static const char *const runs[] = {
     "",
     "--backend ref",
     "--micro-batch-size 4 --global-batch-size 8",
     "--optimizer sgd",
     "--hidden-dropout 0 --attention-dropout 0",
-    "--swiglu --normalization rmsnorm --disable-bias-linear --use-rotary-position-embeddings "
-    "--untie-embeddings-and-output-weights --num-key-value-heads 2",
+    LLAMA,
+    "--bf16",
+    "--fp16 --initial-loss-scale 256 --optimizer sgd",
+    "--bf16 --fp32-residual-connection --recompute-activations " LLAMA,
+    "--recompute-granularity full --recompute-method uniform --recompute-num-layers 2",
+    "--apply-layernorm-1p --recompute-granularity full --recompute-method block --recompute-num-layers 1",
     "--reset-attention-mask --vocab-size 510",
     "--threads 1 --apply-residual-connection-post-layernorm --make-vocab-size-divisible-by 1000",
 };

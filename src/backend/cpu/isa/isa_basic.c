@@ -71,14 +71,14 @@ void tx__k(magnitudes)(double out[4], const float *x, int64_t n)
 {
     double sum = 0, squares = 0, roots = 0;
     float most = 0;
-#pragma omp simd reduction(+ : sum, squares, roots) reduction(max : most)
+#pragma omp simd reduction(+ : sum, squares, roots)
     for (int64_t i = 0; i < n; i++) {
         float a = fabsf(x[i]);
         sum += (double)a;
         squares += (double)a * (double)a;
         roots += (double)sqrtf(a);
-        most = a > most ? a : most;
     }
+    for (int64_t i = 0; i < n; i++) most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
     out[0] = sum, out[1] = squares, out[2] = roots, out[3] = (double)most;
 }
 
