@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         char *line = malloc(size + !size); /* a sanitizer sees a byte too far */
         memcpy(line, data, size);
         if (tx__json_members(line, size, keys, n_keys, m)) {
-            size_t i = (size_t)(memchr(line, '{', size) - (void *)line) + 1;
+            size_t i = (size_t)((char *)memchr(line, '{', size) - (char *)line) + 1;
             FUZZ_CHECK(!tx_str_puts(&slow_line, more) && !tx_str_append(&slow_line, line + i, size - i));
             FUZZ_CHECK(!tx__json_members(slow_line.data, slow_line.len, keys, n_keys, m));
             tx_record r = { line, size, "line", 1, true }, s = { slow_line.data, slow_line.len, "line", 1, true };
