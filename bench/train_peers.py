@@ -1,0 +1,149 @@
+"""Training steps of triax and PyTorch (eager and compiled), in turn, as ratios of medians.
+
+Every program stays in memory and runs a few steps when it is its turn: A B C A B C ... A turn during which other processes took
+more than 2 % of the processors is thrown away and repeated. PyTorch is the better of eager and torch.compile, with its fused
+attention and AdamW; --bf16 is autocast there.
+Usage: train_peers.py BENCH_TRAIN [--threads 2] [--rounds 5] [--seconds 4] [--no-compile] [--dtype fp32|bf16] [--dropout P] [CASE ...]
+A CASE is LAYERSxHIDDENxHEADSxVOCABULARYxSEQUENCExBATCH; without one: GPT-2 124M at 4x64, 4x256, 1x1024, and a 10M model.
+"""
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+CASES = ["12x768x12x50257x64x4", "12x768x12x50257x256x4", "12x768x12x50257x1024x1", "6x384x6x65x256x12"]
+
+PEER = """
+import sys, time, torch
+from torch import nn
+from torch.nn import functional as F
+layers, hidden, heads, vocab, seq, batch, threads = map(int, sys.argv[1:8])
+dtype, how, p = sys.argv[8], sys.argv[9], float(sys.argv[10])
+torch.set_num_threads(threads)
+torch.manual_seed(1)
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.ln1, self.ln2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+        self.qkv, self.proj = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
+        self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
+    def forward(self, x):
+        b, s, h = x.shape
+        q, k, v = (t.view(b, s, heads, h // heads).transpose(1, 2) for t in self.qkv(self.ln1(x)).split(h, 2))
+        o = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=p)
+        x = x + F.dropout(self.proj(o.transpose(1, 2).reshape(b, s, h)), p)
+        return x + F.dropout(self.down(F.gelu(self.up(self.ln2(x)), approximate="tanh")), p)
+class GPT(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.word, self.pos = nn.Embedding(vocab, hidden), nn.Embedding(seq, hidden)
+        self.blocks, self.norm = nn.ModuleList(Block() for _ in range(layers)), nn.LayerNorm(hidden)
+    def forward(self, ids, labels):
+        x = F.dropout(self.word(ids) + self.pos(torch.arange(ids.shape[1])), p)
+        for block in self.blocks:
+            x = block(x)
+        return F.cross_entropy(F.linear(self.norm(x), self.word.weight).flatten(0, 1), labels.flatten())
+model = GPT()
+step = torch.compile(model) if how == "compiled" else model
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+ids = torch.randint(vocab, (batch, seq + 1))
+def train():
+    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
+        loss = step(ids[:, :-1], ids[:, 1:])
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+train()
+print(0, flush=True)
+for line in sys.stdin:
+    n, start = int(line), time.perf_counter()
+    for _ in range(n):
+        train()
+    print(1e3 * (time.perf_counter() - start) / n, flush=True)
+"""
+
+
+def processors():
+    """Seconds all processors were busy since the machine started."""
+    user, nice, system, _, _, irq, softirq = map(int, open("/proc/stat").readline().split()[1:8])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+class Program:
+    def __init__(self, name, command):
+        self.name, self.times = name, []
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.alive = bool(self.process.stdout.readline())
+        self.steps = 1
+
+    def used(self):
+        fields = open(f"/proc/{self.process.pid}/stat").read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def turn(self):
+        """Milliseconds of a step, and the part of the processors that others took meanwhile."""
+        start, busy, own = time.monotonic(), processors(), self.used()
+        self.process.stdin.write(f"{self.steps}\n")
+        self.process.stdin.flush()
+        ms = float(self.process.stdout.readline())
+        others = processors() - busy - (self.used() - own)
+        return ms, others / (time.monotonic() - start) / os.cpu_count()
+
+    def peak(self):
+        return next(int(line.split()[1]) / 1024 for line in open(f"/proc/{self.process.pid}/status") if line.startswith("VmHWM"))
+
+
+def measure(case, a):
+    size = case.split("x")
+    flags = ["--threads", str(a.threads)] + (["--bf16"] if a.dtype == "bf16" else [])
+    if a.dropout:
+        flags += ["--hidden-dropout", str(a.dropout), "--attention-dropout", str(a.dropout)]
+    programs = [Program("triax", [a.train, *size, *flags])]
+    for how in ["eager"] + (["compiled"] if a.compile else []):
+        programs.append(Program(how, [sys.executable, "-c", PEER, *size, str(a.threads), a.dtype, how, str(a.dropout)]))
+    programs = [p for p in programs if p.alive or print(f"{case}: {p.name} does not run here")]
+    for p in programs:  # warm, and how many steps make a turn
+        p.turn()
+        p.steps = max(1, round(a.seconds * 1e3 / p.turn()[0]))
+    thrown = 0
+    while min(len(p.times) for p in programs) < a.rounds and thrown < 10 * a.rounds:
+        for p in programs:
+            ms, others = p.turn()
+            if others > 0.02:
+                thrown += 1
+            else:
+                p.times.append(ms)
+    if not all(p.times for p in programs):
+        print(f"{case} {a.dtype}: other processes never left the machine alone")
+        return
+    median = {p.name: statistics.median(p.times) for p in programs}
+    peers = {name: ms for name, ms in median.items() if name != "triax"}
+    best = min(peers, key=peers.get)
+    memory = {p.name: p.peak() for p in programs}
+    print(f"{case} {a.dtype}: triax {median['triax']:.1f} ms, " + ", ".join(f"{n} {ms:.1f} ms" for n, ms in peers.items())
+          + f"; {best} / triax = {peers[best] / median['triax']:.2f}; peak memory {memory['triax']:.0f} MiB, {best} {memory[best]:.0f} MiB"
+          + f", ratio {memory['triax'] / memory[best]:.2f}; {thrown} turns thrown away", flush=True)
+    for p in programs:
+        p.process.stdin.close()
+        p.process.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("train")
+    parser.add_argument("cases", nargs="*")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--dropout", type=float, default=0)
+    parser.add_argument("--no-compile", dest="compile", action="store_false")
+    a = parser.parse_args()
+    for case in a.cases or CASES:
+        measure(case, a)
+
+
+main()
