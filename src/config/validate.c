@@ -31,6 +31,10 @@ void tx__config_derive(tx_config *c)
     const tx_config_given *g = &c->given;
     if (!c->global_batch_size) c->global_batch_size = c->micro_batch_size;
     if (!c->ffn_hidden_size) c->ffn_hidden_size = c->swiglu ? 8 * c->hidden_size / 3 / 64 * 64 : 4 * c->hidden_size;
+    if (c->group_query_attention && !g->num_key_value_heads) {
+        c->num_key_value_heads = c->num_query_groups;
+        c->given.num_key_value_heads = true; /* a checkpoint with another number is told, not taken */
+    }
     if (!c->num_key_value_heads) c->num_key_value_heads = c->num_attention_heads;
     if (!c->kv_channels && c->num_attention_heads && c->hidden_size % c->num_attention_heads == 0)
         c->kv_channels = c->hidden_size / c->num_attention_heads;
@@ -239,6 +243,20 @@ static void rule_key_heads_divide_heads(const struct check *k)
     if (c->num_attention_heads % c->num_key_value_heads)
         tx__violate(k->v, "--num-attention-heads %lld is not divisible by --num-key-value-heads %lld",
                     (long long)c->num_attention_heads, (long long)c->num_key_value_heads);
+}
+
+static void rule_query_groups_are_key_heads(const struct check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->num_query_groups || k->bad->num_key_value_heads) return;
+    if (!c->group_query_attention && k->g->num_query_groups)
+        tx__violate(k->v, "--num-query-groups %lld needs --group-query-attention; or give --num-key-value-heads alone",
+                    (long long)c->num_query_groups);
+    else if (c->group_query_attention && c->num_key_value_heads != c->num_query_groups)
+        tx__violate(k->v,
+                    "--num-key-value-heads %lld, but --group-query-attention has --num-query-groups %lld: two names of "
+                    "one number, give one of them",
+                    (long long)c->num_key_value_heads, (long long)c->num_query_groups);
 }
 
 static void rule_activation_is_one(const struct check *k)
@@ -750,6 +768,7 @@ static const struct rule {
     { "generate", rule_generate_has_prompts },
     { NULL, rule_heads_have_a_width },
     { NULL, rule_key_heads_divide_heads },
+    { NULL, rule_query_groups_are_key_heads },
     { NULL, rule_activation_is_one },
     { NULL, rule_precision_is_one },
     { NULL, rule_one_is_added_by_layernorm },

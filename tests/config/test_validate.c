@@ -16,6 +16,14 @@ static const struct broken {
       "--hidden-size 64 is not divisible by --num-attention-heads 5; give --kv-channels" },
     { "pretrain-gpt", GOOD "--num-key-value-heads 3",
       "--num-attention-heads 4 is not divisible by --num-key-value-heads 3" },
+    { "pretrain-gpt", GOOD "--num-query-groups 2",
+      "--num-query-groups 2 needs --group-query-attention; or give --num-key-value-heads alone" },
+    { "pretrain-gpt", GOOD "--group-query-attention --num-key-value-heads 2",
+      "--num-key-value-heads 2, but --group-query-attention has --num-query-groups 1: two names of one number, give "
+      "one "
+      "of them" },
+    { "pretrain-gpt", GOOD "--group-query-attention --num-query-groups 3",
+      "--num-attention-heads 4 is not divisible by --num-key-value-heads 3" },
     { "pretrain-gpt", GOOD "--swiglu --squared-relu",
       "--openai-gelu, --squared-relu and --swiglu: give one of the three" },
     { "pretrain-gpt", GOOD "--swiglu --hidden-size 20",
@@ -195,6 +203,7 @@ static void what_the_rules_allow(void **state)
     static const char *const good[] = {
         GOOD,
         GOOD "--kv-channels 24 --num-key-value-heads 2 --ffn-hidden-size 100",
+        GOOD "--num-key-value-heads 2 --group-query-attention --num-query-groups 2",
         GOOD "--num-attention-heads 5 --kv-channels 16",
         GOOD "--use-rotary-position-embeddings --rotary-percent 0.25 --swiglu --normalization rmsnorm",
         GOOD "--weight-decay-incr-style cosine --start-weight-decay 0 --end-weight-decay 0.1",
