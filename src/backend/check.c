@@ -204,16 +204,16 @@ static bool twice_as_wide(tx_tensor wide, tx_tensor narrow)
     return is_float(t) && dense(narrow, t, 2) && mat(wide, t, narrow.dim[0], 2 * narrow.dim[1]);
 }
 
-tx_status tx__check_swiglu_fwd(const tx_swiglu_fwd_args *a)
+tx_status tx__check_glu_fwd(const tx_glu_fwd_args *a)
 {
     if (twice_as_wide(a->x, a->y)) return TX_OK;
-    return REFUSE("swiglu_fwd", "y [rows,f], x [rows,2f], contiguous, of one float dtype", T(y), T(x));
+    return REFUSE("glu_fwd", "y [rows,f], x [rows,2f], contiguous, of one float dtype", T(y), T(x));
 }
 
-tx_status tx__check_swiglu_bwd(const tx_swiglu_bwd_args *a)
+tx_status tx__check_glu_bwd(const tx_glu_bwd_args *a)
 {
     if (twice_as_wide(a->x, a->dy) && like(a->dx, a->x)) return TX_OK;
-    return REFUSE("swiglu_bwd", "dx and x [rows,2f], dy [rows,f], contiguous, of one float dtype", T(dx), T(dy), T(x));
+    return REFUSE("glu_bwd", "dx and x [rows,2f], dy [rows,f], contiguous, of one float dtype", T(dx), T(dy), T(x));
 }
 
 static tx_status check_activation_mask(const char *op, const tx_dropout *m, int64_t s)

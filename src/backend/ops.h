@@ -112,18 +112,27 @@ typedef struct tx_activation_bwd_args {
     tx_activation kind;
 } tx_activation_bwd_args;
 
-/* swiglu_fwd: y = silu(gate) up, silu(z) = z / (1 + exp(-z)). arXiv:2002.05202 */
-typedef struct tx_swiglu_fwd_args {
+/* glu_fwd: y = g(gate) up. arXiv:2002.05202. g is one of
+ *  TX_GLU_SILU    z / (1 + exp(-z))
+ *  TX_GLU_GELU    z Φ(z)
+ *  TX_GLU_RELU    max(z, 0)
+ *  TX_GLU_LINEAR  z */
+typedef enum tx_glu { TX_GLU_SILU, TX_GLU_GELU, TX_GLU_RELU, TX_GLU_LINEAR } tx_glu;
+typedef struct tx_glu_fwd_args {
     tx_tensor y; /* [rows, f], out */
     tx_tensor x; /* [rows, 2f]: a row's gate, then its up */
-} tx_swiglu_fwd_args;
+    tx_glu kind;
+    bool gate_second; /* its up, then its gate */
+} tx_glu_fwd_args;
 
-/* swiglu_bwd: dgate = dy up silu'(gate), dup = dy silu(gate) */
-typedef struct tx_swiglu_bwd_args {
+/* glu_bwd: dgate = dy up g'(gate), dup = dy g(gate) */
+typedef struct tx_glu_bwd_args {
     tx_tensor dx; /* [rows, 2f], out; may be x's memory */
     tx_tensor dy; /* [rows, f] */
     tx_tensor x;
-} tx_swiglu_bwd_args;
+    tx_glu kind;
+    bool gate_second;
+} tx_glu_bwd_args;
 
 /* rope: turns heads by their position, in place. With m = n_rot / 2 and φ = (first + i_s) theta^(-i/m), i < m:
  *  (x[i], x[i+m]) becomes (x[i] cos φ - x[i+m] sin φ, x[i+m] cos φ + x[i] sin φ); from n_rot on x stays. Angles are in

@@ -262,8 +262,10 @@ static void rule_query_groups_are_key_heads(const struct check *k)
 static void rule_activation_is_one(const struct check *k)
 {
     const tx_config *c = k->c;
-    if (c->openai_gelu + c->squared_relu + c->swiglu > 1)
-        tx__violate(k->v, "--openai-gelu, --squared-relu and --swiglu: give one of the three");
+    if (c->openai_gelu + c->squared_relu + c->swiglu + (c->glu_activation != NULL) > 1)
+        tx__violate(k->v, "--openai-gelu, --squared-relu, --swiglu and --glu-activation: give one of the four");
+    if (c->glu_activation && c->bias_gelu_fusion)
+        tx__violate(k->v, "if glu-activation is used, please set --no-bias-gelu-fusion");
     if (c->swiglu && c->hidden_size && !c->ffn_hidden_size && !k->bad->hidden_size && !k->bad->ffn_hidden_size)
         tx__violate(k->v, "--swiglu: 8/3 of --hidden-size %lld is less than 64; give --ffn-hidden-size",
                     (long long)c->hidden_size);

@@ -9,8 +9,8 @@
 
 static tx_status activation_fwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a)
 {
-    if (w->swiglu)
-        TX_RUN(c, swiglu_fwd, .y = a->g, .x = a->u);
+    if (w->gated)
+        TX_RUN(c, glu_fwd, .y = a->g, .x = a->u, .kind = w->gate, .gate_second = w->gate_second);
     else
         TX_RUN(c, activation_fwd, .y = a->g, .x = a->u, .kind = w->activation);
     return TX_OK;
@@ -20,9 +20,9 @@ static tx_status activation_fwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *
 static tx_status activation_bwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a, tx_tensor *du, tx_tensor dg)
 {
     *du = dg;
-    if (w->swiglu) {
+    if (w->gated) {
         *du = tx_push2(&c->acts, dg.dtype, a->u.dim[0], a->u.dim[1]);
-        TX_RUN(c, swiglu_bwd, .dx = *du, .dy = dg, .x = a->u);
+        TX_RUN(c, glu_bwd, .dx = *du, .dy = dg, .x = a->u, .kind = w->gate, .gate_second = w->gate_second);
     } else {
         TX_RUN(c, activation_bwd, .dx = dg, .dy = dg, .x = a->u, .kind = w->activation);
     }

@@ -1,14 +1,16 @@
-/* mlp.h - the feed-forward half of a transformer layer: y = f(x W1ᵀ + b1) W2ᵀ + b2, f an activation or SwiGLU. */
+/* mlp.h - the feed-forward half of a transformer layer: y = f(x W1ᵀ + b1) W2ᵀ + b2, f an activation or a gate. */
 #ifndef TX_NN_MLP_H
 #define TX_NN_MLP_H
 
 #include "nn/linear.h"
 
 typedef struct tx_mlp {
-    tx_linear h_to_4h; /* [f, h]; SwiGLU's [2f, h]: the gate's rows, then the rows of what it gates */
+    tx_linear h_to_4h; /* [f, h]; gated [2f, h]: the gate's rows, then the rows of what it gates */
     tx_linear to_h;    /* [h, f] */
-    bool swiglu;
-    tx_activation activation; /* without swiglu */
+    bool gated;
+    bool gate_second;         /* gated: the gate's rows come second */
+    tx_glu gate;              /* gated */
+    tx_activation activation; /* not gated */
     bool recompute;           /* the activation's output is not kept: backward computes it again */
 } tx_mlp;
 

@@ -151,17 +151,18 @@ static void activation(tx_ctx *c, const int64_t *p, results *o)
     assert_same_bits(x, y);
 }
 
-/* p: rows, f */
-static void swiglu(tx_ctx *c, const int64_t *p, results *o)
+/* p: rows, f, kind, gate second */
+static void glu(tx_ctx *c, const int64_t *p, results *o)
 {
     tx_tensor x = RAND(V, p[0], 2 * p[1]), dy = RAND(V, p[0], p[1]), y = ZEROS(V, p[0], p[1]),
               dx = ZEROS(V, p[0], 2 * p[1]);
+    tx_glu kind = (tx_glu)p[2];
     scale_up(x, 3);
-    RUN(c, swiglu_fwd, .y = y, .x = x);
-    RUN(c, swiglu_bwd, .dx = dx, .dy = dy, .x = x);
+    RUN(c, glu_fwd, .y = y, .x = x, .kind = kind, .gate_second = p[3]);
+    RUN(c, glu_bwd, .dx = dx, .dy = dy, .x = x, .kind = kind, .gate_second = p[3]);
     out(o, "y", y, 4);
     out(o, "dx", dx, 8);
-    RUN(c, swiglu_bwd, .dx = x, .dy = dy, .x = x);
+    RUN(c, glu_bwd, .dx = x, .dy = dy, .x = x, .kind = kind, .gate_second = p[3]);
     assert_same_bits(x, dx);
 }
 
@@ -418,10 +419,17 @@ static const op_case cases[] = {
     { "rmsnorm 1x1", rmsnorm, { 1, 1, 0 } },
     { "rmsnorm 3x17", rmsnorm, { 3, 17, 1 } },
     { "rmsnorm 130x768", rmsnorm, { 130, 768, 1 } },
-    { "swiglu 1x1", swiglu, { 1, 1 } },
-    { "swiglu 17x65", swiglu, { 17, 65 } },
-    { "swiglu 130x340", swiglu, { 130, 340 } },
-    { "swiglu 3x2500", swiglu, { 3, 2500 } },
+    { "swiglu 1x1", glu, { 1, 1, TX_GLU_SILU } },
+    { "swiglu 17x65", glu, { 17, 65, TX_GLU_SILU } },
+    { "swiglu 130x340", glu, { 130, 340, TX_GLU_SILU } },
+    { "swiglu 3x2500", glu, { 3, 2500, TX_GLU_SILU } },
+    { "swiglu, gate second 17x65", glu, { 17, 65, TX_GLU_SILU, 1 } },
+    { "geglu 17x65", glu, { 17, 65, TX_GLU_GELU } },
+    { "geglu, gate second 3x2500", glu, { 3, 2500, TX_GLU_GELU, 1 } },
+    { "reglu 17x65", glu, { 17, 65, TX_GLU_RELU } },
+    { "reglu, gate second 3x2500", glu, { 3, 2500, TX_GLU_RELU, 1 } },
+    { "liglu 17x65", glu, { 17, 65, TX_GLU_LINEAR } },
+    { "liglu, gate second 3x2500", glu, { 3, 2500, TX_GLU_LINEAR, 1 } },
     { "rope 1x1", rope, { 1, 1, 1, 1, 2, 2, 0 } },
     { "rope 17x2 in part", rope, { 17, 2, 3, 2, 20, 6, 5 } },
     { "rope 130x2", rope, { 130, 2, 2, 3, 64, 64, 4000 } },

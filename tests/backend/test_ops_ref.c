@@ -156,32 +156,42 @@ static void test_activation(void **state)
     pool_free();
 }
 
-/* ---- swiglu ---- */
+/* ---- glu ---- */
 
-typedef struct swiglu_case {
+typedef struct glu_case {
     tx_tensor y, x, dy;
-} swiglu_case;
+    tx_glu kind;
+    bool second;
+} glu_case;
 
-static double swiglu_loss(void *user)
+static double glu_loss(void *user)
 {
-    swiglu_case *k = user;
-    RUN(&ctx, swiglu_fwd, .y = k->y, .x = k->x);
+    glu_case *k = user;
+    RUN(&ctx, glu_fwd, .y = k->y, .x = k->x, .kind = k->kind, .gate_second = k->second);
     return weighted(k->y, k->dy);
 }
 
-static void test_swiglu(void **state)
+static void test_glu(void **state)
 {
     (void)state;
     const tx_dtype t = TX_F64;
-    swiglu_case k = { ZEROS(t, 3, 5), RAND(t, 3, 10), RAND(t, 3, 5) };
-    tx_tensor dx = ZEROS(t, 3, 10);
-    ((double *)k.x.data)[11] = -2, ((double *)k.x.data)[16] = 3; /* row 1, column 1: gate and up */
-    swiglu_loss(&k);
-    ASSERT_NEAR(tx__ref_load(k.y, 6), -2 / (1 + exp(2)) * 3, 1e-14, "swiglu");
-    RUN(&ctx, swiglu_bwd, .dx = dx, .dy = k.dy, .x = k.x);
-    check_grad("dx", k.x, dx, swiglu_loss, &k);
-    RUN(&ctx, swiglu_bwd, .dx = k.x, .dy = k.dy, .x = k.x);
-    assert_memory_equal(k.x.data, dx.data, 30 * sizeof(double));
+    /* g(-2) and g(3) by kind */
+    const double expected[][2] = { { -2 / (1 + exp(2)), 3 / (1 + exp(-3)) },
+                                   { -2 * 0.5 * erfc(sqrt(2)), 3 * 0.5 * erfc(-3 / sqrt(2)) },
+                                   { 0, 3 },
+                                   { -2, 3 } };
+    for (int i = 0; i < 8; i++) {
+        glu_case k = { ZEROS(t, 3, 5), RAND(t, 3, 10), RAND(t, 3, 5), (tx_glu)(i % 4), i >= 4 };
+        tx_tensor dx = ZEROS(t, 3, 10);
+        ((double *)k.x.data)[11] = -2, ((double *)k.x.data)[16] = 3; /* row 1, column 1: both halves */
+        glu_loss(&k);
+        double gated = k.second ? expected[k.kind][1] * -2 : expected[k.kind][0] * 3;
+        ASSERT_NEAR(tx__ref_load(k.y, 6), gated, 1e-14, "glu");
+        RUN(&ctx, glu_bwd, .dx = dx, .dy = k.dy, .x = k.x, .kind = k.kind, .gate_second = k.second);
+        check_grad("dx", k.x, dx, glu_loss, &k);
+        RUN(&ctx, glu_bwd, .dx = k.x, .dy = k.dy, .x = k.x, .kind = k.kind, .gate_second = k.second);
+        assert_memory_equal(k.x.data, dx.data, 30 * sizeof(double));
+    }
     pool_free();
 }
 
@@ -682,7 +692,7 @@ int main(void)
         cmocka_unit_test(test_layernorm),
         cmocka_unit_test(test_rmsnorm),
         cmocka_unit_test(test_activation),
-        cmocka_unit_test(test_swiglu),
+        cmocka_unit_test(test_glu),
         cmocka_unit_test(test_rope),
         cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_attention_grad),

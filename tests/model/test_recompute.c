@@ -172,6 +172,7 @@ static const char *const variants[] = {
     "--reset-attention-mask --reset-position-ids --normalization rmsnorm",
     "--apply-residual-connection-post-layernorm --swiglu --ffn-hidden-size 24 --hidden-dropout 0 "
     "--attention-dropout 0 --label-smoothing 0.1",
+    "--glu-activation geglu --no-bias-gelu-fusion",
 };
 enum { N_VARIANTS = sizeof variants / sizeof *variants };
 

@@ -99,8 +99,8 @@ static void fill_ops(tx_ops *ops)
     ops->rmsnorm_bwd = (tx_rmsnorm_bwd_row){ tx__cpu_rmsnorm_bwd, tx__cpu_rmsnorm_bwd_scratch, false };
     ops->activation_fwd.run = tx__cpu_activation_fwd;
     ops->activation_bwd.run = tx__cpu_activation_bwd;
-    ops->swiglu_fwd.run = tx__cpu_swiglu_fwd;
-    ops->swiglu_bwd.run = tx__cpu_swiglu_bwd;
+    ops->glu_fwd.run = tx__cpu_glu_fwd;
+    ops->glu_bwd.run = tx__cpu_glu_bwd;
     ops->rope = (tx_rope_row){ tx__cpu_rope, tx__cpu_rope_scratch, false };
     ops->dropout_add_fwd.run = tx__cpu_dropout_add_fwd;
     ops->dropout_add_bwd.run = tx__cpu_dropout_add_bwd;

@@ -160,10 +160,10 @@ tx_status tx__cpu_rmsnorm_bwd(tx_ctx *c, const tx_rmsnorm_bwd_args *a, void *scr
     return TX_OK;
 }
 
-tx_status tx__cpu_swiglu_fwd(tx_ctx *c, const tx_swiglu_fwd_args *a, void *scratch)
+tx_status tx__cpu_glu_fwd(tx_ctx *c, const tx_glu_fwd_args *a, void *scratch)
 {
     (void)scratch;
-    TX_TRY(tx__cpu_need_float("swiglu_fwd", a->x));
+    TX_TRY(tx__cpu_need_float("glu_fwd", a->x));
     int64_t rows = a->y.dim[0], f = a->y.dim[1], step = tx__cpu_stretch(a->x.dtype, f);
     int parts = tx__cpu_parts(c, rows, 4 * f);
 #pragma omp parallel for schedule(static) num_threads(parts)
@@ -173,18 +173,19 @@ tx_status tx__cpu_swiglu_fwd(tx_ctx *c, const tx_swiglu_fwd_args *a, void *scrat
         for (int64_t i = r.lo; i < r.hi; i++)
             for (int64_t j = 0; j < f; j += step) {
                 int64_t some = tx__cpu_min(f - j, step), at = i * 2 * f + j;
-                tx__cpu_k(c)->swiglu_fwd(tx__cpu_dst(a->y, i * f + j, y), tx__cpu_get(c, a->x, at, some, gate),
-                                         tx__cpu_get(c, a->x, at + f, some, up), some);
+                int64_t gate_at = at + (a->gate_second ? f : 0), up_at = at + (a->gate_second ? 0 : f);
+                tx__cpu_k(c)->glu_fwd(tx__cpu_dst(a->y, i * f + j, y), tx__cpu_get(c, a->x, gate_at, some, gate),
+                                      tx__cpu_get(c, a->x, up_at, some, up), some, a->kind);
                 tx__cpu_put(c, a->y, i * f + j, some, y);
             }
     }
     return TX_OK;
 }
 
-tx_status tx__cpu_swiglu_bwd(tx_ctx *c, const tx_swiglu_bwd_args *a, void *scratch)
+tx_status tx__cpu_glu_bwd(tx_ctx *c, const tx_glu_bwd_args *a, void *scratch)
 {
     (void)scratch;
-    TX_TRY(tx__cpu_need_float("swiglu_bwd", a->x));
+    TX_TRY(tx__cpu_need_float("glu_bwd", a->x));
     int64_t rows = a->dy.dim[0], f = a->dy.dim[1], step = tx__cpu_stretch(a->x.dtype, f);
     int parts = tx__cpu_parts(c, rows, 4 * f);
 #pragma omp parallel for schedule(static) num_threads(parts)
@@ -194,12 +195,13 @@ tx_status tx__cpu_swiglu_bwd(tx_ctx *c, const tx_swiglu_bwd_args *a, void *scrat
         for (int64_t i = r.lo; i < r.hi; i++)
             for (int64_t j = 0; j < f; j += step) {
                 int64_t some = tx__cpu_min(f - j, step), at = i * 2 * f + j;
-                tx__cpu_k(c)->swiglu_bwd(tx__cpu_dst(a->dx, at, gate), tx__cpu_dst(a->dx, at + f, up),
-                                         tx__cpu_get(c, a->dy, i * f + j, some, dy),
-                                         tx__cpu_get(c, a->x, at, some, gate), tx__cpu_get(c, a->x, at + f, some, up),
-                                         some);
-                tx__cpu_put(c, a->dx, at, some, gate);
-                tx__cpu_put(c, a->dx, at + f, some, up);
+                int64_t gate_at = at + (a->gate_second ? f : 0), up_at = at + (a->gate_second ? 0 : f);
+                tx__cpu_k(c)->glu_bwd(tx__cpu_dst(a->dx, gate_at, gate), tx__cpu_dst(a->dx, up_at, up),
+                                      tx__cpu_get(c, a->dy, i * f + j, some, dy),
+                                      tx__cpu_get(c, a->x, gate_at, some, gate), tx__cpu_get(c, a->x, up_at, some, up),
+                                      some, a->kind);
+                tx__cpu_put(c, a->dx, gate_at, some, gate);
+                tx__cpu_put(c, a->dx, up_at, some, up);
             }
     }
     return TX_OK;

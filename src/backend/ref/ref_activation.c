@@ -1,4 +1,4 @@
-/* ref_activation.c - the MLP's non-linearities: GELU (arXiv:1606.08415), squared ReLU (arXiv:2109.08668), SwiGLU
+/* ref_activation.c - the MLP's non-linearities: GELU (arXiv:1606.08415), squared ReLU (arXiv:2109.08668), gates
  * (arXiv:2002.05202). */
 #include <math.h>
 
@@ -45,34 +45,45 @@ tx_status tx__ref_activation_bwd(tx_ctx *c, const tx_activation_bwd_args *a, voi
     return TX_OK;
 }
 
-static double sigmoid(double x)
+/* y = g(z) of a gate, and its derivative into *dy. */
+static double open_gate(double z, tx_glu kind, double *dy)
 {
-    return 1 / (1 + exp(-x));
+    if (kind == TX_GLU_GELU) return activate(z, TX_GELU_ERF, dy);
+    if (kind == TX_GLU_SILU) {
+        double s = 1 / (1 + exp(-z));
+        *dy = s * (1 + z * (1 - s));
+        return z * s;
+    }
+    bool shut = kind == TX_GLU_RELU && z < 0; /* NaN stays */
+    *dy = shut ? 0 : 1;
+    return shut ? 0 : z;
 }
 
-tx_status tx__ref_swiglu_fwd(tx_ctx *c, const tx_swiglu_fwd_args *a, void *scratch)
+tx_status tx__ref_glu_fwd(tx_ctx *c, const tx_glu_fwd_args *a, void *scratch)
 {
     (void)c, (void)scratch;
-    int64_t rows = a->y.dim[0], f = a->y.dim[1];
+    int64_t rows = a->y.dim[0], f = a->y.dim[1], gate = a->gate_second ? f : 0, up = f - gate;
+    double unused;
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < f; j++) {
-            double gate = tx__ref_load(a->x, i * 2 * f + j), up = tx__ref_load(a->x, i * 2 * f + f + j);
-            tx__ref_store(a->y, i * f + j, gate * sigmoid(gate) * up);
+            int64_t at = i * 2 * f + j;
+            double opened = open_gate(tx__ref_load(a->x, at + gate), a->kind, &unused);
+            tx__ref_store(a->y, i * f + j, opened * tx__ref_load(a->x, at + up));
         }
     return TX_OK;
 }
 
-tx_status tx__ref_swiglu_bwd(tx_ctx *c, const tx_swiglu_bwd_args *a, void *scratch)
+tx_status tx__ref_glu_bwd(tx_ctx *c, const tx_glu_bwd_args *a, void *scratch)
 {
     (void)c, (void)scratch;
-    int64_t rows = a->dy.dim[0], f = a->dy.dim[1];
+    int64_t rows = a->dy.dim[0], f = a->dy.dim[1], gate = a->gate_second ? f : 0, up = f - gate;
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < f; j++) {
             int64_t at = i * 2 * f + j;
-            double gate = tx__ref_load(a->x, at), up = tx__ref_load(a->x, at + f), dy = tx__ref_load(a->dy, i * f + j);
-            double s = sigmoid(gate);
-            tx__ref_store(a->dx, at, dy * up * s * (1 + gate * (1 - s)));
-            tx__ref_store(a->dx, at + f, dy * gate * s);
+            double slope, dy = tx__ref_load(a->dy, i * f + j), through = tx__ref_load(a->x, at + up);
+            double opened = open_gate(tx__ref_load(a->x, at + gate), a->kind, &slope);
+            tx__ref_store(a->dx, at + gate, dy * through * slope);
+            tx__ref_store(a->dx, at + up, dy * opened);
         }
     return TX_OK;
 }

@@ -18,8 +18,8 @@ static void fill_ops(tx_ops *ops)
     ops->rmsnorm_bwd.run = tx__ref_rmsnorm_bwd;
     ops->activation_fwd.run = tx__ref_activation_fwd;
     ops->activation_bwd.run = tx__ref_activation_bwd;
-    ops->swiglu_fwd.run = tx__ref_swiglu_fwd;
-    ops->swiglu_bwd.run = tx__ref_swiglu_bwd;
+    ops->glu_fwd.run = tx__ref_glu_fwd;
+    ops->glu_bwd.run = tx__ref_glu_bwd;
     ops->rope.run = tx__ref_rope;
     ops->dropout_add_fwd.run = tx__ref_dropout_add_fwd;
     ops->dropout_add_bwd.run = tx__ref_dropout_add_bwd;

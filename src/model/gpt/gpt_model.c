@@ -66,6 +66,14 @@ static tx_norm norm_of(const tx_config *cfg)
                       .plus_one = cfg->apply_layernorm_1p };
 }
 
+static tx_glu gate_of(const tx_config *cfg)
+{
+    static const char *const name[] = { "swiglu", "geglu", "reglu", "liglu" }; /* as tx_glu */
+    int i = 0;
+    while (cfg->glu_activation && strcmp(cfg->glu_activation, name[i])) i++;
+    return (tx_glu)i;
+}
+
 /* Layer i, from 0, as the options have it. */
 static tx_block block_of(const tx_config *cfg, int i)
 {
@@ -80,7 +88,9 @@ static tx_block block_of(const tx_config *cfg, int i)
                   .rope_theta = cfg->rope_theta,
                   .p_drop = cfg->attention_dropout,
                   .layer = i + 1 },
-        .mlp = { .swiglu = cfg->swiglu,
+        .mlp = { .gated = cfg->swiglu || cfg->glu_activation,
+                 .gate_second = cfg->glu_activation, /* BigScience's order; --swiglu has Megatron-LM's */
+                 .gate = gate_of(cfg),
                  .activation = cfg->squared_relu ? TX_SQUARED_RELU
                                : gelu_tanh       ? TX_GELU_TANH
                                                  : TX_GELU_ERF,
@@ -121,7 +131,7 @@ static tx_status gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_
         .n_groups = cfg->num_key_value_heads,
         .head_dim = cfg->kv_channels,
         .ffn = cfg->ffn_hidden_size,
-        .mlp_in = cfg->swiglu ? 2 * cfg->ffn_hidden_size : cfg->ffn_hidden_size,
+        .mlp_in = cfg->swiglu || cfg->glu_activation ? 2 * cfg->ffn_hidden_size : cfg->ffn_hidden_size,
         .max_positions = cfg->max_position_embeddings,
         .vocab_size = vocab_size,
         .vocab_padded = padded,

@@ -175,19 +175,57 @@ static inline float exp_minus(float x)
     return tx__expf(-x > 80.0f ? 80.0f : -x);
 }
 
-void tx__k(swiglu_fwd)(float *y, const float *gate, const float *up, int64_t n)
+void tx__k(glu_fwd)(float *y, const float *gate, const float *up, int64_t n, tx_glu kind)
 {
+    if (kind == TX_GLU_SILU) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) y[i] = gate[i] / (1.0f + exp_minus(gate[i])) * up[i];
+        for (int64_t i = 0; i < n; i++) y[i] = gate[i] / (1.0f + exp_minus(gate[i])) * up[i];
+    } else if (kind == TX_GLU_GELU) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) {
+            float e;
+            y[i] = gate[i] * tx__normal_cdf(gate[i], &e) * up[i];
+        }
+    } else if (kind == TX_GLU_RELU) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) y[i] = (gate[i] < 0.0f ? 0.0f : gate[i]) * up[i]; /* NaN stays */
+    } else {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) y[i] = gate[i] * up[i];
+    }
 }
 
-void tx__k(swiglu_bwd)(float *dgate, float *dup, const float *dy, const float *gate, const float *up, int64_t n)
+void tx__k(glu_bwd)(float *dgate, float *dup, const float *dy, const float *gate, const float *up, int64_t n,
+                    tx_glu kind)
 {
+    if (kind == TX_GLU_SILU) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        float g = gate[i], e = exp_minus(g), s = 1.0f / (1.0f + e), d = dy[i];
-        dgate[i] = d * up[i] * (s * (1.0f + g * (e * s))); /* 1 - s = e s, without cancellation */
-        dup[i] = d * (g * s);
+        for (int64_t i = 0; i < n; i++) {
+            float g = gate[i], e = exp_minus(g), s = 1.0f / (1.0f + e), d = dy[i];
+            dgate[i] = d * up[i] * (s * (1.0f + g * (e * s))); /* 1 - s = e s, without cancellation */
+            dup[i] = d * (g * s);
+        }
+    } else if (kind == TX_GLU_GELU) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) {
+            float g = gate[i], d = dy[i], e, cdf = tx__normal_cdf(g, &e);
+            dgate[i] = d * up[i] * (cdf + g * e * 0.398942280f);
+            dup[i] = d * (g * cdf);
+        }
+    } else if (kind == TX_GLU_RELU) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) {
+            float g = gate[i], d = dy[i];
+            dgate[i] = d * (g < 0.0f ? 0.0f : up[i]);
+            dup[i] = d * (g < 0.0f ? 0.0f : g);
+        }
+    } else {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) {
+            float g = gate[i], d = dy[i];
+            dgate[i] = d * up[i];
+            dup[i] = d * g;
+        }
     }
 }
 
