@@ -122,7 +122,7 @@ const char *const tx_param_kind_names[TX_N_PARAM_KINDS] = { "embedding", "attent
 /* By the names that the parameter table has. */
 static tx_param_kind kind_of(const char *name)
 {
-    if (strstr(name, "layernorm")) return TX_PARAM_NORM;
+    if (strstr(name, "layernorm") || strstr(name, ".norm.")) return TX_PARAM_NORM;
     if (strstr(name, "self_attention.")) return TX_PARAM_ATTENTION;
     if (strstr(name, ".mlp.")) return TX_PARAM_MLP;
     TX_ASSERT(strstr(name, "embedding") || strstr(name, "output_layer"));

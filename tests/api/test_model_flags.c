@@ -3,6 +3,8 @@
  * shape. */
 #include "engine_test.h"
 
+#include "infer/generator.h"
+
 /* Megatron-LM's words for grouped queries; left out, the checkpoint's number is taken. */
 static void query_groups_are_key_value_heads(void **state)
 {
@@ -98,12 +100,176 @@ static void gated_mlps_resume_and_keep_their_shape(void **state)
     tx_config_free(cfg);
 }
 
+/* ---------------------------------------------------------------- the embedding's norm */
+
+#define STILL "--backend ref --threads 1 --hidden-dropout 0 --attention-dropout 0 --global-batch-size 2 "
+
+static double loss_of(tx_engine *e)
+{
+    int32_t tokens[B * (S + 1)];
+    double sum;
+    int64_t n;
+    batch(tokens, 0);
+    ASSERT_OK(tx_trainer_evaluate(e->trainer, tokens, B, &sum, &n));
+    return sum / (double)n;
+}
+
+static float *values_of(const tx_engine *e, const char *name, int64_t *n)
+{
+    const tx_param *p = tx_params_find(&e->trainer->model->params, name);
+    assert_non_null(p);
+    if (n) *n = p->numel;
+    return (float *)e->trainer->value + p->offset;
+}
+
+/* Made-up factors and offsets, so that neither is at its beginning. */
+static void scatter_norm(tx_engine *e)
+{
+    static const char *const name[] = { "embedding.word_embeddings.norm.weight",
+                                        "embedding.word_embeddings.norm.bias" };
+    for (int k = 0; k < 2; k++) {
+        tx_rng rng = { .seed = 8, .stream = (uint32_t)k };
+        int64_t n;
+        float *x = values_of(e, name[k], &n);
+        for (int64_t i = 0; i < n; i++) x[i] += (float)(tx_rng_uniform(&rng, (uint64_t)i) - 0.5);
+    }
+}
+
+/* An embedding whose rows are what the norm makes of them is the same model without it. */
+static void embed_layernorm_is_an_embedding_of_normed_rows(void **state)
+{
+    (void)state;
+    static const char *const more[] = { "", "--use-rotary-position-embeddings" };
+    for (int k = 0; k < 2; k++) {
+        tx_config *a_cfg, *b_cfg;
+        char flags[512];
+        snprintf(flags, sizeof flags, STILL "--untie-embeddings-and-output-weights %s", more[k]);
+        tx_engine *b = create(&b_cfg, flags);
+        tx_engine *a = create(&a_cfg, strcat(flags, " --embed-layernorm --layernorm-epsilon 1e-5"));
+        const tx_params *ps = &b->trainer->model->params;
+        scatter_norm(a);
+        for (int i = 0; i < ps->n; i++)
+            memcpy((float *)b->trainer->value + ps->param[i].offset, values_of(a, ps->param[i].name, NULL),
+                   (size_t)ps->param[i].numel * sizeof(float));
+        const float *gamma = values_of(a, "embedding.word_embeddings.norm.weight", NULL);
+        const float *beta = values_of(a, "embedding.word_embeddings.norm.bias", NULL);
+        float *word = values_of(b, "embedding.word_embeddings.weight", NULL);
+        for (int64_t row = 0; row < 509; row++) {
+            double mean = 0, square = 0;
+            float *x = word + row * 48;
+            for (int i = 0; i < 48; i++) mean += (double)x[i] / 48;
+            for (int i = 0; i < 48; i++) square += ((double)x[i] - mean) * ((double)x[i] - mean) / 48;
+            for (int i = 0; i < 48; i++)
+                x[i] = (float)(((double)x[i] - mean) / sqrt(square + 1e-5) * (double)gamma[i] + (double)beta[i]);
+        }
+        ASSERT_NEAR(loss_of(a), loss_of(b), 1e-5, "loss");
+        tx_engine_destroy(a);
+        tx_engine_destroy(b);
+        tx_config_free(a_cfg);
+        tx_config_free(b_cfg);
+    }
+}
+
+/* The loss rises along a gradient as steeply as the gradient is long. */
+static void check_slope(tx_engine *e, const float *grads, const char *name)
+{
+    int64_t n;
+    float *x = values_of(e, name, &n), *was = malloc((size_t)n * sizeof *was);
+    const float *grad = grads + (x - (float *)e->trainer->value);
+    double length = 0, loss[2];
+    for (int64_t i = 0; i < n; i++) length += (double)grad[i] * (double)grad[i];
+    length = sqrt(length);
+    assert_true(length > 0);
+    memcpy(was, x, (size_t)n * sizeof *was);
+    const double step = 0.01;
+    for (int k = 0; k < 2; k++) {
+        for (int64_t i = 0; i < n; i++) x[i] = was[i] + (float)((k ? step : -step) * (double)grad[i] / length);
+        loss[k] = loss_of(e);
+    }
+    memcpy(x, was, (size_t)n * sizeof *was);
+    free(was);
+    ASSERT_NEAR((loss[1] - loss[0]) / (2 * step), length, 3e-3 * length + 1e-5, name);
+}
+
+static void embed_layernorm_has_the_gradient_of_its_loss(void **state)
+{
+    (void)state;
+    static const char *const more[] = { "", "--apply-layernorm-1p", "--untie-embeddings-and-output-weights" };
+    for (int k = 0; k < 3; k++) {
+        tx_config *cfg;
+        char flags[512];
+        int32_t tokens[B * (S + 1)];
+        double loss;
+        snprintf(flags, sizeof flags, STILL "--embed-layernorm --init-method-std 0.2 --lr 0 --min-lr 0 %s", more[k]);
+        tx_engine *e = create(&cfg, flags);
+        scatter_norm(e);
+        batch(tokens, 0);
+        ASSERT_OK(tx_engine_forward(e, tokens, &loss));
+        ASSERT_OK(tx_engine_backward(e));
+        size_t size = (size_t)e->trainer->model->params.numel * sizeof(float);
+        float *grads = malloc(size);
+        memcpy(grads, e->trainer->grad, size);
+        ASSERT_OK(tx_engine_step(e)); /* which changes nothing */
+        check_slope(e, grads, "embedding.word_embeddings.weight");
+        check_slope(e, grads, "embedding.word_embeddings.norm.weight");
+        check_slope(e, grads, "embedding.word_embeddings.norm.bias");
+        check_slope(e, grads, "embedding.position_embeddings.weight");
+        free(grads);
+        tx_engine_destroy(e);
+        tx_config_free(cfg);
+    }
+}
+
+/* Kept in the checkpoint, in half precision with either residual stream too; Hugging Face has no such folder. */
+static void embed_layernorm_resumes(void **state)
+{
+    (void)state;
+    static const char *const more[] = { "", "--bf16 --fp32-residual-connection", "--fp16 --loss-scale 64" };
+    char flags[256];
+    for (int k = 0; k < 3; k++) {
+        snprintf(flags, sizeof flags, "--embed-layernorm %s", more[k]);
+        run_and_save(in_scratch("straight"), flags, 10, 0);
+        run_and_save(in_scratch("cut"), flags, 5, 0);
+        snprintf(flags, sizeof flags, "%s --load %s", more[k], in_scratch("cut"));
+        run_and_save(in_scratch("cut"), flags, 5, 0);
+        assert_same_checkpoint("straight", "cut");
+    }
+    refuses_export("--embed-layernorm");
+}
+
+/* Tokens one at a time over the cache, and all at once. */
+static void embed_layernorm_decodes(void **state)
+{
+    (void)state;
+    enum { PROMPT = 5, NEW = 9 };
+    tx_config *cfg;
+    tx_engine *e = create(&cfg, "--embed-layernorm --init-method-std 0.2");
+    tx_generator *g;
+    int32_t tokens[PROMPT + NEW] = { 5, 77, 300, 5, 9 }, out[NEW];
+    int64_t n_out;
+    float cached[509], whole[509];
+    scatter_norm(e);
+    ASSERT_OK(tx_generator_create(&g, e->trainer->model, "cpu", 0, 1, S, S));
+    ASSERT_OK(tx_generator_run(g, tokens, PROMPT, NEW, -1, &(tx_sampler){ .greedy = true }, 1, 0, out, &n_out));
+    memcpy(cached, g->logits, sizeof cached);
+    memcpy(tokens + PROMPT, out, sizeof out);
+    ASSERT_OK(tx_generator_logits(g, tokens, PROMPT + NEW - 1, whole));
+    for (int i = 0; i < 509; i++) ASSERT_NEAR((double)cached[i], (double)whole[i], 1e-5, "logit");
+    tx_generator_destroy(g);
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCRATCH_TEST(query_groups_are_key_value_heads),
         cmocka_unit_test(glu_activation_swiglu_is_swiglu_with_its_halves_exchanged),
         SCRATCH_TEST(gated_mlps_resume_and_keep_their_shape),
+        cmocka_unit_test(embed_layernorm_is_an_embedding_of_normed_rows),
+        cmocka_unit_test(embed_layernorm_has_the_gradient_of_its_loss),
+        SCRATCH_TEST(embed_layernorm_resumes),
+        cmocka_unit_test(embed_layernorm_decodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

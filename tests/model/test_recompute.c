@@ -172,7 +172,8 @@ static const char *const variants[] = {
     "--reset-attention-mask --reset-position-ids --normalization rmsnorm",
     "--apply-residual-connection-post-layernorm --swiglu --ffn-hidden-size 24 --hidden-dropout 0 "
     "--attention-dropout 0 --label-smoothing 0.1",
-    "--glu-activation geglu --no-bias-gelu-fusion",
+    "--glu-activation geglu --no-bias-gelu-fusion --embed-layernorm",
+    "--embed-layernorm --apply-layernorm-1p --use-rotary-position-embeddings",
 };
 enum { N_VARIANTS = sizeof variants / sizeof *variants };
 
@@ -193,6 +194,7 @@ static void gradients_are_the_same_bf16(void **state)
 {
     (void)state;
     check_same_gradients(variants + 1, 2, "--backend ref --threads 1", TX_BF16);
+    check_same_gradients(variants + N_VARIANTS - 2, 2, "--backend ref --threads 1", TX_BF16);
 }
 
 /* ---------------------------------------------------------------- less memory */

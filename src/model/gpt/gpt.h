@@ -15,13 +15,15 @@ typedef struct tx_gpt {
     tx_model base; /* first: a tx_model * is a tx_gpt * */
     tx_weight word, pos, output;
     const tx_weight *head; /* word or output */
-    tx_norm final_norm;
+    bool norms_embedding;  /* --embed-layernorm: norm(word[token]) takes the place of word[token] */
+    tx_norm word_norm, final_norm;
     tx_block *block; /* [n_layers] */
     double p_drop;
     /* what the forward of the micro-batch in flight left for its backward; tensors lie on the activation stack */
     struct tx_gpt_saved {
         tx_block_saved *block; /* [n_layers] */
-        tx_norm_saved final_norm;
+        tx_norm_saved word_norm, final_norm;
+        tx_tensor e;      /* [s, b, h], input of the embedding's norm */
         tx_tensor x;      /* [s, b, h], input of the final norm */
         tx_tensor dy;     /* [s, b, h], gradient of the final norm's output */
         tx_tensor d;      /* [s, b, h], of its input; dy's memory where the stream has dy's dtype */
@@ -31,6 +33,6 @@ typedef struct tx_gpt {
 } tx_gpt;
 
 /* What a GPT may be without, beside its blocks' traits (block.h). */
-enum { TX_WITH_POSITIONS = 256, TX_WITH_OUTPUT = 512 };
+enum { TX_WITH_POSITIONS = 256, TX_WITH_OUTPUT = 512, TX_WITH_WORD_NORM = 1024 };
 
 #endif

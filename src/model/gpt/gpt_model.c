@@ -10,13 +10,16 @@
 
 /* Parts, for the watch. */
 #define EMBEDDING  "embedding"
+#define WORD_NORM  "embedding.word_embeddings.norm"
 #define FINAL_NORM "encoder.final_layernorm"
 #define HEAD       "output_layer"
 
 /* clang-format off */
 static const tx_param_decl embedding_params[] = {
-    { "embedding.word_embeddings.weight",     "V,h", TX_INIT_NORMAL, TX_DECAY, F(word), 0 },
-    { "embedding.position_embeddings.weight", "P,h", TX_INIT_NORMAL, TX_DECAY, F(pos),  TX_WITH_POSITIONS },
+    { "embedding.word_embeddings.weight",      "V,h", TX_INIT_NORMAL, TX_DECAY,    F(word),                 0 },
+    { "embedding.word_embeddings.norm.weight", "h",   TX_INIT_ONE,    TX_NO_DECAY, F(word_norm.gamma), TX_WITH_WORD_NORM },
+    { "embedding.word_embeddings.norm.bias",   "h",   TX_INIT_ZERO,   TX_NO_DECAY, F(word_norm.beta),  TX_WITH_WORD_NORM },
+    { "embedding.position_embeddings.weight",  "P,h", TX_INIT_NORMAL, TX_DECAY,    F(pos),                  TX_WITH_POSITIONS },
 };
 static const tx_param_decl final_params[] = {
     { "encoder.final_layernorm.weight", "h",   TX_INIT_ONE,    TX_NO_DECAY, F(final_norm.gamma), 0 },
@@ -47,7 +50,7 @@ static tx_status declare_params(tx_gpt *g, unsigned traits)
                      .a = m->n_heads * m->head_dim,
                      .u = m->mlp_in,
                      .traits = traits };
-    TX_TRY(tx_params_declare(&m->params, "", embedding_params, 2, g, &dims));
+    TX_TRY(tx_params_declare(&m->params, "", embedding_params, 4, g, &dims));
     for (int64_t i = 0; i < m->n_layers; i++) {
         char prefix[64];
         snprintf(prefix, sizeof prefix, "encoder.layers.%lld.", (long long)i);
@@ -144,6 +147,8 @@ static tx_status gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_
     bool untied = cfg->untie_embeddings_and_output_weights;
     g->head = untied ? &g->output : &g->word;
     g->p_drop = cfg->hidden_dropout;
+    g->norms_embedding = cfg->embed_layernorm;
+    g->word_norm = (tx_norm){ .kind = TX_LAYERNORM, .eps = 1e-5, .plus_one = cfg->apply_layernorm_1p };
     g->final_norm = norm_of(cfg);
     TX_GOTO(tx_alloc(&g->block, (size_t)cfg->num_layers, sizeof *g->block, "the model's layers"));
     TX_GOTO(tx_alloc(&g->saved.block, (size_t)cfg->num_layers, sizeof *g->saved.block, "the model's layers"));
@@ -151,20 +156,63 @@ static tx_status gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_
     TX_GOTO(declare_params(g, (cfg->add_bias_linear ? TX_WITH_LINEAR_BIAS : 0) |
                                   (g->final_norm.kind == TX_LAYERNORM ? TX_WITH_NORM_BIAS : 0) |
                                   (cfg->add_position_embedding ? TX_WITH_POSITIONS : 0) |
-                                  (untied ? TX_WITH_OUTPUT : 0)));
+                                  (cfg->embed_layernorm ? TX_WITH_WORD_NORM : 0) | (untied ? TX_WITH_OUTPUT : 0)));
     *out = &g->base;
 out:
     if (st) gpt_destroy(&g->base);
     return st;
 }
 
-/* x0 = drop(word[token] + position[pos]) */
+/* x0 = norm(word[token]) + position[pos], pushing what backward needs.   @normed room for the norm's output; absent:
+ * pushed, too */
+static tx_status embed_normed(tx_ctx *c, tx_gpt *g, tx_tensor x, tx_tensor token, tx_tensor position, tx_tensor normed)
+{
+    struct tx_gpt_saved *a = &g->saved;
+    int64_t s = x.dim[0], b = x.dim[1], h = x.dim[2];
+    a->e = tx_push3(&c->acts, g->base.dtype, s, b, h);
+    if (!normed.data) normed = tx_push3(&c->acts, g->base.dtype, s, b, h);
+    TX_RUN(c, embedding_fwd, .y = a->e, .token = token, .position = position, .word = g->word.value);
+    tx_watch_at(c, WORD_NORM);
+    TX_TRY(tx_norm_fwd(c, &g->word_norm, &a->word_norm, tx_as_rows(normed), a->e));
+    tx_watch_at(c, EMBEDDING);
+    tx_tensor added = { 0 };
+    if (g->pos.value.data) {
+        TX_RUN(c, embedding_fwd, .y = x, .token = position, .position = position, .word = g->pos.value);
+        added = x;
+    }
+    TX_RUN(c, dropout_add_fwd, .y = x, .x = normed, .residual = added);
+    return TX_OK;
+}
+
+/* dword, dpos and the norm's gradients += those of d, the gradient of x0, which is used up. */
+static tx_status embed_normed_bwd(tx_ctx *c, tx_gpt *g, const tx_batch *batch, tx_tensor d)
+{
+    struct tx_gpt_saved *a = &g->saved;
+    tx_tensor dy = d;
+    if (g->pos.value.data)
+        TX_RUN(c, embedding_bwd, .dword = g->pos.grad, .dy = d, .token = batch->position, .position = batch->position);
+    if (d.dtype != g->base.dtype) {
+        dy = a->dy;
+        TX_RUN(c, dropout_add_bwd, .dx = dy, .dy = d);
+    }
+    tx_watch_at(c, WORD_NORM);
+    TX_TRY(tx_norm_bwd(c, &g->word_norm, &a->word_norm, dy, dy, (tx_tensor){ 0 }, a->e));
+    tx_watch_at(c, EMBEDDING);
+    TX_RUN(c, embedding_bwd, .dword = g->word.grad, .dy = dy, .token = batch->token, .position = batch->position);
+    return TX_OK;
+}
+
+/* x0 = drop(word[token] + position[pos])   @normed as above */
 static tx_status embed(tx_ctx *c, tx_gpt *g, tx_tensor x, tx_tensor token, tx_tensor position,
-                       const tx_dropout_key *key)
+                       const tx_dropout_key *key, tx_tensor normed)
 {
     tx_dropout mask = tx_dropout_at(key, g->p_drop, 0, TX_DROP_EMBEDDING);
     tx_watch_at(c, EMBEDDING);
-    TX_RUN(c, embedding_fwd, .y = x, .token = token, .position = position, .word = g->word.value, .pos = g->pos.value);
+    if (g->norms_embedding)
+        TX_TRY(embed_normed(c, g, x, token, position, normed));
+    else
+        TX_RUN(c, embedding_fwd, .y = x, .token = token, .position = position, .word = g->word.value,
+               .pos = g->pos.value);
     if (mask.drop) TX_RUN(c, dropout_add_fwd, .y = x, .x = x, .mask = mask);
     return TX_OK;
 }
@@ -221,7 +269,7 @@ static tx_status gpt_fwd(tx_ctx *c, tx_model *m, const tx_batch *batch, bool tra
 
     tx_tensor none = { 0 }, x = tx_push3(&c->acts, m->stream, s, b, h);
     lend(c, g, s, b);
-    TX_TRY(embed(c, g, x, batch->token, batch->position, &batch->dropout));
+    TX_TRY(embed(c, g, x, batch->token, batch->position, &batch->dropout, a->dy)); /* dy is free until the head */
     for (int64_t first = 0, end; first < m->n_layers; first = end) {
         for (end = first + 1; end < m->n_layers && (!train || group_first(m, end) == first);) end++; /* scoring: all */
         tx_tensor y = tx_push3(&c->acts, m->stream, s, b, h);
@@ -260,8 +308,11 @@ static tx_status gpt_bwd(tx_ctx *c, tx_model *m, const tx_batch *batch)
     tx_dropout mask = tx_dropout_at(&batch->dropout, g->p_drop, 0, TX_DROP_EMBEDDING);
     tx_watch_at(c, EMBEDDING);
     if (mask.drop) TX_RUN(c, dropout_add_bwd, .dx = d, .dy = d, .mask = mask);
-    TX_RUN(c, embedding_bwd, .dword = g->word.grad, .dpos = g->pos.grad, .dy = d, .token = batch->token,
-           .position = batch->position);
+    if (g->norms_embedding)
+        TX_TRY(embed_normed_bwd(c, g, batch, d));
+    else
+        TX_RUN(c, embedding_bwd, .dword = g->word.grad, .dpos = g->pos.grad, .dy = d, .token = batch->token,
+               .position = batch->position);
     tx_watch_backward(c, false);
     tx_arena_pop(&c->acts, a->mark);
     return TX_OK;
@@ -275,7 +326,7 @@ static tx_status gpt_decode(tx_ctx *c, tx_model *m, const tx_decode *dec)
     tx_dropout_key off = { 0 };
     tx_tensor x = tx_push3(&c->acts, m->stream, s, b, h), other = tx_push3(&c->acts, m->stream, s, b, h);
     lend(c, g, s, b);
-    TX_TRY(embed(c, g, x, dec->token, dec->position, &off));
+    TX_TRY(embed(c, g, x, dec->token, dec->position, &off, (tx_tensor){ 0 }));
     for (int64_t i = 0; i < m->n_layers; i++) {
         size_t mark = tx_arena_mark(&c->acts);
         TX_TRY(tx_block_fwd(c, &g->block[i], &g->saved.block[i], &dec->kv[i], (tx_tensor){ 0 }, &off, other, x));

@@ -30,9 +30,10 @@ static const char *const extra[] = { ".rotary_emb.inv_freq", "lm_head.weight", N
 
 static bool fits(const tx_model *m)
 {
-    const tx_block *b = &((const tx_gpt *)m)->block[0];
-    return b->ln1.kind == TX_RMSNORM && !b->residual_post_norm && b->attn.n_rot == m->head_dim && b->mlp.gated &&
-           !b->mlp.gate_second && !tx_params_find(&m->params, "embedding.position_embeddings.weight") &&
+    const tx_gpt *g = (const tx_gpt *)m;
+    const tx_block *b = &g->block[0];
+    return b->ln1.kind == TX_RMSNORM && !g->norms_embedding && !b->residual_post_norm && b->attn.n_rot == m->head_dim &&
+           b->mlp.gated && !b->mlp.gate_second && !tx_params_find(&m->params, "embedding.position_embeddings.weight") &&
            !tx_params_find(&m->params, "encoder.layers.0.mlp.dense_4h_to_h.bias");
 }
 
@@ -76,15 +77,15 @@ static tx_status options(json_t **out, const json_t *config)
     if (tx_hf_get_bool(config, "attention_bias", false) || tx_hf_get_bool(config, "mlp_bias", false))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: a Llama with attention_bias or mlp_bias is not built yet");
     const json_t *eps = json_object_get(config, "rms_norm_eps");
-    json_t *o =
-        json_pack("{sI sI sI sI sI sI sI ss sf sb sb sb sn sb sb sb sf sf sb sb sb sI}", "num_layers", layers,
-                  "hidden_size", hidden, "num_attention_heads", heads, "num_key_value_heads", groups, "kv_channels", d,
-                  "ffn_hidden_size", inner, "max_position_embeddings", positions, "normalization", "rmsnorm",
-                  "layernorm_epsilon", json_is_number(eps) ? json_number_value(eps) : 1e-6, "openai_gelu", 0,
-                  "squared_relu", 0, "swiglu", 1, "glu_activation", "add_bias_linear", 0, "add_position_embedding", 0,
-                  "use_rotary_position_embeddings", 1, "rope_theta", theta, "rotary_percent", 1.0,
-                  "untie_embeddings_and_output_weights", !tx_hf_get_bool(config, "tie_word_embeddings", false),
-                  "apply_residual_connection_post_layernorm", 0, "apply_layernorm_1p", 0, "vocab_size", vocab);
+    json_t *o = json_pack(
+        "{sI sI sI sI sI sI sI ss sf sb sb sb sn sb sb sb sf sf sb sb sb sb sI}", "num_layers", layers, "hidden_size",
+        hidden, "num_attention_heads", heads, "num_key_value_heads", groups, "kv_channels", d, "ffn_hidden_size", inner,
+        "max_position_embeddings", positions, "normalization", "rmsnorm", "layernorm_epsilon",
+        json_is_number(eps) ? json_number_value(eps) : 1e-6, "openai_gelu", 0, "squared_relu", 0, "swiglu", 1,
+        "glu_activation", "add_bias_linear", 0, "add_position_embedding", 0, "use_rotary_position_embeddings", 1,
+        "rope_theta", theta, "rotary_percent", 1.0, "untie_embeddings_and_output_weights",
+        !tx_hf_get_bool(config, "tie_word_embeddings", false), "apply_residual_connection_post_layernorm", 0,
+        "apply_layernorm_1p", 0, "embed_layernorm", 0, "vocab_size", vocab);
     if (!o) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
     *out = o;
     return TX_OK;
