@@ -4,6 +4,7 @@
 #define TX_BACKEND_BACKEND_H
 
 #include "backend/ops.h"
+#include "backend/profile.h"
 #include "backend/watch.h"
 
 /* Memory traffic over arrays that no cache holds, bytes/s; what is written counts once, as in STREAM. */
@@ -32,8 +33,10 @@ const tx_backend *tx_backend_find(const char *name);
 /* The finished table of a backend: compose.c's rows, then its base's, then its own. */
 void tx_backend_ops(const tx_backend *be, tx_ops *out);
 
-/* watch.c: looks at what an op has written. */
-#define OP(name) void tx__watch_##name(tx_watch *w, const tx_##name##_args *a);
+/* watch.c: looks at what an op has written. profile.c: what a run of it costs. */
+#define OP(name)                                                       \
+    void tx__watch_##name(const tx_ctx *c, const tx_##name##_args *a); \
+    tx_cost tx__cost_##name(const tx_##name##_args *a);
 #include "backend/ops.def"
 #undef OP
 

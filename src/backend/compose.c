@@ -32,7 +32,7 @@ static tx_status head_loss(tx_ctx *c, const tx_head_loss_args *a, void *scratch)
     for (int64_t first = 0; first < rows; first += chunk) {
         int64_t n = rows - first < chunk ? rows - first : chunk;
         tx_tensor z = tx_tensor2(scratch, wide, n, v), dz = z, x = tx_slice_rows(a->x, first, n);
-        tx_watch_rows(c, first, n);
+        tx_at_rows(c, first, n);
         /* 1  z = x Wᵀ */
         TX_RUN(c, gemm, .c = z, .a = x, .b = a->w, .trans_b = true);
         /* 2  loss, and z becomes dz */
@@ -40,7 +40,7 @@ static tx_status head_loss(tx_ctx *c, const tx_head_loss_args *a, void *scratch)
                .weight = grad ? tx_slice1(a->weight, first, n) : (tx_tensor){ 0 }, .n_valid = a->n_valid,
                .smoothing = a->smoothing);
         if (!grad) continue;
-        tx_watch_backward(c, true);
+        tx_at_backward(c, true);
         if (t != wide) {
             dz = tx_tensor2((char *)scratch + (size_t)(chunk * v) * tx_dtype_size(wide), t, n, v);
             TX_RUN(c, cast, .y = dz, .x = z);
@@ -49,9 +49,9 @@ static tx_status head_loss(tx_ctx *c, const tx_head_loss_args *a, void *scratch)
         TX_RUN(c, gemm, .c = tx_slice_rows(a->dx, first, n), .a = dz, .b = a->w);
         /* 4  dW += dzᵀ x */
         TX_RUN(c, gemm, .c = a->dw, .a = dz, .b = x, .trans_a = true, .accumulate = true);
-        tx_watch_backward(c, false);
+        tx_at_backward(c, false);
     }
-    tx_watch_rows(c, 0, 0);
+    tx_at_rows(c, 0, 0);
     return TX_OK;
 }
 

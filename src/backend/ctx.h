@@ -3,7 +3,9 @@
  *   acts     activation stack: forward pushes what backward needs, backward pops it
  *   scratch  lives only inside one op call
  *   dry      the plan: code runs, arenas count, no number is touched (DESIGN idea 8)
- *   watch    set while a value that is not finite is looked for (watch.h)  */
+ *   at       where in the model the code is
+ *   watch    set while a value that is not finite is looked for (watch.h)
+ *   profile  set while ops are timed (profile.h)  */
 #ifndef TX_BACKEND_CTX_H
 #define TX_BACKEND_CTX_H
 
@@ -12,15 +14,48 @@
 #include "backend/tensor.h"
 #include "base/arena.h"
 
+/* Where in the model the code is. The model's code notes it as it goes; whoever follows the ops (watch.h, profile.h)
+ * reads it. */
+typedef struct tx_place {
+    int layer;                 /* from 1; 0: outside the layers */
+    const char *part;          /* "mlp.dense_h_to_4h", a literal */
+    bool backward;             /* what is written are gradients */
+    int64_t first_row, n_rows; /* an op works on these rows of s*b alone; n_rows 0: on all */
+} tx_place;
+
 typedef struct tx_ctx {
     const struct tx_backend *backend; /* borrowed */
     struct tx_ops *ops;               /* its finished table */
     void *backend_state;              /* the backend's own; opened and closed by it */
     tx_arena acts, scratch;
     bool dry;
-    struct tx_watch *watch; /* borrowed; NULL: off */
+    tx_place at;
+    struct tx_watch *watch;     /* borrowed; NULL: off */
+    struct tx_profile *profile; /* likewise */
     int n_threads;
 } tx_ctx;
+
+/* What follows belongs to this part, until the next call. */
+static inline void tx_at_part(tx_ctx *c, const char *part)
+{
+    c->at.part = part;
+}
+
+static inline void tx_at_layer(tx_ctx *c, int layer)
+{
+    c->at.layer = layer;
+}
+
+static inline void tx_at_backward(tx_ctx *c, bool backward)
+{
+    c->at.backward = backward;
+}
+
+static inline void tx_at_rows(tx_ctx *c, int64_t first, int64_t n)
+{
+    c->at.first_row = first;
+    c->at.n_rows = n;
+}
 
 /* Opens the named backend ("ref", "cpu") with arenas in counting mode and ctx->dry set.
  * n_threads 0: as many as OpenMP would use. TX_ERR_NOTFOUND lists the backends there are. */

@@ -4,6 +4,7 @@
 
 #include "backend/backend.h"
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/str.h"
 
 extern const tx_backend tx_backend_ref, tx_backend_cpu;
@@ -89,6 +90,11 @@ void tx_ctx_deinit(tx_ctx *c)
     *c = (tx_ctx){ 0 };
 }
 
+static tx_status timed_run(const tx_ctx *c, const char *op, double start, double end, tx_cost cost)
+{
+    return tx_profile_add(c->profile, op, &c->at, start, end - start, &cost);
+}
+
 /* Checks, takes the op's scratch, runs. In a dry run only composed rows are called, all others just count their
  * scratch. */
 #define OP(op)                                                                             \
@@ -98,8 +104,11 @@ void tx_ctx_deinit(tx_ctx *c)
         TX_TRY(tx__check_##op(a));                                                         \
         size_t mark = tx_arena_mark(&c->scratch);                                          \
         void *scratch = tx_arena_push(&c->scratch, row->scratch ? row->scratch(c, a) : 0); \
+        bool timed = c->profile && !c->dry && !row->composed;                              \
+        double start = timed ? tx_clock() : 0;                                             \
         tx_status st = c->dry && !row->composed ? TX_OK : row->run(c, a, scratch);         \
-        if (c->watch && !c->dry && !st) tx__watch_##op(c->watch, a);                       \
+        if (timed && !st) st = timed_run(c, #op, start, tx_clock(), tx__cost_##op(a));     \
+        if (c->watch && !c->dry && !st) tx__watch_##op(c, a);                              \
         tx_arena_pop(&c->scratch, mark);                                                   \
         return st;                                                                         \
     }

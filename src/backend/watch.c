@@ -24,21 +24,22 @@ bool tx_find_not_finite(tx_tensor x, int64_t index[TX_MAX_DIMS], double *value)
     return false;
 }
 
-static void look(tx_watch *w, const char *op, const char *output, tx_tensor x)
+static void look(const tx_ctx *c, const char *op, const char *output, tx_tensor x)
 {
+    tx_watch *w = c->watch;
     if (w->op || !tx_find_not_finite(x, w->index, &w->value)) return;
     w->op = op;
     w->output = output;
     w->tensor = x;
-    w->where = w->at;
+    w->where = c->at;
 }
 
-#define OUT(tensor) look(w, name, #tensor, a->tensor);
-#define OUTPUTS(op, list)                                     \
-    void tx__watch_##op(tx_watch *w, const tx_##op##_args *a) \
-    {                                                         \
-        static const char name[] = #op;                       \
-        list                                                  \
+#define OUT(tensor) look(c, name, #tensor, a->tensor);
+#define OUTPUTS(op, list)                                         \
+    void tx__watch_##op(const tx_ctx *c, const tx_##op##_args *a) \
+    {                                                             \
+        static const char name[] = #op;                           \
+        list                                                      \
     }
 #include "backend/op_outputs.def"
 #undef OUTPUTS

@@ -3,8 +3,6 @@
 
 #include <math.h>
 
-#include "backend/watch.h"
-
 #define QKV   "self_attention.query_key_value"
 #define CORE  "self_attention.core_attention"
 #define DENSE "self_attention.dense"
@@ -76,10 +74,10 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
     a->first_key = first_key;
 
     /* 1  q, k, v = x W_qkvᵀ + b_qkv   [s, b, groups, r + 2, d] */
-    tx_watch_at(c, QKV);
+    tx_at_part(c, QKV);
     TX_TRY(tx_linear_fwd(c, &w->qkv, tx_as_rows(a->qkv), tx_as_rows(x)));
     /* 2  q, k turned by their positions, in place */
-    tx_watch_at(c, CORE);
+    tx_at_part(c, CORE);
     parts p = cut(w, a->qkv);
     TX_TRY(turn(c, w, p.qk, kv ? kv->n_past : 0, false));
     if (kv) {
@@ -97,7 +95,7 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
     TX_RUN(c, attention_fwd, .o = all_heads(w, a->o), .lse = a->lse, .q = p.q, .k = p.k, .v = p.v,
            .scale = 1.0 / sqrt((double)w->d), .causal = true, .mask = attention_mask(w, key), .first_key = first_key);
     /* 4  y = o W_projᵀ + b_proj */
-    tx_watch_at(c, DENSE);
+    tx_at_part(c, DENSE);
     return tx_linear_fwd(c, &w->proj, tx_as_rows(y), tx_as_rows(a->o));
 }
 
@@ -111,17 +109,17 @@ tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_atte
     parts p = cut(w, a->qkv), d = cut(w, dqkv);
 
     /* 4  do = dy W_proj */
-    tx_watch_at(c, DENSE);
+    tx_at_part(c, DENSE);
     TX_TRY(tx_linear_bwd(c, &w->proj, tx_as_rows(d_o), tx_as_rows(dy), tx_as_rows(a->o)));
     /* 3  dq, dk, dv, side by side as the forward's fused tensor */
-    tx_watch_at(c, CORE);
+    tx_at_part(c, CORE);
     TX_RUN(c, attention_bwd, .dq = d.q, .dk = d.k, .dv = d.v, .do_ = all_heads(w, d_o), .o = all_heads(w, a->o),
            .lse = a->lse, .q = p.q, .k = p.k, .v = p.v, .scale = 1.0 / sqrt((double)w->d), .causal = true,
            .mask = attention_mask(w, key), .first_key = a->first_key);
     /* 2  dq, dk turned back */
     TX_TRY(turn(c, w, d.qk, 0, true));
     /* 1  dx = dqkv W_qkv */
-    tx_watch_at(c, QKV);
+    tx_at_part(c, QKV);
     TX_TRY(tx_linear_bwd(c, &w->qkv, tx_as_rows(dx), tx_as_rows(dqkv), tx_as_rows(x)));
     tx_arena_pop(&c->acts, mark);
     return TX_OK;

@@ -1,11 +1,9 @@
 /* block.c - forward and backward of one transformer layer. */
 #include "nn/block.h"
 
-#include "backend/watch.h"
-
 #define F(member) offsetof(tx_block, member)
 
-/* For the watch: parts that have no parameters of these names, and two norms. */
+/* For tx_at_part: parts that have no parameters of these names, and two norms. */
 #define LN1       "input_layernorm"
 #define LN2       "post_attention_layernorm"
 #define ATTENTION "self_attention.bias_dropout_add"
@@ -47,22 +45,22 @@ tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_ca
     tx_tensor z1 = own ? a->x1 : a->branch, z2 = own ? y : a->branch;
 
     /* 1  ln1 = norm(x)   2  z1 = attn(ln1)   3  x1 = x + drop(z1) */
-    tx_watch_layer(c, w->layer);
-    tx_watch_at(c, LN1);
+    tx_at_layer(c, w->layer);
+    tx_at_part(c, LN1);
     TX_TRY(tx_norm_fwd(c, &w->ln1, &a->ln1, a->norm, x));
     tx_tensor normed = shaped(&a->ln1, x);
     TX_TRY(tx_attention_layer_fwd(c, &w->attn, &a->attn, kv, first_key, key, z1, normed));
-    tx_watch_at(c, ATTENTION);
+    tx_at_part(c, ATTENTION);
     TX_RUN(c, dropout_add_fwd, .y = a->x1, .x = z1, .residual = w->residual_post_norm ? normed : x,
            .mask = tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_ATTENTION_OUT));
     /* 4  ln2 = norm(x1)   5  z2 = mlp(ln2)   6  y = x1 + drop(z2) */
-    tx_watch_at(c, LN2);
+    tx_at_part(c, LN2);
     TX_TRY(tx_norm_fwd(c, &w->ln2, &a->ln2, a->norm, a->x1));
     TX_TRY(tx_mlp_fwd(c, &w->mlp, &a->mlp, tx_as_rows(z2), a->ln2.y));
-    tx_watch_at(c, MLP);
+    tx_at_part(c, MLP);
     TX_RUN(c, dropout_add_fwd, .y = y, .x = z2, .residual = w->residual_post_norm ? shaped(&a->ln2, x) : a->x1,
            .mask = tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_MLP_OUT));
-    tx_watch_layer(c, 0);
+    tx_at_layer(c, 0);
     return TX_OK;
 }
 
@@ -94,22 +92,22 @@ tx_status tx_block_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, co
     tx_tensor db, dropped = tx_push3(&c->acts, t, s, b, h), dn = tx_push3(&c->acts, t, s, b, h);
 
     /* 6, 5  dn = mlp'(drop'(d))   4  d += norm'(dn) */
-    tx_watch_layer(c, w->layer);
-    tx_watch_at(c, LN2);
+    tx_at_layer(c, w->layer);
+    tx_at_part(c, LN2);
     if (again) TX_TRY(tx_norm_again(c, &w->ln2, &a->ln2, a->x1));
-    tx_watch_at(c, MLP);
+    tx_at_part(c, MLP);
     TX_TRY(branch_gradient(c, &db, dropped, d, tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_MLP_OUT)));
     TX_TRY(tx_mlp_bwd(c, &w->mlp, &a->mlp, tx_as_rows(dn), tx_as_rows(db), a->ln2.y));
-    tx_watch_at(c, LN2);
+    tx_at_part(c, LN2);
     TX_TRY(join(c, w, &w->ln2, &a->ln2, d, dn, a->x1));
     /* 3, 2  dn = attn'(drop'(d))   1  d += norm'(dn) */
     if (again) TX_TRY(tx_norm_again(c, &w->ln1, &a->ln1, a->x));
-    tx_watch_at(c, ATTENTION);
+    tx_at_part(c, ATTENTION);
     TX_TRY(branch_gradient(c, &db, dropped, d, tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_ATTENTION_OUT)));
     TX_TRY(tx_attention_layer_bwd(c, &w->attn, &a->attn, key, dn, db, shaped(&a->ln1, d)));
-    tx_watch_at(c, LN1);
+    tx_at_part(c, LN1);
     TX_TRY(join(c, w, &w->ln1, &a->ln1, d, dn, a->x));
-    tx_watch_layer(c, 0);
+    tx_at_layer(c, 0);
     tx_arena_pop(&c->acts, a->mark);
     return TX_OK;
 }

@@ -1,8 +1,6 @@
 /* mlp.c - forward and backward of the feed-forward half. */
 #include "nn/mlp.h"
 
-#include "backend/watch.h"
-
 #define H_TO_4H    "mlp.dense_h_to_4h"
 #define ACTIVATION "mlp.activation_func"
 #define TO_H       "mlp.dense_4h_to_h"
@@ -37,11 +35,11 @@ tx_status tx_mlp_fwd(tx_ctx *c, const tx_mlp *w, tx_mlp_saved *a, tx_tensor y, t
     a->g = tx_push2(&c->acts, x.dtype, rows, w->to_h.w.value.dim[1]);
 
     /* 1  u = x W1ᵀ + b1   2  g = f(u)   3  y = g W2ᵀ + b2 */
-    tx_watch_at(c, H_TO_4H);
+    tx_at_part(c, H_TO_4H);
     TX_TRY(tx_linear_fwd(c, &w->h_to_4h, a->u, x));
-    tx_watch_at(c, ACTIVATION);
+    tx_at_part(c, ACTIVATION);
     TX_TRY(activation_fwd(c, w, a));
-    tx_watch_at(c, TO_H);
+    tx_at_part(c, TO_H);
     TX_TRY(tx_linear_fwd(c, &w->to_h, y, a->g));
     if (w->recompute) tx_arena_pop(&c->acts, mark);
     return TX_OK;
@@ -59,12 +57,12 @@ tx_status tx_mlp_bwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a, tx_tenso
     }
 
     /* 3  dg   2  du   1  dx */
-    tx_watch_at(c, TO_H);
+    tx_at_part(c, TO_H);
     TX_TRY(tx_linear_bwd(c, &w->to_h, dg, dy, again.g));
     tx_arena_pop(&c->acts, g_mark);
-    tx_watch_at(c, ACTIVATION);
+    tx_at_part(c, ACTIVATION);
     TX_TRY(activation_bwd(c, w, a, &du, dg));
-    tx_watch_at(c, H_TO_4H);
+    tx_at_part(c, H_TO_4H);
     TX_TRY(tx_linear_bwd(c, &w->h_to_4h, dx, du, x));
     tx_arena_pop(&c->acts, mark);
     return TX_OK;

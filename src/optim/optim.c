@@ -7,6 +7,11 @@
 
 #include "base/alloc.h"
 
+/* For tx_at_part. */
+#define ZERO_GRAD "optimizer.zero_grad"
+#define NORMS     "optimizer.norms"
+#define STEP      "optimizer.step"
+
 static const tx_optim_type *const types[] = { &tx__optim_adam, &tx__optim_sgd };
 
 const tx_optim_type *tx_optim_type_find(const char *name)
@@ -51,6 +56,7 @@ void tx_optim_deinit(tx_optim *o)
 
 tx_status tx_optim_zero_grad(tx_ctx *c, tx_optim *o)
 {
+    tx_at_part(c, ZERO_GRAD);
     TX_RUN(c, fill, .x = tx_tensor1(o->grad, TX_F32, o->numel));
     return TX_OK;
 }
@@ -64,6 +70,7 @@ static tx_status norm_of(tx_ctx *c, tx_optim *o, tx_tensor flat, double *norm, c
 {
     double total = 0;
     *bad = NULL;
+    tx_at_part(c, NORMS);
     for (int i = 0; i < o->n_ranges; i++) {
         const tx_optim_range *r = &o->range[i];
         int64_t blocks = (r->numel + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK;
@@ -92,6 +99,7 @@ tx_status tx_optim_value_norm(tx_ctx *c, tx_optim *o, double *norm, const char *
 static tx_status magnitudes(tx_ctx *c, tx_optim *o, float *flat, tx_magnitude *of, tx_magnitude *of_sqrt)
 {
     double sum = 0, squares = 0, roots = 0, most = 0;
+    tx_at_part(c, NORMS);
     for (int i = 0; i < o->n_ranges; i++) {
         const tx_optim_range *r = &o->range[i];
         int64_t blocks = (r->numel + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK;
@@ -120,6 +128,7 @@ tx_status tx_optim_states_of(tx_ctx *c, tx_optim *o, tx_optim_states *out)
 tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n)
 {
     *n = 0;
+    tx_at_part(c, NORMS);
     for (int i = 0; i < o->n_ranges; i++) {
         const tx_optim_range *r = &o->range[i];
         TX_RUN(c, count_zeros, .out = tx_tensor1(o->block_sums, TX_F64, 1),
@@ -132,6 +141,7 @@ tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n)
 tx_status tx_optim_step_all(tx_ctx *c, tx_optim *o, double lr, double weight_decay, double grad_scale)
 {
     tx_optim_step s = { .lr = lr, .grad_scale = grad_scale, .t = o->t + 1 };
+    tx_at_part(c, STEP);
     for (int i = 0; i < o->n_ranges; i++) {
         s.weight_decay = o->range[i].decay ? weight_decay : 0;
         TX_TRY(o->type->step(c, o, &o->range[i], &s));

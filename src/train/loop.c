@@ -12,6 +12,7 @@
 #include "base/signals.h"
 #include "train/bad_step.h"
 #include "train/non_finite.h"
+#include "train/step_profile.h"
 
 typedef struct loop {
     tx_trainer *t;
@@ -19,6 +20,7 @@ typedef struct loop {
     const tx_train_data *data;
     tx_feed *feed[TX_N_SPLITS]; /* one a group of the split's samples */
     tx_metrics *metrics;
+    tx_step_profile profile;
     double start;            /* clock of the program's */
     int64_t saved_iteration; /* of the last save; -1: none */
     bool save_is_due; /* put off while steps are skipped: a run should not go on from where it may not get away */
@@ -90,8 +92,10 @@ static tx_status train_iteration(loop *l)
     tx_trainer *t = l->t;
     tx_feed *f = l->feed[TX_SPLIT_TRAIN];
     tx_metrics *m = l->metrics;
-    double loss, now = tx_clock();
+    double loss;
     tx_status st;
+    tx_step_profile_begin(&l->profile, t);
+    double now = tx_clock();
     do {
         double start = now;
         TX_TRY(tx_feed_read(f, t, t->consumed_train_samples + t->micro * t->b));
@@ -106,6 +110,7 @@ static tx_status train_iteration(loop *l)
         now = tx_metrics_time(m, TX_TIMER_OPTIMIZER, now);
     } while (t->micro);
     tx_metrics_step(m, t);
+    tx_step_profile_end(&l->profile, t);
     if (l->quiet) return st;
     return tx_non_finite_is_fault(t) ? tx_bad_step(t, f, st != TX_OK) : st;
 }
@@ -152,6 +157,14 @@ static tx_status save(loop *l)
     return TX_OK;
 }
 
+static tx_status tell_profile(loop *l, bool over)
+{
+    double since = tx_clock();
+    TX_TRY(tx_step_profile_tell(&l->profile, l->t, over));
+    tx_metrics_pause(l->metrics, since);
+    return TX_OK;
+}
+
 static bool kill_switch(const tx_config *cfg)
 {
     return cfg->kill_switch_file && tx_path_exists(cfg->kill_switch_file);
@@ -193,6 +206,7 @@ static tx_status train(loop *l, bool *left)
     tx_metrics_phase("before the start of training step");
     while (!has_ended(t)) {
         TX_TRY(train_iteration(l));
+        TX_TRY(tell_profile(l, false));
         if (t->iteration % cfg->eval_interval == 0) {
             snprintf(text, sizeof text, "iteration %lld", (long long)t->iteration);
             TX_TRY(validate(l, text));
@@ -201,10 +215,12 @@ static tx_status train(loop *l, bool *left)
         if (l->save_is_due && !tx_non_finite_is_fault(t)) TX_TRY(save(l));
         *left = wants_exit(l, text, sizeof text);
         if (!*left) continue;
+        TX_TRY(tell_profile(l, true));
         TX_TRY(save(l));
         tx_metrics_phase(text);
         return TX_OK;
     }
+    TX_TRY(tell_profile(l, true));
     tx_metrics_phase("after training is done");
     return t->iteration ? save(l) : TX_OK;
 }
@@ -269,8 +285,10 @@ tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data, tx_metrics *me
     if (t->cfg->exit_signal_handler) tx_signals_watch();
     TX_GOTO(open_feeds(&l));
     tx_metrics_start(metrics, t);
+    if (!t->cfg->skip_train) TX_GOTO(tx_step_profile_open(&l.profile, t, metrics->peak_flops));
     TX_GOTO(run(&l));
 out:
+    tx_step_profile_close(&l.profile, t);
     close_feeds(&l);
     return st;
 }

@@ -48,14 +48,18 @@ void tx_metrics_start(tx_metrics *m, const tx_trainer *t)
     m->first_iteration = t->iteration;
 }
 
+void tx_metrics_pause(tx_metrics *m, double since)
+{
+    double seconds = tx_clock() - since;
+    m->interval_start += seconds;
+    m->run_start += seconds;
+}
+
 double tx_metrics_time(tx_metrics *m, tx_timer timer, double since)
 {
     double now = tx_clock();
     m->timer[timer] += now - since;
-    if (timer == TX_TIMER_EVALUATE || timer == TX_TIMER_SAVE) {
-        m->interval_start += now - since;
-        m->run_start += now - since;
-    }
+    if (timer == TX_TIMER_EVALUATE || timer == TX_TIMER_SAVE) tx_metrics_pause(m, since);
     return now;
 }
 

@@ -34,6 +34,9 @@ void tx_metrics_start(tx_metrics *m, const tx_trainer *t);
  * taken out of the interval. */
 double tx_metrics_time(tx_metrics *m, tx_timer timer, double since);
 
+/* The time since `since` was no training: it is taken out of the interval. */
+void tx_metrics_pause(tx_metrics *m, double since);
+
 /* After every step: counts it, tells it, shows the live line, and logs when the iteration is divisible by
  * --log-interval. After the first step the memory used stands beside the memory predicted. */
 void tx_metrics_step(tx_metrics *m, const tx_trainer *t);

@@ -48,14 +48,14 @@ static void the_first_one_is_kept(void **state)
     (void)state;
     tx_tensor x = RAND(TX_F32, 4, 8), g = RAND(TX_F32, 8), b = RAND(TX_F32, 8), y = ZEROS(TX_F32, 4, 8);
     ((float *)b.data)[5] = INFINITY;
-    tx_watch_layer(&ctx, 3);
-    tx_watch_at(&ctx, "here");
+    tx_at_layer(&ctx, 3);
+    tx_at_part(&ctx, "here");
     RUN(&ctx, layernorm_fwd, .y = y, .mu = ZEROS(TX_F32, 4), .rs = ZEROS(TX_F32, 4), .x = x, .gamma = g, .beta = b,
         .eps = 1e-5);
     assert_hit("layernorm_fwd", "y", 0, 5);
     assert_true(watch.value == INFINITY && watch.where.layer == 3 && !strcmp(watch.where.part, "here"));
     ((float *)x.data)[0] = NAN;
-    tx_watch_at(&ctx, "later");
+    tx_at_part(&ctx, "later");
     RUN(&ctx, activation_fwd, .y = y, .x = x);
     assert_hit("layernorm_fwd", "y", 0, 5);
     assert_string_equal(watch.where.part, "here");

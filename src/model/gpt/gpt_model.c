@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/watch.h"
 #include "base/alloc.h"
 #include "model/gpt/gpt.h"
 
@@ -172,9 +171,9 @@ static tx_status embed_normed(tx_ctx *c, tx_gpt *g, tx_tensor x, tx_tensor token
     a->e = tx_push3(&c->acts, g->base.dtype, s, b, h);
     if (!normed.data) normed = tx_push3(&c->acts, g->base.dtype, s, b, h);
     TX_RUN(c, embedding_fwd, .y = a->e, .token = token, .position = position, .word = g->word.value);
-    tx_watch_at(c, WORD_NORM);
+    tx_at_part(c, WORD_NORM);
     TX_TRY(tx_norm_fwd(c, &g->word_norm, &a->word_norm, tx_as_rows(normed), a->e));
-    tx_watch_at(c, EMBEDDING);
+    tx_at_part(c, EMBEDDING);
     tx_tensor added = { 0 };
     if (g->pos.value.data) {
         TX_RUN(c, embedding_fwd, .y = x, .token = position, .position = position, .word = g->pos.value);
@@ -195,9 +194,9 @@ static tx_status embed_normed_bwd(tx_ctx *c, tx_gpt *g, const tx_batch *batch, t
         dy = a->dy;
         TX_RUN(c, dropout_add_bwd, .dx = dy, .dy = d);
     }
-    tx_watch_at(c, WORD_NORM);
+    tx_at_part(c, WORD_NORM);
     TX_TRY(tx_norm_bwd(c, &g->word_norm, &a->word_norm, dy, dy, (tx_tensor){ 0 }, a->e));
-    tx_watch_at(c, EMBEDDING);
+    tx_at_part(c, EMBEDDING);
     TX_RUN(c, embedding_bwd, .dword = g->word.grad, .dy = dy, .token = batch->token, .position = batch->position);
     return TX_OK;
 }
@@ -207,7 +206,7 @@ static tx_status embed(tx_ctx *c, tx_gpt *g, tx_tensor x, tx_tensor token, tx_te
                        const tx_dropout_key *key, tx_tensor normed)
 {
     tx_dropout mask = tx_dropout_at(key, g->p_drop, 0, TX_DROP_EMBEDDING);
-    tx_watch_at(c, EMBEDDING);
+    tx_at_part(c, EMBEDDING);
     if (g->norms_embedding)
         TX_TRY(embed_normed(c, g, x, token, position, normed));
     else
@@ -278,9 +277,9 @@ static tx_status gpt_fwd(tx_ctx *c, tx_model *m, const tx_batch *batch, bool tra
     }
     a->x = x;
     a->head_mark = tx_arena_mark(&c->acts);
-    tx_watch_at(c, FINAL_NORM);
+    tx_at_part(c, FINAL_NORM);
     TX_TRY(tx_norm_fwd(c, &g->final_norm, &a->final_norm, none, x));
-    tx_watch_at(c, HEAD);
+    tx_at_part(c, HEAD);
     TX_RUN(c, head_loss, .loss = batch->loss, .dx = train ? tx_as_rows(a->dy) : none,
            .dw = train ? g->head->grad : none, .x = a->final_norm.y, .w = g->head->value, .y = batch->label,
            .weight = train ? batch->weight : none, .n_valid = m->n_valid, .smoothing = train ? m->label_smoothing : 0);
@@ -293,8 +292,8 @@ static tx_status gpt_bwd(tx_ctx *c, tx_model *m, const tx_batch *batch)
     tx_gpt *g = (tx_gpt *)m;
     struct tx_gpt_saved *a = &g->saved;
     tx_tensor d = a->d;
-    tx_watch_backward(c, true);
-    tx_watch_at(c, FINAL_NORM);
+    tx_at_backward(c, true);
+    tx_at_part(c, FINAL_NORM);
     TX_TRY(tx_norm_bwd(c, &g->final_norm, &a->final_norm, d, a->dy, (tx_tensor){ 0 }, a->x));
     tx_arena_pop(&c->acts, a->head_mark);
     for (int64_t first, end = m->n_layers; end > 0; end = first) {
@@ -306,14 +305,14 @@ static tx_status gpt_bwd(tx_ctx *c, tx_model *m, const tx_batch *batch)
             TX_TRY(tx_block_bwd(c, &g->block[i], &a->block[i], &batch->dropout, d));
     }
     tx_dropout mask = tx_dropout_at(&batch->dropout, g->p_drop, 0, TX_DROP_EMBEDDING);
-    tx_watch_at(c, EMBEDDING);
+    tx_at_part(c, EMBEDDING);
     if (mask.drop) TX_RUN(c, dropout_add_bwd, .dx = d, .dy = d, .mask = mask);
     if (g->norms_embedding)
         TX_TRY(embed_normed_bwd(c, g, batch, d));
     else
         TX_RUN(c, embedding_bwd, .dword = g->word.grad, .dpos = g->pos.grad, .dy = d, .token = batch->token,
                .position = batch->position);
-    tx_watch_backward(c, false);
+    tx_at_backward(c, false);
     tx_arena_pop(&c->acts, a->mark);
     return TX_OK;
 }
