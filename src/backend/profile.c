@@ -44,6 +44,7 @@ tx_status tx_profile_add(tx_profile *p, const char *op, const tx_place *at, doub
 {
     tx_profile_row *row;
     TX_TRY(find_row(p, &row, op, at, cost->kind));
+    p->n_runs++;
     row->calls++;
     row->seconds += seconds;
     row->flops += cost->flops;

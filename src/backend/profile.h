@@ -1,4 +1,4 @@
-/* profile.h - times every op. While ctx->profile is set, each op that is not made of others is timed when it runs, and
+/* profile.h - times every op. While ctx->profile is set, each op in which no other op runs is timed, and
  * counted to the row of its kind: same op, same part of the model, same direction. Composed ops are there as their
  * parts. The first TX_PROFILE_MAX_EVENTS runs are kept one by one as well. Without a profile an op pays one test of a
  * pointer; with one, what it computes is the same.
@@ -44,6 +44,7 @@ typedef struct tx_profile { /* zeroed, then set in a ctx */
     tx_profile_row *row;
     tx_profile_event *event;
     int64_t n_rows, n_events, row_cap, event_cap;
+    int64_t n_runs;     /* counted so far */
     int64_t n_left_out; /* runs beyond the events kept; the rows have them */
 } tx_profile;
 

@@ -235,6 +235,7 @@ static void log_derived(const tx_config *cfg)
         tx_info("setting global batch size to %lld", (long long)cfg->global_batch_size);
     if (cfg->train_iters && !g->train_iters)
         tx_info("setting training iterations to %lld", (long long)cfg->train_iters);
+    if (cfg->profile && cfg->skip_train) tx_warn("--profile: nothing is profiled with --skip-train");
     if (g->save_interval && !g->save) tx_warn("--save-interval: nothing is saved without --save");
     if (!g->tensorboard_dir &&
         (g->tensorboard_log_interval || g->log_timers_to_tensorboard || g->log_batch_size_to_tensorboard ||

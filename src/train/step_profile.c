@@ -141,14 +141,14 @@ static tx_status show_tables(const tx_step_profile *p, int64_t last)
     line *l = NULL;
     for (int64_t i = 0; i < p->n; i++) whole += p->seconds[i];
     TX_TRY(tx_alloc(&l, (size_t)p->ops.n_rows + 1, sizeof *l, "the profile's table"));
-    tx_info(" > profile of iterations %lld to %lld, calls and ms of one iteration:", (long long)p->first,
-            (long long)last);
+    tx_info(" > profile of iterations %lld to %lld, %.3f ms each:", (long long)p->first, (long long)last,
+            1e3 * whole / (double)p->n);
+    totals(p, whole);
     table(p, l, false, whole);
     table(p, l, true, whole);
-    totals(p, whole);
     tx_free(l);
     if (p->peak_flops > 0 && p->bandwidth > 0)
-        tx_info("    100%% of peak is %.1f GFLOP/s, of memory %.1f GB/s; more than that of memory was in a cache",
+        tx_info("    measured here: peak %.1f GFLOP/s, memory %.1f GB/s; what lay in a cache goes beyond it",
                 p->peak_flops * 1e-9, p->bandwidth * 1e-9);
     return TX_OK;
 }

@@ -110,8 +110,7 @@ static const struct broken {
       "--distribute-checkpointed-activations needs tensor parallelism: can distribute checkpointed activations only "
       "across tensor model parallel groups; leave the flag out" },
     { "pretrain-gpt", GOOD "--profile-backward",
-      "--profile-backward is not built yet: layers are not timed one by one; leave the flag out and use "
-      "--timing-log-level 2" },
+      "--profile-backward is not built yet: leave the flag out and use --profile N, which times backward op by op" },
     { "pretrain-gpt", GOOD "--save S", "--save needs --save-interval" },
     { "pretrain-gpt", GOOD "--finetune", "--finetune needs --load" },
     { "pretrain-gpt", GOOD "--exit-on-missing-checkpoint", "--exit-on-missing-checkpoint needs --load" },
