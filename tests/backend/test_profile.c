@@ -110,8 +110,8 @@ static void costs_of_elements(void)
     COSTS(col_sum, MEMORY, 0, 96 + 32, .y = F32(4), .x = x);
     COSTS(activation_fwd, MEMORY, 0, 192, .y = x, .x = x);
     COSTS(activation_bwd, MEMORY, 0, 288, .dx = x, .dy = x, .x = x);
-    COSTS(swiglu_fwd, MEMORY, 0, 96 + 192, .y = x, .x = twice);
-    COSTS(swiglu_bwd, MEMORY, 0, 96 + 384, .dx = twice, .dy = x, .x = twice);
+    COSTS(glu_fwd, MEMORY, 0, 96 + 192, .y = x, .x = twice);
+    COSTS(glu_bwd, MEMORY, 0, 96 + 384, .dx = twice, .dy = x, .x = twice);
     COSTS(rope, MEMORY, 0, 2 * 4 * 240 / 2.0, .x = F32(5, 2, 2, 3, 4), .n_rot = 2);
     COSTS(dropout_add_fwd, MEMORY, 0, 288, .y = cube, .x = cube, .residual = cube);
     COSTS(dropout_add_fwd, MEMORY, 0, 192, .y = cube, .x = cube, .residual = none);
