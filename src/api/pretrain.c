@@ -43,7 +43,8 @@ tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t v
 tx_status tx__run_data_carry(tx_trainer *t, tx_train_data *data)
 {
     json_t *now;
-    TX_TRY(tx_train_data_phase(data, t->blend_phase, t->consumed_train_samples, &now));
+    int64_t position = tx_train_position(t->cfg, t->iteration, t->consumed_train_samples);
+    TX_TRY(tx_train_data_phase(data, t->blend_phase, position, &now));
     json_decref(t->blend_phase);
     t->blend_phase = now;
     return TX_OK;

@@ -91,6 +91,10 @@ tx_status tx_config_with(tx_config **out, const tx_config *cfg, const char *flag
 /* The global batch size of the iteration before which so many samples were consumed (--rampup-batch-size). */
 int64_t tx_config_batch_size(const tx_config *cfg, int64_t consumed);
 
+/* How many iterations' data is passed over before iteration `iteration` is trained (--skip-train-iteration-range).
+ * *last: where `iteration` begins a range its last one, else 0. */
+int64_t tx_config_skipped_iterations(const tx_config *cfg, int64_t iteration, int64_t *last);
+
 /* Elements of a head that rotary positions turn: Megatron's int(head * percent). */
 int64_t tx_config_rotary_dim(const tx_config *cfg);
 

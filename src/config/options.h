@@ -159,6 +159,9 @@ void tx__violate_last_error(tx_violations *v); /* the sentence of the last TX_FA
 tx_status tx__violations_close(tx_violations *v);
 
 /* tx_config_complete for options of which some could not be read: those are in `bad`, rules skip them. */
+/* "START-END", 1 <= START <= END. */
+bool tx__skip_range_parse(const char *text, int64_t *first, int64_t *last);
+
 void tx__config_derive(tx_config *cfg);
 void tx__config_check(const tx_config *cfg, const tx_config_given *bad, tx_violations *v);
 

@@ -326,6 +326,22 @@ static void rule_micro_divides_global(const struct check *k)
                     (long long)c->global_batch_size, (long long)c->micro_batch_size);
 }
 
+static void rule_skipped_ranges_are_ranges(const struct check *k)
+{
+    const tx_list *l = &k->c->skip_train_iteration_range;
+    int64_t first, last;
+    for (int i = 0; i < l->n; i++)
+        if (!tx__skip_range_parse(l->item[i], &first, &last))
+            tx__violate(k->v,
+                        "--skip-train-iteration-range %.60s: skip train iterations should be specified as two numbers, "
+                        "i.e. start-end, with 1 <= start <= end",
+                        l->item[i]);
+    if (l->n && k->c->rampup_batch_size.n)
+        tx__violate(k->v, "--skip-train-iteration-range needs batches of one size: leave --rampup-batch-size out");
+    if (l->n && !strcmp(k->c->command->name, "inspect-samples"))
+        tx__violate(k->v, "inspect-samples shows the data in its order: leave --skip-train-iteration-range out");
+}
+
 static void rule_memory_limit_is_a_size(const struct check *k)
 {
     const char *limit = k->c->memory_limit;
@@ -799,6 +815,7 @@ static const struct rule {
     { "pretrain-gpt", rule_finetune_has_a_checkpoint },
     { "pretrain-gpt", rule_dump_step_is_a_step },
     { "pretrain-gpt", rule_memory_limit_is_a_size },
+    { NULL, rule_skipped_ranges_are_ranges },
     { NULL, rule_datasets_are_one_or_pairs },
     { NULL, rule_data_is_divided_or_apart },
     { NULL, rule_weighted_splits_stand_alone },

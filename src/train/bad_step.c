@@ -22,7 +22,7 @@ typedef struct job {
 
 static int64_t micro_begin(const job *j, int64_t micro)
 {
-    return j->bad.consumed_train_samples + micro * j->t->b;
+    return tx_train_position(j->t->cfg, j->bad.iteration, j->bad.consumed_train_samples) + micro * j->t->b;
 }
 
 static tx_status read_micro(void *user, int64_t micro, const int32_t **rows)

@@ -35,6 +35,12 @@ void tx_train_sample_counts(const tx_config *cfg, int64_t *n)
     n[TX_SPLIT_TEST] = cfg->eval_iters * batch;
 }
 
+int64_t tx_train_position(const tx_config *cfg, int64_t iteration, int64_t consumed)
+{
+    int64_t last;
+    return consumed + tx_config_skipped_iterations(cfg, iteration, &last) * cfg->global_batch_size;
+}
+
 /* ---- a split's micro-batches ---- */
 
 tx_status tx_feed_open(tx_feed *f, const tx_trainer *t, const tx_blend *data)
@@ -94,11 +100,16 @@ static tx_status train_iteration(loop *l)
     tx_metrics *m = l->metrics;
     double loss;
     tx_status st;
+    int64_t last, iteration = t->iteration + 1, begin = tx_train_position(t->cfg, iteration, t->consumed_train_samples);
+    tx_config_skipped_iterations(t->cfg, iteration, &last);
+    if (last)
+        tx_info("Skipped iterations %lld to %lld due to --skip-train-iteration-range flag.", (long long)iteration,
+                (long long)last);
     tx_step_profile_begin(&l->profile, t);
     double now = tx_clock();
     do {
         double start = now;
-        TX_TRY(tx_feed_read(f, t, t->consumed_train_samples + t->micro * t->b));
+        TX_TRY(tx_feed_read(f, t, begin + t->micro * t->b));
         now = tx_metrics_time(m, TX_TIMER_BATCH, now);
         TX_TRY(tx_trainer_forward(t, f->tokens, &loss));
         now = tx_metrics_time(m, TX_TIMER_FORWARD, now);

@@ -30,6 +30,10 @@ tx_status tx_feed_open(tx_feed *f, const tx_trainer *t, const tx_blend *data);
 void tx_feed_close(tx_feed *f); /* a zeroed one is fine */
 
 /* f->tokens = the micro-batch that follows `consumed` samples, f->sample the numbers of its samples. */
+/* The sample of the data with which the trained iteration `iteration` of a run that has consumed so many begins:
+ * further on by what --skip-train-iteration-range passed over. */
+int64_t tx_train_position(const tx_config *cfg, int64_t iteration, int64_t consumed);
+
 tx_status tx_feed_read(tx_feed *f, const tx_trainer *t, int64_t consumed);
 
 /* Mean over micro-batches of their mean losses: the n_samples that come after `consumed` ones, around again at the

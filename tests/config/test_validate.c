@@ -66,6 +66,21 @@ static const struct broken {
       "--lr-warmup-samples 11: the warm-up must be shorter than the decay span of 10 samples" },
     { "pretrain-gpt", GOOD "--lr-warmup-fraction 1",
       "--lr-warmup-fraction 1: the warm-up must be shorter than the decay span" },
+    { "pretrain-gpt", GOOD "--skip-train-iteration-range 2-3 5-4",
+      "--skip-train-iteration-range 5-4: skip train iterations should be specified as two numbers, i.e. start-end, "
+      "with "
+      "1 <= start <= end" },
+    { "pretrain-gpt", GOOD "--skip-train-iteration-range 7",
+      "--skip-train-iteration-range 7: skip train iterations should be specified as two numbers, i.e. start-end, with "
+      "1 <= start <= end" },
+    { "inspect-samples",
+      "--data-path d --seq-length 8 --micro-batch-size 2 --train-iters 9 "
+      "--skip-train-iteration-range 2-3",
+      "inspect-samples shows the data in its order: leave --skip-train-iteration-range out" },
+    { "pretrain-gpt",
+      SHAPE SIZES "--train-samples 40 --global-batch-size 4 --rampup-batch-size 2 2 10 "
+                  "--skip-train-iteration-range 2-3",
+      "--skip-train-iteration-range needs batches of one size: leave --rampup-batch-size out" },
     { "pretrain-gpt", GOOD "--min-lr 1", "--min-lr 1 is more than --lr 0.001" },
     { "pretrain-gpt", GOOD "--override-lr-scheduler --use-checkpoint-lr-scheduler",
       "both override and use-checkpoint are set: give --override-opt_param-scheduler or "
