@@ -594,7 +594,9 @@ static void rule_missing_checkpoint_has_a_name(const struct check *k)
 
 static void rule_finetune_has_a_checkpoint(const struct check *k)
 {
-    if (k->c->finetune && !k->c->load && !k->g->load) tx__violate(k->v, "--finetune needs --load");
+    if (k->c->load || k->g->load) return;
+    if (k->c->finetune) tx__violate(k->v, "--finetune needs --load");
+    if (k->c->reset_iteration) tx__violate(k->v, "--reset-iteration needs --load");
 }
 
 static void one_or_pairs(const struct check *k, const char *flag, const tx_list *l)

@@ -66,9 +66,16 @@ static tx_status read_ids(job *j, tx_replay_file *r)
 /* The run's own flags, without those that write, from the checkpoint that its state was in last. */
 static tx_status make_flags(const tx_trainer *t, json_t **out)
 {
-    static const char *const to_own[] = { "load",          "threads",          "save",
-                                          "save_interval", "dump_step",        "finetune",
-                                          "no_load_optim", "no_load_lr_state", NULL };
+    static const char *const to_own[] = { "load",
+                                          "threads",
+                                          "save",
+                                          "save_interval",
+                                          "dump_step",
+                                          "finetune",
+                                          "no_load_optim",
+                                          "no_load_lr_state",
+                                          "reset_iteration",
+                                          NULL };
     static const char *const to_other[] = { "load", "threads", "save", "save_interval", "dump_step", NULL };
     TX_TRY(tx_config_to_flags(t->cfg, t->origin_own ? to_own : to_other, out));
     char *whole = t->origin ? realpath(t->origin, NULL) : NULL;

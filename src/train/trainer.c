@@ -469,6 +469,19 @@ static tx_status resumed_schedule(const tx_trainer *t, const tx_checkpoint *from
     return tx_schedule_resume(out, saved, choice);
 }
 
+/* Where the run stands in itself and in its data. */
+static void resume_place(tx_trainer *t, const tx_checkpoint *from)
+{
+    const tx_ckpt_state *s = tx_checkpoint_state(from);
+    t->iteration = s->iteration;
+    t->consumed_train_samples = s->consumed_train_samples;
+    t->consumed_valid_samples = s->consumed_valid_samples;
+    t->consumed_train_tokens = s->consumed_train_tokens;
+    t->skipped = s->skipped;
+    json_decref(t->blend_phase);
+    t->blend_phase = json_deep_copy(json_object_get(tx_checkpoint_config(from), "blend_phase"));
+}
+
 tx_status tx_trainer_load(tx_trainer *t, tx_checkpoint *from)
 {
     TX_TRY(tx_trainer_require_idle(t, "loaded"));
@@ -495,13 +508,7 @@ tx_status tx_trainer_load(tx_trainer *t, tx_checkpoint *from)
     t->scaler = scaler;
     if (cfg->finetune) return TX_OK;
     const tx_ckpt_state *s = tx_checkpoint_state(from);
-    t->iteration = s->iteration;
-    t->consumed_train_samples = s->consumed_train_samples;
-    t->consumed_valid_samples = s->consumed_valid_samples;
-    t->consumed_train_tokens = s->consumed_train_tokens;
-    t->skipped = s->skipped;
-    json_decref(t->blend_phase);
-    t->blend_phase = json_deep_copy(json_object_get(tx_checkpoint_config(from), "blend_phase"));
+    if (!cfg->reset_iteration) resume_place(t, from);
     if (optim) t->optim.t = s->optim_step;
     if (lr_state) {
         t->schedule = schedule;

@@ -126,6 +126,7 @@ static void options_say_what_is_taken_from_a_checkpoint(void **state)
     } take[] = {
         { "", 5, 5, 20, 0.0007222075445642905 },
         { "--finetune", 0, 0, 0, 0 },
+        { "--reset-iteration", 0, 5, 20, 0.0007222075445642905 },
         { "--no-load-optim", 5, 0, 0, 0 },
         { "--no-load-lr-state", 5, 5, 0, 0 },
         { "--lr 2e-3 --override-opt_param-scheduler", 5, 5, 20, 0.0014135492607468354 },

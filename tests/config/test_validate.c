@@ -128,6 +128,7 @@ static const struct broken {
       "--profile-backward is not built yet: leave the flag out and use --profile N, which times backward op by op" },
     { "pretrain-gpt", GOOD "--save S", "--save needs --save-interval" },
     { "pretrain-gpt", GOOD "--finetune", "--finetune needs --load" },
+    { "pretrain-gpt", GOOD "--reset-iteration", "--reset-iteration needs --load" },
     { "pretrain-gpt", GOOD "--exit-on-missing-checkpoint", "--exit-on-missing-checkpoint needs --load" },
     { "pretrain-gpt", GOOD "--data-path 1 a 2", "--data-path has 3 values: one prefix, or pairs of weight and prefix" },
     { "pretrain-gpt", GOOD "--data-path 1 a -2 b",
