@@ -13,12 +13,17 @@
 #include "backend/cpu/isa/isa.h"
 #include "backend/cpu/isa/vmath.h"
 
-enum { BQ = TX__ATTN_Q, BK = TX__ATTN_K };
+enum { BQ = TX__ATTN_Q, BK = TX__ATTN_K, AHEAD = 8 /* rows */ };
 static const float MASKED = -1e30f; /* a score that is not there: its exp is exactly 0, and it makes no NaN */
 
 static inline int64_t min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+static inline int64_t max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
 }
 
 /* ---- matrix kernels ---- */
@@ -29,53 +34,131 @@ typedef struct strided {
     int64_t rs, cs;
 } strided;
 
-/* C[mr, nv vectors] += A[mr, k] B[k, nv vectors]. mr and nv are constants where this is inlined. */
-static inline __attribute__((always_inline)) void tile(int mr, int nv, int64_t k, strided a, const float *b,
+/* Query i of a block sees keys j < i + off of a block. What of a product needs no work then: */
+typedef enum product {
+    SCORES,   /* C[query, key] = A B, not read before: columns that no row of a tile sees are left as they are */
+    BY_QUERY, /* C[query, :] += A[query, key] B: A is 0 from column i + off on */
+    BY_KEY,   /* C[key, :] += A[key, query] B: A is 0 up to column i - off */
+} product;
+
+/* C[mr, nv vectors] = (fresh ? 0 : C) + A[mr, k] B[k, nv vectors]. mr, nv and fresh are constants where this is
+ * inlined. */
+static inline __attribute__((always_inline)) void tile(int mr, int nv, bool fresh, int64_t k, strided a, const float *b,
                                                        int64_t ldb, float *c, int64_t ldc)
 {
-    tx__vec sum[8][2];
+    tx__vec sum[TX__MR][TX__NV];
 #pragma GCC unroll 8
     for (int i = 0; i < mr; i++)
-#pragma GCC unroll 2
-        for (int j = 0; j < nv; j++) sum[i][j] = *(const tx__vec *)(c + i * ldc + j * TX__VEC);
+#pragma GCC unroll 4
+        for (int j = 0; j < nv; j++) sum[i][j] = fresh ? (tx__vec){ 0 } : *(const tx__vec *)(c + i * ldc + j * TX__VEC);
     for (int64_t p = 0; p < k; p++) {
         const tx__vec *row = (const tx__vec *)(b + p * ldb);
 #pragma GCC unroll 8
         for (int i = 0; i < mr; i++) {
             const float x = a.a[i * a.rs + p * a.cs];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
             for (int j = 0; j < nv; j++) sum[i][j] += x * row[j];
         }
     }
 #pragma GCC unroll 8
     for (int i = 0; i < mr; i++)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (int j = 0; j < nv; j++) *(tx__vec *)(c + i * ldc + j * TX__VEC) = sum[i][j];
 }
 
-static inline __attribute__((always_inline)) void strip(int nv, int64_t m, int64_t k, strided a, const float *b,
-                                                        int64_t ldb, float *c, int64_t ldc)
+/* C[mr, n] of one strip, n at most NV vectors. */
+static inline __attribute__((always_inline)) void tile_of(int mr, int64_t n, bool fresh, int64_t k, strided a,
+                                                          const float *b, int64_t ldb, float *c, int64_t ldc)
 {
-    int64_t i = 0;
-    for (; i + TX__MR <= m; i += TX__MR, a.a += TX__MR * a.rs) tile(TX__MR, nv, k, a, b, ldb, c + i * ldc, ldc);
-    for (; i < m; i++, a.a += a.rs) tile(1, nv, k, a, b, ldb, c + i * ldc, ldc);
+    if (TX__NV >= 4 && n >= 4 * TX__VEC)
+        tile(mr, 4, fresh, k, a, b, ldb, c, ldc);
+    else if (TX__NV >= 3 && n >= 3 * TX__VEC)
+        tile(mr, 3, fresh, k, a, b, ldb, c, ldc);
+    else if (n >= 2 * TX__VEC)
+        tile(mr, 2, fresh, k, a, b, ldb, c, ldc);
+    else
+        tile(mr, 1, fresh, k, a, b, ldb, c, ldc);
 }
 
-/* C[m,n] += op(A)[m,k] B[k,n], n a multiple of TX__VEC. */
-static void multiply(int64_t m, int64_t n, int64_t k, strided a, const float *b, int64_t ldb, float *c, int64_t ldc)
+/* The product C[m,n], op(A)[m,k], B[k,n], n a multiple of TX__VEC, in strips of columns and tiles of rows. */
+static inline __attribute__((always_inline)) void multiply(product kind, int64_t off, int64_t m, int64_t n, int64_t k,
+                                                           strided a, const float *b, int64_t ldb, float *c,
+                                                           int64_t ldc)
 {
-    int64_t j = 0;
-    for (; j + 2 * TX__VEC <= n; j += 2 * TX__VEC) strip(2, m, k, a, b + j, ldb, c + j, ldc);
-    if (j < n) strip(1, m, k, a, b + j, ldb, c + j, ldc);
+    for (int64_t j = 0; j < n; j += TX__NV * TX__VEC) {
+        int64_t width = min(n - j, TX__NV * TX__VEC), mr;
+        for (int64_t i = 0; i < m; i += mr) {
+            mr = m - i >= TX__MR ? TX__MR : m - i >= TX__MR_REST ? TX__MR_REST : 1;
+            int64_t end = i + mr - 1 + off, cols = width, p0 = 0, p1 = k;
+            if (kind == SCORES) cols = min(width, tx__lanes(end) - j);
+            if (kind == BY_QUERY) p1 = min(k, end);
+            if (kind == BY_KEY) p0 = max(0, i - off + 1);
+            if (cols <= 0 || p0 >= p1) continue;
+            strided at = { a.a + i * a.rs + p0 * a.cs, a.rs, a.cs };
+            const float *from = b + p0 * ldb + j;
+            float *to = c + i * ldc + j;
+            if (mr == TX__MR)
+                tile_of(TX__MR, cols, kind == SCORES, p1 - p0, at, from, ldb, to, ldc);
+            else if (mr == TX__MR_REST)
+                tile_of(TX__MR_REST, cols, kind == SCORES, p1 - p0, at, from, ldb, to, ldc);
+            else
+                tile_of(1, cols, kind == SCORES, p1 - p0, at, from, ldb, to, ldc);
+        }
+    }
 }
 
-/* Not inlined, so that its sum has one order wherever it is called. */
+/* scores[queries, keys n] = q kᵀ, or do vᵀ. */
+static void multiply_scores(int64_t off, int64_t rows, int64_t n, int64_t d, const float *q, const float *kt,
+                            float *scores)
+{
+    multiply(SCORES, off, rows, n, d, (strided){ q, tx__lanes(d), 1 }, kt, n, scores, BK);
+}
+
+/* o[queries, ld] += p v, or dq += ds k. */
+static void multiply_by_query(int64_t off, int64_t rows, int64_t n, int64_t ld, const float *p, const float *v,
+                              float *o)
+{
+    multiply(BY_QUERY, off, rows, ld, n, (strided){ p, BK, 1 }, v, ld, o, ld);
+}
+
+/* dv[keys n, ld] += pᵀ do, or dk += dsᵀ q. */
+static void multiply_by_key(int64_t off, int64_t rows, int64_t n, int64_t ld, const float *p, const float *do_,
+                            float *dv)
+{
+    multiply(BY_KEY, off, n, ld, rows, (strided){ p, 1, BK }, do_, ld, dv, ld);
+}
+
+/* Every round adds the upper half to the lower and doubles each number. */
+static inline float total(tx__vec x)
+{
+#pragma GCC unroll 4
+    for (int round = 1; round < TX__VEC; round *= 2) x = tx__zip_low(x, x) + tx__zip_high(x, x);
+    return x[0];
+}
+
+static inline tx__vec larger(tx__vec x, tx__vec y)
+{
+    typedef int32_t bits __attribute__((vector_size(TX__VEC * 4)));
+    const bits choice = x > y;
+    return (tx__vec)((choice & (bits)x) | (~choice & (bits)y));
+}
+
+static inline float largest(tx__vec x)
+{
+#pragma GCC unroll 4
+    for (int round = 1; round < TX__VEC; round *= 2) x = larger(tx__zip_low(x, x), tx__zip_high(x, x));
+    return x[0];
+}
+
+/* x y; not inlined, so that its sum has one order wherever it is called. */
 static __attribute__((noinline)) float dot(const float *x, const float *y, int64_t n)
 {
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < n; i++) sum += x[i] * y[i];
-    return sum;
+    tx__vec sum = { 0 };
+    int64_t i = 0;
+    for (; i + TX__VEC <= n; i += TX__VEC) sum += *(const tx__vec *)(x + i) * *(const tx__vec *)(y + i);
+    float rest = 0;
+    for (; i < n; i++) rest += x[i] * y[i];
+    return total(sum) + rest;
 }
 
 /* ---- copying in and out ---- */
@@ -103,12 +186,22 @@ static void store(const tx__attn *a, void *dst, int64_t at, int64_t n, const flo
     if (a->dtype == TX_F16) tx__k(to_f16)((uint16_t *)dst + at, room, n);
 }
 
+/* Asks for row `at` of a tensor ahead of its use: rows lie too far apart for the processor to foresee the next. */
+static inline void foresee(const tx__attn *a, const void *x, int64_t at)
+{
+    enum { LINE = 64 };
+    int64_t size = (int64_t)tx_dtype_size(a->dtype);
+    const char *row = (const char *)x + at * size;
+    for (int64_t i = 0; i < a->d * size; i += LINE) __builtin_prefetch(row + i);
+}
+
 /* dst [rows, ld] = factor times rows of src from `at` on, padded with zeros. */
 static void gather(const tx__attn *a, float *dst, const void *src, int64_t at, int64_t src_s, int64_t rows,
                    float factor)
 {
     int64_t d = a->d, ld = tx__lanes(d);
     for (int64_t i = 0; i < rows; i++, dst += ld) {
+        if (i + AHEAD < rows) foresee(a, src, at + (i + AHEAD) * src_s);
         const float *row = load(a, src, at + i * src_s, d, dst);
 #pragma omp simd
         for (int64_t x = 0; x < d; x++) dst[x] = factor * row[x];
@@ -121,6 +214,7 @@ static void scatter(const tx__attn *a, void *dst, int64_t at, int64_t dst_s, flo
 {
     int64_t d = a->d, ld = tx__lanes(d);
     for (int64_t i = 0; i < rows; i++, src += ld) {
+        if (i + AHEAD < rows) foresee(a, dst, at + (i + AHEAD) * dst_s);
         float *row = place(a, dst, at + i * dst_s, src);
 #pragma omp simd
         for (int64_t x = 0; x < d; x++) row[x] = factor * src[x];
@@ -128,28 +222,39 @@ static void scatter(const tx__attn *a, void *dst, int64_t at, int64_t dst_s, flo
     }
 }
 
-/* Keys of the block that begins at `first`, rounded up. */
-static int64_t block_width(int64_t sk, int64_t first)
+/* A square of numbers, its rows in registers, becomes its transpose: each round deals the rows of the upper and the
+ * lower half alternately, number by number, which moves the lowest bit of (row, column) to the top. */
+static inline __attribute__((always_inline)) void transpose_square(tx__vec row[TX__VEC])
 {
-    return tx__lanes(min(BK, sk - first));
+#pragma GCC unroll 4
+    for (int round = 1; round < TX__VEC; round *= 2) {
+        tx__vec dealt[TX__VEC];
+#pragma GCC unroll 8
+        for (int i = 0; i < TX__VEC / 2; i++) {
+            dealt[2 * i] = tx__zip_low(row[i], row[i + TX__VEC / 2]);
+            dealt[2 * i + 1] = tx__zip_high(row[i], row[i + TX__VEC / 2]);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < TX__VEC; i++) row[i] = dealt[i];
+    }
 }
 
-/* src [sk, d] into blocks of [ld, kb]. */
-static void transpose(const tx__attn *a, float *dst, const void *src, int64_t src_s)
+/* dst, blocks of [ld, kb] = rows [sk, ld] of src; rooms of src up to a whole block are cleared. */
+static void transpose(const tx__attn *a, float *dst, float *src)
 {
-    enum { STRETCH = 256 };
-    int64_t sk = a->sk, d = a->d, ld = tx__lanes(d);
-    float room[STRETCH];
+    int64_t sk = a->sk, ld = tx__lanes(a->d);
+    memset(src + sk * ld, 0, (size_t)((tx__lanes(sk) - sk) * ld) * sizeof *src);
     for (int64_t first = 0; first < sk; first += BK) {
-        int64_t kb = block_width(sk, first), n = min(BK, sk - first);
-        memset(dst, 0, (size_t)(ld * kb) * sizeof *dst);
-        for (int64_t j = 0; j < n; j++)
-            for (int64_t x = 0; x < d; x += STRETCH) {
-                int64_t some = min(d - x, STRETCH);
-                const float *row = load(a, src, (first + j) * src_s + x, some, room);
-                for (int64_t i = 0; i < some; i++) dst[(x + i) * kb + j] = row[i];
+        int64_t kb = tx__lanes(min(BK, sk - first));
+        for (int64_t j = 0; j < kb; j += TX__VEC)
+            for (int64_t x = 0; x < ld; x += TX__VEC) {
+                tx__vec square[TX__VEC];
+#pragma GCC unroll 16
+                for (int i = 0; i < TX__VEC; i++) square[i] = *(const tx__vec *)(src + (first + j + i) * ld + x);
+                transpose_square(square);
+#pragma GCC unroll 16
+                for (int i = 0; i < TX__VEC; i++) *(tx__vec *)(dst + first * ld + (x + i) * kb + j) = square[i];
             }
-        dst += ld * kb;
     }
 }
 
@@ -175,18 +280,39 @@ static int64_t first_block(const tx__attn *a, int64_t i0, int64_t rows)
     return first / BK * BK;
 }
 
-/* scores [rows, BK] = q kᵀ for keys first..first+kb, what is not seen MASKED. */
-static void score_block(const tx__attn *a, float *p, const float *q, const float *kt, int64_t i0, int64_t rows,
-                        int64_t first, int64_t kb)
+/* A block of keys: its first, how many, how many with padding, and `off`: query i0 + i sees the keys j < i + off. */
+typedef struct keys {
+    int64_t first, n, padded, off;
+} keys;
+
+static keys key_block(const tx__attn *a, int64_t i0, int64_t first)
 {
-    int64_t ld = tx__lanes(a->d);
-    memset(p, 0, (size_t)(rows * BK) * sizeof *p);
-    multiply(rows, kb, a->d, (strided){ q, ld, 1 }, kt + first * ld, kb, p, BK);
+    int64_t n = min(BK, a->sk - first);
+    return (keys){ first, n, tx__lanes(n), a->causal ? i0 + 1 + a->sk - a->sq - first : n };
+}
+
+/* How many keys of the block row i reaches. */
+static inline int64_t reach(const keys *b, int64_t i)
+{
+    return max(0, min(b->n, i + b->off));
+}
+
+/* scores [rows, BK] = q kᵀ, MASKED what row i does not see within the vectors that it reaches into. */
+static void score_block(const tx__attn *a, float *p, const float *q, const float *kt, int64_t i0, int64_t rows,
+                        const keys *b)
+{
+    multiply_scores(b->off, rows, b->padded, a->d, q, kt + b->first * tx__lanes(a->d), p);
     for (int64_t i = 0; i < rows; i++) {
-        int64_t seen = n_seen(a, i0 + i) - first, hidden = min(first_seen(a, i0 + i) - first, kb);
+        int64_t seen = reach(b, i), hidden = min(first_seen(a, i0 + i) - b->first, seen);
         for (int64_t j = 0; j < hidden; j++) p[i * BK + j] = MASKED;
-        for (int64_t j = seen > 0 ? seen : 0; j < kb; j++) p[i * BK + j] = MASKED;
+        for (int64_t j = seen; j < tx__lanes(seen); j++) p[i * BK + j] = MASKED;
     }
+}
+
+/* What row i does not reach is 0. */
+static inline void clear_rest(const keys *b, int64_t i, float *p)
+{
+    for (int64_t j = tx__lanes(reach(b, i)); j < b->n; j++) p[j] = 0;
 }
 
 /* The dropout mask of queries i0 .. i0 + rows, keys first .. first + n, into [rows, BK]. */
@@ -200,34 +326,48 @@ static void mask_block(const tx__attn *a, float *z, int64_t i0, int64_t rows, in
 
 void tx__k(attn_pack_fwd)(const tx__attn *a, float *packed)
 {
-    transpose(a, packed, a->k, a->k_s);
-    gather(a, packed + tx__lanes(a->sk) * tx__lanes(a->d), a->v, 0, a->v_s, a->sk, 1.0f);
+    float *v = packed + tx__lanes(a->sk) * tx__lanes(a->d);
+    gather(a, v, a->k, 0, a->k_s, a->sk, 1.0f); /* k, on its way */
+    transpose(a, packed, v);
+    gather(a, v, a->v, 0, a->v_s, a->sk, 1.0f);
 }
 
-/* Scores p of one row become exp(score - max); max and sum of the row so far are updated and o is rescaled to the new
- * max. Blocks before a row's first key leave ones behind, which the first real score rescales to exactly 0. */
-static void online_softmax(float *p, int64_t kb, float *max, float *sum, float *o, int64_t ld)
+/* The rows of a block so far: their maximum and their sum of exp(score - max). */
+typedef struct so_far {
+    float *max, *sum, *room; /* [BQ] each */
+} so_far;
+
+/* Scores p become exp(score - max); max and sum of the rows so far are updated and o is rescaled to the new max. Blocks
+ * before a row's first key leave ones behind, which the first real score rescales to exactly 0. */
+static void online_softmax(const keys *b, int64_t rows, float *p, so_far w, float *o, int64_t ld)
 {
-    float lane[TX__LANES], top = *max, add = 0;
-    for (int l = 0; l < TX__LANES; l++) lane[l] = top;
-    for (int64_t j = 0; j < kb; j += TX__LANES)
-#pragma omp simd
-        for (int l = 0; l < TX__LANES; l++) lane[l] = p[j + l] > lane[l] ? p[j + l] : lane[l];
-    for (int l = 0; l < TX__LANES; l++) top = lane[l] > top ? lane[l] : top;
-#pragma omp simd reduction(+ : add)
-    for (int64_t j = 0; j < kb; j++) {
-        float e = tx__expf(p[j] - top);
-        p[j] = e;
-        add += e;
+    for (int64_t i = 0; i < rows; i++) {
+        const float *row = p + i * BK;
+        tx__vec top = (tx__vec){ 0 } + w.max[i];
+        int64_t n = tx__lanes(reach(b, i));
+        for (int64_t j = 0; j < n; j += TX__VEC) top = larger(*(const tx__vec *)(row + j), top);
+        w.room[i] = largest(top);
     }
-    if (top > *max) {
-        const float shrink = tx__expf(*max - top);
-        *sum *= shrink;
 #pragma omp simd
-        for (int64_t x = 0; x < ld; x++) o[x] *= shrink;
+    for (int64_t i = 0; i < rows; i++) {
+        float top = w.room[i], shrink = tx__expf(w.max[i] - top);
+        w.max[i] = top;
+        w.sum[i] *= shrink;
+        w.room[i] = shrink;
     }
-    *max = top;
-    *sum += add;
+    for (int64_t i = 0; i < rows; i++) {
+        float *row = p + i * BK, top = w.max[i], shrink = w.room[i];
+        int64_t n = tx__lanes(reach(b, i));
+        tx__vec add = { 0 };
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++) row[j] = tx__expf(row[j] - top);
+        for (int64_t j = 0; j < n; j += TX__VEC) add += *(const tx__vec *)(row + j);
+        w.sum[i] += total(add);
+        clear_rest(b, i, row);
+        if (shrink == 1.0f) continue;
+#pragma omp simd
+        for (int64_t x = 0; x < ld; x++) o[i * ld + x] *= shrink;
+    }
 }
 
 /* Queries i0 .. i0 + rows. */
@@ -235,27 +375,30 @@ static void fwd_block(const tx__attn *a, const float *packed, float *work, int64
 {
     int64_t ld = tx__lanes(a->d), seen = n_seen(a, i0 + rows - 1);
     const float *kt = packed, *v = packed + tx__lanes(a->sk) * ld;
-    float *q = work, *o = q + BQ * ld, *p = o + BQ * ld, *z = p + BQ * BK, *max = z + BQ * BK, *sum = max + BQ;
+    float *q = work, *o = q + BQ * ld, *p = o + BQ * ld, *z = p + BQ * BK, *state = z + BQ * BK;
+    const so_far w = { state, state + BQ, state + 2 * BQ };
     gather(a, q, a->q, i0 * a->q_s, a->q_s, rows, a->scale);
     memset(o, 0, (size_t)(rows * ld) * sizeof *o);
-    for (int64_t i = 0; i < rows; i++) max[i] = MASKED, sum[i] = 0;
+    for (int64_t i = 0; i < rows; i++) w.max[i] = MASKED, w.sum[i] = 0;
 
     for (int64_t first = first_block(a, i0, rows); first < seen; first += BK) {
-        int64_t kb = block_width(a->sk, first), n = min(BK, a->sk - first);
-        score_block(a, p, q, kt, i0, rows, first, kb);
-        if (a->drop) mask_block(a, z, i0, rows, first, n);
-        for (int64_t i = 0; i < rows; i++) {
-            online_softmax(p + i * BK, kb, max + i, sum + i, o + i * ld, ld);
-            if (!a->drop) continue;
+        const keys b = key_block(a, i0, first);
+        score_block(a, p, q, kt, i0, rows, &b);
+        if (a->drop) mask_block(a, z, i0, rows, first, b.n);
+        online_softmax(&b, rows, p, w, o, ld);
+        for (int64_t i = 0; a->drop && i < rows; i++) {
 #pragma omp simd
-            for (int64_t j = 0; j < n; j++) p[i * BK + j] *= z[i * BK + j];
+            for (int64_t j = 0; j < b.n; j++) p[i * BK + j] *= z[i * BK + j];
         }
-        multiply(rows, ld, n, (strided){ p, BK, 1 }, v + first * ld, ld, o, ld);
+        multiply_by_query(b.off, rows, b.n, ld, p, v + first * ld, o);
     }
     for (int64_t i = 0; i < rows; i++) {
-        scatter(a, a->o, (i0 + i) * a->o_s, 0, o + i * ld, 1, 1.0f / sum[i]);
-        if (a->lse) a->lse[i0 + i] = max[i] + logf(sum[i]);
+        const float factor = 1.0f / w.sum[i];
+#pragma omp simd
+        for (int64_t x = 0; x < ld; x++) o[i * ld + x] *= factor;
+        if (a->lse) a->lse[i0 + i] = w.max[i] + logf(w.sum[i]);
     }
+    scatter(a, a->o, i0 * a->o_s, a->o_s, o, rows, 1.0f);
 }
 
 void tx__k(attn_fwd)(const tx__attn *a, const float *packed, float *work)
@@ -315,9 +458,10 @@ static packed_bwd bwd_views(const tx__attn *a, float *packed)
 void tx__k(attn_pack_bwd)(const tx__attn *a, float *packed)
 {
     packed_bwd w = bwd_views(a, packed);
-    transpose(a, w.kt, a->k, a->k_s);
-    transpose(a, w.vt, a->v, a->v_s);
+    gather(a, w.k, a->v, 0, a->v_s, a->sk, 1.0f); /* v, on its way */
+    transpose(a, w.vt, w.k);
     gather(a, w.k, a->k, 0, a->k_s, a->sk, 1.0f);
+    transpose(a, w.kt, w.k);
     memset(w.dk, 0, (size_t)(2 * tx__lanes(a->sk) * tx__lanes(a->d)) * sizeof *w.dk);
 }
 
@@ -351,21 +495,25 @@ static void bwd_block(const tx__attn *a, const packed_bwd *w, float *work, int64
     gather(a, q, a->q, i0 * a->q_s, a->q_s, rows, a->scale);
     gather(a, do_, a->do_, i0 * a->do_s, a->do_s, rows, 1.0f);
     for (int64_t i = 0; i < rows; i++) {
+        if (i + AHEAD < rows) foresee(a, a->o, (i0 + i + AHEAD) * a->o_s);
         const float *o = load(a, a->o, (i0 + i) * a->o_s, a->d, dq), *g = do_ + i * ld;
         big_d[i] = dot(o, g, a->d);
     }
     memset(dq, 0, (size_t)(rows * ld) * sizeof *dq);
     for (int64_t first = first_block(a, i0, rows); first < seen; first += BK) {
-        int64_t kb = block_width(a->sk, first), n = min(BK, a->sk - first);
-        score_block(a, p, q, w->kt, i0, rows, first, kb);
-        memset(ds, 0, (size_t)(rows * BK) * sizeof *ds);
-        multiply(rows, kb, a->d, (strided){ do_, ld, 1 }, w->vt + first * ld, kb, ds, BK);
-        if (a->drop) mask_block(a, z, i0, rows, first, n);
-        for (int64_t i = 0; i < rows; i++)
-            softmax_bwd(p + i * BK, ds + i * BK, a->drop ? z + i * BK : NULL, n, a->lse[i0 + i], big_d[i]);
-        multiply(n, ld, rows, (strided){ p, 1, BK }, do_, ld, w->dv + first * ld, ld);
-        multiply(n, ld, rows, (strided){ ds, 1, BK }, q, ld, w->dk + first * ld, ld);
-        multiply(rows, ld, n, (strided){ ds, BK, 1 }, w->k + first * ld, ld, dq, ld);
+        const keys b = key_block(a, i0, first);
+        score_block(a, p, q, w->kt, i0, rows, &b);
+        multiply_scores(b.off, rows, b.padded, a->d, do_, w->vt + first * ld, ds);
+        if (a->drop) mask_block(a, z, i0, rows, first, b.n);
+        for (int64_t i = 0; i < rows; i++) {
+            float *p_i = p + i * BK, *ds_i = ds + i * BK;
+            softmax_bwd(p_i, ds_i, a->drop ? z + i * BK : NULL, tx__lanes(reach(&b, i)), a->lse[i0 + i], big_d[i]);
+            clear_rest(&b, i, p_i);
+            clear_rest(&b, i, ds_i);
+        }
+        multiply_by_key(b.off, rows, b.n, ld, p, do_, w->dv + first * ld);
+        multiply_by_key(b.off, rows, b.n, ld, ds, q, w->dk + first * ld);
+        multiply_by_query(b.off, rows, b.n, ld, ds, w->k + first * ld, dq);
     }
     scatter(a, a->dq, i0 * a->dq_s, a->dq_s, dq, rows, a->scale);
 }

@@ -61,7 +61,7 @@ static inline int64_t tx__attn_fwd_packed(int64_t sk, int64_t d)
 }
 static inline int64_t tx__attn_fwd_work(int64_t d)
 {
-    return TX__ATTN_Q * (2 * tx__lanes(d) + 2 * TX__ATTN_K + 2); /* q, o; p, mask; max, sum */
+    return TX__ATTN_Q * (2 * tx__lanes(d) + 2 * TX__ATTN_K + 3); /* q, o; p, mask; max, sum, room */
 }
 static inline int64_t tx__attn_few_work(int64_t sk, int64_t d)
 {
