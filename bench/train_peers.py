@@ -141,7 +141,7 @@ def main():
     parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--dropout", type=float, default=0)
     parser.add_argument("--no-compile", dest="compile", action="store_false")
-    a = parser.parse_args()
+    a = parser.parse_intermixed_args()
     for case in a.cases or CASES:
         measure(case, a)
 
