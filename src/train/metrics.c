@@ -138,7 +138,7 @@ static void log_memory_used(const tx_trainer *t)
 
 void tx_metrics_step(tx_metrics *m, const tx_trainer *t)
 {
-    bool skipped = t->step_skipped;
+    bool skipped = t->last_step != TX_STEP_TAKEN;
     tx_step_record r = stand(t, TX_RECORD_STEP);
     for (int i = 0; i < TX_N_TIMERS; i++) m->timer[i] += t->seconds[i];
     m->advanced += !skipped;

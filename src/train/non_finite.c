@@ -10,7 +10,7 @@
 
 bool tx_non_finite_is_fault(const tx_trainer *t)
 {
-    return t->step_skipped && t->consecutive_skips > 0; /* an overflow that a lower loss scale cures is none */
+    return t->last_step == TX_STEP_FAULTY;
 }
 
 /* ---- the sentence ---- */

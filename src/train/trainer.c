@@ -278,6 +278,7 @@ static tx_status skip_update(tx_trainer *t, const char *bad)
     t->skipped++;
     t->nan += !finite;
     tx_loss_scaler_update(&t->scaler, true);
+    t->last_step = curable ? TX_STEP_OVERFLOWED : TX_STEP_FAULTY;
     if (curable) {
         tx_info("iteration %lld skipped: a gradient overflowed at loss scale %.1f, the next one is %.1f",
                 (long long)t->iteration, before, t->scaler.scale);
@@ -330,7 +331,6 @@ static tx_status update(tx_trainer *t)
         part_done(t, TX_TIMER_INNER_STEP, now);
         tx_schedule_advance(&t->schedule, &t->place, batch, t->consumed_train_tokens);
     }
-    t->step_skipped = bad != NULL;
     t->iteration++;
     t->consumed_train_samples += batch;
     t->consumed_train_tokens += batch * t->s;
@@ -341,6 +341,7 @@ static tx_status update(tx_trainer *t)
     if (tx_trainer_has_states(t)) TX_TRY(tx_optim_states_of(&t->ctx, &t->optim, &t->states));
     if (bad) return skip_update(t, bad);
     tx_loss_scaler_update(&t->scaler, false);
+    t->last_step = TX_STEP_TAKEN;
     t->consecutive_skips = 0;
     return TX_OK;
 }

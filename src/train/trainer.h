@@ -42,8 +42,12 @@ typedef struct tx_trainer {
     int64_t iteration; /* finished ones */
     int64_t consumed_train_samples, consumed_valid_samples, consumed_train_tokens;
     int64_t skipped, nan;
-    bool step_skipped;         /* the last one */
-    int64_t consecutive_skips; /* those that no lower loss scale could have saved */
+    enum {
+        TX_STEP_TAKEN,
+        TX_STEP_OVERFLOWED, /* skipped; a lower loss scale cures it */
+        TX_STEP_FAULTY      /* skipped; nothing here does */
+    } last_step;
+    int64_t consecutive_skips; /* faulty ones since a step was taken */
     double lr;                 /* for the next update, as Megatron logs it */
     double lr_override;        /* >= 0: a client's own for the next update */
     double weight_decay;
