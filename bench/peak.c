@@ -3,44 +3,16 @@
  *      peak [threads]
  *
  *  `make bench` in the build folder builds it. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "backend/backend.h"
-#include "base/alloc.h"
-#include "base/clock.h"
 
 static void check(tx_status st)
 {
     if (!st) return;
     fprintf(stderr, "peak: %s\n", tx_last_error());
     exit(1);
-}
-
-/* The best of several products of n × n matrices, flop/s. */
-static double gemm(int n_threads, int64_t n)
-{
-    tx_ctx c;
-    float *x;
-    double best = INFINITY;
-    check(tx_ctx_init(&c, "cpu", n_threads));
-    check(tx_alloc(&x, (size_t)(3 * n * n), sizeof *x, "matrices"));
-    for (int64_t i = 0; i < 2 * n * n; i++) x[i] = 0.5f;
-    tx_gemm_args a = { .c = tx_tensor2(x + 2 * n * n, TX_F32, n, n),
-                       .a = tx_tensor2(x, TX_F32, n, n),
-                       .b = tx_tensor2(x + n * n, TX_F32, n, n),
-                       .trans_b = true };
-    check(tx_run_gemm(&c, &a));
-    check(tx_ctx_take_memory(&c));
-    for (int i = 0; i < 8; i++) {
-        double start = tx_clock();
-        check(tx_run_gemm(&c, &a));
-        best = fmin(best, tx_clock() - start);
-    }
-    tx_free(x);
-    tx_ctx_deinit(&c);
-    return 2.0 * (double)(n * n * n) / best;
 }
 
 int main(int argc, char **argv)
@@ -57,7 +29,8 @@ int main(int argc, char **argv)
     else
         printf("bf16 multiply-adds           none: the processor has neither avx512_bf16 nor AMX\n");
     for (int64_t n = 512; n <= 2048; n *= 2) {
-        double rate = gemm(c.n_threads, n);
+        double rate;
+        check(tx_product_rate(&rate, "cpu", c.n_threads, n));
         printf("fp32 product, n = %4d  %9.1f GFLOP/s, %.1f %% of the peak\n", (int)n, rate * 1e-9, 100 * rate / fp32);
     }
     check(c.backend->bandwidth(&c, &memory));
