@@ -45,10 +45,12 @@ typedef struct tile_config {
 __attribute__((target("amx-tile,amx-bf16"))) static double tile_bf16(float *sums, int64_t rounds)
 {
     enum { CHAINS = 6 }; /* tiles 0 to 5 are sums, 6 and 7 what is multiplied */
-    tile_config config = { .palette = 1 };
+    /* not on the stack: gcc knows of the instruction only that it reads the first bytes, and drops stores to the rest */
+    static const tile_config eight_full = { .palette = 1,
+                                            .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 },
+                                            .rows = { 16, 16, 16, 16, 16, 16, 16, 16 } };
     (void)sums;
-    for (int i = 0; i < 8; i++) config.row_bytes[i] = 64, config.rows[i] = 16;
-    _tile_loadconfig(&config);
+    _tile_loadconfig(&eight_full);
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
