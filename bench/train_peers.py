@@ -1,19 +1,23 @@
-"""Training steps of triax and PyTorch (eager and compiled), in turn, as ratios of medians.
+"""Training steps of triax, PyTorch (eager and compiled) and llm.c, in turn, as ratios of medians.
 
 Every program stays in memory and runs a few steps when it is its turn: A B C A B C ... A turn during which other processes took
 more than 2 % of the processors is thrown away and repeated. PyTorch is the better of eager and torch.compile, with its fused
-attention and AdamW; --bf16 is autocast there.
-Usage: train_peers.py BENCH_TRAIN [--threads 2] [--rounds 5] [--seconds 4] [--no-compile] [--dtype fp32|bf16] [--dropout P] [CASE ...]
-A CASE is LAYERSxHIDDENxHEADSxVOCABULARYxSEQUENCExBATCH; without one: GPT-2 124M at 4x64, 4x256, 1x1024, and a 10M model.
+attention and AdamW; --dtype bf16 is autocast there. --llmc FILE is llm.c's train_gpt2.c, which is compiled here with
+-O3 -march=native -fopenmp and takes part in fp32 without dropout.
+Usage: train_peers.py BENCH_TRAIN [--threads 2] [--rounds 5] [--seconds 4] [--no-compile] [--llmc FILE] [--dtype fp32|bf16] [--dropout P] [CASE ...]
+A CASE is LAYERSxHIDDENxHEADSxVOCABULARYxSEQUENCExBATCH; without one: GPT-2 124M at 4x64, 4x256, 1x1024, 4x1024, and a 10M
+model at batches of 12 and 64.
 """
 import argparse
 import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
-CASES = ["12x768x12x50257x64x4", "12x768x12x50257x256x4", "12x768x12x50257x1024x1", "6x384x6x65x256x12"]
+CASES = ["12x768x12x50257x64x4", "12x768x12x50257x256x4", "12x768x12x50257x1024x1", "12x768x12x50257x1024x4",
+         "6x384x6x65x256x12", "6x384x6x65x256x64"]
 
 PEER = """
 import sys, time, torch
@@ -65,6 +69,53 @@ for line in sys.stdin:
     print(1e3 * (time.perf_counter() - start) / n, flush=True)
 """
 
+# llm.c's functions on random weights and tokens, which it otherwise reads from files.
+LLMC = """
+#define TESTING
+#include LLMC_FILE
+int main(int argc, char **argv)
+{
+    GPT2 m = { 0 };
+    (void)argc;
+    m.config = (GPT2Config){ .num_layers = atoi(argv[1]), .channels = atoi(argv[2]), .num_heads = atoi(argv[3]),
+                             .vocab_size = atoi(argv[4]), .max_seq_len = atoi(argv[5]),
+                             .padded_vocab_size = (atoi(argv[4]) + 127) / 128 * 128 };
+    int t = atoi(argv[5]), b = atoi(argv[6]), step = 0;
+    fill_in_parameter_sizes(m.param_sizes, m.config);
+    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) m.num_parameters += m.param_sizes[i];
+    m.params_memory = malloc_and_point_parameters(&m.params, m.param_sizes);
+    for (size_t i = 0; i < m.num_parameters; i++) m.params_memory[i] = ((float)rand() / (float)RAND_MAX - 0.5f) * 0.04f;
+    int *in = malloc(sizeof(int) * (size_t)(b * t + 1));
+    for (int i = 0; i <= b * t; i++) in[i] = rand() % (int)m.config.vocab_size;
+    puts("0");
+    fflush(stdout);
+    for (int n; scanf("%d", &n) == 1;) {
+        struct timespec start, end;
+        clock_gettime(CLOCK_MONOTONIC, &start);
+        for (int i = 0; i < n; i++) {
+            gpt2_forward(&m, in, in + 1, b, t);
+            gpt2_zero_grad(&m);
+            gpt2_backward(&m);
+            gpt2_update(&m, 1e-4f, 0.9f, 0.999f, 1e-8f, 0.01f, ++step);
+        }
+        clock_gettime(CLOCK_MONOTONIC, &end);
+        printf("%f\\n", ((double)(end.tv_sec - start.tv_sec) * 1e3 + (double)(end.tv_nsec - start.tv_nsec) * 1e-6) / n);
+        fflush(stdout);
+    }
+    return 0;
+}
+"""
+
+
+def build_llmc(source, folder):
+    """Path of the compiled program."""
+    path = os.path.join(folder, "llmc")
+    with open(path + ".c", "w") as f:
+        f.write(LLMC)
+    subprocess.run(["cc", "-O3", "-march=native", "-fopenmp", "-DOMP", f'-DLLMC_FILE="{os.path.abspath(source)}"', path + ".c",
+                    "-lm", "-o", path], check=True, stderr=subprocess.DEVNULL)
+    return path
+
 
 def processors():
     """Seconds all processors were busy since the machine started."""
@@ -73,9 +124,10 @@ def processors():
 
 
 class Program:
-    def __init__(self, name, command):
+    def __init__(self, name, command, threads):
         self.name, self.times = name, []
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                        env={**os.environ, "OMP_NUM_THREADS": str(threads)})
         self.alive = bool(self.process.stdout.readline())
         self.steps = 1
 
@@ -101,9 +153,11 @@ def measure(case, a):
     flags = ["--threads", str(a.threads)] + (["--bf16"] if a.dtype == "bf16" else [])
     if a.dropout:
         flags += ["--hidden-dropout", str(a.dropout), "--attention-dropout", str(a.dropout)]
-    programs = [Program("triax", [a.train, *size, *flags])]
+    programs = [Program("triax", [a.train, *size, *flags], a.threads)]
     for how in ["eager"] + (["compiled"] if a.compile else []):
-        programs.append(Program(how, [sys.executable, "-c", PEER, *size, str(a.threads), a.dtype, how, str(a.dropout)]))
+        programs.append(Program(how, [sys.executable, "-c", PEER, *size, str(a.threads), a.dtype, how, str(a.dropout)], a.threads))
+    if a.llmc and a.dtype == "fp32" and not a.dropout:
+        programs.append(Program("llm.c", [a.llmc, *size], a.threads))
     programs = [p for p in programs if p.alive or print(f"{case}: {p.name} does not run here")]
     for p in programs:  # warm, and how many steps make a turn
         p.turn()
@@ -120,12 +174,14 @@ def measure(case, a):
         print(f"{case} {a.dtype}: other processes never left the machine alone")
         return
     median = {p.name: statistics.median(p.times) for p in programs}
-    peers = {name: ms for name, ms in median.items() if name != "triax"}
+    peers = {name: ms for name, ms in median.items() if name not in ("triax", "llm.c")}
     best = min(peers, key=peers.get)
     memory = {p.name: p.peak() for p in programs}
     print(f"{case} {a.dtype}: triax {median['triax']:.1f} ms, " + ", ".join(f"{n} {ms:.1f} ms" for n, ms in peers.items())
           + f"; {best} / triax = {peers[best] / median['triax']:.2f}; peak memory {memory['triax']:.0f} MiB, {best} {memory[best]:.0f} MiB"
           + f", ratio {memory['triax'] / memory[best]:.2f}; {thrown} turns thrown away", flush=True)
+    if "llm.c" in median:
+        print(f"    llm.c {median['llm.c']:.0f} ms; llm.c / triax = {median['llm.c'] / median['triax']:.1f}", flush=True)
     for p in programs:
         p.process.stdin.close()
         p.process.wait()
@@ -141,9 +197,12 @@ def main():
     parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--dropout", type=float, default=0)
     parser.add_argument("--no-compile", dest="compile", action="store_false")
+    parser.add_argument("--llmc")
     a = parser.parse_intermixed_args()
-    for case in a.cases or CASES:
-        measure(case, a)
+    with tempfile.TemporaryDirectory() as folder:
+        a.llmc = a.llmc and build_llmc(a.llmc, folder)
+        for case in a.cases or CASES:
+            measure(case, a)
 
 
 main()

@@ -15,7 +15,8 @@
  *
  *  What is marked neither is a value. Memory is shared, where a contract allows it, only between tensors of one dtype.
  *
- *  Gradient rule: gradients of parameters accumulate (+=), gradients of activations are written (=).
+ *  Gradient rule: gradients of parameters accumulate (+=; of matrices unless .accumulate is false), gradients of
+ *  activations are written (=).
  *  Every op is deterministic: same arguments, same number of threads, same bits.
  *  Errors: TX_ERR_SHAPE names op and tensors; TX_ERR_UNSUPPORTED a dtype the backend's row does not take. */
 #ifndef TX_BACKEND_OPS_H
@@ -257,19 +258,21 @@ static inline double tx_even_smoothing(double smoothing, int64_t n)
 }
 
 /* head_loss: the output head and its loss as one op, in chunks of rows so that logits never exist whole.
- *  z = x Wᵀ, loss as cross_entropy, and with weight also dx = dz W, dW += dzᵀ x.  Scratch: chunk × v. Logits are wide;
+ *  z = x Wᵀ, loss as cross_entropy, and with weight also dx = dz W, dW = dzᵀ x + beta dW with gemm's beta.
+ *  Scratch: chunk × v. Logits are wide;
  *  dz is rounded to a value before it is multiplied.
  *  Megatron-LM arXiv:1909.08053 §3. */
 typedef struct tx_head_loss_args {
     tx_tensor loss;   /* [rows], out; wide */
     tx_tensor dx;     /* [rows, h], out; with weight only */
-    tx_tensor dw;     /* [v, h], accumulated; with weight only; wide */
+    tx_tensor dw;     /* [v, h], out, or accumulated; with weight only; wide */
     tx_tensor x;      /* [rows, h] */
     tx_tensor w;      /* [v, h] */
     tx_tensor y;      /* [rows] i32 */
     tx_tensor weight; /* [rows]; wide; optional: without it only loss is computed */
     int64_t n_valid;
     double smoothing;
+    bool accumulate;
 } tx_head_loss_args;
 
 /* sumsq: out[k] = Σ x_i² over elements [k TX_SUMSQ_BLOCK, (k+1) TX_SUMSQ_BLOCK), in fp64. Fixed blocks, so that a norm

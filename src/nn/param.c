@@ -11,6 +11,8 @@
 #include "base/half.h"
 #include "base/rng.h"
 
+#define ZERO_GRAD "optimizer.zero_grad" /* for tx_at_part */
+
 static int64_t dim_of_letter(const tx_dims *d, char letter)
 {
     switch (letter) {
@@ -65,7 +67,7 @@ tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_de
     }
     for (int i = 0; i < n; i++) {
         if ((decl[i].when & dims->traits) != decl[i].when) continue;
-        tx_param p = { .init = decl[i].init, .decay = decl[i].decay, .offset = ps->numel };
+        tx_param p = { .init = decl[i].init, .decay = decl[i].decay, .first = decl[i].first, .offset = ps->numel };
         int len = snprintf(p.name, sizeof p.name, "%s%s", prefix, decl[i].name);
         TX_ASSERT(len > 0 && (size_t)len < sizeof p.name && !tx_params_find(ps, p.name));
         parse_shape(&p, decl[i].shape, dims);
@@ -88,6 +90,17 @@ void tx_params_bind(tx_params *ps, void *value, tx_dtype t, float *grad)
         const tx_param *p = &ps->param[i];
         if (p->weight) *p->weight = (tx_weight){ .value = view(p, value, t), .grad = view(p, grad, TX_F32) };
     }
+}
+
+tx_status tx_params_zero_grad(tx_ctx *c, const tx_params *ps, bool first)
+{
+    tx_at_part(c, ZERO_GRAD);
+    for (int i = 0; i < ps->n; i++) {
+        tx_weight *w = ps->param[i].weight;
+        w->fresh = first && ps->param[i].first == TX_WRITES;
+        if (first && !w->fresh) TX_RUN(c, fill, .x = w->grad);
+    }
+    return TX_OK;
 }
 
 /* Elements that are real come first: the rows that pad a table are its last ones. */

@@ -10,7 +10,7 @@
 #ifndef TX_NN_PARAM_H
 #define TX_NN_PARAM_H
 
-#include "backend/tensor.h"
+#include "backend/ops.h"
 #include "base/status.h"
 
 #define TX_PARAM_ALIGN    16
@@ -19,10 +19,15 @@
 typedef enum tx_init { TX_INIT_ZERO, TX_INIT_ONE, TX_INIT_NORMAL, TX_INIT_NORMAL_SCALED } tx_init;
 typedef enum tx_decay { TX_NO_DECAY, TX_DECAY } tx_decay;
 
+/* What the first contribution to a gradient in an iteration does: it is added to zeros, or, of a matrix that only
+ * products contribute to before anything else, written. Zeros need neither be written nor read then. */
+typedef enum tx_first { TX_ADDS, TX_WRITES } tx_first;
+
 /* What a layer's code sees of a parameter. */
 typedef struct tx_weight {
     tx_tensor value; /* [dims] */
     tx_tensor grad;  /* [dims], accumulated by backward */
+    bool fresh;      /* grad holds nothing yet: this micro-batch's first contribution writes it */
 } tx_weight;
 
 /* One row of a layer's declaration: shape letters are looked up in the model's tx_dims ("3h,h", "f", "V,h"). */
@@ -31,6 +36,7 @@ typedef struct tx_param_decl {
     const char *shape; /* dims joined by ',', each "[number]letter" */
     tx_init init;
     tx_decay decay;
+    tx_first first;
     size_t field;  /* offsetof the tx_weight in the layer's struct */
     unsigned when; /* traits that a model must have for the row to be there; 0: it always is */
 } tx_param_decl;
@@ -50,6 +56,7 @@ typedef struct tx_param {
     int64_t offset, numel; /* elements, in every flat buffer */
     tx_init init;
     tx_decay decay;
+    tx_first first;
     tx_weight *weight; /* where the layer looks; filled by tx_params_bind */
 } tx_param;
 
@@ -67,6 +74,10 @@ tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_de
 /* Points every weight into the two flat buffers of ps->numel elements: values of dtype t, gradients of fp32, which may
  * be NULL (inference). */
 void tx_params_bind(tx_params *ps, void *value, tx_dtype t, float *grad);
+
+/* To be called before each micro-batch's forward. With `first`, of an iteration, gradients of the TX_ADDS kind are
+ * filled with zeros and the others' weights become fresh; without it no weight is. */
+tx_status tx_params_zero_grad(tx_ctx *c, const tx_params *ps, bool first);
 
 /* How matrices begin: normal with std, which TX_INIT_NORMAL_SCALED divides by sqrt(2 n_layers) (Megatron-LM; GPT-2
  * §2.3), or with xavier_uniform all uniform within sqrt(6 / (rows + columns)) (Glorot and Bengio 2010), padding rows

@@ -8,9 +8,8 @@
 #include "base/alloc.h"
 
 /* For tx_at_part. */
-#define ZERO_GRAD "optimizer.zero_grad"
-#define NORMS     "optimizer.norms"
-#define STEP      "optimizer.step"
+#define NORMS "optimizer.norms"
+#define STEP  "optimizer.step"
 
 static const tx_optim_type *const types[] = { &tx__optim_adam, &tx__optim_sgd };
 
@@ -52,13 +51,6 @@ void tx_optim_deinit(tx_optim *o)
     for (int i = 0; i < TX_OPTIM_MAX_STATE; i++) tx_free(o->state[i]);
     tx_free(o->block_sums);
     *o = (tx_optim){ 0 };
-}
-
-tx_status tx_optim_zero_grad(tx_ctx *c, tx_optim *o)
-{
-    tx_at_part(c, ZERO_GRAD);
-    TX_RUN(c, fill, .x = tx_tensor1(o->grad, TX_F32, o->numel));
-    return TX_OK;
 }
 
 tx_tensor tx__optim_low(const tx_optim *o, const tx_optim_range *r)

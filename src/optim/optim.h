@@ -62,8 +62,6 @@ tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_optim_range 
                         tx_tensor low, float *grad, int64_t numel);
 void tx_optim_deinit(tx_optim *o);
 
-tx_status tx_optim_zero_grad(tx_ctx *c, tx_optim *o);
-
 /* L2 norm of all gradients. If it is not finite, *bad names the first tensor whose gradient is not; else NULL. */
 tx_status tx_optim_grad_norm(tx_ctx *c, tx_optim *o, double *norm, const char **bad);
 

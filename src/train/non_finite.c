@@ -114,7 +114,7 @@ static tx_status run_watched(tx_trainer *t, const tx_bad_iteration *bad, tx_micr
 {
     const int32_t *rows;
     double loss;
-    TX_TRY(tx_optim_zero_grad(&t->ctx, &t->optim));
+    t->grads_begin = true;
     for (t->micro = bad->first_micro; t->micro < bad->first_micro + bad->n_micro && !w->op; t->micro++) {
         size_t mark = tx_arena_mark(&t->ctx.acts);
         *micro = t->micro;
@@ -155,5 +155,6 @@ tx_status tx_non_finite_search(tx_trainer *t, const tx_bad_iteration *bad, tx_mi
     t->n_micro = n_micro;
     t->iteration_loss = loss;
     t->micro = 0;
+    t->grads_begin = true;
     return st;
 }

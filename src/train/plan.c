@@ -67,7 +67,6 @@ static tx_status update(tx_ctx *c, const tx_model *m, const tx_config *cfg)
     const char *bad;
     tx_status st;
     TX_TRY(tx__plan_optim_ranges(&o.range, &m->params));
-    TX_GOTO(tx_optim_zero_grad(c, &o));
     TX_GOTO(tx_optim_grad_norm(c, &o, &norm, &bad));
     TX_GOTO(tx_optim_count_zeros(c, &o, &zeros));
     TX_GOTO(tx_optim_value_norm(c, &o, &norm, &bad));
@@ -92,8 +91,11 @@ tx_status tx__plan_step(tx_memory *out, tx_ctx *c, tx_model *m, const tx_config 
     TX_TRY(m->type->fwd(c, m, &batch, false));
     if (train) {
         batch.dropout = (tx_dropout_key){ .on = true, .s_global = s };
-        TX_TRY(m->type->fwd(c, m, &batch, true));
-        TX_TRY(m->type->bwd(c, m, &batch));
+        for (int micro = 0; micro < 2; micro++) { /* the second adds to gradients that the first writes */
+            TX_TRY(tx_params_zero_grad(c, &m->params, micro == 0));
+            TX_TRY(m->type->fwd(c, m, &batch, true));
+            TX_TRY(m->type->bwd(c, m, &batch));
+        }
         TX_TRY(update(c, m, cfg));
     }
     *out = tx__plan_memory(m, train ? tx_optim_type_find(cfg->optimizer) : NULL, c->acts.peak, c->scratch.peak);

@@ -96,6 +96,7 @@ tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t voca
     t->n_micro = train ? n_micro_now(t) : 1;
     t->eod = eod;
     t->lr_override = -1;
+    t->grads_begin = true;
     t->scaler = tx_loss_scaler_from_config(cfg);
     if (train) {
         t->schedule = tx_schedule_from_config(cfg);
@@ -219,8 +220,8 @@ tx_status tx_trainer_forward(tx_trainer *t, const int32_t *tokens, double *loss)
     if (t->want != TX_WANT_FORWARD)
         return TX_FAIL(TX_ERR_STATE, "forward was called where %s is due",
                        t->want == TX_WANT_BACKWARD ? "backward" : "step");
+    TX_TRY(tx_params_zero_grad(&t->ctx, &t->model->params, t->grads_begin));
     if (t->micro == 0) {
-        TX_TRY(tx_optim_zero_grad(&t->ctx, &t->optim));
         t->n_micro = n_micro_now(t);
         t->iteration_loss = 0;
     }
@@ -248,6 +249,7 @@ tx_status tx_trainer_backward(tx_trainer *t)
     if (t->want != TX_WANT_BACKWARD) return TX_FAIL(TX_ERR_STATE, "backward was called before forward");
     TX_TRY(t->model->type->bwd(&t->ctx, t->model, &t->batch));
     t->want = TX_WANT_STEP;
+    t->grads_begin = false;
     return TX_OK;
 }
 
@@ -355,6 +357,7 @@ tx_status tx_trainer_step(tx_trainer *t)
         return TX_OK;
     }
     t->micro = 0;
+    t->grads_begin = true;
     return update(t);
 }
 

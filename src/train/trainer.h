@@ -37,7 +37,8 @@ typedef struct tx_trainer {
     int64_t n_micro; /* of the iteration under way, or of the last one; of the first or next before any */
     int32_t eod;     /* token after which a document ends, or -1 */
 
-    int64_t micro; /* micro-batches of the current iteration that are done */
+    int64_t micro;    /* micro-batches of the current iteration that are done */
+    bool grads_begin; /* the next micro-batch is the first that contributes to the gradients */
     enum { TX_WANT_FORWARD, TX_WANT_BACKWARD, TX_WANT_STEP } want;
     int64_t iteration; /* finished ones */
     int64_t consumed_train_samples, consumed_valid_samples, consumed_train_tokens;

@@ -281,7 +281,7 @@ static void cross_entropy(tx_ctx *c, const int64_t *p, results *o)
     out(o, "z", z, 16);
 }
 
-/* p: rows, h, v, n_valid, weight */
+/* p: rows, h, v, n_valid, weight, accumulate */
 static void head_loss(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t rows = p[0], h = p[1], v = p[2];
@@ -289,7 +289,8 @@ static void head_loss(tx_ctx *c, const int64_t *p, results *o)
     tx_tensor loss = ZEROS(TX_F32, rows), dx = ZEROS(V, rows, h), dw = RAND(TX_F32, v, h), weight = RAND(TX_F32, rows);
     scale_up(w, 0.3);
     if (!p[4]) weight.data = NULL;
-    RUN(c, head_loss, .loss = loss, .dx = dx, .dw = dw, .x = x, .w = w, .y = y, .weight = weight, .n_valid = p[3]);
+    RUN(c, head_loss, .loss = loss, .dx = dx, .dw = dw, .x = x, .w = w, .y = y, .weight = weight, .n_valid = p[3],
+        .accumulate = p[5]);
     out(o, "loss", loss, 32);
     if (p[4]) out(o, "dx", dx, 64 + one_rounding()); /* dz is rounded */
     out(o, "dw", dw, 64 + one_rounding());
@@ -468,7 +469,8 @@ static const op_case cases[] = {
     { "cross_entropy 65x640 smooth", cross_entropy, { 65, 640, 509, 1, 0, 10 } },
     { "cross_entropy 5x17 smooth loss only", cross_entropy, { 5, 17, 17, 0, 1, 30 } },
     { "cross_entropy 4x50304", cross_entropy, { 4, 50304, 50257, 1, 0 } },
-    { "head_loss 17x16", head_loss, { 17, 16, 640, 509, 1 } },
+    { "head_loss 17x16", head_loss, { 17, 16, 640, 509, 1, 1 } },
+    { "head_loss 17x16 dw written", head_loss, { 17, 16, 640, 509, 1, 0 } },
     { "head_loss loss only", head_loss, { 3, 65, 17, 17, 0 } },
     { "embedding 3x1", embedding, { 3, 1, 17, 5, 1 } },
     { "embedding 65x2", embedding, { 65, 2, 260, 11, 1 } },

@@ -34,9 +34,9 @@ static inline void model_fill(model *m, int salt)
 static inline void model_create(model *m, int n_layers, int64_t h, int64_t v, int salt)
 {
     static const tx_param_decl decl[] = {
-        { "word_embeddings.weight", "V,h", TX_INIT_NORMAL, TX_DECAY, 0, 0 },
-        { "dense.weight", "f,h", TX_INIT_NORMAL, TX_DECAY, sizeof(tx_weight), 0 },
-        { "dense.bias", "f", TX_INIT_ZERO, TX_NO_DECAY, 2 * sizeof(tx_weight), 0 },
+        { "word_embeddings.weight", "V,h", TX_INIT_NORMAL, TX_DECAY, TX_ADDS, 0, 0 },
+        { "dense.weight", "f,h", TX_INIT_NORMAL, TX_DECAY, TX_ADDS, sizeof(tx_weight), 0 },
+        { "dense.bias", "f", TX_INIT_ZERO, TX_NO_DECAY, TX_ADDS, 2 * sizeof(tx_weight), 0 },
     };
     tx_dims d = { .h = h, .f = 3 * h, .V = (v + 31) / 32 * 32, .v_logical = v, .P = 4, .q = 3 * h };
     memset(m, 0, sizeof *m);

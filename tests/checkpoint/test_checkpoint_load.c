@@ -170,7 +170,7 @@ static void more_differences_than_room(void **state)
     tx_checkpoint *c;
     for (int i = 0; i < 60; i++) {
         snprintf(name[i], sizeof name[i], "part%d.weight", i);
-        decl[i] = (tx_param_decl){ name[i], "h", TX_INIT_ZERO, TX_DECAY, 0, 0 };
+        decl[i] = (tx_param_decl){ name[i], "h", TX_INIT_ZERO, TX_DECAY, TX_ADDS, 0, 0 };
     }
     ASSERT_OK(tx_params_declare(&ps, "", decl, 60, NULL, &d));
     model_create(&m, 1, 8, 50, 1);
@@ -298,7 +298,7 @@ static void pieces_of_many_ranks(void **state)
     tx_str_free(&s);
     tx_checkpoint *c;
     tx_params ps = { 0 };
-    tx_param_decl decl = { "w", "f,h", TX_INIT_ZERO, TX_DECAY, 0, 0 };
+    tx_param_decl decl = { "w", "f,h", TX_INIT_ZERO, TX_DECAY, TX_ADDS, 0, 0 };
     tx_dims d = { .h = 6, .f = 4 };
     float w[32];
     ASSERT_OK(tx_params_declare(&ps, "", &decl, 1, NULL, &d));

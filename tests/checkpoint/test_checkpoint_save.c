@@ -43,9 +43,11 @@ static void other_padding(void **state)
     model_create(&a, 1, 4, 33, 1);
     model_create(&b, 1, 4, 33, -1);
     tx_params_deinit(&b.ps);
-    static const tx_param_decl decl[] = { { "word_embeddings.weight", "V,h", TX_INIT_NORMAL, TX_DECAY, 0, 0 },
-                                          { "dense.weight", "f,h", TX_INIT_NORMAL, TX_DECAY, sizeof(tx_weight), 0 },
-                                          { "dense.bias", "f", TX_INIT_ZERO, TX_NO_DECAY, 2 * sizeof(tx_weight), 0 } };
+    static const tx_param_decl decl[] = {
+        { "word_embeddings.weight", "V,h", TX_INIT_NORMAL, TX_DECAY, TX_ADDS, 0, 0 },
+        { "dense.weight", "f,h", TX_INIT_NORMAL, TX_DECAY, TX_ADDS, sizeof(tx_weight), 0 },
+        { "dense.bias", "f", TX_INIT_ZERO, TX_NO_DECAY, TX_ADDS, 2 * sizeof(tx_weight), 0 }
+    };
     tx_dims d = { .h = 4, .f = 12, .V = 40, .v_logical = 33, .P = 4, .q = 12 };
     ASSERT_OK(tx_params_declare(&b.ps, "layers.0.", decl, 3, &b.layer[0], &d));
     ASSERT_OK(model_save(&a, scratch_dir, 1, 0));
@@ -181,7 +183,7 @@ static void too_little_space(void **state)
 {
     (void)state;
     tx_params ps = { 0 };
-    static const tx_param_decl decl = { "w", "f,h", TX_INIT_ZERO, TX_DECAY, 0, 0 };
+    static const tx_param_decl decl = { "w", "f,h", TX_INIT_ZERO, TX_DECAY, TX_ADDS, 0, 0 };
     tx_dims d = { .h = (int64_t)1 << 25, .f = (int64_t)1 << 25 };
     tx_ckpt_state s = { .iteration = 12 };
     float unused = 0;

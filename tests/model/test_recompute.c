@@ -49,8 +49,9 @@ static void fill(rig *r, int i)
         (tx_dropout_key){ .seed = 5, .iteration = 1, .sample = (uint64_t)(i * b), .s_global = s, .on = true };
 }
 
-static tx_status step(rig *r)
+static tx_status step(rig *r, int micro)
 {
+    TX_TRY(tx_params_zero_grad(&r->ctx, &r->model->params, micro == 0));
     TX_TRY(r->model->type->fwd(&r->ctx, r->model, &r->batch, true));
     return r->model->type->bwd(&r->ctx, r->model, &r->batch);
 }
@@ -92,7 +93,7 @@ static void build(rig *r, const char *flags, const char *more, tx_dtype dtype)
                            .loss = tx_tensor1(r->loss, TX_F32, n) };
     if (r->cfg->reset_attention_mask) r->batch.first_key = tx_tensor2(r->first_key, TX_I32, s, b);
     fill(r, 0);
-    ASSERT_OK(step(r));
+    ASSERT_OK(step(r, 0));
     assert_int_equal(r->ctx.acts.used, 0); /* backward has popped what forward pushed */
 }
 
@@ -125,16 +126,20 @@ static const char *const how[] = {
 };
 enum { N_HOW = sizeof how / sizeof *how };
 
-/* Two micro-batches into one gradient, and the loss of the second. The arenas begin as noise, so that nothing is read
- * which was not written. */
+/* Two micro-batches into one gradient, and the loss of the second. Arenas and gradients begin as noise, so that nothing
+ * is read which was not written. */
 static void gradients(rig *r, const char *flags, const char *more, tx_dtype dtype)
 {
     build(r, flags, more, dtype);
     ASSERT_OK(tx_ctx_take_memory(&r->ctx));
     memset(r->ctx.acts.base, 0xff, r->ctx.acts.cap);
+    for (int i = 0; i < r->model->params.n; i++) {
+        const tx_param *p = &r->model->params.param[i];
+        memset(r->grad + p->offset, 0xff, (size_t)p->numel * sizeof *r->grad);
+    }
     for (int i = 0; i < N_MICRO; i++) {
         fill(r, i);
-        ASSERT_OK(step(r));
+        ASSERT_OK(step(r, i));
         assert_int_equal(r->ctx.acts.used, 0);
     }
     assert_int_equal(r->ctx.acts.peak, r->ctx.acts.cap); /* no more is taken than is used */

@@ -12,10 +12,10 @@ typedef struct layer {
 } layer;
 
 static const tx_param_decl decl[] = {
-    { "table.weight", "V,h", TX_INIT_NORMAL, TX_DECAY, offsetof(layer, table), 0 },
-    { "qkv.weight", "3h,h", TX_INIT_NORMAL_SCALED, TX_DECAY, offsetof(layer, qkv), 0 },
-    { "up.bias", "f", TX_INIT_ZERO, TX_NO_DECAY, offsetof(layer, bias), 0 },
-    { "norm.weight", "h", TX_INIT_ONE, TX_NO_DECAY, offsetof(layer, gain), 0 },
+    { "table.weight", "V,h", TX_INIT_NORMAL, TX_DECAY, TX_ADDS, offsetof(layer, table), 0 },
+    { "qkv.weight", "3h,h", TX_INIT_NORMAL_SCALED, TX_DECAY, TX_WRITES, offsetof(layer, qkv), 0 },
+    { "up.bias", "f", TX_INIT_ZERO, TX_NO_DECAY, TX_ADDS, offsetof(layer, bias), 0 },
+    { "norm.weight", "h", TX_INIT_ONE, TX_NO_DECAY, TX_ADDS, offsetof(layer, gain), 0 },
 };
 
 /* Rows stand for parameters that a model may be without. */
@@ -23,9 +23,9 @@ static void declares_what_the_traits_ask_for(void **state)
 {
     (void)state;
     static const tx_param_decl rows[] = {
-        { "always", "h", TX_INIT_ONE, TX_NO_DECAY, offsetof(layer, gain), 0 },
-        { "bias", "h", TX_INIT_ONE, TX_NO_DECAY, offsetof(layer, bias), 2 },
-        { "both", "h", TX_INIT_ONE, TX_NO_DECAY, offsetof(layer, qkv), 3 },
+        { "always", "h", TX_INIT_ONE, TX_NO_DECAY, TX_ADDS, offsetof(layer, gain), 0 },
+        { "bias", "h", TX_INIT_ONE, TX_NO_DECAY, TX_ADDS, offsetof(layer, bias), 2 },
+        { "both", "h", TX_INIT_ONE, TX_NO_DECAY, TX_ADDS, offsetof(layer, qkv), 3 },
     };
     for (unsigned traits = 0; traits < 4; traits++) {
         layer l = { 0 };
@@ -85,6 +85,30 @@ static void binds_views(void **state)
     assert_null(l.qkv.grad.data);
     assert_non_null(l.qkv.value.data);
     tx_params_deinit(&ps);
+}
+
+static void first_gradients_add_to_zeros_or_write(void **state)
+{
+    (void)state;
+    layer l;
+    tx_ctx c;
+    tx_params ps = { 0 };
+    float value[512], grad[512];
+    for (int i = 0; i < 512; i++) grad[i] = 7;
+    ASSERT_OK(tx_params_declare(&ps, "", decl, 4, &l, &dims));
+    tx_params_bind(&ps, value, TX_F32, grad);
+    ASSERT_OK(tx_ctx_init(&c, "ref", 1));
+    ASSERT_OK(tx_ctx_take_memory(&c));
+    ASSERT_OK(tx_params_zero_grad(&c, &ps, true));
+    assert_true(l.qkv.fresh && !l.table.fresh && !l.bias.fresh && !l.gain.fresh);
+    for (int k = 0; k < ps.n; k++)
+        for (int64_t i = 0; i < ps.param[k].numel; i++)
+            assert_true(grad[ps.param[k].offset + i] == (ps.param[k].weight->fresh ? 7 : 0));
+    grad[0] = 3;
+    ASSERT_OK(tx_params_zero_grad(&c, &ps, false));
+    assert_true(!l.qkv.fresh && grad[0] == 3);
+    tx_params_deinit(&ps);
+    tx_ctx_deinit(&c);
 }
 
 static void table_without_layers(void **state)
@@ -164,6 +188,8 @@ int main(void)
         cmocka_unit_test(declares_shapes_and_offsets),
         cmocka_unit_test(declares_what_the_traits_ask_for),
         cmocka_unit_test(binds_views),
+        cmocka_unit_test(first_gradients_add_to_zeros_or_write),
+        cmocka_unit_test(first_gradients_add_to_zeros_or_write),
         cmocka_unit_test(table_without_layers),
         cmocka_unit_test(init_values),
         cmocka_unit_test(init_depends_on_seed_and_name_only),

@@ -15,15 +15,16 @@
 
 /* clang-format off */
 static const tx_param_decl embedding_params[] = {
-    { "embedding.word_embeddings.weight",      "V,h", TX_INIT_NORMAL, TX_DECAY,    F(word),                 0 },
-    { "embedding.word_embeddings.norm.weight", "h",   TX_INIT_ONE,    TX_NO_DECAY, F(word_norm.gamma), TX_WITH_WORD_NORM },
-    { "embedding.word_embeddings.norm.bias",   "h",   TX_INIT_ZERO,   TX_NO_DECAY, F(word_norm.beta),  TX_WITH_WORD_NORM },
-    { "embedding.position_embeddings.weight",  "P,h", TX_INIT_NORMAL, TX_DECAY,    F(pos),                  TX_WITH_POSITIONS },
+    { "embedding.word_embeddings.weight",      "V,h", TX_INIT_NORMAL, TX_DECAY,    TX_WRITES, F(word),            TX_WITH_TIED },
+    { "embedding.word_embeddings.weight",      "V,h", TX_INIT_NORMAL, TX_DECAY,    TX_ADDS,   F(word),            TX_WITH_OUTPUT },
+    { "embedding.word_embeddings.norm.weight", "h",   TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS,   F(word_norm.gamma), TX_WITH_WORD_NORM },
+    { "embedding.word_embeddings.norm.bias",   "h",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS,   F(word_norm.beta),  TX_WITH_WORD_NORM },
+    { "embedding.position_embeddings.weight",  "P,h", TX_INIT_NORMAL, TX_DECAY,    TX_ADDS,   F(pos),             TX_WITH_POSITIONS },
 };
 static const tx_param_decl final_params[] = {
-    { "encoder.final_layernorm.weight", "h",   TX_INIT_ONE,    TX_NO_DECAY, F(final_norm.gamma), 0 },
-    { "encoder.final_layernorm.bias",   "h",   TX_INIT_ZERO,   TX_NO_DECAY, F(final_norm.beta),  TX_WITH_NORM_BIAS },
-    { "output_layer.weight",            "V,h", TX_INIT_NORMAL, TX_DECAY,    F(output),           TX_WITH_OUTPUT },
+    { "encoder.final_layernorm.weight", "h",   TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS,   F(final_norm.gamma), 0 },
+    { "encoder.final_layernorm.bias",   "h",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS,   F(final_norm.beta),  TX_WITH_NORM_BIAS },
+    { "output_layer.weight",            "V,h", TX_INIT_NORMAL, TX_DECAY,    TX_WRITES, F(output),           TX_WITH_OUTPUT },
 };
 /* clang-format on */
 
@@ -49,7 +50,7 @@ static tx_status declare_params(tx_gpt *g, unsigned traits)
                      .a = m->n_heads * m->head_dim,
                      .u = m->mlp_in,
                      .traits = traits };
-    TX_TRY(tx_params_declare(&m->params, "", embedding_params, 4, g, &dims));
+    TX_TRY(tx_params_declare(&m->params, "", embedding_params, 5, g, &dims));
     for (int64_t i = 0; i < m->n_layers; i++) {
         char prefix[64];
         snprintf(prefix, sizeof prefix, "encoder.layers.%lld.", (long long)i);
@@ -155,7 +156,8 @@ static tx_status gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_
     TX_GOTO(declare_params(g, (cfg->add_bias_linear ? TX_WITH_LINEAR_BIAS : 0) |
                                   (g->final_norm.kind == TX_LAYERNORM ? TX_WITH_NORM_BIAS : 0) |
                                   (cfg->add_position_embedding ? TX_WITH_POSITIONS : 0) |
-                                  (cfg->embed_layernorm ? TX_WITH_WORD_NORM : 0) | (untied ? TX_WITH_OUTPUT : 0)));
+                                  (cfg->embed_layernorm ? TX_WITH_WORD_NORM : 0) |
+                                  (untied ? TX_WITH_OUTPUT : TX_WITH_TIED)));
     *out = &g->base;
 out:
     if (st) gpt_destroy(&g->base);
@@ -281,8 +283,9 @@ static tx_status gpt_fwd(tx_ctx *c, tx_model *m, const tx_batch *batch, bool tra
     TX_TRY(tx_norm_fwd(c, &g->final_norm, &a->final_norm, none, x));
     tx_at_part(c, HEAD);
     TX_RUN(c, head_loss, .loss = batch->loss, .dx = train ? tx_as_rows(a->dy) : none,
-           .dw = train ? g->head->grad : none, .x = a->final_norm.y, .w = g->head->value, .y = batch->label,
-           .weight = train ? batch->weight : none, .n_valid = m->n_valid, .smoothing = train ? m->label_smoothing : 0);
+           .dw = train ? g->head->grad : none, .accumulate = !g->head->fresh, .x = a->final_norm.y, .w = g->head->value,
+           .y = batch->label, .weight = train ? batch->weight : none, .n_valid = m->n_valid,
+           .smoothing = train ? m->label_smoothing : 0);
     if (!train) tx_arena_pop(&c->acts, a->mark);
     return TX_OK;
 }
