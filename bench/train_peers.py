@@ -10,6 +10,7 @@ model at batches of 12 and 64.
 """
 import argparse
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -140,7 +141,10 @@ class Program:
         start, busy, own = time.monotonic(), processors(), self.used()
         self.process.stdin.write(f"{self.steps}\n")
         self.process.stdin.flush()
-        ms = float(self.process.stdout.readline())
+        line = self.process.stdout.readline()
+        while not re.fullmatch(r"[0-9.]+\n", line):  # llm.c talks of other things, too
+            line = self.process.stdout.readline()
+        ms = float(line)
         others = processors() - busy - (self.used() - own)
         return ms, others / (time.monotonic() - start) / os.cpu_count()
 

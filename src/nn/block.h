@@ -33,7 +33,7 @@ typedef struct tx_block_saved {
 } tx_block_saved;
 
 /* What a layer may be without: the traits in tx_dims that its table's rows ask for. */
-enum { TX_WITH_LINEAR_BIAS = 1, TX_WITH_NORM_BIAS = 2 };
+enum { TX_WITH_BIAS = 1, TX_WITH_NORM_BIAS = 2 };
 
 /* The layer's rows of the parameter table: tx_params_declare(ps, "encoder.layers.0.", tx_block_params, ...). */
 extern const tx_param_decl tx_block_params[];

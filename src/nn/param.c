@@ -97,7 +97,7 @@ tx_status tx_params_zero_grad(tx_ctx *c, const tx_params *ps, bool first)
     tx_at_part(c, ZERO_GRAD);
     for (int i = 0; i < ps->n; i++) {
         tx_weight *w = ps->param[i].weight;
-        w->fresh = first && ps->param[i].first == TX_WRITES;
+        w->fresh = first && ps->param[i].first == TX_SETS;
         if (first && !w->fresh) TX_RUN(c, fill, .x = w->grad);
     }
     return TX_OK;

@@ -21,7 +21,7 @@ typedef enum tx_decay { TX_NO_DECAY, TX_DECAY } tx_decay;
 
 /* What the first contribution to a gradient in an iteration does: it is added to zeros, or, of a matrix that only
  * products contribute to before anything else, written. Zeros need neither be written nor read then. */
-typedef enum tx_first { TX_ADDS, TX_WRITES } tx_first;
+typedef enum tx_first { TX_ADDS, TX_SETS } tx_first;
 
 /* What a layer's code sees of a parameter. */
 typedef struct tx_weight {

@@ -45,7 +45,8 @@ typedef struct tile_config {
 __attribute__((target("amx-tile,amx-bf16"))) static double tile_bf16(float *sums, int64_t rounds)
 {
     enum { CHAINS = 6 }; /* tiles 0 to 5 are sums, 6 and 7 what is multiplied */
-    /* not on the stack: gcc knows of the instruction only that it reads the first bytes, and drops stores to the rest */
+    /* not on the stack: gcc knows of the instruction only that it reads the first bytes, and drops stores to the rest
+     */
     static const tile_config eight_full = { .palette = 1,
                                             .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 },
                                             .rows = { 16, 16, 16, 16, 16, 16, 16, 16 } };
