@@ -12,18 +12,18 @@
 /* Names and order are Megatron's. Projections that end a residual branch start smaller: GPT-2 §2.3. */
 /* clang-format off */
 const tx_param_decl tx_block_params[] = {
-    { "input_layernorm.weight",                "h",   TX_INIT_ONE,           TX_NO_DECAY, TX_ADDS, F(ln1.gamma),     0 },
-    { "input_layernorm.bias",                  "h",   TX_INIT_ZERO,          TX_NO_DECAY, TX_ADDS, F(ln1.beta),      TX_WITH_NORM_BIAS },
-    { "self_attention.query_key_value.weight", "q,h", TX_INIT_NORMAL,        TX_DECAY,    TX_SETS, F(attn.qkv.w),    0 },
-    { "self_attention.query_key_value.bias",   "q",   TX_INIT_ZERO,          TX_NO_DECAY, TX_ADDS, F(attn.qkv.b),    TX_WITH_BIAS },
-    { "self_attention.dense.weight",           "h,a", TX_INIT_NORMAL_SCALED, TX_DECAY,    TX_SETS, F(attn.proj.w),   0 },
-    { "self_attention.dense.bias",             "h",   TX_INIT_ZERO,          TX_NO_DECAY, TX_ADDS, F(attn.proj.b),   TX_WITH_BIAS },
-    { "post_attention_layernorm.weight",       "h",   TX_INIT_ONE,           TX_NO_DECAY, TX_ADDS, F(ln2.gamma),     0 },
-    { "post_attention_layernorm.bias",         "h",   TX_INIT_ZERO,          TX_NO_DECAY, TX_ADDS, F(ln2.beta),      TX_WITH_NORM_BIAS },
-    { "mlp.dense_h_to_4h.weight",              "u,h", TX_INIT_NORMAL,        TX_DECAY,    TX_SETS, F(mlp.h_to_4h.w), 0 },
-    { "mlp.dense_h_to_4h.bias",                "u",   TX_INIT_ZERO,          TX_NO_DECAY, TX_ADDS, F(mlp.h_to_4h.b), TX_WITH_BIAS },
-    { "mlp.dense_4h_to_h.weight",              "h,f", TX_INIT_NORMAL_SCALED, TX_DECAY,    TX_SETS, F(mlp.to_h.w),    0 },
-    { "mlp.dense_4h_to_h.bias",                "h",   TX_INIT_ZERO,          TX_NO_DECAY, TX_ADDS, F(mlp.to_h.b),    TX_WITH_BIAS },
+    { "input_layernorm.weight",                "h",   TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln1.gamma),     0 },
+    { "input_layernorm.bias",                  "h",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln1.beta),      TX_WITH_NORM_BIAS },
+    { "self_attention.query_key_value.weight", "q,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, F(attn.qkv.w),    0 },
+    { "self_attention.query_key_value.bias",   "q",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.qkv.b),    TX_WITH_BIAS },
+    { "self_attention.dense.weight",           "h,a", TX_INIT_SCALED, TX_DECAY,    TX_SETS, F(attn.proj.w),   0 },
+    { "self_attention.dense.bias",             "h",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.proj.b),   TX_WITH_BIAS },
+    { "post_attention_layernorm.weight",       "h",   TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln2.gamma),     0 },
+    { "post_attention_layernorm.bias",         "h",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln2.beta),      TX_WITH_NORM_BIAS },
+    { "mlp.dense_h_to_4h.weight",              "u,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, F(mlp.h_to_4h.w), 0 },
+    { "mlp.dense_h_to_4h.bias",                "u",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(mlp.h_to_4h.b), TX_WITH_BIAS },
+    { "mlp.dense_4h_to_h.weight",              "h,f", TX_INIT_SCALED, TX_DECAY,    TX_SETS, F(mlp.to_h.w),    0 },
+    { "mlp.dense_4h_to_h.bias",                "h",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(mlp.to_h.b),    TX_WITH_BIAS },
 };
 /* clang-format on */
 const int tx_block_n_params = sizeof tx_block_params / sizeof tx_block_params[0];

@@ -145,8 +145,7 @@ void tx_params_init(const tx_params *ps, float *master, uint64_t seed, tx_init_m
         else if (method.xavier_uniform)
             draw_uniform(x, n, &rng, sqrt(6.0 / (double)(p->rows_logical + p->dim[1])));
         else
-            draw_normal(x, n, &rng,
-                        p->init == TX_INIT_NORMAL_SCALED ? method.std / sqrt(2.0 * method.n_layers) : method.std);
+            draw_normal(x, n, &rng, p->init == TX_INIT_SCALED ? method.std / sqrt(2.0 * method.n_layers) : method.std);
         fill(x + n, p->numel - n, 0.0f);
     }
 }

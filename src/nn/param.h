@@ -16,7 +16,7 @@
 #define TX_PARAM_ALIGN    16
 #define TX_PARAM_NAME_MAX 128
 
-typedef enum tx_init { TX_INIT_ZERO, TX_INIT_ONE, TX_INIT_NORMAL, TX_INIT_NORMAL_SCALED } tx_init;
+typedef enum tx_init { TX_INIT_ZERO, TX_INIT_ONE, TX_INIT_NORMAL, TX_INIT_SCALED } tx_init;
 typedef enum tx_decay { TX_NO_DECAY, TX_DECAY } tx_decay;
 
 /* What the first contribution to a gradient in an iteration does: it is added to zeros, or, of a matrix that only
@@ -79,7 +79,7 @@ void tx_params_bind(tx_params *ps, void *value, tx_dtype t, float *grad);
  * filled with zeros and the others' weights become fresh; without it no weight is. */
 tx_status tx_params_zero_grad(tx_ctx *c, const tx_params *ps, bool first);
 
-/* How matrices begin: normal with std, which TX_INIT_NORMAL_SCALED divides by sqrt(2 n_layers) (Megatron-LM; GPT-2
+/* How matrices begin: normal with std, which TX_INIT_SCALED divides by sqrt(2 n_layers) (Megatron-LM; GPT-2
  * §2.3), or with xavier_uniform all uniform within sqrt(6 / (rows + columns)) (Glorot and Bengio 2010), padding rows
  * not counted. */
 typedef struct tx_init_method {

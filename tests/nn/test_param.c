@@ -13,7 +13,7 @@ typedef struct layer {
 
 static const tx_param_decl decl[] = {
     { "table.weight", "V,h", TX_INIT_NORMAL, TX_DECAY, TX_ADDS, offsetof(layer, table), 0 },
-    { "qkv.weight", "3h,h", TX_INIT_NORMAL_SCALED, TX_DECAY, TX_SETS, offsetof(layer, qkv), 0 },
+    { "qkv.weight", "3h,h", TX_INIT_SCALED, TX_DECAY, TX_SETS, offsetof(layer, qkv), 0 },
     { "up.bias", "f", TX_INIT_ZERO, TX_NO_DECAY, TX_ADDS, offsetof(layer, bias), 0 },
     { "norm.weight", "h", TX_INIT_ONE, TX_NO_DECAY, TX_ADDS, offsetof(layer, gain), 0 },
 };
