@@ -33,6 +33,6 @@ typedef struct tx_gpt {
 } tx_gpt;
 
 /* What a GPT may be without, beside its blocks' traits (block.h). */
-enum { TX_WITH_POSITIONS = 256, TX_WITH_OUTPUT = 512, TX_WITH_E_NORM = 1024, TX_WITH_TIED = 2048 };
+enum { TX_WITH_POS_EMB = 256, TX_WITH_OUTPUT = 512, TX_WITH_E_NORM = 1024, TX_WITH_TIED = 2048 };
 
 #endif

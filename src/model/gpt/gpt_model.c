@@ -19,7 +19,7 @@ static const tx_param_decl embedding_params[] = {
     { "embedding.word_embeddings.weight",      "V,h", TX_INIT_NORMAL, TX_DECAY,    TX_ADDS, F(word),            TX_WITH_OUTPUT },
     { "embedding.word_embeddings.norm.weight", "h",   TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(word_norm.gamma), TX_WITH_E_NORM },
     { "embedding.word_embeddings.norm.bias",   "h",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(word_norm.beta),  TX_WITH_E_NORM },
-    { "embedding.position_embeddings.weight",  "P,h", TX_INIT_NORMAL, TX_DECAY,    TX_ADDS, F(pos),             TX_WITH_POSITIONS },
+    { "embedding.position_embeddings.weight",  "P,h", TX_INIT_NORMAL, TX_DECAY,    TX_ADDS, F(pos),             TX_WITH_POS_EMB },
 };
 static const tx_param_decl final_params[] = {
     { "encoder.final_layernorm.weight", "h",   TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(final_norm.gamma), 0 },
@@ -155,7 +155,7 @@ static tx_status gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_
     for (int i = 0; i < (int)cfg->num_layers; i++) g->block[i] = block_of(cfg, i);
     TX_GOTO(declare_params(
         g, (cfg->add_bias_linear ? TX_WITH_BIAS : 0) | (g->final_norm.kind == TX_LAYERNORM ? TX_WITH_NORM_BIAS : 0) |
-               (cfg->add_position_embedding ? TX_WITH_POSITIONS : 0) | (cfg->embed_layernorm ? TX_WITH_E_NORM : 0) |
+               (cfg->add_position_embedding ? TX_WITH_POS_EMB : 0) | (cfg->embed_layernorm ? TX_WITH_E_NORM : 0) |
                (untied ? TX_WITH_OUTPUT : TX_WITH_TIED)));
     *out = &g->base;
 out:
