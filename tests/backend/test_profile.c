@@ -70,7 +70,7 @@ static void costs_of_products(void)
           .bias = B16(5), .trans_a = true, .trans_b = true, .accumulate = true);
     COSTS(head_loss, PRODUCT, 2 * 6 * 4 * 8, 4 * (24 + 32 + 6 + 6), .loss = v, .x = F32(6, 4), .w = F32(8, 4), .y = y);
     COSTS(head_loss, PRODUCT, 3 * 2 * 6 * 4 * 8, 4 * (24 + 32 + 6 + 6 + 6 + 24 + 2 * 32), .loss = v, .x = F32(6, 4),
-          .w = F32(8, 4), .y = y, .weight = v, .dx = F32(6, 4), .dw = F32(8, 4));
+          .w = F32(8, 4), .y = y, .weight = v, .dx = F32(6, 4), .dw = F32(8, 4), .accumulate = true);
 }
 
 /* s 5, b 2, groups 2, heads of a group 3, d 4 */
