@@ -2,9 +2,9 @@
  * in GFLOP/s where matrix products dominate (causal attention counts the half that is there), else in GB/s of what has
  * to move.
  *
- *      op_bench [threads] [tokens] [fp32|bf16|fp16]      TX_CPU_ISA=avx2 op_bench ...
+ *      op_bench [threads] [tokens] [fp32|bf16|fp16] [gemm|attention|rows|head]      TX_CPU_ISA=avx2 op_bench ...
  *
- *  The type is that of values and of the residual stream (backend/ops.h).
+ *  The type is that of values and of the residual stream (backend/ops.h). Without the last word all are timed.
  *
  *  `make bench` in the build folder builds it.
  */
@@ -170,15 +170,20 @@ static void rows(int64_t m)
     tx_tensor wide_dy = tx_tensor2(dy, V, m, 4 * H);
     BENCH("activation_fwd", values(8 * n), "GB/s", activation_fwd, .y = wide_y, .x = wide);
     BENCH("activation_bwd", values(12 * n), "GB/s", activation_bwd, .dx = wide_y, .dy = wide_dy, .x = wide);
+    tx_tensor half = tx_tensor2(y, V, m, 2 * H);
+    BENCH("glu_fwd", values(6 * n), "GB/s", glu_fwd, .y = half, .x = wide);
+    BENCH("glu_bwd", values(10 * n), "GB/s", glu_bwd, .dx = wide_dy, .dy = half, .x = wide);
     tx_dropout mask = { .drop = 6554, .s_global = m };
     tx_tensor x3 = tx_tensor3(x, V, m, 1, H), y3 = tx_tensor3(y, V, m, 1, H), r3 = tx_tensor3(dy, V, m, 1, H);
     BENCH("dropout_add_fwd", values(3 * n), "GB/s", dropout_add_fwd, .y = y3, .x = x3, .residual = r3, .mask = mask);
+    BENCH("dropout_add_fwd, none dropped", values(3 * n), "GB/s", dropout_add_fwd, .y = y3, .x = x3, .residual = r3);
     BENCH("col_sum", values(4 * n), "GB/s", col_sum, .y = tx_tensor1(grad, TX_F32, 4 * H), .x = wide);
     free(x), free(y), free(dy), free(p), free(st), free(grad);
 }
 
 int main(int argc, char **argv)
 {
+    const char *only = argc > 4 ? argv[4] : NULL;
     int64_t tokens = argc > 2 ? atoll(argv[2]) : 1024;
     static const tx_dtype types[] = { TX_F32, TX_BF16, TX_F16 };
     for (int i = 0; i < 3 && argc > 3; i++)
@@ -187,12 +192,16 @@ int main(int argc, char **argv)
     check(tx_arena_reserve(&ctx.scratch, (size_t)256 << 20));
     ctx.dry = false;
     printf("%s; running %d, %d tokens, %s\n", ctx.backend->describe(), ctx.n_threads, (int)tokens, tx_dtype_name(V));
-    gemms(1); /* generation */
-    gemms(tokens);
-    for (int64_t s = 256; s <= 1024; s *= 2) attention(tokens >= s ? tokens / s : 1, s, 0);
-    attention(tokens >= 256 ? tokens / 256 : 1, 256, 6554);
-    rows(tokens);
-    head(tokens);
+    if (!only || !strcmp(only, "gemm")) {
+        gemms(1); /* generation */
+        gemms(tokens);
+    }
+    if (!only || !strcmp(only, "attention")) {
+        for (int64_t s = 256; s <= 1024; s *= 2) attention(tokens >= s ? tokens / s : 1, s, 0);
+        attention(tokens >= 256 ? tokens / 256 : 1, 256, 6554);
+    }
+    if (!only || !strcmp(only, "rows")) rows(tokens);
+    if (!only || !strcmp(only, "head")) head(tokens);
     tx_ctx_deinit(&ctx);
     return 0;
 }

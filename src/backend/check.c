@@ -372,9 +372,14 @@ tx_status tx__check_cross_entropy(const tx_cross_entropy_args *a)
 {
     tx_dtype t = a->z.dtype;
     bool ok = is_float(t) && spaced(a->z, t) && vec(a->loss, tx_wide(t), a->z.dim[0]) && vec(a->y, TX_I32, a->z.dim[0]);
+    if (a->dz.data)
+        ok = ok && is_float(a->dz.dtype) && (a->dz.dtype == t || tx_wide(a->dz.dtype) == t) &&
+             spaced(a->dz, a->dz.dtype) && a->dz.dim[0] == a->z.dim[0] && a->dz.dim[1] == a->z.dim[1] && a->weight.data;
     if (!ok || !maybe_like(a->weight, a->loss))
-        return REFUSE("cross_entropy", "z [rows,v] float, loss and weight [rows] fp32, y [rows] int32", T(loss), T(z),
-                      T(y), T(weight));
+        return REFUSE("cross_entropy",
+                      "z [rows,v] float, dz as z, of its dtype or narrower and only with weight, loss and weight "
+                      "[rows] fp32, y [rows] int32",
+                      T(loss), T(z), T(dz), T(y), T(weight));
     return check_classes("cross_entropy", a->n_valid, a->z.dim[1], a->smoothing);
 }
 

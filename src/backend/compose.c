@@ -31,20 +31,19 @@ static tx_status head_loss(tx_ctx *c, const tx_head_loss_args *a, void *scratch)
     bool grad = a->weight.data != NULL;
     for (int64_t first = 0; first < rows; first += chunk) {
         int64_t n = rows - first < chunk ? rows - first : chunk;
-        tx_tensor z = tx_tensor2(scratch, wide, n, v), dz = z, x = tx_slice_rows(a->x, first, n);
+        tx_tensor z = tx_tensor2(scratch, wide, n, v), rounded = { 0 }, x = tx_slice_rows(a->x, first, n);
+        if (grad && t != wide)
+            rounded = tx_tensor2((char *)scratch + (size_t)(chunk * v) * tx_dtype_size(wide), t, n, v);
+        tx_tensor dz = rounded.data ? rounded : z;
         tx_at_rows(c, first, n);
         /* 1  z = x Wᵀ */
         TX_RUN(c, gemm, .c = z, .a = x, .b = a->w, .trans_b = true);
-        /* 2  loss, and z becomes dz */
-        TX_RUN(c, cross_entropy, .loss = tx_slice1(a->loss, first, n), .z = z, .y = tx_slice1(a->y, first, n),
-               .weight = grad ? tx_slice1(a->weight, first, n) : (tx_tensor){ 0 }, .n_valid = a->n_valid,
-               .smoothing = a->smoothing);
+        /* 2  loss, dz */
+        TX_RUN(c, cross_entropy, .loss = tx_slice1(a->loss, first, n), .z = z, .dz = rounded,
+               .y = tx_slice1(a->y, first, n), .weight = grad ? tx_slice1(a->weight, first, n) : (tx_tensor){ 0 },
+               .n_valid = a->n_valid, .smoothing = a->smoothing);
         if (!grad) continue;
         tx_at_backward(c, true);
-        if (t != wide) {
-            dz = tx_tensor2((char *)scratch + (size_t)(chunk * v) * tx_dtype_size(wide), t, n, v);
-            TX_RUN(c, cast, .y = dz, .x = z);
-        }
         /* 3  dx = dz W */
         TX_RUN(c, gemm, .c = tx_slice_rows(a->dx, first, n), .a = dz, .b = a->w);
         /* 4  dW += dzᵀ x, or = for the first rows */

@@ -239,12 +239,14 @@ typedef struct tx_embedding_bwd_args {
 } tx_embedding_bwd_args;
 
 /* cross_entropy: loss[i] = -Σ_{j < n_valid} q_j log softmax(z_i)_j  with q = [j = y_i], or with smoothing α > 0 (and
- *  n_valid > 1)  1 - α at y_i and α / (n_valid - 1) everywhere else. If weight is there, z is overwritten by its
- *  gradient  weight[i] (softmax(z_i)_j - q_j), and 0 in columns j >= n_valid; else z is left as it is.
+ *  n_valid > 1)  1 - α at y_i and α / (n_valid - 1) everywhere else. If weight is there, so is the gradient of z,
+ *  weight[i] (softmax(z_i)_j - q_j), and 0 in columns j >= n_valid: in dz, z then being used up, or without dz in z
+ *  itself. Without weight z is left as it is.
  *  y_i = -1: ignored (loss 0, gradient 0); any other y_i outside [0, n_valid) is TX_ERR_ARG. */
 typedef struct tx_cross_entropy_args {
     tx_tensor loss;   /* [rows], out, nats; wide */
-    tx_tensor z;      /* [rows, v], row stride may exceed v; in, and out if weight is there */
+    tx_tensor z;      /* [rows, v], row stride may exceed v; in, and out if weight is there; value or wide */
+    tx_tensor dz;     /* [rows, v], out, optional, with weight only; value; not z's memory */
     tx_tensor y;      /* [rows] i32 */
     tx_tensor weight; /* [rows]: d(total)/d(loss_i); wide; optional */
     int64_t n_valid;  /* columns from here on pad the vocabulary */

@@ -99,8 +99,8 @@ static void add_hit(tx_non_finite *f, const tx_trainer *t, const tx_watch *w)
         add_element(f, p, at);
         return;
     }
-    bool z = !strcmp(w->op, "cross_entropy") && !strcmp(w->output, "z");
-    bool loss = !strcmp(w->output, "loss"), backward = w->where.backward || z;
+    bool loss = !strcmp(w->output, "loss"), dz = !strcmp(w->op, "cross_entropy") && !loss;
+    bool backward = w->where.backward || dz;
     add(f, "the %s of ", loss ? "loss" : backward ? "gradient that comes out" : "output");
     if (w->where.layer) add(f, "encoder.layers.%d.", w->where.layer - 1);
     add(f, "%s (%s, %s): ", w->where.part ? w->where.part : "the model", backward ? "backward" : "forward", w->op);

@@ -281,6 +281,20 @@ static void cross_entropy(tx_ctx *c, const int64_t *p, results *o)
     out(o, "z", z, 16);
 }
 
+/* p: rows, v, n_valid, extra row length, percent of smoothing: the gradient beside the logits, which are wide */
+static void cross_entropy_apart(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t rows = p[0], v = p[1];
+    tx_tensor z = RAND(TX_F32, rows, v), y = indices(ZEROS(TX_I32, rows), 0, (int32_t)p[2]), loss = ZEROS(TX_F32, rows);
+    tx_tensor weight = RAND(TX_F32, rows), dz = RAND(V, rows, v + p[3]), part = dz;
+    part.dim[1] = v;
+    if (rows > 2) ((int32_t *)y.data)[1] = -1;
+    RUN(c, cross_entropy, .loss = loss, .z = z, .dz = part, .y = y, .weight = weight, .n_valid = p[2],
+        .smoothing = (double)p[4] / 100);
+    out(o, "loss", loss, 8);
+    out(o, "dz", dz, 16); /* and what lies between its rows is as it was */
+}
+
 /* p: rows, h, v, n_valid, weight, accumulate */
 static void head_loss(tx_ctx *c, const int64_t *p, results *o)
 {
@@ -468,6 +482,9 @@ static const op_case cases[] = {
     { "cross_entropy 65x640 loss only", cross_entropy, { 65, 640, 509, 0, 3 } },
     { "cross_entropy 65x640 smooth", cross_entropy, { 65, 640, 509, 1, 0, 10 } },
     { "cross_entropy 5x17 smooth loss only", cross_entropy, { 5, 17, 17, 0, 1, 30 } },
+    { "cross_entropy apart 1x1", cross_entropy_apart, { 1, 1, 1, 0, 0 } },
+    { "cross_entropy apart 65x640", cross_entropy_apart, { 65, 640, 509, 3, 0 } },
+    { "cross_entropy apart 5x17 smooth", cross_entropy_apart, { 5, 17, 17, 0, 10 } },
     { "cross_entropy 4x50304", cross_entropy, { 4, 50304, 50257, 1, 0 } },
     { "head_loss 17x16", head_loss, { 17, 16, 640, 509, 1, 1 } },
     { "head_loss 17x16 dw written", head_loss, { 17, 16, 640, 509, 1, 0 } },

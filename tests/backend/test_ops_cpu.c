@@ -79,6 +79,82 @@ static void test_special_values(void **state)
     pool_free();
 }
 
+/* ---- the functions, densely ---- */
+
+static double gelu_tanh(double x, double *slope)
+{
+    double a = sqrt(2 / acos(-1)), u = a * (x + 0.044715 * x * x * x), s = 1 / (1 + exp(-2 * u)),
+           r = 1 / (1 + exp(2 * u));
+    *slope = s + x * s * r * 2 * a * (1 + 3 * 0.044715 * x * x);
+    return x * s;
+}
+
+static double gelu_erf(double x, double *slope)
+{
+    double cdf = 0.5 * erfc(-x / sqrt(2));
+    *slope = cdf + x * exp(-x * x / 2) / sqrt(2 * acos(-1));
+    return x * cdf;
+}
+
+static double silu(double x, double *slope)
+{
+    double s = 1 / (1 + exp(-x));
+    *slope = s * (1 + x / (1 + exp(x)));
+    return x * s;
+}
+
+/* Relative to itself a value is wrong by some roundings, and by those of the exponent, which grow with it; a slope has
+ * a zero, near which what counts is the size of what it is a sum of. */
+static void check_function(const char *isa, const char *name, double (*f)(double, double *), tx_ctx *c, int kind)
+{
+    enum { N = 1 << 18 };
+    tx_tensor x = ZEROS(TX_F32, N, 2), y = ZEROS(TX_F32, N), dy = ZEROS(TX_F32, N), dx = ZEROS(TX_F32, N, 2);
+    int glu = f == silu;
+    for (int64_t i = 0; i < N; i++) { /* evenly over ±24, and every exponent from 2^-30 on */
+        double v =
+            i % 2 ? 48.0 * (double)i / N - 24 : ldexp(1 + (double)(i / 256) / N * 256, (int)(i / 2 % 64) / 2 - 30);
+        if (!(i % 2) && i % 4) v = -v;
+        ((float *)x.data)[glu ? 2 * i : i] = (float)v;
+        if (glu) ((float *)x.data)[2 * i + 1] = 1;
+        ((float *)dy.data)[i] = 1;
+    }
+    if (glu) {
+        tx_tensor rows = tx_tensor2(y.data, TX_F32, N, 1), drows = tx_tensor2(dy.data, TX_F32, N, 1);
+        RUN(c, glu_fwd, .y = rows, .x = x, .kind = (tx_glu)kind);
+        RUN(c, glu_bwd, .dx = dx, .dy = drows, .x = x, .kind = (tx_glu)kind);
+    } else {
+        RUN(c, activation_fwd, .y = y, .x = tx_tensor1(x.data, TX_F32, N), .kind = (tx_activation)kind);
+        RUN(c, activation_bwd, .dx = tx_tensor1(dx.data, TX_F32, N), .dy = dy, .x = tx_tensor1(x.data, TX_F32, N),
+            .kind = (tx_activation)kind);
+    }
+    double worst = 0, worst_slope = 0;
+    for (int64_t i = 0; i < N; i++) {
+        double v = ((float *)x.data)[glu ? 2 * i : i], slope, want = f(v, &slope);
+        double grown = 1 + (glu ? fabs(v) : v * v), eps = 0x1p-23;
+        double off = fabs(((float *)y.data)[i] - want) - 1e-33;
+        double off_slope = fabs(((float *)dx.data)[glu ? 2 * i : i] - slope) - 1e-31;
+        worst = fmax(worst, off / (eps * grown * fabs(want)));
+        worst_slope = fmax(worst_slope, off_slope / (eps * grown * fmax(fabs(slope), v < 0 ? fabs(want) : 0)));
+    }
+    if (!(worst <= 6 && worst_slope <= 7))
+        fail_msg("%s, %s: off by %.2f, its slope by %.2f units", isa, name, worst, worst_slope);
+}
+
+static void test_functions(void **state)
+{
+    (void)state;
+    static const char *isas[] = { "generic", "avx2", "avx512" };
+    for (int i = 0; i < 3; i++) {
+        tx_ctx c;
+        if (!open_isa(&c, isas[i], 2)) continue;
+        check_function(isas[i], "gelu tanh", gelu_tanh, &c, TX_GELU_TANH);
+        check_function(isas[i], "gelu erf", gelu_erf, &c, TX_GELU_ERF);
+        check_function(isas[i], "silu", silu, &c, TX_GLU_SILU);
+        tx_ctx_deinit(&c);
+        pool_free();
+    }
+}
+
 static void test_refuses_other_types(void **state)
 {
     (void)state;
@@ -165,11 +241,17 @@ static void test_every_op_ran(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_generic),        cmocka_unit_test(test_avx2),
-        cmocka_unit_test(test_avx512),         cmocka_unit_test(test_many_threads),
-        cmocka_unit_test(test_gemm),           cmocka_unit_test(test_gemm_many_shapes),
-        cmocka_unit_test(test_special_values), cmocka_unit_test(test_refuses_other_types),
-        cmocka_unit_test(test_plan),           cmocka_unit_test(test_plan_refuses),
+        cmocka_unit_test(test_generic),
+        cmocka_unit_test(test_avx2),
+        cmocka_unit_test(test_avx512),
+        cmocka_unit_test(test_many_threads),
+        cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_gemm_many_shapes),
+        cmocka_unit_test(test_functions),
+        cmocka_unit_test(test_special_values),
+        cmocka_unit_test(test_refuses_other_types),
+        cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_plan_refuses),
         cmocka_unit_test(test_every_op_ran), /* last */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -517,6 +517,13 @@ static void check_cross_entropy(double smoothing)
     RUN(&ctx, cross_entropy, .loss = k.loss, .z = dz, .y = k.y, .weight = k.weight, .n_valid = 6,
         .smoothing = smoothing);
     check_grad("dz", k.z, dz, entropy_loss, &k);
+    tx_tensor z = RAND(t, 4, 8), apart = ZEROS(t, 4, 8); /* the same beside z */
+    memcpy(z.data, k.z.data, 32 * sizeof(double));
+    tx_cross_entropy_args a = { .loss = k.loss, .z = z, .dz = apart, .y = k.y, .n_valid = 6, .smoothing = smoothing };
+    ASSERT_FAILS(tx_run_cross_entropy(&ctx, &a), TX_ERR_SHAPE, "only with weight");
+    a.weight = k.weight;
+    ASSERT_OK(tx_run_cross_entropy(&ctx, &a));
+    assert_memory_equal(apart.data, dz.data, 32 * sizeof(double));
     double sum = 0, want = 0;
     for (int j = 0; j < 6; j++) sum += exp(tx__ref_load(k.z, j));
     for (int j = 0; j < 6; j++) {

@@ -20,8 +20,14 @@ static inline const tx__cpu_kernels *tx__cpu_k(const tx_ctx *c)
 /* TX_ERR_UNSUPPORTED unless x is fp32, bf16 or fp16; one tensor of a call speaks for all, check.c has seen to that. */
 tx_status tx__cpu_need_float(const char *op, tx_tensor x);
 
-/* Kernels know only fp32. They are given fp32 tensors as they are; of bf16 and fp16 a stretch at a time is converted
- * into room that stays in the cache, worked on and converted back:
+/* Element i of x; NULL if x is absent. */
+static inline void *tx__cpu_at(tx_tensor x, int64_t i)
+{
+    return x.data ? (char *)x.data + (size_t)i * tx_dtype_size(x.dtype) : NULL;
+}
+
+/* Some kernels know only fp32. They are given fp32 tensors as they are; of bf16 and fp16 a stretch at a time is
+ * converted into room that stays in the cache, worked on and converted back:
  *
  *      k->kernel(tx__cpu_dst(y, at, y_room), tx__cpu_get(c, x, at, n, x_room), n);
  *      tx__cpu_put(c, y, at, n, y_room);

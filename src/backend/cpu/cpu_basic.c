@@ -58,13 +58,7 @@ tx_status tx__cpu_activation_fwd(tx_ctx *c, const tx_activation_fwd_args *a, voi
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(n, LINE, parts, t);
-        int64_t step = tx__cpu_stretch(a->x.dtype, r.hi - r.lo);
-        float x[TX__CPU_STRETCH], y[TX__CPU_STRETCH];
-        for (int64_t i = r.lo; i < r.hi; i += step) {
-            int64_t some = tx__cpu_min(r.hi - i, step);
-            tx__cpu_k(c)->activation_fwd(tx__cpu_dst(a->y, i, y), tx__cpu_get(c, a->x, i, some, x), some, a->kind);
-            tx__cpu_put(c, a->y, i, some, y);
-        }
+        tx__cpu_k(c)->activation_fwd(tx__cpu_at(a->y, r.lo), tx__cpu_at(a->x, r.lo), a->x.dtype, r.hi - r.lo, a->kind);
     }
     return TX_OK;
 }
@@ -78,14 +72,8 @@ tx_status tx__cpu_activation_bwd(tx_ctx *c, const tx_activation_bwd_args *a, voi
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(n, LINE, parts, t);
-        int64_t step = tx__cpu_stretch(a->x.dtype, r.hi - r.lo);
-        float x[TX__CPU_STRETCH], dy[TX__CPU_STRETCH], dx[TX__CPU_STRETCH];
-        for (int64_t i = r.lo; i < r.hi; i += step) {
-            int64_t some = tx__cpu_min(r.hi - i, step);
-            tx__cpu_k(c)->activation_bwd(tx__cpu_dst(a->dx, i, dx), tx__cpu_get(c, a->dy, i, some, dy),
-                                         tx__cpu_get(c, a->x, i, some, x), some, a->kind);
-            tx__cpu_put(c, a->dx, i, some, dx);
-        }
+        tx__cpu_k(c)->activation_bwd(tx__cpu_at(a->dx, r.lo), tx__cpu_at(a->dy, r.lo), tx__cpu_at(a->x, r.lo),
+                                     a->x.dtype, r.hi - r.lo, a->kind);
     }
     return TX_OK;
 }

@@ -7,12 +7,6 @@
 /* Columns are cut at multiples of this, so that no two threads write one cache line and runs are worth streaming. */
 enum { COLUMNS = 64 };
 
-/* Kernels of several rows get all of them if values are fp32, else one after another, through rooms for one. */
-static int64_t rows_at_once(tx_dtype values, int64_t rows)
-{
-    return values == TX_F32 ? rows : 1;
-}
-
 tx_status tx__cpu_col_sum(tx_ctx *c, const tx_col_sum_args *a, void *scratch)
 {
     (void)scratch;
@@ -22,52 +16,48 @@ tx_status tx__cpu_col_sum(tx_ctx *c, const tx_col_sum_args *a, void *scratch)
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(n, COLUMNS, parts, t);
-        int64_t width = tx__cpu_stretch(a->x.dtype, r.hi - r.lo), step = rows_at_once(a->x.dtype, rows);
-        float x[TX__CPU_STRETCH];
-        for (int64_t j = r.lo; j < r.hi; j += width)
-            for (int64_t i = 0; i < rows; i += step) {
-                int64_t some = tx__cpu_min(r.hi - j, width);
-                tx__cpu_k(c)->col_sum((float *)a->y.data + j, tx__cpu_get(c, a->x, i * n + j, some, x), step, some, n);
-            }
+        tx__cpu_k(c)->col_sum((float *)a->y.data + r.lo, tx__cpu_at(a->x, r.lo), a->x.dtype, rows, r.hi - r.lo, n);
     }
     return TX_OK;
 }
 
-/* Rooms of each part: x and y, gamma, beta. */
+/* gamma and beta as fp32, for all parts. */
 size_t tx__cpu_layernorm_fwd_scratch(const tx_ctx *c, const tx_layernorm_fwd_args *a)
 {
-    int64_t rows = a->x.dim[0], h = a->x.dim[1];
-    return (size_t)(3 * tx__cpu_parts(c, rows, h) * tx__lanes(h)) * sizeof(float);
+    (void)c;
+    return (size_t)(2 * tx__lanes(a->x.dim[1])) * sizeof(float);
 }
 
 tx_status tx__cpu_layernorm_fwd(tx_ctx *c, const tx_layernorm_fwd_args *a, void *scratch)
 {
     TX_TRY(tx__cpu_need_float("layernorm_fwd", a->y));
-    int64_t rows = a->x.dim[0], h = a->x.dim[1], ld = tx__lanes(h);
-    float *mu = a->mu.data, *rs = a->rs.data;
+    int64_t rows = a->x.dim[0], h = a->x.dim[1];
+    const float *gamma = tx__cpu_get(c, a->gamma, 0, h, scratch);
+    const float *beta = tx__cpu_get(c, a->beta, 0, h, (float *)scratch + tx__lanes(h));
     int parts = tx__cpu_parts(c, rows, h);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(rows, 1, parts, t);
-        int64_t step = rows_at_once(a->y.dtype, r.hi - r.lo);
-        float *room = (float *)scratch + t * 3 * ld;
-        const float *gamma = tx__cpu_get(c, a->gamma, 0, h, room + ld);
-        const float *beta = tx__cpu_get(c, a->beta, 0, h, room + 2 * ld);
-        for (int64_t i = r.lo; i < r.hi; i += step) {
-            tx__cpu_k(c)->layernorm_fwd(tx__cpu_dst(a->y, i * h, room), mu + i, rs + i,
-                                        tx__cpu_get(c, a->x, i * h, h, room), gamma, beta, step, h, a->eps);
-            tx__cpu_put(c, a->y, i * h, h, room);
-        }
+        const tx__norm part = { .t = a->y.dtype,
+                                .s = a->x.dtype,
+                                .h = h,
+                                .gamma = gamma,
+                                .beta = beta,
+                                .x = tx__cpu_at(a->x, r.lo * h),
+                                .y = tx__cpu_at(a->y, r.lo * h),
+                                .mu = tx__cpu_at(a->mu, r.lo),
+                                .rs = tx__cpu_at(a->rs, r.lo) };
+        tx__cpu_k(c)->layernorm_fwd(&part, r.hi - r.lo, a->eps);
     }
     return TX_OK;
 }
 
-/* dgamma and dbeta of each part: [parts, 2, ld], ld = h rounded up so that parts share no cache line. Then each part's
- * rooms: dy and dx, x, dres, gamma. */
+/* gamma as fp32, then dgamma and dbeta of each part: [parts, 2, ld], ld = h rounded up so that parts share no cache
+ * line. */
 size_t tx__cpu_layernorm_bwd_scratch(const tx_ctx *c, const tx_layernorm_bwd_args *a)
 {
     int64_t rows = a->x.dim[0], h = a->x.dim[1];
-    return (size_t)(6 * tx__cpu_parts(c, rows, h) * tx__lanes(h)) * sizeof(float);
+    return (size_t)((1 + 2 * tx__cpu_parts(c, rows, h)) * tx__lanes(h)) * sizeof(float);
 }
 
 tx_status tx__cpu_layernorm_bwd(tx_ctx *c, const tx_layernorm_bwd_args *a, void *scratch)
@@ -75,63 +65,65 @@ tx_status tx__cpu_layernorm_bwd(tx_ctx *c, const tx_layernorm_bwd_args *a, void 
     TX_TRY(tx__cpu_need_float("layernorm_bwd", a->dy));
     const tx__cpu_kernels *k = tx__cpu_k(c);
     int64_t rows = a->x.dim[0], h = a->x.dim[1], ld = tx__lanes(h);
-    float *partial = scratch;
-    const float *mu = a->mu.data, *rs = a->rs.data;
+    const float *gamma = tx__cpu_get(c, a->gamma, 0, h, scratch);
+    float *partial = (float *)scratch + ld;
     int parts = tx__cpu_parts(c, rows, h);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(rows, 1, parts, t);
-        float *dgamma = partial + t * 2 * ld, *dbeta = dgamma + ld;
-        k->fill(dgamma, 2 * ld, 0.0f);
-        int64_t step = rows_at_once(a->dy.dtype, r.hi - r.lo);
-        float *room = partial + (2 * parts + 4 * t) * ld;
-        const float *gamma = tx__cpu_get(c, a->gamma, 0, h, room + 3 * ld);
-        for (int64_t i = r.lo; i < r.hi; i += step) {
-            k->layernorm_bwd(tx__cpu_dst(a->dx, i * h, room), dgamma, dbeta, tx__cpu_get(c, a->dy, i * h, h, room),
-                             tx__cpu_get(c, a->x, i * h, h, room + ld),
-                             tx__cpu_get(c, a->dres, i * h, h, room + 2 * ld), gamma, mu + i, rs + i, step, h);
-            tx__cpu_put(c, a->dx, i * h, h, room);
-        }
+        const tx__norm part = { .t = a->dy.dtype,
+                                .s = a->x.dtype,
+                                .h = h,
+                                .gamma = gamma,
+                                .x = tx__cpu_at(a->x, r.lo * h),
+                                .mu = tx__cpu_at(a->mu, r.lo),
+                                .rs = tx__cpu_at(a->rs, r.lo),
+                                .dx = tx__cpu_at(a->dx, r.lo * h),
+                                .dy = tx__cpu_at(a->dy, r.lo * h),
+                                .dres = tx__cpu_at(a->dres, r.lo * h),
+                                .dgamma = partial + t * 2 * ld,
+                                .dbeta = partial + t * 2 * ld + ld };
+        k->fill(part.dgamma, 2 * ld, 0.0f);
+        k->layernorm_bwd(&part, r.hi - r.lo);
     }
     /* in the order of the parts */
-    k->col_sum(a->dgamma.data, partial, parts, h, 2 * ld);
-    k->col_sum(a->dbeta.data, partial + ld, parts, h, 2 * ld);
+    k->col_sum(a->dgamma.data, partial, TX_F32, parts, h, 2 * ld);
+    k->col_sum(a->dbeta.data, partial + ld, TX_F32, parts, h, 2 * ld);
     return TX_OK;
 }
 
-/* Rooms of each part: x and y, gamma. */
 size_t tx__cpu_rmsnorm_fwd_scratch(const tx_ctx *c, const tx_rmsnorm_fwd_args *a)
 {
-    int64_t rows = a->x.dim[0], h = a->x.dim[1];
-    return (size_t)(2 * tx__cpu_parts(c, rows, h) * tx__lanes(h)) * sizeof(float);
+    (void)c;
+    return (size_t)tx__lanes(a->x.dim[1]) * sizeof(float);
 }
 
 tx_status tx__cpu_rmsnorm_fwd(tx_ctx *c, const tx_rmsnorm_fwd_args *a, void *scratch)
 {
     TX_TRY(tx__cpu_need_float("rmsnorm_fwd", a->y));
-    int64_t rows = a->x.dim[0], h = a->x.dim[1], ld = tx__lanes(h);
-    float *rs = a->rs.data;
+    int64_t rows = a->x.dim[0], h = a->x.dim[1];
+    const float *gamma = tx__cpu_get(c, a->gamma, 0, h, scratch);
     int parts = tx__cpu_parts(c, rows, h);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(rows, 1, parts, t);
-        int64_t step = rows_at_once(a->y.dtype, r.hi - r.lo);
-        float *room = (float *)scratch + t * 2 * ld;
-        const float *gamma = tx__cpu_get(c, a->gamma, 0, h, room + ld);
-        for (int64_t i = r.lo; i < r.hi; i += step) {
-            tx__cpu_k(c)->rmsnorm_fwd(tx__cpu_dst(a->y, i * h, room), rs + i, tx__cpu_get(c, a->x, i * h, h, room),
-                                      gamma, step, h, a->eps);
-            tx__cpu_put(c, a->y, i * h, h, room);
-        }
+        const tx__norm part = { .t = a->y.dtype,
+                                .s = a->x.dtype,
+                                .h = h,
+                                .gamma = gamma,
+                                .x = tx__cpu_at(a->x, r.lo * h),
+                                .y = tx__cpu_at(a->y, r.lo * h),
+                                .rs = tx__cpu_at(a->rs, r.lo) };
+        tx__cpu_k(c)->rmsnorm_fwd(&part, r.hi - r.lo, a->eps);
     }
     return TX_OK;
 }
 
-/* dgamma of each part, [parts, ld], and its rooms, as in layernorm_bwd. */
+/* gamma, then dgamma of each part, as in layernorm_bwd. */
 size_t tx__cpu_rmsnorm_bwd_scratch(const tx_ctx *c, const tx_rmsnorm_bwd_args *a)
 {
     int64_t rows = a->x.dim[0], h = a->x.dim[1];
-    return (size_t)(5 * tx__cpu_parts(c, rows, h) * tx__lanes(h)) * sizeof(float);
+    return (size_t)((1 + tx__cpu_parts(c, rows, h)) * tx__lanes(h)) * sizeof(float);
 }
 
 tx_status tx__cpu_rmsnorm_bwd(tx_ctx *c, const tx_rmsnorm_bwd_args *a, void *scratch)
@@ -139,24 +131,26 @@ tx_status tx__cpu_rmsnorm_bwd(tx_ctx *c, const tx_rmsnorm_bwd_args *a, void *scr
     TX_TRY(tx__cpu_need_float("rmsnorm_bwd", a->dy));
     const tx__cpu_kernels *k = tx__cpu_k(c);
     int64_t rows = a->x.dim[0], h = a->x.dim[1], ld = tx__lanes(h);
-    float *partial = scratch;
-    const float *rs = a->rs.data;
+    const float *gamma = tx__cpu_get(c, a->gamma, 0, h, scratch);
+    float *partial = (float *)scratch + ld;
     int parts = tx__cpu_parts(c, rows, h);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(rows, 1, parts, t);
-        int64_t step = rows_at_once(a->dy.dtype, r.hi - r.lo);
-        float *room = partial + (parts + 4 * t) * ld;
-        const float *gamma = tx__cpu_get(c, a->gamma, 0, h, room + 3 * ld);
-        k->fill(partial + t * ld, ld, 0.0f);
-        for (int64_t i = r.lo; i < r.hi; i += step) {
-            k->rmsnorm_bwd(tx__cpu_dst(a->dx, i * h, room), partial + t * ld, tx__cpu_get(c, a->dy, i * h, h, room),
-                           tx__cpu_get(c, a->x, i * h, h, room + ld), tx__cpu_get(c, a->dres, i * h, h, room + 2 * ld),
-                           gamma, rs + i, step, h);
-            tx__cpu_put(c, a->dx, i * h, h, room);
-        }
+        const tx__norm part = { .t = a->dy.dtype,
+                                .s = a->x.dtype,
+                                .h = h,
+                                .gamma = gamma,
+                                .x = tx__cpu_at(a->x, r.lo * h),
+                                .rs = tx__cpu_at(a->rs, r.lo),
+                                .dx = tx__cpu_at(a->dx, r.lo * h),
+                                .dy = tx__cpu_at(a->dy, r.lo * h),
+                                .dres = tx__cpu_at(a->dres, r.lo * h),
+                                .dgamma = partial + t * ld };
+        k->fill(part.dgamma, ld, 0.0f);
+        k->rmsnorm_bwd(&part, r.hi - r.lo);
     }
-    k->col_sum(a->dgamma.data, partial, parts, h, ld); /* in the order of the parts */
+    k->col_sum(a->dgamma.data, partial, TX_F32, parts, h, ld); /* in the order of the parts */
     return TX_OK;
 }
 
@@ -164,20 +158,16 @@ tx_status tx__cpu_glu_fwd(tx_ctx *c, const tx_glu_fwd_args *a, void *scratch)
 {
     (void)scratch;
     TX_TRY(tx__cpu_need_float("glu_fwd", a->x));
-    int64_t rows = a->y.dim[0], f = a->y.dim[1], step = tx__cpu_stretch(a->x.dtype, f);
+    int64_t rows = a->y.dim[0], f = a->y.dim[1];
     int parts = tx__cpu_parts(c, rows, 4 * f);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(rows, 1, parts, t);
-        float y[TX__CPU_STRETCH], gate[TX__CPU_STRETCH], up[TX__CPU_STRETCH];
-        for (int64_t i = r.lo; i < r.hi; i++)
-            for (int64_t j = 0; j < f; j += step) {
-                int64_t some = tx__cpu_min(f - j, step), at = i * 2 * f + j;
-                int64_t gate_at = at + (a->gate_second ? f : 0), up_at = at + (a->gate_second ? 0 : f);
-                tx__cpu_k(c)->glu_fwd(tx__cpu_dst(a->y, i * f + j, y), tx__cpu_get(c, a->x, gate_at, some, gate),
-                                      tx__cpu_get(c, a->x, up_at, some, up), some, a->kind);
-                tx__cpu_put(c, a->y, i * f + j, some, y);
-            }
+        for (int64_t i = r.lo; i < r.hi; i++) {
+            int64_t gate = i * 2 * f + (a->gate_second ? f : 0), up = i * 2 * f + (a->gate_second ? 0 : f);
+            tx__cpu_k(c)->glu_fwd(tx__cpu_at(a->y, i * f), tx__cpu_at(a->x, gate), tx__cpu_at(a->x, up), a->x.dtype, f,
+                                  a->kind);
+        }
     }
     return TX_OK;
 }
@@ -186,23 +176,16 @@ tx_status tx__cpu_glu_bwd(tx_ctx *c, const tx_glu_bwd_args *a, void *scratch)
 {
     (void)scratch;
     TX_TRY(tx__cpu_need_float("glu_bwd", a->x));
-    int64_t rows = a->dy.dim[0], f = a->dy.dim[1], step = tx__cpu_stretch(a->x.dtype, f);
+    int64_t rows = a->dy.dim[0], f = a->dy.dim[1];
     int parts = tx__cpu_parts(c, rows, 4 * f);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(rows, 1, parts, t);
-        float dy[TX__CPU_STRETCH], gate[TX__CPU_STRETCH], up[TX__CPU_STRETCH]; /* and dgate, dup */
-        for (int64_t i = r.lo; i < r.hi; i++)
-            for (int64_t j = 0; j < f; j += step) {
-                int64_t some = tx__cpu_min(f - j, step), at = i * 2 * f + j;
-                int64_t gate_at = at + (a->gate_second ? f : 0), up_at = at + (a->gate_second ? 0 : f);
-                tx__cpu_k(c)->glu_bwd(tx__cpu_dst(a->dx, gate_at, gate), tx__cpu_dst(a->dx, up_at, up),
-                                      tx__cpu_get(c, a->dy, i * f + j, some, dy),
-                                      tx__cpu_get(c, a->x, gate_at, some, gate), tx__cpu_get(c, a->x, up_at, some, up),
-                                      some, a->kind);
-                tx__cpu_put(c, a->dx, gate_at, some, gate);
-                tx__cpu_put(c, a->dx, up_at, some, up);
-            }
+        for (int64_t i = r.lo; i < r.hi; i++) {
+            int64_t gate = i * 2 * f + (a->gate_second ? f : 0), up = i * 2 * f + (a->gate_second ? 0 : f);
+            tx__cpu_k(c)->glu_bwd(tx__cpu_at(a->dx, gate), tx__cpu_at(a->dx, up), tx__cpu_at(a->dy, i * f),
+                                  tx__cpu_at(a->x, gate), tx__cpu_at(a->x, up), a->x.dtype, f, a->kind);
+        }
     }
     return TX_OK;
 }
@@ -251,22 +234,19 @@ static void dropout(tx_ctx *c, tx_tensor y, tx_tensor x, tx_tensor residual, con
 {
     int64_t b = x.dim[1], h = x.dim[2], rows = x.dim[0] * b;
     const tx__drop drop = { mask->rng, mask->drop, (float)tx_dropout_scale(mask) };
-    bool fp32 = x.dtype == TX_F32 && y.dtype == TX_F32 && (!residual.data || residual.dtype == TX_F32);
-    int64_t step = fp32 ? h : tx__cpu_min(h, TX__CPU_STRETCH);
     int parts = tx__cpu_parts(c, rows, 2 * h);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(rows, 1, parts, t);
-        float y_room[TX__CPU_STRETCH], x_room[TX__CPU_STRETCH], r_room[TX__CPU_STRETCH];
-        for (int64_t i = r.lo; i < r.hi; i++)
-            for (int64_t j = 0; j < h; j += step) {
-                int64_t some = tx__cpu_min(h - j, step), at = i * h + j;
-                tx__cpu_k(c)->dropout_add(tx__cpu_dst(y, at, y_room), tx__cpu_get(c, x, at, some, x_room),
-                                          tx__cpu_get(c, residual, at, some, r_room), some,
-                                          tx_dropout_row(mask, i / b, i % b, h) + (uint64_t)j,
-                                          mask->drop ? &drop : NULL);
-                tx__cpu_put(c, y, at, some, y_room);
-            }
+        for (int64_t i = r.lo; i < r.hi; i++) {
+            const tx__dropout_add row = { .y = tx__cpu_at(y, i * h),
+                                          .x = tx__cpu_at(x, i * h),
+                                          .residual = tx__cpu_at(residual, i * h),
+                                          .y_type = y.dtype,
+                                          .x_type = x.dtype,
+                                          .residual_type = residual.dtype };
+            tx__cpu_k(c)->dropout_add(&row, h, tx_dropout_row(mask, i / b, i % b, h), mask->drop ? &drop : NULL);
+        }
     }
 }
 
@@ -355,7 +335,8 @@ tx_status tx__cpu_cross_entropy(tx_ctx *c, const tx_cross_entropy_args *a, void 
 {
     TX_TRY(tx__cpu_need_float("cross_entropy", a->z));
     TX_TRY(tx__check_index("cross_entropy", "y", a->y, -1, a->n_valid));
-    int64_t rows = a->z.dim[0], v = a->z.dim[1], ld = a->z.stride[0];
+    int64_t rows = a->z.dim[0], v = a->z.dim[1];
+    tx_tensor dz = a->dz.data ? a->dz : a->z;
     float *loss = a->loss.data;
     const float *weight = a->weight.data;
     const int32_t *y = a->y.data;
@@ -365,11 +346,10 @@ tx_status tx__cpu_cross_entropy(tx_ctx *c, const tx_cross_entropy_args *a, void 
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(rows, 1, parts, t);
         float *room = a->z.dtype == TX_F32 ? NULL : (float *)scratch + t * tx__lanes(v);
-        for (int64_t i = r.lo; i < r.hi; i++) {
-            loss[i] = tx__cpu_k(c)->cross_entropy(tx__cpu_get(c, a->z, i * ld, v, room), a->n_valid, v, y[i],
+        for (int64_t i = r.lo; i < r.hi; i++)
+            loss[i] = tx__cpu_k(c)->cross_entropy(tx__cpu_get(c, a->z, i * a->z.stride[0], v, room),
+                                                  tx__cpu_at(dz, i * dz.stride[0]), dz.dtype, a->n_valid, v, y[i],
                                                   weight ? weight + i : NULL, even);
-            if (weight) tx__cpu_put(c, a->z, i * ld, v, room);
-        }
     }
     return TX_OK;
 }

@@ -7,6 +7,7 @@ tx_status tx__ref_cross_entropy(tx_ctx *c, const tx_cross_entropy_args *a, void 
 {
     (void)c, (void)scratch;
     int64_t rows = a->z.dim[0], v = a->z.dim[1];
+    tx_tensor dz = a->dz.data ? a->dz : a->z;
     const int32_t *y = a->y.data;
     double even = tx_even_smoothing(a->smoothing, a->n_valid), each = even / (double)a->n_valid;
     TX_TRY(tx__check_index("cross_entropy", "y", a->y, -1, a->n_valid));
@@ -23,7 +24,7 @@ tx_status tx__ref_cross_entropy(tx_ctx *c, const tx_cross_entropy_args *a, void 
         for (int64_t j = 0; j < v; j++) {
             bool live = y[i] >= 0 && j < a->n_valid;
             double softmax = live ? exp(tx__ref_load(a->z, at + j) - lse) : 0;
-            tx__ref_store(a->z, at + j, live ? weight * (softmax - (1 - even) * (j == y[i]) - each) : 0);
+            tx__ref_store(dz, i * dz.stride[0] + j, live ? weight * (softmax - (1 - even) * (j == y[i]) - each) : 0);
         }
     }
     return TX_OK;

@@ -1,89 +1,149 @@
 /* isa_rows.c - what works on whole rows: normalisations and cross-entropy. */
-#include "backend/cpu/isa/isa.h"
 #include "backend/cpu/isa/vmath.h"
 
-void tx__k(layernorm_fwd)(float *y, float *mu, float *rs, const float *x, const float *gamma, const float *beta,
-                          int64_t rows, int64_t h, double eps)
-{
-    for (int64_t i = 0; i < rows; i++, x += h, y += h) {
-        float sum = 0, sq = 0;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t j = 0; j < h; j++) sum += x[j];
-        float mean = sum / (float)h;
-#pragma omp simd reduction(+ : sq)
-        for (int64_t j = 0; j < h; j++) sq += (x[j] - mean) * (x[j] - mean);
-        float scale = (float)(1.0 / sqrt((double)sq / (double)h + eps));
-#pragma omp simd
-        for (int64_t j = 0; j < h; j++) y[j] = (x[j] - mean) * scale * gamma[j] + beta[j];
-        mu[i] = mean;
-        rs[i] = scale;
-    }
-}
+/* ---- norms ----
+ *
+ * A few rows at once: their sums are chains that wait for themselves, not for each other, and dgamma and dbeta are read
+ * and written once for all of them. `rows`, the types and `centred`, which tells LayerNorm from RMSNorm, are constants
+ * where these are inlined. `first` is the number of the first row. */
 
-void tx__k(layernorm_bwd)(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x, const float *dres,
-                          const float *gamma, const float *mu, const float *rs, int64_t rows, int64_t h)
+enum { AT_ONCE = TX__VEC == 16 ? 4 : 2 };
+
+TX__INLINE void norm_fwd_rows(int rows, bool centred, tx_dtype t, tx_dtype s, const tx__norm *a, int64_t first,
+                              double eps)
 {
-    for (int64_t i = 0; i < rows; i++, dx += h, dy += h, x += h) {
-        const float mean = mu[i], scale = rs[i];
-        float sum_g = 0, sum_gx = 0;
-#pragma omp simd reduction(+ : sum_g, sum_gx)
-        for (int64_t j = 0; j < h; j++) {
-            float xhat = (x[j] - mean) * scale, g = dy[j] * gamma[j];
-            sum_g += g;
-            sum_gx += g * xhat;
-            dgamma[j] += dy[j] * xhat;
-            dbeta[j] += dy[j];
+    const int64_t h = a->h, at = first * h;
+    tx__vec sum[AT_ONCE] = { 0 }, square[AT_ONCE] = { 0 };
+    float mean[AT_ONCE] = { 0 }, scale[AT_ONCE];
+    for (int64_t j = 0; centred && j < h; j += TX__VEC)
+#pragma GCC unroll 4
+        for (int i = 0; i < rows; i++) sum[i] += tx__load_n(a->x, s, at + i * h + j, h - j);
+    for (int i = 0; centred && i < rows; i++) a->mu[first + i] = mean[i] = tx__total(sum[i]) / (float)h;
+    for (int64_t j = 0; j < h; j += TX__VEC)
+#pragma GCC unroll 4
+        for (int i = 0; i < rows; i++) {
+            tx__vec d = tx__load_n(a->x, s, at + i * h + j, h - j) - mean[i];
+            if (centred) d = tx__first_n(d, h - j);
+            square[i] += d * d;
         }
-        const float mean_g = sum_g / (float)h, mean_gx = sum_gx / (float)h;
-        if (dres) {
-#pragma omp simd
-            for (int64_t j = 0; j < h; j++)
-                dx[j] = dres[j] + scale * (dy[j] * gamma[j] - mean_g - (x[j] - mean) * scale * mean_gx);
-            dres += h;
-        } else {
-#pragma omp simd
-            for (int64_t j = 0; j < h; j++)
-                dx[j] = scale * (dy[j] * gamma[j] - mean_g - (x[j] - mean) * scale * mean_gx);
+    for (int i = 0; i < rows; i++)
+        a->rs[first + i] = scale[i] = (float)(1.0 / sqrt((double)tx__total(square[i]) / (double)h + eps));
+    for (int64_t j = 0; j < h; j += TX__VEC) {
+        tx__vec gamma = tx__load_n(a->gamma, TX_F32, j, h - j), beta = { 0 };
+        if (centred) beta = tx__load_n(a->beta, TX_F32, j, h - j);
+#pragma GCC unroll 4
+        for (int i = 0; i < rows; i++) {
+            tx__vec d = tx__load_n(a->x, s, at + i * h + j, h - j) - mean[i];
+            tx__store_n(a->y, t, at + i * h + j, h - j, d * scale[i] * gamma + beta);
         }
     }
 }
 
-void tx__k(rmsnorm_fwd)(float *y, float *rs, const float *x, const float *gamma, int64_t rows, int64_t h, double eps)
+TX__INLINE void norm_bwd_rows(int rows, bool centred, tx_dtype t, tx_dtype s, const tx__norm *a, int64_t first)
 {
-    for (int64_t i = 0; i < rows; i++, x += h, y += h) {
-        float sq = 0;
-#pragma omp simd reduction(+ : sq)
-        for (int64_t j = 0; j < h; j++) sq += x[j] * x[j];
-        float scale = (float)(1.0 / sqrt((double)sq / (double)h + eps));
-#pragma omp simd
-        for (int64_t j = 0; j < h; j++) y[j] = x[j] * scale * gamma[j];
-        rs[i] = scale;
+    const int64_t h = a->h, at = first * h;
+    tx__vec sum_g[AT_ONCE] = { 0 }, sum_gx[AT_ONCE] = { 0 };
+    float mean[AT_ONCE] = { 0 }, scale[AT_ONCE], mean_g[AT_ONCE], mean_gx[AT_ONCE];
+    for (int i = 0; i < rows; i++) {
+        scale[i] = a->rs[first + i];
+        if (centred) mean[i] = a->mu[first + i];
+    }
+    for (int64_t j = 0; j < h; j += TX__VEC) {
+        tx__vec gamma = tx__load_n(a->gamma, TX_F32, j, h - j), dgamma = tx__load_n(a->dgamma, TX_F32, j, h - j);
+        tx__vec dbeta = { 0 };
+        if (centred) dbeta = tx__load_n(a->dbeta, TX_F32, j, h - j);
+#pragma GCC unroll 4
+        for (int i = 0; i < rows; i++) {
+            tx__vec xhat = (tx__load_n(a->x, s, at + i * h + j, h - j) - mean[i]) * scale[i];
+            tx__vec dy = tx__load_n(a->dy, t, at + i * h + j, h - j), g = dy * gamma;
+            if (centred) sum_g[i] += g;
+            sum_gx[i] += g * xhat;
+            dgamma += dy * xhat;
+            dbeta += dy;
+        }
+        tx__store_n(a->dgamma, TX_F32, j, h - j, dgamma);
+        if (centred) tx__store_n(a->dbeta, TX_F32, j, h - j, dbeta);
+    }
+    for (int i = 0; i < rows; i++) {
+        mean_g[i] = centred ? tx__total(sum_g[i]) / (float)h : 0;
+        mean_gx[i] = tx__total(sum_gx[i]) / (float)h;
+    }
+    for (int64_t j = 0; j < h; j += TX__VEC) {
+        tx__vec gamma = tx__load_n(a->gamma, TX_F32, j, h - j);
+#pragma GCC unroll 4
+        for (int i = 0; i < rows; i++) {
+            tx__vec xhat = (tx__load_n(a->x, s, at + i * h + j, h - j) - mean[i]) * scale[i];
+            tx__vec g = tx__load_n(a->dy, t, at + i * h + j, h - j) * gamma;
+            tx__vec dx = scale[i] * (g - mean_g[i] - xhat * mean_gx[i]);
+            if (a->dres) dx += tx__load_n(a->dres, s, at + i * h + j, h - j);
+            tx__store_n(a->dx, s, at + i * h + j, h - j, dx);
+        }
     }
 }
 
-void tx__k(rmsnorm_bwd)(float *dx, float *dgamma, const float *dy, const float *x, const float *dres,
-                        const float *gamma, const float *rs, int64_t rows, int64_t h)
+TX__INLINE void norm_fwd(bool centred, tx_dtype t, tx_dtype s, const tx__norm *a, int64_t rows, double eps)
 {
-    for (int64_t i = 0; i < rows; i++, dx += h, dy += h, x += h) {
-        const float scale = rs[i];
-        float sum_gx = 0;
-#pragma omp simd reduction(+ : sum_gx)
-        for (int64_t j = 0; j < h; j++) {
-            float xhat = x[j] * scale;
-            sum_gx += dy[j] * gamma[j] * xhat;
-            dgamma[j] += dy[j] * xhat;
-        }
-        const float mean_gx = sum_gx / (float)h;
-        if (dres) {
-#pragma omp simd
-            for (int64_t j = 0; j < h; j++) dx[j] = dres[j] + scale * (dy[j] * gamma[j] - x[j] * scale * mean_gx);
-            dres += h;
-        } else {
-#pragma omp simd
-            for (int64_t j = 0; j < h; j++) dx[j] = scale * (dy[j] * gamma[j] - x[j] * scale * mean_gx);
-        }
-    }
+    int64_t i = 0;
+    for (; i + AT_ONCE <= rows; i += AT_ONCE) norm_fwd_rows(AT_ONCE, centred, t, s, a, i, eps);
+    for (; i < rows; i++) norm_fwd_rows(1, centred, t, s, a, i, eps);
 }
+
+TX__INLINE void norm_bwd(bool centred, tx_dtype t, tx_dtype s, const tx__norm *a, int64_t rows)
+{
+    int64_t i = 0;
+    for (; i + AT_ONCE <= rows; i += AT_ONCE) norm_bwd_rows(AT_ONCE, centred, t, s, a, i);
+    for (; i < rows; i++) norm_bwd_rows(1, centred, t, s, a, i);
+}
+
+TX__INLINE void norm_fwd_any(bool centred, const tx__norm *a, int64_t rows, double eps)
+{
+    if (a->t == TX_F32)
+        norm_fwd(centred, TX_F32, TX_F32, a, rows, eps);
+    else if (a->t == TX_BF16 && a->s == TX_BF16)
+        norm_fwd(centred, TX_BF16, TX_BF16, a, rows, eps);
+    else if (a->t == TX_BF16)
+        norm_fwd(centred, TX_BF16, TX_F32, a, rows, eps);
+    else if (a->s == TX_F16)
+        norm_fwd(centred, TX_F16, TX_F16, a, rows, eps);
+    else
+        norm_fwd(centred, TX_F16, TX_F32, a, rows, eps);
+}
+
+TX__INLINE void norm_bwd_any(bool centred, const tx__norm *a, int64_t rows)
+{
+    if (a->t == TX_F32)
+        norm_bwd(centred, TX_F32, TX_F32, a, rows);
+    else if (a->t == TX_BF16 && a->s == TX_BF16)
+        norm_bwd(centred, TX_BF16, TX_BF16, a, rows);
+    else if (a->t == TX_BF16)
+        norm_bwd(centred, TX_BF16, TX_F32, a, rows);
+    else if (a->s == TX_F16)
+        norm_bwd(centred, TX_F16, TX_F16, a, rows);
+    else
+        norm_bwd(centred, TX_F16, TX_F32, a, rows);
+}
+
+void tx__k(layernorm_fwd)(const tx__norm *a, int64_t rows, double eps)
+{
+    norm_fwd_any(true, a, rows, eps);
+}
+
+void tx__k(layernorm_bwd)(const tx__norm *a, int64_t rows)
+{
+    norm_bwd_any(true, a, rows);
+}
+
+void tx__k(rmsnorm_fwd)(const tx__norm *a, int64_t rows, double eps)
+{
+    norm_fwd_any(false, a, rows, eps);
+}
+
+void tx__k(rmsnorm_bwd)(const tx__norm *a, int64_t rows)
+{
+    norm_bwd_any(false, a, rows);
+}
+
+/* ---- cross-entropy ---- */
 
 /* Largest of n; in lanes of its own, because a plain running maximum is not vectorised without -ffast-math. */
 static float row_max(const float *z, int64_t n)
@@ -111,31 +171,50 @@ static double row_sum(const float *z, int64_t n)
 static double exp_sum(float *z, int64_t n, float max, bool keep)
 {
     enum { BLOCK = 2048 };
-    double total = 0;
+    double sum = 0;
     for (int64_t first = 0; first < n; first += BLOCK) {
-        int64_t width = n - first < BLOCK ? n - first : BLOCK;
-        float *x = z + first, sum = 0;
-        if (keep) {
-#pragma omp simd reduction(+ : sum)
-            for (int64_t j = 0; j < width; j++) {
-                float e = tx__expf(x[j] - max);
-                x[j] = e;
-                sum += e;
-            }
-        } else {
-#pragma omp simd reduction(+ : sum)
-            for (int64_t j = 0; j < width; j++) sum += tx__expf(x[j] - max);
+        int64_t end = n - first < BLOCK ? n : first + BLOCK;
+        tx__vec part = { 0 };
+        for (int64_t j = first; j < end; j += TX__VEC) {
+            tx__vec e = tx__first_n(tx__vexp(tx__load_n(z, TX_F32, j, end - j) - max), end - j);
+            if (keep) tx__store_n(z, TX_F32, j, end - j, e);
+            part += e;
         }
-        total += (double)sum;
+        sum += (double)tx__total(part);
     }
-    return total;
+    return sum;
+}
+
+/* dz = scale z - each */
+TX__INLINE void scale_row(void *dz, tx_dtype t, const float *z, int64_t n, float scale, float each)
+{
+    for (int64_t j = 0; j < n; j += TX__VEC)
+        tx__store_n(dz, t, j, n - j, scale * tx__load_n(z, TX_F32, j, n - j) - each);
+}
+
+static void scale_any(void *dz, tx_dtype t, const float *z, int64_t n, float scale, float each)
+{
+    if (t == TX_F32)
+        scale_row(dz, TX_F32, z, n, scale, each);
+    else if (t == TX_BF16)
+        scale_row(dz, TX_BF16, z, n, scale, each);
+    else
+        scale_row(dz, TX_F16, z, n, scale, each);
+}
+
+/* x[at], x[at + 1] ... = 0 */
+static void clear(void *x, tx_dtype t, int64_t at, int64_t n)
+{
+    size_t size = tx_dtype_size(t);
+    memset((char *)x + (size_t)at * size, 0, (size_t)n * size);
 }
 
 /* `even` is tx_even_smoothing of the label's weight. */
-float tx__k(cross_entropy)(float *z, int64_t n_valid, int64_t v, int32_t y, const float *weight, double even)
+float tx__k(cross_entropy)(float *z, void *dz, tx_dtype t, int64_t n_valid, int64_t v, int32_t y, const float *weight,
+                           double even)
 {
     if (y < 0) {
-        if (weight) tx__k(fill)(z, v, 0.0f);
+        if (weight) clear(dz, t, 0, v);
         return 0.0f;
     }
     float max = row_max(z, n_valid), z_y = z[y];
@@ -143,10 +222,10 @@ float tx__k(cross_entropy)(float *z, int64_t n_valid, int64_t v, int32_t y, cons
     double sum = exp_sum(z, n_valid, max, weight != NULL);
     if (weight) {
         const float scale = (float)((double)*weight / sum), each = (float)((double)*weight * even / (double)n_valid);
-#pragma omp simd
-        for (int64_t j = 0; j < n_valid; j++) z[j] = scale * z[j] - each;
-        z[y] -= (float)((double)*weight * (1 - even));
-        tx__k(fill)(z + n_valid, v - n_valid, 0.0f);
+        const float label = scale * z[y] - each - (float)((double)*weight * (1 - even));
+        scale_any(dz, t, z, n_valid, scale, each);
+        scale_any((char *)dz + (size_t)y * tx_dtype_size(t), t, &label, 1, 1.0f, 0.0f);
+        clear(dz, t, n_valid, v - n_valid);
     }
     return (float)(log(sum) + (double)max - (1 - even) * (double)z_y - even * mean);
 }

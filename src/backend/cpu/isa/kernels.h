@@ -20,6 +20,28 @@ typedef struct tx__drop {
     float scale;
 } tx__drop;
 
+/* y = residual + mask x, each of its own type; residual NULL: 0 */
+typedef struct tx__dropout_add {
+    void *y;
+    const void *x, *residual;
+    tx_dtype y_type, x_type, residual_type;
+} tx__dropout_add;
+
+/* Rows of h for a norm, forward or backward; values are of type t, the stream's tensors of type s, which is t or fp32.
+ * Without means (RMSNorm) mu, beta and dbeta are not there. */
+typedef struct tx__norm {
+    tx_dtype t, s;
+    int64_t h;
+    const float *gamma, *beta; /* [h] */
+    const void *x;             /* s */
+    void *y;                   /* t, of forward */
+    float *mu, *rs;            /* [rows], out of forward and into backward */
+    void *dx;                  /* s */
+    const void *dy;            /* t */
+    const void *dres;          /* s, NULL: none */
+    float *dgamma, *dbeta;     /* [h] */
+} tx__norm;
+
 /* One head of one sample. Tensors are of `dtype` - fp32, bf16 or fp16 -, lse is fp32 and so is what is computed in.
  * Rows of q, o, ... lie q_s, o_s, ... elements apart. Element e + query position × e_row + key of the dropout mask
  * belongs to (query, key). */
