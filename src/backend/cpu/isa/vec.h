@@ -94,8 +94,14 @@ TX__INLINE tx__vec tx__of_halves(tx__halves x, tx_dtype t)
 TX__INLINE tx__halves tx__to_halves(tx__vec x, tx_dtype t)
 {
     if (t == TX_BF16) {
-        tx__words u = (tx__words)x, rounded = u + 0x7fffu + ((u >> 16) & 1u), nan = u | 0x400000u;
-        return tx__narrow((tx__words)tx__choose(x == x, (tx__vec)rounded, (tx__vec)nan) >> 16);
+        tx__words u = (tx__words)x, rounded = u + 0x7fffu + ((u >> 16) & 1u);
+#if defined(__AVX512F__)
+        __mmask16 nan = _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q);
+        u = (tx__words)_mm512_mask_or_epi32((__m512i)rounded, nan, (__m512i)u, _mm512_set1_epi32(0x400000));
+#else
+        u = (tx__words)tx__choose(x == x, (tx__vec)rounded, (tx__vec)(u | 0x400000u));
+#endif
+        return tx__narrow(u >> 16);
     }
 #if defined(__AVX512F__)
     return (tx__halves)_mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT);
@@ -141,6 +147,8 @@ TX__INLINE void tx__store_n(void *y, tx_dtype t, int64_t i, int64_t n, tx__vec v
 {
     if (t == TX_F32)
         _mm512_mask_storeu_ps((float *)y + i, tx__lanes_of(n), (__m512)v);
+    else if (__builtin_expect(n >= TX__VEC, 1)) /* narrowing into a masked store is slow */
+        tx__store(y, t, i, v);
     else
         _mm256_mask_storeu_epi16((uint16_t *)y + i, tx__lanes_of(n), (__m256i)tx__to_halves(v, t));
 }
