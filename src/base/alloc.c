@@ -1,6 +1,7 @@
 /* alloc.c - the one door to the heap. */
 #include "base/alloc.h"
 
+#include <omp.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -54,6 +55,24 @@ static tx_status no_memory(size_t n, size_t size, const char *what)
     return TX_FAIL(TX_ERR_NOMEM, "not enough memory for %s (%zu x %zu bytes)", what, n, size);
 }
 
+/* Large blocks are touched first by the threads that will work on them, each its part of the whole as the backend's
+ * loops cut it, so that its pages lie in memory beside its core; and several threads take the page faults. */
+static void zero(unsigned char *p, size_t bytes)
+{
+    if (bytes < 2 * HUGE_PAGE) {
+        memset(p, 0, bytes);
+        return;
+    }
+    size_t pages = (bytes + HUGE_PAGE - 1) / HUGE_PAGE;
+#pragma omp parallel
+    {
+        size_t n = (size_t)omp_get_num_threads(), t = (size_t)omp_get_thread_num();
+        size_t lo = pages * t / n * HUGE_PAGE, hi = pages * (t + 1) / n * HUGE_PAGE;
+        if (hi > bytes) hi = bytes;
+        if (lo < hi) memset(p + lo, 0, hi - lo);
+    }
+}
+
 tx_status tx_alloc(void *out, size_t n, size_t size, const char *what)
 {
     size_t bytes;
@@ -61,7 +80,7 @@ tx_status tx_alloc(void *out, size_t n, size_t size, const char *what)
     atomic_fetch_add(&n_allocs, 1);
     void *p = current.alloc(current.user, bytes ? bytes : 1);
     if (!p) return no_memory(n, size, what);
-    memset(p, 0, bytes ? bytes : 1);
+    zero(p, bytes ? bytes : 1);
     memcpy(out, &p, sizeof p); /* the caller's pointer has its own type: no aliasing through void * */
     return TX_OK;
 }
