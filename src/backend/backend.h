@@ -7,7 +7,7 @@
 #include "backend/profile.h"
 #include "backend/watch.h"
 
-/* Memory traffic over arrays that no cache holds, bytes/s; what is written counts once, as in STREAM. */
+/* Memory traffic over arrays of array_bytes each, bytes/s; what is written counts once, as in STREAM. */
 typedef struct tx_bandwidth {
     double read, copy, triad; /* sum += a;  b = a;  c = a + k b */
     size_t array_bytes;

@@ -56,11 +56,23 @@ static void bandwidth_survives_a_failing_allocation(void **state)
     tx_ctx_deinit(&c);
 }
 
+static void arrays_are_beyond_the_cache_and_within_reason(void **state)
+{
+    (void)state;
+    const size_t mib = 1 << 20;
+    assert_int_equal(tx__cpu_bandwidth_array(0, 0), 64 * mib);
+    assert_int_equal(tx__cpu_bandwidth_array(40 << 20, 0), 80 * mib);
+    assert_int_equal(tx__cpu_bandwidth_array(480L << 20, 0), 256 * mib);
+    assert_int_equal(tx__cpu_bandwidth_array(480L << 20, 1600 * mib), 100 * mib);
+    assert_int_equal(tx__cpu_bandwidth_array(480L << 20, 1), 4096);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_backends_that_know_have_a_peak),
         cmocka_unit_test(chains_compute_and_count),
+        cmocka_unit_test(arrays_are_beyond_the_cache_and_within_reason),
         cmocka_unit_test(bandwidth_survives_a_failing_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

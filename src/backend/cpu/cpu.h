@@ -100,6 +100,10 @@ size_t tx__cpu_cross_entropy_scratch(const tx_ctx *c, const tx_cross_entropy_arg
 /* cpu_peak.c: backend.h has the contracts. */
 double tx__cpu_peak_flops(const tx_ctx *c, tx_dtype t);
 tx_status tx__cpu_bandwidth(const tx_ctx *c, tx_bandwidth *out);
+/* Bytes of each of its three arrays: twice the last cache, but no more than 256 MiB, because hypervisors tell of a
+ * whole machine's cache, and no more than a sixteenth of the memory that is free (0: unknown), because a run measures,
+ * too. */
+size_t tx__cpu_bandwidth_array(long cache, size_t free_bytes);
 const tx__cpu_kernels *tx__cpu_best_kernels(void); /* of the processor, whatever TX_CPU_ISA says */
 
 tx_status tx__cpu_gemm_open(struct tx__cpu_gemm **out);

@@ -8,6 +8,7 @@
 #include "backend/cpu/cpu.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/system_memory.h"
 
 enum { RUNS = 10, WARM = 4 }; /* warm: threads begin, and clocks settle at what wide vectors leave them */
 
@@ -129,16 +130,23 @@ static double move(const tx_ctx *c, const tx__cpu_kernels *k, float *x, int64_t 
     return (double)(arrays[what] * n) * sizeof(float);
 }
 
+size_t tx__cpu_bandwidth_array(long cache, size_t free_bytes)
+{
+    enum { LEAST = 64 << 20, MOST = 256 << 20, SHARE = 16, PAGE = 4096 };
+    size_t bytes = cache > LEAST / 2 ? 2 * (size_t)cache : LEAST;
+    if (bytes > MOST) bytes = MOST;
+    if (free_bytes && bytes > free_bytes / SHARE) bytes = free_bytes / SHARE;
+    return bytes > PAGE ? bytes / PAGE * PAGE : PAGE;
+}
+
 tx_status tx__cpu_bandwidth(const tx_ctx *c, tx_bandwidth *out)
 {
     const tx__cpu_kernels *k = tx__cpu_best_kernels();
-    long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    size_t bytes = (size_t)64 << 20;
-    if (cache > 0 && (size_t)cache * 2 > bytes) bytes = (size_t)cache * 2;
+    size_t bytes = tx__cpu_bandwidth_array(sysconf(_SC_LEVEL3_CACHE_SIZE), tx_system_memory_free());
     int64_t n = (int64_t)(bytes / sizeof(float));
     double best[N_TRAFFIC] = { 0 };
     float *x = NULL;
-    TX_TRY(tx_realloc(&x, (size_t)(3 * n), sizeof *x, "arrays that no cache holds"));
+    TX_TRY(tx_realloc(&x, (size_t)(3 * n), sizeof *x, "arrays to measure memory with"));
     move(c, k, x, n, FILL); /* each thread's pages are beside it */
     for (int run = 0; run < RUNS; run++)
         for (traffic i = READ; i < FILL; i++) {
