@@ -58,13 +58,12 @@ static inline int64_t tx__cpu_min(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* How many parts n units of work are cut into: no more than threads, and none so small that starting it costs more.
- * `each` is the work of a unit in elements touched. */
+/* How many parts n units of work are cut into: one where starting threads costs more than the work, else one for every
+ * thread, of which some are empty where n is less. Never a number between: libgomp ends the threads that a region does
+ * not want and starts them again for the next. `each` is the work of a unit in elements touched. */
 static inline int tx__cpu_parts(const tx_ctx *c, int64_t n, int64_t each)
 {
-    int64_t worth = n * each / 16384 + 1, parts = c->n_threads;
-    if (parts > worth) parts = worth;
-    return (int)(parts < n ? parts : n > 0 ? n : 1);
+    return n > 1 && n * each >= 16384 ? c->n_threads : 1;
 }
 
 typedef struct tx__range {
