@@ -58,7 +58,7 @@ static inline void tx_at_rows(tx_ctx *c, int64_t first, int64_t n)
 }
 
 /* Opens the named backend ("ref", "cpu") with arenas in counting mode and ctx->dry set.
- * n_threads 0: as many as OpenMP would use. TX_ERR_NOTFOUND lists the backends there are. */
+ * n_threads 0: tx_default_threads() of them. TX_ERR_NOTFOUND lists the backends there are. */
 tx_status tx_ctx_init(tx_ctx *c, const char *backend, int n_threads);
 
 /* Ends the dry run: takes the arenas at the sizes counted so far and clears ctx->dry. TX_ERR_NOMEM. */

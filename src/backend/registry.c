@@ -1,10 +1,10 @@
 /* registry.c - the list of backends, their finished op tables, and the dispatcher every TX_RUN goes through. */
-#include <omp.h>
 #include <string.h>
 
 #include "backend/backend.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/str.h"
 
 extern const tx_backend tx_backend_ref, tx_backend_cpu;
@@ -52,7 +52,8 @@ tx_status tx_ctx_init(tx_ctx *c, const char *backend, int n_threads)
         return st;
     }
     tx_status st;
-    c->n_threads = n_threads > 0 ? n_threads : omp_get_max_threads();
+    c->n_threads = n_threads;
+    if (n_threads <= 0) TX_GOTO(tx_default_threads(&c->n_threads));
     c->dry = true;
     tx_arena_init(&c->acts, "activations");
     tx_arena_init(&c->scratch, "workspace");

@@ -13,8 +13,4 @@ size_t tx_system_memory(const char **whose);
 /* What programs can take now without swapping; 0: unknown. */
 size_t tx_system_memory_free(void);
 
-/* The limit of the control groups that <root>/proc/self/cgroup names, under <root>/sys/fs/cgroup; 0: none. Root is ""
- * but in tests. */
-size_t tx__cgroup_limit(const char *root);
-
 #endif

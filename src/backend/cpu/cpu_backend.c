@@ -2,7 +2,6 @@
  *
  *  TX_CPU_ISA in the environment (generic, avx2 or avx512) takes a lower set than the processor's own for our kernels:
  * for comparison and debugging. oneDNN chooses for itself (ONEDNN_MAX_CPU_ISA). */
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,8 +61,8 @@ static const char *describe(void)
     static _Thread_local char line[120];
     char version[64];
     isa chosen;
-    snprintf(line, sizeof line, "%s, %s, %d threads", choose_isa(&chosen) ? "no such TX_CPU_ISA" : chosen.name,
-             tx__cpu_gemm_version(version, sizeof version), omp_get_max_threads());
+    snprintf(line, sizeof line, "%s, %s", choose_isa(&chosen) ? "no such TX_CPU_ISA" : chosen.name,
+             tx__cpu_gemm_version(version, sizeof version));
     return line;
 }
 

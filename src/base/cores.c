@@ -1,0 +1,178 @@
+/* cores.c - the machine as hwloc knows it, and what OpenMP's runtime says of its threads. */
+#include "base/cores.h"
+
+#include <hwloc.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/control_group.h"
+
+/* ---- launchers ---- */
+
+static int number_of(const char *variable)
+{
+    const char *text = getenv(variable);
+    return text && *text ? atoi(text) : -1;
+}
+
+tx_local_rank tx_local_rank_find(void)
+{
+    static const char *const names[][2] = { { "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE" },
+                                            { "MPI_LOCALRANKID", "MPI_LOCALNRANKS" },
+                                            { "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE" },
+                                            { "LOCAL_RANK", "LOCAL_WORLD_SIZE" } };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        int rank = number_of(names[i][0]), n = number_of(names[i][1]);
+        if (rank >= 0 && n > 1 && rank < n) return (tx_local_rank){ rank, n };
+    }
+    return (tx_local_rank){ 0, 1 };
+}
+
+/* ---- the machine ---- */
+
+static tx_status open_machine(hwloc_topology_t *out)
+{
+    if (hwloc_topology_init(out)) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for the machine's topology");
+    if (!hwloc_topology_load(*out)) return TX_OK;
+    hwloc_topology_destroy(*out);
+    return TX_FAIL(TX_ERR_NOTFOUND, "hwloc cannot tell which cores this machine has");
+}
+
+/* Takes the allowed processors of each core, in hwloc's order, which goes through a package before the next. */
+static tx_status list_cores(tx_cores *out, hwloc_topology_t machine, hwloc_const_cpuset_t allowed)
+{
+    int n = hwloc_get_nbobjs_by_type(machine, HWLOC_OBJ_CORE);
+    hwloc_obj_type_t type = n > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU; /* some virtual machines tell of no cores */
+    n = hwloc_get_nbobjs_by_type(machine, type);
+    TX_TRY(tx_alloc(&out->core, n > 0 ? (size_t)n : 1, sizeof *out->core, "the list of cores"));
+    for (int i = 0; i < n; i++) {
+        hwloc_const_cpuset_t all = hwloc_get_obj_by_type(machine, type, (unsigned)i)->cpuset;
+        tx_core *c = &out->core[out->n];
+        for (int p = hwloc_bitmap_first(all); p >= 0; p = hwloc_bitmap_next(all, p))
+            if (hwloc_bitmap_isset(allowed, (unsigned)p) && c->n_processors < TX_CORE_PROCESSORS)
+                c->processor[c->n_processors++] = p;
+        out->n += c->n_processors > 0;
+    }
+    return out->n ? TX_OK : TX_FAIL(TX_ERR_NOTFOUND, "hwloc finds no core that this process may use");
+}
+
+/* This process's part of cores that several have. Where there are fewer cores than processes, some share one. */
+static void divide(tx_cores *c, tx_local_rank local)
+{
+    int lo = (int)((int64_t)c->n * local.rank / local.n), hi = (int)((int64_t)c->n * (local.rank + 1) / local.n);
+    c->shared = hi > lo && c->n >= local.n;
+    if (hi == lo) hi = lo + 1;
+    for (int i = lo; i < hi; i++) c->core[i - lo] = c->core[i];
+    c->n = hi - lo;
+}
+
+tx_status tx_cores_find(tx_cores *out, const char *mask, tx_local_rank local, const char *cgroup_root)
+{
+    tx_cores c = { 0 };
+    hwloc_topology_t machine;
+    hwloc_bitmap_t allowed = hwloc_bitmap_alloc();
+    if (!allowed) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for an affinity mask");
+    tx_status st = open_machine(&machine);
+    if (st) {
+        hwloc_bitmap_free(allowed);
+        return st;
+    }
+    hwloc_const_cpuset_t all = hwloc_topology_get_topology_cpuset(machine); /* what the control group's cpuset leaves */
+    bool unknown =
+        mask ? hwloc_bitmap_list_sscanf(allowed, mask) : hwloc_get_cpubind(machine, allowed, HWLOC_CPUBIND_PROCESS);
+    if (unknown) hwloc_bitmap_copy(allowed, all);
+    TX_GOTO(list_cores(&c, machine, allowed));
+    if (local.n > 1 && hwloc_bitmap_isincluded(all, allowed)) divide(&c, local); /* else the launcher has done so */
+    size_t quota = tx_cgroup_processors(cgroup_root) / (size_t)local.n, threads = (quota + 999) / 1000;
+    c.n_threads = threads && threads < (size_t)c.n ? (int)threads : c.n;
+    *out = c;
+out:
+    if (st) tx_cores_free(&c);
+    hwloc_topology_destroy(machine);
+    hwloc_bitmap_free(allowed);
+    return st;
+}
+
+void tx_cores_free(tx_cores *c)
+{
+    tx_free(c->core);
+    *c = (tx_cores){ 0 };
+}
+
+bool tx_cores_bind(const tx_cores *c, int n_threads)
+{
+    return n_threads == c->n || (c->shared && n_threads < c->n);
+}
+
+tx_status tx_cores_places(tx_str *out, const tx_cores *c, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < c->core[i].n_processors; k++)
+            TX_TRY(tx_str_printf(out, "%s%d%s",
+                                 k   ? ","
+                                 : i ? ",{"
+                                     : "{",
+                                 c->core[i].processor[k], k == c->core[i].n_processors - 1 ? "}" : ""));
+    return TX_OK;
+}
+
+/* ---- the threads ---- */
+
+/* Looked up once: it takes ten milliseconds, and what a process may use rarely changes. */
+tx_status tx_default_threads(int *out)
+{
+    static _Atomic int found;
+    *out = omp_get_max_threads();
+    if (getenv("OMP_NUM_THREADS") || omp_get_proc_bind() != omp_proc_bind_false) return TX_OK;
+    if (!found) {
+        tx_cores c;
+        tx_status st = tx_cores_find(&c, NULL, tx_local_rank_find(), "");
+        if (st) return st == TX_ERR_NOMEM ? st : TX_OK; /* a machine that hwloc does not know: OpenMP's own count */
+        found = c.n_threads;
+        tx_cores_free(&c);
+    }
+    if (found < *out) *out = found;
+    return TX_OK;
+}
+
+/* The first processor of the i-th thread's place; -1: unknown. */
+static int first_processor(int i)
+{
+    int n = omp_get_num_places(), place = n > 0 ? i % n : 0, id[1024];
+    int n_ids = n > 0 ? omp_get_place_num_procs(place) : 0;
+    if (n_ids < 1 || n_ids > 1024) return -1;
+    omp_get_place_proc_ids(place, id);
+    return id[0];
+}
+
+/* " on cores 0-1, node 0" of the places, behind what buf holds already. */
+static void describe_places(char *buf, size_t cap, int n_threads)
+{
+    hwloc_topology_t machine;
+    hwloc_bitmap_t cores = hwloc_bitmap_alloc(), nodes = hwloc_bitmap_alloc();
+    char core_list[256] = "", node_list[64] = "";
+    for (int i = 0, p; cores && i < n_threads; i++)
+        if ((p = first_processor(i)) >= 0) hwloc_bitmap_set(cores, (unsigned)p);
+    if (cores) hwloc_bitmap_list_snprintf(core_list, sizeof core_list, cores);
+    if (cores && nodes && !open_machine(&machine)) {
+        hwloc_cpuset_to_nodeset(machine, cores, nodes);
+        hwloc_bitmap_list_snprintf(node_list, sizeof node_list, nodes);
+        hwloc_topology_destroy(machine);
+    }
+    snprintf(buf, cap, " on core%s %s%s%s", n_threads > 1 ? "s" : "", core_list, *node_list ? ", node " : "",
+             node_list);
+    hwloc_bitmap_free(cores);
+    hwloc_bitmap_free(nodes);
+}
+
+void tx_threads_describe(char *buf, size_t cap, int n_threads)
+{
+    int n = snprintf(buf, cap, "%d thread%s", n_threads, n_threads == 1 ? "" : "s");
+    if (n < 0 || (size_t)n >= cap) return;
+    if (omp_get_proc_bind() != omp_proc_bind_false && first_processor(0) >= 0)
+        describe_places(buf + n, cap - (size_t)n, n_threads);
+    else
+        snprintf(buf + n, cap - (size_t)n, ", free to move among %d processors", omp_get_num_procs());
+}

@@ -1,0 +1,53 @@
+/* cores.h - the processor cores that are for this process, and the team of threads that works on them.
+ *
+ *  A core is physical: its hyperthreads are one core here. Which cores, in this order of restriction: the process's
+ *  affinity mask (taskset, Slurm, a control group's cpuset); among processes that a launcher started side by side with
+ *  the same mask (OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID, LOCAL_RANK), an even share each. */
+#ifndef TX_BASE_CORES_H
+#define TX_BASE_CORES_H
+
+#include <stdbool.h>
+
+#include "base/str.h"
+
+enum { TX_CORE_PROCESSORS = 8 };
+
+typedef struct tx_core {
+    int processor[TX_CORE_PROCESSORS]; /* the kernel's numbers of its hyperthreads, as taskset takes them */
+    int n_processors;
+} tx_core;
+
+typedef struct tx_cores {
+    tx_core *core; /* owned; neighbours share a NUMA node and a package */
+    int n;         /* at least 1 */
+    int n_threads; /* that suit: n, or fewer where a control group allows less processor time */
+    bool shared;   /* the launcher's other processes have the other cores */
+} tx_cores;
+
+/* The one of the launcher's processes on this machine that this is, and how many there are; n <= 1: nobody said. */
+typedef struct tx_local_rank {
+    int rank, n;
+} tx_local_rank;
+
+tx_local_rank tx_local_rank_find(void);
+
+/* `mask` is a list as in "0-3,8" in place of the process's own, for tests; NULL: its own. cgroup_root: control_group.h.
+ * TX_ERR_NOTFOUND: hwloc does not know the machine. */
+tx_status tx_cores_find(tx_cores *out, const char *mask, tx_local_rank local, const char *cgroup_root);
+void tx_cores_free(tx_cores *c);
+
+/* Whether n threads are given a core each: there are as many cores, and no other program is likely to choose the same,
+ * because all are taken or a launcher has divided them. */
+bool tx_cores_bind(const tx_cores *c, int n_threads);
+
+/* The first n cores as OMP_PLACES has them: "{0,4},{1,5}". */
+tx_status tx_cores_places(tx_str *out, const tx_cores *c, int n);
+
+/* How many threads a program uses that was not told: what OpenMP was told by the environment (OMP_NUM_THREADS,
+ * OMP_PLACES, ...) or the caller (omp_set_num_threads), else one a core. TX_ERR_NOMEM. */
+tx_status tx_default_threads(int *out);
+
+/* What is so, as in "2 threads on cores 0-1, node 0" or "2 threads, free to move among 2 processors". */
+void tx_threads_describe(char *buf, size_t cap, int n_threads);
+
+#endif
