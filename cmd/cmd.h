@@ -2,6 +2,8 @@
 #ifndef TX_CMD_H
 #define TX_CMD_H
 
+#include <stdbool.h>
+
 #include "triax/config.h"
 
 /* Runs a sub-command with parsed options; a failure is reported by main. */
@@ -9,5 +11,9 @@ typedef tx_status tx_cmd_fn(tx_config *cfg);
 
 tx_cmd_fn cmd_train_tokenizer, cmd_preprocess_data, cmd_tokenize, cmd_detokenize, cmd_merge_datasets, cmd_inspect,
     cmd_inspect_samples, cmd_pretrain_gpt, cmd_plan, cmd_evaluate, cmd_generate, cmd_replay, cmd_report, cmd_doctor;
+
+/* start_over.c: the program from its beginning, with what OpenMP is to know in its environment. argv is main's. */
+bool cmd_started_over(void);
+void cmd_start_over(const tx_config *cfg, bool computes, char **argv);
 
 #endif

@@ -15,23 +15,24 @@ typedef struct command {
     const char *name;
     tx_cmd_fn *run;
     bool output_is_data; /* messages go to standard error */
+    bool computes;       /* for a while, with all its threads: they may be bound to cores */
 } command;
 
 static const command commands[] = {
-    { "train-tokenizer", cmd_train_tokenizer, false },
-    { "preprocess-data", cmd_preprocess_data, false },
-    { "tokenize", cmd_tokenize, true },
-    { "detokenize", cmd_detokenize, true },
-    { "merge-datasets", cmd_merge_datasets, false },
-    { "inspect", cmd_inspect, true },
-    { "inspect-samples", cmd_inspect_samples, true },
-    { "pretrain-gpt", cmd_pretrain_gpt, false },
-    { "plan", cmd_plan, true },
-    { "evaluate", cmd_evaluate, false },
-    { "generate", cmd_generate, true },
-    { "replay", cmd_replay, false },
-    { "report", cmd_report, false },
-    { "doctor", cmd_doctor, false },
+    { "train-tokenizer", cmd_train_tokenizer, false, false },
+    { "preprocess-data", cmd_preprocess_data, false, false },
+    { "tokenize", cmd_tokenize, true, false },
+    { "detokenize", cmd_detokenize, true, false },
+    { "merge-datasets", cmd_merge_datasets, false, false },
+    { "inspect", cmd_inspect, true, false },
+    { "inspect-samples", cmd_inspect_samples, true, false },
+    { "pretrain-gpt", cmd_pretrain_gpt, false, true },
+    { "plan", cmd_plan, true, false },
+    { "evaluate", cmd_evaluate, false, true },
+    { "generate", cmd_generate, true, true },
+    { "replay", cmd_replay, false, true },
+    { "report", cmd_report, false, false },
+    { "doctor", cmd_doctor, false, true },
 };
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
 
@@ -78,10 +79,19 @@ static int command_help(const command *cmd)
     return 0;
 }
 
+/* Before anything is said. Flags that are wrong are reported by those who parse them next. */
+static void start_over(const command *cmd, int argc, char **argv)
+{
+    tx_config *cfg = NULL;
+    if (!tx_config_parse(&cfg, cmd->name, argc, argv)) cmd_start_over(cfg, cmd->computes, argv - 2);
+    tx_config_free(cfg);
+}
+
 static int run_command(const command *cmd, int argc, char **argv)
 {
     for (int i = 0; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return command_help(cmd);
+    if (!cmd_started_over()) start_over(cmd, argc, argv);
     tx_log_set(show, (void *)cmd, TX_LOG_INFO);
     tx_log_set_live(isatty(STDERR_FILENO));
     tx_config *cfg = NULL;
@@ -99,25 +109,8 @@ static int run_command(const command *cmd, int argc, char **argv)
     return st ? (usage_error ? 2 : 1) : 0;
 }
 
-/* The OpenMP runtimes spin for milliseconds at every barrier before they sleep. Where other programs use the same
- * cores, threads then burn the time that the thread they wait for needs: a busy neighbour on one of two cores made
- * training 4 to 20 times slower (docs/decisions). A short spin costs nothing when the machine is quiet. The runtimes
- * read their environment when they are loaded, so the program sets it and starts itself over, once, unless the user
- * chose. */
-static void spin_briefly(char **argv)
-{
-    char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n < 0 || getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || getenv("KMP_BLOCKTIME")) return;
-    self[n] = 0;
-    setenv("GOMP_SPINCOUNT", "20000", 1); /* libgomp */
-    setenv("KMP_BLOCKTIME", "1", 1);      /* libomp, ms */
-    execv(self, argv);                    /* where that is not possible, it goes on as it is */
-}
-
 int main(int argc, char **argv)
 {
-    spin_briefly(argv);
     const char *name = argc > 1 ? argv[1] : "--help";
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
         usage(stdout);

@@ -2,6 +2,8 @@
 #ifndef TRIAX_RUN_H
 #define TRIAX_RUN_H
 
+#include <stdbool.h>
+
 #include "triax/config.h"
 
 #ifdef __cplusplus
@@ -53,6 +55,11 @@ TX_API tx_status tx_report(const tx_config *cfg);
 /* What this machine has and what triax will use, and a self-test of a few seconds, as `triax doctor`.
  * A failed check is reported in the log and as the status. */
 TX_API tx_status tx_doctor(const tx_config *cfg);
+
+/* Puts into the environment what OpenMP's runtimes read when a program is loaded, for one that then starts itself over
+ * as `triax` does: --threads or one thread a core (OMP_NUM_THREADS), a short spin, and, with may_bind and where
+ * --cpu-bind says so, a core for each thread (OMP_PLACES, OMP_PROC_BIND). What the user has set stays. */
+TX_API tx_status tx_threads_environment(const tx_config *cfg, bool may_bind);
 
 #ifdef __cplusplus
 }

@@ -11,6 +11,7 @@
 #include "api/engine_internal.h"
 #include "api/machine.h"
 #include "backend/backend.h"
+#include "base/cores.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "triax/engine.h"
@@ -43,10 +44,12 @@ static void report_machine(void)
 static tx_status report_use(const tx_config *cfg)
 {
     tx_ctx c;
+    char threads[400];
     TX_TRY(tx_ctx_init(&c, cfg->backend, (int)cfg->threads));
+    tx_threads_describe(threads, sizeof threads, c.n_threads);
     tx_info("triax %s will use", tx_version());
     tx_info("  backend          %s: %s", c.backend->name, c.backend->describe());
-    tx_info("  threads          %d", c.n_threads);
+    tx_info("  threads          %s", threads);
     tx_info("  libraries        Jansson %s, utf8proc %s", jansson_version_str(), utf8proc_version());
     tx_info("  numbers          fp32; fp16 and bf16 are not built yet");
     tx_info("  devices          CPU; GPUs are not built yet");

@@ -7,6 +7,7 @@
 #include "api/run_sinks.h"
 #include "backend/backend.h"
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "train/loop.h"
@@ -27,6 +28,14 @@ static void log_model(const tx_trainer *t)
     if (padding) tx_info(" > %lld of them pad the vocabulary: they are zero and not trained", (long long)padding);
     tx_memory_table(&mem, NULL, NULL);
     tx_info("> learning rate decay style: %s", t->cfg->lr_decay_style);
+}
+
+static void log_backend(const tx_ctx *c)
+{
+    char threads[400];
+    tx_threads_describe(threads, sizeof threads, c->n_threads);
+    tx_info("backend: %s", c->backend->describe());
+    tx_info("threads: %s", threads);
 }
 
 tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t vocab_size, const tx_tokenizer *bert)
@@ -86,7 +95,7 @@ tx_status tx_pretrain(tx_config *cfg)
     tx_source_close(&src); /* its files are mapped; the weights are copied */
     TX_GOTO(tx_config_print(cfg, NULL, NULL));
     log_batch_size(cfg, e->trainer);
-    tx_info("backend: %s", e->trainer->ctx.backend->describe());
+    log_backend(&e->trainer->ctx);
     log_model(e->trainer);
     setup[0] = 1e3 * (tx_clock() - since);
     tx_metrics_phase("after model, optimizer, and learning rate scheduler are built");

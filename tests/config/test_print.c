@@ -18,6 +18,7 @@ static void a_whole_banner(void **state)
     ASSERT_OK(tx_config_print(c, collect, &text));
     assert_string_equal(text.data, "------------------------ arguments ------------------------\n"
                                    "  backend ......................................... cpu\n"
+                                   "  cpu_bind ........................................ auto\n"
                                    "  input ........................................... ['a.txt', \"it's\"]\n"
                                    "  json_keys ....................................... ['text']\n"
                                    "  limit_alphabet .................................. 1000\n"
@@ -120,7 +121,7 @@ static void without_a_callback_it_is_logged(void **state)
     tx_log_set(count, NULL, TX_LOG_INFO);
     ASSERT_OK(tx_config_print(c, NULL, NULL));
     tx_log_set(NULL, NULL, TX_LOG_INFO);
-    assert_int_equal(n_logged, 2 + 3); /* head, foot; log level, threads, backend */
+    assert_int_equal(n_logged, 2 + 4); /* head, foot; log level, threads, cpu bind, backend */
     tx_config_free(c);
 }
 
