@@ -197,6 +197,8 @@ typedef struct tx_dropout_add_bwd_args {
 /* attention_fwd: o = drop(softmax(scale q kᵀ + causal mask)) v, per sample and head. Grouped queries: head (g, r) of
  *  [groups, heads per group] reads key and value head g. arXiv:1706.03762; arXiv:2305.13245
  *  With sk > sq the queries are the last sq positions (key-value cache): query i sees keys j <= i + sk - sq.
+ *  A backend may round the probabilities, and in backward dS, to the values' dtype before it multiplies them; scores,
+ *  softmax and sums are wide.
  *  Only log-sum-exp is kept for backward, so memory is linear in s. The last dimension of q, k, v, o has stride 1,
  *  all others are free: views into a fused [s, b, (q..q k v)...] tensor are meant to be passed as they are. */
 typedef struct tx_attention_fwd_args {

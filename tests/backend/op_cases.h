@@ -79,6 +79,21 @@ static double one_rounding(void)
     return V == TX_BF16 ? 0x1p16 : V == TX_F16 ? 0x1p13 : 0;
 }
 
+/* Whether attention rounds P and dS to V before they are multiplied (ops.h). */
+static bool rounds_probabilities;
+
+/* A sum over keys or queries. Rounding its terms moves it by at most half an epsilon of what they are in sum, which is
+ * of the size of the largest result. */
+static void out_attention(results *o, const char *name, tx_tensor x, double bound)
+{
+    double largest = 0;
+    for (int64_t i = 0; i < tx_numel(x); i++) largest = fmax(largest, fabs(tx__ref_load(x, i)));
+    if (rounds_probabilities)
+        out_rest(o, name, x, bound + one_rounding() / 2, largest);
+    else
+        out(o, name, x, bound);
+}
+
 static void scale_up(tx_tensor x, double factor)
 {
     for (int64_t i = 0; i < tx_numel(x); i++) tx__ref_store(x, i, factor * tx__ref_load(x, i));
@@ -228,9 +243,9 @@ static void attention(tx_ctx *c, const int64_t *p, results *o)
         .mask = mask, .first_key = first_key);
     RUN(c, attention_bwd, .dq = g.q, .dk = g.k, .dv = g.v, .do_ = dy, .o = o_given, .lse = lse, .q = x.q, .k = x.k,
         .v = x.v, .scale = scale, .causal = p[5], .mask = mask, .first_key = first_key);
-    out(o, "o", y, 32);
+    out_attention(o, "o", y, 32);
     out(o, "lse", lse, 16);
-    out(o, "dqkv", g.all, 64);
+    out_attention(o, "dqkv", g.all, 64);
 }
 
 /* p: sq, sk, b, groups, r, d, causal, first key: queries at the end of a cache of keys that is longer than it is full
@@ -245,7 +260,7 @@ static void cached_attention(tx_ctx *c, const int64_t *p, results *o)
     if (!p[7]) first_key.data = NULL;
     RUN(c, attention_fwd, .o = y, .lse = lse, .q = q, .k = tx_slice_rows(k, 0, sk), .v = tx_slice_rows(v, 0, sk),
         .scale = 0.3, .causal = p[6], .first_key = first_key);
-    out(o, "o", y, 32);
+    out_attention(o, "o", y, 32);
     out(o, "lse", lse, 16);
 }
 

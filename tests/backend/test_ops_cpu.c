@@ -21,6 +21,12 @@ static void test_avx512(void **state)
     run_all("avx512", 2);
 }
 
+static void test_avx512_bf16(void **state)
+{
+    (void)state;
+    run_all("avx512_bf16", 1);
+}
+
 /* More threads than cores and than heads or rows. */
 static void test_many_threads(void **state)
 {
@@ -244,6 +250,7 @@ int main(void)
         cmocka_unit_test(test_generic),
         cmocka_unit_test(test_avx2),
         cmocka_unit_test(test_avx512),
+        cmocka_unit_test(test_avx512_bf16),
         cmocka_unit_test(test_many_threads),
         cmocka_unit_test(test_gemm),
         cmocka_unit_test(test_gemm_many_shapes),

@@ -36,6 +36,17 @@ static void test_avx512(void **state)
     run_halves("avx512", 2, true);
 }
 
+static void test_avx512_bf16(void **state)
+{
+    (void)state;
+    V = S = TX_BF16;
+    rounds_probabilities = true;
+    run_all("avx512_bf16", 2);
+    rounds_probabilities = false;
+    V = S = TX_F16;
+    run_all("avx512_bf16", 2);
+}
+
 static void test_gemm(void **state)
 {
     (void)state;
@@ -101,6 +112,7 @@ static void test_conversions(void **state)
     check_conversions("generic");
     check_conversions("avx2");
     check_conversions("avx512");
+    check_conversions("avx512_bf16");
 }
 
 static void assert_not_finite(tx_tensor x, int64_t at, const char *what)
@@ -163,9 +175,11 @@ static int without_avx512(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_generic),        cmocka_unit_test(test_avx2),         cmocka_unit_test(test_avx512),
-        cmocka_unit_test(test_gemm),           cmocka_unit_test(test_gemm_pieces),  cmocka_unit_test(test_conversions),
-        cmocka_unit_test(test_special_values), cmocka_unit_test(test_every_op_ran), /* last */
+        cmocka_unit_test(test_generic),      cmocka_unit_test(test_avx2),
+        cmocka_unit_test(test_avx512),       cmocka_unit_test(test_avx512_bf16),
+        cmocka_unit_test(test_gemm),         cmocka_unit_test(test_gemm_pieces),
+        cmocka_unit_test(test_conversions),  cmocka_unit_test(test_special_values),
+        cmocka_unit_test(test_every_op_ran), /* last */
     };
     int failed = without_avx512();
     return failed + cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,8 +7,21 @@
  *      kᵀ, vᵀ   block after block, each [ld, kb]: a row of scores is a sum of rows of it
  *      k, v     [sk, ld]
  *
- *  Every matrix product below is then  C += op(A) B  with B and C made of whole vectors and A's elements broadcast. */
+ *  Every matrix product below is then  C += op(A) B  with B and C made of whole vectors and A's elements broadcast.
+ *
+ *  Where the set multiplies pairs of bf16, bf16 is packed as it is: a unit of 32 bits is not a number but the two that
+ * are neighbours along the dimension that the product sums over, and there are half as many of them. So a matrix is
+ * packed in one of two ways, which for fp32 are the same:
+ *
+ *      rows     [rows, units of d]    unit x of row i is (i, 2x) (i, 2x+1):   q, do, and k, v on their way to kᵀ, vᵀ
+ *      across   [rows / 2, ld]        unit x of row i is (2i, x) (2i+1, x):   k, v; q, do for dk, dv
+ *
+ *  P and dS become bf16 in place once they are known. Scores, softmax, and all sums are fp32 in any case. */
 #include <string.h>
+
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
 
 #include "backend/cpu/isa/isa.h"
 #include "backend/cpu/isa/vmath.h"
@@ -26,6 +39,64 @@ static inline int64_t max(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* ---- units: a number, or two bf16 ---- */
+
+#if defined(__AVX512BF16__)
+enum { HAS_PAIRS = 1 };
+
+/* sum + x y of pairs, each lane's two products into one sum */
+static inline tx__vec add_pairs(tx__vec sum, float x, tx__vec y)
+{
+    return (tx__vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_ps(x), (__m512bh)y);
+}
+
+/* low and high as bf16, `low` in the first half */
+static inline tx__vec to_halves(tx__vec low, tx__vec high)
+{
+    return (tx__vec)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
+}
+
+/* The pairs of bf16 (low[i], high[i]) */
+static inline tx__vec to_pairs(tx__vec low, tx__vec high)
+{
+    const __m512i from = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                                          21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    return (tx__vec)_mm512_permutexvar_epi16(from, (__m512i)to_halves(low, high));
+}
+#else
+enum { HAS_PAIRS = 0 };
+
+static inline tx__vec add_pairs(tx__vec sum, float x, tx__vec y)
+{
+    (void)x, (void)y;
+    return sum;
+}
+
+static inline tx__vec to_halves(tx__vec low, tx__vec high)
+{
+    (void)high;
+    return low;
+}
+
+static inline tx__vec to_pairs(tx__vec low, tx__vec high)
+{
+    (void)high;
+    return low;
+}
+#endif
+
+/* Numbers in a unit: 1 or 2. */
+static inline int64_t per_unit(const tx__attn *a)
+{
+    return HAS_PAIRS && a->dtype == TX_BF16 ? 2 : 1;
+}
+
+/* Units that hold n numbers. */
+static inline int64_t units(const tx__attn *a, int64_t n)
+{
+    return (n + per_unit(a) - 1) / per_unit(a);
+}
+
 /* ---- matrix kernels ---- */
 
 /* Where op(A)[i,p] lies: a + i rs + p cs. */
@@ -41,11 +112,18 @@ typedef enum product {
     BY_KEY,   /* C[key, :] += A[key, query] B: A is 0 up to column i - off */
 } product;
 
-/* C[mr, nv vectors] = (fresh ? 0 : C) + A[mr, k] B[k, nv vectors]. mr, nv and fresh are constants where this is
- * inlined. */
-static inline __attribute__((always_inline)) void tile(int mr, int nv, bool fresh, int64_t k, strided a, const float *b,
-                                                       int64_t ldb, float *c, int64_t ldc)
+/* What is the same for all tiles of a product; all constants where tiles are inlined. */
+typedef struct tile_kind {
+    product product;
+    bool pairs;
+} tile_kind;
+
+/* C[mr, nv vectors] = factor A[mr, k] B[k, nv vectors] for scores, else C += A B. mr, nv and kind are constants where
+ * this is inlined. */
+static inline __attribute__((always_inline)) void tile(int mr, int nv, tile_kind kind, float factor, int64_t k,
+                                                       strided a, const float *b, int64_t ldb, float *c, int64_t ldc)
 {
+    const bool fresh = kind.product == SCORES;
     tx__vec sum[TX__MR][TX__NV];
 #pragma GCC unroll 8
     for (int i = 0; i < mr; i++)
@@ -57,75 +135,99 @@ static inline __attribute__((always_inline)) void tile(int mr, int nv, bool fres
         for (int i = 0; i < mr; i++) {
             const float x = a.a[i * a.rs + p * a.cs];
 #pragma GCC unroll 4
-            for (int j = 0; j < nv; j++) sum[i][j] += x * row[j];
+            for (int j = 0; j < nv; j++)
+                if (kind.pairs)
+                    sum[i][j] = add_pairs(sum[i][j], x, row[j]);
+                else
+                    sum[i][j] += x * row[j];
         }
     }
 #pragma GCC unroll 8
     for (int i = 0; i < mr; i++)
 #pragma GCC unroll 4
-        for (int j = 0; j < nv; j++) *(tx__vec *)(c + i * ldc + j * TX__VEC) = sum[i][j];
+        for (int j = 0; j < nv; j++) {
+            if (fresh) sum[i][j] *= factor;
+            *(tx__vec *)(c + i * ldc + j * TX__VEC) = sum[i][j];
+        }
 }
 
 /* C[mr, n] of one strip, n at most NV vectors. */
-static inline __attribute__((always_inline)) void tile_of(int mr, int64_t n, bool fresh, int64_t k, strided a,
-                                                          const float *b, int64_t ldb, float *c, int64_t ldc)
+static inline __attribute__((always_inline)) void tile_of(int mr, int64_t n, tile_kind kind, float factor, int64_t k,
+                                                          strided a, const float *b, int64_t ldb, float *c, int64_t ldc)
 {
     if (TX__NV >= 4 && n >= 4 * TX__VEC)
-        tile(mr, 4, fresh, k, a, b, ldb, c, ldc);
+        tile(mr, 4, kind, factor, k, a, b, ldb, c, ldc);
     else if (TX__NV >= 3 && n >= 3 * TX__VEC)
-        tile(mr, 3, fresh, k, a, b, ldb, c, ldc);
+        tile(mr, 3, kind, factor, k, a, b, ldb, c, ldc);
     else if (n >= 2 * TX__VEC)
-        tile(mr, 2, fresh, k, a, b, ldb, c, ldc);
+        tile(mr, 2, kind, factor, k, a, b, ldb, c, ldc);
     else
-        tile(mr, 1, fresh, k, a, b, ldb, c, ldc);
+        tile(mr, 1, kind, factor, k, a, b, ldb, c, ldc);
 }
 
-/* The product C[m,n], op(A)[m,k], B[k,n], n a multiple of TX__VEC, in strips of columns and tiles of rows. */
-static inline __attribute__((always_inline)) void multiply(product kind, int64_t off, int64_t m, int64_t n, int64_t k,
-                                                           strided a, const float *b, int64_t ldb, float *c,
-                                                           int64_t ldc)
+/* The product C[m,n], op(A)[m,k], B[k,n], n a multiple of TX__VEC, in strips of columns and tiles of rows. k counts
+ * numbers, A and B are of units. */
+static inline __attribute__((always_inline)) void multiply(tile_kind kind, float factor, int64_t off, int64_t m,
+                                                           int64_t n, int64_t k, strided a, const float *b, int64_t ldb,
+                                                           float *c, int64_t ldc)
 {
+    const int64_t per = kind.pairs ? 2 : 1;
     for (int64_t j = 0; j < n; j += TX__NV * TX__VEC) {
         int64_t width = min(n - j, TX__NV * TX__VEC), mr;
         for (int64_t i = 0; i < m; i += mr) {
             mr = m - i >= TX__MR ? TX__MR : m - i >= TX__MR_REST ? TX__MR_REST : 1;
             int64_t end = i + mr - 1 + off, cols = width, p0 = 0, p1 = k;
-            if (kind == SCORES) cols = min(width, tx__lanes(end) - j);
-            if (kind == BY_QUERY) p1 = min(k, end);
-            if (kind == BY_KEY) p0 = max(0, i - off + 1);
+            if (kind.product == SCORES) cols = min(width, tx__lanes(end) - j);
+            if (kind.product == BY_QUERY) p1 = min(k, end);
+            if (kind.product == BY_KEY) p0 = max(0, i - off + 1);
             if (cols <= 0 || p0 >= p1) continue;
+            p0 /= per, p1 = (p1 + per - 1) / per;
             strided at = { a.a + i * a.rs + p0 * a.cs, a.rs, a.cs };
             const float *from = b + p0 * ldb + j;
             float *to = c + i * ldc + j;
             if (mr == TX__MR)
-                tile_of(TX__MR, cols, kind == SCORES, p1 - p0, at, from, ldb, to, ldc);
+                tile_of(TX__MR, cols, kind, factor, p1 - p0, at, from, ldb, to, ldc);
             else if (mr == TX__MR_REST)
-                tile_of(TX__MR_REST, cols, kind == SCORES, p1 - p0, at, from, ldb, to, ldc);
+                tile_of(TX__MR_REST, cols, kind, factor, p1 - p0, at, from, ldb, to, ldc);
             else
-                tile_of(1, cols, kind == SCORES, p1 - p0, at, from, ldb, to, ldc);
+                tile_of(1, cols, kind, factor, p1 - p0, at, from, ldb, to, ldc);
         }
     }
 }
 
-/* scores[queries, keys n] = q kᵀ, or do vᵀ. */
-static void multiply_scores(int64_t off, int64_t rows, int64_t n, int64_t d, const float *q, const float *kt,
-                            float *scores)
+/* scores[queries, keys n] = factor q kᵀ, or do vᵀ. */
+static void multiply_scores(const tx__attn *a, float factor, int64_t off, int64_t rows, int64_t n, const float *q,
+                            const float *kt, float *scores)
 {
-    multiply(SCORES, off, rows, n, d, (strided){ q, tx__lanes(d), 1 }, kt, n, scores, BK);
+    const strided by_row = { q, tx__lanes(units(a, a->d)), 1 };
+    if (per_unit(a) == 2)
+        multiply((tile_kind){ SCORES, true }, factor, off, rows, n, a->d, by_row, kt, n, scores, BK);
+    else
+        multiply((tile_kind){ SCORES, false }, factor, off, rows, n, a->d, by_row, kt, n, scores, BK);
 }
 
 /* o[queries, ld] += p v, or dq += ds k. */
-static void multiply_by_query(int64_t off, int64_t rows, int64_t n, int64_t ld, const float *p, const float *v,
+static void multiply_by_query(const tx__attn *a, int64_t off, int64_t rows, int64_t n, const float *p, const float *v,
                               float *o)
 {
-    multiply(BY_QUERY, off, rows, ld, n, (strided){ p, BK, 1 }, v, ld, o, ld);
+    const int64_t ld = tx__lanes(a->d);
+    const strided by_row = { p, BK, 1 };
+    if (per_unit(a) == 2)
+        multiply((tile_kind){ BY_QUERY, true }, 1, off, rows, ld, n, by_row, v, ld, o, ld);
+    else
+        multiply((tile_kind){ BY_QUERY, false }, 1, off, rows, ld, n, by_row, v, ld, o, ld);
 }
 
 /* dv[keys n, ld] += pᵀ do, or dk += dsᵀ q. */
-static void multiply_by_key(int64_t off, int64_t rows, int64_t n, int64_t ld, const float *p, const float *do_,
+static void multiply_by_key(const tx__attn *a, int64_t off, int64_t rows, int64_t n, const float *p, const float *do_,
                             float *dv)
 {
-    multiply(BY_KEY, off, n, ld, rows, (strided){ p, 1, BK }, do_, ld, dv, ld);
+    const int64_t ld = tx__lanes(a->d);
+    const strided by_column = { p, 1, per_unit(a) * BK };
+    if (per_unit(a) == 2)
+        multiply((tile_kind){ BY_KEY, true }, 1, off, n, ld, rows, by_column, do_, ld, dv, ld);
+    else
+        multiply((tile_kind){ BY_KEY, false }, 1, off, n, ld, rows, by_column, do_, ld, dv, ld);
 }
 
 /* Every round adds the upper half to the lower and doubles each number. */
@@ -195,18 +297,76 @@ static inline void foresee(const tx__attn *a, const void *x, int64_t at)
     for (int64_t i = 0; i < a->d * size; i += LINE) __builtin_prefetch(row + i);
 }
 
-/* dst [rows, ld] = factor times rows of src from `at` on, padded with zeros. */
-static void gather(const tx__attn *a, float *dst, const void *src, int64_t at, int64_t src_s, int64_t rows,
-                   float factor)
+/* What the products of q have to be multiplied with: numbers are scaled where q is packed, but bf16 would be rounded.
+ */
+static inline float late_scale(const tx__attn *a)
 {
-    int64_t d = a->d, ld = tx__lanes(d);
+    return per_unit(a) == 2 ? a->scale : 1.0f;
+}
+
+/* dst [rows, ld] = rows of src from `at` on as units, padded with zeros; numbers times factor. */
+static void pack_rows(const tx__attn *a, float *dst, const void *src, int64_t at, int64_t src_s, int64_t rows,
+                      float factor)
+{
+    int64_t d = a->d, ld = tx__lanes(units(a, d));
     for (int64_t i = 0; i < rows; i++, dst += ld) {
         if (i + AHEAD < rows) foresee(a, src, at + (i + AHEAD) * src_s);
+        if (per_unit(a) == 2) {
+            memset(dst + ld - TX__LANES, 0, TX__LANES * sizeof *dst);
+            memcpy(dst, (const uint16_t *)src + at + i * src_s, (size_t)d * sizeof(uint16_t));
+            continue;
+        }
         const float *row = load(a, src, at + i * src_s, d, dst);
 #pragma omp simd
         for (int64_t x = 0; x < d; x++) dst[x] = factor * row[x];
         for (int64_t x = d; x < ld; x++) dst[x] = 0;
     }
+}
+
+/* dst [units of rows, ld] = the same rows across. */
+static void pack_across(const tx__attn *a, float *dst, const void *src, int64_t at, int64_t src_s, int64_t rows)
+{
+    if (per_unit(a) == 1) {
+        pack_rows(a, dst, src, at, src_s, rows, 1.0f);
+        return;
+    }
+    const uint16_t *row = (const uint16_t *)src + at;
+    uint32_t *pair = (uint32_t *)(void *)dst;
+    for (int64_t i = 0; i < rows; i += 2, row += 2 * src_s, pair += tx__lanes(a->d)) {
+        if (i + AHEAD < rows) foresee(a, src, at + (i + AHEAD) * src_s);
+        if (i + AHEAD + 1 < rows) foresee(a, src, at + (i + AHEAD + 1) * src_s);
+        const uint16_t *next = row + src_s;
+        memset(pair + tx__lanes(a->d) - TX__LANES, 0, TX__LANES * sizeof *pair);
+        if (i + 1 < rows) {
+#pragma omp simd
+            for (int64_t x = 0; x < a->d; x++) pair[x] = (uint32_t)row[x] | (uint32_t)next[x] << 16;
+        } else {
+#pragma omp simd
+            for (int64_t x = 0; x < a->d; x++) pair[x] = row[x];
+        }
+    }
+}
+
+/* p [rows, BK] as units in place, keys in pairs; n is a multiple of TX__LANES. */
+static void pair_keys(const tx__attn *a, float *dst, const float *p, int64_t rows, int64_t n)
+{
+    for (int64_t i = 0; per_unit(a) == 2 && i < rows; i++)
+        for (int64_t j = 0; j < n; j += 2 * TX__VEC) {
+            const tx__vec *x = (const tx__vec *)(p + i * BK + j);
+            *(tx__vec *)(dst + i * BK + j / 2) = to_halves(x[0], j + TX__VEC < n ? x[1] : (tx__vec){ 0 });
+        }
+}
+
+/* p [rows, BK] as units in place, queries in pairs: those of rows i and i + 1 in row i. */
+static void pair_queries(const tx__attn *a, float *p, int64_t rows, int64_t n)
+{
+    if (per_unit(a) == 1) return;
+    if (rows % 2) memset(p + rows * BK, 0, (size_t)n * sizeof *p);
+    for (int64_t i = 0; i < rows; i += 2)
+        for (int64_t j = 0; j < n; j += TX__VEC) {
+            tx__vec *x = (tx__vec *)(p + i * BK + j);
+            *x = to_pairs(*x, *(const tx__vec *)(p + (i + 1) * BK + j));
+        }
 }
 
 /* Rows of dst from `at` on = factor src [rows, ld], which is used up. */
@@ -239,10 +399,10 @@ static inline __attribute__((always_inline)) void transpose_square(tx__vec row[T
     }
 }
 
-/* dst, blocks of [ld, kb] = rows [sk, ld] of src; rooms of src up to a whole block are cleared. */
+/* dst, blocks of [ld, kb] = rows [sk, ld] of src, in units; rooms of src up to a whole vector are cleared. */
 static void transpose(const tx__attn *a, float *dst, float *src)
 {
-    int64_t sk = a->sk, ld = tx__lanes(a->d);
+    int64_t sk = a->sk, ld = tx__lanes(units(a, a->d));
     memset(src + sk * ld, 0, (size_t)((tx__lanes(sk) - sk) * ld) * sizeof *src);
     for (int64_t first = 0; first < sk; first += BK) {
         int64_t kb = tx__lanes(min(BK, sk - first));
@@ -297,11 +457,11 @@ static inline int64_t reach(const keys *b, int64_t i)
     return max(0, min(b->n, i + b->off));
 }
 
-/* scores [rows, BK] = q kᵀ, MASKED what row i does not see within the vectors that it reaches into. */
+/* scores [rows, BK] = scale q kᵀ, MASKED what row i does not see within the vectors that it reaches into. */
 static void score_block(const tx__attn *a, float *p, const float *q, const float *kt, int64_t i0, int64_t rows,
                         const keys *b)
 {
-    multiply_scores(b->off, rows, b->padded, a->d, q, kt + b->first * tx__lanes(a->d), p);
+    multiply_scores(a, late_scale(a), b->off, rows, b->padded, q, kt + b->first * tx__lanes(units(a, a->d)), p);
     for (int64_t i = 0; i < rows; i++) {
         int64_t seen = reach(b, i), hidden = min(first_seen(a, i0 + i) - b->first, seen);
         for (int64_t j = 0; j < hidden; j++) p[i * BK + j] = MASKED;
@@ -312,7 +472,7 @@ static void score_block(const tx__attn *a, float *p, const float *q, const float
 /* What row i does not reach is 0. */
 static inline void clear_rest(const keys *b, int64_t i, float *p)
 {
-    for (int64_t j = tx__lanes(reach(b, i)); j < b->n; j++) p[j] = 0;
+    for (int64_t j = tx__lanes(reach(b, i)); j < b->padded; j++) p[j] = 0;
 }
 
 /* The dropout mask of queries i0 .. i0 + rows, keys first .. first + n, into [rows, BK]. */
@@ -327,9 +487,9 @@ static void mask_block(const tx__attn *a, float *z, int64_t i0, int64_t rows, in
 void tx__k(attn_pack_fwd)(const tx__attn *a, float *packed)
 {
     float *v = packed + tx__lanes(a->sk) * tx__lanes(a->d);
-    gather(a, v, a->k, 0, a->k_s, a->sk, 1.0f); /* k, on its way */
+    pack_rows(a, v, a->k, 0, a->k_s, a->sk, 1.0f); /* k, on its way */
     transpose(a, packed, v);
-    gather(a, v, a->v, 0, a->v_s, a->sk, 1.0f);
+    pack_across(a, v, a->v, 0, a->v_s, a->sk);
 }
 
 /* The rows of a block so far: their maximum and their sum of exp(score - max). */
@@ -377,7 +537,7 @@ static void fwd_block(const tx__attn *a, const float *packed, float *work, int64
     const float *kt = packed, *v = packed + tx__lanes(a->sk) * ld;
     float *q = work, *o = q + BQ * ld, *p = o + BQ * ld, *z = p + BQ * BK, *state = z + BQ * BK;
     const so_far w = { state, state + BQ, state + 2 * BQ };
-    gather(a, q, a->q, i0 * a->q_s, a->q_s, rows, a->scale);
+    pack_rows(a, q, a->q, i0 * a->q_s, a->q_s, rows, a->scale);
     memset(o, 0, (size_t)(rows * ld) * sizeof *o);
     for (int64_t i = 0; i < rows; i++) w.max[i] = MASKED, w.sum[i] = 0;
 
@@ -390,7 +550,8 @@ static void fwd_block(const tx__attn *a, const float *packed, float *work, int64
 #pragma omp simd
             for (int64_t j = 0; j < b.n; j++) p[i * BK + j] *= z[i * BK + j];
         }
-        multiply_by_query(b.off, rows, b.n, ld, p, v + first * ld, o);
+        pair_keys(a, p, p, rows, b.padded);
+        multiply_by_query(a, b.off, rows, b.n, p, v + first / per_unit(a) * ld, o);
     }
     for (int64_t i = 0; i < rows; i++) {
         const float factor = 1.0f / w.sum[i];
@@ -458,10 +619,11 @@ static packed_bwd bwd_views(const tx__attn *a, float *packed)
 void tx__k(attn_pack_bwd)(const tx__attn *a, float *packed)
 {
     packed_bwd w = bwd_views(a, packed);
-    gather(a, w.k, a->v, 0, a->v_s, a->sk, 1.0f); /* v, on its way */
+    pack_rows(a, w.k, a->v, 0, a->v_s, a->sk, 1.0f); /* v, on its way */
     transpose(a, w.vt, w.k);
-    gather(a, w.k, a->k, 0, a->k_s, a->sk, 1.0f);
+    pack_rows(a, w.k, a->k, 0, a->k_s, a->sk, 1.0f);
     transpose(a, w.kt, w.k);
+    if (per_unit(a) == 2) pack_across(a, w.k, a->k, 0, a->k_s, a->sk);
     memset(w.dk, 0, (size_t)(2 * tx__lanes(a->sk) * tx__lanes(a->d)) * sizeof *w.dk);
 }
 
@@ -485,37 +647,63 @@ static void softmax_bwd(float *p, float *ds, const float *z, int64_t n, float ls
     }
 }
 
-/* Queries i0 .. i0 + rows. q is scaled where it is gathered, so dS needs no scale for dk = dSᵀ q; dq gets it at the
- * end. */
-static void bwd_block(const tx__attn *a, const packed_bwd *w, float *work, int64_t i0, int64_t rows)
+/* What a block of queries works on. */
+typedef struct work_bwd {
+    float *q, *do_;              /* rows */
+    float *q_across, *do_across; /* for fp32 the same memory */
+    float *dq, *p, *ds, *z, *big_d;
+} work_bwd;
+
+/* Packs queries i0 .. i0 + rows and clears their dq. */
+static work_bwd begin_bwd(const tx__attn *a, float *work, int64_t i0, int64_t rows)
 {
-    int64_t ld = tx__lanes(a->d), seen = n_seen(a, i0 + rows - 1);
-    float *q = work, *do_ = q + BQ * ld, *dq = do_ + BQ * ld, *p = dq + BQ * ld, *ds = p + BQ * BK, *z = ds + BQ * BK;
-    float *big_d = z + BQ * BK;
-    gather(a, q, a->q, i0 * a->q_s, a->q_s, rows, a->scale);
-    gather(a, do_, a->do_, i0 * a->do_s, a->do_s, rows, 1.0f);
+    const int64_t n = BQ * tx__lanes(a->d);
+    float *p = work + 4 * n;
+    work_bwd w = { work, work + n, work, work + n, work + 3 * n, p, p + BQ * BK, p + 2 * BQ * BK, p + 3 * BQ * BK };
+    pack_rows(a, w.q, a->q, i0 * a->q_s, a->q_s, rows, a->scale);
+    pack_rows(a, w.do_, a->do_, i0 * a->do_s, a->do_s, rows, 1.0f);
+    if (per_unit(a) == 2) {
+        w.q_across = work + 2 * n;
+        w.do_across = w.q_across + n / 2;
+        pack_across(a, w.q_across, a->q, i0 * a->q_s, a->q_s, rows);
+        pack_across(a, w.do_across, a->do_, i0 * a->do_s, a->do_s, rows);
+    }
     for (int64_t i = 0; i < rows; i++) {
         if (i + AHEAD < rows) foresee(a, a->o, (i0 + i + AHEAD) * a->o_s);
-        const float *o = load(a, a->o, (i0 + i) * a->o_s, a->d, dq), *g = do_ + i * ld;
-        big_d[i] = dot(o, g, a->d);
+        const float *o = load(a, a->o, (i0 + i) * a->o_s, a->d, w.dq);
+        const float *g = load(a, a->do_, (i0 + i) * a->do_s, a->d, w.dq + tx__lanes(a->d));
+        w.big_d[i] = dot(o, g, a->d);
     }
-    memset(dq, 0, (size_t)(rows * ld) * sizeof *dq);
+    memset(w.dq, 0, (size_t)n * sizeof *w.dq);
+    return w;
+}
+
+/* Queries i0 .. i0 + rows. Where q is scaled when it is packed, dS needs no scale for dk = dSᵀ q; dq, and dk otherwise,
+ * get it at the end. */
+static void bwd_block(const tx__attn *a, const packed_bwd *packed, float *work, int64_t i0, int64_t rows)
+{
+    const int64_t ld = tx__lanes(a->d), seen = n_seen(a, i0 + rows - 1);
+    const work_bwd w = begin_bwd(a, work, i0, rows);
     for (int64_t first = first_block(a, i0, rows); first < seen; first += BK) {
         const keys b = key_block(a, i0, first);
-        score_block(a, p, q, w->kt, i0, rows, &b);
-        multiply_scores(b.off, rows, b.padded, a->d, do_, w->vt + first * ld, ds);
-        if (a->drop) mask_block(a, z, i0, rows, first, b.n);
+        score_block(a, w.p, w.q, packed->kt, i0, rows, &b);
+        multiply_scores(a, 1, b.off, rows, b.padded, w.do_, packed->vt + first * tx__lanes(units(a, a->d)), w.ds);
+        if (a->drop) mask_block(a, w.z, i0, rows, first, b.n);
         for (int64_t i = 0; i < rows; i++) {
-            float *p_i = p + i * BK, *ds_i = ds + i * BK;
-            softmax_bwd(p_i, ds_i, a->drop ? z + i * BK : NULL, tx__lanes(reach(&b, i)), a->lse[i0 + i], big_d[i]);
-            clear_rest(&b, i, p_i);
-            clear_rest(&b, i, ds_i);
+            float *p = w.p + i * BK, *ds = w.ds + i * BK;
+            softmax_bwd(p, ds, a->drop ? w.z + i * BK : NULL, tx__lanes(reach(&b, i)), a->lse[i0 + i], w.big_d[i]);
+            clear_rest(&b, i, p);
+            clear_rest(&b, i, ds);
         }
-        multiply_by_key(b.off, rows, b.n, ld, p, do_, w->dv + first * ld);
-        multiply_by_key(b.off, rows, b.n, ld, ds, q, w->dk + first * ld);
-        multiply_by_query(b.off, rows, b.n, ld, ds, w->k + first * ld, dq);
+        float *ds_by_query = per_unit(a) == 2 ? w.z : w.ds; /* the mask is used up */
+        pair_keys(a, ds_by_query, w.ds, rows, b.padded);
+        pair_queries(a, w.p, rows, b.padded);
+        pair_queries(a, w.ds, rows, b.padded);
+        multiply_by_key(a, b.off, rows, b.n, w.p, w.do_across, packed->dv + first * ld);
+        multiply_by_key(a, b.off, rows, b.n, w.ds, w.q_across, packed->dk + first * ld);
+        multiply_by_query(a, b.off, rows, b.n, ds_by_query, packed->k + first / per_unit(a) * ld, w.dq);
     }
-    scatter(a, a->dq, i0 * a->dq_s, a->dq_s, dq, rows, a->scale);
+    scatter(a, a->dq, i0 * a->dq_s, a->dq_s, w.dq, rows, a->scale);
 }
 
 void tx__k(attn_bwd)(const tx__attn *a, float *packed, float *work)
@@ -527,6 +715,6 @@ void tx__k(attn_bwd)(const tx__attn *a, float *packed, float *work)
 void tx__k(attn_unpack_bwd)(const tx__attn *a, float *packed)
 {
     int64_t ld = tx__lanes(a->d), n = tx__lanes(a->sk) * ld;
-    scatter(a, a->dk, 0, a->dk_s, packed + 3 * n, a->sk, 1.0f);
+    scatter(a, a->dk, 0, a->dk_s, packed + 3 * n, a->sk, late_scale(a));
     scatter(a, a->dv, 0, a->dv_s, packed + 4 * n, a->sk, 1.0f);
 }

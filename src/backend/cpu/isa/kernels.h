@@ -95,7 +95,7 @@ static inline int64_t tx__attn_bwd_packed(int64_t sk, int64_t d)
 }
 static inline int64_t tx__attn_bwd_work(int64_t d)
 {
-    return TX__ATTN_Q * (3 * tx__lanes(d) + 3 * TX__ATTN_K + 1); /* q, do, dq; p, ds, mask; D */
+    return TX__ATTN_Q * (4 * tx__lanes(d) + 3 * TX__ATTN_K + 1); /* q, do; both across; dq; p, ds, mask; D */
 }
 
 typedef struct tx__cpu_kernels {
@@ -104,6 +104,7 @@ typedef struct tx__cpu_kernels {
 #undef K
 } tx__cpu_kernels;
 
-extern const tx__cpu_kernels tx__cpu_kernels_generic, tx__cpu_kernels_avx2, tx__cpu_kernels_avx512;
+extern const tx__cpu_kernels tx__cpu_kernels_generic, tx__cpu_kernels_avx2, tx__cpu_kernels_avx512,
+    tx__cpu_kernels_avx512_bf16;
 
 #endif
