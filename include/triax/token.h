@@ -103,7 +103,8 @@ TX_API int32_t tx_tokenizer_special(const tx_tokenizer *t, const char *name);
 /* ---- text to ids ---- */
 
 /* Appends the ids of text[0..n_bytes) to *out; on failure *out holds what it held before. Every byte counts, NUL too.
- * "<|endoftext|>" in a text is plain text to GPT-2's two files, and a token to a tokenizer.json that has it. Bytes that
+ * "<|endoftext|>" in a text is plain text to GPT-2's two files, and a token to a tokenizer.json that has it; one whose
+ * post_processor puts tokens at the ends of a text, as Llama 3's does, gets them, too, as in Hugging Face. Bytes that
  * are not UTF-8 count as symbols (neither letter, digit nor space), one by one, so decode(encode(x)) == x for every x.
  * WordPiece drops bytes that are not UTF-8, as it does with U+FFFD and control characters.
  * Errors: TX_ERR_NOMEM; TX_ERR_ARG from a null tokenizer for a word that is no id. */

@@ -184,13 +184,53 @@ static tx_status pre_tokenizer_step(part *p, json_t *step, const char *type, con
 
 /* ---- post_processor, decoder ---- */
 
-/* These add tokens at the ends, which encode does not, or only move offsets. */
+static tx_status ends_add(part *p, tx__ends *to, json_t *id, const char *place)
+{
+    json_int_t value = json_integer_value(id);
+    if (!json_is_integer(id) || value < 0 || value > INT32_MAX || to->n == TX__MAX_ENDS)
+        return TX_FAIL(TX_ERR_FORMAT, "%s: %s has no id for one of its tokens, or more than %d tokens", p->file, place,
+                       TX__MAX_ENDS);
+    to->id[to->n++] = (int32_t)value;
+    return TX_OK;
+}
+
+/* "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}], and the ids of "<s>" in "special_tokens". */
+static tx_status template_ends(part *p, json_t *step, const char *place)
+{
+    json_t *single = json_object_get(step, "single"), *special = json_object_get(step, "special_tokens");
+    size_t texts = 0;
+    for (size_t i = 0; i < json_array_size(single); i++) {
+        json_t *piece = json_array_get(single, i), *token = json_object_get(piece, "SpecialToken");
+        const char *name = json_string_value(json_object_get(token, "id"));
+        json_t *ids = name ? json_object_get(json_object_get(special, name), "ids") : NULL;
+        if (json_object_get(piece, "Sequence"))
+            texts++;
+        else if (!ids)
+            return TX_FAIL(TX_ERR_FORMAT, "%s: %s.single[%zu] is neither the text nor one of its special_tokens",
+                           p->file, place, i);
+        for (size_t k = 0; k < json_array_size(ids); k++)
+            TX_TRY(ends_add(p, texts ? &p->to->after : &p->to->before, json_array_get(ids, k), place));
+    }
+    if (texts != 1)
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "%s: %s.single has the text %zu times; triax reads templates that have it once", p->file, place,
+                       texts);
+    return TX_OK;
+}
+
+/* What Hugging Face's encode(text), and so Megatron, puts at the ends of a text. */
 static tx_status post_processor_step(part *p, json_t *step, const char *type, const char *place)
 {
-    static const char *const known[] = { "ByteLevel", "TemplateProcessing", "BertProcessing", "RobertaProcessing" };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (!strcmp(type, known[i])) return TX_OK;
-    return unknown_type(p, json_object_get(step, "type"), place);
+    tx__pipeline *to = p->to;
+    if (!strcmp(type, "ByteLevel")) return TX_OK; /* moves offsets */
+    bool template = !strcmp(type, "TemplateProcessing");
+    if (!template && strcmp(type, "BertProcessing") != 0 && strcmp(type, "RobertaProcessing") != 0)
+        return unknown_type(p, json_object_get(step, "type"), place);
+    if (to->before.n || to->after.n) /* a second one would treat the first one's tokens as texts */
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: %s is a second step that adds tokens; triax reads one", p->file, place);
+    if (template) return template_ends(p, step, place);
+    TX_TRY(ends_add(p, &to->before, json_array_get(json_object_get(step, "cls"), 1), place)); /* "cls": ["<s>", 0] */
+    return ends_add(p, &to->after, json_array_get(json_object_get(step, "sep"), 1), place);
 }
 
 static tx_status decoder_step(part *p, json_t *step, const char *type, const char *place)
@@ -214,8 +254,9 @@ tx_status tx__pipeline_read(tx__pipeline *out, json_t *root, const char *file)
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         part *p = &parts[i];
         json_t *value = json_object_get(root, p->name);
-        if (value && !json_is_null(value)) TX_TRY(read_part(p, value, p->name, 0));
-        bool needed = p->step == pre_tokenizer_step || p->step == decoder_step;
+        bool given = value && !json_is_null(value);
+        bool needed = p->step == pre_tokenizer_step || (p->step == decoder_step && given);
+        if (given) TX_TRY(read_part(p, value, p->name, 0));
         if (needed && !p->last)
             return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: %s has no ByteLevel: triax reads byte-level BPE", file, p->name);
     }

@@ -9,17 +9,25 @@
 #include "token/normalize.h"
 
 #define TX__MAX_STEPS 8
+#define TX__MAX_ENDS  16
+
+/* Ids that go to one end of every text. */
+typedef struct tx__ends {
+    int32_t id[TX__MAX_ENDS];
+    size_t n;
+} tx__ends;
 
 typedef struct tx__pipeline {
     tx__normal_form form[TX__MAX_STEPS]; /* one after the other */
     size_t n_forms;
     tx__split_fn *cut[TX__MAX_STEPS]; /* each cuts what the one before it left; the last makes the words */
     size_t n_cuts;
-    bool prefix_space; /* what comes to the last cut gets a blank in front where it has none */
+    tx__ends before, after; /* the post-processor's; not checked against the vocabulary */
+    bool prefix_space;      /* what comes to the last cut gets a blank in front where it has none */
 } tx__pipeline;
 
-/* Reads "normalizer" and "pre_tokenizer", and checks that "post_processor" and "decoder" are such that text and ids are
- * each other's. Anything that is not known is TX_ERR_UNSUPPORTED and named by its place. */
+/* Reads "normalizer", "pre_tokenizer" and "post_processor", and checks that "decoder", if there is one, is the byte
+ * level's. Anything that is not known is TX_ERR_UNSUPPORTED and named by its place. */
 tx_status tx__pipeline_read(tx__pipeline *out, json_t *root, const char *file);
 
 /* An error if the object at `place` has another key than those, which end with NULL. */

@@ -2,6 +2,8 @@
  *
  *      text - added tokens found -> normal form - added tokens found -> cuts -> byte-level BPE -> ids
  *
+ *  and the post-processor's tokens at both ends.
+ *
  *  The order, and what each step sees, are those of the tokenizers library (TokenizerImpl::encode). */
 #include <string.h>
 
@@ -68,10 +70,21 @@ static tx_status encode_raw(void *user, const unsigned char *text, size_t n)
     return tx__added_split(&e->t->normalized, text, n, e->out, encode_normal, e);
 }
 
+static tx_status append_ends(tx_ids *out, const tx__ends *ends)
+{
+    if (!ends->n) return TX_OK;
+    TX_TRY(tx__ids_reserve(out, ends->n));
+    memcpy(out->id + out->n, ends->id, ends->n * sizeof *out->id);
+    out->n += ends->n;
+    return TX_OK;
+}
+
 static tx_status json_encode(const tx_tokenizer *t, const unsigned char *text, size_t n, tx_ids *out)
 {
     encoding e = { .t = (const json_tokenizer *)t, .out = out };
-    tx_status st = tx__added_split(&e.t->raw, text, n, out, encode_raw, &e);
+    tx_status st = append_ends(out, &e.t->pipe.before);
+    if (!st) st = tx__added_split(&e.t->raw, text, n, out, encode_raw, &e);
+    if (!st) st = append_ends(out, &e.t->pipe.after);
     tx_str_free(&e.form[0]);
     tx_str_free(&e.form[1]);
     tx_str_free(&e.prefixed);
@@ -252,6 +265,18 @@ static tx_status read_added_tokens(json_tokenizer *j, json_t *root, const char *
     return TX_OK;
 }
 
+static tx_status check_ends(const json_tokenizer *j, const tx__ends *ends, const char *file)
+{
+    for (size_t i = 0; i < ends->n; i++) {
+        size_t n = 0;
+        if (ends->id[i] < j->base.vocab_size) token_at(j, ends->id[i], &n);
+        if (!n)
+            return TX_FAIL(TX_ERR_FORMAT, "%s: post_processor adds token id %d, which is not in the vocabulary", file,
+                           ends->id[i]);
+    }
+    return TX_OK;
+}
+
 /* ---- end of document ---- */
 
 /* Id of the token of that spelling, -1: none. */
@@ -272,7 +297,8 @@ static tx_status eos_of_config(json_t **config, const char **eos, const char *fi
                      slash ? (int)(slash + 1 - file) : 0, file);
     if (n < 0 || (size_t)n >= cap) return TX_FAIL(TX_ERR_ARG, "%.60s...: the path is too long", file);
     if (!tx_path_exists(path)) return TX_OK;
-    TX_TRY(tx__vocab_json(config, path));
+    /* transformers writes 10^30 for a model_max_length that is not known */
+    TX_TRY(tx__vocab_json(config, path, JSON_DECODE_INT_AS_REAL));
     json_t *value = json_object_get(*config, "eos_token");
     if (json_is_object(value)) value = json_object_get(value, "content");
     *eos = json_string_value(value);
@@ -311,6 +337,8 @@ static tx_status read_root(json_tokenizer *j, json_t *root, const char *file)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: version is %s; triax reads \"1.0\"", file, tx__json_show(version).text);
     TX_TRY(tx__pipeline_read(&j->pipe, root, file));
     TX_TRY(read_added_tokens(j, root, file));
+    TX_TRY(check_ends(j, &j->pipe.before, file));
+    TX_TRY(check_ends(j, &j->pipe.after, file));
     TX_TRY(find_eod(j, json_object_get(json_object_get(root, "model"), "vocab"), file));
     j->bpe.split = j->pipe.cut[j->pipe.n_cuts - 1];
     return tx__byte_bpe_prepare(&j->bpe);
@@ -321,7 +349,7 @@ tx_status tx_tokenizer_open_json(tx_tokenizer **out, const char *file)
     static const tx__tokenizer_kind kind = { json_encode, json_decode, json_special, json_close };
     json_t *root;
     json_tokenizer *j;
-    TX_TRY(tx__vocab_json(&root, file));
+    TX_TRY(tx__vocab_json(&root, file, 0));
     tx_status st = tx_alloc(&j, 1, sizeof *j, "a tokenizer");
     if (!st && (st = read_root(j, root, file))) json_close(&j->base);
     json_decref(root);

@@ -134,12 +134,12 @@ out:
     return st;
 }
 
-tx_status tx__vocab_json(json_t **out, const char *file)
+tx_status tx__vocab_json(json_t **out, const char *file, size_t more_flags)
 {
     tx_str text = { 0 };
     json_error_t at;
     TX_TRY(tx_file_read(file, MAX_FILE_BYTES, &text));
-    *out = json_loadb(text.data, text.len, JSON_REJECT_DUPLICATES, &at);
+    *out = json_loadb(text.data, text.len, JSON_REJECT_DUPLICATES | more_flags, &at);
     tx_str_free(&text);
     if (*out) return TX_OK;
     return TX_FAIL(TX_ERR_FORMAT, "%s:%d:%d: not JSON: %s", file, at.line, at.column,
@@ -149,7 +149,7 @@ tx_status tx__vocab_json(json_t **out, const char *file)
 static tx_status read_vocab(tx__vocab *v, const char *file)
 {
     json_t *root;
-    TX_TRY(tx__vocab_json(&root, file));
+    TX_TRY(tx__vocab_json(&root, file, 0));
     tx_status st;
     if (json_is_object(root))
         st = add_tokens(v, root, &(source){ file, false });

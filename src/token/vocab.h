@@ -30,8 +30,9 @@ tx_status tx__vocab_load(tx__vocab *out, const char *vocab_file, const char *mer
  * merges are taken in Hugging Face's order. */
 tx_status tx__vocab_from_json(tx__vocab *out, json_t *tokens, json_t *merges, const char *file);
 
-/* A whole file of JSON, not more than tokenizers' files have. *out is decref'd by the caller. */
-tx_status tx__vocab_json(json_t **out, const char *file);
+/* A whole file of JSON, not more than tokenizers' files have, with more of Jansson's flags. *out is decref'd by the
+ * caller. */
+tx_status tx__vocab_json(json_t **out, const char *file, size_t more_flags);
 
 /* A user's text as it can stand in a one-line message: cut after 60 bytes, control bytes as '?'. */
 typedef struct tx__shown {

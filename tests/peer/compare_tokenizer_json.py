@@ -11,7 +11,7 @@ import random
 import subprocess
 import sys
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 TRIAX, DATA, WORK = sys.argv[1:4]
 SEED = int(sys.argv[4]) if len(sys.argv) > 4 else 5
@@ -135,6 +135,14 @@ def set_parts(t, pre, *norm):
     return t
 
 
+def with_ends(t):
+    """As Llama 3's file, with a token behind as well."""
+    ends = [("[A]", t.token_to_id("[A]")), ("[B]", t.token_to_id("[B]"))]
+    inner = processors.TemplateProcessing(single="[A] $A [B]", special_tokens=ends)
+    t.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), inner])
+    return t
+
+
 def files():
     yield "GPT-2", set_parts(gpt2(), byte_level(regex=True))
     yield "GPT-2, a blank before, added tokens", with_added(set_parts(gpt2(), byte_level(True, True)))
@@ -142,6 +150,7 @@ def files():
     yield "GPT-2's as a Split", set_parts(gpt2(), split(GPT2))
     yield "GPT-4, merges ignored", set_parts(gpt2(ignore_merges=True), split(CL100K))
     yield "GPT-4, added tokens", with_added(set_parts(gpt2(), split(CL100K)))
+    yield "GPT-4, added tokens, some at the ends", with_ends(with_added(set_parts(gpt2(), split(CL100K))))
     yield "GPT-4, removed and inverted", set_parts(gpt2(), split(CL100K, behavior="removed", invert=True))
     yield "GPT-4 in other words", set_parts(gpt2(), split(CL100K_2))
     yield "Qwen 2, NFC, added tokens", with_added(set_parts(gpt2(), split(QWEN2), normalizers.NFC()))
@@ -158,7 +167,7 @@ def files():
 def check(name, t, texts):
     path = os.path.join(WORK, "tokenizer.json")
     t.save(path)
-    theirs = [e.ids for e in t.encode_batch(texts, add_special_tokens=False)]
+    theirs = [e.ids for e in t.encode_batch(texts)]
     compare(name, encode(path, texts), theirs, texts)
     return path, theirs
 

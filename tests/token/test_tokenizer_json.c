@@ -87,13 +87,95 @@ static void added_and_holes(void **state)
     tx_bytes_free(&text);
     tx_tokenizer_close(t);
 
-    write_text(in_scratch("tokenizer_config.json"), "{\"eos_token\": {\"content\": \"<e>\"}}");
+    write_text(in_scratch("tokenizer_config.json"),
+               "{\"eos_token\": {\"content\": \"<e>\"}, \"model_max_length\": 1000000000000000019884624838656}");
     parts = AROUND "\"added_tokens\": [" ADDED("257", "<e>") "],";
     t = open_json(json_file(parts, "", "[\"t\", \"h\"]", ""));
     assert_int_equal(tx_tokenizer_eod(t), 257);
     tx_tokenizer_close(t);
     write_text(in_scratch("tokenizer_config.json"), "{\"eos_token\": \"<no>\"}");
     ASSERT_FAILS(try_open(json_file(AROUND, "", "", "")), TX_ERR_FORMAT, "eos_token \"<no>\" is not in");
+}
+
+/* A file with bytes as ids, "th" and the token <e>, 257, whose post_processor is that. */
+static const char *with_ends(const char *post_processor)
+{
+    char parts[2048];
+    snprintf(parts, sizeof parts, AROUND "\"added_tokens\": [" ADDED("257", "<e>") "], \"post_processor\": %s,",
+             post_processor);
+    return json_file(parts, "", "\"t h\"", "");
+}
+
+#define SPECIAL(name, id) "\"" name "\": {\"id\": \"" name "\", \"ids\": [" id "], \"tokens\": [\"" name "\"]}"
+#define TOKEN(name)       "{\"SpecialToken\": {\"id\": \"" name "\", \"type_id\": 0}}"
+#define TEXT_A            "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}"
+#define TEMPLATE(single, special) \
+    "{\"type\": \"TemplateProcessing\", \"single\": [" single "], \"pair\": [], \"special_tokens\": {" special "}}"
+
+/* What the library's encode(text) gives. */
+static void tokens_at_the_ends(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *post_processor;
+        int32_t ids[8];
+        size_t n;
+    } good[] = {
+        { "{\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": false}", { 256 }, 1 },
+        { TEMPLATE(TOKEN("<e>") ", " TEXT_A, SPECIAL("<e>", "257")), { 257, 256 }, 2 },
+        { TEMPLATE(TOKEN("b") ", " TEXT_A ", " TOKEN("<e>"), SPECIAL("<e>", "257") ", " SPECIAL("b", "0, 1")),
+          { 0, 1, 256, 257 },
+          4 },
+        { "{\"type\": \"RobertaProcessing\", \"sep\": [\"a\", 2], \"cls\": [\"b\", 3], \"trim_offsets\": true, "
+          "\"add_prefix_space\": false}",
+          { 3, 256, 2 },
+          3 },
+        { "{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\", \"trim_offsets\": false}, " TEMPLATE(
+              TEXT_A ", " TOKEN("<e>"), SPECIAL("<e>", "257")) "]}",
+          { 256, 257 },
+          2 },
+    };
+    static const struct {
+        const char *post_processor;
+        tx_status code;
+        const char *say;
+    } bad[] = {
+        { TEMPLATE(TOKEN("<x>") ", " TEXT_A, SPECIAL("<e>", "257")), TX_ERR_FORMAT,
+          "post_processor.single[0] is neither" },
+        { TEMPLATE(TOKEN("<e>"), SPECIAL("<e>", "257")), TX_ERR_UNSUPPORTED, "single has the text 0 times" },
+        { TEMPLATE(TEXT_A ", " TEXT_A, ""), TX_ERR_UNSUPPORTED, "single has the text 2 times" },
+        { TEMPLATE(TOKEN("<e>") ", " TEXT_A, SPECIAL("<e>", "258")), TX_ERR_FORMAT,
+          "post_processor adds token id 258" },
+        { TEMPLATE(TOKEN("<e>") ", " TEXT_A, SPECIAL("<e>", "\"a\"")), TX_ERR_FORMAT,
+          "has no id for one of its tokens" },
+        { "{\"type\": \"Sequence\", \"processors\": [" TEMPLATE(TOKEN("<e>") ", " TEXT_A,
+                                                                SPECIAL("<e>", "257")) ", " TEMPLATE(TEXT_A, "") "]}",
+          TX_ERR_UNSUPPORTED, "post_processor.processors[1] is a second step that adds tokens" },
+        { "{\"type\": \"BertProcessing\"}", TX_ERR_FORMAT, "has no id for one of its tokens" },
+        { TEMPLATE(TEXT_A ", " TOKEN("<e>"), SPECIAL("<e>", "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5, 6")),
+          TX_ERR_FORMAT, "more than 16 tokens" },
+    };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        tx_tokenizer *t = open_json(with_ends(good[i].post_processor));
+        assert_ids(t, "th", good[i].n, good[i].ids);
+        tx_tokenizer_close(t);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        ASSERT_FAILS(try_open(with_ends(bad[i].post_processor)), bad[i].code, bad[i].say);
+}
+
+/* Files that were made for encoding only. */
+static void no_decoder(void **state)
+{
+    (void)state;
+    static const char pre[] =
+        "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false}, \"decoder\": null,";
+    tx_bytes text = { 0 };
+    tx_tokenizer *t = open_json(json_file(pre, "", "\"t h\"", ""));
+    ASSERT_OK(tx_tokenizer_decode(t, (int32_t[]){ 256, 32, 256 }, 3, &text));
+    assert_string_equal(text.data, "th th");
+    tx_bytes_free(&text);
+    tx_tokenizer_close(t);
 }
 
 static void refused(void **state)
@@ -162,10 +244,8 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stored_ids),
-        SCRATCH_TEST(added_and_holes),
-        SCRATCH_TEST(refused),
-        cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(stored_ids), SCRATCH_TEST(added_and_holes), SCRATCH_TEST(tokens_at_the_ends),
+        SCRATCH_TEST(no_decoder),     SCRATCH_TEST(refused),         cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
