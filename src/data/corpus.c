@@ -2,6 +2,7 @@
 #include "data/corpus.h"
 
 #include <glob.h>
+#include <jansson.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -124,39 +125,51 @@ static tx_status next_paragraph(tx_corpus *c, bool *more, int64_t *first)
 
 /* ---- inputs ---- */
 
-static bool has_suffix(const char *name, size_t n, const char *suffix)
+/* Whether the line at p is JSON as it stands. */
+static bool is_json_line(const char *p, const char *end)
 {
-    size_t k = strlen(suffix);
-    return n >= k && !strncasecmp(name + n - k, suffix, k);
+    const char *nl = memchr(p, '\n', (size_t)(end - p));
+    json_t *value = json_loadb(p, (size_t)((nl ? nl : end) - p), JSON_ALLOW_NUL, NULL);
+    json_decref(value);
+    return value != NULL;
 }
 
-/* Whether the name ends in one of the suffixes, a NULL at the end, compression suffixes aside. */
-static bool is_named(const char *name, const char *const *suffix)
-{
-    static const char *const compressed[] = { ".gz", ".xz", ".zst" };
-    size_t n = strlen(name);
-    for (size_t i = 0; i < 3; i++)
-        if (has_suffix(name, n, compressed[i])) {
-            n -= strlen(compressed[i]);
-            break;
-        }
-    for (; *suffix; suffix++)
-        if (has_suffix(name, n, *suffix)) return true;
-    return false;
-}
-
+/* An array is no document, but JSON that its user has to be told about; ["Foo" by Bar] is text. */
 static bool looks_like_json(const tx_corpus *c)
 {
-    static const char *const json_names[] = { ".json", ".jsonl", ".ndjson", NULL }, *const text_names[] = { ".txt",
-                                                                                                            NULL };
-    if (is_named(c->name, json_names)) return true;
     const char *p = c->head.data, *end = p + c->head.len;
     if (end - p >= 3 && !memcmp(p, "\xef\xbb\xbf", 3)) p += 3; /* the JSON reader will complain about it */
     while (p < end && strchr(" \t\r\n", *p) && *p) p++;
-    if (p == end) return false;
-    if (*p != '[' || is_named(c->name, text_names)) return *p == '{';
-    for (p++; p < end && *p == ' ';) p++;
-    return p < end && (*p == '"' || *p == '{');
+    if (p == end || *p != '[') return p < end && *p == '{';
+    const char *first = p + 1;
+    while (first < end && *first == ' ') first++;
+    return first < end && (*first == '{' || (*first == '"' && is_json_line(p, end)));
+}
+
+static bool named_json(const char *name)
+{
+    static const char *const suffix[] = { ".json", ".jsonl", ".ndjson" };
+    size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof suffix / sizeof *suffix; i++) {
+        size_t k = strlen(suffix[i]);
+        if (n >= k && !strcasecmp(name + n - k, suffix[i])) return true;
+    }
+    return false;
+}
+
+/* What was found, for the log. The name decides nothing, but a person who reads it should know. */
+static void say_kind(const tx_corpus *c)
+{
+    static const char *const document[] = {
+        [TX_TEXT_FILE] = "the file", [TX_TEXT_BLANK_LINE] = "what lies between blank lines", [TX_TEXT_LINE] = "a line"
+    };
+    if (c->json)
+        tx_info("%s: JSON lines", c->name);
+    else if (c->n && named_json(c->name))
+        tx_warn("%s: does not begin with {, so it is plain text in spite of its name; a document is %s", c->name,
+                document[c->opts.text_split]);
+    else if (c->n)
+        tx_info("%s: plain text, a document is %s (--text-split)", c->name, document[c->opts.text_split]);
 }
 
 /* Reads until there is something other than blanks, which tells what the file is. */
@@ -197,7 +210,9 @@ static tx_status open_next(tx_corpus *c)
     c->n_before = c->n_records;
     TX_TRY(tx__source_open(&c->src, path, c->name));
     tx_info("Opening %s", c->name);
-    return look(c);
+    TX_TRY(look(c));
+    say_kind(c);
+    return TX_OK;
 }
 
 static void close_input(tx_corpus *c)
@@ -295,7 +310,9 @@ static tx_status next_of_input(tx_corpus *c, tx_record *r, bool *more)
         if (!c->file_done) TX_TRY(next_whole_file(c, more));
         c->file_done = true;
     }
-    *r = (tx_record){ c->record.data ? c->record.data : "", c->record.len, c->name, first, c->json };
+    *r = (tx_record){
+        c->record.data ? c->record.data : "", c->record.len, c->name, first, c->json, c->opts.pass_surrogates
+    };
     return TX_OK;
 }
 
@@ -312,9 +329,6 @@ tx_status tx_corpus_next(tx_corpus *c, tx_record *record, bool *more)
         close_input(c);
     }
     *more = false;
-    if (!c->n_records)
-        return TX_FAIL(TX_ERR_FORMAT, "%s%s: no document to read: the input is empty", shown_name(c->inputs.name[0]),
-                       c->inputs.n > 1 ? " and the other inputs" : "");
     return TX_OK;
 }
 

@@ -25,5 +25,7 @@ tx_status tx__corpus_from_config(const tx_config *cfg, tx_corpus **out)
         o.n_inputs = cfg->input.n;
         o.text_split = split_named(cfg->text_split ? cfg->text_split : "file");
     }
+    /* Megatron's BERT tokenizers know no word with one; its others fail */
+    o.pass_surrogates = cfg->tokenizer_type && !strncmp(cfg->tokenizer_type, "BertWordPiece", 13);
     return tx_corpus_open(out, &o);
 }

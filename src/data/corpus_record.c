@@ -48,21 +48,48 @@ static size_t python_number_length(const char *p, size_t n)
     return number_length(p, n);
 }
 
-/* A copy of the line in which every number is "0" and blanks: numbers are never looked at, and so those too large for
- * Jansson and those that only Python writes do not matter. Columns stay what they are. */
-static tx_status blank_numbers(tx_str *out, const char *line, size_t n)
+/* Where the string whose content begins at p[i] ends: at its quote, or n. */
+static size_t string_end(const char *p, size_t i, size_t n)
 {
+    while (i < n && p[i] != '"') i += p[i] == '\\' ? 2 : 1;
+    return i < n ? i : n;
+}
+
+static bool is_name(const char *p, size_t behind, size_t n)
+{
+    while (behind < n && (p[behind] == ' ' || p[behind] == '\t')) behind++;
+    return behind < n && p[behind] == ':';
+}
+
+/* Python's strings may hold unpaired surrogates and its names NUL. */
+static void mend_string(char *p, const char *end, bool name, char stand_in, bool *surrogates)
+{
+    for (size_t k; p < end; p += k) {
+        bool lone;
+        k = 1;
+        if (*p != '\\') continue;
+        k = tx__json_escape(p, end, &lone);
+        if (!lone && (!name || k != 6 || memcmp(p, "\\u0000", 6))) continue;
+        memcpy(p + 2, (const char[]){ 'f', 'f', 'f', stand_in }, 4);
+        *surrogates |= lone;
+    }
+}
+
+/* A copy of the line in which every number is "0" and blanks: numbers are never looked at, and so those too large for
+ * Jansson and those that only Python writes do not matter. U+FFFE or U+FFFD, by its last digit, takes the place of an
+ * unpaired surrogate, and of NUL in a member's name. Columns stay what they are. */
+static tx_status mend(tx_str *out, const tx_record *r, char stand_in, bool *surrogates)
+{
+    const char *line = r->data;
+    size_t n = r->n;
     TX_TRY(tx_str_append(out, line, n));
-    bool in_string = false;
     for (size_t i = 0; i < n; i++) {
-        if (in_string) {
-            if (line[i] == '\\')
-                i++;
-            else if (line[i] == '"')
-                in_string = false;
+        if (line[i] == '"') {
+            size_t end = string_end(line, i + 1, n);
+            mend_string(out->data + i + 1, out->data + end, is_name(line, end + 1, n), stand_in, surrogates);
+            i = end;
             continue;
         }
-        in_string = line[i] == '"';
         if (i && !strchr(" \t:,[", line[i - 1])) continue; /* inside of something else */
         size_t k = python_number_length(line + i, n - i);
         if (!k || (i + k < n && !strchr(" \t,]}", line[i + k]))) continue;
@@ -73,9 +100,38 @@ static tx_status blank_numbers(tx_str *out, const char *line, size_t n)
     return TX_OK;
 }
 
+/* NULL for what is not JSON, and *e says why. */
+static tx_status parse_mended(json_t **out, const tx_record *r, char stand_in, bool *surrogates, json_error_t *e)
+{
+    tx_str mended = { 0 };
+    tx_status st = mend(&mended, r, stand_in, surrogates);
+    if (!st) *out = json_loadb(mended.data, mended.len, JSON_ALLOW_NUL, e);
+    tx_str_free(&mended);
+    return st;
+}
+
+/* A wanted text has a surrogate if it depends on what stands in for one. */
+static tx_status check_surrogates(const json_t *object, const tx_record *r, const wanted *keys)
+{
+    json_t *other = NULL;
+    json_error_t e;
+    bool seen;
+    tx_status st = parse_mended(&other, r, 'd', &seen, &e);
+    for (int k = 0; k < keys->n && !st; k++) {
+        json_t *a = json_object_get(object, keys->name[k]), *b = json_object_get(other, keys->name[k]);
+        if (a && !json_equal(a, b))
+            st = TX_FAIL(
+                TX_ERR_FORMAT,
+                "%s: line %lld: member \"%s\" has an unpaired surrogate, which is no character; correct the line",
+                r->file, (long long)r->line, keys->name[k]);
+    }
+    json_decref(other);
+    return st;
+}
+
 /* ---- JSON lines ---- */
 
-static tx_status parse_line(json_t **out, const tx_record *r)
+static tx_status parse_line(json_t **out, const tx_record *r, const wanted *keys)
 {
     json_error_t e;
     if (!r->n || r->data[strspn(r->data, " \t")] == 0)
@@ -85,13 +141,15 @@ static tx_status parse_line(json_t **out, const tx_record *r)
         return TX_FAIL(TX_ERR_FORMAT,
                        "%s: line %lld: begins with a byte order mark, which JSON does not have; remove it", r->file,
                        (long long)r->line);
+    const char *nul = memchr(r->data, 0, r->n); /* Jansson skips it between values */
+    if (nul)
+        return TX_FAIL(TX_ERR_FORMAT, "%s: line %lld, column %td: a NUL byte; correct the line", r->file,
+                       (long long)r->line, nul - r->data + 1);
     *out = json_loadb(r->data, r->n, JSON_ALLOW_NUL, &e);
     if (*out) return TX_OK;
-    tx_str mended = { 0 };
-    tx_status st = blank_numbers(&mended, r->data, r->n);
-    if (!st) *out = json_loadb(mended.data, mended.len, JSON_ALLOW_NUL, &e);
-    tx_str_free(&mended);
-    if (st || *out) return st;
+    bool surrogates = false;
+    TX_TRY(parse_mended(out, r, 'e', &surrogates, &e));
+    if (*out) return surrogates && !r->pass_surrogates ? check_surrogates(*out, r, keys) : TX_OK;
     return TX_FAIL(TX_ERR_FORMAT, "%s: line %lld, column %d: %s; every line must be a JSON object: correct the line",
                    r->file, (long long)r->line, e.column, e.text);
 }
@@ -150,7 +208,7 @@ static tx_status texts_by_jansson(const tx_record *r, const wanted *keys, tx_ite
 {
     json_t *object = NULL;
     tx_status st;
-    TX_GOTO(parse_line(&object, r));
+    TX_GOTO(parse_line(&object, r, keys));
     TX_GOTO(check_members(object, r, keys));
     for (int k = 0; k < keys->n; k++) TX_GOTO(give_value(json_object_get(object, keys->name[k]), k, fn, user));
 out:

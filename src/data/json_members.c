@@ -61,6 +61,17 @@ static bool is_low_surrogate(int32_t v)
     return v >= 0xDC00 && v < 0xE000;
 }
 
+size_t tx__json_escape(const char *p, const char *end, bool *lone)
+{
+    int32_t v = end - p > 1 && p[1] == 'u' ? hex4((place)p + 2, (place)end) : -1;
+    *lone = is_high_surrogate(v) || is_low_surrogate(v);
+    if (v < 0) return 2;
+    bool pair = is_high_surrogate(v) && end - p >= 12 && p[6] == '\\' && p[7] == 'u' &&
+                is_low_surrogate(hex4((place)p + 8, (place)end));
+    if (pair) *lone = false;
+    return pair ? 12 : 6;
+}
+
 static place skip_escape(place p, place end)
 {
     if (end - p < 2) return NULL;
@@ -79,11 +90,10 @@ static place skip_escape(place p, place end)
     default:
         return NULL;
     }
-    int32_t v = hex4(p + 2, end);
-    if (v < 0 || is_low_surrogate(v)) return NULL;
-    if (!is_high_surrogate(v)) return p + 6;
-    if (end - p < 12 || p[6] != '\\' || p[7] != 'u') return NULL;
-    return is_low_surrogate(hex4(p + 8, end)) ? p + 12 : NULL;
+    bool lone;
+    if (hex4(p + 2, end) < 0) return NULL;
+    size_t n = tx__json_escape((const char *)p, (const char *)end, &lone);
+    return lone ? NULL : p + n;
 }
 
 /* p is behind the opening quote. */

@@ -28,6 +28,10 @@ bool tx__json_members(const char *line, size_t n, const char *const *keys, int n
  */
 bool tx__json_list_next(const char **at, const char *line_end, tx_json_string *out);
 
+/* Bytes of the escape at p, a backslash, up to end: 12 for a pair of surrogates, 6 for any other \uXXXX, else 2. *lone:
+ * it is a surrogate that is not one of a pair. */
+size_t tx__json_escape(const char *p, const char *end, bool *lone);
+
 /* The text of a string into buf, which has room for s.n bytes; returns its length. */
 size_t tx__json_unescape(char *buf, tx_json_string s);
 

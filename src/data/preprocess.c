@@ -413,12 +413,14 @@ static tx_status publish(job *j)
     if (j->n_bad)
         tx_warn("%lld of %lld lines left out by --on-bad-line skip", (long long)j->n_bad, (long long)j->n_docs);
     if (j->n_empty) tx_warn("%lld texts are empty and left out, as Megatron does", (long long)j->n_empty);
+    if (j->n_docs && j->n_bad == j->n_docs)
+        return TX_FAIL(TX_ERR_FORMAT, "%s: every line was left out, so there is nothing to write; give another --input",
+                       j->cfg->input.item[0]);
     for (int k = 0; k < j->keys.n; k++)
         if (!tx__output_docs(&j->out, k))
-            return TX_FAIL(TX_ERR_FORMAT,
-                           "%s: every text under \"%s\" is empty or was left out, so there is no dataset to "
-                           "write; give another --input",
-                           j->cfg->input.item[0], j->keys.name[k]);
+            tx_warn(
+                "%s: there is no text under \"%s\": its dataset is empty, as Megatron's is, and cannot be trained on",
+                j->cfg->input.item[0], j->keys.name[k]);
     return tx__output_publish(&j->out);
 }
 

@@ -83,14 +83,14 @@ int64_t tx__output_tokens(const tx_output *o)
 
 /* ---- the end ---- */
 
-/* The parts with documents, one behind the other. */
+/* The parts with documents, one behind the other; an empty one if none has any. */
 static tx_status join_parts(tx_output *o, int key)
 {
     tx_indexed *first = &o->source[at(o, key, 0)];
     size_t n = 0;
     for (int i = 0; i < o->n_parts; i++) {
         tx_indexed_builder *b = o->part[at(o, key, i)];
-        if (!tx_indexed_builder_docs(b)) continue;
+        if (!tx_indexed_builder_docs(b) && (n || i + 1 < o->n_parts)) continue;
         TX_TRY(tx_indexed_commit(b));
         TX_TRY(tx_indexed_open(&first[n], o->part_name[at(o, key, i)]));
         n++;

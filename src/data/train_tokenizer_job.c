@@ -203,6 +203,9 @@ static tx_status count_corpus(job *j)
         TX_TRY(check_batch(j, &j->batch[now]));
         show_progress(j);
     }
+    if (!j->n_docs)
+        return TX_FAIL(TX_ERR_FORMAT, "%s%s: no document to learn from: the input is empty", j->cfg->input.item[0],
+                       j->cfg->input.n > 1 ? " and the other inputs" : "");
     for (int i = 0; i < j->n_workers; i++) TX_TRY(tx_vocab_trainer_absorb(j->all, j->own[i]));
     if (j->n_bad) tx_warn("%lld lines left out by --on-bad-line skip", (long long)j->n_bad);
     double s = tx_clock() - j->start, mb = (double)j->n_bytes / 1024 / 1024;

@@ -9,7 +9,6 @@ tok=(--vocab-file "$vocab" --merge-file "$merges")
 refused "nothere.txt" train-tokenizer --input nothere.txt --vocab-size 300 --output-dir t
 : >empty.txt
 refused "empty.txt" train-tokenizer --input empty.txt --vocab-size 300 --output-dir t
-refused "empty.txt" preprocess-data --input empty.txt --output-prefix p "${tok[@]}"
 printf '{"text": "one"}\n{"text": "two"}\n{"text": three}\n' >bad.jsonl
 refused "bad.jsonl" preprocess-data --input bad.jsonl --output-prefix p "${tok[@]}"
 grep -qE 'bad.jsonl:3|line 3' said || die "the line number is missing: $(cat said)"
