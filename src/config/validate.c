@@ -183,12 +183,20 @@ static void rule_samples_have_their_sizes(const struct check *k)
         tx__violate(k->v, "inspect-samples needs --global-batch-size or --micro-batch-size");
 }
 
+static void rule_no_bert_index(const struct check *k)
+{
+    if (k->g->train_idx_path)
+        tx__violate(k->v, "--train-idx-path is the index of a BERT dataset; for a GPT give --train-doc-idx-path, "
+                          "--train-sample-idx-path and --train-shuffle-idx-path");
+}
+
 /* BERT's pairs and masks need its tokenizer; what concerns ends of documents and positions is of a GPT. */
 static void rule_samples_are_of_one_model(const struct check *k)
 {
     const tx_config *c = k->c;
     if (k->bad->model_type || k->bad->tokenizer_type) return;
     if (!strcmp(c->model_type, "GPT")) {
+        rule_no_bert_index(k);
         if (k->g->mask_prob || k->g->short_seq_prob || k->g->bert_binary_head)
             tx__violate(k->v, "--mask-prob, --short-seq-prob and --bert-no-binary-head need --model-type BERT");
         return;
@@ -678,13 +686,14 @@ static void rule_index_files_are_three(const struct check *k)
     const tx_config_given *g = k->g;
     const tx_config *c = k->c;
     int n = g->train_doc_idx_path + g->train_sample_idx_path + g->train_shuffle_idx_path;
-    if (!n) return;
-    if (n < 3)
+    if (!n && !g->train_idx_path) return;
+    if (n % 3)
         tx__violate(k->v, "--train-doc-idx-path, --train-sample-idx-path and --train-shuffle-idx-path: give all three, "
                           "or none");
     if (c->data_path.n > 1 || c->train_data_path.n > 1 || names_weighted(g))
-        tx__violate(k->v, "--train-doc-idx-path is the index of one dataset, not of a blend");
-    if (g->train_data_exact_num_epochs)
+        tx__violate(k->v, "%s is the index of one dataset, not of a blend",
+                    n ? "--train-doc-idx-path" : "--train-idx-path");
+    if (n && g->train_data_exact_num_epochs)
         tx__violate(k->v, "--train-data-exact-num-epochs says how an index is made, --train-doc-idx-path gives one: "
                           "leave one of the two out");
 }
@@ -823,6 +832,7 @@ static const struct rule {
     { NULL, rule_weighted_splits_stand_alone },
     { NULL, rule_data_folder_has_data_path },
     { NULL, rule_index_files_are_three },
+    { "pretrain-gpt", rule_no_bert_index },
     { NULL, rule_keyed_order_stands_alone },
     { "evaluate", rule_evaluated_blend_has_a_length },
     { "preprocess-data", rule_tokenizer_has_its_files },

@@ -116,17 +116,17 @@ static tx_status build_split(tx_bert_data *data, const tx_bert_data_opts *o, tx_
                        o->split ? "--split " : "", o->split ? o->split : o->range, (long long)data->ix.n_docs,
                        k == TX_SPLIT_TRAIN ? "training" : tx_split_name(k));
     if (first == end) return TX_OK;
+    const tx_bert_mapping_opts m = { .ix = &data->ix,
+                                     .first_doc = first,
+                                     .end_doc = end,
+                                     .n_samples = o->n_samples[k],
+                                     .max_tokens = (int32_t)o->seq_length - N_ADDED,
+                                     .min_sentences = o->binary_head ? 2 : 1,
+                                     .short_seq_prob = o->short_seq_prob,
+                                     .seed = (int32_t)o->seed };
+    if (o->index_path && k == TX_SPLIT_TRAIN) return tx_bert_mapping_open(&ds->map, &m, o->index_path);
     tx_info(" > building samples index mapping for %s ...", tx_split_name(k));
-    tx_status st = tx_bert_mapping_build(&ds->map, &(tx_bert_mapping_opts){
-                                                       .ix = &data->ix,
-                                                       .first_doc = first,
-                                                       .end_doc = end,
-                                                       .n_samples = o->n_samples[k],
-                                                       .max_tokens = (int32_t)o->seq_length - N_ADDED,
-                                                       .min_sentences = o->binary_head ? 2 : 1,
-                                                       .short_seq_prob = o->short_seq_prob,
-                                                       .seed = (int32_t)o->seed,
-                                                   });
+    tx_status st = tx_bert_mapping_build(&ds->map, &m);
     if (st == TX_ERR_ARG && !wanted) return TX_OK; /* no sample there, and none is missed */
     TX_TRY(st);
     tx_info("    total number of samples: %lld", (long long)ds->map.n_samples);

@@ -28,6 +28,7 @@ typedef struct tx_bert_data_opts {
     int64_t seq_length;
     int64_t seed;            /* 0 .. 2^31 - 1 */
     const tx_tokenizer *tok; /* WordPiece; needed while opening only */
+    const char *index_path;  /* training's mapping, see tx_bert_mapping_open; NULL: built */
     double mask_prob;        /* part of the tokens to predict */
     double short_seq_prob;   /* how often a sample is cut shorter */
     bool binary_head;        /* samples are pairs of segments, swapped in every second one */

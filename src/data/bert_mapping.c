@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "data/npy.h"
 #include "data/numpy_rng.h"
 
 enum { LONG_SENTENCE = 512 }; /* tokens; a document with a longer one is left out, as upstream does */
@@ -158,6 +159,60 @@ tx_status tx_bert_mapping_build(tx_bert_mapping *out, const tx_bert_mapping_opts
     shuffle(&m, o->seed);
     *out = m;
     return TX_OK;
+}
+
+/* ---- Megatron's own file ---- */
+
+static tx_status check_row(const tx_bert_mapping_opts *o, int64_t i, int64_t first, int64_t end, int64_t target,
+                           const char *path)
+{
+    const tx_indexed *ix = o->ix;
+    int64_t least = tx_indexed_doc_begin(ix, o->first_doc), most = tx_indexed_doc_begin(ix, o->end_doc);
+    if (first < least || end > most || first > end || end - first < o->min_sentences || end - first > INT32_MAX)
+        return TX_FAIL(
+            TX_ERR_FORMAT,
+            "%s: row %lld has sentences %lld to %lld; a sample has %d or more of the split's %lld to %lld: the "
+            "index was made for another dataset, --split or head",
+            path, (long long)i, (long long)first, (long long)end - 1, o->min_sentences, (long long)least,
+            (long long)most - 1);
+    if (tx_indexed_doc_of(ix, first) != tx_indexed_doc_of(ix, end - 1))
+        return TX_FAIL(TX_ERR_FORMAT,
+                       "%s: row %lld goes over the end of document %lld: the index was made for another "
+                       "dataset",
+                       path, (long long)i, (long long)tx_indexed_doc_of(ix, first));
+    if (target < 2 || target > o->max_tokens)
+        return TX_FAIL(TX_ERR_FORMAT, "%s: row %lld has %lld tokens, but --seq-length allows 2 to %d", path,
+                       (long long)i, (long long)target, o->max_tokens);
+    return TX_OK;
+}
+
+tx_status tx_bert_mapping_open(tx_bert_mapping *out, const tx_bert_mapping_opts *o, const char *path)
+{
+    TX_ASSERT(o->first_doc < o->end_doc && o->max_tokens >= 2 && o->min_sentences >= 1);
+    tx_bert_mapping m = { 0 };
+    tx_npy file;
+    tx_info(" > loading indexed mapping from %s", path);
+    TX_TRY(tx_npy_open(&file, path));
+    tx_status st = TX_OK;
+    m.n_samples = file.dim[0];
+    if (file.n_dims != 2 || file.dim[1] != 3)
+        st = TX_FAIL(TX_ERR_FORMAT, "%s: has not three columns, as the index of a BERT dataset has", path);
+    else if (m.n_samples < 1 || m.n_samples < o->n_samples)
+        st = TX_FAIL(TX_ERR_ARG, "%s: has %lld samples, the run needs %lld", path, (long long)m.n_samples,
+                     (long long)o->n_samples);
+    if (!st) st = tx_alloc(&m.row, (size_t)m.n_samples, sizeof *m.row, "the samples of a dataset");
+    for (int64_t i = 0; i < m.n_samples && !st; i++) {
+        int64_t v[3];
+        for (int k = 0; k < 3; k++) v[k] = tx_ints_at(&file.ints, 3 * i + k);
+        st = check_row(o, i, v[0], v[1], v[2], path);
+        m.row[i] = (tx_bert_row){ v[0], (int32_t)(v[1] - v[0]), (int32_t)v[2] };
+    }
+    tx_npy_close(&file);
+    if (st)
+        tx_bert_mapping_free(&m);
+    else
+        *out = m;
+    return st;
 }
 
 void tx_bert_mapping_free(tx_bert_mapping *m)

@@ -36,6 +36,11 @@ typedef struct tx_bert_mapping_opts {
 /* Errors: TX_ERR_ARG when the documents give no sample at all (names the dataset); TX_ERR_UNSUPPORTED for more than
  * 2^32 samples, or 2^31 sentences in a document; TX_ERR_NOMEM. 16 bytes a sample. */
 tx_status tx_bert_mapping_build(tx_bert_mapping *out, const tx_bert_mapping_opts *o);
+/* Reads the mapping that Megatron keeps in a file, rows of first sentence, end and target in a .npy of uint32 or
+ * uint64. Nothing in it is believed: every row must be sentences of one document of the split, and a target that the
+ * options allow. Errors: those of tx_npy_open; TX_ERR_FORMAT names the file and the row; TX_ERR_ARG for fewer samples
+ * than wanted. */
+tx_status tx_bert_mapping_open(tx_bert_mapping *out, const tx_bert_mapping_opts *o, const char *path);
 void tx_bert_mapping_free(tx_bert_mapping *m); /* a zeroed one is fine */
 
 #endif

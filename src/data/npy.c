@@ -49,16 +49,19 @@ static bool take_number(text *t, int64_t *out)
 
 static tx_status take_type(tx_npy *a, text *t, const char *path)
 {
-    static const char *const name[] = { [TX_INT_I32] = "<i4", [TX_INT_U32] = "<u4", [TX_INT_I64] = "<i8" };
-    for (int k = TX_INT_I32; k <= TX_INT_I64; k++) {
-        a->ints.type = (tx_int_type)k;
-        if (take_either_quote(t, name[k])) return TX_OK;
+    static const struct {
+        const char *name;
+        tx_int_type type;
+    } known[] = { { "<i4", TX_INT_I32 }, { "<u4", TX_INT_U32 }, { "<i8", TX_INT_I64 }, { "<u8", TX_INT_I64 } };
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+        a->ints.type = known[k].type;
+        if (take_either_quote(t, known[k].name)) return TX_OK;
     }
     blanks(t);
     int shown = 0;
     while (shown < 12 && t->s + shown < t->end && t->s[shown] != ',') shown++;
-    return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: holds numbers of type %.*s; int32, uint32 and int64 are read", path, shown,
-                   t->s);
+    return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: holds numbers of type %.*s; integers of 32 and 64 bits are read", path,
+                   shown, t->s);
 }
 
 /* (5,) or (5, 2) */

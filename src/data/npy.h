@@ -19,7 +19,8 @@ typedef struct tx_npy {
 } tx_npy;
 
 /* Errors: TX_ERR_NOTFOUND, TX_ERR_IO; TX_ERR_FORMAT for what is no .npy file or is not as long as it says;
- * TX_ERR_UNSUPPORTED for other types (int32, uint32 and int64 are read), Fortran order and more than two dimensions. */
+ * TX_ERR_UNSUPPORTED for other types than integers of 32 and 64 bits (uint64 is taken for
+ * int64), Fortran order and more than two dimensions. */
 tx_status tx_npy_open(tx_npy *out, const char *path);
 void tx_npy_close(tx_npy *a); /* a zeroed one is fine */
 

@@ -77,6 +77,7 @@ static tx_status open_bert(tx_bert_data **out, const tx_config *cfg, const tx_da
         .seq_length = cfg->seq_length,
         .seed = cfg->seed,
         .tok = tok,
+        .index_path = cfg->train_idx_path,
         .mask_prob = cfg->mask_prob,
         .short_seq_prob = cfg->short_seq_prob,
         .binary_head = cfg->bert_binary_head,

@@ -110,6 +110,70 @@ static const char *make_dataset(const char *name, const int *size)
     return path;
 }
 
+/* Rows as Megatron saves them: columns of 4 or 8 bytes. */
+static const char *save_rows(const int32_t *v, int64_t n_rows, int bytes)
+{
+    tx_str f = { 0 };
+    char header[256];
+    int n = snprintf(header, sizeof header, "{'descr': '<u%d', 'fortran_order': False, 'shape': (%lld, 3), }\n", bytes,
+                     (long long)n_rows);
+    ASSERT_OK(tx_str_append(&f, "\x93NUMPY\1\0", 8));
+    ASSERT_OK(tx_str_append(&f, (const char[]){ (char)n, 0 }, 2));
+    ASSERT_OK(tx_str_append(&f, header, (size_t)n));
+    for (int64_t i = 0; i < 3 * n_rows; i++) ASSERT_OK(tx_str_append(&f, &(int64_t){ v[i] }, (size_t)bytes));
+    const char *path = write_file(in_scratch("rows.npy"), f.data, f.len);
+    tx_str_free(&f);
+    return path;
+}
+
+/* Megatron's rows of training, from a file: the same samples, and nothing that does not fit the dataset. */
+static void rows_of_a_file(void **state)
+{
+    (void)state;
+    tx_str stored = read_file(data_path("dataset/bert_s64.i32"));
+    tx_bert_data_opts o = tiny_opts();
+    tx_bert_data *d;
+    const int32_t *at = (const int32_t *)(const void *)stored.data;
+    int64_t n;
+    int32_t *row = (int32_t *)(uintptr_t)next_array(&at, &n); /* in memory of our own */
+    n /= 3;
+    for (int bytes = 4; bytes <= 8; bytes += 4) {
+        o.index_path = save_rows(row, n, bytes);
+        o.seed = 5; /* would be another order */
+        ASSERT_OK(tx_bert_data_open(&d, &o));
+        const tx_bert_dataset *ds = tx_bert_data_split(d, TX_SPLIT_TRAIN);
+        assert_int_equal(tx_bert_dataset_len(ds), n);
+        for (int64_t i = 0; i < n; i++) {
+            tx_bert_row r = tx_bert_dataset_row(ds, i);
+            assert_int_equal(r.first, row[3 * i]);
+            assert_int_equal(r.first + r.n_sentences, row[3 * i + 1]);
+            assert_int_equal(r.target, row[3 * i + 2]);
+        }
+        tx_bert_data_close(d);
+    }
+    o.n_samples[0] = n + 1;
+    ASSERT_FAILS(tx_bert_data_open(&d, &o), TX_ERR_ARG, "samples, the run needs");
+    o.n_samples[0] = 64;
+    static const struct {
+        int column;
+        int32_t value;
+        const char *say;
+    } bad[] = { { 0, -1, "has sentences" }, { 0, 1 << 30, "has sentences" }, { 1, 1 << 30, "has sentences" },
+                { 1, 0, "has sentences" },  { 2, 62, "has 62 tokens" },      { 2, 1, "has 1 tokens" } };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        int32_t good = row[3 + bad[i].column];
+        row[3 + bad[i].column] = bad[i].value;
+        o.index_path = save_rows(row, n, 4);
+        row[3 + bad[i].column] = good;
+        ASSERT_FAILS(tx_bert_data_open(&d, &o), TX_ERR_FORMAT, bad[i].say);
+        ASSERT_FAILS(tx_bert_data_open(&d, &o), TX_ERR_FORMAT, "rows.npy: row 1 ");
+    }
+    row[0] = 0, row[1] = 400; /* sentences of many documents */
+    o.index_path = save_rows(row, n, 4);
+    ASSERT_FAILS(tx_bert_data_open(&d, &o), TX_ERR_FORMAT, "row 0 goes over the end of document 0");
+    tx_str_free(&stored);
+}
+
 static void documents_without_pairs_are_left_out(void **state)
 {
     (void)state;
@@ -332,6 +396,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(samples_are_megatrons),
+        SCRATCH_TEST(rows_of_a_file),
         SCRATCH_TEST(documents_without_pairs_are_left_out),
         cmocka_unit_test(without_a_head_there_is_one_segment),
         cmocka_unit_test(a_range_is_one_splits),
