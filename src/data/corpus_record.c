@@ -115,7 +115,7 @@ static tx_status check_surrogates(const json_t *object, const tx_record *r, cons
 {
     json_t *other = NULL;
     json_error_t e;
-    bool seen;
+    bool seen = false;
     tx_status st = parse_mended(&other, r, 'd', &seen, &e);
     for (int k = 0; k < keys->n && !st; k++) {
         json_t *a = json_object_get(object, keys->name[k]), *b = json_object_get(other, keys->name[k]);

@@ -32,7 +32,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             size_t i = (size_t)((char *)memchr(line, '{', size) - (char *)line) + 1;
             FUZZ_CHECK(!tx_str_puts(&slow_line, more) && !tx_str_append(&slow_line, line + i, size - i));
             FUZZ_CHECK(!tx__json_members(slow_line.data, slow_line.len, keys, n_keys, m));
-            tx_record r = { line, size, "line", 1, true }, s = { slow_line.data, slow_line.len, "line", 1, true };
+            tx_record r = { line, size, "line", 1, true, false },
+                      s = { slow_line.data, slow_line.len, "line", 1, true, false };
             FUZZ_CHECK(fuzz_ok(tx_record_items(&r, keys, n_keys, see_text, &fast)));
             FUZZ_CHECK(fuzz_ok(tx_record_items(&s, keys, n_keys, see_text, &slow)));
             FUZZ_CHECK(fast.all.len == slow.all.len);

@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *path = fuzz_file("unnamed", data, size);
     fuzz_log_on();
     for (tx_text_split split = TX_TEXT_FILE; split <= TX_TEXT_LINE; split++) {
-        tx_corpus_opts opts = { &path, 1, split };
+        tx_corpus_opts opts = { &path, 1, split, false };
         tx_corpus *c;
         tx_record r;
         seen s = { data, size, 0, 0 };
