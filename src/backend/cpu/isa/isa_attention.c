@@ -230,25 +230,11 @@ static void multiply_by_key(const tx__attn *a, int64_t off, int64_t rows, int64_
         multiply((tile_kind){ BY_KEY, false }, 1, off, n, ld, rows, by_column, do_, ld, dv, ld);
 }
 
-/* Every round adds the upper half to the lower and doubles each number. */
-static inline float total(tx__vec x)
-{
-#pragma GCC unroll 4
-    for (int round = 1; round < TX__VEC; round *= 2) x = tx__zip_low(x, x) + tx__zip_high(x, x);
-    return x[0];
-}
-
-static inline tx__vec larger(tx__vec x, tx__vec y)
-{
-    typedef int32_t bits __attribute__((vector_size(TX__VEC * 4)));
-    const bits choice = x > y;
-    return (tx__vec)((choice & (bits)x) | (~choice & (bits)y));
-}
-
+/* Halves are compared round by round. */
 static inline float largest(tx__vec x)
 {
 #pragma GCC unroll 4
-    for (int round = 1; round < TX__VEC; round *= 2) x = larger(tx__zip_low(x, x), tx__zip_high(x, x));
+    for (int round = 1; round < TX__VEC; round *= 2) x = tx__at_least(tx__zip_high(x, x), tx__zip_low(x, x));
     return x[0];
 }
 
@@ -260,7 +246,7 @@ static __attribute__((noinline)) float dot(const float *x, const float *y, int64
     for (; i + TX__VEC <= n; i += TX__VEC) sum += *(const tx__vec *)(x + i) * *(const tx__vec *)(y + i);
     float rest = 0;
     for (; i < n; i++) rest += x[i] * y[i];
-    return total(sum) + rest;
+    return tx__total(sum) + rest;
 }
 
 /* ---- copying in and out ---- */
@@ -505,7 +491,7 @@ static void online_softmax(const keys *b, int64_t rows, float *p, so_far w, floa
         const float *row = p + i * BK;
         tx__vec top = (tx__vec){ 0 } + w.max[i];
         int64_t n = tx__lanes(reach(b, i));
-        for (int64_t j = 0; j < n; j += TX__VEC) top = larger(*(const tx__vec *)(row + j), top);
+        for (int64_t j = 0; j < n; j += TX__VEC) top = tx__at_least(top, *(const tx__vec *)(row + j));
         w.room[i] = largest(top);
     }
 #pragma omp simd
@@ -519,10 +505,12 @@ static void online_softmax(const keys *b, int64_t rows, float *p, so_far w, floa
         float *row = p + i * BK, top = w.max[i], shrink = w.room[i];
         int64_t n = tx__lanes(reach(b, i));
         tx__vec add = { 0 };
-#pragma omp simd
-        for (int64_t j = 0; j < n; j++) row[j] = tx__expf(row[j] - top);
-        for (int64_t j = 0; j < n; j += TX__VEC) add += *(const tx__vec *)(row + j);
-        w.sum[i] += total(add);
+        for (int64_t j = 0; j < n; j += TX__VEC) {
+            tx__vec *e = (tx__vec *)(row + j);
+            *e = tx__vexp(*e - top);
+            add += *e;
+        }
+        w.sum[i] += tx__total(add);
         clear_rest(b, i, row);
         if (shrink == 1.0f) continue;
 #pragma omp simd
