@@ -20,7 +20,7 @@ import unicodedata
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 TRIAX, VOCAB, WORK = sys.argv[1:4]
-N = 40000
+N = 100000
 TABLES = "15.0.0"  # triax's, from utf8proc
 cat = unicodedata.category
 every = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
