@@ -129,7 +129,9 @@ class Program:
         self.name, self.times = name, []
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                                         env={**os.environ, "OMP_NUM_THREADS": str(threads)})
-        self.alive = bool(self.process.stdout.readline())
+        first = self.process.stdout.readline()  # of triax the bytes that it planned
+        self.alive = bool(first)
+        self.planned = float(first or 0) / 1048576
         self.steps = 1
 
     def used(self):
@@ -182,7 +184,7 @@ def measure(case, a):
     best = min(peers, key=peers.get)
     memory = {p.name: p.peak() for p in programs}
     print(f"{case} {a.dtype}: triax {median['triax']:.1f} ms, " + ", ".join(f"{n} {ms:.1f} ms" for n, ms in peers.items())
-          + f"; {best} / triax = {peers[best] / median['triax']:.2f}; peak memory {memory['triax']:.0f} MiB, {best} {memory[best]:.0f} MiB"
+          + f"; {best} / triax = {peers[best] / median['triax']:.2f}; peak memory {memory['triax']:.0f} MiB ({programs[0].planned:.0f} planned), {best} {memory[best]:.0f} MiB"
           + f", ratio {memory['triax'] / memory[best]:.2f}; {thrown} turns thrown away", flush=True)
     if "llm.c" in median:
         print(f"    llm.c {median['llm.c']:.0f} ms; llm.c / triax = {median['llm.c'] / median['triax']:.1f}", flush=True)
