@@ -10,26 +10,14 @@
  *
  *  `make bench` in the build folder builds it. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "api/engine_internal.h"
 #include "backend/backend.h"
 #include "base/clock.h"
-#include "base/rng.h"
-#include "base/str.h"
-#include "triax/config.h"
-#include "triax/engine.h"
+#include "step.h"
 
 enum { STEPS = 5, RUNS = 7, MAX_PRODUCTS = 64 };
-
-static void check(tx_status st)
-{
-    if (!st) return;
-    fprintf(stderr, "ceiling: %s\n", tx_last_error());
-    exit(1);
-}
 
 /* A product as one of the three of a linear layer. */
 typedef struct product {
@@ -93,33 +81,14 @@ static double alone(tx_ctx *c, const product *p, tx_dtype t)
     return best;
 }
 
-static tx_engine *open_engine(int argc, char **argv, tx_config **cfg)
-{
-    tx_str flags = { 0 };
-    tx_engine *e;
-    check(tx_str_printf(&flags,
-                        "--num-layers %s --hidden-size %s --num-attention-heads %s --seq-length %s "
-                        "--max-position-embeddings %s --micro-batch-size %s --train-iters 1000000 --lr 1e-4 "
-                        "--lr-decay-style constant --hidden-dropout 0 --attention-dropout 0 --data-path none "
-                        "--tokenizer-type NullTokenizer --vocab-size %lld",
-                        argv[1], argv[2], argv[3], argv[5], argv[5], argv[6], atoll(argv[4]) - 1));
-    for (int i = 7; i < argc; i++) check(tx_str_printf(&flags, " %s", argv[i]));
-    check(tx_config_parse_string(cfg, "pretrain-gpt", flags.data));
-    check(tx_engine_create(&e, *cfg, atoll(argv[4])));
-    tx_str_free(&flags);
-    return e;
-}
-
 /* Seconds of the best of several steps, of which the last is profiled. */
 static double run_steps(tx_engine *e, const int32_t *tokens, tx_profile *profile)
 {
-    double loss, best = INFINITY;
+    double best = INFINITY;
     for (int i = 0; i <= STEPS + 1; i++) {
         if (i > STEPS) e->trainer->ctx.profile = profile;
         double start = tx_clock();
-        check(tx_engine_forward(e, tokens, &loss));
-        check(tx_engine_backward(e));
-        check(tx_engine_step(e));
+        run_step(e, tokens);
         if (i && i <= STEPS) best = fmin(best, tx_clock() - start);
     }
     e->trainer->ctx.profile = NULL;
@@ -128,18 +97,11 @@ static double run_steps(tx_engine *e, const int32_t *tokens, tx_profile *profile
 
 int main(int argc, char **argv)
 {
-    if (argc < 7) {
-        fprintf(stderr, "usage: ceiling LAYERS HIDDEN HEADS VOCABULARY SEQUENCE BATCH [flags]\n");
-        return 2;
-    }
     tx_config *cfg;
     tx_engine *e = open_engine(argc, argv, &cfg);
     tx_ctx *c = &e->trainer->ctx;
-    int64_t vocab = atoll(argv[4]), rows = atoll(argv[5]) * atoll(argv[6]), n = rows + atoll(argv[6]);
-    int32_t *tokens = malloc((size_t)n * sizeof *tokens);
-    if (!tokens) return 1;
-    const tx_rng rng = { .seed = 1 };
-    for (int64_t i = 0; i < n; i++) tokens[i] = (int32_t)((double)vocab * tx_rng_uniform(&rng, (uint64_t)i));
+    int64_t rows = atoll(argv[5]) * atoll(argv[6]);
+    int32_t *tokens = random_tokens(argv);
 
     tx_profile profile = { 0 };
     double step = run_steps(e, tokens, &profile);
