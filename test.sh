@@ -2,14 +2,17 @@
 # test.sh - installs what the tests need, builds, runs every test.
 #   ./test.sh              the release build
 #   ./test.sh asan|clang   another preset of CMakePresets.json
+#   ./test.sh tsan         another: of its tests those in which ranks are threads
 set -euo pipefail
 cd "$(dirname "$0")"
 . tools/packages.sh
 preset=${1:-release}
 extra=""
+only=""
 [ "$preset" = clang ] && extra="clang libomp-dev"
+[ "$preset" = tsan ] && only="-L threads"
 need_packages $BUILD_PACKAGES libcmocka-dev xz-utils $extra
 
 run cmake --preset "$preset" -DTX_TESTS=ON -DCMAKE_RULE_MESSAGES=OFF ${CI:+-DTX_WERROR=ON} >/dev/null
 run cmake --build --preset "$preset" -j "$(nproc)" -- --no-print-directory
-run ctest --preset "$preset" -j "$(nproc)"
+run ctest --preset "$preset" -j "$(nproc)" $only

@@ -10,6 +10,7 @@
 
 #include "cmd.h"
 #include "triax/log.h"
+#include "triax/run.h"
 
 typedef struct command {
     const char *name;
@@ -34,7 +35,18 @@ static const command commands[] = {
     { "report", cmd_report, false, false },
     { "doctor", cmd_doctor, false, true },
 };
-#define N_COMMANDS (sizeof commands / sizeof commands[0])
+
+/* Launchers take flags, a script and the script's flags; launch-agent is called by mpirun only. */
+static const struct launcher {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} launchers[] = {
+    { "torchrun", cmd_torchrun },
+    { "deepspeed", cmd_deepspeed },
+    { "launch-agent", cmd_launch_agent },
+};
+#define N_LAUNCHERS (sizeof launchers / sizeof launchers[0])
+#define N_COMMANDS  (sizeof commands / sizeof commands[0])
 
 static bool live_line_shown;
 
@@ -92,6 +104,7 @@ static int run_command(const command *cmd, int argc, char **argv)
     for (int i = 0; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return command_help(cmd);
     if (!cmd_started_over()) start_over(cmd, argc, argv);
+    int rank = tx_launched_rank();
     tx_log_set(show, (void *)cmd, TX_LOG_INFO);
     tx_log_set_live(isatty(STDERR_FILENO));
     tx_config *cfg = NULL;
@@ -105,6 +118,7 @@ static int run_command(const command *cmd, int argc, char **argv)
         fprintf(stderr, "triax %s: cannot write to standard output\n", cmd->name);
         return 1;
     }
+    if (usage_error && rank > 0) sleep(5); /* as a rule all have the same flags: rank 0 says it, and the job ends */
     if (st) fprintf(stderr, "triax %s: %s\n", cmd->name, tx_last_error());
     return st ? (usage_error ? 2 : 1) : 0;
 }
@@ -122,6 +136,8 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (!strcmp(commands[i].name, name)) return run_command(&commands[i], argc - 2, argv + 2);
+    for (size_t i = 0; i < N_LAUNCHERS; i++)
+        if (!strcmp(launchers[i].name, name)) return launchers[i].run(argc - 2, argv + 2);
     fprintf(stderr, "triax: there is no command \"%s\"\n\n", name);
     usage(stderr);
     return 2;

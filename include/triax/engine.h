@@ -32,6 +32,7 @@ typedef struct tx_engine tx_engine;
 /* Builds the model of `cfg` for vocab_size tokens (its rows are padded as --make-vocab-size-divisible-by says) and, if
  * cfg has --load, reads that checkpoint: triax's own, or a Hugging Face GPT-2 folder. Shape options that were left out
  * are filled in from it, so cfg is changed here; it must outlive the engine.
+ * The engine is one rank's alone (TX_ERR_UNSUPPORTED in a process that a launcher has started as one of several).
  * Errors: TX_ERR_ARG, TX_ERR_SHAPE (a checkpoint of another shape), TX_ERR_NOTFOUND, TX_ERR_FORMAT, TX_ERR_NOMEM (also:
  * it would take more than --memory-limit, before anything large is taken). */
 TX_API tx_status tx_engine_create(tx_engine **out, tx_config *cfg, int64_t vocab_size);

@@ -10,8 +10,13 @@
 extern "C" {
 #endif
 
+/* The number of this process among the ranks that a launcher has started (mpirun, srun, triax torchrun); 0 when it is
+ * alone. From this call on lines below warnings reach the log's sink from rank 0 only. */
+TX_API int tx_launched_rank(void);
+
 /* Trains as `triax pretrain-gpt`: tokenizer, data, model, resume, loop, evaluation, checkpoints.
- * cfg is completed from the checkpoint that --load names. */
+ * cfg is completed from the checkpoint that --load names. As one of several ranks it is collective; when one fails, it
+ * says why and all processes end. */
 TX_API tx_status tx_pretrain(tx_config *cfg);
 
 /* Loss and perplexity of a checkpoint on a dataset, as `triax evaluate`. */

@@ -27,7 +27,8 @@ typedef enum tx_status {
     TX_ERR_NOMEM,       /* memory could not be had */
     TX_ERR_NOTFOUND,    /* nothing where something was asked for */
     TX_ERR_STATE,       /* calls in the wrong order */
-    TX_ERR_NUMERIC      /* a number that is not finite where it has to be */
+    TX_ERR_NUMERIC,     /* a number that is not finite where it has to be */
+    TX_ERR_COMM         /* another rank failed, did not come in time, or cannot be reached */
 } tx_status;
 
 /* The sentence of this thread's last failure; "" if there was none. Borrowed, never NULL. */

@@ -23,7 +23,8 @@ tx_status tx__engine_restore(tx_engine *e, tx_source *src)
     return TX_OK;
 }
 
-tx_status tx__engine_create(tx_engine **out, tx_config *cfg, tx_source *src, int64_t vocab_size, int32_t eod)
+tx_status tx__engine_create(tx_engine **out, tx_config *cfg, tx_source *src, int64_t vocab_size, int32_t eod,
+                            const tx_grid *grid)
 {
     TX_TRY(tx_source_options(src, cfg, true));
     if (src->vocab_size && src->vocab_size != vocab_size && src->kind == TX_CKPT_NATIVE)
@@ -38,7 +39,7 @@ tx_status tx__engine_create(tx_engine **out, tx_config *cfg, tx_source *src, int
     TX_TRY(tx_alloc(&e, 1, sizeof *e, "the engine"));
     tx_status st;
     e->cfg = cfg;
-    TX_GOTO(tx_trainer_create(&e->trainer, cfg, src->vocab_size ? src->vocab_size : vocab_size, eod, true));
+    TX_GOTO(tx_trainer_create(&e->trainer, cfg, src->vocab_size ? src->vocab_size : vocab_size, eod, true, grid));
     TX_GOTO(tx__engine_restore(e, src));
     *out = e;
 out:
@@ -51,8 +52,14 @@ tx_status tx_engine_create(tx_engine **out, tx_config *cfg, int64_t vocab_size)
     tx_source src;
     if (vocab_size < 1)
         return TX_FAIL(TX_ERR_ARG, "a vocabulary needs at least one token, not %lld", (long long)vocab_size);
-    TX_TRY(tx_source_open_for_run(&src, cfg));
-    tx_status st = tx__engine_create(out, cfg, &src, vocab_size, -1);
+    if (cfg->world_size > 1)
+        return TX_FAIL(
+            TX_ERR_UNSUPPORTED,
+            "an engine trains on one rank yet, and this process is one of %lld: triax pretrain-gpt trains on "
+            "all of them; else give --world-size 1",
+            (long long)cfg->world_size);
+    TX_TRY(tx_source_open_for_run(&src, cfg, &tx_comm_self));
+    tx_status st = tx__engine_create(out, cfg, &src, vocab_size, -1, NULL);
     tx_source_close(&src);
     return st;
 }
@@ -104,7 +111,7 @@ tx_status tx_engine_load_checkpoint(tx_engine *e, const char *dir)
     tx_config *cfg = e->cfg; /* nothing is filled in: it stays as it is */
     tx_status st;
     TX_GOTO(tx_trainer_require_idle(e->trainer, "loaded"));
-    TX_GOTO(tx_source_open(&src, dir));
+    TX_GOTO(tx_source_open(&src, dir, &tx_comm_self));
     if (src.kind != TX_CKPT_NATIVE)
         st = TX_FAIL(TX_ERR_UNSUPPORTED, "%s: a Hugging Face folder is named as --load when the engine is made", dir);
     else if (!(st = tx_config_from_json(cfg, tx_checkpoint_config(src.native), TX_KEPT_SHAPE | TX_KEPT_ALL_GIVEN)))
@@ -116,7 +123,7 @@ out:
 
 tx_status tx_engine_export(tx_engine *e, const char *dir)
 {
-    return tx_hf_export_model(e->trainer->model, e->trainer->master, dir);
+    return tx_hf_export_model(e->trainer->model, e->trainer->master, dir, &tx_comm_self);
 }
 
 int64_t tx_engine_iteration(const tx_engine *e)

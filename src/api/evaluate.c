@@ -59,14 +59,14 @@ tx_status tx_evaluate(tx_config *cfg)
     int32_t eod = -1;
     tx_status st;
     TX_GOTO(tx_train_data_exists(cfg));
-    TX_GOTO(tx_source_open(&src, cfg->load));
+    TX_GOTO(tx_source_open(&src, cfg->load, &tx_comm_self));
     TX_GOTO(tx_source_options(&src, cfg, false));
     if (!cfg->seq_length) cfg->seq_length = cfg->max_position_embeddings; /* a Hugging Face folder does not say */
     if (tx_trainer_eod_flag(cfg)) {
         TX_GOTO(tx__tokenizer_for(cfg, src.dir, &tok));
         eod = tx_tokenizer_eod(tok);
     }
-    TX_GOTO(tx_trainer_create(&t, cfg, src.vocab_size, eod, false));
+    TX_GOTO(tx_trainer_create(&t, cfg, src.vocab_size, eod, false, NULL));
     if (src.kind == TX_CKPT_NATIVE)
         TX_GOTO(tx_trainer_load(t, src.native));
     else

@@ -121,7 +121,7 @@ tx_status tx_generate(tx_config *cfg, void (*each)(void *user, const tx_sample *
     int32_t *out = NULL;
     int64_t *n_out = NULL, longest = 0;
     tx_status st;
-    TX_GOTO(tx_source_open(&src, cfg->load));
+    TX_GOTO(tx_source_open(&src, cfg->load, &tx_comm_self));
     TX_GOTO(tx_source_options(&src, cfg, false));
     TX_GOTO(tx__tokenizer_for(cfg, cfg->load, &tok));
     if (tx_tokenizer_vocab_size(tok) > src.vocab_size) {

@@ -136,7 +136,7 @@ static tx_status inspect_checkpoint(tx__report *r, const tx_config *cfg, const c
 {
     tx_checkpoint *c;
     tx_status st;
-    TX_TRY(tx_checkpoint_open(&c, dir)); /* every byte of every shard against its checksum */
+    TX_TRY(tx_checkpoint_open(&c, dir, &tx_comm_self)); /* every byte of every shard against its checksum */
     const json_t *manifest = tx_checkpoint_manifest(c), *shards = json_object_get(manifest, "shards");
     const char *file;
     json_t *shard;

@@ -3,9 +3,11 @@
 #include <stdio.h>
 
 #include "api/engine_internal.h"
+#include "api/ranks.h"
 #include "api/run_common.h"
 #include "api/run_sinks.h"
 #include "backend/backend.h"
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/file.h"
@@ -13,29 +15,49 @@
 #include "train/loop.h"
 #include "triax/run.h"
 
-static void log_model(const tx_trainer *t)
+/* Megatron's line for each rank of a model, which the first ones show. */
+static tx_status log_params(const tx_trainer *t)
+{
+    enum { MAX_SHOWN = 64 };
+    const tx_grid *g = t->grid;
+    int64_t all = 0, *every;
+    for (int i = 0; i < t->model->params.n; i++) all += t->model->params.param[i].numel;
+    int n = tx_comm_size(g->model);
+    TX_TRY(tx_alloc(&every, (size_t)n, sizeof *every, "the ranks' numbers of parameters"));
+    tx_status st = tx_comm_gather(g->model, every, &all, sizeof all);
+    for (int i = 0; i < n && i < MAX_SHOWN && !st; i++)
+        tx_info(" > number of parameters on (tensor, pipeline) model parallel rank (%d, %d): %lld", i % g->tp.size,
+                i / g->tp.size, (long long)every[i]);
+    tx_free(every);
+    return st;
+}
+
+static tx_status log_model(const tx_trainer *t)
 {
     const tx_model *m = t->model;
     tx_memory mem = tx_trainer_memory(t);
-    int64_t real = tx_params_count(&m->params), padding = 0;
-    for (int i = 0; i < m->params.n; i++) padding += m->params.param[i].numel;
-    padding -= real;
+    int64_t padding = 0;
+    for (int i = 0; i < m->params.n; i++) {
+        const tx_param *p = &m->params.param[i];
+        padding += p->numel - p->numel / p->dim[0] * p->rows_logical;
+    }
     if (m->vocab_padded != m->vocab_size)
         tx_info(" > padded vocab (size: %lld) with %lld dummy tokens (new size: %lld)", (long long)m->vocab_size,
                 (long long)(m->vocab_padded - m->vocab_size), (long long)m->vocab_padded);
-    tx_info(" > number of parameters on (tensor, pipeline) model parallel rank (0, 0): %lld",
-            (long long)(real + padding));
+    TX_TRY(log_params(t));
     if (padding) tx_info(" > %lld of them pad the vocabulary: they are zero and not trained", (long long)padding);
     tx_memory_table(&mem, NULL, NULL);
     tx_info("> learning rate decay style: %s", t->cfg->lr_decay_style);
+    return TX_OK;
 }
 
-static void log_backend(const tx_ctx *c)
+static tx_status log_backend(const tx_ctx *c, const tx_ranks *ranks)
 {
     char threads[400];
     tx_threads_describe(threads, sizeof threads, c->n_threads);
     tx_info("backend: %s", c->backend->describe());
     tx_info("threads: %s", threads);
+    return tx_ranks_show(ranks, threads);
 }
 
 tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t vocab_size, const tx_tokenizer *bert)
@@ -71,7 +93,27 @@ static void log_batch_size(const tx_config *cfg, const tx_trainer *t)
     if (cfg->given.train_samples) tx_info("setting training iterations to %lld", (long long)cfg->train_iters);
 }
 
-tx_status tx_pretrain(tx_config *cfg)
+/* Rank 0 makes the index files that the others then find. */
+static tx_status open_data(tx_train_data **data, const tx_config *cfg, const tx_trainer *t)
+{
+    tx_comm *world = t->grid->world;
+    tx_status st = TX_OK;
+    if (t->grid->rank == 0) st = tx__run_data_open(data, cfg, t->model->vocab_size, NULL);
+    TX_TRY(tx_comm_agree(world, st));
+    if (t->grid->rank) st = tx__run_data_open(data, cfg, t->model->vocab_size, NULL);
+    return tx_comm_agree(world, st);
+}
+
+/* What it says while it is set up, in Megatron's order. */
+static tx_status show_setup(const tx_config *cfg, const tx_trainer *t, const tx_ranks *ranks)
+{
+    TX_TRY(tx_config_print(cfg, NULL, NULL));
+    log_batch_size(cfg, t);
+    TX_TRY(log_backend(&t->ctx, ranks));
+    return log_model(t);
+}
+
+static tx_status pretrain(tx_config *cfg, const tx_ranks *ranks, double start)
 {
     tx_tokenizer *tok = NULL;
     tx_engine *e = NULL;
@@ -79,38 +121,30 @@ tx_status tx_pretrain(tx_config *cfg)
     tx_source src = { 0 };
     tx_metrics metrics = { 0 };
     tx__run_sinks sinks = { 0 };
-    double setup[2], start = tx_clock(), since = start; /* setup: ms for model, data */
+    double setup[2], since = start; /* setup: ms for model, data */
+    bool first = ranks->grid.rank == 0;
     tx_status st;
-    if (cfg->kill_switch_file && tx_path_exists(cfg->kill_switch_file)) {
-        char text[3200];
-        snprintf(text, sizeof text, "Detected kill switch at %.3000s. Exiting", cfg->kill_switch_file);
-        tx_metrics_phase(text);
-        return TX_OK;
-    }
     TX_GOTO(tx_train_data_exists(cfg)); /* before a large model is built */
-    TX_GOTO(tx_source_open_for_run(&src, cfg));
+    TX_GOTO(tx_source_open_for_run(&src, cfg, ranks->grid.world));
     TX_GOTO(tx__tokenizer_for(cfg, src.dir, &tok));
     tx_info("building GPT model ...");
-    TX_GOTO(tx__engine_create(&e, cfg, &src, tx_tokenizer_vocab_size(tok), tx_tokenizer_eod(tok)));
+    TX_GOTO(tx__engine_create(&e, cfg, &src, tx_tokenizer_vocab_size(tok), tx_tokenizer_eod(tok), &ranks->grid));
     tx_source_close(&src); /* its files are mapped; the weights are copied */
-    TX_GOTO(tx_config_print(cfg, NULL, NULL));
-    log_batch_size(cfg, e->trainer);
-    log_backend(&e->trainer->ctx);
-    log_model(e->trainer);
+    TX_GOTO(show_setup(cfg, e->trainer, ranks));
     setup[0] = 1e3 * (tx_clock() - since);
     tx_metrics_phase("after model, optimizer, and learning rate scheduler are built");
     since = tx_clock();
     tx_info("> building train, validation, and test datasets ...");
-    TX_GOTO(tx__run_data_open(&data, cfg, e->trainer->model->vocab_size, NULL));
+    TX_GOTO(open_data(&data, cfg, e->trainer));
     TX_GOTO(tx__run_data_carry(e->trainer, data));
     setup[1] = 1e3 * (tx_clock() - since);
     tx_metrics_phase("after dataloaders are built");
     tx_info("done with setup ...");
     tx_log_timers(cfg, 2, (const char *const[]){ "model-and-optimizer-setup", "train/valid/test-data-iterators-setup" },
                   setup);
-    TX_GOTO(tx__run_sinks_open(&sinks, &metrics, e->trainer));
+    if (first) TX_GOTO(tx__run_sinks_open(&sinks, &metrics, e->trainer));
     TX_GOTO(tx_train_loop(e->trainer, data, &metrics, start));
-    if (cfg->save) TX_GOTO(tx__tokenizer_keep(cfg, cfg->load, cfg->save));
+    if (cfg->save && first) TX_GOTO(tx__tokenizer_keep(cfg, cfg->load, cfg->save));
 out:
     tx__run_sinks_close(&sinks);
     tx_train_data_close(data);
@@ -118,4 +152,19 @@ out:
     tx_tokenizer_close(tok);
     tx_source_close(&src);
     return st;
+}
+
+tx_status tx_pretrain(tx_config *cfg)
+{
+    double start = tx_clock();
+    if (cfg->kill_switch_file && tx_path_exists(cfg->kill_switch_file)) {
+        char text[3200];
+        snprintf(text, sizeof text, "Detected kill switch at %.3000s. Exiting", cfg->kill_switch_file);
+        tx_metrics_phase(text);
+        return TX_OK;
+    }
+    tx_ranks ranks;
+    tx_status st = tx_ranks_open(&ranks, cfg);
+    if (!st) st = pretrain(cfg, &ranks, start);
+    return tx_ranks_close(&ranks, st);
 }

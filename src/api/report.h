@@ -1,4 +1,4 @@
-/* report.h - what inspect and inspect-samples write with: one line after the other to whoever asked. */
+/* report.h - what inspect, inspect-samples and plan write with: one line after the other to whoever asked. */
 #ifndef TX_API_REPORT_H
 #define TX_API_REPORT_H
 
@@ -25,5 +25,8 @@ tx_status tx__report_decode(tx_str *out, const tx_tokenizer *tok, const int32_t 
 
 /* The whole of `inspect` for a dataset (inspect_dataset.c). */
 tx_status tx__inspect_dataset(tx__report *r, const tx_config *cfg, const char *prefix);
+
+/* --schedule-picture (show_schedule.c). */
+tx_status tx__show_schedule(tx__report *r, const tx_config *cfg);
 
 #endif

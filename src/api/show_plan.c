@@ -6,6 +6,7 @@
 
 #include "api/report.h"
 #include "api/run_common.h"
+#include "api/show_layout.h"
 #include "base/system_memory.h"
 #include "train/fit.h"
 #include "train/metrics.h"
@@ -16,7 +17,8 @@ typedef struct plan_view {
     const tx_config *cfg;
     int64_t vocab_size;
     const char *vocab_from; /* why this size */
-    tx_run_plan plan;
+    tx_stage_plans stages;
+    tx_run_plan plan; /* of the stage that takes most */
     tx_memory_limit limit;
     bool fits, asked; /* asked: --memory-limit was given, so that the answer decides about success */
     tx_fit fit;       /* where it does not fit and was asked */
@@ -49,10 +51,11 @@ static tx_status make_view(plan_view *v, tx_config *cfg)
     tx_source src = { 0 };
     tx_status st;
     *v = (plan_view){ .cfg = cfg, .limit = tx_memory_limit_of(cfg) };
-    TX_GOTO(tx_source_open_for_run(&src, cfg));
+    TX_GOTO(tx_source_open_for_run(&src, cfg, &tx_comm_self));
     TX_GOTO(tx_source_options(&src, cfg, false));
     TX_GOTO(find_vocabulary(v, &src));
-    TX_GOTO(tx_plan_run(&v->plan, cfg, v->vocab_size));
+    TX_GOTO(tx_stage_plans_make(&v->stages, cfg, v->vocab_size));
+    v->plan = v->stages.stage[v->stages.most];
     v->fits = !v->limit.bytes || tx_memory_total(&v->plan.memory) <= v->limit.bytes;
     v->asked = cfg->given.memory_limit;
     if (!v->fits && v->asked) TX_GOTO(tx_fit_find(&v->fit, cfg, v->vocab_size, &v->plan, v->limit.bytes));
@@ -130,12 +133,13 @@ static tx_status show_limit(tx__report *r, const plan_view *v)
     if (!v->limit.bytes) return TX_OK;
     tx_bytes_text(need, (double)tx_memory_total(&v->plan.memory));
     tx_bytes_text(have, (double)v->limit.bytes);
-    if (v->fits) return tx__report_line(r, "it fits: it takes %s, and %s %s", need, v->limit.whose, have);
+    const char *it = v->cfg->world_size > 1 ? "a rank" : "it";
+    if (v->fits) return tx__report_line(r, "it fits: %s takes %s, and %s %s", it, need, v->limit.whose, have);
     if (v->asked) return TX_OK; /* the message of the failure tells */
     return tx__report_line(r,
-                           "it does not fit here: it takes %s, and %s %s; --memory-limit auto, or a size, shows what "
+                           "it does not fit here: %s takes %s, and %s %s; --memory-limit auto, or a size, shows what "
                            "makes it fit",
-                           need, v->limit.whose, have);
+                           it, need, v->limit.whose, have);
 }
 
 static void memory_line(void *user, const char *text)
@@ -155,27 +159,22 @@ static tx_status show(tx__report *r, const plan_view *v)
         snprintf(padded, sizeof padded, ", padded to %lld", (long long)v->plan.vocab_padded);
     TX_TRY(tx__report_line(r, "vocabulary: %lld tokens%s (%s)", (long long)v->vocab_size, padded, v->vocab_from));
     TX_TRY(show_parameters(r, &v->plan));
+    TX_TRY(tx__show_ranks(r, cfg, &v->stages));
     tx_memory_table(&v->plan.memory, memory_line, r);
+    TX_TRY(tx__show_messages(r, cfg, &v->plan));
     TX_TRY(show_work(r, cfg, &v->plan));
+    if (cfg->schedule_picture) TX_TRY(tx__show_schedule(r, cfg));
     return show_limit(r, v);
 }
 
 /* ---- for programs ---- */
-
-static json_t *json_memory(const tx_memory *m)
-{
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)m->params, "gradients",
-                     (json_int_t)m->grads, "optimizer", (json_int_t)m->optimizer, "activations",
-                     (json_int_t)m->activations, "workspace", (json_int_t)m->workspace, "total",
-                     (json_int_t)tx_memory_total(m));
-}
 
 static json_t *json_changes(const tx_fit *f)
 {
     json_t *all = json_array();
     for (int i = 0; i < f->n && all; i++) {
         const tx_change *c = &f->change[i];
-        json_t *one = json_pack("{s:s, s:o, s:f}", "flags", c->flags, "memory", json_memory(&c->memory),
+        json_t *one = json_pack("{s:s, s:o, s:f}", "flags", c->flags, "memory", tx__memory_to_json(&c->memory),
                                 "extra_compute", c->extra_compute);
         if (!json_array_append_new(all, one)) continue;
         json_decref(all);
@@ -192,15 +191,18 @@ static tx_status show_json(tx__report *r, const plan_view *v)
     bool ok = params != NULL;
     for (int i = 0; i < TX_N_PARAM_KINDS && ok; i++)
         ok = !json_object_set_new(params, tx_param_kind_names[i], json_integer(p->n_params[i]));
-    json_t *all = json_pack("{s:{s:I, s:I, s:s}, s:o, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:o, s:b, s:o}", "vocabulary",
-                            "tokens", (json_int_t)v->vocab_size, "padded", (json_int_t)p->vocab_padded, "from",
-                            v->vocab_from, "parameters", params, "memory", json_memory(&p->memory), "micro_batch_size",
-                            (json_int_t)cfg->micro_batch_size, "global_batch_size", (json_int_t)cfg->global_batch_size,
-                            "tokens_per_iteration", (json_int_t)p->tokens, "flops_per_iteration", p->flops,
-                            "flops_per_token", p->flops / (double)p->tokens, "tokens_of_run", run_tokens(cfg),
-                            "memory_limit", v->limit.bytes ? json_integer((json_int_t)v->limit.bytes) : json_null(),
-                            "fits", v->fits, "changes", json_changes(&v->fit));
-    char *text = ok && all ? json_dumps(all, JSON_COMPACT) : NULL;
+    json_t *all = json_pack(
+        "{s:{s:I, s:I, s:s}, s:o, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:o, s:b, s:o}", "vocabulary", "tokens",
+        (json_int_t)v->vocab_size, "padded", (json_int_t)p->vocab_padded, "from", v->vocab_from, "parameters", params,
+        "memory", tx__memory_to_json(&p->memory), "micro_batch_size", (json_int_t)cfg->micro_batch_size,
+        "global_batch_size", (json_int_t)cfg->global_batch_size, "tokens_per_iteration", (json_int_t)p->tokens,
+        "flops_per_iteration", p->flops, "flops_per_token", p->flops / (double)p->tokens, "tokens_of_run",
+        run_tokens(cfg), "memory_limit", v->limit.bytes ? json_integer((json_int_t)v->limit.bytes) : json_null(),
+        "fits", v->fits, "changes", json_changes(&v->fit));
+    json_t *ranks = tx__layout_to_json(cfg, &v->stages);
+    ok = ok && all && ranks && !json_object_update(all, ranks);
+    json_decref(ranks);
+    char *text = ok ? json_dumps(all, JSON_COMPACT) : NULL;
     tx_status st = text ? TX_OK : TX_FAIL(TX_ERR_NOMEM, "not enough memory for the plan as JSON");
     if (!st) r->line(r->user, text);
     free(text);
@@ -212,9 +214,10 @@ tx_status tx_plan(tx_config *cfg, tx_line_fn *line, void *user)
 {
     tx__report r = { .line = line, .user = user };
     plan_view v;
-    TX_TRY(make_view(&v, cfg));
-    tx_status st = cfg->json ? show_json(&r, &v) : show(&r, &v);
+    tx_status st = make_view(&v, cfg);
+    if (!st) st = cfg->json ? show_json(&r, &v) : show(&r, &v);
     tx_str_free(&r.text);
+    tx_stage_plans_free(&v.stages);
     if (st || v.fits || !v.asked) return st;
     return tx_fit_refuse(&v.fit, &v.plan.memory, v.limit);
 }

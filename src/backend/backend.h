@@ -55,4 +55,10 @@ void tx__compose_ops(tx_ops *ops);
  * naming op, tensor, place and value. */
 tx_status tx__check_index(const char *op, const char *name, tx_tensor x, int64_t lo, int64_t hi);
 
+/* Rows of the whole of a table. */
+static inline int64_t tx__rows_of(tx_shard shard, tx_tensor table)
+{
+    return shard.whole ? shard.whole : table.dim[0];
+}
+
 #endif

@@ -383,6 +383,42 @@ tx_status tx__check_cross_entropy(const tx_cross_entropy_args *a)
     return check_classes("cross_entropy", a->n_valid, a->z.dim[1], a->smoothing);
 }
 
+/* Classes that are split over ranks: the columns of z that are some are its first ones. */
+static bool classes_fit(const tx_classes *k, int64_t v)
+{
+    return k->first >= 0 && k->n_here >= 0 && k->n_here <= v && k->n_valid >= 1 &&
+           (!k->n_here || k->first + k->n_here <= k->n_valid);
+}
+
+tx_status tx__check_cross_entropy_part(const tx_cross_entropy_part_args *a)
+{
+    tx_dtype t = a->z.dtype;
+    int64_t rows = a->z.dim[0];
+    if (!is_float(t) || tx_wide(t) != t || !dense(a->z, t, 2) || !mat(a->stats, t, rows, 4) ||
+        !vec(a->y, TX_I32, rows) || !classes_fit(&a->classes, a->z.dim[1]))
+        return REFUSE("cross_entropy_part", "z [rows,v] fp32, stats [rows,4] as z, y [rows] int32, contiguous",
+                      T(stats), T(z), T(y));
+    return TX_OK;
+}
+
+tx_status tx__check_cross_entropy_join(const tx_cross_entropy_join_args *a)
+{
+    tx_dtype t = a->stats.dtype;
+    int64_t rows = a->loss.dim[0];
+    bool ok = is_float(t) && tx_wide(t) == t && dense(a->stats, t, 3) && a->stats.dim[1] == rows &&
+              a->stats.dim[2] == 4 && vec(a->loss, t, rows) && vec(a->y, TX_I32, rows) && a->part >= 0 &&
+              a->part < a->stats.dim[0] && dense(a->z, t, 2) && a->z.dim[0] == rows &&
+              classes_fit(&a->classes, a->z.dim[1]);
+    if (a->dz.data) ok = ok && is_float(a->dz.dtype) && shaped_like(a->dz, a->z, a->dz.dtype) && a->weight.data;
+    if (!ok || !maybe_like(a->weight, a->loss))
+        return REFUSE(
+            "cross_entropy_join",
+            "z [rows,v] fp32, dz as z and only with weight, stats [parts,rows,4], loss and weight [rows] fp32, "
+            "y [rows] int32, contiguous",
+            T(loss), T(z), T(dz), T(stats), T(y), T(weight));
+    return TX_OK;
+}
+
 tx_status tx__check_head_loss(const tx_head_loss_args *a)
 {
     tx_dtype t = a->x.dtype;
@@ -395,7 +431,11 @@ tx_status tx__check_head_loss(const tx_head_loss_args *a)
             "x [rows,h] and w [v,h] of one float dtype, loss [rows] fp32, y [rows] int32; with weight [rows] fp32 "
             "also dx as x and dw as w, but fp32; contiguous",
             T(loss), T(dx), T(dw), T(x), T(w), T(y), T(weight));
-    return check_classes("head_loss", a->n_valid, a->w.dim[0], a->smoothing);
+    int64_t parts = a->n_parts ? a->n_parts : 1;
+    if (parts > 1 && (!a->exchange || a->part < 0 || a->part >= parts))
+        return TX_FAIL(TX_ERR_ARG, "head_loss: part %lld of %lld needs an exchange", (long long)a->part,
+                       (long long)parts);
+    return check_classes("head_loss", a->n_valid, parts * a->w.dim[0], a->smoothing);
 }
 
 tx_status tx__check_sumsq(const tx_sumsq_args *a)

@@ -8,20 +8,67 @@
 #define HEAD_BYTES    ((int64_t)64 << 20)
 #define HEAD_MIN_ROWS 32
 
+int64_t tx_head_loss_chunks(int64_t rows, int64_t v, tx_dtype t)
+{
+    int64_t fit = HEAD_BYTES / (v * (int64_t)tx_dtype_size(tx_wide(t)));
+    if (fit < HEAD_MIN_ROWS) fit = HEAD_MIN_ROWS;
+    int64_t most = (rows + fit - 1) / fit, each = (rows + most - 1) / most;
+    return (rows + each - 1) / each;
+}
+
+/* Rows of a chunk; the last is hardly shorter than the others. */
 static int64_t head_chunk(const tx_head_loss_args *a)
 {
-    int64_t rows = a->x.dim[0], fit = HEAD_BYTES / (a->w.dim[0] * (int64_t)tx_dtype_size(tx_wide(a->x.dtype)));
-    if (fit < HEAD_MIN_ROWS) fit = HEAD_MIN_ROWS;
-    int64_t n_chunks = (rows + fit - 1) / fit;
-    return (rows + n_chunks - 1) / n_chunks; /* even: the last is hardly shorter than the others */
+    int64_t n = tx_head_loss_chunks(a->x.dim[0], a->w.dim[0], a->x.dtype);
+    return (a->x.dim[0] + n - 1) / n;
+}
+
+/* The scratch of a chunk: logits, what they are rounded to, and the statistics of all parts and of this one. */
+typedef struct head_room {
+    size_t rounded, all, mine, end; /* offsets in bytes */
+} head_room;
+
+static head_room head_layout(const tx_head_loss_args *a)
+{
+    tx_dtype t = a->x.dtype, wide = tx_wide(t);
+    size_t chunk = (size_t)head_chunk(a), wide_size = tx_dtype_size(wide), n = chunk * (size_t)a->w.dim[0];
+    bool split = a->n_parts > 1;
+    head_room r = { .rounded = n * wide_size };
+    r.all = r.rounded + (a->weight.data && t != wide ? n * tx_dtype_size(t) : 0);
+    r.all = (r.all + wide_size - 1) / wide_size * wide_size;
+    r.mine = r.all + (split ? (size_t)a->n_parts * chunk * 4 * wide_size : 0);
+    r.end = r.mine + (split ? chunk * 4 * wide_size : 0);
+    return r;
 }
 
 static size_t head_loss_scratch(const tx_ctx *c, const tx_head_loss_args *a)
 {
     (void)c;
-    tx_dtype t = a->x.dtype, wide = tx_wide(t);
-    size_t rounded = a->weight.data && t != wide ? tx_dtype_size(t) : 0;
-    return (size_t)(head_chunk(a) * a->w.dim[0]) * (tx_dtype_size(wide) + rounded);
+    return head_layout(a).end;
+}
+
+/* loss and dz of a chunk: rows first .. first + n, from its logits */
+static tx_status chunk_loss(tx_ctx *c, const tx_head_loss_args *a, char *scratch, int64_t first, int64_t n, tx_tensor z,
+                            tx_tensor rounded)
+{
+    bool grad = a->weight.data != NULL;
+    tx_tensor loss = tx_slice1(a->loss, first, n), y = tx_slice1(a->y, first, n), weight = { 0 };
+    if (grad) weight = tx_slice1(a->weight, first, n);
+    if (a->n_parts <= 1) {
+        TX_RUN(c, cross_entropy, .loss = loss, .z = z, .dz = rounded, .y = y, .weight = weight, .n_valid = a->n_valid,
+               .smoothing = a->smoothing);
+        return TX_OK;
+    }
+    head_room room = head_layout(a);
+    int64_t v = a->w.dim[0], left = a->n_valid - a->part * v;
+    tx_classes classes = { .first = a->part * v, .n_here = left < 0 ? 0 : left < v ? left : v, .n_valid = a->n_valid };
+    tx_tensor mine = tx_tensor2(scratch + room.mine, z.dtype, n, 4);
+    tx_tensor all = tx_tensor3(scratch + room.all, z.dtype, a->n_parts, n, 4);
+    TX_RUN(c, cross_entropy_part, .stats = mine, .z = z, .y = y, .classes = classes, .keep = grad);
+    TX_TRY(a->exchange(c, all, mine));
+    TX_RUN(c, cross_entropy_join, .loss = loss, .z = z, .dz = rounded, .stats = all, .y = y, .weight = weight,
+           .classes = classes, .part = a->part, .smoothing = a->smoothing);
+    return TX_OK;
 }
 
 static tx_status head_loss(tx_ctx *c, const tx_head_loss_args *a, void *scratch)
@@ -32,16 +79,13 @@ static tx_status head_loss(tx_ctx *c, const tx_head_loss_args *a, void *scratch)
     for (int64_t first = 0; first < rows; first += chunk) {
         int64_t n = rows - first < chunk ? rows - first : chunk;
         tx_tensor z = tx_tensor2(scratch, wide, n, v), rounded = { 0 }, x = tx_slice_rows(a->x, first, n);
-        if (grad && t != wide)
-            rounded = tx_tensor2((char *)scratch + (size_t)(chunk * v) * tx_dtype_size(wide), t, n, v);
+        if (grad && t != wide) rounded = tx_tensor2((char *)scratch + head_layout(a).rounded, t, n, v);
         tx_tensor dz = rounded.data ? rounded : z;
         tx_at_rows(c, first, n);
         /* 1  z = x Wᵀ */
         TX_RUN(c, gemm, .c = z, .a = x, .b = a->w, .trans_b = true);
         /* 2  loss, dz */
-        TX_RUN(c, cross_entropy, .loss = tx_slice1(a->loss, first, n), .z = z, .dz = rounded,
-               .y = tx_slice1(a->y, first, n), .weight = grad ? tx_slice1(a->weight, first, n) : (tx_tensor){ 0 },
-               .n_valid = a->n_valid, .smoothing = a->smoothing);
+        TX_TRY(chunk_loss(c, a, scratch, first, n, z, rounded));
         if (!grad) continue;
         tx_at_backward(c, true);
         /* 3  dx = dz W */

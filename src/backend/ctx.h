@@ -5,7 +5,8 @@
  *   dry      the plan: code runs, arenas count, no number is touched (DESIGN idea 8)
  *   at       where in the model the code is
  *   watch    set while a value that is not finite is looked for (watch.h)
- *   profile  set while ops are timed (profile.h)  */
+ *   profile  set while ops are timed (profile.h)
+ *   grid     this rank's place among others (parallel/grid.h)  */
 #ifndef TX_BACKEND_CTX_H
 #define TX_BACKEND_CTX_H
 
@@ -32,6 +33,7 @@ typedef struct tx_ctx {
     tx_place at;
     struct tx_watch *watch;     /* borrowed; NULL: off */
     struct tx_profile *profile; /* likewise */
+    const struct tx_grid *grid; /* borrowed; NULL: a rank alone */
     int n_threads;
 } tx_ctx;
 

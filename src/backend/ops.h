@@ -226,11 +226,18 @@ typedef struct tx_attention_bwd_args {
     tx_tensor first_key; /* as in forward */
 } tx_attention_bwd_args;
 
-/* embedding_fwd: y[s,b] = word[token[s,b]] + pos[position[s,b]] */
+/* Where a table is split over ranks: which of its rows are here. Zeroed: all of them. */
+typedef struct tx_shard {
+    int64_t first; /* number of the first one */
+    int64_t whole; /* rows of the whole table; 0: those here */
+} tx_shard;
+
+/* embedding_fwd: y[s,b] = word[token[s,b]] + pos[position[s,b]]; a word that is not among the rows here is 0 */
 typedef struct tx_embedding_fwd_args {
     tx_tensor y;               /* [s, b, h], out; stream */
-    tx_tensor token, position; /* [s, b] i32; a token outside [0, rows of word) is TX_ERR_ARG naming it */
+    tx_tensor token, position; /* [s, b] i32; a token outside [0, rows of the whole) is TX_ERR_ARG naming it */
     tx_tensor word, pos;       /* [v, h], [max positions, h]; pos optional */
+    tx_shard shard;            /* of word */
 } tx_embedding_fwd_args;
 
 /* embedding_bwd: dword[token] += dy, dpos[position] += dy, in token order */
@@ -238,6 +245,7 @@ typedef struct tx_embedding_bwd_args {
     tx_tensor dword, dpos; /* [v, h], [max positions, h], accumulated, wide; dpos optional */
     tx_tensor dy;          /* [s, b, h]; value or wide */
     tx_tensor token, position;
+    tx_shard shard; /* of dword */
 } tx_embedding_bwd_args;
 
 /* cross_entropy: loss[i] = -Σ_{j < n_valid} q_j log softmax(z_i)_j  with q = [j = y_i], or with smoothing α > 0 (and
@@ -261,10 +269,48 @@ static inline double tx_even_smoothing(double smoothing, int64_t n)
     return smoothing > 0 ? smoothing * (double)n / (double)(n - 1) : 0;
 }
 
+/* Of classes that are split over ranks in `shard`, as columns of z: numbers first .. first + n_here, of n_valid in all;
+ * n_here may be 0. What is behind them pads. */
+typedef struct tx_classes {
+    int64_t first, n_here, n_valid;
+} tx_classes;
+
+/* cross_entropy in two halves, for classes that are split over ranks, which exchange `stats` in between.
+ *
+ * cross_entropy_part: stats[i] = { m = max_j z_ij, Σ_j exp(z_ij - m), z_i,yi or 0 where y_i is not here, Σ_j z_ij }
+ * over the classes here; without any { -inf, 0, 0, 0 }. With keep z becomes exp(z - m).  Megatron-LM arXiv:1909.08053
+ * §3 */
+typedef struct tx_cross_entropy_part_args {
+    tx_tensor stats; /* [rows, 4], out; wide */
+    tx_tensor z;     /* [rows, v]; in, and out with keep; wide */
+    tx_tensor y;     /* [rows] i32: -1, or a class's number */
+    tx_classes classes;
+    bool keep;
+} tx_cross_entropy_part_args;
+
+/* cross_entropy_join: cross_entropy's loss and, with weight, the gradient's columns here, from the stats of all parts
+ *  and what cross_entropy_part kept in z. */
+typedef struct tx_cross_entropy_join_args {
+    tx_tensor loss;   /* [rows], out, nats; wide */
+    tx_tensor z;      /* [rows, v], with weight; in, and out unless dz is there; wide */
+    tx_tensor dz;     /* [rows, v], out, optional; value; not z's memory */
+    tx_tensor stats;  /* [parts, rows, 4]; wide */
+    tx_tensor y;      /* [rows] i32 */
+    tx_tensor weight; /* [rows]; wide; optional */
+    tx_classes classes;
+    int64_t part; /* number of the own stats */
+    double smoothing;
+} tx_cross_entropy_join_args;
+
+/* Gathers what each part has computed, in the order of the parts. @all [parts, rows, 4]   @mine [rows, 4] */
+typedef tx_status tx_exchange_fn(tx_ctx *c, tx_tensor all, tx_tensor mine);
+
 /* head_loss: the output head and its loss as one op, in chunks of rows so that logits never exist whole.
  *  z = x Wᵀ, loss as cross_entropy, and with weight also dx = dz W, dW = dzᵀ x + beta dW with gemm's beta.
  *  Scratch: chunk × v. Logits are wide;
  *  dz is rounded to a value before it is multiplied.
+ *  Where W's rows are split over n_parts ranks, w and dw are the rows here, dx is this part's, to be summed over the
+ *  parts, and loss is the whole's.
  *  Megatron-LM arXiv:1909.08053 §3. */
 typedef struct tx_head_loss_args {
     tx_tensor loss;   /* [rows], out; wide */
@@ -274,10 +320,15 @@ typedef struct tx_head_loss_args {
     tx_tensor w;      /* [v, h] */
     tx_tensor y;      /* [rows] i32 */
     tx_tensor weight; /* [rows]; wide; optional: without it only loss is computed */
-    int64_t n_valid;
+    int64_t n_valid;  /* of all parts */
     double smoothing;
     bool accumulate;
+    int64_t n_parts, part;    /* zeroed: W is whole */
+    tx_exchange_fn *exchange; /* with n_parts > 1 */
 } tx_head_loss_args;
+
+/* How many chunks it takes so many rows in, v being the rows of W here; t the values' type. */
+int64_t tx_head_loss_chunks(int64_t rows, int64_t v, tx_dtype t);
 
 /* sumsq: out[k] = Σ x_i² over elements [k TX_SUMSQ_BLOCK, (k+1) TX_SUMSQ_BLOCK), in fp64. Fixed blocks, so that a norm
  *  does not depend on how many threads or ranks share the work. */

@@ -1,7 +1,7 @@
 /* profile.h - times every op. While ctx->profile is set, each op in which no other op runs is timed, and
  * counted to the row of its kind: same op, same part of the model, same direction. Composed ops are there as their
- * parts. The first TX_PROFILE_MAX_EVENTS runs are kept one by one as well. Without a profile an op pays one test of a
- * pointer; with one, what it computes is the same.
+ * parts, and calls to other ranks beside them (comm/comm.h: tx_world_profile). The first TX_PROFILE_MAX_EVENTS runs are
+ * kept one by one as well. Without a profile an op pays one test of a pointer; with one, what it computes is the same.
  *
  *      tx_profile p = { 0 };
  *      c->profile = &p;  ... forward, backward, update ...  c->profile = NULL;
@@ -16,7 +16,14 @@
 enum { TX_PROFILE_MAX_EVENTS = 200000 };
 
 /* What bounds an op. */
-typedef enum tx_cost_kind { TX_COST_PRODUCT, TX_COST_ATTENTION, TX_COST_MEMORY, TX_N_COST_KINDS } tx_cost_kind;
+typedef enum tx_cost_kind {
+    TX_COST_PRODUCT,
+    TX_COST_ATTENTION,
+    TX_COST_MEMORY,
+    TX_COST_MESSAGES, /* what ranks move and sum (comm/comm.h): op "all-reduce", part the group's name */
+    TX_COST_WAITING,  /* the same calls while another rank is what they wait for */
+    TX_N_COST_KINDS
+} tx_cost_kind;
 
 /* What one run of an op costs. */
 typedef struct tx_cost {

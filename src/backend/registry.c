@@ -57,6 +57,7 @@ tx_status tx_ctx_init(tx_ctx *c, const char *backend, int n_threads)
     c->dry = true;
     tx_arena_init(&c->acts, "activations");
     tx_arena_init(&c->scratch, "workspace");
+    c->acts.shared = c->scratch.shared = true; /* what ranks send each other lies there */
     TX_GOTO(tx_alloc(&c->ops, 1, sizeof *c->ops, "the op table"));
     tx_backend_ops(be, c->ops);
 #define OP(op)                                                                      \

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/shared.h"
 
 #define ALIGN ((size_t)64)
 
@@ -17,8 +18,8 @@ tx_status tx_arena_reserve(tx_arena *a, size_t bytes)
 {
     TX_ASSERT(a->counting);
     unsigned char *base;
-    TX_TRY(tx_alloc(&base, bytes ? bytes : 1, 1, a->name));
-    *a = (tx_arena){ .base = base, .cap = bytes, .name = a->name };
+    TX_TRY(a->shared ? tx_shared_alloc(&base, bytes, a->name) : tx_alloc(&base, bytes, 1, a->name));
+    *a = (tx_arena){ .base = base, .cap = bytes, .name = a->name, .shared = a->shared };
     return TX_OK;
 }
 
@@ -40,6 +41,6 @@ void tx_arena_pop(tx_arena *a, size_t mark)
 
 void tx_arena_deinit(tx_arena *a)
 {
-    tx_free(a->base);
-    *a = (tx_arena){ .counting = true, .name = a->name };
+    tx_shared_free(a->base); /* either kind's */
+    *a = (tx_arena){ .counting = true, .name = a->name, .shared = a->shared };
 }

@@ -22,6 +22,7 @@ typedef struct tx_arena {
     unsigned char *base;
     size_t used, peak, cap; /* bytes */
     bool counting;
+    bool shared;      /* its memory is tx_shared_alloc's: other ranks read and write it in place */
     const char *name; /* for messages; static */
 } tx_arena;
 

@@ -8,26 +8,14 @@
 
 #include "base/alloc.h"
 #include "base/control_group.h"
+#include "base/launched.h"
 
 /* ---- launchers ---- */
 
-static int number_of(const char *variable)
-{
-    const char *text = getenv(variable);
-    return text && *text ? atoi(text) : -1;
-}
-
 tx_local_rank tx_local_rank_find(void)
 {
-    static const char *const names[][2] = { { "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE" },
-                                            { "MPI_LOCALRANKID", "MPI_LOCALNRANKS" },
-                                            { "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE" },
-                                            { "LOCAL_RANK", "LOCAL_WORLD_SIZE" } };
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        int rank = number_of(names[i][0]), n = number_of(names[i][1]);
-        if (rank >= 0 && n > 1 && rank < n) return (tx_local_rank){ rank, n };
-    }
-    return (tx_local_rank){ 0, 1 };
+    tx_launched l = tx_launched_find();
+    return (tx_local_rank){ l.local_rank, l.n_local };
 }
 
 /* ---- the machine ---- */
@@ -58,12 +46,19 @@ static tx_status list_cores(tx_cores *out, hwloc_topology_t machine, hwloc_const
     return out->n ? TX_OK : TX_FAIL(TX_ERR_NOTFOUND, "hwloc finds no core that this process may use");
 }
 
-/* This process's part of cores that several have. Where there are fewer cores than processes, some share one. */
+void tx_cores_share(int *lo, int *hi, int n_cores, tx_local_rank local)
+{
+    *lo = (int)((int64_t)n_cores * local.rank / local.n);
+    *hi = (int)((int64_t)n_cores * (local.rank + 1) / local.n);
+    if (*hi == *lo) ++*hi;
+}
+
+/* This process's part of cores that several have. */
 static void divide(tx_cores *c, tx_local_rank local)
 {
-    int lo = (int)((int64_t)c->n * local.rank / local.n), hi = (int)((int64_t)c->n * (local.rank + 1) / local.n);
-    c->shared = hi > lo && c->n >= local.n;
-    if (hi == lo) hi = lo + 1;
+    int lo, hi;
+    tx_cores_share(&lo, &hi, c->n, local);
+    c->shared = c->n >= local.n;
     for (int i = lo; i < hi; i++) c->core[i - lo] = c->core[i];
     c->n = hi - lo;
 }

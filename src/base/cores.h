@@ -36,6 +36,10 @@ tx_local_rank tx_local_rank_find(void);
 tx_status tx_cores_find(tx_cores *out, const char *mask, tx_local_rank local, const char *cgroup_root);
 void tx_cores_free(tx_cores *c);
 
+/* Which of n cores one of the processes side by side has: lo to hi - 1. Where there are fewer cores than processes,
+ * some share one. */
+void tx_cores_share(int *lo, int *hi, int n_cores, tx_local_rank local);
+
 /* Whether n threads are given a core each: there are as many cores, and no other program is likely to choose the same,
  * because all are taken or a launcher has divided them. */
 bool tx_cores_bind(const tx_cores *c, int n_threads);

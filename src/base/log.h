@@ -2,6 +2,8 @@
 #ifndef TX_BASE_LOG_H
 #define TX_BASE_LOG_H
 
+#include <stdio.h>
+
 #include "triax/log.h"
 
 void tx_log(tx_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -11,6 +13,11 @@ void tx_log(tx_log_level level, const char *fmt, ...) __attribute__((format(prin
 #define tx_debug(...) tx_log(TX_LOG_DEBUG, __VA_ARGS__)
 
 #define TX_PROGRESS_SECONDS 0.5 /* between two live lines, TX_LOG_PROGRESS */
+
+/* This thread is rank `rank` of several: what it has to say below warnings is rank 0's alone to say, and "rank 3: "
+ * stands before the rest. With `copy`, an open file of the caller's, all of it goes there, too. rank < 0, NULL: as
+ * before. */
+void tx_log_rank(int rank, FILE *copy);
 
 /* Whether a line of this level would reach a sink. */
 int tx_log_wants(tx_log_level level);

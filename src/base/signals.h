@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* From now on SIGTERM only sets a flag. Process-wide. */
+/* From now on SIGTERM, and SIGUSR1 (which is what mpirun can hand to its ranks), only set a flag. Process-wide. */
 void tx_signals_watch(void);
 
 bool tx_signals_seen(void);

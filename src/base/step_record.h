@@ -13,6 +13,7 @@
     X(FORWARD, "forward-compute", 2, "forward")                \
     X(BACKWARD, "backward-compute", 2, "backward")             \
     X(BATCH, "batch-generator", 2, "data")                     \
+    X(SUMS, "all-grads-sync", 1, "communication")              \
     X(CHECK, "optimizer-unscale-and-check-inf", 2, NULL)       \
     X(CLIP, "optimizer-clip-main-grad", 2, NULL)               \
     X(COUNT_ZEROS, "optimizer-count-zeros", 2, NULL)           \
@@ -67,7 +68,8 @@ typedef struct tx_step_record {
 
     /* interval only */
     double elapsed_ms; /* of an iteration, evaluation and saving left out */
-    double samples_per_second, tokens_per_second, tflops;
+    double samples_per_second, tokens_per_second;
+    double tflops;               /* of one rank, as upstream's line has it */
     double peak_share;           /* tflops by what the machine was measured to reach; NaN: that is not known */
     double time_ms[TX_N_TIMERS]; /* an iteration's share */
     int64_t memory_bytes;        /* taken for training */

@@ -1,9 +1,10 @@
 /* checkpoint.h - saving and loading a run. Tensors are named and placed in global coordinates, so what one layout wrote
- * another can read; the parameter table says which tensors there are.
+ * another can read; the parameter tables of the ranks say which tensors there are.
  *
  *      DIR/latest                                  "iter_0000010\n"
  *      DIR/iter_0000010/manifest.json              state, config, tensors, checksums
- *      DIR/iter_0000010/shard_00000.safetensors    fp32: model.<name>, and the optimizer's, such as exp_avg.<name>
+ *      DIR/iter_0000010/shard_00000.safetensors    fp32: model.<name>, and the optimizer's, such as exp_avg.<name>;
+ *                                                  one file for each rank that saves
  *
  *  A checkpoint appears whole or not at all: it is written to DIR/.tmp-iter_0000010-<pid>, fsynced, renamed, and only
  *  then named by `latest`. Two runs that hold the same numbers write the same bytes. One run at a time saves into a
@@ -16,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "comm/comm.h"
 #include "nn/param.h"
 
 /* Where a run stands. All counts are >= 0. */
@@ -45,10 +47,14 @@ enum { TX_CKPT_MAX_PARTS = 2 };
  * ps->numel elements; rows that pad the vocabulary are not saved. n_parts 0 saves the model alone. @config is any JSON
  * object: it is saved as it is, so it must not hold times, paths or host names. An existing iter_<iteration> is
  * replaced; until the new one is complete the old one stays as it is. Temporaries that a dead process left in DIR are
- * removed first. On failure DIR holds what it held before. Errors: TX_ERR_ARG, TX_ERR_IO (names the file and the
- * reason; too little space is found before writing). */
+ * removed first. On failure DIR holds what it held before.
+ *  Collective over `group`: the ranks that hold the model together, one of each kind (tensor x pipeline, not data).
+ * Each writes a shard of its counted parameters, rank 0 all else, and an error on one is an error on all
+ * (tx_comm_agree). State and config are rank 0's; parts are the same on all. DIR is a folder that all of them see.
+ *  Errors: TX_ERR_ARG, TX_ERR_IO (names the file and the reason; too little space is found before writing),
+ * TX_ERR_COMM. */
 tx_status tx_checkpoint_save(const char *dir, const tx_ckpt_state *state, const json_t *config, const tx_params *ps,
-                             const float *value, const tx_ckpt_part *part, int n_parts);
+                             const float *value, const tx_ckpt_part *part, int n_parts, tx_comm *group);
 
 /* "DIR/iter_0000010", where that saves; TX_ERR_ARG when it does not fit. */
 tx_status tx_checkpoint_iter_path(char *buf, size_t cap, const char *dir, int64_t iteration);
@@ -71,24 +77,28 @@ typedef struct tx_checkpoint tx_checkpoint;
 
 /* Opens the checkpoint that DIR/latest names, or DIR itself when it holds a manifest.json. Without `latest` the newest
  * iter_ folder is taken, with a warning. The manifest and every byte of every shard are verified against their
- * checksums. Errors: TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_FORMAT (names file and block). */
-tx_status tx_checkpoint_open(tx_checkpoint **out, const char *dir);
+ * checksums. Errors: TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_FORMAT (names file and block).
+ *  Collective over `group`, any ranks that load the same checkpoint: rank 0 says which folder it is and each verifies a
+ * part of the bytes; all succeed or all fail. The checkpoint keeps the group, which outlives it. */
+tx_status tx_checkpoint_open(tx_checkpoint **out, const char *dir, tx_comm *group);
 
 /* The same, but when that one is damaged takes the newest other iter_ folder of DIR that is whole, with a warning for
  * each that is not. The error is the first one's when none is. */
-tx_status tx_checkpoint_open_newest_good(tx_checkpoint **out, const char *dir);
+tx_status tx_checkpoint_open_newest_good(tx_checkpoint **out, const char *dir, tx_comm *group);
 
-void tx_checkpoint_close(tx_checkpoint *c); /* NULL allowed */
+void tx_checkpoint_close(tx_checkpoint *c); /* NULL allowed. Not collective */
 
 const char *tx_checkpoint_path(const tx_checkpoint *c); /* the iter_ folder */
 const tx_ckpt_state *tx_checkpoint_state(const tx_checkpoint *c);
 const json_t *tx_checkpoint_config(const tx_checkpoint *c);   /* borrowed */
 const json_t *tx_checkpoint_manifest(const tx_checkpoint *c); /* all of it, for inspection; borrowed */
 
-/* Fills the flat buffers (ps->numel elements) with what was saved and the padding rows with zero; n_parts 0 leaves the
- * optimizer's state out. Model and checkpoint must hold the same tensors in the same shapes: all differences are listed
- * in one TX_ERR_SHAPE. TX_ERR_NOTFOUND: there is no optimizer state, or another optimizer's. Nothing is written on
- * failure. */
+/* Fills the flat buffers (ps->numel elements) with this rank's part of what was saved and the padding rows with zero;
+ * n_parts 0 leaves the optimizer's state out. Collective over the group that c was opened with: together its ranks have
+ * the whole model, some of it perhaps several times. That and the checkpoint must hold the same tensors in the same
+ * shapes: a rank lists all differences of its own tensors, and those that no rank has, in one TX_ERR_SHAPE; ranks
+ * without any fail with TX_ERR_COMM and the first such list. TX_ERR_NOTFOUND: there is no optimizer state, or another
+ * optimizer's. Nothing is written on failure, on any rank. */
 tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, float *value, const tx_ckpt_part *part,
                              int n_parts);
 

@@ -1,5 +1,5 @@
 /* checkpoint_load.c - opening, verifying and reading a native checkpoint. Nothing is read from a folder whose checksums
- * have not been seen to fit, and nothing is written to the caller's buffers before all shapes have. */
+ * have not been seen to fit, and nothing is written to the caller's buffers before all shapes have, on any rank. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,21 +14,34 @@
 struct tx_checkpoint {
     char *path;
     tx__manifest m;
+    tx_map *map;            /* m.n_shards; taken by shard[i] when that is opened */
     tx_safetensors **shard; /* m.n_shards */
+    tx_comm *group;
 };
 
 /* ---- opening ---- */
 
-static tx_status open_shard(tx_checkpoint *c, size_t i)
+static tx_status shard_path(char path[TX__PATH_CAP], const tx_checkpoint *c, size_t i)
+{
+    return tx_path_join(path, TX__PATH_CAP, c->path, c->m.shard[i].file);
+}
+
+/* Maps all shards and compares this rank's part of all their blocks. */
+static tx_status verify(tx_checkpoint *c)
 {
     char path[TX__PATH_CAP];
-    tx_map map;
-    TX_TRY(tx_path_join(path, sizeof path, c->path, c->m.shard[i].file));
-    TX_TRY(tx_map_open(&map, path));
-    tx_status st = tx__shard_verify(&c->m.shard[i], path, &map); /* first: damage is to be called damage */
-    if (!st) st = tx_safetensors_open_map(&c->shard[i], path, &map);
-    tx_map_close(&map);
-    return st;
+    int64_t n = 0, at = 0, size = tx_comm_size(c->group), rank = tx_comm_rank(c->group);
+    for (size_t i = 0; i < c->m.n_shards; i++) n += tx__shard_blocks(&c->m.shard[i]);
+    int64_t first = n * rank / size, end = n * (rank + 1) / size;
+    for (size_t i = 0; i < c->m.n_shards; i++) {
+        const tx__shard *s = &c->m.shard[i];
+        int64_t blocks = tx__shard_blocks(s), from = first - at, to = end - at;
+        TX_TRY(shard_path(path, c, i));
+        TX_TRY(tx_map_open(&c->map[i], path));
+        TX_TRY(tx__shard_verify(s, path, &c->map[i], from < 0 ? 0 : from, to < blocks ? to : blocks));
+        at += blocks;
+    }
+    return TX_OK;
 }
 
 /* Every piece that the manifest promises is there, as promised. */
@@ -47,24 +60,55 @@ static tx_status check_pieces(const tx_checkpoint *c)
     return TX_OK;
 }
 
-/* iteration < 0: the folder may have any name. */
-static tx_status open_folder(tx_checkpoint **out, const char *folder, int64_t iteration)
+static tx_status open_shards(tx_checkpoint *c)
 {
-    char manifest[TX__PATH_CAP];
-    tx_checkpoint *c;
-    TX_TRY(tx_alloc(&c, 1, sizeof *c, "a checkpoint"));
-    tx_status st;
-    TX_GOTO(tx_memdup0(&c->path, folder, strlen(folder), "a path"));
-    TX_GOTO(tx_path_join(manifest, sizeof manifest, folder, TX__MANIFEST_FILE));
-    TX_GOTO(tx__manifest_read(&c->m, manifest));
-    if (iteration >= 0 && iteration != c->m.state.iteration) {
-        st = TX_FAIL(TX_ERR_FORMAT, "%s: holds iteration %" PRId64 ", not the one in its folder's name", manifest,
-                     c->m.state.iteration);
-        goto out;
+    char path[TX__PATH_CAP];
+    for (size_t i = 0; i < c->m.n_shards; i++) {
+        TX_TRY(shard_path(path, c, i));
+        TX_TRY(tx_safetensors_open_map(&c->shard[i], path, &c->map[i]));
     }
-    TX_GOTO(tx_alloc(&c->shard, c->m.n_shards, sizeof *c->shard, "a list of shards"));
-    for (size_t i = 0; i < c->m.n_shards; i++) TX_GOTO(open_shard(c, i));
-    TX_GOTO(check_pieces(c));
+    return check_pieces(c);
+}
+
+/* iteration < 0: the folder may have any name. */
+static tx_status read_manifest(tx_checkpoint *c, const char *folder, int64_t iteration)
+{
+    char path[TX__PATH_CAP];
+    TX_TRY(tx_memdup0(&c->path, folder, strlen(folder), "a path"));
+    TX_TRY(tx_path_join(path, sizeof path, folder, TX__MANIFEST_FILE));
+    TX_TRY(tx__manifest_read(&c->m, path));
+    if (iteration >= 0 && iteration != c->m.state.iteration)
+        return TX_FAIL(TX_ERR_FORMAT, "%s: holds iteration %" PRId64 ", not the one in its folder's name", path,
+                       c->m.state.iteration);
+    TX_TRY(tx_alloc(&c->map, c->m.n_shards, sizeof *c->map, "a list of shards"));
+    return tx_alloc(&c->shard, c->m.n_shards, sizeof *c->shard, "a list of shards");
+}
+
+/* Hosts with a folder of their own under that name have different checkpoints, or none. */
+static tx_status compare_with_first(const tx_checkpoint *c)
+{
+    char first[33] = "", mine[33];
+    snprintf(mine, sizeof mine, "%s", json_string_value(json_object_get(c->m.root, "hash")));
+    memcpy(first, mine, sizeof first);
+    TX_TRY(tx_comm_spread(c->group, first, sizeof first, 0));
+    if (!strcmp(first, mine)) return TX_OK;
+    return TX_FAIL(
+        TX_ERR_IO,
+        "%s: is another checkpoint for rank %d than for rank %d; load from a file system that all hosts share", c->path,
+        tx_comm_world_rank(c->group, tx_comm_rank(c->group)), tx_comm_world_rank(c->group, 0));
+}
+
+/* Damage is to be called damage, so no rank looks into a shard before all are verified. */
+static tx_status open_folder(tx_checkpoint **out, const char *folder, int64_t iteration, tx_comm *group)
+{
+    tx_checkpoint *c = NULL;
+    tx_status st = tx_alloc(&c, 1, sizeof *c, "a checkpoint");
+    if (!st) st = read_manifest(c, folder, iteration);
+    TX_GOTO(tx_comm_agree(group, st));
+    c->group = group;
+    TX_GOTO(tx_comm_agree(group, compare_with_first(c)));
+    TX_GOTO(tx_comm_agree(group, verify(c)));
+    TX_GOTO(tx_comm_agree(group, open_shards(c)));
     *out = c;
     c = NULL;
 out:
@@ -72,48 +116,73 @@ out:
     return st;
 }
 
-tx_status tx_checkpoint_open(tx_checkpoint **out, const char *dir)
+/* Which folder of DIR; asked of rank 0's file system, so that ranks cannot come to different answers. */
+static tx_status find_place(tx__place *place, const char *dir, tx_comm *group)
 {
-    tx__place place;
-    if (!tx_path_is_dir(dir)) return TX_FAIL(TX_ERR_NOTFOUND, "%s: is not a folder; no checkpoint to load", dir);
-    TX_TRY(tx__place_find(dir, &place));
-    if (!place.path[0]) return TX_FAIL(TX_ERR_NOTFOUND, "%s: holds no checkpoint of triax", dir);
-    if (place.note[0]) tx_warn("%s", place.note);
-    return open_folder(out, place.path, place.iteration);
+    tx_status st = TX_OK;
+    if (tx_comm_rank(group) == 0) {
+        if (!tx_path_is_dir(dir))
+            st = TX_FAIL(TX_ERR_NOTFOUND, "%s: is not a folder; no checkpoint to load", dir);
+        else
+            st = tx__place_find(dir, place);
+        if (!st && !place->path[0]) st = TX_FAIL(TX_ERR_NOTFOUND, "%s: holds no checkpoint of triax", dir);
+        if (!st && place->note[0]) tx_warn("%s", place->note);
+    }
+    TX_TRY(tx_comm_agree(group, st));
+    return tx_comm_spread(group, place, sizeof *place, 0);
 }
 
-tx_status tx_checkpoint_open_newest_good(tx_checkpoint **out, const char *dir)
+tx_status tx_checkpoint_open(tx_checkpoint **out, const char *dir, tx_comm *group)
 {
-    char first[1024];
-    tx_status st = tx_checkpoint_open(out, dir);
-    if (!st || st == TX_ERR_NOMEM || !tx_path_is_dir(dir)) return st;
-    snprintf(first, sizeof first, "%s", tx_last_error());
+    tx__place place = { 0 };
+    TX_TRY(find_place(&place, dir, group));
+    return open_folder(out, place.path, place.iteration, group);
+}
+
+/* The newest iteration < below that has a manifest; -1: there is none. */
+static tx_status find_below(tx__place *place, const char *dir, int64_t below)
+{
     tx_names names = { 0 };
+    *place = (tx__place){ .iteration = -1 };
     TX_TRY(tx_dir_list(dir, &names));
-    tx_checkpoint *good = NULL;
-    for (int64_t below = INT64_MAX; !good && below >= 0;) { /* names of 8 digits sort before those of 7: go by number */
-        int64_t newest = -1, iteration;
-        char name[TX__ITER_CAP], path[TX__PATH_CAP];
-        for (size_t i = 0; i < names.n; i++)
-            if (tx__iter_parse(names.name[i], &iteration) && iteration < below && iteration > newest)
-                newest = iteration;
-        below = newest;
-        if (newest < 0) break;
-        tx__iter_name(name, newest);
-        if (!tx__has_manifest(dir, name, path)) continue;
-        if (open_folder(&good, path, newest)) tx_warn("%s", tx_last_error());
+    for (size_t i = 0; i < names.n; i++) { /* names of 8 digits sort before those of 7: go by number */
+        char path[TX__PATH_CAP];
+        int64_t iteration;
+        if (!tx__iter_parse(names.name[i], &iteration) || iteration >= below || iteration <= place->iteration) continue;
+        if (!tx__has_manifest(dir, names.name[i], path)) continue;
+        memcpy(place->path, path, sizeof path);
+        place->iteration = iteration;
     }
     tx_names_free(&names);
-    if (!good) return TX_FAIL(st, "%s", first);
-    tx_warn("%s; loading %s instead", first, good->path);
-    *out = good;
+    return TX_OK;
+}
+
+tx_status tx_checkpoint_open_newest_good(tx_checkpoint **out, const char *dir, tx_comm *group)
+{
+    char first[1024];
+    bool speaks = tx_comm_rank(group) == 0;
+    tx_status why = tx_checkpoint_open(out, dir, group);
+    if (!why) return TX_OK;
+    snprintf(first, sizeof first, "%s", tx_last_error());
+    TX_TRY(tx_comm_agree(group, why == TX_ERR_NOMEM || !tx_path_is_dir(dir) ? why : TX_OK));
+    tx__place place = { .iteration = INT64_MAX };
+    for (;;) {
+        TX_TRY(tx_comm_agree(group, speaks ? find_below(&place, dir, place.iteration) : TX_OK));
+        TX_TRY(tx_comm_spread(group, &place, sizeof place, 0));
+        if (place.iteration < 0) return TX_FAIL(why, "%s", first);
+        if (!open_folder(out, place.path, place.iteration, group)) break;
+        if (speaks) tx_warn("%s", tx_last_error());
+    }
+    if (speaks) tx_warn("%s; loading %s instead", first, (*out)->path);
     return TX_OK;
 }
 
 void tx_checkpoint_close(tx_checkpoint *c)
 {
     if (!c) return;
+    for (size_t i = 0; c->map && i < c->m.n_shards; i++) tx_map_close(&c->map[i]);
     for (size_t i = 0; c->shard && i < c->m.n_shards; i++) tx_safetensors_close(c->shard[i]);
+    tx_free(c->map);
     tx_free(c->shard);
     tx__manifest_deinit(&c->m);
     tx_free(c->path);
@@ -180,7 +249,7 @@ static tx_status note_difference(differences *d, const char *name, const tx__sav
     difference row = { .saved = "absent", .model = "absent", .count = 1 };
     pattern_of(row.name, sizeof row.name, name);
     if (saved) shape_text(row.saved, saved->dim, saved->n_dims);
-    if (param) shape_text(row.model, (int64_t[2]){ param->rows_logical, param->dim[1] }, param->n_dims);
+    if (param) shape_text(row.model, (int64_t[2]){ param->whole_logical, param->whole[1] }, param->n_dims);
     for (size_t i = 0; i < d->n; i++) {
         difference *e = &d->list[i];
         if (strcmp(e->name, row.name) || strcmp(e->saved, row.saved) || strcmp(e->model, row.model)) continue;
@@ -220,7 +289,7 @@ static tx_status report(const tx_checkpoint *c, const differences *d)
 
 static bool fits(const tx__saved *s, const tx_param *p)
 {
-    return s->n_dims == p->n_dims && s->dim[0] == p->rows_logical && (p->n_dims == 1 || s->dim[1] == p->dim[1]);
+    return s->n_dims == p->n_dims && s->dim[0] == p->whole_logical && (p->n_dims == 1 || s->dim[1] == p->whole[1]);
 }
 
 static bool is_of_group(const tx__saved *s, const char *group)
@@ -229,7 +298,20 @@ static bool is_of_group(const tx__saved *s, const char *group)
     return !strncmp(s->name, group, n) && s->name[n] == '.';
 }
 
-static tx_status compare_group(const tx_checkpoint *c, const tx_params *ps, const char *group, differences *d)
+/* Sets seen[i] for every saved tensor i that this rank has a shard of. */
+static void mark_seen(const tx_checkpoint *c, const tx_params *ps, const char *group, unsigned char *seen)
+{
+    char key[TX__KEY_CAP];
+    for (int i = 0; i < ps->n; i++) {
+        snprintf(key, sizeof key, "%s.%s", group, ps->param[i].name);
+        const tx__saved *s = tx__manifest_find(&c->m, key);
+        if (s) seen[s - c->m.saved] = 1;
+    }
+}
+
+/* seen: by any rank. */
+static tx_status compare_group(const tx_checkpoint *c, const tx_params *ps, const char *group,
+                               const unsigned char *seen, differences *d)
 {
     char key[TX__KEY_CAP];
     for (int i = 0; i < ps->n; i++) {
@@ -237,11 +319,9 @@ static tx_status compare_group(const tx_checkpoint *c, const tx_params *ps, cons
         const tx__saved *s = tx__manifest_find(&c->m, key);
         if (!s || !fits(s, &ps->param[i])) TX_TRY(note_difference(d, key, s, &ps->param[i]));
     }
-    for (size_t i = 0; i < c->m.n_saved; i++) {
-        const tx__saved *s = &c->m.saved[i];
-        if (is_of_group(s, group) && !tx_params_find(ps, s->name + strlen(group) + 1))
-            TX_TRY(note_difference(d, s->name, s, NULL));
-    }
+    for (size_t i = 0; i < c->m.n_saved; i++)
+        if (is_of_group(&c->m.saved[i], group) && !seen[i])
+            TX_TRY(note_difference(d, c->m.saved[i].name, &c->m.saved[i], NULL));
     return TX_OK;
 }
 
@@ -257,54 +337,89 @@ static tx_status has_part(const tx_checkpoint *c, const char *name)
                    c->path, what, name, other ? ", or the --optimizer it was saved with" : "");
 }
 
-static tx_status compare(const tx_checkpoint *c, const tx_params *ps, const tx_ckpt_part *part, int n_parts)
+static tx_status compare(const tx_checkpoint *c, const tx_params *ps, const tx_ckpt_part *part, int n_parts,
+                         const unsigned char *seen)
 {
     differences d = { 0 };
     tx_status st;
     for (int i = 0; i < n_parts; i++) TX_TRY(has_part(c, part[i].name));
-    TX_GOTO(compare_group(c, ps, TX__MODEL, &d));
+    TX_GOTO(compare_group(c, ps, TX__MODEL, seen, &d));
     for (int i = 0; i < n_parts && !d.n; i++) /* when the model differs, its optimizer state does so in the same way */
-        TX_GOTO(compare_group(c, ps, part[i].name, &d));
+        TX_GOTO(compare_group(c, ps, part[i].name, seen, &d));
     if (d.n) st = report(c, &d);
 out:
     tx_free(d.list);
     return st;
 }
 
+/* seen [n_saved]: the saved tensors that some rank has a shard of. With the others' behind it, room for all ranks'. */
+static tx_status gather_seen(const tx_checkpoint *c, const tx_params *ps, const tx_ckpt_part *part, int n_parts,
+                             unsigned char **seen)
+{
+    size_t n = c->m.n_saved, ranks = (size_t)tx_comm_size(c->group);
+    tx_status st = tx_alloc(seen, n + 1, 1 + ranks, "a list of tensors");
+    TX_TRY(tx_comm_agree(c->group, st));
+    mark_seen(c, ps, TX__MODEL, *seen);
+    for (int i = 0; i < n_parts; i++) mark_seen(c, ps, part[i].name, *seen);
+    unsigned char *all = *seen + n;
+    TX_TRY(tx_comm_gather(c->group, all, *seen, n));
+    for (size_t i = 0; i < n * ranks; i++) (*seen)[i % n] |= all[i];
+    return TX_OK;
+}
+
 /* ---- reading ---- */
 
-/* Puts a piece into its place of a row-major tensor. */
-static void copy_piece(const tx_checkpoint *c, const tx__saved *s, const tx__piece *p, float *dst)
+/* What a saved piece of a tensor has for a piece of this rank's shard. */
+static void copy_common(const tx_checkpoint *c, const tx__piece *from, const tx_param *p, const tx_param_piece *to,
+                        float *shard)
 {
-    const unsigned char *src = tx_safetensors_find(c->shard[p->shard], p->key)->data;
-    int64_t rows = p->size[0], cols = p->size[1], width = s->dim[1];
-    if (cols == width) { /* whole rows lie together */
+    int64_t lo[2], n[2], width = p->n_dims == 2 ? p->dim[1] : 1;
+    for (int k = 0; k < 2; k++) {
+        int64_t end_from = from->start[k] + from->size[k], end_to = to->start[k] + to->size[k];
+        lo[k] = from->start[k] > to->start[k] ? from->start[k] : to->start[k];
+        n[k] = (end_from < end_to ? end_from : end_to) - lo[k];
+        if (n[k] <= 0) return;
+    }
+    const unsigned char *src = tx_safetensors_find(c->shard[from->shard], from->key)->data;
+    src += (size_t)((lo[0] - from->start[0]) * from->size[1] + lo[1] - from->start[1]) * sizeof *shard;
+    float *dst = shard + (to->at[0] + lo[0] - to->start[0]) * width + to->at[1] + lo[1] - to->start[1];
+    int64_t rows = n[0], cols = n[1];
+    if (cols == width && cols == from->size[1]) { /* whole rows lie together */
         cols *= rows;
         rows = 1;
     }
     for (int64_t r = 0; r < rows; r++)
-        memcpy(dst + (p->start[0] + r) * width + p->start[1], src + (size_t)(r * cols) * 4, (size_t)cols * 4);
+        memcpy(dst + r * width, src + (size_t)(r * from->size[1]) * sizeof *shard, (size_t)cols * sizeof *shard);
+}
+
+static void read_param(const tx_checkpoint *c, const tx_param *p, const char *group, float *flat)
+{
+    char key[TX__KEY_CAP];
+    tx_param_piece piece[TX_PARAM_MAX_PIECES];
+    snprintf(key, sizeof key, "%s.%s", group, p->name);
+    const tx__saved *s = tx__manifest_find(&c->m, key);
+    for (int n = tx_param_pieces(p, piece), i = 0; i < n; i++)
+        for (size_t k = 0; k < s->n_pieces; k++) copy_common(c, &s->piece[k], p, &piece[i], flat + p->offset);
+    int64_t real = p->numel / p->dim[0] * p->rows_logical;
+    memset(flat + p->offset + real, 0, (size_t)(p->numel - real) * sizeof *flat);
 }
 
 static void read_group(const tx_checkpoint *c, const tx_params *ps, const char *group, float *flat)
 {
 #pragma omp parallel for schedule(dynamic)
-    for (int i = 0; i < ps->n; i++) {
-        const tx_param *p = &ps->param[i];
-        char key[TX__KEY_CAP];
-        snprintf(key, sizeof key, "%s.%s", group, p->name);
-        const tx__saved *s = tx__manifest_find(&c->m, key);
-        for (size_t k = 0; k < s->n_pieces; k++) copy_piece(c, s, &s->piece[k], flat + p->offset);
-        int64_t real = p->numel / p->dim[0] * p->rows_logical;
-        memset(flat + p->offset + real, 0, (size_t)(p->numel - real) * sizeof *flat);
-    }
+    for (int i = 0; i < ps->n; i++) read_param(c, &ps->param[i], group, flat);
 }
 
 tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, float *value, const tx_ckpt_part *part,
                              int n_parts)
 {
-    TX_TRY(compare(c, ps, part, n_parts));
+    unsigned char *seen = NULL;
+    tx_status st;
+    TX_GOTO(gather_seen(c, ps, part, n_parts, &seen));
+    TX_GOTO(tx_comm_agree(c->group, compare(c, ps, part, n_parts, seen)));
     read_group(c, ps, TX__MODEL, value);
     for (int i = 0; i < n_parts; i++) read_group(c, ps, part[i].name, part[i].flat);
-    return TX_OK;
+out:
+    tx_free(seen);
+    return st;
 }

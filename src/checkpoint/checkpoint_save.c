@@ -1,9 +1,11 @@
 /* checkpoint_save.c - writing a checkpoint so that a crash leaves the old one or the new one.
  *
- *      .tmp-iter_0000010-<pid>/shard_00000.safetensors, manifest.json      each fsynced, then the folder
- *      -> iter_0000010                                                     rename, or exchange with the old one
- *      fsync DIR
- *      latest                                                              published
+ *      rank 0        .tmp-iter_0000010-<its pid>/                          made, when there is room for all shards
+ *      every rank    .tmp-iter_0000010-<pid>/shard_<rank>.safetensors      fsynced; what is in it goes to rank 0
+ *      rank 0        .tmp-iter_0000010-<pid>/manifest.json                 fsynced, then the folder
+ *                    -> iter_0000010                                       rename, or exchange with the old one
+ *                    fsync DIR
+ *                    latest                                                published
  *
  *  At every moment before the last step `latest` names what it named, and that folder is whole. Where the file system
  *  cannot exchange two names (NFS, some cluster file systems) a replaced folder is set aside as .old-iter_0000010 for
@@ -26,22 +28,35 @@
 #include "checkpoint/place.h"
 #include "checkpoint/safetensors.h"
 
-#define SHARD_FILE "shard_00000.safetensors"
+#define NO_MEMORY "not enough memory for a checkpoint's manifest"
 
 /* What is saved for every parameter: a flat buffer and the first part of its names. */
-typedef struct group {
+typedef struct buffer {
     const char *name;
     const float *flat;
-} group;
+} buffer;
+
+/* A box of a tensor, one tensor of this rank's shard. */
+typedef struct entry {
+    char name[TX__KEY_CAP], key[TX__KEY_CAP];
+    tx__saved of;
+    tx__piece box;
+    const float *x; /* its first element */
+    int64_t width;  /* of the rows that it lies in */
+} entry;
 
 typedef struct job {
     const char *dir;
+    tx_comm *group;
     const tx_params *ps;
-    group group[1 + TX_CKPT_MAX_PARTS];
-    int n_groups;
-    char (*key)[TX__KEY_CAP]; /* owned; group by group, in table order */
-    tx_st_spec *spec;         /* owned; the same */
+    buffer buffer[1 + TX_CKPT_MAX_PARTS];
+    int n_buffers;
+    entry *entry;     /* owned; buffer by buffer, in table order */
+    tx_st_spec *spec; /* owned; the same */
     size_t n;
+    uint64_t need; /* bytes */
+    bool made;     /* rank 0: the temporary folder is there */
+    char file[64]; /* this rank's shard */
     char name[TX__ITER_CAP], tmp[TX__PATH_CAP], final[TX__PATH_CAP], old[TX__PATH_CAP];
 } job;
 
@@ -95,14 +110,11 @@ out:
     return st;
 }
 
-static tx_status check_space(const job *j)
+/* need: bytes of all ranks' shards. */
+static tx_status check_space(const job *j, uint64_t need)
 {
     struct statvfs v;
-    uint64_t need = (uint64_t)1 << 20, bytes; /* folders, and a little to spare */
-    for (size_t i = 0; i < j->n; i++) {
-        TX_TRY(tx_st_spec_bytes(&j->spec[i], &bytes));
-        need += bytes + bytes / TX__BLOCK_BYTES * 20 + 1024; /* its checksums; its entries in header and manifest */
-    }
+    need += (uint64_t)1 << 20; /* folders, and a little to spare */
     if (statvfs(j->dir, &v)) return sys_fail(j->dir, "ask for free space");
     uint64_t have = (uint64_t)v.f_bavail * v.f_frsize;
     if (have < need)
@@ -112,48 +124,107 @@ static tx_status check_space(const job *j)
     return TX_OK;
 }
 
+/* The boxes of parameter p in buffer g; none of rows that pad the vocabulary. */
+static void list_parameter(job *j, const buffer *g, const tx_param *p)
+{
+    tx_param_piece piece[TX_PARAM_MAX_PIECES];
+    int n = tx_param_pieces(p, piece);
+    for (int k = 0; k < n; k++) {
+        if (!piece[k].size[0]) continue;
+        entry *e = &j->entry[j->n];
+        snprintf(e->name, sizeof e->name, "%s.%s", g->name, p->name);
+        snprintf(e->key, sizeof e->key, n > 1 ? "%s.%d" : "%s", e->name, k);
+        e->of = (tx__saved){ .name = e->name, .n_dims = p->n_dims, .dim = { p->whole_logical, p->whole[1] } };
+        e->box = (tx__piece){ .key = e->key };
+        memcpy(e->box.start, piece[k].start, sizeof e->box.start);
+        memcpy(e->box.size, piece[k].size, sizeof e->box.size);
+        e->width = p->n_dims == 2 ? p->dim[1] : 1;
+        e->x = g->flat + p->offset + piece[k].at[0] * e->width + piece[k].at[1];
+        j->spec[j->n++] = (tx_st_spec){ e->key, TX_ST_F32, p->n_dims, { e->box.size[0], e->box.size[1] } };
+    }
+}
+
 static tx_status list_tensors(job *j)
 {
-    size_t n = (size_t)j->n_groups * (size_t)j->ps->n;
-    TX_TRY(tx_alloc(&j->key, n, sizeof *j->key, "names of tensors"));
+    size_t n = (size_t)j->n_buffers * (size_t)j->ps->n * TX_PARAM_MAX_PIECES;
+    TX_TRY(tx_alloc(&j->entry, n, sizeof *j->entry, "names of tensors"));
     TX_TRY(tx_alloc(&j->spec, n, sizeof *j->spec, "a list of tensors"));
-    for (int g = 0; g < j->n_groups; g++)
-        for (int i = 0; i < j->ps->n; i++, j->n++) {
-            const tx_param *p = &j->ps->param[i];
-            snprintf(j->key[j->n], TX__KEY_CAP, "%s.%s", j->group[g].name, p->name);
-            j->spec[j->n] = (tx_st_spec){ j->key[j->n], TX_ST_F32, p->n_dims, { p->rows_logical, p->dim[1] } };
-        }
+    for (int g = 0; g < j->n_buffers; g++)
+        for (int i = 0; i < j->ps->n; i++)
+            if (j->ps->param[i].counted) list_parameter(j, &j->buffer[g], &j->ps->param[i]);
+    for (size_t i = 0; i < j->n; i++) {
+        uint64_t bytes;
+        TX_TRY(tx_st_spec_bytes(&j->spec[i], &bytes));
+        j->need += bytes + bytes / TX__BLOCK_BYTES * 20 + 1024; /* its checksums; its entries in header and manifest */
+    }
     return TX_OK;
 }
 
-static tx_status prepare(job *j, int64_t iteration)
+static tx_status make_paths(job *j, long pid)
 {
-    char name[TX__ITER_CAP + 32], path[TX__PATH_CAP];
-    tx__iter_name(j->name, iteration);
+    char name[TX__ITER_CAP + 32];
     TX_TRY(tx_path_join(j->final, sizeof j->final, j->dir, j->name));
     snprintf(name, sizeof name, TX__OLD_PREFIX "%s", j->name);
     TX_TRY(tx_path_join(j->old, sizeof j->old, j->dir, name));
-    snprintf(name, sizeof name, TX__TMP_PREFIX "%s-%ld", j->name + 5, (long)getpid());
-    TX_TRY(tx_path_join(j->tmp, sizeof j->tmp, j->dir, name));
-    TX_TRY(list_tensors(j));
+    snprintf(name, sizeof name, TX__TMP_PREFIX "%s-%ld", j->name + 5, pid);
+    return tx_path_join(j->tmp, sizeof j->tmp, j->dir, name);
+}
+
+/* Rank 0's: room for all, and the folder. */
+static tx_status make_folder(job *j, uint64_t need)
+{
+    char path[TX__PATH_CAP];
     TX_TRY(tx_make_dirs(j->dir));
     TX_TRY(tx_path_join(path, sizeof path, j->dir, ".."));
     TX_TRY(tx_dir_sync(path)); /* DIR may be new: its own name has to last too */
     TX_TRY(clean_up(j->dir));
-    return check_space(j);
+    TX_TRY(check_space(j, need));
+    if (mkdir(j->tmp, 0777)) return sys_fail(j->tmp, "create");
+    j->made = true;
+    return TX_OK;
+}
+
+/* Ends with every rank seeing the temporary folder. Its name has rank 0's process id: whoever cleans up asks on rank
+ * 0's host. */
+static tx_status prepare(job *j, tx_status st)
+{
+    struct {
+        uint64_t need;
+        long pid;
+    } mine = { j->need, (long)getpid() }, *all = NULL;
+    int n = tx_comm_size(j->group), rank = tx_comm_rank(j->group);
+    if (!st) st = tx_alloc(&all, (size_t)n, sizeof *all, "a list of ranks");
+    TX_GOTO(tx_comm_agree(j->group, st));
+    TX_GOTO(tx_comm_gather(j->group, all, &mine, sizeof mine));
+    st = make_paths(j, all[0].pid);
+    for (int i = 1; i < n; i++) all[0].need += all[i].need;
+    if (!st && rank == 0) st = make_folder(j, all[0].need);
+    TX_GOTO(tx_comm_agree(j->group, st));
+    if (!tx_path_is_dir(j->tmp))
+        st = TX_FAIL(TX_ERR_IO,
+                     "%s: rank %d does not see the folder that rank %d has made there; save to a file system that all "
+                     "hosts share",
+                     j->dir, tx_comm_world_rank(j->group, rank), tx_comm_world_rank(j->group, 0));
+    st = tx_comm_agree(j->group, st);
+out:
+    tx_free(all);
+    return st;
 }
 
 /* ---- writing ---- */
 
-/* Real rows come first in a parameter, so each is one stretch of its buffer. */
 static tx_status put_tensors(const job *j, tx_st_writer *w)
 {
-    for (int g = 0; g < j->n_groups; g++)
-        for (int i = 0; i < j->ps->n; i++) {
-            const tx_param *p = &j->ps->param[i];
-            size_t n = (size_t)(p->numel / p->dim[0] * p->rows_logical);
-            TX_TRY(tx_st_writer_put_f32(w, j->group[g].flat + p->offset, n, TX_ST_F32));
+    for (size_t i = 0; i < j->n; i++) {
+        const entry *e = &j->entry[i];
+        int64_t rows = e->box.size[0], cols = e->box.size[1];
+        if (cols == e->width) { /* whole rows lie together */
+            cols *= rows;
+            rows = 1;
         }
+        for (int64_t r = 0; r < rows; r++)
+            TX_TRY(tx_st_writer_put_f32(w, e->x + r * e->width, (size_t)cols, TX_ST_F32));
+    }
     tx_st_writer_end(w);
     return TX_OK;
 }
@@ -163,7 +234,7 @@ static tx_status write_shard(const job *j, tx__blocks *blocks)
     char path[TX__PATH_CAP];
     tx_writer file;
     tx_st_writer w;
-    TX_TRY(tx_path_join(path, sizeof path, j->tmp, SHARD_FILE));
+    TX_TRY(tx_path_join(path, sizeof path, j->tmp, j->file));
     TX_TRY(tx_writer_open(&file, path));
     tx_status st = tx_st_writer_begin(&w, &file, j->spec, j->n, tx__blocks_update, blocks);
     if (!st) st = put_tensors(j, &w);
@@ -172,38 +243,83 @@ static tx_status write_shard(const job *j, tx__blocks *blocks)
     return st;
 }
 
-static tx_status write_manifest(const job *j, json_t *m, tx__blocks *blocks)
+/* Writes this rank's shard; *text (free) is what the manifest says of it. */
+static tx_status write_part(const job *j, char **text)
+{
+    tx__blocks *blocks = NULL;
+    json_t *part = tx__manifest_part();
+    tx_status st = part ? TX_OK : TX_FAIL(TX_ERR_NOMEM, NO_MEMORY);
+    if (st) goto out;
+    TX_GOTO(tx__blocks_create(&blocks));
+    TX_GOTO(write_shard(j, blocks));
+    TX_GOTO(tx__manifest_add_shard(part, j->file, blocks));
+    for (size_t i = 0; i < j->n; i++) TX_GOTO(tx__manifest_add_piece(part, &j->entry[i].of, &j->entry[i].box, j->file));
+    *text = json_dumps(part, JSON_COMPACT);
+    if (!*text) st = TX_FAIL(TX_ERR_NOMEM, NO_MEMORY);
+out:
+    tx__blocks_destroy(blocks);
+    json_decref(part);
+    return st;
+}
+
+/* The ranks' texts into rank 0's manifest, one after the other, so that no rank has to have room for all. */
+static tx_status collect_parts(const job *j, json_t *m, const char *text)
+{
+    int n = tx_comm_size(j->group), rank = tx_comm_rank(j->group);
+    uint64_t mine = strlen(text), longest = 0, *len = NULL;
+    char *buf = NULL;
+    tx_status st = tx_alloc(&len, (size_t)n, sizeof *len, "a list of ranks");
+    TX_GOTO(tx_comm_agree(j->group, st));
+    TX_GOTO(tx_comm_gather(j->group, len, &mine, sizeof mine));
+    for (int i = 0; i < n; i++)
+        if (len[i] > longest) longest = len[i];
+    TX_GOTO(tx_comm_agree(j->group, tx_alloc(&buf, (size_t)longest, 1, "a checkpoint's manifest")));
+    tx_status merged = TX_OK;
+    for (int i = 0; i < n; i++) {
+        if (i == rank) memcpy(buf, text, (size_t)mine);
+        TX_GOTO(tx_comm_spread(j->group, buf, (size_t)len[i], i));
+        if (rank == 0 && !merged) merged = tx__manifest_merge(m, buf, (size_t)len[i]);
+    }
+    st = tx_comm_agree(j->group, merged);
+out:
+    tx_free(len);
+    tx_free(buf);
+    return st;
+}
+
+static tx_status write_manifest(const job *j, const json_t *m)
 {
     char path[TX__PATH_CAP];
     tx_str text = { 0 };
+    tx__manifest whole;
     tx_status st;
     TX_GOTO(tx_path_join(path, sizeof path, j->tmp, TX__MANIFEST_FILE));
-    TX_GOTO(tx__manifest_add_shard(m, SHARD_FILE, blocks));
-    for (size_t i = 0; i < j->n; i++)
-        TX_GOTO(tx__manifest_add_whole(m, j->key[i], j->spec[i].dim, j->spec[i].n_dims, SHARD_FILE));
     TX_GOTO(tx__manifest_text(m, &text));
     TX_GOTO(tx_file_publish(path, text.data, text.len));
+    if (tx_comm_size(j->group) > 1) { /* a group that holds a tensor twice or not at all must not become a checkpoint */
+        TX_GOTO(tx__manifest_read(&whole, path));
+        tx__manifest_deinit(&whole);
+    }
+    TX_GOTO(tx_dir_sync(j->tmp));
 out:
     tx_str_free(&text);
     return st;
 }
 
+/* Everything in the temporary folder. */
 static tx_status write_folder(const job *j, const tx_ckpt_state *state, const json_t *config)
 {
-    tx__blocks *blocks = NULL;
-    json_t *m = tx__manifest_begin(state, config);
-    tx_status st = m ? TX_OK : TX_FAIL(TX_ERR_NOMEM, "not enough memory for a checkpoint's manifest");
-    if (st) goto out;
-    if (mkdir(j->tmp, 0777)) {
-        st = sys_fail(j->tmp, "create");
-        goto out;
-    }
-    TX_GOTO(tx__blocks_create(&blocks));
-    TX_GOTO(write_shard(j, blocks));
-    TX_GOTO(write_manifest(j, m, blocks));
-    TX_GOTO(tx_dir_sync(j->tmp));
+    json_t *m = NULL;
+    char *text = NULL;
+    bool first = tx_comm_rank(j->group) == 0;
+    tx_status st = TX_OK;
+    if (first && !(m = tx__manifest_begin(state, config))) st = TX_FAIL(TX_ERR_NOMEM, NO_MEMORY);
+    if (!st) st = write_part(j, &text);
+    TX_GOTO(tx_comm_agree(j->group, st));
+    TX_GOTO(collect_parts(j, m, text));
+    if (first) st = write_manifest(j, m);
 out:
-    tx__blocks_destroy(blocks);
+    free(text); /* Jansson's */
     json_decref(m);
     return st;
 }
@@ -246,27 +362,31 @@ static void remove_quietly(const char *path, tx_status st)
     if (st) (void)TX_FAIL(st, "%s", first);
 }
 
-tx_status tx_checkpoint_save(const char *dir, const tx_ckpt_state *state, const json_t *config, const tx_params *ps,
-                             const float *value, const tx_ckpt_part *part, int n_parts)
+/* Rank 0's last steps; st is how writing went. */
+static tx_status publish(const job *j, tx_status st)
 {
-    TX_ASSERT(state->iteration >= 0 && json_is_object(config) && value && n_parts <= TX_CKPT_MAX_PARTS);
-    job *j;
-    TX_TRY(tx_alloc(&j, 1, sizeof *j, "saving a checkpoint"));
-    j->dir = dir;
-    j->ps = ps;
-    j->group[0] = (group){ TX__MODEL, value };
-    for (int i = 0; i < n_parts; i++) j->group[1 + i] = (group){ part[i].name, part[i].flat };
-    j->n_groups = 1 + n_parts;
-    tx_status st;
-    TX_GOTO(prepare(j, state->iteration));
-    st = write_folder(j, state, config);
     if (!st) st = publish_folder(j);
     if (!st) st = publish_latest(j);
     remove_quietly(j->tmp, st);
     if (!st) remove_quietly(j->old, st);
-out:
-    tx_free(j->key);
-    tx_free(j->spec);
-    tx_free(j);
+    return st;
+}
+
+tx_status tx_checkpoint_save(const char *dir, const tx_ckpt_state *state, const json_t *config, const tx_params *ps,
+                             const float *value, const tx_ckpt_part *part, int n_parts, tx_comm *group)
+{
+    TX_ASSERT(state->iteration >= 0 && json_is_object(config) && value && n_parts <= TX_CKPT_MAX_PARTS);
+    job j = { .dir = dir, .group = group, .ps = ps, .n_buffers = 1 + n_parts };
+    j.buffer[0] = (buffer){ TX__MODEL, value };
+    for (int i = 0; i < n_parts; i++) j.buffer[1 + i] = (buffer){ part[i].name, part[i].flat };
+    tx__iter_name(j.name, state->iteration);
+    snprintf(j.file, sizeof j.file, "shard_%05d.safetensors", tx_comm_rank(group));
+    tx_status st = prepare(&j, list_tensors(&j));
+    bool prepared = !st; /* on all, or on none */
+    if (!st) st = write_folder(&j, state, config);
+    if (j.made) st = publish(&j, st);
+    if (prepared) st = tx_comm_agree(group, st);
+    tx_free(j.entry);
+    tx_free(j.spec);
     return st;
 }

@@ -141,16 +141,45 @@ tx_status tx__manifest_add_shard(json_t *m, const char *file, tx__blocks *b)
     return json_object_set_new(json_object_get(m, "shards"), file, v) ? no_memory() : TX_OK;
 }
 
-tx_status tx__manifest_add_whole(json_t *m, const char *name, const int64_t *dim, int n_dims, const char *file)
+static json_t *sizes_to_json(const int64_t *size, int n)
 {
-    json_t *start = json_array(), *shape = json_array();
-    for (int i = 0; i < n_dims; i++) {
-        json_array_append_new(start, json_integer(0));
-        json_array_append_new(shape, json_integer(dim[i]));
+    json_t *v = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(v, json_integer(size[i]));
+    return v;
+}
+
+tx_status tx__manifest_add_piece(json_t *m, const tx__saved *s, const tx__piece *p, const char *file)
+{
+    json_t *tensors = json_object_get(m, "tensors"), *tensor = json_object_get(tensors, s->name);
+    if (!tensor) {
+        tensor = json_pack("{s:s, s:o, s:[]}", "dtype", "F32", "shape", sizes_to_json(s->dim, s->n_dims), "pieces");
+        if (json_object_set_new(tensors, s->name, tensor)) return no_memory();
     }
-    json_t *v = json_pack("{s:s, s:O, s:[{s:s, s:s, s:o, s:o}]}", "dtype", "F32", "shape", shape, "pieces", "shard",
-                          file, "key", name, "start", start, "shape", shape);
-    return json_object_set_new(json_object_get(m, "tensors"), name, v) ? no_memory() : TX_OK;
+    json_t *piece = json_pack("{s:s, s:s, s:o, s:o}", "shard", file, "key", p->key, "start",
+                              sizes_to_json(p->start, s->n_dims), "shape", sizes_to_json(p->size, s->n_dims));
+    return json_array_append_new(json_object_get(tensor, "pieces"), piece) ? no_memory() : TX_OK;
+}
+
+json_t *tx__manifest_part(void)
+{
+    return json_pack("{s:{}, s:{}}", "shards", "tensors");
+}
+
+tx_status tx__manifest_merge(json_t *m, const char *text, size_t n)
+{
+    json_t *part = json_loadb(text, n, 0, NULL), *tensors = json_object_get(m, "tensors"), *theirs;
+    const char *name;
+    bool good = part && !json_object_update(json_object_get(m, "shards"), json_object_get(part, "shards"));
+    json_object_foreach(json_object_get(part, "tensors"), name, theirs)
+    {
+        json_t *ours = json_object_get(tensors, name);
+        if (!ours)
+            good = good && !json_object_set(tensors, name, theirs);
+        else
+            good = good && !json_array_extend(json_object_get(ours, "pieces"), json_object_get(theirs, "pieces"));
+    }
+    json_decref(part);
+    return good ? TX_OK : no_memory();
 }
 
 static void hash_text(const char *text, size_t n, char hex[HASH_DIGITS + 1])
@@ -377,14 +406,19 @@ const tx__saved *tx__manifest_find(const tx__manifest *m, const char *name)
     return m->n_saved ? bsearch(&want, m->saved, m->n_saved, sizeof want, saved_by_name) : NULL;
 }
 
-tx_status tx__shard_verify(const tx__shard *s, const char *path, const tx_map *map)
+int64_t tx__shard_blocks(const tx__shard *s)
+{
+    return (int64_t)n_blocks_of(s->bytes);
+}
+
+tx_status tx__shard_verify(const tx__shard *s, const char *path, const tx_map *map, int64_t first, int64_t end)
 {
     if (map->size != s->bytes)
         return TX_FAIL(TX_ERR_FORMAT, "%s: %zu bytes long, the manifest says %" PRIu64 ": cut off or changed", path,
                        map->size, s->bytes);
-    int64_t n = (int64_t)n_blocks_of(s->bytes), first_bad = n;
+    int64_t n = tx__shard_blocks(s), first_bad = n;
 #pragma omp parallel for schedule(dynamic, 4) reduction(min : first_bad)
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = first; i < end; i++) {
         char hex[17];
         size_t at = (size_t)i * TX__BLOCK_BYTES, left = map->size - at;
         uint64_t h = XXH3_64bits(map->data + at, left < TX__BLOCK_BYTES ? left : TX__BLOCK_BYTES);

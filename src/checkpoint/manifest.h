@@ -20,6 +20,22 @@
 #define TX__MODEL   "model"
 #define TX__KEY_CAP (TX_PARAM_NAME_MAX + 24)
 
+/* ---- a tensor and where it lies ---- */
+
+typedef struct tx__piece {
+    size_t shard;
+    const char *key;           /* tensor's name inside the shard */
+    int64_t start[2], size[2]; /* a box in global coordinates; unused dimensions are 0 and 1 */
+} tx__piece;
+
+typedef struct tx__saved {
+    const char *name;
+    int n_dims; /* 1 or 2 */
+    int64_t dim[2];
+    tx__piece *piece;
+    size_t n_pieces;
+} tx__saved;
+
 /* ---- checksums of a file that is being written ---- */
 
 typedef struct tx__blocks tx__blocks;
@@ -36,27 +52,20 @@ json_t *tx__manifest_begin(const tx_ckpt_state *state, const json_t *config);
 /* Adds a shard file (all its bytes have been through the blocks). */
 tx_status tx__manifest_add_shard(json_t *m, const char *file, tx__blocks *b);
 
-/* Adds a tensor whose only piece is the whole, stored under its own name. */
-tx_status tx__manifest_add_whole(json_t *m, const char *name, const int64_t *dim, int n_dims, const char *file);
+/* Adds piece p of tensor s, whose other pieces may come from elsewhere: p->shard and s->piece are not looked at. */
+tx_status tx__manifest_add_piece(json_t *m, const tx__saved *s, const tx__piece *p, const char *file);
+
+/* What one rank has to say of a manifest, to be added to: an object that has only shards and tensors. NULL: out of
+ * memory. */
+json_t *tx__manifest_part(void);
+
+/* Puts a rank's part, a JSON text, into the manifest. The pieces of a tensor are in the order of these calls. */
+tx_status tx__manifest_merge(json_t *m, const char *text, size_t n);
 
 /* The manifest's text with its hash, appended to an empty *out. */
 tx_status tx__manifest_text(const json_t *m, tx_str *out);
 
 /* ---- reading ---- */
-
-typedef struct tx__piece {
-    size_t shard;
-    const char *key;           /* tensor's name inside the shard */
-    int64_t start[2], size[2]; /* a box in global coordinates; unused dimensions are 0 and 1 */
-} tx__piece;
-
-typedef struct tx__saved {
-    const char *name;
-    int n_dims; /* 1 or 2 */
-    int64_t dim[2];
-    tx__piece *piece;
-    size_t n_pieces;
-} tx__saved;
 
 typedef struct tx__shard {
     const char *file; /* a plain name inside the folder */
@@ -81,7 +90,11 @@ void tx__manifest_deinit(tx__manifest *m);
 
 const tx__saved *tx__manifest_find(const tx__manifest *m, const char *name); /* NULL if there is none */
 
-/* Compares a shard's bytes with its checksums, on all threads. The error names the file and the block. */
-tx_status tx__shard_verify(const tx__shard *s, const char *path, const tx_map *map);
+/* Blocks of a shard. */
+int64_t tx__shard_blocks(const tx__shard *s);
+
+/* Compares blocks [first, end) of a shard with their checksums, on all threads, and the file's length. The error names
+ * the file and the block. */
+tx_status tx__shard_verify(const tx__shard *s, const char *path, const tx_map *map, int64_t first, int64_t end);
 
 #endif

@@ -66,6 +66,10 @@ struct tx_config {
  * for programs that fill the struct themselves and then call tx_config_complete. TX_ERR_NOTFOUND: no such command. */
 tx_status tx_config_new(tx_config **out, const char *command);
 
+/* The number of arguments before the first that is neither a flag of the command nor a flag's value: where a launcher's
+ * own flags end. A flag that the command does not know is the last one. */
+int tx_config_own_flags(const char *command, int argc, char *const *argv);
+
 /* Sets a STR or ENUM member: frees the old text, keeps a copy of the new one (NULL: unset). Does not mark it given. */
 tx_status tx_config_set_text(char **member, const char *text);
 
@@ -73,12 +77,15 @@ tx_status tx_config_set_text(char **member, const char *text);
  * error text (TX_ERR_ARG). Parsing ends with this call. Whoever changes options later - a loader that has put the
  * shape of a checkpoint's model into the config - calls it again; it only fills members that are still 0 or NULL:
  *
- *      global_batch_size = micro_batch_size        ffn_hidden_size = 4 hidden_size, or 8/3 of it
+ *      world_size = ranks that the launcher has started; of other commands than pretrain-gpt one model's
+ *      global_batch_size = micro_batch_size x data-parallel size
+ *      ffn_hidden_size = 4 hidden_size, or 8/3 of it
  *      kv_channels = hidden_size / heads           train_iters = train_samples / global_batch_size,
  *                                                  or counted through --rampup-batch-size
  *      lr_decay_iters = train_iters  or  lr_decay_samples = train_samples
  *      start_weight_decay = end_weight_decay = weight_decay when the style is constant
  *
+ * sequence_parallel is false where the tensor-parallel size is 1.
  * pretrain-gpt with --load may leave out the four shape flags (num_layers, hidden_size, num_attention_heads,
  * max_position_embeddings); they are 0 until tx_config_from_json has filled them. */
 tx_status tx_config_complete(tx_config *cfg);
@@ -94,6 +101,19 @@ int64_t tx_config_batch_size(const tx_config *cfg, int64_t consumed);
 /* How many iterations' data is passed over before iteration `iteration` is trained (--skip-train-iteration-range).
  * *last: where `iteration` begins a range its last one, else 0. */
 int64_t tx_config_skipped_iterations(const tx_config *cfg, int64_t iteration, int64_t *last);
+
+/* ---- how the ranks divide the work ---- */
+
+/* Ranks along the data axis: world_size / (tensor- x pipeline-parallel size). */
+int64_t tx_config_data_parallel(const tx_config *cfg);
+
+/* Model chunks of a pipeline stage: more than 1 when the schedule is interleaved. */
+int tx_config_chunks(const tx_config *cfg);
+
+/* Seconds that a rank waits for others. */
+double tx_config_timeout(const tx_config *cfg);
+
+/* ---- other numbers that follow ---- */
 
 /* Elements of a head that rotary positions turn: Megatron's int(head * percent). */
 int64_t tx_config_rotary_dim(const tx_config *cfg);

@@ -1,5 +1,5 @@
 /* parse.c - a command line to a config. Everything that is wrong with it is collected (tx_violations) while parsing
- * goes on; rules across options (validate.c) add theirs, and the whole list is the one error. */
+ * goes on; rules across options (rules.h) add theirs, and the whole list is the one error. */
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -89,9 +89,10 @@ struct parse {
     tx_violations found;
 };
 
+/* As for Python's argparse, what has a blank is a value, though it begin with dashes (--launcher_args "--mca a b"). */
 static bool is_flag(const char *arg)
 {
-    return arg[0] == '-' && arg[1] == '-' && arg[2];
+    return arg[0] == '-' && arg[1] == '-' && arg[2] && arg[strcspn(arg, "= ")] != ' ';
 }
 
 /* The flag of this command (or another spelling of one) that is nearest to what was typed; NULL: nothing near. */
@@ -203,6 +204,20 @@ static int take_flag(struct parse *p, int argc, char *const *argv, int i)
     return i + 1 + (equals ? 0 : n);
 }
 
+int tx_config_own_flags(const char *command, int argc, char *const *argv)
+{
+    const tx_command *cmd = tx__command_find(command);
+    int i = 0;
+    while (cmd && i < argc && is_flag(argv[i])) {
+        const char *typed = argv[i] + 2, *equals = strchr(typed, '=');
+        const tx_option *o = tx__option_find(cmd, typed, equals ? (size_t)(equals - typed) : strlen(typed), NULL);
+        if (!o) return i + 1;
+        int n = equals ? 0 : o->n_args < 0 ? count_values(argc, argv, i + 1) : o->n_args;
+        i += 1 + n;
+    }
+    return i < argc ? i : argc;
+}
+
 /* The value, or of a list the values, without a flag that some commands take first; returns the index of the argument
  * behind them. */
 static int take_bare(struct parse *p, int argc, char *const *argv)
@@ -235,6 +250,17 @@ static void log_derived(const tx_config *cfg)
         tx_info("setting global batch size to %lld", (long long)cfg->global_batch_size);
     if (cfg->train_iters && !g->train_iters)
         tx_info("setting training iterations to %lld", (long long)cfg->train_iters);
+    if (cfg->world_size > 1)
+        tx_info("using world size: %lld, data-parallel-size: %lld, tensor-model-parallel size: %lld, "
+                "pipeline-model-parallel size: %lld",
+                (long long)cfg->world_size, (long long)tx_config_data_parallel(cfg),
+                (long long)cfg->tensor_model_parallel_size, (long long)cfg->pipeline_model_parallel_size);
+    if (g->sequence_parallel && !cfg->sequence_parallel)
+        tx_info("--sequence-parallel: off, the tensor-parallel size is 1");
+    if (g->partition_activations && cfg->tensor_model_parallel_size == 1)
+        tx_info("--partition-activations: the tensor-parallel size is 1, activations have one part");
+    if (g->use_distributed_optimizer)
+        tx_info("--use-distributed-optimizer: the data-parallel size is 1, the optimizer's state has one part");
     if (cfg->profile && cfg->skip_train) tx_warn("--profile: nothing is profiled with --skip-train");
     if (g->save_interval && !g->save) tx_warn("--save-interval: nothing is saved without --save");
     if (!g->tensorboard_dir &&

@@ -5,6 +5,7 @@
 #include <archive_entry.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -49,13 +50,19 @@ static match is_compressed(const unsigned char *p, size_t n)
     return best;
 }
 
+/* A signal can come right before a read that then waits, or to another thread; so nothing here waits for long. */
 static ssize_t read_some(tx_source *s, void *buf, size_t n)
 {
-    ssize_t k;
-    do k = read(s->fd, buf, n);
-    while (k < 0 && errno == EINTR && !tx_signals_seen());
-    if (k > 0) s->taken += k;
-    return k;
+    enum { WAIT_MS = 100 };
+    while (!tx_signals_seen()) {
+        struct pollfd there = { .fd = s->fd, .events = POLLIN };
+        if (poll(&there, 1, WAIT_MS) <= 0) continue;
+        ssize_t k = read(s->fd, buf, n);
+        if (k > 0) s->taken += k;
+        if (k >= 0 || errno != EINTR) return k;
+    }
+    errno = EINTR;
+    return -1;
 }
 
 /* Reads no further than needed to tell: a person may be typing. */

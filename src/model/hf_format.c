@@ -52,14 +52,14 @@ static int64_t rows_of(const tx_model *m, const tx_param *p, tx_hf_rows rows)
         return m->n_groups * m->head_dim;
     case TX_HF_FIRST:
     case TX_HF_SECOND:
-        return p->dim[0] / 2;
+        return p->whole[0] / 2;
     case TX_HF_VOCAB:
         return m->vocab_size;
     case TX_HF_ALL:
     case TX_HF_QKV:
         break;
     }
-    return p->dim[0];
+    return p->whole[0];
 }
 
 /* Where row r of that tensor lies in ours. */
@@ -79,7 +79,7 @@ static int64_t our_row(const tx_model *m, const tx_param *p, tx_hf_rows rows, in
     case TX_HF_V:
         return r / d * wide + (per + 1) * d + r % d;
     case TX_HF_SECOND:
-        return p->dim[0] / 2 + r;
+        return p->whole[0] / 2 + r;
     case TX_HF_ALL:
     case TX_HF_VOCAB:
     case TX_HF_FIRST:
@@ -96,7 +96,7 @@ int tx_hf_parts(const tx_hf_format *f, const tx_model *m, const tx_param *p, tx_
         if (strcmp(row->ours, p->name + at)) continue;
         TX_ASSERT(n < TX_HF_MAX_PARTS);
         tx_hf_part *part = &out[n++];
-        int64_t rows = rows_of(m, p, row->rows), cols = p->n_dims == 2 ? p->dim[1] : 1;
+        int64_t rows = rows_of(m, p, row->rows), cols = p->n_dims == 2 ? p->whole[1] : 1;
         *part = (tx_hf_part){ .param = p, .row = row, .n_dims = p->n_dims };
         part->dim[0] = row->transposed ? cols : rows;
         part->dim[1] = row->transposed ? rows : cols;

@@ -33,7 +33,7 @@ typedef struct tx_hf_format {
     const char *layers;            /* then "layers.0." */
     const tx_hf_name *top, *layer; /* both end with a row of NULLs */
     const char *const *extra;      /* ends of names that may be there beside the table's; NULL at the end */
-    /* Whether a model is one of these. */
+    /* Whether a model is one of these; the same on all ranks. */
     bool (*fits)(const tx_model *m);
     /* config.json to option values (for tx_config_from_json) plus "vocab_size", and back. */
     tx_status (*options)(json_t **out, const json_t *config);
@@ -52,7 +52,7 @@ typedef struct tx_hf_part {
     const tx_hf_name *row;
     char name[TX_PARAM_NAME_MAX];
     int n_dims;
-    int64_t dim[2]; /* there; rows that pad the vocabulary are not */
+    int64_t dim[2]; /* there, of the whole; rows that pad the vocabulary are not */
 } tx_hf_part;
 
 enum { TX_HF_MAX_PARTS = 3 };
@@ -60,7 +60,7 @@ enum { TX_HF_MAX_PARTS = 3 };
 /* The tensors that hold parameter p, and their number. */
 int tx_hf_parts(const tx_hf_format *f, const tx_model *m, const tx_param *p, tx_hf_part out[TX_HF_MAX_PARTS]);
 
-/* Copies between the tensor there and the whole parameter here. */
+/* Copies between the tensor there and the whole parameter here.   @ours [whole], not this rank's shard */
 void tx_hf_copy(const tx_model *m, const tx_hf_part *part, float *theirs, float *ours, bool to_hf);
 
 /* For options(): a positive whole number of 31 bits, else TX_ERR_FORMAT; a bool, or `fallback` when it is not there. */

@@ -7,8 +7,16 @@
 #include "nn/attention.h"
 #include "nn/dropout.h"
 #include "nn/param.h"
+#include "parallel/grid.h"
+#include "parallel/pp_schedule.h"
 
-/* One micro-batch as a model sees it: s-major, as Megatron lays activations out. */
+/* Told by a backward: nothing will be added any more to the gradients of the table's rows [first, end). */
+typedef tx_status tx_grads_done_fn(void *user, int first, int end);
+
+/* One micro-batch as a model sees it: s-major, as Megatron lays activations out. A pipeline's stage computes one chunk
+ * of the model at a time, for several micro-batches in turn; each such pair has a slot, where what backward needs is
+ * kept (tx_model_type.hold), and a tx_batch of its own. Between chunks tensors are [s, b, h] of the residual stream's
+ * dtype, s being the positions of a rank (parallel/tp.h). */
 typedef struct tx_batch {
     tx_tensor token, position; /* [s, b] i32 */
     tx_tensor first_key; /* [s, b] i32: where each position's document begins; absent: attention reaches back to 0 */
@@ -16,6 +24,12 @@ typedef struct tx_batch {
     tx_tensor weight;    /* [s*b] fp32: derivative of the objective by each token's loss */
     tx_tensor loss;      /* [s*b] fp32, out, nats */
     tx_dropout_key dropout;
+    int chunk, slot;
+    tx_tensor x;            /* input of a chunk that is not the first; the caller's, until the slot's bwd */
+    tx_tensor y;            /* set by fwd: the output of a chunk that is not the last. On the activation stack, as d */
+    tx_tensor d;            /* set by fwd with train: where the caller puts the gradient of y, and bwd then that of x */
+    tx_grads_done_fn *done; /* or NULL */
+    void *done_user;
 } tx_batch;
 
 /* What generation needs of one call: new tokens in, logits of the last position out. */
@@ -25,11 +39,13 @@ typedef struct tx_decode {
     tx_kv_cache *kv;           /* one per layer */
 } tx_decode;
 
+enum { TX_MAX_CHUNKS = 64 };
+
 typedef struct tx_model {
     const struct tx_model_type *type;
-    tx_params params;
-    tx_dtype dtype;  /* of parameters and activations */
-    tx_dtype stream; /* of the residual stream: dtype, or fp32 */
+    tx_params params; /* of this rank */
+    tx_dtype dtype;   /* of parameters and activations */
+    tx_dtype stream;  /* of the residual stream: dtype, or fp32 */
     int64_t n_layers, hidden, n_heads, max_positions;
     int64_t n_groups; /* key and value heads */
     int64_t head_dim;
@@ -38,17 +54,22 @@ typedef struct tx_model {
     int64_t vocab_padded;   /* rows of the embedding: a multiple of --make-vocab-size-divisible-by */
     int64_t n_valid;        /* columns that take part in the softmax: vocab_size, or vocab_padded as upstream does */
     double label_smoothing; /* of the training loss */
-    tx_recompute recompute;
+    tx_recompute recompute; /* n_layers: of each chunk */
+    int n_chunks;           /* what this pipeline stage has of the layers */
+    tx_pp_chunk chunk[TX_MAX_CHUNKS];
 } tx_model;
 
 typedef struct tx_model_type {
     const char *name;
-    /* Sizes from the options, vocabulary from the tokenizer; declares the parameters, allocates no weights. */
-    tx_status (*create)(tx_model **out, const tx_config *cfg, int64_t vocab_size);
+    /* Sizes from the options, vocabulary from the tokenizer; declares the parameters of a rank of the grid (NULL: of
+     * one alone), allocates no weights. */
+    tx_status (*create)(tx_model **out, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid);
     void (*destroy)(tx_model *m);
-    /* Loss of every token; with `train` also pushes on c->acts what bwd pops, and the head's gradients are done. */
-    tx_status (*fwd)(tx_ctx *c, tx_model *m, const tx_batch *batch, bool train);
-    tx_status (*bwd)(tx_ctx *c, tx_model *m, const tx_batch *batch);
+    tx_status (*hold)(tx_model *m, int n_slots); /* room for so many; one after create. TX_ERR_NOMEM */
+    /* The batch's chunk; the last one gives the loss of every token. With `train` also pushes on c->acts what bwd pops,
+     * and the head's gradients are done. Without, y lies there above the caller's mark. */
+    tx_status (*fwd)(tx_ctx *c, tx_model *m, tx_batch *batch, bool train);
+    tx_status (*bwd)(tx_ctx *c, tx_model *m, tx_batch *batch);
     tx_status (*decode)(tx_ctx *c, tx_model *m, const tx_decode *d);
 } tx_model_type;
 

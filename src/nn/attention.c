@@ -52,7 +52,8 @@ static tx_tensor all_heads(const tx_attention *w, tx_tensor x)
 static tx_dropout attention_mask(const tx_attention *w, const tx_dropout_key *key)
 {
     tx_dropout mask = tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_ATTENTION);
-    mask.n_heads = w->n_heads;
+    mask.n_heads = w->n_heads_whole;
+    mask.first_head = w->first_head;
     return mask;
 }
 

@@ -12,10 +12,11 @@
 #include "nn/linear.h"
 
 typedef struct tx_attention {
-    tx_linear qkv;  /* [(n_heads + 2 n_groups) d, h] */
-    tx_linear proj; /* [h, n_heads d] */
-    int64_t n_heads, n_groups, d;
-    int64_t n_rot; /* elements of a head that rotary positions turn (ops.h, rope); 0: none */
+    tx_linear qkv;                     /* [(n_heads + 2 n_groups) d, h] */
+    tx_linear proj;                    /* [h, n_heads d], summed over tensor ranks */
+    int64_t n_heads, n_groups, d;      /* heads of this tensor rank */
+    int64_t n_heads_whole, first_head; /* of all ranks, and the number of this one's first: they name random numbers */
+    int64_t n_rot;                     /* elements of a head that rotary positions turn (ops.h, rope); 0: none */
     double rope_theta;
     double p_drop; /* of the probabilities */
     int layer;     /* from 1; names the random stream */
@@ -35,12 +36,13 @@ typedef struct tx_kv_cache {
     int64_t n_past; /* positions filled; the caller moves it on after all layers have run */
 } tx_kv_cache;
 
-/* @y [s, b, h], written   @x [s, b, h].  Pushes a's tensors. kv NULL: training and scoring; else the s new positions
- * are appended to the cache and look at all of it.   @first_key [s, b] i32 or absent, as in ops.h */
+/* @y [s, b, h], written, this tensor rank's part of it   @x [s, b, h].  Pushes a's tensors. kv NULL: training and
+ * scoring; else the s new positions are appended to the cache and look at all of it.   @first_key [s, b] i32 or absent,
+ * as in ops.h */
 tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_saved *a, tx_kv_cache *kv,
                                  tx_tensor first_key, const tx_dropout_key *key, tx_tensor y, tx_tensor x);
 
-/* @dx [s, b, h], written   @dy [s, b, h]   @x as in forward */
+/* @dx [s, b, h], written, this tensor rank's part; may be dy's memory   @dy [s, b, h]   @x as in forward */
 tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_attention_saved *a,
                                  const tx_dropout_key *key, tx_tensor dx, tx_tensor dy, tx_tensor x);
 

@@ -3,6 +3,8 @@
  *      x1 = x  + drop(attn(ln1(x)))
  *      y  = x1 + drop(mlp(ln2(x1)))
  *
+ *  s is the number of positions that a rank has between layers: all of them, or with sequence parallelism a t-th; then
+ *  attn and mlp stand between f and g of parallel/tp.h.
  *  With residual_post_norm ln1(x) and ln2(x1) take the places of the first x and x1. The residual stream x, x1, y may
  * be of fp32 where weights and branches are bf16 or fp16. */
 #ifndef TX_NN_BLOCK_H
@@ -26,6 +28,7 @@ typedef struct tx_block_saved {
     /* the caller's, of the weights' dtype, for all layers in turn: */
     tx_tensor branch; /* [s, b, h], a branch's output where the stream has another dtype */
     tx_tensor norm;   /* [s b, h], the norms' outputs, which backward then computes again; absent: they are kept */
+    tx_tensor whole;  /* [s t, b, h], with sequence parallelism: what a branch takes and gives, of all positions */
     size_t mark;      /* of the activation stack before forward */
     tx_norm_saved ln1, ln2;
     tx_attention_saved attn;
@@ -33,7 +36,7 @@ typedef struct tx_block_saved {
 } tx_block_saved;
 
 /* What a layer may be without: the traits in tx_dims that its table's rows ask for. */
-enum { TX_WITH_BIAS = 1, TX_WITH_NORM_BIAS = 2 };
+enum { TX_WITH_BIAS = 1, TX_WITH_BETA = 2 };
 
 /* The layer's rows of the parameter table: tx_params_declare(ps, "encoder.layers.0.", tx_block_params, ...). */
 extern const tx_param_decl tx_block_params[];

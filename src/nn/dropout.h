@@ -18,6 +18,7 @@ typedef struct tx_dropout_key {
     uint32_t iteration; /* 1, 2, ...; 0 is taken by the initial weights */
     uint64_t sample;    /* global number of the micro-batch's first sample */
     int64_t s_global;   /* sequence length */
+    int64_t first_s;    /* position of the first row of activations between layers */
     bool on;            /* off in evaluation and generation */
 } tx_dropout_key;
 

@@ -1,9 +1,12 @@
 /* linear.c - forward and backward of y = x Wᵀ + b. */
 #include "nn/linear.h"
 
+#include "parallel/grid.h"
+
 tx_status tx_linear_fwd(tx_ctx *c, const tx_linear *l, tx_tensor y, tx_tensor x)
 {
-    TX_RUN(c, gemm, .c = y, .a = x, .b = l->w.value, .trans_b = true, .bias = l->b.value);
+    bool adds = !l->summed || tx_grid_of(c)->tp.rank == 0;
+    TX_RUN(c, gemm, .c = y, .a = x, .b = l->w.value, .trans_b = true, .bias = adds ? l->b.value : (tx_tensor){ 0 });
     return TX_OK;
 }
 

@@ -1,4 +1,8 @@
-/* linear.h - y = x Wᵀ + b, the layer everything else is made of. b may be absent. */
+/* linear.h - y = x Wᵀ + b, the layer everything else is made of. b may be absent.
+ *
+ *  Over tensor ranks W is split by rows (column-parallel: each has some of y's columns, of all x) or by columns
+ *  (row-parallel: each has a part of y, which is summed; b is then in the first one's). Communication is the caller's
+ *  (parallel/tp.h). */
 #ifndef TX_NN_LINEAR_H
 #define TX_NN_LINEAR_H
 
@@ -8,6 +12,7 @@
 typedef struct tx_linear {
     tx_weight w; /* [out, in] */
     tx_weight b; /* [out], or nothing */
+    bool summed; /* row-parallel */
 } tx_linear;
 
 /* @y [rows, out], written   @x [rows, in] */

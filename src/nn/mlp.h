@@ -6,7 +6,7 @@
 
 typedef struct tx_mlp {
     tx_linear h_to_4h; /* [f, h]; gated [2f, h]: the gate's rows, then the rows of what it gates */
-    tx_linear to_h;    /* [h, f] */
+    tx_linear to_h;    /* [h, f], summed over tensor ranks */
     bool gated;
     bool gate_second;         /* gated: the gate's rows come second */
     tx_glu gate;              /* gated */
@@ -19,10 +19,11 @@ typedef struct tx_mlp_saved {
     tx_tensor g; /* [rows, f], after it; with recompute only its shape */
 } tx_mlp_saved;
 
-/* @y, @x [rows, h].  Pushes a's tensors. */
+/* f is what this tensor rank has of it, and y and dx are its parts of sums.
+ * @y, @x [rows, h].  Pushes a's tensors. */
 tx_status tx_mlp_fwd(tx_ctx *c, const tx_mlp *w, tx_mlp_saved *a, tx_tensor y, tx_tensor x);
 
-/* @dx [rows, h], written   @dy [rows, h] */
+/* @dx [rows, h], written; may be dy's memory   @dy [rows, h] */
 tx_status tx_mlp_bwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a, tx_tensor dx, tx_tensor dy, tx_tensor x);
 
 #endif

@@ -35,12 +35,15 @@ static int64_t dim_of_letter(const tx_dims *d, char letter)
     }
 }
 
-/* "3h,h" -> dims. A shape is written by us, so a wrong one is a bug. Only a first dimension that is exactly V has
+/* "3h/t,h" -> dims. A shape is written by us, so a wrong one is a bug. Only a first dimension that is exactly V has
  * padding rows. */
 static void parse_shape(tx_param *p, const char *shape, const tx_dims *dims)
 {
     p->n_dims = 0;
-    p->numel = 1;
+    p->split_dim = -1;
+    p->over_tp = TX_SAME;
+    p->n_parts = 1;
+    p->whole[1] = p->dim[1] = 0;
     for (const char *s = shape;; s++) {
         int64_t factor = 0;
         bool plain = *s < '0' || *s > '9';
@@ -48,13 +51,72 @@ static void parse_shape(tx_param *p, const char *shape, const tx_dims *dims)
         int64_t dim = dim_of_letter(dims, *s);
         TX_ASSERT(dim > 0 && p->n_dims < 2 && (plain || factor > 0));
         TX_ASSERT(!__builtin_mul_overflow(dim, plain ? 1 : factor, &dim));
-        TX_ASSERT(!__builtin_mul_overflow(p->numel, dim, &p->numel));
-        if (p->n_dims == 0) p->rows_logical = *s == 'V' && plain ? dims->v_logical : dim;
-        p->dim[p->n_dims++] = dim;
-        if (!*++s) break;
+        if (p->n_dims == 0) p->whole_logical = *s == 'V' && plain ? dims->v_logical : dim;
+        if (*s == 'u' && dims->u_parts) p->n_parts = dims->u_parts;
+        p->whole[p->n_dims] = dim;
+        if (s[1] == '/') {
+            TX_ASSERT(s[2] == 't' && p->split_dim < 0);
+            p->split_dim = p->n_dims;
+            p->over_tp = TX_SPLIT;
+            s += 2;
+        }
+        p->n_dims++;
+        if (*++s == '+') p->over_tp = TX_PARTS, s++;
+        if (!*s) break;
         TX_ASSERT(*s == ',');
     }
-    TX_ASSERT(p->rows_logical > 0 && p->rows_logical <= p->dim[0]);
+    TX_ASSERT(p->whole_logical > 0 && p->whole_logical <= p->whole[0]);
+}
+
+/* The shard of rank dims->tp_rank. */
+static void take_shard(tx_param *p, const tx_dims *dims)
+{
+    bool split = p->split_dim >= 0;
+    p->n_tp = split && dims->n_tp ? dims->n_tp : 1;
+    p->tp_rank = split ? dims->tp_rank : 0;
+    p->tied = dims->tied;
+    p->counted = !dims->copy && (split || dims->tp_rank == 0);
+    p->numel = 1;
+    for (int k = 0; k < p->n_dims; k++) {
+        int64_t n = k == p->split_dim ? p->n_tp : 1;
+        TX_ASSERT(p->whole[k] % (n * p->n_parts) == 0 || n == 1);
+        p->dim[k] = p->whole[k] / n;
+        TX_ASSERT(!__builtin_mul_overflow(p->numel, p->dim[k], &p->numel));
+    }
+    p->rows_logical = p->whole_logical;
+    if (p->split_dim != 0) return;
+    TX_ASSERT(p->whole_logical == p->whole[0] || p->n_parts == 1);
+    int64_t left = p->whole_logical - p->tp_rank * p->dim[0];
+    p->rows_logical = left < 0 ? 0 : left < p->dim[0] ? left : p->dim[0];
+}
+
+int tx_param_pieces(const tx_param *p, tx_param_piece *piece)
+{
+    int n = p->split_dim >= 0 && p->n_tp > 1 ? p->n_parts : 1;
+    TX_ASSERT(n <= TX_PARAM_MAX_PIECES);
+    for (int i = 0; i < n; i++) {
+        tx_param_piece *q = &piece[i];
+        *q = (tx_param_piece){ .size = { p->rows_logical, p->n_dims == 2 ? p->dim[1] : 1 } };
+        int k = p->split_dim;
+        if (k < 0 || p->n_tp == 1) break;
+        int64_t of_shard = p->dim[k] / n;
+        q->at[k] = i * of_shard;
+        q->start[k] = i * (p->whole[k] / n) + p->tp_rank * of_shard;
+        if (n > 1) q->size[k] = of_shard;
+    }
+    return n;
+}
+
+void tx_param_cut(const tx_param *p, float *shard, const float *whole)
+{
+    tx_param_piece piece[TX_PARAM_MAX_PIECES];
+    int64_t width = p->n_dims == 2 ? p->dim[1] : 1, whole_width = p->n_dims == 2 ? p->whole[1] : 1;
+    memset(shard, 0, (size_t)p->numel * sizeof *shard);
+    for (int n = tx_param_pieces(p, piece), i = 0; i < n; i++)
+        for (int64_t r = 0; r < piece[i].size[0]; r++)
+            memcpy(shard + (piece[i].at[0] + r) * width + piece[i].at[1],
+                   whole + (piece[i].start[0] + r) * whole_width + piece[i].start[1],
+                   (size_t)piece[i].size[1] * sizeof *shard);
 }
 
 tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_decl *decl, int n, void *base,
@@ -71,6 +133,7 @@ tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_de
         int len = snprintf(p.name, sizeof p.name, "%s%s", prefix, decl[i].name);
         TX_ASSERT(len > 0 && (size_t)len < sizeof p.name && !tx_params_find(ps, p.name));
         parse_shape(&p, decl[i].shape, dims);
+        take_shard(&p, dims);
         if (base) p.weight = (tx_weight *)(void *)((char *)base + decl[i].field);
         ps->param[ps->n++] = p;
         ps->numel += (p.numel + TX_PARAM_ALIGN - 1) / TX_PARAM_ALIGN * TX_PARAM_ALIGN;
@@ -92,15 +155,20 @@ void tx_params_bind(tx_params *ps, void *value, tx_dtype t, float *grad)
     }
 }
 
-tx_status tx_params_zero_grad(tx_ctx *c, const tx_params *ps, bool first)
+tx_status tx_params_zero_grad(tx_ctx *c, const tx_params *ps)
 {
     tx_at_part(c, ZERO_GRAD);
     for (int i = 0; i < ps->n; i++) {
         tx_weight *w = ps->param[i].weight;
-        w->fresh = first && ps->param[i].first == TX_SETS;
-        if (first && !w->fresh) TX_RUN(c, fill, .x = w->grad);
+        w->fresh = ps->param[i].first == TX_SETS;
+        if (!w->fresh) TX_RUN(c, fill, .x = w->grad);
     }
     return TX_OK;
+}
+
+void tx_params_contributed(const tx_params *ps, int first, int end)
+{
+    for (int i = first; i < end; i++) ps->param[i].weight->fresh = false;
 }
 
 /* Elements that are real come first: the rows that pad a table are its last ones. */
@@ -115,22 +183,40 @@ static void fill(float *x, int64_t n, float with)
     for (int64_t i = 0; i < n; i++) x[i] = with;
 }
 
-/* numbers are asked for by place, so the split over threads cannot show */
-static void draw_normal(float *x, int64_t n, const tx_rng *rng, double std)
+/* Numbers are asked for by their place in the whole parameter, so neither the split over threads nor over ranks can
+ * show. x[0 .. n) are the whole's elements from `first` on. */
+static void draw_normal(float *x, int64_t first, int64_t n, const tx_rng *rng, double std)
 {
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < n; i += 2) {
+    for (int64_t i = -(first & 1); i < n; i += 2) {
         double pair[2];
-        tx_rng_normal_pair(rng, (uint64_t)i / 2, pair);
-        x[i] = (float)(std * pair[0]);
+        tx_rng_normal_pair(rng, (uint64_t)(first + i) / 2, pair);
+        if (i >= 0) x[i] = (float)(std * pair[0]);
         if (i + 1 < n) x[i + 1] = (float)(std * pair[1]);
     }
 }
 
-static void draw_uniform(float *x, int64_t n, const tx_rng *rng, double bound)
+static void draw_uniform(float *x, int64_t first, int64_t n, const tx_rng *rng, double bound)
 {
+    for (int64_t i = 0; i < n; i++) x[i] = (float)(bound * (2 * tx_rng_uniform(rng, (uint64_t)(first + i)) - 1));
+}
+
+static void draw(const tx_param *p, float *x, const tx_rng *rng, tx_init_method method)
+{
+    tx_param_piece piece[TX_PARAM_MAX_PIECES];
+    double bound = sqrt(6.0 / (double)(p->whole_logical + p->whole[1]));
+    double std = p->init == TX_INIT_SCALED ? method.std / sqrt(2.0 * method.n_layers) : method.std;
+    for (int n = tx_param_pieces(p, piece), k = 0; k < n; k++) {
+        const tx_param_piece *q = &piece[k];
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < n; i++) x[i] = (float)(bound * (2 * tx_rng_uniform(rng, (uint64_t)i) - 1));
+        for (int64_t r = 0; r < q->size[0]; r++) {
+            float *row = x + (q->at[0] + r) * p->dim[1] + q->at[1];
+            int64_t first = (q->start[0] + r) * p->whole[1] + q->start[1];
+            if (method.xavier_uniform)
+                draw_uniform(row, first, q->size[1], rng, bound);
+            else
+                draw_normal(row, first, q->size[1], rng, std);
+        }
+    }
 }
 
 void tx_params_init(const tx_params *ps, float *master, uint64_t seed, tx_init_method method)
@@ -142,10 +228,8 @@ void tx_params_init(const tx_params *ps, float *master, uint64_t seed, tx_init_m
         const tx_rng rng = { .seed = seed, .stream = tx_rng_stream(p->name) };
         if (p->init == TX_INIT_ZERO || p->init == TX_INIT_ONE)
             fill(x, n, p->init == TX_INIT_ONE ? 1.0f : 0.0f);
-        else if (method.xavier_uniform)
-            draw_uniform(x, n, &rng, sqrt(6.0 / (double)(p->rows_logical + p->dim[1])));
         else
-            draw_normal(x, n, &rng, p->init == TX_INIT_SCALED ? method.std / sqrt(2.0 * method.n_layers) : method.std);
+            draw(p, x, &rng, method);
         fill(x + n, p->numel - n, 0.0f);
     }
 }
@@ -168,7 +252,8 @@ const tx_param *tx_params_find(const tx_params *ps, const char *name)
 int64_t tx_params_count(const tx_params *ps)
 {
     int64_t n = 0;
-    for (int i = 0; i < ps->n; i++) n += real_elements(&ps->param[i]);
+    for (int i = 0; i < ps->n; i++)
+        if (ps->param[i].counted) n += real_elements(&ps->param[i]);
     return n;
 }
 

@@ -6,7 +6,11 @@
  *     value  | wte....... | wpe.. | ln1.g | ln1.b | qkv......... | ...     what layers compute with: fp32, bf16 or fp16
  *     grad   | the same offsets                                            fp32
  *     master | the same offsets                                            fp32; value's own memory where that is fp32
- *     m, v   | the same offsets                                            fp32                              */
+ *     m, v   | the same offsets                                            fp32
+ *
+ *  A table is one rank's: of a parameter that tensor parallelism splits it has this rank's shard, of a pipeline stage
+ * its own layers. Names and everything that is addressed by place (initial values, checkpoints) are global, so they are
+ * the same in every layout. */
 #ifndef TX_NN_PARAM_H
 #define TX_NN_PARAM_H
 
@@ -23,6 +27,15 @@ typedef enum tx_decay { TX_NO_DECAY, TX_DECAY } tx_decay;
  * products contribute to before anything else, written. Zeros need neither be written nor read then. */
 typedef enum tx_first { TX_ADDS, TX_SETS } tx_first;
 
+/* How a parameter lies on the ranks that share the tensors of a layer (Megatron-LM arXiv:1909.08053 §3; sequence
+ * parallelism: arXiv:2205.05198 §4.2). */
+typedef enum tx_over_tp {
+    TX_SPLIT, /* a shard each */
+    TX_SAME,  /* all of it on each, and each comes to the same gradient by itself */
+    TX_PARTS  /* all of it on each; with sequence parallelism a rank's gradient is that of its part of the sequence, and
+                 theirs have to be summed. Without, as TX_SAME */
+} tx_over_tp;
+
 /* What a layer's code sees of a parameter. */
 typedef struct tx_weight {
     tx_tensor value; /* [dims] */
@@ -30,10 +43,11 @@ typedef struct tx_weight {
     bool fresh;      /* grad holds nothing yet: this micro-batch's first contribution writes it */
 } tx_weight;
 
-/* One row of a layer's declaration: shape letters are looked up in the model's tx_dims ("3h,h", "f", "V,h"). */
+/* One row of a layer's declaration: shape letters are looked up in the model's tx_dims ("q/t,h", "f", "V/t,h"). */
 typedef struct tx_param_decl {
     const char *name;  /* inside its layer: "self_attention.query_key_value.weight" */
-    const char *shape; /* dims joined by ',', each "[number]letter" */
+    const char *shape; /* dims joined by ',', each "[number]letter"; "/t" behind one that tensor ranks split (TX_SPLIT),
+                        * '+' at the end of the shape of a TX_PARTS */
     tx_init init;
     tx_decay decay;
     tx_first first;
@@ -41,18 +55,32 @@ typedef struct tx_param_decl {
     unsigned when; /* traits that a model must have for the row to be there; 0: it always is */
 } tx_param_decl;
 
-/* Sizes the shape letters stand for. 'V' is the padded vocabulary; only its first v_logical rows are real. */
+/* Sizes the shape letters stand for, of the whole model. 'V' is the padded vocabulary; only its first v_logical rows
+ * are real. */
 typedef struct tx_dims {
     int64_t h, f, V, v_logical, P; /* hidden, ffn, vocabulary rows, real ones, positions */
     int64_t q, a, u;               /* fused q+k+v rows, all heads side by side, rows of the MLP's first matrix */
-    unsigned traits;               /* the layers' own bits */
+    int u_parts;       /* blocks of equal size that u is made of, each split over the ranks: 2 with a gate; 0 is 1 */
+    int n_tp, tp_rank; /* tensor-parallel ranks, 0 is 1; they divide what "/t" stands behind */
+    bool tied, copy;   /* what is declared is on the pipeline's first and last stage; this is the last one's */
+    unsigned traits;   /* the layers' own bits */
 } tx_dims;
 
 typedef struct tx_param {
     char name[TX_PARAM_NAME_MAX]; /* global name, as in checkpoints: "encoder.layers.0.mlp.dense_h_to_4h.bias" */
     int n_dims;
-    int64_t dim[2];        /* as stored: rows that pad the vocabulary included */
-    int64_t rows_logical;  /* rows of dim[0] that are real, trained and saved; == dim[0] but for the vocabulary */
+    int64_t dim[2];        /* of this rank's shard as stored: rows that pad the vocabulary included */
+    int64_t rows_logical;  /* rows of dim[0] that are real, trained and saved; == dim[0] but for the vocabulary, where
+                              it may be 0 */
+    int64_t whole[2];      /* dims of the parameter over all ranks; padding included */
+    int64_t whole_logical; /* rows of whole[0] that are real */
+    int split_dim;         /* the dimension that is split, or -1 */
+    int n_parts;           /* blocks that it is made of, each split over the ranks */
+    int n_tp, tp_rank;     /* how many shards, and which one this is; 1 and 0 where nothing is split */
+    tx_over_tp over_tp;
+    bool tied;    /* both ends of the pipeline have it: gradients are summed over grid.ends */
+    bool counted; /* this rank is the one of those with the same numbers that counts them in norms and totals, and saves
+                     them: the first of the tensor-parallel ones, of a tied one the first stage's */
     int64_t offset, numel; /* elements, in every flat buffer */
     tx_init init;
     tx_decay decay;
@@ -66,6 +94,21 @@ typedef struct tx_params {
     int64_t numel; /* elements of a flat buffer */
 } tx_params;
 
+/* Where a stretch of rows or columns of a shard lies in the whole parameter. */
+typedef struct tx_param_piece {
+    int64_t start[2], size[2]; /* a box of the whole, real rows only; size[0] may be 0. [1] is 0, 1 of a vector */
+    int64_t at[2];             /* row and column of its first element in the shard */
+} tx_param_piece;
+
+enum { TX_PARAM_MAX_PIECES = 2 };
+
+/* The pieces of the shard; their number, at most TX_PARAM_MAX_PIECES. */
+int tx_param_pieces(const tx_param *p, tx_param_piece *piece);
+
+/* The shard out of the whole parameter, whose padding rows are not read; the shard's own are zeroed.
+ * @shard [dim]   @whole [whole_logical, whole[1]] */
+void tx_param_cut(const tx_param *p, float *shard, const float *whole);
+
 /* Appends those of n rows whose traits are there: names become "<prefix><name>", weights lie at `base` + field.
  * TX_ERR_NOMEM. */
 tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_decl *decl, int n, void *base,
@@ -75,9 +118,10 @@ tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_de
  * be NULL (inference). */
 void tx_params_bind(tx_params *ps, void *value, tx_dtype t, float *grad);
 
-/* To be called before each micro-batch's forward. With `first`, of an iteration, gradients of the TX_ADDS kind are
- * filled with zeros and the others' weights become fresh; without it no weight is. */
-tx_status tx_params_zero_grad(tx_ctx *c, const tx_params *ps, bool first);
+/* To be called before an iteration's first forward: gradients of the TX_ADDS kind are filled with zeros, the others'
+ * weights become fresh. Whoever contributes to those then says so. */
+tx_status tx_params_zero_grad(tx_ctx *c, const tx_params *ps);
+void tx_params_contributed(const tx_params *ps, int first, int end); /* rows [first, end) are fresh no more */
 
 /* How matrices begin: normal with std, which TX_INIT_SCALED divides by sqrt(2 n_layers) (Megatron-LM; GPT-2
  * §2.3), or with xavier_uniform all uniform within sqrt(6 / (rows + columns)) (Glorot and Bengio 2010), padding rows

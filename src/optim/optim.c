@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -21,11 +22,18 @@ const tx_optim_type *tx_optim_type_find(const char *name)
     return NULL;
 }
 
-tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_optim_range *range, int n_ranges, float *value,
-                        tx_tensor low, float *grad, int64_t numel)
+/* What a rank gives to sums over all of them. */
+typedef struct tx__optim_sums {
+    double sum[4]; /* the last may be a largest one */
+    char bad[128]; /* the first tensor that is not finite, or "" */
+} sums;
+
+tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, tx_comm *ranks, const tx_optim_range *range, int n_ranges,
+                        float *value, tx_tensor low, float *grad, int64_t numel)
 {
     *o = (tx_optim){ .type = tx_optim_type_find(cfg->optimizer),
                      .cfg = cfg,
+                     .ranks = ranks,
                      .n_ranges = n_ranges,
                      .value = value,
                      .low = low,
@@ -35,6 +43,7 @@ tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_optim_range 
     int64_t largest = 0;
     for (int i = 0; i < n_ranges; i++)
         if (range[i].numel > largest) largest = range[i].numel;
+    TX_GOTO(tx_alloc(&o->all, (size_t)tx_comm_size(ranks), sizeof *o->all, "the gradient norm"));
     TX_GOTO(tx_alloc(&o->range, (size_t)n_ranges, sizeof *o->range, "the optimizer's groups"));
     memcpy(o->range, range, (size_t)n_ranges * sizeof *o->range);
     for (int i = 0; i < o->type->n_state; i++)
@@ -50,6 +59,7 @@ void tx_optim_deinit(tx_optim *o)
     tx_free(o->range);
     for (int i = 0; i < TX_OPTIM_MAX_STATE; i++) tx_free(o->state[i]);
     tx_free(o->block_sums);
+    tx_free(o->all);
     *o = (tx_optim){ 0 };
 }
 
@@ -58,21 +68,43 @@ tx_tensor tx__optim_low(const tx_optim *o, const tx_optim_range *r)
     return o->low.data ? tx_slice1(o->low, r->offset, r->numel) : (tx_tensor){ 0 };
 }
 
+/* mine becomes the sums over all ranks, in their order; the last of n is a largest one with `max`. */
+static tx_status over_ranks(const tx_ctx *c, tx_optim *o, sums *mine, int n, bool max)
+{
+    if (c->dry || tx_comm_size(o->ranks) == 1) return TX_OK;
+    TX_TRY(tx_comm_gather(o->ranks, o->all, mine, sizeof *mine));
+    *mine = o->all[0];
+    for (int r = 1; r < tx_comm_size(o->ranks); r++) {
+        const sums *next = &o->all[r];
+        for (int i = 0; i < n; i++)
+            mine->sum[i] = max && i == n - 1 ? fmax(mine->sum[i], next->sum[i]) : mine->sum[i] + next->sum[i];
+        if (!mine->bad[0]) memcpy(mine->bad, next->bad, sizeof mine->bad);
+    }
+    return TX_OK;
+}
+
 static tx_status norm_of(tx_ctx *c, tx_optim *o, tx_tensor flat, double *norm, const char **bad)
 {
-    double total = 0;
+    sums all = { 0 };
     *bad = NULL;
     tx_at_part(c, NORMS);
     for (int i = 0; i < o->n_ranges; i++) {
         const tx_optim_range *r = &o->range[i];
+        if (!r->counted) continue;
         int64_t blocks = (r->numel + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK;
         TX_RUN(c, sumsq, .out = tx_tensor1(o->block_sums, TX_F64, blocks), .x = tx_slice1(flat, r->offset, r->numel));
         if (c->dry) continue;
         double sum = 0;
         for (int64_t k = 0; k < blocks; k++) sum += o->block_sums[k];
-        if (!isfinite(sum) && !*bad) *bad = r->name;
-        total += sum;
+        if (!isfinite(sum) && !all.bad[0]) snprintf(all.bad, sizeof all.bad, "%s", r->name);
+        all.sum[0] += sum;
     }
+    *norm = 0;
+    if (c->dry) return TX_OK;
+    TX_TRY(over_ranks(c, o, &all, 1, false));
+    double total = all.sum[0];
+    o->all[0] = all;
+    if (all.bad[0]) *bad = o->all[0].bad;
     *norm = isnan(total) ? NAN : sqrt(total); /* without a sign, which would be shown */
     return TX_OK;
 }
@@ -90,22 +122,23 @@ tx_status tx_optim_value_norm(tx_ctx *c, tx_optim *o, double *norm, const char *
 /* Of a flat buffer and, if wanted, of its elements' square roots. */
 static tx_status magnitudes(tx_ctx *c, tx_optim *o, float *flat, tx_magnitude *of, tx_magnitude *of_sqrt)
 {
-    double sum = 0, squares = 0, roots = 0, most = 0;
+    sums all = { 0 }; /* of |x|, x², sqrt |x|; and the largest */
     tx_at_part(c, NORMS);
     for (int i = 0; i < o->n_ranges; i++) {
         const tx_optim_range *r = &o->range[i];
+        if (!r->counted) continue;
         int64_t blocks = (r->numel + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK;
         TX_RUN(c, magnitudes, .out = tx_tensor2(o->block_sums, TX_F64, blocks, 4),
                .x = tx_tensor1(flat + r->offset, TX_F32, r->numel));
         for (const double *at = o->block_sums, *end = at + 4 * blocks; at < end; at += 4) {
-            sum += at[0];
-            squares += at[1];
-            roots += at[2];
-            most = fmax(most, at[3]);
+            for (int k = 0; k < 3; k++) all.sum[k] += at[k];
+            all.sum[3] = fmax(all.sum[3], at[3]);
         }
     }
-    *of = (tx_magnitude){ .l2 = sqrt(squares), .l1 = sum, .abs_max = most };
-    if (of_sqrt) *of_sqrt = (tx_magnitude){ .l2 = sqrt(sum), .l1 = roots, .abs_max = sqrt(most) };
+    TX_TRY(over_ranks(c, o, &all, 4, true));
+    double sum = all.sum[0], most = all.sum[3];
+    *of = (tx_magnitude){ .l2 = sqrt(all.sum[1]), .l1 = sum, .abs_max = most };
+    if (of_sqrt) *of_sqrt = (tx_magnitude){ .l2 = sqrt(sum), .l1 = all.sum[2], .abs_max = sqrt(most) };
     return TX_OK;
 }
 
@@ -119,14 +152,17 @@ tx_status tx_optim_states_of(tx_ctx *c, tx_optim *o, tx_optim_states *out)
 
 tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n)
 {
-    *n = 0;
+    sums all = { 0 };
     tx_at_part(c, NORMS);
     for (int i = 0; i < o->n_ranges; i++) {
         const tx_optim_range *r = &o->range[i];
+        if (!r->counted) continue;
         TX_RUN(c, count_zeros, .out = tx_tensor1(o->block_sums, TX_F64, 1),
                .x = tx_tensor1(o->grad + r->offset, TX_F32, r->n_real));
-        if (!c->dry) *n += o->block_sums[0];
+        if (!c->dry) all.sum[0] += o->block_sums[0];
     }
+    TX_TRY(over_ranks(c, o, &all, 1, false));
+    *n = all.sum[0];
     return TX_OK;
 }
 

@@ -3,13 +3,14 @@
  *
  *  An optimizer is a tx_optim_type: its buffers of state by name, and the update of one tensor. One file and one line
  *  of the table in optim.c make a new one; --optimizer takes its name, and checkpoints the names of its buffers.
- *  The norm is summed in fp64 over fixed blocks of each tensor and then in table order, so it depends neither on
- *  threads nor on how tensors are cut over ranks. */
+ *  The norm is summed in fp64 over fixed blocks of each tensor, then in table order, then in the order of the ranks
+ * that hold different tensors or parts of them; so it does not depend on threads, on buckets or on who has copies. */
 #ifndef TX_OPTIM_OPTIM_H
 #define TX_OPTIM_OPTIM_H
 
 #include "backend/ops.h"
 #include "base/step_record.h"
+#include "comm/comm.h"
 #include "config/config.h"
 
 enum { TX_OPTIM_MAX_STATE = 2 };
@@ -19,6 +20,7 @@ typedef struct tx_optim_range {
     int64_t offset, numel;
     int64_t n_real; /* the first ones; what is behind pads the vocabulary */
     bool decay;
+    bool counted;     /* in norms and counts: no other rank of the group has the same */
     const char *name; /* borrowed; for messages */
 } tx_optim_range;
 
@@ -49,6 +51,8 @@ struct tx_optim {
     tx_tensor low;                    /* borrowed, [numel]: the weights as layers read them, if that is not value */
     float *state[TX_OPTIM_MAX_STATE]; /* owned, [numel], start at zero */
     double *block_sums;               /* owned; scratch of the sums over a tensor */
+    tx_comm *ranks;                   /* borrowed: those whose tensors make the model together */
+    struct tx__optim_sums *all;       /* owned; [ranks], theirs */
     int64_t numel;
     int64_t t; /* updates so far */
 };
@@ -56,13 +60,14 @@ struct tx_optim {
 /* Of that name; the words of --optimizer are the names there are. */
 const tx_optim_type *tx_optim_type_find(const char *name);
 
-/* The optimizer that cfg->optimizer names. Copies `range`. cfg, value, low and grad are the caller's and outlive it.
- * TX_ERR_NOMEM. */
-tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_optim_range *range, int n_ranges, float *value,
-                        tx_tensor low, float *grad, int64_t numel);
+/* The optimizer that cfg->optimizer names. Copies `range`. cfg, ranks, value, low and grad are the caller's and outlive
+ * it. Norms and counts are collective over `ranks`. TX_ERR_NOMEM. */
+tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, tx_comm *ranks, const tx_optim_range *range, int n_ranges,
+                        float *value, tx_tensor low, float *grad, int64_t numel);
 void tx_optim_deinit(tx_optim *o);
 
-/* L2 norm of all gradients. If it is not finite, *bad names the first tensor whose gradient is not; else NULL. */
+/* L2 norm of all gradients. If it is not finite, *bad names the first tensor whose gradient is not, of the first rank
+ * that has one; else NULL. It is o's, until the next call. */
 tx_status tx_optim_grad_norm(tx_ctx *c, tx_optim *o, double *norm, const char **bad);
 
 /* A range of `low`, or nothing where there is none. */

@@ -27,9 +27,22 @@ static void fetch(void *user, const tx_hf_tensor *tensor, float *x)
         x[i] = (float)((double)x[i] * e->factor);
 }
 
-static tx_status list_tensors(export *e)
+tx_status tx_hf_export_check(const tx_model *m, const tx_comm *group)
+{
+    const tx_hf_format *format;
+    TX_TRY(tx_hf_format_of(&format, m));
+    if (tx_comm_size(group) == 1) return TX_OK;
+    return TX_FAIL(TX_ERR_UNSUPPORTED,
+                   "a Hugging Face model is written by one rank and this one lies on %d: save a checkpoint and export "
+                   "or --dump-step from a run that loads it with --tensor-model-parallel-size 1 and "
+                   "--pipeline-model-parallel-size 1",
+                   tx_comm_size(group));
+}
+
+static tx_status list_tensors(export *e, const tx_comm *group)
 {
     const tx_params *ps = &e->m->params;
+    TX_TRY(tx_hf_export_check(e->m, group));
     TX_TRY(tx_hf_format_of(&e->format, e->m));
     TX_TRY(tx_alloc(&e->tensor, (size_t)ps->n * TX_HF_MAX_PARTS, sizeof *e->tensor, "an export"));
     TX_TRY(tx_alloc(&e->part, (size_t)ps->n * TX_HF_MAX_PARTS, sizeof *e->part, "an export"));
@@ -53,23 +66,23 @@ static void free_list(export *e)
     tx_free(e->part);
 }
 
-tx_status tx_hf_export_tensors(const tx_model *m, float *flat, double factor, const char *path)
+tx_status tx_hf_export_tensors(const tx_model *m, float *flat, double factor, const char *path, const tx_comm *group)
 {
     export e = { .m = m, .flat = flat, .factor = factor };
     tx_status st;
-    TX_GOTO(list_tensors(&e));
+    TX_GOTO(list_tensors(&e, group));
     TX_GOTO(tx_huggingface_write_tensors(path, e.tensor, e.n, fetch, &e));
 out:
     free_list(&e);
     return st;
 }
 
-tx_status tx_hf_export_model(const tx_model *m, float *flat, const char *dir)
+tx_status tx_hf_export_model(const tx_model *m, float *flat, const char *dir, const tx_comm *group)
 {
     export e = { .m = m, .flat = flat, .factor = 1 };
     json_t *config = NULL;
     tx_status st;
-    TX_GOTO(list_tensors(&e));
+    TX_GOTO(list_tensors(&e, group));
     TX_GOTO(e.format->config(&config, m));
     TX_GOTO(tx_huggingface_write(dir, config, e.tensor, e.n, fetch, &e));
 out:

@@ -21,6 +21,7 @@ typedef struct loop {
     tx_feed *feed[TX_N_SPLITS]; /* one a group of the split's samples */
     tx_metrics *metrics;
     tx_step_profile profile;
+    unsigned char *exits;    /* [ranks] */
     double start;            /* clock of the program's */
     int64_t saved_iteration; /* of the last save; -1: none */
     bool save_is_due; /* put off while steps are skipped: a run should not go on from where it may not get away */
@@ -49,7 +50,8 @@ tx_status tx_feed_open(tx_feed *f, const tx_trainer *t, const tx_blend *data)
     f->sampler = (tx_order){
         .n_samples = data->keyed ? INT64_MAX : data->n_samples, /* keyed order has no end to go around at */
         .micro_batch = t->b,
-        .n_ranks = 1,
+        .rank = t->grid->dp.rank,
+        .n_ranks = t->grid->dp.size,
         .cyclic = !strcmp(t->cfg->dataloader_type, "cyclic"),
         .sharded = t->cfg->data_sharding,
     };
@@ -75,22 +77,31 @@ tx_status tx_feed_read(tx_feed *f, const tx_trainer *t, int64_t consumed)
 
 /* ---- steps of the run ---- */
 
+/* A tx_micro_batch_fn: this rank's part of what follows `begin` samples. */
+typedef struct reader {
+    tx_trainer *t;
+    tx_feed *f;
+    int64_t begin;
+    int64_t n_samples; /* of an evaluation, which is shown live; 0: training */
+    double shown;      /* clock */
+} reader;
+
+static tx_status read_micro(void *user, int64_t micro, const int32_t **rows)
+{
+    reader *r = user;
+    int64_t each = r->t->b * r->t->grid->dp.size, done = micro * each;
+    TX_TRY(tx_feed_read(r->f, r->t, r->begin + done));
+    *rows = r->f->tokens;
+    if (!r->n_samples || tx_clock() - r->shown < TX_PROGRESS_SECONDS) return TX_OK;
+    r->shown = tx_clock();
+    tx_log(TX_LOG_PROGRESS, "evaluating %lld/%lld samples", (long long)done, (long long)r->n_samples);
+    return TX_OK;
+}
+
 tx_status tx_train_evaluate(tx_trainer *t, tx_feed *f, int64_t consumed, int64_t n_samples, double *loss)
 {
-    /* Megatron's average: every micro-batch's mean weighs as its samples do */
-    double shown = tx_clock(), sum = 0, part;
-    int64_t n_tokens;
-    for (int64_t done = 0; done < n_samples; done += t->b) {
-        int64_t rows = n_samples - done < t->b ? n_samples - done : t->b;
-        TX_TRY(tx_feed_read(f, t, consumed + done));
-        TX_TRY(tx_trainer_evaluate(t, f->tokens, rows, &part, &n_tokens));
-        if (n_tokens) sum += part / (double)n_tokens * (double)rows;
-        if (tx_clock() - shown < TX_PROGRESS_SECONDS) continue;
-        shown = tx_clock();
-        tx_log(TX_LOG_PROGRESS, "evaluating %lld/%lld samples", (long long)(done + rows), (long long)n_samples);
-    }
-    *loss = sum / (double)n_samples;
-    return TX_OK;
+    reader r = { .t = t, .f = f, .begin = consumed, .n_samples = n_samples, .shown = tx_clock() };
+    return tx_trainer_score(t, n_samples, read_micro, &r, loss);
 }
 
 static tx_status train_iteration(loop *l)
@@ -98,32 +109,19 @@ static tx_status train_iteration(loop *l)
     tx_trainer *t = l->t;
     tx_feed *f = l->feed[TX_SPLIT_TRAIN];
     tx_metrics *m = l->metrics;
-    double loss;
-    tx_status st;
     int64_t last, iteration = t->iteration + 1, begin = tx_train_position(t->cfg, iteration, t->consumed_train_samples);
     tx_config_skipped_iterations(t->cfg, iteration, &last);
     if (last)
         tx_info("Skipped iterations %lld to %lld due to --skip-train-iteration-range flag.", (long long)iteration,
                 (long long)last);
     tx_step_profile_begin(&l->profile, t);
-    double now = tx_clock();
-    do {
-        double start = now;
-        TX_TRY(tx_feed_read(f, t, begin + t->micro * t->b));
-        now = tx_metrics_time(m, TX_TIMER_BATCH, now);
-        TX_TRY(tx_trainer_forward(t, f->tokens, &loss));
-        now = tx_metrics_time(m, TX_TIMER_FORWARD, now);
-        TX_TRY(tx_trainer_backward(t));
-        tx_metrics_time(m, TX_TIMER_BACKWARD, now);
-        now = tx_metrics_time(m, TX_TIMER_FORWARD_BACKWARD, start);
-        st = tx_trainer_step(t);
-        if (st && st != TX_ERR_NUMERIC) return st;
-        now = tx_metrics_time(m, TX_TIMER_OPTIMIZER, now);
-    } while (t->micro);
+    reader r = { .t = t, .f = f, .begin = begin };
+    tx_status st = tx_trainer_train(t, read_micro, &r);
+    if (st && st != TX_ERR_NUMERIC) return st;
     tx_metrics_step(m, t);
     tx_step_profile_end(&l->profile, t);
     if (l->quiet) return st;
-    return tx_non_finite_is_fault(t) ? tx_bad_step(t, f, st != TX_OK) : st;
+    return tx_non_finite_is_fault(t) && t->grid->size == 1 ? tx_bad_step(t, f, st != TX_OK) : st;
 }
 
 /* Every group of the split's samples by itself: the n that come after `consumed`. */
@@ -144,7 +142,7 @@ static tx_status validate(loop *l, const char *where)
 {
     tx_trainer *t = l->t;
     double since = tx_clock();
-    int64_t n = l->cfg->eval_iters * t->n_micro * t->b;
+    int64_t n = l->cfg->eval_iters * tx_trainer_batch_size(t);
     if (!tx_train_data_groups(l->data, TX_SPLIT_VALID) || !n) return TX_OK;
     TX_TRY(evaluate_split(l, TX_SPLIT_VALID, t->consumed_valid_samples, n, where));
     t->consumed_valid_samples += n;
@@ -181,8 +179,8 @@ static bool kill_switch(const tx_config *cfg)
     return cfg->kill_switch_file && tx_path_exists(cfg->kill_switch_file);
 }
 
-/* Whether the options or a signal end the run here, and why. */
-static bool wants_exit(const loop *l, char *why, size_t cap)
+/* Whether this rank sees a reason to end the run here, and which. */
+static bool sees_exit(const loop *l, char *why, size_t cap)
 {
     const tx_config *cfg = l->cfg;
     long long iteration = (long long)l->t->iteration;
@@ -199,6 +197,21 @@ static bool wants_exit(const loop *l, char *why, size_t cap)
     else
         return false;
     return true;
+}
+
+/* The same for all ranks: the reason of the first one that has any. Signals, clocks and files show at different times.
+ */
+static tx_status wants_exit(const loop *l, char *why, size_t cap, bool *yes)
+{
+    tx_comm *world = l->t->grid->world;
+    int n = tx_comm_size(world), first = 0;
+    unsigned char mine = sees_exit(l, why, cap);
+    *yes = mine;
+    if (n == 1) return TX_OK;
+    TX_TRY(tx_comm_gather(world, l->exits, &mine, 1));
+    while (first < n && !l->exits[first]) first++;
+    *yes = first < n;
+    return *yes ? tx_comm_spread(world, why, cap, first) : TX_OK;
 }
 
 /* Whether the run has its length. */
@@ -224,7 +237,7 @@ static tx_status train(loop *l, bool *left)
         }
         if (cfg->given.save_interval && t->iteration % cfg->save_interval == 0) l->save_is_due = true;
         if (l->save_is_due && !tx_non_finite_is_fault(t)) TX_TRY(save(l));
-        *left = wants_exit(l, text, sizeof text);
+        TX_TRY(wants_exit(l, text, sizeof text, left));
         if (!*left) continue;
         TX_TRY(tell_profile(l, true));
         TX_TRY(save(l));
@@ -249,7 +262,7 @@ static tx_status run(loop *l)
         TX_TRY(train(l, &left));
     }
     if (left) return TX_OK;
-    int64_t n = cfg->eval_iters * t->n_micro * t->b, consumed = t->consumed_valid_samples;
+    int64_t n = cfg->eval_iters * tx_trainer_batch_size(t), consumed = t->consumed_valid_samples;
     long long shown = (long long)(cfg->eval_iters * cfg->global_batch_size); /* upstream's count in a ramp-up, too */
     snprintf(where, sizeof where, "iteration %lld on %lld-sample draw from validation set", (long long)t->iteration,
              shown);
@@ -294,6 +307,7 @@ tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data, tx_metrics *me
     if (!tx_train_data_split(data, TX_SPLIT_TRAIN) && !t->cfg->skip_train)
         return TX_FAIL(TX_ERR_ARG, "--split %s leaves no document for training", t->cfg->split);
     if (t->cfg->exit_signal_handler) tx_signals_watch();
+    TX_GOTO(tx_alloc(&l.exits, (size_t)t->grid->size, 1, "the ranks' exits"));
     TX_GOTO(open_feeds(&l));
     tx_metrics_start(metrics, t);
     if (!t->cfg->skip_train) TX_GOTO(tx_step_profile_open(&l.profile, t, metrics->peak_flops));
@@ -301,6 +315,7 @@ tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data, tx_metrics *me
 out:
     tx_step_profile_close(&l.profile, t);
     close_feeds(&l);
+    tx_free(l.exits);
     return st;
 }
 

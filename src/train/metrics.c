@@ -74,7 +74,7 @@ static tx_step_record stand(const tx_trainer *t, tx_record_kind kind)
         .train_iters = t->cfg->train_iters,
         .consumed_samples = t->consumed_train_samples,
         .consumed_tokens = t->consumed_train_samples * t->s,
-        .global_batch_size = t->b * t->n_micro,
+        .global_batch_size = tx_trainer_batch_size(t),
         .seq_length = t->s,
         .lr = t->lr,
         .weight_decay = t->weight_decay,
@@ -99,7 +99,7 @@ static tx_step_record interval(const tx_metrics *m, const tx_step_record *last, 
     r.elapsed_ms = 1e3 * seconds;
     r.samples_per_second = (double)r.global_batch_size / seconds;
     r.tokens_per_second = (double)(r.global_batch_size * r.seq_length) / seconds;
-    r.tflops = tx_model_flops(t->model, t->s, r.global_batch_size) / seconds * 1e-12;
+    r.tflops = tx_model_flops(t->model, t->s, r.global_batch_size) / seconds * 1e-12 / t->grid->size;
     r.peak_share = m->peak_flops > 0 ? r.tflops * 1e12 / m->peak_flops : NAN;
     for (int i = 0; i < TX_N_TIMERS; i++) r.time_ms[i] = 1e3 * m->timer[i] / n;
     r.memory_bytes = (int64_t)tx_memory_total(&memory);
@@ -121,7 +121,7 @@ static void progress_line(tx_metrics *m, const tx_trainer *t)
     tx_log(TX_LOG_PROGRESS, "iteration %lld/%lld (%.0f %%) | lm loss %.4f | %.0f tokens/s | %s",
            (long long)t->iteration, (long long)t->cfg->train_iters,
            100.0 * (double)t->iteration / (double)t->cfg->train_iters, t->iteration_loss,
-           (double)(t->b * t->n_micro * t->s) / per_step, time);
+           (double)(tx_trainer_batch_size(t) * t->s) / per_step, time);
 }
 
 /* The arenas' own high water against their plan, and what the system counts for the whole process. */
@@ -129,7 +129,8 @@ static void log_memory_used(const tx_trainer *t)
 {
     tx_memory m = tx_trainer_memory(t);
     size_t planned = tx_memory_total(&m);
-    size_t used = planned - (m.activations - t->ctx.acts.peak) - (m.workspace - t->ctx.scratch.peak);
+    size_t peak, stacks = tx_stage_stacks(&t->stage, &peak);
+    size_t used = planned - (stacks - peak) - (m.workspace - t->ctx.scratch.peak);
     tx_info(
         " > memory after the first step (MB): predicted %.1f, used %.1f | the whole process, with its libraries and "
         "the data it read: %.1f",

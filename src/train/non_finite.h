@@ -19,9 +19,6 @@ typedef struct tx_non_finite {
     char text[1024];
 } tx_non_finite;
 
-/* *rows = [b][s+1] ids of a micro-batch of the iteration, from 0; borrowed until the next call. */
-typedef tx_status tx_micro_batch_fn(void *user, int64_t micro, const int32_t **rows);
-
 /* Whether the last step was skipped for a fault. */
 bool tx_non_finite_is_fault(const tx_trainer *t);
 

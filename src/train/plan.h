@@ -10,6 +10,8 @@
 #include "config/config.h"
 #include "model/model.h"
 #include "optim/optim.h"
+#include "parallel/volume.h"
+#include "train/stage.h"
 
 /* Bytes; master weights count to the optimizer. Not in it: the program with its libraries, the vocabulary, the data's
  * index, one batch of ids. */
@@ -28,8 +30,12 @@ typedef enum tx_param_kind {
 extern const char *const tx_param_kind_names[TX_N_PARAM_KINDS];
 
 typedef struct tx_run_plan {
-    tx_memory memory;
-    int64_t n_params[TX_N_PARAM_KINDS]; /* real ones */
+    tx_memory memory; /* of a rank of the pipeline stage */
+    int stage;
+    int64_t first_layer, n_layers;      /* of the stage; of its first chunk the first one's number */
+    tx_volume volume;                   /* what it moves in an iteration */
+    tx_volume_sizes sizes;              /* and the formulas' sizes for that */
+    int64_t n_params[TX_N_PARAM_KINDS]; /* real ones, of the whole model */
     int64_t n_padding;                  /* zeros that pad the vocabulary */
     int64_t vocab_padded;
     int64_t tokens;      /* of an iteration at the full global batch size */
@@ -37,20 +43,31 @@ typedef struct tx_run_plan {
     double flops_layers; /* of these, all but the output layer's */
 } tx_run_plan;
 
-/* What a training run of a complete config takes. Allocates the tables of the model, no numbers.
+/* What a training run of a complete config takes on the ranks of a pipeline stage (the first one along the other axes,
+ * which nothing there exceeds). Allocates the tables of the model, no numbers; the ranks need not exist.
  * TX_ERR_ARG: sizes beyond what can be counted; TX_ERR_UNSUPPORTED: the backend has no such op; TX_ERR_NOMEM. */
+tx_status tx_plan_stage(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size, int stage);
+
+/* The stage that takes most memory. */
 tx_status tx_plan_run(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size);
 
 /* ---- the steps of it, for the trainer ---- */
 
 /* A context in its dry run and a model without weights; both are the caller's also on failure, zeroed or not. */
-tx_status tx__plan_open(tx_ctx *c, tx_model **m, const tx_config *cfg, int64_t vocab_size);
+tx_status tx__plan_open(tx_ctx *c, tx_model **m, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid);
 
-/* Runs the step dry: evaluation, and with `train` forward, backward and update. */
-tx_status tx__plan_step(tx_memory *out, tx_ctx *c, tx_model *m, const tx_config *cfg, bool train);
+/* Opens the stage and runs a step dry: evaluation, and with `train` forward, backward and update. Of many micro-batches
+ * it runs as many as show all there is: what they move, the groups' volumes, is made to be that of all of them.
+ * @sizes the formulas' for these; NULL allowed */
+tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, tx_ctx *c, tx_model *m, const tx_config *cfg,
+                        bool train, tx_stage *stage);
 
 /* @optim NULL: no training. */
 tx_memory tx__plan_memory(const tx_model *m, const tx_optim_type *optim, size_t activations, size_t workspace);
+
+/* The formulas' sizes for a rank, whose iterations have so many micro-batches. */
+tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, const tx_grid *g, int64_t n_micro,
+                                      int64_t n_buckets);
 
 /* A range for each parameter; the caller frees it. */
 tx_status tx__plan_optim_ranges(tx_optim_range **out, const tx_params *ps);

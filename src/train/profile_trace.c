@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "train/step_profile.h"
 
-static const char *const kinds[TX_N_COST_KINDS] = { "product", "attention", "memory" };
+static const char *const kinds[TX_N_COST_KINDS] = { "product", "attention", "memory", "messages", "waiting" };
 
 /* To the nanosecond: that is what a person can read. */
 static double microseconds(double seconds)
@@ -46,7 +46,8 @@ static json_t *op_event(const tx_profile_event *e, double zero)
     if (!args) return NULL;
     const char *amount = e->cost.flops > 0 ? "GFLOP/s" : "GB/s";
     double rate = (e->cost.flops > 0 ? e->cost.flops : e->cost.bytes) / e->seconds * 1e-9;
-    if (isfinite(rate)) json_object_set_new(args, amount, json_real(round(rate * 10) / 10));
+    if (isfinite(rate) && e->cost.kind != TX_COST_WAITING)
+        json_object_set_new(args, amount, json_real(round(rate * 10) / 10));
     return complete(e->op, kinds[e->cost.kind], e->start - zero, e->seconds, args);
 }
 

@@ -28,8 +28,15 @@ tx_status tx_step_profile_open(tx_step_profile *p, const tx_trainer *t, double p
     return TX_OK;
 }
 
+static void watch_ranks(const tx_trainer *t, tx_ctx *c)
+{
+    tx_world *w = tx_comm_world(t->grid->world);
+    if (w) tx_world_profile(w, c);
+}
+
 void tx_step_profile_close(tx_step_profile *p, tx_trainer *t)
 {
+    watch_ranks(t, NULL);
     t->ctx.profile = NULL;
     tx_profile_free(&p->ops);
     tx_free(p->start);
@@ -41,6 +48,8 @@ void tx_step_profile_begin(tx_step_profile *p, tx_trainer *t)
 {
     if (!p->last || t->iteration + 1 < p->first) return;
     t->ctx.profile = &p->ops;
+    watch_ranks(t, &t->ctx);
+    tx_volume_read(&p->volume, t->grid);
     p->start[p->n] = tx_clock();
 }
 
@@ -49,7 +58,11 @@ void tx_step_profile_end(tx_step_profile *p, tx_trainer *t)
     if (!t->ctx.profile) return;
     p->seconds[p->n] = tx_clock() - p->start[p->n];
     p->n++;
+    watch_ranks(t, NULL);
     t->ctx.profile = NULL;
+    tx_volume before = p->volume;
+    tx_volume_read(&p->volume, t->grid);
+    tx_volume_subtract(&p->volume, &before);
 }
 
 /* ---- the tables ---- */
@@ -57,7 +70,13 @@ void tx_step_profile_end(tx_step_profile *p, tx_trainer *t)
 typedef struct line {
     char label[64];
     double calls, seconds, flops, bytes;
+    bool messages; /* between ranks: not through this one's memory alone */
 } line;
+
+static bool is_message(const tx_profile_row *r)
+{
+    return r->kind == TX_COST_MESSAGES || r->kind == TX_COST_WAITING;
+}
 
 static void add(line *l, const tx_profile_row *r)
 {
@@ -65,6 +84,7 @@ static void add(line *l, const tx_profile_row *r)
     l->seconds += r->seconds;
     l->flops += r->flops;
     l->bytes += r->bytes;
+    l->messages = is_message(r);
 }
 
 static int by_time(const void *a, const void *b)
@@ -78,7 +98,7 @@ static void label_of(char label[64], const tx_profile_row *r, bool by_part)
     if (by_part)
         snprintf(label, 64, "%s%s", *r->part ? r->part : "(no part)", r->backward ? ", backward" : "");
     else
-        snprintf(label, 64, "%s", r->op);
+        snprintf(label, 64, is_message(r) ? "%s (%s)" : "%s", r->op, r->part);
 }
 
 /* "12.3" and, where `most` is known, "45.6%"; "-" for nothing. */
@@ -94,7 +114,8 @@ static void show(const tx_step_profile *p, const line *l, double whole)
     double n = (double)p->n;
     if (l->calls > 0) snprintf(calls, sizeof calls, "%.0f", l->calls / n);
     rate_text(flops, of_peak, l->flops > 0 ? l->flops / l->seconds : 0, p->peak_flops);
-    rate_text(bytes, of_memory, l->flops > 0 || l->bytes <= 0 ? 0 : l->bytes / l->seconds, p->bandwidth);
+    rate_text(bytes, of_memory, l->flops > 0 || l->bytes <= 0 ? 0 : l->bytes / l->seconds,
+              l->messages ? 0 : p->bandwidth);
     tx_info("    %-42s %6s %10.3f %6.1f%% %9s %7s %8s %9s", l->label, calls, 1e3 * l->seconds / n,
             100 * l->seconds / whole, flops, of_peak, bytes, of_memory);
 }
@@ -123,19 +144,23 @@ static void table(const tx_step_profile *p, line *l, bool by_part, double whole)
     show(p, &all, whole);
 }
 
-static void totals(const tx_step_profile *p, double whole)
+static void totals(const tx_step_profile *p, const tx_grid *g, double whole)
 {
+    char messages[80] = "";
     double kind[TX_N_COST_KINDS] = { 0 }, rest = whole;
     for (const tx_profile_row *r = p->ops.row; r < p->ops.row + p->ops.n_rows; r++) {
         kind[r->kind] += r->seconds;
         rest -= r->seconds;
     }
-    tx_info("    matrix products %.1f%% | attention %.1f%% | memory-bound ops %.1f%% | outside ops %.1f%%",
+    if (g->size > 1)
+        snprintf(messages, sizeof messages, " | between ranks %.1f%% | waiting for ranks %.1f%%",
+                 100 * kind[TX_COST_MESSAGES] / whole, 100 * kind[TX_COST_WAITING] / whole);
+    tx_info("    matrix products %.1f%% | attention %.1f%% | memory-bound ops %.1f%%%s | outside ops %.1f%%",
             100 * kind[TX_COST_PRODUCT] / whole, 100 * kind[TX_COST_ATTENTION] / whole,
-            100 * kind[TX_COST_MEMORY] / whole, 100 * rest / whole);
+            100 * kind[TX_COST_MEMORY] / whole, messages, 100 * rest / whole);
 }
 
-static tx_status show_tables(const tx_step_profile *p, int64_t last)
+static tx_status show_tables(const tx_step_profile *p, const tx_grid *g, int64_t last)
 {
     double whole = 0;
     line *l = NULL;
@@ -143,7 +168,7 @@ static tx_status show_tables(const tx_step_profile *p, int64_t last)
     TX_TRY(tx_alloc(&l, (size_t)p->ops.n_rows + 1, sizeof *l, "the profile's table"));
     tx_info(" > profile of iterations %lld to %lld, %.3f ms each:", (long long)p->first, (long long)last,
             1e3 * whole / (double)p->n);
-    totals(p, whole);
+    totals(p, g, whole);
     table(p, l, false, whole);
     table(p, l, true, whole);
     tx_free(l);
@@ -151,6 +176,69 @@ static tx_status show_tables(const tx_step_profile *p, int64_t last)
         tx_info("    measured here: peak %.1f GFLOP/s, memory %.1f GB/s; what lay in a cache goes beyond it",
                 p->peak_flops * 1e-9, p->bandwidth * 1e-9);
     return TX_OK;
+}
+
+/* ---- what was moved ---- */
+
+/* One rank's, as it travels to the others. */
+typedef struct account {
+    tx_volume counted;
+    tx_volume_sizes sizes;
+} account;
+
+typedef struct verdict {
+    double sent;
+    int64_t differs; /* from the formulas */
+} verdict;
+
+static verdict judge(const account *a)
+{
+    tx_volume expected;
+    tx_volume_expect(&expected, &a->sizes);
+    return (verdict){ .sent = tx_volume_sent(&a->counted, &a->sizes),
+                      .differs = memcmp(&expected, &a->counted, sizeof expected) != 0 };
+}
+
+static void log_lines(char *text)
+{
+    for (char *at = text, *rest; at && *at; at = rest) {
+        rest = at + strcspn(at, "\n");
+        if (*rest) *rest++ = 0;
+        tx_info("%s", at);
+    }
+}
+
+/* The table of the rank that sends most, the first of them; all know then whose account comes. */
+static tx_status show_most(account *a, const verdict *all, const tx_grid *g, int64_t iteration)
+{
+    tx_str table = { 0 };
+    int most = 0, n_different = 0;
+    for (int i = 0; i < g->size; i++) {
+        if (all[i].sent > all[most].sent) most = i;
+        n_different += all[i].differs != 0;
+    }
+    TX_TRY(tx_comm_spread(g->world, a, sizeof *a, most));
+    tx_info(" > messages of rank %d, which sends most, in iteration %lld:", most, (long long)iteration);
+    tx_status st = tx_volume_table(&table, &a->counted, &a->sizes);
+    if (!st) log_lines(table.data);
+    tx_str_free(&table);
+    if (n_different)
+        tx_warn("what %d of %d ranks have sent is not what the formulas say", n_different, g->size);
+    else
+        tx_info("    so are those of all %d ranks", g->size);
+    return st;
+}
+
+static tx_status show_volume(const tx_step_profile *p, const tx_trainer *t, int64_t iteration)
+{
+    const tx_grid *g = t->grid;
+    account a = { p->volume, tx__plan_volume_sizes(t->model, t->cfg, g, t->n_micro, t->gradients.n_buckets) };
+    verdict mine = judge(&a), *all;
+    TX_TRY(tx_alloc(&all, (size_t)g->size, sizeof *all, "the ranks' messages"));
+    tx_status st = tx_comm_gather(g->world, all, &mine, sizeof mine);
+    if (!st) st = show_most(&a, all, g, iteration);
+    tx_free(all);
+    return st;
 }
 
 /* Beside what the run leaves: in the folder of --save, else of --tensorboard-dir, else the current one. */
@@ -181,7 +269,9 @@ tx_status tx_step_profile_tell(tx_step_profile *p, const tx_trainer *t, bool ove
     }
     if (p->n < asked)
         tx_warn("--profile %lld: the run ended after %lld of the iterations", (long long)asked, (long long)p->n);
-    TX_TRY(show_tables(p, last));
-    if (write_trace(p, t->cfg, last)) tx_warn("%s; there is no trace of the profile", tx_last_error());
+    TX_TRY(show_tables(p, t->grid, last));
+    if (t->grid->size > 1) TX_TRY(show_volume(p, t, last));
+    if (t->grid->rank == 0 && write_trace(p, t->cfg, last))
+        tx_warn("%s; there is no trace of the profile", tx_last_error());
     return TX_OK;
 }

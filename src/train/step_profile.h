@@ -1,7 +1,10 @@
 /* step_profile.h - --profile N: where the time of N iterations went. The first TX_PROFILE_WARM_UP iterations of the
  * program are left out: memory is touched there for the first time, and libraries choose their kernels. Then ops are
  * timed (backend/profile.h) for N iterations, a table goes into the log and a trace into a file. What no op did
- * (reading data, the loop, the log) is "outside ops", so that all lines add up to the iteration. */
+ * (reading data, the loop, the log) is "outside ops", so that all lines add up to the iteration.
+ *
+ * With several ranks each profiles itself and rank 0 tells; calls to others are lines, too, and a table says what the
+ * rank that sends most has moved in one iteration, beside the formulas for that (parallel/volume.h). */
 #ifndef TX_TRAIN_STEP_PROFILE_H
 #define TX_TRAIN_STEP_PROFILE_H
 
@@ -17,6 +20,7 @@ typedef struct tx_step_profile { /* zeroed: off */
     double *start, *seconds; /* [last - first + 1]: of an iteration, tx_clock's */
     double peak_flops;       /* the machine's; 0: not known */
     double bandwidth;        /* bytes/s, the most that was measured; 0: not known */
+    tx_volume volume;        /* what this rank has moved in the last one; while it runs, what it had before */
 } tx_step_profile;
 
 /* After the trainer has its weights. Measures the memory's bandwidth. Without --profile it stays off.
@@ -29,7 +33,7 @@ void tx_step_profile_begin(tx_step_profile *p, tx_trainer *t);
 void tx_step_profile_end(tx_step_profile *p, tx_trainer *t);
 
 /* When the last of the iterations is done, or with `over`, as the run ends: the table and the trace, or a warning that
- * the run was too short; once. A trace that cannot be written is a warning. TX_ERR_NOMEM. */
+ * the run was too short; once. A trace that cannot be written is a warning. Collective. TX_ERR_NOMEM. */
 tx_status tx_step_profile_tell(tx_step_profile *p, const tx_trainer *t, bool over);
 
 /* profile_trace.c: publishes the events as Chrome's trace format, which chrome://tracing and Perfetto show. */

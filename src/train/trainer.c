@@ -8,23 +8,21 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "model/hf_format.h"
+#include "base/shared.h"
 #include "train/fit.h"
-
-#define SCHEDULE_KEY "opt_param_scheduler" /* upstream's names for them */
-#define SCALER_KEY   "grad_scaler"
+#include "train/hf_export.h"
 
 /* Learning rate and weight decay of the next update. */
-static void move_schedule(tx_trainer *t)
+void tx__trainer_move_schedule(tx_trainer *t)
 {
     t->lr = tx_schedule_lr(&t->schedule, &t->place);
     t->weight_decay = tx_schedule_wd(&t->schedule, &t->place);
 }
 
 /* Micro-batches of the iteration that comes after what is consumed. */
-static int64_t n_micro_now(const tx_trainer *t)
+int64_t tx__trainer_n_micro(const tx_trainer *t)
 {
-    return tx_config_batch_size(t->cfg, t->consumed_train_samples) / t->b;
+    return tx_config_batch_size(t->cfg, t->consumed_train_samples) / (t->b * t->grid->dp.size);
 }
 
 /* ---- creation: declare, plan, take memory, initialise ---- */
@@ -42,37 +40,15 @@ static tx_status bind_buffers(tx_trainer *t, bool train)
         TX_TRY(tx_alloc(&t->master, (size_t)ps->numel, sizeof(float), "the master weights"));
         low = tx_tensor1(t->value, dtype, ps->numel);
     }
-    TX_TRY(tx_alloc(&t->grad, (size_t)ps->numel, sizeof(float), "the gradients"));
+    TX_TRY(tx_shared_alloc(&t->grad, (size_t)ps->numel * sizeof(float), "the gradients"));
     tx_params_bind(ps, t->value, dtype, t->grad);
 
     tx_optim_range *range;
     TX_TRY(tx__plan_optim_ranges(&range, ps));
-    tx_status st = tx_optim_init(&t->optim, t->cfg, range, ps->n, t->master, low, t->grad, ps->numel);
+    tx_status st = tx_optim_init(&t->optim, t->cfg, t->grid->model, range, ps->n, t->master, low, t->grad, ps->numel);
     tx_free(range);
-    return st;
-}
-
-static tx_status make_batch(tx_trainer *t)
-{
-    int64_t s = t->s, b = t->b;
-    size_t n = (size_t)(s * b);
-    int32_t *token, *position, *first_key, *label;
-    float *weight, *loss;
-    TX_TRY(tx_alloc(&token, n, sizeof *token, "a batch"));
-    t->batch.token = tx_tensor2(token, TX_I32, s, b);
-    TX_TRY(tx_alloc(&position, n, sizeof *position, "a batch"));
-    t->batch.position = tx_tensor2(position, TX_I32, s, b);
-    if (t->cfg->reset_attention_mask) {
-        TX_TRY(tx_alloc(&first_key, n, sizeof *first_key, "a batch"));
-        t->batch.first_key = tx_tensor2(first_key, TX_I32, s, b);
-    }
-    TX_TRY(tx_alloc(&label, n, sizeof *label, "a batch"));
-    t->batch.label = tx_tensor1(label, TX_I32, s * b);
-    TX_TRY(tx_alloc(&weight, n, sizeof *weight, "a batch"));
-    t->batch.weight = tx_tensor1(weight, TX_F32, s * b);
-    TX_TRY(tx_alloc(&loss, n, sizeof *loss, "a batch"));
-    t->batch.loss = tx_tensor1(loss, TX_F32, s * b);
-    return TX_OK;
+    if (st) return st;
+    return tx_gradients_open(&t->gradients, &t->ctx, ps, t->grad, t->cfg->ddp_bucket_size, t->cfg->overlap_grad_reduce);
 }
 
 const char *tx_trainer_eod_flag(const tx_config *cfg)
@@ -82,7 +58,16 @@ const char *tx_trainer_eod_flag(const tx_config *cfg)
     return cfg->reset_attention_mask ? "--reset-attention-mask" : NULL;
 }
 
-tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t vocab_size, int32_t eod, bool train)
+/* What --dump-step needs. */
+static tx_status prepare_dump(tx_trainer *t)
+{
+    TX_TRY(tx_hf_export_check(t->model, t->grid->world)); /* better now than at the step */
+    t->dump_iteration = atoll(t->cfg->dump_step.item[0]);
+    return tx_alloc(&t->dump_tokens, (size_t)(t->cfg->global_batch_size * (t->s + 1)), sizeof(int32_t), "--dump-step");
+}
+
+tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t vocab_size, int32_t eod, bool train,
+                            const tx_grid *grid)
 {
     tx_trainer *t;
     const char *eod_flag = tx_trainer_eod_flag(cfg);
@@ -91,30 +76,25 @@ tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t voca
     tx_memory planned;
     tx_status st;
     t->cfg = cfg;
+    t->grid = grid ? grid : &tx_grid_alone;
     t->s = cfg->seq_length;
     t->b = cfg->micro_batch_size;
-    t->n_micro = train ? n_micro_now(t) : 1;
+    t->n_micro = train ? tx__trainer_n_micro(t) : 1;
     t->eod = eod;
     t->lr_override = -1;
     t->grads_begin = true;
     t->scaler = tx_loss_scaler_from_config(cfg);
     if (train) {
         t->schedule = tx_schedule_from_config(cfg);
-        move_schedule(t);
+        tx__trainer_move_schedule(t);
     }
-    TX_GOTO(tx__plan_open(&t->ctx, &t->model, cfg, vocab_size));
-    TX_GOTO(tx__plan_step(&planned, &t->ctx, t->model, cfg, train));
+    TX_GOTO(tx__plan_open(&t->ctx, &t->model, cfg, vocab_size, t->grid));
+    TX_GOTO(tx__plan_step(&planned, NULL, &t->ctx, t->model, cfg, train, &t->stage));
     if (train) TX_GOTO(tx_fit_check(cfg, vocab_size, &planned));
     TX_GOTO(bind_buffers(t, train));
-    TX_GOTO(make_batch(t));
-    if (train && cfg->given.dump_step) {
-        const tx_hf_format *format; /* whether there is one: better now than at the step */
-        TX_GOTO(tx_hf_format_of(&format, t->model));
-        t->dump_iteration = atoll(cfg->dump_step.item[0]);
-        TX_GOTO(
-            tx_alloc(&t->dump_tokens, (size_t)(cfg->global_batch_size * (t->s + 1)), sizeof(int32_t), "--dump-step"));
-    }
-    TX_GOTO(tx_ctx_take_memory(&t->ctx));
+    TX_GOTO(tx_alloc(&t->all_losses, (size_t)t->grid->dp.size, sizeof *t->all_losses, "the losses of all ranks"));
+    if (train && cfg->given.dump_step) TX_GOTO(prepare_dump(t));
+    TX_GOTO(tx_stage_take(&t->stage));
     if (train) {
         tx_params_init(&t->model->params, t->master, (uint64_t)cfg->seed,
                        (tx_init_method){ .std = cfg->init_method_std,
@@ -131,21 +111,18 @@ out:
 void tx_trainer_destroy(tx_trainer *t)
 {
     if (!t) return;
+    tx_gradients_close(&t->gradients);
     tx_optim_deinit(&t->optim);
+    tx_stage_close(&t->stage);
     if (t->model) t->model->type->destroy(t->model);
     tx_ctx_deinit(&t->ctx);
-    tx_free(t->batch.token.data);
-    tx_free(t->batch.position.data);
-    tx_free(t->batch.first_key.data);
-    tx_free(t->batch.label.data);
-    tx_free(t->batch.weight.data);
-    tx_free(t->batch.loss.data);
     tx_free(t->dump_tokens);
+    tx_free(t->all_losses);
     json_decref(t->blend_phase);
     if (t->master != t->value) tx_free(t->master);
     tx_free(t->origin);
     tx_free(t->value);
-    tx_free(t->grad);
+    tx_shared_free(t->grad);
     tx_free(t);
 }
 
@@ -167,79 +144,108 @@ void tx_trainer_weights_filled(tx_trainer *t)
 
 /* ---- one micro-batch ---- */
 
-/* Rows of s+1 ids to s-major inputs, labels and weights. A weight is mask / Σ mask / n_micro, so that the objective is
- * the mean over micro-batches of each one's mean loss: Megatron's loss averaging. Times the loss scale. */
-static tx_status fill_batch(tx_trainer *t, const int32_t *tokens)
+void tx__trainer_note(const tx_trainer *t, const char *what)
 {
-    int64_t s = t->s, b = t->b;
-    int32_t *token = t->batch.token.data, *position = t->batch.position.data, *label = t->batch.label.data;
-    int32_t *first_key = t->batch.first_key.data;
-    float *weight = t->batch.weight.data;
-    int64_t n_counted = 0;
-    for (int64_t j = 0; j < b; j++) {
-        int64_t begin = 0; /* of the document */
-        for (int64_t i = 0; i <= s; i++) {
-            int32_t id = tokens[j * (s + 1) + i];
-            if (id < 0 || id >= t->model->vocab_size)
-                return TX_FAIL(TX_ERR_FORMAT,
-                               "the data holds token id %d, but the vocabulary has %lld tokens: was it made with "
-                               "another tokenizer?",
-                               id, (long long)t->model->vocab_size);
-            if (i > 0) label[(i - 1) * b + j] = id;
-            if (i == s) continue;
-            bool counted = !(t->cfg->eod_mask_loss && id == t->eod);
-            token[i * b + j] = id;
-            position[i * b + j] = (int32_t)(t->cfg->reset_position_ids ? i - begin : i);
-            if (first_key) first_key[i * b + j] = (int32_t)begin;
-            if (id == t->eod) begin = i + 1; /* which itself ends the document before */
-            weight[i * b + j] = counted;
-            n_counted += counted;
-        }
+    if (t->grid->size > 1) tx_world_note(tx_comm_world(t->grid->world), what);
+}
+
+/* A tx_stage_hooks.fill. */
+static tx_status fill(void *user, int64_t micro, tx_batch *batch)
+{
+    tx_trainer *t = user;
+    const tx_pp_chunk *chunk = &t->model->chunk[batch->chunk];
+    const int32_t *tokens = t->run.tokens;
+    int64_t data = t->grid->dp.size;
+    batch->dropout = (tx_dropout_key){
+        .seed = (uint64_t)t->cfg->seed,
+        .iteration = (uint32_t)(t->iteration + 1),
+        .sample = (uint64_t)(t->consumed_train_samples + (micro * data + t->grid->dp.rank) * t->b),
+        .s_global = t->s,
+        .on = !t->run.n_samples,
+    };
+    if (!chunk->pre && !chunk->post && !t->cfg->reset_attention_mask) return TX_OK;
+    if (t->run.n_samples && micro * data * t->b >= t->run.n_samples) micro = (t->run.n_samples - 1) / (data * t->b);
+    if (t->run.read) {
+        tx__trainer_note(t, "reading data");
+        TX_TRY(t->run.read(t->run.user, micro, &tokens));
+        tx__trainer_note(t, "at a micro-batch");
     }
-    float each = n_counted ? (float)(t->scaler.scale / (double)n_counted / (double)t->n_micro) : 0;
-    for (int64_t i = 0; i < s * b; i++) weight[i] *= each;
+    if (t->dump_iteration == t->iteration + 1 && batch->dropout.on)
+        memcpy(t->dump_tokens + micro * t->b * (t->s + 1), tokens, (size_t)(t->b * (t->s + 1)) * sizeof *tokens);
+    return tx__micro_batch_fill(t, batch, tokens);
+}
+
+/* A tx_stage_hooks.loss, of training. */
+static tx_status add_loss(void *user, int64_t micro, tx_batch *batch)
+{
+    (void)micro;
+    tx_trainer *t = user;
+    t->run.sum = tx__micro_batch_loss(t, batch, t->b);
+    t->iteration_loss += t->run.sum / (double)t->n_micro;
     return TX_OK;
 }
 
-/* Loss summed over the counted tokens of the first n_samples samples. */
-static double sum_loss(const tx_trainer *t, int64_t n_samples, int64_t *n_tokens)
+/* The same of an evaluation: micro-batches weigh as their samples do. */
+static tx_status add_score(void *user, int64_t micro, tx_batch *batch)
 {
-    const float *weight = t->batch.weight.data, *loss = t->batch.loss.data;
-    double sum = 0;
-    *n_tokens = 0;
-    for (int64_t i = 0; i < t->s * t->b; i++) {
-        if (weight[i] == 0 || i % t->b >= n_samples) continue;
-        sum += (double)loss[i];
-        ++*n_tokens;
-    }
-    return sum;
+    tx_trainer *t = user;
+    int64_t left = t->run.n_samples - (micro * t->grid->dp.size + t->grid->dp.rank) * t->b;
+    int64_t rows = left < 0 ? 0 : left < t->b ? left : t->b;
+    if (rows) t->run.sum += tx__micro_batch_loss(t, batch, rows) * (double)rows;
+    return TX_OK;
+}
+
+/* A tx_grads_done_fn. */
+static tx_status grads_done(void *user, int first, int end)
+{
+    tx_trainer *t = user;
+    return tx_gradients_done(&t->gradients, first, end);
+}
+
+static tx_stage_hooks hooks(tx_trainer *t, bool train)
+{
+    return (tx_stage_hooks){ .fill = fill, .loss = train ? add_loss : add_score, .done = grads_done, .user = t };
+}
+
+/* From what the last stage's data ranks have to the sum over them, everywhere. */
+static tx_status sum_over_data(const tx_trainer *t, double *x)
+{
+    const tx_grid *g = t->grid;
+    if (g->size == 1) return TX_OK;
+    double mine = *x, *all = t->all_losses;
+    TX_TRY(tx_comm_gather(g->data, all, &mine, sizeof mine));
+    *x = 0;
+    for (int r = 0; r < g->dp.size; r++) *x += all[r];
+    return tx_comm_spread(g->pipeline, x, sizeof *x, g->pp.size - 1);
+}
+
+static tx_status begin_iteration(tx_trainer *t)
+{
+    if (t->grads_begin) TX_TRY(tx_params_zero_grad(&t->ctx, &t->model->params));
+    t->grads_begin = false;
+    if (t->micro) return TX_OK;
+    t->n_micro = tx__trainer_n_micro(t);
+    t->iteration_loss = 0;
+    return TX_OK;
+}
+
+static tx_status no_pipeline(const tx_trainer *t)
+{
+    if (t->grid->pp.size == 1) return TX_OK;
+    return TX_FAIL(TX_ERR_STATE, "with %d pipeline stages a whole iteration is trained at a time", t->grid->pp.size);
 }
 
 tx_status tx_trainer_forward(tx_trainer *t, const int32_t *tokens, double *loss)
 {
+    TX_TRY(no_pipeline(t));
     if (t->want != TX_WANT_FORWARD)
         return TX_FAIL(TX_ERR_STATE, "forward was called where %s is due",
                        t->want == TX_WANT_BACKWARD ? "backward" : "step");
-    TX_TRY(tx_params_zero_grad(&t->ctx, &t->model->params, t->grads_begin));
-    if (t->micro == 0) {
-        t->n_micro = n_micro_now(t);
-        t->iteration_loss = 0;
-    }
-    TX_TRY(fill_batch(t, tokens));
-    if (t->dump_iteration == t->iteration + 1)
-        memcpy(t->dump_tokens + t->micro * t->b * (t->s + 1), tokens, (size_t)(t->b * (t->s + 1)) * sizeof *tokens);
-    t->batch.dropout = (tx_dropout_key){
-        .seed = (uint64_t)t->cfg->seed,
-        .iteration = (uint32_t)(t->iteration + 1),
-        .sample = (uint64_t)(t->consumed_train_samples + t->micro * t->b),
-        .s_global = t->s,
-        .on = true,
-    };
-    TX_TRY(t->model->type->fwd(&t->ctx, t->model, &t->batch, true));
-    int64_t n_tokens;
-    double sum = sum_loss(t, t->b, &n_tokens);
-    *loss = n_tokens ? sum / (double)n_tokens : 0;
-    t->iteration_loss += *loss / (double)t->n_micro;
+    tx_stage_hooks h = hooks(t, true);
+    TX_TRY(begin_iteration(t));
+    t->run.tokens = tokens;
+    TX_TRY(tx_stage_forward(&t->stage, t->micro, true, &h));
+    *loss = t->run.sum;
     t->want = TX_WANT_BACKWARD;
     return TX_OK;
 }
@@ -247,26 +253,54 @@ tx_status tx_trainer_forward(tx_trainer *t, const int32_t *tokens, double *loss)
 tx_status tx_trainer_backward(tx_trainer *t)
 {
     if (t->want != TX_WANT_BACKWARD) return TX_FAIL(TX_ERR_STATE, "backward was called before forward");
-    TX_TRY(t->model->type->bwd(&t->ctx, t->model, &t->batch));
+    tx_stage_hooks h = hooks(t, true);
+    TX_TRY(tx_stage_backward(&t->stage, tx_trainer_at_boundary(t), &h));
     t->want = TX_WANT_STEP;
-    t->grads_begin = false;
     return TX_OK;
 }
 
 tx_status tx_trainer_evaluate(tx_trainer *t, const int32_t *tokens, int64_t n_samples, double *loss_sum,
                               int64_t *n_tokens)
 {
+    TX_TRY(no_pipeline(t));
     if (t->want != TX_WANT_FORWARD) return TX_FAIL(TX_ERR_STATE, "evaluate was called between forward and step");
-    TX_TRY(fill_batch(t, tokens));
-    t->batch.dropout = (tx_dropout_key){ 0 };
-    TX_TRY(t->model->type->fwd(&t->ctx, t->model, &t->batch, false));
-    *loss_sum = sum_loss(t, n_samples, n_tokens);
+    tx_stage_hooks h = hooks(t, false);
+    h.loss = NULL;
+    t->run.tokens = tokens;
+    t->run.n_samples = n_samples;
+    tx_status st = tx_stage_forward(&t->stage, 0, false, &h);
+    t->run.n_samples = 0;
+    if (!st) *loss_sum = tx__micro_batch_sum(t, &t->stage.slot[0].batch, n_samples, n_tokens);
+    return st;
+}
+
+tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *read, void *user, double *mean)
+{
+    TX_ASSERT(t->want == TX_WANT_FORWARD && n_samples > 0);
+    int64_t each = t->b * t->grid->dp.size, n = (n_samples + each - 1) / each, p = t->grid->pp.size;
+    if (t->model->n_chunks > 1) n = (n + p - 1) / p * p; /* the schedule's; what is too many has no samples */
+    tx_stage_hooks h = hooks(t, false);
+    t->run.read = read;
+    t->run.user = user;
+    t->run.n_samples = n_samples;
+    t->run.sum = 0;
+    tx_status st = tx_stage_run(&t->stage, n, false, &h);
+    t->run.read = NULL;
+    t->run.n_samples = 0;
+    TX_TRY(st);
+    TX_TRY(sum_over_data(t, &t->run.sum));
+    *mean = t->run.sum / (double)n_samples;
     return TX_OK;
+}
+
+int64_t tx_trainer_batch_size(const tx_trainer *t)
+{
+    return t->n_micro * t->b * t->grid->dp.size;
 }
 
 bool tx_trainer_at_boundary(const tx_trainer *t)
 {
-    return t->micro + 1 == n_micro_now(t);
+    return t->micro + 1 == tx__trainer_n_micro(t);
 }
 
 /* ---- the update ---- */
@@ -316,6 +350,11 @@ static tx_status update(tx_trainer *t)
     const char *bad;
     double norm, scale = t->scaler.scale, now = tx_clock();
     memset(t->seconds, 0, sizeof t->seconds);
+    tx__trainer_note(t, "at the update");
+    TX_TRY(tx_gradients_finish(&t->gradients));
+    TX_TRY(sum_over_data(t, &t->iteration_loss));
+    t->iteration_loss /= t->grid->dp.size;
+    now = part_done(t, TX_TIMER_SUMS, now);
     TX_TRY(tx_optim_grad_norm(&t->ctx, &t->optim, &norm, &bad));
     t->grad_norm = norm / scale;
     part_done(t, t->cfg->clip_grad > 0 ? TX_TIMER_CLIP : TX_TIMER_CHECK, now);
@@ -325,7 +364,7 @@ static tx_status update(tx_trainer *t)
         TX_TRY(tx_optim_count_zeros(&t->ctx, &t->optim, &t->num_zeros));
         now = part_done(t, TX_TIMER_COUNT_ZEROS, now);
     }
-    int64_t batch = t->n_micro * t->b;
+    int64_t batch = tx_trainer_batch_size(t);
     double lr = t->lr_override >= 0 ? t->lr_override : t->lr;
     if (!bad) { /* Megatron's clip_grad_norm: coefficient clip / (norm + 1e-6), if below 1 */
         double clip = t->cfg->clip_grad / (t->grad_norm + 1e-6), keep = t->cfg->clip_grad > 0 && clip < 1 ? clip : 1;
@@ -337,7 +376,7 @@ static tx_status update(tx_trainer *t)
     t->consumed_train_samples += batch;
     t->consumed_train_tokens += batch * t->s;
     t->lr_override = -1;
-    move_schedule(t);
+    tx__trainer_move_schedule(t);
     const char *none;
     if (t->cfg->log_params_norm) TX_TRY(tx_optim_value_norm(&t->ctx, &t->optim, &t->params_norm, &none));
     if (tx_trainer_has_states(t)) TX_TRY(tx_optim_states_of(&t->ctx, &t->optim, &t->states));
@@ -348,6 +387,13 @@ static tx_status update(tx_trainer *t)
     return TX_OK;
 }
 
+static void end_iteration(tx_trainer *t)
+{
+    t->micro = 0;
+    t->grads_begin = true;
+    t->want = TX_WANT_FORWARD;
+}
+
 tx_status tx_trainer_step(tx_trainer *t)
 {
     if (t->want != TX_WANT_STEP) return TX_FAIL(TX_ERR_STATE, "step was called before backward");
@@ -356,174 +402,33 @@ tx_status tx_trainer_step(tx_trainer *t)
         t->micro++;
         return TX_OK;
     }
-    t->micro = 0;
-    t->grads_begin = true;
+    end_iteration(t);
     return update(t);
 }
 
-/* ---- checkpoints ---- */
-
-tx_status tx_trainer_require_idle(const tx_trainer *t, const char *verb)
+tx_status tx_trainer_train(tx_trainer *t, tx_micro_batch_fn *read, void *user)
 {
-    if (!t->micro && t->want == TX_WANT_FORWARD) return TX_OK;
-    return TX_FAIL(TX_ERR_STATE, "a checkpoint can only be %s between iterations", verb);
-}
-
-/* The optimizer's buffers as checkpoints name them; their number. */
-static int optim_parts(const tx_optim *o, tx_ckpt_part *part)
-{
-    int n = o->type ? o->type->n_state : 0;
-    for (int i = 0; i < n; i++) part[i] = (tx_ckpt_part){ o->type->state_name[i], o->state[i] };
-    return n;
-}
-
-/* The options that are kept, and beside them what this room and the data room keep. */
-static tx_status config_to_save(const tx_trainer *t, json_t **out)
-{
-    json_t *config, *schedule = NULL, *scaler = NULL;
-    TX_TRY(tx_config_to_json(t->cfg, &config));
-    tx_status st;
-    TX_GOTO(tx_schedule_to_json(&t->schedule, &schedule));
-    if (t->scaler.kind == TX_SCALE_DYNAMIC) TX_GOTO(tx_loss_scaler_to_json(&t->scaler, &scaler));
-    if (json_object_set(config, SCHEDULE_KEY, schedule) || (scaler && json_object_set(config, SCALER_KEY, scaler)) ||
-        (t->blend_phase && json_object_set(config, "blend_phase", t->blend_phase)))
-        st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
-out:
-    json_decref(schedule);
-    json_decref(scaler);
-    if (st)
-        json_decref(config);
-    else
-        *out = config;
+    TX_ASSERT(!t->micro && t->want == TX_WANT_FORWARD);
+    double start = tx_clock();
+    tx_stage_hooks h = hooks(t, true);
+    TX_TRY(begin_iteration(t));
+    t->run.read = read;
+    t->run.user = user;
+    tx_status st = tx_stage_run(&t->stage, t->n_micro, true, &h);
+    t->run.read = NULL;
+    TX_TRY(st);
+    double between = tx_clock();
+    end_iteration(t);
+    st = update(t);
+    t->seconds[TX_TIMER_FORWARD_BACKWARD] = between - start;
+    t->seconds[TX_TIMER_OPTIMIZER] = tx_clock() - between - t->seconds[TX_TIMER_SUMS];
+    static const tx_timer timer[3] = { TX_TIMER_BATCH, TX_TIMER_FORWARD, TX_TIMER_BACKWARD };
+    for (int i = 0; i < 3; i++) t->seconds[timer[i]] = t->stage.seconds[i];
     return st;
-}
-
-/* A checkpoint of parameters that went bad would be the one that the run goes on from. */
-static tx_status require_finite(tx_trainer *t)
-{
-    double norm;
-    const char *bad;
-    TX_TRY(tx_optim_value_norm(&t->ctx, &t->optim, &norm, &bad));
-    if (!bad) return TX_OK;
-    return TX_FAIL(TX_ERR_NUMERIC,
-                   "iteration %lld is not saved: %s is not finite; go on from an older checkpoint with a lower --lr",
-                   (long long)t->iteration, bad);
-}
-
-/* Takes `path`. */
-static void set_origin(tx_trainer *t, char *path, bool own)
-{
-    tx_free(t->origin);
-    t->origin = path;
-    t->origin_own = own;
-}
-
-tx_status tx_trainer_set_origin(tx_trainer *t, const char *path)
-{
-    char *copy;
-    TX_TRY(tx_memdup0(&copy, path, strlen(path), "a path"));
-    set_origin(t, copy, false);
-    return TX_OK;
-}
-
-tx_status tx_trainer_save(tx_trainer *t, const char *dir)
-{
-    char path[4096], *origin = NULL;
-    json_t *config = NULL;
-    tx_status st;
-    TX_TRY(tx_trainer_require_idle(t, "saved"));
-    TX_TRY(require_finite(t));
-    TX_TRY(tx_checkpoint_iter_path(path, sizeof path, dir, t->iteration));
-    TX_GOTO(tx_memdup0(&origin, path, strlen(path), "a path"));
-    TX_GOTO(config_to_save(t, &config));
-    tx_ckpt_state state = {
-        .iteration = t->iteration,
-        .consumed_train_samples = t->consumed_train_samples,
-        .consumed_valid_samples = t->consumed_valid_samples,
-        .consumed_train_tokens = t->consumed_train_tokens,
-        .schedule_samples = t->place.samples,
-        .schedule_tokens = t->place.tokens,
-        .schedule_warmup_tokens = t->place.warmup_tokens,
-        .optim_step = t->optim.t,
-        .skipped = t->skipped,
-        .seed = (uint64_t)t->cfg->seed,
-        .vocab_size = t->model->vocab_size,
-    };
-    tx_ckpt_part part[TX_CKPT_MAX_PARTS];
-    int n = t->cfg->no_save_optim ? 0 : optim_parts(&t->optim, part);
-    TX_GOTO(tx_checkpoint_save(dir, &state, config, &t->model->params, t->master, part, n));
-    if (!t->cfg->no_save_optim) { /* else the run cannot go on from it */
-        set_origin(t, origin, true);
-        origin = NULL;
-    }
-out:
-    tx_free(origin);
-    json_decref(config);
-    return st;
-}
-
-/* The schedule of a run that goes on, as the options choose between the flags' and the saved one. */
-static tx_status resumed_schedule(const tx_trainer *t, const tx_checkpoint *from, tx_schedule *out)
-{
-    const json_t *saved = json_object_get(tx_checkpoint_config(from), SCHEDULE_KEY);
-    tx_schedule_choice choice = t->cfg->override_opt_param_scheduler         ? TX_SCHEDULE_OWN
-                                : t->cfg->use_checkpoint_opt_param_scheduler ? TX_SCHEDULE_SAVED
-                                                                             : TX_SCHEDULE_SAME;
-    *out = t->schedule;
-    return tx_schedule_resume(out, saved, choice);
-}
-
-/* Where the run stands in itself and in its data. */
-static void resume_place(tx_trainer *t, const tx_checkpoint *from)
-{
-    const tx_ckpt_state *s = tx_checkpoint_state(from);
-    t->iteration = s->iteration;
-    t->consumed_train_samples = s->consumed_train_samples;
-    t->consumed_valid_samples = s->consumed_valid_samples;
-    t->consumed_train_tokens = s->consumed_train_tokens;
-    t->skipped = s->skipped;
-    json_decref(t->blend_phase);
-    t->blend_phase = json_deep_copy(json_object_get(tx_checkpoint_config(from), "blend_phase"));
-}
-
-tx_status tx_trainer_load(tx_trainer *t, tx_checkpoint *from)
-{
-    TX_TRY(tx_trainer_require_idle(t, "loaded"));
-    const tx_config *cfg = t->cfg;
-    tx_ckpt_part part[TX_CKPT_MAX_PARTS];
-    tx_schedule schedule = t->schedule;
-    bool optim = t->grad && !cfg->finetune && !cfg->no_load_optim, lr_state = optim && !cfg->no_load_lr_state;
-    if (lr_state) TX_TRY(resumed_schedule(t, from, &schedule));
-    tx_loss_scaler scaler = t->scaler;
-    if (optim) TX_TRY(tx_loss_scaler_from_json(&scaler, json_object_get(tx_checkpoint_config(from), SCALER_KEY)));
-    int n = optim ? optim_parts(&t->optim, part) : 0;
-    float *weights;
-    char *origin;
-    const char *path = tx_checkpoint_path(from);
-    TX_TRY(tx_trainer_weights(t, &weights));
-    TX_TRY(tx_memdup0(&origin, path, strlen(path), "a path"));
-    tx_status st = tx_checkpoint_read(from, &t->model->params, weights, part, n);
-    if (st) {
-        tx_free(origin);
-        return st;
-    }
-    set_origin(t, origin, false);
-    tx_trainer_weights_filled(t);
-    t->scaler = scaler;
-    if (cfg->finetune) return TX_OK;
-    const tx_ckpt_state *s = tx_checkpoint_state(from);
-    if (!cfg->reset_iteration) resume_place(t, from);
-    if (optim) t->optim.t = s->optim_step;
-    if (lr_state) {
-        t->schedule = schedule;
-        t->place = (tx_schedule_place){ s->schedule_samples, s->schedule_tokens, s->schedule_warmup_tokens };
-    }
-    if (t->grad) t->n_micro = n_micro_now(t);
-    move_schedule(t);
-    return TX_OK;
 }
 
 tx_memory tx_trainer_memory(const tx_trainer *t)
 {
-    return tx__plan_memory(t->model, t->optim.type, t->ctx.acts.cap, t->ctx.scratch.cap);
+    size_t peak;
+    return tx__plan_memory(t->model, t->optim.type, tx_stage_stacks(&t->stage, &peak), t->ctx.scratch.cap);
 }

@@ -1,7 +1,8 @@
-/* trainer.h - one rank's training state and the three verbs of a step.
+/* trainer.h - one rank's training state and the three verbs of a step. With several ranks every call is collective, and
+ * what it gives back (losses, norms, counts) is the same on all of them.
  *
  *   iteration   1                     2
- *   micro-batch | 0   1 ... n-1 |     | 0 ...          n = batch size of the iteration / micro_batch_size
+ *   micro-batch | 0   1 ... n-1 |     | 0 ...          n = batch size of the iteration / micro_batch_size / data ranks
  *   forward       f   f     f
  *   backward        b   b     b
  *   step              .   .     U                       . = nothing yet, U = clip, update, schedule, counters
@@ -19,12 +20,20 @@
 #include "optim/loss_scaler.h"
 #include "optim/optim.h"
 #include "optim/schedule.h"
+#include "train/gradients.h"
 #include "train/plan.h"
+#include "train/stage.h"
+
+/* *rows = [b][s+1] ids of this rank's micro-batch of the iteration, from 0; borrowed until the next call. */
+typedef tx_status tx_micro_batch_fn(void *user, int64_t micro, const int32_t **rows);
 
 typedef struct tx_trainer {
     const tx_config *cfg; /* borrowed */
+    const tx_grid *grid;  /* borrowed */
     tx_ctx ctx;
     tx_model *model;
+    tx_stage stage; /* the micro-batches' buffers and activations */
+    tx_gradients gradients;
     void *value;   /* flat: what layers compute with, model->dtype; model->params.numel elements as the next two */
     float *master; /* flat: the weights in fp32; value's memory where that is fp32; NULL: half, and not training */
     float *grad;   /* flat: times the loss scale; NULL without training */
@@ -32,10 +41,17 @@ typedef struct tx_trainer {
     tx_loss_scaler scaler;
     tx_schedule schedule;
     tx_schedule_place place;
-    tx_batch batch; /* buffers of one micro-batch */
     int64_t s, b;
-    int64_t n_micro; /* of the iteration under way, or of the last one; of the first or next before any */
+    int64_t n_micro; /* of this rank, of the iteration under way, or of the last one; of the first or next before any */
     int32_t eod;     /* token after which a document ends, or -1 */
+
+    struct {
+        tx_micro_batch_fn *read; /* NULL: tokens are given */
+        void *user;
+        const int32_t *tokens;
+        int64_t n_samples; /* of an evaluation, over all data ranks */
+        double sum;
+    } run; /* what the stage's hooks work on */
 
     int64_t micro;    /* micro-batches of the current iteration that are done */
     bool grads_begin; /* the next micro-batch is the first that contributes to the gradients */
@@ -52,7 +68,7 @@ typedef struct tx_trainer {
     double lr;                 /* for the next update, as Megatron logs it */
     double lr_override;        /* >= 0: a client's own for the next update */
     double weight_decay;
-    double iteration_loss;       /* mean over the micro-batches so far */
+    double iteration_loss;       /* mean over the micro-batches so far; behind a step over all ranks' */
     double grad_norm;            /* before clipping, of the last iteration */
     double params_norm;          /* with --log-params-norm */
     double num_zeros;            /* with --log-num-zeros-in-grad: gradients of the last iteration that are 0 */
@@ -60,6 +76,7 @@ typedef struct tx_trainer {
     double seconds[TX_N_TIMERS]; /* of the last update's parts */
     int64_t dump_iteration;      /* --dump-step, or 0 */
     int32_t *dump_tokens;        /* [global batch, s+1] of that iteration */
+    double *all_losses;          /* [data ranks] */
     char *origin;        /* checkpoint that the state was read from or saved to last; owned; NULL: initial weights */
     bool origin_own;     /* this trainer saved it */
     json_t *blend_phase; /* as loaded, and what the next checkpoint keeps (data/blend_phase.h); owned, or NULL */
@@ -72,17 +89,25 @@ bool tx_trainer_has_states(const tx_trainer *t);
 const char *tx_trainer_eod_flag(const tx_config *cfg);
 
 /* Builds the model for `vocab_size` tokens, plans and takes all memory, draws initial weights.
- * cfg is complete and outlives the trainer. eod -1: there is none; TX_ERR_ARG when an option needs it. Without `train`
- * there are no gradients, no optimizer and no initial weights: the trainer can only load and evaluate. With it
+ * cfg is complete and outlives the trainer, as does the grid (NULL: of one rank alone). eod -1: there is none;
+ * TX_ERR_ARG when an option needs it. Without `train` there are no gradients, no optimizer and no initial weights: the
+ * trainer can only load and evaluate. With it
  * --memory-limit holds: TX_ERR_NOMEM before anything large is taken, with the changes that make it fit (fit.h). */
-tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t vocab_size, int32_t eod, bool train);
+tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t vocab_size, int32_t eod, bool train,
+                            const tx_grid *grid);
 void tx_trainer_destroy(tx_trainer *t); /* NULL allowed */
 
 /* The fp32 weights, to be filled by somebody else, who then calls _weights_filled. TX_ERR_NOMEM. */
 tx_status tx_trainer_weights(tx_trainer *t, float **out);
 void tx_trainer_weights_filled(tx_trainer *t);
 
-/* Next micro-batch of the iteration. @tokens [b][s+1], one row a sample; @loss mean over its tokens, nats. */
+/* A whole iteration: forward and backward of its micro-batches, in the order of the pipeline's schedule, and step.
+ * Errors are step's. */
+tx_status tx_trainer_train(tx_trainer *t, tx_micro_batch_fn *read, void *user);
+
+/* The same by hand, where there is no pipeline (else TX_ERR_STATE).
+ * Next micro-batch of the iteration. @tokens [b][s+1], one row a sample; @loss mean over its tokens, nats, this rank's.
+ */
 tx_status tx_trainer_forward(tx_trainer *t, const int32_t *tokens, double *loss);
 tx_status tx_trainer_backward(tx_trainer *t);
 /* After the iteration's last micro-batch: clip, update, count. Else only counts. TX_ERR_NUMERIC when gradients were
@@ -98,6 +123,13 @@ bool tx_trainer_at_boundary(const tx_trainer *t);
  */
 tx_status tx_trainer_evaluate(tx_trainer *t, const int32_t *tokens, int64_t n_samples, double *loss_sum,
                               int64_t *n_tokens);
+
+/* Mean loss of the n_samples that the data ranks' micro-batches hold in turn, each micro-batch's mean weighing as its
+ * samples do. Without dropout and gradients. */
+tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *read, void *user, double *mean);
+
+/* Samples of an iteration, over all ranks. */
+int64_t tx_trainer_batch_size(const tx_trainer *t);
 
 /* TX_ERR_STATE in the middle of an iteration: "a checkpoint can only be <verb> between iterations". */
 tx_status tx_trainer_require_idle(const tx_trainer *t, const char *verb);
@@ -115,6 +147,19 @@ tx_status tx_trainer_set_origin(tx_trainer *t, const char *path);
 
 /* Memory taken, in bytes. */
 tx_memory tx_trainer_memory(const tx_trainer *t);
+
+/* micro_batch.c: tokens into a batch's buffers; its losses' sum over the counted tokens of the first n_samples rows,
+ * and their mean. */
+tx_status tx__micro_batch_fill(const tx_trainer *t, tx_batch *batch, const int32_t *tokens);
+double tx__micro_batch_sum(const tx_trainer *t, const tx_batch *batch, int64_t n_samples, int64_t *n_tokens);
+double tx__micro_batch_loss(const tx_trainer *t, const tx_batch *batch, int64_t n_samples);
+
+/* For ranks that wait for this one: what it is doing (tx_world_note). */
+void tx__trainer_note(const tx_trainer *t, const char *what);
+
+/* Learning rate and weight decay of the next update, and how many micro-batches the next iteration has. */
+void tx__trainer_move_schedule(tx_trainer *t);
+int64_t tx__trainer_n_micro(const tx_trainer *t);
 
 /* dump.c: --dump-step. Loss, parameters and gradients as they stand before the update. */
 tx_status tx__trainer_dump(tx_trainer *t, double grad_norm);

@@ -345,11 +345,11 @@ static void gradient_against_differences(void **state)
         const double step = 2e-2;
         for (int sign = -1; sign <= 1; sign += 2) {
             for (int64_t i = 0; i < n; i++) t->master[i] = (float)((double)w[i] + sign * step * (double)g[i] / norm);
-            ASSERT_OK(
-                t->model->type->fwd(&t->ctx, t->model, &t->batch, true)); /* the same micro-batch, the same masks */
-            const float *each = t->batch.loss.data;
+            ASSERT_OK(t->model->type->fwd(&t->ctx, t->model, &t->stage.slot[0].batch,
+                                          true)); /* the same micro-batch, the same masks */
+            const float *each = t->stage.slot[0].batch.loss.data;
             for (int i = 0; i < B * S; i++) rise += sign * (double)each[i] / (B * S);
-            ASSERT_OK(t->model->type->bwd(&t->ctx, t->model, &t->batch));
+            ASSERT_OK(t->model->type->bwd(&t->ctx, t->model, &t->stage.slot[0].batch));
         }
         ASSERT_NEAR(rise / (2 * step), norm, 5e-3 * norm, options[k]);
         free(g);
@@ -635,12 +635,12 @@ static void positions_begin_again_behind_a_document(void **state)
     char flags[2048];
     snprintf(flags, sizeof flags, "%s --reset-position-ids", FLAGS);
     ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
-    ASSERT_FAILS(tx__engine_create(&e, cfg, &none, 509, -1), TX_ERR_ARG,
+    ASSERT_FAILS(tx__engine_create(&e, cfg, &none, 509, -1, NULL), TX_ERR_ARG,
                  "--reset-position-ids: the vocabulary has no <|endoftext|>");
-    ASSERT_OK(tx__engine_create(&e, cfg, &none, 509, 508));
+    ASSERT_OK(tx__engine_create(&e, cfg, &none, 509, 508, NULL));
     tokens[3] = tokens[4] = 508;
     ASSERT_OK(tx_engine_forward(e, tokens, &loss));
-    const int32_t *position = e->trainer->batch.position.data;
+    const int32_t *position = e->trainer->stage.slot[0].batch.position.data;
     for (int i = 0; i < S; i++) {
         assert_int_equal(position[i * B], i < 4 ? i : i < 5 ? 0 : i - 5);
         assert_int_equal(position[i * B + 1], i);
@@ -663,17 +663,17 @@ static void attention_stays_in_its_document(void **state)
     char flags[2048];
     snprintf(flags, sizeof flags, "%s --reset-attention-mask --hidden-dropout 0 --attention-dropout 0", FLAGS);
     ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
-    ASSERT_FAILS(tx__engine_create(&e, cfg, &none, 509, -1), TX_ERR_ARG,
+    ASSERT_FAILS(tx__engine_create(&e, cfg, &none, 509, -1, NULL), TX_ERR_ARG,
                  "--reset-attention-mask: the vocabulary has no <|endoftext|>");
     cfg->reset_position_ids = true;
-    ASSERT_OK(tx__engine_create(&e, cfg, &none, 509, 508));
+    ASSERT_OK(tx__engine_create(&e, cfg, &none, 509, 508, NULL));
     batch(tokens, 0);
     for (int i = 0; i < S + 1; i++) tokens[i] %= 508;
     tokens[9] = 508;
     memcpy(tokens + S + 1, tokens + 10, (S - 9) * sizeof *tokens); /* sample 1 begins with sample 0's second document */
     ASSERT_OK(tx_engine_forward(e, tokens, &loss));
-    const int32_t *first_key = e->trainer->batch.first_key.data;
-    const float *each = e->trainer->batch.loss.data;
+    const int32_t *first_key = e->trainer->stage.slot[0].batch.first_key.data;
+    const float *each = e->trainer->stage.slot[0].batch.loss.data;
     for (int i = 0; i < S; i++) assert_int_equal(first_key[i * B], i < 10 ? 0 : 10);
     for (int i = 10; i < S; i++) ASSERT_NEAR(each[i * B], each[(i - 10) * B + 1], 2e-6, "loss of a document");
     ASSERT_OK(tx_engine_backward(e));

@@ -310,6 +310,34 @@ static void cross_entropy_apart(tx_ctx *c, const int64_t *p, results *o)
     out(o, "dz", dz, 16); /* and what lies between its rows is as it was */
 }
 
+/* p: rows, columns of a part, parts, n_valid, weight, percent of smoothing: the parts one after the other */
+static void cross_entropy_parts(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t rows = p[0], v = p[1], parts = p[2];
+    tx_tensor z = RAND(TX_F32, parts, rows, v), dz = ZEROS(V, parts, rows, v), stats = ZEROS(TX_F32, parts, rows, 4);
+    tx_tensor y = indices(ZEROS(TX_I32, rows), 0, (int32_t)p[3]), loss = ZEROS(TX_F32, rows),
+              weight = RAND(TX_F32, rows);
+    if (rows > 2) ((int32_t *)y.data)[1] = -1;
+    if (!p[4]) weight.data = dz.data = NULL;
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t k = 0; k < parts; k++) {
+            int64_t left = p[3] - k * v;
+            tx_classes classes = { k * v, left < 0 ? 0 : left < v ? left : v, p[3] };
+            tx_tensor part = tx_tensor2((float *)z.data + k * rows * v, TX_F32, rows, v), own = { 0 };
+            if (dz.data) own = tx_tensor2((char *)dz.data + (size_t)(k * rows * v) * tx_dtype_size(V), V, rows, v);
+            if (!pass)
+                RUN(c, cross_entropy_part, .stats = tx_tensor2((float *)stats.data + k * rows * 4, TX_F32, rows, 4),
+                    .z = part, .y = y, .classes = classes, .keep = p[4]);
+            else
+                RUN(c, cross_entropy_join, .loss = loss, .z = part, .dz = V == TX_F32 ? (tx_tensor){ 0 } : own,
+                    .stats = stats, .y = y, .weight = weight, .classes = classes, .part = k,
+                    .smoothing = (double)p[5] / 100);
+        }
+    out(o, "loss", loss, 16);
+    if (p[4] && V != TX_F32) out(o, "dz", dz, 16);
+    if (p[4] && V == TX_F32) out(o, "z", z, 16);
+}
+
 /* p: rows, h, v, n_valid, weight, accumulate */
 static void head_loss(tx_ctx *c, const int64_t *p, results *o)
 {
@@ -325,18 +353,19 @@ static void head_loss(tx_ctx *c, const int64_t *p, results *o)
     out(o, "dw", dw, 64 + one_rounding());
 }
 
-/* p: s, b, h, v, with positions */
+/* p: s, b, h, rows here, with positions, first row and rows of the whole */
 static void embedding(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t s = p[0], b = p[1], h = p[2], v = p[3];
-    tx_tensor token = indices(ZEROS(TX_I32, s, b), 0, (int32_t)v),
+    tx_shard shard = { p[5], p[6] };
+    tx_tensor token = indices(ZEROS(TX_I32, s, b), 0, (int32_t)(p[6] ? p[6] : v)),
               position = indices(ZEROS(TX_I32, s, b), 0, (int32_t)s);
     tx_tensor word = RAND(V, v, h), pos = RAND(V, s, h), y = ZEROS(S, s, b, h);
     tx_tensor dword = RAND(TX_F32, v, h), dpos = RAND(TX_F32, s, h);
     if (!p[4]) pos.data = dpos.data = NULL;
-    RUN(c, embedding_fwd, .y = y, .token = token, .position = position, .word = word, .pos = pos);
+    RUN(c, embedding_fwd, .y = y, .token = token, .position = position, .word = word, .pos = pos, .shard = shard);
     out(o, "y", y, 1);
-    RUN(c, embedding_bwd, .dword = dword, .dpos = dpos, .dy = y, .token = token, .position = position);
+    RUN(c, embedding_bwd, .dword = dword, .dpos = dpos, .dy = y, .token = token, .position = position, .shard = shard);
     out(o, "dword", dword, 16);
     if (p[4]) out(o, "dpos", dpos, 16);
 }
@@ -501,12 +530,19 @@ static const op_case cases[] = {
     { "cross_entropy apart 65x640", cross_entropy_apart, { 65, 640, 509, 3, 0 } },
     { "cross_entropy apart 5x17 smooth", cross_entropy_apart, { 5, 17, 17, 0, 10 } },
     { "cross_entropy 4x50304", cross_entropy, { 4, 50304, 50257, 1, 0 } },
+    { "cross_entropy 1 part", cross_entropy_parts, { 3, 17, 1, 17, 1, 0 } },
+    { "cross_entropy 2 parts", cross_entropy_parts, { 65, 320, 2, 509, 1, 0 } },
+    { "cross_entropy 4 parts smooth", cross_entropy_parts, { 9, 128, 4, 509, 1, 10 } },
+    { "cross_entropy 4 parts, one empty", cross_entropy_parts, { 5, 128, 4, 300, 1, 0 } },
+    { "cross_entropy 2 parts loss only", cross_entropy_parts, { 5, 64, 2, 100, 0, 10 } },
     { "head_loss 17x16", head_loss, { 17, 16, 640, 509, 1, 1 } },
     { "head_loss 17x16 dw written", head_loss, { 17, 16, 640, 509, 1, 0 } },
     { "head_loss loss only", head_loss, { 3, 65, 17, 17, 0 } },
     { "embedding 3x1", embedding, { 3, 1, 17, 5, 1 } },
     { "embedding 65x2", embedding, { 65, 2, 260, 11, 1 } },
     { "embedding without positions", embedding, { 17, 3, 65, 50, 0 } },
+    { "embedding, rows 10 to 29 of 50", embedding, { 17, 3, 65, 20, 0, 10, 50 } },
+    { "embedding, rows 40 on with positions", embedding, { 17, 2, 65, 10, 1, 40, 50 } },
     { "magnitudes 1", magnitudes, { 1 } },
     { "magnitudes 70001", magnitudes, { 70001 } },
     { "col_sum 1x1", col_sum, { 1, 1 } },

@@ -534,11 +534,43 @@ static void check_cross_entropy(double smoothing)
     pool_free();
 }
 
+/* Classes in three parts of 4 columns, the last without any, are what they are in one piece. */
+static void check_cross_entropy_parts(double smoothing)
+{
+    const tx_dtype t = TX_F64;
+    enum { ROWS = 3, V = 4, PARTS = 3, VALID = 7 };
+    tx_tensor z = RAND(t, ROWS, PARTS * V), y = indices(ZEROS(TX_I32, ROWS), 0, VALID), weight = RAND(t, ROWS);
+    tx_tensor loss = ZEROS(t, ROWS), want = ZEROS(t, ROWS), stats = ZEROS(t, PARTS, ROWS, 4), part[PARTS];
+    ((int32_t *)y.data)[1] = -1;
+    for (int k = 0; k < PARTS; k++) {
+        part[k] = ZEROS(t, ROWS, V);
+        for (int i = 0; i < ROWS * V; i++)
+            ((double *)part[k].data)[i] = tx__ref_load(z, i / V * PARTS * V + k * V + i % V);
+    }
+    RUN(&ctx, cross_entropy, .loss = want, .z = z, .y = y, .weight = weight, .n_valid = VALID, .smoothing = smoothing);
+    tx_classes classes[PARTS] = { { 0, 4, VALID }, { 4, 3, VALID }, { 8, 0, VALID } };
+    for (int k = 0; k < PARTS; k++)
+        RUN(&ctx, cross_entropy_part, .stats = tx_tensor2((double *)stats.data + k * ROWS * 4, t, ROWS, 4),
+            .z = part[k], .y = y, .classes = classes[k], .keep = true);
+    for (int k = 0; k < PARTS; k++) {
+        RUN(&ctx, cross_entropy_join, .loss = loss, .z = part[k], .stats = stats, .y = y, .weight = weight,
+            .classes = classes[k], .part = k, .smoothing = smoothing);
+        for (int i = 0; i < ROWS; i++) ASSERT_NEAR(tx__ref_load(loss, i), tx__ref_load(want, i), 1e-13, "loss");
+        for (int i = 0; i < ROWS * V; i++)
+            ASSERT_NEAR(tx__ref_load(part[k], i), tx__ref_load(z, i / V * PARTS * V + k * V + i % V), 1e-13, "dz");
+    }
+    tx_cross_entropy_part_args a = { .stats = loss, .z = part[0], .y = y, .classes = classes[0] };
+    ASSERT_FAILS(tx_run_cross_entropy_part(&ctx, &a), TX_ERR_SHAPE, "stats [rows,4]");
+    pool_free();
+}
+
 static void test_cross_entropy(void **state)
 {
     (void)state;
     check_cross_entropy(0);
     check_cross_entropy(0.1);
+    check_cross_entropy_parts(0);
+    check_cross_entropy_parts(0.1);
     tx_tensor z = RAND(TX_F64, 1, 2), y = ZEROS(TX_I32, 1), loss = ZEROS(TX_F64, 1);
     const tx_cross_entropy_args one = { .loss = loss, .z = z, .y = y, .n_valid = 1, .smoothing = 0.1 };
     ASSERT_FAILS(tx_run_cross_entropy(&ctx, &one), TX_ERR_ARG, "smoothing 0.1 of 1 classes");

@@ -127,6 +127,9 @@ static void costs_of_the_rest(void)
     COSTS(cross_entropy, MEMORY, 0, 48 + 96, .loss = r, .z = x, .y = I32(6));
     COSTS(cross_entropy, MEMORY, 0, 72 + 192, .loss = r, .z = x, .y = I32(6), .weight = r);
     COSTS(cross_entropy, MEMORY, 0, 72 + 96 + 48, .loss = r, .z = x, .dz = B16(6, 4), .y = I32(6), .weight = r);
+    COSTS(cross_entropy_part, MEMORY, 0, 24 + 96 + 2 * 96, .stats = x, .z = x, .y = I32(6), .keep = true);
+    COSTS(cross_entropy_join, MEMORY, 0, 72 + 192 + 192, .loss = r, .z = x, .stats = F32(2, 6, 4), .y = I32(6),
+          .weight = r);
     COSTS(sumsq, MEMORY, 0, 96 + 8, .out = F64(1), .x = flat);
     COSTS(count_zeros, MEMORY, 0, 96 + 8, .out = F64(1), .x = flat);
     COSTS(magnitudes, MEMORY, 0, 96 + 32, .out = F64(1, 4), .x = flat);

@@ -86,7 +86,7 @@ static inline tx_status model_save(const model *m, const char *dir, int64_t iter
                         .seed = UINT64_MAX - (uint64_t)iteration };
     json_t *config = json_pack("{s:i, s:f, s:s}", "num_layers", m->ps.n / 3, "lr", 0.1, "name", "\xc3\xa9t\xc3\xa9");
     const tx_ckpt_part part[] = { { "exp_avg", m->buf[1] }, { "exp_avg_sq", m->buf[2] } };
-    tx_status st = tx_checkpoint_save(dir, &s, config, &m->ps, m->buf[0], part, with_optimizer ? 2 : 0);
+    tx_status st = tx_checkpoint_save(dir, &s, config, &m->ps, m->buf[0], part, with_optimizer ? 2 : 0, &tx_comm_self);
     json_decref(config);
     return st;
 }

@@ -41,7 +41,7 @@ static void every_flipped_bit_is_found(void **state)
             s.data[bit / 8] = (char)(s.data[bit / 8] ^ (1 << bit % 8));
             write_file(in_scratch("%s", file[k]), s.data, s.len);
             tx_checkpoint *c = NULL;
-            tx_status st = tx_checkpoint_open(&c, scratch_dir);
+            tx_status st = tx_checkpoint_open(&c, scratch_dir, &tx_comm_self);
             if (!st || !strstr(tx_last_error(), file[k]))
                 fail_msg("%s, bit %zu: %d %s", file[k], bit, st, tx_last_error());
             s.data[bit / 8] = (char)(s.data[bit / 8] ^ (1 << bit % 8));
@@ -49,14 +49,14 @@ static void every_flipped_bit_is_found(void **state)
         for (size_t cut = 0; cut < s.len; cut += 1 + s.len / 97) {
             tx_checkpoint *c = NULL;
             write_file(in_scratch("%s", file[k]), s.data, cut);
-            assert_int_not_equal(tx_checkpoint_open(&c, scratch_dir), TX_OK);
+            assert_int_not_equal(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self), TX_OK);
             ASSERT_CONTAINS(tx_last_error(), file[k]);
         }
         write_file(in_scratch("%s", file[k]), s.data, s.len);
         tx_str_free(&s);
     }
     tx_checkpoint *c;
-    ASSERT_OK(tx_checkpoint_open(&c, scratch_dir)); /* all put back */
+    ASSERT_OK(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self)); /* all put back */
     tx_checkpoint_close(c);
     model_destroy(&m);
 }
@@ -72,10 +72,10 @@ static void damage_names_the_block(void **state)
     tx_str s = read_file(path);
     s.data[((size_t)2 << 20) + 77] ^= 1;
     write_file(path, s.data, s.len);
-    ASSERT_FAILS(tx_checkpoint_open(&c, scratch_dir), TX_ERR_FORMAT,
+    ASSERT_FAILS(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self), TX_ERR_FORMAT,
                  "shard_00000.safetensors: block 2 (bytes 2097152 to 3145727) does not match");
     ASSERT_OK(tx_remove_tree(path));
-    ASSERT_FAILS(tx_checkpoint_open(&c, scratch_dir), TX_ERR_NOTFOUND, "shard_00000.safetensors");
+    ASSERT_FAILS(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self), TX_ERR_NOTFOUND, "shard_00000.safetensors");
     tx_str_free(&s);
     model_destroy(&m);
 }
@@ -91,7 +91,7 @@ static void falls_back_when_told_to(void **state)
     }
     for (int i = 2; i >= 0; i--) {
         const char *path = in_scratch("iter_%07d/shard_00000.safetensors", 9999999 + i);
-        ASSERT_OK(tx_checkpoint_open_newest_good(&c, scratch_dir));
+        ASSERT_OK(tx_checkpoint_open_newest_good(&c, scratch_dir, &tx_comm_self));
         assert_int_equal(tx_checkpoint_state(c)->iteration, 9999999 + i);
         ASSERT_OK(tx_checkpoint_read(c, &m[0].ps, m[0].buf[0], OPTIM(m[0])));
         assert_same_numbers(&m[i], &m[0], 3);
@@ -102,9 +102,9 @@ static void falls_back_when_told_to(void **state)
         write_file(path, s.data, s.len);
         tx_str_free(&s);
     }
-    ASSERT_FAILS(tx_checkpoint_open_newest_good(&c, scratch_dir), TX_ERR_FORMAT,
+    ASSERT_FAILS(tx_checkpoint_open_newest_good(&c, scratch_dir, &tx_comm_self), TX_ERR_FORMAT,
                  "iter_10000001/shard_00000"); /* the first */
-    ASSERT_FAILS(tx_checkpoint_open(&c, scratch_dir), TX_ERR_FORMAT, "iter_10000001/shard_00000");
+    ASSERT_FAILS(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self), TX_ERR_FORMAT, "iter_10000001/shard_00000");
     for (int i = 0; i < 3; i++) model_destroy(&m[i]);
 }
 
@@ -117,7 +117,7 @@ static void latest_missing_takes_newest(void **state)
     ASSERT_OK(model_save(&m, scratch_dir, 9999999, 1));
     ASSERT_OK(model_save(&m, scratch_dir, 10000000, 1));
     ASSERT_OK(tx_remove_tree(in_scratch("latest")));
-    ASSERT_OK(tx_checkpoint_open(&c, scratch_dir));
+    ASSERT_OK(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self));
     assert_int_equal(tx_checkpoint_state(c)->iteration, 10000000);
     ASSERT_CONTAINS(warned, "taking its newest");
     tx_checkpoint_close(c);
@@ -133,7 +133,7 @@ static void another_shape(void **state)
     model_create(&wide, 3, 16, 60, -1);
     model_create(&deep, 2, 8, 50, 1);
     ASSERT_OK(model_save(&saved, scratch_dir, 1, 1));
-    ASSERT_OK(tx_checkpoint_open(&c, scratch_dir));
+    ASSERT_OK(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self));
     ASSERT_FAILS_LINES(tx_checkpoint_read(c, &wide.ps, wide.buf[0], OPTIM(wide)), TX_ERR_SHAPE, "another shape");
     ASSERT_CONTAINS(tx_last_error(), "model.layers.*.word_embeddings.weight  [50,8]             [60,16]  x3");
     ASSERT_CONTAINS(tx_last_error(), "model.layers.*.dense.weight            [24,8]             [48,16]  x3");
@@ -148,7 +148,7 @@ static void another_shape(void **state)
     deep.buf[0][0] = before;
     tx_checkpoint_close(c);
     ASSERT_OK(model_save(&deep, scratch_dir, 2, 1));
-    ASSERT_OK(tx_checkpoint_open(&c, scratch_dir));
+    ASSERT_OK(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self));
     ASSERT_FAILS_LINES(tx_checkpoint_read(c, &saved.ps, saved.buf[0], NULL, 0), TX_ERR_SHAPE,
                        "absent             [24,8]");
     tx_checkpoint_close(c);
@@ -175,7 +175,7 @@ static void more_differences_than_room(void **state)
     ASSERT_OK(tx_params_declare(&ps, "", decl, 60, NULL, &d));
     model_create(&m, 1, 8, 50, 1);
     ASSERT_OK(model_save(&m, scratch_dir, 1, 1));
-    ASSERT_OK(tx_checkpoint_open(&c, scratch_dir));
+    ASSERT_OK(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self));
     ASSERT_FAILS_LINES(tx_checkpoint_read(c, &ps, buf, NULL, 0), TX_ERR_SHAPE, "part0.weight");
     const char *more = strstr(tx_last_error(), "\n  and ");
     assert_non_null(more);
@@ -193,14 +193,14 @@ static void optimizer_state_is_optional_but_not_silently(void **state)
     model_create(&a, 1, 8, 50, 1);
     model_create(&b, 1, 8, 50, -1);
     ASSERT_OK(model_save(&a, scratch_dir, 1, 0));
-    ASSERT_OK(tx_checkpoint_open(&c, scratch_dir));
+    ASSERT_OK(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self));
     ASSERT_FAILS(tx_checkpoint_read(c, &b.ps, b.buf[0], OPTIM(b)), TX_ERR_NOTFOUND, "--no-load-optim");
     assert_true(isnan(b.buf[0][0]));
     ASSERT_OK(tx_checkpoint_read(c, &b.ps, b.buf[0], NULL, 0));
     assert_same_numbers(&a, &b, 1);
     tx_checkpoint_close(c);
     ASSERT_OK(model_save(&a, scratch_dir, 2, 1));
-    ASSERT_OK(tx_checkpoint_open(&c, scratch_dir));
+    ASSERT_OK(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self));
     const tx_ckpt_part sgd = { "momentum_buffer", b.buf[1] };
     ASSERT_FAILS(tx_checkpoint_read(c, &b.ps, b.buf[0], &sgd, 1), TX_ERR_NOTFOUND,
                  "holds the state of another optimizer (there is no momentum_buffer)");
@@ -220,14 +220,14 @@ static void folder_of_another_name(void **state)
     model_create(&m, 1, 8, 50, 1);
     ASSERT_OK(model_save(&m, scratch_dir, 10, 1));
     assert_int_equal(rename(in_scratch("iter_0000010"), in_scratch("iter_0000011")), 0);
-    ASSERT_FAILS(tx_checkpoint_open(&c, scratch_dir), TX_ERR_FORMAT,
+    ASSERT_FAILS(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self), TX_ERR_FORMAT,
                  "names iter_0000010, where there is no manifest.json");
     write_text(in_scratch("latest"), "iter_0000011\n");
-    ASSERT_FAILS(tx_checkpoint_open(&c, scratch_dir), TX_ERR_FORMAT, "holds iteration 10");
+    ASSERT_FAILS(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self), TX_ERR_FORMAT, "holds iteration 10");
     assert_int_equal(rename(in_scratch("iter_0000011"), in_scratch("best")), 0);
-    ASSERT_OK(tx_checkpoint_open(&c, in_scratch("best"))); /* given by hand, the name does not matter */
+    ASSERT_OK(tx_checkpoint_open(&c, in_scratch("best"), &tx_comm_self)); /* given by hand, the name does not matter */
     tx_checkpoint_close(c);
-    ASSERT_FAILS(tx_checkpoint_open(&c, in_scratch("absent")), TX_ERR_NOTFOUND, "absent");
+    ASSERT_FAILS(tx_checkpoint_open(&c, in_scratch("absent"), &tx_comm_self), TX_ERR_NOTFOUND, "absent");
     model_destroy(&m);
 }
 
@@ -302,7 +302,7 @@ static void pieces_of_many_ranks(void **state)
     tx_dims d = { .h = 6, .f = 4 };
     float w[32];
     ASSERT_OK(tx_params_declare(&ps, "", &decl, 1, NULL, &d));
-    ASSERT_OK(tx_checkpoint_open(&c, in_scratch("hand")));
+    ASSERT_OK(tx_checkpoint_open(&c, in_scratch("hand"), &tx_comm_self));
     ASSERT_OK(tx_checkpoint_read(c, &ps, w, NULL, 0));
     for (int r = 0; r < 4; r++)
         for (int k = 0; k < 6; k++)
@@ -351,7 +351,7 @@ static void hostile_manifests(void **state)
         tx_checkpoint *c = NULL;
         ASSERT_OK(tx_str_printf(&s, HEAD "\"shards\":{%s}," STATE ",\"tensors\":{%s}}", entry, bad[i].tensors));
         write_manifest(s.data);
-        tx_status st = tx_checkpoint_open(&c, in_scratch("hand"));
+        tx_status st = tx_checkpoint_open(&c, in_scratch("hand"), &tx_comm_self);
         if (st != TX_ERR_FORMAT || !strstr(tx_last_error(), bad[i].message))
             fail_msg("%s: %d: %s", s.data, st, tx_last_error());
         tx_str_free(&s);
@@ -393,7 +393,7 @@ static void hostile_fields(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         tx_checkpoint *c = NULL;
         write_manifest(bad[i].text);
-        tx_status st = tx_checkpoint_open(&c, in_scratch("hand"));
+        tx_status st = tx_checkpoint_open(&c, in_scratch("hand"), &tx_comm_self);
         if (st != bad[i].status || !strstr(tx_last_error(), bad[i].message))
             fail_msg("%s: %d: %s", bad[i].text, st, tx_last_error());
     }
@@ -436,7 +436,7 @@ static void out_of_memory(void **state)
     for (tx_status st = TX_ERR_NOMEM; st; n++) {
         tx_checkpoint *c = NULL;
         allocation_fails_at(n);
-        st = tx_checkpoint_open(&c, scratch_dir);
+        st = tx_checkpoint_open(&c, scratch_dir, &tx_comm_self);
         assert_true(st == TX_OK || st == TX_ERR_NOMEM);
         tx_checkpoint_close(c);
     }
@@ -448,7 +448,7 @@ static void out_of_memory(void **state)
         st = model_save(&a, scratch_dir, 2, 1);
         allocations_succeed();
         assert_true(st == TX_OK || st == TX_ERR_NOMEM);
-        ASSERT_OK(tx_checkpoint_open(&c, scratch_dir));
+        ASSERT_OK(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self));
         ASSERT_OK(tx_checkpoint_read(c, &b.ps, b.buf[0], OPTIM(b)));
         assert_same_numbers(&a, &b, 3);
         tx_checkpoint_close(c);

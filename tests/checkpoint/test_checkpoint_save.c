@@ -15,7 +15,7 @@ static void round_trip(void **state)
     model_create(&a, 2, 8, 50, 1);
     model_create(&b, 2, 8, 50, -1);
     ASSERT_OK(model_save(&a, in_scratch("run/deep"), 10, 1));
-    ASSERT_OK(tx_checkpoint_open(&c, in_scratch("run/deep")));
+    ASSERT_OK(tx_checkpoint_open(&c, in_scratch("run/deep"), &tx_comm_self));
     const tx_ckpt_state *s = tx_checkpoint_state(c);
     assert_true(s->iteration == 10 && s->consumed_train_samples == 80 && s->consumed_valid_samples == 20 &&
                 s->optim_step == 9);
@@ -51,7 +51,7 @@ static void other_padding(void **state)
     tx_dims d = { .h = 4, .f = 12, .V = 40, .v_logical = 33, .P = 4, .q = 12 };
     ASSERT_OK(tx_params_declare(&b.ps, "layers.0.", decl, 3, &b.layer[0], &d));
     ASSERT_OK(model_save(&a, scratch_dir, 1, 0));
-    ASSERT_OK(tx_checkpoint_open(&c, scratch_dir));
+    ASSERT_OK(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self));
     ASSERT_OK(tx_checkpoint_read(c, &b.ps, b.buf[0], NULL, 0));
     assert_same_numbers(&a, &b, 1);
     tx_checkpoint_close(c);
@@ -81,7 +81,7 @@ static void assert_holds(const char *dir, const model *expect, int n_groups)
     model got;
     tx_checkpoint *c;
     model_create(&got, expect->ps.n / 3, expect->ps.param[0].dim[1], expect->ps.param[0].rows_logical, -1);
-    ASSERT_OK(tx_checkpoint_open(&c, dir));
+    ASSERT_OK(tx_checkpoint_open(&c, dir, &tx_comm_self));
     const tx_ckpt_part part[] = { { "exp_avg", got.buf[1] }, { "exp_avg_sq", got.buf[2] } };
     ASSERT_OK(tx_checkpoint_read(c, &got.ps, got.buf[0], part, n_groups - 1));
     assert_same_numbers(expect, &got, n_groups);
@@ -189,7 +189,7 @@ static void too_little_space(void **state)
     float unused = 0;
     json_t *config = json_object();
     ASSERT_OK(tx_params_declare(&ps, "", &decl, 1, NULL, &d));
-    ASSERT_FAILS(tx_checkpoint_save(scratch_dir, &s, config, &ps, &unused, NULL, 0), TX_ERR_IO,
+    ASSERT_FAILS(tx_checkpoint_save(scratch_dir, &s, config, &ps, &unused, NULL, 0, &tx_comm_self), TX_ERR_IO,
                  "iteration 0000012 needs 4503");
     ASSERT_CONTAINS(tx_last_error(), "are free");
     json_decref(config);

@@ -43,6 +43,39 @@ said "vocabulary: 1001 tokens, padded to 1024 (NullTokenizer's: --vocab-size and
 refused "plan needs --micro-batch-size" plan "${shape[@]}"
 refused "is not divisible by micro batch size (8)" plan "${shape[@]}" --micro-batch-size 8 --global-batch-size 12
 
+# pipelines
+ok plan "${shape[@]}" --micro-batch-size 2 --global-batch-size 8 --pipeline-model-parallel-size 2 --schedule-picture
+said "schedule: 1F1B, 2 stages, 4 micro-batches; the bubble is 25.0 % of the ideal time (F forward, B backward, twice"
+said "    stage 0   F0 F1 .. .. B0--- F2 B1--- F3 B2--- .. B3---"
+said "    stage 1      F0 B0--- F1 B1--- F2 B2--- F3 B3---"
+ok plan "${shape[@]}" --micro-batch-size 1 --global-batch-size 64 --pipeline-model-parallel-size 2 \
+    --num-layers-per-virtual-pipeline-stage 1 --recompute-granularity full --recompute-method uniform --schedule-picture
+said "schedule: interleaved 1F1B, 2 stages with 2 runs of layers each, 64 micro-batches; the bubble is 0.8 %"
+said "B63.0------------"
+said "columns, the middle, are left out)"
+[ "$(grep stage out | awk 'length > 204' | wc -l)" -eq 0 ] || die "too wide"
+
+# many ranks: what each holds and sends; 4 micro-batches of 2 x 128 x 64 floats are 0.25 MB from stage to stage
+ok plan "${shape[@]}" --vocab-size 512 --micro-batch-size 2 --global-batch-size 24 --pipeline-model-parallel-size 2 \
+    --tensor-model-parallel-size 2 --world-size 12
+said "ranks: 12 = 2 tensor-parallel x 2 pipeline stages x 3 data-parallel"
+said "of a rank in stage 0, which takes most:"
+grep -qE '^    stage 0 +2 layers +[0-9.]+$' out || die "no line for stage 0: $(cat out)"
+[ "$(awk '$1 == "stage" && $2 == 0 { print $5 }' out)" = "$(total out)" ] || die "stage 0 is not what the table is about"
+grep -qE '^    2 pipeline +send +4 +0\.250 +0\.250$' out || die "other messages between stages: $(cat out)"
+grep -qE '^    3 data-parallel +all-reduce ' out || die "no messages between copies: $(cat out)"
+grep -qE '^    2 first and last stage +all-reduce +1 ' out || die "no messages about the tied embedding: $(cat out)"
+grep -qE '^      2 b s h a layer, forward +16 +1\.000$' out || die "no formula: $(cat out)"
+said "    calls and bytes are equal to the formulas'"
+ok plan "${shape[@]}" --vocab-size 512 --micro-batch-size 2 --global-batch-size 24 --pipeline-model-parallel-size 2 \
+    --tensor-model-parallel-size 2 --world-size 12 --json
+said '"layout":{"ranks":12,"tensor":2,"pipeline":2,"data":3,"sequence_parallel":false},"stages":[{"stage":0,"layers":2,'
+said '{"group":"pipeline","size":2,"op":"send","calls":4,"bytes":262144}'
+ok plan "${shape[@]}" --micro-batch-size 1 --num-layers 40 --pipeline-model-parallel-size 20 --world-size 5000
+said "    and 16 stages between them, none of which takes more"
+ok plan "${shape[@]}" --micro-batch-size 1
+! grep -q "ranks\|messages" out || die "one rank sends messages"
+
 # JSON has the same figures
 ok plan "${run[@]:1}" --json
 [ "$(wc -l <out)" -eq 1 ] || die "not one line of JSON"

@@ -286,7 +286,7 @@ static void all_mistakes_at_once(void **state)
             "unknown flag --nonsense-flag; triax pretrain-gpt --help lists the flags\n"
             "pretrain-gpt needs --lr\n"
             "--seq-length 65 is more than --max-position-embeddings 64\n"
-            "--zero-stage 2 is not built yet: triax trains on one process for now; leave the flag out");
+            "--zero-stage 2 is not built yet: each data-parallel rank keeps all of its model; leave the flag out");
 }
 
 static void a_very_long_list_of_mistakes_is_counted(void **state)
@@ -324,12 +324,17 @@ static void flags_without_effect_say_so(void **state)
     (void)state;
     log_begin();
     tx_config *c = parsed("pretrain-gpt", GOOD "--distributed-backend nccl --use-flash-attn-v1 --onnx-safe x "
-                                               "--profile-ranks 0 1 2 --partition-activations");
+                                               "--profile-ranks 0 --partition-activations --sequence-parallel "
+                                               "--use-distributed-optimizer --overlap-grad-reduce");
     log_end();
     tx_config_free(c);
-    ASSERT_CONTAINS(logged, "--distributed-backend nccl: accepted, without effect here: triax trains on one process");
+    ASSERT_CONTAINS(logged, "--distributed-backend nccl: accepted, without effect here: between ranks of processors");
     ASSERT_CONTAINS(logged, "--use-flash-attn-v1: accepted, without effect here: attention here never stores");
-    ASSERT_CONTAINS(logged, "--partition-activations: accepted, without effect here: the tensor-parallel size is 1");
+    ASSERT_CONTAINS(logged, "--overlap-grad-reduce: accepted, without effect here: it is so already");
+    ASSERT_CONTAINS(logged, "--partition-activations: the tensor-parallel size is 1, activations have one part\n");
+    ASSERT_CONTAINS(logged, "--sequence-parallel: off, the tensor-parallel size is 1\n");
+    ASSERT_CONTAINS(logged, "--use-distributed-optimizer: the data-parallel size is 1");
+    assert_null(strstr(logged, "using world size"));
     ASSERT_CONTAINS(logged, "setting global batch size to 2\n");
     log_begin();
     tx_config_free(parsed("pretrain-gpt", GOOD "--bf16 --initial-loss-scale 8"));
@@ -349,8 +354,12 @@ static void one_value_is_fine_others_come_later(void **state)
             "--num-experts 8 is not built yet: models are dense for now; leave the flag out");
     refused("pretrain-gpt", GOOD "--transformer-impl transformer_engine",
             "--transformer-impl transformer_engine is not built yet: layers are triax's own; leave the flag out");
-    refused("pretrain-gpt", GOOD "--tensor-model-parallel-size 2",
-            "--tensor-model-parallel-size 2 is not built yet: triax trains on one process for now; leave the flag out");
+    refused("pretrain-gpt", GOOD "--profile-ranks 0 1 2",
+            "--profile-ranks 1 is not built yet: --profile N times rank 0; leave the flag out");
+    refused("evaluate", "--load L --data-path d --tensor-model-parallel-size 2",
+            "--tensor-model-parallel-size 2 is not built yet: evaluation is done by one rank, of a checkpoint of any "
+            "layout; leave the flag out");
+    tx_config_free(parsed("generate", "--load L --prompt a --tensor-model-parallel-size 1"));
 }
 
 static void log_levels(void **state)

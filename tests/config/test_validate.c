@@ -37,7 +37,7 @@ static const struct broken {
       "--rotary-percent and --rotary-position-embeddings-theta need --use-rotary-position-embeddings" },
     { "pretrain-gpt", GOOD "--seq-length 65", "--seq-length 65 is more than --max-position-embeddings 64" },
     { "pretrain-gpt", GOOD "--global-batch-size 5",
-      "global batch size (5) is not divisible by micro batch size (2) times data parallel size (1)" },
+      "global batch size (5) is not divisible by micro batch size (2) times data parallel size (1); nearest: 4 or 6" },
     { "pretrain-gpt", SHAPE SIZES,
       "either train-iters or train-samples should be provided: pretrain-gpt needs --train-iters" },
     { "pretrain-gpt", GOOD "--train-samples 10",
@@ -119,11 +119,8 @@ static const struct broken {
       "--checkpoint-activations is --recompute-granularity full --recompute-method uniform already: leave "
       "--recompute-activations, --recompute-granularity and --recompute-method out" },
     { "pretrain-gpt", GOOD "--distribute-saved-activations",
-      "--distribute-saved-activations needs tensor parallelism: can distribute recomputed activations only across "
-      "tensor model parallel groups; leave the flag out" },
-    { "pretrain-gpt", GOOD "--distribute-checkpointed-activations",
-      "--distribute-checkpointed-activations needs tensor parallelism: can distribute checkpointed activations only "
-      "across tensor model parallel groups; leave the flag out" },
+      "--distribute-saved-activations is not built yet: give --sequence-parallel, which divides what is kept between "
+      "layers over the tensor-parallel ranks" },
     { "pretrain-gpt", GOOD "--profile-backward",
       "--profile-backward is not built yet: leave the flag out and use --profile N, which times backward op by op" },
     { "pretrain-gpt", GOOD "--save S", "--save needs --save-interval" },
@@ -174,8 +171,6 @@ static const struct broken {
     { "pretrain-gpt", GOOD "--eval-only 1", "--eval-only is --skip-train here: give that, without a value" },
     { "pretrain-gpt", GOOD "--data-impl lazy",
       "--data-impl lazy is not built yet: make the dataset again with preprocess-data" },
-    { "pretrain-gpt", GOOD "--pipeline-model-parallel-size 4",
-      "--pipeline-model-parallel-size 4 is not built yet: triax trains on one process for now; leave the flag out" },
     { "pretrain-gpt", SHAPE "--seq-length 64 --train-iters 3 --lr 1 --data-path d --vocab-file v --merge-file m",
       "pretrain-gpt needs --micro-batch-size" },
     { "pretrain-gpt", SIZES "--train-iters 3",

@@ -93,7 +93,7 @@ static void greedy(void **state)
     char flags[1100];
     snprintf(flags, sizeof flags, "--load %s --prompt x", data_path("golden/generation/model"));
     ASSERT_OK(tx_config_parse_string(&cfg, "generate", flags));
-    ASSERT_OK(tx_source_open(&src, cfg->load));
+    ASSERT_OK(tx_source_open(&src, cfg->load, &tx_comm_self));
     ASSERT_OK(tx_source_options(&src, cfg, false));
     ASSERT_OK(tx__model_load(&model, &value, cfg, &src));
     ASSERT_OK(tx_generator_create(&g, model, "cpu", 0, 2, 64, 128));

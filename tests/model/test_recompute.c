@@ -51,7 +51,7 @@ static void fill(rig *r, int i)
 
 static tx_status step(rig *r, int micro)
 {
-    TX_TRY(tx_params_zero_grad(&r->ctx, &r->model->params, micro == 0));
+    if (micro == 0) TX_TRY(tx_params_zero_grad(&r->ctx, &r->model->params));
     TX_TRY(r->model->type->fwd(&r->ctx, r->model, &r->batch, true));
     return r->model->type->bwd(&r->ctx, r->model, &r->batch);
 }
@@ -65,7 +65,7 @@ static void build(rig *r, const char *flags, const char *more, tx_dtype dtype)
     ASSERT_OK(tx_config_parse_string(&r->cfg, "pretrain-gpt", all));
     int64_t s = r->cfg->seq_length, b = r->cfg->micro_batch_size, n = s * b;
     ASSERT_OK(tx_ctx_init(&r->ctx, r->cfg->backend, (int)r->cfg->threads));
-    ASSERT_OK(tx_model_type_find("gpt")->create(&r->model, r->cfg, 100));
+    ASSERT_OK(tx_model_type_find("gpt")->create(&r->model, r->cfg, 100, NULL));
     r->model->dtype = dtype; /* with the residual stream in fp32, as it is made */
 
     tx_params *ps = &r->model->params;

@@ -99,13 +99,13 @@ static void first_gradients_add_to_zeros_or_write(void **state)
     tx_params_bind(&ps, value, TX_F32, grad);
     ASSERT_OK(tx_ctx_init(&c, "ref", 1));
     ASSERT_OK(tx_ctx_take_memory(&c));
-    ASSERT_OK(tx_params_zero_grad(&c, &ps, true));
+    ASSERT_OK(tx_params_zero_grad(&c, &ps));
     assert_true(l.qkv.fresh && !l.table.fresh && !l.bias.fresh && !l.gain.fresh);
     for (int k = 0; k < ps.n; k++)
         for (int64_t i = 0; i < ps.param[k].numel; i++)
             assert_true(grad[ps.param[k].offset + i] == (ps.param[k].weight->fresh ? 7 : 0));
     grad[0] = 3;
-    ASSERT_OK(tx_params_zero_grad(&c, &ps, false));
+    tx_params_contributed(&ps, 0, ps.n);
     assert_true(!l.qkv.fresh && grad[0] == 3);
     tx_params_deinit(&ps);
     tx_ctx_deinit(&c);

@@ -46,8 +46,8 @@ static void states_are_summed_over_all_tensors(void **state)
     (void)state;
     static const char *const backends[] = { "ref", "cpu" };
     static float value[N], grad[N];
-    const tx_optim_range range[] = { { .numel = A, .n_real = A, .name = "a" },
-                                     { .offset = A + 15, .numel = B, .n_real = B, .name = "b" } };
+    const tx_optim_range range[] = { { .numel = A, .n_real = A, .counted = true, .name = "a" },
+                                     { .offset = A + 15, .numel = B, .n_real = B, .counted = true, .name = "b" } };
     tx_config *cfg;
     ASSERT_OK(tx_config_new(&cfg, "pretrain-gpt"));
     for (int k = 0; k < 2; k++) {
@@ -56,7 +56,7 @@ static void states_are_summed_over_all_tensors(void **state)
         tx_optim_states s;
         ASSERT_OK(tx_ctx_init(&c, backends[k], 2));
         ASSERT_OK(tx_ctx_take_memory(&c));
-        ASSERT_OK(tx_optim_init(&o, cfg, range, 2, value, (tx_tensor){ 0 }, grad, N));
+        ASSERT_OK(tx_optim_init(&o, cfg, &tx_comm_self, range, 2, value, (tx_tensor){ 0 }, grad, N));
         for (int64_t i = 0; i < N; i++) {
             value[i] = (float)weight(i);
             o.state[0][i] = (float)momentum(i);

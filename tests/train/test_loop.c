@@ -27,7 +27,7 @@ static void minutes_are_counted_from_the_start_of_the_program(void **state)
         int64_t n_samples[TX_N_SPLITS];
         ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
         tx_train_sample_counts(cfg, n_samples);
-        ASSERT_OK(tx_trainer_create(&t, cfg, 512, 511, true));
+        ASSERT_OK(tx_trainer_create(&t, cfg, 512, 511, true, NULL));
         ASSERT_OK(tx_train_data_open(&data, cfg, n_samples, 512, NULL));
         log_begin();
         ASSERT_OK(tx_train_loop(t, data, &metrics, tx_clock() - 60 * run[i].minutes));
@@ -59,10 +59,10 @@ static void run_small(const char *name, const char *more, const int64_t *begin)
     snprintf(flags, sizeof flags, SMALL, data_path("dataset/tiny_text_document"), in_scratch("%s", name), more);
     ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
     tx_train_sample_counts(cfg, n_samples);
-    ASSERT_OK(tx_trainer_create(&t, cfg, 512, 511, true));
+    ASSERT_OK(tx_trainer_create(&t, cfg, 512, 511, true, NULL));
     if (cfg->load) {
         tx_checkpoint *from;
-        ASSERT_OK(tx_checkpoint_open(&from, cfg->load));
+        ASSERT_OK(tx_checkpoint_open(&from, cfg->load, &tx_comm_self));
         ASSERT_OK(tx_trainer_load(t, from));
         tx_checkpoint_close(from);
     }

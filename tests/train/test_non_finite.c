@@ -21,7 +21,7 @@ static void open_trainer(const char *more)
     char flags[1024];
     snprintf(flags, sizeof flags, FLAGS "%s", more);
     ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
-    ASSERT_OK(tx_trainer_create(&t, cfg, V, 95, true));
+    ASSERT_OK(tx_trainer_create(&t, cfg, V, 95, true, NULL));
 }
 
 static void close_trainer(void)

@@ -71,7 +71,7 @@ static void the_trainer_takes_what_was_planned(void **state)
         ASSERT_OK(tx_plan_run(&plan, cfg, vocab));
         tx_allocator_set(&counting);
         taken = 0;
-        tx_status st = tx_trainer_create(&t, cfg, vocab, 5, true);
+        tx_status st = tx_trainer_create(&t, cfg, vocab, 5, true, NULL);
         tx_allocator_set(NULL);
         ASSERT_OK(st);
         tx_memory m = tx_trainer_memory(t);
@@ -99,7 +99,7 @@ static void a_step_uses_all_of_it(void **state)
         tx_trainer *t;
         double loss;
         int32_t tokens[8 * 65] = { 0 };
-        ASSERT_OK(tx_trainer_create(&t, cfg, cfg->vocab_size + 1, 5, true));
+        ASSERT_OK(tx_trainer_create(&t, cfg, cfg->vocab_size + 1, 5, true, NULL));
         do {
             ASSERT_OK(tx_trainer_forward(t, tokens, &loss));
             ASSERT_OK(tx_trainer_backward(t));
@@ -228,7 +228,7 @@ static void a_run_that_does_not_fit_does_not_begin(void **state)
     tx_trainer *t = NULL;
     taken = 0;
     tx_allocator_set(&counting);
-    tx_status st = tx_trainer_create(&t, cfg, 512, 5, true);
+    tx_status st = tx_trainer_create(&t, cfg, 512, 5, true, NULL);
     tx_allocator_set(NULL);
     assert_int_equal(st, TX_ERR_NOMEM);
     assert_null(t);
@@ -237,7 +237,7 @@ static void a_run_that_does_not_fit_does_not_begin(void **state)
     ASSERT_CONTAINS(tx_last_error(), "parameters, gradients and optimizer state: take a smaller model");
     assert_null(strchr(tx_last_error(), '\n'));
     ASSERT_OK(tx_config_set_text(&cfg->memory_limit, "off"));
-    ASSERT_OK(tx_trainer_create(&t, cfg, 512, 5, true));
+    ASSERT_OK(tx_trainer_create(&t, cfg, 512, 5, true, NULL));
     tx_trainer_destroy(t);
     tx_config_free(cfg);
 }

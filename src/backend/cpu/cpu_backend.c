@@ -126,6 +126,8 @@ static void fill_ops(tx_ops *ops)
     ops->embedding_fwd.run = tx__cpu_embedding_fwd;
     ops->embedding_bwd.run = tx__cpu_embedding_bwd;
     ops->cross_entropy = (tx_cross_entropy_row){ tx__cpu_cross_entropy, tx__cpu_cross_entropy_scratch, false };
+    ops->cross_entropy_part.run = tx__cpu_cross_entropy_part;
+    ops->cross_entropy_join.run = tx__cpu_cross_entropy_join;
     ops->sumsq.run = tx__cpu_sumsq;
     ops->magnitudes.run = tx__cpu_magnitudes;
     ops->adam.run = tx__cpu_adam;

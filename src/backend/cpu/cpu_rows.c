@@ -1,6 +1,7 @@
 /* cpu_rows.c - ops that work row by row, cut into one run of rows (or, where rows are summed, of columns) per thread.
  */
 #include <math.h>
+#include <string.h>
 
 #include "backend/cpu/cpu.h"
 
@@ -270,7 +271,7 @@ tx_status tx__cpu_embedding_fwd(tx_ctx *c, const tx_embedding_fwd_args *a, void 
 {
     (void)scratch;
     TX_TRY(tx__cpu_need_float("embedding_fwd", a->word));
-    TX_TRY(tx__check_index("embedding_fwd", "token", a->token, 0, a->word.dim[0]));
+    TX_TRY(tx__check_index("embedding_fwd", "token", a->token, 0, tx__rows_of(a->shard, a->word)));
     if (a->pos.data) TX_TRY(tx__check_index("embedding_fwd", "position", a->position, 0, a->pos.dim[0]));
     int64_t h = a->y.dim[2], n = tx_numel(a->token), step = tx__cpu_stretch(a->word.dtype, h);
     const int32_t *token = a->token.data, *position = a->position.data;
@@ -280,11 +281,18 @@ tx_status tx__cpu_embedding_fwd(tx_ctx *c, const tx_embedding_fwd_args *a, void 
         tx__range r = tx__cpu_part(n, 1, parts, t);
         float y[TX__CPU_STRETCH], word[TX__CPU_STRETCH], pos[TX__CPU_STRETCH];
         for (int64_t i = r.lo; i < r.hi; i++) {
-            if (!a->pos.data) tx__cpu_copy(c, a->y, i * h, a->word, token[i] * h, h);
+            int64_t row = token[i] - a->shard.first;
+            if (row < 0 || row >= a->word.dim[0]) {
+                if (a->pos.data)
+                    tx__cpu_copy(c, a->y, i * h, a->pos, position[i] * h, h);
+                else
+                    memset(tx__cpu_at(a->y, i * h), 0, (size_t)h * tx_dtype_size(a->y.dtype));
+                continue;
+            }
+            if (!a->pos.data) tx__cpu_copy(c, a->y, i * h, a->word, row * h, h);
             for (int64_t j = 0; a->pos.data && j < h; j += step) {
                 int64_t some = tx__cpu_min(h - j, step);
-                tx__cpu_k(c)->add(tx__cpu_dst(a->y, i * h + j, y),
-                                  tx__cpu_get(c, a->word, token[i] * h + j, some, word),
+                tx__cpu_k(c)->add(tx__cpu_dst(a->y, i * h + j, y), tx__cpu_get(c, a->word, row * h + j, some, word),
                                   tx__cpu_get(c, a->pos, position[i] * h + j, some, pos), some);
                 tx__cpu_put(c, a->y, i * h + j, some, y);
             }
@@ -298,7 +306,7 @@ tx_status tx__cpu_embedding_bwd(tx_ctx *c, const tx_embedding_bwd_args *a, void 
 {
     (void)scratch;
     TX_TRY(tx__cpu_need_float("embedding_bwd", a->dy));
-    TX_TRY(tx__check_index("embedding_bwd", "token", a->token, 0, a->dword.dim[0]));
+    TX_TRY(tx__check_index("embedding_bwd", "token", a->token, 0, tx__rows_of(a->shard, a->dword)));
     if (a->dpos.data) TX_TRY(tx__check_index("embedding_bwd", "position", a->position, 0, a->dpos.dim[0]));
     const tx__cpu_kernels *k = tx__cpu_k(c);
     int64_t h = a->dy.dim[2], n = tx_numel(a->token);
@@ -314,8 +322,9 @@ tx_status tx__cpu_embedding_bwd(tx_ctx *c, const tx_embedding_bwd_args *a, void 
             for (int64_t j = r.lo; j < r.hi; j += step) {
                 int64_t some = tx__cpu_min(r.hi - j, step);
                 const float *dy = tx__cpu_get(c, a->dy, i * h + j, some, room);
-                float *w = dword + token[i] * h + j;
-                k->add(w, w, dy, some);
+                int64_t row = token[i] - a->shard.first;
+                float *w = dword + row * h + j;
+                if (row >= 0 && row < a->dword.dim[0]) k->add(w, w, dy, some);
                 if (!dpos) continue;
                 float *p = dpos + position[i] * h + j;
                 k->add(p, p, dy, some);
@@ -350,6 +359,70 @@ tx_status tx__cpu_cross_entropy(tx_ctx *c, const tx_cross_entropy_args *a, void 
             loss[i] = tx__cpu_k(c)->cross_entropy(tx__cpu_get(c, a->z, i * a->z.stride[0], v, room),
                                                   tx__cpu_at(dz, i * dz.stride[0]), dz.dtype, a->n_valid, v, y[i],
                                                   weight ? weight + i : NULL, even);
+    }
+    return TX_OK;
+}
+
+tx_status tx__cpu_cross_entropy_part(tx_ctx *c, const tx_cross_entropy_part_args *a, void *scratch)
+{
+    (void)scratch;
+    TX_TRY(tx__cpu_need_float("cross_entropy_part", a->z));
+    TX_TRY(tx__check_index("cross_entropy_part", "y", a->y, -1, a->classes.n_valid));
+    int64_t rows = a->z.dim[0], v = a->z.dim[1];
+    float *z = a->z.data, *stats = a->stats.data;
+    const int32_t *y = a->y.data;
+    int parts = tx__cpu_parts(c, rows, 4 * v);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range r = tx__cpu_part(rows, 1, parts, t);
+        for (int64_t i = r.lo; i < r.hi; i++)
+            tx__cpu_k(c)->cross_entropy_part(stats + 4 * i, z + i * v, a->classes.n_here, y[i] - a->classes.first,
+                                             a->keep);
+    }
+    return TX_OK;
+}
+
+/* log Σ exp over all parts; *share: what the own part's exp(z - m) are multiplied with to be the softmax. */
+static double join_stats(const float *stats, int64_t rows, int64_t parts, int64_t i, int64_t part, double *share)
+{
+    double max = -INFINITY, sum = 0;
+    for (int64_t p = 0; p < parts; p++) max = fmax(max, (double)stats[4 * (p * rows + i)]);
+    for (int64_t p = 0; p < parts; p++) {
+        const float *s = stats + 4 * (p * rows + i);
+        if (s[1] > 0) sum += (double)s[1] * exp((double)s[0] - max);
+    }
+    *share = exp((double)stats[4 * (part * rows + i)] - max) / sum;
+    return max + log(sum);
+}
+
+tx_status tx__cpu_cross_entropy_join(tx_ctx *c, const tx_cross_entropy_join_args *a, void *scratch)
+{
+    (void)scratch;
+    TX_TRY(tx__cpu_need_float("cross_entropy_join", a->stats));
+    TX_TRY(tx__check_index("cross_entropy_join", "y", a->y, -1, a->classes.n_valid));
+    int64_t rows = a->loss.dim[0], v = a->z.dim[1], n_parts = a->stats.dim[0];
+    tx_tensor dz = a->dz.data ? a->dz : a->z;
+    float *loss = a->loss.data;
+    const float *weight = a->weight.data, *stats = a->stats.data, *z = a->z.data;
+    const int32_t *y = a->y.data;
+    double even = tx_even_smoothing(a->smoothing, a->classes.n_valid), each = even / (double)a->classes.n_valid;
+    int parts = tx__cpu_parts(c, rows, weight ? 2 * v : 4 * n_parts);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range r = tx__cpu_part(rows, 1, parts, t);
+        for (int64_t i = r.lo; i < r.hi; i++) {
+            double share, lse = join_stats(stats, rows, n_parts, i, a->part, &share), z_y = 0, total = 0;
+            for (int64_t p = 0; p < n_parts; p++) {
+                z_y += (double)stats[4 * (p * rows + i) + 2];
+                total += (double)stats[4 * (p * rows + i) + 3];
+            }
+            double w = weight && y[i] >= 0 ? (double)weight[i] : 0;
+            loss[i] = y[i] < 0 ? 0 : (float)(lse - (1 - even) * z_y - each * total);
+            if (weight)
+                tx__cpu_k(c)->cross_entropy_join(tx__cpu_at(dz, i * v), dz.dtype, z + i * v, a->classes.n_here, v,
+                                                 y[i] < 0 ? -1 : y[i] - a->classes.first, (float)(w * share),
+                                                 (float)(w * each), (float)(w * (1 - even)));
+        }
     }
     return TX_OK;
 }

@@ -28,6 +28,8 @@ static void fill_ops(tx_ops *ops)
     ops->embedding_fwd.run = tx__ref_embedding_fwd;
     ops->embedding_bwd.run = tx__ref_embedding_bwd;
     ops->cross_entropy.run = tx__ref_cross_entropy;
+    ops->cross_entropy_part.run = tx__ref_cross_entropy_part;
+    ops->cross_entropy_join.run = tx__ref_cross_entropy_join;
     ops->sumsq.run = tx__ref_sumsq;
     ops->count_zeros.run = tx__ref_count_zeros;
     ops->magnitudes.run = tx__ref_magnitudes;

@@ -11,28 +11,43 @@
 #include "model/model.h"
 #include "nn/block.h"
 
+/* What the forward of a micro-batch through a chunk left for its backward; tensors lie on the activation stack. s is
+ * the positions of a rank. */
+typedef struct tx_gpt_saved {
+    tx_block_saved *block; /* of the chunk's layers; in one piece with all slots' */
+    tx_norm_saved word_norm, final_norm;
+    tx_tensor e;      /* [s, b, h], input of the embedding's norm */
+    tx_tensor x;      /* [s, b, h], input of the final norm, or what is behind the chunk's last layer */
+    tx_tensor dy;     /* [s, b, h], gradient of the final norm's output */
+    tx_tensor d;      /* [s, b, h], of its input; dy's memory where the stream has dy's dtype */
+    size_t mark;      /* of the stack before forward */
+    size_t head_mark; /* of the stack behind the layers */
+} tx_gpt_saved;
+
 typedef struct tx_gpt {
-    tx_model base; /* first: a tx_model * is a tx_gpt * */
+    tx_model base;   /* first: a tx_model * is a tx_gpt * */
+    unsigned traits; /* of the whole model, also of what other stages have */
     tx_weight word, pos, output;
-    const tx_weight *head; /* word or output */
-    bool norms_embedding;  /* --embed-layernorm: norm(word[token]) takes the place of word[token] */
+    tx_weight *head;      /* word or output */
+    bool norms_embedding; /* --embed-layernorm: norm(word[token]) takes the place of word[token] */
     tx_norm word_norm, final_norm;
-    tx_block *block; /* [n_layers] */
+    tx_block *block;  /* this stage's, chunk by chunk */
+    int *first_param; /* of each of these; behind them the first one of what follows the layers */
+    int n_blocks;
+    int at[TX_MAX_CHUNKS]; /* where a chunk's layers begin among them */
     double p_drop;
-    /* what the forward of the micro-batch in flight left for its backward; tensors lie on the activation stack */
-    struct tx_gpt_saved {
-        tx_block_saved *block; /* [n_layers] */
-        tx_norm_saved word_norm, final_norm;
-        tx_tensor e;      /* [s, b, h], input of the embedding's norm */
-        tx_tensor x;      /* [s, b, h], input of the final norm */
-        tx_tensor dy;     /* [s, b, h], gradient of the final norm's output */
-        tx_tensor d;      /* [s, b, h], of its input; dy's memory where the stream has dy's dtype */
-        size_t mark;      /* of the stack before forward */
-        size_t head_mark; /* of the stack behind the layers */
-    } saved;
+    tx_gpt_saved *saved; /* one a slot */
 } tx_gpt;
 
-/* What a GPT may be without, beside its blocks' traits (block.h). */
-enum { TX_WITH_POS_EMB = 256, TX_WITH_OUTPUT = 512, TX_WITH_E_NORM = 1024, TX_WITH_TIED = 2048 };
+tx_status tx__gpt_declare(tx_gpt *g, const tx_config *cfg, const tx_grid *grid); /* gpt_params.c */
+
+/* gpt_create.c: tx_model_type's */
+tx_status tx__gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid);
+tx_status tx__gpt_hold(tx_model *m, int n_slots);
+void tx__gpt_destroy(tx_model *m);
+
+/* What a GPT may be without, beside its blocks' traits (block.h). A word embedding that is the head as well is written
+ * by the head first. */
+enum { TX_WITH_POS = 256, TX_WITH_OUTPUT = 512, TX_WITH_ENORM = 1024, TX_WITH_WORDS = 2048, TX_WITH_HEAD = 4096 };
 
 #endif

@@ -38,9 +38,8 @@ static bool fits(const tx_model *m)
     const tx_block *b = &g->block[0];
     return b->ln1.kind == TX_LAYERNORM && !b->ln1.plus_one && !g->norms_embedding && !b->residual_post_norm &&
            !b->attn.n_rot && m->n_groups == m->n_heads && m->head_dim * m->n_heads == m->hidden && !b->mlp.gated &&
-           b->mlp.activation != TX_SQUARED_RELU && g->head == &g->word &&
-           tx_params_find(&m->params, "embedding.position_embeddings.weight") &&
-           tx_params_find(&m->params, "encoder.layers.0.mlp.dense_4h_to_h.bias");
+           b->mlp.activation != TX_SQUARED_RELU && !(g->traits & TX_WITH_OUTPUT) && g->traits & TX_WITH_POS &&
+           g->traits & TX_WITH_BIAS;
 }
 
 static tx_status options(json_t **out, const json_t *config)

@@ -1,11 +1,9 @@
-/* gpt_model.c - the parameter table, forward, backward and decoding of GPT. */
-#include <stdio.h>
+/* gpt_model.c - forward, backward and decoding of GPT: a chunk of it at a time, which without a pipeline is all of it.
+ */
 #include <string.h>
 
-#include "base/alloc.h"
 #include "model/gpt/gpt.h"
-
-#define F(member) offsetof(tx_gpt, member)
+#include "parallel/tp.h"
 
 /* Parts, for the watch. */
 #define EMBEDDING  "embedding"
@@ -13,171 +11,56 @@
 #define FINAL_NORM "encoder.final_layernorm"
 #define HEAD       "output_layer"
 
-/* clang-format off */
-static const tx_param_decl embedding_params[] = {
-    { "embedding.word_embeddings.weight",      "V,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, F(word),            TX_WITH_TIED },
-    { "embedding.word_embeddings.weight",      "V,h", TX_INIT_NORMAL, TX_DECAY,    TX_ADDS, F(word),            TX_WITH_OUTPUT },
-    { "embedding.word_embeddings.norm.weight", "h",   TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(word_norm.gamma), TX_WITH_E_NORM },
-    { "embedding.word_embeddings.norm.bias",   "h",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(word_norm.beta),  TX_WITH_E_NORM },
-    { "embedding.position_embeddings.weight",  "P,h", TX_INIT_NORMAL, TX_DECAY,    TX_ADDS, F(pos),             TX_WITH_POS_EMB },
-};
-static const tx_param_decl final_params[] = {
-    { "encoder.final_layernorm.weight", "h",   TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(final_norm.gamma), 0 },
-    { "encoder.final_layernorm.bias",   "h",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(final_norm.beta),  TX_WITH_NORM_BIAS },
-    { "output_layer.weight",            "V,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, F(output),           TX_WITH_OUTPUT },
-};
-/* clang-format on */
+/* ---- the embedding ---- */
 
-static void gpt_destroy(tx_model *m)
+/* Rows of the vocabulary that this tensor rank has. */
+static tx_shard words_here(const tx_ctx *c, const tx_gpt *g)
 {
-    tx_gpt *g = (tx_gpt *)m;
-    if (!g) return;
-    tx_params_deinit(&g->base.params);
-    tx_free(g->block);
-    tx_free(g->saved.block);
-    tx_free(g);
+    return (tx_shard){ .first = tx_grid_of(c)->tp.rank * g->word.value.dim[0], .whole = g->base.vocab_padded };
 }
 
-static tx_status declare_params(tx_gpt *g, unsigned traits)
+/* y = word[token] + pos[position]: each tensor rank gives the words it has, and the first one the positions. @pos may
+ * be absent */
+static tx_status look_up(tx_ctx *c, const tx_gpt *g, tx_tensor y, tx_tensor token, tx_tensor position, tx_tensor pos)
 {
-    tx_model *m = &g->base;
-    tx_dims dims = { .h = m->hidden,
-                     .f = m->ffn,
-                     .V = m->vocab_padded,
-                     .v_logical = m->n_valid,
-                     .P = m->max_positions,
-                     .q = (m->n_heads + 2 * m->n_groups) * m->head_dim,
-                     .a = m->n_heads * m->head_dim,
-                     .u = m->mlp_in,
-                     .traits = traits };
-    TX_TRY(tx_params_declare(&m->params, "", embedding_params, 5, g, &dims));
-    for (int64_t i = 0; i < m->n_layers; i++) {
-        char prefix[64];
-        snprintf(prefix, sizeof prefix, "encoder.layers.%lld.", (long long)i);
-        TX_TRY(tx_params_declare(&m->params, prefix, tx_block_params, tx_block_n_params, &g->block[i], &dims));
-    }
-    TX_TRY(tx_params_declare(&m->params, "", final_params, 3, g, &dims));
-    for (int i = 0; g->final_norm.plus_one && i < m->params.n; i++) /* what begins at one is the norms' factors */
-        if (m->params.param[i].init == TX_INIT_ONE) m->params.param[i].init = TX_INIT_ZERO;
+    size_t mark = tx_arena_mark(&c->scratch);
+    tx_tensor whole = tx_tp_room(c, &c->scratch, y);
+    if (tx_grid_of(c)->tp.rank) pos.data = NULL;
+    TX_RUN(c, embedding_fwd, .y = whole, .token = token, .position = position, .word = g->word.value, .pos = pos,
+           .shard = words_here(c, g));
+    TX_TRY(tx_tp_sum(c, y, whole));
+    tx_arena_pop(&c->scratch, mark);
     return TX_OK;
 }
 
-static tx_norm norm_of(const tx_config *cfg)
+/* dword and dpos, which may be absent, += those of d. */
+static tx_status look_up_bwd(tx_ctx *c, const tx_gpt *g, const tx_batch *batch, tx_tensor d, tx_tensor dpos)
 {
-    return (tx_norm){ .kind = strcmp(cfg->normalization, "rmsnorm") ? TX_LAYERNORM : TX_RMSNORM,
-                      .eps = cfg->layernorm_epsilon,
-                      .plus_one = cfg->apply_layernorm_1p };
-}
-
-static tx_glu gate_of(const tx_config *cfg)
-{
-    static const char *const name[] = { "swiglu", "geglu", "reglu", "liglu" }; /* as tx_glu */
-    int i = 0;
-    while (cfg->glu_activation && strcmp(cfg->glu_activation, name[i])) i++;
-    return (tx_glu)i;
-}
-
-/* Layer i, from 0, as the options have it. */
-static tx_block block_of(const tx_config *cfg, int i)
-{
-    bool gelu_tanh = cfg->bias_gelu_fusion || cfg->openai_gelu;
-    return (tx_block){
-        .ln1 = norm_of(cfg),
-        .ln2 = norm_of(cfg),
-        .attn = { .n_heads = cfg->num_attention_heads,
-                  .n_groups = cfg->num_key_value_heads,
-                  .d = cfg->kv_channels,
-                  .n_rot = cfg->use_rotary_position_embeddings ? tx_config_rotary_dim(cfg) : 0,
-                  .rope_theta = cfg->rope_theta,
-                  .p_drop = cfg->attention_dropout,
-                  .layer = i + 1 },
-        .mlp = { .gated = cfg->swiglu || cfg->glu_activation,
-                 .gate_second = cfg->glu_activation, /* BigScience's order; --swiglu has Megatron-LM's */
-                 .gate = gate_of(cfg),
-                 .activation = cfg->squared_relu ? TX_SQUARED_RELU
-                               : gelu_tanh       ? TX_GELU_TANH
-                                                 : TX_GELU_ERF,
-                 .recompute = tx_config_recompute(cfg).selective },
-        .p_drop = cfg->hidden_dropout,
-        .layer = i + 1,
-        .residual_post_norm = cfg->apply_residual_connection_post_layernorm,
-    };
-}
-
-/* Rows of the embedding. */
-static tx_status pad_vocab(int64_t *out, const tx_config *cfg, int64_t vocab_size)
-{
-    int64_t multiple = cfg->make_vocab_size_divisible_by, to = cfg->pad_vocab_size_to;
-    *out = to ? to : tx_vocab_padded(vocab_size, multiple);
-    if (*out < vocab_size)
-        return TX_FAIL(TX_ERR_ARG, "--pad-vocab-size-to %lld is less than the vocabulary's size of %lld", (long long)to,
-                       (long long)vocab_size);
-    if (*out % multiple)
-        return TX_FAIL(TX_ERR_ARG, "--pad-vocab-size-to %lld is not divisible by --make-vocab-size-divisible-by %lld",
-                       (long long)to, (long long)multiple);
+    size_t mark = tx_arena_mark(&c->scratch);
+    tx_tensor whole = tx_tp_room(c, &c->scratch, d);
+    TX_TRY(tx_tp_gather(c, whole, d));
+    TX_RUN(c, embedding_bwd, .dword = g->word.grad, .dpos = dpos, .dy = whole, .token = batch->token,
+           .position = batch->position, .shard = words_here(c, g));
+    tx_arena_pop(&c->scratch, mark);
     return TX_OK;
-}
-
-static tx_status gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_size)
-{
-    tx_gpt *g;
-    int64_t padded;
-    TX_TRY(pad_vocab(&padded, cfg, vocab_size));
-    TX_TRY(tx_alloc(&g, 1, sizeof *g, "the model"));
-    tx_status st;
-    tx_dtype dtype = cfg->bf16 ? TX_BF16 : cfg->fp16 ? TX_F16 : TX_F32;
-    g->base = (tx_model){
-        .type = tx_model_type_find("gpt"),
-        .n_layers = cfg->num_layers,
-        .hidden = cfg->hidden_size,
-        .n_heads = cfg->num_attention_heads,
-        .n_groups = cfg->num_key_value_heads,
-        .head_dim = cfg->kv_channels,
-        .ffn = cfg->ffn_hidden_size,
-        .mlp_in = cfg->swiglu || cfg->glu_activation ? 2 * cfg->ffn_hidden_size : cfg->ffn_hidden_size,
-        .max_positions = cfg->max_position_embeddings,
-        .vocab_size = vocab_size,
-        .vocab_padded = padded,
-        .n_valid = cfg->megatron_padded_logits ? padded : vocab_size,
-        .label_smoothing = cfg->label_smoothing,
-        .recompute = tx_config_recompute(cfg),
-        .dtype = dtype,
-        .stream = cfg->fp32_residual_connection ? TX_F32 : dtype,
-    };
-    bool untied = cfg->untie_embeddings_and_output_weights;
-    g->head = untied ? &g->output : &g->word;
-    g->p_drop = cfg->hidden_dropout;
-    g->norms_embedding = cfg->embed_layernorm;
-    g->word_norm = (tx_norm){ .kind = TX_LAYERNORM, .eps = 1e-5, .plus_one = cfg->apply_layernorm_1p };
-    g->final_norm = norm_of(cfg);
-    TX_GOTO(tx_alloc(&g->block, (size_t)cfg->num_layers, sizeof *g->block, "the model's layers"));
-    TX_GOTO(tx_alloc(&g->saved.block, (size_t)cfg->num_layers, sizeof *g->saved.block, "the model's layers"));
-    for (int i = 0; i < (int)cfg->num_layers; i++) g->block[i] = block_of(cfg, i);
-    TX_GOTO(declare_params(
-        g, (cfg->add_bias_linear ? TX_WITH_BIAS : 0) | (g->final_norm.kind == TX_LAYERNORM ? TX_WITH_NORM_BIAS : 0) |
-               (cfg->add_position_embedding ? TX_WITH_POS_EMB : 0) | (cfg->embed_layernorm ? TX_WITH_E_NORM : 0) |
-               (untied ? TX_WITH_OUTPUT : TX_WITH_TIED)));
-    *out = &g->base;
-out:
-    if (st) gpt_destroy(&g->base);
-    return st;
 }
 
 /* x0 = norm(word[token]) + position[pos], pushing what backward needs.   @normed room for the norm's output; absent:
  * pushed, too */
-static tx_status embed_normed(tx_ctx *c, tx_gpt *g, tx_tensor x, tx_tensor token, tx_tensor position, tx_tensor normed)
+static tx_status embed_normed(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, tx_tensor x, tx_tensor token, tx_tensor position,
+                              tx_tensor normed)
 {
-    struct tx_gpt_saved *a = &g->saved;
     int64_t s = x.dim[0], b = x.dim[1], h = x.dim[2];
+    tx_tensor none = { 0 }, added = none;
     a->e = tx_push3(&c->acts, g->base.dtype, s, b, h);
     if (!normed.data) normed = tx_push3(&c->acts, g->base.dtype, s, b, h);
-    TX_RUN(c, embedding_fwd, .y = a->e, .token = token, .position = position, .word = g->word.value);
+    TX_TRY(look_up(c, g, a->e, token, position, none));
     tx_at_part(c, WORD_NORM);
     TX_TRY(tx_norm_fwd(c, &g->word_norm, &a->word_norm, tx_as_rows(normed), a->e));
     tx_at_part(c, EMBEDDING);
-    tx_tensor added = { 0 };
     if (g->pos.value.data) {
-        TX_RUN(c, embedding_fwd, .y = x, .token = position, .position = position, .word = g->pos.value);
+        tx_tensor here = tx_slice_rows(position, tx_tp_first_position(c, position.dim[0]), s);
+        TX_RUN(c, embedding_fwd, .y = x, .token = here, .position = here, .word = g->pos.value);
         added = x;
     }
     TX_RUN(c, dropout_add_fwd, .y = x, .x = normed, .residual = added);
@@ -185,12 +68,17 @@ static tx_status embed_normed(tx_ctx *c, tx_gpt *g, tx_tensor x, tx_tensor token
 }
 
 /* dword, dpos and the norm's gradients += those of d, the gradient of x0, which is used up. */
-static tx_status embed_normed_bwd(tx_ctx *c, tx_gpt *g, const tx_batch *batch, tx_tensor d)
+static tx_status embed_normed_bwd(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, const tx_batch *batch, tx_tensor d)
 {
-    struct tx_gpt_saved *a = &g->saved;
     tx_tensor dy = d;
-    if (g->pos.value.data)
-        TX_RUN(c, embedding_bwd, .dword = g->pos.grad, .dy = d, .token = batch->position, .position = batch->position);
+    if (g->pos.value.data) {
+        size_t mark = tx_arena_mark(&c->scratch);
+        tx_tensor whole = tx_tp_room(c, &c->scratch, d);
+        TX_TRY(tx_tp_gather(c, whole, d));
+        TX_RUN(c, embedding_bwd, .dword = g->pos.grad, .dy = whole, .token = batch->position,
+               .position = batch->position);
+        tx_arena_pop(&c->scratch, mark);
+    }
     if (d.dtype != g->base.dtype) {
         dy = a->dy;
         TX_RUN(c, dropout_add_bwd, .dx = dy, .dy = d);
@@ -198,58 +86,73 @@ static tx_status embed_normed_bwd(tx_ctx *c, tx_gpt *g, const tx_batch *batch, t
     tx_at_part(c, WORD_NORM);
     TX_TRY(tx_norm_bwd(c, &g->word_norm, &a->word_norm, dy, dy, (tx_tensor){ 0 }, a->e));
     tx_at_part(c, EMBEDDING);
-    TX_RUN(c, embedding_bwd, .dword = g->word.grad, .dy = dy, .token = batch->token, .position = batch->position);
-    return TX_OK;
+    return look_up_bwd(c, g, batch, dy, (tx_tensor){ 0 });
 }
 
 /* x0 = drop(word[token] + position[pos])   @normed as above */
-static tx_status embed(tx_ctx *c, tx_gpt *g, tx_tensor x, tx_tensor token, tx_tensor position,
+static tx_status embed(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, tx_tensor x, tx_tensor token, tx_tensor position,
                        const tx_dropout_key *key, tx_tensor normed)
 {
     tx_dropout mask = tx_dropout_at(key, g->p_drop, 0, TX_DROP_EMBEDDING);
     tx_at_part(c, EMBEDDING);
     if (g->norms_embedding)
-        TX_TRY(embed_normed(c, g, x, token, position, normed));
+        TX_TRY(embed_normed(c, g, a, x, token, position, normed));
     else
-        TX_RUN(c, embedding_fwd, .y = x, .token = token, .position = position, .word = g->word.value,
-               .pos = g->pos.value);
+        TX_TRY(look_up(c, g, x, token, position, g->pos.value));
     if (mask.drop) TX_RUN(c, dropout_add_fwd, .y = x, .x = x, .mask = mask);
     return TX_OK;
 }
 
-/* Pushes and lends what all layers use in turn: memory for the branches' outputs where they cannot end in the residual
- * stream's own, and for the norms' outputs where those are not kept. */
-static void lend(tx_ctx *c, tx_gpt *g, int64_t s, int64_t b)
+static tx_status embed_bwd(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, const tx_batch *batch, tx_tensor d)
+{
+    tx_dropout mask = tx_dropout_at(&batch->dropout, g->p_drop, 0, TX_DROP_EMBEDDING);
+    tx_at_part(c, EMBEDDING);
+    if (mask.drop) TX_RUN(c, dropout_add_bwd, .dx = d, .dy = d, .mask = mask);
+    if (g->norms_embedding) return embed_normed_bwd(c, g, a, batch, d);
+    return look_up_bwd(c, g, batch, d, g->pos.grad);
+}
+
+/* ---- the layers ---- */
+
+/* What the layers of a chunk use in turn, on the scratch arena until the caller pops it: memory for the branches'
+ * outputs where they cannot end in the residual stream's own, for the norms' outputs where those are not kept, and for
+ * all positions where a rank has a part of them. @s of a rank */
+static void lend(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, int chunk, int64_t s, int64_t b)
 {
     const tx_model *m = &g->base;
-    tx_tensor branch = { 0 }, norm = { 0 };
-    if (m->stream != m->dtype) branch = tx_push3(&c->acts, m->dtype, s, b, m->hidden);
-    if (m->recompute.selective) norm = tx_push2(&c->acts, m->dtype, s * b, m->hidden);
-    for (int64_t i = 0; i < m->n_layers; i++) {
-        g->saved.block[i].branch = branch;
-        g->saved.block[i].norm = norm;
+    tx_tensor branch = { 0 }, norm = { 0 }, whole = { 0 };
+    if (m->stream != m->dtype) branch = tx_push3(&c->scratch, m->dtype, s, b, m->hidden);
+    if (m->recompute.selective) norm = tx_push2(&c->scratch, m->dtype, s * b, m->hidden);
+    if (!tx_tp_is_whole(c)) whole = tx_push3(&c->scratch, m->dtype, s * tx_grid_of(c)->tp.size, b, m->hidden);
+    for (int64_t i = 0; i < m->chunk[chunk].end - m->chunk[chunk].first; i++) {
+        a->block[i].branch = branch;
+        a->block[i].norm = norm;
+        a->block[i].whole = whole;
     }
 }
 
-/* The first layer of the group that is computed again together with this one; a layer that is kept is alone. */
+/* The first layer of the group that is computed again together with this one; a layer that is kept is alone. Layers of
+ * a chunk count from 0. */
 static int64_t group_first(const tx_model *m, int64_t layer)
 {
     return layer < m->recompute.n_layers ? layer - layer % m->recompute.group : layer;
 }
 
-/* Layers first to end - 1, from x to y. With `keep` what their backward needs stays on the stack, otherwise nothing. */
-static tx_status layers_fwd(tx_ctx *c, tx_gpt *g, const tx_batch *batch, int64_t first, int64_t end, tx_tensor y,
-                            tx_tensor x, bool keep)
+/* Layers first to end - 1 of the chunk, from x to y. With `keep` what their backward needs stays on the stack,
+ * otherwise nothing. */
+static tx_status layers_fwd(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, const tx_batch *batch, int64_t first, int64_t end,
+                            tx_tensor y, tx_tensor x, bool keep)
 {
     size_t start = tx_arena_mark(&c->acts);
     int64_t s = x.dim[0], b = x.dim[1], h = x.dim[2];
+    const tx_block *block = g->block + g->at[batch->chunk];
     tx_tensor other = { 0 }; /* takes turns with y, which comes last */
     if (!keep && end - first > 1) other = tx_push3(&c->acts, x.dtype, s, b, h);
     for (int64_t i = first; i < end; i++) {
         tx_tensor out = (end - i) % 2 ? y : other;
         if (keep && i + 1 < end) out = tx_push3(&c->acts, x.dtype, s, b, h);
         size_t mark = tx_arena_mark(&c->acts);
-        TX_TRY(tx_block_fwd(c, &g->block[i], &g->saved.block[i], NULL, batch->first_key, &batch->dropout, out, x));
+        TX_TRY(tx_block_fwd(c, &block[i], &a->block[i], NULL, batch->first_key, &batch->dropout, out, x));
         if (!keep) tx_arena_pop(&c->acts, mark);
         x = out;
     }
@@ -257,64 +160,114 @@ static tx_status layers_fwd(tx_ctx *c, tx_gpt *g, const tx_batch *batch, int64_t
     return TX_OK;
 }
 
-static tx_status gpt_fwd(tx_ctx *c, tx_model *m, const tx_batch *batch, bool train)
+static tx_status done(const tx_batch *batch, int first, int end)
+{
+    return batch->done && end > first ? batch->done(batch->done_user, first, end) : TX_OK;
+}
+
+static tx_status layers_bwd(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, const tx_batch *batch, tx_tensor d)
+{
+    const tx_model *m = &g->base;
+    int at = g->at[batch->chunk];
+    int64_t n = m->chunk[batch->chunk].end - m->chunk[batch->chunk].first;
+    for (int64_t first, end = n; end > 0; end = first) {
+        first = group_first(m, end - 1);
+        tx_tensor x = a->block[first].x, y = end < n ? a->block[end].x : a->x;
+        if (first < m->recompute.n_layers) /* y is there already and written once more */
+            TX_TRY(layers_fwd(c, g, a, batch, first, end, y, x, true));
+        for (int64_t i = end - 1; i >= first; i--) {
+            TX_TRY(tx_block_bwd(c, &g->block[at + i], &a->block[i], &batch->dropout, d));
+            tx_params_contributed(&m->params, g->first_param[at + i], g->first_param[at + i + 1]);
+            TX_TRY(done(batch, g->first_param[at + i], g->first_param[at + i + 1]));
+        }
+    }
+    return TX_OK;
+}
+
+/* ---- the head ---- */
+
+/* Loss, and with train also the gradient of the final norm's output and of the head. */
+static tx_status head(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, const tx_batch *batch, bool train)
+{
+    const tx_model *m = &g->base;
+    const tx_axis *tp = &tx_grid_of(c)->tp;
+    size_t mark = tx_arena_mark(&c->scratch);
+    tx_tensor none = { 0 }, y = a->final_norm.y, x = tx_tp_room(c, &c->scratch, y), dx = none;
+    if (train) dx = tx_tp_room(c, &c->scratch, tx_as_rows(a->dy));
+    TX_TRY(tx_tp_gather(c, x, y));
+    TX_RUN(c, head_loss, .loss = batch->loss, .dx = dx, .dw = train ? g->head->grad : none,
+           .accumulate = !g->head->fresh, .x = x, .w = g->head->value, .y = batch->label,
+           .weight = train ? batch->weight : none, .n_valid = m->n_valid, .smoothing = train ? m->label_smoothing : 0,
+           .n_parts = tp->size, .part = tp->rank, .exchange = tx_tp_exchange);
+    if (train) g->head->fresh = false;
+    if (train) TX_TRY(tx_tp_sum(c, tx_as_rows(a->dy), dx));
+    tx_arena_pop(&c->scratch, mark);
+    return TX_OK;
+}
+
+/* ---- a chunk ---- */
+
+static tx_status gpt_fwd(tx_ctx *c, tx_model *m, tx_batch *batch, bool train)
 {
     tx_gpt *g = (tx_gpt *)m;
-    struct tx_gpt_saved *a = &g->saved;
-    int64_t s = batch->token.dim[0], b = batch->token.dim[1], h = m->hidden;
+    tx_gpt_saved *a = &g->saved[batch->slot];
+    const tx_pp_chunk *chunk = &m->chunk[batch->chunk];
+    int64_t s = tx_tp_positions(c, batch->token.dim[0]), b = batch->token.dim[1], h = m->hidden;
+    int64_t n = chunk->end - chunk->first;
+    size_t scratch = tx_arena_mark(&c->scratch);
     a->mark = tx_arena_mark(&c->acts);
     a->d = a->dy = (tx_tensor){ 0 };
     if (train) a->d = a->dy = tx_push3(&c->acts, m->dtype, s, b, h);
     if (train && m->stream != m->dtype) a->d = tx_push3(&c->acts, m->stream, s, b, h);
+    batch->d = a->d;
 
-    tx_tensor none = { 0 }, x = tx_push3(&c->acts, m->stream, s, b, h);
-    lend(c, g, s, b);
-    TX_TRY(embed(c, g, x, batch->token, batch->position, &batch->dropout, a->dy)); /* dy is free until the head */
-    for (int64_t first = 0, end; first < m->n_layers; first = end) {
-        for (end = first + 1; end < m->n_layers && (!train || group_first(m, end) == first);) end++; /* scoring: all */
+    tx_tensor none = { 0 }, x = batch->x;
+    lend(c, g, a, batch->chunk, s, b);
+    if (chunk->pre) {
+        x = tx_push3(&c->acts, m->stream, s, b, h);
+        TX_TRY(
+            embed(c, g, a, x, batch->token, batch->position, &batch->dropout, a->dy)); /* dy is free until the head */
+    }
+    for (int64_t first = 0, end; first < n; first = end) {
+        for (end = first + 1; end < n && (!train || group_first(m, end) == first);) end++; /* scoring: all */
         tx_tensor y = tx_push3(&c->acts, m->stream, s, b, h);
-        TX_TRY(layers_fwd(c, g, batch, first, end, y, x, train && first >= m->recompute.n_layers));
+        TX_TRY(layers_fwd(c, g, a, batch, first, end, y, x, train && first >= m->recompute.n_layers));
         x = y;
     }
-    a->x = x;
+    a->x = batch->y = x;
+    tx_arena_pop(&c->scratch, scratch);
     a->head_mark = tx_arena_mark(&c->acts);
-    tx_at_part(c, FINAL_NORM);
-    TX_TRY(tx_norm_fwd(c, &g->final_norm, &a->final_norm, none, x));
-    tx_at_part(c, HEAD);
-    TX_RUN(c, head_loss, .loss = batch->loss, .dx = train ? tx_as_rows(a->dy) : none,
-           .dw = train ? g->head->grad : none, .accumulate = !g->head->fresh, .x = a->final_norm.y, .w = g->head->value,
-           .y = batch->label, .weight = train ? batch->weight : none, .n_valid = m->n_valid,
-           .smoothing = train ? m->label_smoothing : 0);
+    if (chunk->post) {
+        tx_at_part(c, FINAL_NORM);
+        TX_TRY(tx_norm_fwd(c, &g->final_norm, &a->final_norm, none, x));
+        tx_at_part(c, HEAD);
+        TX_TRY(head(c, g, a, batch, train));
+    }
     if (!train) tx_arena_pop(&c->acts, a->mark);
     return TX_OK;
 }
 
-static tx_status gpt_bwd(tx_ctx *c, tx_model *m, const tx_batch *batch)
+static tx_status gpt_bwd(tx_ctx *c, tx_model *m, tx_batch *batch)
 {
     tx_gpt *g = (tx_gpt *)m;
-    struct tx_gpt_saved *a = &g->saved;
-    tx_tensor d = a->d;
+    tx_gpt_saved *a = &g->saved[batch->slot];
+    const tx_pp_chunk *chunk = &m->chunk[batch->chunk];
+    size_t scratch = tx_arena_mark(&c->scratch);
     tx_at_backward(c, true);
-    tx_at_part(c, FINAL_NORM);
-    TX_TRY(tx_norm_bwd(c, &g->final_norm, &a->final_norm, d, a->dy, (tx_tensor){ 0 }, a->x));
-    tx_arena_pop(&c->acts, a->head_mark);
-    for (int64_t first, end = m->n_layers; end > 0; end = first) {
-        first = group_first(m, end - 1);
-        tx_tensor x = a->block[first].x, y = end < m->n_layers ? a->block[end].x : a->x;
-        if (first < m->recompute.n_layers) /* y is there already and written once more */
-            TX_TRY(layers_fwd(c, g, batch, first, end, y, x, true));
-        for (int64_t i = end - 1; i >= first; i--)
-            TX_TRY(tx_block_bwd(c, &g->block[i], &a->block[i], &batch->dropout, d));
+    lend(c, g, a, batch->chunk, a->d.dim[0], a->d.dim[1]);
+    if (chunk->post) {
+        tx_at_part(c, FINAL_NORM);
+        TX_TRY(tx_norm_bwd(c, &g->final_norm, &a->final_norm, a->d, a->dy, (tx_tensor){ 0 }, a->x));
+        TX_TRY(done(batch, g->first_param[g->n_blocks], m->params.n));
     }
-    tx_dropout mask = tx_dropout_at(&batch->dropout, g->p_drop, 0, TX_DROP_EMBEDDING);
-    tx_at_part(c, EMBEDDING);
-    if (mask.drop) TX_RUN(c, dropout_add_bwd, .dx = d, .dy = d, .mask = mask);
-    if (g->norms_embedding)
-        TX_TRY(embed_normed_bwd(c, g, batch, d));
-    else
-        TX_RUN(c, embedding_bwd, .dword = g->word.grad, .dpos = g->pos.grad, .dy = d, .token = batch->token,
-               .position = batch->position);
+    tx_arena_pop(&c->acts, a->head_mark);
+    TX_TRY(layers_bwd(c, g, a, batch, a->d));
+    if (chunk->pre) {
+        TX_TRY(embed_bwd(c, g, a, batch, a->d));
+        TX_TRY(done(batch, 0, g->first_param[0]));
+    }
     tx_at_backward(c, false);
+    tx_arena_pop(&c->scratch, scratch);
     tx_arena_pop(&c->acts, a->mark);
     return TX_OK;
 }
@@ -322,15 +275,17 @@ static tx_status gpt_bwd(tx_ctx *c, tx_model *m, const tx_batch *batch)
 static tx_status gpt_decode(tx_ctx *c, tx_model *m, const tx_decode *dec)
 {
     tx_gpt *g = (tx_gpt *)m;
+    tx_gpt_saved *a = &g->saved[0];
     int64_t s = dec->token.dim[0], b = dec->token.dim[1], h = m->hidden;
-    size_t start = tx_arena_mark(&c->acts);
+    size_t start = tx_arena_mark(&c->acts), scratch = tx_arena_mark(&c->scratch);
     tx_dropout_key off = { 0 };
     tx_tensor x = tx_push3(&c->acts, m->stream, s, b, h), other = tx_push3(&c->acts, m->stream, s, b, h);
-    lend(c, g, s, b);
-    TX_TRY(embed(c, g, x, dec->token, dec->position, &off, (tx_tensor){ 0 }));
+    TX_ASSERT(m->chunk[0].pre && m->chunk[0].post && tx_tp_is_whole(c));
+    lend(c, g, a, 0, s, b);
+    TX_TRY(embed(c, g, a, x, dec->token, dec->position, &off, (tx_tensor){ 0 }));
     for (int64_t i = 0; i < m->n_layers; i++) {
         size_t mark = tx_arena_mark(&c->acts);
-        TX_TRY(tx_block_fwd(c, &g->block[i], &g->saved.block[i], &dec->kv[i], (tx_tensor){ 0 }, &off, other, x));
+        TX_TRY(tx_block_fwd(c, &g->block[i], &a->block[i], &dec->kv[i], (tx_tensor){ 0 }, &off, other, x));
         tx_arena_pop(&c->acts, mark);
         tx_tensor y = other;
         other = x;
@@ -341,14 +296,16 @@ static tx_status gpt_decode(tx_ctx *c, tx_model *m, const tx_decode *dec)
     TX_TRY(tx_norm_fwd(c, &g->final_norm, &norm, none, last));
     TX_RUN(c, gemm, .c = dec->logits, .a = norm.y, .b = g->head->value, .trans_b = true);
     for (int64_t i = 0; i < m->n_layers; i++) dec->kv[i].n_past += s;
+    tx_arena_pop(&c->scratch, scratch);
     tx_arena_pop(&c->acts, start);
     return TX_OK;
 }
 
 const tx_model_type tx_model_gpt = {
     .name = "gpt",
-    .create = gpt_create,
-    .destroy = gpt_destroy,
+    .create = tx__gpt_create,
+    .destroy = tx__gpt_destroy,
+    .hold = tx__gpt_hold,
     .fwd = gpt_fwd,
     .bwd = gpt_bwd,
     .decode = gpt_decode,

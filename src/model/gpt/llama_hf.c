@@ -33,8 +33,7 @@ static bool fits(const tx_model *m)
     const tx_gpt *g = (const tx_gpt *)m;
     const tx_block *b = &g->block[0];
     return b->ln1.kind == TX_RMSNORM && !g->norms_embedding && !b->residual_post_norm && b->attn.n_rot == m->head_dim &&
-           b->mlp.gated && !b->mlp.gate_second && !tx_params_find(&m->params, "embedding.position_embeddings.weight") &&
-           !tx_params_find(&m->params, "encoder.layers.0.mlp.dense_4h_to_h.bias");
+           b->mlp.gated && !b->mlp.gate_second && !(g->traits & (TX_WITH_POS | TX_WITH_BIAS));
 }
 
 /* The rotation's base: transformers 5 keeps it in rope_parameters, older ones beside rope_scaling. */
@@ -104,7 +103,7 @@ static tx_status config(json_t **out, const tx_model *m)
                   "max_position_embeddings", (json_int_t)m->max_positions, "vocab_size", (json_int_t)m->vocab_size,
                   "hidden_act", "silu", "rms_norm_eps", b->ln1.eps, "rope_theta", b->attn.rope_theta, "rope_parameters",
                   "rope_type", "default", "rope_theta", b->attn.rope_theta, "attention_bias", 0, "mlp_bias", 0,
-                  "tie_word_embeddings", g->head == &g->word, "bos_token_id", "eos_token_id");
+                  "tie_word_embeddings", !(g->traits & TX_WITH_OUTPUT), "bos_token_id", "eos_token_id");
     if (!o) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
     *out = o;
     return TX_OK;

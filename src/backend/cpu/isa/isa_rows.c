@@ -229,3 +229,22 @@ float tx__k(cross_entropy)(float *z, void *dz, tx_dtype t, int64_t n_valid, int6
     }
     return (float)(log(sum) + (double)max - (1 - even) * (double)z_y - even * mean);
 }
+
+void tx__k(cross_entropy_part)(float *stats, float *z, int64_t n, int64_t y, bool keep)
+{
+    float max = row_max(z, n);
+    stats[0] = max;
+    stats[2] = y >= 0 && y < n ? z[y] : 0;
+    stats[3] = (float)row_sum(z, n);
+    stats[1] = (float)exp_sum(z, n, max, keep);
+}
+
+void tx__k(cross_entropy_join)(void *dz, tx_dtype t, const float *z, int64_t n, int64_t v, int64_t y, float scale,
+                               float each, float label)
+{
+    bool here = y >= 0 && y < n;
+    const float at_label = here ? scale * z[y] - each - label : 0;
+    scale_any(dz, t, z, n, scale, each);
+    if (here) scale_any((char *)dz + (size_t)y * tx_dtype_size(t), t, &at_label, 1, 1.0f, 0.0f);
+    clear(dz, t, n, v - n);
+}

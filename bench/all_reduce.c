@@ -1,0 +1,98 @@
+/* all_reduce.c - all-reduce of floats between ranks of one host: triax's, in place in shared memory, next to
+ * MPI_Allreduce of the MPI that started the ranks, in one run, in turns; median milliseconds and the ratio.
+ *
+ *      mpirun -n 2 all_reduce [REPETITIONS]
+ *
+ * MPI's buffer is ordinary memory. The slowest rank's time counts. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/shared.h"
+#include "comm/comm.h"
+#include "comm/plugin.h"
+
+enum { MAX_REPETITIONS = 1001 };
+
+static void check(tx_status st)
+{
+    if (!st) return;
+    fprintf(stderr, "all_reduce: %s\n", tx_last_error());
+    exit(1);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+typedef struct bench {
+    tx_comm *g;
+    const tx__transport *mpi;
+    float *shared, *private;
+    double ours[MAX_REPETITIONS], theirs[MAX_REPETITIONS];
+} bench;
+
+static double slowest(bench *b, double s)
+{
+    check(tx_all_reduce(NULL, b->g, tx_tensor1(&s, TX_F64, 1), TX_MAX));
+    return s;
+}
+
+static double time_ours(bench *b, int64_t n)
+{
+    check(tx_comm_barrier(b->g));
+    double t = tx_clock();
+    check(tx_all_reduce(NULL, b->g, tx_tensor1(b->shared, TX_F32, n), TX_SUM));
+    return slowest(b, tx_clock() - t);
+}
+
+static double time_theirs(bench *b, int64_t n)
+{
+    check(tx_comm_barrier(b->g));
+    double t = tx_clock();
+    if (b->mpi->all_reduce(b->private, (size_t)n)) exit(1);
+    return slowest(b, tx_clock() - t);
+}
+
+static void measure(bench *b, int64_t n, int repetitions)
+{
+    for (int i = -2; i < repetitions; i++) { /* two to warm up */
+        double ours = time_ours(b, n), theirs = time_theirs(b, n);
+        if (i < 0) continue;
+        b->ours[i] = ours;
+        b->theirs[i] = theirs;
+    }
+    qsort(b->ours, (size_t)repetitions, sizeof *b->ours, by_size);
+    qsort(b->theirs, (size_t)repetitions, sizeof *b->theirs, by_size);
+    double ours = b->ours[repetitions / 2], theirs = b->theirs[repetitions / 2];
+    if (tx_comm_rank(b->g)) return;
+    printf("%8.3f MiB  triax %8.3f ms  %5.1f GB/s   MPI %8.3f ms  %5.1f GB/s   ratio %.2f\n", (double)n * 4 / 1048576,
+           ours * 1e3, (double)n * 4e-9 / ours, theirs * 1e3, (double)n * 4e-9 / theirs, theirs / ours);
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    static bench b;
+    int repetitions = argc > 1 ? atoi(argv[1]) : 21;
+    tx_world *w;
+    if (repetitions < 1 || repetitions > MAX_REPETITIONS) return 2;
+    check(tx_world_open(&w, true));
+    if (tx_world_size(w) < 2) {
+        fprintf(stderr, "all_reduce: start it as several ranks: mpirun -n 2 all_reduce\n");
+        return 2;
+    }
+    check(tx__plugin_open(&b.mpi));
+    b.g = tx_world_comm(w);
+    const int64_t most = (int64_t)16 << 20;
+    check(tx_shared_alloc(&b.shared, (size_t)most * 4, "a benchmark"));
+    check(tx_alloc(&b.private, (size_t)most, 4, "a benchmark"));
+    if (!tx_world_rank(w)) printf("%d ranks, %s\n", tx_world_size(w), b.mpi->name);
+    static const int64_t sizes[] = { 1, 1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22, 1 << 24 };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) measure(&b, sizes[i], repetitions);
+    tx_world_close(w);
+    return 0;
+}

@@ -1,0 +1,45 @@
+/* torchrun.c - triax torchrun, and what the launchers have in common: --help, messages, the exit code. They do not
+ * start themselves over: what OpenMP is to know is for each rank to find out. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd.h"
+#include "triax/launch.h"
+
+static void show(void *user, tx_log_level level, const char *line)
+{
+    (void)user;
+    if (level == TX_LOG_ERROR || level == TX_LOG_WARN)
+        fprintf(stderr, "%s: %s\n", level == TX_LOG_ERROR ? "error" : "warning", line);
+    else if (level != TX_LOG_PROGRESS)
+        printf("%s\n", line);
+    fflush(stdout);
+}
+
+static int help(const char *name)
+{
+    char *text;
+    if (tx_config_help(&text, name)) {
+        fprintf(stderr, "triax %s: %s\n", name, tx_last_error());
+        return 1;
+    }
+    fputs(text, stdout);
+    tx_text_free(text);
+    return 0;
+}
+
+int cmd_launch(const char *name, tx_launcher_fn *run, int argc, char **argv)
+{
+    int code = 0;
+    if (argc > 0 && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h"))) return help(name);
+    tx_log_set(show, NULL, TX_LOG_INFO);
+    tx_status st = run(argc, argv, &code);
+    if (!st) return code;
+    fprintf(stderr, "triax %s: %s\n", name, tx_last_error());
+    return st == TX_ERR_ARG ? 2 : code ? code : 1;
+}
+
+int cmd_torchrun(int argc, char **argv)
+{
+    return cmd_launch("torchrun", tx_torchrun, argc, argv);
+}

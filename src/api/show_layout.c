@@ -1,0 +1,143 @@
+/* show_layout.c - the parts of a job plan that several ranks bring along, for people and as JSON. */
+#include "api/show_layout.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "comm/comm.h"
+
+enum { MAX_STAGES_SHOWN = 16 };
+
+static const double MB = 1048576;
+
+/* ---- plans ---- */
+
+tx_status tx_stage_plans_make(tx_stage_plans *out, const tx_config *cfg, int64_t vocab_size)
+{
+    tx_stage_plans p = { .n = (int)cfg->pipeline_model_parallel_size };
+    tx_status st;
+    TX_TRY(tx_alloc(&p.stage, (size_t)p.n, sizeof *p.stage, "the plans of the pipeline's stages"));
+    for (int i = 0; i < p.n; i++) {
+        TX_GOTO(tx_plan_stage(&p.stage[i], cfg, vocab_size, i));
+        if (tx_memory_total(&p.stage[i].memory) > tx_memory_total(&p.stage[p.most].memory)) p.most = i;
+    }
+    *out = p;
+    return TX_OK;
+out:
+    tx_stage_plans_free(&p);
+    return st;
+}
+
+void tx_stage_plans_free(tx_stage_plans *p)
+{
+    tx_free(p->stage);
+    *p = (tx_stage_plans){ 0 };
+}
+
+/* ---- for people ---- */
+
+static tx_status show_stage(tx__report *r, const tx_run_plan *p)
+{
+    char name[32], layers[32];
+    snprintf(name, sizeof name, "stage %d", p->stage);
+    snprintf(layers, sizeof layers, "%lld layer%s", (long long)p->n_layers, p->n_layers > 1 ? "s" : "");
+    return tx__report_line(r, "    %-12s %14s %12.1f", name, layers, (double)tx_memory_total(&p->memory) / MB);
+}
+
+/* Of many stages the ends and the one that takes most. */
+static bool is_shown(const tx_stage_plans *p, int i)
+{
+    return p->n <= MAX_STAGES_SHOWN || i < 2 || i == p->most || i >= p->n - 2;
+}
+
+tx_status tx__show_ranks(tx__report *r, const tx_config *cfg, const tx_stage_plans *p)
+{
+    if (cfg->world_size == 1) return TX_OK;
+    TX_TRY(tx__report_line(r, "ranks: %lld = %lld tensor-parallel x %d pipeline stage%s x %lld data-parallel%s",
+                           (long long)cfg->world_size, (long long)cfg->tensor_model_parallel_size, p->n,
+                           p->n > 1 ? "s" : "", (long long)tx_config_data_parallel(cfg),
+                           cfg->sequence_parallel ? ", sequence parallelism" : ""));
+    if (p->n == 1) return TX_OK;
+    TX_TRY(tx__report_line(r, "memory of a rank (MB), in all:"));
+    int n_hidden = 0;
+    for (int i = 0; i < p->n; i++)
+        if (is_shown(p, i))
+            TX_TRY(show_stage(r, &p->stage[i]));
+        else
+            n_hidden++;
+    if (n_hidden) TX_TRY(tx__report_line(r, "    and %d stages between them, none of which takes more", n_hidden));
+    return tx__report_line(r, "of a rank in stage %d, which takes most:", p->most);
+}
+
+tx_status tx__show_messages(tx__report *r, const tx_config *cfg, const tx_run_plan *p)
+{
+    char stage[32] = "";
+    if (cfg->world_size == 1) return TX_OK;
+    if (cfg->pipeline_model_parallel_size > 1) snprintf(stage, sizeof stage, " in stage %d", p->stage);
+    TX_TRY(tx__report_line(r, "messages of a rank%s in an iteration:", stage));
+    tx_str table = { 0 };
+    tx_status st = tx_volume_table(&table, &p->volume, &p->sizes);
+    for (char *line = table.data, *rest; !st && line && *line; line = rest) {
+        rest = line + strcspn(line, "\n");
+        if (*rest) *rest++ = 0;
+        st = tx__report_line(r, "%s", line);
+    }
+    tx_str_free(&table);
+    return st;
+}
+
+/* ---- for programs ---- */
+
+json_t *tx__memory_to_json(const tx_memory *m)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)m->params, "gradients",
+                     (json_int_t)m->grads, "optimizer", (json_int_t)m->optimizer, "activations",
+                     (json_int_t)m->activations, "workspace", (json_int_t)m->workspace, "total",
+                     (json_int_t)tx_memory_total(m));
+}
+
+/* Takes `one`, which may be NULL for want of memory; false then. */
+static bool push(json_t *all, json_t *one)
+{
+    return !json_array_append_new(all, one);
+}
+
+static json_t *messages_to_json(const tx_run_plan *p)
+{
+    json_t *all = json_array();
+    bool ok = all != NULL;
+    for (int i = 0; i < TX_N_GROUPS; i++)
+        for (int op = 0; op < TX_N_COMM_OPS && ok; op++) {
+            const tx_comm_volume *v = &p->volume.of[i][op];
+            if (v->calls)
+                ok = push(all, json_pack("{s:s, s:i, s:s, s:I, s:I}", "group", tx_group_names[i], "size",
+                                         tx_volume_group_size(&p->sizes, i), "op", tx_comm_op_names[op], "calls",
+                                         (json_int_t)v->calls, "bytes", (json_int_t)v->bytes));
+        }
+    if (ok) return all;
+    json_decref(all);
+    return NULL;
+}
+
+static json_t *stage_to_json(const tx_run_plan *p)
+{
+    return json_pack("{s:i, s:I, s:o, s:o, s:f}", "stage", p->stage, "layers", (json_int_t)p->n_layers, "memory",
+                     tx__memory_to_json(&p->memory), "messages", messages_to_json(p), "sent_bytes",
+                     tx_volume_sent(&p->volume, &p->sizes));
+}
+
+json_t *tx__layout_to_json(const tx_config *cfg, const tx_stage_plans *p)
+{
+    json_t *stages = json_array();
+    bool ok = stages != NULL;
+    for (int i = 0; i < p->n && ok; i++) ok = push(stages, stage_to_json(&p->stage[i]));
+    json_t *layout = json_pack("{s:I, s:I, s:I, s:I, s:b}", "ranks", (json_int_t)cfg->world_size, "tensor",
+                               (json_int_t)cfg->tensor_model_parallel_size, "pipeline",
+                               (json_int_t)cfg->pipeline_model_parallel_size, "data",
+                               (json_int_t)tx_config_data_parallel(cfg), "sequence_parallel", cfg->sequence_parallel);
+    if (ok) return json_pack("{s:o, s:o}", "layout", layout, "stages", stages);
+    json_decref(stages);
+    json_decref(layout);
+    return NULL;
+}

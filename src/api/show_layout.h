@@ -1,0 +1,32 @@
+/* show_layout.h - the parts of a job plan that several ranks bring along: what each of them holds and sends. */
+#ifndef TX_API_SHOW_LAYOUT_H
+#define TX_API_SHOW_LAYOUT_H
+
+#include <jansson.h>
+
+#include "api/report.h"
+#include "train/plan.h"
+
+/* A plan for each pipeline stage (tx_plan_stage), and the one that takes most memory. */
+typedef struct tx_stage_plans {
+    tx_run_plan *stage; /* [n] */
+    int n, most;
+} tx_stage_plans;
+
+tx_status tx_stage_plans_make(tx_stage_plans *out, const tx_config *cfg, int64_t vocab_size);
+void tx_stage_plans_free(tx_stage_plans *p); /* a zeroed one is fine */
+
+/* How many ranks there are, and what those of each stage take; which of them the table of memory is about, that
+ * follows. Nothing for one rank. */
+tx_status tx__show_ranks(tx__report *r, const tx_config *cfg, const tx_stage_plans *p);
+
+/* What that rank sends and receives in an iteration, by group; nothing for one rank. */
+tx_status tx__show_messages(tx__report *r, const tx_config *cfg, const tx_run_plan *p);
+
+/* Both as JSON: {"layout": ..., "stages": [...]}. NULL: no memory. */
+json_t *tx__layout_to_json(const tx_config *cfg, const tx_stage_plans *p);
+
+/* {"parameters": ..., "total": ...} in bytes. */
+json_t *tx__memory_to_json(const tx_memory *m);
+
+#endif

@@ -1,0 +1,17 @@
+/* launched.h - what a launcher says of the processes that it has started. */
+#ifndef TX_BASE_LAUNCHED_H
+#define TX_BASE_LAUNCHED_H
+
+typedef struct tx_launched {
+    int rank, size;          /* among all; size 1: nobody has started several */
+    int local_rank, n_local; /* among those of this host; n_local 1: nobody said */
+    const char *by;          /* "Open MPI's mpirun"; NULL: no launcher */
+    int lone; /* > 1: one of so many tasks that srun has started without anything to find each other by */
+} tx_launched;
+
+/* From the environment: Open MPI (OMPI_COMM_WORLD_*), MPICH's hydra and its kin (PMI_*, MPI_LOCAL*), Slurm where a
+ * step's tasks were given a PMI (PMIX_RANK or PMI_*). The shell of a Slurm job knows SLURM_NTASKS, too, and is no rank.
+ */
+tx_launched tx_launched_find(void);
+
+#endif

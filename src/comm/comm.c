@@ -1,0 +1,408 @@
+/* comm.c - the calls on a group: what is checked, what is counted, what is started. A group of one and a plan end
+ * here. */
+#include <string.h>
+
+#include "backend/profile.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "comm/comm_state.h"
+
+const char *const tx_comm_op_names[TX_N_COMM_OPS] = { "all-reduce", "reduce-scatter", "all-gather", "broadcast",
+                                                      "send" };
+const char *const tx__call_names[TX__N_CALLS] = { "all-reduce", "reduce-scatter", "all-gather", "broadcast",
+                                                  "send",       "receive",        "gather",     "spread",
+                                                  "barrier",    "agreement",      "split" };
+
+tx_comm tx_comm_self = { .size = 1, .name = "self" };
+
+size_t tx__size_of(int dtype)
+{
+    return dtype == TX__BYTES ? 1 : tx_dtype_size((tx_dtype)dtype);
+}
+
+void tx__copy(void *to, const void *from, size_t n, int n_threads)
+{
+    enum { WORTH = 1 << 18 };
+    if (n_threads <= 1 || n < WORTH) {
+        if (n) memcpy(to, from, n);
+        return;
+    }
+#pragma omp parallel for schedule(static) num_threads(n_threads)
+    for (int i = 0; i < n_threads; i++) {
+        size_t unit = (n / (size_t)n_threads + 4096) / 4096 * 4096, lo = unit * (size_t)i;
+        if (lo < n) memcpy((unsigned char *)to + lo, (const unsigned char *)from + lo, n - lo < unit ? n - lo : unit);
+    }
+}
+
+/* ---- queues ---- */
+
+void tx__push(tx__queue *q, tx_request *r)
+{
+    r->next = NULL;
+    if (q->tail)
+        q->tail->next = r;
+    else
+        q->head = r;
+    q->tail = r;
+}
+
+void tx__remove(tx__queue *q, tx_request *r)
+{
+    tx_request *before = NULL, **at = &q->head;
+    while (*at != r) {
+        before = *at;
+        at = &before->next;
+    }
+    *at = r->next;
+    if (q->tail == r) q->tail = before;
+}
+
+/* ---- groups ---- */
+
+tx_status tx__group_new(tx_comm **out, tx_world *w, int size, int rank, const char *name)
+{
+    tx_comm *g;
+    TX_TRY(tx_alloc(&g, 1, sizeof *g, "a group of ranks"));
+    g->world = w;
+    g->size = size;
+    g->rank = rank;
+    strncpy(g->name, name, sizeof g->name - 1);
+    if (w) {
+        tx_status st = tx_alloc(&g->world_rank, (size_t)size, 2 * sizeof *g->world_rank, "a group of ranks");
+        if (st) {
+            tx_free(g);
+            return st;
+        }
+        g->said = g->world_rank + size;
+        g->next = w->groups;
+        w->groups = g;
+    }
+    *out = g;
+    return TX_OK;
+}
+
+tx_status tx_comm_plan(tx_comm **out, int size, int rank, const char *name)
+{
+    TX_ASSERT(size > 0 && rank >= 0 && rank < size);
+    return tx__group_new(out, NULL, size, rank, name);
+}
+
+void tx_comm_close(tx_comm *g)
+{
+    if (!g || g == &tx_comm_self) return;
+    if (g->kind) g->kind->close(g);
+    for (tx_comm **at = g->world ? &g->world->groups : NULL; at && *at; at = &(*at)->next)
+        if (*at == g) {
+            *at = g->next;
+            break;
+        }
+    tx_free(g->world_rank);
+    tx_free(g);
+}
+
+int tx_comm_rank(const tx_comm *g)
+{
+    return g->rank;
+}
+
+int tx_comm_size(const tx_comm *g)
+{
+    return g->size;
+}
+
+const char *tx_comm_name(const tx_comm *g)
+{
+    return g->name;
+}
+
+int tx_comm_world_rank(const tx_comm *g, int rank)
+{
+    return g->world_rank ? g->world_rank[rank] : rank;
+}
+
+tx_world *tx_comm_world(const tx_comm *g)
+{
+    return g->world;
+}
+
+/* ---- what has been moved ---- */
+
+tx_comm_volume *tx_comm_volumes(tx_comm *g)
+{
+    return g->volume;
+}
+
+double tx_comm_sent(tx_comm_op op, int n, int64_t bytes)
+{
+    double share = (double)(n - 1) / n;
+    switch (op) {
+    case TX_COMM_ALL_REDUCE:
+        return 2 * share * (double)bytes;
+    case TX_COMM_REDUCE_SCATTER:
+    case TX_COMM_ALL_GATHER:
+        return share * (double)bytes;
+    default:
+        return (double)bytes;
+    }
+}
+
+/* ---- requests ---- */
+
+void tx__start(tx_ctx *c, tx_comm *g, tx_request *r)
+{
+    TX_ASSERT(g->kind); /* a plan has dry runs only */
+    r->g = g;
+    r->call = g->n_calls[r->what]++;
+    r->n_threads = c ? c->n_threads : 1;
+    r->layer = c ? c->at.layer : 0;
+    r->backward = c && c->at.backward;
+    r->slot = -1;
+    tx__presence_start(g->world, r);
+    g->kind->start(g, r);
+}
+
+/* Counts a call on a whole tensor; false: that was all there is to do. */
+static bool counted(const tx_ctx *c, tx_comm *g, tx_comm_op op, tx_tensor whole)
+{
+    TX_ASSERT(tx_is_contiguous(whole));
+    if (g->size == 1) return false;
+    g->volume[op].calls++;
+    g->volume[op].bytes += tx_numel(whole) * (int64_t)tx_dtype_size(whole.dtype);
+    return !(c && c->dry);
+}
+
+/* A group of one: y is x. */
+static void keep(const tx_ctx *c, const tx_comm *g, tx_tensor y, tx_tensor x)
+{
+    if (g->size > 1 || (c && c->dry) || y.data == x.data) return;
+    tx__copy(y.data, x.data, (size_t)tx_numel(x) * tx_dtype_size(x.dtype), c ? c->n_threads : 1);
+}
+
+static bool parts(tx_tensor whole, tx_tensor part, int n)
+{
+    return part.dtype == whole.dtype && tx_is_contiguous(part) && tx_numel(part) * n == tx_numel(whole);
+}
+
+static tx_status all_reduce_start(tx_ctx *c, tx_comm *g, tx_tensor x, tx_reduce op, tx_request *r)
+{
+    TX_ASSERT(!r->g);
+    if (!counted(c, g, TX_COMM_ALL_REDUCE, x)) return TX_OK;
+    *r = (tx_request){ .how = TX__ALL_REDUCE,
+                       .what = TX_COMM_ALL_REDUCE,
+                       .x = x.data,
+                       .n = tx_numel(x),
+                       .dtype = (int)x.dtype,
+                       .reduce = (int)op };
+    tx__start(c, g, r);
+    return TX_OK;
+}
+
+tx_status tx_all_reduce_start(tx_ctx *c, tx_comm *g, tx_tensor x, tx_request *r)
+{
+    return all_reduce_start(c, g, x, TX_SUM, r);
+}
+
+tx_status tx_reduce_scatter_start(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor x, tx_request *r)
+{
+    TX_ASSERT(!r->g && parts(x, y, g->size));
+    keep(c, g, y, x);
+    if (!counted(c, g, TX_COMM_REDUCE_SCATTER, x)) return TX_OK;
+    *r = (tx_request){ .how = TX__REDUCE_SCATTER,
+                       .what = TX_COMM_REDUCE_SCATTER,
+                       .x = x.data,
+                       .y = y.data,
+                       .n = tx_numel(y),
+                       .dtype = (int)x.dtype };
+    tx__start(c, g, r);
+    return TX_OK;
+}
+
+tx_status tx_all_gather_start(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor x, tx_request *r)
+{
+    TX_ASSERT(!r->g && parts(y, x, g->size));
+    keep(c, g, y, x);
+    if (!counted(c, g, TX_COMM_ALL_GATHER, y)) return TX_OK;
+    *r = (tx_request){ .how = TX__ALL_GATHER,
+                       .what = TX_COMM_ALL_GATHER,
+                       .x = x.data,
+                       .y = y.data,
+                       .n = tx_numel(x),
+                       .dtype = (int)x.dtype };
+    tx__start(c, g, r);
+    return TX_OK;
+}
+
+tx_status tx_send_start(tx_ctx *c, tx_comm *g, tx_tensor x, int to, int tag, tx_request *r)
+{
+    TX_ASSERT(!r->g && to >= 0 && to < g->size && to != g->rank && tag >= 0 && tag < 65536);
+    if (!counted(c, g, TX_COMM_SEND, x)) return TX_OK;
+    *r = (tx_request){ .how = TX__SEND,
+                       .what = TX_COMM_SEND,
+                       .x = x.data,
+                       .n = tx_numel(x),
+                       .dtype = (int)x.dtype,
+                       .peer = to,
+                       .tag = tag };
+    tx__start(c, g, r);
+    return tx_comm_poll(c, g);
+}
+
+/* Bytes that move while this one is waited for: all of its tensor, unless some have moved before. */
+static double bytes_to_move(const tx_request *r)
+{
+    int64_t parts = r->how == TX__REDUCE_SCATTER || r->how == TX__ALL_GATHER ? r->g->size : 1;
+    return r->published ? 0 : (double)(parts * r->n) * (double)tx__size_of(r->dtype);
+}
+
+/* Time since `start`, less what nothing moved in, into the rows of the group. */
+static tx_status profile(const tx_comm *g, const char *op, double start, double bytes)
+{
+    tx_ctx *c = g->world->profiled;
+    tx_place at = c->at;
+    tx_cost wait = { .kind = TX_COST_WAITING }, move = { .kind = TX_COST_MESSAGES, .bytes = bytes };
+    double idle = g->world->idle, all = tx_clock() - start;
+    at.part = g->name;
+    if (idle > 0) TX_TRY(tx_profile_add(c->profile, "waiting", &at, start, idle, &wait));
+    return tx_profile_add(c->profile, op, &at, start + idle, all - idle, &move);
+}
+
+static tx_status wait_profiled(tx_request *r)
+{
+    const tx_comm *g = r->g;
+    const char *op = tx__call_names[r->what];
+    double start = tx_clock(), bytes = bytes_to_move(r);
+    g->world->idle = 0;
+    TX_TRY(tx__wait_for(r));
+    return profile(g, op, start, bytes);
+}
+
+tx_status tx_wait(tx_ctx *c, tx_request *r)
+{
+    (void)c;
+    tx_status st = TX_OK;
+    if (!r->g) return TX_OK;
+    if (!r->finished) st = r->g->world->profiled ? wait_profiled(r) : tx__wait_for(r);
+    *r = (tx_request){ 0 };
+    return st;
+}
+
+tx_status tx_comm_poll(tx_ctx *c, tx_comm *g)
+{
+    if (!g->world || !g->kind || (c && c->dry)) return TX_OK;
+    if (!g->world->profiled) return tx__progress(g->world);
+    double start = tx_clock();
+    g->world->idle = 0;
+    TX_TRY(tx__progress(g->world));
+    return profile(g, "moving on", start, 0);
+}
+
+void tx_world_profile(tx_world *w, tx_ctx *c)
+{
+    w->profiled = c;
+}
+
+/* ---- the same, waited for ---- */
+
+tx_status tx_all_reduce(tx_ctx *c, tx_comm *g, tx_tensor x, tx_reduce op)
+{
+    tx_request r = { 0 };
+    TX_TRY(all_reduce_start(c, g, x, op, &r));
+    return tx_wait(c, &r);
+}
+
+tx_status tx_reduce_scatter(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor x)
+{
+    tx_request r = { 0 };
+    TX_TRY(tx_reduce_scatter_start(c, g, y, x, &r));
+    return tx_wait(c, &r);
+}
+
+tx_status tx_all_gather(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor x)
+{
+    tx_request r = { 0 };
+    TX_TRY(tx_all_gather_start(c, g, y, x, &r));
+    return tx_wait(c, &r);
+}
+
+tx_status tx_broadcast(tx_ctx *c, tx_comm *g, tx_tensor x, int root)
+{
+    TX_ASSERT(root >= 0 && root < g->size);
+    if (!counted(c, g, TX_COMM_BROADCAST, x)) return TX_OK;
+    tx_request r = { .how = TX__BROADCAST,
+                     .what = TX_COMM_BROADCAST,
+                     .x = x.data,
+                     .n = tx_numel(x),
+                     .dtype = (int)x.dtype,
+                     .peer = root };
+    tx__start(c, g, &r);
+    return tx_wait(c, &r);
+}
+
+tx_status tx_recv(tx_ctx *c, tx_comm *g, tx_tensor x, int from, int tag)
+{
+    TX_ASSERT(from >= 0 && from < g->size && from != g->rank && tag >= 0 && tag < 65536 && tx_is_contiguous(x));
+    if (c && c->dry) return TX_OK;
+    tx_request r = { .how = TX__RECV,
+                     .what = TX__RECEIVE,
+                     .x = x.data,
+                     .n = tx_numel(x),
+                     .dtype = (int)x.dtype,
+                     .peer = from,
+                     .tag = tag };
+    tx__start(c, g, &r);
+    return tx_wait(c, &r);
+}
+
+/* ---- a few bytes, outside steps ---- */
+
+static tx_status gather(tx_comm *g, void *all, const void *mine, size_t n, int what)
+{
+    if (!g->kind) { /* alone, or a plan: all are like this one */
+        for (int i = 0; i < g->size && n; i++) memmove((unsigned char *)all + (size_t)i * n, mine, n);
+        return TX_OK;
+    }
+    tx_request r = {
+        .how = TX__ALL_GATHER, .what = what, .x = (void *)(uintptr_t)mine, .y = all, .n = (int64_t)n, .dtype = TX__BYTES
+    };
+    tx__start(NULL, g, &r);
+    return tx_wait(NULL, &r);
+}
+
+tx_status tx_comm_gather(tx_comm *g, void *all, const void *mine, size_t n)
+{
+    return gather(g, all, mine, n, TX__GATHER);
+}
+
+tx_status tx_comm_barrier(tx_comm *g)
+{
+    return gather(g, NULL, NULL, 0, TX__BARRIER);
+}
+
+tx_status tx_comm_spread(tx_comm *g, void *bytes, size_t n, int root)
+{
+    if (!g->kind) return TX_OK;
+    tx_request r = {
+        .how = TX__BROADCAST, .what = TX__SPREAD, .x = bytes, .n = (int64_t)n, .dtype = TX__BYTES, .peer = root
+    };
+    tx__start(NULL, g, &r);
+    return tx_wait(NULL, &r);
+}
+
+typedef struct verdict {
+    int st;
+    char text[1020];
+} verdict;
+
+tx_status tx_comm_agree(tx_comm *g, tx_status st)
+{
+    if (!g->kind) return st;
+    verdict v = { .st = (int)st };
+    if (st) strncpy(v.text, tx_last_error(), sizeof v.text - 1);
+    int first = 0;
+    TX_TRY(gather(g, g->said, &v.st, sizeof v.st, TX__AGREE));
+    while (first < g->size && !g->said[first]) first++;
+    if (first == g->size) return TX_OK;
+    TX_TRY(tx_comm_spread(g, &v, sizeof v, first));
+    if (st) return st; /* with its own message: nothing has failed in between */
+    return TX_FAIL_LINES(TX_ERR_COMM, "rank %d: %s", tx_comm_world_rank(g, first), v.text);
+}

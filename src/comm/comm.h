@@ -1,0 +1,190 @@
+/* comm.h - groups of ranks, and what they do together.
+ *
+ *  A rank is a thread or a process with a tx_world of its own; a tx_comm is one rank's end of a group of them. Members
+ *  of a group make the same collective calls on it in the same order. What moves the numbers is found out when a group
+ *  is made, and no caller asks:
+ *
+ *      self    a group of one: nothing to do
+ *      local   ranks that can read each other's memory: threads of one process, or processes of one host, which share
+ *              what tx_shared_alloc gave (base/shared.h). Sums are made in place, by all members, a slice each.
+ *      remote  ranks of several hosts: a transport (MPI) carries bytes between two ranks, and that is all it does
+ *      plan    a group that does not exist, for a dry run: calls are counted, nothing moves
+ *
+ *  Sums are made by our own code in the order of ranks, in fp32 (fp64 of fp64) and rounded once at the end, whatever
+ *  moves the bytes: the same group gives the same bits, also when its members sit on other hosts or the buffer is cut
+ *  in another way. All tensors are contiguous and of the same size in all members, or TX_ERR_COMM.
+ *
+ *  Every call counts what it moves (tx_comm_volume), a dry run included: it counts and returns.
+ *
+ *  Errors: TX_ERR_COMM when another rank has ended the job (tx_world_abort), or did not come within the world's
+ *  time-out: the message names the ranks that did not come, to what, and what they were seen doing last. After an error
+ *  the job can only end. */
+#ifndef TX_COMM_COMM_H
+#define TX_COMM_COMM_H
+
+#include "backend/ctx.h"
+#include "backend/tensor.h"
+
+/* ---- the ranks of a job ---- */
+
+typedef struct tx_comm tx_comm;
+typedef struct tx_world tx_world;
+
+/* One rank alone. */
+tx_status tx_world_self(tx_world **out);
+
+/* Runs fn(world, user) on n threads, rank i on the i-th, and comes back when all have. The status and message are those
+ * of the first rank that failed of itself; a rank that fails ends the others' calls. For tests and for N ranks in one
+ * process. */
+typedef tx_status tx_rank_fn(tx_world *world, void *user);
+tx_status tx_world_threads(int n, tx_rank_fn *fn, void *user);
+
+/* This process as a rank of the MPI job that a launcher has started it in, or alone when no launcher has
+ * (base/launched.h). Loads the plug-in for MPI only for more than one rank. TX_ERR_COMM when MPI counts other ranks
+ * than the launcher says it started (a job of N times one rank); TX_ERR_NOTFOUND when the plug-in cannot be loaded,
+ * with the reason.   @shared_memory false: processes of one host are treated as those of several */
+tx_status tx_world_open(tx_world **out, bool shared_memory);
+void tx_world_close(tx_world *w); /* NULL allowed; collective, unless the job has been aborted */
+
+int tx_world_rank(const tx_world *w);
+int tx_world_size(const tx_world *w);
+tx_comm *tx_world_comm(tx_world *w); /* the group of all; the world's */
+
+/* Where the ranks sit: number of the host (from 0, in order of first appearance), its name, and the rank's number and
+ * count on it. */
+typedef struct tx_seat {
+    int host, local_rank, n_local;
+    char host_name[64];
+} tx_seat;
+const tx_seat *tx_world_seat(const tx_world *w, int rank);
+
+/* How long a rank waits for others in one call, in seconds; 0: for ever. The default is 600. */
+void tx_world_set_timeout(tx_world *w, double seconds);
+
+/* What this rank is doing, for the message of those who wait for it: "reading data". A short text, copied. The place
+ * in the model (ctx->at) is added by the calls themselves. */
+void tx_world_note(tx_world *w, const char *what);
+
+/* From now on the time of calls is counted to c->profile (backend/profile.h): op "all-reduce", part the group's name,
+ * or op "waiting" while there is nothing to move because others have not come. Between hosts what MPI moves by itself
+ * looks like waiting, too. NULL: no more. */
+void tx_world_profile(tx_world *w, tx_ctx *c);
+
+/* Ends the job: for a rank that cannot go on and has said why. Other ranks' calls return TX_ERR_COMM; under MPI the
+ * launcher ends their processes, and this one does not come back. Threads: comes back.
+ * `why` goes into the others' message. */
+void tx_world_abort(tx_world *w, const char *why);
+
+/* Whether the job is being ended by another rank: then this one has nothing to say. */
+bool tx_world_aborted(const tx_world *w);
+
+/* ---- groups ---- */
+
+/* Collective over parent: its members with the same colour become a group, in the order of their ranks. color < 0: in
+ * none, *out becomes a group of one.   @name static, for messages: "tensor-parallel" */
+tx_status tx_comm_split(tx_comm **out, tx_comm *parent, int color, const char *name);
+
+/* For a dry run: the end of rank `rank` of a group of `size`. */
+tx_status tx_comm_plan(tx_comm **out, int size, int rank, const char *name);
+
+void tx_comm_close(tx_comm *g); /* NULL allowed. Not collective */
+
+extern tx_comm tx_comm_self; /* a group of one, for whoever has no other; counts nothing */
+
+int tx_comm_rank(const tx_comm *g);
+int tx_comm_size(const tx_comm *g);
+const char *tx_comm_name(const tx_comm *g);
+int tx_comm_world_rank(const tx_comm *g, int rank); /* number in the world; of a plan `rank` itself */
+tx_world *tx_comm_world(const tx_comm *g);          /* NULL: tx_comm_self's and a plan's */
+
+/* ---- collectives ---- */
+
+typedef enum tx_reduce { TX_SUM, TX_MAX, TX_MIN } tx_reduce;
+
+/* x = Σ_r x_r (or max, min), in every member. fp32, fp64, bf16, fp16, i32, i64. */
+tx_status tx_all_reduce(tx_ctx *c, tx_comm *g, tx_tensor x, tx_reduce op);
+
+/* y = Σ_r x_r, rows [rank · rows of y, ...) of it: parts are along the first dimension. y may be x's own part. x is
+ * used up. */
+tx_status tx_reduce_scatter(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor x);
+
+/* y = x_0 | x_1 | ... along the first dimension; x may be y's own part. */
+tx_status tx_all_gather(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor x);
+
+tx_status tx_broadcast(tx_ctx *c, tx_comm *g, tx_tensor x, int root);
+
+/* Collectives of a few bytes that are not tensors, outside steps: not counted. @all [size · n] */
+tx_status tx_comm_gather(tx_comm *g, void *all, const void *mine, size_t n);
+tx_status tx_comm_spread(tx_comm *g, void *bytes, size_t n, int root);
+tx_status tx_comm_barrier(tx_comm *g);
+
+/* TX_OK when st is in all members. Else all fail: those whose own st is TX_OK with TX_ERR_COMM and the first failed
+ * rank's message, the others with their own. So an error on one rank is an error on all, outside steps. */
+tx_status tx_comm_agree(tx_comm *g, tx_status st);
+
+/* ---- while something else is computed ---- */
+
+/* What has been started and not waited for. The caller's, zeroed; it and the tensor stay where they are until it is
+ * waited for. Requests of one group are started in the same order by all its members. Starting never waits. */
+typedef struct tx_request {
+    tx_comm *g; /* NULL: nothing is under way */
+
+    /* the room's own, from here on */
+    struct tx_request *next;
+    void *x, *y;
+    int64_t n;     /* elements of one part: of y in a reduce-scatter, else of x */
+    int64_t order; /* number among all requests of the group */
+    int64_t call;  /* number among calls of its kind, for messages */
+    int64_t first; /* number of its first chunk */
+    int64_t n_chunks, published, worked, completed;
+    uint64_t move;
+    int how, what; /* the algorithm; the name in messages */
+    int dtype, reduce, peer, tag, n_threads, layer, slot;
+    bool backward, small, staged, finished;
+    tx_status st;
+} tx_request;
+
+/* As the calls above. */
+tx_status tx_all_reduce_start(tx_ctx *c, tx_comm *g, tx_tensor x, tx_request *r);
+tx_status tx_reduce_scatter_start(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor x, tx_request *r);
+tx_status tx_all_gather_start(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor x, tx_request *r);
+
+/* Moves on whatever has been started in the world of g, without waiting; to be called between pieces of other work.
+ * Does nothing in a dry run. */
+tx_status tx_comm_poll(tx_ctx *c, tx_comm *g);
+
+tx_status tx_wait(tx_ctx *c, tx_request *r); /* a zeroed request is fine; it is zeroed afterwards */
+
+/* ---- between two ---- */
+
+/* x to member `to`, who receives it with the same tag (0 .. 65535). Never waits for the receiver: x stays as it is
+ * until the request has been waited for. Messages with one tag between two ranks arrive in the order they were sent. */
+tx_status tx_send_start(tx_ctx *c, tx_comm *g, tx_tensor x, int to, int tag, tx_request *r);
+tx_status tx_recv(tx_ctx *c, tx_comm *g, tx_tensor x, int from, int tag);
+
+/* ---- what has been moved ---- */
+
+typedef enum tx_comm_op {
+    TX_COMM_ALL_REDUCE,
+    TX_COMM_REDUCE_SCATTER,
+    TX_COMM_ALL_GATHER,
+    TX_COMM_BROADCAST,
+    TX_COMM_SEND,
+    TX_N_COMM_OPS
+} tx_comm_op;
+extern const char *const tx_comm_op_names[TX_N_COMM_OPS]; /* "all-reduce" */
+
+/* Calls, and bytes of the whole tensor (all-gather: y, reduce-scatter: x); groups of one count nothing. */
+typedef struct tx_comm_volume {
+    int64_t calls, bytes;
+} tx_comm_volume;
+
+/* [TX_N_COMM_OPS], since the group was made or set to zero by the caller. Not to be written in a group of one. */
+tx_comm_volume *tx_comm_volumes(tx_comm *g);
+
+/* Bytes that one member of a group of n sends for so many bytes of tensors, by the algorithms that send least (as the
+ * papers count): all-reduce 2 (n-1)/n of the tensor, reduce-scatter and all-gather (n-1)/n, broadcast and send all of
+ * it. */
+double tx_comm_sent(tx_comm_op op, int n, int64_t bytes);
+
+#endif

@@ -1,0 +1,94 @@
+/* comm_split.c - groups out of groups. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "comm/board.h"
+
+/* What a member tells the others. */
+typedef struct offer {
+    int color, rank;
+    int64_t n_groups;
+} offer;
+
+typedef struct board_offer {
+    int st; /* of who makes the board */
+    tx__address at;
+} board_offer;
+
+/* The members of my colour, in the order of the parent. */
+static tx_status members(tx_comm **out, tx_comm *parent, const offer *all, const char *name)
+{
+    int n = 0, me = 0, color = all[parent->rank].color;
+    for (int i = 0; i < parent->size; i++) {
+        if (color < 0 ? i != parent->rank : all[i].color != color) continue;
+        if (i == parent->rank) me = n;
+        n++;
+    }
+    TX_TRY(tx__group_new(out, parent->world, n, me, name));
+    n = 0;
+    for (int i = 0; i < parent->size; i++)
+        if (color < 0 ? i == parent->rank : all[i].color == color) (*out)->world_rank[n++] = all[i].rank;
+    return TX_OK;
+}
+
+static bool same_host(const tx_comm *g)
+{
+    const tx_seat *seats = g->world->seats;
+    for (int i = 1; i < g->size; i++)
+        if (seats[g->world_rank[i]].host != seats[g->world_rank[0]].host) return false;
+    return g->size <= TX__MEMBERS;
+}
+
+static tx_status offer_board(board_offer *mine, tx__board **board, tx_world *w, int n)
+{
+    TX_TRY(tx__board_make(board, w, n));
+    bool found = tx__address_of(&mine->at, w->one_process, *board, sizeof **board);
+    TX_ASSERT(found);
+    return TX_OK;
+}
+
+/* The first of the new group's members makes its board; all of the parent's take part. */
+static tx_status open_local(tx_comm *g, tx_comm *parent, bool local)
+{
+    board_offer *all = NULL, mine = { 0 };
+    tx__board *board = NULL;
+    tx_status st;
+    TX_TRY(tx_alloc(&all, (size_t)parent->size, sizeof *all, "a group of ranks"));
+    if (local && g->rank == 0) mine.st = (int)offer_board(&mine, &board, g->world, g->size);
+    TX_GOTO(tx_comm_gather(parent, all, &mine, sizeof mine));
+    int first = 0;
+    while (local && tx_comm_world_rank(parent, first) != g->world_rank[0]) first++;
+    st = (tx_status)all[first].st;
+    if (local && !st && g->rank > 0) {
+        void *at;
+        st = tx__address_reach(&at, g->world->one_process, &all[first].at);
+        if (!st) board = at;
+    }
+    if (local && !st) st = tx__local_open(g, board, g->world->one_process);
+    st = tx_comm_agree(parent, st);
+out:
+    tx_free(all);
+    return st;
+}
+
+tx_status tx_comm_split(tx_comm **out, tx_comm *parent, int color, const char *name)
+{
+    TX_ASSERT(parent->world);
+    tx_world *w = parent->world;
+    offer *all = NULL, mine = { .color = color, .rank = w->rank, .n_groups = w->n_groups };
+    tx_comm *g = NULL;
+    tx_status st;
+    TX_TRY(tx_alloc(&all, (size_t)parent->size, sizeof *all, "a group of ranks"));
+    TX_GOTO(tx_comm_gather(parent, all, &mine, sizeof mine));
+    for (int i = 0; i < parent->size; i++)
+        if (all[i].n_groups > w->n_groups) w->n_groups = all[i].n_groups;
+    w->n_groups++; /* larger than of any group that shares a rank with this one */
+    TX_GOTO(tx_comm_agree(parent, members(&g, parent, all, name)));
+    TX_GOTO(open_local(g, parent, g->size > 1 && same_host(g)));
+    if (g->size > 1 && !g->kind) TX_GOTO(tx__remote_open(g, w->n_groups));
+    *out = g;
+out:
+    if (st) tx_comm_close(g);
+    tx_free(all);
+    return st;
+}

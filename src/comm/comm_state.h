@@ -1,0 +1,180 @@
+/* comm_state.h - what a group and a world are made of; for this room only.
+ *
+ *      comm.c         the calls: checks, counts, starts a request, waits for it
+ *      waiting.c      the loop that waits: moves everything on, looks at the time and at whether the job has been ended
+ *      local*.c       requests between ranks that read each other's memory
+ *      remote*.c      the same over a transport
+ *      comm_job.c     what the ranks of a host know of each other
+ *      world*.c       how ranks come to be */
+#ifndef TX_COMM_COMM_STATE_H
+#define TX_COMM_COMM_STATE_H
+
+#include <stdatomic.h>
+
+#include "base/shared.h"
+#include "comm/comm.h"
+
+/* Algorithms. */
+enum { TX__ALL_REDUCE, TX__REDUCE_SCATTER, TX__ALL_GATHER, TX__BROADCAST, TX__SEND, TX__RECV };
+
+/* Names of calls, for messages: the counted ones, and those that are not. */
+enum { TX__RECEIVE = TX_N_COMM_OPS, TX__GATHER, TX__SPREAD, TX__BARRIER, TX__AGREE, TX__SPLIT, TX__N_CALLS };
+extern const char *const tx__call_names[TX__N_CALLS];
+
+/* Not one of tensor.h's: bytes of host calls. */
+enum { TX__BYTES = TX_N_DTYPES };
+size_t tx__size_of(int dtype);
+
+/* Where memory is, for other ranks: in their own address space too, or in a shared block. */
+typedef struct tx__address {
+    void *pointer;         /* ranks of one process */
+    tx_shared_place place; /* ranks of several */
+} tx__address;
+
+struct tx__board;
+struct tx__transport;
+
+typedef struct tx__kind {
+    void (*start)(tx_comm *g, tx_request *r);                           /* r is filled in and zeroed behind that */
+    tx_status (*progress)(tx_comm *g);                                  /* moves on all of the group's requests */
+    void (*absent)(const tx_comm *g, const tx_request *r, bool *ranks); /* who is waited for: true of members */
+    void (*close)(tx_comm *g);
+} tx__kind;
+
+extern const tx__kind tx__local_kind, tx__remote_kind;
+
+/* A first-in-first-out row of requests. */
+typedef struct tx__queue {
+    tx_request *head, *tail;
+} tx__queue;
+
+struct tx_comm {
+    const tx__kind *kind; /* NULL: a group of one, or a plan */
+    int rank, size;
+    char name[32];
+    tx_world *world;
+    int *world_rank; /* [size], owned; NULL: a plan, or tx_comm_self */
+    int *said;       /* [size], behind it: of an agreement, which is to work where no memory is left */
+    tx_comm *next;   /* of the world's groups */
+    tx_comm_volume volume[TX_N_COMM_OPS];
+    int64_t n_calls[TX__N_CALLS];
+
+    tx__queue collectives, sends, receives; /* under way */
+    tx_request *to_publish, *to_work;       /* in collectives: the first with that left to do */
+    int64_t n_requests, n_chunks;           /* collectives so far */
+
+    struct tx__local *local;   /* local.c's */
+    struct tx__remote *remote; /* remote.c's */
+};
+
+/* ---- a group's requests ---- */
+
+void tx__push(tx__queue *q, tx_request *r);
+void tx__remove(tx__queue *q, tx_request *r);
+
+/* Starts a request that is filled in from `x` to `staged`, in a group of several ranks. */
+void tx__start(tx_ctx *c, tx_comm *g, tx_request *r);
+
+/* Moves on all that is under way. */
+tx_status tx__progress(tx_world *w);
+
+/* Waits until it is finished, moving on all of the world's. Its own failure, another rank's, or the time. */
+tx_status tx__wait_for(tx_request *r);
+
+/* ---- what the ranks of a host know of each other ---- */
+
+enum { TX__IDLE, TX__NOTED, TX__STARTED, TX__WAITING, TX__WAITED, TX__ENDED };
+
+/* What a rank is doing: written by it alone, read by others when they have waited for too long. Words, so that a reader
+ * never sees a torn one; a reader can see words of two moments, which it notices by `version`. */
+typedef struct tx__presence {
+    _Alignas(64) _Atomic uint64_t version; /* odd while it is being written */
+    _Atomic uint64_t doing, what, call, layer, backward;
+    _Atomic uint64_t group[4], note[8]; /* texts */
+    _Atomic uint64_t waits_since;       /* microseconds of tx_clock(); 0: does not wait */
+    _Atomic uint64_t waits_at;          /* the same: when it was last seen to wait, which a stopped rank is not */
+} tx__presence;
+
+enum { TX__WHY = 1024 };
+
+/* One a host, in memory that all its ranks share. */
+typedef struct tx__job {
+    _Atomic int ended_by; /* rank + 1 in the world */
+    _Atomic int told;     /* `why` is complete */
+    char why[TX__WHY];
+    tx__presence rank[]; /* by local rank */
+} tx__job;
+
+size_t tx__job_bytes(int n_local);
+
+struct tx_world {
+    int rank, size;
+    tx_comm *all;     /* owned */
+    tx_seat *seats;   /* [size], owned */
+    tx__job *job;     /* its host's; NULL: a rank alone */
+    tx__job *own_job; /* of a process: made here, used when it is its host's first */
+    tx_comm *groups;  /* all that are open */
+    double timeout;
+    tx_ctx *profiled; /* whose profile waits are counted to; NULL: nobody's */
+    double idle;      /* then: seconds in which the last wait had nothing to move */
+    int64_t moves;    /* pieces that this rank has moved or summed */
+    int64_t n_groups; /* made so far, by any of those who share one with this rank */
+    bool one_process;
+    struct tx__board *boards;        /* made here (board.c) */
+    const struct tx__transport *net; /* NULL: all ranks are on this host */
+};
+
+/* Local rank of a rank of the world, if it is on this host; -1. */
+int tx__local_rank(const tx_world *w, int rank);
+
+void tx__presence_note(tx_world *w, const char *what);
+void tx__presence_start(tx_world *w, const tx_request *r);
+void tx__presence_wait(tx_world *w, const tx_request *r); /* NULL: does not wait any more */
+void tx__presence_still(tx_world *w);                     /* it waits still */
+void tx__presence_end(tx_world *w);
+
+/* Whether a rank of the world is on this host and waits for others itself, now. */
+bool tx__presence_waits(const tx_world *w, int rank);
+
+/* TX_ERR_COMM with the message of the rank that has ended the job; TX_OK: nobody has. */
+tx_status tx__job_check(tx_world *w);
+
+/* Ends the job in this rank's name; false: another has been first. */
+bool tx__job_end(tx_world *w, const char *why);
+
+/* "in all-gather #33 of the tensor-parallel group (layer 2, forward)", of a rank of this world. */
+void tx__presence_describe(char *buf, size_t cap, tx_world *w, int rank);
+
+/* "all-reduce #1580 of the data-parallel group (layer 3, backward)" */
+void tx__request_describe(char *buf, size_t cap, const tx_request *r);
+
+/* A rank of this host below this one has waited too long as well, and is to tell it. */
+bool tx__lower_rank_waits(tx_world *w, double since);
+
+/* ---- groups between ranks of one host ---- */
+
+/* Makes g a local group over a board that all members have. */
+tx_status tx__local_open(tx_comm *g, struct tx__board *board, bool one_process);
+
+/* The board of a group of n, zeroed; it is `owner`'s, who frees it when all have left the group. */
+tx_status tx__board_make(struct tx__board **out, tx_world *owner, int n);
+
+/* Frees the boards made here when all have left them, or after so many seconds. */
+void tx__boards_free(tx_world *w, double patience);
+
+/* ---- helpers ---- */
+
+/* n bytes, by n_threads where it is worth it. */
+void tx__copy(void *to, const void *from, size_t n, int n_threads);
+
+tx_status tx__group_new(tx_comm **out, tx_world *w, int size, int rank, const char *name);
+
+/* A world with seats to be filled in and a group of all that has no kind yet. */
+tx_status tx__world_new(tx_world **out, int rank, int size);
+void tx__groups_close(tx_world *w);
+void tx__world_free(tx_world *w);
+
+/* Makes g a remote group. @id larger than that of any group that shares a rank with this one */
+tx_status tx__remote_open(tx_comm *g, int64_t id);
+
+#endif

@@ -1,0 +1,357 @@
+/* local.c - collectives between ranks that read each other's memory.
+ *
+ *  A request goes through three stations, each in the order of requests; `progress` moves all as far as they go:
+ *
+ *      publish    my slot says where my buffer is (or my chunk has been copied to where others can read it)
+ *      work       all members have published these chunks: my slice of each is summed and written into everybody's
+ *                 buffer (all-reduce), or what I need is fetched
+ *      complete   all have done their work on them: my buffer is mine again
+ *
+ *  An all-reduce thus reads and writes each number once per member, and waits twice. A small request travels in the
+ *  slots and needs no third station: everybody sums everything. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "comm/board.h"
+#include "comm/reduce.h"
+
+/* ---- geometry: the same in all members ---- */
+
+/* Parts of x one behind the other. */
+static int64_t n_parts(const tx_request *r)
+{
+    return r->how == TX__REDUCE_SCATTER ? r->g->size : 1;
+}
+
+static int64_t bytes_of_x(const tx_request *r)
+{
+    return n_parts(r) * r->n * (int64_t)tx__size_of(r->dtype);
+}
+
+/* Elements of a part that one chunk covers. */
+static int64_t chunk_elements(const tx_request *r)
+{
+    int64_t n = TX__CHUNK / (int64_t)tx__size_of(r->dtype) / n_parts(r);
+    return n - n % 16;
+}
+
+typedef struct span {
+    int64_t lo, n; /* elements of a part */
+} span;
+
+static span chunk_span(const tx_request *r, int64_t chunk)
+{
+    int64_t unit = chunk_elements(r), lo = chunk * unit;
+    return (span){ lo, r->n - lo < unit ? r->n - lo : unit };
+}
+
+/* The i-th of n slices, ends at whole cache lines of any type. */
+static span slice(span s, int i, int n)
+{
+    int64_t unit = (s.n + n - 1) / n;
+    unit = (unit + 63) / 64 * 64;
+    int64_t lo = i * unit < s.n ? i * unit : s.n, hi = lo + unit < s.n ? lo + unit : s.n;
+    return (span){ s.lo + lo, hi - lo };
+}
+
+/* Where element `lo` of `part` of the member's x is, in a chunk. Staged chunks hold their piece of each part. */
+static unsigned char *x_at(const tx_request *r, int member, int64_t chunk, int64_t part, int64_t lo)
+{
+    const struct tx__local *l = r->g->local;
+    size_t size = tx__size_of(r->dtype);
+    if (!l->staged[member]) return (unsigned char *)l->from[member] + (size_t)(part * r->n + lo) * size;
+    int64_t in = part * chunk_elements(r) + lo - chunk_span(r, chunk).lo;
+    return tx__board_stage(l->board, member, r->first + chunk) + (size_t)in * size;
+}
+
+/* Whether anybody reads this member's x. */
+static bool gives(const tx_request *r, int member)
+{
+    return r->how != TX__BROADCAST || member == r->peer;
+}
+
+/* ---- counters ---- */
+
+static int64_t all_published(const tx_comm *g)
+{
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < g->size; i++) {
+        int64_t n = atomic_load_explicit(&tx__board_line(g->local->board, i)->published, memory_order_acquire);
+        if (n < least) least = n;
+    }
+    return least;
+}
+
+static int64_t all_done(const tx_comm *g)
+{
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < g->size; i++) {
+        int64_t n = atomic_load_explicit(&tx__board_line(g->local->board, i)->done, memory_order_acquire);
+        if (n < least) least = n;
+    }
+    return least;
+}
+
+/* ---- publish ---- */
+
+static bool slot_is_free(const tx_comm *g, const tx_request *r)
+{
+    return r->order < TX__RING || all_done(g) >= g->local->ring_end[r->order % TX__RING];
+}
+
+static void write_slot(tx_comm *g, tx_request *r)
+{
+    struct tx__local *l = g->local;
+    tx__slot *s = tx__board_slot(l->board, r->order, g->rank);
+    int64_t bytes = bytes_of_x(r);
+    s->how = r->how;
+    s->dtype = r->dtype;
+    s->reduce = r->reduce;
+    s->root = r->peer;
+    s->n = r->n;
+    if (r->small && gives(r, g->rank) && bytes) memcpy(s->small, r->x, (size_t)bytes);
+    r->staged = !r->small && gives(r, g->rank) && !tx__address_of(&s->at, l->one_process, r->x, (size_t)bytes);
+    s->staged = r->staged;
+    l->ring_end[r->order % TX__RING] = r->first + r->n_chunks;
+    r->slot = (int)(r->order % TX__RING);
+}
+
+static void stage_chunk(const tx_request *r, int64_t chunk)
+{
+    const tx_comm *g = r->g;
+    size_t size = tx__size_of(r->dtype);
+    span s = chunk_span(r, chunk);
+    unsigned char *to = tx__board_stage(g->local->board, g->rank, r->first + chunk);
+    g->world->moves++;
+    for (int64_t part = 0; part < n_parts(r); part++)
+        tx__copy(to + (size_t)(part * chunk_elements(r)) * size,
+                 (const unsigned char *)r->x + (size_t)(part * r->n + s.lo) * size, (size_t)s.n * size, r->n_threads);
+}
+
+static void publish(tx_comm *g)
+{
+    tx__line *mine = tx__board_line(g->local->board, g->rank);
+    for (tx_request *r = g->to_publish; r; r = g->to_publish = r->next) {
+        if (r->slot < 0) {
+            if (!slot_is_free(g, r)) return;
+            write_slot(g, r);
+        }
+        int64_t hi = r->n_chunks, room = g->local->completed + TX__STAGES - r->first;
+        if (r->staged && hi > room) hi = room;
+        for (; r->staged && r->published < hi; r->published++) stage_chunk(r, r->published);
+        if (hi > 0) {
+            r->published = hi;
+            atomic_store_explicit(&mine->published, r->first + hi, memory_order_release);
+        }
+        if (r->published < r->n_chunks) return;
+    }
+}
+
+/* ---- work ---- */
+
+/* The members' slots of a request say the same; their buffers are found. */
+static tx_status meet(tx_request *r)
+{
+    tx_comm *g = r->g;
+    struct tx__local *l = g->local;
+    for (int i = 0; i < g->size; i++) {
+        tx__slot *s = tx__board_slot(l->board, r->order, i);
+        if (s->how != r->how || s->dtype != r->dtype || s->reduce != r->reduce || s->root != r->peer || s->n != r->n) {
+            char what[128];
+            tx__request_describe(what, sizeof what, r);
+            return TX_FAIL(
+                TX_ERR_COMM,
+                "ranks %d and %d do not agree on %s: %lld elements here, and there another call, another type "
+                "or %lld",
+                tx_comm_world_rank(g, g->rank), tx_comm_world_rank(g, i), what, (long long)r->n, (long long)s->n);
+        }
+        l->staged[i] = s->staged;
+        if (r->small)
+            l->from[i] = s->small;
+        else if (i == g->rank && !s->staged)
+            l->from[i] = r->x;
+        else if (!s->staged && gives(r, i))
+            TX_TRY(tx__address_reach(&l->from[i], l->one_process, &s->at));
+    }
+    return TX_OK;
+}
+
+/* My slice of a chunk, or the part of it that the i-th of n threads has. */
+static void reduce_slice(const tx_request *r, int64_t chunk, int i, int n)
+{
+    const tx_comm *g = r->g;
+    void *from[TX__MEMBERS];
+    span s = chunk_span(r, chunk);
+    int64_t part = r->how == TX__REDUCE_SCATTER ? g->rank : 0;
+    bool all = r->how == TX__ALL_REDUCE;
+    if (all && !r->small) s = slice(s, g->rank, g->size);
+    s = slice(s, i, n);
+    if (!s.n) return;
+    for (int m = 0; m < g->size; m++) from[m] = x_at(r, m, chunk, part, s.lo);
+    void *mine = (unsigned char *)(all ? r->x : r->y) + (size_t)s.lo * tx__size_of(r->dtype);
+    bool to_all = all && !r->small;
+    tx__reduction job = { to_all ? from : &mine, to_all ? g->size : 1, from, g->size,
+                          (tx_dtype)r->dtype,    (tx_reduce)r->reduce };
+    tx__reduce(&job, 0, s.n);
+}
+
+static void fetch(const tx_request *r, int64_t chunk, int i, int n)
+{
+    const tx_comm *g = r->g;
+    size_t size = tx__size_of(r->dtype);
+    span s = slice(chunk_span(r, chunk), i, n);
+    if (!s.n) return;
+    for (int k = 0; k < g->size; k++) {
+        int m = (g->rank + k) % g->size; /* not all from the same one at a time */
+        unsigned char *to = (unsigned char *)(r->how == TX__BROADCAST ? r->x : r->y) + (size_t)s.lo * size;
+        if (r->how == TX__ALL_GATHER) to += (size_t)(m * r->n) * size;
+        if (!gives(r, m) || (r->how == TX__BROADCAST && m == g->rank)) continue;
+        const unsigned char *from =
+            m == g->rank ? (const unsigned char *)r->x + (size_t)s.lo * size : x_at(r, m, chunk, 0, s.lo);
+        if (from != to) memmove(to, from, (size_t)s.n * size);
+    }
+}
+
+static void work_on(const tx_request *r, int64_t chunk, int i, int n)
+{
+    if (r->how == TX__ALL_REDUCE || r->how == TX__REDUCE_SCATTER)
+        reduce_slice(r, chunk, i, n);
+    else
+        fetch(r, chunk, i, n);
+}
+
+/* Chunks [lo, hi). A rank with one thread starts no team: not every runtime's start of one is free. */
+static void work_on_all(const tx_request *r, int64_t lo, int64_t hi)
+{
+    int n = r->n_threads;
+    if (r->small || n <= 1) {
+        for (int64_t chunk = lo; chunk < hi; chunk++) work_on(r, chunk, 0, 1);
+        return;
+    }
+#pragma omp parallel for schedule(static) num_threads(n)
+    for (int64_t k = lo * n; k < hi * n; k++) work_on(r, k / n, (int)(k % n), n);
+}
+
+static tx_status work(tx_comm *g)
+{
+    tx__line *mine = tx__board_line(g->local->board, g->rank);
+    if (!g->to_work) return TX_OK;
+    int64_t ready = all_published(g);
+    while (g->to_work && ready > g->to_work->first + g->to_work->worked) {
+        tx_request *r = g->to_work;
+        if (!r->worked) TX_TRY(meet(r));
+        int64_t hi = ready - r->first < r->n_chunks ? ready - r->first : r->n_chunks;
+        work_on_all(r, r->worked, hi);
+        g->world->moves++;
+        r->worked = hi;
+        atomic_store_explicit(&mine->done, r->first + hi, memory_order_release);
+        if (hi == r->n_chunks) g->to_work = r->next;
+    }
+    return TX_OK;
+}
+
+/* ---- complete ---- */
+
+static void take_back(const tx_request *r, int64_t chunk)
+{
+    const tx_comm *g = r->g;
+    span s = chunk_span(r, chunk);
+    size_t size = tx__size_of(r->dtype);
+    g->world->moves++;
+    tx__copy((unsigned char *)r->x + (size_t)s.lo * size, tx__board_stage(g->local->board, g->rank, r->first + chunk),
+             (size_t)s.n * size, r->n_threads);
+}
+
+static void complete(tx_comm *g)
+{
+    if (!g->collectives.head) return;
+    int64_t done = all_done(g);
+    for (tx_request *r; (r = g->collectives.head);) {
+        int64_t hi = r->small ? r->worked : done - r->first;
+        if (hi > r->n_chunks) hi = r->n_chunks;
+        for (; r->completed < hi; r->completed++)
+            if (r->staged && r->how == TX__ALL_REDUCE) take_back(r, r->completed);
+        if (r->completed < r->n_chunks) {
+            if (r->completed > 0) g->local->completed = r->first + r->completed;
+            return;
+        }
+        g->local->completed = r->first + r->n_chunks;
+        tx__remove(&g->collectives, r);
+        r->finished = true;
+    }
+}
+
+/* ---- the table ---- */
+
+static void start(tx_comm *g, tx_request *r)
+{
+    if (r->how == TX__SEND) {
+        tx__push(&g->sends, r);
+        return;
+    }
+    if (r->how == TX__RECV) {
+        tx__push(&g->receives, r);
+        return;
+    }
+    r->small = bytes_of_x(r) <= TX__SMALL;
+    int64_t unit = chunk_elements(r);
+    r->n_chunks = r->small ? 1 : (r->n + unit - 1) / unit;
+    r->order = g->n_requests++;
+    r->first = g->n_chunks;
+    g->n_chunks += r->n_chunks;
+    tx__push(&g->collectives, r);
+    if (!g->to_publish) g->to_publish = r;
+    if (!g->to_work) g->to_work = r;
+}
+
+static tx_status progress(tx_comm *g)
+{
+    if (g->collectives.head) {
+        publish(g);
+        TX_TRY(work(g));
+        complete(g);
+    }
+    return g->sends.head || g->receives.head ? tx__mail_progress(g) : TX_OK;
+}
+
+/* Of a collective those who have not come to it, or else those who have not done their part. */
+static void absent(const tx_comm *g, const tx_request *r, bool *ranks)
+{
+    bool come = true;
+    if (r->how == TX__SEND || r->how == TX__RECV) {
+        ranks[r->peer] = true;
+        return;
+    }
+    for (int i = 0; i < g->size; i++) {
+        int64_t n = atomic_load(&tx__board_line(g->local->board, i)->published);
+        ranks[i] = i != g->rank && n <= r->first;
+        come = come && !ranks[i];
+    }
+    for (int i = 0; come && i < g->size; i++)
+        ranks[i] = i != g->rank && atomic_load(&tx__board_line(g->local->board, i)->done) < r->first + r->n_chunks;
+}
+
+static void close_group(tx_comm *g)
+{
+    struct tx__local *l = g->local;
+    if (!l) return;
+    tx__mail_close(g);
+    if (l->board) atomic_fetch_add(&l->board->n_left, 1); /* not to be touched after this */
+    tx_free(l->from);
+    tx_free(l->staged);
+    tx_free(l);
+    g->local = NULL;
+}
+
+const tx__kind tx__local_kind = { start, progress, absent, close_group };
+
+tx_status tx__local_open(tx_comm *g, tx__board *board, bool one_process)
+{
+    g->kind = &tx__local_kind;
+    TX_TRY(tx_alloc(&g->local, 1, sizeof *g->local, "a group of ranks"));
+    g->local->one_process = one_process;
+    TX_TRY(tx_alloc(&g->local->from, (size_t)g->size, sizeof *g->local->from, "a group of ranks"));
+    TX_TRY(tx_alloc(&g->local->staged, (size_t)g->size, sizeof *g->local->staged, "a group of ranks"));
+    g->local->board = board;
+    return TX_OK;
+}

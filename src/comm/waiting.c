@@ -1,0 +1,183 @@
+/* waiting.c - the loop in which a rank waits for others. Everything that any of its groups has under way moves on in
+ * it: another rank may need that before it comes to what this one waits for. */
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "comm/comm_state.h"
+
+/* Turns of the loop: at first without giving up the core, because what is waited for usually comes within a
+ * microsecond; then the core is offered to others each time, as ranks may be more than cores; at last it sleeps. */
+enum { SPINS = 200, YIELDS = 5000, NAP_NS = 50000 };
+
+static void pause_for(int64_t turn)
+{
+    if (turn < SPINS) return;
+    if (turn < SPINS + YIELDS)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
+}
+
+tx_status tx__progress(tx_world *w)
+{
+    for (tx_comm *g = w->groups; g; g = g->next)
+        if (g->kind && (g->collectives.head || g->sends.head || g->receives.head)) TX_TRY(g->kind->progress(g));
+    return TX_OK;
+}
+
+/* ---- after too long a time ---- */
+
+static tx_status list_ranks(tx_str *s, const tx_comm *g, const bool *absent, int n)
+{
+    TX_TRY(tx_str_printf(s, n == 1 ? "rank" : "ranks"));
+    for (int i = 0, seen = 0; i < g->size; i++)
+        if (absent[i]) {
+            TX_TRY(tx_str_printf(s, "%s %d", !seen ? "" : seen == n - 1 ? " and" : ",", tx_comm_world_rank(g, i)));
+            seen++;
+        }
+    return TX_OK;
+}
+
+/* What the ranks that are waited for have not done. */
+static const char *verb(const tx_request *r, int n)
+{
+    if (r->how == TX__RECV) return "has not sent what is waited for in";
+    if (r->how == TX__SEND) return "has not taken";
+    if (r->published && r->worked == r->n_chunks) return n == 1 ? "has not finished" : "have not finished";
+    return n == 1 ? "has not reached" : "have not reached";
+}
+
+static tx_status accuse(tx_str *s, tx_world *w, const tx_request *r, const bool *absent)
+{
+    const tx_comm *g = r->g;
+    char text[256];
+    int n = 0, told = 0;
+    for (int i = 0; i < g->size; i++) n += absent[i];
+    TX_TRY(list_ranks(s, g, absent, n));
+    tx__request_describe(text, sizeof text, r);
+    TX_TRY(tx_str_printf(s, " %s %s within %g s; ", verb(r, n), text, w->timeout));
+    for (int i = 0; i < g->size && told < 8; i++) {
+        int rank = tx_comm_world_rank(g, i);
+        if (!absent[i]) continue;
+        tx__presence_describe(text, sizeof text, w, rank);
+        const char *seen = tx__local_rank(w, rank) < 0 ? " is" : " was last seen";
+        TX_TRY(tx_str_printf(s, "%srank %d%s %s", told ? ", " : "", rank, told ? "" : seen, text));
+        told++;
+    }
+    return n > told ? tx_str_printf(s, ", ...") : TX_OK;
+}
+
+/* The call that others have not come to: the first of its group that is under way. */
+static const tx_request *accused_of(const tx_request *waited_for)
+{
+    if (waited_for->how == TX__SEND || waited_for->how == TX__RECV) return waited_for;
+    const tx_request *first = waited_for->g->collectives.head;
+    return first ? first : waited_for;
+}
+
+static tx_status late(tx_world *w, const tx_request *waited_for)
+{
+    tx_comm *g = waited_for->g;
+    const tx_request *r = accused_of(waited_for);
+    bool *absent = NULL;
+    tx_str s = { 0 };
+    tx_status st;
+    TX_GOTO(tx_alloc(&absent, (size_t)g->size, sizeof *absent, "the ranks that are waited for"));
+    g->kind->absent(g, r, absent);
+    TX_GOTO(accuse(&s, w, r, absent));
+    st = tx__job_end(w, s.data) ? TX_FAIL(TX_ERR_COMM, "%s", s.data) : tx__job_check(w);
+out:
+    tx_str_free(&s);
+    tx_free(absent);
+    return st;
+}
+
+/* ---- the loop ---- */
+
+/* Time that a rank has waited. A rank that was stopped itself (with the whole job, say) has not waited meanwhile. */
+typedef struct stopwatch {
+    double last, waited;
+    double looked; /* when it was last looked at who else waits */
+} stopwatch;
+
+static double waited(stopwatch *s)
+{
+    double now = tx_clock(), step = now - s->last;
+    s->waited += step < 1 ? step : 1;
+    s->last = now;
+    return s->waited;
+}
+
+/* Ranks that wait for the same one notice together. The lowest of a host tells it, and the first host; the others leave
+ * them the time to. */
+static bool time_is_up(tx_world *w, stopwatch *s)
+{
+    tx__presence_still(w);
+    double over = waited(s) - w->timeout, first = 0.3 * w->seats[w->rank].host;
+    if (first > 5) first = 5;
+    if (!(w->timeout > 0) || over < first) return false;
+    return over > first + 1 || !tx__lower_rank_waits(w, s->last - 0.8 * w->timeout);
+}
+
+/* Whether all who are late wait for others themselves: those others are the cause, and whoever waits for them says so.
+ * Not for ever: ranks may wait for each other in a circle. */
+static bool others_know(tx_world *w, const tx_request *waited_for, stopwatch *s)
+{
+    enum { PATIENCE = 5 };
+    tx_comm *g = waited_for->g;
+    bool *absent, all = true;
+    const tx_request *r = accused_of(waited_for);
+    if (s->waited > w->timeout + PATIENCE) return false;
+    if (s->last - s->looked < 0.2) return true;
+    s->looked = s->last;
+    if (tx_alloc(&absent, (size_t)g->size, sizeof *absent, "the ranks that are waited for")) return false;
+    g->kind->absent(g, r, absent);
+    for (int i = 0; i < g->size; i++) all = all && (!absent[i] || tx__presence_waits(w, tx_comm_world_rank(g, i)));
+    tx_free(absent);
+    return all;
+}
+
+/* A turn for the profile: others are waited for when nothing of one's own was there to do. */
+typedef struct turn_timer {
+    double last;
+    int64_t moves;
+} turn_timer;
+
+static void time_turn(tx_world *w, turn_timer *t)
+{
+    if (!w->profiled) return;
+    double now = tx_clock();
+    if (w->moves == t->moves) w->idle += now - t->last;
+    *t = (turn_timer){ now, w->moves };
+}
+
+static tx_status loop(tx_world *w, tx_request *r)
+{
+    stopwatch s = { .last = tx_clock() };
+    turn_timer timer = { s.last, w->moves };
+    for (int64_t turn = 0; !r->finished; turn++) {
+        TX_TRY(tx__progress(w));
+        time_turn(w, &timer);
+        if (r->finished) break;
+        TX_TRY(tx__job_check(w));
+        if (turn > SPINS && time_is_up(w, &s) && !others_know(w, r, &s)) return late(w, r);
+        pause_for(turn);
+    }
+    return TX_OK;
+}
+
+tx_status tx__wait_for(tx_request *r)
+{
+    tx_world *w = r->g->world;
+    TX_TRY(tx__progress(w));
+    if (r->finished) return TX_OK;
+    tx__presence_wait(w, r);
+    tx_status st = loop(w, r);
+    tx__presence_wait(w, NULL);
+    return st;
+}

@@ -1,0 +1,211 @@
+/* rules_files.c - rules across options: checkpoints, datasets, tokenizers. */
+#include <string.h>
+
+#include "config/rules.h"
+
+enum { MAX_DATASETS = 254 }; /* of one blend, as upstream */
+
+/* ---------------------------------------------------------------- files */
+
+static void rule_save_has_an_interval(const tx__check *k)
+{
+    if (k->c->save && !k->g->save_interval && !k->c->save_interval) tx__violate(k->v, "--save needs --save-interval");
+}
+
+static void rule_missing_checkpoint_has_a_name(const tx__check *k)
+{
+    if (k->c->exit_on_missing_checkpoint && !k->c->load) tx__violate(k->v, "--exit-on-missing-checkpoint needs --load");
+}
+
+static void rule_finetune_has_a_checkpoint(const tx__check *k)
+{
+    if (k->c->load || k->g->load) return;
+    if (k->c->finetune) tx__violate(k->v, "--finetune needs --load");
+    if (k->c->reset_iteration) tx__violate(k->v, "--reset-iteration needs --load");
+}
+
+static void one_or_pairs(const tx__check *k, const char *flag, const tx_list *l)
+{
+    double weight, sum = 0;
+    if (l->n <= 1) return;
+    if (l->n % 2) {
+        tx__violate(k->v, "--%s has %d values: one prefix, or pairs of weight and prefix", flag, l->n);
+        return;
+    }
+    if (l->n / 2 > MAX_DATASETS) {
+        tx__violate(k->v, "--%s has %d datasets, at most %d can be blended", flag, l->n / 2, MAX_DATASETS);
+        return;
+    }
+    for (int i = 0; i < l->n; i += 2) {
+        if (!tx__number_parse(l->item[i], &weight)) {
+            tx__violate(k->v, "--%s: %.60s stands where a weight should, before %.60s", flag, l->item[i],
+                        l->item[i + 1]);
+            return;
+        }
+        if (weight < 0) {
+            tx__violate(k->v, "--%s: the weight %.60s of %.60s is negative; weights are at least 0", flag, l->item[i],
+                        l->item[i + 1]);
+            return;
+        }
+        sum += weight;
+    }
+    if (!(sum > 0 && sum < 1e300))
+        tx__violate(k->v, "--%s: the weights have the sum %g, it must be above 0", flag, sum);
+}
+
+static void rule_datasets_are_one_or_pairs(const tx__check *k)
+{
+    one_or_pairs(k, "data-path", &k->c->data_path);
+    one_or_pairs(k, "train-data-path", &k->c->train_data_path);
+    one_or_pairs(k, "valid-data-path", &k->c->valid_data_path);
+    one_or_pairs(k, "test-data-path", &k->c->test_data_path);
+}
+
+static void rule_data_is_divided_or_apart(const tx__check *k)
+{
+    const tx_config_given *g = k->g;
+    bool valid = g->valid_data_path;
+    if (g->data_path && (g->train_data_path || valid || g->test_data_path))
+        tx__violate(k->v, "--data-path with --split, or --train-data-path, --valid-data-path and --test-data-path: "
+                          "give one of the two");
+    else if (!g->train_data_path && (valid || g->test_data_path))
+        tx__violate(k->v, "--%s-data-path needs --train-data-path", valid ? "valid" : "test");
+    else if (g->train_data_path && g->split)
+        tx__violate(k->v, "--split divides --data-path, but --train-data-path is used whole: leave --split out");
+}
+
+static void rule_weighted_splits_stand_alone(const tx__check *k)
+{
+    const tx_config_given *g = k->g;
+    if (!tx__names_weighted(g)) return;
+    if (g->data_path || g->train_data_path || g->split)
+        tx__violate(k->v,
+                    "Data loading Mode 1: --data-path and --split and Mode 2: "
+                    "--(train|valid|test)-weighted-split-paths are mutually exclusive i.e. cannot be set together");
+    if (!g->train_weighted_split_paths && !g->train_weighted_split_paths_path)
+        tx__violate(k->v, "--valid-weighted-split-paths and --test-weighted-split-paths need "
+                          "--train-weighted-split-paths");
+    if ((g->train_weighted_split_paths && g->train_weighted_split_paths_path) ||
+        (g->valid_weighted_split_paths && g->valid_weighted_split_paths_path) ||
+        (g->test_weighted_split_paths && g->test_weighted_split_paths_path))
+        tx__violate(k->v, "--...-weighted-split-paths and --...-weighted-split-paths-path: give one of the two");
+}
+
+static void rule_data_folder_has_data_path(const tx__check *k)
+{
+    if (k->g->aml_data_download_path && !k->g->data_path)
+        tx__violate(k->v, "--aml-data-download-path stands before the prefixes of --data-path, which is not given");
+}
+
+/* The three files of an index belong together and to one dataset. */
+static void rule_index_files_are_three(const tx__check *k)
+{
+    const tx_config_given *g = k->g;
+    const tx_config *c = k->c;
+    int n = g->train_doc_idx_path + g->train_sample_idx_path + g->train_shuffle_idx_path;
+    if (!n && !g->train_idx_path) return;
+    if (n % 3)
+        tx__violate(k->v, "--train-doc-idx-path, --train-sample-idx-path and --train-shuffle-idx-path: give all three, "
+                          "or none");
+    if (c->data_path.n > 1 || c->train_data_path.n > 1 || tx__names_weighted(g))
+        tx__violate(k->v, "%s is the index of one dataset, not of a blend",
+                    n ? "--train-doc-idx-path" : "--train-idx-path");
+    if (n && g->train_data_exact_num_epochs)
+        tx__violate(k->v, "--train-data-exact-num-epochs says how an index is made, --train-doc-idx-path gives one: "
+                          "leave one of the two out");
+}
+
+static void rule_keyed_order_stands_alone(const tx__check *k)
+{
+    const tx_config_given *g = k->g;
+    if (k->bad->data_order || strcmp(k->c->data_order, "keyed")) return;
+    if (g->train_doc_idx_path || g->train_sample_idx_path || g->train_shuffle_idx_path ||
+        g->train_data_exact_num_epochs)
+        tx__violate(k->v, "--data-order keyed has no index: leave --train-doc-idx-path, --train-sample-idx-path, "
+                          "--train-shuffle-idx-path and --train-data-exact-num-epochs out");
+    if (!k->bad->dataloader_type && !strcmp(k->c->dataloader_type, "cyclic"))
+        tx__violate(k->v, "--data-order keyed is another order in each epoch already: use --dataloader-type single");
+}
+
+static void rule_evaluated_blend_has_a_length(const tx__check *k)
+{
+    if (k->c->data_path.n > 1 && !k->g->eval_iters)
+        tx__violate(k->v, "--data-path is a blend, which has no end: say with --eval-iters how much to evaluate");
+}
+
+static void rule_dump_step_is_a_step(const tx__check *k)
+{
+    const tx_list *l = &k->c->dump_step;
+    int64_t step;
+    if (l->n == 2 && (!tx__integer_parse(l->item[0], &step) || step < 1))
+        tx__violate(k->v, "--dump-step %.60s is not a step; it takes a step from 1 on and a folder", l->item[0]);
+}
+
+/* A checkpoint of triax knows its tokenizer, so the commands that read one may leave the files out. */
+static void rule_tokenizer_has_its_files(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    /* the files may lie beside the checkpoint, or are not needed */
+    bool optional = c->load || tx__plans_only(k) || strcmp(c->command->name, "evaluate") == 0 ||
+                    strcmp(c->command->name, "generate") == 0 || strncmp(c->command->name, "inspect", 7) == 0;
+    bool vocab = c->vocab_file || k->g->vocab_file, merge = c->merge_file || k->g->merge_file;
+    bool model = c->tokenizer_model || k->g->tokenizer_model;
+    const char *type = c->tokenizer_type;
+    if (k->bad->tokenizer_type) return;
+    if (!strcmp(type, "NullTokenizer")) {
+        if (!c->vocab_size && !k->g->vocab_size && !optional) tx__violate(k->v, "NullTokenizer needs --vocab-size");
+    } else if (!strcmp(type, "BertWordPieceLowerCase") || !strcmp(type, "BertWordPieceCase")) {
+        if (!vocab && !optional) tx__violate(k->v, "%s needs --vocab-file", type);
+    } else if (!strcmp(type, "HFTokenizer") || !strcmp(type, "PretrainedFromHF")) {
+        if (!model && !optional) tx__violate(k->v, "%s needs --tokenizer-model, a folder or file", type);
+    } else if (strcmp(type, "GPT2BPETokenizer")) {
+        tx__violate(k->v,
+                    "--tokenizer-type %s is not built yet: use GPT2BPETokenizer, HFTokenizer, BertWordPieceLowerCase, "
+                    "BertWordPieceCase or NullTokenizer",
+                    type);
+    } else if (model && !vocab && !merge) {
+        if (!optional) tx__violate(k->v, "--tokenizer-model needs --tokenizer-type HFTokenizer");
+    } else {
+        if (!vocab && (merge || !optional)) tx__violate(k->v, "GPT2BPETokenizer needs --vocab-file");
+        if (!merge && (vocab || !optional))
+            tx__violate(k->v, "GPT2BPETokenizer needs --merge-file; a tokenizer.json is read by --tokenizer-type "
+                              "HFTokenizer --tokenizer-model FILE");
+    }
+}
+
+/* ---------------------------------------------------------------- options whose other values come later */
+
+static void rule_formats_are_built(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (strcmp(c->data_impl, "mmap") && strcmp(c->data_impl, "infer"))
+        tx__violate(k->v, "--data-impl %s is not built yet: make the dataset again with preprocess-data", c->data_impl);
+    if (strcmp(c->dataset_impl, "mmap"))
+        tx__violate(k->v, "--dataset-impl %s is not built yet: use mmap, or leave the flag out", c->dataset_impl);
+}
+
+/* ---------------------------------------------------------------- the table */
+
+const tx__rule tx__rules_files[] = {
+    { "pretrain-gpt", rule_save_has_an_interval },
+    { "pretrain-gpt", rule_missing_checkpoint_has_a_name },
+    { "pretrain-gpt", rule_finetune_has_a_checkpoint },
+    { "pretrain-gpt", rule_dump_step_is_a_step },
+    { NULL, rule_datasets_are_one_or_pairs },
+    { NULL, rule_data_is_divided_or_apart },
+    { NULL, rule_weighted_splits_stand_alone },
+    { NULL, rule_data_folder_has_data_path },
+    { NULL, rule_index_files_are_three },
+    { NULL, rule_keyed_order_stands_alone },
+    { "evaluate", rule_evaluated_blend_has_a_length },
+    { "preprocess-data", rule_tokenizer_has_its_files },
+    { "tokenize", rule_tokenizer_has_its_files },
+    { "detokenize", rule_tokenizer_has_its_files },
+    { "pretrain-gpt", rule_tokenizer_has_its_files },
+    { "inspect", rule_tokenizer_has_its_files },
+    { "inspect-samples", rule_tokenizer_has_its_files },
+    { "evaluate", rule_tokenizer_has_its_files },
+    { "generate", rule_tokenizer_has_its_files },
+    { NULL, rule_formats_are_built },
+    { NULL, NULL },
+};

@@ -1,0 +1,141 @@
+/* rules_model.c - rules across options: the shape of the model, its numbers, recomputation. */
+#include <math.h>
+#include <string.h>
+
+#include "config/rules.h"
+
+/* ---------------------------------------------------------------- model */
+
+static void rule_heads_have_a_width(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->hidden_size || k->bad->num_attention_heads || k->bad->kv_channels || c->kv_channels) return;
+    if (c->hidden_size && c->num_attention_heads)
+        tx__violate(k->v, "--hidden-size %lld is not divisible by --num-attention-heads %lld; give --kv-channels",
+                    (long long)c->hidden_size, (long long)c->num_attention_heads);
+}
+
+static void rule_key_heads_divide_heads(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->num_attention_heads || k->bad->num_key_value_heads || !c->num_attention_heads) return;
+    if (c->num_attention_heads % c->num_key_value_heads)
+        tx__violate(k->v, "--num-attention-heads %lld is not divisible by --num-key-value-heads %lld",
+                    (long long)c->num_attention_heads, (long long)c->num_key_value_heads);
+}
+
+static void rule_query_groups_are_key_heads(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->num_query_groups || k->bad->num_key_value_heads) return;
+    if (!c->group_query_attention && k->g->num_query_groups)
+        tx__violate(k->v, "--num-query-groups %lld needs --group-query-attention; or give --num-key-value-heads alone",
+                    (long long)c->num_query_groups);
+    else if (c->group_query_attention && c->num_key_value_heads != c->num_query_groups)
+        tx__violate(k->v,
+                    "--num-key-value-heads %lld, but --group-query-attention has --num-query-groups %lld: two names of "
+                    "one number, give one of them",
+                    (long long)c->num_key_value_heads, (long long)c->num_query_groups);
+}
+
+static void rule_activation_is_one(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (c->openai_gelu + c->squared_relu + c->swiglu + (c->glu_activation != NULL) > 1)
+        tx__violate(k->v, "--openai-gelu, --squared-relu, --swiglu and --glu-activation: give one of the four");
+    if (c->glu_activation && c->bias_gelu_fusion)
+        tx__violate(k->v, "if glu-activation is used, please set --no-bias-gelu-fusion");
+    if (c->swiglu && c->hidden_size && !c->ffn_hidden_size && !k->bad->hidden_size && !k->bad->ffn_hidden_size)
+        tx__violate(k->v, "--swiglu: 8/3 of --hidden-size %lld is less than 64; give --ffn-hidden-size",
+                    (long long)c->hidden_size);
+}
+
+static void rule_precision_is_one(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (c->fp16 && c->bf16) tx__violate(k->v, "--fp16 and --bf16: give one of the two");
+    if (c->fp32_residual_connection && !c->fp16 && !c->bf16)
+        tx__violate(k->v, "--fp32-residual-connection needs --fp16 or --bf16: in fp32 it always is");
+    if (c->fp16 && c->initial_loss_scale < c->min_loss_scale && !k->bad->initial_loss_scale && !k->bad->min_loss_scale)
+        tx__violate(k->v, "--initial-loss-scale %g is below --min-loss-scale %g", c->initial_loss_scale,
+                    c->min_loss_scale);
+    if (c->loss_scale_window != floor(c->loss_scale_window))
+        tx__violate(k->v, "--loss-scale-window %g is not a whole number", c->loss_scale_window);
+}
+
+static void rule_one_is_added_by_layernorm(const tx__check *k)
+{
+    if (k->bad->normalization || !k->c->apply_layernorm_1p || !strcmp(k->c->normalization, "layernorm")) return;
+    tx__violate(k->v, "--apply-layernorm-1p is for layer normalisation: leave it out with --normalization %s",
+                k->c->normalization);
+}
+
+static void rule_rotation_has_pairs(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    bool said = k->g->rotary_percent || k->g->rope_theta;
+    if (said && !c->use_rotary_position_embeddings && !c->load && !k->g->load)
+        tx__violate(k->v, "--rotary-percent and --rotary-position-embeddings-theta need "
+                          "--use-rotary-position-embeddings");
+    if (!c->use_rotary_position_embeddings || k->bad->rotary_percent || k->bad->kv_channels || !c->kv_channels) return;
+    int64_t n = tx_config_rotary_dim(c);
+    if (n < 2 || n % 2)
+        tx__violate(k->v, "--rotary-percent %g of a head's width %lld is %lld, which has to be even and at least 2",
+                    c->rotary_percent, (long long)c->kv_channels, (long long)n);
+}
+
+static void rule_positions_reach(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->seq_length || k->bad->max_position_embeddings || !c->seq_length || !c->max_position_embeddings) return;
+    if (c->seq_length > c->max_position_embeddings)
+        tx__violate(k->v, "--seq-length %lld is more than --max-position-embeddings %lld", (long long)c->seq_length,
+                    (long long)c->max_position_embeddings);
+}
+
+/* ---------------------------------------------------------------- recomputation */
+
+/* The number of layers at its default of 1 says nothing, as upstream: scripts have it beside no recomputation. */
+static void rule_recomputation_is_whole(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    const char *granularity = c->recompute_granularity, *method = c->recompute_method;
+    if (k->bad->recompute_granularity || k->bad->recompute_method) return;
+    bool full = granularity && !strcmp(granularity, "full");
+    if (c->checkpoint_activations && (granularity || method || c->recompute_activations))
+        tx__violate(k->v, "--checkpoint-activations is --recompute-granularity full --recompute-method uniform "
+                          "already: leave --recompute-activations, --recompute-granularity and --recompute-method out");
+    else if (full && c->recompute_activations)
+        tx__violate(k->v, "--recompute-activations is --recompute-granularity selective, but full is given: give one "
+                          "of the two");
+    else if (full && !method)
+        tx__violate(k->v, "--recompute-granularity full needs --recompute-method uniform or block");
+    else if (method && !full && (granularity || c->recompute_activations))
+        tx__violate(k->v,
+                    "--recompute-method %s: recompute method is not yet supported for selective recomputing "
+                    "granularity; leave it out, or give --recompute-granularity full",
+                    method);
+    else if (method && !full)
+        tx__violate(k->v, "--recompute-method %s needs --recompute-granularity full", method);
+    if (!full && c->recompute_num_layers != 1)
+        tx__violate(k->v, "--recompute-num-layers %lld needs --recompute-granularity full and --recompute-method",
+                    (long long)c->recompute_num_layers);
+    if (!c->checkpoint_activations && c->checkpoint_num_layers != 1)
+        tx__violate(k->v, "--checkpoint-num-layers %lld needs --checkpoint-activations",
+                    (long long)c->checkpoint_num_layers);
+}
+
+/* ---------------------------------------------------------------- the table */
+
+const tx__rule tx__rules_model[] = {
+    { NULL, rule_heads_have_a_width },
+    { NULL, rule_key_heads_divide_heads },
+    { NULL, rule_query_groups_are_key_heads },
+    { NULL, rule_activation_is_one },
+    { NULL, rule_precision_is_one },
+    { NULL, rule_one_is_added_by_layernorm },
+    { NULL, rule_rotation_has_pairs },
+    { NULL, rule_positions_reach },
+    { "pretrain-gpt", rule_recomputation_is_whole },
+    { NULL, NULL },
+};

@@ -1,0 +1,265 @@
+/* rules_run.c - rules across options: batch sizes, length of the run, learning rate and weight decay. */
+#include <string.h>
+
+#include "config/rules.h"
+
+/* ---------------------------------------------------------------- batch and length of the run */
+
+static void rule_micro_divides_global(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->global_batch_size || k->bad->micro_batch_size || !c->global_batch_size || !c->micro_batch_size) return;
+    int64_t data = tx_config_data_parallel(c), unit = c->micro_batch_size * data;
+    char near[TX__NEAREST];
+    if (c->global_batch_size % unit)
+        tx__violate(k->v,
+                    "global batch size (%lld) is not divisible by micro batch size (%lld) times data parallel size "
+                    "(%lld); nearest: %s",
+                    (long long)c->global_batch_size, (long long)c->micro_batch_size, (long long)data,
+                    tx__nearest_multiples(near, c->global_batch_size, unit));
+}
+
+static void rule_skipped_ranges_are_ranges(const tx__check *k)
+{
+    const tx_list *l = &k->c->skip_train_iteration_range;
+    int64_t first, last;
+    for (int i = 0; i < l->n; i++)
+        if (!tx__skip_range_parse(l->item[i], &first, &last))
+            tx__violate(k->v,
+                        "--skip-train-iteration-range %.60s: skip train iterations should be specified as two numbers, "
+                        "i.e. start-end, with 1 <= start <= end",
+                        l->item[i]);
+    if (l->n && k->c->rampup_batch_size.n)
+        tx__violate(k->v, "--skip-train-iteration-range needs batches of one size: leave --rampup-batch-size out");
+    if (l->n && !strcmp(k->c->command->name, "inspect-samples"))
+        tx__violate(k->v, "inspect-samples shows the data in its order: leave --skip-train-iteration-range out");
+}
+
+static void rule_memory_limit_is_a_size(const tx__check *k)
+{
+    const char *limit = k->c->memory_limit;
+    size_t bytes;
+    if (k->bad->memory_limit || !strcmp(limit, "auto") || !strcmp(limit, "off") || tx_size_parse(limit, &bytes)) return;
+    tx__violate(k->v, "--memory-limit %.60s is not a size; allowed: auto, off, or a size such as 8G, 512M or 1.5GiB",
+                limit);
+}
+
+static void rule_ramp_is_sound(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    tx__ramp r;
+    if (!c->rampup_batch_size.n || k->bad->rampup_batch_size || k->bad->global_batch_size || !c->global_batch_size)
+        return;
+    if (!tx__in_samples(c)) {
+        tx__violate(k->v, "expected no batch-size rampup for iteration-based training: --rampup-batch-size needs "
+                          "--train-samples");
+        return;
+    }
+    long long micro = (long long)c->micro_batch_size, data = (long long)tx_config_data_parallel(c);
+    long long unit = micro * data, global = (long long)c->global_batch_size;
+    switch (tx__ramp_of(c, &r)) {
+    case TX__RAMP_NUMBERS:
+        tx__violate(k->v, "expected the following format: --rampup-batch-size <start batch size> <batch size "
+                          "increment> <ramp-up samples>, whole numbers from 1 on");
+        return;
+    case TX__RAMP_START:
+        tx__violate(k->v, "--rampup-batch-size starts with %lld, more than --global-batch-size %lld",
+                    (long long)r.start, global);
+        return;
+    case TX__RAMP_INTERVAL:
+        tx__violate(k->v,
+                    "--rampup-batch-size: expected global batch size interval (%lld) to be divisible by global batch "
+                    "size increment (%lld)",
+                    (long long)(r.global - r.start), (long long)r.increment);
+        return;
+    case TX__RAMP_STEPS:
+        tx__violate(k->v, "--rampup-batch-size has %lld increments, at most 1000000 are taken: make them larger",
+                    (long long)r.n_increments);
+        return;
+    case TX__RAMP_NONE:
+        break;
+    }
+    long long odd = !unit ? 0 : r.start % unit ? r.start : (r.start + r.increment) % unit ? r.start + r.increment : 0;
+    if (odd)
+        tx__violate(k->v,
+                    "--rampup-batch-size: current global batch size (%lld) is not divisible by micro-batch-size (%lld) "
+                    "times data parallel size (%lld); give multiples of %lld to start with and to grow by",
+                    odd, micro, data, unit);
+    else if (c->train_samples <= r.samples || c->train_iters < 1)
+        tx__violate(k->v, "--train-samples %lld: the run ends before its --rampup-batch-size over %lld samples does",
+                    (long long)c->train_samples, (long long)r.samples);
+}
+
+static void rule_iterations_or_samples(const tx__check *k)
+{
+    const tx_config_given *g = k->g;
+    const tx_config *c = k->c;
+    if (g->train_iters && g->train_samples) {
+        tx__violate(k->v, "expected iteration-based training: give --train-iters or --train-samples, not both");
+        return;
+    }
+    bool samples = tx__in_samples(c), iters = !samples;
+    if (iters && g->lr_decay_samples)
+        tx__violate(k->v, "expected iteration-based learning rate decay: with --train-iters use --lr-decay-iters");
+    if (iters && c->lr_warmup_samples)
+        tx__violate(k->v, "expected iteration-based learning rate warmup: with --train-iters use --lr-warmup-iters");
+    if (iters && c->lr_wsd_decay_samples)
+        tx__violate(k->v, "expected iteration-based learning rate decay: with --train-iters use --lr-wsd-decay-iters");
+    if (samples && c->lr_wsd_decay_iters)
+        tx__violate(k->v, "expected sample-based learning rate decay: with --train-samples use --lr-wsd-decay-samples");
+    if (samples && g->lr_decay_iters)
+        tx__violate(k->v, "expected sample-based learning rate decay: with --train-samples use --lr-decay-samples");
+    if (samples && c->lr_warmup_iters)
+        tx__violate(k->v, "expected sample-based learning rate warmup: with --train-samples use --lr-warmup-samples");
+    if (samples && !k->bad->global_batch_size && !c->rampup_batch_size.n && c->train_samples < c->global_batch_size)
+        tx__violate(k->v, "--train-samples %lld is less than one global batch of %lld", (long long)c->train_samples,
+                    (long long)c->global_batch_size);
+}
+
+/* Samples are counted in 64 bits; the bounds of single options do not keep their products below that. */
+static void rule_samples_can_be_counted(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    double batch = (double)c->global_batch_size, train = (double)c->train_iters * batch;
+    double eval = ((double)c->train_iters / (double)c->eval_interval + 1) * (double)c->eval_iters * batch;
+    if (train > 1e17) tx__violate(k->v, "the run would read %g samples, more than 1e17: lower --train-iters", train);
+    if (eval > 1e17) tx__violate(k->v, "evaluation would read %g samples, more than 1e17: lower --eval-iters", eval);
+}
+
+/* ---------------------------------------------------------------- learning rate and weight decay */
+
+static void rule_warmup_is_said_once(const tx__check *k)
+{
+    if (k->g->lr_warmup_fraction && k->c->lr_warmup_iters)
+        tx__violate(k->v, "can only specify one of lr-warmup-fraction and lr-warmup-iters");
+    if (k->g->lr_warmup_fraction && k->c->lr_warmup_samples)
+        tx__violate(k->v, "can only specify one of lr-warmup-fraction and lr-warmup-samples");
+}
+
+/* Upstream lets tokens win without a word where both are given. */
+static void rule_tokens_stand_alone(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (c->lr_warmup_tokens && (c->lr_warmup_iters || c->lr_warmup_samples || k->g->lr_warmup_fraction))
+        tx__violate(k->v, "can only specify one of lr-warmup-tokens, lr-warmup-fraction, lr-warmup-iters and "
+                          "lr-warmup-samples");
+    if (c->lr_decay_tokens && (k->g->lr_decay_iters || k->g->lr_decay_samples))
+        tx__violate(k->v, "can only specify one of lr-decay-tokens, lr-decay-iters and lr-decay-samples");
+    if (c->lr_decay_tokens && c->lr_warmup_tokens >= c->lr_decay_tokens)
+        tx__violate(k->v, "--lr-warmup-tokens %lld: the warm-up must be shorter than the decay span of %lld tokens",
+                    (long long)c->lr_warmup_tokens, (long long)c->lr_decay_tokens);
+}
+
+static void rule_wsd_has_its_length(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->lr_decay_style || k->bad->lr_wsd_decay_iters || k->bad->lr_wsd_decay_samples) return;
+    int64_t length = tx__in_samples(c) ? c->lr_wsd_decay_samples : c->lr_wsd_decay_iters;
+    int64_t span = tx__in_samples(c) ? c->lr_decay_samples : c->lr_decay_iters;
+    const char *flag = tx__in_samples(c) ? "--lr-wsd-decay-samples" : "--lr-wsd-decay-iters";
+    if (strcmp(c->lr_decay_style, "WSD")) {
+        if (length || k->g->lr_wsd_decay_style)
+            tx__violate(k->v, "--lr-wsd-decay-style, -iters and -samples need --lr-decay-style WSD");
+    } else if (c->lr_decay_tokens) {
+        tx__violate(k->v, "--lr-decay-style WSD is counted in iterations or samples; leave --lr-decay-tokens out");
+    } else if (!length) {
+        tx__violate(k->v, "--lr-decay-style WSD needs %s", flag);
+    } else if (span && length > span) {
+        tx__violate(k->v, "%s %lld is longer than the whole decay span of %lld", flag, (long long)length,
+                    (long long)span);
+    }
+}
+
+static void rule_warmup_before_decay_ends(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    const char *what = "the warm-up must be shorter than the decay span";
+    if (!k->bad->lr_warmup_iters && !k->bad->lr_decay_iters && !k->bad->train_iters && c->lr_decay_iters &&
+        !tx__in_samples(c) && c->lr_warmup_iters >= c->lr_decay_iters)
+        tx__violate(k->v, "--lr-warmup-iters %lld: %s of %lld iterations", (long long)c->lr_warmup_iters, what,
+                    (long long)c->lr_decay_iters);
+    if (!k->bad->lr_warmup_samples && !k->bad->lr_decay_samples && !k->bad->train_samples && c->lr_decay_samples &&
+        tx__in_samples(c) && c->lr_warmup_samples >= c->lr_decay_samples)
+        tx__violate(k->v, "--lr-warmup-samples %lld: %s of %lld samples", (long long)c->lr_warmup_samples, what,
+                    (long long)c->lr_decay_samples);
+    if (c->lr_warmup_fraction >= 1) tx__violate(k->v, "--lr-warmup-fraction %g: %s", c->lr_warmup_fraction, what);
+}
+
+static void rule_min_lr_below_lr(const tx__check *k)
+{
+    if (!k->g->lr || k->bad->lr || k->bad->min_lr) return;
+    if (k->c->min_lr > k->c->lr) tx__violate(k->v, "--min-lr %g is more than --lr %g", k->c->min_lr, k->c->lr);
+    if (k->c->lr_warmup_init > k->c->lr && !k->bad->lr_warmup_init)
+        tx__violate(k->v, "--lr-warmup-init %g is more than --lr %g", k->c->lr_warmup_init, k->c->lr);
+}
+
+static void rule_scheduler_source_is_one(const tx__check *k)
+{
+    if (k->c->override_opt_param_scheduler && k->c->use_checkpoint_opt_param_scheduler)
+        tx__violate(k->v, "both override and use-checkpoint are set: give --override-opt_param-scheduler or "
+                          "--use-checkpoint-opt_param-scheduler");
+}
+
+static void rule_weight_decay_has_its_ends(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    const tx_config_given *g = k->g;
+    if (k->bad->weight_decay_incr_style || k->bad->start_weight_decay || k->bad->end_weight_decay) return;
+    if (!strcmp(c->weight_decay_incr_style, "constant")) {
+        if (g->start_weight_decay || g->end_weight_decay)
+            tx__violate(k->v,
+                        "--start-weight-decay and --end-weight-decay need --weight-decay-incr-style linear or cosine");
+    } else if (!g->start_weight_decay || !g->end_weight_decay) {
+        tx__violate(k->v, "--weight-decay-incr-style %s needs --start-weight-decay and --end-weight-decay",
+                    c->weight_decay_incr_style);
+    } else if (c->end_weight_decay < c->start_weight_decay) {
+        tx__violate(k->v, "--end-weight-decay %g is less than --start-weight-decay %g", c->end_weight_decay,
+                    c->start_weight_decay);
+    }
+}
+
+static void rule_less_than_one(const tx__check *k)
+{
+    const struct {
+        const char *flag;
+        double value;
+    } all[] = { { "adam-beta1", k->c->adam_beta1 },
+                { "adam-beta2", k->c->adam_beta2 },
+                { "hidden-dropout", k->c->hidden_dropout },
+                { "attention-dropout", k->c->attention_dropout },
+                { "label-smoothing", k->c->label_smoothing } };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].value >= 1) tx__violate(k->v, "--%s %g must be less than 1", all[i].flag, all[i].value);
+}
+
+static void rule_states_are_adams(const tx__check *k)
+{
+    if (k->bad->optimizer || !k->c->log_optimizer_states_to_tensorboard || !strcmp(k->c->optimizer, "adam")) return;
+    tx__violate(k->v, "--log-optimizer-states-to-tensorboard shows what Adam holds: not with --optimizer %s",
+                k->c->optimizer);
+}
+
+/* ---------------------------------------------------------------- the table */
+
+const tx__rule tx__rules_run[] = {
+    { "pretrain-gpt", rule_micro_divides_global },
+    { "pretrain-gpt", rule_ramp_is_sound },
+    { "pretrain-gpt", rule_iterations_or_samples },
+    { "pretrain-gpt", rule_samples_can_be_counted },
+    { "inspect-samples", rule_micro_divides_global },
+    { "inspect-samples", rule_ramp_is_sound },
+    { "inspect-samples", rule_iterations_or_samples },
+    { "inspect-samples", rule_samples_can_be_counted },
+    { "pretrain-gpt", rule_warmup_is_said_once },
+    { "pretrain-gpt", rule_tokens_stand_alone },
+    { "pretrain-gpt", rule_wsd_has_its_length },
+    { "pretrain-gpt", rule_warmup_before_decay_ends },
+    { "pretrain-gpt", rule_min_lr_below_lr },
+    { "pretrain-gpt", rule_scheduler_source_is_one },
+    { "pretrain-gpt", rule_weight_decay_has_its_ends },
+    { "pretrain-gpt", rule_states_are_adams },
+    { "pretrain-gpt", rule_less_than_one },
+    { "pretrain-gpt", rule_memory_limit_is_a_size },
+    { NULL, rule_skipped_ranges_are_ranges },
+    { NULL, NULL },
+};

@@ -1,0 +1,316 @@
+/* deepspeed.c - triax deepspeed: hosts out of a hostfile, a Slurm allocation or this one, and who starts ranks there.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "launch/deepspeed_env.h"
+#include "launch/job.h"
+#include "launch/link.h"
+#include "launch/script.h"
+#include "launch/ssh_agent.h"
+#include "triax/launch.h"
+
+enum { MAX_HOSTFILE = 16 << 20 };
+
+struct job {
+    tx_config *cfg;
+    tx_words program, env; /* env: NAME=VALUE for the ranks */
+    tx_hosts hosts;        /* none: this host, or what Slurm has given */
+    tx_place *place;       /* of the hosts, or this one */
+    int n_places;
+    bool srun;
+    char folder[64], hostfile[96]; /* for mpirun */
+    tx_str agent;
+    tx_supervisor s;
+};
+
+/* ---- which hosts ---- */
+
+static tx_status read_hostfile(struct job *j)
+{
+    const tx_config *c = j->cfg;
+    tx_str text = { 0 };
+    if (!c->given.hostfile && !tx_path_exists(c->hostfile)) return TX_OK;
+    tx_status st = tx_file_read(c->hostfile, MAX_HOSTFILE, &text);
+    if (!st) st = tx__hostfile_parse(&j->hosts, c->hostfile, text.data ? text.data : "", text.len);
+    tx_str_free(&text);
+    return st;
+}
+
+static tx_status check_filters(const tx_config *c)
+{
+    bool filters = c->launch_include || c->launch_exclude, numbers = c->num_nodes > 0 || c->num_gpus > 0;
+    if (c->launch_include && c->launch_exclude)
+        return TX_FAIL(TX_ERR_ARG, "--include and --exclude cannot both be given");
+    if (filters && numbers)
+        return TX_FAIL(TX_ERR_ARG, "--num_nodes and --num_gpus cannot be given with --include or --exclude");
+    return TX_OK;
+}
+
+/* Filters without a hostfile speak of localhost, with one slot a core. */
+static tx_status local_hosts(struct job *j)
+{
+    char line[64];
+    tx_place here;
+    TX_TRY(tx__place_here(&here, 1));
+    int gpus = tx__gpus_here(), n = snprintf(line, sizeof line, "localhost slots=%d", gpus ? gpus : here.n_cores);
+    return tx__hostfile_parse(&j->hosts, "this host", line, (size_t)n);
+}
+
+static tx_status filter_hosts(struct job *j)
+{
+    const tx_config *c = j->cfg;
+    if (c->launch_include) return tx__hosts_filter(&j->hosts, c->launch_include, true);
+    if (c->launch_exclude) return tx__hosts_filter(&j->hosts, c->launch_exclude, false);
+    return tx__hosts_limit(&j->hosts, c->num_nodes, c->num_gpus);
+}
+
+static bool word_is(const char *word, const char *a, const char *b)
+{
+    return word && (!strcmp(word, a) || !strcmp(word, b));
+}
+
+/* Under Slurm a hostfile that is asked for goes by srun only on demand: its hosts may be others. */
+static tx_status choose_starter(struct job *j)
+{
+    const char *l = j->cfg->launcher, *job = getenv("SLURM_JOB_ID"), *tasks = getenv("SLURM_STEP_NUM_TASKS");
+    if (l && !word_is(l, "pdsh", "openmpi") && !word_is(l, "mpirun", "slurm") && !word_is(l, "srun", "srun"))
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "--launcher %s: ranks are started by Open MPI's mpirun (openmpi) or by srun (slurm)", l);
+    bool asked = word_is(l, "srun", "slurm");
+    if (asked && !job)
+        return TX_FAIL(TX_ERR_ARG, "--launcher %s: this is no Slurm allocation; sbatch and salloc make one", l);
+    j->srun = asked || (!l && job && !j->hosts.n);
+    if (j->srun && tasks && atoi(tasks) > 1)
+        return TX_FAIL(
+            TX_ERR_ARG,
+            "srun has started triax deepspeed %s times; start it once, in the batch script: it calls srun itself. "
+            "Once per node is for triax torchrun",
+            tasks);
+    return TX_OK;
+}
+
+static tx_status find_hosts(struct job *j)
+{
+    const tx_config *c = j->cfg;
+    TX_TRY(check_filters(c));
+    TX_TRY(read_hostfile(j));
+    TX_TRY(choose_starter(j));
+    if (!j->hosts.n && !j->srun) TX_TRY(local_hosts(j));
+    return j->hosts.n ? filter_hosts(j) : TX_OK;
+}
+
+/* ---- places ---- */
+
+static bool is_here(const char *name)
+{
+    tx_place here;
+    return !strcmp(name, "localhost") || (!tx__place_here(&here, 1) && !strcmp(here.host, name)) || tx__is_local(name);
+}
+
+static tx_status find_places(struct job *j)
+{
+    TX_TRY(tx_alloc(&j->place, (size_t)j->hosts.n, sizeof *j->place, "the hosts"));
+    j->n_places = j->hosts.n;
+    for (int i = 0; i < j->hosts.n; i++) {
+        const tx_host *h = &j->hosts.host[i];
+        if (is_here(h->name))
+            TX_TRY(tx__place_here(&j->place[i], h->n_slots));
+        else
+            snprintf(j->place[i].host, sizeof j->place[i].host, "%s", h->name);
+        j->place[i].n_ranks = h->n_slots;
+        snprintf(j->place[i].name, sizeof j->place[i].name, "%s", h->name); /* ssh knows it by this name */
+    }
+    return TX_OK;
+}
+
+static bool several(const struct job *j)
+{
+    return j->n_places > 1 || !*j->place[0].cores;
+}
+
+/* ---- commands ---- */
+
+/* Takes "--mca plm_rsh_agent X" out of the user's flags for mpirun: X is called through our agent. */
+static tx_status take_shell(tx_str *shell, tx_str *args, const char *given)
+{
+    tx_words w = { 0 };
+    tx_status st = tx__words_add_cut(&w, given);
+    for (int i = 0; !st && i < w.n; i++) {
+        bool mca = i + 2 < w.n && (!strcmp(w.word[i], "--mca") || !strcmp(w.word[i], "-mca"));
+        if (mca && !strcmp(w.word[i + 1], "plm_rsh_agent")) {
+            shell->len = 0;
+            st = tx_str_puts(shell, w.word[i + 2]);
+            i += 2;
+        } else {
+            st = tx_str_printf(args, "%s%s", args->len ? " " : "", w.word[i]);
+        }
+    }
+    tx__words_free(&w);
+    return st;
+}
+
+static tx_status find_shell(tx_str *shell, tx_str *args, const tx_config *c)
+{
+    const char *set = getenv("OMPI_MCA_plm_rsh_agent");
+    if (set && *set)
+        TX_TRY(tx_str_puts(shell, set));
+    else
+        TX_TRY(tx_str_printf(shell, "ssh -x -o BatchMode=yes -o ConnectTimeout=%d", (int)c->start_timeout));
+    if (!set && c->ssh_port) TX_TRY(tx_str_printf(shell, " -p %d", (int)c->ssh_port));
+    return c->launcher_args ? take_shell(shell, args, c->launcher_args) : TX_OK;
+}
+
+static tx_status write_hostfile(struct job *j)
+{
+    tx_str text = { 0 };
+    strcpy(j->folder, "/tmp/triax-XXXXXX");
+    if (!mkdtemp(j->folder)) {
+        *j->folder = 0;
+        return TX_FAIL(TX_ERR_IO, "cannot make a folder in /tmp");
+    }
+    snprintf(j->hostfile, sizeof j->hostfile, "%s/hosts", j->folder);
+    tx_status st = tx__mpirun_hostfile(&text, j->place, j->n_places);
+    if (!st) st = tx_file_publish(j->hostfile, text.data, text.len);
+    tx_str_free(&text);
+    return st;
+}
+
+/* The variables go to every host as "-x NAME". */
+static tx_status hand_on(tx_str *args, tx_start *start, const tx_words *env)
+{
+    tx_words names = { 0 };
+    tx_status st = tx__environment_to_hand_on(&names);
+    for (int i = 0; !st && i < env->n; i++) {
+        st = tx__words_add_n(&names, env->word[i], strcspn(env->word[i], "="));
+        if (!st) st = tx__words_add(&start->env, env->word[i]);
+    }
+    for (int i = 0; !st && i < names.n; i++) st = tx_str_printf(args, "%s-x %s", args->len ? " " : "", names.word[i]);
+    tx__words_free(&names);
+    return st;
+}
+
+static tx_status build_several(tx_start *out, struct job *j)
+{
+    const tx_config *c = j->cfg;
+    tx_str shell = { 0 }, args = { 0 };
+    tx_status st;
+    if (c->no_ssh) {
+        st = TX_FAIL(TX_ERR_ARG,
+                     "--no_ssh: other hosts are reached by ssh; triax torchrun, started on each of them, needs none");
+        goto out;
+    }
+    TX_GOTO(find_shell(&shell, &args, c));
+    TX_GOTO(hand_on(&args, out, &j->env));
+    TX_GOTO(tx__ssh_agent_command(&j->agent, shell.data, (int)c->start_timeout));
+    tx_mpirun m = { .place = j->place,
+                    .n_places = j->n_places,
+                    .hostfile = *j->hostfile ? j->hostfile : "HOSTS",
+                    .agent = j->agent.data,
+                    .args = args.len ? args.data : NULL };
+    st = tx__start_mpirun(out, &m, &j->program);
+out:
+    tx_str_free(&shell);
+    tx_str_free(&args);
+    return st;
+}
+
+static tx_status build_here(tx_start *out, const struct job *j)
+{
+    tx_mpirun m = { .place = j->place, .n_places = 1, .args = j->cfg->launcher_args };
+    TX_TRY(tx__words_add_all(&out->env, (const char *const *)j->env.word));
+    return j->place->n_ranks == 1 ? tx__start_direct(out, &j->program) : tx__start_mpirun(out, &m, &j->program);
+}
+
+/* The tasks of a node of the allocation, "4" or "4(x2)"; 0: not the same on all. */
+static int slurm_tasks(void)
+{
+    const char *per_node = getenv("SLURM_NTASKS_PER_NODE"), *all = getenv("SLURM_TASKS_PER_NODE");
+    if (per_node && atoi(per_node) > 0) return atoi(per_node);
+    return all && !strchr(all, ',') ? atoi(all) : 0;
+}
+
+static tx_status build_srun(tx_start *out, const struct job *j)
+{
+    const tx_config *c = j->cfg;
+    const char *nodes = getenv("SLURM_JOB_NUM_NODES");
+    tx_srun s = { .n_nodes = nodes ? atoi(nodes) : 0,
+                  .n_per_node = c->num_gpus > 0 ? (int)c->num_gpus : slurm_tasks(),
+                  .args = c->launcher_args };
+    tx_str list = { 0 };
+    tx_status st;
+    if (c->num_nodes > s.n_nodes) {
+        st = TX_FAIL(TX_ERR_ARG, "--num_nodes %lld: the allocation has %d", (long long)c->num_nodes, s.n_nodes);
+        goto out;
+    }
+    if (c->num_nodes > 0) s.n_nodes = (int)c->num_nodes;
+    for (int i = 0; i < j->hosts.n; i++) TX_GOTO(tx_str_printf(&list, "%s%s", i ? "," : "", j->hosts.host[i].name));
+    if (j->hosts.n) {
+        s.n_nodes = j->hosts.n;
+        s.n_per_node = j->hosts.host[0].n_slots;
+        s.nodes = list.data;
+    }
+    if (s.n_nodes < 1 || s.n_per_node < 1) {
+        st = TX_FAIL(TX_ERR_ARG,
+                     "Slurm does not say how many tasks a node is to have; give --num_gpus, ranks on each node");
+        goto out;
+    }
+    TX_GOTO(tx__words_add_all(&out->env, (const char *const *)j->env.word));
+    tx_info("%d ranks on %d nodes of Slurm's job %s, %d on each", s.n_nodes * s.n_per_node, s.n_nodes,
+            getenv("SLURM_JOB_ID"), s.n_per_node);
+    st = tx__start_srun(out, &s, &j->program);
+out:
+    tx_str_free(&list);
+    return st;
+}
+
+static tx_status build(tx_start *out, struct job *j)
+{
+    if (j->srun) return build_srun(out, j);
+    TX_TRY(find_places(j));
+    if (several(j) && !j->cfg->dry_run) TX_TRY(write_hostfile(j));
+    if (j->n_places > 1 || j->place->n_ranks > 1) tx__places_show(j->place, j->n_places);
+    return several(j) ? build_several(out, j) : build_here(out, j);
+}
+
+/* ---- the whole ---- */
+
+static tx_status run(struct job *j, const tx_start *start, int *code)
+{
+    bool read = j->srun || several(j) || j->place->n_ranks > 1;
+    TX_TRY(tx__supervisor_open(&j->s, (double)j->cfg->grace));
+    if (!j->srun && several(j)) j->s.start_within = 2 * (double)j->cfg->start_timeout; /* ssh has the first half */
+    TX_TRY(tx__supervisor_run(&j->s, start, read));
+    tx__supervisor_tell(&j->s);
+    *code = tx__supervisor_code(&j->s);
+    return TX_OK;
+}
+
+tx_status tx_deepspeed(int argc, char *const *argv, int *code)
+{
+    struct job j = { 0 };
+    tx_start start = { 0 };
+    tx_status st;
+    *code = 0;
+    TX_GOTO(tx__launch_parse(&j.cfg, &j.program, "deepspeed", argc, argv));
+    TX_GOTO(find_hosts(&j));
+    TX_GOTO(tx__deepspeed_env_read(&j.env));
+    TX_GOTO(build(&start, &j));
+    st = j.cfg->dry_run ? tx__start_show(&start) : run(&j, &start, code);
+out:
+    tx__supervisor_close(&j.s);
+    if (*j.folder) (void)tx_remove_tree(j.folder);
+    tx__start_free(&start);
+    tx__words_free(&j.program);
+    tx__words_free(&j.env);
+    tx__hosts_free(&j.hosts);
+    tx_str_free(&j.agent);
+    tx_free(j.place);
+    tx_config_free(j.cfg);
+    return st;
+}

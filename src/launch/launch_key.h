@@ -1,0 +1,38 @@
+/* launch_key.h - the secret that the torchruns of one job share, and what is computed with it (HMAC-SHA256, nettle).
+ *
+ *  The file has 64 hexadecimal digits: TRIAX_LAUNCH_KEY_FILE, or ~/.triax/launch.key, which is made on first use. It
+ * must be the user's own and readable by nobody else. A Slurm job's number is mixed in, so jobs do not mistake each
+ * other. */
+#ifndef TX_LAUNCH_LAUNCH_KEY_H
+#define TX_LAUNCH_LAUNCH_KEY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum { TX_TAG_BYTES = 32 };
+
+typedef struct tx_key {
+    uint8_t byte[TX_TAG_BYTES];
+} tx_key;
+
+/* Reads the key, or makes it. path[cap] becomes the file's, for messages. TX_ERR_IO, TX_ERR_FORMAT name the file and
+ * what to do. */
+tx_status tx__key_open(tx_key *out, char *path, size_t cap);
+
+/* The same for one file and one job ("" or NULL: none). */
+tx_status tx__key_read(tx_key *out, const char *path, const char *job);
+
+/* HMAC-SHA256 over a word and two stretches of bytes; the word's NUL counts, so that no two uses meet. */
+void tx__key_tag(uint8_t tag[TX_TAG_BYTES], const tx_key *key, const char *word, const void *a, size_t n_a,
+                 const void *b, size_t n_b);
+
+/* Equal, in a time that does not tell where they differ. */
+bool tx__tag_equal(const uint8_t a[TX_TAG_BYTES], const uint8_t b[TX_TAG_BYTES]);
+
+/* Bytes that nobody can guess. TX_ERR_IO: the system has none. */
+tx_status tx__random(void *bytes, size_t n);
+
+#endif

@@ -1,0 +1,95 @@
+/* rendezvous.h - the torchruns of several nodes, without ssh between them.
+ *
+ *      node 0 (leads)                                node k (joins)
+ *      listens on the port                           connects, again and again until the time is over
+ *                         <- proof of the key ->     wire.h
+ *                         <- HELLO                   its number, host, cores, ranks, and a digest of what it is to run
+ *      all have come      WELCOME ->                 has it the program and the folder?
+ *                         <- READY
+ *      runs mpirun; that calls `triax launch-agent SOCKET node-k orted ...`, which hands the words over
+ *                         RUN ->                     checks every word, runs orted (orted_words.h)
+ *                         <- EXITED
+ *      mpirun's end       END ->                     ends with the same exit code
+ *
+ *  Either side that loses the other ends what it runs. Keepalives find a dead link within 14 seconds. */
+#ifndef TX_LAUNCH_RENDEZVOUS_H
+#define TX_LAUNCH_RENDEZVOUS_H
+
+#include "launch/launch_key.h"
+#include "launch/link.h"
+#include "launch/seats.h"
+#include "launch/supervise.h"
+
+typedef struct tx_meeting {
+    char host[TX_HOST_NAME]; /* where node 0 is */
+    int port, n_nodes;
+    int node_rank;  /* this node's; -1: as they come, and who can listen at `host` leads */
+    double timeout; /* seconds that nodes wait for each other */
+    const char *id; /* the job's name, "" if it has none */
+    const tx_words *program;
+    tx_place here;
+    tx_key key;
+    char key_path[4096];
+} tx_meeting;
+
+enum {
+    TX_SAY_HELLO = 1,
+    TX_SAY_WELCOME,
+    TX_SAY_READY,
+    TX_SAY_REFUSE,
+    TX_SAY_RUN,
+    TX_SAY_EXITED,
+    TX_SAY_KILL,
+    TX_SAY_STOP,
+    TX_SAY_END
+};
+
+enum { TX_MAX_NODES = 4096 };
+
+/* What a node says of itself; the digest is of its program's words. */
+typedef struct tx_hello {
+    int64_t n_nodes, node_rank;
+    char version[32], id[128];
+    uint8_t digest[TX_TAG_BYTES];
+    tx_place place;
+} tx_hello;
+
+tx_status tx__hello_pack(tx_str *out, const tx_meeting *m);
+/* TX_ERR_FORMAT: no such message. */
+tx_status tx__hello_unpack(tx_hello *out, const uint8_t *bytes, size_t n);
+/* TX_ERR_ARG: this node does not belong to the meeting; the message says why. */
+tx_status tx__hello_check(const tx_hello *h, const tx_meeting *m);
+
+/* ---- node 0 ---- */
+
+typedef struct tx_lead tx_lead;
+
+/* Listens. *out stays NULL where node_rank is -1 and another torchrun leads. TX_ERR_IO: the port is taken. */
+tx_status tx__lead_open(tx_lead **out, const tx_meeting *m);
+
+/* Until all nodes are there and ready. TX_ERR_COMM names those that are not, or why one cannot; TX_ERR_STATE: a signal
+ * to stop came. */
+tx_status tx__lead_gather(tx_lead *l, tx_supervisor *s);
+
+/* Places in the order of nodes; hostfile and agent for tx_mpirun. */
+const tx_place *tx__lead_places(const tx_lead *l);
+const char *tx__lead_hostfile(const tx_lead *l);
+const char *tx__lead_agent(const tx_lead *l);
+
+/* Runs mpirun to its end. TX_ERR_COMM: a node was lost, the job was ended. */
+tx_status tx__lead_run(tx_lead *l, tx_supervisor *s, const tx_start *mpirun);
+
+/* Tells the nodes the exit code, and what to say ("" nothing). NULL allowed. */
+void tx__lead_close(tx_lead *l, int code, const char *why);
+
+/* ---- the others ---- */
+
+/* From the first attempt to connect to the end of the job, whose exit code *code becomes. */
+tx_status tx__join(const tx_meeting *m, tx_supervisor *s, int *code);
+
+/* ---- what mpirun calls ---- */
+
+/* argv: SOCKET HOST WORDS...   *code: what the agent exits with. */
+tx_status tx__agent(int argc, char *const *argv, int *code);
+
+#endif

@@ -1,0 +1,17 @@
+/* script.h - a launcher's command line in two: its own flags, and what the ranks run. */
+#ifndef TX_LAUNCH_SCRIPT_H
+#define TX_LAUNCH_SCRIPT_H
+
+#include "config/config.h"
+#include "launch/words.h"
+
+/* The sub-command that a script stands for: "pretrain-gpt" for "dir/pretrain_gpt.py" and for itself. NULL: there is
+ * none. Static. */
+const char *tx__script_command(const char *script);
+
+/* Takes `command`'s own flags (also -H, -i, -e, -m, -r, -t, as the upstream launchers have them) into a config whose
+ * `script` is set, and puts the sub-command and everything behind the script into *program. Nothing behind the script
+ * is looked at. TX_ERR_ARG: a flag is wrong; there is no script; it is no sub-command (the message lists them). */
+tx_status tx__launch_parse(tx_config **cfg, tx_words *program, const char *command, int argc, char *const *argv);
+
+#endif

@@ -1,0 +1,54 @@
+/* grid.h - the three axes: which rank has which place, and the groups along them. Nothing else maps ranks to axes.
+ *
+ *      rank = tensor + t (data + r pipeline)      t, r, p ranks along the axes; t varies fastest, as in Megatron-LM
+ *
+ *      16 ranks, t = 2, p = 4, r = 2:     stage 0   | 0 1 | 2 3 |       tensor groups   [0 1] [2 3] ...
+ *                                         stage 1   | 4 5 | 6 7 |       data groups     [0 2] [1 3] [4 6] ...
+ *                                         stage 2   | 8 9 |10 11|       pipelines       [0 4 8 12] [1 5 9 13] ...
+ *                                         stage 3   |12 13|14 15|
+ *
+ *  Source: megatron/core/parallel_state.py (initialize_model_parallel). */
+#ifndef TX_PARALLEL_GRID_H
+#define TX_PARALLEL_GRID_H
+
+#include "comm/comm.h"
+
+typedef struct tx_axis {
+    int size, rank;
+} tx_axis;
+
+typedef struct tx_grid {
+    int rank, size; /* in the world */
+    tx_axis tp, pp, dp;
+    bool sequence; /* sequence parallelism: between layers a tensor-parallel rank holds s/t positions */
+    tx_comm *world;
+    tx_comm *tensor, *pipeline, *data;
+    tx_comm *model; /* all of tensor x pipeline with the same place on the data axis, tensor fastest */
+    tx_comm *ends; /* first and last stage of a pipeline, for what both hold; of one for the stages between, or p = 1 */
+} tx_grid;
+
+/* The groups in which a step moves tensors, and their names. */
+enum { TX_GROUP_TENSOR, TX_GROUP_PIPELINE, TX_GROUP_DATA, TX_GROUP_ENDS, TX_N_GROUPS };
+extern const char *const tx_group_names[TX_N_GROUPS];
+tx_comm *tx_grid_group(const tx_grid *g, int group);
+
+/* Place of a rank; pure. */
+void tx_grid_place(tx_grid *g, int rank, int tp, int pp, int dp);
+
+/* Collective over the world: the groups of its ranks. tp and pp divide the world's size. `world` is the caller's and
+ * outlives the grid. sequence is ignored where tp is 1. */
+tx_status tx_grid_open(tx_grid *g, tx_world *world, int tp, int pp, bool sequence);
+
+/* The grid of one rank of a job that does not exist, for a dry run. */
+tx_status tx_grid_plan(tx_grid *g, int rank, int tp, int pp, int dp, bool sequence);
+
+void tx_grid_close(tx_grid *g); /* a zeroed one is fine */
+
+/* The context's; a context without a grid is a rank alone. */
+extern const tx_grid tx_grid_alone;
+static inline const tx_grid *tx_grid_of(const tx_ctx *c)
+{
+    return c->grid ? c->grid : &tx_grid_alone;
+}
+
+#endif

@@ -1,0 +1,221 @@
+/* pp_schedule.c - the instruction lists of pipeline stages, and the division of layers among them. */
+#include "parallel/pp_schedule.h"
+
+#include <limits.h>
+#include <math.h>
+
+#include "base/alloc.h"
+
+/* ---------------------------------------------------------------- instruction lists */
+
+/* A unit is a micro-batch in a chunk. Units are numbered in the order of their forwards, and again in that of their
+ * backwards; both orders are the same in all stages. */
+typedef struct builder {
+    const tx_pp_shape *s;
+    int stage;
+    tx_pp_list *list;
+    int *slot_of; /* [m n_chunks] of (micro, chunk) */
+    bool *used;   /* [m n_chunks] slots */
+} builder;
+
+typedef struct unit {
+    int micro, chunk;
+} unit;
+
+/* p micro-batches pass all chunks before the next p do:
+ *
+ *      p = 2, two chunks      k       0  1  2  3   4  5  6  7
+ *                             micro   0  1  0  1   2  3  2  3
+ *                             chunk   0  0  1  1   0  0  1  1  */
+static unit forward_unit(const tx_pp_shape *s, int k)
+{
+    int round = k / (s->p * s->n_chunks), rest = k % (s->p * s->n_chunks);
+    return (unit){ .micro = round * s->p + rest % s->p, .chunk = rest / s->p };
+}
+
+static unit backward_unit(const tx_pp_shape *s, int k)
+{
+    unit u = forward_unit(s, k);
+    u.chunk = s->n_chunks - 1 - u.chunk;
+    return u;
+}
+
+static int *slot_of(builder *b, unit u)
+{
+    return &b->slot_of[(size_t)u.chunk * (size_t)b->s->m + (size_t)u.micro];
+}
+
+static int take_slot(builder *b)
+{
+    int slot = 0;
+    while (b->used[slot]) slot++;
+    b->used[slot] = true;
+    if (slot + 1 > b->list->n_slots) b->list->n_slots = slot + 1;
+    return slot;
+}
+
+static void put(builder *b, tx_pp_op op, unit u, int peer)
+{
+    int p = b->s->p;
+    b->list->instr[b->list->n++] = (tx_pp_instr){ .op = op,
+                                                  .micro = u.micro,
+                                                  .chunk = u.chunk,
+                                                  .slot = *slot_of(b, u),
+                                                  .peer = (peer + p) % p,
+                                                  .last_of_chunk = op == TX_PP_BWD && u.micro == b->s->m - 1 };
+}
+
+static void put_forward(builder *b, int k)
+{
+    unit u = forward_unit(b->s, k);
+    int at = u.chunk * b->s->p + b->stage, last = b->s->p * b->s->n_chunks - 1;
+    int slot = *slot_of(b, u) = take_slot(b);
+    if (at > 0) put(b, TX_PP_RECV_FWD, u, b->stage - 1);
+    put(b, TX_PP_FWD, u, b->stage);
+    if (at < last) put(b, TX_PP_SEND_FWD, u, b->stage + 1);
+    if (b->s->kind == TX_PP_FORWARD) b->used[slot] = false;
+}
+
+static void put_backward(builder *b, int k)
+{
+    unit u = backward_unit(b->s, k);
+    int at = u.chunk * b->s->p + b->stage, last = b->s->p * b->s->n_chunks - 1;
+    if (at < last) put(b, TX_PP_RECV_BWD, u, b->stage + 1);
+    put(b, TX_PP_BWD, u, b->stage);
+    if (at > 0) put(b, TX_PP_SEND_BWD, u, b->stage - 1);
+    b->used[*slot_of(b, u)] = false;
+}
+
+/* Forwards before the first backward, the one that goes with it not counted: 1F1B holds no more activations than it
+ * needs to never wait in the middle. */
+static int n_ahead(const tx_pp_shape *s, int stage, int total)
+{
+    int n = s->p - 1 - stage;
+    if (s->kind != TX_PP_1F1B) return total;
+    if (s->n_chunks > 1) n = 2 * n + (s->n_chunks - 1) * s->p;
+    return n < total ? n : total;
+}
+
+static void put_all(builder *b)
+{
+    const tx_pp_shape *s = b->s;
+    int total = s->m * s->n_chunks, ahead = n_ahead(s, b->stage, total);
+    for (int k = 0; k < ahead; k++) put_forward(b, k);
+    if (s->kind == TX_PP_FORWARD) return;
+    for (int k = 0; k < total; k++) {
+        if (ahead + k < total) put_forward(b, ahead + k);
+        put_backward(b, k);
+    }
+}
+
+static tx_status check_shape(const tx_pp_shape *s)
+{
+    if (s->p < 1 || s->m < 1 || s->n_chunks < 1)
+        return TX_FAIL(TX_ERR_ARG, "a pipeline of %d stages with %d chunks each, and %d micro-batches", s->p,
+                       s->n_chunks, s->m);
+    if (s->n_chunks > 1 && s->kind == TX_PP_GPIPE)
+        return TX_FAIL(TX_ERR_ARG, "GPipe has one chunk of layers in a stage, not %d", s->n_chunks);
+    if (s->n_chunks > 1 && (s->p < 2 || s->m % s->p))
+        return TX_FAIL(TX_ERR_ARG,
+                       "an interleaved pipeline has at least 2 stages and a multiple of them of micro-batches, not %d "
+                       "and %d",
+                       s->p, s->m);
+    if ((int64_t)s->m * s->n_chunks > INT_MAX / 6 || (int64_t)s->p * s->n_chunks > INT_MAX / 6)
+        return TX_FAIL(TX_ERR_ARG, "%d micro-batches in %d chunks of %d stages are more than can be counted", s->m,
+                       s->n_chunks, s->p);
+    return TX_OK;
+}
+
+tx_status tx_pp_schedule(tx_pp_list *out, const tx_pp_shape *shape, int stage)
+{
+    tx_pp_list list = { 0 };
+    builder b = { .s = shape, .stage = stage, .list = &list };
+    tx_status st;
+    TX_TRY(check_shape(shape));
+    TX_ASSERT(stage >= 0 && stage < shape->p);
+    size_t n_units = (size_t)shape->m * (size_t)shape->n_chunks;
+    TX_GOTO(tx_alloc(&list.instr, 6 * n_units, sizeof *list.instr, "a pipeline's schedule"));
+    list.cap = (int)(6 * n_units);
+    TX_GOTO(tx_alloc(&b.slot_of, n_units, sizeof *b.slot_of, "a pipeline's schedule"));
+    TX_GOTO(tx_alloc(&b.used, n_units, sizeof *b.used, "a pipeline's schedule"));
+    put_all(&b);
+    *out = list;
+    list = (tx_pp_list){ 0 };
+out:
+    tx_pp_list_free(&list);
+    tx_free(b.slot_of);
+    tx_free(b.used);
+    return st;
+}
+
+void tx_pp_list_free(tx_pp_list *l)
+{
+    tx_free(l->instr);
+    *l = (tx_pp_list){ 0 };
+}
+
+double tx_pp_bubble(const tx_pp_shape *shape)
+{
+    return (double)(shape->p - 1) / ((double)shape->n_chunks * (double)shape->m);
+}
+
+/* ---------------------------------------------------------------- which layers a chunk has */
+
+typedef struct division {
+    int64_t n_layers, n_parts;
+    double pre, post;
+} division;
+
+static double extra_cost(const division *d, int64_t part)
+{
+    return (part == 0 ? d->pre : 0) + (part == d->n_parts - 1 ? d->post : 0);
+}
+
+/* Layers that a part takes at most when none may cost more than `cost`. */
+static int64_t most_layers(const division *d, double cost, int64_t part)
+{
+    return (int64_t)floor(cost - extra_cost(d, part) + 1e-9);
+}
+
+/* Whether parts of at most this cost, each with a layer, hold all layers. */
+static bool suffices(const division *d, double cost)
+{
+    int64_t last = d->n_parts - 1, first_n = most_layers(d, cost, 0), last_n = last ? most_layers(d, cost, last) : 1;
+    int64_t inner_n = last > 1 ? most_layers(d, cost, 1) : 1;
+    if (first_n < 1 || last_n < 1 || inner_n < 1) return false;
+    return first_n + (last ? last_n : 0) + (last > 1 ? (last - 1) * inner_n : 0) >= d->n_layers;
+}
+
+/* The least cost of the costliest part: some part's extra cost and a whole number of layers. */
+static double least_cost(const division *d)
+{
+    const double extra[] = { 0, extra_cost(d, 0), extra_cost(d, d->n_parts - 1) };
+    double best = INFINITY;
+    for (int i = 0; i < 3; i++) {
+        int64_t n = 1;
+        while (!suffices(d, (double)n + extra[i])) n++;
+        best = fmin(best, (double)n + extra[i]);
+    }
+    return best;
+}
+
+tx_pp_chunk tx_pp_layers(int64_t n_layers, int p, int n_chunks, int stage, int chunk, double pre_cost, double post_cost)
+{
+    division d = { .n_layers = n_layers, .n_parts = (int64_t)p * n_chunks, .pre = pre_cost, .post = post_cost };
+    int64_t at = (int64_t)chunk * p + stage;
+    tx_pp_chunk out = { .pre = at == 0, .post = at == d.n_parts - 1 };
+    TX_ASSERT(n_layers >= d.n_parts && stage >= 0 && stage < p && chunk >= 0 && chunk < n_chunks);
+    if (n_layers % d.n_parts == 0) {
+        int64_t each = n_layers / d.n_parts;
+        out.first = at * each;
+        out.end = out.first + each;
+        return out;
+    }
+    double cost = least_cost(&d);
+    for (int64_t part = 0; part <= at; part++) {
+        int64_t behind = d.n_parts - 1 - part, n = most_layers(&d, cost, part), left = n_layers - out.end - behind;
+        out.first = out.end;
+        out.end += n < left ? n : left; /* each part behind has at least one */
+    }
+    return out;
+}

@@ -1,0 +1,214 @@
+/* volume.c - the formulas of communication volume, and the table that sets them beside what was counted. */
+#include "parallel/volume.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- counted ---- */
+
+void tx_volume_read(tx_volume *v, const tx_grid *g)
+{
+    *v = (tx_volume){ 0 };
+    for (int i = 0; i < TX_N_GROUPS; i++) {
+        tx_comm *group = tx_grid_group(g, i);
+        if (tx_comm_size(group) > 1) memcpy(v->of[i], tx_comm_volumes(group), sizeof v->of[i]);
+    }
+}
+
+void tx_volume_subtract(tx_volume *v, const tx_volume *before)
+{
+    for (int i = 0; i < TX_N_GROUPS; i++)
+        for (int op = 0; op < TX_N_COMM_OPS; op++) {
+            v->of[i][op].calls -= before->of[i][op].calls;
+            v->of[i][op].bytes -= before->of[i][op].bytes;
+        }
+}
+
+/* ---- the formulas ---- */
+
+typedef struct terms {
+    tx_volume_term *term;
+    int n;
+} terms;
+
+/* @bytes of one call */
+static void add(terms *t, int group, tx_comm_op op, const char *what, int64_t calls, int64_t bytes)
+{
+    if (!calls || !bytes) return;
+    TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
+    t->term[t->n++] = (tx_volume_term){ group, op, what, { calls, calls * bytes } };
+}
+
+static bool has_pre(const tx_volume_sizes *z)
+{
+    return z->stage == 0;
+}
+
+static bool has_post(const tx_volume_sizes *z)
+{
+    return z->stage == z->p - 1;
+}
+
+/* Bytes of what comes out of the word embedding. */
+static int64_t words(const tx_volume_sizes *z)
+{
+    return z->b * z->s * z->h * (z->norms_embedding ? z->value : z->stream);
+}
+
+/* The statistics of a vocabulary that is split: 4 floats a token of every rank. */
+static void add_loss(terms *t, const tx_volume_sizes *z)
+{
+    int64_t calls = z->n_micro * z->head_chunks, all = z->n_micro * z->b * z->s * 4 * 4 * z->t;
+    if (!has_post(z)) return;
+    TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
+    t->term[t->n++] =
+        (tx_volume_term){ TX_GROUP_TENSOR, TX_COMM_ALL_GATHER, "loss: 4 numbers a token and rank", { calls, all } };
+}
+
+/* f and g of Megatron-LM. */
+static void add_all_reduces(terms *t, const tx_volume_sizes *z)
+{
+    const tx_comm_op op = TX_COMM_ALL_REDUCE;
+    int64_t bsh = z->b * z->s * z->h * z->value, m = z->n_micro;
+    add(t, TX_GROUP_TENSOR, op, "2 b s h a layer, forward", 2 * m * z->n_layers, bsh);
+    add(t, TX_GROUP_TENSOR, op, "2 b s h a layer, backward", 2 * m * z->n_layers, bsh);
+    add(t, TX_GROUP_TENSOR, op, "2 b s h a layer, forward again", 2 * m * z->n_again, bsh);
+    if (has_pre(z)) add(t, TX_GROUP_TENSOR, op, "b s h, embedding", m, words(z));
+    if (has_post(z)) add(t, TX_GROUP_TENSOR, op, "b s h, gradient of the head's input", m, bsh);
+    add_loss(t, z);
+}
+
+/* Gradients of norms, which a rank has of its part of the sequence; those of a layer together. */
+static void add_norms(terms *t, const tx_volume_sizes *z)
+{
+    const tx_comm_op op = TX_COMM_ALL_REDUCE;
+    add(t, TX_GROUP_TENSOR, op, "gradients of a layer's 2 norms", z->n_layers, 2 * z->norm * 4);
+    if (has_pre(z) && z->norms_embedding)
+        add(t, TX_GROUP_TENSOR, op, "gradients of the embedding's norm", 1, 2 * z->h * 4);
+    if (has_post(z)) add(t, TX_GROUP_TENSOR, op, "gradients of the last norm", 1, z->norm * 4);
+}
+
+/* The same f and g with sequence parallelism. */
+static void add_parts(terms *t, const tx_volume_sizes *z)
+{
+    int64_t bsh = z->b * z->s * z->h, m = z->n_micro, n = 2 * m * z->n_layers, again = 2 * m * z->n_again;
+    const tx_comm_op gather = TX_COMM_ALL_GATHER, scatter = TX_COMM_REDUCE_SCATTER;
+    add_norms(t, z);
+    add(t, TX_GROUP_TENSOR, scatter, "2 b s h a layer, forward", n, bsh * z->value);
+    add(t, TX_GROUP_TENSOR, scatter, "2 b s h a layer, backward", n, bsh * z->value);
+    add(t, TX_GROUP_TENSOR, scatter, "2 b s h a layer, forward again", again, bsh * z->value);
+    if (has_pre(z)) add(t, TX_GROUP_TENSOR, scatter, "b s h, embedding", m, words(z));
+    if (has_post(z)) add(t, TX_GROUP_TENSOR, scatter, "b s h, gradient of the head's input", m, bsh * z->value);
+    add(t, TX_GROUP_TENSOR, gather, "2 b s h a layer, forward", n, bsh * z->value);
+    add(t, TX_GROUP_TENSOR, gather, "2 b s h a layer, backward", n, bsh * z->value);
+    add(t, TX_GROUP_TENSOR, gather, "2 b s h a layer, its inputs for backward", n, bsh * z->value);
+    add(t, TX_GROUP_TENSOR, gather, "2 b s h a layer, forward again", again, bsh * z->value);
+    if (has_post(z)) add(t, TX_GROUP_TENSOR, gather, "b s h, the head's input", m, bsh * z->value);
+    if (has_pre(z)) add(t, TX_GROUP_TENSOR, gather, "b s h, gradient of the embedding", m, words(z));
+    if (has_pre(z) && z->norms_embedding && z->positions)
+        add(t, TX_GROUP_TENSOR, gather, "b s h, gradient of positions", m, bsh * z->stream);
+    add_loss(t, z);
+}
+
+static void add_pipeline(terms *t, const tx_volume_sizes *z)
+{
+    int64_t bsh = z->b * z->s / (z->sequence ? z->t : 1) * z->h * z->stream;
+    int64_t forward = z->n_micro * (z->n_chunks - has_post(z)), backward = z->n_micro * (z->n_chunks - has_pre(z));
+    const char *to = z->sequence ? "b s h/t a border, forward" : "b s h a border, forward";
+    const char *back = z->sequence ? "b s h/t a border, backward" : "b s h a border, backward";
+    add(t, TX_GROUP_PIPELINE, TX_COMM_SEND, to, forward, bsh);
+    add(t, TX_GROUP_PIPELINE, TX_COMM_SEND, back, backward, bsh);
+}
+
+int tx_volume_terms(const tx_volume_sizes *z, tx_volume_term term[TX_VOLUME_MAX_TERMS])
+{
+    terms t = { .term = term };
+    const tx_comm_op op = TX_COMM_ALL_REDUCE;
+    if (z->t > 1 && z->sequence) add_parts(&t, z);
+    if (z->t > 1 && !z->sequence) add_all_reduces(&t, z);
+    if (z->p > 1) add_pipeline(&t, z);
+    if (z->r > 1)
+        term[t.n++] =
+            (tx_volume_term){ TX_GROUP_DATA, op, "4 bytes a parameter of the rank", { z->n_buckets, 4 * z->params } };
+    if (z->p > 1 && z->tied && (has_pre(z) || has_post(z)))
+        add(&t, TX_GROUP_ENDS, op, "4 bytes a word embedding of the rank", 1, z->vocab / z->t * z->h * 4);
+    return t.n;
+}
+
+void tx_volume_expect(tx_volume *v, const tx_volume_sizes *z)
+{
+    tx_volume_term term[TX_VOLUME_MAX_TERMS];
+    int n = tx_volume_terms(z, term);
+    *v = (tx_volume){ 0 };
+    for (int i = 0; i < n; i++) {
+        tx_comm_volume *to = &v->of[term[i].group][term[i].op];
+        to->calls += term[i].volume.calls;
+        to->bytes += term[i].volume.bytes;
+    }
+}
+
+int tx_volume_group_size(const tx_volume_sizes *z, int group)
+{
+    const int size[TX_N_GROUPS] = { z->t, z->p, z->r, z->p > 1 && (has_pre(z) || has_post(z)) ? 2 : 1 };
+    return size[group];
+}
+
+static double least(const tx_volume *v, const tx_volume_sizes *z, int group, int op)
+{
+    return tx_comm_sent((tx_comm_op)op, tx_volume_group_size(z, group), v->of[group][op].bytes);
+}
+
+double tx_volume_sent(const tx_volume *v, const tx_volume_sizes *z)
+{
+    double sum = 0;
+    for (int i = 0; i < TX_N_GROUPS; i++)
+        for (int op = 0; op < TX_N_COMM_OPS; op++) sum += least(v, z, i, op);
+    return sum;
+}
+
+/* ---- the table ---- */
+
+static const double MB = 1048576;
+
+static bool same(const tx_comm_volume *a, const tx_comm_volume *b)
+{
+    return a->calls == b->calls && a->bytes == b->bytes;
+}
+
+/* What a group moved by an op, and below it the terms. */
+static tx_status show(tx_str *out, const tx_volume *counted, const tx_volume *expected, const tx_volume_sizes *z,
+                      int group, int op)
+{
+    const tx_comm_volume *v = &counted->of[group][op], *e = &expected->of[group][op];
+    tx_volume_term term[TX_VOLUME_MAX_TERMS];
+    int n = tx_volume_terms(z, term);
+    char name[64];
+    if (!v->calls && !e->calls) return TX_OK;
+    snprintf(name, sizeof name, "%d %s", tx_volume_group_size(z, group), tx_group_names[group]);
+    TX_TRY(tx_str_printf(out, "    %-26s %-18s %9lld %14.3f %14.3f\n", name, tx_comm_op_names[op], (long long)v->calls,
+                         (double)v->bytes / MB, least(counted, z, group, op) / MB));
+    for (int i = 0; i < n; i++)
+        if (term[i].group == group && (int)term[i].op == op)
+            TX_TRY(tx_str_printf(out, "      %-43s %9lld %14.3f\n", term[i].what, (long long)term[i].volume.calls,
+                                 (double)term[i].volume.bytes / MB));
+    if (same(v, e)) return TX_OK;
+    return tx_str_printf(out, "      NOT EQUAL: %lld calls and %lld bytes, by the formulas %lld and %lld\n",
+                         (long long)v->calls, (long long)v->bytes, (long long)e->calls, (long long)e->bytes);
+}
+
+tx_status tx_volume_table(tx_str *out, const tx_volume *counted, const tx_volume_sizes *z)
+{
+    tx_volume expected;
+    bool equal = true;
+    tx_volume_expect(&expected, z);
+    TX_TRY(tx_str_printf(out, "    %-45s %9s %14s %14s\n", "among, and what it is by the formulas", "calls",
+                         "tensors (MB)", "sent (MB)"));
+    for (int i = 0; i < TX_N_GROUPS; i++)
+        for (int op = 0; op < TX_N_COMM_OPS; op++) {
+            TX_TRY(show(out, counted, &expected, z, i, op));
+            equal = equal && same(&counted->of[i][op], &expected.of[i][op]);
+        }
+    TX_TRY(tx_str_printf(out, "    %-45s %9s %14s %14.3f\n", "sent in all, by algorithms that send least", "", "",
+                         tx_volume_sent(counted, z) / MB));
+    return tx_str_printf(out, "    calls and bytes are %sequal to the formulas'\n", equal ? "" : "NOT ");
+}

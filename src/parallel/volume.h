@@ -1,0 +1,75 @@
+/* volume.h - what a rank moves in an iteration: counted by its groups, and by the formulas of the papers, which the
+ * count has to be equal to, in calls and to the byte. Pure functions of sizes and layout: no model, no rank.
+ *
+ *  b s h is a micro-batch's activations, whole:
+ *
+ *      tensor ranks     a layer: 2 all-reduces forward, 2 backward                      Megatron-LM, arXiv:1909.08053
+ * §3 with sequence    a layer: 2 all-gathers and 2 reduce-scatters forward, the same  arXiv:2205.05198 §4.2.2
+ *        parallelism    backward, and 2 all-gathers of the inputs that backward needs
+ *                       whole and forward kept in parts
+ *      both             the same around embedding and head; of the loss 4 numbers a token and rank; forward once more
+ *                       where it is computed again
+ *      pipeline         b s h (its 1/t with sequence parallelism) across each border of   arXiv:2104.04473 §2.2
+ *                       virtual stages, and its gradient back
+ *      data ranks       4 bytes of every parameter's gradient, once
+ *      ends             the same of the word embeddings that both have */
+#ifndef TX_PARALLEL_VOLUME_H
+#define TX_PARALLEL_VOLUME_H
+
+#include "base/str.h"
+#include "parallel/grid.h"
+
+/* Counted: calls, and bytes of whole tensors. */
+typedef struct tx_volume {
+    tx_comm_volume of[TX_N_GROUPS][TX_N_COMM_OPS];
+} tx_volume;
+
+/* What the groups of a grid have counted so far; and that less what they had counted before. */
+void tx_volume_read(tx_volume *v, const tx_grid *g);
+void tx_volume_subtract(tx_volume *v, const tx_volume *before);
+
+/* What the formulas are about, on one rank. */
+typedef struct tx_volume_sizes {
+    int t, p, r; /* tensor ranks, pipeline stages, data ranks */
+    int stage;
+    bool sequence;
+    int64_t s, b, h;
+    int64_t n_micro;           /* micro-batches of an iteration, of one data rank */
+    int n_chunks;              /* of the stage */
+    int64_t n_layers, n_again; /* of the stage; of these, computed again for backward */
+    int64_t value, stream;     /* bytes of an activation; of a number of the residual stream */
+    bool norms_embedding;      /* the word embedding has a norm of its own, ... */
+    bool positions;            /* ... behind which positions are added */
+    bool tied;
+    int64_t vocab;             /* rows of the word embedding, padding included */
+    int64_t head_chunks;       /* pieces that the loss of a micro-batch is computed in */
+    int64_t norm;              /* parameters of a norm: 2 h, or h */
+    int64_t params, n_buckets; /* elements of the gradients' buffer; runs that it is summed in */
+} tx_volume_sizes;
+
+/* A term of a formula. */
+typedef struct tx_volume_term {
+    int group;
+    tx_comm_op op;
+    const char *what; /* "2 b s h a layer, forward" */
+    tx_comm_volume volume;
+} tx_volume_term;
+
+enum { TX_VOLUME_MAX_TERMS = 24 };
+
+/* The terms that are not zero, those of a group and op one behind the other; their number. */
+int tx_volume_terms(const tx_volume_sizes *z, tx_volume_term term[TX_VOLUME_MAX_TERMS]);
+
+/* Their sums. */
+void tx_volume_expect(tx_volume *v, const tx_volume_sizes *z);
+
+int tx_volume_group_size(const tx_volume_sizes *z, int group);
+
+/* Bytes that the rank sends for that in all, by the algorithms that send least. */
+double tx_volume_sent(const tx_volume *v, const tx_volume_sizes *z);
+
+/* Appends lines: each group and op with what was counted, the terms under it, and whether both are equal. TX_ERR_NOMEM
+ */
+tx_status tx_volume_table(tx_str *out, const tx_volume *counted, const tx_volume_sizes *z);
+
+#endif

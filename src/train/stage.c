@@ -1,0 +1,291 @@
+/* stage.c - carries out the instructions of a pipeline stage. */
+#include "train/stage.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "parallel/tp.h"
+
+enum { FILL, FORWARD, BACKWARD };
+
+/* ---- slots ---- */
+
+static void enter(tx_stage *st, int slot)
+{
+    if (slot == st->current) return;
+    st->slot[st->current].acts = st->c->acts;
+    st->c->acts = st->slot[slot].acts;
+    st->current = slot;
+}
+
+/* Shapes, with addresses that a dry run computes with. */
+static void shape_batch(tx_stage *st, tx_batch *batch)
+{
+    void *dry = TX_DRY_ADDRESS;
+    int64_t s = st->s, b = st->b;
+    *batch = (tx_batch){ .token = tx_tensor2(dry, TX_I32, s, b),
+                         .position = tx_tensor2(dry, TX_I32, s, b),
+                         .label = tx_tensor1(dry, TX_I32, s * b),
+                         .weight = tx_tensor1(dry, TX_F32, s * b),
+                         .loss = tx_tensor1(dry, TX_F32, s * b) };
+    if (st->cfg->reset_attention_mask) batch->first_key = tx_tensor2(dry, TX_I32, s, b);
+}
+
+enum { N_BUFFERS = 6 };
+
+/* The tensors that are a batch's own. */
+static void buffers_of(tx_batch *batch, tx_tensor *all[N_BUFFERS])
+{
+    tx_tensor *own[N_BUFFERS] = { &batch->token, &batch->position, &batch->first_key,
+                                  &batch->label, &batch->weight,   &batch->loss };
+    memcpy(all, own, sizeof own);
+}
+
+static tx_status take_batch(tx_batch *batch)
+{
+    tx_tensor *all[N_BUFFERS];
+    buffers_of(batch, all);
+    for (int i = 0; i < N_BUFFERS; i++) {
+        void *data;
+        if (!all[i]->data) continue;
+        TX_TRY(tx_alloc(&data, (size_t)tx_numel(*all[i]), tx_dtype_size(all[i]->dtype), "a batch"));
+        all[i]->data = data;
+    }
+    return TX_OK;
+}
+
+static void free_batch(tx_batch *batch)
+{
+    tx_tensor *all[N_BUFFERS];
+    buffers_of(batch, all);
+    for (int i = 0; i < N_BUFFERS; i++)
+        if (all[i]->data != TX_DRY_ADDRESS) tx_free(all[i]->data);
+}
+
+static tx_pp_shape shape_of(const tx_stage *st, int64_t n_micro, bool train)
+{
+    bool gpipe = !strcmp(st->cfg->pipeline_schedule, "gpipe");
+    return (tx_pp_shape){ .kind = !train  ? TX_PP_FORWARD
+                                  : gpipe ? TX_PP_GPIPE
+                                          : TX_PP_1F1B,
+                          .p = st->grid->pp.size,
+                          .m = (int)n_micro,
+                          .n_chunks = st->m->n_chunks };
+}
+
+static tx_status make_list(tx_stage *st, int64_t n_micro, bool train)
+{
+    if (st->plan[train].n_micro == n_micro) return TX_OK;
+    tx_pp_shape shape = shape_of(st, n_micro, train);
+    tx_pp_list list = { 0 };
+    TX_TRY(tx_pp_schedule(&list, &shape, st->grid->pp.rank));
+    tx_pp_list_free(&st->plan[train].list);
+    st->plan[train].list = list;
+    st->plan[train].n_micro = n_micro;
+    return TX_OK;
+}
+
+/* Copies of what is sent, where there are other stages. */
+static void push_messages(tx_stage *st)
+{
+    if (st->grid->pp.size == 1) return;
+    int64_t s = tx_tp_positions(st->c, st->s);
+    for (int k = 0; k < 2 * TX_N_OUTGOING; k++)
+        st->out[k / TX_N_OUTGOING].copy[k % TX_N_OUTGOING] =
+            tx_push3(&st->messages, st->m->stream, s, st->b, st->m->hidden);
+}
+
+tx_status tx_stage_open(tx_stage *st, tx_ctx *c, tx_model *m, const tx_config *cfg, int64_t n_micro, bool train)
+{
+    *st = (tx_stage){ .c = c, .m = m, .cfg = cfg, .grid = tx_grid_of(c) };
+    st->s = cfg->seq_length;
+    st->b = cfg->micro_batch_size;
+    int n = 1;
+    for (int k = 0; k <= train; k++) {
+        TX_TRY(make_list(st, n_micro, k));
+        if (st->plan[k].list.n_slots > n) n = st->plan[k].list.n_slots;
+    }
+    TX_TRY(tx_alloc(&st->slot, (size_t)n, sizeof *st->slot, "the pipeline's slots"));
+    st->n_slots = n;
+    for (int i = 0; i < n; i++) {
+        tx_arena_init(&st->slot[i].acts, c->acts.name);
+        st->slot[i].acts.shared = c->acts.shared;
+        shape_batch(st, &st->slot[i].batch);
+        st->slot[i].batch.slot = i;
+    }
+    tx_arena_init(&st->messages, "messages");
+    st->messages.shared = c->acts.shared;
+    push_messages(st);
+    return m->type->hold(m, n);
+}
+
+/* The most that a slot needs. Which chunk comes into which slot depends on the number of micro-batches, so all are as
+ * large. */
+static size_t slot_bytes(const tx_stage *st)
+{
+    size_t most = st->c->acts.peak;
+    for (int i = 0; i < st->n_slots; i++)
+        if (i != st->current && st->slot[i].acts.peak > most) most = st->slot[i].acts.peak;
+    return most;
+}
+
+tx_status tx_stage_take(tx_stage *st)
+{
+    enter(st, 0);
+    size_t bytes = st->c->acts.peak = slot_bytes(st), messages = st->messages.peak;
+    TX_TRY(tx_ctx_take_memory(st->c));
+    TX_TRY(tx_arena_reserve(&st->messages, messages));
+    push_messages(st);
+    for (int i = 0; i < st->n_slots; i++) {
+        if (i) TX_TRY(tx_arena_reserve(&st->slot[i].acts, bytes));
+        TX_TRY(take_batch(&st->slot[i].batch));
+    }
+    return TX_OK;
+}
+
+void tx_stage_close(tx_stage *st)
+{
+    if (st->slot) enter(st, 0);
+    for (int i = 0; i < st->n_slots; i++) {
+        if (i) tx_arena_deinit(&st->slot[i].acts);
+        free_batch(&st->slot[i].batch);
+    }
+    if (st->c) tx_arena_deinit(&st->messages);
+    tx_free(st->slot);
+    for (int k = 0; k < 2; k++) tx_pp_list_free(&st->plan[k].list);
+    *st = (tx_stage){ 0 };
+}
+
+size_t tx_stage_stacks(const tx_stage *st, size_t *peak)
+{
+    size_t n = (size_t)st->n_slots;
+    *peak = n * slot_bytes(st) + st->messages.peak;
+    return n * st->c->acts.cap + st->messages.cap;
+}
+
+/* ---- instructions ---- */
+
+static void add_time(tx_stage *st, int what, double *since)
+{
+    double now = tx_clock();
+    st->seconds[what] += now - *since;
+    *since = now;
+}
+
+static void begin_slot(tx_stage *st, int slot, int chunk)
+{
+    tx_batch *batch = &st->slot[slot].batch;
+    enter(st, slot);
+    tx_arena_pop(&st->c->acts, 0);
+    batch->chunk = chunk;
+    batch->x = (tx_tensor){ 0 };
+}
+
+/* Messages between two ranks are told apart by the virtual stage that sends, and by direction. */
+static int tag(const tx_stage *st, int stage, int chunk, bool backward)
+{
+    return 2 * (chunk * st->grid->pp.size + stage) + backward;
+}
+
+static tx_status receive_forward(tx_stage *st, const tx_pp_instr *in)
+{
+    int me = st->grid->pp.rank;
+    tx_batch *batch = &st->slot[in->slot].batch;
+    begin_slot(st, in->slot, in->chunk);
+    batch->x = tx_push3(&st->c->acts, st->m->stream, tx_tp_positions(st->c, st->s), st->b, st->m->hidden);
+    return tx_recv(st->c, st->grid->pipeline, batch->x, in->peer,
+                   tag(st, in->peer, me ? in->chunk : in->chunk - 1, false));
+}
+
+static tx_status receive_backward(tx_stage *st, const tx_pp_instr *in)
+{
+    int me = st->grid->pp.rank, p = st->grid->pp.size;
+    enter(st, in->slot);
+    return tx_recv(st->c, st->grid->pipeline, st->slot[in->slot].batch.d, in->peer,
+                   tag(st, in->peer, me < p - 1 ? in->chunk : in->chunk + 1, true));
+}
+
+static tx_status forward(tx_stage *st, const tx_pp_instr *in, bool train, const tx_stage_hooks *h)
+{
+    tx_batch *batch = &st->slot[in->slot].batch;
+    const tx_pp_chunk *chunk = &st->m->chunk[in->chunk];
+    double now = tx_clock();
+    if (chunk->pre) begin_slot(st, in->slot, in->chunk);
+    if (h->fill) TX_TRY(h->fill(h->user, in->micro, batch));
+    batch->dropout.first_s = tx_tp_first_position(st->c, st->s);
+    add_time(st, FILL, &now);
+    TX_TRY(st->m->type->fwd(st->c, st->m, batch, train));
+    if (chunk->post && h->loss) TX_TRY(h->loss(h->user, in->micro, batch));
+    add_time(st, FORWARD, &now);
+    return TX_OK;
+}
+
+static tx_status backward(tx_stage *st, const tx_pp_instr *in, const tx_stage_hooks *h)
+{
+    tx_batch *batch = &st->slot[in->slot].batch;
+    double now = tx_clock();
+    enter(st, in->slot);
+    batch->done = in->last_of_chunk ? h->done : NULL;
+    batch->done_user = h->user;
+    TX_TRY(st->m->type->bwd(st->c, st->m, batch));
+    batch->done = NULL;
+    add_time(st, BACKWARD, &now);
+    return TX_OK;
+}
+
+static tx_status send(tx_stage *st, const tx_pp_instr *in, bool back)
+{
+    const tx_batch *batch = &st->slot[in->slot].batch;
+    tx_outgoing *o = &st->out[back];
+    int k = o->next;
+    o->next = (k + 1) % TX_N_OUTGOING;
+    TX_TRY(tx_wait(st->c, &o->sent[k]));
+    TX_RUN(st->c, cast, .y = o->copy[k], .x = back ? batch->d : batch->y);
+    return tx_send_start(st->c, st->grid->pipeline, o->copy[k], in->peer, tag(st, st->grid->pp.rank, in->chunk, back),
+                         &o->sent[k]);
+}
+
+static tx_status carry_out(tx_stage *st, const tx_pp_instr *in, bool train, const tx_stage_hooks *h)
+{
+    switch (in->op) {
+    case TX_PP_RECV_FWD:
+        return receive_forward(st, in);
+    case TX_PP_FWD:
+        return forward(st, in, train, h);
+    case TX_PP_SEND_FWD:
+        return send(st, in, false);
+    case TX_PP_RECV_BWD:
+        return receive_backward(st, in);
+    case TX_PP_BWD:
+        return backward(st, in, h);
+    case TX_PP_SEND_BWD:
+        return send(st, in, true);
+    }
+    return TX_OK;
+}
+
+tx_status tx_stage_run(tx_stage *st, int64_t n_micro, bool train, const tx_stage_hooks *h)
+{
+    TX_TRY(make_list(st, n_micro, train));
+    const tx_pp_list *list = &st->plan[train].list;
+    TX_ASSERT(list->n_slots <= st->n_slots);
+    memset(st->seconds, 0, sizeof st->seconds);
+    for (int i = 0; i < list->n; i++) TX_TRY(carry_out(st, &list->instr[i], train, h));
+    for (int k = 0; k < 2 * TX_N_OUTGOING; k++)
+        TX_TRY(tx_wait(st->c, &st->out[k / TX_N_OUTGOING].sent[k % TX_N_OUTGOING]));
+    enter(st, 0);
+    return TX_OK;
+}
+
+tx_status tx_stage_forward(tx_stage *st, int64_t micro, bool train, const tx_stage_hooks *h)
+{
+    TX_ASSERT(st->grid->pp.size == 1);
+    return forward(st, &(tx_pp_instr){ .op = TX_PP_FWD, .micro = (int)micro }, train, h);
+}
+
+tx_status tx_stage_backward(tx_stage *st, bool last, const tx_stage_hooks *h)
+{
+    TX_ASSERT(st->grid->pp.size == 1);
+    return backward(st, &(tx_pp_instr){ .op = TX_PP_BWD, .last_of_chunk = last }, h);
+}

@@ -1,0 +1,185 @@
+/* trainer_state.c - a trainer's state into checkpoints and out of them. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "nn/replicas.h"
+#include "train/trainer.h"
+
+#define SCHEDULE_KEY "opt_param_scheduler" /* upstream's names for them */
+#define SCALER_KEY   "grad_scaler"
+
+tx_status tx_trainer_require_idle(const tx_trainer *t, const char *verb)
+{
+    if (!t->micro && t->want == TX_WANT_FORWARD) return TX_OK;
+    return TX_FAIL(TX_ERR_STATE, "a checkpoint can only be %s between iterations", verb);
+}
+
+/* The optimizer's buffers as checkpoints name them; their number. */
+static int optim_parts(const tx_optim *o, tx_ckpt_part *part)
+{
+    int n = o->type ? o->type->n_state : 0;
+    for (int i = 0; i < n; i++) part[i] = (tx_ckpt_part){ o->type->state_name[i], o->state[i] };
+    return n;
+}
+
+/* The options that are kept, and beside them what this room and the data room keep. */
+static tx_status config_to_save(const tx_trainer *t, json_t **out)
+{
+    json_t *config, *schedule = NULL, *scaler = NULL;
+    TX_TRY(tx_config_to_json(t->cfg, &config));
+    tx_status st;
+    TX_GOTO(tx_schedule_to_json(&t->schedule, &schedule));
+    if (t->scaler.kind == TX_SCALE_DYNAMIC) TX_GOTO(tx_loss_scaler_to_json(&t->scaler, &scaler));
+    if (json_object_set(config, SCHEDULE_KEY, schedule) || (scaler && json_object_set(config, SCALER_KEY, scaler)) ||
+        (t->blend_phase && json_object_set(config, "blend_phase", t->blend_phase)))
+        st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
+out:
+    json_decref(schedule);
+    json_decref(scaler);
+    if (st)
+        json_decref(config);
+    else
+        *out = config;
+    return st;
+}
+
+/* A checkpoint of parameters that went bad would be the one that the run goes on from. */
+static tx_status require_finite(tx_trainer *t)
+{
+    double norm;
+    const char *bad;
+    TX_TRY(tx_optim_value_norm(&t->ctx, &t->optim, &norm, &bad));
+    if (!bad) return TX_OK;
+    return TX_FAIL(TX_ERR_NUMERIC,
+                   "iteration %lld is not saved: %s is not finite; go on from an older checkpoint with a lower --lr",
+                   (long long)t->iteration, bad);
+}
+
+/* Ranks that have the same tensors have the same numbers in them. All agree after each kind of group: a rank that goes
+ * on must not wait for one that does not. */
+static tx_status require_replicas(const tx_trainer *t)
+{
+    const tx_grid *g = t->grid;
+    const tx_params *ps = &t->model->params;
+    if (g->size == 1) return TX_OK;
+    TX_TRY(tx_comm_agree(g->world, tx_replicas_compare(ps, t->master, g->tensor, TX_UNSPLIT)));
+    TX_TRY(tx_comm_agree(g->world, tx_replicas_compare(ps, t->master, g->data, TX_BY_NAME)));
+    return tx_comm_agree(g->world, tx_replicas_compare(ps, t->master, g->ends, TX_BY_NAME));
+}
+
+/* Takes `path`. */
+static void set_origin(tx_trainer *t, char *path, bool own)
+{
+    tx_free(t->origin);
+    t->origin = path;
+    t->origin_own = own;
+}
+
+tx_status tx_trainer_set_origin(tx_trainer *t, const char *path)
+{
+    char *copy;
+    TX_TRY(tx_memdup0(&copy, path, strlen(path), "a path"));
+    set_origin(t, copy, false);
+    return TX_OK;
+}
+
+tx_status tx_trainer_save(tx_trainer *t, const char *dir)
+{
+    char path[4096], *origin = NULL;
+    json_t *config = NULL;
+    tx_status st;
+    TX_TRY(tx_trainer_require_idle(t, "saved"));
+    tx__trainer_note(t, "saving a checkpoint");
+    TX_TRY(require_finite(t));
+    TX_TRY(require_replicas(t));
+    TX_TRY(tx_checkpoint_iter_path(path, sizeof path, dir, t->iteration));
+    TX_GOTO(tx_memdup0(&origin, path, strlen(path), "a path"));
+    TX_GOTO(config_to_save(t, &config));
+    tx_ckpt_state state = {
+        .iteration = t->iteration,
+        .consumed_train_samples = t->consumed_train_samples,
+        .consumed_valid_samples = t->consumed_valid_samples,
+        .consumed_train_tokens = t->consumed_train_tokens,
+        .schedule_samples = t->place.samples,
+        .schedule_tokens = t->place.tokens,
+        .schedule_warmup_tokens = t->place.warmup_tokens,
+        .optim_step = t->optim.t,
+        .skipped = t->skipped,
+        .seed = (uint64_t)t->cfg->seed,
+        .vocab_size = t->model->vocab_size,
+    };
+    tx_ckpt_part part[TX_CKPT_MAX_PARTS];
+    int n = t->cfg->no_save_optim ? 0 : optim_parts(&t->optim, part);
+    if (t->grid->dp.rank == 0)
+        st = tx_checkpoint_save(dir, &state, config, &t->model->params, t->master, part, n, t->grid->model);
+    TX_GOTO(tx_comm_agree(t->grid->world, st));
+    if (!t->cfg->no_save_optim) { /* else the run cannot go on from it */
+        set_origin(t, origin, true);
+        origin = NULL;
+    }
+out:
+    tx_free(origin);
+    json_decref(config);
+    return st;
+}
+
+/* The schedule of a run that goes on, as the options choose between the flags' and the saved one. */
+static tx_status resumed_schedule(const tx_trainer *t, const tx_checkpoint *from, tx_schedule *out)
+{
+    const json_t *saved = json_object_get(tx_checkpoint_config(from), SCHEDULE_KEY);
+    tx_schedule_choice choice = t->cfg->override_opt_param_scheduler         ? TX_SCHEDULE_OWN
+                                : t->cfg->use_checkpoint_opt_param_scheduler ? TX_SCHEDULE_SAVED
+                                                                             : TX_SCHEDULE_SAME;
+    *out = t->schedule;
+    return tx_schedule_resume(out, saved, choice);
+}
+
+/* Where the run stands in itself and in its data. */
+static void resume_place(tx_trainer *t, const tx_checkpoint *from)
+{
+    const tx_ckpt_state *s = tx_checkpoint_state(from);
+    t->iteration = s->iteration;
+    t->consumed_train_samples = s->consumed_train_samples;
+    t->consumed_valid_samples = s->consumed_valid_samples;
+    t->consumed_train_tokens = s->consumed_train_tokens;
+    t->skipped = s->skipped;
+    json_decref(t->blend_phase);
+    t->blend_phase = json_deep_copy(json_object_get(tx_checkpoint_config(from), "blend_phase"));
+}
+
+tx_status tx_trainer_load(tx_trainer *t, tx_checkpoint *from)
+{
+    TX_TRY(tx_trainer_require_idle(t, "loaded"));
+    const tx_config *cfg = t->cfg;
+    tx_ckpt_part part[TX_CKPT_MAX_PARTS];
+    tx_schedule schedule = t->schedule;
+    bool optim = t->grad && !cfg->finetune && !cfg->no_load_optim, lr_state = optim && !cfg->no_load_lr_state;
+    if (lr_state) TX_TRY(resumed_schedule(t, from, &schedule));
+    tx_loss_scaler scaler = t->scaler;
+    if (optim) TX_TRY(tx_loss_scaler_from_json(&scaler, json_object_get(tx_checkpoint_config(from), SCALER_KEY)));
+    int n = optim ? optim_parts(&t->optim, part) : 0;
+    float *weights;
+    char *origin;
+    const char *path = tx_checkpoint_path(from);
+    TX_TRY(tx_trainer_weights(t, &weights));
+    TX_TRY(tx_memdup0(&origin, path, strlen(path), "a path"));
+    tx_status st = tx_checkpoint_read(from, &t->model->params, weights, part, n);
+    if (st) {
+        tx_free(origin);
+        return st;
+    }
+    set_origin(t, origin, false);
+    tx_trainer_weights_filled(t);
+    t->scaler = scaler;
+    if (cfg->finetune) return TX_OK;
+    const tx_ckpt_state *s = tx_checkpoint_state(from);
+    if (!cfg->reset_iteration) resume_place(t, from);
+    if (optim) t->optim.t = s->optim_step;
+    if (lr_state) {
+        t->schedule = schedule;
+        t->place = (tx_schedule_place){ s->schedule_samples, s->schedule_tokens, s->schedule_warmup_tokens };
+    }
+    if (t->grad) t->n_micro = tx__trainer_n_micro(t);
+    tx__trainer_move_schedule(t);
+    return TX_OK;
+}

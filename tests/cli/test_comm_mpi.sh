@@ -1,0 +1,59 @@
+#!/bin/bash
+# labels: parallel fault
+# Groups of ranks as processes: through shared memory, and as if each rank had a host of its own; how a job ends.
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/mpi.sh"
+job=$build/comm_ranks
+
+for n in 2 4; do
+    all_ranks $n "$job" all
+    all_ranks $n "$job" all hosts
+done
+all_ranks 3 "$job" all
+all_ranks 3 "$job" all hosts
+
+all_ranks 3 "$job" seats
+[ "$(tr '\n' ';' <out)" = "rank 0: host 0, 0 of 3;rank 1: host 0, 1 of 3;rank 2: host 0, 2 of 3;" ] || die "$(cat out)"
+all_ranks 2 "$job" seats hosts
+[ "$(tr '\n' ';' <out)" = "rank 0: host 0, 0 of 1;rank 1: host 1, 0 of 1;" ] || die "$(cat out)"
+"$job" all || die "alone"
+
+# An error, a rank that is stopped: one message, that rank's own or one that names it.
+all_ranks 4 "$job" one-is-slow
+for where in "" hosts; do
+    ranks_fail "comm_ranks: rank 1: the disk is full" 4 "$job" one-fails $where
+done
+ranks_fail "comm_ranks: rank 0: rank 3 has not reached barrier #1 of the world group within 2 s; rank 3 was last seen reading data" \
+    4 "$job" one-stops
+ranks_fail "comm_ranks: rank 0: rank 3 has not reached barrier #1 of the world group within 2 s; rank 3 is on host" \
+    4 "$job" one-stops hosts
+
+# A rank that is killed ends the job within 10 s, and nothing stays behind.
+for where in "" hosts; do
+    timeout -k 5 60 mpirun -n 4 "$job" loop $where >pids 2>err </dev/null &
+    mpirun=$!
+    for _ in $(seq 100); do
+        [ "$(wc -l <pids)" -eq 4 ] && break
+        sleep 0.1
+    done
+    [ "$(wc -l <pids)" -eq 4 ] || { cat err >&2; die "loop: $(wc -l <pids) of 4 ranks started"; }
+    sleep 0.3
+    start=$SECONDS
+    kill -9 "$(sed -n 3p pids)"
+    wait $mpirun && die "loop: succeeds though a rank was killed"
+    [ $((SECONDS - start)) -le 10 ] || die "loop: ended after $((SECONDS - start)) s"
+    for pid in $(cat pids); do
+        state=$(sed -nE 's/^State:\s+(\S).*/\1/p' "/proc/$pid/status" 2>/dev/null || true)
+        [ -z "$state" ] || [ "$state" = Z ] || die "loop: process $pid is left behind"
+    done
+done
+
+# What cannot be: MPI that knows nothing of the launcher's other ranks, no module, a wrong one.
+fails() {
+    local text=$1
+    shift
+    if env "$@" >out 2>err; then die "$*: succeeds"; fi
+    grep -qF -- "$text" err || { cat err >&2; die "$*: does not say \"$text\""; }
+}
+fails "counts 1: they would be 4 jobs" PMI_RANK=2 PMI_SIZE=4 "$job" seats
+fails "cannot be loaded" PMI_RANK=2 PMI_SIZE=4 TX_MPI_PLUGIN=/nowhere/libtriax_mpi.so "$job" seats

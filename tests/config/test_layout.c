@@ -1,0 +1,245 @@
+/* labels: unit */
+/* How ranks divide the work: what follows from the world's size, and every rule about layouts. */
+#include "support.h"
+
+#include <stdlib.h>
+
+#include "config/options.h"
+
+#define SHAPE "--num-layers 12 --hidden-size 96 --num-attention-heads 12 --max-position-embeddings 64 "
+#define SIZES "--micro-batch-size 2 --seq-length 64 --lr 1e-3 --data-path d --vocab-file v --merge-file m "
+#define GOOD  SHAPE SIZES "--train-iters 10 "
+#define LONG  SHAPE SIZES "--train-samples 10000 "
+#define TP(n) "--tensor-model-parallel-size " #n " "
+#define PP(n) "--pipeline-model-parallel-size " #n " "
+#define W(n)  "--world-size " #n " "
+#define VP(n) "--num-layers-per-virtual-pipeline-stage " #n " "
+
+static void launched(const char *n)
+{
+    if (n) {
+        setenv("OMPI_COMM_WORLD_SIZE", n, 1);
+        setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+    } else {
+        unsetenv("OMPI_COMM_WORLD_SIZE");
+        unsetenv("OMPI_COMM_WORLD_RANK");
+    }
+}
+
+static tx_config *parsed(const char *command, const char *flags)
+{
+    tx_config *c = NULL;
+    if (tx_config_parse_string(&c, command, flags)) fail_msg("%s %s: %s", command, flags, tx_last_error());
+    return c;
+}
+
+static void sizes_follow(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *command, *flags, *launched;
+        int64_t world, data, batch;
+        int chunks;
+    } cases[] = {
+        { "pretrain-gpt", GOOD, NULL, 1, 1, 2, 1 },
+        { "pretrain-gpt", GOOD, "4", 4, 4, 8, 1 },
+        { "pretrain-gpt", GOOD TP(2) PP(2), "8", 8, 2, 4, 1 },
+        { "pretrain-gpt", GOOD TP(2) PP(2) W(8), "8", 8, 2, 4, 1 },
+        { "pretrain-gpt", GOOD TP(2) W(4), NULL, 4, 2, 4, 1 }, /* ranks as threads */
+        { "pretrain-gpt", GOOD PP(2) VP(2) "--global-batch-size 8", "2", 2, 1, 8, 3 },
+        { "pretrain-gpt", GOOD PP(2) VP(6), "2", 2, 1, 2, 1 },
+        { "plan", GOOD TP(4) PP(3), NULL, 12, 1, 2, 1 },
+        { "plan", GOOD TP(4) PP(3), "5", 12, 1, 2, 1 }, /* what is planned is not this job */
+        { "plan", GOOD TP(4) PP(3) W(1200), "5", 1200, 100, 200, 1 },
+        { "inspect-samples", GOOD TP(4) PP(3), NULL, 12, 1, 2, 1 },
+        { "evaluate", "--load L --data-path d", "4", 1, 1, 4, 1 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        launched(cases[i].launched);
+        tx_config *c = parsed(cases[i].command, cases[i].flags);
+        assert_int_equal(c->world_size, cases[i].world);
+        assert_int_equal(tx_config_data_parallel(c), cases[i].data);
+        assert_int_equal(c->global_batch_size, cases[i].batch);
+        assert_int_equal(tx_config_chunks(c), cases[i].chunks);
+        tx_config_free(c);
+    }
+    launched(NULL);
+}
+
+static void timeouts(void **state)
+{
+    (void)state;
+    tx_config *c = parsed("pretrain-gpt", GOOD "--distributed-timeout-minutes 3");
+    assert_true(tx_config_timeout(c) == 180);
+    tx_config_free(c);
+    c = parsed("pretrain-gpt", GOOD "--distributed-timeout-minutes 3 --step-timeout 0.5");
+    assert_true(tx_config_timeout(c) == 0.5);
+    tx_config_free(c);
+}
+
+static void slurms_tasks_count_inside_a_step(void **state)
+{
+    (void)state;
+    setenv("SLURM_STEP_NUM_TASKS", "6", 1);
+    tx_config *c = parsed("pretrain-gpt", GOOD);
+    assert_int_equal(c->world_size, 1); /* a batch script: the tasks are still to be started */
+    tx_config_free(c);
+    setenv("PMIX_RANK", "5", 1);
+    c = parsed("pretrain-gpt", GOOD);
+    assert_int_equal(c->world_size, 6);
+    tx_config_free(c);
+    unsetenv("PMIX_RANK");
+    unsetenv("SLURM_STEP_NUM_TASKS");
+}
+
+static void sequence_parallelism_needs_tensor_parallelism(void **state)
+{
+    (void)state;
+    tx_config *c = parsed("plan", GOOD "--sequence-parallel");
+    assert_false(c->sequence_parallel);
+    tx_config_free(c);
+    c = parsed("plan", GOOD TP(2) "--sequence-parallel");
+    assert_true(c->sequence_parallel);
+    tx_config_free(c);
+}
+
+#define DIVIDE "; sizes that divide heads, key and value heads and the width of the MLP: "
+
+static const struct broken {
+    const char *command, *flags, *launched, *text;
+} cases[] = {
+    { "pretrain-gpt", GOOD TP(2) PP(2), "6",
+      "world size (6) is not divisible by --tensor-model-parallel-size 2 times --pipeline-model-parallel-size 2: start "
+      "4 or 8 ranks, as in mpirun -n 4 triax pretrain-gpt ..., or triax torchrun --nproc_per_node 4 pretrain_gpt.py "
+      "..." },
+    { "pretrain-gpt", GOOD TP(4), NULL,
+      "world size (1) is not divisible by --tensor-model-parallel-size 4 times --pipeline-model-parallel-size 1: start "
+      "4 ranks, as in mpirun -n 4 triax pretrain-gpt ..., or triax torchrun --nproc_per_node 4 pretrain_gpt.py ..." },
+    { "plan", GOOD TP(4) PP(3) W(100), NULL,
+      "world size (100) is not divisible by --tensor-model-parallel-size 4 times --pipeline-model-parallel-size 3: "
+      "give --world-size 96 or 108" },
+    { "pretrain-gpt", GOOD W(8), "4", "--world-size 8, but Open MPI's mpirun has started 4 ranks: leave the flag out" },
+    { "plan", GOOD TP(5) "--ffn-hidden-size 100", NULL,
+      "--num-attention-heads 12 is not divisible by --tensor-model-parallel-size 5" DIVIDE "4" },
+    { "plan", GOOD TP(8), NULL,
+      "--num-attention-heads 12 is not divisible by --tensor-model-parallel-size 8" DIVIDE "6 or 12" },
+    { "plan", GOOD TP(4) "--num-key-value-heads 2", NULL,
+      "--num-key-value-heads 2 is not divisible by --tensor-model-parallel-size 4" DIVIDE "2" },
+    { "plan", GOOD TP(4) "--group-query-attention --num-query-groups 6", NULL,
+      "--num-query-groups 6 is not divisible by --tensor-model-parallel-size 4" DIVIDE "3 or 6" },
+    { "plan", GOOD TP(4) "--ffn-hidden-size 90", NULL,
+      "--ffn-hidden-size 90 is not divisible by --tensor-model-parallel-size 4" DIVIDE "3 or 6" },
+    { "plan", GOOD TP(3) "--pad-vocab-size-to 50304 --make-vocab-size-divisible-by 64", NULL, NULL }, /* 3 x 16768 */
+    { "plan", GOOD TP(3) "--pad-vocab-size-to 50432", NULL,
+      "--pad-vocab-size-to 50432 is not divisible by --tensor-model-parallel-size 3; multiples of "
+      "--make-vocab-size-divisible-by and of it: 50304 or 50688" },
+    { "plan", GOOD TP(6) "--seq-length 62 --sequence-parallel", NULL,
+      "--sequence-parallel: --seq-length 62 is not divisible by --tensor-model-parallel-size 6; nearest: 60 or 66" },
+    { "plan", GOOD TP(2) "--partition-activations", NULL,
+      "--partition-activations with more than one tensor-parallel rank needs --sequence-parallel, which divides what "
+      "is kept between layers; give it too, or leave the flag out" },
+    { "plan", GOOD TP(2) "--partition-activations --sequence-parallel", NULL, NULL },
+    { "plan", GOOD PP(16), NULL,
+      "--pipeline-model-parallel-size 16 is more than --num-layers 12, and a stage has at least one layer; give at "
+      "most 12" },
+    { "plan", GOOD PP(5), NULL, NULL }, /* uneven */
+    { "plan", GOOD VP(2), NULL,
+      "--num-layers-per-virtual-pipeline-stage: pipeline-model-parallel size should be greater than 1 with "
+      "interleaved schedule; leave the flag out" },
+    { "plan", GOOD PP(5) VP(1) "--global-batch-size 10", NULL,
+      "--num-layers-per-virtual-pipeline-stage: --num-layers 12 is not divisible by --pipeline-model-parallel-size 5; "
+      "nearest: 10 or 15" },
+    { "plan", GOOD PP(2) VP(4), NULL,
+      "number of layers per pipeline stage (6) is not divisible by --num-layers-per-virtual-pipeline-stage 4; "
+      "nearest: 3 or 6" },
+    { "plan", GOOD PP(2) VP(3) "--pipeline-schedule gpipe --global-batch-size 4", NULL,
+      "--pipeline-schedule gpipe has one run of layers in a stage: leave --num-layers-per-virtual-pipeline-stage out, "
+      "or take 1f1b" },
+    { "plan", GOOD PP(4) VP(1) "--global-batch-size 12", NULL,
+      "--global-batch-size 12: number of microbatches (6) is not divisible by pipeline-model-parallel-size (4) when "
+      "using interleaved schedule; nearest: 8 or 16" },
+    { "plan", LONG PP(2) VP(3) "--global-batch-size 12 --rampup-batch-size 2 2 100", NULL,
+      "--rampup-batch-size START 2: number of microbatches (1) is not divisible by pipeline-model-parallel-size (2) "
+      "when using interleaved schedule; nearest: 4\n"
+      "--rampup-batch-size INCREMENT 2: number of microbatches (1) is not divisible by pipeline-model-parallel-size "
+      "(2) when using interleaved schedule; nearest: 4" },
+    { "plan", LONG PP(2) VP(3) "--global-batch-size 12 --rampup-batch-size 4 4 100", NULL, NULL },
+    { "plan", GOOD PP(4) "--global-batch-size 12", NULL, NULL },
+    { "plan", GOOD PP(2) "--no-pipeline-parallel", NULL,
+      "pipeline_model_parallel_size must be 1 if pipeline parallel is disabled: leave --no-pipeline-parallel or "
+      "--pipeline-model-parallel-size 2 out" },
+    { "plan", GOOD TP(2) "--no-pipeline-parallel", NULL, NULL },
+    { "plan", GOOD PP(2) "--schedule-picture --json", NULL, "--schedule-picture and --json: give one of the two" },
+    { "plan", GOOD W(4) "--use-distributed-optimizer", NULL,
+      "--use-distributed-optimizer with 4 data-parallel ranks is not built yet: each keeps the whole optimizer's "
+      "state; leave the flag out, the numbers are the same" },
+    { "plan", GOOD TP(4) "--use-distributed-optimizer", NULL, NULL },
+    { "plan", GOOD TP(2) "--dump-step 3 D", NULL,
+      "--dump-step writes whole parameters: leave it out, or --tensor-model-parallel-size and "
+      "--pipeline-model-parallel-size" },
+    { "pretrain-gpt", GOOD TP(2) "--global-batch-size 13", "6",
+      "global batch size (13) is not divisible by micro batch size (2) times data parallel size (3); nearest: 12 or "
+      "18" },
+    { "pretrain-gpt", LONG "--global-batch-size 36 --rampup-batch-size 12 8 100", "3",
+      "--rampup-batch-size: current global batch size (20) is not divisible by micro-batch-size (2) times data "
+      "parallel size (3); give multiples of 6 to start with and to grow by" },
+    { "pretrain-gpt", LONG "--global-batch-size 36 --rampup-batch-size 12 12 100", "3", NULL },
+    /* all at once */
+    { "pretrain-gpt", GOOD TP(5) PP(13) "--seq-length 63 --sequence-parallel --global-batch-size 3", "7",
+      "world size (7) is not divisible by --tensor-model-parallel-size 5 times --pipeline-model-parallel-size 13: "
+      "start 65 ranks, as in mpirun -n 65 triax pretrain-gpt ..., or triax torchrun --nproc_per_node 65 "
+      "pretrain_gpt.py ...\n"
+      "--num-attention-heads 12 is not divisible by --tensor-model-parallel-size 5" DIVIDE "4 or 6\n"
+      "--ffn-hidden-size 384 is not divisible by --tensor-model-parallel-size 5" DIVIDE "4 or 6\n"
+      "--sequence-parallel: --seq-length 63 is not divisible by --tensor-model-parallel-size 5; nearest: 60 or 65\n"
+      "--pipeline-model-parallel-size 13 is more than --num-layers 12, and a stage has at least one layer; give at "
+      "most 12\n"
+      "global batch size (3) is not divisible by micro batch size (2) times data parallel size (1); nearest: 2 or 4" },
+    /* what cannot be read breaks no rule */
+    { "pretrain-gpt", GOOD TP(x) PP(2), "2",
+      "--tensor-model-parallel-size x is not a whole number; allowed: 1 to 65536 ranks" },
+};
+
+static void each_rule_has_its_sentence(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tx_config *c = NULL;
+        launched(cases[i].launched);
+        tx_status st = tx_config_parse_string(&c, cases[i].command, cases[i].flags);
+        if (cases[i].text ? st != TX_ERR_ARG || strcmp(tx_last_error(), cases[i].text) : st != TX_OK)
+            fail_msg("%s %s\n  expected: %s\n  got: %s", cases[i].command, cases[i].flags,
+                     cases[i].text ? cases[i].text : "success", c ? "success" : tx_last_error());
+        tx_config_free(c);
+    }
+    launched(NULL);
+}
+
+/* A layout is no part of what a checkpoint holds: any goes on from any other. */
+static void no_layout_is_kept(void **state)
+{
+    (void)state;
+    tx_config *c = parsed("plan", GOOD TP(2) PP(2) W(8) "--sequence-parallel");
+    json_t *kept;
+    ASSERT_OK(tx_config_to_json(c, &kept));
+    assert_null(json_object_get(kept, "tensor_model_parallel_size"));
+    assert_null(json_object_get(kept, "pipeline_model_parallel_size"));
+    assert_null(json_object_get(kept, "world_size"));
+    assert_null(json_object_get(kept, "sequence_parallel"));
+    assert_int_equal(json_integer_value(json_object_get(kept, "global_batch_size")), 4);
+    json_decref(kept);
+    tx_config_free(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_follow),
+        cmocka_unit_test(timeouts),
+        cmocka_unit_test(slurms_tasks_count_inside_a_step),
+        cmocka_unit_test(sequence_parallelism_needs_tensor_parallelism),
+        cmocka_unit_test(each_rule_has_its_sentence),
+        cmocka_unit_test(no_layout_is_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,254 @@
+/* layout_cases.h - which runs there are: axes of choices, the flags of a choice, and a sample of combinations in which
+ * every two choices that go together meet. */
+#ifndef TX_TESTS_LAYOUT_CASES_H
+#define TX_TESTS_LAYOUT_CASES_H
+
+#include "support.h"
+
+#include "base/rng.h"
+
+/* ---- the axes ---- */
+
+typedef struct sizes {
+    int tp, pp, dp;
+} sizes;
+
+/* Every product of at most 8 with 1, 2 or 4 tensor-parallel ranks and stages. */
+static const sizes layouts[] = {
+    { 1, 1, 2 }, { 1, 1, 3 }, { 1, 1, 4 }, { 1, 1, 5 }, { 1, 1, 6 }, { 1, 1, 7 }, { 1, 1, 8 }, { 2, 1, 1 },
+    { 2, 1, 2 }, { 2, 1, 3 }, { 2, 1, 4 }, { 4, 1, 1 }, { 4, 1, 2 }, { 1, 2, 1 }, { 1, 2, 2 }, { 1, 2, 3 },
+    { 1, 2, 4 }, { 2, 2, 1 }, { 2, 2, 2 }, { 4, 2, 1 }, { 1, 4, 1 }, { 1, 4, 2 }, { 2, 4, 1 },
+};
+
+enum { LAYOUT, SEQUENCE, SCHEDULE, RECOMPUTE, SUMS, DROPOUT, RAMP, LAYERS, VOCAB, MODEL, N_AXES };
+enum { ONE_F_ONE_B, INTERLEAVED, GPIPE };
+
+typedef struct axis_choice {
+    const char *word, *flags;
+} axis_choice;
+
+/* How: only the layout's run has these flags. */
+static const axis_choice sequence_choices[] = { { "-", "" }, { "sequence", "--sequence-parallel" } };
+static const axis_choice schedule_choices[] = { { "1f1b", "" },
+                                                { "interleaved", "--num-layers-per-virtual-pipeline-stage 1" },
+                                                { "gpipe", "--pipeline-schedule gpipe" } };
+static const axis_choice recompute_choices[] = {
+    { "-", "" },
+    { "uniform", "--recompute-granularity full --recompute-method uniform --recompute-num-layers 2" },
+    { "block", "--recompute-granularity full --recompute-method block --recompute-num-layers 1" },
+    { "selective", "--recompute-granularity selective" }
+};
+static const axis_choice sums_choices[] = { { "-", "" },
+                                            { "no-overlap", "--no-overlap-grad-reduce" },
+                                            { "buckets", "--ddp-bucket-size 500" } };
+
+/* What: both have them. Of batch and layers the numbers depend on the layout. */
+static const axis_choice dropout_choices[] = { { "-", "--hidden-dropout 0 --attention-dropout 0" },
+                                               { "dropout", "--hidden-dropout 0.1 --attention-dropout 0.1" } };
+static const axis_choice ramp_choices[] = { { "-", NULL }, { "ramp-up", NULL } };
+static const axis_choice layers_choices[] = { { "even", NULL }, { "uneven", NULL } };
+/* Rows of the last are so many that all but the first tensor rank's are padding. */
+static const axis_choice vocab_choices[] = { { "512", "" },
+                                             { "509", "" },
+                                             { "509/1", "--make-vocab-size-divisible-by 1" },
+                                             { "509/512", "--make-vocab-size-divisible-by 512" } };
+static const axis_choice model_choices[] = {
+    { "gpt2", "--num-attention-heads 4" },
+    { "llama", "--num-attention-heads 4 --swiglu --normalization rmsnorm --use-rotary-position-embeddings "
+               "--untie-embeddings-and-output-weights --disable-bias-linear --no-position-embedding" },
+    { "gqa", "--num-attention-heads 8 --group-query-attention --num-query-groups 4 --swiglu" },
+    { "embed-norm", "--num-attention-heads 4 --embed-layernorm" },
+    { "documents", "--num-attention-heads 4 --reset-attention-mask --reset-position-ids --eod-mask-loss" },
+    { "smooth", "--num-attention-heads 4 --label-smoothing 0.1 --untie-embeddings-and-output-weights" },
+};
+
+#define LENGTH(a) ((int)(sizeof(a) / sizeof *(a)))
+
+static const struct axis {
+    const axis_choice *choice; /* NULL: layouts */
+    int n;
+} axes[N_AXES] = {
+    [LAYOUT] = { NULL, LENGTH(layouts) },
+    [SEQUENCE] = { sequence_choices, LENGTH(sequence_choices) },
+    [SCHEDULE] = { schedule_choices, LENGTH(schedule_choices) },
+    [RECOMPUTE] = { recompute_choices, LENGTH(recompute_choices) },
+    [SUMS] = { sums_choices, LENGTH(sums_choices) },
+    [DROPOUT] = { dropout_choices, LENGTH(dropout_choices) },
+    [RAMP] = { ramp_choices, LENGTH(ramp_choices) },
+    [LAYERS] = { layers_choices, LENGTH(layers_choices) },
+    [VOCAB] = { vocab_choices, LENGTH(vocab_choices) },
+    [MODEL] = { model_choices, LENGTH(model_choices) },
+};
+
+/* A choice on each axis. */
+typedef struct layout_case {
+    int at[N_AXES];
+} layout_case;
+
+static inline sizes sizes_of(const layout_case *c)
+{
+    return layouts[c->at[LAYOUT]];
+}
+
+static inline int n_ranks_of(const layout_case *c)
+{
+    sizes l = sizes_of(c);
+    return l.tp * l.pp * l.dp;
+}
+
+/* Whether two choices go together; also, for a == b, whether a choice does with nothing. */
+static inline bool go_together(int a, int i, int b, int k)
+{
+    if (a > b) return go_together(b, k, a, i);
+    if (a == LAYOUT && b == SEQUENCE && k) return layouts[i].tp > 1;
+    if (a == LAYOUT && b == SCHEDULE && k) return layouts[i].pp > 1;
+    if (a == LAYOUT && b == SUMS && k) return layouts[i].dp > 1;
+    if (a == SCHEDULE && b == LAYERS && k) return i != INTERLEAVED;
+    return true;
+}
+
+static inline bool is_possible(const layout_case *c)
+{
+    for (int a = 0; a < N_AXES; a++)
+        for (int b = a + 1; b < N_AXES; b++)
+            if (!go_together(a, c->at[a], b, c->at[b])) return false;
+    return true;
+}
+
+/* ---- flags ---- */
+
+/* Ones that the number of data ranks divides, also at half their size. */
+static inline int global_batch(const layout_case *c)
+{
+    switch (sizes_of(c).dp) {
+    case 3:
+    case 6:
+        return 24;
+    case 5:
+        return 20;
+    case 7:
+        return 28;
+    default:
+        return 16;
+    }
+}
+
+/* What is computed. */
+static inline void what_flags(char *text, size_t cap, const layout_case *c)
+{
+    int batch = global_batch(c);
+    int layers = c->at[LAYERS] ? sizes_of(c).pp == 2 ? 5 : 7 : sizes_of(c).pp == 4 ? 8 : 4;
+    int n = snprintf(text, cap,
+                     "--num-layers %d --hidden-size 32 --seq-length 16 --max-position-embeddings 16 --lr 2e-3 --min-lr "
+                     "2e-4 --lr-decay-style cosine --clip-grad 1 --weight-decay 0.1 --init-method-std 0.05 --seed 5 "
+                     "--tokenizer-type NullTokenizer --vocab-size 511 --data-path none --threads 1 "
+                     "--global-batch-size %d ",
+                     layers, batch);
+    if (c->at[RAMP]) /* six iterations of half the batch */
+        n += snprintf(text + n, cap - (size_t)n,
+                      "--micro-batch-size 1 --train-samples %d --lr-warmup-samples %d --rampup-batch-size %d %d %d ",
+                      7 * batch, batch, batch / 2, batch / 2, 3 * batch);
+    else
+        n += snprintf(text + n, cap - (size_t)n, "--micro-batch-size 2 --train-iters 10 --lr-warmup-iters 2 ");
+    for (int a = DROPOUT; a < N_AXES; a++)
+        if (axes[a].choice[c->at[a]].flags)
+            n += snprintf(text + n, cap - (size_t)n, "%s ", axes[a].choice[c->at[a]].flags);
+}
+
+/* How, the sizes of the axes left out. */
+static inline void how_flags(char *text, size_t cap, const layout_case *c)
+{
+    int n = 0;
+    text[0] = 0;
+    for (int a = SEQUENCE; a < DROPOUT; a++)
+        n += snprintf(text + n, cap - (size_t)n, "%s ", axes[a].choice[c->at[a]].flags);
+}
+
+static inline int64_t vocab_of(const layout_case *c)
+{
+    return c->at[VOCAB] ? 509 : 512;
+}
+
+/* ---- in words: "2x2x2 sequence 1f1b - - dropout - even 509 gpt2" ---- */
+
+static inline void words_of(char *text, size_t cap, const layout_case *c)
+{
+    sizes l = sizes_of(c);
+    int n = snprintf(text, cap, "%dx%dx%d", l.tp, l.pp, l.dp);
+    for (int a = SEQUENCE; a < N_AXES; a++)
+        n += snprintf(text + n, cap - (size_t)n, " %s", axes[a].choice[c->at[a]].word);
+}
+
+/* The first choice of each axis where no word tells another. false: a word is none. */
+static inline bool case_from_words(layout_case *c, int n, char *const *word)
+{
+    memset(c, 0, sizeof *c);
+    for (int w = 0; w < n; w++) {
+        bool known = !strcmp(word[w], "-");
+        for (int i = 0; i < LENGTH(layouts); i++) {
+            char name[32];
+            snprintf(name, sizeof name, "%dx%dx%d", layouts[i].tp, layouts[i].pp, layouts[i].dp);
+            if (!strcmp(name, word[w])) c->at[LAYOUT] = i, known = true;
+        }
+        for (int a = SEQUENCE; a < N_AXES; a++)
+            for (int i = 0; i < axes[a].n; i++)
+                if (!strcmp(axes[a].choice[i].word, word[w])) c->at[a] = i, known = true;
+        if (!known) return false;
+    }
+    return true;
+}
+
+/* ---- pairs ---- */
+
+enum { MAX_CHOICES = 32 };
+
+typedef struct pairs {
+    bool met[N_AXES][MAX_CHOICES][N_AXES][MAX_CHOICES];
+    int left;
+} pairs;
+
+static inline void pairs_begin(pairs *p)
+{
+    memset(p, 0, sizeof *p);
+    for (int a = 0; a < N_AXES; a++)
+        for (int b = a + 1; b < N_AXES; b++)
+            for (int i = 0; i < axes[a].n; i++)
+                for (int k = 0; k < axes[b].n; k++) p->left += go_together(a, i, b, k);
+}
+
+/* Pairs of the case that none before had; with `take` they are had from now on. */
+static inline int new_pairs(pairs *p, const layout_case *c, bool take)
+{
+    int n = 0;
+    for (int a = 0; a < N_AXES; a++)
+        for (int b = a + 1; b < N_AXES; b++) {
+            bool *met = &p->met[a][c->at[a]][b][c->at[b]];
+            n += !*met;
+            if (take) *met = true;
+        }
+    if (take) p->left -= n;
+    return n;
+}
+
+/* The next case of the sample: of many at random the one with the most new pairs. */
+static inline layout_case next_of_sample(pairs *p, const tx_rng *rng, uint64_t *drawn)
+{
+    layout_case best = { 0 };
+    int most = -1;
+    for (int tries = 0; tries < 300; tries++) {
+        layout_case c;
+        do
+            for (int a = 0; a < N_AXES; a++) {
+                uint32_t w[4];
+                tx_rng_u32x4(rng, (*drawn)++, w);
+                c.at[a] = (int)(w[0] % (uint32_t)axes[a].n);
+            }
+        while (!is_possible(&c));
+        int n = new_pairs(p, &c, false);
+        if (n > most) most = n, best = c;
+    }
+    new_pairs(p, &best, true);
+    return best;
+}
+
+#endif

@@ -1,0 +1,369 @@
+/* layout_run.h - a training run of a layout with ranks as threads, and one rank's run of the same batches that it is
+ * compared with. What is told apart are flags that say what is computed (both runs have them) and flags that say how
+ * (only the layout's has them). Ranks are threads, where cmocka cannot fail: they return a status. */
+#ifndef TX_TESTS_LAYOUT_RUN_H
+#define TX_TESTS_LAYOUT_RUN_H
+
+#include "support.h"
+
+#include <omp.h>
+#include <xxhash.h>
+
+#include "base/rng.h"
+#include "train/trainer.h"
+
+enum { MAX_RANKS = 8, MAX_STEPS = 16, N_SCORED = 13 }; /* samples: no whole number of batches */
+
+/* Under a sanitizer a run takes ten times as long: then a few have to do. */
+static inline int as_many(int n, int few)
+{
+#if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
+    return n < few ? n : few;
+#else
+    (void)few;
+    return n;
+#endif
+}
+
+/* ---- samples: a function of their number ---- */
+
+#define BEGIN_OF_SCORED 1000000
+
+/* Mostly the word that follows the one before by rule, so that there is something to learn; documents end now and then.
+ */
+static inline void sample_tokens(int32_t *row, int64_t sample, int64_t s, int64_t vocab)
+{
+    const tx_rng rng = { .seed = 77, .stream = (uint32_t)sample };
+    int64_t token = sample % 50;
+    for (int64_t i = 0; i <= s; i++) {
+        uint32_t w[4];
+        tx_rng_u32x4(&rng, (uint64_t)i, w);
+        token = w[0] % 4 ? (7 * token + 3) % 101 : w[1] % vocab;
+        row[i] = (int32_t)(w[2] % 11 ? token : vocab - 1);
+    }
+}
+
+/* A rank's micro-batches, dealt out as the sampler does. */
+typedef struct dealer {
+    const tx_trainer *t;
+    int64_t begin;
+    int32_t *tokens; /* [b][s+1] */
+} dealer;
+
+static inline tx_status deal(void *user, int64_t micro, const int32_t **rows)
+{
+    dealer *d = user;
+    const tx_trainer *t = d->t;
+    int64_t first = d->begin + (micro * t->grid->dp.size + t->grid->dp.rank) * t->b;
+    for (int64_t j = 0; j < t->b; j++) sample_tokens(d->tokens + j * (t->s + 1), first + j, t->s, t->model->vocab_size);
+    *rows = d->tokens;
+    return TX_OK;
+}
+
+/* ---- what a run comes to ---- */
+
+/* Of one rank. Without padding, so that two can be compared as bytes. */
+typedef struct outcome {
+    double loss[MAX_STEPS], norm[MAX_STEPS], scored[2]; /* evaluations before the first and behind the last step */
+    uint64_t weights, states;                           /* hashes of the rank's own */
+    int64_t n_steps;                                    /* iterations of the whole run, those before a load included */
+} outcome;
+
+/* One rank's run, which has the whole of every parameter. */
+typedef struct reference {
+    outcome o;
+    tx_param *param;
+    int n;
+    float *first, *last; /* flat */
+} reference;
+
+typedef struct layout_run {
+    const tx_config *cfg;
+    int64_t vocab;
+    int n_ranks, tp, pp;
+    int64_t until;                 /* iterations */
+    const char *load, *save;       /* folders, or NULL */
+    const reference *ref;          /* that shards are compared with */
+    reference *keep;               /* one rank: filled */
+    void (*tamper)(tx_trainer *t); /* in front of saving, which may then fail: */
+    struct {
+        tx_status st;
+        char message[512];
+    } saved[MAX_RANKS];
+    outcome rank[MAX_RANKS];
+    double off[MAX_RANKS]; /* most that a parameter is off, by the whole one's norm */
+    char off_in[MAX_RANKS][TX_PARAM_NAME_MAX];
+} layout_run;
+
+static inline void reference_free(reference *r)
+{
+    tx_free(r->param);
+    tx_free(r->first);
+    tx_free(r->last);
+    memset(r, 0, sizeof *r);
+}
+
+static inline const tx_param *reference_param(const reference *r, const char *name)
+{
+    for (int i = 0; i < r->n; i++)
+        if (!strcmp(r->param[i].name, name)) return &r->param[i];
+    return NULL;
+}
+
+/* ---- shards beside the whole ---- */
+
+/* 1 where a bias is a key's, whose gradient is nothing but rounding; 0 elsewhere.   @whole [whole_logical, whole[1]] */
+static inline void mark_key_biases(const tx_trainer *t, const tx_param *p, float *whole)
+{
+    const char *end = strstr(p->name, "query_key_value.bias");
+    const tx_model *m = t->model;
+    int64_t per_group = m->n_heads / m->n_groups + 2;
+    for (int64_t i = 0; i < p->whole_logical; i++)
+        whole[i] = end && i / m->head_dim % per_group == per_group - 2 ? 1 : 0;
+}
+
+static inline tx_status first_weights_are_the_same(const tx_trainer *t, const reference *ref, float *cut)
+{
+    const tx_params *ps = &t->model->params;
+    for (int i = 0; i < ps->n; i++) {
+        const tx_param *p = &ps->param[i], *q = reference_param(ref, p->name);
+        if (!q) return TX_FAIL(TX_ERR_NUMERIC, "one rank has no %s", p->name);
+        tx_param_cut(p, cut, ref->first + q->offset);
+        if (memcmp(cut, t->master + p->offset, (size_t)p->numel * sizeof *cut) != 0)
+            return TX_FAIL(TX_ERR_NUMERIC, "rank %d: %s begins with other weights than on one rank", t->grid->rank,
+                           p->name);
+    }
+    return TX_OK;
+}
+
+static inline double norm_of(const float *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+    return sqrt(sum);
+}
+
+static inline void measure_last_weights(const tx_trainer *t, const reference *ref, float *cut, float *marks,
+                                        layout_run *r)
+{
+    const tx_params *ps = &t->model->params;
+    int rank = t->grid->rank;
+    for (int i = 0; i < ps->n; i++) {
+        const tx_param *p = &ps->param[i], *q = reference_param(ref, p->name);
+        const float *now = t->master + p->offset;
+        double sum = 0;
+        tx_param_cut(p, cut, ref->last + q->offset);
+        memset(marks, 0, (size_t)p->numel * sizeof *marks);
+        if (p->n_dims == 1) {
+            mark_key_biases(t, p, marks + p->numel);
+            tx_param_cut(p, marks, marks + p->numel);
+        }
+        for (int64_t k = 0; k < p->numel; k++)
+            if (marks[k] == 0) sum += ((double)now[k] - (double)cut[k]) * ((double)now[k] - (double)cut[k]);
+        double off = sqrt(sum) / norm_of(ref->last + q->offset, q->numel);
+        if (off <= r->off[rank]) continue; /* also where it is not a number: then losses are not, either */
+        r->off[rank] = off;
+        memcpy(r->off_in[rank], p->name, sizeof p->name);
+    }
+}
+
+/* ---- a rank ---- */
+
+static inline tx_status score(tx_trainer *t, dealer *d, double *mean)
+{
+    d->begin = BEGIN_OF_SCORED;
+    return tx_trainer_score(t, N_SCORED, deal, d, mean);
+}
+
+static inline tx_status load_from(tx_trainer *t, const char *dir)
+{
+    tx_checkpoint *from;
+    TX_TRY(tx_checkpoint_open(&from, dir, t->grid->world));
+    tx_status st = tx_trainer_load(t, from);
+    tx_checkpoint_close(from);
+    return st;
+}
+
+static inline uint64_t hash_of_states(const tx_trainer *t)
+{
+    uint64_t h = 0;
+    for (int i = 0; i < t->optim.type->n_state; i++)
+        h ^= XXH3_64bits_withSeed(t->optim.state[i], (size_t)t->model->params.numel * sizeof(float), (uint64_t)i);
+    return h;
+}
+
+static inline tx_status keep_reference(reference *k, const tx_trainer *t, float **flat)
+{
+    const tx_params *ps = &t->model->params;
+    if (!k->param) {
+        TX_TRY(tx_alloc(&k->param, (size_t)ps->n, sizeof *k->param, "test"));
+        memcpy(k->param, ps->param, (size_t)ps->n * sizeof *k->param);
+        k->n = ps->n;
+    }
+    TX_TRY(tx_alloc(flat, (size_t)ps->numel, sizeof **flat, "test"));
+    memcpy(*flat, t->master, (size_t)ps->numel * sizeof **flat);
+    return TX_OK;
+}
+
+static inline tx_status train_and_compare(layout_run *r, tx_trainer *t, dealer *d, float *room)
+{
+    outcome *o = &r->rank[t->grid->rank];
+    if (r->keep) TX_TRY(keep_reference(r->keep, t, &r->keep->first));
+    if (r->ref) TX_TRY(first_weights_are_the_same(t, r->ref, room));
+    if (r->load) TX_TRY(load_from(t, r->load));
+    TX_TRY(score(t, d, &o->scored[0]));
+    while (t->iteration < r->until) {
+        int64_t i = t->iteration;
+        d->begin = t->consumed_train_samples;
+        TX_TRY(tx_trainer_train(t, deal, d));
+        o->loss[i] = t->iteration_loss;
+        o->norm[i] = t->grad_norm;
+    }
+    o->n_steps = t->iteration;
+    TX_TRY(score(t, d, &o->scored[1]));
+    o->weights = XXH3_64bits(t->master, (size_t)t->model->params.numel * sizeof(float));
+    o->states = hash_of_states(t);
+    if (r->keep) TX_TRY(keep_reference(r->keep, t, &r->keep->last));
+    if (r->ref) measure_last_weights(t, r->ref, room, room + t->model->params.numel, r);
+    if (!r->tamper) return r->save ? tx_trainer_save(t, r->save) : TX_OK;
+    int rank = t->grid->rank;
+    r->tamper(t);
+    r->saved[rank].st = tx_trainer_save(t, r->save);
+    snprintf(r->saved[rank].message, sizeof r->saved[rank].message, "%s", r->saved[rank].st ? tx_last_error() : "");
+    return TX_OK;
+}
+
+static inline tx_status run_rank_of(tx_world *w, void *user)
+{
+    layout_run *r = user;
+    tx_grid grid;
+    tx_trainer *t = NULL;
+    dealer d = { 0 };
+    float *room = NULL;
+    tx_status st;
+    omp_set_num_threads(1);
+    tx_world_set_timeout(w, 200);
+    TX_TRY(tx_grid_open(&grid, w, r->tp, r->pp, r->cfg->sequence_parallel));
+    TX_GOTO(tx_trainer_create(&t, r->cfg, r->vocab, (int32_t)r->vocab - 1, true, &grid));
+    TX_GOTO(tx_alloc(&d.tokens, (size_t)(t->b * (t->s + 1)), sizeof *d.tokens, "test"));
+    TX_GOTO(tx_alloc(&room, (size_t)(3 * t->model->params.numel), sizeof *room, "test"));
+    d.t = t;
+    st = train_and_compare(r, t, &d, room);
+out:
+    tx_free(room);
+    tx_free(d.tokens);
+    tx_trainer_destroy(t);
+    tx_grid_close(&grid);
+    return st;
+}
+
+/* ---- runs ---- */
+
+/* All numbers that a step gives back are the same on all ranks. */
+static inline tx_status ranks_agree(const layout_run *r)
+{
+    for (int i = 1; i < r->n_ranks; i++)
+        if (memcmp(r->rank[i].loss, r->rank[0].loss, offsetof(outcome, weights)) != 0)
+            return TX_FAIL(TX_ERR_NUMERIC, "rank %d has another loss, norm or evaluation than rank 0", i);
+    return TX_OK;
+}
+
+/* r's members after `rank` are results. The flags are of pretrain-gpt. */
+static inline tx_status run_layout(layout_run *r, const char *flags)
+{
+    tx_config *cfg;
+    char all[8192];
+    snprintf(all, sizeof all, "%s --world-size %d --tensor-model-parallel-size %d --pipeline-model-parallel-size %d",
+             flags, r->n_ranks, r->tp, r->pp);
+    TX_TRY(tx_config_parse_string(&cfg, "pretrain-gpt", all));
+    r->cfg = cfg;
+    memset(r->rank, 0, sizeof r->rank);
+    memset(r->off, 0, sizeof r->off);
+    tx_status st = tx_world_threads(r->n_ranks, run_rank_of, r);
+    if (!st) st = ranks_agree(r);
+    r->cfg = NULL;
+    tx_config_free(cfg);
+    return st;
+}
+
+/* ---- runs of one rank, which several layouts are compared with ---- */
+
+typedef struct known {
+    char flags[4096];
+    reference ref;
+} known;
+
+enum { MAX_KNOWN = 1024 };
+static known *all_known[MAX_KNOWN];
+static int n_known;
+
+static inline tx_status reference_of(const reference **out, const char *flags, int64_t vocab)
+{
+    char key[4096];
+    snprintf(key, sizeof key, "%lld %s", (long long)vocab, flags);
+    for (int i = 0; i < n_known; i++)
+        if (!strcmp(all_known[i]->flags, key)) {
+            *out = &all_known[i]->ref;
+            return TX_OK;
+        }
+    assert_true(n_known < MAX_KNOWN);
+    known *k = all_known[n_known] = test_calloc(1, sizeof *k);
+    static layout_run r;
+    r = (layout_run){ .vocab = vocab, .n_ranks = 1, .tp = 1, .pp = 1, .until = 10, .keep = &k->ref };
+    TX_TRY(run_layout(&r, flags));
+    snprintf(k->flags, sizeof k->flags, "%s", key);
+    k->ref.o = r.rank[0];
+    n_known++;
+    *out = &k->ref;
+    return TX_OK;
+}
+
+static inline void forget_references(void)
+{
+    for (int i = 0; i < n_known; i++) {
+        reference_free(&all_known[i]->ref);
+        test_free(all_known[i]);
+    }
+    n_known = 0;
+}
+
+/* ---- bounds ---- */
+
+typedef struct bounds {
+    double loss, norm, weights; /* relative; weights: by the norm of the whole parameter */
+} bounds;
+
+/* fp32 sums in another order, for ten steps; what dropout or initial weights would do shows in the first loss. */
+static const bounds fp32_bounds = { 1e-5, 1e-4, 1e-4 };
+#define FIRST_LOSS 1e-6
+
+/* The most by which a trajectory is off from another in iterations [from, until), and its evaluation. */
+static inline bounds distance(const outcome *a, const outcome *b, int64_t from, int64_t until)
+{
+    bounds off = { 0 };
+    for (int64_t i = from; i < until; i++) {
+        double loss = fabs(a->loss[i] / b->loss[i] - 1), norm = fabs(a->norm[i] / b->norm[i] - 1);
+        if (!(loss <= off.loss)) off.loss = loss; /* not a number is the most */
+        if (!(norm <= off.norm)) off.norm = norm;
+    }
+    double scored = fabs(a->scored[1] / b->scored[1] - 1);
+    if (!(scored <= off.loss)) off.loss = scored;
+    return off;
+}
+
+/* The layout's run is within `allowed` of the reference's in iterations [from, until). */
+static inline tx_status is_within(const layout_run *r, const reference *ref, int64_t from, bounds allowed)
+{
+    bounds off = distance(&r->rank[0], &ref->o, from, r->until);
+    for (int i = 0; i < r->n_ranks; i++)
+        if (r->off[i] > allowed.weights)
+            return TX_FAIL(TX_ERR_NUMERIC, "%s on rank %d is off by %.2e, allowed %.1e", r->off_in[i], i, r->off[i],
+                           allowed.weights);
+    if (!(off.loss <= allowed.loss))
+        return TX_FAIL(TX_ERR_NUMERIC, "a loss is off by %.2e, allowed %.1e", off.loss, allowed.loss);
+    if (!(off.norm <= allowed.norm))
+        return TX_FAIL(TX_ERR_NUMERIC, "a gradient norm is off by %.2e, allowed %.1e", off.norm, allowed.norm);
+    return TX_OK;
+}
+
+#endif

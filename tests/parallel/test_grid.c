@@ -1,0 +1,149 @@
+/* labels: unit */
+/* Places of ranks and the groups along the axes, as threads and in a dry run. */
+#include "support.h"
+
+#include "parallel/grid.h"
+
+static void places_of_the_drawing(void **state)
+{
+    (void)state;
+    tx_grid g = { 0 };
+    for (int rank = 0; rank < 16; rank++) {
+        tx_grid_place(&g, rank, 2, 4, 2);
+        assert_int_equal(g.rank, rank);
+        assert_int_equal(g.size, 16);
+        assert_int_equal(g.tp.rank, rank & 1);
+        assert_int_equal(g.dp.rank, rank >> 1 & 1);
+        assert_int_equal(g.pp.rank, rank >> 2);
+        assert_true(g.tp.size == 2 && g.dp.size == 2 && g.pp.size == 4);
+    }
+}
+
+/* ---------------------------------------------------------------- groups */
+
+typedef struct layout {
+    int n, tp, pp;
+} layout;
+
+/* The members of a group are the ranks whose places agree with this rank's but along the group's axes, in order. */
+static tx_status check_members(const tx_grid *g, tx_comm *group, bool tp, bool pp, bool dp, bool ends)
+{
+    int n = 0, all[64];
+    TX_TRY(tx_comm_gather(group, all, &g->rank, sizeof g->rank));
+    for (int rank = 0; rank < g->size; rank++) {
+        tx_grid o = { 0 };
+        tx_grid_place(&o, rank, g->tp.size, g->pp.size, g->dp.size);
+        bool in = (tp || o.tp.rank == g->tp.rank) && (pp || o.pp.rank == g->pp.rank) && (dp || o.dp.rank == g->dp.rank);
+        bool inner = ends && (o.pp.rank % (g->pp.size - 1) || g->pp.rank % (g->pp.size - 1)) && rank != g->rank;
+        if (!in || inner) continue;
+        if (n >= tx_comm_size(group) || all[n] != rank)
+            return TX_FAIL(TX_ERR_STATE, "rank %d, %s: member %d is not %d", g->rank, tx_comm_name(group), n, rank);
+        if (rank == g->rank && tx_comm_rank(group) != n)
+            return TX_FAIL(TX_ERR_STATE, "rank %d, %s: its own place", g->rank, tx_comm_name(group));
+        n++;
+    }
+    if (n == tx_comm_size(group)) return TX_OK;
+    return TX_FAIL(TX_ERR_STATE, "rank %d, %s: %d members, not %d", g->rank, tx_comm_name(group), n,
+                   tx_comm_size(group));
+}
+
+static tx_status one_rank(tx_world *world, void *user)
+{
+    const layout *l = user;
+    tx_grid g;
+    tx_status st;
+    TX_TRY(tx_grid_open(&g, world, l->tp, l->pp, true));
+    TX_GOTO(g.sequence == (l->tp > 1) ? TX_OK : TX_FAIL(TX_ERR_STATE, "sequence parallelism is %d", g.sequence));
+    TX_GOTO(check_members(&g, g.world, true, true, true, false));
+    TX_GOTO(check_members(&g, g.tensor, true, false, false, false));
+    TX_GOTO(check_members(&g, g.pipeline, false, true, false, false));
+    TX_GOTO(check_members(&g, g.data, false, false, true, false));
+    TX_GOTO(check_members(&g, g.model, true, true, false, false));
+    TX_GOTO(check_members(&g, g.ends, false, true, false, l->pp > 1));
+out:
+    tx_grid_close(&g);
+    return st;
+}
+
+static void groups_of_threads(void **state)
+{
+    (void)state;
+    static const layout all[] = { { 1, 1, 1 }, { 2, 2, 1 }, { 2, 1, 2 }, { 2, 1, 1 },
+                                  { 8, 2, 2 }, { 8, 1, 4 }, { 8, 4, 1 }, { 16, 2, 4 } };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        layout l = all[i];
+        if (tx_world_threads(l.n, one_rank, &l))
+            fail_msg("%d ranks, tp %d, pp %d: %s", l.n, l.tp, l.pp, tx_last_error());
+    }
+}
+
+static tx_status opens_nothing(tx_world *world, void *user)
+{
+    tx_grid g;
+    (void)user;
+    return tx_grid_open(&g, world, 2, 1, false);
+}
+
+static void sizes_that_do_not_divide(void **state)
+{
+    (void)state;
+    ASSERT_FAILS(tx_world_threads(3, opens_nothing, NULL), TX_ERR_ARG,
+                 "world size (3) is not divisible by tensor model parallel size (2)");
+}
+
+static void a_job_that_does_not_exist(void **state)
+{
+    (void)state;
+    tx_grid g;
+    for (int rank = 0; rank < 4096; rank += 17) {
+        ASSERT_OK(tx_grid_plan(&g, rank, 8, 16, 32, true));
+        assert_int_equal(tx_comm_size(g.world), 4096);
+        assert_int_equal(tx_comm_rank(g.world), rank);
+        assert_true(tx_comm_size(g.tensor) == 8 && tx_comm_rank(g.tensor) == rank % 8);
+        assert_true(tx_comm_size(g.data) == 32 && tx_comm_rank(g.data) == rank / 8 % 32);
+        assert_true(tx_comm_size(g.pipeline) == 16 && tx_comm_rank(g.pipeline) == rank / 256);
+        assert_true(tx_comm_size(g.model) == 128 && tx_comm_rank(g.model) == rank % 8 + 8 * (rank / 256));
+        bool end = rank / 256 == 0 || rank / 256 == 15;
+        assert_int_equal(tx_comm_size(g.ends), end ? 2 : 1);
+        assert_int_equal(tx_comm_rank(g.ends), rank / 256 == 15);
+        assert_true(g.sequence);
+        tx_grid_close(&g);
+        assert_null(g.world);
+    }
+}
+
+static void memory_that_is_not_there(void **state)
+{
+    (void)state;
+    tx_status st = TX_ERR_NOMEM;
+    int64_t n = 0;
+    for (; st == TX_ERR_NOMEM && n < 100; n++) {
+        tx_grid g;
+        allocation_fails_at(n);
+        st = tx_grid_plan(&g, 5, 2, 2, 2, false);
+        tx_grid_close(&g);
+        allocations_succeed();
+    }
+    ASSERT_OK(st);
+    assert_true(n > 6);
+}
+
+static void alone(void **state)
+{
+    (void)state;
+    tx_ctx c = { 0 };
+    const tx_grid *g = tx_grid_of(&c);
+    assert_true(g->tp.size == 1 && g->pp.size == 1 && g->dp.size == 1 && g->rank == 0 && g->size == 1);
+    assert_ptr_equal(g->tensor, &tx_comm_self);
+    assert_int_equal(tx_comm_size(g->world), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(places_of_the_drawing),    cmocka_unit_test(groups_of_threads),
+        cmocka_unit_test(sizes_that_do_not_divide), cmocka_unit_test(a_job_that_does_not_exist),
+        cmocka_unit_test(memory_that_is_not_there), cmocka_unit_test(alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

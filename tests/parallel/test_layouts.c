@@ -1,0 +1,136 @@
+/* labels: parallel threads. Every layout of ranks trains the model that one rank trains: ranks as threads.
+ *
+ *      test_layouts                                 what CTest runs
+ *      test_layouts case WORDS...                   one combination: 2x2x2 sequence interleaved uniform dropout 509
+ *      test_layouts all [PART PARTS]                every combination, or of every PARTS-th the PART-th (all.sh) */
+#include "support.h"
+
+#include "layout_cases.h"
+#include "layout_run.h"
+
+/* ---- one combination ---- */
+
+static tx_status run_case(layout_run *r, const reference **ref, const layout_case *c)
+{
+    char what[2048], both[4096], how[512];
+    sizes l = sizes_of(c);
+    what_flags(what, sizeof what, c);
+    how_flags(how, sizeof how, c);
+    TX_TRY(reference_of(ref, what, vocab_of(c)));
+    snprintf(both, sizeof both, "%s %s", what, how);
+    *r = (layout_run){
+        .vocab = vocab_of(c), .n_ranks = n_ranks_of(c), .tp = l.tp, .pp = l.pp, .until = 10, .ref = *ref
+    };
+    return run_layout(r, both);
+}
+
+/* Initial weights have the same bits (run_layout); dropout masks are the same, or the first loss would not be. */
+static tx_status case_equals_one_rank(const layout_case *c, bounds *off)
+{
+    static layout_run r;
+    const reference *ref = NULL;
+    TX_TRY(run_case(&r, &ref, c));
+    *off = distance(&r.rank[0], &ref->o, 0, 10);
+    for (int i = 0; i < r.n_ranks; i++)
+        if (r.off[i] > off->weights) off->weights = r.off[i];
+    double first = fabs(r.rank[0].loss[0] / ref->o.loss[0] - 1);
+    if (!(first <= FIRST_LOSS))
+        return TX_FAIL(TX_ERR_NUMERIC, "the first loss is off by %.2e, allowed %.1e", first, FIRST_LOSS);
+    return is_within(&r, ref, 0, fp32_bounds);
+}
+
+static bool passes(const layout_case *c, bounds *most)
+{
+    char words[256];
+    bounds off = { 0 };
+    tx_status st = case_equals_one_rank(c, &off);
+    words_of(words, sizeof words, c);
+    if (st) print_error("FAILED: test_layouts case %s: %s\n", words, tx_last_error());
+    if (off.loss > most->loss) most->loss = off.loss;
+    if (off.norm > most->norm) most->norm = off.norm;
+    if (off.weights > most->weights) most->weights = off.weights;
+    return !st;
+}
+
+static void layouts_equal_one_rank(void **state)
+{
+    (void)state;
+    static pairs p;
+    const tx_rng rng = { .seed = 7 };
+    uint64_t drawn = 0;
+    bounds most = { 0 };
+    int n = 0, failed = 0;
+    pairs_begin(&p);
+    int all = p.left;
+    for (; p.left && n < as_many(1000, 25); n++) { /* the first of the sample have most pairs */
+        layout_case c = next_of_sample(&p, &rng, &drawn);
+        failed += !passes(&c, &most);
+    }
+    print_message(
+        "%d combinations with %d of %d pairs of choices; most off: loss %.1e, gradient norm %.1e, weights %.1e\n", n,
+        all - p.left, all, most.loss, most.norm, most.weights);
+    forget_references();
+    if (failed) fail_msg("%d of %d combinations are not as one rank", failed, n);
+}
+
+/* ---- all combinations ---- */
+
+/* The choices [0, n) of each axis, all with all: what the issue of ranks is, then what it must not matter to. */
+static const int all_of[][N_AXES] = {
+    { [LAYOUT] = 99,
+      [SEQUENCE] = 2,
+      [SCHEDULE] = 3,
+      [RECOMPUTE] = 4,
+      [DROPOUT] = 2,
+      [RAMP] = 2,
+      [LAYERS] = 2,
+      [VOCAB] = 2 },
+    { [LAYOUT] = 99, [SEQUENCE] = 2, [SCHEDULE] = 3, [SUMS] = 3, [VOCAB] = 4, [MODEL] = 99 },
+};
+
+static bool next_case(layout_case *c, const int n[N_AXES])
+{
+    for (int a = 0; a < N_AXES; a++) {
+        if (++c->at[a] < n[a] && c->at[a] < axes[a].n) return true;
+        c->at[a] = 0;
+    }
+    return false;
+}
+
+static int run_all(int part, int parts)
+{
+    bounds most = { 0 };
+    int n = 0, done = 0, failed = 0;
+    for (int k = 0; k < LENGTH(all_of); k++) {
+        layout_case c = { 0 };
+        do {
+            if (!is_possible(&c) || n++ % parts != part) continue;
+            done++;
+            failed += !passes(&c, &most);
+        } while (next_case(&c, all_of[k]));
+    }
+    printf("%d of %d combinations: %d passed, %d failed; most off: loss %.1e, gradient norm %.1e, weights %.1e\n", done,
+           n, done - failed, failed, most.loss, most.norm, most.weights);
+    forget_references();
+    return failed != 0;
+}
+
+int main(int argc, char **argv)
+{
+    layout_case c;
+    bounds off = { 0 };
+    if (argc > 1 && !strcmp(argv[1], "all")) return run_all(argc > 2 ? atoi(argv[2]) : 0, argc > 3 ? atoi(argv[3]) : 1);
+    if (argc > 2 && !strcmp(argv[1], "case") && case_from_words(&c, argc - 2, argv + 2) && is_possible(&c)) {
+        bool good = passes(&c, &off);
+        printf("off: loss %.1e, gradient norm %.1e, weights %.1e\n", off.loss, off.norm, off.weights);
+        return !good;
+    }
+    if (argc > 1) {
+        fprintf(stderr, "usage: test_layouts [case WORDS... | all [PART PARTS]]\n");
+        return 2;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layouts_equal_one_rank),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,230 @@
+/* labels: unit parallel threads */
+/* What ranks move in an iteration, counted in real ones and in dry runs, against the formulas of the papers. */
+#include "support.h"
+
+#include "train/plan.h"
+#include "train/trainer.h"
+
+enum { MAX_RANKS = 8, VOCAB = 300, S = 16 };
+
+#define SMALL                                                                                                    \
+    "--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --max-position-embeddings 16 --lr " \
+    "1e-3 --train-iters 4 --tokenizer-type NullTokenizer --vocab-size 299 --data-path none --threads 1 "         \
+    "--micro-batch-size 2 --global-batch-size 16 "
+#define TP(n) " --tensor-model-parallel-size " #n
+#define PP(n) " --pipeline-model-parallel-size " #n
+#define LLAMA                                                                                   \
+    " --swiglu --normalization rmsnorm --disable-bias-linear --use-rotary-position-embeddings " \
+    "--untie-embeddings-and-output-weights"
+#define FULL " --recompute-granularity full --recompute-method "
+
+static const char *const layouts[] = {
+    "--world-size 2" TP(2),
+    "--world-size 2 --sequence-parallel" TP(2),
+    "--world-size 4 --sequence-parallel --embed-layernorm" TP(4),
+    "--world-size 2 --embed-layernorm --bf16 --fp32-residual-connection" TP(2),
+    "--world-size 2 --embed-layernorm --bf16 --fp32-residual-connection --sequence-parallel" TP(2),
+    "--world-size 2" PP(2),
+    "--world-size 3 --num-layers 5 --pipeline-schedule gpipe" PP(3),
+    "--world-size 2 --num-layers-per-virtual-pipeline-stage 1" PP(2),
+    "--world-size 4 --global-batch-size 24 --num-layers 7 --ddp-bucket-size 3000" PP(2),
+    "--world-size 2 --ddp-bucket-size 1",
+    "--world-size 4 --no-overlap-grad-reduce",
+    "--world-size 2 --recompute-activations --sequence-parallel" TP(2),
+    "--world-size 2 --num-layers 5" TP(2) FULL "uniform --recompute-num-layers 2",
+    "--world-size 4 --sequence-parallel" TP(2) PP(2) FULL "block --recompute-num-layers 1",
+    "--world-size 4 --sequence-parallel --num-layers-per-virtual-pipeline-stage 1" TP(2) PP(2) FULL
+    "uniform --recompute-num-layers 1",
+    "--world-size 8 --sequence-parallel" TP(2) PP(2),
+    "--world-size 8 --bf16" TP(2) PP(2) LLAMA,
+    "--world-size 4 --sequence-parallel" TP(2) PP(2) LLAMA,
+};
+enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
+
+static tx_config *parsed(const char *more)
+{
+    char all[1024];
+    tx_config *cfg;
+    snprintf(all, sizeof all, "%s%s", SMALL, more);
+    ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", all));
+    return cfg;
+}
+
+/* ---- counted in a run ---- */
+
+typedef struct run {
+    const tx_config *cfg;
+    tx_volume volume[MAX_RANKS]; /* of the second iteration */
+    tx_volume_sizes sizes[MAX_RANKS];
+} run;
+
+static tx_status read_tokens(void *user, int64_t micro, const int32_t **rows)
+{
+    static const int32_t tokens[2 * (S + 1)] = { 1, 2, 3, 4, 5, 6, 299, 8, 9 };
+    (void)user;
+    (void)micro;
+    *rows = tokens;
+    return TX_OK;
+}
+
+static tx_status train_as_a_rank(tx_world *world, void *user)
+{
+    run *r = user;
+    const tx_config *cfg = r->cfg;
+    tx_trainer *t = NULL;
+    tx_grid grid;
+    tx_volume before, *v = &r->volume[tx_world_rank(world)];
+    tx_status st;
+    TX_TRY(tx_grid_open(&grid, world, (int)cfg->tensor_model_parallel_size, (int)cfg->pipeline_model_parallel_size,
+                        cfg->sequence_parallel));
+    TX_GOTO(tx_trainer_create(&t, cfg, VOCAB, -1, true, &grid));
+    TX_GOTO(tx_trainer_train(t, read_tokens, NULL));
+    tx_volume_read(&before, &grid);
+    TX_GOTO(tx_trainer_train(t, read_tokens, NULL));
+    tx_volume_read(v, &grid);
+    tx_volume_subtract(v, &before);
+    r->sizes[grid.rank] = tx__plan_volume_sizes(t->model, cfg, &grid, t->n_micro, t->gradients.n_buckets);
+out:
+    tx_trainer_destroy(t);
+    tx_grid_close(&grid);
+    return st;
+}
+
+/* ---- against the formulas ---- */
+
+static void assert_equal(const char *layout, int rank, const tx_volume *got, const tx_volume *expected)
+{
+    for (int i = 0; i < TX_N_GROUPS; i++)
+        for (int op = 0; op < TX_N_COMM_OPS; op++) {
+            const tx_comm_volume *a = &got->of[i][op], *b = &expected->of[i][op];
+            if (a->calls != b->calls || a->bytes != b->bytes)
+                fail_msg("%s: rank %d, %s, %s: %lld calls and %lld bytes, expected %lld and %lld", layout, rank,
+                         tx_group_names[i], tx_comm_op_names[op], (long long)a->calls, (long long)a->bytes,
+                         (long long)b->calls, (long long)b->bytes);
+        }
+}
+
+static void runs_and_plans_move_what_the_formulas_say(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_LAYOUTS; i++) {
+        run r = { .cfg = parsed(layouts[i]) };
+        int n = (int)r.cfg->world_size, each = n / (int)r.cfg->pipeline_model_parallel_size;
+        ASSERT_OK(tx_world_threads(n, train_as_a_rank, &r));
+        for (int rank = 0; rank < n; rank++) {
+            tx_volume expected;
+            tx_run_plan plan;
+            tx_volume_expect(&expected, &r.sizes[rank]);
+            assert_equal(layouts[i], rank, &r.volume[rank], &expected);
+            ASSERT_OK(tx_plan_stage(&plan, r.cfg, VOCAB, rank / each));
+            assert_equal(layouts[i], rank, &plan.volume, &expected);
+            tx_volume_expect(&expected, &plan.sizes);
+            assert_equal(layouts[i], rank, &plan.volume, &expected);
+            assert_true(tx_volume_sent(&plan.volume, &plan.sizes) > 0);
+        }
+        tx_config_free((tx_config *)(uintptr_t)r.cfg);
+    }
+}
+
+/* The same at the papers' sizes, where nothing is run. GPT-3 on 1536 ranks: arXiv:2104.04473, table 1. */
+static void plans_of_large_jobs_move_what_the_formulas_say(void **state)
+{
+    (void)state;
+    static const char *const large[] = {
+        "--world-size 1536 --num-layers 96 --hidden-size 12288 --num-attention-heads 96 --global-batch-size 1536 "
+        "--bf16 --sequence-parallel" TP(8) PP(8) " --num-layers-per-virtual-pipeline-stage 3",
+        "--world-size 64 --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --global-batch-size 512 "
+        "--micro-batch-size 8" TP(2) FULL "uniform",
+    };
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
+        char flags[1024];
+        tx_config *cfg;
+        snprintf(flags, sizeof flags, "--micro-batch-size 1 --seq-length 2048 --max-position-embeddings 2048 %s",
+                 large[i]);
+        ASSERT_OK(tx_config_parse_string(&cfg, "plan", flags));
+        for (int stage = 0; stage < (int)cfg->pipeline_model_parallel_size; stage++) {
+            tx_run_plan plan;
+            tx_volume expected;
+            ASSERT_OK(tx_plan_stage(&plan, cfg, 50257, stage));
+            tx_volume_expect(&expected, &plan.sizes);
+            assert_equal(large[i], stage, &plan.volume, &expected);
+            if (i == 1) assert_true(plan.sizes.head_chunks > 1);
+        }
+        tx_config_free(cfg);
+    }
+}
+
+/* ---- the formulas by hand ---- */
+
+static void assert_moved(const tx_volume *v, int group, tx_comm_op op, int64_t calls, int64_t bytes)
+{
+    assert_int_equal(v->of[group][op].calls, calls);
+    assert_int_equal(v->of[group][op].bytes, bytes);
+}
+
+/* A micro-batch of b s h = 2 x 16 x 32 floats is 4096 bytes. */
+static void the_papers_by_hand(void **state)
+{
+    (void)state;
+    const int64_t bsh = 2 * 16 * 32 * 4;
+    tx_run_plan plan;
+    tx_config *cfg = parsed("--world-size 4" TP(2));
+    ASSERT_OK(tx_plan_stage(&plan, cfg, VOCAB, 0)); /* 4 layers, 4 micro-batches, 2 data ranks */
+    assert_moved(&plan.volume, TX_GROUP_TENSOR, TX_COMM_ALL_REDUCE, 4 * (4 * 4 + 2), 4 * (4 * 4 + 2) * bsh);
+    assert_moved(&plan.volume, TX_GROUP_TENSOR, TX_COMM_ALL_GATHER, 4, 4 * 2 * 16 * 4 * 4 * 2);
+    int64_t h = 32,
+            layer = 4 * h + (3 * h * h + 3 * h) / 2 + h * h / 2 + h + (4 * h * h + 4 * h) / 2 + 4 * h * h / 2 + h;
+    int64_t params = 512 / 2 * h + 16 * h + 4 * layer + 2 * h; /* the vocabulary padded to 128 x 2 */
+    assert_int_equal(plan.volume.of[TX_GROUP_DATA][TX_COMM_ALL_REDUCE].bytes, 4 * params);
+    ASSERT_NEAR(tx_volume_sent(&plan.volume, &plan.sizes), (double)(72 * bsh + 4 * 1024 / 2 + 4 * params), 0, "sent");
+    tx_config_free(cfg);
+
+    cfg = parsed("--world-size 2 --sequence-parallel" TP(2));
+    ASSERT_OK(tx_plan_stage(&plan, cfg, VOCAB, 0)); /* 8 micro-batches */
+    assert_moved(&plan.volume, TX_GROUP_TENSOR, TX_COMM_REDUCE_SCATTER, 8 * (4 * 4 + 2), 8 * (4 * 4 + 2) * bsh);
+    assert_moved(&plan.volume, TX_GROUP_TENSOR, TX_COMM_ALL_GATHER, 8 * (4 * 6 + 2 + 1),
+                 8 * ((4 * 6 + 2) * bsh + 2 * 16 * 4 * 4 * 2));
+    assert_moved(&plan.volume, TX_GROUP_TENSOR, TX_COMM_ALL_REDUCE, 5, (4 * 4 + 2) * 32 * 4); /* of norms */
+    tx_config_free(cfg);
+
+    cfg = parsed("--world-size 2 --num-layers-per-virtual-pipeline-stage 1" PP(2));
+    ASSERT_OK(tx_plan_stage(&plan, cfg, VOCAB, 0)); /* 2 borders behind, 1 before it */
+    assert_moved(&plan.volume, TX_GROUP_PIPELINE, TX_COMM_SEND, 8 * 3, 8 * 3 * bsh);
+    assert_moved(&plan.volume, TX_GROUP_ENDS, TX_COMM_ALL_REDUCE, 1, 384 * 32 * 4);
+    tx_config_free(cfg);
+}
+
+/* ---- the table ---- */
+
+static void the_table_says_whether_they_are_equal(void **state)
+{
+    (void)state;
+    tx_config *cfg = parsed("--world-size 2 --sequence-parallel" TP(2));
+    tx_run_plan plan;
+    tx_str table = { 0 };
+    ASSERT_OK(tx_plan_stage(&plan, cfg, VOCAB, 0));
+    ASSERT_OK(tx_volume_table(&table, &plan.volume, &plan.sizes));
+    ASSERT_CONTAINS(table.data,
+                    "    2 tensor-parallel          all-gather               216          0.820          0.410\n");
+    ASSERT_CONTAINS(table.data, "      2 b s h a layer, its inputs for backward           64          0.250\n");
+    ASSERT_CONTAINS(table.data, "    calls and bytes are equal to the formulas'\n");
+    assert_null(strstr(table.data, "NOT"));
+    tx_str_free(&table);
+    plan.volume.of[TX_GROUP_TENSOR][TX_COMM_ALL_GATHER].bytes++;
+    ASSERT_OK(tx_volume_table(&table, &plan.volume, &plan.sizes));
+    ASSERT_CONTAINS(table.data, "      NOT EQUAL: 216 calls and 860161 bytes, by the formulas 216 and 860160\n");
+    ASSERT_CONTAINS(table.data, "    calls and bytes are NOT equal to the formulas'\n");
+    tx_str_free(&table);
+    tx_config_free(cfg);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(runs_and_plans_move_what_the_formulas_say),
+        cmocka_unit_test(plans_of_large_jobs_move_what_the_formulas_say),
+        cmocka_unit_test(the_papers_by_hand),
+        cmocka_unit_test(the_table_says_whether_they_are_equal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
