@@ -123,7 +123,7 @@ out:
 
 tx_status tx_engine_export(tx_engine *e, const char *dir)
 {
-    return tx_hf_export_model(e->trainer->model, e->trainer->master, dir, &tx_comm_self);
+    return tx_hf_export_model(e->trainer->model, e->trainer->zero.master, dir, &tx_comm_self);
 }
 
 int64_t tx_engine_iteration(const tx_engine *e)

@@ -121,7 +121,7 @@ tx_status tx__model_load(tx_model **model, void **value, const tx_config *cfg, c
     if (m->dtype != TX_F32) {
         void *half;
         TX_GOTO(tx_alloc(&half, (size_t)m->params.numel, tx_dtype_size(m->dtype), "the parameters"));
-        tx_params_round(&m->params, half, m->dtype, v);
+        tx_params_round(half, m->dtype, v, m->params.numel);
         tx_free(v);
         v = half;
     }
@@ -135,11 +135,21 @@ out:
     return st;
 }
 
+typedef struct filling {
+    const tx_source *src;
+    const tx_model *m;
+} filling;
+
+/* A tx_weights_fn. */
+static tx_status fill(void *user, const tx_params *ps, float *weights)
+{
+    const filling *f = user;
+    (void)ps;
+    return tx_source_weights(f->src, f->m, weights);
+}
+
 tx_status tx__trainer_take_weights(tx_trainer *t, const tx_source *src)
 {
-    float *weights;
-    TX_TRY(tx_trainer_weights(t, &weights));
-    TX_TRY(tx_source_weights(src, t->model, weights));
-    tx_trainer_weights_filled(t);
-    return TX_OK;
+    filling f = { src, t->model };
+    return tx_trainer_fill(t, fill, &f);
 }

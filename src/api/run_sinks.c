@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "api/machine.h"
+#include "api/show_layout.h"
 #include "backend/backend.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -44,10 +45,7 @@ static tx_status run_line(json_t **out, const tx_trainer *t)
                   "parameters", (json_int_t)tx_params_count(&t->model->params));
     json_t *machine = json_pack("{s:I, s:I}", "cores", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "memory_bytes",
                                 (json_int_t)(sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE)));
-    json_t *memory =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)m.params, "gradients",
-                  (json_int_t)m.grads, "optimizer", (json_int_t)m.optimizer, "activations", (json_int_t)m.activations,
-                  "workspace", (json_int_t)m.workspace, "total", (json_int_t)tx_memory_total(&m));
+    json_t *memory = tx__memory_to_json(&m);
     tx_status st = line && machine && memory && arguments
                        ? TX_OK
                        : TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a run");

@@ -91,10 +91,10 @@ tx_status tx__show_messages(tx__report *r, const tx_config *cfg, const tx_run_pl
 
 json_t *tx__memory_to_json(const tx_memory *m)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)m->params, "gradients",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)m->params, "gradients",
                      (json_int_t)m->grads, "optimizer", (json_int_t)m->optimizer, "activations",
-                     (json_int_t)m->activations, "workspace", (json_int_t)m->workspace, "total",
-                     (json_int_t)tx_memory_total(m));
+                     (json_int_t)m->activations, "host_activations", (json_int_t)m->host_activations, "workspace",
+                     (json_int_t)m->workspace, "total", (json_int_t)tx_memory_total(m));
 }
 
 /* Takes `one`, which may be NULL for want of memory; false then. */

@@ -247,5 +247,6 @@ tx_status tx_source_weights(const tx_source *src, const tx_model *m, float *valu
 {
     if (src->kind == TX_CKPT_HUGGINGFACE) return hf_weights(src, m, value);
     TX_ASSERT(src->kind == TX_CKPT_NATIVE);
-    return tx_checkpoint_read(src->native, &m->params, value, NULL, 0);
+    const tx_ckpt_part weights = { .name = TX_CKPT_MODEL, .flat = value, .whole = true };
+    return tx_checkpoint_read(src->native, &m->params, NULL, &weights, 1);
 }

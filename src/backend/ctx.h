@@ -2,6 +2,7 @@
  *
  *   acts     activation stack: forward pushes what backward needs, backward pops it
  *   scratch  lives only inside one op call
+ *   host     a second stack, in the host's memory: what waits for backward outside the device's (nn/kept_input.h)
  *   dry      the plan: code runs, arenas count, no number is touched (DESIGN idea 8)
  *   at       where in the model the code is
  *   watch    set while a value that is not finite is looked for (watch.h)
@@ -28,7 +29,7 @@ typedef struct tx_ctx {
     const struct tx_backend *backend; /* borrowed */
     struct tx_ops *ops;               /* its finished table */
     void *backend_state;              /* the backend's own; opened and closed by it */
-    tx_arena acts, scratch;
+    tx_arena acts, scratch, host;
     bool dry;
     tx_place at;
     struct tx_watch *watch;     /* borrowed; NULL: off */

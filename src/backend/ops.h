@@ -332,7 +332,7 @@ int64_t tx_head_loss_chunks(int64_t rows, int64_t v, tx_dtype t);
 
 /* sumsq: out[k] = Σ x_i² over elements [k TX_SUMSQ_BLOCK, (k+1) TX_SUMSQ_BLOCK), in fp64. Fixed blocks, so that a norm
  *  does not depend on how many threads or ranks share the work. */
-#define TX_SUMSQ_BLOCK 65536
+#define TX_SUMSQ_BLOCK 128
 typedef struct tx_sumsq_args {
     tx_tensor out; /* [ceil(numel(x) / TX_SUMSQ_BLOCK)] fp64, out */
     tx_tensor x;

@@ -57,6 +57,7 @@ tx_status tx_ctx_init(tx_ctx *c, const char *backend, int n_threads)
     c->dry = true;
     tx_arena_init(&c->acts, "activations");
     tx_arena_init(&c->scratch, "workspace");
+    tx_arena_init(&c->host, "host activations");
     c->acts.shared = c->scratch.shared = true; /* what ranks send each other lies there */
     TX_GOTO(tx_alloc(&c->ops, 1, sizeof *c->ops, "the op table"));
     tx_backend_ops(be, c->ops);
@@ -79,6 +80,7 @@ tx_status tx_ctx_take_memory(tx_ctx *c)
     TX_ASSERT(c->dry);
     TX_TRY(tx_arena_reserve(&c->acts, c->acts.peak));
     TX_TRY(tx_arena_reserve(&c->scratch, c->scratch.peak));
+    TX_TRY(tx_arena_reserve(&c->host, c->host.peak));
     c->dry = false;
     return TX_OK;
 }
@@ -89,6 +91,7 @@ void tx_ctx_deinit(tx_ctx *c)
     tx_free(c->ops);
     tx_arena_deinit(&c->acts);
     tx_arena_deinit(&c->scratch);
+    tx_arena_deinit(&c->host);
     *c = (tx_ctx){ 0 };
 }
 

@@ -6,6 +6,10 @@
  *      DIR/iter_0000010/shard_00000.safetensors    fp32: model.<name>, and the optimizer's, such as exp_avg.<name>;
  *                                                  one file for each rank that saves
  *
+ *  What is saved and read is a list of parts, the model's weights and the optimizer's buffers, each of them of one rank
+ * the same stretches of its shards: all of them, or with ZeRO those that it keeps. Stretches are no more to be seen in
+ * a checkpoint than shards are.
+ *
  *  A checkpoint appears whole or not at all: it is written to DIR/.tmp-iter_0000010-<pid>, fsynced, renamed, and only
  *  then named by `latest`. Two runs that hold the same numbers write the same bytes. One run at a time saves into a
  * DIR. docs/formats/checkpoint.md tells the format byte by byte. */
@@ -13,6 +17,7 @@
 #define TX_CHECKPOINT_CHECKPOINT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,28 +38,41 @@ typedef struct tx_ckpt_state {
     uint64_t seed;
 } tx_ckpt_state;
 
-/* One of the optimizer's buffers: `flat` has ps->numel elements, its tensors are called <name>.<parameter>. */
-typedef struct tx_ckpt_part {
-    const char *name; /* "exp_avg" */
-    float *flat;
-} tx_ckpt_part;
+#define TX_CKPT_MODEL "model" /* the part that is the model's weights */
 
-enum { TX_CKPT_MAX_PARTS = 2 };
+enum { TX_CKPT_MAX_PARTS = 3, TX_CKPT_WINDOW = 1 << 20 };
+
+/* Numbers that are not in memory: copies elements [first, first + n) of the shard, a window of stretch s, from where
+ * they are into buf, or with `store` from buf to there. Windows have TX_CKPT_WINDOW elements, the last one of a stretch
+ * what is left, and begin at s->first or a multiple of TX_CKPT_WINDOW behind it. They come in ascending order, but when
+ * saving twice for a shard of two pieces side by side. Those that hold only padding are not asked for when saving. */
+typedef tx_status tx_ckpt_move(void *user, int part_number, const tx_stretch *s, int64_t first, int64_t n, float *buf,
+                               bool store);
+
+/* The weights or one of the optimizer's buffers; its tensors are called <name>.<parameter>. */
+typedef struct tx_ckpt_part {
+    const char *name; /* TX_CKPT_MODEL, "exp_avg" */
+    float *flat;      /* NULL: `move` has the numbers */
+    bool whole; /* flat has ps->numel elements, at the table's offsets; else kept->numel, at the stretches' `at` */
+    tx_ckpt_move *move;
+    void *user; /* move's; part_number is the place in the list of parts */
+} tx_ckpt_part;
 
 /* ---- saving ---- */
 
-/* Writes DIR/iter_<iteration> and points DIR/latest to it; DIR is made if need be. The buffers are flat, of
- * ps->numel elements; rows that pad the vocabulary are not saved. n_parts 0 saves the model alone. @config is any JSON
+/* Writes DIR/iter_<iteration> and points DIR/latest to it; DIR is made if need be. Of each part are saved the stretches
+ * in `kept`, which do not overlap (NULL: every row whole); rows that pad the vocabulary are not. @config is any JSON
  * object: it is saved as it is, so it must not hold times, paths or host names. An existing iter_<iteration> is
  * replaced; until the new one is complete the old one stays as it is. Temporaries that a dead process left in DIR are
  * removed first. On failure DIR holds what it held before.
- *  Collective over `group`: the ranks that hold the model together, one of each kind (tensor x pipeline, not data).
- * Each writes a shard of its counted parameters, rank 0 all else, and an error on one is an error on all
- * (tx_comm_agree). State and config are rank 0's; parts are the same on all. DIR is a folder that all of them see.
+ *  Collective over `group`: ranks that keep the model together, everything once. Without stretches these are one of
+ * each kind (tensor x pipeline, not data); with them the data-parallel ranks belong to it too. Each writes a shard, of
+ * its counted parameters, rank 0 all else, and an error on one is an error on all (tx_comm_agree). State and config are
+ * rank 0's; parts have the same names on all. DIR is a folder that all of them see.
  *  Errors: TX_ERR_ARG, TX_ERR_IO (names the file and the reason; too little space is found before writing),
- * TX_ERR_COMM. */
+ * TX_ERR_COMM, TX_ERR_FORMAT (ranks keep something twice or not at all), those of `move`. */
 tx_status tx_checkpoint_save(const char *dir, const tx_ckpt_state *state, const json_t *config, const tx_params *ps,
-                             const float *value, const tx_ckpt_part *part, int n_parts, tx_comm *group);
+                             const tx_stretches *kept, const tx_ckpt_part *part, int n_parts, tx_comm *group);
 
 /* "DIR/iter_0000010", where that saves; TX_ERR_ARG when it does not fit. */
 tx_status tx_checkpoint_iter_path(char *buf, size_t cap, const char *dir, int64_t iteration);
@@ -93,13 +111,14 @@ const tx_ckpt_state *tx_checkpoint_state(const tx_checkpoint *c);
 const json_t *tx_checkpoint_config(const tx_checkpoint *c);   /* borrowed */
 const json_t *tx_checkpoint_manifest(const tx_checkpoint *c); /* all of it, for inspection; borrowed */
 
-/* Fills the flat buffers (ps->numel elements) with this rank's part of what was saved and the padding rows with zero;
- * n_parts 0 leaves the optimizer's state out. Collective over the group that c was opened with: together its ranks have
- * the whole model, some of it perhaps several times. That and the checkpoint must hold the same tensors in the same
- * shapes: a rank lists all differences of its own tensors, and those that no rank has, in one TX_ERR_SHAPE; ranks
- * without any fail with TX_ERR_COMM and the first such list. TX_ERR_NOTFOUND: there is no optimizer state, or another
- * optimizer's. Nothing is written on failure, on any rank. */
-tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, float *value, const tx_ckpt_part *part,
-                             int n_parts);
+/* Fills the stretches in `kept` (NULL: every row whole) of the parts with what was saved and padding rows with zero;
+ * parts of the checkpoint that are not in the list are left out. Only the bytes that the stretches need are touched.
+ * Collective over the group that c was opened with: together its ranks' tables have the whole model, some of it perhaps
+ * several times. That and the checkpoint must hold the same tensors in the same shapes: a rank lists all differences of
+ * its own tensors, and those that no rank has, in one TX_ERR_SHAPE; ranks without any fail with TX_ERR_COMM and the
+ * first such list. TX_ERR_NOTFOUND: there is no optimizer state, or another optimizer's. Nothing is written on failure,
+ * on any rank, but when it is a `move` that fails. */
+tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, const tx_stretches *kept,
+                             const tx_ckpt_part *part, int n_parts);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "checkpoint/boxes.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/place.h"
@@ -212,7 +213,7 @@ const json_t *tx_checkpoint_manifest(const tx_checkpoint *c)
 /* ---- do model and checkpoint fit? ---- */
 
 typedef struct difference {
-    char name[TX__KEY_CAP]; /* numbers replaced by '*', so that 24 layers make one line */
+    char name[TX__NAME_CAP]; /* numbers replaced by '*', so that 24 layers make one line */
     char saved[64], model[64];
     int count;
 } difference;
@@ -301,7 +302,7 @@ static bool is_of_group(const tx__saved *s, const char *group)
 /* Sets seen[i] for every saved tensor i that this rank has a shard of. */
 static void mark_seen(const tx_checkpoint *c, const tx_params *ps, const char *group, unsigned char *seen)
 {
-    char key[TX__KEY_CAP];
+    char key[TX__NAME_CAP];
     for (int i = 0; i < ps->n; i++) {
         snprintf(key, sizeof key, "%s.%s", group, ps->param[i].name);
         const tx__saved *s = tx__manifest_find(&c->m, key);
@@ -313,7 +314,7 @@ static void mark_seen(const tx_checkpoint *c, const tx_params *ps, const char *g
 static tx_status compare_group(const tx_checkpoint *c, const tx_params *ps, const char *group,
                                const unsigned char *seen, differences *d)
 {
-    char key[TX__KEY_CAP];
+    char key[TX__NAME_CAP];
     for (int i = 0; i < ps->n; i++) {
         snprintf(key, sizeof key, "%s.%s", group, ps->param[i].name);
         const tx__saved *s = tx__manifest_find(&c->m, key);
@@ -330,7 +331,7 @@ static tx_status has_part(const tx_checkpoint *c, const char *name)
     bool other = false;
     for (size_t i = 0; i < c->m.n_saved; i++) {
         if (is_of_group(&c->m.saved[i], name)) return TX_OK;
-        if (!is_of_group(&c->m.saved[i], TX__MODEL)) other = true;
+        if (!is_of_group(&c->m.saved[i], TX_CKPT_MODEL)) other = true;
     }
     const char *what = other ? "holds the state of another optimizer" : "was saved without optimizer state";
     return TX_FAIL(TX_ERR_NOTFOUND, "%s: %s (there is no %s); give --no-load-optim or --finetune to go on without it%s",
@@ -341,9 +342,9 @@ static tx_status compare(const tx_checkpoint *c, const tx_params *ps, const tx_c
                          const unsigned char *seen)
 {
     differences d = { 0 };
-    tx_status st;
-    for (int i = 0; i < n_parts; i++) TX_TRY(has_part(c, part[i].name));
-    TX_GOTO(compare_group(c, ps, TX__MODEL, seen, &d));
+    tx_status st = TX_OK;
+    for (int i = 0; i < n_parts; i++)
+        if (strcmp(part[i].name, TX_CKPT_MODEL)) TX_TRY(has_part(c, part[i].name));
     for (int i = 0; i < n_parts && !d.n; i++) /* when the model differs, its optimizer state does so in the same way */
         TX_GOTO(compare_group(c, ps, part[i].name, seen, &d));
     if (d.n) st = report(c, &d);
@@ -359,7 +360,6 @@ static tx_status gather_seen(const tx_checkpoint *c, const tx_params *ps, const 
     size_t n = c->m.n_saved, ranks = (size_t)tx_comm_size(c->group);
     tx_status st = tx_alloc(seen, n + 1, 1 + ranks, "a list of tensors");
     TX_TRY(tx_comm_agree(c->group, st));
-    mark_seen(c, ps, TX__MODEL, *seen);
     for (int i = 0; i < n_parts; i++) mark_seen(c, ps, part[i].name, *seen);
     unsigned char *all = *seen + n;
     TX_TRY(tx_comm_gather(c->group, all, *seen, n));
@@ -369,9 +369,9 @@ static tx_status gather_seen(const tx_checkpoint *c, const tx_params *ps, const 
 
 /* ---- reading ---- */
 
-/* What a saved piece of a tensor has for a piece of this rank's shard. */
+/* What a saved piece of a tensor has for a box of this rank's shard. @x is element `first` of the shard */
 static void copy_common(const tx_checkpoint *c, const tx__piece *from, const tx_param *p, const tx_param_piece *to,
-                        float *shard)
+                        int64_t first, float *x)
 {
     int64_t lo[2], n[2], width = p->n_dims == 2 ? p->dim[1] : 1;
     for (int k = 0; k < 2; k++) {
@@ -381,45 +381,85 @@ static void copy_common(const tx_checkpoint *c, const tx__piece *from, const tx_
         if (n[k] <= 0) return;
     }
     const unsigned char *src = tx_safetensors_find(c->shard[from->shard], from->key)->data;
-    src += (size_t)((lo[0] - from->start[0]) * from->size[1] + lo[1] - from->start[1]) * sizeof *shard;
-    float *dst = shard + (to->at[0] + lo[0] - to->start[0]) * width + to->at[1] + lo[1] - to->start[1];
+    src += (size_t)((lo[0] - from->start[0]) * from->size[1] + lo[1] - from->start[1]) * sizeof *x;
+    float *dst = x + (to->at[0] + lo[0] - to->start[0]) * width + to->at[1] + lo[1] - to->start[1] - first;
     int64_t rows = n[0], cols = n[1];
     if (cols == width && cols == from->size[1]) { /* whole rows lie together */
         cols *= rows;
         rows = 1;
     }
     for (int64_t r = 0; r < rows; r++)
-        memcpy(dst + r * width, src + (size_t)(r * from->size[1]) * sizeof *shard, (size_t)cols * sizeof *shard);
+        memcpy(dst + r * width, src + (size_t)(r * from->size[1]) * sizeof *x, (size_t)cols * sizeof *x);
 }
 
-static void read_param(const tx_checkpoint *c, const tx_param *p, const char *group, float *flat)
+/* Elements [first, first + n) of a parameter's shard into x. */
+static void read_elements(const tx_checkpoint *c, const char *part, const tx_param *p, int64_t first, int64_t n,
+                          float *x)
 {
-    char key[TX__KEY_CAP];
-    tx_param_piece piece[TX_PARAM_MAX_PIECES];
-    snprintf(key, sizeof key, "%s.%s", group, p->name);
-    const tx__saved *s = tx__manifest_find(&c->m, key);
-    for (int n = tx_param_pieces(p, piece), i = 0; i < n; i++)
-        for (size_t k = 0; k < s->n_pieces; k++) copy_common(c, &s->piece[k], p, &piece[i], flat + p->offset);
-    int64_t real = p->numel / p->dim[0] * p->rows_logical;
-    memset(flat + p->offset + real, 0, (size_t)(p->numel - real) * sizeof *flat);
+    char name[TX__NAME_CAP];
+    tx_param_piece piece[TX_PARAM_MAX_PIECES], box[TX__CUT_MAX];
+    snprintf(name, sizeof name, "%s.%s", part, p->name);
+    const tx__saved *s = tx__manifest_find(&c->m, name);
+    for (int n_pieces = tx_param_pieces(p, piece), i = 0; i < n_pieces; i++)
+        for (int n_cut = tx__piece_cut(box, p, &piece[i], first, first + n), j = 0; j < n_cut; j++)
+            for (size_t k = 0; k < s->n_pieces; k++) copy_common(c, &s->piece[k], p, &box[j], first, x);
+    int64_t real = p->numel / p->dim[0] * p->rows_logical - first;
+    if (real < n) memset(x + (real > 0 ? real : 0), 0, (size_t)(n - (real > 0 ? real : 0)) * sizeof *x);
 }
 
-static void read_group(const tx_checkpoint *c, const tx_params *ps, const char *group, float *flat)
+static void read_flat(const tx_checkpoint *c, const tx_params *ps, const tx_stretches *kept, const tx_ckpt_part *part)
 {
+    int n = tx__stretch_count(ps, kept);
 #pragma omp parallel for schedule(dynamic)
-    for (int i = 0; i < ps->n; i++) read_param(c, &ps->param[i], group, flat);
+    for (int i = 0; i < n; i++) {
+        tx_stretch s = tx__stretch_at(ps, kept, i);
+        read_elements(c, part->name, &ps->param[s.row], s.first, s.numel, tx__stretch_element(part, ps, &s, s.first));
+    }
 }
 
-tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, float *value, const tx_ckpt_part *part,
-                             int n_parts)
+/* @window [TX_CKPT_WINDOW] */
+static tx_status read_moved(const tx_checkpoint *c, const tx_params *ps, const tx_stretches *kept,
+                            const tx_ckpt_part *part, int part_number, float *window)
+{
+    for (int n = tx__stretch_count(ps, kept), i = 0; i < n; i++) {
+        tx_stretch s = tx__stretch_at(ps, kept, i);
+        for (int64_t at = s.first, end = s.first + s.numel; at < end; at += TX_CKPT_WINDOW) {
+            int64_t k = end - at < TX_CKPT_WINDOW ? end - at : TX_CKPT_WINDOW;
+            read_elements(c, part->name, &ps->param[s.row], at, k, window);
+            TX_TRY(part->move(part->user, part_number, &s, at, k, window, true));
+        }
+    }
+    return TX_OK;
+}
+
+/* The window that numbers go through, if there are any that do. */
+static tx_status get_window(float **window, const tx_ckpt_part *part, int n_parts)
+{
+    for (int i = 0; i < n_parts; i++)
+        if (!part[i].flat) return tx_alloc(window, TX_CKPT_WINDOW, sizeof **window, "a window of what is loaded");
+    return TX_OK;
+}
+
+tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, const tx_stretches *kept,
+                             const tx_ckpt_part *part, int n_parts)
 {
     unsigned char *seen = NULL;
+    float *window = NULL;
     tx_status st;
+    for (int i = 0; i < n_parts; i++) TX_ASSERT(part[i].flat || part[i].move);
     TX_GOTO(gather_seen(c, ps, part, n_parts, &seen));
-    TX_GOTO(tx_comm_agree(c->group, compare(c, ps, part, n_parts, seen)));
-    read_group(c, ps, TX__MODEL, value);
-    for (int i = 0; i < n_parts; i++) read_group(c, ps, part[i].name, part[i].flat);
+    st = compare(c, ps, part, n_parts, seen);
+    if (!st) st = get_window(&window, part, n_parts);
+    TX_GOTO(tx_comm_agree(c->group, st));
+    for (int i = 0; i < n_parts && !st; i++) {
+        if (part[i].flat)
+            read_flat(c, ps, kept, &part[i]);
+        else
+            st = read_moved(c, ps, kept, &part[i], i, window);
+    }
+    st = tx_comm_agree(c->group, st);
 out:
+    tx_free(window);
     tx_free(seen);
     return st;
 }

@@ -12,6 +12,7 @@
  * the time between two renames; loading looks there, and the next save puts it back. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "checkpoint/boxes.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/json_text.h"
 #include "checkpoint/manifest.h"
@@ -30,28 +32,33 @@
 
 #define NO_MEMORY "not enough memory for a checkpoint's manifest"
 
-/* What is saved for every parameter: a flat buffer and the first part of its names. */
-typedef struct buffer {
-    const char *name;
-    const float *flat;
-} buffer;
-
 /* A box of a tensor, one tensor of this rank's shard. */
 typedef struct entry {
-    char name[TX__KEY_CAP], key[TX__KEY_CAP];
+    char name[TX__NAME_CAP], key[TX__KEY_CAP];
     tx__saved of;
     tx__piece box;
-    const float *x; /* its first element */
-    int64_t width;  /* of the rows that it lies in */
+    int part;
+    tx_stretch stretch; /* that it lies in */
+    int64_t first;      /* element of the parameter's shard */
+    int64_t width;      /* of the rows that it lies in */
 } entry;
+
+/* What was last moved into memory, of a part whose numbers are elsewhere. */
+typedef struct window {
+    float *buf; /* owned, TX_CKPT_WINDOW; NULL: no part is */
+    const entry *of;
+    int64_t first, n;
+} window;
 
 typedef struct job {
     const char *dir;
     tx_comm *group;
     const tx_params *ps;
-    buffer buffer[1 + TX_CKPT_MAX_PARTS];
-    int n_buffers;
-    entry *entry;     /* owned; buffer by buffer, in table order */
+    const tx_stretches *kept;
+    const tx_ckpt_part *part;
+    int n_parts;
+    window window;
+    entry *entry;     /* owned; part by part, in the order of the stretches */
     tx_st_spec *spec; /* owned; the same */
     size_t n;
     uint64_t need; /* bytes */
@@ -124,39 +131,75 @@ static tx_status check_space(const job *j, uint64_t need)
     return TX_OK;
 }
 
-/* The boxes of parameter p in buffer g; none of rows that pad the vocabulary. */
-static void list_parameter(job *j, const buffer *g, const tx_param *p)
+/* A piece of a parameter, saved whole, has the name and its number for a key; a box of it where that starts. */
+static void name_entry(entry *e, const tx_ckpt_part *part, const tx_param *p, const tx_param_piece *box, int k, int n)
 {
-    tx_param_piece piece[TX_PARAM_MAX_PIECES];
-    int n = tx_param_pieces(p, piece);
-    for (int k = 0; k < n; k++) {
-        if (!piece[k].size[0]) continue;
-        entry *e = &j->entry[j->n];
-        snprintf(e->name, sizeof e->name, "%s.%s", g->name, p->name);
+    snprintf(e->name, sizeof e->name, "%s.%s", part->name, p->name);
+    if (k >= 0)
         snprintf(e->key, sizeof e->key, n > 1 ? "%s.%d" : "%s", e->name, k);
-        e->of = (tx__saved){ .name = e->name, .n_dims = p->n_dims, .dim = { p->whole_logical, p->whole[1] } };
-        e->box = (tx__piece){ .key = e->key };
-        memcpy(e->box.start, piece[k].start, sizeof e->box.start);
-        memcpy(e->box.size, piece[k].size, sizeof e->box.size);
-        e->width = p->n_dims == 2 ? p->dim[1] : 1;
-        e->x = g->flat + p->offset + piece[k].at[0] * e->width + piece[k].at[1];
-        j->spec[j->n++] = (tx_st_spec){ e->key, TX_ST_F32, p->n_dims, { e->box.size[0], e->box.size[1] } };
+    else if (p->n_dims == 2)
+        snprintf(e->key, sizeof e->key, "%s@%" PRId64 ",%" PRId64, e->name, box->start[0], box->start[1]);
+    else
+        snprintf(e->key, sizeof e->key, "%s@%" PRId64, e->name, box->start[0]);
+}
+
+static void add_entry(job *j, int part, const tx_stretch *s, const tx_param_piece *box, int k, int n)
+{
+    const tx_param *p = &j->ps->param[s->row];
+    entry *e = &j->entry[j->n];
+    name_entry(e, &j->part[part], p, box, k, n);
+    e->of = (tx__saved){ .name = e->name, .n_dims = p->n_dims, .dim = { p->whole_logical, p->whole[1] } };
+    e->box = (tx__piece){ .key = e->key };
+    memcpy(e->box.start, box->start, sizeof e->box.start);
+    memcpy(e->box.size, box->size, sizeof e->box.size);
+    e->part = part;
+    e->stretch = *s;
+    e->width = p->n_dims == 2 ? p->dim[1] : 1;
+    e->first = box->at[0] * e->width + box->at[1];
+    j->spec[j->n++] = (tx_st_spec){ e->key, TX_ST_F32, p->n_dims, { e->box.size[0], e->box.size[1] } };
+}
+
+/* The boxes of a stretch, of those that this rank saves; none of rows that pad the vocabulary. part < 0: they are only
+ * counted. */
+static size_t list_stretch(job *j, int part, const tx_stretch *s)
+{
+    const tx_param *p = &j->ps->param[s->row];
+    tx_param_piece piece[TX_PARAM_MAX_PIECES], box[TX__CUT_MAX];
+    size_t n_boxes = 0;
+    if (!p->counted) return 0;
+    for (int n = tx_param_pieces(p, piece), k = 0; k < n; k++) {
+        int n_cut = tx__piece_cut(box, p, &piece[k], s->first, s->first + s->numel);
+        bool whole = n_cut == 1 && !memcmp(box[0].size, piece[k].size, sizeof box[0].size);
+        for (int i = 0; i < n_cut && part >= 0; i++) add_entry(j, part, s, &box[i], whole ? k : -1, n);
+        n_boxes += (size_t)n_cut;
     }
+    return n_boxes;
+}
+
+static size_t list_part(job *j, int part)
+{
+    size_t n_boxes = 0;
+    for (int n = tx__stretch_count(j->ps, j->kept), i = 0; i < n; i++) {
+        tx_stretch s = tx__stretch_at(j->ps, j->kept, i);
+        n_boxes += list_stretch(j, part, &s);
+    }
+    return n_boxes;
 }
 
 static tx_status list_tensors(job *j)
 {
-    size_t n = (size_t)j->n_buffers * (size_t)j->ps->n * TX_PARAM_MAX_PIECES;
+    size_t n = list_part(j, -1) * (size_t)j->n_parts;
     TX_TRY(tx_alloc(&j->entry, n, sizeof *j->entry, "names of tensors"));
     TX_TRY(tx_alloc(&j->spec, n, sizeof *j->spec, "a list of tensors"));
-    for (int g = 0; g < j->n_buffers; g++)
-        for (int i = 0; i < j->ps->n; i++)
-            if (j->ps->param[i].counted) list_parameter(j, &j->buffer[g], &j->ps->param[i]);
+    for (int part = 0; part < j->n_parts; part++) list_part(j, part);
     for (size_t i = 0; i < j->n; i++) {
         uint64_t bytes;
         TX_TRY(tx_st_spec_bytes(&j->spec[i], &bytes));
         j->need += bytes + bytes / TX__BLOCK_BYTES * 20 + 1024; /* its checksums; its entries in header and manifest */
     }
+    for (int i = 0; i < j->n_parts; i++)
+        if (!j->part[i].flat && !j->window.buf)
+            TX_TRY(tx_alloc(&j->window.buf, TX_CKPT_WINDOW, sizeof(float), "a window of what is saved"));
     return TX_OK;
 }
 
@@ -213,7 +256,38 @@ out:
 
 /* ---- writing ---- */
 
-static tx_status put_tensors(const job *j, tx_st_writer *w)
+/* Has the window hold element i of the entry's stretch. */
+static tx_status move_window(job *j, const entry *e, int64_t i)
+{
+    window *w = &j->window;
+    const tx_stretch *s = &e->stretch;
+    const tx_ckpt_part *part = &j->part[e->part];
+    bool same = w->of && w->of->part == e->part && w->of->stretch.row == s->row && w->of->stretch.first == s->first;
+    if (same && i >= w->first && i < w->first + w->n) return TX_OK;
+    int64_t first = s->first + (i - s->first) / TX_CKPT_WINDOW * TX_CKPT_WINDOW, left = s->first + s->numel - first;
+    *w = (window){ w->buf, e, first, left < TX_CKPT_WINDOW ? left : TX_CKPT_WINDOW };
+    return part->move(part->user, e->part, s, first, w->n, w->buf, false);
+}
+
+/* Elements [first, first + n) of the shard that the entry is cut from. */
+static tx_status put_elements(job *j, tx_st_writer *w, const entry *e, int64_t first, int64_t n)
+{
+    const tx_ckpt_part *part = &j->part[e->part];
+    if (part->flat) {
+        const float *x = tx__stretch_element(part, j->ps, &e->stretch, first);
+        return tx_st_writer_put_f32(w, x, (size_t)n, TX_ST_F32);
+    }
+    while (n) {
+        TX_TRY(move_window(j, e, first));
+        int64_t at = first - j->window.first, k = j->window.n - at < n ? j->window.n - at : n;
+        TX_TRY(tx_st_writer_put_f32(w, j->window.buf + at, (size_t)k, TX_ST_F32));
+        first += k;
+        n -= k;
+    }
+    return TX_OK;
+}
+
+static tx_status put_tensors(job *j, tx_st_writer *w)
 {
     for (size_t i = 0; i < j->n; i++) {
         const entry *e = &j->entry[i];
@@ -222,14 +296,13 @@ static tx_status put_tensors(const job *j, tx_st_writer *w)
             cols *= rows;
             rows = 1;
         }
-        for (int64_t r = 0; r < rows; r++)
-            TX_TRY(tx_st_writer_put_f32(w, e->x + r * e->width, (size_t)cols, TX_ST_F32));
+        for (int64_t r = 0; r < rows; r++) TX_TRY(put_elements(j, w, e, e->first + r * e->width, cols));
     }
     tx_st_writer_end(w);
     return TX_OK;
 }
 
-static tx_status write_shard(const job *j, tx__blocks *blocks)
+static tx_status write_shard(job *j, tx__blocks *blocks)
 {
     char path[TX__PATH_CAP];
     tx_writer file;
@@ -244,7 +317,7 @@ static tx_status write_shard(const job *j, tx__blocks *blocks)
 }
 
 /* Writes this rank's shard; *text (free) is what the manifest says of it. */
-static tx_status write_part(const job *j, char **text)
+static tx_status write_part(job *j, char **text)
 {
     tx__blocks *blocks = NULL;
     json_t *part = tx__manifest_part();
@@ -296,7 +369,7 @@ static tx_status write_manifest(const job *j, const json_t *m)
     TX_GOTO(tx_path_join(path, sizeof path, j->tmp, TX__MANIFEST_FILE));
     TX_GOTO(tx__manifest_text(m, &text));
     TX_GOTO(tx_file_publish(path, text.data, text.len));
-    if (tx_comm_size(j->group) > 1) { /* a group that holds a tensor twice or not at all must not become a checkpoint */
+    if (tx_comm_size(j->group) > 1 || j->kept) { /* what is kept twice or not at all must not become a checkpoint */
         TX_GOTO(tx__manifest_read(&whole, path));
         tx__manifest_deinit(&whole);
     }
@@ -307,7 +380,7 @@ out:
 }
 
 /* Everything in the temporary folder. */
-static tx_status write_folder(const job *j, const tx_ckpt_state *state, const json_t *config)
+static tx_status write_folder(job *j, const tx_ckpt_state *state, const json_t *config)
 {
     json_t *m = NULL;
     char *text = NULL;
@@ -373,12 +446,11 @@ static tx_status publish(const job *j, tx_status st)
 }
 
 tx_status tx_checkpoint_save(const char *dir, const tx_ckpt_state *state, const json_t *config, const tx_params *ps,
-                             const float *value, const tx_ckpt_part *part, int n_parts, tx_comm *group)
+                             const tx_stretches *kept, const tx_ckpt_part *part, int n_parts, tx_comm *group)
 {
-    TX_ASSERT(state->iteration >= 0 && json_is_object(config) && value && n_parts <= TX_CKPT_MAX_PARTS);
-    job j = { .dir = dir, .group = group, .ps = ps, .n_buffers = 1 + n_parts };
-    j.buffer[0] = (buffer){ TX__MODEL, value };
-    for (int i = 0; i < n_parts; i++) j.buffer[1 + i] = (buffer){ part[i].name, part[i].flat };
+    TX_ASSERT(state->iteration >= 0 && json_is_object(config));
+    for (int i = 0; i < n_parts; i++) TX_ASSERT(part[i].flat || part[i].move);
+    job j = { .dir = dir, .group = group, .ps = ps, .kept = kept, .part = part, .n_parts = n_parts };
     tx__iter_name(j.name, state->iteration);
     snprintf(j.file, sizeof j.file, "shard_%05d.safetensors", tx_comm_rank(group));
     tx_status st = prepare(&j, list_tensors(&j));
@@ -388,5 +460,6 @@ tx_status tx_checkpoint_save(const char *dir, const tx_ckpt_state *state, const 
     if (prepared) st = tx_comm_agree(group, st);
     tx_free(j.entry);
     tx_free(j.spec);
+    tx_free(j.window.buf);
     return st;
 }

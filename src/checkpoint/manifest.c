@@ -16,6 +16,7 @@
 #include <xxhash.h>
 
 #include "base/alloc.h"
+#include "checkpoint/boxes.h"
 #include "checkpoint/json_text.h"
 
 #define HASH_DIGITS 32
@@ -297,25 +298,6 @@ static bool read_box(const tx__saved *s, const json_t *v, tx__piece *p)
     return true;
 }
 
-static bool boxes_overlap(const tx__piece *a, const tx__piece *b)
-{
-    for (int i = 0; i < 2; i++)
-        if (a->start[i] >= b->start[i] + b->size[i] || b->start[i] >= a->start[i] + a->size[i]) return false;
-    return true;
-}
-
-/* Boxes inside the tensor that do not overlap and hold as many elements as it does cover it. */
-static bool pieces_cover(const tx__saved *s)
-{
-    int64_t n = 0;
-    for (size_t i = 0; i < s->n_pieces; i++) {
-        for (size_t j = 0; j < i; j++)
-            if (boxes_overlap(&s->piece[i], &s->piece[j])) return false;
-        n += s->piece[i].size[0] * s->piece[i].size[1]; /* never above the tensor's, which is below 2^63 */
-    }
-    return n == s->dim[0] * s->dim[1];
-}
-
 static tx_status read_pieces(const tx__manifest *m, const char *path, tx__saved *s, const json_t *pieces)
 {
     size_t n = json_array_size(pieces), i;
@@ -333,9 +315,10 @@ static tx_status read_pieces(const tx__manifest *m, const char *path, tx__saved 
         p.shard = (size_t)(hit - m->shard);
         s->piece[s->n_pieces++] = p;
     }
-    if (!pieces_cover(s))
-        return TX_FAIL(TX_ERR_FORMAT, "%s: the pieces of tensor %s overlap or leave a part out", path, s->name);
-    return TX_OK;
+    bool covered;
+    TX_TRY(tx__pieces_cover(s, &covered));
+    if (covered) return TX_OK;
+    return TX_FAIL(TX_ERR_FORMAT, "%s: the pieces of tensor %s overlap or leave a part out", path, s->name);
 }
 
 static tx_status read_tensors(tx__manifest *m, const char *path)
@@ -349,7 +332,7 @@ static tx_status read_tensors(tx__manifest *m, const char *path)
         *s = (tx__saved){ .name = name, .dim = { 1, 1 } };
         const char *dtype = json_string_value(json_object_get(v, "dtype"));
         int64_t numel;
-        if (!tx__is_printable(name, TX__KEY_CAP - 1) || json_object_size(v) != 3 || !dtype || strcmp(dtype, "F32") ||
+        if (!tx__is_printable(name, TX__NAME_CAP - 1) || json_object_size(v) != 3 || !dtype || strcmp(dtype, "F32") ||
             !tx__json_sizes(json_object_get(v, "shape"), 1, 2, s->dim, &s->n_dims) || s->dim[0] < 1 || s->dim[1] < 1 ||
             __builtin_mul_overflow(s->dim[0], s->dim[1], &numel))
             return bad(path, "\"tensors\"");

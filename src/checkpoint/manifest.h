@@ -14,11 +14,12 @@
 #define TX__MANIFEST_FORMAT "triax checkpoint 1"
 #define TX__MANIFEST_MAX    ((size_t)1 << 30) /* bytes */
 #define TX__BLOCK_BYTES     (1 << 20)         /* bytes of a shard per checksum */
-#define TX__MAX_PIECES      4096              /* of one tensor: coverage is checked pair by pair */
+#define TX__MAX_PIECES      (1 << 20)         /* of one tensor */
 
-/* A tensor's name is what of a parameter it is, a dot, and the parameter's: "model", or a part of the optimizer's. */
-#define TX__MODEL   "model"
-#define TX__KEY_CAP (TX_PARAM_NAME_MAX + 24)
+/* A tensor's name is the part's, such as TX_CKPT_MODEL, a dot, and the parameter's. A key may have where its box starts
+ * behind that. */
+#define TX__NAME_CAP (TX_PARAM_NAME_MAX + 24)
+#define TX__KEY_CAP  (TX__NAME_CAP + 40)
 
 /* ---- a tensor and where it lies ---- */
 
@@ -32,7 +33,7 @@ typedef struct tx__saved {
     const char *name;
     int n_dims; /* 1 or 2 */
     int64_t dim[2];
-    tx__piece *piece;
+    tx__piece *piece; /* sorted by start when they have been read */
     size_t n_pieces;
 } tx__saved;
 

@@ -84,6 +84,7 @@ tx_status tx_config_set_text(char **member, const char *text);
  *                                                  or counted through --rampup-batch-size
  *      lr_decay_iters = train_iters  or  lr_decay_samples = train_samples
  *      start_weight_decay = end_weight_decay = weight_decay when the style is constant
+ *      zero_stage = 1 with use_distributed_optimizer       deepspeed = true with deepspeed_config
  *
  * sequence_parallel is false where the tensor-parallel size is 1.
  * pretrain-gpt with --load may leave out the four shape flags (num_layers, hidden_size, num_attention_heads,
@@ -122,7 +123,9 @@ int64_t tx_config_rotary_dim(const tx_config *cfg);
 typedef struct tx_recompute {
     bool selective;   /* of every layer what is cheap: the outputs of its norms and of its activation function */
     int64_t n_layers; /* whole layers: so many, from the first one on, ... */
-    int64_t group;    /* ... in groups of so many (the last may be shorter) of which only the input is kept */
+    int64_t group;    /* ... in groups of so many (the last may be shorter) of which only the input is kept: */
+    bool divided;     /* a part of it on each tensor rank */
+    bool in_host;     /* in the host's memory */
 } tx_recompute;
 tx_recompute tx_config_recompute(const tx_config *cfg);
 
@@ -151,8 +154,9 @@ tx_status tx_config_from_json(tx_config *cfg, const json_t *saved, unsigned whic
 
 /* ---- all that was given, as flags ---- */
 
-/* The command line that gives these options: an array of strings for tx_config_parse. Left out are the options whose
- * fields `without` names, NULL at its end. Caller json_decref()s *out. TX_ERR_ARG: a value is not UTF-8. */
+/* The command line that gives these options: an array of strings for tx_config_parse. Left out are deepspeed_config,
+ * whose values are options by now, and the options whose fields `without` names, NULL at its end. Caller json_decref()s
+ * *out. TX_ERR_ARG: a value is not UTF-8. */
 tx_status tx_config_to_flags(const tx_config *cfg, const char *const *without, json_t **out);
 
 /* ---- all options, for people ---- */

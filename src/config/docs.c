@@ -1,4 +1,5 @@
-/* docs.c - docs/options.md from the table: for every command every flag, what it does, or why it does not. */
+/* docs.c - docs/options.md from the table: for every command every flag, what it does, or why it does not; and
+ * docs/deepspeed-keys.md from the other table. */
 #include <string.h>
 
 #include "config/options.h"
@@ -103,5 +104,41 @@ tx_status tx__options_markdown(tx_str *out)
              "underscores; a list ends at the next flag; the last of repeated flags counts; names are not\n"
              "abbreviated. An empty default means unset. Everything that is wrong is reported at once.\n"));
     for (size_t i = 0; i < tx__n_commands; i++) TX_TRY(command_section(out, &tx__commands[i]));
+    return TX_OK;
+}
+
+/* ---------------------------------------------------------------- keys of DeepSpeed's JSON */
+
+/* What a key is here: `before`, then flag or text, then `after`. */
+static const struct key_doc {
+    const char *path, *before, *what, *after;
+} key_docs[] = {
+#define OPTION(path, flag)            { path, "`--", flag, "`" },
+#define YIELDS(path, flag)            { path, "`--", flag, "`, where that is not given" },
+#define CONVERT(path, type, fn, text) { path, "", text, "" },
+#define UNUSED(path, type, meaning)   { path, "not used: ", meaning, "" },
+#define ONLY(path, words, reason)     { path, "only `" words "`: ", reason, "" },
+#define REFUSED(path, reason)         { path, "refused: ", reason, "" },
+#define SECTION(path, names, meaning) { path, "not used: ", meaning, "" },
+#define OFF(path, names, reason)      { path, "refused where enabled: ", reason, "" },
+#include "config/deepspeed_keys.def"
+};
+
+tx_status tx__deepspeed_markdown(tx_str *out)
+{
+    TX_TRY(tx_str_puts(
+        out,
+        "# Keys of DeepSpeed's JSON\n\n"
+        "<!-- Made by `make docs` from src/config/deepspeed_keys.def; edit that. -->\n\n"
+        "What each key of `--deepspeed_config` is here. A flag beside a key is the option that it sets, within the\n"
+        "bounds of [options.md](options.md); of a switch that is on by default it is the form that turns it off.\n"
+        "How the file and flags go together is in [howto/deepspeed-config.md](howto/deepspeed-config.md).\n\n"
+        "| key | here |\n|---|---|\n"));
+    for (size_t i = 0; i < sizeof key_docs / sizeof *key_docs; i++) {
+        const struct key_doc *k = &key_docs[i];
+        TX_TRY(tx_str_printf(out, "| `%s` | %s", k->path, k->before));
+        TX_TRY(cell(out, k->what));
+        TX_TRY(tx_str_printf(out, "%s |\n", k->after));
+    }
     return TX_OK;
 }

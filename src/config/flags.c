@@ -61,6 +61,7 @@ tx_status tx_config_to_flags(const tx_config *cfg, const char *const *without, j
     for (size_t i = 0; !st && i < tx__n_options; i++) {
         const tx_option *o = &tx__options[i];
         if (!tx__has_member(o) || !tx__is_given(cfg, o) || is_left_out(o->field, without)) continue;
+        if (!strcmp(o->field, "deepspeed_config")) continue; /* what the file says is given, too */
         if (tx__command_takes(cfg->command, o, NULL)) st = append_option(all, cfg, o);
     }
     if (st)

@@ -158,14 +158,17 @@ void tx__violate_last_error(tx_violations *v); /* the sentence of the last TX_FA
 /* TX_OK when there was none; else TX_ERR_ARG with all sentences, one a line. Frees v. */
 tx_status tx__violations_close(tx_violations *v);
 
-/* tx_config_complete for options of which some could not be read: those are in `bad`, rules skip them. */
 /* "START-END", 1 <= START <= END. */
 bool tx__skip_range_parse(const char *text, int64_t *first, int64_t *last);
 
+/* tx_config_complete for options of which some could not be read: those are in `bad`, rules skip them. The layout, what
+ * is said of ranks, is the first part of what is derived; it may be asked for by itself before. */
+void tx__config_layout(tx_config *cfg);
 void tx__config_derive(tx_config *cfg);
 void tx__config_check(const tx_config *cfg, const tx_config_given *bad, tx_violations *v);
 
-/* docs/options.md as text. */
+/* docs/options.md and docs/deepspeed-keys.md as text. */
 tx_status tx__options_markdown(tx_str *out);
+tx_status tx__deepspeed_markdown(tx_str *out);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "config/deepspeed_json.h"
 #include "config/options.h"
 
 /* ---------------------------------------------------------------- violations */
@@ -87,6 +88,7 @@ struct parse {
     const char **typed;  /* per option: the spelling last used, NULL: not given */
     const char **value;  /* per option: its first value, for the log; borrowed from argv */
     tx_violations found;
+    tx__deepspeed deepspeed;
 };
 
 /* As for Python's argparse, what has a blank is a value, though it begin with dashes (--launcher_args "--mca a b"). */
@@ -242,6 +244,22 @@ static void log_noops(const struct parse *p)
     }
 }
 
+/* Options for the inputs of layers that are computed again, and what leaves them without effect. */
+static void log_kept_inputs(const tx_config *cfg)
+{
+    bool none = !tx_config_recompute(cfg).n_layers, divides = cfg->partition_activations;
+    if (divides && cfg->tensor_model_parallel_size == 1)
+        tx_info("--partition-activations: the tensor-parallel size is 1, activations have one part");
+    else if (divides && cfg->sequence_parallel)
+        tx_info("--partition-activations: --sequence-parallel divides activations between layers already");
+    else if (divides && none)
+        tx_info("--partition-activations: without effect, no layers are computed again (--checkpoint-activations)");
+    if (cfg->checkpoint_in_cpu && none)
+        tx_info("--checkpoint-in-cpu: without effect, no layers are computed again (--checkpoint-activations)");
+    if (cfg->profile_backward && none)
+        tx_info("--profile-backward: nothing to time, no layers are computed again (--checkpoint-activations)");
+}
+
 /* What was derived instead of typed, in upstream's words; and options that another one leaves without effect. */
 static void log_derived(const tx_config *cfg)
 {
@@ -257,10 +275,14 @@ static void log_derived(const tx_config *cfg)
                 (long long)cfg->tensor_model_parallel_size, (long long)cfg->pipeline_model_parallel_size);
     if (g->sequence_parallel && !cfg->sequence_parallel)
         tx_info("--sequence-parallel: off, the tensor-parallel size is 1");
-    if (g->partition_activations && cfg->tensor_model_parallel_size == 1)
-        tx_info("--partition-activations: the tensor-parallel size is 1, activations have one part");
-    if (g->use_distributed_optimizer)
-        tx_info("--use-distributed-optimizer: the data-parallel size is 1, the optimizer's state has one part");
+    log_kept_inputs(cfg);
+    if (g->use_distributed_optimizer) tx_info("--use-distributed-optimizer: ZeRO stage 1");
+    if (cfg->zero_stage && tx_config_data_parallel(cfg) == 1)
+        tx_info("ZeRO stage %lld: the data-parallel size is 1, everything has one part", (long long)cfg->zero_stage);
+    if (g->deepspeed && !cfg->deepspeed_config)
+        tx_info("--deepspeed: without --deepspeed_config the flags say everything");
+    if (cfg->deepspeed_config && !g->deepspeed)
+        tx_info("--deepspeed_config %.200s: switches --deepspeed on", cfg->deepspeed_config);
     if (cfg->profile && cfg->skip_train) tx_warn("--profile: nothing is profiled with --skip-train");
     if (g->save_interval && !g->save) tx_warn("--save-interval: nothing is saved without --save");
     if (!g->tensorboard_dir &&
@@ -283,6 +305,15 @@ static void log_derived(const tx_config *cfg)
     if (g->vocab_file && hf) tx_warn("--vocab-file: is not read by %s", cfg->tokenizer_type);
 }
 
+/* The file counts where it stands among the arguments: a config that others are made of (tx_config_with) has read it.
+ */
+static tx_status take_deepspeed(struct parse *p)
+{
+    const tx_option *o = tx__option_find(p->cfg->command, "deepspeed_config", strlen("deepspeed_config"), NULL);
+    if (!o || !p->typed[o - tx__options] || !p->cfg->deepspeed_config) return TX_OK;
+    return tx__deepspeed_read(&p->deepspeed, p->cfg, p->typed, &p->bad, &p->found);
+}
+
 /* All arguments, one after the other, into p->cfg; then what follows from them, and the rules. */
 static tx_status take_all(struct parse *p, int argc, char *const *argv)
 {
@@ -298,14 +329,18 @@ static tx_status take_all(struct parse *p, int argc, char *const *argv)
             i++;
         }
     }
+    TX_TRY(take_deepspeed(p));
+    size_t behind = p->found.text.len;
     tx__config_derive(p->cfg);
     tx__config_check(p->cfg, &p->bad, &p->found);
+    tx__deepspeed_explain(&p->deepspeed, p->cfg, behind, &p->found);
     return tx__violations_close(&p->found);
 }
 
 static void parse_deinit(struct parse *p)
 {
     tx_str_free(&p->found.text);
+    tx__deepspeed_deinit(&p->deepspeed);
     tx_free(p->typed);
     tx_free(p->value);
     tx_config_free(p->cfg);
@@ -318,6 +353,7 @@ tx_status tx_config_parse(tx_config **out, const char *command, int argc, char *
     TX_GOTO(tx_config_new(&p.cfg, command));
     TX_GOTO(take_all(&p, argc, argv));
     log_noops(&p);
+    tx__deepspeed_log(&p.deepspeed);
     log_derived(p.cfg);
     *out = p.cfg;
     p.cfg = NULL;

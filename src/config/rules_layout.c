@@ -137,14 +137,36 @@ static void rule_tensor_ranks_divide_sequence(const tx__check *k)
                 (long long)c->seq_length, (long long)t, tx__nearest_multiples(near, c->seq_length, t));
 }
 
-/* With sequence parallelism a rank holds a part of a layer's input anyway. */
-static void rule_partitioned_activations_are_sequence_parallel(const tx__check *k)
+/* Heads are divided, so hidden sizes that are not are rare: those beside --kv-channels. */
+static void rule_tensor_ranks_divide_kept_inputs(const tx__check *k)
 {
     const tx_config *c = k->c;
-    if (!c->partition_activations || c->sequence_parallel || c->tensor_model_parallel_size == 1) return;
+    int64_t t = c->tensor_model_parallel_size;
+    if (k->bad->tensor_model_parallel_size || k->bad->hidden_size || k->bad->seq_length || k->bad->micro_batch_size)
+        return;
+    /* a factor at a time: their product may be beyond 64 bits */
+    int64_t rest = c->hidden_size % t * (c->seq_length % t) % t * (c->micro_batch_size % t) % t;
+    if (!tx_config_recompute(c).divided || rest == 0) return;
     tx__violate(k->v,
-                "--partition-activations with more than one tensor-parallel rank needs --sequence-parallel, which "
-                "divides what is kept between layers; give it too, or leave the flag out");
+                "--partition-activations: a layer's input of --seq-length %lld times --micro-batch-size %lld times "
+                "--hidden-size %lld numbers is not divisible by --tensor-model-parallel-size %lld; leave the flag out, "
+                "or take a --seq-length that is",
+                (long long)c->seq_length, (long long)c->micro_batch_size, (long long)c->hidden_size, (long long)t);
+}
+
+/* DeepSpeed's two assertions (activation_checkpointing/checkpointing.py), in its words. The number follows where layers
+ * are computed again, as in Megatron-DeepSpeed. */
+static void rule_contiguous_inputs_are_partitioned(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (!c->contiguous_checkpointing) return;
+    if (!c->partition_activations)
+        tx__violate(k->v, "--contigious-checkpointing: Contiguous Checkpointing is only available with partitioned "
+                          "activations. Set partitioned activations to true in deepspeed config, or give "
+                          "--partition-activations");
+    if (!c->number_checkpoints && !k->bad->number_checkpoints && !tx_config_recompute(c).n_layers)
+        tx__violate(k->v, "--contigious-checkpointing: Must specify the number of layers with contiguous memory "
+                          "checkpointing: give --checkpoint-activations, from which it follows, or number_checkpoints");
 }
 
 /* ---------------------------------------------------------------- pipeline */
@@ -227,23 +249,7 @@ static void rule_pictures_are_for_people(const tx__check *k)
     if (k->c->schedule_picture && k->c->json) tx__violate(k->v, "--schedule-picture and --json: give one of the two");
 }
 
-/* ---------------------------------------------------------------- what is not divided yet */
-
-static void rule_state_is_whole(const tx__check *k)
-{
-    const tx_config *c = k->c;
-    if (c->use_distributed_optimizer && tx_config_data_parallel(c) > 1)
-        tx__violate(k->v,
-                    "--use-distributed-optimizer with %lld data-parallel ranks is not built yet: each keeps the whole "
-                    "optimizer's state; leave the flag out, the numbers are the same",
-                    (long long)tx_config_data_parallel(c));
-    if (c->zero_stage != 0)
-        tx__violate(
-            k->v,
-            "--zero-stage %lld is not built yet: each data-parallel rank keeps all of its model; leave the flag "
-            "out",
-            (long long)c->zero_stage);
-}
+/* ---------------------------------------------------------------- what is not divided */
 
 static void rule_dumped_step_is_of_one_rank(const tx__check *k)
 {
@@ -261,13 +267,13 @@ const tx__rule tx__rules_layout[] = {
     { NULL, rule_tensor_ranks_divide_layers },
     { NULL, rule_tensor_ranks_divide_vocabulary },
     { NULL, rule_tensor_ranks_divide_sequence },
-    { NULL, rule_partitioned_activations_are_sequence_parallel },
+    { NULL, rule_tensor_ranks_divide_kept_inputs },
+    { NULL, rule_contiguous_inputs_are_partitioned },
     { NULL, rule_stages_have_layers },
     { NULL, rule_virtual_stages_are_even },
     { NULL, rule_interleaving_has_whole_rounds },
     { NULL, rule_pipeline_is_not_disabled },
     { NULL, rule_pictures_are_for_people },
-    { NULL, rule_state_is_whole },
     { NULL, rule_dumped_step_is_of_one_rank },
     { NULL, NULL },
 };

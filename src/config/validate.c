@@ -12,7 +12,7 @@ bool tx__in_samples(const tx_config *c)
 }
 
 /* A job that does not take place, and one whose data is looked at, are as large as a model needs. */
-static void derive_layout(tx_config *c)
+void tx__config_layout(tx_config *c)
 {
     bool runs = !strcmp(c->command->name, "pretrain-gpt");
     int64_t model = c->tensor_model_parallel_size * c->pipeline_model_parallel_size;
@@ -23,7 +23,9 @@ static void derive_layout(tx_config *c)
 void tx__config_derive(tx_config *c)
 {
     const tx_config_given *g = &c->given;
-    derive_layout(c);
+    tx__config_layout(c);
+    if (c->use_distributed_optimizer && !g->zero_stage) c->zero_stage = 1;
+    if (c->deepspeed_config) c->deepspeed = true;
     if (!c->global_batch_size) c->global_batch_size = c->micro_batch_size * tx_config_data_parallel(c);
     if (!c->ffn_hidden_size) c->ffn_hidden_size = c->swiglu ? 8 * c->hidden_size / 3 / 64 * 64 : 4 * c->hidden_size;
     if (c->group_query_attention && !g->num_key_value_heads) {
@@ -71,16 +73,26 @@ int64_t tx_config_rotary_dim(const tx_config *cfg)
     return (int64_t)((double)cfg->kv_channels * cfg->rotary_percent);
 }
 
-tx_recompute tx_config_recompute(const tx_config *cfg)
+/* Which layers are computed again. */
+static tx_recompute layers_again(const tx_config *cfg)
 {
     const char *granularity = cfg->recompute_granularity;
     int64_t all = cfg->num_layers, n = cfg->recompute_num_layers;
     if (cfg->checkpoint_activations) return (tx_recompute){ .n_layers = all, .group = cfg->checkpoint_num_layers };
     if (cfg->recompute_activations || (granularity && !strcmp(granularity, "selective")))
         return (tx_recompute){ .selective = true };
-    if (!granularity) return (tx_recompute){ 0 };
+    if (!granularity || !cfg->recompute_method) return (tx_recompute){ 0 }; /* the latter: as rules ask, too */
     if (!strcmp(cfg->recompute_method, "uniform")) return (tx_recompute){ .n_layers = all, .group = n };
     return (tx_recompute){ .n_layers = n < all ? n : all, .group = 1 };
+}
+
+tx_recompute tx_config_recompute(const tx_config *cfg)
+{
+    tx_recompute again = layers_again(cfg);
+    if (!again.n_layers) return again;
+    again.divided = cfg->partition_activations && cfg->tensor_model_parallel_size > 1 && !cfg->sequence_parallel;
+    again.in_host = cfg->checkpoint_in_cpu;
+    return again;
 }
 
 /* ---------------------------------------------------------------- for the rules */
@@ -105,8 +117,8 @@ bool tx__names_weighted(const tx_config_given *g)
 
 void tx__config_check(const tx_config *cfg, const tx_config_given *bad, tx_violations *v)
 {
-    static const tx__rule *const topics[] = { tx__rules_needs, tx__rules_model, tx__rules_layout, tx__rules_run,
-                                              tx__rules_files };
+    static const tx__rule *const topics[] = { tx__rules_needs, tx__rules_model, tx__rules_layout,
+                                              tx__rules_run,   tx__rules_zero,  tx__rules_files };
     const tx__check k = { .c = cfg, .g = &cfg->given, .bad = bad, .v = v };
     const char *command =
         tx__plans_only(&k) ? "pretrain-gpt" : cfg->command->name; /* what is planned keeps its rules */

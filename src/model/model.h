@@ -10,9 +10,6 @@
 #include "parallel/grid.h"
 #include "parallel/pp_schedule.h"
 
-/* Told by a backward: nothing will be added any more to the gradients of the table's rows [first, end). */
-typedef tx_status tx_grads_done_fn(void *user, int first, int end);
-
 /* One micro-batch as a model sees it: s-major, as Megatron lays activations out. A pipeline's stage computes one chunk
  * of the model at a time, for several micro-batches in turn; each such pair has a slot, where what backward needs is
  * kept (tx_model_type.hold), and a tx_batch of its own. Between chunks tensors are [s, b, h] of the residual stream's
@@ -25,12 +22,19 @@ typedef struct tx_batch {
     tx_tensor loss;      /* [s*b] fp32, out, nats */
     tx_dropout_key dropout;
     int chunk, slot;
-    tx_tensor x;            /* input of a chunk that is not the first; the caller's, until the slot's bwd */
+    tx_tensor x;            /* input of a chunk that is not the first; the caller's, until the slot's bwd, or where the
+                             * layers' inputs move (nn/kept_input.h) until fwd has come back */
     tx_tensor y;            /* set by fwd: the output of a chunk that is not the last. On the activation stack, as d */
     tx_tensor d;            /* set by fwd with train: where the caller puts the gradient of y, and bwd then that of x */
-    tx_grads_done_fn *done; /* or NULL */
-    void *done_user;
+    const tx_unit_hooks *units; /* told of parameters as they are used; or NULL */
+    bool last;                  /* of the chunk's micro-batches of an iteration */
 } tx_batch;
+
+/* For models: calls the hooks, if there are any. */
+tx_status tx_unit_use(const tx_batch *batch, int unit, int next);
+tx_status tx_unit_leave(const tx_batch *batch, int unit, bool again);
+tx_status tx_unit_touch(const tx_batch *batch, int unit);
+tx_status tx_unit_done(const tx_batch *batch, int unit);
 
 /* What generation needs of one call: new tokens in, logits of the last position out. */
 typedef struct tx_decode {
@@ -40,6 +44,9 @@ typedef struct tx_decode {
 } tx_decode;
 
 enum { TX_MAX_CHUNKS = 64 };
+
+/* What --profile-backward times, of layers that are computed again. */
+typedef enum tx_group_time { TX_GROUP_FORWARD, TX_GROUP_AGAIN, TX_GROUP_BACKWARD, TX_N_GROUP_TIMES } tx_group_time;
 
 typedef struct tx_model {
     const struct tx_model_type *type;
@@ -57,6 +64,7 @@ typedef struct tx_model {
     tx_recompute recompute; /* n_layers: of each chunk */
     int n_chunks;           /* what this pipeline stage has of the layers */
     tx_pp_chunk chunk[TX_MAX_CHUNKS];
+    double group_seconds[TX_N_GROUP_TIMES]; /* since the model was made; AGAIN with fetching what was kept */
 } tx_model;
 
 typedef struct tx_model_type {

@@ -1,11 +1,15 @@
 /* norm.c - forward and backward of a normalisation. */
 #include "nn/norm.h"
 
-/* a->factor = gamma or, of gamma's dtype as upstream has it, 1 + gamma */
+/* gamma, or of its dtype, as upstream has it, 1 + gamma. gamma may have moved between forward and backward. */
+static tx_tensor factor_of(const tx_norm *w, const tx_norm_saved *a)
+{
+    return w->plus_one ? a->factor : w->gamma.value;
+}
+
 static tx_status make_factor(tx_ctx *c, const tx_norm *w, tx_norm_saved *a)
 {
     tx_tensor gamma = w->gamma.value;
-    a->factor = gamma;
     if (!w->plus_one) return TX_OK;
     int64_t h = gamma.dim[0];
     a->factor = tx_push1(&c->acts, gamma.dtype, h);
@@ -18,9 +22,9 @@ static tx_status make_factor(tx_ctx *c, const tx_norm *w, tx_norm_saved *a)
 tx_status tx_norm_again(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_tensor x)
 {
     if (w->kind == TX_RMSNORM)
-        TX_RUN(c, rmsnorm_fwd, .y = a->y, .rs = a->rs, .x = tx_as_rows(x), .gamma = a->factor, .eps = w->eps);
+        TX_RUN(c, rmsnorm_fwd, .y = a->y, .rs = a->rs, .x = tx_as_rows(x), .gamma = factor_of(w, a), .eps = w->eps);
     else
-        TX_RUN(c, layernorm_fwd, .y = a->y, .mu = a->mu, .rs = a->rs, .x = tx_as_rows(x), .gamma = a->factor,
+        TX_RUN(c, layernorm_fwd, .y = a->y, .mu = a->mu, .rs = a->rs, .x = tx_as_rows(x), .gamma = factor_of(w, a),
                .beta = w->beta.value, .eps = w->eps);
     return TX_OK;
 }
@@ -42,9 +46,10 @@ tx_status tx_norm_bwd(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_te
     if (dres.data) dres = tx_as_rows(dres);
     if (w->kind == TX_RMSNORM)
         TX_RUN(c, rmsnorm_bwd, .dx = tx_as_rows(d), .dgamma = w->gamma.grad, .dy = tx_as_rows(dy), .x = tx_as_rows(x),
-               .dres = dres, .gamma = a->factor, .rs = a->rs);
+               .dres = dres, .gamma = factor_of(w, a), .rs = a->rs);
     else
         TX_RUN(c, layernorm_bwd, .dx = tx_as_rows(d), .dgamma = w->gamma.grad, .dbeta = w->beta.grad,
-               .dy = tx_as_rows(dy), .x = tx_as_rows(x), .dres = dres, .gamma = a->factor, .mu = a->mu, .rs = a->rs);
+               .dy = tx_as_rows(dy), .x = tx_as_rows(x), .dres = dres, .gamma = factor_of(w, a), .mu = a->mu,
+               .rs = a->rs);
     return TX_OK;
 }

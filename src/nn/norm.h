@@ -16,7 +16,7 @@ typedef struct tx_norm {
 
 typedef struct tx_norm_saved {
     tx_tensor y, mu, rs; /* [rows, h], [rows], [rows]; RMSNorm has no mu. y has the weights' dtype, whatever x has */
-    tx_tensor factor;    /* [h]: gamma itself or 1 + gamma */
+    tx_tensor factor;    /* [h]: 1 + gamma, with plus_one */
 } tx_norm_saved;
 
 /* a->y = norm(x), pushing a's tensors.   @y [rows, h] the caller's, to be a->y; absent: pushed too */

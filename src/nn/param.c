@@ -119,6 +119,17 @@ void tx_param_cut(const tx_param *p, float *shard, const float *whole)
                    (size_t)piece[i].size[1] * sizeof *shard);
 }
 
+tx_status tx_params_begin_unit(tx_params *ps, tx_unit_kind kind, int chunk)
+{
+    if (ps->n_units == ps->units_cap) {
+        int cap = 2 * (ps->n_units + 8);
+        TX_TRY(tx_realloc(&ps->unit, (size_t)cap, sizeof *ps->unit, "the parameter table"));
+        ps->units_cap = cap;
+    }
+    ps->unit[ps->n_units++] = (tx_unit){ .kind = kind, .chunk = chunk, .first = ps->n, .end = ps->n };
+    return TX_OK;
+}
+
 tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_decl *decl, int n, void *base,
                             const tx_dims *dims)
 {
@@ -135,7 +146,9 @@ tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_de
         parse_shape(&p, decl[i].shape, dims);
         take_shard(&p, dims);
         if (base) p.weight = (tx_weight *)(void *)((char *)base + decl[i].field);
+        p.unit = ps->n_units - 1;
         ps->param[ps->n++] = p;
+        if (ps->n_units) ps->unit[p.unit].end = ps->n;
         ps->numel += (p.numel + TX_PARAM_ALIGN - 1) / TX_PARAM_ALIGN * TX_PARAM_ALIGN;
     }
     return TX_OK;
@@ -155,14 +168,16 @@ void tx_params_bind(tx_params *ps, void *value, tx_dtype t, float *grad)
     }
 }
 
-tx_status tx_params_zero_grad(tx_ctx *c, const tx_params *ps)
+tx_status tx_params_zero_grad(tx_ctx *c, const tx_params *ps, int first, int end)
 {
+    const char *part = c->at.part;
     tx_at_part(c, ZERO_GRAD);
-    for (int i = 0; i < ps->n; i++) {
+    for (int i = first; i < end; i++) {
         tx_weight *w = ps->param[i].weight;
         w->fresh = ps->param[i].first == TX_SETS;
         if (!w->fresh) TX_RUN(c, fill, .x = w->grad);
     }
+    tx_at_part(c, part);
     return TX_OK;
 }
 
@@ -171,8 +186,7 @@ void tx_params_contributed(const tx_params *ps, int first, int end)
     for (int i = first; i < end; i++) ps->param[i].weight->fresh = false;
 }
 
-/* Elements that are real come first: the rows that pad a table are its last ones. */
-static int64_t real_elements(const tx_param *p)
+int64_t tx_param_n_real(const tx_param *p)
 {
     return p->numel / p->dim[0] * p->rows_logical;
 }
@@ -200,46 +214,46 @@ static void draw_uniform(float *x, int64_t first, int64_t n, const tx_rng *rng, 
     for (int64_t i = 0; i < n; i++) x[i] = (float)(bound * (2 * tx_rng_uniform(rng, (uint64_t)(first + i)) - 1));
 }
 
-static void draw(const tx_param *p, float *x, const tx_rng *rng, tx_init_method method)
+/* Of row r of a piece what lies in elements [from, to) of the shard; x is its element `from`. */
+static void draw_row(const tx_param *p, const tx_param_piece *q, int64_t r, float *x, int64_t from, int64_t to,
+                     const tx_rng *rng, double size, bool uniform)
 {
+    int64_t width = p->n_dims == 2 ? p->dim[1] : 1, whole = p->n_dims == 2 ? p->whole[1] : 1;
+    int64_t at = (q->at[0] + r) * width + q->at[1], end = at + q->size[1];
+    int64_t skip = at < from ? from - at : 0, n = (end < to ? end : to) - at - skip;
+    int64_t first = (q->start[0] + r) * whole + q->start[1] + skip;
+    if (n <= 0) return;
+    if (uniform)
+        draw_uniform(x + (at + skip - from), first, n, rng, size);
+    else
+        draw_normal(x + (at + skip - from), first, n, rng, size);
+}
+
+void tx_param_init(const tx_param *p, float *x, int64_t first, int64_t n, uint64_t seed, tx_init_method method)
+{
+    const tx_rng rng = { .seed = seed, .stream = tx_rng_stream(p->name) };
+    int64_t real = tx_param_n_real(p) - first;
+    double size = p->init == TX_INIT_SCALED ? method.std / sqrt(2.0 * method.n_layers) : method.std;
+    if (method.xavier_uniform) size = sqrt(6.0 / (double)(p->whole_logical + p->whole[1]));
+    fill(x, n, 0.0f);
+    if (p->init == TX_INIT_ZERO) return;
+    if (p->init == TX_INIT_ONE) {
+        fill(x, real < n ? real > 0 ? real : 0 : n, 1.0f);
+        return;
+    }
     tx_param_piece piece[TX_PARAM_MAX_PIECES];
-    double bound = sqrt(6.0 / (double)(p->whole_logical + p->whole[1]));
-    double std = p->init == TX_INIT_SCALED ? method.std / sqrt(2.0 * method.n_layers) : method.std;
-    for (int n = tx_param_pieces(p, piece), k = 0; k < n; k++) {
-        const tx_param_piece *q = &piece[k];
+    for (int pieces = tx_param_pieces(p, piece), k = 0; k < pieces; k++)
 #pragma omp parallel for schedule(static)
-        for (int64_t r = 0; r < q->size[0]; r++) {
-            float *row = x + (q->at[0] + r) * p->dim[1] + q->at[1];
-            int64_t first = (q->start[0] + r) * p->whole[1] + q->start[1];
-            if (method.xavier_uniform)
-                draw_uniform(row, first, q->size[1], rng, bound);
-            else
-                draw_normal(row, first, q->size[1], rng, std);
-        }
-    }
+        for (int64_t r = 0; r < piece[k].size[0]; r++)
+            draw_row(p, &piece[k], r, x, first, first + n, &rng, size, method.xavier_uniform);
 }
 
-void tx_params_init(const tx_params *ps, float *master, uint64_t seed, tx_init_method method)
-{
-    for (int k = 0; k < ps->n; k++) {
-        const tx_param *p = &ps->param[k];
-        float *x = master + p->offset;
-        int64_t n = real_elements(p);
-        const tx_rng rng = { .seed = seed, .stream = tx_rng_stream(p->name) };
-        if (p->init == TX_INIT_ZERO || p->init == TX_INIT_ONE)
-            fill(x, n, p->init == TX_INIT_ONE ? 1.0f : 0.0f);
-        else
-            draw(p, x, &rng, method);
-        fill(x + n, p->numel - n, 0.0f);
-    }
-}
-
-void tx_params_round(const tx_params *ps, void *value, tx_dtype t, const float *master)
+void tx_params_round(void *value, tx_dtype t, const float *from, int64_t n)
 {
     TX_ASSERT(t == TX_BF16 || t == TX_F16);
     uint16_t *to = value;
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < ps->numel; i++) to[i] = t == TX_BF16 ? tx_f32_to_bf16(master[i]) : tx_f32_to_f16(master[i]);
+    for (int64_t i = 0; i < n; i++) to[i] = t == TX_BF16 ? tx_f32_to_bf16(from[i]) : tx_f32_to_f16(from[i]);
 }
 
 const tx_param *tx_params_find(const tx_params *ps, const char *name)
@@ -253,12 +267,13 @@ int64_t tx_params_count(const tx_params *ps)
 {
     int64_t n = 0;
     for (int i = 0; i < ps->n; i++)
-        if (ps->param[i].counted) n += real_elements(&ps->param[i]);
+        if (ps->param[i].counted) n += tx_param_n_real(&ps->param[i]);
     return n;
 }
 
 void tx_params_deinit(tx_params *ps)
 {
     tx_free(ps->param);
+    tx_free(ps->unit);
     *ps = (tx_params){ 0 };
 }

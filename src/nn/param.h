@@ -1,7 +1,8 @@
 /* param.h - the parameter table (DESIGN idea 1). A model declares each parameter once; allocation, initial values,
  * optimizer groups, checkpoints, counting and the memory plan read this table and nothing else knows names or offsets.
  *
- *   flat buffers, in table order, every parameter starting on a multiple of TX_PARAM_ALIGN elements:
+ *   flat buffers, every parameter starting on a multiple of TX_PARAM_ALIGN elements; in table order, until somebody
+ *   lays them in another (zero/flat.h):
  *
  *     value  | wte....... | wpe.. | ln1.g | ln1.b | qkv......... | ...     what layers compute with: fp32, bf16 or fp16
  *     grad   | the same offsets                                            fp32
@@ -17,7 +18,7 @@
 #include "backend/ops.h"
 #include "base/status.h"
 
-#define TX_PARAM_ALIGN    16
+#define TX_PARAM_ALIGN    TX_SUMSQ_BLOCK /* so that a stretch of a tensor has whole blocks of the norm's */
 #define TX_PARAM_NAME_MAX 128
 
 typedef enum tx_init { TX_INIT_ZERO, TX_INIT_ONE, TX_INIT_NORMAL, TX_INIT_SCALED } tx_init;
@@ -66,6 +67,15 @@ typedef struct tx_dims {
     unsigned traits;   /* the layers' own bits */
 } tx_dims;
 
+/* Parameters that a model uses together, rows [first, end) of the table: what ZeRO gathers and drops, and what the
+ * model's code tells of as it uses them (tx_unit_hooks). */
+typedef enum tx_unit_kind { TX_UNIT_LAYER, TX_UNIT_WORDS, TX_UNIT_EMBEDDING, TX_UNIT_HEAD } tx_unit_kind;
+typedef struct tx_unit {
+    tx_unit_kind kind;
+    int chunk; /* of the pipeline stage */
+    int first, end;
+} tx_unit;
+
 typedef struct tx_param {
     char name[TX_PARAM_NAME_MAX]; /* global name, as in checkpoints: "encoder.layers.0.mlp.dense_h_to_4h.bias" */
     int n_dims;
@@ -82,6 +92,7 @@ typedef struct tx_param {
     bool counted; /* this rank is the one of those with the same numbers that counts them in norms and totals, and saves
                      them: the first of the tensor-parallel ones, of a tied one the first stage's */
     int64_t offset, numel; /* elements, in every flat buffer */
+    int unit;
     tx_init init;
     tx_decay decay;
     tx_first first;
@@ -92,6 +103,8 @@ typedef struct tx_params {
     tx_param *param;
     int n, cap;
     int64_t numel; /* elements of a flat buffer */
+    tx_unit *unit;
+    int n_units, units_cap;
 } tx_params;
 
 /* Where a stretch of rows or columns of a shard lies in the whole parameter. */
@@ -102,12 +115,28 @@ typedef struct tx_param_piece {
 
 enum { TX_PARAM_MAX_PIECES = 2 };
 
+/* Elements [first, first + numel) of the shard of a row of the table, in memory order, that a rank keeps; in buffers
+ * that hold only what is kept they begin at `at`. */
+typedef struct tx_stretch {
+    int row;
+    int64_t first, numel, at;
+} tx_stretch;
+
+typedef struct tx_stretches {
+    tx_stretch *stretch;
+    int n;
+    int64_t numel; /* of a kept buffer */
+} tx_stretches;
+
 /* The pieces of the shard; their number, at most TX_PARAM_MAX_PIECES. */
 int tx_param_pieces(const tx_param *p, tx_param_piece *piece);
 
 /* The shard out of the whole parameter, whose padding rows are not read; the shard's own are zeroed.
  * @shard [dim]   @whole [whole_logical, whole[1]] */
 void tx_param_cut(const tx_param *p, float *shard, const float *whole);
+
+/* What is declared from here on is a unit of its own. TX_ERR_NOMEM. */
+tx_status tx_params_begin_unit(tx_params *ps, tx_unit_kind kind, int chunk);
 
 /* Appends those of n rows whose traits are there: names become "<prefix><name>", weights lie at `base` + field.
  * TX_ERR_NOMEM. */
@@ -118,10 +147,20 @@ tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_de
  * be NULL (inference). */
 void tx_params_bind(tx_params *ps, void *value, tx_dtype t, float *grad);
 
-/* To be called before an iteration's first forward: gradients of the TX_ADDS kind are filled with zeros, the others'
- * weights become fresh. Whoever contributes to those then says so. */
-tx_status tx_params_zero_grad(tx_ctx *c, const tx_params *ps);
+/* To be called before the first contribution to the gradients of rows [first, end): those of the TX_ADDS kind are
+ * filled with zeros, the others' weights become fresh. Whoever contributes to those then says so. */
+tx_status tx_params_zero_grad(tx_ctx *c, const tx_params *ps, int first, int end);
 void tx_params_contributed(const tx_params *ps, int first, int end); /* rows [first, end) are fresh no more */
+
+/* What a model tells of the units of its table as it comes to them; parameters and gradients may be
+ * somewhere else until then, and afterwards. `next` is a unit that is likely to be used next, or -1. */
+typedef struct tx_unit_hooks {
+    tx_status (*use)(void *user, int unit, int next);     /* its values will be read, until they are left */
+    tx_status (*leave)(void *user, int unit, bool again); /* as often as used; again: backward will use it */
+    tx_status (*touch)(void *user, int unit);             /* gradients will be contributed */
+    tx_status (*done)(void *user, int unit, bool last);   /* this micro-batch contributes no more; last: none does */
+    void *user;
+} tx_unit_hooks;
 
 /* How matrices begin: normal with std, which TX_INIT_SCALED divides by sqrt(2 n_layers) (Megatron-LM; GPT-2
  * §2.3), or with xavier_uniform all uniform within sqrt(6 / (rows + columns)) (Glorot and Bengio 2010), padding rows
@@ -132,14 +171,17 @@ typedef struct tx_init_method {
     bool xavier_uniform;
 } tx_init_method;
 
-/* Initial values into a flat buffer: a pure function of (seed, name, global element), the same in every layout; padding
- * rows are zero. @master [numel] */
-void tx_params_init(const tx_params *ps, float *master, uint64_t seed, tx_init_method method);
+/* Initial values of elements [first, first + n) of a parameter's shard: a pure function of (seed, name, global
+ * element), the same in every layout; padding rows are zero. @x [n] */
+void tx_param_init(const tx_param *p, float *x, int64_t first, int64_t n, uint64_t seed, tx_init_method method);
 
-/* The copy of master weights that layers compute with: value [numel] of dtype t, rounded to nearest even. */
-void tx_params_round(const tx_params *ps, void *value, tx_dtype t, const float *master);
+/* Master weights as layers compute with them, rounded to nearest even.   @to [n] of dtype t   @from [n] */
+void tx_params_round(void *to, tx_dtype t, const float *from, int64_t n);
 
 const tx_param *tx_params_find(const tx_params *ps, const char *name); /* NULL if there is none */
+
+/* Elements of a shard that are real; they come first, because the rows that pad a table are its last ones. */
+int64_t tx_param_n_real(const tx_param *p);
 
 /* Real parameters (padding rows not counted). */
 int64_t tx_params_count(const tx_params *ps);

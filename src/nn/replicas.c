@@ -35,12 +35,6 @@ static int other_with(const rows *r, int rank, uint64_t name)
     return -1;
 }
 
-static uint64_t hash_of(const tx_param *p, const float *flat)
-{
-    size_t real = (size_t)(p->numel / p->dim[0] * p->rows_logical);
-    return XXH3_64bits(flat + p->offset, real * sizeof *flat);
-}
-
 /* r->n: the longest table's rows, all of them made on every rank; mine[i] has parameter i's name. */
 static tx_status exchange_names(rows *r, row **mine, const tx_params *ps, tx_comm *group, tx_in_common what)
 {
@@ -104,7 +98,7 @@ static tx_status compare(const tx_params *ps, const rows *r, tx_comm *group)
     return first ? report(ps, group, first, a, b, n - 1) : TX_OK;
 }
 
-tx_status tx_replicas_compare(const tx_params *ps, const float *flat, tx_comm *group, tx_in_common what)
+tx_status tx_replicas_compare(const tx_params *ps, const tx_replica *have, tx_comm *group, tx_in_common what)
 {
     rows r = { 0 };
     row *mine = NULL;
@@ -114,7 +108,8 @@ tx_status tx_replicas_compare(const tx_params *ps, const float *flat, tx_comm *g
     TX_GOTO(exchange_names(&r, &mine, ps, group, what));
 #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < ps->n; i++)
-        if (mine[i].name && other_with(&r, rank, mine[i].name) >= 0) mine[i].value = hash_of(&ps->param[i], flat);
+        if (mine[i].name && other_with(&r, rank, mine[i].name) >= 0)
+            mine[i].value = XXH3_64bits(have[i].x, have[i].bytes);
     TX_GOTO(tx_comm_gather(group, r.all, mine, (size_t)r.n * sizeof *mine));
     st = compare(ps, &r, group);
 out:

@@ -13,10 +13,15 @@ typedef enum tx_in_common {
     TX_BY_NAME  /* data-parallel ranks: all; first and last stage: the parameters that both have */
 } tx_in_common;
 
-/* Compares hashes of every parameter's real rows in `flat` (of ps->numel elements: weights, or a buffer of the
- * optimizer's) that members of the group have in common, bit for bit. Collective over the group. TX_ERR_NUMERIC, on all
- * of them, names the first tensor that differs, two ranks and the number of others; ranks of other groups do not know
- * before they agree. */
-tx_status tx_replicas_compare(const tx_params *ps, const float *flat, tx_comm *group, tx_in_common what);
+/* What a rank has of a row of the table. */
+typedef struct tx_replica {
+    const void *x;
+    size_t bytes; /* of real elements; 0: it keeps nothing of it */
+} tx_replica;
+
+/* Compares hashes of what members of the group have in common, bit for bit: of every row of ps the bytes row[i] says.
+ * Collective over the group. TX_ERR_NUMERIC, on all of them, names the first tensor that differs, two ranks and the
+ * number of others; ranks of other groups do not know before they agree. */
+tx_status tx_replicas_compare(const tx_params *ps, const tx_replica *row, tx_comm *group, tx_in_common what);
 
 #endif

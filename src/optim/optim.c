@@ -7,10 +7,14 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/exact.h"
 
 /* For tx_at_part. */
 #define NORMS "optimizer.norms"
 #define STEP  "optimizer.step"
+
+/* Elements whose blocks are summed at a time. */
+#define SLAB ((int64_t)4096 * TX_SUMSQ_BLOCK)
 
 static const tx_optim_type *const types[] = { &tx__optim_adam, &tx__optim_sgd };
 
@@ -24,31 +28,19 @@ const tx_optim_type *tx_optim_type_find(const char *name)
 
 /* What a rank gives to sums over all of them. */
 typedef struct tx__optim_sums {
+    tx_exact exact;
     double sum[4]; /* the last may be a largest one */
     char bad[128]; /* the first tensor that is not finite, or "" */
 } sums;
 
-tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, tx_comm *ranks, const tx_optim_range *range, int n_ranges,
-                        float *value, tx_tensor low, float *grad, int64_t numel)
+tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, tx_comm *ranks, const tx_optim_range *range, int n_ranges)
 {
-    *o = (tx_optim){ .type = tx_optim_type_find(cfg->optimizer),
-                     .cfg = cfg,
-                     .ranks = ranks,
-                     .n_ranges = n_ranges,
-                     .value = value,
-                     .low = low,
-                     .grad = grad,
-                     .numel = numel };
+    *o = (tx_optim){ .type = tx_optim_type_find(cfg->optimizer), .cfg = cfg, .ranks = ranks, .n_ranges = n_ranges };
     tx_status st;
-    int64_t largest = 0;
-    for (int i = 0; i < n_ranges; i++)
-        if (range[i].numel > largest) largest = range[i].numel;
     TX_GOTO(tx_alloc(&o->all, (size_t)tx_comm_size(ranks), sizeof *o->all, "the gradient norm"));
-    TX_GOTO(tx_alloc(&o->range, (size_t)n_ranges, sizeof *o->range, "the optimizer's groups"));
-    memcpy(o->range, range, (size_t)n_ranges * sizeof *o->range);
-    for (int i = 0; i < o->type->n_state; i++)
-        TX_GOTO(tx_alloc(&o->state[i], (size_t)numel, sizeof *o->state[i], "the optimizer's state"));
-    TX_GOTO(tx_alloc(&o->block_sums, (size_t)(largest / TX_SUMSQ_BLOCK + 1), 4 * sizeof(double), "the gradient norm"));
+    TX_GOTO(tx_alloc(&o->range, (size_t)n_ranges + 1, sizeof *o->range, "the optimizer's groups"));
+    if (n_ranges) memcpy(o->range, range, (size_t)n_ranges * sizeof *o->range);
+    TX_GOTO(tx_alloc(&o->block_sums, SLAB / TX_SUMSQ_BLOCK, 4 * sizeof(double), "the gradient norm"));
 out:
     if (st) tx_optim_deinit(o);
     return st;
@@ -57,15 +49,9 @@ out:
 void tx_optim_deinit(tx_optim *o)
 {
     tx_free(o->range);
-    for (int i = 0; i < TX_OPTIM_MAX_STATE; i++) tx_free(o->state[i]);
     tx_free(o->block_sums);
     tx_free(o->all);
     *o = (tx_optim){ 0 };
-}
-
-tx_tensor tx__optim_low(const tx_optim *o, const tx_optim_range *r)
-{
-    return o->low.data ? tx_slice1(o->low, r->offset, r->numel) : (tx_tensor){ 0 };
 }
 
 /* mine becomes the sums over all ranks, in their order; the last of n is a largest one with `max`. */
@@ -76,6 +62,7 @@ static tx_status over_ranks(const tx_ctx *c, tx_optim *o, sums *mine, int n, boo
     *mine = o->all[0];
     for (int r = 1; r < tx_comm_size(o->ranks); r++) {
         const sums *next = &o->all[r];
+        tx_exact_merge(&mine->exact, &next->exact);
         for (int i = 0; i < n; i++)
             mine->sum[i] = max && i == n - 1 ? fmax(mine->sum[i], next->sum[i]) : mine->sum[i] + next->sum[i];
         if (!mine->bad[0]) memcpy(mine->bad, next->bad, sizeof mine->bad);
@@ -83,7 +70,40 @@ static tx_status over_ranks(const tx_ctx *c, tx_optim *o, sums *mine, int n, boo
     return TX_OK;
 }
 
-static tx_status norm_of(tx_ctx *c, tx_optim *o, tx_tensor flat, double *norm, const char **bad)
+/* The tensors that something is asked about. */
+static tx_tensor grad_of(const tx_optim_range *r)
+{
+    return tx_tensor1(r->grad, TX_F32, r->numel);
+}
+
+static tx_tensor master_of(const tx_optim_range *r)
+{
+    return tx_tensor1(r->value, TX_F32, r->numel);
+}
+
+static tx_tensor value_of(const tx_optim_range *r)
+{
+    return r->low.data ? r->low : master_of(r);
+}
+
+static tx_tensor momentum_of(const tx_optim_range *r)
+{
+    return tx_tensor1(r->state[0], TX_F32, r->numel);
+}
+
+static tx_tensor variance_of(const tx_optim_range *r)
+{
+    return tx_tensor1(r->state[1], TX_F32, r->numel);
+}
+
+typedef tx_tensor tensor_fn(const tx_optim_range *r);
+
+static int64_t blocks_of(int64_t n)
+{
+    return (n + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK;
+}
+
+static tx_status norm_of(tx_ctx *c, tx_optim *o, tensor_fn *of, double *norm, const char **bad)
 {
     sums all = { 0 };
     *bad = NULL;
@@ -91,18 +111,17 @@ static tx_status norm_of(tx_ctx *c, tx_optim *o, tx_tensor flat, double *norm, c
     for (int i = 0; i < o->n_ranges; i++) {
         const tx_optim_range *r = &o->range[i];
         if (!r->counted) continue;
-        int64_t blocks = (r->numel + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK;
-        TX_RUN(c, sumsq, .out = tx_tensor1(o->block_sums, TX_F64, blocks), .x = tx_slice1(flat, r->offset, r->numel));
-        if (c->dry) continue;
-        double sum = 0;
-        for (int64_t k = 0; k < blocks; k++) sum += o->block_sums[k];
-        if (!isfinite(sum) && !all.bad[0]) snprintf(all.bad, sizeof all.bad, "%s", r->name);
-        all.sum[0] += sum;
+        for (int64_t at = 0; at < r->numel; at += SLAB) {
+            int64_t n = r->numel - at < SLAB ? r->numel - at : SLAB, blocks = blocks_of(n);
+            TX_RUN(c, sumsq, .out = tx_tensor1(o->block_sums, TX_F64, blocks), .x = tx_slice1(of(r), at, n));
+            for (int64_t k = 0; k < blocks && !c->dry; k++) tx_exact_add(&all.exact, o->block_sums[k]);
+        }
+        if (!c->dry && !isfinite(all.exact.beyond) && !all.bad[0]) snprintf(all.bad, sizeof all.bad, "%s", r->name);
     }
     *norm = 0;
     if (c->dry) return TX_OK;
-    TX_TRY(over_ranks(c, o, &all, 1, false));
-    double total = all.sum[0];
+    TX_TRY(over_ranks(c, o, &all, 0, false));
+    double total = tx_exact_value(&all.exact);
     o->all[0] = all;
     if (all.bad[0]) *bad = o->all[0].bad;
     *norm = isnan(total) ? NAN : sqrt(total); /* without a sign, which would be shown */
@@ -111,28 +130,30 @@ static tx_status norm_of(tx_ctx *c, tx_optim *o, tx_tensor flat, double *norm, c
 
 tx_status tx_optim_grad_norm(tx_ctx *c, tx_optim *o, double *norm, const char **bad)
 {
-    return norm_of(c, o, tx_tensor1(o->grad, TX_F32, o->numel), norm, bad);
+    return norm_of(c, o, grad_of, norm, bad);
 }
 
 tx_status tx_optim_value_norm(tx_ctx *c, tx_optim *o, double *norm, const char **bad)
 {
-    return norm_of(c, o, o->low.data ? o->low : tx_tensor1(o->value, TX_F32, o->numel), norm, bad);
+    return norm_of(c, o, value_of, norm, bad);
 }
 
-/* Of a flat buffer and, if wanted, of its elements' square roots. */
-static tx_status magnitudes(tx_ctx *c, tx_optim *o, float *flat, tx_magnitude *of, tx_magnitude *of_sqrt)
+/* Of what the ranges have and, if wanted, of its elements' square roots. */
+static tx_status magnitudes(tx_ctx *c, tx_optim *o, tensor_fn *tensor, tx_magnitude *of, tx_magnitude *of_sqrt)
 {
     sums all = { 0 }; /* of |x|, x², sqrt |x|; and the largest */
     tx_at_part(c, NORMS);
     for (int i = 0; i < o->n_ranges; i++) {
         const tx_optim_range *r = &o->range[i];
         if (!r->counted) continue;
-        int64_t blocks = (r->numel + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK;
-        TX_RUN(c, magnitudes, .out = tx_tensor2(o->block_sums, TX_F64, blocks, 4),
-               .x = tx_tensor1(flat + r->offset, TX_F32, r->numel));
-        for (const double *at = o->block_sums, *end = at + 4 * blocks; at < end; at += 4) {
-            for (int k = 0; k < 3; k++) all.sum[k] += at[k];
-            all.sum[3] = fmax(all.sum[3], at[3]);
+        for (int64_t first = 0; first < r->numel; first += SLAB) {
+            int64_t n = r->numel - first < SLAB ? r->numel - first : SLAB, blocks = blocks_of(n);
+            TX_RUN(c, magnitudes, .out = tx_tensor2(o->block_sums, TX_F64, blocks, 4),
+                   .x = tx_slice1(tensor(r), first, n));
+            for (const double *at = o->block_sums, *end = at + 4 * blocks; at < end; at += 4) {
+                for (int k = 0; k < 3; k++) all.sum[k] += at[k];
+                all.sum[3] = fmax(all.sum[3], at[3]);
+            }
         }
     }
     TX_TRY(over_ranks(c, o, &all, 4, true));
@@ -145,9 +166,9 @@ static tx_status magnitudes(tx_ctx *c, tx_optim *o, float *flat, tx_magnitude *o
 tx_status tx_optim_states_of(tx_ctx *c, tx_optim *o, tx_optim_states *out)
 {
     TX_ASSERT(o->type == &tx__optim_adam); /* a rule of the options */
-    TX_TRY(magnitudes(c, o, o->state[1], &out->variance, &out->variance_sqrt));
-    TX_TRY(magnitudes(c, o, o->state[0], &out->momentum, NULL));
-    return magnitudes(c, o, o->value, &out->weight, NULL);
+    TX_TRY(magnitudes(c, o, variance_of, &out->variance, &out->variance_sqrt));
+    TX_TRY(magnitudes(c, o, momentum_of, &out->momentum, NULL));
+    return magnitudes(c, o, master_of, &out->weight, NULL);
 }
 
 tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n)
@@ -156,9 +177,9 @@ tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n)
     tx_at_part(c, NORMS);
     for (int i = 0; i < o->n_ranges; i++) {
         const tx_optim_range *r = &o->range[i];
-        if (!r->counted) continue;
+        if (!r->counted || !r->n_real) continue;
         TX_RUN(c, count_zeros, .out = tx_tensor1(o->block_sums, TX_F64, 1),
-               .x = tx_tensor1(o->grad + r->offset, TX_F32, r->n_real));
+               .x = tx_tensor1(r->grad, TX_F32, r->n_real));
         if (!c->dry) all.sum[0] += o->block_sums[0];
     }
     TX_TRY(over_ranks(c, o, &all, 1, false));
@@ -166,14 +187,23 @@ tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n)
     return TX_OK;
 }
 
-tx_status tx_optim_step_all(tx_ctx *c, tx_optim *o, double lr, double weight_decay, double grad_scale)
+tx_optim_step tx_optim_next(const tx_optim *o, double lr, double weight_decay, double grad_scale)
 {
-    tx_optim_step s = { .lr = lr, .grad_scale = grad_scale, .t = o->t + 1 };
+    return (tx_optim_step){ .lr = lr, .weight_decay = weight_decay, .grad_scale = grad_scale, .t = o->t + 1 };
+}
+
+tx_status tx_optim_step_some(tx_ctx *c, const tx_optim *o, const tx_optim_step *s, int first, int end)
+{
     tx_at_part(c, STEP);
-    for (int i = 0; i < o->n_ranges; i++) {
-        s.weight_decay = o->range[i].decay ? weight_decay : 0;
-        TX_TRY(o->type->step(c, o, &o->range[i], &s));
+    for (int i = first; i < end; i++) {
+        tx_optim_step one = *s;
+        if (!o->range[i].decay) one.weight_decay = 0;
+        TX_TRY(o->type->step(c, o, &o->range[i], &one));
     }
-    if (!c->dry) o->t = s.t;
     return TX_OK;
+}
+
+void tx_optim_stepped(tx_optim *o, const tx_optim_step *s)
+{
+    o->t = s->t;
 }

@@ -3,8 +3,8 @@
  *
  *  An optimizer is a tx_optim_type: its buffers of state by name, and the update of one tensor. One file and one line
  *  of the table in optim.c make a new one; --optimizer takes its name, and checkpoints the names of its buffers.
- *  The norm is summed in fp64 over fixed blocks of each tensor, then in table order, then in the order of the ranks
- * that hold different tensors or parts of them; so it does not depend on threads, on buckets or on who has copies. */
+ *  The norm's squares are summed in fp64 over fixed blocks of each tensor, and the blocks' sums without rounding
+ * (base/exact.h); so it does not depend on threads, on buckets, on who has copies, or on how ZeRO divides tensors. */
 #ifndef TX_OPTIM_OPTIM_H
 #define TX_OPTIM_OPTIM_H
 
@@ -15,13 +15,18 @@
 
 enum { TX_OPTIM_MAX_STATE = 2 };
 
-/* One tensor's place in the flat buffers. */
+/* A tensor, or the stretch of one that this rank updates: it begins on a multiple of TX_SUMSQ_BLOCK elements. All
+ * memory is the caller's. */
 typedef struct tx_optim_range {
-    int64_t offset, numel;
+    int64_t numel;
     int64_t n_real; /* the first ones; what is behind pads the vocabulary */
     bool decay;
     bool counted;     /* in norms and counts: no other rank of the group has the same */
-    const char *name; /* borrowed; for messages */
+    const char *name; /* for messages */
+    float *value;     /* master weights */
+    float *grad;
+    float *state[TX_OPTIM_MAX_STATE]; /* at first zero */
+    tx_tensor low;                    /* [numel]: the weights as layers read them, if that is not value */
 } tx_optim_range;
 
 typedef struct tx_optim tx_optim;
@@ -47,31 +52,23 @@ struct tx_optim {
     const tx_config *cfg;  /* borrowed: adam_beta1, sgd_momentum, ... */
     tx_optim_range *range; /* owned */
     int n_ranges;
-    float *value, *grad;              /* borrowed, [numel]: master weights and gradients */
-    tx_tensor low;                    /* borrowed, [numel]: the weights as layers read them, if that is not value */
-    float *state[TX_OPTIM_MAX_STATE]; /* owned, [numel], start at zero */
-    double *block_sums;               /* owned; scratch of the sums over a tensor */
-    tx_comm *ranks;                   /* borrowed: those whose tensors make the model together */
-    struct tx__optim_sums *all;       /* owned; [ranks], theirs */
-    int64_t numel;
-    int64_t t; /* updates so far */
+    double *block_sums;         /* owned; scratch of the sums over a stretch of a tensor */
+    tx_comm *ranks;             /* borrowed: those whose ranges make the model together */
+    struct tx__optim_sums *all; /* owned; [ranks], theirs */
+    int64_t t;                  /* updates so far */
 };
 
 /* Of that name; the words of --optimizer are the names there are. */
 const tx_optim_type *tx_optim_type_find(const char *name);
 
-/* The optimizer that cfg->optimizer names. Copies `range`. cfg, ranks, value, low and grad are the caller's and outlive
- * it. Norms and counts are collective over `ranks`. TX_ERR_NOMEM. */
-tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, tx_comm *ranks, const tx_optim_range *range, int n_ranges,
-                        float *value, tx_tensor low, float *grad, int64_t numel);
+/* The optimizer that cfg->optimizer names. Copies `range`. cfg and ranks are the caller's and outlive it. Norms and
+ * counts are collective over `ranks`. TX_ERR_NOMEM. */
+tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, tx_comm *ranks, const tx_optim_range *range, int n_ranges);
 void tx_optim_deinit(tx_optim *o);
 
 /* L2 norm of all gradients. If it is not finite, *bad names the first tensor whose gradient is not, of the first rank
  * that has one; else NULL. It is o's, until the next call. */
 tx_status tx_optim_grad_norm(tx_ctx *c, tx_optim *o, double *norm, const char **bad);
-
-/* A range of `low`, or nothing where there is none. */
-tx_tensor tx__optim_low(const tx_optim *o, const tx_optim_range *r);
 
 /* The same of the parameters' values, as layers read them. */
 tx_status tx_optim_value_norm(tx_ctx *c, tx_optim *o, double *norm, const char **bad);
@@ -82,7 +79,11 @@ tx_status tx_optim_states_of(tx_ctx *c, tx_optim *o, tx_optim_states *out);
 /* How many gradients are exactly zero; rows that pad the vocabulary do not count. */
 tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n);
 
-/* One update of every tensor with gradients times grad_scale; weight decay on the decaying group only. */
-tx_status tx_optim_step_all(tx_ctx *c, tx_optim *o, double lr, double weight_decay, double grad_scale);
+/* What the next update does; it has happened with the call of tx_optim_stepped behind the steps. */
+tx_optim_step tx_optim_next(const tx_optim *o, double lr, double weight_decay, double grad_scale);
+
+/* Updates ranges [first, end); weight decay on the decaying group only. */
+tx_status tx_optim_step_some(tx_ctx *c, const tx_optim *o, const tx_optim_step *s, int first, int end);
+void tx_optim_stepped(tx_optim *o, const tx_optim_step *s);
 
 #endif

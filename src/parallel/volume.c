@@ -75,6 +75,8 @@ static void add_all_reduces(terms *t, const tx_volume_sizes *z)
     add(t, TX_GROUP_TENSOR, op, "2 b s h a layer, forward again", 2 * m * z->n_again, bsh);
     if (has_pre(z)) add(t, TX_GROUP_TENSOR, op, "b s h, embedding", m, words(z));
     if (has_post(z)) add(t, TX_GROUP_TENSOR, op, "b s h, gradient of the head's input", m, bsh);
+    add(t, TX_GROUP_TENSOR, TX_COMM_ALL_GATHER, "b s h a group, its divided input", m * z->n_gathered,
+        z->b * z->s * z->h * z->stream);
     add_loss(t, z);
 }
 

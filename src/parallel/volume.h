@@ -9,6 +9,8 @@
  *                       whole and forward kept in parts
  *      both             the same around embedding and head; of the loss 4 numbers a token and rank; forward once more
  *                       where it is computed again
+ *      tensor ranks,    an all-gather of b s h, of the residual stream's numbers, for every group of layers that is
+ *        inputs divided computed again, which --partition-activations divides the input of
  *      pipeline         b s h (its 1/t with sequence parallelism) across each border of   arXiv:2104.04473 §2.2
  *                       virtual stages, and its gradient back
  *      data ranks       4 bytes of every parameter's gradient, once
@@ -37,6 +39,7 @@ typedef struct tx_volume_sizes {
     int64_t n_micro;           /* micro-batches of an iteration, of one data rank */
     int n_chunks;              /* of the stage */
     int64_t n_layers, n_again; /* of the stage; of these, computed again for backward */
+    int64_t n_gathered;        /* groups of the latter whose input the tensor ranks have in parts */
     int64_t value, stream;     /* bytes of an activation; of a number of the residual stream */
     bool norms_embedding;      /* the word embedding has a norm of its own, ... */
     bool positions;            /* ... behind which positions are added */

@@ -44,9 +44,9 @@ tx_status tx__trainer_dump(tx_trainer *t, double grad_norm)
 {
     const char *dir = t->cfg->dump_step.item[1];
     char path[4096];
-    TX_TRY(tx_hf_export_model(t->model, t->master, dir, &tx_comm_self));
+    TX_TRY(tx_hf_export_model(t->model, t->zero.master, dir, &tx_comm_self));
     TX_TRY(tx_path_join(path, sizeof path, dir, "grads.safetensors"));
-    TX_TRY(tx_hf_export_tensors(t->model, t->grad, 1 / t->scaler.scale, path, &tx_comm_self));
+    TX_TRY(tx_hf_export_tensors(t->model, t->zero.grad, 1 / t->scaler.scale, path, &tx_comm_self));
     TX_TRY(tx_path_join(path, sizeof path, dir, "loss.safetensors"));
     TX_TRY(write_loss(t, path, grad_norm));
     tx_info("wrote loss, parameters and gradients of iteration %lld to %s", (long long)(t->iteration + 1), dir);

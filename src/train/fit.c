@@ -217,7 +217,7 @@ const char *tx_extra_compute_text(char buf[48], double extra)
 static void add_bound(char *text, size_t cap, const tx_memory *m)
 {
     char size[24];
-    size_t state = m->params + m->grads + m->optimizer, passing = m->activations + m->workspace;
+    size_t state = m->params + m->grads + m->optimizer, passing = m->activations + m->host_activations + m->workspace;
     if (state > passing)
         snprintf(text, cap, "%s of it are parameters, gradients and optimizer state: take a smaller model",
                  tx_bytes_text(size, (double)state));

@@ -111,6 +111,16 @@ void tx_log_timers(const tx_config *cfg, int n, const char *const *name, const d
     }
 }
 
+void tx_log_group_times(const tx_config *cfg, const double seconds[TX_N_GROUP_TIMES], double n)
+{
+    static const char *const name[] = { "checkpointed-layers-forward", "checkpointed-layers-forward-again",
+                                        "checkpointed-layers-backward" };
+    double ms[TX_N_GROUP_TIMES];
+    if (!cfg->profile_backward) return;
+    for (int i = 0; i < TX_N_GROUP_TIMES; i++) ms[i] = 1e3 * seconds[i] / n;
+    tx_log_timers(cfg, TX_N_GROUP_TIMES, name, ms);
+}
+
 /* ---- memory ---- */
 
 static void to_log(void *user, const char *text)
@@ -125,13 +135,20 @@ void tx_memory_table(const tx_memory *m, void (*line)(void *user, const char *te
     const struct {
         const char *name;
         size_t bytes;
-    } row[] = { { "parameters", m->params },       { "gradients", m->grads },     { "optimizer", m->optimizer },
-                { "activations", m->activations }, { "workspace", m->workspace }, { "total", total } };
+        bool if_any;
+    } row[] = { { .name = "parameters", .bytes = m->params },
+                { .name = "gradients", .bytes = m->grads },
+                { .name = "optimizer", .bytes = m->optimizer },
+                { .name = "activations", .bytes = m->activations },
+                { .name = "host inputs", .bytes = m->host_activations, .if_any = true },
+                { .name = "workspace", .bytes = m->workspace },
+                { .name = "total", .bytes = total } };
     const char *heading = " > memory (MB), predicted:";
     line ? line(user, heading + 3) : to_log(user, heading);
     if (!line) line = to_log;
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         char text[96], size[24];
+        if (row[i].if_any && !row[i].bytes) continue;
         int n = snprintf(text, sizeof text, "    %-12s %12.1f", row[i].name, (double)row[i].bytes / 1048576.0);
         if (row[i].bytes == total && total >= (size_t)1 << 30)
             snprintf(text + n, sizeof text - (size_t)n, "  (%s)", tx_bytes_text(size, (double)total));

@@ -21,8 +21,9 @@ static void tell(const tx_metrics *m, const tx_step_record *r)
     for (int i = 0; i < m->n_watchers; i++) m->watcher[i].fn(m->watcher[i].user, r);
 }
 
-static void start_interval(tx_metrics *m)
+static void start_interval(tx_metrics *m, const tx_trainer *t)
 {
+    memcpy(m->groups, t->model->group_seconds, sizeof m->groups);
     m->advanced = m->skipped = m->nan = 0;
     m->loss_sum = 0;
     memset(m->timer, 0, sizeof m->timer);
@@ -43,7 +44,7 @@ static void measure_peak(tx_metrics *m, const tx_trainer *t)
 void tx_metrics_start(tx_metrics *m, const tx_trainer *t)
 {
     measure_peak(m, t);
-    start_interval(m);
+    start_interval(m, t);
     m->run_start = m->last_progress = m->interval_start;
     m->first_iteration = t->iteration;
 }
@@ -129,8 +130,9 @@ static void log_memory_used(const tx_trainer *t)
 {
     tx_memory m = tx_trainer_memory(t);
     size_t planned = tx_memory_total(&m);
-    size_t peak, stacks = tx_stage_stacks(&t->stage, &peak);
-    size_t used = planned - (stacks - peak) - (m.workspace - t->ctx.scratch.peak);
+    size_t peak, stacks = tx_stage_stacks(&t->stage, &peak), host_peak, host;
+    host = tx_stage_host_stacks(&t->stage, &host_peak);
+    size_t used = planned - (stacks - peak) - (host - host_peak) - (m.workspace - t->ctx.scratch.peak);
     tx_info(
         " > memory after the first step (MB): predicted %.1f, used %.1f | the whole process, with its libraries and "
         "the data it read: %.1f",
@@ -156,8 +158,10 @@ void tx_metrics_step(tx_metrics *m, const tx_trainer *t)
     if (t->iteration % t->cfg->log_interval) return;
     r = interval(m, &r, t);
     tx_log_interval(t->cfg, &r);
+    for (int i = 0; i < TX_N_GROUP_TIMES; i++) m->groups[i] = t->model->group_seconds[i] - m->groups[i];
+    tx_log_group_times(t->cfg, m->groups, (double)(m->advanced + m->skipped));
     tell(m, &r);
-    start_interval(m);
+    start_interval(m, t);
 }
 
 void tx_metrics_evaluated(tx_metrics *m, const tx_trainer *t, const char *split, const char *name, double loss)

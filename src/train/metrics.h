@@ -18,9 +18,10 @@ typedef struct tx_metrics { /* zeroed, then watched, then started */
     double run_start;
     double peak_flops; /* the machine's, measured at the start; 0: not known */
     int64_t first_iteration;
-    int64_t advanced, skipped, nan; /* iterations since the last log line */
-    double loss_sum;                /* over the advanced ones */
-    double timer[TX_N_TIMERS];      /* seconds since the last log line */
+    int64_t advanced, skipped, nan;  /* iterations since the last log line */
+    double loss_sum;                 /* over the advanced ones */
+    double timer[TX_N_TIMERS];       /* seconds since the last log line */
+    double groups[TX_N_GROUP_TIMES]; /* the model's group_seconds at the last log line */
     double last_progress;
 } tx_metrics;
 
@@ -51,6 +52,9 @@ void tx_metrics_phase(const char *text);
 
 /* The line of an interval in the --log-dialect, and the timers that --timing-log-level asks for. */
 void tx_log_interval(const tx_config *cfg, const tx_step_record *r);
+
+/* What --profile-backward asks for. @seconds of n iterations */
+void tx_log_group_times(const tx_config *cfg, const double seconds[TX_N_GROUP_TIMES], double n);
 
 /* Megatron's list of timers: a heading and one line each; those of 0 are left out. */
 void tx_log_timers(const tx_config *cfg, int n, const char *const *name, const double *ms);

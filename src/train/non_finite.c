@@ -45,7 +45,7 @@ static bool add_parameter(tx_non_finite *f, const tx_params *ps)
     double v;
     for (int i = 0; i < ps->n; i++) {
         const tx_param *p = &ps->param[i];
-        if (!tx_find_not_finite(p->weight->value, index, &v)) continue;
+        if (!p->weight->value.data || !tx_find_not_finite(p->weight->value, index, &v)) continue;
         add(f, "parameter %s holds %s at ", p->name, kind(v));
         add_element(f, p, p->n_dims == 2 ? index[0] * p->dim[1] + index[1] : index[0]);
         return true;
@@ -56,11 +56,12 @@ static bool add_parameter(tx_non_finite *f, const tx_params *ps)
 /* The parameter whose gradient the element at `data` belongs to, and its place there; NULL: it is no such gradient. */
 static const tx_param *gradient_of(const tx_trainer *t, const float *data, int64_t *at)
 {
-    if (data < t->grad || data >= t->grad + t->model->params.numel) return NULL;
     for (int i = 0; i < t->model->params.n; i++) {
         const tx_param *p = &t->model->params.param[i];
-        *at = data - t->grad - p->offset;
-        if (*at >= 0 && *at < p->numel) return p;
+        const float *grad = p->weight->grad.data;
+        if (!grad || data < grad || data >= grad + p->numel) continue;
+        *at = data - grad;
+        return p;
     }
     return NULL;
 }

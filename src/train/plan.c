@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "train/gradients.h"
 
 /* ---- sizes that can be counted ---- */
 
@@ -38,144 +37,101 @@ tx_status tx__plan_open(tx_ctx *c, tx_model **m, const tx_config *cfg, int64_t v
 
 /* ---- the step ---- */
 
-tx_status tx__plan_optim_ranges(tx_optim_range **out, const tx_params *ps)
+static tx_status update(tx_ctx *c, tx_zero *z)
 {
-    tx_optim_range *range;
-    TX_TRY(tx_alloc(&range, (size_t)ps->n, sizeof *range, "the optimizer's groups"));
-    for (int i = 0; i < ps->n; i++) {
-        const tx_param *p = &ps->param[i];
-        range[i] = (tx_optim_range){ .offset = p->offset,
-                                     .numel = p->numel,
-                                     .n_real = p->numel / p->dim[0] * p->rows_logical,
-                                     .decay = p->decay == TX_DECAY,
-                                     .counted = p->counted,
-                                     .name = p->name };
-    }
-    *out = range;
-    return TX_OK;
-}
-
-static tx_status update(tx_ctx *c, const tx_model *m, const tx_config *cfg)
-{
-    tx_optim o = { .type = tx_optim_type_find(cfg->optimizer),
-                   .cfg = cfg,
-                   .ranks = tx_grid_of(c)->model,
-                   .n_ranges = m->params.n,
-                   .value = TX_DRY_ADDRESS,
-                   .grad = TX_DRY_ADDRESS,
-                   .block_sums = TX_DRY_ADDRESS,
-                   .numel = m->params.numel };
-    if (m->dtype != TX_F32) o.low = tx_tensor1(TX_DRY_ADDRESS, m->dtype, o.numel);
-    for (int i = 0; i < o.type->n_state; i++) o.state[i] = TX_DRY_ADDRESS;
     double norm, zeros;
     const char *bad;
-    tx_status st;
-    TX_TRY(tx__plan_optim_ranges(&o.range, &m->params));
-    TX_GOTO(tx_optim_grad_norm(c, &o, &norm, &bad));
-    TX_GOTO(tx_optim_count_zeros(c, &o, &zeros));
-    TX_GOTO(tx_optim_value_norm(c, &o, &norm, &bad));
-    TX_GOTO(tx_optim_step_all(c, &o, 0, 0, 1));
-out:
-    tx_free(o.range);
-    return st;
+    TX_TRY(tx_optim_grad_norm(c, &z->optim, &norm, &bad));
+    TX_TRY(tx_optim_count_zeros(c, &z->optim, &zeros));
+    TX_TRY(tx_optim_value_norm(c, &z->optim, &norm, &bad));
+    return tx_zero_step(z, 0, 0, 1);
 }
 
-/* Volumes of a step's micro-batches, from so many to all of them. */
-static void scale_volumes(const tx_grid *g, int64_t from, int64_t to)
+/* What the groups have moved. */
+typedef struct moved {
+    tx_comm_volume of[TX_N_GROUPS][TX_N_COMM_OPS];
+} moved;
+
+static void read_moved(moved *out, const tx_grid *g)
 {
-    for (int i = 0; i < TX_N_GROUPS; i++) {
-        tx_comm *group = tx_grid_group(g, i);
-        if (tx_comm_size(group) == 1) continue;
-        for (int k = 0; k < TX_N_COMM_OPS; k++) {
-            tx_comm_volume *v = &tx_comm_volumes(group)[k];
-            *v = (tx_comm_volume){ v->calls / from * to, v->bytes / from * to };
+    for (int i = 0; i < TX_N_GROUPS; i++) memcpy(out->of[i], tx_comm_volumes(tx_grid_group(g, i)), sizeof out->of[i]);
+}
+
+/* Sets it to that of `from` and so many times the difference to it. */
+static void extend(const tx_grid *g, const moved *from, const moved *to, int64_t times)
+{
+    for (int i = 0; i < TX_N_GROUPS; i++)
+        for (int k = 0; k < TX_N_COMM_OPS && tx_comm_size(tx_grid_group(g, i)) > 1; k++) {
+            const tx_comm_volume *a = &from->of[i][k], *b = &to->of[i][k];
+            tx_comm_volumes(tx_grid_group(g, i))[k] =
+                (tx_comm_volume){ a->calls + times * (b->calls - a->calls), a->bytes + times * (b->bytes - a->bytes) };
         }
-    }
 }
 
-static void forget_volumes(const tx_grid *g)
+static void forget_moved(const tx_grid *g)
 {
-    scale_volumes(g, 1, 0);
+    const moved none = { 0 };
+    extend(g, &none, &none, 0);
 }
 
-/* The sums of gradients, which come once in an iteration: what they move among tensor ranks is kept apart until the
- * micro-batches' volumes are those of all. */
-typedef struct sums {
-    tx_gradients gradients;
-    tx_comm_volume once; /* all-reduces */
-} sums;
-
-/* A tx_grads_done_fn. */
-static tx_status sum_done(void *user, int first, int end)
+/* An iteration of n_micro micro-batches. */
+static tx_status iteration(tx_ctx *c, tx_stage *stage, tx_zero *z, int64_t n_micro)
 {
-    sums *s = user;
-    tx_comm *tensor = s->gradients.grid->tensor;
-    if (tx_comm_size(tensor) == 1) return tx_gradients_done(&s->gradients, first, end);
-    tx_comm_volume *v = &tx_comm_volumes(tensor)[TX_COMM_ALL_REDUCE], before = *v;
-    TX_TRY(tx_gradients_done(&s->gradients, first, end));
-    s->once.calls += v->calls - before.calls;
-    s->once.bytes += v->bytes - before.bytes;
-    *v = before;
+    const tx_stage_hooks h = { .units = &z->hooks };
+    TX_TRY(tx_zero_begin(z));
+    TX_TRY(tx_stage_run(stage, n_micro, true, &h));
+    TX_TRY(tx_zero_finish(z));
+    return update(c, z);
+}
+
+/* The same, of which so many are run as show all there is: what every further p of them move is the same. */
+static tx_status train(tx_ctx *c, const tx_model *m, tx_stage *stage, tx_zero *z, int64_t n_micro)
+{
+    const tx_grid *g = tx_grid_of(c);
+    int64_t p = g->pp.size, some = 2 * p * m->n_chunks; /* the second adds to gradients that the first writes */
+    moved few, more;
+    if (n_micro <= some + p) return iteration(c, stage, z, n_micro);
+    some += (n_micro - some) % p;
+    TX_TRY(iteration(c, stage, z, some));
+    read_moved(&few, g);
+    forget_moved(g);
+    TX_TRY(iteration(c, stage, z, some + p));
+    read_moved(&more, g);
+    extend(g, &few, &more, (n_micro - some) / p);
     return TX_OK;
-}
-
-static void add_once(const sums *s)
-{
-    tx_comm *tensor = s->gradients.grid->tensor;
-    if (tx_comm_size(tensor) == 1) return;
-    tx_comm_volume *v = &tx_comm_volumes(tensor)[TX_COMM_ALL_REDUCE];
-    *v = (tx_comm_volume){ v->calls + s->once.calls, v->bytes + s->once.bytes };
-}
-
-/* An iteration of n_micro micro-batches, of which `some` are run. */
-static tx_status train(tx_ctx *c, const tx_model *m, const tx_config *cfg, tx_stage *stage, int64_t some,
-                       int64_t n_micro, int64_t *n_buckets)
-{
-    sums s = { .once = { 0 } };
-    tx_stage_hooks h = { .done = sum_done, .user = &s };
-    tx_status st;
-    TX_TRY(tx_gradients_open(&s.gradients, c, &m->params, TX_DRY_ADDRESS, cfg->ddp_bucket_size, false));
-    *n_buckets = s.gradients.n_buckets;
-    TX_GOTO(tx_params_zero_grad(c, &m->params));
-    TX_GOTO(tx_stage_run(stage, some, true, &h));
-    scale_volumes(tx_grid_of(c), some, n_micro);
-    add_once(&s);
-    TX_GOTO(tx_gradients_finish(&s.gradients));
-    TX_GOTO(update(c, m, cfg));
-out:
-    tx_gradients_close(&s.gradients);
-    return st;
 }
 
 tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, tx_ctx *c, tx_model *m, const tx_config *cfg,
-                        bool is_training, tx_stage *stage)
+                        bool is_training, tx_stage *stage, tx_zero *zero)
 {
     const tx_grid *g = tx_grid_of(c);
-    int64_t all = is_training ? cfg->global_batch_size / (cfg->micro_batch_size * g->dp.size) : 1, n_buckets = 0;
-    int64_t some = 2 * g->pp.size * m->n_chunks; /* the second adds to gradients that the first writes */
-    if (some > all) some = all;
+    int64_t n_micro = is_training ? cfg->global_batch_size / (cfg->micro_batch_size * g->dp.size) : 1;
     TX_ASSERT(c->dry);
-    tx_params_bind(&m->params, TX_DRY_ADDRESS, m->dtype, is_training ? TX_DRY_ADDRESS : NULL);
-    const tx_stage_hooks none = { 0 };
-    TX_TRY(tx_stage_open(stage, c, m, cfg, all, is_training));
-    TX_TRY(tx_stage_run(stage, 1 < some && m->n_chunks > 1 ? g->pp.size : 1, false, &none));
-    forget_volumes(g);
-    if (is_training) TX_TRY(train(c, m, cfg, stage, some, all, &n_buckets));
-    if (sizes) *sizes = tx__plan_volume_sizes(m, cfg, g, all, n_buckets);
-    size_t peak;
+    TX_TRY(tx_zero_open(zero, c, &m->params, cfg, m->dtype, is_training));
+    TX_TRY(tx_stage_open(stage, c, m, cfg, n_micro, is_training));
+    const tx_stage_hooks score = { .units = &zero->hooks };
+    TX_TRY(tx_stage_run(stage, 1 < n_micro && m->n_chunks > 1 ? g->pp.size : 1, false, &score));
+    forget_moved(g);
+    if (is_training) TX_TRY(train(c, m, stage, zero, n_micro));
+    if (sizes) *sizes = tx__plan_volume_sizes(m, cfg, g, n_micro, zero->flat.n_buckets);
+    size_t peak, host;
     tx_stage_stacks(stage, &peak);
-    *out = tx__plan_memory(m, is_training ? tx_optim_type_find(cfg->optimizer) : NULL, peak, c->scratch.peak);
+    tx_stage_host_stacks(stage, &host);
+    *out = tx__plan_memory(zero, peak, c->scratch.peak);
+    out->host_activations = host;
     return TX_OK;
 }
 
 tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, const tx_grid *g, int64_t n_micro,
                                       int64_t n_buckets)
 {
-    int64_t s = cfg->seq_length, b = cfg->micro_batch_size, n_layers = 0, n_again = 0;
+    int64_t s = cfg->seq_length, b = cfg->micro_batch_size, n_layers = 0, n_again = 0, n_gathered = 0;
+    const tx_recompute *r = &m->recompute;
     for (int k = 0; k < m->n_chunks; k++) {
-        int64_t n = m->chunk[k].end - m->chunk[k].first;
+        int64_t n = m->chunk[k].end - m->chunk[k].first, again = n < r->n_layers ? n : r->n_layers;
         n_layers += n;
-        n_again += n < m->recompute.n_layers ? n : m->recompute.n_layers;
+        n_again += again;
+        if (r->divided) n_gathered += (again + r->group - 1) / r->group;
     }
     return (tx_volume_sizes){
         .t = g->tp.size,
@@ -190,6 +146,7 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
         .n_chunks = m->n_chunks,
         .n_layers = n_layers,
         .n_again = n_again,
+        .n_gathered = n_gathered,
         .value = (int64_t)tx_dtype_size(m->dtype),
         .stream = (int64_t)tx_dtype_size(m->stream),
         .norms_embedding = cfg->embed_layernorm,
@@ -203,19 +160,23 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
     };
 }
 
-tx_memory tx__plan_memory(const tx_model *m, const tx_optim_type *optim, size_t activations, size_t workspace)
+tx_memory tx__plan_memory(const tx_zero *zero, size_t activations, size_t workspace)
 {
-    size_t n = (size_t)m->params.numel, flat = n * sizeof(float), master = m->dtype != TX_F32;
-    return (tx_memory){ .params = n * tx_dtype_size(m->dtype),
-                        .grads = optim ? flat : 0,
-                        .optimizer = optim ? ((size_t)optim->n_state + master) * flat : 0,
+    tx_zero_memory z = tx_zero_memory_of(zero);
+    return (tx_memory){ .params = z.params,
+                        .persistent = z.persistent,
+                        .gathered = z.gathered,
+                        .grads = z.grads,
+                        .buckets = z.buckets,
+                        .optimizer = z.optimizer,
                         .activations = activations,
                         .workspace = workspace };
 }
 
 size_t tx_memory_total(const tx_memory *m)
 {
-    return m->params + m->grads + m->optimizer + m->activations + m->workspace;
+    return m->params + m->persistent + m->gathered + m->grads + m->buckets + m->optimizer + m->activations +
+           m->workspace + m->host_activations;
 }
 
 /* ---- the figures ---- */
@@ -263,6 +224,7 @@ tx_status tx_plan_stage(tx_run_plan *out, const tx_config *cfg, int64_t vocab_si
     tx_ctx c = { 0 };
     tx_model *m = NULL;
     tx_stage run = { 0 };
+    tx_zero zero = { 0 };
     tx_grid grid = { 0 };
     tx_run_plan p = { .stage = stage };
     int tp = (int)cfg->tensor_model_parallel_size, pp = (int)cfg->pipeline_model_parallel_size;
@@ -270,13 +232,14 @@ tx_status tx_plan_stage(tx_run_plan *out, const tx_config *cfg, int64_t vocab_si
     tx_status st;
     TX_GOTO(tx_grid_plan(&grid, stage * tp * dp, tp, pp, dp, cfg->sequence_parallel));
     TX_GOTO(tx__plan_open(&c, &m, cfg, vocab_size, &grid));
-    TX_GOTO(tx__plan_step(&p.memory, &p.sizes, &c, m, cfg, true, &run));
+    TX_GOTO(tx__plan_step(&p.memory, &p.sizes, &c, m, cfg, true, &run, &zero));
     TX_GOTO(count_params(&p, cfg, vocab_size));
     tx_volume_read(&p.volume, &grid);
     read_model(&p, m, cfg);
     *out = p;
 out:
     tx_stage_close(&run);
+    tx_zero_close(&zero);
     if (m) m->type->destroy(m);
     tx_ctx_deinit(&c);
     tx_grid_close(&grid);

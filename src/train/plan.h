@@ -12,11 +12,15 @@
 #include "optim/optim.h"
 #include "parallel/volume.h"
 #include "train/stage.h"
+#include "zero/zero.h"
 
 /* Bytes; master weights count to the optimizer. Not in it: the program with its libraries, the vocabulary, the data's
  * index, one batch of ids. */
 typedef struct tx_memory {
-    size_t params, grads, optimizer, activations, workspace;
+    size_t params, persistent, gathered; /* the last two with ZeRO-3: what stays whole, and what comes and goes */
+    size_t grads, buckets;               /* buckets: gradients on their way to the rank that keeps them */
+    size_t optimizer, activations, workspace;
+    size_t host_activations; /* in the host's memory, which on a CPU is where all of it lies */
 } tx_memory;
 size_t tx_memory_total(const tx_memory *m);
 
@@ -56,20 +60,17 @@ tx_status tx_plan_run(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size
 /* A context in its dry run and a model without weights; both are the caller's also on failure, zeroed or not. */
 tx_status tx__plan_open(tx_ctx *c, tx_model **m, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid);
 
-/* Opens the stage and runs a step dry: evaluation, and with `train` forward, backward and update. Of many micro-batches
- * it runs as many as show all there is: what they move, the groups' volumes, is made to be that of all of them.
+/* Opens the stage and the rank's share of the training state, and runs a step dry: evaluation, and with `train`
+ * forward, backward and update. Of many micro-batches it runs as many as show all there is: what they move, the groups'
+ * volumes, is made to be that of all of them.
  * @sizes the formulas' for these; NULL allowed */
 tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, tx_ctx *c, tx_model *m, const tx_config *cfg,
-                        bool train, tx_stage *stage);
+                        bool train, tx_stage *stage, tx_zero *zero);
 
-/* @optim NULL: no training. */
-tx_memory tx__plan_memory(const tx_model *m, const tx_optim_type *optim, size_t activations, size_t workspace);
+tx_memory tx__plan_memory(const tx_zero *z, size_t activations, size_t workspace);
 
 /* The formulas' sizes for a rank, whose iterations have so many micro-batches. */
 tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, const tx_grid *g, int64_t n_micro,
                                       int64_t n_buckets);
-
-/* A range for each parameter; the caller frees it. */
-tx_status tx__plan_optim_ranges(tx_optim_range **out, const tx_params *ps);
 
 #endif

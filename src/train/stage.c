@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "nn/kept_input.h"
 #include "parallel/tp.h"
 
 enum { FILL, FORWARD, BACKWARD };
@@ -15,7 +16,9 @@ static void enter(tx_stage *st, int slot)
 {
     if (slot == st->current) return;
     st->slot[st->current].acts = st->c->acts;
+    st->slot[st->current].host = st->c->host;
     st->c->acts = st->slot[slot].acts;
+    st->c->host = st->slot[slot].host;
     st->current = slot;
 }
 
@@ -94,6 +97,8 @@ static void push_messages(tx_stage *st)
     for (int k = 0; k < 2 * TX_N_OUTGOING; k++)
         st->out[k / TX_N_OUTGOING].copy[k % TX_N_OUTGOING] =
             tx_push3(&st->messages, st->m->stream, s, st->b, st->m->hidden);
+    if (tx_inputs_move(&st->m->recompute))
+        st->incoming = tx_push3(&st->messages, st->m->stream, s, st->b, st->m->hidden);
 }
 
 tx_status tx_stage_open(tx_stage *st, tx_ctx *c, tx_model *m, const tx_config *cfg, int64_t n_micro, bool train)
@@ -110,6 +115,7 @@ tx_status tx_stage_open(tx_stage *st, tx_ctx *c, tx_model *m, const tx_config *c
     st->n_slots = n;
     for (int i = 0; i < n; i++) {
         tx_arena_init(&st->slot[i].acts, c->acts.name);
+        tx_arena_init(&st->slot[i].host, c->host.name);
         st->slot[i].acts.shared = c->acts.shared;
         shape_batch(st, &st->slot[i].batch);
         st->slot[i].batch.slot = i;
@@ -130,15 +136,25 @@ static size_t slot_bytes(const tx_stage *st)
     return most;
 }
 
+static size_t slot_host_bytes(const tx_stage *st)
+{
+    size_t most = st->c->host.peak;
+    for (int i = 0; i < st->n_slots; i++)
+        if (i != st->current && st->slot[i].host.peak > most) most = st->slot[i].host.peak;
+    return most;
+}
+
 tx_status tx_stage_take(tx_stage *st)
 {
     enter(st, 0);
-    size_t bytes = st->c->acts.peak = slot_bytes(st), messages = st->messages.peak;
+    size_t bytes = st->c->acts.peak = slot_bytes(st), host = st->c->host.peak = slot_host_bytes(st);
+    size_t messages = st->messages.peak;
     TX_TRY(tx_ctx_take_memory(st->c));
     TX_TRY(tx_arena_reserve(&st->messages, messages));
     push_messages(st);
     for (int i = 0; i < st->n_slots; i++) {
         if (i) TX_TRY(tx_arena_reserve(&st->slot[i].acts, bytes));
+        if (i) TX_TRY(tx_arena_reserve(&st->slot[i].host, host));
         TX_TRY(take_batch(&st->slot[i].batch));
     }
     return TX_OK;
@@ -149,6 +165,7 @@ void tx_stage_close(tx_stage *st)
     if (st->slot) enter(st, 0);
     for (int i = 0; i < st->n_slots; i++) {
         if (i) tx_arena_deinit(&st->slot[i].acts);
+        if (i) tx_arena_deinit(&st->slot[i].host);
         free_batch(&st->slot[i].batch);
     }
     if (st->c) tx_arena_deinit(&st->messages);
@@ -162,6 +179,13 @@ size_t tx_stage_stacks(const tx_stage *st, size_t *peak)
     size_t n = (size_t)st->n_slots;
     *peak = n * slot_bytes(st) + st->messages.peak;
     return n * st->c->acts.cap + st->messages.cap;
+}
+
+size_t tx_stage_host_stacks(const tx_stage *st, size_t *peak)
+{
+    size_t n = (size_t)st->n_slots;
+    *peak = n * slot_host_bytes(st);
+    return n * st->c->host.cap;
 }
 
 /* ---- instructions ---- */
@@ -178,6 +202,7 @@ static void begin_slot(tx_stage *st, int slot, int chunk)
     tx_batch *batch = &st->slot[slot].batch;
     enter(st, slot);
     tx_arena_pop(&st->c->acts, 0);
+    tx_arena_pop(&st->c->host, 0);
     batch->chunk = chunk;
     batch->x = (tx_tensor){ 0 };
 }
@@ -193,7 +218,9 @@ static tx_status receive_forward(tx_stage *st, const tx_pp_instr *in)
     int me = st->grid->pp.rank;
     tx_batch *batch = &st->slot[in->slot].batch;
     begin_slot(st, in->slot, in->chunk);
-    batch->x = tx_push3(&st->c->acts, st->m->stream, tx_tp_positions(st->c, st->s), st->b, st->m->hidden);
+    batch->x = st->incoming;
+    if (!batch->x.data)
+        batch->x = tx_push3(&st->c->acts, st->m->stream, tx_tp_positions(st->c, st->s), st->b, st->m->hidden);
     return tx_recv(st->c, st->grid->pipeline, batch->x, in->peer,
                    tag(st, in->peer, me ? in->chunk : in->chunk - 1, false));
 }
@@ -206,7 +233,8 @@ static tx_status receive_backward(tx_stage *st, const tx_pp_instr *in)
                    tag(st, in->peer, me < p - 1 ? in->chunk : in->chunk + 1, true));
 }
 
-static tx_status forward(tx_stage *st, const tx_pp_instr *in, bool train, const tx_stage_hooks *h)
+/* last: of the iteration's micro-batches. */
+static tx_status forward(tx_stage *st, const tx_pp_instr *in, bool last, bool train, const tx_stage_hooks *h)
 {
     tx_batch *batch = &st->slot[in->slot].batch;
     const tx_pp_chunk *chunk = &st->m->chunk[in->chunk];
@@ -214,6 +242,8 @@ static tx_status forward(tx_stage *st, const tx_pp_instr *in, bool train, const 
     if (chunk->pre) begin_slot(st, in->slot, in->chunk);
     if (h->fill) TX_TRY(h->fill(h->user, in->micro, batch));
     batch->dropout.first_s = tx_tp_first_position(st->c, st->s);
+    batch->units = h->units;
+    batch->last = last;
     add_time(st, FILL, &now);
     TX_TRY(st->m->type->fwd(st->c, st->m, batch, train));
     if (chunk->post && h->loss) TX_TRY(h->loss(h->user, in->micro, batch));
@@ -221,15 +251,13 @@ static tx_status forward(tx_stage *st, const tx_pp_instr *in, bool train, const 
     return TX_OK;
 }
 
-static tx_status backward(tx_stage *st, const tx_pp_instr *in, const tx_stage_hooks *h)
+static tx_status backward(tx_stage *st, const tx_pp_instr *in)
 {
     tx_batch *batch = &st->slot[in->slot].batch;
     double now = tx_clock();
     enter(st, in->slot);
-    batch->done = in->last_of_chunk ? h->done : NULL;
-    batch->done_user = h->user;
+    batch->last = in->last_of_chunk;
     TX_TRY(st->m->type->bwd(st->c, st->m, batch));
-    batch->done = NULL;
     add_time(st, BACKWARD, &now);
     return TX_OK;
 }
@@ -246,19 +274,19 @@ static tx_status send(tx_stage *st, const tx_pp_instr *in, bool back)
                          &o->sent[k]);
 }
 
-static tx_status carry_out(tx_stage *st, const tx_pp_instr *in, bool train, const tx_stage_hooks *h)
+static tx_status carry_out(tx_stage *st, const tx_pp_instr *in, int64_t n_micro, bool train, const tx_stage_hooks *h)
 {
     switch (in->op) {
     case TX_PP_RECV_FWD:
         return receive_forward(st, in);
     case TX_PP_FWD:
-        return forward(st, in, train, h);
+        return forward(st, in, in->micro == n_micro - 1, train, h);
     case TX_PP_SEND_FWD:
         return send(st, in, false);
     case TX_PP_RECV_BWD:
         return receive_backward(st, in);
     case TX_PP_BWD:
-        return backward(st, in, h);
+        return backward(st, in);
     case TX_PP_SEND_BWD:
         return send(st, in, true);
     }
@@ -271,21 +299,21 @@ tx_status tx_stage_run(tx_stage *st, int64_t n_micro, bool train, const tx_stage
     const tx_pp_list *list = &st->plan[train].list;
     TX_ASSERT(list->n_slots <= st->n_slots);
     memset(st->seconds, 0, sizeof st->seconds);
-    for (int i = 0; i < list->n; i++) TX_TRY(carry_out(st, &list->instr[i], train, h));
+    for (int i = 0; i < list->n; i++) TX_TRY(carry_out(st, &list->instr[i], n_micro, train, h));
     for (int k = 0; k < 2 * TX_N_OUTGOING; k++)
         TX_TRY(tx_wait(st->c, &st->out[k / TX_N_OUTGOING].sent[k % TX_N_OUTGOING]));
     enter(st, 0);
     return TX_OK;
 }
 
-tx_status tx_stage_forward(tx_stage *st, int64_t micro, bool train, const tx_stage_hooks *h)
+tx_status tx_stage_forward(tx_stage *st, int64_t micro, bool last, bool train, const tx_stage_hooks *h)
 {
     TX_ASSERT(st->grid->pp.size == 1);
-    return forward(st, &(tx_pp_instr){ .op = TX_PP_FWD, .micro = (int)micro }, train, h);
+    return forward(st, &(tx_pp_instr){ .op = TX_PP_FWD, .micro = (int)micro }, last, train, h);
 }
 
-tx_status tx_stage_backward(tx_stage *st, bool last, const tx_stage_hooks *h)
+tx_status tx_stage_backward(tx_stage *st, bool last)
 {
     TX_ASSERT(st->grid->pp.size == 1);
-    return backward(st, &(tx_pp_instr){ .op = TX_PP_BWD, .last_of_chunk = last }, h);
+    return backward(st, &(tx_pp_instr){ .op = TX_PP_BWD, .last_of_chunk = last });
 }

@@ -2,11 +2,13 @@
  * (parallel/pp_schedule.h), each pair of micro-batch and chunk in a slot of its own. Without a pipeline there is one
  * stage and one slot, and the instructions are forward, backward, forward, backward, ...
  *
- *  A slot is a batch's buffers and an activation stack. The context's stack is that of the slot in use:
+ *  A slot is a batch's buffers and an activation stack, and a stack of what lies in the host's memory. The context's
+ *  stacks are those of the slot in use:
  *
  *      slot 0   | x | saved by forward ............... |       x: what came from the stage before
  *      slot 1   | x | saved by forward ............... |
  *
+ *  Where layers' inputs move (nn/kept_input.h) x does not stay: one place is enough for that of all slots.
  *  What goes to other stages is copied first, so that a slot is free when its backward is done: with one message under
  *  way in each direction no schedule waits for itself, and there are two.
  *
@@ -17,8 +19,8 @@
 #include "model/model.h"
 
 typedef struct tx_slot {
-    tx_batch batch; /* owns token, position, first_key, label, weight and loss */
-    tx_arena acts;  /* while the context has another slot's */
+    tx_batch batch;      /* owns token, position, first_key, label, weight and loss */
+    tx_arena acts, host; /* while the context has another slot's */
 } tx_slot;
 
 /* Messages to other stages in one direction, in turn. */
@@ -33,8 +35,8 @@ typedef struct tx_outgoing {
 typedef struct tx_stage_hooks {
     tx_status (*fill)(void *user, int64_t micro, tx_batch *batch); /* before forward: tokens, labels, dropout key */
     tx_status (*loss)(void *user, int64_t micro, tx_batch *batch); /* behind the last chunk's forward */
-    tx_grads_done_fn *done;                                        /* of the iteration's last micro-batch */
     void *user;                                                    /* NULL hooks: a dry run */
+    const tx_unit_hooks *units;                                    /* or NULL */
 } tx_stage_hooks;
 
 typedef struct tx_stage {
@@ -46,7 +48,8 @@ typedef struct tx_stage {
     tx_slot *slot;
     int n_slots, current;
     tx_outgoing out[2]; /* forward, backward */
-    tx_arena messages;  /* their copies */
+    tx_tensor incoming; /* what came from the stage before, of all slots, where it does not stay */
+    tx_arena messages;  /* the copies, and incoming */
     struct {
         tx_pp_list list;
         int64_t n_micro; /* that it is for; 0: none is made */
@@ -67,10 +70,11 @@ void tx_stage_close(tx_stage *st); /* a zeroed one is fine */
 tx_status tx_stage_run(tx_stage *st, int64_t n_micro, bool train, const tx_stage_hooks *h);
 
 /* One step of it, where there is no pipeline. */
-tx_status tx_stage_forward(tx_stage *st, int64_t micro, bool train, const tx_stage_hooks *h);
-tx_status tx_stage_backward(tx_stage *st, bool last, const tx_stage_hooks *h);
+tx_status tx_stage_forward(tx_stage *st, int64_t micro, bool last, bool train, const tx_stage_hooks *h);
+tx_status tx_stage_backward(tx_stage *st, bool last);
 
-/* Bytes of all stacks: taken, and the most that was used. */
+/* Bytes of all stacks: taken, and the most that was used; without those in the host's memory, and these. */
 size_t tx_stage_stacks(const tx_stage *st, size_t *peak);
+size_t tx_stage_host_stacks(const tx_stage *st, size_t *peak);
 
 #endif

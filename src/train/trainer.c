@@ -8,7 +8,6 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/shared.h"
 #include "train/fit.h"
 #include "train/hf_export.h"
 
@@ -26,30 +25,6 @@ int64_t tx__trainer_n_micro(const tx_trainer *t)
 }
 
 /* ---- creation: declare, plan, take memory, initialise ---- */
-
-static tx_status bind_buffers(tx_trainer *t, bool train)
-{
-    tx_params *ps = &t->model->params;
-    tx_dtype dtype = t->model->dtype;
-    tx_tensor low = { 0 };
-    TX_TRY(tx_alloc(&t->value, (size_t)ps->numel, tx_dtype_size(dtype), "the parameters"));
-    if (dtype == TX_F32) t->master = t->value;
-    tx_params_bind(ps, t->value, dtype, NULL);
-    if (!train) return TX_OK;
-    if (dtype != TX_F32) {
-        TX_TRY(tx_alloc(&t->master, (size_t)ps->numel, sizeof(float), "the master weights"));
-        low = tx_tensor1(t->value, dtype, ps->numel);
-    }
-    TX_TRY(tx_shared_alloc(&t->grad, (size_t)ps->numel * sizeof(float), "the gradients"));
-    tx_params_bind(ps, t->value, dtype, t->grad);
-
-    tx_optim_range *range;
-    TX_TRY(tx__plan_optim_ranges(&range, ps));
-    tx_status st = tx_optim_init(&t->optim, t->cfg, t->grid->model, range, ps->n, t->master, low, t->grad, ps->numel);
-    tx_free(range);
-    if (st) return st;
-    return tx_gradients_open(&t->gradients, &t->ctx, ps, t->grad, t->cfg->ddp_bucket_size, t->cfg->overlap_grad_reduce);
-}
 
 const char *tx_trainer_eod_flag(const tx_config *cfg)
 {
@@ -89,18 +64,18 @@ tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t voca
         tx__trainer_move_schedule(t);
     }
     TX_GOTO(tx__plan_open(&t->ctx, &t->model, cfg, vocab_size, t->grid));
-    TX_GOTO(tx__plan_step(&planned, NULL, &t->ctx, t->model, cfg, train, &t->stage));
+    TX_GOTO(tx__plan_step(&planned, NULL, &t->ctx, t->model, cfg, train, &t->stage, &t->zero));
     if (train) TX_GOTO(tx_fit_check(cfg, vocab_size, &planned));
-    TX_GOTO(bind_buffers(t, train));
+    TX_GOTO(tx_zero_take(&t->zero));
     TX_GOTO(tx_alloc(&t->all_losses, (size_t)t->grid->dp.size, sizeof *t->all_losses, "the losses of all ranks"));
     if (train && cfg->given.dump_step) TX_GOTO(prepare_dump(t));
     TX_GOTO(tx_stage_take(&t->stage));
     if (train) {
-        tx_params_init(&t->model->params, t->master, (uint64_t)cfg->seed,
-                       (tx_init_method){ .std = cfg->init_method_std,
-                                         .n_layers = (int)cfg->num_layers,
-                                         .xavier_uniform = cfg->init_method_xavier_uniform });
-        tx_trainer_weights_filled(t);
+        tx_zero_init(&t->zero, (uint64_t)cfg->seed,
+                     (tx_init_method){ .std = cfg->init_method_std,
+                                       .n_layers = (int)cfg->num_layers,
+                                       .xavier_uniform = cfg->init_method_xavier_uniform });
+        TX_GOTO(tx_zero_publish(&t->zero));
     }
     *out = t;
 out:
@@ -111,35 +86,28 @@ out:
 void tx_trainer_destroy(tx_trainer *t)
 {
     if (!t) return;
-    tx_gradients_close(&t->gradients);
-    tx_optim_deinit(&t->optim);
     tx_stage_close(&t->stage);
+    tx_zero_close(&t->zero);
     if (t->model) t->model->type->destroy(t->model);
     tx_ctx_deinit(&t->ctx);
     tx_free(t->dump_tokens);
     tx_free(t->all_losses);
     json_decref(t->blend_phase);
-    if (t->master != t->value) tx_free(t->master);
     tx_free(t->origin);
-    tx_free(t->value);
-    tx_shared_free(t->grad);
     tx_free(t);
 }
 
-tx_status tx_trainer_weights(tx_trainer *t, float **out)
+tx_status tx_trainer_fill(tx_trainer *t, tx_weights_fn *fill, void *user)
 {
-    if (!t->master) TX_TRY(tx_alloc(&t->master, (size_t)t->model->params.numel, sizeof(float), "the weights in fp32"));
-    *out = t->master;
-    return TX_OK;
-}
-
-void tx_trainer_weights_filled(tx_trainer *t)
-{
-    if (t->model->dtype == TX_F32) return;
-    tx_params_round(&t->model->params, t->value, t->model->dtype, t->master);
-    if (t->grad) return;
-    tx_free(t->master); /* only the optimizer needs it further */
-    t->master = NULL;
+    const tx_params *ps = &t->model->params;
+    tx_zero *z = &t->zero;
+    float *whole;
+    TX_TRY(tx_alloc(&whole, (size_t)ps->numel, sizeof *whole, "the weights in fp32"));
+    tx_status st = fill(user, ps, whole);
+    for (int i = 0; i < z->flat.kept.n && !st; i++) tx_zero_set(z, i, whole);
+    tx_free(whole);
+    TX_TRY(st);
+    return tx_zero_publish(z);
 }
 
 /* ---- one micro-batch ---- */
@@ -195,16 +163,9 @@ static tx_status add_score(void *user, int64_t micro, tx_batch *batch)
     return TX_OK;
 }
 
-/* A tx_grads_done_fn. */
-static tx_status grads_done(void *user, int first, int end)
-{
-    tx_trainer *t = user;
-    return tx_gradients_done(&t->gradients, first, end);
-}
-
 static tx_stage_hooks hooks(tx_trainer *t, bool train)
 {
-    return (tx_stage_hooks){ .fill = fill, .loss = train ? add_loss : add_score, .done = grads_done, .user = t };
+    return (tx_stage_hooks){ .fill = fill, .loss = train ? add_loss : add_score, .units = &t->zero.hooks, .user = t };
 }
 
 /* From what the last stage's data ranks have to the sum over them, everywhere. */
@@ -221,7 +182,7 @@ static tx_status sum_over_data(const tx_trainer *t, double *x)
 
 static tx_status begin_iteration(tx_trainer *t)
 {
-    if (t->grads_begin) TX_TRY(tx_params_zero_grad(&t->ctx, &t->model->params));
+    if (t->grads_begin) TX_TRY(tx_zero_begin(&t->zero));
     t->grads_begin = false;
     if (t->micro) return TX_OK;
     t->n_micro = tx__trainer_n_micro(t);
@@ -244,7 +205,7 @@ tx_status tx_trainer_forward(tx_trainer *t, const int32_t *tokens, double *loss)
     tx_stage_hooks h = hooks(t, true);
     TX_TRY(begin_iteration(t));
     t->run.tokens = tokens;
-    TX_TRY(tx_stage_forward(&t->stage, t->micro, true, &h));
+    TX_TRY(tx_stage_forward(&t->stage, t->micro, tx_trainer_at_boundary(t), true, &h));
     *loss = t->run.sum;
     t->want = TX_WANT_BACKWARD;
     return TX_OK;
@@ -253,8 +214,7 @@ tx_status tx_trainer_forward(tx_trainer *t, const int32_t *tokens, double *loss)
 tx_status tx_trainer_backward(tx_trainer *t)
 {
     if (t->want != TX_WANT_BACKWARD) return TX_FAIL(TX_ERR_STATE, "backward was called before forward");
-    tx_stage_hooks h = hooks(t, true);
-    TX_TRY(tx_stage_backward(&t->stage, tx_trainer_at_boundary(t), &h));
+    TX_TRY(tx_stage_backward(&t->stage, tx_trainer_at_boundary(t)));
     t->want = TX_WANT_STEP;
     return TX_OK;
 }
@@ -268,7 +228,7 @@ tx_status tx_trainer_evaluate(tx_trainer *t, const int32_t *tokens, int64_t n_sa
     h.loss = NULL;
     t->run.tokens = tokens;
     t->run.n_samples = n_samples;
-    tx_status st = tx_stage_forward(&t->stage, 0, false, &h);
+    tx_status st = tx_stage_forward(&t->stage, 0, true, false, &h);
     t->run.n_samples = 0;
     if (!st) *loss_sum = tx__micro_batch_sum(t, &t->stage.slot[0].batch, n_samples, n_tokens);
     return st;
@@ -351,24 +311,24 @@ static tx_status update(tx_trainer *t)
     double norm, scale = t->scaler.scale, now = tx_clock();
     memset(t->seconds, 0, sizeof t->seconds);
     tx__trainer_note(t, "at the update");
-    TX_TRY(tx_gradients_finish(&t->gradients));
+    TX_TRY(tx_zero_finish(&t->zero));
     TX_TRY(sum_over_data(t, &t->iteration_loss));
     t->iteration_loss /= t->grid->dp.size;
     now = part_done(t, TX_TIMER_SUMS, now);
-    TX_TRY(tx_optim_grad_norm(&t->ctx, &t->optim, &norm, &bad));
+    TX_TRY(tx_optim_grad_norm(&t->ctx, &t->zero.optim, &norm, &bad));
     t->grad_norm = norm / scale;
     part_done(t, t->cfg->clip_grad > 0 ? TX_TIMER_CLIP : TX_TIMER_CHECK, now);
     if (t->dump_iteration == t->iteration + 1) TX_TRY(tx__trainer_dump(t, t->grad_norm));
     now = tx_clock();
     if (t->cfg->log_num_zeros_in_grad) {
-        TX_TRY(tx_optim_count_zeros(&t->ctx, &t->optim, &t->num_zeros));
+        TX_TRY(tx_optim_count_zeros(&t->ctx, &t->zero.optim, &t->num_zeros));
         now = part_done(t, TX_TIMER_COUNT_ZEROS, now);
     }
     int64_t batch = tx_trainer_batch_size(t);
     double lr = t->lr_override >= 0 ? t->lr_override : t->lr;
     if (!bad) { /* Megatron's clip_grad_norm: coefficient clip / (norm + 1e-6), if below 1 */
         double clip = t->cfg->clip_grad / (t->grad_norm + 1e-6), keep = t->cfg->clip_grad > 0 && clip < 1 ? clip : 1;
-        TX_TRY(tx_optim_step_all(&t->ctx, &t->optim, lr, t->weight_decay, keep / scale));
+        TX_TRY(tx_zero_step(&t->zero, lr, t->weight_decay, keep / scale));
         part_done(t, TX_TIMER_INNER_STEP, now);
         tx_schedule_advance(&t->schedule, &t->place, batch, t->consumed_train_tokens);
     }
@@ -378,8 +338,8 @@ static tx_status update(tx_trainer *t)
     t->lr_override = -1;
     tx__trainer_move_schedule(t);
     const char *none;
-    if (t->cfg->log_params_norm) TX_TRY(tx_optim_value_norm(&t->ctx, &t->optim, &t->params_norm, &none));
-    if (tx_trainer_has_states(t)) TX_TRY(tx_optim_states_of(&t->ctx, &t->optim, &t->states));
+    if (t->cfg->log_params_norm) TX_TRY(tx_optim_value_norm(&t->ctx, &t->zero.optim, &t->params_norm, &none));
+    if (tx_trainer_has_states(t)) TX_TRY(tx_optim_states_of(&t->ctx, &t->zero.optim, &t->states));
     if (bad) return skip_update(t, bad);
     tx_loss_scaler_update(&t->scaler, false);
     t->last_step = TX_STEP_TAKEN;
@@ -430,5 +390,7 @@ tx_status tx_trainer_train(tx_trainer *t, tx_micro_batch_fn *read, void *user)
 tx_memory tx_trainer_memory(const tx_trainer *t)
 {
     size_t peak;
-    return tx__plan_memory(t->model, t->optim.type, tx_stage_stacks(&t->stage, &peak), t->ctx.scratch.cap);
+    tx_memory m = tx__plan_memory(&t->zero, tx_stage_stacks(&t->stage, &peak), t->ctx.scratch.cap);
+    m.host_activations = tx_stage_host_stacks(&t->stage, &peak);
+    return m;
 }

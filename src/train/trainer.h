@@ -20,7 +20,6 @@
 #include "optim/loss_scaler.h"
 #include "optim/optim.h"
 #include "optim/schedule.h"
-#include "train/gradients.h"
 #include "train/plan.h"
 #include "train/stage.h"
 
@@ -33,11 +32,7 @@ typedef struct tx_trainer {
     tx_ctx ctx;
     tx_model *model;
     tx_stage stage; /* the micro-batches' buffers and activations */
-    tx_gradients gradients;
-    void *value;   /* flat: what layers compute with, model->dtype; model->params.numel elements as the next two */
-    float *master; /* flat: the weights in fp32; value's memory where that is fp32; NULL: half, and not training */
-    float *grad;   /* flat: times the loss scale; NULL without training */
-    tx_optim optim;
+    tx_zero zero;   /* parameters, gradients and the optimizer: this rank's share */
     tx_loss_scaler scaler;
     tx_schedule schedule;
     tx_schedule_place place;
@@ -97,9 +92,10 @@ tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t voca
                             const tx_grid *grid);
 void tx_trainer_destroy(tx_trainer *t); /* NULL allowed */
 
-/* The fp32 weights, to be filled by somebody else, who then calls _weights_filled. TX_ERR_NOMEM. */
-tx_status tx_trainer_weights(tx_trainer *t, float **out);
-void tx_trainer_weights_filled(tx_trainer *t);
+/* The weights from somewhere else: fill() puts them into a flat buffer of fp32 numbers of all the table's parameters,
+ * which is taken for the time of the call where there is no such. Collective. TX_ERR_NOMEM, or fill's. */
+typedef tx_status tx_weights_fn(void *user, const tx_params *ps, float *weights);
+tx_status tx_trainer_fill(tx_trainer *t, tx_weights_fn *fill, void *user);
 
 /* A whole iteration: forward and backward of its micro-batches, in the order of the pipeline's schedule, and step.
  * Errors are step's. */

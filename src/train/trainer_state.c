@@ -14,12 +14,15 @@ tx_status tx_trainer_require_idle(const tx_trainer *t, const char *verb)
     return TX_FAIL(TX_ERR_STATE, "a checkpoint can only be %s between iterations", verb);
 }
 
-/* The optimizer's buffers as checkpoints name them; their number. */
-static int optim_parts(const tx_optim *o, tx_ckpt_part *part)
+/* The weights and, if they are wanted, the optimizer's buffers, as checkpoints name them; their number.
+ * @weights the masters, or where none are kept room for all of the table's */
+static int state_parts(const tx_zero *z, float *weights, bool with_optim, tx_ckpt_part *part)
 {
-    int n = o->type ? o->type->n_state : 0;
-    for (int i = 0; i < n; i++) part[i] = (tx_ckpt_part){ o->type->state_name[i], o->state[i] };
-    return n;
+    const tx_optim_type *type = z->optim.type;
+    int n = with_optim && type ? type->n_state : 0;
+    part[0] = (tx_ckpt_part){ .name = TX_CKPT_MODEL, .flat = weights, .whole = !z->master || tx_zero_whole_masters(z) };
+    for (int i = 0; i < n; i++) part[1 + i] = (tx_ckpt_part){ .name = type->state_name[i], .flat = z->state[i] };
+    return 1 + n;
 }
 
 /* The options that are kept, and beside them what this room and the data room keep. */
@@ -48,23 +51,52 @@ static tx_status require_finite(tx_trainer *t)
 {
     double norm;
     const char *bad;
-    TX_TRY(tx_optim_value_norm(&t->ctx, &t->optim, &norm, &bad));
+    TX_TRY(tx_optim_value_norm(&t->ctx, &t->zero.optim, &norm, &bad));
     if (!bad) return TX_OK;
     return TX_FAIL(TX_ERR_NUMERIC,
                    "iteration %lld is not saved: %s is not finite; go on from an older checkpoint with a lower --lr",
                    (long long)t->iteration, bad);
 }
 
+/* What this rank keeps of the master weights. */
+static void list_masters(const tx_zero *z, tx_replica *row)
+{
+    for (int i = 0; i < z->flat.kept.n; i++)
+        row[z->flat.kept.stretch[i].row] =
+            (tx_replica){ tx_zero_master(z, i), (size_t)tx_zero_n_real(z, i) * sizeof(float) };
+}
+
+/* What every data-parallel rank has: nothing with ZeRO-3, else the values. */
+static void list_values(const tx_zero *z, tx_replica *row)
+{
+    for (int i = 0; i < z->ps->n; i++) {
+        const tx_param *p = &z->ps->param[i];
+        size_t bytes = (size_t)tx_param_n_real(p) * tx_dtype_size(z->dtype);
+        row[i] = (tx_replica){ p->weight->value.data, tx_zero_whole_values(z) ? bytes : 0 };
+    }
+}
+
 /* Ranks that have the same tensors have the same numbers in them. All agree after each kind of group: a rank that goes
  * on must not wait for one that does not. */
-static tx_status require_replicas(const tx_trainer *t)
+static tx_status compare_replicas(const tx_trainer *t, tx_replica *row)
 {
     const tx_grid *g = t->grid;
     const tx_params *ps = &t->model->params;
-    if (g->size == 1) return TX_OK;
-    TX_TRY(tx_comm_agree(g->world, tx_replicas_compare(ps, t->master, g->tensor, TX_UNSPLIT)));
-    TX_TRY(tx_comm_agree(g->world, tx_replicas_compare(ps, t->master, g->data, TX_BY_NAME)));
-    return tx_comm_agree(g->world, tx_replicas_compare(ps, t->master, g->ends, TX_BY_NAME));
+    list_masters(&t->zero, row);
+    TX_TRY(tx_comm_agree(g->world, tx_replicas_compare(ps, row, g->tensor, TX_UNSPLIT)));
+    TX_TRY(tx_comm_agree(g->world, tx_replicas_compare(ps, row, g->ends, TX_BY_NAME)));
+    if (t->zero.stage) list_values(&t->zero, row);
+    return tx_comm_agree(g->world, tx_replicas_compare(ps, row, g->data, TX_BY_NAME));
+}
+
+static tx_status require_replicas(const tx_trainer *t)
+{
+    tx_replica *row;
+    if (t->grid->size == 1) return TX_OK;
+    TX_TRY(tx_alloc(&row, (size_t)t->model->params.n, sizeof *row, "hashes of parameters"));
+    tx_status st = compare_replicas(t, row);
+    tx_free(row);
+    return st;
 }
 
 /* Takes `path`. */
@@ -103,15 +135,18 @@ tx_status tx_trainer_save(tx_trainer *t, const char *dir)
         .schedule_samples = t->place.samples,
         .schedule_tokens = t->place.tokens,
         .schedule_warmup_tokens = t->place.warmup_tokens,
-        .optim_step = t->optim.t,
+        .optim_step = t->zero.optim.t,
         .skipped = t->skipped,
         .seed = (uint64_t)t->cfg->seed,
         .vocab_size = t->model->vocab_size,
     };
     tx_ckpt_part part[TX_CKPT_MAX_PARTS];
-    int n = t->cfg->no_save_optim ? 0 : optim_parts(&t->optim, part);
-    if (t->grid->dp.rank == 0)
-        st = tx_checkpoint_save(dir, &state, config, &t->model->params, t->master, part, n, t->grid->model);
+    const tx_zero *z = &t->zero;
+    int n = state_parts(z, z->master, !t->cfg->no_save_optim, part);
+    if (z->stage)
+        st = tx_checkpoint_save(dir, &state, config, z->ps, &z->flat.kept, part, n, t->grid->world);
+    else if (t->grid->dp.rank == 0)
+        st = tx_checkpoint_save(dir, &state, config, z->ps, NULL, part, n, t->grid->model);
     TX_GOTO(tx_comm_agree(t->grid->world, st));
     if (!t->cfg->no_save_optim) { /* else the run cannot go on from it */
         set_origin(t, origin, true);
@@ -147,39 +182,51 @@ static void resume_place(tx_trainer *t, const tx_checkpoint *from)
     t->blend_phase = json_deep_copy(json_object_get(tx_checkpoint_config(from), "blend_phase"));
 }
 
+/* What is kept of weights and, if they are wanted, of the optimizer's buffers. */
+static tx_status read_state(tx_trainer *t, const tx_checkpoint *from, bool with_optim)
+{
+    tx_zero *z = &t->zero;
+    tx_ckpt_part part[TX_CKPT_MAX_PARTS];
+    float *room = NULL;
+    tx_status st;
+    if (!z->master) TX_TRY(tx_alloc(&room, (size_t)z->ps->numel, sizeof *room, "the weights in fp32"));
+    int n = state_parts(z, room ? room : z->master, with_optim, part);
+    TX_GOTO(tx_checkpoint_read(from, z->ps, z->stage ? &z->flat.kept : NULL, part, n));
+    for (int i = 0; i < z->flat.kept.n && room; i++) tx_zero_set(z, i, room);
+    st = tx_zero_publish(z);
+out:
+    tx_free(room);
+    return st;
+}
+
 tx_status tx_trainer_load(tx_trainer *t, tx_checkpoint *from)
 {
     TX_TRY(tx_trainer_require_idle(t, "loaded"));
     const tx_config *cfg = t->cfg;
-    tx_ckpt_part part[TX_CKPT_MAX_PARTS];
     tx_schedule schedule = t->schedule;
-    bool optim = t->grad && !cfg->finetune && !cfg->no_load_optim, lr_state = optim && !cfg->no_load_lr_state;
+    bool optim = t->zero.train && !cfg->finetune && !cfg->no_load_optim, lr_state = optim && !cfg->no_load_lr_state;
     if (lr_state) TX_TRY(resumed_schedule(t, from, &schedule));
     tx_loss_scaler scaler = t->scaler;
     if (optim) TX_TRY(tx_loss_scaler_from_json(&scaler, json_object_get(tx_checkpoint_config(from), SCALER_KEY)));
-    int n = optim ? optim_parts(&t->optim, part) : 0;
-    float *weights;
     char *origin;
     const char *path = tx_checkpoint_path(from);
-    TX_TRY(tx_trainer_weights(t, &weights));
     TX_TRY(tx_memdup0(&origin, path, strlen(path), "a path"));
-    tx_status st = tx_checkpoint_read(from, &t->model->params, weights, part, n);
+    tx_status st = read_state(t, from, optim);
     if (st) {
         tx_free(origin);
         return st;
     }
     set_origin(t, origin, false);
-    tx_trainer_weights_filled(t);
     t->scaler = scaler;
     if (cfg->finetune) return TX_OK;
     const tx_ckpt_state *s = tx_checkpoint_state(from);
     if (!cfg->reset_iteration) resume_place(t, from);
-    if (optim) t->optim.t = s->optim_step;
+    if (optim) t->zero.optim.t = s->optim_step;
     if (lr_state) {
         t->schedule = schedule;
         t->place = (tx_schedule_place){ s->schedule_samples, s->schedule_tokens, s->schedule_warmup_tokens };
     }
-    if (t->grad) t->n_micro = tx__trainer_n_micro(t);
+    if (t->zero.train) t->n_micro = tx__trainer_n_micro(t);
     tx__trainer_move_schedule(t);
     return TX_OK;
 }

@@ -141,7 +141,7 @@ static void options_say_what_is_taken_from_a_checkpoint(void **state)
         tx_engine *e = create(&cfg, flags);
         const tx_trainer *t = e->trainer;
         assert_int_equal(t->iteration, take[i].iteration);
-        assert_int_equal(t->optim.t, take[i].updates);
+        assert_int_equal(t->zero.optim.t, take[i].updates);
         assert_int_equal(t->place.samples, take[i].schedule);
         assert_int_equal(t->consumed_train_samples, 4 * take[i].iteration);
         assert_int_equal(t->consumed_train_tokens, 4 * 32 * take[i].iteration);
@@ -199,7 +199,7 @@ static void zeros_of_the_gradient_are_counted(void **state)
     double zeros = 0;
     for (int i = 0; i < ps->n; i++)
         for (int64_t k = 0; k < ps->param[i].numel / ps->param[i].dim[0] * ps->param[i].rows_logical; k++)
-            zeros += e->trainer->grad[ps->param[i].offset + k] == 0;
+            zeros += e->trainer->zero.grad[ps->param[i].offset + k] == 0;
     assert_true(zeros >= 8 * 48); /* positions that no sample reaches */
     assert_true(e->trainer->num_zeros == zeros);
     tx_engine_destroy(e);
@@ -338,13 +338,15 @@ static void gradient_against_differences(void **state)
         ASSERT_OK(tx_engine_backward(e));
         int64_t n = t->model->params.numel;
         float *g = malloc((size_t)n * sizeof *g), *w = malloc((size_t)n * sizeof *w);
-        memcpy(g, t->grad, (size_t)n * sizeof *g);
-        memcpy(w, t->value, (size_t)n * sizeof *w);
+        memcpy(g, t->zero.grad, (size_t)n * sizeof *g);
+        memcpy(w, t->zero.value, (size_t)n * sizeof *w);
         for (int64_t i = 0; i < n; i++) norm += (double)g[i] * (double)g[i];
         norm = sqrt(norm);
         const double step = 2e-2;
+        t->stage.slot[0].batch.units = NULL; /* from here on the trainer is not asked */
         for (int sign = -1; sign <= 1; sign += 2) {
-            for (int64_t i = 0; i < n; i++) t->master[i] = (float)((double)w[i] + sign * step * (double)g[i] / norm);
+            for (int64_t i = 0; i < n; i++)
+                t->zero.master[i] = (float)((double)w[i] + sign * step * (double)g[i] / norm);
             ASSERT_OK(t->model->type->fwd(&t->ctx, t->model, &t->stage.slot[0].batch,
                                           true)); /* the same micro-batch, the same masks */
             const float *each = t->stage.slot[0].batch.loss.data;
@@ -377,8 +379,8 @@ static void a_norm_may_store_one_less(void **state)
             if (!strstr(p->name, "layernorm.weight")) continue;
             n_norms++;
             for (int64_t j = 0; j < p->numel; j++) {
-                assert_true(t->master[p->offset + j] == (k ? 0 : 1));
-                t->master[p->offset + j] += (float)(j % 16 - 8) / 64;
+                assert_true(t->zero.master[p->offset + j] == (k ? 0 : 1));
+                t->zero.master[p->offset + j] += (float)(j % 16 - 8) / 64;
             }
         }
         assert_int_equal(n_norms, 5);
@@ -388,7 +390,7 @@ static void a_norm_may_store_one_less(void **state)
     int64_t n = e[0]->trainer->model->params.numel;
     assert_int_equal(e[1]->trainer->model->params.numel, n);
     assert_true(loss[0] == loss[1]);
-    assert_memory_equal(e[0]->trainer->grad, e[1]->trainer->grad, (size_t)n * sizeof(float));
+    assert_memory_equal(e[0]->trainer->zero.grad, e[1]->trainer->zero.grad, (size_t)n * sizeof(float));
     for (int k = 0; k < 2; k++) {
         ASSERT_OK(tx_engine_step(e[k]));
         train(e[k], 5, losses[k]);
@@ -470,7 +472,7 @@ static void hugging_face_folders_go_round(void **state)
         assert_int_equal(short_cfg->untie_embeddings_and_output_weights, i == 0);
         tx_params *a = &e->trainer->model->params, *b = &again->trainer->model->params;
         assert_true(a->n == b->n && a->numel == b->numel);
-        assert_memory_equal(e->trainer->value, again->trainer->value, (size_t)a->numel * sizeof(float));
+        assert_memory_equal(e->trainer->zero.value, again->trainer->zero.value, (size_t)a->numel * sizeof(float));
         tx_engine_destroy(again);
         tx_config_free(short_cfg);
         tx_engine_destroy(e);

@@ -36,8 +36,8 @@ static void copy_with_halves_exchanged(tx_engine *to, const tx_engine *from)
     const tx_params *ps = &from->trainer->model->params;
     for (int i = 0; i < ps->n; i++) {
         const tx_param *p = &ps->param[i];
-        const float *x = (const float *)from->trainer->value + p->offset;
-        float *y = (float *)to->trainer->value + p->offset;
+        const float *x = (const float *)from->trainer->zero.value + p->offset;
+        float *y = (float *)to->trainer->zero.value + p->offset;
         int64_t half = strstr(p->name, "dense_h_to_4h") ? p->numel / 2 : 0;
         memcpy(y, x + half, (size_t)(p->numel - half) * sizeof(float));
         memcpy(y + p->numel - half, x, (size_t)half * sizeof(float));
@@ -119,7 +119,7 @@ static float *values_of(const tx_engine *e, const char *name, int64_t *n)
     const tx_param *p = tx_params_find(&e->trainer->model->params, name);
     assert_non_null(p);
     if (n) *n = p->numel;
-    return (float *)e->trainer->value + p->offset;
+    return (float *)e->trainer->zero.value + p->offset;
 }
 
 /* Made-up factors and offsets, so that neither is at its beginning. */
@@ -149,7 +149,7 @@ static void embed_layernorm_is_an_embedding_of_normed_rows(void **state)
         const tx_params *ps = &b->trainer->model->params;
         scatter_norm(a);
         for (int i = 0; i < ps->n; i++)
-            memcpy((float *)b->trainer->value + ps->param[i].offset, values_of(a, ps->param[i].name, NULL),
+            memcpy((float *)b->trainer->zero.value + ps->param[i].offset, values_of(a, ps->param[i].name, NULL),
                    (size_t)ps->param[i].numel * sizeof(float));
         const float *gamma = values_of(a, "embedding.word_embeddings.norm.weight", NULL);
         const float *beta = values_of(a, "embedding.word_embeddings.norm.bias", NULL);
@@ -175,7 +175,7 @@ static void check_slope(tx_engine *e, const float *grads, const char *name)
 {
     int64_t n;
     float *x = values_of(e, name, &n), *was = malloc((size_t)n * sizeof *was);
-    const float *grad = grads + (x - (float *)e->trainer->value);
+    const float *grad = grads + (x - (float *)e->trainer->zero.value);
     double length = 0, loss[2];
     for (int64_t i = 0; i < n; i++) length += (double)grad[i] * (double)grad[i];
     length = sqrt(length);
@@ -208,7 +208,7 @@ static void embed_layernorm_has_the_gradient_of_its_loss(void **state)
         ASSERT_OK(tx_engine_backward(e));
         size_t size = (size_t)e->trainer->model->params.numel * sizeof(float);
         float *grads = malloc(size);
-        memcpy(grads, e->trainer->grad, size);
+        memcpy(grads, e->trainer->zero.grad, size);
         ASSERT_OK(tx_engine_step(e)); /* which changes nothing */
         check_slope(e, grads, "embedding.word_embeddings.weight");
         check_slope(e, grads, "embedding.word_embeddings.norm.weight");

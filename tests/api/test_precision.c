@@ -71,21 +71,21 @@ static void an_overflow_skips_a_step_and_halves_the_scale(void **state)
         double before = tx_engine_lr(e), losses[10], scale = t->scaler.scale;
         size_t bytes = (size_t)t->model->params.numel * sizeof(float);
         float *weights = malloc(bytes);
-        memcpy(weights, t->master, bytes);
+        memcpy(weights, t->zero.master, bytes);
         train(e, 1, NULL);
         assert_int_equal(t->skipped, 1);
         assert_true(t->last_step == TX_STEP_OVERFLOWED && t->scaler.scale == scale / 2 && t->consecutive_skips == 0 &&
                     t->nan == 0);
-        assert_true(tx_engine_lr(e) == before && t->optim.t == 0 && t->iteration == 1);
-        assert_memory_equal(weights, t->master, bytes);
+        assert_true(tx_engine_lr(e) == before && t->zero.optim.t == 0 && t->iteration == 1);
+        assert_memory_equal(weights, t->zero.master, bytes);
         t->consecutive_skips = 1; /* an overflow right after a fault is no fault */
         train(e, 1, losses);
         assert_true(t->last_step == TX_STEP_OVERFLOWED && !tx_non_finite_is_fault(t));
         train(e, 8, losses + 1); /* which settles, doubles after four clean steps and overflows again */
-        assert_true(t->skipped > 2 && t->skipped < 9 && t->optim.t == 10 - t->skipped);
+        assert_true(t->skipped > 2 && t->skipped < 9 && t->zero.optim.t == 10 - t->skipped);
         assert_true(isfinite(tx_engine_grad_norm(e)) || t->last_step != TX_STEP_TAKEN);
         for (int i = 0; i < 9; i++) assert_true(isfinite(losses[i]));
-        assert_memory_not_equal(weights, t->master, bytes);
+        assert_memory_not_equal(weights, t->zero.master, bytes);
         free(weights);
         destroy(e, cfg);
     }
@@ -103,7 +103,7 @@ static void a_power_of_two_changes_nothing(void **state)
         for (int i = 0; i < 2; i++) train(e[i], 3, losses[i]);
         for (int i = 0; i < 3; i++) assert_true(losses[0][i] == losses[1][i]);
         assert_true(tx_engine_grad_norm(e[0]) == tx_engine_grad_norm(e[1]));
-        assert_memory_equal(e[0]->trainer->master, e[1]->trainer->master,
+        assert_memory_equal(e[0]->trainer->zero.master, e[1]->trainer->zero.master,
                             (size_t)e[0]->trainer->model->params.numel * sizeof(float));
         for (int i = 0; i < 2; i++) destroy(e[i], cfg[i]);
     }
@@ -131,9 +131,9 @@ static void layers_compute_with_the_rounded_master_weights(void **state)
             train(e, 2, NULL);
             assert_int_equal(t->skipped, 0);
             for (int64_t j = 0; j < n; j++) {
-                uint16_t half = ((const uint16_t *)t->value)[j];
-                assert_int_equal(half, rounded(how[i].dtype, t->master[j]));
-                same += rounded(TX_BF16, t->master[j]) == tx_bits_of_f32(t->master[j]) >> 16;
+                uint16_t half = ((const uint16_t *)t->zero.value)[j];
+                assert_int_equal(half, rounded(how[i].dtype, t->zero.master[j]));
+                same += rounded(TX_BF16, t->zero.master[j]) == tx_bits_of_f32(t->zero.master[j]) >> 16;
             }
             assert_true(same < n); /* the master has more bits than that */
             destroy(e, cfg);

@@ -66,7 +66,7 @@ static tx_engine *export_one(tx_config **cfg, task *t, const char *more)
     snprintf(flags, sizeof flags, "--num-layers 3 --make-vocab-size-divisible-by 128 --num-attention-heads 4 %s", more);
     tx_engine *e = create(cfg, flags);
     *t = (task){
-        .dir = in_scratch("hf"), .cfg = *cfg, .m = e->trainer->model, .weights = e->trainer->master, .n_layers = 3
+        .dir = in_scratch("hf"), .cfg = *cfg, .m = e->trainer->model, .weights = e->trainer->zero.master, .n_layers = 3
     };
     ASSERT_OK(tx_engine_export(e, t->dir));
     return e;

@@ -6,6 +6,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "nn/param.h"
+#include "parts.h"
 
 /* A model of three parameters (one with padding rows) per layer and its three flat buffers. */
 typedef struct model {
@@ -67,9 +68,6 @@ static inline void assert_same_numbers(const model *expect, const model *got, in
         }
 }
 
-/* A model's optimizer buffers as tx_checkpoint_read takes them. */
-#define OPTIM(m) (const tx_ckpt_part[]){ { "exp_avg", (m).buf[1] }, { "exp_avg_sq", (m).buf[2] } }, 2
-
 /* A state and a config that depend on the iteration. */
 static inline tx_status model_save(const model *m, const char *dir, int64_t iteration, int with_optimizer)
 {
@@ -85,8 +83,9 @@ static inline tx_status model_save(const model *m, const char *dir, int64_t iter
                         .vocab_size = 50,
                         .seed = UINT64_MAX - (uint64_t)iteration };
     json_t *config = json_pack("{s:i, s:f, s:s}", "num_layers", m->ps.n / 3, "lr", 0.1, "name", "\xc3\xa9t\xc3\xa9");
-    const tx_ckpt_part part[] = { { "exp_avg", m->buf[1] }, { "exp_avg_sq", m->buf[2] } };
-    tx_status st = tx_checkpoint_save(dir, &s, config, &m->ps, m->buf[0], part, with_optimizer ? 2 : 0, &tx_comm_self);
+    const tx_ckpt_part part[] = { whole_part(TX_CKPT_MODEL, m->buf[0]), whole_part("exp_avg", m->buf[1]),
+                                  whole_part("exp_avg_sq", m->buf[2]) };
+    tx_status st = tx_checkpoint_save(dir, &s, config, &m->ps, NULL, part, with_optimizer ? 3 : 1, &tx_comm_self);
     json_decref(config);
     return st;
 }

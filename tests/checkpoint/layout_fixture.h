@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "checkpoint/checkpoint.h"
 #include "comm/comm.h"
+#include "parts.h"
 
 enum { N_LAYERS = 5, H = 16, VOCAB = 509, N_BUFFERS = 3, MAX_RANKS = 8 };
 
@@ -131,13 +132,11 @@ static inline tx_status for_each_number(shard *s, bool fill)
     return TX_OK;
 }
 
-#define OPTIM_OF(s) (const tx_ckpt_part[]){ { "exp_avg", (s).buf[1] }, { "exp_avg_sq", (s).buf[2] } }, 2
-
 static inline tx_status shard_save(const shard *s, const char *dir, int64_t iteration, tx_comm *group)
 {
     tx_ckpt_state state = { .iteration = iteration, .vocab_size = VOCAB, .seed = 7 };
     json_t *config = json_pack("{s:i}", "num_layers", N_LAYERS);
-    tx_status st = tx_checkpoint_save(dir, &state, config, &s->ps, s->buf[0], OPTIM_OF(*s), group);
+    tx_status st = tx_checkpoint_save(dir, &state, config, &s->ps, NULL, ALL_PARTS(*s), group);
     json_decref(config);
     return st;
 }

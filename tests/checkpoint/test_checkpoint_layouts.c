@@ -48,7 +48,7 @@ static tx_status load_rank(tx_world *w, void *user)
     tx_status st;
     TX_GOTO(shard_create(&s, t->l, tx_world_rank(w)));
     TX_GOTO(tx_checkpoint_open(&c, t->dir, tx_world_comm(w)));
-    TX_GOTO(tx_checkpoint_read(c, &s.ps, s.buf[0], OPTIM_OF(s)));
+    TX_GOTO(tx_checkpoint_read(c, &s.ps, NULL, ALL_PARTS(s)));
     TX_GOTO(for_each_number(&s, false));
     if (tx_checkpoint_state(c)->seed != 7) st = TX_FAIL(TX_ERR_NUMERIC, "another state");
 out:
@@ -193,7 +193,7 @@ static tx_status save_large(tx_world *w, void *user)
     json_t *config = json_object();
     TX_TRY(tx_params_declare(&ps, "", &decl, 1, NULL, &d));
     note_outcome(&t->seen[tx_world_rank(w)],
-                 tx_checkpoint_save(t->dir, &s, config, &ps, &unused, NULL, 0, tx_world_comm(w)));
+                 tx_checkpoint_save(t->dir, &s, config, &ps, NULL, WEIGHTS(&unused), tx_world_comm(w)));
     json_decref(config);
     tx_params_deinit(&ps);
     return TX_OK;
@@ -247,7 +247,7 @@ static tx_status run_starved(tx_world *w, void *user)
     left = rank == v->rank ? v->n : -1;
     tx_status st = v->saves ? shard_save(&s, v->t.dir, v->t.iteration, tx_world_comm(w))
                             : tx_checkpoint_open(&c, v->t.dir, tx_world_comm(w));
-    if (!st && !v->saves) st = tx_checkpoint_read(c, &s.ps, s.buf[0], OPTIM_OF(s));
+    if (!st && !v->saves) st = tx_checkpoint_read(c, &s.ps, NULL, ALL_PARTS(s));
     left = -1;
     note_outcome(&v->t.seen[rank], st);
     tx_checkpoint_close(c);

@@ -93,7 +93,7 @@ static void falls_back_when_told_to(void **state)
         const char *path = in_scratch("iter_%07d/shard_00000.safetensors", 9999999 + i);
         ASSERT_OK(tx_checkpoint_open_newest_good(&c, scratch_dir, &tx_comm_self));
         assert_int_equal(tx_checkpoint_state(c)->iteration, 9999999 + i);
-        ASSERT_OK(tx_checkpoint_read(c, &m[0].ps, m[0].buf[0], OPTIM(m[0])));
+        ASSERT_OK(tx_checkpoint_read(c, &m[0].ps, NULL, ALL_PARTS(m[0])));
         assert_same_numbers(&m[i], &m[0], 3);
         tx_checkpoint_close(c);
         assert_true(i == 2 ? !warned[0] : strstr(warned, "iter_10000001") && strstr(warned, "instead"));
@@ -134,7 +134,7 @@ static void another_shape(void **state)
     model_create(&deep, 2, 8, 50, 1);
     ASSERT_OK(model_save(&saved, scratch_dir, 1, 1));
     ASSERT_OK(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self));
-    ASSERT_FAILS_LINES(tx_checkpoint_read(c, &wide.ps, wide.buf[0], OPTIM(wide)), TX_ERR_SHAPE, "another shape");
+    ASSERT_FAILS_LINES(tx_checkpoint_read(c, &wide.ps, NULL, ALL_PARTS(wide)), TX_ERR_SHAPE, "another shape");
     ASSERT_CONTAINS(tx_last_error(), "model.layers.*.word_embeddings.weight  [50,8]             [60,16]  x3");
     ASSERT_CONTAINS(tx_last_error(), "model.layers.*.dense.weight            [24,8]             [48,16]  x3");
     ASSERT_CONTAINS(tx_last_error(), "model.layers.*.dense.bias              [24]               [48]  x3");
@@ -142,14 +142,14 @@ static void another_shape(void **state)
     assert_true(isnan(wide.buf[0][0])); /* untouched */
     float before = deep.buf[0][0];
     deep.buf[0][0] = 12345;
-    ASSERT_FAILS_LINES(tx_checkpoint_read(c, &deep.ps, deep.buf[0], NULL, 0), TX_ERR_SHAPE,
+    ASSERT_FAILS_LINES(tx_checkpoint_read(c, &deep.ps, NULL, WEIGHTS(deep.buf[0])), TX_ERR_SHAPE,
                        "[24,8]             absent");
     assert_true(deep.buf[0][0] == 12345);
     deep.buf[0][0] = before;
     tx_checkpoint_close(c);
     ASSERT_OK(model_save(&deep, scratch_dir, 2, 1));
     ASSERT_OK(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self));
-    ASSERT_FAILS_LINES(tx_checkpoint_read(c, &saved.ps, saved.buf[0], NULL, 0), TX_ERR_SHAPE,
+    ASSERT_FAILS_LINES(tx_checkpoint_read(c, &saved.ps, NULL, WEIGHTS(saved.buf[0])), TX_ERR_SHAPE,
                        "absent             [24,8]");
     tx_checkpoint_close(c);
     model_destroy(&saved);
@@ -176,7 +176,7 @@ static void more_differences_than_room(void **state)
     model_create(&m, 1, 8, 50, 1);
     ASSERT_OK(model_save(&m, scratch_dir, 1, 1));
     ASSERT_OK(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self));
-    ASSERT_FAILS_LINES(tx_checkpoint_read(c, &ps, buf, NULL, 0), TX_ERR_SHAPE, "part0.weight");
+    ASSERT_FAILS_LINES(tx_checkpoint_read(c, &ps, NULL, WEIGHTS(buf)), TX_ERR_SHAPE, "part0.weight");
     const char *more = strstr(tx_last_error(), "\n  and ");
     assert_non_null(more);
     ASSERT_CONTAINS(more, " more");
@@ -194,18 +194,19 @@ static void optimizer_state_is_optional_but_not_silently(void **state)
     model_create(&b, 1, 8, 50, -1);
     ASSERT_OK(model_save(&a, scratch_dir, 1, 0));
     ASSERT_OK(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self));
-    ASSERT_FAILS(tx_checkpoint_read(c, &b.ps, b.buf[0], OPTIM(b)), TX_ERR_NOTFOUND, "--no-load-optim");
+    ASSERT_FAILS(tx_checkpoint_read(c, &b.ps, NULL, ALL_PARTS(b)), TX_ERR_NOTFOUND, "--no-load-optim");
     assert_true(isnan(b.buf[0][0]));
-    ASSERT_OK(tx_checkpoint_read(c, &b.ps, b.buf[0], NULL, 0));
+    ASSERT_OK(tx_checkpoint_read(c, &b.ps, NULL, WEIGHTS(b.buf[0])));
     assert_same_numbers(&a, &b, 1);
     tx_checkpoint_close(c);
     ASSERT_OK(model_save(&a, scratch_dir, 2, 1));
     ASSERT_OK(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self));
-    const tx_ckpt_part sgd = { "momentum_buffer", b.buf[1] };
-    ASSERT_FAILS(tx_checkpoint_read(c, &b.ps, b.buf[0], &sgd, 1), TX_ERR_NOTFOUND,
+    const tx_ckpt_part sgd[] = { whole_part(TX_CKPT_MODEL, b.buf[0]), whole_part("momentum_buffer", b.buf[1]) };
+    ASSERT_FAILS(tx_checkpoint_read(c, &b.ps, NULL, sgd, 2), TX_ERR_NOTFOUND,
                  "holds the state of another optimizer (there is no momentum_buffer)");
-    const tx_ckpt_part avg = { "exp_avg", b.buf[1] }; /* a name is not taken for the beginning of another */
-    ASSERT_OK(tx_checkpoint_read(c, &b.ps, b.buf[0], &avg, 1));
+    /* a name is not taken for the beginning of another */
+    const tx_ckpt_part avg[] = { whole_part(TX_CKPT_MODEL, b.buf[0]), whole_part("exp_avg", b.buf[1]) };
+    ASSERT_OK(tx_checkpoint_read(c, &b.ps, NULL, avg, 2));
     assert_same_numbers(&a, &b, 2);
     tx_checkpoint_close(c);
     model_destroy(&a);
@@ -303,7 +304,7 @@ static void pieces_of_many_ranks(void **state)
     float w[32];
     ASSERT_OK(tx_params_declare(&ps, "", &decl, 1, NULL, &d));
     ASSERT_OK(tx_checkpoint_open(&c, in_scratch("hand"), &tx_comm_self));
-    ASSERT_OK(tx_checkpoint_read(c, &ps, w, NULL, 0));
+    ASSERT_OK(tx_checkpoint_read(c, &ps, NULL, WEIGHTS(w)));
     for (int r = 0; r < 4; r++)
         for (int k = 0; k < 6; k++)
             assert_true(w[r * 6 + k] == (float)(k >= 2 ? 100 + r * 4 + k - 2 : r == 3 ? 200 + k : r * 2 + k));
@@ -449,7 +450,7 @@ static void out_of_memory(void **state)
         allocations_succeed();
         assert_true(st == TX_OK || st == TX_ERR_NOMEM);
         ASSERT_OK(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self));
-        ASSERT_OK(tx_checkpoint_read(c, &b.ps, b.buf[0], OPTIM(b)));
+        ASSERT_OK(tx_checkpoint_read(c, &b.ps, NULL, ALL_PARTS(b)));
         assert_same_numbers(&a, &b, 3);
         tx_checkpoint_close(c);
     }

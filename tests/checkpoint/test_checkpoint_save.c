@@ -24,7 +24,7 @@ static void round_trip(void **state)
     assert_true(json_real_value(json_object_get(tx_checkpoint_config(c), "lr")) == 0.1);
     assert_string_equal(json_string_value(json_object_get(tx_checkpoint_config(c), "name")), "\xc3\xa9t\xc3\xa9");
     assert_string_equal(tx_checkpoint_path(c), in_scratch("run/deep/iter_0000010"));
-    ASSERT_OK(tx_checkpoint_read(c, &b.ps, b.buf[0], OPTIM(b)));
+    ASSERT_OK(tx_checkpoint_read(c, &b.ps, NULL, ALL_PARTS(b)));
     assert_same_numbers(&a, &b, 3);
     tx_checkpoint_close(c);
     tx_str latest = read_file(in_scratch("run/deep/latest"));
@@ -52,7 +52,7 @@ static void other_padding(void **state)
     ASSERT_OK(tx_params_declare(&b.ps, "layers.0.", decl, 3, &b.layer[0], &d));
     ASSERT_OK(model_save(&a, scratch_dir, 1, 0));
     ASSERT_OK(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self));
-    ASSERT_OK(tx_checkpoint_read(c, &b.ps, b.buf[0], NULL, 0));
+    ASSERT_OK(tx_checkpoint_read(c, &b.ps, NULL, WEIGHTS(b.buf[0])));
     assert_same_numbers(&a, &b, 1);
     tx_checkpoint_close(c);
     model_destroy(&a);
@@ -82,8 +82,9 @@ static void assert_holds(const char *dir, const model *expect, int n_groups)
     tx_checkpoint *c;
     model_create(&got, expect->ps.n / 3, expect->ps.param[0].dim[1], expect->ps.param[0].rows_logical, -1);
     ASSERT_OK(tx_checkpoint_open(&c, dir, &tx_comm_self));
-    const tx_ckpt_part part[] = { { "exp_avg", got.buf[1] }, { "exp_avg_sq", got.buf[2] } };
-    ASSERT_OK(tx_checkpoint_read(c, &got.ps, got.buf[0], part, n_groups - 1));
+    const tx_ckpt_part part[] = { whole_part(TX_CKPT_MODEL, got.buf[0]), whole_part("exp_avg", got.buf[1]),
+                                  whole_part("exp_avg_sq", got.buf[2]) };
+    ASSERT_OK(tx_checkpoint_read(c, &got.ps, NULL, part, n_groups));
     assert_same_numbers(expect, &got, n_groups);
     tx_checkpoint_close(c);
     model_destroy(&got);
@@ -189,7 +190,7 @@ static void too_little_space(void **state)
     float unused = 0;
     json_t *config = json_object();
     ASSERT_OK(tx_params_declare(&ps, "", &decl, 1, NULL, &d));
-    ASSERT_FAILS(tx_checkpoint_save(scratch_dir, &s, config, &ps, &unused, NULL, 0, &tx_comm_self), TX_ERR_IO,
+    ASSERT_FAILS(tx_checkpoint_save(scratch_dir, &s, config, &ps, NULL, WEIGHTS(&unused), &tx_comm_self), TX_ERR_IO,
                  "iteration 0000012 needs 4503");
     ASSERT_CONTAINS(tx_last_error(), "are free");
     json_decref(config);

@@ -50,7 +50,7 @@ layout 4 $tp 2 --sequence-parallel --recompute-granularity selective
 layout 2 $pp 2
 layout 4 $pp 4 --pipeline-schedule gpipe
 layout 4 $pp 2 --num-layers-per-virtual-pipeline-stage 1
-layout 4 $tp 2 $pp 2
+layout 4 $tp 2 $pp 2 --checkpoint-activations --partition-activations --checkpoint-in-cpu
 layout 4 $tp 2 $pp 2 --sequence-parallel --no-shared-memory
 layout 8 $tp 2 $pp 2 --sequence-parallel --num-layers-per-virtual-pipeline-stage 1 --recompute-granularity full \
     --recompute-method uniform

@@ -77,4 +77,12 @@ mkdir here/profile-iteration-3-3.json
 ok "${train[@]}" --train-iters 3 --profile 1 --tensorboard-dir here
 grep -q 'there is no trace of the profile' err || die "silent about a trace that cannot be written"
 for value in pt 0 10001; do refused "--profile $value" "${train[@]}" --profile $value; done
+
+# ---- of layers that are computed again
+times() { grep -cE "^    checkpointed-layers-$1 \.+: \([0-9.]+, [0-9.]+\)" out; }
+ok "${train[@]}" --checkpoint-activations --profile-backward
+losses out | cmp - losses || die "--profile-backward: other losses"
+for what in forward forward-again backward; do [ "$(times $what)" -eq 6 ] || die "--profile-backward: not six times of $what"; done
+ok "${train[@]}" --checkpoint-activations
+! grep -q checkpointed-layers out || die "times that nobody asked for"
 echo "profiles passed"

@@ -103,6 +103,7 @@ static void sequence_parallelism_needs_tensor_parallelism(void **state)
     tx_config_free(c);
 }
 
+#define ODD    "--hidden-size 33 --kv-channels 8 --ffn-hidden-size 96 --seq-length 31"
 #define DIVIDE "; sizes that divide heads, key and value heads and the width of the MLP: "
 
 static const struct broken {
@@ -135,10 +136,22 @@ static const struct broken {
       "--make-vocab-size-divisible-by and of it: 50304 or 50688" },
     { "plan", GOOD TP(6) "--seq-length 62 --sequence-parallel", NULL,
       "--sequence-parallel: --seq-length 62 is not divisible by --tensor-model-parallel-size 6; nearest: 60 or 66" },
-    { "plan", GOOD TP(2) "--partition-activations", NULL,
-      "--partition-activations with more than one tensor-parallel rank needs --sequence-parallel, which divides what "
-      "is kept between layers; give it too, or leave the flag out" },
+    { "plan", GOOD TP(2) "--partition-activations", NULL, NULL },
     { "plan", GOOD TP(2) "--partition-activations --sequence-parallel", NULL, NULL },
+    { "plan", GOOD TP(4) "--partition-activations --checkpoint-activations", NULL, NULL },
+    { "plan", GOOD TP(4) "--partition-activations --checkpoint-activations " ODD, NULL,
+      "--partition-activations: a layer's input of --seq-length 31 times --micro-batch-size 2 times --hidden-size 33 "
+      "numbers is not divisible by --tensor-model-parallel-size 4; leave the flag out, or take a --seq-length that "
+      "is" },
+    { "plan", GOOD TP(2) "--partition-activations --checkpoint-activations " ODD, NULL, NULL },
+    { "plan", GOOD TP(4) "--partition-activations " ODD, NULL, NULL }, /* nothing is kept */
+    { "plan", GOOD "--contigious-checkpointing", NULL,
+      "--contigious-checkpointing: Contiguous Checkpointing is only available with partitioned activations. Set "
+      "partitioned activations to true in deepspeed config, or give --partition-activations\n"
+      "--contigious-checkpointing: Must specify the number of layers with contiguous memory checkpointing: give "
+      "--checkpoint-activations, from which it follows, or number_checkpoints" },
+    { "plan", GOOD "--contigious-checkpointing --partition-activations --checkpoint-activations", NULL, NULL },
+    { "plan", GOOD "--contigious-checkpointing --partition-activations --number-checkpoints 12", NULL, NULL },
     { "plan", GOOD PP(16), NULL,
       "--pipeline-model-parallel-size 16 is more than --num-layers 12, and a stage has at least one layer; give at "
       "most 12" },
@@ -170,10 +183,34 @@ static const struct broken {
       "--pipeline-model-parallel-size 2 out" },
     { "plan", GOOD TP(2) "--no-pipeline-parallel", NULL, NULL },
     { "plan", GOOD PP(2) "--schedule-picture --json", NULL, "--schedule-picture and --json: give one of the two" },
-    { "plan", GOOD W(4) "--use-distributed-optimizer", NULL,
-      "--use-distributed-optimizer with 4 data-parallel ranks is not built yet: each keeps the whole optimizer's "
-      "state; leave the flag out, the numbers are the same" },
-    { "plan", GOOD TP(4) "--use-distributed-optimizer", NULL, NULL },
+    { "plan", GOOD W(4) "--use-distributed-optimizer --zero-stage 1", NULL, NULL },
+    { "plan", GOOD W(4) "--use-distributed-optimizer --zero-stage 2", NULL,
+      "--use-distributed-optimizer is --zero-stage 1, but --zero-stage 2 is given: leave --use-distributed-optimizer "
+      "out" },
+    { "plan", GOOD W(4) "--offload-optimizer cpu", NULL,
+      "--offload-optimizer cpu needs --zero-stage 1, 2 or 3; with one data-parallel rank, too" },
+    { "plan", GOOD W(4) "--offload-optimizer cpu --use-distributed-optimizer", NULL, NULL },
+    { "plan", GOOD W(4) "--zero-stage 2 --remote-device cpu", NULL,
+      "--offload-param cpu needs --zero-stage 3, not 2: at lower stages every parameter is in use all the time; with "
+      "them there is --offload-optimizer" },
+    { "plan", GOOD W(4) "--zero-stage 3 --offload-param cpu --offload-optimizer cpu --use-pin-memory", NULL, NULL },
+    { "plan", GOOD W(4) "--zero-stage 3 --offload-param nvme --offload-optimizer nvme", NULL,
+      "--offload-optimizer nvme needs a folder on a local disk: give --offload-optimizer-nvme-path DIR\n"
+      "--offload-param nvme needs a folder on a local disk: give --offload-param-nvme-path DIR" },
+    { "plan", GOOD "--zero-stage 3 --offload-optimizer nvme --offload-optimizer-nvme-path D", NULL, NULL },
+    { "plan", GOOD "--aio-block-size 10000", NULL,
+      "--aio-block-size 10000 is no multiple of 4096, a block of a disk; nearest: 8192 or 12288" },
+    { "plan", GOOD "--contigious-checkpointing", NULL,
+      "--contigious-checkpointing: Contiguous Checkpointing is only available with partitioned activations: give "
+      "--partition-activations, too" },
+    { "plan",
+      GOOD "--contiguous-checkpointing --partition-activations --number-checkpoints 3 --checkpoint-activations "
+           "--checkpoint-num-layers 3",
+      NULL, "--number-checkpoints 3: a rank computes 4 groups of layers again; leave the flag out" },
+    { "plan",
+      GOOD PP(2) "--contiguous-checkpointing --partition-activations --number-checkpoints 2 "
+                 "--checkpoint-activations --checkpoint-num-layers 3",
+      NULL, NULL },
     { "plan", GOOD TP(2) "--dump-step 3 D", NULL,
       "--dump-step writes whole parameters: leave it out, or --tensor-model-parallel-size and "
       "--pipeline-model-parallel-size" },

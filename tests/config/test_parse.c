@@ -280,13 +280,13 @@ static void all_mistakes_at_once(void **state)
     (void)state;
     refused("pretrain-gpt",
             SHAPE FILES "--micro-batch-size x --train-iters 5 --seq-length 65 --fp8-e4m3 --nonsense-flag 1 "
-                        "--global-batch-size 3 --data-path d --zero-stage 2",
+                        "--global-batch-size 3 --data-path d --offload-optimizer cpu",
             "--micro-batch-size x is not a whole number; allowed: at least 1 samples\n"
             "--fp8-e4m3 is not built yet: triax trains in fp32, bf16 or fp16; leave the flag out\n"
             "unknown flag --nonsense-flag; triax pretrain-gpt --help lists the flags\n"
             "pretrain-gpt needs --lr\n"
             "--seq-length 65 is more than --max-position-embeddings 64\n"
-            "--zero-stage 2 is not built yet: each data-parallel rank keeps all of its model; leave the flag out");
+            "--offload-optimizer cpu needs --zero-stage 1, 2 or 3; with one data-parallel rank, too");
 }
 
 static void a_very_long_list_of_mistakes_is_counted(void **state)
@@ -333,7 +333,8 @@ static void flags_without_effect_say_so(void **state)
     ASSERT_CONTAINS(logged, "--overlap-grad-reduce: accepted, without effect here: it is so already");
     ASSERT_CONTAINS(logged, "--partition-activations: the tensor-parallel size is 1, activations have one part\n");
     ASSERT_CONTAINS(logged, "--sequence-parallel: off, the tensor-parallel size is 1\n");
-    ASSERT_CONTAINS(logged, "--use-distributed-optimizer: the data-parallel size is 1");
+    ASSERT_CONTAINS(logged, "--use-distributed-optimizer: ZeRO stage 1\n");
+    ASSERT_CONTAINS(logged, "ZeRO stage 1: the data-parallel size is 1, everything has one part\n");
     assert_null(strstr(logged, "using world size"));
     ASSERT_CONTAINS(logged, "setting global batch size to 2\n");
     log_begin();
@@ -342,6 +343,31 @@ static void flags_without_effect_say_so(void **state)
     log_end();
     ASSERT_CONTAINS(logged, "flags for the loss scale: bf16 without --loss-scale has none\n");
     ASSERT_CONTAINS(logged, "flags for a dynamic loss scale: --loss-scale 8 is constant\n");
+}
+
+#define KEPT GOOD "--tensor-model-parallel-size 2 --partition-activations --checkpoint-in-cpu "
+
+static void kept_inputs_without_effect_say_so(void **state)
+{
+    (void)state;
+    log_begin();
+    tx_config_free(parsed("plan", KEPT "--profile-backward"));
+    log_end();
+    ASSERT_CONTAINS(logged, "--profile-backward: nothing to time, no layers are computed again");
+    ASSERT_CONTAINS(logged, "--partition-activations: without effect, no layers are computed again");
+    ASSERT_CONTAINS(logged, "--checkpoint-in-cpu: without effect, no layers are computed again");
+    log_begin();
+    tx_config_free(parsed("plan", KEPT "--checkpoint-activations --sequence-parallel"));
+    log_end();
+    ASSERT_CONTAINS(logged,
+                    "--partition-activations: --sequence-parallel divides activations between layers already\n");
+    log_begin();
+    tx_config *c = parsed("plan", KEPT "--checkpoint-activations --synchronize-each-layer");
+    log_end();
+    assert_true(tx_config_recompute(c).divided && tx_config_recompute(c).in_host);
+    assert_null(strstr(logged, "-activations: "));
+    ASSERT_CONTAINS(logged, "--synchronize-each-layer: accepted, without effect here: a layer's work is done when");
+    tx_config_free(c);
 }
 
 static void one_value_is_fine_others_come_later(void **state)
@@ -419,6 +445,7 @@ int main(void)
         cmocka_unit_test(a_very_long_list_of_mistakes_is_counted),
         cmocka_unit_test(the_345m_script_is_taken_as_it_is),
         cmocka_unit_test(flags_without_effect_say_so),
+        cmocka_unit_test(kept_inputs_without_effect_say_so),
         cmocka_unit_test(one_value_is_fine_others_come_later),
         cmocka_unit_test(log_levels),
         cmocka_unit_test(any_allocation_may_fail),

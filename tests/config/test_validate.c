@@ -121,8 +121,8 @@ static const struct broken {
     { "pretrain-gpt", GOOD "--distribute-saved-activations",
       "--distribute-saved-activations is not built yet: give --sequence-parallel, which divides what is kept between "
       "layers over the tensor-parallel ranks" },
-    { "pretrain-gpt", GOOD "--profile-backward",
-      "--profile-backward is not built yet: leave the flag out and use --profile N, which times backward op by op" },
+    { "pretrain-gpt", GOOD "--split-transformers",
+      "--split-transformers is not built yet: a layer is one piece; leave the flag out" },
     { "pretrain-gpt", GOOD "--save S", "--save needs --save-interval" },
     { "pretrain-gpt", GOOD "--finetune", "--finetune needs --load" },
     { "pretrain-gpt", GOOD "--reset-iteration", "--reset-iteration needs --load" },

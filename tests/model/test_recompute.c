@@ -5,6 +5,7 @@
 #include "base/half.h"
 #include "base/rng.h"
 #include "model/model.h"
+#include "../nn/whole_table.h"
 
 #define FLAGS                                                                                                        \
     "--num-attention-heads 2 --max-position-embeddings 1024 --lr 1 --train-iters 1 --data-path none "                \
@@ -51,7 +52,7 @@ static void fill(rig *r, int i)
 
 static tx_status step(rig *r, int micro)
 {
-    if (micro == 0) TX_TRY(tx_params_zero_grad(&r->ctx, &r->model->params));
+    if (micro == 0) TX_TRY(tx_params_zero_grad(&r->ctx, &r->model->params, 0, r->model->params.n));
     TX_TRY(r->model->type->fwd(&r->ctx, r->model, &r->batch, true));
     return r->model->type->bwd(&r->ctx, r->model, &r->batch);
 }
@@ -72,7 +73,7 @@ static void build(rig *r, const char *flags, const char *more, tx_dtype dtype)
     r->value = zeros(ps->numel, sizeof(float));
     r->master = zeros(ps->numel, sizeof(float));
     r->grad = zeros(ps->numel, sizeof(float));
-    tx_params_init(ps, r->master, 5, (tx_init_method){ .std = 0.1, .n_layers = (int)r->cfg->num_layers });
+    init_whole(ps, r->master, 5, (tx_init_method){ .std = 0.1, .n_layers = (int)r->cfg->num_layers });
     for (int64_t i = 0; i < ps->numel; i++)
         if (dtype == TX_BF16)
             ((uint16_t *)r->value)[i] = tx_f32_to_bf16(r->master[i]);
@@ -94,7 +95,7 @@ static void build(rig *r, const char *flags, const char *more, tx_dtype dtype)
     if (r->cfg->reset_attention_mask) r->batch.first_key = tx_tensor2(r->first_key, TX_I32, s, b);
     fill(r, 0);
     ASSERT_OK(step(r, 0));
-    assert_int_equal(r->ctx.acts.used, 0); /* backward has popped what forward pushed */
+    assert_true(r->ctx.acts.used == 0 && r->ctx.host.used == 0); /* backward has popped what forward pushed */
 }
 
 static void demolish(rig *r)
@@ -123,6 +124,10 @@ static const char *const how[] = {
     "--recompute-granularity full --recompute-method block --recompute-num-layers 8",
     "--checkpoint-activations",
     "--checkpoint-activations --checkpoint-num-layers 2 --deepspeed-activation-checkpointing",
+    "--checkpoint-activations --checkpoint-in-cpu",
+    "--checkpoint-activations --checkpoint-num-layers 2 --checkpoint-in-cpu",
+    "--recompute-granularity full --recompute-method block --recompute-num-layers 3 --checkpoint-in-cpu",
+    "--recompute-granularity full --recompute-method block --recompute-num-layers 4 --checkpoint-in-cpu",
 };
 enum { N_HOW = sizeof how / sizeof *how };
 
@@ -133,6 +138,7 @@ static void gradients(rig *r, const char *flags, const char *more, tx_dtype dtyp
     build(r, flags, more, dtype);
     ASSERT_OK(tx_ctx_take_memory(&r->ctx));
     memset(r->ctx.acts.base, 0xff, r->ctx.acts.cap);
+    memset(r->ctx.host.base, 0xff, r->ctx.host.cap);
     for (int i = 0; i < r->model->params.n; i++) {
         const tx_param *p = &r->model->params.param[i];
         memset(r->grad + p->offset, 0xff, (size_t)p->numel * sizeof *r->grad);
@@ -140,9 +146,10 @@ static void gradients(rig *r, const char *flags, const char *more, tx_dtype dtyp
     for (int i = 0; i < N_MICRO; i++) {
         fill(r, i);
         ASSERT_OK(step(r, i));
-        assert_int_equal(r->ctx.acts.used, 0);
+        assert_true(r->ctx.acts.used == 0 && r->ctx.host.used == 0);
     }
     assert_int_equal(r->ctx.acts.peak, r->ctx.acts.cap); /* no more is taken than is used */
+    assert_int_equal(r->ctx.host.peak, r->ctx.host.cap);
 }
 
 static void check_same_gradients(const char *const *variant, int n, const char *backend, tx_dtype dtype)

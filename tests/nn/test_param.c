@@ -2,6 +2,8 @@
 /* test_param.c - the parameter table: shapes, offsets, binding, initial values. */
 #include "support.h"
 
+#include "whole_table.h"
+
 #include <omp.h>
 
 #include "base/rng.h"
@@ -59,7 +61,7 @@ static void declares_shapes_and_offsets(void **state)
     int64_t expect = 0;
     for (int i = 0; i < ps.n; i++) {
         assert_int_equal(ps.param[i].offset, expect);
-        expect += (ps.param[i].numel + 15) / 16 * 16;
+        expect += (ps.param[i].numel + TX_PARAM_ALIGN - 1) / TX_PARAM_ALIGN * TX_PARAM_ALIGN;
     }
     assert_int_equal(ps.numel, expect);
     assert_int_equal(tx_params_count(&ps), 2 * (11 * 6 + 108 + 20 + 6));
@@ -72,9 +74,9 @@ static void binds_views(void **state)
     (void)state;
     layer l;
     tx_params ps = { 0 };
-    float value[512], grad[512];
+    float value[4 * TX_PARAM_ALIGN], grad[4 * TX_PARAM_ALIGN];
     ASSERT_OK(tx_params_declare(&ps, "", decl, 4, &l, &dims));
-    assert_true(ps.numel <= 512);
+    assert_true(ps.numel <= 4 * TX_PARAM_ALIGN);
     tx_params_bind(&ps, value, TX_F32, grad);
     const tx_param *bias = tx_params_find(&ps, "up.bias");
     assert_ptr_equal(l.bias.value.data, value + bias->offset);
@@ -93,13 +95,13 @@ static void first_gradients_add_to_zeros_or_write(void **state)
     layer l;
     tx_ctx c;
     tx_params ps = { 0 };
-    float value[512], grad[512];
-    for (int i = 0; i < 512; i++) grad[i] = 7;
+    float value[4 * TX_PARAM_ALIGN], grad[4 * TX_PARAM_ALIGN];
+    for (int i = 0; i < 4 * TX_PARAM_ALIGN; i++) grad[i] = 7;
     ASSERT_OK(tx_params_declare(&ps, "", decl, 4, &l, &dims));
     tx_params_bind(&ps, value, TX_F32, grad);
     ASSERT_OK(tx_ctx_init(&c, "ref", 1));
     ASSERT_OK(tx_ctx_take_memory(&c));
-    ASSERT_OK(tx_params_zero_grad(&c, &ps));
+    ASSERT_OK(tx_params_zero_grad(&c, &ps, 0, ps.n));
     assert_true(l.qkv.fresh && !l.table.fresh && !l.bias.fresh && !l.gain.fresh);
     for (int k = 0; k < ps.n; k++)
         for (int64_t i = 0; i < ps.param[k].numel; i++)
@@ -126,11 +128,11 @@ static void init_values(void **state)
     (void)state;
     layer l;
     tx_params ps = { 0 };
-    static float value[512];
-    for (int i = 0; i < 512; i++) value[i] = 7; /* init writes padding rows too */
+    static float value[4 * TX_PARAM_ALIGN];
+    for (int i = 0; i < 4 * TX_PARAM_ALIGN; i++) value[i] = 7; /* init writes padding rows too */
     ASSERT_OK(tx_params_declare(&ps, "m.", decl, 4, &l, &dims));
     tx_params_bind(&ps, value, TX_F32, NULL);
-    tx_params_init(&ps, value, 1234, (tx_init_method){ .std = 0.02, .n_layers = 8 });
+    init_whole(&ps, value, 1234, (tx_init_method){ .std = 0.02, .n_layers = 8 });
     const float *table = l.table.value.data, *qkv = l.qkv.value.data, *bias = l.bias.value.data,
                 *gain = l.gain.value.data;
     tx_rng rt = { .seed = 1234, .stream = tx_rng_stream("m.table.weight") };
@@ -140,7 +142,7 @@ static void init_values(void **state)
     for (int i = 0; i < 108; i++) assert_true(qkv[i] == (float)(0.005 * tx_rng_normal(&rq, (uint64_t)i)));
     for (int i = 0; i < 20; i++) assert_true(bias[i] == 0);
     for (int i = 0; i < 6; i++) assert_true(gain[i] == 1);
-    tx_params_init(&ps, value, 1234, (tx_init_method){ .xavier_uniform = true });
+    init_whole(&ps, value, 1234, (tx_init_method){ .xavier_uniform = true });
     double largest = 0, bound = sqrt(6.0 / (18 + 6));
     for (int i = 0; i < 66; i++) assert_true(fabs((double)table[i]) < sqrt(6.0 / (11 + 6)));
     for (int i = 66; i < 96; i++) assert_true(table[i] == 0);
@@ -163,7 +165,7 @@ static void init_depends_on_seed_and_name_only(void **state)
         ASSERT_OK(tx_alloc(&value[k], (size_t)ps[k].numel, sizeof(float), "test"));
         tx_params_bind(&ps[k], value[k], TX_F32, NULL);
         omp_set_num_threads(k + 1);
-        tx_params_init(&ps[k], value[k], k == 2 ? 2 : 1, (tx_init_method){ .std = 0.5, .n_layers = 2 });
+        init_whole(&ps[k], value[k], k == 2 ? 2 : 1, (tx_init_method){ .std = 0.5, .n_layers = 2 });
     }
     assert_memory_equal(l[0].table.value.data, l[1].table.value.data, ROWS * H * sizeof(float));
     assert_memory_equal(l[0].qkv.value.data, l[1].qkv.value.data, 3 * H * H * sizeof(float));

@@ -2,7 +2,7 @@
 /* test_replicas.c - what several ranks hold is compared bit for bit, and a difference is named. */
 #include "support.h"
 
-#include "nn/replicas.h"
+#include "whole_table.h"
 
 /* clang-format off */
 static const tx_param_decl rows[] = {
@@ -13,7 +13,7 @@ static const tx_param_decl rows[] = {
 static const tx_param_decl table = { "word.weight", "V/t,h", TX_INIT_NORMAL, TX_DECAY, TX_ADDS, 0, 0 };
 /* clang-format on */
 
-enum { TP = 2, PP = 2, N = 4, CAP = 512 };
+enum { TP = 2, PP = 2, N = 4, CAP = 8192 };
 
 /* Of parameter `name` on rank `rank` one bit is turned, or of all in its last row when that is padding. */
 typedef struct task {
@@ -51,6 +51,7 @@ static tx_status compare_rank(tx_world *w, void *user)
     tx_params ps = { 0 };
     tx_comm *tensor, *ends;
     float flat[CAP];
+    tx_replica have[8];
     TX_TRY(tx_comm_split(&tensor, tx_world_comm(w), stage, "tensor-parallel"));
     TX_TRY(tx_comm_split(&ends, tx_world_comm(w), rank % TP, "end"));
     if (stage == 0) TX_TRY(tx_params_declare(&ps, "", &table, 1, NULL, &d));
@@ -58,10 +59,10 @@ static tx_status compare_rank(tx_world *w, void *user)
     d.copy = true;
     if (stage) TX_TRY(tx_params_declare(&ps, "", &table, 1, NULL, &d));
     TX_ASSERT(ps.numel <= CAP);
-    tx_params_init(&ps, flat, 5, (tx_init_method){ .std = 1, .n_layers = 2 });
+    init_whole(&ps, flat, 5, (tx_init_method){ .std = 1, .n_layers = 2 });
     if (rank == t->rank) plant(&ps, flat, t);
-    note(t, rank, tx_replicas_compare(&ps, flat, tensor, TX_UNSPLIT));
-    note(t, rank, tx_replicas_compare(&ps, flat, ends, TX_BY_NAME));
+    note(t, rank, tx_replicas_compare(&ps, replicas_of(have, &ps, flat), tensor, TX_UNSPLIT));
+    note(t, rank, tx_replicas_compare(&ps, replicas_of(have, &ps, flat), ends, TX_BY_NAME));
     tx_comm_close(tensor);
     tx_comm_close(ends);
     tx_params_deinit(&ps);
@@ -106,11 +107,12 @@ static tx_status compare_data_rank(tx_world *w, void *user)
     tx_dims d = { .h = 8, .f = 12 };
     tx_params ps = { 0 };
     float flat[CAP];
+    tx_replica have[8];
     TX_TRY(tx_params_declare(&ps, "", rows, 3, NULL, &d));
-    tx_params_init(&ps, flat, 5, (tx_init_method){ .std = 1, .n_layers = 2 });
+    init_whole(&ps, flat, 5, (tx_init_method){ .std = 1, .n_layers = 2 });
     for (int i = 0; i < 3; i++)
         if (rank == t->rank || (rank > t->rank && i == 1)) flat[ps.param[i].offset] = -3;
-    note(t, rank, tx_replicas_compare(&ps, flat, tx_world_comm(w), TX_BY_NAME));
+    note(t, rank, tx_replicas_compare(&ps, replicas_of(have, &ps, flat), tx_world_comm(w), TX_BY_NAME));
     tx_params_deinit(&ps);
     return TX_OK;
 }

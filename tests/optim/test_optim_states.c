@@ -45,9 +45,15 @@ static void states_are_summed_over_all_tensors(void **state)
 {
     (void)state;
     static const char *const backends[] = { "ref", "cpu" };
-    static float value[N], grad[N];
-    const tx_optim_range range[] = { { .numel = A, .n_real = A, .counted = true, .name = "a" },
-                                     { .offset = A + 15, .numel = B, .n_real = B, .counted = true, .name = "b" } };
+    static float value[N], grad[N], state0[N], state1[N];
+    tx_optim_range range[] = { { .numel = A, .n_real = A, .counted = true, .name = "a" },
+                               { .numel = B, .n_real = B, .counted = true, .name = "b" } };
+    for (int i = 0, at = 0; i < 2; i++, at = A + 15) {
+        range[i].value = value + at;
+        range[i].grad = grad + at;
+        range[i].state[0] = state0 + at;
+        range[i].state[1] = state1 + at;
+    }
     tx_config *cfg;
     ASSERT_OK(tx_config_new(&cfg, "pretrain-gpt"));
     for (int k = 0; k < 2; k++) {
@@ -56,11 +62,11 @@ static void states_are_summed_over_all_tensors(void **state)
         tx_optim_states s;
         ASSERT_OK(tx_ctx_init(&c, backends[k], 2));
         ASSERT_OK(tx_ctx_take_memory(&c));
-        ASSERT_OK(tx_optim_init(&o, cfg, &tx_comm_self, range, 2, value, (tx_tensor){ 0 }, grad, N));
+        ASSERT_OK(tx_optim_init(&o, cfg, &tx_comm_self, range, 2));
         for (int64_t i = 0; i < N; i++) {
             value[i] = (float)weight(i);
-            o.state[0][i] = (float)momentum(i);
-            o.state[1][i] = (float)variance(i);
+            state0[i] = (float)momentum(i);
+            state1[i] = (float)variance(i);
         }
         ASSERT_OK(tx_optim_states_of(&c, &o, &s));
         assert_magnitude("weight", s.weight, weight);

@@ -65,8 +65,8 @@ static inline tx_status deal(void *user, int64_t micro, const int32_t **rows)
 /* Of one rank. Without padding, so that two can be compared as bytes. */
 typedef struct outcome {
     double loss[MAX_STEPS], norm[MAX_STEPS], scored[2]; /* evaluations before the first and behind the last step */
-    uint64_t weights, states;                           /* hashes of the rank's own */
-    int64_t n_steps;                                    /* iterations of the whole run, those before a load included */
+    uint64_t weights, states; /* hashes of what the rank keeps; their sums over ranks do not depend on who keeps what */
+    int64_t n_steps;          /* iterations of the whole run, those before a load included */
 } outcome;
 
 /* One rank's run, which has the whole of every parameter. */
@@ -124,12 +124,13 @@ static inline void mark_key_biases(const tx_trainer *t, const tx_param *p, float
 
 static inline tx_status first_weights_are_the_same(const tx_trainer *t, const reference *ref, float *cut)
 {
-    const tx_params *ps = &t->model->params;
-    for (int i = 0; i < ps->n; i++) {
-        const tx_param *p = &ps->param[i], *q = reference_param(ref, p->name);
+    const tx_zero *z = &t->zero;
+    for (int i = 0; i < z->flat.kept.n; i++) {
+        const tx_stretch *s = &z->flat.kept.stretch[i];
+        const tx_param *p = &z->ps->param[s->row], *q = reference_param(ref, p->name);
         if (!q) return TX_FAIL(TX_ERR_NUMERIC, "one rank has no %s", p->name);
         tx_param_cut(p, cut, ref->first + q->offset);
-        if (memcmp(cut, t->master + p->offset, (size_t)p->numel * sizeof *cut) != 0)
+        if (memcmp(cut + s->first, tx_zero_master(z, i), (size_t)s->numel * sizeof *cut) != 0)
             return TX_FAIL(TX_ERR_NUMERIC, "rank %d: %s begins with other weights than on one rank", t->grid->rank,
                            p->name);
     }
@@ -146,11 +147,12 @@ static inline double norm_of(const float *x, int64_t n)
 static inline void measure_last_weights(const tx_trainer *t, const reference *ref, float *cut, float *marks,
                                         layout_run *r)
 {
-    const tx_params *ps = &t->model->params;
+    const tx_zero *z = &t->zero;
     int rank = t->grid->rank;
-    for (int i = 0; i < ps->n; i++) {
-        const tx_param *p = &ps->param[i], *q = reference_param(ref, p->name);
-        const float *now = t->master + p->offset;
+    for (int i = 0; i < z->flat.kept.n; i++) {
+        const tx_stretch *s = &z->flat.kept.stretch[i];
+        const tx_param *p = &z->ps->param[s->row], *q = reference_param(ref, p->name);
+        const float *now = tx_zero_master(z, i);
         double sum = 0;
         tx_param_cut(p, cut, ref->last + q->offset);
         memset(marks, 0, (size_t)p->numel * sizeof *marks);
@@ -158,8 +160,10 @@ static inline void measure_last_weights(const tx_trainer *t, const reference *re
             mark_key_biases(t, p, marks + p->numel);
             tx_param_cut(p, marks, marks + p->numel);
         }
-        for (int64_t k = 0; k < p->numel; k++)
-            if (marks[k] == 0) sum += ((double)now[k] - (double)cut[k]) * ((double)now[k] - (double)cut[k]);
+        for (int64_t k = 0; k < s->numel; k++) {
+            double off = (double)now[k] - (double)cut[s->first + k];
+            if (marks[s->first + k] == 0) sum += off * off;
+        }
         double off = sqrt(sum) / norm_of(ref->last + q->offset, q->numel);
         if (off <= r->off[rank]) continue; /* also where it is not a number: then losses are not, either */
         r->off[rank] = off;
@@ -184,11 +188,36 @@ static inline tx_status load_from(tx_trainer *t, const char *dir)
     return st;
 }
 
-static inline uint64_t hash_of_states(const tx_trainer *t)
+/* Of the numbers of what is kept, block by block of each tensor. */
+static inline uint64_t hash_of(const tx_zero *z, int i, const float *x, int which)
+{
+    const tx_stretch *s = &z->flat.kept.stretch[i];
+    uint64_t h = 0;
+    for (int64_t k = 0; k < s->numel; k += TX_PARAM_ALIGN) {
+        struct {
+            char name[TX_PARAM_NAME_MAX];
+            int64_t first, which;
+        } key = { .first = s->first + k, .which = which };
+        int64_t n = s->numel - k < TX_PARAM_ALIGN ? s->numel - k : TX_PARAM_ALIGN;
+        memcpy(key.name, z->ps->param[s->row].name, strlen(z->ps->param[s->row].name));
+        h += XXH3_64bits_withSeed(x + k, (size_t)n * sizeof *x, XXH3_64bits(&key, sizeof key));
+    }
+    return h;
+}
+
+static inline uint64_t hash_of_weights(const tx_zero *z)
 {
     uint64_t h = 0;
-    for (int i = 0; i < t->optim.type->n_state; i++)
-        h ^= XXH3_64bits_withSeed(t->optim.state[i], (size_t)t->model->params.numel * sizeof(float), (uint64_t)i);
+    for (int i = 0; i < z->flat.kept.n; i++) h += hash_of(z, i, tx_zero_master(z, i), 0);
+    return h;
+}
+
+static inline uint64_t hash_of_states(const tx_zero *z)
+{
+    uint64_t h = 0;
+    for (int i = 0; i < z->flat.kept.n; i++)
+        for (int k = 0; k < z->optim.type->n_state; k++)
+            h += hash_of(z, i, z->state[k] + z->flat.kept.stretch[i].at, 1 + k);
     return h;
 }
 
@@ -201,7 +230,7 @@ static inline tx_status keep_reference(reference *k, const tx_trainer *t, float 
         k->n = ps->n;
     }
     TX_TRY(tx_alloc(flat, (size_t)ps->numel, sizeof **flat, "test"));
-    memcpy(*flat, t->master, (size_t)ps->numel * sizeof **flat);
+    memcpy(*flat, t->zero.master, (size_t)ps->numel * sizeof **flat);
     return TX_OK;
 }
 
@@ -221,8 +250,8 @@ static inline tx_status train_and_compare(layout_run *r, tx_trainer *t, dealer *
     }
     o->n_steps = t->iteration;
     TX_TRY(score(t, d, &o->scored[1]));
-    o->weights = XXH3_64bits(t->master, (size_t)t->model->params.numel * sizeof(float));
-    o->states = hash_of_states(t);
+    o->weights = hash_of_weights(&t->zero);
+    o->states = hash_of_states(&t->zero);
     if (r->keep) TX_TRY(keep_reference(r->keep, t, &r->keep->last));
     if (r->ref) measure_last_weights(t, r->ref, room, room + t->model->params.numel, r);
     if (!r->tamper) return r->save ? tx_trainer_save(t, r->save) : TX_OK;

@@ -159,7 +159,7 @@ static void change(tx_trainer *t, const char *end_of_name, int64_t element)
         const tx_param *p = &ps->param[i];
         size_t n = strlen(p->name), m = strlen(end_of_name);
         if (n < m || strcmp(p->name + n - m, end_of_name) != 0) continue;
-        t->master[p->offset + element] *= 1.0000002f;
+        t->zero.master[p->offset + element] *= 1.0000002f;
         return;
     }
 }
@@ -182,7 +182,7 @@ static void change_the_tied_table(tx_trainer *t)
 static void change_everything(tx_trainer *t)
 {
     if (t->grid->rank == 7)
-        for (int64_t i = 0; i < t->model->params.numel; i++) t->master[i] += 1;
+        for (int64_t i = 0; i < t->model->params.numel; i++) t->zero.master[i] += 1;
 }
 
 static void ranks_that_differ_are_not_saved(void **state)

@@ -57,7 +57,7 @@ static tx_status iterate(void)
 
 static float *value(const char *name, int64_t i)
 {
-    return t->master + tx_params_find(&t->model->params, name)->offset + i;
+    return t->zero.master + tx_params_find(&t->model->params, name)->offset + i;
 }
 
 static tx_non_finite search(void)
@@ -80,17 +80,17 @@ static void nothing_is_found_in_a_good_iteration(void **state)
     assert_false(tx_non_finite_is_fault(t));
     tx_trainer before = *t;
     float *kept = malloc((size_t)t->model->params.numel * sizeof(float));
-    memcpy(kept, t->value, (size_t)t->model->params.numel * sizeof(float));
+    memcpy(kept, t->zero.value, (size_t)t->model->params.numel * sizeof(float));
     tx_non_finite f = search();
     assert_false(f.found);
     assert_int_equal(n_read, 3);
     assert_int_equal(f.micro, 2);
-    assert_memory_equal(kept, t->value, (size_t)t->model->params.numel * sizeof(float));
+    assert_memory_equal(kept, t->zero.value, (size_t)t->model->params.numel * sizeof(float));
     free(kept);
     assert_true(t->iteration == before.iteration && t->micro == 0 && t->n_micro == before.n_micro &&
                 t->want == before.want && t->consumed_train_samples == before.consumed_train_samples &&
                 t->iteration_loss == before.iteration_loss && t->ctx.acts.used == before.ctx.acts.used &&
-                !t->ctx.watch && t->optim.t == before.optim.t);
+                !t->ctx.watch && t->zero.optim.t == before.zero.optim.t);
     close_trainer();
 }
 
@@ -206,7 +206,7 @@ static void stops_after_as_many_as_asked(void **state)
     ASSERT_OK(iterate());
     ASSERT_FAILS(iterate(), TX_ERR_NUMERIC,
                  "--max-consecutive-skips 3: so many iterations in a row had gradients that are not finite");
-    assert_true(t->skipped == 3 && t->nan == 3 && t->iteration == 3 && t->optim.t == 0);
+    assert_true(t->skipped == 3 && t->nan == 3 && t->iteration == 3 && t->zero.optim.t == 0);
     close_trainer();
 }
 

@@ -54,6 +54,8 @@ static const char *const runs[] = {
     "--bf16 --fp32-residual-connection --recompute-activations " LLAMA,
     "--recompute-granularity full --recompute-method uniform --recompute-num-layers 2",
     "--apply-layernorm-1p --recompute-granularity full --recompute-method block --recompute-num-layers 1",
+    "--checkpoint-activations --checkpoint-in-cpu",
+    "--bf16 --checkpoint-activations --checkpoint-num-layers 2 --checkpoint-in-cpu",
     "--reset-attention-mask --vocab-size 510",
     "--threads 1 --apply-residual-connection-post-layernorm --make-vocab-size-divisible-by 1000",
 };
@@ -107,6 +109,7 @@ static void a_step_uses_all_of_it(void **state)
         } while (t->micro);
         assert_int_equal(t->ctx.acts.peak, t->ctx.acts.cap);
         assert_int_equal(t->ctx.scratch.peak, t->ctx.scratch.cap);
+        assert_int_equal(t->ctx.host.peak, t->ctx.host.cap);
         tx_trainer_destroy(t);
         tx_config_free(cfg);
     }

@@ -32,6 +32,13 @@ static const char *const layouts[] = {
     "--world-size 4 --no-overlap-grad-reduce",
     "--world-size 2 --recompute-activations --sequence-parallel" TP(2),
     "--world-size 2 --num-layers 5" TP(2) FULL "uniform --recompute-num-layers 2",
+    "--world-size 4 --num-layers 5 --partition-activations" TP(4) FULL "uniform --recompute-num-layers 2",
+    "--world-size 2 --partition-activations --sequence-parallel" TP(2) FULL "uniform",
+    "--world-size 2 --partition-activations --bf16 --fp32-residual-connection" TP(2) FULL "uniform",
+    "--world-size 4 --partition-activations --checkpoint-in-cpu --bf16 --num-layers 6" TP(2) PP(2) FULL
+    "block --recompute-num-layers 2",
+    "--world-size 4 --partition-activations --num-layers-per-virtual-pipeline-stage 2 --num-layers 8" TP(2) PP(2) FULL
+    "uniform --recompute-num-layers 2",
     "--world-size 4 --sequence-parallel" TP(2) PP(2) FULL "block --recompute-num-layers 1",
     "--world-size 4 --sequence-parallel --num-layers-per-virtual-pipeline-stage 1" TP(2) PP(2) FULL
     "uniform --recompute-num-layers 1",
@@ -83,7 +90,7 @@ static tx_status train_as_a_rank(tx_world *world, void *user)
     TX_GOTO(tx_trainer_train(t, read_tokens, NULL));
     tx_volume_read(v, &grid);
     tx_volume_subtract(v, &before);
-    r->sizes[grid.rank] = tx__plan_volume_sizes(t->model, cfg, &grid, t->n_micro, t->gradients.n_buckets);
+    r->sizes[grid.rank] = tx__plan_volume_sizes(t->model, cfg, &grid, t->n_micro, t->zero.flat.n_buckets);
 out:
     tx_trainer_destroy(t);
     tx_grid_close(&grid);
@@ -135,6 +142,8 @@ static void plans_of_large_jobs_move_what_the_formulas_say(void **state)
         "--bf16 --sequence-parallel" TP(8) PP(8) " --num-layers-per-virtual-pipeline-stage 3",
         "--world-size 64 --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --global-batch-size 512 "
         "--micro-batch-size 8" TP(2) FULL "uniform",
+        "--world-size 64 --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --global-batch-size 512 "
+        "--micro-batch-size 8 --partition-activations" TP(8) FULL "uniform",
     };
     for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
         char flags[1024];
@@ -162,6 +171,12 @@ static void assert_moved(const tx_volume *v, int group, tx_comm_op op, int64_t c
     assert_int_equal(v->of[group][op].bytes, bytes);
 }
 
+/* Elements that a tensor takes in a flat buffer. */
+static int64_t stored(int64_t n)
+{
+    return (n + TX_PARAM_ALIGN - 1) / TX_PARAM_ALIGN * TX_PARAM_ALIGN;
+}
+
 /* A micro-batch of b s h = 2 x 16 x 32 floats is 4096 bytes. */
 static void the_papers_by_hand(void **state)
 {
@@ -172,9 +187,10 @@ static void the_papers_by_hand(void **state)
     ASSERT_OK(tx_plan_stage(&plan, cfg, VOCAB, 0)); /* 4 layers, 4 micro-batches, 2 data ranks */
     assert_moved(&plan.volume, TX_GROUP_TENSOR, TX_COMM_ALL_REDUCE, 4 * (4 * 4 + 2), 4 * (4 * 4 + 2) * bsh);
     assert_moved(&plan.volume, TX_GROUP_TENSOR, TX_COMM_ALL_GATHER, 4, 4 * 2 * 16 * 4 * 4 * 2);
-    int64_t h = 32,
-            layer = 4 * h + (3 * h * h + 3 * h) / 2 + h * h / 2 + h + (4 * h * h + 4 * h) / 2 + 4 * h * h / 2 + h;
-    int64_t params = 512 / 2 * h + 16 * h + 4 * layer + 2 * h; /* the vocabulary padded to 128 x 2 */
+    int64_t h = 32, layer = 6 * stored(h) + stored(3 * h / 2) + stored(3 * h * h / 2) + stored(h * h / 2) +
+                            stored(4 * h / 2) + 2 * stored(4 * h * h / 2);
+    int64_t params =
+        stored(512 / 2 * h) + stored(16 * h) + 4 * layer + 2 * stored(h); /* the vocabulary padded to 128 x 2 */
     assert_int_equal(plan.volume.of[TX_GROUP_DATA][TX_COMM_ALL_REDUCE].bytes, 4 * params);
     ASSERT_NEAR(tx_volume_sent(&plan.volume, &plan.sizes), (double)(72 * bsh + 4 * 1024 / 2 + 4 * params), 0, "sent");
     tx_config_free(cfg);
@@ -185,6 +201,12 @@ static void the_papers_by_hand(void **state)
     assert_moved(&plan.volume, TX_GROUP_TENSOR, TX_COMM_ALL_GATHER, 8 * (4 * 6 + 2 + 1),
                  8 * ((4 * 6 + 2) * bsh + 2 * 16 * 4 * 4 * 2));
     assert_moved(&plan.volume, TX_GROUP_TENSOR, TX_COMM_ALL_REDUCE, 5, (4 * 4 + 2) * 32 * 4); /* of norms */
+    tx_config_free(cfg);
+
+    cfg = parsed("--world-size 2 --partition-activations" TP(2) FULL "uniform --recompute-num-layers 3");
+    ASSERT_OK(tx_plan_stage(&plan, cfg, VOCAB, 0)); /* 2 groups */
+    assert_moved(&plan.volume, TX_GROUP_TENSOR, TX_COMM_ALL_GATHER, 8 * (2 + 1), 8 * (2 * bsh + 2 * 16 * 4 * 4 * 2));
+    assert_moved(&plan.volume, TX_GROUP_TENSOR, TX_COMM_ALL_REDUCE, 8 * (4 * 6 + 2), 8 * (4 * 6 + 2) * bsh);
     tx_config_free(cfg);
 
     cfg = parsed("--world-size 2 --num-layers-per-virtual-pipeline-stage 1" PP(2));

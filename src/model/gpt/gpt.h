@@ -10,11 +10,13 @@
 
 #include "model/model.h"
 #include "nn/block.h"
+#include "nn/kept_input.h"
 
 /* What the forward of a micro-batch through a chunk left for its backward; tensors lie on the activation stack. s is
  * the positions of a rank. */
 typedef struct tx_gpt_saved {
-    tx_block_saved *block; /* of the chunk's layers; in one piece with all slots' */
+    tx_block_saved *block; /* of the chunk's layers; in one piece with all slots'. The x of a group that is computed
+                            * again is what is kept of its input (nn/kept_input.h) */
     tx_norm_saved word_norm, final_norm;
     tx_tensor e;      /* [s, b, h], input of the embedding's norm */
     tx_tensor x;      /* [s, b, h], input of the final norm, or what is behind the chunk's last layer */
@@ -22,6 +24,7 @@ typedef struct tx_gpt_saved {
     tx_tensor d;      /* [s, b, h], of its input; dy's memory where the stream has dy's dtype */
     size_t mark;      /* of the stack before forward */
     size_t head_mark; /* of the stack behind the layers */
+    size_t host_mark; /* of the host's stack before forward */
 } tx_gpt_saved;
 
 typedef struct tx_gpt {
@@ -32,7 +35,11 @@ typedef struct tx_gpt {
     bool norms_embedding; /* --embed-layernorm: norm(word[token]) takes the place of word[token] */
     tx_norm word_norm, final_norm;
     tx_block *block;  /* this stage's, chunk by chunk */
-    int *first_param; /* of each of these; behind them the first one of what follows the layers */
+    struct {
+        int words, embedding; /* the words' matrix, which may be the head's as well; positions and a norm */
+        int layers;           /* the first one of block[]; the others follow */
+        int norm, head;
+    } unit; /* of the parameter table; -1: not on this stage */
     int n_blocks;
     int at[TX_MAX_CHUNKS]; /* where a chunk's layers begin among them */
     double p_drop;

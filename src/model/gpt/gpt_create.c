@@ -75,7 +75,6 @@ static tx_status make_blocks(tx_gpt *g, const tx_config *cfg, const tx_grid *gri
         g->n_blocks += (int)(m->chunk[k].end - m->chunk[k].first);
     }
     TX_TRY(tx_alloc(&g->block, (size_t)g->n_blocks, sizeof *g->block, "the model's layers"));
-    TX_TRY(tx_alloc(&g->first_param, (size_t)g->n_blocks + 1, sizeof *g->first_param, "the model's layers"));
     for (int k = 0, i = 0; k < m->n_chunks; k++)
         for (int64_t layer = m->chunk[k].first; layer < m->chunk[k].end; layer++)
             g->block[i++] = block_of(cfg, layer, grid);
@@ -175,7 +174,6 @@ void tx__gpt_destroy(tx_model *m)
     if (!g) return;
     tx_params_deinit(&g->base.params);
     tx_free(g->block);
-    tx_free(g->first_param);
     if (g->saved) tx_free(g->saved[0].block);
     tx_free(g->saved);
     tx_free(g);

@@ -2,6 +2,7 @@
  */
 #include <string.h>
 
+#include "base/clock.h"
 #include "model/gpt/gpt.h"
 #include "parallel/tp.h"
 
@@ -112,6 +113,28 @@ static tx_status embed_bwd(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, const tx_batch
     return look_up_bwd(c, g, batch, d, g->pos.grad);
 }
 
+/* The same with the units that they work on. */
+static tx_status embed_units(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, const tx_batch *batch, tx_tensor x, tx_tensor free,
+                             bool train)
+{
+    TX_TRY(tx_unit_use(batch, g->unit.words, g->unit.embedding));
+    TX_TRY(tx_unit_use(batch, g->unit.embedding, g->unit.layers));
+    TX_TRY(embed(c, g, a, x, batch->token, batch->position, &batch->dropout, free));
+    TX_TRY(tx_unit_leave(batch, g->unit.words, train && g->unit.words == g->unit.head));
+    return tx_unit_leave(batch, g->unit.embedding, train && g->norms_embedding);
+}
+
+static tx_status embed_units_bwd(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, const tx_batch *batch, tx_tensor d)
+{
+    TX_TRY(tx_unit_touch(batch, g->unit.words));
+    TX_TRY(tx_unit_touch(batch, g->unit.embedding));
+    if (g->norms_embedding) TX_TRY(tx_unit_use(batch, g->unit.embedding, -1));
+    TX_TRY(embed_bwd(c, g, a, batch, d));
+    if (g->norms_embedding) TX_TRY(tx_unit_leave(batch, g->unit.embedding, false));
+    TX_TRY(tx_unit_done(batch, g->unit.embedding));
+    return tx_unit_done(batch, g->unit.words);
+}
+
 /* ---- the layers ---- */
 
 /* What the layers of a chunk use in turn, on the scratch arena until the caller pops it: memory for the branches'
@@ -138,10 +161,21 @@ static int64_t group_first(const tx_model *m, int64_t layer)
     return layer < m->recompute.n_layers ? layer - layer % m->recompute.group : layer;
 }
 
+/* The unit of a layer of the chunk, whose layers count from 0, and of what is behind them. */
+static int unit_of(const tx_gpt *g, const tx_batch *batch, int64_t layer)
+{
+    const tx_pp_chunk *chunk = &g->base.chunk[batch->chunk];
+    if (layer < chunk->end - chunk->first) return g->unit.layers + g->at[batch->chunk] + (int)layer;
+    return chunk->post ? g->unit.norm : -1;
+}
+
+/* What becomes of the layers' parameters behind a forward. */
+typedef enum after { FORGET, COME_BACK, KEEP } after;
+
 /* Layers first to end - 1 of the chunk, from x to y. With `keep` what their backward needs stays on the stack,
  * otherwise nothing. */
 static tx_status layers_fwd(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, const tx_batch *batch, int64_t first, int64_t end,
-                            tx_tensor y, tx_tensor x, bool keep)
+                            tx_tensor y, tx_tensor x, bool keep, after then)
 {
     size_t start = tx_arena_mark(&c->acts);
     int64_t s = x.dim[0], b = x.dim[1], h = x.dim[2];
@@ -152,7 +186,9 @@ static tx_status layers_fwd(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, const tx_batc
         tx_tensor out = (end - i) % 2 ? y : other;
         if (keep && i + 1 < end) out = tx_push3(&c->acts, x.dtype, s, b, h);
         size_t mark = tx_arena_mark(&c->acts);
+        TX_TRY(tx_unit_use(batch, unit_of(g, batch, i), then == KEEP && i + 1 == end ? -1 : unit_of(g, batch, i + 1)));
         TX_TRY(tx_block_fwd(c, &block[i], &a->block[i], NULL, batch->first_key, &batch->dropout, out, x));
+        if (then != KEEP) TX_TRY(tx_unit_leave(batch, unit_of(g, batch, i), then == COME_BACK));
         if (!keep) tx_arena_pop(&c->acts, mark);
         x = out;
     }
@@ -160,34 +196,109 @@ static tx_status layers_fwd(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, const tx_batc
     return TX_OK;
 }
 
-static tx_status done(const tx_batch *batch, int first, int end)
+/* Where forward has the stream around groups whose inputs move: two places in turn, of which one is the gradient's,
+ * which nobody has yet. The last group's output comes into the first, where it stays. */
+typedef struct turns {
+    tx_tensor place[2];
+    int64_t left; /* outputs to come; with none left, or where inputs do not move, a place is pushed each time */
+} turns;
+
+/* Of a training chunk. Pushes. */
+static turns turns_of(tx_ctx *c, const tx_model *m, const tx_gpt_saved *a, const tx_pp_chunk *chunk)
 {
-    return batch->done && end > first ? batch->done(batch->done_user, first, end) : TX_OK;
+    const tx_recompute *r = &m->recompute;
+    int64_t n = chunk->end - chunk->first < r->n_layers ? chunk->end - chunk->first : r->n_layers;
+    tx_tensor d = a->d;
+    if (!tx_inputs_move(r)) return (turns){ .left = 0 };
+    return (turns){ .place = { tx_push3(&c->acts, d.dtype, d.dim[0], d.dim[1], d.dim[2]), d },
+                    .left = chunk->pre + (n + r->group - 1) / r->group };
+}
+
+static tx_tensor next_place(tx_ctx *c, turns *t, tx_dtype dtype, int64_t s, int64_t b, int64_t h)
+{
+    return t->left ? t->place[--t->left % 2] : tx_push3(&c->acts, dtype, s, b, h);
+}
+
+/* Adds the time since *since, which becomes now, to a group's. */
+static void count(tx_model *m, tx_group_time what, double *since)
+{
+    double now = tx_clock();
+    m->group_seconds[what] += now - *since;
+    *since = now;
+}
+
+/* All layers of the chunk, a group at a time; x: in, its input; out, its output. */
+static tx_status groups_fwd(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, const tx_batch *batch, turns *t, tx_tensor *x,
+                            bool train)
+{
+    tx_model *m = &g->base;
+    int64_t n = m->chunk[batch->chunk].end - m->chunk[batch->chunk].first;
+    double now = tx_clock();
+    for (int64_t first = 0, end; first < n; first = end) {
+        bool again = train && first < m->recompute.n_layers;
+        for (end = first + 1; end < n && (!train || group_first(m, end) == first);) end++; /* scoring: all */
+        tx_tensor y = next_place(c, t, m->stream, x->dim[0], x->dim[1], x->dim[2]), kept;
+        if (again) TX_TRY(tx_keep_input(c, &m->recompute, &kept, *x));
+        TX_TRY(layers_fwd(c, g, a, batch, first, end, y, *x, train && !again, train ? COME_BACK : FORGET));
+        if (again) a->block[first].x = kept;
+        if (again) count(m, TX_GROUP_FORWARD, &now);
+        *x = y;
+    }
+    return TX_OK;
+}
+
+/* Where the output of a group goes that is computed again, for nobody: to where it was, or to the last one's place. */
+static tx_tensor old_output(const tx_model *m, const tx_gpt_saved *a, int64_t n, int64_t end)
+{
+    if (tx_inputs_move(&m->recompute) && end < m->recompute.n_layers) end = m->recompute.n_layers;
+    return end < n ? a->block[end].x : a->x;
+}
+
+/* Backward of one layer. */
+static tx_status layer_bwd(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, const tx_batch *batch, int64_t i, tx_tensor d)
+{
+    int unit = unit_of(g, batch, i);
+    const tx_unit *rows = &g->base.params.unit[unit];
+    TX_TRY(tx_unit_touch(batch, unit));
+    TX_TRY(tx_block_bwd(c, &g->block[g->at[batch->chunk] + i], &a->block[i], &batch->dropout, d));
+    tx_params_contributed(&g->base.params, rows->first, rows->end);
+    TX_TRY(tx_unit_leave(batch, unit, false));
+    return tx_unit_done(batch, unit);
 }
 
 static tx_status layers_bwd(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, const tx_batch *batch, tx_tensor d)
 {
-    const tx_model *m = &g->base;
-    int at = g->at[batch->chunk];
+    tx_model *m = &g->base;
     int64_t n = m->chunk[batch->chunk].end - m->chunk[batch->chunk].first;
+    size_t scratch = tx_arena_mark(&c->scratch);
+    tx_tensor room = { 0 };
+    if (tx_inputs_move(&m->recompute)) room = tx_push3(&c->scratch, d.dtype, d.dim[0], d.dim[1], d.dim[2]);
     for (int64_t first, end = n; end > 0; end = first) {
+        size_t mark = tx_arena_mark(&c->acts);
+        double now = tx_clock();
         first = group_first(m, end - 1);
-        tx_tensor x = a->block[first].x, y = end < n ? a->block[end].x : a->x;
-        if (first < m->recompute.n_layers) /* y is there already and written once more */
-            TX_TRY(layers_fwd(c, g, a, batch, first, end, y, x, true));
-        for (int64_t i = end - 1; i >= first; i--) {
-            TX_TRY(tx_block_bwd(c, &g->block[at + i], &a->block[i], &batch->dropout, d));
-            tx_params_contributed(&m->params, g->first_param[at + i], g->first_param[at + i + 1]);
-            TX_TRY(done(batch, g->first_param[at + i], g->first_param[at + i + 1]));
+        bool again = first < m->recompute.n_layers;
+        if (again) {
+            tx_tensor x = room.data ? room : a->block[first].x;
+            if (room.data) TX_TRY(tx_fetch_input(c, &m->recompute, x, a->block[first].x));
+            TX_TRY(layers_fwd(c, g, a, batch, first, end, old_output(m, a, n, end), x, true, KEEP));
+            count(m, TX_GROUP_AGAIN, &now);
+        } else {
+            TX_TRY(tx_unit_use(batch, unit_of(g, batch, first), first ? unit_of(g, batch, first - 1) : -1));
         }
+        for (int64_t i = end - 1; i >= first; i--) TX_TRY(layer_bwd(c, g, a, batch, i, d));
+        if (!again) continue;
+        tx_arena_pop(&c->acts, mark); /* streams between the group's layers */
+        count(m, TX_GROUP_BACKWARD, &now);
     }
+    tx_arena_pop(&c->scratch, scratch);
     return TX_OK;
 }
 
 /* ---- the head ---- */
 
 /* Loss, and with train also the gradient of the final norm's output and of the head. */
-static tx_status head(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, const tx_batch *batch, bool train)
+static tx_status head_loss(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, const tx_batch *batch, bool train)
 {
     const tx_model *m = &g->base;
     const tx_axis *tp = &tx_grid_of(c)->tp;
@@ -205,6 +316,32 @@ static tx_status head(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, const tx_batch *bat
     return TX_OK;
 }
 
+/* What is behind the layers. */
+static tx_status head(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, const tx_batch *batch, tx_tensor x, bool train)
+{
+    tx_at_part(c, FINAL_NORM);
+    TX_TRY(tx_unit_use(batch, g->unit.norm, g->unit.head));
+    TX_TRY(tx_norm_fwd(c, &g->final_norm, &a->final_norm, (tx_tensor){ 0 }, x));
+    TX_TRY(tx_unit_leave(batch, g->unit.norm, train));
+    tx_at_part(c, HEAD);
+    TX_TRY(tx_unit_use(batch, g->unit.head, train ? g->unit.norm : -1));
+    if (train) TX_TRY(tx_unit_touch(batch, g->unit.head));
+    TX_TRY(head_loss(c, g, a, batch, train));
+    TX_TRY(tx_unit_leave(batch, g->unit.head, false));
+    return train && g->unit.head != g->unit.words ? tx_unit_done(batch, g->unit.head) : TX_OK;
+}
+
+static tx_status final_norm_bwd(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, const tx_batch *batch)
+{
+    int64_t n = g->base.chunk[batch->chunk].end - g->base.chunk[batch->chunk].first;
+    tx_at_part(c, FINAL_NORM);
+    TX_TRY(tx_unit_use(batch, g->unit.norm, n ? unit_of(g, batch, n - 1) : -1));
+    TX_TRY(tx_unit_touch(batch, g->unit.norm));
+    TX_TRY(tx_norm_bwd(c, &g->final_norm, &a->final_norm, a->d, a->dy, (tx_tensor){ 0 }, a->x));
+    TX_TRY(tx_unit_leave(batch, g->unit.norm, false));
+    return tx_unit_done(batch, g->unit.norm);
+}
+
 /* ---- a chunk ---- */
 
 static tx_status gpt_fwd(tx_ctx *c, tx_model *m, tx_batch *batch, bool train)
@@ -213,36 +350,28 @@ static tx_status gpt_fwd(tx_ctx *c, tx_model *m, tx_batch *batch, bool train)
     tx_gpt_saved *a = &g->saved[batch->slot];
     const tx_pp_chunk *chunk = &m->chunk[batch->chunk];
     int64_t s = tx_tp_positions(c, batch->token.dim[0]), b = batch->token.dim[1], h = m->hidden;
-    int64_t n = chunk->end - chunk->first;
     size_t scratch = tx_arena_mark(&c->scratch);
     a->mark = tx_arena_mark(&c->acts);
+    a->host_mark = tx_arena_mark(&c->host);
     a->d = a->dy = (tx_tensor){ 0 };
     if (train) a->d = a->dy = tx_push3(&c->acts, m->dtype, s, b, h);
     if (train && m->stream != m->dtype) a->d = tx_push3(&c->acts, m->stream, s, b, h);
     batch->d = a->d;
 
-    tx_tensor none = { 0 }, x = batch->x;
+    tx_tensor x = batch->x, free = a->dy; /* until the head */
+    turns t = { .left = 0 };
+    if (train) t = turns_of(c, m, a, chunk);
     lend(c, g, a, batch->chunk, s, b);
     if (chunk->pre) {
-        x = tx_push3(&c->acts, m->stream, s, b, h);
-        TX_TRY(
-            embed(c, g, a, x, batch->token, batch->position, &batch->dropout, a->dy)); /* dy is free until the head */
+        x = next_place(c, &t, m->stream, s, b, h);
+        if (train && x.data == free.data) free = tx_tensor3(t.place[0].data, m->dtype, s, b, h);
+        TX_TRY(embed_units(c, g, a, batch, x, free, train));
     }
-    for (int64_t first = 0, end; first < n; first = end) {
-        for (end = first + 1; end < n && (!train || group_first(m, end) == first);) end++; /* scoring: all */
-        tx_tensor y = tx_push3(&c->acts, m->stream, s, b, h);
-        TX_TRY(layers_fwd(c, g, a, batch, first, end, y, x, train && first >= m->recompute.n_layers));
-        x = y;
-    }
+    TX_TRY(groups_fwd(c, g, a, batch, &t, &x, train));
     a->x = batch->y = x;
     tx_arena_pop(&c->scratch, scratch);
     a->head_mark = tx_arena_mark(&c->acts);
-    if (chunk->post) {
-        tx_at_part(c, FINAL_NORM);
-        TX_TRY(tx_norm_fwd(c, &g->final_norm, &a->final_norm, none, x));
-        tx_at_part(c, HEAD);
-        TX_TRY(head(c, g, a, batch, train));
-    }
+    if (chunk->post) TX_TRY(head(c, g, a, batch, x, train));
     if (!train) tx_arena_pop(&c->acts, a->mark);
     return TX_OK;
 }
@@ -255,20 +384,14 @@ static tx_status gpt_bwd(tx_ctx *c, tx_model *m, tx_batch *batch)
     size_t scratch = tx_arena_mark(&c->scratch);
     tx_at_backward(c, true);
     lend(c, g, a, batch->chunk, a->d.dim[0], a->d.dim[1]);
-    if (chunk->post) {
-        tx_at_part(c, FINAL_NORM);
-        TX_TRY(tx_norm_bwd(c, &g->final_norm, &a->final_norm, a->d, a->dy, (tx_tensor){ 0 }, a->x));
-        TX_TRY(done(batch, g->first_param[g->n_blocks], m->params.n));
-    }
+    if (chunk->post) TX_TRY(final_norm_bwd(c, g, a, batch));
     tx_arena_pop(&c->acts, a->head_mark);
     TX_TRY(layers_bwd(c, g, a, batch, a->d));
-    if (chunk->pre) {
-        TX_TRY(embed_bwd(c, g, a, batch, a->d));
-        TX_TRY(done(batch, 0, g->first_param[0]));
-    }
+    if (chunk->pre) TX_TRY(embed_units_bwd(c, g, a, batch, a->d));
     tx_at_backward(c, false);
     tx_arena_pop(&c->scratch, scratch);
     tx_arena_pop(&c->acts, a->mark);
+    tx_arena_pop(&c->host, a->host_mark);
     return TX_OK;
 }
 

@@ -17,9 +17,11 @@ static const tx_param_decl embedding_params[] = {
     { "embedding.word_embeddings.norm.bias",   "h+",  TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(word_norm.beta),  TX_WITH_ENORM },
     { "embedding.position_embeddings.weight",  "P,h", TX_INIT_NORMAL, TX_DECAY,    TX_ADDS, F(pos),             TX_WITH_POS },
 };
-static const tx_param_decl final_params[] = {
+static const tx_param_decl norm_params[] = {
     { "encoder.final_layernorm.weight", "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(final_norm.gamma), 0 },
     { "encoder.final_layernorm.bias",   "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(final_norm.beta),  TX_WITH_BETA },
+};
+static const tx_param_decl output_params[] = {
     { "output_layer.weight",            "V/t,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, F(output),           TX_WITH_OUTPUT },
 };
 /* clang-format on */
@@ -32,13 +34,28 @@ static unsigned traits_of(const tx_gpt *g, const tx_config *cfg)
 }
 
 /* The word embedding of the first stage, which with a pipeline of one is the head, too, or the last stage's copy. */
-static tx_status declare_words(tx_gpt *g, tx_dims dims, const tx_grid *grid, bool head)
+static tx_status declare_words(tx_gpt *g, tx_dims dims, const tx_grid *grid, int chunk, bool head)
 {
     bool tied = g->head == &g->word;
+    TX_TRY(tx_params_begin_unit(&g->base.params, TX_UNIT_WORDS, chunk));
     dims.tied = tied && grid->pp.size > 1;
     dims.copy = dims.tied && head;
     dims.traits = tied && (head || grid->pp.size == 1) ? TX_WITH_HEAD : TX_WITH_WORDS;
     return tx_params_declare(&g->base.params, "", word_params, 2, g, &dims);
+}
+
+/* What turns the last layer's output into logits: a matrix of its own, or the words', here or in a copy. */
+static tx_status declare_head(tx_gpt *g, tx_dims dims, const tx_grid *grid, int chunk)
+{
+    tx_params *ps = &g->base.params;
+    g->unit.head = ps->n_units;
+    if (g->head == &g->output) {
+        TX_TRY(tx_params_begin_unit(ps, TX_UNIT_HEAD, chunk));
+        return tx_params_declare(ps, "", output_params, 1, g, &dims);
+    }
+    if (g->unit.words < 0) return declare_words(g, dims, grid, chunk, true);
+    g->unit.head = g->unit.words;
+    return TX_OK;
 }
 
 tx_status tx__gpt_declare(tx_gpt *g, const tx_config *cfg, const tx_grid *grid)
@@ -59,21 +76,27 @@ tx_status tx__gpt_declare(tx_gpt *g, const tx_config *cfg, const tx_grid *grid)
                      .tp_rank = grid->tp.rank,
                      .traits = g->traits };
     const tx_pp_chunk *first = &m->chunk[0], *last = &m->chunk[m->n_chunks - 1];
+    g->unit.words = g->unit.embedding = g->unit.norm = g->unit.head = -1;
     if (first->pre) {
-        TX_TRY(declare_words(g, dims, grid, false));
+        g->unit.words = ps->n_units;
+        TX_TRY(declare_words(g, dims, grid, 0, false));
+        g->unit.embedding = ps->n_units;
+        TX_TRY(tx_params_begin_unit(ps, TX_UNIT_EMBEDDING, 0));
         TX_TRY(tx_params_declare(ps, "", embedding_params, 3, g, &dims));
     }
+    g->unit.layers = ps->n_units;
     for (int k = 0, i = 0; k < m->n_chunks; k++)
         for (int64_t layer = m->chunk[k].first; layer < m->chunk[k].end; layer++, i++) {
             char prefix[64];
             snprintf(prefix, sizeof prefix, "encoder.layers.%lld.", (long long)layer);
-            g->first_param[i] = ps->n;
+            TX_TRY(tx_params_begin_unit(ps, TX_UNIT_LAYER, k));
             TX_TRY(tx_params_declare(ps, prefix, tx_block_params, tx_block_n_params, &g->block[i], &dims));
         }
-    g->first_param[g->n_blocks] = ps->n;
     if (last->post) {
-        TX_TRY(tx_params_declare(ps, "", final_params, 3, g, &dims));
-        if (g->head == &g->word && !first->pre) TX_TRY(declare_words(g, dims, grid, true));
+        g->unit.norm = ps->n_units;
+        TX_TRY(tx_params_begin_unit(ps, TX_UNIT_LAYER, m->n_chunks - 1));
+        TX_TRY(tx_params_declare(ps, "", norm_params, 2, g, &dims));
+        TX_TRY(declare_head(g, dims, grid, m->n_chunks - 1));
     }
     for (int i = 0; g->final_norm.plus_one && i < ps->n; i++) /* what begins at one is the norms' factors */
         if (ps->param[i].init == TX_INIT_ONE) ps->param[i].init = TX_INIT_ZERO;

@@ -1,0 +1,31 @@
+/* aio_engine.h - inside aio: how a worker hands pieces of requests to the kernel. */
+#ifndef TX_BASE_AIO_ENGINE_H
+#define TX_BASE_AIO_ENGINE_H
+
+#include "base/aio.h"
+
+/* What the kernel is asked for at once. */
+typedef struct tx__piece {
+    tx_aio_request *request;
+    unsigned char *buf;
+    uint64_t at;
+    size_t n;
+    bool write;
+    int n_tries; /* in a row that moved nothing */
+    int result;  /* bytes moved, or -errno */
+} tx__piece;
+
+typedef struct tx__aio_engine {
+    const char *how[2]; /* tx_aio_how: page cache, O_DIRECT */
+    /* For up to `depth` pieces at once; 0 or an errno. Used by one thread, which need not be the one that opens it. */
+    int (*open)(void **out, int depth);
+    void (*start)(void *engine, int fd, tx__piece *p);
+    /* Hands in what was started and waits until at least `least` pieces are done; `done` has room for all. Their
+     * number, or -errno: the kernel takes no more. */
+    int (*wait)(void *engine, int least, tx__piece **done);
+    void (*close)(void *engine);
+} tx__aio_engine;
+
+extern const tx__aio_engine tx__aio_plain, tx__aio_uring;
+
+#endif

@@ -1,0 +1,741 @@
+/* deepspeed_json.c - walks DeepSpeed's JSON and does with each key what its row in deepspeed_keys.def says. All that is
+ * wrong is told, with its place; the walk goes on. */
+#include "config/deepspeed_json.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+/* ---------------------------------------------------------------- the table */
+
+typedef enum row_kind {
+    OPTION_ROW,
+    YIELDS_ROW,
+    CONVERT_ROW,
+    UNUSED_ROW,
+    ONLY_ROW,
+    REFUSED_ROW,
+    SECTION_ROW,
+    OFF_ROW
+} row_kind;
+typedef enum value_type { T_BOOL, T_NUMBER, T_STRING, T_LIST, T_OBJECT, T_ANY } value_type;
+
+typedef struct reading reading;
+
+typedef struct key_row {
+    row_kind kind;
+    const char *path;
+    const char *flag; /* OPTION, YIELDS */
+    value_type type;  /* CONVERT, UNUSED */
+    tx_status (*convert)(reading *r, const json_t *value);
+    const char *words; /* ONLY: values; SECTION, OFF: members */
+    const char *text;
+} key_row;
+
+#define CONVERT(path, type, fn, text) static tx_status convert_##fn(reading *r, const json_t *value);
+#include "config/deepspeed_keys.def"
+
+static const key_row rows[] = {
+#define OPTION(p, f)           { .kind = OPTION_ROW, .path = p, .flag = f },
+#define YIELDS(p, f)           { .kind = YIELDS_ROW, .path = p, .flag = f },
+#define CONVERT(p, t, fn, txt) { .kind = CONVERT_ROW, .path = p, .type = T_##t, .convert = convert_##fn, .text = txt },
+#define UNUSED(p, t, txt)      { .kind = UNUSED_ROW, .path = p, .type = T_##t, .text = txt },
+#define ONLY(p, w, txt)        { .kind = ONLY_ROW, .path = p, .type = T_ANY, .words = w, .text = txt },
+#define REFUSED(p, txt)        { .kind = REFUSED_ROW, .path = p, .type = T_ANY, .text = txt },
+#define SECTION(p, w, txt)     { .kind = SECTION_ROW, .path = p, .type = T_OBJECT, .words = w, .text = txt },
+#define OFF(p, w, txt)         { .kind = OFF_ROW, .path = p, .type = T_OBJECT, .words = w, .text = txt },
+#include "config/deepspeed_keys.def"
+};
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+static const key_row *row_find(const char *path)
+{
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (!strcmp(rows[i].path, path)) return &rows[i];
+    return NULL;
+}
+
+/* `path` behind "above.", or NULL. */
+static const char *below(const char *path, const char *above)
+{
+    size_t n = strlen(above);
+    return !strncmp(path, above, n) && path[n] == '.' ? path + n + 1 : NULL;
+}
+
+/* Whether keys of the table lie below this one. */
+static bool is_on_the_way(const char *path)
+{
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (below(rows[i].path, path)) return true;
+    return false;
+}
+
+/* The section whose member this is, NULL: none's. */
+static const key_row *section_of(const char *path)
+{
+    for (size_t i = 0; i < N_ROWS; i++)
+        if ((rows[i].kind == SECTION_ROW || rows[i].kind == OFF_ROW) && below(path, rows[i].path)) return &rows[i];
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- one reading of a file */
+
+struct reading {
+    tx__deepspeed *d;
+    tx_config *cfg, *scratch; /* scratch: where a value goes first, to be compared */
+    const char *const *typed;
+    tx_config_given *bad;
+    tx_violations *found;
+    const char *file;
+    const char *key; /* the one at hand, as the table has it, and where it stands */
+    tx__place at;
+    bool fp16; /* by the file or a flag; else the other keys of that section say nothing */
+    bool has_scale_power, has_scale_key;
+    tx__place fp16_at;
+    int64_t accumulation, data_parallel; /* 0: left out */
+    tx__place accumulation_at, data_parallel_at;
+    bool tensorboard;
+    const char *tensorboard_path, *tensorboard_job; /* of the JSON */
+    tx__place tensorboard_at;
+};
+
+/* Of a long path what tells files apart: a message has room for so much. */
+static const char *file_end(const char *path)
+{
+    size_t n = strlen(path);
+    return n > 100 ? path + n - 100 : path;
+}
+
+static void wrong(const reading *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void wrong(const reading *r, const char *fmt, ...)
+{
+    char text[400];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    tx__violate(r->found, "%s: line %d, column %d: %s", file_end(r->file), r->at.line, r->at.column, text);
+}
+
+static tx_status note(const reading *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static tx_status note(const reading *r, const char *fmt, ...)
+{
+    char text[400];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return tx_str_printf(&r->d->notes, "%s: line %d: %s\n", file_end(r->file), r->at.line, tx_printable(text));
+}
+
+/* A value as it stands in the file, shortened. */
+static const char *shown(char text[48], const json_t *value)
+{
+    char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
+    snprintf(text, 48, "%.40s%s", dump ? dump : "?", dump && strlen(dump) > 40 ? "..." : "");
+    free(dump);
+    return text;
+}
+
+/* ---------------------------------------------------------------- types */
+
+/* As if the key were left out. */
+static bool is_auto(const json_t *value)
+{
+    return json_is_null(value) || (json_is_string(value) && !strcmp(json_string_value(value), "auto"));
+}
+
+static bool fits(const json_t *value, value_type type)
+{
+    switch (type) {
+    case T_BOOL:
+        return json_is_boolean(value);
+    case T_NUMBER:
+        return json_is_number(value);
+    case T_STRING:
+        return json_is_string(value);
+    case T_LIST:
+        return json_is_array(value);
+    case T_OBJECT:
+        return json_is_object(value);
+    default:
+        return true;
+    }
+}
+
+static bool checked(const reading *r, const json_t *value, value_type type)
+{
+    static const char *const takes[] = { "true or false", "a number", "a string", "a list", "an object { ... }", "" };
+    const char *is = json_is_boolean(value)  ? "a boolean"
+                     : json_is_number(value) ? "a number"
+                     : json_is_string(value) ? "a string"
+                     : json_is_array(value)  ? "a list"
+                                             : "an object";
+    char text[48];
+    if (fits(value, type)) return true;
+    wrong(r, "%.100s is %s, %s; it takes %s", r->key, shown(text, value), is, takes[type]);
+    return false;
+}
+
+static value_type type_of_option(const tx_option *o)
+{
+    if (o->kind == TX_OPTION_FLAG || o->kind == TX_OPTION_FLAG_OFF) return T_BOOL;
+    return o->kind == TX_OPTION_I64 || o->kind == TX_OPTION_F64 ? T_NUMBER : T_STRING;
+}
+
+/* A number's or string's text for an option's parser. 2e8 is whole there, too. */
+static const char *value_text(char buf[40], const json_t *value)
+{
+    if (json_is_string(value)) return json_string_value(value);
+    if (json_is_integer(value))
+        snprintf(buf, 40, "%lld", (long long)json_integer_value(value));
+    else if (json_is_real(value))
+        snprintf(buf, 40, "%.17g", json_real_value(value));
+    else
+        snprintf(buf, 40, "%s", json_is_true(value) ? "true" : json_is_false(value) ? "false" : "");
+    return buf;
+}
+
+/* A whole number of at least 1; 0 and a violation if it is none. */
+static int64_t counted(const reading *r, const json_t *value)
+{
+    char buf[40];
+    int64_t n;
+    if (tx__integer_parse(value_text(buf, value), &n) && n >= 1 && n <= 1000000000) return n;
+    wrong(r, "%s is %s; it takes a whole number from 1 to 1e9", r->key, buf);
+    return 0;
+}
+
+/* ---------------------------------------------------------------- into an option */
+
+static const tx_option *option_of(const reading *r, const char *flag)
+{
+    const tx_option *o = tx__option_find(r->cfg->command, flag, strlen(flag), NULL);
+    TX_ASSERT(o && tx__has_member(o)); /* the commands that take the file take all of its options */
+    return o;
+}
+
+static bool is_switch(const tx_option *o)
+{
+    return type_of_option(o) == T_BOOL;
+}
+
+/* --no-x given or left out, and the flag --x that says what is so anyway. */
+static const char *typed_affirmation(const reading *r, const tx_option *o)
+{
+    if (o->kind != TX_OPTION_FLAG_OFF || strncmp(o->flag, "no-", 3) != 0) return NULL;
+    const tx_option *yes = tx__option_find(r->cfg->command, o->flag + 3, strlen(o->flag + 3), NULL);
+    return yes ? r->typed[yes - tx__options] : NULL;
+}
+
+/* "--zero-stage 2", "--fp16" */
+static tx_status flag_text(tx_str *out, const reading *r, const tx_option *o)
+{
+    const char *typed = r->typed[o - tx__options];
+    TX_TRY(tx_str_printf(out, "--%s", typed ? typed : o->flag));
+    if (is_switch(o)) return TX_OK;
+    TX_TRY(tx_str_puts(out, " "));
+    return tx__option_format(out, r->cfg, o);
+}
+
+/* An error, and rules do not look at the option; or the flag counts. */
+static tx_status differs_from_flag(reading *r, const tx_option *o, const char *value, bool yields)
+{
+    tx_str flag = { 0 };
+    tx_status st = flag_text(&flag, r, o);
+    if (!st && yields)
+        st = note(r, "%s %.60s: %.120s is given and counts", r->key, value, flag.data);
+    else if (!st)
+        wrong(r, "%s is %.60s, but %.120s is given: the two say the same thing, give them one value or leave one out",
+              r->key, value, flag.data);
+    *tx__given(r->bad, o) = !yields;
+    tx_str_free(&flag);
+    return st;
+}
+
+/* The value that is in scratch: taken, or compared with what is there from a flag or another key. */
+static tx_status settle(reading *r, const tx_option *o, const char *value, bool yields)
+{
+    tx__origin *from = &r->d->from[o - tx__options];
+    tx_str now = { 0 }, want = { 0 };
+    tx_status st;
+    TX_GOTO(tx__option_format(&now, r->cfg, o));
+    TX_GOTO(tx__option_format(&want, r->scratch, o));
+    bool same = !strcmp(now.data, want.data);
+    const char *yes = !strcmp(want.data, "False") && !yields ? typed_affirmation(r, o) : NULL;
+    if (yes) {
+        wrong(r, "%s is false, but --%s is given: leave one out", r->key, yes);
+    } else if (from->key) {
+        if (!same)
+            wrong(r, "%s is %.60s, but %s in line %d, which says the same thing, has another value", r->key, value,
+                  from->key, from->at.line);
+    } else if (tx__is_given(r->cfg, o)) {
+        if (!same)
+            st = differs_from_flag(r, o, value, yields);
+        else
+            *from = (tx__origin){ r->key, r->at };
+    } else {
+        TX_GOTO(tx__option_copy(r->cfg, r->scratch, o));
+        *from = (tx__origin){ r->key, r->at };
+        *tx__given(&r->cfg->given, o) = !is_switch(o) || (o->kind == TX_OPTION_FLAG) == !strcmp(want.data, "True");
+    }
+out:
+    tx_str_free(&now);
+    tx_str_free(&want);
+    return st;
+}
+
+/* Text for the option's parser; for a switch "true" or "false". */
+static tx_status put(reading *r, const char *flag, const char *text, bool yields)
+{
+    const tx_option *o = option_of(r, flag);
+    if (*tx__given(r->bad, o)) return TX_OK; /* the flag could not be read, and that is said already */
+    if (is_switch(o)) {
+        *(bool *)tx__member(r->scratch, o) = !strcmp(text, "true");
+        return settle(r, o, text, yields);
+    }
+    tx_status st = tx__option_set(r->scratch, o, 1, &text);
+    if (!st) return settle(r, o, text, yields);
+    if (st != TX_ERR_ARG) return st;
+    *tx__given(r->bad, o) = *tx__given(&r->cfg->given, o) = true;
+    wrong(r, "%s: %s", r->key, tx_last_error());
+    return TX_OK;
+}
+
+/* ---------------------------------------------------------------- keys that need more than their value's text */
+
+static tx_status convert_accumulation(reading *r, const json_t *value)
+{
+    r->accumulation = counted(r, value);
+    r->accumulation_at = r->at;
+    return TX_OK;
+}
+
+static tx_status convert_data_parallel(reading *r, const json_t *value)
+{
+    r->data_parallel = counted(r, value);
+    r->data_parallel_at = r->at;
+    return TX_OK;
+}
+
+static tx_status convert_optimizer(reading *r, const json_t *value)
+{
+    const char *name = json_string_value(value);
+    if (!strcasecmp(name, "adam") || !strcasecmp(name, "adamw")) return put(r, "optimizer", "adam", true);
+    if (!strcasecmp(name, "sgd")) return put(r, "optimizer", "sgd", true);
+    wrong(r,
+          "optimizer.type %.60s: there are Adam (also AdamW) and SGD; with Megatron-DeepSpeed the section is not used, "
+          "leave it out",
+          name);
+    return TX_OK;
+}
+
+static tx_status convert_betas(reading *r, const json_t *value)
+{
+    const json_t *one = json_array_get(value, 0), *two = json_array_get(value, 1);
+    char text[48], buf[40];
+    if (json_array_size(value) != 2 || !json_is_number(one) || !json_is_number(two)) {
+        wrong(r, "%s is %s; it takes two numbers, as in [0.9, 0.999]", r->key, shown(text, value));
+        return TX_OK;
+    }
+    TX_TRY(put(r, "adam-beta1", value_text(buf, one), true));
+    return put(r, "adam-beta2", value_text(buf, two), true);
+}
+
+/* 0 is DeepSpeed's word for what a flag that is left out says here. */
+static tx_status convert_loss_scale(reading *r, const json_t *value)
+{
+    char buf[40];
+    const tx_option *o = option_of(r, "loss-scale");
+    if (json_number_value(value) != 0) return put(r, "loss-scale", value_text(buf, value), false);
+    if (tx__is_given(r->cfg, o) && !*tx__given(r->bad, o)) return differs_from_flag(r, o, "0, dynamic", false);
+    return TX_OK;
+}
+
+static tx_status convert_scale_power(reading *r, const json_t *value)
+{
+    char buf[40];
+    double power = json_number_value(value);
+    if (power != floor(power) || fabs(power) > 126) {
+        wrong(r, "%s is %s; it takes a whole number up to 126", r->key, value_text(buf, value));
+        return TX_OK;
+    }
+    r->has_scale_power = true;
+    snprintf(buf, sizeof buf, "%.17g", exp2(power));
+    return put(r, "initial-loss-scale", buf, false);
+}
+
+static tx_status convert_zero(reading *r, const json_t *value)
+{
+    TX_TRY(note(r, "zero_optimization: true and false are deprecated upstream; as an object it has a stage"));
+    return put(r, "zero-stage", json_is_true(value) ? "1" : "0", false);
+}
+
+static tx_status convert_cpu_offload(reading *r, const json_t *value)
+{
+    TX_TRY(note(r, "Config parameter cpu_offload is deprecated use offload_optimizer"));
+    return json_is_true(value) ? put(r, "offload-optimizer", "cpu", false) : TX_OK;
+}
+
+static tx_status convert_cpu_offload_param(reading *r, const json_t *value)
+{
+    TX_TRY(note(r, "Config parameter cpu_offload_param is deprecated use offload_param"));
+    return json_is_true(value) ? put(r, "offload-param", "cpu", false) : TX_OK;
+}
+
+static tx_status convert_cpu_offload_pin(reading *r, const json_t *value)
+{
+    const char *text = json_is_true(value) ? "true" : "false";
+    TX_TRY(note(r, "Config parameter cpu_offload_use_pin_memory is deprecated use offload_param or offload_optimizer"));
+    TX_TRY(put(r, "offload-optimizer-pin-memory", text, false));
+    return put(r, "offload-param-pin-memory", text, false);
+}
+
+static tx_status convert_breakdown(reading *r, const json_t *value)
+{
+    return json_is_true(value) ? put(r, "timing-log-level", "2", true) : TX_OK;
+}
+
+static tx_status convert_tensorboard(reading *r, const json_t *value)
+{
+    r->tensorboard = json_is_true(value);
+    r->tensorboard_at = r->at;
+    return TX_OK;
+}
+
+static tx_status convert_tensorboard_path(reading *r, const json_t *value)
+{
+    r->tensorboard_path = json_string_value(value);
+    return TX_OK;
+}
+
+static tx_status convert_tensorboard_job(reading *r, const json_t *value)
+{
+    r->tensorboard_job = json_string_value(value);
+    return TX_OK;
+}
+
+/* ---------------------------------------------------------------- one key */
+
+static const char *last_part(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot ? dot + 1 : path;
+}
+
+struct nearest {
+    const char *path; /* of the typed key */
+    int distance;
+    tx_str found;
+};
+
+/* A key of the same name elsewhere is as near as one letter. */
+static tx_status try_nearest(struct nearest *n, const char *above, const char *name, size_t n_name)
+{
+    char candidate[64], path[160];
+    size_t own = (size_t)(last_part(n->path) - n->path);
+    snprintf(candidate, sizeof candidate, "%.*s", (int)n_name, name);
+    snprintf(path, sizeof path, "%s%s%s", above, *above ? "." : "", candidate);
+    bool beside = strlen(path) - n_name == own && !strncmp(path, n->path, own);
+    int d = tx_str_distance(last_part(n->path), candidate);
+    if (d >= n->distance - !beside) return TX_OK;
+    n->distance = d + !beside;
+    tx_str_free(&n->found);
+    return tx_str_puts(&n->found, path);
+}
+
+static tx_status unknown(reading *r, const char *path)
+{
+    size_t length = strlen(last_part(path));
+    struct nearest n = { .path = path,
+                         .distance = length < 4   ? 2
+                                     : length < 9 ? 3
+                                                  : (int)(length > 60 ? 60 : length) / 3 + 1 };
+    tx_status st = TX_OK;
+    for (size_t i = 0; i < N_ROWS && !st; i++) {
+        char above[128];
+        const char *name = last_part(rows[i].path);
+        snprintf(above, sizeof above, "%.*s", name == rows[i].path ? 0 : (int)(name - rows[i].path - 1), rows[i].path);
+        st = try_nearest(&n, above, name, strlen(name));
+        if (!st && !strchr(above, '.') && *above) st = try_nearest(&n, "", above, strlen(above));
+        bool section = rows[i].kind == SECTION_ROW || rows[i].kind == OFF_ROW;
+        for (const char *w = section ? rows[i].words : NULL; w && !st; w = strchr(w, '|')) {
+            w += *w == '|';
+            st = try_nearest(&n, rows[i].path, w, strcspn(w, "|"));
+        }
+    }
+    if (!st && n.found.len)
+        wrong(r, "unknown key \"%.100s\"; did you mean \"%s\"?", path, n.found.data);
+    else if (!st)
+        wrong(r, "unknown key \"%.100s\"; docs/deepspeed-keys.md lists the keys", path);
+    tx_str_free(&n.found);
+    return st;
+}
+
+/* A member of a section that is not used. */
+static tx_status read_member(reading *r, const key_row *section, const char *path, const json_t *value)
+{
+    const char *name = below(path, section->path);
+    if (strcmp(section->words, "*") != 0 && !tx__word_in(section->words, name)) return unknown(r, path);
+    if (strcmp(name, "enabled") != 0 || is_auto(value)) return TX_OK;
+    r->key = path;
+    if (checked(r, value, T_BOOL) && json_is_true(value) && section->kind == OFF_ROW)
+        wrong(r, "%s is not built: %s; give \"enabled\": false, or leave it out", section->path, section->text);
+    return TX_OK;
+}
+
+static bool has_word(const char *words, const json_t *value)
+{
+    char buf[40];
+    return tx__word_in(words, value_text(buf, value));
+}
+
+static tx_status read_option(reading *r, const key_row *row, const json_t *value)
+{
+    char buf[40];
+    bool scales = below(row->path, "fp16") && strcmp(row->flag, "fp16") != 0;
+    if (!checked(r, value, type_of_option(option_of(r, row->flag)))) return TX_OK;
+    if (!strcmp(row->path, "fp16.enabled")) r->fp16_at = r->at;
+    r->has_scale_key |= scales;
+    if (scales && !r->fp16) return TX_OK;
+    return put(r, row->flag, value_text(buf, value), row->kind == YIELDS_ROW);
+}
+
+static tx_status read_key(reading *r, const key_row *row, const json_t *value)
+{
+    char text[48];
+    switch (row->kind) {
+    case OPTION_ROW:
+    case YIELDS_ROW:
+        return read_option(r, row, value);
+    case CONVERT_ROW:
+        if (!checked(r, value, row->type) || (below(row->path, "fp16") && !r->fp16)) return TX_OK;
+        return row->convert(r, value);
+    case ONLY_ROW:
+        if (has_word(row->words, value)) break;
+        wrong(r, "%s is %s, and only %s is built: %s", row->path, shown(text, value), row->words, row->text);
+        return TX_OK;
+    case REFUSED_ROW:
+        if (json_is_object(value) && !json_object_size(value)) return TX_OK;
+        wrong(r, "%s: %s", row->path, row->text);
+        return TX_OK;
+    default:
+        if (!checked(r, value, row->type)) return TX_OK;
+    }
+    return note(r, "%s: accepted, without effect here: %s", row->path, row->text);
+}
+
+static tx_status read_any(void *user, const char *path, const char *name, tx__place at, const json_t *value,
+                          bool *enter)
+{
+    reading *r = user;
+    const key_row *row = row_find(path), *section = section_of(path);
+    r->at = at;
+    if (strchr(name, '.')) return unknown(r, path);
+    if (section && !row) return read_member(r, section, path, value);
+    bool way = is_on_the_way(path);
+    if (!row && !way) return unknown(r, path);
+    r->key = row ? row->path : path;
+    if (is_auto(value)) return TX_OK;
+    if (way && json_is_object(value)) {
+        *enter = true;
+        return TX_OK;
+    }
+    if (!row) {
+        (void)checked(r, value, T_OBJECT);
+        return TX_OK;
+    }
+    *enter = row->kind == SECTION_ROW || row->kind == OFF_ROW;
+    return read_key(r, row, value);
+}
+
+/* ---------------------------------------------------------------- what several keys say together */
+
+/* A number of the equation under the name that it was given by; `flag` NULL: only the file has it. */
+static void print_number(char text[64], const reading *r, const char *key, const char *flag, int64_t n)
+{
+    bool typed = flag && !r->d->from[option_of(r, flag) - tx__options].key;
+    if (n)
+        snprintf(text, 64, "%s%s %lld", typed ? "--" : "", typed ? flag : key, (long long)n);
+    else
+        snprintf(text, 64, "%s ?", key);
+}
+
+static void refuse_batch(reading *r, const tx__batch *b)
+{
+    tx__batch near[TX__N_NEAREST];
+    char train[64], micro[64], accumulation[64], list[200] = "";
+    int n = tx__batch_nearest(b, near);
+    for (int i = 0; i < n; i++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%lld = %lld x %lld x %lld", i ? ", " : "",
+                 (long long)near[i].train, (long long)near[i].micro, (long long)near[i].accumulation,
+                 (long long)near[i].ranks);
+    print_number(train, r, "train_batch_size", "global-batch-size", b->train);
+    print_number(micro, r, "train_micro_batch_size_per_gpu", "micro-batch-size", b->micro);
+    print_number(accumulation, r, "gradient_accumulation_steps", NULL, b->accumulation);
+    wrong(r, "%s = %s x %s x data-parallel size %lld is impossible; nearest: %s%s", train, micro, accumulation,
+          (long long)b->ranks, list,
+          !r->cfg->given.world_size && strcmp(r->cfg->command->name, "pretrain-gpt") != 0
+              ? "; --world-size tells how many ranks there are"
+              : "");
+}
+
+/* Where the first key of the equation stands. */
+static tx__place batch_place(const reading *r)
+{
+    const tx__origin *train = &r->d->from[option_of(r, "global-batch-size") - tx__options];
+    const tx__origin *micro = &r->d->from[option_of(r, "micro-batch-size") - tx__options];
+    return train->key ? train->at : micro->key ? micro->at : r->accumulation_at;
+}
+
+static void settle_batch(reading *r)
+{
+    tx_config *c = r->cfg;
+    tx_config_given *g = &c->given;
+    tx__batch b = { .train = g->global_batch_size ? c->global_batch_size : 0,
+                    .micro = g->micro_batch_size ? c->micro_batch_size : 0,
+                    .accumulation = r->accumulation,
+                    .ranks = tx_config_data_parallel(c) };
+    r->at = batch_place(r);
+    if (!r->at.line || r->bad->global_batch_size || r->bad->micro_batch_size) return;
+    bool sound = tx__batch_complete(&b);
+    if (!sound && (b.train || b.micro))
+        refuse_batch(r, &b);
+    else if (!sound)
+        wrong(r, "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided: here, or as "
+                 "--global-batch-size or --micro-batch-size");
+    else if (b.train > 1000000000)
+        wrong(r, "train_batch_size %lld is more than 1e9", (long long)b.train);
+    else
+        c->global_batch_size = b.train, c->micro_batch_size = b.micro;
+    g->global_batch_size = g->micro_batch_size = true;
+    r->bad->global_batch_size = r->bad->micro_batch_size = !sound || b.train > 1000000000;
+}
+
+/* Whole copies of the model are known before batches are divided among them; other layouts have a rule of their own. */
+static void settle_ranks(reading *r)
+{
+    tx_config *c = r->cfg;
+    int64_t model = c->tensor_model_parallel_size * c->pipeline_model_parallel_size;
+    if (r->bad->tensor_model_parallel_size || r->bad->pipeline_model_parallel_size || r->bad->world_size) return;
+    tx__config_layout(c);
+    if (c->world_size % model) return;
+    settle_batch(r);
+    r->at = r->data_parallel_at;
+    if (r->data_parallel && r->data_parallel != tx_config_data_parallel(c))
+        wrong(r,
+              "data_parallel_size is %lld, but %lld ranks with --tensor-model-parallel-size %lld and "
+              "--pipeline-model-parallel-size %lld make it %lld",
+              (long long)r->data_parallel, (long long)c->world_size, (long long)c->tensor_model_parallel_size,
+              (long long)c->pipeline_model_parallel_size, (long long)tx_config_data_parallel(c));
+}
+
+/* DeepSpeed begins at 2^16 where the file says something of a dynamic loss scale, but not this. */
+static tx_status settle_loss_scale(reading *r)
+{
+    bool left_out = r->fp16_at.line && r->has_scale_key && !r->has_scale_power;
+    if (!left_out || !r->fp16 || r->cfg->given.loss_scale || r->cfg->given.initial_loss_scale) return TX_OK;
+    r->key = "fp16.initial_scale_power";
+    r->at = r->fp16_at;
+    TX_TRY(note(r, "fp16.initial_scale_power is left out: the loss scale begins at 65536, as DeepSpeed's does"));
+    return put(r, "initial-loss-scale", "65536", false);
+}
+
+static tx_status settle_tensorboard(reading *r)
+{
+    const char *job = r->tensorboard_job ? r->tensorboard_job : "DeepSpeedJobName";
+    tx_str dir = { 0 };
+    if (!r->tensorboard) return TX_OK;
+    r->key = "tensorboard.enabled";
+    r->at = r->tensorboard_at;
+    if (!r->tensorboard_path || !*r->tensorboard_path) {
+        if (!r->cfg->given.tensorboard_dir)
+            wrong(r, "tensorboard is enabled and has no output_path: give that, or --tensorboard-dir");
+        return TX_OK;
+    }
+    tx_status st = tx_str_printf(&dir, "%s/%s", r->tensorboard_path, job);
+    if (!st) st = put(r, "tensorboard-dir", dir.data, true);
+    tx_str_free(&dir);
+    return st;
+}
+
+/* ---------------------------------------------------------------- the whole */
+
+static tx_status read_file(reading *r, const tx_str *text, const json_t *root)
+{
+    r->fp16 = r->cfg->fp16 || json_is_true(json_object_get(json_object_get(root, "fp16"), "enabled"));
+    TX_TRY(tx__relaxed_json_walk(text, root, read_any, r));
+    TX_TRY(settle_loss_scale(r));
+    TX_TRY(settle_tensorboard(r));
+    settle_ranks(r);
+    return TX_OK;
+}
+
+tx_status tx__deepspeed_read(tx__deepspeed *d, tx_config *cfg, const char *const *typed, tx_config_given *bad,
+                             tx_violations *found)
+{
+    reading r = { .d = d, .cfg = cfg, .typed = typed, .bad = bad, .found = found, .file = cfg->deepspeed_config };
+    tx_str text = { 0 };
+    json_t *root = NULL;
+    tx_status st;
+    TX_GOTO(tx_alloc(&d->from, tx__n_options, sizeof *d->from, "the options"));
+    TX_GOTO(tx_config_new(&r.scratch, cfg->command->name));
+    st = tx__relaxed_json_read(r.file, &text, &root);
+    if (st && st != TX_ERR_NOMEM) {
+        tx__violate(found, "--deepspeed_config %.400s", tx_last_error());
+        st = TX_OK;
+        goto out;
+    }
+    if (!st) st = read_file(&r, &text, root);
+out:
+    json_decref(root);
+    tx_str_free(&text);
+    tx_config_free(r.scratch);
+    return st;
+}
+
+/* Whether a text has the flag as a word. */
+static bool names_flag(const char *text, const char *flag)
+{
+    size_t n = strlen(flag);
+    for (const char *p = strstr(text, "--"); p; p = strstr(p + 2, "--"))
+        if (!strncmp(p + 2, flag, n) && !strchr("abcdefghijklmnopqrstuvwxyz0123456789-_", p[2 + n])) return true;
+    return false;
+}
+
+void tx__deepspeed_explain(const tx__deepspeed *d, const tx_config *cfg, size_t behind, tx_violations *found)
+{
+    size_t n = found->text.len;
+    char *rules = NULL;
+    if (!d->from || n <= behind) return;
+    if (!found->st) found->st = tx_memdup0(&rules, found->text.data + behind, n - behind, "a message");
+    for (size_t i = 0; rules && i < tx__n_options; i++) {
+        const tx__origin *from = &d->from[i];
+        if (from->key && names_flag(rules, tx__options[i].flag))
+            tx__violate(found, "--%s is here %s, in %s, line %d, column %d", tx__options[i].flag, from->key,
+                        file_end(cfg->deepspeed_config), from->at.line, from->at.column);
+    }
+    tx_free(rules);
+}
+
+void tx__deepspeed_log(const tx__deepspeed *d)
+{
+    const char *line = d->notes.data;
+    while (line && *line) {
+        int n = (int)strcspn(line, "\n");
+        tx_info("%.*s", n, line);
+        line += n + 1;
+    }
+}
+
+void tx__deepspeed_deinit(tx__deepspeed *d)
+{
+    tx_free(d->from);
+    tx_str_free(&d->notes);
+    *d = (tx__deepspeed){ 0 };
+}

@@ -1,0 +1,95 @@
+/* rules_zero.c - rules across options: ZeRO's stages, what is offloaded and where to. Words of upstream's are those of
+ * deepspeed/runtime/config.py and deepspeed/runtime/activation_checkpointing/checkpointing.py. */
+#include <string.h>
+
+#include "config/rules.h"
+
+static bool is_offloaded(const char *where)
+{
+    return strcmp(where, "none") != 0;
+}
+
+/* ---------------------------------------------------------------- stages */
+
+static void rule_distributed_optimizer_is_stage_1(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (!c->use_distributed_optimizer || k->bad->zero_stage || c->zero_stage == 1) return;
+    tx__violate(k->v,
+                "--use-distributed-optimizer is --zero-stage 1, but --zero-stage %lld is given: leave "
+                "--use-distributed-optimizer out",
+                (long long)c->zero_stage);
+}
+
+/* ---------------------------------------------------------------- offload */
+
+static void rule_offloaded_state_is_divided(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->zero_stage || k->bad->offload_optimizer || !is_offloaded(c->offload_optimizer) || c->zero_stage) return;
+    tx__violate(k->v, "--offload-optimizer %s needs --zero-stage 1, 2 or 3; with one data-parallel rank, too",
+                c->offload_optimizer);
+}
+
+static void rule_offloaded_parameters_are_divided(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->zero_stage || k->bad->offload_param || !is_offloaded(c->offload_param) || c->zero_stage == 3) return;
+    tx__violate(k->v,
+                "--offload-param %s needs --zero-stage 3, not %lld: at lower stages every parameter is in use all the "
+                "time; with them there is --offload-optimizer",
+                c->offload_param, (long long)c->zero_stage);
+}
+
+static void need_folder(const tx__check *k, const char *flag, const char *device, const char *path)
+{
+    if (!strcmp(device, "nvme") && (!path || !*path))
+        tx__violate(k->v, "--%s nvme needs a folder on a local disk: give --%s-nvme-path DIR", flag, flag);
+}
+
+static void rule_files_have_a_folder(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (!k->bad->offload_optimizer)
+        need_folder(k, "offload-optimizer", c->offload_optimizer, c->offload_optimizer_nvme_path);
+    if (!k->bad->offload_param) need_folder(k, "offload-param", c->offload_param, c->offload_param_nvme_path);
+}
+
+/* O_DIRECT moves whole blocks of a disk. */
+static void rule_requests_are_whole_blocks(const tx__check *k)
+{
+    long long n = (long long)k->c->aio_block_size;
+    char near[TX__NEAREST];
+    if (k->bad->aio_block_size || n % 4096 == 0) return;
+    tx__violate(k->v, "--aio-block-size %lld is no multiple of 4096, a block of a disk; nearest: %s", n,
+                tx__nearest_multiples(near, n, 4096));
+}
+
+/* ---------------------------------------------------------------- what recomputation keeps */
+
+static void rule_one_piece_has_room(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (!c->contiguous_checkpointing || !c->number_checkpoints || k->bad->number_checkpoints || !c->num_layers ||
+        k->bad->num_layers || k->bad->recompute_granularity || k->bad->recompute_method ||
+        k->bad->checkpoint_num_layers || k->bad->recompute_num_layers)
+        return;
+    if (c->recompute_granularity && !strcmp(c->recompute_granularity, "full") && !c->recompute_method) return;
+    tx_recompute r = tx_config_recompute(c);
+    int64_t here = r.n_layers / c->pipeline_model_parallel_size, n = r.group ? (here + r.group - 1) / r.group : 0;
+    if (c->number_checkpoints < n)
+        tx__violate(k->v, "--number-checkpoints %lld: a rank computes %lld groups of layers again; leave the flag out",
+                    (long long)c->number_checkpoints, (long long)n);
+}
+
+/* ---------------------------------------------------------------- the table */
+
+const tx__rule tx__rules_zero[] = {
+    { NULL, rule_distributed_optimizer_is_stage_1 },
+    { NULL, rule_offloaded_state_is_divided },
+    { NULL, rule_offloaded_parameters_are_divided },
+    { NULL, rule_files_have_a_folder },
+    { NULL, rule_requests_are_whole_blocks },
+    { "pretrain-gpt", rule_one_piece_has_room },
+    { NULL, NULL },
+};

@@ -1,0 +1,129 @@
+/* flat.c - buckets and parts. */
+#include "zero/flat.h"
+
+#include "base/alloc.h"
+
+/* ---- which row is in which bucket ---- */
+
+static bool is_layer(const tx_unit *u)
+{
+    return u->kind == TX_UNIT_LAYER;
+}
+
+/* A new bucket. Layers' take turns; the others' kinds are counted from 1. */
+static int add_bucket(tx_flat *f, bool turns, bool stays)
+{
+    f->bucket[f->n_buckets] = (tx_bucket){ .kind = turns ? 0 : f->n_kinds++, .stays = stays };
+    return f->n_buckets++;
+}
+
+static int64_t numel_of(const tx_params *ps, const tx_unit *u)
+{
+    int64_t n = 0;
+    for (int row = u->first; row < u->end; row++) n += ps->param[row].numel;
+    return n;
+}
+
+/* Runs of layers, from the table's end on, which is the order in which backward completes them. */
+static void cut_runs(tx_flat *f, const tx_params *ps, int64_t bucket_size)
+{
+    int open = -1, chunk = -1;
+    for (int i = ps->n_units - 1; i >= 0; i--) {
+        const tx_unit *u = &ps->unit[i];
+        if (u->first == u->end) continue;
+        int64_t n = numel_of(ps, u);
+        bool joins = open >= 0 && is_layer(u) && u->chunk == chunk && f->bucket[open].numel + n <= bucket_size;
+        int k = joins ? open : add_bucket(f, is_layer(u), false);
+        for (int row = u->first; row < u->end; row++) f->of_row[row] = k;
+        f->bucket[k].numel += n;
+        f->bucket[k].n_units++;
+        open = is_layer(u) ? k : -1;
+        chunk = u->chunk;
+    }
+}
+
+/* A bucket for each unit, and for what stays of it, or of all layers of a chunk. */
+static void cut_units(tx_flat *f, const tx_params *ps, const tx_flat_spec *s)
+{
+    int64_t left = s->small_all;
+    int staying = -1, chunk = -1;
+    for (int i = 0; i < ps->n_units; i++) {
+        const tx_unit *u = &ps->unit[i];
+        int own = -1, small = is_layer(u) && u->chunk == chunk ? staying : -1, before = small;
+        bool counted = false;
+        for (int row = u->first; row < u->end; row++) {
+            int64_t n = ps->param[row].numel;
+            bool stays = n <= s->small && n <= left;
+            if (stays) left -= n;
+            if (stays && small < 0) small = add_bucket(f, false, true);
+            if (!stays && own < 0) own = add_bucket(f, is_layer(u), false), f->bucket[own].n_units = 1;
+            if (stays && !counted) f->bucket[small].n_units++, counted = true;
+            f->of_row[row] = stays ? small : own;
+        }
+        if (!is_layer(u)) small = before;
+        if (is_layer(u)) staying = small, chunk = u->chunk;
+    }
+}
+
+/* ---- where they lie ---- */
+
+static int64_t round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static void place(tx_flat *f, tx_params *ps, int64_t align)
+{
+    ps->numel = 0;
+    for (int k = 0; k < f->n_buckets; k++) {
+        tx_bucket *b = &f->bucket[k];
+        b->offset = ps->numel;
+        b->first = f->kept.n;
+        for (int row = 0; row < ps->n; row++) {
+            if (f->of_row[row] != k) continue;
+            ps->param[row].offset = ps->numel;
+            ps->numel += round_up(ps->param[row].numel, TX_PARAM_ALIGN);
+        }
+        b->numel = round_up(ps->numel - b->offset, f->n_ranks * align);
+        ps->numel = b->offset + b->numel;
+        int64_t own = tx_bucket_own(f, b), end = own + tx_bucket_part(f, b);
+        for (int row = 0; row < ps->n; row++) {
+            const tx_param *p = &ps->param[row];
+            if (f->of_row[row] != k) continue;
+            int64_t from = p->offset > own ? p->offset : own, to = p->offset + p->numel;
+            if (to > end) to = end;
+            if (from < to)
+                f->kept.stretch[f->kept.n++] = (tx_stretch){
+                    .row = row, .first = from - p->offset, .numel = to - from, .at = tx_bucket_at(f, b) + from - own
+                };
+        }
+        b->end = f->kept.n;
+    }
+    f->kept.numel = ps->numel / f->n_ranks;
+}
+
+tx_status tx_flat_open(tx_flat *f, tx_params *ps, const tx_flat_spec *s)
+{
+    *f = (tx_flat){ .n_ranks = s->n_ranks, .rank = s->rank, .n_kinds = 1 };
+    tx_status st;
+    TX_ASSERT(s->align % TX_PARAM_ALIGN == 0);
+    TX_GOTO(tx_alloc(&f->bucket, 2 * (size_t)ps->n_units + 1, sizeof *f->bucket, "the buckets"));
+    TX_GOTO(tx_alloc(&f->of_row, (size_t)ps->n, sizeof *f->of_row, "the buckets"));
+    TX_GOTO(tx_alloc(&f->kept.stretch, (size_t)ps->n, sizeof *f->kept.stretch, "the buckets"));
+    if (s->each)
+        cut_units(f, ps, s);
+    else
+        cut_runs(f, ps, s->bucket_size);
+    place(f, ps, s->align);
+out:
+    if (st) tx_flat_close(f);
+    return st;
+}
+
+void tx_flat_close(tx_flat *f)
+{
+    tx_free(f->bucket);
+    tx_free(f->of_row);
+    tx_free(f->kept.stretch);
+    *f = (tx_flat){ 0 };
+}

@@ -1,0 +1,98 @@
+/* gather.c - ZeRO-3: parameters come before they are used and go afterwards. */
+#include "zero/zero.h"
+
+/* The bucket of a unit that comes and goes; -1: there is none. */
+static int moving_bucket(const tx_zero *z, int unit)
+{
+    if (z->stage < 3 || unit < 0) return -1;
+    for (int i = 0, k; (k = tx__zero_bucket_of(z, unit, i)) >= 0; i++)
+        if (!z->flat.bucket[k].stays) return k;
+    return -1;
+}
+
+static void drop(tx_zero *z, int k)
+{
+    tx_bucket_now *n = &z->now[k];
+    tx__zero_bind_values(z, k, NULL);
+    z->values.turn[n->value].bucket = -1;
+    n->value = -1;
+    z->live -= z->flat.bucket[k].numel;
+}
+
+/* Forgets what is kept for backward, is not in use and is of a kind; true: there was something. */
+static bool drop_kept(tx_zero *z, int kind)
+{
+    for (int i = 0; i < z->values.n; i++) {
+        int k = z->values.turn[i].bucket;
+        if (k < 0 || z->values.turn[i].kind != kind || z->now[k].users || z->now[k].gathering) continue;
+        drop(z, k);
+        return true;
+    }
+    return false;
+}
+
+/* Starts to gather the bucket, if that is not under way or done. ahead: only if there is room. */
+static tx_status gather_start(tx_zero *z, int k, bool ahead)
+{
+    const tx_bucket *b = &z->flat.bucket[k];
+    tx_bucket_now *n = &z->now[k];
+    if (n->value >= 0) return TX_OK;
+    int turn = tx__turns_find(&z->values, b->kind);
+    if (turn < 0 && z->c->dry && z->live + b->numel <= z->cfg->zero_max_live_parameters)
+        TX_TRY(tx__turns_add(&z->values, z, k, &turn));
+    if (turn < 0 && ahead) return TX_OK;
+    if (turn < 0 && drop_kept(z, b->kind)) turn = tx__turns_find(&z->values, b->kind);
+    if (turn < 0) TX_TRY(tx__turns_add(&z->values, z, k, &turn)); /* a dry run's: it is needed */
+    z->values.turn[turn].bucket = k;
+    n->value = turn;
+    n->gathering = true;
+    z->live += b->numel;
+    int64_t part = tx_bucket_part(&z->flat, b);
+    tx_tensor all = tx_tensor1(z->values.turn[turn].data, z->dtype, b->numel);
+    tx_tensor own = tx_slice1(all, z->flat.rank * part, part);
+    TX_RUN(z->c, cast, .y = own, .x = tx__zero_value_part(z, k));
+    return tx_all_gather_start(z->c, z->data, all, own, &n->gather);
+}
+
+tx_status tx__zero_use(void *user, int unit, int next)
+{
+    tx_zero *z = user;
+    int k = moving_bucket(z, unit), ahead = moving_bucket(z, next);
+    if (k >= 0) {
+        tx_bucket_now *n = &z->now[k];
+        TX_TRY(gather_start(z, k, false));
+        TX_TRY(tx_wait(z->c, &n->gather));
+        if (n->gathering) tx__zero_bind_values(z, k, z->values.turn[n->value].data);
+        n->gathering = false;
+        n->users++;
+    }
+    if (ahead < 0 || z->flat.bucket[ahead].numel > z->cfg->zero_prefetch_bucket_size) return TX_OK;
+    if (z->live + z->flat.bucket[ahead].numel > z->cfg->zero_max_live_parameters) return TX_OK;
+    return gather_start(z, ahead, true);
+}
+
+/* Elements of the stage that are used until backward uses the unit again. */
+static int64_t distance(const tx_zero *z, int unit)
+{
+    int64_t n = 0;
+    for (int row = z->ps->unit[unit].end; row < z->ps->n; row++) n += 2 * z->ps->param[row].numel;
+    return n;
+}
+
+tx_status tx__zero_leave(void *user, int unit, bool again)
+{
+    tx_zero *z = user;
+    int k = moving_bucket(z, unit);
+    if (k < 0) return TX_OK;
+    TX_ASSERT(z->now[k].users > 0);
+    if (--z->now[k].users == 0 && !(again && distance(z, unit) < z->cfg->zero_max_reuse_distance)) drop(z, k);
+    return tx_comm_poll(z->c, z->data);
+}
+
+void tx__zero_drop_all(tx_zero *z)
+{
+    for (int k = 0; k < z->flat.n_buckets && z->stage == 3; k++) {
+        TX_ASSERT(!z->now[k].users && !z->now[k].gathering);
+        if (z->now[k].value >= 0) drop(z, k);
+    }
+}
