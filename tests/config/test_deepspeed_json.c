@@ -125,7 +125,8 @@ static const struct set {
     { "{\"aio\": {\"overlap_events\": false}}", "aio_overlap_events", "False" },
     { "{\"activation_checkpointing\": {\"partition_activations\": true}}", "partition_activations", "True" },
     { "{\"activation_checkpointing\": {\"number_checkpoints\": 4}}", "number_checkpoints", "4" },
-    { "{\"activation_checkpointing\": {\"partition_activations\": true, \"contiguous_memory_optimization\": true}}",
+    { "{\"activation_checkpointing\": {\"partition_activations\": true, \"contiguous_memory_optimization\": true, "
+      "\"number_checkpoints\": 4}}",
       "contiguous_checkpointing", "True" },
     { "{\"activation_checkpointing\": {\"cpu_checkpointing\": true}}", "checkpoint_in_cpu", "True" },
     { "{\"activation_checkpointing\": {\"profile\": true}}", "profile_backward", "True" },

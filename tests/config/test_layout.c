@@ -139,6 +139,7 @@ static const struct broken {
     { "plan", GOOD TP(2) "--partition-activations", NULL, NULL },
     { "plan", GOOD TP(2) "--partition-activations --sequence-parallel", NULL, NULL },
     { "plan", GOOD TP(4) "--partition-activations --checkpoint-activations", NULL, NULL },
+    { "plan", GOOD TP(4) "--distribute-saved-activations --checkpoint-activations", NULL, NULL },
     { "plan", GOOD TP(4) "--partition-activations --checkpoint-activations " ODD, NULL,
       "--partition-activations: a layer's input of --seq-length 31 times --micro-batch-size 2 times --hidden-size 33 "
       "numbers is not divisible by --tensor-model-parallel-size 4; leave the flag out, or take a --seq-length that "
@@ -200,9 +201,6 @@ static const struct broken {
     { "plan", GOOD "--zero-stage 3 --offload-optimizer nvme --offload-optimizer-nvme-path D", NULL, NULL },
     { "plan", GOOD "--aio-block-size 10000", NULL,
       "--aio-block-size 10000 is no multiple of 4096, a block of a disk; nearest: 8192 or 12288" },
-    { "plan", GOOD "--contigious-checkpointing", NULL,
-      "--contigious-checkpointing: Contiguous Checkpointing is only available with partitioned activations: give "
-      "--partition-activations, too" },
     { "plan",
       GOOD "--contiguous-checkpointing --partition-activations --number-checkpoints 3 --checkpoint-activations "
            "--checkpoint-num-layers 3",

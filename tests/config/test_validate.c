@@ -118,9 +118,6 @@ static const struct broken {
     { "pretrain-gpt", GOOD "--checkpoint-activations --recompute-activations",
       "--checkpoint-activations is --recompute-granularity full --recompute-method uniform already: leave "
       "--recompute-activations, --recompute-granularity and --recompute-method out" },
-    { "pretrain-gpt", GOOD "--distribute-saved-activations",
-      "--distribute-saved-activations is not built yet: give --sequence-parallel, which divides what is kept between "
-      "layers over the tensor-parallel ranks" },
     { "pretrain-gpt", GOOD "--split-transformers",
       "--split-transformers is not built yet: a layer is one piece; leave the flag out" },
     { "pretrain-gpt", GOOD "--save S", "--save needs --save-interval" },
