@@ -123,7 +123,9 @@ out:
 
 tx_status tx_engine_export(tx_engine *e, const char *dir)
 {
-    return tx_hf_export_model(e->trainer->model, e->trainer->zero.master, dir, &tx_comm_self);
+    float *weights = e->trainer->zero.master;
+    if (!weights) return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: weights that are offloaded are not exported", dir);
+    return tx_hf_export_model(e->trainer->model, weights, dir, &tx_comm_self);
 }
 
 int64_t tx_engine_iteration(const tx_engine *e)

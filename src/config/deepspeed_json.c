@@ -388,14 +388,6 @@ static tx_status convert_cpu_offload_param(reading *r, const json_t *value)
     return json_is_true(value) ? put(r, "offload-param", "cpu", false) : TX_OK;
 }
 
-static tx_status convert_cpu_offload_pin(reading *r, const json_t *value)
-{
-    const char *text = json_is_true(value) ? "true" : "false";
-    TX_TRY(note(r, "Config parameter cpu_offload_use_pin_memory is deprecated use offload_param or offload_optimizer"));
-    TX_TRY(put(r, "offload-optimizer-pin-memory", text, false));
-    return put(r, "offload-param-pin-memory", text, false);
-}
-
 static tx_status convert_breakdown(reading *r, const json_t *value)
 {
     return json_is_true(value) ? put(r, "timing-log-level", "2", true) : TX_OK;

@@ -257,23 +257,20 @@ static void rule_dumped_step_is_of_one_rank(const tx__check *k)
     if (c->dump_step.n && c->tensor_model_parallel_size * c->pipeline_model_parallel_size > 1)
         tx__violate(k->v, "--dump-step writes whole parameters: leave it out, or --tensor-model-parallel-size and "
                           "--pipeline-model-parallel-size");
+    bool divided = c->zero_stage && tx_config_data_parallel(c) > 1;
+    if (c->dump_step.n &&
+        (divided || strcmp(c->offload_optimizer, "none") != 0 || strcmp(c->offload_param, "none") != 0))
+        tx__violate(k->v, "--dump-step writes whole parameters: leave it out, or --zero-stage and what is offloaded");
 }
 
 /* ---------------------------------------------------------------- the table */
 
 const tx__rule tx__rules_layout[] = {
-    { NULL, rule_ranks_hold_whole_models },
-    { "pretrain-gpt", rule_launcher_counts_the_same },
-    { NULL, rule_tensor_ranks_divide_layers },
-    { NULL, rule_tensor_ranks_divide_vocabulary },
-    { NULL, rule_tensor_ranks_divide_sequence },
-    { NULL, rule_tensor_ranks_divide_kept_inputs },
-    { NULL, rule_contiguous_inputs_are_partitioned },
-    { NULL, rule_stages_have_layers },
-    { NULL, rule_virtual_stages_are_even },
-    { NULL, rule_interleaving_has_whole_rounds },
-    { NULL, rule_pipeline_is_not_disabled },
-    { NULL, rule_pictures_are_for_people },
-    { NULL, rule_dumped_step_is_of_one_rank },
-    { NULL, NULL },
+    { NULL, rule_ranks_hold_whole_models },           { "pretrain-gpt", rule_launcher_counts_the_same },
+    { NULL, rule_tensor_ranks_divide_layers },        { NULL, rule_tensor_ranks_divide_vocabulary },
+    { NULL, rule_tensor_ranks_divide_sequence },      { NULL, rule_tensor_ranks_divide_kept_inputs },
+    { NULL, rule_contiguous_inputs_are_partitioned }, { NULL, rule_stages_have_layers },
+    { NULL, rule_virtual_stages_are_even },           { NULL, rule_interleaving_has_whole_rounds },
+    { NULL, rule_pipeline_is_not_disabled },          { NULL, rule_pictures_are_for_people },
+    { NULL, rule_dumped_step_is_of_one_rank },        { NULL, NULL },
 };

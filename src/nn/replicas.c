@@ -1,5 +1,5 @@
 /* replicas.c - hashes of what several ranks hold. Ranks say the names they have first, because those of two stages are
- * different ones; only what another rank has, too, is hashed. */
+ * different ones. */
 #include "nn/replicas.h"
 
 #include <stdio.h>
@@ -36,7 +36,8 @@ static int other_with(const rows *r, int rank, uint64_t name)
 }
 
 /* r->n: the longest table's rows, all of them made on every rank; mine[i] has parameter i's name. */
-static tx_status exchange_names(rows *r, row **mine, const tx_params *ps, tx_comm *group, tx_in_common what)
+static tx_status exchange_names(rows *r, row **mine, const tx_params *ps, const tx_replica *have, tx_comm *group,
+                                tx_in_common what)
 {
     int64_t own = ps->n, *n = NULL;
     r->n_ranks = tx_comm_size(group);
@@ -50,7 +51,8 @@ static tx_status exchange_names(rows *r, row **mine, const tx_params *ps, tx_com
     TX_GOTO(tx_comm_agree(group, st));
     for (int i = 0; i < ps->n; i++) {
         const tx_param *p = &ps->param[i];
-        if (what == TX_BY_NAME || p->over_tp != TX_SPLIT) (*mine)[i].name = XXH3_64bits(p->name, strlen(p->name));
+        if (have[i].has && (what == TX_BY_NAME || p->over_tp != TX_SPLIT))
+            (*mine)[i].name = XXH3_64bits(p->name, strlen(p->name));
     }
     st = tx_comm_gather(group, r->all, *mine, (size_t)r->n * sizeof **mine);
 out:
@@ -102,14 +104,10 @@ tx_status tx_replicas_compare(const tx_params *ps, const tx_replica *have, tx_co
 {
     rows r = { 0 };
     row *mine = NULL;
-    int rank = tx_comm_rank(group);
     if (tx_comm_size(group) == 1) return TX_OK;
     tx_status st;
-    TX_GOTO(exchange_names(&r, &mine, ps, group, what));
-#pragma omp parallel for schedule(dynamic)
-    for (int i = 0; i < ps->n; i++)
-        if (mine[i].name && other_with(&r, rank, mine[i].name) >= 0)
-            mine[i].value = XXH3_64bits(have[i].x, have[i].bytes);
+    TX_GOTO(exchange_names(&r, &mine, ps, have, group, what));
+    for (int i = 0; i < ps->n; i++) mine[i].value = have[i].hash;
     TX_GOTO(tx_comm_gather(group, r.all, mine, (size_t)r.n * sizeof *mine));
     st = compare(ps, &r, group);
 out:

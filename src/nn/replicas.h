@@ -4,6 +4,9 @@
 #ifndef TX_NN_REPLICAS_H
 #define TX_NN_REPLICAS_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "comm/comm.h"
 #include "nn/param.h"
 
@@ -15,13 +18,13 @@ typedef enum tx_in_common {
 
 /* What a rank has of a row of the table. */
 typedef struct tx_replica {
-    const void *x;
-    size_t bytes; /* of real elements; 0: it keeps nothing of it */
+    bool has;      /* false: nothing */
+    uint64_t hash; /* of its bytes */
 } tx_replica;
 
-/* Compares hashes of what members of the group have in common, bit for bit: of every row of ps the bytes row[i] says.
- * Collective over the group. TX_ERR_NUMERIC, on all of them, names the first tensor that differs, two ranks and the
- * number of others; ranks of other groups do not know before they agree. */
+/* Compares what members of the group have in common, bit for bit. Collective over the group. TX_ERR_NUMERIC, on all of
+ * them, names the first tensor that differs, two ranks and the number of others; ranks of other groups do not know
+ * before they agree.   @row [ps->n] */
 tx_status tx_replicas_compare(const tx_params *ps, const tx_replica *row, tx_comm *group, tx_in_common what);
 
 #endif

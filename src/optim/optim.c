@@ -35,11 +35,11 @@ typedef struct tx__optim_sums {
 
 tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, tx_comm *ranks, const tx_optim_range *range, int n_ranges)
 {
-    *o = (tx_optim){ .type = tx_optim_type_find(cfg->optimizer), .cfg = cfg, .ranks = ranks, .n_ranges = n_ranges };
+    *o = (tx_optim){
+        .type = tx_optim_type_find(cfg->optimizer), .cfg = cfg, .ranks = ranks, .range = range, .n_ranges = n_ranges
+    };
     tx_status st;
     TX_GOTO(tx_alloc(&o->all, (size_t)tx_comm_size(ranks), sizeof *o->all, "the gradient norm"));
-    TX_GOTO(tx_alloc(&o->range, (size_t)n_ranges + 1, sizeof *o->range, "the optimizer's groups"));
-    if (n_ranges) memcpy(o->range, range, (size_t)n_ranges * sizeof *o->range);
     TX_GOTO(tx_alloc(&o->block_sums, SLAB / TX_SUMSQ_BLOCK, 4 * sizeof(double), "the gradient norm"));
 out:
     if (st) tx_optim_deinit(o);
@@ -48,7 +48,6 @@ out:
 
 void tx_optim_deinit(tx_optim *o)
 {
-    tx_free(o->range);
     tx_free(o->block_sums);
     tx_free(o->all);
     *o = (tx_optim){ 0 };
@@ -68,6 +67,11 @@ static tx_status over_ranks(const tx_ctx *c, tx_optim *o, sums *mine, int n, boo
         if (!mine->bad[0]) memcpy(mine->bad, next->bad, sizeof mine->bad);
     }
     return TX_OK;
+}
+
+static tx_status bring(const tx_optim *o, int i, unsigned what, bool changes)
+{
+    return o->bring ? o->bring(o->bring_user, i, what, changes) : TX_OK;
 }
 
 /* The tensors that something is asked about. */
@@ -103,7 +107,7 @@ static int64_t blocks_of(int64_t n)
     return (n + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK;
 }
 
-static tx_status norm_of(tx_ctx *c, tx_optim *o, tensor_fn *of, double *norm, const char **bad)
+static tx_status norm_of(tx_ctx *c, tx_optim *o, tensor_fn *of, unsigned what, double *norm, const char **bad)
 {
     sums all = { 0 };
     *bad = NULL;
@@ -111,6 +115,7 @@ static tx_status norm_of(tx_ctx *c, tx_optim *o, tensor_fn *of, double *norm, co
     for (int i = 0; i < o->n_ranges; i++) {
         const tx_optim_range *r = &o->range[i];
         if (!r->counted) continue;
+        if (what) TX_TRY(bring(o, i, what, false));
         for (int64_t at = 0; at < r->numel; at += SLAB) {
             int64_t n = r->numel - at < SLAB ? r->numel - at : SLAB, blocks = blocks_of(n);
             TX_RUN(c, sumsq, .out = tx_tensor1(o->block_sums, TX_F64, blocks), .x = tx_slice1(of(r), at, n));
@@ -130,12 +135,12 @@ static tx_status norm_of(tx_ctx *c, tx_optim *o, tensor_fn *of, double *norm, co
 
 tx_status tx_optim_grad_norm(tx_ctx *c, tx_optim *o, double *norm, const char **bad)
 {
-    return norm_of(c, o, grad_of, norm, bad);
+    return norm_of(c, o, grad_of, 0, norm, bad);
 }
 
 tx_status tx_optim_value_norm(tx_ctx *c, tx_optim *o, double *norm, const char **bad)
 {
-    return norm_of(c, o, value_of, norm, bad);
+    return norm_of(c, o, value_of, TX_BRING_VALUE, norm, bad);
 }
 
 /* Of what the ranges have and, if wanted, of its elements' square roots. */
@@ -146,6 +151,7 @@ static tx_status magnitudes(tx_ctx *c, tx_optim *o, tensor_fn *tensor, tx_magnit
     for (int i = 0; i < o->n_ranges; i++) {
         const tx_optim_range *r = &o->range[i];
         if (!r->counted) continue;
+        TX_TRY(bring(o, i, TX_BRING_MASTER | TX_BRING_STATE, false));
         for (int64_t first = 0; first < r->numel; first += SLAB) {
             int64_t n = r->numel - first < SLAB ? r->numel - first : SLAB, blocks = blocks_of(n);
             TX_RUN(c, magnitudes, .out = tx_tensor2(o->block_sums, TX_F64, blocks, 4),
@@ -197,6 +203,7 @@ tx_status tx_optim_step_some(tx_ctx *c, const tx_optim *o, const tx_optim_step *
     tx_at_part(c, STEP);
     for (int i = first; i < end; i++) {
         tx_optim_step one = *s;
+        TX_TRY(bring(o, i, TX_BRING_ALL, true));
         if (!o->range[i].decay) one.weight_decay = 0;
         TX_TRY(o->type->step(c, o, &o->range[i], &one));
     }

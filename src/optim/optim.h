@@ -29,6 +29,11 @@ typedef struct tx_optim_range {
     tx_tensor low;                    /* [numel]: the weights as layers read them, if that is not value */
 } tx_optim_range;
 
+/* Numbers of a range may be somewhere else until they are asked for, in the order of ranges; what is changed then goes
+ * back. Pointers of the ranges are valid until the next call. */
+enum { TX_BRING_VALUE = 1, TX_BRING_MASTER = 2, TX_BRING_STATE = 4, TX_BRING_ALL = 7 };
+typedef tx_status tx_bring_fn(void *user, int range, unsigned what, bool changes);
+
 typedef struct tx_optim tx_optim;
 
 /* What an update depends on besides the tensor; grad_scale is multiplied to gradients first. */
@@ -49,9 +54,11 @@ extern const tx_optim_type tx__optim_sgd;  /* coupled weight decay and momentum,
 
 struct tx_optim {
     const tx_optim_type *type;
-    const tx_config *cfg;  /* borrowed: adam_beta1, sgd_momentum, ... */
-    tx_optim_range *range; /* owned */
+    const tx_config *cfg;        /* borrowed: adam_beta1, sgd_momentum, ... */
+    const tx_optim_range *range; /* borrowed */
     int n_ranges;
+    tx_bring_fn *bring; /* NULL: everything is there */
+    void *bring_user;
     double *block_sums;         /* owned; scratch of the sums over a stretch of a tensor */
     tx_comm *ranks;             /* borrowed: those whose ranges make the model together */
     struct tx__optim_sums *all; /* owned; [ranks], theirs */
@@ -61,7 +68,7 @@ struct tx_optim {
 /* Of that name; the words of --optimizer are the names there are. */
 const tx_optim_type *tx_optim_type_find(const char *name);
 
-/* The optimizer that cfg->optimizer names. Copies `range`. cfg and ranks are the caller's and outlive it. Norms and
+/* The optimizer that cfg->optimizer names. range, cfg and ranks are the caller's and outlive it. Norms and
  * counts are collective over `ranks`. TX_ERR_NOMEM. */
 tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, tx_comm *ranks, const tx_optim_range *range, int n_ranges);
 void tx_optim_deinit(tx_optim *o);

@@ -169,6 +169,9 @@ tx_memory tx__plan_memory(const tx_zero *zero, size_t activations, size_t worksp
                         .grads = z.grads,
                         .buckets = z.buckets,
                         .optimizer = z.optimizer,
+                        .host = z.host,
+                        .passing = z.passing,
+                        .nvme = z.nvme,
                         .activations = activations,
                         .workspace = workspace };
 }
@@ -176,7 +179,7 @@ tx_memory tx__plan_memory(const tx_zero *zero, size_t activations, size_t worksp
 size_t tx_memory_total(const tx_memory *m)
 {
     return m->params + m->persistent + m->gathered + m->grads + m->buckets + m->optimizer + m->activations +
-           m->workspace + m->host_activations;
+           m->workspace + m->host_activations + m->host + m->passing;
 }
 
 /* ---- the figures ---- */

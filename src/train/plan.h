@@ -21,6 +21,8 @@ typedef struct tx_memory {
     size_t grads, buckets;               /* buckets: gradients on their way to the rank that keeps them */
     size_t optimizer, activations, workspace;
     size_t host_activations; /* in the host's memory, which on a CPU is where all of it lies */
+    size_t host, passing;    /* what is offloaded to it; memory that what is on a disk passes through */
+    size_t nvme;             /* on a disk: no part of the total */
 } tx_memory;
 size_t tx_memory_total(const tx_memory *m);
 

@@ -71,11 +71,10 @@ tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t voca
     if (train && cfg->given.dump_step) TX_GOTO(prepare_dump(t));
     TX_GOTO(tx_stage_take(&t->stage));
     if (train) {
-        tx_zero_init(&t->zero, (uint64_t)cfg->seed,
-                     (tx_init_method){ .std = cfg->init_method_std,
-                                       .n_layers = (int)cfg->num_layers,
-                                       .xavier_uniform = cfg->init_method_xavier_uniform });
-        TX_GOTO(tx_zero_publish(&t->zero));
+        TX_GOTO(tx_zero_init(&t->zero, (uint64_t)cfg->seed,
+                             (tx_init_method){ .std = cfg->init_method_std,
+                                               .n_layers = (int)cfg->num_layers,
+                                               .xavier_uniform = cfg->init_method_xavier_uniform }));
     }
     *out = t;
 out:
@@ -100,14 +99,12 @@ void tx_trainer_destroy(tx_trainer *t)
 tx_status tx_trainer_fill(tx_trainer *t, tx_weights_fn *fill, void *user)
 {
     const tx_params *ps = &t->model->params;
-    tx_zero *z = &t->zero;
     float *whole;
     TX_TRY(tx_alloc(&whole, (size_t)ps->numel, sizeof *whole, "the weights in fp32"));
     tx_status st = fill(user, ps, whole);
-    for (int i = 0; i < z->flat.kept.n && !st; i++) tx_zero_set(z, i, whole);
+    if (!st) st = tx_zero_fill(&t->zero, whole);
     tx_free(whole);
-    TX_TRY(st);
-    return tx_zero_publish(z);
+    return st;
 }
 
 /* ---- one micro-batch ---- */

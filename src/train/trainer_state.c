@@ -1,5 +1,6 @@
 /* trainer_state.c - a trainer's state into checkpoints and out of them. */
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/alloc.h"
 #include "nn/replicas.h"
@@ -14,14 +15,27 @@ tx_status tx_trainer_require_idle(const tx_trainer *t, const char *verb)
     return TX_FAIL(TX_ERR_STATE, "a checkpoint can only be %s between iterations", verb);
 }
 
+/* A tx_ckpt_move: numbers that lie on a disk. Part 0 are the weights, the others the optimizer's. */
+static tx_status move(void *user, int part, const tx_stretch *s, int64_t first, int64_t n, float *buf, bool store)
+{
+    tx_zero *z = user;
+    int weights = z->dtype == TX_F32 ? TX_AWAY_VALUE : TX_AWAY_MASTER;
+    return tx_zero_move(z, part ? TX_AWAY_STATE + part - 1 : weights, s->at + (first - s->first), n, buf, store);
+}
+
 /* The weights and, if they are wanted, the optimizer's buffers, as checkpoints name them; their number.
- * @weights the masters, or where none are kept room for all of the table's */
-static int state_parts(const tx_zero *z, float *weights, bool with_optim, tx_ckpt_part *part)
+ * @room of all of the table, for the weights where no masters are kept */
+static int state_parts(tx_zero *z, float *room, bool with_optim, tx_ckpt_part *part)
 {
     const tx_optim_type *type = z->optim.type;
     int n = with_optim && type ? type->n_state : 0;
-    part[0] = (tx_ckpt_part){ .name = TX_CKPT_MODEL, .flat = weights, .whole = !z->master || tx_zero_whole_masters(z) };
-    for (int i = 0; i < n; i++) part[1 + i] = (tx_ckpt_part){ .name = type->state_name[i], .flat = z->state[i] };
+    part[0] = (tx_ckpt_part){ .name = TX_CKPT_MODEL,
+                              .flat = room ? room : z->master,
+                              .whole = room || tx_zero_whole_masters(z),
+                              .move = move,
+                              .user = z };
+    for (int i = 0; i < n; i++)
+        part[1 + i] = (tx_ckpt_part){ .name = type->state_name[i], .flat = z->state[i], .move = move, .user = z };
     return 1 + n;
 }
 
@@ -58,12 +72,20 @@ static tx_status require_finite(tx_trainer *t)
                    (long long)t->iteration, bad);
 }
 
-/* What this rank keeps of the master weights. */
-static void list_masters(const tx_zero *z, tx_replica *row)
+static tx_replica hashed(const tx_replica *before, const void *x, size_t bytes)
 {
-    for (int i = 0; i < z->flat.kept.n; i++)
-        row[z->flat.kept.stretch[i].row] =
-            (tx_replica){ tx_zero_master(z, i), (size_t)tx_zero_n_real(z, i) * sizeof(float) };
+    return (tx_replica){ true, XXH3_64bits_withSeed(x, bytes, before->hash) };
+}
+
+/* What this rank keeps of the master weights. */
+static tx_status list_masters(tx_zero *z, tx_replica *row)
+{
+    for (int i = 0; i < z->n_ranges; i++) {
+        tx_replica *r = &row[z->piece[i].row];
+        TX_TRY(tx_zero_bring(z, i, TX_BRING_MASTER, false));
+        *r = hashed(r, z->range[i].value, (size_t)z->range[i].n_real * sizeof(float));
+    }
+    return TX_OK;
 }
 
 /* What every data-parallel rank has: nothing with ZeRO-3, else the values. */
@@ -71,25 +93,26 @@ static void list_values(const tx_zero *z, tx_replica *row)
 {
     for (int i = 0; i < z->ps->n; i++) {
         const tx_param *p = &z->ps->param[i];
-        size_t bytes = (size_t)tx_param_n_real(p) * tx_dtype_size(z->dtype);
-        row[i] = (tx_replica){ p->weight->value.data, tx_zero_whole_values(z) ? bytes : 0 };
+        row[i] = (tx_replica){ .has = false };
+        if (tx_zero_whole_values(z))
+            row[i] = hashed(&row[i], p->weight->value.data, (size_t)tx_param_n_real(p) * tx_dtype_size(z->dtype));
     }
 }
 
 /* Ranks that have the same tensors have the same numbers in them. All agree after each kind of group: a rank that goes
  * on must not wait for one that does not. */
-static tx_status compare_replicas(const tx_trainer *t, tx_replica *row)
+static tx_status compare_replicas(tx_trainer *t, tx_replica *row)
 {
     const tx_grid *g = t->grid;
     const tx_params *ps = &t->model->params;
-    list_masters(&t->zero, row);
+    TX_TRY(tx_comm_agree(g->world, list_masters(&t->zero, row)));
     TX_TRY(tx_comm_agree(g->world, tx_replicas_compare(ps, row, g->tensor, TX_UNSPLIT)));
     TX_TRY(tx_comm_agree(g->world, tx_replicas_compare(ps, row, g->ends, TX_BY_NAME)));
     if (t->zero.stage) list_values(&t->zero, row);
     return tx_comm_agree(g->world, tx_replicas_compare(ps, row, g->data, TX_BY_NAME));
 }
 
-static tx_status require_replicas(const tx_trainer *t)
+static tx_status require_replicas(tx_trainer *t)
 {
     tx_replica *row;
     if (t->grid->size == 1) return TX_OK;
@@ -141,8 +164,8 @@ tx_status tx_trainer_save(tx_trainer *t, const char *dir)
         .vocab_size = t->model->vocab_size,
     };
     tx_ckpt_part part[TX_CKPT_MAX_PARTS];
-    const tx_zero *z = &t->zero;
-    int n = state_parts(z, z->master, !t->cfg->no_save_optim, part);
+    tx_zero *z = &t->zero;
+    int n = state_parts(z, NULL, !t->cfg->no_save_optim, part);
     if (z->stage)
         st = tx_checkpoint_save(dir, &state, config, z->ps, &z->flat.kept, part, n, t->grid->world);
     else if (t->grid->dp.rank == 0)
@@ -189,11 +212,10 @@ static tx_status read_state(tx_trainer *t, const tx_checkpoint *from, bool with_
     tx_ckpt_part part[TX_CKPT_MAX_PARTS];
     float *room = NULL;
     tx_status st;
-    if (!z->master) TX_TRY(tx_alloc(&room, (size_t)z->ps->numel, sizeof *room, "the weights in fp32"));
-    int n = state_parts(z, room ? room : z->master, with_optim, part);
+    if (!z->train && !z->master) TX_TRY(tx_alloc(&room, (size_t)z->ps->numel, sizeof *room, "the weights in fp32"));
+    int n = state_parts(z, room, with_optim, part);
     TX_GOTO(tx_checkpoint_read(from, z->ps, z->stage ? &z->flat.kept : NULL, part, n));
-    for (int i = 0; i < z->flat.kept.n && room; i++) tx_zero_set(z, i, room);
-    st = tx_zero_publish(z);
+    st = room ? tx_zero_fill(z, room) : tx_zero_publish(z);
 out:
     tx_free(room);
     return st;

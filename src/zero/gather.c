@@ -31,6 +31,23 @@ static bool drop_kept(tx_zero *z, int kind)
     return false;
 }
 
+/* A bucket's memory, and of it this rank's part. */
+static tx_tensor all_of(const tx_zero *z, int k)
+{
+    return tx_tensor1(z->values.turn[z->now[k].value].data, z->dtype, z->flat.bucket[k].numel);
+}
+
+static tx_tensor own_of(const tx_zero *z, int k)
+{
+    int64_t part = tx_bucket_part(&z->flat, &z->flat.bucket[k]);
+    return tx_slice1(all_of(z, k), z->flat.rank * part, part);
+}
+
+static tx_status parts_start(tx_zero *z, int k)
+{
+    return tx_all_gather_start(z->c, z->data, all_of(z, k), own_of(z, k), &z->now[k].gather);
+}
+
 /* Starts to gather the bucket, if that is not under way or done. ahead: only if there is room. */
 static tx_status gather_start(tx_zero *z, int k, bool ahead)
 {
@@ -47,11 +64,41 @@ static tx_status gather_start(tx_zero *z, int k, bool ahead)
     n->value = turn;
     n->gathering = true;
     z->live += b->numel;
-    int64_t part = tx_bucket_part(&z->flat, b);
-    tx_tensor all = tx_tensor1(z->values.turn[turn].data, z->dtype, b->numel);
-    tx_tensor own = tx_slice1(all, z->flat.rank * part, part);
-    TX_RUN(z->c, cast, .y = own, .x = tx__zero_value_part(z, k));
-    return tx_all_gather_start(z->c, z->data, all, own, &n->gather);
+    tx_tensor own = own_of(z, k);
+    if (!tx__is_away(z, TX_AWAY_VALUE)) {
+        TX_RUN(z->c, cast, .y = own, .x = tx__zero_value_part(z, k));
+    } else if (!z->c->dry) {
+        n->reading = true;
+        return tx__offload_values_start(z, k, own.data, &n->read);
+    }
+    return parts_start(z, k);
+}
+
+tx_status tx__zero_read_part(tx_zero *z, int k, tx_tensor y)
+{
+    tx_tier_request r = { 0 };
+    if (z->c->dry) return TX_OK;
+    if (!tx__is_away(z, TX_AWAY_VALUE)) {
+        TX_RUN(z->c, cast, .y = y, .x = tx__zero_value_part(z, k));
+        return TX_OK;
+    }
+    TX_TRY(tx__offload_values_start(z, k, y.data, &r));
+    return tx_tier_wait(&r);
+}
+
+/* Waits until the bucket is there. */
+static tx_status gather_wait(tx_zero *z, int k)
+{
+    tx_bucket_now *n = &z->now[k];
+    if (n->reading) {
+        TX_TRY(tx_tier_wait(&n->read));
+        n->reading = false;
+        TX_TRY(parts_start(z, k));
+    }
+    TX_TRY(tx_wait(z->c, &n->gather));
+    if (n->gathering) tx__zero_bind_values(z, k, z->values.turn[n->value].data);
+    n->gathering = false;
+    return TX_OK;
 }
 
 tx_status tx__zero_use(void *user, int unit, int next)
@@ -59,12 +106,9 @@ tx_status tx__zero_use(void *user, int unit, int next)
     tx_zero *z = user;
     int k = moving_bucket(z, unit), ahead = moving_bucket(z, next);
     if (k >= 0) {
-        tx_bucket_now *n = &z->now[k];
         TX_TRY(gather_start(z, k, false));
-        TX_TRY(tx_wait(z->c, &n->gather));
-        if (n->gathering) tx__zero_bind_values(z, k, z->values.turn[n->value].data);
-        n->gathering = false;
-        n->users++;
+        TX_TRY(gather_wait(z, k));
+        z->now[k].users++;
     }
     if (ahead < 0 || z->flat.bucket[ahead].numel > z->cfg->zero_prefetch_bucket_size) return TX_OK;
     if (z->live + z->flat.bucket[ahead].numel > z->cfg->zero_max_live_parameters) return TX_OK;

@@ -1,6 +1,7 @@
 /* zero.c - a rank's share of the training state: its memory, its update, and its numbers. */
 #include "zero/zero.h"
 
+#include <stdint.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -43,23 +44,6 @@ float *tx__zero_kept_grad(const tx_zero *z, const tx_bucket *b)
 int64_t tx__zero_kept_numel(const tx_zero *z, const tx_bucket *b)
 {
     return tx_bucket_part(&z->flat, b);
-}
-
-float *tx_zero_master(const tx_zero *z, int i)
-{
-    return z->master + begin_of(z, tx_zero_whole_masters(z), &z->flat.kept.stretch[i]);
-}
-
-float *tx_zero_grad(const tx_zero *z, int i)
-{
-    return z->grad + begin_of(z, grads_whole(z), &z->flat.kept.stretch[i]);
-}
-
-tx_tensor tx_zero_value(const tx_zero *z, int i)
-{
-    const tx_stretch *s = &z->flat.kept.stretch[i];
-    size_t at = (size_t)begin_of(z, tx_zero_whole_values(z), s) * tx_dtype_size(z->dtype);
-    return tx_tensor1((char *)z->value + at, z->dtype, s->numel);
 }
 
 tx_tensor tx__zero_value_part(const tx_zero *z, int k)
@@ -153,17 +137,26 @@ tx_status tx__turns_add(tx_turns *t, const tx_zero *z, int bucket, int *out)
     return TX_OK;
 }
 
+/* Shared memory that a disk can read into. */
+static tx_status take_aligned(void **base, void **data, size_t bytes, const char *what)
+{
+    TX_TRY(tx_shared_alloc(base, bytes + TX_AIO_ALIGN, what));
+    *data = (char *)*base + (TX_AIO_ALIGN - (uintptr_t)*base % TX_AIO_ALIGN) % TX_AIO_ALIGN;
+    return TX_OK;
+}
+
 tx_status tx__turns_take(tx_turns *t, const char *what)
 {
-    for (int i = 0; i < t->n; i++) t->turn[i].data = NULL;
-    for (int i = 0; i < t->n; i++) TX_TRY(tx_shared_alloc(&t->turn[i].data, (size_t)t->turn[i].numel * t->size, what));
+    for (int i = 0; i < t->n; i++) {
+        tx_turn *turn = &t->turn[i];
+        TX_TRY(take_aligned(&turn->base, &turn->data, (size_t)turn->numel * t->size, what));
+    }
     return TX_OK;
 }
 
 void tx__turns_close(tx_turns *t)
 {
-    for (int i = 0; i < t->n; i++)
-        if (t->turn[i].data != TX_DRY_ADDRESS) tx_shared_free(t->turn[i].data);
+    for (int i = 0; i < t->n; i++) tx_shared_free(t->turn[i].base);
     tx_free(t->turn);
     *t = (tx_turns){ 0 };
 }
@@ -175,36 +168,94 @@ size_t tx__turns_bytes(const tx_turns *t)
     return bytes;
 }
 
-/* ---- the optimizer ---- */
+/* ---- what is kept, and its optimizer ---- */
 
-static tx_optim_range range_of(const tx_zero *z, const tx_optim_type *type, int i)
+void tx__zero_point(const tx_zero *z, tx_optim_range *r, int array, void *x)
 {
-    const tx_stretch *s = &z->flat.kept.stretch[i];
+    if (array >= TX_AWAY_STATE)
+        r->state[array - TX_AWAY_STATE] = x;
+    else if (array == TX_AWAY_MASTER || z->dtype == TX_F32)
+        r->value = x;
+    else
+        r->low = tx_tensor1(x, z->dtype, r->numel);
+}
+
+/* Element of a flat buffer, or nothing where there is none. */
+static void *element(void *flat, int64_t i, size_t size)
+{
+    return flat ? (char *)flat + (size_t)i * size : NULL;
+}
+
+static tx_optim_range range_of(const tx_zero *z, int i)
+{
+    const tx_stretch *s = &z->piece[i];
     const tx_param *p = &z->ps->param[s->row];
+    int64_t real = tx_param_n_real(p) - s->first;
     tx_optim_range r = { .numel = s->numel,
-                         .n_real = tx_zero_n_real(z, i),
+                         .n_real = real < 0          ? 0
+                                   : real < s->numel ? real
+                                                     : s->numel,
                          .decay = p->decay == TX_DECAY,
                          .counted = p->counted,
                          .name = p->name,
-                         .value = tx_zero_master(z, i),
-                         .grad = tx_zero_grad(z, i) };
-    for (int k = 0; k < type->n_state; k++) r.state[k] = z->state[k] + s->at;
-    if (z->dtype != TX_F32) r.low = tx_zero_value(z, i);
+                         .value = element(z->master, begin_of(z, tx_zero_whole_masters(z), s), sizeof(float)) };
+    if (z->dtype != TX_F32)
+        r.low = tx_tensor1(element(z->value, begin_of(z, tx_zero_whole_values(z), s), tx_dtype_size(z->dtype)),
+                           z->dtype, s->numel);
+    if (!z->train) return r;
+    r.grad = z->grad + begin_of(z, grads_whole(z), s);
+    for (int k = 0; k < TX_OPTIM_MAX_STATE; k++) r.state[k] = element(z->state[k], s->at, sizeof(float));
     return r;
 }
 
-static tx_status open_optim(tx_zero *z)
+/* Pieces of bucket k's stretches, cut where chunks end. */
+static void cut_bucket(tx_zero *z, int k)
 {
-    const tx_optim_type *type = tx_optim_type_find(z->cfg->optimizer);
-    tx_optim_range *range;
-    tx_comm *all = z->stage ? z->grid->world : z->grid->model; /* whose ranges make the model */
-    int n = z->flat.kept.n;
-    TX_TRY(tx_alloc(&range, (size_t)n + 1, sizeof *range, "the optimizer's groups"));
-    for (int i = 0; i < n; i++) range[i] = range_of(z, type, i);
-    tx_optim_deinit(&z->optim);
-    tx_status st = tx_optim_init(&z->optim, z->cfg, all, range, n);
-    tx_free(range);
-    return st;
+    const tx_bucket *b = &z->flat.bucket[k];
+    int64_t chunk = tx__offload_chunk(z), at = tx_bucket_at(&z->flat, b);
+    z->first_range[k] = z->n_ranges;
+    for (int i = b->first; i < b->end; i++)
+        for (tx_stretch left = z->flat.kept.stretch[i]; left.numel > 0;) {
+            tx_stretch piece = left;
+            int64_t end = chunk ? at + ((left.at - at) / chunk + 1) * chunk : INT64_MAX;
+            if (piece.numel > end - piece.at) piece.numel = end - piece.at;
+            z->piece[z->n_ranges++] = piece;
+            left.first += piece.numel;
+            left.at += piece.numel;
+            left.numel -= piece.numel;
+        }
+    z->first_range[k + 1] = z->n_ranges;
+}
+
+static tx_status cut_pieces(tx_zero *z)
+{
+    int64_t chunk = tx__offload_chunk(z);
+    size_t most = (size_t)z->flat.kept.n + (chunk ? (size_t)(z->flat.kept.numel / chunk) : 0) + 1;
+    TX_TRY(tx_alloc(&z->piece, most, sizeof *z->piece, "the buckets"));
+    TX_TRY(tx_alloc(&z->range, most, sizeof *z->range, "the buckets"));
+    TX_TRY(tx_alloc(&z->first_range, (size_t)z->flat.n_buckets + 1, sizeof *z->first_range, "the buckets"));
+    for (int k = 0; k < z->flat.n_buckets; k++) cut_bucket(z, k);
+    return TX_OK;
+}
+
+static void point_ranges(tx_zero *z)
+{
+    for (int i = 0; i < z->n_ranges; i++) z->range[i] = range_of(z, i);
+}
+
+tx_status tx_zero_bring(tx_zero *z, int i, unsigned what, bool changes)
+{
+    return tx__offload_bring(z, i, what, changes);
+}
+
+tx_status tx_zero_move(tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store)
+{
+    return tx__offload_move(z, array, first, n, x, store);
+}
+
+tx_status tx_zero_put(tx_zero *z)
+{
+    return tx__offload_put(z);
 }
 
 /* ---- opening ---- */
@@ -217,7 +268,7 @@ static tx_flat_spec spec_of(const tx_zero *z)
     return (tx_flat_spec){ .n_ranks = tx_comm_size(z->data),
                            .rank = tx_comm_rank(z->data),
                            .bucket_size = z->stage ? most : cfg->ddp_bucket_size,
-                           .align = TX_PARAM_ALIGN,
+                           .align = tx__offloads(z) ? TX_TIER_BLOCK : TX_PARAM_ALIGN,
                            .each = z->stage == 3,
                            .small = cfg->zero_param_persistence_threshold,
                            .small_all = cfg->zero_model_persistence_threshold };
@@ -249,36 +300,55 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_config *cf
         if (z->flat.bucket[k].stays) z->stay_numel += z->flat.bucket[k].numel;
     }
     bind_all(z);
-    if (train) TX_GOTO(open_optim(z));
+    tx__offload_plan(z);
+    TX_GOTO(cut_pieces(z));
+    point_ranges(z);
+    if (train)
+        TX_GOTO(tx_optim_init(&z->optim, cfg, z->stage ? z->grid->world : z->grid->model, z->range, z->n_ranges));
+    z->optim.bring = tx__offload_bring;
+    z->optim.bring_user = z;
 out:
     if (st) tx_zero_close(z);
     return st;
 }
 
-tx_status tx_zero_take(tx_zero *z)
+/* Kept values and the optimizer's arrays, as far as they are in memory. */
+static tx_status take_kept(tx_zero *z)
 {
     size_t size = tx_dtype_size(z->dtype), masters = (size_t)numel_of(z, tx_zero_whole_masters(z));
+    if (!tx__is_away(z, TX_AWAY_VALUE))
+        TX_TRY(tx_shared_alloc(&z->value, (size_t)numel_of(z, tx_zero_whole_values(z)) * size, "the parameters"));
+    if (z->dtype == TX_F32)
+        z->master = z->value;
+    else if (z->train && !tx__is_away(z, TX_AWAY_MASTER))
+        TX_TRY(tx_alloc(&z->master, masters, sizeof(float), "the master weights"));
+    for (int k = 0; z->train && k < z->optim.type->n_state; k++)
+        if (!tx__is_away(z, TX_AWAY_STATE + k))
+            TX_TRY(tx_alloc(&z->state[k], (size_t)z->flat.kept.numel, sizeof(float), "the optimizer's state"));
+    return TX_OK;
+}
+
+tx_status tx_zero_take(tx_zero *z)
+{
     z->value = z->stay = z->master = z->grad = NULL;
     for (int k = 0; k < TX_OPTIM_MAX_STATE; k++) z->state[k] = NULL;
     for (int k = 0; k < z->flat.n_buckets; k++) z->now[k].value = z->now[k].grad = -1;
-    TX_TRY(tx_shared_alloc(&z->value, (size_t)numel_of(z, tx_zero_whole_values(z)) * size, "the parameters"));
-    TX_TRY(tx_shared_alloc(&z->stay, (size_t)z->stay_numel * size, "the parameters that stay"));
+    TX_TRY(take_kept(z));
+    size_t stay = (size_t)z->stay_numel * tx_dtype_size(z->dtype);
+    TX_TRY(take_aligned(&z->stay_base, &z->stay, stay, "the parameters that stay"));
     TX_TRY(tx__turns_take(&z->values, "gathered parameters"));
-    if (z->dtype == TX_F32) z->master = z->value;
-    if (z->train) {
-        if (!z->master) TX_TRY(tx_alloc(&z->master, masters, sizeof(float), "the master weights"));
+    if (z->train)
         TX_TRY(tx_shared_alloc(&z->grad, (size_t)numel_of(z, grads_whole(z)) * sizeof(float), "the gradients"));
-        TX_TRY(tx__turns_take(&z->grads, "the gradients' buckets"));
-        for (int k = 0; k < z->optim.type->n_state; k++)
-            TX_TRY(tx_alloc(&z->state[k], (size_t)z->flat.kept.numel, sizeof(float), "the optimizer's state"));
-        TX_TRY(open_optim(z));
-    }
+    TX_TRY(tx__turns_take(&z->grads, "the gradients' buckets"));
+    point_ranges(z);
+    TX_TRY(tx__offload_open(z));
     bind_all(z);
     return TX_OK;
 }
 
 void tx_zero_close(tx_zero *z)
 {
+    tx__offload_close(z);
     tx_optim_deinit(&z->optim);
     tx__turns_close(&z->values);
     tx__turns_close(&z->grads);
@@ -287,28 +357,36 @@ void tx_zero_close(tx_zero *z)
     if (z->value != TX_DRY_ADDRESS) {
         if (z->master != z->value) tx_free(z->master);
         tx_shared_free(z->value);
-        tx_shared_free(z->stay);
+        tx_shared_free(z->stay_base);
         tx_shared_free(z->grad);
     }
     tx_flat_close(&z->flat);
     tx_free(z->now);
     tx_free(z->line);
     tx_free(z->touched);
+    tx_free(z->piece);
+    tx_free(z->range);
+    tx_free(z->first_range);
     *z = (tx_zero){ 0 };
 }
 
 tx_zero_memory tx_zero_memory_of(const tx_zero *z)
 {
     size_t size = tx_dtype_size(z->dtype), state = 0;
-    if (z->train)
-        state = (size_t)z->optim.type->n_state * (size_t)z->flat.kept.numel +
-                (z->dtype != TX_F32 ? (size_t)numel_of(z, tx_zero_whole_masters(z)) : 0);
-    return (tx_zero_memory){ .params = (size_t)numel_of(z, tx_zero_whole_values(z)) * size,
+    bool values = !tx__is_away(z, TX_AWAY_VALUE);
+    for (int k = 0; z->train && k < z->optim.type->n_state; k++)
+        if (!tx__is_away(z, TX_AWAY_STATE + k)) state += (size_t)z->flat.kept.numel;
+    if (z->train && z->dtype != TX_F32 && !tx__is_away(z, TX_AWAY_MASTER))
+        state += (size_t)numel_of(z, tx_zero_whole_masters(z));
+    return (tx_zero_memory){ .params = values ? (size_t)numel_of(z, tx_zero_whole_values(z)) * size : 0,
                              .persistent = (size_t)z->stay_numel * size,
                              .gathered = tx__turns_bytes(&z->values),
                              .grads = z->train ? (size_t)numel_of(z, grads_whole(z)) * sizeof(float) : 0,
                              .buckets = tx__turns_bytes(&z->grads),
-                             .optimizer = state * sizeof(float) };
+                             .optimizer = state * sizeof(float),
+                             .host = z->away.host,
+                             .nvme = z->away.nvme,
+                             .passing = z->away.passing };
 }
 
 /* ---- the update ---- */
@@ -320,7 +398,7 @@ static tx_status gather_start(tx_zero *z, int k)
     int64_t part = tx_bucket_part(&z->flat, b), own = z->flat.rank * part;
     if (z->stage == 0 || (z->stage == 3 && !b->stays)) return TX_OK;
     tx_tensor all = tx_tensor1(place_of(z, k), z->dtype, b->numel), x = tx_slice1(all, own, part);
-    if (z->stage == 3) TX_RUN(z->c, cast, .y = x, .x = tx__zero_value_part(z, k));
+    if (z->stage == 3) TX_TRY(tx__zero_read_part(z, k, x));
     if (z->cfg->zero_allgather_partitions) return tx_all_gather_start(z->c, z->data, all, x, &z->now[k].gather);
     for (int r = 0; r < z->flat.n_ranks; r++) TX_TRY(tx_broadcast(z->c, z->data, tx_slice1(all, r * part, part), r));
     return TX_OK;
@@ -337,7 +415,8 @@ tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay, double grad_s
     tx_optim_step s = tx_optim_next(&z->optim, lr, weight_decay, grad_scale);
     tx__zero_drop_all(z);
     for (int k = 0; k < z->flat.n_buckets; k++) {
-        TX_TRY(tx_optim_step_some(z->c, &z->optim, &s, z->flat.bucket[k].first, z->flat.bucket[k].end));
+        TX_TRY(tx_optim_step_some(z->c, &z->optim, &s, z->first_range[k], z->first_range[k + 1]));
+        TX_TRY(tx_zero_put(z));
         TX_TRY(gather_start(z, k));
         TX_TRY(tx_comm_poll(z->c, z->data));
     }
@@ -347,35 +426,39 @@ tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay, double grad_s
 
 /* ---- the numbers ---- */
 
-int64_t tx_zero_n_real(const tx_zero *z, int i)
+tx_status tx_zero_init(tx_zero *z, uint64_t seed, tx_init_method method)
 {
-    const tx_stretch *s = &z->flat.kept.stretch[i];
-    int64_t real = tx_param_n_real(&z->ps->param[s->row]) - s->first;
-    return real < 0 ? 0 : real < s->numel ? real : s->numel;
-}
-
-void tx_zero_set(tx_zero *z, int i, const float *whole)
-{
-    const tx_stretch *s = &z->flat.kept.stretch[i];
-    const float *from = whole + z->ps->param[s->row].offset + s->first;
-    if (z->master)
-        memcpy(tx_zero_master(z, i), from, (size_t)s->numel * sizeof *from);
-    else
-        tx_params_round(tx_zero_value(z, i).data, z->dtype, from, s->numel);
-}
-
-void tx_zero_init(tx_zero *z, uint64_t seed, tx_init_method method)
-{
-    for (int i = 0; i < z->flat.kept.n; i++) {
-        const tx_stretch *s = &z->flat.kept.stretch[i];
-        tx_param_init(&z->ps->param[s->row], tx_zero_master(z, i), s->first, s->numel, seed, method);
+    for (int i = 0; i < z->n_ranges; i++) {
+        const tx_stretch *s = &z->piece[i];
+        TX_TRY(tx_zero_bring(z, i, TX_BRING_MASTER, true));
+        tx_param_init(&z->ps->param[s->row], z->range[i].value, s->first, s->numel, seed, method);
     }
+    return tx_zero_publish(z);
+}
+
+tx_status tx_zero_fill(tx_zero *z, const float *whole)
+{
+    for (int i = 0; i < z->n_ranges; i++) {
+        const tx_stretch *s = &z->piece[i];
+        const tx_optim_range *r = &z->range[i];
+        const float *from = whole + z->ps->param[s->row].offset + s->first;
+        TX_TRY(tx_zero_bring(z, i, TX_BRING_MASTER, true));
+        if (r->value)
+            memcpy(r->value, from, (size_t)s->numel * sizeof *from);
+        else
+            tx_params_round(r->low.data, z->dtype, from, s->numel);
+    }
+    return tx_zero_publish(z);
 }
 
 tx_status tx_zero_publish(tx_zero *z)
 {
-    for (int i = 0; i < z->flat.kept.n && z->dtype != TX_F32 && z->master; i++)
-        tx_params_round(tx_zero_value(z, i).data, z->dtype, tx_zero_master(z, i), z->flat.kept.stretch[i].numel);
+    TX_TRY(tx_zero_put(z));
+    for (int i = 0; i < z->n_ranges && z->dtype != TX_F32 && z->train; i++) {
+        TX_TRY(tx_zero_bring(z, i, TX_BRING_MASTER | TX_BRING_VALUE, true));
+        tx_params_round(z->range[i].low.data, z->dtype, z->range[i].value, z->range[i].numel);
+    }
+    TX_TRY(tx_zero_put(z));
     tx__zero_drop_all(z);
     for (int k = 0; k < z->flat.n_buckets; k++) TX_TRY(gather_start(z, k));
     return gather_wait(z);

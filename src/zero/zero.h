@@ -30,12 +30,14 @@
 #include "optim/optim.h"
 #include "parallel/grid.h"
 #include "zero/flat.h"
+#include "zero/offload.h"
 
 /* Memory that one bucket after the other is in. */
 typedef struct tx_turn {
     int kind, bucket; /* -1: free */
     int64_t numel;
-    void *data; /* shared; owned */
+    void *data; /* aligned for a disk */
+    void *base; /* shared; owned */
 } tx_turn;
 
 typedef struct tx_turns {
@@ -48,11 +50,12 @@ typedef struct tx_turns {
 typedef struct tx_bucket_now {
     int value; /* stage 3: the turn that it is gathered in, or -1 */
     int users;
-    bool gathering;
-    int grad;             /* the turn that its gradients are written to, or -1 */
-    int left;             /* units whose gradients are not complete */
-    bool summing, summed; /* summed: what is kept has a micro-batch's sum */
+    bool reading, gathering; /* this rank's part comes from where it is offloaded; all parts come */
+    int grad;                /* the turn that its gradients are written to, or -1 */
+    int left;                /* units whose gradients are not complete */
+    bool summing, summed;    /* summed: what is kept has a micro-batch's sum */
     tx_request gather, sum;
+    tx_tier_request read;
 } tx_bucket_now;
 
 typedef struct tx_zero {
@@ -75,9 +78,15 @@ typedef struct tx_zero {
     int64_t stay_numel; /* elements of all buckets that stay */
     int64_t live;       /* elements that are gathered now */
     tx_turns values, grads;
-    /* flat buffers; of which of them is what, see above */
-    void *value, *stay;
+    /* flat buffers; of which of them is what, see above; NULL: offloaded */
+    void *value, *stay, *stay_base; /* stay is aligned for a disk */
     float *master, *grad, *state[TX_OPTIM_MAX_STATE];
+    tx_offload away;
+    /* what is kept, bucket by bucket in the order of memory, cut where offload.h cuts: */
+    tx_stretch *piece;
+    tx_optim_range *range; /* the piece's numbers; without training masters or values only */
+    int n_ranges;
+    int *first_range; /* [flat.n_buckets + 1] of each bucket */
     tx_optim optim;
 } tx_zero;
 
@@ -86,6 +95,8 @@ typedef struct tx_zero_memory {
     size_t params, persistent, gathered; /* kept values; what stays gathered; what is gathered in turns */
     size_t grads, buckets;               /* kept gradients; those that are on their way */
     size_t optimizer;                    /* master weights and state */
+    size_t host, nvme;                   /* what is offloaded, to memory and to a disk */
+    size_t passing;                      /* memory that it passes through */
 } tx_zero_memory;
 tx_zero_memory tx_zero_memory_of(const tx_zero *z);
 
@@ -105,27 +116,28 @@ tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay, double grad_s
 
 /* ---- the numbers ---- */
 
-/* Initial values of what is kept. Behind it, as behind any other change of the masters: tx_zero_publish. */
-void tx_zero_init(tx_zero *z, uint64_t seed, tx_init_method method);
+/* Brings the numbers of range i, where they are offloaded, and those behind it under way: to be called in the order of
+ * ranges. Behind the last one that was changed: tx_zero_put. `what` as in optim.h. TX_ERR_IO. */
+tx_status tx_zero_bring(tx_zero *z, int i, unsigned what, bool changes);
+tx_status tx_zero_put(tx_zero *z);
 
-/* Values from the kept masters, everywhere. Collective over the data-parallel ranks. */
+/* Initial values of what is kept. */
+tx_status tx_zero_init(tx_zero *z, uint64_t seed, tx_init_method method);
+
+/* The weights out of a flat buffer of all the table's.   @whole [ps->numel] */
+tx_status tx_zero_fill(tx_zero *z, const float *whole);
+
+/* Behind a change of the masters: values from them, everywhere. Collective over the data-parallel ranks. The two above
+ * end with it. */
 tx_status tx_zero_publish(tx_zero *z);
 
-/* Of stretch i of flat.kept: master, gradient, and the value as layers compute with it. */
-float *tx_zero_master(const tx_zero *z, int i);
-float *tx_zero_grad(const tx_zero *z, int i);
-tx_tensor tx_zero_value(const tx_zero *z, int i);
-
-/* How many of its elements are real; the first ones. */
-int64_t tx_zero_n_real(const tx_zero *z, int i);
+/* Elements [first, first + n) of an offloaded array (offload.h) of what is kept, for checkpoints; behind stores:
+ * tx_zero_publish.   @x [n] */
+tx_status tx_zero_move(tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store);
 
 /* Which of the flat buffers hold all of the table, and not what is kept alone. */
 bool tx_zero_whole_values(const tx_zero *z);
 bool tx_zero_whole_masters(const tx_zero *z);
-
-/* The master weights of stretch i out of those of all the table.   @whole [ps->numel]. Where only values are kept, as
- * without training, these. */
-void tx_zero_set(tx_zero *z, int i, const float *whole);
 
 /* ---- inside the room ---- */
 
@@ -151,8 +163,13 @@ void tx__zero_bind_grads(tx_zero *z, int bucket, float *data);
 float *tx__zero_kept_grad(const tx_zero *z, const tx_bucket *b);
 int64_t tx__zero_kept_numel(const tx_zero *z, const tx_bucket *b);
 
-/* Stage 3: the kept values of a bucket. */
+/* Stage 3: the kept values of a bucket, in memory (not where they are offloaded), and copied to @y from where they are.
+ */
 tx_tensor tx__zero_value_part(const tx_zero *z, int bucket);
+tx_status tx__zero_read_part(tx_zero *z, int bucket, tx_tensor y);
+
+/* Points a range to numbers of an array (offload.h). */
+void tx__zero_point(const tx_zero *z, tx_optim_range *r, int array, void *x);
 
 /* The i-th bucket of a unit, from 0; -1: there are no more. */
 int tx__zero_bucket_of(const tx_zero *z, int unit, int i);

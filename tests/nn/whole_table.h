@@ -2,6 +2,8 @@
 #ifndef TX_TESTS_WHOLE_TABLE_H
 #define TX_TESTS_WHOLE_TABLE_H
 
+#include <xxhash.h>
+
 #include "nn/param.h"
 #include "nn/replicas.h"
 
@@ -17,7 +19,8 @@ static inline void init_whole(const tx_params *ps, float *flat, uint64_t seed, t
 static inline const tx_replica *replicas_of(tx_replica *row, const tx_params *ps, const float *flat)
 {
     for (int i = 0; i < ps->n; i++)
-        row[i] = (tx_replica){ flat + ps->param[i].offset, (size_t)tx_param_n_real(&ps->param[i]) * sizeof(float) };
+        row[i] = (tx_replica){ true, XXH3_64bits(flat + ps->param[i].offset,
+                                                 (size_t)tx_param_n_real(&ps->param[i]) * sizeof(float)) };
     return row;
 }
 

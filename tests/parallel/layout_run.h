@@ -122,15 +122,16 @@ static inline void mark_key_biases(const tx_trainer *t, const tx_param *p, float
         whole[i] = end && i / m->head_dim % per_group == per_group - 2 ? 1 : 0;
 }
 
-static inline tx_status first_weights_are_the_same(const tx_trainer *t, const reference *ref, float *cut)
+static inline tx_status first_weights_are_the_same(tx_trainer *t, const reference *ref, float *cut)
 {
-    const tx_zero *z = &t->zero;
-    for (int i = 0; i < z->flat.kept.n; i++) {
-        const tx_stretch *s = &z->flat.kept.stretch[i];
+    tx_zero *z = &t->zero;
+    for (int i = 0; i < z->n_ranges; i++) {
+        const tx_stretch *s = &z->piece[i];
+        TX_TRY(tx_zero_bring(z, i, TX_BRING_MASTER, false));
         const tx_param *p = &z->ps->param[s->row], *q = reference_param(ref, p->name);
         if (!q) return TX_FAIL(TX_ERR_NUMERIC, "one rank has no %s", p->name);
         tx_param_cut(p, cut, ref->first + q->offset);
-        if (memcmp(cut + s->first, tx_zero_master(z, i), (size_t)s->numel * sizeof *cut) != 0)
+        if (memcmp(cut + s->first, z->range[i].value, (size_t)s->numel * sizeof *cut) != 0)
             return TX_FAIL(TX_ERR_NUMERIC, "rank %d: %s begins with other weights than on one rank", t->grid->rank,
                            p->name);
     }
@@ -144,15 +145,16 @@ static inline double norm_of(const float *x, int64_t n)
     return sqrt(sum);
 }
 
-static inline void measure_last_weights(const tx_trainer *t, const reference *ref, float *cut, float *marks,
-                                        layout_run *r)
+static inline tx_status measure_last_weights(tx_trainer *t, const reference *ref, float *cut, float *marks,
+                                             layout_run *r)
 {
-    const tx_zero *z = &t->zero;
+    tx_zero *z = &t->zero;
     int rank = t->grid->rank;
-    for (int i = 0; i < z->flat.kept.n; i++) {
-        const tx_stretch *s = &z->flat.kept.stretch[i];
+    for (int i = 0; i < z->n_ranges; i++) {
+        const tx_stretch *s = &z->piece[i];
         const tx_param *p = &z->ps->param[s->row], *q = reference_param(ref, p->name);
-        const float *now = tx_zero_master(z, i);
+        TX_TRY(tx_zero_bring(z, i, TX_BRING_MASTER, false));
+        const float *now = z->range[i].value;
         double sum = 0;
         tx_param_cut(p, cut, ref->last + q->offset);
         memset(marks, 0, (size_t)p->numel * sizeof *marks);
@@ -169,6 +171,7 @@ static inline void measure_last_weights(const tx_trainer *t, const reference *re
         r->off[rank] = off;
         memcpy(r->off_in[rank], p->name, sizeof p->name);
     }
+    return TX_OK;
 }
 
 /* ---- a rank ---- */
@@ -188,10 +191,10 @@ static inline tx_status load_from(tx_trainer *t, const char *dir)
     return st;
 }
 
-/* Of the numbers of what is kept, block by block of each tensor. */
+/* Of a range's numbers, block by block of the tensor. */
 static inline uint64_t hash_of(const tx_zero *z, int i, const float *x, int which)
 {
-    const tx_stretch *s = &z->flat.kept.stretch[i];
+    const tx_stretch *s = &z->piece[i];
     uint64_t h = 0;
     for (int64_t k = 0; k < s->numel; k += TX_PARAM_ALIGN) {
         struct {
@@ -205,20 +208,15 @@ static inline uint64_t hash_of(const tx_zero *z, int i, const float *x, int whic
     return h;
 }
 
-static inline uint64_t hash_of_weights(const tx_zero *z)
+static inline tx_status hash_all(tx_zero *z, outcome *o)
 {
-    uint64_t h = 0;
-    for (int i = 0; i < z->flat.kept.n; i++) h += hash_of(z, i, tx_zero_master(z, i), 0);
-    return h;
-}
-
-static inline uint64_t hash_of_states(const tx_zero *z)
-{
-    uint64_t h = 0;
-    for (int i = 0; i < z->flat.kept.n; i++)
-        for (int k = 0; k < z->optim.type->n_state; k++)
-            h += hash_of(z, i, z->state[k] + z->flat.kept.stretch[i].at, 1 + k);
-    return h;
+    o->weights = o->states = 0;
+    for (int i = 0; i < z->n_ranges; i++) {
+        TX_TRY(tx_zero_bring(z, i, TX_BRING_MASTER | TX_BRING_STATE, false));
+        o->weights += hash_of(z, i, z->range[i].value, 0);
+        for (int k = 0; k < z->optim.type->n_state; k++) o->states += hash_of(z, i, z->range[i].state[k], 1 + k);
+    }
+    return TX_OK;
 }
 
 static inline tx_status keep_reference(reference *k, const tx_trainer *t, float **flat)
@@ -250,10 +248,9 @@ static inline tx_status train_and_compare(layout_run *r, tx_trainer *t, dealer *
     }
     o->n_steps = t->iteration;
     TX_TRY(score(t, d, &o->scored[1]));
-    o->weights = hash_of_weights(&t->zero);
-    o->states = hash_of_states(&t->zero);
+    TX_TRY(hash_all(&t->zero, o));
     if (r->keep) TX_TRY(keep_reference(r->keep, t, &r->keep->last));
-    if (r->ref) measure_last_weights(t, r->ref, room, room + t->model->params.numel, r);
+    if (r->ref) TX_TRY(measure_last_weights(t, r->ref, room, room + t->model->params.numel, r));
     if (!r->tamper) return r->save ? tx_trainer_save(t, r->save) : TX_OK;
     int rank = t->grid->rank;
     r->tamper(t);

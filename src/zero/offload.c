@@ -1,0 +1,379 @@
+/* offload.c - chunks of what is kept, on their way between a disk and the update. */
+#include "zero/offload.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "zero/zero.h"
+
+/* Elements of a chunk on a disk, at most: 4 MiB of fp32 for each array. */
+#define MOST_OF_A_CHUNK ((int64_t)1 << 20)
+
+static bool is(const char *option, const char *word)
+{
+    return !strcmp(option, word);
+}
+
+static bool params_away(const tx_zero *z)
+{
+    return z->stage == 3 && !is(z->cfg->offload_param, "none");
+}
+
+static bool optimizer_away(const tx_zero *z)
+{
+    return z->stage && !is(z->cfg->offload_optimizer, "none");
+}
+
+bool tx__offloads(const tx_zero *z)
+{
+    return params_away(z) || optimizer_away(z);
+}
+
+bool tx__is_away(const tx_zero *z, int array)
+{
+    if (array == TX_AWAY_VALUE) return params_away(z);
+    if (array == TX_AWAY_MASTER) return optimizer_away(z) && z->dtype != TX_F32;
+    return optimizer_away(z) && array - TX_AWAY_STATE < tx_optim_type_find(z->cfg->optimizer)->n_state;
+}
+
+static tx_tier *tier_of(const tx_zero *z, int array)
+{
+    return array == TX_AWAY_VALUE ? z->away.params : z->away.optimizer;
+}
+
+static bool on_disk(const tx_zero *z, int array)
+{
+    const char *where = array == TX_AWAY_VALUE ? z->cfg->offload_param : z->cfg->offload_optimizer;
+    return tx__is_away(z, array) && is(where, "nvme");
+}
+
+static tx_dtype dtype_of(const tx_zero *z, int array)
+{
+    return array == TX_AWAY_VALUE ? z->dtype : TX_F32;
+}
+
+int64_t tx__offload_chunk(const tx_zero *z)
+{
+    int64_t n = z->cfg->zero_sub_group_size < MOST_OF_A_CHUNK ? z->cfg->zero_sub_group_size : MOST_OF_A_CHUNK;
+    if (!tx__offloads(z)) return 0;
+    return n < TX_TIER_BLOCK ? TX_TIER_BLOCK : n / TX_TIER_BLOCK * TX_TIER_BLOCK;
+}
+
+/* ---- sizes ---- */
+
+/* Whole buckets of the parameters that a disk would hold and that may stay in memory. */
+static int64_t near_numel(const tx_zero *z)
+{
+    int64_t n = 0;
+    if (!on_disk(z, TX_AWAY_VALUE)) return 0;
+    for (int k = 0; k < z->flat.n_buckets; k++) {
+        int64_t end = n + tx_bucket_part(&z->flat, &z->flat.bucket[k]);
+        if (end > z->cfg->offload_param_max_in_cpu) break;
+        n = end;
+    }
+    return n;
+}
+
+static tx_tier_config config_of(const tx_zero *z, int first, int n_arrays, int64_t numel, const char *dir)
+{
+    const tx_config *cfg = z->cfg;
+    return (tx_tier_config){
+        .kind = on_disk(z, first) ? TX_TIER_NVME : TX_TIER_CPU,
+        .n_arrays = n_arrays,
+        .numel = numel,
+        .dtype = dtype_of(z, first),
+        .what = first == TX_AWAY_VALUE ? "offloaded parameters" : "the offloaded optimizer state",
+        .dir = dir,
+        .aio = { .block_size = (size_t)cfg->aio_block_size,
+                 .queue_depth = (int)cfg->aio_queue_depth,
+                 .n_threads = (int)cfg->aio_intra_op_parallelism,
+                 .single_submit = cfg->aio_single_submit,
+                 .overlap_events = cfg->aio_overlap_events },
+    };
+}
+
+static tx_tier_config optimizer_config(const tx_zero *z)
+{
+    int n = 0;
+    for (int a = TX_AWAY_MASTER; a < TX_N_AWAY; a++) n += tx__is_away(z, a);
+    return config_of(z, TX_AWAY_STATE, n, z->flat.kept.numel, z->cfg->offload_optimizer_nvme_path);
+}
+
+static tx_tier_config params_config(const tx_zero *z)
+{
+    return config_of(z, TX_AWAY_VALUE, 1, z->flat.kept.numel - z->away.near, z->cfg->offload_param_nvme_path);
+}
+
+static tx_tier_config near_config(const tx_zero *z)
+{
+    tx_tier_config c = config_of(z, TX_AWAY_VALUE, 1, z->away.near, NULL);
+    c.kind = TX_TIER_CPU;
+    return c;
+}
+
+static void count_tier(tx_zero *z, tx_tier_config c)
+{
+    size_t bytes = (size_t)tx_tier_bytes(&c);
+    if (c.kind == TX_TIER_NVME)
+        z->away.nvme += bytes;
+    else
+        z->away.host += bytes;
+}
+
+void tx__offload_plan(tx_zero *z)
+{
+    tx_offload *o = &z->away;
+    size_t a_way = 0;
+    int next = 0;
+    o->current = -1;
+    o->near = near_numel(z);
+    for (int a = 0; a < TX_N_AWAY; a++) {
+        o->array[a] = !tx__is_away(z, a) ? -1 : a == TX_AWAY_VALUE ? 0 : next++;
+        if (on_disk(z, a)) a_way += (size_t)tx__offload_chunk(z) * tx_dtype_size(dtype_of(z, a));
+    }
+    if (optimizer_away(z)) count_tier(z, optimizer_config(z));
+    if (params_away(z) && o->near < z->flat.kept.numel) count_tier(z, params_config(z));
+    if (o->near) count_tier(z, near_config(z));
+    o->n_ways = a_way ? (int)z->cfg->offload_optimizer_buffer_count : 0;
+    if (a_way && o->n_ways < 2) o->n_ways = 2;
+    o->passing = (size_t)o->n_ways * a_way;
+}
+
+/* ---- opening ---- */
+
+/* Chunks end where buckets do. */
+static tx_status list_chunks(tx_zero *z)
+{
+    tx_offload *o = &z->away;
+    int64_t most = tx__offload_chunk(z);
+    TX_TRY(tx_alloc(&o->chunk, (size_t)(z->flat.kept.numel / most) + (size_t)z->flat.n_buckets + 1, sizeof *o->chunk,
+                    "offloaded chunks"));
+    TX_TRY(tx_alloc(&o->of_range, (size_t)z->n_ranges + 1, sizeof *o->of_range, "offloaded chunks"));
+    for (int k = 0, i = 0; k < z->flat.n_buckets; k++) {
+        int64_t at = tx_bucket_at(&z->flat, &z->flat.bucket[k]),
+                end = at + tx_bucket_part(&z->flat, &z->flat.bucket[k]);
+        for (; at < end; at += most) {
+            tx_chunk *c = &o->chunk[o->n_chunks];
+            *c = (tx_chunk){ .at = at, .n = end - at < most ? end - at : most, .first = i };
+            for (; i < z->n_ranges && z->piece[i].at < at + c->n; i++) o->of_range[i] = o->n_chunks;
+            c->end = i;
+            o->n_chunks++;
+        }
+    }
+    return TX_OK;
+}
+
+static tx_status open_tier(tx_tier **out, const tx_zero *z, tx_tier_config c, const char *what)
+{
+    char name[96];
+    snprintf(name, sizeof name, "triax-%s-rank%d-%ld", what, z->grid->rank, (long)getpid());
+    c.name = name;
+    return tx_tier_open(out, &c);
+}
+
+static tx_status open_ways(tx_zero *z)
+{
+    tx_offload *o = &z->away;
+    TX_TRY(tx_alloc(&o->way, (size_t)o->n_ways + 1, sizeof *o->way, "offloaded chunks"));
+    for (int i = 0; i < o->n_ways; i++) {
+        o->way[i].chunk = -1;
+        for (int a = 0; a < TX_N_AWAY; a++)
+            if (on_disk(z, a))
+                TX_TRY(tx_aio_alloc(&o->way[i].buf[a], (size_t)tx__offload_chunk(z) * tx_dtype_size(dtype_of(z, a)),
+                                    "offloaded chunks"));
+    }
+    return TX_OK;
+}
+
+/* What lies in the host's memory is used there. */
+static void point_into_memory(tx_zero *z, int i)
+{
+    tx_offload *o = &z->away;
+    tx_optim_range *r = &z->range[i];
+    int64_t at = z->piece[i].at;
+    for (int a = 0; a < TX_N_AWAY; a++) {
+        bool near = a == TX_AWAY_VALUE && at < o->near;
+        if (o->array[a] < 0 || (on_disk(z, a) && !near)) continue;
+        char *x = near ? tx_tier_direct(o->params_near, 0, 0) : tx_tier_direct(tier_of(z, a), o->array[a], 0);
+        x += (size_t)at * tx_dtype_size(dtype_of(z, a));
+        tx__zero_point(z, r, a, x);
+    }
+}
+
+tx_status tx__offload_open(tx_zero *z)
+{
+    tx_offload *o = &z->away;
+    if (!tx__offloads(z)) return TX_OK;
+    TX_TRY(list_chunks(z));
+    if (optimizer_away(z)) TX_TRY(open_tier(&o->optimizer, z, optimizer_config(z), "optimizer"));
+    if (params_away(z) && o->near < z->flat.kept.numel)
+        TX_TRY(open_tier(&o->params, z, params_config(z), "parameters"));
+    if (o->near) TX_TRY(open_tier(&o->params_near, z, near_config(z), "parameters"));
+    TX_TRY(open_ways(z));
+    for (int i = 0; i < z->n_ranges; i++) point_into_memory(z, i);
+    return TX_OK;
+}
+
+void tx__offload_close(tx_zero *z)
+{
+    tx_offload *o = &z->away;
+    tx_tier_close(o->optimizer); /* waits for the requests of the ways */
+    tx_tier_close(o->params);
+    tx_tier_close(o->params_near);
+    for (int i = 0; i < o->n_ways && o->way; i++)
+        for (int a = 0; a < TX_N_AWAY; a++) tx_aio_free(o->way[i].buf[a]);
+    tx_free(o->way);
+    tx_free(o->chunk);
+    tx_free(o->of_range);
+    *o = (tx_offload){ 0 };
+}
+
+/* ---- chunks on their way ---- */
+
+static unsigned bit(int array)
+{
+    return 1u << array;
+}
+
+/* Of what is asked for, the arrays of the chunk that are on the disk. */
+static unsigned arrays_of(const tx_zero *z, const tx_chunk *c, unsigned what)
+{
+    unsigned arrays = 0;
+    for (int a = 0; a < TX_N_AWAY; a++) {
+        bool master = a == TX_AWAY_MASTER || (a == TX_AWAY_VALUE && z->dtype == TX_F32);
+        bool asked = (a == TX_AWAY_VALUE && what & TX_BRING_VALUE) || (master && what & TX_BRING_MASTER) ||
+                     (a >= TX_AWAY_STATE && what & TX_BRING_STATE);
+        if (asked && on_disk(z, a) && !(a == TX_AWAY_VALUE && c->at < z->away.near)) arrays |= bit(a);
+    }
+    return arrays;
+}
+
+/* Where an array's chunk begins in its tier. */
+static int64_t place_of(const tx_zero *z, int array, const tx_chunk *c)
+{
+    return array == TX_AWAY_VALUE ? c->at - z->away.near : c->at;
+}
+
+static tx_way *way_of(const tx_offload *o, int chunk)
+{
+    return &o->way[chunk % o->n_ways];
+}
+
+static tx_status wait_way(tx_way *w)
+{
+    for (int a = 0; a < TX_N_AWAY; a++) TX_TRY(tx_tier_wait(&w->request[a]));
+    return TX_OK;
+}
+
+/* Begins to read what is not there. */
+static tx_status read_start(tx_zero *z, int chunk, unsigned arrays)
+{
+    tx_way *w = way_of(&z->away, chunk);
+    const tx_chunk *c = &z->away.chunk[chunk];
+    if (w->chunk != chunk) {
+        TX_TRY(wait_way(w));
+        w->chunk = chunk;
+        w->have = 0;
+    }
+    for (int a = 0; a < TX_N_AWAY; a++) {
+        if (!(arrays & bit(a) & ~w->have)) continue;
+        TX_TRY(tx_tier_wait(&w->request[a]));
+        tx_tier_fetch_start(tier_of(z, a), z->away.array[a], place_of(z, a, c), c->n, w->buf[a], &w->request[a]);
+        w->have |= bit(a);
+    }
+    return TX_OK;
+}
+
+static void point_into_way(tx_zero *z, const tx_chunk *c, const tx_way *w)
+{
+    for (int i = c->first; i < c->end; i++)
+        for (int a = 0; a < TX_N_AWAY; a++) {
+            size_t at = (size_t)(z->piece[i].at - c->at) * tx_dtype_size(dtype_of(z, a));
+            if (w->have & bit(a)) tx__zero_point(z, &z->range[i], a, (char *)w->buf[a] + at);
+        }
+}
+
+tx_status tx__offload_put(tx_zero *z)
+{
+    tx_offload *o = &z->away;
+    if (o->current < 0) return TX_OK;
+    tx_way *w = way_of(o, o->current);
+    const tx_chunk *c = &o->chunk[o->current];
+    o->current = -1;
+    if (!w->changed) return TX_OK;
+    w->changed = false;
+    for (int a = 0; a < TX_N_AWAY; a++)
+        if (w->have & bit(a))
+            tx_tier_store_start(tier_of(z, a), o->array[a], place_of(z, a, c), c->n, w->buf[a], &w->request[a]);
+    return TX_OK;
+}
+
+tx_status tx__offload_bring(void *user, int range, unsigned what, bool changes)
+{
+    tx_zero *z = user;
+    tx_offload *o = &z->away;
+    if (!o->n_ways || z->c->dry) return TX_OK;
+    int chunk = o->of_range[range];
+    const tx_chunk *c = &o->chunk[chunk];
+    tx_way *w = way_of(o, chunk);
+    unsigned arrays = arrays_of(z, c, what);
+    if (!arrays) return TX_OK;
+    if (o->current != chunk || (arrays & ~w->have)) {
+        if (o->current != chunk) TX_TRY(tx__offload_put(z));
+        TX_TRY(read_start(z, chunk, arrays));
+        for (int k = chunk + 1; k < chunk + o->n_ways && k < o->n_chunks; k++)
+            TX_TRY(read_start(z, k, arrays_of(z, &o->chunk[k], what)));
+        TX_TRY(wait_way(w));
+        point_into_way(z, c, w);
+        o->current = chunk;
+    }
+    w->changed = w->changed || changes;
+    return TX_OK;
+}
+
+/* ---- others that want the numbers ---- */
+
+tx_status tx__offload_values_start(tx_zero *z, int bucket, void *to, tx_tier_request *r)
+{
+    const tx_bucket *b = &z->flat.bucket[bucket];
+    int64_t at = tx_bucket_at(&z->flat, b), n = tx_bucket_part(&z->flat, b);
+    TX_TRY(tx__offload_put(z));
+    if (at < z->away.near) {
+        tx_tier_fetch_start(z->away.params_near, 0, at, n, to, r);
+        return TX_OK;
+    }
+    for (int i = 0; i < z->away.n_ways; i++) /* what the update has written must have arrived */
+        TX_TRY(tx_tier_wait(&z->away.way[i].request[TX_AWAY_VALUE]));
+    tx_tier_fetch_start(z->away.params, 0, at - z->away.near, n, to, r);
+    return TX_OK;
+}
+
+tx_status tx__offload_move(tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store)
+{
+    int64_t begin = first / TX_TIER_BLOCK * TX_TIER_BLOCK, end = tx_tier_padded(first + n);
+    tx_tier_request r = { 0 };
+    float *blocks;
+    TX_ASSERT(dtype_of(z, array) == TX_F32 && on_disk(z, array));
+    TX_TRY(tx__offload_put(z));
+    for (int i = 0; i < z->away.n_ways; i++) {
+        TX_TRY(wait_way(&z->away.way[i]));
+        if (store) z->away.way[i].chunk = -1;
+    }
+    TX_TRY(tx_aio_alloc(&blocks, (size_t)(end - begin) * sizeof *blocks, "a piece of a checkpoint"));
+    bool near = array == TX_AWAY_VALUE && first < z->away.near; /* a stretch lies in one bucket */
+    tx_tier *t = near ? z->away.params_near : tier_of(z, array);
+    int64_t at = array == TX_AWAY_VALUE && !near ? begin - z->away.near : begin;
+    tx_tier_fetch_start(t, z->away.array[array], at, end - begin, blocks, &r);
+    tx_status st = tx_tier_wait(&r);
+    if (!st && store) {
+        memcpy(blocks + (first - begin), x, (size_t)n * sizeof *x);
+        tx_tier_store_start(t, z->away.array[array], at, end - begin, blocks, &r);
+        st = tx_tier_wait(&r);
+    } else if (!st) {
+        memcpy(x, blocks + (first - begin), (size_t)n * sizeof *x);
+    }
+    tx_aio_free(blocks);
+    return st;
+}
