@@ -80,14 +80,21 @@ static void add_all_reduces(terms *t, const tx_volume_sizes *z)
     add_loss(t, z);
 }
 
+/* How often gradients are summed over ranks. */
+static int64_t n_sums(const tx_volume_sizes *z)
+{
+    return z->passing ? z->n_micro : 1;
+}
+
 /* Gradients of norms, which a rank has of its part of the sequence; those of a layer together. */
 static void add_norms(terms *t, const tx_volume_sizes *z)
 {
     const tx_comm_op op = TX_COMM_ALL_REDUCE;
-    add(t, TX_GROUP_TENSOR, op, "gradients of a layer's 2 norms", z->n_layers, 2 * z->norm * 4);
+    int64_t n = n_sums(z);
+    add(t, TX_GROUP_TENSOR, op, "gradients of a layer's 2 norms", n * z->n_layers, 2 * z->norm * 4);
     if (has_pre(z) && z->norms_embedding)
-        add(t, TX_GROUP_TENSOR, op, "gradients of the embedding's norm", 1, 2 * z->h * 4);
-    if (has_post(z)) add(t, TX_GROUP_TENSOR, op, "gradients of the last norm", 1, z->norm * 4);
+        add(t, TX_GROUP_TENSOR, op, "gradients of the embedding's norm", n, 2 * z->h * 4);
+    if (has_post(z)) add(t, TX_GROUP_TENSOR, op, "gradients of the last norm", n, z->norm * 4);
 }
 
 /* The same f and g with sequence parallelism. */
@@ -122,18 +129,64 @@ static void add_pipeline(terms *t, const tx_volume_sizes *z)
     add(t, TX_GROUP_PIPELINE, TX_COMM_SEND, back, backward, bsh);
 }
 
+/* All buckets, so many times, with so many bytes an element. */
+static void add_buckets(terms *t, tx_comm_op op, const char *what, int64_t times, tx_volume_buckets b, int64_t bytes)
+{
+    if (!times || !b.n) return;
+    TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
+    t->term[t->n++] = (tx_volume_term){ TX_GROUP_DATA, op, what, { times * b.n, times * b.numel * bytes } };
+}
+
+static void add_gradients(terms *t, const tx_volume_sizes *z)
+{
+    tx_comm_op op = z->zero && z->scatters ? TX_COMM_REDUCE_SCATTER : TX_COMM_ALL_REDUCE;
+    const char *what = z->passing ? "4 bytes a parameter, each micro-batch" : "4 bytes a parameter of the rank";
+    add_buckets(t, op, what, n_sums(z), z->all, 4);
+}
+
+/* What all ranks have whole, behind the update. */
+static void add_updated(terms *t, const tx_volume_sizes *z)
+{
+    tx_volume_buckets b = z->zero == 3 ? z->whole : z->all;
+    const char *what = z->zero == 3 ? "updated parameters that stay whole" : "updated parameters";
+    if (!z->zero) return;
+    if (z->gathers)
+        add_buckets(t, TX_COMM_ALL_GATHER, what, 1, b, z->value);
+    else
+        add_buckets(t, TX_COMM_BROADCAST, what, 1, (tx_volume_buckets){ b.n * z->r, b.numel }, z->value);
+}
+
+/* ZeRO 3. What a micro-batch uses in forward and again in backward is gathered twice, unless it waits in between. */
+static void add_before_use(terms *t, const tx_volume_sizes *z)
+{
+    static const char *const what[TX_N_GATHERED][2] = {
+        { "a layer, forward and backward", "a layer, once" },
+        { "word embedding, each use", "word embedding, once" },
+        { "other embeddings, each use", "other embeddings, once" },
+        { "output layer", "output layer" },
+    };
+    const int64_t uses[TX_N_GATHERED] = { 2, z->tied && z->p == 1 ? 2 : 1, z->norms_embedding ? 2 : 1, 1 };
+    for (int i = 0; i < TX_N_GATHERED && z->zero == 3; i++)
+        for (int waits = 0; waits < 2; waits++)
+            add_buckets(t, TX_COMM_ALL_GATHER, what[i][waits], z->n_micro * (waits ? 1 : uses[i]),
+                        z->gathered[i][waits], z->value);
+}
+
 int tx_volume_terms(const tx_volume_sizes *z, tx_volume_term term[TX_VOLUME_MAX_TERMS])
 {
     terms t = { .term = term };
-    const tx_comm_op op = TX_COMM_ALL_REDUCE;
     if (z->t > 1 && z->sequence) add_parts(&t, z);
     if (z->t > 1 && !z->sequence) add_all_reduces(&t, z);
     if (z->p > 1) add_pipeline(&t, z);
-    if (z->r > 1)
-        term[t.n++] =
-            (tx_volume_term){ TX_GROUP_DATA, op, "4 bytes a parameter of the rank", { z->n_buckets, 4 * z->params } };
+    if (z->r > 1) {
+        add_gradients(&t, z);
+        add_updated(&t, z);
+        add_before_use(&t, z);
+    }
     if (z->p > 1 && z->tied && (has_pre(z) || has_post(z)))
-        add(&t, TX_GROUP_ENDS, op, "4 bytes a word embedding of the rank", 1, z->vocab / z->t * z->h * 4);
+        add(&t, TX_GROUP_ENDS, TX_COMM_ALL_REDUCE,
+            z->zero ? "4 bytes of the rank's part of the embedding" : "4 bytes a word embedding of the rank", 1,
+            z->ends * 4);
     return t.n;
 }
 

@@ -13,8 +13,12 @@
  *        inputs divided computed again, which --partition-activations divides the input of
  *      pipeline         b s h (its 1/t with sequence parallelism) across each border of   arXiv:2104.04473 §2.2
  *                       virtual stages, and its gradient back
- *      data ranks       4 bytes of every parameter's gradient, once
- *      ends             the same of the word embeddings that both have */
+ *      data ranks       4 bytes of every parameter's gradient: an all-reduce, once
+ *      ZeRO 1, 2, 3     a reduce-scatter instead; 2 and 3 of every micro-batch               arXiv:1910.02054 §7
+ *      ZeRO 1, 2        an all-gather of the updated parameters
+ *      ZeRO 3           all-gathers of a layer's parameters before its forward and its backward; forward once more
+ *                       gathers nothing
+ *      ends             4 bytes of the gradient of the word embeddings that both have; with ZeRO of a rank's part */
 #ifndef TX_PARALLEL_VOLUME_H
 #define TX_PARALLEL_VOLUME_H
 
@@ -30,6 +34,19 @@ typedef struct tx_volume {
 void tx_volume_read(tx_volume *v, const tx_grid *g);
 void tx_volume_subtract(tx_volume *v, const tx_volume *before);
 
+typedef struct tx_volume_buckets {
+    int64_t n, numel; /* all of them: elements */
+} tx_volume_buckets;
+
+/* What ZeRO-3 gathers before a micro-batch uses it. */
+typedef enum tx_gathered {
+    TX_GATHERED_LAYER, /* and the last norm */
+    TX_GATHERED_WORDS,
+    TX_GATHERED_EMBEDDING, /* positions, and a norm of the embedding */
+    TX_GATHERED_OUTPUT,    /* where it is not the words' */
+    TX_N_GATHERED
+} tx_gathered;
+
 /* What the formulas are about, on one rank. */
 typedef struct tx_volume_sizes {
     int t, p, r; /* tensor ranks, pipeline stages, data ranks */
@@ -44,10 +61,18 @@ typedef struct tx_volume_sizes {
     bool norms_embedding;      /* the word embedding has a norm of its own, ... */
     bool positions;            /* ... behind which positions are added */
     bool tied;
-    int64_t vocab;             /* rows of the word embedding, padding included */
-    int64_t head_chunks;       /* pieces that the loss of a micro-batch is computed in */
-    int64_t norm;              /* parameters of a norm: 2 h, or h */
-    int64_t params, n_buckets; /* elements of the gradients' buffer; runs that it is summed in */
+    int64_t head_chunks; /* pieces that the loss of a micro-batch is computed in */
+    int64_t norm;        /* parameters of a norm: 2 h, or h */
+
+    int zero;              /* stage */
+    bool passing;          /* gradients are summed over data ranks after each micro-batch */
+    bool scatters;         /* ZeRO: a rank gets the sums of its part only */
+    bool gathers;          /* ZeRO: all parts at once, and not one rank's after the other */
+    tx_volume_buckets all; /* runs that gradients are summed in */
+    int64_t ends;          /* elements of the word embedding's gradient that are summed over the ends */
+
+    /* ZeRO 3: what is gathered before use, [1]: and waits where it is from forward to backward; what is whole always */
+    tx_volume_buckets gathered[TX_N_GATHERED][2], whole;
 } tx_volume_sizes;
 
 /* A term of a formula. */
@@ -58,7 +83,7 @@ typedef struct tx_volume_term {
     tx_comm_volume volume;
 } tx_volume_term;
 
-enum { TX_VOLUME_MAX_TERMS = 24 };
+enum { TX_VOLUME_MAX_TERMS = 40 };
 
 /* The terms that are not zero, those of a group and op one behind the other; their number. */
 int tx_volume_terms(const tx_volume_sizes *z, tx_volume_term term[TX_VOLUME_MAX_TERMS]);

@@ -113,7 +113,7 @@ tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, tx_ctx *c, tx_mo
     TX_TRY(tx_stage_run(stage, 1 < n_micro && m->n_chunks > 1 ? g->pp.size : 1, false, &score));
     forget_moved(g);
     if (is_training) TX_TRY(train(c, m, stage, zero, n_micro));
-    if (sizes) *sizes = tx__plan_volume_sizes(m, cfg, g, n_micro, zero->flat.n_buckets);
+    if (sizes) *sizes = tx__plan_volume_sizes(m, cfg, g, n_micro, zero);
     size_t peak, host;
     tx_stage_stacks(stage, &peak);
     tx_stage_host_stacks(stage, &host);
@@ -122,8 +122,47 @@ tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, tx_ctx *c, tx_mo
     return TX_OK;
 }
 
+/* What ZeRO-3 gathers for each unit of parameters: those that are not whole always. A unit waits for its backward where
+ * no more is used until then than --zero-max-reuse-distance: what is behind it, forward and backward. */
+static void count_gathered(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z)
+{
+    static const tx_gathered what[] = { [TX_UNIT_LAYER] = TX_GATHERED_LAYER,
+                                        [TX_UNIT_WORDS] = TX_GATHERED_WORDS,
+                                        [TX_UNIT_EMBEDDING] = TX_GATHERED_EMBEDDING,
+                                        [TX_UNIT_HEAD] = TX_GATHERED_OUTPUT };
+    const tx_params *ps = z->ps;
+    int64_t behind = 0;
+    for (int i = ps->n_units - 1; i >= 0; i--) {
+        const tx_unit *u = &ps->unit[i];
+        const tx_bucket *b = NULL;
+        tx_volume_buckets *to = &s->gathered[what[u->kind]][2 * behind < cfg->zero_max_reuse_distance];
+        for (int row = u->first; row < u->end; row++) {
+            const tx_bucket *its = &z->flat.bucket[z->flat.of_row[row]];
+            if (!its->stays) b = its;
+            behind += ps->param[row].numel;
+        }
+        to->n += b != NULL;
+        to->numel += b ? b->numel : 0;
+    }
+}
+
+/* What of a volume's sizes ZeRO decides. */
+static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z)
+{
+    s->zero = z->stage;
+    s->passing = z->passing;
+    s->scatters = cfg->zero_reduce_scatter;
+    s->gathers = cfg->zero_allgather_partitions;
+    s->all = (tx_volume_buckets){ z->flat.n_buckets, z->ps->numel };
+    for (int row = 0; row < z->ps->n; row++)
+        if (z->ps->param[row].tied) s->ends = tx_bucket_part(&z->flat, &z->flat.bucket[z->flat.of_row[row]]);
+    for (int k = 0; k < z->flat.n_buckets; k++) s->whole.n += z->flat.bucket[k].stays;
+    s->whole.numel = z->stay_numel;
+    count_gathered(s, cfg, z);
+}
+
 tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, const tx_grid *g, int64_t n_micro,
-                                      int64_t n_buckets)
+                                      const tx_zero *z)
 {
     int64_t s = cfg->seq_length, b = cfg->micro_batch_size, n_layers = 0, n_again = 0, n_gathered = 0;
     const tx_recompute *r = &m->recompute;
@@ -133,7 +172,7 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
         n_again += again;
         if (r->divided) n_gathered += (again + r->group - 1) / r->group;
     }
-    return (tx_volume_sizes){
+    tx_volume_sizes sizes = {
         .t = g->tp.size,
         .p = g->pp.size,
         .r = g->dp.size,
@@ -152,12 +191,11 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
         .norms_embedding = cfg->embed_layernorm,
         .positions = cfg->add_position_embedding,
         .tied = !cfg->untie_embeddings_and_output_weights,
-        .vocab = m->vocab_padded,
         .head_chunks = tx_head_loss_chunks(s * b, m->vocab_padded / g->tp.size, m->dtype),
         .norm = strcmp(cfg->normalization, "rmsnorm") ? 2 * m->hidden : m->hidden,
-        .params = m->params.numel,
-        .n_buckets = n_buckets,
     };
+    read_zero(&sizes, cfg, z);
+    return sizes;
 }
 
 tx_memory tx__plan_memory(const tx_zero *zero, size_t activations, size_t workspace)
@@ -180,6 +218,27 @@ size_t tx_memory_total(const tx_memory *m)
 {
     return m->params + m->persistent + m->gathered + m->grads + m->buckets + m->optimizer + m->activations +
            m->workspace + m->host_activations + m->host + m->passing;
+}
+
+size_t tx_memory_states(const tx_memory *m)
+{
+    return m->params + m->grads + m->optimizer;
+}
+
+/* As tx_zero says in which stage what is divided. */
+tx_zero_formula tx__plan_formula(const tx_zero *z)
+{
+    int value = (int)tx_dtype_size(z->dtype), grad = 4, master = z->dtype == TX_F32 ? 0 : 4;
+    tx_zero_formula f = { .stage = z->stage, .n_ranks = z->flat.n_ranks };
+    for (int row = 0; row < z->ps->n; row++) f.n_params += z->ps->param[row].numel;
+    f.whole = (z->stage < 3 ? value : 0) + (z->stage == 0 || !z->passing ? grad : 0);
+    f.divided = value + grad + master + 4 * z->optim.type->n_state - f.whole;
+    return f;
+}
+
+double tx_zero_formula_bytes(const tx_zero_formula *f)
+{
+    return (double)f->n_params * (f->whole + (double)f->divided / f->n_ranks);
 }
 
 /* ---- the figures ---- */
@@ -238,6 +297,8 @@ tx_status tx_plan_stage(tx_run_plan *out, const tx_config *cfg, int64_t vocab_si
     TX_GOTO(tx__plan_step(&p.memory, &p.sizes, &c, m, cfg, true, &run, &zero));
     TX_GOTO(count_params(&p, cfg, vocab_size));
     tx_volume_read(&p.volume, &grid);
+    p.formula = tx__plan_formula(&zero);
+    p.sent = tx_volume_sent(&p.volume, &p.sizes);
     read_model(&p, m, cfg);
     *out = p;
 out:
@@ -255,7 +316,9 @@ tx_status tx_plan_run(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size
     for (int i = 1; i < (int)cfg->pipeline_model_parallel_size; i++) {
         tx_run_plan next;
         TX_TRY(tx_plan_stage(&next, cfg, vocab_size, i));
+        double sent = next.sent > out->sent ? next.sent : out->sent;
         if (tx_memory_total(&next.memory) > tx_memory_total(&out->memory)) *out = next;
+        out->sent = sent;
     }
     return TX_OK;
 }

@@ -26,6 +26,17 @@ typedef struct tx_memory {
 } tx_memory;
 size_t tx_memory_total(const tx_memory *m);
 
+/* Of that, model states: parameters, gradients, optimizer; what ZeRO gathers or has on its way is not among them. */
+size_t tx_memory_states(const tx_memory *m);
+
+/* The same by the formula of ZeRO, arXiv:1910.02054 §5, with the bytes an element has here: "4 Psi + 12 Psi / N". */
+typedef struct tx_zero_formula {
+    int stage, n_ranks; /* of the division */
+    int64_t n_params;   /* Psi: parameters of the rank's layers, before they are divided */
+    int whole, divided; /* bytes of each that every rank has, and that the ranks divide */
+} tx_zero_formula;
+double tx_zero_formula_bytes(const tx_zero_formula *f);
+
 typedef enum tx_param_kind {
     TX_PARAM_EMBEDDING, /* the output layer too, where it has its own */
     TX_PARAM_ATTENTION,
@@ -37,10 +48,12 @@ extern const char *const tx_param_kind_names[TX_N_PARAM_KINDS];
 
 typedef struct tx_run_plan {
     tx_memory memory; /* of a rank of the pipeline stage */
+    tx_zero_formula formula;
     int stage;
     int64_t first_layer, n_layers;      /* of the stage; of its first chunk the first one's number */
     tx_volume volume;                   /* what it moves in an iteration */
     tx_volume_sizes sizes;              /* and the formulas' sizes for that */
+    double sent;                        /* bytes of that; behind tx_plan_run the most of any stage */
     int64_t n_params[TX_N_PARAM_KINDS]; /* real ones, of the whole model */
     int64_t n_padding;                  /* zeros that pad the vocabulary */
     int64_t vocab_padded;
@@ -73,6 +86,8 @@ tx_memory tx__plan_memory(const tx_zero *z, size_t activations, size_t workspace
 
 /* The formulas' sizes for a rank, whose iterations have so many micro-batches. */
 tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, const tx_grid *g, int64_t n_micro,
-                                      int64_t n_buckets);
+                                      const tx_zero *z);
+
+tx_zero_formula tx__plan_formula(const tx_zero *z);
 
 #endif

@@ -16,7 +16,8 @@ enum { MAX_RANKS = 8, VOCAB = 300, S = 16 };
 #define LLAMA                                                                                   \
     " --swiglu --normalization rmsnorm --disable-bias-linear --use-rotary-position-embeddings " \
     "--untie-embeddings-and-output-weights"
-#define FULL " --recompute-granularity full --recompute-method "
+#define ZERO(n) " --zero-param-persistence-threshold 100 --zero-stage " #n
+#define FULL    " --recompute-granularity full --recompute-method "
 
 static const char *const layouts[] = {
     "--world-size 2" TP(2),
@@ -45,6 +46,38 @@ static const char *const layouts[] = {
     "--world-size 8 --sequence-parallel" TP(2) PP(2),
     "--world-size 8 --bf16" TP(2) PP(2) LLAMA,
     "--world-size 4 --sequence-parallel" TP(2) PP(2) LLAMA,
+    /* ZeRO; tensors of more than 100 elements are divided, unless a line says something else */
+    "--world-size 4" ZERO(1),
+    "--world-size 2 --bf16 --ddp-bucket-size 1 --zero-reduce-bucket-size 20000" ZERO(1),
+    "--world-size 2 --global-batch-size 4 --no-zero-reduce-scatter" ZERO(1),
+    "--world-size 2 --reduce-every-micro-batch --no-zero-allgather-partitions" ZERO(1),
+    "--world-size 2 --reduce-every-micro-batch" ZERO(0),
+    "--world-size 8 --sequence-parallel --bf16" TP(2) PP(2) ZERO(1),
+    "--world-size 2 --global-batch-size 4 --zero-reduce-bucket-size 20000" ZERO(2),
+    "--world-size 4 --fp16 --initial-loss-scale 256 --no-overlap-grad-reduce --no-zero-allgather-partitions" ZERO(2),
+    "--world-size 2 --no-zero-reduce-scatter" ZERO(2) FULL "uniform",
+    "--world-size 4 --sequence-parallel --embed-layernorm" TP(2) ZERO(2),
+    "--world-size 4 --num-layers-per-virtual-pipeline-stage 1 --bf16" PP(2) ZERO(2),
+    "--world-size 8 --sequence-parallel --bf16" TP(2) PP(2) ZERO(2) LLAMA,
+    "--world-size 2 --global-batch-size 4" ZERO(3),
+    "--world-size 4 --bf16 --embed-layernorm" ZERO(3),
+    "--world-size 2" ZERO(3) LLAMA,
+    "--world-size 2 --zero-param-persistence-threshold 0 --zero-prefetch-bucket-size 0" ZERO(3),
+    "--world-size 2 --zero-model-persistence-threshold 100" ZERO(3),
+    "--world-size 2 --zero-param-persistence-threshold 1e5" ZERO(3),
+    "--world-size 2 --zero-max-live-parameters 1" ZERO(3),
+    "--world-size 2 --recompute-activations" ZERO(3),
+    "--world-size 2 --num-layers 5" ZERO(3) FULL "uniform --recompute-num-layers 2",
+    "--world-size 2" ZERO(3) FULL "block --recompute-num-layers 3",
+    "--world-size 2 --zero-max-reuse-distance 1e9 --embed-layernorm" ZERO(3),
+    "--world-size 2 --zero-max-reuse-distance 60000" ZERO(3) FULL "uniform --recompute-num-layers 2",
+    "--world-size 4 --zero-max-reuse-distance 60000" PP(2) ZERO(3),
+    "--world-size 4 --zero-max-reuse-distance 1e9 --num-layers-per-virtual-pipeline-stage 1" PP(2) ZERO(3),
+    "--world-size 4 --pipeline-schedule gpipe --zero-param-persistence-threshold 0" PP(2) ZERO(3),
+    "--world-size 4 --no-zero-reduce-scatter --no-zero-allgather-partitions" PP(2) ZERO(3),
+    "--world-size 4 --sequence-parallel --embed-layernorm --zero-param-persistence-threshold 0" TP(2) ZERO(3),
+    "--world-size 8 --sequence-parallel --fp16 --initial-loss-scale 256" TP(2) PP(2) ZERO(3) FULL "uniform",
+    "--world-size 8 --num-layers-per-virtual-pipeline-stage 1 --bf16" TP(2) PP(2) ZERO(3) LLAMA,
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
@@ -90,7 +123,7 @@ static tx_status train_as_a_rank(tx_world *world, void *user)
     TX_GOTO(tx_trainer_train(t, read_tokens, NULL));
     tx_volume_read(v, &grid);
     tx_volume_subtract(v, &before);
-    r->sizes[grid.rank] = tx__plan_volume_sizes(t->model, cfg, &grid, t->n_micro, t->zero.flat.n_buckets);
+    r->sizes[grid.rank] = tx__plan_volume_sizes(t->model, cfg, &grid, t->n_micro, &t->zero);
 out:
     tx_trainer_destroy(t);
     tx_grid_close(&grid);
@@ -144,6 +177,10 @@ static void plans_of_large_jobs_move_what_the_formulas_say(void **state)
         "--micro-batch-size 8" TP(2) FULL "uniform",
         "--world-size 64 --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --global-batch-size 512 "
         "--micro-batch-size 8 --partition-activations" TP(8) FULL "uniform",
+        "--world-size 64 --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --global-batch-size 512 "
+        "--fp16 --zero-stage 3",
+        "--world-size 256 --num-layers 24 --hidden-size 2048 --num-attention-heads 16 --global-batch-size 512 "
+        "--bf16 --zero-stage 2" TP(2) PP(4),
     };
     for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
         char flags[1024];
@@ -216,6 +253,52 @@ static void the_papers_by_hand(void **state)
     tx_config_free(cfg);
 }
 
+/* Elements that data-parallel ranks move for gradients and for parameters, a rank's own part counted: x (N - 1) / N is
+ * what each sends. */
+typedef struct elements {
+    int64_t grads, params;
+} elements;
+
+static elements moved_elements(const tx_run_plan *p)
+{
+    const tx_comm_volume *v = p->volume.of[TX_GROUP_DATA];
+    int64_t sums = v[TX_COMM_ALL_REDUCE].bytes * 2 + v[TX_COMM_REDUCE_SCATTER].bytes;
+    return (elements){ sums / 4, (v[TX_COMM_ALL_GATHER].bytes + v[TX_COMM_BROADCAST].bytes) / p->sizes.value };
+}
+
+static tx_run_plan planned(const char *more)
+{
+    tx_run_plan plan;
+    tx_config *cfg = parsed(more);
+    ASSERT_OK(tx_plan_stage(&plan, cfg, VOCAB, 0));
+    tx_config_free(cfg);
+    return plan;
+}
+
+/* arXiv:1910.02054 §7: 2 Psi as data parallelism has, 3 Psi in stage 3, of one micro-batch. Of m ones stage 2 moves
+ * (m + 1) Psi and stage 3 3 m Psi, but for the words, which are read twice, and positions, which are read once. */
+static void zero_by_hand(void **state)
+{
+    (void)state;
+    const int64_t h = 32, words = stored(384 * h), positions = stored(16 * h);
+    for (int m = 1; m <= 8; m += 7)
+        for (int half = 0; half < 2; half++)
+            for (int again = 0; again < 2; again++)
+                for (int stage = 0; stage < 4; stage++) {
+                    char flags[256];
+                    snprintf(flags, sizeof flags,
+                             "--world-size 4 --zero-param-persistence-threshold 0 --global-batch-size %d "
+                             "--zero-stage %d %s%s",
+                             8 * m, stage, half ? "--bf16" : "", again ? FULL "uniform" : "");
+                    tx_run_plan p = planned(flags);
+                    elements e = moved_elements(&p);
+                    int64_t psi = p.sizes.all.numel;
+                    assert_true(psi >= words + positions);
+                    assert_int_equal(e.grads, psi * (stage == 0 ? 2 : stage == 1 ? 1 : m));
+                    assert_int_equal(e.params, stage == 0 ? 0 : stage < 3 ? psi : m * (2 * psi - positions));
+                }
+}
+
 /* ---- the table ---- */
 
 static void the_table_says_whether_they_are_equal(void **state)
@@ -246,6 +329,7 @@ int main(void)
         cmocka_unit_test(runs_and_plans_move_what_the_formulas_say),
         cmocka_unit_test(plans_of_large_jobs_move_what_the_formulas_say),
         cmocka_unit_test(the_papers_by_hand),
+        cmocka_unit_test(zero_by_hand),
         cmocka_unit_test(the_table_says_whether_they_are_equal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
