@@ -6,6 +6,7 @@
 #include "api/ranks.h"
 #include "api/run_common.h"
 #include "api/run_sinks.h"
+#include "api/show_layout.h"
 #include "backend/backend.h"
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -36,6 +37,7 @@ static tx_status log_model(const tx_trainer *t)
 {
     const tx_model *m = t->model;
     tx_memory mem = tx_trainer_memory(t);
+    tx_zero_formula formula = tx__plan_formula(&t->zero);
     int64_t padding = 0;
     for (int i = 0; i < m->params.n; i++) {
         const tx_param *p = &m->params.param[i];
@@ -46,9 +48,24 @@ static tx_status log_model(const tx_trainer *t)
                 (long long)(m->vocab_padded - m->vocab_size), (long long)m->vocab_padded);
     TX_TRY(log_params(t));
     if (padding) tx_info(" > %lld of them pad the vocabulary: they are zero and not trained", (long long)padding);
-    tx_memory_table(&mem, NULL, NULL);
+    tx_memory_table(&mem, &formula, NULL, NULL);
     tx_info("> learning rate decay style: %s", t->cfg->lr_decay_style);
     return TX_OK;
+}
+
+static void to_log(void *user, const char *line)
+{
+    (void)user;
+    tx_info(" > %s", line);
+}
+
+static tx_status log_division(const tx_trainer *t)
+{
+    tx__report r = { .line = to_log };
+    tx_volume_sizes sizes = tx__plan_volume_sizes(t->model, t->cfg, t->grid, t->n_micro, &t->zero);
+    tx_status st = tx__show_zero(&r, &sizes);
+    tx_str_free(&r.text);
+    return st;
 }
 
 static tx_status log_backend(const tx_ctx *c, const tx_ranks *ranks)
@@ -110,6 +127,7 @@ static tx_status show_setup(const tx_config *cfg, const tx_trainer *t, const tx_
     TX_TRY(tx_config_print(cfg, NULL, NULL));
     log_batch_size(cfg, t);
     TX_TRY(log_backend(&t->ctx, ranks));
+    TX_TRY(log_division(t));
     return log_model(t);
 }
 

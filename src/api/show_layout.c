@@ -51,6 +51,35 @@ static bool is_shown(const tx_stage_plans *p, int i)
     return p->n <= MAX_STAGES_SHOWN || i < 2 || i == p->most || i >= p->n - 2;
 }
 
+/* Bytes that a rank sends in an iteration to those that have the same layers. */
+static double sent_to_copies(const tx_volume_sizes *z)
+{
+    tx_volume v, data = { 0 };
+    tx_volume_expect(&v, z);
+    memcpy(data.of[TX_GROUP_DATA], v.of[TX_GROUP_DATA], sizeof data.of[TX_GROUP_DATA]);
+    return tx_volume_sent(&data, z);
+}
+
+tx_status tx__show_zero(tx__report *r, const tx_volume_sizes *z)
+{
+    static const char *const divided[] = { "", "the optimizer's state is", "the optimizer's state and gradients are",
+                                           "the optimizer's state, gradients and parameters are" };
+    long long m = (long long)z->n_micro;
+    if (!z->zero || z->r == 1) return TX_OK;
+    TX_TRY(tx__report_line(r, "ZeRO %d: %s divided among %d data-parallel ranks", z->zero, divided[z->zero], z->r));
+    if (z->zero < 2 || z->p == 1) return TX_OK;
+    tx_volume_sizes one = *z;
+    one.zero = 1;
+    one.passing = false;
+    char psi[48];
+    snprintf(psi, sizeof psi, z->zero == 3 ? "3 x %lld Psi" : "(%lld + 1) Psi", m);
+    return tx__report_line(r,
+                           "    DeepSpeed refuses ZeRO %d with a pipeline; here each of %lld micro-batches %s: %s, "
+                           "%.1f MB sent by a rank of stage %d, instead of 2 Psi, %.1f MB, with --zero-stage 1",
+                           z->zero, m, z->zero == 3 ? "gathers parameters and reduces gradients" : "reduces gradients",
+                           psi, sent_to_copies(z) / MB, z->stage, sent_to_copies(&one) / MB);
+}
+
 tx_status tx__show_ranks(tx__report *r, const tx_config *cfg, const tx_stage_plans *p)
 {
     if (cfg->world_size == 1) return TX_OK;
@@ -58,6 +87,7 @@ tx_status tx__show_ranks(tx__report *r, const tx_config *cfg, const tx_stage_pla
                            (long long)cfg->world_size, (long long)cfg->tensor_model_parallel_size, p->n,
                            p->n > 1 ? "s" : "", (long long)tx_config_data_parallel(cfg),
                            cfg->sequence_parallel ? ", sequence parallelism" : ""));
+    TX_TRY(tx__show_zero(r, &p->stage[p->most].sizes));
     if (p->n == 1) return TX_OK;
     TX_TRY(tx__report_line(r, "memory of a rank (MB), in all:"));
     int n_hidden = 0;
@@ -91,10 +121,12 @@ tx_status tx__show_messages(tx__report *r, const tx_config *cfg, const tx_run_pl
 
 json_t *tx__memory_to_json(const tx_memory *m)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)m->params, "gradients",
-                     (json_int_t)m->grads, "optimizer", (json_int_t)m->optimizer, "activations",
-                     (json_int_t)m->activations, "host_activations", (json_int_t)m->host_activations, "workspace",
-                     (json_int_t)m->workspace, "total", (json_int_t)tx_memory_total(m));
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)m->params,
+                     "persistent", (json_int_t)m->persistent, "gathered", (json_int_t)m->gathered, "gradients",
+                     (json_int_t)m->grads, "gradient_buckets", (json_int_t)m->buckets, "optimizer",
+                     (json_int_t)m->optimizer, "activations", (json_int_t)m->activations, "host_activations",
+                     (json_int_t)m->host_activations, "workspace", (json_int_t)m->workspace, "total",
+                     (json_int_t)tx_memory_total(m));
 }
 
 /* Takes `one`, which may be NULL for want of memory; false then. */
@@ -122,9 +154,10 @@ static json_t *messages_to_json(const tx_run_plan *p)
 
 static json_t *stage_to_json(const tx_run_plan *p)
 {
-    return json_pack("{s:i, s:I, s:o, s:o, s:f}", "stage", p->stage, "layers", (json_int_t)p->n_layers, "memory",
-                     tx__memory_to_json(&p->memory), "messages", messages_to_json(p), "sent_bytes",
-                     tx_volume_sent(&p->volume, &p->sizes));
+    return json_pack("{s:i, s:I, s:o, s:I, s:f, s:o, s:f}", "stage", p->stage, "layers", (json_int_t)p->n_layers,
+                     "memory", tx__memory_to_json(&p->memory), "model_states", (json_int_t)tx_memory_states(&p->memory),
+                     "model_states_by_formula", tx_zero_formula_bytes(&p->formula), "messages", messages_to_json(p),
+                     "sent_bytes", p->sent);
 }
 
 json_t *tx__layout_to_json(const tx_config *cfg, const tx_stage_plans *p)
@@ -132,10 +165,11 @@ json_t *tx__layout_to_json(const tx_config *cfg, const tx_stage_plans *p)
     json_t *stages = json_array();
     bool ok = stages != NULL;
     for (int i = 0; i < p->n && ok; i++) ok = push(stages, stage_to_json(&p->stage[i]));
-    json_t *layout = json_pack("{s:I, s:I, s:I, s:I, s:b}", "ranks", (json_int_t)cfg->world_size, "tensor",
-                               (json_int_t)cfg->tensor_model_parallel_size, "pipeline",
-                               (json_int_t)cfg->pipeline_model_parallel_size, "data",
-                               (json_int_t)tx_config_data_parallel(cfg), "sequence_parallel", cfg->sequence_parallel);
+    json_t *layout =
+        json_pack("{s:I, s:I, s:I, s:I, s:b, s:I}", "ranks", (json_int_t)cfg->world_size, "tensor",
+                  (json_int_t)cfg->tensor_model_parallel_size, "pipeline",
+                  (json_int_t)cfg->pipeline_model_parallel_size, "data", (json_int_t)tx_config_data_parallel(cfg),
+                  "sequence_parallel", cfg->sequence_parallel, "zero_stage", (json_int_t)cfg->zero_stage);
     if (ok) return json_pack("{s:o, s:o}", "layout", layout, "stages", stages);
     json_decref(stages);
     json_decref(layout);

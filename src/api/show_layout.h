@@ -20,6 +20,10 @@ void tx_stage_plans_free(tx_stage_plans *p); /* a zeroed one is fine */
  * follows. Nothing for one rank. */
 tx_status tx__show_ranks(tx__report *r, const tx_config *cfg, const tx_stage_plans *p);
 
+/* What ZeRO divides; with a pipeline also what DeepSpeed, which refuses stages 2 and 3 there, would not send. Nothing
+ * where nothing is divided. */
+tx_status tx__show_zero(tx__report *r, const tx_volume_sizes *z);
+
 /* What that rank sends and receives in an iteration, by group; nothing for one rank. */
 tx_status tx__show_messages(tx__report *r, const tx_config *cfg, const tx_run_plan *p);
 

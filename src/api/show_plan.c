@@ -160,7 +160,7 @@ static tx_status show(tx__report *r, const plan_view *v)
     TX_TRY(tx__report_line(r, "vocabulary: %lld tokens%s (%s)", (long long)v->vocab_size, padded, v->vocab_from));
     TX_TRY(show_parameters(r, &v->plan));
     TX_TRY(tx__show_ranks(r, cfg, &v->stages));
-    tx_memory_table(&v->plan.memory, memory_line, r);
+    tx_memory_table(&v->plan.memory, &v->plan.formula, memory_line, r);
     TX_TRY(tx__show_messages(r, cfg, &v->plan));
     TX_TRY(show_work(r, cfg, &v->plan));
     if (cfg->schedule_picture) TX_TRY(tx__show_schedule(r, cfg));

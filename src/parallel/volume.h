@@ -68,11 +68,13 @@ typedef struct tx_volume_sizes {
     bool passing;          /* gradients are summed over data ranks after each micro-batch */
     bool scatters;         /* ZeRO: a rank gets the sums of its part only */
     bool gathers;          /* ZeRO: all parts at once, and not one rank's after the other */
+    bool skips;            /* there was no update: what behind it would be moved is not */
     tx_volume_buckets all; /* runs that gradients are summed in */
     int64_t ends;          /* elements of the word embedding's gradient that are summed over the ends */
 
     /* ZeRO 3: what is gathered before use, [1]: and waits where it is from forward to backward; what is whole always */
     tx_volume_buckets gathered[TX_N_GATHERED][2], whole;
+    bool bounded; /* more would wait than --zero-max-live-parameters: [1] is in [0], and that is the most it takes */
 } tx_volume_sizes;
 
 /* A term of a formula. */
@@ -95,6 +97,9 @@ int tx_volume_group_size(const tx_volume_sizes *z, int group);
 
 /* Bytes that the rank sends for that in all, by the algorithms that send least. */
 double tx_volume_sent(const tx_volume *v, const tx_volume_sizes *z);
+
+/* Whether what was counted is equal to that; where sizes are bounded, the gathered parameters are no more. */
+bool tx_volume_agrees(const tx_volume *counted, const tx_volume_sizes *z);
 
 /* Appends lines: each group and op with what was counted, the terms under it, and whether both are equal. TX_ERR_NOMEM
  */

@@ -129,7 +129,23 @@ static void to_log(void *user, const char *text)
     tx_info("%s", text);
 }
 
-void tx_memory_table(const tx_memory *m, void (*line)(void *user, const char *text), void *user)
+/* What the paper says of the rows parameters, gradients and optimizer, and what they are: parts and buckets have to be
+ * even, which takes a little. */
+static void formula_line(const tx_memory *m, const tx_zero_formula *f, void (*line)(void *user, const char *text),
+                         void *user)
+{
+    char text[192], whole[24] = "";
+    double bytes = tx_zero_formula_bytes(f), planned = (double)tx_memory_states(m);
+    if (f->whole) snprintf(whole, sizeof whole, "%d Psi + ", f->whole);
+    snprintf(text, sizeof text,
+             "    model states by the ZeRO formula: %s%d Psi / %d = %.1f MB, Psi = %lld; planned %.1f MB (%+.1f %%)",
+             whole, f->divided, f->n_ranks, bytes / 1048576, (long long)f->n_params, planned / 1048576,
+             100 * (planned / bytes - 1));
+    line(user, text);
+}
+
+void tx_memory_table(const tx_memory *m, const tx_zero_formula *f, void (*line)(void *user, const char *text),
+                     void *user)
 {
     size_t total = tx_memory_total(m);
     const struct {
@@ -137,7 +153,10 @@ void tx_memory_table(const tx_memory *m, void (*line)(void *user, const char *te
         size_t bytes;
         bool if_any;
     } row[] = { { .name = "parameters", .bytes = m->params },
+                { .name = "persistent", .bytes = m->persistent, .if_any = true },
+                { .name = "gathered", .bytes = m->gathered, .if_any = true },
                 { .name = "gradients", .bytes = m->grads },
+                { .name = "grad buckets", .bytes = m->buckets, .if_any = true },
                 { .name = "optimizer", .bytes = m->optimizer },
                 { .name = "activations", .bytes = m->activations },
                 { .name = "host inputs", .bytes = m->host_activations, .if_any = true },
@@ -154,6 +173,7 @@ void tx_memory_table(const tx_memory *m, void (*line)(void *user, const char *te
             snprintf(text + n, sizeof text - (size_t)n, "  (%s)", tx_bytes_text(size, (double)total));
         line(user, text);
     }
+    if (f->stage) formula_line(m, f, line, user);
 }
 
 /* ---- evaluation ---- */

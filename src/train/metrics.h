@@ -65,6 +65,7 @@ void tx_metrics_evaluation(const char *name, const char *where, double loss);
 
 /* The table of memory, what is taken for what: a heading and a line each. @line NULL: into the log, as Megatron marks
  * its lines there. */
-void tx_memory_table(const tx_memory *m, void (*line)(void *user, const char *text), void *user);
+void tx_memory_table(const tx_memory *m, const tx_zero_formula *f, void (*line)(void *user, const char *text),
+                     void *user);
 
 #endif

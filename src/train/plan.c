@@ -122,6 +122,19 @@ tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, tx_ctx *c, tx_mo
     return TX_OK;
 }
 
+/* More than may be live cannot wait; one bucket is in use then and one is coming, of at most so many elements. */
+static void bound_waiting(tx_volume_sizes *s, const tx_config *cfg, int64_t most)
+{
+    int64_t waiting = 0;
+    for (int i = 0; i < TX_N_GATHERED; i++) waiting += s->gathered[i][1].numel;
+    s->bounded = waiting && waiting + 2 * most > cfg->zero_max_live_parameters;
+    for (int i = 0; i < TX_N_GATHERED && s->bounded; i++) {
+        s->gathered[i][0].n += s->gathered[i][1].n;
+        s->gathered[i][0].numel += s->gathered[i][1].numel;
+        s->gathered[i][1] = (tx_volume_buckets){ 0 };
+    }
+}
+
 /* What ZeRO-3 gathers for each unit of parameters: those that are not whole always. A unit waits for its backward where
  * no more is used until then than --zero-max-reuse-distance: what is behind it, forward and backward. */
 static void count_gathered(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z)
@@ -131,7 +144,7 @@ static void count_gathered(tx_volume_sizes *s, const tx_config *cfg, const tx_ze
                                         [TX_UNIT_EMBEDDING] = TX_GATHERED_EMBEDDING,
                                         [TX_UNIT_HEAD] = TX_GATHERED_OUTPUT };
     const tx_params *ps = z->ps;
-    int64_t behind = 0;
+    int64_t behind = 0, most = 0;
     for (int i = ps->n_units - 1; i >= 0; i--) {
         const tx_unit *u = &ps->unit[i];
         const tx_bucket *b = NULL;
@@ -141,9 +154,12 @@ static void count_gathered(tx_volume_sizes *s, const tx_config *cfg, const tx_ze
             if (!its->stays) b = its;
             behind += ps->param[row].numel;
         }
-        to->n += b != NULL;
-        to->numel += b ? b->numel : 0;
+        if (!b) continue;
+        to->n++;
+        to->numel += b->numel;
+        if (b->numel > most) most = b->numel;
     }
+    bound_waiting(s, cfg, most);
 }
 
 /* What of a volume's sizes ZeRO decides. */

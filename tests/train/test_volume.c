@@ -299,6 +299,32 @@ static void zero_by_hand(void **state)
                 }
 }
 
+/* What waits for backward within --zero-max-live-parameters is between all of it and nothing of it. */
+static void less_room_gathers_more(void **state)
+{
+    (void)state;
+    int64_t before = 0;
+    for (int live = 200000; live; live /= 2) {
+        char flags[256];
+        tx_str table = { 0 };
+        snprintf(flags, sizeof flags,
+                 "--world-size 2 --zero-max-reuse-distance 1e9 --zero-max-live-parameters %d" ZERO(3), live);
+        tx_run_plan p = planned(flags);
+        int64_t params = moved_elements(&p).params;
+        assert_true(params >= before);
+        assert_true(tx_volume_agrees(&p.volume, &p.sizes));
+        ASSERT_OK(tx_volume_table(&table, &p.volume, &p.sizes));
+        assert_true(p.sizes.bounded == (strstr(table.data, "      these are the most: ") != NULL));
+        tx_str_free(&table);
+        if (before && !p.sizes.bounded) assert_int_equal(params, before);
+        before = params;
+    }
+    tx_run_plan none = planned("--world-size 2" ZERO(3));
+    assert_true(before <= moved_elements(&none).params);
+    none.volume.of[TX_GROUP_DATA][TX_COMM_ALL_GATHER].calls++;
+    assert_false(tx_volume_agrees(&none.volume, &none.sizes));
+}
+
 /* ---- the table ---- */
 
 static void the_table_says_whether_they_are_equal(void **state)
@@ -330,6 +356,7 @@ int main(void)
         cmocka_unit_test(plans_of_large_jobs_move_what_the_formulas_say),
         cmocka_unit_test(the_papers_by_hand),
         cmocka_unit_test(zero_by_hand),
+        cmocka_unit_test(less_room_gathers_more),
         cmocka_unit_test(the_table_says_whether_they_are_equal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
