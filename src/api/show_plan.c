@@ -56,6 +56,8 @@ static tx_status make_view(plan_view *v, tx_config *cfg)
     TX_GOTO(find_vocabulary(v, &src));
     TX_GOTO(tx_stage_plans_make(&v->stages, cfg, v->vocab_size));
     v->plan = v->stages.stage[v->stages.most];
+    for (int i = 0; i < v->stages.n; i++)
+        if (v->stages.stage[i].sent > v->plan.sent) v->plan.sent = v->stages.stage[i].sent;
     v->fits = !v->limit.bytes || tx_memory_total(&v->plan.memory) <= v->limit.bytes;
     v->asked = cfg->given.memory_limit;
     if (!v->fits && v->asked) TX_GOTO(tx_fit_find(&v->fit, cfg, v->vocab_size, &v->plan, v->limit.bytes));
@@ -174,8 +176,9 @@ static json_t *json_changes(const tx_fit *f)
     json_t *all = json_array();
     for (int i = 0; i < f->n && all; i++) {
         const tx_change *c = &f->change[i];
-        json_t *one = json_pack("{s:s, s:o, s:f}", "flags", c->flags, "memory", tx__memory_to_json(&c->memory),
-                                "extra_compute", c->extra_compute);
+        json_t *one =
+            json_pack("{s:s, s:o, s:f, s:f, s:b}", "flags", c->flags, "memory", tx__memory_to_json(&c->memory),
+                      "extra_compute", c->extra_compute, "messages", c->messages, "disk", c->disk);
         if (!json_array_append_new(all, one)) continue;
         json_decref(all);
         all = NULL;

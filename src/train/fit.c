@@ -3,12 +3,14 @@
  *  What is tried: smaller micro-batches of the same global batch, every row of `levers`, and each two of all these
  *  together. The order of cost:
  *
- *      1  extra compute, as a part of an iteration's FLOPs
- *      2  fewer changes
- *      3  as tried: the micro-batch first, which changes no result but its rounding, then the rows of `levers`
+ *      1  whether a disk is read and written
+ *      2  extra compute, as a part of an iteration's FLOPs
+ *      3  messages, in halves of what a rank sends
+ *      4  fewer changes
+ *      5  as tried: the micro-batch first, which changes no result but its rounding, then the rows of `levers`
  *
- *  A change that does more than another one that fits, such as a still smaller micro-batch, stands behind all others.
- */
+ *  A change that does more than another one that fits, such as a still smaller micro-batch or a higher stage of ZeRO,
+ *  stands behind all others. */
 #include "train/fit.h"
 
 #include <stdio.h>
@@ -30,16 +32,30 @@ static double layers_again(const tx_run_plan *p)
     return p->flops_layers / 3 / p->flops;
 }
 
-/* Options that save memory, and their extra compute. Of one kind only one is taken. A row that the options of a run do
- * not go together with, or that saves nothing there, is left out. */
+/* For people to put a folder in. */
+#define FOLDER(what) " --offload-" what "-nvme-path DIR"
+
+/* Options that save memory, and their extra compute. Of one kind only one is taken, and `stage` is the ZeRO stage that
+ * it takes. A row that the options of a run do not go together with, or that saves nothing there (ZeRO with one
+ * data-parallel rank, cpu where all memory is the processor's), is left out. */
 static const struct lever {
-    enum { RECOMPUTE, PRECISION } kind;
+    enum { ZERO, RECOMPUTE, PRECISION, STATE, PARAMS } kind;
     const char *flags;
     double (*extra)(const tx_run_plan *p);
+    int stage;
+    bool disk;
 } levers[] = {
-    { PRECISION, "--bf16", nothing },
-    { RECOMPUTE, "--recompute-activations", nothing }, /* no product is computed again */
-    { RECOMPUTE, "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", layers_again },
+    { ZERO, "", nothing, 1, false },
+    { PRECISION, "--bf16", nothing, 0, false },
+    { RECOMPUTE, "--recompute-activations", nothing, 0, false }, /* no product is computed again */
+    { ZERO, "", nothing, 2, false },
+    { ZERO, "", nothing, 3, false },
+    { RECOMPUTE, "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", layers_again, 0,
+      false },
+    { STATE, "--offload-optimizer cpu", nothing, 1, false },
+    { STATE, "--offload-optimizer nvme" FOLDER("optimizer"), nothing, 1, true },
+    { PARAMS, "--offload-param cpu", nothing, 3, false },
+    { PARAMS, "--offload-param nvme" FOLDER("param"), nothing, 3, true },
 };
 enum { N_LEVERS = sizeof levers / sizeof *levers, MAX_FITS = (1 + N_LEVERS * N_LEVERS) * TX_MAX_CHANGES };
 
@@ -48,6 +64,8 @@ typedef struct candidate {
     int64_t b;       /* micro-batch */
     int n;           /* changes */
     double extra;
+    double messages; /* for 1 of the run as it is */
+    bool disk;
     tx_memory memory;
     bool surplus; /* another one that fits does less */
 } candidate;
@@ -64,6 +82,15 @@ typedef struct search {
 
 /* ---- trying ---- */
 
+/* The stage of ZeRO with these levers; 0: as it is. */
+static int stage_of(const search *s, const candidate *c)
+{
+    int stage = 0;
+    for (int i = 0; i < N_LEVERS; i++)
+        if (c->levers >> i & 1 && levers[i].stage > stage) stage = levers[i].stage;
+    return stage > s->cfg->zero_stage ? stage : 0;
+}
+
 static void flags_of(const search *s, const candidate *c, char *buf, size_t cap)
 {
     size_t n = 0;
@@ -73,8 +100,10 @@ static void flags_of(const search *s, const candidate *c, char *buf, size_t cap)
         if (!s->cfg->given.global_batch_size) /* else it would follow the micro-batch */
             n += (size_t)snprintf(buf + n, cap - n, " --global-batch-size %lld", (long long)s->cfg->global_batch_size);
     }
+    if (stage_of(s, c)) n += (size_t)snprintf(buf + n, cap - n, "%s--zero-stage %d", n ? " " : "", stage_of(s, c));
     for (int i = 0; i < N_LEVERS; i++)
-        if (c->levers >> i & 1) n += (size_t)snprintf(buf + n, cap - n, "%s%s", n ? " " : "", levers[i].flags);
+        if (c->levers >> i & 1 && levers[i].flags[0])
+            n += (size_t)snprintf(buf + n, cap - n, "%s%s", n ? " " : "", levers[i].flags);
     TX_ASSERT(n < cap);
 }
 
@@ -91,12 +120,23 @@ static tx_status plan_candidate(const search *s, candidate *c, bool *possible)
     *possible = !st;
     if (st == TX_ERR_ARG || st == TX_ERR_UNSUPPORTED) return TX_OK;
     if (!st) c->memory = plan.memory;
+    if (!st) c->messages = s->plan->sent > 0 ? plan.sent / s->plan->sent : 1;
     return st;
+}
+
+/* With what a higher stage of ZeRO does, too. */
+static unsigned done_by(unsigned set)
+{
+    unsigned all = set;
+    for (int i = 0; i < N_LEVERS; i++)
+        for (int k = 0; k < N_LEVERS; k++)
+            if (set >> i & 1 && levers[k].kind == ZERO && levers[k].stage <= levers[i].stage) all |= 1u << k;
+    return all;
 }
 
 static bool does_more(const candidate *c, const candidate *than)
 {
-    return (c->levers & than->levers) == than->levers && c->b <= than->b;
+    return (done_by(c->levers) & than->levers) == than->levers && c->b <= than->b;
 }
 
 static tx_status try_one(search *s, candidate c, size_t *total)
@@ -129,6 +169,7 @@ static tx_status try_levers(search *s, unsigned set)
         if (!(set >> i & 1)) continue;
         c.n++;
         c.extra += levers[i].extra(s->plan);
+        c.disk = c.disk || levers[i].disk;
     }
     if (c.n) {
         TX_TRY(try_one(s, c, &total));
@@ -143,10 +184,23 @@ static tx_status try_levers(search *s, unsigned set)
 
 /* ---- choosing ---- */
 
+/* Less than as it is counts as that. */
+static int half_messages(const candidate *c)
+{
+    return c->messages > 1 ? (int)(2 * c->messages + 0.5) : 2;
+}
+
+static bool less_work(const candidate *a, const candidate *b)
+{
+    if (a->disk != b->disk) return b->disk;
+    return a->extra != b->extra ? a->extra < b->extra : half_messages(a) < half_messages(b);
+}
+
 static bool cheaper(const candidate *a, const candidate *b)
 {
     if (a->surplus != b->surplus) return b->surplus;
-    return a->extra != b->extra ? a->extra < b->extra : a->n < b->n;
+    if (less_work(a, b) || less_work(b, a)) return less_work(a, b);
+    return a->n < b->n;
 }
 
 /* Stable. */
@@ -160,14 +214,9 @@ static void sort(candidate *c, int n, bool (*before)(const candidate *a, const c
     }
 }
 
-static bool less_compute(const candidate *a, const candidate *b)
-{
-    return a->extra < b->extra;
-}
-
 static tx_change change_of(const search *s, const candidate *c)
 {
-    tx_change change = { .memory = c->memory, .extra_compute = c->extra };
+    tx_change change = { .memory = c->memory, .extra_compute = c->extra, .messages = c->messages, .disk = c->disk };
     flags_of(s, c, change.flags, sizeof change.flags);
     return change;
 }
@@ -175,7 +224,7 @@ static tx_change change_of(const search *s, const candidate *c)
 tx_status tx_fit_find(tx_fit *out, const tx_config *cfg, int64_t vocab_size, const tx_run_plan *plan, size_t limit)
 {
     search s = { .cfg = cfg, .vocab_size = vocab_size, .plan = plan, .limit = limit };
-    s.least = (candidate){ .b = cfg->micro_batch_size, .memory = plan->memory };
+    s.least = (candidate){ .b = cfg->micro_batch_size, .memory = plan->memory, .messages = 1 };
     TX_TRY(try_levers(&s, 0));
     for (unsigned i = 0; i < N_LEVERS; i++) TX_TRY(try_levers(&s, 1u << i));
     for (unsigned i = 0; i < N_LEVERS; i++)
@@ -184,7 +233,7 @@ tx_status tx_fit_find(tx_fit *out, const tx_config *cfg, int64_t vocab_size, con
                 TX_TRY(try_levers(&s, 1u << i | 1u << k));
     sort(s.fits, s.n_fits, cheaper);
     tx_fit f = { .n = s.n_fits < TX_MAX_CHANGES ? s.n_fits : TX_MAX_CHANGES };
-    sort(s.fits, f.n, less_compute);
+    sort(s.fits, f.n, less_work);
     for (int i = 0; i < f.n; i++) f.change[i] = change_of(&s, &s.fits[i]);
     f.least = change_of(&s, &s.least);
     *out = f;
@@ -204,12 +253,12 @@ tx_memory_limit tx_memory_limit_of(const tx_config *cfg)
     return limit;
 }
 
-const char *tx_extra_compute_text(char buf[48], double extra)
+const char *tx_change_cost_text(char buf[96], const tx_change *c)
 {
-    if (extra > 0)
-        snprintf(buf, 48, "about %.2g %% more compute", 100 * extra);
-    else
-        snprintf(buf, 48, "no extra compute");
+    int n = snprintf(buf, 96, "no extra compute");
+    if (c->extra_compute > 0) n = snprintf(buf, 96, "about %.2g %% more compute", 100 * c->extra_compute);
+    if (c->messages > 1.05) n += snprintf(buf + n, 96 - (size_t)n, ", %.2g times the messages", c->messages);
+    if (c->disk) snprintf(buf + n, 96 - (size_t)n, ", DIR is read and written");
     return buf;
 }
 
@@ -217,7 +266,7 @@ const char *tx_extra_compute_text(char buf[48], double extra)
 static void add_bound(char *text, size_t cap, const tx_memory *m)
 {
     char size[24];
-    size_t state = m->params + m->grads + m->optimizer, passing = m->activations + m->host_activations + m->workspace;
+    size_t state = tx_memory_states(m), passing = m->activations + m->host_activations + m->workspace;
     if (state > passing)
         snprintf(text, cap, "%s of it are parameters, gradients and optimizer state: take a smaller model",
                  tx_bytes_text(size, (double)state));
@@ -228,7 +277,7 @@ static void add_bound(char *text, size_t cap, const tx_memory *m)
 
 tx_status tx_fit_refuse(const tx_fit *f, const tx_memory *planned, tx_memory_limit limit)
 {
-    char text[1400] = "", bound[160], size[24], least[24], extra[48];
+    char text[1400] = "", bound[160], size[24], least[24], cost[96];
     size_t n = 0;
     int width = 0;
     for (int i = 0; i < f->n; i++)
@@ -236,8 +285,7 @@ tx_status tx_fit_refuse(const tx_fit *f, const tx_memory *planned, tx_memory_lim
     for (int i = 0; i < f->n; i++) {
         const tx_change *c = &f->change[i];
         n += (size_t)snprintf(text + n, sizeof text - n, "\n  %-*s  %10s, %s", width, c->flags,
-                              tx_bytes_text(size, (double)tx_memory_total(&c->memory)),
-                              tx_extra_compute_text(extra, c->extra_compute));
+                              tx_bytes_text(size, (double)tx_memory_total(&c->memory)), tx_change_cost_text(cost, c));
     }
     tx_bytes_text(least, (double)tx_memory_total(&f->least.memory));
     add_bound(bound, sizeof bound, &f->least.memory);

@@ -17,6 +17,8 @@ typedef struct tx_change {
     char flags[256]; /* to put behind the run's */
     tx_memory memory;
     double extra_compute; /* part of an iteration's FLOPs, 0 or more */
+    double messages;      /* bytes that a rank sends then, for 1 as it is; 1 where it sends nothing */
+    bool disk;            /* some of it is read and written in every iteration */
 } tx_change;
 
 enum { TX_MAX_CHANGES = 3 };
@@ -37,7 +39,7 @@ tx_status tx_fit_check(const tx_config *cfg, int64_t vocab_size, const tx_memory
 /* That message, of changes that are found already. */
 tx_status tx_fit_refuse(const tx_fit *f, const tx_memory *planned, tx_memory_limit limit);
 
-/* "no extra compute", "about 33 % more compute". */
-const char *tx_extra_compute_text(char buf[48], double extra);
+/* "no extra compute", "about 33 % more compute, 1.5 times the messages". */
+const char *tx_change_cost_text(char buf[96], const tx_change *c);
 
 #endif
