@@ -1,5 +1,6 @@
 /* layout_cases.h - which runs there are: axes of choices, the flags of a choice, and a sample of combinations in which
- * every two choices that go together meet. */
+ * every two choices that go together meet. A test takes the axes that it is about, and of the others the first choice.
+ */
 #ifndef TX_TESTS_LAYOUT_CASES_H
 #define TX_TESTS_LAYOUT_CASES_H
 
@@ -17,17 +18,35 @@ typedef struct sizes {
 static const sizes layouts[] = {
     { 1, 1, 2 }, { 1, 1, 3 }, { 1, 1, 4 }, { 1, 1, 5 }, { 1, 1, 6 }, { 1, 1, 7 }, { 1, 1, 8 }, { 2, 1, 1 },
     { 2, 1, 2 }, { 2, 1, 3 }, { 2, 1, 4 }, { 4, 1, 1 }, { 4, 1, 2 }, { 1, 2, 1 }, { 1, 2, 2 }, { 1, 2, 3 },
-    { 1, 2, 4 }, { 2, 2, 1 }, { 2, 2, 2 }, { 4, 2, 1 }, { 1, 4, 1 }, { 1, 4, 2 }, { 2, 4, 1 },
+    { 1, 2, 4 }, { 2, 2, 1 }, { 2, 2, 2 }, { 4, 2, 1 }, { 1, 4, 1 }, { 1, 4, 2 }, { 2, 4, 1 }, { 1, 1, 1 },
 };
 
-enum { LAYOUT, SEQUENCE, SCHEDULE, RECOMPUTE, SUMS, DROPOUT, RAMP, LAYERS, VOCAB, MODEL, N_AXES };
+enum {
+    LAYOUT,
+    SEQUENCE, /* how */
+    SCHEDULE,
+    RECOMPUTE,
+    SUMS,
+    DROPOUT, /* what */
+    RAMP,
+    LAYERS,
+    VOCAB,
+    MODEL,
+    MICRO,
+    DTYPE,
+    STAGE, /* who keeps it */
+    OFFLOAD,
+    BUCKETS,
+    STAYS,
+    N_AXES
+};
 enum { ONE_F_ONE_B, INTERLEAVED, GPIPE };
 
 typedef struct axis_choice {
     const char *word, *flags;
 } axis_choice;
 
-/* How: only the layout's run has these flags. */
+/* How: only the layout's run has these flags, and what ZeRO is compared with. */
 static const axis_choice sequence_choices[] = { { "-", "" }, { "sequence", "--sequence-parallel" } };
 static const axis_choice schedule_choices[] = { { "1f1b", "" },
                                                 { "interleaved", "--num-layers-per-virtual-pipeline-stage 1" },
@@ -42,7 +61,7 @@ static const axis_choice sums_choices[] = { { "-", "" },
                                             { "no-overlap", "--no-overlap-grad-reduce" },
                                             { "buckets", "--ddp-bucket-size 500" } };
 
-/* What: both have them. Of batch and layers the numbers depend on the layout. */
+/* What: all have them. Of batch and layers the numbers depend on the layout. */
 static const axis_choice dropout_choices[] = { { "-", "--hidden-dropout 0 --attention-dropout 0" },
                                                { "dropout", "--hidden-dropout 0.1 --attention-dropout 0.1" } };
 static const axis_choice ramp_choices[] = { { "-", NULL }, { "ramp-up", NULL } };
@@ -61,6 +80,43 @@ static const axis_choice model_choices[] = {
     { "documents", "--num-attention-heads 4 --reset-attention-mask --reset-position-ids --eod-mask-loss" },
     { "smooth", "--num-attention-heads 4 --label-smoothing 0.1 --untie-embeddings-and-output-weights" },
 };
+static const axis_choice micro_choices[] = { { "many", NULL }, { "one", NULL } }; /* of a rank and step */
+static const axis_choice dtype_choices[] = { { "fp32", "" },
+                                             { "bf16", "--bf16" },
+                                             { "fp16", "--fp16 --initial-loss-scale 1024" } };
+
+/* Who keeps it: ZeRO's run alone has these flags. A path in them is a folder for files. */
+#define TO_CPU    "--offload-optimizer cpu"
+#define TO_FILES  "--offload-optimizer nvme --offload-optimizer-nvme-path @"
+#define NONE_STAY "--zero-param-persistence-threshold 0"
+static const axis_choice stage_choices[] = {
+    { "stage0", "" }, { "stage1", "--zero-stage 1" }, { "stage2", "--zero-stage 2" }, { "stage3", "--zero-stage 3" }
+};
+static const axis_choice offload_choices[] = {
+    { "-", "" },
+    { "cpu", TO_CPU },
+    { "nvme", TO_FILES },
+    { "params-cpu", TO_CPU " --offload-param cpu" },
+    { "params-nvme", TO_FILES " --offload-param nvme --offload-param-nvme-path @" },
+};
+static const axis_choice buckets_choices[] = {
+    { "-", "" },
+    { "wait", "--no-overlap-grad-reduce" },
+    { "small", "--zero-reduce-bucket-size 500" },
+    { "all-reduce", "--no-zero-reduce-scatter" },
+    { "broadcast", "--no-zero-allgather-partitions --zero-allgather-bucket-size 20000" },
+    { "dealt", "--zero-round-robin-gradients --no-zero-contigious-gradients" },
+};
+/* Every parameter of these models is small by default, and stays. */
+static const axis_choice stays_choices[] = {
+    { "-", "" },
+    { "nothing", NONE_STAY },
+    { "norms", "--zero-param-persistence-threshold 200" },
+    { "few", "--zero-param-persistence-threshold 2000 --zero-model-persistence-threshold 300" },
+    { "reused", NONE_STAY " --zero-max-reuse-distance 1e9" },
+    { "late", NONE_STAY " --zero-prefetch-bucket-size 0" },
+    { "one-live", NONE_STAY " --zero-max-live-parameters 1" },
+};
 
 #define LENGTH(a) ((int)(sizeof(a) / sizeof *(a)))
 
@@ -78,6 +134,12 @@ static const struct axis {
     [LAYERS] = { layers_choices, LENGTH(layers_choices) },
     [VOCAB] = { vocab_choices, LENGTH(vocab_choices) },
     [MODEL] = { model_choices, LENGTH(model_choices) },
+    [MICRO] = { micro_choices, LENGTH(micro_choices) },
+    [DTYPE] = { dtype_choices, LENGTH(dtype_choices) },
+    [STAGE] = { stage_choices, LENGTH(stage_choices) },
+    [OFFLOAD] = { offload_choices, LENGTH(offload_choices) },
+    [BUCKETS] = { buckets_choices, LENGTH(buckets_choices) },
+    [STAYS] = { stays_choices, LENGTH(stays_choices) },
 };
 
 /* A choice on each axis. */
@@ -96,7 +158,7 @@ static inline int n_ranks_of(const layout_case *c)
     return l.tp * l.pp * l.dp;
 }
 
-/* Whether two choices go together; also, for a == b, whether a choice does with nothing. */
+/* Whether two choices go together. */
 static inline bool go_together(int a, int i, int b, int k)
 {
     if (a > b) return go_together(b, k, a, i);
@@ -104,6 +166,10 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == LAYOUT && b == SCHEDULE && k) return layouts[i].pp > 1;
     if (a == LAYOUT && b == SUMS && k) return layouts[i].dp > 1;
     if (a == SCHEDULE && b == LAYERS && k) return i != INTERLEAVED;
+    if (a == SCHEDULE && b == MICRO && k) return i != INTERLEAVED;
+    if (a == RAMP && b == MICRO && k) return !i;
+    if (a == STAGE && (b == OFFLOAD || b == BUCKETS) && k) return i > 0 && (b != OFFLOAD || k < 3 || i == 3);
+    if (a == STAGE && b == STAYS && k) return i == 3;
     return true;
 }
 
@@ -128,15 +194,28 @@ static inline int global_batch(const layout_case *c)
         return 20;
     case 7:
         return 28;
+    case 8:
+        return 32;
     default:
         return 16;
     }
 }
 
+/* The flags of axes [from, end). */
+static inline int axes_flags(char *text, size_t cap, const layout_case *c, int from, int end)
+{
+    int n = 0;
+    text[0] = 0;
+    for (int a = from; a < end; a++)
+        if (axes[a].choice[c->at[a]].flags)
+            n += snprintf(text + n, cap - (size_t)n, "%s ", axes[a].choice[c->at[a]].flags);
+    return n;
+}
+
 /* What is computed. */
 static inline void what_flags(char *text, size_t cap, const layout_case *c)
 {
-    int batch = global_batch(c);
+    int batch = c->at[MICRO] ? 2 * sizes_of(c).dp : global_batch(c);
     int layers = c->at[LAYERS] ? sizes_of(c).pp == 2 ? 5 : 7 : sizes_of(c).pp == 4 ? 8 : 4;
     int n = snprintf(text, cap,
                      "--num-layers %d --hidden-size 32 --seq-length 16 --max-position-embeddings 16 --lr 2e-3 --min-lr "
@@ -150,18 +229,24 @@ static inline void what_flags(char *text, size_t cap, const layout_case *c)
                       7 * batch, batch, batch / 2, batch / 2, 3 * batch);
     else
         n += snprintf(text + n, cap - (size_t)n, "--micro-batch-size 2 --train-iters 10 --lr-warmup-iters 2 ");
-    for (int a = DROPOUT; a < N_AXES; a++)
-        if (axes[a].choice[c->at[a]].flags)
-            n += snprintf(text + n, cap - (size_t)n, "%s ", axes[a].choice[c->at[a]].flags);
+    axes_flags(text + n, cap - (size_t)n, c, DROPOUT, STAGE);
 }
 
 /* How, the sizes of the axes left out. */
 static inline void how_flags(char *text, size_t cap, const layout_case *c)
 {
+    axes_flags(text, cap, c, SEQUENCE, DROPOUT);
+}
+
+/* Who keeps it.   @dir an empty folder */
+static inline void zero_flags(char *text, size_t cap, const layout_case *c, const char *dir)
+{
+    char flags[1024];
     int n = 0;
+    axes_flags(flags, sizeof flags, c, STAGE, N_AXES);
     text[0] = 0;
-    for (int a = SEQUENCE; a < DROPOUT; a++)
-        n += snprintf(text + n, cap - (size_t)n, "%s ", axes[a].choice[c->at[a]].flags);
+    for (char *at = NULL, *w = strtok_r(flags, " ", &at); w; w = strtok_r(NULL, " ", &at))
+        n += snprintf(text + n, cap - (size_t)n, "%s ", *w == '@' ? dir : w);
 }
 
 static inline int64_t vocab_of(const layout_case *c)
@@ -169,7 +254,7 @@ static inline int64_t vocab_of(const layout_case *c)
     return c->at[VOCAB] ? 509 : 512;
 }
 
-/* ---- in words: "2x2x2 sequence 1f1b - - dropout - even 509 gpt2" ---- */
+/* ---- in words: "2x2x2 sequence 1f1b - - dropout - even 509 gpt2 many fp32 stage0 - - -" ---- */
 
 static inline void words_of(char *text, size_t cap, const layout_case *c)
 {
@@ -198,22 +283,60 @@ static inline bool case_from_words(layout_case *c, int n, char *const *word)
     return true;
 }
 
+static inline layout_case case_of(const char *words)
+{
+    char copy[256], *word[N_AXES];
+    int n = 0;
+    layout_case c;
+    snprintf(copy, sizeof copy, "%s", words);
+    for (char *at = NULL, *w = strtok_r(copy, " ", &at); w && n < N_AXES; w = strtok_r(NULL, " ", &at)) word[n++] = w;
+    if (!case_from_words(&c, n, word) || !is_possible(&c)) fail_msg("%s: no combination", words);
+    return c;
+}
+
+/* ---- all of some axes ---- */
+
+/* How many choices of each axis a test takes: 0 is 1, and too many are all there are. */
+static inline int n_choices(const int n[N_AXES], int a)
+{
+    return n[a] < 1 ? 1 : n[a] < axes[a].n ? n[a] : axes[a].n;
+}
+
+/* The next one behind it, the first axis fastest; false: that was the last. */
+static inline bool next_case(layout_case *c, const int n[N_AXES])
+{
+    for (int a = 0; a < N_AXES; a++) {
+        if (++c->at[a] < n_choices(n, a)) return true;
+        c->at[a] = 0;
+    }
+    return false;
+}
+
 /* ---- pairs ---- */
 
 enum { MAX_CHOICES = 32 };
 
 typedef struct pairs {
     bool met[N_AXES][MAX_CHOICES][N_AXES][MAX_CHOICES];
+    int first[N_AXES], n[N_AXES]; /* choices that are taken */
     int left;
 } pairs;
 
-static inline void pairs_begin(pairs *p)
+/* Of an axis with one choice there is nothing to meet. */
+static inline bool is_free(const pairs *p, int a)
+{
+    return p->n[a] - p->first[a] > 1;
+}
+
+/* Of axis a the choices [first[a], n[a]) (n_choices). */
+static inline void pairs_begin(pairs *p, const int first[N_AXES], const int n[N_AXES])
 {
     memset(p, 0, sizeof *p);
+    for (int a = 0; a < N_AXES; a++) p->first[a] = first[a], p->n[a] = n_choices(n, a);
     for (int a = 0; a < N_AXES; a++)
-        for (int b = a + 1; b < N_AXES; b++)
-            for (int i = 0; i < axes[a].n; i++)
-                for (int k = 0; k < axes[b].n; k++) p->left += go_together(a, i, b, k);
+        for (int b = a + 1; b < N_AXES && is_free(p, a); b++)
+            for (int i = p->first[a]; i < p->n[a] && is_free(p, b); i++)
+                for (int k = p->first[b]; k < p->n[b]; k++) p->left += go_together(a, i, b, k);
 }
 
 /* Pairs of the case that none before had; with `take` they are had from now on. */
@@ -222,6 +345,7 @@ static inline int new_pairs(pairs *p, const layout_case *c, bool take)
     int n = 0;
     for (int a = 0; a < N_AXES; a++)
         for (int b = a + 1; b < N_AXES; b++) {
+            if (!is_free(p, a) || !is_free(p, b)) continue;
             bool *met = &p->met[a][c->at[a]][b][c->at[b]];
             n += !*met;
             if (take) *met = true;
@@ -239,9 +363,9 @@ static inline layout_case next_of_sample(pairs *p, const tx_rng *rng, uint64_t *
         layout_case c;
         do
             for (int a = 0; a < N_AXES; a++) {
-                uint32_t w[4];
-                tx_rng_u32x4(rng, (*drawn)++, w);
-                c.at[a] = (int)(w[0] % (uint32_t)axes[a].n);
+                uint32_t w[4] = { 0 };
+                if (is_free(p, a)) tx_rng_u32x4(rng, (*drawn)++, w);
+                c.at[a] = p->first[a] + (int)(w[0] % (uint32_t)(p->n[a] - p->first[a]));
             }
         while (!is_possible(&c));
         int n = new_pairs(p, &c, false);

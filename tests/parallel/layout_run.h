@@ -312,6 +312,37 @@ static inline tx_status run_layout(layout_run *r, const char *flags)
     return st;
 }
 
+/* Rank 0's, with the hashes of all that the ranks keep, each number counted once: without ZeRO the first of the
+ * data-parallel ranks keep what the others do. */
+static inline outcome of_all_ranks(const layout_run *r, bool zero)
+{
+    outcome o = r->rank[0];
+    int dp = r->n_ranks / (r->tp * r->pp);
+    o.weights = o.states = 0;
+    for (int i = 0; i < r->n_ranks; i++) {
+        if (!zero && i / r->tp % dp) continue;
+        o.weights += r->rank[i].weights;
+        o.states += r->rank[i].states;
+    }
+    return o;
+}
+
+/* In iterations [from, until), the evaluation behind them, and what is kept then.   @other what b is, for the message
+ */
+static inline tx_status has_the_bits_of(const outcome *a, const outcome *b, int64_t from, int64_t until,
+                                        const char *other)
+{
+    for (int64_t i = from; i < until; i++)
+        if (memcmp(&a->loss[i], &b->loss[i], sizeof(double)) || memcmp(&a->norm[i], &b->norm[i], sizeof(double)))
+            return TX_FAIL(TX_ERR_NUMERIC, "iteration %lld: loss %.17g, %s %.17g; gradient norm %.17g, %.17g",
+                           (long long)i + 1, a->loss[i], other, b->loss[i], a->norm[i], b->norm[i]);
+    if (a->weights != b->weights) return TX_FAIL(TX_ERR_NUMERIC, "the weights are not those %s", other);
+    if (a->states != b->states) return TX_FAIL(TX_ERR_NUMERIC, "the optimizer's state is not that %s", other);
+    if (memcmp(&a->scored[1], &b->scored[1], sizeof(double)) || a->n_steps != b->n_steps)
+        return TX_FAIL(TX_ERR_NUMERIC, "an evaluation is not that %s", other);
+    return TX_OK;
+}
+
 /* ---- runs of one rank, which several layouts are compared with ---- */
 
 typedef struct known {

@@ -8,22 +8,11 @@
 
 enum { N = 10 }; /* iterations */
 
-static layout_case parse(const char *words)
-{
-    char copy[256], *word[16];
-    int n = 0;
-    layout_case c;
-    snprintf(copy, sizeof copy, "%s", words);
-    for (char *at = NULL, *w = strtok_r(copy, " ", &at); w && n < 16; w = strtok_r(NULL, " ", &at)) word[n++] = w;
-    if (!case_from_words(&c, n, word) || !is_possible(&c)) fail_msg("%s: no combination", words);
-    return c;
-}
-
 /* Iterations up to `until` of the combination, with `more` flags. `r` is the caller's to fill further before. */
 static void run_words(layout_run *r, const char *words, const char *more, int64_t until)
 {
     char what[2048], how[512], all[4096];
-    layout_case c = parse(words);
+    layout_case c = case_of(words);
     sizes l = sizes_of(&c);
     what_flags(what, sizeof what, &c);
     how_flags(how, sizeof how, &c);
@@ -122,7 +111,7 @@ static void a_checkpoint_resumes_in_any_layout(void **state)
         static layout_run r;
         char what[2048], how[512];
         const reference *ref = NULL;
-        layout_case c = parse(chain[i].words);
+        layout_case c = case_of(chain[i].words);
         what_flags(what, sizeof what, &c);
         how_flags(how, sizeof how, &c);
         ASSERT_OK(reference_of(&ref, what, vocab_of(&c)));
@@ -241,7 +230,7 @@ static void half_precision_is_as_exact_as_on_one_rank(void **state)
             char what[2048], half[2600];
             static layout_run r;
             const reference *ref = NULL, *exact = NULL;
-            layout_case c = parse(words[k]);
+            layout_case c = case_of(words[k]);
             what_flags(what, sizeof what, &c);
             snprintf(half, sizeof half, "%s %s", what, precision[i]);
             ASSERT_OK(reference_of(&exact, what, vocab_of(&c)));
