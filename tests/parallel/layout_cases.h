@@ -105,7 +105,7 @@ static const axis_choice buckets_choices[] = {
     { "small", "--zero-reduce-bucket-size 500" },
     { "all-reduce", "--no-zero-reduce-scatter" },
     { "broadcast", "--no-zero-allgather-partitions --zero-allgather-bucket-size 20000" },
-    { "dealt", "--zero-round-robin-gradients --no-zero-contigious-gradients" },
+    { "pieces", "--zero-sub-group-size 2048 --zero-allgather-bucket-size 3000" },
 };
 /* Every parameter of these models is small by default, and stays. */
 static const axis_choice stays_choices[] = {
