@@ -10,7 +10,7 @@
  *      5  as tried: the micro-batch first, which changes no result but its rounding, then the rows of `levers`
  *
  *  A change that does more than another one that fits, such as a still smaller micro-batch or a higher stage of ZeRO,
- *  stands behind all others. */
+ *  stands behind all others; one that saves nothing by that is none. */
 #include "train/fit.h"
 
 #include <stdio.h>
@@ -75,7 +75,8 @@ typedef struct search {
     int64_t vocab_size;
     const tx_run_plan *plan; /* of the run as it is */
     size_t limit;
-    unsigned useful; /* levers that save something by themselves */
+    unsigned useful;        /* levers that save something by themselves */
+    size_t alone[N_LEVERS]; /* what the run takes with one of them; SIZE_MAX: not tried, or impossible */
     candidate fits[MAX_FITS], least;
     int n_fits;
 } search;
@@ -148,7 +149,11 @@ static tx_status try_one(search *s, candidate c, size_t *total)
     *total = tx_memory_total(&c.memory);
     if (*total < tx_memory_total(&s->least.memory)) s->least = c;
     if (*total > s->limit) return TX_OK;
-    for (int i = 0; i < s->n_fits && !c.surplus; i++) c.surplus = does_more(&c, &s->fits[i]);
+    for (int i = 0; i < s->n_fits; i++) {
+        if (!does_more(&c, &s->fits[i])) continue;
+        if (*total >= tx_memory_total(&s->fits[i].memory)) return TX_OK;
+        c.surplus = true;
+    }
     s->fits[s->n_fits++] = c;
     return TX_OK;
 }
@@ -158,6 +163,17 @@ static int64_t smaller(const search *s, int64_t b)
 {
     for (b--; b > 0 && s->cfg->micro_batch_size % b;) b--;
     return b;
+}
+
+/* Whether a lever saves something, and more than those whose work it does, too. */
+static bool is_useful(search *s, unsigned set, size_t total)
+{
+    bool useful = total < tx_memory_total(&s->plan->memory);
+    for (int i = 0; i < N_LEVERS; i++) {
+        if (set >> i & 1) s->alone[i] = total;
+        if ((done_by(set) & ~set) >> i & 1 && total >= s->alone[i]) useful = false;
+    }
+    return useful;
 }
 
 /* A set of one or two levers, or of none, alone and with each smaller micro-batch; no more than two changes. */
@@ -173,7 +189,7 @@ static tx_status try_levers(search *s, unsigned set)
     }
     if (c.n) {
         TX_TRY(try_one(s, c, &total));
-        if (c.n == 2 || total >= tx_memory_total(&s->plan->memory)) return TX_OK;
+        if (c.n == 2 || !is_useful(s, set, total)) return TX_OK;
         s->useful |= set;
     }
     int enough = s->n_fits + TX_MAX_CHANGES;
@@ -225,6 +241,7 @@ tx_status tx_fit_find(tx_fit *out, const tx_config *cfg, int64_t vocab_size, con
 {
     search s = { .cfg = cfg, .vocab_size = vocab_size, .plan = plan, .limit = limit };
     s.least = (candidate){ .b = cfg->micro_batch_size, .memory = plan->memory, .messages = 1 };
+    for (int i = 0; i < N_LEVERS; i++) s.alone[i] = SIZE_MAX;
     TX_TRY(try_levers(&s, 0));
     for (unsigned i = 0; i < N_LEVERS; i++) TX_TRY(try_levers(&s, 1u << i));
     for (unsigned i = 0; i < N_LEVERS; i++)
@@ -266,7 +283,7 @@ const char *tx_change_cost_text(char buf[96], const tx_change *c)
 static void add_bound(char *text, size_t cap, const tx_memory *m)
 {
     char size[24];
-    size_t state = tx_memory_states(m), passing = m->activations + m->host_activations + m->workspace;
+    size_t passing = m->activations + m->host_activations + m->workspace, state = tx_memory_total(m) - passing;
     if (state > passing)
         snprintf(text, cap, "%s of it are parameters, gradients and optimizer state: take a smaller model",
                  tx_bytes_text(size, (double)state));

@@ -69,10 +69,41 @@ grep -qE '^      2 b s h a layer, forward +16 +1\.000$' out || die "no formula: 
 said "    calls and bytes are equal to the formulas'"
 ok plan "${shape[@]}" --vocab-size 512 --micro-batch-size 2 --global-batch-size 24 --pipeline-model-parallel-size 2 \
     --tensor-model-parallel-size 2 --world-size 12 --json
-said '"layout":{"ranks":12,"tensor":2,"pipeline":2,"data":3,"sequence_parallel":false},"stages":[{"stage":0,"layers":2,'
+said '"layout":{"ranks":12,"tensor":2,"pipeline":2,"data":3,"sequence_parallel":false,"zero_stage":0},"stages":[{"stage":0,"layers":2,'
 said '{"group":"pipeline","size":2,"op":"send","calls":4,"bytes":262144}'
 ok plan "${shape[@]}" --micro-batch-size 1 --num-layers 40 --pipeline-model-parallel-size 20 --world-size 5000
 said "    and 16 stages between them, none of which takes more"
+
+# ZeRO: what is divided, rows of what is gathered and on its way, the paper's formula, what a pipeline costs with it
+zero=(plan "${shape[@]}" --vocab-size 512 --micro-batch-size 2 --global-batch-size 32 --world-size 8
+    --zero-param-persistence-threshold 100)
+ok "${zero[@]}"
+! grep -q "ZeRO\|gathered\|persistent\|grad buckets" out || die "ZeRO is not used: $(cat out)"
+ok "${zero[@]}" --zero-stage 1 --bf16
+said "ZeRO 1: the optimizer's state is divided among 8 data-parallel ranks"
+grep -qE '^    model states by the ZeRO formula: 6 Psi \+ 12 Psi / 8 = [0-9.]+ MB, Psi = 241024; planned [0-9.]+ MB \(\+[0-2]\.[0-9] %\)$' out ||
+    die "no formula: $(cat out)"
+ok "${zero[@]}" --zero-stage 2 --pipeline-model-parallel-size 2
+said "ZeRO 2: the optimizer's state and gradients are divided among 4 data-parallel ranks"
+grep -qE '^    DeepSpeed refuses ZeRO 2 with a pipeline; here each of 4 micro-batches reduces gradients: \(4 \+ 1\) Psi, [0-9.]+ MB ' out ||
+    die "no words about the pipeline: $(cat out)"
+grep -qE '^    grad buckets +[0-9.]+$' out || die "no gradients on their way: $(cat out)"
+said "    calls and bytes are equal to the formulas'"
+ok "${zero[@]}" --zero-stage 3
+! grep -q "DeepSpeed refuses" out || die "there is no pipeline"
+for row in persistent gathered "grad buckets"; do
+    grep -qE "^    $row +[0-9.]+$" out || die "no $row in the table of memory: $(cat out)"
+done
+said "      a layer, forward and backward "
+said "    calls and bytes are equal to the formulas'"
+ok "${zero[@]}" --zero-stage 3 --json
+said '"sequence_parallel":false,"zero_stage":3}'
+grep -qE '"persistent":[1-9][0-9]*,"gathered":[1-9][0-9]*,"gradients":[1-9][0-9]*,"gradient_buckets":[1-9]' out || die "no rows in JSON"
+said '"model_states_by_formula":482048.0'
+refused "changes that make it fit" "${zero[@]}" --memory-limit 5M
+grep -qE '^  --micro-batch-size 1 --zero-stage 1 +[0-9.]+ MiB, no extra compute$' err || die "no stage of ZeRO: $(cat err)"
+grep -qE '^  --zero-stage 3 --bf16 +[0-9.]+ MiB, no extra compute, [0-9.]+ times the messages$' err || die "no messages: $(cat err)"
+
 ok plan "${shape[@]}" --micro-batch-size 1
 ! grep -q "ranks\|messages" out || die "one rank sends messages"
 
