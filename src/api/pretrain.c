@@ -56,7 +56,7 @@ static tx_status log_model(const tx_trainer *t)
 static void to_log(void *user, const char *line)
 {
     (void)user;
-    tx_info(" > %s", line);
+    tx_info("%s%s", line[0] == ' ' ? "" : " > ", line);
 }
 
 static tx_status log_division(const tx_trainer *t)
