@@ -1,0 +1,188 @@
+/* labels: unit parallel threads. What ZeRO's stages take: the formulas of the paper, and the bytes that are asked for.
+ */
+#include "support.h"
+
+#include <omp.h>
+#include <stdatomic.h>
+
+#include "train/plan.h"
+#include "train/trainer.h"
+
+#define RUN                                                                                                       \
+    "--num-attention-heads 4 --max-position-embeddings 32 --seq-length 32 --lr 1e-3 --train-iters 4 --threads 1 " \
+    "--tokenizer-type NullTokenizer --data-path none --micro-batch-size 1 "
+#define LAYERS RUN "--num-layers 6 --hidden-size 384 --vocab-size 511 "   /* all but 2 % of it is in layers */
+#define WORDS  RUN "--num-layers 4 --hidden-size 256 --vocab-size 50256 " /* 80 % is one matrix */
+
+static tx_config *parsed(const char *model, const char *more)
+{
+    char all[1024];
+    tx_config *cfg;
+    snprintf(all, sizeof all, "%s%s", model, more);
+    ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", all));
+    return cfg;
+}
+
+/* ---- plans, and the formulas ---- */
+
+/* Bytes of a parameter's states with Adam on each of n ranks. ZeRO, arXiv:1910.02054, figure 1; gradients are fp32. */
+static double bytes_of_states(int stage, bool half, double n)
+{
+    double value = half ? 2 : 4, grad = 4, optimizer = half ? 12 : 8; /* with the fp32 weights of bf16 and fp16 */
+    return (stage < 3 ? value : value / n) + (stage < 2 ? grad : grad / n) + (stage < 1 ? optimizer : optimizer / n);
+}
+
+#define ALLOWED 0.03
+
+static void check_plan(const char *model, const char *dtype, int stage, int n, int tp)
+{
+    char flags[256];
+    tx_run_plan plan;
+    snprintf(flags, sizeof flags, "%s --zero-stage %d --world-size %d --tensor-model-parallel-size %d", dtype, stage,
+             n * tp, tp);
+    tx_config *cfg = parsed(model, flags);
+    ASSERT_OK(tx_plan_stage(&plan, cfg, cfg->vocab_size + 1, 0));
+    double params = 0;
+    for (int k = 0; k < TX_N_PARAM_KINDS; k++) params += (double)plan.n_params[k];
+    assert_true(params >= 10e6);
+    const tx_memory *m = &plan.memory;
+    double states = (double)(m->params + m->grads + m->optimizer);
+    double expected = params / tp * bytes_of_states(stage, *dtype, n);
+    if (!(fabs(states / expected - 1) <= ALLOWED))
+        fail_msg("%s: %.0f bytes of states, by the formula %.0f: off by %.1f %%", flags, states, expected,
+                 100 * (states / expected - 1));
+    assert_true((m->persistent > 0) == (stage == 3) && (m->gathered > 0) == (stage == 3));
+    assert_true((m->buckets > 0) == (stage >= 2));
+    tx_config_free(cfg);
+}
+
+static void states_are_as_the_paper_has_them(void **state)
+{
+    (void)state;
+    static const char *const dtypes[] = { "", "--bf16", "--fp16" };
+    for (int n = 1; n <= 8; n++)
+        for (int stage = 0; stage <= 3; stage++)
+            for (int i = 0; i < 3; i++) {
+                check_plan(LAYERS, dtypes[i], stage, n, 1);
+                check_plan(WORDS, dtypes[i], stage, n, 1);
+                check_plan(LAYERS, dtypes[i], stage, n, 2);
+            }
+}
+
+/* What comes and goes is a few layers' and the words' matrix, however large the rest is. */
+static void what_comes_and_goes_does_not_grow_with_layers(void **state)
+{
+    (void)state;
+    tx_run_plan six, twelve;
+    const char *how = "--zero-stage 3 --world-size 4 --zero-param-persistence-threshold 0";
+    char more[128];
+    snprintf(more, sizeof more, "%s --num-layers 12", how);
+    tx_config *a = parsed(LAYERS, how), *b = parsed(LAYERS, more);
+    ASSERT_OK(tx_plan_stage(&six, a, 512, 0));
+    ASSERT_OK(tx_plan_stage(&twelve, b, 512, 0));
+    assert_int_equal(six.memory.gathered, twelve.memory.gathered);
+    assert_int_equal(six.memory.buckets, twelve.memory.buckets);
+    assert_true(six.memory.gathered < six.memory.params * 4);
+    tx_config_free(a);
+    tx_config_free(b);
+}
+
+/* ---- runs ---- */
+
+static _Atomic size_t taken; /* bytes asked of the heap, by all ranks */
+
+static void *counting_alloc(void *user, size_t bytes)
+{
+    (void)user;
+    taken += bytes;
+    return aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+
+static void *counting_realloc(void *user, void *p, size_t bytes)
+{
+    (void)user;
+    return realloc(p, bytes);
+}
+
+typedef struct job {
+    const tx_config *cfg;
+    tx_memory planned;
+} job;
+
+static tx_status zeros(void *user, int64_t micro, const int32_t **rows)
+{
+    static const int32_t tokens[64];
+    (void)user;
+    (void)micro;
+    *rows = tokens;
+    return TX_OK;
+}
+
+static tx_status compare(const tx_trainer *t, const tx_memory *planned)
+{
+    tx_memory m = tx_trainer_memory(t);
+    if (memcmp(&m, planned, sizeof m) != 0)
+        return TX_FAIL(TX_ERR_NUMERIC, "rank %d takes something else than was planned", t->grid->rank);
+    if (t->ctx.acts.peak != t->ctx.acts.cap || t->ctx.scratch.peak != t->ctx.scratch.cap)
+        return TX_FAIL(TX_ERR_NUMERIC, "rank %d does not use all of its arenas", t->grid->rank);
+    return TX_OK;
+}
+
+static tx_status run_rank(tx_world *w, void *user)
+{
+    job *j = user;
+    tx_grid grid;
+    tx_trainer *t = NULL;
+    tx_status st;
+    omp_set_num_threads(1);
+    TX_TRY(tx_grid_open(&grid, w, 1, 1, false));
+    TX_GOTO(tx_trainer_create(&t, j->cfg, 512, 5, true, &grid));
+    TX_GOTO(tx_trainer_train(t, zeros, NULL));
+    st = compare(t, &j->planned);
+out:
+    tx_trainer_destroy(t);
+    tx_grid_close(&grid);
+    return st;
+}
+
+/* Beside what is planned: tables of the model and the backend, one batch, and for all ranks what they meet on. */
+#define SLACK ((size_t)1 << 20)
+
+static void check_run(const char *dtype, int stage, int n)
+{
+    static const tx_allocator counting = { counting_alloc, counting_realloc, failing_free, NULL };
+    char flags[256];
+    tx_run_plan plan;
+    snprintf(flags, sizeof flags, "%s --zero-stage %d --world-size %d", dtype, stage, n);
+    tx_config *cfg = parsed(LAYERS, flags);
+    ASSERT_OK(tx_plan_stage(&plan, cfg, 512, 0));
+    job j = { cfg, plan.memory };
+    size_t least = (size_t)n * tx_memory_total(&plan.memory), most = least + (size_t)(n + 1) * SLACK;
+    taken = 0;
+    tx_allocator_set(&counting);
+    tx_status st = tx_world_threads(n, run_rank, &j);
+    tx_allocator_set(NULL);
+    ASSERT_OK(st);
+    if (taken < least || taken > most)
+        fail_msg("%s: %zu bytes on %d ranks planned, %zu taken", flags, least, n, (size_t)taken);
+    tx_config_free(cfg);
+}
+
+static void ranks_take_what_was_planned(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++) {
+        check_run("--bf16", stage, 2);
+        check_run("", stage, 4);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(states_are_as_the_paper_has_them),
+        cmocka_unit_test(what_comes_and_goes_does_not_grow_with_layers),
+        cmocka_unit_test(ranks_take_what_was_planned),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
