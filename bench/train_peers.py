@@ -20,37 +20,16 @@ import time
 CASES = ["12x768x12x50257x64x4", "12x768x12x50257x256x4", "12x768x12x50257x1024x1", "12x768x12x50257x1024x4",
          "6x384x6x65x256x12", "6x384x6x65x256x64"]
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+
 PEER = """
 import sys, time, torch
-from torch import nn
-from torch.nn import functional as F
+from gpt_torch import GPT
 layers, hidden, heads, vocab, seq, batch, threads = map(int, sys.argv[1:8])
 dtype, how, p = sys.argv[8], sys.argv[9], float(sys.argv[10])
 torch.set_num_threads(threads)
 torch.manual_seed(1)
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.ln1, self.ln2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
-        self.qkv, self.proj = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
-        self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
-    def forward(self, x):
-        b, s, h = x.shape
-        q, k, v = (t.view(b, s, heads, h // heads).transpose(1, 2) for t in self.qkv(self.ln1(x)).split(h, 2))
-        o = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=p)
-        x = x + F.dropout(self.proj(o.transpose(1, 2).reshape(b, s, h)), p)
-        return x + F.dropout(self.down(F.gelu(self.up(self.ln2(x)), approximate="tanh")), p)
-class GPT(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.word, self.pos = nn.Embedding(vocab, hidden), nn.Embedding(seq, hidden)
-        self.blocks, self.norm = nn.ModuleList(Block() for _ in range(layers)), nn.LayerNorm(hidden)
-    def forward(self, ids, labels):
-        x = F.dropout(self.word(ids) + self.pos(torch.arange(ids.shape[1])), p)
-        for block in self.blocks:
-            x = block(x)
-        return F.cross_entropy(F.linear(self.norm(x), self.word.weight).flatten(0, 1), labels.flatten())
-model = GPT()
+model = GPT(layers, hidden, heads, vocab, seq, p)
 step = torch.compile(model) if how == "compiled" else model
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 ids = torch.randint(vocab, (batch, seq + 1))
@@ -58,7 +37,7 @@ def train():
     with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
         loss = step(ids[:, :-1], ids[:, 1:])
     loss.backward()
-    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
 train()
@@ -128,7 +107,7 @@ class Program:
     def __init__(self, name, command, threads):
         self.name, self.times = name, []
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                                        env={**os.environ, "OMP_NUM_THREADS": str(threads)})
+                                        env={**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": HERE})
         first = self.process.stdout.readline()  # of triax the bytes that it planned
         self.alive = bool(first)
         self.planned = float(first or 0) / 1048576
