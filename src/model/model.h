@@ -22,10 +22,10 @@ typedef struct tx_batch {
     tx_tensor loss;      /* [s*b] fp32, out, nats */
     tx_dropout_key dropout;
     int chunk, slot;
-    tx_tensor x;            /* input of a chunk that is not the first; the caller's, until the slot's bwd, or where the
-                             * layers' inputs move (nn/kept_input.h) until fwd has come back */
-    tx_tensor y;            /* set by fwd: the output of a chunk that is not the last. On the activation stack, as d */
-    tx_tensor d;            /* set by fwd with train: where the caller puts the gradient of y, and bwd then that of x */
+    tx_tensor x; /* input of a chunk that is not the first; the caller's, until the slot's bwd, or where the
+                  * layers' inputs move (nn/kept_input.h) until fwd has come back */
+    tx_tensor y; /* set by fwd: the output of a chunk that is not the last. On the activation stack, as d */
+    tx_tensor d; /* set by fwd with train: where the caller puts the gradient of y, and bwd then that of x */
     const tx_unit_hooks *units; /* told of parameters as they are used; or NULL */
     bool last;                  /* of the chunk's micro-batches of an iteration */
 } tx_batch;

@@ -160,8 +160,11 @@ void tx_memory_table(const tx_memory *m, const tx_zero_formula *f, void (*line)(
                 { .name = "optimizer", .bytes = m->optimizer },
                 { .name = "activations", .bytes = m->activations },
                 { .name = "host inputs", .bytes = m->host_activations, .if_any = true },
+                { .name = "offloaded", .bytes = m->host, .if_any = true },
+                { .name = "disk buffers", .bytes = m->passing, .if_any = true },
                 { .name = "workspace", .bytes = m->workspace },
-                { .name = "total", .bytes = total } };
+                { .name = "total", .bytes = total },
+                { .name = "on a disk", .bytes = m->nvme, .if_any = true } };
     const char *heading = " > memory (MB), predicted:";
     line ? line(user, heading + 3) : to_log(user, heading);
     if (!line) line = to_log;

@@ -238,7 +238,7 @@ size_t tx_memory_total(const tx_memory *m)
 
 size_t tx_memory_states(const tx_memory *m)
 {
-    return m->params + m->grads + m->optimizer;
+    return m->params + m->grads + m->optimizer + m->host + m->nvme;
 }
 
 /* As tx_zero says in which stage what is divided. */

@@ -2,10 +2,10 @@
 /* Activation recomputation: the same gradients bit for bit, and less memory. */
 #include "support.h"
 
+#include "../nn/whole_table.h"
 #include "base/half.h"
 #include "base/rng.h"
 #include "model/model.h"
-#include "../nn/whole_table.h"
 
 #define FLAGS                                                                                                        \
     "--num-attention-heads 2 --max-position-embeddings 1024 --lr 1 --train-iters 1 --data-path none "                \

@@ -34,7 +34,7 @@ typedef struct tx_gpt {
     tx_weight *head;      /* word or output */
     bool norms_embedding; /* --embed-layernorm: norm(word[token]) takes the place of word[token] */
     tx_norm word_norm, final_norm;
-    tx_block *block;  /* this stage's, chunk by chunk */
+    tx_block *block; /* this stage's, chunk by chunk */
     struct {
         int words, embedding; /* the words' matrix, which may be the head's as well; positions and a norm */
         int layers;           /* the first one of block[]; the others follow */
