@@ -32,9 +32,6 @@ static double layers_again(const tx_run_plan *p)
     return p->flops_layers / 3 / p->flops;
 }
 
-/* For people to put a folder in. */
-#define FOLDER(what) " --offload-" what "-nvme-path DIR"
-
 /* Options that save memory, and their extra compute. Of one kind only one is taken, and `stage` is the ZeRO stage that
  * it takes. A row that the options of a run do not go together with, or that saves nothing there (ZeRO with one
  * data-parallel rank, cpu where all memory is the processor's), is left out. */
@@ -53,9 +50,9 @@ static const struct lever {
     { RECOMPUTE, "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", layers_again, 0,
       false },
     { STATE, "--offload-optimizer cpu", nothing, 1, false },
-    { STATE, "--offload-optimizer nvme" FOLDER("optimizer"), nothing, 1, true },
+    { STATE, "--offload-optimizer nvme", nothing, 1, true },
     { PARAMS, "--offload-param cpu", nothing, 3, false },
-    { PARAMS, "--offload-param nvme" FOLDER("param"), nothing, 3, true },
+    { PARAMS, "--offload-param nvme", nothing, 3, true },
 };
 enum { N_LEVERS = sizeof levers / sizeof *levers, MAX_FITS = (1 + N_LEVERS * N_LEVERS) * TX_MAX_CHANGES };
 
@@ -92,6 +89,14 @@ static int stage_of(const search *s, const candidate *c)
     return stage > s->cfg->zero_stage ? stage : 0;
 }
 
+/* For people to put a folder in, where the run has none. */
+static const char *folder_of(const search *s, const struct lever *l)
+{
+    if (!l->disk || (l->kind == STATE ? s->cfg->offload_optimizer_nvme_path : s->cfg->offload_param_nvme_path))
+        return "";
+    return l->kind == STATE ? " --offload-optimizer-nvme-path DIR" : " --offload-param-nvme-path DIR";
+}
+
 static void flags_of(const search *s, const candidate *c, char *buf, size_t cap)
 {
     size_t n = 0;
@@ -104,7 +109,7 @@ static void flags_of(const search *s, const candidate *c, char *buf, size_t cap)
     if (stage_of(s, c)) n += (size_t)snprintf(buf + n, cap - n, "%s--zero-stage %d", n ? " " : "", stage_of(s, c));
     for (int i = 0; i < N_LEVERS; i++)
         if (c->levers >> i & 1 && levers[i].flags[0])
-            n += (size_t)snprintf(buf + n, cap - n, "%s%s", n ? " " : "", levers[i].flags);
+            n += (size_t)snprintf(buf + n, cap - n, "%s%s%s", n ? " " : "", levers[i].flags, folder_of(s, &levers[i]));
     TX_ASSERT(n < cap);
 }
 
@@ -275,7 +280,7 @@ const char *tx_change_cost_text(char buf[96], const tx_change *c)
     int n = snprintf(buf, 96, "no extra compute");
     if (c->extra_compute > 0) n = snprintf(buf, 96, "about %.2g %% more compute", 100 * c->extra_compute);
     if (c->messages > 1.05) n += snprintf(buf + n, 96 - (size_t)n, ", %.2g times the messages", c->messages);
-    if (c->disk) snprintf(buf + n, 96 - (size_t)n, ", DIR is read and written");
+    if (c->disk) snprintf(buf + n, 96 - (size_t)n, ", a disk is read and written");
     return buf;
 }
 

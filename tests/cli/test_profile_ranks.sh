@@ -42,6 +42,12 @@ profiled 4 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --seq
 for text in "reduce-scatter (tensor-parallel)" "receive (pipeline)" "waiting (pipeline)" "2 first and last stage     all-reduce"; do
     line "$text"
 done
+profiled 4 --zero-stage 3 --pipeline-model-parallel-size 2 --zero-param-persistence-threshold 100 --fp16 \
+    --initial-loss-scale 256
+line "  a layer, forward and backward"
+grep -q "^ > ZeRO 3: the optimizer's state, gradients and parameters are divided among 2 data-parallel ranks$" out || die "no stage"
+line "DeepSpeed refuses ZeRO 3 with a pipeline; here each of 4 micro-batches gathers parameters"
+grep -Eq "^    model states by the ZeRO formula: 18 Psi / 2 = " out || die "no formula"
 profiled 2 --no-shared-memory
 line "all-reduce (data-parallel)"
 line "gather (data-parallel)"

@@ -180,7 +180,7 @@ static void a_stage_of_zero_may_make_it_fit(void **state)
     char cost[96];
     tx_change c = { .extra_compute = 0.24, .messages = 1.5, .disk = true };
     assert_string_equal(tx_change_cost_text(cost, &c),
-                        "about 24 % more compute, 1.5 times the messages, DIR is read and written");
+                        "about 24 % more compute, 1.5 times the messages, a disk is read and written");
     tx_config_free(cfg);
 }
 
