@@ -26,8 +26,8 @@ typedef struct tx_memory {
 } tx_memory;
 size_t tx_memory_total(const tx_memory *m);
 
-/* Model states: parameters, gradients, optimizer, also what is offloaded of them; what ZeRO gathers or has on its way is
- * not among them. */
+/* Model states: parameters, gradients, optimizer, also what is offloaded of them; what ZeRO gathers or has on its way
+ * is not among them. */
 size_t tx_memory_states(const tx_memory *m);
 
 /* The same by the formula of ZeRO, arXiv:1910.02054 §5, with the bytes an element has here: "4 Psi + 12 Psi / N". */
