@@ -154,17 +154,23 @@ tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_de
     return TX_OK;
 }
 
-static tx_tensor view(const tx_param *p, void *flat, tx_dtype t)
+tx_tensor tx_param_view(const tx_param *p, void *data, tx_dtype t)
 {
-    void *data = flat ? (char *)flat + (size_t)p->offset * tx_dtype_size(t) : NULL;
     return p->n_dims == 1 ? tx_tensor1(data, t, p->dim[0]) : tx_tensor2(data, t, p->dim[0], p->dim[1]);
+}
+
+static void *element(void *flat, int64_t i, tx_dtype t)
+{
+    return flat ? (char *)flat + (size_t)i * tx_dtype_size(t) : NULL;
 }
 
 void tx_params_bind(tx_params *ps, void *value, tx_dtype t, float *grad)
 {
     for (int i = 0; i < ps->n; i++) {
         const tx_param *p = &ps->param[i];
-        if (p->weight) *p->weight = (tx_weight){ .value = view(p, value, t), .grad = view(p, grad, TX_F32) };
+        if (p->weight)
+            *p->weight = (tx_weight){ .value = tx_param_view(p, element(value, p->offset, t), t),
+                                      .grad = tx_param_view(p, element(grad, p->offset, TX_F32), TX_F32) };
     }
 }
 

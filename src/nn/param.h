@@ -143,6 +143,9 @@ tx_status tx_params_begin_unit(tx_params *ps, tx_unit_kind kind, int chunk);
 tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_decl *decl, int n, void *base,
                             const tx_dims *dims);
 
+/* The parameter as a tensor of dtype t whose numbers are at `data`, or nowhere. */
+tx_tensor tx_param_view(const tx_param *p, void *data, tx_dtype t);
+
 /* Points every weight into the two flat buffers of ps->numel elements: values of dtype t, gradients of fp32, which may
  * be NULL (inference). */
 void tx_params_bind(tx_params *ps, void *value, tx_dtype t, float *grad);

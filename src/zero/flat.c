@@ -49,7 +49,7 @@ static void cut_units(tx_flat *f, const tx_params *ps, const tx_flat_spec *s)
     int staying = -1, chunk = -1;
     for (int i = 0; i < ps->n_units; i++) {
         const tx_unit *u = &ps->unit[i];
-        int own = -1, small = is_layer(u) && u->chunk == chunk ? staying : -1, before = small;
+        int own = -1, small = is_layer(u) && u->chunk == chunk ? staying : -1;
         bool counted = false;
         for (int row = u->first; row < u->end; row++) {
             int64_t n = ps->param[row].numel;
@@ -60,7 +60,6 @@ static void cut_units(tx_flat *f, const tx_params *ps, const tx_flat_spec *s)
             if (stays && !counted) f->bucket[small].n_units++, counted = true;
             f->of_row[row] = stays ? small : own;
         }
-        if (!is_layer(u)) small = before;
         if (is_layer(u)) staying = small, chunk = u->chunk;
     }
 }

@@ -295,7 +295,7 @@ static void point_into_way(tx_zero *z, const tx_chunk *c, const tx_way *w)
         }
 }
 
-tx_status tx__offload_put(tx_zero *z)
+tx_status tx_zero_put(tx_zero *z)
 {
     tx_offload *o = &z->away;
     if (o->current < 0) return TX_OK;
@@ -321,7 +321,7 @@ tx_status tx__offload_bring(void *user, int range, unsigned what, bool changes)
     unsigned arrays = arrays_of(z, c, what);
     if (!arrays) return TX_OK;
     if (o->current != chunk || (arrays & ~w->have)) {
-        if (o->current != chunk) TX_TRY(tx__offload_put(z));
+        if (o->current != chunk) TX_TRY(tx_zero_put(z));
         TX_TRY(read_start(z, chunk, arrays));
         for (int k = chunk + 1; k < chunk + o->n_ways && k < o->n_chunks; k++)
             TX_TRY(read_start(z, k, arrays_of(z, &o->chunk[k], what)));
@@ -333,13 +333,18 @@ tx_status tx__offload_bring(void *user, int range, unsigned what, bool changes)
     return TX_OK;
 }
 
+tx_status tx_zero_bring(tx_zero *z, int i, unsigned what, bool changes)
+{
+    return tx__offload_bring(z, i, what, changes);
+}
+
 /* ---- others that want the numbers ---- */
 
 tx_status tx__offload_values_start(tx_zero *z, int bucket, void *to, tx_tier_request *r)
 {
     const tx_bucket *b = &z->flat.bucket[bucket];
     int64_t at = tx_bucket_at(&z->flat, b), n = tx_bucket_part(&z->flat, b);
-    TX_TRY(tx__offload_put(z));
+    TX_TRY(tx_zero_put(z));
     if (at < z->away.near) {
         tx_tier_fetch_start(z->away.params_near, 0, at, n, to, r);
         return TX_OK;
@@ -350,13 +355,13 @@ tx_status tx__offload_values_start(tx_zero *z, int bucket, void *to, tx_tier_req
     return TX_OK;
 }
 
-tx_status tx__offload_move(tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store)
+tx_status tx_zero_move(tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store)
 {
     int64_t begin = first / TX_TIER_BLOCK * TX_TIER_BLOCK, end = tx_tier_padded(first + n);
     tx_tier_request r = { 0 };
     float *blocks;
     TX_ASSERT(dtype_of(z, array) == TX_F32 && on_disk(z, array));
-    TX_TRY(tx__offload_put(z));
+    TX_TRY(tx_zero_put(z));
     for (int i = 0; i < z->away.n_ways; i++) {
         TX_TRY(wait_way(&z->away.way[i]));
         if (store) z->away.way[i].chunk = -1;

@@ -58,14 +58,10 @@ void tx__offload_plan(struct tx_zero *z);
 tx_status tx__offload_open(struct tx_zero *z);
 void tx__offload_close(struct tx_zero *z);
 
-/* A tx_bring_fn; the user is the tx_zero. */
+/* A tx_bring_fn; the user is the tx_zero. What goes with it, tx_zero_put and tx_zero_move, is in zero.h. */
 tx_status tx__offload_bring(void *z, int range, unsigned what, bool changes);
-tx_status tx__offload_put(struct tx_zero *z);
 
 /* Offloaded parameters of a bucket, from the disk or the host's memory to @to [part]. */
 tx_status tx__offload_values_start(struct tx_zero *z, int bucket, void *to, tx_tier_request *r);
-
-/* Elements [first, first + n) of an array of what is kept, for checkpoints.   @x [n] fp32 */
-tx_status tx__offload_move(struct tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store);
 
 #endif

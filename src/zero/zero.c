@@ -41,11 +41,6 @@ float *tx__zero_kept_grad(const tx_zero *z, const tx_bucket *b)
     return z->grad + (grads_whole(z) ? tx_bucket_own(&z->flat, b) : tx_bucket_at(&z->flat, b));
 }
 
-int64_t tx__zero_kept_numel(const tx_zero *z, const tx_bucket *b)
-{
-    return tx_bucket_part(&z->flat, b);
-}
-
 tx_tensor tx__zero_value_part(const tx_zero *z, int k)
 {
     const tx_bucket *b = &z->flat.bucket[k];
@@ -67,11 +62,6 @@ int tx__zero_bucket_of(const tx_zero *z, int unit, int i)
 
 /* ---- weights ---- */
 
-static tx_tensor view(const tx_param *p, void *data, tx_dtype t)
-{
-    return p->n_dims == 1 ? tx_tensor1(data, t, p->dim[0]) : tx_tensor2(data, t, p->dim[0], p->dim[1]);
-}
-
 static void *at(const tx_zero *z, int bucket, const tx_param *p, void *data, size_t size)
 {
     return data ? (char *)data + (size_t)(p->offset - z->flat.bucket[bucket].offset) * size : NULL;
@@ -82,7 +72,7 @@ void tx__zero_bind_values(tx_zero *z, int bucket, void *data)
     for (int row = 0; row < z->ps->n; row++) {
         const tx_param *p = &z->ps->param[row];
         if (z->flat.of_row[row] == bucket)
-            p->weight->value = view(p, at(z, bucket, p, data, tx_dtype_size(z->dtype)), z->dtype);
+            p->weight->value = tx_param_view(p, at(z, bucket, p, data, tx_dtype_size(z->dtype)), z->dtype);
     }
 }
 
@@ -90,7 +80,8 @@ void tx__zero_bind_grads(tx_zero *z, int bucket, float *data)
 {
     for (int row = 0; row < z->ps->n; row++) {
         const tx_param *p = &z->ps->param[row];
-        if (z->flat.of_row[row] == bucket) p->weight->grad = view(p, at(z, bucket, p, data, sizeof(float)), TX_F32);
+        if (z->flat.of_row[row] == bucket)
+            p->weight->grad = tx_param_view(p, at(z, bucket, p, data, sizeof(float)), TX_F32);
     }
 }
 
@@ -241,21 +232,6 @@ static tx_status cut_pieces(tx_zero *z)
 static void point_ranges(tx_zero *z)
 {
     for (int i = 0; i < z->n_ranges; i++) z->range[i] = range_of(z, i);
-}
-
-tx_status tx_zero_bring(tx_zero *z, int i, unsigned what, bool changes)
-{
-    return tx__offload_bring(z, i, what, changes);
-}
-
-tx_status tx_zero_move(tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store)
-{
-    return tx__offload_move(z, array, first, n, x, store);
-}
-
-tx_status tx_zero_put(tx_zero *z)
-{
-    return tx__offload_put(z);
 }
 
 /* ---- opening ---- */

@@ -159,9 +159,8 @@ void tx__zero_drop_all(tx_zero *z); /* gather.c: values change */
 void tx__zero_bind_values(tx_zero *z, int bucket, void *data);
 void tx__zero_bind_grads(tx_zero *z, int bucket, float *data);
 
-/* Kept gradients of a bucket: where they begin, and how many. */
+/* Where the kept gradients of a bucket begin. */
 float *tx__zero_kept_grad(const tx_zero *z, const tx_bucket *b);
-int64_t tx__zero_kept_numel(const tx_zero *z, const tx_bucket *b);
 
 /* Stage 3: the kept values of a bucket, in memory (not where they are offloaded), and copied to @y from where they are.
  */
