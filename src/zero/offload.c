@@ -56,8 +56,14 @@ static tx_dtype dtype_of(const tx_zero *z, int array)
 
 int64_t tx__offload_chunk(const tx_zero *z)
 {
-    int64_t n = z->cfg->zero_sub_group_size < MOST_OF_A_CHUNK ? z->cfg->zero_sub_group_size : MOST_OF_A_CHUNK;
+    int64_t n = 0;
     if (!tx__offloads(z)) return 0;
+    for (int k = 0; k < z->flat.n_buckets; k++) {
+        int64_t part = tx_bucket_part(&z->flat, &z->flat.bucket[k]);
+        if (part > n) n = part;
+    }
+    if (n > MOST_OF_A_CHUNK) n = MOST_OF_A_CHUNK;
+    if (n > z->cfg->zero_sub_group_size) n = z->cfg->zero_sub_group_size;
     return n < TX_TIER_BLOCK ? TX_TIER_BLOCK : n / TX_TIER_BLOCK * TX_TIER_BLOCK;
 }
 
