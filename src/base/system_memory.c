@@ -24,6 +24,16 @@ size_t tx_system_memory(const char **whose)
     return machine;
 }
 
+size_t tx_system_memory_taken(void)
+{
+    char text[256], *rest;
+    const char *whose;
+    tx_system_memory(&whose);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t space = (size_t)strtoull(tx_read_small(text, sizeof text, "/proc/self/statm"), &rest, 10) * page;
+    return strstr(whose, "ulimit") ? space : (size_t)strtoull(rest, NULL, 10) * page;
+}
+
 size_t tx_system_memory_free(void)
 {
     char text[8192];

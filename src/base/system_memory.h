@@ -10,6 +10,10 @@
  */
 size_t tx_system_memory(const char **whose);
 
+/* What the process has of that already: its address space where that is the limit, else what is in memory. 0: unknown.
+ */
+size_t tx_system_memory_taken(void);
+
 /* What programs can take now without swapping; 0: unknown. */
 size_t tx_system_memory_free(void);
 

@@ -316,10 +316,12 @@ tx_status tx_fit_refuse(const tx_fit *f, const tx_memory *planned, tx_memory_lim
                  bound);
     else if (!f->n)
         snprintf(text, sizeof text, "no option makes it less; %s", bound);
-    char need[24], have[24];
-    return TX_FAIL_LINES(TX_ERR_NOMEM, "the run would take %s of memory, but %s %s; %s%s",
+    char need[24], have[24], taken[64] = "";
+    if (limit.taken)
+        snprintf(taken, sizeof taken, ", of which the program has %s", tx_bytes_text(size, (double)limit.taken));
+    return TX_FAIL_LINES(TX_ERR_NOMEM, "the run would take %s of memory, but %s %s%s; %s%s",
                          tx_bytes_text(need, (double)tx_memory_total(planned)), limit.whose,
-                         tx_bytes_text(have, (double)limit.bytes),
+                         tx_bytes_text(have, (double)limit.bytes), taken,
                          f->n ? "changes that make it fit, cheapest first:" : "", text);
 }
 
@@ -330,13 +332,15 @@ tx_status tx_fit_check(const tx_config *cfg, int64_t vocab_size, const tx_memory
     char need[24], have[24];
     tx_run_plan plan;
     tx_fit fit;
-    if (!limit.bytes || total <= limit.bytes) {
+    if (limit.bytes && !strcmp(cfg->memory_limit, "auto")) limit.taken = tx_system_memory_taken();
+    size_t room = limit.bytes > limit.taken ? limit.bytes - limit.taken : 1;
+    if (!limit.bytes || total <= room) {
         if (limit.bytes && left && total > left)
             tx_warn("the run will take %s of memory, and only %s is free now: the machine may swap, or end it",
                     tx_bytes_text(need, (double)total), tx_bytes_text(have, (double)left));
         return TX_OK;
     }
     TX_TRY(tx_plan_run(&plan, cfg, vocab_size));
-    TX_TRY(tx_fit_find(&fit, cfg, vocab_size, &plan, limit.bytes));
+    TX_TRY(tx_fit_find(&fit, cfg, vocab_size, &plan, room));
     return tx_fit_refuse(&fit, planned, limit);
 }

@@ -7,6 +7,7 @@
 typedef struct tx_memory_limit {
     size_t bytes;      /* 0: there is none */
     const char *whose; /* words for it, as in "and this machine has 15.5 GiB"; static */
+    size_t taken;      /* of these; by the program before the run takes any */
 } tx_memory_limit;
 
 /* What --memory-limit says; "auto" asks the system. */
