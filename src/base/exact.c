@@ -13,12 +13,16 @@ void tx_exact_add(tx_exact *a, double x)
     memcpy(&bits, &x, sizeof bits);
     int exponent = (int)(bits >> 52 & 2047);
     int at = exponent - 1075 - LOWEST; /* of the lowest of the 53 bits */
-    if (at < 0) return;                /* only zero is a multiple of the unit and so small */
     if (at >= 32 * (TX_EXACT_LIMBS - 2)) {
         a->beyond += x;
         return;
     }
     uint64_t m = (bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1) << 52;
+    if (at <= -53) return; /* zero, the only multiple of the unit that is so small */
+    if (at < 0) {
+        m >>= -at; /* these bits are zeros */
+        at = 0;
+    }
     int k = at / 32, shift = at % 32;
     uint64_t low = m << shift, high = shift ? m >> (64 - shift) : 0;
     a->limb[k] += low & UINT32_MAX;
