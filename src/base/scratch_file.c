@@ -20,15 +20,15 @@ static tx_status cannot(const char *path, const char *doing)
     return TX_FAIL(TX_ERR_IO, "%s: cannot %s: %s", path, doing, strerror(errno));
 }
 
+/* One that is there need not have a parent that may be written. */
 static tx_status folder(const char *dir)
 {
     struct stat s;
-    if (mkdir(dir, 0777) && errno != EEXIST) {
-        if (errno == ENOENT) return TX_FAIL(TX_ERR_IO, "%s: the folder above it does not exist: create it", dir);
-        return cannot(dir, "create the folder");
-    }
-    if (stat(dir, &s)) return cannot(dir, "examine the folder");
-    return S_ISDIR(s.st_mode) ? TX_OK : TX_FAIL(TX_ERR_IO, "%s: is not a folder", dir);
+    if (!stat(dir, &s)) return S_ISDIR(s.st_mode) ? TX_OK : TX_FAIL(TX_ERR_IO, "%s: is not a folder", dir);
+    if (errno != ENOENT) return cannot(dir, "examine the folder");
+    if (!mkdir(dir, 0777) || errno == EEXIST) return TX_OK;
+    if (errno == ENOENT) return TX_FAIL(TX_ERR_IO, "%s: the folder above it does not exist: create it", dir);
+    return cannot(dir, "create the folder");
 }
 
 static tx_status on_a_disk(const char *dir)
