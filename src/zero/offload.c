@@ -366,7 +366,7 @@ tx_status tx_zero_move(tx_zero *z, int array, int64_t first, int64_t n, float *x
     int64_t begin = first / TX_TIER_BLOCK * TX_TIER_BLOCK, end = tx_tier_padded(first + n);
     tx_tier_request r = { 0 };
     float *blocks;
-    TX_ASSERT(dtype_of(z, array) == TX_F32 && on_disk(z, array));
+    TX_ASSERT(dtype_of(z, array) == TX_F32 && tx__is_away(z, array));
     TX_TRY(tx_zero_put(z));
     for (int i = 0; i < z->away.n_ways; i++) {
         TX_TRY(wait_way(&z->away.way[i]));

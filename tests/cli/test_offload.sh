@@ -37,6 +37,16 @@ losses out | cmp -s last - || { losses out | diff last - >&2; die "a checkpoint 
 ok "${run[@]}" --load divided
 losses out | cmp -s last - || { losses out | diff last - >&2; die "an offloaded checkpoint does not go on"; }
 
+# to memory: the same
+near=(--zero-stage 3 --offload-optimizer cpu --offload-param cpu)
+ok "${run[@]}" "${near[@]}" --load whole --save near --save-interval 4
+losses out | cmp -s last - || { losses out | diff last - >&2; die "a checkpoint does not go on offloaded to memory"; }
+ok "${run[@]}" "${near[@]}" --save nearby --save-interval 2
+rm -r nearby/iter_0000004
+echo iter_0000002 >nearby/latest
+ok "${run[@]}" --load nearby
+losses out | cmp -s last - || { losses out | diff last - >&2; die "one offloaded to memory does not go on"; }
+
 unset TX_AIO_IN_MEMORY
 touch file
 refused "file: is not a folder" "${run[@]}" --zero-stage 1 --offload-optimizer nvme --offload-optimizer-nvme-path file
