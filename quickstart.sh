@@ -10,6 +10,7 @@ minutes=${MINUTES:-2}
 dir=quickstart
 triax=build/release/triax
 model=$dir/model-${minutes}min
+case $minutes in *[!0-9]* | 0* | "") echo "quickstart.sh: MINUTES=$minutes is not a whole number from 1" >&2; exit 2 ;; esac
 
 echo "== 1. packages"
 need_packages $BUILD_PACKAGES bible-kjv
@@ -40,7 +41,7 @@ if [ ! -s $dir/bible_text_document.idx ]; then
         --vocab-file $dir/vocab.json --merge-file $dir/merges.txt --append-eod --workers 2
 fi
 
-echo "== 6. training, about $minutes minutes, then validation and test loss"
+echo "== 6. training: $((minutes * 400)) iterations, about $minutes min on 2 cores of a new processor; then validation and test loss"
 run $triax pretrain-gpt --num-layers 4 --hidden-size 256 --num-attention-heads 4 \
     --seq-length 128 --max-position-embeddings 128 --micro-batch-size 16 --global-batch-size 16 \
     --train-iters $((minutes * 400)) --lr 2e-3 --min-lr 2e-4 --lr-decay-style cosine --lr-warmup-fraction 0.05 \

@@ -3,6 +3,7 @@
 #define TX_CMD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "triax/config.h"
 
@@ -10,7 +11,8 @@
 typedef tx_status tx_cmd_fn(tx_config *cfg);
 
 tx_cmd_fn cmd_train_tokenizer, cmd_preprocess_data, cmd_tokenize, cmd_detokenize, cmd_merge_datasets, cmd_inspect,
-    cmd_inspect_samples, cmd_pretrain_gpt, cmd_plan, cmd_evaluate, cmd_generate, cmd_replay, cmd_report, cmd_doctor;
+    cmd_inspect_samples, cmd_pretrain_gpt, cmd_plan, cmd_evaluate, cmd_generate, cmd_replay, cmd_report, cmd_doctor,
+    cmd_convert, cmd_serve;
 
 /* The launchers: `triax NAME args`, behind the name; the program's exit code. */
 int cmd_torchrun(int argc, char **argv);
@@ -20,6 +22,9 @@ int cmd_launch_agent(int argc, char **argv);
 /* What those have in common. run is one of triax/launch.h. */
 typedef tx_status tx_launcher_fn(int argc, char *const *argv, int *code);
 int cmd_launch(const char *name, tx_launcher_fn *run, int argc, char **argv);
+
+/* script_name.c: the command that a script's name stands for, in buf, or what was typed. */
+const char *cmd_script_name(const char *typed, char *buf, size_t cap);
 
 /* start_over.c: the program from its beginning, with what OpenMP is to know in its environment. argv is main's. */
 bool cmd_started_over(void);

@@ -29,8 +29,15 @@ static const command commands[] = {
     { "inspect-samples", cmd_inspect_samples, true, false },
     { "pretrain-gpt", cmd_pretrain_gpt, false, true },
     { "plan", cmd_plan, true, false },
-    { "evaluate", cmd_evaluate, false, true },
+    { "evaluate", cmd_evaluate, true, true },
     { "generate", cmd_generate, true, true },
+    { "generate-samples-gpt", cmd_generate, true, true },
+    { "serve", cmd_serve, false, true },
+    { "run-text-generation-server", cmd_serve, false, true },
+    { "convert", cmd_convert, false, true },
+    { "deepspeed-to-megatron", cmd_convert, false, true },
+    { "deepspeed-to-transformers", cmd_convert, false, true },
+    { "zero-to-fp32", cmd_convert, false, true },
     { "replay", cmd_replay, false, true },
     { "report", cmd_report, false, false },
     { "doctor", cmd_doctor, false, true },
@@ -125,15 +132,13 @@ static int run_command(const command *cmd, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    const char *name = argc > 1 ? argv[1] : "--help";
+    char buf[64];
+    const char *name = argc > 1 ? cmd_script_name(argv[1], buf, sizeof buf) : "--help";
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
         usage(stdout);
         return argc > 1 ? 0 : 2;
     }
-    if (!strcmp(name, "--version")) {
-        printf("triax %s\n", tx_version());
-        return 0;
-    }
+    if (!strcmp(name, "--version")) return printf("triax %s\n", tx_version()) < 0;
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (!strcmp(commands[i].name, name)) return run_command(&commands[i], argc - 2, argv + 2);
     for (size_t i = 0; i < N_LAUNCHERS; i++)

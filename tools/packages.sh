@@ -32,4 +32,4 @@ run() {
     "$@"
 }
 
-BUILD_PACKAGES="gcc make cmake pkg-config libc6-dev libdnnl-dev libjansson-dev libutf8proc-dev libxxhash-dev libarchive-dev libhwloc-dev nettle-dev liburing-dev libopenmpi-dev openmpi-bin"
+BUILD_PACKAGES="gcc make cmake pkg-config libc6-dev libdnnl-dev libjansson-dev libutf8proc-dev libxxhash-dev libarchive-dev zlib1g-dev libhwloc-dev nettle-dev libmicrohttpd-dev liburing-dev libopenmpi-dev openmpi-bin"

@@ -19,11 +19,18 @@ TX_API int tx_launched_rank(void);
  * says why and all processes end. */
 TX_API tx_status tx_pretrain(tx_config *cfg);
 
-/* Loss and perplexity of a checkpoint on a dataset, as `triax evaluate`. */
-TX_API tx_status tx_evaluate(tx_config *cfg);
+/* A checkpoint or model of one format to another, as `triax convert` and, parsed for their commands, upstream's
+ * converters: reads a tensor at a time, tells of each what became of it, then reads the result and compares the logits
+ * of both. Errors: those of reading and writing; TX_ERR_NUMERIC: the logits differ. The result stays, for a look. */
+TX_API tx_status tx_convert(tx_config *cfg);
 
 /* Takes one line of a report, without a line end. */
 typedef void tx_line_fn(void *user, const char *line);
+
+/* How well a checkpoint predicts, as `triax evaluate`: the loss of a dataset (--data-path), or the scores of files on
+ * --task. Results are told line by line, in words, or one line of JSON each with --json; with --per-token a line of
+ * JSON for each token, and results go to the log. As one of several ranks it is collective; the first one tells. */
+TX_API tx_status tx_evaluate(tx_config *cfg, tx_line_fn *line, void *user);
 
 /* What a run of pretrain-gpt with the same flags will take, as `triax plan`: parameters by kind, memory, tokens and
  * FLOPs, found by running its step without numbers; line by line, or with --json one line of JSON. Needs no data;

@@ -3,19 +3,18 @@
 
 #include "api/engine_internal.h"
 #include "api/run_common.h"
-#include "api/source.h"
 #include "base/alloc.h"
 #include "base/log.h"
+#include "convert/source.h"
 #include "train/hf_export.h"
 
 tx_status tx__engine_restore(tx_engine *e, tx_source *src)
 {
     tx_trainer *t = e->trainer;
-    if (src->kind == TX_CKPT_NATIVE) {
-        TX_TRY(tx_trainer_load(t, src->native));
-        tx_info("  successfully loaded checkpoint from %s at iteration %lld", tx_checkpoint_path(src->native),
-                (long long)t->iteration);
-    } else if (src->kind == TX_CKPT_HUGGINGFACE) {
+    if (src->type && src->type->resumes) {
+        TX_TRY(tx_trainer_load(t, src));
+        tx_info("  successfully loaded checkpoint from %s at iteration %lld", src->path, (long long)t->iteration);
+    } else if (src->type) {
         TX_TRY(tx__trainer_take_weights(t, src));
         TX_TRY(tx_trainer_set_origin(t, src->dir));
         tx_info("  successfully loaded weights from %s; the run starts at iteration 0", src->dir);
@@ -27,11 +26,13 @@ tx_status tx__engine_create(tx_engine **out, tx_config *cfg, tx_source *src, int
                             const tx_grid *grid)
 {
     TX_TRY(tx_source_options(src, cfg, true));
-    if (src->vocab_size && src->vocab_size != vocab_size && src->kind == TX_CKPT_NATIVE)
+    bool resumes = src->type && src->type->resumes;
+    int64_t known = resumes ? src->state.vocab_size : src->vocab_size;
+    if (known && known != vocab_size && resumes)
         return TX_FAIL(
             TX_ERR_SHAPE,
             "--load %s: the model has %lld tokens, the tokenizer %lld: name the tokenizer it was trained with",
-            src->dir, (long long)src->vocab_size, (long long)vocab_size);
+            src->dir, (long long)known, (long long)vocab_size);
     if (src->vocab_size && src->vocab_size < vocab_size)
         return TX_FAIL(TX_ERR_SHAPE, "--load %s: the model has %lld tokens, fewer than the tokenizer's %lld", src->dir,
                        (long long)src->vocab_size, (long long)vocab_size);
@@ -39,7 +40,7 @@ tx_status tx__engine_create(tx_engine **out, tx_config *cfg, tx_source *src, int
     TX_TRY(tx_alloc(&e, 1, sizeof *e, "the engine"));
     tx_status st;
     e->cfg = cfg;
-    TX_GOTO(tx_trainer_create(&e->trainer, cfg, src->vocab_size ? src->vocab_size : vocab_size, eod, true, grid));
+    TX_GOTO(tx_trainer_create(&e->trainer, cfg, known ? known : vocab_size, eod, true, grid));
     TX_GOTO(tx__engine_restore(e, src));
     *out = e;
 out:
@@ -111,9 +112,10 @@ tx_status tx_engine_load_checkpoint(tx_engine *e, const char *dir)
     tx_config *cfg = e->cfg; /* nothing is filled in: it stays as it is */
     tx_status st;
     TX_GOTO(tx_trainer_require_idle(e->trainer, "loaded"));
-    TX_GOTO(tx_source_open(&src, dir, &tx_comm_self));
-    if (src.kind != TX_CKPT_NATIVE)
-        st = TX_FAIL(TX_ERR_UNSUPPORTED, "%s: a Hugging Face folder is named as --load when the engine is made", dir);
+    TX_GOTO(tx_source_open(&src, dir, NULL, &tx_comm_self));
+    if (!src.native)
+        st = TX_FAIL(TX_ERR_UNSUPPORTED,
+                     "%s: a checkpoint of another program is named as --load when the engine is made", dir);
     else if (!(st = tx_config_from_json(cfg, tx_checkpoint_config(src.native), TX_KEPT_SHAPE | TX_KEPT_ALL_GIVEN)))
         st = tx__engine_restore(e, &src);
 out:

@@ -2,7 +2,7 @@
 #ifndef TX_API_ENGINE_INTERNAL_H
 #define TX_API_ENGINE_INTERNAL_H
 
-#include "api/source.h"
+#include "convert/source.h"
 #include "train/trainer.h"
 #include "triax/engine.h"
 

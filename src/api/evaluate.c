@@ -1,8 +1,13 @@
-/* evaluate.c - the whole of `triax evaluate`: loss and perplexity of a checkpoint over a dataset. */
+/* evaluate.c - the whole of `triax evaluate`: loss and perplexity of a checkpoint over a dataset, and of files as
+ * tasks. */
+#include "api/evaluate.h"
+
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "api/run_common.h"
+#include "api/inference.h"
 #include "base/log.h"
 #include "train/loop.h"
 #include "train/metrics.h"
@@ -28,28 +33,61 @@ static tx_status open_split(tx_train_data **data, const tx_blend **part, tx_conf
                    tx_weighted_at(&cfg->data_path, 0, NULL), cfg->eval_split, (long long)cfg->seq_length);
 }
 
-static tx_status evaluate(tx_trainer *t, const tx_blend *data)
+/* Rank 0 makes the index files that the others then find. */
+static tx_status open_data(tx_train_data **data, const tx_blend **part, tx_config *cfg, const tx_trainer *t)
+{
+    tx_status st = TX_OK;
+    if (t->grid->rank == 0) st = open_split(data, part, cfg, t->model->vocab_size);
+    TX_TRY(tx_comm_agree(t->grid->world, st));
+    if (t->grid->rank) st = open_split(data, part, cfg, t->model->vocab_size);
+    return tx_comm_agree(t->grid->world, st);
+}
+
+/* One line of JSON, or the words of a run's evaluation. */
+static tx_status tell(const tx_trainer *t, int64_t n, double loss, tx_line_fn *line, void *user)
 {
     const tx_config *cfg = t->cfg;
-    int64_t n = data->n_samples;
-    if (cfg->given.eval_iters && cfg->eval_iters * t->b < n) n = cfg->eval_iters * t->b;
+    const char *data = cfg->data_path.n > 1 ? "a blend" : cfg->data_path.item[0];
+    char where[256], text[512];
+    if (!cfg->eval_json) {
+        snprintf(where, sizeof where, "iteration %lld on %lld samples of %s (%s)", (long long)t->iteration,
+                 (long long)n, data, cfg->eval_split);
+        tx_evaluation_line(text, sizeof text, NULL, where, loss);
+        tx_boxed_lines(text, line, user);
+        return TX_OK;
+    }
+    tx_bytes name = { 0 };
+    TX_TRY(tx_text_replace_invalid(data, strlen(data), &name));
+    json_t *o = json_pack("{s:s, s:s#, s:s, s:I, s:I, s:o, s:o}", "task", "dataset", "data", name.data, (int)name.n,
+                          "split", cfg->eval_split, "iteration", (json_int_t)t->iteration, "samples", (json_int_t)n,
+                          "loss", isfinite(loss) ? json_real(loss) : json_null(), "ppl",
+                          isfinite(loss) ? json_real(exp(fmin(20, loss))) : json_null());
+    char *json = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
+    if (json) line(user, json);
+    tx_bytes_free(&name);
+    json_decref(o);
+    free(json);
+    return json ? TX_OK : TX_FAIL(TX_ERR_NOMEM, "not enough memory for a result");
+}
+
+static tx_status evaluate(tx_trainer *t, const tx_blend *data, tx_line_fn *line, void *user)
+{
+    const tx_config *cfg = t->cfg;
+    int64_t n = data->n_samples, each = t->b * t->grid->dp.size;
+    if (cfg->given.eval_iters && cfg->eval_iters * each < n) n = cfg->eval_iters * each;
     if (n == 0) return TX_FAIL(TX_ERR_ARG, "--eval-iters 0 leaves nothing to evaluate");
-    bool blend = cfg->data_path.n > 1;
     tx_feed feed;
     double loss;
-    char where[256];
     tx_status st;
     TX_GOTO(tx_feed_open(&feed, t, data));
     TX_GOTO(tx_train_evaluate(t, &feed, 0, n, &loss));
-    snprintf(where, sizeof where, "iteration %lld on %lld samples of %s (%s)", (long long)t->iteration, (long long)n,
-             blend ? "a blend" : cfg->data_path.item[0], cfg->eval_split);
-    tx_metrics_evaluation(NULL, where, loss);
+    if (t->grid->rank == 0) st = tell(t, n, loss, line, user);
 out:
     tx_feed_close(&feed);
     return st;
 }
 
-tx_status tx_evaluate(tx_config *cfg)
+static tx_status evaluate_dataset(tx_config *cfg, const tx_grid *grid, tx_line_fn *line, void *user)
 {
     tx_source src = { 0 };
     tx_trainer *t = NULL;
@@ -59,24 +97,33 @@ tx_status tx_evaluate(tx_config *cfg)
     int32_t eod = -1;
     tx_status st;
     TX_GOTO(tx_train_data_exists(cfg));
-    TX_GOTO(tx_source_open(&src, cfg->load, &tx_comm_self));
+    TX_GOTO(tx_source_open_options(&src, cfg, grid->world));
     TX_GOTO(tx_source_options(&src, cfg, false));
     if (!cfg->seq_length) cfg->seq_length = cfg->max_position_embeddings; /* a Hugging Face folder does not say */
     if (tx_trainer_eod_flag(cfg)) {
         TX_GOTO(tx__tokenizer_for(cfg, src.dir, &tok));
         eod = tx_tokenizer_eod(tok);
     }
-    TX_GOTO(tx_trainer_create(&t, cfg, src.vocab_size, eod, false, NULL));
-    if (src.kind == TX_CKPT_NATIVE)
-        TX_GOTO(tx_trainer_load(t, src.native));
+    TX_GOTO(tx_trainer_create(&t, cfg, src.vocab_size, eod, false, grid));
+    if (src.type->resumes)
+        TX_GOTO(tx_trainer_load(t, &src));
     else
         TX_GOTO(tx__trainer_take_weights(t, &src));
-    TX_GOTO(open_split(&data, &part, cfg, t->model->vocab_size));
-    TX_GOTO(evaluate(t, part));
+    TX_GOTO(open_data(&data, &part, cfg, t));
+    TX_GOTO(evaluate(t, part, line, user));
 out:
     tx_tokenizer_close(tok);
     tx_train_data_close(data);
     tx_trainer_destroy(t);
     tx_source_close(&src);
     return st;
+}
+
+tx_status tx_evaluate(tx_config *cfg, tx_line_fn *line, void *user)
+{
+    if (cfg->valid_data.n) return tx__evaluate_tasks(cfg, line, user);
+    tx_ranks ranks;
+    tx_status st = tx_ranks_open(&ranks, cfg);
+    if (!st) st = evaluate_dataset(cfg, &ranks.grid, line, user);
+    return tx_ranks_close(&ranks, st);
 }

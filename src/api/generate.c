@@ -1,153 +1,123 @@
-/* generate.c - the whole of `triax generate`: prompts from the options, samples to the caller. */
+/* generate.c - the whole of `triax generate`: which prompts, how many tokens, and where the samples go.
+ *
+ *      options                    prompts                       samples go to
+ *      --prompt ... or stdin      those                         the sink
+ *      nothing, and sink->ask     one after the other           the sink
+ *      --sample-input-file        the lines of the file         --sample-output-file   } generate_files.c
+ *      --genfile                  end of document, once         --genfile              }                    */
 #include "triax/generate.h"
 
 #include <string.h>
 
-#include "api/run_common.h"
+#include "api/generate_files.h"
+#include "api/samples.h"
 #include "base/alloc.h"
-#include "base/file.h"
-#include "infer/generator.h"
+#include "base/log.h"
 
-#define SAMPLES_AT_ONCE 8
-#define PROMPT_FILE_MAX ((size_t)1 << 30)
+typedef struct job {
+    tx_inference f;
+    tx_sampling sampling;
+    tx_prompts prompts;
+    const tx_generate_sink *sink;
+    bool asks;
+    tx_samples_file file;
+} job;
 
-typedef struct prompts {
-    char **text; /* owned */
-    tx_ids *ids;
-    int64_t n;
-} prompts;
-
-static void prompts_free(prompts *p)
+const char *tx_sample_stage_name(int stage)
 {
-    for (int64_t i = 0; i < p->n; i++) {
-        tx_free(p->text[i]);
-        tx_ids_free(&p->ids[i]);
-    }
-    tx_free(p->text);
-    tx_free(p->ids);
-    *p = (prompts){ 0 };
+    return stage >= 0 && stage < TX_N_STAGES ? tx_sample_stage_names[stage] : NULL;
 }
 
-/* Appends one prompt and its tokens. An empty prompt is one end-of-document token: the model starts a text of its own.
- */
-static tx_status add_prompt(prompts *p, const tx_tokenizer *tok, const char *text, size_t n)
+tx_generate_form tx_generate_form_of(const tx_config *cfg)
 {
-    TX_TRY(tx_realloc(&p->text, (size_t)p->n + 1, sizeof *p->text, "the prompts"));
-    TX_TRY(tx_realloc(&p->ids, (size_t)p->n + 1, sizeof *p->ids, "the prompts"));
-    p->ids[p->n] = (tx_ids){ 0 };
-    TX_TRY(tx_memdup0(&p->text[p->n], text, n, "a prompt"));
-    tx_ids *ids = &p->ids[p->n++];
-    TX_TRY(tx_tokenizer_encode(tok, text, n, ids));
-    if (ids->n) return TX_OK;
-    int32_t eod = tx_tokenizer_eod(tok);
-    if (eod < 0)
-        return TX_FAIL(TX_ERR_ARG, "prompt %lld is empty, and the vocabulary has no <|endoftext|> to start from",
-                       (long long)p->n);
-    TX_TRY(tx_realloc(&ids->id, 1, sizeof *ids->id, "a prompt"));
-    ids->id[0] = eod;
-    ids->n = ids->cap = 1;
+    return (tx_generate_form){ .json = cfg->samples_json, .tokens = cfg->output_tokens };
+}
+
+/* The number of the longest. */
+static int64_t longest(const tx_prompts *p)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < p->n; i++)
+        if (p->item[i].ids.n > p->item[best].ids.n) best = i;
+    return best;
+}
+
+/* As many positions as prompt and new tokens may have. Of a length that the user did not ask for as many tokens are
+ * made as there is room for. */
+static tx_status find_length(job *j)
+{
+    int64_t number = longest(&j->prompts), n_prompt = (int64_t)j->prompts.item[number].ids.n;
+    tx_sampling *s = &j->sampling;
+    int64_t room = j->f.model->max_positions;
+    if (j->file.kind) /* upstream's: a sequence of the training's length, less one */
+        room = (j->f.cfg->seq_length && j->f.cfg->seq_length < room ? j->f.cfg->seq_length : room) - 1;
+    if (n_prompt >= room)
+        return TX_FAIL(TX_ERR_ARG, "prompt %lld has %lld tokens, the model has %lld positions: shorten it",
+                       (long long)number + 1, (long long)n_prompt, (long long)j->f.model->max_positions);
+    bool cut = j->file.kind || !j->f.cfg->given.out_seq_length;
+    s->max_len = n_prompt + s->max_new;
+    if (cut && s->max_len > room) s->max_len = room;
     return TX_OK;
 }
 
-static tx_status read_prompts(prompts *p, const tx_config *cfg, const tx_tokenizer *tok)
+/* The leader's: everything that can be wrong before the decoder takes its memory. */
+static tx_status prepare(job *j)
 {
-    for (int i = 0; i < cfg->prompt.n; i++)
-        TX_TRY(add_prompt(p, tok, cfg->prompt.item[i], strlen(cfg->prompt.item[i])));
-    if (cfg->prompt_file) {
-        tx_str file = { 0 };
-        TX_TRY(tx_file_read(cfg->prompt_file, PROMPT_FILE_MAX, &file));
-        tx_status st = TX_OK;
-        for (size_t at = 0; at < file.len && !st;) {
-            const char *end = memchr(file.data + at, '\n', file.len - at);
-            size_t n = end ? (size_t)(end - file.data) - at : file.len - at;
-            st = add_prompt(p, tok, file.data + at, n && file.data[at + n - 1] == '\r' ? n - 1 : n);
-            at += n + 1;
+    const tx_config *cfg = j->f.cfg;
+    tx_sampling *s = &j->sampling;
+    TX_TRY(tx__sampling_init(s, cfg, j->f.tok, j->f.src.vocab_size));
+    if (2 * cfg->beam_width > j->f.src.vocab_size)
+        return TX_FAIL(TX_ERR_ARG, "--beam-width %lld: at most half of the %lld tokens of the vocabulary",
+                       (long long)cfg->beam_width, (long long)j->f.src.vocab_size);
+    if (!s->n_samples) s->n_samples = 1; /* upstream's 0: none for --genfile */
+    if (j->asks) {
+        s->max_len = j->f.model->max_positions;
+        return TX_OK;
+    }
+    TX_TRY(tx__samples_file_prompts(&j->file, &j->prompts, s, j->f.model->max_positions));
+    if (!j->file.kind) TX_TRY(tx__prompts_read(&j->prompts, cfg, j->f.tok, j->f.src.vocab_size));
+    return find_length(j);
+}
+
+/* Prompts of somebody who waits for the answer. One that is too long is told, and the next asked for. */
+static tx_status answer(job *j)
+{
+    tx_sampling *s = &j->sampling;
+    for (const char *text; (text = j->sink->ask(j->sink->user));) {
+        TX_TRY(tx__prompts_add(&j->prompts, j->f.tok, text, strlen(text)));
+        int64_t n = (int64_t)j->prompts.item[0].ids.n;
+        if (n < s->max_len) {
+            TX_TRY(tx__samples_run(s, j->f.decoder, &j->prompts, j->sink));
+            s->first_sample += (uint64_t)s->n_samples;
+        } else {
+            tx_warn("the prompt has %lld tokens, the model has %lld positions: shorten it", (long long)n,
+                    (long long)s->max_len);
         }
-        tx_str_free(&file);
-        TX_TRY(st);
-    }
-    if (p->n == 0) return TX_FAIL(TX_ERR_ARG, "there is no prompt: give --prompt TEXT or --prompt-file FILE");
-    return TX_OK;
-}
-
-static tx_status emit(const tx_tokenizer *tok, tx_sample *sample, void (*each)(void *, const tx_sample *), void *user)
-{
-    tx_bytes raw = { 0 }, text = { 0 };
-    tx_status st;
-    TX_GOTO(tx_tokenizer_decode(tok, sample->ids, sample->n_ids, &raw));
-    TX_GOTO(tx_text_replace_invalid(raw.data ? raw.data : "", raw.n, &text));
-    sample->text = text.data ? text.data : "";
-    each(user, sample);
-out:
-    tx_bytes_free(&raw);
-    tx_bytes_free(&text);
-    return st;
-}
-
-/* All samples of all prompts, up to SAMPLES_AT_ONCE together. */
-static tx_status run(tx_generator *g, const tx_config *cfg, const prompts *p, const tx_tokenizer *tok, int32_t *out,
-                     int64_t *n_out, void (*each)(void *, const tx_sample *), void *user)
-{
-    tx_sampler sampler = {
-        .temperature = cfg->temperature, .top_k = cfg->top_k, .top_p = cfg->top_p, .greedy = cfg->greedy
-    };
-    int64_t n_new = cfg->out_seq_length;
-    for (int64_t i = 0; i < p->n; i++) {
-        for (int64_t k = 0; k < cfg->num_samples; k += g->b) {
-            TX_TRY(tx_generator_run(g, p->ids[i].id, (int64_t)p->ids[i].n, n_new, tx_tokenizer_eod(tok), &sampler,
-                                    (uint64_t)cfg->seed, (uint64_t)(i * cfg->num_samples + k), out, n_out));
-            for (int64_t j = 0; j < g->b && k + j < cfg->num_samples; j++) {
-                tx_sample sample = { .prompt_index = i,
-                                     .sample_index = k + j,
-                                     .prompt = p->text[i],
-                                     .ids = out + j * n_new,
-                                     .n_ids = (size_t)n_out[j],
-                                     .finished = n_out[j] < n_new };
-                TX_TRY(emit(tok, &sample, each, user));
-            }
-        }
+        tx__prompts_free(&j->prompts);
     }
     return TX_OK;
 }
 
-tx_status tx_generate(tx_config *cfg, void (*each)(void *user, const tx_sample *sample), void *user)
+static tx_status work(job *j)
 {
-    tx_source src = { 0 };
-    tx_tokenizer *tok = NULL;
-    tx_model *model = NULL;
-    tx_generator *g = NULL;
-    void *value = NULL;
-    prompts p = { 0 };
-    int32_t *out = NULL;
-    int64_t *n_out = NULL, longest = 0;
-    tx_status st;
-    TX_GOTO(tx_source_open(&src, cfg->load, &tx_comm_self));
-    TX_GOTO(tx_source_options(&src, cfg, false));
-    TX_GOTO(tx__tokenizer_for(cfg, cfg->load, &tok));
-    if (tx_tokenizer_vocab_size(tok) > src.vocab_size) {
-        st = TX_FAIL(TX_ERR_SHAPE, "--load %s: the model has %lld tokens, fewer than the tokenizer's %d", cfg->load,
-                     (long long)src.vocab_size, tx_tokenizer_vocab_size(tok));
-        goto out;
+    if (j->asks) return answer(j);
+    if (j->file.kind) return tx__samples_file_write(&j->file, &j->sampling, j->f.decoder, &j->prompts);
+    return tx__samples_run(&j->sampling, j->f.decoder, &j->prompts, j->sink);
+}
+
+tx_status tx_generate(tx_config *cfg, const tx_generate_sink *sink)
+{
+    job j = { .sink = sink, .file = tx__samples_file_of(cfg) };
+    j.asks = sink->ask && !j.file.kind && !tx__prompts_named(cfg);
+    if (cfg->genfile && !j.file.kind) tx_info("--genfile %s is not written: --num-samples is 0", cfg->genfile);
+    tx_status st = tx_inference_open(&j.f, cfg);
+    if (!st) {
+        tx_status ready = j.f.leads ? prepare(&j) : TX_OK;
+        int64_t slots = ready || !j.f.leads ? 1 : tx__sampling_slots(&j.sampling, j.asks ? 1 : j.prompts.n);
+        st = tx_inference_start(&j.f, ready, slots, j.sampling.max_len);
     }
-    TX_GOTO(read_prompts(&p, cfg, tok));
-    for (int64_t i = 0; i < p.n; i++)
-        if ((int64_t)p.ids[i].n > longest) longest = (int64_t)p.ids[i].n;
-    TX_GOTO(tx__model_load(&model, &value, cfg, &src));
-    int64_t room = model->max_positions - longest;
-    if (!cfg->given.out_seq_length && room > 0 && cfg->out_seq_length > room) cfg->out_seq_length = room;
-    int64_t b = cfg->num_samples < SAMPLES_AT_ONCE ? cfg->num_samples : SAMPLES_AT_ONCE;
-    TX_GOTO(tx_generator_create(&g, model, cfg->backend, (int)cfg->threads, b, longest, longest + cfg->out_seq_length));
-    TX_GOTO(tx_alloc(&out, (size_t)(b * cfg->out_seq_length), sizeof *out, "the samples"));
-    TX_GOTO(tx_alloc(&n_out, (size_t)b, sizeof *n_out, "the samples"));
-    TX_GOTO(run(g, cfg, &p, tok, out, n_out, each, user));
-out:
-    tx_generator_destroy(g);
-    if (model) model->type->destroy(model);
-    tx_free(value);
-    tx_free(out);
-    tx_free(n_out);
-    prompts_free(&p);
-    tx_tokenizer_close(tok);
-    tx_source_close(&src);
-    return st;
+    if (!st && j.f.leads) st = work(&j);
+    tx__prompts_free(&j.prompts);
+    tx__sampling_deinit(&j.sampling);
+    return tx_inference_close(&j.f, st);
 }

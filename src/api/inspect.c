@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/huggingface.h"
+#include "convert/source.h"
 #include "triax/run.h"
 
 /* ---- tensors ---- */
@@ -32,6 +33,7 @@ static tx_status count_bad(const tx_st_tensor *t, int64_t *checked, int64_t *bad
     for (size_t i = 0; !st && i < n; i++) *bad += !isfinite(x[i]);
     *checked += (int64_t)n;
     tx_free(x);
+    tx_map_forget(&(tx_map){ t->data, t->bytes }, 0, t->bytes);
     return st;
 }
 
@@ -132,23 +134,39 @@ static tx_status verify_shards(tx__report *r, const char *dir, const json_t *sha
     return finish_tensors(r, &sum, dir, true);
 }
 
+/* A tx_ckpt_tell. */
+static tx_status tell(void *user, const char *line)
+{
+    return tx__report_line(user, "%s", line);
+}
+
+/* The shards of a checkpoint: all bytes against their checksums, then all numbers. */
+static tx_status verify_checkpoint(tx__report *r, const tx_checkpoint *c, int64_t bytes)
+{
+    const json_t *shards = json_object_get(tx_checkpoint_manifest(c), "shards");
+    TX_TRY(tx_checkpoint_verify(c, tell, r));
+    TX_TRY(tx__report_line(r, "verified: all %lld bytes of %zu shards agree with their checksums", (long long)bytes,
+                           json_object_size(shards)));
+    return verify_shards(r, tx_checkpoint_path(c), shards);
+}
+
 static tx_status inspect_checkpoint(tx__report *r, const tx_config *cfg, const char *dir)
 {
     tx_checkpoint *c;
     tx_status st;
-    TX_TRY(tx_checkpoint_open(&c, dir, &tx_comm_self)); /* every byte of every shard against its checksum */
+    TX_TRY(tx_checkpoint_open_manifest(&c, dir));
     const json_t *manifest = tx_checkpoint_manifest(c), *shards = json_object_get(manifest, "shards");
     const char *file;
     json_t *shard;
     int64_t bytes = 0;
     json_object_foreach((json_t *)shards, file, shard) bytes += json_integer_value(json_object_get(shard, "bytes"));
     TX_GOTO(tx__report_line(r, "%s: a checkpoint of triax", tx_checkpoint_path(c)));
-    TX_GOTO(tx__report_line(r, "verified: all %lld bytes of %zu shards agree with their checksums", (long long)bytes,
-                            json_object_size(shards)));
     TX_GOTO(show_members(r, "state", json_object_get(manifest, "state")));
     TX_GOTO(show_members(r, "config", tx_checkpoint_config(c)));
     TX_GOTO(show_saved(r, json_object_get(manifest, "tensors")));
-    if (cfg->verify) TX_GOTO(verify_shards(r, tx_checkpoint_path(c), shards));
+    TX_GOTO(tx__report_line(r, "shards: %zu, %lld bytes%s", json_object_size(shards), (long long)bytes,
+                            cfg->verify ? "" : "; the manifest agrees with its checksum, --verify reads the shards"));
+    if (cfg->verify) st = verify_checkpoint(r, c, bytes);
 out:
     tx_checkpoint_close(c);
     return st;
@@ -188,6 +206,65 @@ static tx_status inspect_safetensors(tx__report *r, const tx_config *cfg, const 
     st = finish_tensors(r, &sum, path, cfg->verify);
 out:
     tx_safetensors_close(f);
+    return st;
+}
+
+/* ---- Megatron's and DeepSpeed's folders ---- */
+
+static tx_status show_parameters(tx__report *r, tx_source *src, const tx_model *m)
+{
+    int64_t n = 0;
+    for (int i = 0; i < m->params.n; i++) {
+        const tx_param *p = &m->params.param[i];
+        char shape[64];
+        if (p->n_dims == 2)
+            snprintf(shape, sizeof shape, "[%lld,%lld]", (long long)p->whole[0], (long long)p->whole[1]);
+        else
+            snprintf(shape, sizeof shape, "[%lld]", (long long)p->whole[0]);
+        n += tx_param_whole_numel(p);
+        TX_TRY(tx__report_line(r, "  %-64s %s", p->name, shape));
+    }
+    TX_TRY(tx__report_line(r, "total parameters: %lld", (long long)n));
+    return tx__report_line(r, "optimizer state: %s", src->n_parts > 1 ? "exp_avg, exp_avg_sq" : "none");
+}
+
+/* The model that its options make, all parameters of which are there in their shapes. */
+static tx_status show_model(tx__report *r, tx_source *src)
+{
+    tx_config *cfg = NULL;
+    tx_model *m = NULL;
+    json_t *all = NULL, *options = NULL;
+    tx_status st;
+    TX_GOTO(tx_config_parse_string(&cfg, "convert", "--to native in out"));
+    TX_GOTO(tx_config_to_json(cfg, &all));
+    TX_GOTO(src->type->options(src, all, &options));
+    TX_GOTO(show_members(r, "config", options));
+    TX_GOTO(tx_config_from_json(cfg, options, TX_KEPT_SHAPE | TX_KEPT_HINT));
+    if (!cfg->seq_length) cfg->seq_length = cfg->max_position_embeddings;
+    TX_GOTO(tx_config_complete(cfg));
+    TX_GOTO(tx_model_type_find("gpt")->create(&m, cfg, src->vocab_size, NULL));
+    TX_GOTO(src->type->check(src, m));
+    st = show_parameters(r, src, m);
+out:
+    if (m) m->type->destroy(m);
+    json_decref(options);
+    json_decref(all);
+    tx_config_free(cfg);
+    return st;
+}
+
+static tx_status inspect_upstream(tx__report *r, const char *dir)
+{
+    tx_source src;
+    tx_status st;
+    TX_TRY(tx_source_open(&src, dir, NULL, &tx_comm_self));
+    TX_GOTO(tx__report_line(r, "%s: a %s", src.path, src.type->title));
+    TX_GOTO(tx__report_line(r, "iteration %lld, %lld samples consumed, %lld updates of the optimizer",
+                            (long long)src.state.iteration, (long long)src.state.consumed_train_samples,
+                            (long long)src.state.optim_step));
+    st = show_model(r, &src);
+out:
+    tx_source_close(&src);
     return st;
 }
 
@@ -231,6 +308,8 @@ tx_status tx_inspect(const tx_config *cfg, tx_line_fn *line, void *user)
         st = inspect_checkpoint(&r, cfg, path);
     else if (kind == TX_CKPT_HUGGINGFACE)
         st = inspect_huggingface(&r, cfg, path);
+    else if (kind == TX_CKPT_MEGATRON || kind == TX_CKPT_DEEPSPEED || kind == TX_CKPT_UNIVERSAL)
+        st = inspect_upstream(&r, path);
     else if (folder)
         st = TX_FAIL(TX_ERR_NOTFOUND, "%s, nor is there a dataset %s.bin, %s.idx", detail, path, path);
     else if (tx_path_exists(path) && ends_in(path, ".safetensors"))

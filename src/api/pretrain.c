@@ -13,7 +13,7 @@
 #include "base/cores.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "train/loop.h"
+#include "eval/training_tasks.h"
 #include "triax/run.h"
 
 /* Megatron's line for each rank of a model, which the first ones show. */
@@ -139,6 +139,7 @@ static tx_status pretrain(tx_config *cfg, const tx_ranks *ranks, double start)
     tx_source src = { 0 };
     tx_metrics metrics = { 0 };
     tx__run_sinks sinks = { 0 };
+    tx_training_tasks tasks = { 0 };
     double setup[2], since = start; /* setup: ms for model, data */
     bool first = ranks->grid.rank == 0;
     tx_status st;
@@ -155,16 +156,18 @@ static tx_status pretrain(tx_config *cfg, const tx_ranks *ranks, double start)
     tx_info("> building train, validation, and test datasets ...");
     TX_GOTO(open_data(&data, cfg, e->trainer));
     TX_GOTO(tx__run_data_carry(e->trainer, data));
+    TX_GOTO(tx_training_tasks_open(&tasks, e->trainer, tok, &metrics));
     setup[1] = 1e3 * (tx_clock() - since);
     tx_metrics_phase("after dataloaders are built");
     tx_info("done with setup ...");
     tx_log_timers(cfg, 2, (const char *const[]){ "model-and-optimizer-setup", "train/valid/test-data-iterators-setup" },
                   setup);
     if (first) TX_GOTO(tx__run_sinks_open(&sinks, &metrics, e->trainer));
-    TX_GOTO(tx_train_loop(e->trainer, data, &metrics, start));
+    TX_GOTO(tx_train_loop(e->trainer, data, &metrics, start, tasks.n ? &tasks.also : NULL));
     if (cfg->save && first) TX_GOTO(tx__tokenizer_keep(cfg, cfg->load, cfg->save));
 out:
     tx__run_sinks_close(&sinks);
+    tx_training_tasks_close(&tasks);
     tx_train_data_close(data);
     tx_engine_destroy(e);
     tx_tokenizer_close(tok);

@@ -142,16 +142,19 @@ static void sleep_ms(long ms)
  * do. */
 static void fail_together(tx_ranks *r, tx_status st)
 {
-    char why[1024];
+    char why[8192];
     int rank = tx_world_rank(r->world);
     snprintf(why, sizeof why, "%s", tx_last_error());
     sleep_ms(st == TX_ERR_COMM ? 1000 : rank ? 200 : 0);
     if (!tx_world_aborted(r->world)) {
-        tx_log(TX_LOG_ERROR, "%s", why);
+        for (const char *line = why, *end; *line; line = *end ? end + 1 : end) { /* a table has several */
+            end = line + strcspn(line, "\n");
+            tx_log(TX_LOG_ERROR, "%.*s", (int)(end - line), line);
+        }
         tx_world_abort(r->world, why);
     }
     sleep_ms(5000); /* the launcher ends this process */
-    (void)TX_FAIL(st, "%s", why);
+    (void)TX_FAIL_LINES(st, "%s", why);
 }
 
 tx_status tx_ranks_close(tx_ranks *r, tx_status st)

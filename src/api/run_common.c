@@ -68,10 +68,15 @@ tx_status tx__tokenizer_for(const tx_config *cfg, const char *dir, tx_tokenizer 
     tokenizer_file f[2];
     int n;
     TX_TRY(find_tokenizer(&c, dir, f, &n));
+    if (dir && n && !c.vocab_file && !c.merge_file && !c.tokenizer_model)
+        return TX_FAIL(TX_ERR_ARG,
+                       "no tokenizer: %s has no %s, so name its files (--vocab-file and --merge-file, or "
+                       "--tokenizer-type HFTokenizer --tokenizer-model)",
+                       dir, n == 2 ? "vocab.json with merges.txt and no " HF_FILE : f[0].name);
     return tx__tokenizer_from_config(&c, out);
 }
 
-static tx_status copy_file(const char *from, const char *dir, const char *name)
+tx_status tx__copy_file(const char *from, const char *dir, const char *name)
 {
     char path[4096];
     tx_map old = { 0 }, new = { 0 };
@@ -102,20 +107,20 @@ tx_status tx__tokenizer_keep(const tx_config *cfg, const char *from, const char 
             snprintf(config, sizeof config, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
             size_t end = strlen(config);
             snprintf(config + end, sizeof config - end, "/" HF_CONFIG);
-            if (tx_path_exists(config)) TX_TRY(copy_file(config, dir, HF_CONFIG));
+            if (tx_path_exists(config)) TX_TRY(tx__copy_file(config, dir, HF_CONFIG));
             file = path;
         }
-        TX_TRY(copy_file(file, dir, f[i].name));
+        TX_TRY(tx__copy_file(file, dir, f[i].name));
     }
     return TX_OK;
 }
 
-tx_status tx__model_load(tx_model **model, void **value, const tx_config *cfg, const tx_source *src)
+tx_status tx__model_load(tx_model **model, void **value, const tx_config *cfg, tx_source *src, const tx_grid *grid)
 {
     tx_model *m = NULL;
     float *v = NULL;
     tx_status st;
-    TX_GOTO(tx_model_type_find("gpt")->create(&m, cfg, src->vocab_size, NULL));
+    TX_GOTO(tx_model_type_find("gpt")->create(&m, cfg, src->vocab_size, grid));
     TX_GOTO(tx_alloc(&v, (size_t)m->params.numel, sizeof *v, "the parameters"));
     TX_GOTO(tx_source_weights(src, m, v));
     if (m->dtype != TX_F32) {
@@ -136,7 +141,7 @@ out:
 }
 
 typedef struct filling {
-    const tx_source *src;
+    tx_source *src;
     const tx_model *m;
 } filling;
 
@@ -148,7 +153,7 @@ static tx_status fill(void *user, const tx_params *ps, float *weights)
     return tx_source_weights(f->src, f->m, weights);
 }
 
-tx_status tx__trainer_take_weights(tx_trainer *t, const tx_source *src)
+tx_status tx__trainer_take_weights(tx_trainer *t, tx_source *src)
 {
     filling f = { src, t->model };
     return tx_trainer_fill(t, fill, &f);

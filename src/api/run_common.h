@@ -2,8 +2,8 @@
 #ifndef TX_API_RUN_COMMON_H
 #define TX_API_RUN_COMMON_H
 
-#include "api/source.h"
 #include "config/config.h"
+#include "convert/source.h"
 #include "data/train_data.h"
 #include "train/trainer.h"
 #include "triax/token.h"
@@ -17,6 +17,9 @@ tx_status tx__tokenizer_for(const tx_config *cfg, const char *dir, tx_tokenizer 
  * find them there. A file that is there with the same content is left alone. */
 tx_status tx__tokenizer_keep(const tx_config *cfg, const char *from, const char *dir);
 
+/* Publishes dir/name with the content of `from`; one that is the same is left alone. */
+tx_status tx__copy_file(const char *from, const char *dir, const char *name);
+
 /* The three splits as the run of `cfg` trains and evaluates on them (pretrain.c). @vocab_size 0: ids are not checked.
  * @bert its tokenizer, or NULL for GPT */
 tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t vocab_size, const tx_tokenizer *bert);
@@ -24,10 +27,11 @@ tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t v
 /* The training samples go on where the checkpoint's left its datasets, and checkpoints tell from now on. */
 tx_status tx__run_data_carry(tx_trainer *t, tx_train_data *data);
 
-/* A model for scoring or sampling: weights from the source, sizes from its options. *value is the flat buffer. */
-tx_status tx__model_load(tx_model **model, void **value, const tx_config *cfg, const tx_source *src);
+/* A model for scoring or sampling, a rank's part of it (grid NULL: all): weights from the source, sizes from its
+ * options. *value is the flat buffer. Collective over the source's group. */
+tx_status tx__model_load(tx_model **model, void **value, const tx_config *cfg, tx_source *src, const tx_grid *grid);
 
 /* The weights of a source that is a Hugging Face folder, into a trainer of their shape. */
-tx_status tx__trainer_take_weights(tx_trainer *t, const tx_source *src);
+tx_status tx__trainer_take_weights(tx_trainer *t, tx_source *src);
 
 #endif

@@ -55,6 +55,19 @@ void tx__compose_ops(tx_ops *ops);
  * naming op, tensor, place and value. */
 tx_status tx__check_index(const char *op, const char *name, tx_tensor x, int64_t lo, int64_t hi);
 
+/* The same of a past: s positions behind it lie in the cache. */
+tx_status tx__check_past(const char *op, tx_past past, int64_t s, tx_tensor cache);
+
+/* Of sample i_b: its place in k's second dimension, and how many keys its last query sees. */
+static inline int64_t tx__slot_of(tx_past past, int64_t i_b)
+{
+    return past.n.data ? ((const int32_t *)past.slot.data)[i_b] : i_b;
+}
+static inline int64_t tx__keys_of(tx_past past, tx_tensor k, int64_t sq, int64_t i_b)
+{
+    return past.n.data ? ((const int32_t *)past.n.data)[i_b] + sq : k.dim[0];
+}
+
 /* Rows of the whole of a table. */
 static inline int64_t tx__rows_of(tx_shard shard, tx_tensor table)
 {

@@ -268,6 +268,19 @@ static bool attention_fits(tx_tensor q, tx_tensor k, tx_tensor v, tx_tensor lse,
                          lse.dim[2] == q.dim[3] && lse.dim[3] == q.dim[0]);
 }
 
+/* Of q's b samples in a cache like k. */
+static bool past_fits(tx_past past, int64_t b)
+{
+    return vec(past.n, TX_I32, b) && vec(past.slot, TX_I32, b);
+}
+
+/* What attention takes its scores from: [sk,b,groups,d], of a cache what one sample sees at most. */
+static tx_tensor keys_of(tx_tensor k, tx_past past, int64_t b)
+{
+    if (past.n.data) k.dim[1] = b;
+    return k;
+}
+
 static bool first_key_fits(tx_tensor first_key, tx_tensor q)
 {
     return !first_key.data || mat(first_key, TX_I32, q.dim[0], q.dim[1]);
@@ -289,13 +302,17 @@ static tx_status check_attention_mask(const char *op, const tx_dropout *m, tx_te
 
 tx_status tx__check_attention_fwd(const tx_attention_fwd_args *a)
 {
-    if (!attention_fits(a->q, a->k, a->v, a->lse, a->causal) || !view(a->o, a->q.dtype, 5) ||
+    int64_t b = a->q.dim[1];
+    tx_tensor k = keys_of(a->k, a->past, b), v = keys_of(a->v, a->past, b);
+    if (!attention_fits(a->q, k, v, a->lse, a->causal) || !tx_same_shape(a->k, a->v) || !view(a->o, a->q.dtype, 5) ||
         !tx_same_shape(a->o, a->q) || !first_key_fits(a->first_key, a->q))
         return REFUSE(
             "attention_fwd",
             "o and q [sq,b,groups,r,d], k and v [sk,b,groups,d], lse [b,groups,r,sq], sk >= sq if causal, of one "
             "float dtype, lse fp32, last stride 1; first_key [sq,b] int32",
             T(o), T(lse), T(q), T(k), T(v), T(first_key));
+    if (a->past.n.data && (!a->causal || !past_fits(a->past, b)))
+        return REFUSE("attention_fwd", "past.n and past.slot [b] int32, and causal", T(q), T(past.n), T(past.slot));
     return check_attention_mask("attention_fwd", &a->mask, a->q, a->k);
 }
 
@@ -314,6 +331,20 @@ tx_status tx__check_attention_bwd(const tx_attention_bwd_args *a)
     return check_attention_mask("attention_bwd", &a->mask, a->q, a->k);
 }
 
+tx_status tx__check_cache_append(const tx_cache_append_args *a)
+{
+    tx_dtype t = a->k.dtype;
+    bool ok = is_float(t) && view(a->k, t, 4) && view(a->v, t, 4) && view(a->k_cache, t, 4) && view(a->v_cache, t, 4) &&
+              tx_same_shape(a->k, a->v) && tx_same_shape(a->k_cache, a->v_cache) && past_fits(a->past, a->k.dim[1]);
+    for (int i = 0; ok && i < 4; i++)
+        ok = i == 1 || (i ? a->k_cache.dim[i] == a->k.dim[i] : a->k_cache.dim[0] >= a->k.dim[0]);
+    if (ok) return TX_OK;
+    return REFUSE("cache_append",
+                  "k and v [s,b,groups,d], k_cache and v_cache [positions,slots,groups,d] of one float dtype, last "
+                  "stride 1; past.n and past.slot [b] int32",
+                  T(k_cache), T(v_cache), T(k), T(v), T(past.n), T(past.slot));
+}
+
 tx_status tx__check_rope(const tx_rope_args *a)
 {
     if (!is_float(a->x.dtype) || !view(a->x, a->x.dtype, 5))
@@ -325,6 +356,8 @@ tx_status tx__check_rope(const tx_rope_args *a)
     if (a->first < 0 || !(a->theta > 0))
         return TX_FAIL(TX_ERR_ARG, "rope: first %lld must be at least 0 and theta %g above it", (long long)a->first,
                        a->theta);
+    if (a->past.n.data && !vec(a->past.n, TX_I32, a->x.dim[1]))
+        return REFUSE("rope", "past.n [b] int32", T(x), T(past.n));
     return TX_OK;
 }
 
@@ -494,4 +527,10 @@ tx_status tx__check_index(const char *op, const char *name, tx_tensor x, int64_t
             return TX_FAIL(TX_ERR_ARG, "%s: %s[%lld] is %d; it has to be in %lld..%lld", op, name, (long long)i,
                            value[i], (long long)lo, (long long)hi - 1);
     return TX_OK;
+}
+
+tx_status tx__check_past(const char *op, tx_past past, int64_t s, tx_tensor cache)
+{
+    TX_TRY(tx__check_index(op, "past.n", past.n, 0, cache.dim[0] - s + 1));
+    return tx__check_index(op, "past.slot", past.slot, 0, cache.dim[1]);
 }

@@ -135,16 +135,24 @@ typedef struct tx_glu_bwd_args {
     bool gate_second;
 } tx_glu_bwd_args;
 
+/* Samples that go on with sequences whose keys and values a cache [positions, slots, groups, d] has. Zeroed: samples
+ * that begin here. Its numbers are read by the host. */
+typedef struct tx_past {
+    tx_tensor n;    /* [b] i32: positions that a sample's sequence has in front of this call's */
+    tx_tensor slot; /* [b] i32: the sequence's place in the cache's second dimension */
+} tx_past;
+
 /* rope: turns heads by their position, in place. With m = n_rot / 2 and φ = (first + i_s) theta^(-i/m), i < m:
  *  (x[i], x[i+m]) becomes (x[i] cos φ - x[i+m] sin φ, x[i+m] cos φ + x[i] sin φ); from n_rot on x stays. Angles are in
  *  fp64. inverse turns back, which is also what backward does to the gradient. arXiv:2104.09864; the halves, not
- *  neighbours, are the pairs, as in GPT-NeoX. */
+ *  neighbours, are the pairs, as in GPT-NeoX. With a past its n takes first's place, sample by sample. */
 typedef struct tx_rope_args {
     tx_tensor x;   /* [s, b, groups, r, d], in and out; strides as in attention_fwd */
     int64_t n_rot; /* even, 2 .. d */
     int64_t first; /* position of i_s = 0 */
     double theta;
     bool inverse;
+    tx_past past; /* optional; its slots are not read */
 } tx_rope_args;
 
 /* A dropout mask that depends on nothing but global coordinates. Element e of the stream is kept iff
@@ -197,6 +205,7 @@ typedef struct tx_dropout_add_bwd_args {
 /* attention_fwd: o = drop(softmax(scale q kᵀ + causal mask)) v, per sample and head. Grouped queries: head (g, r) of
  *  [groups, heads per group] reads key and value head g. arXiv:1706.03762; arXiv:2305.13245
  *  With sk > sq the queries are the last sq positions (key-value cache): query i sees keys j <= i + sk - sq.
+ *  With a past k and v are the whole cache, and query i of sample b sees the keys j <= i + past.n[b] of its slot.
  *  A backend may round the probabilities, and in backward dS, to the values' dtype before it multiplies them; scores,
  *  softmax and sums are wide.
  *  Only log-sum-exp is kept for backward, so memory is linear in s. The last dimension of q, k, v, o has stride 1,
@@ -205,13 +214,22 @@ typedef struct tx_attention_fwd_args {
     tx_tensor o;    /* [sq, b, groups, r, d], out */
     tx_tensor lse;  /* [b, groups, r, sq], contiguous, out: log Σ_j exp(score_j); optional (inference); wide */
     tx_tensor q;    /* [sq, b, groups, r, d] */
-    tx_tensor k, v; /* [sk, b, groups, d] */
+    tx_tensor k, v; /* [sk, b, groups, d]; with a past [positions, slots, groups, d] */
     double scale;
     bool causal;
     tx_dropout mask;
     tx_tensor first_key; /* [sq, b] i32, contiguous, optional: query i of sample b sees no key before it, and at least
                           * one from it on: documents of a sample are kept apart (--reset-attention-mask) */
+    tx_past past;        /* optional; causal */
 } tx_attention_fwd_args;
+
+/* cache_append: the positions of this call behind what the cache has: k_cache[past.n[b] + i, past.slot[b]] = k[i, b],
+ *  and v likewise. Strides as in attention_fwd. */
+typedef struct tx_cache_append_args {
+    tx_tensor k_cache, v_cache; /* [positions, slots, groups, d], in and out */
+    tx_tensor k, v;             /* [s, b, groups, d] */
+    tx_past past;
+} tx_cache_append_args;
 
 /* attention_bwd: with P = exp(scale q kᵀ - lse), Z its dropout mask (0 or 1/keep), D_i = Σ_d do_i o_i:
  *  dv = (P Z)ᵀ do,  dS = P (Z (do vᵀ) - D) scale,  dq = dS k,  dk = dSᵀ q.  arXiv:2205.14135, algorithm 4.

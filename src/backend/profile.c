@@ -100,15 +100,22 @@ static double head_flops(const tx_head_loss_args *a)
 }
 
 /* n_products over all pairs of a query and a key that it sees. */
-static double attention_flops(int n_products, tx_tensor q, tx_tensor k, bool causal, tx_tensor first_key)
+static double attention_flops(int n_products, tx_tensor q, tx_tensor k, bool causal, tx_tensor first_key, tx_past past)
 {
-    int64_t sq = q.dim[0], b = q.dim[1], sk = k.dim[0], pairs = 0;
+    int64_t sq = q.dim[0], b = q.dim[1], pairs = 0;
     for (int64_t i = 0; i < sq; i++) {
-        int64_t end = causal ? i + sk - sq + 1 : sk;
-        pairs += b * end;
+        for (int64_t j = 0; j < b; j++) pairs += tx__keys_of(past, k, sq, j) + (causal ? i + 1 - sq : 0);
         for (int64_t j = 0; first_key.data && j < b; j++) pairs -= ((const int32_t *)first_key.data)[i * b + j];
     }
     return 2.0 * n_products * (double)pairs * (double)(q.dim[2] * q.dim[3] * q.dim[4]);
+}
+
+/* What is read of keys, of a cache what its sequences have. */
+static double keys_read(tx_tensor q, tx_tensor k, tx_past past)
+{
+    double n = 0;
+    for (int64_t j = 0; j < q.dim[1]; j++) n += (double)tx__keys_of(past, k, q.dim[0], j);
+    return n * (double)(k.dim[2] * k.dim[3]) * (double)tx_dtype_size(k.dtype);
 }
 
 #define B(tensor)          size_of(a->tensor)

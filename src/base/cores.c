@@ -3,8 +3,12 @@
 
 #include <hwloc.h>
 #include <omp.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/control_group.h"
@@ -140,6 +144,22 @@ static int first_processor(int i)
     if (n_ids < 1 || n_ids > 1024) return -1;
     omp_get_place_proc_ids(place, id);
     return id[0];
+}
+
+void tx_thread_stand_back(void)
+{
+    cpu_set_t all;
+    int id[1024];
+    CPU_ZERO(&all);
+    for (int n = omp_get_num_places(), i = 0; i < n; i++) {
+        int n_ids = omp_get_place_num_procs(i);
+        if (n_ids < 1 || n_ids > 1024) continue;
+        omp_get_place_proc_ids(i, id);
+        for (int k = 0; k < n_ids; k++)
+            if (id[k] >= 0 && id[k] < CPU_SETSIZE) CPU_SET((size_t)id[k], &all);
+    }
+    if (CPU_COUNT(&all)) sched_setaffinity(0, sizeof all, &all);
+    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 10); /* of Linux this is the thread's alone */
 }
 
 /* " on cores 0-1, node 0" of the places, behind what buf holds already. */

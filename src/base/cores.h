@@ -51,6 +51,10 @@ tx_status tx_cores_places(tx_str *out, const tx_cores *c, int n);
  * OMP_PLACES, ...) or the caller (omp_set_num_threads), else one a core. TX_ERR_NOMEM. */
 tx_status tx_default_threads(int *out);
 
+/* For a thread that works beside the team: from now on it may run on any of the team's cores, where it would otherwise
+ * be bound to the one of the thread that made it, and gets what processor time the team leaves over, or a tenth. */
+void tx_thread_stand_back(void);
+
 /* What is so, as in "2 threads on cores 0-1, node 0" or "2 threads, free to move among 2 processors". */
 void tx_threads_describe(char *buf, size_t cap, int n_threads);
 

@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 
 #define WRITE_BUFFER ((size_t)1 << 20)
+#define WRITEBACK    ((uint64_t)8 << 20) /* bytes that the system is asked to write at a time */
 
 static tx_status sys_fail(const char *doing, const char *path)
 {
@@ -27,9 +28,9 @@ static tx_status sys_fail(const char *doing, const char *path)
 static tx_status open_regular(const char *path, int *fd, size_t *size)
 {
     struct stat sb;
-    int f = open(path, O_RDONLY | O_CLOEXEC);
+    int f = TX_RETRY(open(path, O_RDONLY | O_CLOEXEC));
     if (f < 0) return sys_fail("open", path);
-    if (fstat(f, &sb)) {
+    if (TX_RETRY(fstat(f, &sb))) {
         tx_status st = sys_fail("examine", path);
         close(f);
         return st;
@@ -55,8 +56,7 @@ tx_status tx_file_read(const char *path, size_t max_bytes, tx_str *out)
             break;
         }
         TX_GOTO(tx_str_reserve(out, size > out->len ? size + 1 : out->len + 65536));
-        ssize_t n = read(fd, out->data + out->len, out->cap - out->len);
-        if (n < 0 && errno == EINTR) continue;
+        ssize_t n = TX_RETRY(read(fd, out->data + out->len, out->cap - out->len));
         if (n < 0) {
             st = sys_fail("read", path);
             break;
@@ -93,16 +93,34 @@ void tx_map_close(tx_map *m)
     *m = (tx_map){ 0 };
 }
 
+void tx_map_ask(const tx_map *m, size_t offset, size_t n)
+{
+    if (!m->data || offset >= m->size) return;
+    if (n > m->size - offset) n = m->size - offset;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = ((uintptr_t)m->data + offset) / page * page;
+    madvise((void *)begin, (uintptr_t)m->data + offset + n - begin, MADV_WILLNEED);
+}
+
+void tx_map_forget(const tx_map *m, size_t offset, size_t n)
+{
+    if (!m->data || offset >= m->size) return;
+    if (n > m->size - offset) n = m->size - offset;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)m->data + offset, end = begin + n;
+    begin = (begin + page - 1) / page * page; /* whole pages: the others may be another's, too */
+    end = end / page * page;
+    if (begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
 bool tx_path_exists(const char *path)
 {
     struct stat sb;
-    return stat(path, &sb) == 0;
+    return TX_RETRY(stat(path, &sb)) == 0;
 }
 
 bool tx_path_is_dir(const char *path)
 {
     struct stat sb;
-    return stat(path, &sb) == 0 && S_ISDIR(sb.st_mode);
+    return TX_RETRY(stat(path, &sb)) == 0 && S_ISDIR(sb.st_mode);
 }
 
 tx_status tx_path_join(char *buf, size_t cap, const char *dir, const char *name)
@@ -126,7 +144,7 @@ tx_status tx_writer_open(tx_writer *w, const char *path)
     TX_GOTO(tx_str_printf(&tmp, "%s.tmp-%ld", path, (long)getpid()));
     TX_GOTO(tx_memdup0(&w->tmp, tmp.data, tmp.len, "a path"));
     TX_GOTO(tx_alloc(&w->buf, WRITE_BUFFER, 1, "a write buffer"));
-    w->fd = open(w->tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    w->fd = TX_RETRY(open(w->tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (w->fd < 0) st = sys_fail("create", w->tmp);
 out:
     tx_str_free(&tmp);
@@ -134,14 +152,24 @@ out:
     return st;
 }
 
+/* The disk begins while more is still being made, and fsync finds little left to do. That it cannot is no failure. */
+static void start_writeback(tx_writer *w, uint64_t n)
+{
+    w->in_cache += n;
+    if (w->in_cache < WRITEBACK) return;
+    sync_file_range(w->fd, (off_t)w->started, (off_t)w->in_cache, SYNC_FILE_RANGE_WRITE);
+    w->started += w->in_cache;
+    w->in_cache = 0;
+}
+
 static tx_status write_all(tx_writer *w, const unsigned char *p, size_t n)
 {
     while (n) {
-        ssize_t k = write(w->fd, p, n);
-        if (k < 0 && errno == EINTR) continue;
+        ssize_t k = TX_RETRY(write(w->fd, p, n));
         if (k < 0) return sys_fail("write", w->path);
         p += k;
         n -= (size_t)k;
+        start_writeback(w, (uint64_t)k);
     }
     return TX_OK;
 }
@@ -176,10 +204,10 @@ static void writer_free(tx_writer *w)
 
 tx_status tx_dir_sync(const char *path)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = TX_RETRY(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (fd < 0) return sys_fail("open", path);
     tx_status st = TX_OK;
-    if (fsync(fd) && errno != EINVAL && errno != EROFS) st = sys_fail("fsync", path);
+    if (TX_RETRY(fsync(fd)) && errno != EINVAL && errno != EROFS) st = sys_fail("fsync", path);
     close(fd);
     return st;
 }
@@ -200,17 +228,18 @@ tx_status tx_writer_seal(tx_writer *w)
 {
     if (w->fd < 0) return TX_OK;
     TX_TRY(flush_buffer(w));
-    if (fsync(w->fd)) return sys_fail("fsync", w->path);
+    if (TX_RETRY(fsync(w->fd))) return sys_fail("fsync", w->path);
     int fd = w->fd;
     w->fd = -1;
-    return close(fd) ? sys_fail("close", w->path) : TX_OK;
+    /* an interrupted close has closed, and what was written is on the disk already */
+    return close(fd) && errno != EINTR ? sys_fail("close", w->path) : TX_OK;
 }
 
 tx_status tx_writer_commit(tx_writer *w)
 {
     tx_status st;
     TX_GOTO(tx_writer_seal(w));
-    if (rename(w->tmp, w->path)) {
+    if (TX_RETRY(rename(w->tmp, w->path))) {
         st = sys_fail("rename a temporary to", w->path);
         goto out;
     }
@@ -225,7 +254,7 @@ out:
 void tx_writer_abort(tx_writer *w)
 {
     if (w->fd > 0) close(w->fd); /* 0 is a zeroed writer: triax never opens standard input for writing */
-    if (w->tmp) unlink(w->tmp);
+    if (w->tmp) TX_RETRY(unlink(w->tmp));
     writer_free(w);
 }
 
@@ -251,7 +280,7 @@ tx_status tx_make_dirs(const char *path)
         if (*s && *s != '/') continue;
         char keep = *s;
         *s = 0;
-        if (mkdir(p, 0777) && !(errno == EEXIST && tx_path_is_dir(p))) {
+        if (TX_RETRY(mkdir(p, 0777)) && !(errno == EEXIST && tx_path_is_dir(p))) {
             st = sys_fail("create directory", p);
             break;
         }
@@ -265,8 +294,8 @@ tx_status tx_make_dirs(const char *path)
 tx_status tx_remove_tree(const char *path)
 {
     struct stat sb;
-    if (lstat(path, &sb)) return errno == ENOENT ? TX_OK : sys_fail("examine", path);
-    if (!S_ISDIR(sb.st_mode)) return unlink(path) && errno != ENOENT ? sys_fail("remove", path) : TX_OK;
+    if (TX_RETRY(lstat(path, &sb))) return errno == ENOENT ? TX_OK : sys_fail("examine", path);
+    if (!S_ISDIR(sb.st_mode)) return TX_RETRY(unlink(path)) && errno != ENOENT ? sys_fail("remove", path) : TX_OK;
     tx_names names = { 0 };
     TX_TRY(tx_dir_list(path, &names));
     tx_status st = TX_OK;
@@ -276,7 +305,7 @@ tx_status tx_remove_tree(const char *path)
         TX_GOTO(tx_str_printf(&child, "%s/%s", path, names.name[i]));
         TX_GOTO(tx_remove_tree(child.data));
     }
-    if (rmdir(path) && errno != ENOENT) st = sys_fail("remove", path);
+    if (TX_RETRY(rmdir(path)) && errno != ENOENT) st = sys_fail("remove", path);
 out:
     tx_str_free(&child);
     tx_names_free(&names);
@@ -288,18 +317,33 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* The next entry; NULL at the end and on an error, which `*st` then is. */
+static struct dirent *next_entry(DIR *d, const char *path, tx_status *st)
+{
+    struct dirent *e;
+    do {
+        errno = 0;
+        e = readdir(d);
+    } while (!e && errno == EINTR);
+    if (!e && errno) *st = sys_fail("list", path);
+    return e;
+}
+
 tx_status tx_dir_list(const char *path, tx_names *out)
 {
-    DIR *d = opendir(path);
+    DIR *d;
+    do d = opendir(path);
+    while (!d && errno == EINTR);
     if (!d) return sys_fail("list", path);
     tx_names names = { 0 };
     tx_status st = TX_OK;
-    for (struct dirent *e; (e = readdir(d));) {
+    for (struct dirent *e; (e = next_entry(d, path, &st));) {
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
         TX_GOTO(tx_realloc(&names.name, names.n + 1, sizeof *names.name, "a directory listing"));
         TX_GOTO(tx_memdup0(&names.name[names.n], e->d_name, strlen(e->d_name), "a directory listing"));
         names.n++;
     }
+    if (st) goto out;
     if (names.n) qsort(names.name, names.n, sizeof *names.name, by_name);
     *out = names;
     names = (tx_names){ 0 };

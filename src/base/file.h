@@ -5,11 +5,22 @@
 #ifndef TX_BASE_FILE_H
 #define TX_BASE_FILE_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/str.h"
+
+/* A system call of the int kind, made again when a signal interrupts it: network and user-space file systems let that
+ * happen to any of them. */
+#define TX_RETRY(call)                           \
+    __extension__({                              \
+        __typeof__(call) result_;                \
+        do result_ = (call);                     \
+        while (result_ == -1 && errno == EINTR); \
+        result_;                                 \
+    })
 
 /* ---- reading ---- */
 
@@ -24,6 +35,13 @@ typedef struct tx_map {
 tx_status tx_map_open(tx_map *out, const char *path);
 void tx_map_close(tx_map *m);
 
+/* Bytes [offset, offset + n) are needed soon: the disk is asked for all of them at once. */
+void tx_map_ask(const tx_map *m, size_t offset, size_t n);
+
+/* Bytes [offset, offset + n) are not needed again soon: what of them is in memory need not count as this process's.
+ * They can still be read. */
+void tx_map_forget(const tx_map *m, size_t offset, size_t n);
+
 bool tx_path_exists(const char *path);
 bool tx_path_is_dir(const char *path);
 
@@ -37,7 +55,8 @@ typedef struct tx_writer {
     char *path, *tmp; /* owned */
     unsigned char *buf;
     size_t n_buf;
-    uint64_t written; /* bytes handed in so far */
+    uint64_t written;           /* bytes handed in so far */
+    uint64_t started, in_cache; /* of the file: on their way to the disk, and behind them not yet */
 } tx_writer;
 
 /* Starts the temporary file beside `path`, which may be no directory. Close with commit (publishes) or abort (removes);

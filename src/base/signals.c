@@ -1,4 +1,4 @@
-/* signals.c - a flag that signals set. */
+/* signals.c - a flag that signals set, to their number. */
 #include "base/signals.h"
 
 #include <signal.h>
@@ -8,8 +8,7 @@ static volatile sig_atomic_t seen;
 
 static void on_signal(int number)
 {
-    (void)number;
-    seen = 1;
+    seen = number;
 }
 
 void tx_signals_watch(void)
@@ -23,6 +22,17 @@ void tx_signals_watch(void)
 bool tx_signals_seen(void)
 {
     return seen;
+}
+
+const char *tx_signals_name(void)
+{
+    static const struct {
+        int number;
+        const char *name;
+    } names[] = { { SIGTERM, "SIGTERM" }, { SIGUSR1, "SIGUSR1" }, { SIGINT, "SIGINT" }, { SIGHUP, "SIGHUP" } };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (names[i].number == seen) return names[i].name;
+    return "";
 }
 
 static const int quitting[] = { SIGTERM, SIGINT, SIGHUP };

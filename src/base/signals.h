@@ -4,10 +4,14 @@
 
 #include <stdbool.h>
 
-/* From now on SIGTERM, and SIGUSR1 (which is what mpirun can hand to its ranks), only set a flag. Process-wide. */
+/* From now on SIGTERM, and SIGUSR1 (which is what mpirun can hand to its ranks, and Slurm sends as a warning with
+ * --signal=USR1@120), only set a flag. Process-wide. */
 void tx_signals_watch(void);
 
 bool tx_signals_seen(void);
+
+/* "SIGTERM": the last one seen; "" when none was. Static. */
+const char *tx_signals_name(void);
 
 /* SIGTERM, SIGINT and SIGHUP: the first one sets the flag and ends a read that waits, a second one is as before. For a
  * job that removes its unfinished files. What is ignored stays so. Process-wide; the flag is cleared at the start, and

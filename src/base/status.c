@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static _Thread_local char error_text[2048];
+static _Thread_local char error_text[8192]; /* a table of all that differs has room */
 static _Thread_local char error_place[160];
 
 const char *tx_last_error(void)

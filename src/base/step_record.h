@@ -46,6 +46,11 @@ typedef struct tx_optim_states {
 #undef X
 } tx_optim_states;
 
+typedef struct tx_named_number {
+    const char *name;
+    double value;
+} tx_named_number;
+
 typedef enum tx_record_kind {
     TX_RECORD_STEP,      /* one iteration: loss, norms and rate are its own; no times and speeds */
     TX_RECORD_INTERVAL,  /* a line of the log: means over the iterations since the last one */
@@ -54,7 +59,9 @@ typedef enum tx_record_kind {
 
 typedef struct tx_step_record {
     tx_record_kind kind;
-    const char *name; /* evaluation: "validation", "test" or the data's group */
+    const char *name;            /* evaluation: "validation", "test", the data's group, or a task of --eval-tasks */
+    const tx_named_number *more; /* of a task, besides its loss; NULL: it is none */
+    int n_more;
     int64_t iteration, train_iters;
     int64_t consumed_samples, consumed_tokens;
     int64_t global_batch_size, seq_length;

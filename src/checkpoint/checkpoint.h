@@ -74,20 +74,59 @@ typedef struct tx_ckpt_part {
 tx_status tx_checkpoint_save(const char *dir, const tx_ckpt_state *state, const json_t *config, const tx_params *ps,
                              const tx_stretches *kept, const tx_ckpt_part *part, int n_parts, tx_comm *group);
 
+/* The same in three steps, so that the second can go on beside other work:
+ *
+ *      begin    collective      too little space is found; the temporary folder
+ *      write    of each rank    its shard, fsynced: what takes the time. No collective call, and in any thread
+ *      finish   collective      what it is to say of all shards, the names; behind the write of every rank
+ *
+ *  begin gives a handle on success, which finish or abandon take. dir, state, config and the list of parts are copied;
+ * ps, kept, group and the numbers stay as they are until then. How write went is finish's to say. abandon is not
+ * collective: for a rank whose job ends. Within a process a DIR has one such handle of a rank at a time. */
+typedef struct tx_ckpt_save tx_ckpt_save;
+tx_status tx_checkpoint_save_begin(tx_ckpt_save **out, const char *dir, const tx_ckpt_state *state,
+                                   const json_t *config, const tx_params *ps, const tx_stretches *kept,
+                                   const tx_ckpt_part *part, int n_parts, tx_comm *group);
+void tx_checkpoint_save_write(tx_ckpt_save *s);
+tx_status tx_checkpoint_save_finish(tx_ckpt_save *s);
+void tx_checkpoint_save_abandon(tx_ckpt_save *s);
+
+/* Copies what is saved of the parts into `to`, so that copy[0 .. n_parts), parts as the others and of the same `kept`,
+ * can be saved while these change. Numbers that are not in memory are brought.   @to [tx_checkpoint_copy_numel]
+ * Errors: those of `move`. */
+tx_status tx_checkpoint_copy(tx_ckpt_part *copy, float *to, const tx_params *ps, const tx_stretches *kept,
+                             const tx_ckpt_part *part, int n_parts);
+int64_t tx_checkpoint_copy_numel(const tx_params *ps, const tx_stretches *kept, int n_parts);
+
+/* Behind a save of `iteration` into DIR: removes the checkpoints before it but the keep - 1 newest, the one that
+ * `latest` names, and `spare` (a path, or NULL). Later iterations are another run's and left alone. A crash leaves
+ * whole checkpoints and temporaries. Not collective: one rank's. TX_ERR_IO: the rest of them is still there. */
+tx_status tx_checkpoint_prune(const char *dir, int64_t iteration, int64_t keep, const char *spare);
+
 /* "DIR/iter_0000010", where that saves; TX_ERR_ARG when it does not fit. */
 tx_status tx_checkpoint_iter_path(char *buf, size_t cap, const char *dir, int64_t iteration);
 
 /* ---- recognising ---- */
 
-typedef enum tx_ckpt_kind { TX_CKPT_NONE, TX_CKPT_UNKNOWN, TX_CKPT_NATIVE, TX_CKPT_HUGGINGFACE } tx_ckpt_kind;
+typedef enum tx_ckpt_kind {
+    TX_CKPT_NONE,
+    TX_CKPT_UNKNOWN,
+    TX_CKPT_NATIVE,
+    TX_CKPT_HUGGINGFACE,
+    TX_CKPT_MEGATRON,
+    TX_CKPT_DEEPSPEED,
+    TX_CKPT_UNIVERSAL /* DeepSpeed's */
+} tx_ckpt_kind;
 
 /* What a folder holds, from its file names alone; `detail` (cap bytes) gets a sentence for the log.
  * TX_CKPT_NONE: the folder is missing, empty, or holds nothing but unfinished temporaries and a
  * run's records (metrics.jsonl, replay files); only then may a run start
  * from fresh weights.  TX_CKPT_UNKNOWN: it holds other files, but no checkpoint.
- * TX_ERR_UNSUPPORTED: a checkpoint that is known but cannot be read (Megatron, DeepSpeed, pytorch_model.bin).
  * TX_ERR_FORMAT: a checkpoint that is broken (`latest` names nothing). TX_ERR_IO. */
 tx_status tx_checkpoint_probe(const char *dir, tx_ckpt_kind *out, char *detail, size_t cap);
+
+/* Whether DIR has an iter_ folder with a manifest, whatever `latest` says and other files are. */
+bool tx_checkpoint_is_any_in(const char *dir);
 
 /* ---- loading ---- */
 
@@ -100,9 +139,22 @@ typedef struct tx_checkpoint tx_checkpoint;
  * part of the bytes; all succeed or all fail. The checkpoint keeps the group, which outlives it. */
 tx_status tx_checkpoint_open(tx_checkpoint **out, const char *dir, tx_comm *group);
 
-/* The same, but when that one is damaged takes the newest other iter_ folder of DIR that is whole, with a warning for
- * each that is not. The error is the first one's when none is. */
+/* The same, but when that one is damaged, or `latest` names none, takes the newest other iter_ folder of DIR that is
+ * whole, with a warning for each that is not. The error is the first one's when none is. */
 tx_status tx_checkpoint_open_newest_good(tx_checkpoint **out, const char *dir, tx_comm *group);
+
+/* ---- inspecting ---- */
+
+/* The manifest alone: quick, and no shard need be there. For one rank; nothing can be read from it. */
+tx_status tx_checkpoint_open_manifest(tx_checkpoint **out, const char *dir);
+
+/* Compares every byte of all shards with the checksums, and all their tensors with the manifest. What is wrong is told
+ * line by line, and does not end it: each bad block with its bytes and the tensors that lie there. No more of a shard
+ * is in memory at a time than some blocks. TX_ERR_FORMAT: how many are bad, and the first shard that is; tell's. */
+typedef tx_status tx_ckpt_tell(void *user, const char *line);
+tx_status tx_checkpoint_verify(const tx_checkpoint *c, tx_ckpt_tell *tell, void *user);
+
+/* ---- reading ---- */
 
 void tx_checkpoint_close(tx_checkpoint *c); /* NULL allowed. Not collective */
 
@@ -120,5 +172,12 @@ const json_t *tx_checkpoint_manifest(const tx_checkpoint *c); /* all of it, for 
  * on any rank, but when it is a `move` that fails. */
 tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, const tx_stretches *kept,
                              const tx_ckpt_part *part, int n_parts);
+
+/* Whether it has a part of that name, such as "exp_avg". */
+bool tx_checkpoint_has(const tx_checkpoint *c, const char *part);
+
+/* A parameter of a part, all of it, whichever shard p is; padding rows are zeroed. Not collective. TX_ERR_SHAPE: it is
+ * not there, or in another shape.   @whole [p->whole] */
+tx_status tx_checkpoint_read_whole(const tx_checkpoint *c, const char *part, const tx_param *p, float *whole);
 
 #endif

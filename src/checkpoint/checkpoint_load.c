@@ -22,6 +22,11 @@ struct tx_checkpoint {
 
 /* ---- opening ---- */
 
+const tx__manifest *tx__checkpoint_fields(const tx_checkpoint *c)
+{
+    return &c->m;
+}
+
 static tx_status shard_path(char path[TX__PATH_CAP], const tx_checkpoint *c, size_t i)
 {
     return tx_path_join(path, TX__PATH_CAP, c->path, c->m.shard[i].file);
@@ -45,6 +50,13 @@ static tx_status verify(tx_checkpoint *c)
     return TX_OK;
 }
 
+bool tx__piece_is_in(const tx_safetensors *f, const tx__saved *s, const tx__piece *p)
+{
+    const tx_st_tensor *t = tx_safetensors_find(f, p->key);
+    return t && t->dtype == TX_ST_F32 && t->n_dims == s->n_dims && t->dim[0] == p->size[0] &&
+           (t->n_dims == 1 || t->dim[1] == p->size[1]);
+}
+
 /* Every piece that the manifest promises is there, as promised. */
 static tx_status check_pieces(const tx_checkpoint *c)
 {
@@ -52,9 +64,7 @@ static tx_status check_pieces(const tx_checkpoint *c)
         for (size_t k = 0; k < c->m.saved[i].n_pieces; k++) {
             const tx__saved *s = &c->m.saved[i];
             const tx__piece *p = &s->piece[k];
-            const tx_st_tensor *t = tx_safetensors_find(c->shard[p->shard], p->key);
-            if (!t || t->dtype != TX_ST_F32 || t->n_dims != s->n_dims || t->dim[0] != p->size[0] ||
-                (t->n_dims == 2 && t->dim[1] != p->size[1]))
+            if (!tx__piece_is_in(c->shard[p->shard], s, p))
                 return TX_FAIL(TX_ERR_FORMAT, "%s/%s: holds no tensor %s as the manifest describes it", c->path,
                                c->m.shard[p->shard].file, p->key);
         }
@@ -140,8 +150,22 @@ tx_status tx_checkpoint_open(tx_checkpoint **out, const char *dir, tx_comm *grou
     return open_folder(out, place.path, place.iteration, group);
 }
 
-/* The newest iteration < below that has a manifest; -1: there is none. */
-static tx_status find_below(tx__place *place, const char *dir, int64_t below)
+tx_status tx_checkpoint_open_manifest(tx_checkpoint **out, const char *dir)
+{
+    tx__place place = { 0 };
+    tx_checkpoint *c = NULL;
+    TX_TRY(find_place(&place, dir, &tx_comm_self));
+    tx_status st = tx_alloc(&c, 1, sizeof *c, "a checkpoint");
+    if (!st) st = read_manifest(c, place.path, place.iteration);
+    if (st)
+        tx_checkpoint_close(c);
+    else
+        *out = c;
+    return st;
+}
+
+/* The newest iteration < below, but `not`, that has a manifest; -1: there is none. */
+static tx_status find_below(tx__place *place, const char *dir, int64_t below, int64_t not )
 {
     tx_names names = { 0 };
     *place = (tx__place){ .iteration = -1 };
@@ -150,7 +174,7 @@ static tx_status find_below(tx__place *place, const char *dir, int64_t below)
         char path[TX__PATH_CAP];
         int64_t iteration;
         if (!tx__iter_parse(names.name[i], &iteration) || iteration >= below || iteration <= place->iteration) continue;
-        if (!tx__has_manifest(dir, names.name[i], path)) continue;
+        if (iteration == not || !tx__has_manifest(dir, names.name[i], path)) continue;
         memcpy(place->path, path, sizeof path);
         place->iteration = iteration;
     }
@@ -162,19 +186,22 @@ tx_status tx_checkpoint_open_newest_good(tx_checkpoint **out, const char *dir, t
 {
     char first[1024];
     bool speaks = tx_comm_rank(group) == 0;
-    tx_status why = tx_checkpoint_open(out, dir, group);
+    tx__place named = { .iteration = -1 }, place = { .iteration = INT64_MAX };
+    tx_status why = find_place(&named, dir, group);
+    if (why) named.iteration = -1;
+    if (!why) why = open_folder(out, named.path, named.iteration, group);
     if (!why) return TX_OK;
     snprintf(first, sizeof first, "%s", tx_last_error());
     TX_TRY(tx_comm_agree(group, why == TX_ERR_NOMEM || !tx_path_is_dir(dir) ? why : TX_OK));
-    tx__place place = { .iteration = INT64_MAX };
+    if (speaks) tx_warn("%s; looking for another one", first);
     for (;;) {
-        TX_TRY(tx_comm_agree(group, speaks ? find_below(&place, dir, place.iteration) : TX_OK));
+        TX_TRY(tx_comm_agree(group, speaks ? find_below(&place, dir, place.iteration, named.iteration) : TX_OK));
         TX_TRY(tx_comm_spread(group, &place, sizeof place, 0));
         if (place.iteration < 0) return TX_FAIL(why, "%s", first);
         if (!open_folder(out, place.path, place.iteration, group)) break;
         if (speaks) tx_warn("%s", tx_last_error());
     }
-    if (speaks) tx_warn("%s; loading %s instead", first, (*out)->path);
+    if (speaks) tx_warn("loading %s instead, the newest checkpoint that is whole", (*out)->path);
     return TX_OK;
 }
 
@@ -265,7 +292,7 @@ static tx_status note_difference(differences *d, const char *name, const tx__sav
 /* One error of many lines, a table; it ends where the room for an error's text does. */
 static tx_status report(const tx_checkpoint *c, const differences *d)
 {
-    char text[1560] = "", row[3 * TX_PARAM_NAME_MAX], times[16];
+    char text[7400] = "", row[3 * TX_PARAM_NAME_MAX], times[16];
     size_t at = 0, i = 0;
     int wide[2] = { 6, 17 }; /* the heading's words */
     for (size_t k = 0; k < d->n; k++) {
@@ -462,4 +489,25 @@ out:
     tx_free(window);
     tx_free(seen);
     return st;
+}
+
+bool tx_checkpoint_has(const tx_checkpoint *c, const char *part)
+{
+    for (size_t i = 0; i < c->m.n_saved; i++)
+        if (is_of_group(&c->m.saved[i], part)) return true;
+    return false;
+}
+
+tx_status tx_checkpoint_read_whole(const tx_checkpoint *c, const char *part, const tx_param *p, float *whole)
+{
+    char name[TX__NAME_CAP];
+    snprintf(name, sizeof name, "%s.%s", part, p->name);
+    const tx__saved *s = tx__manifest_find(&c->m, name);
+    tx_param all = tx_param_shard(p, 1, 0);
+    if (!s || !fits(s, &all))
+        return TX_FAIL(TX_ERR_SHAPE, "%s: there is no %s in the shape that this model has", c->path, name);
+    read_elements(c, part, &all, 0, all.numel, whole);
+    for (size_t i = 0; i < s->n_pieces; i++) /* they are read once, one after the other */
+        tx_st_forget(tx_safetensors_find(c->shard[s->piece[i].shard], s->piece[i].key));
+    return TX_OK;
 }

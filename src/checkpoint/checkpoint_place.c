@@ -49,36 +49,67 @@ bool tx__has_manifest(const char *dir, const char *name, char path[TX__PATH_CAP]
     return n > 0 && n < TX__PATH_CAP && has_file(path, TX__MANIFEST_FILE);
 }
 
-/* Without `latest`: a crash came after the first checkpoint was complete and before it was named. It is whole. */
-static tx_status take_newest(const char *dir, tx__place *out)
+bool tx_checkpoint_is_any_in(const char *dir)
+{
+    tx_names names = { 0 };
+    bool any = false;
+    if (!tx_path_is_dir(dir) || tx_dir_list(dir, &names)) return false;
+    for (size_t i = 0; i < names.n && !any; i++) {
+        char path[TX__PATH_CAP];
+        int64_t iteration;
+        any = tx__iter_parse(names.name[i], &iteration) && tx__has_manifest(dir, names.name[i], path);
+    }
+    tx_names_free(&names);
+    return any;
+}
+
+/* The newest iteration whose folder has a manifest; -1: there is none. */
+static tx_status newest_iteration(const char *dir, int64_t *newest)
 {
     tx_names names = { 0 };
     TX_TRY(tx_dir_list(dir, &names));
+    *newest = -1;
     for (size_t i = 0; i < names.n; i++) {
         char path[TX__PATH_CAP];
         int64_t iteration;
-        if (!tx__iter_parse(names.name[i], &iteration) || iteration <= out->iteration) continue;
-        if (!tx__has_manifest(dir, names.name[i], path)) continue;
-        memcpy(out->path, path, sizeof path);
-        out->iteration = iteration;
-        snprintf(out->note, sizeof out->note,
-                 "%.300s has no file `" TX__LATEST "`; taking its newest checkpoint, iteration %" PRId64, dir,
-                 iteration);
+        if (!tx__iter_parse(names.name[i], &iteration) || iteration <= *newest) continue;
+        if (tx__has_manifest(dir, names.name[i], path)) *newest = iteration;
     }
     tx_names_free(&names);
+    return TX_OK;
+}
+
+/* Without `latest`: a crash came after the first checkpoint was complete and before it was named. It is whole. */
+static tx_status take_newest(const char *dir, tx__place *out)
+{
+    TX_TRY(newest_iteration(dir, &out->iteration));
+    if (out->iteration < 0) return TX_OK;
+    snprintf(out->note, sizeof out->note,
+             "%.300s has no file `" TX__LATEST "`; taking its newest checkpoint, iteration %" PRId64, dir,
+             out->iteration);
+    return tx_checkpoint_iter_path(out->path, sizeof out->path, dir, out->iteration);
+}
+
+/* One flipped bit makes 3 of a 2. So does whoever wants to go back: it is done, and said. */
+static tx_status note_newer(const char *dir, tx__place *out)
+{
+    int64_t newest;
+    TX_TRY(newest_iteration(dir, &newest));
+    if (newest > out->iteration)
+        snprintf(out->note, sizeof out->note,
+                 "%.300s/" TX__LATEST " names iteration %" PRId64 ", which is taken, though iteration %" PRId64
+                 " is there, too: a save was cut short before it was named, or the file was changed",
+                 dir, out->iteration, newest);
     return TX_OK;
 }
 
 static tx_status follow_latest(const char *dir, const char *file, const char *text, size_t n, tx__place *out)
 {
     char name[64] = "", old[64 + sizeof TX__OLD_PREFIX];
-    if (n >= 11 && !memcmp(text, "global_step", 11))
-        return TX_FAIL(TX_ERR_UNSUPPORTED,
-                       "%s: a DeepSpeed checkpoint; reading Megatron/DeepSpeed checkpoints is not built yet", dir);
     if (n > 1 && n < sizeof name && text[n - 1] == '\n') memcpy(name, text, n - 1);
     if (!tx__iter_parse(name, &out->iteration))
         return TX_FAIL(TX_ERR_FORMAT, "%s: must hold one line like iter_0000010, the name of a folder beside it", file);
-    if (tx__has_manifest(dir, name, out->path)) return TX_OK;
+    if (tx__has_manifest(dir, name, out->path)) return note_newer(dir, out);
     snprintf(old, sizeof old, TX__OLD_PREFIX "%s", name);
     if (tx__has_manifest(dir, old, out->path)) {
         snprintf(out->note, sizeof out->note,
@@ -110,23 +141,49 @@ tx_status tx__place_find(const char *dir, tx__place *out)
     return take_newest(dir, out);
 }
 
-/* Files of other programs, in the order in which they decide. */
-static tx_status find_foreign(const char *dir, const tx_names *names, tx_ckpt_kind *out)
+/* Whether `latest` holds something that native checkpoints are not called. */
+static bool is_others_latest(const char *dir)
 {
-    bool megatron = has_file(dir, "latest_checkpointed_iteration.txt");
-    for (size_t i = 0; i < names->n; i++) megatron = megatron || !strncmp(names->name[i], "mp_rank_", 8);
-    if (megatron)
-        return TX_FAIL(TX_ERR_UNSUPPORTED,
-                       "%s: a Megatron checkpoint; reading Megatron/DeepSpeed checkpoints is not built yet", dir);
-    if (has_file(dir, TX_HF_WEIGHTS) || has_file(dir, TX_HF_INDEX)) {
+    char latest[TX__PATH_CAP];
+    tx_str text = { 0 };
+    if (tx_path_join(latest, sizeof latest, dir, TX__LATEST) || !tx_path_exists(latest)) return false;
+    bool other = !tx_file_read(latest, 4096, &text) && text.len >= 11 && !memcmp(text.data, "global_step", 11);
+    tx_str_free(&text);
+    return other;
+}
+
+static bool begins(const char *name, const char *with)
+{
+    return !strncmp(name, with, strlen(with));
+}
+
+/* Folders that upstream's programs write, by the names in them: DeepSpeed's, the universal form of it, Megatron's. A
+ * step's own folder or the one above. */
+static tx_ckpt_kind find_upstream(const char *dir, const tx_names *names)
+{
+    bool states = false, ranks = false, steps = false;
+    for (size_t i = 0; i < names->n; i++) {
+        const char *name = names->name[i];
+        states = states || strstr(name, "_states.pt");
+        ranks = ranks || begins(name, "mp_rank_");
+        steps = steps || begins(name, "global_step");
+    }
+    if (has_file(dir, "zero/optimizer_state.pt") || (has_file(dir, "zero") && states)) return TX_CKPT_UNIVERSAL;
+    if (has_file(dir, "latest_universal") && !has_file(dir, TX__LATEST)) return TX_CKPT_UNIVERSAL;
+    if (states || is_others_latest(dir) || steps) return TX_CKPT_DEEPSPEED;
+    if (ranks || has_file(dir, "latest_checkpointed_iteration.txt")) return TX_CKPT_MEGATRON;
+    return TX_CKPT_NONE;
+}
+
+static tx_status find_huggingface(const char *dir, tx_ckpt_kind *out)
+{
+    static const char *const weights[] = { TX_HF_WEIGHTS, TX_HF_INDEX, TX_HF_BIN, TX_HF_BIN_INDEX };
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
+        if (!has_file(dir, weights[i])) continue;
         if (!has_file(dir, TX_HF_CONFIG))
             return TX_FAIL(TX_ERR_FORMAT, "%s: holds a Hugging Face model without its " TX_HF_CONFIG "; put it there",
                            dir);
         *out = TX_CKPT_HUGGINGFACE;
-    } else if (has_file(dir, "pytorch_model.bin") || has_file(dir, "pytorch_model.bin.index.json")) {
-        return TX_FAIL(
-            TX_ERR_UNSUPPORTED,
-            "%s: reading pytorch_model.bin is not built yet; save the model as " TX_HF_WEIGHTS " (safetensors)", dir);
     }
     return TX_OK;
 }
@@ -162,18 +219,23 @@ static tx_ckpt_kind describe_nothing(const char *dir, const tx_names *names, cha
 
 static tx_status probe_folder(const char *dir, const tx_names *names, tx_ckpt_kind *out, char *detail, size_t cap)
 {
-    tx__place place;
-    TX_TRY(tx__place_find(dir, &place));
+    static const char *const what[] = { [TX_CKPT_HUGGINGFACE] = "a Hugging Face model",
+                                        [TX_CKPT_MEGATRON] = "a Megatron checkpoint",
+                                        [TX_CKPT_DEEPSPEED] = "a DeepSpeed checkpoint",
+                                        [TX_CKPT_UNIVERSAL] = "a universal DeepSpeed checkpoint" };
+    tx__place place = { 0 };
+    *out = find_upstream(dir, names);
+    if (*out == TX_CKPT_NONE) TX_TRY(tx__place_find(dir, &place));
     if (place.path[0]) {
         *out = TX_CKPT_NATIVE;
         snprintf(detail, cap, "%s", place.note[0] ? place.note : place.path);
         return TX_OK;
     }
-    TX_TRY(find_foreign(dir, names, out));
-    if (*out == TX_CKPT_HUGGINGFACE)
-        snprintf(detail, cap, "%s holds a Hugging Face model", dir);
-    else
+    if (*out == TX_CKPT_NONE) TX_TRY(find_huggingface(dir, out));
+    if (*out == TX_CKPT_NONE)
         *out = describe_nothing(dir, names, detail, cap);
+    else
+        snprintf(detail, cap, "%s holds %s", dir, what[*out]);
     return TX_OK;
 }
 

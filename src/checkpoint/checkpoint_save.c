@@ -7,9 +7,10 @@
  *                    fsync DIR
  *                    latest                                                published
  *
- *  At every moment before the last step `latest` names what it named, and that folder is whole. Where the file system
- *  cannot exchange two names (NFS, some cluster file systems) a replaced folder is set aside as .old-iter_0000010 for
- * the time between two renames; loading looks there, and the next save puts it back. */
+ *  The first line is begin, the second is write, which touches nothing but the job and so may be another thread's, the
+ * others are finish. At every moment before the last step `latest` names what it named, and that folder is whole. Where
+ * the file system cannot exchange two names (NFS, some cluster file systems) a replaced folder is set aside as
+ * .old-iter_0000010 for the time between two renames; loading looks there, and the next save puts it back. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -50,12 +51,12 @@ typedef struct window {
     int64_t first, n;
 } window;
 
-typedef struct job {
-    const char *dir;
+typedef struct tx_ckpt_save {
+    char *dir; /* owned */
     tx_comm *group;
     const tx_params *ps;
     const tx_stretches *kept;
-    const tx_ckpt_part *part;
+    tx_ckpt_part part[TX_CKPT_MAX_PARTS];
     int n_parts;
     window window;
     entry *entry;     /* owned; part by part, in the order of the stretches */
@@ -65,6 +66,11 @@ typedef struct job {
     bool made;     /* rank 0: the temporary folder is there */
     char file[64]; /* this rank's shard */
     char name[TX__ITER_CAP], tmp[TX__PATH_CAP], final[TX__PATH_CAP], old[TX__PATH_CAP];
+    json_t *manifest; /* rank 0: owned */
+    /* what write leaves to finish: how it went, why, and what the manifest says of the shard (Jansson's) */
+    tx_status written;
+    char why[2048];
+    char *text;
 } job;
 
 static tx_status sys_fail(const char *path, const char *doing)
@@ -73,6 +79,20 @@ static tx_status sys_fail(const char *path, const char *doing)
 }
 
 /* ---- before writing ---- */
+
+/* Also one that has ended and that nobody has asked for: where the first process of a container does not, it stays. */
+static bool is_gone(pid_t pid)
+{
+    char path[64];
+    tx_str stat = { 0 };
+    if (kill(pid, 0)) return errno == ESRCH;
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    if (tx_file_read(path, 4096, &stat)) return false;
+    const char *name_end = strrchr(stat.data, ')'); /* "pid (name) state ..." */
+    bool ended = name_end && (!strncmp(name_end, ") Z", 3) || !strncmp(name_end, ") X", 3));
+    tx_str_free(&stat);
+    return ended;
+}
 
 /* ".tmp-iter_<i>-<pid>", or "latest.tmp-<pid>", of a process that is gone, or of this one (an earlier save failed). */
 static bool is_stale_temporary(const char *name)
@@ -83,7 +103,7 @@ static bool is_stale_temporary(const char *name)
     char *end;
     long pid = strtol(strrchr(name, '-') + 1, &end, 10);
     if (*end || pid <= 0) return false; /* not a name of ours */
-    return pid == (long)getpid() || (kill((pid_t)pid, 0) && errno == ESRCH);
+    return pid == (long)getpid() || is_gone((pid_t)pid);
 }
 
 /* A crash between two renames left ".old-iter_<i>": back to its name if that is free, else it has been replaced. */
@@ -91,7 +111,7 @@ static tx_status settle_old(const char *dir, const char *old_name, const char *o
 {
     char path[TX__PATH_CAP];
     if (tx__has_manifest(dir, old_name + sizeof TX__OLD_PREFIX - 1, path)) return tx_remove_tree(old_path);
-    return rename(old_path, path) ? sys_fail(old_path, "rename to the name it was set aside from") : TX_OK;
+    return TX_RETRY(rename(old_path, path)) ? sys_fail(old_path, "rename to the name it was set aside from") : TX_OK;
 }
 
 static tx_status clean_up(const char *dir)
@@ -122,7 +142,7 @@ static tx_status check_space(const job *j, uint64_t need)
 {
     struct statvfs v;
     need += (uint64_t)1 << 20; /* folders, and a little to spare */
-    if (statvfs(j->dir, &v)) return sys_fail(j->dir, "ask for free space");
+    if (TX_RETRY(statvfs(j->dir, &v))) return sys_fail(j->dir, "ask for free space");
     uint64_t have = (uint64_t)v.f_bavail * v.f_frsize;
     if (have < need)
         return TX_FAIL(TX_ERR_IO,
@@ -222,7 +242,7 @@ static tx_status make_folder(job *j, uint64_t need)
     TX_TRY(tx_dir_sync(path)); /* DIR may be new: its own name has to last too */
     TX_TRY(clean_up(j->dir));
     TX_TRY(check_space(j, need));
-    if (mkdir(j->tmp, 0777)) return sys_fail(j->tmp, "create");
+    if (TX_RETRY(mkdir(j->tmp, 0777))) return sys_fail(j->tmp, "create");
     j->made = true;
     return TX_OK;
 }
@@ -379,36 +399,18 @@ out:
     return st;
 }
 
-/* Everything in the temporary folder. */
-static tx_status write_folder(job *j, const tx_ckpt_state *state, const json_t *config)
-{
-    json_t *m = NULL;
-    char *text = NULL;
-    bool first = tx_comm_rank(j->group) == 0;
-    tx_status st = TX_OK;
-    if (first && !(m = tx__manifest_begin(state, config))) st = TX_FAIL(TX_ERR_NOMEM, NO_MEMORY);
-    if (!st) st = write_part(j, &text);
-    TX_GOTO(tx_comm_agree(j->group, st));
-    TX_GOTO(collect_parts(j, m, text));
-    if (first) st = write_manifest(j, m);
-out:
-    free(text); /* Jansson's */
-    json_decref(m);
-    return st;
-}
-
 /* Gives the finished folder its name. What had the name before lies in tmp afterwards, or in old. */
 static tx_status publish_folder(const job *j)
 {
     if (!tx_path_exists(j->final)) {
-        if (rename(j->tmp, j->final)) return sys_fail(j->final, "rename a temporary to it");
-    } else if (renameat2(AT_FDCWD, j->tmp, AT_FDCWD, j->final, RENAME_EXCHANGE)) {
+        if (TX_RETRY(rename(j->tmp, j->final))) return sys_fail(j->final, "rename a temporary to it");
+    } else if (TX_RETRY(renameat2(AT_FDCWD, j->tmp, AT_FDCWD, j->final, RENAME_EXCHANGE))) {
         if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP)
             return sys_fail(j->final, "exchange it with a temporary");
-        if (rename(j->final, j->old)) return sys_fail(j->final, "set it aside");
-        if (rename(j->tmp, j->final)) {
+        if (TX_RETRY(rename(j->final, j->old))) return sys_fail(j->final, "set it aside");
+        if (TX_RETRY(rename(j->tmp, j->final))) {
             tx_status st = sys_fail(j->final, "rename a temporary to it");
-            if (rename(j->old, j->final))
+            if (TX_RETRY(rename(j->old, j->final)))
                 tx_warn("%s: cannot rename back to %s: %s", j->old, j->final, strerror(errno));
             return st;
         }
@@ -445,21 +447,83 @@ static tx_status publish(const job *j, tx_status st)
     return st;
 }
 
+/* ---- the three steps ---- */
+
+static void destroy(job *j)
+{
+    tx_free(j->dir);
+    tx_free(j->entry);
+    tx_free(j->spec);
+    tx_free(j->window.buf);
+    json_decref(j->manifest);
+    free(j->text); /* Jansson's */
+    tx_free(j);
+}
+
+/* What can be done before the ranks have spoken to each other. */
+static tx_status set_up(job *j, const char *dir, const tx_ckpt_state *state, const json_t *config)
+{
+    tx__iter_name(j->name, state->iteration);
+    snprintf(j->file, sizeof j->file, "shard_%05d.safetensors", tx_comm_rank(j->group));
+    TX_TRY(tx_memdup0(&j->dir, dir, strlen(dir), "a path"));
+    if (tx_comm_rank(j->group) == 0 && !(j->manifest = tx__manifest_begin(state, config)))
+        return TX_FAIL(TX_ERR_NOMEM, NO_MEMORY);
+    return list_tensors(j);
+}
+
+tx_status tx_checkpoint_save_begin(tx_ckpt_save **out, const char *dir, const tx_ckpt_state *state,
+                                   const json_t *config, const tx_params *ps, const tx_stretches *kept,
+                                   const tx_ckpt_part *part, int n_parts, tx_comm *group)
+{
+    TX_ASSERT(state->iteration >= 0 && json_is_object(config) && n_parts <= TX_CKPT_MAX_PARTS);
+    job *j = NULL;
+    tx_status st = tx_comm_agree(group, tx_alloc(&j, 1, sizeof *j, "a checkpoint"));
+    if (!st) {
+        *j = (job){ .group = group, .ps = ps, .kept = kept, .n_parts = n_parts };
+        for (int i = 0; i < n_parts; i++) {
+            TX_ASSERT(part[i].flat || part[i].move);
+            j->part[i] = part[i];
+        }
+        st = prepare(j, set_up(j, dir, state, config));
+    }
+    if (!st)
+        *out = j;
+    else if (j)
+        tx_checkpoint_save_abandon(j);
+    return st;
+}
+
+void tx_checkpoint_save_write(tx_ckpt_save *j)
+{
+    j->written = write_part(j, &j->text);
+    if (j->written) snprintf(j->why, sizeof j->why, "%s", tx_last_error());
+}
+
+tx_status tx_checkpoint_save_finish(tx_ckpt_save *j)
+{
+    tx_comm *group = j->group;
+    tx_status st = j->written ? TX_FAIL_LINES(j->written, "%s", j->why) : TX_OK;
+    TX_GOTO(tx_comm_agree(group, st));
+    TX_GOTO(collect_parts(j, j->manifest, j->text));
+    if (tx_comm_rank(group) == 0) st = write_manifest(j, j->manifest);
+out:
+    if (j->made) st = publish(j, st);
+    st = tx_comm_agree(group, st);
+    destroy(j);
+    return st;
+}
+
+void tx_checkpoint_save_abandon(tx_ckpt_save *j)
+{
+    if (j->made) remove_quietly(j->tmp, TX_ERR_STATE);
+    destroy(j);
+}
+
 tx_status tx_checkpoint_save(const char *dir, const tx_ckpt_state *state, const json_t *config, const tx_params *ps,
                              const tx_stretches *kept, const tx_ckpt_part *part, int n_parts, tx_comm *group)
 {
-    TX_ASSERT(state->iteration >= 0 && json_is_object(config));
-    for (int i = 0; i < n_parts; i++) TX_ASSERT(part[i].flat || part[i].move);
-    job j = { .dir = dir, .group = group, .ps = ps, .kept = kept, .part = part, .n_parts = n_parts };
-    tx__iter_name(j.name, state->iteration);
-    snprintf(j.file, sizeof j.file, "shard_%05d.safetensors", tx_comm_rank(group));
-    tx_status st = prepare(&j, list_tensors(&j));
-    bool prepared = !st; /* on all, or on none */
-    if (!st) st = write_folder(&j, state, config);
-    if (j.made) st = publish(&j, st);
-    if (prepared) st = tx_comm_agree(group, st);
-    tx_free(j.entry);
-    tx_free(j.spec);
-    tx_free(j.window.buf);
-    return st;
+    tx_ckpt_save *j;
+    TX_TRY(tx_checkpoint_save_begin(&j, dir, state, config, ps, kept, part, n_parts, group));
+    tx_checkpoint_save_write(j);
+    return tx_checkpoint_save_finish(j);
 }

@@ -5,7 +5,8 @@
  *                            model.safetensors.index.json                  {"weight_map": {tensor: file}} and
  *                            model-00001-of-0000N.safetensors, ...         the files it names
  *
- *  With both, the single file is taken, as Hugging Face's own loader does. */
+ *  With both, the single file is taken, as Hugging Face's own loader does. Without either pytorch_model.bin or its
+ * index (torch/pt.h), whose tensors look the same here. */
 #ifndef TX_CHECKPOINT_HUGGINGFACE_H
 #define TX_CHECKPOINT_HUGGINGFACE_H
 
@@ -16,9 +17,11 @@
 #include "base/status.h"
 #include "checkpoint/safetensors.h"
 
-#define TX_HF_CONFIG  "config.json"
-#define TX_HF_WEIGHTS "model.safetensors"
-#define TX_HF_INDEX   "model.safetensors.index.json"
+#define TX_HF_CONFIG    "config.json"
+#define TX_HF_WEIGHTS   "model.safetensors"
+#define TX_HF_INDEX     "model.safetensors.index.json"
+#define TX_HF_BIN       "pytorch_model.bin"
+#define TX_HF_BIN_INDEX "pytorch_model.bin.index.json"
 
 typedef struct tx_huggingface tx_huggingface;
 
@@ -43,16 +46,17 @@ typedef struct tx_hf_tensor {
 
 /* Puts a tensor's numbers, row-major as in the file, into x. Called once per tensor, so that only one of them needs to
  * be at hand in the file's layout. */
-typedef void tx_hf_fetch(void *user, const tx_hf_tensor *tensor, float *x);
+typedef tx_status tx_hf_fetch(void *user, const tx_hf_tensor *tensor, float *x);
 
 /* Publishes a safetensors file, tensors in the reference writer's order (`tensor` is sorted in place). */
 tx_status tx_huggingface_write_tensors(const char *path, tx_hf_tensor *tensor, size_t n, tx_hf_fetch *fetch,
                                        void *user);
 
-/* Writes config.json and model.safetensors. The folder is made if need be. config.json comes last and an old one goes
- * first, so a crash leaves nothing that looks like a model and is not. TX_ERR_ARG when the folder holds a sharded
- * model: its index would contradict the new file. */
+/* Writes config.json and model.safetensors; with shard_bytes > 0, where the tensors take more, files of at most so many
+ * bytes of tensors (or one tensor) and their index. The folder is made if need be. config.json comes last and an old
+ * one goes first, so a crash leaves nothing that looks like a model and is not. TX_ERR_ARG when the folder holds a
+ * model in the other form, or in more files: what stays would contradict the new files. */
 tx_status tx_huggingface_write(const char *dir, const json_t *config, tx_hf_tensor *tensor, size_t n,
-                               tx_hf_fetch *fetch, void *user);
+                               int64_t shard_bytes, tx_hf_fetch *fetch, void *user);
 
 #endif

@@ -19,6 +19,7 @@
 #include "checkpoint/boxes.h"
 #include "checkpoint/json_text.h"
 
+#define ASK_BLOCKS  32 /* that the disk is asked for at a time when a shard is read */
 #define HASH_DIGITS 32
 #define HASH_KEY    ",\"hash\":\""
 #define TAIL_BYTES  (sizeof HASH_KEY - 1 + HASH_DIGITS + 3) /* "}\n behind the digits */
@@ -227,6 +228,13 @@ static tx_status bad(const char *path, const char *what)
     return TX_FAIL(TX_ERR_FORMAT, "%s: %s is not what a manifest of \"%s\" holds", path, what, TX__MANIFEST_FORMAT);
 }
 
+/* The same of a member of a field; what is no name is not shown. */
+static tx_status bad_member(const char *path, const char *member, const char *field)
+{
+    return TX_FAIL(TX_ERR_FORMAT, "%s: %s in \"%s\" is not what a manifest of \"%s\" holds", path,
+                   tx__is_printable(member, TX__KEY_CAP) ? member : "a member", field, TX__MANIFEST_FORMAT);
+}
+
 static tx_status read_state(tx__manifest *m, const char *path)
 {
     const json_t *s = json_object_get(m->root, "state");
@@ -236,13 +244,14 @@ static tx_status read_state(tx__manifest *m, const char *path)
         m->state.seed = strtoull(seed, NULL, 10);
         snprintf(back, sizeof back, "%" PRIu64, m->state.seed);
     }
-    bool good = json_object_size(s) == N_COUNTS + 1 && seed && !strcmp(seed, back);
-    for (size_t i = 0; i < N_COUNTS && good; i++) {
+    if (!seed || strcmp(seed, back) != 0) return bad_member(path, "seed", "state");
+    for (size_t i = 0; i < N_COUNTS; i++) {
         int64_t count = 0;
-        good = tx__json_size(json_object_get(s, counts[i].name), &count);
+        if (!tx__json_size(json_object_get(s, counts[i].name), &count))
+            return bad_member(path, counts[i].name, "state");
         memcpy((char *)&m->state + counts[i].offset, &count, sizeof count);
     }
-    return good ? TX_OK : bad(path, "\"state\"");
+    return json_object_size(s) == N_COUNTS + 1 ? TX_OK : bad(path, "\"state\"");
 }
 
 static int shard_by_file(const void *a, const void *b)
@@ -274,7 +283,7 @@ static tx_status read_shards(tx__manifest *m, const char *path)
             !tx__json_size(json_object_get(v, "bytes"), &bytes) ||
             !tx__json_size(json_object_get(v, "block_bytes"), &block_bytes) || block_bytes != TX__BLOCK_BYTES ||
             !json_is_array(blocks) || json_array_size(blocks) != n_blocks_of((uint64_t)bytes))
-            return bad(path, "\"shards\"");
+            return bad_member(path, file, "shards");
         json_array_foreach(blocks, i, block)
         {
             if (!is_hex64(block)) return bad(path, "a checksum of \"shards\"");
@@ -335,7 +344,7 @@ static tx_status read_tensors(tx__manifest *m, const char *path)
         if (!tx__is_printable(name, TX__NAME_CAP - 1) || json_object_size(v) != 3 || !dtype || strcmp(dtype, "F32") ||
             !tx__json_sizes(json_object_get(v, "shape"), 1, 2, s->dim, &s->n_dims) || s->dim[0] < 1 || s->dim[1] < 1 ||
             __builtin_mul_overflow(s->dim[0], s->dim[1], &numel))
-            return bad(path, "\"tensors\"");
+            return bad_member(path, name, "tensors");
         m->n_saved++; /* before its pieces: deinit frees what it finds */
         TX_TRY(read_pieces(m, path, s, json_object_get(v, "pieces")));
     }
@@ -394,26 +403,40 @@ int64_t tx__shard_blocks(const tx__shard *s)
     return (int64_t)n_blocks_of(s->bytes);
 }
 
+void tx__block_bytes(const tx__shard *s, int64_t i, uint64_t *first, uint64_t *end)
+{
+    *first = (uint64_t)i * TX__BLOCK_BYTES;
+    *end = s->bytes - *first < TX__BLOCK_BYTES ? s->bytes : *first + TX__BLOCK_BYTES;
+}
+
+bool tx__block_is_good(const tx__shard *s, const tx_map *map, int64_t i)
+{
+    char hex[17];
+    uint64_t first, end;
+    tx__block_bytes(s, i, &first, &end);
+    snprintf(hex, sizeof hex, "%016" PRIx64, (uint64_t)XXH3_64bits(map->data + first, (size_t)(end - first)));
+    return !strcmp(hex, json_string_value(json_array_get(s->block, (size_t)i)));
+}
+
 tx_status tx__shard_verify(const tx__shard *s, const char *path, const tx_map *map, int64_t first, int64_t end)
 {
     if (map->size != s->bytes)
         return TX_FAIL(TX_ERR_FORMAT, "%s: %zu bytes long, the manifest says %" PRIu64 ": cut off or changed", path,
                        map->size, s->bytes);
     int64_t n = tx__shard_blocks(s), first_bad = n;
-#pragma omp parallel for schedule(dynamic, 4) reduction(min : first_bad)
+    tx_map_ask(map, (size_t)first * TX__BLOCK_BYTES, ASK_BLOCKS * TX__BLOCK_BYTES);
+#pragma omp parallel for schedule(dynamic, 1) reduction(min : first_bad)
     for (int64_t i = first; i < end; i++) {
-        char hex[17];
-        size_t at = (size_t)i * TX__BLOCK_BYTES, left = map->size - at;
-        uint64_t h = XXH3_64bits(map->data + at, left < TX__BLOCK_BYTES ? left : TX__BLOCK_BYTES);
-        snprintf(hex, sizeof hex, "%016" PRIx64, h);
-        if (strcmp(hex, json_string_value(json_array_get(s->block, (size_t)i))) && i < first_bad) first_bad = i;
+        if ((i - first) % ASK_BLOCKS == 0) /* of the stretch behind this one */
+            tx_map_ask(map, (size_t)(i + ASK_BLOCKS) * TX__BLOCK_BYTES, ASK_BLOCKS * TX__BLOCK_BYTES);
+        if (!tx__block_is_good(s, map, i) && i < first_bad) first_bad = i;
+        tx_map_forget(map, (size_t)i * TX__BLOCK_BYTES, TX__BLOCK_BYTES); /* stays in the system's cache */
     }
-    if (first_bad < n)
-        return TX_FAIL(TX_ERR_FORMAT,
-                       "%s: block %" PRId64 " (bytes %" PRId64 " to %" PRId64
-                       ") does not match its checksum: the file is "
-                       "damaged; load another iteration",
-                       path, first_bad, first_bad * TX__BLOCK_BYTES,
-                       first_bad == n - 1 ? (int64_t)map->size - 1 : (first_bad + 1) * TX__BLOCK_BYTES - 1);
-    return TX_OK;
+    if (first_bad == n) return TX_OK;
+    uint64_t at, to;
+    tx__block_bytes(s, first_bad, &at, &to);
+    return TX_FAIL(TX_ERR_FORMAT,
+                   "%s: block %" PRId64 " (bytes %" PRIu64 " to %" PRIu64
+                   ") does not match its checksum: the file is damaged; load another iteration",
+                   path, first_bad, at, to - 1);
 }

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/safetensors.h"
 
 #define TX__MANIFEST_FILE   "manifest.json"
 #define TX__MANIFEST_FORMAT "triax checkpoint 1"
@@ -93,6 +94,16 @@ const tx__saved *tx__manifest_find(const tx__manifest *m, const char *name); /* 
 
 /* Blocks of a shard. */
 int64_t tx__shard_blocks(const tx__shard *s);
+
+/* Bytes [first, end) of the file that block i has, and whether they match; those must be in the map. */
+void tx__block_bytes(const tx__shard *s, int64_t i, uint64_t *first, uint64_t *end);
+bool tx__block_is_good(const tx__shard *s, const tx_map *map, int64_t i);
+
+/* Whether the file that a piece lies in holds it as the manifest says. */
+bool tx__piece_is_in(const tx_safetensors *f, const tx__saved *s, const tx__piece *p);
+
+/* Of an open checkpoint. */
+const tx__manifest *tx__checkpoint_fields(const tx_checkpoint *c);
 
 /* Compares blocks [first, end) of a shard with their checksums, on all threads, and the file's length. The error names
  * the file and the block. */

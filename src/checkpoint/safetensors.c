@@ -12,6 +12,8 @@
 #include "base/half.h"
 #include "checkpoint/json_text.h"
 
+#define PUT_BYTES ((size_t)1 << 20)
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors lie in files and in memory alike, little-endian");
 
 static const struct {
@@ -348,6 +350,12 @@ static size_t from_f32(tx_st_dtype t, const float *src, unsigned char *dst, size
     return n_lost;
 }
 
+void tx_st_forget(const tx_st_tensor *t)
+{
+    const tx_map bytes = { t->data, t->bytes };
+    tx_map_forget(&bytes, 0, t->bytes);
+}
+
 /* ---- writing ---- */
 
 tx_status tx_st_spec_bytes(const tx_st_spec *spec, uint64_t *bytes)
@@ -390,10 +398,16 @@ static tx_status add_entry(json_t *header, const tx_st_spec *spec, uint64_t *at)
     return TX_OK;
 }
 
+/* A stretch at a time, so that what is written is still in the processor's caches when the tap looks at it, and the
+ * disk has work meanwhile. */
 static tx_status put_through(tx_st_writer *w, const void *bytes, size_t n)
 {
-    TX_TRY(tx_writer_put(w->file, bytes, n));
-    if (w->tap) w->tap(w->user, bytes, n);
+    const char *p = bytes;
+    for (size_t k; n; p += k, n -= k) {
+        k = n < PUT_BYTES ? n : PUT_BYTES;
+        TX_TRY(tx_writer_put(w->file, p, k));
+        if (w->tap) w->tap(w->user, p, k);
+    }
     return TX_OK;
 }
 

@@ -76,6 +76,9 @@ const char *tx_safetensors_metadata(const tx_safetensors *f, const char *key);  
  * transpose of what is not 2-D, TX_ERR_NUMERIC when a finite F64 is too large for float32. */
 tx_status tx_st_read_f32(const tx_st_tensor *t, float *dst, bool transpose);
 
+/* Its bytes are not needed again soon: see tx_map_forget. */
+void tx_st_forget(const tx_st_tensor *t);
+
 /* "F32[50257,768]" into buf; returns buf. */
 const char *tx_st_describe(const tx_st_tensor *t, char *buf, size_t cap);
 

@@ -60,6 +60,7 @@ const tx_seat *tx_world_seat(const tx_world *w, int rank);
 
 /* How long a rank waits for others in one call, in seconds; 0: for ever. The default is 600. */
 void tx_world_set_timeout(tx_world *w, double seconds);
+double tx_world_timeout(const tx_world *w);
 
 /* What this rank is doing, for the message of those who wait for it: "reading data". A short text, copied. The place
  * in the model (ctx->at) is added by the calls themselves. */

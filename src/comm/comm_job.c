@@ -139,7 +139,8 @@ void tx__presence_describe(char *buf, size_t cap, tx_world *w, int rank)
         return;
     }
     tx__presence *p = &w->job->rank[local];
-    for (int tries = 0; tries < 1000; tries++) { /* a rank that was stopped while it wrote stays odd for ever */
+    int tries = 0;
+    do {
         version = atomic_load_explicit(&p->version, memory_order_acquire);
         doing = get(&p->doing);
         what = get(&p->what);
@@ -148,8 +149,8 @@ void tx__presence_describe(char *buf, size_t cap, tx_world *w, int rank)
         backward = get(&p->backward);
         get_text(group, p->group, 4);
         get_text(note, p->note, 8);
-        if (!(version & 1) && atomic_load(&p->version) == version) break;
-    }
+    } while (((version & 1) || atomic_load(&p->version) != version) &&
+             ++tries < 1000); /* a rank that was stopped while it wrote stays odd for ever */
     if (what >= TX__N_CALLS) what = 0;
     describe(call, sizeof call, (int)what, (int64_t)number, group, (int)layer, backward);
     switch (doing) {

@@ -168,6 +168,11 @@ void tx_world_set_timeout(tx_world *w, double seconds)
     w->timeout = seconds;
 }
 
+double tx_world_timeout(const tx_world *w)
+{
+    return w->timeout;
+}
+
 void tx_world_note(tx_world *w, const char *what)
 {
     tx__presence_note(w, what);

@@ -34,7 +34,7 @@ bool tx_size_parse(const char *text, size_t *bytes);
 
 typedef struct tx_command {
     const char *name, *summary; /* "pretrain-gpt" */
-    unsigned groups;            /* of options that it takes: a bit each */
+    uint64_t groups;            /* of options that it takes: a bit each */
 } tx_command;
 
 /* One bool per option. */

@@ -285,6 +285,7 @@ static void log_derived(const tx_config *cfg)
         tx_info("--deepspeed_config %.200s: switches --deepspeed on", cfg->deepspeed_config);
     if (cfg->profile && cfg->skip_train) tx_warn("--profile: nothing is profiled with --skip-train");
     if (g->save_interval && !g->save) tx_warn("--save-interval: nothing is saved without --save");
+    if (g->keep_last && !cfg->save) tx_warn("--keep-last: nothing is saved without --save");
     if (!g->tensorboard_dir &&
         (g->tensorboard_log_interval || g->log_timers_to_tensorboard || g->log_batch_size_to_tensorboard ||
          g->log_learning_rate_to_tensorboard || g->log_loss_scale_to_tensorboard ||
@@ -314,22 +315,39 @@ static tx_status take_deepspeed(struct parse *p)
     return tx__deepspeed_read(&p->deepspeed, p->cfg, p->typed, &p->bad, &p->found);
 }
 
+/* --load latest-good: the folder that is saved into, with a flag of its own. */
+static tx_status take_latest_good(struct parse *p)
+{
+    tx_config *cfg = p->cfg;
+    if (!cfg->load || strcmp(cfg->load, "latest-good") != 0) return TX_OK;
+    if (!cfg->save) {
+        tx__violate(&p->found,
+                    "--load latest-good is the newest good checkpoint of --save, which is not given: give its "
+                    "folder, --load DIR --load-latest-good");
+        return TX_OK;
+    }
+    cfg->load_latest_good = true;
+    return tx_config_set_text(&cfg->load, cfg->save);
+}
+
 /* All arguments, one after the other, into p->cfg; then what follows from them, and the rules. */
 static tx_status take_all(struct parse *p, int argc, char *const *argv)
 {
     TX_TRY(tx_alloc(&p->typed, tx__n_options, sizeof *p->typed, "the options"));
     TX_TRY(tx_alloc(&p->value, tx__n_options, sizeof *p->value, "the options"));
-    int i = 0;
-    if (argc > 0 && !is_flag(argv[0]) && tx__option_bare(p->cfg->command)) i = take_bare(p, argc, argv);
-    while (i < argc) {
+    const tx_option *bare = tx__option_bare(p->cfg->command);
+    for (int i = 0; i < argc;) {
         if (is_flag(argv[i])) {
             i = take_flag(p, argc, argv, i);
+        } else if (bare && !p->typed[bare - tx__options]) {
+            i += take_bare(p, argc - i, argv + i);
         } else {
             tx__violate(&p->found, "\"%.60s\" is not a flag and no flag before it takes it", argv[i]);
             i++;
         }
     }
     TX_TRY(take_deepspeed(p));
+    TX_TRY(take_latest_good(p));
     size_t behind = p->found.text.len;
     tx__config_derive(p->cfg);
     tx__config_check(p->cfg, &p->bad, &p->found);

@@ -12,6 +12,22 @@ static void rule_save_has_an_interval(const tx__check *k)
     if (k->c->save && !k->g->save_interval && !k->c->save_interval) tx__violate(k->v, "--save needs --save-interval");
 }
 
+static void rule_async_save_has_a_folder(const tx__check *k)
+{
+    if (k->c->async_save && !k->c->save && !tx__plans_only(k)) tx__violate(k->v, "--async-save needs --save");
+}
+
+static void rule_load_has_one_meaning(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (c->load_tag && !c->load && !k->g->load) tx__violate(k->v, "--load-tag needs --load");
+    if (c->load_latest_good && !c->load && !k->g->load) tx__violate(k->v, "--load-latest-good needs --load");
+    if (c->load_tag && (!*c->load_tag || strchr(c->load_tag, '/') || !strcmp(c->load_tag, "..")))
+        tx__violate(k->v, "--load-tag %.60s is not the name of a folder in --load", c->load_tag);
+    if (c->load_tag && c->load_latest_good)
+        tx__violate(k->v, "--load-tag names one checkpoint, --load-latest-good looks for one: give one of the two");
+}
+
 static void rule_missing_checkpoint_has_a_name(const tx__check *k)
 {
     if (k->c->exit_on_missing_checkpoint && !k->c->load) tx__violate(k->v, "--exit-on-missing-checkpoint needs --load");
@@ -141,13 +157,20 @@ static void rule_dump_step_is_a_step(const tx__check *k)
         tx__violate(k->v, "--dump-step %.60s is not a step; it takes a step from 1 on and a folder", l->item[0]);
 }
 
+static bool reads_a_model(const char *command)
+{
+    static const char *const begins[] = { "evaluate", "generate", "inspect", "serve", "run-text-generation" };
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        if (!strncmp(command, begins[i], strlen(begins[i]))) return true;
+    return false;
+}
+
 /* A checkpoint of triax knows its tokenizer, so the commands that read one may leave the files out. */
 static void rule_tokenizer_has_its_files(const tx__check *k)
 {
     const tx_config *c = k->c;
     /* the files may lie beside the checkpoint, or are not needed */
-    bool optional = c->load || tx__plans_only(k) || strcmp(c->command->name, "evaluate") == 0 ||
-                    strcmp(c->command->name, "generate") == 0 || strncmp(c->command->name, "inspect", 7) == 0;
+    bool optional = c->load || tx__plans_only(k) || reads_a_model(c->command->name);
     bool vocab = c->vocab_file || k->g->vocab_file, merge = c->merge_file || k->g->merge_file;
     bool model = c->tokenizer_model || k->g->tokenizer_model;
     const char *type = c->tokenizer_type;
@@ -188,6 +211,8 @@ static void rule_formats_are_built(const tx__check *k)
 
 const tx__rule tx__rules_files[] = {
     { "pretrain-gpt", rule_save_has_an_interval },
+    { "pretrain-gpt", rule_async_save_has_a_folder },
+    { NULL, rule_load_has_one_meaning },
     { "pretrain-gpt", rule_missing_checkpoint_has_a_name },
     { "pretrain-gpt", rule_finetune_has_a_checkpoint },
     { "pretrain-gpt", rule_dump_step_is_a_step },
@@ -206,6 +231,9 @@ const tx__rule tx__rules_files[] = {
     { "inspect-samples", rule_tokenizer_has_its_files },
     { "evaluate", rule_tokenizer_has_its_files },
     { "generate", rule_tokenizer_has_its_files },
+    { "generate-samples-gpt", rule_tokenizer_has_its_files },
+    { "serve", rule_tokenizer_has_its_files },
+    { "run-text-generation-server", rule_tokenizer_has_its_files },
     { NULL, rule_formats_are_built },
     { NULL, NULL },
 };

@@ -53,16 +53,16 @@ static void rule_ranks_hold_whole_models(const tx__check *k)
 {
     const tx_config *c = k->c;
     int64_t model = c->tensor_model_parallel_size * c->pipeline_model_parallel_size;
-    char near[TX__NEAREST], how[160] = "";
+    char near[TX__NEAREST], how[256] = "";
     if (!layout_is_known(k) || c->world_size % model == 0) return;
     tx__nearest_multiples(near, c->world_size, model);
     if (k->g->world_size)
         snprintf(how, sizeof how, "give --world-size %s", near);
     else
         snprintf(how, sizeof how,
-                 "start %s ranks, as in mpirun -n %lld triax %s ..., or triax torchrun --nproc_per_node %lld "
-                 "pretrain_gpt.py ...",
-                 near, (long long)model, c->command->name, (long long)model);
+                 "start %s ranks, as in mpirun -n %lld triax %s ..., or triax torchrun --nproc_per_node %lld %s "
+                 "...",
+                 near, (long long)model, c->command->name, (long long)model, c->command->name);
     tx__violate(k->v,
                 "world size (%lld) is not divisible by --tensor-model-parallel-size %lld times "
                 "--pipeline-model-parallel-size %lld: %s",

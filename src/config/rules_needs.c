@@ -133,18 +133,179 @@ static void rule_samples_are_of_one_model(const tx__check *k)
 
 static void rule_evaluate_has_files(const tx__check *k)
 {
+    bool data = k->g->data_path || k->c->data_path.n, files = k->g->valid_data || k->c->valid_data.n;
     tx__need(k, k->c->load || k->g->load, "load");
-    tx__need(k, k->g->data_path || k->c->data_path.n, "data-path");
+    if (!data && !files)
+        tx__violate(k->v, k->g->task ? "--task needs --valid-data FILE" : "evaluate needs --data-path or --valid-data");
+    if (data && files) tx__violate(k->v, "--data-path and --valid-data: give one of the two");
     if (k->g->eval_iters && !k->bad->eval_iters && !k->c->eval_iters)
         tx__violate(k->v, "--eval-iters 0 evaluates nothing; leave it out for every sample");
 }
 
-static void rule_generate_has_prompts(const tx__check *k)
+/* Options that only some tasks have. */
+static void rule_task_has_its_options(const tx__check *k)
 {
-    tx__need(k, k->c->load || k->g->load, "load");
-    bool list = k->g->prompt || k->c->prompt.n, file = k->g->prompt_file || k->c->prompt_file;
-    if (!list && !file) tx__violate(k->v, "generate needs --prompt or --prompt-file");
-    if (list && file) tx__violate(k->v, "--prompt and --prompt-file: give one of the two");
+    const tx_config *c = k->c;
+    if (k->bad->task) return;
+    const char *task = c->task ? c->task : "text";
+    bool words = !strcmp(task, "WIKITEXT103"), text = words || !strcmp(task, "text");
+    bool files = k->g->valid_data || c->valid_data.n;
+    if (c->strict_lambada && strcmp(task, "LAMBADA"))
+        tx__violate(k->v, "--strict-lambada is for --task LAMBADA, not for %s", task);
+    if (k->g->overlapping_eval && !(text && files))
+        tx__violate(k->v, "--overlapping-eval is for --valid-data with --task text or WIKITEXT103");
+    if (c->per_token && !(text && files))
+        tx__violate(k->v, "--per-token is for --valid-data with --task text or WIKITEXT103");
+    if (k->g->detokenizer && !words) tx__violate(k->v, "--detokenizer is for --task WIKITEXT103, not for %s", task);
+    if (!files) return;
+    if (k->g->split || k->g->eval_split || k->g->eval_iters)
+        tx__violate(k->v, "--split, --eval-split and --eval-iters are for --data-path: files are scored whole");
+    if (c->eod_mask_loss || c->reset_position_ids || c->reset_attention_mask)
+        tx__violate(k->v, "--eod-mask-loss, --reset-position-ids and --reset-attention-mask are for --data-path: leave "
+                          "them out");
+}
+
+/* One source of prompts; none is standard input. */
+static void rule_generate_has_one_source(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    const tx_config_given *g = k->g;
+    const struct {
+        bool given;
+        const char *flag;
+    } sources[] = { { c->prompt.n || g->prompt, "prompt" },
+                    { c->prompt_file || g->prompt_file, "prompt-file" },
+                    { c->prompt_jsonl || g->prompt_jsonl, "prompt-jsonl" },
+                    { c->prompt_tokens || g->prompt_tokens, "prompt-tokens" },
+                    { c->sample_input_file || g->sample_input_file, "sample-input-file" },
+                    { c->genfile || g->genfile, "genfile" } };
+    const char *first = NULL;
+    tx__need(k, c->load || g->load, "load");
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        if (!sources[i].given) continue;
+        if (first) tx__violate(k->v, "--%s and --%s: give one of the two", first, sources[i].flag);
+        first = sources[i].flag;
+    }
+    if (!k->bad->num_samples && !c->num_samples) tx__violate(k->v, "--num-samples 0 makes nothing: give 1 or more");
+    if (!c->sample_input_file && !c->genfile) return;
+    if (c->samples_json || c->output_tokens || c->logprobs || c->top_logprobs || c->beam_width)
+        tx__violate(k->v,
+                    "--%s writes a file of its own form: leave --json, --output-tokens, --logprobs, --top-logprobs and "
+                    "--beam-width out, or give the prompts by --prompt-file",
+                    c->genfile ? "genfile" : "sample-input-file");
+}
+
+static void rule_samples_go_into_files(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (!strcmp(c->command->name, "generate-samples-gpt")) {
+        tx__need(k, c->load || k->g->load, "load");
+        if (c->num_samples && !c->genfile && !k->bad->genfile && !c->sample_input_file)
+            tx__violate(k->v, "--num-samples %lld needs --genfile, the file for the samples",
+                        (long long)c->num_samples);
+    }
+    if (c->sample_output_file && !c->sample_input_file && !k->bad->sample_input_file)
+        tx__violate(k->v, "--sample-output-file needs --sample-input-file");
+}
+
+/* What sampling takes; `serve` has the same options as defaults of its requests. */
+static void rule_sampler_is_sound(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    int64_t id;
+    if (c->min_new_tokens > c->out_seq_length && c->out_seq_length && !k->bad->min_new_tokens &&
+        !k->bad->out_seq_length)
+        tx__violate(k->v, "--min-new-tokens %lld is more than --out-seq-length %lld", (long long)c->min_new_tokens,
+                    (long long)c->out_seq_length);
+    if ((k->g->top_p_decay || k->g->top_p_bound) && !(c->top_p > 0) && !k->bad->top_p)
+        tx__violate(k->v, "--top-p-decay and --top-p-bound need --top_p");
+    if (c->top_p_bound > c->top_p && c->top_p > 0 && !k->bad->top_p_bound)
+        tx__violate(k->v, "--top-p-bound %g is more than --top_p %g", c->top_p_bound, c->top_p);
+    for (int i = 0; i < c->stop.n; i++)
+        if (!c->stop.item[i][0]) tx__violate(k->v, "--stop: an empty text is everywhere; leave it out");
+    for (int i = 0; i < c->stop_id.n; i++)
+        if (!tx__integer_parse(c->stop_id.item[i], &id) || id < 0 || id > INT32_MAX)
+            tx__violate(k->v, "--stop-id %.60s is no token's id", c->stop_id.item[i]);
+}
+
+/* Beam search has no sampler. */
+static void rule_beam_search_stands_alone(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    const tx_config_given *g = k->g;
+    if (!c->beam_width) {
+        if (g->length_penalty && !k->bad->beam_width) tx__violate(k->v, "--length-penalty needs --beam-width");
+        return;
+    }
+    const struct {
+        bool given;
+        const char *flag;
+    } others[] = { { g->temperature, "temperature" },
+                   { g->top_k, "top_k" },
+                   { g->top_p, "top_p" },
+                   { g->greedy, "greedy" },
+                   { g->repetition_penalty, "repetition-penalty" },
+                   { g->min_new_tokens, "min-new-tokens" },
+                   { g->stop, "stop" },
+                   { g->stop_on_eol, "stop-on-eol" },
+                   { g->stop_on_double_eol, "stop-on-double-eol" },
+                   { g->logprobs, "logprobs" },
+                   { g->top_logprobs, "top-logprobs" },
+                   { g->num_samples, "num-samples" } };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i].given)
+            tx__violate(k->v, "--beam-width finds the likeliest texts, it samples none: leave --%s out",
+                        others[i].flag);
+    if (c->stop_id.n > 1) tx__violate(k->v, "--beam-width takes one --stop-id");
+}
+
+static void rule_serve_has_a_model(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    size_t bytes;
+    tx__need(k, c->load || k->g->load, "load");
+    if (c->auth_token && c->auth_token_file)
+        tx__violate(k->v, "--auth-token and --auth-token-file: give one of the two");
+    if (c->auth_token && !*c->auth_token) tx__violate(k->v, "--auth-token is empty");
+    if (!k->bad->max_body && (!tx_size_parse(c->max_body, &bytes) || bytes > (size_t)1 << 30))
+        tx__violate(k->v, "--max-body %.60s is not a size up to 1GiB, such as 1MiB", c->max_body);
+    if (c->max_context && c->max_tokens > c->max_context)
+        tx__violate(k->v, "--max-tokens %lld is more than --max-context %lld", (long long)c->max_tokens,
+                    (long long)c->max_context);
+}
+
+static void rule_convert_has_folders(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (c->convert_paths.n < 2 && !k->bad->convert_paths)
+        tx__violate(k->v, "convert needs two folders: triax convert --to FORMAT IN OUT");
+    tx__need(k, c->convert_to || k->bad->convert_to, "to");
+    if (!c->convert_to || k->bad->convert_to) return;
+    bool megatron = !strcmp(c->convert_to, "megatron"), deepspeed = !strcmp(c->convert_to, "deepspeed");
+    bool universal = !strcmp(c->convert_to, "universal"); /* which has a file of the run's state for each rank */
+    if (!megatron && !deepspeed && !universal && (c->target_tp > 1 || c->target_pp > 1))
+        tx__violate(
+            k->v,
+            "--target-tp and --target-pp are for --to megatron, deepspeed and universal: a checkpoint of %s has no "
+            "ranks, any number of them loads it",
+            c->convert_to);
+    if (!deepspeed && (k->g->target_dp || k->g->target_zero_stage || c->target_pipeline))
+        tx__violate(k->v, "--target-dp, --target-zero-stage and --target-pipeline-engine are for --to deepspeed");
+    if (!megatron && c->for_release) tx__violate(k->v, "--for-release is for --to megatron");
+    if (k->g->max_shard_size && strcmp(c->convert_to, "huggingface"))
+        tx__violate(k->v, "--max-shard-size is for --to huggingface");
+}
+
+static void rule_tool_has_folders(const tx__check *k)
+{
+    tx__need(k, k->c->input_folder || k->bad->input_folder, "input_folder");
+    tx__need(k, k->c->output_folder || k->bad->output_folder, "output_folder");
+}
+
+static void rule_zero_has_folders(const tx__check *k)
+{
+    if (k->c->zero_paths.n < 2 && !k->bad->zero_paths)
+        tx__violate(k->v, "zero-to-fp32 needs two folders: triax zero_to_fp32.py CHECKPOINT OUTPUT");
 }
 
 /* ---------------------------------------------------------------- the table */
@@ -157,12 +318,24 @@ const tx__rule tx__rules_needs[] = {
     { "train-tokenizer", rule_train_tokenizer_has_files },
     { "merge-datasets", rule_merge_has_files },
     { "inspect", rule_inspect_has_a_path },
+    { "convert", rule_convert_has_folders },
+    { "deepspeed-to-megatron", rule_tool_has_folders },
+    { "deepspeed-to-transformers", rule_tool_has_folders },
+    { "zero-to-fp32", rule_zero_has_folders },
     { "replay", rule_replay_has_a_file },
     { "report", rule_report_has_runs },
     { "inspect-samples", rule_samples_have_their_sizes },
     { "inspect-samples", rule_samples_are_of_one_model },
     { "evaluate", rule_evaluate_has_files },
-    { "generate", rule_generate_has_prompts },
+    { "evaluate", rule_task_has_its_options },
+    { "generate", rule_generate_has_one_source },
+    { "generate", rule_samples_go_into_files },
+    { "generate", rule_sampler_is_sound },
+    { "generate", rule_beam_search_stands_alone },
+    { "generate-samples-gpt", rule_samples_go_into_files },
+    { "generate-samples-gpt", rule_sampler_is_sound },
+    { "serve", rule_serve_has_a_model },
+    { "run-text-generation-server", rule_serve_has_a_model },
     { "pretrain-gpt", rule_no_bert_index },
     { NULL, NULL },
 };

@@ -239,6 +239,37 @@ static void rule_states_are_adams(const tx__check *k)
                 k->c->optimizer);
 }
 
+/* Tasks are scored by a decoder, which has the whole of a rank's layers in one piece. */
+static void rule_eval_tasks_can_be_scored(const tx__check *k)
+{
+    static const char *const tasks[] = { "text=", "WIKITEXT103=", "LAMBADA=", "multiple-choice=" };
+    const tx_config *c = k->c;
+    bool windows = false, lambada = false;
+    for (int i = 0; i < c->eval_tasks.n; i++) {
+        size_t t = 0;
+        while (t < 4 && strncmp(c->eval_tasks.item[i], tasks[t], strlen(tasks[t]))) t++;
+        if (t == 4 || !c->eval_tasks.item[i][strlen(tasks[t])])
+            tx__violate(k->v,
+                        "--eval-tasks %.80s: is not TASK=FILE, with text, WIKITEXT103, LAMBADA or multiple-choice as "
+                        "TASK",
+                        c->eval_tasks.item[i]);
+        windows = windows || t < 2;
+        lambada = lambada || t == 2;
+    }
+    if (k->bad->eval_tasks) return;
+    if (k->g->overlapping_eval && !windows)
+        tx__violate(k->v, "--overlapping-eval is for --eval-tasks text=FILE and WIKITEXT103=FILE");
+    if (c->strict_lambada && !lambada) tx__violate(k->v, "--strict-lambada is for --eval-tasks LAMBADA=FILE");
+    if (!c->eval_tasks.n) return;
+    if (c->zero_stage == 3)
+        tx__violate(k->v,
+                    "--eval-tasks needs a rank's parameters whole, with --zero-stage 3 they are not: use stage 2, "
+                    "or triax evaluate on the checkpoints");
+    if (tx_config_chunks(c) > 1)
+        tx__violate(k->v, "--eval-tasks does not know interleaved pipelines: leave "
+                          "--num-layers-per-virtual-pipeline-stage out, or use triax evaluate on the checkpoints");
+}
+
 /* ---------------------------------------------------------------- the table */
 
 const tx__rule tx__rules_run[] = {
@@ -260,6 +291,7 @@ const tx__rule tx__rules_run[] = {
     { "pretrain-gpt", rule_states_are_adams },
     { "pretrain-gpt", rule_less_than_one },
     { "pretrain-gpt", rule_memory_limit_is_a_size },
+    { "pretrain-gpt", rule_eval_tasks_can_be_scored },
     { NULL, rule_skipped_ranges_are_ranges },
     { NULL, NULL },
 };

@@ -1,6 +1,7 @@
 /* saved.c - the part of a config that is kept in checkpoints: the model's shape and what steers the trajectory. */
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/log.h"
 #include "config/options.h"
 
@@ -150,22 +151,91 @@ static tx_status format_saved(tx_str *out, const json_t *value)
     return tx_str_puts(out, json_is_true(value) ? "True" : json_is_false(value) ? "False" : "None");
 }
 
-/* Whether the option at hand differs in a way that has to be told, and telling it. */
-static tx_status compare(const tx_config *cfg, const tx_option *o, const json_t *value, tx_violations *v)
+/* Options that differ. */
+typedef struct difference {
+    const tx_option *o;
+    tx_str saved, given; /* as they are printed */
+} difference;
+
+typedef struct differences {
+    difference *list;
+    size_t n;
+} differences;
+
+static void differences_free(differences *d)
 {
-    tx_str text = { 0 };
-    tx_status st;
+    for (size_t i = 0; i < d->n; i++) {
+        tx_str_free(&d->list[i].saved);
+        tx_str_free(&d->list[i].given);
+    }
+    tx_free(d->list);
+}
+
+static tx_status compare(const tx_config *cfg, const tx_option *o, const json_t *value, differences *d)
+{
     if (same(cfg, o, value)) return TX_OK;
-    TX_GOTO(tx_str_printf(&text, "--%s is ", o->flag));
-    TX_GOTO(tx__option_format(&text, cfg, o));
-    TX_GOTO(tx_str_puts(&text, ", in the checkpoint it is "));
-    TX_GOTO(format_saved(&text, value));
-    if (o->kept == TX_KEPT_SHAPE)
-        tx__violate(v, "%s; leave the flag out or give the checkpoint's value", text.data);
-    else
-        tx_warn("%s; this run goes on with its own", text.data);
-out:
+    TX_TRY(tx_realloc(&d->list, d->n + 1, sizeof *d->list, "a list of differences"));
+    difference *e = &d->list[d->n++];
+    *e = (difference){ .o = o };
+    TX_TRY(format_saved(&e->saved, value));
+    TX_TRY(tx__option_format(&e->given, cfg, o));
+    tx_printable(e->saved.data);
+    tx_printable(e->given.data);
+    return TX_OK;
+}
+
+/* "--hidden-size  64  128": a heading (i < 0) or a row of the table of all that differ. */
+static tx_status table_row(tx_str *line, const differences *d, int i)
+{
+    int wide[2] = { 4, 17 }; /* the heading's words */
+    for (size_t k = 0; k < d->n; k++) {
+        int flag = (int)strlen(d->list[k].o->flag) + 2, saved = (int)d->list[k].saved.len;
+        if (flag > wide[0]) wide[0] = flag;
+        if (saved > wide[1] && saved <= 40) wide[1] = saved;
+    }
+    if (i < 0) return tx_str_printf(line, "  %-*s  %-*s  given", wide[0], "flag", wide[1], "in the checkpoint");
+    const difference *e = &d->list[i];
+    return tx_str_printf(line, "  --%-*s  %-*s  %s", wide[0] - 2, e->o->flag, wide[1], e->saved.data, e->given.data);
+}
+
+/* An error: one in a sentence, several in a table. */
+static tx_status refuse(const differences *d)
+{
+    const difference *e = d->list;
+    tx_str text = { 0 };
+    if (d->n == 1)
+        return TX_FAIL(TX_ERR_ARG,
+                       "--%s is %s, in the checkpoint it is %s; leave the flag out or give the checkpoint's value",
+                       e->o->flag, e->given.data, e->saved.data);
+    tx_status st = TX_OK;
+    for (int i = -1; i < (int)d->n && !st; i++) {
+        st = tx_str_puts(&text, "\n");
+        if (!st) st = table_row(&text, d, i);
+    }
+    if (!st)
+        st = TX_FAIL_LINES(TX_ERR_ARG,
+                           "the model of the checkpoint is another one: leave these flags out or give its values%s",
+                           text.data);
     tx_str_free(&text);
+    return st;
+}
+
+/* A warning: the same. */
+static tx_status warn_of(const differences *d)
+{
+    const difference *e = d->list;
+    tx_str line = { 0 };
+    tx_status st = TX_OK;
+    if (d->n == 1)
+        tx_warn("--%s is %s, in the checkpoint it is %s; this run goes on with its own", e->o->flag, e->given.data,
+                e->saved.data);
+    if (d->n > 1) tx_warn("%zu options are not the checkpoint's; this run goes on with its own:", d->n);
+    for (int i = -1; i < (int)d->n && d->n > 1 && !st; i++) {
+        line.len = 0;
+        st = table_row(&line, d, i);
+        if (!st) tx_warn("%s", line.data);
+    }
+    tx_str_free(&line);
     return st;
 }
 
@@ -184,17 +254,18 @@ static bool is_filled(const tx_config *cfg, const tx_option *o, unsigned which)
 
 tx_status tx_config_from_json(tx_config *cfg, const json_t *saved, unsigned which)
 {
-    tx_violations v = { 0 };
-    tx_status st;
+    differences shape = { 0 }, run = { 0 };
+    tx_status st = TX_OK;
     if (!json_is_object(saved)) return TX_FAIL(TX_ERR_FORMAT, "the checkpoint's options are not a JSON object");
     for (size_t i = 0; i < tx__n_options; i++) { /* look at everything before anything is changed */
         const tx_option *o = &tx__options[i];
         const json_t *value = json_object_get(saved, o->field ? o->field : "");
         if (!tx__has_member(o) || !(o->kept & which) || !value) continue;
         TX_GOTO(check_saved(o, value));
-        if (is_told(cfg, o, which)) TX_GOTO(compare(cfg, o, value, &v));
+        if (is_told(cfg, o, which)) TX_GOTO(compare(cfg, o, value, o->kept == TX_KEPT_SHAPE ? &shape : &run));
     }
-    TX_GOTO(tx__violations_close(&v));
+    TX_GOTO(warn_of(&run));
+    if (shape.n) TX_GOTO(refuse(&shape));
     for (size_t i = 0; i < tx__n_options; i++) {
         const tx_option *o = &tx__options[i];
         const json_t *value = json_object_get(saved, o->field ? o->field : "");
@@ -202,6 +273,7 @@ tx_status tx_config_from_json(tx_config *cfg, const json_t *saved, unsigned whic
         if (is_filled(cfg, o, which) && !json_is_null(value)) TX_GOTO(fill(cfg, o, value));
     }
 out:
-    tx_str_free(&v.text);
+    differences_free(&shape);
+    differences_free(&run);
     return st;
 }

@@ -11,12 +11,21 @@ bool tx__in_samples(const tx_config *c)
     return c->train_samples && !c->given.train_iters;
 }
 
+/* Those of a job that takes place on all ranks that have been started. */
+static bool runs_on_ranks(const char *command)
+{
+    static const char *const names[] = { "pretrain-gpt",         "evaluate", "generate",
+                                         "generate-samples-gpt", "serve",    "run-text-generation-server" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(command, names[i])) return true;
+    return false;
+}
+
 /* A job that does not take place, and one whose data is looked at, are as large as a model needs. */
 void tx__config_layout(tx_config *c)
 {
-    bool runs = !strcmp(c->command->name, "pretrain-gpt");
     int64_t model = c->tensor_model_parallel_size * c->pipeline_model_parallel_size;
-    if (!c->world_size) c->world_size = runs ? tx_launched_find().size : model;
+    if (!c->world_size) c->world_size = runs_on_ranks(c->command->name) ? tx_launched_find().size : model;
     if (c->tensor_model_parallel_size == 1) c->sequence_parallel = false;
 }
 

@@ -30,7 +30,7 @@ static tx_status parse_weights(double w[TX_N_SPLITS], const char *text)
     char separator = strchr(text, ',') ? ',' : '/';
     const char *s = text;
     for (int k = 0;; k++) {
-        double x;
+        double x = 0;
         bool ok = !strpbrk(text, "xX") && parse_weight(&s, &x); /* strtod alone would read hexadecimal */
         if (!ok || (*s && *s != separator))
             return TX_FAIL(TX_ERR_ARG,
@@ -62,7 +62,7 @@ tx_status tx_split_bounds(int64_t bound[TX_N_SPLITS + 1], const char *text, int6
 
 tx_status tx_split_range(int64_t bound[2], const char *text, int64_t n)
 {
-    double from, to;
+    double from = 0, to;
     const char *s = text;
     bool ok = !strpbrk(text, "xX") && parse_weight(&s, &from) && *s == ':';
     s += ok;

@@ -1,8 +1,12 @@
 /* sample.h - from logits to the next token. Pure functions.
- * Filters are applied in Hugging Face's order: temperature, then top-k, then top-p. */
+ *
+ *      logits -> repetition penalty -> forbidden tokens -> temperature -> top-k -> top-p -> softmax -> draw
+ *
+ *  Hugging Face's order and rules (transformers/generation/logits_process.py), except where a member says otherwise. */
 #ifndef TX_INFER_SAMPLE_H
 #define TX_INFER_SAMPLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -10,15 +14,50 @@
 typedef struct tx_sampler {
     double temperature; /* > 0 */
     int64_t top_k;      /* 0: off. Keeps the k largest logits (and what is equal to the k-th) */
-    double top_p;       /* 0 or 1: off. Keeps the smallest set of likeliest tokens whose probability reaches p */
-    int greedy;         /* the largest logit, the lowest id of equals; the rest is ignored */
+    double top_p; /* 0 or 1: off. Keeps the smallest set of likeliest tokens whose probability reaches p; of equals
+                   * the higher ids */
+    /* Megatron's server: behind every new token top_p = max(top_p * top_p_decay, top_p_bound). 0: off */
+    double top_p_decay, top_p_bound;
+    double repetition_penalty; /* 0 or 1: off. Logits of tokens that the sequence has: divided by it where positive,
+                                * multiplied where negative (arXiv:1909.05858 §4.1) */
+    bool greedy;               /* the largest logit, the lowest id of equals; temperature, top_k, top_p are ignored */
 } tx_sampler;
 
-/* Probabilities after the filters, summing to 1; dropped tokens are exactly 0.
- * @prob [n] out   @logits [n]   @work [n] scratch */
-void tx_sample_filter(const tx_sampler *s, double *prob, const float *logits, int64_t n, double *work);
+/* What has come before, for the filters that ask. */
+typedef struct tx_sample_past {
+    const int32_t *token; /* prompt and new tokens */
+    int64_t n;
+    int64_t n_new;            /* of them new: decays top_p */
+    const int32_t *forbidden; /* tokens that must not come now */
+    int64_t n_forbidden;
+} tx_sample_past;
 
-/* The token that u in [0,1) falls on. @prob, @work [n] scratch */
-int32_t tx_sample_token(const tx_sampler *s, const float *logits, int64_t n, double u, double *prob, double *work);
+/* The stages whose results --top-logprobs shows. */
+typedef enum tx_sample_stage {
+    TX_STAGE_RAW, /* softmax of the logits as they are */
+    TX_STAGE_PENALTY,
+    TX_STAGE_TEMPERATURE,
+    TX_STAGE_TOP_K,
+    TX_STAGE_TOP_P,
+    TX_N_STAGES
+} tx_sample_stage;
+extern const char *const tx_sample_stage_names[TX_N_STAGES];
+
+/* Probabilities after the filters up to and with `last`, summing to 1; dropped tokens are exactly 0.
+ * @prob [n] out   @logits [n]   @work [n] scratch   @past may be NULL */
+void tx_sample_filter(const tx_sampler *s, const tx_sample_past *past, tx_sample_stage last, double *prob,
+                      const float *logits, int64_t n, double *work);
+
+/* The token that u in [0,1) falls on. @prob, @work [n] scratch; prob has the filtered probabilities afterwards, unless
+ * greedy */
+int32_t tx_sample_token(const tx_sampler *s, const tx_sample_past *past, const float *logits, int64_t n, double u,
+                        double *prob, double *work);
+
+/* log softmax(logits)[token], in nats. */
+double tx_logprob(const float *logits, int64_t n, int32_t token);
+
+/* The k likeliest of prob (or logits), largest first, lower ids first among equals; returns how many there are (those
+ * with prob 0 are none).   @id [k] out */
+int64_t tx_sample_top(const double *prob, int64_t n, int64_t k, int32_t *id);
 
 #endif

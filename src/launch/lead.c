@@ -222,7 +222,7 @@ static tx_status find_seat(const tx_lead *l, const tx_hello *h, int *node)
 static tx_status on_hello(tx_lead *l, struct guest *g, const tx_message *msg)
 {
     tx_hello h;
-    int node;
+    int node = -1;
     TX_TRY(tx__hello_unpack(&h, msg->bytes, msg->n));
     tx_status st = tx__hello_check(&h, l->m);
     if (!st) st = find_seat(l, &h, &node);

@@ -54,7 +54,7 @@ static int64_t rows_of(const tx_model *m, const tx_param *p, tx_hf_rows rows)
     case TX_HF_SECOND:
         return p->whole[0] / 2;
     case TX_HF_VOCAB:
-        return m->vocab_size;
+        return m->n_valid;
     case TX_HF_ALL:
     case TX_HF_QKV:
         break;
@@ -108,6 +108,12 @@ int tx_hf_parts(const tx_hf_format *f, const tx_model *m, const tx_param *p, tx_
     }
     TX_ASSERT(n); /* a format's table has every parameter of the models that fit */
     return n;
+}
+
+bool tx_hf_reorders(const tx_hf_part *part)
+{
+    tx_hf_rows rows = part->row->rows;
+    return rows == TX_HF_QKV || rows == TX_HF_Q || rows == TX_HF_K || rows == TX_HF_V;
 }
 
 void tx_hf_copy(const tx_model *m, const tx_hf_part *part, float *theirs, float *ours, bool to_hf)

@@ -10,7 +10,7 @@
 /* Which rows of our matrix, or elements of our bias, a tensor there holds. */
 typedef enum tx_hf_rows {
     TX_HF_ALL,
-    TX_HF_VOCAB, /* the rows of real tokens */
+    TX_HF_VOCAB, /* the rows that take part in the softmax */
     TX_HF_QKV,   /* of query_key_value all, in another order: every head's q, then every k, then every v */
     TX_HF_Q,     /* its queries, */
     TX_HF_K,     /* its keys, */
@@ -59,6 +59,9 @@ enum { TX_HF_MAX_PARTS = 3 };
 
 /* The tensors that hold parameter p, and their number. */
 int tx_hf_parts(const tx_hf_format *f, const tx_model *m, const tx_param *p, tx_hf_part out[TX_HF_MAX_PARTS]);
+
+/* Whether that tensor's elements, or its rows, lie in another order than ours. */
+bool tx_hf_reorders(const tx_hf_part *part);
 
 /* Copies between the tensor there and the whole parameter here.   @ours [whole], not this rank's shard */
 void tx_hf_copy(const tx_model *m, const tx_hf_part *part, float *theirs, float *ours, bool to_hf);

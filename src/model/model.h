@@ -36,11 +36,13 @@ tx_status tx_unit_leave(const tx_batch *batch, int unit, bool again);
 tx_status tx_unit_touch(const tx_batch *batch, int unit);
 tx_status tx_unit_done(const tx_batch *batch, int unit);
 
-/* What generation needs of one call: new tokens in, logits of the last position out. */
+/* New tokens of b sequences through this stage's part of the model: the residual stream in and out, so that logits are
+ * asked for where they are wanted. */
 typedef struct tx_decode {
-    tx_tensor token, position; /* [s, b] i32 */
-    tx_tensor logits;          /* [b, padded vocabulary], out */
-    tx_kv_cache *kv;           /* one per layer */
+    tx_tensor token, position; /* [s, b] i32; the first stage's */
+    tx_tensor x;               /* [s, b, h], what the stage before gave; not the first stage's */
+    tx_tensor y;               /* [s, b, h], out, of the stream's dtype: behind this stage's layers */
+    tx_kv_cache *kv;           /* one per layer of this stage */
 } tx_decode;
 
 enum { TX_MAX_CHUNKS = 64 };
@@ -54,7 +56,8 @@ typedef struct tx_model {
     tx_dtype dtype;   /* of parameters and activations */
     tx_dtype stream;  /* of the residual stream: dtype, or fp32 */
     int64_t n_layers, hidden, n_heads, max_positions;
-    int64_t n_groups; /* key and value heads */
+    bool learns_positions; /* a table of max_positions: nothing can be longer */
+    int64_t n_groups;      /* key and value heads */
     int64_t head_dim;
     int64_t ffn, mlp_in;    /* width inside the MLP, and rows of its first matrix: twice as many with a gate */
     int64_t vocab_size;     /* real tokens: what the tokenizer has */
@@ -78,7 +81,11 @@ typedef struct tx_model_type {
      * and the head's gradients are done. Without, y lies there above the caller's mark. */
     tx_status (*fwd)(tx_ctx *c, tx_model *m, tx_batch *batch, bool train);
     tx_status (*bwd)(tx_ctx *c, tx_model *m, tx_batch *batch);
+    /* The chunk that a stage has, which is one. Ranks have all positions: no sequence parallelism. */
     tx_status (*decode)(tx_ctx *c, tx_model *m, const tx_decode *d);
+    /* The last stage's: from rows of its y to what comes next.  @logits [rows, this tensor rank's part of the padded
+     * vocabulary] fp32, out; the row stride may exceed the row   @y [rows, h] */
+    tx_status (*logits)(tx_ctx *c, tx_model *m, tx_tensor logits, tx_tensor y);
 } tx_model_type;
 
 const tx_model_type *tx_model_type_find(const char *name); /* NULL if there is none */

@@ -57,10 +57,9 @@ static tx_dropout attention_mask(const tx_attention *w, const tx_dropout_key *ke
     return mask;
 }
 
-static tx_status turn(tx_ctx *c, const tx_attention *w, tx_tensor qk, int64_t first, bool inverse)
+static tx_status turn(tx_ctx *c, const tx_attention *w, tx_tensor qk, tx_past past, bool inverse)
 {
-    if (w->n_rot)
-        TX_RUN(c, rope, .x = qk, .n_rot = w->n_rot, .first = first, .theta = w->rope_theta, .inverse = inverse);
+    if (w->n_rot) TX_RUN(c, rope, .x = qk, .n_rot = w->n_rot, .theta = w->rope_theta, .inverse = inverse, .past = past);
     return TX_OK;
 }
 
@@ -71,8 +70,9 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
     tx_dtype t = x.dtype;
     a->qkv = tx_push3(&c->acts, t, s, b, (n + 2 * g) * w->d);
     a->o = tx_push3(&c->acts, t, s, b, n * w->d);
-    a->lse = tx_push1(&c->acts, tx_wide(t), b * n * s);
+    a->lse = kv ? (tx_tensor){ 0 } : tx_push1(&c->acts, tx_wide(t), b * n * s);
     a->first_key = first_key;
+    tx_past past = kv ? kv->past : (tx_past){ .n = { 0 } };
 
     /* 1  q, k, v = x W_qkvᵀ + b_qkv   [s, b, groups, r + 2, d] */
     tx_at_part(c, QKV);
@@ -80,12 +80,11 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
     /* 2  q, k turned by their positions, in place */
     tx_at_part(c, CORE);
     parts p = cut(w, a->qkv);
-    TX_TRY(turn(c, w, p.qk, kv ? kv->n_past : 0, false));
+    TX_TRY(turn(c, w, p.qk, past, false));
     if (kv) {
-        TX_RUN(c, cast, .y = tx_slice_rows(kv->k, kv->n_past, s), .x = p.k);
-        TX_RUN(c, cast, .y = tx_slice_rows(kv->v, kv->n_past, s), .x = p.v);
-        p.k = tx_slice_rows(kv->k, 0, kv->n_past + s);
-        p.v = tx_slice_rows(kv->v, 0, kv->n_past + s);
+        TX_RUN(c, cache_append, .k_cache = kv->k, .v_cache = kv->v, .k = p.k, .v = p.v, .past = past);
+        p.k = kv->k;
+        p.v = kv->v;
     }
     /* 3  o = drop(softmax(q kᵀ / √d + causal)) v   [s, b, n d] */
     a->lse = (tx_tensor){ .data = a->lse.data,
@@ -94,7 +93,8 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
                           .dim = { b, g, n / g, s },
                           .stride = { n * s, n / g * s, s, 1 } };
     TX_RUN(c, attention_fwd, .o = all_heads(w, a->o), .lse = a->lse, .q = p.q, .k = p.k, .v = p.v,
-           .scale = 1.0 / sqrt((double)w->d), .causal = true, .mask = attention_mask(w, key), .first_key = first_key);
+           .scale = 1.0 / sqrt((double)w->d), .causal = true, .mask = attention_mask(w, key), .first_key = first_key,
+           .past = past);
     /* 4  y = o W_projᵀ + b_proj */
     tx_at_part(c, DENSE);
     return tx_linear_fwd(c, &w->proj, tx_as_rows(y), tx_as_rows(a->o));
@@ -118,7 +118,7 @@ tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_atte
            .lse = a->lse, .q = p.q, .k = p.k, .v = p.v, .scale = 1.0 / sqrt((double)w->d), .causal = true,
            .mask = attention_mask(w, key), .first_key = a->first_key);
     /* 2  dq, dk turned back */
-    TX_TRY(turn(c, w, d.qk, 0, true));
+    TX_TRY(turn(c, w, d.qk, (tx_past){ .n = { 0 } }, true));
     /* 1  dx = dqkv W_qkv */
     tx_at_part(c, QKV);
     TX_TRY(tx_linear_bwd(c, &w->qkv, tx_as_rows(dx), tx_as_rows(dqkv), tx_as_rows(x)));

@@ -30,15 +30,15 @@ typedef struct tx_attention_saved {
     tx_tensor first_key; /* the caller's */
 } tx_attention_saved;
 
-/* Keys and values of the positions already seen, for generation: k, v [max positions, b, groups, d]. */
+/* A layer's keys and values of the positions already seen, for generation, and which of them a call goes on with. */
 typedef struct tx_kv_cache {
-    tx_tensor k, v;
-    int64_t n_past; /* positions filled; the caller moves it on after all layers have run */
+    tx_tensor k, v; /* [positions, slots, groups, d], any strides but the last */
+    tx_past past;
 } tx_kv_cache;
 
 /* @y [s, b, h], written, this tensor rank's part of it   @x [s, b, h].  Pushes a's tensors. kv NULL: training and
- * scoring; else the s new positions are appended to the cache and look at all of it.   @first_key [s, b] i32 or absent,
- * as in ops.h */
+ * scoring; else the s new positions are appended to the cache and look at all of their sequence.   @first_key [s, b]
+ * i32 or absent, as in ops.h */
 tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_saved *a, tx_kv_cache *kv,
                                  tx_tensor first_key, const tx_dropout_key *key, tx_tensor y, tx_tensor x);
 

@@ -68,14 +68,9 @@ static void parse_shape(tx_param *p, const char *shape, const tx_dims *dims)
     TX_ASSERT(p->whole_logical > 0 && p->whole_logical <= p->whole[0]);
 }
 
-/* The shard of rank dims->tp_rank. */
-static void take_shard(tx_param *p, const tx_dims *dims)
+/* Sizes of the shard of rank p->tp_rank of p->n_tp. */
+static void size_shard(tx_param *p)
 {
-    bool split = p->split_dim >= 0;
-    p->n_tp = split && dims->n_tp ? dims->n_tp : 1;
-    p->tp_rank = split ? dims->tp_rank : 0;
-    p->tied = dims->tied;
-    p->counted = !dims->copy && (split || dims->tp_rank == 0);
     p->numel = 1;
     for (int k = 0; k < p->n_dims; k++) {
         int64_t n = k == p->split_dim ? p->n_tp : 1;
@@ -88,6 +83,59 @@ static void take_shard(tx_param *p, const tx_dims *dims)
     TX_ASSERT(p->whole_logical == p->whole[0] || p->n_parts == 1);
     int64_t left = p->whole_logical - p->tp_rank * p->dim[0];
     p->rows_logical = left < 0 ? 0 : left < p->dim[0] ? left : p->dim[0];
+}
+
+static void take_shard(tx_param *p, const tx_dims *dims)
+{
+    bool split = p->split_dim >= 0;
+    p->n_tp = split && dims->n_tp ? dims->n_tp : 1;
+    p->tp_rank = split ? dims->tp_rank : 0;
+    p->tied = dims->tied;
+    p->counted = !dims->copy && (split || dims->tp_rank == 0);
+    size_shard(p);
+}
+
+bool tx_param_divides(const tx_param *p, int n_tp)
+{
+    return p->split_dim < 0 || p->whole[p->split_dim] % (n_tp * p->n_parts) == 0;
+}
+
+tx_param tx_param_shard(const tx_param *p, int n_tp, int tp_rank)
+{
+    tx_param q = *p;
+    TX_ASSERT(tx_param_divides(p, n_tp) && tp_rank < n_tp);
+    q.n_tp = p->split_dim < 0 ? 1 : n_tp;
+    q.tp_rank = p->split_dim < 0 ? 0 : tp_rank;
+    size_shard(&q);
+    return q;
+}
+
+int64_t tx_param_whole_numel(const tx_param *p)
+{
+    return p->whole[0] * (p->n_dims == 2 ? p->whole[1] : 1);
+}
+
+int64_t tx_params_largest_whole(const tx_params *ps)
+{
+    int64_t largest = 0;
+    for (int i = 0; i < ps->n; i++) {
+        int64_t n = tx_param_whole_numel(&ps->param[i]);
+        if (n > largest) largest = n;
+    }
+    return largest;
+}
+
+int64_t tx_param_row(const tx_param *p, int64_t r)
+{
+    if (p->split_dim != 0) return r;
+    int n = p->n_tp > 1 ? p->n_parts : 1;
+    int64_t of_shard = p->dim[0] / n;
+    return r / of_shard * (p->whole[0] / n) + p->tp_rank * of_shard + r % of_shard;
+}
+
+int64_t tx_param_column(const tx_param *p)
+{
+    return p->split_dim == 1 ? p->tp_rank * p->dim[1] : 0;
 }
 
 int tx_param_pieces(const tx_param *p, tx_param_piece *piece)
@@ -117,6 +165,20 @@ void tx_param_cut(const tx_param *p, float *shard, const float *whole)
             memcpy(shard + (piece[i].at[0] + r) * width + piece[i].at[1],
                    whole + (piece[i].start[0] + r) * whole_width + piece[i].start[1],
                    (size_t)piece[i].size[1] * sizeof *shard);
+}
+
+void tx_param_cut_range(const tx_param *p, float *x, const float *whole, int64_t first, int64_t n)
+{
+    int64_t width = p->n_dims == 2 ? p->dim[1] : 1, whole_width = p->n_dims == 2 ? p->whole[1] : 1;
+    for (int64_t end = first + n, e = first; e < end;) {
+        int64_t r = e / width, col = e % width, k = width - col < end - e ? width - col : end - e;
+        if (r < p->rows_logical)
+            memcpy(x, whole + tx_param_row(p, r) * whole_width + tx_param_column(p) + col, (size_t)k * sizeof *x);
+        else
+            memset(x, 0, (size_t)k * sizeof *x);
+        x += k;
+        e += k;
+    }
 }
 
 tx_status tx_params_begin_unit(tx_params *ps, tx_unit_kind kind, int chunk)

@@ -135,6 +135,22 @@ int tx_param_pieces(const tx_param *p, tx_param_piece *piece);
  * @shard [dim]   @whole [whole_logical, whole[1]] */
 void tx_param_cut(const tx_param *p, float *shard, const float *whole);
 
+/* The same of elements [first, first + n) of the shard alone.   @x [n] */
+void tx_param_cut_range(const tx_param *p, float *x, const float *whole, int64_t first, int64_t n);
+
+/* p as rank tp_rank of n_tp has it: only dim, numel, rows_logical, n_tp and tp_rank are another. n_tp divides the
+ * dimension that is split, block by block: tx_param_divides. */
+tx_param tx_param_shard(const tx_param *p, int n_tp, int tp_rank);
+bool tx_param_divides(const tx_param *p, int n_tp);
+
+/* Elements of the whole parameter, padding included, and of the largest one of a table. */
+int64_t tx_param_whole_numel(const tx_param *p);
+int64_t tx_params_largest_whole(const tx_params *ps);
+
+/* Where row r of the shard lies in the whole; its columns begin at tx_param_column there. */
+int64_t tx_param_row(const tx_param *p, int64_t r);
+int64_t tx_param_column(const tx_param *p);
+
 /* What is declared from here on is a unit of its own. TX_ERR_NOMEM. */
 tx_status tx_params_begin_unit(tx_params *ps, tx_unit_kind kind, int chunk);
 

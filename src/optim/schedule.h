@@ -48,6 +48,9 @@ tx_decay_style tx_decay_style_of(const char *word);
 /* An object with the names of upstream's state: "max_lr", "lr_decay_steps", ... Caller json_decref()s *out. */
 tx_status tx_schedule_to_json(const tx_schedule *s, json_t **out);
 
+/* And of such an object a schedule; TX_ERR_FORMAT: a value is missing or cannot be. */
+tx_status tx_schedule_from_json(tx_schedule *s, const json_t *saved);
+
 /* What a resumed run does where the saved schedule differs from its own: nothing silently. TX_SCHEDULE_SAME: all that
  * differs is one error of one line (TX_ERR_ARG) that says how to choose. OWN: keeps its own; SAVED: takes the saved;
  * both log each difference in upstream's words. A value that cannot be is TX_ERR_FORMAT. *s is unchanged on failure. */

@@ -61,7 +61,7 @@ tx_status tx_schedule_to_json(const tx_schedule *s, json_t **out)
 }
 
 /* Every field is there and can be; and so can the whole. */
-static tx_status read_saved(tx_schedule *s, const json_t *saved)
+tx_status tx_schedule_from_json(tx_schedule *s, const json_t *saved)
 {
     bool good = true;
     for (size_t i = 0; i < N_FIELDS && good; i++) {
@@ -106,8 +106,8 @@ tx_status tx_schedule_resume(tx_schedule *s, const json_t *saved, tx_schedule_ch
 {
     tx_schedule theirs;
     tx_str differ = { 0 };
-    tx_status st;
-    TX_TRY(read_saved(&theirs, saved));
+    tx_status st = TX_OK;
+    TX_TRY(tx_schedule_from_json(&theirs, saved));
     for (size_t i = 0; i < N_FIELDS; i++) {
         const struct field *f = &fields[i];
         char mine[32], other[32];

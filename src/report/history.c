@@ -103,7 +103,7 @@ static tx_status take_step(tx_history *h, const place *p, const json_t *line)
 
 static tx_status take_evaluation(tx_history *h, const place *p, const json_t *line)
 {
-    tx_evaluation e = { .name = json_object_get(line, "name") };
+    tx_evaluation e = { .name = json_object_get(line, "name"), .task = json_is_true(json_object_get(line, "task")) };
     if (!json_is_string(e.name)) return TX_FAIL(TX_ERR_FORMAT, "%s:%zu: \"name\" is not a text", p->path, p->line);
     TX_TRY(count(p, line, "iteration", &e.iteration));
     if (h->n_evaluations && e.iteration < h->evaluation[h->n_evaluations - 1].iteration)

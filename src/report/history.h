@@ -22,6 +22,7 @@ const char *tx_column_name(int column);
 typedef struct tx_evaluation {
     json_t *name; /* a string; owned */
     double iteration, consumed_tokens, time, loss;
+    bool task; /* of --eval-tasks: no validation loss */
 } tx_evaluation;
 
 typedef struct tx_history {

@@ -82,7 +82,10 @@ static tx_status put_evaluation(tx_str *line, const tx_step_record *r)
     if (!st) st = put_number(line, "consumed_samples", (double)r->consumed_samples);
     if (!st) st = put_number(line, "consumed_tokens", (double)r->consumed_tokens);
     if (!st) st = put_number(line, "loss", r->loss);
-    return st ? st : put_number(line, "ppl", exp(fmin(20, r->loss)));
+    if (!st) st = put_number(line, "ppl", exp(fmin(20, r->loss)));
+    if (!st && r->more) st = tx_str_puts(line, ",\"task\":true");
+    for (int i = 0; i < r->n_more && !st; i++) st = put_number(line, r->more[i].name, r->more[i].value);
+    return st;
 }
 
 tx_status tx_metrics_file_put(tx_metrics_file *f, const tx_step_record *r)

@@ -209,9 +209,23 @@ static tx_status put_interval(tx_tensorboard *tb, const tx_step_record *r)
     return TX_OK;
 }
 
+/* A task's numbers: "LAMBADA lambada.jsonl accuracy". */
+static tx_status put_task(tx_tensorboard *tb, const tx_step_record *r)
+{
+    char name[400];
+    snprintf(name, sizeof name, "%.300s loss", r->name);
+    TX_TRY(put_series(tb, r, "tasks", name, r->loss));
+    for (int i = 0; i < r->n_more; i++) {
+        snprintf(name, sizeof name, "%.300s %.64s", r->name, r->more[i].name);
+        TX_TRY(put_series(tb, r, "tasks", name, r->more[i].value));
+    }
+    return TX_OK;
+}
+
 static tx_status put_evaluation(tx_tensorboard *tb, const tx_step_record *r)
 {
     char name[256];
+    if (r->more) return put_task(tb, r);
     snprintf(name, sizeof name, "lm loss %s", r->name);
     TX_TRY(put_series(tb, r, "lm-loss-validation", name, r->loss));
     if (!tb->cfg->log_validation_ppl_to_tensorboard) return TX_OK;

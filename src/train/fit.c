@@ -290,8 +290,8 @@ static void add_bound(char *text, size_t cap, const tx_memory *m)
     char size[24];
     size_t passing = m->activations + m->host_activations + m->workspace, state = tx_memory_total(m) - passing;
     if (state > passing)
-        snprintf(text, cap, "%s of it are parameters, gradients and optimizer state: take a smaller model",
-                 tx_bytes_text(size, (double)state));
+        snprintf(text, cap, "%s of it are parameters, gradients and optimizer state%s: take a smaller model",
+                 tx_bytes_text(size, (double)state), m->saving ? " with --async-save's copy of them" : "");
     else
         snprintf(text, cap, "%s of it are activations and workspace: take a shorter --seq-length or a smaller model",
                  tx_bytes_text(size, (double)passing));
@@ -316,11 +316,14 @@ tx_status tx_fit_refuse(const tx_fit *f, const tx_memory *planned, tx_memory_lim
                  bound);
     else if (!f->n)
         snprintf(text, sizeof text, "no option makes it less; %s", bound);
-    char need[24], have[24], taken[64] = "";
+    char need[24], have[24], taken[64] = "", copy[64] = "";
+    if (planned->saving)
+        snprintf(copy, sizeof copy, ", %s of it the copy for --async-save",
+                 tx_bytes_text(size, (double)planned->saving));
     if (limit.taken)
         snprintf(taken, sizeof taken, ", of which the program has %s", tx_bytes_text(size, (double)limit.taken));
-    return TX_FAIL_LINES(TX_ERR_NOMEM, "the run would take %s of memory, but %s %s%s; %s%s",
-                         tx_bytes_text(need, (double)tx_memory_total(planned)), limit.whose,
+    return TX_FAIL_LINES(TX_ERR_NOMEM, "the run would take %s of memory%s, but %s %s%s; %s%s",
+                         tx_bytes_text(need, (double)tx_memory_total(planned)), copy, limit.whose,
                          tx_bytes_text(have, (double)limit.bytes), taken,
                          f->n ? "changes that make it fit, cheapest first:" : "", text);
 }

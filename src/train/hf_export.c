@@ -17,14 +17,15 @@ typedef struct export
 }
 export;
 
-static void fetch(void *user, const tx_hf_tensor *tensor, float *x)
+static tx_status fetch(void *user, const tx_hf_tensor *tensor, float *x)
 {
     const export *e = user;
     const tx_hf_part *part = tensor->source;
     tx_hf_copy(e->m, part, x, e->flat + part->param->offset, true);
-    if (e->factor == 1) return;
+    if (e->factor == 1) return TX_OK;
     for (int64_t i = 0, n = part->n_dims == 2 ? part->dim[0] * part->dim[1] : part->dim[0]; i < n; i++)
         x[i] = (float)((double)x[i] * e->factor);
+    return TX_OK;
 }
 
 tx_status tx_hf_export_check(const tx_model *m, const tx_comm *group)
@@ -84,7 +85,7 @@ tx_status tx_hf_export_model(const tx_model *m, float *flat, const char *dir, co
     tx_status st;
     TX_GOTO(list_tensors(&e, group));
     TX_GOTO(e.format->config(&config, m));
-    TX_GOTO(tx_huggingface_write(dir, config, e.tensor, e.n, fetch, &e));
+    TX_GOTO(tx_huggingface_write(dir, config, e.tensor, e.n, 0, fetch, &e));
 out:
     json_decref(config);
     free_list(&e);

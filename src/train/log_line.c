@@ -162,6 +162,7 @@ void tx_memory_table(const tx_memory *m, const tx_zero_formula *f, void (*line)(
                 { .name = "host inputs", .bytes = m->host_activations, .if_any = true },
                 { .name = "offloaded", .bytes = m->host, .if_any = true },
                 { .name = "disk buffers", .bytes = m->passing, .if_any = true },
+                { .name = "saved copy", .bytes = m->saving, .if_any = true },
                 { .name = "workspace", .bytes = m->workspace },
                 { .name = "total", .bytes = total },
                 { .name = "on a disk", .bytes = m->nvme, .if_any = true } };
@@ -181,15 +182,28 @@ void tx_memory_table(const tx_memory *m, const tx_zero_formula *f, void (*line)(
 
 /* ---- evaluation ---- */
 
+void tx_boxed_lines(const char *text, void (*line)(void *user, const char *text), void *user)
+{
+    char rule[512];
+    size_t n = strlen(text);
+    n = n < sizeof rule - 2 ? n : sizeof rule - 2;
+    memset(rule, '-', n + 1);
+    rule[n + 1] = 0;
+    if (!line) line = to_log;
+    line(user, rule);
+    line(user, text);
+    line(user, rule);
+}
+
+void tx_evaluation_line(char *buf, size_t cap, const char *name, const char *where, double loss)
+{
+    snprintf(buf, cap, " %s loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | ", name ? name : "validation", where,
+             loss, exp(fmin(20, loss)));
+}
+
 void tx_metrics_evaluation(const char *name, const char *where, double loss)
 {
-    char line[512], rule[512];
-    int n = snprintf(line, sizeof line, " %s loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | ",
-                     name ? name : "validation", where, loss, exp(fmin(20, loss)));
-    n = n < 0 ? 0 : n >= (int)sizeof rule - 2 ? (int)sizeof rule - 2 : n;
-    memset(rule, '-', (size_t)n + 1);
-    rule[n + 1] = 0;
-    tx_info("%s", rule);
-    tx_info("%s", line);
-    tx_info("%s", rule);
+    char text[512];
+    tx_evaluation_line(text, sizeof text, name, where, loss);
+    tx_boxed_lines(text, NULL, NULL);
 }

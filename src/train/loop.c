@@ -10,9 +10,15 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "train/background_save.h"
 #include "train/bad_step.h"
 #include "train/non_finite.h"
 #include "train/step_profile.h"
+
+/* What ranks tell each other behind an iteration. */
+struct round {
+    unsigned char exits, writes; /* a reason to end the run; the background save goes on */
+};
 
 typedef struct loop {
     tx_trainer *t;
@@ -21,9 +27,11 @@ typedef struct loop {
     tx_feed *feed[TX_N_SPLITS]; /* one a group of the split's samples */
     tx_metrics *metrics;
     tx_step_profile profile;
-    unsigned char *exits;    /* [ranks] */
-    double start;            /* clock of the program's */
-    int64_t saved_iteration; /* of the last save; -1: none */
+    tx_background_save background; /* --async-save */
+    struct round *round;           /* [ranks] */
+    double start;                  /* clock of the program's */
+    const tx_also *also;           /* NULL: nothing */
+    int64_t saved_iteration;       /* of the last save, or of the one under way; -1: none */
     bool save_is_due; /* put off while steps are skipped: a run should not go on from where it may not get away */
     bool quiet;       /* a replay: what is bad is known, and nothing is written */
 } loop;
@@ -143,27 +151,63 @@ static tx_status validate(loop *l, const char *where)
     tx_trainer *t = l->t;
     double since = tx_clock();
     int64_t n = l->cfg->eval_iters * tx_trainer_batch_size(t);
-    if (!tx_train_data_groups(l->data, TX_SPLIT_VALID) || !n) return TX_OK;
-    TX_TRY(evaluate_split(l, TX_SPLIT_VALID, t->consumed_valid_samples, n, where));
-    t->consumed_valid_samples += n;
+    if (tx_train_data_groups(l->data, TX_SPLIT_VALID) && n) {
+        TX_TRY(evaluate_split(l, TX_SPLIT_VALID, t->consumed_valid_samples, n, where));
+        t->consumed_valid_samples += n;
+    }
+    if (l->also) TX_TRY(l->also->evaluate(l->also->user));
     tx_metrics_time(l->metrics, TX_TIMER_EVALUATE, since);
     return TX_OK;
+}
+
+static bool saves_iteration(loop *l)
+{
+    l->save_is_due = false;
+    return l->cfg->save && l->saved_iteration != l->t->iteration;
+}
+
+/* The time that the steps stood still for it. */
+static void time_save(loop *l, double since)
+{
+    double ms = 1e3 * (tx_metrics_time(l->metrics, TX_TIMER_SAVE, since) - since);
+    tx_log_timers(l->cfg, 1, (const char *const[]){ "save-checkpoint" }, &ms);
 }
 
 static tx_status save(loop *l)
 {
     const char *dir = l->cfg->save;
     tx_trainer *t = l->t;
-    l->save_is_due = false;
-    if (!dir || l->saved_iteration == t->iteration) return TX_OK;
+    if (!saves_iteration(l)) return TX_OK;
     double since = tx_clock();
     tx_info("saving checkpoint at iteration %7lld to %s", (long long)t->iteration, dir);
     TX_TRY(tx_trainer_save(t, dir));
     tx_info("  successfully saved checkpoint at iteration %7lld to %s", (long long)t->iteration, dir);
     l->saved_iteration = t->iteration;
-    double ms = 1e3 * (tx_metrics_time(l->metrics, TX_TIMER_SAVE, since) - since);
-    tx_log_timers(l->cfg, 1, (const char *const[]){ "save-checkpoint" }, &ms);
+    time_save(l, since);
     return TX_OK;
+}
+
+/* The same, which later iterations finish. */
+static tx_status begin_save(loop *l)
+{
+    if (!l->cfg->async_save) return save(l);
+    if (!saves_iteration(l)) return TX_OK;
+    double since = tx_clock();
+    TX_TRY(tx_background_save_settle(&l->background, false));
+    tx_info("saving checkpoint at iteration %7lld to %s", (long long)l->t->iteration, l->cfg->save);
+    TX_TRY(tx_background_save_start(&l->background));
+    l->saved_iteration = l->t->iteration;
+    time_save(l, since);
+    return TX_OK;
+}
+
+/* Behind the last iteration nothing is left to go on beside. */
+static tx_status save_last(loop *l)
+{
+    double since = tx_clock();
+    TX_TRY(tx_background_save_settle(&l->background, l->saved_iteration == l->t->iteration));
+    tx_metrics_time(l->metrics, TX_TIMER_SAVE, since);
+    return save(l);
 }
 
 static tx_status tell_profile(loop *l, bool over)
@@ -186,7 +230,7 @@ static bool sees_exit(const loop *l, char *why, size_t cap)
     long long iteration = (long long)l->t->iteration;
     double minutes = (tx_clock() - l->start) / 60;
     if (cfg->exit_signal_handler && tx_signals_seen())
-        snprintf(why, cap, "exiting program after receiving SIGTERM.");
+        snprintf(why, cap, "exiting program after receiving %s.", tx_signals_name());
     else if (cfg->given.exit_duration_in_mins && minutes > (double)cfg->exit_duration_in_mins)
         snprintf(why, cap, "exiting program after %.1f minutes", minutes);
     else if (cfg->given.exit_interval && iteration % cfg->exit_interval == 0)
@@ -199,19 +243,31 @@ static bool sees_exit(const loop *l, char *why, size_t cap)
     return true;
 }
 
-/* The same for all ranks: the reason of the first one that has any. Signals, clocks and files show at different times.
- */
-static tx_status wants_exit(const loop *l, char *why, size_t cap, bool *yes)
+/* The same for all ranks: the reason of the first one that has any, for signals, clocks and files show at different
+ * times. *writing: any of them still writes a checkpoint. */
+static tx_status wants_exit(const loop *l, char *why, size_t cap, bool *yes, bool *writing)
 {
     tx_comm *world = l->t->grid->world;
     int n = tx_comm_size(world), first = 0;
-    unsigned char mine = sees_exit(l, why, cap);
-    *yes = mine;
+    struct round mine = { .exits = sees_exit(l, why, cap), .writes = tx_background_save_writes(&l->background) };
+    *yes = mine.exits;
+    *writing = mine.writes;
     if (n == 1) return TX_OK;
-    TX_TRY(tx_comm_gather(world, l->exits, &mine, 1));
-    while (first < n && !l->exits[first]) first++;
+    TX_TRY(tx_comm_gather(world, l->round, &mine, sizeof mine));
+    for (int i = 0; i < n; i++) *writing = *writing || l->round[i].writes;
+    while (first < n && !l->round[first].exits) first++;
     *yes = first < n;
     return *yes ? tx_comm_spread(world, why, cap, first) : TX_OK;
+}
+
+/* What is left to do for a checkpoint that steps go on beside. */
+static tx_status go_on_saving(loop *l, bool writing)
+{
+    double since = tx_clock();
+    if (!l->background.pending) return TX_OK;
+    TX_TRY(tx_background_save_step(&l->background, !writing));
+    tx_metrics_time(l->metrics, TX_TIMER_SAVE, since);
+    return TX_OK;
 }
 
 /* Whether the run has its length. */
@@ -227,6 +283,7 @@ static tx_status train(loop *l, bool *left)
     tx_trainer *t = l->t;
     const tx_config *cfg = l->cfg;
     char text[3200];
+    bool writing;
     tx_metrics_phase("before the start of training step");
     while (!has_ended(t)) {
         TX_TRY(train_iteration(l));
@@ -236,17 +293,18 @@ static tx_status train(loop *l, bool *left)
             TX_TRY(validate(l, text));
         }
         if (cfg->given.save_interval && t->iteration % cfg->save_interval == 0) l->save_is_due = true;
-        if (l->save_is_due && !tx_non_finite_is_fault(t)) TX_TRY(save(l));
-        TX_TRY(wants_exit(l, text, sizeof text, left));
+        if (l->save_is_due && !tx_non_finite_is_fault(t)) TX_TRY(begin_save(l));
+        TX_TRY(wants_exit(l, text, sizeof text, left, &writing));
+        if (!*left) TX_TRY(go_on_saving(l, writing));
         if (!*left) continue;
         TX_TRY(tell_profile(l, true));
-        TX_TRY(save(l));
+        TX_TRY(save_last(l));
         tx_metrics_phase(text);
         return TX_OK;
     }
     TX_TRY(tell_profile(l, true));
     tx_metrics_phase("after training is done");
-    return t->iteration ? save(l) : TX_OK;
+    return t->iteration ? save_last(l) : TX_OK;
 }
 
 static tx_status run(loop *l)
@@ -293,7 +351,8 @@ static void close_feeds(loop *l)
     }
 }
 
-tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data, tx_metrics *metrics, double start)
+tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data, tx_metrics *metrics, double start,
+                        const tx_also *also)
 {
     loop l = {
         .t = t,
@@ -301,21 +360,24 @@ tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data, tx_metrics *me
         .data = data,
         .metrics = metrics,
         .start = start,
+        .also = also,
         .saved_iteration = -1,
+        .background = { .t = t, .dir = t->cfg->save },
     };
     tx_status st;
     if (!tx_train_data_split(data, TX_SPLIT_TRAIN) && !t->cfg->skip_train)
         return TX_FAIL(TX_ERR_ARG, "--split %s leaves no document for training", t->cfg->split);
     if (t->cfg->exit_signal_handler) tx_signals_watch();
-    TX_GOTO(tx_alloc(&l.exits, (size_t)t->grid->size, 1, "the ranks' exits"));
+    TX_GOTO(tx_alloc(&l.round, (size_t)t->grid->size, sizeof *l.round, "the ranks' exits"));
     TX_GOTO(open_feeds(&l));
     tx_metrics_start(metrics, t);
     if (!t->cfg->skip_train) TX_GOTO(tx_step_profile_open(&l.profile, t, metrics->peak_flops));
     TX_GOTO(run(&l));
 out:
+    tx_background_save_close(&l.background, st);
     tx_step_profile_close(&l.profile, t);
     close_feeds(&l);
-    tx_free(l.exits);
+    tx_free(l.round);
     return st;
 }
 

@@ -10,10 +10,17 @@
 /* How many samples of each split a run of `cfg` will ask for: Megatron's rule. @n [TX_N_SPLITS] */
 void tx_train_sample_counts(const tx_config *cfg, int64_t *n);
 
+/* What else an evaluation on validation data does; collective, and leaves the trainer as it is. */
+typedef struct tx_also {
+    tx_status (*evaluate)(void *user);
+    void *user;
+} tx_also;
+
 /* Runs until train_iters, train_tokens or an exit the options ask for; evaluates at the end; saves where --save says.
  * Steps and evaluations are told to `metrics`, which is started here. @start clock at which the program began, for
- * --exit-duration-in-mins. */
-tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data, tx_metrics *metrics, double start);
+ * --exit-duration-in-mins. @also NULL allowed */
+tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data, tx_metrics *metrics, double start,
+                        const tx_also *also);
 
 /* Trains until that iteration is done: no evaluation, nothing saved, nothing left behind. */
 tx_status tx_train_until(tx_trainer *t, const tx_train_data *data, int64_t iteration);

@@ -172,6 +172,17 @@ void tx_metrics_evaluated(tx_metrics *m, const tx_trainer *t, const char *split,
     tell(m, &r);
 }
 
+void tx_metrics_scored(tx_metrics *m, const tx_trainer *t, const char *name, double loss, const tx_named_number *more,
+                       int n_more)
+{
+    tx_step_record r = stand(t, TX_RECORD_EVALUATION);
+    r.name = name;
+    r.loss = loss;
+    r.more = more;
+    r.n_more = n_more;
+    tell(m, &r);
+}
+
 void tx_metrics_phase(const char *text)
 {
     char date[20];

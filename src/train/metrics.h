@@ -42,6 +42,10 @@ void tx_metrics_pause(tx_metrics *m, double since);
  * --log-interval. After the first step the memory used stands beside the memory predicted. */
 void tx_metrics_step(tx_metrics *m, const tx_trainer *t);
 
+/* After the scoring of a task: its numbers besides the loss. */
+void tx_metrics_scored(tx_metrics *m, const tx_trainer *t, const char *name, double loss, const tx_named_number *more,
+                       int n_more);
+
 /* After the evaluation of a group of a split. @name of the group, NULL: `split`'s, "validation" or "test". */
 void tx_metrics_evaluated(tx_metrics *m, const tx_trainer *t, const char *split, const char *name, double loss);
 
@@ -62,6 +66,10 @@ void tx_log_timers(const tx_config *cfg, int n, const char *const *name, const d
 /* Megatron's boxed line: " <name> loss at <where> | lm loss value: ... | lm loss PPL: ... | ". @name of the data's
  * group, NULL: "validation". */
 void tx_metrics_evaluation(const char *name, const char *where, double loss);
+
+/* The line alone; and any line in Megatron's box: a rule above and below.   @line NULL: into the log */
+void tx_evaluation_line(char *buf, size_t cap, const char *name, const char *where, double loss);
+void tx_boxed_lines(const char *text, void (*line)(void *user, const char *text), void *user);
 
 /* The table of memory, what is taken for what: a heading and a line each. @line NULL: into the log, as Megatron marks
  * its lines there. */

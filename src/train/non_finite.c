@@ -90,7 +90,7 @@ static void add_index(tx_non_finite *f, const tx_trainer *t, const tx_watch *w)
 
 static void add_hit(tx_non_finite *f, const tx_trainer *t, const tx_watch *w)
 {
-    int64_t offset = 0, at;
+    int64_t offset = 0, at = 0;
     for (int i = 0; i < w->tensor.n_dims; i++) offset += w->index[i] * w->tensor.stride[i];
     const tx_param *p = NULL;
     if (w->tensor.dtype == TX_F32) p = gradient_of(t, (const float *)w->tensor.data + offset, &at);

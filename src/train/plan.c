@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "checkpoint/checkpoint.h"
 
 /* ---- sizes that can be counted ---- */
 
@@ -214,6 +215,15 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
     return sizes;
 }
 
+int64_t tx__plan_copy_numel(const tx_zero *z)
+{
+    const tx_config *cfg = z->cfg;
+    bool saves = z->train && (z->stage || z->grid->dp.rank == 0);
+    if (!saves || !cfg->async_save) return 0;
+    int n_parts = 1 + (cfg->no_save_optim ? 0 : z->optim.type->n_state);
+    return tx_checkpoint_copy_numel(z->ps, z->stage ? &z->flat.kept : NULL, n_parts);
+}
+
 tx_memory tx__plan_memory(const tx_zero *zero, size_t activations, size_t workspace)
 {
     tx_zero_memory z = tx_zero_memory_of(zero);
@@ -226,6 +236,7 @@ tx_memory tx__plan_memory(const tx_zero *zero, size_t activations, size_t worksp
                         .host = z.host,
                         .passing = z.passing,
                         .nvme = z.nvme,
+                        .saving = (size_t)tx__plan_copy_numel(zero) * sizeof(float),
                         .activations = activations,
                         .workspace = workspace };
 }
@@ -233,7 +244,7 @@ tx_memory tx__plan_memory(const tx_zero *zero, size_t activations, size_t worksp
 size_t tx_memory_total(const tx_memory *m)
 {
     return m->params + m->persistent + m->gathered + m->grads + m->buckets + m->optimizer + m->activations +
-           m->workspace + m->host_activations + m->host + m->passing;
+           m->workspace + m->host_activations + m->host + m->passing + m->saving;
 }
 
 size_t tx_memory_states(const tx_memory *m)

@@ -22,6 +22,7 @@ typedef struct tx_memory {
     size_t optimizer, activations, workspace;
     size_t host_activations; /* in the host's memory, which on a CPU is where all of it lies */
     size_t host, passing;    /* what is offloaded to it; memory that what is on a disk passes through */
+    size_t saving;           /* the copy that --async-save writes */
     size_t nvme;             /* on a disk: no part of the total */
 } tx_memory;
 size_t tx_memory_total(const tx_memory *m);
@@ -82,6 +83,9 @@ tx_status tx__plan_open(tx_ctx *c, tx_model **m, const tx_config *cfg, int64_t v
  * @sizes the formulas' for these; NULL allowed */
 tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, tx_ctx *c, tx_model *m, const tx_config *cfg,
                         bool train, tx_stage *stage, tx_zero *zero);
+
+/* Elements of --async-save's copy of what the rank saves; 0: there is none. */
+int64_t tx__plan_copy_numel(const tx_zero *z);
 
 tx_memory tx__plan_memory(const tx_zero *z, size_t activations, size_t workspace);
 

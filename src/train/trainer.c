@@ -67,6 +67,8 @@ tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t voca
     TX_GOTO(tx__plan_step(&planned, NULL, &t->ctx, t->model, cfg, train, &t->stage, &t->zero));
     if (train) TX_GOTO(tx_fit_check(cfg, vocab_size, &planned));
     TX_GOTO(tx_zero_take(&t->zero));
+    int64_t n_copy = tx__plan_copy_numel(&t->zero);
+    if (n_copy) TX_GOTO(tx_alloc(&t->copy, (size_t)n_copy, sizeof *t->copy, "--async-save's copy of the state"));
     TX_GOTO(tx_alloc(&t->all_losses, (size_t)t->grid->dp.size, sizeof *t->all_losses, "the losses of all ranks"));
     if (train && cfg->given.dump_step) TX_GOTO(prepare_dump(t));
     TX_GOTO(tx_stage_take(&t->stage));
@@ -93,6 +95,8 @@ void tx_trainer_destroy(tx_trainer *t)
     tx_free(t->all_losses);
     json_decref(t->blend_phase);
     tx_free(t->origin);
+    tx_free(t->loaded);
+    tx_free(t->copy);
     tx_free(t);
 }
 

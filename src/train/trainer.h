@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
+#include "convert/source.h"
 #include "model/model.h"
 #include "optim/loss_scaler.h"
 #include "optim/optim.h"
@@ -74,6 +75,8 @@ typedef struct tx_trainer {
     double *all_losses;          /* [data ranks] */
     char *origin;        /* checkpoint that the state was read from or saved to last; owned; NULL: initial weights */
     bool origin_own;     /* this trainer saved it */
+    char *loaded;        /* the native checkpoint that the run goes on from; owned, or NULL */
+    float *copy;         /* --async-save: of what this rank saves (tx_memory.saving); owned, or NULL */
     json_t *blend_phase; /* as loaded, and what the next checkpoint keeps (data/blend_phase.h); owned, or NULL */
 } tx_trainer;
 
@@ -130,13 +133,30 @@ int64_t tx_trainer_batch_size(const tx_trainer *t);
 /* TX_ERR_STATE in the middle of an iteration: "a checkpoint can only be <verb> between iterations". */
 tx_status tx_trainer_require_idle(const tx_trainer *t, const char *verb);
 
-/* Native checkpoint under dir (checkpoint.h). TX_ERR_NUMERIC: a parameter is not finite; nothing is written. */
+/* Native checkpoint under dir (checkpoint.h); then --keep-last. TX_ERR_NUMERIC: a parameter is not finite; nothing is
+ * written. */
 tx_status tx_trainer_save(tx_trainer *t, const char *dir);
 
-/* Everything from an opened native checkpoint, as far as the options ask for it (--finetune, --no-load-optim, ...).
- * TX_ERR_ARG: its schedule is another (optim/schedule.h); TX_ERR_NOTFOUND: it has no state for this optimizer. The
- * trainer is unchanged on failure. */
-tx_status tx_trainer_load(tx_trainer *t, tx_checkpoint *from);
+/* What a save writes: where the run stands, and the numbers, which are the trainer's own or with `copy` in t->copy, so
+ * that steps may go on. Collective; TX_ERR_NUMERIC as above. */
+typedef struct tx_snapshot {
+    tx_ckpt_state state;
+    json_t *config; /* owned */
+    tx_ckpt_part part[TX_CKPT_MAX_PARTS];
+    int n_parts;
+} tx_snapshot;
+tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy);
+void tx_snapshot_free(tx_snapshot *s); /* a zeroed one is fine */
+
+/* Saving a snapshot in steps: tx_checkpoint_save_begin (*out NULL: this rank saves nothing), and what follows when all
+ * ranks have succeeded. */
+tx_status tx__trainer_save_begin(tx_trainer *t, const tx_snapshot *what, const char *dir, tx_ckpt_save **out);
+tx_status tx__trainer_saved(tx_trainer *t, const char *dir, int64_t iteration);
+
+/* Everything from an opened checkpoint of a format that resumes, as far as the options ask for it (--finetune,
+ * --no-load-optim, ...). TX_ERR_ARG: its schedule is another (optim/schedule.h); TX_ERR_NOTFOUND: it has no state for
+ * this optimizer. The trainer is unchanged on failure. */
+tx_status tx_trainer_load(tx_trainer *t, tx_source *from);
 
 /* The weights were read from there, in another format. TX_ERR_NOMEM */
 tx_status tx_trainer_set_origin(tx_trainer *t, const char *path);

@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "nn/replicas.h"
 #include "train/trainer.h"
 
@@ -46,6 +47,8 @@ static tx_status config_to_save(const tx_trainer *t, json_t **out)
     TX_TRY(tx_config_to_json(t->cfg, &config));
     tx_status st;
     TX_GOTO(tx_schedule_to_json(&t->schedule, &schedule));
+    if (t->cfg->megatron_padded_logits) /* a size of the model's, which another layout must not round up */
+        json_object_set_new(config, "pad_vocab_size_to", json_integer(t->model->n_valid));
     if (t->scaler.kind == TX_SCALE_DYNAMIC) TX_GOTO(tx_loss_scaler_to_json(&t->scaler, &scaler));
     if (json_object_set(config, SCHEDULE_KEY, schedule) || (scaler && json_object_set(config, SCALER_KEY, scaler)) ||
         (t->blend_phase && json_object_set(config, "blend_phase", t->blend_phase)))
@@ -138,19 +141,11 @@ tx_status tx_trainer_set_origin(tx_trainer *t, const char *path)
     return TX_OK;
 }
 
-tx_status tx_trainer_save(tx_trainer *t, const char *dir)
+/* ---- saving ---- */
+
+static tx_ckpt_state place_of(const tx_trainer *t)
 {
-    char path[4096], *origin = NULL;
-    json_t *config = NULL;
-    tx_status st;
-    TX_TRY(tx_trainer_require_idle(t, "saved"));
-    tx__trainer_note(t, "saving a checkpoint");
-    TX_TRY(require_finite(t));
-    TX_TRY(require_replicas(t));
-    TX_TRY(tx_checkpoint_iter_path(path, sizeof path, dir, t->iteration));
-    TX_GOTO(tx_memdup0(&origin, path, strlen(path), "a path"));
-    TX_GOTO(config_to_save(t, &config));
-    tx_ckpt_state state = {
+    return (tx_ckpt_state){
         .iteration = t->iteration,
         .consumed_train_samples = t->consumed_train_samples,
         .consumed_valid_samples = t->consumed_valid_samples,
@@ -163,28 +158,88 @@ tx_status tx_trainer_save(tx_trainer *t, const char *dir)
         .seed = (uint64_t)t->cfg->seed,
         .vocab_size = t->model->vocab_size,
     };
-    tx_ckpt_part part[TX_CKPT_MAX_PARTS];
+}
+
+/* With ZeRO every rank saves what it keeps; without, those with the first place on the data axis. */
+static bool saves(const tx_trainer *t)
+{
+    return t->zero.stage || t->grid->dp.rank == 0;
+}
+
+static const tx_stretches *saved_stretches(const tx_zero *z)
+{
+    return z->stage ? &z->flat.kept : NULL;
+}
+
+tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy)
+{
     tx_zero *z = &t->zero;
-    int n = state_parts(z, NULL, !t->cfg->no_save_optim, part);
-    if (z->stage)
-        st = tx_checkpoint_save(dir, &state, config, z->ps, &z->flat.kept, part, n, t->grid->world);
-    else if (t->grid->dp.rank == 0)
-        st = tx_checkpoint_save(dir, &state, config, z->ps, NULL, part, n, t->grid->model);
-    TX_GOTO(tx_comm_agree(t->grid->world, st));
-    if (!t->cfg->no_save_optim) { /* else the run cannot go on from it */
-        set_origin(t, origin, true);
-        origin = NULL;
-    }
-out:
-    tx_free(origin);
-    json_decref(config);
+    *out = (tx_snapshot){ .config = NULL };
+    TX_TRY(tx_trainer_require_idle(t, "saved"));
+    tx__trainer_note(t, "saving a checkpoint");
+    TX_TRY(require_finite(t));
+    TX_TRY(require_replicas(t));
+    tx_ckpt_part own[TX_CKPT_MAX_PARTS];
+    out->state = place_of(t);
+    out->n_parts = state_parts(z, NULL, !t->cfg->no_save_optim, own);
+    memcpy(out->part, own, sizeof own);
+    tx_status st = config_to_save(t, &out->config);
+    if (!st && copy && saves(t))
+        st = tx_checkpoint_copy(out->part, t->copy, z->ps, saved_stretches(z), own, out->n_parts);
+    st = tx_comm_agree(t->grid->world, st);
+    if (st) tx_snapshot_free(out);
     return st;
 }
 
-/* The schedule of a run that goes on, as the options choose between the flags' and the saved one. */
-static tx_status resumed_schedule(const tx_trainer *t, const tx_checkpoint *from, tx_schedule *out)
+void tx_snapshot_free(tx_snapshot *s)
 {
-    const json_t *saved = json_object_get(tx_checkpoint_config(from), SCHEDULE_KEY);
+    json_decref(s->config);
+    *s = (tx_snapshot){ .config = NULL };
+}
+
+tx_status tx__trainer_save_begin(tx_trainer *t, const tx_snapshot *what, const char *dir, tx_ckpt_save **out)
+{
+    const tx_zero *z = &t->zero;
+    *out = NULL;
+    if (!saves(t)) return TX_OK;
+    return tx_checkpoint_save_begin(out, dir, &what->state, what->config, z->ps, saved_stretches(z), what->part,
+                                    what->n_parts, z->stage ? t->grid->world : t->grid->model);
+}
+
+/* That an old checkpoint cannot be removed is worth a line, not a failure: behind the next save it is tried again. */
+tx_status tx__trainer_saved(tx_trainer *t, const char *dir, int64_t iteration)
+{
+    char path[4096], *origin;
+    if (t->cfg->keep_last && t->grid->rank == 0 && tx_checkpoint_prune(dir, iteration, t->cfg->keep_last, t->loaded))
+        tx_warn("--keep-last: %s", tx_last_error());
+    if (t->cfg->no_save_optim) return TX_OK; /* the run cannot go on from it */
+    TX_TRY(tx_checkpoint_iter_path(path, sizeof path, dir, iteration));
+    TX_TRY(tx_memdup0(&origin, path, strlen(path), "a path"));
+    set_origin(t, origin, true);
+    return TX_OK;
+}
+
+tx_status tx_trainer_save(tx_trainer *t, const char *dir)
+{
+    tx_snapshot what;
+    tx_ckpt_save *save;
+    TX_TRY(tx_trainer_snapshot(t, &what, false));
+    tx_status st = tx__trainer_save_begin(t, &what, dir, &save);
+    if (!st && save) {
+        tx_checkpoint_save_write(save);
+        st = tx_checkpoint_save_finish(save);
+    }
+    tx_snapshot_free(&what);
+    TX_TRY(tx_comm_agree(t->grid->world, st));
+    return tx__trainer_saved(t, dir, t->iteration);
+}
+
+/* ---- loading ---- */
+
+/* The schedule of a run that goes on, as the options choose between the flags' and the saved one. */
+static tx_status resumed_schedule(const tx_trainer *t, const tx_source *from, tx_schedule *out)
+{
+    const json_t *saved = json_object_get(from->run, SCHEDULE_KEY);
     tx_schedule_choice choice = t->cfg->override_opt_param_scheduler         ? TX_SCHEDULE_OWN
                                 : t->cfg->use_checkpoint_opt_param_scheduler ? TX_SCHEDULE_SAVED
                                                                              : TX_SCHEDULE_SAME;
@@ -193,20 +248,20 @@ static tx_status resumed_schedule(const tx_trainer *t, const tx_checkpoint *from
 }
 
 /* Where the run stands in itself and in its data. */
-static void resume_place(tx_trainer *t, const tx_checkpoint *from)
+static void resume_place(tx_trainer *t, const tx_source *from)
 {
-    const tx_ckpt_state *s = tx_checkpoint_state(from);
+    const tx_ckpt_state *s = &from->state;
     t->iteration = s->iteration;
     t->consumed_train_samples = s->consumed_train_samples;
     t->consumed_valid_samples = s->consumed_valid_samples;
     t->consumed_train_tokens = s->consumed_train_tokens;
     t->skipped = s->skipped;
     json_decref(t->blend_phase);
-    t->blend_phase = json_deep_copy(json_object_get(tx_checkpoint_config(from), "blend_phase"));
+    t->blend_phase = json_deep_copy(json_object_get(from->run, "blend_phase"));
 }
 
 /* What is kept of weights and, if they are wanted, of the optimizer's buffers. */
-static tx_status read_state(tx_trainer *t, const tx_checkpoint *from, bool with_optim)
+static tx_status read_state(tx_trainer *t, tx_source *from, bool with_optim)
 {
     tx_zero *z = &t->zero;
     tx_ckpt_part part[TX_CKPT_MAX_PARTS];
@@ -214,14 +269,14 @@ static tx_status read_state(tx_trainer *t, const tx_checkpoint *from, bool with_
     tx_status st;
     if (!z->train && !z->master) TX_TRY(tx_alloc(&room, (size_t)z->ps->numel, sizeof *room, "the weights in fp32"));
     int n = state_parts(z, room, with_optim, part);
-    TX_GOTO(tx_checkpoint_read(from, z->ps, z->stage ? &z->flat.kept : NULL, part, n));
+    TX_GOTO(tx_source_read(from, t->model, z->stage ? &z->flat.kept : NULL, part, n));
     st = room ? tx_zero_fill(z, room) : tx_zero_publish(z);
 out:
     tx_free(room);
     return st;
 }
 
-tx_status tx_trainer_load(tx_trainer *t, tx_checkpoint *from)
+tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
 {
     TX_TRY(tx_trainer_require_idle(t, "loaded"));
     const tx_config *cfg = t->cfg;
@@ -229,19 +284,22 @@ tx_status tx_trainer_load(tx_trainer *t, tx_checkpoint *from)
     bool optim = t->zero.train && !cfg->finetune && !cfg->no_load_optim, lr_state = optim && !cfg->no_load_lr_state;
     if (lr_state) TX_TRY(resumed_schedule(t, from, &schedule));
     tx_loss_scaler scaler = t->scaler;
-    if (optim) TX_TRY(tx_loss_scaler_from_json(&scaler, json_object_get(tx_checkpoint_config(from), SCALER_KEY)));
-    char *origin;
-    const char *path = tx_checkpoint_path(from);
-    TX_TRY(tx_memdup0(&origin, path, strlen(path), "a path"));
-    tx_status st = read_state(t, from, optim);
+    if (optim) TX_TRY(tx_loss_scaler_from_json(&scaler, json_object_get(from->run, SCALER_KEY)));
+    char *origin = NULL, *loaded = NULL;
+    TX_TRY(tx_memdup0(&origin, from->path, strlen(from->path), "a path"));
+    tx_status st = tx_memdup0(&loaded, from->path, strlen(from->path), "a path");
+    if (!st) st = read_state(t, from, optim);
     if (st) {
         tx_free(origin);
+        tx_free(loaded);
         return st;
     }
     set_origin(t, origin, false);
+    tx_free(t->loaded);
+    t->loaded = loaded;
     t->scaler = scaler;
     if (cfg->finetune) return TX_OK;
-    const tx_ckpt_state *s = tx_checkpoint_state(from);
+    const tx_ckpt_state *s = &from->state;
     if (!cfg->reset_iteration) resume_place(t, from);
     if (optim) t->zero.optim.t = s->optim_step;
     if (lr_state) {

@@ -143,7 +143,6 @@ void tx__offload_plan(tx_zero *z)
     if (params_away(z) && o->near < z->flat.kept.numel) count_tier(z, params_config(z));
     if (o->near) count_tier(z, near_config(z));
     o->n_ways = a_way ? (int)z->cfg->offload_optimizer_buffer_count : 0;
-    if (a_way && o->n_ways < 2) o->n_ways = 2;
     o->passing = (size_t)o->n_ways * a_way;
 }
 

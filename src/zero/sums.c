@@ -63,10 +63,16 @@ static tx_tensor kept(const tx_zero *z, int k)
     return tx_tensor1(tx__zero_kept_grad(z, b), TX_F32, tx_bucket_part(&z->flat, b));
 }
 
+/* Whether a rank gets the sum of its part alone. */
+static bool scatters(const tx_zero *z)
+{
+    return z->stage && z->cfg->zero_reduce_scatter;
+}
+
 /* Where the sum is made: in the kept gradients, where they hold no other yet. */
 static tx_tensor target(const tx_zero *z, int k)
 {
-    return z->passing && !z->now[k].summed && z->stage && z->cfg->zero_reduce_scatter ? kept(z, k) : own_part(z, k);
+    return z->passing && !z->now[k].summed && scatters(z) ? kept(z, k) : own_part(z, k);
 }
 
 static tx_status sum_start(tx_zero *z, int k)
@@ -74,8 +80,7 @@ static tx_status sum_start(tx_zero *z, int k)
     tx_bucket_now *n = &z->now[k];
     n->summing = true;
     z->line[z->n_line++] = k;
-    if (!z->stage) return tx_all_reduce_start(z->c, z->grid->data, written(z, k), &n->sum);
-    if (!z->cfg->zero_reduce_scatter) return tx_all_reduce_start(z->c, z->data, written(z, k), &n->sum);
+    if (!scatters(z)) return tx_all_reduce_start(z->c, z->grid->data, written(z, k), &n->sum);
     return tx_reduce_scatter_start(z->c, z->data, target(z, k), written(z, k), &n->sum);
 }
 
@@ -184,12 +189,8 @@ tx_status tx_zero_begin(tx_zero *z)
 /* What first and last stage of a pipeline have both: they divide it alike. */
 static tx_status sum_ends(tx_zero *z)
 {
-    for (int row = 0; row < z->ps->n; row++) {
-        const tx_bucket *b = &z->flat.bucket[z->flat.of_row[row]];
-        if (!z->ps->param[row].tied) continue;
-        tx_tensor x = tx_tensor1(tx__zero_kept_grad(z, b), TX_F32, tx_bucket_part(&z->flat, b));
-        TX_TRY(tx_all_reduce(z->c, z->grid->ends, x, TX_SUM));
-    }
+    for (int row = 0; row < z->ps->n; row++)
+        if (z->ps->param[row].tied) TX_TRY(tx_all_reduce(z->c, z->grid->ends, kept(z, z->flat.of_row[row]), TX_SUM));
     return TX_OK;
 }
 

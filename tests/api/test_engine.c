@@ -445,8 +445,8 @@ static void another_shape_is_refused(void **state)
     tx_config_free(cfg);
     e = create(&cfg, "--num-attention-heads 6");
     ASSERT_FAILS_LINES(tx_engine_load_checkpoint(e, scratch_dir), TX_ERR_ARG, /* and what follows from it */
-                       "--num-attention-heads is 6, in the checkpoint it is 3");
-    ASSERT_FAILS(tx_engine_load_checkpoint(e, data_path("golden/gpt2")), TX_ERR_UNSUPPORTED, "Hugging Face");
+                       "\n  --num-attention-heads  3                  6\n");
+    ASSERT_FAILS(tx_engine_load_checkpoint(e, data_path("golden/gpt2")), TX_ERR_UNSUPPORTED, "another program");
     tx_engine_destroy(e);
     tx_config_free(cfg);
 }

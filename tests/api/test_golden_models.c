@@ -1,11 +1,10 @@
 /* labels: golden */
 /* The golden models of tests/data/golden, through the public engine: logits, loss, every gradient, 20 steps of AdamW,
  * generation with a cache, on both backends. Bounds: tests/data/golden/README.md. */
-#include "support.h"
+#include "decoder_logits.h"
 
 #include "api/engine_internal.h"
 #include "checkpoint/safetensors.h"
-#include "infer/generator.h"
 #include "triax/engine.h"
 
 #define S     64
@@ -127,21 +126,20 @@ static void logits(void **state)
     const model_case *k = *state;
     tx_config *cfg;
     tx_engine *e = open_engine(&cfg, k, "");
-    tx_generator *g;
+    tx_decoder *d = decoder_of(e->trainer->model, k->backend, S);
     double *expect = load_npy_f64(golden(k, "logits_f64.npy"), (size_t)B * S * VOCAB);
     json_t *batch = load_json(golden(k, "batch.json"));
     int32_t *tokens = batch_tokens(batch);
     float got[VOCAB];
-    ASSERT_OK(tx_generator_create(&g, e->trainer->model, k->backend, 0, 1, S, S));
     for (int j = 0; j < B; j++)
         for (int n = 1; n <= S; n += j ? 9 : 1) { /* the first row in full, the others in part */
-            ASSERT_OK(tx_generator_logits(g, tokens + j * (S + 1), n, got));
+            logits_behind(d, tokens + j * (S + 1), n, got);
             for (int i = 0; i < VOCAB; i++)
                 ASSERT_NEAR((double)got[i], expect[(j * S + n - 1) * VOCAB + i], k->in->logits, "logit");
         }
     free(expect);
     json_decref(batch);
-    tx_generator_destroy(g);
+    tx_decoder_destroy(d);
     tx_engine_destroy(e);
     tx_config_free(cfg);
 }
@@ -153,21 +151,16 @@ static void cached_is_recomputed(void **state)
     const model_case *k = *state;
     tx_config *cfg;
     tx_engine *e = open_engine(&cfg, k, "");
-    tx_generator *g;
+    tx_decoder *d = decoder_of(e->trainer->model, k->backend, S);
     json_t *batch = load_json(golden(k, "batch.json"));
-    int32_t tokens[PROMPT + NEW], out[NEW];
-    int64_t n_out;
+    int32_t tokens[PROMPT + NEW];
     float cached[VOCAB], whole[VOCAB];
-    const tx_sampler greedy = { .greedy = true };
     memcpy(tokens, batch_tokens(batch), PROMPT * sizeof *tokens);
-    ASSERT_OK(tx_generator_create(&g, e->trainer->model, k->backend, 0, 1, S, S));
-    ASSERT_OK(tx_generator_run(g, tokens, PROMPT, NEW, -1, &greedy, 1, 0, out, &n_out));
-    memcpy(cached, g->logits, sizeof cached); /* what the last token was taken from */
-    memcpy(tokens + PROMPT, out, sizeof out);
-    ASSERT_OK(tx_generator_logits(g, tokens, PROMPT + NEW - 1, whole));
+    go_on_greedily(d, tokens, PROMPT, NEW, cached);
+    logits_behind(d, tokens, PROMPT + NEW - 1, whole);
     for (int i = 0; i < VOCAB; i++) ASSERT_NEAR((double)cached[i], (double)whole[i], 2e-6, "logit");
     json_decref(batch);
-    tx_generator_destroy(g);
+    tx_decoder_destroy(d);
     tx_engine_destroy(e);
     tx_config_free(cfg);
 }

@@ -1,9 +1,8 @@
 /* labels: unit */
 /* Options of the model behind the engine: other words for the same model give the same bits, and a checkpoint keeps the
  * shape. */
+#include "decoder_logits.h"
 #include "engine_test.h"
-
-#include "infer/generator.h"
 
 /* Megatron-LM's words for grouped queries; left out, the checkpoint's number is taken. */
 static void query_groups_are_key_value_heads(void **state)
@@ -244,18 +243,14 @@ static void embed_layernorm_decodes(void **state)
     enum { PROMPT = 5, NEW = 9 };
     tx_config *cfg;
     tx_engine *e = create(&cfg, "--embed-layernorm --init-method-std 0.2");
-    tx_generator *g;
-    int32_t tokens[PROMPT + NEW] = { 5, 77, 300, 5, 9 }, out[NEW];
-    int64_t n_out;
+    int32_t tokens[PROMPT + NEW] = { 5, 77, 300, 5, 9 };
     float cached[509], whole[509];
     scatter_norm(e);
-    ASSERT_OK(tx_generator_create(&g, e->trainer->model, "cpu", 0, 1, S, S));
-    ASSERT_OK(tx_generator_run(g, tokens, PROMPT, NEW, -1, &(tx_sampler){ .greedy = true }, 1, 0, out, &n_out));
-    memcpy(cached, g->logits, sizeof cached);
-    memcpy(tokens + PROMPT, out, sizeof out);
-    ASSERT_OK(tx_generator_logits(g, tokens, PROMPT + NEW - 1, whole));
+    tx_decoder *d = decoder_of(e->trainer->model, "cpu", S);
+    go_on_greedily(d, tokens, PROMPT, NEW, cached);
+    logits_behind(d, tokens, PROMPT + NEW - 1, whole);
     for (int i = 0; i < 509; i++) ASSERT_NEAR((double)cached[i], (double)whole[i], 1e-5, "logit");
-    tx_generator_destroy(g);
+    tx_decoder_destroy(d);
     tx_engine_destroy(e);
     tx_config_free(cfg);
 }

@@ -264,6 +264,54 @@ static void cached_attention(tx_ctx *c, const int64_t *p, results *o)
     out(o, "lse", lse, 16);
 }
 
+/* p: s, slots, positions, b, groups, r, d: samples of different pasts in a cache of the decoder's layout, rows
+ * appended, queries turned by their positions */
+static void past(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t s = p[0], slots = p[1], max = p[2], b = p[3], groups = p[4], r = p[5], d = p[6];
+    qkv x = fused_qkv(RAND(V, s, b, groups, r + 2, d), s, b, groups, r, d);
+    tx_tensor cache[2] = { RAND(V, slots, groups, max, d), RAND(V, slots, groups, max, d) }, at[2];
+    for (int i = 0; i < 2; i++) at[i] = view4(cache[i], 0, max, slots, groups, d, d, groups * max * d, max * d);
+    tx_past sequences = { ZEROS(TX_I32, b), ZEROS(TX_I32, b) };
+    for (int64_t i = 0; i < b; i++) {
+        ((int32_t *)sequences.n.data)[i] = (int32_t)((i + 1) * (max - s) / b);
+        ((int32_t *)sequences.slot.data)[i] = (int32_t)((slots - 1 - i) % slots);
+    }
+    tx_tensor y = RAND(V, s, b, groups, r, d), lse = ZEROS(TX_F32, b, groups, r, s);
+    tx_tensor turned = RAND(V, s, b, groups, r, d);
+    if (d % 2 == 0) RUN(c, rope, .x = turned, .n_rot = d, .theta = 10000, .past = sequences);
+    out(o, "turned", turned, 2);
+    RUN(c, cache_append, .k_cache = at[0], .v_cache = at[1], .k = x.k, .v = x.v, .past = sequences);
+    out(o, "k", cache[0], 0);
+    o->r[o->n - 1].exact = true;
+    out(o, "v", cache[1], 0);
+    o->r[o->n - 1].exact = true;
+    RUN(c, attention_fwd, .o = y, .lse = lse, .q = x.q, .k = at[0], .v = at[1], .scale = 1 / sqrt((double)d),
+        .causal = true, .past = sequences);
+    out_attention(o, "o", y, 32);
+    out(o, "lse", lse, 16);
+}
+
+/* p: m, n, k, extra row length: a linear layer of few rows, of which each is what it is alone */
+static void few_rows(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t m = p[0], n = p[1], k = p[2], extra = p[3];
+    tx_tensor a = RAND(V, m, k + extra), b = RAND(V, n, k + extra), bias = RAND(V, n), y = ZEROS(V, m, n + extra);
+    tx_tensor wide = ZEROS(TX_F32, m, n);
+    a.dim[1] = b.dim[1] = k;
+    y.dim[1] = n;
+    RUN(c, gemm, .c = y, .a = a, .b = b, .bias = bias, .trans_b = true);
+    RUN(c, gemm, .c = wide, .a = a, .b = b, .trans_b = true);
+    for (int64_t i = 0; i < m; i++) {
+        tx_tensor alone = ZEROS(TX_F32, 1, n);
+        RUN(c, gemm, .c = alone, .a = tx_slice_rows(a, i, 1), .b = b, .trans_b = true);
+        assert_same_bits(alone, tx_slice_rows(wide, i, 1));
+    }
+    y.dim[1] = n + extra;
+    out_rest(o, "c", y, 16, sqrt((double)k));
+    out_rest(o, "wide", wide, 16, sqrt((double)k));
+}
+
 /* p: m, n, k, trans_a, trans_b, accumulate, bias, extra row length. C begins as NaN where it is only written. */
 static void gemm(tx_ctx *c, const int64_t *p, results *o)
 {
@@ -519,6 +567,19 @@ static const op_case cases[] = {
     { "cache 3 of 65, all keys", cached_attention, { 3, 65, 1, 2, 1, 80, false } },
     { "cache 17 of 81", cached_attention, { 17, 81, 2, 2, 2, 16, true } },
     { "cache 70 of 200", cached_attention, { 70, 200, 1, 2, 1, 64, true } },
+    { "few rows 1x1x1", few_rows, { 1, 1, 1, 0 } },
+    { "few rows 3x5x7", few_rows, { 3, 5, 7, 2 } },
+    { "few rows 6x37x300", few_rows, { 6, 37, 300, 0 } },
+    { "few rows 17x33x1041", few_rows, { 17, 33, 1041, 3 } },
+    { "few rows 64x130x64", few_rows, { 64, 130, 64, 0 } },
+    { "few rows 4x500x96", few_rows, { 4, 500, 96, 1 } },
+    { "1 behind the past of 1", past, { 1, 1, 1, 1, 1, 1, 16 } },
+    { "1 behind the past of 5", past, { 1, 7, 90, 5, 3, 1, 64 } },
+    { "1 behind the past of 17, groups", past, { 1, 17, 33, 17, 2, 3, 20 } },
+    { "1 behind the past of 3, d=5", past, { 1, 3, 300, 3, 2, 1, 5 } },
+    { "3 behind the past of 2", past, { 3, 4, 65, 2, 2, 2, 80 } },
+    { "9 behind the past of 3", past, { 9, 3, 100, 3, 2, 2, 16 } },
+    { "70 behind the past of 1", past, { 70, 2, 200, 1, 2, 2, 64 } },
     { "queries 70 to 9 keys", cached_attention, { 70, 9, 1, 2, 1, 64, false } },
     { "cross_entropy 1x1", cross_entropy, { 1, 1, 1, 1, 0 } },
     { "cross_entropy 3x17", cross_entropy, { 3, 17, 17, 1, 5 } },

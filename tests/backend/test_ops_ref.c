@@ -385,6 +385,53 @@ static void test_attention_documents(void **state)
 }
 
 /* The dropout mask follows global coordinates: head 1 of sample 1 alone gives what it gives among all. */
+/* Samples with pasts of their own are what each is alone, over its slot of the cache. */
+static void test_attention_past(void **state)
+{
+    (void)state;
+    enum { S = 2, B = 3, MAX = 9, SLOTS = 4, G = 2, R = 2, D = 4 };
+    static const int32_t n_past[B] = { 0, 7, 3 }, slot[B] = { 2, 0, 3 };
+    tx_dtype t = TX_F64;
+    tx_tensor q = RAND(t, S, B, G, R, D), o = ZEROS(t, S, B, G, R, D), k = RAND(t, MAX, SLOTS, G, D);
+    tx_tensor v = RAND(t, MAX, SLOTS, G, D), new_k = RAND(t, S, B, G, D), new_v = RAND(t, S, B, G, D);
+    tx_tensor old_k = ZEROS(t, MAX, SLOTS, G, D);
+    memcpy(old_k.data, k.data, (size_t)tx_numel(k) * sizeof(double));
+    tx_past past = { ZEROS(TX_I32, B), ZEROS(TX_I32, B) };
+    memcpy(past.n.data, n_past, sizeof n_past);
+    memcpy(past.slot.data, slot, sizeof slot);
+    RUN(&ctx, cache_append, .k_cache = k, .v_cache = v, .k = new_k, .v = new_v, .past = past);
+    for (int64_t i = 0; i < tx_numel(k); i++) {
+        int64_t position = i / (SLOTS * G * D), at = i / (G * D) % SLOTS, b = 0;
+        while (b < B && !(slot[b] == at && position >= n_past[b] && position < n_past[b] + S)) b++;
+        double expect = b < B ? tx__ref_load(new_k, ((position - n_past[b]) * B + b) * G * D + i % (G * D))
+                              : tx__ref_load(old_k, i);
+        assert_true(tx__ref_load(k, i) == expect);
+    }
+    RUN(&ctx, attention_fwd, .o = o, .q = q, .k = k, .v = v, .scale = 0.5, .causal = true, .past = past);
+    for (int64_t b = 0; b < B; b++) {
+        int64_t n = n_past[b] + S;
+        tx_tensor alone = ZEROS(t, S, 1, G, R, D);
+        RUN(&ctx, attention_fwd, .o = alone, .q = view5(q, b * G * R * D, alone.dim, B * G * R * D, 0, R * D, D),
+            .k = view4(k, slot[b] * G * D, n, 1, G, D, SLOTS * G * D, 0, D),
+            .v = view4(v, slot[b] * G * D, n, 1, G, D, SLOTS * G * D, 0, D), .scale = 0.5, .causal = true);
+        for (int64_t i = 0; i < S; i++)
+            for (int64_t j = 0; j < G * R * D; j++)
+                assert_true(tx__ref_load(alone, i * G * R * D + j) == tx__ref_load(o, (i * B + b) * G * R * D + j));
+    }
+    ((int32_t *)past.n.data)[1] = MAX - 1;
+    ASSERT_FAILS(tx_run_cache_append(&ctx, &(tx_cache_append_args){ k, v, new_k, new_v, past }), TX_ERR_ARG,
+                 "past.n[1] is 8; it has to be in 0..7");
+    ((int32_t *)past.n.data)[1] = 0;
+    ((int32_t *)past.slot.data)[2] = SLOTS;
+    ASSERT_FAILS(tx_run_attention_fwd(&ctx,
+                                      &(tx_attention_fwd_args){
+                                          .o = o, .q = q, .k = k, .v = v, .scale = 0.5, .causal = true, .past = past }),
+                 TX_ERR_ARG, "past.slot[2] is 4");
+    past.slot.data = NULL;
+    ASSERT_FAILS(tx_run_cache_append(&ctx, &(tx_cache_append_args){ k, v, new_k, new_v, past }), TX_ERR_SHAPE,
+                 "past.slot=absent");
+}
+
 static void test_attention_mask(void **state)
 {
     (void)state;
@@ -737,6 +784,7 @@ int main(void)
         cmocka_unit_test(test_attention_grad),
         cmocka_unit_test(test_attention_values),
         cmocka_unit_test(test_attention_documents),
+        cmocka_unit_test(test_attention_past),
         cmocka_unit_test(test_attention_mask),
         cmocka_unit_test(test_embedding),
         cmocka_unit_test(test_head_loss),

@@ -80,6 +80,13 @@ static void damage_names_the_block(void **state)
     model_destroy(&m);
 }
 
+static int times(const char *text, const char *part)
+{
+    int n = 0;
+    for (const char *s = text; (s = strstr(s, part)); s++) n++;
+    return n;
+}
+
 static void falls_back_when_told_to(void **state)
 {
     (void)state;
@@ -97,6 +104,7 @@ static void falls_back_when_told_to(void **state)
         assert_same_numbers(&m[i], &m[0], 3);
         tx_checkpoint_close(c);
         assert_true(i == 2 ? !warned[0] : strstr(warned, "iter_10000001") && strstr(warned, "instead"));
+        assert_int_equal(times(warned, "iter_10000001/shard_00000.safetensors: block"), 2 - i); /* once each time */
         tx_str s = read_file(path);
         s.data[s.len / 2] ^= 4;
         write_file(path, s.data, s.len);
@@ -105,6 +113,33 @@ static void falls_back_when_told_to(void **state)
     ASSERT_FAILS(tx_checkpoint_open_newest_good(&c, scratch_dir, &tx_comm_self), TX_ERR_FORMAT,
                  "iter_10000001/shard_00000"); /* the first */
     ASSERT_FAILS(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self), TX_ERR_FORMAT, "iter_10000001/shard_00000");
+    for (int i = 0; i < 3; i++) model_destroy(&m[i]);
+}
+
+/* `latest` is torn, or names what is gone; the newest folder has lost its manifest. */
+static void falls_back_from_a_bad_latest(void **state)
+{
+    (void)state;
+    static const char *const latest[] = { "", "iter_", "iter_0000003", "iter_0000009\n", "\n\n" };
+    model m[3];
+    tx_checkpoint *c;
+    for (int i = 0; i < 3; i++) {
+        model_create(&m[i], 1, 8, 50, i + 1);
+        ASSERT_OK(model_save(&m[i], scratch_dir, 3 + i, 1));
+    }
+    ASSERT_OK(tx_remove_tree(in_scratch("iter_0000005/manifest.json")));
+    for (size_t i = 0; i < sizeof latest / sizeof *latest; i++) {
+        write_file(in_scratch("latest"), latest[i], strlen(latest[i]));
+        assert_true(tx_checkpoint_is_any_in(scratch_dir));
+        ASSERT_FAILS(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self), TX_ERR_FORMAT, "latest");
+        ASSERT_OK(tx_checkpoint_open_newest_good(&c, scratch_dir, &tx_comm_self));
+        assert_int_equal(tx_checkpoint_state(c)->iteration, 4);
+        tx_checkpoint_close(c);
+    }
+    ASSERT_OK(tx_remove_tree(in_scratch("iter_0000003")));
+    ASSERT_OK(tx_remove_tree(in_scratch("iter_0000004")));
+    assert_false(tx_checkpoint_is_any_in(scratch_dir));
+    assert_false(tx_checkpoint_is_any_in(in_scratch("none")));
     for (int i = 0; i < 3; i++) model_destroy(&m[i]);
 }
 
@@ -120,6 +155,22 @@ static void latest_missing_takes_newest(void **state)
     ASSERT_OK(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self));
     assert_int_equal(tx_checkpoint_state(c)->iteration, 10000000);
     ASSERT_CONTAINS(warned, "taking its newest");
+    tx_checkpoint_close(c);
+    model_destroy(&m);
+}
+
+/* Whoever goes back writes an older one's name into it; so does a flipped bit. */
+static void latest_names_an_older_one(void **state)
+{
+    (void)state;
+    model m;
+    tx_checkpoint *c;
+    model_create(&m, 1, 8, 50, 1);
+    for (int i = 1; i <= 3; i++) ASSERT_OK(model_save(&m, scratch_dir, i, 1));
+    write_file(in_scratch("latest"), "iter_0000002\n", 13);
+    ASSERT_OK(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self));
+    assert_int_equal(tx_checkpoint_state(c)->iteration, 2);
+    ASSERT_CONTAINS(warned, "latest names iteration 2, which is taken, though iteration 3 is there");
     tx_checkpoint_close(c);
     model_destroy(&m);
 }
@@ -161,18 +212,18 @@ static void another_shape(void **state)
 static void more_differences_than_room(void **state)
 {
     (void)state;
-    static char name[60][32];
-    tx_param_decl decl[60];
+    static char name[300][32];
+    tx_param_decl decl[300];
     tx_params ps = { 0 };
     tx_dims d = { .h = 4 };
     model m;
-    float buf[960];
+    float buf[4800];
     tx_checkpoint *c;
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 300; i++) {
         snprintf(name[i], sizeof name[i], "part%d.weight", i);
         decl[i] = (tx_param_decl){ name[i], "h", TX_INIT_ZERO, TX_DECAY, TX_ADDS, 0, 0 };
     }
-    ASSERT_OK(tx_params_declare(&ps, "", decl, 60, NULL, &d));
+    ASSERT_OK(tx_params_declare(&ps, "", decl, 300, NULL, &d));
     model_create(&m, 1, 8, 50, 1);
     ASSERT_OK(model_save(&m, scratch_dir, 1, 1));
     ASSERT_OK(tx_checkpoint_open(&c, scratch_dir, &tx_comm_self));
@@ -467,7 +518,9 @@ int main(void)
         TEST(every_flipped_bit_is_found),
         TEST(damage_names_the_block),
         TEST(falls_back_when_told_to),
+        TEST(falls_back_from_a_bad_latest),
         TEST(latest_missing_takes_newest),
+        TEST(latest_names_an_older_one),
         TEST(another_shape),
         TEST(more_differences_than_room),
         TEST(folder_of_another_name),

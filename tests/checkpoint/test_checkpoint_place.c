@@ -79,15 +79,22 @@ static void broken_latest(void **state)
 static void other_programs(void **state)
 {
     (void)state;
-    tx_ckpt_kind kind;
-    ASSERT_OK(tx_make_dirs(in_scratch("ds")));
+    ASSERT_OK(tx_make_dirs(in_scratch("ds/global_step40")));
+    assert_int_equal(probe(in_scratch("ds")), TX_CKPT_DEEPSPEED);
     write_text(in_scratch("ds/latest"), "global_step40");
-    ASSERT_FAILS(tx_checkpoint_probe(in_scratch("ds"), &kind, detail, sizeof detail), TX_ERR_UNSUPPORTED, "DeepSpeed");
+    write_text(in_scratch("ds/latest_checkpointed_iteration.txt"), "40");
+    assert_int_equal(probe(in_scratch("ds")), TX_CKPT_DEEPSPEED);
+    write_text(in_scratch("ds/global_step40/mp_rank_00_model_states.pt"), "");
+    assert_int_equal(probe(in_scratch("ds/global_step40")), TX_CKPT_DEEPSPEED);
+    ASSERT_OK(tx_make_dirs(in_scratch("ds/global_step40/zero")));
+    assert_int_equal(probe(in_scratch("ds/global_step40")), TX_CKPT_UNIVERSAL);
+    ASSERT_OK(tx_make_dirs(in_scratch("universal")));
+    write_text(in_scratch("universal/latest_universal"), "global_step40_universal");
+    assert_int_equal(probe(in_scratch("universal")), TX_CKPT_UNIVERSAL);
     ASSERT_OK(tx_make_dirs(in_scratch("mega/iter_0000004/mp_rank_00")));
     write_text(in_scratch("mega/latest_checkpointed_iteration.txt"), "4");
-    ASSERT_FAILS(tx_checkpoint_probe(in_scratch("mega"), &kind, detail, sizeof detail), TX_ERR_UNSUPPORTED, "Megatron");
-    ASSERT_FAILS(tx_checkpoint_probe(in_scratch("mega/iter_0000004"), &kind, detail, sizeof detail), TX_ERR_UNSUPPORTED,
-                 "Megatron");
+    assert_int_equal(probe(in_scratch("mega")), TX_CKPT_MEGATRON);
+    assert_int_equal(probe(in_scratch("mega/iter_0000004")), TX_CKPT_MEGATRON);
 }
 
 static void hugging_face(void **state)
@@ -95,12 +102,11 @@ static void hugging_face(void **state)
     (void)state;
     tx_ckpt_kind kind;
     write_text(in_scratch("pytorch_model.bin"), "");
-    ASSERT_FAILS(tx_checkpoint_probe(scratch_dir, &kind, detail, sizeof detail), TX_ERR_UNSUPPORTED,
-                 "pytorch_model.bin");
-    write_text(in_scratch("model.safetensors"), "");
     ASSERT_FAILS(tx_checkpoint_probe(scratch_dir, &kind, detail, sizeof detail), TX_ERR_FORMAT,
                  "without its config.json");
     write_text(in_scratch("config.json"), "{}");
+    assert_int_equal(probe(scratch_dir), TX_CKPT_HUGGINGFACE);
+    write_text(in_scratch("model.safetensors"), "");
     assert_int_equal(probe(scratch_dir), TX_CKPT_HUGGINGFACE);
     ASSERT_OK(tx_remove_tree(in_scratch("model.safetensors")));
     write_text(in_scratch("model.safetensors.index.json"), "{}");

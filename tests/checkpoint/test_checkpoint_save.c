@@ -208,6 +208,41 @@ static void folder_cannot_be_made(void **state)
     model_destroy(&a);
 }
 
+static void assert_names(const char *dir, const char *expect)
+{
+    tx_names names;
+    tx_str all = { 0 };
+    ASSERT_OK(tx_dir_list(dir, &names));
+    for (size_t i = 0; i < names.n; i++) ASSERT_OK(tx_str_printf(&all, "%s%s", i ? " " : "", names.name[i]));
+    assert_string_equal(all.data, expect);
+    tx_str_free(&all);
+    tx_names_free(&names);
+}
+
+/* The newest ones before the saved one stay; so do what `latest` names, what is spared, later ones, and other things.
+ */
+static void older_ones_are_removed(void **state)
+{
+    (void)state;
+    model a;
+    char spare[1024];
+    model_create(&a, 1, 8, 50, 1);
+    for (int i = 2; i <= 10; i += 2) ASSERT_OK(model_save(&a, scratch_dir, i, 1));
+    ASSERT_OK(tx_make_dirs(in_scratch("iter_0000001"))); /* no manifest: not ours to remove */
+    ASSERT_OK(tx_checkpoint_prune(scratch_dir, 10, 9, NULL));
+    assert_names(scratch_dir, "iter_0000001 iter_0000002 iter_0000004 iter_0000006 iter_0000008 iter_0000010 latest");
+    snprintf(spare, sizeof spare, "%s/../%s/iter_0000004/", scratch_dir, strrchr(scratch_dir, '/') + 1);
+    ASSERT_OK(tx_checkpoint_prune(scratch_dir, 10, 3, spare));
+    assert_names(scratch_dir, "iter_0000001 iter_0000004 iter_0000006 iter_0000008 iter_0000010 latest");
+    write_text(in_scratch("latest"), "iter_0000006\n");
+    ASSERT_OK(tx_checkpoint_prune(scratch_dir, 8, 1, NULL));
+    assert_names(scratch_dir, "iter_0000001 iter_0000006 iter_0000008 iter_0000010 latest");
+    write_text(in_scratch("latest"), "nonsense"); /* then nothing is sure */
+    ASSERT_OK(tx_checkpoint_prune(scratch_dir, 10, 1, NULL));
+    assert_names(scratch_dir, "iter_0000001 iter_0000006 iter_0000008 iter_0000010 latest");
+    model_destroy(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +255,7 @@ int main(void)
         SCRATCH_TEST(set_aside_is_found_and_settled),
         SCRATCH_TEST(write_fails_half_way),
         SCRATCH_TEST(folder_cannot_be_made),
+        SCRATCH_TEST(older_ones_are_removed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

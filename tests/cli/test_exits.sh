@@ -38,6 +38,7 @@ said "Detected kill switch at stop, iteration="
 [ -s killed/latest ] || die "the kill switch did not save"
 
 
+: >out # the job's own redirection may come later than the first look
 "$TRIAX" "${iters[@]}" --train-iters 1000000 --save term --exit-signal-handler >out 2>err &
 pid=$!
 for _ in $(seq 400); do grep -q '^ iteration' out && break; sleep 0.05; done

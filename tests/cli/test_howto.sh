@@ -13,9 +13,16 @@ set_up() {
     ln -s "$data/tiny/tiny-merges.txt" merges.txt
     ln -s "$data/tiny/tiny-bert-vocab.txt" vocab.txt
     ln -s "$data/tiny/tiny-corpus.jsonl" docs.jsonl
-    mkdir data model shards
+    mkdir data model shards gpt2
     ln -s "$data/token/small-tokenizer.json" model/tokenizer.json
+    ln -s "$data/golden/generation/model/"* gpt2
+    ln -s "$data/tiny/tiny-vocab.json" gpt2/vocab.json
+    ln -s "$data/tiny/tiny-merges.txt" gpt2/merges.txt
+    echo a-long-secret >token.txt
     printf 'hello\nhello world\n' >lines.txt
+    sed -n '1{s/.*"text": "//; s/\\n/ \n /g; s/".*//; p}' docs.jsonl >wiki.txt
+    printf '{"text": "and it came to %s"}\n' pass that >lambada.jsonl
+    printf '{"context": "and it came", "choices": ["to pass", "%s"], "answer": %d}\n' unto 0 them 1 >questions.jsonl
     echo '31373 995' >numbers.txt
     head -n 130 docs.jsonl | tee 1 | gzip >data/1.jsonl.gz
     tail -n +131 docs.jsonl | tee 2 | gzip >data/2.jsonl.gz
@@ -37,6 +44,21 @@ commands() { sed -n '/^    triax /{:more; /\\$/{N; s/\\\n */ /; b more}; s/^    
 
 triax() { "$TRIAX" "$@"; }
 
+# A server goes on until it is told: once it says where it is, it is ended, which is to succeed. Output is in ./out, ./err
+serve() {
+    local i pid command=${1/#triax/\"\$TRIAX\"}
+    [[ $command == *--port* ]] || command+=' --port 0' # 5000 may be somebody's
+    (eval "exec $command") </dev/null >out 2>err &
+    pid=$!
+    for i in $(seq 400); do
+        grep -q '^Serving' out && break
+        kill -0 $pid 2>/dev/null || break
+        sleep 0.05
+    done
+    kill -TERM $pid
+    wait $pid
+}
+
 n=0
 for page in "$pages"/*.md; do
     name=$(basename "$page" .md)
@@ -46,7 +68,7 @@ for page in "$pages"/*.md; do
     commands "$page" >commands
     [ -s commands ] || die "$page has no command"
     while IFS= read -r command <&3; do
-        (eval "$command") </dev/null >out 2>err || { cat out err >&2; die "$name.md: $command"; }
+        if [[ $command == "triax serve"* ]]; then serve "$command"; else (eval "$command") </dev/null >out 2>err; fi || { cat out err >&2; die "$name.md: $command"; }
         n=$((n + 1))
     done 3<commands
     cd ..

@@ -127,6 +127,8 @@ refused "--model-type BERT" inspect-samples "${few[@]}" --mask-prob 0.2
 refused "--split-sentences" inspect-samples "${bert[@]}" --data-path all
 
 # checkpoints and Hugging Face folders
+ok inspect run
+grep -q '^shards: 1, [0-9]* bytes; the manifest agrees with its checksum, --verify reads the shards$' out || die "$(cat out)"
 ok inspect run --verify
 for line in 'iteration +1' 'hidden_size +16' 'model.embedding.word_embeddings.weight +F32\[512,16\]' 'exp_avg.*' \
     'total parameters: [0-9]+' 'verified: all [0-9]+ bytes of 1 shards agree with their checksums' \
@@ -144,6 +146,28 @@ cp "$data/golden/gpt2/model.safetensors" hf
 printf '\0\0\200\177' | dd of=hf/model.safetensors bs=1 seek=$(($(stat -c %s hf/model.safetensors) - 4)) conv=notrunc status=none
 ok inspect hf
 refused "1 of 136960 numbers are not finite" inspect hf --verify
-printf 'X' | dd of=run/iter_0000001/shard_00000.safetensors bs=1 seek=5000 conv=notrunc status=none
-refused "shard_00000.safetensors" inspect run
+
+# damage: every block of every shard, with the tensors that lie there; a manifest's field by its name
+wide=("${train[@]}" --hidden-size 512 --global-batch-size 2 --train-iters 1 --eval-iters 0 --save wide --save-interval 1)
+ok pretrain-gpt "${wide[@]}"
+shard=wide/iter_0000001/shard_00000.safetensors
+cp $shard whole
+[ "$(stat -c %s $shard)" -gt 3000000 ] || die "too small a shard"
+for at in 200 1500000 2600000; do printf '\1' | dd of=$shard bs=1 seek=$at conv=notrunc status=none; done
+ok inspect wide
+refused "3 of " inspect wide --verify
+refused "blocks are damaged or missing, in 1 of 1 shards, the first of them shard_00000.safetensors" inspect wide --verify
+cp whole $shard
+for at in 1500000 2600000; do printf '\1' | dd of=$shard bs=1 seek=$at conv=notrunc status=none; done
+refused "2 of " inspect wide --verify
+grep -q '^  shard_00000.safetensors: block 1 (bytes 1048576 to 2097151) is damaged: in model.embedding.word_embeddings.weight' out || die "$(cat out)"
+grep -q '^  shard_00000.safetensors: block 2 (bytes 2097152 to 3145727) is damaged: in model\.' out || die "$(cat out)"
+[ "$(grep -c 'is damaged' out)" -eq 2 ] || die "$(cat out)"
+truncate -s 2000000 $shard
+refused "are damaged or missing" inspect wide --verify
+grep -q 'shard_00000.safetensors: 2000000 bytes long, the manifest says' out || die "$(cat out)"
+rm $shard
+refused "are damaged or missing" inspect wide --verify
+printf 'X' | dd of=wide/iter_0000001/manifest.json bs=1 seek=500 conv=notrunc status=none
+refused "manifest.json: does not match its hash" inspect wide
 echo "all passed"

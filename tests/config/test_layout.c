@@ -52,7 +52,7 @@ static void sizes_follow(void **state)
         { "plan", GOOD TP(4) PP(3), "5", 12, 1, 2, 1 }, /* what is planned is not this job */
         { "plan", GOOD TP(4) PP(3) W(1200), "5", 1200, 100, 200, 1 },
         { "inspect-samples", GOOD TP(4) PP(3), NULL, 12, 1, 2, 1 },
-        { "evaluate", "--load L --data-path d", "4", 1, 1, 4, 1 },
+        { "evaluate", "--load L --data-path d", "4", 4, 4, 16, 1 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         launched(cases[i].launched);
@@ -111,11 +111,11 @@ static const struct broken {
 } cases[] = {
     { "pretrain-gpt", GOOD TP(2) PP(2), "6",
       "world size (6) is not divisible by --tensor-model-parallel-size 2 times --pipeline-model-parallel-size 2: start "
-      "4 or 8 ranks, as in mpirun -n 4 triax pretrain-gpt ..., or triax torchrun --nproc_per_node 4 pretrain_gpt.py "
+      "4 or 8 ranks, as in mpirun -n 4 triax pretrain-gpt ..., or triax torchrun --nproc_per_node 4 pretrain-gpt "
       "..." },
     { "pretrain-gpt", GOOD TP(4), NULL,
       "world size (1) is not divisible by --tensor-model-parallel-size 4 times --pipeline-model-parallel-size 1: start "
-      "4 ranks, as in mpirun -n 4 triax pretrain-gpt ..., or triax torchrun --nproc_per_node 4 pretrain_gpt.py ..." },
+      "4 ranks, as in mpirun -n 4 triax pretrain-gpt ..., or triax torchrun --nproc_per_node 4 pretrain-gpt ..." },
     { "plan", GOOD TP(4) PP(3) W(100), NULL,
       "world size (100) is not divisible by --tensor-model-parallel-size 4 times --pipeline-model-parallel-size 3: "
       "give --world-size 96 or 108" },
@@ -219,11 +219,15 @@ static const struct broken {
       "--rampup-batch-size: current global batch size (20) is not divisible by micro-batch-size (2) times data "
       "parallel size (3); give multiples of 6 to start with and to grow by" },
     { "pretrain-gpt", LONG "--global-batch-size 36 --rampup-batch-size 12 12 100", "3", NULL },
+    { "pretrain-gpt", GOOD PP(2) "--num-layers-per-virtual-pipeline-stage 2 --global-batch-size 8 --eval-tasks text=f",
+      "2",
+      "--eval-tasks does not know interleaved pipelines: leave --num-layers-per-virtual-pipeline-stage out, or use "
+      "triax evaluate on the checkpoints" },
     /* all at once */
     { "pretrain-gpt", GOOD TP(5) PP(13) "--seq-length 63 --sequence-parallel --global-batch-size 3", "7",
       "world size (7) is not divisible by --tensor-model-parallel-size 5 times --pipeline-model-parallel-size 13: "
       "start 65 ranks, as in mpirun -n 65 triax pretrain-gpt ..., or triax torchrun --nproc_per_node 65 "
-      "pretrain_gpt.py ...\n"
+      "pretrain-gpt ...\n"
       "--num-attention-heads 12 is not divisible by --tensor-model-parallel-size 5" DIVIDE "4 or 6\n"
       "--ffn-hidden-size 384 is not divisible by --tensor-model-parallel-size 5" DIVIDE "4 or 6\n"
       "--sequence-parallel: --seq-length 63 is not divisible by --tensor-model-parallel-size 5; nearest: 60 or 65\n"

@@ -383,8 +383,8 @@ static void one_value_is_fine_others_come_later(void **state)
     refused("pretrain-gpt", GOOD "--profile-ranks 0 1 2",
             "--profile-ranks 1 is not built yet: --profile N times rank 0; leave the flag out");
     refused("evaluate", "--load L --data-path d --tensor-model-parallel-size 2",
-            "--tensor-model-parallel-size 2 is not built yet: evaluation is done by one rank, of a checkpoint of any "
-            "layout; leave the flag out");
+            "world size (1) is not divisible by --tensor-model-parallel-size 2 times --pipeline-model-parallel-size 1: "
+            "start 2 ranks, as in mpirun -n 2 triax evaluate ..., or triax torchrun --nproc_per_node 2 evaluate ...");
     tx_config_free(parsed("generate", "--load L --prompt a --tensor-model-parallel-size 1"));
 }
 

@@ -114,7 +114,7 @@ static void kept(void **state)
     c = parsed(text);
     ASSERT_OK(tx_config_from_json(c, saved, TX_KEPT_RUN));
     log_end();
-    ASSERT_CONTAINS(warned, "--rampup-batch-size is ['16', '4', '200'], in the checkpoint it is ['16', '4', '100']");
+    ASSERT_CONTAINS(warned, "  --rampup-batch-size  ['16', '4', '100']  ['16', '4', '200']");
     static const char *const bad[] = { "[]", "\"16\"", "[16, 4, 100]", "[\"16\", \"4\"]" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         json_object_set_new(saved, "rampup_batch_size", json_loads(bad[i], JSON_DECODE_ANY, NULL));

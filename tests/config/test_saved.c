@@ -90,14 +90,13 @@ static void a_given_shape_must_be_the_checkpoints(void **state)
         parsed("pretrain-gpt", SIZES "--load L --num-layers 3 --hidden-size 128 --num-attention-heads 4 --openai-gelu "
                                      "--layernorm-epsilon 1e-6 --max-position-embeddings 64");
     assert_int_equal(tx_config_from_json(c, s, TX_KEPT_SHAPE), TX_ERR_ARG);
-    assert_string_equal(
-        tx_last_error(),
-        "--num-layers is 3, in the checkpoint it is 2; leave the flag out or give the checkpoint's value\n"
-        "--hidden-size is 128, in the checkpoint it is 64; leave the flag out or give the checkpoint's value\n"
-        "--layernorm-epsilon is 1e-06, in the checkpoint it is 1e-05; leave the flag out or give the "
-        "checkpoint's value\n"
-        "--openai-gelu is True, in the checkpoint it is False; leave the flag out or give the "
-        "checkpoint's value");
+    assert_string_equal(tx_last_error(),
+                        "the model of the checkpoint is another one: leave these flags out or give its values\n"
+                        "  flag                 in the checkpoint  given\n"
+                        "  --num-layers         2                  3\n"
+                        "  --hidden-size        64                 128\n"
+                        "  --layernorm-epsilon  1e-05              1e-06\n"
+                        "  --openai-gelu        False              True");
     assert_int_equal(c->make_vocab_size_divisible_by, 128);
     assert_int_equal(c->num_layers, 3);
     tx_config_free(c);
@@ -113,8 +112,10 @@ static void another_trajectory_is_a_warning(void **state)
     log_begin();
     ASSERT_OK(tx_config_from_json(c, s, TX_KEPT_SHAPE | TX_KEPT_HINT | TX_KEPT_RUN));
     log_end();
-    assert_string_equal(warned, "--clip-grad is 2.0, in the checkpoint it is 1.0; this run goes on with its own\n"
-                                "--seed is 5, in the checkpoint it is 1234; this run goes on with its own\n");
+    assert_string_equal(warned, "2 options are not the checkpoint's; this run goes on with its own:\n"
+                                "  flag         in the checkpoint  given\n"
+                                "  --clip-grad  1.0                2.0\n"
+                                "  --seed       1234               5\n");
     assert_true(c->lr == 2e-3);
     tx_config_free(c);
     json_decref(s);

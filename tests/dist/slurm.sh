@@ -5,6 +5,7 @@ for c in srun sbatch slurmctld slurmd munged; do
 done
 [ "$(id -u)" -eq 0 ] || skip "Slurm's daemons need root here"
 PATH=$PATH:/usr/sbin
+. "$here/again.sh"
 
 slurm_down() {
     local f

@@ -6,30 +6,31 @@
 hosts_up 4
 slurm_up 4
 
-# one task per rank, without a launcher of ours. Open MPI 4.1's TCP transport now and then calls a null pointer inside MPI_Init
-# when srun has started it on a busy machine (about one start in fifty on two cores): such a start says nothing and is repeated
-for try in 1 2 3 4 5; do
-    on 0 srun --mpi=pmix -N4 --ntasks-per-node=2 "$RANK_HELLO" pretrain-gpt --x >out 2>&1 && break
-    grep -q 'Signal: Segmentation fault' out && ! grep -q '^rank ' out && [ $try -lt 5 ] || { cat out; die "srun --mpi=pmix"; }
-done
-[ "$(grep -c '^rank . of 8 on node[0-3] .* sum 28 ' out)" -eq 8 ] || { cat out; die "not eight ranks"; }
+# one task per rank, without a launcher of ours
+start tasks on 0 srun --mpi=pmix -N4 --ntasks-per-node=2 "$RANK_HELLO" pretrain-gpt --x
+[ "$(cat tasks.code)" = 0 ] || { cat tasks.out; die "srun --mpi=pmix"; }
+[ "$(grep -c '^rank . of 8 on node[0-3] .* sum 28 ' tasks.out)" -eq 8 ] || { cat tasks.out; die "not eight ranks"; }
 
 # a batch script: deepspeed finds the allocation; then one torchrun per node, as published scripts start them
 cat >job.sh <<J
 #!/bin/bash
 #SBATCH --nodes=3 --ntasks-per-node=2
-"$TRIAX" deepspeed pretrain_gpt.py --d >deepspeed.out 2>&1; echo \$? >deepspeed.code
+. "$here/again.sh"
+start deepspeed "$TRIAX" deepspeed pretrain_gpt.py --d
 head=\$(scontrol show hostnames "\$SLURM_JOB_NODELIST" | head -1)
-srun --ntasks=3 --ntasks-per-node=1 "$TRIAX" torchrun --nnodes 3 --nproc_per_node 2 --rdzv_backend c10d --rdzv_id "\$SLURM_JOB_ID" \
-    --rdzv_endpoint "\$head:29503" pretrain_gpt.py --t >torchrun.out 2>&1; echo \$? >torchrun.code
-srun --mpi=pmix --ntasks=3 --ntasks-per-node=1 "$TRIAX" torchrun --nnodes 3 --nproc_per_node 2 --master_addr "\$head" pretrain_gpt.py --u \
-    >numbered.out 2>&1; echo \$? >numbered.code
-"$TRIAX" deepspeed pretrain_gpt.py --sleep 50 --saves saved >saves.out 2>&1 & pid=\$!
-for i in \$(seq 100); do [ "\$(grep -c '^rank . of 6' saves.out)" -eq 6 ] && break; sleep 0.1; done
-kill -TERM \$pid; wait \$pid; echo \$? >saves.code
-"$TRIAX" deepspeed pretrain_gpt.py --fail 3 7 --sleep 50 >fail.out 2>&1; echo \$? >fail.code
+start torchrun srun --ntasks=3 --ntasks-per-node=1 "$TRIAX" torchrun --nnodes 3 --nproc_per_node 2 --rdzv_backend c10d \
+    --rdzv_id "\$SLURM_JOB_ID" --rdzv_endpoint "\$head:29503" pretrain_gpt.py --t
+start numbered srun --mpi=pmix --ntasks=3 --ntasks-per-node=1 "$TRIAX" torchrun --nnodes 3 --nproc_per_node 2 --master_addr "\$head" \
+    pretrain_gpt.py --u
+for try in 1 2 3 4 5; do
+    "$TRIAX" deepspeed pretrain_gpt.py --sleep 50 --saves saved >saves.out 2>&1 & pid=\$!
+    for i in \$(seq 100); do [ "\$(grep -c '^rank . of 6' saves.out)" -eq 6 ] || crashed saves.out && break; sleep 0.1; done
+    kill -TERM \$pid; wait \$pid; echo \$? >saves.code
+    crashed saves.out || break
+done
+start fail "$TRIAX" deepspeed pretrain_gpt.py --fail 3 7 --sleep 50
 J
-timeout 40 bash "$here/on_host.sh" node0 sbatch -W --output=job.out job.sh >out 2>&1 || { cat out job.out *.out; die "sbatch"; }
+timeout 90 bash "$here/on_host.sh" node0 sbatch -W --output=job.out job.sh >out 2>&1 || { cat out job.out *.out; die "sbatch"; }
 for form in deepspeed torchrun numbered; do
     [ "$(cat $form.code)" = 0 ] && [ "$(grep -c '^rank . of 6 on node[0-3] .* sum 15 ' $form.out)" -eq 6 ] ||
         { cat job.out $form.out; die "$form in a batch script"; }

@@ -34,15 +34,19 @@ has '8 ranks on 4 hosts' deepspeed
 under_slurm() {
     . "$here/slurm.sh"
     slurm_up 4
-    on 0 srun --mpi=pmix -N4 --ntasks-per-node=1 "$TRIAX" pretrain-gpt $flags --pipeline-model-parallel-size 4 >srun 2>&1 ||
-        { cat srun; die "srun --mpi=pmix"; }
-    same srun "srun --mpi=pmix"
+    start srun on 0 srun --mpi=pmix -N4 --ntasks-per-node=1 "$TRIAX" pretrain-gpt $flags --pipeline-model-parallel-size 4
+    [ "$(cat srun.code)" = 0 ] || { cat srun.out; die "srun --mpi=pmix"; }
+    same srun.out "srun --mpi=pmix"
     on 0 srun -N2 --ntasks-per-node=1 "$TRIAX" pretrain-gpt $flags >lone 2>&1 && die "srun without --mpi=pmix trains two models"
     has 'give srun --mpi=pmix' lone
     for form in 2 1; do
-        NPROC=2 TP=2 PP=2 DATA_PATH=$data CHECKPOINT_PATH=$work/ck13 timeout 60 bash "$here/on_host.sh" node0 \
-            sbatch -W --nodes=2 --ntasks-per-node=$form --output="slurm$form" "$here/../../examples/slurm_13b.sh" $flags --lr-decay-samples 32 \
-            --lr-warmup-samples 0 --global-batch-size 8 --rampup-batch-size 8 8 1 --train-samples 32 --save-interval 4 >out 2>&1
+        for try in 1 2 3 4 5; do
+            NPROC=2 TP=2 PP=2 DATA_PATH=$data CHECKPOINT_PATH=$work/ck13 timeout 60 bash "$here/on_host.sh" node0 \
+                sbatch -W --nodes=2 --ntasks-per-node=$form --output="slurm$form" "$here/../../examples/slurm_13b.sh" $flags \
+                --lr-decay-samples 32 --lr-warmup-samples 0 --global-batch-size 8 --rampup-batch-size 8 8 1 --train-samples 32 \
+                --save-interval 4 >out 2>&1
+            crashed "slurm$form" || break
+        done
         grep -qE 'iteration +4/ +4 .*lm loss' "slurm$form" || { cat out "slurm$form" | tail -40; die "slurm_13b.sh, $form tasks a node"; }
         rm -rf "$work/ck13"
     done

@@ -42,6 +42,7 @@ static void command_lines(void **state)
         { "torchrun", "-m -r 3 --use-env -t 1 pretrain_gpt --tee", "pretrain-gpt --tee" },
         { "deepspeed", "-H hosts -i a@b:0,1 pretrain_gpt.py -H x", "pretrain-gpt -H x" },
         { "deepspeed", "--num_gpus 2 --module --master-port=1 evaluate", "evaluate" },
+        { "torchrun", "x/tasks/main.py --task LAMBADA", "evaluate --task LAMBADA" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tx_config *cfg = NULL;

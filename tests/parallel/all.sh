@@ -1,7 +1,8 @@
 #!/bin/bash
 # all.sh BUILD [PARTS [PART ...]] - trains every combination of tests/parallel/layout_cases.h that all_of in
-# test_layouts.c names beside one rank, and every one that all_of in test_zero.c names beside stage 0, and counts. Takes
-# about forty minutes on two cores; in PARTS parts, of which only those numbered PART (from 0) are run.
+# test_layouts.c names beside one rank, every one that all_of in test_zero.c names beside stage 0, and every pair of
+# test_any_to_any.c, and counts. Takes about forty minutes on two cores; in PARTS parts, of which only those numbered
+# PART (from 0) are run.
 set -uo pipefail
 build=${1:?usage: all.sh BUILD [PARTS [PART ...]]}
 parts=${2:-2}
@@ -11,7 +12,7 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 export OMP_WAIT_POLICY=passive
 failed_tests=0
-for test in test_layouts test_zero; do
+for test in test_layouts test_zero test_any_to_any; do
     mkdir "$out/$test"
     printf '%s\n' "$@" | xargs -P "$(nproc)" -I{} sh -c '"$1" all {} "$2" >"$3/{}" 2>&1 || true' sh "$build/$test" "$parts" \
         "$out/$test"

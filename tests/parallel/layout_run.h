@@ -83,6 +83,7 @@ typedef struct layout_run {
     int n_ranks, tp, pp;
     int64_t until;                 /* iterations */
     const char *load, *save;       /* folders, or NULL */
+    const char *again;             /* what was loaded is saved there at once */
     const reference *ref;          /* that shards are compared with */
     reference *keep;               /* one rank: filled */
     void (*tamper)(tx_trainer *t); /* in front of saving, which may then fail: */
@@ -184,10 +185,10 @@ static inline tx_status score(tx_trainer *t, dealer *d, double *mean)
 
 static inline tx_status load_from(tx_trainer *t, const char *dir)
 {
-    tx_checkpoint *from;
-    TX_TRY(tx_checkpoint_open(&from, dir, t->grid->world));
-    tx_status st = tx_trainer_load(t, from);
-    tx_checkpoint_close(from);
+    tx_source from;
+    TX_TRY(tx_source_open(&from, dir, NULL, t->grid->world));
+    tx_status st = tx_trainer_load(t, &from);
+    tx_source_close(&from);
     return st;
 }
 
@@ -238,6 +239,7 @@ static inline tx_status train_and_compare(layout_run *r, tx_trainer *t, dealer *
     if (r->keep) TX_TRY(keep_reference(r->keep, t, &r->keep->first));
     if (r->ref) TX_TRY(first_weights_are_the_same(t, r->ref, room));
     if (r->load) TX_TRY(load_from(t, r->load));
+    if (r->again) TX_TRY(tx_trainer_save(t, r->again));
     TX_TRY(score(t, d, &o->scored[0]));
     while (t->iteration < r->until) {
         int64_t i = t->iteration;

@@ -30,7 +30,7 @@ static void minutes_are_counted_from_the_start_of_the_program(void **state)
         ASSERT_OK(tx_trainer_create(&t, cfg, 512, 511, true, NULL));
         ASSERT_OK(tx_train_data_open(&data, cfg, n_samples, 512, NULL));
         log_begin();
-        ASSERT_OK(tx_train_loop(t, data, &metrics, tx_clock() - 60 * run[i].minutes));
+        ASSERT_OK(tx_train_loop(t, data, &metrics, tx_clock() - 60 * run[i].minutes, NULL));
         log_end();
         assert_int_equal(t->iteration, run[i].iterations);
         bool told = strstr(logged, "[exiting program after 2.1 minutes] datetime: ");
@@ -61,10 +61,10 @@ static void run_small(const char *name, const char *more, const int64_t *begin)
     tx_train_sample_counts(cfg, n_samples);
     ASSERT_OK(tx_trainer_create(&t, cfg, 512, 511, true, NULL));
     if (cfg->load) {
-        tx_checkpoint *from;
-        ASSERT_OK(tx_checkpoint_open(&from, cfg->load, &tx_comm_self));
-        ASSERT_OK(tx_trainer_load(t, from));
-        tx_checkpoint_close(from);
+        tx_source from;
+        ASSERT_OK(tx_source_open(&from, cfg->load, NULL, &tx_comm_self));
+        ASSERT_OK(tx_trainer_load(t, &from));
+        tx_source_close(&from);
     }
     ASSERT_OK(tx_train_data_open(&data, cfg, n_samples, 512, NULL));
     if (begin) {
@@ -80,7 +80,7 @@ static void run_small(const char *name, const char *more, const int64_t *begin)
         tx_feed_close(&f);
         ASSERT_OK(tx_trainer_save(t, cfg->save));
     } else {
-        ASSERT_OK(tx_train_loop(t, data, &metrics, tx_clock()));
+        ASSERT_OK(tx_train_loop(t, data, &metrics, tx_clock(), NULL));
     }
     tx_train_data_close(data);
     tx_trainer_destroy(t);

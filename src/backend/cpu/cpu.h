@@ -81,6 +81,9 @@ static inline tx__range tx__cpu_part(int64_t n, int64_t unit, int parts, int t)
 #include "backend/ops.def"
 #undef OP
 
+/* Up to this many rows a product by a transposed matrix is ours (isa_few.c). */
+enum { TX__CPU_FEW = 64 };
+
 /* cpu_gemm_widened.c: the product of bf16 and fp16 by way of fp32. Its scratch is `rooms` bytes for what is converted
  * and, behind them, those returned, for oneDNN. */
 tx_status tx__cpu_gemm_widened(tx_ctx *c, const tx_gemm_args *a, void *scratch);

@@ -2,6 +2,8 @@
  *
  *  Forward: a thread takes a run of query heads and packs k and v again only where the group changes. Backward: it
  * takes a run of groups, because all query heads of a group add to one dk and dv. */
+#include <string.h>
+
 #include "backend/cpu/cpu.h"
 
 /* Up to this many queries, k and v are read in place. */
@@ -54,14 +56,14 @@ static tx__attn fwd_head(const tx_attention_fwd_args *a, int64_t i_b, int64_t g,
                        .o = q_head(a->o, i_b, g, r),
                        .lse = a->lse.data ? (float *)a->lse.data + (i_b * a->q.dim[2] * heads + i_n) * sq : NULL,
                        .q = q_head(a->q, i_b, g, r),
-                       .k = k_head(a->k, i_b, g),
-                       .v = k_head(a->v, i_b, g),
+                       .k = k_head(a->k, tx__slot_of(a->past, i_b), g),
+                       .v = k_head(a->v, tx__slot_of(a->past, i_b), g),
                        .o_s = a->o.stride[0],
                        .q_s = a->q.stride[0],
                        .k_s = a->k.stride[0],
                        .v_s = a->v.stride[0],
                        .sq = sq,
-                       .sk = a->k.dim[0],
+                       .sk = tx__keys_of(a->past, a->k, sq, i_b),
                        .d = a->q.dim[4],
                        .scale = (float)a->scale,
                        .causal = a->causal,
@@ -75,9 +77,10 @@ static tx__attn fwd_head(const tx_attention_fwd_args *a, int64_t i_b, int64_t g,
 tx_status tx__cpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void *scratch)
 {
     TX_TRY(tx__cpu_need_float("attention_fwd", a->q));
+    if (a->past.n.data) TX_TRY(tx__check_past("attention_fwd", a->past, a->q.dim[0], a->k));
     const tx__cpu_kernels *k = tx__cpu_k(c);
     const tx__drop drop = { a->mask.rng, a->mask.drop, (float)tx_dropout_scale(&a->mask) };
-    int64_t groups = a->q.dim[2], heads = a->q.dim[3], n = a->q.dim[1] * groups * heads;
+    int64_t b = a->q.dim[1], heads = a->q.dim[3], n = b * a->q.dim[2] * heads;
     room size = fwd_room(a);
     int parts = fwd_parts(c, a);
 #pragma omp parallel for schedule(static) num_threads(parts)
@@ -85,7 +88,7 @@ tx_status tx__cpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void 
         tx__range range = tx__cpu_part(n, 1, parts, t);
         float *packed = (float *)scratch + t * (size.packed + size.work), *work = packed + size.packed;
         for (int64_t i = range.lo; i < range.hi; i++) {
-            int64_t i_b = i / heads / groups, g = i / heads % groups, r = i % heads;
+            int64_t i_b = i / heads % b, g = i / heads / b, r = i % heads; /* each thread has some heads of all b */
             tx__attn head = fwd_head(a, i_b, g, r, &drop);
             if (head.sq <= FEW) {
                 k->attn_fwd_few(&head, work);
@@ -93,6 +96,33 @@ tx_status tx__cpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void 
             }
             if (i == range.lo || r == 0) k->attn_pack_fwd(&head, packed);
             k->attn_fwd(&head, packed, work);
+        }
+    }
+    return TX_OK;
+}
+
+/* The s positions of head (i_b, g) in a cache. */
+static void append(tx_tensor y, tx_tensor x, tx_past past, int64_t i_b, int64_t g)
+{
+    int64_t n = ((const int32_t *)past.n.data)[i_b], size = (int64_t)tx_dtype_size(x.dtype);
+    char *to = (char *)k_head(y, tx__slot_of(past, i_b), g) + n * y.stride[0] * size;
+    const char *from = k_head(x, i_b, g);
+    for (int64_t i = 0; i < x.dim[0]; i++)
+        memcpy(to + i * y.stride[0] * size, from + i * x.stride[0] * size, (size_t)(x.dim[3] * size));
+}
+
+tx_status tx__cpu_cache_append(tx_ctx *c, const tx_cache_append_args *a, void *scratch)
+{
+    (void)scratch;
+    int64_t groups = a->k.dim[2], n = a->k.dim[1] * groups;
+    TX_TRY(tx__check_past("cache_append", a->past, a->k.dim[0], a->k_cache));
+    int parts = tx__cpu_parts(c, n, 2 * a->k.dim[0] * a->k.dim[3]);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range range = tx__cpu_part(n, 1, parts, t);
+        for (int64_t i = range.lo; i < range.hi; i++) {
+            append(a->k_cache, a->k, a->past, i / groups, i % groups);
+            append(a->v_cache, a->v, a->past, i / groups, i % groups);
         }
     }
     return TX_OK;
@@ -117,7 +147,8 @@ size_t tx__cpu_attention_bwd_scratch(const tx_ctx *c, const tx_attention_bwd_arg
 
 static tx__attn bwd_head(const tx_attention_bwd_args *a, int64_t i_b, int64_t g, int64_t r, const tx__drop *drop)
 {
-    const tx_attention_fwd_args fwd = { a->o, a->lse, a->q, a->k, a->v, a->scale, a->causal, a->mask, a->first_key };
+    const tx_attention_fwd_args fwd = { a->o,     a->lse,    a->q,    a->k,         a->v,
+                                        a->scale, a->causal, a->mask, a->first_key, { { 0 }, { 0 } } };
     tx__attn head = fwd_head(&fwd, i_b, g, r, drop);
     head.dq = q_head(a->dq, i_b, g, r);
     head.dk = k_head(a->dk, i_b, g);

@@ -123,6 +123,7 @@ static void fill_ops(tx_ops *ops)
     ops->dropout_add_bwd.run = tx__cpu_dropout_add_bwd;
     ops->attention_fwd = (tx_attention_fwd_row){ tx__cpu_attention_fwd, tx__cpu_attention_fwd_scratch, false };
     ops->attention_bwd = (tx_attention_bwd_row){ tx__cpu_attention_bwd, tx__cpu_attention_bwd_scratch, false };
+    ops->cache_append.run = tx__cpu_cache_append;
     ops->embedding_fwd.run = tx__cpu_embedding_fwd;
     ops->embedding_bwd.run = tx__cpu_embedding_bwd;
     ops->cross_entropy = (tx_cross_entropy_row){ tx__cpu_cross_entropy, tx__cpu_cross_entropy_scratch, false };

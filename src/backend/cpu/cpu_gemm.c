@@ -208,6 +208,46 @@ static int enter(const tx_ctx *c)
     return before;
 }
 
+/* ---- a few rows ---- */
+
+/* Whether the product is a linear layer of so few rows that what counts is how fast its matrix is read. */
+static bool is_few(const tx_gemm_args *a)
+{
+    return a->trans_b && !a->trans_a && !a->accumulate && a->c.dim[0] <= TX__CPU_FEW;
+}
+
+static int few_parts(const tx_ctx *c, const tx_gemm_args *a)
+{
+    return tx__cpu_parts(c, a->c.dim[1], a->a.dim[1]);
+}
+
+static size_t few_work(const tx_gemm_args *a)
+{
+    return tx__few_work(a->c.dim[0], a->a.dim[1], tx_dtype_size(a->a.dtype));
+}
+
+static void few_rows(const tx_ctx *c, const tx_gemm_args *a, void *scratch)
+{
+    int64_t n = a->c.dim[1];
+    const tx__few f = { .t = a->a.dtype,
+                        .c_type = a->c.dtype,
+                        .a = a->a.data,
+                        .b = a->b.data,
+                        .bias = a->bias.data,
+                        .c = a->c.data,
+                        .m = a->c.dim[0],
+                        .k = a->a.dim[1],
+                        .lda = a->a.stride[0],
+                        .ldb = a->b.stride[0],
+                        .ldc = a->c.stride[0] };
+    int parts = few_parts(c, a);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range r = tx__cpu_part(n, TX__LANES, parts, t);
+        tx__cpu_k(c)->few(&f, r.lo, r.hi, (char *)scratch + (size_t)t * few_work(a));
+    }
+}
+
 /* ---- bf16 and fp16 ---- */
 
 /* Whether the processor multiplies numbers of type t itself. */
@@ -266,6 +306,7 @@ size_t tx__cpu_gemm_scratch(const tx_ctx *c, const tx_gemm_args *a)
 {
     product *p;
     size_t rooms = 0, onednns = 0;
+    if (is_few(a)) return (size_t)few_parts(c, a) * few_work(a);
     if (!tx__cpu_need_float("gemm", a->a) && !find(c, a, &p)) /* an error is met again by the run */
         onednns = p ? p->scratch_bytes : tx__cpu_gemm_widened_scratch(c, a, &rooms);
     ((const tx__cpu *)c->backend_state)->gemm->granted = onednns;
@@ -277,6 +318,10 @@ tx_status tx__cpu_gemm(tx_ctx *c, const tx_gemm_args *a, void *scratch)
     TX_TRY(tx__cpu_need_float("gemm", a->a));
     struct tx__cpu_gemm *g = ((tx__cpu *)c->backend_state)->gemm;
     product *p;
+    if (is_few(a)) {
+        if (!c->dry) few_rows(c, a, scratch);
+        return TX_OK;
+    }
     TX_TRY(find(c, a, &p));
     if (c->dry) return TX_OK;
     if (!p) return tx__cpu_gemm_widened(c, a, scratch);

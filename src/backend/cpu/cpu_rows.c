@@ -206,7 +206,9 @@ size_t tx__cpu_rope_scratch(const tx_ctx *c, const tx_rope_args *a)
 tx_status tx__cpu_rope(tx_ctx *c, const tx_rope_args *a, void *scratch)
 {
     TX_TRY(tx__cpu_need_float("rope", a->x));
-    int64_t s = a->x.dim[0], half = a->n_rot / 2, each = tx_numel(a->x) / s / a->x.dim[4], ld = tx__lanes(half);
+    int64_t s = a->x.dim[0], b = a->past.n.data ? a->x.dim[1] : 1,
+            half = a->n_rot / 2; /* b: with places of their own */
+    int64_t each = tx_numel(a->x) / s / b / a->x.dim[4], ld = tx__lanes(half);
     int parts = rope_parts(c, a);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
@@ -214,9 +216,10 @@ tx_status tx__cpu_rope(tx_ctx *c, const tx_rope_args *a, void *scratch)
         double *frequency = (double *)scratch + t * 3 * ld;
         float *cosine = (float *)(frequency + ld), *sine = cosine + ld, *room = sine + ld;
         for (int64_t j = 0; j < half; j++) frequency[j] = pow(a->theta, -(double)j / (double)half);
-        for (int64_t i = r.lo; i < r.hi; i++) {
+        for (int64_t i = r.lo * b; i < r.hi * b; i++) {
+            int64_t first = a->past.n.data ? ((const int32_t *)a->past.n.data)[i % b] : a->first;
             for (int64_t j = 0; j < half; j++) {
-                double angle = (double)(a->first + i) * frequency[j];
+                double angle = (double)(first + i / b) * frequency[j];
                 cosine[j] = (float)cos(angle);
                 sine[j] = (float)(a->inverse ? -sin(angle) : sin(angle));
             }

@@ -39,20 +39,21 @@ size_t tx__ref_attention_fwd_scratch(const tx_ctx *c, const tx_attention_fwd_arg
 /* One query of one head; p has room for sk probabilities. */
 static void query_fwd(const tx_attention_fwd_args *a, int64_t i_b, int64_t g, int64_t r, int64_t i, double *p)
 {
-    int64_t sq = a->q.dim[0], sk = a->k.dim[0], heads = a->q.dim[3], d = a->q.dim[4], position = i + sk - sq;
+    int64_t sq = a->q.dim[0], sk = tx__keys_of(a->past, a->k, sq, i_b), heads = a->q.dim[3], d = a->q.dim[4];
+    int64_t position = i + sk - sq, slot = tx__slot_of(a->past, i_b);
     int64_t n_keys = a->causal ? position + 1 : sk, q_at = q_row(a->q, i, i_b, g, r), o_at = q_row(a->o, i, i_b, g, r);
     uint64_t e = tx_dropout_head(&a->mask, i_b, g * heads + r) + (uint64_t)position * (uint64_t)a->mask.s_global;
     double max = -INFINITY, sum = 0;
     int64_t first = first_seen(a->first_key, i, i_b);
     for (int64_t j = first; j < n_keys; j++) {
-        p[j] = a->scale * dot(a->q, q_at, a->k, k_row(a->k, j, i_b, g), d);
+        p[j] = a->scale * dot(a->q, q_at, a->k, k_row(a->k, j, slot, g), d);
         max = fmax(max, p[j]);
     }
     for (int64_t j = first; j < n_keys; j++) sum += p[j] = exp(p[j] - max);
     for (int64_t j = first; j < n_keys; j++) p[j] *= tx__ref_keep(&a->mask, e + (uint64_t)j) / sum;
     for (int64_t x = 0; x < d; x++) {
         double o = 0;
-        for (int64_t j = first; j < n_keys; j++) o += p[j] * tx__ref_load(a->v, k_row(a->v, j, i_b, g) + x);
+        for (int64_t j = first; j < n_keys; j++) o += p[j] * tx__ref_load(a->v, k_row(a->v, j, slot, g) + x);
         tx__ref_store(a->o, o_at + x, o);
     }
     if (a->lse.data) tx__ref_store(a->lse, ((i_b * a->q.dim[2] + g) * heads + r) * sq + i, max + log(sum));
@@ -62,10 +63,33 @@ tx_status tx__ref_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void 
 {
     (void)c;
     const int64_t *n = a->q.dim;
+    if (a->past.n.data) TX_TRY(tx__check_past("attention_fwd", a->past, n[0], a->k));
     for (int64_t i_b = 0; i_b < n[1]; i_b++)
         for (int64_t g = 0; g < n[2]; g++)
             for (int64_t r = 0; r < n[3]; r++)
                 for (int64_t i = 0; i < n[0]; i++) query_fwd(a, i_b, g, r, i, scratch);
+    return TX_OK;
+}
+
+/* y[past.n[b] + i, past.slot[b]] = x[i, b], of one sample. */
+static void append(tx_tensor y, tx_tensor x, tx_past past, int64_t i_b)
+{
+    int64_t slot = tx__slot_of(past, i_b), n = ((const int32_t *)past.n.data)[i_b];
+    for (int64_t i = 0; i < x.dim[0]; i++)
+        for (int64_t g = 0; g < x.dim[2]; g++) {
+            int64_t to = k_row(y, n + i, slot, g), from = k_row(x, i, i_b, g);
+            for (int64_t j = 0; j < x.dim[3]; j++) tx__ref_store(y, to + j, tx__ref_load(x, from + j));
+        }
+}
+
+tx_status tx__ref_cache_append(tx_ctx *c, const tx_cache_append_args *a, void *scratch)
+{
+    (void)c, (void)scratch;
+    TX_TRY(tx__check_past("cache_append", a->past, a->k.dim[0], a->k_cache));
+    for (int64_t i_b = 0; i_b < a->k.dim[1]; i_b++) {
+        append(a->k_cache, a->k, a->past, i_b);
+        append(a->v_cache, a->v, a->past, i_b);
+    }
     return TX_OK;
 }
 

@@ -25,6 +25,7 @@ static void fill_ops(tx_ops *ops)
     ops->dropout_add_bwd.run = tx__ref_dropout_add_bwd;
     ops->attention_fwd = (tx_attention_fwd_row){ tx__ref_attention_fwd, tx__ref_attention_fwd_scratch, false };
     ops->attention_bwd = (tx_attention_bwd_row){ tx__ref_attention_bwd, tx__ref_attention_bwd_scratch, false };
+    ops->cache_append.run = tx__ref_cache_append;
     ops->embedding_fwd.run = tx__ref_embedding_fwd;
     ops->embedding_bwd.run = tx__ref_embedding_bwd;
     ops->cross_entropy.run = tx__ref_cross_entropy;

@@ -10,6 +10,7 @@ static const tx_hf_name top[] = {
     { "embedding.position_embeddings.weight", "wpe.weight",  TX_HF_ALL, false },
     { "encoder.final_layernorm.weight",       "ln_f.weight", TX_HF_ALL, false },
     { "encoder.final_layernorm.bias",         "ln_f.bias",   TX_HF_ALL, false },
+    { "output_layer.weight",                  "/lm_head.weight", TX_HF_VOCAB, false },
     { NULL, NULL, TX_HF_ALL, false },
 };
 static const tx_hf_name layer[] = {
@@ -38,8 +39,7 @@ static bool fits(const tx_model *m)
     const tx_block *b = &g->block[0];
     return b->ln1.kind == TX_LAYERNORM && !b->ln1.plus_one && !g->norms_embedding && !b->residual_post_norm &&
            !b->attn.n_rot && m->n_groups == m->n_heads && m->head_dim * m->n_heads == m->hidden && !b->mlp.gated &&
-           b->mlp.activation != TX_SQUARED_RELU && !(g->traits & TX_WITH_OUTPUT) && g->traits & TX_WITH_POS &&
-           g->traits & TX_WITH_BIAS;
+           b->mlp.activation != TX_SQUARED_RELU && g->traits & TX_WITH_POS && g->traits & TX_WITH_BIAS;
 }
 
 static tx_status options(json_t **out, const json_t *config)
@@ -58,21 +58,19 @@ static tx_status options(json_t **out, const json_t *config)
     if (!tanh_form && strcmp(act, "gelu"))
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "config.json: activation_function \"%s\" is not built yet (gelu_new, gelu are)", act);
-    if (!tx_hf_get_bool(config, "tie_word_embeddings", true))
-        return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: a GPT-2 with tie_word_embeddings false is not built yet");
     if (tx_hf_get_bool(config, "scale_attn_by_inverse_layer_idx", false) ||
         !tx_hf_get_bool(config, "scale_attn_weights", true))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: only attention scaled by 1/sqrt(head size) is built");
     const json_t *eps = json_object_get(config, "layer_norm_epsilon");
-    json_t *o =
-        json_pack("{sI sI sI sI sI sI sI ss sf sb sb sb sb sn sb sb sb sb sb sb sb sI}", "num_layers", layers,
-                  "hidden_size", hidden, "num_attention_heads", heads, "num_key_value_heads", heads, "kv_channels",
-                  hidden / heads, "ffn_hidden_size", inner, "max_position_embeddings", positions, "normalization",
-                  "layernorm", "layernorm_epsilon", json_is_number(eps) ? json_number_value(eps) : 1e-5,
-                  "bias_gelu_fusion", tanh_form, "openai_gelu", 0, "squared_relu", 0, "swiglu", 0, "glu_activation",
-                  "add_bias_linear", 1, "add_position_embedding", 1, "use_rotary_position_embeddings", 0,
-                  "untie_embeddings_and_output_weights", 0, "apply_residual_connection_post_layernorm", 0,
-                  "apply_layernorm_1p", 0, "embed_layernorm", 0, "vocab_size", vocab);
+    json_t *o = json_pack(
+        "{sI sI sI sI sI sI sI ss sf sb sb sb sb sn sb sb sb sb sb sb sb sI}", "num_layers", layers, "hidden_size",
+        hidden, "num_attention_heads", heads, "num_key_value_heads", heads, "kv_channels", hidden / heads,
+        "ffn_hidden_size", inner, "max_position_embeddings", positions, "normalization", "layernorm",
+        "layernorm_epsilon", json_is_number(eps) ? json_number_value(eps) : 1e-5, "bias_gelu_fusion", tanh_form,
+        "openai_gelu", 0, "squared_relu", 0, "swiglu", 0, "glu_activation", "add_bias_linear", 1,
+        "add_position_embedding", 1, "use_rotary_position_embeddings", 0, "untie_embeddings_and_output_weights",
+        !tx_hf_get_bool(config, "tie_word_embeddings", true), "apply_residual_connection_post_layernorm", 0,
+        "apply_layernorm_1p", 0, "embed_layernorm", 0, "vocab_size", vocab);
     if (!o) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
     *out = o;
     return TX_OK;
@@ -81,13 +79,13 @@ static tx_status options(json_t **out, const json_t *config)
 static tx_status config(json_t **out, const tx_model *m)
 {
     const tx_block *b = &((const tx_gpt *)m)->block[0];
-    json_t *o =
-        json_pack("{ss s[s] sI sI sI sI sI sI sI ss sf sb sn sn}", "model_type", "gpt2", "architectures",
-                  "GPT2LMHeadModel", "n_layer", (json_int_t)m->n_layers, "n_embd", (json_int_t)m->hidden, "n_head",
-                  (json_int_t)m->n_heads, "n_inner", (json_int_t)m->ffn, "n_positions", (json_int_t)m->max_positions,
-                  "n_ctx", (json_int_t)m->max_positions, "vocab_size", (json_int_t)m->vocab_size, "activation_function",
-                  b->mlp.activation == TX_GELU_TANH ? "gelu_new" : "gelu", "layer_norm_epsilon", b->ln1.eps,
-                  "tie_word_embeddings", 1, "bos_token_id", "eos_token_id");
+    json_t *o = json_pack(
+        "{ss s[s] sI sI sI sI sI sI sI ss sf sb sn sn}", "model_type", "gpt2", "architectures", "GPT2LMHeadModel",
+        "n_layer", (json_int_t)m->n_layers, "n_embd", (json_int_t)m->hidden, "n_head", (json_int_t)m->n_heads,
+        "n_inner", (json_int_t)m->ffn, "n_positions", (json_int_t)m->max_positions, "n_ctx",
+        (json_int_t)m->max_positions, "vocab_size", (json_int_t)m->n_valid, "activation_function",
+        b->mlp.activation == TX_GELU_TANH ? "gelu_new" : "gelu", "layer_norm_epsilon", b->ln1.eps,
+        "tie_word_embeddings", !(((const tx_gpt *)m)->traits & TX_WITH_OUTPUT), "bos_token_id", "eos_token_id");
     if (!o) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
     *out = o;
     return TX_OK;

@@ -51,12 +51,16 @@ static tx_block block_of(const tx_config *cfg, int64_t i, const tx_grid *grid)
     };
 }
 
-/* Rows of the embedding. */
-static tx_status pad_vocab(int64_t *out, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid)
+/* Rows of the embedding, and how many of them are real. Where padding is part of the model its size is, too, and
+ * another number of ranks only adds rows that are not. */
+static tx_status pad_vocab(int64_t *out, int64_t *n_valid, const tx_config *cfg, int64_t vocab_size,
+                           const tx_grid *grid)
 {
     int64_t multiple = cfg->make_vocab_size_divisible_by * grid->tp.size, to = cfg->pad_vocab_size_to;
     *out = to ? to : tx_vocab_padded(vocab_size, multiple);
-    if (*out < vocab_size)
+    *n_valid = cfg->megatron_padded_logits ? *out : vocab_size;
+    if (cfg->megatron_padded_logits) *out = tx_vocab_padded(*out, multiple);
+    if (to && to < vocab_size)
         return TX_FAIL(TX_ERR_ARG, "--pad-vocab-size-to %lld is less than the vocabulary's size of %lld", (long long)to,
                        (long long)vocab_size);
     if (*out % multiple)
@@ -98,7 +102,7 @@ static void take_chunks(tx_model *m, const tx_config *cfg, const tx_grid *grid)
         m->chunk[k] = tx_pp_layers(m->n_layers, grid->pp.size, m->n_chunks, grid->pp.rank, k, 0, post);
 }
 
-static tx_model sizes_of(const tx_config *cfg, int64_t vocab_size, int64_t padded)
+static tx_model sizes_of(const tx_config *cfg, int64_t vocab_size, int64_t padded, int64_t n_valid)
 {
     tx_dtype dtype = cfg->bf16 ? TX_BF16 : cfg->fp16 ? TX_F16 : TX_F32;
     return (tx_model){
@@ -111,9 +115,10 @@ static tx_model sizes_of(const tx_config *cfg, int64_t vocab_size, int64_t padde
         .ffn = cfg->ffn_hidden_size,
         .mlp_in = cfg->swiglu || cfg->glu_activation ? 2 * cfg->ffn_hidden_size : cfg->ffn_hidden_size,
         .max_positions = cfg->max_position_embeddings,
+        .learns_positions = cfg->add_position_embedding,
         .vocab_size = vocab_size,
         .vocab_padded = padded,
-        .n_valid = cfg->megatron_padded_logits ? padded : vocab_size,
+        .n_valid = n_valid,
         .label_smoothing = cfg->label_smoothing,
         .recompute = tx_config_recompute(cfg),
         .dtype = dtype,
@@ -124,12 +129,12 @@ static tx_model sizes_of(const tx_config *cfg, int64_t vocab_size, int64_t padde
 tx_status tx__gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid)
 {
     tx_gpt *g;
-    int64_t padded;
+    int64_t padded, n_valid;
     if (!grid) grid = &tx_grid_alone;
-    TX_TRY(pad_vocab(&padded, cfg, vocab_size, grid));
+    TX_TRY(pad_vocab(&padded, &n_valid, cfg, vocab_size, grid));
     TX_TRY(tx_alloc(&g, 1, sizeof *g, "the model"));
     tx_status st;
-    g->base = sizes_of(cfg, vocab_size, padded);
+    g->base = sizes_of(cfg, vocab_size, padded, n_valid);
     g->head = cfg->untie_embeddings_and_output_weights ? &g->output : &g->word;
     g->p_drop = cfg->hidden_dropout;
     g->norms_embedding = cfg->embed_layernorm;

@@ -237,7 +237,7 @@ static tx_status groups_fwd(tx_ctx *c, tx_gpt *g, tx_gpt_saved *a, const tx_batc
     for (int64_t first = 0, end; first < n; first = end) {
         bool again = train && first < m->recompute.n_layers;
         for (end = first + 1; end < n && (!train || group_first(m, end) == first);) end++; /* scoring: all */
-        tx_tensor y = next_place(c, t, m->stream, x->dim[0], x->dim[1], x->dim[2]), kept;
+        tx_tensor y = next_place(c, t, m->stream, x->dim[0], x->dim[1], x->dim[2]), kept = { 0 };
         if (again) TX_TRY(tx_keep_input(c, &m->recompute, &kept, *x));
         TX_TRY(layers_fwd(c, g, a, batch, first, end, y, *x, train && !again, train ? COME_BACK : FORGET));
         if (again) a->block[first].x = kept;
@@ -399,27 +399,39 @@ static tx_status gpt_decode(tx_ctx *c, tx_model *m, const tx_decode *dec)
 {
     tx_gpt *g = (tx_gpt *)m;
     tx_gpt_saved *a = &g->saved[0];
-    int64_t s = dec->token.dim[0], b = dec->token.dim[1], h = m->hidden;
+    const tx_pp_chunk *chunk = &m->chunk[0];
+    int64_t n = chunk->end - chunk->first, s = dec->y.dim[0], b = dec->y.dim[1], h = m->hidden;
     size_t start = tx_arena_mark(&c->acts), scratch = tx_arena_mark(&c->scratch);
     tx_dropout_key off = { 0 };
-    tx_tensor x = tx_push3(&c->acts, m->stream, s, b, h), other = tx_push3(&c->acts, m->stream, s, b, h);
-    TX_ASSERT(m->chunk[0].pre && m->chunk[0].post && tx_tp_is_whole(c));
+    tx_tensor none = { 0 }, turn[2] = { dec->y, tx_push3(&c->acts, m->stream, s, b, h) }, x = dec->x;
+    TX_ASSERT(m->n_chunks == 1 && tx_tp_is_whole(c));
     lend(c, g, a, 0, s, b);
-    TX_TRY(embed(c, g, a, x, dec->token, dec->position, &off, (tx_tensor){ 0 }));
-    for (int64_t i = 0; i < m->n_layers; i++) {
+    if (chunk->pre) {
+        x = turn[n % 2];
+        TX_TRY(embed(c, g, a, x, dec->token, dec->position, &off, none));
+    }
+    for (int64_t i = 0; i < n; i++) {
         size_t mark = tx_arena_mark(&c->acts);
-        TX_TRY(tx_block_fwd(c, &g->block[i], &a->block[i], &dec->kv[i], (tx_tensor){ 0 }, &off, other, x));
+        tx_tensor y = turn[(n - 1 - i) % 2]; /* the last one's is the caller's */
+        TX_TRY(tx_block_fwd(c, &g->block[i], &a->block[i], &dec->kv[i], none, &off, y, x));
         tx_arena_pop(&c->acts, mark);
-        tx_tensor y = other;
-        other = x;
         x = y;
     }
-    tx_norm_saved norm;
-    tx_tensor none = { 0 }, last = tx_slice_rows(x, s - 1, 1); /* the last position only */
-    TX_TRY(tx_norm_fwd(c, &g->final_norm, &norm, none, last));
-    TX_RUN(c, gemm, .c = dec->logits, .a = norm.y, .b = g->head->value, .trans_b = true);
-    for (int64_t i = 0; i < m->n_layers; i++) dec->kv[i].n_past += s;
+    if (n == 0 && !chunk->pre) TX_RUN(c, cast, .y = dec->y, .x = x);
     tx_arena_pop(&c->scratch, scratch);
+    tx_arena_pop(&c->acts, start);
+    return TX_OK;
+}
+
+static tx_status gpt_logits(tx_ctx *c, tx_model *m, tx_tensor logits, tx_tensor y)
+{
+    tx_gpt *g = (tx_gpt *)m;
+    size_t start = tx_arena_mark(&c->acts);
+    tx_norm_saved norm;
+    tx_at_part(c, FINAL_NORM);
+    TX_TRY(tx_norm_fwd(c, &g->final_norm, &norm, (tx_tensor){ 0 }, y));
+    tx_at_part(c, HEAD);
+    TX_RUN(c, gemm, .c = logits, .a = norm.y, .b = g->head->value, .trans_b = true);
     tx_arena_pop(&c->acts, start);
     return TX_OK;
 }
@@ -432,4 +444,5 @@ const tx_model_type tx_model_gpt = {
     .fwd = gpt_fwd,
     .bwd = gpt_bwd,
     .decode = gpt_decode,
+    .logits = gpt_logits,
 };

@@ -100,7 +100,7 @@ static tx_status config(json_t **out, const tx_model *m)
                   "architectures", "LlamaForCausalLM", "num_hidden_layers", (json_int_t)m->n_layers, "hidden_size",
                   (json_int_t)m->hidden, "num_attention_heads", (json_int_t)m->n_heads, "num_key_value_heads",
                   (json_int_t)m->n_groups, "head_dim", (json_int_t)m->head_dim, "intermediate_size", (json_int_t)m->ffn,
-                  "max_position_embeddings", (json_int_t)m->max_positions, "vocab_size", (json_int_t)m->vocab_size,
+                  "max_position_embeddings", (json_int_t)m->max_positions, "vocab_size", (json_int_t)m->n_valid,
                   "hidden_act", "silu", "rms_norm_eps", b->ln1.eps, "rope_theta", b->attn.rope_theta, "rope_parameters",
                   "rope_type", "default", "rope_theta", b->attn.rope_theta, "attention_bias", 0, "mlp_bias", 0,
                   "tie_word_embeddings", !(g->traits & TX_WITH_OUTPUT), "bos_token_id", "eos_token_id");

@@ -64,6 +64,27 @@ typedef struct tx__attn {
     int64_t dq_s, dk_s, dv_s, do_s;
 } tx__attn;
 
+/* The product of a few rows: c[m, n] = a[m, k] b[n, k]ᵀ + bias. a, b and bias are of type t, c of c_type, which is t or
+ * fp32; rows of a, b and c lie lda, ldb and ldc elements apart. */
+typedef struct tx__few {
+    tx_dtype t, c_type;
+    const void *a, *b, *bias; /* bias NULL: none */
+    void *c;
+    int64_t m, k, lda, ldb, ldc;
+    /* the kernel's own: */
+    int64_t ahead;
+    bool singly;
+} tx__few;
+
+enum { TX__FEW_STRETCH = 1024 }; /* bytes */
+
+/* Bytes of `work`: a copy of a in stretches. */
+static inline size_t tx__few_work(int64_t m, int64_t k, size_t size)
+{
+    size_t row = ((size_t)k * size + TX__FEW_STRETCH - 1) / TX__FEW_STRETCH * TX__FEW_STRETCH;
+    return m == 1 ? 0 : (size_t)m * row;
+}
+
 /* Attention works on blocks of queries × keys. Sizes of packed rows are rounded up to TX__LANES, the widest vector in
  * floats, so that no loop over them has a remainder; what is added is zero.
  *  fwd: attn_pack_fwd copies k and v of a head to `packed`, attn_fwd runs one query head against them. attn_fwd_few

@@ -85,7 +85,7 @@ TX__INLINE tx__vec tx__of_halves(tx__halves x, tx_dtype t)
 #elif defined(__F16C__)
     return (tx__vec)_mm256_cvtph_ps((__m128i)x);
 #else
-    tx__vec y;
+    tx__vec y = { 0 };
     for (int i = 0; i < TX__VEC; i++) y[i] = tx_f16_to_f32(x[i]);
     return y;
 #endif
@@ -108,7 +108,7 @@ TX__INLINE tx__halves tx__to_halves(tx__vec x, tx_dtype t)
 #elif defined(__F16C__)
     return (tx__halves)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT);
 #else
-    tx__halves y;
+    tx__halves y = { 0 };
     for (int i = 0; i < TX__VEC; i++) y[i] = tx_f32_to_f16(x[i]);
     return y;
 #endif

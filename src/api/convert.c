@@ -1,0 +1,265 @@
+/* convert.c - the job convert, and upstream's converters, which are the same with other flags. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/proof.h"
+#include "api/run_common.h"
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "convert/sink.h"
+#include "triax/run.h"
+
+enum { PATH_CAP = 4096 };
+
+typedef struct job {
+    tx_config *cfg;
+    const tx_source_type *from;
+    const tx_sink_type *to;
+    const char *in;
+    char tagged[PATH_CAP]; /* in, where a tag is given */
+    tx_source src;
+    tx_model *m;
+    json_t *options;
+    tx_conversion c;
+} job;
+
+/* ---- what is asked for ---- */
+
+/* "5GB", "200MB", "1000": bytes, as Hugging Face counts them. */
+static tx_status parse_size(const char *text, int64_t *out)
+{
+    static const struct {
+        const char *unit;
+        double bytes;
+    } units[] = { { "", 1 },         { "KB", 1e3 },     { "MB", 1e6 },    { "GB", 1e9 },
+                  { "KiB", 0x1p10 }, { "MiB", 0x1p20 }, { "GiB", 0x1p30 } };
+    char *end;
+    double n = strtod(text, &end);
+    for (size_t i = 0; end != text && i < sizeof units / sizeof *units; i++)
+        if (!strcmp(end, units[i].unit) && n * units[i].bytes >= 1 && n * units[i].bytes < 9e18) {
+            *out = (int64_t)(n * units[i].bytes);
+            return TX_OK;
+        }
+    return TX_FAIL(TX_ERR_ARG, "--max-shard-size %.40s: give a size such as 5GB, 200MB or a number of bytes", text);
+}
+
+static tx_st_dtype dtype_of(const char *word)
+{
+    return !strcmp(word, "bf16") ? TX_ST_BF16 : !strcmp(word, "fp16") ? TX_ST_F16 : TX_ST_F32;
+}
+
+static tx_status ask_convert(job *j)
+{
+    const tx_config *cfg = j->cfg;
+    j->from = cfg->convert_from ? tx_source_type_find(cfg->convert_from) : NULL;
+    j->to = tx_sink_type_find(cfg->convert_to);
+    j->in = cfg->convert_paths.item[0];
+    j->c.out = cfg->convert_paths.item[1];
+    j->c.n_tp = (int)cfg->target_tp;
+    j->c.n_pp = (int)cfg->target_pp;
+    j->c.n_dp = (int)cfg->target_dp;
+    j->c.zero_stage = (int)cfg->target_zero_stage;
+    j->c.pipeline = cfg->target_pipeline || cfg->target_pp > 1;
+    j->c.dtype = dtype_of(cfg->convert_dtype);
+    j->c.with_optim = !cfg->no_load_optim;
+    j->c.release = cfg->for_release;
+    return cfg->max_shard_size ? parse_size(cfg->max_shard_size, &j->c.shard_bytes) : TX_OK;
+}
+
+static tx_status ask_tool(job *j)
+{
+    const tx_config *cfg = j->cfg;
+    bool megatron = !strcmp(cfg->command->name, "deepspeed-to-megatron");
+    j->from = &tx_source_deepspeed;
+    j->to = megatron ? &tx_sink_megatron : &tx_sink_huggingface;
+    j->in = cfg->input_folder;
+    j->c.out = cfg->output_folder;
+    j->c.n_tp = megatron ? (int)cfg->tool_tp : 1;
+    j->c.n_pp = megatron ? (int)cfg->tool_pp : 1;
+    j->c.n_dp = 1;
+    j->c.dtype = TX_ST_F32;
+    return TX_OK; /* its --for_release forgets the place in the data and keeps the iteration: run() */
+}
+
+static tx_status ask_zero_to_fp32(job *j)
+{
+    const tx_config *cfg = j->cfg;
+    j->from = &tx_source_deepspeed;
+    j->to = &tx_sink_huggingface;
+    j->in = cfg->zero_paths.item[0];
+    j->c.out = cfg->zero_paths.item[1];
+    j->c.n_tp = j->c.n_pp = j->c.n_dp = 1;
+    j->c.dtype = TX_ST_F32;
+    if (cfg->zero_tag) {
+        TX_TRY(tx_path_join(j->tagged, sizeof j->tagged, j->in, cfg->zero_tag));
+        j->in = j->tagged;
+    }
+    return parse_size(cfg->zero_shard_size, &j->c.shard_bytes);
+}
+
+static tx_status ask(job *j)
+{
+    const char *name = j->cfg->command->name;
+    if (!strcmp(name, "convert")) return ask_convert(j);
+    return !strcmp(name, "zero-to-fp32") ? ask_zero_to_fp32(j) : ask_tool(j);
+}
+
+/* ---- the model ---- */
+
+/* Options from the source, a table of all parameters padded for the ranks to be. */
+static tx_status make_model(job *j)
+{
+    tx_config *cfg = j->cfg;
+    json_t *all = NULL;
+    tx_status st;
+    TX_GOTO(tx_config_to_json(cfg, &all));
+    TX_GOTO(j->src.type->options(&j->src, all, &j->options));
+    if (cfg->given.true_vocab_size && cfg->true_vocab_size) {
+        if (j->src.vocab_size && cfg->true_vocab_size > j->src.vocab_size) {
+            st = TX_FAIL(TX_ERR_ARG, "--true-vocab-size %lld: %s has %lld tokens, padding included",
+                         (long long)cfg->true_vocab_size, j->src.path, (long long)j->src.vocab_size);
+            goto out;
+        }
+        j->src.vocab_size = j->src.state.vocab_size = cfg->true_vocab_size;
+        json_object_set_new(j->options, "megatron_padded_logits", json_false());
+        json_object_del(j->options, "pad_vocab_size_to");
+    }
+    TX_GOTO(tx_config_from_json(cfg, j->options, TX_KEPT_SHAPE | TX_KEPT_HINT));
+    if (!cfg->seq_length) cfg->seq_length = cfg->max_position_embeddings;
+    TX_GOTO(tx_config_complete(cfg));
+    if (!cfg->megatron_padded_logits) cfg->pad_vocab_size_to = 0; /* the source's ranks' */
+    cfg->make_vocab_size_divisible_by *= j->c.n_tp;
+    TX_GOTO(tx_model_type_find("gpt")->create(&j->m, cfg, j->src.vocab_size, NULL));
+    cfg->make_vocab_size_divisible_by /= j->c.n_tp;
+out:
+    json_decref(all);
+    return st;
+}
+
+/* ---- the report ---- */
+
+static const char *words_of(unsigned change, char *buf, size_t cap)
+{
+    static const struct {
+        unsigned bit;
+        const char *word;
+    } words[] = {
+        { TX_CHANGE_TRANSPOSED, "transposed" }, { TX_CHANGE_REORDERED, "rows reordered" },
+        { TX_CHANGE_PADDED, "padded" },         { TX_CHANGE_CUT, "padding dropped" },
+        { TX_CHANGE_SPLIT, "split" },           { TX_CHANGE_MERGED, "merged" },
+    };
+    size_t n = 0;
+    snprintf(buf, cap, "copied");
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (change & words[i].bit && n < cap)
+            n += (size_t)snprintf(buf + n, cap - n, "%s%s", n ? ", " : "", words[i].word);
+    return buf;
+}
+
+/* What each tensor goes through: first as it is read, then as it is written. Reads none of them. */
+static void list_tensors(const job *j)
+{
+    const tx_params *ps = &j->m->params;
+    for (int i = 0; i < ps->n; i++) {
+        const tx_param *p = &ps->param[i];
+        char in[96], out[96];
+        unsigned from = j->src.type->change ? j->src.type->change(&j->src, j->m, p) : TX_CHANGE_NONE;
+        tx_info("  %-56s %s -> %s", p->name, words_of(from, in, sizeof in),
+                words_of(j->to->change(&j->c, p), out, sizeof out));
+    }
+}
+
+static tx_status tell_dropped(void *user, const char *name, const char *reason)
+{
+    (void)user;
+    tx_info("  %-56s dropped: %s", name, reason);
+    return TX_OK;
+}
+
+static tx_status report(const job *j)
+{
+    tx_info("%d parameters, read -> written:", j->m->params.n);
+    list_tensors(j);
+    if (j->src.type->dropped) TX_TRY(j->src.type->dropped(&j->src, j->m, tell_dropped, NULL));
+    for (int i = 1; i < j->src.n_parts && !j->c.with_optim; i++)
+        tell_dropped(NULL, j->src.part[i],
+                     j->to->has_optim ? "the optimizer's state is not wanted"
+                                      : "the format has no place for an optimizer's state");
+    return TX_OK;
+}
+
+/* ---- the job ---- */
+
+/* Whatever a tokenizer needs lies beside a Hugging Face model, or beside checkpoints of triax. */
+static tx_status copy_tokenizer(const job *j)
+{
+    static const char *const files[] = { "tokenizer.json", "tokenizer_config.json",   "vocab.json",
+                                         "merges.txt",     "special_tokens_map.json", "added_tokens.json",
+                                         "vocab.txt",      "tokenizer.model",         "generation_config.json" };
+    char path[PATH_CAP];
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        TX_TRY(tx_path_join(path, sizeof path, j->src.dir, files[i]));
+        if (!tx_path_exists(path)) continue;
+        TX_TRY(tx__copy_file(path, j->c.out, files[i]));
+        tx_info("  %-56s copied along", files[i]);
+    }
+    if (j->cfg->vocab_file || j->cfg->tokenizer_model) return tx__tokenizer_keep(j->cfg, NULL, j->c.out);
+    return TX_OK;
+}
+
+/* The folder must be new, or another step of the same kind of checkpoint: never what was there before. */
+static tx_status check_out(const job *j)
+{
+    char detail[512], *a = realpath(j->in, NULL), *b = realpath(j->c.out, NULL);
+    tx_ckpt_kind kind;
+    bool same = a && b && !strcmp(a, b);
+    free(a);
+    free(b);
+    if (same) return TX_FAIL(TX_ERR_ARG, "%s: IN and OUT are the same folder", j->in);
+    TX_TRY(tx_checkpoint_probe(j->c.out, &kind, detail, sizeof detail));
+    if (kind == TX_CKPT_NONE) return TX_OK;
+    return TX_FAIL(TX_ERR_ARG, "%s; give a new folder for the result", detail);
+}
+
+static tx_status run(job *j)
+{
+    TX_TRY(ask(j));
+    TX_TRY(check_out(j));
+    TX_TRY(tx_source_open(&j->src, j->in, j->from, &tx_comm_self));
+    if (j->cfg->tool_release) j->src.state.consumed_train_samples = j->src.state.consumed_valid_samples = 0;
+    if (j->cfg->given.source_checkpoint_version)
+        TX_TRY(tx_source_set_version(&j->src, (int)j->cfg->source_checkpoint_version));
+    TX_TRY(make_model(j));
+    if (j->src.type->check) TX_TRY(j->src.type->check(&j->src, j->m));
+    j->c.src = &j->src;
+    j->c.m = j->m;
+    j->c.cfg = j->cfg;
+    j->c.options = j->options;
+    j->c.with_optim = j->c.with_optim && j->to->has_optim && j->src.n_parts > 1;
+    TX_TRY(tx_conversion_check(&j->c));
+    tx_info("converting %s (%s) to %s (%s)", j->in, j->src.type->name, j->c.out, j->to->name);
+    TX_TRY(tx_make_dirs(j->c.out));
+    TX_TRY(report(j));
+    TX_TRY(j->to->write(&j->c));
+    TX_TRY(copy_tokenizer(j));
+    tx_free(j->c.whole);
+    j->c.whole = NULL;
+    tx_info("wrote %s", j->c.out);
+    if (!strcmp(j->cfg->command->name, "convert") && !j->cfg->proof) {
+        tx_info("not proved (--no-proof)");
+        return TX_OK;
+    }
+    return tx__prove(&j->src, j->c.out, tx_source_type_find(j->to->name), j->cfg, &j->c);
+}
+
+tx_status tx_convert(tx_config *cfg)
+{
+    job j = { .cfg = cfg };
+    tx_status st = run(&j);
+    tx_free(j.c.whole);
+    if (j.m) j.m->type->destroy(j.m);
+    json_decref(j.options);
+    tx_source_close(&j.src);
+    return st;
+}

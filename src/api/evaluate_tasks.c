@@ -1,0 +1,110 @@
+/* evaluate_tasks.c - a checkpoint on the files of --valid-data. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/evaluate.h"
+#include "api/inference.h"
+#include "base/alloc.h"
+#include "base/log.h"
+#include "eval/task.h"
+#include "train/metrics.h"
+
+typedef struct job {
+    const tx_config *cfg;
+    const tx_tokenizer *tok;
+    tx_decoder *d;
+    tx_line_fn *line;
+    void *user;
+    tx_str text;
+} job;
+
+/* ---- tokens ---- */
+
+/* A tx_task_token_fn: {"document":0,"id":464,"text":"The","logprob":-3.1,"rank":7} */
+static tx_status tell_token(void *user, int64_t document, int32_t id, const tx_token_score *score)
+{
+    job *j = user;
+    tx_bytes raw = { 0 }, text = { 0 };
+    json_t *o = NULL;
+    char *json = NULL;
+    tx_status st;
+    TX_GOTO(tx_tokenizer_decode(j->tok, &id, 1, &raw));
+    TX_GOTO(tx_text_replace_invalid(raw.n ? raw.data : "", raw.n, &text));
+    bool known = score && isfinite(score->logprob);
+    o = json_pack("{s:I, s:i, s:s#, s:o, s:o}", "document", (json_int_t)document, "id", (int)id, "text",
+                  text.n ? text.data : "", (int)text.n, "logprob", known ? json_real(score->logprob) : json_null(),
+                  "rank", known ? json_integer(score->rank) : json_null());
+    json = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    if (json)
+        j->line(j->user, json);
+    else
+        st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for a token");
+out:
+    json_decref(o);
+    free(json);
+    tx_bytes_free(&raw);
+    tx_bytes_free(&text);
+    return st;
+}
+
+/* ---- tasks ---- */
+
+static tx_status run_task(job *j, tx_task *t)
+{
+    tx_task_sums sums;
+    bool tokens = j->cfg->per_token;
+    TX_TRY(tx_task_run(t, j->d, 0, 1, &sums, tokens ? tell_token : NULL, j));
+    tx_task_result r = tx_task_result_of(t, &sums);
+    j->text.len = 0;
+    if (j->cfg->eval_json) {
+        TX_TRY(tx_task_result_json(&j->text, t, &r));
+        j->line(j->user, j->text.data);
+    } else {
+        TX_TRY(tx_task_result_line(&j->text, t, &r));
+        tx_boxed_lines(j->text.data, tokens ? NULL : j->line, j->user);
+    }
+    return TX_OK;
+}
+
+static tx_task_opts options_of(const tx_config *cfg, const char *file)
+{
+    tx_task_opts o = { .file = file,
+                       .seq_length = cfg->seq_length,
+                       .overlap = cfg->overlapping_eval,
+                       .strict = cfg->strict_lambada,
+                       .detokenizer = cfg->detokenizer };
+    while (cfg->task && strcmp(cfg->task, tx_task_names[o.kind]) != 0) o.kind++;
+    return o;
+}
+
+/* All files are read before the model works: a bad line in the last one should not come after hours. */
+static tx_status open_tasks(tx_task *task, const tx_config *cfg, const tx_tokenizer *tok)
+{
+    for (int i = 0; i < cfg->valid_data.n; i++) {
+        const tx_task_opts o = options_of(cfg, cfg->valid_data.item[i]);
+        TX_TRY(tx_task_open(&task[i], &o, tok));
+    }
+    return TX_OK;
+}
+
+tx_status tx__evaluate_tasks(tx_config *cfg, tx_line_fn *line, void *user)
+{
+    tx_inference f;
+    tx_task *task = NULL;
+    job j = { .cfg = cfg, .line = line, .user = user };
+    tx_status st = tx_inference_open(&f, cfg);
+    if (!st) {
+        if (!cfg->seq_length) cfg->seq_length = cfg->max_position_embeddings; /* a Hugging Face folder does not say */
+        st = tx_alloc(&task, (size_t)cfg->valid_data.n, sizeof *task, "the tasks");
+        if (!st && f.leads) st = open_tasks(task, cfg, f.tok);
+        st = tx_inference_start(&f, st, 1, cfg->seq_length);
+    }
+    j.tok = f.tok;
+    j.d = f.decoder;
+    for (int i = 0; f.leads && !st && i < cfg->valid_data.n; i++) st = run_task(&j, &task[i]);
+    for (int i = 0; task && i < cfg->valid_data.n; i++) tx_task_close(&task[i]);
+    tx_free(task);
+    tx_str_free(&j.text);
+    return tx_inference_close(&f, st);
+}

@@ -1,0 +1,62 @@
+/* inference.c - a trained model on the ranks of a job. */
+#include "api/inference.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+/* A model without a tokenizer is enough for ids in and ids out: then its ids are the words, and none ends a text. */
+static tx_status open_tokenizer(tx_inference *f)
+{
+    const tx_config *cfg = f->cfg;
+    bool named = cfg->vocab_file || cfg->merge_file || cfg->tokenizer_model || cfg->given.tokenizer_type;
+    tx_status st = tx__tokenizer_for(cfg, cfg->load, &f->tok);
+    if (st == TX_ERR_ARG && !named && cfg->prompt_tokens && cfg->output_tokens) {
+        tx_info("there is no tokenizer in %s: texts end at their length or a --stop-id", cfg->load);
+        return tx_tokenizer_open_null(&f->tok, (int32_t)f->src.vocab_size);
+    }
+    if (!st && tx_tokenizer_vocab_size(f->tok) > f->src.vocab_size)
+        st = TX_FAIL(TX_ERR_SHAPE, "--load %s: the model has %lld tokens, fewer than the tokenizer's %d", cfg->load,
+                     (long long)f->src.vocab_size, tx_tokenizer_vocab_size(f->tok));
+    return st;
+}
+
+tx_status tx_inference_open(tx_inference *f, tx_config *cfg)
+{
+    *f = (tx_inference){ .cfg = cfg };
+    TX_TRY(tx_ranks_open(&f->ranks, cfg));
+    const tx_grid *grid = &f->ranks.grid;
+    f->leads = tx_comm_rank(grid->model) == 0;
+    if (grid->dp.size > 1)
+        return TX_FAIL(TX_ERR_ARG,
+                       "%d ranks, but --tensor-model-parallel-size times --pipeline-model-parallel-size is "
+                       "%d: start as many",
+                       grid->size, grid->size / grid->dp.size);
+    TX_TRY(tx_source_open_options(&f->src, cfg, grid->world));
+    TX_TRY(tx_source_options(&f->src, cfg, false));
+    TX_TRY(tx_comm_agree(grid->world, open_tokenizer(f)));
+    return tx__model_load(&f->model, &f->value, cfg, &f->src, grid);
+}
+
+tx_status tx_inference_start(tx_inference *f, tx_status st, int64_t n_slots, int64_t max_len)
+{
+    tx_comm *world = f->ranks.grid.world;
+    int64_t size[2] = { n_slots, max_len };
+    TX_TRY(tx_comm_agree(world, st));
+    TX_TRY(tx_comm_spread(world, size, sizeof size, 0));
+    const tx_decoder_opts opts = {
+        .backend = f->cfg->backend, .n_threads = (int)f->cfg->threads, .n_slots = size[0], .max_len = size[1]
+    };
+    TX_TRY(tx_comm_agree(world, tx_decoder_create(&f->decoder, f->model, &f->ranks.grid, &opts)));
+    return f->leads ? TX_OK : tx_decoder_follow(f->decoder);
+}
+
+tx_status tx_inference_close(tx_inference *f, tx_status st)
+{
+    if (!st && f->leads && f->decoder) st = tx_decoder_dismiss(f->decoder);
+    tx_decoder_destroy(f->decoder);
+    if (f->model) f->model->type->destroy(f->model);
+    tx_free(f->value);
+    tx_tokenizer_close(f->tok);
+    tx_source_close(&f->src);
+    return tx_ranks_close(&f->ranks, st);
+}

@@ -1,0 +1,209 @@
+/* deepspeed_sink.c - a folder that DeepSpeed loads for Megatron-DeepSpeed; the mirror of deepspeed_source.c, which has
+ * the picture. What each stage of ZeRO keeps of the numbers of a group, at data rank 1 of 3:
+ *
+ *      stage                          numbers of the group, flat
+ *      0, fp32 and fp16               none: the optimizer's state is in the model's files
+ *      1, 2; 0 with bf16              |  part 0  | PART 1 .. |  part 2 0|    even parts; 0: padding to twice the ranks
+ *      3, each parameter by itself    |0|1|2|     |0|1|20|   |0|1|2|         parts of ceil(n / ranks) elements */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "convert/deepspeed_write.h"
+
+/* ---- ZeRO 1 and 2, and bf16 without ZeRO ---- */
+
+/* Which part of which parameter lies where in a rank's part of a group. */
+static tx_py *slices(tx__file *f, const tx__rank *r, const tx__group *g, int64_t begin, int64_t end)
+{
+    tx_py *all = tx_py_ordered_dict(f->a);
+    int64_t at = 0;
+    for (int i = 0; i < g->n; i++) {
+        const tx__rank_row *row = &r->row[r->order[g->first + i]];
+        int64_t from = at > begin ? at : begin, to = at + row->shard.numel < end ? at + row->shard.numel : end;
+        at += row->shard.numel;
+        if (from >= to) continue;
+        tx_py *address = tx_py_dict(f->a);
+        tx__set(f, address, "numel", tx_py_of_int(f->a, to - from));
+        tx__set(f, address, "start", tx_py_of_int(f->a, from - begin));
+        tx__set(f, all, row->name, tx__object(f, "deepspeed.utils.tensor_fragment", "fragment_address", NULL, address));
+    }
+    return all;
+}
+
+/* With ZeRO the masters are without padding, moments have it. */
+static tx_py *even_state(tx__file *f, const tx__rank *r, int dp)
+{
+    const tx_conversion *c = f->c;
+    tx_py_arena *a = f->a;
+    tx_py *o = tx__ds_global_state(f, r, dp), *base = tx_py_dict(a), *state = tx_py_dict(a);
+    tx_py *masters = tx_py_list(a), *mappings = tx_py_list(a);
+    for (int i = 0; i < r->n_groups; i++) {
+        const tx__group *g = &r->group[i];
+        int64_t part = tx__ds_padded(c, g) / c->n_dp, begin = dp * part, end = begin + part;
+        int64_t real = end < g->numel || !c->zero_stage ? end : begin < g->numel ? g->numel : begin;
+        const tx_py *m = tx__ds_flat(f, r, g, tx__moment(c, 0), begin, end);
+        tx__set_at(f, state, i, tx__adam_state(f, m, tx__ds_flat(f, r, g, tx__moment(c, 1), begin, end)));
+        tx__append(f, masters, tx__ds_flat(f, r, g, 0, begin, real));
+        tx__append(f, mappings, slices(f, r, g, begin, end));
+    }
+    tx__set(f, base, "state", state);
+    tx__set(f, base, "param_groups", tx__ds_param_groups(f, r));
+    tx__set(f, o, "base_optimizer_state", base);
+    tx__set(f, o, "single_partition_of_fp32_groups", masters);
+    return tx__set(f, o, "param_slice_mappings", mappings);
+}
+
+/* ---- ZeRO 3 ---- */
+
+static tx_py *divided_flat(tx__file *f, const tx__rank *r, const tx__group *g, int part, int dp)
+{
+    tx__span *span;
+    int n = 0;
+    int64_t numel = 0;
+    if (tx_alloc(&span, 2 * (size_t)g->n, sizeof *span, "a list of tensors")) return NULL;
+    for (int i = 0; i < g->n; i++) {
+        const tx__rank_row *row = &r->row[r->order[g->first + i]];
+        int64_t each = (row->shard.numel + f->c->n_dp - 1) / f->c->n_dp, left = row->shard.numel - dp * each;
+        int64_t mine = left < 0 ? 0 : left < each ? left : each;
+        if (mine)
+            span[n++] =
+                (tx__span){ .part = part, .row = row->row, .shard = &row->shard, .first = dp * each, .n = mine };
+        if (mine < each) span[n++] = (tx__span){ .row = -1, .n = each - mine };
+        numel += each;
+    }
+    tx_py *t = tx__file_tensor(f, TX_PT_F32, 1, &numel, span, n);
+    tx_free(span);
+    return t;
+}
+
+static tx_py *divided_state(tx__file *f, const tx__rank *r, int dp)
+{
+    tx_py_arena *a = f->a;
+    tx_py *o = tx__ds_global_state(f, r, dp), *inner = tx_py_dict(a), *state = tx_py_dict(a), *flat = tx_py_list(a);
+    for (int i = 0; i < r->n_groups; i++) {
+        const tx__group *g = &r->group[i];
+        const tx_py *m = divided_flat(f, r, g, tx__moment(f->c, 0), dp);
+        tx__set_at(f, state, i, tx__adam_state(f, m, divided_flat(f, r, g, tx__moment(f->c, 1), dp)));
+        tx__append(f, flat, divided_flat(f, r, g, 0, dp));
+    }
+    tx__set(f, inner, "state", state);
+    tx__set(f, inner, "param_groups", tx__ds_param_groups(f, r));
+    tx__set(f, o, "optimizer_state_dict", inner);
+    return tx__set(f, o, "fp32_flat_groups", flat);
+}
+
+/* ---- files ---- */
+
+static tx_status write_optimizer(tx_conversion *c, const char *dir, const tx__rank *r, int dp)
+{
+    char name[96];
+    tx__file f;
+    snprintf(name, sizeof name, "%szero_pp_rank_%d_mp_rank_%02d_optim_states.pt", c->dtype == TX_ST_BF16 ? "bf16_" : "",
+             dp, r->mp);
+    TX_TRY(tx__file_begin(&f, c));
+    tx_py *root = tx_py_dict(f.a);
+    tx__set(&f, root, "optimizer_state_dict", c->zero_stage == 3 ? divided_state(&f, r, dp) : even_state(&f, r, dp));
+    tx__set(&f, root, "ds_config", tx__ds_config(&f));
+    tx__set(&f, root, "ds_version", tx_py_of_str(f.a, TX__DS_VERSION));
+    return tx__file_end(&f, dir, name, root);
+}
+
+/* Layer of a pipeline's name, and what stands behind it. The tied embedding is in layer 1. */
+static int layer_of(const char *name, const char **rest)
+{
+    static const char tied[] = "tied_modules.embed.";
+    int layer, end;
+    if (!strncmp(name, tied, sizeof tied - 1)) {
+        *rest = name + sizeof tied - 1;
+        return 1;
+    }
+    int got = sscanf(name, "%d.%n", &layer, &end);
+    TX_ASSERT(got == 1);
+    *rest = name + end;
+    return layer;
+}
+
+/* A file for each run of rows that are in one layer. */
+static tx_status write_layers(tx_conversion *c, const char *dir, const tx__rank *r)
+{
+    for (int i = 0; i < r->n;) {
+        char name[64];
+        const char *rest;
+        tx__file f;
+        int layer = layer_of(r->row[i].name, &rest);
+        if (r->row[i].copy) {
+            i++;
+            continue;
+        }
+        TX_TRY(tx__file_begin(&f, c));
+        tx_py *root = tx_py_ordered_dict(f.a);
+        for (; i < r->n && layer_of(r->row[i].name, &rest) == layer; i++)
+            tx__set(&f, root, rest, tx__file_shard(&f, tx__weight_dtype(c), 0, &r->row[i]));
+        snprintf(name, sizeof name, "layer_%02d-model_%02d-model_states.pt", layer, r->tp);
+        TX_TRY(tx__file_end(&f, dir, name, root));
+    }
+    return TX_OK;
+}
+
+static tx_status write_rank(tx_conversion *c, const char *dir, int tp, int pp)
+{
+    tx__rank r;
+    tx_status st;
+    TX_TRY(tx__ds_rank_open(&r, c, tp, pp));
+    if (c->zero_stage == 3)
+        for (int dp = 0; dp < c->n_dp; dp++) TX_GOTO(tx__ds_write_states(c, dir, &r, dp));
+    else
+        TX_GOTO(tx__ds_write_states(c, dir, &r, -1));
+    for (int dp = 0; dp < c->n_dp && tx__has_zero(c); dp++) TX_GOTO(write_optimizer(c, dir, &r, dp));
+    st = r.pipeline ? write_layers(c, dir, &r) : TX_OK;
+out:
+    tx__rank_close(&r);
+    return st;
+}
+
+static tx_status check(const tx_conversion *c)
+{
+    if (c->zero_stage > 1 && (c->pipeline || c->n_pp > 1))
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "DeepSpeed's pipeline engine has no ZeRO-%d; choose --target-zero-stage 0 or 1, or no pipeline",
+                       c->zero_stage);
+    if (c->zero_stage == 3 && !c->with_optim)
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "%s: with ZeRO-3 DeepSpeed keeps weights in the optimizer's files, and there is no optimizer's "
+                       "state to be written; choose --target-zero-stage 0, 1 or 2",
+                       c->src->path);
+    return tx__check_layout(c);
+}
+
+static tx_status write_folder(tx_conversion *c)
+{
+    tx__folder d;
+    tx_status st;
+    char name[64], tracker[32];
+    snprintf(name, sizeof name, "global_step%" PRId64, c->src->state.iteration);
+    snprintf(tracker, sizeof tracker, "%" PRId64, c->src->state.iteration);
+    TX_TRY(check(c));
+    TX_GOTO(tx__folder_begin(&d, c->out, name));
+    for (int pp = 0; pp < c->n_pp; pp++)
+        for (int tp = 0; tp < c->n_tp; tp++) TX_GOTO(write_rank(c, d.tmp, tp, pp));
+    TX_GOTO(tx__folder_publish(&d));
+    TX_GOTO(tx__folder_track(&d, "latest_checkpointed_iteration.txt", tracker));
+    st = tx__folder_track(&d, "latest", name);
+out:
+    tx__folder_end(&d, st);
+    return st;
+}
+
+static unsigned change(const tx_conversion *c, const tx_param *p)
+{
+    return tx__change(c, p) | (c->zero_stage == 3 && c->n_dp > 1 ? TX_CHANGE_SPLIT : TX_CHANGE_NONE);
+}
+
+const tx_sink_type tx_sink_deepspeed = {
+    .name = "deepspeed",
+    .has_optim = true,
+    .write = write_folder,
+    .change = change,
+};

@@ -1,0 +1,465 @@
+/* deepspeed_source.c - a folder that DeepSpeed wrote for Megatron-DeepSpeed, as a source.
+ *
+ *      DIR/latest                                              "global_step4"
+ *      DIR/global_step4/mp_rank_01_model_states.pt             'args' and the run's state; 'param_shapes'; without a
+ *                                                              pipeline the weights in 'module'. With ZeRO-3
+ *                                                              zero_pp_rank_0_mp_rank_01_model_states.pt
+ *                      layer_03-model_01-model_states.pt       a pipeline's weights: layer 3, tensor rank 1
+ *                      [bf16_]zero_pp_rank_2_mp_rank_01_optim_states.pt    data rank 2's part of masters and moments
+ *
+ *  A model-parallel rank is stage * tensor ranks + tensor rank. With ZeRO 1 and 2 the parameters of a group lie one
+ * after the other, in the order of param_shapes, and data ranks have even parts of that; with ZeRO-3 every parameter is
+ * divided by itself, into parts of ceil(n / ranks) elements. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "convert/shards.h"
+#include "convert/upstream.h"
+#include "convert/upstream_optim.h"
+
+enum { PATH_CAP = 4096, N_BUFFERS = 3 };
+
+static const char *const buffers[N_BUFFERS] = { TX_CKPT_MODEL, "exp_avg", "exp_avg_sq" };
+
+typedef struct deepspeed {
+    tx__shards s;      /* first: shards.h */
+    const tx_py *root; /* of the first rank's states */
+    const tx_py *scaler;
+    tx_names names;
+    int n_mp, n_dp;
+    bool pipeline, stage_3, optim; /* optim: in files of its own */
+    bool inside;                   /* the optimizer's state is in the model's files */
+    int64_t first_layer;           /* a pipeline's number of the first transformer layer */
+    int64_t optim_step;
+} deepspeed;
+
+/* ---- which folder and which files ---- */
+
+/* What the names in the folder tell. */
+static tx_status read_names(deepspeed *d, const tx_source *src)
+{
+    TX_TRY(tx_dir_list(src->path, &d->names));
+    for (size_t i = 0; i < d->names.n; i++) {
+        const char *name = d->names.name[i];
+        int mp, dp, layer, tp, end = 0;
+        if (!strncmp(name, "bf16_", 5)) name += 5;
+        if (sscanf(name, "mp_rank_%d_model_states.pt%n", &mp, &end) == 1 && end) {
+            if (mp >= d->n_mp) d->n_mp = mp + 1;
+        } else if (end = 0, sscanf(name, "zero_pp_rank_%d_mp_rank_%d_model_states.pt%n", &dp, &mp, &end) == 2 && end) {
+            d->stage_3 = true;
+            if (mp >= d->n_mp) d->n_mp = mp + 1;
+        } else if (end = 0, sscanf(name, "zero_pp_rank_%d_mp_rank_%d_optim_states.pt%n", &dp, &mp, &end) == 2 && end) {
+            d->optim = true;
+            if (dp >= d->n_dp) d->n_dp = dp + 1;
+        } else if (end = 0, sscanf(name, "layer_%d-model_%d-model_states.pt%n", &layer, &tp, &end) == 2 && end) {
+            d->pipeline = true;
+            if (tp >= d->s.n_tp) d->s.n_tp = tp + 1;
+        } else if (strstr(name, "expert") || !strncmp(name, "expp_rank", 9)) {
+            return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: a mixture of experts cannot be read", src->path);
+        }
+    }
+    if (!d->n_mp)
+        return TX_FAIL(TX_ERR_FORMAT,
+                       "%s: holds no mp_rank_*_model_states.pt; give the folder that has them, or the one "
+                       "above with its file `latest`",
+                       src->path);
+    if (!d->pipeline) d->s.n_tp = d->n_mp;
+    if (d->n_mp % d->s.n_tp)
+        return TX_FAIL(TX_ERR_FORMAT, "%s: %d model-parallel ranks are not a multiple of %d tensor-parallel ones",
+                       src->path, d->n_mp, d->s.n_tp);
+    return TX_OK;
+}
+
+/* File of that name in the step's folder, with or without the bf16_ in front. */
+static tx_status open_file(deepspeed *d, const tx_source *src, const char *name, const tx_pt **out)
+{
+    char path[PATH_CAP], other[128];
+    TX_TRY(tx_path_join(path, sizeof path, src->path, name));
+    if (!tx_path_exists(path)) {
+        snprintf(other, sizeof other, "bf16_%s", name);
+        TX_TRY(tx_path_join(path, sizeof path, src->path, other));
+        if (!tx_path_exists(path))
+            return TX_FAIL(TX_ERR_NOTFOUND,
+                           "%s/%s: is missing; a checkpoint of %d model- and %d data-parallel ranks has it", src->path,
+                           name, d->n_mp, d->n_dp);
+    }
+    return tx__shards_open(&d->s, path, out);
+}
+
+/* ---- a group's numbers, flat ---- */
+
+/* Runs of one buffer, of all data ranks of a model-parallel rank. */
+typedef struct runs {
+    tx__segment *run;
+    size_t n, cap;
+} runs;
+
+static tx_status add_run(runs *r, const tx_pt *file, const tx_py *v, int64_t n)
+{
+    const tx_pt_tensor *t = tx_py_tensor(v);
+    if (!t) return TX_FAIL(TX_ERR_FORMAT, "%s: a partition of the optimizer's state is missing", tx_pt_path(file));
+    if (r->n == r->cap) {
+        size_t cap = 2 * r->cap + 16;
+        TX_TRY(tx_realloc(&r->run, cap, sizeof *r->run, "a list of partitions"));
+        r->cap = cap;
+    }
+    int64_t have = tx_pt_numel(t);
+    r->run[r->n++] = (tx__segment){ file, t, 0, n >= 0 && n < have ? n : have };
+    return TX_OK;
+}
+
+/* Where a file's optimizer has group g of a buffer: {state: {g: {exp_avg}}} and a list of masters. */
+static const tx_py *group_of(const tx_py *optim, int buffer, size_t g)
+{
+    static const char *const inner[] = { "base_optimizer_state", "optimizer_state_dict" };
+    static const char *const masters[] = { "single_partition_of_fp32_groups", "fp32_flat_groups", "fp32_groups_flat" };
+    for (size_t i = 0; !buffer && i < sizeof masters / sizeof *masters; i++)
+        if (tx_py_get(optim, masters[i])) return tx_py_item(tx_py_get(optim, masters[i]), g);
+    for (size_t i = 0; buffer && i < sizeof inner / sizeof *inner; i++) {
+        const tx_py *state = tx_py_get(tx_py_get(optim, inner[i]), "state");
+        if (state) return tx_py_get(tx_py_get_int(state, (int64_t)g), buffers[buffer]);
+    }
+    return NULL;
+}
+
+static int64_t step_of(const tx_py *optim)
+{
+    static const char *const inner[] = { "base_optimizer_state", "optimizer_state_dict" };
+    for (size_t i = 0; i < sizeof inner / sizeof *inner; i++) {
+        const tx_py *o = tx_py_get(optim, inner[i]), *step = tx_py_get(tx_py_get_int(tx_py_get(o, "state"), 0), "step");
+        double f;
+        if (!step) step = tx_py_get(tx_py_item(tx_py_get(o, "param_groups"), 0), "step");
+        if (tx_py_float(step, &f)) return (int64_t)f;
+    }
+    return 0;
+}
+
+/* ---- parameters of a rank ---- */
+
+static tx__name_kind ours_of(deepspeed *d, const char *theirs, char ours[TX_PARAM_NAME_MAX])
+{
+    bool split;
+    tx__name_kind kind = d->pipeline ? tx__pipeline_name(theirs, d->first_layer, d->s.n_layers, ours, &split)
+                                     : tx__megatron_name(theirs, 0, ours, &split);
+    if (kind == TX__NAME_OURS) d->s.split_positions = d->s.split_positions || split;
+    return kind;
+}
+
+/* A row of param_shapes: its name here, and its sizes. */
+static tx_status read_shape(deepspeed *d, const char *path, const tx_py *name, const tx_py *size, char *ours,
+                            tx__name_kind *kind, int *n_dims, int64_t dim[2], int64_t *numel)
+{
+    const char *theirs = tx_py_str(name);
+    *n_dims = (int)tx_py_len(size);
+    *numel = 1;
+    bool good = theirs && *n_dims >= 1 && *n_dims <= 2;
+    for (int i = 0; good && i < *n_dims; i++)
+        good = tx_py_int(tx_py_item(size, (size_t)i), &dim[i]) && dim[i] > 0 &&
+               !__builtin_mul_overflow(*numel, dim[i], numel);
+    if (!good) return TX_FAIL(TX_ERR_FORMAT, "%s: param_shapes has a shape that no parameter has", path);
+    *kind = ours_of(d, theirs, ours);
+    if (*kind == TX__NAME_ELSE)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: holds \"%s\", which is no parameter of a GPT", path, theirs);
+    return TX_OK;
+}
+
+/* ZeRO 1 and 2: what follows `at` in the group's flat numbers. */
+static tx_status add_even(deepspeed *d, const runs *r, int64_t at, int64_t n)
+{
+    return tx__shards_add_flat(&d->s, &(tx__flat){ r->run, r->n }, at, n);
+}
+
+/* ZeRO 3: a part of each rank's, whose runs are r[0 ...]; `at` counts in each of them. */
+static tx_status add_divided(deepspeed *d, const runs *r, int64_t at, int64_t n)
+{
+    int64_t each = (n + d->n_dp - 1) / d->n_dp;
+    for (int dp = 0; dp < d->n_dp; dp++) {
+        int64_t left = n - dp * each;
+        if (left > 0)
+            TX_TRY(tx__shards_add_flat(&d->s, &(tx__flat){ r[dp].run, r[dp].n }, at, left < each ? left : each));
+    }
+    return TX_OK;
+}
+
+/* All parameters of one dict of param_shapes, whose order is that of memory, also with round_robin_gradients. *at:
+ * where the next one begins. gaps: elements behind each, or NULL: with parameter_alignment. (param_slice_mappings would
+ * tell as well, but is wrong with round_robin_gradients.) */
+static tx_status add_group(deepspeed *d, const tx_pt *states, const tx_py *shapes, int buffer, int tp, const runs *r,
+                           const tx_py *gaps, int64_t *at)
+{
+    if (!shapes || shapes->kind != TX_PY_DICT)
+        return TX_FAIL(TX_ERR_FORMAT, "%s: holds no param_shapes; it was not written with ZeRO", tx_pt_path(states));
+    for (size_t i = 0; i < shapes->as.dict.n; i++) {
+        char ours[TX_PARAM_NAME_MAX];
+        tx__name_kind kind;
+        int n_dims;
+        int64_t dim[2] = { 1, 1 }, n;
+        bool added = false;
+        TX_TRY(read_shape(d, tx_pt_path(states), shapes->as.dict.key[i], shapes->as.dict.value[i], ours, &kind, &n_dims,
+                          dim, &n));
+        if (kind == TX__NAME_OURS) TX_TRY(tx__shards_add(&d->s, ours, buffer, tp, n_dims, dim, &added));
+        int64_t gap = 0;
+        if (tx_py_int(tx_py_item(gaps, i), &gap) && gap < 0)
+            return TX_FAIL(TX_ERR_FORMAT, "%s: param_alignment_paddings holds a negative number", tx_pt_path(states));
+        if (added) TX_TRY(d->stage_3 ? add_divided(d, r, *at, n) : add_even(d, r, *at, n));
+        *at += d->stage_3 ? (n + d->n_dp - 1) / d->n_dp : n + gap;
+    }
+    return TX_OK;
+}
+
+static void free_runs(runs *r, int n)
+{
+    for (int i = 0; i < n; i++) tx_free(r[i].run);
+}
+
+static tx_status add_even_group(deepspeed *d, const tx_pt *states, const tx_py *const *optim, const tx_pt *const *file,
+                                int buffer, int tp, size_t g)
+{
+    runs r = { 0 };
+    int64_t at = 0;
+    const tx_py *gaps = tx_py_item(tx_py_get(optim[0], "param_alignment_paddings"), g);
+    tx_status st = TX_OK;
+    for (int dp = 0; dp < d->n_dp && !st; dp++) st = add_run(&r, file[dp], group_of(optim[dp], buffer, g), -1);
+    const tx_py *shapes = tx_py_item(tx_py_get(tx_pt_root(states), "param_shapes"), g);
+    if (!st) st = add_group(d, states, shapes, buffer, tp, &r, gaps, &at);
+    free_runs(&r, 1);
+    return st;
+}
+
+static tx_status add_even_groups(deepspeed *d, const tx_pt *states, const tx_py *const *optim, const tx_pt *const *file,
+                                 int buffer, int tp)
+{
+    for (size_t g = 0; g < tx_py_len(tx_py_get(tx_pt_root(states), "param_shapes")); g++)
+        TX_TRY(add_even_group(d, states, optim, file, buffer, tp, g));
+    return TX_OK;
+}
+
+static tx_status add_divided_groups(deepspeed *d, const tx_pt *states, const tx_py *const *optim,
+                                    const tx_pt *const *file, int buffer, int tp)
+{
+    const tx_py *shapes = tx_py_get(tx_pt_root(states), "param_shapes");
+    runs *r;
+    TX_TRY(tx_alloc(&r, (size_t)d->n_dp, sizeof *r, "a list of partitions"));
+    tx_status st = TX_OK;
+    for (int dp = 0; dp < d->n_dp && !st; dp++) {
+        size_t n = tx_py_len(tx_py_get(optim[dp], "fp32_flat_groups"));
+        for (size_t g = 0; g < n && !st; g++) st = add_run(&r[dp], file[dp], group_of(optim[dp], buffer, g), -1);
+    }
+    int64_t at = 0;
+    for (size_t g = 0; g < tx_py_len(shapes) && !st; g++)
+        st = add_group(d, states, tx_py_item(shapes, g), buffer, tp, r, NULL, &at);
+    free_runs(r, d->n_dp);
+    tx_free(r);
+    return st;
+}
+
+/* Masters and moments of a model-parallel rank, from its data ranks' files. */
+static tx_status add_optimizer(deepspeed *d, const tx_source *src, const tx_pt *states, int mp)
+{
+    const tx_pt **file = NULL;
+    const tx_py **optim = NULL;
+    tx_status st;
+    TX_GOTO(tx_alloc(&file, (size_t)d->n_dp, sizeof *file, "a list of files"));
+    TX_GOTO(tx_alloc(&optim, (size_t)d->n_dp, sizeof *optim, "a list of files"));
+    for (int dp = 0; dp < d->n_dp; dp++) {
+        char name[96];
+        snprintf(name, sizeof name, "zero_pp_rank_%d_mp_rank_%02d_optim_states.pt", dp, mp);
+        TX_GOTO(open_file(d, src, name, &file[dp]));
+        optim[dp] = tx_py_get(tx_pt_root(file[dp]), "optimizer_state_dict");
+    }
+    if (!d->scaler) d->scaler = tx_py_get(optim[0], "loss_scaler");
+    if (step_of(optim[0]) > d->optim_step) d->optim_step = step_of(optim[0]);
+    for (int b = 0; b < N_BUFFERS; b++)
+        TX_GOTO(d->stage_3 ? add_divided_groups(d, states, optim, file, b, mp % d->s.n_tp)
+                           : add_even_groups(d, states, optim, file, b, mp % d->s.n_tp));
+out:
+    tx_free(file);
+    tx_free(optim);
+    return st;
+}
+
+/* A tx__tensor_fn: weights as the model computed with them, of which there may be no others. */
+typedef struct module {
+    deepspeed *d;
+    const tx_pt *file;
+    int tp, layer; /* of a pipeline's file, else -1 */
+    tx__rows rows; /* without ZeRO: in the order of the optimizer */
+} module;
+
+static tx_status add_weight(void *user, const char *name, const tx_pt_tensor *t)
+{
+    module *m = user;
+    char theirs[600], ours[TX_PARAM_NAME_MAX];
+    if (m->layer >= 0)
+        snprintf(theirs, sizeof theirs, "%d.%s", m->layer, name);
+    else
+        snprintf(theirs, sizeof theirs, "%s", name);
+    tx__name_kind kind = ours_of(m->d, theirs, ours);
+    if (kind == TX__NAME_ELSE)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: holds \"%s\", which is no parameter of a GPT", tx_pt_path(m->file),
+                       name);
+    if (kind == TX__NAME_COPY || !tx_pt_numel(t)) return TX_OK; /* ZeRO-3 leaves empty ones there */
+    tx__row row = { .tensor = t };
+    snprintf(row.name, sizeof row.name, "%s", ours);
+    if (m->d->inside) return tx__rows_add(&m->rows, &row);
+    return tx__shards_add_tensor(&m->d->s, ours, 0, m->tp, m->file, t);
+}
+
+/* Without ZeRO: the optimizer's state lies in the model's file, of fp16 with masters. */
+static tx_status add_inside(module *m)
+{
+    deepspeed *d = m->d;
+    const tx_py *optimizer = tx_py_get(tx_pt_root(m->file), "optimizer");
+    const tx_py *inner = tx_py_get(optimizer, "optimizer_state_dict"), *masters = tx_py_get(optimizer, "fp32_groups");
+    if (!masters) masters = tx_py_get(optimizer, "fp32_groups_flat");
+    if (!d->scaler) d->scaler = optimizer;
+    TX_TRY(tx__optim_add(&d->s, m->file, &m->rows, m->tp, inner ? inner : optimizer, masters, &d->optim_step));
+    for (size_t i = 0; i < m->rows.n; i++)
+        TX_TRY(tx__shards_add_tensor(&d->s, m->rows.row[i].name, 0, m->tp, m->file, m->rows.row[i].tensor));
+    return TX_OK;
+}
+
+static tx_status add_module(deepspeed *d, const tx_pt *states, int tp)
+{
+    module m = { .d = d, .file = states, .tp = tp, .layer = -1 };
+    tx_status st = tx__each_tensor(tx_py_get(tx_pt_root(states), "module"), add_weight, &m);
+    if (!st && d->inside) st = add_inside(&m);
+    tx_free(m.rows.row);
+    return st;
+}
+
+static tx_status add_layer_files(deepspeed *d, const tx_source *src)
+{
+    for (size_t i = 0; i < d->names.n; i++) {
+        module m = { .d = d };
+        int end = 0;
+        if (sscanf(d->names.name[i], "layer_%d-model_%d-model_states.pt%n", &m.layer, &m.tp, &end) != 2 || !end)
+            continue;
+        TX_TRY(open_file(d, src, d->names.name[i], &m.file));
+        TX_TRY(tx__each_tensor(tx_pt_root(m.file), add_weight, &m));
+    }
+    return TX_OK;
+}
+
+/* ---- the source ---- */
+
+/* The lowest number of a transformer layer: it differs between the family's programs. */
+static void find_first_layer(deepspeed *d, const tx_py *const *root)
+{
+    d->first_layer = INT64_MAX;
+    for (int mp = 0; mp < d->n_mp; mp++) {
+        const tx_py *shapes = tx_py_get(root[mp], "param_shapes");
+        for (size_t g = 0; g < tx_py_len(shapes); g++) {
+            const tx_py *group = tx_py_item(shapes, g);
+            for (size_t i = 0; group->kind == TX_PY_DICT && i < group->as.dict.n; i++) {
+                const char *name = tx_py_str(group->as.dict.key[i]);
+                int64_t layer = name ? tx__pipeline_layer(name) : -1;
+                if (layer >= 0 && layer < d->first_layer) d->first_layer = layer;
+            }
+        }
+    }
+    if (d->first_layer != INT64_MAX) return;
+    /* Without ZeRO: of the files' numbers the first is the embedding's, and Megatron-DeepSpeed's layers follow at once.
+     */
+    for (size_t i = 0; i < d->names.n; i++) {
+        int layer, tp;
+        if (sscanf(d->names.name[i], "layer_%d-model_%d", &layer, &tp) == 2 && layer > 1 && layer < d->first_layer)
+            d->first_layer = layer;
+    }
+}
+
+static tx_status add_ranks(deepspeed *d, const tx_source *src, const tx_pt **states, const tx_py **root)
+{
+    int64_t layers = 0;
+    for (int mp = 0; mp < d->n_mp; mp++) {
+        char name[96];
+        if (d->stage_3)
+            snprintf(name, sizeof name, "zero_pp_rank_0_mp_rank_%02d_model_states.pt", mp);
+        else
+            snprintf(name, sizeof name, "mp_rank_%02d_model_states.pt", mp);
+        TX_TRY(open_file(d, src, name, &states[mp]));
+        root[mp] = tx_pt_root(states[mp]);
+    }
+    d->root = root[0];
+    tx_py_int(tx_py_at(d->root, "args.num_layers"), &layers);
+    d->s.n_layers = layers;
+    find_first_layer(d, root);
+    for (int mp = 0; mp < d->n_mp && d->optim; mp++) TX_TRY(add_optimizer(d, src, states[mp], mp));
+    if (d->pipeline) return add_layer_files(d, src);
+    const tx_py *optimizer = tx_py_get(d->root, "optimizer"), *inner = tx_py_get(optimizer, "optimizer_state_dict");
+    d->inside = !d->optim && tx_py_get(inner ? inner : optimizer, "state");
+    for (int mp = 0; mp < d->n_mp; mp++) TX_TRY(add_module(d, states[mp], mp));
+    return TX_OK;
+}
+
+static tx_status read_run(deepspeed *d, tx_source *src)
+{
+    double version = 3;
+    tx_py_float(tx_py_get(d->root, "checkpoint_version"), &version);
+    d->s.qkv_version = (int)version;
+    tx__args_to_state(d->root, &src->state);
+    int64_t steps;
+    if (!src->state.iteration && tx_py_int(tx_py_get(d->root, "global_steps"), &steps)) src->state.iteration = steps;
+    src->state.optim_step = d->optim_step;
+    src->vocab_size = tx__vocabulary_of(d->root);
+    src->n_parts = d->optim || d->inside ? N_BUFFERS : 1;
+    memcpy(src->part, buffers, sizeof buffers);
+    if (src->n_parts == 1 && d->pipeline && tx_py_get(tx_py_get(d->root, "optimizer"), "param_groups"))
+        tx_warn("%s: the optimizer's state of a pipeline without ZeRO cannot be read, only the weights are", src->path);
+    return tx__run_of(tx_py_get(d->root, "lr_scheduler"), tx_py_get(d->root, "args"), d->scaler, &src->run);
+}
+
+static tx_status open_deepspeed(tx_source *src)
+{
+    deepspeed *d;
+    const tx_pt **states = NULL;
+    const tx_py **root = NULL;
+    tx_status st;
+    TX_TRY(tx_alloc(&d, 1, sizeof *d, "a checkpoint"));
+    src->impl = d;
+    TX_TRY(tx__follow_tracker(src, "latest"));
+    TX_TRY(read_names(d, src));
+    TX_GOTO(tx_alloc(&states, (size_t)d->n_mp, sizeof *states, "a list of files"));
+    TX_GOTO(tx_alloc(&root, (size_t)d->n_mp, sizeof *root, "a list of files"));
+    TX_GOTO(add_ranks(d, src, states, root));
+    TX_GOTO(tx__shards_sort(&d->s, src->path));
+    st = read_run(d, src);
+out:
+    tx_free(states);
+    tx_free(root);
+    return st;
+}
+
+static void close_deepspeed(tx_source *src)
+{
+    deepspeed *d = src->impl;
+    if (!d) return;
+    tx__shards_deinit(&d->s);
+    tx_names_free(&d->names);
+    tx_free(d);
+}
+
+static tx_status options(tx_source *src, const json_t *all, json_t **out)
+{
+    const deepspeed *d = src->impl;
+    return tx__args_to_options(tx_py_get(d->root, "args"), all, src->path, out);
+}
+
+const tx_source_type tx_source_deepspeed = {
+    .name = "deepspeed",
+    .title = "DeepSpeed checkpoint",
+    .kind = TX_CKPT_DEEPSPEED,
+    .resumes = true,
+    .open = open_deepspeed,
+    .close = close_deepspeed,
+    .options = options,
+    .check = tx__shards_check,
+    .read = tx__shards_read,
+    .change = tx__shards_change,
+    .set_version = tx__shards_set_version,
+};

@@ -1,0 +1,31 @@
+/* deepspeed_write.h - the model-states files and the optimizer's small state, which DeepSpeed's own folders and
+ * universal ones have both. */
+#ifndef TX_CONVERT_DEEPSPEED_WRITE_H
+#define TX_CONVERT_DEEPSPEED_WRITE_H
+
+#include "convert/upstream_write.h"
+
+#define TX__DS_VERSION "0.19.8" /* whose files these are like */
+
+/* What a folder has: files of ZeRO, of stage c->zero_stage. */
+bool tx__has_zero(const tx_conversion *c);
+
+/* Parameters are named and grouped as the engine does it. */
+tx_status tx__ds_rank_open(tx__rank *r, const tx_conversion *c, int tp, int pp);
+
+/* [zero_pp_rank_D_]mp_rank_NN_model_states.pt of data rank `dp` (< 0: of all), but for a pipeline with weights. */
+tx_status tx__ds_write_states(tx_conversion *c, const char *dir, const tx__rank *r, int dp);
+
+/* The members of ZeRO's state that are no numbers of parameters: a new dict. */
+tx_py *tx__ds_global_state(tx__file *f, const tx__rank *r, int dp);
+tx_py *tx__ds_param_groups(tx__file *f, const tx__rank *r);
+tx_py *tx__ds_zero_stage(tx__file *f);
+tx_py *tx__ds_config(tx__file *f);
+
+/* Elements of a group's flat numbers with its padding: ZeRO aligns to twice the data ranks. */
+int64_t tx__ds_padded(const tx_conversion *c, const tx__group *g);
+
+/* Elements [begin, end) of a group's flat numbers; beyond the group's end zeros. */
+tx_py *tx__ds_flat(tx__file *f, const tx__rank *r, const tx__group *g, int part, int64_t begin, int64_t end);
+
+#endif

@@ -1,0 +1,23 @@
+/* hf_change.h - what a parameter is in a Hugging Face folder. Shared by reading and writing one. */
+#ifndef TX_CONVERT_HF_CHANGE_H
+#define TX_CONVERT_HF_CHANGE_H
+
+#include "convert/source.h"
+#include "model/hf_format.h"
+
+/* An or of tx_tensor_change: TX_CHANGE_SPLIT where it is several there. 0 for a model that Hugging Face does not have.
+ */
+static inline unsigned tx_hf_change(const tx_model *m, const tx_param *p)
+{
+    const tx_hf_format *format;
+    tx_hf_part part[TX_HF_MAX_PARTS];
+    unsigned all = TX_CHANGE_NONE;
+    if (tx_hf_format_of(&format, m)) return all;
+    int n = tx_hf_parts(format, m, p, part);
+    for (int i = 0; i < n; i++)
+        all |=
+            (part[i].row->transposed ? TX_CHANGE_TRANSPOSED : 0) | (tx_hf_reorders(&part[i]) ? TX_CHANGE_REORDERED : 0);
+    return all | (n > 1 ? TX_CHANGE_SPLIT : 0);
+}
+
+#endif

@@ -1,0 +1,181 @@
+/* hf_source.c - a Hugging Face folder as a source: model/hf_format.h has the names and the order of rows. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "checkpoint/huggingface.h"
+#include "convert/hf_change.h"
+#include "model/hf_format.h"
+
+static const tx_huggingface *hf_of(const tx_source *src)
+{
+    return src->impl;
+}
+
+static tx_status open_folder(tx_source *src)
+{
+    tx_huggingface *hf;
+    TX_TRY(tx_memdup0(&src->path, src->folder, strlen(src->folder), "a path"));
+    TX_TRY(tx_huggingface_open(&hf, src->path));
+    src->impl = hf;
+    src->part[src->n_parts++] = TX_CKPT_MODEL;
+    return TX_OK;
+}
+
+static void close_folder(tx_source *src)
+{
+    tx_huggingface_close(src->impl);
+}
+
+static tx_status options(tx_source *src, const json_t *all, json_t **out)
+{
+    const json_t *config = tx_huggingface_config(hf_of(src));
+    const tx_hf_format *format;
+    (void)all;
+    tx_status st = tx_hf_format_find(&format, json_string_value(json_object_get(config, "model_type")));
+    if (!st) st = format->options(out, config);
+    if (st) return tx_fail_prefix(st, "%s", src->path);
+    src->vocab_size = json_integer_value(json_object_get(*out, "vocab_size"));
+    json_object_del(*out, "vocab_size");
+    return TX_OK;
+}
+
+/* Files of the bare model leave out the prefix that the class with a head adds. */
+static const tx_st_tensor *find_tensor(const tx_huggingface *hf, const tx_hf_format *format, const char *name)
+{
+    size_t n = strlen(format->prefix);
+    const tx_st_tensor *t = tx_huggingface_find(hf, name);
+    if (!t && !strncmp(name, format->prefix, n)) t = tx_huggingface_find(hf, name + n);
+    return t;
+}
+
+/* @whole [whole]: all of the parameter; @theirs as large */
+static tx_status read_part(const tx_source *src, const tx_hf_format *format, const tx_model *m, const tx_hf_part *part,
+                           float *theirs, float *whole)
+{
+    char found[128];
+    const tx_st_tensor *t = find_tensor(hf_of(src), format, part->name);
+    bool fits =
+        t->n_dims == part->n_dims && t->dim[0] == part->dim[0] && (part->n_dims < 2 || t->dim[1] == part->dim[1]);
+    if (!fits)
+        return TX_FAIL(TX_ERR_SHAPE, "%s: \"%s\" is %s, this model has %lld x %lld", src->path, part->name,
+                       tx_st_describe(t, found, sizeof found), (long long)part->dim[0], (long long)part->dim[1]);
+    TX_TRY(tx_st_read_f32(t, theirs, false));
+    tx_st_forget(t);
+    tx_hf_copy(m, part, theirs, whole, false);
+    return TX_OK;
+}
+
+static bool is_extra(const tx_hf_format *format, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *const *end = format->extra; *end; end++) {
+        size_t k = strlen(*end);
+        if (n >= k && !strcmp(name + n - k, *end)) return true;
+    }
+    return false;
+}
+
+static size_t index_of(const tx_huggingface *hf, const tx_st_tensor *t)
+{
+    size_t i = 0;
+    while (tx_huggingface_at(hf, i) != t) i++;
+    return i;
+}
+
+/* Sets known[i] for every tensor i there that this rank has a part of; one that is missing is an error. */
+static tx_status find_tensors(const tx_source *src, const tx_hf_format *format, const tx_model *m, unsigned char *known)
+{
+    tx_hf_part part[TX_HF_MAX_PARTS];
+    for (int i = 0; i < m->params.n; i++)
+        for (int k = tx_hf_parts(format, m, &m->params.param[i], part); k-- > 0;) {
+            const tx_st_tensor *t = find_tensor(hf_of(src), format, part[k].name);
+            if (!t) return TX_FAIL(TX_ERR_FORMAT, "%s: there is no tensor \"%s\"", src->path, part[k].name);
+            known[index_of(hf_of(src), t)] = 1;
+        }
+    return TX_OK;
+}
+
+/* Every tensor of the model is there, and no other: each rank looks for its own, and what is left over belongs to none
+ * of them. */
+static tx_status check(tx_source *src, const tx_model *m)
+{
+    const tx_hf_format *format;
+    TX_TRY(tx_comm_agree(src->group, tx_hf_format_of(&format, m)));
+    size_t n = tx_huggingface_count(hf_of(src)), first = n, ranks = (size_t)tx_comm_size(src->group);
+    unsigned char *known = NULL; /* this rank's, then all ranks' */
+    TX_TRY(tx_comm_spread(src->group, &first, sizeof first, 0));
+    tx_status st = tx_alloc(&known, n + 1, 1 + ranks, "a list of tensors");
+    if (!st && n != first)
+        st = TX_FAIL(TX_ERR_IO,
+                     "%s: holds %zu tensors for rank %d and %zu for rank %d; load from a folder that all hosts share",
+                     src->path, n, tx_comm_world_rank(src->group, tx_comm_rank(src->group)), first,
+                     tx_comm_world_rank(src->group, 0));
+    if (!st) st = find_tensors(src, format, m, known);
+    TX_GOTO(tx_comm_agree(src->group, st));
+    TX_GOTO(tx_comm_gather(src->group, known + n, known, n));
+    for (size_t i = 0; i < n * ranks; i++) known[i % n] |= known[n + i];
+    for (size_t i = 0; i < n; i++) {
+        const char *name = tx_huggingface_at(hf_of(src), i)->name;
+        if (known[i] || is_extra(format, name)) continue;
+        st = TX_FAIL(TX_ERR_FORMAT, "%s: holds tensors that a %s of %lld layers does not have, such as \"%s\"",
+                     src->path, format->model_type, (long long)m->n_layers, name);
+        break;
+    }
+out:
+    tx_free(known);
+    return st;
+}
+
+/* One tensor of ours is up to three there; they are read one after the other into a second buffer. */
+static tx_status read(tx_source *src, const tx_model *m, int part_number, const tx_param *p, float *whole)
+{
+    tx_hf_part part[TX_HF_MAX_PARTS];
+    const tx_hf_format *format;
+    float *theirs;
+    int64_t n = tx_param_whole_numel(p);
+    (void)part_number; /* there are only weights */
+    TX_TRY(tx_hf_format_of(&format, m));
+    TX_TRY(tx_alloc(&theirs, (size_t)n, sizeof *theirs, "a tensor"));
+    memset(whole, 0, (size_t)n * sizeof *whole); /* rows that the file may lack */
+    tx_status st = TX_OK;
+    for (int n_parts = tx_hf_parts(format, m, p, part), k = 0; k < n_parts && !st; k++)
+        st = read_part(src, format, m, &part[k], theirs, whole);
+    tx_free(theirs);
+    return st;
+}
+
+static unsigned change(const tx_source *src, const tx_model *m, const tx_param *p)
+{
+    (void)src;
+    return tx_hf_change(m, p) | (p->whole_logical < p->whole[0] ? TX_CHANGE_PADDED : 0);
+}
+
+static tx_status dropped(const tx_source *src, const tx_model *m, tx_dropped_fn *tell, void *user)
+{
+    const tx_hf_format *format;
+    tx_hf_part part[TX_HF_MAX_PARTS];
+    TX_TRY(tx_hf_format_of(&format, m));
+    for (size_t i = 0; i < tx_huggingface_count(hf_of(src)); i++) {
+        const tx_st_tensor *t = tx_huggingface_at(hf_of(src), i);
+        bool taken = false;
+        for (int k = 0; k < m->params.n && !taken; k++)
+            for (int n = tx_hf_parts(format, m, &m->params.param[k], part); n-- > 0;)
+                taken = taken || find_tensor(hf_of(src), format, part[n].name) == t;
+        if (!taken)
+            TX_TRY(tell(user, t->name, strstr(t->name, "lm_head") ? "tied to the word embedding" : "no weight"));
+    }
+    return TX_OK;
+}
+
+const tx_source_type tx_source_huggingface = {
+    .name = "huggingface",
+    .title = "Hugging Face model",
+    .kind = TX_CKPT_HUGGINGFACE,
+    .open = open_folder,
+    .close = close_folder,
+    .options = options,
+    .check = check,
+    .read = read,
+    .change = change,
+    .dropped = dropped,
+};

@@ -1,0 +1,312 @@
+/* shards.c - finding and reading the pieces of a parameter in the files of many ranks. */
+#include "convert/shards.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "convert/upstream.h"
+
+/* ---- which folder ---- */
+
+tx_status tx__follow_tracker(tx_source *src, const char *tracker)
+{
+    char path[4096];
+    tx_str text = { 0 };
+    tx_status st;
+    TX_TRY(tx_path_join(path, sizeof path, src->folder, tracker));
+    if (!tx_path_exists(path)) return tx_memdup0(&src->path, src->folder, strlen(src->folder), "a path");
+    TX_TRY(tx_file_read(path, 256, &text));
+    while (text.len && strchr(" \r\n", text.data[text.len - 1])) text.data[--text.len] = 0;
+    if (!text.len || strchr(text.data, '/') || text.data[0] == '.' || strlen(text.data) != text.len) {
+        st = TX_FAIL(TX_ERR_FORMAT, "%s: must hold the name of a folder beside it, such as global_step100", path);
+        goto out;
+    }
+    TX_GOTO(tx_path_join(path, sizeof path, src->folder, text.data));
+    if (tx_path_is_dir(path))
+        st = tx_memdup0(&src->path, path, strlen(path), "a path");
+    else
+        st = TX_FAIL(TX_ERR_NOTFOUND, "%s/%s names %s, and there is no such folder", src->folder, tracker, text.data);
+out:
+    tx_str_free(&text);
+    return st;
+}
+
+/* ---- the list ---- */
+
+tx_status tx__shards_open(tx__shards *s, const char *path, const tx_pt **out)
+{
+    if (s->n_files == s->files_cap) {
+        size_t cap = 2 * s->files_cap + 8;
+        TX_TRY(tx_realloc(&s->file, cap, sizeof *s->file, "a list of files"));
+        s->files_cap = cap;
+    }
+    TX_TRY(tx_pt_open(&s->file[s->n_files], path));
+    *out = s->file[s->n_files++];
+    return TX_OK;
+}
+
+void tx__shards_deinit(tx__shards *s)
+{
+    for (size_t i = 0; i < s->n_files; i++) tx_pt_close(s->file[i]);
+    tx_free(s->file);
+    tx_free(s->shard);
+    tx_free(s->segment);
+    *s = (tx__shards){ 0 };
+}
+
+tx_status tx__shards_add(tx__shards *s, const char *name, int part, int tp_rank, int n_dims, const int64_t *dim,
+                         bool *added)
+{
+    *added = false;
+    for (size_t i = 0; i < s->n; i++) /* some thousand at most, and opening reads whole files anyway */
+        if (s->shard[i].part == part && s->shard[i].tp_rank == tp_rank && !strcmp(s->shard[i].name, name)) return TX_OK;
+    if (s->n == s->cap) {
+        size_t cap = 2 * s->cap + 64;
+        TX_TRY(tx_realloc(&s->shard, cap, sizeof *s->shard, "a list of tensors"));
+        s->cap = cap;
+    }
+    tx__shard_of *e = &s->shard[s->n++];
+    *e =
+        (tx__shard_of){ .part = part, .tp_rank = tp_rank, .n_dims = n_dims, .dim = { 1, 1 }, .segment = s->n_segments };
+    snprintf(e->name, sizeof e->name, "%s", name);
+    for (int k = 0; k < n_dims && k < 2; k++) e->dim[k] = dim[k];
+    *added = true;
+    return TX_OK;
+}
+
+tx_status tx__shards_add_segment(tx__shards *s, const tx_pt *file, const tx_pt_tensor *t, int64_t first, int64_t n)
+{
+    if (!n) return TX_OK;
+    if (s->n_segments == s->segments_cap) {
+        size_t cap = 2 * s->segments_cap + 64;
+        TX_TRY(tx_realloc(&s->segment, cap, sizeof *s->segment, "a list of tensors"));
+        s->segments_cap = cap;
+    }
+    s->segment[s->n_segments++] = (tx__segment){ file, t, first, n };
+    s->shard[s->n - 1].n_segments++;
+    return TX_OK;
+}
+
+tx_status tx__shards_add_tensor(tx__shards *s, const char *name, int part, int tp_rank, const tx_pt *file,
+                                const tx_pt_tensor *t)
+{
+    bool added;
+    TX_TRY(tx__shards_add(s, name, part, tp_rank, t->n_dims, t->dim, &added));
+    return added ? tx__shards_add_segment(s, file, t, 0, tx_pt_numel(t)) : TX_OK;
+}
+
+tx_status tx__shards_add_flat(tx__shards *s, const tx__flat *flat, int64_t at, int64_t n)
+{
+    for (size_t i = 0; i < flat->n && n > 0; i++) {
+        const tx__segment *run = &flat->run[i];
+        if (at < run->n) {
+            int64_t k = run->n - at < n ? run->n - at : n;
+            TX_TRY(tx__shards_add_segment(s, run->file, run->tensor, run->first + at, k));
+            n -= k;
+            at = 0;
+        } else {
+            at -= run->n;
+        }
+    }
+    return TX_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const tx__shard_of *x = a, *y = b;
+    int d = strcmp(x->name, y->name);
+    if (!d) d = (x->part > y->part) - (x->part < y->part);
+    return d ? d : (x->tp_rank > y->tp_rank) - (x->tp_rank < y->tp_rank);
+}
+
+tx_status tx__shards_sort(tx__shards *s, const char *path)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        const tx__shard_of *e = &s->shard[i];
+        int64_t have = 0, want;
+        for (int k = 0; k < e->n_segments; k++) have += s->segment[e->segment + (size_t)k].n;
+        if (e->n_dims < 1 || e->n_dims > 2 || __builtin_mul_overflow(e->dim[0], e->dim[1], &want) || want != have)
+            return TX_FAIL(
+                TX_ERR_FORMAT,
+                "%s: %s of tensor-parallel rank %d has %" PRId64
+                " elements where its shape asks for others: files of another run among them, or missing ones",
+                path, e->name, e->tp_rank, have);
+    }
+    if (s->n) qsort(s->shard, s->n, sizeof *s->shard, by_name);
+    return TX_OK;
+}
+
+const tx__shard_of *tx__shards_find(const tx__shards *s, const char *name, int part, int tp_rank)
+{
+    tx__shard_of want = { .part = part, .tp_rank = tp_rank };
+    snprintf(want.name, sizeof want.name, "%s", name);
+    return s->n ? bsearch(&want, s->shard, s->n, sizeof want, by_name) : NULL;
+}
+
+/* ---- does it fit the model? ---- */
+
+/* A universal checkpoint made with ZeRO-3 has lost the shapes: matrices are vectors there. */
+static bool is_flat(const tx_param *p, const tx__shard_of *e)
+{
+    return p->n_dims == 2 && e->n_dims == 1 && e->dim[0] % p->whole[1] == 0;
+}
+
+/* p as the folder's ranks have it: the vocabulary may be padded to another size there, and position embeddings be
+ * split. */
+static tx_param as_there(const tx__shards *s, const tx_param *p, const tx__shard_of *e)
+{
+    tx_param q = *p;
+    int64_t rows = is_flat(p, e) ? e->dim[0] / p->whole[1] : e->dim[0];
+    if (s->split_positions && strstr(p->name, "position_embeddings")) q.split_dim = 0;
+    if (tx__is_vocabulary(p->name)) q.whole[0] = q.whole_logical = rows * (q.split_dim == 0 ? s->n_tp : 1);
+    return q;
+}
+
+static tx_status check_shape(const tx_source *src, const tx_param *p, int part)
+{
+    const tx__shards *s = src->impl;
+    const tx__shard_of *e = tx__shards_find(s, p->name, part, 0);
+    if (!e)
+        return TX_FAIL(TX_ERR_FORMAT, "%s: holds no %s of %s", src->path, part ? src->part[part] : "weights", p->name);
+    tx_param q = as_there(s, p, e);
+    for (int t = 0; t < (q.split_dim < 0 ? 1 : s->n_tp); t++) {
+        e = tx__shards_find(s, p->name, part, t);
+        if (!e)
+            return TX_FAIL(TX_ERR_FORMAT,
+                           "%s: there is %s of tensor-parallel rank 0 and none of rank %d: a file is "
+                           "missing",
+                           src->path, p->name, t);
+        int64_t want[2] = { q.whole[0], q.n_dims == 2 ? q.whole[1] : 1 };
+        if (q.split_dim >= 0) want[q.split_dim] /= s->n_tp;
+        bool divides = tx_param_divides(&q, s->n_tp);
+        if (divides && s->n_tp == 1 && is_flat(p, e) && e->dim[0] == want[0] * want[1]) continue;
+        if (!divides || e->n_dims != p->n_dims || e->dim[0] != want[0] || e->dim[1] != want[1])
+            return TX_FAIL(TX_ERR_SHAPE,
+                           "%s: %s of tensor-parallel rank %d of %d is [%" PRId64 ",%" PRId64
+                           "], this model has [%" PRId64 ",%" PRId64 "] there",
+                           src->path, p->name, t, s->n_tp, e->dim[0], e->dim[1], want[0], want[1]);
+    }
+    return TX_OK;
+}
+
+/* What the model's table knows by the name, whichever its layer is: a rank of a pipeline has not all of them. */
+static bool is_known(const tx_model *m, const char *name)
+{
+    int layer, at = 0;
+    if (sscanf(name, "encoder.layers.%d.%n", &layer, &at) != 1 || !at)
+        return true; /* the first stage's, or the last's */
+    if (layer >= m->n_layers) return false;
+    for (int i = 0; i < m->params.n; i++) {
+        int other, begin = 0;
+        const char *mine = m->params.param[i].name;
+        if (sscanf(mine, "encoder.layers.%d.%n", &other, &begin) == 1 && begin && !strcmp(mine + begin, name + at))
+            return true;
+    }
+    return false;
+}
+
+tx_status tx__shards_check(tx_source *src, const tx_model *m)
+{
+    const tx__shards *s = src->impl;
+    tx_status st = TX_OK;
+    for (int i = 0; i < m->params.n && !st; i++)
+        for (int part = 0; part < src->n_parts && !st; part++) st = check_shape(src, &m->params.param[i], part);
+    for (size_t i = 0; i < s->n && !st; i++)
+        if (!is_known(m, s->shard[i].name))
+            st = TX_FAIL(TX_ERR_FORMAT, "%s: holds %s, which a model with its options does not have", src->path,
+                         s->shard[i].name);
+    return tx_comm_agree(src->group, st);
+}
+
+/* ---- reading ---- */
+
+static tx_status read_elements(const tx__shards *s, const tx__shard_of *e, int64_t first, int64_t n, float *x)
+{
+    for (int k = 0; k < e->n_segments && n; k++) {
+        const tx__segment *g = &s->segment[e->segment + (size_t)k];
+        if (first >= g->n) {
+            first -= g->n;
+            continue;
+        }
+        int64_t m = g->n - first < n ? g->n - first : n;
+        TX_TRY(tx_pt_read_f32(g->file, g->tensor, g->first + first, m, x));
+        x += m;
+        n -= m;
+        first = 0;
+    }
+    TX_ASSERT(!n); /* tx__shards_sort has counted them */
+    return TX_OK;
+}
+
+/* Row of the file where row r of a shard of query_key_value lies, in ours [heads, (q k v), head_dim]. */
+static int64_t qkv_row(int version, int64_t heads, int64_t d, int64_t r)
+{
+    int64_t head = r / (3 * d), j = r / d % 3, k = r % d;
+    if (version == 0) return (j * heads + head) * d + k; /* [3, heads, d] */
+    return (head * d + k) * 3 + j;                       /* 1.0: [heads, d, 3] */
+}
+
+/* How many rows from r on lie one after the other on both sides; *from is the first one's there. */
+static int64_t run_of_rows(const tx__shards *s, const tx_model *m, const tx_param *q, int64_t r, int64_t *from)
+{
+    *from = r;
+    if (s->qkv_version < 2 && strstr(q->name, "query_key_value")) {
+        *from = qkv_row(s->qkv_version, m->n_heads / s->n_tp, m->head_dim, r);
+        return 1;
+    }
+    int64_t block = q->split_dim == 0 && q->n_tp > 1 ? q->dim[0] / q->n_parts : q->dim[0];
+    bool whole_rows = q->n_dims == 1 || q->dim[1] == q->whole[1];
+    return whole_rows ? block - r % block : 1;
+}
+
+/* The shard of rank q->tp_rank there into the whole, of which only the first n_rows are ours. */
+static tx_status read_shard(const tx__shards *s, const tx_model *m, int part, const tx_param *q, int64_t n_rows,
+                            float *whole)
+{
+    const tx__shard_of *e = tx__shards_find(s, q->name, part, q->tp_rank);
+    int64_t width = q->n_dims == 2 ? q->dim[1] : 1, whole_width = q->n_dims == 2 ? q->whole[1] : 1;
+    for (int64_t r = 0, n; r < q->dim[0]; r += n) {
+        int64_t from, to = tx_param_row(q, r);
+        n = run_of_rows(s, m, q, r, &from);
+        int64_t take = n_rows - to < n ? n_rows - to : n;
+        if (take > 0)
+            TX_TRY(read_elements(s, e, from * width, take * width, whole + to * whole_width + tx_param_column(q)));
+    }
+    return TX_OK;
+}
+
+unsigned tx__shards_change(const tx_source *src, const tx_model *m, const tx_param *p)
+{
+    const tx__shards *s = src->impl;
+    const tx__shard_of *e = tx__shards_find(s, p->name, 0, 0);
+    (void)m;
+    if (!e) return TX_CHANGE_NONE;
+    tx_param q = as_there(s, p, e);
+    return (q.split_dim >= 0 && s->n_tp > 1 ? TX_CHANGE_MERGED : 0) |
+           (s->qkv_version < 2 && strstr(p->name, "query_key_value") ? TX_CHANGE_REORDERED : 0) |
+           (q.whole[0] > p->whole_logical ? TX_CHANGE_CUT : 0) | (q.whole[0] < p->whole_logical ? TX_CHANGE_PADDED : 0);
+}
+
+void tx__shards_set_version(tx_source *src, int version)
+{
+    ((tx__shards *)src->impl)->qkv_version = version;
+}
+
+tx_status tx__shards_read(tx_source *src, const tx_model *m, int part, const tx_param *p, float *whole)
+{
+    const tx__shards *s = src->impl;
+    tx_param q = as_there(s, p, tx__shards_find(s, p->name, part, 0));
+    int64_t width = p->n_dims == 2 ? p->whole[1] : 1;
+    int64_t rows = q.whole[0] < p->whole_logical ? q.whole[0] : p->whole_logical;
+    memset(whole + rows * width, 0, (size_t)((p->whole[0] - rows) * width) * sizeof *whole);
+    for (int t = 0; t < (q.split_dim < 0 ? 1 : s->n_tp); t++) {
+        tx_param shard = tx_param_shard(&q, s->n_tp, t);
+        TX_TRY(read_shard(s, m, part, &shard, rows, whole));
+    }
+    for (size_t i = 0; i < s->n_files; i++) tx_pt_forget(s->file[i]);
+    return TX_OK;
+}

@@ -1,0 +1,47 @@
+/* sink.h - writing a model, and where the format has a place for it the state of its run, in a format; the other side
+ * of source.h. A sink takes parameters one at a time from a conversion, so that only one of them is in memory. */
+#ifndef TX_CONVERT_SINK_H
+#define TX_CONVERT_SINK_H
+
+#include "checkpoint/safetensors.h"
+#include "convert/source.h"
+
+/* What to write. */
+typedef struct tx_conversion {
+    tx_source *src;
+    const tx_model *m;     /* of one rank: all parameters, padded for n_tp; no weights */
+    const tx_config *cfg;  /* complete: the model's options, and as many of the run's as the source has */
+    const json_t *options; /* the source's own, as its type gave them */
+    const char *out;       /* folder */
+    int n_tp, n_pp, n_dp;  /* ranks that the folder is for: Megatron, DeepSpeed */
+    int zero_stage;        /* DeepSpeed: 0 to 3 */
+    bool pipeline;         /* DeepSpeed: as its pipeline engine writes; with n_pp > 1 always */
+    tx_st_dtype dtype;     /* of weights: F32, BF16, F16; masters and moments are float32 */
+    bool with_optim;       /* the source has it, and it is wanted */
+    bool release;          /* Megatron: no run, weights to start from; --for-release */
+    int64_t shard_bytes;   /* Hugging Face: a file's largest size; 0: one file */
+
+    float *whole; /* what was fetched last; tx_conversion_fetch */
+    int part, row;
+} tx_conversion;
+
+typedef struct tx_sink_type {
+    const char *name; /* of --to */
+    bool has_optim;
+    /* Writes the folder, whose parent exists. On failure nothing is left that could be taken for a checkpoint. */
+    tx_status (*write)(tx_conversion *c);
+    unsigned (*change)(const tx_conversion *c, const tx_param *p); /* tx_tensor_change: what a parameter is there */
+} tx_sink_type;
+
+extern const tx_sink_type tx_sink_native, tx_sink_huggingface, tx_sink_megatron, tx_sink_deepspeed, tx_sink_universal;
+
+const tx_sink_type *tx_sink_type_find(const char *name); /* NULL if there is none */
+
+/* Whether the ranks can be: stages divide the layers, tensor ranks what they split. TX_ERR_SHAPE */
+tx_status tx_conversion_check(const tx_conversion *c);
+
+/* Row `row` of c->m's table of part src->part[part], whole: borrowed until the next call, which gives the same at once
+ * when it asks for the same.   *whole [p->whole], padding zeroed */
+tx_status tx_conversion_fetch(tx_conversion *c, int part, int row, const float **whole);
+
+#endif

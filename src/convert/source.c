@@ -1,0 +1,319 @@
+/* source.c - opens what --load names, in whichever format it is, and reads parameters from it. */
+#include "convert/source.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+
+static const tx_source_type *const types[] = { &tx_source_native, &tx_source_huggingface, &tx_source_megatron,
+                                               &tx_source_deepspeed, &tx_source_universal };
+enum { N_TYPES = sizeof types / sizeof types[0] };
+
+const tx_source_type *tx_source_type_find(const char *name)
+{
+    for (int i = 0; i < N_TYPES; i++)
+        if (!strcmp(types[i]->name, name)) return types[i];
+    return NULL;
+}
+
+/* ---- opening ---- */
+
+/* How --load is to be read. */
+typedef struct reading {
+    const char *dir, *tag;      /* tag NULL: what `latest` says */
+    const tx_source_type *type; /* NULL: any */
+    bool newest_good;
+} reading;
+
+static reading reading_of(const tx_config *cfg)
+{
+    return (reading){ .dir = cfg->load,
+                      .tag = cfg->load_tag,
+                      .type = cfg->universal_checkpoint ? &tx_source_universal : NULL,
+                      .newest_good = cfg->load_latest_good };
+}
+
+/* The folder that is opened: on all ranks, as it needs no look at the file system. */
+static tx_status name_folder(tx_source *src, const reading *r, tx_comm *group)
+{
+    *src = (tx_source){ .dir = r->dir, .group = group, .newest_good = r->newest_good };
+    if (r->tag) return tx_path_join(src->folder, sizeof src->folder, r->dir, r->tag);
+    if (strlen(r->dir) >= sizeof src->folder)
+        return TX_FAIL(TX_ERR_ARG, "--load %.60s...: the path is too long", r->dir);
+    memcpy(src->folder, r->dir, strlen(r->dir) + 1);
+    return TX_OK;
+}
+
+/* kind is rank 0's, and so is st, which says whether it could be found out. */
+static tx_status open_kind(tx_source *src, tx_ckpt_kind kind, tx_status st)
+{
+    TX_TRY(tx_comm_agree(src->group, st));
+    TX_TRY(tx_comm_spread(src->group, &kind, sizeof kind, 0));
+    for (int i = 0; i < N_TYPES; i++)
+        if (types[i]->kind == kind) src->type = types[i];
+    if (!src->type) return TX_OK;
+    st = src->type->open(src); /* a native one agrees by itself, once more does no harm */
+    st = tx_comm_agree(src->group, st);
+    if (st)
+        tx_source_close(src);
+    else
+        tx_info(" loading %s from %s", src->type->title, src->path);
+    return st;
+}
+
+/* What the folder holds; where the newest good one is wanted, `latest` need not be. */
+static tx_status probe(tx_ckpt_kind *kind, const char *folder, const reading *r, char *detail, size_t cap)
+{
+    *kind = r->type ? r->type->kind : TX_CKPT_NATIVE;
+    if (r->type || (r->newest_good && tx_checkpoint_is_any_in(folder))) return TX_OK;
+    return tx_checkpoint_probe(folder, kind, detail, cap);
+}
+
+static tx_status find_kind(tx_ckpt_kind *kind, const char *folder, const reading *r)
+{
+    char detail[512];
+    TX_TRY(probe(kind, folder, r, detail, sizeof detail));
+    if (*kind != TX_CKPT_NONE && *kind != TX_CKPT_UNKNOWN) return TX_OK;
+    return TX_FAIL(TX_ERR_NOTFOUND, "--load %s: %s", folder, detail);
+}
+
+static tx_status open_source(tx_source *src, const reading *r, tx_comm *group)
+{
+    tx_ckpt_kind kind = TX_CKPT_NONE;
+    TX_TRY(name_folder(src, r, group));
+    tx_status st = tx_comm_rank(group) ? TX_OK : find_kind(&kind, src->folder, r); /* first: arguments have no order */
+    return open_kind(src, kind, st);
+}
+
+tx_status tx_source_open(tx_source *src, const char *dir, const tx_source_type *type, tx_comm *group)
+{
+    const reading r = { .dir = dir, .type = type };
+    return open_source(src, &r, group);
+}
+
+tx_status tx_source_open_options(tx_source *src, const tx_config *cfg, tx_comm *group)
+{
+    const reading r = reading_of(cfg);
+    return open_source(src, &r, group);
+}
+
+/* Whether two paths name one folder; a folder that does not exist is compared by its name. */
+static bool same_folder(const char *a, const char *b)
+{
+    char *ra = realpath(a, NULL), *rb = realpath(b, NULL);
+    size_t na = strlen(a), nb = strlen(b);
+    while (na > 1 && a[na - 1] == '/') na--;
+    while (nb > 1 && b[nb - 1] == '/') nb--;
+    bool same = ra && rb ? !strcmp(ra, rb) : !ra && !rb && na == nb && !memcmp(a, b, na);
+    free(ra);
+    free(rb);
+    return same;
+}
+
+static tx_status find_kind_for_run(tx_ckpt_kind *kind, const char *folder, const reading *r, const tx_config *cfg)
+{
+    char detail[512];
+    TX_TRY(probe(kind, folder, r, detail, sizeof detail));
+    if (*kind != TX_CKPT_NONE && *kind != TX_CKPT_UNKNOWN) return TX_OK;
+    if (cfg->exit_on_missing_checkpoint)
+        return TX_FAIL(TX_ERR_NOTFOUND, "--load %s: %s, and --exit-on-missing-checkpoint is given", cfg->load, detail);
+    if (*kind == TX_CKPT_UNKNOWN || r->tag || !cfg->save || !same_folder(cfg->load, cfg->save))
+        return TX_FAIL(TX_ERR_NOTFOUND,
+                       "--load %s: %s; name a checkpoint, or leave --load out to start from fresh weights "
+                       "(a --load that equals --save may be missing or empty at the first start)",
+                       cfg->load, detail);
+    tx_info(" starting from fresh weights: --load is the same folder as --save and %s", detail);
+    return TX_OK;
+}
+
+tx_status tx_source_open_for_run(tx_source *src, const tx_config *cfg, tx_comm *group)
+{
+    tx_ckpt_kind kind = TX_CKPT_NONE;
+    const reading r = reading_of(cfg);
+    *src = (tx_source){ .type = NULL };
+    if (!cfg->load) return TX_OK;
+    TX_TRY(name_folder(src, &r, group));
+    tx_status st = tx_comm_rank(group) ? TX_OK : find_kind_for_run(&kind, src->folder, &r, cfg);
+    return open_kind(src, kind, st);
+}
+
+void tx_source_close(tx_source *src)
+{
+    if (src->type) src->type->close(src);
+    if (!src->native) json_decref(src->run);
+    tx_free(src->path);
+    *src = (tx_source){ .type = NULL };
+}
+
+/* ---- options ---- */
+
+tx_status tx_source_options(tx_source *src, tx_config *cfg, bool resume)
+{
+    json_t *all = NULL, *options = NULL;
+    tx_status st;
+    if (!src->type) return TX_OK;
+    unsigned which = TX_KEPT_SHAPE | TX_KEPT_HINT | (resume && !cfg->finetune ? TX_KEPT_RUN : 0);
+    TX_GOTO(tx_config_to_json(cfg, &all));
+    TX_GOTO(src->type->options(src, all, &options));
+    TX_GOTO(tx_config_from_json(cfg, options, which));
+    st = tx_config_complete(cfg);
+out:
+    json_decref(options);
+    json_decref(all);
+    return st;
+}
+
+/* ---- the native format ---- */
+
+static tx_status open_native(tx_source *src)
+{
+    static const char *const buffers[] = { "exp_avg", "exp_avg_sq", "momentum_buffer" };
+    TX_TRY(src->newest_good ? tx_checkpoint_open_newest_good(&src->native, src->folder, src->group)
+                            : tx_checkpoint_open(&src->native, src->folder, src->group));
+    const char *path = tx_checkpoint_path(src->native);
+    TX_TRY(tx_memdup0(&src->path, path, strlen(path), "a path"));
+    src->state = *tx_checkpoint_state(src->native);
+    src->vocab_size = src->state.vocab_size;
+    src->run = (json_t *)tx_checkpoint_config(src->native);
+    src->part[src->n_parts++] = TX_CKPT_MODEL;
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        if (tx_checkpoint_has(src->native, buffers[i])) src->part[src->n_parts++] = buffers[i];
+    return TX_OK;
+}
+
+static void close_native(tx_source *src)
+{
+    tx_checkpoint_close(src->native);
+}
+
+static tx_status native_options(tx_source *src, const json_t *all, json_t **out)
+{
+    (void)all;
+    *out = json_incref((json_t *)tx_checkpoint_config(src->native));
+    return TX_OK;
+}
+
+static tx_status read_native(tx_source *src, const tx_model *m, int part, const tx_param *p, float *whole)
+{
+    (void)m;
+    return tx_checkpoint_read_whole(src->native, src->part[part], p, whole);
+}
+
+const tx_source_type tx_source_native = {
+    .name = "native",
+    .title = "checkpoint",
+    .kind = TX_CKPT_NATIVE,
+    .resumes = true,
+    .open = open_native,
+    .close = close_native,
+    .options = native_options,
+    .read = read_native,
+};
+
+/* ---- reading ---- */
+
+static tx_status find_part(const tx_source *src, const char *name, int *number)
+{
+    for (*number = 0; *number < src->n_parts; ++*number)
+        if (!strcmp(src->part[*number], name)) return TX_OK;
+    return TX_FAIL(TX_ERR_NOTFOUND,
+                   "%s: holds no state of this optimizer (there is no %s); give --no-load-optim or --finetune to go on "
+                   "without it",
+                   src->path, name);
+}
+
+tx_status tx_source_read_whole(tx_source *src, const tx_model *m, int part, const tx_param *p, float *whole)
+{
+    return src->type->read(src, m, part, p, whole);
+}
+
+tx_status tx_source_set_version(tx_source *src, int version)
+{
+    if (src->type->set_version) {
+        src->type->set_version(src, version);
+        return TX_OK;
+    }
+    return TX_FAIL(TX_ERR_ARG, "%s: --source-checkpoint-version is for Megatron's and DeepSpeed's folders", src->dir);
+}
+
+/* A stretch of a parameter, all of which is at hand. */
+static tx_status give_stretch(const tx_params *ps, const tx_stretch *s, const tx_ckpt_part *part, int number,
+                              const float *whole, float *window)
+{
+    const tx_param *p = &ps->param[s->row];
+    if (part->flat) {
+        float *x = part->whole ? part->flat + p->offset + s->first : part->flat + s->at;
+        tx_param_cut_range(p, x, whole, s->first, s->numel);
+        return TX_OK;
+    }
+    for (int64_t at = s->first, end = s->first + s->numel; at < end; at += TX_CKPT_WINDOW) {
+        int64_t n = end - at < TX_CKPT_WINDOW ? end - at : TX_CKPT_WINDOW;
+        tx_param_cut_range(p, window, whole, at, n);
+        TX_TRY(part->move(part->user, number, s, at, n, window, true));
+    }
+    return TX_OK;
+}
+
+/* What is kept of row `row`, in order. */
+static tx_status give_row(const tx_params *ps, const tx_stretches *kept, int row, const tx_ckpt_part *part, int number,
+                          const float *whole, float *window)
+{
+    if (!kept) {
+        const tx_param *p = &ps->param[row];
+        const tx_stretch all = { .row = row, .numel = p->numel, .at = p->offset };
+        return give_stretch(ps, &all, part, number, whole, window);
+    }
+    for (int i = 0; i < kept->n; i++)
+        if (kept->stretch[i].row == row) TX_TRY(give_stretch(ps, &kept->stretch[i], part, number, whole, window));
+    return TX_OK;
+}
+
+static bool is_kept(const tx_stretches *kept, int row)
+{
+    for (int i = 0; kept && i < kept->n; i++)
+        if (kept->stretch[i].row == row) return true;
+    return !kept;
+}
+
+static tx_status read_parts(tx_source *src, const tx_model *m, const tx_stretches *kept, const tx_ckpt_part *part,
+                            int n_parts, float *whole, float *window)
+{
+    for (int k = 0; k < n_parts; k++) {
+        int number;
+        TX_TRY(find_part(src, part[k].name, &number));
+        for (int i = 0; i < m->params.n; i++) {
+            if (!is_kept(kept, i)) continue;
+            TX_TRY(tx_source_read_whole(src, m, number, &m->params.param[i], whole));
+            TX_TRY(give_row(&m->params, kept, i, &part[k], k, whole, window));
+        }
+    }
+    return TX_OK;
+}
+
+tx_status tx_source_read(tx_source *src, const tx_model *m, const tx_stretches *kept, const tx_ckpt_part *part,
+                         int n_parts)
+{
+    float *whole = NULL, *window = NULL;
+    int number;
+    if (src->native) return tx_checkpoint_read(src->native, &m->params, kept, part, n_parts);
+    TX_TRY(src->type->check(src, m));
+    tx_status st = TX_OK;
+    for (int k = 0; k < n_parts && !st; k++) st = find_part(src, part[k].name, &number);
+    if (!st) st = tx_alloc(&whole, (size_t)tx_params_largest_whole(&m->params), sizeof *whole, "a tensor");
+    if (!st) st = tx_alloc(&window, TX_CKPT_WINDOW, sizeof *window, "a window of what is loaded");
+    TX_GOTO(tx_comm_agree(src->group, st));
+    st = tx_comm_agree(src->group, read_parts(src, m, kept, part, n_parts, whole, window));
+out:
+    tx_free(window);
+    tx_free(whole);
+    return st;
+}
+
+tx_status tx_source_weights(tx_source *src, const tx_model *m, float *value)
+{
+    const tx_ckpt_part weights = { .name = TX_CKPT_MODEL, .flat = value, .whole = true };
+    return tx_source_read(src, m, NULL, &weights, 1);
+}

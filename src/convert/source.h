@@ -1,0 +1,116 @@
+/* source.h - where a model's numbers come from: a checkpoint in any of the formats that triax reads, seen as the
+ * parameters of our table, whole, in our order of rows, as float32.
+ *
+ *      format        folder                                              what is in it
+ *      native        latest + iter_NNNNNNN/manifest.json                 weights, Adam's moments, the run's state
+ *      huggingface   config.json + safetensors, pytorch_model.bin        weights
+ *      megatron      iter_NNNNNNN/mp_rank_TT[_PPP]/model_optim_rng.pt    as native
+ *      deepspeed     global_stepN/mp_rank_*, layer_*, *zero_pp_rank_*    as native
+ *      universal     .../zero/PARAMETER/fp32.pt, exp_avg.pt, ...         as native
+ *
+ *  A format is a tx_source_type; source.c lists them, and nothing else asks which one it is. Each rank of a run reads
+ * for itself what it needs. */
+#ifndef TX_CONVERT_SOURCE_H
+#define TX_CONVERT_SOURCE_H
+
+#include <jansson.h>
+
+#include "checkpoint/checkpoint.h"
+#include "config/config.h"
+#include "model/model.h"
+
+/* What happened to a tensor on its way; of a conversion's report. */
+typedef enum tx_tensor_change {
+    TX_CHANGE_NONE = 0,
+    TX_CHANGE_TRANSPOSED = 1,
+    TX_CHANGE_REORDERED = 2, /* rows: of queries, keys and values */
+    TX_CHANGE_PADDED = 4,    /* rows of the vocabulary: they are zero */
+    TX_CHANGE_CUT = 8,       /* rows of the vocabulary: padding is left out */
+    TX_CHANGE_SPLIT = 16,    /* one there, several here, or pieces of ranks */
+    TX_CHANGE_MERGED = 32
+} tx_tensor_change;
+
+/* Tells of one tensor of the source that no parameter comes from. */
+typedef tx_status tx_dropped_fn(void *user, const char *name, const char *reason);
+
+struct tx_source;
+typedef struct tx_source_type {
+    const char *name;  /* of --from */
+    const char *title; /* "a Hugging Face model" */
+    tx_ckpt_kind kind; /* as tx_checkpoint_probe recognises it */
+    bool resumes;      /* it has a run's state, not weights alone */
+    /* Opens src->folder: fills path, impl, state, part, vocab_size, run. close takes what a failed one left. */
+    tx_status (*open)(struct tx_source *src);
+    void (*close)(struct tx_source *src);
+    /* Options of tx_config_from_json. `all` has every option that a checkpoint keeps, with its default. */
+    tx_status (*options)(struct tx_source *src, const json_t *all, json_t **out);
+    /* Once for a model, before reads: every tensor of its table is there in its shape, and none that is not known.
+     * Collective over src->group where `m` is a rank's. NULL: reading finds out. */
+    tx_status (*check)(struct tx_source *src, const tx_model *m);
+    /* A parameter, whole, of part src->part[part]; padding is zeroed. What it goes through is an or of
+     * tx_tensor_change.   @whole [p->whole] */
+    tx_status (*read)(struct tx_source *src, const tx_model *m, int part, const tx_param *p, float *whole);
+    unsigned (*change)(const struct tx_source *src, const tx_model *m, const tx_param *p); /* NULL: copied */
+    void (*set_version)(struct tx_source *src, int version);                               /* or NULL */
+    tx_status (*dropped)(const struct tx_source *src, const tx_model *m, tx_dropped_fn *tell, void *user); /* or NULL */
+} tx_source_type;
+
+extern const tx_source_type tx_source_native, tx_source_huggingface, tx_source_megatron, tx_source_deepspeed,
+    tx_source_universal;
+
+typedef struct tx_source {
+    const tx_source_type *type; /* NULL: fresh weights */
+    const char *dir;            /* as it was given; borrowed */
+    char folder[4096];          /* of it what is opened: dir itself, or with --load-tag one inside */
+    bool newest_good;           /* --load-latest-good */
+    char *path;                 /* the folder itself; owned */
+    tx_comm *group;             /* the ranks that load it, borrowed */
+    void *impl;
+    tx_checkpoint *native;
+    int64_t vocab_size;  /* tokens that the checkpoint's model has; padding among them where state.vocab_size is 0 */
+    tx_ckpt_state state; /* of a type that resumes */
+    json_t *run; /* of a type that resumes: "opt_param_scheduler", "grad_scaler", as native checkpoints' configs have
+                  * them, as far as they are known; borrowed of native's, else owned */
+    const char *part[TX_CKPT_MAX_PARTS]; /* TX_CKPT_MODEL, and the optimizer's buffers that there are: "exp_avg" */
+    int n_parts;
+} tx_source;
+
+/* Recognises what `dir` holds and opens it; TX_ERR_NOTFOUND when there is no checkpoint. type NULL: any. Collective
+ * over `group`, which together has the whole model and outlives src: all succeed or all fail. */
+tx_status tx_source_open(tx_source *src, const char *dir, const tx_source_type *type, tx_comm *group);
+
+/* The same of --load, as --load-tag, --load-latest-good and --universal-checkpoint have it. */
+tx_status tx_source_open_options(tx_source *src, const tx_config *cfg, tx_comm *group);
+
+/* For a run: --load as the options mean it. No --load has no type; neither has a --load that holds no checkpoint and is
+ * the same folder as --save, which is how published scripts start a run that restarts itself. The log says which
+ * happened. */
+tx_status tx_source_open_for_run(tx_source *src, const tx_config *cfg, tx_comm *group);
+
+/* Fills left-out shape options from the checkpoint; given ones that differ are an error that lists them. With `resume`
+ * options of the trajectory that differ are warned about. The config is complete afterwards. */
+tx_status tx_source_options(tx_source *src, tx_config *cfg, bool resume);
+
+/* As tx_checkpoint_read: the stretches in `kept` (NULL: every row whole) of the parts, of a model with the source's
+ * shape. Parts that are not in the source are TX_ERR_NOTFOUND. Needs a parameter's memory beside. Collective over the
+ * group. */
+tx_status tx_source_read(tx_source *src, const tx_model *m, const tx_stretches *kept, const tx_ckpt_part *part,
+                         int n_parts);
+
+/* One parameter of part src->part[part], whole, from any format; not collective.   @whole [p->whole] */
+tx_status tx_source_read_whole(tx_source *src, const tx_model *m, int part, const tx_param *p, float *whole);
+
+/* The checkpoint's weights into the flat buffer of a model with its shape: this rank's part of them. Padding rows
+ * become zero. Collective over the group. */
+tx_status tx_source_weights(tx_source *src, const tx_model *m, float *value);
+
+/* The order of rows of query_key_value is that of another checkpoint_version than the files say. TX_ERR_ARG: of this
+ * format there is one order only. */
+tx_status tx_source_set_version(tx_source *src, int version);
+
+/* By the name of --from; NULL if there is none. */
+const tx_source_type *tx_source_type_find(const char *name);
+
+void tx_source_close(tx_source *src); /* safe on a zeroed source */
+
+#endif

@@ -1,0 +1,157 @@
+/* universal_source.c - a universal checkpoint, DeepSpeed's form that knows no ranks, as a source.
+ *
+ *      DIR/latest_universal                             "global_step4_universal"
+ *      DIR/global_step4_universal/mp_rank_00_model_states.pt         'args' and the run's state
+ *                                 zero/PARAMETER/fp32.pt             {'param': the whole tensor}, or the tensor
+ *                                                exp_avg.pt, exp_avg_sq.pt, step.pt */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "convert/shards.h"
+#include "convert/upstream.h"
+
+enum { PATH_CAP = 4096 };
+
+typedef struct universal {
+    tx__shards s; /* first: shards.h */
+    const tx_py *root;
+    tx_names names; /* of zero/ */
+    int64_t first_layer, optim_step;
+    bool pipeline;
+} universal;
+
+static tx_status open_in(universal *u, const tx_source *src, const char *a, const char *b, const tx_pt **out)
+{
+    char path[PATH_CAP];
+    int n = snprintf(path, sizeof path, "%s/zero/%s/%s", src->path, a, b);
+    if (n < 0 || (size_t)n >= sizeof path) return TX_FAIL(TX_ERR_ARG, "%s: the path is too long", src->path);
+    return tx__shards_open(&u->s, path, out);
+}
+
+/* A rank's states, which are copied as they are: made with ZeRO-3 under another name. */
+static tx_status open_states(universal *u, const tx_source *src, const tx_pt **out)
+{
+    static const char *const name[] = { "mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_model_states.pt",
+                                        "bf16_zero_pp_rank_0_mp_rank_00_model_states.pt" };
+    char path[PATH_CAP];
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+        TX_TRY(tx_path_join(path, sizeof path, src->path, name[i]));
+        if (tx_path_exists(path)) return tx__shards_open(&u->s, path, out);
+    }
+    return TX_FAIL(TX_ERR_NOTFOUND, "%s: holds no %s", src->path, name[0]);
+}
+
+static tx_status add_tensor(universal *u, const tx_source *src, const char *folder, int part, const char *ours)
+{
+    static const char *const file[] = { "fp32.pt", "exp_avg.pt", "exp_avg_sq.pt" };
+    const tx_pt *f;
+    TX_TRY(open_in(u, src, folder, file[part], &f));
+    const tx_py *v = tx_pt_root(f);
+    const tx_pt_tensor *t = tx_py_tensor(v) ? tx_py_tensor(v) : tx_py_tensor(tx_py_get(v, "param"));
+    if (!t) return TX_FAIL(TX_ERR_FORMAT, "%s: holds no tensor", tx_pt_path(f));
+    return tx__shards_add_tensor(&u->s, ours, part, 0, f, t);
+}
+
+static void find_first_layer(universal *u)
+{
+    u->first_layer = INT64_MAX;
+    for (size_t i = 0; i < u->names.n; i++) {
+        int64_t layer = tx__pipeline_layer(u->names.name[i]);
+        if (layer >= 0 && layer < u->first_layer) u->first_layer = layer;
+    }
+    u->pipeline = u->first_layer != INT64_MAX;
+}
+
+static tx_status add_parameter(universal *u, const tx_source *src, const char *folder)
+{
+    char ours[TX_PARAM_NAME_MAX], path[PATH_CAP];
+    bool split;
+    snprintf(path, sizeof path, "%s/zero/%s", src->path, folder);
+    if (!tx_path_is_dir(path)) return TX_OK;
+    tx__name_kind kind = u->pipeline ? tx__pipeline_name(folder, u->first_layer, u->s.n_layers, ours, &split)
+                                     : tx__megatron_name(folder, 0, ours, &split);
+    if (kind == TX__NAME_COPY) return TX_OK;
+    if (kind == TX__NAME_ELSE) return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: is no parameter of a GPT", path);
+    for (int part = 0; part < src->n_parts; part++) TX_TRY(add_tensor(u, src, folder, part, ours));
+    return TX_OK;
+}
+
+/* Adam's t: a file of a parameter's, or the optimizer's own. */
+static void find_step_number(universal *u, const tx_source *src)
+{
+    const tx_pt *f;
+    double step = 0;
+    for (size_t i = 0; i < u->names.n && step <= 0; i++) {
+        char path[PATH_CAP];
+        snprintf(path, sizeof path, "%s/zero/%s/step.pt", src->path, u->names.name[i]);
+        if (tx_path_exists(path) && !open_in(u, src, u->names.name[i], "step.pt", &f)) {
+            const tx_py *v = tx_pt_root(f);
+            if (!tx_py_float(v, &step)) tx_py_float(tx_py_get(v, "param"), &step);
+        }
+    }
+    char path[PATH_CAP];
+    snprintf(path, sizeof path, "%s/zero/optimizer_state.pt", src->path);
+    if (step <= 0 && tx_path_exists(path) && !tx__shards_open(&u->s, path, &f)) {
+        const tx_py *groups = tx_py_get(tx_pt_root(f), "param_groups");
+        tx_py_float(tx_py_get(tx_py_item(groups, 0), "step"), &step);
+    }
+    u->optim_step = (int64_t)step;
+}
+
+static tx_status open_universal(tx_source *src)
+{
+    universal *u;
+    const tx_pt *states;
+    char path[PATH_CAP];
+    TX_TRY(tx_alloc(&u, 1, sizeof *u, "a checkpoint"));
+    src->impl = u;
+    u->s.n_tp = 1;
+    u->s.qkv_version = 3;
+    TX_TRY(tx__follow_tracker(src, "latest_universal"));
+    TX_TRY(tx_path_join(path, sizeof path, src->path, "zero"));
+    TX_TRY(tx_dir_list(path, &u->names));
+    TX_TRY(open_states(u, src, &states));
+    u->root = tx_pt_root(states);
+    tx_py_int(tx_py_at(u->root, "args.num_layers"), &u->s.n_layers);
+    find_first_layer(u);
+    src->part[src->n_parts++] = TX_CKPT_MODEL;
+    src->part[src->n_parts++] = "exp_avg";
+    src->part[src->n_parts++] = "exp_avg_sq";
+    for (size_t i = 0; i < u->names.n; i++) TX_TRY(add_parameter(u, src, u->names.name[i]));
+    TX_TRY(tx__shards_sort(&u->s, src->path));
+    find_step_number(u, src);
+    tx__args_to_state(u->root, &src->state);
+    src->state.optim_step = u->optim_step ? u->optim_step : src->state.iteration - src->state.skipped;
+    src->vocab_size = tx__vocabulary_of(u->root);
+    return tx__run_of(tx_py_get(u->root, "lr_scheduler"), tx_py_get(u->root, "args"), NULL, &src->run);
+}
+
+static void close_universal(tx_source *src)
+{
+    universal *u = src->impl;
+    if (!u) return;
+    tx__shards_deinit(&u->s);
+    tx_names_free(&u->names);
+    tx_free(u);
+}
+
+static tx_status options(tx_source *src, const json_t *all, json_t **out)
+{
+    const universal *u = src->impl;
+    return tx__args_to_options(tx_py_get(u->root, "args"), all, src->path, out);
+}
+
+const tx_source_type tx_source_universal = {
+    .name = "universal",
+    .title = "universal checkpoint",
+    .kind = TX_CKPT_UNIVERSAL,
+    .resumes = true,
+    .open = open_universal,
+    .close = close_universal,
+    .options = options,
+    .check = tx__shards_check,
+    .read = tx__shards_read,
+    .change = tx__shards_change,
+};

@@ -1,0 +1,389 @@
+/* upstream.c - Megatron's and DeepSpeed's names and words, there and back. */
+#include "convert/upstream.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+#define WORDS     "embedding.word_embeddings.weight"
+#define POSITIONS "embedding.position_embeddings.weight"
+#define OUTPUT    "output_layer.weight"
+#define TIED      "tied_modules.embed."
+
+/* ---- parameters ---- */
+
+static bool starts(const char *text, const char *with, const char **rest)
+{
+    size_t n = strlen(with);
+    if (strncmp(text, with, n)) return false;
+    *rest = text + n;
+    return true;
+}
+
+static bool give(char ours[TX_PARAM_NAME_MAX], const char *prefix, const char *name)
+{
+    return (size_t)snprintf(ours, TX_PARAM_NAME_MAX, "%s%s", prefix, name) < TX_PARAM_NAME_MAX;
+}
+
+/* "attention.dense.bias" was the name before "self_attention.dense.bias". */
+static bool give_in_layer(char ours[TX_PARAM_NAME_MAX], int64_t layer, const char *name)
+{
+    char prefix[64];
+    const char *rest;
+    bool old = starts(name, "attention.", &rest);
+    snprintf(prefix, sizeof prefix, "encoder.layers.%" PRId64 ".%s", layer, old ? "self_attention." : "");
+    return give(ours, prefix, old ? rest : name);
+}
+
+/* "12.rest": the number, and where the rest begins; -1: there is none. */
+static int64_t number_of(const char *name, const char **rest)
+{
+    int64_t n = 0;
+    const char *s = name;
+    for (; isdigit((unsigned char)*s) && s - name < 9; s++) n = 10 * n + (*s - '0');
+    if (s == name || *s != '.') return -1;
+    *rest = s + 1;
+    return n;
+}
+
+static tx__name_kind embedding_name(const char *name, char ours[TX_PARAM_NAME_MAX], bool *split)
+{
+    const char *rest;
+    if (starts(name, "tokentype_embeddings", &rest)) return TX__NAME_ELSE;
+    *split = !strcmp(name, "position_embeddings.local_embeddings.weight");
+    return give(ours, "embedding.", *split ? "position_embeddings.weight" : name) ? TX__NAME_OURS : TX__NAME_ELSE;
+}
+
+tx__name_kind tx__megatron_name(const char *theirs, int64_t first, char ours[TX_PARAM_NAME_MAX], bool *split)
+{
+    const char *name = theirs, *rest;
+    *split = false;
+    starts(name, "module.", &name);
+    if (starts(name, "word_embeddings_for_head.", &rest) || !strcmp(name, "word_embeddings.weight"))
+        return TX__NAME_COPY;
+    if (!starts(name, "language_model.", &name)) return TX__NAME_ELSE;
+    if (starts(name, "embedding.", &rest)) return embedding_name(rest, ours, split);
+    if (!strcmp(name, OUTPUT)) return give(ours, "", name) ? TX__NAME_OURS : TX__NAME_ELSE;
+    if (!starts(name, "encoder.", &rest) && !starts(name, "transformer.", &rest)) return TX__NAME_ELSE;
+    if (starts(rest, "final_layernorm.", &name)) return give(ours, "encoder.", rest) ? TX__NAME_OURS : TX__NAME_ELSE;
+    int64_t layer = starts(rest, "layers.", &rest) ? number_of(rest, &rest) : -1;
+    return layer >= 0 && give_in_layer(ours, first + layer, rest) ? TX__NAME_OURS : TX__NAME_ELSE;
+}
+
+/* Whether what stands behind the number is a transformer layer's. */
+static bool is_in_layer(const char *rest)
+{
+    static const char *const of_layer[] = { "input_layernorm.", "post_attention_layernorm.", "self_attention.",
+                                            "attention.", "mlp." };
+    const char *more;
+    for (size_t i = 0; i < sizeof of_layer / sizeof *of_layer; i++)
+        if (starts(rest, of_layer[i], &more)) return true;
+    return false;
+}
+
+int64_t tx__pipeline_layer(const char *theirs)
+{
+    const char *rest;
+    int64_t n = number_of(theirs, &rest);
+    return n >= 0 && is_in_layer(rest) ? n : -1;
+}
+
+tx__name_kind tx__pipeline_name(const char *theirs, int64_t first, int64_t n, char ours[TX_PARAM_NAME_MAX], bool *split)
+{
+    const char *rest;
+    *split = false;
+    if (starts(theirs, TIED, &rest)) return embedding_name(rest, ours, split);
+    int64_t at = number_of(theirs, &rest);
+    bool named = false;
+    if (at < 0) return TX__NAME_ELSE;
+    if (at < first) return embedding_name(rest, ours, split);
+    if (at < first + n)
+        named = is_in_layer(rest) && give_in_layer(ours, at - first, rest);
+    else if (!strcmp(rest, "lm_head.weight"))
+        named = give(ours, "", OUTPUT);
+    else if (starts(rest, "word_embeddings.", &rest) || starts(rest, "position_embeddings.", &rest))
+        return TX__NAME_COPY; /* the tied embedding's other end */
+    else if (!strcmp(rest, "weight") || !strcmp(rest, "bias"))
+        named = give(ours, "encoder.final_layernorm.", rest);
+    return named ? TX__NAME_OURS : TX__NAME_ELSE;
+}
+
+void tx__to_megatron_name(const char *ours, int64_t first, char theirs[2 * TX_PARAM_NAME_MAX])
+{
+    const char *rest;
+    int64_t layer = starts(ours, "encoder.layers.", &rest) ? number_of(rest, &rest) : -1;
+    if (layer < 0)
+        snprintf(theirs, 2 * TX_PARAM_NAME_MAX, "language_model.%s", ours);
+    else
+        snprintf(theirs, 2 * TX_PARAM_NAME_MAX, "language_model.encoder.layers.%" PRId64 ".%s", layer - first, rest);
+}
+
+void tx__to_pipeline_name(const char *ours, int64_t n_layers, bool tied, char theirs[2 * TX_PARAM_NAME_MAX])
+{
+    const size_t cap = 2 * TX_PARAM_NAME_MAX;
+    const char *rest;
+    int64_t layer = starts(ours, "encoder.layers.", &rest) ? number_of(rest, &rest) : -1;
+    if (layer >= 0)
+        snprintf(theirs, cap, "%" PRId64 ".%s", layer + 2, rest);
+    else if (starts(ours, "encoder.final_layernorm.", &rest))
+        snprintf(theirs, cap, "%" PRId64 ".%s", n_layers + 2, rest);
+    else if (!strcmp(ours, OUTPUT))
+        snprintf(theirs, cap, "%" PRId64 ".lm_head.weight", n_layers + 3);
+    else
+        snprintf(theirs, cap, "%s%s", tied ? TIED : "1.", ours + strlen("embedding."));
+}
+
+static tx_status each_tensor(const tx_py *v, const char *prefix, int depth, tx__tensor_fn *found, void *user)
+{
+    char name[512];
+    if (!v || v->kind != TX_PY_DICT || depth > 8) return TX_OK;
+    for (size_t i = 0; i < v->as.dict.n; i++) {
+        const char *key = tx_py_str(v->as.dict.key[i]);
+        const tx_py *x = v->as.dict.value[i];
+        if (!key || strstr(key, "_extra_state")) continue;
+        snprintf(name, sizeof name, "%s%s%s", prefix, *prefix ? "." : "", key);
+        if (tx_py_tensor(x))
+            TX_TRY(found(user, name, tx_py_tensor(x)));
+        else
+            TX_TRY(each_tensor(x, name, depth + 1, found, user));
+    }
+    return TX_OK;
+}
+
+tx_status tx__each_tensor(const tx_py *v, tx__tensor_fn *found, void *user)
+{
+    return each_tensor(v, "", 0, found, user);
+}
+
+bool tx__decays(const char *name, int n_dims)
+{
+    size_t n = strlen(name);
+    return n_dims > 1 && !(n > 5 && !strcmp(name + n - 5, ".bias"));
+}
+
+bool tx__is_vocabulary(const char *ours)
+{
+    return !strcmp(ours, WORDS) || !strcmp(ours, OUTPUT);
+}
+
+/* ---- options ---- */
+
+static json_t *args_value(const tx_py *args, const char *field)
+{
+    static const struct {
+        const char *ours, *theirs;
+    } other[] = { { "rope_theta", "rotary_base" }, { "num_key_value_heads", "num_query_groups" } };
+    const tx_py *v = tx_py_get(args, field);
+    for (size_t i = 0; i < sizeof other / sizeof *other && !v; i++)
+        if (!strcmp(field, other[i].ours)) v = tx_py_get(args, other[i].theirs);
+    return v ? tx_py_to_json(v) : NULL;
+}
+
+/* "LayerNorm" and "RMSNorm" are its words in later versions. */
+static json_t *lower_case(json_t *word)
+{
+    char text[64];
+    const char *s = json_string_value(word);
+    if (!s || strlen(s) >= sizeof text) return word;
+    for (size_t i = 0; i <= strlen(s); i++) text[i] = (char)tolower((unsigned char)s[i]);
+    json_decref(word);
+    return json_string(text);
+}
+
+/* Older versions have fewer options: those that this model would be without are off. */
+static json_t *default_of(const char *field, json_t *ours)
+{
+    static const char *const later[] = { "add_bias_linear", "add_position_embedding" };
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++)
+        if (!strcmp(field, later[i])) return json_true();
+    return json_is_boolean(ours) ? json_false() : json_incref(ours);
+}
+
+static bool is_shape(const char *field)
+{
+    static const char *const shape[] = {
+        "openai_gelu",
+        "squared_relu",
+        "swiglu",
+        "normalization",
+        "apply_layernorm_1p",
+        "embed_layernorm",
+        "apply_residual_connection_post_layernorm",
+        "add_bias_linear",
+        "untie_embeddings_and_output_weights",
+        "add_position_embedding",
+        "use_rotary_position_embeddings",
+        "bias_gelu_fusion",
+        "rotary_percent",
+        "rope_theta",
+    };
+    for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
+        if (!strcmp(field, shape[i])) return true;
+    return false;
+}
+
+static bool is_left_out(const char *field)
+{
+    static const char *const left[] = { "vocab_size", "pad_vocab_size_to", "megatron_padded_logits", "data_order",
+                                        "tokenizer_type" };
+    for (size_t i = 0; i < sizeof left / sizeof *left; i++)
+        if (!strcmp(field, left[i])) return true;
+    return false;
+}
+
+static tx_status check_args(const tx_py *args, const char *path)
+{
+    const char *type = tx_py_str(tx_py_get(args, "position_embedding_type"));
+    int64_t experts = 1;
+    if (tx_py_get(args, "num_layers") == NULL)
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "%s: has no options of the model (\"args\"): not one of Megatron's checkpoints", path);
+    if (type && strcmp(type, "absolute") && strcmp(type, "learned_absolute") && strcmp(type, "rotary") &&
+        strcmp(type, "rope"))
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: position embeddings of type \"%.40s\" are not built", path, type);
+    const tx_py *num = tx_py_get(args, "num_experts");
+    for (size_t i = 0; i < tx_py_len(num); i++)
+        if (tx_py_int(tx_py_item(num, i), &experts) && experts > 1)
+            return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: a mixture of %lld experts cannot be read", path,
+                           (long long)experts);
+    return TX_OK;
+}
+
+tx_status tx__args_to_options(const tx_py *args, const json_t *all, const char *path, json_t **out)
+{
+    const char *field;
+    json_t *ours, *o = json_object();
+    int64_t padded;
+    tx_status st = check_args(args, path);
+    json_object_foreach((json_t *)all, field, ours)
+    {
+        if (is_left_out(field)) continue;
+        json_t *v = args_value(args, field);
+        if (v && !strcmp(field, "normalization")) v = lower_case(v);
+        if (!v && is_shape(field)) v = default_of(field, ours);
+        if (v && json_object_set_new(o, field, v) && !st) st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for options");
+    }
+    const char *type = tx_py_str(tx_py_get(args, "position_embedding_type"));
+    if (type && (!strcmp(type, "rotary") || !strcmp(type, "rope"))) {
+        json_object_set_new(o, "use_rotary_position_embeddings", json_true());
+        json_object_set_new(o, "add_position_embedding", json_false());
+    }
+    if (tx_py_int(tx_py_get(args, "padded_vocab_size"), &padded))
+        json_object_set_new(o, "pad_vocab_size_to", json_integer(padded));
+    json_object_set_new(o, "megatron_padded_logits", json_true());
+    if (st)
+        json_decref(o);
+    else
+        *out = o;
+    return st;
+}
+
+/* ---- the run ---- */
+
+static int64_t count(const tx_py *v, const char *key)
+{
+    int64_t i;
+    double f;
+    const tx_py *x = tx_py_get(v, key);
+    if (tx_py_int(x, &i)) return i > 0 ? i : 0;
+    return tx_py_float(x, &f) && f > 0 && f < 9e18 ? (int64_t)f : 0;
+}
+
+void tx__args_to_state(const tx_py *root, tx_ckpt_state *state)
+{
+    const tx_py *args = tx_py_get(root, "args"), *schedule = tx_py_get(root, "opt_param_scheduler");
+    if (!schedule) schedule = tx_py_get(root, "lr_scheduler");
+    state->iteration = count(root, "iteration");
+    state->consumed_train_samples = count(args, "consumed_train_samples");
+    state->consumed_valid_samples = count(args, "consumed_valid_samples");
+    state->consumed_train_tokens = count(root, "tokens");
+    if (!state->consumed_train_tokens) state->consumed_train_tokens = count(args, "consumed_train_tokens");
+    if (!state->consumed_train_tokens)
+        state->consumed_train_tokens = state->consumed_train_samples * count(args, "seq_length");
+    state->schedule_samples = count(schedule, "num_steps");
+    if (!state->schedule_samples) state->schedule_samples = count(schedule, "num_iters");
+    state->schedule_tokens = count(schedule, "num_tokens");
+    state->schedule_warmup_tokens = count(schedule, "warmup_num_tokens");
+    state->skipped = count(root, "skipped_steps");
+    state->seed = (uint64_t)count(args, "seed");
+    state->vocab_size = count(tx_py_get(root, "universal_checkpoint_info"), "original_vocab_size");
+}
+
+int64_t tx__vocabulary_of(const tx_py *root)
+{
+    int64_t real = count(tx_py_get(root, "universal_checkpoint_info"), "original_vocab_size");
+    return real ? real : count(tx_py_get(root, "args"), "padded_vocab_size");
+}
+
+/* Keys of the scheduler in the versions' spellings, as native checkpoints have them; what none of the places has is a
+ * schedule that does not know the thing. */
+static json_t *schedule_of(const tx_py *scheduler, const tx_py *args)
+{
+    static const struct {
+        const char *key, *older, *of_args, *word; /* word: of a style that is not there */
+    } field[] = {
+        { "max_lr", "start_lr", "lr", NULL },
+        { "min_lr", NULL, "min_lr", NULL },
+        { "init_lr", NULL, "lr_warmup_init", NULL },
+        { "lr_warmup_steps", "warmup_steps", NULL, NULL },
+        { "lr_warmup_tokens", "warmup_tokens", NULL, NULL },
+        { "lr_decay_steps", "decay_steps", NULL, NULL },
+        { "lr_decay_tokens", "decay_tokens", NULL, NULL },
+        { "lr_decay_style", "decay_style", "lr_decay_style", "linear" },
+        { "wsd_decay_steps", NULL, NULL, NULL },
+        { "lr_wsd_decay_style", NULL, "lr_wsd_decay_style", "exponential" },
+        { "start_wd", NULL, "weight_decay", NULL },
+        { "end_wd", NULL, "weight_decay", NULL },
+        { "wd_incr_steps", NULL, NULL, NULL },
+        { "wd_incr_style", NULL, NULL, "constant" },
+    };
+    json_t *o = json_object();
+    for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
+        const tx_py *v = tx_py_get(scheduler, field[i].key);
+        double number = 0;
+        if (!v && field[i].older) v = tx_py_get(scheduler, field[i].older);
+        if (!v && field[i].of_args) v = tx_py_get(args, field[i].of_args);
+        tx_py_float(v, &number);
+        const char *word = tx_py_str(v) ? tx_py_str(v) : field[i].word;
+        if (json_object_set_new(o, field[i].key, field[i].word ? json_string(word) : json_real(number))) break;
+    }
+    return o;
+}
+
+/* Megatron's {scale, growth_tracker, hysteresis_tracker}, or the attributes of DeepSpeed's DynamicLossScaler. */
+static json_t *scaler_of(const tx_py *scaler)
+{
+    double scale;
+    int64_t growth = 0, hysteresis = 0;
+    if (tx_py_float(tx_py_get(scaler, "scale"), &scale)) {
+        tx_py_int(tx_py_get(scaler, "growth_tracker"), &growth);
+        tx_py_int(tx_py_get(scaler, "hysteresis_tracker"), &hysteresis);
+    } else if (tx_py_float(tx_py_get(scaler, "cur_scale"), &scale)) {
+        int64_t now = 0, overflow = -1, window = 1000;
+        tx_py_int(tx_py_get(scaler, "cur_iter"), &now);
+        tx_py_int(tx_py_get(scaler, "last_overflow_iter"), &overflow);
+        tx_py_int(tx_py_get(scaler, "scale_window"), &window);
+        tx_py_int(tx_py_get(scaler, "cur_hysteresis"), &hysteresis);
+        growth = window > 0 && now > overflow ? (now - overflow - 1) % window : 0;
+    } else {
+        return NULL;
+    }
+    return json_pack("{s:f, s:I, s:I}", "scale", scale, "growth_tracker", (json_int_t)growth, "hysteresis_tracker",
+                     (json_int_t)hysteresis);
+}
+
+tx_status tx__run_of(const tx_py *scheduler, const tx_py *args, const tx_py *scaler, json_t **out)
+{
+    json_t *o = json_object(), *scale = scaler_of(scaler);
+    int bad = scheduler ? json_object_set_new(o, "opt_param_scheduler", schedule_of(scheduler, args)) : 0;
+    if (scale) bad |= json_object_set_new(o, "grad_scaler", scale);
+    if (!o || bad) {
+        json_decref(o);
+        return TX_FAIL(TX_ERR_NOMEM, "not enough memory for a checkpoint's state");
+    }
+    *out = o;
+    return TX_OK;
+}

@@ -1,0 +1,105 @@
+/* upstream_optim.c - numbered parameters to names. */
+#include "convert/upstream_optim.h"
+
+#include "base/alloc.h"
+#include "convert/upstream.h"
+
+static const char *const moments[] = { NULL, "exp_avg", "exp_avg_sq" };
+
+tx_status tx__rows_add(tx__rows *r, const tx__row *row)
+{
+    if (r->n == r->cap) {
+        size_t cap = 2 * r->cap + 64;
+        TX_TRY(tx_realloc(&r->row, cap, sizeof *r->row, "a list of tensors"));
+        r->cap = cap;
+    }
+    r->row[r->n++] = *row;
+    return TX_OK;
+}
+
+/* Elements [at, at + n) of what `v` has are the row's, whose shape they take. */
+static tx_status add_part(tx__shards *s, const tx_pt *file, const tx__row *row, int part, int tp, const tx_py *v,
+                          int64_t at)
+{
+    const tx_pt_tensor *t = tx_py_tensor(v);
+    int64_t n = tx_pt_numel(row->tensor);
+    bool added;
+    if (!t || at + n > tx_pt_numel(t))
+        return TX_FAIL(TX_ERR_FORMAT, "%s: the optimizer's state does not fit %s", tx_pt_path(file), row->name);
+    if (row->copy) return TX_OK;
+    TX_TRY(tx__shards_add(s, row->name, part, tp, row->tensor->n_dims, row->tensor->dim, &added));
+    return added ? tx__shards_add_segment(s, file, t, at, n) : TX_OK;
+}
+
+/* Adam's t: of a parameter's state, or of the group, where apex has it. */
+static void raise_step(const tx_py *state, const tx_py *group, int64_t *step)
+{
+    double t;
+    if ((tx_py_float(tx_py_get(state, "step"), &t) || tx_py_float(tx_py_get(group, "step"), &t)) && t > (double)*step)
+        *step = (int64_t)t;
+}
+
+typedef struct group {
+    const tx_py *torch_group, *masters; /* masters: a list of tensors, or one */
+    const tx_py *state;                 /* of all groups */
+    size_t k;                           /* parameters so far */
+    int64_t at;                         /* their elements */
+} group;
+
+/* The next parameter of a group: by itself, or in the group's one tensor. */
+static tx_status add_next(tx__shards *s, const tx_pt *file, const tx__row *row, int tp, group *g, int64_t *step)
+{
+    const tx_py *numbers = tx_py_get(g->torch_group, "params");
+    int64_t number;
+    bool flat = tx_py_len(numbers) == 1 && tx_py_tensor(g->masters);
+    if (!tx_py_int(tx_py_item(numbers, flat ? 0 : g->k), &number))
+        return TX_FAIL(TX_ERR_FORMAT, "%s: a group of the optimizer has %zu parameters, the model has more",
+                       tx_pt_path(file), tx_py_len(numbers));
+    const tx_py *mine = tx_py_get_int(g->state, number);
+    int64_t at = flat ? g->at : 0;
+    if (g->masters) TX_TRY(add_part(s, file, row, 0, tp, flat ? g->masters : tx_py_item(g->masters, g->k), at));
+    for (int part = 1; part < 3; part++) TX_TRY(add_part(s, file, row, part, tp, tx_py_get(mine, moments[part]), at));
+    raise_step(mine, g->torch_group, step);
+    g->k++;
+    g->at += tx_pt_numel(row->tensor);
+    return TX_OK;
+}
+
+tx_status tx__optim_add(tx__shards *s, const tx_pt *file, const tx__rows *r, int tp, const tx_py *torch_state,
+                        const tx_py *masters, int64_t *step)
+{
+    size_t n = 0;
+    for (int decay = 1; decay >= 0; decay--) {
+        group g = { .torch_group = tx_py_item(tx_py_get(torch_state, "param_groups"), n),
+                    .state = tx_py_get(torch_state, "state"),
+                    .masters = tx_py_item(masters, n) };
+        for (size_t i = 0; i < r->n; i++)
+            if (tx__decays(r->row[i].name, r->row[i].tensor->n_dims) == (decay == 1))
+                TX_TRY(add_next(s, file, &r->row[i], tp, &g, step));
+        n += g.k > 0;
+    }
+    return TX_OK;
+}
+
+tx_status tx__optim_add_reversed(tx__shards *s, const tx_pt *file, const tx__rows *r, int tp)
+{
+    const tx_py *root = tx_pt_root(file), *buffers = NULL;
+    int chunk = -1;
+    int64_t at = 0;
+    for (size_t i = r->n; i-- > 0;) {
+        const tx__row *row = &r->row[i];
+        if (row->chunk != chunk) {
+            const tx_py *dtypes = tx_py_get_int(root, row->chunk);
+            buffers = dtypes && dtypes->kind == TX_PY_DICT && dtypes->as.dict.n == 1 ? dtypes->as.dict.value[0] : NULL;
+            chunk = row->chunk;
+            at = 0;
+        }
+        if (!tx_py_get(buffers, "param"))
+            return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: not a distributed optimizer's state with one buffer a model chunk",
+                           tx_pt_path(file));
+        for (int part = 0; part < 3; part++)
+            TX_TRY(add_part(s, file, row, part, tp, tx_py_get(buffers, part ? moments[part] : "param"), at));
+        at += tx_pt_numel(row->tensor);
+    }
+    return TX_OK;
+}

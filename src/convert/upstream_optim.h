@@ -1,0 +1,37 @@
+/* upstream_optim.h - the optimizer's state in files that number parameters through, as torch does: first those that
+ * decay, then those that do not, each in the order in which the model has them. Masters are in the same groups.
+ *
+ *      {'state': {0: {'step', 'exp_avg', 'exp_avg_sq'}, 1: ...}, 'param_groups': [{'params': [0, 1, ...]}, ...]}
+ *      [[master, ...], [master, ...]]                  or, where a group's parameters are one tensor,    [flat, flat]
+ *
+ * Shared by the readers of Megatron's and DeepSpeed's folders. */
+#ifndef TX_CONVERT_UPSTREAM_OPTIM_H
+#define TX_CONVERT_UPSTREAM_OPTIM_H
+
+#include "convert/shards.h"
+
+/* A parameter of a rank's model, in the order of the file. */
+typedef struct tx__row {
+    char name[TX_PARAM_NAME_MAX]; /* ours */
+    const tx_pt_tensor *tensor;
+    bool copy; /* the tied embedding's at the pipeline's other end: counted, not read */
+    int chunk;
+} tx__row;
+
+typedef struct tx__rows {
+    tx__row *row; /* owned */
+    size_t n, cap;
+} tx__rows;
+
+tx_status tx__rows_add(tx__rows *r, const tx__row *row);
+
+/* Adds masters (NULL: there are none) and moments of tensor rank `tp`. *step is raised to Adam's t. TX_ERR_FORMAT: they
+ * do not fit the rows. */
+tx_status tx__optim_add(tx__shards *s, const tx_pt *file, const tx__rows *r, int tp, const tx_py *torch_state,
+                        const tx_py *masters, int64_t *step);
+
+/* Megatron's distributed optimizer: {chunk: {dtype: {'param', 'exp_avg', 'exp_avg_sq'}}}, each a flat buffer in which
+ * the last parameter comes first. */
+tx_status tx__optim_add_reversed(tx__shards *s, const tx_pt *file, const tx__rows *r, int tp);
+
+#endif

@@ -1,0 +1,685 @@
+/* upstream_write.c - ranks, tensors and values of the files that Megatron and DeepSpeed read; the mirror of upstream.c
+ * and shards.c. */
+#include "convert/upstream_write.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "optim/schedule.h"
+
+#define SUB_GROUP_SIZE 1000000000 /* DeepSpeed's default: elements of a data rank's share of a group of ZeRO-3 */
+
+/* ---- ranks ---- */
+
+bool tx__is_tied(const tx_conversion *c)
+{
+    return tx_params_find(&c->m->params, "output_layer.weight") == NULL;
+}
+
+int tx__moment(const tx_conversion *c, int which)
+{
+    for (int i = 0; i < c->src->n_parts; i++)
+        if (!strcmp(c->src->part[i], which ? "exp_avg_sq" : "exp_avg")) return i;
+    return -1;
+}
+
+unsigned tx__change(const tx_conversion *c, const tx_param *p)
+{
+    return (p->split_dim >= 0 && c->n_tp > 1 ? TX_CHANGE_SPLIT : TX_CHANGE_NONE) |
+           (p->whole_logical < p->whole[0] ? TX_CHANGE_PADDED : TX_CHANGE_NONE);
+}
+
+tx_status tx__check_layout(const tx_conversion *c)
+{
+    TX_TRY(tx_conversion_check(c));
+    if (c->with_optim && (tx__moment(c, 0) < 0 || tx__moment(c, 1) < 0))
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: only Adam's state can be written in this format; leave it out",
+                       c->src->path);
+    return TX_OK;
+}
+
+/* Stage that has a parameter. */
+static int stage_of(const tx_conversion *c, const tx_param *p)
+{
+    int64_t layer;
+    if (sscanf(p->name, "encoder.layers.%" SCNd64 ".", &layer) == 1) return (int)(layer / (c->m->n_layers / c->n_pp));
+    return strncmp(p->name, "embedding.", 10) ? c->n_pp - 1 : 0;
+}
+
+static void add_row(tx__rank *r, const tx_conversion *c, int row, bool copy)
+{
+    const tx_param *p = &c->m->params.param[row];
+    tx__rank_row *out = &r->row[r->n++];
+    *out = (tx__rank_row){ .row = row, .copy = copy, .shard = tx_param_shard(p, c->n_tp, r->tp) };
+    if (r->pipeline)
+        tx__to_pipeline_name(p->name, c->m->n_layers, tx__is_tied(c), out->name);
+    else if (copy)
+        snprintf(out->name, sizeof out->name, "word_embeddings.weight");
+    else
+        tx__to_megatron_name(p->name, r->pp * (c->m->n_layers / c->n_pp), out->name);
+}
+
+/* The last stage's part of the tied embedding: a pipeline's module has positions there, too. */
+static void add_copies(tx__rank *r, const tx_conversion *c)
+{
+    if (r->pp != c->n_pp - 1 || c->n_pp == 1 || !tx__is_tied(c)) return;
+    for (int i = 0; i < c->m->params.n; i++) {
+        const char *name = c->m->params.param[i].name;
+        if (r->pipeline ? !strncmp(name, "embedding.", 10) : tx__is_vocabulary(name)) add_row(r, c, i, true);
+    }
+}
+
+static void end_group(tx__rank *r, bool decay, int first, int end)
+{
+    if (end == first) return;
+    tx__group *g = &r->group[r->n_groups++];
+    *g = (tx__group){ .decay = decay, .first = first, .n = end - first };
+    for (int i = first; i < end; i++) g->numel += r->row[r->order[i]].shard.numel;
+}
+
+static void group_by_decay(tx__rank *r)
+{
+    int n = 0;
+    for (int decay = 1; decay >= 0; decay--) {
+        int first = n;
+        for (int i = 0; i < r->n; i++)
+            if (tx__decays(r->row[i].name, r->row[i].shard.n_dims) == (decay == 1)) r->order[n++] = i;
+        end_group(r, decay == 1, first, n);
+    }
+}
+
+/* Megatron sees flat parts of parameters when it makes groups with ZeRO-3: nothing decays. */
+static void group_divided(tx__rank *r, int n_dp)
+{
+    int64_t share = 0;
+    int first = 0;
+    for (int i = 0; i < r->n; i++) {
+        r->order[i] = i;
+        share += (r->row[i].shard.numel + n_dp - 1) / n_dp;
+        if (share < SUB_GROUP_SIZE) continue;
+        end_group(r, false, first, i + 1);
+        first = i + 1;
+        share = 0;
+    }
+    end_group(r, false, first, r->n);
+}
+
+tx_status tx__rank_open(tx__rank *r, const tx_conversion *c, int tp, int pp, bool pipeline, bool divided)
+{
+    const size_t cap = 2 * (size_t)c->m->params.n; /* copies, too */
+    tx_status st;
+    *r = (tx__rank){ .tp = tp, .pp = pp, .mp = pp * c->n_tp + tp, .pipeline = pipeline };
+    TX_GOTO(tx_alloc(&r->row, cap, sizeof *r->row, "a list of tensors"));
+    TX_GOTO(tx_alloc(&r->order, cap, sizeof *r->order, "a list of tensors"));
+    TX_GOTO(tx_alloc(&r->group, cap, sizeof *r->group, "a list of tensors"));
+    if (pipeline) add_copies(r, c);
+    for (int i = 0; i < c->m->params.n; i++)
+        if (stage_of(c, &c->m->params.param[i]) == pp) add_row(r, c, i, false);
+    if (!pipeline) add_copies(r, c);
+    if (divided)
+        group_divided(r, c->n_dp);
+    else
+        group_by_decay(r);
+out:
+    if (st) tx__rank_close(r);
+    return st;
+}
+
+void tx__rank_close(tx__rank *r)
+{
+    tx_free(r->row);
+    tx_free(r->order);
+    tx_free(r->group);
+    *r = (tx__rank){ 0 };
+}
+
+/* ---- a file ---- */
+
+struct tx__store {
+    struct tx__store *next;
+    int n;
+    tx__span span[];
+};
+
+static void free_file(tx__file *f)
+{
+    for (struct tx__store *s = f->store, *next; s; s = next) {
+        next = s->next;
+        tx_free(s);
+    }
+    tx_py_arena_destroy(f->a);
+    json_decref(f->options);
+    *f = (tx__file){ 0 };
+}
+
+tx_status tx__file_begin(tx__file *f, tx_conversion *c)
+{
+    tx_status st;
+    *f = (tx__file){ .c = c };
+    TX_GOTO(tx_config_to_json(c->cfg, &f->options));
+    if (c->options && json_object_update(f->options, (json_t *)c->options))
+        st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for options");
+    if (!st) st = tx_py_arena_create(&f->a);
+out:
+    if (st) free_file(f);
+    return st;
+}
+
+static tx_status fetch_span(tx_conversion *c, const tx__span *s, int64_t at, int64_t n, float *x)
+{
+    const float *whole;
+    if (s->row < 0) {
+        for (int64_t i = 0; i < n; i++) x[i] = s->value;
+        return TX_OK;
+    }
+    TX_TRY(tx_conversion_fetch(c, s->part, s->row, &whole));
+    tx_param_cut_range(s->shard, x, whole, s->first + at, n);
+    return TX_OK;
+}
+
+/* A tx_pt_fetch. */
+static tx_status fetch(void *user, const tx_pt_storage *storage, int64_t first, int64_t n, void *buf)
+{
+    const struct tx__store *store = storage->source;
+    float *x = buf;
+    for (int i = 0; i < store->n && n > 0; i++) {
+        const tx__span *s = &store->span[i];
+        if (first >= s->n) {
+            first -= s->n;
+            continue;
+        }
+        int64_t k = s->n - first < n ? s->n - first : n;
+        TX_TRY(fetch_span(user, s, first, k, x));
+        x += k;
+        n -= k;
+        first = 0;
+    }
+    TX_ASSERT(n == 0);
+    return TX_OK;
+}
+
+tx_status tx__file_end(tx__file *f, const char *dir, const char *name, const tx_py *root)
+{
+    char path[TX__PATH_CAP];
+    tx_status st = tx_path_join(path, sizeof path, dir, name);
+    if (!st) st = tx_pt_write(path, f->short_of_memory ? NULL : root, fetch, f->c);
+    free_file(f);
+    return st;
+}
+
+tx_py *tx__file_tensor(tx__file *f, tx_pt_dtype dtype, int n_dims, const int64_t *dim, const tx__span *span, int n)
+{
+    struct tx__store *s;
+    int64_t numel = 0;
+    if (tx_alloc(&s, 1, sizeof *s + (size_t)n * sizeof *span, "a list of tensors")) return NULL;
+    s->next = f->store;
+    f->store = s;
+    s->n = n;
+    if (n) memcpy(s->span, span, (size_t)n * sizeof *span);
+    for (int i = 0; i < n; i++) numel += span[i].n;
+    return tx_py_of_tensor(f->a, tx_py_storage(f->a, dtype, numel, s), 0, n_dims, dim);
+}
+
+tx_py *tx__file_number(tx__file *f, float value)
+{
+    return tx__file_tensor(f, TX_PT_F32, 0, NULL, &(tx__span){ .row = -1, .n = 1, .value = value }, 1);
+}
+
+tx_py *tx__file_ones(tx__file *f, float value)
+{
+    const int64_t one = 1;
+    return tx__file_tensor(f, TX_PT_F32, 1, &one, &(tx__span){ .row = -1, .n = 1, .value = value }, 1);
+}
+
+tx_py *tx__file_shard(tx__file *f, tx_pt_dtype dtype, int part, const tx__rank_row *r)
+{
+    const tx__span all = { .part = part, .row = r->row, .shard = &r->shard, .n = r->shard.numel };
+    return tx__file_tensor(f, dtype, r->shard.n_dims, r->shard.dim, &all, 1);
+}
+
+tx_pt_dtype tx__weight_dtype(const tx_conversion *c)
+{
+    return c->dtype == TX_ST_BF16 ? TX_PT_BF16 : c->dtype == TX_ST_F16 ? TX_PT_F16 : TX_PT_F32;
+}
+
+/* ---- values ---- */
+
+tx_py *tx__set(tx__file *f, tx_py *dict, const char *key, const tx_py *v)
+{
+    if (!tx_py_set(f->a, dict, key, v)) f->short_of_memory = true;
+    return dict;
+}
+
+tx_py *tx__set_at(tx__file *f, tx_py *dict, int64_t key, const tx_py *v)
+{
+    if (!tx_py_set_int(f->a, dict, key, v)) f->short_of_memory = true;
+    return dict;
+}
+
+tx_py *tx__append(tx__file *f, tx_py *list, const tx_py *v)
+{
+    if (!tx_py_append(f->a, list, v)) f->short_of_memory = true;
+    return list;
+}
+
+tx_py *tx__object(tx__file *f, const char *module, const char *name, const tx_py *args, const tx_py *state)
+{
+    if (!args && !state) f->short_of_memory = true; /* each of ours has one of them */
+    return tx_py_object(f->a, module, name, args ? args : tx_py_tuple(f->a), state);
+}
+
+double tx__option(const tx__file *f, const char *name)
+{
+    return json_number_value(json_object_get(f->options, name));
+}
+
+/* ---- the model ---- */
+
+tx_py *tx__torch_size(tx__file *f, const tx_param *p)
+{
+    tx_py *sizes = tx_py_tuple(f->a);
+    for (int i = 0; i < p->n_dims; i++) tx__append(f, sizes, tx_py_of_int(f->a, p->dim[i]));
+    return tx__object(f, "torch", "Size", tx__append(f, tx_py_tuple(f->a), sizes), NULL);
+}
+
+/* Where in the nested dicts a weight belongs: parents end in a dict of names without dots in front of them. */
+typedef struct module {
+    tx_py *model, *language, *embedding, *words, *positions, *encoder, *output;
+} module;
+
+static tx_py *child(tx__file *f, tx_py **dict, tx_py *parent, const char *key, bool ordered)
+{
+    if (*dict) return *dict;
+    *dict = ordered ? tx_py_ordered_dict(f->a) : tx_py_dict(f->a);
+    tx__set(f, parent, key, *dict);
+    return *dict;
+}
+
+static void put_weight(tx__file *f, module *m, const char *name, const tx_py *t)
+{
+    static const char words[] = "language_model.embedding.word_embeddings.";
+    static const char positions[] = "language_model.embedding.position_embeddings.";
+    static const char encoder[] = "language_model.encoder.", output[] = "language_model.output_layer.";
+    child(f, &m->language, m->model, "language_model", false);
+    if (!strncmp(name, words, sizeof words - 1)) {
+        child(f, &m->embedding, m->language, "embedding", false);
+        tx__set(f, child(f, &m->words, m->embedding, "word_embeddings", true), name + sizeof words - 1, t);
+    } else if (!strncmp(name, positions, sizeof positions - 1)) {
+        child(f, &m->embedding, m->language, "embedding", false);
+        tx__set(f, child(f, &m->positions, m->embedding, "position_embeddings", true), name + sizeof positions - 1, t);
+    } else if (!strncmp(name, encoder, sizeof encoder - 1)) {
+        tx__set(f, child(f, &m->encoder, m->language, "encoder", true), name + sizeof encoder - 1, t);
+    } else {
+        TX_ASSERT(!strncmp(name, output, sizeof output - 1));
+        tx__set(f, child(f, &m->output, m->language, "output_layer", true), name + sizeof output - 1, t);
+    }
+}
+
+tx_py *tx__module(tx__file *f, const tx__rank *r, bool empty, bool head)
+{
+    const tx_py *words = NULL;
+    module m = { .model = tx_py_dict(f->a) };
+    const tx_pt_dtype dtype = tx__weight_dtype(f->c);
+    for (int i = 0; i < r->n; i++) {
+        const tx__rank_row *row = &r->row[i];
+        const int64_t none = 0;
+        const tx_py *t = empty ? tx__file_tensor(f, dtype, 1, &none, NULL, 0) : tx__file_shard(f, dtype, 0, row);
+        if (!t) return NULL;
+        if (row->copy || !strcmp(f->c->m->params.param[row->row].name, "embedding.word_embeddings.weight")) words = t;
+        if (!row->copy) put_weight(f, &m, row->name, t);
+        head = head || row->copy;
+    }
+    if (head && words)
+        tx__set(f, m.model, "word_embeddings_for_head", tx__set(f, tx_py_ordered_dict(f->a), "weight", words));
+    return m.model;
+}
+
+/* ---- options ---- */
+
+static void set_int(tx__file *f, tx_py *dict, const char *key, int64_t v)
+{
+    tx__set(f, dict, key, tx_py_of_int(f->a, v));
+}
+
+static void set_bool(tx__file *f, tx_py *dict, const char *key, bool v)
+{
+    tx__set(f, dict, key, tx_py_of_bool(f->a, v));
+}
+
+static void set_layout(tx__file *f, tx_py *args)
+{
+    const tx_conversion *c = f->c;
+    set_int(f, args, "encoder_num_layers", c->m->n_layers);
+    set_int(f, args, "padded_vocab_size", c->m->vocab_padded);
+    set_int(f, args, "tensor_model_parallel_size", c->n_tp);
+    set_int(f, args, "pipeline_model_parallel_size", c->n_pp);
+    set_int(f, args, "transformer_pipeline_model_parallel_size", c->n_pp);
+    set_int(f, args, "data_parallel_size", c->n_dp);
+    set_int(f, args, "world_size", (int64_t)c->n_tp * c->n_pp * c->n_dp);
+    set_int(f, args, "rank", 0);
+    set_int(f, args, "zero_stage", c->zero_stage);
+    set_bool(f, args, "bf16", c->dtype == TX_ST_BF16);
+    set_bool(f, args, "fp16", c->dtype == TX_ST_F16);
+    tx__set(f, args, "params_dtype", tx_py_of_global(f->a, "torch", tx_pt_dtype_name(tx__weight_dtype(c))));
+    tx__set(f, args, "num_experts", tx__append(f, tx_py_list(f->a), tx_py_of_int(f->a, 1)));
+}
+
+static void set_run(tx__file *f, tx_py *args)
+{
+    static const char *const none[] = {
+        "vocab_size", "vocab_file", "merge_file", "tokenizer_model", "virtual_pipeline_model_parallel_size",
+        "save",       "load"
+    };
+    const tx_conversion *c = f->c;
+    const tx_ckpt_state *s = &c->src->state;
+    int64_t keep = c->release ? 0 : 1;
+    set_int(f, args, "consumed_train_samples", keep * s->consumed_train_samples);
+    set_int(f, args, "consumed_valid_samples", keep * s->consumed_valid_samples);
+    set_int(f, args, "consumed_train_tokens", keep * s->consumed_train_tokens);
+    set_int(f, args, "iteration", s->iteration);
+    if (s->seed) set_int(f, args, "seed", (int64_t)s->seed);
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) tx__set(f, args, none[i], tx_py_none(f->a));
+}
+
+tx_py *tx__args(tx__file *f)
+{
+    static const char *const ours[] = { "pad_vocab_size_to", "megatron_padded_logits", "data_order" };
+    const char *field;
+    json_t *v;
+    tx_py *args = tx_py_dict(f->a);
+    json_object_foreach(f->options, field, v)
+    {
+        bool skip = false;
+        for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) skip = skip || !strcmp(field, ours[i]);
+        if (!skip) tx__set(f, args, field, tx_py_of_json(f->a, v));
+    }
+    if (!json_is_string(json_object_get(f->options, "tokenizer_type")))
+        tx__set(f, args, "tokenizer_type", tx_py_of_str(f->a, "GPT2BPETokenizer"));
+    set_layout(f, args);
+    set_run(f, args);
+    return tx__object(f, "argparse", "Namespace", NULL, args);
+}
+
+/* ---- universal_checkpoint_info ---- */
+
+static tx_py *strings(tx__file *f, const char *prefix, const char *const *text)
+{
+    tx_py *list = tx_py_list(f->a);
+    for (; *text; text++) {
+        char line[256];
+        snprintf(line, sizeof line, "%s%s", prefix, *text);
+        tx__append(f, list, tx_py_of_str(f->a, line));
+    }
+    return list;
+}
+
+/* Patterns of upstream's regular expressions, which DeepSpeed's tool wants to be matched all: those of a parameter that
+ * the model has. */
+static void add_pattern(tx__file *f, tx_py *list, const char *part_of_name, const char *pattern)
+{
+    const tx_params *ps = &f->c->m->params;
+    for (int i = 0; i < ps->n; i++)
+        if (strstr(ps->param[i].name, part_of_name)) {
+            tx__append(f, list, tx_py_of_str(f->a, pattern));
+            return;
+        }
+}
+
+static tx_py *replicated(tx__file *f, bool pipeline)
+{
+    static const struct {
+        const char *name, *pipeline, *plain;
+    } row[] = {
+        { ".input_layernorm.weight", "\\d+.input_layernorm.weight",
+          "language_model.encoder.layers.\\d+.input_layernorm.weight" },
+        { ".post_attention_layernorm.weight", "\\d+.post_attention_layernorm.weight",
+          "language_model.encoder.layers.\\d+.post_attention_layernorm.weight" },
+        { "final_layernorm.weight", "\\d+.weight", "language_model.encoder.final_layernorm.weight" },
+        { "final_layernorm.bias", "\\d+.bias", "language_model.encoder.final_layernorm.bias" },
+        { "position_embeddings.weight", NULL, "language_model.embedding.position_embeddings.weight" },
+        { ".self_attention.dense.bias", "\\d+.self_attention.dense.bias",
+          "language_model.encoder.layers.\\d+.self_attention.dense.bias" },
+        { ".mlp.dense_4h_to_h.bias", "\\d+.mlp.dense_4h_to_h.bias",
+          "language_model.encoder.layers.\\d+.mlp.dense_4h_to_h.bias" },
+        { ".input_layernorm.bias", "\\d+.input_layernorm.bias",
+          "language_model.encoder.layers.\\d+.input_layernorm.bias" },
+        { ".post_attention_layernorm.bias", "\\d+.post_attention_layernorm.bias",
+          "language_model.encoder.layers.\\d+.post_attention_layernorm.bias" },
+        { "word_embeddings.norm.weight", NULL, "language_model.embedding.word_embeddings.norm.weight" },
+        { "word_embeddings.norm.bias", NULL, "language_model.embedding.word_embeddings.norm.bias" },
+    };
+    tx_py *list = tx_py_list(f->a);
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        char of_embedding[128];
+        snprintf(of_embedding, sizeof of_embedding, "%s%s", tx__is_tied(f->c) ? "tied_modules.embed." : "\\d+.",
+                 row[i].name);
+        const char *in_pipeline = row[i].pipeline ? row[i].pipeline : of_embedding;
+        add_pattern(f, list, row[i].name, pipeline ? in_pipeline : row[i].plain);
+    }
+    return list;
+}
+
+static tx_py *vocabulary(tx__file *f, bool pipeline)
+{
+    static const char *const tied[] = { "tied_modules.embed.word_embeddings.weight", NULL };
+    static const char *const untied[] = { "\\d+.word_embeddings.weight", "\\d+.lm_head.weight", NULL };
+    static const char *const plain[] = { "language_model.embedding.word_embeddings.weight",
+                                         "language_model.output_layer.weight", NULL };
+    bool is_tied = tx__is_tied(f->c);
+    if (pipeline) return strings(f, "", is_tied ? tied : untied);
+    return strings(f, "", is_tied ? (const char *const[]){ plain[0], NULL } : plain);
+}
+
+static void set_patterns(tx__file *f, tx_py *info, bool pipeline)
+{
+    static const char *const rows[] = { "\\d+.mlp.dense_4h_to_h.weight", "\\d+.self_attention.dense.weight", NULL };
+    const char *prefix = pipeline ? "" : "language_model.encoder.layers.", *const none[] = { NULL };
+    const char *const gated[] = { "\\d+.mlp.dense_h_to_4h.weight",
+                                  f->c->cfg->add_bias_linear ? "\\d+.mlp.dense_h_to_4h.bias" : NULL, NULL };
+    tx_py *both = tx_py_list(f->a);
+    tx__set(f, info, "vocabulary_parameter_patterns", vocabulary(f, pipeline));
+    if (pipeline && tx__is_tied(f->c)) {
+        add_pattern(f, both, "word_embeddings.weight", "tied_modules.embed.word_embeddings.weight");
+        add_pattern(f, both, "word_embeddings.norm.weight", "tied_modules.embed.word_embeddings.norm.weight");
+        add_pattern(f, both, "word_embeddings.norm.bias", "tied_modules.embed.word_embeddings.norm.bias");
+        add_pattern(f, both, "position_embeddings.weight", "tied_modules.embed.position_embeddings.weight");
+    }
+    if (pipeline) tx__set(f, info, "pipeline_replicated_parameter_patterns", both);
+    if (f->c->n_tp > 1) {
+        tx__set(f, info, "tp_replicated_parameter_patterns", replicated(f, pipeline));
+        tx__set(f, info, "parameter_with_row_parallelism_patterns", strings(f, prefix, rows));
+    }
+    bool gate = f->c->n_tp > 1 && f->c->m->mlp_in != f->c->m->ffn;
+    tx__set(f, info, "parameter_with_2_sub_params_cat_dim_0", strings(f, prefix, gate ? gated : none));
+}
+
+tx_py *tx__universal_info(tx__file *f, bool pipeline, bool patterns)
+{
+    tx_py *info = tx_py_dict(f->a);
+    tx__set(f, info, "universal_checkpoint_version", tx_py_of_float(f->a, 0.4));
+    set_int(f, info, "original_vocab_size", f->c->m->vocab_size);
+    set_int(f, info, "padded_vocab_size", f->c->m->vocab_padded);
+    if (patterns) set_patterns(f, info, pipeline);
+    return info;
+}
+
+/* ---- the run ---- */
+
+/* Counts are integers in a file, other numbers are not. */
+static tx_py *number_of(tx_py_arena *a, const json_t *v)
+{
+    double x = json_number_value(v);
+    return fabs(x) < 9e15 && x == floor(x) ? tx_py_of_int(a, (int64_t)x) : tx_py_of_float(a, x);
+}
+
+const tx_py *tx__scheduler(tx__file *f)
+{
+    static const struct {
+        const char *key;
+        bool tokens, wsd; /* None where it is 0; only with that style */
+    } field[] = {
+        { "max_lr", false, false },
+        { "lr_warmup_steps", false, false },
+        { "lr_warmup_tokens", true, false },
+        { "lr_decay_style", false, false },
+        { "lr_decay_steps", false, false },
+        { "lr_decay_tokens", true, false },
+        { "min_lr", false, false },
+        { "start_wd", false, false },
+        { "end_wd", false, false },
+        { "wd_incr_style", false, false },
+        { "wd_incr_steps", false, false },
+        { "wsd_decay_steps", false, true },
+        { "lr_wsd_decay_style", false, true },
+    };
+    const json_t *saved = json_object_get(f->c->src->run, "opt_param_scheduler");
+    const char *style = json_string_value(json_object_get(saved, "lr_decay_style"));
+    const tx_ckpt_state *s = &f->c->src->state;
+    if (!saved) return NULL;
+    tx_py *o = tx_py_dict(f->a);
+    for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
+        const json_t *v = json_object_get(saved, field[i].key);
+        if (!v || (field[i].wsd && !(style && !strcmp(style, "WSD")))) continue;
+        bool none = field[i].tokens && json_number_value(v) <= 0;
+        tx__set(f, o, field[i].key,
+                none                ? tx_py_none(f->a)
+                : json_is_string(v) ? tx_py_of_str(f->a, json_string_value(v))
+                                    : number_of(f->a, v));
+    }
+    set_int(f, o, "num_steps", s->schedule_samples);
+    set_int(f, o, "num_tokens", s->schedule_tokens);
+    if (s->schedule_warmup_tokens) set_int(f, o, "warmup_num_tokens", s->schedule_warmup_tokens);
+    return o;
+}
+
+tx__loss_scale tx__loss_scale_of(const tx__file *f)
+{
+    const json_t *saved = json_object_get(f->c->src->run, "grad_scaler");
+    double fixed = tx__option(f, "loss_scale");
+    if (fixed > 0) return (tx__loss_scale){ .scale = fixed };
+    if (!saved)
+        return (tx__loss_scale){ .dynamic = true,
+                                 .scale = tx__option(f, "initial_loss_scale"),
+                                 .hysteresis = (int64_t)tx__option(f, "hysteresis") };
+    return (tx__loss_scale){ .dynamic = true,
+                             .scale = json_number_value(json_object_get(saved, "scale")),
+                             .growth = json_integer_value(json_object_get(saved, "growth_tracker")),
+                             .hysteresis = json_integer_value(json_object_get(saved, "hysteresis_tracker")) };
+}
+
+/* ---- the optimizer ---- */
+
+/* Of the next update: DeepSpeed takes it from here, whatever its scheduler said before. */
+static double rate_of(const tx__file *f, bool of_decay)
+{
+    const tx_ckpt_state *state = &f->c->src->state;
+    const tx_schedule_place at = { state->schedule_samples, state->schedule_tokens, state->schedule_warmup_tokens };
+    tx_schedule s;
+    if (tx_schedule_from_json(&s, json_object_get(f->c->src->run, "opt_param_scheduler")))
+        return tx__option(f, of_decay ? "weight_decay" : "lr");
+    return of_decay ? tx_schedule_wd(&s, &at) : tx_schedule_lr(&s, &at);
+}
+
+/* Members of torch's AdamW; of apex's and DeepSpeed's fused Adam bias_correction and step. */
+tx_py *tx__param_group(tx__file *f, bool decay, int64_t first, int64_t n)
+{
+    static const char *const off[] = { "amsgrad", "maximize", "capturable", "differentiable" };
+    tx_py_arena *a = f->a;
+    tx_py *g = tx_py_dict(a), *params = tx_py_list(a), *betas = tx_py_tuple(a);
+    for (int64_t i = 0; i < n; i++) tx__append(f, params, tx_py_of_int(a, first + i));
+    tx__append(f, betas, tx_py_of_float(a, tx__option(f, "adam_beta1")));
+    tx__append(f, betas, tx_py_of_float(a, tx__option(f, "adam_beta2")));
+    tx__set(f, g, "name", tx_py_of_str(a, decay ? "wd_no_scale_lr" : "no_wd_no_scale_lr"));
+    tx__set(f, g, "wd_mult", tx_py_of_float(a, decay ? 1 : 0));
+    tx__set(f, g, "lr_mult", tx_py_of_float(a, 1));
+    tx__set(f, g, "lr", tx_py_of_float(a, rate_of(f, false)));
+    tx__set(f, g, "betas", betas);
+    tx__set(f, g, "eps", tx_py_of_float(a, tx__option(f, "adam_eps")));
+    tx__set(f, g, "weight_decay", tx_py_of_float(a, decay ? rate_of(f, true) : 0));
+    for (size_t i = 0; i < sizeof off / sizeof *off; i++) set_bool(f, g, off[i], false);
+    tx__set(f, g, "foreach", tx_py_none(a));
+    tx__set(f, g, "fused", tx_py_none(a));
+    set_bool(f, g, "decoupled_weight_decay", true);
+    set_bool(f, g, "bias_correction", true);
+    set_int(f, g, "step", f->c->src->state.optim_step);
+    return tx__set(f, g, "params", params);
+}
+
+tx_py *tx__adam_state(tx__file *f, const tx_py *exp_avg, const tx_py *exp_avg_sq)
+{
+    tx_py *s = tx_py_dict(f->a);
+    tx__set(f, s, "step", tx__file_number(f, (float)f->c->src->state.optim_step));
+    tx__set(f, s, "exp_avg", exp_avg);
+    return tx__set(f, s, "exp_avg_sq", exp_avg_sq);
+}
+
+tx_py *tx__torch_optimizer(tx__file *f, const tx__rank *r)
+{
+    tx_py *o = tx_py_dict(f->a), *state = tx_py_dict(f->a), *groups = tx_py_list(f->a);
+    for (int g = 0; g < r->n_groups; g++) {
+        const tx__group *group = &r->group[g];
+        for (int i = group->first; i < group->first + group->n; i++) {
+            const tx__rank_row *row = &r->row[r->order[i]];
+            const tx_py *m = tx__file_shard(f, TX_PT_F32, tx__moment(f->c, 0), row);
+            tx__set_at(f, state, i, tx__adam_state(f, m, tx__file_shard(f, TX_PT_F32, tx__moment(f->c, 1), row)));
+        }
+        tx__append(f, groups, tx__param_group(f, group->decay, group->first, group->n));
+    }
+    tx__set(f, o, "state", state);
+    return tx__set(f, o, "param_groups", groups);
+}
+
+/* ---- a folder ---- */
+
+tx_status tx__folder_begin(tx__folder *d, const char *out, const char *name)
+{
+    char hidden[256];
+    *d = (tx__folder){ 0 };
+    snprintf(hidden, sizeof hidden, ".tmp-%s-%ld", name, (long)getpid());
+    if ((size_t)snprintf(d->parent, sizeof d->parent, "%s", out) >= sizeof d->parent)
+        return TX_FAIL(TX_ERR_ARG, "%.60s...: the path is too long", out);
+    TX_TRY(tx_path_join(d->path, sizeof d->path, out, name));
+    TX_TRY(tx_path_join(d->tmp, sizeof d->tmp, out, hidden));
+    if (tx_path_exists(d->path))
+        return TX_FAIL(TX_ERR_STATE, "%s: is there already; remove it, or name another folder", d->path);
+    d->made_parent = !tx_path_exists(out);
+    d->begun = true;
+    TX_TRY(tx_make_dirs(out));
+    TX_TRY(tx_remove_tree(d->tmp)); /* of an earlier process with this number */
+    return tx_make_dirs(d->tmp);
+}
+
+tx_status tx__folder_publish(tx__folder *d)
+{
+    TX_TRY(tx_dir_sync(d->tmp));
+    if (rename(d->tmp, d->path))
+        return TX_FAIL(TX_ERR_IO, "cannot rename %s to %s: %s", d->tmp, d->path, strerror(errno));
+    d->published = true;
+    return tx_dir_sync(d->parent);
+}
+
+tx_status tx__folder_track(tx__folder *d, const char *name, const char *text)
+{
+    char path[TX__PATH_CAP];
+    TX_ASSERT(d->published && d->n_trackers < TX__MAX_TRACKERS);
+    TX_TRY(tx_path_join(path, sizeof path, d->parent, name));
+    TX_TRY(tx_file_publish(path, text, strlen(text)));
+    d->tracker[d->n_trackers++] = name;
+    return TX_OK;
+}
+
+void tx__folder_end(tx__folder *d, tx_status st)
+{
+    char path[TX__PATH_CAP];
+    if (!st || !d->begun) return;
+    for (int i = 0; i < d->n_trackers; i++)
+        if (!tx_path_join(path, sizeof path, d->parent, d->tracker[i])) (void)unlink(path);
+    (void)tx_remove_tree(d->published ? d->path : d->tmp);
+    if (d->made_parent) (void)rmdir(d->parent);
+}

@@ -1,0 +1,413 @@
+/* decoder.c - the cache's slots, and the calls of the model.
+ *
+ *  A call is a command of the leader's: how many positions s of how many sequences b, what they are, and of how many of
+ * the s b rows logits are wanted, which are the last ones. Every rank of grid->model runs the same:
+ *
+ *      the command  ->  x from the stage before  ->  its layers  ->  y to the stage behind
+ *                                                    last stage:     its part of the vocabulary to the leader
+ *
+ *  Positions come in numbers that the dry run has seen (piece_of), so that nothing is planned, made or taken later. */
+#include "infer/decoder.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+/* Up to FEW rows there may be any number of them. Logits are made for so many rows at once. */
+enum { MAX_ROWS = 512, FEW = 64 };
+enum { TAG_STREAM = 1, TAG_LOGITS };
+
+typedef enum order { DECODE, COPY, DISMISS } order;
+
+/* What the leader says, all of it int32. */
+typedef struct command {
+    int32_t what;
+    int32_t s, b, n_wanted; /* DECODE */
+    int32_t to, from, n;    /* COPY: so many positions */
+} command;
+
+struct tx_decoder {
+    tx_ctx ctx;
+    tx_model *model; /* borrowed */
+    tx_grid grid;    /* without sequence parallelism: a step has one position */
+    tx_decoder_opts opts;
+    int64_t n_layers; /* of this stage */
+    int64_t n_groups; /* of this tensor rank */
+    tx_kv_cache *kv;  /* [n_layers] */
+    int64_t *length;  /* [n_slots]; the leader's */
+    float *logits;    /* [FEW or n_slots, vocab_padded]; the leader's */
+    void *message;    /* as it is sent: */
+    command *cmd;
+    int32_t *token, *n_past, *slot; /* [rows], [rows], [rows] */
+    size_t message_bytes;
+    int32_t *position; /* [rows] */
+    bool broken;       /* a command has failed half-way: the ranks are not of one mind */
+};
+
+/* Whom the rows of logits are for. */
+typedef struct listener {
+    float *logits; /* where the leader puts them, stride vocab_padded */
+    int64_t first; /* position of the first one */
+    tx_logits_fn
+        *each; /* NULL: they stay in `logits` one behind the other; else it takes each lot from its beginning */
+    void *user;
+    tx_status st; /* its first error; those behind it are not told */
+} listener;
+
+static bool is_first(const tx_decoder *d)
+{
+    return d->grid.pp.rank == 0;
+}
+
+static bool is_last(const tx_decoder *d)
+{
+    return d->grid.pp.rank == d->grid.pp.size - 1;
+}
+
+static int64_t min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- a command's work, on each rank ---- */
+
+/* A part of the vocabulary joins the logits of n rows. */
+static void join(const tx_decoder *d, float *logits, const float *part, int t, int64_t n)
+{
+    int64_t v = d->model->vocab_padded / d->grid.tp.size;
+    for (int64_t i = 0; i < n && !d->ctx.dry; i++)
+        memcpy(logits + i * d->model->vocab_padded + t * v, part + i * v, (size_t)v * sizeof *logits);
+}
+
+/* Logits of rows of y: to the leader, or on it, which may have no y itself, into `logits`. */
+static tx_status make_logits(tx_decoder *d, tx_tensor y, int64_t n, float *logits)
+{
+    tx_ctx *c = &d->ctx;
+    const tx_grid *g = &d->grid;
+    bool leads = tx_decoder_leads(d);
+    int64_t v = d->model->vocab_padded / g->tp.size;
+    size_t mark = tx_arena_mark(&c->acts);
+    tx_tensor part = tx_push2(&c->acts, TX_F32, n, v);
+    tx_request sent = { 0 };
+    if (is_last(d)) {
+        tx_tensor to = part;
+        if (leads) to.data = logits, to.stride[0] = d->model->vocab_padded;
+        TX_TRY(d->model->type->logits(c, d->model, to, y));
+        if (!leads) TX_TRY(tx_send_start(c, g->model, part, 0, TAG_LOGITS, &sent));
+        TX_TRY(tx_wait(c, &sent));
+    }
+    for (int t = is_last(d); leads && t < g->tp.size; t++) {
+        TX_TRY(tx_recv(c, g->model, part, (g->pp.size - 1) * g->tp.size + t, TAG_LOGITS));
+        join(d, logits, part.data, t, n);
+    }
+    tx_arena_pop(&c->acts, mark);
+    return TX_OK;
+}
+
+/* Logits of the last `wanted` of n rows, in lots. */
+static tx_status tell_logits(tx_decoder *d, tx_tensor rows, int64_t n, int64_t wanted, listener *to)
+{
+    if (!is_last(d) && !tx_decoder_leads(d)) return TX_OK;
+    for (int64_t done = 0, lot; done < wanted; done += lot) {
+        lot = min(wanted - done, FEW);
+        tx_tensor y = is_last(d) ? tx_slice_rows(rows, n - wanted + done, lot) : rows;
+        float *logits = !to ? NULL : to->each ? to->logits : to->logits + done * d->model->vocab_padded;
+        TX_TRY(make_logits(d, y, lot, logits));
+        if (!to || !to->each || to->st) continue;
+        to->st = to->each(to->user, to->first + done, lot, logits, d->model->vocab_padded);
+    }
+    return TX_OK;
+}
+
+/* s positions of b sequences, as the message has them. */
+static tx_status run(tx_decoder *d, int64_t s, int64_t b, int64_t wanted, listener *to)
+{
+    tx_ctx *c = &d->ctx;
+    tx_model *m = d->model;
+    const tx_past past = { tx_tensor1(d->n_past, TX_I32, b), tx_tensor1(d->slot, TX_I32, b) };
+    for (int64_t i = 0; i < s * b && !c->dry; i++) d->position[i] = d->n_past[i % b] + (int32_t)(i / b);
+    for (int64_t i = 0; i < d->n_layers; i++) d->kv[i].past = past;
+    size_t mark = tx_arena_mark(&c->acts);
+    tx_tensor x = { 0 }, y = tx_push3(&c->acts, m->stream, s, b, m->hidden);
+    if (!is_first(d)) {
+        x = tx_push3(&c->acts, m->stream, s, b, m->hidden);
+        TX_TRY(tx_recv(c, d->grid.pipeline, x, d->grid.pp.rank - 1, TAG_STREAM));
+    }
+    TX_TRY(m->type->decode(c, m,
+                           &(tx_decode){
+                               .token = tx_tensor2(d->token, TX_I32, s, b),
+                               .position = tx_tensor2(d->position, TX_I32, s, b),
+                               .x = x,
+                               .y = y,
+                               .kv = d->kv,
+                           }));
+    if (!is_last(d)) {
+        tx_request sent = { 0 };
+        TX_TRY(tx_send_start(c, d->grid.pipeline, y, d->grid.pp.rank + 1, TAG_STREAM, &sent));
+        TX_TRY(tx_wait(c, &sent));
+    }
+    TX_TRY(tell_logits(d, tx_as_rows(y), s * b, wanted, to));
+    tx_arena_pop(&c->acts, mark);
+    return TX_OK;
+}
+
+static void copy(const tx_decoder *d, int64_t to, int64_t from, int64_t n)
+{
+    for (int64_t i = 0; i < 2 * d->n_layers; i++) {
+        tx_tensor x = i % 2 ? d->kv[i / 2].v : d->kv[i / 2].k;
+        int64_t size = (int64_t)tx_dtype_size(x.dtype);
+        for (int64_t g = 0; g < d->n_groups; g++)
+            memcpy((char *)x.data + (to * x.stride[1] + g * x.stride[2]) * size,
+                   (char *)x.data + (from * x.stride[1] + g * x.stride[2]) * size, (size_t)(n * x.stride[0] * size));
+    }
+}
+
+static tx_status obey(tx_decoder *d, listener *to)
+{
+    const command *k = d->cmd;
+    if (k->what == DECODE) return run(d, k->s, k->b, k->n_wanted, to);
+    if (k->what == COPY) copy(d, k->to, k->from, k->n);
+    return TX_OK;
+}
+
+/* ---- the leader and its followers ---- */
+
+/* The leader's next command, which all obey. What is told to `to` has failed only where its st says so. */
+static tx_status lead(tx_decoder *d, listener *to)
+{
+    if (d->broken) return TX_FAIL(TX_ERR_COMM, "the decoder's ranks have been stopped by an error before");
+    tx_status st = tx_comm_spread(d->grid.model, d->message, d->message_bytes, 0);
+    if (!st) st = obey(d, to);
+    d->broken = st && d->grid.tp.size * d->grid.pp.size > 1;
+    return st;
+}
+
+/* A server may have nothing to do for hours. */
+static tx_status next_command(tx_decoder *d)
+{
+    tx_world *w = tx_comm_world(d->grid.model);
+    double timeout = tx_world_timeout(w);
+    tx_world_set_timeout(w, 0);
+    tx_status st = tx_comm_spread(d->grid.model, d->message, d->message_bytes, 0);
+    tx_world_set_timeout(w, timeout);
+    return st;
+}
+
+bool tx_decoder_leads(const tx_decoder *d)
+{
+    return d->grid.tp.rank == 0 && is_first(d);
+}
+
+tx_status tx_decoder_follow(tx_decoder *d)
+{
+    if (tx_decoder_leads(d)) return TX_OK;
+    for (;;) {
+        TX_TRY(next_command(d));
+        if (d->cmd->what == DISMISS) return TX_OK;
+        TX_TRY(obey(d, NULL));
+    }
+}
+
+tx_status tx_decoder_dismiss(tx_decoder *d)
+{
+    if (!tx_decoder_leads(d)) return TX_OK;
+    *d->cmd = (command){ .what = DISMISS };
+    return lead(d, NULL);
+}
+
+/* ---- life ---- */
+
+/* How many of n positions the next call takes: all there is room for, or a power of two, or FEW at most. */
+static int64_t piece_of(const tx_decoder *d, int64_t n)
+{
+    if (n >= d->opts.max_rows) return d->opts.max_rows;
+    int64_t piece = FEW;
+    while (2 * piece <= n) piece *= 2;
+    return n < piece ? n : piece;
+}
+
+/* All calls there can be, dry: attention counts with the whole cache. */
+static tx_status plan(tx_decoder *d)
+{
+    int64_t few = min(FEW, d->opts.max_rows);
+    listener to = { .logits = d->logits };
+    for (int64_t n = 1; n <= few; n++) TX_TRY(run(d, n, 1, n, &to));
+    for (int64_t n = 2 * FEW; n < d->opts.max_rows; n *= 2) TX_TRY(run(d, n, 1, 0, &to));
+    TX_TRY(run(d, d->opts.max_rows, 1, min(FEW, d->opts.max_rows), &to));
+    for (int64_t n = 1; n <= min(FEW, d->opts.n_slots); n++) TX_TRY(run(d, 1, n, n, &to));
+    return tx_ctx_take_memory(&d->ctx);
+}
+
+static tx_status take_cache(tx_decoder *d, tx_tensor *x)
+{
+    int64_t n = d->opts.n_slots, g = d->n_groups, max = d->opts.max_len, w = d->model->head_dim;
+    *x = (tx_tensor){
+        .dtype = d->model->dtype, .n_dims = 4, .dim = { max, n, g, w }, .stride = { w, g * max * w, max * w, 1 }
+    };
+    return tx_alloc(&x->data, (size_t)(n * g * max * w), tx_dtype_size(x->dtype), "the key-value cache");
+}
+
+static tx_status take_message(tx_decoder *d)
+{
+    int64_t rows = d->opts.max_rows > FEW ? d->opts.max_rows : FEW;
+    size_t head = (sizeof(command) + 63) / 64 * 64;
+    d->message_bytes = head + 3 * (size_t)rows * sizeof *d->token;
+    TX_TRY(tx_alloc(&d->message, d->message_bytes, 1, "the decoder"));
+    d->cmd = d->message;
+    d->token = (int32_t *)(void *)((char *)d->message + head);
+    d->n_past = d->token + rows;
+    d->slot = d->n_past + rows;
+    return tx_alloc(&d->position, (size_t)rows, sizeof *d->position, "the decoder");
+}
+
+static tx_status check_opts(const tx_model *m, const tx_decoder_opts *opts)
+{
+    if (m->learns_positions && opts->max_len > m->max_positions)
+        return TX_FAIL(TX_ERR_ARG,
+                       "prompt and new tokens together are %lld, the model has %lld positions: shorten one of them",
+                       (long long)opts->max_len, (long long)m->max_positions);
+    if (m->n_chunks != 1)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "a pipeline stage with %d chunks of the layers does not decode; one does",
+                       m->n_chunks);
+    return TX_OK;
+}
+
+tx_status tx_decoder_create(tx_decoder **out, tx_model *model, const tx_grid *grid, const tx_decoder_opts *opts)
+{
+    TX_TRY(check_opts(model, opts));
+    tx_decoder *d;
+    TX_TRY(tx_alloc(&d, 1, sizeof *d, "the decoder"));
+    tx_status st;
+    d->model = model;
+    d->grid = grid ? *grid : tx_grid_alone;
+    d->grid.sequence = false;
+    d->opts = *opts;
+    if (!d->opts.max_rows) d->opts.max_rows = MAX_ROWS;
+    d->opts.max_rows = min(d->opts.max_rows, opts->max_len);
+    d->n_layers = model->chunk[0].end - model->chunk[0].first;
+    d->n_groups = model->n_groups / d->grid.tp.size;
+    size_t slots = (size_t)opts->n_slots, rows = slots > FEW ? slots : FEW;
+    TX_GOTO(tx_ctx_init(&d->ctx, opts->backend, opts->n_threads));
+    d->ctx.grid = &d->grid;
+    TX_GOTO(tx_alloc(&d->kv, (size_t)d->n_layers, sizeof *d->kv, "the key-value cache"));
+    for (int64_t i = 0; i < d->n_layers; i++) {
+        TX_GOTO(take_cache(d, &d->kv[i].k));
+        TX_GOTO(take_cache(d, &d->kv[i].v));
+    }
+    TX_GOTO(take_message(d));
+    TX_GOTO(tx_alloc(&d->length, slots, sizeof *d->length, "the decoder"));
+    if (tx_decoder_leads(d))
+        TX_GOTO(tx_alloc(&d->logits, rows * (size_t)model->vocab_padded, sizeof *d->logits, "the logits"));
+    TX_GOTO(plan(d));
+    *out = d;
+out:
+    if (st) tx_decoder_destroy(d);
+    return st;
+}
+
+void tx_decoder_destroy(tx_decoder *d)
+{
+    if (!d) return;
+    for (int64_t i = 0; d->kv && i < d->n_layers; i++) {
+        tx_free(d->kv[i].k.data);
+        tx_free(d->kv[i].v.data);
+    }
+    tx_ctx_deinit(&d->ctx);
+    tx_free(d->kv);
+    tx_free(d->length);
+    tx_free(d->message);
+    tx_free(d->position);
+    tx_free(d->logits);
+    tx_free(d);
+}
+
+int64_t tx_decoder_slots(const tx_decoder *d)
+{
+    return d->opts.n_slots;
+}
+
+int64_t tx_decoder_max_len(const tx_decoder *d)
+{
+    return d->opts.max_len;
+}
+
+int64_t tx_decoder_vocab(const tx_decoder *d)
+{
+    return d->model->vocab_size;
+}
+
+/* ---- the leader's calls ---- */
+
+int64_t tx_decoder_length(const tx_decoder *d, int slot)
+{
+    return d->length[slot];
+}
+
+void tx_decoder_truncate(tx_decoder *d, int slot, int64_t n)
+{
+    TX_ASSERT(n >= 0 && n <= d->length[slot]);
+    d->length[slot] = n;
+}
+
+static tx_status check(const tx_decoder *d, int slot, const int32_t *token, int64_t n)
+{
+    TX_ASSERT(tx_decoder_leads(d) && slot >= 0 && slot < d->opts.n_slots);
+    if (d->length[slot] + n > d->opts.max_len)
+        return TX_FAIL(TX_ERR_ARG, "%lld tokens, there is room for %lld", (long long)(d->length[slot] + n),
+                       (long long)d->opts.max_len);
+    for (int64_t i = 0; i < n; i++)
+        if (token[i] < 0 || token[i] >= d->model->vocab_size)
+            return TX_FAIL(TX_ERR_ARG, "token %d, the model has %lld", token[i], (long long)d->model->vocab_size);
+    return TX_OK;
+}
+
+tx_status tx_decoder_append(tx_decoder *d, int slot, const int32_t *token, int64_t n, int64_t first_wanted,
+                            tx_logits_fn *each, void *user)
+{
+    TX_TRY(check(d, slot, token, n));
+    for (int64_t done = 0, piece; done < n; done += piece) {
+        piece = piece_of(d, n - done);
+        int64_t end = d->length[slot] + piece, wanted = !each ? 0 : min(piece, end - first_wanted);
+        if (wanted < 0) wanted = 0;
+        *d->cmd = (command){ .what = DECODE, .s = (int32_t)piece, .b = 1, .n_wanted = (int32_t)wanted };
+        memcpy(d->token, token + done, (size_t)piece * sizeof *token);
+        d->n_past[0] = (int32_t)d->length[slot];
+        d->slot[0] = slot;
+        listener to = { .logits = d->logits, .first = end - wanted, .each = each, .user = user };
+        TX_TRY(lead(d, &to));
+        d->length[slot] = end;
+        TX_TRY(to.st);
+    }
+    return TX_OK;
+}
+
+tx_status tx_decoder_step(tx_decoder *d, const int *slot, const int32_t *token, int64_t n, const float **logits,
+                          int64_t *stride)
+{
+    TX_ASSERT(n <= d->opts.n_slots);
+    for (int64_t i = 0; i < n; i++) TX_TRY(check(d, slot[i], &token[i], 1));
+    for (int64_t first = 0, b; first < n; first += b) {
+        b = min(n - first, FEW);
+        *d->cmd = (command){ .what = DECODE, .s = 1, .b = (int32_t)b, .n_wanted = (int32_t)b };
+        for (int64_t i = 0; i < b; i++) {
+            d->token[i] = token[first + i];
+            d->slot[i] = slot[first + i];
+            d->n_past[i] = (int32_t)d->length[slot[first + i]];
+        }
+        listener to = { .logits = d->logits + first * d->model->vocab_padded };
+        TX_TRY(lead(d, &to));
+    }
+    for (int64_t i = 0; i < n; i++) d->length[slot[i]]++;
+    *logits = d->logits;
+    *stride = d->model->vocab_padded;
+    return TX_OK;
+}
+
+tx_status tx_decoder_copy(tx_decoder *d, int to, int from)
+{
+    if (to == from) return TX_OK;
+    *d->cmd = (command){ .what = COPY, .to = to, .from = from, .n = (int32_t)d->length[from] };
+    TX_TRY(lead(d, NULL));
+    d->length[to] = d->length[from];
+    return TX_OK;
+}

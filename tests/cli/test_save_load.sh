@@ -1,0 +1,86 @@
+#!/bin/bash
+# labels: cli fault
+# --async-save, --keep-last, signals, and what --load takes: the newest good one, a tag, a shape that differs.
+. "$(dirname "$0")/lib.sh"
+
+for end in bin idx; do cp "$data/dataset/tiny_text_document.$end" text.$end; done
+run=(pretrain-gpt --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --max-position-embeddings 16
+    --micro-batch-size 2 --global-batch-size 4 --lr 1e-3 --tokenizer-type NullTokenizer --vocab-size 511 --data-path text
+    --split 1,0,0 --log-interval 1 --eval-iters 0 --threads 1)
+said() { grep -qF -- "$1" out err || { cat out err >&2; die "does not say \"$1\""; }; }
+folders() { [ "$(cd "$1" && echo iter_*)" = "$2" ] || die "$1 holds $(ls "$1")"; }
+
+# beside the steps or not: the same bytes; --keep-last leaves the newest
+ok "${run[@]}" --train-iters 9 --save stops --save-interval 2
+ok "${run[@]}" --train-iters 9 --save goes --save-interval 2 --async-save --keep-last 2
+said "    saved copy "
+said "beside the steps"
+folders goes "iter_0000008 iter_0000009"
+for i in 8 9; do diff -r stops/iter_000000$i goes/iter_000000$i || die "another checkpoint $i"; done
+ok plan "${run[@]:1}" --train-iters 9 --async-save --json
+grep -q '"saved_copy": *[1-9]' out || die "no copy in the plan"
+refused "--async-save needs --save" "${run[@]}" --train-iters 9 --async-save
+refused "of it the copy for --async-save" "${run[@]}" --train-iters 9 --async-save --save x --save-interval 2 --memory-limit 100K
+
+# what the run was loaded from stays
+ok "${run[@]}" --train-iters 13 --load stops --load-tag iter_0000004 --save stops --save-interval 3 \
+    --keep-last 1 --override-opt_param-scheduler
+said "removed checkpoint of iteration       2"
+folders stops "iter_0000004 iter_0000013"
+
+# signals: each is named, and saves within the step
+for signal in TERM USR1; do
+    "$TRIAX" "${run[@]}" --train-iters 1000000 --save sig$signal --save-interval 20 --async-save --exit-signal-handler >out 2>err &
+    pid=$!
+    for _ in $(seq 400); do grep -q 'successfully saved' out && break; sleep 0.05; done
+    kill -$signal $pid
+    wait $pid || { cat err >&2; die "SIG$signal: exit $?"; }
+    said "[exiting program after receiving SIG$signal.] datetime: "
+    last=$(sed -nE 's/^ iteration +([0-9]+)\/.*/\1/p' out | tail -1)
+    [ "$(cat sig$signal/latest)" = "$(printf 'iter_%07d' "$last")" ] || die "SIG$signal did not save iteration $last"
+    [ -z "$(ls -A sig$signal | grep tmp || true)" ] || die "left: $(ls -A sig$signal)"
+done
+
+# the newest good one, whatever has happened to the others
+cp -r goes bad
+printf X | dd of=bad/iter_0000009/shard_00000.safetensors bs=1 seek=9000 conv=notrunc status=none
+refused "iter_0000009/shard_00000.safetensors: block 0" "${run[@]}" --train-iters 10 --override-opt_param-scheduler --load bad
+ok "${run[@]}" --train-iters 10 --override-opt_param-scheduler --load bad --load-latest-good
+said "iter_0000009/shard_00000.safetensors: block 0 (bytes 0 to"
+said "loading bad/iter_0000008 instead"
+losses out | head -1 | grep -q '^9 ' || die "does not go on from 8"
+ok "${run[@]}" --train-iters 10 --override-opt_param-scheduler --save bad --save-interval 100 --load latest-good
+said "loading bad/iter_0000008 instead"
+printf 'iter_' >bad/latest
+refused "latest: must hold one line" "${run[@]}" --train-iters 11 --override-opt_param-scheduler --load bad
+ok "${run[@]}" --train-iters 11 --override-opt_param-scheduler --load bad --load-latest-good
+said "loading bad/iter_0000010 instead"
+rm -r bad/iter_0000010
+for i in 8 9; do echo >bad/iter_000000$i/manifest.json; done
+refused "latest: must hold one line" "${run[@]}" --train-iters 11 --override-opt_param-scheduler --load bad --load-latest-good
+ok "${run[@]}" --train-iters 2 --save fresh --save-interval 2 --load latest-good
+said "starting from fresh weights"
+refused "--load latest-good is the newest good checkpoint of --save" "${run[@]}" --train-iters 2 --load latest-good
+cp -r goes bad2
+printf X | dd of=bad2/iter_0000009/manifest.json bs=1 seek=90 conv=notrunc status=none
+few=(--tokenizer-type NullTokenizer --vocab-size 511)
+refused "manifest.json: does not match" evaluate --load bad2 --data-path text --eval-iters 1 "${few[@]}"
+ok evaluate --load bad2 --load-latest-good --data-path text --eval-iters 1 "${few[@]}"
+said "loading bad2/iter_0000008 instead"
+ok generate --load bad2 --load-latest-good --prompt "1 2" --out-seq-length 2 "${few[@]}"
+said "loading bad2/iter_0000008 instead"
+
+# a tag
+ok evaluate --load bad2 --load-tag iter_0000008 --data-path text --eval-iters 1 "${few[@]}"
+said "loading checkpoint from bad2/iter_0000008"
+refused "bad2/iter_0000007 does not exist" evaluate --load bad2 --load-tag iter_0000007 --data-path text --eval-iters 1 "${few[@]}"
+refused "is not the name of a folder" evaluate --load bad2 --load-tag ../goes --data-path text --eval-iters 1 "${few[@]}"
+refused "give one of the two" evaluate --load goes --load-tag iter_0000008 --load-latest-good --data-path text --eval-iters 1 "${few[@]}"
+refused "--load-tag needs --load" "${run[@]}" --train-iters 2 --load-tag iter_0000008
+
+# options of the shape that differ are one table
+"$TRIAX" "${run[@]}" --train-iters 10 --load goes --hidden-size 32 --num-layers 2 --ffn-hidden-size 96 >out 2>err && die "another shape is taken"
+for row in 'flag +in the checkpoint +given' '--num-layers +1 +2' '--hidden-size +16 +32' '--ffn-hidden-size +64 +96'; do
+    grep -qE "^  $row\$" err || { cat err >&2; die "no row \"$row\""; }
+done
+echo "all passed"

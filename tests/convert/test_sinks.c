@@ -1,0 +1,327 @@
+/* labels: unit fault */
+/* test_sinks.c - a run's checkpoint written as Megatron, DeepSpeed and universal checkpoints of many layouts, and read
+ * back by the sources of those formats: weights, moments and the run's state are the same bits. */
+#include "../api/engine_test.h"
+
+#include "backend/tensor.h"
+#include "base/half.h"
+#include "convert/sink.h"
+
+typedef struct layout {
+    const tx_sink_type *to;
+    int n_tp, n_pp, n_dp, stage;
+    bool pipeline, with_optim;
+    tx_st_dtype dtype;
+} layout;
+
+#define MODEL_FLAGS "--num-attention-heads 4 --make-vocab-size-divisible-by 96 "
+
+/* A native checkpoint of two steps, opened, and a model with its options. */
+typedef struct fixture {
+    tx_config *cfg;
+    tx_engine *e;
+    tx_source src;
+    tx_model *m; /* padded for the layout */
+    json_t *options;
+} fixture;
+
+static void make_checkpoint(const char *more)
+{
+    tx_config *cfg;
+    char flags[1024];
+    snprintf(flags, sizeof flags, MODEL_FLAGS "%s", more);
+    tx_engine *e = create(&cfg, flags);
+    train(e, 2, NULL);
+    ASSERT_OK(tx_engine_save_checkpoint(e, in_scratch("native")));
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+}
+
+static void open_fixture(fixture *f, const char *more, int n_tp)
+{
+    char flags[2048];
+    snprintf(flags, sizeof flags, "%s " MODEL_FLAGS "%s", FLAGS, more);
+    memset(f, 0, sizeof *f);
+    ASSERT_OK(tx_config_parse_string(&f->cfg, "pretrain-gpt", flags));
+    ASSERT_OK(tx_source_open(&f->src, in_scratch("native"), &tx_source_native, &tx_comm_self));
+    ASSERT_OK(f->src.type->options(&f->src, NULL, &f->options));
+    f->cfg->make_vocab_size_divisible_by *= n_tp;
+    ASSERT_OK(tx_model_type_find("gpt")->create(&f->m, f->cfg, 509, NULL));
+    f->cfg->make_vocab_size_divisible_by /= n_tp;
+}
+
+static void close_fixture(fixture *f)
+{
+    f->m->type->destroy(f->m);
+    json_decref(f->options);
+    tx_source_close(&f->src);
+    tx_config_free(f->cfg);
+}
+
+static tx_conversion conversion(fixture *f, const layout *l, const char *out)
+{
+    return (tx_conversion){ .src = &f->src,
+                            .m = f->m,
+                            .cfg = f->cfg,
+                            .options = f->options,
+                            .out = out,
+                            .n_tp = l->n_tp,
+                            .n_pp = l->n_pp,
+                            .n_dp = l->n_dp,
+                            .zero_stage = l->stage,
+                            .pipeline = l->pipeline || l->n_pp > 1,
+                            .dtype = l->dtype,
+                            .with_optim = l->with_optim };
+}
+
+static float rounded(float x, tx_st_dtype t)
+{
+    if (t == TX_ST_BF16) return tx_bf16_to_f32(tx_f32_to_bf16(x));
+    return t == TX_ST_F16 ? tx_f16_to_f32(tx_f32_to_f16(x)) : x;
+}
+
+/* Each parameter of each part that `back` has. */
+static void compare_numbers(fixture *f, tx_source *back, tx_st_dtype weights)
+{
+    float *x, *y;
+    int64_t cap = f->m->vocab_padded * f->m->hidden + f->m->mlp_in * f->m->hidden;
+    ASSERT_OK(tx_alloc(&x, (size_t)cap, sizeof *x, "test"));
+    ASSERT_OK(tx_alloc(&y, (size_t)cap, sizeof *y, "test"));
+    for (int part = 0; part < back->n_parts; part++)
+        for (int i = 0; i < f->m->params.n; i++) {
+            const tx_param *p = &f->m->params.param[i];
+            int64_t n = p->whole[0] * (p->n_dims == 2 ? p->whole[1] : 1);
+            assert_string_equal(f->src.part[part], back->part[part]);
+            ASSERT_OK(tx_source_read_whole(&f->src, f->m, part, p, x));
+            ASSERT_OK(tx_source_read_whole(back, f->m, part, p, y));
+            for (int64_t k = 0; k < n && !part; k++) x[k] = rounded(x[k], weights);
+            if (memcmp(x, y, (size_t)n * sizeof *x)) fail_msg("%s of %s differs", back->part[part], p->name);
+        }
+    tx_free(x);
+    tx_free(y);
+}
+
+static void compare_state(const tx_source *a, const tx_source *b)
+{
+    const tx_ckpt_state *x = &a->state, *y = &b->state;
+    assert_int_equal(x->iteration, y->iteration);
+    assert_int_equal(x->consumed_train_samples, y->consumed_train_samples);
+    assert_int_equal(x->consumed_valid_samples, y->consumed_valid_samples);
+    assert_int_equal(x->consumed_train_tokens, y->consumed_train_tokens);
+    assert_int_equal(x->schedule_samples, y->schedule_samples);
+    assert_int_equal(x->schedule_tokens, y->schedule_tokens);
+    assert_int_equal(x->schedule_warmup_tokens, y->schedule_warmup_tokens);
+    assert_int_equal(x->optim_step, y->optim_step);
+    assert_int_equal(x->skipped, y->skipped);
+    assert_int_equal(x->vocab_size, y->vocab_size);
+    assert_true(x->seed == y->seed);
+    const json_t *s = json_object_get(a->run, "opt_param_scheduler"),
+                 *t = json_object_get(b->run, "opt_param_scheduler");
+    char *of_s = json_dumps(s, JSON_SORT_KEYS), *of_t = json_dumps(t, JSON_SORT_KEYS);
+    assert_string_equal(of_s, of_t);
+    free(of_s);
+    free(of_t);
+}
+
+/* The options that say what the model is come back, too. */
+static void compare_options(const fixture *f, tx_source *back)
+{
+    static const char *const shape[] = { "num_layers",
+                                         "hidden_size",
+                                         "num_attention_heads",
+                                         "num_key_value_heads",
+                                         "ffn_hidden_size",
+                                         "swiglu",
+                                         "normalization",
+                                         "add_bias_linear",
+                                         "use_rotary_position_embeddings",
+                                         "lr",
+                                         "adam_beta2",
+                                         "global_batch_size",
+                                         "untie_embeddings_and_output_weights" };
+    json_t *got;
+    ASSERT_OK(back->type->options(back, f->options, &got));
+    for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
+        if (!json_equal(json_object_get(got, shape[i]), json_object_get(f->options, shape[i])))
+            fail_msg("option %s differs", shape[i]);
+    json_decref(got);
+}
+
+static const tx_source_type *source_of(const layout *l)
+{
+    return tx_source_type_find(l->to->name);
+}
+
+static void goes_through(const char *more, const layout *l)
+{
+    fixture f;
+    tx_source back;
+    const char *out = in_scratch("out");
+    open_fixture(&f, more, l->n_tp);
+    tx_conversion c = conversion(&f, l, out);
+    ASSERT_OK(l->to->write(&c));
+    tx_free(c.whole);
+    ASSERT_OK(tx_source_open(&back, out, source_of(l), &tx_comm_self));
+    ASSERT_OK(back.type->check(&back, f.m));
+    bool masters = l->with_optim;
+    compare_numbers(&f, &back, masters ? TX_ST_F32 : l->dtype);
+    if (l->with_optim) {
+        assert_int_equal(back.n_parts, 3);
+        compare_state(&f.src, &back);
+    }
+    compare_options(&f, &back);
+    tx_source_close(&back);
+    close_fixture(&f);
+    ASSERT_OK(tx_remove_tree(out));
+}
+
+static void all_layouts(const char *more)
+{
+    const tx_sink_type *m = &tx_sink_megatron, *d = &tx_sink_deepspeed, *u = &tx_sink_universal;
+    const layout list[] = {
+        { m, 1, 1, 1, 0, false, true, TX_ST_F32 },  { m, 2, 1, 1, 0, false, true, TX_ST_BF16 },
+        { m, 1, 2, 1, 0, false, true, TX_ST_F16 },  { m, 2, 2, 1, 0, false, true, TX_ST_F32 },
+        { m, 2, 2, 1, 0, false, false, TX_ST_F16 }, { m, 1, 1, 1, 0, false, false, TX_ST_BF16 },
+        { d, 1, 1, 1, 1, false, true, TX_ST_F32 },  { d, 1, 1, 3, 1, false, true, TX_ST_BF16 },
+        { d, 2, 1, 3, 2, false, true, TX_ST_F16 },  { d, 1, 1, 3, 3, false, true, TX_ST_F32 },
+        { d, 2, 1, 2, 3, false, true, TX_ST_BF16 }, { d, 1, 1, 2, 1, true, true, TX_ST_F32 },
+        { d, 2, 2, 3, 1, true, true, TX_ST_F16 },   { d, 1, 2, 3, 0, true, true, TX_ST_BF16 },
+        { d, 2, 1, 2, 0, false, true, TX_ST_BF16 }, { d, 1, 1, 2, 2, false, false, TX_ST_BF16 },
+        { d, 2, 2, 1, 1, true, false, TX_ST_F32 },  { u, 1, 1, 1, 0, false, true, TX_ST_F32 },
+        { u, 2, 2, 1, 0, true, true, TX_ST_BF16 },
+    };
+    make_checkpoint(more);
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) goes_through(more, &list[i]);
+}
+
+static void gpt2(void **state)
+{
+    (void)state;
+    all_layouts("");
+}
+
+static void llama(void **state)
+{
+    (void)state;
+    all_layouts(LLAMA "--num-key-value-heads 2 ");
+}
+
+/* fp16's scale, and how long it has not moved. */
+static void loss_scale(void **state)
+{
+    (void)state;
+    static const char more[] = "--fp16 --initial-loss-scale 1024 ";
+    const layout list[] = { { &tx_sink_megatron, 1, 1, 1, 0, false, true, TX_ST_F16 },
+                            { &tx_sink_deepspeed, 1, 1, 2, 1, false, true, TX_ST_F16 },
+                            { &tx_sink_deepspeed, 1, 1, 2, 3, false, true, TX_ST_F16 } };
+    make_checkpoint(more);
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        fixture f;
+        tx_source back;
+        const char *out = in_scratch("out%zu", i);
+        open_fixture(&f, more, 1);
+        tx_conversion c = conversion(&f, &list[i], out);
+        ASSERT_OK(list[i].to->write(&c));
+        tx_free(c.whole);
+        ASSERT_OK(tx_source_open(&back, out, source_of(&list[i]), &tx_comm_self));
+        const json_t *a = json_object_get(f.src.run, "grad_scaler"), *b = json_object_get(back.run, "grad_scaler");
+        static const char *const key[] = { "scale", "growth_tracker", "hysteresis_tracker" };
+        assert_true(json_number_value(json_object_get(a, "scale")) == 1024);
+        for (int k = 0; k < 3; k++)
+            if (json_number_value(json_object_get(a, key[k])) != json_number_value(json_object_get(b, key[k])))
+                fail_msg("%s: %g, not %g", key[k], json_number_value(json_object_get(b, key[k])),
+                         json_number_value(json_object_get(a, key[k])));
+        compare_numbers(&f, &back, TX_ST_F32);
+        tx_source_close(&back);
+        close_fixture(&f);
+    }
+}
+
+/* Weights to start from: no run in them, and no folder of a step. */
+static void release(void **state)
+{
+    (void)state;
+    fixture f;
+    tx_source back;
+    const layout l = { &tx_sink_megatron, 2, 1, 1, 0, false, false, TX_ST_F32 };
+    make_checkpoint("");
+    open_fixture(&f, "", 2);
+    tx_conversion c = conversion(&f, &l, in_scratch("out"));
+    c.release = true;
+    ASSERT_OK(l.to->write(&c));
+    tx_free(c.whole);
+    assert_true(tx_path_exists(in_scratch("out/release/mp_rank_01/model_optim_rng.pt")));
+    ASSERT_OK(tx_source_open(&back, c.out, &tx_source_megatron, &tx_comm_self));
+    assert_int_equal(back.state.consumed_train_samples, 0);
+    compare_numbers(&f, &back, TX_ST_F32);
+    tx_source_close(&back);
+    close_fixture(&f);
+}
+
+/* Nothing is left where nothing could be written, and what is there stays. */
+static void failures(void **state)
+{
+    (void)state;
+    static const struct {
+        layout l;
+        const char *says;
+    } list[] = {
+        { { &tx_sink_megatron, 1, 3, 1, 0, false, true, TX_ST_F32 }, "cannot be divided into 3 pipeline stages" },
+        { { &tx_sink_deepspeed, 3, 1, 1, 1, false, true, TX_ST_F32 }, "--target-tp 3 does not divide 4 heads" },
+        { { &tx_sink_deepspeed, 1, 2, 1, 2, true, true, TX_ST_F32 }, "pipeline engine has no ZeRO-2" },
+        { { &tx_sink_deepspeed, 1, 1, 1, 3, false, false, TX_ST_F32 }, "no optimizer's state" },
+        { { &tx_sink_universal, 1, 1, 1, 0, false, false, TX_ST_F32 }, "holds Adam's state" },
+    };
+    fixture f;
+    make_checkpoint("");
+    open_fixture(&f, "", 1);
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        tx_conversion c = conversion(&f, &list[i].l, in_scratch("out"));
+        tx_status st = list[i].l.to->write(&c);
+        assert_true(st == TX_ERR_SHAPE || st == TX_ERR_UNSUPPORTED);
+        ASSERT_CONTAINS(tx_last_error(), list[i].says);
+        assert_false(tx_path_exists(c.out));
+    }
+    const layout l = { &tx_sink_deepspeed, 1, 1, 1, 1, false, true, TX_ST_F32 };
+    tx_conversion c = conversion(&f, &l, in_scratch("out"));
+    ASSERT_OK(l.to->write(&c));
+    ASSERT_FAILS(l.to->write(&c), TX_ERR_STATE, "is there already");
+    assert_true(tx_path_exists(in_scratch("out/global_step2/mp_rank_00_model_states.pt")));
+    tx_free(c.whole);
+    close_fixture(&f);
+}
+
+/* Every allocation that fails is an error, and leaves nothing behind. */
+static void no_memory(void **state)
+{
+    (void)state;
+    const layout list[] = { { &tx_sink_megatron, 1, 2, 1, 0, false, true, TX_ST_F16 },
+                            { &tx_sink_deepspeed, 1, 1, 2, 3, false, true, TX_ST_F32 } };
+    fixture f;
+    make_checkpoint("");
+    open_fixture(&f, "", 1);
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        for (int64_t at = 0, step = 1;; at += step, step += 1 + step / 8) {
+            tx_conversion c = conversion(&f, &list[i], in_scratch("out"));
+            allocation_fails_at(at);
+            tx_status st = list[i].to->write(&c);
+            allocations_succeed();
+            tx_free(c.whole);
+            if (!st) {
+                ASSERT_OK(tx_remove_tree(in_scratch("out")));
+                break;
+            }
+            assert_int_equal(st, TX_ERR_NOMEM);
+            assert_false(tx_path_exists(in_scratch("out")));
+        }
+    close_fixture(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SCRATCH_TEST(gpt2),    SCRATCH_TEST(llama),    SCRATCH_TEST(loss_scale),
+        SCRATCH_TEST(release), SCRATCH_TEST(failures), SCRATCH_TEST(no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,164 @@
+/* labels: golden
+ * Folders that Megatron, DeepSpeed and transformers wrote (data/upstream/README.md): every weight and moment is what
+ * their programs had in memory, bit for bit. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint/safetensors.h"
+#include "convert/source.h"
+#include "support.h"
+
+#define UPSTREAM "upstream/"
+
+typedef struct opened {
+    tx_source src;
+    tx_config *cfg;
+    tx_model *m;
+    float *whole;
+} opened;
+
+static void open_folder(opened *o, const char *name)
+{
+    char path[512];
+    int64_t largest = 0;
+    *o = (opened){ .cfg = NULL };
+    snprintf(path, sizeof path, UPSTREAM "%s", name);
+    ASSERT_OK(tx_source_open(&o->src, data_path(path), NULL, &tx_comm_self));
+    ASSERT_OK(tx_config_parse_string(&o->cfg, "convert", "--to native a b"));
+    ASSERT_OK(tx_source_options(&o->src, o->cfg, false));
+    if (!o->cfg->seq_length) o->cfg->seq_length = o->cfg->max_position_embeddings;
+    ASSERT_OK(tx_model_type_find("gpt")->create(&o->m, o->cfg, o->src.vocab_size, NULL));
+    if (o->src.type->check) ASSERT_OK(o->src.type->check(&o->src, o->m));
+    for (int i = 0; i < o->m->params.n; i++)
+        if (o->m->params.param[i].numel > largest) largest = o->m->params.param[i].numel;
+    ASSERT_OK(tx_alloc(&o->whole, (size_t)largest, sizeof *o->whole, "a tensor"));
+}
+
+static void close_folder(opened *o)
+{
+    tx_free(o->whole);
+    o->m->type->destroy(o->m);
+    tx_config_free(o->cfg);
+    tx_source_close(&o->src);
+}
+
+/* Their name of a part's parameter: "exp_avg.language_model.encoder. ..." */
+static const tx_st_tensor *expected(const tx_safetensors *f, const char *part, const char *name)
+{
+    char theirs[256];
+    snprintf(theirs, sizeof theirs, "%s%slanguage_model.%s", strcmp(part, TX_CKPT_MODEL) ? part : "",
+             strcmp(part, TX_CKPT_MODEL) ? "." : "", name);
+    return tx_safetensors_find(f, theirs);
+}
+
+/* Of as many rows as both have: a universal checkpoint has lost those that pad. */
+static void compare_param(opened *o, const tx_safetensors *f, int part, const tx_param *p)
+{
+    const tx_st_tensor *t = expected(f, o->src.part[part], p->name);
+    if (!t) fail_msg("no %s of %s", o->src.part[part], p->name);
+    ASSERT_OK(tx_source_read_whole(&o->src, o->m, part, p, o->whole));
+    assert_int_equal(t->n_dims, p->n_dims);
+    int64_t width = p->n_dims == 2 ? p->whole[1] : 1, rows = t->dim[0];
+    if (p->n_dims == 2) assert_int_equal(t->dim[1], width);
+    if (o->src.type == &tx_source_universal && rows == 512) rows = 509;
+    if (memcmp(o->whole, t->data, (size_t)(rows * width) * sizeof(float))) fail_msg("%s differs", p->name);
+}
+
+static void compare_all(const char *name, const char *of, const char *type, int parts, int64_t step)
+{
+    opened o;
+    tx_safetensors *f;
+    char path[512];
+    open_folder(&o, name);
+    snprintf(path, sizeof path, UPSTREAM "%s/step4.safetensors", of);
+    ASSERT_OK(tx_safetensors_open(&f, data_path(path)));
+    assert_string_equal(o.src.type->name, type);
+    assert_int_equal(o.src.n_parts, parts);
+    bool moments = parts > 1 && expected(f, "exp_avg", o.m->params.param[0].name); /* not kept of every folder */
+    for (int part = 0; part < (moments ? parts : 1); part++)
+        for (int i = 0; i < o.m->params.n; i++) compare_param(&o, f, part, &o.m->params.param[i]);
+    assert_int_equal(o.src.state.optim_step, step);
+    tx_safetensors_close(f);
+    close_folder(&o);
+}
+
+static void deepspeed(void **state)
+{
+    (void)state;
+    compare_all("ds_z1_pp2tp2_bf16", "ds_z1_pp2tp2_bf16", "deepspeed", 3, 4);
+    compare_all("ds_z2_dp3_bf16_rr", "ds_z2_dp3_bf16_rr", "deepspeed", 3, 4);
+    compare_all("ds_z3_tp2dp2_fp32", "ds_z3_tp2dp2_fp32", "deepspeed", 3, 4);
+    compare_all("llama_z1_tp2_fp32", "llama_z1_tp2_fp32", "deepspeed", 3, 4);
+}
+
+static void universal(void **state)
+{
+    (void)state;
+    compare_all("universal_v509_z1_tp2_fp32", "universal_v509_z1_tp2_fp32", "universal", 3, 4);
+}
+
+static void megatron(void **state)
+{
+    (void)state;
+    compare_all("classic_pp4vp2_fp32", "classic_pp4vp2_fp32", "megatron", 3, 4);
+    compare_all("classic_dp2_distopt_bf16", "classic_dp2_distopt_bf16", "megatron", 3, 4);
+}
+
+/* Rows of query_key_value in the order of version 1, names as they were. */
+static void old_versions(void **state)
+{
+    (void)state;
+    compare_all("legacy_v1", "ds_z3_tp2dp2_fp32", "megatron", 1, 4);
+}
+
+/* Version 0, two tensor ranks, fp16, the container before zip, release: no run. */
+static void release(void **state)
+{
+    (void)state;
+    opened o;
+    tx_safetensors *f;
+    open_folder(&o, "legacy_v0");
+    ASSERT_OK(tx_safetensors_open(&f, data_path(UPSTREAM "ds_z3_tp2dp2_fp32/step4.safetensors")));
+    for (int i = 0; i < o.m->params.n; i++) {
+        const tx_param *p = &o.m->params.param[i];
+        const tx_st_tensor *t = expected(f, TX_CKPT_MODEL, p->name);
+        ASSERT_OK(tx_source_read_whole(&o.src, o.m, 0, p, o.whole));
+        for (int64_t k = 0; k < (int64_t)(t->bytes / sizeof(float)); k++) {
+            float want;
+            memcpy(&want, t->data + (size_t)k * sizeof want, sizeof want);
+            assert_true(fabsf(o.whole[k] - want) <= fabsf(want) * 0x1p-11f + 0x1p-25f);
+        }
+    }
+    tx_safetensors_close(f);
+    close_folder(&o);
+}
+
+/* A file that is another run's, or not there. */
+static void incomplete(void **state)
+{
+    (void)state;
+    tx_source src;
+    char command[1024];
+    snprintf(command, sizeof command, "cp -r %s %s", data_path(UPSTREAM "ds_z3_tp2dp2_fp32"), in_scratch("a"));
+    assert_int_equal(system(command), 0);
+    assert_int_equal(unlink(in_scratch("a/global_step4/zero_pp_rank_1_mp_rank_01_optim_states.pt")), 0);
+    ASSERT_FAILS(tx_source_open(&src, in_scratch("a"), NULL, &tx_comm_self), TX_ERR_NOTFOUND,
+                 "zero_pp_rank_1_mp_rank_01_optim_states.pt: is missing");
+    snprintf(command, sizeof command, "cp -r %s %s", data_path(UPSTREAM "classic_pp4vp2_fp32"), in_scratch("b"));
+    assert_int_equal(system(command), 0);
+    snprintf(command, sizeof command, "rm -r %s", in_scratch("b/iter_0000004/mp_rank_00_002"));
+    assert_int_equal(system(command), 0);
+    ASSERT_FAILS(tx_source_open(&src, in_scratch("b"), NULL, &tx_comm_self), TX_ERR_FORMAT, "3 folders mp_rank_");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(deepspeed),    cmocka_unit_test(universal), cmocka_unit_test(megatron),
+        cmocka_unit_test(old_versions), SCRATCH_TEST(release),       SCRATCH_TEST(incomplete),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
