@@ -100,8 +100,9 @@ typedef struct tx_rmsnorm_bwd_args {
 /* activation: element by element one of
  *  TX_GELU_TANH     0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³))), the approximation of
  *  TX_GELU_ERF      x Φ(x). arXiv:1606.08415
- *  TX_SQUARED_RELU  max(x, 0)². arXiv:2109.08668 */
-typedef enum tx_activation { TX_GELU_TANH, TX_GELU_ERF, TX_SQUARED_RELU } tx_activation;
+ *  TX_SQUARED_RELU  max(x, 0)². arXiv:2109.08668
+ *  TX_TANH          tanh x */
+typedef enum tx_activation { TX_GELU_TANH, TX_GELU_ERF, TX_SQUARED_RELU, TX_TANH } tx_activation;
 typedef struct tx_activation_fwd_args {
     tx_tensor y; /* out; may be x's memory */
     tx_tensor x;
@@ -221,6 +222,8 @@ typedef struct tx_attention_fwd_args {
     tx_tensor first_key; /* [sq, b] i32, contiguous, optional: query i of sample b sees no key before it, and at least
                           * one from it on: documents of a sample are kept apart (--reset-attention-mask) */
     tx_past past;        /* optional; causal */
+    tx_tensor n_keys; /* [b] i32, optional, without causal and past: the queries of sample b, all of them, see its keys
+                       * j < n_keys[b], 1 .. sk: what is behind them pads. Read by the host */
 } tx_attention_fwd_args;
 
 /* cache_append: the positions of this call behind what the cache has: k_cache[past.n[b] + i, past.slot[b]] = k[i, b],
@@ -241,7 +244,7 @@ typedef struct tx_attention_bwd_args {
     double scale;
     bool causal;
     tx_dropout mask;
-    tx_tensor first_key; /* as in forward */
+    tx_tensor first_key, n_keys; /* as in forward; dk and dv of keys that pad are 0 */
 } tx_attention_bwd_args;
 
 /* Where a table is split over ranks: which of its rows are here. Zeroed: all of them. */
@@ -250,19 +253,21 @@ typedef struct tx_shard {
     int64_t whole; /* rows of the whole table; 0: those here */
 } tx_shard;
 
-/* embedding_fwd: y[s,b] = word[token[s,b]] + pos[position[s,b]]; a word that is not among the rows here is 0 */
+/* embedding_fwd: y[s,b] = word[token[s,b]] + pos[position[s,b]] + kind[type[s,b]]; a word that is not among the rows
+ * here is 0 */
 typedef struct tx_embedding_fwd_args {
     tx_tensor y;               /* [s, b, h], out; stream */
     tx_tensor token, position; /* [s, b] i32; a token outside [0, rows of the whole) is TX_ERR_ARG naming it */
-    tx_tensor word, pos;       /* [v, h], [max positions, h]; pos optional */
+    tx_tensor type;            /* [s, b] i32, with kind; outside its rows likewise */
+    tx_tensor word, pos, kind; /* [v, h], [max positions, h], [types, h]; pos and kind optional */
     tx_shard shard;            /* of word */
 } tx_embedding_fwd_args;
 
-/* embedding_bwd: dword[token] += dy, dpos[position] += dy, in token order */
+/* embedding_bwd: dword[token] += dy, dpos[position] += dy, dkind[type] += dy, in token order */
 typedef struct tx_embedding_bwd_args {
-    tx_tensor dword, dpos; /* [v, h], [max positions, h], accumulated, wide; dpos optional */
-    tx_tensor dy;          /* [s, b, h]; value or wide */
-    tx_tensor token, position;
+    tx_tensor dword, dpos, dkind; /* [v, h], [max positions, h], [types, h], accumulated, wide; dpos, dkind optional */
+    tx_tensor dy;                 /* [s, b, h]; value or wide */
+    tx_tensor token, position, type;
     tx_shard shard; /* of dword */
 } tx_embedding_bwd_args;
 
@@ -324,18 +329,20 @@ typedef struct tx_cross_entropy_join_args {
 typedef tx_status tx_exchange_fn(tx_ctx *c, tx_tensor all, tx_tensor mine);
 
 /* head_loss: the output head and its loss as one op, in chunks of rows so that logits never exist whole.
- *  z = x Wᵀ, loss as cross_entropy, and with weight also dx = dz W, dW = dzᵀ x + beta dW with gemm's beta.
+ *  z = x Wᵀ + bias, loss as cross_entropy, and with weight also dx = dz W, dW = dzᵀ x + beta dW with gemm's beta, and
+ *  dbias += Σ_rows dz.
  *  Scratch: chunk × v. Logits are wide;
  *  dz is rounded to a value before it is multiplied.
- *  Where W's rows are split over n_parts ranks, w and dw are the rows here, dx is this part's, to be summed over the
- *  parts, and loss is the whole's.
- *  Megatron-LM arXiv:1909.08053 §3. */
+ *  Where W's rows are split over n_parts ranks, w, dw, bias and dbias are the rows here, dx is this part's, to be
+ * summed over the parts, and loss is the whole's. Megatron-LM arXiv:1909.08053 §3. */
 typedef struct tx_head_loss_args {
     tx_tensor loss;   /* [rows], out; wide */
     tx_tensor dx;     /* [rows, h], out; with weight only */
     tx_tensor dw;     /* [v, h], out, or accumulated; with weight only; wide */
     tx_tensor x;      /* [rows, h] */
     tx_tensor w;      /* [v, h] */
+    tx_tensor bias;   /* [v], optional */
+    tx_tensor dbias;  /* [v], accumulated; with bias and weight; wide */
     tx_tensor y;      /* [rows] i32 */
     tx_tensor weight; /* [rows]; wide; optional: without it only loss is computed */
     int64_t n_valid;  /* of all parts */
