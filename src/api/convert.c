@@ -130,7 +130,7 @@ static tx_status make_model(job *j)
     TX_GOTO(tx_config_complete(cfg));
     if (!cfg->megatron_padded_logits) cfg->pad_vocab_size_to = 0; /* the source's ranks' */
     cfg->make_vocab_size_divisible_by *= j->c.n_tp;
-    TX_GOTO(tx_model_type_find("gpt")->create(&j->m, cfg, j->src.vocab_size, NULL));
+    TX_GOTO(tx_model_type_of(cfg)->create(&j->m, cfg, j->src.vocab_size, NULL));
     cfg->make_vocab_size_divisible_by /= j->c.n_tp;
 out:
     json_decref(all);

@@ -94,10 +94,10 @@ bool tx_engine_is_gradient_accumulation_boundary(const tx_engine *e)
 
 tx_status tx_engine_evaluate(tx_engine *e, const int32_t *tokens, double *loss)
 {
-    double sum;
-    int64_t n;
-    TX_TRY(tx_trainer_evaluate(e->trainer, tokens, e->trainer->b, &sum, &n));
-    *loss = n ? sum / (double)n : 0;
+    tx_loss_sum sum[TX_MAX_LOSSES];
+    TX_TRY(tx_trainer_evaluate(e->trainer, tokens, e->trainer->b, sum));
+    *loss = 0;
+    for (int k = 0; k < e->trainer->model->n_losses; k++) *loss += sum[k].n ? sum[k].sum / (double)sum[k].n : 0;
     return TX_OK;
 }
 

@@ -242,7 +242,7 @@ static tx_status show_model(tx__report *r, tx_source *src)
     TX_GOTO(tx_config_from_json(cfg, options, TX_KEPT_SHAPE | TX_KEPT_HINT));
     if (!cfg->seq_length) cfg->seq_length = cfg->max_position_embeddings;
     TX_GOTO(tx_config_complete(cfg));
-    TX_GOTO(tx_model_type_find("gpt")->create(&m, cfg, src->vocab_size, NULL));
+    TX_GOTO(tx_model_type_of(cfg)->create(&m, cfg, src->vocab_size, NULL));
     TX_GOTO(src->type->check(src, m));
     st = show_parameters(r, src, m);
 out:

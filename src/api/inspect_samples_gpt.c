@@ -7,7 +7,7 @@ tx_status tx__put_gpt_sample(tx__sample_view *v, tx_str *out, int64_t i)
     int32_t eod = v->tok ? tx_tokenizer_eod(v->tok) : -1;
     const tx_sample_pieces *p = &v->pieces;
     TX_TRY(tx_sample_pieces_read(&v->pieces, v->blend, i));
-    TX_TRY(tx_blend_get(v->blend, v->tokens, i));
+    TX_TRY(tx_blend_get(v->blend, NULL, v->tokens, i));
     TX_TRY(tx__put_sample_begin(v, out, i, p->dataset));
     TX_TRY(tx_str_puts(out, "\"pieces\":["));
     for (int64_t k = 0; k < p->n; k++)

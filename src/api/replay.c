@@ -53,7 +53,7 @@ static tx_status check(const replay *r)
     const tx_replay_file *f = &r->file;
     const tx_trainer *t = r->engine->trainer;
     int64_t n_micro = tx_config_batch_size(r->cfg, f->consumed_train_samples) / t->b;
-    if (f->row != t->s + 1 || f->n_rows % t->b || f->n_rows / t->b > n_micro - f->first_micro)
+    if (f->row != tx_trainer_row_len(t) || f->n_rows % t->b || f->n_rows / t->b > n_micro - f->first_micro)
         return TX_FAIL(TX_ERR_FORMAT, "%s: %lld samples of %lld ids are no micro-batches of its flags' run", r->path,
                        (long long)f->n_rows, (long long)f->row);
     if (t->iteration >= f->iteration)

@@ -120,7 +120,7 @@ tx_status tx__model_load(tx_model **model, void **value, const tx_config *cfg, t
     tx_model *m = NULL;
     float *v = NULL;
     tx_status st;
-    TX_GOTO(tx_model_type_find("gpt")->create(&m, cfg, src->vocab_size, grid));
+    TX_GOTO(tx_model_type_of(cfg)->create(&m, cfg, src->vocab_size, grid));
     TX_GOTO(tx_alloc(&v, (size_t)m->params.numel, sizeof *v, "the parameters"));
     TX_GOTO(tx_source_weights(src, m, v));
     if (m->dtype != TX_F32) {

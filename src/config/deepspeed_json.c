@@ -572,7 +572,7 @@ static void refuse_batch(reading *r, const tx__batch *b)
     print_number(accumulation, r, "gradient_accumulation_steps", NULL, b->accumulation);
     wrong(r, "%s = %s x %s x data-parallel size %lld is impossible; nearest: %s%s", train, micro, accumulation,
           (long long)b->ranks, list,
-          !r->cfg->given.world_size && strcmp(r->cfg->command->name, "pretrain-gpt") != 0
+          !r->cfg->given.world_size && !tx_config_trains(r->cfg->command->name)
               ? "; --world-size tells how many ranks there are"
               : "");
 }

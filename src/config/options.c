@@ -78,15 +78,15 @@ const tx_command *tx__command_find(const char *name)
 
 bool tx__command_takes(const tx_command *cmd, const tx_option *o, const char **initial)
 {
+    bool takes = cmd->groups >> o->group & 1;
     if (initial) *initial = o->initial;
-    if (cmd->groups >> o->group & 1) return true;
-    if (!tx__has_member(o)) return false;
+    if (!tx__has_member(o)) return takes;
     for (size_t i = 0; i < sizeof also / sizeof *also; i++) {
         if (strcmp(also[i].command, cmd->name) || strcmp(also[i].field, o->field)) continue;
         if (initial) *initial = also[i].initial;
         return true;
     }
-    return false;
+    return takes;
 }
 
 bool tx__flag_equal(const char *table, const char *typed, size_t n)

@@ -210,12 +210,12 @@ static void rule_formats_are_built(const tx__check *k)
 /* ---------------------------------------------------------------- the table */
 
 const tx__rule tx__rules_files[] = {
-    { "pretrain-gpt", rule_save_has_an_interval },
-    { "pretrain-gpt", rule_async_save_has_a_folder },
+    { "pretrain", rule_save_has_an_interval },
+    { "pretrain", rule_async_save_has_a_folder },
     { NULL, rule_load_has_one_meaning },
-    { "pretrain-gpt", rule_missing_checkpoint_has_a_name },
-    { "pretrain-gpt", rule_finetune_has_a_checkpoint },
-    { "pretrain-gpt", rule_dump_step_is_a_step },
+    { "pretrain", rule_missing_checkpoint_has_a_name },
+    { "pretrain", rule_finetune_has_a_checkpoint },
+    { "pretrain", rule_dump_step_is_a_step },
     { NULL, rule_datasets_are_one_or_pairs },
     { NULL, rule_data_is_divided_or_apart },
     { NULL, rule_weighted_splits_stand_alone },
@@ -226,7 +226,7 @@ const tx__rule tx__rules_files[] = {
     { "preprocess-data", rule_tokenizer_has_its_files },
     { "tokenize", rule_tokenizer_has_its_files },
     { "detokenize", rule_tokenizer_has_its_files },
-    { "pretrain-gpt", rule_tokenizer_has_its_files },
+    { "pretrain", rule_tokenizer_has_its_files },
     { "inspect", rule_tokenizer_has_its_files },
     { "inspect-samples", rule_tokenizer_has_its_files },
     { "evaluate", rule_tokenizer_has_its_files },

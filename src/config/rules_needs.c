@@ -311,8 +311,8 @@ static void rule_zero_has_folders(const tx__check *k)
 /* ---------------------------------------------------------------- the table */
 
 const tx__rule tx__rules_needs[] = {
-    { "pretrain-gpt", rule_training_has_its_sizes },
-    { "pretrain-gpt", rule_training_has_a_shape },
+    { "pretrain", rule_training_has_its_sizes },
+    { "pretrain", rule_training_has_a_shape },
     { "preprocess-data", rule_preprocess_has_files },
     { "preprocess-data", rule_partitions_divide_workers },
     { "train-tokenizer", rule_train_tokenizer_has_files },
@@ -336,6 +336,6 @@ const tx__rule tx__rules_needs[] = {
     { "generate-samples-gpt", rule_sampler_is_sound },
     { "serve", rule_serve_has_a_model },
     { "run-text-generation-server", rule_serve_has_a_model },
-    { "pretrain-gpt", rule_no_bert_index },
+    { "pretrain", rule_no_bert_index },
     { NULL, NULL },
 };

@@ -11,14 +11,19 @@ bool tx__in_samples(const tx_config *c)
     return c->train_samples && !c->given.train_iters;
 }
 
+bool tx_config_trains(const char *command)
+{
+    return !strncmp(command, "pretrain-", 9);
+}
+
 /* Those of a job that takes place on all ranks that have been started. */
 static bool runs_on_ranks(const char *command)
 {
-    static const char *const names[] = { "pretrain-gpt",         "evaluate", "generate",
+    static const char *const names[] = { "evaluate", "generate",
                                          "generate-samples-gpt", "serve",    "run-text-generation-server" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(command, names[i])) return true;
-    return false;
+    return tx_config_trains(command);
 }
 
 /* A job that does not take place, and one whose data is looked at, are as large as a model needs. */
@@ -130,7 +135,7 @@ void tx__config_check(const tx_config *cfg, const tx_config_given *bad, tx_viola
                                               tx__rules_run,   tx__rules_zero,  tx__rules_files };
     const tx__check k = { .c = cfg, .g = &cfg->given, .bad = bad, .v = v };
     const char *command =
-        tx__plans_only(&k) ? "pretrain-gpt" : cfg->command->name; /* what is planned keeps its rules */
+        tx__plans_only(&k) || tx_config_trains(cfg->command->name) ? "pretrain" : cfg->command->name;
     for (size_t i = 0; i < sizeof topics / sizeof *topics; i++)
         for (const tx__rule *r = topics[i]; r->check; r++)
             if (!r->command || !strcmp(r->command, command)) r->check(&k);

@@ -343,3 +343,14 @@ tx_status tx_bert_dataset_get(const tx_bert_dataset *ds, tx_bert_sample *s, int6
     for (int64_t k = s->n_tokens; k < data->seq_length; k++) s->tokens[k] = s->types[k] = data->pad;
     return TX_OK;
 }
+
+tx_status tx_bert_dataset_get_row(const tx_bert_dataset *ds, tx_bert_sample *s, int32_t *row, int64_t i)
+{
+    int64_t n = ds->data->seq_length;
+    TX_TRY(tx_bert_dataset_get(ds, s, i));
+    memcpy(row, s->tokens, (size_t)(3 * n) * sizeof *row); /* tokens, types and labels lie one behind the other */
+    tx_bert_ids to = tx_bert_ids_of(row, n);
+    *to.n_tokens = s->n_tokens;
+    *to.is_random = s->is_random;
+    return TX_OK;
+}

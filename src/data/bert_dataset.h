@@ -63,6 +63,23 @@ void tx_bert_sample_deinit(tx_bert_sample *s); /* a zeroed one is fine */
  * vocabulary, an empty first segment). */
 tx_status tx_bert_dataset_get(const tx_bert_dataset *ds, tx_bert_sample *s, int64_t i);
 
+/* A sample in one row of numbers, as models and files take it: [tokens s][types s][labels s][n_tokens][is_random]. */
+typedef struct tx_bert_ids {
+    int32_t *tokens, *types, *labels; /* [s] */
+    int32_t *n_tokens, *is_random;
+} tx_bert_ids;
+static inline int64_t tx_bert_row_len(int64_t s)
+{
+    return 3 * s + 2;
+}
+static inline tx_bert_ids tx_bert_ids_of(int32_t *row, int64_t s)
+{
+    return (tx_bert_ids){ row, row + s, row + 2 * s, row + 3 * s, row + 3 * s + 1 };
+}
+
+/* Sample i as such a row. @s made for the dataset's seq_length, used up   @row [tx_bert_row_len] */
+tx_status tx_bert_dataset_get_row(const tx_bert_dataset *ds, tx_bert_sample *s, int32_t *row, int64_t i);
+
 /* The sentences that sample i is made of. */
 tx_bert_row tx_bert_dataset_row(const tx_bert_dataset *ds, int64_t i);
 

@@ -199,9 +199,11 @@ int tx_blend_find(const tx_blend *b, int64_t i, int64_t *sample)
     return set;
 }
 
-tx_status tx_blend_get(const tx_blend *b, int32_t *tokens, int64_t i)
+tx_status tx_blend_get(const tx_blend *b, tx_bert_sample *bert, int32_t *row, int64_t i)
 {
     int64_t sample;
     int set = tx_blend_find(b, i, &sample);
-    return tx_gpt_dataset_get(b->dataset[set].gpt, tokens, sample);
+    const tx_blend_part *part = &b->dataset[set];
+    if (part->bert) return tx_bert_dataset_get_row(part->bert, bert, row, sample);
+    return tx_gpt_dataset_get(part->gpt, row, sample);
 }

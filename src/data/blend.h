@@ -75,7 +75,8 @@ void tx_blend_free(tx_blend *b); /* a zeroed one is fine */
 /* The dataset that sample i comes from, 0 <= i < n_samples (keyed: from <= i); *sample is its number there. */
 int tx_blend_find(const tx_blend *b, int64_t i, int64_t *sample);
 
-/* GPT: tokens[0 .. seq_length] = sample i. Errors: those of tx_gpt_dataset_get. */
-tx_status tx_blend_get(const tx_blend *b, int32_t *tokens, int64_t i);
+/* Sample i as a row of numbers: GPT's s + 1 tokens, BERT's tx_bert_row_len.   @bert BERT's, made for its seq_length;
+ * else NULL. Errors: those of tx_gpt_dataset_get and tx_bert_dataset_get. */
+tx_status tx_blend_get(const tx_blend *b, tx_bert_sample *bert, int32_t *row, int64_t i);
 
 #endif

@@ -16,10 +16,17 @@
  * dtype, s being the positions of a rank (parallel/tp.h). */
 typedef struct tx_batch {
     tx_tensor token, position; /* [s, b] i32 */
+    tx_tensor type;            /* [s, b] i32: which segment of its sample a token is of; absent: there is one */
     tx_tensor first_key; /* [s, b] i32: where each position's document begins; absent: attention reaches back to 0 */
-    tx_tensor label;     /* [s*b] i32, -1 = ignored */
-    tx_tensor weight;    /* [s*b] fp32: derivative of the objective by each token's loss */
-    tx_tensor loss;      /* [s*b] fp32, out, nats */
+    tx_tensor n_keys; /* [b] i32: tokens of each sample, the rest pads; absent: all are. Attention has no direction */
+    tx_tensor label;  /* [n] i32, -1 = ignored; n is s*b, or with `row` at most what is predicted of a micro-batch */
+    tx_tensor weight; /* [n] fp32: derivative of the objective by each token's loss */
+    tx_tensor loss;   /* [n] fp32, out, nats */
+    tx_tensor row;    /* [b + n] i32: the rows of [s*b] that the head reads: every sample's first, then those of
+                       * label; absent: all. Only the first n_labels of n are used then */
+    int64_t n_labels;
+    tx_tensor pair_label, pair_weight,
+        pair_loss; /* [b] i32, fp32, fp32: the same of the binary head, if there is one */
     tx_dropout_key dropout;
     int chunk, slot;
     tx_tensor x; /* input of a chunk that is not the first; the caller's, until the slot's bwd, or where the
@@ -45,7 +52,20 @@ typedef struct tx_decode {
     tx_kv_cache *kv;           /* one per layer of this stage */
 } tx_decode;
 
-enum { TX_MAX_CHUNKS = 64 };
+enum { TX_MAX_CHUNKS = 64, TX_MAX_LOSSES = 2, TX_BATCH_BUFFERS = 12 };
+
+/* The losses of some tokens, or of some samples. */
+typedef struct tx_loss_sum {
+    double sum; /* nats */
+    int64_t n;
+} tx_loss_sum;
+
+/* How samples become a batch. */
+typedef struct tx_batch_rule {
+    int32_t eod; /* token after which a document ends, or -1 */
+    bool eod_mask_loss, reset_position_ids;
+    double scale; /* of the objective, which is the mean of each loss over the micro-batch, summed over the losses */
+} tx_batch_rule;
 
 /* What --profile-backward times, of layers that are computed again. */
 typedef enum tx_group_time { TX_GROUP_FORWARD, TX_GROUP_AGAIN, TX_GROUP_BACKWARD, TX_N_GROUP_TIMES } tx_group_time;
@@ -59,36 +79,59 @@ typedef struct tx_model {
     bool learns_positions; /* a table of max_positions: nothing can be longer */
     int64_t n_groups;      /* key and value heads */
     int64_t head_dim;
-    int64_t ffn, mlp_in;    /* width inside the MLP, and rows of its first matrix: twice as many with a gate */
-    int64_t vocab_size;     /* real tokens: what the tokenizer has */
-    int64_t vocab_padded;   /* rows of the embedding: a multiple of --make-vocab-size-divisible-by */
-    int64_t n_valid;        /* columns that take part in the softmax: vocab_size, or vocab_padded as upstream does */
-    double label_smoothing; /* of the training loss */
-    tx_recompute recompute; /* n_layers: of each chunk */
-    int n_chunks;           /* what this pipeline stage has of the layers */
+    int64_t ffn, mlp_in;  /* width inside the MLP, and rows of its first matrix: twice as many with a gate */
+    int64_t vocab_size;   /* real tokens: what the tokenizer has */
+    int64_t vocab_padded; /* rows of the embedding: a multiple of --make-vocab-size-divisible-by */
+    int64_t n_valid;      /* columns that take part in the softmax: vocab_size, or vocab_padded as upstream does */
+    double head_products; /* multiply-adds of the head's matrix products, for each position of the sequence */
+    int n_losses;
+    const char *loss_name[TX_MAX_LOSSES]; /* as Megatron logs them: "lm loss"; the objective is their sum */
+    double label_smoothing;               /* of the training loss */
+    tx_recompute recompute;               /* n_layers: of each chunk */
+    int n_chunks;                         /* what this pipeline stage has of the layers */
     tx_pp_chunk chunk[TX_MAX_CHUNKS];
     double group_seconds[TX_N_GROUP_TIMES]; /* since the model was made; AGAIN with fetching what was kept */
 } tx_model;
 
 typedef struct tx_model_type {
-    const char *name;
+    const char *name;     /* as --model-type has it: "GPT" */
+    bool reads_sentences; /* its samples are those of data/bert_dataset.h; else of data/gpt_dataset.h */
+    /* A sample of s positions as the data gives it: so many i32. */
+    int64_t (*row_len)(int64_t s);
     /* Sizes from the options, vocabulary from the tokenizer; declares the parameters of a rank of the grid (NULL: of
      * one alone), allocates no weights. */
     tx_status (*create)(tx_model **out, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid);
     void (*destroy)(tx_model *m);
     tx_status (*hold)(tx_model *m, int n_slots); /* room for so many; one after create. TX_ERR_NOMEM */
+    /* The batch's own tensors, contiguous and at TX_DRY_ADDRESS: shapes for b samples of s positions. */
+    void (*shape)(const tx_model *m, const tx_config *cfg, tx_batch *batch, int64_t s, int64_t b);
+    /* Samples into these tensors.  @rows [b][row_len].  TX_ERR_FORMAT: an id that is none of the vocabulary's */
+    tx_status (*fill)(const tx_model *m, tx_batch *batch, const int32_t *rows, const tx_batch_rule *rule);
+    /* Behind the last chunk's forward: of the first n_samples samples.  @sum [n_losses] */
+    void (*losses)(const tx_model *m, const tx_batch *batch, int64_t n_samples, tx_loss_sum *sum);
     /* The batch's chunk; the last one gives the loss of every token. With `train` also pushes on c->acts what bwd pops,
      * and the head's gradients are done. Without, y lies there above the caller's mark. */
     tx_status (*fwd)(tx_ctx *c, tx_model *m, tx_batch *batch, bool train);
     tx_status (*bwd)(tx_ctx *c, tx_model *m, tx_batch *batch);
-    /* The chunk that a stage has, which is one. Ranks have all positions: no sequence parallelism. */
+    /* The chunk that a stage has, which is one. Ranks have all positions: no sequence parallelism. NULL: the model does
+     * not continue text. */
     tx_status (*decode)(tx_ctx *c, tx_model *m, const tx_decode *d);
     /* The last stage's: from rows of its y to what comes next.  @logits [rows, this tensor rank's part of the padded
      * vocabulary] fp32, out; the row stride may exceed the row   @y [rows, h] */
     tx_status (*logits)(tx_ctx *c, tx_model *m, tx_tensor logits, tx_tensor y);
+    /* Likewise of the binary head, from the first position of each sample; NULL, or m->n_losses 1: there is none.
+     * @logits [b, 2] fp32, out   @y [b, h] */
+    tx_status (*pair_logits)(tx_ctx *c, tx_model *m, tx_tensor logits, tx_tensor y);
 } tx_model_type;
 
-const tx_model_type *tx_model_type_find(const char *name); /* NULL if there is none */
+const tx_model_type *tx_model_type_find(const char *name);   /* NULL if there is none */
+const tx_model_type *tx_model_type_of(const tx_config *cfg); /* by --model-type, which the options have checked */
+
+/* Where the tensors of a batch are that are its own, absent ones too. */
+void tx_batch_buffers(tx_batch *batch, tx_tensor *own[TX_BATCH_BUFFERS]);
+
+/* TX_ERR_FORMAT unless 0 <= id < vocab_size. */
+tx_status tx_check_id(const tx_model *m, int32_t id);
 
 /* Rows of the vocabulary after padding: Megatron's rule. */
 int64_t tx_vocab_padded(int64_t vocab_size, int64_t multiple);

@@ -3,15 +3,39 @@
 
 #include "model/model.h"
 
-extern const tx_model_type tx_model_gpt;
+extern const tx_model_type tx_model_gpt, tx_model_bert;
 
-static const tx_model_type *const types[] = { &tx_model_gpt };
+static const tx_model_type *const types[] = { &tx_model_gpt, &tx_model_bert };
 
 const tx_model_type *tx_model_type_find(const char *name)
 {
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         if (!strcmp(types[i]->name, name)) return types[i];
     return NULL;
+}
+
+const tx_model_type *tx_model_type_of(const tx_config *cfg)
+{
+    const tx_model_type *type = tx_model_type_find(cfg->model_type);
+    TX_ASSERT(type);
+    return type;
+}
+
+void tx_batch_buffers(tx_batch *batch, tx_tensor *own[TX_BATCH_BUFFERS])
+{
+    tx_tensor *all[TX_BATCH_BUFFERS] = { &batch->token,  &batch->position,   &batch->type,        &batch->first_key,
+                                         &batch->n_keys, &batch->label,      &batch->weight,      &batch->loss,
+                                         &batch->row,    &batch->pair_label, &batch->pair_weight, &batch->pair_loss };
+    memcpy(own, all, sizeof all);
+}
+
+tx_status tx_check_id(const tx_model *m, int32_t id)
+{
+    if (id >= 0 && id < m->vocab_size) return TX_OK;
+    return TX_FAIL(
+        TX_ERR_FORMAT,
+        "the data holds token id %d, but the vocabulary has %lld tokens: was it made with another tokenizer?", id,
+        (long long)m->vocab_size);
 }
 
 tx_status tx_unit_use(const tx_batch *batch, int unit, int next)
@@ -46,5 +70,5 @@ double tx_model_flops(const tx_model *m, int64_t s, int64_t b)
     double layer =
         h * (qkv + heads) + h * (double)(m->mlp_in + m->ffn) + 2 * heads * (double)s; /* the last: q kᵀ, p v */
     int passes = m->recompute.n_layers ? 4 : 3; /* forward, backward twice as much, forward again */
-    return 2 * passes * tokens * ((double)m->n_layers * layer + h * (double)m->vocab_padded);
+    return 2 * passes * tokens * ((double)m->n_layers * layer + m->head_products);
 }

@@ -63,15 +63,15 @@ static tx_status turn(tx_ctx *c, const tx_attention *w, tx_tensor qk, tx_past pa
     return TX_OK;
 }
 
-tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_saved *a, tx_kv_cache *kv,
-                                 tx_tensor first_key, const tx_dropout_key *key, tx_tensor y, tx_tensor x)
+tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_saved *a, tx_kv_cache *kv, tx_keys keys,
+                                 const tx_dropout_key *key, tx_tensor y, tx_tensor x)
 {
     int64_t s = x.dim[0], b = x.dim[1], n = w->n_heads, g = w->n_groups;
     tx_dtype t = x.dtype;
     a->qkv = tx_push3(&c->acts, t, s, b, (n + 2 * g) * w->d);
     a->o = tx_push3(&c->acts, t, s, b, n * w->d);
     a->lse = kv ? (tx_tensor){ 0 } : tx_push1(&c->acts, tx_wide(t), b * n * s);
-    a->first_key = first_key;
+    a->keys = keys;
     tx_past past = kv ? kv->past : (tx_past){ .n = { 0 } };
 
     /* 1  q, k, v = x W_qkvᵀ + b_qkv   [s, b, groups, r + 2, d] */
@@ -86,15 +86,15 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
         p.k = kv->k;
         p.v = kv->v;
     }
-    /* 3  o = drop(softmax(q kᵀ / √d + causal)) v   [s, b, n d] */
+    /* 3  o = drop(softmax(q kᵀ / √d + mask)) v   [s, b, n d] */
     a->lse = (tx_tensor){ .data = a->lse.data,
                           .dtype = a->lse.dtype,
                           .n_dims = 4,
                           .dim = { b, g, n / g, s },
                           .stride = { n * s, n / g * s, s, 1 } };
     TX_RUN(c, attention_fwd, .o = all_heads(w, a->o), .lse = a->lse, .q = p.q, .k = p.k, .v = p.v,
-           .scale = 1.0 / sqrt((double)w->d), .causal = true, .mask = attention_mask(w, key), .first_key = first_key,
-           .past = past);
+           .scale = 1.0 / sqrt((double)w->d), .causal = w->causal, .mask = attention_mask(w, key),
+           .first_key = keys.first, .n_keys = keys.n, .past = past);
     /* 4  y = o W_projᵀ + b_proj */
     tx_at_part(c, DENSE);
     return tx_linear_fwd(c, &w->proj, tx_as_rows(y), tx_as_rows(a->o));
@@ -115,8 +115,8 @@ tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_atte
     /* 3  dq, dk, dv, side by side as the forward's fused tensor */
     tx_at_part(c, CORE);
     TX_RUN(c, attention_bwd, .dq = d.q, .dk = d.k, .dv = d.v, .do_ = all_heads(w, d_o), .o = all_heads(w, a->o),
-           .lse = a->lse, .q = p.q, .k = p.k, .v = p.v, .scale = 1.0 / sqrt((double)w->d), .causal = true,
-           .mask = attention_mask(w, key), .first_key = a->first_key);
+           .lse = a->lse, .q = p.q, .k = p.k, .v = p.v, .scale = 1.0 / sqrt((double)w->d), .causal = w->causal,
+           .mask = attention_mask(w, key), .first_key = a->keys.first, .n_keys = a->keys.n);
     /* 2  dq, dk turned back */
     TX_TRY(turn(c, w, d.qk, (tx_past){ .n = { 0 } }, true));
     /* 1  dx = dqkv W_qkv */

@@ -1,4 +1,4 @@
-/* attention.h - causal self-attention with one fused q,k,v projection.
+/* attention.h - self-attention, causal or not, with one fused q,k,v projection.
  *
  *  Query heads come in groups that share a key and a value head (as many groups as heads: plain attention). Rows of the
  *  fused projection follow Megatron's checkpoint_version 3: per group its r = heads / groups queries, then its key,
@@ -18,16 +18,23 @@ typedef struct tx_attention {
     int64_t n_heads_whole, first_head; /* of all ranks, and the number of this one's first: they name random numbers */
     int64_t n_rot;                     /* elements of a head that rotary positions turn (ops.h, rope); 0: none */
     double rope_theta;
+    bool causal;
     double p_drop; /* of the probabilities */
     int layer;     /* from 1; names the random stream */
 } tx_attention;
 
+/* The keys that queries see, as in ops.h; either may be absent. */
+typedef struct tx_keys {
+    tx_tensor first; /* [s, b] i32: from this one on */
+    tx_tensor n;     /* [b] i32: so many of a sample, all; not with a causal layer */
+} tx_keys;
+
 /* What backward needs; tensors lie on the activation stack. */
 typedef struct tx_attention_saved {
-    tx_tensor qkv;       /* [s, b, (heads + 2 groups) d], q and k turned */
-    tx_tensor o;         /* [s, b, heads d], heads side by side, before the projection */
-    tx_tensor lse;       /* [b, groups, r, s] */
-    tx_tensor first_key; /* the caller's */
+    tx_tensor qkv; /* [s, b, (heads + 2 groups) d], q and k turned */
+    tx_tensor o;   /* [s, b, heads d], heads side by side, before the projection */
+    tx_tensor lse; /* [b, groups, r, s] */
+    tx_keys keys;  /* the caller's */
 } tx_attention_saved;
 
 /* A layer's keys and values of the positions already seen, for generation, and which of them a call goes on with. */
@@ -37,10 +44,9 @@ typedef struct tx_kv_cache {
 } tx_kv_cache;
 
 /* @y [s, b, h], written, this tensor rank's part of it   @x [s, b, h].  Pushes a's tensors. kv NULL: training and
- * scoring; else the s new positions are appended to the cache and look at all of their sequence.   @first_key [s, b]
- * i32 or absent, as in ops.h */
-tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_saved *a, tx_kv_cache *kv,
-                                 tx_tensor first_key, const tx_dropout_key *key, tx_tensor y, tx_tensor x);
+ * scoring; else the s new positions are appended to the cache and look at all of their sequence. */
+tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_saved *a, tx_kv_cache *kv, tx_keys keys,
+                                 const tx_dropout_key *key, tx_tensor y, tx_tensor x);
 
 /* @dx [s, b, h], written, this tensor rank's part; may be dy's memory   @dy [s, b, h]   @x as in forward */
 tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_attention_saved *a,

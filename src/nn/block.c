@@ -5,27 +5,33 @@
 
 #define F(member) offsetof(tx_block, member)
 
-/* For tx_at_part: parts that have no parameters of these names, and two norms. */
+/* For tx_at_part: parts that have no parameters of these names, and norms. With post_norm ln1 has ln2's name: it is
+ * behind the attention. */
 #define LN1       "input_layernorm"
 #define LN2       "post_attention_layernorm"
+#define POST_LN2  "post_mlp_layernorm"
 #define ATTENTION "self_attention.bias_dropout_add"
 #define MLP       "mlp.bias_dropout_add"
 
 /* Names and order are Megatron's. Projections that end a residual branch start smaller: GPT-2 §2.3. */
 /* clang-format off */
 const tx_param_decl tx_block_params[] = {
-    { "input_layernorm.weight",                "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln1.gamma),     0 },
-    { "input_layernorm.bias",                  "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln1.beta),      TX_WITH_BETA },
+    { "input_layernorm.weight",                "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln1.gamma),     TX_WITH_PRE_NORM },
+    { "input_layernorm.bias",                  "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln1.beta),      TX_WITH_PRE_NORM | TX_WITH_BETA },
     { "self_attention.query_key_value.weight", "q/t,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, F(attn.qkv.w),    0 },
     { "self_attention.query_key_value.bias",   "q/t",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.qkv.b),    TX_WITH_BIAS },
     { "self_attention.dense.weight",           "h,a/t", TX_INIT_SCALED, TX_DECAY,    TX_SETS, F(attn.proj.w),   0 },
     { "self_attention.dense.bias",             "h",     TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.proj.b),   TX_WITH_BIAS },
-    { "post_attention_layernorm.weight",       "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln2.gamma),     0 },
-    { "post_attention_layernorm.bias",         "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln2.beta),      TX_WITH_BETA },
+    { "post_attention_layernorm.weight",       "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln1.gamma),     TX_WITH_POST_NORM },
+    { "post_attention_layernorm.bias",         "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln1.beta),      TX_WITH_POST_NORM | TX_WITH_BETA },
+    { "post_attention_layernorm.weight",       "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln2.gamma),     TX_WITH_PRE_NORM },
+    { "post_attention_layernorm.bias",         "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln2.beta),      TX_WITH_PRE_NORM | TX_WITH_BETA },
     { "mlp.dense_h_to_4h.weight",              "u/t,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, F(mlp.h_to_4h.w), 0 },
     { "mlp.dense_h_to_4h.bias",                "u/t",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(mlp.h_to_4h.b), TX_WITH_BIAS },
     { "mlp.dense_4h_to_h.weight",              "h,f/t", TX_INIT_SCALED, TX_DECAY,    TX_SETS, F(mlp.to_h.w),    0 },
     { "mlp.dense_4h_to_h.bias",                "h",     TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(mlp.to_h.b),    TX_WITH_BIAS },
+    { "post_mlp_layernorm.weight",             "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln2.gamma),     TX_WITH_POST_NORM },
+    { "post_mlp_layernorm.bias",               "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln2.beta),      TX_WITH_POST_NORM | TX_WITH_BETA },
 };
 /* clang-format on */
 const int tx_block_n_params = sizeof tx_block_params / sizeof tx_block_params[0];
@@ -44,36 +50,77 @@ static tx_tensor whole_of(const tx_block_saved *a, tx_tensor x)
     return x.n_dims == 2 ? tx_as_rows(w) : w;
 }
 
-tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_cache *kv, tx_tensor first_key,
-                       const tx_dropout_key *key, tx_tensor y, tx_tensor x)
+/* z = g(attn(f(in))): a branch between its norm and its dropout. */
+static tx_status attention_branch(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_cache *kv, tx_keys keys,
+                                  const tx_dropout_key *key, tx_tensor z, tx_tensor in)
 {
-    int64_t s = x.dim[0], b = x.dim[1], h = x.dim[2];
-    a->x = x;
-    a->mark = tx_arena_mark(&c->acts);
-    a->x1 = tx_push3(&c->acts, x.dtype, s, b, h);
+    TX_TRY(tx_tp_gather(c, whole_of(a, in), in));
+    TX_TRY(tx_attention_layer_fwd(c, &w->attn, &a->attn, kv, keys, key, whole_of(a, z), whole_of(a, in)));
+    TX_TRY(tx_tp_sum(c, z, whole_of(a, z)));
+    tx_at_part(c, ATTENTION);
+    return TX_OK;
+}
+
+/* z = g(mlp(f(in))), likewise.   @in [s b, h] */
+static tx_status mlp_branch(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_tensor z, tx_tensor in)
+{
+    TX_TRY(tx_tp_gather(c, whole_of(a, in), in));
+    TX_TRY(tx_mlp_fwd(c, &w->mlp, &a->mlp, tx_as_rows(whole_of(a, z)), whole_of(a, in)));
+    TX_TRY(tx_tp_sum(c, z, whole_of(a, z)));
+    tx_at_part(c, MLP);
+    return TX_OK;
+}
+
+static tx_status pre_norm_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_cache *kv, tx_keys keys,
+                              const tx_dropout_key *key, tx_tensor y, tx_tensor x)
+{
     bool own = x.dtype == w->ln1.gamma.value.dtype; /* then a branch ends where its half's output will be */
     tx_tensor z1 = own ? a->x1 : a->branch, z2 = own ? y : a->branch;
 
     /* 1  ln1 = norm(x)   2  z1 = g(attn(f(ln1)))   3  x1 = x + drop(z1) */
-    tx_at_layer(c, w->layer);
     tx_at_part(c, LN1);
     TX_TRY(tx_norm_fwd(c, &w->ln1, &a->ln1, a->norm, x));
     tx_tensor normed = shaped(&a->ln1, x);
-    TX_TRY(tx_tp_gather(c, whole_of(a, normed), normed));
-    TX_TRY(tx_attention_layer_fwd(c, &w->attn, &a->attn, kv, first_key, key, whole_of(a, z1), whole_of(a, normed)));
-    TX_TRY(tx_tp_sum(c, z1, whole_of(a, z1)));
-    tx_at_part(c, ATTENTION);
+    TX_TRY(attention_branch(c, w, a, kv, keys, key, z1, normed));
     TX_RUN(c, dropout_add_fwd, .y = a->x1, .x = z1, .residual = w->residual_post_norm ? normed : x,
            .mask = tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_ATTENTION_OUT));
     /* 4  ln2 = norm(x1)   5  z2 = g(mlp(f(ln2)))   6  y = x1 + drop(z2) */
     tx_at_part(c, LN2);
     TX_TRY(tx_norm_fwd(c, &w->ln2, &a->ln2, a->norm, a->x1));
-    TX_TRY(tx_tp_gather(c, whole_of(a, a->ln2.y), a->ln2.y));
-    TX_TRY(tx_mlp_fwd(c, &w->mlp, &a->mlp, tx_as_rows(whole_of(a, z2)), whole_of(a, a->ln2.y)));
-    TX_TRY(tx_tp_sum(c, z2, whole_of(a, z2)));
-    tx_at_part(c, MLP);
+    TX_TRY(mlp_branch(c, w, a, z2, a->ln2.y));
     TX_RUN(c, dropout_add_fwd, .y = y, .x = z2, .residual = w->residual_post_norm ? shaped(&a->ln2, x) : a->x1,
            .mask = tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_MLP_OUT));
+    return TX_OK;
+}
+
+static tx_status post_norm_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_cache *kv, tx_keys keys,
+                               const tx_dropout_key *key, tx_tensor y, tx_tensor x)
+{
+    TX_ASSERT(x.dtype == w->ln1.gamma.value.dtype && !w->residual_post_norm);
+    a->x2 = tx_push3(&c->acts, x.dtype, x.dim[0], x.dim[1], x.dim[2]);
+
+    /* 1  x1 = g(attn(f(x)))   2  x1 = x + drop(x1)   3  ln1 = norm(x1) */
+    TX_TRY(attention_branch(c, w, a, kv, keys, key, a->x1, x));
+    TX_RUN(c, dropout_add_fwd, .y = a->x1, .x = a->x1, .residual = x,
+           .mask = tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_ATTENTION_OUT));
+    tx_at_part(c, LN2);
+    TX_TRY(tx_norm_fwd(c, &w->ln1, &a->ln1, a->norm, a->x1));
+    /* 4  x2 = g(mlp(f(ln1)))   5  x2 = ln1 + drop(x2)   6  y = norm(x2) */
+    TX_TRY(mlp_branch(c, w, a, a->x2, a->ln1.y));
+    TX_RUN(c, dropout_add_fwd, .y = a->x2, .x = a->x2, .residual = shaped(&a->ln1, x),
+           .mask = tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_MLP_OUT));
+    tx_at_part(c, POST_LN2);
+    return tx_norm_fwd(c, &w->ln2, &a->ln2, tx_as_rows(y), a->x2);
+}
+
+tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_cache *kv, tx_keys keys,
+                       const tx_dropout_key *key, tx_tensor y, tx_tensor x)
+{
+    a->x = x;
+    a->mark = tx_arena_mark(&c->acts);
+    a->x1 = tx_push3(&c->acts, x.dtype, x.dim[0], x.dim[1], x.dim[2]);
+    tx_at_layer(c, w->layer);
+    TX_TRY((w->post_norm ? post_norm_fwd : pre_norm_fwd)(c, w, a, kv, keys, key, y, x));
     tx_at_layer(c, 0);
     return TX_OK;
 }
@@ -107,35 +154,84 @@ static tx_status join(tx_ctx *c, const tx_block *w, const tx_norm *norm, const t
     return tx_norm_bwd(c, norm, a, d, dn, (tx_tensor){ 0 }, x);
 }
 
+/* Room that both branches' backward uses in turn: what is dropped, and the gradient of what went in. */
+typedef struct room {
+    tx_tensor dropped, dn; /* [s, b, h] */
+} room;
+
+/* dn = f'(mlp'(g'(drop'(d))))   @in what the forward's branch took */
+static tx_status mlp_branch_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_dropout_key *key,
+                                const room *r, tx_tensor d, tx_tensor in)
+{
+    size_t mark = tx_arena_mark(&c->acts);
+    tx_tensor db, whole;
+    tx_at_part(c, MLP);
+    TX_TRY(branch_gradient(c, &db, r->dropped, d, tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_MLP_OUT)));
+    TX_TRY(enter_bwd(c, a, db, in, &whole));
+    TX_TRY(tx_mlp_bwd(c, &w->mlp, &a->mlp, tx_as_rows(whole_of(a, r->dn)), tx_as_rows(whole_of(a, db)), whole));
+    TX_TRY(tx_tp_sum(c, r->dn, whole_of(a, r->dn)));
+    tx_arena_pop(&c->acts, mark);
+    return TX_OK;
+}
+
+/* dn = f'(attn'(g'(drop'(d)))) */
+static tx_status attention_branch_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_dropout_key *key,
+                                      const room *r, tx_tensor d, tx_tensor in)
+{
+    size_t mark = tx_arena_mark(&c->acts);
+    tx_tensor db, whole;
+    tx_at_part(c, ATTENTION);
+    TX_TRY(branch_gradient(c, &db, r->dropped, d, tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_ATTENTION_OUT)));
+    TX_TRY(enter_bwd(c, a, db, in, &whole));
+    TX_TRY(tx_attention_layer_bwd(c, &w->attn, &a->attn, key, whole_of(a, r->dn), whole_of(a, db), whole));
+    TX_TRY(tx_tp_sum(c, r->dn, whole_of(a, r->dn)));
+    tx_arena_pop(&c->acts, mark);
+    return TX_OK;
+}
+
+static tx_status pre_norm_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_dropout_key *key,
+                              const room *r, tx_tensor d)
+{
+    bool again = a->norm.data; /* both norms wrote there, and other layers since */
+    /* 6, 5  dn   4  d += norm'(dn) */
+    tx_at_part(c, LN2);
+    if (again) TX_TRY(tx_norm_again(c, &w->ln2, &a->ln2, a->x1));
+    TX_TRY(mlp_branch_bwd(c, w, a, key, r, d, a->ln2.y));
+    tx_at_part(c, LN2);
+    TX_TRY(join(c, w, &w->ln2, &a->ln2, d, r->dn, a->x1));
+    /* 3, 2  dn   1  d += norm'(dn) */
+    if (again) TX_TRY(tx_norm_again(c, &w->ln1, &a->ln1, a->x));
+    TX_TRY(attention_branch_bwd(c, w, a, key, r, d, shaped(&a->ln1, d)));
+    tx_at_part(c, LN1);
+    return join(c, w, &w->ln1, &a->ln1, d, r->dn, a->x);
+}
+
+static tx_status post_norm_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_dropout_key *key,
+                               const room *r, tx_tensor d)
+{
+    tx_tensor none = { 0 };
+    /* 6  d = norm'(d)   5, 4  d += dn */
+    tx_at_part(c, POST_LN2);
+    TX_TRY(tx_norm_bwd(c, &w->ln2, &a->ln2, d, d, none, a->x2));
+    tx_at_part(c, LN2);
+    if (a->norm.data) TX_TRY(tx_norm_again(c, &w->ln1, &a->ln1, a->x1));
+    TX_TRY(mlp_branch_bwd(c, w, a, key, r, d, a->ln1.y));
+    TX_RUN(c, dropout_add_fwd, .y = d, .x = r->dn, .residual = d);
+    /* 3  d = norm'(d)   2, 1  d += dn */
+    tx_at_part(c, LN2);
+    TX_TRY(tx_norm_bwd(c, &w->ln1, &a->ln1, d, d, none, a->x1));
+    TX_TRY(attention_branch_bwd(c, w, a, key, r, d, a->x));
+    TX_RUN(c, dropout_add_fwd, .y = d, .x = r->dn, .residual = d);
+    return TX_OK;
+}
+
 tx_status tx_block_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_dropout_key *key, tx_tensor d)
 {
     int64_t s = d.dim[0], b = d.dim[1], h = d.dim[2];
     tx_dtype t = w->ln1.gamma.value.dtype;
-    bool again = a->norm.data; /* both norms wrote there, and other layers since */
-    tx_tensor db, xn, dropped = tx_push3(&c->acts, t, s, b, h), dn = tx_push3(&c->acts, t, s, b, h);
-    size_t mark = tx_arena_mark(&c->acts);
-
-    /* 6, 5  dn = f'(mlp'(g'(drop'(d))))   4  d += norm'(dn) */
+    const room r = { .dropped = tx_push3(&c->acts, t, s, b, h), .dn = tx_push3(&c->acts, t, s, b, h) };
     tx_at_layer(c, w->layer);
-    tx_at_part(c, LN2);
-    if (again) TX_TRY(tx_norm_again(c, &w->ln2, &a->ln2, a->x1));
-    tx_at_part(c, MLP);
-    TX_TRY(branch_gradient(c, &db, dropped, d, tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_MLP_OUT)));
-    TX_TRY(enter_bwd(c, a, db, a->ln2.y, &xn));
-    TX_TRY(tx_mlp_bwd(c, &w->mlp, &a->mlp, tx_as_rows(whole_of(a, dn)), tx_as_rows(whole_of(a, db)), xn));
-    TX_TRY(tx_tp_sum(c, dn, whole_of(a, dn)));
-    tx_arena_pop(&c->acts, mark);
-    tx_at_part(c, LN2);
-    TX_TRY(join(c, w, &w->ln2, &a->ln2, d, dn, a->x1));
-    /* 3, 2  dn = f'(attn'(g'(drop'(d))))   1  d += norm'(dn) */
-    if (again) TX_TRY(tx_norm_again(c, &w->ln1, &a->ln1, a->x));
-    tx_at_part(c, ATTENTION);
-    TX_TRY(branch_gradient(c, &db, dropped, d, tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_ATTENTION_OUT)));
-    TX_TRY(enter_bwd(c, a, db, shaped(&a->ln1, d), &xn));
-    TX_TRY(tx_attention_layer_bwd(c, &w->attn, &a->attn, key, whole_of(a, dn), whole_of(a, db), xn));
-    TX_TRY(tx_tp_sum(c, dn, whole_of(a, dn)));
-    tx_at_part(c, LN1);
-    TX_TRY(join(c, w, &w->ln1, &a->ln1, d, dn, a->x));
+    TX_TRY((w->post_norm ? post_norm_bwd : pre_norm_bwd)(c, w, a, key, &r, d));
     tx_at_layer(c, 0);
     tx_arena_pop(&c->acts, a->mark);
     return TX_OK;

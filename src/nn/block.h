@@ -3,10 +3,16 @@
  *      x1 = x  + drop(attn(ln1(x)))
  *      y  = x1 + drop(mlp(ln2(x1)))
  *
+ *  or, with post_norm, last (arXiv:1706.03762 §3.1; BERT arXiv:1810.04805):
+ *
+ *      x1 = x       + drop(attn(x))
+ *      x2 = ln1(x1) + drop(mlp(ln1(x1)))
+ *      y  = ln2(x2)
+ *
  *  s is the number of positions that a rank has between layers: all of them, or with sequence parallelism a t-th; then
  *  attn and mlp stand between f and g of parallel/tp.h.
- *  With residual_post_norm ln1(x) and ln2(x1) take the places of the first x and x1. The residual stream x, x1, y may
- * be of fp32 where weights and branches are bf16 or fp16. */
+ *  With residual_post_norm, which is not post_norm, ln1(x) and ln2(x1) take the places of the first x and x1. Without
+ *  post_norm the residual stream x, x1, y may be of fp32 where weights and branches are bf16 or fp16. */
 #ifndef TX_NN_BLOCK_H
 #define TX_NN_BLOCK_H
 
@@ -20,14 +26,15 @@ typedef struct tx_block {
     tx_mlp mlp;
     double p_drop; /* of both sub-layers' outputs */
     int layer;     /* from 1; names the random streams */
-    bool residual_post_norm;
+    bool residual_post_norm, post_norm;
 } tx_block;
 
 typedef struct tx_block_saved {
-    tx_tensor x, x1; /* [s, b, h]; x is the layer's input, borrowed */
+    tx_tensor x, x1, x2; /* [s, b, h]; x is the layer's input, borrowed; x2 with post_norm */
     /* the caller's, of the weights' dtype, for all layers in turn: */
     tx_tensor branch; /* [s, b, h], a branch's output where the stream has another dtype */
-    tx_tensor norm;   /* [s b, h], the norms' outputs, which backward then computes again; absent: they are kept */
+    tx_tensor norm;   /* [s b, h], the norms' outputs but for y, which backward then computes again; absent: they are
+                       * kept */
     tx_tensor whole;  /* [s t, b, h], with sequence parallelism: what a branch takes and gives, of all positions */
     size_t mark;      /* of the activation stack before forward */
     tx_norm_saved ln1, ln2;
@@ -36,15 +43,15 @@ typedef struct tx_block_saved {
 } tx_block_saved;
 
 /* What a layer may be without: the traits in tx_dims that its table's rows ask for. */
-enum { TX_WITH_BIAS = 1, TX_WITH_BETA = 2 };
+enum { TX_WITH_BIAS = 1, TX_WITH_BETA = 2, TX_WITH_PRE_NORM = 4, TX_WITH_POST_NORM = 8 };
 
 /* The layer's rows of the parameter table: tx_params_declare(ps, "encoder.layers.0.", tx_block_params, ...). */
 extern const tx_param_decl tx_block_params[];
 extern const int tx_block_n_params;
 
-/* @y [s, b, h], written; pushed by the caller before   @x [s, b, h].  Pushes a's tensors. kv and first_key as in
+/* @y [s, b, h], written; pushed by the caller before   @x [s, b, h].  Pushes a's tensors. kv and keys as in
  * attention.h. */
-tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_cache *kv, tx_tensor first_key,
+tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_cache *kv, tx_keys keys,
                        const tx_dropout_key *key, tx_tensor y, tx_tensor x);
 
 /* @d [s, b, h]: in, the gradient of y; out, the gradient of x.  Pops what forward pushed and all that came after. */

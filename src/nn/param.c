@@ -24,6 +24,8 @@ static int64_t dim_of_letter(const tx_dims *d, char letter)
         return d->V;
     case 'P':
         return d->P;
+    case 'T':
+        return d->T;
     case 'q':
         return d->q;
     case 'a':

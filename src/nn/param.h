@@ -53,13 +53,14 @@ typedef struct tx_param_decl {
     tx_decay decay;
     tx_first first;
     size_t field;  /* offsetof the tx_weight in the layer's struct */
-    unsigned when; /* traits that a model must have for the row to be there; 0: it always is */
+    unsigned when; /* traits that a model must all have for the row to be there; 0: it always is */
 } tx_param_decl;
 
 /* Sizes the shape letters stand for, of the whole model. 'V' is the padded vocabulary; only its first v_logical rows
  * are real. */
 typedef struct tx_dims {
     int64_t h, f, V, v_logical, P; /* hidden, ffn, vocabulary rows, real ones, positions */
+    int64_t T;                     /* token types, and classes of the binary head */
     int64_t q, a, u;               /* fused q+k+v rows, all heads side by side, rows of the MLP's first matrix */
     int u_parts;       /* blocks of equal size that u is made of, each split over the ranks: 2 with a gate; 0 is 1 */
     int n_tp, tp_rank; /* tensor-parallel ranks, 0 is 1; they divide what "/t" stands behind */

@@ -29,7 +29,7 @@ static tx_status read_micro(void *user, int64_t micro, const int32_t **rows)
 {
     job *j = user;
     TX_TRY(tx_feed_read(j->feed, j->t, micro_begin(j, micro)));
-    *rows = j->feed->tokens;
+    *rows = j->feed->rows;
     return TX_OK;
 }
 
@@ -50,7 +50,7 @@ static tx_status look(job *j)
 /* The micro-batches up to the one with the finding; of many the last ones. */
 static tx_status read_ids(job *j, tx_replay_file *r)
 {
-    int64_t row = j->t->s + 1, size = j->t->b * row, n = j->found.micro + 1;
+    int64_t row = tx_trainer_row_len(j->t), size = j->t->b * row, n = j->found.micro + 1;
     if (n > TX_REPLAY_MAX_IDS / size) n = TX_REPLAY_MAX_IDS / size > 1 ? TX_REPLAY_MAX_IDS / size : 1;
     r->first_micro = j->found.micro + 1 - n;
     r->n_rows = n * j->t->b;
@@ -58,7 +58,7 @@ static tx_status read_ids(job *j, tx_replay_file *r)
     TX_TRY(tx_alloc(&r->id, (size_t)(n * size), sizeof *r->id, "the ids of a replay file"));
     for (int64_t i = 0; i < n; i++) {
         TX_TRY(tx_feed_read(j->feed, j->t, micro_begin(j, r->first_micro + i)));
-        memcpy(r->id + i * size, j->feed->tokens, (size_t)size * sizeof *r->id);
+        memcpy(r->id + i * size, j->feed->rows, (size_t)size * sizeof *r->id);
     }
     return TX_OK;
 }

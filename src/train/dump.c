@@ -2,7 +2,8 @@
  *
  *      DIR/config.json, DIR/model.safetensors    the model before the update: a Hugging Face folder
  *      DIR/grads.safetensors                     gradients before clipping, under the same names
- *      DIR/loss.safetensors                      loss, grad_norm, lr, iteration (a number each), input_ids [batch, s+1]
+ *      DIR/loss.safetensors                      loss, grad_norm, lr, iteration (a number each), input_ids [batch,
+ * s+1], or a BERT's samples as data/bert_dataset.h has them in a row
  *
  *  So a golden case can be made from any run, and any run can be compared with one. */
 #include <string.h>
@@ -15,13 +16,13 @@
 
 static tx_status write_loss(tx_trainer *t, const char *path, double grad_norm)
 {
-    int64_t batch = t->n_micro * t->b;
+    int64_t batch = t->n_micro * t->b, row = tx_trainer_row_len(t);
     const tx_st_spec spec[] = {
         { .name = "loss", .dtype = TX_ST_F64 },
         { .name = "grad_norm", .dtype = TX_ST_F64 },
         { .name = "lr", .dtype = TX_ST_F64 },
         { .name = "iteration", .dtype = TX_ST_I64 },
-        { .name = "input_ids", .dtype = TX_ST_I32, .n_dims = 2, .dim = { batch, t->s + 1 } },
+        { .name = "input_ids", .dtype = TX_ST_I32, .n_dims = 2, .dim = { batch, row } },
     };
     double numbers[3] = { t->iteration_loss, grad_norm, t->lr_override >= 0 ? t->lr_override : t->lr };
     int64_t iteration = t->iteration + 1;
@@ -32,7 +33,7 @@ static tx_status write_loss(tx_trainer *t, const char *path, double grad_norm)
     TX_GOTO(tx_st_writer_begin(&w, &file, spec, sizeof spec / sizeof spec[0], NULL, NULL));
     TX_GOTO(tx_st_writer_put(&w, numbers, sizeof numbers));
     TX_GOTO(tx_st_writer_put(&w, &iteration, sizeof iteration));
-    TX_GOTO(tx_st_writer_put(&w, t->dump_tokens, (size_t)(batch * (t->s + 1)) * sizeof *t->dump_tokens));
+    TX_GOTO(tx_st_writer_put(&w, t->dump_tokens, (size_t)(batch * row) * sizeof *t->dump_tokens));
     tx_st_writer_end(&w);
 out:
     if (!st) return tx_writer_commit(&file);

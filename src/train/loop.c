@@ -65,21 +65,24 @@ tx_status tx_feed_open(tx_feed *f, const tx_trainer *t, const tx_blend *data)
     };
     TX_TRY(tx_order_open(&f->sampler));
     TX_TRY(tx_alloc(&f->sample, (size_t)t->b, sizeof *f->sample, "a batch"));
-    return tx_alloc(&f->tokens, (size_t)(t->b * (t->s + 1)), sizeof *f->tokens, "a batch");
+    if (t->model->type->reads_sentences) TX_TRY(tx_bert_sample_init(&f->bert, t->s));
+    return tx_alloc(&f->rows, (size_t)(t->b * tx_trainer_row_len(t)), sizeof *f->rows, "a batch");
 }
 
 void tx_feed_close(tx_feed *f)
 {
     tx_order_close(&f->sampler);
     tx_free(f->sample);
-    tx_free(f->tokens);
+    tx_bert_sample_deinit(&f->bert);
+    tx_free(f->rows);
     *f = (tx_feed){ 0 };
 }
 
 tx_status tx_feed_read(tx_feed *f, const tx_trainer *t, int64_t consumed)
 {
     TX_TRY(tx_order_get(&f->sampler, f->sample, consumed));
-    for (int64_t j = 0; j < t->b; j++) TX_TRY(tx_blend_get(f->data, f->tokens + j * (t->s + 1), f->sample[j]));
+    for (int64_t j = 0; j < t->b; j++)
+        TX_TRY(tx_blend_get(f->data, &f->bert, f->rows + j * tx_trainer_row_len(t), f->sample[j]));
     return TX_OK;
 }
 
@@ -99,7 +102,7 @@ static tx_status read_micro(void *user, int64_t micro, const int32_t **rows)
     reader *r = user;
     int64_t each = r->t->b * r->t->grid->dp.size, done = micro * each;
     TX_TRY(tx_feed_read(r->f, r->t, r->begin + done));
-    *rows = r->f->tokens;
+    *rows = r->f->rows;
     if (!r->n_samples || tx_clock() - r->shown < TX_PROGRESS_SECONDS) return TX_OK;
     r->shown = tx_clock();
     tx_log(TX_LOG_PROGRESS, "evaluating %lld/%lld samples", (long long)done, (long long)r->n_samples);
@@ -137,11 +140,11 @@ static tx_status evaluate_split(loop *l, tx_split k, int64_t consumed, int64_t n
 {
     for (int g = 0; g < tx_train_data_groups(l->data, k); g++) {
         const char *name;
-        double loss;
+        double loss[TX_MAX_LOSSES];
         tx_train_data_group(l->data, k, g, &name);
-        TX_TRY(tx_train_evaluate(l->t, &l->feed[k][g], consumed, n, &loss));
-        tx_metrics_evaluation(name, where, loss);
-        tx_metrics_evaluated(l->metrics, l->t, k == TX_SPLIT_TEST ? "test" : "validation", name, loss);
+        TX_TRY(tx_train_evaluate(l->t, &l->feed[k][g], consumed, n, loss));
+        tx_metrics_evaluation(name, where, loss[0]);
+        tx_metrics_evaluated(l->metrics, l->t, k == TX_SPLIT_TEST ? "test" : "validation", name, loss[0]);
     }
     return TX_OK;
 }

@@ -30,21 +30,22 @@ typedef struct tx_feed {
     const tx_blend *data;
     tx_order sampler;
     int64_t *sample; /* [b] */
-    int32_t *tokens; /* [b][s+1] */
+    int32_t *rows;   /* [b][row_len], as tx_model_type has a sample */
+    tx_bert_sample bert;
 } tx_feed;
 
 tx_status tx_feed_open(tx_feed *f, const tx_trainer *t, const tx_blend *data);
 void tx_feed_close(tx_feed *f); /* a zeroed one is fine */
 
-/* f->tokens = the micro-batch that follows `consumed` samples, f->sample the numbers of its samples. */
 /* The sample of the data with which the trained iteration `iteration` of a run that has consumed so many begins:
  * further on by what --skip-train-iteration-range passed over. */
 int64_t tx_train_position(const tx_config *cfg, int64_t iteration, int64_t consumed);
 
+/* f->rows = the micro-batch that follows `consumed` samples, f->sample the numbers of its samples. */
 tx_status tx_feed_read(tx_feed *f, const tx_trainer *t, int64_t consumed);
 
-/* Mean over micro-batches of their mean losses: the n_samples that come after `consumed` ones, around again at the
- * end. */
+/* [n_losses] means over micro-batches of their mean losses: the n_samples that come after `consumed` ones, around again
+ * at the end. */
 tx_status tx_train_evaluate(tx_trainer *t, tx_feed *f, int64_t consumed, int64_t n_samples, double *loss);
 
 #endif

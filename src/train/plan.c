@@ -33,7 +33,7 @@ tx_status tx__plan_open(tx_ctx *c, tx_model **m, const tx_config *cfg, int64_t v
     TX_TRY(check_sizes(cfg, vocab_size));
     TX_TRY(tx_ctx_init(c, cfg->backend, (int)cfg->threads));
     c->grid = grid;
-    return tx_model_type_find("gpt")->create(m, cfg, vocab_size, grid);
+    return tx_model_type_of(cfg)->create(m, cfg, vocab_size, grid);
 }
 
 /* ---- the step ---- */
@@ -286,7 +286,7 @@ static tx_param_kind kind_of(const char *name)
 static tx_status count_params(tx_run_plan *p, const tx_config *cfg, int64_t vocab_size)
 {
     tx_model *m;
-    TX_TRY(tx_model_type_find("gpt")->create(&m, cfg, vocab_size, NULL));
+    TX_TRY(tx_model_type_of(cfg)->create(&m, cfg, vocab_size, NULL));
     for (int i = 0; i < m->params.n; i++) {
         const tx_param *q = &m->params.param[i];
         p->n_params[kind_of(q->name)] += q->numel / q->dim[0] * q->rows_logical;

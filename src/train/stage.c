@@ -25,31 +25,15 @@ static void enter(tx_stage *st, int slot)
 /* Shapes, with addresses that a dry run computes with. */
 static void shape_batch(tx_stage *st, tx_batch *batch)
 {
-    void *dry = TX_DRY_ADDRESS;
-    int64_t s = st->s, b = st->b;
-    *batch = (tx_batch){ .token = tx_tensor2(dry, TX_I32, s, b),
-                         .position = tx_tensor2(dry, TX_I32, s, b),
-                         .label = tx_tensor1(dry, TX_I32, s * b),
-                         .weight = tx_tensor1(dry, TX_F32, s * b),
-                         .loss = tx_tensor1(dry, TX_F32, s * b) };
-    if (st->cfg->reset_attention_mask) batch->first_key = tx_tensor2(dry, TX_I32, s, b);
-}
-
-enum { N_BUFFERS = 6 };
-
-/* The tensors that are a batch's own. */
-static void buffers_of(tx_batch *batch, tx_tensor *all[N_BUFFERS])
-{
-    tx_tensor *own[N_BUFFERS] = { &batch->token, &batch->position, &batch->first_key,
-                                  &batch->label, &batch->weight,   &batch->loss };
-    memcpy(all, own, sizeof own);
+    *batch = (tx_batch){ .chunk = 0 };
+    st->m->type->shape(st->m, st->cfg, batch, st->s, st->b);
 }
 
 static tx_status take_batch(tx_batch *batch)
 {
-    tx_tensor *all[N_BUFFERS];
-    buffers_of(batch, all);
-    for (int i = 0; i < N_BUFFERS; i++) {
+    tx_tensor *all[TX_BATCH_BUFFERS];
+    tx_batch_buffers(batch, all);
+    for (int i = 0; i < TX_BATCH_BUFFERS; i++) {
         void *data;
         if (!all[i]->data) continue;
         TX_TRY(tx_alloc(&data, (size_t)tx_numel(*all[i]), tx_dtype_size(all[i]->dtype), "a batch"));
@@ -60,9 +44,9 @@ static tx_status take_batch(tx_batch *batch)
 
 static void free_batch(tx_batch *batch)
 {
-    tx_tensor *all[N_BUFFERS];
-    buffers_of(batch, all);
-    for (int i = 0; i < N_BUFFERS; i++)
+    tx_tensor *all[TX_BATCH_BUFFERS];
+    tx_batch_buffers(batch, all);
+    for (int i = 0; i < TX_BATCH_BUFFERS; i++)
         if (all[i]->data != TX_DRY_ADDRESS) tx_free(all[i]->data);
 }
 

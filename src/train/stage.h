@@ -19,7 +19,7 @@
 #include "model/model.h"
 
 typedef struct tx_slot {
-    tx_batch batch;      /* owns token, position, first_key, label, weight and loss */
+    tx_batch batch;      /* owns what tx_batch_buffers lists */
     tx_arena acts, host; /* while the context has another slot's */
 } tx_slot;
 

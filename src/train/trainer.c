@@ -38,7 +38,8 @@ static tx_status prepare_dump(tx_trainer *t)
 {
     TX_TRY(tx_hf_export_check(t->model, t->grid->world)); /* better now than at the step */
     t->dump_iteration = atoll(t->cfg->dump_step.item[0]);
-    return tx_alloc(&t->dump_tokens, (size_t)(t->cfg->global_batch_size * (t->s + 1)), sizeof(int32_t), "--dump-step");
+    return tx_alloc(&t->dump_tokens, (size_t)(t->cfg->global_batch_size * tx_trainer_row_len(t)), sizeof(int32_t),
+                    "--dump-step");
 }
 
 tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t vocab_size, int32_t eod, bool train,
@@ -69,7 +70,8 @@ tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t voca
     TX_GOTO(tx_zero_take(&t->zero));
     int64_t n_copy = tx__plan_copy_numel(&t->zero);
     if (n_copy) TX_GOTO(tx_alloc(&t->copy, (size_t)n_copy, sizeof *t->copy, "--async-save's copy of the state"));
-    TX_GOTO(tx_alloc(&t->all_losses, (size_t)t->grid->dp.size, sizeof *t->all_losses, "the losses of all ranks"));
+    TX_GOTO(tx_alloc(&t->all_losses, (size_t)t->grid->dp.size * TX_MAX_LOSSES, sizeof *t->all_losses,
+                     "the losses of all ranks"));
     if (train && cfg->given.dump_step) TX_GOTO(prepare_dump(t));
     TX_GOTO(tx_stage_take(&t->stage));
     if (train) {
@@ -118,13 +120,29 @@ void tx__trainer_note(const tx_trainer *t, const char *what)
     if (t->grid->size > 1) tx_world_note(tx_comm_world(t->grid->world), what);
 }
 
+int64_t tx_trainer_row_len(const tx_trainer *t)
+{
+    return t->model->type->row_len(t->s);
+}
+
+/* The objective is the mean over all ranks' micro-batches of each one's mean losses: Megatron's loss averaging. Times
+ * the loss scale. */
+tx_status tx__trainer_fill(const tx_trainer *t, tx_batch *batch, const int32_t *rows)
+{
+    const tx_batch_rule rule = { .eod = t->eod,
+                                 .eod_mask_loss = t->cfg->eod_mask_loss,
+                                 .reset_position_ids = t->cfg->reset_position_ids,
+                                 .scale = t->scaler.scale / (double)(t->n_micro * t->grid->dp.size) };
+    return t->model->type->fill(t->model, batch, rows, &rule);
+}
+
 /* A tx_stage_hooks.fill. */
 static tx_status fill(void *user, int64_t micro, tx_batch *batch)
 {
     tx_trainer *t = user;
     const tx_pp_chunk *chunk = &t->model->chunk[batch->chunk];
-    const int32_t *tokens = t->run.tokens;
-    int64_t data = t->grid->dp.size;
+    const int32_t *rows = t->run.rows;
+    int64_t data = t->grid->dp.size, n = t->b * tx_trainer_row_len(t);
     batch->dropout = (tx_dropout_key){
         .seed = (uint64_t)t->cfg->seed,
         .iteration = (uint32_t)(t->iteration + 1),
@@ -132,16 +150,32 @@ static tx_status fill(void *user, int64_t micro, tx_batch *batch)
         .s_global = t->s,
         .on = !t->run.n_samples,
     };
-    if (!chunk->pre && !chunk->post && !t->cfg->reset_attention_mask) return TX_OK;
+    if (!chunk->pre && !chunk->post && !batch->first_key.data && !batch->n_keys.data) return TX_OK;
     if (t->run.n_samples && micro * data * t->b >= t->run.n_samples) micro = (t->run.n_samples - 1) / (data * t->b);
     if (t->run.read) {
         tx__trainer_note(t, "reading data");
-        TX_TRY(t->run.read(t->run.user, micro, &tokens));
+        TX_TRY(t->run.read(t->run.user, micro, &rows));
         tx__trainer_note(t, "at a micro-batch");
     }
     if (t->dump_iteration == t->iteration + 1 && batch->dropout.on)
-        memcpy(t->dump_tokens + micro * t->b * (t->s + 1), tokens, (size_t)(t->b * (t->s + 1)) * sizeof *tokens);
-    return tx__micro_batch_fill(t, batch, tokens);
+        memcpy(t->dump_tokens + micro * n, rows, (size_t)n * sizeof *rows);
+    return tx__trainer_fill(t, batch, rows);
+}
+
+/* to[k] += weight times the mean of each of the batch's losses over its first n_samples. */
+static void add_means(const tx_trainer *t, double *to, const tx_batch *batch, int64_t n_samples, double weight)
+{
+    tx_loss_sum sum[TX_MAX_LOSSES];
+    t->model->type->losses(t->model, batch, n_samples, sum);
+    for (int k = 0; k < t->model->n_losses; k++)
+        if (sum[k].n) to[k] += weight * (sum[k].sum / (double)sum[k].n);
+}
+
+static double total(const tx_trainer *t, const double *losses)
+{
+    double sum = 0;
+    for (int k = 0; k < t->model->n_losses; k++) sum += losses[k];
+    return sum;
 }
 
 /* A tx_stage_hooks.loss, of training. */
@@ -149,8 +183,10 @@ static tx_status add_loss(void *user, int64_t micro, tx_batch *batch)
 {
     (void)micro;
     tx_trainer *t = user;
-    t->run.sum = tx__micro_batch_loss(t, batch, t->b);
-    t->iteration_loss += t->run.sum / (double)t->n_micro;
+    memset(t->run.sum, 0, sizeof t->run.sum);
+    add_means(t, t->run.sum, batch, t->b, 1);
+    for (int k = 0; k < t->model->n_losses; k++) t->losses[k] += t->run.sum[k] / (double)t->n_micro;
+    t->iteration_loss = total(t, t->losses);
     return TX_OK;
 }
 
@@ -160,7 +196,7 @@ static tx_status add_score(void *user, int64_t micro, tx_batch *batch)
     tx_trainer *t = user;
     int64_t left = t->run.n_samples - (micro * t->grid->dp.size + t->grid->dp.rank) * t->b;
     int64_t rows = left < 0 ? 0 : left < t->b ? left : t->b;
-    if (rows) t->run.sum += tx__micro_batch_loss(t, batch, rows) * (double)rows;
+    if (rows) add_means(t, t->run.sum, batch, rows, (double)rows);
     return TX_OK;
 }
 
@@ -169,16 +205,20 @@ static tx_stage_hooks hooks(tx_trainer *t, bool train)
     return (tx_stage_hooks){ .fill = fill, .loss = train ? add_loss : add_score, .units = &t->zero.hooks, .user = t };
 }
 
-/* From what the last stage's data ranks have to the sum over them, everywhere. */
+/* From what the last stage's data ranks have to the sum over them, everywhere.   @x [n_losses] */
 static tx_status sum_over_data(const tx_trainer *t, double *x)
 {
     const tx_grid *g = t->grid;
+    int n = t->model->n_losses;
+    size_t bytes = (size_t)n * sizeof *x;
+    double mine[TX_MAX_LOSSES], *all = t->all_losses;
     if (g->size == 1) return TX_OK;
-    double mine = *x, *all = t->all_losses;
-    TX_TRY(tx_comm_gather(g->data, all, &mine, sizeof mine));
-    *x = 0;
-    for (int r = 0; r < g->dp.size; r++) *x += all[r];
-    return tx_comm_spread(g->pipeline, x, sizeof *x, g->pp.size - 1);
+    memcpy(mine, x, bytes);
+    TX_TRY(tx_comm_gather(g->data, all, mine, bytes));
+    memset(x, 0, bytes);
+    for (int r = 0; r < g->dp.size; r++)
+        for (int k = 0; k < n; k++) x[k] += all[r * n + k];
+    return tx_comm_spread(g->pipeline, x, bytes, g->pp.size - 1);
 }
 
 static tx_status begin_iteration(tx_trainer *t)
@@ -188,6 +228,7 @@ static tx_status begin_iteration(tx_trainer *t)
     if (t->micro) return TX_OK;
     t->n_micro = tx__trainer_n_micro(t);
     t->iteration_loss = 0;
+    memset(t->losses, 0, sizeof t->losses);
     return TX_OK;
 }
 
@@ -197,7 +238,7 @@ static tx_status no_pipeline(const tx_trainer *t)
     return TX_FAIL(TX_ERR_STATE, "with %d pipeline stages a whole iteration is trained at a time", t->grid->pp.size);
 }
 
-tx_status tx_trainer_forward(tx_trainer *t, const int32_t *tokens, double *loss)
+tx_status tx_trainer_forward(tx_trainer *t, const int32_t *rows, double *loss)
 {
     TX_TRY(no_pipeline(t));
     if (t->want != TX_WANT_FORWARD)
@@ -205,9 +246,9 @@ tx_status tx_trainer_forward(tx_trainer *t, const int32_t *tokens, double *loss)
                        t->want == TX_WANT_BACKWARD ? "backward" : "step");
     tx_stage_hooks h = hooks(t, true);
     TX_TRY(begin_iteration(t));
-    t->run.tokens = tokens;
+    t->run.rows = rows;
     TX_TRY(tx_stage_forward(&t->stage, t->micro, tx_trainer_at_boundary(t), true, &h));
-    *loss = t->run.sum;
+    *loss = total(t, t->run.sum);
     t->want = TX_WANT_BACKWARD;
     return TX_OK;
 }
@@ -220,18 +261,17 @@ tx_status tx_trainer_backward(tx_trainer *t)
     return TX_OK;
 }
 
-tx_status tx_trainer_evaluate(tx_trainer *t, const int32_t *tokens, int64_t n_samples, double *loss_sum,
-                              int64_t *n_tokens)
+tx_status tx_trainer_evaluate(tx_trainer *t, const int32_t *rows, int64_t n_samples, tx_loss_sum *sum)
 {
     TX_TRY(no_pipeline(t));
     if (t->want != TX_WANT_FORWARD) return TX_FAIL(TX_ERR_STATE, "evaluate was called between forward and step");
     tx_stage_hooks h = hooks(t, false);
     h.loss = NULL;
-    t->run.tokens = tokens;
+    t->run.rows = rows;
     t->run.n_samples = n_samples;
     tx_status st = tx_stage_forward(&t->stage, 0, true, false, &h);
     t->run.n_samples = 0;
-    if (!st) *loss_sum = tx__micro_batch_sum(t, &t->stage.slot[0].batch, n_samples, n_tokens);
+    if (!st) t->model->type->losses(t->model, &t->stage.slot[0].batch, n_samples, sum);
     return st;
 }
 
@@ -244,13 +284,13 @@ tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *
     t->run.read = read;
     t->run.user = user;
     t->run.n_samples = n_samples;
-    t->run.sum = 0;
+    memset(t->run.sum, 0, sizeof t->run.sum);
     tx_status st = tx_stage_run(&t->stage, n, false, &h);
     t->run.read = NULL;
     t->run.n_samples = 0;
     TX_TRY(st);
-    TX_TRY(sum_over_data(t, &t->run.sum));
-    *mean = t->run.sum / (double)n_samples;
+    TX_TRY(sum_over_data(t, t->run.sum));
+    for (int k = 0; k < t->model->n_losses; k++) mean[k] = t->run.sum[k] / (double)n_samples;
     return TX_OK;
 }
 
@@ -313,8 +353,9 @@ static tx_status update(tx_trainer *t)
     memset(t->seconds, 0, sizeof t->seconds);
     tx__trainer_note(t, "at the update");
     TX_TRY(tx_zero_finish(&t->zero));
-    TX_TRY(sum_over_data(t, &t->iteration_loss));
-    t->iteration_loss /= t->grid->dp.size;
+    TX_TRY(sum_over_data(t, t->losses));
+    for (int k = 0; k < t->model->n_losses; k++) t->losses[k] /= t->grid->dp.size;
+    t->iteration_loss = total(t, t->losses);
     now = part_done(t, TX_TIMER_SUMS, now);
     TX_TRY(tx_optim_grad_norm(&t->ctx, &t->zero.optim, &norm, &bad));
     t->grad_norm = norm / scale;

@@ -24,7 +24,8 @@
 #include "train/plan.h"
 #include "train/stage.h"
 
-/* *rows = [b][s+1] ids of this rank's micro-batch of the iteration, from 0; borrowed until the next call. */
+/* *rows = this rank's samples of micro-batch `micro` of the iteration, from 0, [b][row_len] as the model reads them
+ * (tx_model_type), a GPT s + 1 ids; borrowed until the next call. */
 typedef tx_status tx_micro_batch_fn(void *user, int64_t micro, const int32_t **rows);
 
 typedef struct tx_trainer {
@@ -42,11 +43,11 @@ typedef struct tx_trainer {
     int32_t eod;     /* token after which a document ends, or -1 */
 
     struct {
-        tx_micro_batch_fn *read; /* NULL: tokens are given */
+        tx_micro_batch_fn *read; /* NULL: rows are given */
         void *user;
-        const int32_t *tokens;
+        const int32_t *rows;
         int64_t n_samples; /* of an evaluation, over all data ranks */
-        double sum;
+        double sum[TX_MAX_LOSSES];
     } run; /* what the stage's hooks work on */
 
     int64_t micro;    /* micro-batches of the current iteration that are done */
@@ -64,15 +65,16 @@ typedef struct tx_trainer {
     double lr;                 /* for the next update, as Megatron logs it */
     double lr_override;        /* >= 0: a client's own for the next update */
     double weight_decay;
-    double iteration_loss;       /* mean over the micro-batches so far; behind a step over all ranks' */
-    double grad_norm;            /* before clipping, of the last iteration */
-    double params_norm;          /* with --log-params-norm */
-    double num_zeros;            /* with --log-num-zeros-in-grad: gradients of the last iteration that are 0 */
-    tx_optim_states states;      /* with --log-optimizer-states-to-tensorboard, of its iterations */
-    double seconds[TX_N_TIMERS]; /* of the last update's parts */
-    int64_t dump_iteration;      /* --dump-step, or 0 */
-    int32_t *dump_tokens;        /* [global batch, s+1] of that iteration */
-    double *all_losses;          /* [data ranks] */
+    double iteration_loss;        /* mean over the micro-batches so far; behind a step over all ranks' */
+    double losses[TX_MAX_LOSSES]; /* what it is the sum of, as model->loss_name has them */
+    double grad_norm;             /* before clipping, of the last iteration */
+    double params_norm;           /* with --log-params-norm */
+    double num_zeros;             /* with --log-num-zeros-in-grad: gradients of the last iteration that are 0 */
+    tx_optim_states states;       /* with --log-optimizer-states-to-tensorboard, of its iterations */
+    double seconds[TX_N_TIMERS];  /* of the last update's parts */
+    int64_t dump_iteration;       /* --dump-step, or 0 */
+    int32_t *dump_tokens;         /* [global batch, row_len] of that iteration */
+    double *all_losses;           /* [data ranks] */
     char *origin;        /* checkpoint that the state was read from or saved to last; owned; NULL: initial weights */
     bool origin_own;     /* this trainer saved it */
     char *loaded;        /* the native checkpoint that the run goes on from; owned, or NULL */
@@ -105,9 +107,10 @@ tx_status tx_trainer_fill(tx_trainer *t, tx_weights_fn *fill, void *user);
 tx_status tx_trainer_train(tx_trainer *t, tx_micro_batch_fn *read, void *user);
 
 /* The same by hand, where there is no pipeline (else TX_ERR_STATE).
- * Next micro-batch of the iteration. @tokens [b][s+1], one row a sample; @loss mean over its tokens, nats, this rank's.
+ * Next micro-batch of the iteration. @rows [b][row_len]; @loss mean over its tokens, nats, this rank's, and with
+ * several losses their sum.
  */
-tx_status tx_trainer_forward(tx_trainer *t, const int32_t *tokens, double *loss);
+tx_status tx_trainer_forward(tx_trainer *t, const int32_t *rows, double *loss);
 tx_status tx_trainer_backward(tx_trainer *t);
 /* After the iteration's last micro-batch: clip, update, count. Else only counts. TX_ERR_NUMERIC when gradients were
  * not finite --max-consecutive-skips times in a row (the message names the first bad tensor); the state is then that
@@ -117,15 +120,17 @@ tx_status tx_trainer_step(tx_trainer *t);
 /* Whether the next tx_trainer_step updates. */
 bool tx_trainer_at_boundary(const tx_trainer *t);
 
-/* Loss without dropout and without gradients; the training state is as before. Summed over the counted tokens of the
- * micro-batch's first n_samples rows (a data set need not end with a full batch). @tokens [b][s+1], all rows readable.
- */
-tx_status tx_trainer_evaluate(tx_trainer *t, const int32_t *tokens, int64_t n_samples, double *loss_sum,
-                              int64_t *n_tokens);
+/* Losses without dropout and without gradients; the training state is as before. Summed over the counted tokens of the
+ * micro-batch's first n_samples rows (a data set need not end with a full batch). @rows [b][row_len], all readable
+ * @sum [n_losses] */
+tx_status tx_trainer_evaluate(tx_trainer *t, const int32_t *rows, int64_t n_samples, tx_loss_sum *sum);
 
-/* Mean loss of the n_samples that the data ranks' micro-batches hold in turn, each micro-batch's mean weighing as its
- * samples do. Without dropout and gradients. */
+/* Mean losses of the n_samples that the data ranks' micro-batches hold in turn, each micro-batch's mean weighing as its
+ * samples do. Without dropout and gradients.   @mean [n_losses] */
 tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *read, void *user, double *mean);
+
+/* Numbers of a sample. */
+int64_t tx_trainer_row_len(const tx_trainer *t);
 
 /* Samples of an iteration, over all ranks. */
 int64_t tx_trainer_batch_size(const tx_trainer *t);
@@ -164,11 +169,8 @@ tx_status tx_trainer_set_origin(tx_trainer *t, const char *path);
 /* Memory taken, in bytes. */
 tx_memory tx_trainer_memory(const tx_trainer *t);
 
-/* micro_batch.c: tokens into a batch's buffers; its losses' sum over the counted tokens of the first n_samples rows,
- * and their mean. */
-tx_status tx__micro_batch_fill(const tx_trainer *t, tx_batch *batch, const int32_t *tokens);
-double tx__micro_batch_sum(const tx_trainer *t, const tx_batch *batch, int64_t n_samples, int64_t *n_tokens);
-double tx__micro_batch_loss(const tx_trainer *t, const tx_batch *batch, int64_t n_samples);
+/* Samples into a batch's buffers. */
+tx_status tx__trainer_fill(const tx_trainer *t, tx_batch *batch, const int32_t *rows);
 
 /* For ranks that wait for this one: what it is doing (tx_world_note). */
 void tx__trainer_note(const tx_trainer *t, const char *what);

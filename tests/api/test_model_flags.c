@@ -106,11 +106,10 @@ static void gated_mlps_resume_and_keep_their_shape(void **state)
 static double loss_of(tx_engine *e)
 {
     int32_t tokens[B * (S + 1)];
-    double sum;
-    int64_t n;
+    tx_loss_sum loss;
     batch(tokens, 0);
-    ASSERT_OK(tx_trainer_evaluate(e->trainer, tokens, B, &sum, &n));
-    return sum / (double)n;
+    ASSERT_OK(tx_trainer_evaluate(e->trainer, tokens, B, &loss));
+    return loss.sum / (double)loss.n;
 }
 
 static float *values_of(const tx_engine *e, const char *name, int64_t *n)

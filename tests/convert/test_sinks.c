@@ -46,7 +46,7 @@ static void open_fixture(fixture *f, const char *more, int n_tp)
     ASSERT_OK(tx_source_open(&f->src, in_scratch("native"), &tx_source_native, &tx_comm_self));
     ASSERT_OK(f->src.type->options(&f->src, NULL, &f->options));
     f->cfg->make_vocab_size_divisible_by *= n_tp;
-    ASSERT_OK(tx_model_type_find("gpt")->create(&f->m, f->cfg, 509, NULL));
+    ASSERT_OK(tx_model_type_find("GPT")->create(&f->m, f->cfg, 509, NULL));
     f->cfg->make_vocab_size_divisible_by /= n_tp;
 }
 

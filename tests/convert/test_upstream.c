@@ -30,7 +30,7 @@ static void open_folder(opened *o, const char *name)
     ASSERT_OK(tx_config_parse_string(&o->cfg, "convert", "--to native a b"));
     ASSERT_OK(tx_source_options(&o->src, o->cfg, false));
     if (!o->cfg->seq_length) o->cfg->seq_length = o->cfg->max_position_embeddings;
-    ASSERT_OK(tx_model_type_find("gpt")->create(&o->m, o->cfg, o->src.vocab_size, NULL));
+    ASSERT_OK(tx_model_type_find("GPT")->create(&o->m, o->cfg, o->src.vocab_size, NULL));
     if (o->src.type->check) ASSERT_OK(o->src.type->check(&o->src, o->m));
     for (int i = 0; i < o->m->params.n; i++)
         if (o->m->params.param[i].numel > largest) largest = o->m->params.param[i].numel;

@@ -141,7 +141,7 @@ static void a_blend_reads_its_datasets(void **state)
     assert_int_equal(valid->n_samples, 13 + 29);
     assert_null(tx_train_data_split(d, TX_SPLIT_TEST));
     for (int64_t i = 0, seen[2] = { 0 }; i < 10; i++) {
-        ASSERT_OK(tx_blend_get(train, tokens, i));
+        ASSERT_OK(tx_blend_get(train, NULL, tokens, i));
         assert_int_equal(tokens[0] / 100, from[i]);
         ASSERT_OK(tx_gpt_dataset_get(train->dataset[from[i]].gpt, own, seen[from[i]]++));
         assert_memory_equal(tokens, own, sizeof own);
@@ -168,9 +168,9 @@ static void splits_can_be_named_apart(void **state)
     assert_int_equal(valid->n_samples, 40);                /* as many as were asked for */
     assert_null(tx_train_data_split(d, TX_SPLIT_TEST));
     for (int64_t i = 0; i < 40; i++) {
-        ASSERT_OK(tx_blend_get(train, tokens, i));
+        ASSERT_OK(tx_blend_get(train, NULL, tokens, i));
         assert_int_equal(tokens[0] / 100, 1);
-        ASSERT_OK(tx_blend_get(valid, tokens, i));
+        ASSERT_OK(tx_blend_get(valid, NULL, tokens, i));
         assert_int_equal(tokens[0] / 100, i % 2);
     }
     tx_train_data_close(d);
@@ -188,8 +188,8 @@ static void the_order_is_chosen(void **state)
     ASSERT_OK(open_flags(&ms, &c, n, "--data-path A --split 1,0,0"));
     ASSERT_OK(open_flags(&bs, &c2, n, "--data-path A --split 1,0,0 --data-order bigscience"));
     for (int64_t i = 0; i < 150; i++) {
-        ASSERT_OK(tx_blend_get(tx_train_data_split(ms, TX_SPLIT_TRAIN), x, i));
-        ASSERT_OK(tx_blend_get(tx_train_data_split(bs, TX_SPLIT_TRAIN), y, i));
+        ASSERT_OK(tx_blend_get(tx_train_data_split(ms, TX_SPLIT_TRAIN), NULL, x, i));
+        ASSERT_OK(tx_blend_get(tx_train_data_split(bs, TX_SPLIT_TRAIN), NULL, y, i));
         differ += memcmp(x, y, sizeof x) != 0;
     }
     assert_true(differ > 50);

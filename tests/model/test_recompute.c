@@ -66,7 +66,7 @@ static void build(rig *r, const char *flags, const char *more, tx_dtype dtype)
     ASSERT_OK(tx_config_parse_string(&r->cfg, "pretrain-gpt", all));
     int64_t s = r->cfg->seq_length, b = r->cfg->micro_batch_size, n = s * b;
     ASSERT_OK(tx_ctx_init(&r->ctx, r->cfg->backend, (int)r->cfg->threads));
-    ASSERT_OK(tx_model_type_find("gpt")->create(&r->model, r->cfg, 100, NULL));
+    ASSERT_OK(tx_model_type_find("GPT")->create(&r->model, r->cfg, 100, NULL));
     r->model->dtype = dtype; /* with the residual stream in fp32, as it is made */
 
     tx_params *ps = &r->model->params;

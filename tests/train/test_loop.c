@@ -73,7 +73,7 @@ static void run_small(const char *name, const char *more, const int64_t *begin)
         ASSERT_OK(tx_feed_open(&f, t, tx_train_data_split(data, TX_SPLIT_TRAIN)));
         for (int i = 0; i < 12; i++) {
             ASSERT_OK(tx_feed_read(&f, t, begin[i / 2] + i % 2 * 2));
-            ASSERT_OK(tx_trainer_forward(t, f.tokens, &loss));
+            ASSERT_OK(tx_trainer_forward(t, f.rows, &loss));
             ASSERT_OK(tx_trainer_backward(t));
             ASSERT_OK(tx_trainer_step(t));
         }

@@ -36,10 +36,10 @@ static const char *const extra[] = { ".attn.bias", ".attn.masked_bias", "lm_head
 static bool fits(const tx_model *m)
 {
     const tx_gpt *g = (const tx_gpt *)m;
-    const tx_block *b = &g->block[0];
-    return b->ln1.kind == TX_LAYERNORM && !b->ln1.plus_one && !g->norms_embedding && !b->residual_post_norm &&
+    const tx_block *b = &g->t.block[0];
+    return b->ln1.kind == TX_LAYERNORM && !b->ln1.plus_one && !g->t.normed && !b->residual_post_norm &&
            !b->attn.n_rot && m->n_groups == m->n_heads && m->head_dim * m->n_heads == m->hidden && !b->mlp.gated &&
-           b->mlp.activation != TX_SQUARED_RELU && g->traits & TX_WITH_POS && g->traits & TX_WITH_BIAS;
+           b->mlp.activation != TX_SQUARED_RELU && g->t.traits & TX_WITH_POS && g->t.traits & TX_WITH_BIAS;
 }
 
 static tx_status options(json_t **out, const json_t *config)
@@ -78,14 +78,14 @@ static tx_status options(json_t **out, const json_t *config)
 
 static tx_status config(json_t **out, const tx_model *m)
 {
-    const tx_block *b = &((const tx_gpt *)m)->block[0];
+    const tx_block *b = &((const tx_gpt *)m)->t.block[0];
     json_t *o = json_pack(
         "{ss s[s] sI sI sI sI sI sI sI ss sf sb sn sn}", "model_type", "gpt2", "architectures", "GPT2LMHeadModel",
         "n_layer", (json_int_t)m->n_layers, "n_embd", (json_int_t)m->hidden, "n_head", (json_int_t)m->n_heads,
         "n_inner", (json_int_t)m->ffn, "n_positions", (json_int_t)m->max_positions, "n_ctx",
         (json_int_t)m->max_positions, "vocab_size", (json_int_t)m->n_valid, "activation_function",
         b->mlp.activation == TX_GELU_TANH ? "gelu_new" : "gelu", "layer_norm_epsilon", b->ln1.eps,
-        "tie_word_embeddings", !(((const tx_gpt *)m)->traits & TX_WITH_OUTPUT), "bos_token_id", "eos_token_id");
+        "tie_word_embeddings", !(((const tx_gpt *)m)->t.traits & TX_WITH_OUTPUT), "bos_token_id", "eos_token_id");
     if (!o) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
     *out = o;
     return TX_OK;
@@ -94,7 +94,7 @@ static tx_status config(json_t **out, const tx_model *m)
 extern const tx_hf_format tx_hf_gpt2; /* hf_format.c lists it */
 const tx_hf_format tx_hf_gpt2 = {
     .model_type = "gpt2",
-    .model = "gpt",
+    .model = "GPT",
     .prefix = "transformer.",
     .layers = "h",
     .top = top,

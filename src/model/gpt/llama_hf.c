@@ -31,9 +31,9 @@ static const char *const extra[] = { ".rotary_emb.inv_freq", "lm_head.weight", N
 static bool fits(const tx_model *m)
 {
     const tx_gpt *g = (const tx_gpt *)m;
-    const tx_block *b = &g->block[0];
-    return b->ln1.kind == TX_RMSNORM && !g->norms_embedding && !b->residual_post_norm && b->attn.n_rot == m->head_dim &&
-           b->mlp.gated && !b->mlp.gate_second && !(g->traits & (TX_WITH_POS | TX_WITH_BIAS));
+    const tx_block *b = &g->t.block[0];
+    return b->ln1.kind == TX_RMSNORM && !g->t.normed && !b->residual_post_norm && b->attn.n_rot == m->head_dim &&
+           b->mlp.gated && !b->mlp.gate_second && !(g->t.traits & (TX_WITH_POS | TX_WITH_BIAS));
 }
 
 /* The rotation's base: transformers 5 keeps it in rope_parameters, older ones beside rope_scaling. */
@@ -94,7 +94,7 @@ static tx_status options(json_t **out, const json_t *config)
 static tx_status config(json_t **out, const tx_model *m)
 {
     const tx_gpt *g = (const tx_gpt *)m;
-    const tx_block *b = &g->block[0];
+    const tx_block *b = &g->t.block[0];
     json_t *o =
         json_pack("{ss s[s] sI sI sI sI sI sI sI sI ss sf sf s{ss sf} sb sb sb sn sn}", "model_type", "llama",
                   "architectures", "LlamaForCausalLM", "num_hidden_layers", (json_int_t)m->n_layers, "hidden_size",
@@ -103,7 +103,7 @@ static tx_status config(json_t **out, const tx_model *m)
                   "max_position_embeddings", (json_int_t)m->max_positions, "vocab_size", (json_int_t)m->n_valid,
                   "hidden_act", "silu", "rms_norm_eps", b->ln1.eps, "rope_theta", b->attn.rope_theta, "rope_parameters",
                   "rope_type", "default", "rope_theta", b->attn.rope_theta, "attention_bias", 0, "mlp_bias", 0,
-                  "tie_word_embeddings", !(g->traits & TX_WITH_OUTPUT), "bos_token_id", "eos_token_id");
+                  "tie_word_embeddings", !(g->t.traits & TX_WITH_OUTPUT), "bos_token_id", "eos_token_id");
     if (!o) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
     *out = o;
     return TX_OK;
@@ -112,7 +112,7 @@ static tx_status config(json_t **out, const tx_model *m)
 extern const tx_hf_format tx_hf_llama; /* hf_format.c lists it */
 const tx_hf_format tx_hf_llama = {
     .model_type = "llama",
-    .model = "gpt",
+    .model = "GPT",
     .prefix = "model.",
     .layers = "layers",
     .top = top,

@@ -1,0 +1,87 @@
+/* bert_batch.c - what a BERT sees of masked samples, and what its losses sum to. */
+#include <math.h>
+
+#include "data/bert_dataset.h"
+#include "model/bert/bert.h"
+
+int64_t tx__bert_row_len(int64_t s)
+{
+    return tx_bert_row_len(s);
+}
+
+/* Tokens of a sample that are predicted, at most. */
+static int64_t most_labels(const tx_config *cfg, int64_t s)
+{
+    int64_t n = (int64_t)ceil(cfg->mask_prob * (double)s);
+    return n < 1 ? 1 : n < s ? n : s;
+}
+
+void tx__bert_shape(const tx_model *m, const tx_config *cfg, tx_batch *batch, int64_t s, int64_t b)
+{
+    void *dry = TX_DRY_ADDRESS;
+    int64_t n = b * most_labels(cfg, s);
+    batch->token = batch->position = batch->type = tx_tensor2(dry, TX_I32, s, b);
+    batch->n_keys = tx_tensor1(dry, TX_I32, b);
+    batch->label = tx_tensor1(dry, TX_I32, n);
+    batch->weight = batch->loss = tx_tensor1(dry, TX_F32, n);
+    batch->row = tx_tensor1(dry, TX_I32, b + n);
+    batch->n_labels = n;
+    if (m->n_losses == 1) return;
+    batch->pair_label = tx_tensor1(dry, TX_I32, b);
+    batch->pair_weight = batch->pair_loss = tx_tensor1(dry, TX_F32, b);
+}
+
+/* One sample, j of b, and its labels behind those of the samples before. */
+static tx_status fill_sample(const tx_model *m, tx_batch *batch, tx_bert_ids in, int64_t j)
+{
+    int64_t s = batch->token.dim[0], b = batch->token.dim[1], most = batch->label.dim[0];
+    int32_t *token = batch->token.data, *type = batch->type.data, *position = batch->position.data;
+    if (*in.n_tokens < 1 || *in.n_tokens > s)
+        return TX_FAIL(TX_ERR_FORMAT, "a sample of %lld positions has %d tokens", (long long)s, *in.n_tokens);
+    ((int32_t *)batch->n_keys.data)[j] = *in.n_tokens;
+    ((int32_t *)batch->row.data)[j] = (int32_t)j;
+    for (int64_t i = 0; i < s; i++) {
+        TX_TRY(tx_check_id(m, in.tokens[i]));
+        token[i * b + j] = in.tokens[i];
+        type[i * b + j] = i < *in.n_tokens ? in.types[i] : 0;
+        position[i * b + j] = (int32_t)i;
+        if (in.labels[i] == -1) continue;
+        TX_TRY(tx_check_id(m, in.labels[i]));
+        if (batch->n_labels == most)
+            return TX_FAIL(TX_ERR_FORMAT,
+                           "a micro-batch has more than %lld tokens to predict, which is --mask-prob of all: raise it",
+                           (long long)most);
+        ((int32_t *)batch->label.data)[batch->n_labels] = in.labels[i];
+        ((int32_t *)batch->row.data)[b + batch->n_labels++] = (int32_t)(i * b + j);
+    }
+    if (batch->pair_label.data) ((int32_t *)batch->pair_label.data)[j] = *in.is_random;
+    return TX_OK;
+}
+
+tx_status tx__bert_fill(const tx_model *m, tx_batch *batch, const int32_t *rows, const tx_batch_rule *rule)
+{
+    int64_t s = batch->token.dim[0], b = batch->token.dim[1];
+    float *weight = batch->weight.data, *pair_weight = batch->pair_weight.data;
+    batch->n_labels = 0;
+    for (int64_t j = 0; j < b; j++)
+        TX_TRY(fill_sample(m, batch, tx_bert_ids_of((int32_t *)rows + j * tx_bert_row_len(s), s), j));
+    for (int64_t i = 0; i < batch->n_labels; i++) weight[i] = (float)(rule->scale / (double)batch->n_labels);
+    for (int64_t j = 0; pair_weight && j < b; j++) pair_weight[j] = (float)(rule->scale / (double)b);
+    return TX_OK;
+}
+
+void tx__bert_losses(const tx_model *m, const tx_batch *batch, int64_t n_samples, tx_loss_sum *sum)
+{
+    int64_t b = batch->token.dim[1];
+    const int32_t *row = (const int32_t *)batch->row.data + b;
+    const float *loss = batch->loss.data, *pair_loss = batch->pair_loss.data;
+    sum[0] = (tx_loss_sum){ 0 };
+    for (int64_t i = 0; i < batch->n_labels; i++) {
+        if (row[i] % b >= n_samples) continue;
+        sum[0].sum += (double)loss[i];
+        sum[0].n++;
+    }
+    if (m->n_losses == 1) return;
+    sum[1] = (tx_loss_sum){ .n = n_samples };
+    for (int64_t j = 0; j < n_samples; j++) sum[1].sum += (double)pair_loss[j];
+}

@@ -1,0 +1,346 @@
+/* bert_model.c - a transformer that sees both sides, with a masked-LM head and a head on pairs of segments. */
+#include "base/alloc.h"
+#include "model/bert/bert.h"
+#include "parallel/tp.h"
+
+/* Parts, for the watch. */
+#define GATHER  "lm_head.gather"
+#define DENSE   "lm_head.dense"
+#define NORM    "lm_head.layernorm"
+#define WORDS   "lm_head.words"
+#define POOLER  "pooler.dense"
+#define BINARY  "binary_head"
+#define SCATTER "lm_head.scatter"
+
+#define F(member) offsetof(tx_bert, member)
+
+/* clang-format off */
+static const tx_param_decl head_params[] = {
+    { "pooler.dense.weight",      "h,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, F(pooler.w),   TX_WITH_BINARY },
+    { "pooler.dense.bias",        "h",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(pooler.b),   TX_WITH_BINARY },
+    { "lm_head.dense.weight",     "h,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, F(dense.w),    0 },
+    { "lm_head.dense.bias",       "h",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(dense.b),    0 },
+    { "lm_head.layernorm.weight", "h",   TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(norm.gamma), 0 },
+    { "lm_head.layernorm.bias",   "h",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(norm.beta),  TX_WITH_BETA },
+    { "lm_head.bias",             "V/t", TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(bias),       0 },
+    { "binary_head.weight",       "T,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, F(binary.w),   TX_WITH_BINARY },
+    { "binary_head.bias",         "T",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(binary.b),   TX_WITH_BINARY },
+};
+/* clang-format on */
+enum { N_HEAD_PARAMS = sizeof head_params / sizeof head_params[0] };
+
+/* ---- making one ---- */
+
+static void bert_destroy(tx_model *m)
+{
+    tx_bert *g = (tx_bert *)m;
+    if (!g) return;
+    tx_transformer_deinit(&g->t);
+    tx_free(g->saved);
+    tx_free(g);
+}
+
+static tx_status bert_hold(tx_model *m, int n_slots)
+{
+    tx_bert *g = (tx_bert *)m;
+    tx_bert_saved *saved;
+    TX_TRY(tx_alloc(&saved, (size_t)n_slots, sizeof *saved, "the model's slots"));
+    tx_free(g->saved);
+    g->saved = saved;
+    return tx_transformer_hold(&g->t, n_slots);
+}
+
+static tx_status declare(tx_bert *g, const tx_grid *grid, const tx_dims *dims)
+{
+    tx_transformer *t = &g->t;
+    TX_TRY(tx_transformer_declare(t, grid, dims, true));
+    if (t->unit.norm >= 0) TX_TRY(tx_params_declare(&t->base.params, "", head_params, N_HEAD_PARAMS, g, dims));
+    TX_TRY(tx_transformer_declare_tied(t, grid, dims));
+    tx_transformer_declared(t);
+    return TX_OK;
+}
+
+static tx_status bert_create(tx_model **out, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid)
+{
+    tx_bert *g;
+    tx_dims dims;
+    const tx_head_shape head = { .share = cfg->mask_prob,
+                                 .before = cfg->hidden_size * cfg->hidden_size,
+                                 .n_types = cfg->bert_binary_head ? 2 : 0,
+                                 .no_direction = true,
+                                 .traits = cfg->bert_binary_head ? TX_WITH_BINARY : 0 };
+    if (!grid) grid = &tx_grid_alone;
+    TX_TRY(tx_alloc(&g, 1, sizeof *g, "the model"));
+    tx_status st;
+    TX_GOTO(tx_transformer_create(&g->t, &tx_model_bert, cfg, vocab_size, grid, &head, &dims));
+    TX_GOTO(bert_hold(&g->t.base, 1));
+    g->has_binary = cfg->bert_binary_head;
+    g->norm = g->t.final_norm;
+    g->activation = cfg->openai_gelu ? TX_GELU_TANH : TX_GELU_ERF; /* whatever fuses with the layers' bias */
+    g->t.base.n_losses = 1 + g->has_binary;
+    g->t.base.loss_name[1] = "sop loss";
+    TX_GOTO(declare(g, grid, &dims));
+    *out = &g->t.base;
+out:
+    if (st) bert_destroy(&g->t.base);
+    return st;
+}
+
+/* ---- the rows that the heads read ---- */
+
+/* Rows of x, a matrix, as a batch of one position each; b of them and n_labels. */
+static tx_tensor rows_of(tx_tensor x)
+{
+    return tx_tensor3(x.data, x.dtype, 1, x.dim[0], x.dim[1]);
+}
+
+static tx_tensor numbers_of(const tx_batch *batch)
+{
+    return tx_tensor2(batch->row.data, TX_I32, 1, batch->row.dim[0] - batch->label.dim[0] + batch->n_labels);
+}
+
+/* The two parts of it: of all samples, and of the labels. */
+static tx_tensor first_rows(const tx_batch *batch, tx_tensor x)
+{
+    return tx_slice_rows(x, 0, batch->token.dim[1]);
+}
+
+static tx_tensor label_rows(const tx_batch *batch, tx_tensor x)
+{
+    return tx_slice_rows(x, batch->token.dim[1], batch->n_labels);
+}
+
+/* X = y[row], y being whole on every rank then. A gather is what an embedding does. */
+static tx_status gather_rows(tx_ctx *c, const tx_batch *batch, tx_tensor x, tx_tensor y)
+{
+    size_t mark = tx_arena_mark(&c->scratch);
+    tx_tensor whole = tx_tp_room(c, &c->scratch, y), row = numbers_of(batch);
+    tx_at_part(c, GATHER);
+    TX_TRY(tx_tp_gather(c, whole, y));
+    TX_RUN(c, embedding_fwd, .y = rows_of(x), .token = row, .position = row, .word = tx_as_rows(whole));
+    tx_arena_pop(&c->scratch, mark);
+    return TX_OK;
+}
+
+/* dy = the rows of dx where they came from, and 0 elsewhere. Every rank has all of dx and keeps its positions. */
+static tx_status scatter_rows(tx_ctx *c, const tx_batch *batch, tx_tensor dy, tx_tensor dx)
+{
+    size_t mark = tx_arena_mark(&c->scratch);
+    int64_t s = batch->token.dim[0], b = batch->token.dim[1];
+    tx_tensor row = numbers_of(batch), sum = dy;
+    tx_at_part(c, SCATTER);
+    if (dy.dtype != tx_wide(dy.dtype)) sum = tx_push3(&c->scratch, tx_wide(dy.dtype), dy.dim[0], b, dy.dim[2]);
+    TX_RUN(c, fill, .x = sum, .value = 0);
+    TX_RUN(c, embedding_bwd, .dword = tx_as_rows(sum), .dy = rows_of(dx), .token = row, .position = row,
+           .shard = { .first = tx_tp_first_position(c, s) * b, .whole = s * b });
+    if (sum.data != dy.data) TX_RUN(c, cast, .y = dy, .x = sum);
+    tx_arena_pop(&c->scratch, mark);
+    return TX_OK;
+}
+
+/* ---- the masked-LM head ---- */
+
+/* From rows of y to what the words are multiplied with: a->norm.y. Pushes a's tensors. */
+static tx_status transform_fwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, tx_tensor x)
+{
+    a->u = tx_push2(&c->acts, x.dtype, x.dim[0], x.dim[1]);
+    a->g = tx_push2(&c->acts, x.dtype, x.dim[0], x.dim[1]);
+    tx_at_part(c, DENSE);
+    TX_TRY(tx_linear_fwd(c, &g->dense, a->u, x));
+    TX_RUN(c, activation_fwd, .y = a->g, .x = a->u, .kind = g->activation);
+    tx_at_part(c, NORM);
+    return tx_norm_fwd(c, &g->norm, &a->norm, (tx_tensor){ 0 }, a->g);
+}
+
+/* @dx [n_labels, h], written */
+static tx_status transform_bwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, tx_tensor dx, tx_tensor x)
+{
+    tx_at_part(c, NORM);
+    TX_TRY(tx_norm_bwd(c, &g->norm, &a->norm, a->dn, a->dn, (tx_tensor){ 0 }, a->g));
+    tx_at_part(c, DENSE);
+    TX_RUN(c, activation_bwd, .dx = a->dn, .dy = a->dn, .x = a->u, .kind = g->activation);
+    return tx_linear_bwd(c, &g->dense, dx, a->dn, x);
+}
+
+/* Where no token of a micro-batch is masked, a gradient that products write is 0. */
+static tx_status add_nothing(tx_ctx *c, tx_weight *w)
+{
+    if (w->fresh) TX_RUN(c, fill, .x = w->grad, .value = 0);
+    w->fresh = false;
+    return TX_OK;
+}
+
+/* The losses, and with train also a->dn and the words' gradient. */
+static tx_status words_loss(tx_ctx *c, tx_bert *g, tx_bert_saved *a, const tx_batch *batch, bool train)
+{
+    const tx_model *m = &g->t.base;
+    const tx_axis *tp = &tx_grid_of(c)->tp;
+    int64_t n = batch->n_labels;
+    tx_weight *word = &g->t.word;
+    tx_tensor none = { 0 };
+    tx_at_part(c, WORDS);
+    TX_RUN(c, head_loss, .loss = tx_slice_rows(batch->loss, 0, n), .dx = a->dn, .dw = train ? word->grad : none,
+           .accumulate = !word->fresh, .x = a->norm.y, .w = word->value, .bias = g->bias.value,
+           .dbias = train ? g->bias.grad : none, .y = tx_slice_rows(batch->label, 0, n),
+           .weight = train ? tx_slice_rows(batch->weight, 0, n) : none, .n_valid = m->n_valid,
+           .smoothing = train ? m->label_smoothing : 0, .n_parts = tp->size, .part = tp->rank,
+           .exchange = tx_tp_exchange);
+    if (!train) return TX_OK;
+    word->fresh = false;
+    return tp->size > 1 ? tx_all_reduce(c, tx_grid_of(c)->tensor, a->dn, TX_SUM) : TX_OK;
+}
+
+static tx_status lm_fwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, const tx_batch *batch, bool train)
+{
+    const tx_transformer *t = &g->t;
+    tx_tensor x = label_rows(batch, a->x);
+    a->dn = (tx_tensor){ 0 };
+    if (batch->n_labels) TX_TRY(transform_fwd(c, g, a, x));
+    TX_TRY(tx_unit_use(batch, t->unit.head, train ? t->unit.norm : -1));
+    if (train) TX_TRY(tx_unit_touch(batch, t->unit.head));
+    if (train) TX_TRY(tx_unit_touch(batch, t->unit.norm)); /* the bias's gradient is in its unit */
+    if (batch->n_labels && train) a->dn = tx_push2(&c->acts, x.dtype, x.dim[0], x.dim[1]);
+    if (batch->n_labels) TX_TRY(words_loss(c, g, a, batch, train));
+    if (!batch->n_labels && train) TX_TRY(add_nothing(c, &g->t.word));
+    TX_TRY(tx_unit_leave(batch, t->unit.head, false));
+    return train && t->unit.head != t->unit.words ? tx_unit_done(batch, t->unit.head) : TX_OK;
+}
+
+/* ---- the binary head ---- */
+
+static tx_status pool_fwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, tx_tensor logits, tx_tensor x)
+{
+    a->pooled = tx_push2(&c->acts, x.dtype, x.dim[0], x.dim[1]);
+    a->tanh = tx_push2(&c->acts, x.dtype, x.dim[0], x.dim[1]);
+    tx_at_part(c, POOLER);
+    TX_TRY(tx_linear_fwd(c, &g->pooler, a->pooled, x));
+    TX_RUN(c, activation_fwd, .y = a->tanh, .x = a->pooled, .kind = TX_TANH);
+    tx_at_part(c, BINARY);
+    return tx_linear_fwd(c, &g->binary, logits, a->tanh);
+}
+
+static tx_status binary_fwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, const tx_batch *batch, bool train)
+{
+    tx_tensor x = first_rows(batch, a->x);
+    a->dlogits = tx_push2(&c->acts, x.dtype, x.dim[0], 2);
+    tx_tensor logits = tx_push2(&c->acts, tx_wide(x.dtype), x.dim[0], 2), none = { 0 };
+    TX_TRY(pool_fwd(c, g, a, logits, x));
+    TX_RUN(c, cross_entropy, .loss = batch->pair_loss, .z = logits, .dz = train ? a->dlogits : none,
+           .y = batch->pair_label, .weight = train ? batch->pair_weight : none, .n_valid = 2);
+    return TX_OK;
+}
+
+/* @dx [b, h], written */
+static tx_status binary_bwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, const tx_batch *batch, tx_tensor dx)
+{
+    tx_at_part(c, BINARY);
+    if (!g->has_binary) {
+        TX_RUN(c, fill, .x = dx, .value = 0);
+        return TX_OK;
+    }
+    size_t mark = tx_arena_mark(&c->acts);
+    tx_tensor d = tx_push2(&c->acts, dx.dtype, dx.dim[0], dx.dim[1]);
+    TX_TRY(tx_linear_bwd(c, &g->binary, d, a->dlogits, a->tanh));
+    tx_at_part(c, POOLER);
+    TX_RUN(c, activation_bwd, .dx = d, .dy = d, .x = a->pooled, .kind = TX_TANH);
+    TX_TRY(tx_linear_bwd(c, &g->pooler, dx, d, first_rows(batch, a->x)));
+    tx_arena_pop(&c->acts, mark);
+    return TX_OK;
+}
+
+/* ---- both ---- */
+
+static tx_status heads_fwd(tx_ctx *c, tx_bert *g, const tx_batch *batch, bool train)
+{
+    tx_transformer *t = &g->t;
+    tx_bert_saved *a = &g->saved[batch->slot];
+    TX_TRY(tx_unit_use(batch, t->unit.norm, t->unit.head));
+    TX_TRY(tx_transformer_norm_fwd(c, t, batch));
+    tx_tensor y = t->saved[batch->slot].y;
+    a->x = tx_push2(&c->acts, y.dtype, batch->token.dim[1] + batch->n_labels, y.dim[2]);
+    TX_TRY(gather_rows(c, batch, a->x, y));
+    if (g->has_binary) TX_TRY(binary_fwd(c, g, a, batch, train));
+    TX_TRY(lm_fwd(c, g, a, batch, train));
+    return tx_unit_leave(batch, t->unit.norm, train);
+}
+
+static tx_status heads_bwd(tx_ctx *c, tx_bert *g, const tx_batch *batch)
+{
+    tx_transformer *t = &g->t;
+    tx_bert_saved *a = &g->saved[batch->slot];
+    const tx_unit *rows = &t->base.params.unit[t->unit.norm];
+    TX_TRY(tx_unit_use(batch, t->unit.norm, tx_transformer_last_unit(t, batch)));
+    TX_TRY(tx_unit_touch(batch, t->unit.norm));
+    tx_tensor dx = tx_push2(&c->acts, a->x.dtype, a->x.dim[0], a->x.dim[1]);
+    if (batch->n_labels) TX_TRY(transform_bwd(c, g, a, label_rows(batch, dx), label_rows(batch, a->x)));
+    if (!batch->n_labels) TX_TRY(add_nothing(c, &g->dense.w));
+    TX_TRY(binary_bwd(c, g, a, batch, first_rows(batch, dx)));
+    tx_params_contributed(&t->base.params, rows->first, rows->end);
+    TX_TRY(scatter_rows(c, batch, t->saved[batch->slot].dy, dx));
+    TX_TRY(tx_transformer_norm_bwd(c, t, batch));
+    TX_TRY(tx_unit_leave(batch, t->unit.norm, false));
+    return tx_unit_done(batch, t->unit.norm);
+}
+
+/* ---- a chunk ---- */
+
+static tx_status bert_fwd(tx_ctx *c, tx_model *m, tx_batch *batch, bool train)
+{
+    tx_bert *g = (tx_bert *)m;
+    TX_TRY(tx_transformer_fwd(c, &g->t, batch, train));
+    if (m->chunk[batch->chunk].post) TX_TRY(heads_fwd(c, g, batch, train));
+    if (!train) tx_transformer_end(c, &g->t, batch);
+    return TX_OK;
+}
+
+static tx_status bert_bwd(tx_ctx *c, tx_model *m, tx_batch *batch)
+{
+    tx_bert *g = (tx_bert *)m;
+    tx_at_backward(c, true);
+    if (m->chunk[batch->chunk].post) TX_TRY(heads_bwd(c, g, batch));
+    TX_TRY(tx_transformer_bwd(c, &g->t, batch));
+    tx_at_backward(c, false);
+    return TX_OK;
+}
+
+static tx_status bert_logits(tx_ctx *c, tx_model *m, tx_tensor logits, tx_tensor y)
+{
+    tx_bert *g = (tx_bert *)m;
+    tx_bert_saved a = { 0 };
+    size_t start = tx_arena_mark(&c->acts);
+    tx_tensor normed;
+    TX_TRY(tx_transformer_norm_rows(c, &g->t, &normed, y));
+    TX_TRY(transform_fwd(c, g, &a, normed));
+    tx_at_part(c, WORDS);
+    TX_RUN(c, gemm, .c = logits, .a = a.norm.y, .b = g->t.word.value, .trans_b = true, .bias = g->bias.value);
+    tx_arena_pop(&c->acts, start);
+    return TX_OK;
+}
+
+static tx_status bert_pair_logits(tx_ctx *c, tx_model *m, tx_tensor logits, tx_tensor y)
+{
+    tx_bert *g = (tx_bert *)m;
+    tx_bert_saved a = { 0 };
+    size_t start = tx_arena_mark(&c->acts);
+    tx_tensor normed;
+    TX_TRY(tx_transformer_norm_rows(c, &g->t, &normed, y));
+    TX_TRY(pool_fwd(c, g, &a, logits, normed));
+    tx_arena_pop(&c->acts, start);
+    return TX_OK;
+}
+
+const tx_model_type tx_model_bert = {
+    .name = "BERT",
+    .reads_sentences = true,
+    .row_len = tx__bert_row_len,
+    .create = bert_create,
+    .destroy = bert_destroy,
+    .hold = bert_hold,
+    .shape = tx__bert_shape,
+    .fill = tx__bert_fill,
+    .losses = tx__bert_losses,
+    .fwd = bert_fwd,
+    .bwd = bert_bwd,
+    .logits = bert_logits,
+    .pair_logits = bert_pair_logits,
+};

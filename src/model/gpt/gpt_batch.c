@@ -1,0 +1,59 @@
+/* gpt_batch.c - what a GPT sees of samples of s + 1 tokens, and what its losses sum to. */
+#include "model/gpt/gpt.h"
+
+int64_t tx__gpt_row_len(int64_t s)
+{
+    return s + 1;
+}
+
+void tx__gpt_shape(const tx_model *m, const tx_config *cfg, tx_batch *batch, int64_t s, int64_t b)
+{
+    (void)m;
+    void *dry = TX_DRY_ADDRESS;
+    batch->token = batch->position = tx_tensor2(dry, TX_I32, s, b);
+    batch->label = tx_tensor1(dry, TX_I32, s * b);
+    batch->weight = batch->loss = tx_tensor1(dry, TX_F32, s * b);
+    if (cfg->reset_attention_mask) batch->first_key = batch->token;
+}
+
+/* Rows of s+1 ids to s-major inputs, labels and weights. A weight is mask / Σ mask, so that the objective is the
+ * micro-batch's mean loss. */
+tx_status tx__gpt_fill(const tx_model *m, tx_batch *batch, const int32_t *rows, const tx_batch_rule *rule)
+{
+    int64_t s = batch->token.dim[0], b = batch->token.dim[1], n_counted = 0;
+    int32_t *token = batch->token.data, *position = batch->position.data, *label = batch->label.data;
+    int32_t *first_key = batch->first_key.data;
+    float *weight = batch->weight.data;
+    for (int64_t j = 0; j < b; j++) {
+        int64_t begin = 0; /* of the document */
+        for (int64_t i = 0; i <= s; i++) {
+            int32_t id = rows[j * (s + 1) + i];
+            TX_TRY(tx_check_id(m, id));
+            if (i > 0) label[(i - 1) * b + j] = id;
+            if (i == s) continue;
+            bool counted = !(rule->eod_mask_loss && id == rule->eod);
+            token[i * b + j] = id;
+            position[i * b + j] = (int32_t)(rule->reset_position_ids ? i - begin : i);
+            if (first_key) first_key[i * b + j] = (int32_t)begin;
+            if (id == rule->eod) begin = i + 1; /* which itself ends the document before */
+            weight[i * b + j] = counted;
+            n_counted += counted;
+        }
+    }
+    float each = n_counted ? (float)(rule->scale / (double)n_counted) : 0;
+    for (int64_t i = 0; i < s * b; i++) weight[i] *= each;
+    return TX_OK;
+}
+
+void tx__gpt_losses(const tx_model *m, const tx_batch *batch, int64_t n_samples, tx_loss_sum *sum)
+{
+    (void)m;
+    int64_t s = batch->token.dim[0], b = batch->token.dim[1];
+    const float *weight = batch->weight.data, *loss = batch->loss.data;
+    *sum = (tx_loss_sum){ 0 };
+    for (int64_t i = 0; i < s * b; i++) {
+        if (weight[i] == 0 || i % b >= n_samples) continue;
+        sum->sum += (double)loss[i];
+        sum->n++;
+    }
+}

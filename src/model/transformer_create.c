@@ -1,0 +1,290 @@
+/* transformer_create.c - a model but for its head from the options: sizes, layers, which of them this rank has, and the
+ * parameters. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "model/transformer.h"
+
+#define F(member) offsetof(tx_transformer, member)
+
+/* clang-format off */
+static const tx_param_decl word_params[] = {
+    { "embedding.word_embeddings.weight", "V/t,h", TX_INIT_NORMAL, TX_DECAY, TX_SETS, F(word), TX_WITH_HEAD },
+    { "embedding.word_embeddings.weight", "V/t,h", TX_INIT_NORMAL, TX_DECAY, TX_ADDS, F(word), TX_WITH_WORDS },
+};
+static const tx_param_decl embedding_params[] = {
+    { "embedding.word_embeddings.norm.weight",  "h+",  TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(embedding_norm.gamma), TX_WITH_WORD_NORM },
+    { "embedding.word_embeddings.norm.bias",    "h+",  TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(embedding_norm.beta),  TX_WITH_WORD_NORM },
+    { "embedding.position_embeddings.weight",   "P,h", TX_INIT_NORMAL, TX_DECAY,    TX_ADDS, F(pos),                  TX_WITH_POS },
+    { "embedding.tokentype_embeddings.weight",  "T,h", TX_INIT_NORMAL, TX_DECAY,    TX_ADDS, F(kind),                 TX_WITH_KIND },
+    { "embedding.layernorm.weight",             "h+",  TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(embedding_norm.gamma), TX_WITH_SUM_NORM },
+    { "embedding.layernorm.bias",               "h+",  TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(embedding_norm.beta),  TX_WITH_SUM_NORM | TX_WITH_BETA },
+};
+static const tx_param_decl norm_params[] = {
+    { "encoder.final_layernorm.weight", "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(final_norm.gamma), TX_WITH_FINAL_NORM },
+    { "encoder.final_layernorm.bias",   "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(final_norm.beta),  TX_WITH_FINAL_NORM | TX_WITH_BETA },
+};
+/* clang-format on */
+enum { N_EMBEDDING_PARAMS = sizeof embedding_params / sizeof embedding_params[0] };
+
+static tx_norm norm_of(const tx_config *cfg)
+{
+    return (tx_norm){ .kind = strcmp(cfg->normalization, "rmsnorm") ? TX_LAYERNORM : TX_RMSNORM,
+                      .eps = cfg->layernorm_epsilon,
+                      .plus_one = cfg->apply_layernorm_1p };
+}
+
+static tx_glu gate_of(const tx_config *cfg)
+{
+    static const char *const name[] = { "swiglu", "geglu", "reglu", "liglu" }; /* as tx_glu */
+    int i = 0;
+    while (cfg->glu_activation && strcmp(cfg->glu_activation, name[i])) i++;
+    return (tx_glu)i;
+}
+
+/* Layer i, from 0, as the options have it. */
+static tx_block block_of(const tx_config *cfg, int64_t i, const tx_grid *grid, bool causal)
+{
+    int64_t t = grid->tp.size, n = cfg->num_attention_heads;
+    bool gelu_tanh = cfg->bias_gelu_fusion || cfg->openai_gelu;
+    return (tx_block){
+        .ln1 = norm_of(cfg),
+        .ln2 = norm_of(cfg),
+        .attn = { .proj.summed = true,
+                  .n_heads = n / t,
+                  .n_groups = cfg->num_key_value_heads / t,
+                  .n_heads_whole = n,
+                  .first_head = grid->tp.rank * (n / t),
+                  .d = cfg->kv_channels,
+                  .n_rot = cfg->use_rotary_position_embeddings ? tx_config_rotary_dim(cfg) : 0,
+                  .rope_theta = cfg->rope_theta,
+                  .causal = causal,
+                  .p_drop = cfg->attention_dropout,
+                  .layer = (int)i + 1 },
+        .mlp = { .to_h.summed = true,
+                 .gated = cfg->swiglu || cfg->glu_activation,
+                 .gate_second = cfg->glu_activation, /* BigScience's order; --swiglu has Megatron-LM's */
+                 .gate = gate_of(cfg),
+                 .activation = cfg->squared_relu ? TX_SQUARED_RELU
+                               : gelu_tanh       ? TX_GELU_TANH
+                                                 : TX_GELU_ERF,
+                 .recompute = tx_config_recompute(cfg).selective },
+        .p_drop = cfg->hidden_dropout,
+        .layer = (int)i + 1,
+        .residual_post_norm = cfg->apply_residual_connection_post_layernorm,
+        .post_norm = cfg->post_layernorm,
+    };
+}
+
+/* Rows of the embedding, and how many of them are real. Where padding is part of the model its size is, too, and
+ * another number of ranks only adds rows that are not. */
+static tx_status pad_vocab(int64_t *out, int64_t *n_valid, const tx_config *cfg, int64_t vocab_size,
+                           const tx_grid *grid)
+{
+    int64_t multiple = cfg->make_vocab_size_divisible_by * grid->tp.size, to = cfg->pad_vocab_size_to;
+    *out = to ? to : tx_vocab_padded(vocab_size, multiple);
+    *n_valid = cfg->megatron_padded_logits ? *out : vocab_size;
+    if (cfg->megatron_padded_logits) *out = tx_vocab_padded(*out, multiple);
+    if (to && to < vocab_size)
+        return TX_FAIL(TX_ERR_ARG, "--pad-vocab-size-to %lld is less than the vocabulary's size of %lld", (long long)to,
+                       (long long)vocab_size);
+    if (*out % multiple)
+        return TX_FAIL(TX_ERR_ARG, "--pad-vocab-size-to %lld is not divisible by --make-vocab-size-divisible-by %lld%s",
+                       (long long)to, (long long)cfg->make_vocab_size_divisible_by,
+                       grid->tp.size > 1 ? " times the tensor-parallel size" : "");
+    return TX_OK;
+}
+
+/* The layers of this stage, chunk by chunk. */
+static tx_status make_blocks(tx_transformer *t, const tx_config *cfg, const tx_grid *grid, bool causal)
+{
+    tx_model *m = &t->base;
+    for (int k = 0; k < m->n_chunks; k++) {
+        t->at[k] = t->n_blocks;
+        t->n_blocks += (int)(m->chunk[k].end - m->chunk[k].first);
+    }
+    TX_TRY(tx_alloc(&t->block, (size_t)t->n_blocks, sizeof *t->block, "the model's layers"));
+    for (int k = 0, i = 0; k < m->n_chunks; k++)
+        for (int64_t layer = m->chunk[k].first; layer < m->chunk[k].end; layer++)
+            t->block[i++] = block_of(cfg, layer, grid, causal);
+    return TX_OK;
+}
+
+/* Cost of the head in layers, by their multiply-adds. */
+static double head_cost(const tx_model *m, int64_t s)
+{
+    double h = (double)m->hidden, heads = (double)(m->n_heads * m->head_dim);
+    double qkv = (double)((m->n_heads + 2 * m->n_groups) * m->head_dim);
+    return m->head_products / (h * (qkv + heads + (double)(m->mlp_in + m->ffn)) + 2 * heads * (double)s);
+}
+
+static void take_chunks(tx_model *m, const tx_config *cfg, const tx_grid *grid)
+{
+    double post = head_cost(m, cfg->seq_length);
+    m->n_chunks = tx_config_chunks(cfg);
+    TX_ASSERT(m->n_chunks <= TX_MAX_CHUNKS);
+    for (int k = 0; k < m->n_chunks; k++)
+        m->chunk[k] = tx_pp_layers(m->n_layers, grid->pp.size, m->n_chunks, grid->pp.rank, k, 0, post);
+}
+
+static tx_model sizes_of(const tx_config *cfg, const tx_model_type *type, int64_t vocab_size, int64_t padded,
+                         int64_t n_valid)
+{
+    tx_dtype dtype = cfg->bf16 ? TX_BF16 : cfg->fp16 ? TX_F16 : TX_F32;
+    return (tx_model){
+        .type = type,
+        .n_layers = cfg->num_layers,
+        .hidden = cfg->hidden_size,
+        .n_heads = cfg->num_attention_heads,
+        .n_groups = cfg->num_key_value_heads,
+        .head_dim = cfg->kv_channels,
+        .ffn = cfg->ffn_hidden_size,
+        .mlp_in = cfg->swiglu || cfg->glu_activation ? 2 * cfg->ffn_hidden_size : cfg->ffn_hidden_size,
+        .max_positions = cfg->max_position_embeddings,
+        .learns_positions = cfg->add_position_embedding,
+        .vocab_size = vocab_size,
+        .vocab_padded = padded,
+        .n_valid = n_valid,
+        .n_losses = 1,
+        .loss_name = { "lm loss" },
+        .label_smoothing = cfg->label_smoothing,
+        .recompute = tx_config_recompute(cfg),
+        .dtype = dtype,
+        .stream = cfg->fp32_residual_connection ? TX_F32 : dtype,
+    };
+}
+
+static unsigned traits_of(const tx_transformer *t, const tx_config *cfg, const tx_head_shape *head)
+{
+    return (cfg->add_bias_linear ? TX_WITH_BIAS : 0) | (t->final_norm.kind == TX_LAYERNORM ? TX_WITH_BETA : 0) |
+           (cfg->add_position_embedding ? TX_WITH_POS : 0) | (head->n_types ? TX_WITH_KIND : 0) |
+           (t->normed == TX_NORM_WORDS ? TX_WITH_WORD_NORM : 0) | (t->normed == TX_NORM_SUM ? TX_WITH_SUM_NORM : 0) |
+           (cfg->post_layernorm ? TX_WITH_POST_NORM : TX_WITH_PRE_NORM | TX_WITH_FINAL_NORM) | head->traits;
+}
+
+static tx_dims dims_of(const tx_transformer *t, const tx_grid *grid, int64_t n_types)
+{
+    const tx_model *m = &t->base;
+    return (tx_dims){ .h = m->hidden,
+                      .f = m->ffn,
+                      .V = m->vocab_padded,
+                      .v_logical = m->n_valid,
+                      .P = m->max_positions,
+                      .T = n_types,
+                      .q = (m->n_heads + 2 * m->n_groups) * m->head_dim,
+                      .a = m->n_heads * m->head_dim,
+                      .u = m->mlp_in,
+                      .u_parts = m->mlp_in == m->ffn ? 1 : 2,
+                      .n_tp = grid->tp.size,
+                      .tp_rank = grid->tp.rank,
+                      .traits = t->traits };
+}
+
+tx_status tx_transformer_create(tx_transformer *t, const tx_model_type *type, const tx_config *cfg, int64_t vocab_size,
+                                const tx_grid *grid, const tx_head_shape *head, tx_dims *dims)
+{
+    tx_model *m = &t->base;
+    int64_t padded, n_valid;
+    TX_TRY(pad_vocab(&padded, &n_valid, cfg, vocab_size, grid));
+    *m = sizes_of(cfg, type, vocab_size, padded, n_valid);
+    m->head_products = head->share * (double)(head->before + m->hidden * padded);
+    t->p_drop = cfg->hidden_dropout;
+    t->normed = cfg->embed_layernorm ? TX_NORM_WORDS : cfg->post_layernorm ? TX_NORM_SUM : TX_NORM_NOTHING;
+    t->embedding_norm = norm_of(cfg);
+    if (t->normed == TX_NORM_WORDS)
+        t->embedding_norm = (tx_norm){ .kind = TX_LAYERNORM, .eps = 1e-5, .plus_one = cfg->apply_layernorm_1p };
+    t->final_norm = norm_of(cfg);
+    t->traits = traits_of(t, cfg, head);
+    take_chunks(m, cfg, grid);
+    TX_TRY(make_blocks(t, cfg, grid, !head->no_direction));
+    *dims = dims_of(t, grid, head->n_types);
+    return tx_transformer_hold(t, 1);
+}
+
+/* ---- parameters ---- */
+
+/* The word embedding of the first stage, which with a pipeline of one is a tied head, too, or the last stage's copy. */
+static tx_status declare_words(tx_transformer *t, tx_dims dims, const tx_grid *grid, int chunk, bool tied, bool copy)
+{
+    TX_TRY(tx_params_begin_unit(&t->base.params, TX_UNIT_WORDS, chunk));
+    dims.tied = tied && grid->pp.size > 1;
+    dims.copy = dims.tied && copy;
+    dims.traits = tied && (copy || grid->pp.size == 1) ? TX_WITH_HEAD : TX_WITH_WORDS;
+    return tx_params_declare(&t->base.params, "", word_params, 2, t, &dims);
+}
+
+tx_status tx_transformer_declare(tx_transformer *t, const tx_grid *grid, const tx_dims *dims, bool tied)
+{
+    tx_model *m = &t->base;
+    tx_params *ps = &m->params;
+    const tx_pp_chunk *first = &m->chunk[0], *last = &m->chunk[m->n_chunks - 1];
+    t->unit.words = t->unit.embedding = t->unit.norm = t->unit.head = -1;
+    if (first->pre) {
+        t->unit.words = ps->n_units;
+        TX_TRY(declare_words(t, *dims, grid, 0, tied, false));
+        t->unit.embedding = ps->n_units;
+        TX_TRY(tx_params_begin_unit(ps, TX_UNIT_EMBEDDING, 0));
+        TX_TRY(tx_params_declare(ps, "", embedding_params, N_EMBEDDING_PARAMS, t, dims));
+    }
+    t->unit.layers = ps->n_units;
+    for (int k = 0, i = 0; k < m->n_chunks; k++)
+        for (int64_t layer = m->chunk[k].first; layer < m->chunk[k].end; layer++, i++) {
+            char prefix[64];
+            snprintf(prefix, sizeof prefix, "encoder.layers.%lld.", (long long)layer);
+            TX_TRY(tx_params_begin_unit(ps, TX_UNIT_LAYER, k));
+            TX_TRY(tx_params_declare(ps, prefix, tx_block_params, tx_block_n_params, &t->block[i], dims));
+        }
+    if (!last->post) return TX_OK;
+    t->unit.norm = ps->n_units;
+    TX_TRY(tx_params_begin_unit(ps, TX_UNIT_LAYER, m->n_chunks - 1));
+    return tx_params_declare(ps, "", norm_params, 2, t, dims);
+}
+
+tx_status tx_transformer_declare_tied(tx_transformer *t, const tx_grid *grid, const tx_dims *dims)
+{
+    int last = t->base.n_chunks - 1;
+    if (!t->base.chunk[last].post) return TX_OK;
+    t->unit.head = t->unit.words >= 0 ? t->unit.words : t->base.params.n_units;
+    return t->unit.words >= 0 ? TX_OK : declare_words(t, *dims, grid, last, true, true);
+}
+
+void tx_transformer_declared(tx_transformer *t)
+{
+    tx_params *ps = &t->base.params;
+    for (int i = 0; t->final_norm.plus_one && i < ps->n; i++) /* what begins at one is the norms' factors */
+        if (ps->param[i].init == TX_INIT_ONE) ps->param[i].init = TX_INIT_ZERO;
+}
+
+/* ---- slots ---- */
+
+tx_status tx_transformer_hold(tx_transformer *t, int n_slots)
+{
+    const tx_model *m = &t->base;
+    size_t most = 1;
+    for (int k = 0; k < m->n_chunks; k++) {
+        size_t n = (size_t)(m->chunk[k].end - m->chunk[k].first);
+        if (n > most) most = n;
+    }
+    tx_transformer_saved *saved;
+    tx_block_saved *block;
+    TX_TRY(tx_alloc(&saved, (size_t)n_slots, sizeof *saved, "the model's slots"));
+    tx_status st = tx_alloc(&block, (size_t)n_slots * most, sizeof *block, "the model's slots");
+    if (st) {
+        tx_free(saved);
+        return st;
+    }
+    for (int i = 0; i < n_slots; i++) saved[i].block = block + (size_t)i * most;
+    if (t->saved) tx_free(t->saved[0].block);
+    tx_free(t->saved);
+    t->saved = saved;
+    return TX_OK;
+}
+
+void tx_transformer_deinit(tx_transformer *t)
+{
+    tx_params_deinit(&t->base.params);
+    tx_free(t->block);
+    if (t->saved) tx_free(t->saved[0].block);
+    tx_free(t->saved);
+}
