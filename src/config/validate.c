@@ -19,8 +19,8 @@ bool tx_config_trains(const char *command)
 /* Those of a job that takes place on all ranks that have been started. */
 static bool runs_on_ranks(const char *command)
 {
-    static const char *const names[] = { "evaluate", "generate",
-                                         "generate-samples-gpt", "serve",    "run-text-generation-server" };
+    static const char *const names[] = { "evaluate", "generate", "generate-samples-gpt", "serve",
+                                         "run-text-generation-server" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(command, names[i])) return true;
     return tx_config_trains(command);
@@ -134,8 +134,7 @@ void tx__config_check(const tx_config *cfg, const tx_config_given *bad, tx_viola
     static const tx__rule *const topics[] = { tx__rules_needs, tx__rules_model, tx__rules_layout,
                                               tx__rules_run,   tx__rules_zero,  tx__rules_files };
     const tx__check k = { .c = cfg, .g = &cfg->given, .bad = bad, .v = v };
-    const char *command =
-        tx__plans_only(&k) || tx_config_trains(cfg->command->name) ? "pretrain" : cfg->command->name;
+    const char *command = tx__plans_only(&k) || tx_config_trains(cfg->command->name) ? "pretrain" : cfg->command->name;
     for (size_t i = 0; i < sizeof topics / sizeof *topics; i++)
         for (const tx__rule *r = topics[i]; r->check; r++)
             if (!r->command || !strcmp(r->command, command)) r->check(&k);

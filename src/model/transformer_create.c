@@ -8,22 +8,32 @@
 
 #define F(member) offsetof(tx_transformer, member)
 
+enum {
+    POS = TX_WITH_POS,
+    KIND = TX_WITH_KIND,
+    WORD = TX_WITH_WORD_NORM,
+    SUM = TX_WITH_SUM_NORM,
+    SUM_BETA = SUM | TX_WITH_BETA,
+    FINAL = TX_WITH_FINAL_NORM,
+    FINAL_BETA = FINAL | TX_WITH_BETA
+};
+
 /* clang-format off */
 static const tx_param_decl word_params[] = {
-    { "embedding.word_embeddings.weight", "V/t,h", TX_INIT_NORMAL, TX_DECAY, TX_SETS, F(word), TX_WITH_HEAD },
-    { "embedding.word_embeddings.weight", "V/t,h", TX_INIT_NORMAL, TX_DECAY, TX_ADDS, F(word), TX_WITH_WORDS },
+    { "embedding.word_embeddings.weight", "V/t,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, F(word), TX_WITH_HEAD },
+    { "embedding.word_embeddings.weight", "V/t,h", TX_INIT_NORMAL, TX_DECAY,    TX_ADDS, F(word), TX_WITH_WORDS },
 };
 static const tx_param_decl embedding_params[] = {
-    { "embedding.word_embeddings.norm.weight",  "h+",  TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(embedding_norm.gamma), TX_WITH_WORD_NORM },
-    { "embedding.word_embeddings.norm.bias",    "h+",  TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(embedding_norm.beta),  TX_WITH_WORD_NORM },
-    { "embedding.position_embeddings.weight",   "P,h", TX_INIT_NORMAL, TX_DECAY,    TX_ADDS, F(pos),                  TX_WITH_POS },
-    { "embedding.tokentype_embeddings.weight",  "T,h", TX_INIT_NORMAL, TX_DECAY,    TX_ADDS, F(kind),                 TX_WITH_KIND },
-    { "embedding.layernorm.weight",             "h+",  TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(embedding_norm.gamma), TX_WITH_SUM_NORM },
-    { "embedding.layernorm.bias",               "h+",  TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(embedding_norm.beta),  TX_WITH_SUM_NORM | TX_WITH_BETA },
+    { "embedding.word_embeddings.norm.weight",    "h+",  TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(embedding_norm.gamma), WORD },
+    { "embedding.word_embeddings.norm.bias",      "h+",  TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(embedding_norm.beta),  WORD },
+    { "embedding.position_embeddings.weight",     "P,h", TX_INIT_NORMAL, TX_DECAY,    TX_ADDS, F(pos),                  POS },
+    { "embedding.tokentype_embeddings.weight",    "T,h", TX_INIT_NORMAL, TX_DECAY,    TX_ADDS, F(kind),                 KIND },
+    { "embedding.layernorm.weight",               "h+",  TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(embedding_norm.gamma), SUM },
+    { "embedding.layernorm.bias",                 "h+",  TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(embedding_norm.beta), SUM_BETA },
 };
 static const tx_param_decl norm_params[] = {
-    { "encoder.final_layernorm.weight", "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(final_norm.gamma), TX_WITH_FINAL_NORM },
-    { "encoder.final_layernorm.bias",   "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(final_norm.beta),  TX_WITH_FINAL_NORM | TX_WITH_BETA },
+    { "encoder.final_layernorm.weight",            "h+",  TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(final_norm.gamma), FINAL },
+    { "encoder.final_layernorm.bias",              "h+",  TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(final_norm.beta),  FINAL_BETA },
 };
 /* clang-format on */
 enum { N_EMBEDDING_PARAMS = sizeof embedding_params / sizeof embedding_params[0] };

@@ -5,6 +5,14 @@
 
 #define F(member) offsetof(tx_block, member)
 
+enum {
+    BIAS = TX_WITH_BIAS,
+    PRE = TX_WITH_PRE_NORM,
+    POST = TX_WITH_POST_NORM,
+    PRE_BETA = PRE | TX_WITH_BETA,
+    POST_BETA = POST | TX_WITH_BETA
+};
+
 /* For tx_at_part: parts that have no parameters of these names, and norms. With post_norm ln1 has ln2's name: it is
  * behind the attention. */
 #define LN1       "input_layernorm"
@@ -16,22 +24,22 @@
 /* Names and order are Megatron's. Projections that end a residual branch start smaller: GPT-2 §2.3. */
 /* clang-format off */
 const tx_param_decl tx_block_params[] = {
-    { "input_layernorm.weight",                "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln1.gamma),     TX_WITH_PRE_NORM },
-    { "input_layernorm.bias",                  "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln1.beta),      TX_WITH_PRE_NORM | TX_WITH_BETA },
+    { "input_layernorm.weight",                "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln1.gamma),     PRE },
+    { "input_layernorm.bias",                  "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln1.beta),      PRE_BETA },
     { "self_attention.query_key_value.weight", "q/t,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, F(attn.qkv.w),    0 },
-    { "self_attention.query_key_value.bias",   "q/t",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.qkv.b),    TX_WITH_BIAS },
+    { "self_attention.query_key_value.bias",   "q/t",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.qkv.b),    BIAS },
     { "self_attention.dense.weight",           "h,a/t", TX_INIT_SCALED, TX_DECAY,    TX_SETS, F(attn.proj.w),   0 },
-    { "self_attention.dense.bias",             "h",     TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.proj.b),   TX_WITH_BIAS },
-    { "post_attention_layernorm.weight",       "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln1.gamma),     TX_WITH_POST_NORM },
-    { "post_attention_layernorm.bias",         "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln1.beta),      TX_WITH_POST_NORM | TX_WITH_BETA },
-    { "post_attention_layernorm.weight",       "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln2.gamma),     TX_WITH_PRE_NORM },
-    { "post_attention_layernorm.bias",         "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln2.beta),      TX_WITH_PRE_NORM | TX_WITH_BETA },
+    { "self_attention.dense.bias",             "h",     TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.proj.b),   BIAS },
+    { "post_attention_layernorm.weight",       "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln1.gamma),     POST },
+    { "post_attention_layernorm.bias",         "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln1.beta),      POST_BETA },
+    { "post_attention_layernorm.weight",       "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln2.gamma),     PRE },
+    { "post_attention_layernorm.bias",         "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln2.beta),      PRE_BETA },
     { "mlp.dense_h_to_4h.weight",              "u/t,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, F(mlp.h_to_4h.w), 0 },
-    { "mlp.dense_h_to_4h.bias",                "u/t",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(mlp.h_to_4h.b), TX_WITH_BIAS },
+    { "mlp.dense_h_to_4h.bias",                "u/t",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(mlp.h_to_4h.b), BIAS },
     { "mlp.dense_4h_to_h.weight",              "h,f/t", TX_INIT_SCALED, TX_DECAY,    TX_SETS, F(mlp.to_h.w),    0 },
-    { "mlp.dense_4h_to_h.bias",                "h",     TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(mlp.to_h.b),    TX_WITH_BIAS },
-    { "post_mlp_layernorm.weight",             "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln2.gamma),     TX_WITH_POST_NORM },
-    { "post_mlp_layernorm.bias",               "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln2.beta),      TX_WITH_POST_NORM | TX_WITH_BETA },
+    { "mlp.dense_4h_to_h.bias",                "h",     TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(mlp.to_h.b),    BIAS },
+    { "post_mlp_layernorm.weight",             "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln2.gamma),     POST },
+    { "post_mlp_layernorm.bias",               "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln2.beta),      POST_BETA },
 };
 /* clang-format on */
 const int tx_block_n_params = sizeof tx_block_params / sizeof tx_block_params[0];

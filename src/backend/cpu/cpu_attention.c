@@ -147,8 +147,8 @@ size_t tx__cpu_attention_bwd_scratch(const tx_ctx *c, const tx_attention_bwd_arg
 
 static tx__attn bwd_head(const tx_attention_bwd_args *a, int64_t i_b, int64_t g, int64_t r, const tx__drop *drop)
 {
-    const tx_attention_fwd_args fwd = { a->o,     a->lse,    a->q,    a->k,         a->v,
-                                        a->scale, a->causal, a->mask, a->first_key, { { 0 }, { 0 } }, { 0 } };
+    const tx_attention_fwd_args fwd = { a->o,         a->lse,           a->q, a->k, a->v, a->scale, a->causal, a->mask,
+                                        a->first_key, { { 0 }, { 0 } }, { 0 } };
     tx__attn head = fwd_head(&fwd, i_b, g, r, drop);
     head.dq = q_head(a->dq, i_b, g, r);
     head.dk = k_head(a->dk, i_b, g);
