@@ -101,7 +101,7 @@ int main(int argc, char **argv)
     tx_engine *e = open_engine(argc, argv, &cfg);
     tx_ctx *c = &e->trainer->ctx;
     int64_t rows = atoll(argv[5]) * atoll(argv[6]);
-    int32_t *tokens = random_tokens(argv);
+    int32_t *tokens = random_samples(argc, argv);
 
     tx_profile profile = { 0 };
     double step = run_steps(e, tokens, &profile);

@@ -1,6 +1,7 @@
 /* train.c - how long a training step takes: forward, backward and AdamW on random weights and tokens.
  *
  *      train LAYERS HIDDEN HEADS VOCABULARY SEQUENCE BATCH [flags of pretrain-gpt, e.g. --bf16 --threads 2]
+ *      train LAYERS HIDDEN HEADS VOCABULARY SEQUENCE BATCH --bert [flags of pretrain-bert]
  *
  *  Reads numbers of steps, a line each; runs so many and prints their mean in milliseconds. So a script can run it in
  *  turn with other programs (train_peers.py) without paying for the start again. The first line out tells the memory
@@ -14,7 +15,7 @@ int main(int argc, char **argv)
 {
     tx_config *cfg;
     tx_engine *e = open_engine(argc, argv, &cfg);
-    int32_t *tokens = random_tokens(argv);
+    int32_t *tokens = random_samples(argc, argv);
     printf("%lld\n", (long long)tx_engine_memory_bytes(e));
     fflush(stdout);
     for (int n; scanf("%d", &n) == 1 && n > 0;) {

@@ -4,9 +4,10 @@ Every program stays in memory and runs a few steps when it is its turn: A B C A 
 more than 2 % of the processors is thrown away and repeated. PyTorch is the better of eager and torch.compile, with its fused
 attention and AdamW; --dtype bf16 is autocast there. --llmc FILE is llm.c's train_gpt2.c, which is compiled here with
 -O3 -march=native -fopenmp and takes part in fp32 without dropout.
-Usage: train_peers.py BENCH_TRAIN [--threads 2] [--rounds 5] [--seconds 4] [--no-compile] [--llmc FILE] [--dtype fp32|bf16] [--dropout P] [CASE ...]
+Usage: train_peers.py BENCH_TRAIN [--threads 2] [--rounds 5] [--seconds 4] [--no-compile] [--llmc FILE] [--dtype fp32|bf16] [--dropout P] [--bert] [CASE ...]
 A CASE is LAYERSxHIDDENxHEADSxVOCABULARYxSEQUENCExBATCH; without one: GPT-2 124M at 4x64, 4x256, 1x1024, 4x1024, and a 10M
-model at batches of 12 and 64.
+model at batches of 12 and 64. --bert trains a BERT instead, next to transformers' BertForPreTraining, which computes logits of
+all tokens; without a CASE it has 110M (base) at 8x128 and 2x512, and 11M at 32x128.
 """
 import argparse
 import os
@@ -19,6 +20,7 @@ import time
 
 CASES = ["12x768x12x50257x64x4", "12x768x12x50257x256x4", "12x768x12x50257x1024x1", "12x768x12x50257x1024x4",
          "6x384x6x65x256x12", "6x384x6x65x256x64"]
+BERT_CASES = ["12x768x12x30522x128x8", "12x768x12x30522x512x2", "4x256x4x30522x128x32"]
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -48,6 +50,39 @@ for line in sys.stdin:
         train()
     print(1e3 * (time.perf_counter() - start) / n, flush=True)
 """
+
+BERT_PEER = """
+import sys, time, torch
+from transformers import BertConfig, BertForPreTraining
+layers, hidden, heads, vocab, seq, batch, threads = map(int, sys.argv[1:8])
+dtype, how, p = sys.argv[8], sys.argv[9], float(sys.argv[10])
+torch.set_num_threads(threads)
+torch.manual_seed(1)
+model = BertForPreTraining(BertConfig(vocab_size=vocab, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
+                                      intermediate_size=4 * hidden, max_position_embeddings=seq, hidden_dropout_prob=p,
+                                      attention_probs_dropout_prob=p, attn_implementation="sdpa")).train()
+step = torch.compile(model) if how == "compiled" else model
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+ids = torch.randint(vocab, (batch, seq))
+types = (torch.arange(seq) >= seq // 2).long().repeat(batch, 1)
+masked = torch.arange(seq) * int(MASKED * seq) // seq != (torch.arange(seq) + 1) * int(MASKED * seq) // seq
+labels = torch.where(masked, ids, -100)
+pair = torch.randint(2, (batch,))
+def train():
+    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
+        loss = step(input_ids=ids, token_type_ids=types, labels=labels, next_sentence_label=pair).loss
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+train()
+print(0, flush=True)
+for line in sys.stdin:
+    n, start = int(line), time.perf_counter()
+    for _ in range(n):
+        train()
+    print(1e3 * (time.perf_counter() - start) / n, flush=True)
+""".replace("MASKED", "0.15")
 
 # llm.c's functions on random weights and tokens, which it otherwise reads from files.
 LLMC = """
@@ -138,10 +173,10 @@ def measure(case, a):
     flags = ["--threads", str(a.threads)] + (["--bf16"] if a.dtype == "bf16" else [])
     if a.dropout:
         flags += ["--hidden-dropout", str(a.dropout), "--attention-dropout", str(a.dropout)]
-    programs = [Program("triax", [a.train, *size, *flags], a.threads)]
+    programs = [Program("triax", [a.train, *size, *(["--bert"] if a.bert else []), *flags], a.threads)]
     for how in ["eager"] + (["compiled"] if a.compile else []):
-        programs.append(Program(how, [sys.executable, "-c", PEER, *size, str(a.threads), a.dtype, how, str(a.dropout)], a.threads))
-    if a.llmc and a.dtype == "fp32" and not a.dropout:
+        programs.append(Program(how, [sys.executable, "-c", BERT_PEER if a.bert else PEER, *size, str(a.threads), a.dtype, how, str(a.dropout)], a.threads))
+    if a.llmc and a.dtype == "fp32" and not a.dropout and not a.bert:
         programs.append(Program("llm.c", [a.llmc, *size], a.threads))
     programs = [p for p in programs if p.alive or print(f"{case}: {p.name} does not run here")]
     for p in programs:  # warm, and how many steps make a turn
@@ -162,7 +197,7 @@ def measure(case, a):
     peers = {name: ms for name, ms in median.items() if name not in ("triax", "llm.c")}
     best = min(peers, key=peers.get)
     memory = {p.name: p.peak() for p in programs}
-    print(f"{case} {a.dtype}: triax {median['triax']:.1f} ms, " + ", ".join(f"{n} {ms:.1f} ms" for n, ms in peers.items())
+    print(f"{'BERT ' if a.bert else ''}{case} {a.dtype}: triax {median['triax']:.1f} ms, " + ", ".join(f"{n} {ms:.1f} ms" for n, ms in peers.items())
           + f"; {best} / triax = {peers[best] / median['triax']:.2f}; peak memory {memory['triax']:.0f} MiB ({programs[0].planned:.0f} planned), {best} {memory[best]:.0f} MiB"
           + f", ratio {memory['triax'] / memory[best]:.2f}; {thrown} turns thrown away", flush=True)
     if "llm.c" in median:
@@ -181,12 +216,13 @@ def main():
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--dropout", type=float, default=0)
+    parser.add_argument("--bert", action="store_true")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     parser.add_argument("--llmc")
     a = parser.parse_intermixed_args()
     with tempfile.TemporaryDirectory() as folder:
         a.llmc = a.llmc and build_llmc(a.llmc, folder)
-        for case in a.cases or CASES:
+        for case in a.cases or (BERT_CASES if a.bert else CASES):
             measure(case, a)
 
 
