@@ -4,6 +4,7 @@
  *
  *      op_bench [threads] [tokens] [fp32|bf16|fp16] [gemm|attention|rows|head]      TX_CPU_ISA=avx2 op_bench ...
  *
+ *  Attention is timed causal, over all keys, and over all keys where about half of them pad.
  *  The type is that of values and of the residual stream (backend/ops.h). Without the last word all are timed.
  *
  *  `make bench` in the build folder builds it.
@@ -80,7 +81,10 @@ static tx_tensor view(void *base, int64_t first, int64_t s, int64_t b, int64_t g
              : (tx_tensor){ x, V, 4, { s, b, groups, D }, { b * row, row, 3 * D, 1 } };
 }
 
-static void attention(int64_t b, int64_t s, uint32_t drop)
+typedef enum keys { CAUSAL, ALL, PADDED } keys;
+
+/* What is counted is what queries see. */
+static void attention(int64_t b, int64_t s, keys kind, uint32_t drop)
 {
     const int64_t heads = H / D;
     void *x = numbers(V, s * b * 3 * H), *g = numbers(V, s * b * 3 * H), *o = numbers(V, s * b * H),
@@ -90,21 +94,31 @@ static void attention(int64_t b, int64_t s, uint32_t drop)
     tx_tensor y = { o, V, 5, { s, b, heads, 1, D }, { b * H, H, D, D, 1 } };
     tx_tensor l = { lse, TX_F32, 4, { b, heads, 1, s }, { heads * s, s, s, 1 } };
     tx_dropout mask = { .drop = drop, .s_global = s, .n_heads = heads };
-    double flop = 2.0 * (double)(b * heads * D) * (double)s * (double)(s + 1);
-    char name[64];
-    snprintf(name, sizeof name, "attention_fwd b=%d s=%d%s", (int)b, (int)s, drop ? " dropout" : "");
+    int32_t *n = calloc((size_t)b, sizeof *n);
+    if (!n) abort();
+    int64_t pairs = 0;
+    for (int64_t i = 0; i < b; i++) {
+        n[i] = (int32_t)(kind == PADDED ? (2 * i + 1) * s / (2 * b) : s); /* evenly over all lengths */
+        pairs += kind == CAUSAL ? s * (s + 1) / 2 : s * n[i];
+    }
+    tx_tensor n_keys = tx_tensor1(kind == PADDED ? n : NULL, TX_I32, b);
+    bool causal = kind == CAUSAL;
+    double flop = 4.0 * (double)(heads * D) * (double)pairs;
+    char name[64], how[40];
+    snprintf(how, sizeof how, "%s%s", (const char *[]){ "", " all keys", " padded" }[kind], drop ? " dropout" : "");
+    snprintf(name, sizeof name, "attention_fwd b=%d s=%d%s", (int)b, (int)s, how);
     BENCH(name, flop, "GFLOP/s", attention_fwd, .o = y, .lse = l, .q = q, .k = k, .v = v, .scale = 0.125,
-          .causal = true, .mask = mask);
-    snprintf(name, sizeof name, "attention_bwd b=%d s=%d%s", (int)b, (int)s, drop ? " dropout" : "");
+          .causal = causal, .mask = mask, .n_keys = n_keys);
+    snprintf(name, sizeof name, "attention_bwd b=%d s=%d%s", (int)b, (int)s, how);
     BENCH(name, 2.5 * flop, "GFLOP/s", attention_bwd, .dq = dq, .dk = dk, .dv = dv, .do_ = y, .o = y, .lse = l, .q = q,
-          .k = k, .v = v, .scale = 0.125, .causal = true, .mask = mask);
-    if (!drop) {
+          .k = k, .v = v, .scale = 0.125, .causal = causal, .mask = mask, .n_keys = n_keys);
+    if (!drop && kind == CAUSAL) {
         tx_tensor q1 = tx_slice_rows(q, s - 1, 1), o1 = tx_slice_rows(y, s - 1, 1);
         snprintf(name, sizeof name, "attention_fwd b=%d 1 of %d", (int)b, (int)s);
         BENCH(name, values(2.0 * (double)(s * b * H)), "GB/s", attention_fwd, .o = o1, .q = q1, .k = k, .v = v,
               .scale = 0.125, .causal = true);
     }
-    free(x), free(g), free(o), free(lse);
+    free(x), free(g), free(o), free(lse), free(n);
 }
 
 static void gemms(int64_t m)
@@ -197,8 +211,11 @@ int main(int argc, char **argv)
         gemms(tokens);
     }
     if (!only || !strcmp(only, "attention")) {
-        for (int64_t s = 256; s <= 1024; s *= 2) attention(tokens >= s ? tokens / s : 1, s, 0);
-        attention(tokens >= 256 ? tokens / 256 : 1, 256, 6554);
+        for (keys kind = CAUSAL; kind <= PADDED; kind++)
+            for (int64_t s = kind == CAUSAL ? 256 : 128; s <= (kind == CAUSAL ? 1024 : 512); s *= 2)
+                attention(tokens >= s ? tokens / s : 1, s, kind, 0);
+        attention(tokens >= 256 ? tokens / 256 : 1, 256, CAUSAL, 6554);
+        attention(tokens >= 256 ? tokens / 256 : 1, 256, ALL, 6554);
     }
     if (!only || !strcmp(only, "rows")) rows(tokens);
     if (!only || !strcmp(only, "head")) head(tokens);

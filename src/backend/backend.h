@@ -58,13 +58,17 @@ tx_status tx__check_index(const char *op, const char *name, tx_tensor x, int64_t
 /* The same of a past: s positions behind it lie in the cache. */
 tx_status tx__check_past(const char *op, tx_past past, int64_t s, tx_tensor cache);
 
+/* An optional n_keys of attention: 1 .. the keys there are. */
+tx_status tx__check_n_keys(const char *op, tx_tensor n_keys, tx_tensor k);
+
 /* Of sample i_b: its place in k's second dimension, and how many keys its last query sees. */
 static inline int64_t tx__slot_of(tx_past past, int64_t i_b)
 {
     return past.n.data ? ((const int32_t *)past.slot.data)[i_b] : i_b;
 }
-static inline int64_t tx__keys_of(tx_past past, tx_tensor k, int64_t sq, int64_t i_b)
+static inline int64_t tx__keys_of(tx_past past, tx_tensor n_keys, tx_tensor k, int64_t sq, int64_t i_b)
 {
+    if (n_keys.data) return ((const int32_t *)n_keys.data)[i_b];
     return past.n.data ? ((const int32_t *)past.n.data)[i_b] + sq : k.dim[0];
 }
 

@@ -286,6 +286,14 @@ static bool first_key_fits(tx_tensor first_key, tx_tensor q)
     return !first_key.data || mat(first_key, TX_I32, q.dim[0], q.dim[1]);
 }
 
+/* Keys that pad are of all queries, so no position may matter. */
+static tx_status check_padding(const char *op, tx_tensor n_keys, tx_tensor q, bool causal, tx_past past)
+{
+    if (!n_keys.data || (vec(n_keys, TX_I32, q.dim[1]) && !causal && !past.n.data)) return TX_OK;
+    return refuse(op, "n_keys [b] int32, and neither causal nor a past",
+                  (named[]){ { "q", q }, { "n_keys", n_keys }, { "past.n", past.n } }, 3);
+}
+
 static tx_status check_attention_mask(const char *op, const tx_dropout *m, tx_tensor q, tx_tensor k)
 {
     if (m->drop == 0) return TX_OK;
@@ -313,6 +321,7 @@ tx_status tx__check_attention_fwd(const tx_attention_fwd_args *a)
             T(o), T(lse), T(q), T(k), T(v), T(first_key));
     if (a->past.n.data && (!a->causal || !past_fits(a->past, b)))
         return REFUSE("attention_fwd", "past.n and past.slot [b] int32, and causal", T(q), T(past.n), T(past.slot));
+    TX_TRY(check_padding("attention_fwd", a->n_keys, a->q, a->causal, a->past));
     return check_attention_mask("attention_fwd", &a->mask, a->q, a->k);
 }
 
@@ -328,6 +337,7 @@ tx_status tx__check_attention_bwd(const tx_attention_bwd_args *a)
             "dq, do, o, q [s,b,groups,r,d], dk, dv, k, v [s,b,groups,d], lse [b,groups,r,s] fp32, of one float dtype, "
             "last stride 1; first_key [s,b] int32",
             T(dq), T(dk), T(dv), T(do_), T(o), T(lse), T(q), T(k), T(v), T(first_key));
+    TX_TRY(check_padding("attention_bwd", a->n_keys, a->q, a->causal, (tx_past){ .n = { 0 } }));
     return check_attention_mask("attention_bwd", &a->mask, a->q, a->k);
 }
 
@@ -527,6 +537,11 @@ tx_status tx__check_index(const char *op, const char *name, tx_tensor x, int64_t
             return TX_FAIL(TX_ERR_ARG, "%s: %s[%lld] is %d; it has to be in %lld..%lld", op, name, (long long)i,
                            value[i], (long long)lo, (long long)hi - 1);
     return TX_OK;
+}
+
+tx_status tx__check_n_keys(const char *op, tx_tensor n_keys, tx_tensor k)
+{
+    return n_keys.data ? tx__check_index(op, "n_keys", n_keys, 1, k.dim[0] + 1) : TX_OK;
 }
 
 tx_status tx__check_past(const char *op, tx_past past, int64_t s, tx_tensor cache)

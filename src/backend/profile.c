@@ -100,21 +100,22 @@ static double head_flops(const tx_head_loss_args *a)
 }
 
 /* n_products over all pairs of a query and a key that it sees. */
-static double attention_flops(int n_products, tx_tensor q, tx_tensor k, bool causal, tx_tensor first_key, tx_past past)
+static double attention_flops(int n_products, tx_tensor q, tx_tensor k, bool causal, tx_tensor first_key, tx_past past,
+                              tx_tensor n_keys)
 {
     int64_t sq = q.dim[0], b = q.dim[1], pairs = 0;
     for (int64_t i = 0; i < sq; i++) {
-        for (int64_t j = 0; j < b; j++) pairs += tx__keys_of(past, k, sq, j) + (causal ? i + 1 - sq : 0);
+        for (int64_t j = 0; j < b; j++) pairs += tx__keys_of(past, n_keys, k, sq, j) + (causal ? i + 1 - sq : 0);
         for (int64_t j = 0; first_key.data && j < b; j++) pairs -= ((const int32_t *)first_key.data)[i * b + j];
     }
     return 2.0 * n_products * (double)pairs * (double)(q.dim[2] * q.dim[3] * q.dim[4]);
 }
 
-/* What is read of keys, of a cache what its sequences have. */
-static double keys_read(tx_tensor q, tx_tensor k, tx_past past)
+/* What is read of keys: what does not pad, of a cache what its sequences have. */
+static double keys_read(tx_tensor q, tx_tensor k, tx_past past, tx_tensor n_keys)
 {
     double n = 0;
-    for (int64_t j = 0; j < q.dim[1]; j++) n += (double)tx__keys_of(past, k, q.dim[0], j);
+    for (int64_t j = 0; j < q.dim[1]; j++) n += (double)tx__keys_of(past, n_keys, k, q.dim[0], j);
     return n * (double)(k.dim[2] * k.dim[3]) * (double)tx_dtype_size(k.dtype);
 }
 

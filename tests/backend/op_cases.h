@@ -84,12 +84,17 @@ static bool rounds_probabilities;
 
 /* A sum over keys or queries. Rounding its terms moves it by at most half an epsilon of what they are in sum, which is
  * of the size of the largest result. */
+static double largest(tx_tensor x)
+{
+    double most = 0;
+    for (int64_t i = 0; i < tx_numel(x); i++) most = fmax(most, fabs(tx__ref_load(x, i)));
+    return most;
+}
+
 static void out_attention(results *o, const char *name, tx_tensor x, double bound)
 {
-    double largest = 0;
-    for (int64_t i = 0; i < tx_numel(x); i++) largest = fmax(largest, fabs(tx__ref_load(x, i)));
     if (rounds_probabilities)
-        out_rest(o, name, x, bound + one_rounding() / 2, largest);
+        out_rest(o, name, x, bound + one_rounding() / 2, largest(x));
     else
         out(o, name, x, bound);
 }
@@ -224,7 +229,7 @@ static tx_tensor documents(int64_t s, int64_t b, int64_t length)
 }
 
 /* p: s, b, groups, r, d, causal, drop, length of documents */
-static void attention(tx_ctx *c, const int64_t *p, results *o)
+static void attend(tx_ctx *c, const int64_t *p, tx_tensor n_keys, results *o)
 {
     int64_t s = p[0], b = p[1], groups = p[2], r = p[3], d = p[4];
     qkv x = fused_qkv(RAND(V, s, b, groups, r + 2, d), s, b, groups, r, d);
@@ -240,12 +245,26 @@ static void attention(tx_ctx *c, const int64_t *p, results *o)
     tx_tensor first_key = documents(s, b, p[7]);
     double scale = 1 / sqrt((double)d);
     RUN(c, attention_fwd, .o = y, .lse = lse, .q = x.q, .k = x.k, .v = x.v, .scale = scale, .causal = p[5],
-        .mask = mask, .first_key = first_key);
+        .mask = mask, .first_key = first_key, .n_keys = n_keys);
     RUN(c, attention_bwd, .dq = g.q, .dk = g.k, .dv = g.v, .do_ = dy, .o = o_given, .lse = lse, .q = x.q, .k = x.k,
-        .v = x.v, .scale = scale, .causal = p[5], .mask = mask, .first_key = first_key);
+        .v = x.v, .scale = scale, .causal = p[5], .mask = mask, .first_key = first_key, .n_keys = n_keys);
     out_attention(o, "o", y, 32);
     out(o, "lse", lse, 16);
     out_attention(o, "dqkv", g.all, 64);
+    if (n_keys.data) o->r[o->n - 1].size = largest(g.all); /* a lone key has a sum of all queries, each with P = 1 */
+}
+
+static void attention(tx_ctx *c, const int64_t *p, results *o)
+{
+    attend(c, p, (tx_tensor){ 0 }, o);
+}
+
+/* The same with keys that pad: sample 0 has as many as there are, sample 1 one, the others something between. */
+static void padded_attention(tx_ctx *c, const int64_t *p, results *o)
+{
+    tx_tensor n_keys = ZEROS(TX_I32, p[1]);
+    for (int64_t i = 0; i < p[1]; i++) ((int32_t *)n_keys.data)[i] = (int32_t)(i ? 1 + (i - 1) * 41 % p[0] : p[0]);
+    attend(c, p, n_keys, o);
 }
 
 /* p: sq, sk, b, groups, r, d, causal, first key: queries at the end of a cache of keys that is longer than it is full
@@ -559,6 +578,11 @@ static const op_case cases[] = {
     { "attention s=200, documents of 130", attention, { 200, 2, 1, 1, 64, true, 0, 130 } },
     { "attention s=256, documents of 64, dropout", attention, { 256, 3, 1, 2, 16, true, 6554, 64 } },
     { "attention s=100, documents of 7, all keys", attention, { 100, 1, 2, 1, 16, false, 0, 7 } },
+    { "padded attention s=1", padded_attention, { 1, 2, 1, 1, 16, false, 0 } },
+    { "padded attention s=3", padded_attention, { 3, 4, 2, 2, 64, false, 0 } },
+    { "padded attention s=17 d=5", padded_attention, { 17, 5, 2, 1, 5, false, 0 } },
+    { "padded attention s=70 d=80 groups, dropout", padded_attention, { 70, 4, 2, 3, 80, false, 6554 } },
+    { "padded attention s=200 d=64", padded_attention, { 200, 7, 3, 1, 64, false, 0 } },
     { "cache 3 of 65 from 40 on", cached_attention, { 3, 65, 1, 2, 1, 80, true, 40 } },
     { "cache 70 of 200 from 90 on", cached_attention, { 70, 200, 1, 2, 1, 64, true, 90 } },
     { "cache 1 of 1", cached_attention, { 1, 1, 1, 1, 1, 16, true } },
@@ -674,6 +698,80 @@ static void run_all(const char *isa, int n_threads)
         print_message("skipped: no %s here\n", isa);
     }
     tx_ctx_deinit(&ref);
+}
+
+/* ---- padding is nothing ---- */
+
+/* What attention makes of the n positions of a sample in front of its padding. */
+typedef struct padded {
+    tx_tensor o, lse, dq, dk, dv; /* [n, d], lse [n] */
+} padded;
+
+/* Sample `at` of b, s positions long, has n numbers x in front; its other keys are NaN and its other queries without a
+ * gradient. */
+static padded run_padded(tx_ctx *c, tx_tensor x, int64_t s, int64_t b, int64_t at, uint32_t drop)
+{
+    int64_t n = x.dim[1], d = x.dim[2];
+    tx_tensor in[4], grad[3], y = RAND(V, s, b, 1, 1, d), lse = ZEROS(TX_F32, b, 1, 1, s), n_keys = ZEROS(TX_I32, b);
+    for (int k = 0; k < 4; k++) { /* q, k, v, do */
+        in[k] = RAND(V, s, b, 1, 1, d);
+        for (int64_t i = 0; i < s * d; i++)
+            tx__ref_store(in[k], (i / d * b + at) * d + i % d,
+                          i < n * d ? tx__ref_load(x, k * n * d + i)
+                          : k == 3  ? 0
+                          : k       ? NAN
+                                    : 1);
+    }
+    for (int k = 0; k < 3; k++) grad[k] = RAND(V, s, b, 1, 1, d);
+    for (int64_t i = 0; i < b; i++) ((int32_t *)n_keys.data)[i] = (int32_t)(i == at ? n : 1 + (7 * i + n) % s);
+    for (int k = 1; k < 3; k++) {
+        in[k] = view4(in[k], 0, s, b, 1, d, b * d, d, d);
+        grad[k] = view4(grad[k], 0, s, b, 1, d, b * d, d, d);
+    }
+    tx_dropout mask = {
+        .rng = { 5, 6, 7 }, .drop = drop, .sample = (uint64_t)(10 - at), .s_global = 300, .n_heads = 2, .first_head = 1
+    };
+    RUN(c, attention_fwd, .o = y, .lse = lse, .q = in[0], .k = in[1], .v = in[2], .scale = 0.2, .mask = mask,
+        .n_keys = n_keys);
+    RUN(c, attention_bwd, .dq = grad[0], .dk = grad[1], .dv = grad[2], .do_ = in[3], .o = y, .lse = lse, .q = in[0],
+        .k = in[1], .v = in[2], .scale = 0.2, .mask = mask, .n_keys = n_keys);
+    padded p = { ZEROS(V, n, d), ZEROS(TX_F32, n), ZEROS(V, n, d), ZEROS(V, n, d), ZEROS(V, n, d) };
+    for (int64_t i = 0; i < n; i++) tx__ref_store(p.lse, i, tx__ref_load(lse, at * s + i));
+    tx_tensor from[4] = { y, grad[0], grad[1], grad[2] }, to[4] = { p.o, p.dq, p.dk, p.dv };
+    for (int k = 0; k < 4; k++)
+        for (int64_t i = 0; i < s * d; i++) {
+            double value = tx__ref_load(from[k], (i / d * b + at) * d + i % d);
+            if (i < n * d)
+                tx__ref_store(to[k], i, value);
+            else if (k > 1)
+                assert_true(value == 0);
+        }
+    return p;
+}
+
+/* However long a sequence is padded and whatever its neighbours are, it has the same bits. */
+static void run_padding(const char *isa)
+{
+    static const int64_t length[] = { 1, 3, 5, 17, 63, 64, 65, 130 };
+    tx_ctx c;
+    if (!open_isa(&c, isa, 2)) return;
+    for (size_t i = 0; i < 2 * sizeof length / sizeof *length; i++) {
+        int64_t n = length[i / 2], d = i % 2 ? 64 : 20;
+        uint32_t drop = i % 4 < 2 ? 0 : 6554;
+        tx_tensor x = RAND(V, 4, n, d);
+        padded alone = run_padded(&c, x, n, 1, 0, drop);
+        for (int64_t s = n + 1; s <= n + 129; s += 32) {
+            padded among = run_padded(&c, x, s, 3, 1, drop);
+            assert_same_bits(among.o, alone.o);
+            assert_same_bits(among.lse, alone.lse);
+            assert_same_bits(among.dq, alone.dq);
+            assert_same_bits(among.dk, alone.dk);
+            assert_same_bits(among.dv, alone.dv);
+        }
+        for (int64_t j = 0; j < n * d; j++) assert_true(isfinite(tx__ref_load(alone.dq, j)));
+        pool_free();
+    }
+    tx_ctx_deinit(&c);
 }
 
 /* All transposes × accumulate × bias × row lengths; of bf16 also sizes of which oneDNN and of which fp32 does the

@@ -34,6 +34,14 @@ static void test_many_threads(void **state)
     run_all("generic", 5);
 }
 
+static void test_padding(void **state)
+{
+    (void)state;
+    run_padding("generic");
+    run_padding("avx2");
+    run_padding("avx512");
+}
+
 static void test_gemm(void **state)
 {
     (void)state;
@@ -252,6 +260,7 @@ int main(void)
         cmocka_unit_test(test_avx512),
         cmocka_unit_test(test_avx512_bf16),
         cmocka_unit_test(test_many_threads),
+        cmocka_unit_test(test_padding),
         cmocka_unit_test(test_gemm),
         cmocka_unit_test(test_gemm_many_shapes),
         cmocka_unit_test(test_functions),

@@ -47,6 +47,18 @@ static void test_avx512_bf16(void **state)
     run_all("avx512_bf16", 2);
 }
 
+static void test_padding(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        V = half[i];
+        run_padding("generic");
+        run_padding("avx2");
+        run_padding("avx512");
+        run_padding("avx512_bf16");
+    }
+}
+
 static void test_gemm(void **state)
 {
     (void)state;
@@ -175,10 +187,9 @@ static int without_avx512(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_generic),      cmocka_unit_test(test_avx2),
-        cmocka_unit_test(test_avx512),       cmocka_unit_test(test_avx512_bf16),
-        cmocka_unit_test(test_gemm),         cmocka_unit_test(test_gemm_pieces),
-        cmocka_unit_test(test_conversions),  cmocka_unit_test(test_special_values),
+        cmocka_unit_test(test_generic),      cmocka_unit_test(test_avx2),        cmocka_unit_test(test_avx512),
+        cmocka_unit_test(test_avx512_bf16),  cmocka_unit_test(test_padding),     cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_gemm_pieces),  cmocka_unit_test(test_conversions), cmocka_unit_test(test_special_values),
         cmocka_unit_test(test_every_op_ran), /* last */
     };
     int failed = without_avx512();

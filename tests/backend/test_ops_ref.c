@@ -297,14 +297,14 @@ typedef struct attention_case {
     qkv x;
     bool causal;
     tx_dropout mask;
-    tx_tensor first_key;
+    tx_tensor first_key, n_keys;
 } attention_case;
 
 static double attention_loss(void *user)
 {
     attention_case *k = user;
     RUN(&ctx, attention_fwd, .o = k->o, .lse = k->lse, .q = k->x.q, .k = k->x.k, .v = k->x.v, .scale = 0.4,
-        .causal = k->causal, .mask = k->mask, .first_key = k->first_key);
+        .causal = k->causal, .mask = k->mask, .first_key = k->first_key, .n_keys = k->n_keys);
     return weighted(k->o, k->do_);
 }
 
@@ -313,25 +313,29 @@ static void test_attention_grad(void **state)
     (void)state;
     const tx_dtype t = TX_F64;
     const int64_t s = 5, b = 2, groups = 2, d = 3;
-    for (int variant = 0; variant < 16; variant++) {
+    for (int variant = 0; variant < 20; variant++) {
         int64_t r = variant & 1 ? 2 : 1;
         attention_case k = { .o = ZEROS(t, s, b, groups, r, d),
                              .lse = ZEROS(t, b, groups, r, s),
                              .do_ = RAND(t, s, b, groups, r, d),
                              .x = fused_qkv(RAND(t, s, b, groups, r + 2, d), s, b, groups, r, d),
-                             .causal = variant & 2 };
-        if (variant & 4)
+                             .causal = variant < 16 && variant & 2 };
+        if (variant & 4 || variant >= 18)
             k.mask = (tx_dropout){
                 .rng = { 1, 2, 3 }, .drop = 20000, .sample = 4, .s_global = 6, .n_heads = 9, .first_head = 3
             };
-        if (variant & 8) { /* documents of 2, 3 and of 1, 3, 1 tokens */
+        if (variant >= 16) { /* padding; backward clears what is behind */
+            k.n_keys = ZEROS(TX_I32, b);
+            memcpy(k.n_keys.data, (const int32_t[]){ 3, 5 }, 8);
+        } else if (variant & 8) { /* documents of 2, 3 and of 1, 3, 1 tokens */
             k.first_key = ZEROS(TX_I32, s, b);
             memcpy(k.first_key.data, (const int32_t[]){ 0, 0, 0, 1, 2, 1, 2, 1, 2, 4 }, 40);
         }
         attention_loss(&k);
-        qkv g = fused_qkv(ZEROS(t, s, b, groups, r + 2, d), s, b, groups, r, d);
+        qkv g = fused_qkv(RAND(t, s, b, groups, r + 2, d), s, b, groups, r, d);
         RUN(&ctx, attention_bwd, .dq = g.q, .dk = g.k, .dv = g.v, .do_ = k.do_, .o = k.o, .lse = k.lse, .q = k.x.q,
-            .k = k.x.k, .v = k.x.v, .scale = 0.4, .causal = k.causal, .mask = k.mask, .first_key = k.first_key);
+            .k = k.x.k, .v = k.x.v, .scale = 0.4, .causal = k.causal, .mask = k.mask, .first_key = k.first_key,
+            .n_keys = k.n_keys);
         check_grad("dqkv", k.x.all, g.all, attention_loss, &k);
     }
     pool_free();
@@ -384,7 +388,6 @@ static void test_attention_documents(void **state)
     pool_free();
 }
 
-/* The dropout mask follows global coordinates: head 1 of sample 1 alone gives what it gives among all. */
 /* Samples with pasts of their own are what each is alone, over its slot of the cache. */
 static void test_attention_past(void **state)
 {
@@ -432,6 +435,52 @@ static void test_attention_past(void **state)
                  "past.slot=absent");
 }
 
+/* Without the keys that pad a sample is what it is with them, its mask, too; and what is refused. */
+static void test_attention_padding(void **state)
+{
+    (void)state;
+    enum { S = 7, B = 2, N = 4, D = 4 };
+    tx_dtype t = TX_F64;
+    tx_tensor q = RAND(t, S, B, 1, 1, D), k = RAND(t, S, B, 1, D), v = RAND(t, S, B, 1, D), o = ZEROS(t, S, B, 1, 1, D);
+    tx_tensor alone = ZEROS(t, N, 1, 1, 1, D), n_keys = ZEROS(TX_I32, B);
+    memcpy(n_keys.data, (const int32_t[]){ S, N }, 8);
+    tx_dropout mask = { .rng = { 3, 2, 1 }, .drop = 30000, .s_global = 11, .n_heads = 1 };
+    for (int64_t i = N * B + 1; i < S * B; i += B)
+        for (int64_t x = 0; x < D; x++) ((double *)k.data)[i * D + x] = ((double *)v.data)[i * D + x] = NAN;
+    tx_attention_fwd_args a = { .o = o, .q = q, .k = k, .v = v, .scale = 0.5, .mask = mask, .n_keys = n_keys };
+    ASSERT_OK(tx_run_attention_fwd(&ctx, &a));
+    mask.sample = 1;
+    RUN(&ctx, attention_fwd, .o = alone, .q = view5(q, D, alone.dim, B * D, 0, 0, D),
+        .k = view4(k, D, N, 1, 1, D, B * D, 0, D), .v = view4(v, D, N, 1, 1, D, B * D, 0, D), .scale = 0.5,
+        .mask = mask);
+    for (int i = 0; i < N * D; i++) assert_true(tx__ref_load(alone, i) == tx__ref_load(o, (i / D * B + 1) * D + i % D));
+
+    ((int32_t *)n_keys.data)[1] = 0;
+    ASSERT_FAILS(tx_run_attention_fwd(&ctx, &a), TX_ERR_ARG, "attention_fwd: n_keys[1] is 0; it has to be in 1..7");
+    ((int32_t *)n_keys.data)[1] = S + 1;
+    ASSERT_FAILS(tx_run_attention_fwd(&ctx, &a), TX_ERR_ARG, "n_keys[1] is 8");
+    tx_attention_bwd_args g = { .dq = q,
+                                .dk = k,
+                                .dv = v,
+                                .do_ = o,
+                                .o = o,
+                                .lse = ZEROS(t, B, 1, 1, S),
+                                .q = q,
+                                .k = k,
+                                .v = v,
+                                .scale = 0.5,
+                                .n_keys = n_keys };
+    ASSERT_FAILS(tx_run_attention_bwd(&ctx, &g), TX_ERR_ARG, "attention_bwd: n_keys[1] is 8");
+    g.causal = a.causal = true;
+    ASSERT_FAILS(tx_run_attention_bwd(&ctx, &g), TX_ERR_SHAPE, "neither causal nor a past");
+    ASSERT_FAILS(tx_run_attention_fwd(&ctx, &a), TX_ERR_SHAPE, "neither causal nor a past");
+    a.causal = false;
+    a.n_keys = tx_slice1(n_keys, 0, 1);
+    ASSERT_FAILS(tx_run_attention_fwd(&ctx, &a), TX_ERR_SHAPE, "n_keys [b] int32");
+    pool_free();
+}
+
+/* The dropout mask follows global coordinates: head 1 of sample 1 alone gives what it gives among all. */
 static void test_attention_mask(void **state)
 {
     (void)state;
@@ -785,6 +834,7 @@ int main(void)
         cmocka_unit_test(test_attention_values),
         cmocka_unit_test(test_attention_documents),
         cmocka_unit_test(test_attention_past),
+        cmocka_unit_test(test_attention_padding),
         cmocka_unit_test(test_attention_mask),
         cmocka_unit_test(test_embedding),
         cmocka_unit_test(test_head_loss),

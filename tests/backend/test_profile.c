@@ -95,6 +95,13 @@ static void costs_of_attention(void)
     COSTS(cache_append, MEMORY, 0, 4 * 4 * k_size, .k_cache = cache, .v_cache = cache, .k = k, .v = k, .past = past);
     COSTS(attention_bwd, ATTENTION, 2 * 5 * 2 * pairs, 4 * (4 * size + 4 * k_size + stats), .dq = q, .dk = k, .dv = k,
           .do_ = q, .o = q, .lse = lse, .q = q, .k = k, .v = k, .causal = true);
+    int32_t n[2] = { 2, 5 }; /* of 5 keys, the others pad */
+    tx_tensor n_keys = tx_tensor1(n, TX_I32, 2);
+    COSTS(attention_fwd, ATTENTION, 2 * 2 * 5 * (2 + 5) * head / 2, 4 * (2 * size + 2 * (2 + 5) * 8), .o = q, .q = q,
+          .k = k, .v = k, .n_keys = n_keys);
+    COSTS(attention_bwd, ATTENTION, 2 * 5 * 5 * (2 + 5) * head / 2,
+          4 * (4 * size + 2 * k_size + 2 * (2 + 5) * 8 + stats), .dq = q, .dk = k, .dv = k, .do_ = q, .o = q,
+          .lse = lse, .q = q, .k = k, .v = k, .n_keys = n_keys);
 }
 
 static void costs_of_norms(void)

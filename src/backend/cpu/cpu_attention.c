@@ -1,13 +1,20 @@
 /* cpu_attention.c - shares the heads among threads; isa/isa_attention.c does the work of one.
  *
  *  Forward: a thread takes a run of query heads and packs k and v again only where the group changes. Backward: it
- * takes a run of groups, because all query heads of a group add to one dk and dv. */
+ * takes a run of groups, because all query heads of a group add to one dk and dv. Both runs have all samples of a head
+ * side by side, so that short ones and long ones are spread. Keys that pad are not among those that a head is given. */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
 
-/* Up to this many queries, k and v are read in place. */
+/* Up to this many queries, k and v are read in place. Not where keys pad: there a sequence has the same bits however
+ * long it is padded. */
 enum { FEW = 4 };
+
+static bool in_place(const tx_attention_fwd_args *a)
+{
+    return a->q.dim[0] <= FEW && !a->n_keys.data;
+}
 
 /* A part's `packed` and `work`, in floats, both multiples of a cache line. */
 typedef struct room {
@@ -17,7 +24,7 @@ typedef struct room {
 static room fwd_room(const tx_attention_fwd_args *a)
 {
     int64_t sk = a->k.dim[0], d = a->k.dim[3];
-    if (a->q.dim[0] <= FEW) return (room){ 0, tx__attn_few_work(sk, d) };
+    if (in_place(a)) return (room){ 0, tx__attn_few_work(sk, d) };
     return (room){ tx__attn_fwd_packed(sk, d), tx__attn_fwd_work(d) };
 }
 
@@ -52,6 +59,7 @@ static void *k_head(tx_tensor k, int64_t i_b, int64_t g)
 static tx__attn fwd_head(const tx_attention_fwd_args *a, int64_t i_b, int64_t g, int64_t r, const tx__drop *drop)
 {
     int64_t sq = a->q.dim[0], heads = a->q.dim[3], i_n = g * heads + r;
+    int64_t sk = tx__keys_of(a->past, a->n_keys, a->k, sq, i_b);
     return (tx__attn){ .dtype = a->q.dtype,
                        .o = q_head(a->o, i_b, g, r),
                        .lse = a->lse.data ? (float *)a->lse.data + (i_b * a->q.dim[2] * heads + i_n) * sq : NULL,
@@ -63,8 +71,9 @@ static tx__attn fwd_head(const tx_attention_fwd_args *a, int64_t i_b, int64_t g,
                        .k_s = a->k.stride[0],
                        .v_s = a->v.stride[0],
                        .sq = sq,
-                       .sk = tx__keys_of(a->past, a->k, sq, i_b),
+                       .sk = sk,
                        .d = a->q.dim[4],
+                       .q0 = (a->n_keys.data ? a->k.dim[0] : sk) - sq,
                        .scale = (float)a->scale,
                        .causal = a->causal,
                        .drop = a->mask.drop ? drop : NULL,
@@ -78,6 +87,7 @@ tx_status tx__cpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void 
 {
     TX_TRY(tx__cpu_need_float("attention_fwd", a->q));
     if (a->past.n.data) TX_TRY(tx__check_past("attention_fwd", a->past, a->q.dim[0], a->k));
+    TX_TRY(tx__check_n_keys("attention_fwd", a->n_keys, a->k));
     const tx__cpu_kernels *k = tx__cpu_k(c);
     const tx__drop drop = { a->mask.rng, a->mask.drop, (float)tx_dropout_scale(&a->mask) };
     int64_t b = a->q.dim[1], heads = a->q.dim[3], n = b * a->q.dim[2] * heads;
@@ -90,7 +100,7 @@ tx_status tx__cpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void 
         for (int64_t i = range.lo; i < range.hi; i++) {
             int64_t i_b = i / heads % b, g = i / heads / b, r = i % heads; /* each thread has some heads of all b */
             tx__attn head = fwd_head(a, i_b, g, r, &drop);
-            if (head.sq <= FEW) {
+            if (in_place(a)) {
                 k->attn_fwd_few(&head, work);
                 continue;
             }
@@ -147,8 +157,16 @@ size_t tx__cpu_attention_bwd_scratch(const tx_ctx *c, const tx_attention_bwd_arg
 
 static tx__attn bwd_head(const tx_attention_bwd_args *a, int64_t i_b, int64_t g, int64_t r, const tx__drop *drop)
 {
-    const tx_attention_fwd_args fwd = { a->o,         a->lse,           a->q, a->k, a->v, a->scale, a->causal, a->mask,
-                                        a->first_key, { { 0 }, { 0 } }, { 0 } };
+    const tx_attention_fwd_args fwd = { .o = a->o,
+                                        .lse = a->lse,
+                                        .q = a->q,
+                                        .k = a->k,
+                                        .v = a->v,
+                                        .scale = a->scale,
+                                        .causal = a->causal,
+                                        .mask = a->mask,
+                                        .first_key = a->first_key,
+                                        .n_keys = a->n_keys };
     tx__attn head = fwd_head(&fwd, i_b, g, r, drop);
     head.dq = q_head(a->dq, i_b, g, r);
     head.dk = k_head(a->dk, i_b, g);
@@ -161,12 +179,23 @@ static tx__attn bwd_head(const tx_attention_bwd_args *a, int64_t i_b, int64_t g,
     return head;
 }
 
+/* dk and dv of keys that pad. */
+static void clear_padding(const tx_attention_bwd_args *a, const tx__attn *head)
+{
+    size_t size = tx_dtype_size(a->dk.dtype), row = (size_t)head->d * size;
+    for (int64_t j = head->sk; j < a->k.dim[0]; j++) {
+        memset((char *)head->dk + j * head->dk_s * (int64_t)size, 0, row);
+        memset((char *)head->dv + j * head->dv_s * (int64_t)size, 0, row);
+    }
+}
+
 tx_status tx__cpu_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a, void *scratch)
 {
     TX_TRY(tx__cpu_need_float("attention_bwd", a->q));
+    TX_TRY(tx__check_n_keys("attention_bwd", a->n_keys, a->k));
     const tx__cpu_kernels *k = tx__cpu_k(c);
     const tx__drop drop = { a->mask.rng, a->mask.drop, (float)tx_dropout_scale(&a->mask) };
-    int64_t groups = a->q.dim[2], heads = a->q.dim[3], n = a->q.dim[1] * groups;
+    int64_t b = a->q.dim[1], heads = a->q.dim[3], n = b * a->q.dim[2];
     room size = bwd_room(a);
     int parts = bwd_parts(c, a);
 #pragma omp parallel for schedule(static) num_threads(parts)
@@ -174,13 +203,14 @@ tx_status tx__cpu_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a, void 
         tx__range range = tx__cpu_part(n, 1, parts, t);
         float *packed = (float *)scratch + t * (size.packed + size.work), *work = packed + size.packed;
         for (int64_t i = range.lo; i < range.hi; i++) {
-            tx__attn head = bwd_head(a, i / groups, i % groups, 0, &drop);
+            tx__attn head = bwd_head(a, i % b, i / b, 0, &drop);
             k->attn_pack_bwd(&head, packed);
             for (int64_t r = 0; r < heads; r++) {
-                head = bwd_head(a, i / groups, i % groups, r, &drop);
+                head = bwd_head(a, i % b, i / b, r, &drop);
                 k->attn_bwd(&head, packed, work);
             }
             k->attn_unpack_bwd(&head, packed);
+            clear_padding(a, &head);
         }
     }
     return TX_OK;

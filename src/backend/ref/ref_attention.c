@@ -39,8 +39,8 @@ size_t tx__ref_attention_fwd_scratch(const tx_ctx *c, const tx_attention_fwd_arg
 /* One query of one head; p has room for sk probabilities. */
 static void query_fwd(const tx_attention_fwd_args *a, int64_t i_b, int64_t g, int64_t r, int64_t i, double *p)
 {
-    int64_t sq = a->q.dim[0], sk = tx__keys_of(a->past, a->k, sq, i_b), heads = a->q.dim[3], d = a->q.dim[4];
-    int64_t position = i + sk - sq, slot = tx__slot_of(a->past, i_b);
+    int64_t sq = a->q.dim[0], sk = tx__keys_of(a->past, a->n_keys, a->k, sq, i_b), heads = a->q.dim[3];
+    int64_t d = a->q.dim[4], position = i + (a->n_keys.data ? a->k.dim[0] : sk) - sq, slot = tx__slot_of(a->past, i_b);
     int64_t n_keys = a->causal ? position + 1 : sk, q_at = q_row(a->q, i, i_b, g, r), o_at = q_row(a->o, i, i_b, g, r);
     uint64_t e = tx_dropout_head(&a->mask, i_b, g * heads + r) + (uint64_t)position * (uint64_t)a->mask.s_global;
     double max = -INFINITY, sum = 0;
@@ -64,6 +64,7 @@ tx_status tx__ref_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void 
     (void)c;
     const int64_t *n = a->q.dim;
     if (a->past.n.data) TX_TRY(tx__check_past("attention_fwd", a->past, n[0], a->k));
+    TX_TRY(tx__check_n_keys("attention_fwd", a->n_keys, a->k));
     for (int64_t i_b = 0; i_b < n[1]; i_b++)
         for (int64_t g = 0; g < n[2]; g++)
             for (int64_t r = 0; r < n[3]; r++)
@@ -105,12 +106,13 @@ static void query_bwd(const tx_attention_bwd_args *a, int64_t i_b, int64_t g, in
                       double *dv, double *dq)
 {
     int64_t s = a->q.dim[0], heads = a->q.dim[3], d = a->q.dim[4];
+    int64_t n_keys = a->causal ? i + 1 : tx__keys_of((tx_past){ .n = { 0 } }, a->n_keys, a->k, s, i_b);
     int64_t q_at = q_row(a->q, i, i_b, g, r), do_at = q_row(a->do_, i, i_b, g, r);
     uint64_t e = tx_dropout_head(&a->mask, i_b, g * heads + r) + (uint64_t)i * (uint64_t)a->mask.s_global;
     double lse = tx__ref_load(a->lse, ((i_b * a->q.dim[2] + g) * heads + r) * s + i);
     double big_d = dot(a->do_, do_at, a->o, q_row(a->o, i, i_b, g, r), d);
     memset(dq, 0, (size_t)d * sizeof *dq);
-    for (int64_t j = first_seen(a->first_key, i, i_b); j < (a->causal ? i + 1 : s); j++) {
+    for (int64_t j = first_seen(a->first_key, i, i_b); j < n_keys; j++) {
         int64_t k_at = k_row(a->k, j, i_b, g);
         double p = exp(a->scale * dot(a->q, q_at, a->k, k_at, d) - lse);
         double z = tx__ref_keep(&a->mask, e + (uint64_t)j);
@@ -130,6 +132,7 @@ tx_status tx__ref_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a, void 
     const int64_t *n = a->q.dim;
     int64_t s = n[0], d = n[4];
     double *dk = scratch, *dv = dk + s * d, *dq = dv + s * d;
+    TX_TRY(tx__check_n_keys("attention_bwd", a->n_keys, a->k));
     for (int64_t i_b = 0; i_b < n[1]; i_b++)
         for (int64_t g = 0; g < n[2]; g++) {
             memset(dk, 0, (size_t)(2 * s * d) * sizeof *dk);

@@ -409,7 +409,7 @@ static void transpose(const tx__attn *a, float *dst, float *src)
 /* How many keys query i of this call sees. */
 static inline int64_t n_seen(const tx__attn *a, int64_t i)
 {
-    return a->causal ? i + 1 + a->sk - a->sq : a->sk;
+    return a->causal ? i + 1 + a->q0 : a->sk;
 }
 
 /* The first key that query i sees. */
@@ -434,7 +434,7 @@ typedef struct keys {
 static keys key_block(const tx__attn *a, int64_t i0, int64_t first)
 {
     int64_t n = min(BK, a->sk - first);
-    return (keys){ first, n, tx__lanes(n), a->causal ? i0 + 1 + a->sk - a->sq - first : n };
+    return (keys){ first, n, tx__lanes(n), a->causal ? i0 + 1 + a->q0 - first : n };
 }
 
 /* How many keys of the block row i reaches. */
@@ -464,7 +464,7 @@ static inline void clear_rest(const keys *b, int64_t i, float *p)
 /* The dropout mask of queries i0 .. i0 + rows, keys first .. first + n, into [rows, BK]. */
 static void mask_block(const tx__attn *a, float *z, int64_t i0, int64_t rows, int64_t first, int64_t n)
 {
-    uint64_t q = (uint64_t)(i0 + a->sk - a->sq);
+    uint64_t q = (uint64_t)(i0 + a->q0);
     tx__k(dropout_mask)(z, BK, rows, n, a->e + q * a->e_row + (uint64_t)first, a->e_row, a->drop);
 }
 
@@ -576,7 +576,7 @@ void tx__k(attn_fwd_few)(const tx__attn *a, float *work)
             sum += e;
         }
         if (a->drop) {
-            uint64_t position = (uint64_t)(i + a->sk - a->sq);
+            uint64_t position = (uint64_t)(i + a->q0);
             tx__k(dropout_mask)(z, 0, 1, n, a->e + position * a->e_row, 0, a->drop);
             for (int64_t j = first; j < n; j++) p[j] *= z[j];
         }

@@ -51,7 +51,8 @@ typedef struct tx__attn {
     void *o;
     const void *q, *k, *v;
     int64_t o_s, q_s, k_s, v_s;
-    int64_t sq, sk, d;
+    int64_t sq, sk, d; /* sk: keys that the last query sees */
+    int64_t q0;        /* position of query 0 */
     float scale;
     bool causal;
     const tx__drop *drop; /* NULL: none */
