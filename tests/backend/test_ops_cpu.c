@@ -88,6 +88,12 @@ static void test_special_values(void **state)
             RUN(&c, activation_fwd, .y = f, .x = tx_slice1(z, 0, 2), .kind = kind);
             assert_true(!isfinite(tx__ref_load(f, 1)));
         }
+        tx_tensor f = ZEROS(TX_F32, 2), slope = ZEROS(TX_F32, 2), ones = ZEROS(TX_F32, 2);
+        RUN(&c, fill, .x = ones, .value = 1);
+        RUN(&c, activation_fwd, .y = f, .x = tx_slice1(z, 0, 2), .kind = TX_TANH);
+        RUN(&c, activation_bwd, .dx = slope, .dy = ones, .x = tx_slice1(z, 0, 2), .kind = TX_TANH);
+        double limit = tx__ref_load(f, 1), flat = tx__ref_load(slope, 1);
+        assert_true(i ? limit == 1 && fabs(flat) < 1e-36 : isnan(limit) && isnan(flat));
     }
     tx_ctx_deinit(&c);
     pool_free();
@@ -115,6 +121,12 @@ static double silu(double x, double *slope)
     double s = 1 / (1 + exp(-x));
     *slope = s * (1 + x / (1 + exp(x)));
     return x * s;
+}
+
+static double plain_tanh(double x, double *slope)
+{
+    *slope = 1 / (cosh(x) * cosh(x));
+    return tanh(x);
 }
 
 /* Relative to itself a value is wrong by some roundings, and by those of the exponent, which grow with it; a slope has
@@ -163,6 +175,7 @@ static void test_functions(void **state)
         if (!open_isa(&c, isas[i], 2)) continue;
         check_function(isas[i], "gelu tanh", gelu_tanh, &c, TX_GELU_TANH);
         check_function(isas[i], "gelu erf", gelu_erf, &c, TX_GELU_ERF);
+        check_function(isas[i], "tanh", plain_tanh, &c, TX_TANH);
         check_function(isas[i], "silu", silu, &c, TX_GLU_SILU);
         tx_ctx_deinit(&c);
         pool_free();

@@ -1,4 +1,4 @@
-/* ref_activation.c - the MLP's non-linearities: GELU (arXiv:1606.08415), squared ReLU (arXiv:2109.08668), gates
+/* ref_activation.c - non-linearities: GELU (arXiv:1606.08415), squared ReLU (arXiv:2109.08668), gates
  * (arXiv:2002.05202). */
 #include <math.h>
 
@@ -19,6 +19,11 @@ static double activate(double x, tx_activation kind, double *dy)
         double cdf = 0.5 * erfc(-x * 0.70710678118654752440);
         *dy = cdf + x * ONE_OVER_SQRT_2PI * exp(-0.5 * x * x);
         return x * cdf;
+    }
+    if (kind == TX_TANH) {
+        double sech = 1 / cosh(x);
+        *dy = sech * sech; /* 1 - tanh², without cancellation */
+        return tanh(x);
     }
     double t = tanh(SQRT_2_OVER_PI * (x + 0.044715 * x * x * x));
     *dy = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * SQRT_2_OVER_PI * (1 + 3 * 0.044715 * x * x);

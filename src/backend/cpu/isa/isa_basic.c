@@ -226,12 +226,19 @@ TX__INLINE tx__vec squared_relu_bwd(tx__vec dy, tx__vec x)
     return dy * (2.0f * relu(x));
 }
 
+TX__INLINE tx__vec tanh_bwd(tx__vec dy, tx__vec x)
+{
+    return dy * tx__vtanh_slope(x);
+}
+
 void tx__k(activation_fwd)(void *y, const void *x, tx_dtype t, int64_t n, tx_activation kind)
 {
     if (kind == TX_GELU_ERF)
         map(t, y, x, n, gelu_erf);
     else if (kind == TX_SQUARED_RELU)
         map(t, y, x, n, squared_relu);
+    else if (kind == TX_TANH)
+        map(t, y, x, n, tx__vtanh);
     else
         map(t, y, x, n, gelu_tanh);
 }
@@ -242,6 +249,8 @@ void tx__k(activation_bwd)(void *dx, const void *dy, const void *x, tx_dtype t, 
         map2(t, dx, dy, x, n, gelu_erf_bwd);
     else if (kind == TX_SQUARED_RELU)
         map2(t, dx, dy, x, n, squared_relu_bwd);
+    else if (kind == TX_TANH)
+        map2(t, dx, dy, x, n, tanh_bwd);
     else
         map2(t, dx, dy, x, n, gelu_tanh_bwd);
 }
