@@ -14,7 +14,7 @@ extern "C" {
  * alone. From this call on lines below warnings reach the log's sink from rank 0 only. */
 TX_API int tx_launched_rank(void);
 
-/* Trains as `triax pretrain-gpt`: tokenizer, data, model, resume, loop, evaluation, checkpoints.
+/* Trains as `triax pretrain-gpt` or `triax pretrain-bert`, for which cfg was parsed: tokenizer, data, model, resume, loop, evaluation, checkpoints.
  * cfg is completed from the checkpoint that --load names. As one of several ranks it is collective; when one fails, it
  * says why and all processes end. */
 TX_API tx_status tx_pretrain(tx_config *cfg);
@@ -32,9 +32,9 @@ typedef void tx_line_fn(void *user, const char *line);
  * JSON for each token, and results go to the log. As one of several ranks it is collective; the first one tells. */
 TX_API tx_status tx_evaluate(tx_config *cfg, tx_line_fn *line, void *user);
 
-/* What a run of pretrain-gpt with the same flags will take, as `triax plan`: parameters by kind, memory, tokens and
+/* What a run of pretrain-gpt, or with --model-type BERT of pretrain-bert, with the same flags will take, as `triax plan`: parameters by kind, memory, tokens and
  * FLOPs, found by running its step without numbers; line by line, or with --json one line of JSON. Needs no data;
- * without a tokenizer's files it takes --vocab-size, or GPT-2's size. cfg holds the flags, parsed for the command plan,
+ * without a tokenizer's files it takes --vocab-size, or the size of GPT-2 or BERT. cfg holds the flags, parsed for the command plan,
  * and is completed from the checkpoint that --load names. TX_ERR_NOMEM, after the report: --memory-limit was given, and
  * it does not fit; the message has the changes that make it fit. */
 TX_API tx_status tx_plan(tx_config *cfg, tx_line_fn *line, void *user);

@@ -14,7 +14,8 @@
 #include "triax/run.h"
 
 /* The part of the dataset that --eval-split names; "all" is every document as one split. */
-static tx_status open_split(tx_train_data **data, const tx_blend **part, tx_config *cfg, int64_t vocab_size)
+static tx_status open_split(tx_train_data **data, const tx_blend **part, tx_config *cfg, int64_t vocab_size,
+                            const tx_tokenizer *bert)
 {
     static const char *const names[TX_N_SPLITS] = {
         [TX_SPLIT_TRAIN] = "train", [TX_SPLIT_VALID] = "valid", [TX_SPLIT_TEST] = "test"
@@ -26,7 +27,7 @@ static tx_status open_split(tx_train_data **data, const tx_blend **part, tx_conf
         if (!all && !strcmp(names[i], cfg->eval_split)) which = (tx_split)i;
     if (cfg->data_path.n > 1) n_samples[which] = cfg->eval_iters * cfg->micro_batch_size;
     if (all) TX_TRY(tx_config_set_text(&cfg->split, "1,0,0"));
-    TX_TRY(tx_train_data_open(data, cfg, n_samples, vocab_size, NULL));
+    TX_TRY(tx_train_data_open(data, cfg, n_samples, vocab_size, bert));
     *part = tx_train_data_split(*data, which);
     if (*part) return TX_OK;
     return TX_FAIL(TX_ERR_ARG, "%s: its %s part holds no sample of %lld tokens",
@@ -34,17 +35,23 @@ static tx_status open_split(tx_train_data **data, const tx_blend **part, tx_conf
 }
 
 /* Rank 0 makes the index files that the others then find. */
-static tx_status open_data(tx_train_data **data, const tx_blend **part, tx_config *cfg, const tx_trainer *t)
+static tx_status open_data(tx_train_data **data, const tx_blend **part, tx_config *cfg, const tx_trainer *t,
+                           const tx_tokenizer *bert)
 {
     tx_status st = TX_OK;
-    if (t->grid->rank == 0) st = open_split(data, part, cfg, t->model->vocab_size);
+    if (t->grid->rank == 0) st = open_split(data, part, cfg, t->model->vocab_size, bert);
     TX_TRY(tx_comm_agree(t->grid->world, st));
-    if (t->grid->rank) st = open_split(data, part, cfg, t->model->vocab_size);
+    if (t->grid->rank) st = open_split(data, part, cfg, t->model->vocab_size, bert);
     return tx_comm_agree(t->grid->world, st);
 }
 
+static json_t *number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
 /* One line of JSON, or the words of a run's evaluation. */
-static tx_status tell(const tx_trainer *t, int64_t n, double loss, tx_line_fn *line, void *user)
+static tx_status tell(const tx_trainer *t, int64_t n, const double *loss, tx_line_fn *line, void *user)
 {
     const tx_config *cfg = t->cfg;
     const char *data = cfg->data_path.n > 1 ? "a blend" : cfg->data_path.item[0];
@@ -52,7 +59,7 @@ static tx_status tell(const tx_trainer *t, int64_t n, double loss, tx_line_fn *l
     if (!cfg->eval_json) {
         snprintf(where, sizeof where, "iteration %lld on %lld samples of %s (%s)", (long long)t->iteration,
                  (long long)n, data, cfg->eval_split);
-        tx_evaluation_line(text, sizeof text, NULL, where, loss);
+        tx_evaluation_line(text, sizeof text, t->model, NULL, where, loss);
         tx_boxed_lines(text, line, user);
         return TX_OK;
     }
@@ -60,8 +67,11 @@ static tx_status tell(const tx_trainer *t, int64_t n, double loss, tx_line_fn *l
     TX_TRY(tx_text_replace_invalid(data, strlen(data), &name));
     json_t *o = json_pack("{s:s, s:s#, s:s, s:I, s:I, s:o, s:o}", "task", "dataset", "data", name.data, (int)name.n,
                           "split", cfg->eval_split, "iteration", (json_int_t)t->iteration, "samples", (json_int_t)n,
-                          "loss", isfinite(loss) ? json_real(loss) : json_null(), "ppl",
-                          isfinite(loss) ? json_real(exp(fmin(20, loss))) : json_null());
+                          "loss", number(*loss), "ppl", isfinite(*loss) ? json_real(exp(fmin(20, *loss))) : json_null());
+    if (o && t->model->n_losses > 1 && json_object_set_new(o, "sop_loss", number(loss[1]))) {
+        json_decref(o);
+        o = NULL;
+    }
     char *json = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     if (json) line(user, json);
     tx_bytes_free(&name);
@@ -81,7 +91,7 @@ static tx_status evaluate(tx_trainer *t, const tx_blend *data, tx_line_fn *line,
     tx_status st;
     TX_GOTO(tx_feed_open(&feed, t, data));
     TX_GOTO(tx_train_evaluate(t, &feed, 0, n, loss));
-    if (t->grid->rank == 0) st = tell(t, n, loss[0], line, user);
+    if (t->grid->rank == 0) st = tell(t, n, loss, line, user);
 out:
     tx_feed_close(&feed);
     return st;
@@ -100,16 +110,15 @@ static tx_status evaluate_dataset(tx_config *cfg, const tx_grid *grid, tx_line_f
     TX_GOTO(tx_source_open_options(&src, cfg, grid->world));
     TX_GOTO(tx_source_options(&src, cfg, false));
     if (!cfg->seq_length) cfg->seq_length = cfg->max_position_embeddings; /* a Hugging Face folder does not say */
-    if (tx_trainer_eod_flag(cfg)) {
-        TX_GOTO(tx__tokenizer_for(cfg, src.dir, &tok));
-        eod = tx_tokenizer_eod(tok);
-    }
+    bool bert = tx_model_type_of(cfg)->reads_sentences;
+    if (bert || tx_trainer_eod_flag(cfg)) TX_GOTO(tx__tokenizer_for(cfg, src.dir, &tok));
+    if (tok) eod = tx_tokenizer_eod(tok);
     TX_GOTO(tx_trainer_create(&t, cfg, src.vocab_size, eod, false, grid));
     if (src.type->resumes)
         TX_GOTO(tx_trainer_load(t, &src));
     else
         TX_GOTO(tx__trainer_take_weights(t, &src));
-    TX_GOTO(open_data(&data, &part, cfg, t));
+    TX_GOTO(open_data(&data, &part, cfg, t, bert ? tok : NULL));
     TX_GOTO(evaluate(t, part, line, user));
 out:
     tx_tokenizer_close(tok);

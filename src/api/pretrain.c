@@ -1,5 +1,5 @@
-/* pretrain.c - the whole of `triax pretrain-gpt`: tokenizer, checkpoint, model, data, loop. Log lines in Megatron's
- * order. */
+/* pretrain.c - the whole of `triax pretrain-gpt` and `triax pretrain-bert`: tokenizer, checkpoint, model, data, loop.
+ * Log lines in Megatron's order. */
 #include <stdio.h>
 
 #include "api/engine_internal.h"
@@ -111,13 +111,14 @@ static void log_batch_size(const tx_config *cfg, const tx_trainer *t)
 }
 
 /* Rank 0 makes the index files that the others then find. */
-static tx_status open_data(tx_train_data **data, const tx_config *cfg, const tx_trainer *t)
+static tx_status open_data(tx_train_data **data, const tx_config *cfg, const tx_trainer *t, const tx_tokenizer *tok)
 {
     tx_comm *world = t->grid->world;
+    const tx_tokenizer *bert = t->model->type->reads_sentences ? tok : NULL;
     tx_status st = TX_OK;
-    if (t->grid->rank == 0) st = tx__run_data_open(data, cfg, t->model->vocab_size, NULL);
+    if (t->grid->rank == 0) st = tx__run_data_open(data, cfg, t->model->vocab_size, bert);
     TX_TRY(tx_comm_agree(world, st));
-    if (t->grid->rank) st = tx__run_data_open(data, cfg, t->model->vocab_size, NULL);
+    if (t->grid->rank) st = tx__run_data_open(data, cfg, t->model->vocab_size, bert);
     return tx_comm_agree(world, st);
 }
 
@@ -146,7 +147,7 @@ static tx_status pretrain(tx_config *cfg, const tx_ranks *ranks, double start)
     TX_GOTO(tx_train_data_exists(cfg)); /* before a large model is built */
     TX_GOTO(tx_source_open_for_run(&src, cfg, ranks->grid.world));
     TX_GOTO(tx__tokenizer_for(cfg, src.dir, &tok));
-    tx_info("building GPT model ...");
+    tx_info("building %s model ...", cfg->model_type);
     TX_GOTO(tx__engine_create(&e, cfg, &src, tx_tokenizer_vocab_size(tok), tx_tokenizer_eod(tok), &ranks->grid));
     tx_source_close(&src); /* its files are mapped; the weights are copied */
     TX_GOTO(show_setup(cfg, e->trainer, ranks));
@@ -154,7 +155,7 @@ static tx_status pretrain(tx_config *cfg, const tx_ranks *ranks, double start)
     tx_metrics_phase("after model, optimizer, and learning rate scheduler are built");
     since = tx_clock();
     tx_info("> building train, validation, and test datasets ...");
-    TX_GOTO(open_data(&data, cfg, e->trainer));
+    TX_GOTO(open_data(&data, cfg, e->trainer, tok));
     TX_GOTO(tx__run_data_carry(e->trainer, data));
     TX_GOTO(tx_training_tasks_open(&tasks, e->trainer, tok, &metrics));
     setup[1] = 1e3 * (tx_clock() - since);

@@ -17,6 +17,7 @@ typedef struct replay {
     tx_replay_file file;
     tx_config *cfg; /* of the run */
     tx_engine *engine;
+    tx_tokenizer *bert; /* its tokenizer, where the data has to be read */
     tx_train_data *data;
 } replay;
 
@@ -31,7 +32,7 @@ static tx_status parse_flags(replay *r, const tx_config *cfg)
     snprintf(backend, sizeof backend, "--backend=%s", cfg->backend);
     if (cfg->given.threads) arg[n++] = threads;
     if (cfg->given.backend) arg[n++] = backend;
-    tx_status st = tx_config_parse(&r->cfg, "pretrain-gpt", (int)n, arg);
+    tx_status st = tx_config_parse(&r->cfg, r->file.command, (int)n, arg);
     tx_free(arg);
     if (!st && r->cfg->given.dump_step)
         st = TX_FAIL(TX_ERR_ARG, "--dump-step writes, which a replay does not: leave it out there");
@@ -77,7 +78,8 @@ static tx_status catch_up(replay *r)
     if (st)
         return tx_fail_prefix(st, "%s: iterations %lld to %lld need the data", r->path, (long long)first,
                               (long long)last);
-    TX_TRY(tx__run_data_open(&r->data, r->cfg, r->file.vocab_size, NULL));
+    if (t->model->type->reads_sentences) TX_TRY(tx__tokenizer_for(r->cfg, r->cfg->load, &r->bert));
+    TX_TRY(tx__run_data_open(&r->data, r->cfg, r->file.vocab_size, r->bert));
     TX_TRY(tx__run_data_carry(t, r->data));
     return tx_train_until(t, r->data, last);
 }
@@ -124,6 +126,7 @@ tx_status tx_replay(const tx_config *cfg)
     TX_GOTO(run_again(&r));
 out:
     tx_train_data_close(r.data);
+    tx_tokenizer_close(r.bert);
     tx_engine_destroy(r.engine);
     tx_config_free(r.cfg);
     tx_replay_file_free(&r.file);

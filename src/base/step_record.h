@@ -57,6 +57,8 @@ typedef enum tx_record_kind {
     TX_RECORD_EVALUATION /* name and loss, and where the run stands */
 } tx_record_kind;
 
+enum { TX_RECORD_LOSSES = 2 };
+
 typedef struct tx_step_record {
     tx_record_kind kind;
     const char *name;            /* evaluation: "validation", "test", the data's group, or a task of --eval-tasks */
@@ -66,7 +68,9 @@ typedef struct tx_step_record {
     int64_t consumed_samples, consumed_tokens;
     int64_t global_batch_size, seq_length;
     double lr, weight_decay;
-    double loss;      /* NaN: no step advanced */
+    double loss;      /* "lm loss"; NaN: no step advanced */
+    tx_named_number other_loss[TX_RECORD_LOSSES - 1]; /* of a model that has more, as Megatron names them: "sop loss" */
+    int n_other_losses;
     double grad_norm; /* of the last iteration, before clipping */
     double loss_scale;
     double params_norm, num_zeros; /* negative: not asked for */

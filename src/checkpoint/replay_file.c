@@ -13,6 +13,8 @@
 #define MAX_FLAGS 100000
 #define MAX_TEXT  4096
 
+static const char *const commands[] = { "pretrain-gpt", "pretrain-bert" };
+
 /* ---- writing ---- */
 
 static tx_status put_member(tx_str *out, const char *name, const json_t *value)
@@ -52,6 +54,7 @@ tx_status tx_replay_file_write(const tx_replay_file *r, const char *path)
     TX_GOTO(put_number(&out, "eod", r->eod));
     TX_GOTO(put_member(&out, "found", r->found));
     TX_GOTO(put_member(&out, "documents", r->documents));
+    TX_GOTO(tx_str_printf(&out, "  \"command\": \"%s\",\n", r->command ? r->command : commands[0]));
     TX_GOTO(put_member(&out, "flags", r->flags));
     TX_GOTO(put_number(&out, "first_micro_batch", r->first_micro));
     TX_GOTO(put_ids(&out, r));
@@ -95,6 +98,17 @@ static tx_status get_text(json_t **out, const json_t *root, const char *path, co
     return TX_OK;
 }
 
+/* Files of before there were two have none. */
+static tx_status get_command(tx_replay_file *r, const json_t *root, const char *path)
+{
+    const json_t *v = json_object_get(root, "command");
+    const char *text = json_string_value(v);
+    r->command = v ? NULL : commands[0];
+    for (size_t i = 0; i < sizeof commands / sizeof *commands && text; i++)
+        if (!strcmp(commands[i], text)) r->command = commands[i];
+    return r->command ? TX_OK : bad(path, "command");
+}
+
 static tx_status get_flags(tx_replay_file *r, const json_t *root, const char *path)
 {
     json_t *v = json_object_get(root, "flags");
@@ -109,6 +123,8 @@ static tx_status get_flags(tx_replay_file *r, const json_t *root, const char *pa
 static tx_status get_ids(tx_replay_file *r, const json_t *root, const char *path)
 {
     const json_t *rows = json_object_get(root, "ids");
+    bool gpt = r->command == commands[0]; /* a BERT's row holds labels and counts, too */
+    int64_t lo = gpt ? 0 : -1, end = gpt ? r->vocab_size : INT32_MAX;
     size_t n = json_array_size(rows), width = json_array_size(json_array_get(rows, 0));
     if (n < 1 || width < 2) return bad(path, "ids");
     for (size_t i = 0; i < n; i++) /* the file bounds n * width once all rows are that wide */
@@ -119,7 +135,7 @@ static tx_status get_ids(tx_replay_file *r, const json_t *root, const char *path
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < width; k++) {
             const json_t *v = json_array_get(json_array_get(rows, i), k);
-            if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= r->vocab_size)
+            if (!json_is_integer(v) || json_integer_value(v) < lo || json_integer_value(v) >= end)
                 return bad(path, "ids");
             r->id[i * width + k] = (int32_t)json_integer_value(v);
         }
@@ -139,6 +155,7 @@ static tx_status get_all(tx_replay_file *r, const json_t *root, const char *path
     r->eod = (int32_t)eod;
     TX_TRY(get_text(&r->found, root, path, "found"));
     TX_TRY(get_text(&r->documents, root, path, "documents"));
+    TX_TRY(get_command(r, root, path));
     TX_TRY(get_flags(r, root, path));
     TX_TRY(get_number(&r->first_micro, root, path, "first_micro_batch", 0, (int64_t)1e9));
     return get_ids(r, root, path);

@@ -77,17 +77,18 @@ tx_status tx_config_set_text(char **member, const char *text);
  * error text (TX_ERR_ARG). Parsing ends with this call. Whoever changes options later - a loader that has put the
  * shape of a checkpoint's model into the config - calls it again; it only fills members that are still 0 or NULL:
  *
- *      world_size = ranks that the launcher has started; of other commands than pretrain-gpt one model's
+ *      world_size = ranks that the launcher has started; of other commands than those that train one model's
  *      global_batch_size = micro_batch_size x data-parallel size
  *      ffn_hidden_size = 4 hidden_size, or 8/3 of it
  *      kv_channels = hidden_size / heads           train_iters = train_samples / global_batch_size,
  *                                                  or counted through --rampup-batch-size
  *      lr_decay_iters = train_iters  or  lr_decay_samples = train_samples
  *      start_weight_decay = end_weight_decay = weight_decay when the style is constant
+ *      tokenizer_type = BertWordPieceLowerCase with model_type BERT
  *      zero_stage = 1 with use_distributed_optimizer       deepspeed = true with deepspeed_config
  *
  * sequence_parallel is false where the tensor-parallel size is 1.
- * pretrain-gpt with --load may leave out the four shape flags (num_layers, hidden_size, num_attention_heads,
+ * Training with --load may leave out the four shape flags (num_layers, hidden_size, num_attention_heads,
  * max_position_embeddings); they are 0 until tx_config_from_json has filled them. */
 tx_status tx_config_complete(tx_config *cfg);
 

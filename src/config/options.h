@@ -164,7 +164,7 @@ bool tx__skip_range_parse(const char *text, int64_t *first, int64_t *last);
 /* tx_config_complete for options of which some could not be read: those are in `bad`, rules skip them. The layout, what
  * is said of ranks, is the first part of what is derived; it may be asked for by itself before. */
 void tx__config_layout(tx_config *cfg);
-void tx__config_derive(tx_config *cfg);
+tx_status tx__config_derive(tx_config *cfg); /* TX_ERR_NOMEM */
 void tx__config_check(const tx_config *cfg, const tx_config_given *bad, tx_violations *v);
 
 /* docs/options.md and docs/deepspeed-keys.md as text. */

@@ -349,7 +349,7 @@ static tx_status take_all(struct parse *p, int argc, char *const *argv)
     TX_TRY(take_deepspeed(p));
     TX_TRY(take_latest_good(p));
     size_t behind = p->found.text.len;
-    tx__config_derive(p->cfg);
+    TX_TRY(tx__config_derive(p->cfg));
     tx__config_check(p->cfg, &p->bad, &p->found);
     tx__deepspeed_explain(&p->deepspeed, p->cfg, behind, &p->found);
     return tx__violations_close(&p->found);

@@ -19,7 +19,8 @@ static void rule_training_has_its_sizes(const tx__check *k)
     tx__need(k, k->g->lr || k->c->lr > 0, "lr");
     tx__need(k, names_data(k), "data-path");
     if (!k->g->train_iters && !k->g->train_samples && !k->c->train_iters)
-        tx__violate(k->v, "either train-iters or train-samples should be provided: pretrain-gpt needs --train-iters");
+        tx__violate(k->v, "either train-iters or train-samples should be provided: %s needs --train-iters",
+                    k->c->command->name);
 }
 
 static void rule_training_has_a_shape(const tx__check *k)
@@ -95,40 +96,6 @@ static void rule_samples_have_their_sizes(const tx__check *k)
                           "the length of the run");
     if (!k->g->micro_batch_size && !k->g->global_batch_size && !c->global_batch_size)
         tx__violate(k->v, "inspect-samples needs --global-batch-size or --micro-batch-size");
-}
-
-static void rule_no_bert_index(const tx__check *k)
-{
-    if (k->g->train_idx_path)
-        tx__violate(k->v, "--train-idx-path is the index of a BERT dataset; for a GPT give --train-doc-idx-path, "
-                          "--train-sample-idx-path and --train-shuffle-idx-path");
-}
-
-/* BERT's pairs and masks need its tokenizer; what concerns ends of documents and positions is of a GPT. */
-static void rule_samples_are_of_one_model(const tx__check *k)
-{
-    const tx_config *c = k->c;
-    if (k->bad->model_type || k->bad->tokenizer_type) return;
-    if (!strcmp(c->model_type, "GPT")) {
-        rule_no_bert_index(k);
-        if (k->g->mask_prob || k->g->short_seq_prob || k->g->bert_binary_head)
-            tx__violate(k->v, "--mask-prob, --short-seq-prob and --bert-no-binary-head need --model-type BERT");
-        return;
-    }
-    if (strncmp(c->tokenizer_type, "BertWordPiece", 13) || (!c->vocab_file && !k->g->vocab_file))
-        tx__violate(k->v, "--model-type BERT needs --tokenizer-type BertWordPieceLowerCase or BertWordPieceCase, and "
-                          "--vocab-file");
-    if (!k->bad->data_order && strcmp(c->data_order, "microsoft"))
-        tx__violate(k->v, "--model-type BERT has one order of samples, Megatron's: leave --data-order %s out",
-                    c->data_order);
-    if (k->g->train_doc_idx_path || k->g->train_sample_idx_path || k->g->train_shuffle_idx_path ||
-        k->g->train_data_exact_num_epochs)
-        tx__violate(k->v, "--model-type BERT has no such index: leave --train-doc-idx-path, --train-sample-idx-path, "
-                          "--train-shuffle-idx-path and --train-data-exact-num-epochs out");
-    if (c->eod_mask_loss || c->reset_position_ids || c->reset_attention_mask)
-        tx__violate(k->v,
-                    "--model-type BERT: --eod-mask-loss, --reset-position-ids and --reset-attention-mask are of a "
-                    "GPT, leave them out");
 }
 
 static void rule_evaluate_has_files(const tx__check *k)
@@ -325,7 +292,6 @@ const tx__rule tx__rules_needs[] = {
     { "replay", rule_replay_has_a_file },
     { "report", rule_report_has_runs },
     { "inspect-samples", rule_samples_have_their_sizes },
-    { "inspect-samples", rule_samples_are_of_one_model },
     { "evaluate", rule_evaluate_has_files },
     { "evaluate", rule_task_has_its_options },
     { "generate", rule_generate_has_one_source },
@@ -336,6 +302,5 @@ const tx__rule tx__rules_needs[] = {
     { "generate-samples-gpt", rule_sampler_is_sound },
     { "serve", rule_serve_has_a_model },
     { "run-text-generation-server", rule_serve_has_a_model },
-    { "pretrain", rule_no_bert_index },
     { NULL, NULL },
 };

@@ -34,7 +34,16 @@ void tx__config_layout(tx_config *c)
     if (c->tensor_model_parallel_size == 1) c->sequence_parallel = false;
 }
 
-void tx__config_derive(tx_config *c)
+/* Where the model is chosen, its tokenizer need not be. */
+static tx_status derive_tokenizer(tx_config *c)
+{
+    bool bert = c->model_type && !strcmp(c->model_type, "BERT");
+    if (!bert || c->given.tokenizer_type || (c->tokenizer_type && !strncmp(c->tokenizer_type, "BertWordPiece", 13)))
+        return TX_OK;
+    return tx_config_set_text(&c->tokenizer_type, "BertWordPieceLowerCase");
+}
+
+tx_status tx__config_derive(tx_config *c)
 {
     const tx_config_given *g = &c->given;
     tx__config_layout(c);
@@ -62,6 +71,7 @@ void tx__config_derive(tx_config *c)
         if (!g->start_weight_decay) c->start_weight_decay = c->weight_decay;
         if (!g->end_weight_decay) c->end_weight_decay = c->weight_decay;
     }
+    return derive_tokenizer(c);
 }
 
 int64_t tx_config_data_parallel(const tx_config *cfg)
@@ -132,7 +142,7 @@ bool tx__names_weighted(const tx_config_given *g)
 void tx__config_check(const tx_config *cfg, const tx_config_given *bad, tx_violations *v)
 {
     static const tx__rule *const topics[] = { tx__rules_needs, tx__rules_model, tx__rules_layout,
-                                              tx__rules_run,   tx__rules_zero,  tx__rules_files };
+                                              tx__rules_run,   tx__rules_zero,  tx__rules_files, tx__rules_bert };
     const tx__check k = { .c = cfg, .g = &cfg->given, .bad = bad, .v = v };
     const char *command = tx__plans_only(&k) || tx_config_trains(cfg->command->name) ? "pretrain" : cfg->command->name;
     for (size_t i = 0; i < sizeof topics / sizeof *topics; i++)
@@ -144,7 +154,7 @@ tx_status tx_config_complete(tx_config *cfg)
 {
     static const tx_config_given none = { 0 };
     tx_violations v = { 0 };
-    tx__config_derive(cfg);
+    TX_TRY(tx__config_derive(cfg));
     tx__config_check(cfg, &none, &v);
     return tx__violations_close(&v);
 }

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "data/numpy_rng.h"
 
-enum { MAX_NGRAM = 3, N_ADDED = 3 /* [CLS], [SEP], [SEP] */ };
+enum { N_ADDED = 3 /* [CLS], [SEP], [SEP] */ };
 
 struct tx_bert_dataset {
     const tx_bert_data *data;
@@ -20,10 +20,11 @@ struct tx_bert_data {
     tx_indexed ix;
     int64_t seq_length, seed;
     double mask_prob;
-    bool binary_head;
+    bool binary_head, always_masked;
     int32_t cls, sep, mask, pad, vocab_size;
-    unsigned char *goes_on;    /* [vocab_size] whether an id is a "##" piece of the word before it */
-    double ngram_p[MAX_NGRAM]; /* of masking 1, 2, 3 words in a row */
+    unsigned char *goes_on; /* [vocab_size] whether an id is a "##" piece of the word before it */
+    int max_ngrams;
+    double ngram_p[TX_BERT_MAX_NGRAMS]; /* of masking 1, 2, ... words in a row */
     tx_bert_dataset split[TX_N_SPLITS];
 };
 
@@ -40,17 +41,18 @@ static tx_status check_opts(const tx_bert_data_opts *o)
         return TX_FAIL(TX_ERR_ARG, "--mask-prob %g: must be 0 to 1", o->mask_prob);
     if (!(o->short_seq_prob >= 0 && o->short_seq_prob <= 1))
         return TX_FAIL(TX_ERR_ARG, "--short-seq-prob %g: must be 0 to 1", o->short_seq_prob);
+    if (o->max_ngrams < 1 || o->max_ngrams > TX_BERT_MAX_NGRAMS)
+        return TX_FAIL(TX_ERR_ARG, "--bert-max-ngrams %d: must be 1 to %d", o->max_ngrams, TX_BERT_MAX_NGRAMS);
     return TX_OK;
 }
 
 /* p(n) in proportion to 1/n. Upstream divides by the sum twice, which moves the last bit. */
-static void ngram_probabilities(double p[MAX_NGRAM])
+static void ngram_probabilities(double *p, int most)
 {
-    for (int n = 0; n < MAX_NGRAM; n++) p[n] = 1.0 / (n + 1);
+    for (int n = 0; n < most; n++) p[n] = 1.0 / (n + 1);
     for (int twice = 0; twice < 2; twice++) {
-        double sum = 0;
-        for (int n = 0; n < MAX_NGRAM; n++) sum += p[n];
-        for (int n = 0; n < MAX_NGRAM; n++) p[n] /= sum;
+        double sum = tx_numpy_sum(p, most);
+        for (int n = 0; n < most; n++) p[n] /= sum;
     }
 }
 
@@ -146,7 +148,9 @@ tx_status tx_bert_data_open(tx_bert_data **out, const tx_bert_data_opts *o)
     data->seed = o->seed;
     data->mask_prob = o->mask_prob;
     data->binary_head = o->binary_head;
-    ngram_probabilities(data->ngram_p);
+    data->always_masked = o->always_masked;
+    data->max_ngrams = o->max_ngrams;
+    ngram_probabilities(data->ngram_p, o->max_ngrams);
     TX_GOTO(read_vocabulary(data, o->tok));
     TX_GOTO(open_file(data, o->path));
     TX_GOTO(tx_split_documents(&b, o->split, o->range, o->range_for, data->ix.n_docs));
@@ -271,11 +275,11 @@ static int32_t find_words(const tx_bert_data *data, const tx_bert_sample *s, int
     return n_words;
 }
 
-/* 80 % [MASK], 10 % as it is, 10 % any id. */
+/* 80 % [MASK], 10 % as it is, 10 % any id; or [MASK] always, for which nothing is drawn. */
 static void mask_token(const tx_bert_data *data, tx_bert_sample *s, int32_t i, tx_np_rng *rng)
 {
     s->labels[i] = s->tokens[i];
-    if (tx_np_rng_random(rng) < 0.8)
+    if (data->always_masked || tx_np_rng_random(rng) < 0.8)
         s->tokens[i] = data->mask;
     else if (!(tx_np_rng_random(rng) < 0.5))
         s->tokens[i] = (int32_t)tx_np_rng_randint(rng, 0, data->vocab_size);
@@ -288,7 +292,7 @@ static bool any_masked(const tx_bert_sample *s, const int32_t *position, int32_t
     return false;
 }
 
-/* Words in shuffled order are masked, each with up to two that follow it, until the share to predict is reached. */
+/* Words in shuffled order are masked, each with some that follow it, until the share to predict is reached. */
 static void mask_words(const tx_bert_data *data, tx_bert_sample *s, int32_t target, tx_np_rng *rng)
 {
     int32_t *position = s->scratch, *order = position + data->seq_length, *begin = order + data->seq_length;
@@ -300,7 +304,7 @@ static void mask_words(const tx_bert_data *data, tx_bert_sample *s, int32_t targ
     tx_np_rng_shuffle_i32(rng, order, n_words);
     for (int32_t k = 0; k < n_words && n_masked < n_to_mask; k++) {
         int32_t w = order[k], n, n_tokens;
-        n = 1 + tx_np_rng_choice(rng, data->ngram_p, MAX_NGRAM);
+        n = 1 + tx_np_rng_choice(rng, data->ngram_p, data->max_ngrams);
         for (;; n--) {
             int32_t end = w + n < n_words ? w + n : n_words;
             n_tokens = begin[end] - begin[w];

@@ -6,24 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
-
-/* numpy.sum: eight running sums, halves beyond 128. Another order could round the weights differently, and a tie
- * between two datasets would go to the other one. */
-static double numpy_sum(const double *x, int n)
-{
-    if (n > 128) {
-        int half = n / 2 - n / 2 % 8;
-        return numpy_sum(x, half) + numpy_sum(x + half, n - half);
-    }
-    double r[8] = { 0 }, sum = 0;
-    int i = 0;
-    if (n >= 8) {
-        for (; i < n - n % 8; i++) r[i % 8] += x[i];
-        sum = ((r[0] + r[1]) + (r[2] + r[3])) + ((r[4] + r[5]) + (r[6] + r[7]));
-    }
-    for (; i < n; i++) sum += x[i];
-    return sum;
-}
+#include "data/numpy_rng.h"
 
 tx_status tx_blend_normalize(double *weight, int n)
 {
@@ -137,7 +120,7 @@ static tx_status make(tx_blend *out, const tx_blend_part *dataset, const double 
     TX_GOTO(tx_alloc(&b.dataset, (size_t)n, sizeof *b.dataset, "a blend"));
     TX_GOTO(tx_alloc(&b.weight, (size_t)n, sizeof *b.weight, "a blend"));
     TX_GOTO(tx_alloc(&b.sample, (size_t)n, sizeof *b.sample, "a blend"));
-    double sum = numpy_sum(weight, n);
+    double sum = tx_numpy_sum(weight, n); /* another order could round weights so that a tie goes another way */
     for (int d = 0; d < n; d++) {
         b.dataset[d] = dataset[d];
         b.weight[d] = weight[d] / sum;

@@ -124,3 +124,20 @@ void tx_np_rng_shuffle_i64(tx_np_rng *r, int64_t *x, int64_t n)
 {
     shuffle(r, (unsigned char *)x, n, sizeof *x);
 }
+
+/* Eight running sums, halves beyond 128. */
+double tx_numpy_sum(const double *x, int n)
+{
+    if (n > 128) {
+        int half = n / 2 - n / 2 % 8;
+        return tx_numpy_sum(x, half) + tx_numpy_sum(x + half, n - half);
+    }
+    double r[8] = { 0 }, sum = 0;
+    int i = 0;
+    if (n >= 8) {
+        for (; i < n - n % 8; i++) r[i % 8] += x[i];
+        sum = ((r[0] + r[1]) + (r[2] + r[3])) + ((r[4] + r[5]) + (r[6] + r[7]));
+    }
+    for (; i < n; i++) sum += x[i];
+    return sum;
+}

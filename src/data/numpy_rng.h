@@ -34,4 +34,7 @@ int tx_np_rng_choice(tx_np_rng *r, const double *p, int n);
 void tx_np_rng_shuffle_i32(tx_np_rng *r, int32_t *x, int64_t n);
 void tx_np_rng_shuffle_i64(tx_np_rng *r, int64_t *x, int64_t n);
 
+/* numpy.sum(x[0..n)), whose order of additions decides about the last bit. */
+double tx_numpy_sum(const double *x, int n);
+
 #endif

@@ -35,6 +35,28 @@ static int by_place(const void *a, const void *b)
     return (x->number > y->number) - (x->number < y->number);
 }
 
+/* Appends the documents of sample i: of a BERT one, which its sentences are of. */
+static tx_status add_documents(document **d, int64_t *used, tx_sample_pieces *p, const tx_blend *b, int64_t i)
+{
+    int64_t own;
+    int set = tx_blend_find(b, i, &own);
+    const tx_bert_dataset *bert = b->dataset[set].bert;
+    if (!bert) TX_TRY(tx_sample_pieces_read(p, b, i));
+    TX_TRY(tx_realloc(d, (size_t)(*used + (bert ? 1 : p->n)), sizeof **d, "the documents of a sample"));
+    if (bert) {
+        int64_t first = tx_bert_dataset_row(bert, own).first;
+        (*d)[(*used)++] = (document){ set, tx_indexed_doc_of(tx_bert_dataset_file(bert), first) };
+        return TX_OK;
+    }
+    for (int64_t k = 0; k < p->n; k++) (*d)[(*used)++] = (document){ p->dataset, p->piece[k].item };
+    return TX_OK;
+}
+
+static const char *path_of(const tx_blend_part *part)
+{
+    return part->bert ? tx_bert_dataset_file(part->bert)->prefix : tx_gpt_dataset_path(part->gpt);
+}
+
 /* All documents of the samples, sorted, each once. */
 static tx_status collect(document **out, int64_t *n_out, const tx_blend *b, const int64_t *sample, int64_t n)
 {
@@ -42,11 +64,7 @@ static tx_status collect(document **out, int64_t *n_out, const tx_blend *b, cons
     document *d = NULL;
     int64_t used = 0, kept = 0;
     tx_status st = TX_OK;
-    for (int64_t i = 0; i < n; i++) {
-        TX_GOTO(tx_sample_pieces_read(&p, b, sample[i]));
-        TX_GOTO(tx_realloc(&d, (size_t)(used + p.n), sizeof *d, "the documents of a sample"));
-        for (int64_t k = 0; k < p.n; k++) d[used++] = (document){ p.dataset, p.piece[k].item };
-    }
+    for (int64_t i = 0; i < n; i++) TX_GOTO(add_documents(&d, &used, &p, b, sample[i]));
     if (used) qsort(d, (size_t)used, sizeof *d, by_place);
     for (int64_t i = 0; i < used; i++)
         if (!kept || by_place(&d[i], &d[kept - 1])) d[kept++] = d[i];
@@ -70,7 +88,7 @@ static tx_status put_dataset(tx_str *out, const tx_blend *b, const document *d, 
         if (last > first) TX_TRY(tx_str_printf(out, "%s%lld", last > first + 1 ? "-" : ", ", (long long)last));
     }
     if (i < n) TX_TRY(tx_str_printf(out, " and %lld more", (long long)(n - i)));
-    return tx_str_printf(out, " of %.255s", tx_gpt_dataset_path(b->dataset[d->dataset].gpt));
+    return tx_str_printf(out, " of %.255s", path_of(&b->dataset[d->dataset]));
 }
 
 tx_status tx_sample_documents(tx_str *out, const tx_blend *b, const int64_t *sample, int64_t n)

@@ -1,4 +1,4 @@
-/* sample_documents.h - which documents samples of a GPT are made of. */
+/* sample_documents.h - which documents samples are made of. */
 #ifndef TX_DATA_SAMPLE_DOCUMENTS_H
 #define TX_DATA_SAMPLE_DOCUMENTS_H
 

@@ -80,6 +80,8 @@ static tx_status open_bert(tx_bert_data **out, const tx_config *cfg, const tx_da
         .index_path = cfg->train_idx_path,
         .mask_prob = cfg->mask_prob,
         .short_seq_prob = cfg->short_seq_prob,
+        .max_ngrams = (int)cfg->bert_max_ngrams,
+        .always_masked = !strcmp(cfg->bert_mask_type, "t5"),
         .binary_head = cfg->bert_binary_head,
     };
     memcpy(o.n_samples, n_samples, sizeof o.n_samples);

@@ -18,6 +18,7 @@ static const char *const names[TX_N_COLUMNS] = {
         TX_TIMERS(X)
 #undef X
             "time",
+    "sop_loss",
 };
 
 const char *tx_column_name(int column)
@@ -112,6 +113,7 @@ static tx_status take_evaluation(tx_history *h, const place *p, const json_t *li
     TX_TRY(number(p, line, "consumed_tokens", &e.consumed_tokens));
     TX_TRY(number(p, line, "time", &e.time));
     TX_TRY(number(p, line, "loss", &e.loss));
+    TX_TRY(number(p, line, "sop_loss", &e.sop_loss));
     TX_TRY(grow(&h->evaluation, h->n_evaluations, &h->cap_evaluations, sizeof *h->evaluation));
     json_incref(e.name);
     h->evaluation[h->n_evaluations++] = e;

@@ -13,6 +13,7 @@ enum {
         TX_TIMERS(X)
 #undef X
             TX_COLUMN_time,
+    TX_COLUMN_sop_loss, /* a BERT's */
     TX_N_COLUMNS
 };
 
@@ -22,6 +23,7 @@ const char *tx_column_name(int column);
 typedef struct tx_evaluation {
     json_t *name; /* a string; owned */
     double iteration, consumed_tokens, time, loss;
+    double sop_loss; /* NaN: the model has none */
     bool task; /* of --eval-tasks: no validation loss */
 } tx_evaluation;
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -54,6 +55,19 @@ static tx_status put_number(tx_str *line, const char *name, double x)
     return tx_str_printf(line, fabs(x) < 1e15 && x == floor(x) ? "%.0f" : "%.9g", x);
 }
 
+/* Those that not every model has, where it has them: "sop loss" as "sop_loss". */
+static tx_status put_other_losses(tx_str *line, const tx_step_record *r)
+{
+    for (int i = 0; i < r->n_other_losses; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s", r->other_loss[i].name);
+        for (char *c = name; *c; c++)
+            if (*c == ' ') *c = '_';
+        TX_TRY(put_number(line, name, r->other_loss[i].value));
+    }
+    return TX_OK;
+}
+
 static tx_status put_step(tx_str *line, const tx_step_record *r)
 {
     static const char *const key[] = {
@@ -64,6 +78,7 @@ static tx_status put_step(tx_str *line, const tx_step_record *r)
 #define X(name, value) TX_TRY(put_number(line, #name, (double)(value)));
     TX_STEP_NUMBERS(X)
 #undef X
+    TX_TRY(put_other_losses(line, r));
     TX_TRY(tx_str_puts(line, ",\"time_ms\":{"));
     for (int i = 0; i < TX_N_TIMERS; i++)
         if (key[i]) TX_TRY(put_number(line, key[i], r->time_ms[i]));
@@ -83,6 +98,7 @@ static tx_status put_evaluation(tx_str *line, const tx_step_record *r)
     if (!st) st = put_number(line, "consumed_tokens", (double)r->consumed_tokens);
     if (!st) st = put_number(line, "loss", r->loss);
     if (!st) st = put_number(line, "ppl", exp(fmin(20, r->loss)));
+    if (!st) st = put_other_losses(line, r);
     if (!st && r->more) st = tx_str_puts(line, ",\"task\":true");
     for (int i = 0; i < r->n_more && !st; i++) st = put_number(line, r->more[i].name, r->more[i].value);
     return st;

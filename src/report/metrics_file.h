@@ -10,7 +10,7 @@
 
 #define TX_METRICS_FILE "metrics.jsonl" /* in a run's folder */
 
-/* The numbers of a line of kind "step": name, and where a record `r` has it. */
+/* The numbers of a line of kind "step" of every model: name, and where a record `r` has it. */
 #define TX_STEP_NUMBERS(X)                                    \
     X(iteration, r->iteration)                                \
     X(consumed_samples, r->consumed_samples)                  \

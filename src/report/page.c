@@ -102,6 +102,10 @@ static tx_status put_evaluations(tx_str *out, const tx_history *h)
         TX_TRY(isfinite(e->time) ? tx_str_printf(out, "%.3f", e->time) : tx_str_puts(out, "null"));
         TX_TRY(tx_str_puts(out, ",\"loss\":"));
         TX_TRY(put_number(out, e->loss));
+        if (!isnan(e->sop_loss)) {
+            TX_TRY(tx_str_puts(out, ",\"sop_loss\":"));
+            TX_TRY(put_number(out, e->sop_loss));
+        }
         TX_TRY(tx_str_puts(out, e->task ? ",\"task\":true}" : "}"));
     }
     return tx_str_puts(out, "]");

@@ -177,6 +177,9 @@ static tx_status put_step(tx_tensorboard *tb, const tx_step_record *r)
     if (c->log_batch_size_to_tensorboard)
         TX_TRY(put_series(tb, r, "batch-size", "batch-size", (double)r->global_batch_size));
     if (!isnan(r->loss)) TX_TRY(put_series(tb, r, "lm-loss-training", "lm loss", r->loss));
+    for (int i = 0; i < r->n_other_losses; i++)
+        if (!isnan(r->other_loss[i].value))
+            TX_TRY(put_series(tb, r, "lm-loss-training", r->other_loss[i].name, r->other_loss[i].value));
     if (c->log_loss_scale_to_tensorboard) TX_TRY(put_series(tb, r, "loss-scale", "loss-scale", r->loss_scale));
     if (c->log_world_size_to_tensorboard) TX_TRY(put_series(tb, r, "world-size", "world-size", 1));
     TX_TRY(put_series(tb, r, "grad-norm", "grad-norm", r->grad_norm));
@@ -222,15 +225,23 @@ static tx_status put_task(tx_tensorboard *tb, const tx_step_record *r)
     return TX_OK;
 }
 
-static tx_status put_evaluation(tx_tensorboard *tb, const tx_step_record *r)
+static tx_status put_evaluated(tx_tensorboard *tb, const tx_step_record *r, const char *kind, double loss)
 {
     char name[256];
-    if (r->more) return put_task(tb, r);
-    snprintf(name, sizeof name, "lm loss %s", r->name);
-    TX_TRY(put_series(tb, r, "lm-loss-validation", name, r->loss));
+    snprintf(name, sizeof name, "%s %s", kind, r->name);
+    TX_TRY(put_series(tb, r, "lm-loss-validation", name, loss));
     if (!tb->cfg->log_validation_ppl_to_tensorboard) return TX_OK;
-    snprintf(name, sizeof name, "lm loss %s ppl", r->name);
-    return put_series(tb, r, "lm-loss-validation", name, exp(fmin(20, r->loss)));
+    snprintf(name, sizeof name, "%s %s ppl", kind, r->name);
+    return put_series(tb, r, "lm-loss-validation", name, exp(fmin(20, loss)));
+}
+
+static tx_status put_evaluation(tx_tensorboard *tb, const tx_step_record *r)
+{
+    if (r->more) return put_task(tb, r);
+    TX_TRY(put_evaluated(tb, r, "lm loss", r->loss));
+    for (int i = 0; i < r->n_other_losses; i++)
+        TX_TRY(put_evaluated(tb, r, r->other_loss[i].name, r->other_loss[i].value));
+    return TX_OK;
 }
 
 /* ---- the file ---- */

@@ -97,7 +97,8 @@ static tx_status make_flags(const tx_trainer *t, json_t **out)
 static tx_status write_replay(job *j, const char *path)
 {
     const tx_trainer *t = j->t;
-    tx_replay_file r = { .iteration = j->bad.iteration,
+    tx_replay_file r = { .command = t->cfg->command->name,
+                         .iteration = j->bad.iteration,
                          .consumed_train_samples = j->bad.consumed_train_samples,
                          .skipped_before = t->consecutive_skips - 1,
                          .vocab_size = t->model->vocab_size,

@@ -60,6 +60,8 @@ void tx_log_interval(const tx_config *cfg, const tx_step_record *r)
     add(line, " elapsed time per iteration (ms): %.1f | learning rate: %.3E | global batch size: %5lld |",
         r->elapsed_ms, r->lr, (long long)r->global_batch_size);
     if (!isnan(r->loss)) add(line, " lm loss: %.6E |", r->loss);
+    for (int i = 0; i < r->n_other_losses; i++)
+        if (!isnan(r->other_loss[i].value)) add(line, " %s: %.6E |", r->other_loss[i].name, r->other_loss[i].value);
     if (deepspeed)
         megatron_deepspeed(line, cfg, r);
     else
@@ -195,15 +197,20 @@ void tx_boxed_lines(const char *text, void (*line)(void *user, const char *text)
     line(user, rule);
 }
 
-void tx_evaluation_line(char *buf, size_t cap, const char *name, const char *where, double loss)
+void tx_evaluation_line(char *buf, size_t cap, const tx_model *m, const char *name, const char *where,
+                        const double *loss)
 {
-    snprintf(buf, cap, " %s loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | ", name ? name : "validation", where,
-             loss, exp(fmin(20, loss)));
+    snprintf(buf, cap, " %s loss at %s | ", name ? name : "validation", where);
+    for (int k = 0; k < m->n_losses; k++) {
+        size_t n = strlen(buf);
+        snprintf(buf + n, cap - n, "%s value: %.6E | %s PPL: %.6E | ", m->loss_name[k], loss[k], m->loss_name[k],
+                 exp(fmin(20, loss[k])));
+    }
 }
 
-void tx_metrics_evaluation(const char *name, const char *where, double loss)
+void tx_metrics_evaluation(const tx_model *m, const char *name, const char *where, const double *loss)
 {
     char text[512];
-    tx_evaluation_line(text, sizeof text, name, where, loss);
+    tx_evaluation_line(text, sizeof text, m, name, where, loss);
     tx_boxed_lines(text, NULL, NULL);
 }

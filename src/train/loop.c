@@ -143,8 +143,8 @@ static tx_status evaluate_split(loop *l, tx_split k, int64_t consumed, int64_t n
         double loss[TX_MAX_LOSSES];
         tx_train_data_group(l->data, k, g, &name);
         TX_TRY(tx_train_evaluate(l->t, &l->feed[k][g], consumed, n, loss));
-        tx_metrics_evaluation(name, where, loss[0]);
-        tx_metrics_evaluated(l->metrics, l->t, k == TX_SPLIT_TEST ? "test" : "validation", name, loss[0]);
+        tx_metrics_evaluation(l->t->model, name, where, loss);
+        tx_metrics_evaluated(l->metrics, l->t, k == TX_SPLIT_TEST ? "test" : "validation", name, loss);
     }
     return TX_OK;
 }

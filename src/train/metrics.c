@@ -25,7 +25,7 @@ static void start_interval(tx_metrics *m, const tx_trainer *t)
 {
     memcpy(m->groups, t->model->group_seconds, sizeof m->groups);
     m->advanced = m->skipped = m->nan = 0;
-    m->loss_sum = 0;
+    memset(m->loss_sum, 0, sizeof m->loss_sum);
     memset(m->timer, 0, sizeof m->timer);
     m->interval_start = tx_clock();
 }
@@ -66,10 +66,19 @@ double tx_metrics_time(tx_metrics *m, tx_timer timer, double since)
 
 /* ---- records ---- */
 
-/* Where the run stands. */
-static tx_step_record stand(const tx_trainer *t, tx_record_kind kind)
+/* @loss [n_losses] of the model, each to be divided by n */
+static void set_losses(tx_step_record *r, const tx_model *m, const double *loss, double n)
 {
-    return (tx_step_record){
+    r->loss = loss[0] / n;
+    r->n_other_losses = m->n_losses - 1;
+    for (int k = 1; k < m->n_losses; k++)
+        r->other_loss[k - 1] = (tx_named_number){ m->loss_name[k], loss[k] / n };
+}
+
+/* Where the run stands. */
+static tx_step_record stand(const tx_trainer *t, tx_record_kind kind, const double *loss)
+{
+    tx_step_record r = {
         .kind = kind,
         .iteration = t->iteration,
         .train_iters = t->cfg->train_iters,
@@ -79,13 +88,14 @@ static tx_step_record stand(const tx_trainer *t, tx_record_kind kind)
         .seq_length = t->s,
         .lr = t->lr,
         .weight_decay = t->weight_decay,
-        .loss = t->iteration_loss,
         .grad_norm = t->grad_norm,
         .loss_scale = t->scaler.scale,
         .params_norm = t->cfg->log_params_norm ? t->params_norm : -1,
         .num_zeros = -1,
         .optim = kind == TX_RECORD_STEP && tx_trainer_has_states(t) ? &t->states : NULL,
     };
+    set_losses(&r, t->model, loss, 1);
+    return r;
 }
 
 static tx_step_record interval(const tx_metrics *m, const tx_step_record *last, const tx_trainer *t)
@@ -94,7 +104,7 @@ static tx_step_record interval(const tx_metrics *m, const tx_step_record *last, 
     double n = (double)(m->advanced + m->skipped), seconds = (tx_clock() - m->interval_start) / n;
     tx_memory memory = tx_trainer_memory(t);
     r.kind = TX_RECORD_INTERVAL;
-    r.loss = m->advanced ? m->loss_sum / (double)m->advanced : NAN;
+    set_losses(&r, t->model, m->loss_sum, m->advanced ? (double)m->advanced : NAN);
     r.skipped = m->skipped;
     r.nan = m->nan;
     r.elapsed_ms = 1e3 * seconds;
@@ -121,7 +131,7 @@ static void progress_line(tx_metrics *m, const tx_trainer *t)
              rest < 3600 ? rest / 60 : rest / 3600, rest < 3600 ? rest % 60 : rest / 60 % 60);
     tx_log(TX_LOG_PROGRESS, "iteration %lld/%lld (%.0f %%) | lm loss %.4f | %.0f tokens/s | %s",
            (long long)t->iteration, (long long)t->cfg->train_iters,
-           100.0 * (double)t->iteration / (double)t->cfg->train_iters, t->iteration_loss,
+           100.0 * (double)t->iteration / (double)t->cfg->train_iters, t->losses[0],
            (double)(tx_trainer_batch_size(t) * t->s) / per_step, time);
 }
 
@@ -142,13 +152,13 @@ static void log_memory_used(const tx_trainer *t)
 void tx_metrics_step(tx_metrics *m, const tx_trainer *t)
 {
     bool skipped = t->last_step != TX_STEP_TAKEN;
-    tx_step_record r = stand(t, TX_RECORD_STEP);
+    static const double none[TX_MAX_LOSSES] = { NAN, NAN };
+    tx_step_record r = stand(t, TX_RECORD_STEP, skipped ? none : t->losses);
     for (int i = 0; i < TX_N_TIMERS; i++) m->timer[i] += t->seconds[i];
     m->advanced += !skipped;
     m->skipped += skipped;
     m->nan += skipped && !isfinite(t->iteration_loss);
-    if (!skipped) m->loss_sum += t->iteration_loss;
-    if (skipped) r.loss = NAN;
+    for (int k = 0; k < t->model->n_losses && !skipped; k++) m->loss_sum[k] += t->losses[k];
     r.skipped = skipped;
     r.nan = skipped && !isfinite(t->iteration_loss);
     if (t->cfg->log_num_zeros_in_grad) r.num_zeros = t->num_zeros;
@@ -164,20 +174,20 @@ void tx_metrics_step(tx_metrics *m, const tx_trainer *t)
     start_interval(m, t);
 }
 
-void tx_metrics_evaluated(tx_metrics *m, const tx_trainer *t, const char *split, const char *name, double loss)
+void tx_metrics_evaluated(tx_metrics *m, const tx_trainer *t, const char *split, const char *name, const double *loss)
 {
-    tx_step_record r = stand(t, TX_RECORD_EVALUATION);
+    tx_step_record r = stand(t, TX_RECORD_EVALUATION, loss);
     r.name = name ? name : split;
-    r.loss = loss;
     tell(m, &r);
 }
 
 void tx_metrics_scored(tx_metrics *m, const tx_trainer *t, const char *name, double loss, const tx_named_number *more,
                        int n_more)
 {
-    tx_step_record r = stand(t, TX_RECORD_EVALUATION);
+    const double losses[TX_MAX_LOSSES] = { loss };
+    tx_step_record r = stand(t, TX_RECORD_EVALUATION, losses);
+    r.n_other_losses = 0;
     r.name = name;
-    r.loss = loss;
     r.more = more;
     r.n_more = n_more;
     tell(m, &r);

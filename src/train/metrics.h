@@ -19,7 +19,7 @@ typedef struct tx_metrics { /* zeroed, then watched, then started */
     double peak_flops; /* the machine's, measured at the start; 0: not known */
     int64_t first_iteration;
     int64_t advanced, skipped, nan;  /* iterations since the last log line */
-    double loss_sum;                 /* over the advanced ones */
+    double loss_sum[TX_MAX_LOSSES];  /* over the advanced ones */
     double timer[TX_N_TIMERS];       /* seconds since the last log line */
     double groups[TX_N_GROUP_TIMES]; /* the model's group_seconds at the last log line */
     double last_progress;
@@ -46,8 +46,9 @@ void tx_metrics_step(tx_metrics *m, const tx_trainer *t);
 void tx_metrics_scored(tx_metrics *m, const tx_trainer *t, const char *name, double loss, const tx_named_number *more,
                        int n_more);
 
-/* After the evaluation of a group of a split. @name of the group, NULL: `split`'s, "validation" or "test". */
-void tx_metrics_evaluated(tx_metrics *m, const tx_trainer *t, const char *split, const char *name, double loss);
+/* After the evaluation of a group of a split. @name of the group, NULL: `split`'s, "validation" or "test"; @loss of
+ * each kind that the model has */
+void tx_metrics_evaluated(tx_metrics *m, const tx_trainer *t, const char *split, const char *name, const double *loss);
 
 /* "[<text>] datetime: YYYY-mm-dd HH:MM:SS ": Megatron's mark between the phases of a run. */
 void tx_metrics_phase(const char *text);
@@ -63,12 +64,13 @@ void tx_log_group_times(const tx_config *cfg, const double seconds[TX_N_GROUP_TI
 /* Megatron's list of timers: a heading and one line each; those of 0 are left out. */
 void tx_log_timers(const tx_config *cfg, int n, const char *const *name, const double *ms);
 
-/* Megatron's boxed line: " <name> loss at <where> | lm loss value: ... | lm loss PPL: ... | ". @name of the data's
- * group, NULL: "validation". */
-void tx_metrics_evaluation(const char *name, const char *where, double loss);
+/* Megatron's boxed line: " <name> loss at <where> | lm loss value: ... | lm loss PPL: ... | ", and so on for every loss
+ * of the model. @name of the data's group, NULL: "validation"; @loss [m->n_losses] */
+void tx_metrics_evaluation(const tx_model *m, const char *name, const char *where, const double *loss);
 
 /* The line alone; and any line in Megatron's box: a rule above and below.   @line NULL: into the log */
-void tx_evaluation_line(char *buf, size_t cap, const char *name, const char *where, double loss);
+void tx_evaluation_line(char *buf, size_t cap, const tx_model *m, const char *name, const char *where,
+                        const double *loss);
 void tx_boxed_lines(const char *text, void (*line)(void *user, const char *text), void *user);
 
 /* The table of memory, what is taken for what: a heading and a line each. @line NULL: into the log, as Megatron marks

@@ -137,8 +137,9 @@ tx_status tx_non_finite_search(tx_trainer *t, const tx_bad_iteration *bad, tx_mi
 {
     TX_ASSERT(!t->micro && t->want == TX_WANT_FORWARD);
     int64_t iteration = t->iteration, consumed = t->consumed_train_samples, n_micro = t->n_micro;
-    double loss = t->iteration_loss;
+    double loss = t->iteration_loss, losses[TX_MAX_LOSSES];
     tx_watch w = { 0 };
+    memcpy(losses, t->losses, sizeof losses);
     *out = (tx_non_finite){ 0 };
     t->iteration = bad->iteration - 1;
     t->consumed_train_samples = bad->consumed_train_samples;
@@ -155,6 +156,7 @@ tx_status tx_non_finite_search(tx_trainer *t, const tx_bad_iteration *bad, tx_mi
     t->consumed_train_samples = consumed;
     t->n_micro = n_micro;
     t->iteration_loss = loss;
+    memcpy(t->losses, losses, sizeof losses);
     t->micro = 0;
     t->grads_begin = true;
     return st;

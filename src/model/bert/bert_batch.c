@@ -38,12 +38,16 @@ static tx_status fill_sample(const tx_model *m, tx_batch *batch, tx_bert_ids in,
     int32_t *token = batch->token.data, *type = batch->type.data, *position = batch->position.data;
     if (*in.n_tokens < 1 || *in.n_tokens > s)
         return TX_FAIL(TX_ERR_FORMAT, "a sample of %lld positions has %d tokens", (long long)s, *in.n_tokens);
+    if (*in.is_random < 0 || *in.is_random > 1)
+        return TX_FAIL(TX_ERR_FORMAT, "a sample's segments are in order %d, which is not 0 or 1", *in.is_random);
     ((int32_t *)batch->n_keys.data)[j] = *in.n_tokens;
     ((int32_t *)batch->row.data)[j] = (int32_t)j;
     for (int64_t i = 0; i < s; i++) {
         TX_TRY(tx_check_id(m, in.tokens[i]));
         token[i * b + j] = in.tokens[i];
         type[i * b + j] = i < *in.n_tokens ? in.types[i] : 0;
+        if (type[i * b + j] < 0 || type[i * b + j] > 1)
+            return TX_FAIL(TX_ERR_FORMAT, "a token is of segment %d, which is not 0 or 1", type[i * b + j]);
         position[i * b + j] = (int32_t)i;
         if (in.labels[i] == -1) continue;
         TX_TRY(tx_check_id(m, in.labels[i]));

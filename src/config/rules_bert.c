@@ -1,0 +1,122 @@
+/* rules_bert.c - rules across options: which model a command trains, and what of the options is not of that model. */
+#include <string.h>
+
+#include "config/rules.h"
+
+static bool is_bert(const tx__check *k)
+{
+    return !strcmp(k->c->model_type, "BERT");
+}
+
+static void rule_command_has_its_model(const tx__check *k)
+{
+    const char *command = k->c->command->name;
+    if (k->bad->model_type || tx__plans_only(k)) return;
+    bool bert = is_bert(k);
+    if (bert != !strcmp(command, "pretrain-bert"))
+        tx__violate(k->v, "%s trains a %s, and this is --model-type %s: use triax %s", command, bert ? "GPT" : "BERT",
+                    k->c->model_type, bert ? "pretrain-bert" : "pretrain-gpt");
+}
+
+/* ---------------------------------------------------------------- options of a BERT's samples */
+
+/* A script of a GPT may have them: what trains one takes them and says that they do nothing. */
+static void rule_bert_samples_are_of_a_bert(const tx__check *k)
+{
+    const tx_config_given *g = k->g;
+    if (k->bad->model_type || is_bert(k)) return;
+    if (g->mask_prob || g->short_seq_prob || g->bert_binary_head || g->bert_mask_type || g->bert_max_ngrams)
+        tx__violate(k->v, "--mask-prob, --short-seq-prob, --bert-mask-type, --bert-max-ngrams and "
+                          "--bert-no-binary-head need --model-type BERT");
+}
+
+static void rule_index_is_of_the_model(const tx__check *k)
+{
+    const tx_config_given *g = k->g;
+    if (k->bad->model_type) return;
+    if (!is_bert(k) && g->train_idx_path)
+        tx__violate(k->v, "--train-idx-path is the index of a BERT dataset; for a GPT give --train-doc-idx-path, "
+                          "--train-sample-idx-path and --train-shuffle-idx-path");
+    if (is_bert(k) && (g->train_doc_idx_path || g->train_sample_idx_path || g->train_shuffle_idx_path ||
+                       g->train_data_exact_num_epochs))
+        tx__violate(k->v, "--model-type BERT has no such index: leave --train-doc-idx-path, --train-sample-idx-path, "
+                          "--train-shuffle-idx-path and --train-data-exact-num-epochs out");
+    if (is_bert(k) && !k->bad->data_order && strcmp(k->c->data_order, "microsoft"))
+        tx__violate(k->v, "--model-type BERT has one order of samples, Megatron's: leave --data-order %s out",
+                    k->c->data_order);
+}
+
+/* Pairs and masks need its tokenizer. That a file of it is missing is said elsewhere, but where it may lie beside a
+ * checkpoint. */
+static void rule_bert_reads_pieces_of_words(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->model_type || k->bad->tokenizer_type || !is_bert(k)) return;
+    bool shows = !strcmp(c->command->name, "inspect-samples");
+    if (strncmp(c->tokenizer_type, "BertWordPiece", 13) || (shows && !c->vocab_file && !k->g->vocab_file))
+        tx__violate(k->v, "--model-type BERT needs --tokenizer-type BertWordPieceLowerCase or BertWordPieceCase, and "
+                          "--vocab-file");
+}
+
+/* ---------------------------------------------------------------- options of a GPT */
+
+static void rule_bert_has_no_documents(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->model_type || !is_bert(k)) return;
+    if (c->eod_mask_loss || c->reset_position_ids || c->reset_attention_mask)
+        tx__violate(k->v,
+                    "--model-type BERT: --eod-mask-loss, --reset-position-ids and --reset-attention-mask are of a "
+                    "GPT, leave them out");
+}
+
+static void rule_bert_has_one_embedding(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->model_type || !is_bert(k)) return;
+    if (c->untie_embeddings_and_output_weights)
+        tx__violate(k->v, "--model-type BERT: its head has the embedding's weights, leave "
+                          "--untie-embeddings-and-output-weights out");
+    if (c->embed_layernorm)
+        tx__violate(k->v, "--model-type BERT: --embed-layernorm is of BigScience's GPT, leave it out; "
+                          "--post-layernorm has a norm behind the embedding, too");
+}
+
+static void rule_bert_continues_no_text(const tx__check *k)
+{
+    if (k->bad->model_type || k->bad->eval_tasks || !is_bert(k) || !k->c->eval_tasks.n) return;
+    tx__violate(k->v, "--model-type BERT continues no text, as --eval-tasks have it: leave the flag out");
+}
+
+/* ---------------------------------------------------------------- where a layer's norms are */
+
+static void rule_norms_are_in_one_place(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (!c->post_layernorm) return;
+    if (c->apply_residual_connection_post_layernorm)
+        tx__violate(k->v, "--post-layernorm has its residuals behind the norms already: leave "
+                          "--apply-residual-connection-post-layernorm out");
+    if (c->fp32_residual_connection)
+        tx__violate(k->v, "--post-layernorm: a residual is the output of a norm, which has the type of the weights: "
+                          "leave --fp32-residual-connection out");
+    if (c->embed_layernorm && !is_bert(k))
+        tx__violate(k->v, "--post-layernorm has a norm behind the embedding already: leave --embed-layernorm out");
+}
+
+/* ---------------------------------------------------------------- the table */
+
+const tx__rule tx__rules_bert[] = {
+    { "pretrain", rule_command_has_its_model },
+    { "pretrain", rule_index_is_of_the_model },
+    { "pretrain", rule_bert_reads_pieces_of_words },
+    { "pretrain", rule_bert_has_no_documents },
+    { "pretrain", rule_bert_has_one_embedding },
+    { "pretrain", rule_bert_continues_no_text },
+    { "pretrain", rule_norms_are_in_one_place },
+    { "inspect-samples", rule_bert_samples_are_of_a_bert },
+    { "inspect-samples", rule_index_is_of_the_model },
+    { "inspect-samples", rule_bert_reads_pieces_of_words },
+    { "inspect-samples", rule_bert_has_no_documents },
+    { NULL, NULL },
+};
