@@ -11,7 +11,7 @@
 #include "train/fit.h"
 #include "train/metrics.h"
 
-#define GPT2_TOKENS 50257
+enum { GPT2_TOKENS = 50257, BERT_TOKENS = 30524 }; /* BERT's uncased ones, with the two that Megatron adds */
 
 typedef struct plan_view {
     const tx_config *cfg;
@@ -40,8 +40,11 @@ static tx_status find_vocabulary(plan_view *v, const tx_source *src)
         v->vocab_from = null ? "NullTokenizer's: --vocab-size and one for the end of a document" : "the tokenizer's";
         tx_tokenizer_close(tok);
     } else {
-        v->vocab_size = cfg->vocab_size ? cfg->vocab_size : GPT2_TOKENS;
-        v->vocab_from = cfg->vocab_size ? "--vocab-size" : "GPT-2's, as no tokenizer and no --vocab-size is given";
+        bool bert = !strcmp(cfg->model_type, "BERT");
+        v->vocab_size = cfg->vocab_size ? cfg->vocab_size : bert ? BERT_TOKENS : GPT2_TOKENS;
+        v->vocab_from = cfg->vocab_size ? "--vocab-size"
+                        : bert          ? "BERT's, as no tokenizer and no --vocab-size is given"
+                                        : "GPT-2's, as no tokenizer and no --vocab-size is given";
     }
     return TX_OK;
 }
@@ -111,7 +114,8 @@ static tx_status show_parameters(tx__report *r, const tx_run_plan *p)
     char n[32];
     TX_TRY(tx__report_line(r, "parameters: %s", grouped(n, n_params(p))));
     for (int i = 0; i < TX_N_PARAM_KINDS; i++)
-        TX_TRY(tx__report_line(r, "    %-12s %20s", tx_param_kind_names[i], grouped(n, p->n_params[i])));
+        if (p->n_params[i])
+            TX_TRY(tx__report_line(r, "    %-12s %20s", tx_param_kind_names[i], grouped(n, p->n_params[i])));
     if (!p->n_padding) return TX_OK;
     return tx__report_line(r, "    and %s that pad the vocabulary: zero, not trained", grouped(n, p->n_padding));
 }
@@ -153,8 +157,9 @@ static void memory_line(void *user, const char *text)
 static tx_status show(tx__report *r, const plan_view *v)
 {
     const tx_config *cfg = v->cfg;
-    TX_TRY(tx__report_line(r, "model: %lld layers, hidden size %lld, %lld heads, MLP %lld, sequence length %lld",
-                           (long long)cfg->num_layers, (long long)cfg->hidden_size, (long long)cfg->num_attention_heads,
+    const char *bert = strcmp(cfg->model_type, "BERT") ? "" : "BERT, ";
+    TX_TRY(tx__report_line(r, "model: %s%lld layers, hidden size %lld, %lld heads, MLP %lld, sequence length %lld",
+                           bert, (long long)cfg->num_layers, (long long)cfg->hidden_size, (long long)cfg->num_attention_heads,
                            (long long)cfg->ffn_hidden_size, (long long)cfg->seq_length));
     char padded[48] = "";
     if (v->plan.vocab_padded != v->vocab_size)
@@ -193,7 +198,7 @@ static tx_status show_json(tx__report *r, const plan_view *v)
     json_t *params = json_pack("{s:I, s:I}", "total", (json_int_t)n_params(p), "padding", (json_int_t)p->n_padding);
     bool ok = params != NULL;
     for (int i = 0; i < TX_N_PARAM_KINDS && ok; i++)
-        ok = !json_object_set_new(params, tx_param_kind_names[i], json_integer(p->n_params[i]));
+        ok = !p->n_params[i] || !json_object_set_new(params, tx_param_kind_names[i], json_integer(p->n_params[i]));
     json_t *all = json_pack(
         "{s:{s:I, s:I, s:s}, s:o, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:o, s:b, s:o}", "vocabulary", "tokens",
         (json_int_t)v->vocab_size, "padded", (json_int_t)p->vocab_padded, "from", v->vocab_from, "parameters", params,

@@ -270,7 +270,7 @@ double tx_zero_formula_bytes(const tx_zero_formula *f)
 
 /* ---- the figures ---- */
 
-const char *const tx_param_kind_names[TX_N_PARAM_KINDS] = { "embedding", "attention", "mlp", "norms" };
+const char *const tx_param_kind_names[TX_N_PARAM_KINDS] = { "embedding", "attention", "mlp", "norms", "heads" };
 
 /* By the names that the parameter table has. */
 static tx_param_kind kind_of(const char *name)
@@ -278,18 +278,27 @@ static tx_param_kind kind_of(const char *name)
     if (strstr(name, "layernorm") || strstr(name, ".norm.")) return TX_PARAM_NORM;
     if (strstr(name, "self_attention.")) return TX_PARAM_ATTENTION;
     if (strstr(name, ".mlp.")) return TX_PARAM_MLP;
-    TX_ASSERT(strstr(name, "embedding") || strstr(name, "output_layer"));
-    return TX_PARAM_EMBEDDING;
+    if (strstr(name, "embedding") || strstr(name, "output_layer")) return TX_PARAM_EMBEDDING;
+    TX_ASSERT(strstr(name, "_head.") || strstr(name, "pooler."));
+    return TX_PARAM_HEADS;
 }
 
-/* Of the whole model, on one rank. */
-static tx_status count_params(tx_run_plan *p, const tx_config *cfg, int64_t vocab_size)
+/* Whether each row is of a token. */
+static bool is_of_tokens(const char *name)
+{
+    return strstr(name, "word_embeddings.weight") || strstr(name, "output_layer.weight") || strstr(name, "lm_head.bias");
+}
+
+/* Of the whole model, on one rank; n_padding of the rows that its ranks pad the vocabulary with. */
+static tx_status count_params(tx_run_plan *p, const tx_config *cfg, int64_t vocab_size, int64_t n_rows)
 {
     tx_model *m;
     TX_TRY(tx_model_type_of(cfg)->create(&m, cfg, vocab_size, NULL));
     for (int i = 0; i < m->params.n; i++) {
         const tx_param *q = &m->params.param[i];
-        p->n_params[kind_of(q->name)] += q->numel / q->dim[0] * q->rows_logical;
+        int64_t row = q->numel / q->dim[0];
+        p->n_params[kind_of(q->name)] += row * q->rows_logical;
+        if (is_of_tokens(q->name)) p->n_padding += row * n_rows;
     }
     m->type->destroy(m);
     return TX_OK;
@@ -297,13 +306,11 @@ static tx_status count_params(tx_run_plan *p, const tx_config *cfg, int64_t voca
 
 static void read_model(tx_run_plan *p, const tx_model *m, const tx_config *cfg)
 {
-    int64_t s = cfg->seq_length, batch = cfg->global_batch_size,
-            tables = cfg->untie_embeddings_and_output_weights ? 2 : 1;
+    int64_t s = cfg->seq_length, batch = cfg->global_batch_size;
     p->vocab_padded = m->vocab_padded;
-    p->n_padding = tables * (m->vocab_padded - m->n_valid) * m->hidden;
     p->tokens = s * batch;
     p->flops = tx_model_flops(m, s, batch);
-    p->flops_layers = p->flops - 6 * (double)s * (double)batch * (double)m->hidden * (double)m->vocab_padded;
+    p->flops_layers = p->flops - 6 * (double)s * (double)batch * m->head_products;
     p->first_layer = m->chunk[0].first;
     for (int k = 0; k < m->n_chunks; k++) p->n_layers += m->chunk[k].end - m->chunk[k].first;
 }
@@ -322,7 +329,7 @@ tx_status tx_plan_stage(tx_run_plan *out, const tx_config *cfg, int64_t vocab_si
     TX_GOTO(tx_grid_plan(&grid, stage * tp * dp, tp, pp, dp, cfg->sequence_parallel));
     TX_GOTO(tx__plan_open(&c, &m, cfg, vocab_size, &grid));
     TX_GOTO(tx__plan_step(&p.memory, &p.sizes, &c, m, cfg, true, &run, &zero));
-    TX_GOTO(count_params(&p, cfg, vocab_size));
+    TX_GOTO(count_params(&p, cfg, vocab_size, m->vocab_padded - m->n_valid));
     tx_volume_read(&p.volume, &grid);
     p.formula = tx__plan_formula(&zero);
     p.sent = tx_volume_sent(&p.volume, &p.sizes);

@@ -44,6 +44,7 @@ typedef enum tx_param_kind {
     TX_PARAM_ATTENTION,
     TX_PARAM_MLP,
     TX_PARAM_NORM,
+    TX_PARAM_HEADS, /* a BERT's, but for their norm and the words' matrix */
     TX_N_PARAM_KINDS
 } tx_param_kind;
 extern const char *const tx_param_kind_names[TX_N_PARAM_KINDS];
@@ -61,7 +62,7 @@ typedef struct tx_run_plan {
     int64_t vocab_padded;
     int64_t tokens;      /* of an iteration at the full global batch size */
     double flops;        /* the same, as the log's TFLOPs count them (tx_model_flops) */
-    double flops_layers; /* of these, all but the output layer's */
+    double flops_layers; /* of these, all but the head's */
 } tx_run_plan;
 
 /* What a training run of a complete config takes on the ranks of a pipeline stage (the first one along the other axes,
