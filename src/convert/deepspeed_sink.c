@@ -165,6 +165,7 @@ out:
 
 static tx_status check(const tx_conversion *c)
 {
+    TX_TRY(tx__check_engine(c));
     if (c->zero_stage > 1 && (c->pipeline || c->n_pp > 1))
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "DeepSpeed's pipeline engine has no ZeRO-%d; choose --target-zero-stage 0 or 1, or no pipeline",

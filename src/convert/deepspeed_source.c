@@ -164,7 +164,7 @@ static tx_status read_shape(deepspeed *d, const char *path, const tx_py *name, c
     if (!good) return TX_FAIL(TX_ERR_FORMAT, "%s: param_shapes has a shape that no parameter has", path);
     *kind = ours_of(d, theirs, ours);
     if (*kind == TX__NAME_ELSE)
-        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: holds \"%s\", which is no parameter of a GPT", path, theirs);
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: holds \"%s\", which is no parameter of a GPT or a BERT", path, theirs);
     return TX_OK;
 }
 
@@ -301,8 +301,8 @@ static tx_status add_weight(void *user, const char *name, const tx_pt_tensor *t)
         snprintf(theirs, sizeof theirs, "%s", name);
     tx__name_kind kind = ours_of(m->d, theirs, ours);
     if (kind == TX__NAME_ELSE)
-        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: holds \"%s\", which is no parameter of a GPT", tx_pt_path(m->file),
-                       name);
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: holds \"%s\", which is no parameter of a GPT or a BERT",
+                       tx_pt_path(m->file), name);
     if (kind == TX__NAME_COPY || !tx_pt_numel(t)) return TX_OK; /* ZeRO-3 leaves empty ones there */
     tx__row row = { .tensor = t };
     snprintf(row.name, sizeof row.name, "%s", ours);
@@ -447,7 +447,7 @@ static void close_deepspeed(tx_source *src)
 static tx_status options(tx_source *src, const json_t *all, json_t **out)
 {
     const deepspeed *d = src->impl;
-    return tx__args_to_options(tx_py_get(d->root, "args"), all, src->path, out);
+    return tx__args_to_options(tx_py_get(d->root, "args"), tx__shards_model(&d->s), all, src->path, out);
 }
 
 const tx_source_type tx_source_deepspeed = {

@@ -1,4 +1,5 @@
 /* hf_source.c - a Hugging Face folder as a source: model/hf_format.h has the names and the order of rows. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -40,11 +41,25 @@ static tx_status options(tx_source *src, const json_t *all, json_t **out)
 }
 
 /* Files of the bare model leave out the prefix that the class with a head adds. */
-static const tx_st_tensor *find_tensor(const tx_huggingface *hf, const tx_hf_format *format, const char *name)
+static const tx_st_tensor *find_name(const tx_huggingface *hf, const tx_hf_format *format, const char *name)
 {
     size_t n = strlen(format->prefix);
     const tx_st_tensor *t = tx_huggingface_find(hf, name);
     if (!t && !strncmp(name, format->prefix, n)) t = tx_huggingface_find(hf, name + n);
+    return t;
+}
+
+/* By this name, or the one that it had. */
+static const tx_st_tensor *find_tensor(const tx_huggingface *hf, const tx_hf_format *format, const char *name)
+{
+    char then[TX_PARAM_NAME_MAX];
+    const tx_st_tensor *t = find_name(hf, format, name);
+    for (const tx_hf_old *o = format->old; o && o->now && !t; o++) {
+        size_t n = strlen(name), end = strlen(o->now);
+        if (n < end || strcmp(name + n - end, o->now)) continue;
+        snprintf(then, sizeof then, "%.*s%s", (int)(n - end), name, o->then);
+        t = find_name(hf, format, then);
+    }
     return t;
 }
 
@@ -162,7 +177,9 @@ static tx_status dropped(const tx_source *src, const tx_model *m, tx_dropped_fn 
             for (int n = tx_hf_parts(format, m, &m->params.param[k], part); n-- > 0;)
                 taken = taken || find_tensor(hf_of(src), format, part[n].name) == t;
         if (!taken)
-            TX_TRY(tell(user, t->name, strstr(t->name, "lm_head") ? "tied to the word embedding" : "no weight"));
+            TX_TRY(tell(user, t->name,
+                        strstr(t->name, "lm_head") || strstr(t->name, "decoder") ? "tied to the word embedding"
+                                                                                 : "no weight"));
     }
     return TX_OK;
 }

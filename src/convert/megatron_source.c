@@ -106,7 +106,7 @@ static tx_status add_row(void *user, const char *name, const tx_pt_tensor *t)
     tx__row row = { .tensor = t, .chunk = w->chunk };
     tx__name_kind kind = tx__megatron_name(name, w->first, row.name, &split);
     if (kind == TX__NAME_ELSE)
-        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: holds \"%s\", which is no parameter of a GPT", w->path, name);
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: holds \"%s\", which is no parameter of a GPT or a BERT", w->path, name);
     row.copy = kind == TX__NAME_COPY;
     w->split = w->split || split;
     return tx__rows_add(&w->rows, &row);
@@ -240,7 +240,7 @@ static void close_megatron(tx_source *src)
 static tx_status options(tx_source *src, const json_t *all, json_t **out)
 {
     const megatron *g = src->impl;
-    return tx__args_to_options(g->args, all, src->path, out);
+    return tx__args_to_options(g->args, tx__shards_model(&g->s), all, src->path, out);
 }
 
 const tx_source_type tx_source_megatron = {

@@ -147,6 +147,11 @@ const tx__shard_of *tx__shards_find(const tx__shards *s, const char *name, int p
     return s->n ? bsearch(&want, s->shard, s->n, sizeof want, by_name) : NULL;
 }
 
+const char *tx__shards_model(const tx__shards *s)
+{
+    return tx__shards_find(s, "lm_head.dense.weight", 0, 0) ? "BERT" : "GPT";
+}
+
 /* ---- does it fit the model? ---- */
 
 /* A universal checkpoint made with ZeRO-3 has lost the shapes: matrices are vectors there. */

@@ -70,6 +70,9 @@ tx_status tx__shards_sort(tx__shards *s, const char *path);
 
 const tx__shard_of *tx__shards_find(const tx__shards *s, const char *name, int part, int tp_rank);
 
+/* Whose parameters they are, as --model-type has it. */
+const char *tx__shards_model(const tx__shards *s);
+
 /* Members of a tx_source_type whose sources' impl begins with a tx__shards. */
 tx_status tx__shards_check(tx_source *src, const tx_model *m);
 tx_status tx__shards_read(tx_source *src, const tx_model *m, int part, const tx_param *p, float *whole);

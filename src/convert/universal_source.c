@@ -73,7 +73,7 @@ static tx_status add_parameter(universal *u, const tx_source *src, const char *f
     tx__name_kind kind = u->pipeline ? tx__pipeline_name(folder, u->first_layer, u->s.n_layers, ours, &split)
                                      : tx__megatron_name(folder, 0, ours, &split);
     if (kind == TX__NAME_COPY) return TX_OK;
-    if (kind == TX__NAME_ELSE) return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: is no parameter of a GPT", path);
+    if (kind == TX__NAME_ELSE) return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: is no parameter of a GPT or a BERT", path);
     for (int part = 0; part < src->n_parts; part++) TX_TRY(add_tensor(u, src, folder, part, ours));
     return TX_OK;
 }
@@ -140,7 +140,7 @@ static void close_universal(tx_source *src)
 static tx_status options(tx_source *src, const json_t *all, json_t **out)
 {
     const universal *u = src->impl;
-    return tx__args_to_options(tx_py_get(u->root, "args"), all, src->path, out);
+    return tx__args_to_options(tx_py_get(u->root, "args"), tx__shards_model(&u->s), all, src->path, out);
 }
 
 const tx_source_type tx_source_universal = {

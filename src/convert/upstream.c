@@ -51,10 +51,15 @@ static int64_t number_of(const char *name, const char **rest)
 
 static tx__name_kind embedding_name(const char *name, char ours[TX_PARAM_NAME_MAX], bool *split)
 {
-    const char *rest;
-    if (starts(name, "tokentype_embeddings", &rest)) return TX__NAME_ELSE;
     *split = !strcmp(name, "position_embeddings.local_embeddings.weight");
     return give(ours, "embedding.", *split ? "position_embeddings.weight" : name) ? TX__NAME_OURS : TX__NAME_ELSE;
+}
+
+/* A BERT's heads stand beside its language_model. */
+static bool is_of_head(const char *name)
+{
+    const char *rest;
+    return starts(name, "lm_head.", &rest) || starts(name, "binary_head.", &rest);
 }
 
 tx__name_kind tx__megatron_name(const char *theirs, int64_t first, char ours[TX_PARAM_NAME_MAX], bool *split)
@@ -64,7 +69,9 @@ tx__name_kind tx__megatron_name(const char *theirs, int64_t first, char ours[TX_
     starts(name, "module.", &name);
     if (starts(name, "word_embeddings_for_head.", &rest) || !strcmp(name, "word_embeddings.weight"))
         return TX__NAME_COPY;
+    if (is_of_head(name)) return give(ours, "", name) ? TX__NAME_OURS : TX__NAME_ELSE;
     if (!starts(name, "language_model.", &name)) return TX__NAME_ELSE;
+    if (starts(name, "pooler.", &rest)) return give(ours, "", name) ? TX__NAME_OURS : TX__NAME_ELSE;
     if (starts(name, "embedding.", &rest)) return embedding_name(rest, ours, split);
     if (!strcmp(name, OUTPUT)) return give(ours, "", name) ? TX__NAME_OURS : TX__NAME_ELSE;
     if (!starts(name, "encoder.", &rest) && !starts(name, "transformer.", &rest)) return TX__NAME_ELSE;
@@ -116,7 +123,7 @@ void tx__to_megatron_name(const char *ours, int64_t first, char theirs[2 * TX_PA
     const char *rest;
     int64_t layer = starts(ours, "encoder.layers.", &rest) ? number_of(rest, &rest) : -1;
     if (layer < 0)
-        snprintf(theirs, 2 * TX_PARAM_NAME_MAX, "language_model.%s", ours);
+        snprintf(theirs, 2 * TX_PARAM_NAME_MAX, "%s%s", is_of_head(ours) ? "" : "language_model.", ours);
     else
         snprintf(theirs, 2 * TX_PARAM_NAME_MAX, "language_model.encoder.layers.%" PRId64 ".%s", layer - first, rest);
 }
@@ -166,7 +173,7 @@ bool tx__decays(const char *name, int n_dims)
 
 bool tx__is_vocabulary(const char *ours)
 {
-    return !strcmp(ours, WORDS) || !strcmp(ours, OUTPUT);
+    return !strcmp(ours, WORDS) || !strcmp(ours, OUTPUT) || !strcmp(ours, "lm_head.bias");
 }
 
 /* ---- options ---- */
@@ -227,8 +234,8 @@ static bool is_shape(const char *field)
 
 static bool is_left_out(const char *field)
 {
-    static const char *const left[] = { "vocab_size", "pad_vocab_size_to", "megatron_padded_logits", "data_order",
-                                        "tokenizer_type" };
+    static const char *const left[] = { "vocab_size",     "pad_vocab_size_to", "megatron_padded_logits", "data_order",
+                                        "tokenizer_type", "model_type",        "post_layernorm" };
     for (size_t i = 0; i < sizeof left / sizeof *left; i++)
         if (!strcmp(field, left[i])) return true;
     return false;
@@ -252,7 +259,7 @@ static tx_status check_args(const tx_py *args, const char *path)
     return TX_OK;
 }
 
-tx_status tx__args_to_options(const tx_py *args, const json_t *all, const char *path, json_t **out)
+tx_status tx__args_to_options(const tx_py *args, const char *model, const json_t *all, const char *path, json_t **out)
 {
     const char *field;
     json_t *ours, *o = json_object();
@@ -274,6 +281,8 @@ tx_status tx__args_to_options(const tx_py *args, const json_t *all, const char *
     if (tx_py_int(tx_py_get(args, "padded_vocab_size"), &padded))
         json_object_set_new(o, "pad_vocab_size_to", json_integer(padded));
     json_object_set_new(o, "megatron_padded_logits", json_true());
+    json_object_set_new(o, "model_type", json_string(model));
+    json_object_set_new(o, "post_layernorm", json_false());
     if (st)
         json_decref(o);
     else

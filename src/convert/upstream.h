@@ -17,7 +17,7 @@
 typedef enum tx__name_kind {
     TX__NAME_OURS, /* a parameter: its name is given */
     TX__NAME_COPY, /* another rank's or another name's copy of one */
-    TX__NAME_ELSE  /* not a parameter of a GPT */
+    TX__NAME_ELSE  /* not a parameter of our models */
 } tx__name_kind;
 
 /* "language_model.encoder.layers.0.x", first layer of the file's being layer `first`. Split: position embeddings
@@ -48,8 +48,8 @@ bool tx__decays(const char *name, int n_dims);
 bool tx__is_vocabulary(const char *ours);
 
 /* Options of tx_config_from_json from a file's `args`; `all` has the names to look for. TX_ERR_UNSUPPORTED: a model
- * that is no GPT, or has what triax has not. */
-tx_status tx__args_to_options(const tx_py *args, const json_t *all, const char *path, json_t **out);
+ * that has what triax has not.   @model as --model-type has it: args do not say */
+tx_status tx__args_to_options(const tx_py *args, const char *model, const json_t *all, const char *path, json_t **out);
 
 /* The run's state from args and what lies beside it; zeros where nothing is known. */
 void tx__args_to_state(const tx_py *root, tx_ckpt_state *state);

@@ -38,10 +38,23 @@ unsigned tx__change(const tx_conversion *c, const tx_param *p)
 tx_status tx__check_layout(const tx_conversion *c)
 {
     TX_TRY(tx_conversion_check(c));
+    if (c->cfg->post_layernorm)
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "%s: normalises behind its layers (--post-layernorm), which Megatron's models do not",
+                       c->src->path);
     if (c->with_optim && (tx__moment(c, 0) < 0 || tx__moment(c, 1) < 0))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: only Adam's state can be written in this format; leave it out",
                        c->src->path);
     return TX_OK;
+}
+
+tx_status tx__check_engine(const tx_conversion *c)
+{
+    if (!c->m->type->reads_sentences || !(c->pipeline || c->n_pp > 1)) return TX_OK;
+    return TX_FAIL(TX_ERR_UNSUPPORTED,
+                   "%s: is a BERT, which DeepSpeed's pipeline engine does not have: leave --target-pp and "
+                   "--target-pipeline-engine out, or convert to megatron",
+                   c->src->path);
 }
 
 /* Stage that has a parameter. */
@@ -71,7 +84,8 @@ static void add_copies(tx__rank *r, const tx_conversion *c)
     if (r->pp != c->n_pp - 1 || c->n_pp == 1 || !tx__is_tied(c)) return;
     for (int i = 0; i < c->m->params.n; i++) {
         const char *name = c->m->params.param[i].name;
-        if (r->pipeline ? !strncmp(name, "embedding.", 10) : tx__is_vocabulary(name)) add_row(r, c, i, true);
+        if (r->pipeline ? !strncmp(name, "embedding.", 10) : !strcmp(name, "embedding.word_embeddings.weight"))
+            add_row(r, c, i, true);
     }
 }
 
@@ -288,43 +302,56 @@ tx_py *tx__torch_size(tx__file *f, const tx_param *p)
     return tx__object(f, "torch", "Size", tx__append(f, tx_py_tuple(f->a), sizes), NULL);
 }
 
-/* Where in the nested dicts a weight belongs: parents end in a dict of names without dots in front of them. */
-typedef struct module {
-    tx_py *model, *language, *embedding, *words, *positions, *encoder, *output;
-} module;
+/* Where in the nested dicts a weight belongs: the last of them is an ordered one, whose keys may have dots. */
+enum { MAX_DEPTH = 3 };
+static const char *const modules[][MAX_DEPTH + 1] = {
+    { "language_model", "embedding", "word_embeddings", NULL },
+    { "language_model", "embedding", "position_embeddings", NULL },
+    { "language_model", "embedding", "tokentype_embeddings", NULL },
+    { "language_model", "encoder", NULL },
+    { "language_model", "pooler", NULL },
+    { "language_model", "output_layer", NULL },
+    { "lm_head", NULL },
+    { "binary_head", NULL },
+};
+enum { N_MODULES = sizeof modules / sizeof modules[0] };
 
-static tx_py *child(tx__file *f, tx_py **dict, tx_py *parent, const char *key, bool ordered)
+/* Bytes of the name that are the module's, with its last dot; 0: it is another's. */
+static size_t in_module(const char *const *module, const char *name)
 {
-    if (*dict) return *dict;
-    *dict = ordered ? tx_py_ordered_dict(f->a) : tx_py_dict(f->a);
-    tx__set(f, parent, key, *dict);
-    return *dict;
+    size_t n = 0;
+    for (; *module; module++) {
+        size_t len = strlen(*module);
+        if (strncmp(name + n, *module, len) || name[n + len] != '.') return 0;
+        n += len + 1;
+    }
+    return n;
 }
 
-static void put_weight(tx__file *f, module *m, const char *name, const tx_py *t)
+static tx_py *child(tx__file *f, tx_py *parent, const char *key, bool ordered)
 {
-    static const char words[] = "language_model.embedding.word_embeddings.";
-    static const char positions[] = "language_model.embedding.position_embeddings.";
-    static const char encoder[] = "language_model.encoder.", output[] = "language_model.output_layer.";
-    child(f, &m->language, m->model, "language_model", false);
-    if (!strncmp(name, words, sizeof words - 1)) {
-        child(f, &m->embedding, m->language, "embedding", false);
-        tx__set(f, child(f, &m->words, m->embedding, "word_embeddings", true), name + sizeof words - 1, t);
-    } else if (!strncmp(name, positions, sizeof positions - 1)) {
-        child(f, &m->embedding, m->language, "embedding", false);
-        tx__set(f, child(f, &m->positions, m->embedding, "position_embeddings", true), name + sizeof positions - 1, t);
-    } else if (!strncmp(name, encoder, sizeof encoder - 1)) {
-        tx__set(f, child(f, &m->encoder, m->language, "encoder", true), name + sizeof encoder - 1, t);
-    } else {
-        TX_ASSERT(!strncmp(name, output, sizeof output - 1));
-        tx__set(f, child(f, &m->output, m->language, "output_layer", true), name + sizeof output - 1, t);
-    }
+    tx_py *dict = (tx_py *)tx_py_get(parent, key);
+    if (dict) return dict;
+    dict = ordered ? tx_py_ordered_dict(f->a) : tx_py_dict(f->a);
+    tx__set(f, parent, key, dict);
+    return dict;
+}
+
+static void put_weight(tx__file *f, tx_py *model, const char *name, const tx_py *t)
+{
+    size_t n = 0;
+    int i = 0;
+    while (i < N_MODULES && !(n = in_module(modules[i], name))) i++;
+    TX_ASSERT(i < N_MODULES);
+    tx_py *dict = model;
+    for (const char *const *m = modules[i]; *m; m++) dict = child(f, dict, *m, !m[1]);
+    tx__set(f, dict, name + n, t);
 }
 
 tx_py *tx__module(tx__file *f, const tx__rank *r, bool empty, bool head)
 {
     const tx_py *words = NULL;
-    module m = { .model = tx_py_dict(f->a) };
+    tx_py *model = tx_py_dict(f->a);
     const tx_pt_dtype dtype = tx__weight_dtype(f->c);
     for (int i = 0; i < r->n; i++) {
         const tx__rank_row *row = &r->row[i];
@@ -332,12 +359,12 @@ tx_py *tx__module(tx__file *f, const tx__rank *r, bool empty, bool head)
         const tx_py *t = empty ? tx__file_tensor(f, dtype, 1, &none, NULL, 0) : tx__file_shard(f, dtype, 0, row);
         if (!t) return NULL;
         if (row->copy || !strcmp(f->c->m->params.param[row->row].name, "embedding.word_embeddings.weight")) words = t;
-        if (!row->copy) put_weight(f, &m, row->name, t);
+        if (!row->copy) put_weight(f, model, row->name, t);
         head = head || row->copy;
     }
     if (head && words)
-        tx__set(f, m.model, "word_embeddings_for_head", tx__set(f, tx_py_ordered_dict(f->a), "weight", words));
-    return m.model;
+        tx__set(f, model, "word_embeddings_for_head", tx__set(f, tx_py_ordered_dict(f->a), "weight", words));
+    return model;
 }
 
 /* ---- options ---- */
@@ -389,7 +416,8 @@ static void set_run(tx__file *f, tx_py *args)
 
 tx_py *tx__args(tx__file *f)
 {
-    static const char *const ours[] = { "pad_vocab_size_to", "megatron_padded_logits", "data_order" };
+    static const char *const ours[] = { "pad_vocab_size_to", "megatron_padded_logits", "data_order", "model_type",
+                                        "post_layernorm" };
     const char *field;
     json_t *v;
     tx_py *args = tx_py_dict(f->a);
@@ -400,7 +428,8 @@ tx_py *tx__args(tx__file *f)
         if (!skip) tx__set(f, args, field, tx_py_of_json(f->a, v));
     }
     if (!json_is_string(json_object_get(f->options, "tokenizer_type")))
-        tx__set(f, args, "tokenizer_type", tx_py_of_str(f->a, "GPT2BPETokenizer"));
+        tx__set(f, args, "tokenizer_type",
+                tx_py_of_str(f->a, f->c->m->type->reads_sentences ? "BertWordPieceLowerCase" : "GPT2BPETokenizer"));
     set_layout(f, args);
     set_run(f, args);
     return tx__object(f, "argparse", "Namespace", NULL, args);
@@ -453,6 +482,11 @@ static tx_py *replicated(tx__file *f, bool pipeline)
           "language_model.encoder.layers.\\d+.post_attention_layernorm.bias" },
         { "word_embeddings.norm.weight", NULL, "language_model.embedding.word_embeddings.norm.weight" },
         { "word_embeddings.norm.bias", NULL, "language_model.embedding.word_embeddings.norm.bias" },
+        { "tokentype_embeddings.weight", NULL, "language_model.embedding.tokentype_embeddings.weight" },
+        { "pooler.", NULL, "language_model.pooler.dense.(weight|bias)" },
+        { "lm_head.dense.", NULL, "lm_head.dense.(weight|bias)" },
+        { "lm_head.layernorm.", NULL, "lm_head.layernorm.(weight|bias)" },
+        { "binary_head.", NULL, "binary_head.(weight|bias)" },
     };
     tx_py *list = tx_py_list(f->a);
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
@@ -471,7 +505,9 @@ static tx_py *vocabulary(tx__file *f, bool pipeline)
     static const char *const untied[] = { "\\d+.word_embeddings.weight", "\\d+.lm_head.weight", NULL };
     static const char *const plain[] = { "language_model.embedding.word_embeddings.weight",
                                          "language_model.output_layer.weight", NULL };
+    static const char *const bert[] = { "language_model.embedding.word_embeddings.weight", "lm_head.bias", NULL };
     bool is_tied = tx__is_tied(f->c);
+    if (f->c->m->type->reads_sentences) return strings(f, "", bert);
     if (pipeline) return strings(f, "", is_tied ? tied : untied);
     return strings(f, "", is_tied ? (const char *const[]){ plain[0], NULL } : plain);
 }

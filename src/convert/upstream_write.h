@@ -46,6 +46,9 @@ typedef struct tx__rank {
 /* tx_conversion_check, and whether the optimizer is Adam: else TX_ERR_UNSUPPORTED. */
 tx_status tx__check_layout(const tx_conversion *c);
 
+/* For DeepSpeed's formats, where several stages mean its pipeline engine: whether that has the model. */
+tx_status tx__check_engine(const tx_conversion *c);
+
 /* Lists what the rank has, in the order of its module, and groups it: by decay, or with `divided` (ZeRO-3) all in one,
  * cut where a data rank's share exceeds DeepSpeed's sub_group_size. Copies come first in a pipeline's module, last in
  * Megatron's. */

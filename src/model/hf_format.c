@@ -6,9 +6,9 @@
 
 #include "base/str.h"
 
-extern const tx_hf_format tx_hf_gpt2, tx_hf_llama;
+extern const tx_hf_format tx_hf_gpt2, tx_hf_llama, tx_hf_bert, tx_hf_megatron_bert;
 
-static const tx_hf_format *const formats[] = { &tx_hf_gpt2, &tx_hf_llama };
+static const tx_hf_format *const formats[] = { &tx_hf_gpt2, &tx_hf_llama, &tx_hf_bert, &tx_hf_megatron_bert };
 enum { N_FORMATS = sizeof formats / sizeof formats[0] };
 
 tx_status tx_hf_format_find(const tx_hf_format **out, const char *model_type)
@@ -35,6 +35,11 @@ tx_status tx_hf_format_of(const tx_hf_format **out, const tx_model *m)
             *out = formats[i];
             return TX_OK;
         }
+    if (m->type->reads_sentences)
+        return TX_FAIL(
+            TX_ERR_UNSUPPORTED,
+            "Hugging Face has no BERT with these options: MegatronBertForPreTraining is the model without any "
+            "of the model's options, BertForPreTraining has --post-layernorm; both have the binary head");
     return TX_FAIL(TX_ERR_UNSUPPORTED,
                    "Hugging Face has no model with these options: GPT2LMHeadModel is the model without any of the "
                    "model's options, LlamaForCausalLM has --normalization rmsnorm, --swiglu, "

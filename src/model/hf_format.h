@@ -26,6 +26,11 @@ typedef struct tx_hf_name {
     bool transposed; /* theirs is [in, out] */
 } tx_hf_name;
 
+/* How a name of the table ends in old files. */
+typedef struct tx_hf_old {
+    const char *now, *then;
+} tx_hf_old;
+
 typedef struct tx_hf_format {
     const char *model_type;        /* in config.json */
     const char *model;             /* ours: tx_model_type_find */
@@ -33,6 +38,7 @@ typedef struct tx_hf_format {
     const char *layers;            /* then "layers.0." */
     const tx_hf_name *top, *layer; /* both end with a row of NULLs */
     const char *const *extra;      /* ends of names that may be there beside the table's; NULL at the end */
+    const tx_hf_old *old;          /* or NULL; NULLs at the end */
     /* Whether a model is one of these; the same on all ranks. */
     bool (*fits)(const tx_model *m);
     /* config.json to option values (for tx_config_from_json) plus "vocab_size", and back. */

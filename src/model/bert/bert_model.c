@@ -18,11 +18,11 @@
 static const tx_param_decl head_params[] = {
     { "pooler.dense.weight",      "h,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, F(pooler.w),   TX_WITH_BINARY },
     { "pooler.dense.bias",        "h",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(pooler.b),   TX_WITH_BINARY },
+    { "lm_head.bias",             "V/t", TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(bias),       0 },
     { "lm_head.dense.weight",     "h,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, F(dense.w),    0 },
     { "lm_head.dense.bias",       "h",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(dense.b),    0 },
     { "lm_head.layernorm.weight", "h",   TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(norm.gamma), 0 },
     { "lm_head.layernorm.bias",   "h",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(norm.beta),  TX_WITH_BETA },
-    { "lm_head.bias",             "V/t", TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(bias),       0 },
     { "binary_head.weight",       "T,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, F(binary.w),   TX_WITH_BINARY },
     { "binary_head.bias",         "T",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(binary.b),   TX_WITH_BINARY },
 };

@@ -62,15 +62,16 @@ static tx_status options(json_t **out, const json_t *config)
         !tx_hf_get_bool(config, "scale_attn_weights", true))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: only attention scaled by 1/sqrt(head size) is built");
     const json_t *eps = json_object_get(config, "layer_norm_epsilon");
-    json_t *o = json_pack(
-        "{sI sI sI sI sI sI sI ss sf sb sb sb sb sn sb sb sb sb sb sb sb sI}", "num_layers", layers, "hidden_size",
-        hidden, "num_attention_heads", heads, "num_key_value_heads", heads, "kv_channels", hidden / heads,
-        "ffn_hidden_size", inner, "max_position_embeddings", positions, "normalization", "layernorm",
-        "layernorm_epsilon", json_is_number(eps) ? json_number_value(eps) : 1e-5, "bias_gelu_fusion", tanh_form,
-        "openai_gelu", 0, "squared_relu", 0, "swiglu", 0, "glu_activation", "add_bias_linear", 1,
-        "add_position_embedding", 1, "use_rotary_position_embeddings", 0, "untie_embeddings_and_output_weights",
-        !tx_hf_get_bool(config, "tie_word_embeddings", true), "apply_residual_connection_post_layernorm", 0,
-        "apply_layernorm_1p", 0, "embed_layernorm", 0, "vocab_size", vocab);
+    json_t *o =
+        json_pack("{ss sb sI sI sI sI sI sI sI ss sf sb sb sb sb sn sb sb sb sb sb sb sb sI}", "model_type", "GPT",
+                  "post_layernorm", 0, "num_layers", layers, "hidden_size", hidden, "num_attention_heads", heads,
+                  "num_key_value_heads", heads, "kv_channels", hidden / heads, "ffn_hidden_size", inner,
+                  "max_position_embeddings", positions, "normalization", "layernorm", "layernorm_epsilon",
+                  json_is_number(eps) ? json_number_value(eps) : 1e-5, "bias_gelu_fusion", tanh_form, "openai_gelu", 0,
+                  "squared_relu", 0, "swiglu", 0, "glu_activation", "add_bias_linear", 1, "add_position_embedding", 1,
+                  "use_rotary_position_embeddings", 0, "untie_embeddings_and_output_weights",
+                  !tx_hf_get_bool(config, "tie_word_embeddings", true), "apply_residual_connection_post_layernorm", 0,
+                  "apply_layernorm_1p", 0, "embed_layernorm", 0, "vocab_size", vocab);
     if (!o) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
     *out = o;
     return TX_OK;

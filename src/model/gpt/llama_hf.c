@@ -76,15 +76,16 @@ static tx_status options(json_t **out, const json_t *config)
     if (tx_hf_get_bool(config, "attention_bias", false) || tx_hf_get_bool(config, "mlp_bias", false))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: a Llama with attention_bias or mlp_bias is not built yet");
     const json_t *eps = json_object_get(config, "rms_norm_eps");
-    json_t *o = json_pack(
-        "{sI sI sI sI sI sI sI ss sf sb sb sb sn sb sb sb sf sf sb sb sb sb sI}", "num_layers", layers, "hidden_size",
-        hidden, "num_attention_heads", heads, "num_key_value_heads", groups, "kv_channels", d, "ffn_hidden_size", inner,
-        "max_position_embeddings", positions, "normalization", "rmsnorm", "layernorm_epsilon",
-        json_is_number(eps) ? json_number_value(eps) : 1e-6, "openai_gelu", 0, "squared_relu", 0, "swiglu", 1,
-        "glu_activation", "add_bias_linear", 0, "add_position_embedding", 0, "use_rotary_position_embeddings", 1,
-        "rope_theta", theta, "rotary_percent", 1.0, "untie_embeddings_and_output_weights",
-        !tx_hf_get_bool(config, "tie_word_embeddings", false), "apply_residual_connection_post_layernorm", 0,
-        "apply_layernorm_1p", 0, "embed_layernorm", 0, "vocab_size", vocab);
+    json_t *o =
+        json_pack("{ss sb sI sI sI sI sI sI sI ss sf sb sb sb sn sb sb sb sf sf sb sb sb sb sI}", "model_type", "GPT",
+                  "post_layernorm", 0, "num_layers", layers, "hidden_size", hidden, "num_attention_heads", heads,
+                  "num_key_value_heads", groups, "kv_channels", d, "ffn_hidden_size", inner, "max_position_embeddings",
+                  positions, "normalization", "rmsnorm", "layernorm_epsilon",
+                  json_is_number(eps) ? json_number_value(eps) : 1e-6, "openai_gelu", 0, "squared_relu", 0, "swiglu", 1,
+                  "glu_activation", "add_bias_linear", 0, "add_position_embedding", 0, "use_rotary_position_embeddings",
+                  1, "rope_theta", theta, "rotary_percent", 1.0, "untie_embeddings_and_output_weights",
+                  !tx_hf_get_bool(config, "tie_word_embeddings", false), "apply_residual_connection_post_layernorm", 0,
+                  "apply_layernorm_1p", 0, "embed_layernorm", 0, "vocab_size", vocab);
     if (!o) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
     *out = o;
     return TX_OK;
