@@ -371,33 +371,38 @@ tx_status tx__check_rope(const tx_rope_args *a)
     return TX_OK;
 }
 
-/* token and position [s,b] beside [s,b,h], into a word table [.,h] and perhaps a position table. */
-static bool embedding_fits(tx_tensor y, tx_tensor token, tx_tensor position, tx_tensor word, tx_tensor pos)
+/* A table [.,h] of dtype t, and what looks up rows of it for y [s,b,h]: [s,b]. */
+static bool table_fits(tx_tensor table, tx_tensor index, tx_dtype t, tx_tensor y)
 {
-    tx_dtype t = word.dtype;
-    if (!is_float(t) || !dense(y, y.dtype, 3) || !dense(word, t, 2) || word.dim[1] != y.dim[2]) return false;
-    if (!mat(token, TX_I32, y.dim[0], y.dim[1])) return false;
-    return !pos.data || (dense(pos, t, 2) && pos.dim[1] == y.dim[2] && mat(position, TX_I32, y.dim[0], y.dim[1]));
+    return dense(table, t, 2) && table.dim[1] == y.dim[2] && mat(index, TX_I32, y.dim[0], y.dim[1]);
 }
 
 tx_status tx__check_embedding_fwd(const tx_embedding_fwd_args *a)
 {
-    if (!embedding_fits(a->y, a->token, a->position, a->word, a->pos) || !is_stream(a->y.dtype, a->word.dtype))
+    tx_dtype t = a->word.dtype;
+    bool ok = is_float(t) && is_stream(a->y.dtype, t) && dense(a->y, a->y.dtype, 3);
+    ok = ok && table_fits(a->word, a->token, t, a->y) && (!a->pos.data || table_fits(a->pos, a->position, t, a->y));
+    if (!ok || (a->kind.data && !table_fits(a->kind, a->type, t, a->y)))
         return REFUSE(
             "embedding_fwd",
-            "word [v,h] and pos [positions,h] of one float dtype, y [s,b,h] of that or fp32, token and position "
-            "[s,b] int32, contiguous",
-            T(y), T(token), T(position), T(word), T(pos));
+            "word [v,h], pos [positions,h] and kind [types,h] of one float dtype, y [s,b,h] of that or fp32, token, "
+            "position and type [s,b] int32, contiguous",
+            T(y), T(token), T(position), T(type), T(word), T(pos), T(kind));
     return TX_OK;
 }
 
 tx_status tx__check_embedding_bwd(const tx_embedding_bwd_args *a)
 {
-    if (!embedding_fits(a->dy, a->token, a->position, a->dword, a->dpos) || a->dword.dtype != tx_wide(a->dy.dtype))
+    tx_dtype t = a->dword.dtype;
+    bool ok = is_float(t) && t == tx_wide(a->dy.dtype) && dense(a->dy, a->dy.dtype, 3);
+    ok =
+        ok && table_fits(a->dword, a->token, t, a->dy) && (!a->dpos.data || table_fits(a->dpos, a->position, t, a->dy));
+    if (!ok || (a->dkind.data && !table_fits(a->dkind, a->type, t, a->dy)))
         return REFUSE(
             "embedding_bwd",
-            "dy [s,b,h] float, token and position [s,b] int32, dword [v,h], dpos [positions,h] fp32, contiguous", T(dy),
-            T(token), T(position), T(dword), T(dpos));
+            "dy [s,b,h] float, token, position and type [s,b] int32, dword [v,h], dpos [positions,h] and dkind "
+            "[types,h] fp32, contiguous",
+            T(dy), T(token), T(position), T(type), T(dword), T(dpos), T(dkind));
     return TX_OK;
 }
 

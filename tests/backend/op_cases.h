@@ -420,7 +420,7 @@ static void head_loss(tx_ctx *c, const int64_t *p, results *o)
     out(o, "dw", dw, 64 + one_rounding());
 }
 
-/* p: s, b, h, rows here, with positions, first row and rows of the whole */
+/* p: s, b, h, rows here, with positions, first row and rows of the whole, types of tokens */
 static void embedding(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t s = p[0], b = p[1], h = p[2], v = p[3];
@@ -428,13 +428,21 @@ static void embedding(tx_ctx *c, const int64_t *p, results *o)
     tx_tensor token = indices(ZEROS(TX_I32, s, b), 0, (int32_t)(p[6] ? p[6] : v)),
               position = indices(ZEROS(TX_I32, s, b), 0, (int32_t)s);
     tx_tensor word = RAND(V, v, h), pos = RAND(V, s, h), y = ZEROS(S, s, b, h);
-    tx_tensor dword = RAND(TX_F32, v, h), dpos = RAND(TX_F32, s, h);
+    tx_tensor dword = RAND(TX_F32, v, h), dpos = RAND(TX_F32, s, h), type = { 0 }, kind = { 0 }, dkind = { 0 };
     if (!p[4]) pos.data = dpos.data = NULL;
-    RUN(c, embedding_fwd, .y = y, .token = token, .position = position, .word = word, .pos = pos, .shard = shard);
-    out(o, "y", y, 1);
-    RUN(c, embedding_bwd, .dword = dword, .dpos = dpos, .dy = y, .token = token, .position = position, .shard = shard);
+    if (p[7]) {
+        type = indices(ZEROS(TX_I32, s, b), 0, (int32_t)p[7]);
+        kind = RAND(V, p[7], h);
+        dkind = RAND(TX_F32, p[7], h);
+    }
+    RUN(c, embedding_fwd, .y = y, .token = token, .position = position, .type = type, .word = word, .pos = pos,
+        .kind = kind, .shard = shard);
+    out(o, "y", y, p[7] ? 2 : 1);
+    RUN(c, embedding_bwd, .dword = dword, .dpos = dpos, .dkind = dkind, .dy = y, .token = token, .position = position,
+        .type = type, .shard = shard);
     out(o, "dword", dword, 16);
     if (p[4]) out(o, "dpos", dpos, 16);
+    if (p[7]) out(o, "dkind", dkind, 16);
 }
 
 /* p: rows, n */
@@ -631,6 +639,11 @@ static const op_case cases[] = {
     { "embedding without positions", embedding, { 17, 3, 65, 50, 0 } },
     { "embedding, rows 10 to 29 of 50", embedding, { 17, 3, 65, 20, 0, 10, 50 } },
     { "embedding, rows 40 on with positions", embedding, { 17, 2, 65, 10, 1, 40, 50 } },
+    { "embedding with types 1x1", embedding, { 1, 1, 1, 5, 1, 0, 0, 2 } },
+    { "embedding with types 65x2", embedding, { 65, 2, 260, 11, 1, 0, 0, 2 } },
+    { "embedding with types only", embedding, { 17, 3, 65, 50, 0, 0, 0, 3 } },
+    { "embedding with 40 types, rows 40 on", embedding, { 33, 2, 1100, 10, 1, 40, 50, 40 } },
+    { "embedding with a type of 20000 tokens", embedding, { 5000, 4, 17, 9, 1, 0, 0, 1 } },
     { "magnitudes 1", magnitudes, { 1 } },
     { "magnitudes 70001", magnitudes, { 70001 } },
     { "col_sum 1x1", col_sum, { 1, 1 } },

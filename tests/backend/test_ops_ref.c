@@ -512,13 +512,14 @@ static void test_attention_mask(void **state)
 /* ---- embedding ---- */
 
 typedef struct embedding_case {
-    tx_tensor y, word, pos, token, position, dy;
+    tx_tensor y, word, pos, kind, token, position, type, dy;
 } embedding_case;
 
 static double embedding_loss(void *user)
 {
     embedding_case *k = user;
-    RUN(&ctx, embedding_fwd, .y = k->y, .token = k->token, .position = k->position, .word = k->word, .pos = k->pos);
+    RUN(&ctx, embedding_fwd, .y = k->y, .token = k->token, .position = k->position, .word = k->word, .pos = k->pos,
+        .kind = k->kind, .type = k->type);
     return weighted(k->y, k->dy);
 }
 
@@ -529,17 +530,41 @@ static void test_embedding(void **state)
     embedding_case k = { ZEROS(t, 4, 2, 3),
                          RAND(t, 5, 3),
                          RAND(t, 4, 3),
+                         RAND(t, 2, 3),
                          indices(ZEROS(TX_I32, 4, 2), 0, 5),
                          indices(ZEROS(TX_I32, 4, 2), 0, 4),
+                         indices(ZEROS(TX_I32, 4, 2), 0, 2),
                          RAND(t, 4, 2, 3) };
-    for (int with_pos = 1; with_pos >= 0; with_pos--) {
-        tx_tensor dword = ZEROS(t, 5, 3), dpos = ZEROS(t, 4, 3);
-        if (!with_pos) k.pos.data = dpos.data = NULL;
+    tx_tensor table[2] = { k.pos, k.kind };
+    for (int with = 0; with < 4; with++) { /* positions, types */
+        tx_tensor dword = ZEROS(t, 5, 3), dpos = ZEROS(t, 4, 3), dkind = ZEROS(t, 2, 3), none = { 0 };
+        k.pos = with & 1 ? table[0] : none;
+        k.kind = with & 2 ? table[1] : none;
         embedding_loss(&k);
-        RUN(&ctx, embedding_bwd, .dword = dword, .dpos = dpos, .dy = k.dy, .token = k.token, .position = k.position);
+        double want = tx__ref_load(k.word, ((int32_t *)k.token.data)[7] * 3 + 2);
+        if (with & 1) want += tx__ref_load(k.pos, ((int32_t *)k.position.data)[7] * 3 + 2);
+        if (with & 2) want += tx__ref_load(k.kind, ((int32_t *)k.type.data)[7] * 3 + 2);
+        assert_true(tx__ref_load(k.y, 7 * 3 + 2) == want);
+        RUN(&ctx, embedding_bwd, .dword = dword, .dpos = with & 1 ? dpos : none, .dkind = with & 2 ? dkind : none,
+            .dy = k.dy, .token = k.token, .position = k.position, .type = k.type);
         check_grad("dword", k.word, dword, embedding_loss, &k);
-        if (with_pos) check_grad("dpos", k.pos, dpos, embedding_loss, &k);
+        if (with & 1) check_grad("dpos", k.pos, dpos, embedding_loss, &k);
+        if (with & 2) check_grad("dkind", k.kind, dkind, embedding_loss, &k);
     }
+    /* what is refused */
+    tx_embedding_fwd_args a = { .y = k.y, .token = k.token, .type = k.type, .word = k.word, .kind = k.kind };
+    ((int32_t *)k.type.data)[6] = 2;
+    ASSERT_FAILS(tx_run_embedding_fwd(&ctx, &a), TX_ERR_ARG, "embedding_fwd: type[6] is 2; it has to be in 0..1");
+    tx_embedding_bwd_args g = {
+        .dword = k.word, .dkind = k.kind, .dy = k.dy, .token = k.token, .position = k.position, .type = k.type
+    };
+    ASSERT_FAILS(tx_run_embedding_bwd(&ctx, &g), TX_ERR_ARG, "embedding_bwd: type[6] is 2");
+    a.type.data = g.type.data = NULL;
+    ASSERT_FAILS(tx_run_embedding_fwd(&ctx, &a), TX_ERR_SHAPE, "type=absent");
+    ASSERT_FAILS(tx_run_embedding_bwd(&ctx, &g), TX_ERR_SHAPE, "type=absent");
+    a.type = k.type;
+    a.kind = RAND(t, 2, 4);
+    ASSERT_FAILS(tx_run_embedding_fwd(&ctx, &a), TX_ERR_SHAPE, "kind [types,h]");
     pool_free();
 }
 

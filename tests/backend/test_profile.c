@@ -135,6 +135,8 @@ static void costs_of_the_rest(void)
 {
     tx_tensor x = F32(6, 4), cube = F32(3, 2, 4), token = I32(3, 2), word = F32(50, 4), r = F32(6), flat = F32(24);
     COSTS(embedding_fwd, MEMORY, 0, 2 * 24 + 96 + 96, .y = cube, .token = token, .position = token, .word = word);
+    COSTS(embedding_fwd, MEMORY, 0, 2 * 24 + 96 + 2 * 96, .y = cube, .token = token, .type = token, .word = word,
+          .kind = word);
     COSTS(embedding_bwd, MEMORY, 0, 2 * 24 + 96 + 2 * 2 * 96, .dword = word, .dpos = word, .dy = cube, .token = token,
           .position = token);
     COSTS(cross_entropy, MEMORY, 0, 48 + 96, .loss = r, .z = x, .y = I32(6));

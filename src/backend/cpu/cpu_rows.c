@@ -270,38 +270,105 @@ tx_status tx__cpu_dropout_add_bwd(tx_ctx *c, const tx_dropout_add_bwd_args *a, v
     return TX_OK;
 }
 
+/* Every element of an optional table's index is a row of it. */
+static tx_status check_rows(const char *op, const char *name, tx_tensor index, tx_tensor table)
+{
+    return table.data ? tx__check_index(op, name, index, 0, table.dim[0]) : TX_OK;
+}
+
+/* y[i] = the sum of up to three rows, which begin at element `at` of their tables */
+static void add_rows(tx_ctx *c, tx_tensor y, int64_t i, const tx_tensor *table, const int64_t *at, int n_rows)
+{
+    int64_t h = y.dim[2];
+    if (n_rows == 0) memset(tx__cpu_at(y, i * h), 0, (size_t)h * tx_dtype_size(y.dtype));
+    if (n_rows == 1) tx__cpu_copy(c, y, i * h, table[0], at[0], h);
+    if (n_rows < 2) return;
+    float sum[TX__CPU_STRETCH], one[TX__CPU_STRETCH], other[TX__CPU_STRETCH];
+    int64_t step = tx__cpu_stretch(table[0].dtype, h);
+    for (int64_t j = 0; j < h; j += step) {
+        int64_t some = tx__cpu_min(h - j, step);
+        float *to = tx__cpu_dst(y, i * h + j, sum);
+        const float *first = tx__cpu_get(c, table[0], at[0] + j, some, one);
+        for (int k = 1; k < n_rows; k++) {
+            tx__cpu_k(c)->add(to, first, tx__cpu_get(c, table[k], at[k] + j, some, other), some);
+            first = to;
+        }
+        tx__cpu_put(c, y, i * h + j, some, sum);
+    }
+}
+
 tx_status tx__cpu_embedding_fwd(tx_ctx *c, const tx_embedding_fwd_args *a, void *scratch)
 {
     (void)scratch;
     TX_TRY(tx__cpu_need_float("embedding_fwd", a->word));
     TX_TRY(tx__check_index("embedding_fwd", "token", a->token, 0, tx__rows_of(a->shard, a->word)));
-    if (a->pos.data) TX_TRY(tx__check_index("embedding_fwd", "position", a->position, 0, a->pos.dim[0]));
-    int64_t h = a->y.dim[2], n = tx_numel(a->token), step = tx__cpu_stretch(a->word.dtype, h);
-    const int32_t *token = a->token.data, *position = a->position.data;
+    TX_TRY(check_rows("embedding_fwd", "position", a->position, a->pos));
+    TX_TRY(check_rows("embedding_fwd", "type", a->type, a->kind));
+    int64_t h = a->y.dim[2], n = tx_numel(a->token);
+    const int32_t *token = a->token.data, *position = a->position.data, *type = a->type.data;
     int parts = tx__cpu_parts(c, n, h);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(n, 1, parts, t);
-        float y[TX__CPU_STRETCH], word[TX__CPU_STRETCH], pos[TX__CPU_STRETCH];
         for (int64_t i = r.lo; i < r.hi; i++) {
-            int64_t row = token[i] - a->shard.first;
-            if (row < 0 || row >= a->word.dim[0]) {
-                if (a->pos.data)
-                    tx__cpu_copy(c, a->y, i * h, a->pos, position[i] * h, h);
-                else
-                    memset(tx__cpu_at(a->y, i * h), 0, (size_t)h * tx_dtype_size(a->y.dtype));
-                continue;
-            }
-            if (!a->pos.data) tx__cpu_copy(c, a->y, i * h, a->word, row * h, h);
-            for (int64_t j = 0; a->pos.data && j < h; j += step) {
-                int64_t some = tx__cpu_min(h - j, step);
-                tx__cpu_k(c)->add(tx__cpu_dst(a->y, i * h + j, y), tx__cpu_get(c, a->word, row * h + j, some, word),
-                                  tx__cpu_get(c, a->pos, position[i] * h + j, some, pos), some);
-                tx__cpu_put(c, a->y, i * h + j, some, y);
-            }
+            tx_tensor table[3];
+            int64_t at[3], word = token[i] - a->shard.first;
+            int n_rows = 0;
+            if (word >= 0 && word < a->word.dim[0]) table[n_rows] = a->word, at[n_rows++] = word * h;
+            if (a->pos.data) table[n_rows] = a->pos, at[n_rows++] = position[i] * h;
+            if (a->kind.data) table[n_rows] = a->kind, at[n_rows++] = type[i] * h;
+            add_rows(c, a->y, i, table, at, n_rows);
         }
     }
     return TX_OK;
+}
+
+/* Tokens whose gradients are added up before a type gets them: a type is that of half of all tokens, and a sum of so
+ * many, one by one, would lose digits. */
+enum { TOKENS = 32 };
+
+/* dkind of tokens first .. end, columns r. */
+static void add_types(tx_ctx *c, const tx_embedding_bwd_args *a, int64_t first, int64_t end, tx__range r)
+{
+    const tx__cpu_kernels *k = tx__cpu_k(c);
+    const int32_t *type = a->type.data;
+    int64_t h = a->dy.dim[2];
+    float sum[TX__CPU_STRETCH], room[TX__CPU_STRETCH];
+    for (int64_t i = first; i < end; i++) {
+        int64_t before = first;
+        while (type[before] != type[i]) before++;
+        if (before < i) continue; /* has been added with that one */
+        for (int64_t j = r.lo; j < r.hi; j += TX__CPU_STRETCH) {
+            int64_t some = tx__cpu_min(r.hi - j, TX__CPU_STRETCH);
+            k->fill(sum, some, 0.0f);
+            for (int64_t m = i; m < end; m++)
+                if (type[m] == type[i]) k->add(sum, sum, tx__cpu_get(c, a->dy, m * h + j, some, room), some);
+            float *to = (float *)a->dkind.data + type[i] * h + j;
+            k->add(to, to, sum, some);
+        }
+    }
+}
+
+/* dword and dpos of tokens first .. end, columns r. */
+static void add_words(tx_ctx *c, const tx_embedding_bwd_args *a, int64_t first, int64_t end, tx__range r)
+{
+    const tx__cpu_kernels *k = tx__cpu_k(c);
+    const int32_t *token = a->token.data, *position = a->position.data;
+    int64_t h = a->dy.dim[2], step = tx__cpu_stretch(a->dy.dtype, r.hi - r.lo);
+    float room[TX__CPU_STRETCH];
+    for (int64_t i = first; i < end; i++)
+        for (int64_t j = r.lo; j < r.hi; j += step) {
+            int64_t some = tx__cpu_min(r.hi - j, step);
+            const float *dy = tx__cpu_get(c, a->dy, i * h + j, some, room);
+            int64_t row = token[i] - a->shard.first;
+            if (row >= 0 && row < a->dword.dim[0]) {
+                float *w = (float *)a->dword.data + row * h + j;
+                k->add(w, w, dy, some);
+            }
+            if (!a->dpos.data) continue;
+            float *p = (float *)a->dpos.data + position[i] * h + j;
+            k->add(p, p, dy, some);
+        }
 }
 
 /* Tokens repeat, so threads take columns: each adds all tokens in order to its own. */
@@ -310,28 +377,18 @@ tx_status tx__cpu_embedding_bwd(tx_ctx *c, const tx_embedding_bwd_args *a, void 
     (void)scratch;
     TX_TRY(tx__cpu_need_float("embedding_bwd", a->dy));
     TX_TRY(tx__check_index("embedding_bwd", "token", a->token, 0, tx__rows_of(a->shard, a->dword)));
-    if (a->dpos.data) TX_TRY(tx__check_index("embedding_bwd", "position", a->position, 0, a->dpos.dim[0]));
-    const tx__cpu_kernels *k = tx__cpu_k(c);
+    TX_TRY(check_rows("embedding_bwd", "position", a->position, a->dpos));
+    TX_TRY(check_rows("embedding_bwd", "type", a->type, a->dkind));
     int64_t h = a->dy.dim[2], n = tx_numel(a->token);
-    const int32_t *token = a->token.data, *position = a->position.data;
-    float *dword = a->dword.data, *dpos = a->dpos.data;
     int parts = tx__cpu_parts(c, (h + COLUMNS - 1) / COLUMNS, COLUMNS * n);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(h, COLUMNS, parts, t);
-        int64_t step = tx__cpu_stretch(a->dy.dtype, r.hi - r.lo);
-        float room[TX__CPU_STRETCH];
-        for (int64_t i = 0; i < n; i++)
-            for (int64_t j = r.lo; j < r.hi; j += step) {
-                int64_t some = tx__cpu_min(r.hi - j, step);
-                const float *dy = tx__cpu_get(c, a->dy, i * h + j, some, room);
-                int64_t row = token[i] - a->shard.first;
-                float *w = dword + row * h + j;
-                if (row >= 0 && row < a->dword.dim[0]) k->add(w, w, dy, some);
-                if (!dpos) continue;
-                float *p = dpos + position[i] * h + j;
-                k->add(p, p, dy, some);
-            }
+        for (int64_t first = 0; first < n; first += TOKENS) {
+            int64_t end = tx__cpu_min(n, first + TOKENS);
+            add_words(c, a, first, end, r);
+            if (a->dkind.data) add_types(c, a, first, end, r);
+        }
     }
     return TX_OK;
 }
