@@ -471,14 +471,20 @@ tx_status tx__check_head_loss(const tx_head_loss_args *a)
 {
     tx_dtype t = a->x.dtype;
     bool ok = is_float(t) && dense(a->x, t, 2) && dense(a->w, t, 2) && a->w.dim[1] == a->x.dim[1];
+    ok = ok && (!a->bias.data || vec(a->bias, t, a->w.dim[0]));
+    if (a->dbias.data)
+        ok = ok && a->bias.data && a->weight.data && vec(a->dbias, tx_wide(t), a->w.dim[0]);
+    else
+        ok = ok && !(a->bias.data && a->weight.data);
     ok =
         ok && vec(a->loss, tx_wide(t), a->x.dim[0]) && vec(a->y, TX_I32, a->x.dim[0]) && maybe_like(a->weight, a->loss);
     if (!ok || (a->weight.data && !(like(a->dx, a->x) && shaped_like(a->dw, a->w, tx_wide(t)))))
         return REFUSE(
             "head_loss",
-            "x [rows,h] and w [v,h] of one float dtype, loss [rows] fp32, y [rows] int32; with weight [rows] fp32 "
-            "also dx as x and dw as w, but fp32; contiguous",
-            T(loss), T(dx), T(dw), T(x), T(w), T(y), T(weight));
+            "x [rows,h], w [v,h] and perhaps bias [v] of one float dtype, loss [rows] fp32, y [rows] int32; with "
+            "weight "
+            "[rows] fp32 also dx as x, dw as w and, just if there is bias, dbias as bias, both fp32; contiguous",
+            T(loss), T(dx), T(dw), T(x), T(w), T(bias), T(dbias), T(y), T(weight));
     int64_t parts = a->n_parts ? a->n_parts : 1;
     if (parts > 1 && (!a->exchange || a->part < 0 || a->part >= parts))
         return TX_FAIL(TX_ERR_ARG, "head_loss: part %lld of %lld needs an exchange", (long long)a->part,

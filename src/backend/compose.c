@@ -82,8 +82,8 @@ static tx_status head_loss(tx_ctx *c, const tx_head_loss_args *a, void *scratch)
         if (grad && t != wide) rounded = tx_tensor2((char *)scratch + head_layout(a).rounded, t, n, v);
         tx_tensor dz = rounded.data ? rounded : z;
         tx_at_rows(c, first, n);
-        /* 1  z = x Wᵀ */
-        TX_RUN(c, gemm, .c = z, .a = x, .b = a->w, .trans_b = true);
+        /* 1  z = x Wᵀ + bias */
+        TX_RUN(c, gemm, .c = z, .a = x, .b = a->w, .bias = a->bias, .trans_b = true);
         /* 2  loss, dz */
         TX_TRY(chunk_loss(c, a, scratch, first, n, z, rounded));
         if (!grad) continue;
@@ -92,6 +92,8 @@ static tx_status head_loss(tx_ctx *c, const tx_head_loss_args *a, void *scratch)
         TX_RUN(c, gemm, .c = tx_slice_rows(a->dx, first, n), .a = dz, .b = a->w);
         /* 4  dW += dzᵀ x, or = for the first rows */
         TX_RUN(c, gemm, .c = a->dw, .a = dz, .b = x, .trans_a = true, .accumulate = a->accumulate || first > 0);
+        /* 5  dbias += Σ_rows dz */
+        if (a->bias.data) TX_RUN(c, col_sum, .y = a->dbias, .x = dz);
         tx_at_backward(c, false);
     }
     tx_at_rows(c, 0, 0);

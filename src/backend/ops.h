@@ -331,10 +331,9 @@ typedef tx_status tx_exchange_fn(tx_ctx *c, tx_tensor all, tx_tensor mine);
 /* head_loss: the output head and its loss as one op, in chunks of rows so that logits never exist whole.
  *  z = x Wᵀ + bias, loss as cross_entropy, and with weight also dx = dz W, dW = dzᵀ x + beta dW with gemm's beta, and
  *  dbias += Σ_rows dz.
- *  Scratch: chunk × v. Logits are wide;
- *  dz is rounded to a value before it is multiplied.
+ *  Scratch: chunk × v. Logits are wide; dz is rounded to a value before it is multiplied and summed.
  *  Where W's rows are split over n_parts ranks, w, dw, bias and dbias are the rows here, dx is this part's, to be
- * summed over the parts, and loss is the whole's. Megatron-LM arXiv:1909.08053 §3. */
+ *  summed over the parts, and loss is the whole's. Megatron-LM arXiv:1909.08053 §3. */
 typedef struct tx_head_loss_args {
     tx_tensor loss;   /* [rows], out; wide */
     tx_tensor dx;     /* [rows, h], out; with weight only */

@@ -405,19 +405,23 @@ static void cross_entropy_parts(tx_ctx *c, const int64_t *p, results *o)
     if (p[4] && V == TX_F32) out(o, "z", z, 16);
 }
 
-/* p: rows, h, v, n_valid, weight, accumulate */
+/* p: rows, h, v, n_valid, weight, accumulate, bias */
 static void head_loss(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t rows = p[0], h = p[1], v = p[2];
     tx_tensor x = RAND(V, rows, h), w = RAND(V, v, h), y = indices(ZEROS(TX_I32, rows), 0, (int32_t)p[3]);
     tx_tensor loss = ZEROS(TX_F32, rows), dx = ZEROS(V, rows, h), dw = RAND(TX_F32, v, h), weight = RAND(TX_F32, rows);
+    tx_tensor bias = { 0 }, dbias = { 0 };
+    if (p[6]) bias = RAND(V, v);
+    if (p[6] && p[4]) dbias = RAND(TX_F32, v);
     scale_up(w, 0.3);
     if (!p[4]) weight.data = NULL;
-    RUN(c, head_loss, .loss = loss, .dx = dx, .dw = dw, .x = x, .w = w, .y = y, .weight = weight, .n_valid = p[3],
-        .accumulate = p[5]);
+    RUN(c, head_loss, .loss = loss, .dx = dx, .dw = dw, .x = x, .w = w, .bias = bias, .dbias = dbias, .y = y,
+        .weight = weight, .n_valid = p[3], .accumulate = p[5]);
     out(o, "loss", loss, 32);
     if (p[4]) out(o, "dx", dx, 64 + one_rounding()); /* dz is rounded */
     out(o, "dw", dw, 64 + one_rounding());
+    if (dbias.data) out(o, "dbias", dbias, 64 + one_rounding());
 }
 
 /* p: s, b, h, rows here, with positions, first row and rows of the whole, types of tokens */
@@ -622,6 +626,13 @@ static const op_case cases[] = {
     { "cross_entropy 65x640 loss only", cross_entropy, { 65, 640, 509, 0, 3 } },
     { "cross_entropy 65x640 smooth", cross_entropy, { 65, 640, 509, 1, 0, 10 } },
     { "cross_entropy 5x17 smooth loss only", cross_entropy, { 5, 17, 17, 0, 1, 30 } },
+    { "cross_entropy 5x2", cross_entropy, { 5, 2, 2, 1, 0 } },
+    { "cross_entropy 130x2 of 3", cross_entropy, { 130, 2, 2, 1, 1 } },
+    { "cross_entropy 5x2 smooth", cross_entropy, { 5, 2, 2, 1, 0, 20 } },
+    { "cross_entropy 5x2 loss only", cross_entropy, { 5, 2, 2, 0, 0 } },
+    { "cross_entropy 9x3, 2 valid", cross_entropy, { 9, 3, 2, 1, 0 } },
+    { "cross_entropy apart 5x2", cross_entropy_apart, { 5, 2, 2, 0, 0 } },
+    { "cross_entropy apart 33x2 of 3", cross_entropy_apart, { 33, 2, 2, 1, 0 } },
     { "cross_entropy apart 1x1", cross_entropy_apart, { 1, 1, 1, 0, 0 } },
     { "cross_entropy apart 65x640", cross_entropy_apart, { 65, 640, 509, 3, 0 } },
     { "cross_entropy apart 5x17 smooth", cross_entropy_apart, { 5, 17, 17, 0, 10 } },
@@ -634,6 +645,9 @@ static const op_case cases[] = {
     { "head_loss 17x16", head_loss, { 17, 16, 640, 509, 1, 1 } },
     { "head_loss 17x16 dw written", head_loss, { 17, 16, 640, 509, 1, 0 } },
     { "head_loss loss only", head_loss, { 3, 65, 17, 17, 0 } },
+    { "head_loss with a bias 17x16", head_loss, { 17, 16, 640, 509, 1, 1, 1 } },
+    { "head_loss with a bias 65x33", head_loss, { 65, 33, 17, 17, 1, 0, 1 } },
+    { "head_loss with a bias, loss only", head_loss, { 3, 65, 17, 17, 0, 0, 1 } },
     { "embedding 3x1", embedding, { 3, 1, 17, 5, 1 } },
     { "embedding 65x2", embedding, { 65, 2, 260, 11, 1 } },
     { "embedding without positions", embedding, { 17, 3, 65, 50, 0 } },

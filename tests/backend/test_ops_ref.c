@@ -571,14 +571,14 @@ static void test_embedding(void **state)
 /* ---- loss ---- */
 
 typedef struct head_case {
-    tx_tensor loss, x, w, y, weight;
+    tx_tensor loss, x, w, y, weight, bias;
     int64_t n_valid;
 } head_case;
 
 static double head_loss(void *user)
 {
     head_case *k = user;
-    RUN(&ctx, head_loss, .loss = k->loss, .x = k->x, .w = k->w, .y = k->y, .n_valid = k->n_valid);
+    RUN(&ctx, head_loss, .loss = k->loss, .x = k->x, .w = k->w, .bias = k->bias, .y = k->y, .n_valid = k->n_valid);
     return weighted(k->loss, k->weight);
 }
 
@@ -586,7 +586,7 @@ static void test_head_loss(void **state)
 {
     (void)state;
     const tx_dtype t = TX_F64;
-    head_case k = { ZEROS(t, 6), RAND(t, 6, 4), RAND(t, 9, 4), indices(ZEROS(TX_I32, 6), 0, 7), RAND(t, 6), 7 };
+    head_case k = { ZEROS(t, 6), RAND(t, 6, 4), RAND(t, 9, 4), indices(ZEROS(TX_I32, 6), 0, 7), RAND(t, 6), { 0 }, 7 };
     ((int32_t *)k.y.data)[2] = -1;
     tx_tensor dx = ZEROS(t, 6, 4), dw = ZEROS(t, 9, 4);
     RUN(&ctx, head_loss, .loss = k.loss, .dx = dx, .dw = dw, .x = k.x, .w = k.w, .y = k.y, .weight = k.weight,
@@ -599,18 +599,94 @@ static void test_head_loss(void **state)
     pool_free();
 }
 
-/* Many chunks are the same as one: the logits are so wide that there are two, of unequal length. */
+/* A part's statistics, of the other part, too: two contexts would be two threads, so the parts take turns. */
+static tx_tensor other_stats;
+static int64_t own_part;
+
+static tx_status exchange_of_two(tx_ctx *c, tx_tensor all, tx_tensor mine)
+{
+    (void)c;
+    size_t size = (size_t)tx_numel(mine) * tx_dtype_size(mine.dtype);
+    memcpy((char *)all.data + (size_t)own_part * size, mine.data, size);
+    memcpy((char *)all.data + (size_t)(1 - own_part) * size, other_stats.data, size);
+    return TX_OK;
+}
+
+/* The bias: its gradient accumulates; and with the vocabulary in two parts it is what it is whole. */
+static void test_head_loss_bias(void **state)
+{
+    (void)state;
+    const tx_dtype t = TX_F64;
+    enum { ROWS = 6, H = 4, V = 10, VALID = 8, HALF = V / 2 };
+    head_case k = { ZEROS(t, ROWS), RAND(t, ROWS, H), RAND(t, V, H), indices(ZEROS(TX_I32, ROWS), 0, VALID),
+                    RAND(t, ROWS),  RAND(t, V),       VALID };
+    ((int32_t *)k.y.data)[2] = -1;
+    tx_tensor dx = ZEROS(t, ROWS, H), dw = ZEROS(t, V, H), dbias = ZEROS(t, V), twice = ZEROS(t, V);
+    for (int i = 0; i < 2; i++)
+        RUN(&ctx, head_loss, .loss = k.loss, .dx = dx, .dw = dw, .x = k.x, .w = k.w, .bias = k.bias,
+            .dbias = i ? twice : dbias, .y = k.y, .weight = k.weight, .n_valid = VALID);
+    check_grad("dx", k.x, dx, head_loss, &k);
+    check_grad("dw", k.w, dw, head_loss, &k);
+    check_grad("dbias", k.bias, dbias, head_loss, &k);
+    assert_true(tx__ref_load(dbias, VALID) == 0);
+    RUN(&ctx, head_loss, .loss = k.loss, .dx = dx, .dw = dw, .x = k.x, .w = k.w, .bias = k.bias, .dbias = twice,
+        .y = k.y, .weight = k.weight, .n_valid = VALID);
+    for (int64_t i = 0; i < V; i++)
+        ASSERT_NEAR(tx__ref_load(twice, i), 2 * tx__ref_load(dbias, i), 1e-13, "accumulated dbias");
+
+    tx_tensor loss = ZEROS(t, ROWS), part_dx = ZEROS(t, ROWS, H), part_dw = ZEROS(t, HALF, H);
+    for (int part = 0; part < 2; part++) {
+        tx_tensor stats = ZEROS(t, ROWS, 4), z = ZEROS(t, ROWS, HALF), part_dbias = ZEROS(t, HALF);
+        int64_t other = 1 - part;
+        RUN(&ctx, gemm, .c = z, .a = k.x, .b = tx_slice_rows(k.w, other * HALF, HALF),
+            .bias = tx_slice1(k.bias, other * HALF, HALF), .trans_b = true);
+        RUN(&ctx, cross_entropy_part, .stats = stats, .z = z, .y = k.y,
+            .classes = { other * HALF, other ? VALID - HALF : HALF, VALID });
+        other_stats = stats;
+        own_part = part;
+        RUN(&ctx, head_loss, .loss = loss, .dx = part_dx, .dw = part_dw, .x = k.x,
+            .w = tx_slice_rows(k.w, part * HALF, HALF), .bias = tx_slice1(k.bias, part * HALF, HALF),
+            .dbias = part_dbias, .y = k.y, .weight = k.weight, .n_valid = VALID, .n_parts = 2, .part = part,
+            .exchange = exchange_of_two);
+        for (int64_t i = 0; i < ROWS; i++)
+            ASSERT_NEAR(tx__ref_load(loss, i), tx__ref_load(k.loss, i), 1e-12, "loss of the whole");
+        for (int64_t i = 0; i < HALF; i++)
+            ASSERT_NEAR(tx__ref_load(part_dbias, i), tx__ref_load(dbias, part * HALF + i), 1e-12, "dbias of a part");
+    }
+
+    tx_head_loss_args a = { .loss = loss,
+                            .dx = dx,
+                            .dw = dw,
+                            .x = k.x,
+                            .w = k.w,
+                            .bias = k.bias,
+                            .y = k.y,
+                            .weight = k.weight,
+                            .n_valid = VALID };
+    ASSERT_FAILS(tx_run_head_loss(&ctx, &a), TX_ERR_SHAPE, "dbias=absent");
+    a.dbias = tx_slice1(dbias, 0, HALF);
+    ASSERT_FAILS(tx_run_head_loss(&ctx, &a), TX_ERR_SHAPE, "dbias as bias");
+    a.dbias = dbias;
+    a.bias = tx_slice1(k.bias, 0, HALF);
+    ASSERT_FAILS(tx_run_head_loss(&ctx, &a), TX_ERR_SHAPE, "bias [v]");
+    a.bias.data = NULL;
+    ASSERT_FAILS(tx_run_head_loss(&ctx, &a), TX_ERR_SHAPE, "bias=absent");
+    pool_free();
+}
+
+/* Many chunks are the same as one, each with the bias: the logits are so wide that there are two, of unequal length. */
 static void test_head_loss_chunks(void **state)
 {
     (void)state;
     const tx_dtype t = TX_F32;
     const int64_t rows = 71, h = 2, v = 400000;
     tx_tensor x = RAND(t, rows, h), w = RAND(t, v, h), y = indices(ZEROS(TX_I32, rows), 0, (int32_t)v);
-    tx_tensor loss = ZEROS(t, rows);
-    RUN(&ctx, head_loss, .loss = loss, .x = x, .w = w, .y = y, .n_valid = v);
+    tx_tensor loss = ZEROS(t, rows), bias = RAND(t, v);
+    RUN(&ctx, head_loss, .loss = loss, .x = x, .w = w, .bias = bias, .y = y, .n_valid = v);
     for (int64_t i = 0; i < rows; i += 35) {
         tx_tensor one = ZEROS(t, 1);
-        RUN(&ctx, head_loss, .loss = one, .x = tx_slice_rows(x, i, 1), .w = w, .y = tx_slice1(y, i, 1), .n_valid = v);
+        RUN(&ctx, head_loss, .loss = one, .x = tx_slice_rows(x, i, 1), .w = w, .bias = bias, .y = tx_slice1(y, i, 1),
+            .n_valid = v);
         assert_true(tx__ref_load(one, 0) == tx__ref_load(loss, i));
     }
     pool_free();
@@ -865,6 +941,7 @@ int main(void)
         cmocka_unit_test(test_attention_mask),
         cmocka_unit_test(test_embedding),
         cmocka_unit_test(test_head_loss),
+        cmocka_unit_test(test_head_loss_bias),
         cmocka_unit_test(test_head_loss_chunks),
         cmocka_unit_test(test_cross_entropy),
         cmocka_unit_test(test_gemm),

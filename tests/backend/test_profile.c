@@ -71,6 +71,9 @@ static void costs_of_products(void)
     COSTS(head_loss, PRODUCT, 2 * 6 * 4 * 8, 4 * (24 + 32 + 6 + 6), .loss = v, .x = F32(6, 4), .w = F32(8, 4), .y = y);
     COSTS(head_loss, PRODUCT, 3 * 2 * 6 * 4 * 8, 4 * (24 + 32 + 6 + 6 + 6 + 24 + 2 * 32), .loss = v, .x = F32(6, 4),
           .w = F32(8, 4), .y = y, .weight = v, .dx = F32(6, 4), .dw = F32(8, 4), .accumulate = true);
+    COSTS(head_loss, PRODUCT, 3 * 2 * 6 * 4 * 8, 4 * (24 + 32 + 8 + 6 + 6 + 6 + 24 + 32 + 2 * 8), .loss = v,
+          .x = F32(6, 4), .w = F32(8, 4), .y = y, .weight = v, .dx = F32(6, 4), .dw = F32(8, 4), .bias = F32(8),
+          .dbias = F32(8));
 }
 
 /* s 5, b 2, groups 2, heads of a group 3, d 4 */
