@@ -71,6 +71,9 @@ static const axis_choice vocab_choices[] = { { "512", "" },
                                              { "509", "" },
                                              { "509/1", "--make-vocab-size-divisible-by 1" },
                                              { "509/512", "--make-vocab-size-divisible-by 512" } };
+#define BERT                                                                                        \
+    "--model-type BERT --tokenizer-type BertWordPieceLowerCase --vocab-file none --mask-prob 0.5 " \
+    "--num-attention-heads 4 "
 static const axis_choice model_choices[] = {
     { "gpt2", "--num-attention-heads 4" },
     { "llama", "--num-attention-heads 4 --swiglu --normalization rmsnorm --use-rotary-position-embeddings "
@@ -79,6 +82,9 @@ static const axis_choice model_choices[] = {
     { "embed-norm", "--num-attention-heads 4 --embed-layernorm" },
     { "documents", "--num-attention-heads 4 --reset-attention-mask --reset-position-ids --eod-mask-loss" },
     { "smooth", "--num-attention-heads 4 --label-smoothing 0.1 --untie-embeddings-and-output-weights" },
+    { "bert", BERT },
+    { "bert-post", BERT "--post-layernorm" },
+    { "bert-words", BERT "--bert-no-binary-head" },
 };
 static const axis_choice micro_choices[] = { { "many", NULL }, { "one", NULL } }; /* of a rank and step */
 static const axis_choice dtype_choices[] = { { "fp32", "" },

@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "base/rng.h"
+#include "data/bert_dataset.h"
 #include "train/trainer.h"
 
 enum { MAX_RANKS = 8, MAX_STEPS = 16, N_SCORED = 13 }; /* samples: no whole number of batches */
@@ -43,11 +44,32 @@ static inline void sample_tokens(int32_t *row, int64_t sample, int64_t s, int64_
     }
 }
 
+/* The same as a BERT sees it: shorter or not, with a second segment or not, some tokens to predict or none. */
+static inline void sample_pair(int32_t *row, int64_t sample, int64_t s, int64_t vocab)
+{
+    const tx_rng rng = { .seed = 78, .stream = (uint32_t)sample };
+    const tx_bert_ids out = tx_bert_ids_of(row, s);
+    uint32_t w[4];
+    sample_tokens(row, sample, s, vocab); /* has s + 1 */
+    tx_rng_u32x4(&rng, 0, w);
+    int64_t n = w[0] % 3 ? s / 2 + w[1] % (s / 2) : s, second = w[2] % n;
+    *out.n_tokens = (int32_t)n;
+    *out.is_random = w[3] % 2;
+    for (int64_t i = 0; i < s; i++) {
+        tx_rng_u32x4(&rng, 1 + (uint64_t)i, w);
+        bool masked = i && i < n && sample % 5 && w[0] % 8 == 0;
+        out.types[i] = i >= second && i < n;
+        out.labels[i] = masked ? out.tokens[i] : -1;
+        if (i >= n) out.tokens[i] = 0;
+        if (masked && w[1] % 10 < 8) out.tokens[i] = 103;
+    }
+}
+
 /* A rank's micro-batches, dealt out as the sampler does. */
 typedef struct dealer {
     const tx_trainer *t;
     int64_t begin;
-    int32_t *tokens; /* [b][s+1] */
+    int32_t *rows; /* [b][row_len] */
 } dealer;
 
 static inline tx_status deal(void *user, int64_t micro, const int32_t **rows)
@@ -55,8 +77,10 @@ static inline tx_status deal(void *user, int64_t micro, const int32_t **rows)
     dealer *d = user;
     const tx_trainer *t = d->t;
     int64_t first = d->begin + (micro * t->grid->dp.size + t->grid->dp.rank) * t->b;
-    for (int64_t j = 0; j < t->b; j++) sample_tokens(d->tokens + j * (t->s + 1), first + j, t->s, t->model->vocab_size);
-    *rows = d->tokens;
+    for (int64_t j = 0; j < t->b; j++)
+        (t->model->type->reads_sentences ? sample_pair : sample_tokens)(d->rows + j * tx_trainer_row_len(t), first + j,
+                                                                         t->s, t->model->vocab_size);
+    *rows = d->rows;
     return TX_OK;
 }
 
@@ -177,10 +201,14 @@ static inline tx_status measure_last_weights(tx_trainer *t, const reference *ref
 
 /* ---- a rank ---- */
 
-static inline tx_status score(tx_trainer *t, dealer *d, double *mean)
+/* The sum of the mean losses. */
+static inline tx_status score(tx_trainer *t, dealer *d, double *sum)
 {
+    double mean[TX_MAX_LOSSES] = { 0 };
     d->begin = BEGIN_OF_SCORED;
-    return tx_trainer_score(t, N_SCORED, deal, d, mean);
+    TX_TRY(tx_trainer_score(t, N_SCORED, deal, d, mean));
+    *sum = mean[0] + mean[1];
+    return TX_OK;
 }
 
 static inline tx_status load_from(tx_trainer *t, const char *dir)
@@ -273,13 +301,13 @@ static inline tx_status run_rank_of(tx_world *w, void *user)
     tx_world_set_timeout(w, 200);
     TX_TRY(tx_grid_open(&grid, w, r->tp, r->pp, r->cfg->sequence_parallel));
     TX_GOTO(tx_trainer_create(&t, r->cfg, r->vocab, (int32_t)r->vocab - 1, true, &grid));
-    TX_GOTO(tx_alloc(&d.tokens, (size_t)(t->b * (t->s + 1)), sizeof *d.tokens, "test"));
+    TX_GOTO(tx_alloc(&d.rows, (size_t)(t->b * tx_trainer_row_len(t)), sizeof *d.rows, "test"));
     TX_GOTO(tx_alloc(&room, (size_t)(3 * t->model->params.numel), sizeof *room, "test"));
     d.t = t;
     st = train_and_compare(r, t, &d, room);
 out:
     tx_free(room);
-    tx_free(d.tokens);
+    tx_free(d.rows);
     tx_trainer_destroy(t);
     tx_grid_close(&grid);
     return st;
@@ -296,14 +324,14 @@ static inline tx_status ranks_agree(const layout_run *r)
     return TX_OK;
 }
 
-/* r's members after `rank` are results. The flags are of pretrain-gpt. */
+/* r's members after `rank` are results. The flags are of pretrain-gpt, or with --model-type of another. */
 static inline tx_status run_layout(layout_run *r, const char *flags)
 {
     tx_config *cfg;
     char all[8192];
     snprintf(all, sizeof all, "%s --world-size %d --tensor-model-parallel-size %d --pipeline-model-parallel-size %d",
              flags, r->n_ranks, r->tp, r->pp);
-    TX_TRY(tx_config_parse_string(&cfg, "pretrain-gpt", all));
+    TX_TRY(tx_config_parse_string(&cfg, strstr(all, "--model-type BERT") ? "pretrain-bert" : "pretrain-gpt", all));
     r->cfg = cfg;
     memset(r->rank, 0, sizeof r->rank);
     memset(r->off, 0, sizeof r->off);

@@ -86,7 +86,7 @@ static tx_status measure_rank(tx_world *w, void *user)
     size_t peak, host_peak;
     TX_TRY(tx_grid_open(&grid, w, m->tp, m->pp, m->cfg->sequence_parallel));
     TX_GOTO(tx_trainer_create(&t, m->cfg, 512, 511, true, &grid));
-    TX_GOTO(tx_alloc(&d.tokens, (size_t)(t->b * (t->s + 1)), sizeof *d.tokens, "test"));
+    TX_GOTO(tx_alloc(&d.rows, (size_t)(t->b * tx_trainer_row_len(t)), sizeof *d.rows, "test"));
     d.t = t;
     TX_GOTO(tx_trainer_train(t, deal, &d));
     m->memory[grid.rank] = tx_trainer_memory(t);
@@ -94,7 +94,7 @@ static tx_status measure_rank(tx_world *w, void *user)
                          tx_stage_host_stacks(&t->stage, &host_peak) == host_peak &&
                          t->ctx.scratch.peak == t->ctx.scratch.cap;
 out:
-    tx_free(d.tokens);
+    tx_free(d.rows);
     tx_trainer_destroy(t);
     tx_grid_close(&grid);
     return st;
