@@ -1,0 +1,264 @@
+/* labels: golden */
+/* The golden BERT of tests/data/golden: Hugging Face's BertForPreTraining, whose layers normalise last. Logits of both
+ * heads, both losses, every gradient, 20 steps of AdamW, on both backends. Bounds: tests/data/golden/README.md. */
+#include "support.h"
+
+#include "checkpoint/safetensors.h"
+#include "data/bert_dataset.h"
+#include "model/hf_format.h"
+#include "train/trainer.h"
+
+enum { S = 48, B = 4, VOCAB = 512, H = 64 };
+
+typedef struct bounds {
+    double logits, loss, trajectory, norm, grads, params;
+} bounds;
+
+typedef struct model_case {
+    const char *flags;
+    const bounds *in;
+} model_case;
+
+static const char *golden(const char *file)
+{
+    char name[128];
+    snprintf(name, sizeof name, "golden/bert/%s", file);
+    return data_path(name);
+}
+
+/* ---- names there ---- */
+
+/* clang-format off */
+static const tx_hf_name top[] = {
+    { "embedding.word_embeddings.weight",      "bert.embeddings.word_embeddings.weight",       TX_HF_VOCAB, false },
+    { "embedding.position_embeddings.weight",  "bert.embeddings.position_embeddings.weight",   TX_HF_ALL, false },
+    { "embedding.tokentype_embeddings.weight", "bert.embeddings.token_type_embeddings.weight", TX_HF_ALL, false },
+    { "embedding.layernorm.weight",            "bert.embeddings.LayerNorm.weight",             TX_HF_ALL, false },
+    { "embedding.layernorm.bias",              "bert.embeddings.LayerNorm.bias",               TX_HF_ALL, false },
+    { "pooler.dense.weight",                   "bert.pooler.dense.weight",                     TX_HF_ALL, false },
+    { "pooler.dense.bias",                     "bert.pooler.dense.bias",                       TX_HF_ALL, false },
+    { "lm_head.dense.weight",                  "cls.predictions.transform.dense.weight",       TX_HF_ALL, false },
+    { "lm_head.dense.bias",                    "cls.predictions.transform.dense.bias",         TX_HF_ALL, false },
+    { "lm_head.layernorm.weight",              "cls.predictions.transform.LayerNorm.weight",   TX_HF_ALL, false },
+    { "lm_head.layernorm.bias",                "cls.predictions.transform.LayerNorm.bias",     TX_HF_ALL, false },
+    { "lm_head.bias",                          "cls.predictions.bias",                         TX_HF_VOCAB, false },
+    { "binary_head.weight",                    "cls.seq_relationship.weight",                  TX_HF_ALL, false },
+    { "binary_head.bias",                      "cls.seq_relationship.bias",                    TX_HF_ALL, false },
+    { NULL, NULL, TX_HF_ALL, false },
+};
+static const tx_hf_name layer[] = {
+    { "self_attention.query_key_value.weight", "attention.self.query.weight",       TX_HF_Q, false },
+    { "self_attention.query_key_value.weight", "attention.self.key.weight",         TX_HF_K, false },
+    { "self_attention.query_key_value.weight", "attention.self.value.weight",       TX_HF_V, false },
+    { "self_attention.query_key_value.bias",   "attention.self.query.bias",         TX_HF_Q, false },
+    { "self_attention.query_key_value.bias",   "attention.self.key.bias",           TX_HF_K, false },
+    { "self_attention.query_key_value.bias",   "attention.self.value.bias",         TX_HF_V, false },
+    { "self_attention.dense.weight",           "attention.output.dense.weight",     TX_HF_ALL, false },
+    { "self_attention.dense.bias",             "attention.output.dense.bias",       TX_HF_ALL, false },
+    { "post_attention_layernorm.weight",       "attention.output.LayerNorm.weight", TX_HF_ALL, false },
+    { "post_attention_layernorm.bias",         "attention.output.LayerNorm.bias",   TX_HF_ALL, false },
+    { "mlp.dense_h_to_4h.weight",              "intermediate.dense.weight",         TX_HF_ALL, false },
+    { "mlp.dense_h_to_4h.bias",                "intermediate.dense.bias",           TX_HF_ALL, false },
+    { "mlp.dense_4h_to_h.weight",              "output.dense.weight",               TX_HF_ALL, false },
+    { "mlp.dense_4h_to_h.bias",                "output.dense.bias",                 TX_HF_ALL, false },
+    { "post_mlp_layernorm.weight",             "output.LayerNorm.weight",           TX_HF_ALL, false },
+    { "post_mlp_layernorm.bias",               "output.LayerNorm.bias",             TX_HF_ALL, false },
+    { NULL, NULL, TX_HF_ALL, false },
+};
+/* clang-format on */
+static const tx_hf_format names = { .prefix = "", .layers = "bert.encoder.layer", .top = top, .layer = layer };
+
+/* One of their tensors as fp32; there are as many in a file as parts of our parameters. */
+static float *theirs_of(tx_safetensors *file, const tx_hf_part *part)
+{
+    const tx_st_tensor *x = tx_safetensors_find(file, part->name);
+    if (!x || x->n_dims != part->n_dims || x->dim[0] != part->dim[0] || (x->n_dims == 2 && x->dim[1] != part->dim[1]))
+        fail_msg("%s: missing or misshapen", part->name);
+    float *to = malloc(x->bytes);
+    ASSERT_OK(tx_st_read_f32(x, to, false));
+    return to;
+}
+
+static int64_t numel_of(const tx_hf_part *part)
+{
+    return part->dim[0] * (part->n_dims == 2 ? part->dim[1] : 1);
+}
+
+/* A tx_weights_fn. */
+static tx_status golden_weights(void *user, const tx_params *ps, float *weights)
+{
+    tx_safetensors *file;
+    size_t n = 0;
+    ASSERT_OK(tx_safetensors_open(&file, golden("model.safetensors")));
+    for (int i = 0; i < ps->n; i++) {
+        tx_hf_part part[TX_HF_MAX_PARTS];
+        for (int k = tx_hf_parts(&names, user, &ps->param[i], part); k-- > 0; n++) {
+            float *theirs = theirs_of(file, &part[k]);
+            tx_hf_copy(user, &part[k], theirs, weights + ps->param[i].offset, false);
+            free(theirs);
+        }
+    }
+    assert_int_equal(n, tx_safetensors_count(file));
+    tx_safetensors_close(file);
+    return TX_OK;
+}
+
+/* Norm of the difference over the norm, or the largest difference, of each tensor of a file. A key's bias has no
+ * gradient but rounding.   @flat of our parameters   @scale  what flat is a multiple of theirs by */
+static void compare(const tx_model *m, const float *flat, const char *path, double scale, double relative,
+                    double absolute)
+{
+    tx_safetensors *file;
+    const tx_params *ps = &m->params;
+    ASSERT_OK(tx_safetensors_open(&file, path));
+    for (int i = 0; i < ps->n; i++) {
+        tx_hf_part part[TX_HF_MAX_PARTS];
+        for (int k = tx_hf_parts(&names, m, &ps->param[i], part); k-- > 0;) {
+            if (strstr(part[k].name, "key.bias")) continue;
+            int64_t n = numel_of(&part[k]);
+            float *theirs = theirs_of(file, &part[k]), *ours = malloc((size_t)n * sizeof *ours);
+            double diff = 0, norm = 0, largest = 0;
+            tx_hf_copy(m, &part[k], ours, (float *)(uintptr_t)flat + ps->param[i].offset, true);
+            for (int64_t j = 0; j < n; j++) {
+                double d = (double)ours[j] / scale - (double)theirs[j];
+                diff += d * d;
+                norm += (double)theirs[j] * (double)theirs[j];
+                largest = fmax(largest, fabs(d));
+            }
+            if (relative > 0) ASSERT_NEAR(sqrt(diff / norm), 0, relative, part[k].name);
+            if (absolute > 0) ASSERT_NEAR(largest, 0, absolute, part[k].name);
+            free(theirs);
+            free(ours);
+        }
+    }
+    tx_safetensors_close(file);
+}
+
+/* ---- a run ---- */
+
+static int64_t entry(const json_t *batch, const char *key, int j, int i)
+{
+    const json_t *row = json_array_get(json_object_get(batch, key), (size_t)j);
+    return json_integer_value(json_is_array(row) ? json_array_get(row, (size_t)i) : row);
+}
+
+static const int32_t *rows_of(const json_t *batch)
+{
+    static int32_t rows[B * (3 * S + 2)];
+    for (int j = 0; j < B; j++) {
+        const tx_bert_ids in = tx_bert_ids_of(rows + j * tx_bert_row_len(S), S);
+        *in.n_tokens = 0;
+        *in.is_random = (int32_t)entry(batch, "next_sentence_label", j, 0);
+        for (int i = 0; i < S; i++) {
+            int64_t label = entry(batch, "labels", j, i);
+            in.tokens[i] = (int32_t)entry(batch, "input_ids", j, i);
+            in.types[i] = (int32_t)entry(batch, "token_type_ids", j, i);
+            in.labels[i] = label == -100 ? -1 : (int32_t)label;
+            *in.n_tokens += (int32_t)entry(batch, "attention_mask", j, i);
+        }
+    }
+    return rows;
+}
+
+static tx_trainer *open_trainer(tx_config **cfg, const model_case *k)
+{
+    char flags[2048];
+    tx_trainer *t;
+    snprintf(flags, sizeof flags,
+             "--post-layernorm --num-layers 2 --hidden-size 64 --num-attention-heads 4 --max-position-embeddings 64 "
+             "--layernorm-epsilon 1e-12 --no-bias-gelu-fusion --seq-length 48 --micro-batch-size 4 --train-iters 20 "
+             "--lr 1e-3 --weight-decay 0.01 --clip-grad 1.0 --hidden-dropout 0 --attention-dropout 0 --mask-prob 0.3 "
+             "--tokenizer-type BertWordPieceLowerCase --vocab-file none --data-path none %s",
+             k->flags);
+    ASSERT_OK(tx_config_parse_string(cfg, "pretrain-bert", flags));
+    ASSERT_OK(tx_trainer_create(&t, *cfg, VOCAB, -1, true, NULL));
+    ASSERT_OK(tx_trainer_fill(t, golden_weights, t->model));
+    return t;
+}
+
+static void trajectory(void **state)
+{
+    const model_case *k = *state;
+    tx_config *cfg;
+    tx_trainer *t = open_trainer(&cfg, k);
+    json_t *result = load_json(golden("result.json")), *batches = load_json(golden("train_batches.json")), *row;
+    size_t i;
+    double loss;
+    json_array_foreach(json_object_get(result, "trajectory_f64"), i, row)
+    {
+        t->lr_override = json_number_value(json_object_get(row, "lr"));
+        ASSERT_OK(tx_trainer_forward(t, rows_of(json_array_get(batches, i % 5)), &loss));
+        if (i == 0) {
+            ASSERT_NEAR(loss, json_number_value(json_object_get(result, "loss_f64")), k->in->loss, "loss");
+            ASSERT_NEAR(t->losses[0], json_number_value(json_object_get(result, "mlm_loss_f64")), k->in->loss,
+                        t->model->loss_name[0]);
+            ASSERT_NEAR(t->losses[1], json_number_value(json_object_get(result, "nsp_loss_f64")), k->in->loss,
+                        t->model->loss_name[1]);
+        }
+        double scale = t->scaler.scale;
+        ASSERT_OK(tx_trainer_backward(t));
+        if (i == 0) compare(t->model, t->zero.grad, golden("grads.safetensors"), scale, k->in->grads, 0);
+        ASSERT_OK(tx_trainer_step(t));
+        double norm = json_number_value(json_object_get(row, "grad_norm"));
+        ASSERT_NEAR(loss, json_number_value(json_object_get(row, "loss")), k->in->trajectory, "trajectory loss");
+        ASSERT_NEAR(t->grad_norm, norm, k->in->norm * norm, "trajectory gradient norm");
+    }
+    assert_int_equal(i, 20);
+    compare(t->model, t->zero.master, golden("final_params.safetensors"), 1, 0, k->in->params);
+    json_decref(result);
+    json_decref(batches);
+    tx_trainer_destroy(t);
+    tx_config_free(cfg);
+}
+
+/* Of every position, padding too, and of every pair. */
+static void logits(void **state)
+{
+    enum { ROWS = S * B };
+    const model_case *k = *state;
+    tx_config *cfg;
+    tx_trainer *t = open_trainer(&cfg, k);
+    tx_model *m = t->model;
+    tx_batch *batch = &t->stage.slot[0].batch;
+    json_t *in = load_json(golden("batch.json"));
+    double *expect = load_npy_f64(golden("mlm_logits_f64.npy"), (size_t)ROWS * VOCAB);
+    double *expect_pair = load_npy_f64(golden("nsp_logits_f64.npy"), (size_t)B * 2);
+    float *got = malloc((size_t)ROWS * VOCAB * sizeof *got), y[ROWS * H], pair[B * 2];
+    ASSERT_OK(tx__trainer_fill(t, batch, rows_of(in)));
+    ASSERT_OK(m->type->fwd(&t->ctx, m, batch, false));
+    memcpy(y, batch->y.data, (size_t)ROWS * H * tx_dtype_size(batch->y.dtype));
+    ASSERT_OK(m->type->logits(&t->ctx, m, tx_tensor2(got, TX_F32, ROWS, VOCAB), tx_tensor2(y, m->stream, ROWS, H)));
+    ASSERT_OK(m->type->pair_logits(&t->ctx, m, tx_tensor2(pair, TX_F32, B, 2), tx_tensor2(y, m->stream, B, H)));
+    for (int j = 0; j < B; j++)
+        for (int i = 0; i < S * VOCAB; i++)
+            ASSERT_NEAR((double)got[(i / VOCAB * B + j) * VOCAB + i % VOCAB], expect[j * S * VOCAB + i], k->in->logits,
+                        "logit");
+    for (int i = 0; i < B * 2; i++) ASSERT_NEAR((double)pair[i], expect_pair[i], k->in->logits, "logit of a pair");
+    free(got);
+    free(expect);
+    free(expect_pair);
+    json_decref(in);
+    tx_trainer_destroy(t);
+    tx_config_free(cfg);
+}
+
+/* As GPT's (tests/api/test_golden_models.c). */
+static const bounds fp32 = { 2e-5, 5e-6, 2e-5, 1e-4, 1e-5, 1e-4 }, bf16 = { 3e-2, 5e-3, 3e-3, 5e-3, 5e-2, 1e-2 },
+                    fp16 = { 5e-3, 1e-3, 5e-4, 3e-3, 1e-2, 1e-2 };
+
+int main(void)
+{
+    static model_case cases[] = {
+        { "--backend cpu", &fp32 },
+        { "--backend ref", &fp32 },
+        { "--backend cpu --bf16", &bf16 },
+        { "--backend cpu --fp16 --initial-loss-scale 65536", &fp16 },
+    };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(logits, &cases[0]),     cmocka_unit_test_prestate(logits, &cases[1]),
+        cmocka_unit_test_prestate(logits, &cases[2]),     cmocka_unit_test_prestate(logits, &cases[3]),
+        cmocka_unit_test_prestate(trajectory, &cases[0]), cmocka_unit_test_prestate(trajectory, &cases[1]),
+        cmocka_unit_test_prestate(trajectory, &cases[2]), cmocka_unit_test_prestate(trajectory, &cases[3]),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
