@@ -64,6 +64,18 @@ static void every_flag_of_the_family_is_known(void **state)
     tx_str_free(&text);
 }
 
+/* A script of one model runs with the other's command: what is not of the model is refused by a rule, with its words. */
+static void both_models_take_the_same_flags(void **state)
+{
+    (void)state;
+    const tx_command *gpt = tx__command_find("pretrain-gpt"), *bert = tx__command_find("pretrain-bert");
+    for (size_t i = 0; i < tx__n_options; i++) {
+        const char *flag = tx__options[i].flag;
+        bool takes = tx__option_find(gpt, flag, strlen(flag), NULL);
+        if (takes != (tx__option_find(bert, flag, strlen(flag), NULL) != NULL)) fail_msg("--%s", flag);
+    }
+}
+
 static void help_names_every_flag_within_100_columns(void **state)
 {
     (void)state;
@@ -132,6 +144,7 @@ int main(void)
         cmocka_unit_test(a_command_has_each_flag_once),
         cmocka_unit_test(rows_are_well_formed),
         cmocka_unit_test(every_flag_of_the_family_is_known),
+        cmocka_unit_test(both_models_take_the_same_flags),
         cmocka_unit_test(help_names_every_flag_within_100_columns),
         cmocka_unit_test(help_shows_defaults_bounds_and_other_spellings),
         cmocka_unit_test(docs_are_current),

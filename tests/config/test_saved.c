@@ -47,7 +47,7 @@ static void only_shape_and_trajectory_are_kept(void **state)
     assert_null(strstr(text, "log_interval"));
     free(text);
     /* the table's order */
-    assert_string_equal(json_object_iter_key(json_object_iter(s)), "num_layers");
+    assert_string_equal(json_object_iter_key(json_object_iter(s)), "model_type");
     json_decref(s);
 }
 

@@ -8,6 +8,8 @@
 #define SIZES "--micro-batch-size 2 --seq-length 64 --lr 1e-3 --data-path d --vocab-file v --merge-file m "
 #define GOOD  SHAPE SIZES "--train-iters 10 "
 #define APART SHAPE "--micro-batch-size 2 --seq-length 64 --lr 1 --vocab-file v --merge-file m --train-iters 3 "
+#define BERT  SHAPE "--micro-batch-size 2 --seq-length 64 --lr 1e-3 --data-path d --vocab-file v --train-iters 10 "
+#define SHOW  "--data-path d --seq-length 64 --micro-batch-size 2 --train-iters 3 "
 
 static const struct broken {
     const char *command, *flags, *text;
@@ -236,6 +238,46 @@ static const struct broken {
       "--beam-width finds the likeliest texts, it samples none: leave --greedy out" },
     { "generate", "--load L --beam-width 2 --stop-id 1 2", "--beam-width takes one --stop-id" },
     { "generate", "--load L --prompt a --prompt-file f", "--prompt and --prompt-file: give one of the two" },
+    { "pretrain-gpt", BERT "--model-type BERT",
+      "pretrain-gpt trains a GPT, and this is --model-type BERT: use triax pretrain-bert" },
+    { "pretrain-bert", GOOD "--model-type GPT",
+      "pretrain-bert trains a BERT, and this is --model-type GPT: use triax pretrain-gpt" },
+    { "pretrain-bert", BERT "--tokenizer-type NullTokenizer --vocab-size 9",
+      "--model-type BERT needs --tokenizer-type BertWordPieceLowerCase or BertWordPieceCase, and --vocab-file" },
+    { "inspect-samples", SHOW "--model-type BERT",
+      "--model-type BERT needs --tokenizer-type BertWordPieceLowerCase or BertWordPieceCase, and --vocab-file" },
+    { "pretrain-bert", SHAPE "--micro-batch-size 2 --seq-length 64 --lr 1e-3 --data-path d --train-iters 10",
+      "BertWordPieceLowerCase needs --vocab-file" },
+    { "pretrain-bert", BERT "--data-order keyed",
+      "--model-type BERT has one order of samples, Megatron's: leave --data-order keyed out" },
+    { "pretrain-bert", BERT "--train-data-exact-num-epochs 1",
+      "--model-type BERT has no such index: leave --train-doc-idx-path, --train-sample-idx-path, "
+      "--train-shuffle-idx-path and --train-data-exact-num-epochs out" },
+    { "pretrain-gpt", GOOD "--train-idx-path x",
+      "--train-idx-path is the index of a BERT dataset; for a GPT give --train-doc-idx-path, --train-sample-idx-path "
+      "and --train-shuffle-idx-path" },
+    { "inspect-samples", SHOW "--bert-max-ngrams 2",
+      "--mask-prob, --short-seq-prob, --bert-mask-type, --bert-max-ngrams and --bert-no-binary-head need --model-type "
+      "BERT" },
+    { "pretrain-bert", BERT "--reset-position-ids",
+      "--model-type BERT: --eod-mask-loss, --reset-position-ids and --reset-attention-mask are of a GPT, leave them "
+      "out" },
+    { "pretrain-bert", BERT "--untie-embeddings-and-output-weights",
+      "--model-type BERT: its head has the embedding's weights, leave --untie-embeddings-and-output-weights out" },
+    { "pretrain-bert", BERT "--embed-layernorm --post-layernorm",
+      "--model-type BERT: --embed-layernorm is of BigScience's GPT, leave it out; --post-layernorm has a norm behind "
+      "the embedding, too" },
+    { "pretrain-bert", BERT "--eval-tasks text=f",
+      "--model-type BERT continues no text, as --eval-tasks have it: leave the flag out" },
+    { "pretrain-bert", BERT "--post-layernorm --apply-residual-connection-post-layernorm",
+      "--post-layernorm has its residuals behind the norms already: leave --apply-residual-connection-post-layernorm "
+      "out" },
+    { "pretrain-bert", BERT "--post-layernorm --fp16 --fp32-residual-connection",
+      "--post-layernorm: a residual is the output of a norm, which has the type of the weights: leave "
+      "--fp32-residual-connection out" },
+    { "pretrain-gpt", GOOD "--post-layernorm --embed-layernorm",
+      "--post-layernorm has a norm behind the embedding already: leave --embed-layernorm out" },
+    { "pretrain-bert", BERT "--bert-mask-type t6", "--bert-mask-type t6 is unknown; allowed: one of bert, t5" },
 };
 
 static void each_rule_has_its_sentence(void **state)
@@ -277,6 +319,46 @@ static void what_the_rules_allow(void **state)
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         tx_config *c = NULL;
         if (tx_config_parse_string(&c, "pretrain-gpt", good[i])) fail_msg("%s: %s", good[i], tx_last_error());
+        tx_config_free(c);
+    }
+}
+
+/* Megatron's script of a large BERT, with the ranks that it starts. */
+static const char script[] =
+    "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --world-size 8 --num-layers 24 --hidden-size 1024 "
+    "--num-attention-heads 16 --seq-length 512 --max-position-embeddings 512 --micro-batch-size 2 --global-batch-size "
+    "16 --lr 0.0001 --train-iters 1000000 --lr-decay-iters 990000 --lr-decay-style linear --min-lr 1.0e-5 "
+    "--weight-decay 1e-2 --lr-warmup-fraction .01 --clip-grad 1.0 --fp16 --DDP-impl local --data-path d --vocab-file v "
+    "--data-impl mmap --split 949,50,1 --log-interval 100 --save-interval 10000 --eval-interval 1000 --eval-iters 10 "
+    "--distributed-backend nccl --save S --load S --mask-prob 0.15 --short-seq-prob 0.1 "
+    "--use-distributed-optimizer --checkpoint-activations";
+
+static void what_the_rules_allow_of_a_bert(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *command, *flags, *tokenizer;
+    } good[] = {
+        { "pretrain-bert", BERT, "BertWordPieceLowerCase" },
+        { "pretrain-bert", BERT "--tokenizer-type BertWordPieceCase --train-idx-path x", "BertWordPieceCase" },
+        { "pretrain-bert", BERT "--bert-no-binary-head --bert-mask-type t5 --bert-max-ngrams 10 --mask-prob 0.5",
+          "BertWordPieceLowerCase" },
+        { "pretrain-bert", BERT "--post-layernorm --bf16 --no-bias-gelu-fusion", "BertWordPieceLowerCase" },
+        { "pretrain-bert", script, "BertWordPieceLowerCase" },
+        { "plan", BERT "--model-type BERT", "BertWordPieceLowerCase" },
+        { "plan", SHAPE "--model-type BERT --micro-batch-size 2 --seq-length 64", "BertWordPieceLowerCase" },
+        { "plan", GOOD "--mask-prob 0.2", "GPT2BPETokenizer" }, /* as pretrain-gpt takes it: it does nothing */
+        { "pretrain-gpt", GOOD "--mask-prob 0.2 --short-seq-prob 0 --bert-mask-type t5 --bert-no-binary-head",
+          "GPT2BPETokenizer" },
+        { "pretrain-gpt", GOOD "--post-layernorm", "GPT2BPETokenizer" },
+        { "inspect-samples", SHOW "--model-type BERT --vocab-file v --bert-mask-type t5", "BertWordPieceLowerCase" },
+    };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        tx_config *c = NULL;
+        if (tx_config_parse_string(&c, good[i].command, good[i].flags))
+            fail_msg("%s %s: %s", good[i].command, good[i].flags, tx_last_error());
+        assert_string_equal(c->tokenizer_type, good[i].tokenizer);
+        assert_string_equal(c->model_type, strncmp(good[i].tokenizer, "Bert", 4) ? "GPT" : "BERT");
         tx_config_free(c);
     }
 }
@@ -346,6 +428,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_rule_has_its_sentence),
         cmocka_unit_test(what_the_rules_allow),
+        cmocka_unit_test(what_the_rules_allow_of_a_bert),
         cmocka_unit_test(unreadable_values_are_told_once),
         cmocka_unit_test(complete_runs_again_after_the_shape_is_known),
         cmocka_unit_test(a_config_made_by_hand_can_be_completed),
