@@ -31,6 +31,7 @@ static tx_bert_data_opts tiny_opts(void)
                                 .tok = tok,
                                 .mask_prob = 0.15,
                                 .short_seq_prob = 0.1,
+                                .max_ngrams = 3,
                                 .binary_head = true };
 }
 
@@ -89,6 +90,39 @@ static void samples_are_megatrons(void **state)
     assert_ptr_equal(at, stored.data + stored.len);
     assert_null(tx_bert_data_split(d, TX_SPLIT_TEST));
     tx_bert_data_close(d);
+    tx_str_free(&stored);
+}
+
+/* Each way of masking that Megatron knows beside the usual one, by its own function. */
+static void masks_are_megatrons(void **state)
+{
+    (void)state;
+    static const struct {
+        bool always_masked;
+        int max_ngrams;
+        double mask_prob;
+    } way[] = { { true, 3, 0.15 }, { false, 1, 0.15 }, { true, 10, 0.5 } };
+    enum { N = 24 };
+    tx_str stored = read_file(data_path("dataset/bert_mask_types.i32"));
+    const int32_t *at = (const int32_t *)(const void *)stored.data;
+    tx_bert_sample s;
+    assert_int_equal(stored.len, 3 * N * 2 * S * sizeof *at);
+    ASSERT_OK(tx_bert_sample_init(&s, S));
+    for (size_t w = 0; w < sizeof way / sizeof *way; w++) {
+        tx_bert_data_opts o = tiny_opts();
+        tx_bert_data *d;
+        o.always_masked = way[w].always_masked;
+        o.max_ngrams = way[w].max_ngrams;
+        o.mask_prob = way[w].mask_prob;
+        ASSERT_OK(tx_bert_data_open(&d, &o));
+        for (int64_t i = 0; i < N; i++, at += 2 * S) {
+            ASSERT_OK(tx_bert_dataset_get(tx_bert_data_split(d, TX_SPLIT_TRAIN), &s, i));
+            assert_memory_equal(s.tokens, at, S * sizeof *at);
+            assert_memory_equal(s.labels, at + S, S * sizeof *at);
+        }
+        tx_bert_data_close(d);
+    }
+    tx_bert_sample_deinit(&s);
     tx_str_free(&stored);
 }
 
@@ -312,6 +346,9 @@ static void refuses_what_gives_no_samples(void **state)
     o.short_seq_prob = 2;
     ASSERT_FAILS(tx_bert_data_open(&d, &o), TX_ERR_ARG, "--short-seq-prob 2");
     o = good;
+    o.max_ngrams = 11;
+    ASSERT_FAILS(tx_bert_data_open(&d, &o), TX_ERR_ARG, "--bert-max-ngrams 11: must be 1 to 10");
+    o = good;
     o.n_samples[0] = (int64_t)1 << 40;
     ASSERT_FAILS(tx_bert_data_open(&d, &o), TX_ERR_UNSUPPORTED, "at most");
     o = good;
@@ -396,6 +433,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(samples_are_megatrons),
+        cmocka_unit_test(masks_are_megatrons),
         SCRATCH_TEST(rows_of_a_file),
         SCRATCH_TEST(documents_without_pairs_are_left_out),
         cmocka_unit_test(without_a_head_there_is_one_segment),

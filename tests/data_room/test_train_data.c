@@ -1,5 +1,6 @@
 /* labels: unit golden */
 /* Blends: Megatron's own blending indices, and the data options from end to end over small datasets. */
+#include "data/sample_documents.h"
 #include "data/train_data.h"
 #include "support.h"
 
@@ -250,6 +251,37 @@ static void out_of_memory_keyed(void **state)
 }
 
 /* The same groups of datasets, of BERT: a blend to train on and two groups to validate on. */
+/* A row of a batch is the sample that its dataset gives, and comes of the document that its sentences lie in. */
+static void assert_bert_rows(const tx_blend *b)
+{
+    enum { S = 64, ROW = 3 * S + 2 };
+    tx_bert_sample used, own;
+    ASSERT_OK(tx_bert_sample_init(&used, S));
+    ASSERT_OK(tx_bert_sample_init(&own, S));
+    for (int64_t i = 0, at; i < 20; i++) {
+        int32_t row[ROW + 1] = { [ROW] = -7 };
+        const tx_bert_dataset *ds = b->dataset[tx_blend_find(b, i, &at)].bert;
+        char say[1024];
+        tx_str said = { 0 };
+        ASSERT_OK(tx_blend_get(b, &used, row, i));
+        ASSERT_OK(tx_bert_dataset_get(ds, &own, at));
+        assert_memory_equal(row, own.tokens, S * sizeof *row);
+        assert_memory_equal(row + S, own.types, S * sizeof *row);
+        assert_memory_equal(row + 2 * S, own.labels, S * sizeof *row);
+        assert_int_equal(row[3 * S], own.n_tokens);
+        assert_int_equal(row[3 * S + 1], own.is_random);
+        assert_int_equal(row[ROW], -7);
+        const tx_indexed *file = tx_bert_dataset_file(ds);
+        snprintf(say, sizeof say, "document %lld of %s",
+                 (long long)tx_indexed_doc_of(file, tx_bert_dataset_row(ds, at).first), file->prefix);
+        ASSERT_OK(tx_sample_documents(&said, b, &i, 1));
+        assert_string_equal(said.data, say);
+        tx_str_free(&said);
+    }
+    tx_bert_sample_deinit(&used);
+    tx_bert_sample_deinit(&own);
+}
+
 static void a_blend_of_bert(void **state)
 {
     (void)state;
@@ -287,6 +319,7 @@ static void a_blend_of_bert(void **state)
         int64_t doc = tx_indexed_doc_of(tx_bert_dataset_file(ds), tx_bert_dataset_row(ds, sample).first);
         assert_int_equal(k, 2 * doc >= tx_bert_dataset_file(ds)->n_docs);
     }
+    assert_bert_rows(train);
     assert_int_equal(tx_train_data_groups(data, TX_SPLIT_VALID), 2);
     assert_int_equal(tx_train_data_groups(data, TX_SPLIT_TEST), 0);
     tx_train_data_close(data);
