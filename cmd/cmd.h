@@ -12,7 +12,7 @@ typedef tx_status tx_cmd_fn(tx_config *cfg);
 
 tx_cmd_fn cmd_train_tokenizer, cmd_preprocess_data, cmd_tokenize, cmd_detokenize, cmd_merge_datasets, cmd_inspect,
     cmd_inspect_samples, cmd_pretrain, cmd_plan, cmd_evaluate, cmd_generate, cmd_replay, cmd_report, cmd_doctor,
-    cmd_convert, cmd_serve;
+    cmd_convert, cmd_serve, cmd_fill_mask;
 
 /* The launchers: `triax NAME args`, behind the name; the program's exit code. */
 int cmd_torchrun(int argc, char **argv);

@@ -33,6 +33,7 @@ static const command commands[] = {
     { "evaluate", cmd_evaluate, true, true },
     { "generate", cmd_generate, true, true },
     { "generate-samples-gpt", cmd_generate, true, true },
+    { "fill-mask", cmd_fill_mask, true, true },
     { "serve", cmd_serve, false, true },
     { "run-text-generation-server", cmd_serve, false, true },
     { "convert", cmd_convert, false, true },

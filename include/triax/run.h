@@ -32,6 +32,12 @@ typedef void tx_line_fn(void *user, const char *line);
  * JSON for each token, and results go to the log. As one of several ranks it is collective; the first one tells. */
 TX_API tx_status tx_evaluate(tx_config *cfg, tx_line_fn *line, void *user);
 
+/* The words that a BERT would put where a text has [MASK], as `triax fill-mask`: --top of them for each, likeliest
+ * first, with their probabilities; of two segments with [SEP] between them also the probability that they stand in
+ * their order, by the head on sentences; and the text with the likeliest words put in. Line by line, or with --json a
+ * line of JSON for each text. As one of several ranks it is collective; the first one reads texts and tells. */
+TX_API tx_status tx_fill_mask(tx_config *cfg, tx_line_fn *line, void *user);
+
 /* What a run of pretrain-gpt, or with --model-type BERT of pretrain-bert, with the same flags will take, as `triax plan`: parameters by kind, memory, tokens and
  * FLOPs, found by running its step without numbers; line by line, or with --json one line of JSON. Needs no data;
  * without a tokenizer's files it takes --vocab-size, or the size of GPT-2 or BERT. cfg holds the flags, parsed for the command plan,

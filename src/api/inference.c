@@ -4,6 +4,14 @@
 #include "base/alloc.h"
 #include "base/log.h"
 
+/* Tokens that a text can have: WordPiece's [BOS] and [EOS], which a vocab.txt need not have, are the last ones. */
+static int32_t n_text_tokens(const tx_tokenizer *tok)
+{
+    int32_t n = tx_tokenizer_vocab_size(tok);
+    while (n && (tx_tokenizer_special(tok, "[EOS]") == n - 1 || tx_tokenizer_special(tok, "[BOS]") == n - 1)) n--;
+    return n;
+}
+
 /* A model without a tokenizer is enough for ids in and ids out: then its ids are the words, and none ends a text. */
 static tx_status open_tokenizer(tx_inference *f)
 {
@@ -14,7 +22,7 @@ static tx_status open_tokenizer(tx_inference *f)
         tx_info("there is no tokenizer in %s: texts end at their length or a --stop-id", cfg->load);
         return tx_tokenizer_open_null(&f->tok, (int32_t)f->src.vocab_size);
     }
-    if (!st && tx_tokenizer_vocab_size(f->tok) > f->src.vocab_size)
+    if (!st && n_text_tokens(f->tok) > f->src.vocab_size)
         st = TX_FAIL(TX_ERR_SHAPE, "--load %s: the model has %lld tokens, fewer than the tokenizer's %d", cfg->load,
                      (long long)f->src.vocab_size, tx_tokenizer_vocab_size(f->tok));
     return st;
@@ -42,6 +50,10 @@ tx_status tx_inference_start(tx_inference *f, tx_status st, int64_t n_slots, int
     tx_comm *world = f->ranks.grid.world;
     int64_t size[2] = { n_slots, max_len };
     TX_TRY(tx_comm_agree(world, st));
+    if (!f->model->type->decode)
+        return TX_FAIL(TX_ERR_ARG,
+                       "--load %s is a %s, which goes on with no text: ask it for words with triax fill-mask",
+                       f->cfg->load, f->model->type->name);
     TX_TRY(tx_comm_spread(world, size, sizeof size, 0));
     const tx_decoder_opts opts = {
         .backend = f->cfg->backend, .n_threads = (int)f->cfg->threads, .n_slots = size[0], .max_len = size[1]

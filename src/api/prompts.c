@@ -48,6 +48,7 @@ tx_status tx__prompts_add(tx_prompts *p, const tx_tokenizer *tok, const char *te
     tx_prompt *one;
     TX_TRY(grow(p, &one));
     TX_TRY(set_text(one, text, n));
+    if (!tok) return TX_OK;
     TX_TRY(tx_tokenizer_encode(tok, text, n, &one->ids));
     if (one->ids.n) return TX_OK;
     int32_t eod = tx_tokenizer_eod(tok);

@@ -8,7 +8,7 @@
 typedef struct tx_prompt {
     char *text; /* for people: valid UTF-8, n_text bytes and a NUL; owned, as ids */
     size_t n_text;
-    tx_ids ids; /* at least one */
+    tx_ids ids; /* at least one, or none without a tokenizer */
 } tx_prompt;
 
 typedef struct tx_prompts {
@@ -21,7 +21,7 @@ bool tx__prompts_named(const tx_config *cfg);
 
 /* All that the options name, else standard input, a prompt a line. "-" is standard input. An empty prompt becomes the
  * end-of-document token: the model starts a text of its own. The error names file and line.
- * @vocab_size of the model, which ids are checked against */
+ * @tok NULL: texts alone, as they are   @vocab_size of the model, which ids are checked against */
 tx_status tx__prompts_read(tx_prompts *p, const tx_config *cfg, const tx_tokenizer *tok, int64_t vocab_size);
 
 /* The lines of a file, each with its end. */

@@ -159,7 +159,7 @@ static void rule_dump_step_is_a_step(const tx__check *k)
 
 static bool reads_a_model(const char *command)
 {
-    static const char *const begins[] = { "evaluate", "generate", "inspect", "serve", "run-text-generation" };
+    static const char *const begins[] = { "evaluate", "generate", "inspect", "serve", "run-text-generation", "fill-mask" };
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
         if (!strncmp(command, begins[i], strlen(begins[i]))) return true;
     return false;
@@ -232,6 +232,7 @@ const tx__rule tx__rules_files[] = {
     { "evaluate", rule_tokenizer_has_its_files },
     { "generate", rule_tokenizer_has_its_files },
     { "generate-samples-gpt", rule_tokenizer_has_its_files },
+    { "fill-mask", rule_tokenizer_has_its_files },
     { "serve", rule_tokenizer_has_its_files },
     { "run-text-generation-server", rule_tokenizer_has_its_files },
     { NULL, rule_formats_are_built },

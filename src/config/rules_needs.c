@@ -133,6 +133,15 @@ static void rule_task_has_its_options(const tx__check *k)
 }
 
 /* One source of prompts; none is standard input. */
+static void rule_fill_mask_has_one_source(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    const tx_config_given *g = k->g;
+    tx__need(k, c->load || g->load, "load");
+    if ((c->prompt.n || g->prompt) + (c->prompt_file || g->prompt_file) + (c->prompt_jsonl || g->prompt_jsonl) > 1)
+        tx__violate(k->v, "texts on the command line, --prompt-file and --prompt-jsonl: give one of them");
+}
+
 static void rule_generate_has_one_source(const tx__check *k)
 {
     const tx_config *c = k->c;
@@ -294,6 +303,7 @@ const tx__rule tx__rules_needs[] = {
     { "inspect-samples", rule_samples_have_their_sizes },
     { "evaluate", rule_evaluate_has_files },
     { "evaluate", rule_task_has_its_options },
+    { "fill-mask", rule_fill_mask_has_one_source },
     { "generate", rule_generate_has_one_source },
     { "generate", rule_samples_go_into_files },
     { "generate", rule_sampler_is_sound },

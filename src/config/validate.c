@@ -19,8 +19,8 @@ bool tx_config_trains(const char *command)
 /* Those of a job that takes place on all ranks that have been started. */
 static bool runs_on_ranks(const char *command)
 {
-    static const char *const names[] = { "evaluate", "generate", "generate-samples-gpt", "serve",
-                                         "run-text-generation-server" };
+    static const char *const names[] = { "evaluate", "generate",  "generate-samples-gpt",
+                                         "serve",    "fill-mask", "run-text-generation-server" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(command, names[i])) return true;
     return tx_config_trains(command);

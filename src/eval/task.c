@@ -25,7 +25,8 @@ tx_status tx__task_add_span(tx_task *t, tx_span s, const char *where)
 {
     int64_t most = t->opts.seq_length + 1; /* the last one is seen by nobody */
     if (s.first == s.end) return TX_FAIL(TX_ERR_FORMAT, "%s: there is no token to predict", where);
-    if (s.first == s.begin) return TX_FAIL(TX_ERR_FORMAT, "%s: nothing stands before what is to be predicted", where);
+    if (s.first == s.begin && !t->opts.masked)
+        return TX_FAIL(TX_ERR_FORMAT, "%s: nothing stands before what is to be predicted", where);
     if (s.end - s.first >= most)
         return TX_FAIL(TX_ERR_FORMAT, "%s: %lld tokens to predict, more than --seq-length %lld", where,
                        (long long)(s.end - s.first), (long long)t->opts.seq_length);

@@ -6,6 +6,8 @@
  *                               |c c c c c c|            c counts
  *                                   |. . . . c c|        . is context
  *                                       |. . . . c c|
+ *                           and for a model that sees both sides (`masked`), windows of seq_length one behind the other,
+ *                           each token of which is predicted from all others of its window
  *      LAMBADA              a text's last token, or, strict, all tokens of its last word; before it, the text
  *      multiple-choice      each of the choices behind the context
  *
@@ -35,6 +37,7 @@ typedef struct tx_task_opts {
     const char *file;
     int64_t seq_length;      /* tokens that the model sees at once */
     int64_t overlap;         /* of windows: 1 to seq_length. 0: 32, or seq_length where that is less */
+    bool masked;             /* text: the model sees both sides; seq_length is without [CLS] and [SEP] */
     bool strict;             /* LAMBADA: the whole last word */
     const char *detokenizer; /* WIKITEXT103: "wiki", "ptb", "none"; NULL, "auto": as the file's path says */
 } tx_task_opts;
@@ -85,6 +88,13 @@ typedef struct tx_task_sums {
  * @token NULL allowed; with several parts it hears of this one's */
 tx_status tx_task_run(tx_task *t, tx_decoder *d, int64_t part, int64_t n_parts, tx_task_sums *out,
                       tx_task_token_fn *token, void *user);
+
+/* The same of a text for a model that sees both sides, of which each token is masked in turn: as many samples as there
+ * are tokens. All ranks of the model call; `m` has samples of seq_length + 2 tokens. What comes out, and `token`, is the
+ * leader's; the others give NULL for t. */
+struct tx_masked;
+tx_status tx_task_run_masked(tx_task *t, struct tx_masked *m, const tx_tokenizer *tok, tx_task_sums *out,
+                             tx_task_token_fn *token, void *user);
 
 /* ---- results ---- */
 

@@ -25,6 +25,7 @@ tx_task_result tx_task_result_of(const tx_task *t, const tx_task_sums *s)
     tx_task_result r = { .loss = loss, .ppl = perplexity(loss) };
     if (t->opts.kind == TX_TASK_TEXT) {
         put(&r, "bits_per_byte", s->nats / log(2) / (double)t->n_bytes);
+        if (t->opts.masked) put(&r, "accuracy", s->n_correct / s->n_targets);
     } else if (t->opts.kind == TX_TASK_WIKITEXT103) {
         double ratio = (double)(t->n_tokens - 1) / (double)(t->n_words - 1);
         put(&r, "adjusted_ppl", perplexity(r.loss * ratio));
@@ -63,8 +64,9 @@ tx_status tx_task_result_line(tx_str *out, const tx_task *t, const tx_task_resul
     TX_TRY(tx_str_printf(out, " validation results on %s | ", tx_task_names[t->opts.kind]));
     switch (t->opts.kind) {
     case TX_TASK_TEXT:
-        return tx_str_printf(out, "avg loss: %.4E | ppl: %.4E | bits per byte: %.4E |", r->loss, r->ppl,
-                             number(r, "bits_per_byte"));
+        TX_TRY(tx_str_printf(out, "avg loss: %.4E | ppl: %.4E | bits per byte: %.4E |", r->loss, r->ppl,
+                             number(r, "bits_per_byte")));
+        return t->opts.masked ? tx_str_printf(out, " avg accuracy: %.4E |", number(r, "accuracy")) : TX_OK;
     case TX_TASK_WIKITEXT103:
         shortest(ratio, number(r, "token_ratio"));
         return tx_str_printf(out, "avg loss: %.4E | ppl: %.4E | adjusted ppl: %.4E | token ratio: %s |", r->loss,

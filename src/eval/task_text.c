@@ -22,9 +22,23 @@ static tx_status add_windows(tx_task *t, int64_t begin)
     return TX_OK;
 }
 
+/* The same for a model that sees both sides: all tokens count, in one window each. */
+static tx_status add_masked_windows(tx_task *t, int64_t begin)
+{
+    int64_t end = (int64_t)t->ids.n, s = t->opts.seq_length;
+    for (int64_t at = begin; at < end; at += s) {
+        TX_TRY(tx__task_add_item(t, (tx_task_item){ .span = t->n_spans, .n_spans = 1, .document = t->n_documents }));
+        TX_TRY(tx__task_add_span(t, (tx_span){ .begin = at, .first = at, .end = at + s < end ? at + s : end },
+                                 t->opts.file));
+    }
+    t->n_documents++;
+    return TX_OK;
+}
+
 static tx_status too_short(const tx_task *t)
 {
-    return TX_FAIL(TX_ERR_FORMAT, "%s: no text in it has two tokens, so there is nothing to predict", t->opts.file);
+    return TX_FAIL(TX_ERR_FORMAT, "%s: no text in it has %s, so there is nothing to predict", t->opts.file,
+                   t->opts.masked ? "a token" : "two tokens");
 }
 
 /* ---- any text ---- */
@@ -34,6 +48,10 @@ static tx_status add_document(tx_task *t, const tx_tokenizer *tok, const char *t
     int64_t begin = (int64_t)t->ids.n;
     tx_bytes first = { 0 };
     TX_TRY(tx_tokenizer_encode(tok, text, n, &t->ids));
+    if (t->opts.masked) {
+        t->n_bytes += (int64_t)n;
+        return add_masked_windows(t, begin);
+    }
     if ((int64_t)t->ids.n - begin < 2) {
         t->n_documents++;
         return TX_OK;
