@@ -145,9 +145,13 @@ static const char *words_of(unsigned change, char *buf, size_t cap)
         unsigned bit;
         const char *word;
     } words[] = {
-        { TX_CHANGE_TRANSPOSED, "transposed" }, { TX_CHANGE_REORDERED, "rows reordered" },
-        { TX_CHANGE_PADDED, "padded" },         { TX_CHANGE_CUT, "padding dropped" },
-        { TX_CHANGE_SPLIT, "split" },           { TX_CHANGE_MERGED, "merged" },
+        { TX_CHANGE_TRANSPOSED, "transposed" },
+        { TX_CHANGE_REORDERED, "rows reordered" },
+        { TX_CHANGE_PADDED, "padded" },
+        { TX_CHANGE_CUT, "padding dropped" },
+        { TX_CHANGE_SPLIT, "split" },
+        { TX_CHANGE_MERGED, "merged" },
+        { TX_CHANGE_SUMMED, "the first token type added" },
     };
     size_t n = 0;
     snprintf(buf, cap, "copied");

@@ -1,4 +1,5 @@
-/* proof.h - that a conversion has changed nothing: the same tokens through the source and through what was written. */
+/* proof.h - that a conversion has changed nothing: the same tokens through the source and through what was written, or
+ * the same samples where the model is a BERT. */
 #ifndef TX_API_PROOF_H
 #define TX_API_PROOF_H
 

@@ -27,12 +27,18 @@ static void close_folder(tx_source *src)
     tx_huggingface_close(src->impl);
 }
 
+static bool has_tensor(const void *hf, const char *name)
+{
+    return tx_huggingface_find(hf, name);
+}
+
 static tx_status options(tx_source *src, const json_t *all, json_t **out)
 {
     const json_t *config = tx_huggingface_config(hf_of(src));
     const tx_hf_format *format;
     (void)all;
-    tx_status st = tx_hf_format_find(&format, json_string_value(json_object_get(config, "model_type")));
+    const char *model_type = json_string_value(json_object_get(config, "model_type"));
+    tx_status st = tx_hf_format_find(&format, model_type, has_tensor, hf_of(src));
     if (!st) st = format->options(out, config);
     if (st) return tx_fail_prefix(st, "%s", src->path);
     src->vocab_size = json_integer_value(json_object_get(*out, "vocab_size"));
@@ -80,14 +86,15 @@ static tx_status read_part(const tx_source *src, const tx_hf_format *format, con
     return TX_OK;
 }
 
-static bool is_extra(const tx_hf_format *format, const char *name)
+/* Why no parameter comes from it; NULL: it should not be there. */
+static const char *why_extra(const tx_hf_format *format, const char *name)
 {
     size_t n = strlen(name);
-    for (const char *const *end = format->extra; *end; end++) {
-        size_t k = strlen(*end);
-        if (n >= k && !strcmp(name + n - k, *end)) return true;
+    for (const tx_hf_extra *extra = format->extra; extra->end; extra++) {
+        size_t k = strlen(extra->end);
+        if (n >= k && !strcmp(name + n - k, extra->end)) return extra->why;
     }
-    return false;
+    return NULL;
 }
 
 static size_t index_of(const tx_huggingface *hf, const tx_st_tensor *t)
@@ -104,7 +111,10 @@ static tx_status find_tensors(const tx_source *src, const tx_hf_format *format, 
     for (int i = 0; i < m->params.n; i++)
         for (int k = tx_hf_parts(format, m, &m->params.param[i], part); k-- > 0;) {
             const tx_st_tensor *t = find_tensor(hf_of(src), format, part[k].name);
-            if (!t) return TX_FAIL(TX_ERR_FORMAT, "%s: there is no tensor \"%s\"", src->path, part[k].name);
+            bool head = part[k].row->theirs[0] == '/' && format->partial;
+            if (!t)
+                return TX_FAIL(TX_ERR_FORMAT, "%s: there is no tensor \"%s\"%s%s", src->path, part[k].name,
+                               head ? "; " : "", head ? format->partial : "");
             known[index_of(hf_of(src), t)] = 1;
         }
     return TX_OK;
@@ -131,7 +141,7 @@ static tx_status check(tx_source *src, const tx_model *m)
     for (size_t i = 0; i < n * ranks; i++) known[i % n] |= known[n + i];
     for (size_t i = 0; i < n; i++) {
         const char *name = tx_huggingface_at(hf_of(src), i)->name;
-        if (known[i] || is_extra(format, name)) continue;
+        if (known[i] || why_extra(format, name)) continue;
         st = TX_FAIL(TX_ERR_FORMAT, "%s: holds tensors that a %s of %lld layers does not have, such as \"%s\"",
                      src->path, format->model_type, (long long)m->n_layers, name);
         break;
@@ -139,6 +149,15 @@ static tx_status check(tx_source *src, const tx_model *m)
 out:
     tx_free(known);
     return st;
+}
+
+static int64_t most_numel(const tx_hf_part *part, int n_parts, int64_t n)
+{
+    for (int k = 0; k < n_parts; k++) {
+        int64_t theirs = part[k].n_dims == 2 ? part[k].dim[0] * part[k].dim[1] : part[k].dim[0];
+        if (theirs > n) n = theirs;
+    }
+    return n;
 }
 
 /* One tensor of ours is up to three there; they are read one after the other into a second buffer. */
@@ -150,11 +169,11 @@ static tx_status read(tx_source *src, const tx_model *m, int part_number, const 
     int64_t n = tx_param_whole_numel(p);
     (void)part_number; /* there are only weights */
     TX_TRY(tx_hf_format_of(&format, m));
-    TX_TRY(tx_alloc(&theirs, (size_t)n, sizeof *theirs, "a tensor"));
+    int n_parts = tx_hf_parts(format, m, p, part);
+    TX_TRY(tx_alloc(&theirs, (size_t)most_numel(part, n_parts, n), sizeof *theirs, "a tensor"));
     memset(whole, 0, (size_t)n * sizeof *whole); /* rows that the file may lack */
     tx_status st = TX_OK;
-    for (int n_parts = tx_hf_parts(format, m, p, part), k = 0; k < n_parts && !st; k++)
-        st = read_part(src, format, m, &part[k], theirs, whole);
+    for (int k = 0; k < n_parts && !st; k++) st = read_part(src, format, m, &part[k], theirs, whole);
     tx_free(theirs);
     return st;
 }
@@ -162,7 +181,7 @@ static tx_status read(tx_source *src, const tx_model *m, int part_number, const 
 static unsigned change(const tx_source *src, const tx_model *m, const tx_param *p)
 {
     (void)src;
-    return tx_hf_change(m, p) | (p->whole_logical < p->whole[0] ? TX_CHANGE_PADDED : 0);
+    return tx_hf_change(m, p, false) | (p->whole_logical < p->whole[0] ? TX_CHANGE_PADDED : 0);
 }
 
 static tx_status dropped(const tx_source *src, const tx_model *m, tx_dropped_fn *tell, void *user)
@@ -176,10 +195,7 @@ static tx_status dropped(const tx_source *src, const tx_model *m, tx_dropped_fn 
         for (int k = 0; k < m->params.n && !taken; k++)
             for (int n = tx_hf_parts(format, m, &m->params.param[k], part); n-- > 0;)
                 taken = taken || find_tensor(hf_of(src), format, part[n].name) == t;
-        if (!taken)
-            TX_TRY(tell(user, t->name,
-                        strstr(t->name, "lm_head") || strstr(t->name, "decoder") ? "tied to the word embedding"
-                                                                                 : "no weight"));
+        if (!taken) TX_TRY(tell(user, t->name, why_extra(format, t->name)));
     }
     return TX_OK;
 }

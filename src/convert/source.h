@@ -27,7 +27,8 @@ typedef enum tx_tensor_change {
     TX_CHANGE_PADDED = 4,    /* rows of the vocabulary: they are zero */
     TX_CHANGE_CUT = 8,       /* rows of the vocabulary: padding is left out */
     TX_CHANGE_SPLIT = 16,    /* one there, several here, or pieces of ranks */
-    TX_CHANGE_MERGED = 32
+    TX_CHANGE_MERGED = 32,
+    TX_CHANGE_SUMMED = 64 /* positions, and what the only kind of segment adds */
 } tx_tensor_change;
 
 /* Tells of one tensor of the source that no parameter comes from. */

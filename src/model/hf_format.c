@@ -6,21 +6,26 @@
 
 #include "base/str.h"
 
-extern const tx_hf_format tx_hf_gpt2, tx_hf_llama, tx_hf_bert, tx_hf_megatron_bert;
+extern const tx_hf_format tx_hf_gpt2, tx_hf_llama, tx_hf_bert, tx_hf_bert_masked, tx_hf_megatron_bert,
+    tx_hf_megatron_bert_masked;
 
-static const tx_hf_format *const formats[] = { &tx_hf_gpt2, &tx_hf_llama, &tx_hf_bert, &tx_hf_megatron_bert };
+/* Of one model_type in a row, those with a sign first. */
+static const tx_hf_format *const formats[] = { &tx_hf_gpt2,        &tx_hf_llama,         &tx_hf_bert,
+                                               &tx_hf_bert_masked, &tx_hf_megatron_bert, &tx_hf_megatron_bert_masked };
 enum { N_FORMATS = sizeof formats / sizeof formats[0] };
 
-tx_status tx_hf_format_find(const tx_hf_format **out, const char *model_type)
+tx_status tx_hf_format_find(const tx_hf_format **out, const char *model_type, tx_hf_has *has, const void *user)
 {
     tx_str names = { 0 };
     for (int i = 0; i < N_FORMATS; i++) {
-        if (model_type && !strcmp(formats[i]->model_type, model_type)) {
-            *out = formats[i];
+        const tx_hf_format *f = formats[i];
+        if (model_type && !strcmp(f->model_type, model_type) && (!f->sign || has(user, f->sign))) {
+            *out = f;
             tx_str_free(&names);
             return TX_OK;
         }
-        TX_TRY(tx_str_printf(&names, "%s%s", i ? ", " : "", formats[i]->model_type));
+        if (i && !strcmp(f->model_type, formats[i - 1]->model_type)) continue;
+        TX_TRY(tx_str_printf(&names, "%s%s", i ? ", " : "", f->model_type));
     }
     tx_status st = TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: model_type \"%s\" is not built yet (there are: %s)",
                            model_type ? model_type : "", names.data);
@@ -39,7 +44,8 @@ tx_status tx_hf_format_of(const tx_hf_format **out, const tx_model *m)
         return TX_FAIL(
             TX_ERR_UNSUPPORTED,
             "Hugging Face has no BERT with these options: MegatronBertForPreTraining is the model without any "
-            "of the model's options, BertForPreTraining has --post-layernorm; both have the binary head");
+            "of the model's options, BertForPreTraining has --post-layernorm; with --bert-no-binary-head they are "
+            "MegatronBertForMaskedLM and BertForMaskedLM");
     return TX_FAIL(TX_ERR_UNSUPPORTED,
                    "Hugging Face has no model with these options: GPT2LMHeadModel is the model without any of the "
                    "model's options, LlamaForCausalLM has --normalization rmsnorm, --swiglu, "
@@ -60,6 +66,8 @@ static int64_t rows_of(const tx_model *m, const tx_param *p, tx_hf_rows rows)
         return p->whole[0] / 2;
     case TX_HF_VOCAB:
         return m->n_valid;
+    case TX_HF_SEGMENTS:
+        return 2;
     case TX_HF_ALL:
     case TX_HF_QKV:
         break;
@@ -88,6 +96,7 @@ static int64_t our_row(const tx_model *m, const tx_param *p, tx_hf_rows rows, in
     case TX_HF_ALL:
     case TX_HF_VOCAB:
     case TX_HF_FIRST:
+    case TX_HF_SEGMENTS:
         break;
     }
     return r;
@@ -121,8 +130,22 @@ bool tx_hf_reorders(const tx_hf_part *part)
     return rows == TX_HF_QKV || rows == TX_HF_Q || rows == TX_HF_K || rows == TX_HF_V;
 }
 
+/* Of ours every row is a token's. What is 0 there leaves -0 as it is. */
+static void copy_segments(const tx_hf_part *part, float *theirs, float *ours, bool to_hf)
+{
+    int64_t rows = part->param->whole[0], cols = part->dim[1];
+    if (to_hf) memset(theirs, 0, (size_t)(part->dim[0] * cols) * sizeof *theirs);
+    for (int64_t r = 0; r < rows && !to_hf; r++)
+        for (int64_t k = 0; k < cols; k++)
+            if (theirs[k] != 0) ours[r * cols + k] += theirs[k];
+}
+
 void tx_hf_copy(const tx_model *m, const tx_hf_part *part, float *theirs, float *ours, bool to_hf)
 {
+    if (part->row->rows == TX_HF_SEGMENTS) {
+        copy_segments(part, theirs, ours, to_hf);
+        return;
+    }
     const tx_param *p = part->param;
     bool transposed = part->row->transposed;
     int64_t rows = part->dim[transposed], cols = part->dim[!transposed];

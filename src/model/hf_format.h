@@ -16,7 +16,9 @@ typedef enum tx_hf_rows {
     TX_HF_K,     /* its keys, */
     TX_HF_V,     /* its values: see attention.h for our order */
     TX_HF_FIRST, /* the first half */
-    TX_HF_SECOND
+    TX_HF_SECOND,
+    TX_HF_SEGMENTS /* none: its rows are what two kinds of segments add to every token. The first is added to all of
+                    * ours, as the model has one segment; there it is 0 then */
 } tx_hf_rows;
 
 /* A row of a table: one tensor there. A parameter of ours that is cut in several has several rows. */
@@ -31,14 +33,21 @@ typedef struct tx_hf_old {
     const char *now, *then;
 } tx_hf_old;
 
+/* A tensor that may be there beside the table's, by the end of its name. */
+typedef struct tx_hf_extra {
+    const char *end, *why; /* why: no parameter comes from it */
+} tx_hf_extra;
+
 typedef struct tx_hf_format {
     const char *model_type;        /* in config.json */
+    const char *sign;              /* a tensor that tells its files from others of this model_type; NULL: none has to */
     const char *model;             /* ours: tx_model_type_find */
     const char *prefix;            /* of all names but those that begin with '/'; files of the bare model lack it */
     const char *layers;            /* then "layers.0." */
     const tx_hf_name *top, *layer; /* both end with a row of NULLs */
-    const char *const *extra;      /* ends of names that may be there beside the table's; NULL at the end */
+    const tx_hf_extra *extra;      /* NULLs at the end */
     const tx_hf_old *old;          /* or NULL; NULLs at the end */
+    const char *partial;           /* of the error where a tensor without the prefix is missing; or NULL */
     /* Whether a model is one of these; the same on all ranks. */
     bool (*fits)(const tx_model *m);
     /* config.json to option values (for tx_config_from_json) plus "vocab_size", and back. */
@@ -46,8 +55,11 @@ typedef struct tx_hf_format {
     tx_status (*config)(json_t **out, const tx_model *m);
 } tx_hf_format;
 
-/* By the model_type of a config.json; TX_ERR_UNSUPPORTED lists those there are. */
-tx_status tx_hf_format_find(const tx_hf_format **out, const char *model_type);
+/* Whether there is a tensor of that name. */
+typedef bool tx_hf_has(const void *user, const char *name);
+
+/* By the model_type of a config.json and the tensors beside it; TX_ERR_UNSUPPORTED lists those there are. */
+tx_status tx_hf_format_find(const tx_hf_format **out, const char *model_type, tx_hf_has *has, const void *user);
 
 /* What a model can be written as. TX_ERR_UNSUPPORTED: Hugging Face has no model with its options. */
 tx_status tx_hf_format_of(const tx_hf_format **out, const tx_model *m);

@@ -30,7 +30,7 @@ static void open_folder(opened *o, const char *name)
     ASSERT_OK(tx_config_parse_string(&o->cfg, "convert", "--to native a b"));
     ASSERT_OK(tx_source_options(&o->src, o->cfg, false));
     if (!o->cfg->seq_length) o->cfg->seq_length = o->cfg->max_position_embeddings;
-    ASSERT_OK(tx_model_type_find("GPT")->create(&o->m, o->cfg, o->src.vocab_size, NULL));
+    ASSERT_OK(tx_model_type_of(o->cfg)->create(&o->m, o->cfg, o->src.vocab_size, NULL));
     if (o->src.type->check) ASSERT_OK(o->src.type->check(&o->src, o->m));
     for (int i = 0; i < o->m->params.n; i++)
         if (o->m->params.param[i].numel > largest) largest = o->m->params.param[i].numel;
@@ -45,12 +45,13 @@ static void close_folder(opened *o)
     tx_source_close(&o->src);
 }
 
-/* Their name of a part's parameter: "exp_avg.language_model.encoder. ..." */
+/* Their name of a part's parameter: "exp_avg.language_model.encoder. ...". A BERT's heads stand beside it. */
 static const tx_st_tensor *expected(const tx_safetensors *f, const char *part, const char *name)
 {
     char theirs[256];
-    snprintf(theirs, sizeof theirs, "%s%slanguage_model.%s", strcmp(part, TX_CKPT_MODEL) ? part : "",
-             strcmp(part, TX_CKPT_MODEL) ? "." : "", name);
+    bool head = !strncmp(name, "lm_head.", 8) || !strncmp(name, "binary_head.", 12);
+    snprintf(theirs, sizeof theirs, "%s%s%s%s", strcmp(part, TX_CKPT_MODEL) ? part : "",
+             strcmp(part, TX_CKPT_MODEL) ? "." : "", head ? "" : "language_model.", name);
     return tx_safetensors_find(f, theirs);
 }
 
@@ -107,6 +108,20 @@ static void megatron(void **state)
     compare_all("classic_dp2_distopt_bf16", "classic_dp2_distopt_bf16", "megatron", 3, 4);
 }
 
+/* Recognised by its parameters, all of which are there. */
+static void bert(void **state)
+{
+    (void)state;
+    opened o;
+    open_folder(&o, "bert_classic_tp1");
+    assert_string_equal(o.m->type->name, "BERT");
+    assert_int_equal(o.m->params.n, 38);
+    assert_int_equal(o.cfg->bert_binary_head, true);
+    assert_int_equal(o.cfg->post_layernorm, false);
+    close_folder(&o);
+    compare_all("bert_classic_tp1", "bert_classic_tp1", "megatron", 3, 4);
+}
+
 /* Rows of query_key_value in the order of version 1, names as they were. */
 static void old_versions(void **state)
 {
@@ -157,7 +172,7 @@ static void incomplete(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deepspeed),    cmocka_unit_test(universal), cmocka_unit_test(megatron),
+        cmocka_unit_test(deepspeed),    cmocka_unit_test(universal), cmocka_unit_test(megatron), cmocka_unit_test(bert),
         cmocka_unit_test(old_versions), SCRATCH_TEST(release),       SCRATCH_TEST(incomplete),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

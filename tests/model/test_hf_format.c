@@ -25,7 +25,7 @@ static tx_status options(json_t **out, const char *text)
     const tx_hf_format *llama;
     json_t *config = parse(text);
     *out = NULL;
-    ASSERT_OK(tx_hf_format_find(&llama, "llama"));
+    ASSERT_OK(tx_hf_format_find(&llama, "llama", NULL, NULL));
     tx_status st = llama->options(out, config);
     json_decref(config);
     return st;
@@ -82,8 +82,9 @@ static void what_is_refused(void **state)
         assert_null(o);
     }
     const tx_hf_format *none;
-    ASSERT_FAILS(tx_hf_format_find(&none, "mamba"), TX_ERR_UNSUPPORTED, "there are: gpt2, llama");
-    ASSERT_FAILS(tx_hf_format_find(&none, NULL), TX_ERR_UNSUPPORTED, "model_type");
+    ASSERT_FAILS(tx_hf_format_find(&none, "mamba", NULL, NULL), TX_ERR_UNSUPPORTED,
+                 "there are: gpt2, llama, bert, megatron-bert)");
+    ASSERT_FAILS(tx_hf_format_find(&none, NULL, NULL, NULL), TX_ERR_UNSUPPORTED, "model_type");
 }
 
 int main(void)

@@ -1,6 +1,7 @@
 /* bert_hf.c - Hugging Face's BertForPreTraining, which normalises behind its layers (--post-layernorm), and
  * MegatronBertForPreTraining, which does so in front of them. Queries, keys and values are tensors of their own there.
- */
+ * Without the binary head they are BertForMaskedLM and MegatronBertForMaskedLM. These have token types, ours has not:
+ * of a sample's one segment they are the same everywhere, so that positions take in what the first type adds. */
 #include <string.h>
 
 #include "base/log.h"
@@ -21,65 +22,85 @@
 #define ENDS \
     { "embedding.word_embeddings.weight",      "embeddings.word_embeddings.weight",       TX_HF_VOCAB, false }, \
     { "embedding.position_embeddings.weight",  "embeddings.position_embeddings.weight",   TX_HF_ALL,   false }, \
-    { "embedding.tokentype_embeddings.weight", "embeddings.token_type_embeddings.weight", TX_HF_ALL,   false }, \
-    SAME("pooler.dense", "pooler.dense"), \
     SAME("lm_head.dense", "/cls.predictions.transform.dense"), \
     SAME("lm_head.layernorm", "/cls.predictions.transform.LayerNorm"), \
-    { "lm_head.bias",                          "/cls.predictions.bias",                   TX_HF_VOCAB, false }, \
+    { "lm_head.bias",                          "/cls.predictions.bias",                   TX_HF_VOCAB, false }
+#define WITH_BINARY \
+    { "embedding.tokentype_embeddings.weight", "embeddings.token_type_embeddings.weight", TX_HF_ALL, false }, \
+    SAME("pooler.dense", "pooler.dense"), \
     SAME("binary_head", "/cls.seq_relationship")
+#define WITHOUT_BINARY \
+    { "embedding.position_embeddings.weight",  "embeddings.token_type_embeddings.weight", TX_HF_SEGMENTS, false }
+#define POST_NORM SAME("embedding.layernorm", "embeddings.LayerNorm")
+#define PRE_NORM SAME("encoder.final_layernorm", "encoder.ln")
+#define END { NULL, NULL, TX_HF_ALL, false }
 
-static const tx_hf_name post_top[] = {
-    ENDS,
-    SAME("embedding.layernorm", "embeddings.LayerNorm"),
-    { NULL, NULL, TX_HF_ALL, false },
-};
+static const tx_hf_name post_top[] = { ENDS, POST_NORM, WITH_BINARY, END };
+static const tx_hf_name post_top_masked[] = { ENDS, POST_NORM, WITHOUT_BINARY, END };
+static const tx_hf_name pre_top[] = { ENDS, PRE_NORM, WITH_BINARY, END };
+static const tx_hf_name pre_top_masked[] = { ENDS, PRE_NORM, WITHOUT_BINARY, END };
 static const tx_hf_name post_layer[] = {
     MATRICES,
     SAME("post_attention_layernorm", "attention.output.LayerNorm"),
     SAME("post_mlp_layernorm", "output.LayerNorm"),
-    { NULL, NULL, TX_HF_ALL, false },
-};
-static const tx_hf_name pre_top[] = {
-    ENDS,
-    SAME("encoder.final_layernorm", "encoder.ln"),
-    { NULL, NULL, TX_HF_ALL, false },
+    END,
 };
 static const tx_hf_name pre_layer[] = {
     MATRICES,
     SAME("input_layernorm", "attention.ln"),
     SAME("post_attention_layernorm", "ln"),
-    { NULL, NULL, TX_HF_ALL, false },
+    END,
 };
 /* clang-format on */
 
-/* A buffer, and the matrix that is tied to the embedding with a second name of its bias. */
-static const char *const extra[] = { "embeddings.position_ids", "cls.predictions.decoder.weight",
-                                     "cls.predictions.decoder.bias", NULL };
+static const tx_hf_extra extra[] = { { "embeddings.position_ids", "no weight" },
+                                     { "cls.predictions.decoder.weight", "tied to the word embedding" },
+                                     { "cls.predictions.decoder.bias", "another name of the head's bias" },
+                                     { NULL, NULL } };
+static const tx_hf_extra extra_masked[] = { { "embeddings.position_ids", "no weight" },
+                                            { "cls.predictions.decoder.weight", "tied to the word embedding" },
+                                            { "cls.predictions.decoder.bias", "another name of the head's bias" },
+                                            { "pooler.dense.weight", "there is no binary head" },
+                                            { "pooler.dense.bias", "there is no binary head" },
+                                            { NULL, NULL } };
 
 static const tx_hf_old old[] = { { "LayerNorm.weight", "LayerNorm.gamma" },
                                  { "LayerNorm.bias", "LayerNorm.beta" },
+                                 { "cls.predictions.bias", "cls.predictions.decoder.bias" },
                                  { NULL, NULL } };
+static const char partial[] = "a model with its masked-LM head is needed: BertForPreTraining's or BertForMaskedLM's "
+                              "files have all of it, a bare BertModel's or a classifier's do not";
 
 /* ---- which models ---- */
 
-static bool fits(const tx_model *m, bool post_norm)
+static bool fits(const tx_model *m, bool post_norm, bool has_binary)
 {
     const tx_bert *g = (const tx_bert *)m;
     const tx_block *b = &g->t.block[0];
     return b->post_norm == post_norm && b->ln1.kind == TX_LAYERNORM && !b->ln1.plus_one && !b->residual_post_norm &&
            !b->attn.n_rot && m->n_groups == m->n_heads && m->head_dim * m->n_heads == m->hidden && !b->mlp.gated &&
            b->mlp.activation != TX_SQUARED_RELU && g->t.traits & TX_WITH_POS && g->t.traits & TX_WITH_BIAS &&
-           g->has_binary;
+           g->has_binary == has_binary;
 }
 
 static bool fits_post(const tx_model *m)
 {
-    return fits(m, true);
+    return fits(m, true, true);
+}
+
+static bool fits_post_masked(const tx_model *m)
+{
+    return fits(m, true, false);
 }
 
 static bool fits_pre(const tx_model *m)
 {
-    return fits(m, false);
+    return fits(m, false, true);
+}
+
+static bool fits_pre_masked(const tx_model *m)
+{
+    return fits(m, false, false);
 }
 
 /* ---- config.json ---- */
@@ -112,7 +133,7 @@ static tx_status check_config(const json_t *config)
     return TX_OK;
 }
 
-static tx_status options(json_t **out, const json_t *config, bool post_norm)
+static tx_status options(json_t **out, const json_t *config, bool post_norm, bool has_binary)
 {
     int64_t layers, hidden, heads, positions, vocab, inner;
     bool tanh_form;
@@ -127,8 +148,8 @@ static tx_status options(json_t **out, const json_t *config, bool post_norm)
     const json_t *eps = json_object_get(config, "layer_norm_eps");
     json_t *o =
         json_pack("{ss sb sb sI sI sI sI sI sI sI ss sf sb sb sb sb sn sb sb sb sb sb sb sb sI}", "model_type", "BERT",
-                  "post_layernorm", post_norm, "bert_binary_head", 1, "num_layers", layers, "hidden_size", hidden,
-                  "num_attention_heads", heads, "num_key_value_heads", heads, "kv_channels", hidden / heads,
+                  "post_layernorm", post_norm, "bert_binary_head", has_binary, "num_layers", layers, "hidden_size",
+                  hidden, "num_attention_heads", heads, "num_key_value_heads", heads, "kv_channels", hidden / heads,
                   "ffn_hidden_size", inner, "max_position_embeddings", positions, "normalization", "layernorm",
                   "layernorm_epsilon", json_is_number(eps) ? json_number_value(eps) : 1e-12, "bias_gelu_fusion", 0,
                   "openai_gelu", tanh_form, "squared_relu", 0, "swiglu", 0, "glu_activation", "add_bias_linear", 1,
@@ -142,12 +163,28 @@ static tx_status options(json_t **out, const json_t *config, bool post_norm)
 
 static tx_status options_post(json_t **out, const json_t *config)
 {
-    return options(out, config, true);
+    return options(out, config, true, true);
+}
+
+static tx_status options_post_masked(json_t **out, const json_t *config)
+{
+    return options(out, config, true, false);
 }
 
 static tx_status options_pre(json_t **out, const json_t *config)
 {
-    return options(out, config, false);
+    return options(out, config, false, true);
+}
+
+static tx_status options_pre_masked(json_t **out, const json_t *config)
+{
+    return options(out, config, false, false);
+}
+
+static const char *class_of(const tx_bert *g)
+{
+    if (g->t.block[0].post_norm) return g->has_binary ? "BertForPreTraining" : "BertForMaskedLM";
+    return g->has_binary ? "MegatronBertForPreTraining" : "MegatronBertForMaskedLM";
 }
 
 static tx_status config(json_t **out, const tx_model *m)
@@ -156,46 +193,35 @@ static tx_status config(json_t **out, const tx_model *m)
     const tx_block *b = &g->t.block[0];
     if (b->mlp.activation != g->activation)
         tx_warn("this model's layers have the tanh form of GELU and its masked-LM head, as Megatron's, the erf form; "
-                "Hugging Face has one hidden_act for both, gelu_new here: logits will differ a little, which "
-                "--no-proof accepts");
+                "Hugging Face has one hidden_act for both, gelu_new here: its logits differ a little");
     json_t *o = json_pack(
         "{ss s[s] sI sI sI sI sI sI sI ss sf sf sf sI sb}", "model_type", b->post_norm ? "bert" : "megatron-bert",
-        "architectures", b->post_norm ? "BertForPreTraining" : "MegatronBertForPreTraining", "num_hidden_layers",
-        (json_int_t)m->n_layers, "hidden_size", (json_int_t)m->hidden, "num_attention_heads", (json_int_t)m->n_heads,
-        "intermediate_size", (json_int_t)m->ffn, "max_position_embeddings", (json_int_t)m->max_positions, "vocab_size",
-        (json_int_t)m->n_valid, "type_vocab_size", (json_int_t)2, "hidden_act",
-        b->mlp.activation == TX_GELU_TANH ? "gelu_new" : "gelu", "layer_norm_eps", b->ln1.eps, "hidden_dropout_prob",
-        b->p_drop, "attention_probs_dropout_prob", b->attn.p_drop, "pad_token_id", (json_int_t)0, "tie_word_embeddings",
-        1);
+        "architectures", class_of(g), "num_hidden_layers", (json_int_t)m->n_layers, "hidden_size",
+        (json_int_t)m->hidden, "num_attention_heads", (json_int_t)m->n_heads, "intermediate_size", (json_int_t)m->ffn,
+        "max_position_embeddings", (json_int_t)m->max_positions, "vocab_size", (json_int_t)m->n_valid,
+        "type_vocab_size", (json_int_t)2, "hidden_act", b->mlp.activation == TX_GELU_TANH ? "gelu_new" : "gelu",
+        "layer_norm_eps", b->ln1.eps, "hidden_dropout_prob", b->p_drop, "attention_probs_dropout_prob", b->attn.p_drop,
+        "pad_token_id", (json_int_t)0, "tie_word_embeddings", 1);
     if (!o) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
     *out = o;
     return TX_OK;
 }
 
-extern const tx_hf_format tx_hf_bert, tx_hf_megatron_bert; /* hf_format.c lists them */
-const tx_hf_format tx_hf_bert = {
-    .model_type = "bert",
-    .model = "BERT",
-    .prefix = "bert.",
-    .layers = "encoder.layer",
-    .top = post_top,
-    .layer = post_layer,
-    .extra = extra,
-    .old = old,
-    .fits = fits_post,
-    .options = options_post,
-    .config = config,
-};
-const tx_hf_format tx_hf_megatron_bert = {
-    .model_type = "megatron-bert",
-    .model = "BERT",
-    .prefix = "bert.",
-    .layers = "encoder.layer",
-    .top = pre_top,
-    .layer = pre_layer,
-    .extra = extra,
-    .old = old,
-    .fits = fits_pre,
-    .options = options_pre,
-    .config = config,
-};
+extern const tx_hf_format tx_hf_bert, tx_hf_bert_masked, tx_hf_megatron_bert,
+    tx_hf_megatron_bert_masked; /* hf_format.c lists them */
+
+#define FORMAT(type, mark, tops, layers_, extras, fits_, options_)                                                    \
+    {                                                                                                                 \
+        .model_type = type, .sign = mark, .model = "BERT", .prefix = "bert.", .layers = "encoder.layer", .top = tops, \
+        .layer = layers_, .extra = extras, .old = old, .partial = partial, .fits = fits_, .options = options_,        \
+        .config = config                                                                                              \
+    }
+#define SIGN "cls.seq_relationship.weight"
+
+const tx_hf_format tx_hf_bert = FORMAT("bert", SIGN, post_top, post_layer, extra, fits_post, options_post);
+const tx_hf_format tx_hf_bert_masked =
+    FORMAT("bert", NULL, post_top_masked, post_layer, extra_masked, fits_post_masked, options_post_masked);
+const tx_hf_format tx_hf_megatron_bert =
+    FORMAT("megatron-bert", SIGN, pre_top, pre_layer, extra, fits_pre, options_pre);
+const tx_hf_format tx_hf_megatron_bert_masked =
+    FORMAT("megatron-bert", NULL, pre_top_masked, pre_layer, extra_masked, fits_pre_masked, options_pre_masked);

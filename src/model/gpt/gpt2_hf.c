@@ -31,7 +31,10 @@ static const tx_hf_name layer[] = {
 /* clang-format on */
 
 /* Buffers of old files that hold no weights, and the head that is tied to the embedding. */
-static const char *const extra[] = { ".attn.bias", ".attn.masked_bias", "lm_head.weight", NULL };
+static const tx_hf_extra extra[] = { { ".attn.bias", "no weight" },
+                                     { ".attn.masked_bias", "no weight" },
+                                     { "lm_head.weight", "tied to the word embedding" },
+                                     { NULL, NULL } };
 
 static bool fits(const tx_model *m)
 {

@@ -26,7 +26,9 @@ static const tx_hf_name layer[] = {
 /* clang-format on */
 
 /* A buffer of old files, and the head where it is tied to the embedding. */
-static const char *const extra[] = { ".rotary_emb.inv_freq", "lm_head.weight", NULL };
+static const tx_hf_extra extra[] = { { ".rotary_emb.inv_freq", "no weight" },
+                                     { "lm_head.weight", "tied to the word embedding" },
+                                     { NULL, NULL } };
 
 static bool fits(const tx_model *m)
 {
