@@ -35,19 +35,14 @@ static tx_status open_split(tx_train_data **data, const tx_blend **part, tx_conf
 }
 
 /* Rank 0 makes the index files that the others then find. */
-static tx_status open_data(tx_train_data **data, const tx_blend **part, tx_config *cfg, const tx_trainer *t,
-                           const tx_tokenizer *bert)
+tx_status tx__evaluation_data_open(tx_train_data **data, const tx_blend **part, tx_config *cfg, const tx_grid *grid,
+                                   int64_t vocab_size, const tx_tokenizer *bert)
 {
     tx_status st = TX_OK;
-    if (t->grid->rank == 0) st = open_split(data, part, cfg, t->model->vocab_size, bert);
-    TX_TRY(tx_comm_agree(t->grid->world, st));
-    if (t->grid->rank) st = open_split(data, part, cfg, t->model->vocab_size, bert);
-    return tx_comm_agree(t->grid->world, st);
-}
-
-static json_t *number(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
+    if (grid->rank == 0) st = open_split(data, part, cfg, vocab_size, bert);
+    TX_TRY(tx_comm_agree(grid->world, st));
+    if (grid->rank) st = open_split(data, part, cfg, vocab_size, bert);
+    return tx_comm_agree(grid->world, st);
 }
 
 /* One line of JSON, or the words of a run's evaluation. */
@@ -67,11 +62,8 @@ static tx_status tell(const tx_trainer *t, int64_t n, const double *loss, tx_lin
     TX_TRY(tx_text_replace_invalid(data, strlen(data), &name));
     json_t *o = json_pack("{s:s, s:s#, s:s, s:I, s:I, s:o, s:o}", "task", "dataset", "data", name.data, (int)name.n,
                           "split", cfg->eval_split, "iteration", (json_int_t)t->iteration, "samples", (json_int_t)n,
-                          "loss", number(*loss), "ppl", isfinite(*loss) ? json_real(exp(fmin(20, *loss))) : json_null());
-    if (o && t->model->n_losses > 1 && json_object_set_new(o, "sop_loss", number(loss[1]))) {
-        json_decref(o);
-        o = NULL;
-    }
+                          "loss", isfinite(*loss) ? json_real(*loss) : json_null(), "ppl",
+                          isfinite(*loss) ? json_real(exp(fmin(20, *loss))) : json_null());
     char *json = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     if (json) line(user, json);
     tx_bytes_free(&name);
@@ -97,33 +89,43 @@ out:
     return st;
 }
 
-static tx_status evaluate_dataset(tx_config *cfg, const tx_grid *grid, tx_line_fn *line, void *user)
+static tx_status evaluate_gpt(tx_config *cfg, tx_source *src, const tx_grid *grid, tx_line_fn *line, void *user)
 {
-    tx_source src = { 0 };
     tx_trainer *t = NULL;
     tx_train_data *data = NULL;
     tx_tokenizer *tok = NULL;
     const tx_blend *part;
     int32_t eod = -1;
     tx_status st;
-    TX_GOTO(tx_train_data_exists(cfg));
-    TX_GOTO(tx_source_open_options(&src, cfg, grid->world));
-    TX_GOTO(tx_source_options(&src, cfg, false));
-    if (!cfg->seq_length) cfg->seq_length = cfg->max_position_embeddings; /* a Hugging Face folder does not say */
-    bool bert = tx_model_type_of(cfg)->reads_sentences;
-    if (bert || tx_trainer_eod_flag(cfg)) TX_GOTO(tx__tokenizer_for(cfg, src.dir, &tok));
-    if (tok) eod = tx_tokenizer_eod(tok);
-    TX_GOTO(tx_trainer_create(&t, cfg, src.vocab_size, eod, false, grid));
-    if (src.type->resumes)
-        TX_GOTO(tx_trainer_load(t, &src));
+    if (tx_trainer_eod_flag(cfg)) {
+        TX_GOTO(tx__tokenizer_for(cfg, src->dir, &tok));
+        eod = tx_tokenizer_eod(tok);
+    }
+    TX_GOTO(tx_trainer_create(&t, cfg, src->vocab_size, eod, false, grid));
+    if (src->type->resumes)
+        TX_GOTO(tx_trainer_load(t, src));
     else
-        TX_GOTO(tx__trainer_take_weights(t, &src));
-    TX_GOTO(open_data(&data, &part, cfg, t, bert ? tok : NULL));
+        TX_GOTO(tx__trainer_take_weights(t, src));
+    TX_GOTO(tx__evaluation_data_open(&data, &part, cfg, grid, t->model->vocab_size, NULL));
     TX_GOTO(evaluate(t, part, line, user));
 out:
     tx_tokenizer_close(tok);
     tx_train_data_close(data);
     tx_trainer_destroy(t);
+    return st;
+}
+
+static tx_status evaluate_dataset(tx_config *cfg, const tx_grid *grid, tx_line_fn *line, void *user)
+{
+    tx_source src = { 0 };
+    tx_status st;
+    TX_GOTO(tx_train_data_exists(cfg));
+    TX_GOTO(tx_source_open_options(&src, cfg, grid->world));
+    TX_GOTO(tx_source_options(&src, cfg, false));
+    if (!cfg->seq_length) cfg->seq_length = cfg->max_position_embeddings; /* a Hugging Face folder does not say */
+    st = tx_model_type_of(cfg)->reads_sentences ? tx__evaluate_sentences(cfg, &src, grid, line, user)
+                                                : evaluate_gpt(cfg, &src, grid, line, user);
+out:
     tx_source_close(&src);
     return st;
 }

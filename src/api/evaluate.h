@@ -2,10 +2,18 @@
 #ifndef TX_API_EVALUATE_H
 #define TX_API_EVALUATE_H
 
-#include "config/config.h"
+#include "api/inference.h"
+#include "data/train_data.h"
 #include "triax/run.h"
 
 /* The files of --valid-data, each by itself, on the ranks of this job. */
 tx_status tx__evaluate_tasks(tx_config *cfg, tx_line_fn *line, void *user);
+
+/* The part of --data-path that --eval-split names. Collective.   @bert its tokenizer; NULL for a GPT */
+tx_status tx__evaluation_data_open(tx_train_data **data, const tx_blend **part, tx_config *cfg, const tx_grid *grid,
+                                   int64_t vocab_size, const tx_tokenizer *bert);
+
+/* evaluate_bert.c: that by a model of masked sentences, on all ranks. cfg is completed from the source. */
+tx_status tx__evaluate_sentences(tx_config *cfg, tx_source *src, const tx_grid *grid, tx_line_fn *line, void *user);
 
 #endif

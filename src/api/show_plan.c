@@ -159,8 +159,9 @@ static tx_status show(tx__report *r, const plan_view *v)
     const tx_config *cfg = v->cfg;
     const char *bert = strcmp(cfg->model_type, "BERT") ? "" : "BERT, ";
     TX_TRY(tx__report_line(r, "model: %s%lld layers, hidden size %lld, %lld heads, MLP %lld, sequence length %lld",
-                           bert, (long long)cfg->num_layers, (long long)cfg->hidden_size, (long long)cfg->num_attention_heads,
-                           (long long)cfg->ffn_hidden_size, (long long)cfg->seq_length));
+                           bert, (long long)cfg->num_layers, (long long)cfg->hidden_size,
+                           (long long)cfg->num_attention_heads, (long long)cfg->ffn_hidden_size,
+                           (long long)cfg->seq_length));
     char padded[48] = "";
     if (v->plan.vocab_padded != v->vocab_size)
         snprintf(padded, sizeof padded, ", padded to %lld", (long long)v->plan.vocab_padded);

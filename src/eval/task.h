@@ -6,10 +6,9 @@
  *                               |c c c c c c|            c counts
  *                                   |. . . . c c|        . is context
  *                                       |. . . . c c|
- *                           and for a model that sees both sides (`masked`), windows of seq_length one behind the other,
- *                           each token of which is predicted from all others of its window
- *      LAMBADA              a text's last token, or, strict, all tokens of its last word; before it, the text
- *      multiple-choice      each of the choices behind the context
+ *                           and for a model that sees both sides (`masked`), windows of seq_length one behind the
+ * other, each token of which is predicted from all others of its window LAMBADA              a text's last token, or,
+ * strict, all tokens of its last word; before it, the text multiple-choice      each of the choices behind the context
  *
  *  WIKITEXT103 and LAMBADA do as Megatron-LM's tasks/zeroshot_gpt do, multiple choice as lm-evaluation-harness does
  *  (EleutherAI; `acc` and `acc_norm`). All tokens of the file are in memory. */
@@ -90,8 +89,8 @@ tx_status tx_task_run(tx_task *t, tx_decoder *d, int64_t part, int64_t n_parts, 
                       tx_task_token_fn *token, void *user);
 
 /* The same of a text for a model that sees both sides, of which each token is masked in turn: as many samples as there
- * are tokens. All ranks of the model call; `m` has samples of seq_length + 2 tokens. What comes out, and `token`, is the
- * leader's; the others give NULL for t. */
+ * are tokens. All ranks of the model call; `m` has samples of seq_length + 2 tokens. What comes out, and `token`, is
+ * the leader's; the others give NULL for t. */
 struct tx_masked;
 tx_status tx_task_run_masked(tx_task *t, struct tx_masked *m, const tx_tokenizer *tok, tx_task_sums *out,
                              tx_task_token_fn *token, void *user);
