@@ -39,7 +39,7 @@ static inline tx_status random_model(tx_model **out, void **value, const tx_conf
     tx_model *m = NULL;
     float *x = NULL;
     tx_status st;
-    TX_GOTO(tx_model_type_find("GPT")->create(&m, cfg, VOCAB, grid));
+    TX_GOTO(tx_model_type_of(cfg)->create(&m, cfg, VOCAB, grid));
     TX_GOTO(tx_alloc(&x, (size_t)m->params.numel, sizeof *x, "test"));
     TX_GOTO(random_weights(m, x));
     if (m->dtype != TX_F32) {
