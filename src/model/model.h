@@ -23,8 +23,8 @@ typedef struct tx_batch {
     tx_tensor weight; /* [n] fp32: derivative of the objective by each token's loss */
     tx_tensor loss;   /* [n] fp32, out, nats */
     tx_tensor row;    /* [b + n] i32: the rows of [s*b] that the head reads: every sample's first, then those of
-                       * label; absent: all. Only the first n_labels of n are used then */
-    int64_t n_labels;
+                       * label; absent: all */
+    int64_t n_labels; /* with `row`: what is predicted. Labels from there on are -1, and their row is the first */
     tx_tensor pair_label, pair_weight,
         pair_loss; /* [b] i32, fp32, fp32: the same of the binary head, if there is one */
     tx_dropout_key dropout;

@@ -14,12 +14,12 @@
 #include "model/transformer.h"
 #include "nn/linear.h"
 
-/* What a micro-batch's heads left for backward; tensors lie on the activation stack. n_labels rows of the masked. */
+/* What a micro-batch's heads left for backward; tensors lie on the activation stack. n rows of labels. */
 typedef struct tx_bert_saved {
-    tx_tensor x;  /* [b + n_labels, h], X */
-    tx_tensor u;  /* [n_labels, h], before gelu */
-    tx_tensor g;  /* [n_labels, h], behind it */
-    tx_tensor dn; /* [n_labels, h], gradient of the norm's output */
+    tx_tensor x;  /* [b + n, h], X */
+    tx_tensor u;  /* [n, h], before gelu */
+    tx_tensor g;  /* [n, h], behind it */
+    tx_tensor dn; /* [n, h], gradient of the norm's output */
     tx_norm_saved norm;
     tx_tensor pooled, dlogits; /* [b, h], before tanh; [b, 2] */
     tx_tensor tanh;            /* [b, h] */

@@ -31,8 +31,8 @@ void tx__bert_shape(const tx_model *m, const tx_config *cfg, tx_batch *batch, in
     batch->pair_weight = batch->pair_loss = tx_tensor1(dry, TX_F32, b);
 }
 
-/* One sample, j of b, and its labels behind those of the samples before. */
-static tx_status fill_sample(const tx_model *m, tx_batch *batch, tx_bert_ids in, int64_t j)
+/* One sample, j of b, and its labels behind the *n of the samples before. */
+static tx_status fill_sample(const tx_model *m, tx_batch *batch, tx_bert_ids in, int64_t j, int64_t *n)
 {
     int64_t s = batch->token.dim[0], b = batch->token.dim[1], most = batch->label.dim[0];
     int32_t *token = batch->token.data, *type = batch->type.data, *position = batch->position.data;
@@ -51,25 +51,31 @@ static tx_status fill_sample(const tx_model *m, tx_batch *batch, tx_bert_ids in,
         position[i * b + j] = (int32_t)i;
         if (in.labels[i] == -1) continue;
         TX_TRY(tx_check_id(m, in.labels[i]));
-        if (batch->n_labels == most)
+        if (*n == most)
             return TX_FAIL(TX_ERR_FORMAT,
                            "a micro-batch has more than %lld tokens to predict, which is --mask-prob of all: raise it",
                            (long long)most);
-        ((int32_t *)batch->label.data)[batch->n_labels] = in.labels[i];
-        ((int32_t *)batch->row.data)[b + batch->n_labels++] = (int32_t)(i * b + j);
+        ((int32_t *)batch->label.data)[*n] = in.labels[i];
+        ((int32_t *)batch->row.data)[b + (*n)++] = (int32_t)(i * b + j);
     }
     if (batch->pair_label.data) ((int32_t *)batch->pair_label.data)[j] = *in.is_random;
     return TX_OK;
 }
 
+/* The head always reads as many rows as there may be: of one shape a product is made ready once, and its workspace is
+ * what the dry run found. Rows that are too many are the first, with no label. */
 tx_status tx__bert_fill(const tx_model *m, tx_batch *batch, const int32_t *rows, const tx_batch_rule *rule)
 {
-    int64_t s = batch->token.dim[0], b = batch->token.dim[1];
+    int64_t s = batch->token.dim[0], b = batch->token.dim[1], most = batch->label.dim[0], n = 0;
     float *weight = batch->weight.data, *pair_weight = batch->pair_weight.data;
-    batch->n_labels = 0;
     for (int64_t j = 0; j < b; j++)
-        TX_TRY(fill_sample(m, batch, tx_bert_ids_of((int32_t *)rows + j * tx_bert_row_len(s), s), j));
-    for (int64_t i = 0; i < batch->n_labels; i++) weight[i] = (float)(rule->scale / (double)batch->n_labels);
+        TX_TRY(fill_sample(m, batch, tx_bert_ids_of((int32_t *)rows + j * tx_bert_row_len(s), s), j, &n));
+    batch->n_labels = n;
+    for (int64_t i = 0; i < most; i++) weight[i] = i < n ? (float)(rule->scale / (double)n) : 0;
+    for (int64_t i = n; i < most; i++) {
+        ((int32_t *)batch->label.data)[i] = -1;
+        ((int32_t *)batch->row.data)[b + i] = 0;
+    }
     for (int64_t j = 0; pair_weight && j < b; j++) pair_weight[j] = (float)(rule->scale / (double)b);
     return TX_OK;
 }

@@ -88,7 +88,7 @@ out:
 
 /* ---- the rows that the heads read ---- */
 
-/* Rows of x, a matrix, as a batch of one position each; b of them and n_labels. */
+/* Rows of x, a matrix, as a batch of one position each: b of them, and those of the labels. */
 static tx_tensor rows_of(tx_tensor x)
 {
     return tx_tensor3(x.data, x.dtype, 1, x.dim[0], x.dim[1]);
@@ -96,7 +96,7 @@ static tx_tensor rows_of(tx_tensor x)
 
 static tx_tensor numbers_of(const tx_batch *batch)
 {
-    return tx_tensor2(batch->row.data, TX_I32, 1, batch->row.dim[0] - batch->label.dim[0] + batch->n_labels);
+    return tx_tensor2(batch->row.data, TX_I32, 1, batch->row.dim[0]);
 }
 
 /* The two parts of it: of all samples, and of the labels. */
@@ -107,7 +107,7 @@ static tx_tensor first_rows(const tx_batch *batch, tx_tensor x)
 
 static tx_tensor label_rows(const tx_batch *batch, tx_tensor x)
 {
-    return tx_slice_rows(x, batch->token.dim[1], batch->n_labels);
+    return tx_slice_rows(x, batch->token.dim[1], batch->label.dim[0]);
 }
 
 /* X = y[row], y being whole on every rank then. A gather is what an embedding does. */
@@ -152,7 +152,7 @@ static tx_status transform_fwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, tx_tenso
     return tx_norm_fwd(c, &g->norm, &a->norm, (tx_tensor){ 0 }, a->g);
 }
 
-/* @dx [n_labels, h], written */
+/* @dx [n, h], written */
 static tx_status transform_bwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, tx_tensor dx, tx_tensor x)
 {
     tx_at_part(c, NORM);
@@ -162,27 +162,18 @@ static tx_status transform_bwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, tx_tenso
     return tx_linear_bwd(c, &g->dense, dx, a->dn, x);
 }
 
-/* Where no token of a micro-batch is masked, a gradient that products write is 0. */
-static tx_status add_nothing(tx_ctx *c, tx_weight *w)
-{
-    if (w->fresh) TX_RUN(c, fill, .x = w->grad, .value = 0);
-    w->fresh = false;
-    return TX_OK;
-}
-
 /* The losses, and with train also a->dn and the words' gradient. */
 static tx_status words_loss(tx_ctx *c, tx_bert *g, tx_bert_saved *a, const tx_batch *batch, bool train)
 {
     const tx_model *m = &g->t.base;
     const tx_axis *tp = &tx_grid_of(c)->tp;
-    int64_t n = batch->n_labels;
     tx_weight *word = &g->t.word;
     tx_tensor none = { 0 };
     tx_at_part(c, WORDS);
-    TX_RUN(c, head_loss, .loss = tx_slice_rows(batch->loss, 0, n), .dx = a->dn, .dw = train ? word->grad : none,
+    TX_RUN(c, head_loss, .loss = batch->loss, .dx = a->dn, .dw = train ? word->grad : none,
            .accumulate = !word->fresh, .x = a->norm.y, .w = word->value, .bias = g->bias.value,
-           .dbias = train ? g->bias.grad : none, .y = tx_slice_rows(batch->label, 0, n),
-           .weight = train ? tx_slice_rows(batch->weight, 0, n) : none, .n_valid = m->n_valid,
+           .dbias = train ? g->bias.grad : none, .y = batch->label,
+           .weight = train ? batch->weight : none, .n_valid = m->n_valid,
            .smoothing = train ? m->label_smoothing : 0, .n_parts = tp->size, .part = tp->rank,
            .exchange = tx_tp_exchange);
     if (!train) return TX_OK;
@@ -195,13 +186,12 @@ static tx_status lm_fwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, const tx_batch 
     const tx_transformer *t = &g->t;
     tx_tensor x = label_rows(batch, a->x);
     a->dn = (tx_tensor){ 0 };
-    if (batch->n_labels) TX_TRY(transform_fwd(c, g, a, x));
+    TX_TRY(transform_fwd(c, g, a, x));
     TX_TRY(tx_unit_use(batch, t->unit.head, train ? t->unit.norm : -1));
     if (train) TX_TRY(tx_unit_touch(batch, t->unit.head));
     if (train) TX_TRY(tx_unit_touch(batch, t->unit.norm)); /* the bias's gradient is in its unit */
-    if (batch->n_labels && train) a->dn = tx_push2(&c->acts, x.dtype, x.dim[0], x.dim[1]);
-    if (batch->n_labels) TX_TRY(words_loss(c, g, a, batch, train));
-    if (!batch->n_labels && train) TX_TRY(add_nothing(c, &g->t.word));
+    if (train) a->dn = tx_push2(&c->acts, x.dtype, x.dim[0], x.dim[1]);
+    TX_TRY(words_loss(c, g, a, batch, train));
     TX_TRY(tx_unit_leave(batch, t->unit.head, false));
     return train && t->unit.head != t->unit.words ? tx_unit_done(batch, t->unit.head) : TX_OK;
 }
@@ -257,7 +247,7 @@ static tx_status heads_fwd(tx_ctx *c, tx_bert *g, const tx_batch *batch, bool tr
     TX_TRY(tx_unit_use(batch, t->unit.norm, t->unit.head));
     TX_TRY(tx_transformer_norm_fwd(c, t, batch));
     tx_tensor y = t->saved[batch->slot].y;
-    a->x = tx_push2(&c->acts, y.dtype, batch->token.dim[1] + batch->n_labels, y.dim[2]);
+    a->x = tx_push2(&c->acts, y.dtype, batch->row.dim[0], y.dim[2]);
     TX_TRY(gather_rows(c, batch, a->x, y));
     if (g->has_binary) TX_TRY(binary_fwd(c, g, a, batch, train));
     TX_TRY(lm_fwd(c, g, a, batch, train));
@@ -272,8 +262,7 @@ static tx_status heads_bwd(tx_ctx *c, tx_bert *g, const tx_batch *batch)
     TX_TRY(tx_unit_use(batch, t->unit.norm, tx_transformer_last_unit(t, batch)));
     TX_TRY(tx_unit_touch(batch, t->unit.norm));
     tx_tensor dx = tx_push2(&c->acts, a->x.dtype, a->x.dim[0], a->x.dim[1]);
-    if (batch->n_labels) TX_TRY(transform_bwd(c, g, a, label_rows(batch, dx), label_rows(batch, a->x)));
-    if (!batch->n_labels) TX_TRY(add_nothing(c, &g->dense.w));
+    TX_TRY(transform_bwd(c, g, a, label_rows(batch, dx), label_rows(batch, a->x)));
     TX_TRY(binary_bwd(c, g, a, batch, first_rows(batch, dx)));
     tx_params_contributed(&t->base.params, rows->first, rows->end);
     TX_TRY(scatter_rows(c, batch, t->saved[batch->slot].dy, dx));
