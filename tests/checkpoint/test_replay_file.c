@@ -80,7 +80,37 @@ static void what_it_cannot_be(void **state)
     refused("[1,2,3]", "[1,2,9]", "\"ids\"");
     refused("[1,2,3]", "[1,2,-1]", "\"ids\"");
     refused("[1,2,3]", "3", "\"ids\"");
+    refused("\"pretrain-gpt\"", "\"evaluate\"", "\"command\"");
+    refused("\"pretrain-gpt\"", "7", "\"command\"");
     refused("{", "[", "not valid JSON");
+}
+
+/* A BERT's rows hold labels and counts, which its model checks. */
+static void it_is_of_a_command(void **state)
+{
+    (void)state;
+    tx_replay_file a = example(), b;
+    a.command = "pretrain-bert";
+    a.id[1] = -1;
+    a.id[2] = 700;
+    ASSERT_OK(tx_replay_file_write(&a, in_scratch("r.json")));
+    ASSERT_OK(tx_replay_file_read(&b, in_scratch("r.json")));
+    assert_string_equal(b.command, "pretrain-bert");
+    assert_true(b.id[1] == -1 && b.id[2] == 700);
+    tx_replay_file_free(&b);
+    a.id[1] = 2;
+    a.id[2] = 3;
+    a.command = NULL;
+    ASSERT_OK(tx_replay_file_write(&a, in_scratch("r.json")));
+    tx_str text = read_file(in_scratch("r.json"));
+    char *line = strstr(text.data, "  \"command\""), *end = strchr(line, '\n');
+    memmove(line, end + 1, strlen(end + 1) + 1); /* a file of before */
+    write_text(in_scratch("r.json"), text.data);
+    ASSERT_OK(tx_replay_file_read(&b, in_scratch("r.json")));
+    assert_string_equal(b.command, "pretrain-gpt");
+    tx_replay_file_free(&b);
+    tx_str_free(&text);
+    example_free(&a);
 }
 
 static void allocations_may_fail(void **state)
@@ -110,6 +140,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SCRATCH_TEST(round_trip),
         SCRATCH_TEST(what_it_cannot_be),
+        SCRATCH_TEST(it_is_of_a_command),
         SCRATCH_TEST(allocations_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,6 +67,52 @@ static void what_is_written_is_read(void **state)
     tx_history_free(&h);
 }
 
+/* A BERT's second loss has a name of its own in the file and a curve of its own in the page; a GPT's have nothing. */
+static void a_second_loss_is_told_apart(void **state)
+{
+    (void)state;
+    tx_history h;
+    tx_metrics_file f;
+    json_t *run = run_line(0);
+    ASSERT_OK(tx_metrics_file_open(&f, in_scratch("m"), run));
+    json_decref(run);
+    tx_step_record r = { .kind = TX_RECORD_INTERVAL,
+                         .iteration = 1,
+                         .loss = 2,
+                         .other_loss = { { "sop loss", 0.5 } },
+                         .n_other_losses = 1 };
+    ASSERT_OK(tx_metrics_file_put(&f, &r));
+    r.kind = TX_RECORD_EVALUATION;
+    r.name = "validation";
+    r.other_loss[0].value = 0.25;
+    ASSERT_OK(tx_metrics_file_put(&f, &r));
+    tx_metrics_file_close(&f);
+    tx_str text = read_file(in_scratch("m"));
+    ASSERT_CONTAINS(text.data, "\"loss\":2,");
+    ASSERT_CONTAINS(text.data, ",\"sop_loss\":0.5,\"time_ms\":{");
+    ASSERT_CONTAINS(text.data, "\"ppl\":7.3890561,\"sop_loss\":0.25}");
+    tx_str_free(&text);
+    ASSERT_OK(tx_history_read(&h, in_scratch("m")));
+    ASSERT_NEAR(h.step[0][TX_COLUMN_sop_loss], 0.5, 0, "a step's");
+    ASSERT_NEAR(h.evaluation[0].sop_loss, 0.25, 0, "an evaluation's");
+    tx_str page = { 0 };
+    ASSERT_OK(tx__page_text(&page, 1, (const char *const[]){ "run" }, &h));
+    ASSERT_CONTAINS(page.data, "\"sop_loss\":[0.5]");
+    ASSERT_CONTAINS(page.data, "\"loss\":2,\"sop_loss\":0.25}");
+    tx_str_free(&page);
+    tx_history_free(&h);
+
+    write_records(in_scratch("gpt"), 0, 1, 4);
+    text = read_file(in_scratch("gpt"));
+    assert_null(strstr(text.data, "sop"));
+    tx_str_free(&text);
+    ASSERT_OK(tx_history_read(&h, in_scratch("gpt")));
+    ASSERT_OK(tx__page_text(&page, 1, (const char *const[]){ "run" }, &h));
+    assert_null(strstr(page.data, "\"sop_loss\":"));
+    tx_str_free(&page);
+    tx_history_free(&h);
+}
+
 static void a_resumed_run_goes_on(void **state)
 {
     (void)state;
@@ -256,6 +302,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCRATCH_TEST(what_is_written_is_read),
+        SCRATCH_TEST(a_second_loss_is_told_apart),
         SCRATCH_TEST(a_resumed_run_goes_on),
         SCRATCH_TEST(half_a_line_is_not_there),
         SCRATCH_TEST(other_files_are_not_added_to),

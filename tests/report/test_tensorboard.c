@@ -202,6 +202,32 @@ static void tags_of_megatron_deepspeed(void **state)
     tx_str_free(&got);
 }
 
+static void tags_of_several_losses(void **state)
+{
+    (void)state;
+    tx_step_record r[3] = { step, step, step };
+    for (int i = 0; i < 3; i++) {
+        r[i].n_other_losses = 1;
+        r[i].other_loss[0] = (tx_named_number){ "sop loss", i == 1 ? NAN : 0 };
+    }
+    r[2].kind = TX_RECORD_EVALUATION;
+    r[2].name = "validation";
+    tx_str got = events_of("--log-dialect megatron-deepspeed --log-validation-ppl-to-tensorboard", 3, r);
+    static const char *const lines[] = {
+        "\nlm-loss-training/lm loss vs tokens 640 2.5\nlm-loss-training/sop loss 10 0\n",
+        "\nlm-loss-training/sop loss vs samples 40 0\nlm-loss-training/sop loss vs tokens 640 0\n",
+        "\nlm-loss-validation/lm loss validation 10 2.5\n",
+        "\nlm-loss-validation/sop loss validation 10 0\n",
+        "\nlm-loss-validation/sop loss validation ppl vs tokens 640 1\n",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) ASSERT_CONTAINS(got.data, lines[i]);
+    assert_null(strstr(strstr(got.data, "\nlm-loss-training/sop loss 10 ") + 1, "\nlm-loss-training/sop loss 10 "));
+    tx_str_free(&got);
+    got = events_of("", 1, r);
+    ASSERT_CONTAINS(got.data, "\nlm loss vs samples 40 2.5\nsop loss 10 0\nsop loss vs samples 40 0\n");
+    tx_str_free(&got);
+}
+
 static void tags_of_the_optimizer(void **state)
 {
     (void)state;
@@ -273,7 +299,7 @@ int main(void)
         cmocka_unit_test(crc32c_has_known_values),
         SCRATCH_TEST(tags_of_megatron),
         SCRATCH_TEST(tags_of_megatron_deepspeed),
-        SCRATCH_TEST(tags_of_the_optimizer),
+        SCRATCH_TEST(tags_of_several_losses), SCRATCH_TEST(tags_of_the_optimizer),
         SCRATCH_TEST(skipped_steps_and_other_iterations_are_left_out),
         SCRATCH_TEST(two_starts_are_two_files),
         SCRATCH_TEST(every_failing_allocation_is_survived),

@@ -112,9 +112,144 @@ static void data_of_skipped_ranges_is_passed_over(void **state)
     }
 }
 
+/* ---- a model with two losses ---- */
+
+typedef struct told {
+    double step[8][2], interval[4][2], evaluation[4][2];
+    int n_steps, n_intervals, n_evaluations;
+} told;
+
+static void take(void *user, const tx_step_record *r)
+{
+    told *t = user;
+    double *to = r->kind == TX_RECORD_STEP       ? t->step[t->n_steps++]
+                 : r->kind == TX_RECORD_INTERVAL ? t->interval[t->n_intervals++]
+                                                 : t->evaluation[t->n_evaluations++];
+    assert_int_equal(r->n_other_losses, 1);
+    assert_string_equal(r->other_loss[0].name, "sop loss");
+    to[0] = r->loss;
+    to[1] = r->other_loss[0].value;
+}
+
+#define BERT                                                                                                  \
+    "--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 64 --max-position-embeddings 64 "   \
+    "--micro-batch-size 2 --global-batch-size 4 --lr 1e-2 --train-iters 6 --eval-iters 2 --eval-interval 4 "  \
+    "--log-interval 2 --split 9,1,0 --save-interval 100 --vocab-file %s --data-path %s --save %s %s"
+
+typedef struct bert_run {
+    tx_config *cfg;
+    tx_tokenizer *tok;
+    tx_trainer *t;
+    tx_train_data *data;
+} bert_run;
+
+static void open_bert(bert_run *b, const char *name, const char *more)
+{
+    char flags[4096];
+    int64_t n_samples[TX_N_SPLITS];
+    snprintf(flags, sizeof flags, BERT, data_path("tiny/tiny-bert-vocab.txt"),
+             data_path("dataset/tinybert_text_document"), in_scratch("%s", name), more);
+    ASSERT_OK(tx_config_parse_string(&b->cfg, "pretrain-bert", flags));
+    ASSERT_OK(tx_tokenizer_open_wordpiece(&b->tok, b->cfg->vocab_file, true));
+    tx_train_sample_counts(b->cfg, n_samples);
+    ASSERT_OK(tx_trainer_create(&b->t, b->cfg, tx_tokenizer_vocab_size(b->tok), -1, true, NULL));
+    ASSERT_OK(tx_train_data_open(&b->data, b->cfg, n_samples, 0, b->tok));
+    if (!b->cfg->load) return;
+    tx_source from;
+    ASSERT_OK(tx_source_open(&from, b->cfg->load, NULL, &tx_comm_self));
+    ASSERT_OK(tx_trainer_load(b->t, &from));
+    tx_source_close(&from);
+}
+
+static void close_bert(bert_run *b)
+{
+    tx_train_data_close(b->data);
+    tx_trainer_destroy(b->t);
+    tx_tokenizer_close(b->tok);
+    tx_config_free(b->cfg);
+}
+
+static void run_bert(told *all, const char *name, const char *more)
+{
+    bert_run b;
+    tx_metrics metrics = { 0 };
+    open_bert(&b, name, more);
+    tx_metrics_watch(&metrics, take, all);
+    ASSERT_OK(tx_train_loop(b.t, b.data, &metrics, tx_clock(), NULL));
+    close_bert(&b);
+}
+
+/* By hand: what is told and logged are these losses and the means of two iterations'. */
+static void two_losses_are_told(void **state)
+{
+    (void)state;
+    told all = { 0 };
+    bert_run b;
+    tx_feed f;
+    char line[256];
+    log_begin();
+    run_bert(&all, "loop", "");
+    log_end();
+    assert_true(all.n_steps == 6 && all.n_intervals == 3 && all.n_evaluations == 2); /* in mid-run, at the end */
+
+    open_bert(&b, "hand", "");
+    ASSERT_OK(tx_feed_open(&f, b.t, tx_train_data_split(b.data, TX_SPLIT_TRAIN)));
+    for (int i = 0; i < 6; i++) {
+        for (int micro = 0; micro < 2; micro++) {
+            double loss;
+            ASSERT_OK(tx_feed_read(&f, b.t, 4 * i + 2 * micro));
+            ASSERT_OK(tx_trainer_forward(b.t, f.rows, &loss));
+            ASSERT_OK(tx_trainer_backward(b.t));
+            ASSERT_OK(tx_trainer_step(b.t));
+        }
+        assert_memory_equal(b.t->losses, all.step[i], sizeof all.step[i]);
+        assert_true(b.t->iteration_loss == b.t->losses[0] + b.t->losses[1]);
+        assert_true(all.step[i][0] > 5 && all.step[i][1] < 2);
+    }
+    tx_feed_close(&f);
+    double mean[2];
+    ASSERT_OK(tx_feed_open(&f, b.t, tx_train_data_split(b.data, TX_SPLIT_VALID)));
+    ASSERT_OK(tx_train_evaluate(b.t, &f, 8, 8, mean)); /* behind what the first one consumed */
+    assert_memory_equal(mean, all.evaluation[1], sizeof mean);
+    tx_feed_close(&f);
+    close_bert(&b);
+
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < 2; k++)
+            assert_true(all.interval[i][k] == (all.step[2 * i][k] + all.step[2 * i + 1][k]) / 2);
+        snprintf(line, sizeof line, " | lm loss: %.6E | sop loss: %.6E | loss scale: ", all.interval[i][0],
+                 all.interval[i][1]);
+        ASSERT_CONTAINS(logged, line);
+    }
+    snprintf(line, sizeof line, "| lm loss value: %.6E | lm loss PPL: %.6E | sop loss value: %.6E | sop loss PPL: ",
+             mean[0], exp(mean[0]), mean[1]);
+    ASSERT_CONTAINS(logged, line);
+}
+
+static void a_bert_goes_on_where_it_was(void **state)
+{
+    (void)state;
+    const char *more = "--fp16 --initial-loss-scale 1024 --skip-train-iteration-range 3-4";
+    told all = { 0 }, cut = { 0 };
+    char cut_more[1024], whole[1024];
+    run_bert(&all, "whole", more);
+    snprintf(cut_more, sizeof cut_more, "%s --exit-interval 4", more);
+    run_bert(&cut, "cut", cut_more);
+    assert_int_equal(cut.n_steps, 4);
+    assert_true(all.step[0][0] < 10 && all.step[5][0] < all.step[0][0]); /* steps were taken */
+    snprintf(cut_more, sizeof cut_more, "%s --load %s", more, in_scratch("cut"));
+    run_bert(&cut, "cut", cut_more);
+    assert_int_equal(cut.n_steps, 6);
+    assert_memory_equal(cut.step, all.step, sizeof all.step);
+    snprintf(whole, sizeof whole, "%s", in_scratch("whole/iter_0000006/shard_00000.safetensors"));
+    assert_same_file(whole, in_scratch("cut/iter_0000006/shard_00000.safetensors"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { SCRATCH_TEST(minutes_are_counted_from_the_start_of_the_program),
-                                        SCRATCH_TEST(data_of_skipped_ranges_is_passed_over) };
+                                        SCRATCH_TEST(data_of_skipped_ranges_is_passed_over),
+                                        SCRATCH_TEST(two_losses_are_told),
+                                        SCRATCH_TEST(a_bert_goes_on_where_it_was) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
