@@ -14,9 +14,9 @@ extern "C" {
  * alone. From this call on lines below warnings reach the log's sink from rank 0 only. */
 TX_API int tx_launched_rank(void);
 
-/* Trains as `triax pretrain-gpt` or `triax pretrain-bert`, for which cfg was parsed: tokenizer, data, model, resume, loop, evaluation, checkpoints.
- * cfg is completed from the checkpoint that --load names. As one of several ranks it is collective; when one fails, it
- * says why and all processes end. */
+/* Trains as `triax pretrain-gpt` or `triax pretrain-bert`, for which cfg was parsed: tokenizer, data, model, resume,
+ * loop, evaluation, checkpoints. cfg is completed from the checkpoint that --load names. As one of several ranks it is
+ * collective; when one fails, it says why and all processes end. */
 TX_API tx_status tx_pretrain(tx_config *cfg);
 
 /* A checkpoint or model of one format to another, as `triax convert` and, parsed for their commands, upstream's
@@ -38,11 +38,11 @@ TX_API tx_status tx_evaluate(tx_config *cfg, tx_line_fn *line, void *user);
  * line of JSON for each text. As one of several ranks it is collective; the first one reads texts and tells. */
 TX_API tx_status tx_fill_mask(tx_config *cfg, tx_line_fn *line, void *user);
 
-/* What a run of pretrain-gpt, or with --model-type BERT of pretrain-bert, with the same flags will take, as `triax plan`: parameters by kind, memory, tokens and
+/* What a run with the same flags will take, as `triax plan`: parameters by kind, memory, tokens and
  * FLOPs, found by running its step without numbers; line by line, or with --json one line of JSON. Needs no data;
- * without a tokenizer's files it takes --vocab-size, or the size of GPT-2 or BERT. cfg holds the flags, parsed for the command plan,
- * and is completed from the checkpoint that --load names. TX_ERR_NOMEM, after the report: --memory-limit was given, and
- * it does not fit; the message has the changes that make it fit. */
+ * without a tokenizer's files it takes --vocab-size, or the size of GPT-2 or BERT. cfg holds the flags, parsed for the
+ * command plan, and is completed from the checkpoint that --load names. TX_ERR_NOMEM, after the report: --memory-limit
+ * was given, and it does not fit; the message has the changes that make it fit. */
 TX_API tx_status tx_plan(tx_config *cfg, tx_line_fn *line, void *user);
 
 /* What a dataset, a checkpoint, a Hugging Face folder or a .safetensors file holds, line by line, and every check that

@@ -13,7 +13,7 @@
 enum { TX_REPLAY_MAX_IDS = 1 << 20 }; /* that a writer puts into a file, unless one micro-batch alone has more */
 
 typedef struct tx_replay_file {
-    const char *command; /* that ran: "pretrain-gpt" or "pretrain-bert"; as read it is a constant */
+    const char *command;            /* that ran: "pretrain-gpt" or "pretrain-bert"; as read it is a constant */
     json_t *flags;                  /* array of strings: of the command, without those that write */
     int64_t iteration;              /* that was skipped, from 1 */
     int64_t consumed_train_samples; /* before it */
@@ -31,7 +31,8 @@ typedef struct tx_replay_file {
 tx_status tx_replay_file_write(const tx_replay_file *r, const char *path);
 
 /* Reads and checks one; freed with tx_replay_file_free. Every id of a GPT is of the vocabulary, a BERT's rows are for
- * the model to check; all texts are printable; whether the flags are any is for the parser of flags to say. TX_ERR_FORMAT names the file and the member. */
+ * the model to check; all texts are printable; whether the flags are any is for the parser of flags to say.
+ * TX_ERR_FORMAT names the file and the member. */
 tx_status tx_replay_file_read(tx_replay_file *out, const char *path);
 void tx_replay_file_free(tx_replay_file *r); /* a zeroed one is fine */
 

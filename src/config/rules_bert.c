@@ -107,16 +107,10 @@ static void rule_norms_are_in_one_place(const tx__check *k)
 /* ---------------------------------------------------------------- the table */
 
 const tx__rule tx__rules_bert[] = {
-    { "pretrain", rule_command_has_its_model },
-    { "pretrain", rule_index_is_of_the_model },
-    { "pretrain", rule_bert_reads_pieces_of_words },
-    { "pretrain", rule_bert_has_no_documents },
-    { "pretrain", rule_bert_has_one_embedding },
-    { "pretrain", rule_bert_continues_no_text },
-    { "pretrain", rule_norms_are_in_one_place },
-    { "inspect-samples", rule_bert_samples_are_of_a_bert },
-    { "inspect-samples", rule_index_is_of_the_model },
-    { "inspect-samples", rule_bert_reads_pieces_of_words },
-    { "inspect-samples", rule_bert_has_no_documents },
-    { NULL, NULL },
+    { "pretrain", rule_command_has_its_model },        { "pretrain", rule_index_is_of_the_model },
+    { "pretrain", rule_bert_reads_pieces_of_words },   { "pretrain", rule_bert_has_no_documents },
+    { "pretrain", rule_bert_has_one_embedding },       { "pretrain", rule_bert_continues_no_text },
+    { "pretrain", rule_norms_are_in_one_place },       { "inspect-samples", rule_bert_samples_are_of_a_bert },
+    { "inspect-samples", rule_index_is_of_the_model }, { "inspect-samples", rule_bert_reads_pieces_of_words },
+    { "inspect-samples", rule_bert_has_no_documents }, { NULL, NULL },
 };

@@ -141,8 +141,8 @@ bool tx__names_weighted(const tx_config_given *g)
 
 void tx__config_check(const tx_config *cfg, const tx_config_given *bad, tx_violations *v)
 {
-    static const tx__rule *const topics[] = { tx__rules_needs, tx__rules_model, tx__rules_layout,
-                                              tx__rules_run,   tx__rules_zero,  tx__rules_files, tx__rules_bert };
+    static const tx__rule *const topics[] = { tx__rules_needs, tx__rules_model, tx__rules_layout, tx__rules_run,
+                                              tx__rules_zero,  tx__rules_files, tx__rules_bert };
     const tx__check k = { .c = cfg, .g = &cfg->given, .bad = bad, .v = v };
     const char *command = tx__plans_only(&k) || tx_config_trains(cfg->command->name) ? "pretrain" : cfg->command->name;
     for (size_t i = 0; i < sizeof topics / sizeof *topics; i++)

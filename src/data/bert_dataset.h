@@ -32,10 +32,10 @@ typedef struct tx_bert_data_opts {
     const tx_tokenizer *tok; /* WordPiece; needed while opening only */
     const char *index_path;  /* training's mapping, see tx_bert_mapping_open; NULL: built */
     double mask_prob;        /* part of the tokens to predict */
-    int max_ngrams;          /* words in a row that are masked together, at most: 1 .. TX_BERT_MAX_NGRAMS; Megatron's 3 */
-    bool always_masked;      /* a token to predict becomes [MASK], as for a T5; else 80 % do, 10 % stay, 10 % are random */
-    double short_seq_prob;   /* how often a sample is cut shorter */
-    bool binary_head;        /* samples are pairs of segments, swapped in every second one */
+    int max_ngrams;     /* words in a row that are masked together, at most: 1 .. TX_BERT_MAX_NGRAMS; Megatron's 3 */
+    bool always_masked; /* a token to predict becomes [MASK], as for a T5; else 80 % do, 10 % stay, 10 % are random */
+    double short_seq_prob; /* how often a sample is cut shorter */
+    bool binary_head;      /* samples are pairs of segments, swapped in every second one */
 } tx_bert_data_opts;
 
 typedef struct tx_bert_data tx_bert_data;       /* the token file and its three splits */

@@ -24,7 +24,7 @@ typedef struct tx_evaluation {
     json_t *name; /* a string; owned */
     double iteration, consumed_tokens, time, loss;
     double sop_loss; /* NaN: the model has none */
-    bool task; /* of --eval-tasks: no validation loss */
+    bool task;       /* of --eval-tasks: no validation loss */
 } tx_evaluation;
 
 typedef struct tx_history {

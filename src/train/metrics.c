@@ -71,8 +71,7 @@ static void set_losses(tx_step_record *r, const tx_model *m, const double *loss,
 {
     r->loss = loss[0] / n;
     r->n_other_losses = m->n_losses - 1;
-    for (int k = 1; k < m->n_losses; k++)
-        r->other_loss[k - 1] = (tx_named_number){ m->loss_name[k], loss[k] / n };
+    for (int k = 1; k < m->n_losses; k++) r->other_loss[k - 1] = (tx_named_number){ m->loss_name[k], loss[k] / n };
 }
 
 /* Where the run stands. */

@@ -286,7 +286,8 @@ static tx_param_kind kind_of(const char *name)
 /* Whether each row is of a token. */
 static bool is_of_tokens(const char *name)
 {
-    return strstr(name, "word_embeddings.weight") || strstr(name, "output_layer.weight") || strstr(name, "lm_head.bias");
+    return strstr(name, "word_embeddings.weight") || strstr(name, "output_layer.weight") ||
+           strstr(name, "lm_head.bias");
 }
 
 /* Of the whole model, on one rank; n_padding of the rows that its ranks pad the vocabulary with. */

@@ -113,5 +113,5 @@ for start in "" "torchrun --nproc_per_node 1" "deepspeed --num_gpus 1"; do
 done
 ok pretrain-bert --help
 has out '^  --bert-mask-type '
-has out '^  --post-layernorm$'
+has out '^  --post-layernorm '
 echo "all passed"

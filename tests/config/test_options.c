@@ -64,7 +64,8 @@ static void every_flag_of_the_family_is_known(void **state)
     tx_str_free(&text);
 }
 
-/* A script of one model runs with the other's command: what is not of the model is refused by a rule, with its words. */
+/* A script of one model runs with the other's command: what is not of the model is refused by a rule, with its words.
+ */
 static void both_models_take_the_same_flags(void **state)
 {
     (void)state;

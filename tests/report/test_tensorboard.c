@@ -296,13 +296,10 @@ static void every_failing_allocation_is_survived(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(crc32c_has_known_values),
-        SCRATCH_TEST(tags_of_megatron),
-        SCRATCH_TEST(tags_of_megatron_deepspeed),
-        SCRATCH_TEST(tags_of_several_losses), SCRATCH_TEST(tags_of_the_optimizer),
-        SCRATCH_TEST(skipped_steps_and_other_iterations_are_left_out),
-        SCRATCH_TEST(two_starts_are_two_files),
-        SCRATCH_TEST(every_failing_allocation_is_survived),
+        cmocka_unit_test(crc32c_has_known_values), SCRATCH_TEST(tags_of_megatron),
+        SCRATCH_TEST(tags_of_megatron_deepspeed),  SCRATCH_TEST(tags_of_several_losses),
+        SCRATCH_TEST(tags_of_the_optimizer),       SCRATCH_TEST(skipped_steps_and_other_iterations_are_left_out),
+        SCRATCH_TEST(two_starts_are_two_files),    SCRATCH_TEST(every_failing_allocation_is_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

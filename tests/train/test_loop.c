@@ -131,9 +131,9 @@ static void take(void *user, const tx_step_record *r)
     to[1] = r->other_loss[0].value;
 }
 
-#define BERT                                                                                                  \
-    "--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 64 --max-position-embeddings 64 "   \
-    "--micro-batch-size 2 --global-batch-size 4 --lr 1e-2 --train-iters 6 --eval-iters 2 --eval-interval 4 "  \
+#define BERT                                                                                                 \
+    "--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 64 --max-position-embeddings 64 "  \
+    "--micro-batch-size 2 --global-batch-size 4 --lr 1e-2 --train-iters 6 --eval-iters 2 --eval-interval 4 " \
     "--log-interval 2 --split 9,1,0 --save-interval 100 --vocab-file %s --data-path %s --save %s %s"
 
 typedef struct bert_run {
@@ -221,8 +221,9 @@ static void two_losses_are_told(void **state)
                  all.interval[i][1]);
         ASSERT_CONTAINS(logged, line);
     }
-    snprintf(line, sizeof line, "| lm loss value: %.6E | lm loss PPL: %.6E | sop loss value: %.6E | sop loss PPL: ",
-             mean[0], exp(mean[0]), mean[1]);
+    snprintf(line, sizeof line,
+             "| lm loss value: %.6E | lm loss PPL: %.6E | sop loss value: %.6E | sop loss PPL: ", mean[0], exp(mean[0]),
+             mean[1]);
     ASSERT_CONTAINS(logged, line);
 }
 
@@ -249,7 +250,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { SCRATCH_TEST(minutes_are_counted_from_the_start_of_the_program),
                                         SCRATCH_TEST(data_of_skipped_ranges_is_passed_over),
-                                        SCRATCH_TEST(two_losses_are_told),
-                                        SCRATCH_TEST(a_bert_goes_on_where_it_was) };
+                                        SCRATCH_TEST(two_losses_are_told), SCRATCH_TEST(a_bert_goes_on_where_it_was) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

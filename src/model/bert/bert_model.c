@@ -170,10 +170,9 @@ static tx_status words_loss(tx_ctx *c, tx_bert *g, tx_bert_saved *a, const tx_ba
     tx_weight *word = &g->t.word;
     tx_tensor none = { 0 };
     tx_at_part(c, WORDS);
-    TX_RUN(c, head_loss, .loss = batch->loss, .dx = a->dn, .dw = train ? word->grad : none,
-           .accumulate = !word->fresh, .x = a->norm.y, .w = word->value, .bias = g->bias.value,
-           .dbias = train ? g->bias.grad : none, .y = batch->label,
-           .weight = train ? batch->weight : none, .n_valid = m->n_valid,
+    TX_RUN(c, head_loss, .loss = batch->loss, .dx = a->dn, .dw = train ? word->grad : none, .accumulate = !word->fresh,
+           .x = a->norm.y, .w = word->value, .bias = g->bias.value, .dbias = train ? g->bias.grad : none,
+           .y = batch->label, .weight = train ? batch->weight : none, .n_valid = m->n_valid,
            .smoothing = train ? m->label_smoothing : 0, .n_parts = tp->size, .part = tp->rank,
            .exchange = tx_tp_exchange);
     if (!train) return TX_OK;
