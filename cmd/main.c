@@ -81,8 +81,7 @@ static void show(void *user, tx_log_level level, const char *line)
 
 static void usage(FILE *out)
 {
-    fprintf(out, "triax %s: GPT pre-training from text to text, in one program\n\n  triax <command> [flags]\n\n",
-            tx_version());
+    fprintf(out, "triax %s: GPT and BERT, from text to text\n\n  triax <command> [flags]\n\n", tx_version());
     const char *name, *summary;
     for (int i = 0; (name = tx_config_command(i, &summary)); i++) fprintf(out, "  %-16s %s\n", name, summary);
     fprintf(out, "\n  triax <command> --help lists a command's flags\n");
