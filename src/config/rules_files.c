@@ -159,7 +159,9 @@ static void rule_dump_step_is_a_step(const tx__check *k)
 
 static bool reads_a_model(const char *command)
 {
-    static const char *const begins[] = { "evaluate", "generate", "inspect", "serve", "run-text-generation", "fill-mask" };
+    static const char *const begins[] = {
+        "evaluate", "generate", "inspect", "serve", "run-text-generation", "fill-mask"
+    };
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
         if (!strncmp(command, begins[i], strlen(begins[i]))) return true;
     return false;
