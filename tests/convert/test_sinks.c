@@ -6,6 +6,7 @@
 #include "backend/tensor.h"
 #include "base/half.h"
 #include "convert/sink.h"
+#include "data/bert_dataset.h"
 
 typedef struct layout {
     const tx_sink_type *to;
@@ -16,6 +17,11 @@ typedef struct layout {
 
 #define MODEL_FLAGS "--num-attention-heads 4 --make-vocab-size-divisible-by 96 "
 
+typedef struct family {
+    const char *command, *flags;
+} family;
+static const family gpt2_family = { "pretrain-gpt", "" };
+
 /* A native checkpoint of two steps, opened, and a model with its options. */
 typedef struct fixture {
     tx_config *cfg;
@@ -25,28 +31,69 @@ typedef struct fixture {
     json_t *options;
 } fixture;
 
-static void make_checkpoint(const char *more)
+/* Micro-batch i of padded pairs of segments. */
+static void pairs(int32_t *rows, int64_t i)
+{
+    tx_rng rng = { .seed = 5, .stream = (uint32_t)i };
+    memset(rows, 0, (size_t)(B * tx_bert_row_len(S)) * sizeof *rows);
+    for (int j = 0; j < B; j++) {
+        tx_bert_ids in = tx_bert_ids_of(rows + j * tx_bert_row_len(S), S);
+        *in.n_tokens = S - 5 * j;
+        *in.is_random = j;
+        for (int k = 0; k < S; k++) in.labels[k] = k % 8 == 3 && k < *in.n_tokens ? 7 * k : -1;
+        for (int k = 0; k < *in.n_tokens; k++) {
+            in.tokens[k] = (int32_t)(509 * tx_rng_uniform(&rng, (uint64_t)(j * S + k)));
+            in.types[k] = k > S / 3;
+        }
+    }
+}
+
+static void train_pairs(tx_engine *e, int n)
+{
+    int32_t rows[B * (3 * S + 2)];
+    double loss;
+    for (int i = 0; i < 2 * n; i++) {
+        pairs(rows, i);
+        ASSERT_OK(tx_engine_forward(e, rows, &loss));
+        ASSERT_OK(tx_engine_backward(e));
+        ASSERT_OK(tx_engine_step(e));
+    }
+}
+
+static tx_config *config_of(const family *of)
 {
     tx_config *cfg;
-    char flags[1024];
-    snprintf(flags, sizeof flags, MODEL_FLAGS "%s", more);
-    tx_engine *e = create(&cfg, flags);
-    train(e, 2, NULL);
+    char flags[4096], words[1100] = "";
+    if (!strcmp(of->command, "pretrain-bert"))
+        snprintf(words, sizeof words, "--tokenizer-type BertWordPieceLowerCase --vocab-file %s ",
+                 data_path("tiny/tiny-bert-vocab.txt"));
+    snprintf(flags, sizeof flags, "%s " MODEL_FLAGS "%s%s", FLAGS, words, of->flags);
+    ASSERT_OK(tx_config_parse_string(&cfg, of->command, flags));
+    return cfg;
+}
+
+static void make_checkpoint(const family *of)
+{
+    tx_config *cfg = config_of(of);
+    tx_engine *e;
+    ASSERT_OK(tx_engine_create(&e, cfg, 509));
+    if (tx_model_type_of(cfg)->reads_sentences)
+        train_pairs(e, 2);
+    else
+        train(e, 2, NULL);
     ASSERT_OK(tx_engine_save_checkpoint(e, in_scratch("native")));
     tx_engine_destroy(e);
     tx_config_free(cfg);
 }
 
-static void open_fixture(fixture *f, const char *more, int n_tp)
+static void open_fixture(fixture *f, const family *of, int n_tp)
 {
-    char flags[2048];
-    snprintf(flags, sizeof flags, "%s " MODEL_FLAGS "%s", FLAGS, more);
     memset(f, 0, sizeof *f);
-    ASSERT_OK(tx_config_parse_string(&f->cfg, "pretrain-gpt", flags));
+    f->cfg = config_of(of);
     ASSERT_OK(tx_source_open(&f->src, in_scratch("native"), &tx_source_native, &tx_comm_self));
     ASSERT_OK(f->src.type->options(&f->src, NULL, &f->options));
     f->cfg->make_vocab_size_divisible_by *= n_tp;
-    ASSERT_OK(tx_model_type_find("GPT")->create(&f->m, f->cfg, 509, NULL));
+    ASSERT_OK(tx_model_type_of(f->cfg)->create(&f->m, f->cfg, 509, NULL));
     f->cfg->make_vocab_size_divisible_by /= n_tp;
 }
 
@@ -138,6 +185,9 @@ static void compare_options(const fixture *f, tx_source *back)
                                          "lr",
                                          "adam_beta2",
                                          "global_batch_size",
+                                         "model_type",
+                                         "post_layernorm",
+                                         "bert_binary_head",
                                          "untie_embeddings_and_output_weights" };
     json_t *got;
     ASSERT_OK(back->type->options(back, f->options, &got));
@@ -152,17 +202,17 @@ static const tx_source_type *source_of(const layout *l)
     return tx_source_type_find(l->to->name);
 }
 
-static void goes_through(const char *more, const layout *l)
+static void goes_through(const family *of, const layout *l)
 {
     fixture f;
     tx_source back;
     const char *out = in_scratch("out");
-    open_fixture(&f, more, l->n_tp);
+    open_fixture(&f, of, l->n_tp);
     tx_conversion c = conversion(&f, l, out);
     ASSERT_OK(l->to->write(&c));
     tx_free(c.whole);
     ASSERT_OK(tx_source_open(&back, out, source_of(l), &tx_comm_self));
-    ASSERT_OK(back.type->check(&back, f.m));
+    if (back.type->check) ASSERT_OK(back.type->check(&back, f.m));
     bool masters = l->with_optim;
     compare_numbers(&f, &back, masters ? TX_ST_F32 : l->dtype);
     if (l->with_optim) {
@@ -175,7 +225,7 @@ static void goes_through(const char *more, const layout *l)
     ASSERT_OK(tx_remove_tree(out));
 }
 
-static void all_layouts(const char *more)
+static void all_layouts(const family *of)
 {
     const tx_sink_type *m = &tx_sink_megatron, *d = &tx_sink_deepspeed, *u = &tx_sink_universal;
     const layout list[] = {
@@ -190,36 +240,139 @@ static void all_layouts(const char *more)
         { d, 2, 2, 1, 1, true, false, TX_ST_F32 },  { u, 1, 1, 1, 0, false, true, TX_ST_F32 },
         { u, 2, 2, 1, 0, true, true, TX_ST_BF16 },
     };
-    make_checkpoint(more);
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++) goes_through(more, &list[i]);
+    make_checkpoint(of);
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) goes_through(of, &list[i]);
 }
 
 static void gpt2(void **state)
 {
     (void)state;
-    all_layouts("");
+    all_layouts(&gpt2_family);
 }
 
 static void llama(void **state)
 {
     (void)state;
-    all_layouts(LLAMA "--num-key-value-heads 2 ");
+    all_layouts(&(family){ "pretrain-gpt", LLAMA "--num-key-value-heads 2 " });
+}
+
+/* Pre-LayerNorm, which upstream's programs have; DeepSpeed's without its pipeline engine. */
+static void bert_layouts(const char *flags)
+{
+    const tx_sink_type *n = &tx_sink_native, *m = &tx_sink_megatron, *d = &tx_sink_deepspeed, *u = &tx_sink_universal;
+    const layout list[] = {
+        { n, 1, 1, 1, 0, false, true, TX_ST_F32 },   { m, 1, 1, 1, 0, false, true, TX_ST_F32 },
+        { m, 2, 1, 1, 0, false, true, TX_ST_BF16 },  { m, 1, 2, 1, 0, false, true, TX_ST_F16 },
+        { m, 2, 2, 1, 0, false, true, TX_ST_F32 },   { m, 4, 2, 1, 0, false, false, TX_ST_F32 },
+        { d, 1, 1, 1, 1, false, true, TX_ST_F32 },   { d, 2, 1, 3, 1, false, true, TX_ST_BF16 },
+        { d, 2, 1, 2, 2, false, true, TX_ST_F16 },   { d, 2, 1, 3, 3, false, true, TX_ST_F32 },
+        { d, 1, 1, 2, 0, false, false, TX_ST_BF16 }, { u, 2, 1, 1, 0, false, true, TX_ST_F32 },
+    };
+    const layout not [] = { { d, 1, 2, 1, 1, true, true, TX_ST_F32 }, { u, 1, 1, 1, 0, true, true, TX_ST_F32 } };
+    const family of = { "pretrain-bert", flags };
+    make_checkpoint(&of);
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) goes_through(&of, &list[i]);
+    for (size_t i = 0; i < sizeof not / sizeof *not ; i++) {
+        fixture f;
+        open_fixture(&f, &of, 1);
+        tx_conversion c = conversion(&f, &not [i], in_scratch("out"));
+        ASSERT_FAILS(not [i].to->write(&c), TX_ERR_UNSUPPORTED, "which DeepSpeed's pipeline engine does not have");
+        assert_false(tx_path_exists(c.out));
+        close_fixture(&f);
+    }
+}
+
+static void bert(void **state)
+{
+    (void)state;
+    bert_layouts("");
+}
+
+static void bert_of_one_segment(void **state)
+{
+    (void)state;
+    bert_layouts("--bert-no-binary-head ");
+}
+
+/* To a Hugging Face folder of that class, and back. */
+static void becomes(const char *flags, const char *class_name)
+{
+    static const char *const shape[] = { "model_type",  "post_layernorm", "bert_binary_head",
+                                         "openai_gelu", "num_layers",     "layernorm_epsilon" };
+    const family of = { "pretrain-bert", flags };
+    const layout l = { &tx_sink_huggingface, 1, 1, 1, 0, false, false, TX_ST_F32 };
+    fixture f;
+    tx_source back;
+    json_t *got;
+    make_checkpoint(&of);
+    open_fixture(&f, &of, 1);
+    tx_conversion c = conversion(&f, &l, in_scratch("hf"));
+    ASSERT_OK(l.to->write(&c));
+    tx_free(c.whole);
+    json_t *config = json_load_file(in_scratch("hf/config.json"), 0, NULL);
+    assert_string_equal(json_string_value(json_array_get(json_object_get(config, "architectures"), 0)), class_name);
+    json_decref(config);
+    ASSERT_OK(tx_source_open(&back, c.out, &tx_source_huggingface, &tx_comm_self));
+    ASSERT_OK(back.type->options(&back, f.options, &got));
+    for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
+        if (!json_equal(json_object_get(got, shape[i]), json_object_get(f.options, shape[i])))
+            fail_msg("option %s differs", shape[i]);
+    assert_int_equal(back.vocab_size, 509);
+    ASSERT_OK(back.type->check(&back, f.m));
+    compare_numbers(&f, &back, TX_ST_F32);
+    json_decref(got);
+    tx_source_close(&back);
+    close_fixture(&f);
+    ASSERT_OK(tx_remove_tree(in_scratch("hf")));
+    ASSERT_OK(tx_remove_tree(in_scratch("native")));
+}
+
+#define NO_FUSION "--no-bias-gelu-fusion "
+static void bert_to_huggingface(void **state)
+{
+    (void)state;
+    becomes(NO_FUSION, "MegatronBertForPreTraining");
+    becomes("--openai-gelu " NO_FUSION "--layernorm-epsilon 1e-12 ", "MegatronBertForPreTraining");
+    becomes(NO_FUSION "--bert-no-binary-head ", "MegatronBertForMaskedLM");
+    becomes(NO_FUSION "--post-layernorm ", "BertForPreTraining");
+    becomes(NO_FUSION "--post-layernorm --bert-no-binary-head ", "BertForMaskedLM");
+}
+
+/* The original's order of layers is Hugging Face's and not Megatron's. */
+static void post_layernorm(void **state)
+{
+    (void)state;
+    const family of = { "pretrain-bert", "--post-layernorm " };
+    const layout list[] = { { &tx_sink_native, 1, 1, 1, 0, false, true, TX_ST_F32 },
+                            { &tx_sink_megatron, 1, 1, 1, 0, false, true, TX_ST_F32 },
+                            { &tx_sink_deepspeed, 1, 1, 1, 1, false, true, TX_ST_F32 },
+                            { &tx_sink_universal, 1, 1, 1, 0, false, true, TX_ST_F32 } };
+    fixture f;
+    make_checkpoint(&of);
+    goes_through(&of, &list[0]);
+    open_fixture(&f, &of, 1);
+    for (size_t i = 1; i < sizeof list / sizeof *list; i++) {
+        tx_conversion c = conversion(&f, &list[i], in_scratch("out"));
+        ASSERT_FAILS(list[i].to->write(&c), TX_ERR_UNSUPPORTED, "--post-layernorm");
+        assert_false(tx_path_exists(c.out));
+    }
+    close_fixture(&f);
 }
 
 /* fp16's scale, and how long it has not moved. */
 static void loss_scale(void **state)
 {
     (void)state;
-    static const char more[] = "--fp16 --initial-loss-scale 1024 ";
+    static const family of = { "pretrain-gpt", "--fp16 --initial-loss-scale 1024 " };
     const layout list[] = { { &tx_sink_megatron, 1, 1, 1, 0, false, true, TX_ST_F16 },
                             { &tx_sink_deepspeed, 1, 1, 2, 1, false, true, TX_ST_F16 },
                             { &tx_sink_deepspeed, 1, 1, 2, 3, false, true, TX_ST_F16 } };
-    make_checkpoint(more);
+    make_checkpoint(&of);
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         fixture f;
         tx_source back;
         const char *out = in_scratch("out%zu", i);
-        open_fixture(&f, more, 1);
+        open_fixture(&f, &of, 1);
         tx_conversion c = conversion(&f, &list[i], out);
         ASSERT_OK(list[i].to->write(&c));
         tx_free(c.whole);
@@ -244,8 +397,8 @@ static void release(void **state)
     fixture f;
     tx_source back;
     const layout l = { &tx_sink_megatron, 2, 1, 1, 0, false, false, TX_ST_F32 };
-    make_checkpoint("");
-    open_fixture(&f, "", 2);
+    make_checkpoint(&gpt2_family);
+    open_fixture(&f, &gpt2_family, 2);
     tx_conversion c = conversion(&f, &l, in_scratch("out"));
     c.release = true;
     ASSERT_OK(l.to->write(&c));
@@ -273,8 +426,8 @@ static void failures(void **state)
         { { &tx_sink_universal, 1, 1, 1, 0, false, false, TX_ST_F32 }, "holds Adam's state" },
     };
     fixture f;
-    make_checkpoint("");
-    open_fixture(&f, "", 1);
+    make_checkpoint(&gpt2_family);
+    open_fixture(&f, &gpt2_family, 1);
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         tx_conversion c = conversion(&f, &list[i].l, in_scratch("out"));
         tx_status st = list[i].l.to->write(&c);
@@ -298,8 +451,8 @@ static void no_memory(void **state)
     const layout list[] = { { &tx_sink_megatron, 1, 2, 1, 0, false, true, TX_ST_F16 },
                             { &tx_sink_deepspeed, 1, 1, 2, 3, false, true, TX_ST_F32 } };
     fixture f;
-    make_checkpoint("");
-    open_fixture(&f, "", 1);
+    make_checkpoint(&gpt2_family);
+    open_fixture(&f, &gpt2_family, 1);
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         for (int64_t at = 0, step = 1;; at += step, step += 1 + step / 8) {
             tx_conversion c = conversion(&f, &list[i], in_scratch("out"));
@@ -320,8 +473,16 @@ static void no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SCRATCH_TEST(gpt2),    SCRATCH_TEST(llama),    SCRATCH_TEST(loss_scale),
-        SCRATCH_TEST(release), SCRATCH_TEST(failures), SCRATCH_TEST(no_memory),
+        SCRATCH_TEST(gpt2),
+        SCRATCH_TEST(llama),
+        SCRATCH_TEST(loss_scale),
+        SCRATCH_TEST(bert),
+        SCRATCH_TEST(bert_of_one_segment),
+        SCRATCH_TEST(bert_to_huggingface),
+        SCRATCH_TEST(post_layernorm),
+        SCRATCH_TEST(release),
+        SCRATCH_TEST(failures),
+        SCRATCH_TEST(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
