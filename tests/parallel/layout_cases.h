@@ -71,7 +71,7 @@ static const axis_choice vocab_choices[] = { { "512", "" },
                                              { "509", "" },
                                              { "509/1", "--make-vocab-size-divisible-by 1" },
                                              { "509/512", "--make-vocab-size-divisible-by 512" } };
-#define BERT                                                                                        \
+#define BERT                                                                                       \
     "--model-type BERT --tokenizer-type BertWordPieceLowerCase --vocab-file none --mask-prob 0.5 " \
     "--num-attention-heads 4 "
 static const axis_choice model_choices[] = {

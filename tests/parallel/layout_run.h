@@ -79,7 +79,7 @@ static inline tx_status deal(void *user, int64_t micro, const int32_t **rows)
     int64_t first = d->begin + (micro * t->grid->dp.size + t->grid->dp.rank) * t->b;
     for (int64_t j = 0; j < t->b; j++)
         (t->model->type->reads_sentences ? sample_pair : sample_tokens)(d->rows + j * tx_trainer_row_len(t), first + j,
-                                                                         t->s, t->model->vocab_size);
+                                                                        t->s, t->model->vocab_size);
     *rows = d->rows;
     return TX_OK;
 }
