@@ -26,47 +26,7 @@ static const char *golden(const char *file)
     return data_path(name);
 }
 
-/* ---- names there ---- */
-
-/* clang-format off */
-static const tx_hf_name top[] = {
-    { "embedding.word_embeddings.weight",      "bert.embeddings.word_embeddings.weight",       TX_HF_VOCAB, false },
-    { "embedding.position_embeddings.weight",  "bert.embeddings.position_embeddings.weight",   TX_HF_ALL, false },
-    { "embedding.tokentype_embeddings.weight", "bert.embeddings.token_type_embeddings.weight", TX_HF_ALL, false },
-    { "embedding.layernorm.weight",            "bert.embeddings.LayerNorm.weight",             TX_HF_ALL, false },
-    { "embedding.layernorm.bias",              "bert.embeddings.LayerNorm.bias",               TX_HF_ALL, false },
-    { "pooler.dense.weight",                   "bert.pooler.dense.weight",                     TX_HF_ALL, false },
-    { "pooler.dense.bias",                     "bert.pooler.dense.bias",                       TX_HF_ALL, false },
-    { "lm_head.dense.weight",                  "cls.predictions.transform.dense.weight",       TX_HF_ALL, false },
-    { "lm_head.dense.bias",                    "cls.predictions.transform.dense.bias",         TX_HF_ALL, false },
-    { "lm_head.layernorm.weight",              "cls.predictions.transform.LayerNorm.weight",   TX_HF_ALL, false },
-    { "lm_head.layernorm.bias",                "cls.predictions.transform.LayerNorm.bias",     TX_HF_ALL, false },
-    { "lm_head.bias",                          "cls.predictions.bias",                         TX_HF_VOCAB, false },
-    { "binary_head.weight",                    "cls.seq_relationship.weight",                  TX_HF_ALL, false },
-    { "binary_head.bias",                      "cls.seq_relationship.bias",                    TX_HF_ALL, false },
-    { NULL, NULL, TX_HF_ALL, false },
-};
-static const tx_hf_name layer[] = {
-    { "self_attention.query_key_value.weight", "attention.self.query.weight",       TX_HF_Q, false },
-    { "self_attention.query_key_value.weight", "attention.self.key.weight",         TX_HF_K, false },
-    { "self_attention.query_key_value.weight", "attention.self.value.weight",       TX_HF_V, false },
-    { "self_attention.query_key_value.bias",   "attention.self.query.bias",         TX_HF_Q, false },
-    { "self_attention.query_key_value.bias",   "attention.self.key.bias",           TX_HF_K, false },
-    { "self_attention.query_key_value.bias",   "attention.self.value.bias",         TX_HF_V, false },
-    { "self_attention.dense.weight",           "attention.output.dense.weight",     TX_HF_ALL, false },
-    { "self_attention.dense.bias",             "attention.output.dense.bias",       TX_HF_ALL, false },
-    { "post_attention_layernorm.weight",       "attention.output.LayerNorm.weight", TX_HF_ALL, false },
-    { "post_attention_layernorm.bias",         "attention.output.LayerNorm.bias",   TX_HF_ALL, false },
-    { "mlp.dense_h_to_4h.weight",              "intermediate.dense.weight",         TX_HF_ALL, false },
-    { "mlp.dense_h_to_4h.bias",                "intermediate.dense.bias",           TX_HF_ALL, false },
-    { "mlp.dense_4h_to_h.weight",              "output.dense.weight",               TX_HF_ALL, false },
-    { "mlp.dense_4h_to_h.bias",                "output.dense.bias",                 TX_HF_ALL, false },
-    { "post_mlp_layernorm.weight",             "output.LayerNorm.weight",           TX_HF_ALL, false },
-    { "post_mlp_layernorm.bias",               "output.LayerNorm.bias",             TX_HF_ALL, false },
-    { NULL, NULL, TX_HF_ALL, false },
-};
-/* clang-format on */
-static const tx_hf_format names = { .prefix = "", .layers = "bert.encoder.layer", .top = top, .layer = layer };
+/* ---- parameters there ---- */
 
 /* One of their tensors as fp32; there are as many in a file as parts of our parameters. */
 static float *theirs_of(tx_safetensors *file, const tx_hf_part *part)
@@ -88,11 +48,13 @@ static int64_t numel_of(const tx_hf_part *part)
 static tx_status golden_weights(void *user, const tx_params *ps, float *weights)
 {
     tx_safetensors *file;
+    const tx_hf_format *names;
+    ASSERT_OK(tx_hf_format_of(&names, user));
     size_t n = 0;
     ASSERT_OK(tx_safetensors_open(&file, golden("model.safetensors")));
     for (int i = 0; i < ps->n; i++) {
         tx_hf_part part[TX_HF_MAX_PARTS];
-        for (int k = tx_hf_parts(&names, user, &ps->param[i], part); k-- > 0; n++) {
+        for (int k = tx_hf_parts(names, user, &ps->param[i], part); k-- > 0; n++) {
             float *theirs = theirs_of(file, &part[k]);
             tx_hf_copy(user, &part[k], theirs, weights + ps->param[i].offset, false);
             free(theirs);
@@ -109,11 +71,13 @@ static void compare(const tx_model *m, const float *flat, const char *path, doub
                     double absolute)
 {
     tx_safetensors *file;
+    const tx_hf_format *names;
     const tx_params *ps = &m->params;
+    ASSERT_OK(tx_hf_format_of(&names, m));
     ASSERT_OK(tx_safetensors_open(&file, path));
     for (int i = 0; i < ps->n; i++) {
         tx_hf_part part[TX_HF_MAX_PARTS];
-        for (int k = tx_hf_parts(&names, m, &ps->param[i], part); k-- > 0;) {
+        for (int k = tx_hf_parts(names, m, &ps->param[i], part); k-- > 0;) {
             if (strstr(part[k].name, "key.bias")) continue;
             int64_t n = numel_of(&part[k]);
             float *theirs = theirs_of(file, &part[k]), *ours = malloc((size_t)n * sizeof *ours);
