@@ -52,17 +52,26 @@ static bool has_post(const tx_volume_sizes *z)
 /* Bytes of what comes out of the word embedding. */
 static int64_t words(const tx_volume_sizes *z)
 {
-    return z->b * z->s * z->h * (z->norms_embedding ? z->value : z->stream);
+    return z->b * z->s * z->h * (z->embedding_norm ? z->value : z->stream);
 }
 
-/* The statistics of a vocabulary that is split: 4 floats a token of every rank. */
-static void add_loss(terms *t, const tx_volume_sizes *z)
+static void add_of_head(terms *t, tx_comm_op op, const char *what, int64_t calls, int64_t bytes)
 {
-    int64_t calls = z->n_micro * z->head_chunks, all = z->n_micro * z->b * z->s * 4 * 4 * z->t;
-    if (!has_post(z)) return;
+    if (!calls) return;
     TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
-    t->term[t->n++] =
-        (tx_volume_term){ TX_GROUP_TENSOR, TX_COMM_ALL_GATHER, "loss: 4 numbers a token and rank", { calls, all } };
+    t->term[t->n++] = (tx_volume_term){ TX_GROUP_TENSOR, op, what, { calls, bytes } };
+}
+
+/* The statistics of a vocabulary that is split: 4 floats a token of every rank. And the gradient of what the head
+ * selects, which is in parts as logits are. */
+static void add_head(terms *t, const tx_volume_sizes *z)
+{
+    const tx_volume_head *head = &z->head;
+    if (!has_post(z)) return;
+    add_of_head(t, TX_COMM_ALL_GATHER, "loss: 4 numbers a token and rank", head->n_chunks, head->n_rows * 4 * 4 * z->t);
+    if (z->head_selects)
+        add_of_head(t, TX_COMM_ALL_REDUCE, "n h, gradient of n tokens to predict", head->n_batches,
+                    head->n_rows * z->h * z->value);
 }
 
 /* f and g of Megatron-LM. */
@@ -74,10 +83,10 @@ static void add_all_reduces(terms *t, const tx_volume_sizes *z)
     add(t, TX_GROUP_TENSOR, op, "2 b s h a layer, backward", 2 * m * z->n_layers, bsh);
     add(t, TX_GROUP_TENSOR, op, "2 b s h a layer, forward again", 2 * m * z->n_again, bsh);
     if (has_pre(z)) add(t, TX_GROUP_TENSOR, op, "b s h, embedding", m, words(z));
-    if (has_post(z)) add(t, TX_GROUP_TENSOR, op, "b s h, gradient of the head's input", m, bsh);
+    if (has_post(z) && !z->head_selects) add(t, TX_GROUP_TENSOR, op, "b s h, gradient of the head's input", m, bsh);
     add(t, TX_GROUP_TENSOR, TX_COMM_ALL_GATHER, "b s h a group, its divided input", m * z->n_gathered,
         z->b * z->s * z->h * z->stream);
-    add_loss(t, z);
+    add_head(t, z);
 }
 
 /* How often gradients are summed over ranks. */
@@ -92,9 +101,8 @@ static void add_norms(terms *t, const tx_volume_sizes *z)
     const tx_comm_op op = TX_COMM_ALL_REDUCE;
     int64_t n = n_sums(z);
     add(t, TX_GROUP_TENSOR, op, "gradients of a layer's 2 norms", n * z->n_layers, 2 * z->norm * 4);
-    if (has_pre(z) && z->norms_embedding)
-        add(t, TX_GROUP_TENSOR, op, "gradients of the embedding's norm", n, 2 * z->h * 4);
-    if (has_post(z)) add(t, TX_GROUP_TENSOR, op, "gradients of the last norm", n, z->norm * 4);
+    if (has_pre(z)) add(t, TX_GROUP_TENSOR, op, "gradients of the embedding's norm", n, z->embedding_norm * 4);
+    if (has_post(z)) add(t, TX_GROUP_TENSOR, op, "gradients of the last norm", n, z->last_norm * 4);
 }
 
 /* The same f and g with sequence parallelism. */
@@ -107,16 +115,16 @@ static void add_parts(terms *t, const tx_volume_sizes *z)
     add(t, TX_GROUP_TENSOR, scatter, "2 b s h a layer, backward", n, bsh * z->value);
     add(t, TX_GROUP_TENSOR, scatter, "2 b s h a layer, forward again", again, bsh * z->value);
     if (has_pre(z)) add(t, TX_GROUP_TENSOR, scatter, "b s h, embedding", m, words(z));
-    if (has_post(z)) add(t, TX_GROUP_TENSOR, scatter, "b s h, gradient of the head's input", m, bsh * z->value);
+    if (has_post(z) && !z->head_selects)
+        add(t, TX_GROUP_TENSOR, scatter, "b s h, gradient of the head's input", m, bsh * z->value);
     add(t, TX_GROUP_TENSOR, gather, "2 b s h a layer, forward", n, bsh * z->value);
     add(t, TX_GROUP_TENSOR, gather, "2 b s h a layer, backward", n, bsh * z->value);
     add(t, TX_GROUP_TENSOR, gather, "2 b s h a layer, its inputs for backward", n, bsh * z->value);
     add(t, TX_GROUP_TENSOR, gather, "2 b s h a layer, forward again", again, bsh * z->value);
     if (has_post(z)) add(t, TX_GROUP_TENSOR, gather, "b s h, the head's input", m, bsh * z->value);
     if (has_pre(z)) add(t, TX_GROUP_TENSOR, gather, "b s h, gradient of the embedding", m, words(z));
-    if (has_pre(z) && z->norms_embedding && z->positions)
-        add(t, TX_GROUP_TENSOR, gather, "b s h, gradient of positions", m, bsh * z->stream);
-    add_loss(t, z);
+    if (has_pre(z) && z->positions) add(t, TX_GROUP_TENSOR, gather, "b s h, gradient of positions", m, bsh * z->stream);
+    add_head(t, z);
 }
 
 static void add_pipeline(terms *t, const tx_volume_sizes *z)
@@ -165,7 +173,7 @@ static void add_before_use(terms *t, const tx_volume_sizes *z)
         { "other embeddings, each use", "other embeddings, once" },
         { "output layer", "output layer" },
     };
-    const int64_t uses[TX_N_GATHERED] = { 2, z->tied && z->p == 1 ? 2 : 1, z->norms_embedding ? 2 : 1, 1 };
+    const int64_t uses[TX_N_GATHERED] = { 2, z->tied && z->p == 1 ? 2 : 1, z->embedding_norm ? 2 : 1, 1 };
     for (int i = 0; i < TX_N_GATHERED && z->zero == 3; i++)
         for (int waits = 0; waits < 2; waits++)
             add_buckets(t, TX_COMM_ALL_GATHER, what[i][waits], z->n_micro * (waits ? 1 : uses[i]),

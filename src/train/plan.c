@@ -178,11 +178,21 @@ static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z
     count_gathered(s, cfg, z);
 }
 
+void tx__plan_count_head(tx_volume_head *head, const tx_model *m, int n_tp, int64_t n, int64_t rows)
+{
+    if (!rows) return;
+    head->n_batches += n;
+    head->n_rows += n * rows;
+    head->n_chunks += n * tx_head_loss_chunks(rows, m->vocab_padded / n_tp, m->dtype);
+}
+
 tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, const tx_grid *g, int64_t n_micro,
                                       const tx_zero *z)
 {
     int64_t s = cfg->seq_length, b = cfg->micro_batch_size, n_layers = 0, n_again = 0, n_gathered = 0;
+    int64_t norm = strcmp(cfg->normalization, "rmsnorm") ? 2 * m->hidden : m->hidden;
     const tx_recompute *r = &m->recompute;
+    tx_batch batch = { .chunk = 0 };
     for (int k = 0; k < m->n_chunks; k++) {
         int64_t n = m->chunk[k].end - m->chunk[k].first, again = n < r->n_layers ? n : r->n_layers;
         n_layers += n;
@@ -205,12 +215,17 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
         .n_gathered = n_gathered,
         .value = (int64_t)tx_dtype_size(m->dtype),
         .stream = (int64_t)tx_dtype_size(m->stream),
-        .norms_embedding = cfg->embed_layernorm,
-        .positions = cfg->add_position_embedding,
+        .norm = norm,
+        .embedding_norm = cfg->embed_layernorm  ? 2 * m->hidden
+                          : cfg->post_layernorm ? norm
+                                                : 0,
+        .last_norm = cfg->post_layernorm ? 0 : norm,
+        .positions = cfg->embed_layernorm && cfg->add_position_embedding,
         .tied = !cfg->untie_embeddings_and_output_weights,
-        .head_chunks = tx_head_loss_chunks(s * b, m->vocab_padded / g->tp.size, m->dtype),
-        .norm = strcmp(cfg->normalization, "rmsnorm") ? 2 * m->hidden : m->hidden,
     };
+    m->type->shape(m, cfg, &batch, s, b);
+    sizes.head_selects = batch.row.data;
+    tx__plan_count_head(&sizes.head, m, g->tp.size, n_micro, batch.label.dim[0]);
     read_zero(&sizes, cfg, z);
     return sizes;
 }

@@ -2,6 +2,7 @@
 /* What ranks move in an iteration, counted in real ones and in dry runs, against the formulas of the papers. */
 #include "support.h"
 
+#include "data/bert_dataset.h"
 #include "train/plan.h"
 #include "train/trainer.h"
 
@@ -16,6 +17,9 @@ enum { MAX_RANKS = 8, VOCAB = 300, S = 16 };
 #define LLAMA                                                                                   \
     " --swiglu --normalization rmsnorm --disable-bias-linear --use-rotary-position-embeddings " \
     "--untie-embeddings-and-output-weights"
+#define BERT                                                                                               \
+    " --model-type BERT --tokenizer-type BertWordPieceLowerCase --vocab-file none --global-batch-size 24 " \
+    "--mask-prob 0.25"
 #define ZERO(n) " --zero-param-persistence-threshold 100 --zero-stage " #n
 #define FULL    " --recompute-granularity full --recompute-method "
 
@@ -78,6 +82,15 @@ static const char *const layouts[] = {
     "--world-size 4 --sequence-parallel --embed-layernorm --zero-param-persistence-threshold 0" TP(2) ZERO(3),
     "--world-size 8 --sequence-parallel --fp16 --initial-loss-scale 256" TP(2) PP(2) ZERO(3) FULL "uniform",
     "--world-size 8 --num-layers-per-virtual-pipeline-stage 1 --bf16" TP(2) PP(2) ZERO(3) LLAMA,
+    /* the head reads some rows alone, and layers may normalise last */
+    "--world-size 2" TP(2) BERT,
+    "--world-size 8 --sequence-parallel --bf16" TP(4) BERT,
+    "--world-size 4 --sequence-parallel --post-layernorm" TP(2) BERT,
+    "--world-size 8 --bert-no-binary-head --sequence-parallel" TP(2) PP(2) BERT ZERO(1),
+    "--world-size 4 --num-layers-per-virtual-pipeline-stage 1 --bf16" PP(2) BERT ZERO(2),
+    "--world-size 3 --bf16 --zero-param-persistence-threshold 0" ZERO(3) BERT,
+    "--world-size 8 --sequence-parallel --post-layernorm --pipeline-schedule gpipe" TP(2) PP(2) BERT ZERO(3),
+    "--world-size 4 --fp16 --initial-loss-scale 256 --post-layernorm" PP(2) BERT ZERO(3) FULL "uniform",
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
@@ -86,7 +99,7 @@ static tx_config *parsed(const char *more)
     char all[1024];
     tx_config *cfg;
     snprintf(all, sizeof all, "%s%s", SMALL, more);
-    ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", all));
+    ASSERT_OK(tx_config_parse_string(&cfg, strstr(all, "BERT") ? "pretrain-bert" : "pretrain-gpt", all));
     return cfg;
 }
 
@@ -94,8 +107,8 @@ static tx_config *parsed(const char *more)
 
 typedef struct run {
     const tx_config *cfg;
-    tx_volume volume[MAX_RANKS]; /* of the second iteration */
-    tx_volume_sizes sizes[MAX_RANKS];
+    tx_volume volume[MAX_RANKS];                          /* of the second iteration */
+    tx_volume_sizes sizes[MAX_RANKS], planned[MAX_RANKS]; /* of what heads have read; of the most they may */
 } run;
 
 static tx_status read_tokens(void *user, int64_t micro, const int32_t **rows)
@@ -107,6 +120,23 @@ static tx_status read_tokens(void *user, int64_t micro, const int32_t **rows)
     return TX_OK;
 }
 
+enum { ROW = 3 * S + 2 };
+
+/* Micro-batch i predicts as many tokens as i times 3 of 8, which is the most. */
+static tx_status read_pairs(void *user, int64_t micro, const int32_t **rows)
+{
+    static const int32_t many[2 * ROW] = { 1, 2, 3, 4, 5, 6, 299, 8, 9 };
+    int32_t *copy = user;
+    memcpy(copy, many, sizeof many);
+    for (int j = 0; j < 2; j++) {
+        const tx_bert_ids to = tx_bert_ids_of(copy + j * ROW, S);
+        *to.n_tokens = S - j;
+        for (int i = 0; i < S; i++) to.labels[i] = i < 4 && 4 * j + i < micro * 3 % 9 ? 7 : -1;
+    }
+    *rows = copy;
+    return TX_OK;
+}
+
 static tx_status train_as_a_rank(tx_world *world, void *user)
 {
     run *r = user;
@@ -114,16 +144,19 @@ static tx_status train_as_a_rank(tx_world *world, void *user)
     tx_trainer *t = NULL;
     tx_grid grid;
     tx_volume before, *v = &r->volume[tx_world_rank(world)];
+    bool bert = !strcmp(cfg->model_type, "BERT");
+    int32_t rows[2 * ROW];
     tx_status st;
     TX_TRY(tx_grid_open(&grid, world, (int)cfg->tensor_model_parallel_size, (int)cfg->pipeline_model_parallel_size,
                         cfg->sequence_parallel));
     TX_GOTO(tx_trainer_create(&t, cfg, VOCAB, -1, true, &grid));
-    TX_GOTO(tx_trainer_train(t, read_tokens, NULL));
+    TX_GOTO(tx_trainer_train(t, bert ? read_pairs : read_tokens, rows));
     tx_volume_read(&before, &grid);
-    TX_GOTO(tx_trainer_train(t, read_tokens, NULL));
+    TX_GOTO(tx_trainer_train(t, bert ? read_pairs : read_tokens, rows));
     tx_volume_read(v, &grid);
     tx_volume_subtract(v, &before);
-    r->sizes[grid.rank] = tx__plan_volume_sizes(t->model, cfg, &grid, t->n_micro, &t->zero);
+    r->sizes[grid.rank] = r->planned[grid.rank] = tx__plan_volume_sizes(t->model, cfg, &grid, t->n_micro, &t->zero);
+    r->sizes[grid.rank].head = t->head;
 out:
     tx_trainer_destroy(t);
     tx_grid_close(&grid);
@@ -156,6 +189,7 @@ static void runs_and_plans_move_what_the_formulas_say(void **state)
             tx_run_plan plan;
             tx_volume_expect(&expected, &r.sizes[rank]);
             assert_equal(layouts[i], rank, &r.volume[rank], &expected);
+            tx_volume_expect(&expected, &r.planned[rank]);
             ASSERT_OK(tx_plan_stage(&plan, r.cfg, VOCAB, rank / each));
             assert_equal(layouts[i], rank, &plan.volume, &expected);
             tx_volume_expect(&expected, &plan.sizes);
@@ -181,6 +215,8 @@ static void plans_of_large_jobs_move_what_the_formulas_say(void **state)
         "--fp16 --zero-stage 3",
         "--world-size 256 --num-layers 24 --hidden-size 2048 --num-attention-heads 16 --global-batch-size 512 "
         "--bf16 --zero-stage 2" TP(2) PP(4),
+        "--world-size 64 --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --global-batch-size 1024 "
+        "--fp16 --micro-batch-size 4 --sequence-parallel --model-type BERT" TP(2) PP(2),
     };
     for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
         char flags[1024];
@@ -194,7 +230,7 @@ static void plans_of_large_jobs_move_what_the_formulas_say(void **state)
             ASSERT_OK(tx_plan_stage(&plan, cfg, 50257, stage));
             tx_volume_expect(&expected, &plan.sizes);
             assert_equal(large[i], stage, &plan.volume, &expected);
-            if (i == 1) assert_true(plan.sizes.head_chunks > 1);
+            if (i == 1) assert_true(plan.sizes.head.n_chunks > plan.sizes.n_micro);
         }
         tx_config_free(cfg);
     }
@@ -250,6 +286,27 @@ static void the_papers_by_hand(void **state)
     ASSERT_OK(tx_plan_stage(&plan, cfg, VOCAB, 0)); /* 2 borders behind, 1 before it */
     assert_moved(&plan.volume, TX_GROUP_PIPELINE, TX_COMM_SEND, 8 * 3, 8 * 3 * bsh);
     assert_moved(&plan.volume, TX_GROUP_ENDS, TX_COMM_ALL_REDUCE, 1, 384 * 32 * 4);
+    tx_config_free(cfg);
+}
+
+/* Of 2 x 16 tokens the heads read 2 pairs and 8 that are masked. */
+static void a_bert_by_hand(void **state)
+{
+    (void)state;
+    const int64_t bsh = 2 * 16 * 32 * 4, labels = 2 * 4, m = 12;
+    tx_run_plan plan;
+    tx_config *cfg = parsed("--world-size 2" TP(2) BERT);
+    ASSERT_OK(tx_plan_stage(&plan, cfg, VOCAB, 0));
+    assert_moved(&plan.volume, TX_GROUP_TENSOR, TX_COMM_ALL_REDUCE, m * (4 * 4 + 1 + 1),
+                 m * ((4 * 4 + 1) * bsh + labels * 32 * 4));
+    assert_moved(&plan.volume, TX_GROUP_TENSOR, TX_COMM_ALL_GATHER, m, m * labels * 4 * 4 * 2);
+    tx_config_free(cfg);
+
+    cfg = parsed("--world-size 2 --sequence-parallel" TP(2) BERT);
+    ASSERT_OK(tx_plan_stage(&plan, cfg, VOCAB, 0));
+    assert_moved(&plan.volume, TX_GROUP_TENSOR, TX_COMM_REDUCE_SCATTER, m * (4 * 4 + 1), m * (4 * 4 + 1) * bsh);
+    assert_moved(&plan.volume, TX_GROUP_TENSOR, TX_COMM_ALL_GATHER, m * (4 * 6 + 2 + 1),
+                 m * ((4 * 6 + 2) * bsh + labels * 4 * 4 * 2));
     tx_config_free(cfg);
 }
 
@@ -355,6 +412,7 @@ int main(void)
         cmocka_unit_test(runs_and_plans_move_what_the_formulas_say),
         cmocka_unit_test(plans_of_large_jobs_move_what_the_formulas_say),
         cmocka_unit_test(the_papers_by_hand),
+        cmocka_unit_test(a_bert_by_hand),
         cmocka_unit_test(zero_by_hand),
         cmocka_unit_test(less_room_gathers_more),
         cmocka_unit_test(the_table_says_whether_they_are_equal),
