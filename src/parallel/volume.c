@@ -55,23 +55,22 @@ static int64_t words(const tx_volume_sizes *z)
     return z->b * z->s * z->h * (z->embedding_norm ? z->value : z->stream);
 }
 
-static void add_of_head(terms *t, tx_comm_op op, const char *what, int64_t calls, int64_t bytes)
+/* The statistics of a vocabulary that is split: 4 floats a token of every rank. */
+static void add_loss(terms *t, const tx_volume_sizes *z)
 {
-    if (!calls) return;
+    int64_t calls = z->n_micro * z->head_chunks, all = z->n_micro * z->head_rows * 4 * 4 * z->t;
+    if (!has_post(z)) return;
     TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
-    t->term[t->n++] = (tx_volume_term){ TX_GROUP_TENSOR, op, what, { calls, bytes } };
+    t->term[t->n++] =
+        (tx_volume_term){ TX_GROUP_TENSOR, TX_COMM_ALL_GATHER, "loss: 4 numbers a token and rank", { calls, all } };
 }
 
-/* The statistics of a vocabulary that is split: 4 floats a token of every rank. And the gradient of what the head
- * selects, which is in parts as logits are. */
-static void add_head(terms *t, const tx_volume_sizes *z)
+/* The gradient of what a head selects, which is in parts as logits are. */
+static void add_selected(terms *t, const tx_volume_sizes *z)
 {
-    const tx_volume_head *head = &z->head;
-    if (!has_post(z)) return;
-    add_of_head(t, TX_COMM_ALL_GATHER, "loss: 4 numbers a token and rank", head->n_chunks, head->n_rows * 4 * 4 * z->t);
-    if (z->head_selects)
-        add_of_head(t, TX_COMM_ALL_REDUCE, "n h, gradient of n tokens to predict", head->n_batches,
-                    head->n_rows * z->h * z->value);
+    if (has_post(z) && z->head_selects)
+        add(t, TX_GROUP_TENSOR, TX_COMM_ALL_REDUCE, "n h, gradient of n tokens to predict", z->n_micro,
+            z->head_rows * z->h * z->value);
 }
 
 /* f and g of Megatron-LM. */
@@ -86,7 +85,8 @@ static void add_all_reduces(terms *t, const tx_volume_sizes *z)
     if (has_post(z) && !z->head_selects) add(t, TX_GROUP_TENSOR, op, "b s h, gradient of the head's input", m, bsh);
     add(t, TX_GROUP_TENSOR, TX_COMM_ALL_GATHER, "b s h a group, its divided input", m * z->n_gathered,
         z->b * z->s * z->h * z->stream);
-    add_head(t, z);
+    add_loss(t, z);
+    add_selected(t, z);
 }
 
 /* How often gradients are summed over ranks. */
@@ -124,7 +124,8 @@ static void add_parts(terms *t, const tx_volume_sizes *z)
     if (has_post(z)) add(t, TX_GROUP_TENSOR, gather, "b s h, the head's input", m, bsh * z->value);
     if (has_pre(z)) add(t, TX_GROUP_TENSOR, gather, "b s h, gradient of the embedding", m, words(z));
     if (has_pre(z) && z->positions) add(t, TX_GROUP_TENSOR, gather, "b s h, gradient of positions", m, bsh * z->stream);
-    add_head(t, z);
+    add_loss(t, z);
+    add_selected(t, z);
 }
 
 static void add_pipeline(terms *t, const tx_volume_sizes *z)

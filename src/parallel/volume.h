@@ -10,8 +10,7 @@
  *      both             the same around embedding and head; of the loss 4 numbers a token and rank; forward once more
  *                       where it is computed again
  *      BERT's head      reads n rows alone, of tokens to predict: their gradient is an all-reduce of n h, also with
- *                       sequence parallelism, and of the loss there are 4 n numbers a rank. n is another in every
- *                       micro-batch: a plan has the most, a run what was read
+ *                       sequence parallelism, and of the loss there are 4 n numbers a rank
  *      tensor ranks,    an all-gather of b s h, of the residual stream's numbers, for every group of layers that is
  *        inputs divided computed again, which --partition-activations divides the input of
  *      pipeline         b s h (its 1/t with sequence parallelism) across each border of   arXiv:2104.04473 §2.2
@@ -50,13 +49,6 @@ typedef enum tx_gathered {
     TX_N_GATHERED
 } tx_gathered;
 
-/* What the last stage makes logits of in an iteration. */
-typedef struct tx_volume_head {
-    int64_t n_batches; /* micro-batches with such rows */
-    int64_t n_rows;    /* all of theirs */
-    int64_t n_chunks;  /* pieces that their losses are computed in */
-} tx_volume_head;
-
 /* What the formulas are about, on one rank. */
 typedef struct tx_volume_sizes {
     int t, p, r; /* tensor ranks, pipeline stages, data ranks */
@@ -73,8 +65,8 @@ typedef struct tx_volume_sizes {
     int64_t last_norm;
     bool positions; /* are added behind the embedding's norm */
     bool tied;
-    tx_volume_head head;
-    bool head_selects; /* it reads some rows alone, and has all on every tensor rank but the words' matrix */
+    int64_t head_rows, head_chunks; /* of a micro-batch: that logits are made of, in so many pieces */
+    bool head_selects; /* these are some of b s, and the head is whole on every tensor rank but for the words */
 
     int zero;              /* stage */
     bool passing;          /* gradients are summed over data ranks after each micro-batch */

@@ -178,14 +178,6 @@ static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z
     count_gathered(s, cfg, z);
 }
 
-void tx__plan_count_head(tx_volume_head *head, const tx_model *m, int n_tp, int64_t n, int64_t rows)
-{
-    if (!rows) return;
-    head->n_batches += n;
-    head->n_rows += n * rows;
-    head->n_chunks += n * tx_head_loss_chunks(rows, m->vocab_padded / n_tp, m->dtype);
-}
-
 tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, const tx_grid *g, int64_t n_micro,
                                       const tx_zero *z)
 {
@@ -224,8 +216,9 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
         .tied = !cfg->untie_embeddings_and_output_weights,
     };
     m->type->shape(m, cfg, &batch, s, b);
+    sizes.head_rows = batch.label.dim[0];
+    sizes.head_chunks = tx_head_loss_chunks(sizes.head_rows, m->vocab_padded / g->tp.size, m->dtype);
     sizes.head_selects = batch.row.data;
-    tx__plan_count_head(&sizes.head, m, g->tp.size, n_micro, batch.label.dim[0]);
     read_zero(&sizes, cfg, z);
     return sizes;
 }

@@ -90,13 +90,9 @@ int64_t tx__plan_copy_numel(const tx_zero *z);
 
 tx_memory tx__plan_memory(const tx_zero *z, size_t activations, size_t workspace);
 
-/* The formulas' sizes for a rank, whose iterations have so many micro-batches. Of a head that selects what it reads it
- * is the most: what it has read is counted by tx__plan_count_head. */
+/* The formulas' sizes for a rank, whose iterations have so many micro-batches. */
 tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, const tx_grid *g, int64_t n_micro,
                                       const tx_zero *z);
-
-/* Adds n micro-batches of which the head reads so many rows. */
-void tx__plan_count_head(tx_volume_head *head, const tx_model *m, int n_tp, int64_t n, int64_t rows);
 
 tx_zero_formula tx__plan_formula(const tx_zero *z);
 

@@ -187,8 +187,6 @@ static tx_status add_loss(void *user, int64_t micro, tx_batch *batch)
     add_means(t, t->run.sum, batch, t->b, 1);
     for (int k = 0; k < t->model->n_losses; k++) t->losses[k] += t->run.sum[k] / (double)t->n_micro;
     t->iteration_loss = total(t, t->losses);
-    tx__plan_count_head(&t->head, t->model, t->grid->tp.size, 1,
-                        batch->row.data ? batch->n_labels : batch->label.dim[0]);
     return TX_OK;
 }
 
@@ -231,7 +229,6 @@ static tx_status begin_iteration(tx_trainer *t)
     t->n_micro = tx__trainer_n_micro(t);
     t->iteration_loss = 0;
     memset(t->losses, 0, sizeof t->losses);
-    t->head = (tx_volume_head){ 0 };
     return TX_OK;
 }
 

@@ -67,7 +67,6 @@ typedef struct tx_trainer {
     double weight_decay;
     double iteration_loss;        /* mean over the micro-batches so far; behind a step over all ranks' */
     double losses[TX_MAX_LOSSES]; /* what it is the sum of, as model->loss_name has them */
-    tx_volume_head head;          /* of the iteration: what the last stage has read */
     double grad_norm;             /* before clipping, of the last iteration */
     double params_norm;           /* with --log-params-norm */
     double num_zeros;             /* with --log-num-zeros-in-grad: gradients of the last iteration that are 0 */
