@@ -2,6 +2,7 @@
 /* The plan against what a trainer takes, and the changes that make a run fit. */
 #include "support.h"
 
+#include "data/bert_dataset.h"
 #include "train/fit.h"
 #include "train/trainer.h"
 
@@ -42,6 +43,8 @@ static void *counting_realloc(void *user, void *p, size_t bytes)
     "--swiglu --normalization rmsnorm --disable-bias-linear --use-rotary-position-embeddings " \
     "--untie-embeddings-and-output-weights --num-key-value-heads 2"
 
+#define BERT "--model-type BERT --tokenizer-type BertWordPieceLowerCase --vocab-file none "
+
 static const char *const runs[] = {
     "",
     "--backend ref",
@@ -62,15 +65,24 @@ static const char *const runs[] = {
     "--zero-stage 2 --zero-reduce-bucket-size 60000 --bf16",
     "--zero-stage 3 --zero-param-persistence-threshold 100 --optimizer sgd",
     "--zero-stage 3 --zero-max-reuse-distance 1e9 --checkpoint-activations --bf16 " LLAMA,
+    BERT,
+    BERT "--bf16 --fp32-residual-connection --bert-no-binary-head --mask-prob 0.01 --threads 1",
+    BERT "--post-layernorm --fp16 --initial-loss-scale 256 --recompute-activations",
+    BERT "--post-layernorm --zero-stage 3 --zero-param-persistence-threshold 100 --checkpoint-activations",
 };
 enum { N_RUNS = sizeof runs / sizeof *runs };
+
+static tx_config *parsed_run(const char *more)
+{
+    return parsed(strstr(more, "BERT") ? "pretrain-bert" : "pretrain-gpt", SMALL, more);
+}
 
 static void the_trainer_takes_what_was_planned(void **state)
 {
     (void)state;
     static const tx_allocator counting = { counting_alloc, counting_realloc, failing_free, NULL };
     for (size_t i = 0; i < N_RUNS; i++) {
-        tx_config *cfg = parsed("pretrain-gpt", SMALL, runs[i]);
+        tx_config *cfg = parsed_run(runs[i]);
         tx_run_plan plan;
         tx_trainer *t;
         int64_t vocab = cfg->vocab_size + 1;
@@ -101,13 +113,18 @@ static void a_step_uses_all_of_it(void **state)
 {
     (void)state;
     for (size_t i = 0; i < N_RUNS; i++) {
-        tx_config *cfg = parsed("pretrain-gpt", SMALL, runs[i]);
+        tx_config *cfg = parsed_run(runs[i]);
         tx_trainer *t;
         double loss;
-        int32_t tokens[8 * 65] = { 0 };
+        int32_t rows[8 * (3 * 64 + 2)] = { 0 }; /* of a BERT, where each has a token to predict */
         ASSERT_OK(tx_trainer_create(&t, cfg, cfg->vocab_size + 1, 5, true, NULL));
+        for (int64_t j = 0; j < t->b && t->model->type->reads_sentences; j++) {
+            const tx_bert_ids to = tx_bert_ids_of(rows + j * tx_bert_row_len(t->s), t->s);
+            *to.n_tokens = 60;
+            memset(to.labels + 1, 0xff, (size_t)(t->s - 1) * sizeof *to.labels);
+        }
         do {
-            ASSERT_OK(tx_trainer_forward(t, tokens, &loss));
+            ASSERT_OK(tx_trainer_forward(t, rows, &loss));
             ASSERT_OK(tx_trainer_backward(t));
             ASSERT_OK(tx_trainer_step(t));
         } while (t->micro);

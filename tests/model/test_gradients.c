@@ -1,0 +1,265 @@
+/* labels: unit */
+/* Backward of whole models against finite differences of their objective, in double precision; and what must not
+ * matter to it. */
+#include "support.h"
+
+#include "../nn/whole_table.h"
+#include "base/rng.h"
+#include "data/bert_dataset.h"
+#include "model/model.h"
+
+#define FLAGS                                                                                                      \
+    "--num-layers 2 --hidden-size 16 --num-attention-heads 2 --seq-length 9 --max-position-embeddings 9 "          \
+    "--micro-batch-size 3 --lr 1 --train-iters 1 --data-path none --make-vocab-size-divisible-by 4 --backend ref " \
+    "--threads 1 "
+#define GPT  FLAGS "--tokenizer-type NullTokenizer --vocab-size 29 "
+#define BERT FLAGS "--model-type BERT --tokenizer-type BertWordPieceLowerCase --vocab-file none --mask-prob 0.4 "
+
+enum { VOCAB = 30, S = 9, B = 3 };
+
+typedef struct rig {
+    tx_config *cfg;
+    tx_model *model;
+    tx_ctx ctx;
+    tx_batch batch;
+    double *value, *grad;
+    int32_t rows[B * (3 * S + 2)];
+} rig;
+
+static void *zeros(int64_t n, size_t size)
+{
+    void *p = calloc((size_t)n, size);
+    assert_non_null(p);
+    return p;
+}
+
+/* Every number of the model in double precision. Weights begin larger than in training, so that all of it matters. */
+static void make_params(rig *r)
+{
+    tx_params *ps = &r->model->params;
+    float *drawn = zeros(ps->numel, sizeof *drawn);
+    r->value = zeros(ps->numel, sizeof *r->value);
+    r->grad = zeros(ps->numel, sizeof *r->grad);
+    init_whole(ps, drawn, 5, (tx_init_method){ .std = 0.3, .n_layers = 2 });
+    for (int64_t i = 0; i < ps->numel; i++) r->value[i] = (double)drawn[i];
+    free(drawn);
+    for (int i = 0; i < ps->n; i++) {
+        const tx_param *p = &ps->param[i];
+        const tx_rng rng = { .seed = 9, .stream = (uint32_t)i };
+        for (int64_t k = 0; p->n_dims == 1 && k < tx_param_n_real(p); k++)
+            r->value[p->offset + k] += 0.2 * (tx_rng_uniform(&rng, (uint64_t)k) - 0.5);
+        *p->weight = (tx_weight){ .value = tx_param_view(p, r->value + p->offset, TX_F64),
+                                  .grad = tx_param_view(p, r->grad + p->offset, TX_F64) };
+    }
+}
+
+static void make_rows(rig *r)
+{
+    const tx_rng rng = { .seed = 3 };
+    int64_t n = r->model->type->row_len(S);
+    for (int64_t i = 0; i < B * n; i++) r->rows[i] = (int32_t)(VOCAB * tx_rng_uniform(&rng, (uint64_t)i));
+    for (int64_t j = 0; j < B && r->model->type->reads_sentences; j++) {
+        const tx_bert_ids to = tx_bert_ids_of(r->rows + j * n, S);
+        *to.n_tokens = (int32_t)(S - 2 * j);
+        *to.is_random = (int32_t)j % 2;
+        for (int i = 0; i < S; i++) {
+            to.types[i] = i > 3;
+            to.labels[i] = i % 3 == 1 && i < *to.n_tokens ? to.tokens[S - i] : -1;
+        }
+    }
+}
+
+/* The batch in float, but where its numbers meet the model's. */
+static void fill(rig *r)
+{
+    const tx_batch_rule rule = { .eod = -1, .scale = 0.5 };
+    tx_batch *batch = &r->batch;
+    tx_tensor *own[TX_BATCH_BUFFERS], narrow[TX_BATCH_BUFFERS];
+    tx_batch_buffers(batch, own);
+    for (int i = 0; i < TX_BATCH_BUFFERS; i++) {
+        narrow[i] = *own[i];
+        if (own[i]->dtype == TX_F64) own[i]->dtype = TX_F32;
+    }
+    ASSERT_OK(r->model->type->fill(r->model, batch, r->rows, &rule));
+    for (int i = 0; i < TX_BATCH_BUFFERS; i++) {
+        own[i]->dtype = narrow[i].dtype;
+        if (own[i]->dtype != TX_F64) continue;
+        float *from = own[i]->data;
+        double *to = own[i]->data;
+        for (int64_t k = tx_numel(*own[i]); k-- > 0;) {
+            float x;
+            memcpy(&x, from + k, sizeof x);
+            to[k] = (double)x;
+        }
+    }
+}
+
+static void build(rig *r, const char *flags)
+{
+    tx_tensor *own[TX_BATCH_BUFFERS];
+    *r = (rig){ 0 };
+    ASSERT_OK(tx_config_parse_string(&r->cfg, strstr(flags, "BERT") ? "pretrain-bert" : "pretrain-gpt", flags));
+    ASSERT_OK(tx_ctx_init(&r->ctx, r->cfg->backend, 1));
+    const tx_model_type *type = tx_model_type_of(r->cfg);
+    ASSERT_OK(type->create(&r->model, r->cfg, VOCAB, NULL));
+    r->model->dtype = r->model->stream = TX_F64;
+    make_params(r);
+    type->shape(r->model, r->cfg, &r->batch, S, B);
+    tx_batch_buffers(&r->batch, own);
+    for (int i = 0; i < TX_BATCH_BUFFERS; i++) {
+        if (!own[i]->data) continue;
+        if (own[i]->dtype == TX_F32) own[i]->dtype = TX_F64;
+        own[i]->data = zeros(tx_numel(*own[i]), tx_dtype_size(own[i]->dtype));
+    }
+    make_rows(r);
+    fill(r);
+    r->batch.dropout =
+        (tx_dropout_key){ .seed = 5, .iteration = 1, .sample = 0, .s_global = S, .on = r->cfg->hidden_dropout > 0 };
+    ASSERT_OK(type->fwd(&r->ctx, r->model, &r->batch, true)); /* dry */
+    ASSERT_OK(type->bwd(&r->ctx, r->model, &r->batch));
+    ASSERT_OK(tx_ctx_take_memory(&r->ctx));
+}
+
+static void demolish(rig *r)
+{
+    tx_tensor *own[TX_BATCH_BUFFERS];
+    tx_batch_buffers(&r->batch, own);
+    for (int i = 0; i < TX_BATCH_BUFFERS; i++) free(own[i]->data);
+    r->model->type->destroy(r->model);
+    tx_ctx_deinit(&r->ctx);
+    tx_config_free(r->cfg);
+    free(r->value);
+    free(r->grad);
+}
+
+static double weighted(tx_tensor weight, tx_tensor loss)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < (weight.data ? tx_numel(weight) : 0); i++)
+        sum += ((double *)weight.data)[i] * ((double *)loss.data)[i];
+    return sum;
+}
+
+static double objective(rig *r)
+{
+    ASSERT_OK(r->model->type->fwd(&r->ctx, r->model, &r->batch, false));
+    return weighted(r->batch.weight, r->batch.loss) + weighted(r->batch.pair_weight, r->batch.pair_loss);
+}
+
+static void gradients(rig *r)
+{
+    ASSERT_OK(tx_params_zero_grad(&r->ctx, &r->model->params, 0, r->model->params.n));
+    ASSERT_OK(r->model->type->fwd(&r->ctx, r->model, &r->batch, true));
+    ASSERT_OK(r->model->type->bwd(&r->ctx, r->model, &r->batch));
+}
+
+/* Of each parameter the derivative in three directions. */
+static void check_gradients(rig *r, const char *what)
+{
+    const double step = 1e-5;
+    const tx_params *ps = &r->model->params;
+    gradients(r);
+    for (int i = 0; i < 3 * ps->n; i++) {
+        const tx_param *p = &ps->param[i / 3];
+        const tx_rng rng = { .seed = 21, .stream = (uint32_t)i };
+        int64_t n = tx_param_n_real(p);
+        double *x = r->value + p->offset, *was = zeros(n, sizeof *was), f[2], slope = 0;
+        memcpy(was, x, (size_t)n * sizeof *x);
+        for (int side = 0; side < 2; side++) {
+            for (int64_t k = 0; k < n; k++)
+                x[k] = was[k] + (side ? step : -step) * (tx_rng_uniform(&rng, (uint64_t)k) - 0.5);
+            f[side] = objective(r);
+        }
+        memcpy(x, was, (size_t)n * sizeof *x);
+        for (int64_t k = 0; k < n; k++) slope += r->grad[p->offset + k] * (tx_rng_uniform(&rng, (uint64_t)k) - 0.5);
+        double difference = (f[1] - f[0]) / (2 * step);
+        if (!(fabs(difference - slope) <= 1e-9 + 1e-7 * fabs(slope)))
+            fail_msg("%s: %s: by its gradient %.12g, by differences %.12g", what, p->name, slope, difference);
+        free(was);
+    }
+}
+
+#define NO_DROPOUT " --hidden-dropout 0 --attention-dropout 0"
+#define DROPOUT    " --hidden-dropout 0.2 --attention-dropout 0.1"
+
+static const char *const models[] = {
+    GPT DROPOUT,
+    GPT "--swiglu --ffn-hidden-size 24 --normalization rmsnorm --use-rotary-position-embeddings "
+        "--untie-embeddings-and-output-weights "
+        "--disable-bias-linear --num-key-value-heads 1" NO_DROPOUT,
+    GPT "--embed-layernorm --apply-residual-connection-post-layernorm" DROPOUT,
+    BERT NO_DROPOUT,
+    BERT DROPOUT,
+    BERT "--bert-no-binary-head" DROPOUT,
+    BERT "--post-layernorm" NO_DROPOUT,
+    BERT "--post-layernorm --no-bias-gelu-fusion" DROPOUT,
+    BERT "--post-layernorm --bert-no-binary-head --openai-gelu" NO_DROPOUT,
+};
+
+static void gradients_are_those_of_the_objective(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        rig r;
+        build(&r, models[i]);
+        check_gradients(&r, models[i] + sizeof FLAGS - 1);
+        demolish(&r);
+    }
+}
+
+static void nothing_is_masked(void **state)
+{
+    (void)state;
+    for (int post = 0; post < 2; post++) {
+        rig r;
+        build(&r, post ? BERT "--post-layernorm" DROPOUT : BERT DROPOUT);
+        for (int64_t j = 0; j < B; j++)
+            memset(tx_bert_ids_of(r.rows + j * tx_bert_row_len(S), S).labels, 0xff, S * sizeof(int32_t));
+        fill(&r);
+        check_gradients(&r, "nothing is masked");
+        tx_loss_sum sum[TX_MAX_LOSSES];
+        r.model->type->losses(r.model, &r.batch, 0, sum);
+        assert_true(sum[0].n == 0 && sum[0].sum == 0);
+        demolish(&r);
+    }
+}
+
+/* What tokens are, and of what type, behind the last of a sample: the same losses and gradients, bit for bit. */
+static void padding_is_nothing(void **state)
+{
+    (void)state;
+    static const char *const flags[] = { BERT DROPOUT, BERT "--post-layernorm" DROPOUT };
+    for (int i = 0; i < 2; i++) {
+        rig r;
+        build(&r, flags[i]);
+        int64_t numel = r.model->params.numel;
+        double *grad = zeros(numel, sizeof *grad), loss[2], lm = objective(&r);
+        gradients(&r);
+        memcpy(grad, r.grad, (size_t)numel * sizeof *grad);
+        memcpy(loss, r.batch.loss.data, sizeof loss);
+        for (int64_t j = 0; j < B; j++) {
+            const tx_bert_ids to = tx_bert_ids_of(r.rows + j * tx_bert_row_len(S), S);
+            for (int64_t k = *to.n_tokens; k < S; k++) to.tokens[k] = (to.tokens[k] + 7) % VOCAB, to.types[k] ^= 1;
+        }
+        fill(&r);
+        assert_true(objective(&r) == lm);
+        gradients(&r);
+        assert_memory_equal(r.grad, grad, (size_t)numel * sizeof *grad);
+        assert_memory_equal(r.batch.loss.data, loss, sizeof loss);
+        *tx_bert_ids_of(r.rows + 2 * tx_bert_row_len(S), S).n_tokens += 1; /* which is then something */
+        fill(&r);
+        assert_true(objective(&r) != lm);
+        free(grad);
+        demolish(&r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_are_those_of_the_objective),
+        cmocka_unit_test(nothing_is_masked),
+        cmocka_unit_test(padding_is_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
