@@ -138,7 +138,7 @@ tx_status tx__evaluate_tasks(tx_config *cfg, tx_line_fn *line, void *user)
     tx_inference f;
     tx_task *task = NULL;
     job j = { .cfg = cfg, .line = line, .user = user };
-    tx_status st = tx_inference_open(&f, cfg);
+    tx_status st = tx_inference_open(&f, cfg, TX_USE_ANY);
     if (!st) {
         if (!cfg->seq_length) cfg->seq_length = cfg->max_position_embeddings; /* a Hugging Face folder does not say */
         st = tx_alloc(&task, (size_t)cfg->valid_data.n, sizeof *task, "the tasks");

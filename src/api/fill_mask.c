@@ -239,19 +239,11 @@ static tx_status run(job *j)
     }
 }
 
-static tx_status is_bert(const job *j)
-{
-    if (j->f.model->type->reads_sentences) return TX_OK;
-    return TX_FAIL(TX_ERR_ARG, "--load %s is a %s, which goes on with a text and fills nothing in: use triax generate",
-                   j->f.cfg->load, j->f.model->type->name);
-}
-
 tx_status tx_fill_mask(tx_config *cfg, tx_line_fn *line, void *user)
 {
     job j = { .line = line, .user = user };
     tx_status st;
-    TX_GOTO(tx_inference_open(&j.f, cfg));
-    TX_GOTO(is_bert(&j));
+    TX_GOTO(tx_inference_open(&j.f, cfg, TX_USE_FILLS));
     TX_GOTO(start(&j, j.f.leads ? prepare(&j) : TX_OK));
     st = run(&j);
 out:

@@ -110,7 +110,7 @@ tx_status tx_generate(tx_config *cfg, const tx_generate_sink *sink)
     job j = { .sink = sink, .file = tx__samples_file_of(cfg) };
     j.asks = sink->ask && !j.file.kind && !tx__prompts_named(cfg);
     if (cfg->genfile && !j.file.kind) tx_info("--genfile %s is not written: --num-samples is 0", cfg->genfile);
-    tx_status st = tx_inference_open(&j.f, cfg);
+    tx_status st = tx_inference_open(&j.f, cfg, TX_USE_CONTINUES);
     if (!st) {
         tx_status ready = j.f.leads ? prepare(&j) : TX_OK;
         int64_t slots = ready || !j.f.leads ? 1 : tx__sampling_slots(&j.sampling, j.asks ? 1 : j.prompts.n);

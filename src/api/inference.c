@@ -28,7 +28,23 @@ static tx_status open_tokenizer(tx_inference *f)
     return st;
 }
 
-tx_status tx_inference_open(tx_inference *f, tx_config *cfg)
+/* Whether the model can do it. */
+static tx_status check_use(const tx_config *cfg, tx_inference_use use)
+{
+    const tx_model_type *type = tx_model_type_of(cfg);
+    if (use == TX_USE_CONTINUES && !type->decode)
+        return TX_FAIL(TX_ERR_ARG,
+                       "--load %s is a %s, which goes on with no text: ask it for words with triax fill-mask",
+                       cfg->load, type->name);
+    if (use == TX_USE_FILLS && !type->reads_sentences)
+        return TX_FAIL(TX_ERR_ARG,
+                       "--load %s is a %s, which goes on with a text and fills nothing in: use triax "
+                       "generate",
+                       cfg->load, type->name);
+    return TX_OK;
+}
+
+tx_status tx_inference_open(tx_inference *f, tx_config *cfg, tx_inference_use use)
 {
     *f = (tx_inference){ .cfg = cfg };
     TX_TRY(tx_ranks_open(&f->ranks, cfg));
@@ -41,6 +57,7 @@ tx_status tx_inference_open(tx_inference *f, tx_config *cfg)
                        grid->size, grid->size / grid->dp.size);
     TX_TRY(tx_source_open_options(&f->src, cfg, grid->world));
     TX_TRY(tx_source_options(&f->src, cfg, false));
+    TX_TRY(check_use(cfg, use));
     TX_TRY(tx_comm_agree(grid->world, open_tokenizer(f)));
     return tx__model_load(&f->model, &f->value, cfg, &f->src, grid);
 }
@@ -50,10 +67,6 @@ tx_status tx_inference_start(tx_inference *f, tx_status st, int64_t n_slots, int
     tx_comm *world = f->ranks.grid.world;
     int64_t size[2] = { n_slots, max_len };
     TX_TRY(tx_comm_agree(world, st));
-    if (!f->model->type->decode)
-        return TX_FAIL(TX_ERR_ARG,
-                       "--load %s is a %s, which goes on with no text: ask it for words with triax fill-mask",
-                       f->cfg->load, f->model->type->name);
     TX_TRY(tx_comm_spread(world, size, sizeof size, 0));
     const tx_decoder_opts opts = {
         .backend = f->cfg->backend, .n_threads = (int)f->cfg->threads, .n_slots = size[0], .max_len = size[1]

@@ -1,7 +1,7 @@
 /* inference.h - what generate, serve and evaluate share: a trained model on the ranks of this job, ready to go on with
  * tokens.
  *
- *      tx_inference_open(&f, cfg)                       all ranks: the checkpoint's shape, tokenizer, weights
+ *      tx_inference_open(&f, cfg, use)                  all ranks: the checkpoint's shape, tokenizer, weights
  *      st = f.leads ? read what is to be done : TX_OK
  *      tx_inference_start(&f, st, n_slots, max_len)     all ranks: the decoder, as the leader's numbers say
  *      if (f.leads) st = work with f.decoder            the others are in tx_decoder_follow inside start
@@ -24,9 +24,16 @@ typedef struct tx_inference {
     bool leads; /* this rank makes the decoder's calls */
 } tx_inference;
 
+/* What the model is for. */
+typedef enum tx_inference_use {
+    TX_USE_CONTINUES, /* it goes on with a text: a GPT */
+    TX_USE_FILLS,     /* it fills in what is masked: a BERT; no decoder is started */
+    TX_USE_ANY
+} tx_inference_use;
+
 /* Collective. The weights come from any format that --load names, rounded to --bf16's or --fp16's type. All TP x PP
- * ranks hold one model: more ranks are TX_ERR_ARG. f is to be closed also when this fails. */
-tx_status tx_inference_open(tx_inference *f, tx_config *cfg);
+ * ranks hold one model: more ranks are TX_ERR_ARG, as is another model. f is to be closed also when this fails. */
+tx_status tx_inference_open(tx_inference *f, tx_config *cfg, tx_inference_use use);
 
 /* Collective. `st` is what the ranks came to since open: one that failed is an error of all. n_slots and max_len are
  * the leader's. Comes back to followers when the leader has let them go: their work is done then. */

@@ -101,7 +101,7 @@ tx_status tx_serve(tx_config *cfg)
 {
     tx_inference f = { 0 };
     plan p = { .fd = -1 };
-    tx_status st = tx_inference_open(&f, cfg);
+    tx_status st = tx_inference_open(&f, cfg, TX_USE_CONTINUES);
     if (!st) {
         st = f.leads ? make_plan(&p, &f) : TX_OK;
         tx_signals_watch(); /* all ranks: launchers tell every one of them */
