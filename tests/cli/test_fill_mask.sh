@@ -4,6 +4,7 @@
 # texts, formats of checkpoints, bad input.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/tiny_bert.sh"
+train_bert bert --train-iters 600
 
 # ---- fill-mask
 

@@ -4,6 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/mpi.sh"
 . "$(dirname "$0")/tiny_bert.sh"
+train_bert bert --train-iters 600
 printf 'the king of %s is [MASK]. [SEP] the town of [MASK] is oslo.\n' spain egypt india >texts
 
 # near A B WHAT: lines of JSON whose numbers differ a little at most

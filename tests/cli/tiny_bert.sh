@@ -1,5 +1,5 @@
-# tiny_bert.sh - sourced after lib.sh: kings.txt, sentences of which each has one answer, and a BERT in ./bert that was
-# trained on them, in seconds. train_bert DIR FLAGS... trains another one.
+# tiny_bert.sh - sourced after lib.sh: kings.txt, sentences of which each has one answer; train_bert DIR FLAGS... trains a
+# BERT on them, in seconds.
 awk 'BEGIN {
     n = split("france spain egypt persia norway india", land)
     split("louis carlos ramses cyrus olaf ashok", king)
@@ -23,4 +23,3 @@ train_bert() {
         --hidden-dropout 0 --attention-dropout 0 --bert-max-ngrams 1 --vocab-file vocab.txt --data-path kings_text_sentence \
         --split 8,1,1 --eval-iters 2 --eval-interval 1000 --save-interval 1000 --log-interval 100 --threads 1 --save "$@"
 }
-train_bert bert --train-iters 600
