@@ -499,15 +499,14 @@ static tx_py *replicated(tx__file *f, bool pipeline)
     return list;
 }
 
+/* Matrices: DeepSpeed's tool does not cut a BERT's lm_head.bias, which stays padded. */
 static tx_py *vocabulary(tx__file *f, bool pipeline)
 {
     static const char *const tied[] = { "tied_modules.embed.word_embeddings.weight", NULL };
     static const char *const untied[] = { "\\d+.word_embeddings.weight", "\\d+.lm_head.weight", NULL };
     static const char *const plain[] = { "language_model.embedding.word_embeddings.weight",
                                          "language_model.output_layer.weight", NULL };
-    static const char *const bert[] = { "language_model.embedding.word_embeddings.weight", "lm_head.bias", NULL };
     bool is_tied = tx__is_tied(f->c);
-    if (f->c->m->type->reads_sentences) return strings(f, "", bert);
     if (pipeline) return strings(f, "", is_tied ? tied : untied);
     return strings(f, "", is_tied ? (const char *const[]){ plain[0], NULL } : plain);
 }

@@ -13,10 +13,15 @@ fi
 train() {
     local name=$1
     shift
-    ok pretrain-gpt --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 \
+    train_any "$name" pretrain-gpt --data-path "$data/dataset/tiny_text_document" --vocab-file "$data/tiny/tiny-vocab.json" \
+        --merge-file "$data/tiny/tiny-merges.txt" "$@"
+}
+train_any() {
+    local name=$1 command=$2
+    shift 2
+    ok $command --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 \
         --micro-batch-size 2 --global-batch-size 2 --train-iters 3 --lr 1e-3 --lr-decay-style cosine --seed 3 \
-        --data-path "$data/dataset/tiny_text_document" --vocab-file "$data/tiny/tiny-vocab.json" \
-        --merge-file "$data/tiny/tiny-merges.txt" --split 90,5,5 --eval-iters 0 --make-vocab-size-divisible-by 96 \
+        --split 90,5,5 --eval-iters 0 --make-vocab-size-divisible-by 96 \
         --save "$name" --save-interval 3 --log-interval 1 "$@"
 }
 
@@ -49,3 +54,14 @@ for model in gpt llama; do
     check $model pt megatron --for-release
     check $model written universal
 done
+
+# DeepSpeed trains a BERT without its pipeline engine
+train_any bert pretrain-bert --data-path "$data/dataset/tinybert_text_document" --vocab-file "$data/tiny/tiny-bert-vocab.txt"
+for stage in 1 2 3; do
+    check bert zero deepspeed --target-zero-stage $stage --target-dp 3
+done
+check bert universal deepspeed --target-zero-stage 1 --target-dp 3 --target-tp 2
+check bert universal deepspeed --target-zero-stage 2 --target-dp 2 --dtype fp16
+check bert pt deepspeed --target-zero-stage 0 --target-tp 2 --dtype fp16
+check bert pt megatron --target-tp 2 --target-pp 2 --dtype fp16
+check bert written universal
