@@ -228,8 +228,32 @@ static tx_status show_parameters(tx__report *r, tx_source *src, const tx_model *
     return tx__report_line(r, "optimizer state: %s", src->n_parts > 1 ? "exp_avg, exp_avg_sq" : "none");
 }
 
+/* All numbers of all parts, as a run that loads them sees them. */
+static tx_status verify_source(tx__report *r, tx_source *src, const tx_model *m)
+{
+    tensors sum = { 0 };
+    float *x;
+    TX_TRY(tx_alloc(&x, (size_t)tx_params_largest_whole(&m->params), sizeof *x, "a tensor"));
+    tx_status st = TX_OK;
+    for (int part = 0; part < src->n_parts && !st; part++)
+        for (int i = 0; i < m->params.n && !st; i++) {
+            const tx_param *p = &m->params.param[i];
+            int64_t bad = 0, n = tx_param_whole_numel(p);
+            st = tx_source_read_whole(src, m, part, p, x);
+            for (int64_t k = 0; k < n && !st; k++) bad += !isfinite(x[k]);
+            sum.numbers += n;
+            sum.checked += n;
+            sum.bad += bad;
+            if (bad && !st)
+                st = tx__report_line(r, "  %s of %s: %lld numbers are not finite", src->part[part], p->name,
+                                     (long long)bad);
+        }
+    tx_free(x);
+    return st ? st : finish_tensors(r, &sum, src->path, true);
+}
+
 /* The model that its options make, all parameters of which are there in their shapes. */
-static tx_status show_model(tx__report *r, tx_source *src)
+static tx_status show_model(tx__report *r, tx_source *src, bool verify)
 {
     tx_config *cfg = NULL;
     tx_model *m = NULL;
@@ -244,7 +268,8 @@ static tx_status show_model(tx__report *r, tx_source *src)
     TX_GOTO(tx_config_complete(cfg));
     TX_GOTO(tx_model_type_of(cfg)->create(&m, cfg, src->vocab_size, NULL));
     TX_GOTO(src->type->check(src, m));
-    st = show_parameters(r, src, m);
+    TX_GOTO(show_parameters(r, src, m));
+    if (verify) st = verify_source(r, src, m);
 out:
     if (m) m->type->destroy(m);
     json_decref(options);
@@ -253,7 +278,7 @@ out:
     return st;
 }
 
-static tx_status inspect_upstream(tx__report *r, const char *dir)
+static tx_status inspect_upstream(tx__report *r, const tx_config *cfg, const char *dir)
 {
     tx_source src;
     tx_status st;
@@ -262,7 +287,7 @@ static tx_status inspect_upstream(tx__report *r, const char *dir)
     TX_GOTO(tx__report_line(r, "iteration %lld, %lld samples consumed, %lld updates of the optimizer",
                             (long long)src.state.iteration, (long long)src.state.consumed_train_samples,
                             (long long)src.state.optim_step));
-    st = show_model(r, &src);
+    st = show_model(r, &src, cfg->verify);
 out:
     tx_source_close(&src);
     return st;
@@ -309,7 +334,7 @@ tx_status tx_inspect(const tx_config *cfg, tx_line_fn *line, void *user)
     else if (kind == TX_CKPT_HUGGINGFACE)
         st = inspect_huggingface(&r, cfg, path);
     else if (kind == TX_CKPT_MEGATRON || kind == TX_CKPT_DEEPSPEED || kind == TX_CKPT_UNIVERSAL)
-        st = inspect_upstream(&r, path);
+        st = inspect_upstream(&r, cfg, path);
     else if (folder)
         st = TX_FAIL(TX_ERR_NOTFOUND, "%s, nor is there a dataset %s.bin, %s.idx", detail, path, path);
     else if (tx_path_exists(path) && ends_in(path, ".safetensors"))
