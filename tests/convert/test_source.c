@@ -60,11 +60,14 @@ out:
 }
 
 /* An engine of one rank with three layers, and its model in a folder. */
-static tx_engine *export_one(tx_config **cfg, task *t, const char *more)
+static tx_engine *export_one(tx_config **cfg, task *t, const char *command, const char *more)
 {
-    char flags[1024];
-    snprintf(flags, sizeof flags, "--num-layers 3 --make-vocab-size-divisible-by 128 --num-attention-heads 4 %s", more);
-    tx_engine *e = create(cfg, flags);
+    char flags[4096];
+    tx_engine *e;
+    snprintf(flags, sizeof flags, FLAGS "--num-layers 3 --make-vocab-size-divisible-by 128 --num-attention-heads 4 %s",
+             more);
+    ASSERT_OK(tx_config_parse_string(cfg, command, flags));
+    ASSERT_OK(tx_engine_create(&e, *cfg, 509));
     *t = (task){
         .dir = in_scratch("hf"), .cfg = *cfg, .m = e->trainer->model, .weights = e->trainer->zero.master, .n_layers = 3
     };
@@ -72,11 +75,11 @@ static tx_engine *export_one(tx_config **cfg, task *t, const char *more)
     return e;
 }
 
-static void shards_are_cut(const char *more)
+static void shards_are_cut(const char *command, const char *more)
 {
     task t;
     tx_config *cfg;
-    tx_engine *e = export_one(&cfg, &t, more);
+    tx_engine *e = export_one(&cfg, &t, command, more);
     ASSERT_OK(tx_world_threads(TP * PP, load_rank, &t));
     for (int i = 0; i < TP * PP; i++)
         if (t.st[i]) fail_msg("rank %d: %s", i, t.message[i]);
@@ -101,13 +104,26 @@ static void shards_are_cut(const char *more)
 static void gpt2_shards(void **state)
 {
     (void)state;
-    shards_are_cut("");
+    shards_are_cut("pretrain-gpt", "");
 }
 
 static void llama_shards(void **state)
 {
     (void)state;
-    shards_are_cut(LLAMA "--num-key-value-heads 2");
+    shards_are_cut("pretrain-gpt", LLAMA "--num-key-value-heads 2");
+}
+
+static void bert_shards(void **state)
+{
+    (void)state;
+    static const char *const more[] = { "", "--post-layernorm", "--post-layernorm --bert-no-binary-head" };
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        char flags[2048];
+        snprintf(flags, sizeof flags, "--tokenizer-type BertWordPieceLowerCase --vocab-file %s %s",
+                 data_path("tiny/tiny-bert-vocab.txt"), more[i]);
+        shards_are_cut("pretrain-bert", flags);
+        ASSERT_OK(tx_remove_tree(in_scratch("hf")));
+    }
 }
 
 static tx_status export_rank(tx_world *w, void *user)
@@ -124,7 +140,7 @@ static void several_ranks_do_not_export(void **state)
     (void)state;
     task t;
     tx_config *cfg;
-    tx_engine *e = export_one(&cfg, &t, "");
+    tx_engine *e = export_one(&cfg, &t, "pretrain-gpt", "");
     t.dir = in_scratch("none");
     ASSERT_OK(tx_world_threads(TP * PP, export_rank, &t));
     for (int i = 0; i < TP * PP; i++) {
@@ -142,6 +158,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SCRATCH_TEST(gpt2_shards),
         SCRATCH_TEST(llama_shards),
+        SCRATCH_TEST(bert_shards),
         SCRATCH_TEST(several_ranks_do_not_export),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

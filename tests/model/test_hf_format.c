@@ -87,11 +87,83 @@ static void what_is_refused(void **state)
     ASSERT_FAILS(tx_hf_format_find(&none, NULL, NULL, NULL), TX_ERR_UNSUPPORTED, "model_type");
 }
 
+/* ---- BERT ---- */
+
+static bool only_named(const void *user, const char *name)
+{
+    return user && !strcmp(user, name);
+}
+
+/* With a tensor `has`, or NULL: of the binary head, there is none. */
+static tx_status bert_options(json_t **out, const char *has, const char *text)
+{
+    const tx_hf_format *format;
+    json_t *config = parse(text);
+    *out = NULL;
+    ASSERT_OK(tx_hf_format_find(&format, json_string_value(json_object_get(config, "model_type")), only_named, has));
+    tx_status st = format->options(out, config);
+    json_decref(config);
+    return st;
+}
+
+static bool is_set(const json_t *o, const char *key)
+{
+    return json_is_true(json_object_get(o, key));
+}
+
+#define BERT(more) "{'model_type':'bert'," SIZES more "}"
+
+/* What config.json does not say is as in transformers' BertConfig; the heads are what the files have. */
+static void berts(void **state)
+{
+    (void)state;
+    json_t *o;
+    ASSERT_OK(bert_options(&o, "cls.seq_relationship.weight", BERT("")));
+    assert_true(is_set(o, "post_layernorm") && is_set(o, "bert_binary_head"));
+    assert_true(number(o, "layernorm_epsilon") == 1e-12 && number(o, "num_key_value_heads") == 4);
+    assert_false(is_set(o, "openai_gelu") || is_set(o, "bias_gelu_fusion"));
+    assert_string_equal(json_string_value(json_object_get(o, "model_type")), "BERT");
+    json_decref(o);
+    ASSERT_OK(bert_options(&o, "bert.pooler.dense.weight", BERT(",'hidden_act':'gelu_new','layer_norm_eps':1e-5")));
+    assert_true(is_set(o, "post_layernorm") && !is_set(o, "bert_binary_head") && is_set(o, "openai_gelu"));
+    assert_true(number(o, "layernorm_epsilon") == 1e-5);
+    json_decref(o);
+    ASSERT_OK(bert_options(&o, NULL, "{'model_type':'megatron-bert'," SIZES "}"));
+    assert_false(is_set(o, "post_layernorm") || is_set(o, "bert_binary_head"));
+    json_decref(o);
+}
+
+static void berts_that_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config, *message;
+        tx_status status;
+    } bad[] = {
+        { BERT(",'type_vocab_size':3"), "type_vocab_size 3", TX_ERR_UNSUPPORTED },
+        { BERT(",'position_embedding_type':'relative_key'"), "relative_key", TX_ERR_UNSUPPORTED },
+        { BERT(",'is_decoder':true"), "decoder", TX_ERR_UNSUPPORTED },
+        { BERT(",'add_cross_attention':true"), "decoder", TX_ERR_UNSUPPORTED },
+        { BERT(",'tie_word_embeddings':false"), "word embedding", TX_ERR_UNSUPPORTED },
+        { BERT(",'hidden_act':'relu'"), "hidden_act \"relu\"", TX_ERR_UNSUPPORTED },
+        { "{'model_type':'bert','hidden_size':64}", "num_hidden_layers", TX_ERR_FORMAT },
+    };
+    json_t *o;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        tx_status st = bert_options(&o, NULL, bad[i].config);
+        if (st != bad[i].status || !strstr(tx_last_error(), bad[i].message))
+            fail_msg("%s: %d: %s", bad[i].config, st, tx_last_error());
+        assert_null(o);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_the_class_own),
         cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(berts),
+        cmocka_unit_test(berts_that_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
