@@ -22,12 +22,13 @@ tx_status tx__engine_restore(tx_engine *e, tx_source *src)
     return TX_OK;
 }
 
-tx_status tx__engine_create(tx_engine **out, tx_config *cfg, tx_source *src, int64_t vocab_size, int32_t eod,
-                            const tx_grid *grid)
+tx_status tx__engine_create(tx_engine **out, tx_config *cfg, tx_source *src, int64_t vocab_size, int64_t least,
+                            int32_t eod, const tx_grid *grid)
 {
     TX_TRY(tx_source_options(src, cfg, true));
     bool resumes = src->type && src->type->resumes;
     int64_t known = resumes ? src->state.vocab_size : src->vocab_size;
+    if (known && known == least) vocab_size = least;
     if (known && known != vocab_size && resumes)
         return TX_FAIL(
             TX_ERR_SHAPE,
@@ -60,7 +61,7 @@ tx_status tx_engine_create(tx_engine **out, tx_config *cfg, int64_t vocab_size)
             "all of them; else give --world-size 1",
             (long long)cfg->world_size);
     TX_TRY(tx_source_open_for_run(&src, cfg, &tx_comm_self));
-    tx_status st = tx__engine_create(out, cfg, &src, vocab_size, -1, NULL);
+    tx_status st = tx__engine_create(out, cfg, &src, vocab_size, vocab_size, -1, NULL);
     tx_source_close(&src);
     return st;
 }

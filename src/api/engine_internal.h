@@ -11,10 +11,10 @@ struct tx_engine {
     tx_config *cfg; /* borrowed */
 };
 
-/* As tx_engine_create, from a source that is open already. eod -1: the vocabulary has none. Collective over the grid
- * (NULL: one rank alone), which is borrowed. */
-tx_status tx__engine_create(tx_engine **out, tx_config *cfg, tx_source *src, int64_t vocab_size, int32_t eod,
-                            const tx_grid *grid);
+/* As tx_engine_create, from a source that is open already, whose model has `vocab_size` tokens, or `least`. eod -1: the
+ * vocabulary has none. Collective over the grid (NULL: one rank alone), which is borrowed. */
+tx_status tx__engine_create(tx_engine **out, tx_config *cfg, tx_source *src, int64_t vocab_size, int64_t least,
+                            int32_t eod, const tx_grid *grid);
 
 /* Puts a source's weights, and in a native checkpoint all state, into an engine of the same shape. */
 tx_status tx__engine_restore(tx_engine *e, tx_source *src);

@@ -4,14 +4,6 @@
 #include "base/alloc.h"
 #include "base/log.h"
 
-/* Tokens that a text can have: WordPiece's [BOS] and [EOS], which a vocab.txt need not have, are the last ones. */
-static int32_t n_text_tokens(const tx_tokenizer *tok)
-{
-    int32_t n = tx_tokenizer_vocab_size(tok);
-    while (n && (tx_tokenizer_special(tok, "[EOS]") == n - 1 || tx_tokenizer_special(tok, "[BOS]") == n - 1)) n--;
-    return n;
-}
-
 /* A model without a tokenizer is enough for ids in and ids out: then its ids are the words, and none ends a text. */
 static tx_status open_tokenizer(tx_inference *f)
 {
@@ -22,7 +14,7 @@ static tx_status open_tokenizer(tx_inference *f)
         tx_info("there is no tokenizer in %s: texts end at their length or a --stop-id", cfg->load);
         return tx_tokenizer_open_null(&f->tok, (int32_t)f->src.vocab_size);
     }
-    if (!st && n_text_tokens(f->tok) > f->src.vocab_size)
+    if (!st && tx__text_tokens(f->tok) > f->src.vocab_size)
         st = TX_FAIL(TX_ERR_SHAPE, "--load %s: the model has %lld tokens, fewer than the tokenizer's %d", cfg->load,
                      (long long)f->src.vocab_size, tx_tokenizer_vocab_size(f->tok));
     return st;

@@ -148,7 +148,8 @@ static tx_status pretrain(tx_config *cfg, const tx_ranks *ranks, double start)
     TX_GOTO(tx_source_open_for_run(&src, cfg, ranks->grid.world));
     TX_GOTO(tx__tokenizer_for(cfg, src.dir, &tok));
     tx_info("building %s model ...", cfg->model_type);
-    TX_GOTO(tx__engine_create(&e, cfg, &src, tx_tokenizer_vocab_size(tok), tx_tokenizer_eod(tok), &ranks->grid));
+    TX_GOTO(tx__engine_create(&e, cfg, &src, tx_tokenizer_vocab_size(tok), tx__text_tokens(tok), tx_tokenizer_eod(tok),
+                              &ranks->grid));
     tx_source_close(&src); /* its files are mapped; the weights are copied */
     TX_GOTO(show_setup(cfg, e->trainer, ranks));
     setup[0] = 1e3 * (tx_clock() - since);

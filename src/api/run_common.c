@@ -76,6 +76,13 @@ tx_status tx__tokenizer_for(const tx_config *cfg, const char *dir, tx_tokenizer 
     return tx__tokenizer_from_config(&c, out);
 }
 
+int32_t tx__text_tokens(const tx_tokenizer *tok)
+{
+    int32_t n = tx_tokenizer_vocab_size(tok);
+    while (n && (tx_tokenizer_special(tok, "[EOS]") == n - 1 || tx_tokenizer_special(tok, "[BOS]") == n - 1)) n--;
+    return n;
+}
+
 tx_status tx__copy_file(const char *from, const char *dir, const char *name)
 {
     char path[4096];

@@ -13,6 +13,10 @@
  * the type's own files are missing, as in a Hugging Face folder. TX_ERR_ARG when there is neither. */
 tx_status tx__tokenizer_for(const tx_config *cfg, const char *dir, tx_tokenizer **out);
 
+/* Tokens that a text can have: WordPiece's [BOS] and [EOS], which are added where a vocab.txt has none, are the last
+ * ones, and a model made elsewhere has no rows for them. */
+int32_t tx__text_tokens(const tx_tokenizer *tok);
+
 /* Copies the files of the tokenizer that tx__tokenizer_for(cfg, from) opens into `dir`, so that generate and evaluate
  * find them there. A file that is there with the same content is left alone. */
 tx_status tx__tokenizer_keep(const tx_config *cfg, const char *from, const char *dir);

@@ -56,11 +56,12 @@ static void ngram_probabilities(double *p, int most)
     }
 }
 
-static tx_status read_vocabulary(tx_bert_data *data, const tx_tokenizer *tok)
+static tx_status read_vocabulary(tx_bert_data *data, const tx_tokenizer *tok, int64_t vocab_size)
 {
     tx_bytes word = { 0 };
     tx_status st;
     data->vocab_size = tx_tokenizer_vocab_size(tok);
+    if (vocab_size && vocab_size < data->vocab_size) data->vocab_size = (int32_t)vocab_size;
     data->cls = tx_tokenizer_special(tok, "[CLS]");
     data->sep = tx_tokenizer_special(tok, "[SEP]");
     data->mask = tx_tokenizer_special(tok, "[MASK]");
@@ -151,7 +152,7 @@ tx_status tx_bert_data_open(tx_bert_data **out, const tx_bert_data_opts *o)
     data->always_masked = o->always_masked;
     data->max_ngrams = o->max_ngrams;
     ngram_probabilities(data->ngram_p, o->max_ngrams);
-    TX_GOTO(read_vocabulary(data, o->tok));
+    TX_GOTO(read_vocabulary(data, o->tok, o->vocab_size));
     TX_GOTO(open_file(data, o->path));
     TX_GOTO(tx_split_documents(&b, o->split, o->range, o->range_for, data->ix.n_docs));
     log_split(&data->ix, &b, o);

@@ -30,6 +30,7 @@ typedef struct tx_bert_data_opts {
     int64_t seq_length;
     int64_t seed;            /* 0 .. 2^31 - 1 */
     const tx_tokenizer *tok; /* WordPiece; needed while opening only */
+    int64_t vocab_size;      /* the model's, if it has fewer tokens; 0: the tokenizer's */
     const char *index_path;  /* training's mapping, see tx_bert_mapping_open; NULL: built */
     double mask_prob;        /* part of the tokens to predict */
     int max_ngrams;     /* words in a row that are masked together, at most: 1 .. TX_BERT_MAX_NGRAMS; Megatron's 3 */

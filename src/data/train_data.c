@@ -67,7 +67,7 @@ static tx_status open_gpt(tx_gpt_data **out, const tx_config *cfg, const tx_data
 }
 
 static tx_status open_bert(tx_bert_data **out, const tx_config *cfg, const tx_data_group *g, const tx_data_set *set,
-                           const int64_t *n_samples, const tx_tokenizer *tok)
+                           const int64_t *n_samples, const tx_tokenizer *tok, int64_t vocab_size)
 {
     tx_bert_data_opts o = {
         .path = set->path,
@@ -77,6 +77,7 @@ static tx_status open_bert(tx_bert_data **out, const tx_config *cfg, const tx_da
         .seq_length = cfg->seq_length,
         .seed = cfg->seed,
         .tok = tok,
+        .vocab_size = vocab_size,
         .index_path = cfg->train_idx_path,
         .mask_prob = cfg->mask_prob,
         .short_seq_prob = cfg->short_seq_prob,
@@ -94,7 +95,7 @@ static tx_status open_file(tx_train_data *data, const tx_config *cfg, const tx_d
 {
     data_file *f = &data->file[data->n_files];
     if (data->bert)
-        TX_TRY(open_bert(&f->bert, cfg, g, set, n_samples, data->bert));
+        TX_TRY(open_bert(&f->bert, cfg, g, set, n_samples, data->bert, data->vocab_size));
     else
         TX_TRY(open_gpt(&f->gpt, cfg, g, set, n_samples, data->vocab_size));
     data->n_files++;
