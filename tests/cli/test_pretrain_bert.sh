@@ -104,6 +104,20 @@ has out '^found again: the same$'
 sed -E 's/^(    \[[0-9]+,)[0-9]+/\199999/' "$file" >bad.json
 refused "token id 99999" replay bad.json
 
+# ---- going on from a Hugging Face BERT, which has no rows for the tokenizer's own [BOS] and [EOS]
+head -512 "$vocab" >small.txt
+ok preprocess-data --input "$data/tiny/tiny-bert-sentences.jsonl" --output-prefix small --split-sentences \
+    --tokenizer-type BertWordPieceLowerCase --vocab-file small.txt
+set -- small_*.idx
+on=(pretrain-bert --seq-length 48 --micro-batch-size 4 --train-iters 3 --lr 1e-4 --lr-decay-style constant --eval-iters 0
+    --log-interval 1 --vocab-file small.txt --data-path "${1%.idx}")
+ok "${on[@]}" --load "$data/golden/bert" --save from-hf --save-interval 2 --exit-interval 2
+has out 'successfully loaded weights'
+ok "${on[@]}" --load from-hf
+has out '^ iteration +3/'
+ok convert --from native --to huggingface from-hf back
+has back/config.json '"vocab_size": 512'
+
 # ---- upstream's name of it
 for start in "" "torchrun --nproc_per_node 1" "deepspeed --num_gpus 1"; do
     command -v mpirun >/dev/null || [ -z "$start" ] || continue
