@@ -193,8 +193,10 @@ static void rule_tokenizer_has_its_files(const tx__check *k)
     } else {
         if (!vocab && (merge || !optional)) tx__violate(k->v, "GPT2BPETokenizer needs --vocab-file");
         if (!merge && (vocab || !optional))
-            tx__violate(k->v, "GPT2BPETokenizer needs --merge-file; a tokenizer.json is read by --tokenizer-type "
-                              "HFTokenizer --tokenizer-model FILE");
+            tx__violate(k->v,
+                        "GPT2BPETokenizer needs --merge-file; a tokenizer.json is read by --tokenizer-type "
+                        "HFTokenizer --tokenizer-model FILE, a vocab.txt by --tokenizer-type BertWordPieceLowerCase "
+                        "or BertWordPieceCase");
     }
 }
 

@@ -182,7 +182,7 @@ static const struct broken {
     { "train-tokenizer", "--input f --output-dir d", "train-tokenizer needs --vocab-size" },
     { "tokenize", "--vocab-file v",
       "GPT2BPETokenizer needs --merge-file; a tokenizer.json is read by --tokenizer-type HFTokenizer --tokenizer-model "
-      "FILE" },
+      "FILE, a vocab.txt by --tokenizer-type BertWordPieceLowerCase or BertWordPieceCase" },
     { "train-tokenizer", "--input f --output-dir d --vocab-size 300 --limit-alphabet 5",
       "--limit-alphabet is for BERT's WordPiece: the alphabet of GPT2BPETokenizer is the 256 bytes; leave the flag "
       "out, "
@@ -216,7 +216,7 @@ static const struct broken {
       "--eval-iters 0 evaluates nothing; leave it out for every sample" },
     { "evaluate", "--load L --data-path d --vocab-file v",
       "GPT2BPETokenizer needs --merge-file; a tokenizer.json is read by --tokenizer-type HFTokenizer --tokenizer-model "
-      "FILE" },
+      "FILE, a vocab.txt by --tokenizer-type BertWordPieceLowerCase or BertWordPieceCase" },
     { "generate", "--prompt x", "generate needs --load" },
     { "generate", "--load L --prompt-jsonl a --genfile f", "--prompt-jsonl and --genfile: give one of the two" },
     { "generate", "--load L --prompt x --num-samples 0", "--num-samples 0 makes nothing: give 1 or more" },
