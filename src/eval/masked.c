@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "parallel/tp.h"
 
-enum { LOT = 64 }; /* rows whose logits exist at once */
+enum { LOT = 64 }; /* rows whose logits exist at once; products are always of so many, whose workspace is found dry */
 
 /* What a rank tells of a row, all of it doubles:
  * [max][sum of exp(x - max)][the label's logit][the words' logits ...][the likeliest: logit, id, logit, id, ...] */
@@ -100,7 +100,7 @@ static double count_before(const row_part *r, int32_t label, double logit)
 
 /* ---- behind the last stage's forward ---- */
 
-/* Logits of rows lot .. lot + n of the micro-batch's labels into results from number `at` on. */
+/* Logits of rows lot .. lot + n of the micro-batch's labels into results from number `at` on.   @y whole lots */
 static tx_status score_rows(tx_masked *m, const tx_batch *batch, tx_tensor y, int64_t lot, int64_t n, int64_t at)
 {
     tx_ctx *c = &m->ctx;
@@ -109,8 +109,8 @@ static tx_status score_rows(tx_masked *m, const tx_batch *batch, tx_tensor y, in
     int64_t n_valid = m->model->n_valid > first ? min(v, m->model->n_valid - first) : 0;
     const int32_t *label = (const int32_t *)batch->label.data + lot;
     size_t mark = tx_arena_mark(&c->scratch);
-    tx_tensor logits = tx_push2(&c->scratch, TX_F32, n, v);
-    TX_TRY(m->model->type->logits(c, m->model, logits, tx_slice_rows(y, lot, n)));
+    tx_tensor logits = tx_push2(&c->scratch, TX_F32, LOT, v);
+    TX_TRY(m->model->type->logits(c, m->model, logits, tx_slice_rows(y, lot, LOT)));
     tx_arena_pop(&c->scratch, mark); /* no op follows that would need it */
     if (c->dry) return TX_OK;
     const float *x = logits.data;
@@ -158,8 +158,10 @@ static tx_status score_batch(void *user, int64_t micro, tx_batch *batch)
         m->pair[sample + j] = -(double)pair_loss[j];
     if (!batch->n_labels) return TX_OK;
     size_t mark = tx_arena_mark(&c->scratch);
-    tx_tensor x = tx_push2(&c->scratch, batch->y.dtype, batch->n_labels, batch->y.dim[2]);
-    TX_TRY(gather_rows(m, batch, x));
+    int64_t rows = (batch->n_labels + LOT - 1) / LOT * LOT;
+    tx_tensor x = tx_push2(&c->scratch, batch->y.dtype, rows, batch->y.dim[2]);
+    TX_RUN(c, fill, .x = x, .value = 0);
+    TX_TRY(gather_rows(m, batch, tx_slice_rows(x, 0, batch->n_labels)));
     for (int64_t lot = 0; lot < batch->n_labels; lot += LOT)
         TX_TRY(score_rows(m, batch, x, lot, min(LOT, batch->n_labels - lot), at + lot));
     tx_arena_pop(&c->scratch, mark);
