@@ -30,7 +30,7 @@ extern "C" {
 typedef struct tx_engine tx_engine;
 
 /* Builds the model of `cfg` for vocab_size tokens (its rows are padded as --make-vocab-size-divisible-by says) and, if
- * cfg has --load, reads that checkpoint: triax's own, or a Hugging Face GPT-2 folder. Shape options that were left out
+ * cfg has --load, reads that checkpoint, of any program that `triax convert` reads. Shape options that were left out
  * are filled in from it, so cfg is changed here; it must outlive the engine.
  * The engine is one rank's alone (TX_ERR_UNSUPPORTED in a process that a launcher has started as one of several).
  * Errors: TX_ERR_ARG, TX_ERR_SHAPE (a checkpoint of another shape), TX_ERR_NOTFOUND, TX_ERR_FORMAT, TX_ERR_NOMEM (also:
@@ -41,8 +41,11 @@ TX_API void tx_engine_destroy(tx_engine *e); /* NULL allowed */
 /* ---- one micro-batch; forward, backward, step, in this order (else TX_ERR_STATE) ---- */
 
 /* @tokens [micro_batch_size][seq_length + 1]: inputs are the first seq_length, labels the last.
- * @loss mean cross-entropy over the micro-batch's tokens, nats. Errors: TX_ERR_FORMAT for an id outside the vocabulary.
- */
+ * An engine of "pretrain-bert" takes a row of 3 seq_length + 2 numbers a sample: seq_length tokens, then as many token
+ * types (0, 1) and labels (what is under the mask, or -1), how many of the tokens are real, the others being padding at
+ * the end, and 1 where the second segment stands first. At most --mask-prob of a micro-batch's positions have a label.
+ * @loss mean cross-entropy over the micro-batch's tokens, nats; of a BERT the sum of both losses. Errors:
+ * TX_ERR_FORMAT for an id outside the vocabulary, or a row that cannot be. */
 TX_API tx_status tx_engine_forward(tx_engine *e, const int32_t *tokens, double *loss);
 
 /* Adds the gradients of that loss, averaged over the micro-batches of the global batch. */
@@ -56,7 +59,7 @@ TX_API tx_status tx_engine_step(tx_engine *e);
 /* Whether the next step updates. */
 TX_API bool tx_engine_is_gradient_accumulation_boundary(const tx_engine *e);
 
-/* Loss without dropout and gradients; between iterations or micro-batches, not between forward and step. */
+/* The same without dropout and gradients; between iterations or micro-batches, not between forward and step. */
 TX_API tx_status tx_engine_evaluate(tx_engine *e, const int32_t *tokens, double *loss);
 
 /* ---- checkpoints ---- */
