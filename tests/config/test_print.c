@@ -113,6 +113,18 @@ static void count(void *user, tx_log_level level, const char *line)
     n_logged += level == TX_LOG_INFO;
 }
 
+static void a_line_is_printable(void **state)
+{
+    (void)state;
+    tx_config *c = NULL;
+    tx_str text = { 0 };
+    ASSERT_OK(tx_config_parse_string(&c, "train-tokenizer", "--input a --vocab-size 1000 --output-dir o\x7fu\x01t"));
+    ASSERT_OK(tx_config_print(c, collect, &text));
+    assert_non_null(strstr(text.data, " o?u?t\n"));
+    tx_str_free(&text);
+    tx_config_free(c);
+}
+
 static void without_a_callback_it_is_logged(void **state)
 {
     (void)state;
@@ -131,6 +143,7 @@ int main(void)
         cmocka_unit_test(a_whole_banner),
         cmocka_unit_test(values_look_like_python),
         cmocka_unit_test(floats_are_the_shortest_that_read_back),
+        cmocka_unit_test(a_line_is_printable),
         cmocka_unit_test(without_a_callback_it_is_logged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
