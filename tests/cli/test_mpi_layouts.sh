@@ -119,4 +119,20 @@ job_fails 'holds token id 65535 at position' \
 job_fails 'holds token id 65535 at position' \
     -n 1 "$TRIAX" "${train[@]}" $pp 2 --no-shared-memory : \
     -n 1 --wdir "$work/elsewhere" "$TRIAX" "${train[@]}" $pp 2 --no-shared-memory
+
+# A BERT, likewise: both losses are in the gradient's norm.
+for end in bin idx; do cp "$data/dataset/tinybert_text_document.$end" sentences.$end; done
+train=(pretrain-bert --num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32
+    --micro-batch-size 2 --global-batch-size 16 --lr 2e-3 --lr-decay-style linear --lr-warmup-iters 2 --train-iters 6
+    --clip-grad 1.0 --weight-decay 0.1 --vocab-file "$data/tiny/tiny-bert-vocab.txt" --data-path sentences --split 8,1,1
+    --log-interval 1 --eval-interval 3 --eval-iters 1 --threads 1)
+ok "${train[@]}"
+numbers out >straight
+[ "$(wc -l <straight)" -ge 9 ] || die "a BERT in one process: $(wc -l <straight) lines of numbers"
+layout 2
+layout 2 --zero-stage 3
+layout 4 $tp 4 --sequence-parallel
+layout 4 $pp 2 --num-layers-per-virtual-pipeline-stage 1
+layout 4 $tp 2 $pp 2 --no-shared-memory
+layout 8 $tp 2 $pp 2 --sequence-parallel --zero-stage 1
 echo "all passed"
