@@ -28,7 +28,8 @@ typedef enum tx_status {
     TX_ERR_NOTFOUND,    /* nothing where something was asked for */
     TX_ERR_STATE,       /* calls in the wrong order */
     TX_ERR_NUMERIC,     /* a number that is not finite where it has to be */
-    TX_ERR_COMM         /* another rank failed, did not come in time, or cannot be reached */
+    TX_ERR_COMM,        /* another rank failed, did not come in time, or cannot be reached */
+    TX_ERR_DEVICE       /* a GPU, its driver or its libraries failed */
 } tx_status;
 
 /* The sentence of this thread's last failure; "" if there was none. Borrowed, never NULL. */

@@ -27,9 +27,11 @@ typedef struct tx_backend {
     const char *base; /* the backend whose rows it starts from, or NULL */
 } tx_backend;
 
-/* All backends, NULL at the end. */
+/* The backends that are always there, NULL at the end; "gpu" is a module's (gpu_module.h). */
 extern const tx_backend *const tx_backends[];
-const tx_backend *tx_backend_find(const char *name);
+/* TX_ERR_NOTFOUND lists those there are, or says why there is no GPU. */
+tx_status tx_backend_find(const tx_backend **out, const char *name);
+const char *tx_backend_auto(void); /* "gpu" where there is one that can be used, else "cpu" */
 /* The finished table of a backend: compose.c's rows, then its base's, then its own. */
 void tx_backend_ops(const tx_backend *be, tx_ops *out);
 
@@ -71,6 +73,10 @@ static inline int64_t tx__keys_of(tx_past past, tx_tensor n_keys, tx_tensor k, i
     if (n_keys.data) return ((const int32_t *)n_keys.data)[i_b];
     return past.n.data ? ((const int32_t *)past.n.data)[i_b] + sq : k.dim[0];
 }
+
+/* An update's gate, for rows whose data the host can read: multiplies its factor to *grad_scale; false: nothing is to
+ * be changed. */
+bool tx__update_gate(tx_tensor gate, double *grad_scale);
 
 /* Rows of the whole of a table. */
 static inline int64_t tx__rows_of(tx_shard shard, tx_tensor table)

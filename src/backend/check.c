@@ -516,6 +516,29 @@ tx_status tx__check_count_zeros(const tx_count_zeros_args *a)
     return TX_OK;
 }
 
+static bool is_exact(tx_tensor x)
+{
+    return x.dtype == TX_I64 && flat(x) && tx_numel(x) == TX_EXACT_WORDS;
+}
+
+tx_status tx__check_exact_add(const tx_exact_add_args *a)
+{
+    if (is_exact(a->sum) && flat(a->x) && a->x.dtype == TX_F64) return TX_OK;
+    return REFUSE("exact_add", "sum of a tx_exact's size, x contiguous fp64", T(sum), T(x));
+}
+
+/* What clip writes. */
+static bool is_gate(tx_tensor x)
+{
+    return x.dtype == TX_F64 && flat(x) && tx_numel(x) == 3;
+}
+
+tx_status tx__check_clip(const tx_clip_args *a)
+{
+    if (is_exact(a->sum) && is_gate(a->out)) return TX_OK;
+    return REFUSE("clip", "sum of a tx_exact's size, out [3] fp64", T(out), T(sum));
+}
+
 /* The copy of the master weights p, if there is one. */
 static bool low_fits(tx_tensor low, tx_tensor p)
 {
@@ -525,18 +548,19 @@ static bool low_fits(tx_tensor low, tx_tensor p)
 tx_status tx__check_adam(const tx_adam_args *a)
 {
     if (!is_float(a->p.dtype) || !flat(a->p) || !like(a->m, a->p) || !like(a->v, a->p) || !like(a->g, a->p) ||
-        !low_fits(a->low, a->p))
-        return REFUSE("adam", "p, m, v, g of one shape, fp32; low of that shape, float; contiguous", T(p), T(m), T(v),
-                      T(g), T(low));
+        !low_fits(a->low, a->p) || (a->gate.data && !is_gate(a->gate)))
+        return REFUSE("adam", "p, m, v, g of one shape, fp32; low of that shape, float; gate [3] fp64; contiguous",
+                      T(p), T(m), T(v), T(g), T(low), T(gate));
     if (a->t < 1) return TX_FAIL(TX_ERR_ARG, "adam: t is %lld; the first step is 1", (long long)a->t);
     return TX_OK;
 }
 
 tx_status tx__check_sgd(const tx_sgd_args *a)
 {
-    if (!is_float(a->p.dtype) || !flat(a->p) || !like(a->m, a->p) || !like(a->g, a->p) || !low_fits(a->low, a->p))
-        return REFUSE("sgd", "p, m, g of one shape, fp32; low of that shape, float; contiguous", T(p), T(m), T(g),
-                      T(low));
+    if (!is_float(a->p.dtype) || !flat(a->p) || !like(a->m, a->p) || !like(a->g, a->p) || !low_fits(a->low, a->p) ||
+        (a->gate.data && !is_gate(a->gate)))
+        return REFUSE("sgd", "p, m, g of one shape, fp32; low of that shape, float; gate [3] fp64; contiguous", T(p),
+                      T(m), T(g), T(low), T(gate));
     return TX_OK;
 }
 

@@ -7,7 +7,8 @@
  *   at       where in the model the code is
  *   watch    set while a value that is not finite is looked for (watch.h)
  *   profile  set while ops are timed (profile.h)
- *   grid     this rank's place among others (parallel/grid.h)  */
+ *   grid     this rank's place among others (parallel/grid.h)
+ *   device   where tensors are and ops run; NULL: the host (base/device.h). acts and scratch are there, host is not  */
 #ifndef TX_BACKEND_CTX_H
 #define TX_BACKEND_CTX_H
 
@@ -35,6 +36,8 @@ typedef struct tx_ctx {
     struct tx_watch *watch;     /* borrowed; NULL: off */
     struct tx_profile *profile; /* likewise */
     const struct tx_grid *grid; /* borrowed; NULL: a rank alone */
+    tx_device *device;          /* the backend's; NULL: the host */
+    int device_number;          /* which of the machine's it is to be */
     int n_threads;
 } tx_ctx;
 
@@ -60,9 +63,11 @@ static inline void tx_at_rows(tx_ctx *c, int64_t first, int64_t n)
     c->at.n_rows = n;
 }
 
-/* Opens the named backend ("ref", "cpu") with arenas in counting mode and ctx->dry set.
- * n_threads 0: tx_default_threads() of them. TX_ERR_NOTFOUND lists the backends there are. */
+/* Opens the named backend ("cpu", "gpu", "ref"; "auto" is tx_backend_auto's) with arenas in counting mode and ctx->dry
+ * set. n_threads 0: tx_default_threads() of them. TX_ERR_NOTFOUND lists the backends there are, or says why there is no
+ * GPU. The second: on that one of several devices. */
 tx_status tx_ctx_init(tx_ctx *c, const char *backend, int n_threads);
+tx_status tx_ctx_init_on(tx_ctx *c, const char *backend, int n_threads, int device_number);
 
 /* Ends the dry run: takes the arenas at the sizes counted so far and clears ctx->dry. TX_ERR_NOMEM. */
 tx_status tx_ctx_take_memory(tx_ctx *c);

@@ -24,6 +24,7 @@
 
 #include "backend/ctx.h"
 #include "backend/tensor.h"
+#include "base/exact.h"
 #include "base/rng.h"
 
 /* fill: x = value */
@@ -172,17 +173,17 @@ typedef struct tx_dropout {
 } tx_dropout;
 
 /* What a kept element is multiplied with. */
-static inline double tx_dropout_scale(const tx_dropout *m)
+TX_DEVICE_CODE static inline double tx_dropout_scale(const tx_dropout *m)
 {
     return 65536.0 / (65536.0 - (double)m->drop);
 }
 
 /* The e of an activation row's first element, and of the probability of (query 0, key 0) of a head. */
-static inline uint64_t tx_dropout_row(const tx_dropout *m, int64_t i_s, int64_t i_b, int64_t h)
+TX_DEVICE_CODE static inline uint64_t tx_dropout_row(const tx_dropout *m, int64_t i_s, int64_t i_b, int64_t h)
 {
     return ((m->sample + (uint64_t)i_b) * (uint64_t)m->s_global + (uint64_t)m->first_s + (uint64_t)i_s) * (uint64_t)h;
 }
-static inline uint64_t tx_dropout_head(const tx_dropout *m, int64_t i_b, int64_t i_n)
+TX_DEVICE_CODE static inline uint64_t tx_dropout_head(const tx_dropout *m, int64_t i_b, int64_t i_n)
 {
     uint64_t s = (uint64_t)m->s_global;
     return ((m->sample + (uint64_t)i_b) * (uint64_t)m->n_heads + (uint64_t)m->first_head + (uint64_t)i_n) * s * s;
@@ -287,7 +288,7 @@ typedef struct tx_cross_entropy_args {
 } tx_cross_entropy_args;
 
 /* The part s of q that lies evenly on all n classes: q_j = (1 - s) [j = y] + s / n. */
-static inline double tx_even_smoothing(double smoothing, int64_t n)
+TX_DEVICE_CODE static inline double tx_even_smoothing(double smoothing, int64_t n)
 {
     return smoothing > 0 ? smoothing * (double)n / (double)(n - 1) : 0;
 }
@@ -374,6 +375,23 @@ typedef struct tx_magnitudes_args {
     tx_tensor x;
 } tx_magnitudes_args;
 
+/* exact_add: adds non-negative fp64 numbers to a sum without rounding. */
+#define TX_EXACT_WORDS ((int64_t)(sizeof(tx_exact) / sizeof(int64_t)))
+typedef struct tx_exact_add_args {
+    tx_tensor sum; /* [TX_EXACT_WORDS] i64, in and out: a tx_exact (base/exact.h) */
+    tx_tensor x;   /* [n] fp64 */
+} tx_exact_add_args;
+
+/* clip: what an update needs to know of gradients whose squares sum to `sum`, without asking the host:
+ *  out = { norm = sqrt(sum) / loss_scale, factor, go }, go = 1 if norm is finite and else 0,
+ *  factor = min(1, max_norm / (norm + 1e-6)) / loss_scale, as Megatron's clip_grad_norm; max_norm 0: nothing is clipped
+ */
+typedef struct tx_clip_args {
+    tx_tensor out; /* [3] fp64, out */
+    tx_tensor sum; /* as exact_add's */
+    double loss_scale, max_norm;
+} tx_clip_args;
+
 /* adam: AdamW with decoupled decay and bias correction (arXiv:1711.05101; as apex FusedAdam, torch AdamW):
  *  g' = g grad_scale,  m = β1 m + (1-β1) g',  v = β2 v + (1-β2) g'²,
  *  p -= lr ( (m / (1-β1^t)) / (sqrt(v / (1-β2^t)) + eps) + weight_decay p ),  low = p */
@@ -383,7 +401,9 @@ typedef struct tx_adam_args {
     tx_tensor low; /* same shape, any float, out, optional: the copy of the master weights that layers compute with */
     double lr, beta1, beta2, eps, weight_decay;
     double grad_scale; /* clipping and loss scale in one factor */
-    int64_t t;         /* 1 for the first step */
+    tx_tensor
+        gate;  /* [3] fp64, optional: clip's. Its factor is multiplied to grad_scale, and with go 0 nothing changes */
+    int64_t t; /* 1 for the first step */
 } tx_adam_args;
 
 /* sgd: momentum with coupled weight decay, no dampening (as apex FusedSGD, torch SGD):
@@ -394,6 +414,7 @@ typedef struct tx_sgd_args {
     tx_tensor low;  /* as adam's */
     double lr, momentum, weight_decay;
     double grad_scale;
+    tx_tensor gate; /* as adam's */
 } tx_sgd_args;
 
 /* ---- the table ---- */

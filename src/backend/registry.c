@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "backend/gpu_module.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/cores.h"
@@ -11,16 +12,40 @@ extern const tx_backend tx_backend_ref, tx_backend_cpu;
 
 const tx_backend *const tx_backends[] = { &tx_backend_cpu, &tx_backend_ref, NULL };
 
-const tx_backend *tx_backend_find(const char *name)
+static const tx_backend *built_in(const char *name)
 {
     for (int i = 0; tx_backends[i]; i++)
         if (!strcmp(tx_backends[i]->name, name)) return tx_backends[i];
     return NULL;
 }
 
+const char *tx_backend_auto(void)
+{
+    const tx_gpu_module *m;
+    return tx_gpu_module_get(&m) ? "cpu" : "gpu";
+}
+
+tx_status tx_backend_find(const tx_backend **out, const char *name)
+{
+    if (!strcmp(name, "auto")) name = tx_backend_auto();
+    if (!strcmp(name, "gpu")) {
+        const tx_gpu_module *m;
+        TX_TRY(tx_gpu_module_get(&m));
+        *out = &m->backend;
+        return TX_OK;
+    }
+    *out = built_in(name);
+    if (*out) return TX_OK;
+    tx_str names = { 0 };
+    for (int i = 0; tx_backends[i]; i++) TX_TRY(tx_str_printf(&names, "%s, ", tx_backends[i]->name));
+    tx_status st = TX_FAIL(TX_ERR_NOTFOUND, "there is no backend \"%s\"; there are: %sgpu", name, names.data);
+    tx_str_free(&names);
+    return st;
+}
+
 static void overlay(const tx_backend *be, tx_ops *ops)
 {
-    if (be->base) overlay(tx_backend_find(be->base), ops);
+    if (be->base) overlay(built_in(be->base), ops);
     be->fill_ops(ops);
 }
 
@@ -42,15 +67,14 @@ double tx_peak_flops(const tx_ctx *c, tx_dtype *t)
 
 tx_status tx_ctx_init(tx_ctx *c, const char *backend, int n_threads)
 {
-    *c = (tx_ctx){ 0 };
-    const tx_backend *be = tx_backend_find(backend);
-    if (!be) {
-        tx_str names = { 0 };
-        for (int i = 0; tx_backends[i]; i++) TX_TRY(tx_str_printf(&names, "%s%s", i ? ", " : "", tx_backends[i]->name));
-        tx_status st = TX_FAIL(TX_ERR_NOTFOUND, "there is no backend \"%s\"; there are: %s", backend, names.data);
-        tx_str_free(&names);
-        return st;
-    }
+    return tx_ctx_init_on(c, backend, n_threads, 0);
+}
+
+tx_status tx_ctx_init_on(tx_ctx *c, const char *backend, int n_threads, int device_number)
+{
+    const tx_backend *be;
+    *c = (tx_ctx){ .device_number = device_number };
+    TX_TRY(tx_backend_find(&be, backend));
     tx_status st;
     c->n_threads = n_threads;
     if (n_threads <= 0) TX_GOTO(tx_default_threads(&c->n_threads));
@@ -70,6 +94,8 @@ tx_status tx_ctx_init(tx_ctx *c, const char *backend, int n_threads)
 #undef OP
     if (be->open) TX_GOTO(be->open(c));
     c->backend = be;
+    c->acts.device = c->scratch.device = c->host.device = c->device;
+    c->host.in_host = true;
 out:
     if (st) tx_ctx_deinit(c);
     return st;
@@ -87,11 +113,11 @@ tx_status tx_ctx_take_memory(tx_ctx *c)
 
 void tx_ctx_deinit(tx_ctx *c)
 {
-    if (c->backend && c->backend->close) c->backend->close(c);
-    tx_free(c->ops);
     tx_arena_deinit(&c->acts);
     tx_arena_deinit(&c->scratch);
     tx_arena_deinit(&c->host);
+    if (c->backend && c->backend->close) c->backend->close(c);
+    tx_free(c->ops);
     *c = (tx_ctx){ 0 };
 }
 

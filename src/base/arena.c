@@ -4,9 +4,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/shared.h"
-
 #define ALIGN ((size_t)64)
 
 void tx_arena_init(tx_arena *a, const char *name)
@@ -17,9 +14,10 @@ void tx_arena_init(tx_arena *a, const char *name)
 tx_status tx_arena_reserve(tx_arena *a, size_t bytes)
 {
     TX_ASSERT(a->counting);
-    unsigned char *base;
-    TX_TRY(a->shared ? tx_shared_alloc(&base, bytes, a->name) : tx_alloc(&base, bytes, 1, a->name));
-    *a = (tx_arena){ .base = base, .cap = bytes, .name = a->name, .shared = a->shared };
+    tx_arena taken = { .cap = bytes, .name = a->name, .shared = a->shared, .in_host = a->in_host, .device = a->device };
+    TX_TRY(a->in_host ? tx_device_take_host(a->device, &taken.base, bytes, a->name)
+                      : tx_device_take(a->device, &taken.base, bytes, a->shared, a->name));
+    *a = taken;
     return TX_OK;
 }
 
@@ -41,6 +39,11 @@ void tx_arena_pop(tx_arena *a, size_t mark)
 
 void tx_arena_deinit(tx_arena *a)
 {
-    tx_shared_free(a->base); /* either kind's */
-    *a = (tx_arena){ .counting = true, .name = a->name, .shared = a->shared };
+    if (a->in_host)
+        tx_device_give_host(a->device, a->base);
+    else
+        tx_device_give(a->device, a->base);
+    *a = (tx_arena){
+        .counting = true, .name = a->name, .shared = a->shared, .in_host = a->in_host, .device = a->device
+    };
 }

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/device.h"
 #include "base/status.h"
 
 /* What stands for memory that a dry run does not have: an address to compute with, never to touch. */
@@ -22,8 +23,10 @@ typedef struct tx_arena {
     unsigned char *base;
     size_t used, peak, cap; /* bytes */
     bool counting;
-    bool shared;      /* its memory is tx_shared_alloc's: other ranks read and write it in place */
-    const char *name; /* for messages; static */
+    bool shared;       /* its memory is tx_shared_alloc's: other ranks read and write it in place */
+    bool in_host;      /* of a device's rank: in the host's memory, as tx_device_take_host gives it */
+    tx_device *device; /* borrowed, set before memory is taken; NULL: the host */
+    const char *name;  /* for messages; static */
 } tx_arena;
 
 /* An empty arena in counting mode. */

@@ -8,6 +8,11 @@
 
 #include <stdint.h>
 
+/* In front of a function that kernels call as well (backend/gpu/port.h says what). */
+#ifndef TX_DEVICE_CODE
+#define TX_DEVICE_CODE
+#endif
+
 typedef struct tx_rng {
     uint64_t seed;
     uint32_t stream;
@@ -15,7 +20,7 @@ typedef struct tx_rng {
 } tx_rng;
 
 /* Four 32-bit words for counter `index`. */
-static inline void tx_rng_u32x4(const tx_rng *r, uint64_t index, uint32_t out[4])
+TX_DEVICE_CODE static inline void tx_rng_u32x4(const tx_rng *r, uint64_t index, uint32_t out[4])
 {
     uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32), c2 = r->step, c3 = r->stream;
     uint32_t k0 = (uint32_t)r->seed, k1 = (uint32_t)(r->seed >> 32);
@@ -35,7 +40,7 @@ static inline void tx_rng_u32x4(const tx_rng *r, uint64_t index, uint32_t out[4]
 }
 
 /* Element i of the stream's 16-bit numbers: eight of them per counter. Dropout keeps where this < threshold. */
-static inline uint32_t tx_rng_u16(const tx_rng *r, uint64_t i)
+TX_DEVICE_CODE static inline uint32_t tx_rng_u16(const tx_rng *r, uint64_t i)
 {
     uint32_t w[4];
     tx_rng_u32x4(r, i >> 3, w);

@@ -504,31 +504,71 @@ static void strided_cast(tx_ctx *c, const int64_t *p, results *o)
 }
 
 /* p: n, step */
+/* A gate as clip writes it, of a norm of 2. */
+static tx_tensor open_gate(void)
+{
+    tx_tensor gate = ZEROS(TX_F64, 3);
+    for (int i = 0; i < 3; i++) ((double *)gate.data)[i] = i == 0 ? 2 : i == 1 ? 0.5 : 1;
+    return gate;
+}
+
+/* p: n, t, with a gate, closed */
 static void adam(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t n = p[0];
     tx_tensor w = RAND(TX_F32, n), m = RAND(TX_F32, n), v = RAND(TX_F32, n), g = RAND(TX_F32, n), low = ZEROS(V, n);
     for (int64_t i = 0; i < n; i++) ((float *)v.data)[i] *= ((float *)v.data)[i];
     if (n == 17) low.data = NULL;
+    tx_tensor gate = p[2] ? open_gate() : (tx_tensor){ 0 };
+    if (p[3]) ((double *)gate.data)[2] = 0;
     RUN(c, adam, .p = w, .m = m, .v = v, .g = g, .low = low, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
-        .weight_decay = 0.01, .grad_scale = 0.125, .t = p[1]);
+        .weight_decay = 0.01, .grad_scale = 0.125, .gate = gate, .t = p[1]);
     out(o, "p", w, 4);
     out(o, "m", m, 4);
     out(o, "v", v, 4);
     if (low.data) out(o, "low", low, 4);
 }
 
-/* p: n */
+/* p: n, with a gate, closed */
 static void sgd(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t n = p[0];
     tx_tensor w = RAND(TX_F32, n), m = RAND(TX_F32, n), g = RAND(TX_F32, n), low = ZEROS(V, n);
     if (n == 17) low.data = NULL;
+    tx_tensor gate = p[1] ? open_gate() : (tx_tensor){ 0 };
+    if (p[2]) ((double *)gate.data)[2] = 0;
     RUN(c, sgd, .p = w, .m = m, .g = g, .low = low, .lr = 1e-2, .momentum = 0.9, .weight_decay = 0.01,
-        .grad_scale = 0.125);
+        .grad_scale = 0.125, .gate = gate);
     out(o, "p", w, 4);
     out(o, "m", m, 4);
     if (low.data) out(o, "low", low, 4);
+}
+
+/* Numbers of all sizes, and at the end what is not finite; their sum and what follows from it.   p: n, the last one */
+static void exact_sums(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t n = p[0];
+    tx_tensor x = ZEROS(TX_F64, n), sum = ZEROS(TX_I64, TX_EXACT_WORDS), gate = ZEROS(TX_F64, 3);
+    const tx_rng rng = { .seed = 77 };
+    double *value = x.data;
+    for (int64_t i = 0; i < n; i++)
+        value[i] = ldexp((double)(float)tx_rng_uniform(&rng, (uint64_t)i),
+                         (int)(tx_rng_uniform(&rng, (uint64_t)(n + i)) * 300) - 200);
+    if (p[1]) value[n - 1] = p[1] > 1 ? NAN : INFINITY;
+    RUN(c, exact_add, .sum = sum, .x = x);
+    RUN(c, exact_add, .sum = sum, .x = tx_slice1(x, 0, n / 2));
+    RUN(c, clip, .out = gate, .sum = sum, .loss_scale = 64, .max_norm = 1);
+    double total = tx_exact_value(sum.data);
+    tx_tensor of_sum = ZEROS(TX_F64, 1);
+    if (!p[1]) ((double *)of_sum.data)[0] = total;
+    out(o, "sum", of_sum, 0);
+    o->r[o->n - 1].exact = true;
+    if (p[1]) {
+        assert_true(!isfinite(total) && !isfinite(((double *)gate.data)[0]) && ((double *)gate.data)[2] == 0);
+        return;
+    }
+    out(o, "gate", gate, 0);
+    o->r[o->n - 1].exact = true;
 }
 
 /* p: n */
@@ -671,9 +711,17 @@ static const op_case cases[] = {
     { "adam 1", adam, { 1, 1 } },
     { "adam 17", adam, { 17, 2 } },
     { "adam 70001", adam, { 70001, 1000 } },
+    { "adam with a gate 70001", adam, { 70001, 7, 1 } },
+    { "adam with a closed gate 65", adam, { 65, 7, 1, 1 } },
     { "sgd 1", sgd, { 1 } },
     { "sgd 17", sgd, { 17 } },
     { "sgd 70001", sgd, { 70001 } },
+    { "sgd with a gate 70001", sgd, { 70001, 1 } },
+    { "sgd with a closed gate 65", sgd, { 65, 1, 1 } },
+    { "exact_add 1", exact_sums, { 1 } },
+    { "exact_add 50001", exact_sums, { 50001 } },
+    { "exact_add with infinity 300", exact_sums, { 300, 1 } },
+    { "exact_add with NaN 300", exact_sums, { 300, 2 } },
     { "count_zeros 1000", count_zeros, { 1000 } },
 };
 /* clang-format on */
@@ -700,9 +748,13 @@ static void run_case(tx_ctx *ref, tx_ctx *cpu, const op_case *k, const char *whe
     pool_free();
 }
 
-/* Opens backend cpu with kernels of `isa`, or says that this processor has none. */
+/* Opens backend cpu with kernels of `isa`, or says that this processor has none; or backend "gpu". */
 static bool open_isa(tx_ctx *c, const char *isa, int n_threads)
 {
+    if (!strcmp(isa, "gpu")) {
+        *c = open_ctx(isa, n_threads);
+        return true;
+    }
     setenv("TX_CPU_ISA", isa, 1);
     tx_status st = tx_ctx_init(c, "cpu", n_threads);
     if (!st) {
@@ -717,12 +769,14 @@ static bool open_isa(tx_ctx *c, const char *isa, int n_threads)
 
 static void run_all(const char *isa, int n_threads)
 {
+    const char *only = getenv("TX_TEST_CASES"); /* how the names of those to run begin */
     tx_ctx ref = open_ctx("ref", 1), cpu;
     char where[64];
     snprintf(where, sizeof where, "%s, %d threads", isa, n_threads);
     if (open_isa(&cpu, isa, n_threads)) {
         count_calls(&cpu);
-        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) run_case(&ref, &cpu, &cases[i], where);
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+            if (!only || !strncmp(cases[i].name, only, strlen(only))) run_case(&ref, &cpu, &cases[i], where);
         tx_ctx_deinit(&cpu);
     } else {
         print_message("skipped: no %s here\n", isa);
@@ -807,11 +861,11 @@ static void run_padding(const char *isa)
 /* All transposes × accumulate × bias × row lengths; of bf16 also sizes of which oneDNN and of which fp32 does the
  * product.
  */
-static void run_gemms(void)
+static void run_gemms(const char *backend)
 {
     static const int64_t size[][3] = { { 1, 1, 1 },    { 3, 17, 5 },   { 1, 65, 33 },   { 17, 1, 65 },
                                        { 65, 40, 17 }, { 65, 40, 37 }, { 130, 96, 200 } };
-    tx_ctx ref = open_ctx("ref", 1), cpu = open_ctx("cpu", 2);
+    tx_ctx ref = open_ctx("ref", 1), cpu = open_ctx(backend, 2);
     for (size_t i = 0; i < sizeof size / sizeof *size; i++)
         for (int v = 0; v < 32; v++) {
             char name[100];

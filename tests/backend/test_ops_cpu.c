@@ -45,7 +45,7 @@ static void test_padding(void **state)
 static void test_gemm(void **state)
 {
     (void)state;
-    run_gemms();
+    run_gemms("cpu");
 }
 
 /* More shapes than the cache of products holds. */

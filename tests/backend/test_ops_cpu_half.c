@@ -65,7 +65,7 @@ static void test_gemm(void **state)
     for (int i = 0; i < 4; i++) {
         V = half[i / 2];
         S = i % 2 ? TX_F32 : V;
-        run_gemms();
+        run_gemms("cpu");
     }
 }
 

@@ -784,6 +784,34 @@ static void test_count_zeros(void **state)
     pool_free();
 }
 
+/* clip's three numbers, and what a closed gate stops. */
+static void test_clip(void **state)
+{
+    (void)state;
+    tx_tensor x = ZEROS(TX_F64, 3), sum = ZEROS(TX_I64, TX_EXACT_WORDS), gate = ZEROS(TX_F64, 3);
+    const double *of = gate.data;
+    for (int i = 0; i < 3; i++) tx__ref_store(x, i, i == 2 ? 0x1p-250 : 8);
+    RUN(&ctx, exact_add, .sum = sum, .x = x);
+    RUN(&ctx, clip, .out = gate, .sum = sum, .loss_scale = 2, .max_norm = 1);
+    ASSERT_NEAR(of[0], 2, 0, "norm");
+    ASSERT_NEAR(of[1], 1 / (2 + 1e-6) / 2, 1e-16, "factor");
+    assert_true(of[2] == 1);
+    RUN(&ctx, clip, .out = gate, .sum = sum, .loss_scale = 2, .max_norm = 3);
+    ASSERT_NEAR(of[1], 0.5, 0, "factor of a small norm");
+    RUN(&ctx, clip, .out = gate, .sum = sum, .loss_scale = 2);
+    ASSERT_NEAR(of[1], 0.5, 0, "factor without clipping");
+    tx__ref_store(x, 0, NAN);
+    RUN(&ctx, exact_add, .sum = sum, .x = x);
+    RUN(&ctx, clip, .out = gate, .sum = sum, .loss_scale = 2, .max_norm = 3);
+    assert_true(of[2] == 0 && isnan(of[0]));
+    tx_tensor p = ZEROS(TX_F64, 1), m = ZEROS(TX_F64, 1), v = ZEROS(TX_F64, 1), g = ZEROS(TX_F64, 1);
+    tx__ref_store(g, 0, 1);
+    RUN(&ctx, adam, .p = p, .m = m, .v = v, .g = g, .lr = 1, .grad_scale = 1, .gate = gate, .t = 1);
+    RUN(&ctx, sgd, .p = p, .m = m, .g = g, .lr = 1, .grad_scale = 1, .gate = gate);
+    assert_true(tx__ref_load(p, 0) == 0 && tx__ref_load(m, 0) == 0);
+    pool_free();
+}
+
 static void test_every_op_ran(void **state)
 {
     (void)state;
@@ -826,6 +854,7 @@ int main(void)
         cmocka_unit_test(test_adam),
         cmocka_unit_test(test_sgd),
         cmocka_unit_test(test_count_zeros),
+        cmocka_unit_test(test_clip),
         cmocka_unit_test(test_every_op_ran), /* last */
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

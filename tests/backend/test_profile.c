@@ -41,6 +41,7 @@ static tx_tensor fake(tx_dtype t, int n_dims, const int64_t *dim)
 #define B16(...) fake(TX_BF16, DIMS(__VA_ARGS__))
 #define I32(...) fake(TX_I32, DIMS(__VA_ARGS__))
 #define F64(...) fake(TX_F64, DIMS(__VA_ARGS__))
+#define I64(...) fake(TX_I64, DIMS(__VA_ARGS__))
 
 static unsigned seen;
 
@@ -151,6 +152,8 @@ static void costs_of_the_rest(void)
     COSTS(sumsq, MEMORY, 0, 96 + 8, .out = F64(1), .x = flat);
     COSTS(count_zeros, MEMORY, 0, 96 + 8, .out = F64(1), .x = flat);
     COSTS(magnitudes, MEMORY, 0, 96 + 32, .out = F64(1, 4), .x = flat);
+    COSTS(exact_add, MEMORY, 0, 96 + 2 * 176, .sum = I64(TX_EXACT_WORDS), .x = F64(12));
+    COSTS(clip, MEMORY, 0, 176 + 24, .out = F64(3), .sum = I64(TX_EXACT_WORDS));
     COSTS(adam, MEMORY, 0, 7 * 96 + 48, .p = flat, .m = flat, .v = flat, .g = flat, .low = B16(24));
     COSTS(sgd, MEMORY, 0, 5 * 96, .p = flat, .m = flat, .g = flat);
 }

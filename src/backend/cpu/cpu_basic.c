@@ -127,7 +127,9 @@ tx_status tx__cpu_adam(tx_ctx *c, const tx_adam_args *a, void *scratch)
     (void)scratch;
     TX_TRY(need_master("adam", a->p, a->low));
     double correct1 = 1 - pow(a->beta1, (double)a->t), correct2 = 1 - pow(a->beta2, (double)a->t);
-    const tx__adam_step step = { .scale = (float)a->grad_scale,
+    double grad_scale = a->grad_scale;
+    if (!tx__update_gate(a->gate, &grad_scale)) return TX_OK;
+    const tx__adam_step step = { .scale = (float)grad_scale,
                                  .beta1 = (float)a->beta1,
                                  .beta2 = (float)a->beta2,
                                  .one_minus_beta1 = (float)(1 - a->beta1),
@@ -157,7 +159,9 @@ tx_status tx__cpu_sgd(tx_ctx *c, const tx_sgd_args *a, void *scratch)
 {
     (void)scratch;
     TX_TRY(need_master("sgd", a->p, a->low));
-    const tx__sgd_step step = { .scale = (float)a->grad_scale,
+    double grad_scale = a->grad_scale;
+    if (!tx__update_gate(a->gate, &grad_scale)) return TX_OK;
+    const tx__sgd_step step = { .scale = (float)grad_scale,
                                 .momentum = (float)a->momentum,
                                 .rate = (float)a->lr,
                                 .decay = (float)a->weight_decay };

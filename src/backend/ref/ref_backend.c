@@ -34,6 +34,8 @@ static void fill_ops(tx_ops *ops)
     ops->sumsq.run = tx__ref_sumsq;
     ops->count_zeros.run = tx__ref_count_zeros;
     ops->magnitudes.run = tx__ref_magnitudes;
+    ops->exact_add.run = tx__ref_exact_add;
+    ops->clip.run = tx__ref_clip;
     ops->adam.run = tx__ref_adam;
     ops->sgd.run = tx__ref_sgd;
 }

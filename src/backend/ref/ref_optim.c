@@ -1,14 +1,43 @@
-/* ref_optim.c - AdamW (arXiv:1711.05101) and SGD. */
+/* ref_optim.c - AdamW (arXiv:1711.05101) and SGD, and what they take of the gradients. */
 #include <math.h>
 
 #include "backend/ref/ref.h"
+
+tx_status tx__ref_exact_add(tx_ctx *c, const tx_exact_add_args *a, void *scratch)
+{
+    (void)c, (void)scratch;
+    const double *x = a->x.data;
+    for (int64_t i = 0, n = tx_numel(a->x); i < n; i++) tx_exact_add(a->sum.data, x[i]);
+    return TX_OK;
+}
+
+tx_status tx__ref_clip(tx_ctx *c, const tx_clip_args *a, void *scratch)
+{
+    (void)c, (void)scratch;
+    double *out = a->out.data, norm = sqrt(tx_exact_value(a->sum.data)) / a->loss_scale;
+    double keep = a->max_norm > 0 ? a->max_norm / (norm + 1e-6) : 1;
+    out[0] = norm;
+    out[1] = (keep < 1 ? keep : 1) / a->loss_scale;
+    out[2] = isfinite(norm);
+    return TX_OK;
+}
+
+bool tx__update_gate(tx_tensor gate, double *grad_scale)
+{
+    const double *of = gate.data;
+    if (!of) return true;
+    *grad_scale *= of[1];
+    return of[2] != 0;
+}
 
 tx_status tx__ref_adam(tx_ctx *c, const tx_adam_args *a, void *scratch)
 {
     (void)c, (void)scratch;
     double correct1 = 1 - pow(a->beta1, (double)a->t), correct2 = 1 - pow(a->beta2, (double)a->t);
+    double grad_scale = a->grad_scale;
+    if (!tx__update_gate(a->gate, &grad_scale)) return TX_OK;
     for (int64_t i = 0, n = tx_numel(a->p); i < n; i++) {
-        double g = tx__ref_load(a->g, i) * a->grad_scale, p = tx__ref_load(a->p, i);
+        double g = tx__ref_load(a->g, i) * grad_scale, p = tx__ref_load(a->p, i);
         double m = a->beta1 * tx__ref_load(a->m, i) + (1 - a->beta1) * g;
         double v = a->beta2 * tx__ref_load(a->v, i) + (1 - a->beta2) * g * g;
         p -= a->lr * (m / correct1 / (sqrt(v / correct2) + a->eps) + a->weight_decay * p);
@@ -23,8 +52,10 @@ tx_status tx__ref_adam(tx_ctx *c, const tx_adam_args *a, void *scratch)
 tx_status tx__ref_sgd(tx_ctx *c, const tx_sgd_args *a, void *scratch)
 {
     (void)c, (void)scratch;
+    double grad_scale = a->grad_scale;
+    if (!tx__update_gate(a->gate, &grad_scale)) return TX_OK;
     for (int64_t i = 0, n = tx_numel(a->p); i < n; i++) {
-        double p = tx__ref_load(a->p, i), g = tx__ref_load(a->g, i) * a->grad_scale + a->weight_decay * p;
+        double p = tx__ref_load(a->p, i), g = tx__ref_load(a->g, i) * grad_scale + a->weight_decay * p;
         double m = a->momentum * tx__ref_load(a->m, i) + g;
         tx__ref_store(a->m, i, m);
         tx__ref_store(a->p, i, p - a->lr * m);

@@ -1,0 +1,196 @@
+/* device.cu - tx_device on the runtime: memory, streams, events, and the fault that kernels leave. */
+#include "backend/gpu/gpu.h"
+
+static tx__gpu *of(tx_device *d)
+{
+    return (tx__gpu *)d;
+}
+
+static tx_status take(tx_device *d, void **out, size_t bytes)
+{
+    GPU_TRY(gpuMalloc(out, bytes));
+    GPU_TRY(gpuMemsetAsync(*out, 0, bytes, of(d)->stream[TX_STREAM_COMPUTE]));
+    GPU_TRY(gpuStreamSynchronize(of(d)->stream[TX_STREAM_COMPUTE]));
+    return TX_OK;
+}
+
+static void give(tx_device *d, void *p)
+{
+    for (int s = 0; s < TX_N_STREAMS; s++) gpuStreamSynchronize(of(d)->stream[s]);
+    gpuFree(p);
+}
+
+static tx_status take_host(tx_device *d, void **out, size_t bytes)
+{
+    (void)d;
+    gpuError_t e = gpuHostAlloc(out, bytes);
+    if (e == gpuErrorMemoryAllocation)
+        return TX_FAIL(TX_ERR_NOMEM, "not enough memory for %zu bytes that the GPU reaches", bytes);
+    if (e) return tx__gpu_error(e, "memory of the host's");
+    memset(*out, 0, bytes);
+    return TX_OK;
+}
+
+static void give_host(tx_device *d, void *p)
+{
+    for (int s = 0; s < TX_N_STREAMS; s++) gpuStreamSynchronize(of(d)->stream[s]);
+    gpuFreeHost(p);
+}
+
+static tx_status copy(tx_device *d, tx_stream s, void *to, const void *from, size_t bytes)
+{
+    GPU_TRY(gpuMemcpyAsync(to, from, bytes, of(d)->stream[s]));
+    return TX_OK;
+}
+
+static tx_status tell_fault(const tx__fault *f)
+{
+    static const char *const what[TX__N_FAULTS] = { "",      "token id", "token type",
+                                                    "position", "label",    "number of keys" };
+    return TX_FAIL(TX_ERR_ARG, "%s %lld at place %lld: it has to be below %lld and not negative", what[f->kind],
+                   f->value, f->index, f->limit);
+}
+
+static tx_status sync(tx_device *d, tx_stream s)
+{
+    tx__gpu *g = of(d);
+    if (s == TX_STREAM_COMPUTE)
+        GPU_TRY(gpuMemcpyAsync(g->seen, g->fault, sizeof *g->seen, g->stream[s]));
+    GPU_TRY(gpuStreamSynchronize(g->stream[s]));
+    if (!g->seen->kind) return TX_OK;
+    tx__fault f = *g->seen;
+    memset(g->seen, 0, sizeof *g->seen);
+    GPU_TRY(gpuMemsetAsync(g->fault, 0, sizeof *g->fault, g->stream[TX_STREAM_COMPUTE]));
+    return tell_fault(&f);
+}
+
+static tx_status event_make(tx_device *d, tx_event **out)
+{
+    (void)d;
+    gpuEvent_t e;
+    GPU_TRY(gpuEventCreate(&e));
+    *out = (tx_event *)e;
+    return TX_OK;
+}
+
+static void event_free(tx_device *d, tx_event *e)
+{
+    (void)d;
+    gpuEventDestroy((gpuEvent_t)e);
+}
+
+static tx_status record(tx_device *d, tx_event *e, tx_stream s)
+{
+    GPU_TRY(gpuEventRecord((gpuEvent_t)e, of(d)->stream[s]));
+    return TX_OK;
+}
+
+static tx_status stream_wait(tx_device *d, tx_stream s, tx_event *e)
+{
+    GPU_TRY(gpuStreamWaitEvent(of(d)->stream[s], (gpuEvent_t)e));
+    return TX_OK;
+}
+
+static tx_status event_wait(tx_device *d, tx_event *e)
+{
+    (void)d;
+    GPU_TRY(gpuEventSynchronize((gpuEvent_t)e));
+    return TX_OK;
+}
+
+static tx_status event_done(tx_device *d, tx_event *e, bool *done)
+{
+    (void)d;
+    gpuError_t st = gpuEventQuery((gpuEvent_t)e);
+    *done = st == gpuSuccess;
+    if (st == gpuErrorNotReady) {
+        gpuGetLastError(); /* it is no error of the next launch's */
+        return TX_OK;
+    }
+    GPU_TRY(st);
+    return TX_OK;
+}
+
+static tx_status elapsed(tx_device *d, double *seconds, tx_event *from, tx_event *to)
+{
+    (void)d;
+    float ms;
+    GPU_TRY(gpuEventElapsedTime(&ms, (gpuEvent_t)from, (gpuEvent_t)to));
+    *seconds = 1e-3 * ms;
+    return TX_OK;
+}
+
+static tx_status memory(tx_device *d, size_t *free_bytes, size_t *all_bytes)
+{
+    (void)d;
+    GPU_TRY(gpuMemGetInfo(free_bytes, all_bytes));
+    return TX_OK;
+}
+
+const tx_device_calls tx__gpu_device_calls = { take,       give,   take_host,   give_host,  copy,       sync,    event_make,
+                                               event_free, record, stream_wait, event_wait, event_done, elapsed, memory };
+
+static tx_status read_properties(tx__gpu *g, int number)
+{
+    gpuDeviceProp p;
+    GPU_TRY(gpuGetDeviceProperties(&p, number));
+    GPU_TRY(gpuDeviceGetPCIBusId(g->device.bus, sizeof g->device.bus, number));
+    snprintf(g->device.name, sizeof g->device.name, "%.127s", p.name);
+    g->n_sm = p.multiProcessorCount;
+    g->warp = p.warpSize;
+    g->major = p.major;
+    g->minor = p.minor;
+    g->shared_bytes = p.sharedMemPerBlockOptin;
+    if (g->shared_bytes < p.sharedMemPerBlock) g->shared_bytes = p.sharedMemPerBlock;
+    return TX_OK;
+}
+
+tx_status tx__gpu_device_open(tx__gpu *g, int number)
+{
+    g->device.call = &tx__gpu_device_calls;
+    g->device.number = number;
+    GPU_TRY(gpuSetDevice(number));
+    TX_TRY(read_properties(g, number));
+    for (int s = 0; s < TX_N_STREAMS; s++)
+        GPU_TRY(gpuStreamCreateWithPriority(&g->stream[s], s == TX_STREAM_COMPUTE ? 0 : -1));
+    TX_TRY(take(&g->device, (void **)&g->fault, sizeof *g->fault));
+    return take_host(&g->device, (void **)&g->seen, sizeof *g->seen);
+}
+
+void tx__gpu_device_close(tx__gpu *g)
+{
+    for (int s = 0; s < TX_N_STREAMS; s++)
+        if (g->stream[s]) gpuStreamSynchronize(g->stream[s]);
+    if (g->fault) gpuFree(g->fault);
+    if (g->seen) gpuFreeHost(g->seen);
+    for (int s = 0; s < TX_N_STREAMS; s++)
+        if (g->stream[s]) gpuStreamDestroy(g->stream[s]);
+}
+
+tx_status tx__gpu_list(tx_gpu_info *out, int *n)
+{
+    gpuError_t e = gpuGetDeviceCount(n);
+    if (e || *n == 0) {
+        gpuGetLastError();
+        *n = 0;
+        return TX_FAIL(TX_ERR_NOTFOUND, "there is no GPU to use: %s",
+                       e ? gpuGetErrorString(e) : "the driver shows none; " TX_GPU_VISIBLE " may hide them");
+    }
+    if (*n > TX_GPU_MAX) *n = TX_GPU_MAX;
+    for (int i = 0; i < *n; i++) {
+        gpuDeviceProp p;
+        GPU_TRY(gpuGetDeviceProperties(&p, i));
+        memset(&out[i], 0, sizeof out[i]);
+        snprintf(out[i].name, sizeof out[i].name, "%.127s", p.name);
+        GPU_TRY(gpuDeviceGetPCIBusId(out[i].bus, sizeof out[i].bus, i));
+#if defined(__HIP_PLATFORM_AMD__)
+        snprintf(out[i].arch, sizeof out[i].arch, "%.15s", p.gcnArchName);
+#else
+        snprintf(out[i].arch, sizeof out[i].arch, "sm_%d%d", p.major, p.minor);
+#endif
+        out[i].memory = p.totalGlobalMem;
+        out[i].n_multiprocessors = p.multiProcessorCount;
+        out[i].warp = p.warpSize;
+    }
+    return TX_OK;
+}

@@ -1,0 +1,603 @@
+/* emulate.cc - fibers, streams and memory of the GPU that is not there. */
+#include "backend/gpu/port.h"
+
+#include <chrono>
+#include <deque>
+#include <mutex>
+#include <set>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define WITH_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define WITH_ASAN 1
+#endif
+#endif
+#ifdef WITH_ASAN
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+static void die(const char *what)
+{
+    fprintf(stderr, "emulated GPU: %s (block %u,%u,%u thread %u)\n", what, blockIdx.x, blockIdx.y, blockIdx.z,
+            threadIdx.x);
+    abort();
+}
+
+/* ---- fibers ---- */
+
+#define MAX_THREADS 1024
+#define MAX_WARPS   (MAX_THREADS / WARP)
+#ifdef WITH_ASAN
+#define STACK_BYTES ((size_t)256 << 10)
+#else
+#define STACK_BYTES ((size_t)64 << 10)
+#endif
+#define SHARED_BYTES ((size_t)227 << 10) /* an H100's */
+
+struct context {
+#if defined(__x86_64__)
+    void *sp;
+#else
+    ucontext_t u;
+#endif
+    void *fake; /* AddressSanitizer's */
+    const void *stack;
+    size_t stack_bytes;
+};
+
+struct fiber {
+    context at;
+    dim3 id;
+    bool live;
+    const void *mine; /* what it gives to its warp */
+};
+
+struct barrier {
+    unsigned at, generation, live;
+};
+
+/* One block at a time is run by a thread of the host. */
+struct machine {
+    fiber thread[MAX_THREADS];
+    context scheduler;
+    unsigned n, self, progress;
+    barrier block, warp[MAX_WARPS];
+    const std::function<void()> *body;
+    unsigned char *stacks;
+    alignas(16) unsigned char shared[SHARED_BYTES];
+    ~machine()
+    {
+        if (stacks) munmap(stacks, STACK_BYTES * MAX_THREADS);
+    }
+};
+
+static thread_local machine *own_machine;
+struct machine_owner {
+    ~machine_owner()
+    {
+        delete own_machine;
+        own_machine = nullptr;
+    }
+};
+
+static machine *get_machine(void)
+{
+    static thread_local machine_owner owner;
+    (void)owner;
+    if (own_machine) return own_machine;
+    own_machine = new machine();
+    void *p = mmap(NULL, STACK_BYTES * MAX_THREADS, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) die("no memory for stacks");
+    own_machine->stacks = (unsigned char *)p;
+    return own_machine;
+}
+
+#if defined(__x86_64__)
+/* Saves what a call keeps, and goes on where another stack was left. */
+extern "C" void emulate_swap(void **save, void *load);
+asm(".text\n"
+    ".type emulate_swap,@function\n"
+    "emulate_swap:\n"
+    "    pushq %rbx\n    pushq %rbp\n    pushq %r12\n    pushq %r13\n    pushq %r14\n    pushq %r15\n"
+    "    movq %rsp, (%rdi)\n"
+    "    movq %rsi, %rsp\n"
+    "    popq %r15\n    popq %r14\n    popq %r13\n    popq %r12\n    popq %rbp\n    popq %rbx\n"
+    "    ret\n"
+    ".size emulate_swap,.-emulate_swap\n");
+#endif
+
+static void swap(context *from, context *to, bool ends)
+{
+#ifdef WITH_ASAN
+    __sanitizer_start_switch_fiber(ends ? nullptr : &from->fake, to->stack, to->stack_bytes);
+#else
+    (void)ends;
+#endif
+#if defined(__x86_64__)
+    emulate_swap(&from->sp, to->sp);
+#else
+    swapcontext(&from->u, &to->u);
+#endif
+#ifdef WITH_ASAN
+    __sanitizer_finish_switch_fiber(from->fake, &to->stack, &to->stack_bytes);
+#endif
+}
+
+static void yield(void)
+{
+    machine *m = own_machine;
+    unsigned me = m->self;
+    swap(&m->thread[me].at, &m->scheduler, false);
+}
+
+static void wait_at(barrier *b)
+{
+    machine *m = own_machine;
+    unsigned g = b->generation;
+    m->progress++;
+    if (++b->at == b->live) {
+        b->at = 0;
+        b->generation++;
+        return;
+    }
+    while (b->generation == g) yield();
+}
+
+static void leave(barrier *b)
+{
+    if (--b->live && b->at == b->live) {
+        b->at = 0;
+        b->generation++;
+    }
+}
+
+void emulate_block_barrier(void)
+{
+    wait_at(&own_machine->block);
+}
+
+void emulate_warp_barrier(void)
+{
+    wait_at(&own_machine->warp[own_machine->self / WARP]);
+}
+
+void emulate_exchange(const void *mine, void *theirs, size_t bytes, int lane)
+{
+    machine *m = own_machine;
+    unsigned me = m->self, other = me / WARP * WARP + (unsigned)lane;
+    m->thread[me].mine = mine;
+    emulate_warp_barrier();
+    if (lane < 0 || lane >= WARP || other >= m->n || !m->thread[other].live)
+        die("a lane is read that is not there, or has returned");
+    memcpy(theirs, m->thread[other].mine, bytes);
+    emulate_warp_barrier();
+}
+
+unsigned char *emulate_shared(void)
+{
+    return own_machine->shared;
+}
+
+static void entry(void)
+{
+    machine *m = own_machine;
+#ifdef WITH_ASAN
+    __sanitizer_finish_switch_fiber(nullptr, &m->scheduler.stack, &m->scheduler.stack_bytes);
+#endif
+    (*m->body)();
+    m = own_machine;
+    m->thread[m->self].live = false;
+    m->progress++;
+    leave(&m->block);
+    leave(&m->warp[m->self / WARP]);
+    swap(&m->thread[m->self].at, &m->scheduler, true);
+    abort();
+}
+
+static void prepare(machine *m, unsigned t)
+{
+    fiber *f = &m->thread[t];
+    unsigned char *stack = m->stacks + STACK_BYTES * t;
+    f->live = true;
+    f->id = dim3(t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y);
+    f->at.stack = stack;
+    f->at.stack_bytes = STACK_BYTES;
+    f->at.fake = nullptr;
+#if defined(__x86_64__)
+    void **sp = (void **)(stack + STACK_BYTES) - 2; /* the stack is as a call leaves it */
+    *sp = nullptr;
+    *--sp = (void *)entry;
+    for (int i = 0; i < 6; i++) *--sp = nullptr;
+    f->at.sp = sp;
+#else
+    getcontext(&f->at.u);
+    f->at.u.uc_stack.ss_sp = stack;
+    f->at.u.uc_stack.ss_size = STACK_BYTES;
+    makecontext(&f->at.u, entry, 0);
+#endif
+}
+
+static void run_block(machine *m)
+{
+    m->block = (barrier){ 0, 0, m->n };
+    for (unsigned w = 0; w * WARP < m->n; w++)
+        m->warp[w] = (barrier){ 0, 0, m->n - w * WARP < WARP ? m->n - w * WARP : (unsigned)WARP };
+    for (unsigned t = 0; t < m->n; t++) prepare(m, t);
+    while (m->block.live) {
+        m->progress = 0;
+        for (unsigned t = 0; t < m->n; t++) {
+            if (!m->thread[t].live) continue;
+            m->self = t;
+            threadIdx = m->thread[t].id;
+            swap(&m->scheduler, &m->thread[t].at, false);
+        }
+        if (!m->progress && m->block.live) die("a barrier is reached by some threads only");
+    }
+}
+
+static void run_grid(dim3 grid, dim3 block, const std::function<void()> &body)
+{
+    machine *m = get_machine();
+    m->n = block.x * block.y * block.z;
+    m->body = &body;
+    gridDim = grid;
+    blockDim = block;
+    for (unsigned z = 0; z < grid.z; z++)
+        for (unsigned y = 0; y < grid.y; y++)
+            for (unsigned x = 0; x < grid.x; x++) {
+                blockIdx = dim3(x, y, z);
+                run_block(m);
+            }
+}
+
+/* ---- memory: pages that can be touched while work runs ---- */
+
+static std::recursive_mutex lock;
+static int running;
+struct pages {
+    unsigned char *base;
+    size_t bytes;
+};
+static std::vector<pages> &device_blocks(void)
+{
+    static std::vector<pages> *all = new std::vector<pages>();
+    return *all;
+}
+static std::vector<pages> &host_blocks(void)
+{
+    static std::vector<pages> *all = new std::vector<pages>();
+    return *all;
+}
+static thread_local gpuError_t last_error;
+
+static gpuError_t fail(gpuError_t e)
+{
+    if (e) last_error = e;
+    return e;
+}
+
+static void protect_all(int how)
+{
+    for (const pages &b : device_blocks()) mprotect(b.base, b.bytes, how);
+}
+
+struct with_memory {
+    with_memory()
+    {
+        std::lock_guard<std::recursive_mutex> hold(lock);
+        if (running++ == 0) protect_all(PROT_READ | PROT_WRITE);
+    }
+    ~with_memory()
+    {
+        std::lock_guard<std::recursive_mutex> hold(lock);
+        if (--running == 0) protect_all(PROT_NONE);
+    }
+};
+
+static size_t in_use, capacity = (size_t)8 << 30;
+
+/* What a test says: TX_GPU_EMULATED_BYTES. */
+static void read_capacity(void)
+{
+    const char *told = getenv("TX_GPU_EMULATED_BYTES");
+    if (told) capacity = (size_t)strtoull(told, nullptr, 10);
+}
+
+gpuError_t gpuMalloc(void **out, size_t bytes)
+{
+    std::lock_guard<std::recursive_mutex> hold(lock);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (bytes + page - 1) / page * page;
+    read_capacity();
+    if (!bytes || in_use + whole > capacity) return fail(gpuErrorMemoryAllocation);
+    void *p = mmap(NULL, whole, running ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return fail(gpuErrorMemoryAllocation);
+    device_blocks().push_back((pages){ (unsigned char *)p, whole });
+    in_use += whole;
+    *out = p;
+    return gpuSuccess;
+}
+
+gpuError_t gpuFree(void *p)
+{
+    std::lock_guard<std::recursive_mutex> hold(lock);
+    for (size_t i = 0; i < device_blocks().size(); i++)
+        if (device_blocks()[i].base == p) {
+            munmap(p, device_blocks()[i].bytes);
+            in_use -= device_blocks()[i].bytes;
+            device_blocks().erase(device_blocks().begin() + (long)i);
+            return gpuSuccess;
+        }
+    return p ? fail(gpuErrorInvalidValue) : gpuSuccess;
+}
+
+gpuError_t gpuHostAlloc(void **out, size_t bytes)
+{
+    std::lock_guard<std::recursive_mutex> hold(lock);
+    *out = calloc(bytes, 1);
+    if (!*out) return fail(gpuErrorMemoryAllocation);
+    host_blocks().push_back((pages){ (unsigned char *)*out, bytes });
+    return gpuSuccess;
+}
+
+gpuError_t gpuFreeHost(void *p)
+{
+    std::lock_guard<std::recursive_mutex> hold(lock);
+    for (size_t i = 0; i < host_blocks().size(); i++)
+        if (host_blocks()[i].base == p) {
+            free(p);
+            host_blocks().erase(host_blocks().begin() + (long)i);
+            return gpuSuccess;
+        }
+    return p ? fail(gpuErrorInvalidValue) : gpuSuccess;
+}
+
+/* Memory of the host's that a copy may not use once the call is back. */
+static bool pageable(const void *p)
+{
+    std::lock_guard<std::recursive_mutex> hold(lock);
+    const unsigned char *c = (const unsigned char *)p;
+    for (const pages &b : device_blocks())
+        if (c >= b.base && c < b.base + b.bytes) return false;
+    for (const pages &b : host_blocks())
+        if (c >= b.base && c < b.base + b.bytes) return false;
+    return true;
+}
+
+gpuError_t gpuMemGetInfo(size_t *free_bytes, size_t *all_bytes)
+{
+    std::lock_guard<std::recursive_mutex> hold(lock);
+    read_capacity();
+    *all_bytes = capacity;
+    *free_bytes = capacity - in_use;
+    return gpuSuccess;
+}
+
+/* ---- streams: work waits until it is waited for ---- */
+
+struct emulate_stream {
+    std::deque<std::function<void()>> work;
+    uint64_t done, queued;
+    bool busy;
+};
+struct emulate_event {
+    emulate_stream *in;
+    uint64_t behind; /* so much of it is to be done */
+    double at;
+};
+static thread_local std::set<emulate_stream *> *streams; /* of this thread's devices */
+
+static bool eager(void)
+{
+    static const bool on = getenv("TX_GPU_EAGER") && *getenv("TX_GPU_EAGER") == '1';
+    return on;
+}
+
+static void drain(emulate_stream *s, uint64_t until)
+{
+    if (s->done >= until) return;
+    if (s->busy) die("a stream waits for itself");
+    with_memory open;
+    s->busy = true;
+    while (s->done < until) {
+        std::function<void()> next = std::move(s->work.front());
+        s->work.pop_front();
+        next();
+        s->done++;
+    }
+    s->busy = false;
+}
+
+static void put(emulate_stream *s, std::function<void()> work)
+{
+    s->work.push_back(std::move(work));
+    s->queued++;
+    if (eager() || s->work.size() > 4096) drain(s, s->queued);
+}
+
+gpuError_t gpuStreamCreateWithPriority(gpuStream_t *out, int priority)
+{
+    (void)priority;
+    *out = new emulate_stream();
+    if (!streams) streams = new std::set<emulate_stream *>();
+    streams->insert(*out);
+    return gpuSuccess;
+}
+
+gpuError_t gpuStreamDestroy(gpuStream_t s)
+{
+    if (!s) return gpuSuccess;
+    drain(s, s->queued);
+    if (streams) streams->erase(s);
+    if (streams && streams->empty()) {
+        delete streams;
+        streams = nullptr;
+    }
+    delete s;
+    return gpuSuccess;
+}
+
+gpuError_t gpuStreamSynchronize(gpuStream_t s)
+{
+    drain(s, s->queued);
+    return gpuSuccess;
+}
+
+gpuError_t gpuDeviceSynchronize(void)
+{
+    if (streams)
+        for (emulate_stream *s : *streams) drain(s, s->queued);
+    return gpuSuccess;
+}
+
+gpuError_t gpuEventCreate(gpuEvent_t *out)
+{
+    *out = new emulate_event();
+    return gpuSuccess;
+}
+
+gpuError_t gpuEventDestroy(gpuEvent_t e)
+{
+    delete e;
+    return gpuSuccess;
+}
+
+gpuError_t gpuEventRecord(gpuEvent_t e, gpuStream_t s)
+{
+    put(s, [e]() {
+        e->at = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    });
+    e->in = s;
+    e->behind = s->queued;
+    return gpuSuccess;
+}
+
+gpuError_t gpuStreamWaitEvent(gpuStream_t s, gpuEvent_t e)
+{
+    emulate_stream *in = e->in;
+    uint64_t behind = e->behind; /* as recorded now, whatever is recorded later */
+    if (in && in != s) put(s, [in, behind]() { drain(in, behind); });
+    return gpuSuccess;
+}
+
+gpuError_t gpuEventSynchronize(gpuEvent_t e)
+{
+    if (e->in) drain(e->in, e->behind);
+    return gpuSuccess;
+}
+
+/* Whoever asks again and again is answered "done" at some time: at the third. */
+gpuError_t gpuEventQuery(gpuEvent_t e)
+{
+    static thread_local int asked;
+    if (!e->in || e->in->done >= e->behind) return gpuSuccess;
+    if (++asked % 3) return gpuErrorNotReady;
+    return gpuEventSynchronize(e);
+}
+
+gpuError_t gpuEventElapsedTime(float *milliseconds, gpuEvent_t from, gpuEvent_t to)
+{
+    *milliseconds = (float)(1e3 * (to->at - from->at));
+    return gpuSuccess;
+}
+
+gpuError_t gpuMemcpyAsync(void *to, const void *from, size_t bytes, gpuStream_t s)
+{
+    if (!bytes) return gpuSuccess;
+    if (pageable(from)) {
+        std::vector<unsigned char> copy((const unsigned char *)from, (const unsigned char *)from + bytes);
+        put(s, [to, copy]() { memcpy(to, copy.data(), copy.size()); });
+    } else {
+        put(s, [to, from, bytes]() { memmove(to, from, bytes); });
+    }
+    return pageable(to) ? gpuStreamSynchronize(s) : gpuSuccess;
+}
+
+gpuError_t gpuMemsetAsync(void *p, int byte, size_t bytes, gpuStream_t s)
+{
+    put(s, [p, byte, bytes]() { memset(p, byte, bytes); });
+    return gpuSuccess;
+}
+
+gpuError_t emulate_host(gpuStream_t s, std::function<void()> work)
+{
+    put(s, std::move(work));
+    return gpuSuccess;
+}
+
+void emulate_launch(gpuStream_t s, dim3 grid, dim3 block, size_t shared_bytes, std::function<void()> thread)
+{
+    size_t n = (size_t)block.x * block.y * block.z;
+    if (!n || n > MAX_THREADS || !grid.x || !grid.y || !grid.z || grid.y > 65535 || grid.z > 65535 ||
+        shared_bytes > SHARED_BYTES) {
+        fail(gpuErrorInvalidValue);
+        return;
+    }
+    put(s, [grid, block, thread]() { run_grid(grid, block, thread); });
+}
+
+/* ---- the device ---- */
+
+const char *gpuGetErrorString(gpuError_t e)
+{
+    static const char *const text[] = { "no error", "out of memory", "invalid argument", "not ready", "launch failure" };
+    return text[e];
+}
+
+gpuError_t gpuGetLastError(void)
+{
+    gpuError_t e = last_error;
+    last_error = gpuSuccess;
+    return e;
+}
+
+gpuError_t gpuPeekAtLastError(void)
+{
+    return last_error;
+}
+
+/* As many as a test says: TX_GPU_EMULATED_COUNT, 1 if it says nothing. */
+gpuError_t gpuGetDeviceCount(int *n)
+{
+    const char *told = getenv("TX_GPU_EMULATED_COUNT");
+    *n = told ? atoi(told) : 1;
+    return gpuSuccess;
+}
+
+gpuError_t gpuSetDevice(int device)
+{
+    int n;
+    gpuGetDeviceCount(&n);
+    return device < 0 || device >= n ? fail(gpuErrorInvalidValue) : gpuSuccess;
+}
+
+gpuError_t gpuGetDeviceProperties(gpuDeviceProp *out, int device)
+{
+    (void)device;
+    *out = gpuDeviceProp();
+    snprintf(out->name, sizeof out->name, "emulated GPU, %d lanes a warp", WARP);
+    out->totalGlobalMem = capacity;
+    out->sharedMemPerBlock = (size_t)48 << 10;
+    out->sharedMemPerBlockOptin = SHARED_BYTES;
+    out->major = 9;
+    out->multiProcessorCount = 4;
+    out->warpSize = WARP;
+    return gpuSuccess;
+}
+
+gpuError_t gpuDeviceGetPCIBusId(char *out, int cap, int device)
+{
+    (void)device;
+    if (cap > 0) *out = 0;
+    return gpuSuccess;
+}

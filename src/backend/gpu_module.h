@@ -1,0 +1,56 @@
+/* gpu_module.h - the module that knows a GPU: libtriax_cuda.so, libtriax_hip.so, or the emulated one of the tests. It
+ * is opened at run time, so that the same program starts where there is none, and holds all that is compiled for a GPU:
+ * kernels, and the calls of the vendor's libraries (backend/gpu/). It takes part as a backend, "gpu". */
+#ifndef TX_BACKEND_GPU_MODULE_H
+#define TX_BACKEND_GPU_MODULE_H
+
+#include "backend/backend.h"
+#include "base/alloc.h"
+
+/* What a module calls of the program that opened it. */
+typedef struct tx_gpu_host {
+    size_t size; /* of this struct, and of those whose layout both sides have to agree on */
+    size_t ctx_size, ops_size, tensor_size, backend_size;
+    const char *version; /* tx_version() */
+    tx_status (*fail)(tx_status code, const char *file, int line, const char *text);
+    const char *(*last_error)(void);
+    tx_status (*alloc)(void *out, size_t n, size_t size, const char *what);
+    tx_status (*realloc)(void *inout, size_t n, size_t size, const char *what);
+    void (*free)(void *p);
+} tx_gpu_host;
+
+/* A GPU, as `doctor` and the start table show it. */
+typedef struct tx_gpu_info {
+    char name[128], bus[16], arch[16]; /* "NVIDIA H200", "0000:19:00.0", "sm_90" */
+    size_t memory;                     /* bytes */
+    int n_multiprocessors, warp;
+} tx_gpu_info;
+
+/* A library that the module opens when it needs it. */
+typedef struct tx_gpu_library {
+    char name[32], version[32], trouble[256]; /* "cuDNN", "9.19.0"; why it cannot be used, or "" */
+    bool optional;                            /* without it something else does the same */
+} tx_gpu_library;
+
+enum { TX_GPU_MAX = 64, TX_GPU_MAX_LIBRARIES = 8 };
+
+typedef struct tx_gpu_module {
+    size_t size;
+    const char *kind; /* "CUDA", "HIP", "emulated" */
+    tx_backend backend;
+    /* The GPUs that can be used. TX_ERR_NOTFOUND: there is none, and what is missing.  @out [TX_GPU_MAX] */
+    tx_status (*list)(tx_gpu_info *out, int *n);
+    void (*libraries)(tx_gpu_library *out, int *n); /* @out [TX_GPU_MAX_LIBRARIES] */
+    const struct tx_gpu_collectives *collectives;   /* NCCL, RCCL (gpu_collectives.h); NULL: not built with it */
+} tx_gpu_module;
+
+/* The module's one symbol. NULL: made for another version. */
+typedef const tx_gpu_module *tx_gpu_module_entry(const tx_gpu_host *host);
+#define TX_GPU_MODULE_SYMBOL "tx_gpu_module_open"
+
+/* gpu_module.c: the module of this machine, opened by the first call: the file that TX_GPU_MODULE names, or the first
+ * of libtriax_cuda.so and libtriax_hip.so beside the program or in the library's folder that has a GPU to use.
+ * TX_ERR_NOTFOUND: what is missing, for a user. */
+tx_status tx_gpu_module_get(const tx_gpu_module **out);
+
+#endif

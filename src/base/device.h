@@ -1,0 +1,100 @@
+/* device.h - where a rank's tensors are: the host's memory, or that of a device of its own, which the host cannot read
+ * and which does what it is told in its own time.
+ *
+ *      stream     a queue of work: what is in one is done in order, two streams know nothing of each other
+ *      event      a place in a stream: recorded there, and waited for by the host or in another stream
+ *
+ *      TX_TRY(tx_device_record(d, e, TX_STREAM_COMPUTE));           // gradients are there when the event is
+ *      TX_TRY(tx_device_stream_wait(d, TX_STREAM_COPY, e));
+ *      TX_TRY(tx_device_copy(d, TX_STREAM_COPY, host, grad, bytes));
+ *
+ *  A NULL device is the host: all calls take it, do what they say at once, and events are nothing. So code is written
+ * once. A device is opened by its backend (ctx->device) and belongs to one rank, whose thread makes all calls.
+ *
+ *  Host memory that a copy reads or writes while the host goes on is tx_device_take_host's ("pinned": the device, and
+ * its kernels too, can reach it). Any other is safe, but the call then waits: memory that is read may change as soon as
+ * the call is back, memory that is written has been.
+ *
+ *  Errors: TX_ERR_NOMEM names `what`; TX_ERR_DEVICE is the device's own, and the run can only end. What kernels find
+ *  wrong with numbers (a token that is none of the vocabulary's) is an error of the next call that waits. */
+#ifndef TX_BASE_DEVICE_H
+#define TX_BASE_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+typedef struct tx_device tx_device;
+typedef struct tx_event tx_event;
+
+typedef enum tx_stream {
+    TX_STREAM_COMPUTE, /* every op's */
+    TX_STREAM_COMM,    /* calls between ranks */
+    TX_STREAM_COPY,    /* to and from the host, beside the others */
+    TX_N_STREAMS
+} tx_stream;
+
+/* What a backend with a device implements; everybody else calls the functions below. */
+typedef struct tx_device_calls {
+    tx_status (*take)(tx_device *d, void **out, size_t bytes); /* zeroed, 256-byte aligned; bytes > 0 */
+    void (*give)(tx_device *d, void *p);
+    tx_status (*take_host)(tx_device *d, void **out, size_t bytes);
+    void (*give_host)(tx_device *d, void *p);
+    tx_status (*copy)(tx_device *d, tx_stream s, void *to, const void *from, size_t bytes);
+    tx_status (*sync)(tx_device *d, tx_stream s);
+    tx_status (*event_make)(tx_device *d, tx_event **out);
+    void (*event_free)(tx_device *d, tx_event *e);
+    tx_status (*record)(tx_device *d, tx_event *e, tx_stream s);
+    tx_status (*stream_wait)(tx_device *d, tx_stream s, tx_event *e);
+    tx_status (*event_wait)(tx_device *d, tx_event *e);
+    tx_status (*event_done)(tx_device *d, tx_event *e, bool *done);
+    tx_status (*elapsed)(tx_device *d, double *seconds, tx_event *from, tx_event *to);
+    tx_status (*memory)(tx_device *d, size_t *free_bytes, size_t *all_bytes);
+} tx_device_calls;
+
+struct tx_device { /* the first member of a backend's own */
+    const tx_device_calls *call;
+    int number;     /* among this machine's, as the environment lets it be seen */
+    char name[128]; /* "NVIDIA H200" */
+    char bus[16];   /* "0000:19:00.0"; "" where there is none */
+};
+
+/* ---- memory; zeroed. NULL may be given back ---- */
+
+/* For tensors.   @out a pointer to any pointer type   @shared of the host's: as base/shared.h has it */
+tx_status tx_device_take(tx_device *d, void *out, size_t bytes, bool shared, const char *what);
+void tx_device_give(tx_device *d, void *p);
+
+/* Of the host, for copies beside other work. */
+tx_status tx_device_take_host(tx_device *d, void *out, size_t bytes, const char *what);
+void tx_device_give_host(tx_device *d, void *p);
+
+/* What the device has, and has left. Of the host 0 and 0: base/system_memory.h knows. */
+tx_status tx_device_memory(tx_device *d, size_t *free_bytes, size_t *all_bytes);
+
+/* ---- work ---- */
+
+/* Between any two places; they do not overlap. */
+tx_status tx_device_copy(tx_device *d, tx_stream s, void *to, const void *from, size_t bytes);
+
+/* The same behind everything that is in the compute stream, and done when it comes back: for what is rare. */
+tx_status tx_device_read(tx_device *d, void *host, const void *from, size_t bytes);
+tx_status tx_device_write(tx_device *d, void *to, const void *host, size_t bytes);
+
+/* Waits for all that is in the stream. */
+tx_status tx_device_sync(tx_device *d, tx_stream s);
+
+/* ---- events ---- */
+
+tx_status tx_device_event_make(tx_device *d, tx_event **out); /* the host's is NULL */
+void tx_device_event_free(tx_device *d, tx_event *e);         /* NULL allowed */
+tx_status tx_device_record(tx_device *d, tx_event *e, tx_stream s);
+/* Of an event that was never recorded nothing waits. */
+tx_status tx_device_stream_wait(tx_device *d, tx_stream s, tx_event *e);
+tx_status tx_device_event_wait(tx_device *d, tx_event *e);
+tx_status tx_device_event_done(tx_device *d, tx_event *e, bool *done);
+/* Between two events that have been waited for; of the host 0. */
+tx_status tx_device_elapsed(tx_device *d, double *seconds, tx_event *from, tx_event *to);
+
+#endif

@@ -1,0 +1,12 @@
+/* module_path.h - where the modules are that are opened at run time. */
+#ifndef TX_BASE_MODULE_PATH_H
+#define TX_BASE_MODULE_PATH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The file of that name beside the program, beside the library that this code is in, in a folder triax/ there, or where
+ * it was installed; the first that can be read. False: there is none. */
+bool tx_module_path(char *out, size_t cap, const char *name);
+
+#endif

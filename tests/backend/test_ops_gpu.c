@@ -1,0 +1,75 @@
+/* labels: op */
+/* test_ops_gpu.c - backend gpu against ref, op by op, in fp32, bf16 and fp16. Without a GPU its kernels are emulated,
+ * at both widths of a warp; with TX_TEST_GPU_MODULE another module is tried, a real one. TX_TEST_CASES names the begin
+ * of the names of the cases to run. Tensors are in memory that both the host and the device reach, so that the cases
+ * are those of the other backends. */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backend/gpu_module.h"
+#include "backend/op_cases.h"
+
+/* All of it with values of one type and a residual stream of another. */
+static void run_gpu(tx_dtype values, tx_dtype stream)
+{
+    V = values;
+    S = stream;
+    rounds_probabilities = V != TX_F32;
+    run_all("gpu", 1);
+    if (getenv("TX_TEST_CASES")) return;
+    run_gemms("gpu");
+    run_padding("gpu");
+}
+
+static void test_fp32(void **state)
+{
+    (void)state;
+    run_gpu(TX_F32, TX_F32);
+}
+
+static void test_bf16(void **state)
+{
+    (void)state;
+    run_gpu(TX_BF16, TX_F32);
+}
+
+static void test_fp16(void **state)
+{
+    (void)state;
+    run_gpu(TX_F16, TX_F16);
+}
+
+static void test_every_op_ran(void **state)
+{
+    (void)state;
+    if (!getenv("TX_TEST_CASES")) assert_every_op_called();
+}
+
+static int run_with(const char *module)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fp32), cmocka_unit_test(test_bf16), cmocka_unit_test(test_fp16),
+        cmocka_unit_test(test_every_op_ran), /* last */
+    };
+    setenv("TX_GPU_MODULE", module, 1);
+    setenv("TX_GPU_BLOCKING", "1", 1); /* every op is done when its call is back */
+    return cmocka_run_group_tests_name("backend gpu", tests, NULL, NULL);
+}
+
+/* A process can open one module. */
+static int run_apart(const char *module)
+{
+    if (!module || !strcmp(module, "none")) return 77;
+    pid_t child = fork();
+    if (child == 0) exit(run_with(module));
+    int status = 0;
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+int main(void)
+{
+    const char *real = getenv("TX_TEST_GPU_MODULE");
+    if (real) return run_apart(real);
+    int narrow = run_apart(getenv("TX_GPU_MODULE_32")), wide = run_apart(getenv("TX_GPU_MODULE_64"));
+    return narrow ? narrow : wide;
+}
