@@ -45,7 +45,7 @@ static tx_status report_use(const tx_config *cfg)
 {
     tx_ctx c;
     char threads[400];
-    TX_TRY(tx_ctx_init(&c, cfg->backend, (int)cfg->threads));
+    TX_TRY(tx_ctx_init(&c, cfg->device, (int)cfg->threads));
     tx_threads_describe(threads, sizeof threads, c.n_threads);
     tx_info("triax %s will use", tx_version());
     tx_info("  backend          %s: %s", c.backend->name, c.backend->describe());
@@ -146,7 +146,7 @@ out:
  */
 static tx_status test_speed(const tx_config *cfg)
 {
-    const char *backend = strcmp(cfg->backend, "ref") ? cfg->backend : "cpu";
+    const char *backend = strcmp(cfg->device, "ref") ? cfg->device : "cpu";
     double rate;
     tx_ctx c;
     TX_TRY(tx_product_rate(&rate, backend, (int)cfg->threads, 1024));

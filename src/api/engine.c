@@ -128,7 +128,11 @@ tx_status tx_engine_export(tx_engine *e, const char *dir)
 {
     float *weights = e->trainer->zero.master;
     if (!weights) return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: weights that are offloaded are not exported", dir);
-    return tx_hf_export_model(e->trainer->model, weights, dir, &tx_comm_self);
+    float *x, *owned;
+    TX_TRY(tx_zero_see_whole(&e->trainer->zero, weights, &x, &owned));
+    tx_status st = tx_hf_export_model(e->trainer->model, x, dir, &tx_comm_self);
+    tx_free(owned);
+    return st;
 }
 
 int64_t tx_engine_iteration(const tx_engine *e)

@@ -139,6 +139,7 @@ tx_status tx__evaluate_sentences(tx_config *cfg, tx_source *src, const tx_grid *
     tx_train_data *data = NULL;
     tx_model *model = NULL;
     void *value = NULL;
+    tx_device *device = NULL;
     const tx_masked_opts opts = { .s = cfg->seq_length, .b = cfg->micro_batch_size, .n_top = 1 };
     tx_status st;
     TX_GOTO(tx_comm_agree(grid->world, tx__tokenizer_for(cfg, src->dir, &tok)));
@@ -146,14 +147,16 @@ tx_status tx__evaluate_sentences(tx_config *cfg, tx_source *src, const tx_grid *
     TX_GOTO(tx__evaluation_data_open(&data, &j.data, cfg, grid, model->vocab_size, tok));
     TX_GOTO(count_samples(&j, grid));
     TX_GOTO(tx_masked_create(&j.m, model, cfg, grid, &opts));
+    TX_GOTO(tx__model_move(model, &value, j.m->ctx.device));
+    device = j.m->ctx.device;
     TX_GOTO(tx_bert_sample_init(&j.sample, cfg->seq_length));
     TX_GOTO(run(&j, grid));
     if (grid->rank == 0) st = cfg->eval_json ? tell_json(&j, line, user) : tell_words(&j, line, user);
 out:
     tx_bert_sample_deinit(&j.sample);
+    tx_device_give(device, value);
     tx_masked_destroy(j.m);
     if (model) model->type->destroy(model);
-    tx_free(value);
     tx_train_data_close(data);
     tx_tokenizer_close(tok);
     return st;

@@ -130,7 +130,8 @@ static tx_status start(job *j, tx_inference *f, tx_task *task)
     tx_status st = f->leads ? open_tasks(task, cfg, f->tok, masked) : TX_OK;
     if (!masked) return tx_inference_start(f, st, 1, cfg->seq_length);
     TX_TRY(tx_comm_agree(f->ranks.grid.world, st));
-    return tx_comm_agree(f->ranks.grid.world, tx_masked_create(&j->m, f->model, cfg, &f->ranks.grid, &opts));
+    TX_TRY(tx_comm_agree(f->ranks.grid.world, tx_masked_create(&j->m, f->model, cfg, &f->ranks.grid, &opts)));
+    return tx_inference_move(f, j->m->ctx.device);
 }
 
 tx_status tx__evaluate_tasks(tx_config *cfg, tx_line_fn *line, void *user)
@@ -150,6 +151,7 @@ tx_status tx__evaluate_tasks(tx_config *cfg, tx_line_fn *line, void *user)
     for (int i = 0; task && i < cfg->valid_data.n; i++) tx_task_close(&task[i]);
     tx_free(task);
     tx_str_free(&j.text);
+    tx_inference_give(&f);
     tx_masked_destroy(j.m);
     return tx_inference_close(&f, st);
 }

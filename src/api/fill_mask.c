@@ -94,7 +94,8 @@ static tx_status start(job *j, tx_status st)
                                   .n_top = j->f.cfg->top,
                                   .word = j->word,
                                   .n_words = size[2] };
-    return tx_comm_agree(world, tx_masked_create(&j->m, j->f.model, j->f.cfg, &j->f.ranks.grid, &opts));
+    TX_TRY(tx_comm_agree(world, tx_masked_create(&j->m, j->f.model, j->f.cfg, &j->f.ranks.grid, &opts)));
+    return tx_inference_move(&j->f, j->m->ctx.device);
 }
 
 /* ---- what is told ---- */
@@ -247,6 +248,7 @@ tx_status tx_fill_mask(tx_config *cfg, tx_line_fn *line, void *user)
     TX_GOTO(start(&j, j.f.leads ? prepare(&j) : TX_OK));
     st = run(&j);
 out:
+    tx_inference_give(&j.f);
     tx_masked_destroy(j.m);
     for (int64_t i = 0; j.text && i < j.prompts.n; i++) tx__masked_text_free(&j.text[i]);
     tx_free(j.text);

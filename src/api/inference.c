@@ -61,18 +61,32 @@ tx_status tx_inference_start(tx_inference *f, tx_status st, int64_t n_slots, int
     TX_TRY(tx_comm_agree(world, st));
     TX_TRY(tx_comm_spread(world, size, sizeof size, 0));
     const tx_decoder_opts opts = {
-        .backend = f->cfg->backend, .n_threads = (int)f->cfg->threads, .n_slots = size[0], .max_len = size[1]
+        .backend = f->cfg->device, .n_threads = (int)f->cfg->threads, .n_slots = size[0], .max_len = size[1]
     };
     TX_TRY(tx_comm_agree(world, tx_decoder_create(&f->decoder, f->model, &f->ranks.grid, &opts)));
+    TX_TRY(tx_inference_move(f, tx_decoder_device(f->decoder)));
     return f->leads ? TX_OK : tx_decoder_follow(f->decoder);
+}
+
+tx_status tx_inference_move(tx_inference *f, tx_device *d)
+{
+    tx_status st = tx__model_move(f->model, &f->value, d);
+    if (!st) f->device = d;
+    return tx_comm_agree(f->ranks.grid.world, st);
+}
+
+void tx_inference_give(tx_inference *f)
+{
+    tx_device_give(f->device, f->value);
+    f->value = NULL;
 }
 
 tx_status tx_inference_close(tx_inference *f, tx_status st)
 {
     if (!st && f->leads && f->decoder) st = tx_decoder_dismiss(f->decoder);
+    tx_inference_give(f);
     tx_decoder_destroy(f->decoder);
     if (f->model) f->model->type->destroy(f->model);
-    tx_free(f->value);
     tx_tokenizer_close(f->tok);
     tx_source_close(&f->src);
     return tx_ranks_close(&f->ranks, st);

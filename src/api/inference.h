@@ -19,7 +19,8 @@ typedef struct tx_inference {
     tx_source src;
     tx_tokenizer *tok;
     tx_model *model;
-    void *value; /* its parameters */
+    void *value;       /* its parameters */
+    tx_device *device; /* where they are; NULL: the host */
     tx_decoder *decoder;
     bool leads; /* this rank makes the decoder's calls */
 } tx_inference;
@@ -38,6 +39,10 @@ tx_status tx_inference_open(tx_inference *f, tx_config *cfg, tx_inference_use us
 /* Collective. `st` is what the ranks came to since open: one that failed is an error of all. n_slots and max_len are
  * the leader's. Comes back to followers when the leader has let them go: their work is done then. */
 tx_status tx_inference_start(tx_inference *f, tx_status st, int64_t n_slots, int64_t max_len);
+
+/* Collective: the weights to where something else than the decoder computes, and back to it before that is closed. */
+tx_status tx_inference_move(tx_inference *f, tx_device *d);
+void tx_inference_give(tx_inference *f);
 
 /* Returns the job's status. */
 tx_status tx_inference_close(tx_inference *f, tx_status st);

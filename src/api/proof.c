@@ -120,8 +120,8 @@ static void keep_samples(const samples *k, const float *x, int64_t stride)
             memcpy(out->x + at++ * out->n, x + (i * N_SAMPLES + j) * stride, (size_t)out->n * sizeof *x);
 }
 
-/* A tx_stage_hooks.loss. What fwd has left is gone with the first push: y goes to the scratch. */
-static tx_status read_samples(void *user, int64_t micro, tx_batch *batch)
+/* A tx_stage_hooks.behind. What fwd has left is gone with the first push: y goes to the scratch. */
+static tx_status read_samples(void *user, int64_t micro, const tx_batch *batch, const tx_batch *host)
 {
     samples *k = user;
     tx_ctx *c = &k->ctx;
@@ -131,7 +131,7 @@ static tx_status read_samples(void *user, int64_t micro, tx_batch *batch)
     tx_tensor y = tx_push2(&c->scratch, from.dtype, from.dim[0], from.dim[1]);
     tx_tensor words = tx_push2(&c->scratch, TX_F32, from.dim[0], m->vocab_padded);
     tx_tensor pair = tx_push2(&c->scratch, TX_F32, N_SAMPLES, 2);
-    (void)micro;
+    (void)micro, (void)host;
     TX_RUN(c, cast, .y = y, .x = from);
     TX_TRY(m->type->logits(c, m, words, y));
     if (k->out->n_pairs) TX_TRY(m->type->pair_logits(c, m, pair, tx_slice_rows(y, 0, N_SAMPLES)));
@@ -145,8 +145,8 @@ static tx_status read_samples(void *user, int64_t micro, tx_batch *batch)
 static tx_status run_samples(tx_model *m, const tx_config *cfg, int64_t vocab_size, logits *out)
 {
     samples k = { .m = m, .cfg = *cfg, .vocab_size = vocab_size, .out = out };
-    const tx_stage_hooks dry = { .loss = read_samples, .user = &k };
-    const tx_stage_hooks hooks = { .fill = fill_samples, .loss = read_samples, .user = &k };
+    const tx_stage_hooks dry = { .behind = read_samples, .user = &k };
+    const tx_stage_hooks hooks = { .fill = fill_samples, .behind = read_samples, .user = &k };
     int64_t s = length_of(m), n = 0;
     tx_status st;
     k.cfg.seq_length = s;

@@ -21,17 +21,17 @@ typedef struct replay {
     tx_train_data *data;
 } replay;
 
-/* The run's flags; --threads and --backend of this command win. */
+/* The run's flags; --threads and --device of this command win. */
 static tx_status parse_flags(replay *r, const tx_config *cfg)
 {
     size_t n = json_array_size(r->file.flags);
-    char threads[64], backend[64], **arg;
+    char threads[64], device[64], **arg;
     TX_TRY(tx_alloc(&arg, n + 2, sizeof *arg, "the flags of a run"));
     for (size_t i = 0; i < n; i++) arg[i] = (char *)json_string_value(json_array_get(r->file.flags, i));
     snprintf(threads, sizeof threads, "--threads=%lld", (long long)cfg->threads);
-    snprintf(backend, sizeof backend, "--backend=%s", cfg->backend);
+    snprintf(device, sizeof device, "--device=%s", cfg->device);
     if (cfg->given.threads) arg[n++] = threads;
-    if (cfg->given.backend) arg[n++] = backend;
+    if (cfg->given.device) arg[n++] = device;
     tx_status st = tx_config_parse(&r->cfg, r->file.command, (int)n, arg);
     tx_free(arg);
     if (!st && r->cfg->given.dump_step)

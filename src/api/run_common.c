@@ -164,6 +164,23 @@ out:
     return st;
 }
 
+tx_status tx__model_move(tx_model *m, void **value, tx_device *d)
+{
+    size_t bytes = (size_t)m->params.numel * tx_dtype_size(m->dtype);
+    void *there;
+    if (!d) return TX_OK;
+    TX_TRY(tx_device_take(d, &there, bytes, false, "the parameters"));
+    tx_status st = tx_device_write(d, there, *value, bytes);
+    if (st) {
+        tx_device_give(d, there);
+        return st;
+    }
+    tx_free(*value);
+    *value = there;
+    tx_params_bind(&m->params, there, m->dtype, NULL);
+    return TX_OK;
+}
+
 typedef struct filling {
     tx_source *src;
     const tx_model *m;

@@ -35,6 +35,9 @@ tx_status tx__run_data_carry(tx_trainer *t, tx_train_data *data);
  * options. *value is the flat buffer. Collective over the source's group. */
 tx_status tx__model_load(tx_model **model, void **value, const tx_config *cfg, tx_source *src, const tx_grid *grid);
 
+/* Moves the parameters from the host's memory to the device's, which *value then is to be given back to. */
+tx_status tx__model_move(tx_model *m, void **value, tx_device *d);
+
 /* The weights of a source that is a Hugging Face folder, into a trainer of their shape. */
 tx_status tx__trainer_take_weights(tx_trainer *t, tx_source *src);
 

@@ -130,8 +130,8 @@ static tx_status add_run(const tx_ctx *c, const char *op, double start, int64_t 
     return tx_profile_add(c->profile, op, &c->at, start, seconds, &cost);
 }
 
-/* Checks, takes the op's scratch, runs. In a dry run only composed rows are called, all others just count their
- * scratch. */
+/* Checks, takes the op's scratch, runs; a device is waited for where runs are timed. In a dry run only composed rows
+ * are called, all others just count their scratch. */
 #define OP(op)                                                                             \
     tx_status tx_run_##op(tx_ctx *c, const tx_##op##_args *a)                              \
     {                                                                                      \
@@ -143,6 +143,7 @@ static tx_status add_run(const tx_ctx *c, const char *op, double start, int64_t 
         int64_t n_before = timed ? c->profile->n_runs : 0;                                 \
         double start = timed ? tx_clock() : 0;                                             \
         tx_status st = c->dry && !row->composed ? TX_OK : row->run(c, a, scratch);         \
+        if (timed && !st) st = tx_device_sync(c->device, TX_STREAM_COMPUTE);               \
         if (timed && !st) st = add_run(c, #op, start, n_before, tx__cost_##op(a));         \
         if (c->watch && !c->dry && !st) tx__watch_##op(c, a);                              \
         tx_arena_pop(&c->scratch, mark);                                                   \

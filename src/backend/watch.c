@@ -4,10 +4,10 @@
 #include <math.h>
 
 #include "backend/ref/ref.h"
+#include "base/alloc.h"
 
-bool tx_find_not_finite(tx_tensor x, int64_t index[TX_MAX_DIMS], double *value)
+static bool search(tx_tensor x, int64_t index[TX_MAX_DIMS], double *value)
 {
-    if (!x.data || x.n_dims == 0 || tx_numel(x) == 0) return false;
     int last = x.n_dims - 1;
     int64_t n = x.dim[last], n_rows = tx_numel(x) / n;
     for (int64_t row = 0; row < n_rows; row++) {
@@ -24,10 +24,31 @@ bool tx_find_not_finite(tx_tensor x, int64_t index[TX_MAX_DIMS], double *value)
     return false;
 }
 
+/* Bytes from the first element to behind the last one. */
+static size_t extent(tx_tensor x)
+{
+    int64_t last = 0;
+    for (int i = 0; i < x.n_dims; i++) last += (x.dim[i] - 1) * x.stride[i];
+    return (size_t)(last + 1) * tx_dtype_size(x.dtype);
+}
+
+bool tx_find_not_finite(const tx_ctx *c, tx_tensor x, int64_t index[TX_MAX_DIMS], double *value)
+{
+    if (!x.data || x.n_dims == 0 || tx_numel(x) == 0 || x.dtype == TX_I32 || x.dtype == TX_I64) return false;
+    if (!c->device) return search(x, index, value);
+    void *copy;
+    if (tx_alloc(&copy, extent(x), 1, "a tensor to look at")) return false;
+    bool found = !tx_device_read(c->device, copy, x.data, extent(x));
+    x.data = copy;
+    found = found && search(x, index, value);
+    tx_free(copy);
+    return found;
+}
+
 static void look(const tx_ctx *c, const char *op, const char *output, tx_tensor x)
 {
     tx_watch *w = c->watch;
-    if (w->op || !tx_find_not_finite(x, w->index, &w->value)) return;
+    if (w->op || !tx_find_not_finite(c, x, w->index, &w->value)) return;
     w->op = op;
     w->output = output;
     w->tensor = x;

@@ -22,7 +22,8 @@ typedef struct tx_watch {
     double value;
 } tx_watch;
 
-/* Whether x holds a value that is not finite; the first one, rows in order. Absent tensors and integers hold none. */
-bool tx_find_not_finite(tx_tensor x, int64_t index[TX_MAX_DIMS], double *value);
+/* Whether x, of ctx's, holds a value that is not finite; the first one, rows in order. Absent tensors and integers hold
+ * none. Of a device's memory a copy is looked at; false where that cannot be had. */
+bool tx_find_not_finite(const tx_ctx *c, tx_tensor x, int64_t index[TX_MAX_DIMS], double *value);
 
 #endif

@@ -100,20 +100,20 @@ static double count_before(const row_part *r, int32_t label, double logit)
 
 /* ---- behind the last stage's forward ---- */
 
-/* Logits of rows lot .. lot + n of the micro-batch's labels into results from number `at` on.   @y whole lots */
-static tx_status score_rows(tx_masked *m, const tx_batch *batch, tx_tensor y, int64_t lot, int64_t n, int64_t at)
+/* Logits of rows lot .. lot + n, which have these labels, into results from number `at` on.   @y whole lots */
+static tx_status score_rows(tx_masked *m, const int32_t *label, tx_tensor y, int64_t lot, int64_t n, int64_t at)
 {
     tx_ctx *c = &m->ctx;
     const tx_axis *tp = &m->grid->tp;
     int64_t v = m->model->vocab_padded / tp->size, first = tp->rank * v, w = width(m);
     int64_t n_valid = m->model->n_valid > first ? min(v, m->model->n_valid - first) : 0;
-    const int32_t *label = (const int32_t *)batch->label.data + lot;
     size_t mark = tx_arena_mark(&c->scratch);
     tx_tensor logits = tx_push2(&c->scratch, TX_F32, LOT, v);
     TX_TRY(m->model->type->logits(c, m->model, logits, tx_slice_rows(y, lot, LOT)));
     tx_arena_pop(&c->scratch, mark); /* no op follows that would need it */
     if (c->dry) return TX_OK;
-    const float *x = logits.data;
+    const float *x = m->logits ? m->logits : logits.data;
+    if (m->logits) TX_TRY(tx_device_read(c->device, m->logits, logits.data, (size_t)(LOT * v) * sizeof *m->logits));
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; i++) read_row(m, m->part + i * w, &(row_part){ x + i * v, first, n_valid }, label[i]);
     TX_TRY(tx_comm_gather(m->grid->tensor, m->parts, m->part, (size_t)(n * w) * sizeof *m->part));
@@ -147,15 +147,22 @@ static tx_status gather_rows(tx_masked *m, const tx_batch *batch, tx_tensor x)
     return TX_OK;
 }
 
-/* A tx_stage_hooks.loss. */
-static tx_status score_batch(void *user, int64_t micro, tx_batch *batch)
+static tx_status keep_pairs(tx_masked *m, const tx_batch *batch, const tx_batch *host, int64_t sample)
+{
+    float *pair_loss = host->pair_loss.data;
+    if (m->ctx.device)
+        TX_TRY(tx_device_read(m->ctx.device, pair_loss, batch->pair_loss.data, (size_t)m->opts.b * sizeof *pair_loss));
+    for (int64_t j = 0; j < m->opts.b && sample + j < m->n_samples; j++) m->pair[sample + j] = -(double)pair_loss[j];
+    return TX_OK;
+}
+
+/* A tx_stage_hooks.behind. */
+static tx_status score_batch(void *user, int64_t micro, const tx_batch *batch, const tx_batch *host)
 {
     tx_masked *m = user;
     tx_ctx *c = &m->ctx;
     int64_t sample = micro * m->opts.b, at = c->dry || sample >= m->n_samples ? 0 : m->first[sample];
-    const float *pair_loss = batch->pair_loss.data;
-    for (int64_t j = 0; !c->dry && m->pair && j < m->opts.b && sample + j < m->n_samples; j++)
-        m->pair[sample + j] = -(double)pair_loss[j];
+    if (m->pair && !c->dry) TX_TRY(keep_pairs(m, batch, host, sample));
     if (!batch->n_labels) return TX_OK;
     size_t mark = tx_arena_mark(&c->scratch);
     int64_t rows = (batch->n_labels + LOT - 1) / LOT * LOT;
@@ -163,7 +170,8 @@ static tx_status score_batch(void *user, int64_t micro, tx_batch *batch)
     TX_RUN(c, fill, .x = x, .value = 0);
     TX_TRY(gather_rows(m, batch, tx_slice_rows(x, 0, batch->n_labels)));
     for (int64_t lot = 0; lot < batch->n_labels; lot += LOT)
-        TX_TRY(score_rows(m, batch, x, lot, min(LOT, batch->n_labels - lot), at + lot));
+        TX_TRY(
+            score_rows(m, (const int32_t *)host->label.data + lot, x, lot, min(LOT, batch->n_labels - lot), at + lot));
     tx_arena_pop(&c->scratch, mark);
     return TX_OK;
 }
@@ -230,7 +238,7 @@ tx_status tx_masked_run(tx_masked *m, int64_t n)
 {
     TX_ASSERT(n >= 1 && n <= m->room);
     int64_t b = m->opts.b, p = m->grid->pp.size, n_micro = (n + b - 1) / b;
-    const tx_stage_hooks h = { .fill = fill, .loss = score_batch, .user = m };
+    const tx_stage_hooks h = { .fill = fill, .behind = score_batch, .user = m };
     if (m->model->n_chunks > 1) n_micro = (n_micro + p - 1) / p * p; /* the schedule's */
     for (int64_t k = n; k < n_micro * b; k++) put_nothing(m, k);
     m->n_samples = n;
@@ -283,7 +291,7 @@ tx_status tx_masked_create(tx_masked **out, tx_model *model, const tx_config *cf
     tx_masked *m;
     TX_TRY(check_opts(model, opts));
     TX_TRY(tx_alloc(&m, 1, sizeof *m, "the evaluation of masked samples"));
-    const tx_stage_hooks dry = { .loss = score_batch, .user = m };
+    const tx_stage_hooks dry = { .behind = score_batch, .user = m };
     tx_status st;
     m->model = model;
     m->grid = grid;
@@ -291,11 +299,13 @@ tx_status tx_masked_create(tx_masked **out, tx_model *model, const tx_config *cf
     m->room = m->n_micro * opts->b;
     TX_GOTO(set_options(m, cfg, opts));
     TX_GOTO(take_results(m));
-    TX_GOTO(tx_ctx_init(&m->ctx, cfg->backend, (int)cfg->threads));
+    TX_GOTO(tx_ctx_init(&m->ctx, cfg->device, (int)cfg->threads));
     m->ctx.grid = grid;
     TX_GOTO(tx_stage_open(&m->stage, &m->ctx, model, &m->cfg, m->n_micro, false));
     TX_GOTO(tx_stage_run(&m->stage, m->n_micro, false, &dry));
     TX_GOTO(tx_stage_take(&m->stage));
+    size_t lot = (size_t)(LOT * model->vocab_padded / grid->tp.size);
+    if (m->ctx.device) TX_GOTO(tx_alloc(&m->logits, lot, sizeof *m->logits, "the scores of masked tokens"));
     *out = m;
 out:
     if (st) tx_masked_destroy(m);
@@ -316,5 +326,6 @@ void tx_masked_destroy(tx_masked *m)
     tx_free(m->pair);
     tx_free(m->part);
     tx_free(m->parts);
+    tx_free(m->logits);
     tx_free(m);
 }

@@ -46,7 +46,8 @@ typedef struct tx_masked {
     tx_token_score *score; /* [n_labels] of the label */
     tx_guess *top;         /* [n_labels][n_top], likeliest first; of equally likely ones the lower id */
     double *word;          /* [n_labels][n_words] */
-    double *pair; /* [n_samples] log-probability of the sample's is_random by the binary head; NULL: there is none */
+    double *pair;  /* [n_samples] log-probability of the sample's is_random by the binary head; NULL: there is none */
+    float *logits; /* of a lot, where a device computes them; else NULL */
     double *part, *parts; /* what the tensor ranks tell each other of some rows: mine, everybody's */
 } tx_masked;
 

@@ -41,7 +41,9 @@ struct tx_decoder {
     int32_t *token, *n_past, *slot; /* [rows], [rows], [rows] */
     size_t message_bytes;
     int32_t *position; /* [rows] */
-    bool broken;       /* a command has failed half-way: the ranks are not of one mind */
+    int32_t *there;    /* [4 rows], where the context computes: of token, position, n_past, slot; NULL: the host */
+    int64_t rows;
+    bool broken; /* a command has failed half-way: the ranks are not of one mind */
 };
 
 /* Whom the rows of logits are for. */
@@ -72,11 +74,14 @@ static int64_t min(int64_t a, int64_t b)
 /* ---- a command's work, on each rank ---- */
 
 /* A part of the vocabulary joins the logits of n rows. */
-static void join(const tx_decoder *d, float *logits, const float *part, int t, int64_t n)
+static tx_status join(const tx_decoder *d, float *logits, const float *part, int t, int64_t n)
 {
     int64_t v = d->model->vocab_padded / d->grid.tp.size;
-    for (int64_t i = 0; i < n && !d->ctx.dry; i++)
-        memcpy(logits + i * d->model->vocab_padded + t * v, part + i * v, (size_t)v * sizeof *logits);
+    if (d->ctx.dry) return TX_OK;
+    for (int64_t i = 0; i < n; i++)
+        TX_TRY(tx_device_copy(d->ctx.device, TX_STREAM_COMPUTE, logits + i * d->model->vocab_padded + t * v,
+                              part + i * v, (size_t)v * sizeof *logits));
+    return tx_device_sync(d->ctx.device, TX_STREAM_COMPUTE);
 }
 
 /* Logits of rows of y: to the leader, or on it, which may have no y itself, into `logits`. */
@@ -91,14 +96,15 @@ static tx_status make_logits(tx_decoder *d, tx_tensor y, int64_t n, float *logit
     tx_request sent = { 0 };
     if (is_last(d)) {
         tx_tensor to = part;
-        if (leads) to.data = logits, to.stride[0] = d->model->vocab_padded;
+        if (leads && !c->device) to.data = logits, to.stride[0] = d->model->vocab_padded;
         TX_TRY(d->model->type->logits(c, d->model, to, y));
+        if (leads && c->device) TX_TRY(join(d, logits, part.data, 0, n));
         if (!leads) TX_TRY(tx_send_start(c, g->model, part, 0, TAG_LOGITS, &sent));
         TX_TRY(tx_wait(c, &sent));
     }
     for (int t = is_last(d); leads && t < g->tp.size; t++) {
         TX_TRY(tx_recv(c, g->model, part, (g->pp.size - 1) * g->tp.size + t, TAG_LOGITS));
-        join(d, logits, part.data, t, n);
+        TX_TRY(join(d, logits, part.data, t, n));
     }
     tx_arena_pop(&c->acts, mark);
     return TX_OK;
@@ -119,13 +125,26 @@ static tx_status tell_logits(tx_decoder *d, tx_tensor rows, int64_t n, int64_t w
     return TX_OK;
 }
 
+/* n numbers of an array, where the context computes: those of place k there. */
+static tx_status bring(const tx_decoder *d, int k, const int32_t *x, int64_t n, int32_t **out)
+{
+    *out = d->there ? d->there + k * d->rows : (int32_t *)x;
+    if (!d->there || d->ctx.dry) return TX_OK;
+    return tx_device_copy(d->ctx.device, TX_STREAM_COMPUTE, *out, x, (size_t)n * sizeof *x);
+}
+
 /* s positions of b sequences, as the message has them. */
 static tx_status run(tx_decoder *d, int64_t s, int64_t b, int64_t wanted, listener *to)
 {
     tx_ctx *c = &d->ctx;
     tx_model *m = d->model;
-    const tx_past past = { tx_tensor1(d->n_past, TX_I32, b), tx_tensor1(d->slot, TX_I32, b) };
+    int32_t *token, *position, *n_past, *slot;
     for (int64_t i = 0; i < s * b && !c->dry; i++) d->position[i] = d->n_past[i % b] + (int32_t)(i / b);
+    TX_TRY(bring(d, 0, d->token, s * b, &token));
+    TX_TRY(bring(d, 1, d->position, s * b, &position));
+    TX_TRY(bring(d, 2, d->n_past, b, &n_past));
+    TX_TRY(bring(d, 3, d->slot, b, &slot));
+    const tx_past past = { tx_tensor1(n_past, TX_I32, b), tx_tensor1(slot, TX_I32, b) };
     for (int64_t i = 0; i < d->n_layers; i++) d->kv[i].past = past;
     size_t mark = tx_arena_mark(&c->acts);
     tx_tensor x = { 0 }, y = tx_push3(&c->acts, m->stream, s, b, m->hidden);
@@ -135,8 +154,8 @@ static tx_status run(tx_decoder *d, int64_t s, int64_t b, int64_t wanted, listen
     }
     TX_TRY(m->type->decode(c, m,
                            &(tx_decode){
-                               .token = tx_tensor2(d->token, TX_I32, s, b),
-                               .position = tx_tensor2(d->position, TX_I32, s, b),
+                               .token = tx_tensor2(token, TX_I32, s, b),
+                               .position = tx_tensor2(position, TX_I32, s, b),
                                .x = x,
                                .y = y,
                                .kv = d->kv,
@@ -151,23 +170,24 @@ static tx_status run(tx_decoder *d, int64_t s, int64_t b, int64_t wanted, listen
     return TX_OK;
 }
 
-static void copy(const tx_decoder *d, int64_t to, int64_t from, int64_t n)
+static tx_status copy(const tx_decoder *d, int64_t to, int64_t from, int64_t n)
 {
     for (int64_t i = 0; i < 2 * d->n_layers; i++) {
         tx_tensor x = i % 2 ? d->kv[i / 2].v : d->kv[i / 2].k;
         int64_t size = (int64_t)tx_dtype_size(x.dtype);
         for (int64_t g = 0; g < d->n_groups; g++)
-            memcpy((char *)x.data + (to * x.stride[1] + g * x.stride[2]) * size,
-                   (char *)x.data + (from * x.stride[1] + g * x.stride[2]) * size, (size_t)(n * x.stride[0] * size));
+            TX_TRY(tx_device_copy(
+                d->ctx.device, TX_STREAM_COMPUTE, (char *)x.data + (to * x.stride[1] + g * x.stride[2]) * size,
+                (char *)x.data + (from * x.stride[1] + g * x.stride[2]) * size, (size_t)(n * x.stride[0] * size)));
     }
+    return TX_OK;
 }
 
 static tx_status obey(tx_decoder *d, listener *to)
 {
     const command *k = d->cmd;
     if (k->what == DECODE) return run(d, k->s, k->b, k->n_wanted, to);
-    if (k->what == COPY) copy(d, k->to, k->from, k->n);
-    return TX_OK;
+    return k->what == COPY ? copy(d, k->to, k->from, k->n) : TX_OK;
 }
 
 /* ---- the leader and its followers ---- */
@@ -244,7 +264,8 @@ static tx_status take_cache(tx_decoder *d, tx_tensor *x)
     *x = (tx_tensor){
         .dtype = d->model->dtype, .n_dims = 4, .dim = { max, n, g, w }, .stride = { w, g * max * w, max * w, 1 }
     };
-    return tx_alloc(&x->data, (size_t)(n * g * max * w), tx_dtype_size(x->dtype), "the key-value cache");
+    return tx_device_take(d->ctx.device, &x->data, (size_t)(n * g * max * w) * tx_dtype_size(x->dtype), false,
+                          "the key-value cache");
 }
 
 static tx_status take_message(tx_decoder *d)
@@ -257,6 +278,9 @@ static tx_status take_message(tx_decoder *d)
     d->token = (int32_t *)(void *)((char *)d->message + head);
     d->n_past = d->token + rows;
     d->slot = d->n_past + rows;
+    d->rows = rows;
+    if (d->ctx.device)
+        TX_TRY(tx_device_take(d->ctx.device, &d->there, 4 * (size_t)rows * sizeof *d->there, false, "the decoder"));
     return tx_alloc(&d->position, (size_t)rows, sizeof *d->position, "the decoder");
 }
 
@@ -297,7 +321,8 @@ tx_status tx_decoder_create(tx_decoder **out, tx_model *model, const tx_grid *gr
     TX_GOTO(take_message(d));
     TX_GOTO(tx_alloc(&d->length, slots, sizeof *d->length, "the decoder"));
     if (tx_decoder_leads(d))
-        TX_GOTO(tx_alloc(&d->logits, rows * (size_t)model->vocab_padded, sizeof *d->logits, "the logits"));
+        TX_GOTO(tx_device_take_host(d->ctx.device, &d->logits, rows * (size_t)model->vocab_padded * sizeof *d->logits,
+                                    "the logits"));
     TX_GOTO(plan(d));
     *out = d;
 out:
@@ -309,16 +334,22 @@ void tx_decoder_destroy(tx_decoder *d)
 {
     if (!d) return;
     for (int64_t i = 0; d->kv && i < d->n_layers; i++) {
-        tx_free(d->kv[i].k.data);
-        tx_free(d->kv[i].v.data);
+        tx_device_give(d->ctx.device, d->kv[i].k.data);
+        tx_device_give(d->ctx.device, d->kv[i].v.data);
     }
+    tx_device_give(d->ctx.device, d->there);
+    tx_device_give_host(d->ctx.device, d->logits);
     tx_ctx_deinit(&d->ctx);
     tx_free(d->kv);
     tx_free(d->length);
     tx_free(d->message);
     tx_free(d->position);
-    tx_free(d->logits);
     tx_free(d);
+}
+
+tx_device *tx_decoder_device(const tx_decoder *d)
+{
+    return d->ctx.device;
 }
 
 int64_t tx_decoder_slots(const tx_decoder *d)

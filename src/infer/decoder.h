@@ -33,6 +33,9 @@ typedef struct tx_decoder_opts {
 tx_status tx_decoder_create(tx_decoder **out, tx_model *model, const tx_grid *grid, const tx_decoder_opts *opts);
 void tx_decoder_destroy(tx_decoder *d); /* NULL allowed; not collective */
 
+/* Where it computes, and the model's weights have to be before its first call; NULL: the host. */
+tx_device *tx_decoder_device(const tx_decoder *d);
+
 bool tx_decoder_leads(const tx_decoder *d);
 
 /* Followers only: until the leader's tx_decoder_dismiss. */

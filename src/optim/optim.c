@@ -13,8 +13,9 @@
 #define NORMS "optimizer.norms"
 #define STEP  "optimizer.step"
 
-/* Elements whose blocks are summed at a time. */
-#define SLAB ((int64_t)4096 * TX_SUMSQ_BLOCK)
+/* Elements whose blocks are summed at a time: what stays in a processor's cache, or little of a device's memory. */
+#define SLAB        ((int64_t)4096 * TX_SUMSQ_BLOCK)
+#define DEVICE_SLAB (64 * SLAB)
 
 static const tx_optim_type *const types[] = { &tx__optim_adam, &tx__optim_sgd };
 
@@ -33,14 +34,24 @@ typedef struct tx__optim_sums {
     char bad[128]; /* the first tensor that is not finite, or "" */
 } sums;
 
-tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, tx_comm *ranks, const tx_optim_range *range, int n_ranges)
+tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, tx_comm *ranks, tx_device *device,
+                        const tx_optim_range *range, int n_ranges)
 {
-    *o = (tx_optim){
-        .type = tx_optim_type_find(cfg->optimizer), .cfg = cfg, .ranks = ranks, .range = range, .n_ranges = n_ranges
-    };
+    static const char what[] = "the gradient norm";
+    *o = (tx_optim){ .type = tx_optim_type_find(cfg->optimizer),
+                     .cfg = cfg,
+                     .ranks = ranks,
+                     .device = device,
+                     .slab = device ? DEVICE_SLAB : SLAB,
+                     .range = range,
+                     .n_ranges = n_ranges };
+    size_t sums_bytes = (size_t)(o->slab / TX_SUMSQ_BLOCK) * 4 * sizeof(double);
     tx_status st;
-    TX_GOTO(tx_alloc(&o->all, (size_t)tx_comm_size(ranks), sizeof *o->all, "the gradient norm"));
-    TX_GOTO(tx_alloc(&o->block_sums, SLAB / TX_SUMSQ_BLOCK, 4 * sizeof(double), "the gradient norm"));
+    TX_GOTO(tx_alloc(&o->all, (size_t)tx_comm_size(ranks), sizeof *o->all, what));
+    TX_GOTO(tx_device_take(device, &o->block_sums, sums_bytes, false, what));
+    TX_GOTO(tx_device_take(device, &o->squares, (size_t)TX_EXACT_WORDS * sizeof *o->squares, false, what));
+    TX_GOTO(tx_device_take(device, &o->gate, 3 * sizeof *o->gate, false, what));
+    TX_GOTO(tx_device_take_host(device, &o->seen, sums_bytes, what));
 out:
     if (st) tx_optim_deinit(o);
     return st;
@@ -48,7 +59,10 @@ out:
 
 void tx_optim_deinit(tx_optim *o)
 {
-    tx_free(o->block_sums);
+    tx_device_give(o->device, o->block_sums);
+    tx_device_give(o->device, o->squares);
+    tx_device_give(o->device, o->gate);
+    tx_device_give_host(o->device, o->seen);
     tx_free(o->all);
     *o = (tx_optim){ 0 };
 }
@@ -107,40 +121,102 @@ static int64_t blocks_of(int64_t n)
     return (n + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK;
 }
 
-static tx_status norm_of(tx_ctx *c, tx_optim *o, tensor_fn *of, unsigned what, double *norm, const char **bad)
+static tx_tensor squares_of(const tx_optim *o)
 {
-    sums all = { 0 };
-    *bad = NULL;
+    return tx_tensor1(o->squares, TX_I64, TX_EXACT_WORDS);
+}
+
+/* o->squares = 0, or what the ranks together have. */
+static tx_status set_squares(tx_ctx *c, tx_optim *o, const tx_exact *x)
+{
+    return c->dry ? TX_OK : tx_device_copy(o->device, TX_STREAM_COMPUTE, o->squares, x, sizeof *x);
+}
+
+/* Adds a range's. */
+static tx_status add_squares(tx_ctx *c, tx_optim *o, tx_tensor x)
+{
+    for (int64_t at = 0, all = tx_numel(x); at < all; at += o->slab) {
+        int64_t n = all - at < o->slab ? all - at : o->slab;
+        tx_tensor blocks = tx_tensor1(o->block_sums, TX_F64, blocks_of(n));
+        TX_RUN(c, sumsq, .out = blocks, .x = tx_slice1(x, at, n));
+        TX_RUN(c, exact_add, .sum = squares_of(o), .x = blocks);
+    }
+    return TX_OK;
+}
+
+/* o->squares, over all ranks. */
+static tx_status sum_squares(tx_ctx *c, tx_optim *o, tensor_fn *of, unsigned what)
+{
+    static const tx_exact zero;
     tx_at_part(c, NORMS);
+    TX_TRY(set_squares(c, o, &zero));
     for (int i = 0; i < o->n_ranges; i++) {
         const tx_optim_range *r = &o->range[i];
         if (!r->counted) continue;
         if (what) TX_TRY(bring(o, i, what, false));
-        for (int64_t at = 0; at < r->numel; at += SLAB) {
-            int64_t n = r->numel - at < SLAB ? r->numel - at : SLAB, blocks = blocks_of(n);
-            TX_RUN(c, sumsq, .out = tx_tensor1(o->block_sums, TX_F64, blocks), .x = tx_slice1(of(r), at, n));
-            for (int64_t k = 0; k < blocks && !c->dry; k++) tx_exact_add(&all.exact, o->block_sums[k]);
-        }
-        if (!c->dry && !isfinite(all.exact.beyond) && !all.bad[0]) snprintf(all.bad, sizeof all.bad, "%s", r->name);
+        TX_TRY(add_squares(c, o, of(r)));
     }
-    *norm = 0;
-    if (c->dry) return TX_OK;
+    if (c->dry || tx_comm_size(o->ranks) == 1) return TX_OK;
+    sums all = { 0 };
+    TX_TRY(tx_device_read(o->device, &all.exact, o->squares, sizeof all.exact));
     TX_TRY(over_ranks(c, o, &all, 0, false));
-    double total = tx_exact_value(&all.exact);
+    return set_squares(c, o, &all.exact);
+}
+
+/* Names the first tensor that has squares which are not finite, of the first rank that has one. */
+static tx_status find_bad(tx_ctx *c, tx_optim *o, tensor_fn *of, unsigned what, const char **bad)
+{
+    static const tx_exact zero;
+    sums all = { 0 };
+    for (int i = 0; i < o->n_ranges && !all.bad[0]; i++) {
+        const tx_optim_range *r = &o->range[i];
+        tx_exact one;
+        if (!r->counted) continue;
+        if (what) TX_TRY(bring(o, i, what, false));
+        TX_TRY(set_squares(c, o, &zero));
+        TX_TRY(add_squares(c, o, of(r)));
+        TX_TRY(tx_device_read(o->device, &one, o->squares, sizeof one));
+        if (!isfinite(one.beyond)) snprintf(all.bad, sizeof all.bad, "%s", r->name);
+    }
+    TX_TRY(over_ranks(c, o, &all, 0, false));
     o->all[0] = all;
-    if (all.bad[0]) *bad = o->all[0].bad;
-    *norm = isnan(total) ? NAN : sqrt(total); /* without a sign, which would be shown */
+    *bad = o->all[0].bad;
     return TX_OK;
 }
 
-tx_status tx_optim_grad_norm(tx_ctx *c, tx_optim *o, double *norm, const char **bad)
+static tx_tensor gate_of(const tx_optim *o)
 {
-    return norm_of(c, o, grad_of, 0, norm, bad);
+    return tx_tensor1(o->gate, TX_F64, 3);
+}
+
+tx_status tx_optim_clip(tx_ctx *c, tx_optim *o, double loss_scale, double max_norm)
+{
+    TX_TRY(sum_squares(c, o, grad_of, 0));
+    TX_RUN(c, clip, .out = gate_of(o), .sum = squares_of(o), .loss_scale = loss_scale, .max_norm = max_norm);
+    return TX_OK;
+}
+
+tx_status tx_optim_clipped(tx_ctx *c, tx_optim *o, double *norm, const char **bad)
+{
+    *norm = 0;
+    *bad = NULL;
+    if (c->dry) return TX_OK;
+    TX_TRY(tx_device_read(o->device, o->seen, o->gate, 3 * sizeof *o->seen));
+    *norm = isnan(o->seen[0]) ? NAN : o->seen[0]; /* without a sign, which would be shown */
+    return o->seen[2] != 0 ? TX_OK : find_bad(c, o, grad_of, 0, bad);
 }
 
 tx_status tx_optim_value_norm(tx_ctx *c, tx_optim *o, double *norm, const char **bad)
 {
-    return norm_of(c, o, value_of, TX_BRING_VALUE, norm, bad);
+    tx_exact sum;
+    *norm = 0;
+    *bad = NULL;
+    TX_TRY(sum_squares(c, o, value_of, TX_BRING_VALUE));
+    if (c->dry) return TX_OK;
+    TX_TRY(tx_device_read(o->device, &sum, o->squares, sizeof sum));
+    double total = tx_exact_value(&sum);
+    *norm = isnan(total) ? NAN : sqrt(total);
+    return isfinite(total) ? TX_OK : find_bad(c, o, value_of, TX_BRING_VALUE, bad);
 }
 
 /* Of what the ranges have and, if wanted, of its elements' square roots. */
@@ -152,11 +228,12 @@ static tx_status magnitudes(tx_ctx *c, tx_optim *o, tensor_fn *tensor, tx_magnit
         const tx_optim_range *r = &o->range[i];
         if (!r->counted) continue;
         TX_TRY(bring(o, i, TX_BRING_MASTER | TX_BRING_STATE, false));
-        for (int64_t first = 0; first < r->numel; first += SLAB) {
-            int64_t n = r->numel - first < SLAB ? r->numel - first : SLAB, blocks = blocks_of(n);
+        for (int64_t first = 0; first < r->numel; first += o->slab) {
+            int64_t n = r->numel - first < o->slab ? r->numel - first : o->slab, blocks = blocks_of(n);
             TX_RUN(c, magnitudes, .out = tx_tensor2(o->block_sums, TX_F64, blocks, 4),
                    .x = tx_slice1(tensor(r), first, n));
-            for (const double *at = o->block_sums, *end = at + 4 * blocks; at < end; at += 4) {
+            TX_TRY(tx_device_read(o->device, o->seen, o->block_sums, (size_t)blocks * 4 * sizeof *o->seen));
+            for (const double *at = o->seen, *end = at + 4 * blocks; at < end; at += 4) {
                 for (int k = 0; k < 3; k++) all.sum[k] += at[k];
                 all.sum[3] = fmax(all.sum[3], at[3]);
             }
@@ -186,16 +263,18 @@ tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n)
         if (!r->counted || !r->n_real) continue;
         TX_RUN(c, count_zeros, .out = tx_tensor1(o->block_sums, TX_F64, 1),
                .x = tx_tensor1(r->grad, TX_F32, r->n_real));
-        if (!c->dry) all.sum[0] += o->block_sums[0];
+        if (c->dry) continue;
+        TX_TRY(tx_device_read(o->device, o->seen, o->block_sums, sizeof *o->seen));
+        all.sum[0] += o->seen[0];
     }
     TX_TRY(over_ranks(c, o, &all, 1, false));
     *n = all.sum[0];
     return TX_OK;
 }
 
-tx_optim_step tx_optim_next(const tx_optim *o, double lr, double weight_decay, double grad_scale)
+tx_optim_step tx_optim_next(const tx_optim *o, double lr, double weight_decay)
 {
-    return (tx_optim_step){ .lr = lr, .weight_decay = weight_decay, .grad_scale = grad_scale, .t = o->t + 1 };
+    return (tx_optim_step){ .lr = lr, .weight_decay = weight_decay, .gate = gate_of(o), .t = o->t + 1 };
 }
 
 tx_status tx_optim_step_some(tx_ctx *c, const tx_optim *o, const tx_optim_step *s, int first, int end)
@@ -208,9 +287,4 @@ tx_status tx_optim_step_some(tx_ctx *c, const tx_optim *o, const tx_optim_step *
         TX_TRY(o->type->step(c, o, &o->range[i], &one));
     }
     return TX_OK;
-}
-
-void tx_optim_stepped(tx_optim *o, const tx_optim_step *s)
-{
-    o->t = s->t;
 }

@@ -36,10 +36,11 @@ typedef tx_status tx_bring_fn(void *user, int range, unsigned what, bool changes
 
 typedef struct tx_optim tx_optim;
 
-/* What an update depends on besides the tensor; grad_scale is multiplied to gradients first. */
+/* What an update depends on besides the tensor. */
 typedef struct tx_optim_step {
-    double lr, weight_decay, grad_scale;
-    int64_t t; /* 1 for the first */
+    double lr, weight_decay;
+    tx_tensor gate; /* adam's in ops.h: what gradients are multiplied with, and whether anything happens at all */
+    int64_t t;      /* 1 for the first */
 } tx_optim_step;
 
 typedef struct tx_optim_type {
@@ -59,7 +60,12 @@ struct tx_optim {
     int n_ranges;
     tx_bring_fn *bring; /* NULL: everything is there */
     void *bring_user;
-    double *block_sums;         /* owned; scratch of the sums over a stretch of a tensor */
+    tx_device *device;          /* borrowed: where ranges and the next three are; NULL: the host */
+    int64_t slab;               /* elements that are summed at a time */
+    double *block_sums;         /* owned; scratch of the sums over a slab */
+    int64_t *squares;           /* owned; [TX_EXACT_WORDS] */
+    double *gate;               /* owned; [3] as clip in ops.h has it */
+    double *seen;               /* owned; the host's: of block_sums, or of gate */
     tx_comm *ranks;             /* borrowed: those whose ranges make the model together */
     struct tx__optim_sums *all; /* owned; [ranks], theirs */
     int64_t t;                  /* updates so far */
@@ -70,14 +76,22 @@ const tx_optim_type *tx_optim_type_find(const char *name);
 
 /* The optimizer that cfg->optimizer names. range, cfg and ranks are the caller's and outlive it. Norms and
  * counts are collective over `ranks`. TX_ERR_NOMEM. */
-tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, tx_comm *ranks, const tx_optim_range *range, int n_ranges);
+tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, tx_comm *ranks, tx_device *device,
+                        const tx_optim_range *range, int n_ranges);
 void tx_optim_deinit(tx_optim *o);
 
-/* L2 norm of all gradients. If it is not finite, *bad names the first tensor whose gradient is not, of the first rank
- * that has one; else NULL. It is o's, until the next call. */
-tx_status tx_optim_grad_norm(tx_ctx *c, tx_optim *o, double *norm, const char **bad);
+/* Between the gradients and the update: the L2 norm of them all, and with it the gate of the steps that follow: clipped
+ * to max_norm (0: not at all), and nothing is changed where it is not finite. A rank alone does not wait for its
+ * device.
+ */
+tx_status tx_optim_clip(tx_ctx *c, tx_optim *o, double loss_scale, double max_norm);
 
-/* The same of the parameters' values, as layers read them. */
+/* What that came to; to be asked behind the steps, which then go on meanwhile. *norm of gradients without the loss
+ * scale. If it is not finite, *bad names the first tensor whose gradient is not, of the first rank that has one; else
+ * NULL. It is o's, until the next call. */
+tx_status tx_optim_clipped(tx_ctx *c, tx_optim *o, double *norm, const char **bad);
+
+/* L2 norm of the parameters' values, as layers read them. *bad likewise. */
 tx_status tx_optim_value_norm(tx_ctx *c, tx_optim *o, double *norm, const char **bad);
 
 /* How large Adam's averages and the parameters are. */
@@ -86,11 +100,10 @@ tx_status tx_optim_states_of(tx_ctx *c, tx_optim *o, tx_optim_states *out);
 /* How many gradients are exactly zero; rows that pad the vocabulary do not count. */
 tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n);
 
-/* What the next update does; it has happened with the call of tx_optim_stepped behind the steps. */
-tx_optim_step tx_optim_next(const tx_optim *o, double lr, double weight_decay, double grad_scale);
+/* What the next update does, which is number t + 1. */
+tx_optim_step tx_optim_next(const tx_optim *o, double lr, double weight_decay);
 
 /* Updates ranges [first, end); weight decay on the decaying group only. */
 tx_status tx_optim_step_some(tx_ctx *c, const tx_optim *o, const tx_optim_step *s, int first, int end);
-void tx_optim_stepped(tx_optim *o, const tx_optim_step *s);
 
 #endif

@@ -8,6 +8,7 @@
  *  So a golden case can be made from any run, and any run can be compared with one. */
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/safetensors.h"
@@ -45,9 +46,16 @@ tx_status tx__trainer_dump(tx_trainer *t, double grad_norm)
 {
     const char *dir = t->cfg->dump_step.item[1];
     char path[4096];
-    TX_TRY(tx_hf_export_model(t->model, t->zero.master, dir, &tx_comm_self));
+    float *x, *owned;
+    TX_TRY(tx_zero_see_whole(&t->zero, t->zero.master, &x, &owned));
+    tx_status st = tx_hf_export_model(t->model, x, dir, &tx_comm_self);
+    tx_free(owned);
+    TX_TRY(st);
     TX_TRY(tx_path_join(path, sizeof path, dir, "grads.safetensors"));
-    TX_TRY(tx_hf_export_tensors(t->model, t->zero.grad, 1 / t->scaler.scale, path, &tx_comm_self));
+    TX_TRY(tx_zero_see_whole(&t->zero, t->zero.grad, &x, &owned));
+    st = tx_hf_export_tensors(t->model, x, 1 / t->scaler.scale, path, &tx_comm_self);
+    tx_free(owned);
+    TX_TRY(st);
     TX_TRY(tx_path_join(path, sizeof path, dir, "loss.safetensors"));
     TX_TRY(write_loss(t, path, grad_norm));
     tx_info("wrote loss, parameters and gradients of iteration %lld to %s", (long long)(t->iteration + 1), dir);

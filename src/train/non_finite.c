@@ -39,13 +39,13 @@ static void add_element(tx_non_finite *f, const tx_param *p, int64_t i)
 }
 
 /* The first parameter that is bad already; false: there is none. */
-static bool add_parameter(tx_non_finite *f, const tx_params *ps)
+static bool add_parameter(tx_non_finite *f, const tx_ctx *c, const tx_params *ps)
 {
     int64_t index[TX_MAX_DIMS];
     double v;
     for (int i = 0; i < ps->n; i++) {
         const tx_param *p = &ps->param[i];
-        if (!p->weight->value.data || !tx_find_not_finite(p->weight->value, index, &v)) continue;
+        if (!p->weight->value.data || !tx_find_not_finite(c, p->weight->value, index, &v)) continue;
         add(f, "parameter %s holds %s at ", p->name, kind(v));
         add_element(f, p, p->n_dims == 2 ? index[0] * p->dim[1] + index[1] : index[0]);
         return true;
@@ -144,7 +144,7 @@ tx_status tx_non_finite_search(tx_trainer *t, const tx_bad_iteration *bad, tx_mi
     t->iteration = bad->iteration - 1;
     t->consumed_train_samples = bad->consumed_train_samples;
     t->n_micro = tx_config_batch_size(t->cfg, bad->consumed_train_samples) / t->b;
-    bool parameter = add_parameter(out, &t->model->params);
+    bool parameter = add_parameter(out, &t->ctx, &t->model->params);
     tx_status st = run_watched(t, bad, read, user, &w, &out->micro);
     out->found = parameter || w.op;
     if (!st && w.op) {

@@ -31,7 +31,7 @@ static tx_status check_sizes(const tx_config *cfg, int64_t vocab_size)
 tx_status tx__plan_open(tx_ctx *c, tx_model **m, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid)
 {
     TX_TRY(check_sizes(cfg, vocab_size));
-    TX_TRY(tx_ctx_init(c, cfg->backend, (int)cfg->threads));
+    TX_TRY(tx_ctx_init(c, cfg->device, (int)cfg->threads));
     c->grid = grid;
     return tx_model_type_of(cfg)->create(m, cfg, vocab_size, grid);
 }
@@ -42,10 +42,10 @@ static tx_status update(tx_ctx *c, tx_zero *z)
 {
     double norm, zeros;
     const char *bad;
-    TX_TRY(tx_optim_grad_norm(c, &z->optim, &norm, &bad));
+    TX_TRY(tx_optim_clip(c, &z->optim, 1, 0));
     TX_TRY(tx_optim_count_zeros(c, &z->optim, &zeros));
     TX_TRY(tx_optim_value_norm(c, &z->optim, &norm, &bad));
-    return tx_zero_step(z, 0, 0, 1);
+    return tx_zero_step(z, 0, 0);
 }
 
 /* What the groups have moved. */

@@ -29,25 +29,55 @@ static void shape_batch(tx_stage *st, tx_batch *batch)
     st->m->type->shape(st->m, st->cfg, batch, st->s, st->b);
 }
 
-static tx_status take_batch(tx_batch *batch)
+static size_t bytes_of(tx_tensor x)
+{
+    return (size_t)tx_numel(x) * tx_dtype_size(x.dtype);
+}
+
+static tx_status take_batch(tx_device *d, tx_batch *batch, bool in_host)
 {
     tx_tensor *all[TX_BATCH_BUFFERS];
     tx_batch_buffers(batch, all);
     for (int i = 0; i < TX_BATCH_BUFFERS; i++) {
         void *data;
         if (!all[i]->data) continue;
-        TX_TRY(tx_alloc(&data, (size_t)tx_numel(*all[i]), tx_dtype_size(all[i]->dtype), "a batch"));
+        TX_TRY(in_host ? tx_device_take_host(d, &data, bytes_of(*all[i]), "a batch")
+                       : tx_device_take(d, &data, bytes_of(*all[i]), false, "a batch"));
         all[i]->data = data;
     }
     return TX_OK;
 }
 
-static void free_batch(tx_batch *batch)
+static void free_batch(tx_device *d, tx_batch *batch, bool in_host)
 {
     tx_tensor *all[TX_BATCH_BUFFERS];
     tx_batch_buffers(batch, all);
-    for (int i = 0; i < TX_BATCH_BUFFERS; i++)
-        if (all[i]->data != TX_DRY_ADDRESS) tx_free(all[i]->data);
+    for (int i = 0; i < TX_BATCH_BUFFERS; i++) {
+        if (all[i]->data == TX_DRY_ADDRESS) continue;
+        if (in_host)
+            tx_device_give_host(d, all[i]->data);
+        else
+            tx_device_give(d, all[i]->data);
+    }
+}
+
+static tx_status take_staged(tx_stage *st)
+{
+    for (int i = 0; i < TX_N_STAGED && st->c->device; i++) {
+        tx_staged *g = &st->staged[i];
+        shape_batch(st, &g->batch);
+        TX_TRY(take_batch(st->c->device, &g->batch, true));
+        TX_TRY(tx_device_event_make(st->c->device, &g->there));
+    }
+    return TX_OK;
+}
+
+static void free_staged(tx_stage *st)
+{
+    for (int i = 0; i < TX_N_STAGED; i++) {
+        free_batch(st->c->device, &st->staged[i].batch, true);
+        tx_device_event_free(st->c->device, st->staged[i].there);
+    }
 }
 
 static tx_pp_shape shape_of(const tx_stage *st, int64_t n_micro, bool train)
@@ -101,11 +131,14 @@ tx_status tx_stage_open(tx_stage *st, tx_ctx *c, tx_model *m, const tx_config *c
         tx_arena_init(&st->slot[i].acts, c->acts.name);
         tx_arena_init(&st->slot[i].host, c->host.name);
         st->slot[i].acts.shared = c->acts.shared;
+        st->slot[i].acts.device = st->slot[i].host.device = c->device;
+        st->slot[i].host.in_host = true;
         shape_batch(st, &st->slot[i].batch);
         st->slot[i].batch.slot = i;
     }
     tx_arena_init(&st->messages, "messages");
     st->messages.shared = c->acts.shared;
+    st->messages.device = c->device;
     push_messages(st);
     return m->type->hold(m, n);
 }
@@ -139,9 +172,9 @@ tx_status tx_stage_take(tx_stage *st)
     for (int i = 0; i < st->n_slots; i++) {
         if (i) TX_TRY(tx_arena_reserve(&st->slot[i].acts, bytes));
         if (i) TX_TRY(tx_arena_reserve(&st->slot[i].host, host));
-        TX_TRY(take_batch(&st->slot[i].batch));
+        TX_TRY(take_batch(st->c->device, &st->slot[i].batch, false));
     }
-    return TX_OK;
+    return take_staged(st);
 }
 
 void tx_stage_close(tx_stage *st)
@@ -150,9 +183,10 @@ void tx_stage_close(tx_stage *st)
     for (int i = 0; i < st->n_slots; i++) {
         if (i) tx_arena_deinit(&st->slot[i].acts);
         if (i) tx_arena_deinit(&st->slot[i].host);
-        free_batch(&st->slot[i].batch);
+        free_batch(st->c->device, &st->slot[i].batch, false);
     }
     if (st->c) tx_arena_deinit(&st->messages);
+    if (st->c) free_staged(st);
     tx_free(st->slot);
     for (int k = 0; k < 2; k++) tx_pp_list_free(&st->plan[k].list);
     *st = (tx_stage){ 0 };
@@ -217,6 +251,71 @@ static tx_status receive_backward(tx_stage *st, const tx_pp_instr *in)
                    tag(st, in->peer, me < p - 1 ? in->chunk : in->chunk + 1, true));
 }
 
+/* ---- numbers of the host's ---- */
+
+/* Tells the losses that a place holds, which is then free. */
+static tx_status settle(tx_stage *st, tx_staged *g, const tx_stage_hooks *h)
+{
+    if (!g->has_losses) return TX_OK;
+    g->has_losses = false;
+    TX_TRY(tx_device_event_wait(st->c->device, g->there));
+    return h->loss(h->user, g->micro, &g->batch);
+}
+
+tx_status tx_stage_settle(tx_stage *st, const tx_stage_hooks *h)
+{
+    for (int i = 0; i < TX_N_STAGED; i++) TX_TRY(settle(st, &st->staged[(st->next_staged + i) % TX_N_STAGED], h));
+    return TX_OK;
+}
+
+/* All buffers but the losses' from the host's batch to the device's. */
+static tx_status copy_there(tx_stage *st, tx_batch *to, tx_batch *from)
+{
+    tx_tensor *there[TX_BATCH_BUFFERS], *here[TX_BATCH_BUFFERS];
+    tx_batch_buffers(to, there);
+    tx_batch_buffers(from, here);
+    for (int i = 0; i < TX_BATCH_BUFFERS; i++)
+        if (here[i]->data && here[i] != &from->loss && here[i] != &from->pair_loss)
+            TX_TRY(tx_device_copy(st->c->device, TX_STREAM_COMPUTE, there[i]->data, here[i]->data, bytes_of(*here[i])));
+    return TX_OK;
+}
+
+/* The batch is filled: by way of a place of the host's (*g), or where it is. */
+static tx_status fill(tx_stage *st, tx_batch *batch, int64_t micro, const tx_stage_hooks *h, tx_staged **g)
+{
+    *g = NULL;
+    if (!h->fill) return TX_OK;
+    if (!st->c->device) return h->fill(h->user, micro, batch);
+    tx_staged *next = &st->staged[st->next_staged];
+    st->next_staged = (st->next_staged + 1) % TX_N_STAGED;
+    TX_TRY(settle(st, next, h));
+    TX_TRY(tx_device_event_wait(st->c->device, next->there)); /* what it held has been copied */
+    next->batch.chunk = batch->chunk;
+    next->batch.slot = batch->slot;
+    TX_TRY(h->fill(h->user, micro, &next->batch));
+    batch->dropout = next->batch.dropout;
+    batch->n_labels = next->batch.n_labels;
+    TX_TRY(copy_there(st, batch, &next->batch));
+    TX_TRY(tx_device_record(st->c->device, next->there, TX_STREAM_COMPUTE));
+    next->micro = micro;
+    *g = next;
+    return TX_OK;
+}
+
+/* The last chunk's losses are told, or will be. */
+static tx_status tell_losses(tx_stage *st, const tx_batch *batch, int64_t micro, const tx_stage_hooks *h, tx_staged *g)
+{
+    tx_device *d = st->c->device;
+    if (!h->loss) return TX_OK;
+    if (!g) return h->loss(h->user, micro, batch);
+    TX_TRY(tx_device_copy(d, TX_STREAM_COMPUTE, g->batch.loss.data, batch->loss.data, bytes_of(batch->loss)));
+    if (batch->pair_loss.data)
+        TX_TRY(tx_device_copy(d, TX_STREAM_COMPUTE, g->batch.pair_loss.data, batch->pair_loss.data,
+                              bytes_of(batch->pair_loss)));
+    g->has_losses = true;
+    return tx_device_record(d, g->there, TX_STREAM_COMPUTE);
+}
+
 /* last: of the iteration's micro-batches. */
 static tx_status forward(tx_stage *st, const tx_pp_instr *in, bool last, bool train, const tx_stage_hooks *h)
 {
@@ -224,13 +323,15 @@ static tx_status forward(tx_stage *st, const tx_pp_instr *in, bool last, bool tr
     const tx_pp_chunk *chunk = &st->m->chunk[in->chunk];
     double now = tx_clock();
     if (chunk->pre) begin_slot(st, in->slot, in->chunk);
-    if (h->fill) TX_TRY(h->fill(h->user, in->micro, batch));
+    tx_staged *g;
+    TX_TRY(fill(st, batch, in->micro, h, &g));
     batch->dropout.first_s = tx_tp_first_position(st->c, st->s);
     batch->units = h->units;
     batch->last = last;
     add_time(st, FILL, &now);
     TX_TRY(st->m->type->fwd(st->c, st->m, batch, train));
-    if (chunk->post && h->loss) TX_TRY(h->loss(h->user, in->micro, batch));
+    if (chunk->post && h->behind) TX_TRY(h->behind(h->user, in->micro, batch, g ? &g->batch : batch));
+    if (chunk->post) TX_TRY(tell_losses(st, batch, in->micro, h, g));
     add_time(st, FORWARD, &now);
     return TX_OK;
 }

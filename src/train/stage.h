@@ -19,9 +19,20 @@
 #include "model/model.h"
 
 typedef struct tx_slot {
-    tx_batch batch;      /* owns what tx_batch_buffers lists */
+    tx_batch batch;      /* owns what tx_batch_buffers lists, where the context computes */
     tx_arena acts, host; /* while the context has another slot's */
 } tx_slot;
+
+/* A batch's numbers in the host's memory, on their way to and from a device's: filled, copied there in front of the
+ * forward, and behind it the losses copied back. What is to be done with those waits until they are needed, or until
+ * the place is: so the host is ahead by some micro-batches. Without a device the slot's batch is all there is. */
+enum { TX_N_STAGED = 4 };
+typedef struct tx_staged {
+    tx_batch batch;  /* owns its buffers */
+    tx_event *there; /* the losses are */
+    bool has_losses;
+    int64_t micro;
+} tx_staged;
 
 /* Messages to other stages in one direction, in turn. */
 enum { TX_N_OUTGOING = 2 };
@@ -33,10 +44,14 @@ typedef struct tx_outgoing {
 
 /* What the trainer adds. `micro` counts this rank's micro-batches of the iteration. */
 typedef struct tx_stage_hooks {
-    tx_status (*fill)(void *user, int64_t micro, tx_batch *batch); /* before forward: tokens, labels, dropout key */
-    tx_status (*loss)(void *user, int64_t micro, tx_batch *batch); /* behind the last chunk's forward */
-    void *user;                                                    /* NULL hooks: a dry run */
-    const tx_unit_hooks *units;                                    /* or NULL */
+    tx_status (*fill)(void *user, int64_t micro,
+                      tx_batch *batch); /* before forward: tokens, labels, dropout key; the host's */
+    tx_status (*loss)(void *user, int64_t micro, const tx_batch *batch); /* of the last chunk, in order, by the time of
+                                                                          * tx_stage_settle */
+    /* behind the last chunk's forward, where y still is; host: the batch as it was filled, in the host's memory */
+    tx_status (*behind)(void *user, int64_t micro, const tx_batch *batch, const tx_batch *host);
+    void *user;                 /* NULL hooks: a dry run */
+    const tx_unit_hooks *units; /* or NULL */
 } tx_stage_hooks;
 
 typedef struct tx_stage {
@@ -47,6 +62,8 @@ typedef struct tx_stage {
     int64_t s, b;
     tx_slot *slot;
     int n_slots, current;
+    tx_staged staged[TX_N_STAGED]; /* in turn */
+    int next_staged;
     tx_outgoing out[2]; /* forward, backward */
     tx_tensor incoming; /* what came from the stage before, of all slots, where it does not stay */
     tx_arena messages;  /* the copies, and incoming */
@@ -72,6 +89,9 @@ tx_status tx_stage_run(tx_stage *st, int64_t n_micro, bool train, const tx_stage
 /* One step of it, where there is no pipeline. */
 tx_status tx_stage_forward(tx_stage *st, int64_t micro, bool last, bool train, const tx_stage_hooks *h);
 tx_status tx_stage_backward(tx_stage *st, bool last);
+
+/* Behind either, before the next with other hooks: all losses have been told. It waits for what computes them. */
+tx_status tx_stage_settle(tx_stage *st, const tx_stage_hooks *h);
 
 /* Bytes of all stacks: taken, and the most that was used; without those in the host's memory, and these. */
 size_t tx_stage_stacks(const tx_stage *st, size_t *peak);

@@ -179,7 +179,7 @@ static double total(const tx_trainer *t, const double *losses)
 }
 
 /* A tx_stage_hooks.loss, of training. */
-static tx_status add_loss(void *user, int64_t micro, tx_batch *batch)
+static tx_status add_loss(void *user, int64_t micro, const tx_batch *batch)
 {
     (void)micro;
     tx_trainer *t = user;
@@ -191,12 +191,21 @@ static tx_status add_loss(void *user, int64_t micro, tx_batch *batch)
 }
 
 /* The same of an evaluation: micro-batches weigh as their samples do. */
-static tx_status add_score(void *user, int64_t micro, tx_batch *batch)
+static tx_status add_score(void *user, int64_t micro, const tx_batch *batch)
 {
     tx_trainer *t = user;
     int64_t left = t->run.n_samples - (micro * t->grid->dp.size + t->grid->dp.rank) * t->b;
     int64_t rows = left < 0 ? 0 : left < t->b ? left : t->b;
     if (rows) add_means(t, t->run.sum, batch, rows, (double)rows);
+    return TX_OK;
+}
+
+/* The same, as sums of one micro-batch. */
+static tx_status take_sums(void *user, int64_t micro, const tx_batch *batch)
+{
+    (void)micro;
+    tx_trainer *t = user;
+    t->model->type->losses(t->model, batch, t->run.n_samples, t->run.sums);
     return TX_OK;
 }
 
@@ -248,6 +257,7 @@ tx_status tx_trainer_forward(tx_trainer *t, const int32_t *rows, double *loss)
     TX_TRY(begin_iteration(t));
     t->run.rows = rows;
     TX_TRY(tx_stage_forward(&t->stage, t->micro, tx_trainer_at_boundary(t), true, &h));
+    TX_TRY(tx_stage_settle(&t->stage, &h));
     *loss = total(t, t->run.sum);
     t->want = TX_WANT_BACKWARD;
     return TX_OK;
@@ -266,12 +276,13 @@ tx_status tx_trainer_evaluate(tx_trainer *t, const int32_t *rows, int64_t n_samp
     TX_TRY(no_pipeline(t));
     if (t->want != TX_WANT_FORWARD) return TX_FAIL(TX_ERR_STATE, "evaluate was called between forward and step");
     tx_stage_hooks h = hooks(t, false);
-    h.loss = NULL;
+    h.loss = take_sums;
     t->run.rows = rows;
     t->run.n_samples = n_samples;
+    t->run.sums = sum;
     tx_status st = tx_stage_forward(&t->stage, 0, true, false, &h);
+    if (!st) st = tx_stage_settle(&t->stage, &h);
     t->run.n_samples = 0;
-    if (!st) t->model->type->losses(t->model, &t->stage.slot[0].batch, n_samples, sum);
     return st;
 }
 
@@ -286,6 +297,7 @@ tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *
     t->run.n_samples = n_samples;
     memset(t->run.sum, 0, sizeof t->run.sum);
     tx_status st = tx_stage_run(&t->stage, n, false, &h);
+    if (!st) st = tx_stage_settle(&t->stage, &h);
     t->run.read = NULL;
     t->run.n_samples = 0;
     TX_TRY(st);
@@ -346,21 +358,40 @@ static double part_done(tx_trainer *t, tx_timer part, double since)
     return now;
 }
 
-static tx_status update(tx_trainer *t)
+/* The losses of the micro-batches so far, which a device may still be computing, and of all ranks. */
+static tx_status sum_losses(tx_trainer *t)
 {
-    const char *bad;
-    double norm, scale = t->scaler.scale, now = tx_clock();
-    memset(t->seconds, 0, sizeof t->seconds);
-    tx__trainer_note(t, "at the update");
-    TX_TRY(tx_zero_finish(&t->zero));
+    tx_stage_hooks h = hooks(t, true);
+    TX_TRY(tx_stage_settle(&t->stage, &h));
     TX_TRY(sum_over_data(t, t->losses));
     for (int k = 0; k < t->model->n_losses; k++) t->losses[k] /= t->grid->dp.size;
     t->iteration_loss = total(t, t->losses);
+    return TX_OK;
+}
+
+/* --dump-step: everything as it stands before the update. */
+static tx_status dump(tx_trainer *t)
+{
+    const char *bad;
+    TX_TRY(tx_optim_clipped(&t->ctx, &t->zero.optim, &t->grad_norm, &bad));
+    return tx__trainer_dump(t, t->grad_norm);
+}
+
+/* What is put into a device's queue comes first, what asks for its results behind that: so it never waits for the host.
+ */
+static tx_status update(tx_trainer *t)
+{
+    const char *bad;
+    double now = tx_clock();
+    memset(t->seconds, 0, sizeof t->seconds);
+    tx__trainer_note(t, "at the update");
+    TX_TRY(tx_zero_finish(&t->zero));
     now = part_done(t, TX_TIMER_SUMS, now);
-    TX_TRY(tx_optim_grad_norm(&t->ctx, &t->zero.optim, &norm, &bad));
-    t->grad_norm = norm / scale;
+    TX_TRY(tx_optim_clip(&t->ctx, &t->zero.optim, t->scaler.scale, t->cfg->clip_grad));
     part_done(t, t->cfg->clip_grad > 0 ? TX_TIMER_CLIP : TX_TIMER_CHECK, now);
-    if (t->dump_iteration == t->iteration + 1) TX_TRY(tx__trainer_dump(t, t->grad_norm));
+    bool dumps = t->dump_iteration == t->iteration + 1;
+    if (dumps) TX_TRY(sum_losses(t));
+    if (dumps) TX_TRY(dump(t));
     now = tx_clock();
     if (t->cfg->log_num_zeros_in_grad) {
         TX_TRY(tx_optim_count_zeros(&t->ctx, &t->zero.optim, &t->num_zeros));
@@ -368,12 +399,11 @@ static tx_status update(tx_trainer *t)
     }
     int64_t batch = tx_trainer_batch_size(t);
     double lr = t->lr_override >= 0 ? t->lr_override : t->lr;
-    if (!bad) { /* Megatron's clip_grad_norm: coefficient clip / (norm + 1e-6), if below 1 */
-        double clip = t->cfg->clip_grad / (t->grad_norm + 1e-6), keep = t->cfg->clip_grad > 0 && clip < 1 ? clip : 1;
-        TX_TRY(tx_zero_step(&t->zero, lr, t->weight_decay, keep / scale));
-        part_done(t, TX_TIMER_INNER_STEP, now);
-        tx_schedule_advance(&t->schedule, &t->place, batch, t->consumed_train_tokens);
-    }
+    TX_TRY(tx_zero_step(&t->zero, lr, t->weight_decay));
+    if (!dumps) TX_TRY(sum_losses(t));
+    TX_TRY(tx_zero_stepped(&t->zero, &t->grad_norm, &bad));
+    part_done(t, TX_TIMER_INNER_STEP, now);
+    if (!bad) tx_schedule_advance(&t->schedule, &t->place, batch, t->consumed_train_tokens);
     t->iteration++;
     t->consumed_train_samples += batch;
     t->consumed_train_tokens += batch * t->s;

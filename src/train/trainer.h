@@ -48,6 +48,7 @@ typedef struct tx_trainer {
         const int32_t *rows;
         int64_t n_samples; /* of an evaluation, over all data ranks */
         double sum[TX_MAX_LOSSES];
+        tx_loss_sum *sums;
     } run; /* what the stage's hooks work on */
 
     int64_t micro;    /* micro-batches of the current iteration that are done */

@@ -16,7 +16,8 @@ tx_status tx_trainer_require_idle(const tx_trainer *t, const char *verb)
     return TX_FAIL(TX_ERR_STATE, "a checkpoint can only be %s between iterations", verb);
 }
 
-/* A tx_ckpt_move: numbers that lie on a disk. Part 0 are the weights, the others the optimizer's. */
+/* A tx_ckpt_move: numbers that lie on a disk or in a device's memory. Part 0 are the weights, the others the
+ * optimizer's. */
 static tx_status move(void *user, int part, const tx_stretch *s, int64_t first, int64_t n, float *buf, bool store)
 {
     tx_zero *z = user;
@@ -30,13 +31,19 @@ static int state_parts(tx_zero *z, float *room, bool with_optim, tx_ckpt_part *p
 {
     const tx_optim_type *type = z->optim.type;
     int n = with_optim && type ? type->n_state : 0;
+    int weights = z->dtype == TX_F32 ? TX_AWAY_VALUE : TX_AWAY_MASTER;
     part[0] = (tx_ckpt_part){ .name = TX_CKPT_MODEL,
-                              .flat = room ? room : z->master,
+                              .flat = room                          ? room
+                                      : tx_zero_in_host(z, weights) ? z->master
+                                                                    : NULL,
                               .whole = room || tx_zero_whole_masters(z),
                               .move = move,
                               .user = z };
     for (int i = 0; i < n; i++)
-        part[1 + i] = (tx_ckpt_part){ .name = type->state_name[i], .flat = z->state[i], .move = move, .user = z };
+        part[1 + i] = (tx_ckpt_part){ .name = type->state_name[i],
+                                      .flat = tx_zero_in_host(z, TX_AWAY_STATE + i) ? z->state[i] : NULL,
+                                      .move = move,
+                                      .user = z };
     return 1 + n;
 }
 
@@ -83,23 +90,38 @@ static tx_replica hashed(const tx_replica *before, const void *x, size_t bytes)
 /* What this rank keeps of the master weights. */
 static tx_status list_masters(tx_zero *z, tx_replica *row)
 {
+    float *room = NULL;
+    const float *x;
+    tx_status st = TX_OK;
+    if (z->c->device) TX_TRY(tx_alloc(&room, (size_t)z->ps->numel, sizeof *room, "a copy of the device's numbers"));
     for (int i = 0; i < z->n_ranges; i++) {
         tx_replica *r = &row[z->piece[i].row];
-        TX_TRY(tx_zero_bring(z, i, TX_BRING_MASTER, false));
-        *r = hashed(r, z->range[i].value, (size_t)z->range[i].n_real * sizeof(float));
+        TX_GOTO(tx_zero_see_master(z, i, &x, room));
+        *r = hashed(r, x, (size_t)z->range[i].n_real * sizeof *x);
     }
-    return TX_OK;
+out:
+    tx_free(room);
+    return st;
 }
 
 /* What every data-parallel rank has: nothing with ZeRO-3, else the values. */
-static void list_values(const tx_zero *z, tx_replica *row)
+static tx_status list_values(const tx_zero *z, tx_replica *row)
 {
+    char *room = NULL;
+    tx_status st = TX_OK;
+    if (z->c->device) TX_TRY(tx_alloc(&room, (size_t)z->ps->numel, sizeof(float), "a copy of the device's numbers"));
     for (int i = 0; i < z->ps->n; i++) {
         const tx_param *p = &z->ps->param[i];
+        size_t bytes = (size_t)tx_param_n_real(p) * tx_dtype_size(z->dtype);
+        const void *x = p->weight->value.data;
         row[i] = (tx_replica){ .has = false };
-        if (tx_zero_whole_values(z))
-            row[i] = hashed(&row[i], p->weight->value.data, (size_t)tx_param_n_real(p) * tx_dtype_size(z->dtype));
+        if (!tx_zero_whole_values(z)) continue;
+        if (room) TX_GOTO(tx_device_read(z->c->device, room, x, bytes));
+        row[i] = hashed(&row[i], room ? room : x, bytes);
     }
+out:
+    tx_free(room);
+    return st;
 }
 
 /* Ranks that have the same tensors have the same numbers in them. All agree after each kind of group: a rank that goes
@@ -111,7 +133,7 @@ static tx_status compare_replicas(tx_trainer *t, tx_replica *row)
     TX_TRY(tx_comm_agree(g->world, list_masters(&t->zero, row)));
     TX_TRY(tx_comm_agree(g->world, tx_replicas_compare(ps, row, g->tensor, TX_UNSPLIT)));
     TX_TRY(tx_comm_agree(g->world, tx_replicas_compare(ps, row, g->ends, TX_BY_NAME)));
-    if (t->zero.stage) list_values(&t->zero, row);
+    if (t->zero.stage) TX_TRY(tx_comm_agree(g->world, list_values(&t->zero, row)));
     return tx_comm_agree(g->world, tx_replicas_compare(ps, row, g->data, TX_BY_NAME));
 }
 

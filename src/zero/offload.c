@@ -360,7 +360,7 @@ tx_status tx__offload_values_start(tx_zero *z, int bucket, void *to, tx_tier_req
     return TX_OK;
 }
 
-tx_status tx_zero_move(tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store)
+tx_status tx__offload_move(tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store)
 {
     int64_t begin = first / TX_TIER_BLOCK * TX_TIER_BLOCK, end = tx_tier_padded(first + n);
     tx_tier_request r = { 0 };

@@ -61,6 +61,9 @@ void tx__offload_close(struct tx_zero *z);
 /* A tx_bring_fn; the user is the tx_zero. What goes with it, tx_zero_put and tx_zero_move, is in zero.h. */
 tx_status tx__offload_bring(void *z, int range, unsigned what, bool changes);
 
+/* tx_zero_move of an offloaded array. */
+tx_status tx__offload_move(struct tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store);
+
 /* Offloaded parameters of a bucket, from the disk or the host's memory to @to [part]. */
 tx_status tx__offload_values_start(struct tx_zero *z, int bucket, void *to, tx_tier_request *r);
 

@@ -128,26 +128,26 @@ tx_status tx__turns_add(tx_turns *t, const tx_zero *z, int bucket, int *out)
     return TX_OK;
 }
 
-/* Shared memory that a disk can read into. */
-static tx_status take_aligned(void **base, void **data, size_t bytes, const char *what)
+/* Memory of the device's, or shared memory that a disk can read into. */
+static tx_status take_aligned(tx_device *d, void **base, void **data, size_t bytes, const char *what)
 {
-    TX_TRY(tx_shared_alloc(base, bytes + TX_AIO_ALIGN, what));
+    TX_TRY(tx_device_take(d, base, bytes + TX_AIO_ALIGN, true, what));
     *data = (char *)*base + (TX_AIO_ALIGN - (uintptr_t)*base % TX_AIO_ALIGN) % TX_AIO_ALIGN;
     return TX_OK;
 }
 
-tx_status tx__turns_take(tx_turns *t, const char *what)
+tx_status tx__turns_take(tx_turns *t, tx_device *d, const char *what)
 {
     for (int i = 0; i < t->n; i++) {
         tx_turn *turn = &t->turn[i];
-        TX_TRY(take_aligned(&turn->base, &turn->data, (size_t)turn->numel * t->size, what));
+        TX_TRY(take_aligned(d, &turn->base, &turn->data, (size_t)turn->numel * t->size, what));
     }
     return TX_OK;
 }
 
-void tx__turns_close(tx_turns *t)
+void tx__turns_close(tx_turns *t, tx_device *d)
 {
-    for (int i = 0; i < t->n; i++) tx_shared_free(t->turn[i].base);
+    for (int i = 0; i < t->n; i++) tx_device_give(d, t->turn[i].base);
     tx_free(t->turn);
     *t = (tx_turns){ 0 };
 }
@@ -280,7 +280,8 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_config *cf
     TX_GOTO(cut_pieces(z));
     point_ranges(z);
     if (train)
-        TX_GOTO(tx_optim_init(&z->optim, cfg, z->stage ? z->grid->world : z->grid->model, z->range, z->n_ranges));
+        TX_GOTO(tx_optim_init(&z->optim, cfg, z->stage ? z->grid->world : z->grid->model, c->device, z->range,
+                              z->n_ranges));
     z->optim.bring = tx__offload_bring;
     z->optim.bring_user = z;
 out:
@@ -292,15 +293,17 @@ out:
 static tx_status take_kept(tx_zero *z)
 {
     size_t size = tx_dtype_size(z->dtype), masters = (size_t)numel_of(z, tx_zero_whole_masters(z));
-    if (!tx__is_away(z, TX_AWAY_VALUE))
-        TX_TRY(tx_shared_alloc(&z->value, (size_t)numel_of(z, tx_zero_whole_values(z)) * size, "the parameters"));
+    size_t values = (size_t)numel_of(z, tx_zero_whole_values(z)) * size;
+    tx_device *d = z->c->device;
+    if (!tx__is_away(z, TX_AWAY_VALUE)) TX_TRY(tx_device_take(d, &z->value, values, true, "the parameters"));
     if (z->dtype == TX_F32)
         z->master = z->value;
     else if (z->train && !tx__is_away(z, TX_AWAY_MASTER))
-        TX_TRY(tx_alloc(&z->master, masters, sizeof(float), "the master weights"));
+        TX_TRY(tx_device_take(d, &z->master, masters * sizeof(float), false, "the master weights"));
     for (int k = 0; z->train && k < z->optim.type->n_state; k++)
         if (!tx__is_away(z, TX_AWAY_STATE + k))
-            TX_TRY(tx_alloc(&z->state[k], (size_t)z->flat.kept.numel, sizeof(float), "the optimizer's state"));
+            TX_TRY(tx_device_take(d, &z->state[k], (size_t)z->flat.kept.numel * sizeof(float), false,
+                                  "the optimizer's state"));
     return TX_OK;
 }
 
@@ -311,11 +314,12 @@ tx_status tx_zero_take(tx_zero *z)
     for (int k = 0; k < z->flat.n_buckets; k++) z->now[k].value = z->now[k].grad = -1;
     TX_TRY(take_kept(z));
     size_t stay = (size_t)z->stay_numel * tx_dtype_size(z->dtype);
-    TX_TRY(take_aligned(&z->stay_base, &z->stay, stay, "the parameters that stay"));
-    TX_TRY(tx__turns_take(&z->values, "gathered parameters"));
+    tx_device *d = z->c->device;
+    TX_TRY(take_aligned(d, &z->stay_base, &z->stay, stay, "the parameters that stay"));
+    TX_TRY(tx__turns_take(&z->values, d, "gathered parameters"));
     if (z->train)
-        TX_TRY(tx_shared_alloc(&z->grad, (size_t)numel_of(z, grads_whole(z)) * sizeof(float), "the gradients"));
-    TX_TRY(tx__turns_take(&z->grads, "the gradients' buckets"));
+        TX_TRY(tx_device_take(d, &z->grad, (size_t)numel_of(z, grads_whole(z)) * sizeof(float), true, "the gradients"));
+    TX_TRY(tx__turns_take(&z->grads, d, "the gradients' buckets"));
     point_ranges(z);
     TX_TRY(tx__offload_open(z));
     bind_all(z);
@@ -324,17 +328,18 @@ tx_status tx_zero_take(tx_zero *z)
 
 void tx_zero_close(tx_zero *z)
 {
+    tx_device *d = z->c ? z->c->device : NULL;
     tx__offload_close(z);
     tx_optim_deinit(&z->optim);
-    tx__turns_close(&z->values);
-    tx__turns_close(&z->grads);
+    tx__turns_close(&z->values, d);
+    tx__turns_close(&z->grads, d);
     for (int k = 0; k < TX_OPTIM_MAX_STATE; k++)
-        if (z->state[k] != TX_DRY_ADDRESS) tx_free(z->state[k]);
+        if (z->state[k] != TX_DRY_ADDRESS) tx_device_give(d, z->state[k]);
     if (z->value != TX_DRY_ADDRESS) {
-        if (z->master != z->value) tx_free(z->master);
-        tx_shared_free(z->value);
-        tx_shared_free(z->stay_base);
-        tx_shared_free(z->grad);
+        if (z->master != z->value) tx_device_give(d, z->master);
+        tx_device_give(d, z->value);
+        tx_device_give(d, z->stay_base);
+        tx_device_give(d, z->grad);
     }
     tx_flat_close(&z->flat);
     tx_free(z->now);
@@ -386,9 +391,9 @@ static tx_status gather_wait(tx_zero *z)
     return TX_OK;
 }
 
-tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay, double grad_scale)
+tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay)
 {
-    tx_optim_step s = tx_optim_next(&z->optim, lr, weight_decay, grad_scale);
+    tx_optim_step s = tx_optim_next(&z->optim, lr, weight_decay);
     tx__zero_drop_all(z);
     for (int k = 0; k < z->flat.n_buckets; k++) {
         TX_TRY(tx_optim_step_some(z->c, &z->optim, &s, z->first_range[k], z->first_range[k + 1]));
@@ -396,46 +401,172 @@ tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay, double grad_s
         TX_TRY(gather_start(z, k));
         TX_TRY(tx_comm_poll(z->c, z->data));
     }
-    if (!z->c->dry) tx_optim_stepped(&z->optim, &s);
     return gather_wait(z);
+}
+
+tx_status tx_zero_stepped(tx_zero *z, double *norm, const char **bad)
+{
+    TX_TRY(tx_optim_clipped(z->c, &z->optim, norm, bad));
+    if (!z->c->dry && !*bad) z->optim.t++;
+    return TX_OK;
 }
 
 /* ---- the numbers ---- */
 
+bool tx_zero_in_host(const tx_zero *z, int array)
+{
+    return !z->c->device || tx__is_away(z, array);
+}
+
+/* The array that range's `value` is of, and `low`. */
+static int masters(const tx_zero *z)
+{
+    return z->dtype == TX_F32 ? TX_AWAY_VALUE : TX_AWAY_MASTER;
+}
+
+/* Room for the numbers of any range, where the host does not see them. */
+static tx_status take_room(const tx_zero *z, float **room)
+{
+    int64_t most = 0;
+    for (int i = 0; i < z->n_ranges; i++)
+        if (z->range[i].numel > most) most = z->range[i].numel;
+    *room = NULL;
+    return z->c->device ? tx_alloc(room, (size_t)most + 1, sizeof **room, "a tensor's numbers") : TX_OK;
+}
+
+/* Numbers of the host into one of a range's arrays. */
+static tx_status put_numbers(const tx_zero *z, int array, void *to, const void *from, size_t bytes)
+{
+    if (!tx_zero_in_host(z, array)) return tx_device_write(z->c->device, to, from, bytes);
+    if (to != from) memcpy(to, from, bytes);
+    return TX_OK;
+}
+
+tx_status tx_zero_see_whole(const tx_zero *z, float *whole, float **x, float **owned)
+{
+    *owned = NULL;
+    *x = whole;
+    if (!z->c->device || !whole) return TX_OK;
+    TX_TRY(tx_alloc(owned, (size_t)z->ps->numel, sizeof **owned, "a copy of the device's numbers"));
+    *x = *owned;
+    tx_status st = tx_device_read(z->c->device, *owned, whole, (size_t)z->ps->numel * sizeof **owned);
+    if (st) tx_free(*owned);
+    return st;
+}
+
+tx_status tx_zero_see_master(tx_zero *z, int i, const float **x, float *room)
+{
+    const tx_optim_range *r = &z->range[i];
+    TX_TRY(tx_zero_bring(z, i, TX_BRING_MASTER, false));
+    *x = r->value;
+    if (tx_zero_in_host(z, masters(z))) return TX_OK;
+    *x = room;
+    return tx_device_read(z->c->device, room, r->value, (size_t)r->numel * sizeof *room);
+}
+
 tx_status tx_zero_init(tx_zero *z, uint64_t seed, tx_init_method method)
 {
+    float *room;
+    tx_status st;
+    TX_TRY(take_room(z, &room));
     for (int i = 0; i < z->n_ranges; i++) {
         const tx_stretch *s = &z->piece[i];
-        TX_TRY(tx_zero_bring(z, i, TX_BRING_MASTER, true));
-        tx_param_init(&z->ps->param[s->row], z->range[i].value, s->first, s->numel, seed, method);
+        TX_GOTO(tx_zero_bring(z, i, TX_BRING_MASTER, true));
+        float *x = tx_zero_in_host(z, masters(z)) ? z->range[i].value : room;
+        tx_param_init(&z->ps->param[s->row], x, s->first, s->numel, seed, method);
+        TX_GOTO(put_numbers(z, masters(z), z->range[i].value, x, (size_t)s->numel * sizeof *x));
     }
-    return tx_zero_publish(z);
+    st = tx_zero_publish(z);
+out:
+    tx_free(room);
+    return st;
+}
+
+/* fp32 numbers of the host into the values of a range. */
+static tx_status put_low(const tx_zero *z, const tx_optim_range *r, const float *from, float *room)
+{
+    void *to = tx_zero_in_host(z, TX_AWAY_VALUE) ? r->low.data : room;
+    tx_params_round(to, z->dtype, from, r->numel);
+    return put_numbers(z, TX_AWAY_VALUE, r->low.data, to, (size_t)r->numel * tx_dtype_size(z->dtype));
 }
 
 tx_status tx_zero_fill(tx_zero *z, const float *whole)
 {
+    float *room;
+    tx_status st;
+    TX_TRY(take_room(z, &room));
     for (int i = 0; i < z->n_ranges; i++) {
         const tx_stretch *s = &z->piece[i];
         const tx_optim_range *r = &z->range[i];
         const float *from = whole + z->ps->param[s->row].offset + s->first;
-        TX_TRY(tx_zero_bring(z, i, TX_BRING_MASTER, true));
+        TX_GOTO(tx_zero_bring(z, i, TX_BRING_MASTER, true));
         if (r->value)
-            memcpy(r->value, from, (size_t)s->numel * sizeof *from);
+            TX_GOTO(put_numbers(z, masters(z), r->value, from, (size_t)s->numel * sizeof *from));
         else
-            tx_params_round(r->low.data, z->dtype, from, s->numel);
+            TX_GOTO(put_low(z, r, from, room));
     }
-    return tx_zero_publish(z);
+    st = tx_zero_publish(z);
+out:
+    tx_free(room);
+    return st;
+}
+
+/* Values from the masters of a range, wherever either is. */
+static tx_status round_range(tx_zero *z, int i, float *room)
+{
+    const tx_optim_range *r = &z->range[i];
+    TX_TRY(tx_zero_bring(z, i, TX_BRING_MASTER | TX_BRING_VALUE, true));
+    if (tx_zero_in_host(z, TX_AWAY_MASTER)) return put_low(z, r, r->value, room);
+    if (!tx_zero_in_host(z, TX_AWAY_VALUE)) {
+        TX_RUN(z->c, cast, .y = r->low, .x = tx_tensor1(r->value, TX_F32, r->numel));
+        return TX_OK;
+    }
+    TX_TRY(tx_device_read(z->c->device, room, r->value, (size_t)r->numel * sizeof *room));
+    tx_params_round(r->low.data, z->dtype, room, r->numel);
+    return TX_OK;
 }
 
 tx_status tx_zero_publish(tx_zero *z)
 {
-    TX_TRY(tx_zero_put(z));
-    for (int i = 0; i < z->n_ranges && z->dtype != TX_F32 && z->train; i++) {
-        TX_TRY(tx_zero_bring(z, i, TX_BRING_MASTER | TX_BRING_VALUE, true));
-        tx_params_round(z->range[i].low.data, z->dtype, z->range[i].value, z->range[i].numel);
-    }
-    TX_TRY(tx_zero_put(z));
+    float *room;
+    TX_TRY(take_room(z, &room));
+    tx_status st;
+    TX_GOTO(tx_zero_put(z));
+    for (int i = 0; i < z->n_ranges && z->dtype != TX_F32 && z->train; i++) TX_GOTO(round_range(z, i, room));
+    TX_GOTO(tx_zero_put(z));
     tx__zero_drop_all(z);
-    for (int k = 0; k < z->flat.n_buckets; k++) TX_TRY(gather_start(z, k));
-    return gather_wait(z);
+    for (int k = 0; k < z->flat.n_buckets; k++) TX_GOTO(gather_start(z, k));
+    st = gather_wait(z);
+out:
+    tx_free(room);
+    return st;
+}
+
+/* What of a range the array is. */
+static float *numbers_of(const tx_zero *z, int i, int array)
+{
+    const tx_optim_range *r = &z->range[i];
+    return array >= TX_AWAY_STATE ? r->state[array - TX_AWAY_STATE] : r->value;
+}
+
+/* tx_zero_move of an array in the device's memory. */
+static tx_status move_of_device(tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store)
+{
+    for (int i = 0; i < z->n_ranges; i++) {
+        const tx_stretch *s = &z->piece[i];
+        int64_t begin = s->at > first ? s->at : first;
+        int64_t end = s->at + s->numel < first + n ? s->at + s->numel : first + n;
+        if (begin >= end) continue;
+        float *there = numbers_of(z, i, array) + (begin - s->at), *here = x + (begin - first);
+        size_t bytes = (size_t)(end - begin) * sizeof *x;
+        TX_TRY(store ? tx_device_write(z->c->device, there, here, bytes)
+                     : tx_device_read(z->c->device, here, there, bytes));
+    }
+    return TX_OK;
+}
+
+tx_status tx_zero_move(tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store)
+{
+    if (tx__is_away(z, array)) return tx__offload_move(z, array, first, n, x, store);
+    return move_of_device(z, array, first, n, x, store);
 }

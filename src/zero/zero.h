@@ -112,7 +112,10 @@ void tx_zero_close(tx_zero *z); /* a zeroed one is fine */
 
 tx_status tx_zero_begin(tx_zero *z);
 tx_status tx_zero_finish(tx_zero *z); /* all sums are there */
-tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay, double grad_scale);
+/* Behind tx_optim_clip: the update, where the norm is finite. It does not wait for a device. */
+tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay);
+/* What came of it, as tx_optim_clipped says; it counts if it was taken. */
+tx_status tx_zero_stepped(tx_zero *z, double *norm, const char **bad);
 
 /* ---- the numbers ---- */
 
@@ -131,9 +134,18 @@ tx_status tx_zero_fill(tx_zero *z, const float *whole);
  * end with it. */
 tx_status tx_zero_publish(tx_zero *z);
 
-/* Elements [first, first + n) of an offloaded array (offload.h) of what is kept, for checkpoints; behind stores:
- * tx_zero_publish.   @x [n] */
+/* Elements [first, first + n) of an array (offload.h) of what is kept that the host does not see, for checkpoints: it
+ * is offloaded, or in a device's memory. Behind stores: tx_zero_publish.   @x [n] */
 tx_status tx_zero_move(tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store);
+
+/* A whole buffer, z->master or z->grad, as the host sees it: *x, which is *owned (tx_free) where it is a copy. */
+tx_status tx_zero_see_whole(const tx_zero *z, float *whole, float **x, float **owned);
+
+/* The numbers of range i as the host sees them: *x points to them, or to a copy in room.   @room [numel] */
+tx_status tx_zero_see_master(tx_zero *z, int i, const float **x, float *room);
+
+/* Whether the host sees an array where it lies. */
+bool tx_zero_in_host(const tx_zero *z, int array);
 
 /* Which of the flat buffers hold all of the table, and not what is kept alone. */
 bool tx_zero_whole_values(const tx_zero *z);
@@ -141,8 +153,8 @@ bool tx_zero_whole_masters(const tx_zero *z);
 
 /* ---- inside the room ---- */
 
-tx_status tx__turns_take(tx_turns *t, const char *what);
-void tx__turns_close(tx_turns *t);
+tx_status tx__turns_take(tx_turns *t, tx_device *d, const char *what);
+void tx__turns_close(tx_turns *t, tx_device *d);
 size_t tx__turns_bytes(const tx_turns *t);
 int tx__turns_find(const tx_turns *t, int kind);                              /* a free one, or -1 */
 tx_status tx__turns_add(tx_turns *t, const tx_zero *z, int bucket, int *out); /* in a dry run */

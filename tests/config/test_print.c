@@ -17,8 +17,8 @@ static void a_whole_banner(void **state)
     ASSERT_OK(tx_config_parse_string(&c, "train-tokenizer", "--input a.txt it's --vocab-size 1000 --output-dir out"));
     ASSERT_OK(tx_config_print(c, collect, &text));
     assert_string_equal(text.data, "------------------------ arguments ------------------------\n"
-                                   "  backend ......................................... cpu\n"
                                    "  cpu_bind ........................................ auto\n"
+                                   "  device .......................................... auto\n"
                                    "  input ........................................... ['a.txt', \"it's\"]\n"
                                    "  json_keys ....................................... ['text']\n"
                                    "  limit_alphabet .................................. 1000\n"
@@ -133,7 +133,7 @@ static void without_a_callback_it_is_logged(void **state)
     tx_log_set(count, NULL, TX_LOG_INFO);
     ASSERT_OK(tx_config_print(c, NULL, NULL));
     tx_log_set(NULL, NULL, TX_LOG_INFO);
-    assert_int_equal(n_logged, 2 + 4); /* head, foot; log level, threads, cpu bind, backend */
+    assert_int_equal(n_logged, 2 + 4); /* head, foot; log level, threads, cpu bind, device */
     tx_config_free(c);
 }
 

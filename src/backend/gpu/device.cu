@@ -45,8 +45,9 @@ static tx_status copy(tx_device *d, tx_stream s, void *to, const void *from, siz
 
 static tx_status tell_fault(const tx__fault *f)
 {
-    static const char *const what[TX__N_FAULTS] = { "",      "token id", "token type",
-                                                    "position", "label",    "number of keys" };
+    static const char *const what[TX__N_FAULTS] = {
+        "", "token id", "token type", "position", "label", "number of keys"
+    };
     return TX_FAIL(TX_ERR_ARG, "%s %lld at place %lld: it has to be below %lld and not negative", what[f->kind],
                    f->value, f->index, f->limit);
 }
@@ -54,8 +55,7 @@ static tx_status tell_fault(const tx__fault *f)
 static tx_status sync(tx_device *d, tx_stream s)
 {
     tx__gpu *g = of(d);
-    if (s == TX_STREAM_COMPUTE)
-        GPU_TRY(gpuMemcpyAsync(g->seen, g->fault, sizeof *g->seen, g->stream[s]));
+    if (s == TX_STREAM_COMPUTE) GPU_TRY(gpuMemcpyAsync(g->seen, g->fault, sizeof *g->seen, g->stream[s]));
     GPU_TRY(gpuStreamSynchronize(g->stream[s]));
     if (!g->seen->kind) return TX_OK;
     tx__fault f = *g->seen;
@@ -127,8 +127,9 @@ static tx_status memory(tx_device *d, size_t *free_bytes, size_t *all_bytes)
     return TX_OK;
 }
 
-const tx_device_calls tx__gpu_device_calls = { take,       give,   take_host,   give_host,  copy,       sync,    event_make,
-                                               event_free, record, stream_wait, event_wait, event_done, elapsed, memory };
+const tx_device_calls tx__gpu_device_calls = { take,       give,       take_host,  give_host, copy,
+                                               sync,       event_make, event_free, record,    stream_wait,
+                                               event_wait, event_done, elapsed,    memory };
 
 static tx_status read_properties(tx__gpu *g, int number)
 {

@@ -474,9 +474,8 @@ gpuError_t gpuEventDestroy(gpuEvent_t e)
 
 gpuError_t gpuEventRecord(gpuEvent_t e, gpuStream_t s)
 {
-    put(s, [e]() {
-        e->at = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-    });
+    put(s,
+        [e]() { e->at = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); });
     e->in = s;
     e->behind = s->queued;
     return gpuSuccess;
@@ -550,7 +549,8 @@ void emulate_launch(gpuStream_t s, dim3 grid, dim3 block, size_t shared_bytes, s
 
 const char *gpuGetErrorString(gpuError_t e)
 {
-    static const char *const text[] = { "no error", "out of memory", "invalid argument", "not ready", "launch failure" };
+    static const char *const text[] = { "no error", "out of memory", "invalid argument", "not ready",
+                                        "launch failure" };
     return text[e];
 }
 

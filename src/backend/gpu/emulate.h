@@ -16,11 +16,11 @@
 #include <tuple>
 #include <type_traits>
 
-#define WARP         TX_GPU_EMULATED
-#define __global__   static
+#define WARP       TX_GPU_EMULATED
+#define __global__ static
 #define __device__
 #define __host__
-#define __shared__   static thread_local
+#define __shared__      static thread_local
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __restrict__ __restrict

@@ -33,15 +33,15 @@ static float *rows_of(tx_tensor x, bool trans, int64_t rows, int64_t cols)
 {
     float *y = (float *)malloc((size_t)(rows * cols) * sizeof *y + 1);
     for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < cols; j++)
-            y[i * cols + j] = get(&x, trans ? j * x.stride[0] + i : i * x.stride[0] + j);
+        for (int64_t j = 0; j < cols; j++) y[i * cols + j] = get(&x, trans ? j * x.stride[0] + i : i * x.stride[0] + j);
     return y;
 }
 
 static void multiply(tx_gemm_args a)
 {
     int64_t m = a.c.dim[0], n = a.c.dim[1], k = a.a.dim[a.trans_a ? 0 : 1];
-    float *x = rows_of(a.a, a.trans_a, m, k), *y = rows_of(a.b, a.trans_b, k, n), *sum = (float *)malloc((size_t)n * 4 + 1);
+    float *x = rows_of(a.a, a.trans_a, m, k), *y = rows_of(a.b, a.trans_b, k, n),
+          *sum = (float *)malloc((size_t)n * 4 + 1);
     for (int64_t i = 0; i < m; i++) {
         for (int64_t j = 0; j < n; j++) {
             sum[j] = a.accumulate ? get(&a.c, i * a.c.stride[0] + j) : 0;

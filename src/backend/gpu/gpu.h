@@ -26,11 +26,11 @@ extern "C" {
 /* Something wrong with numbers that only the device sees. */
 typedef enum tx__fault_kind {
     TX__FAULT_NONE,
-    TX__FAULT_TOKEN,   /* an id outside the rows of an embedding */
-    TX__FAULT_KIND,    /* of its types */
+    TX__FAULT_TOKEN,    /* an id outside the rows of an embedding */
+    TX__FAULT_KIND,     /* of its types */
     TX__FAULT_POSITION, /* of its positions */
-    TX__FAULT_LABEL,   /* a class that is none */
-    TX__FAULT_KEYS,    /* n_keys, a past or first_key outside what there is */
+    TX__FAULT_LABEL,    /* a class that is none */
+    TX__FAULT_KEYS,     /* n_keys, a past or first_key outside what there is */
     TX__N_FAULTS
 } tx__fault_kind;
 
@@ -69,10 +69,10 @@ static inline gpuStream_t tx__gpu_compute(const tx_ctx *c)
 
 /* TX_ERR_DEVICE with the runtime's words, or TX_ERR_NOMEM. */
 tx_status tx__gpu_error(gpuError_t e, const char *what);
-#define GPU_TRY(call)                                            \
-    do {                                                         \
-        gpuError_t gpu_try_ = (call);                            \
-        if (gpu_try_) return tx__gpu_error(gpu_try_, #call);     \
+#define GPU_TRY(call)                                        \
+    do {                                                     \
+        gpuError_t gpu_try_ = (call);                        \
+        if (gpu_try_) return tx__gpu_error(gpu_try_, #call); \
     } while (0)
 
 /* Behind the launches of a row: whether they could be made. */
@@ -82,20 +82,20 @@ tx_status tx__gpu_launched(const tx_ctx *c, const char *op);
 tx_status tx__gpu_need_float(const char *op, tx_tensor x);
 
 /* Runs the rest with T as the type of values of dtype t, which is fp32, bf16 or fp16. */
-#define GPU_FLOAT(t, T, ...)    \
-    switch (t) {                \
-    case TX_BF16: {             \
-        typedef bf16 T;         \
-        __VA_ARGS__;            \
-    } break;                    \
-    case TX_F16: {              \
-        typedef fp16 T;         \
-        __VA_ARGS__;            \
-    } break;                    \
-    default: {                  \
-        typedef float T;        \
-        __VA_ARGS__;            \
-    } break;                    \
+#define GPU_FLOAT(t, T, ...) \
+    switch (t) {             \
+    case TX_BF16: {          \
+        typedef bf16 T;      \
+        __VA_ARGS__;         \
+    } break;                 \
+    case TX_F16: {           \
+        typedef fp16 T;      \
+        __VA_ARGS__;         \
+    } break;                 \
+    default: {               \
+        typedef float T;     \
+        __VA_ARGS__;         \
+    } break;                 \
     }
 
 __device__ static inline void tx__gpu_fault(tx__fault *f, int kind, long long index, long long value, long long limit)

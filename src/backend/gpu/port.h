@@ -34,11 +34,11 @@
 #else
 #define WARP 64
 #endif
-#define GPU_NAME(name)        hip##name
-#define gpuHostAlloc(p, n)    hipHostMalloc((p), (n), 0)
-#define gpuFreeHost           hipHostFree
+#define GPU_NAME(name)                hip##name
+#define gpuHostAlloc(p, n)            hipHostMalloc((p), (n), 0)
+#define gpuFreeHost                   hipHostFree
 #define gpuDevAttrMultiProcessorCount hipDeviceAttributeMultiprocessorCount
-#define gpuDevAttrWarpSize    hipDeviceAttributeWarpSize
+#define gpuDevAttrWarpSize            hipDeviceAttributeWarpSize
 template <class T> __device__ static inline T shfl(T v, int lane)
 {
     return __shfl(v, lane, WARP);
@@ -57,12 +57,12 @@ __device__ static inline void sync_warp(void)
 
 #include <cuda_runtime.h>
 
-#define WARP                  32
-#define GPU_NAME(name)        cuda##name
-#define gpuHostAlloc(p, n)    cudaHostAlloc((p), (n), cudaHostAllocPortable)
-#define gpuFreeHost           cudaFreeHost
+#define WARP                          32
+#define GPU_NAME(name)                cuda##name
+#define gpuHostAlloc(p, n)            cudaHostAlloc((p), (n), cudaHostAllocPortable)
+#define gpuFreeHost                   cudaFreeHost
 #define gpuDevAttrMultiProcessorCount cudaDevAttrMultiProcessorCount
-#define gpuDevAttrWarpSize    cudaDevAttrWarpSize
+#define gpuDevAttrWarpSize            cudaDevAttrWarpSize
 template <class T> __device__ static inline T shfl(T v, int lane)
 {
     return __shfl_sync(0xffffffffu, v, lane);
@@ -80,42 +80,42 @@ __device__ static inline void sync_warp(void)
 
 /* The runtime, as far as device.cu and the libraries' files need it: CUDA's words for it. */
 #if !defined(TX_GPU_EMULATED)
-#define gpuStream_t                  GPU_NAME(Stream_t)
-#define gpuEvent_t                   GPU_NAME(Event_t)
-#define gpuError_t                   GPU_NAME(Error_t)
-#define gpuSuccess                   GPU_NAME(Success)
-#define gpuErrorNotReady             GPU_NAME(ErrorNotReady)
-#define gpuErrorMemoryAllocation     GPU_NAME(ErrorMemoryAllocation)
-#define gpuGetErrorString            GPU_NAME(GetErrorString)
-#define gpuGetLastError              GPU_NAME(GetLastError)
-#define gpuPeekAtLastError           GPU_NAME(PeekAtLastError)
-#define gpuGetDeviceCount            GPU_NAME(GetDeviceCount)
-#define gpuSetDevice                 GPU_NAME(SetDevice)
-#define gpuGetDeviceProperties       GPU_NAME(GetDeviceProperties)
-#define gpuDeviceProp                GPU_NAME(DeviceProp)
-#define gpuDeviceGetPCIBusId         GPU_NAME(DeviceGetPCIBusId)
-#define gpuDeviceGetAttribute        GPU_NAME(DeviceGetAttribute)
-#define gpuDeviceSynchronize         GPU_NAME(DeviceSynchronize)
-#define gpuMalloc                    GPU_NAME(Malloc)
-#define gpuFree                      GPU_NAME(Free)
-#define gpuMemGetInfo                GPU_NAME(MemGetInfo)
-#define gpuMemcpyAsync(to, from, n, s) GPU_NAME(MemcpyAsync)((to), (from), (n), GPU_NAME(MemcpyDefault), (s))
-#define gpuMemsetAsync               GPU_NAME(MemsetAsync)
+#define gpuStream_t                       GPU_NAME(Stream_t)
+#define gpuEvent_t                        GPU_NAME(Event_t)
+#define gpuError_t                        GPU_NAME(Error_t)
+#define gpuSuccess                        GPU_NAME(Success)
+#define gpuErrorNotReady                  GPU_NAME(ErrorNotReady)
+#define gpuErrorMemoryAllocation          GPU_NAME(ErrorMemoryAllocation)
+#define gpuGetErrorString                 GPU_NAME(GetErrorString)
+#define gpuGetLastError                   GPU_NAME(GetLastError)
+#define gpuPeekAtLastError                GPU_NAME(PeekAtLastError)
+#define gpuGetDeviceCount                 GPU_NAME(GetDeviceCount)
+#define gpuSetDevice                      GPU_NAME(SetDevice)
+#define gpuGetDeviceProperties            GPU_NAME(GetDeviceProperties)
+#define gpuDeviceProp                     GPU_NAME(DeviceProp)
+#define gpuDeviceGetPCIBusId              GPU_NAME(DeviceGetPCIBusId)
+#define gpuDeviceGetAttribute             GPU_NAME(DeviceGetAttribute)
+#define gpuDeviceSynchronize              GPU_NAME(DeviceSynchronize)
+#define gpuMalloc                         GPU_NAME(Malloc)
+#define gpuFree                           GPU_NAME(Free)
+#define gpuMemGetInfo                     GPU_NAME(MemGetInfo)
+#define gpuMemcpyAsync(to, from, n, s)    GPU_NAME(MemcpyAsync)((to), (from), (n), GPU_NAME(MemcpyDefault), (s))
+#define gpuMemsetAsync                    GPU_NAME(MemsetAsync)
 #define gpuStreamCreateWithPriority(s, p) GPU_NAME(StreamCreateWithPriority)((s), GPU_NAME(StreamNonBlocking), (p))
-#define gpuStreamDestroy             GPU_NAME(StreamDestroy)
-#define gpuStreamSynchronize         GPU_NAME(StreamSynchronize)
-#define gpuStreamWaitEvent(s, e)     GPU_NAME(StreamWaitEvent)((s), (e), 0)
-#define gpuEventCreate               GPU_NAME(EventCreate)
-#define gpuEventDestroy              GPU_NAME(EventDestroy)
-#define gpuEventRecord               GPU_NAME(EventRecord)
-#define gpuEventSynchronize          GPU_NAME(EventSynchronize)
-#define gpuEventQuery                GPU_NAME(EventQuery)
-#define gpuEventElapsedTime          GPU_NAME(EventElapsedTime)
+#define gpuStreamDestroy                  GPU_NAME(StreamDestroy)
+#define gpuStreamSynchronize              GPU_NAME(StreamSynchronize)
+#define gpuStreamWaitEvent(s, e)          GPU_NAME(StreamWaitEvent)((s), (e), 0)
+#define gpuEventCreate                    GPU_NAME(EventCreate)
+#define gpuEventDestroy                   GPU_NAME(EventDestroy)
+#define gpuEventRecord                    GPU_NAME(EventRecord)
+#define gpuEventSynchronize               GPU_NAME(EventSynchronize)
+#define gpuEventQuery                     GPU_NAME(EventQuery)
+#define gpuEventElapsedTime               GPU_NAME(EventElapsedTime)
 
 /* kernel: a function, or (one<with, commas>). Its errors are gpuGetLastError's. */
-#define GPU_LAUNCH(stream, grid, block, shared_bytes, kernel, ...)          \
-    do {                                                                    \
-        auto kernel_ = kernel;                                              \
+#define GPU_LAUNCH(stream, grid, block, shared_bytes, kernel, ...)           \
+    do {                                                                     \
+        auto kernel_ = kernel;                                               \
         kernel_<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__); \
     } while (0)
 #define GPU_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
@@ -172,7 +172,7 @@ TX_DEVICE_CODE static inline float f32(fp16 x)
 #else
     uint32_t sign = (uint32_t)(x.bits & 0x8000u) << 16, rest = x.bits & 0x7fffu;
     if (rest >= 0x7c00u) return of_bits(sign | 0x7f800000u | (rest & 0x3ffu) << 13); /* infinite, NaN */
-    if (rest < 0x400u) return (sign ? -1.0f : 1.0f) * (float)rest * 0x1p-24f;       /* subnormal, zero */
+    if (rest < 0x400u) return (sign ? -1.0f : 1.0f) * (float)rest * 0x1p-24f;        /* subnormal, zero */
     return of_bits(sign | ((rest << 13) + 0x38000000u));
 #endif
 }
