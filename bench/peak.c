@@ -30,7 +30,7 @@ int main(int argc, char **argv)
         printf("bf16 multiply-adds           none: the processor has neither avx512_bf16 nor AMX\n");
     for (int64_t n = 512; n <= 2048; n *= 2) {
         double rate;
-        check(tx_product_rate(&rate, "cpu", c.n_threads, n));
+        check(tx_product_rate(&rate, "cpu", c.n_threads, n, TX_F32));
         printf("fp32 product, n = %4d  %9.1f GFLOP/s, %.1f %% of the peak\n", (int)n, rate * 1e-9, 100 * rate / fp32);
     }
     check(c.backend->bandwidth(&c, &memory));

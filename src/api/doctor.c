@@ -11,6 +11,7 @@
 #include "api/engine_internal.h"
 #include "api/machine.h"
 #include "backend/backend.h"
+#include "backend/gpu_module.h"
 #include "base/cores.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -51,10 +52,41 @@ static tx_status report_use(const tx_config *cfg)
     tx_info("  backend          %s: %s", c.backend->name, c.backend->describe());
     tx_info("  threads          %s", threads);
     tx_info("  libraries        Jansson %s, utf8proc %s", jansson_version_str(), utf8proc_version());
-    tx_info("  numbers          fp32; fp16 and bf16 are not built yet");
-    tx_info("  devices          CPU; GPUs are not built yet");
+    tx_info("  numbers          fp32, bf16, fp16");
     tx_ctx_deinit(&c);
     return TX_OK;
+}
+
+/* What hides GPUs, or is asked of their libraries. */
+static void report_environment(void)
+{
+    static const char *const names[] = { "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+                                         "NCCL_DEBUG", "TX_GPU_MODULE" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+        if (value) tx_info("  environment      %s=%s", names[i], value);
+    }
+}
+
+static void report_gpus(void)
+{
+    const tx_gpu_module *m;
+    tx_gpu_info gpu[TX_GPU_MAX];
+    tx_gpu_library lib[TX_GPU_MAX_LIBRARIES];
+    int n = 0, n_libs = 0;
+    tx_info("GPUs");
+    report_environment();
+    if (tx_gpu_module_get(&m) || m->list(gpu, &n)) {
+        tx_info("  none             %s", tx_last_error());
+        return;
+    }
+    for (int i = 0; i < n; i++)
+        tx_info("  %-2d               %s, %s, %.1f GiB%s%s", i, gpu[i].name, gpu[i].arch,
+                (double)gpu[i].memory / 1073741824.0, *gpu[i].bus ? ", " : "", gpu[i].bus);
+    m->libraries(lib, &n_libs);
+    for (int i = 0; i < n_libs; i++)
+        tx_info("  %-16s %s%s", lib[i].name, *lib[i].trouble ? lib[i].trouble : lib[i].version,
+                *lib[i].trouble && lib[i].optional ? " (triax can do without)" : "");
 }
 
 /* ---- the self-test ---- */
@@ -101,20 +133,23 @@ static tx_status train_on(const char *flags, double *loss)
     return st;
 }
 
-/* The fast backend against the plain one, dropout on: three steps must agree. */
-static tx_status test_backends(void)
+/* A fast backend against the plain one, dropout on: three steps must agree. */
+static tx_status test_backend(const char *name)
 {
+    char flags[64];
     double fast, plain;
-    TX_TRY(train_on("--backend cpu", &fast));
-    TX_TRY(train_on("--backend ref", &plain));
+    snprintf(flags, sizeof flags, "--device %s", name);
+    TX_TRY(train_on(flags, &fast));
+    TX_TRY(train_on("--device ref", &plain));
     if (!(fabs(fast - plain) < 1e-4))
-        return TX_FAIL(TX_ERR_NUMERIC, "the cpu backend's loss %.7f differs from the ref backend's %.7f", fast, plain);
-    tx_info("  ok   cpu and ref backends train alike (loss %.6f, difference %.1e)", fast, fabs(fast - plain));
+        return TX_FAIL(TX_ERR_NUMERIC, "the %s backend's loss %.7f differs from the ref backend's %.7f", name, fast,
+                       plain);
+    tx_info("  ok   %s and ref backends train alike (loss %.6f, difference %.1e)", name, fast, fabs(fast - plain));
     return TX_OK;
 }
 
 /* Two steps, save, load into a fresh engine, one step: as three steps at once. */
-static tx_status test_resume(void)
+static tx_status test_resume(const char *flags)
 {
     char dir[] = "/tmp/triax-doctor-XXXXXX";
     tx_config *cfg = NULL, *cfg2 = NULL;
@@ -122,11 +157,11 @@ static tx_status test_resume(void)
     double straight, loss;
     if (!mkdtemp(dir)) return TX_FAIL(TX_ERR_IO, "/tmp: cannot create a directory for the self-test");
     tx_status st;
-    TX_GOTO(train_on("--backend cpu", &straight));
-    TX_GOTO(tiny_engine(&e, &cfg, "--backend cpu"));
+    TX_GOTO(train_on(flags, &straight));
+    TX_GOTO(tiny_engine(&e, &cfg, flags));
     TX_GOTO(train(e, 2, &loss));
     TX_GOTO(tx_engine_save_checkpoint(e, dir));
-    TX_GOTO(tiny_engine(&resumed, &cfg2, "--backend cpu"));
+    TX_GOTO(tiny_engine(&resumed, &cfg2, flags));
     TX_GOTO(tx_engine_load_checkpoint(resumed, dir));
     TX_GOTO(train(resumed, 1, &loss));
     if (loss != straight)
@@ -146,11 +181,10 @@ out:
  */
 static tx_status test_speed(const tx_config *cfg)
 {
-    const char *backend = strcmp(cfg->device, "ref") ? cfg->device : "cpu";
     double rate;
     tx_ctx c;
-    TX_TRY(tx_product_rate(&rate, backend, (int)cfg->threads, 1024));
-    TX_TRY(tx_ctx_init(&c, backend, (int)cfg->threads));
+    TX_TRY(tx_product_rate(&rate, "cpu", (int)cfg->threads, 1024, TX_F32));
+    TX_TRY(tx_ctx_init(&c, "cpu", (int)cfg->threads));
     tx_status st;
     double peak = c.backend->peak_flops(&c, TX_F32), bf16 = c.backend->peak_flops(&c, TX_BF16);
     tx_bandwidth memory;
@@ -164,14 +198,31 @@ out:
     return st;
 }
 
+static tx_status test_gpu(void)
+{
+    const tx_gpu_module *m;
+    double fp32, bf16;
+    TX_TRY(test_backend("gpu"));
+    TX_TRY(test_resume("--device gpu"));
+    TX_TRY(tx_gpu_module_get(&m));
+    if (!strcmp(m->kind, "emulated")) return TX_OK; /* how fast that is, nobody wants to know */
+    TX_TRY(tx_product_rate(&fp32, "gpu", 1, 1024, TX_F32));
+    TX_TRY(tx_product_rate(&bf16, "gpu", 1, 4096, TX_BF16));
+    tx_info("  ok   the GPU's matrix products run at %.1f TFLOP/s in fp32, %.1f TFLOP/s in bf16", fp32 * 1e-12,
+            bf16 * 1e-12);
+    return TX_OK;
+}
+
 tx_status tx_doctor(const tx_config *cfg)
 {
     report_machine();
     TX_TRY(report_use(cfg));
+    report_gpus();
     tx_info("self-test");
-    TX_TRY(test_backends());
-    TX_TRY(test_resume());
+    TX_TRY(test_backend("cpu"));
+    TX_TRY(test_resume("--device cpu"));
     TX_TRY(test_speed(cfg));
+    if (!strcmp(tx_backend_auto(), "gpu")) TX_TRY(test_gpu());
     tx_info("all is well");
     return TX_OK;
 }

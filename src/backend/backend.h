@@ -46,9 +46,9 @@ void tx_backend_ops(const tx_backend *be, tx_ops *out);
  * for it and the sums are made in fp32. */
 double tx_peak_flops(const tx_ctx *c, tx_dtype *t);
 
-/* How fast a backend multiplies two fp32 matrices of n x n: the best of ten runs, flop/s. n_threads as tx_ctx_init's.
- */
-tx_status tx_product_rate(double *out, const char *backend, int n_threads, int64_t n);
+/* How fast a backend multiplies two matrices of n x n values of t: the best of ten runs, flop/s. n_threads as
+ * tx_ctx_init's. */
+tx_status tx_product_rate(double *out, const char *backend, int n_threads, int64_t n, tx_dtype t);
 
 /* compose.c: the ops that are made of other ops. */
 void tx__compose_ops(tx_ops *ops);
