@@ -132,9 +132,29 @@ static tx_status set_squares(tx_ctx *c, tx_optim *o, const tx_exact *x)
     return c->dry ? TX_OK : tx_device_copy(o->device, TX_STREAM_COMPUTE, o->squares, x, sizeof *x);
 }
 
-/* Adds a range's. */
-static tx_status add_squares(tx_ctx *c, tx_optim *o, tx_tensor x)
+/* Adds a range's that are in the host's memory, a block of which at a time is brought to the sums. */
+static tx_status add_host_squares(tx_ctx *c, tx_optim *o, tx_tensor x)
 {
+    for (int64_t at = 0, all = tx_numel(x); at < all; at += o->slab) {
+        int64_t n = all - at < o->slab ? all - at : o->slab;
+        tx_tensor sums_here = tx_tensor1(o->seen, TX_F64, blocks_of(n));
+        tx_tensor there = tx_tensor1(o->block_sums, TX_F64, blocks_of(n));
+        TX_RUN(o->host, sumsq, .out = sums_here, .x = tx_slice1(x, at, n));
+        TX_TRY(tx_device_write(o->device, o->block_sums, o->seen, (size_t)blocks_of(n) * sizeof *o->seen));
+        TX_RUN(c, exact_add, .sum = squares_of(o), .x = there);
+    }
+    return TX_OK;
+}
+
+static bool is_in_host(const tx_optim *o, unsigned what)
+{
+    return o->host && (o->in_host & what);
+}
+
+/* Adds a range's. */
+static tx_status add_squares(tx_ctx *c, tx_optim *o, tx_tensor x, unsigned what)
+{
+    if (is_in_host(o, what)) return add_host_squares(c, o, x);
     for (int64_t at = 0, all = tx_numel(x); at < all; at += o->slab) {
         int64_t n = all - at < o->slab ? all - at : o->slab;
         tx_tensor blocks = tx_tensor1(o->block_sums, TX_F64, blocks_of(n));
@@ -154,7 +174,7 @@ static tx_status sum_squares(tx_ctx *c, tx_optim *o, tensor_fn *of, unsigned wha
         const tx_optim_range *r = &o->range[i];
         if (!r->counted) continue;
         if (what) TX_TRY(bring(o, i, what, false));
-        TX_TRY(add_squares(c, o, of(r)));
+        TX_TRY(add_squares(c, o, of(r), what));
     }
     if (c->dry || tx_comm_size(o->ranks) == 1) return TX_OK;
     sums all = { 0 };
@@ -174,7 +194,7 @@ static tx_status find_bad(tx_ctx *c, tx_optim *o, tensor_fn *of, unsigned what, 
         if (!r->counted) continue;
         if (what) TX_TRY(bring(o, i, what, false));
         TX_TRY(set_squares(c, o, &zero));
-        TX_TRY(add_squares(c, o, of(r)));
+        TX_TRY(add_squares(c, o, of(r), what));
         TX_TRY(tx_device_read(o->device, &one, o->squares, sizeof one));
         if (!isfinite(one.beyond)) snprintf(all.bad, sizeof all.bad, "%s", r->name);
     }
@@ -220,8 +240,11 @@ tx_status tx_optim_value_norm(tx_ctx *c, tx_optim *o, double *norm, const char *
 }
 
 /* Of what the ranges have and, if wanted, of its elements' square roots. */
-static tx_status magnitudes(tx_ctx *c, tx_optim *o, tensor_fn *tensor, tx_magnitude *of, tx_magnitude *of_sqrt)
+static tx_status magnitudes(tx_ctx *c, tx_optim *o, tensor_fn *tensor, unsigned what, tx_magnitude *of,
+                            tx_magnitude *of_sqrt)
 {
+    bool here = is_in_host(o, what);
+    double *sums_of = here ? o->seen : o->block_sums;
     sums all = { 0 }; /* of |x|, x², sqrt |x|; and the largest */
     tx_at_part(c, NORMS);
     for (int i = 0; i < o->n_ranges; i++) {
@@ -230,9 +253,9 @@ static tx_status magnitudes(tx_ctx *c, tx_optim *o, tensor_fn *tensor, tx_magnit
         TX_TRY(bring(o, i, TX_BRING_MASTER | TX_BRING_STATE, false));
         for (int64_t first = 0; first < r->numel; first += o->slab) {
             int64_t n = r->numel - first < o->slab ? r->numel - first : o->slab, blocks = blocks_of(n);
-            TX_RUN(c, magnitudes, .out = tx_tensor2(o->block_sums, TX_F64, blocks, 4),
+            TX_RUN(here ? o->host : c, magnitudes, .out = tx_tensor2(sums_of, TX_F64, blocks, 4),
                    .x = tx_slice1(tensor(r), first, n));
-            TX_TRY(tx_device_read(o->device, o->seen, o->block_sums, (size_t)blocks * 4 * sizeof *o->seen));
+            if (!here) TX_TRY(tx_device_read(o->device, o->seen, o->block_sums, (size_t)blocks * 4 * sizeof *o->seen));
             for (const double *at = o->seen, *end = at + 4 * blocks; at < end; at += 4) {
                 for (int k = 0; k < 3; k++) all.sum[k] += at[k];
                 all.sum[3] = fmax(all.sum[3], at[3]);
@@ -249,9 +272,9 @@ static tx_status magnitudes(tx_ctx *c, tx_optim *o, tensor_fn *tensor, tx_magnit
 tx_status tx_optim_states_of(tx_ctx *c, tx_optim *o, tx_optim_states *out)
 {
     TX_ASSERT(o->type == &tx__optim_adam); /* a rule of the options */
-    TX_TRY(magnitudes(c, o, variance_of, &out->variance, &out->variance_sqrt));
-    TX_TRY(magnitudes(c, o, momentum_of, &out->momentum, NULL));
-    return magnitudes(c, o, master_of, &out->weight, NULL);
+    TX_TRY(magnitudes(c, o, variance_of, TX_BRING_STATE, &out->variance, &out->variance_sqrt));
+    TX_TRY(magnitudes(c, o, momentum_of, TX_BRING_STATE, &out->momentum, NULL));
+    return magnitudes(c, o, master_of, TX_BRING_MASTER, &out->weight, NULL);
 }
 
 tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n)

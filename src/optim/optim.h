@@ -60,6 +60,9 @@ struct tx_optim {
     int n_ranges;
     tx_bring_fn *bring; /* NULL: everything is there */
     void *bring_user;
+    tx_ctx *host;               /* borrowed: what computes norms of arrays that are in the host's memory while the
+                                 * others are in a device's; NULL: there are none */
+    unsigned in_host;           /* then: which, as TX_BRING_... */
     tx_device *device;          /* borrowed: where ranges and the next three are; NULL: the host */
     int64_t slab;               /* elements that are summed at a time */
     double *block_sums;         /* owned; scratch of the sums over a slab */

@@ -68,8 +68,10 @@ static tx_status gather_start(tx_zero *z, int k, bool ahead)
     if (!tx__is_away(z, TX_AWAY_VALUE)) {
         TX_RUN(z->c, cast, .y = own, .x = tx__zero_value_part(z, k));
     } else if (!z->c->dry) {
+        void *to = own.data;
         n->reading = true;
-        return tx__offload_values_start(z, k, own.data, &n->read);
+        if (z->c->device) TX_TRY(tx__bounce_place(z, turn, &to));
+        return tx__offload_values_start(z, k, to, &n->read);
     }
     return parts_start(z, k);
 }
@@ -82,8 +84,11 @@ tx_status tx__zero_read_part(tx_zero *z, int k, tx_tensor y)
         TX_RUN(z->c, cast, .y = y, .x = tx__zero_value_part(z, k));
         return TX_OK;
     }
-    TX_TRY(tx__offload_values_start(z, k, y.data, &r));
-    return tx_tier_wait(&r);
+    void *to = y.data;
+    if (z->c->device) TX_TRY(tx__bounce_place(z, -1, &to));
+    TX_TRY(tx__offload_values_start(z, k, to, &r));
+    TX_TRY(tx_tier_wait(&r));
+    return z->c->device ? tx__bounce_up(z, -1, y.data, (size_t)tx_numel(y) * tx_dtype_size(z->dtype)) : TX_OK;
 }
 
 /* Waits until the bucket is there. */
@@ -91,8 +96,10 @@ static tx_status gather_wait(tx_zero *z, int k)
 {
     tx_bucket_now *n = &z->now[k];
     if (n->reading) {
+        tx_tensor own = own_of(z, k);
         TX_TRY(tx_tier_wait(&n->read));
         n->reading = false;
+        if (z->c->device) TX_TRY(tx__bounce_up(z, n->value, own.data, (size_t)tx_numel(own) * tx_dtype_size(z->dtype)));
         TX_TRY(parts_start(z, k));
     }
     TX_TRY(tx_wait(z->c, &n->gather));

@@ -218,12 +218,13 @@ tx_status tx__offload_open(tx_zero *z)
     if (o->near) TX_TRY(open_tier(&o->params_near, z, near_config(z), "parameters"));
     TX_TRY(open_ways(z));
     for (int i = 0; i < z->n_ranges; i++) point_into_memory(z, i);
-    return TX_OK;
+    return tx__bounce_open(z);
 }
 
 void tx__offload_close(tx_zero *z)
 {
     tx_offload *o = &z->away;
+    if (z->c) tx__bounce_close(z);
     tx_tier_close(o->optimizer); /* waits for the requests of the ways */
     tx_tier_close(o->params);
     tx_tier_close(o->params_near);

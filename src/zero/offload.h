@@ -15,6 +15,7 @@
 #include "zero/tier.h"
 
 struct tx_zero;
+struct tx__bounce;
 
 /* Arrays of what is kept. TX_AWAY_VALUE is what layers compute with; in fp32 there is no other master. */
 enum { TX_AWAY_VALUE, TX_AWAY_MASTER, TX_AWAY_STATE, TX_N_AWAY = TX_AWAY_STATE + TX_OPTIM_MAX_STATE };
@@ -43,6 +44,7 @@ typedef struct tx_offload {
     tx_way *way;
     int n_ways;
     int current;                /* the chunk that ranges point into, or -1 */
+    struct tx__bounce *bounce;  /* bounce.c's, where layers compute on a device */
     size_t host, nvme, passing; /* bytes: of a plan, or taken */
 } tx_offload;
 
@@ -63,6 +65,18 @@ tx_status tx__offload_bring(void *z, int range, unsigned what, bool changes);
 
 /* tx_zero_move of an offloaded array. */
 tx_status tx__offload_move(struct tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store);
+
+/* bounce.c: where layers compute on a device, numbers pass through pinned memory on their way between it and the host's
+ * update, of ranges some of whose arrays are offloaded. They are copied beside other work: gradients of the ranges to
+ * come, and values of those that are done. */
+tx_status tx__bounce_open(struct tx_zero *z);
+void tx__bounce_close(struct tx_zero *z);
+tx_status tx__bounce_step_some(struct tx_zero *z, const tx_optim_step *s, int first, int end);
+
+/* Offloaded values of a bucket on their way to a turn's memory, number `turn`, or with -1 to that of what stays: the
+ * place that they are read into, and from there to the device, which the compute stream then waits for. */
+tx_status tx__bounce_place(const struct tx_zero *z, int turn, void **out);
+tx_status tx__bounce_up(const struct tx_zero *z, int turn, void *to, size_t bytes);
 
 /* Offloaded parameters of a bucket, from the disk or the host's memory to @to [part]. */
 tx_status tx__offload_values_start(struct tx_zero *z, int bucket, void *to, tx_tier_request *r);

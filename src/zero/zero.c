@@ -396,7 +396,9 @@ tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay)
     tx_optim_step s = tx_optim_next(&z->optim, lr, weight_decay);
     tx__zero_drop_all(z);
     for (int k = 0; k < z->flat.n_buckets; k++) {
-        TX_TRY(tx_optim_step_some(z->c, &z->optim, &s, z->first_range[k], z->first_range[k + 1]));
+        int first = z->first_range[k], end = z->first_range[k + 1];
+        TX_TRY(z->away.bounce ? tx__bounce_step_some(z, &s, first, end)
+                              : tx_optim_step_some(z->c, &z->optim, &s, first, end));
         TX_TRY(tx_zero_put(z));
         TX_TRY(gather_start(z, k));
         TX_TRY(tx_comm_poll(z->c, z->data));

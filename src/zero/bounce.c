@@ -1,0 +1,198 @@
+/* bounce.c - what is offloaded from a device: its update on the host, and its way there and back.
+ *
+ *      range         i            i + 1        i + 2
+ *      copy stream   grad down .. grad down .. grad down ..  value up
+ *      host                       Adam         Adam          Adam
+ */
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "zero/zero.h"
+
+enum { N_PLACES = 4 }; /* ranges under way */
+
+typedef struct place {
+    float *grad, *value; /* pinned */
+    tx_event *down, *up;
+} place;
+
+typedef struct tx__bounce {
+    tx_ctx host; /* computes the update */
+    place at[N_PLACES];
+    tx_event *ready; /* what the compute stream had to do before */
+    double *gate;    /* pinned */
+    void **values;   /* [turns of values, and one for what stays] pinned */
+    tx_event **came; /* of these: the device has what was in it */
+    int n_values;
+} tx__bounce;
+
+static tx_status take_place(place *p, tx_device *d, size_t bytes)
+{
+    TX_TRY(tx_device_take_host(d, &p->grad, bytes, "offloaded gradients on their way"));
+    TX_TRY(tx_device_take_host(d, &p->value, bytes, "offloaded values on their way"));
+    TX_TRY(tx_device_event_make(d, &p->down));
+    return tx_device_event_make(d, &p->up);
+}
+
+static tx_status take_values(tx_zero *z, tx__bounce *b)
+{
+    static const char what[] = "offloaded values on their way";
+    int64_t stays = 0;
+    if (!tx__is_away(z, TX_AWAY_VALUE)) return TX_OK;
+    for (int k = 0; k < z->flat.n_buckets; k++)
+        if (z->flat.bucket[k].stays && z->flat.bucket[k].numel > stays) stays = z->flat.bucket[k].numel;
+    b->n_values = z->values.n + 1;
+    TX_TRY(tx_alloc(&b->values, (size_t)b->n_values, sizeof *b->values, what));
+    TX_TRY(tx_alloc(&b->came, (size_t)b->n_values, sizeof *b->came, what));
+    for (int i = 0; i < b->n_values; i++) {
+        int64_t n = (i < z->values.n ? z->values.turn[i].numel : stays) / z->flat.n_ranks;
+        size_t bytes = (size_t)tx_tier_padded(n) * z->values.size;
+        TX_TRY(tx_device_take_host(z->c->device, &b->values[i], bytes + TX_AIO_ALIGN, what));
+        TX_TRY(tx_device_event_make(z->c->device, &b->came[i]));
+    }
+    return TX_OK;
+}
+
+tx_status tx__bounce_open(tx_zero *z)
+{
+    tx_device *d = z->c->device;
+    int64_t most = 0;
+    if (!d || !tx__offloads(z)) return TX_OK;
+    for (int i = 0; i < z->n_ranges; i++)
+        if (z->range[i].numel > most) most = z->range[i].numel;
+    TX_TRY(tx_alloc(&z->away.bounce, 1, sizeof *z->away.bounce, "the offloaded update"));
+    tx__bounce *b = z->away.bounce;
+    TX_TRY(tx_ctx_init(&b->host, "cpu", z->c->n_threads));
+    TX_TRY(tx_ctx_take_memory(&b->host)); /* updates and norms take no scratch */
+    for (int i = 0; i < N_PLACES; i++) TX_TRY(take_place(&b->at[i], d, (size_t)most * sizeof(float)));
+    TX_TRY(tx_device_event_make(d, &b->ready));
+    TX_TRY(tx_device_take_host(d, &b->gate, 3 * sizeof *b->gate, "the offloaded update"));
+    z->optim.host = &b->host;
+    z->optim.in_host =
+        (tx_zero_in_host(z, TX_AWAY_VALUE) ? TX_BRING_VALUE : 0u) |
+        (tx_zero_in_host(z, z->dtype == TX_F32 ? TX_AWAY_VALUE : TX_AWAY_MASTER) ? TX_BRING_MASTER : 0u) |
+        (tx_zero_in_host(z, TX_AWAY_STATE) ? TX_BRING_STATE : 0u);
+    return take_values(z, b);
+}
+
+void tx__bounce_close(tx_zero *z)
+{
+    tx__bounce *b = z->away.bounce;
+    tx_device *d = z->c->device;
+    if (!b) return;
+    for (int i = 0; i < N_PLACES; i++) {
+        tx_device_give_host(d, b->at[i].grad);
+        tx_device_give_host(d, b->at[i].value);
+        tx_device_event_free(d, b->at[i].down);
+        tx_device_event_free(d, b->at[i].up);
+    }
+    for (int i = 0; i < b->n_values && b->came; i++) {
+        tx_device_give_host(d, b->values[i]);
+        tx_device_event_free(d, b->came[i]);
+    }
+    tx_free(b->values);
+    tx_free(b->came);
+    tx_device_event_free(d, b->ready);
+    tx_device_give_host(d, b->gate);
+    tx_ctx_deinit(&b->host);
+    tx_free(b);
+    z->away.bounce = NULL;
+}
+
+/* ---- the update ---- */
+
+/* What layers read, in fp32 the masters themselves, is in the device's memory. */
+static bool values_there(const tx_zero *z)
+{
+    return !tx_zero_in_host(z, TX_AWAY_VALUE);
+}
+
+/* Where layers read a range's values, and how many bytes those are. */
+static void *values_of(const tx_zero *z, const tx_optim_range *r, size_t *bytes)
+{
+    *bytes = (size_t)r->numel * tx_dtype_size(z->dtype);
+    return z->dtype == TX_F32 ? (void *)r->value : r->low.data;
+}
+
+/* Brings a range's gradients, and values that the update starts from, to a place that is free. */
+static tx_status down_start(tx_zero *z, int i)
+{
+    const tx_optim_range *r = &z->range[i];
+    place *p = &z->away.bounce->at[i % N_PLACES];
+    tx_device *d = z->c->device;
+    size_t bytes = (size_t)r->numel * sizeof(float);
+    TX_TRY(tx_device_event_wait(d, p->up));
+    TX_TRY(tx_device_copy(d, TX_STREAM_COPY, p->grad, r->grad, bytes));
+    if (z->dtype == TX_F32 && values_there(z)) TX_TRY(tx_device_copy(d, TX_STREAM_COPY, p->value, r->value, bytes));
+    return tx_device_record(d, p->down, TX_STREAM_COPY);
+}
+
+static tx_status update(tx_zero *z, const tx_optim_step *s, int i)
+{
+    tx__bounce *b = z->away.bounce;
+    place *p = &b->at[i % N_PLACES];
+    tx_optim_step one = *s;
+    TX_TRY(tx_zero_bring(z, i, TX_BRING_ALL, true));
+    tx_optim_range r = z->range[i];
+    size_t bytes;
+    void *to = values_of(z, &r, &bytes);
+    one.gate = tx_tensor1(b->gate, TX_F64, 3);
+    if (!r.decay) one.weight_decay = 0;
+    r.grad = p->grad;
+    if (values_there(z) && z->dtype == TX_F32) r.value = p->value;
+    if (values_there(z) && z->dtype != TX_F32) r.low.data = p->value;
+    TX_TRY(tx_device_event_wait(z->c->device, p->down));
+    TX_TRY(z->optim.type->step(&b->host, &z->optim, &r, &one));
+    if (!values_there(z) || b->gate[2] == 0) return TX_OK;
+    TX_TRY(tx_device_copy(z->c->device, TX_STREAM_COPY, to, p->value, bytes));
+    return tx_device_record(z->c->device, p->up, TX_STREAM_COPY);
+}
+
+tx_status tx__bounce_step_some(tx_zero *z, const tx_optim_step *s, int first, int end)
+{
+    tx__bounce *b = z->away.bounce;
+    tx_device *d = z->c->device;
+    if (z->c->dry) return TX_OK;
+    if (first == 0) TX_TRY(tx_device_read(d, b->gate, z->optim.gate, 3 * sizeof *b->gate));
+    TX_TRY(tx_device_record(d, b->ready, TX_STREAM_COMPUTE));
+    TX_TRY(tx_device_stream_wait(d, TX_STREAM_COPY, b->ready));
+    for (int i = first; i < end && i < first + N_PLACES - 1; i++) TX_TRY(down_start(z, i));
+    for (int i = first; i < end; i++) {
+        TX_TRY(update(z, s, i));
+        if (i + N_PLACES - 1 < end) TX_TRY(down_start(z, i + N_PLACES - 1));
+    }
+    TX_TRY(tx_device_record(d, b->ready, TX_STREAM_COPY));
+    return tx_device_stream_wait(d, TX_STREAM_COMPUTE, b->ready);
+}
+
+/* ---- offloaded values that layers are about to read ---- */
+
+/* The place of a turn, or with -1 that of what stays. */
+static int number_of(const tx__bounce *b, int turn)
+{
+    return turn < 0 ? b->n_values - 1 : turn;
+}
+
+tx_status tx__bounce_place(const tx_zero *z, int turn, void **out)
+{
+    const tx__bounce *b = z->away.bounce;
+    int i = number_of(b, turn);
+    uintptr_t at = (uintptr_t)b->values[i];
+    *out = (char *)b->values[i] + (TX_AIO_ALIGN - at % TX_AIO_ALIGN) % TX_AIO_ALIGN;
+    return tx_device_event_wait(z->c->device, b->came[i]);
+}
+
+/* Whatever the compute stream has read from there before is behind it. */
+tx_status tx__bounce_up(const tx_zero *z, int turn, void *to, size_t bytes)
+{
+    tx__bounce *b = z->away.bounce;
+    tx_device *d = z->c->device;
+    int i = number_of(b, turn);
+    void *from;
+    TX_TRY(tx__bounce_place(z, turn, &from));
+    TX_TRY(tx_device_record(d, b->ready, TX_STREAM_COMPUTE));
+    TX_TRY(tx_device_stream_wait(d, TX_STREAM_COPY, b->ready));
+    TX_TRY(tx_device_copy(d, TX_STREAM_COPY, to, from, bytes));
+    TX_TRY(tx_device_record(d, b->came[i], TX_STREAM_COPY));
+    return tx_device_stream_wait(d, TX_STREAM_COMPUTE, b->came[i]);
+}
