@@ -116,6 +116,7 @@ void tx_ctx_deinit(tx_ctx *c)
     tx_arena_deinit(&c->acts);
     tx_arena_deinit(&c->scratch);
     tx_arena_deinit(&c->host);
+    tx_device_dismiss(c->device);
     if (c->backend && c->backend->close) c->backend->close(c);
     tx_free(c->ops);
     *c = (tx_ctx){ 0 };

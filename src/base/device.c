@@ -56,6 +56,11 @@ tx_status tx_device_memory(tx_device *d, size_t *free_bytes, size_t *all_bytes)
     return d ? d->call->memory(d, free_bytes, all_bytes) : TX_OK;
 }
 
+bool tx_device_owns(const tx_device *d, const void *p)
+{
+    return d && p && d->call->owns(d, p);
+}
+
 tx_status tx_device_copy(tx_device *d, tx_stream s, void *to, const void *from, size_t bytes)
 {
     if (!bytes) return TX_OK;
@@ -116,4 +121,22 @@ tx_status tx_device_elapsed(tx_device *d, double *seconds, tx_event *from, tx_ev
 {
     *seconds = 0;
     return d ? d->call->elapsed(d, seconds, from, to) : TX_OK;
+}
+
+void tx_device_enter(tx_device *d, tx_device_guest *g)
+{
+    g->next = d->guests;
+    d->guests = g;
+}
+
+void tx_device_leave(tx_device *d, tx_device_guest *g)
+{
+    tx_device_guest **at = &d->guests;
+    while (*at != g) at = &(*at)->next;
+    *at = g->next;
+}
+
+void tx_device_dismiss(tx_device *d)
+{
+    while (d && d->guests) d->guests->leave(d->guests);
 }

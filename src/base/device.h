@@ -51,13 +51,21 @@ typedef struct tx_device_calls {
     tx_status (*event_done)(tx_device *d, tx_event *e, bool *done);
     tx_status (*elapsed)(tx_device *d, double *seconds, tx_event *from, tx_event *to);
     tx_status (*memory)(tx_device *d, size_t *free_bytes, size_t *all_bytes);
+    bool (*owns)(const tx_device *d, const void *p);
 } tx_device_calls;
+
+/* What somebody else keeps with a device (comm/, copies on their way): it is told before the device is closed. */
+typedef struct tx_device_guest {
+    struct tx_device_guest *next;
+    void (*leave)(struct tx_device_guest *g); /* gives back all that is the device's, and leaves it */
+} tx_device_guest;
 
 struct tx_device { /* the first member of a backend's own */
     const tx_device_calls *call;
     int number;     /* among this machine's, as the environment lets it be seen */
     char name[128]; /* "NVIDIA H200" */
     char bus[16];   /* "0000:19:00.0"; "" where there is none */
+    tx_device_guest *guests;
 };
 
 /* ---- memory; zeroed. NULL may be given back ---- */
@@ -69,6 +77,10 @@ void tx_device_give(tx_device *d, void *p);
 /* Of the host, for copies beside other work. */
 tx_status tx_device_take_host(tx_device *d, void *out, size_t bytes, const char *what);
 void tx_device_give_host(tx_device *d, void *p);
+
+/* Whether p lies in memory that tx_device_take gave: then the host cannot read it. False of all other memory, that of
+ * tx_device_take_host too. */
+bool tx_device_owns(const tx_device *d, const void *p);
 
 /* What the device has, and has left. Of the host 0 and 0: base/system_memory.h knows. */
 tx_status tx_device_memory(tx_device *d, size_t *free_bytes, size_t *all_bytes);
@@ -96,5 +108,11 @@ tx_status tx_device_event_wait(tx_device *d, tx_event *e);
 tx_status tx_device_event_done(tx_device *d, tx_event *e, bool *done);
 /* Between two events that have been waited for; of the host 0. */
 tx_status tx_device_elapsed(tx_device *d, double *seconds, tx_event *from, tx_event *to);
+
+/* ---- guests of a device that is not NULL ---- */
+
+void tx_device_enter(tx_device *d, tx_device_guest *g);
+void tx_device_leave(tx_device *d, tx_device_guest *g);
+void tx_device_dismiss(tx_device *d); /* all leave; by whoever closes the device. NULL allowed */
 
 #endif

@@ -148,19 +148,6 @@ double tx_comm_sent(tx_comm_op op, int n, int64_t bytes)
 
 /* ---- requests ---- */
 
-void tx__start(tx_ctx *c, tx_comm *g, tx_request *r)
-{
-    TX_ASSERT(g->kind); /* a plan has dry runs only */
-    r->g = g;
-    r->call = g->n_calls[r->what]++;
-    r->n_threads = c ? c->n_threads : 1;
-    r->layer = c ? c->at.layer : 0;
-    r->backward = c && c->at.backward;
-    r->slot = -1;
-    tx__presence_start(g->world, r);
-    g->kind->start(g, r);
-}
-
 /* Counts a call on a whole tensor; false: that was all there is to do. */
 static bool counted(const tx_ctx *c, tx_comm *g, tx_comm_op op, tx_tensor whole)
 {
@@ -172,10 +159,14 @@ static bool counted(const tx_ctx *c, tx_comm *g, tx_comm_op op, tx_tensor whole)
 }
 
 /* A group of one: y is x. */
-static void keep(const tx_ctx *c, const tx_comm *g, tx_tensor y, tx_tensor x)
+static tx_status keep(const tx_ctx *c, const tx_comm *g, tx_tensor y, tx_tensor x)
 {
-    if (g->size > 1 || (c && c->dry) || y.data == x.data) return;
-    tx__copy(y.data, x.data, (size_t)tx_numel(x) * tx_dtype_size(x.dtype), c ? c->n_threads : 1);
+    size_t bytes = (size_t)tx_numel(x) * tx_dtype_size(x.dtype);
+    if (g->size > 1 || (c && c->dry) || y.data == x.data) return TX_OK;
+    if (c && (tx_device_owns(c->device, x.data) || tx_device_owns(c->device, y.data)))
+        return tx_device_copy(c->device, TX_STREAM_COMPUTE, y.data, x.data, bytes);
+    tx__copy(y.data, x.data, bytes, c ? c->n_threads : 1);
+    return TX_OK;
 }
 
 static bool parts(tx_tensor whole, tx_tensor part, int n)
@@ -193,8 +184,7 @@ static tx_status all_reduce_start(tx_ctx *c, tx_comm *g, tx_tensor x, tx_reduce 
                        .n = tx_numel(x),
                        .dtype = (int)x.dtype,
                        .reduce = (int)op };
-    tx__start(c, g, r);
-    return TX_OK;
+    return tx__start(c, g, r);
 }
 
 tx_status tx_all_reduce_start(tx_ctx *c, tx_comm *g, tx_tensor x, tx_request *r)
@@ -205,7 +195,7 @@ tx_status tx_all_reduce_start(tx_ctx *c, tx_comm *g, tx_tensor x, tx_request *r)
 tx_status tx_reduce_scatter_start(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor x, tx_request *r)
 {
     TX_ASSERT(!r->g && parts(x, y, g->size));
-    keep(c, g, y, x);
+    TX_TRY(keep(c, g, y, x));
     if (!counted(c, g, TX_COMM_REDUCE_SCATTER, x)) return TX_OK;
     *r = (tx_request){ .how = TX__REDUCE_SCATTER,
                        .what = TX_COMM_REDUCE_SCATTER,
@@ -213,14 +203,13 @@ tx_status tx_reduce_scatter_start(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor 
                        .y = y.data,
                        .n = tx_numel(y),
                        .dtype = (int)x.dtype };
-    tx__start(c, g, r);
-    return TX_OK;
+    return tx__start(c, g, r);
 }
 
 tx_status tx_all_gather_start(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor x, tx_request *r)
 {
     TX_ASSERT(!r->g && parts(y, x, g->size));
-    keep(c, g, y, x);
+    TX_TRY(keep(c, g, y, x));
     if (!counted(c, g, TX_COMM_ALL_GATHER, y)) return TX_OK;
     *r = (tx_request){ .how = TX__ALL_GATHER,
                        .what = TX_COMM_ALL_GATHER,
@@ -228,8 +217,7 @@ tx_status tx_all_gather_start(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor x, t
                        .y = y.data,
                        .n = tx_numel(x),
                        .dtype = (int)x.dtype };
-    tx__start(c, g, r);
-    return TX_OK;
+    return tx__start(c, g, r);
 }
 
 tx_status tx_send_start(tx_ctx *c, tx_comm *g, tx_tensor x, int to, int tag, tx_request *r)
@@ -243,7 +231,7 @@ tx_status tx_send_start(tx_ctx *c, tx_comm *g, tx_tensor x, int to, int tag, tx_
                        .dtype = (int)x.dtype,
                        .peer = to,
                        .tag = tag };
-    tx__start(c, g, r);
+    TX_TRY(tx__start(c, g, r));
     return tx_comm_poll(c, g);
 }
 
@@ -282,6 +270,10 @@ tx_status tx_wait(tx_ctx *c, tx_request *r)
     tx_status st = TX_OK;
     if (!r->g) return TX_OK;
     if (!r->finished) st = r->g->world->profiled ? wait_profiled(r) : tx__wait_for(r);
+    if (r->stage) {
+        tx_status end = tx__stage_end(r);
+        st = st ? st : end;
+    }
     *r = (tx_request){ 0 };
     return st;
 }
@@ -334,7 +326,7 @@ tx_status tx_broadcast(tx_ctx *c, tx_comm *g, tx_tensor x, int root)
                      .n = tx_numel(x),
                      .dtype = (int)x.dtype,
                      .peer = root };
-    tx__start(c, g, &r);
+    TX_TRY(tx__start(c, g, &r));
     return tx_wait(c, &r);
 }
 
@@ -349,7 +341,7 @@ tx_status tx_recv(tx_ctx *c, tx_comm *g, tx_tensor x, int from, int tag)
                      .dtype = (int)x.dtype,
                      .peer = from,
                      .tag = tag };
-    tx__start(c, g, &r);
+    TX_TRY(tx__start(c, g, &r));
     return tx_wait(c, &r);
 }
 
@@ -364,7 +356,7 @@ static tx_status gather(tx_comm *g, void *all, const void *mine, size_t n, int w
     tx_request r = {
         .how = TX__ALL_GATHER, .what = what, .x = (void *)(uintptr_t)mine, .y = all, .n = (int64_t)n, .dtype = TX__BYTES
     };
-    tx__start(NULL, g, &r);
+    TX_TRY(tx__start(NULL, g, &r));
     return tx_wait(NULL, &r);
 }
 
@@ -384,7 +376,7 @@ tx_status tx_comm_spread(tx_comm *g, void *bytes, size_t n, int root)
     tx_request r = {
         .how = TX__BROADCAST, .what = TX__SPREAD, .x = bytes, .n = (int64_t)n, .dtype = TX__BYTES, .peer = root
     };
-    tx__start(NULL, g, &r);
+    TX_TRY(tx__start(NULL, g, &r));
     return tx_wait(NULL, &r);
 }
 

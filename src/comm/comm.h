@@ -14,6 +14,11 @@
  *  moves the bytes: the same group gives the same bits, also when its members sit on other hosts or the buffer is cut
  *  in another way. All tensors are contiguous and of the same size in all members, or TX_ERR_COMM.
  *
+ *  Tensors may lie in the memory of the rank's device (c->device, base/device.h). A call then belongs to the compute
+ * stream: it takes what ops before it wrote, and ops behind the call (behind tx_wait) find its result; the host finds
+ * it when it has waited for that stream. The same tensors lie on a device in all members. A tensor in the host's memory
+ * is the host's: whoever lets the device write one waits for that before the call.
+ *
  *  Every call counts what it moves (tx_comm_volume), a dry run included: it counts and returns.
  *
  *  Errors: TX_ERR_COMM when another rank has ended the job (tx_world_abort), or did not come within the world's
@@ -143,6 +148,15 @@ typedef struct tx_request {
     int dtype, reduce, peer, tag, n_threads, layer, slot;
     bool backward, small, staged, finished;
     tx_status st;
+
+    /* of a tensor in a device's memory (staging.c) */
+    tx_device *device;
+    struct tx_request *next_device;
+    struct tx__stage *stage; /* NULL: in the host's */
+    void *back;              /* where the result belongs; NULL: nowhere */
+    const void *back_from;
+    size_t back_bytes;
+    bool landed; /* the result is on its way there */
 } tx_request;
 
 /* As the calls above. */

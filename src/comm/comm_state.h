@@ -2,6 +2,7 @@
  *
  *      comm.c         the calls: checks, counts, starts a request, waits for it
  *      waiting.c      the loop that waits: moves everything on, looks at the time and at whether the job has been ended
+ *      staging.c      requests on tensors of a device's memory, by way of the host's
  *      local*.c       requests between ranks that read each other's memory
  *      remote*.c      the same over a transport
  *      comm_job.c     what the ranks of a host know of each other
@@ -59,6 +60,7 @@ struct tx_comm {
     tx_comm_volume volume[TX_N_COMM_OPS];
     int64_t n_calls[TX__N_CALLS];
 
+    tx__queue coming;                       /* started, but not what the kind knows of: behind copies from a device */
     tx__queue collectives, sends, receives; /* under way */
     tx_request *to_publish, *to_work;       /* in collectives: the first with that left to do */
     int64_t n_requests, n_chunks;           /* collectives so far */
@@ -73,13 +75,46 @@ void tx__push(tx__queue *q, tx_request *r);
 void tx__remove(tx__queue *q, tx_request *r);
 
 /* Starts a request that is filled in from `x` to `staged`, in a group of several ranks. */
-void tx__start(tx_ctx *c, tx_comm *g, tx_request *r);
+tx_status tx__start(tx_ctx *c, tx_comm *g, tx_request *r);
 
 /* Moves on all that is under way. */
 tx_status tx__progress(tx_world *w);
 
 /* Waits until it is finished, moving on all of the world's. Its own failure, another rank's, or the time. */
 tx_status tx__wait_for(tx_request *r);
+
+/* ---- tensors in a device's memory ---- */
+
+/* Where a tensor is while it is not in the device's memory. */
+typedef struct tx__stage {
+    struct tx__stage *next;
+    tx_event *down, *up; /* it has come; its result has gone */
+    void *host;
+    size_t bytes;
+    bool used;
+} tx__stage;
+
+/* What a world keeps with a device. */
+typedef struct tx__side {
+    tx_device_guest guest; /* first */
+    tx_world *world;
+    tx_device *device;
+    struct tx__side *next;
+    tx__stage *stages;
+    tx_event *start; /* of the compute stream; recorded anew by each request */
+} tx__side;
+
+/* Lets r, whose tensors are the ctx's device's, be of a copy in the host's memory, which is under way. */
+tx_status tx__stage_begin(tx_ctx *c, tx_request *r);
+
+/* Hands the kinds what has come, and copies back what is finished. */
+tx_status tx__coming_progress(tx_comm *g);
+tx_status tx__landing_progress(tx_world *w);
+
+/* Of a finished request: the compute stream goes on when its result is there. Of another: forgets it. */
+tx_status tx__stage_end(tx_request *r);
+
+void tx__sides_close(tx_world *w);
 
 /* ---- what the ranks of a host know of each other ---- */
 
@@ -120,6 +155,8 @@ struct tx_world {
     int64_t moves;    /* pieces that this rank has moved or summed */
     int64_t n_groups; /* made so far, by any of those who share one with this rank */
     bool one_process;
+    tx__side *sides;                 /* a device each, owned */
+    tx_request *on_device;           /* all that have a stage */
     struct tx__board *boards;        /* made here (board.c) */
     const struct tx__transport *net; /* NULL: all ranks are on this host */
 };

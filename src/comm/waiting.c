@@ -1,5 +1,5 @@
-/* waiting.c - the loop in which a rank waits for others. Everything that any of its groups has under way moves on in
- * it: another rank may need that before it comes to what this one waits for. */
+/* waiting.c - how a request starts, and the loop in which a rank waits for others. Everything that any of its groups
+ * has under way moves on in it: another rank may need that before it comes to what this one waits for. */
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,11 +23,39 @@ static void pause_for(int64_t turn)
         nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
 }
 
+/* Whether it moves what the host cannot read. */
+static bool on_device(const tx_ctx *c, const tx_request *r)
+{
+    return c && r->n && (tx_device_owns(c->device, r->x) || tx_device_owns(c->device, r->y));
+}
+
+tx_status tx__start(tx_ctx *c, tx_comm *g, tx_request *r)
+{
+    TX_ASSERT(g->kind); /* a plan has dry runs only */
+    r->g = g;
+    r->call = g->n_calls[r->what]++;
+    r->n_threads = c ? c->n_threads : 1;
+    r->layer = c ? c->at.layer : 0;
+    r->backward = c && c->at.backward;
+    r->slot = -1;
+    tx__presence_start(g->world, r);
+    tx_status st = on_device(c, r) ? tx__stage_begin(c, r) : TX_OK;
+    if (st)
+        *r = (tx_request){ 0 };
+    else if (r->stage || g->coming.head)
+        tx__push(&g->coming, r);
+    else
+        g->kind->start(g, r);
+    return st;
+}
+
 tx_status tx__progress(tx_world *w)
 {
-    for (tx_comm *g = w->groups; g; g = g->next)
+    for (tx_comm *g = w->groups; g; g = g->next) {
+        if (g->coming.head) TX_TRY(tx__coming_progress(g));
         if (g->kind && (g->collectives.head || g->sends.head || g->receives.head)) TX_TRY(g->kind->progress(g));
-    return TX_OK;
+    }
+    return w->on_device ? tx__landing_progress(w) : TX_OK;
 }
 
 /* ---- after too long a time ---- */
@@ -72,12 +100,30 @@ static tx_status accuse(tx_str *s, tx_world *w, const tx_request *r, const bool 
     return n > told ? tx_str_printf(s, ", ...") : TX_OK;
 }
 
+/* Whether its own rank has not come to it. */
+static bool is_coming(const tx_request *r)
+{
+    const tx_request *q = r->g->coming.head;
+    while (q && q != r) q = q->next;
+    return q;
+}
+
 /* The call that others have not come to: the first of its group that is under way. */
 static const tx_request *accused_of(const tx_request *waited_for)
 {
     if (waited_for->how == TX__SEND || waited_for->how == TX__RECV) return waited_for;
     const tx_request *first = waited_for->g->collectives.head;
     return first ? first : waited_for;
+}
+
+/* No rank is: this one's own device does not come to what it is to send. */
+static tx_status device_late(tx_world *w, const tx_request *r)
+{
+    char text[256];
+    tx__request_describe(text, sizeof text, r);
+    tx_status st = TX_FAIL(TX_ERR_COMM, "the device of rank %d has not finished what %s waits for within %g s", w->rank,
+                           text, w->timeout);
+    return tx__job_end(w, tx_last_error()) ? st : tx__job_check(w);
 }
 
 static tx_status late(tx_world *w, const tx_request *waited_for)
@@ -87,6 +133,7 @@ static tx_status late(tx_world *w, const tx_request *waited_for)
     bool *absent = NULL;
     tx_str s = { 0 };
     tx_status st;
+    if (is_coming(r)) return device_late(w, r);
     TX_GOTO(tx_alloc(&absent, (size_t)g->size, sizeof *absent, "the ranks that are waited for"));
     g->kind->absent(g, r, absent);
     TX_GOTO(accuse(&s, w, r, absent));
@@ -132,7 +179,7 @@ static bool others_know(tx_world *w, const tx_request *waited_for, stopwatch *s)
     tx_comm *g = waited_for->g;
     bool *absent, all = true;
     const tx_request *r = accused_of(waited_for);
-    if (s->waited > w->timeout + PATIENCE) return false;
+    if (is_coming(r) || s->waited > w->timeout + PATIENCE) return false;
     if (s->last - s->looked < 0.2) return true;
     s->looked = s->last;
     if (tx_alloc(&absent, (size_t)g->size, sizeof *absent, "the ranks that are waited for")) return false;

@@ -141,13 +141,68 @@ static inline void body_reduced(void *out, tx_dtype t, int seed, int n, int64_t 
     }
 }
 
+/* ---- where tensors lie ---- */
+
+/* Buffers of the host's, in which tests fill in and check numbers, and of a device's, in which they are moved; none:
+ * the former are moved. */
+typedef struct body_mirror {
+    char *host, *device;
+    size_t bytes;
+} body_mirror;
+static _Thread_local body_mirror body_mirrors[2];
+
+/* What a call is given for x of the host's. */
+static inline void *body_at(const void *x)
+{
+    for (int i = 0; i < 2; i++) {
+        size_t at = (size_t)((uintptr_t)x - (uintptr_t)body_mirrors[i].host);
+        if (at < body_mirrors[i].bytes) return body_mirrors[i].device + at;
+    }
+    return (void *)(uintptr_t)x;
+}
+
+static inline tx_tensor body_tensor(const void *x, tx_dtype t, int64_t n)
+{
+    return tx_tensor1(body_at(x), t, n);
+}
+
+/* Before a call, and behind it. */
+static inline tx_status body_give(tx_ctx *c, const void *x, int64_t n, size_t size)
+{
+    return body_at(x) == x ? TX_OK : tx_device_write(c->device, body_at(x), x, (size_t)n * size);
+}
+
+static inline tx_status body_get(tx_ctx *c, void *x, int64_t n, size_t size)
+{
+    return body_at(x) == x ? TX_OK : tx_device_read(c->device, x, body_at(x), (size_t)n * size);
+}
+
+static inline tx_status body_mirror_on(tx_ctx *c, int i, void *host, size_t bytes)
+{
+    void *p;
+    if (!c->device) return TX_OK;
+    TX_TRY(tx_device_take(c->device, &p, bytes, false, "a test"));
+    body_mirrors[i] = (body_mirror){ host, p, bytes };
+    return TX_OK;
+}
+
+static inline void body_mirrors_off(tx_ctx *c)
+{
+    for (int i = 0; i < 2; i++) {
+        tx_device_give(c->device, body_mirrors[i].device);
+        body_mirrors[i] = (body_mirror){ 0 };
+    }
+}
+
 /* ---- each collective ---- */
 
 static inline tx_status body_all_reduce(tx_ctx *c, tx_comm *g, void *x, tx_dtype t, int64_t n, tx_reduce op)
 {
     size_t size = tx_dtype_size(t);
     body_fill(x, t, n, 1, tx_comm_rank(g));
-    TX_TRY(tx_all_reduce(c, g, tx_tensor1(x, t, n), op));
+    TX_TRY(body_give(c, x, n, size));
+    TX_TRY(tx_all_reduce(c, g, body_tensor(x, t, n), op));
+    TX_TRY(body_get(c, x, n, size));
     for (int64_t i = 0; i < n; i++) {
         uint64_t expect;
         body_reduced(&expect, t, 1, tx_comm_size(g), i, op);
@@ -163,7 +218,9 @@ static inline tx_status body_reduce_scatter(tx_ctx *c, tx_comm *g, void *x, void
     int rank = tx_comm_rank(g), n_ranks = tx_comm_size(g);
     if (inside) y = (char *)x + (size_t)(rank * n) * size;
     body_fill(x, t, n * n_ranks, 2, rank);
-    TX_TRY(tx_reduce_scatter(c, g, tx_tensor1(y, t, n), tx_tensor1(x, t, n * n_ranks)));
+    TX_TRY(body_give(c, x, n * n_ranks, size));
+    TX_TRY(tx_reduce_scatter(c, g, body_tensor(y, t, n), body_tensor(x, t, n * n_ranks)));
+    TX_TRY(body_get(c, y, n, size));
     for (int64_t i = 0; i < n; i++) {
         uint64_t expect;
         body_reduced(&expect, t, 2, n_ranks, rank * n + i, TX_SUM);
@@ -179,7 +236,9 @@ static inline tx_status body_all_gather(tx_ctx *c, tx_comm *g, void *x, void *y,
     int rank = tx_comm_rank(g), n_ranks = tx_comm_size(g);
     if (inside) x = (char *)y + (size_t)(rank * n) * size;
     body_fill(x, t, n, 3, rank);
-    TX_TRY(tx_all_gather(c, g, tx_tensor1(y, t, n * n_ranks), tx_tensor1(x, t, n)));
+    TX_TRY(body_give(c, x, n, size));
+    TX_TRY(tx_all_gather(c, g, body_tensor(y, t, n * n_ranks), body_tensor(x, t, n)));
+    TX_TRY(body_get(c, y, n * n_ranks, size));
     for (int64_t i = 0; i < n * n_ranks; i++) {
         uint64_t expect = 0;
         body_put(&expect, t, 0, body_number(3, (int)(i / n), i % n));
@@ -193,7 +252,9 @@ static inline tx_status body_broadcast(tx_ctx *c, tx_comm *g, void *x, tx_dtype 
 {
     size_t size = tx_dtype_size(t);
     body_fill(x, t, n, 4, tx_comm_rank(g));
-    TX_TRY(tx_broadcast(c, g, tx_tensor1(x, t, n), root));
+    TX_TRY(body_give(c, x, n, size));
+    TX_TRY(tx_broadcast(c, g, body_tensor(x, t, n), root));
+    TX_TRY(body_get(c, x, n, size));
     for (int64_t i = 0; i < n; i++) {
         uint64_t expect = 0;
         body_put(&expect, t, 0, body_number(4, root, i));
@@ -233,7 +294,8 @@ static inline tx_status body_under_way(tx_ctx *c, tx_comm *g, float *x)
         int64_t n = k % 10 == 9 ? 300000 : (int64_t)(body_hash((uint64_t)k) % 3000);
         at[k + 1] = at[k] + n;
         body_fill(x + at[k], TX_F32, n, k, rank);
-        TX_TRY(tx_all_reduce_start(c, g, tx_tensor1(x + at[k], TX_F32, n), &r[k]));
+        TX_TRY(body_give(c, x + at[k], n, sizeof *x));
+        TX_TRY(tx_all_reduce_start(c, g, body_tensor(x + at[k], TX_F32, n), &r[k]));
         uint64_t dice = body_hash((uint64_t)(k * 16 + rank));
         for (uint64_t i = 0; i < dice % 4; i++) {
             TX_TRY(tx_comm_poll(c, g));
@@ -242,6 +304,7 @@ static inline tx_status body_under_way(tx_ctx *c, tx_comm *g, float *x)
         if (dice % 8 == 7) TX_TRY(tx_wait(c, &r[dice / 8 % (uint64_t)(k + 1)]));
     }
     for (int k = N_UNDER_WAY - 1; k >= 0; k--) TX_TRY(tx_wait(c, &r[k]));
+    TX_TRY(body_get(c, x, at[N_UNDER_WAY], sizeof *x));
     for (int k = 0; k < N_UNDER_WAY; k++)
         for (int64_t i = 0; i < at[k + 1] - at[k]; i++) {
             float expect;
@@ -263,11 +326,13 @@ static inline tx_status body_messages(tx_ctx *c, tx_comm *g, float *x, float *y,
         int to = (rank + step) % n_ranks, from = (rank + n_ranks - step) % n_ranks;
         for (int k = 0; k < 2 * TAGS; k++) {
             body_fill(x + k * n, TX_F32, n, k, rank * 16 + to);
-            TX_TRY(tx_send_start(c, g, tx_tensor1(x + k * n, TX_F32, n), to, 65535 - k % TAGS, &r[k]));
+            TX_TRY(body_give(c, x + k * n, n, sizeof *x));
+            TX_TRY(tx_send_start(c, g, body_tensor(x + k * n, TX_F32, n), to, 65535 - k % TAGS, &r[k]));
         }
         for (int tag = TAGS - 1; tag >= 0; tag--)
             for (int k = tag; k < 2 * TAGS; k += TAGS) {
-                TX_TRY(tx_recv(c, g, tx_tensor1(y, TX_F32, n), from, 65535 - tag));
+                TX_TRY(tx_recv(c, g, body_tensor(y, TX_F32, n), from, 65535 - tag));
+                TX_TRY(body_get(c, y, n, sizeof *y));
                 for (int64_t i = 0; i < n; i++)
                     EXPECT(y[i] == (float)body_number(k, from * 16 + rank, i), "message %d from %d, element %lld", k,
                            from, (long long)i);
@@ -281,18 +346,21 @@ static inline tx_status body_messages(tx_ctx *c, tx_comm *g, float *x, float *y,
  * are more than the box holds. */
 static inline tx_status body_message_order(tx_ctx *c, tx_comm *g, float *x)
 {
-    enum { BURST = 100, BURSTS = 30 };
+    enum { BURST = 100 };
+    const int n_bursts = c->device ? 3 : 30; /* each copy changes what may be touched of an emulated device */
     int rank = tx_comm_rank(g), n_ranks = tx_comm_size(g), to = (rank + 1) % n_ranks,
         from = (rank + n_ranks - 1) % n_ranks;
     tx_request r[BURST] = { { 0 } };
-    for (int burst = 0; burst < BURSTS && n_ranks > 1; burst++) {
+    for (int burst = 0; burst < n_bursts && n_ranks > 1; burst++) {
         for (int k = 0; k < BURST; k++) {
             x[k] = (float)(burst * BURST + k);
-            TX_TRY(tx_send_start(c, g, tx_tensor1(x + k, TX_F32, 1), to, 7, &r[k]));
+            TX_TRY(body_give(c, x + k, 1, sizeof *x));
+            TX_TRY(tx_send_start(c, g, body_tensor(x + k, TX_F32, 1), to, 7, &r[k]));
         }
         for (int k = 0; k < BURST; k++) {
             float *got = x + BURST;
-            TX_TRY(tx_recv(c, g, tx_tensor1(got, TX_F32, 1), from, 7));
+            TX_TRY(tx_recv(c, g, body_tensor(got, TX_F32, 1), from, 7));
+            TX_TRY(body_get(c, got, 1, sizeof *got));
             EXPECT(*got == (float)(burst * BURST + k), "message %d came as number %d", (int)*got, burst * BURST + k);
         }
         for (int k = 0; k < BURST; k++) TX_TRY(tx_wait(c, &r[k]));
@@ -343,10 +411,12 @@ static inline tx_status body_split(tx_ctx *c, tx_comm *g, float *x)
     enum { N = 70000 };
     for (int i = 0; i < 2 * N; i++) x[i] = (float)(rank + 1);
     tx_request a = { 0 }, b = { 0 };
-    TX_TRY(tx_all_reduce_start(c, row, tx_tensor1(x, TX_F32, N), &a));
-    TX_TRY(tx_all_reduce_start(c, column, tx_tensor1(x + N, TX_F32, N), &b));
+    TX_TRY(body_give(c, x, 2 * N, sizeof *x));
+    TX_TRY(tx_all_reduce_start(c, row, body_tensor(x, TX_F32, N), &a));
+    TX_TRY(tx_all_reduce_start(c, column, body_tensor(x + N, TX_F32, N), &b));
     TX_TRY(tx_wait(c, rank % 2 ? &a : &b)); /* not the same one first: each waits while the other's moves on */
     TX_TRY(tx_wait(c, rank % 2 ? &b : &a));
+    TX_TRY(body_get(c, x, 2 * N, sizeof *x));
     float of_row = 0, of_column = 0;
     for (int i = 0; i < width; i++) of_row += (float)(rank / width * width + i + 1);
     for (int i = 0; i < n_ranks / width; i++) of_column += (float)(i * width + rank % width + 1);
@@ -359,28 +429,40 @@ static inline tx_status body_split(tx_ctx *c, tx_comm *g, float *x)
     return TX_OK;
 }
 
-/* All of it, with buffers that others can reach or not. */
-static inline tx_status body_all(tx_world *w, int n_threads, bool shared)
+static inline tx_status body_each(tx_ctx *c, tx_comm *g, float *x, float *y)
 {
-    tx_ctx c = { .n_threads = n_threads };
-    tx_comm *g = tx_world_comm(w);
+    TX_TRY(body_collectives(c, g, x, y));
+    TX_TRY(body_under_way(c, g, x));
+    TX_TRY(body_messages(c, g, x, y, 3));
+    TX_TRY(body_message_order(c, g, x));
+    TX_TRY(body_messages(c, g, x, y, 150001));
+    TX_TRY(body_host_calls(g));
+    TX_TRY(body_split(c, g, x));
+    return tx_comm_barrier(g);
+}
+
+/* All of it, with buffers that others can reach or not, or on the ctx's device. */
+static inline tx_status body_all_on(tx_ctx *c, tx_world *w, bool shared)
+{
     size_t bytes = ((size_t)4 << 20) * 4;
-    float *x, *y;
+    float *x = NULL, *y = NULL;
     tx_status st;
-    TX_TRY(shared ? tx_shared_alloc(&x, bytes, "a test") : tx_alloc(&x, 1, bytes, "a test"));
-    TX_TRY(shared ? tx_shared_alloc(&y, bytes, "a test") : tx_alloc(&y, 1, bytes, "a test"));
-    TX_GOTO(body_collectives(&c, g, x, y));
-    TX_GOTO(body_under_way(&c, g, x));
-    TX_GOTO(body_messages(&c, g, x, y, 3));
-    TX_GOTO(body_message_order(&c, g, x));
-    TX_GOTO(body_messages(&c, g, x, y, 150001));
-    TX_GOTO(body_host_calls(g));
-    TX_GOTO(body_split(&c, g, x));
-    TX_GOTO(tx_comm_barrier(g));
+    TX_GOTO(shared ? tx_shared_alloc(&x, bytes, "a test") : tx_alloc(&x, 1, bytes, "a test"));
+    TX_GOTO(shared ? tx_shared_alloc(&y, bytes, "a test") : tx_alloc(&y, 1, bytes, "a test"));
+    TX_GOTO(body_mirror_on(c, 0, x, bytes));
+    TX_GOTO(body_mirror_on(c, 1, y, bytes));
+    TX_GOTO(body_each(c, tx_world_comm(w), x, y));
 out:
+    body_mirrors_off(c);
     tx_shared_free(x);
     tx_shared_free(y);
     return st;
+}
+
+static inline tx_status body_all(tx_world *w, int n_threads, bool shared)
+{
+    tx_ctx c = { .n_threads = n_threads };
+    return body_all_on(&c, w, shared);
 }
 
 #endif

@@ -6,18 +6,45 @@ static tx__gpu *of(tx_device *d)
     return (tx__gpu *)d;
 }
 
+/* ---- the blocks that are taken, few and large ---- */
+
+static tx_status make_room(tx__gpu *g)
+{
+    if (g->n_blocks < g->max_blocks) return TX_OK;
+    int n = g->max_blocks ? 2 * g->max_blocks : 32;
+    TX_TRY(tx_realloc(&g->block, (size_t)n, sizeof *g->block, "the list of a GPU's memory"));
+    g->max_blocks = n;
+    return TX_OK;
+}
+
+static bool owns(const tx_device *d, const void *p)
+{
+    const tx__gpu *g = (const tx__gpu *)d;
+    uintptr_t at = (uintptr_t)p;
+    for (int i = 0; i < g->n_blocks; i++)
+        if (at - (uintptr_t)g->block[i].base < g->block[i].bytes) return true;
+    return false;
+}
+
 static tx_status take(tx_device *d, void **out, size_t bytes)
 {
+    tx__gpu *g = of(d);
+    TX_TRY(make_room(g));
     GPU_TRY(gpuMalloc(out, bytes));
-    GPU_TRY(gpuMemsetAsync(*out, 0, bytes, of(d)->stream[TX_STREAM_COMPUTE]));
-    GPU_TRY(gpuStreamSynchronize(of(d)->stream[TX_STREAM_COMPUTE]));
+    g->block[g->n_blocks].base = (const unsigned char *)*out;
+    g->block[g->n_blocks++].bytes = bytes;
+    GPU_TRY(gpuMemsetAsync(*out, 0, bytes, g->stream[TX_STREAM_COMPUTE]));
+    GPU_TRY(gpuStreamSynchronize(g->stream[TX_STREAM_COMPUTE]));
     return TX_OK;
 }
 
 static void give(tx_device *d, void *p)
 {
-    for (int s = 0; s < TX_N_STREAMS; s++) gpuStreamSynchronize(of(d)->stream[s]);
+    tx__gpu *g = of(d);
+    for (int s = 0; s < TX_N_STREAMS; s++) gpuStreamSynchronize(g->stream[s]);
     gpuFree(p);
+    for (int i = 0; i < g->n_blocks; i++)
+        if (g->block[i].base == p) g->block[i] = g->block[--g->n_blocks];
 }
 
 static tx_status take_host(tx_device *d, void **out, size_t bytes)
@@ -129,7 +156,7 @@ static tx_status memory(tx_device *d, size_t *free_bytes, size_t *all_bytes)
 
 const tx_device_calls tx__gpu_device_calls = { take,       give,       take_host,  give_host, copy,
                                                sync,       event_make, event_free, record,    stream_wait,
-                                               event_wait, event_done, elapsed,    memory };
+                                               event_wait, event_done, elapsed,    memory,    owns };
 
 static tx_status read_properties(tx__gpu *g, int number)
 {
@@ -166,6 +193,7 @@ void tx__gpu_device_close(tx__gpu *g)
     if (g->seen) gpuFreeHost(g->seen);
     for (int s = 0; s < TX_N_STREAMS; s++)
         if (g->stream[s]) gpuStreamDestroy(g->stream[s]);
+    tx_free(g->block);
 }
 
 tx_status tx__gpu_list(tx_gpu_info *out, int *n)

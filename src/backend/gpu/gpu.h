@@ -44,8 +44,16 @@ typedef struct tx__fault {
 struct tx__gpu_gemm;
 struct tx__gpu_attention;
 
+/* Memory that was taken. */
+typedef struct tx__gpu_block {
+    const unsigned char *base;
+    size_t bytes;
+} tx__gpu_block;
+
 typedef struct tx__gpu {
     tx_device device; /* first */
+    tx__gpu_block *block; /* [n_blocks] */
+    int n_blocks, max_blocks;
     gpuStream_t stream[TX_N_STREAMS];
     int n_sm, warp;      /* multiprocessors; lanes */
     int major, minor;    /* compute capability; of AMD the gfx number's */
