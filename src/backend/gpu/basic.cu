@@ -1,5 +1,9 @@
-/* basic.cu - fill. */
+/* basic.cu - fill, cast, sums over columns, and what is summed of flat buffers: squares, zeros, magnitudes.
+ *
+ *  Sums are made in an order that depends on shapes alone, not on how many lanes a warp has. */
 #include "backend/gpu/gpu.h"
+
+/* ---- fill ---- */
 
 template <class T> __global__ void fill_kernel(T *x, T value, int64_t n)
 {
@@ -15,13 +19,253 @@ template <class T> static void fill(const tx_ctx *c, tx_tensor x, T value)
 TX_GPU_ROW tx_status tx__gpu_fill(tx_ctx *c, const tx_fill_args *a, void *scratch)
 {
     (void)scratch;
-    if (a->x.dtype == TX_I32)
+    size_t bytes = (size_t)tx_numel(a->x) * tx_dtype_size(a->x.dtype);
+    if (!bytes) return TX_OK;
+    if (a->value == 0) { /* the most frequent, and all bits of any type are 0 */
+        GPU_TRY(gpuMemsetAsync(a->x.data, 0, bytes, tx__gpu_compute(c)));
+    } else if (a->x.dtype == TX_I32) {
         fill<int32_t>(c, a->x, (int32_t)a->value);
-    else if (a->x.dtype == TX_F64)
-        fill<double>(c, a->x, a->value);
-    else {
+    } else {
         TX_TRY(tx__gpu_need_float("fill", a->x));
         GPU_FLOAT(a->x.dtype, T, fill<T>(c, a->x, to<T>((float)a->value)));
     }
     return tx__gpu_launched(c, "fill");
+}
+
+/* ---- cast ---- */
+
+/* Sizes and strides of up to 5 dimensions, rows being what all but the last make. */
+struct strides {
+    int n_dims;
+    int64_t dim[TX_MAX_DIMS], stride[TX_MAX_DIMS];
+};
+
+static strides strides_of(tx_tensor x)
+{
+    strides s;
+    memset(&s, 0, sizeof s);
+    s.n_dims = x.n_dims;
+    for (int i = 0; i < x.n_dims; i++) s.dim[i] = x.dim[i], s.stride[i] = x.stride[i];
+    return s;
+}
+
+__device__ static inline int64_t row_begin(const strides &s, int64_t row)
+{
+    int64_t at = 0;
+    for (int i = s.n_dims - 2; i >= 0; i--) {
+        at += row % s.dim[i] * s.stride[i];
+        row /= s.dim[i];
+    }
+    return at;
+}
+
+template <class Y, class X> __global__ void cast_kernel(Y *y, const X *x, int64_t n)
+{
+    for (int64_t i = grid_thread(); i < n; i += grid_threads()) y[i] = to<Y>(f32(x[i]));
+}
+
+/* Both ends on 16 bytes: eight at a time. */
+template <class Y, class X> __global__ void cast_packs_kernel(Y *y, const X *x, int64_t n_packs)
+{
+    for (int64_t i = grid_thread(); i < n_packs; i += grid_threads()) {
+        float v[8];
+        load_floats<8>(x + 8 * i, v);
+        store_floats<8>(y + 8 * i, v);
+    }
+}
+
+template <class Y, class X>
+__global__ void cast_rows_kernel(Y *y, strides to_, const X *x, strides from, int64_t rows, int64_t n)
+{
+    for (int64_t i = grid_thread(); i < rows * n; i += grid_threads()) {
+        int64_t row = i / n, j = i - row * n;
+        y[row_begin(to_, row) + j] = to<Y>(f32(x[row_begin(from, row) + j]));
+    }
+}
+
+template <class Y, class X> static void cast(const tx_ctx *c, const tx_cast_args *a)
+{
+    gpuStream_t s = tx__gpu_compute(c);
+    int64_t n = tx_numel(a->x), last = a->x.dim[a->x.n_dims - 1];
+    Y *y = (Y *)a->y.data;
+    const X *x = (const X *)a->x.data;
+    if (!tx_is_contiguous(a->x) || !tx_is_contiguous(a->y)) {
+        GPU_LAUNCH(s, tx__gpu_blocks(c, n, 256), 256, 0, (cast_rows_kernel<Y, X>), y, strides_of(a->y), x,
+                   strides_of(a->x), n / last, last);
+    } else if (aligned16(y) && aligned16(x) && n % 8 == 0) {
+        GPU_LAUNCH(s, tx__gpu_blocks(c, n / 8, 256), 256, 0, (cast_packs_kernel<Y, X>), y, x, n / 8);
+    } else {
+        GPU_LAUNCH(s, tx__gpu_blocks(c, n, 256), 256, 0, (cast_kernel<Y, X>), y, x, n);
+    }
+}
+
+TX_GPU_ROW tx_status tx__gpu_cast(tx_ctx *c, const tx_cast_args *a, void *scratch)
+{
+    (void)scratch;
+    int64_t n = tx_numel(a->x);
+    TX_TRY(tx__gpu_need_float("cast", a->x));
+    TX_TRY(tx__gpu_need_float("cast", a->y));
+    if (!n) return TX_OK;
+    if (a->x.dtype == a->y.dtype && tx_is_contiguous(a->x) && tx_is_contiguous(a->y)) {
+        size_t bytes = (size_t)n * tx_dtype_size(a->x.dtype);
+        if (a->x.data != a->y.data) GPU_TRY(gpuMemcpyAsync(a->y.data, a->x.data, bytes, tx__gpu_compute(c)));
+    } else {
+        GPU_FLOAT(a->y.dtype, Y, GPU_FLOAT(a->x.dtype, X, cast<Y, X>(c, a)));
+    }
+    return tx__gpu_launched(c, "cast");
+}
+
+/* ---- col_sum ---- */
+
+/* Rows are cut into `parts`, each of which is summed in order; then the parts are added, in order. */
+template <class T> __global__ void col_part_kernel(float *part, const T *x, int64_t rows, int64_t n, int64_t each)
+{
+    int64_t j = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, first = (int64_t)blockIdx.y * each;
+    int64_t end = first + each < rows ? first + each : rows;
+    float sum = 0;
+    if (j >= n) return;
+    for (int64_t i = first; i < end; i++) sum += f32(x[i * n + j]);
+    part[(int64_t)blockIdx.y * n + j] = sum;
+}
+
+__global__ void col_join_kernel(float *y, const float *part, int64_t parts, int64_t n)
+{
+    for (int64_t j = grid_thread(); j < n; j += grid_threads()) {
+        float sum = 0;
+        for (int64_t p = 0; p < parts; p++) sum += part[p * n + j];
+        y[j] += sum;
+    }
+}
+
+void tx__gpu_add_parts(const tx_ctx *c, float *y, const float *part, int64_t parts, int64_t n)
+{
+    GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, n, 128), 128, 0, col_join_kernel, y, part, parts, n);
+}
+
+TX_GPU_ROW size_t tx__gpu_col_sum_scratch(const tx_ctx *c, const tx_col_sum_args *a)
+{
+    (void)c;
+    return (size_t)(tx__gpu_row_parts(a->x.dim[0], a->x.dim[1]) * a->x.dim[1]) * sizeof(float);
+}
+
+TX_GPU_ROW tx_status tx__gpu_col_sum(tx_ctx *c, const tx_col_sum_args *a, void *scratch)
+{
+    int64_t rows = a->x.dim[0], n = a->x.dim[1], parts = tx__gpu_row_parts(rows, n), each = (rows + parts - 1) / parts;
+    dim3 grid((unsigned)((n + 127) / 128), (unsigned)parts);
+    TX_TRY(tx__gpu_need_float("col_sum", a->x));
+    GPU_FLOAT(a->x.dtype, T,
+              GPU_LAUNCH(tx__gpu_compute(c), grid, 128, 0, col_part_kernel<T>, (float *)scratch, (const T *)a->x.data,
+                         rows, n, each));
+    tx__gpu_add_parts(c, (float *)a->y.data, (const float *)scratch, parts, n);
+    return tx__gpu_launched(c, "col_sum");
+}
+
+/* ---- sums over blocks of TX_SUMSQ_BLOCK ---- */
+
+/* 32 lanes have four elements each; sums of pairs, of fours and so on, always in this order. */
+#define LANES 32
+
+__device__ static inline double lanes_sum(double v)
+{
+    for (int m = LANES / 2; m; m >>= 1) v += shfl_xor(v, m);
+    return v;
+}
+
+template <class T> __global__ void sumsq_kernel(double *out, const T *x, int64_t n, int64_t blocks)
+{
+    int lane = (int)threadIdx.x % LANES;
+    int64_t step = grid_threads() / LANES, rounds = (blocks + step - 1) / step;
+    for (int64_t r = 0; r < rounds; r++) { /* all lanes of a warp come to every round: they exchange their sums */
+        int64_t block = r * step + grid_thread() / LANES, first = block * TX_SUMSQ_BLOCK;
+        double sum = 0;
+        for (int k = 0; k < TX_SUMSQ_BLOCK / LANES; k++) {
+            int64_t i = first + k * LANES + lane;
+            double v = block < blocks && i < n ? (double)f32(x[i]) : 0;
+            sum += v * v;
+        }
+        sum = lanes_sum(sum);
+        if (lane == 0 && block < blocks) out[block] = sum;
+    }
+}
+
+TX_GPU_ROW tx_status tx__gpu_sumsq(tx_ctx *c, const tx_sumsq_args *a, void *scratch)
+{
+    (void)scratch;
+    int64_t n = tx_numel(a->x), blocks = tx_numel(a->out);
+    TX_TRY(tx__gpu_need_float("sumsq", a->x));
+    if (!n) return TX_OK;
+    GPU_FLOAT(a->x.dtype, T,
+              GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, blocks * LANES, 256), 256, 0, sumsq_kernel<T>,
+                         (double *)a->out.data, (const T *)a->x.data, n, blocks));
+    return tx__gpu_launched(c, "sumsq");
+}
+
+template <class T> __global__ void magnitudes_kernel(double *out, const T *x, int64_t n, int64_t blocks)
+{
+    int lane = (int)threadIdx.x % LANES;
+    int64_t step = grid_threads() / LANES, rounds = (blocks + step - 1) / step;
+    for (int64_t r = 0; r < rounds; r++) {
+        int64_t block = r * step + grid_thread() / LANES, first = block * TX_SUMSQ_BLOCK;
+        double sum[3] = { 0, 0, 0 };
+        float most = 0;
+        for (int k = 0; k < TX_SUMSQ_BLOCK / LANES; k++) {
+            int64_t i = first + k * LANES + lane;
+            float v = block < blocks && i < n ? fabsf(f32(x[i])) : 0;
+            sum[0] += (double)v;
+            sum[1] += (double)v * (double)v;
+            sum[2] += sqrt((double)v);
+            most = fmaxf(most, v);
+        }
+        for (int k = 0; k < 3; k++) sum[k] = lanes_sum(sum[k]);
+        for (int m = LANES / 2; m; m >>= 1) most = fmaxf(most, shfl_xor(most, m));
+        if (lane || block >= blocks) continue;
+        for (int k = 0; k < 3; k++) out[4 * block + k] = sum[k];
+        out[4 * block + 3] = (double)most;
+    }
+}
+
+TX_GPU_ROW tx_status tx__gpu_magnitudes(tx_ctx *c, const tx_magnitudes_args *a, void *scratch)
+{
+    (void)scratch;
+    int64_t n = tx_numel(a->x), blocks = a->out.dim[0];
+    TX_TRY(tx__gpu_need_float("magnitudes", a->x));
+    if (!n) return TX_OK;
+    GPU_FLOAT(a->x.dtype, T,
+              GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, blocks * LANES, 256), 256, 0, magnitudes_kernel<T>,
+                         (double *)a->out.data, (const T *)a->x.data, n, blocks));
+    return tx__gpu_launched(c, "magnitudes");
+}
+
+/* ---- count_zeros ---- */
+
+template <class T> __global__ void count_zeros_kernel(unsigned long long *count, const T *x, int64_t n)
+{
+    unsigned long long zeros = 0;
+    for (int64_t i = grid_thread(); i < n; i += grid_threads()) zeros += f32(x[i]) == 0;
+    zeros = block_sum(zeros);
+    if (threadIdx.x == 0 && zeros) atomicAdd(count, zeros);
+}
+
+__global__ void count_out_kernel(double *out, const unsigned long long *count)
+{
+    *out = (double)*count;
+}
+
+TX_GPU_ROW size_t tx__gpu_count_zeros_scratch(const tx_ctx *c, const tx_count_zeros_args *a)
+{
+    (void)c, (void)a;
+    return sizeof(unsigned long long);
+}
+
+TX_GPU_ROW tx_status tx__gpu_count_zeros(tx_ctx *c, const tx_count_zeros_args *a, void *scratch)
+{
+    unsigned long long *count = (unsigned long long *)scratch;
+    gpuStream_t s = tx__gpu_compute(c);
+    int64_t n = tx_numel(a->x);
+    TX_TRY(tx__gpu_need_float("count_zeros", a->x));
+    GPU_TRY(gpuMemsetAsync(count, 0, sizeof *count, s));
+    GPU_FLOAT(a->x.dtype, T,
+              GPU_LAUNCH(s, tx__gpu_blocks(c, n, 256), 256, 0, count_zeros_kernel<T>, count, (const T *)a->x.data, n));
+    GPU_LAUNCH(s, 1, 1, 0, count_out_kernel, (double *)a->out.data, count);
+    return tx__gpu_launched(c, "count_zeros");
 }

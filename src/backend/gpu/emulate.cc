@@ -215,7 +215,7 @@ static void prepare(machine *m, unsigned t)
     f->at.stack_bytes = STACK_BYTES;
     f->at.fake = nullptr;
 #if defined(__x86_64__)
-    void **sp = (void **)(stack + STACK_BYTES) - 2; /* the stack is as a call leaves it */
+    void **sp = (void **)(stack + STACK_BYTES) - 1; /* as a call leaves it: not on 16 bytes, but its caller was */
     *sp = nullptr;
     *--sp = (void *)entry;
     for (int i = 0; i < 6; i++) *--sp = nullptr;

@@ -51,7 +51,7 @@ typedef struct tx__gpu_block {
 } tx__gpu_block;
 
 typedef struct tx__gpu {
-    tx_device device; /* first */
+    tx_device device;     /* first */
     tx__gpu_block *block; /* [n_blocks] */
     int n_blocks, max_blocks;
     gpuStream_t stream[TX_N_STREAMS];
@@ -145,6 +145,17 @@ __device__ static inline int64_t grid_warps(void)
 {
     return (int64_t)gridDim.x * (blockDim.x / WARP);
 }
+
+/* How many parts a sum over rows is made of, each of which a block sums: so many that the device is busy, whatever its
+ * size, because the parts are the same on all. */
+static inline int64_t tx__gpu_row_parts(int64_t rows, int64_t n)
+{
+    int64_t blocks = (n + 127) / 128, parts = (1024 + blocks - 1) / blocks, most = (rows + 15) / 16;
+    return most < 1 ? 1 : parts < most ? parts : most;
+}
+
+/* basic.cu: y[j] += part[0][j] + part[1][j] + ..., in this order. */
+void tx__gpu_add_parts(const tx_ctx *c, float *y, const float *part, int64_t parts, int64_t n);
 
 /* All rows; those of ops that are made of others are compose.c's. */
 #define OP(name) TX_GPU_ROW tx_status tx__gpu_##name(tx_ctx *c, const tx_##name##_args *a, void *scratch);

@@ -235,6 +235,29 @@ template <class T, int N> TX_DEVICE_CODE static inline void store_pack(T *p, pac
     *(pack<T, N> *)p = x;
 }
 
+/* N numbers, in packs of at most 16 bytes: the address is a multiple of those. */
+template <int N, class T> TX_DEVICE_CODE static inline void load_floats(const T *p, float *f)
+{
+    const int n = pack_of<T>::n < N ? pack_of<T>::n : N;
+    for (int k = 0; k < N; k += n) {
+        pack<T, n> x = load_pack<T, n>(p + k);
+        for (int i = 0; i < n; i++) f[k + i] = f32(x.v[i]);
+    }
+}
+template <int N, class T> TX_DEVICE_CODE static inline void store_floats(T *p, const float *f)
+{
+    const int n = pack_of<T>::n < N ? pack_of<T>::n : N;
+    for (int k = 0; k < N; k += n) {
+        pack<T, n> x;
+        for (int i = 0; i < n; i++) x.v[i] = to<T>(f[k + i]);
+        store_pack<T, n>(p + k, x);
+    }
+}
+static inline bool aligned16(const void *p)
+{
+    return (uintptr_t)p % 16 == 0;
+}
+
 /* ---- sums over a warp and over a block ---- */
 
 template <class T> __device__ static inline T warp_sum(T v)
