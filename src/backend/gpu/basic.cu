@@ -128,18 +128,29 @@ template <class T> __global__ void col_part_kernel(float *part, const T *x, int6
     part[(int64_t)blockIdx.y * n + j] = sum;
 }
 
+/* A column's parts in GROUPS runs of them, and then these. */
+#define COLUMNS 32
+#define GROUPS  8
+
 __global__ void col_join_kernel(float *y, const float *part, int64_t parts, int64_t n)
 {
-    for (int64_t j = grid_thread(); j < n; j += grid_threads()) {
-        float sum = 0;
-        for (int64_t p = 0; p < parts; p++) sum += part[p * n + j];
-        y[j] += sum;
-    }
+    __shared__ float run[GROUPS][COLUMNS];
+    int column = (int)threadIdx.x % COLUMNS, group = (int)threadIdx.x / COLUMNS;
+    int64_t j = (int64_t)blockIdx.x * COLUMNS + column, each = (parts + GROUPS - 1) / GROUPS;
+    int64_t first = group * each, end = first + each < parts ? first + each : parts;
+    float sum = 0;
+    for (int64_t p = first; p < end && j < n; p++) sum += part[p * n + j];
+    run[group][column] = sum;
+    __syncthreads();
+    if (group || j >= n) return;
+    for (int g = 1; g < GROUPS; g++) sum += run[g][column];
+    y[j] += sum;
 }
 
 void tx__gpu_add_parts(const tx_ctx *c, float *y, const float *part, int64_t parts, int64_t n)
 {
-    GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, n, 128), 128, 0, col_join_kernel, y, part, parts, n);
+    GPU_LAUNCH(tx__gpu_compute(c), (unsigned)((n + COLUMNS - 1) / COLUMNS), COLUMNS * GROUPS, 0, col_join_kernel, y,
+               part, parts, n);
 }
 
 TX_GPU_ROW size_t tx__gpu_col_sum_scratch(const tx_ctx *c, const tx_col_sum_args *a)

@@ -154,6 +154,13 @@ static inline int64_t tx__gpu_row_parts(int64_t rows, int64_t n)
     return most < 1 ? 1 : parts < most ? parts : most;
 }
 
+/* Threads of a block, in whole warps of either width, for n of them that work; at most 1024. */
+static inline unsigned tx__gpu_threads(int64_t n)
+{
+    int64_t threads = (n + 63) / 64 * 64;
+    return (unsigned)(threads < 1024 ? threads : 1024);
+}
+
 /* basic.cu: y[j] += part[0][j] + part[1][j] + ..., in this order. */
 void tx__gpu_add_parts(const tx_ctx *c, float *y, const float *part, int64_t parts, int64_t n);
 

@@ -271,6 +271,21 @@ __device__ static inline float warp_max(float v)
     return v;
 }
 
+/* Both sums of all threads of a block, as block_sum. */
+__device__ static inline void block_sum2(float *a, float *b)
+{
+    __shared__ float part[2][32];
+    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, n = (int)blockDim.x / WARP;
+    *a = warp_sum(*a);
+    *b = warp_sum(*b);
+    __syncthreads();
+    if (lane == 0) part[0][warp] = *a, part[1][warp] = *b;
+    __syncthreads();
+    *a = part[0][0];
+    *b = part[1][0];
+    for (int i = 1; i < n; i++) *a += part[0][i], *b += part[1][i];
+}
+
 /* Of all threads of a block of at most 1024 (a multiple of WARP), in all of them. Two barriers. */
 template <class T> __device__ static inline T block_sum(T v)
 {

@@ -1,0 +1,226 @@
+/* optim.cu - the gradients' norm and what follows from it, and the updates. No number of it passes through the host. */
+#include "backend/gpu/gpu.h"
+
+/* ---- exact_add: the limbs are whole numbers, so that the order of additions does not show ---- */
+
+typedef unsigned long long word;
+
+/* tx_exact_add (base/exact.c), to limbs that others add to at the same time. */
+__device__ static inline void add_exactly(word *limb, double *beyond, double x)
+{
+    word bits;
+    memcpy(&bits, &x, sizeof bits);
+    int at = (int)(bits >> 52 & 2047) - 1075 + 320;
+    if (at >= 32 * (TX_EXACT_LIMBS - 2)) {
+        *beyond = *beyond + x; /* infinite or NaN; of several threads any one may do it */
+        return;
+    }
+    word m = (bits & ((1ull << 52) - 1)) | 1ull << 52;
+    if (at <= -53) return;
+    if (at < 0) {
+        m >>= -at;
+        at = 0;
+    }
+    int k = at / 32, shift = at % 32;
+    word low = m << shift, high = shift ? m >> (64 - shift) : 0;
+    if (low & 0xffffffffull) atomicAdd(&limb[k], low & 0xffffffffull);
+    if (low >> 32) atomicAdd(&limb[k + 1], low >> 32);
+    if (high) atomicAdd(&limb[k + 2], high);
+}
+
+__global__ void exact_add_kernel(word *sum, const double *x, int64_t n)
+{
+    __shared__ word limb[TX_EXACT_LIMBS];
+    __shared__ double beyond;
+    for (int k = (int)threadIdx.x; k < TX_EXACT_LIMBS; k += (int)blockDim.x) limb[k] = 0;
+    if (threadIdx.x == 0) beyond = 0;
+    __syncthreads();
+    for (int64_t i = grid_thread(); i < n; i += grid_threads()) add_exactly(limb, &beyond, x[i]);
+    __syncthreads();
+    for (int k = (int)threadIdx.x; k < TX_EXACT_LIMBS; k += (int)blockDim.x)
+        if (limb[k]) atomicAdd(&sum[k], limb[k]);
+    if (threadIdx.x) return;
+    double *all = (double *)(sum + TX_EXACT_LIMBS);
+    if (beyond != 0) *all = *all + beyond;
+}
+
+TX_GPU_ROW tx_status tx__gpu_exact_add(tx_ctx *c, const tx_exact_add_args *a, void *scratch)
+{
+    (void)scratch;
+    int64_t n = tx_numel(a->x);
+    if (n)
+        GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, n, 256), 256, 0, exact_add_kernel, (word *)a->sum.data,
+                   (const double *)a->x.data, n);
+    return tx__gpu_launched(c, "exact_add");
+}
+
+/* ---- clip ---- */
+
+__device__ static inline int leading_zeros(word x)
+{
+    int n = 0;
+    for (; n < 64 && !(x >> 63); n++) x <<= 1;
+    return n;
+}
+
+/* tx_exact_value (base/exact.c). */
+__device__ static double exact_value(const word *limb, double beyond)
+{
+    uint32_t digit[TX_EXACT_LIMBS + 2];
+    word carry = 0;
+    int top = 0;
+    if (beyond != 0) return beyond;
+    for (int k = 0; k < TX_EXACT_LIMBS + 2; k++) {
+        word x = k < TX_EXACT_LIMBS ? limb[k] : 0, sum = (x & 0xffffffffull) + (carry & 0xffffffffull);
+        digit[k] = (uint32_t)sum;
+        carry = (x >> 32) + (carry >> 32) + (sum >> 32);
+        if (digit[k]) top = k;
+    }
+    if (top < 2) top = 2;
+    word head = (word)digit[top] << 32 | digit[top - 1], rest = digit[top - 2];
+    int shift = head ? leading_zeros(head) : 32;
+    if (shift > 32) shift = 32;
+    head = head << shift | (shift ? rest << 32 >> (64 - shift) : 0);
+    bool below = shift < 32 && (uint32_t)(rest << shift);
+    for (int k = 0; k < top - 2; k++) below = below || digit[k];
+    return ldexp((double)(head | (word)below), 32 * (top - 1) - 320 - shift);
+}
+
+__global__ void clip_kernel(double *out, const word *sum, double loss_scale, double max_norm)
+{
+    double beyond;
+    memcpy(&beyond, sum + TX_EXACT_LIMBS, sizeof beyond);
+    double norm = sqrt(exact_value(sum, beyond)) / loss_scale;
+    double keep = max_norm > 0 ? max_norm / (norm + 1e-6) : 1;
+    out[0] = norm;
+    out[1] = (keep < 1 ? keep : 1) / loss_scale;
+    out[2] = isfinite(norm) ? 1 : 0;
+}
+
+TX_GPU_ROW tx_status tx__gpu_clip(tx_ctx *c, const tx_clip_args *a, void *scratch)
+{
+    (void)scratch;
+    GPU_LAUNCH(tx__gpu_compute(c), 1, 1, 0, clip_kernel, (double *)a->out.data, (const word *)a->sum.data,
+               a->loss_scale, a->max_norm);
+    return tx__gpu_launched(c, "clip");
+}
+
+/* ---- updates ---- */
+
+/* What an update multiplies gradients with; false: nothing is to be changed. */
+__device__ static inline bool is_open(const double *gate, double grad_scale, float *scale)
+{
+    *scale = (float)(gate ? grad_scale * gate[1] : grad_scale);
+    return !gate || gate[2] != 0;
+}
+
+struct adam_numbers {
+    double grad_scale;
+    float beta1, beta2, one_minus_beta1, one_minus_beta2, rate, root, eps, decay;
+};
+
+__device__ static inline void adam_one(const adam_numbers &s, float scale, float g, float *p, float *m, float *v)
+{
+    g *= scale;
+    *m = s.beta1 * *m + s.one_minus_beta1 * g;
+    *v = s.beta2 * *v + s.one_minus_beta2 * g * g;
+    *p -= s.rate * *m / (sqrtf(*v) * s.root + s.eps) + s.decay * *p;
+}
+
+template <class L>
+__global__ void adam_kernel(float *p, float *m, float *v, const float *g, L *low, adam_numbers s, const double *gate,
+                            int64_t n, int64_t n_packs)
+{
+    float scale;
+    if (!is_open(gate, s.grad_scale, &scale)) return;
+    for (int64_t i = grid_thread(); i < n_packs; i += grid_threads()) {
+        float p4[4], m4[4], v4[4], g4[4];
+        load_floats<4>(p + 4 * i, p4);
+        load_floats<4>(m + 4 * i, m4);
+        load_floats<4>(v + 4 * i, v4);
+        load_floats<4>(g + 4 * i, g4);
+        for (int k = 0; k < 4; k++) adam_one(s, scale, g4[k], &p4[k], &m4[k], &v4[k]);
+        store_floats<4>(p + 4 * i, p4);
+        store_floats<4>(m + 4 * i, m4);
+        store_floats<4>(v + 4 * i, v4);
+        if (low) store_floats<4>(low + 4 * i, p4);
+    }
+    for (int64_t i = 4 * n_packs + grid_thread(); i < n; i += grid_threads()) {
+        adam_one(s, scale, g[i], &p[i], &m[i], &v[i]);
+        if (low) low[i] = to<L>(p[i]);
+    }
+}
+
+static tx_status need_fp32(const char *op, tx_tensor p)
+{
+    if (p.dtype == TX_F32) return TX_OK;
+    return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: backend gpu updates fp32, not %s", op, tx_dtype_name(p.dtype));
+}
+
+/* Of what 16-byte accesses do; low ones take 4 elements of 2 bytes or more. */
+static int64_t packs_of(const void *const *address, int n_addresses, int64_t n)
+{
+    for (int i = 0; i < n_addresses; i++)
+        if (!aligned16(address[i])) return 0;
+    return n / 4;
+}
+
+TX_GPU_ROW tx_status tx__gpu_adam(tx_ctx *c, const tx_adam_args *a, void *scratch)
+{
+    (void)scratch;
+    double correct1 = 1 - pow(a->beta1, (double)a->t), correct2 = 1 - pow(a->beta2, (double)a->t);
+    const adam_numbers s = { a->grad_scale,
+                             (float)a->beta1,
+                             (float)a->beta2,
+                             (float)(1 - a->beta1),
+                             (float)(1 - a->beta2),
+                             (float)(a->lr / correct1),
+                             (float)(1 / sqrt(correct2)),
+                             (float)a->eps,
+                             (float)(a->lr * a->weight_decay) };
+    const void *address[] = { a->p.data, a->m.data, a->v.data, a->g.data, a->low.data };
+    int64_t n = tx_numel(a->p), packs = packs_of(address, 5, n);
+    TX_TRY(need_fp32("adam", a->p));
+    TX_TRY(tx__gpu_need_float("adam", a->low));
+    if (!n) return TX_OK;
+    tx_dtype low = a->low.data ? a->low.dtype : TX_F32;
+    GPU_FLOAT(low, L,
+              GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, packs ? packs : n, 256), 256, 0, adam_kernel<L>,
+                         (float *)a->p.data, (float *)a->m.data, (float *)a->v.data, (const float *)a->g.data,
+                         (L *)a->low.data, s, (const double *)a->gate.data, n, packs));
+    return tx__gpu_launched(c, "adam");
+}
+
+struct sgd_numbers {
+    double grad_scale;
+    float momentum, rate, decay;
+};
+
+template <class L>
+__global__ void sgd_kernel(float *p, float *m, const float *g, L *low, sgd_numbers s, const double *gate, int64_t n)
+{
+    float scale;
+    if (!is_open(gate, s.grad_scale, &scale)) return;
+    for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
+        float momentum = s.momentum * m[i] + (g[i] * scale + s.decay * p[i]), value = p[i] - s.rate * momentum;
+        m[i] = momentum;
+        p[i] = value;
+        if (low) low[i] = to<L>(value);
+    }
+}
+
+TX_GPU_ROW tx_status tx__gpu_sgd(tx_ctx *c, const tx_sgd_args *a, void *scratch)
+{
+    (void)scratch;
+    const sgd_numbers s = { a->grad_scale, (float)a->momentum, (float)a->lr, (float)a->weight_decay };
+    int64_t n = tx_numel(a->p);
+    TX_TRY(need_fp32("sgd", a->p));
+    TX_TRY(tx__gpu_need_float("sgd", a->low));
+    if (!n) return TX_OK;
+    tx_dtype low = a->low.data ? a->low.dtype : TX_F32;
+    GPU_FLOAT(low, L,
+              GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, n, 256), 256, 0, sgd_kernel<L>, (float *)a->p.data,
+                         (float *)a->m.data, (const float *)a->g.data, (L *)a->low.data, s,
+                         (const double *)a->gate.data, n));
+    return tx__gpu_launched(c, "sgd");
+}
