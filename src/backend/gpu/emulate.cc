@@ -56,11 +56,17 @@ struct context {
     size_t stack_bytes;
 };
 
+struct copy16 {
+    void *to;
+    const void *from; /* NULL: zeros */
+};
+
 struct fiber {
     context at;
     dim3 id;
     bool live;
     const void *mine; /* what it gives to its warp */
+    std::vector<copy16> copies;
 };
 
 struct barrier {
@@ -184,6 +190,43 @@ void emulate_exchange(const void *mine, void *theirs, size_t bytes, int lane)
     emulate_warp_barrier();
 }
 
+void emulate_together(void *mine, void (*work)(void *const *lane))
+{
+    machine *m = own_machine;
+    unsigned me = m->self, first = me / WARP * WARP;
+    barrier *b = &m->warp[me / WARP];
+    m->thread[me].mine = mine;
+    if (b->at + 1 == b->live) {
+        void *lane[WARP];
+        if (b->live != WARP) die("an instruction of the whole warp, of which some lanes have returned");
+        for (unsigned l = 0; l < WARP; l++) lane[l] = const_cast<void *>(m->thread[first + l].mine);
+        work(lane);
+    }
+    emulate_warp_barrier();
+}
+
+void emulate_copy16(void *to, const void *from)
+{
+    own_machine->thread[own_machine->self].copies.push_back((copy16){ to, from });
+}
+
+void emulate_copies_wait(void)
+{
+    std::vector<copy16> &copies = own_machine->thread[own_machine->self].copies;
+    for (const copy16 &c : copies) {
+        if (c.from)
+            memcpy(c.to, c.from, 16);
+        else
+            memset(c.to, 0, 16);
+    }
+    copies.clear();
+}
+
+void emulate_die(const char *what)
+{
+    die(what);
+}
+
 unsigned char *emulate_shared(void)
 {
     return own_machine->shared;
@@ -197,6 +240,7 @@ static void entry(void)
 #endif
     (*m->body)();
     m = own_machine;
+    if (!m->thread[m->self].copies.empty()) die("a thread returns before its copies are there");
     m->thread[m->self].live = false;
     m->progress++;
     leave(&m->block);

@@ -41,6 +41,16 @@ void emulate_warp_barrier(void);
 /* Makes x of this lane known to its warp, and gives that of another one. Two barriers of the warp. */
 void emulate_exchange(const void *mine, void *theirs, size_t bytes, int lane);
 
+/* An instruction of a whole warp: the last of its lanes to come does the work for all. One barrier. */
+void emulate_together(void *mine, void (*work)(void *const *lane));
+
+/* Copies 16 bytes, or zeros from nowhere, not before this thread waits for its copies. */
+void emulate_copy16(void *to, const void *from);
+void emulate_copies_wait(void);
+
+/* Says where it happens and ends the program. */
+void emulate_die(const char *what);
+
 static inline void __syncthreads(void)
 {
     emulate_block_barrier();

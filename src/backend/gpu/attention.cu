@@ -1,0 +1,98 @@
+/* attention.cu - rows attention_fwd and attention_bwd: which kernels take a call. All of them are flash kernels, which
+ * take fp32 and every mask as well; so there is no path that keeps scores in memory, whose size would grow with s². */
+#include "backend/gpu/flash.h"
+
+#define MAX_DECODED 16 /* queries behind a past that the kernel for few of them takes */
+
+static flash_view view(tx_tensor x)
+{
+    flash_view v = { x.data, { 0, 0, 0, 0 } };
+    for (int i = 0; i + 1 < x.n_dims; i++) v.stride[i] = x.stride[i];
+    return v;
+}
+
+static bool in_packs(tx_tensor x)
+{
+    if (!x.data) return true;
+    int64_t n = 16 / (int64_t)tx_dtype_size(x.dtype);
+    bool fits = (uintptr_t)x.data % 16 == 0 && x.dim[x.n_dims - 1] % n == 0;
+    for (int i = 0; i + 1 < x.n_dims; i++) fits = fits && x.stride[i] % n == 0;
+    return fits;
+}
+
+static flash_call call_of(const tx_ctx *c, tx_tensor q, tx_tensor k, tx_tensor v, double scale, const tx_dropout *mask)
+{
+    flash_call f = {};
+    f.q = view(q), f.k = view(k), f.v = view(v);
+    f.sq = (int)q.dim[0], f.b = (int)q.dim[1], f.groups = (int)q.dim[2], f.r = (int)q.dim[3], f.d = (int)q.dim[4];
+    f.sk = (int)k.dim[0], f.slots = (int)k.dim[1];
+    f.scale = (float)scale, f.scale_log2 = (float)(scale * LOG2E);
+    f.mask = *mask;
+    f.keep_scale = (float)tx_dropout_scale(mask);
+    f.fault = tx__gpu_of(c)->fault;
+    return f;
+}
+
+static tx_status check(const char *op, tx_tensor q, tx_tensor k, double scale)
+{
+    TX_TRY(tx__gpu_need_float(op, q));
+    if (q.dim[4] > 256)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: backend gpu takes heads of up to 256 numbers, not %lld", op,
+                       (long long)q.dim[4]);
+    if (!(scale > 0)) return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: backend gpu takes a scale above 0, not %g", op, scale);
+    if (q.dim[0] > INT32_MAX / 2 || k.dim[0] > INT32_MAX / 2)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: more positions than a kernel counts", op);
+    return TX_OK;
+}
+
+TX_GPU_ROW size_t tx__gpu_attention_fwd_scratch(const tx_ctx *c, const tx_attention_fwd_args *a)
+{
+    (void)c;
+    const int64_t *n = a->q.dim;
+    if (!a->past.n.dtype && !a->past.n.n_dims) return 0;
+    if (n[0] > MAX_DECODED) return 0;
+    return (size_t)(n[0] * n[1] * n[2] * n[3] * flash_decode_splits(a->k.dim[0]) * (n[4] + 2)) * sizeof(float);
+}
+
+TX_GPU_ROW tx_status tx__gpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void *scratch)
+{
+    TX_TRY(check("attention_fwd", a->q, a->k, a->scale));
+    if (!tx_numel(a->q)) return TX_OK;
+    /* A library's fused kernel is tried first, where there is one: here. */
+    flash_call f = call_of(c, a->q, a->k, a->v, a->scale, &a->mask);
+    f.o = view(a->o);
+    f.lse = (float *)a->lse.data;
+    f.causal = a->causal;
+    f.first_key = (const int32_t *)a->first_key.data;
+    f.n_keys = (const int32_t *)a->n_keys.data;
+    f.past_n = (const int32_t *)a->past.n.data;
+    f.slot = (const int32_t *)a->past.slot.data;
+    f.packs = in_packs(a->q) && in_packs(a->k) && in_packs(a->v) && in_packs(a->o);
+    f.parts = (float *)scratch;
+    if (f.past_n && f.sq <= MAX_DECODED) return flash_decode(c, &f, a->q.dtype);
+    return flash_forward(c, &f, a->q.dtype);
+}
+
+TX_GPU_ROW size_t tx__gpu_attention_bwd_scratch(const tx_ctx *c, const tx_attention_bwd_args *a)
+{
+    (void)c;
+    return (size_t)(tx_numel(a->q) / (a->q.dim[4] ? a->q.dim[4] : 1)) * sizeof(float);
+}
+
+TX_GPU_ROW tx_status tx__gpu_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a, void *scratch)
+{
+    TX_TRY(check("attention_bwd", a->q, a->k, a->scale));
+    if (!tx_numel(a->q)) return TX_OK;
+    /* A library's fused kernel is tried first, where there is one: here. */
+    flash_call f = call_of(c, a->q, a->k, a->v, a->scale, &a->mask);
+    f.o = view(a->o), f.do_ = view(a->do_);
+    f.dq = view(a->dq), f.dk = view(a->dk), f.dv = view(a->dv);
+    f.lse = (float *)a->lse.data;
+    f.delta = (float *)scratch;
+    f.causal = a->causal;
+    f.first_key = (const int32_t *)a->first_key.data;
+    f.n_keys = (const int32_t *)a->n_keys.data;
+    f.packs = in_packs(a->q) && in_packs(a->k) && in_packs(a->v) && in_packs(a->do_) && in_packs(a->dq) &&
+              in_packs(a->dk) && in_packs(a->dv);
+    return flash_backward(c, &f, a->q.dtype);
+}

@@ -1,0 +1,192 @@
+/* loss.cu - softmax cross-entropy and its gradient: a block per row, which goes over the row twice: once for the largest
+ * logit and the sum together, once for the gradient. */
+#include "backend/gpu/gpu.h"
+
+/* exp(x - max) summed: of two such sums the one for the larger maximum. */
+struct softmax_sum {
+    float max, sum;
+};
+
+__device__ static inline softmax_sum join(softmax_sum a, softmax_sum b)
+{
+    softmax_sum out;
+    out.max = fmaxf(a.max, b.max);
+    if (out.max == -INFINITY) {
+        out.sum = 0;
+        return out;
+    }
+    out.sum = a.sum * expf(a.max - out.max) + b.sum * expf(b.max - out.max);
+    return out;
+}
+
+/* Of all threads, in all of them, in the order of threads whatever the width of a warp. */
+__device__ static inline softmax_sum block_join(softmax_sum mine)
+{
+    float max = block_max(mine.max);
+    softmax_sum out;
+    out.max = max;
+    out.sum = block_sum(mine.max == -INFINITY ? 0.0f : mine.sum * expf(mine.max - max));
+    if (isnan(mine.sum) || isnan(out.sum)) out.sum = out.sum; /* NaN is passed on by the sum */
+    return out;
+}
+
+/* A thread's share of z[0 .. n). fmaxf drops NaN; the sum has it. */
+template <class Z> __device__ static inline softmax_sum own_share(const Z *z, int64_t n, float *total)
+{
+    softmax_sum s = { -INFINITY, 0 };
+    for (int64_t j = threadIdx.x; j < n; j += blockDim.x) {
+        float v = f32(z[j]);
+        *total += v;
+        if (v <= s.max) {
+            s.sum += expf(v - s.max);
+        } else if (isnan(v)) {
+            s.sum = v;
+        } else {
+            s.sum = s.sum * expf(s.max - v) + 1;
+            s.max = v;
+        }
+    }
+    return s;
+}
+
+/* Whether the row has a label; one that is none is a fault, and counts as none. */
+__device__ static inline bool has_label(const int32_t *y, int64_t row, int64_t n_valid, tx__fault *fault)
+{
+    if (y[row] >= -1 && y[row] < n_valid) return y[row] >= 0;
+    if (threadIdx.x == 0) tx__gpu_fault(fault, TX__FAULT_LABEL, row, y[row], n_valid);
+    return false;
+}
+
+/* ---- cross_entropy ---- */
+
+struct loss_numbers {
+    int64_t rows, v, n_valid, z_stride, dz_stride;
+    float even, each;
+};
+
+template <class Z, class D>
+__global__ void cross_entropy_kernel(float *loss, Z *z, D *dz, const int32_t *y, const float *weight, loss_numbers n,
+                                     tx__fault *fault)
+{
+    for (int64_t row = blockIdx.x; row < n.rows; row += gridDim.x) {
+        Z *from = z + row * n.z_stride;
+        D *grad = dz + row * n.dz_stride;
+        bool live = has_label(y, row, n.n_valid, fault);
+        int64_t label = live ? y[row] : 0;
+        float total = 0, at_label = f32(from[label]);
+        softmax_sum s = block_join(own_share(from, n.n_valid, &total));
+        if (n.even > 0) total = block_sum(total);
+        float lse = s.max + logf(s.sum);
+        __syncthreads(); /* everybody has read the label's logit */
+        if (threadIdx.x == 0) loss[row] = live ? lse - (1 - n.even) * at_label - n.each * total : 0;
+        if (!weight) continue;
+        float w = live ? weight[row] : 0;
+        for (int64_t j = threadIdx.x; j < n.v; j += blockDim.x) {
+            float g = 0;
+            if (live && j < n.n_valid)
+                g = w * (expf(f32(from[j]) - lse) - (j == label ? 1 - n.even : 0) - n.each);
+            grad[j] = to<D>(g);
+        }
+    }
+}
+
+template <class Z, class D>
+static void cross_entropy(const tx_ctx *c, const tx_cross_entropy_args *a, tx_tensor dz)
+{
+    double even = tx_even_smoothing(a->smoothing, a->n_valid);
+    loss_numbers n = { a->z.dim[0],    a->z.dim[1],   a->n_valid, a->z.stride[0], dz.stride[0],
+                       (float)even, (float)(even / (double)a->n_valid) };
+    GPU_LAUNCH(tx__gpu_compute(c), (unsigned)n.rows, tx__gpu_threads(n.v / 16 + 1), 0, (cross_entropy_kernel<Z, D>),
+               (float *)a->loss.data, (Z *)a->z.data, (D *)dz.data, (const int32_t *)a->y.data,
+               (const float *)a->weight.data, n, tx__gpu_of(c)->fault);
+}
+
+TX_GPU_ROW tx_status tx__gpu_cross_entropy(tx_ctx *c, const tx_cross_entropy_args *a, void *scratch)
+{
+    (void)scratch;
+    tx_tensor dz = a->dz.data ? a->dz : a->z;
+    TX_TRY(tx__gpu_need_float("cross_entropy", a->z));
+    TX_TRY(tx__gpu_need_float("cross_entropy", dz));
+    if (!a->z.dim[0]) return TX_OK;
+    GPU_FLOAT(a->z.dtype, Z, GPU_FLOAT(dz.dtype, D, cross_entropy<Z, D>(c, a, dz)));
+    return tx__gpu_launched(c, "cross_entropy");
+}
+
+/* ---- classes split over ranks: z and stats are fp32 ---- */
+
+__global__ void cross_entropy_part_kernel(float *stats, float *z, const int32_t *y, int64_t rows, int64_t v,
+                                          tx_classes classes, bool keep, tx__fault *fault)
+{
+    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        float *from = z + row * v, total = 0;
+        bool live = has_label(y, row, classes.n_valid, fault);
+        int64_t label = live ? y[row] - classes.first : -1;
+        float at_label = label >= 0 && label < classes.n_here ? from[label] : 0;
+        softmax_sum s = block_join(own_share(from, classes.n_here, &total));
+        total = block_sum(total);
+        if (threadIdx.x == 0) {
+            const float stat[4] = { s.max, s.sum, at_label, total };
+            for (int k = 0; k < 4; k++) stats[4 * row + k] = stat[k];
+        }
+        for (int64_t j = threadIdx.x; keep && j < classes.n_here; j += blockDim.x) from[j] = expf(from[j] - s.max);
+    }
+}
+
+TX_GPU_ROW tx_status tx__gpu_cross_entropy_part(tx_ctx *c, const tx_cross_entropy_part_args *a, void *scratch)
+{
+    (void)scratch;
+    int64_t rows = a->z.dim[0], v = a->z.dim[1];
+    if (a->z.dtype != TX_F32)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "cross_entropy_part: backend gpu takes fp32, not %s",
+                       tx_dtype_name(a->z.dtype));
+    GPU_LAUNCH(tx__gpu_compute(c), (unsigned)rows, tx__gpu_threads(v / 16 + 1), 0, cross_entropy_part_kernel,
+               (float *)a->stats.data, (float *)a->z.data, (const int32_t *)a->y.data, rows, v, a->classes, a->keep,
+               tx__gpu_of(c)->fault);
+    return tx__gpu_launched(c, "cross_entropy_part");
+}
+
+template <class D>
+__global__ void cross_entropy_join_kernel(float *loss, const float *z, D *dz, const float *stats, const int32_t *y,
+                                          const float *weight, int64_t rows, int64_t v, tx_classes classes,
+                                          int64_t parts, int64_t part, float even, float each, tx__fault *fault)
+{
+    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        bool live = has_label(y, row, classes.n_valid, fault);
+        softmax_sum all = { -INFINITY, 0 };
+        float at_label = 0, total = 0;
+        for (int64_t p = 0; p < parts; p++) {
+            const float *stat = stats + 4 * (p * rows + row);
+            softmax_sum one = { stat[0], stat[1] };
+            all = join(all, one);
+            at_label += stat[2];
+            total += stat[3];
+        }
+        if (threadIdx.x == 0) loss[row] = live ? all.max + logf(all.sum) - (1 - even) * at_label - each * total : 0;
+        if (!weight) continue;
+        float share = expf(stats[4 * (part * rows + row)] - all.max) / all.sum, w = live ? weight[row] : 0;
+        for (int64_t j = threadIdx.x; j < v; j += blockDim.x) {
+            bool here = j < classes.n_here, label = here && y[row] - classes.first == j;
+            float g = here && live ? w * (z[row * v + j] * share - (label ? 1 - even : 0) - each) : 0;
+            dz[row * v + j] = to<D>(g);
+        }
+    }
+}
+
+TX_GPU_ROW tx_status tx__gpu_cross_entropy_join(tx_ctx *c, const tx_cross_entropy_join_args *a, void *scratch)
+{
+    (void)scratch;
+    tx_tensor dz = a->dz.data ? a->dz : a->z;
+    int64_t rows = a->loss.dim[0], v = a->z.data ? a->z.dim[1] : 1;
+    double even = tx_even_smoothing(a->smoothing, a->classes.n_valid);
+    if (a->loss.dtype != TX_F32)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "cross_entropy_join: backend gpu takes fp32, not %s",
+                       tx_dtype_name(a->loss.dtype));
+    tx_dtype type = dz.data ? dz.dtype : TX_F32;
+    GPU_FLOAT(type, D,
+              GPU_LAUNCH(tx__gpu_compute(c), (unsigned)rows, tx__gpu_threads(v / 16 + 1), 0,
+                         cross_entropy_join_kernel<D>, (float *)a->loss.data, (const float *)a->z.data, (D *)dz.data,
+                         (const float *)a->stats.data, (const int32_t *)a->y.data, (const float *)a->weight.data, rows,
+                         v, a->classes, a->stats.dim[0], a->part, (float)even,
+                         (float)(even / (double)a->classes.n_valid), tx__gpu_of(c)->fault));
+    return tx__gpu_launched(c, "cross_entropy_join");
+}
