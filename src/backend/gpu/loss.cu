@@ -1,5 +1,5 @@
-/* loss.cu - softmax cross-entropy and its gradient: a block per row, which goes over the row twice: once for the largest
- * logit and the sum together, once for the gradient. */
+/* loss.cu - softmax cross-entropy and its gradient: a block per row, which goes over the row twice: once for the
+ * largest logit and the sum together, once for the gradient. */
 #include "backend/gpu/gpu.h"
 
 /* exp(x - max) summed: of two such sums the one for the larger maximum. */
@@ -83,19 +83,22 @@ __global__ void cross_entropy_kernel(float *loss, Z *z, D *dz, const int32_t *y,
         float w = live ? weight[row] : 0;
         for (int64_t j = threadIdx.x; j < n.v; j += blockDim.x) {
             float g = 0;
-            if (live && j < n.n_valid)
-                g = w * (expf(f32(from[j]) - lse) - (j == label ? 1 - n.even : 0) - n.each);
+            if (live && j < n.n_valid) g = w * (expf(f32(from[j]) - lse) - (j == label ? 1 - n.even : 0) - n.each);
             grad[j] = to<D>(g);
         }
     }
 }
 
-template <class Z, class D>
-static void cross_entropy(const tx_ctx *c, const tx_cross_entropy_args *a, tx_tensor dz)
+template <class Z, class D> static void cross_entropy(const tx_ctx *c, const tx_cross_entropy_args *a, tx_tensor dz)
 {
     double even = tx_even_smoothing(a->smoothing, a->n_valid);
-    loss_numbers n = { a->z.dim[0],    a->z.dim[1],   a->n_valid, a->z.stride[0], dz.stride[0],
-                       (float)even, (float)(even / (double)a->n_valid) };
+    loss_numbers n = { a->z.dim[0],
+                       a->z.dim[1],
+                       a->n_valid,
+                       a->z.stride[0],
+                       dz.stride[0],
+                       (float)even,
+                       (float)(even / (double)a->n_valid) };
     GPU_LAUNCH(tx__gpu_compute(c), (unsigned)n.rows, tx__gpu_threads(n.v / 16 + 1), 0, (cross_entropy_kernel<Z, D>),
                (float *)a->loss.data, (Z *)a->z.data, (D *)dz.data, (const int32_t *)a->y.data,
                (const float *)a->weight.data, n, tx__gpu_of(c)->fault);

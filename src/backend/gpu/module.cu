@@ -127,7 +127,6 @@ extern "C" __attribute__((visibility("default"))) const tx_gpu_module *tx_gpu_mo
     module.backend.open = open_gpu;
     module.backend.close = close_gpu;
     module.backend.fill_ops = fill_ops;
-    module.backend.base = "ref"; /* until all rows are here */
     module.list = tx__gpu_list;
     module.libraries = tx__gpu_libraries;
     return &module;

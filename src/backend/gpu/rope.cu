@@ -8,8 +8,8 @@ struct rope_numbers {
     bool inverse;
 };
 
-/* A thread has a pair of one position, and turns it in all heads: sine and cosine of an angle in fp64 cost more than the
- * rest. */
+/* A thread has a pair of one position, and turns it in all heads: sine and cosine of an angle in fp64 cost more than
+ * the rest. */
 template <class T> __global__ void rope_kernel(T *x, rope_numbers n, const int32_t *past)
 {
     int64_t heads = n.dim[2] * n.dim[3], pairs = n.dim[0] * n.dim[1] * n.half;
@@ -49,7 +49,7 @@ TX_GPU_ROW tx_status tx__gpu_rope(tx_ctx *c, const tx_rope_args *a, void *scratc
 /* ---- cache_append ---- */
 
 struct append_numbers {
-    int64_t dim[4]; /* of k: s, b, groups, d */
+    int64_t dim[4];                             /* of k: s, b, groups, d */
     int64_t k[4], v[4], k_cache[4], v_cache[4]; /* strides */
     int64_t positions, slots;
 };
