@@ -195,12 +195,14 @@ __device__ static inline void flash_load(T *to, int n_rows, int d, bool packs, i
 {
     constexpr int ld = flash_row<T, D>::ld, n = pack_of<T>::n, n_packs = D / n;
     if (packs) {
+#pragma unroll 1 /* copies are not waited for here, and registers are dear */
         for (int i = me; i < n_rows * n_packs; i += n_threads) {
             int row = i / n_packs, x = i % n_packs * n;
             const T *from = at(row);
             copy16_async(to + row * ld + x, from + (from ? x : 0), from && x < d);
         }
     } else {
+#pragma unroll 1
         for (int i = me; i < n_rows * D; i += n_threads) {
             int row = i / D, x = i % D;
             const T *from = at(row);
@@ -434,6 +436,7 @@ template <int N, class F>
 __device__ static inline void flash_keep(unsigned char *keep, int n_rows, const tx_dropout &mask, F e)
 {
     sync_warp(); /* of the tile before this one */
+#pragma unroll 1
     for (int i = lane_id(); i < n_rows * (N / 8); i += WARP)
         keep[i] = flash_keep8(mask, e(i / (N / 8)) + (uint64_t)(i % (N / 8) * 8));
     sync_warp();

@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) flash_bwd_kernel(flash_call
     if (KEYS && f.causal) begin = first / N * N;
     if (!KEYS) begin = flash_least_key(f, x.sample, x.i_b, first, first + rows) / N * N;
     if (!KEYS && f.causal && first + rows < end) end = first + rows;
-    int per_head = (end - begin + N - 1) / N, n = KEYS ? per_head * f.r : per_head;
+    int n = KEYS ? f.r : 1;                      /* heads to go through */
     if (KEYS && first >= x.sample.n_keys) n = 0; /* they pad */
 
     auto load = [&](T *to, int n_rows, const flash_view &from, int at, int limit, int r) {
@@ -238,9 +238,9 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) flash_bwd_kernel(flash_call
         float *p = (float *)(tiles + (size_t)stage * shape::stage_bytes + 2 * N * shape::row_bytes);
         return flash_columns{ p, p + N, (int *)(p + 2 * N), (int *)(p + 3 * N) };
     };
-    auto load_tile = [&](int t, int stage) {
+    auto load_tile = [&](int r, int at, int stage) {
         T *y0 = (T *)(tiles + (size_t)stage * shape::stage_bytes), *y1 = y0 + N * ld;
-        int r = KEYS ? t / per_head : r0, at = begin + t % per_head * N, limit = KEYS ? f.sq : x.sample.n_keys;
+        int limit = KEYS ? f.sq : x.sample.n_keys;
         load(y0, N, KEYS ? f.q : f.k, at, limit, KEYS ? r : 0);
         load(y1, N, KEYS ? f.do_ : f.v, at, limit, KEYS ? r : 0);
         flash_columns of = columns_of(stage);
@@ -258,18 +258,17 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) flash_bwd_kernel(flash_call
     if (n) {
         load(x0, rows, KEYS ? f.k : f.q, first, KEYS ? x.sample.n_keys : f.sq, KEYS ? 0 : r0);
         load(x1, rows, KEYS ? f.v : f.do_, first, KEYS ? x.sample.n_keys : f.sq, KEYS ? 0 : r0);
-        load_tile(0, 0);
+        load_tile(r0, begin, 0);
     }
-    for (int t = 0; t < n; t++) {
-        int stage = stages > 1 ? t % 2 : 0, at = begin + t % per_head * N;
+    for (int r = r0, at = begin, stage = 0; r < r0 + n;) {
+        int next_at = at + N < end ? at + N : begin, next_r = at + N < end ? r : r + 1;
         copies_wait();
         __syncthreads();
-        if (stages > 1 && t + 1 < n) load_tile(t + 1, 1 - stage);
+        if (stages > 1 && next_r < r0 + n) load_tile(next_r, next_at, 1 - stage);
         const T *y0 = (const T *)(tiles + (size_t)stage * shape::stage_bytes), *y1 = y0 + N * ld;
         if (!x.apart(at, columns_of(stage))) {
             if (f.mask.drop) {
-                uint64_t s = (uint64_t)f.mask.s_global;
-                uint64_t e = tx_dropout_head(&f.mask, x.i_b, x.g * f.r + (KEYS ? t / per_head : r0));
+                uint64_t s = (uint64_t)f.mask.s_global, e = tx_dropout_head(&f.mask, x.i_b, x.g * f.r + r);
                 if (KEYS)
                     flash_keep<16 * M>(keep, N, f.mask,
                                        [&](int i) { return e + (uint64_t)(at + i) * s + (uint64_t)x.own; });
@@ -280,10 +279,13 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) flash_bwd_kernel(flash_call
             x.step(x0 + warp * 16 * M * ld, x1 + warp * 16 * M * ld, y0, y1, at, part * C, columns_of(stage),
                    f.mask.drop ? keep : nullptr);
         }
-        if (stages == 1 && t + 1 < n) {
+        if (stages == 1 && next_r < r0 + n) {
             __syncthreads();
-            load_tile(t + 1, 0);
+            load_tile(next_r, next_at, 0);
         }
+        r = next_r;
+        at = next_at;
+        stage = stages > 1 ? 1 - stage : 0;
     }
 
     /* 4  out by way of the warp's own rows */

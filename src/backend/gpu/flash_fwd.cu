@@ -5,7 +5,7 @@
 /* Rows of a warp / 16, keys of a tile. */
 template <class T, int D> struct fwd_shape {
     static constexpr bool wide = sizeof(T) == 4;
-    static constexpr int M = wide || D > 128 ? 1 : 2, N = D > 128 ? wide ? 16 : 32 : wide ? 32 : 64;
+    static constexpr int M = wide || D > 128 ? 1 : 2, N = wide ? (D > 128 ? 16 : 32) : (D > 80 ? 32 : 64);
     static constexpr size_t warp_bytes = M * 16 * (flash_row<T, D>::bytes + N / 8);
     static constexpr size_t bytes(int warps)
     {
@@ -46,15 +46,16 @@ template <class T, int D> __global__ void __launch_bounds__(FLASH_WARPS *WARP) f
 
     flash_rows<T, D, M, N> x;
     x.begin([&](int i) { return flash_seen(f, sample, i_b, own + i); });
-    const uint64_t e = tx_dropout_head(&f.mask, i_b, head), s_global = (uint64_t)f.mask.s_global;
     for (int k0 = begin; k0 < end; k0 += N) {
         typename X::acc s[M][N / 16];
         copies_wait();
         __syncthreads();
         load(v, f.v, k0);
-        if (f.mask.drop)
+        if (f.mask.drop) {
+            uint64_t e = tx_dropout_head(&f.mask, i_b, head) + (uint64_t)k0, s_global = (uint64_t)f.mask.s_global;
             flash_keep<N>(keep, 16 * M, f.mask,
-                          [&](int i) { return e + (uint64_t)(own + i + sample.offset) * s_global + (uint64_t)k0; });
+                          [&](int i) { return e + (uint64_t)(own + i + sample.offset) * s_global; });
+        }
         x.scores(s, mine, k, k0, f.scale_log2, f.mask.drop ? keep : nullptr);
         copies_wait();
         __syncthreads();
