@@ -57,19 +57,26 @@ static int run_with(const char *module)
 }
 
 /* A process can open one module. */
-static int run_apart(const char *module)
+static pid_t start(const char *module)
 {
-    if (!module || !strcmp(module, "none")) return 77;
+    if (!module || !strcmp(module, "none")) return 0;
     pid_t child = fork();
     if (child == 0) exit(run_with(module));
+    return child;
+}
+
+static int result_of(pid_t child)
+{
     int status = 0;
+    if (child == 0) return 77;
     return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
 int main(void)
 {
     const char *real = getenv("TX_TEST_GPU_MODULE");
-    if (real) return run_apart(real);
-    int narrow = run_apart(getenv("TX_GPU_MODULE_32")), wide = run_apart(getenv("TX_GPU_MODULE_64"));
-    return narrow ? narrow : wide;
+    if (real) return result_of(start(real));
+    pid_t narrow = start(getenv("TX_GPU_MODULE_32")), wide = start(getenv("TX_GPU_MODULE_64"));
+    int of_narrow = result_of(narrow), of_wide = result_of(wide);
+    return of_narrow ? of_narrow : of_wide;
 }

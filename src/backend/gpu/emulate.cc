@@ -566,9 +566,20 @@ gpuError_t gpuMemcpyAsync(void *to, const void *from, size_t bytes, gpuStream_t 
     return pageable(to) ? gpuStreamSynchronize(s) : gpuSuccess;
 }
 
+/* A whole block of zeros is one that has no pages yet: what is there is protected and opened again at every call. */
+static void set(void *p, int byte, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    std::lock_guard<std::recursive_mutex> hold(lock);
+    for (const pages &b : device_blocks())
+        if (!byte && b.base == p && (bytes + page - 1) / page * page == b.bytes && !madvise(p, b.bytes, MADV_DONTNEED))
+            return;
+    memset(p, byte, bytes);
+}
+
 gpuError_t gpuMemsetAsync(void *p, int byte, size_t bytes, gpuStream_t s)
 {
-    put(s, [p, byte, bytes]() { memset(p, byte, bytes); });
+    put(s, [p, byte, bytes]() { set(p, byte, bytes); });
     return gpuSuccess;
 }
 
