@@ -39,6 +39,27 @@ static void test_fp16(void **state)
     run_gpu(TX_F16, TX_F16);
 }
 
+/* What only the device can see is found there: nothing out of bounds is read, and the call says what was wrong. */
+static void test_wrong_numbers_of_keys(void **state)
+{
+    (void)state;
+    static const int32_t wrong[] = { 0, 6, -1 };
+    tx_ctx c = open_ctx("gpu", 1);
+    tx_tensor q = RAND(TX_BF16, 5, 2, 1, 1, 16), k = RAND(TX_BF16, 5, 2, 1, 16), n = ZEROS(TX_I32, 2);
+    for (int i = 0; i < 3; i++) {
+        ((int32_t *)n.data)[0] = 5;
+        ((int32_t *)n.data)[1] = wrong[i];
+        tx_attention_fwd_args a = { .o = q, .q = q, .k = k, .v = k, .scale = 1, .n_keys = n };
+        assert_int_equal(tx_run_attention_fwd(&c, &a), TX_ERR_ARG);
+        ASSERT_CONTAINS(tx_last_error(), "number of keys");
+        tx_attention_fwd_args behind = { .o = q, .q = q, .k = k, .v = k, .scale = 1, .causal = true, .past = { n, n } };
+        assert_int_equal(tx_run_attention_fwd(&c, &behind), TX_ERR_ARG);
+        ASSERT_CONTAINS(tx_last_error(), "number of keys");
+    }
+    pool_free();
+    tx_ctx_deinit(&c);
+}
+
 static void test_every_op_ran(void **state)
 {
     (void)state;
@@ -48,7 +69,8 @@ static void test_every_op_ran(void **state)
 static int run_with(const char *module)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fp32), cmocka_unit_test(test_bf16), cmocka_unit_test(test_fp16),
+        cmocka_unit_test(test_fp32),         cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_fp16),         cmocka_unit_test(test_wrong_numbers_of_keys),
         cmocka_unit_test(test_every_op_ran), /* last */
     };
     setenv("TX_GPU_MODULE", module, 1);

@@ -382,7 +382,7 @@ template <class T, int D, int M, int N> struct flash_rows {
         for (int r = 0; r < X::rows; r++) {
             now[r] = fmaxf(most[m][r], X::over_row_max(now[r]) * scale_log2);
             least[r] = now[r] == -INFINITY ? 0 : now[r]; /* a row that has seen nothing yet */
-            by[r] = exp2f(most[m][r] - least[r]);
+            by[r] = exp2_of(most[m][r] - least[r]);
             most[m][r] = now[r];
             sum[m][r] *= by[r];
         }
@@ -395,7 +395,7 @@ template <class T, int D, int M, int N> struct flash_rows {
         for (int j = 0; j < N / 16; j++) {
 #pragma unroll
             for (int i = 0; i < X::n; i++) {
-                float p = exp2f(s[j].v[i] * scale_log2 - least[X::row_of(i)]);
+                float p = exp2_of(s[j].v[i] * scale_log2 - least[X::row_of(i)]);
                 sum[m][X::row_of(i)] += p;
                 s[j].v[i] = p;
             }

@@ -34,10 +34,26 @@ template <class T, int D> struct bwd_shape {
     }
 };
 
-/* Of the tile's columns, where they are queries. */
-struct flash_columns {
-    float *lse, *delta; /* lse in units of log2 */
-    int *lo, *hi;
+/* Of the tile's N columns, where they are queries. */
+template <int N> struct flash_columns {
+    float *p; /* [4][N] */
+
+    __device__ inline float &lse(int i) const /* in units of log2 */
+    {
+        return p[i];
+    }
+    __device__ inline float &delta(int i) const
+    {
+        return p[N + i];
+    }
+    __device__ inline int &lo(int i) const
+    {
+        return ((int *)p)[2 * N + i];
+    }
+    __device__ inline int &hi(int i) const
+    {
+        return ((int *)p)[3 * N + i];
+    }
 };
 
 template <class T, int D, bool KEYS> struct bwd_block {
@@ -93,14 +109,14 @@ template <class T, int D, bool KEYS> struct bwd_block {
     }
 
     /* Whether the warp's rows and the tile at `first` have nothing to do with each other, or everything. */
-    __device__ inline bool apart(int first, const flash_columns &at) const
+    __device__ inline bool apart(int first, const flash_columns<N> &at) const
     {
         if (!KEYS) return false;
         if (own >= sample.n_keys || (f.causal && first + N <= own)) return true;
         if (!f.first_key) return false;
         int least = INT32_MAX;
         for (int j = lane_id(); j < N; j += WARP)
-            if (first + j < f.sq && at.lo[j] < least) least = at.lo[j];
+            if (first + j < f.sq && at.lo(j) < least) least = at.lo(j);
         return warp_min(least) >= own + 16 * M;
     }
     __device__ inline bool whole(int first) const
@@ -112,7 +128,7 @@ template <class T, int D, bool KEYS> struct bwd_block {
 
     /* One tile: x0, x1 are the warp's rows (k and v, or q and do), y0, y1 the tile's (q and do, or k and v). */
     __device__ inline void step(const T *x0, const T *x1, const T *y0, const T *y1, int first, int column,
-                                const flash_columns &at, const unsigned char *keep)
+                                const flash_columns<N> &at, const unsigned char *keep)
     {
         typename X::acc p[M][N / 16], ds[M][N / 16];
 #pragma unroll
@@ -166,7 +182,7 @@ template <class T, int D, bool KEYS> struct bwd_block {
 
     /* From q kᵀ and do vᵀ to P Z and dS = P (Z (do vᵀ) - delta) scale. */
     __device__ inline void gradients(typename X::acc (&p)[M][N / 16], typename X::acc (&ds)[M][N / 16], int first,
-                                     const flash_columns &at, const unsigned char *keep) const
+                                     const flash_columns<N> &at, const unsigned char *keep) const
     {
         const bool all = whole(first);
 #pragma unroll
@@ -176,11 +192,11 @@ template <class T, int D, bool KEYS> struct bwd_block {
 #pragma unroll
                 for (int i = 0; i < X::n; i++) {
                     int row = m * 16 + X::row(i), column = j * 16 + X::column(i), r = X::row_of(i);
-                    float big = KEYS ? at.lse[column] : lse[m][r], rest = KEYS ? at.delta[column] : delta[m][r];
-                    float prob = exp2f(p[m][j].v[i] * f.scale_log2 - big), z = 1;
+                    float big = KEYS ? at.lse(column) : lse[m][r], rest = KEYS ? at.delta(column) : delta[m][r];
+                    float prob = exp2_of(p[m][j].v[i] * f.scale_log2 - big), z = 1;
                     if (!all) {
                         int key = KEYS ? own + row : first + column;
-                        if (key < (KEYS ? at.lo[column] : lo[m][r]) || key >= (KEYS ? at.hi[column] : hi[m][r]))
+                        if (key < (KEYS ? at.lo(column) : lo[m][r]) || key >= (KEYS ? at.hi(column) : hi[m][r]))
                             prob = 0;
                     }
                     if (keep) {
@@ -235,22 +251,21 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) flash_bwd_kernel(flash_call
         });
     };
     auto columns_of = [&](int stage) {
-        float *p = (float *)(tiles + (size_t)stage * shape::stage_bytes + 2 * N * shape::row_bytes);
-        return flash_columns{ p, p + N, (int *)(p + 2 * N), (int *)(p + 3 * N) };
+        return flash_columns<N>{ (float *)(tiles + (size_t)stage * shape::stage_bytes + 2 * N * shape::row_bytes) };
     };
     auto load_tile = [&](int r, int at, int stage) {
         T *y0 = (T *)(tiles + (size_t)stage * shape::stage_bytes), *y1 = y0 + N * ld;
         int limit = KEYS ? f.sq : x.sample.n_keys;
         load(y0, N, KEYS ? f.q : f.k, at, limit, KEYS ? r : 0);
         load(y1, N, KEYS ? f.do_ : f.v, at, limit, KEYS ? r : 0);
-        flash_columns of = columns_of(stage);
+        flash_columns<N> of = columns_of(stage);
         for (int i = me; KEYS && i < N; i += n_threads) {
             flash_range seen = flash_seen(f, x.sample, x.i_b, at + i);
             bool there = at + i < f.sq;
-            of.lse[i] = there ? f.lse[x.lse_row(r) + at + i] * (float)LOG2E : 0;
-            of.delta[i] = there ? f.delta[x.lse_row(r) + at + i] : 0;
-            of.lo[i] = seen.lo;
-            of.hi[i] = there ? seen.hi : 0;
+            of.lse(i) = there ? f.lse[x.lse_row(r) + at + i] * (float)LOG2E : 0;
+            of.delta(i) = there ? f.delta[x.lse_row(r) + at + i] : 0;
+            of.lo(i) = seen.lo;
+            of.hi(i) = there ? seen.hi : 0;
         }
     };
 

@@ -46,7 +46,7 @@ template <class F> __device__ static inline float decode_sum(int n, F part, floa
     *sum = 0;
     for (int k = 0; k < n; k++) {
         const float *p = part(k);
-        float by = *most == -INFINITY ? 0 : exp2f(p[0] - *most);
+        float by = *most == -INFINITY ? 0 : exp2_of(p[0] - *most);
         *sum += by * p[1];
         o += by * p[2 + x];
     }
