@@ -1,4 +1,5 @@
 /* module.cu - the module's one symbol, its backend, and what stands in it for functions of the program's. */
+#include "backend/gpu/fused_attention.h"
 #include "backend/gpu/gpu.h"
 
 #include <stdarg.h>
@@ -80,6 +81,7 @@ static void close_gpu(tx_ctx *c)
 {
     tx__gpu *g = tx__gpu_of(c);
     if (!g) return;
+    tx__gpu_fused_attention_close(g);
     tx__gpu_gemm_close(g);
     tx__gpu_device_close(g);
     tx_free(g);
@@ -97,6 +99,7 @@ static tx_status open_gpu(tx_ctx *c)
     c->device = &g->device;
     TX_GOTO(tx__gpu_device_open(g, c->device_number));
     TX_GOTO(tx__gpu_gemm_open(g));
+    TX_GOTO(tx__gpu_fused_attention_open(g));
 out:
     if (st) close_gpu(c);
     return st;
