@@ -61,7 +61,7 @@ static tx_status report_use(const tx_config *cfg)
 static void report_environment(void)
 {
     static const char *const names[] = { "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
-                                         "NCCL_DEBUG", "TX_GPU_MODULE" };
+                                         "NCCL_DEBUG",           "TX_GPU_MODULE",       "TX_GPU_CUDNN" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *value = getenv(names[i]);
         if (value) tx_info("  environment      %s=%s", names[i], value);

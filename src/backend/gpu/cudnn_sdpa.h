@@ -39,10 +39,10 @@ typedef struct tx__sdpa {
 } tx__sdpa;
 
 typedef struct tx__sdpa_plan {
-    int64_t workspace, engine;
-    unsigned uses;    /* bit r: role r is to be given */
-    void *plan;       /* cuDNN's */
-    void *parts[160]; /* what it is made of */
+    int64_t workspace; /* bytes */
+    unsigned uses;     /* bit r: role r is to be given */
+    void *plan;        /* cuDNN's */
+    void *parts[160];  /* what it is made of */
     int n_parts;
     char trouble[256]; /* why there is none */
 } tx__sdpa_plan;

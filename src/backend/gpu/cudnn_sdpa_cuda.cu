@@ -17,10 +17,12 @@
 
 /* ---- the library ---- */
 
-#define FUNCTIONS(F)                                                                                         \
-    F(Create)                                                                                                \
-    F(Destroy) F(SetStream) F(GetVersion) F(GetErrorString) F(GetLastErrorString) F(BackendCreateDescriptor) \
-        F(BackendDestroyDescriptor) F(BackendSetAttribute) F(BackendGetAttribute) F(BackendFinalize) F(BackendExecute)
+// clang-format off
+#define FUNCTIONS(F)                                                                                              \
+    F(Create) F(Destroy) F(SetStream) F(GetVersion) F(GetErrorString) F(GetLastErrorString)                       \
+    F(BackendCreateDescriptor) F(BackendDestroyDescriptor) F(BackendSetAttribute) F(BackendGetAttribute)          \
+    F(BackendFinalize) F(BackendExecute)
+// clang-format on
 
 typedef cudnnBackendDescriptor_t part; /* a tensor, an operation, a graph, a plan, ... */
 
@@ -464,51 +466,33 @@ static int64_t propose(graph *g, part ops, part out[most_proposals])
     return g->bad ? 0 : n < most_proposals ? n : most_proposals;
 }
 
-/* Which of cuDNN's engines a proposal is, and whether it says that it gives other bits each time. */
-static bool read_engine(graph *g, part proposal, int64_t *number, bool *differs)
-{
-    part e = make(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-    cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
-    int64_t n = 0;
-    *differs = false;
-    if (g->bad) return false;
-    check(g,
-          g->l->BackendGetAttribute(proposal, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &e));
-    if (!g->bad)
-        check(g, g->l->BackendGetAttribute(e, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &n, number));
-    if (!g->bad)
-        check(g, g->l->BackendGetAttribute(e, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                           CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n, note));
-    for (int64_t i = 0; i < n && !g->bad; i++) *differs |= note[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
-    return !g->bad;
-}
-
 /* A proposal made ready to run: compiled. What goes wrong here is only this proposal's trouble. */
 static bool accept(graph *g, part proposal)
 {
+    const tx__sdpa *c = g->c;
     tx__sdpa_plan *out = g->out;
-    bool differs;
-    int64_t n;
+    int64_t n, bytes = 0;
     part p = make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     set_part(g, p, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, proposal);
     if (g->l->handle) set(g, p, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &g->l->handle);
-    if (read_engine(g, proposal, &out->engine, &differs)) finish(g, p);
+    finish(g, p);
     if (!g->bad)
-        check(g, g->l->BackendGetAttribute(p, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n,
-                                           &out->workspace));
+        check(g,
+              g->l->BackendGetAttribute(p, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n, &bytes));
     if (g->bad) {
         g->bad = false;
         return false;
     }
-    if (g->c->deterministic && differs) {
-        snprintf(out->trouble, sizeof out->trouble, "cuDNN's engine %lld is not deterministic", (long long)out->engine);
+    if (bytes > c->most_workspace) {
+        snprintf(out->trouble, sizeof out->trouble, "its workspace would be %.1f GiB", (double)bytes / (1 << 30));
         return false;
     }
-    if (out->workspace > g->c->most_workspace) {
-        snprintf(out->trouble, sizeof out->trouble, "cuDNN's workspace would be %.1f GiB",
-                 (double)out->workspace / (1 << 30));
+    /* Engines do not tell whether they add in a fixed order; those that keep dS do. */
+    if (c->deterministic && bytes < 2 * c->b * c->heads * c->s * c->s) {
+        snprintf(out->trouble, sizeof out->trouble, "its backward does not keep dS, so it may not be deterministic");
         return false;
     }
+    out->workspace = bytes;
     out->plan = p;
     return true;
 }
@@ -568,33 +552,16 @@ tx__cudnn *tx__cudnn_open(char *trouble, size_t cap)
     snprintf(trouble, cap, "this triax was built without cuDNN's headers");
     return NULL;
 }
-void tx__cudnn_close(tx__cudnn *l)
-{
-    (void)l;
-}
-void tx__cudnn_version(const tx__cudnn *l, char *out, size_t cap)
-{
-    (void)l;
-    snprintf(out, cap, "none");
-}
-bool tx__cudnn_on_device(tx__cudnn *, void *, char *, size_t)
-{
-    return false;
-}
-bool tx__cudnn_on_description(tx__cudnn *, const char *, char *, size_t)
-{
-    return false;
-}
-bool tx__sdpa_make(tx__cudnn *, const tx__sdpa *, tx__sdpa_plan *)
-{
-    return false;
-}
-void tx__sdpa_free(tx__cudnn *, tx__sdpa_plan *)
-{
-}
-bool tx__sdpa_run(tx__cudnn *, const tx__sdpa_plan *, float, void *const *, void *, char *, size_t)
-{
-    return false;
-}
+
+/* Nothing to do without what the first gives. */
+// clang-format off
+void tx__cudnn_close(tx__cudnn *) {}
+void tx__cudnn_version(const tx__cudnn *, char *, size_t) {}
+bool tx__cudnn_on_device(tx__cudnn *, void *, char *, size_t) { return false; }
+bool tx__cudnn_on_description(tx__cudnn *, const char *, char *, size_t) { return false; }
+bool tx__sdpa_make(tx__cudnn *, const tx__sdpa *, tx__sdpa_plan *) { return false; }
+void tx__sdpa_free(tx__cudnn *, tx__sdpa_plan *) {}
+bool tx__sdpa_run(tx__cudnn *, const tx__sdpa_plan *, float, void *const *, void *, char *, size_t) { return false; }
+// clang-format on
 
 #endif

@@ -97,14 +97,14 @@ static const kept *find(const tx_ctx *ctx, const ask *a)
     struct tx__gpu_attention *f = g->attention;
     tx__sdpa c;
     if (f->off || !make_case(a, f->nondeterministic, &c) || !have_cudnn(g)) return NULL;
-    /* Of later devices it is not known which plans are deterministic. */
+    /* Up to Hopper; cuDNN's own front end takes other ways to it on later devices. */
     if (c.deterministic && g->major > 9) return NULL;
     for (const kept *k = f->plans; k; k = k->next)
         if (!memcmp(&k->of, &c, sizeof c)) return k->plan.plan ? k : NULL;
 
     kept *k;
     if (tx_alloc(&k, 1, sizeof *k, "a plan of cuDNN's")) return NULL;
-    k->of = c;
+    memcpy(&k->of, &c, sizeof c); /* padding as well */
     k->next = f->plans;
     f->plans = k;
     if (tx__sdpa_make(f->cudnn, &c, &k->plan)) return k;
