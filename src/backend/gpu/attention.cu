@@ -1,6 +1,8 @@
-/* attention.cu - rows attention_fwd and attention_bwd: which kernels take a call. All of them are flash kernels, which
- * take fp32 and every mask as well; so there is no path that keeps scores in memory, whose size would grow with s². */
+/* attention.cu - rows attention_fwd and attention_bwd: which kernels take a call. cuDNN's take the common cases where
+ * there is a cuDNN. The others are flash kernels, which take fp32 and every mask as well; so there is no path that
+ * keeps scores in memory, whose size would grow with s². */
 #include "backend/gpu/flash.h"
+#include "backend/gpu/fused_attention.h"
 
 #define MAX_DECODED 16 /* queries behind a past that the kernel for few of them takes */
 
@@ -47,8 +49,9 @@ static tx_status check(const char *op, tx_tensor q, tx_tensor k, double scale)
 
 TX_GPU_ROW size_t tx__gpu_attention_fwd_scratch(const tx_ctx *c, const tx_attention_fwd_args *a)
 {
-    (void)c;
     const int64_t *n = a->q.dim;
+    size_t fused = tx__gpu_fused_attention_fwd_scratch(c, a);
+    if (fused) return fused; /* ours need none then: there is no past */
     if (!a->past.n.dtype && !a->past.n.n_dims) return 0;
     if (n[0] > MAX_DECODED) return 0;
     return (size_t)(n[0] * n[1] * n[2] * n[3] * flash_decode_splits(a->k.dim[0]) * (n[4] + 2)) * sizeof(float);
@@ -58,7 +61,9 @@ TX_GPU_ROW tx_status tx__gpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_arg
 {
     TX_TRY(check("attention_fwd", a->q, a->k, a->scale));
     if (!tx_numel(a->q)) return TX_OK;
-    /* A library's fused kernel is tried first, where there is one: here. */
+    bool done;
+    TX_TRY(tx__gpu_fused_attention_fwd(c, a, scratch, &done));
+    if (done) return TX_OK;
     flash_call f = call_of(c, a->q, a->k, a->v, a->scale, &a->mask);
     f.o = view(a->o);
     f.lse = (float *)a->lse.data;
@@ -75,15 +80,18 @@ TX_GPU_ROW tx_status tx__gpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_arg
 
 TX_GPU_ROW size_t tx__gpu_attention_bwd_scratch(const tx_ctx *c, const tx_attention_bwd_args *a)
 {
-    (void)c;
-    return (size_t)(tx_numel(a->q) / (a->q.dim[4] ? a->q.dim[4] : 1)) * sizeof(float);
+    size_t ours = (size_t)(tx_numel(a->q) / (a->q.dim[4] ? a->q.dim[4] : 1)) * sizeof(float),
+           fused = tx__gpu_fused_attention_bwd_scratch(c, a);
+    return fused > ours ? fused : ours;
 }
 
 TX_GPU_ROW tx_status tx__gpu_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a, void *scratch)
 {
     TX_TRY(check("attention_bwd", a->q, a->k, a->scale));
     if (!tx_numel(a->q)) return TX_OK;
-    /* A library's fused kernel is tried first, where there is one: here. */
+    bool done;
+    TX_TRY(tx__gpu_fused_attention_bwd(c, a, scratch, &done));
+    if (done) return TX_OK;
     flash_call f = call_of(c, a->q, a->k, a->v, a->scale, &a->mask);
     f.o = view(a->o), f.do_ = view(a->do_);
     f.dq = view(a->dq), f.dk = view(a->dk), f.dv = view(a->dv);
