@@ -1,0 +1,78 @@
+#!/bin/bash
+# labels: cli parallel
+# Runs on a GPU, which where there is none is emulated (src/backend/gpu/emulate.h): its memory is closed to the host, its
+# streams do nothing before they are waited for. Training, resuming, offload, evaluation and generation come to what they
+# do on the CPU; and what is said where there is no GPU.
+. "$(dirname "$0")/lib.sh"
+
+# no driver, no module, a module that is none
+(unset TX_GPU_MODULE; refused "there is no" doctor --device gpu) || exit 1
+(export TX_GPU_MODULE=/nonexistent.so; refused "/nonexistent.so cannot be loaded" doctor --device gpu) || exit 1
+export TX_GPU_MODULE=${TX_GPU_MODULE_32:?}
+[ "$TX_GPU_MODULE" != none ] || { echo "skipped: no emulated GPU was built"; exit 77; }
+(export TX_GPU_EMULATED_COUNT=0; refused "there is no GPU to use" doctor --device gpu) || exit 1
+
+for end in bin idx; do cp "$data/dataset/tiny_text_document.$end" text.$end; done
+run=(pretrain-gpt --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --max-position-embeddings 16
+    --micro-batch-size 2 --global-batch-size 4 --lr 2e-3 --lr-decay-iters 8 --train-iters 4 --clip-grad 1.0
+    --tokenizer-type NullTokenizer --vocab-size 511 --data-path text --split 8,2,0 --log-interval 1 --eval-iters 1
+    --eval-interval 4 --threads 1)
+
+# near FILE FILE BOUND: losses and norms of the logs differ by no more
+numbers() { sed -nE 's/.*lm loss: ([0-9.E+-]+) .*grad norm: ([0-9.]+).*/\1 \2/p;s/.*lm loss value: ([0-9.E+-]+) .*/\1 0/p' "$1"; }
+near() {
+    numbers "$1" >a; numbers "$2" >b
+    [ -s a ] || die "$1: no losses"
+    paste a b | awk -v d="$3" '{ for (k = 1; k < 3; k++) { e = $k - $(k + 2); if (e < 0) e = -e; if (e > d) bad = 1 } }
+        END { exit bad || NF != 4 }' || { paste a b >&2; die "$1 and $2 differ by more than $3"; }
+}
+
+trains() { # NAME BOUND FLAG...: cpu and gpu
+    local name=$1 bound=$2 device
+    shift 2
+    for device in cpu gpu; do
+        ok "${run[@]}" "$@" --device $device
+        cat out err >$name.$device
+    done
+    grep -q "backend: .*emulated GPU" $name.gpu || { cat $name.gpu >&2; die "$name: not on the GPU"; }
+    near $name.cpu $name.gpu "$bound"
+}
+
+trains fp32 2e-4
+trains bf16 2e-2 --bf16
+trains fp16 2e-2 --fp16 --initial-loss-scale 4096
+trains llama 2e-4 --swiglu --normalization rmsnorm --use-rotary-position-embeddings --untie-embeddings-and-output-weights \
+    --num-key-value-heads 2
+trains dropped 2e-4 --hidden-dropout 0.1 --attention-dropout 0.1 --recompute-granularity full --recompute-method uniform
+trains documents 2e-4 --reset-attention-mask --reset-position-ids --eod-mask-loss
+trains kept 2e-4 --recompute-granularity full --recompute-method uniform --checkpoint-in-cpu
+mkdir files
+export TX_AIO_IN_MEMORY=1
+trains zero1 2e-4 --zero-stage 1 --offload-optimizer cpu
+trains zero3 2e-4 --zero-stage 3 --offload-optimizer cpu --offload-param cpu
+trains nvme 2e-2 --bf16 --zero-stage 3 --offload-optimizer nvme --offload-optimizer-nvme-path files --offload-param nvme \
+    --offload-param-nvme-path files
+
+# saved, gone on with: the bits of a run that was not stopped; and a checkpoint of the one goes on as the other
+ok "${run[@]}" --device gpu --train-iters 4 --save straight --save-interval 4 --log-params-norm
+ok "${run[@]}" --device gpu --train-iters 4 --exit-interval 2 --save stopped --save-interval 2 --async-save
+ok "${run[@]}" --device gpu --train-iters 4 --load stopped --save stopped --save-interval 4
+for f in straight/iter_0000004/*; do cmp "$f" "stopped/iter_0000004/${f##*/}" || die "a resumed run has other bits"; done
+ok "${run[@]}" --device cpu --train-iters 6 --load straight
+
+# a step that overflows changes nothing: skipped on both alike
+ok "${run[@]}" --device gpu --fp16 --initial-loss-scale 1e12 --train-iters 3
+cat out err | grep -q "a gradient overflowed at loss scale" || die "no step was skipped"
+
+# other ways to use a model
+model=(--load "$data/golden/generation/model" --vocab-file "$data/tiny/tiny-vocab.json" --merge-file "$data/tiny/tiny-merges.txt")
+printf '%s\n' '{"text": "First Citizen: I have so, To, I have so"}' >lambada.jsonl
+for device in cpu gpu; do
+    ok evaluate "${model[@]}" --valid-data lambada.jsonl --task LAMBADA --device $device
+    grep -oE 'accuracy: [0-9.E+-]+' out >said.$device || die "no accuracy"
+    ok generate "${model[@]}" --prompt 'First Citizen:' --greedy --max-new-tokens 8 --output-tokens --device $device
+    cp out generated.$device
+done
+cmp said.cpu said.gpu || die "another accuracy"
+cmp generated.cpu generated.gpu || die "other tokens are generated"
+echo "all passed"
