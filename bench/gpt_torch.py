@@ -35,7 +35,7 @@ class GPT(nn.Module):
 
     def forward(self, ids, labels):
         """The mean loss of a batch."""
-        x = F.dropout(self.word(ids) + self.pos(torch.arange(ids.shape[1])), self.p)
+        x = F.dropout(self.word(ids) + self.pos(torch.arange(ids.shape[1], device=ids.device)), self.p)
         for block in self.blocks:
             x = block(x)
         return F.cross_entropy(F.linear(self.norm(x), self.word.weight).flatten(0, 1), labels.flatten())

@@ -538,7 +538,8 @@ tx_status tx_zero_publish(tx_zero *z)
     TX_GOTO(tx_zero_put(z));
     tx__zero_drop_all(z);
     for (int k = 0; k < z->flat.n_buckets; k++) TX_GOTO(gather_start(z, k));
-    st = gather_wait(z);
+    TX_GOTO(gather_wait(z));
+    st = tx_device_sync(z->c->device, TX_STREAM_COMPUTE); /* others than this context read them */
 out:
     tx_free(room);
     return st;

@@ -66,6 +66,25 @@ static void test_every_op_ran(void **state)
     if (!getenv("TX_TEST_CASES")) assert_every_op_called();
 }
 
+static tx_ctx keeper; /* of the device that tensors are pinned for */
+
+static int set_up(void **state)
+{
+    (void)state;
+    keeper = open_ctx("gpu", 1);
+    op_device = keeper.device;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    pool_free();
+    op_device = NULL;
+    tx_ctx_deinit(&keeper);
+    return 0;
+}
+
 static int run_with(const char *module)
 {
     const struct CMUnitTest tests[] = {
@@ -75,7 +94,7 @@ static int run_with(const char *module)
     };
     setenv("TX_GPU_MODULE", module, 1);
     setenv("TX_GPU_BLOCKING", "1", 1); /* every op is done when its call is back */
-    return cmocka_run_group_tests_name("backend gpu", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("backend gpu", tests, set_up, tear_down);
 }
 
 /* A process can open one module. */
