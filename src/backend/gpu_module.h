@@ -42,6 +42,19 @@ typedef struct tx_gpu_module {
     tx_status (*list)(tx_gpu_info *out, int *n);
     void (*libraries)(tx_gpu_library *out, int *n); /* @out [TX_GPU_MAX_LIBRARIES] */
     const struct tx_gpu_collectives *collectives;   /* NCCL, RCCL (gpu_collectives.h); NULL: not built with it */
+
+    /* Which of a library's algorithms makes a matrix product. A product of a shape (sizes, transposes, types, row
+     * lengths, bias, accumulation, alignments) gets its algorithm when it is first made: the quickest of the library's
+     * own best guesses, each tried a few times, for which the host waits then and never again; with
+     * TX_GPU_GEMM_TIMING=0 the first guess. Another run may choose otherwise and then differs in last places, so that a
+     * run goes on with the text of the one it continues, and makes the same bits. A line per shape, printable.
+     *
+     *  save   what was loaded and chosen so far, in the order in which it came; "" where nothing is chosen.  @out
+     * gives: tx_free() load   takes such a text, of another run or rank, before the first product: a shape that has its
+     * algorithm keeps it. Lines for other libraries, versions and GPUs are passed over.  @n_used, @n_other: lines of
+     * either kind TX_ERR_FORMAT: the text is none of ours */
+    tx_status (*load_choices)(tx_ctx *c, const char *text, int *n_used, int *n_other);
+    tx_status (*save_choices)(const tx_ctx *c, char **out);
 } tx_gpu_module;
 
 /* The module's one symbol. NULL: made for another version. */

@@ -154,9 +154,9 @@ static tx_status memory(tx_device *d, size_t *free_bytes, size_t *all_bytes)
     return TX_OK;
 }
 
-const tx_device_calls tx__gpu_device_calls = { take,       give,       take_host,  give_host, copy,
-                                               sync,       event_make, event_free, record,    stream_wait,
-                                               event_wait, event_done, elapsed,    memory,    owns };
+static const tx_device_calls device_calls = { take,       give,       take_host,  give_host, copy,
+                                              sync,       event_make, event_free, record,    stream_wait,
+                                              event_wait, event_done, elapsed,    memory,    owns };
 
 static tx_status read_properties(tx__gpu *g, int number)
 {
@@ -168,14 +168,13 @@ static tx_status read_properties(tx__gpu *g, int number)
     g->warp = p.warpSize;
     g->major = p.major;
     g->minor = p.minor;
-    g->shared_bytes = p.sharedMemPerBlockOptin;
-    if (g->shared_bytes < p.sharedMemPerBlock) g->shared_bytes = p.sharedMemPerBlock;
+    g->shared_bytes = gpuSharedMost(&p);
     return TX_OK;
 }
 
 tx_status tx__gpu_device_open(tx__gpu *g, int number)
 {
-    g->device.call = &tx__gpu_device_calls;
+    g->device.call = &device_calls;
     g->device.number = number;
     GPU_TRY(gpuSetDevice(number));
     TX_TRY(read_properties(g, number));
@@ -203,7 +202,7 @@ tx_status tx__gpu_list(tx_gpu_info *out, int *n)
         gpuGetLastError();
         *n = 0;
         return TX_FAIL(TX_ERR_NOTFOUND, "there is no GPU to use: %s",
-                       e ? gpuGetErrorString(e) : "the driver shows none; " TX_GPU_VISIBLE " may hide them");
+                       e ? gpuWhyNone(e) : "the driver shows none; " TX_GPU_VISIBLE " may hide them");
     }
     if (*n > TX_GPU_MAX) *n = TX_GPU_MAX;
     for (int i = 0; i < *n; i++) {

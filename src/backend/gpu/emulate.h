@@ -128,6 +128,9 @@ struct gpuDeviceProp {
     int major, minor, multiProcessorCount, warpSize;
 };
 
+#define gpuSharedMost(p) ((p)->sharedMemPerBlockOptin)
+#define gpuWhyNone(e)    gpuGetErrorString(e)
+
 const char *gpuGetErrorString(gpuError_t e);
 gpuError_t gpuGetLastError(void); /* and forgets it */
 gpuError_t gpuPeekAtLastError(void);
@@ -153,6 +156,12 @@ gpuError_t gpuEventRecord(gpuEvent_t e, gpuStream_t s);
 gpuError_t gpuEventSynchronize(gpuEvent_t e);
 gpuError_t gpuEventQuery(gpuEvent_t e);
 gpuError_t gpuEventElapsedTime(float *milliseconds, gpuEvent_t from, gpuEvent_t to);
+
+static inline bool gpuCapturing(gpuStream_t s)
+{
+    (void)s;
+    return false;
+}
 
 /* Work of a library's, which here is a function of the host's: in its turn in the stream. */
 gpuError_t emulate_host(gpuStream_t s, std::function<void()> work);

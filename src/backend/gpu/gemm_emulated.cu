@@ -71,6 +71,21 @@ TX_GPU_ROW size_t tx__gpu_gemm_scratch(const tx_ctx *c, const tx_gemm_args *a)
     return 0;
 }
 
+/* There is one way only: lines of those who have a choice mean nothing. */
+TX_GPU_ROW tx_status tx__gpu_gemm_load(tx_ctx *c, const char *text, int *n_used, int *n_other)
+{
+    (void)c;
+    *n_used = *n_other = 0;
+    for (; *text; text++) *n_other += *text == '\n';
+    return TX_OK;
+}
+
+TX_GPU_ROW tx_status tx__gpu_gemm_save(const tx_ctx *c, char **out)
+{
+    (void)c;
+    return tx_alloc(out, 1, 1, "the list of matrix products");
+}
+
 TX_GPU_ROW void tx__gpu_libraries(tx_gpu_library *out, int *n)
 {
     (void)out;

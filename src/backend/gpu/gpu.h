@@ -40,8 +40,8 @@ typedef struct tx__fault {
     long long index, value, limit; /* place in the tensor, what is there, what it has to be below */
 } tx__fault;
 
-/* Which of a library's ways a product of a shape is made in (gemm.cu), and what makes them. */
-struct tx__gpu_gemm;
+/* Which of a library's ways a product of a shape is made in (gemm_vendor.cu), and what makes them. */
+struct tx__gpu_products;
 struct tx__gpu_attention;
 
 /* Memory that was taken. */
@@ -61,7 +61,7 @@ typedef struct tx__gpu {
     tx__fault *fault;    /* the device's */
     tx__fault *seen;     /* the host's, pinned */
     bool blocking;       /* TX_GPU_BLOCKING=1: every op waits for itself, so that errors name it */
-    struct tx__gpu_gemm *gemm;
+    struct tx__gpu_products *products;
     struct tx__gpu_attention *attention;
 } tx__gpu;
 
@@ -175,16 +175,17 @@ void tx__gpu_add_parts(const tx_ctx *c, float *y, const float *part, int64_t par
 #undef SCRATCH
 
 /* device.cu */
-extern const tx_device_calls tx__gpu_device_calls;
 tx_status tx__gpu_device_open(tx__gpu *g, int number);
 void tx__gpu_device_close(tx__gpu *g);
 TX_GPU_ROW tx_status tx__gpu_list(tx_gpu_info *out, int *n);
 
-/* gemm.cu, gemm_emulated.cu; attention */
+/* gemm_vendor.cu, gemm_emulated.cu; attention */
 tx_status tx__gpu_gemm_open(tx__gpu *g);
 void tx__gpu_gemm_close(tx__gpu *g);
+TX_GPU_ROW tx_status tx__gpu_gemm_load(tx_ctx *c, const char *text, int *n_used, int *n_other);
+TX_GPU_ROW tx_status tx__gpu_gemm_save(const tx_ctx *c, char **out);
 
-/* libraries.cu */
+/* libraries_vendor.cu */
 TX_GPU_ROW void tx__gpu_libraries(tx_gpu_library *out, int *n);
 
 /* module.cu: the host's */

@@ -132,5 +132,7 @@ extern "C" __attribute__((visibility("default"))) const tx_gpu_module *tx_gpu_mo
     module.backend.fill_ops = fill_ops;
     module.list = tx__gpu_list;
     module.libraries = tx__gpu_libraries;
+    module.load_choices = tx__gpu_gemm_load;
+    module.save_choices = tx__gpu_gemm_save;
     return &module;
 }

@@ -28,6 +28,7 @@
 #elif defined(__HIP_PLATFORM_AMD__) || defined(__HIP__)
 
 #include <hip/hip_runtime.h>
+#include <unistd.h>
 
 #if defined(__GFX10__) || defined(__GFX11__) || defined(__GFX12__)
 #define WARP 32
@@ -37,8 +38,13 @@
 #define GPU_NAME(name)                hip##name
 #define gpuHostAlloc(p, n)            hipHostMalloc((p), (n), 0)
 #define gpuFreeHost                   hipHostFree
-#define gpuDevAttrMultiProcessorCount hipDeviceAttributeMultiprocessorCount
-#define gpuDevAttrWarpSize            hipDeviceAttributeWarpSize
+#define gpuDeviceProp                 hipDeviceProp_t
+#define gpuSharedMost(p)              ((p)->sharedMemPerBlock)
+/* The runtime has no words for a driver that is missing. */
+static inline const char *gpuWhyNone(hipError_t e)
+{
+    return access("/dev/kfd", F_OK) ? "AMD's driver is not loaded: there is no /dev/kfd" : hipGetErrorString(e);
+}
 template <class T> __device__ static inline T shfl(T v, int lane)
 {
     return __shfl(v, lane, WARP);
@@ -61,8 +67,16 @@ __device__ static inline void sync_warp(void)
 #define GPU_NAME(name)                cuda##name
 #define gpuHostAlloc(p, n)            cudaHostAlloc((p), (n), cudaHostAllocPortable)
 #define gpuFreeHost                   cudaFreeHost
-#define gpuDevAttrMultiProcessorCount cudaDevAttrMultiProcessorCount
-#define gpuDevAttrWarpSize            cudaDevAttrWarpSize
+#define gpuDeviceProp                 cudaDeviceProp
+#define gpuSharedMost(p)              ((p)->sharedMemPerBlockOptin)
+/* The runtime has no words for a driver that is missing. */
+static inline const char *gpuWhyNone(cudaError_t e)
+{
+    int version = 0;
+    return e == cudaErrorInsufficientDriver && !cudaDriverGetVersion(&version) && !version
+               ? "NVIDIA's driver is not installed: there is no libcuda.so.1"
+               : cudaGetErrorString(e);
+}
 template <class T> __device__ static inline T shfl(T v, int lane)
 {
     return __shfl_sync(0xffffffffu, v, lane);
@@ -92,9 +106,7 @@ __device__ static inline void sync_warp(void)
 #define gpuGetDeviceCount                 GPU_NAME(GetDeviceCount)
 #define gpuSetDevice                      GPU_NAME(SetDevice)
 #define gpuGetDeviceProperties            GPU_NAME(GetDeviceProperties)
-#define gpuDeviceProp                     GPU_NAME(DeviceProp)
 #define gpuDeviceGetPCIBusId              GPU_NAME(DeviceGetPCIBusId)
-#define gpuDeviceGetAttribute             GPU_NAME(DeviceGetAttribute)
 #define gpuDeviceSynchronize              GPU_NAME(DeviceSynchronize)
 #define gpuMalloc                         GPU_NAME(Malloc)
 #define gpuFree                           GPU_NAME(Free)
@@ -111,6 +123,13 @@ __device__ static inline void sync_warp(void)
 #define gpuEventSynchronize               GPU_NAME(EventSynchronize)
 #define gpuEventQuery                     GPU_NAME(EventQuery)
 #define gpuEventElapsedTime               GPU_NAME(EventElapsedTime)
+
+/* Whether work is recorded for a graph instead of done: then nothing can be waited for. */
+static inline bool gpuCapturing(gpuStream_t s)
+{
+    GPU_NAME(StreamCaptureStatus) status;
+    return !GPU_NAME(StreamIsCapturing)(s, &status) && status != GPU_NAME(StreamCaptureStatusNone);
+}
 
 /* kernel: a function, or (one<with, commas>). Its errors are gpuGetLastError's. */
 #define GPU_LAUNCH(stream, grid, block, shared_bytes, kernel, ...)           \
