@@ -366,6 +366,7 @@ gpuError_t gpuMalloc(void **out, size_t bytes)
     if (!bytes || in_use + whole > capacity) return fail(gpuErrorMemoryAllocation);
     void *p = mmap(NULL, whole, running ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return fail(gpuErrorMemoryAllocation);
+    madvise(p, whole, MADV_HUGEPAGE); /* fewer of them to protect, again and again */
     device_blocks().push_back((pages){ (unsigned char *)p, whole });
     in_use += whole;
     *out = p;

@@ -35,11 +35,11 @@
 #else
 #define WARP 64
 #endif
-#define GPU_NAME(name)                hip##name
-#define gpuHostAlloc(p, n)            hipHostMalloc((p), (n), 0)
-#define gpuFreeHost                   hipHostFree
-#define gpuDeviceProp                 hipDeviceProp_t
-#define gpuSharedMost(p)              ((p)->sharedMemPerBlock)
+#define GPU_NAME(name)     hip##name
+#define gpuHostAlloc(p, n) hipHostMalloc((p), (n), 0)
+#define gpuFreeHost        hipHostFree
+#define gpuDeviceProp      hipDeviceProp_t
+#define gpuSharedMost(p)   ((p)->sharedMemPerBlock)
 /* The runtime has no words for a driver that is missing. */
 static inline const char *gpuWhyNone(hipError_t e)
 {
@@ -63,12 +63,12 @@ __device__ static inline void sync_warp(void)
 
 #include <cuda_runtime.h>
 
-#define WARP                          32
-#define GPU_NAME(name)                cuda##name
-#define gpuHostAlloc(p, n)            cudaHostAlloc((p), (n), cudaHostAllocPortable)
-#define gpuFreeHost                   cudaFreeHost
-#define gpuDeviceProp                 cudaDeviceProp
-#define gpuSharedMost(p)              ((p)->sharedMemPerBlockOptin)
+#define WARP               32
+#define GPU_NAME(name)     cuda##name
+#define gpuHostAlloc(p, n) cudaHostAlloc((p), (n), cudaHostAllocPortable)
+#define gpuFreeHost        cudaFreeHost
+#define gpuDeviceProp      cudaDeviceProp
+#define gpuSharedMost(p)   ((p)->sharedMemPerBlockOptin)
 /* The runtime has no words for a driver that is missing. */
 static inline const char *gpuWhyNone(cudaError_t e)
 {
