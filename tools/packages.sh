@@ -33,3 +33,17 @@ run() {
 }
 
 BUILD_PACKAGES="gcc make cmake pkg-config libc6-dev libdnnl-dev libjansson-dev libutf8proc-dev libxxhash-dev libarchive-dev zlib1g-dev libhwloc-dev nettle-dev libmicrohttpd-dev liburing-dev libopenmpi-dev openmpi-bin"
+# Compiles for AMD's GPUs; the newest of them need clang 19.
+HIP_PACKAGES="g++ libamdhip64-dev rocm-device-libs clang-19 lld-19 clang-tools-19"
+
+# Whether the package manager has all of them, asking for its lists anew if it does not.
+have_packages() {
+    command -v apt-cache >/dev/null || return 1
+    local turn as_root=()
+    [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
+    for turn in first second; do
+        [ "$(apt-cache policy "$@" 2>/dev/null | grep -c '^  Candidate: [^(]')" -eq $# ] && return 0
+        [ "$turn" = first ] && { "${as_root[@]}" apt-get -qq update 2>/dev/null || return 1; }
+    done
+    return 1
+}

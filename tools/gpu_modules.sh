@@ -1,0 +1,36 @@
+#!/bin/bash
+# gpu_modules.sh - compiles and links all device code for NVIDIA's and AMD's GPUs, and checks that the modules load and, on a
+# machine without a driver, say what is missing. A vendor whose compiler is not here is left out aloud.
+#   tools/gpu_modules.sh            in build/gpu
+#   tools/gpu_modules.sh FOLDER
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. tools/packages.sh
+build=${1:-build/gpu}
+kinds=""
+nvcc=$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" /usr/local/cuda/bin/nvcc 2>/dev/null | head -1 || true)
+if [ -n "$nvcc" ]; then
+    kinds=cuda
+    echo "CUDA: $nvcc, $("$nvcc" --version | sed -n 's/.*release \([^,]*\),.*/\1/p')"
+else
+    echo "CUDA: SKIPPED, there is no nvcc in PATH, CUDA_HOME or /usr/local/cuda"
+fi
+if [ -d "${ROCM_PATH:-/opt/rocm}/include/hip" ]; then
+    kinds+=";hip"
+    echo "HIP: ROCm in ${ROCM_PATH:-/opt/rocm}"
+elif have_packages $HIP_PACKAGES; then
+    need_packages $HIP_PACKAGES
+    kinds+=";hip"
+    echo "HIP: clang $(clang++-19 -dumpversion)"
+else
+    echo "HIP: SKIPPED, there is no ROCm, and the package manager does not have all of: $HIP_PACKAGES"
+fi
+[ -n "$kinds" ] || exit 0
+need_packages $BUILD_PACKAGES g++ libcmocka-dev
+run cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DTX_GPU="${kinds#;}" -DTX_ROOMS="base;config;backend" \
+    -DCMAKE_RULE_MESSAGES=OFF ${CI:+-DTX_WERROR=ON} >/dev/null
+targets=(test_gpu_module)
+[[ $kinds == *cuda* ]] && targets+=(triax_cuda)
+[[ $kinds == *hip* ]] && targets+=(triax_hip)
+run cmake --build "$build" -j "$(nproc)" --target "${targets[@]}"
+run ctest --test-dir "$build" -R '^test_gpu_module$' --verbose --no-tests=error
