@@ -113,10 +113,10 @@ tx_status tx_ctx_take_memory(tx_ctx *c)
 
 void tx_ctx_deinit(tx_ctx *c)
 {
+    tx_device_dismiss(c->device); /* first: giving memory back waits for all streams, and they may wait for others */
     tx_arena_deinit(&c->acts);
     tx_arena_deinit(&c->scratch);
     tx_arena_deinit(&c->host);
-    tx_device_dismiss(c->device);
     if (c->backend && c->backend->close) c->backend->close(c);
     tx_free(c->ops);
     *c = (tx_ctx){ 0 };

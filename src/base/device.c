@@ -1,6 +1,7 @@
 /* device.c - the calls, and what they are on the host. */
 #include "base/device.h"
 
+#include <sched.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -80,9 +81,34 @@ tx_status tx_device_write(tx_device *d, void *to, const void *host, size_t bytes
     return tx_device_read(d, to, host, bytes);
 }
 
+static tx_device_guest *watcher(const tx_device *d)
+{
+    tx_device_guest *g = d->guests;
+    while (g && !g->watch) g = g->next;
+    return g;
+}
+
+/* Until it is done, with all guests looking on. */
+static tx_status watch_until(tx_device *d, tx_event *e)
+{
+    for (bool done = false;;) {
+        TX_TRY(d->call->event_done(d, e, &done));
+        for (tx_device_guest *g = d->guests; g; g = g->next)
+            if (g->watch) TX_TRY(g->watch(g)); /* also of what has ended without a result */
+        if (done) return TX_OK;
+        sched_yield();
+    }
+}
+
 tx_status tx_device_sync(tx_device *d, tx_stream s)
 {
-    return d ? d->call->sync(d, s) : TX_OK;
+    if (!d) return TX_OK;
+    tx_device_guest *g = watcher(d);
+    if (g) {
+        TX_TRY(d->call->record(d, g->mark, s));
+        TX_TRY(watch_until(d, g->mark));
+    }
+    return d->call->sync(d, s);
 }
 
 tx_status tx_device_event_make(tx_device *d, tx_event **out)
@@ -108,7 +134,8 @@ tx_status tx_device_stream_wait(tx_device *d, tx_stream s, tx_event *e)
 
 tx_status tx_device_event_wait(tx_device *d, tx_event *e)
 {
-    return d ? d->call->event_wait(d, e) : TX_OK;
+    if (!d) return TX_OK;
+    return watcher(d) ? watch_until(d, e) : d->call->event_wait(d, e);
 }
 
 tx_status tx_device_event_done(tx_device *d, tx_event *e, bool *done)

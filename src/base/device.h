@@ -54,10 +54,13 @@ typedef struct tx_device_calls {
     bool (*owns)(const tx_device *d, const void *p);
 } tx_device_calls;
 
-/* What somebody else keeps with a device (comm/, copies on their way): it is told before the device is closed. */
+/* What somebody else keeps with a device (comm/, calls that are under way): it is told before the device is closed, and
+ * may look on while the host waits for the device, because what it waits for may never come. */
 typedef struct tx_device_guest {
     struct tx_device_guest *next;
-    void (*leave)(struct tx_device_guest *g); /* gives back all that is the device's, and leaves it */
+    void (*leave)(struct tx_device_guest *g);      /* gives back all that is the device's, and leaves it */
+    tx_status (*watch)(struct tx_device_guest *g); /* NULL: does not look on. Its error ends the wait */
+    tx_event *mark;                                /* the guest's, with `watch`: what is waited for meanwhile */
 } tx_device_guest;
 
 struct tx_device { /* the first member of a backend's own */

@@ -90,6 +90,7 @@ tx_status tx_comm_plan(tx_comm **out, int size, int rank, const char *name)
 void tx_comm_close(tx_comm *g)
 {
     if (!g || g == &tx_comm_self) return;
+    if (g->team) tx__team_close(g);
     if (g->kind) g->kind->close(g);
     for (tx_comm **at = g->world ? &g->world->groups : NULL; at && *at; at = &(*at)->next)
         if (*at == g) {
@@ -270,8 +271,8 @@ tx_status tx_wait(tx_ctx *c, tx_request *r)
     tx_status st = TX_OK;
     if (!r->g) return TX_OK;
     if (!r->finished) st = r->g->world->profiled ? wait_profiled(r) : tx__wait_for(r);
-    if (r->stage) {
-        tx_status end = tx__stage_end(r);
+    if (r->stage || r->flight) {
+        tx_status end = r->stage ? tx__stage_end(r) : tx__flight_end(r);
         st = st ? st : end;
     }
     *r = (tx_request){ 0 };

@@ -8,11 +8,14 @@
  *      local   ranks that can read each other's memory: threads of one process, or processes of one host, which share
  *              what tx_shared_alloc gave (base/shared.h). Sums are made in place, by all members, a slice each.
  *      remote  ranks of several hosts: a transport (MPI) carries bytes between two ranks, and that is all it does
+ *      team    ranks with a GPU each, for tensors in its memory: NCCL or RCCL (tx_world_use_device)
  *      plan    a group that does not exist, for a dry run: calls are counted, nothing moves
  *
- *  Sums are made by our own code in the order of ranks, in fp32 (fp64 of fp64) and rounded once at the end, whatever
- *  moves the bytes: the same group gives the same bits, also when its members sit on other hosts or the buffer is cut
- *  in another way. All tensors are contiguous and of the same size in all members, or TX_ERR_COMM.
+ *  But by a team, sums are made by our own code in the order of ranks, in fp32 (fp64 of fp64) and rounded once at the
+ * end, whatever moves the bytes: the same group gives the same bits, also when its members sit on other hosts or the
+ * buffer is cut in another way. A team's sums are made in an order that the library chooses by size and group: the same
+ * from run to run where that choice is fixed (NCCL_ALGO=Ring, NCCL_PROTO=Simple), and with other bits than the host's.
+ * All tensors are contiguous and of the same size in all members, or TX_ERR_COMM.
  *
  *  Tensors may lie in the memory of the rank's device (c->device, base/device.h). A call then belongs to the compute
  * stream: it takes what ops before it wrote, and ops behind the call (behind tx_wait) find its result; the host finds
@@ -84,6 +87,18 @@ void tx_world_abort(tx_world *w, const char *why);
 /* Whether the job is being ended by another rank: then this one has nothing to say. */
 bool tx_world_aborted(const tx_world *w);
 
+/* ---- GPUs ---- */
+
+/* From now on calls on tensors in the memory of c->device are made between the GPUs, by NCCL or RCCL, in each group
+ * whose members all have one of their own: in the groups there are, and in those that are made later. Other groups',
+ * and messages between two, go by way of the host as they did without (NCCL knows no tags, and its sends wait for the
+ * receivers). Collective over the world, whose ranks all call it or none; ends when the ctx does. TX_GPU_COMM=staged in
+ * the environment: no group's do; nccl, rccl: TX_ERR_UNSUPPORTED where members of a group share a GPU.
+ *
+ *  A team's calls are done in the communication stream in the order in which they were started, whatever their groups.
+ * So all ranks start them in orders that agree, across groups too. */
+tx_status tx_world_use_device(tx_world *w, tx_ctx *c);
+
 /* ---- groups ---- */
 
 /* Collective over parent: its members with the same colour become a group, in the order of their ranks. color < 0: in
@@ -102,6 +117,7 @@ int tx_comm_size(const tx_comm *g);
 const char *tx_comm_name(const tx_comm *g);
 int tx_comm_world_rank(const tx_comm *g, int rank); /* number in the world; of a plan `rank` itself */
 tx_world *tx_comm_world(const tx_comm *g);          /* NULL: tx_comm_self's and a plan's */
+bool tx_comm_has_team(const tx_comm *g);            /* whether it goes from GPU to GPU */
 
 /* ---- collectives ---- */
 
@@ -153,7 +169,8 @@ typedef struct tx_request {
     tx_device *device;
     struct tx_request *next_device;
     struct tx__stage *stage; /* NULL: in the host's */
-    void *back;              /* where the result belongs; NULL: nowhere */
+    struct tx__flight *flight;
+    void *back; /* where the result belongs; NULL: nowhere */
     const void *back_from;
     size_t back_bytes;
     bool landed; /* the result is on its way there */

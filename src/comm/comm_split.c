@@ -86,6 +86,7 @@ tx_status tx_comm_split(tx_comm **out, tx_comm *parent, int color, const char *n
     TX_GOTO(tx_comm_agree(parent, members(&g, parent, all, name)));
     TX_GOTO(open_local(g, parent, g->size > 1 && same_host(g)));
     if (g->size > 1 && !g->kind) TX_GOTO(tx__remote_open(g, w->n_groups));
+    if (g->size > 1 && w->team_side) TX_GOTO(tx__team_open(g));
     *out = g;
 out:
     if (st) tx_comm_close(g);

@@ -3,6 +3,7 @@
  *      comm.c         the calls: checks, counts, starts a request, waits for it
  *      waiting.c      the loop that waits: moves everything on, looks at the time and at whether the job has been ended
  *      staging.c      requests on tensors of a device's memory, by way of the host's
+ *      teams.c        the same between GPUs, by the vendor's library
  *      local*.c       requests between ranks that read each other's memory
  *      remote*.c      the same over a transport
  *      comm_job.c     what the ranks of a host know of each other
@@ -65,6 +66,9 @@ struct tx_comm {
     tx_request *to_publish, *to_work;       /* in collectives: the first with that left to do */
     int64_t n_requests, n_chunks;           /* collectives so far */
 
+    struct tx_gpu_team *team; /* NULL: a device's tensors go by way of the host */
+    struct tx__side *team_side;
+
     struct tx__local *local;   /* local.c's */
     struct tx__remote *remote; /* remote.c's */
 };
@@ -94,6 +98,14 @@ typedef struct tx__stage {
     bool used;
 } tx__stage;
 
+/* A call on a team, on its way in the communication stream. */
+typedef struct tx__flight {
+    struct tx__flight *next;
+    tx_event *done;
+    tx_request r; /* a copy, for messages; r.g NULL: its group has been closed */
+    bool awaited; /* nobody will wait for it any more */
+} tx__flight;
+
 /* What a world keeps with a device. */
 typedef struct tx__side {
     tx_device_guest guest; /* first */
@@ -102,7 +114,13 @@ typedef struct tx__side {
     struct tx__side *next;
     tx__stage *stages;
     tx_event *start; /* of the compute stream; recorded anew by each request */
+
+    tx__flight *flights, *idle; /* in the order of calls; free */
+    const tx__flight *first;    /* that was not done when it was last looked on, at `looked` */
+    double looked, waited;      /* seconds; waited for the first */
 } tx__side;
+
+tx_status tx__side_of(tx__side **out, tx_world *w, tx_device *d);
 
 /* Lets r, whose tensors are the ctx's device's, be of a copy in the host's memory, which is under way. */
 tx_status tx__stage_begin(tx_ctx *c, tx_request *r);
@@ -115,6 +133,25 @@ tx_status tx__landing_progress(tx_world *w);
 tx_status tx__stage_end(tx_request *r);
 
 void tx__sides_close(tx_world *w);
+
+/* ---- teams of GPUs ---- */
+
+struct tx__team_card;
+
+/* Whether r is its group's team's to do; then it is done in the communication stream. */
+bool tx__flies(const tx_ctx *c, const tx_request *r);
+tx_status tx__flight_begin(tx_request *r);
+tx_status tx__flight_end(tx_request *r); /* the compute stream goes on when it is done */
+
+/* Looks on: errors, the end of the job, the time. */
+tx_status tx__teams_watch(tx_world *w);
+
+/* Of a new group in a world whose ranks have GPUs. */
+tx_status tx__team_open(tx_comm *g);
+void tx__team_close(tx_comm *g);
+
+/* Of a device that is about to be closed: all teams on it, and what is on its way. */
+void tx__flights_close(tx__side *s);
 
 /* ---- what the ranks of a host know of each other ---- */
 
@@ -155,7 +192,10 @@ struct tx_world {
     int64_t moves;    /* pieces that this rank has moved or summed */
     int64_t n_groups; /* made so far, by any of those who share one with this rank */
     bool one_process;
-    tx__side *sides;                 /* a device each, owned */
+    tx__side *sides;             /* a device each, owned */
+    tx__side *team_side;         /* of them that of tx_world_use_device; NULL: none */
+    struct tx__team_card *cards; /* [size], owned: what ranks have told of their GPUs */
+    const struct tx_gpu_collectives *collectives;
     tx_request *on_device;           /* all that have a stage */
     struct tx__board *boards;        /* made here (board.c) */
     const struct tx__transport *net; /* NULL: all ranks are on this host */

@@ -27,6 +27,7 @@ static void stage_free(tx_device *d, tx__stage *t)
 static void side_close(tx_device_guest *guest)
 {
     tx__side *s = (tx__side *)guest, **at = &s->world->sides;
+    tx__flights_close(s); /* first: what waits for others in a stream must not be waited for */
     for (tx__stage *t = s->stages, *next; t; t = next) {
         next = t->next;
         stage_free(s->device, t);
@@ -43,7 +44,7 @@ void tx__sides_close(tx_world *w)
     while (w->sides) side_close(&w->sides->guest);
 }
 
-static tx_status side_of(tx__side **out, tx_world *w, tx_device *d)
+tx_status tx__side_of(tx__side **out, tx_world *w, tx_device *d)
 {
     tx__side *s = w->sides;
     while (s && s->device != d) s = s->next;
@@ -143,7 +144,7 @@ tx_status tx__stage_begin(tx_ctx *c, tx_request *r)
 {
     tx__side *s;
     tx_world *w = r->g->world;
-    TX_TRY(side_of(&s, w, c->device));
+    TX_TRY(tx__side_of(&s, w, c->device));
     tx_status st = begin(s, r);
     if (st && r->stage) r->stage->used = false;
     if (st) return st;

@@ -39,7 +39,9 @@ tx_status tx__start(tx_ctx *c, tx_comm *g, tx_request *r)
     r->backward = c && c->at.backward;
     r->slot = -1;
     tx__presence_start(g->world, r);
-    tx_status st = on_device(c, r) ? tx__stage_begin(c, r) : TX_OK;
+    bool flies = tx__flies(c, r);
+    tx_status st = flies ? tx__flight_begin(r) : on_device(c, r) ? tx__stage_begin(c, r) : TX_OK;
+    if (!st && flies) return TX_OK;
     if (st)
         *r = (tx_request){ 0 };
     else if (r->stage || g->coming.head)
@@ -55,7 +57,8 @@ tx_status tx__progress(tx_world *w)
         if (g->coming.head) TX_TRY(tx__coming_progress(g));
         if (g->kind && (g->collectives.head || g->sends.head || g->receives.head)) TX_TRY(g->kind->progress(g));
     }
-    return w->on_device ? tx__landing_progress(w) : TX_OK;
+    if (w->on_device) TX_TRY(tx__landing_progress(w));
+    return w->team_side ? tx__teams_watch(w) : TX_OK;
 }
 
 /* ---- after too long a time ---- */

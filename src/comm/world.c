@@ -37,6 +37,7 @@ void tx__world_free(tx_world *w)
     if (!w) return;
     tx__groups_close(w);
     tx__sides_close(w);
+    tx_free(w->cards);
     tx_free(w->seats);
     tx_free(w);
 }

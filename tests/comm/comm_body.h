@@ -272,7 +272,7 @@ static inline tx_status body_collectives(tx_ctx *c, tx_comm *g, void *x, void *y
         for (int i = 0; i < N_BODY_SIZES; i++) {
             int64_t n = body_sizes[i];
             if (n > 200000 && t != TX_F32 && t != TX_BF16) continue;
-            for (int op = TX_SUM; op <= (n > 200000 ? TX_SUM : TX_MIN); op++)
+            for (int op = TX_SUM; op <= (n > (c->device ? 1000 : 200000) ? TX_SUM : TX_MIN); op++)
                 TX_TRY(body_all_reduce(c, g, x, (tx_dtype)t, n, (tx_reduce)op));
             TX_TRY(body_reduce_scatter(c, g, x, y, (tx_dtype)t, n / n_ranks, i & 1));
             TX_TRY(body_all_gather(c, g, x, y, (tx_dtype)t, n / n_ranks, i & 1));

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <stdio.h>
@@ -437,8 +438,8 @@ struct emulate_stream {
 };
 struct emulate_event {
     emulate_stream *in;
-    uint64_t behind; /* so much of it is to be done */
-    double at;
+    uint64_t behind;                                         /* so much of it is to be done */
+    std::shared_ptr<double> at = std::make_shared<double>(); /* also of one that is freed before it comes to pass */
 };
 static thread_local std::set<emulate_stream *> *streams; /* of this thread's devices */
 
@@ -519,8 +520,9 @@ gpuError_t gpuEventDestroy(gpuEvent_t e)
 
 gpuError_t gpuEventRecord(gpuEvent_t e, gpuStream_t s)
 {
+    std::shared_ptr<double> at = e->at;
     put(s,
-        [e]() { e->at = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); });
+        [at]() { *at = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); });
     e->in = s;
     e->behind = s->queued;
     return gpuSuccess;
@@ -551,7 +553,7 @@ gpuError_t gpuEventQuery(gpuEvent_t e)
 
 gpuError_t gpuEventElapsedTime(float *milliseconds, gpuEvent_t from, gpuEvent_t to)
 {
-    *milliseconds = (float)(1e3 * (to->at - from->at));
+    *milliseconds = (float)(1e3 * (*to->at - *from->at));
     return gpuSuccess;
 }
 

@@ -134,5 +134,6 @@ extern "C" __attribute__((visibility("default"))) const tx_gpu_module *tx_gpu_mo
     module.libraries = tx__gpu_libraries;
     module.load_choices = tx__gpu_gemm_load;
     module.save_choices = tx__gpu_gemm_save;
+    module.collectives = &tx__gpu_collectives;
     return &module;
 }

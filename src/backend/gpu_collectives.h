@@ -1,0 +1,42 @@
+/* gpu_collectives.h - sums and copies between several GPUs, by the vendor's library (NCCL, RCCL), as a module offers
+ * them (gpu_module.h). Ranks of a group, each with a GPU of its own, open a team; what they call on it in one order
+ * goes into the communication stream of their devices, and is done there when all have come to it.
+ *
+ *  No call waits for other ranks. Opening, and a team's first calls, go on by themselves; until `settled` says that
+ * they are done, nothing else may be called on the team. */
+#ifndef TX_BACKEND_GPU_COLLECTIVES_H
+#define TX_BACKEND_GPU_COLLECTIVES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend/tensor.h"
+#include "base/device.h"
+
+enum { TX_GPU_ID_BYTES = 128 };
+enum { TX_GPU_REDUCE_SUM, TX_GPU_REDUCE_MAX, TX_GPU_REDUCE_MIN };
+
+typedef struct tx_gpu_team tx_gpu_team;
+
+typedef struct tx_gpu_collectives {
+    /* "NCCL 2.28.9"; TX_ERR_NOTFOUND: why the library cannot be used.  @out [64] */
+    tx_status (*library)(char *out, size_t cap);
+
+    /* What the team's first rank tells the others.  @id [TX_GPU_ID_BYTES] */
+    tx_status (*id)(unsigned char *id);
+    tx_status (*open)(tx_gpu_team **out, tx_device *d, const unsigned char *id, int size, int rank);
+
+    /* Whether what was called is where it has to be; or the error that the library has met since. */
+    tx_status (*settled)(tx_gpu_team *t, bool *done);
+
+    /* n elements: of x; of a part in a reduce_scatter and an all_gather, where y and x may be in place. */
+    tx_status (*all_reduce)(tx_gpu_team *t, void *x, int64_t n, tx_dtype type, int reduce);
+    tx_status (*reduce_scatter)(tx_gpu_team *t, void *y, const void *x, int64_t n, tx_dtype type);
+    tx_status (*all_gather)(tx_gpu_team *t, void *y, const void *x, int64_t n, tx_dtype type);
+    tx_status (*broadcast)(tx_gpu_team *t, void *x, int64_t n, tx_dtype type, int root);
+
+    void (*close)(tx_gpu_team *t); /* when all that was called on it is done */
+    void (*abort)(tx_gpu_team *t); /* instead: what waits for other ranks in the stream ends without a result */
+} tx_gpu_collectives;
+
+#endif
