@@ -172,5 +172,5 @@ static tx_status broadcast(tx_gpu_team *t, void *x, int64_t n, tx_dtype type, in
     return verdict(t, t->call->Broadcast(x, x, (size_t)n, type_of(type), root, t->comm, t->stream));
 }
 
-const tx_gpu_collectives tx__gpu_collectives = { library,        make_id,    open_team, settled,    all_reduce,
+tx_gpu_collectives tx__gpu_collectives = { library,        make_id,    open_team, settled,    all_reduce,
                                                  reduce_scatter, all_gather, broadcast, close_team, abort_team };

@@ -186,7 +186,7 @@ TX_GPU_ROW tx_status tx__gpu_gemm_load(tx_ctx *c, const char *text, int *n_used,
 TX_GPU_ROW tx_status tx__gpu_gemm_save(const tx_ctx *c, char **out);
 
 /* collectives.cu */
-extern "C" const struct tx_gpu_collectives tx__gpu_collectives;
+extern "C" struct tx_gpu_collectives tx__gpu_collectives; /* not const: hipcc would want it on the device */
 
 /* libraries_vendor.cu */
 TX_GPU_ROW void tx__gpu_libraries(tx_gpu_library *out, int *n);

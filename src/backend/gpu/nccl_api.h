@@ -33,19 +33,19 @@ typedef struct nccl_config {
 #define NCCL_CONFIG_MAGIC   0xcafebeefu
 #define NCCL_CONFIG_VERSION 21400u
 
-#define NCCL_CALLS(CALL)                                                                                               \
-    CALL(int, GetVersion, (int *version))                                                                              \
-    CALL(int, GetUniqueId, (nccl_id * id))                                                                             \
-    CALL(int, CommInitRankConfig, (nccl_comm * *comm, int size, nccl_id id, int rank, nccl_config *config))            \
-    CALL(int, CommFinalize, (nccl_comm * comm))                                                                        \
-    CALL(int, CommDestroy, (nccl_comm * comm))                                                                         \
-    CALL(int, CommAbort, (nccl_comm * comm))                                                                           \
-    CALL(int, CommGetAsyncError, (nccl_comm * comm, int *error))                                                       \
-    CALL(const char *, GetErrorString, (int error))                                                                    \
-    CALL(const char *, GetLastError, (nccl_comm * comm))                                                               \
-    CALL(int, AllReduce, (const void *x, void *y, size_t n, int type, int op, nccl_comm *comm, gpuStream_t s))         \
-    CALL(int, ReduceScatter, (const void *x, void *y, size_t n, int type, int op, nccl_comm *comm, gpuStream_t s))     \
-    CALL(int, AllGather, (const void *x, void *y, size_t n, int type, nccl_comm *comm, gpuStream_t s))                 \
+#define NCCL_CALLS(CALL)                                                                                           \
+    CALL(int, GetVersion, (int *version))                                                                          \
+    CALL(int, GetUniqueId, (nccl_id * id))                                                                         \
+    CALL(int, CommInitRankConfig, (nccl_comm * *comm, int size, nccl_id id, int rank, nccl_config *config))        \
+    CALL(int, CommFinalize, (nccl_comm * comm))                                                                    \
+    CALL(int, CommDestroy, (nccl_comm * comm))                                                                     \
+    CALL(int, CommAbort, (nccl_comm * comm))                                                                       \
+    CALL(int, CommGetAsyncError, (nccl_comm * comm, int *error))                                                   \
+    CALL(const char *, GetErrorString, (int error))                                                                \
+    CALL(const char *, GetLastError, (nccl_comm * comm))                                                           \
+    CALL(int, AllReduce, (const void *x, void *y, size_t n, int type, int op, nccl_comm *comm, gpuStream_t s))     \
+    CALL(int, ReduceScatter, (const void *x, void *y, size_t n, int type, int op, nccl_comm *comm, gpuStream_t s)) \
+    CALL(int, AllGather, (const void *x, void *y, size_t n, int type, nccl_comm *comm, gpuStream_t s))             \
     CALL(int, Broadcast, (const void *x, void *y, size_t n, int type, int root, nccl_comm *comm, gpuStream_t s))
 
 typedef struct nccl_calls {
