@@ -173,4 +173,4 @@ static tx_status broadcast(tx_gpu_team *t, void *x, int64_t n, tx_dtype type, in
 }
 
 tx_gpu_collectives tx__gpu_collectives = { library,        make_id,    open_team, settled,    all_reduce,
-                                                 reduce_scatter, all_gather, broadcast, close_team, abort_team };
+                                           reduce_scatter, all_gather, broadcast, close_team, abort_team };
