@@ -11,7 +11,7 @@ extra=""
 only=""
 [ "$preset" = clang ] && extra="clang libomp-dev"
 [ "$preset" = tsan ] && only="-L threads"
-need_packages $BUILD_PACKAGES libcmocka-dev xz-utils curl $extra
+need_packages $BUILD_PACKAGES g++ libcmocka-dev xz-utils curl $extra
 
 run cmake --preset "$preset" -DTX_TESTS=ON -DCMAKE_RULE_MESSAGES=OFF ${CI:+-DTX_WERROR=ON} >/dev/null
 run cmake --build --preset "$preset" -j "$(nproc)" -- --no-print-directory

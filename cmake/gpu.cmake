@@ -32,7 +32,7 @@ function(tx_add_emulated target warp)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_compile_definitions(${target} PRIVATE _GNU_SOURCE TX_GPU_EMULATED=${warp} TX_VERSION="${PROJECT_VERSION}"
                              TX_GPU_KIND="emulated" TX_GPU_VISIBLE="TX_GPU_EMULATED_COUNT")
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unknown-pragmas -O2 -g -ffp-contract=off
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unknown-pragmas -O2 -g1 -ffp-contract=off
                          -ffunction-sections $<$<BOOL:${TX_WERROR}>:-Werror>
                          $<$<BOOL:${TX_SANITIZE}>:-fsanitize=address,undefined -fno-sanitize-recover=all>)
   target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
@@ -189,7 +189,11 @@ endif()
 if("hip" IN_LIST gpu_kinds)
   tx_add_hip()
 endif()
-if(TX_TESTS AND NOT TX_TSAN AND CMAKE_CXX_COMPILER)
+# What is emulated is compiled by g++ whatever compiles the rest: once is enough. Under the sanitizers it takes long, so
+# there it is asked for: TX_EMULATED.
+option(TX_EMULATED "emulated GPUs in builds with sanitizers, too" OFF)
+if(TX_TESTS AND NOT TX_TSAN AND NOT TX_FUZZ AND CMAKE_CXX_COMPILER AND CMAKE_C_COMPILER_ID STREQUAL "GNU" AND
+   (TX_EMULATED OR NOT TX_SANITIZE))
   tx_add_emulated(triax_emulated32 32)
   tx_add_emulated(triax_emulated64 64)
   # With what calls a library for products, and something that stands in for the library.
