@@ -42,9 +42,13 @@ for where in "" hosts; do
     kill -9 "$(sed -n 3p pids)"
     wait $mpirun && die "loop: succeeds though a rank was killed"
     [ $((SECONDS - start)) -le 10 ] || die "loop: ended after $((SECONDS - start)) s"
-    for pid in $(cat pids); do
-        state=$(sed -nE 's/^State:\s+(\S).*/\1/p' "/proc/$pid/status" 2>/dev/null || true)
-        [ -z "$state" ] || [ "$state" = Z ] || die "loop: process $pid is left behind"
+    for pid in $(cat pids); do # one that mpirun has killed may need a moment to give its memory back
+        for _ in $(seq 100); do
+            state=$(sed -nE 's/^State:\s+(\S).*/\1/p' "/proc/$pid/status" 2>/dev/null || true)
+            [ -z "$state" ] || [ "$state" = Z ] && continue 2
+            sleep 0.1
+        done
+        die "loop: process $pid is left behind: $(tr '\0' ' ' <"/proc/$pid/cmdline"), state $state"
     done
 done
 

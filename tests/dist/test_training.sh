@@ -53,14 +53,15 @@ under_slurm() {
 }
 if ( . "$here/slurm.sh" ) >/dev/null 2>&1; then under_slurm; else echo "no Slurm here: that part is left out"; fi
 
-# a host that cannot be reached any more is named, and the job ends on the others
+# A host that cannot be reached any more is named, and the job ends on the others: after 10 s by the step's limit, or, where
+# the launcher's link is first, after 14 s and the 13 s that MPI's daemons have until they are killed.
 job 3 --nproc_per_node 1 pretrain_gpt.py ${flags/--train-samples 32/--train-samples 800000} --micro-batch-size 1 --global-batch-size 6 \
     --step-timeout 10
 for i in $(seq 100); do grep -qE 'iteration +5/' out0 && break; sleep 0.1; done
 ip -n "${tag}2" link set eth0 down
 began=$SECONDS
 wait
-[ $((SECONDS - began)) -le 20 ] || die "a link that is down ended the job only after $((SECONDS - began)) s"
+[ $((SECONDS - began)) -le 35 ] || die "a link that is down ended the job only after $((SECONDS - began)) s"
 has 'node2 does not answer any more' out0
 [ -z "$(left_over)" ] || die "left: $(left_over)"
 
