@@ -11,6 +11,7 @@
 #include "api/engine_internal.h"
 #include "api/machine.h"
 #include "backend/backend.h"
+#include "api/gpus.h"
 #include "backend/gpu_module.h"
 #include "base/cores.h"
 #include "base/file.h"
@@ -57,17 +58,6 @@ static tx_status report_use(const tx_config *cfg)
     return TX_OK;
 }
 
-/* What hides GPUs, or is asked of their libraries. */
-static void report_environment(void)
-{
-    static const char *const names[] = { "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
-                                         "NCCL_DEBUG",           "TX_GPU_MODULE",       "TX_GPU_CUDNN" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *value = getenv(names[i]);
-        if (value) tx_info("  environment      %s=%s", names[i], value);
-    }
-}
-
 static void report_gpus(void)
 {
     const tx_gpu_module *m;
@@ -75,7 +65,7 @@ static void report_gpus(void)
     tx_gpu_library lib[TX_GPU_MAX_LIBRARIES];
     int n = 0, n_libs = 0;
     tx_info("GPUs");
-    report_environment();
+    tx_gpus_environment("  environment      ");
     if (tx_gpu_module_get(&m) || m->list(gpu, &n)) {
         tx_info("  none             %s", tx_last_error());
         return;

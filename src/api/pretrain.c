@@ -74,7 +74,7 @@ static tx_status log_backend(const tx_ctx *c, const tx_ranks *ranks)
     tx_threads_describe(threads, sizeof threads, c->n_threads);
     tx_info("backend: %s", c->backend->describe());
     tx_info("threads: %s", threads);
-    return tx_ranks_show(ranks, threads);
+    return tx_ranks_show(ranks, threads, c->device);
 }
 
 tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t vocab_size, const tx_tokenizer *bert)

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <xxhash.h>
 
+#include "api/gpus.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/launched.h"
@@ -128,8 +129,9 @@ tx_status tx_ranks_open(tx_ranks *r, const tx_config *cfg)
     TX_TRY(tx_comm_agree(world, check_size(r->world, cfg)));
     TX_TRY(tx_comm_agree(world, open_log(r, cfg)));
     TX_TRY(compare_options(world, cfg));
-    return tx_grid_open(&r->grid, r->world, (int)cfg->tensor_model_parallel_size,
-                        (int)cfg->pipeline_model_parallel_size, cfg->sequence_parallel);
+    TX_TRY(tx_grid_open(&r->grid, r->world, (int)cfg->tensor_model_parallel_size,
+                        (int)cfg->pipeline_model_parallel_size, cfg->sequence_parallel));
+    return tx_grid_choose_work(&r->grid, cfg->device);
 }
 
 static void sleep_ms(long ms)
@@ -183,21 +185,21 @@ static void show_hosts(const tx_ranks *r)
     }
 }
 
-tx_status tx_ranks_show(const tx_ranks *r, const char *threads)
+/* What each rank has: its threads, its GPU. */
+static void describe_mine(char *out, size_t cap, const tx_ranks *r, const char *threads, const tx_device *d)
 {
-    int n = tx_world_size(r->world), n_hosts = 0;
-    if (n == 1) return TX_OK;
-    for (int i = 0; i < n; i++)
-        if (tx_world_seat(r->world, i)->host >= n_hosts) n_hosts = tx_world_seat(r->world, i)->host + 1;
-    tx_info(" > %d ranks on %d host%s, tensor x pipeline x data parallel %d x %d x %d:", n, n_hosts,
-            n_hosts == 1 ? "" : "s", r->grid.tp.size, r->grid.pp.size, r->grid.dp.size);
-    if (n > MAX_SHOWN) {
-        show_hosts(r);
-        return TX_OK;
-    }
-    char mine[200], *all;
+    char gpu[256];
+    tx_gpu_text(gpu, sizeof gpu, d, r->grid.work.n_sharing);
+    snprintf(out, cap, "%.199s%s%.250s", threads, *gpu ? " | " : "", gpu);
+}
+
+/* Rank by rank. */
+static tx_status show_each(const tx_ranks *r, const char *threads, const tx_device *d)
+{
+    char mine[460], *all;
+    int n = tx_world_size(r->world);
     TX_TRY(tx_alloc(&all, (size_t)n, sizeof mine, "the ranks' threads"));
-    snprintf(mine, sizeof mine, "%s", threads);
+    describe_mine(mine, sizeof mine, r, threads, d);
     tx_status st = tx_comm_gather(tx_world_comm(r->world), all, mine, sizeof mine);
     for (int i = 0; i < n && !st; i++) {
         tx_grid g;
@@ -208,4 +210,32 @@ tx_status tx_ranks_show(const tx_ranks *r, const char *threads)
     }
     tx_free(all);
     return st;
+}
+
+static void show_gpus(const tx_ranks *r, const tx_device *d)
+{
+    char gpu[256];
+    if (!d) return;
+    tx_gpu_text(gpu, sizeof gpu, d, 1);
+    if (tx_world_size(r->world) == 1)
+        tx_info("computes on %s", gpu);
+    else
+        tx_gpus_show_groups(&r->grid);
+    tx_gpus_environment("    ");
+}
+
+tx_status tx_ranks_show(const tx_ranks *r, const char *threads, const tx_device *d)
+{
+    int n = tx_world_size(r->world), n_hosts = 0;
+    for (int i = 0; i < n; i++)
+        if (tx_world_seat(r->world, i)->host >= n_hosts) n_hosts = tx_world_seat(r->world, i)->host + 1;
+    if (n > 1)
+        tx_info(" > %d ranks on %d host%s, tensor x pipeline x data parallel %d x %d x %d:", n, n_hosts,
+                n_hosts == 1 ? "" : "s", r->grid.tp.size, r->grid.pp.size, r->grid.dp.size);
+    if (n > MAX_SHOWN)
+        show_hosts(r);
+    else if (n > 1)
+        TX_TRY(show_each(r, threads, d));
+    show_gpus(r, d);
+    return TX_OK;
 }

@@ -20,7 +20,8 @@ tx_status tx_ranks_open(tx_ranks *r, const tx_config *cfg);
  * processes do not come back from here. */
 tx_status tx_ranks_close(tx_ranks *r, tx_status st);
 
-/* Which rank sits where, line by line into the log. Collective.   @threads what this rank's are */
-tx_status tx_ranks_show(const tx_ranks *r, const char *threads);
+/* Which rank sits where, and on which GPU, line by line into the log. Collective.
+ *  @threads what this rank's are   @d its GPU, or NULL */
+tx_status tx_ranks_show(const tx_ranks *r, const char *threads, const tx_device *d);
 
 #endif

@@ -89,15 +89,15 @@ bool tx_world_aborted(const tx_world *w);
 
 /* ---- GPUs ---- */
 
-/* From now on calls on tensors in the memory of c->device are made between the GPUs, by NCCL or RCCL, in each group
+/* From now on calls on tensors in the memory of d are made between the GPUs, by NCCL or RCCL, in each group
  * whose members all have one of their own: in the groups there are, and in those that are made later. Other groups',
  * and messages between two, go by way of the host as they did without (NCCL knows no tags, and its sends wait for the
- * receivers). Collective over the world, whose ranks all call it or none; ends when the ctx does. TX_GPU_COMM=staged in
+ * receivers). Collective over the world, whose ranks all call it or none; d NULL: a rank without a GPU. Ends when the device is closed. TX_GPU_COMM=staged in
  * the environment: no group's do; nccl, rccl: TX_ERR_UNSUPPORTED where members of a group share a GPU.
  *
  *  A team's calls are done in the communication stream in the order in which they were started, whatever their groups.
  * So all ranks start them in orders that agree, across groups too. */
-tx_status tx_world_use_device(tx_world *w, tx_ctx *c);
+tx_status tx_world_use_device(tx_world *w, tx_device *d);
 
 /* ---- groups ---- */
 

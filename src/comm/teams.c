@@ -327,13 +327,13 @@ static tx_status open_all(tx_world *w)
     return st;
 }
 
-static tx_status deal_cards(tx_world *w, const tx_ctx *c)
+static tx_status deal_cards(tx_world *w, const tx_device *d)
 {
     tx__team_card mine = { .device = -1 };
     tx_status st = told(&mine.told);
     if (!st && !w->cards) st = tx_alloc(&w->cards, (size_t)w->size, sizeof *w->cards, "the ranks' GPUs");
     TX_TRY(tx_comm_agree(w->all, st));
-    if (c->device) fill_card(&mine, c->device, &w->collectives);
+    if (d) fill_card(&mine, d, &w->collectives);
     TX_TRY(tx_comm_gather(w->all, w->cards, &mine, sizeof mine));
     for (int i = 1; i < w->size; i++)
         if (w->cards[i].told != w->cards[0].told)
@@ -341,15 +341,15 @@ static tx_status deal_cards(tx_world *w, const tx_ctx *c)
     return TX_OK;
 }
 
-tx_status tx_world_use_device(tx_world *w, tx_ctx *c)
+tx_status tx_world_use_device(tx_world *w, tx_device *d)
 {
     tx__side *s;
     if (w->size == 1) return TX_OK;
-    TX_TRY(deal_cards(w, c));
-    if (!c->device) return TX_OK;
-    TX_TRY(tx__side_of(&s, w, c->device));
+    TX_TRY(deal_cards(w, d));
+    if (!d) return TX_OK;
+    TX_TRY(tx__side_of(&s, w, d));
     if (!s->guest.watch) {
-        TX_TRY(tx_device_event_make(c->device, &s->guest.mark));
+        TX_TRY(tx_device_event_make(d, &s->guest.mark));
         s->guest.watch = watch;
     }
     s->looked = tx_clock();

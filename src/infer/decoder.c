@@ -311,8 +311,7 @@ tx_status tx_decoder_create(tx_decoder **out, tx_model *model, const tx_grid *gr
     d->n_layers = model->chunk[0].end - model->chunk[0].first;
     d->n_groups = model->n_groups / d->grid.tp.size;
     size_t slots = (size_t)opts->n_slots, rows = slots > FEW ? slots : FEW;
-    TX_GOTO(tx_ctx_init(&d->ctx, opts->backend, opts->n_threads));
-    d->ctx.grid = &d->grid;
+    TX_GOTO(tx_grid_ctx(&d->ctx, &d->grid, opts->backend, opts->n_threads, opts->teams));
     TX_GOTO(tx_alloc(&d->kv, (size_t)d->n_layers, sizeof *d->kv, "the key-value cache"));
     for (int64_t i = 0; i < d->n_layers; i++) {
         TX_GOTO(take_cache(d, &d->kv[i].k));

@@ -21,8 +21,9 @@
 typedef struct tx_decoder tx_decoder;
 
 typedef struct tx_decoder_opts {
-    const char *backend; /* "cpu" */
+    const char *backend; /* "cpu"; for a grid that has chosen none */
     int n_threads;       /* 0: as tx_ctx_init */
+    bool teams;          /* as tx_grid_ctx's: no other context of the job has its calls from GPU to GPU */
     int64_t n_slots;     /* sequences at once */
     int64_t max_len;     /* tokens of a sequence; at most the model's positions, where it has a table of them */
     int64_t max_rows;    /* positions that one call computes at most: append goes in pieces of it. 0: a good number */

@@ -17,6 +17,13 @@ typedef struct tx_axis {
     int size, rank;
 } tx_axis;
 
+/* What a rank computes on. */
+typedef struct tx_place_of_work {
+    const char *backend; /* NULL: not chosen; whoever opens a context takes what it is told */
+    int gpu;             /* which of those that the rank sees */
+    int n_sharing;       /* ranks that have it, this one among them; 0: no GPU */
+} tx_place_of_work;
+
 typedef struct tx_grid {
     int rank, size; /* in the world */
     tx_axis tp, pp, dp;
@@ -24,6 +31,7 @@ typedef struct tx_grid {
     tx_comm *world;
     tx_comm *tensor, *pipeline, *data;
     tx_comm *model; /* all of tensor x pipeline with the same place on the data axis, tensor fastest */
+    tx_place_of_work work;
     tx_comm *ends; /* first and last stage of a pipeline, for what both hold; of one for the stages between, or p = 1 */
 } tx_grid;
 
@@ -43,6 +51,16 @@ tx_status tx_grid_open(tx_grid *g, tx_world *world, int tp, int pp, bool sequenc
 tx_status tx_grid_plan(tx_grid *g, int rank, int tp, int pp, int dp, bool sequence);
 
 void tx_grid_close(tx_grid *g); /* a zeroed one is fine */
+
+/* grid_work.c, collective over the world: which GPU each rank takes (comm/deal_gpus.h), where `device` is --device's
+ * "gpu", or "auto" and all ranks have one to take; else all compute on the CPU.   TX_ERR_NOTFOUND of "gpu": what is
+ * missing on the rank that has none */
+tx_status tx_grid_choose_work(tx_grid *g, const char *device);
+
+/* A context on what the rank has chosen, and its calls of other ranks from GPU to GPU where that goes
+ * (tx_world_use_device; `teams`: collective over the world, for the one context that a job's steps run in). The grid is
+ * borrowed.   @device, @n_threads as tx_ctx_init's, the first for a grid that has not chosen */
+tx_status tx_grid_ctx(tx_ctx *c, const tx_grid *g, const char *device, int n_threads, bool teams);
 
 /* The context's; a context without a grid is a rank alone. */
 extern const tx_grid tx_grid_alone;

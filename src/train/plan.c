@@ -31,8 +31,7 @@ static tx_status check_sizes(const tx_config *cfg, int64_t vocab_size)
 tx_status tx__plan_open(tx_ctx *c, tx_model **m, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid)
 {
     TX_TRY(check_sizes(cfg, vocab_size));
-    TX_TRY(tx_ctx_init(c, cfg->device, (int)cfg->threads));
-    c->grid = grid;
+    TX_TRY(tx_grid_ctx(c, grid, cfg->device, (int)cfg->threads, true));
     return tx_model_type_of(cfg)->create(m, cfg, vocab_size, grid);
 }
 

@@ -13,7 +13,7 @@ static tx_status open_gpu(tx_ctx *c, tx_world *w, int how)
 {
     TX_TRY(tx_ctx_init_on(c, "gpu", 1, how == APART ? tx_world_rank(w) : 0));
     c->dry = false;
-    tx_status st = tx_world_use_device(w, c);
+    tx_status st = tx_world_use_device(w, c->device);
     bool expect = how == APART && tx_world_size(w) > 1;
     if (!st && tx_comm_has_team(tx_world_comm(w)) != expect) st = TX_FAIL(TX_ERR_COMM, "a team: %d", !expect);
     if (st) tx_ctx_deinit(c);
@@ -264,7 +264,7 @@ static tx_status some_share(tx_world *w, void *user)
     TX_TRY(tx_ctx_init_on(&c, "gpu", 1, gpu[rank]));
     c.dry = false;
     TX_GOTO(tx_comm_split(&halves, g, rank / 2, "halves"));
-    TX_GOTO(tx_world_use_device(w, &c));
+    TX_GOTO(tx_world_use_device(w, c.device));
     TX_GOTO(tx_comm_split(&odd, g, rank % 2, "odd"));
     TX_GOTO(tx_device_take(c.device, &x, sizeof sum, false, "a test"));
     TX_GOTO(FILL(&c, tx_tensor1(x, TX_F32, 100), rank + 1));

@@ -84,7 +84,7 @@ static tx_status open_team(tx_gpu_team **out, tx_device *d, const unsigned char 
     nccl_config config = { sizeof config, NCCL_CONFIG_MAGIC, NCCL_CONFIG_VERSION, 0, 0 };
     nccl_id made;
     TX_TRY(tx__nccl_find(&call));
-    GPU_TRY(gpuSetDevice(d->number));
+    tx__gpu_use((tx__gpu *)d);
     TX_TRY(tx_alloc(&t, 1, sizeof *t, "a team of GPUs"));
     t->call = call;
     t->stream = ((tx__gpu *)d)->stream[TX_STREAM_COMM];

@@ -1,9 +1,19 @@
 /* device.cu - tx_device on the runtime: memory, streams, events, and the fault that kernels leave. */
 #include "backend/gpu/gpu.h"
 
+void tx__gpu_use(const tx__gpu *g)
+{
+    static thread_local int current = -1;
+    if (current == g->device.number) return;
+    current = g->device.number;
+    gpuSetDevice(current); /* whether that goes shows in what is called next */
+}
+
 static tx__gpu *of(tx_device *d)
 {
-    return (tx__gpu *)d;
+    tx__gpu *g = (tx__gpu *)d;
+    tx__gpu_use(g);
+    return g;
 }
 
 /* ---- the blocks that are taken, few and large ---- */
@@ -49,7 +59,7 @@ static void give(tx_device *d, void *p)
 
 static tx_status take_host(tx_device *d, void **out, size_t bytes)
 {
-    (void)d;
+    of(d);
     gpuError_t e = gpuHostAlloc(out, bytes);
     if (e == gpuErrorMemoryAllocation)
         return TX_FAIL(TX_ERR_NOMEM, "not enough memory for %zu bytes that the GPU reaches", bytes);
@@ -93,7 +103,7 @@ static tx_status sync(tx_device *d, tx_stream s)
 
 static tx_status event_make(tx_device *d, tx_event **out)
 {
-    (void)d;
+    of(d);
     gpuEvent_t e;
     GPU_TRY(gpuEventCreate(&e));
     *out = (tx_event *)e;
@@ -149,7 +159,7 @@ static tx_status elapsed(tx_device *d, double *seconds, tx_event *from, tx_event
 
 static tx_status memory(tx_device *d, size_t *free_bytes, size_t *all_bytes)
 {
-    (void)d;
+    of(d);
     GPU_TRY(gpuMemGetInfo(free_bytes, all_bytes));
     return TX_OK;
 }
@@ -177,6 +187,7 @@ tx_status tx__gpu_device_open(tx__gpu *g, int number)
     g->device.call = &device_calls;
     g->device.number = number;
     GPU_TRY(gpuSetDevice(number));
+    tx__gpu_use(g);
     TX_TRY(read_properties(g, number));
     for (int s = 0; s < TX_N_STREAMS; s++)
         GPU_TRY(gpuStreamCreateWithPriority(&g->stream[s], s == TX_STREAM_COMPUTE ? 0 : -1));
@@ -186,6 +197,7 @@ tx_status tx__gpu_device_open(tx__gpu *g, int number)
 
 void tx__gpu_device_close(tx__gpu *g)
 {
+    tx__gpu_use(g);
     for (int s = 0; s < TX_N_STREAMS; s++)
         if (g->stream[s]) gpuStreamSynchronize(g->stream[s]);
     if (g->fault) gpuFree(g->fault);

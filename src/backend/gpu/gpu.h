@@ -65,9 +65,14 @@ typedef struct tx__gpu {
     struct tx__gpu_attention *attention;
 } tx__gpu;
 
+/* device.cu: what this thread calls from now on goes to that GPU: the runtime keeps one for each thread. */
+void tx__gpu_use(const tx__gpu *g);
+
 static inline tx__gpu *tx__gpu_of(const tx_ctx *c)
 {
-    return (tx__gpu *)c->backend_state;
+    tx__gpu *g = (tx__gpu *)c->backend_state;
+    tx__gpu_use(g);
+    return g;
 }
 
 static inline gpuStream_t tx__gpu_compute(const tx_ctx *c)

@@ -79,7 +79,7 @@ static const char *describe(void)
 
 static void close_gpu(tx_ctx *c)
 {
-    tx__gpu *g = tx__gpu_of(c);
+    tx__gpu *g = (tx__gpu *)c->backend_state;
     if (!g) return;
     tx__gpu_fused_attention_close(g);
     tx__gpu_gemm_close(g);
@@ -93,7 +93,7 @@ static tx_status open_gpu(tx_ctx *c)
 {
     tx_status st;
     TX_TRY(tx_alloc(&c->backend_state, 1, sizeof(tx__gpu), "backend gpu"));
-    tx__gpu *g = tx__gpu_of(c);
+    tx__gpu *g = (tx__gpu *)c->backend_state;
     const char *blocking = getenv("TX_GPU_BLOCKING");
     g->blocking = blocking && *blocking == '1';
     c->device = &g->device;

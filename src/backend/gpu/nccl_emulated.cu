@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include <unistd.h>
+
 #include "backend/gpu/nccl_api.h"
 
 /* What the ranks of a communicator share. */
@@ -191,12 +193,15 @@ static int get_id(nccl_id *id)
     static uint64_t n;
     std::lock_guard<std::mutex> hold(all_lock);
     memset(id, 0, sizeof *id);
-    snprintf(id->bytes, sizeof id->bytes, "emulated %llu", (unsigned long long)n++);
+    snprintf(id->bytes, sizeof id->bytes, "emulated by %lld: %llu", (long long)getpid(), (unsigned long long)n++);
     return NCCL_SUCCESS;
 }
 
 static int init(nccl_comm **out, int size, nccl_id id, int rank, nccl_config *config)
 {
+    char here[sizeof id.bytes]; /* ranks are threads of one process: another's can only be waited for in vain */
+    int n_here = snprintf(here, sizeof here, "emulated by %lld: ", (long long)getpid());
+    if (strncmp(id.bytes, here, (size_t)n_here)) return NCCL_INVALID_USAGE;
     if (config->magic != NCCL_CONFIG_MAGIC || config->blocking || rank < 0 || rank >= size)
         return NCCL_INVALID_ARGUMENT;
     *out = new nccl_comm();

@@ -1,0 +1,62 @@
+/* grid_work.c - what the ranks of a grid compute on. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "backend/gpu_module.h"
+#include "base/alloc.h"
+#include "base/log.h"
+#include "comm/deal_gpus.h"
+#include "parallel/grid.h"
+
+static tx_status list_gpus(tx_gpu_info *gpus, int *n)
+{
+    const tx_gpu_module *m;
+    *n = 0;
+    TX_TRY(tx_gpu_module_get(&m));
+    return m->list(gpus, n);
+}
+
+/* Whether all have one. Those that have none are told of, once. */
+static tx_status all_have(const tx_grid *g, bool mine, bool *out)
+{
+    bool *all;
+    int without = -1;
+    TX_TRY(tx_alloc(&all, (size_t)g->size, sizeof *all, "the ranks' GPUs"));
+    tx_status st = tx_comm_gather(g->world, all, &mine, sizeof mine);
+    int n = 0;
+    for (int i = 0; i < g->size && !st; i++) {
+        n += all[i];
+        if (!all[i] && without < 0) without = i;
+    }
+    *out = n == g->size;
+    if (!st && n && !*out && !g->rank)
+        tx_warn("rank %d on host %s has no GPU to use, %d of %d ranks have one: all compute on the CPU (--device gpu "
+                "says what is missing there)",
+                without, tx_world_seat(tx_comm_world(g->world), without)->host_name, n, g->size);
+    tx_free(all);
+    return st;
+}
+
+tx_status tx_grid_choose_work(tx_grid *g, const char *device)
+{
+    tx_gpu_info gpus[TX_GPU_MAX];
+    int n = 0;
+    bool is_auto = !strcmp(device, "auto"), all = true;
+    if (!is_auto && strcmp(device, "gpu") != 0) return TX_OK;
+    tx_status st = list_gpus(gpus, &n);
+    if (is_auto)
+        TX_TRY(all_have(g, !st, &all));
+    else
+        TX_TRY(tx_comm_agree(g->world, st));
+    g->work.backend = all ? "gpu" : "cpu";
+    return all ? tx_world_choose_gpu(tx_comm_world(g->world), gpus, n, &g->work.gpu, &g->work.n_sharing) : TX_OK;
+}
+
+tx_status tx_grid_ctx(tx_ctx *c, const tx_grid *g, const char *device, int n_threads, bool teams)
+{
+    tx_world *w = tx_comm_world(g->world);
+    TX_TRY(tx_ctx_init_on(c, g->work.backend ? g->work.backend : device, n_threads, g->work.gpu));
+    c->grid = g;
+    return teams && w && c->device ? tx_world_use_device(w, c->device) : TX_OK;
+}
