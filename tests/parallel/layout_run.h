@@ -147,16 +147,19 @@ static inline void mark_key_biases(const tx_trainer *t, const tx_param *p, float
         whole[i] = end && i / m->head_dim % per_group == per_group - 2 ? 1 : 0;
 }
 
-static inline tx_status first_weights_are_the_same(tx_trainer *t, const reference *ref, float *cut)
+/* @room [numel] twice: for a parameter of the whole, and a rank's numbers as the host sees them */
+static inline tx_status first_weights_are_the_same(tx_trainer *t, const reference *ref, float *room)
 {
     tx_zero *z = &t->zero;
+    float *cut = room + t->model->params.numel;
     for (int i = 0; i < z->n_ranges; i++) {
         const tx_stretch *s = &z->piece[i];
-        TX_TRY(tx_zero_bring(z, i, TX_BRING_MASTER, false));
+        const float *now;
+        TX_TRY(tx_zero_see_master(z, i, &now, room));
         const tx_param *p = &z->ps->param[s->row], *q = reference_param(ref, p->name);
         if (!q) return TX_FAIL(TX_ERR_NUMERIC, "one rank has no %s", p->name);
         tx_param_cut(p, cut, ref->first + q->offset);
-        if (memcmp(cut + s->first, z->range[i].value, (size_t)s->numel * sizeof *cut) != 0)
+        if (memcmp(cut + s->first, now, (size_t)s->numel * sizeof *cut) != 0)
             return TX_FAIL(TX_ERR_NUMERIC, "rank %d: %s begins with other weights than on one rank", t->grid->rank,
                            p->name);
     }
@@ -170,16 +173,17 @@ static inline double norm_of(const float *x, int64_t n)
     return sqrt(sum);
 }
 
-static inline tx_status measure_last_weights(tx_trainer *t, const reference *ref, float *cut, float *marks,
-                                             layout_run *r)
+/* @room [4 numel] */
+static inline tx_status measure_last_weights(tx_trainer *t, const reference *ref, float *room, layout_run *r)
 {
     tx_zero *z = &t->zero;
     int rank = t->grid->rank;
+    float *cut = room + t->model->params.numel, *marks = cut + t->model->params.numel;
     for (int i = 0; i < z->n_ranges; i++) {
         const tx_stretch *s = &z->piece[i];
         const tx_param *p = &z->ps->param[s->row], *q = reference_param(ref, p->name);
-        TX_TRY(tx_zero_bring(z, i, TX_BRING_MASTER, false));
-        const float *now = z->range[i].value;
+        const float *now;
+        TX_TRY(tx_zero_see_master(z, i, &now, room));
         double sum = 0;
         tx_param_cut(p, cut, ref->last + q->offset);
         memset(marks, 0, (size_t)p->numel * sizeof *marks);
@@ -237,12 +241,16 @@ static inline uint64_t hash_of(const tx_zero *z, int i, const float *x, int whic
     return h;
 }
 
-static inline tx_status hash_all(tx_zero *z, outcome *o)
+/* Of the optimizer's state where the host sees it.   @room [numel] */
+static inline tx_status hash_all(tx_zero *z, outcome *o, float *room)
 {
     o->weights = o->states = 0;
     for (int i = 0; i < z->n_ranges; i++) {
-        TX_TRY(tx_zero_bring(z, i, TX_BRING_MASTER | TX_BRING_STATE, false));
-        o->weights += hash_of(z, i, z->range[i].value, 0);
+        const float *now;
+        TX_TRY(tx_zero_see_master(z, i, &now, room));
+        o->weights += hash_of(z, i, now, 0);
+        if (z->c->device) continue;
+        TX_TRY(tx_zero_bring(z, i, TX_BRING_STATE, false));
         for (int k = 0; k < z->optim.type->n_state; k++) o->states += hash_of(z, i, z->range[i].state[k], 1 + k);
     }
     return TX_OK;
@@ -250,6 +258,7 @@ static inline tx_status hash_all(tx_zero *z, outcome *o)
 
 static inline tx_status keep_reference(reference *k, const tx_trainer *t, float **flat)
 {
+    float *x, *owned = NULL;
     const tx_params *ps = &t->model->params;
     if (!k->param) {
         TX_TRY(tx_alloc(&k->param, (size_t)ps->n, sizeof *k->param, "test"));
@@ -257,7 +266,9 @@ static inline tx_status keep_reference(reference *k, const tx_trainer *t, float 
         k->n = ps->n;
     }
     TX_TRY(tx_alloc(flat, (size_t)ps->numel, sizeof **flat, "test"));
-    memcpy(*flat, t->zero.master, (size_t)ps->numel * sizeof **flat);
+    TX_TRY(tx_zero_see_whole(&t->zero, t->zero.master, &x, &owned));
+    memcpy(*flat, x, (size_t)ps->numel * sizeof **flat);
+    tx_free(owned);
     return TX_OK;
 }
 
@@ -278,9 +289,9 @@ static inline tx_status train_and_compare(layout_run *r, tx_trainer *t, dealer *
     }
     o->n_steps = t->iteration;
     TX_TRY(score(t, d, &o->scored[1]));
-    TX_TRY(hash_all(&t->zero, o));
+    TX_TRY(hash_all(&t->zero, o, room));
     if (r->keep) TX_TRY(keep_reference(r->keep, t, &r->keep->last));
-    if (r->ref) TX_TRY(measure_last_weights(t, r->ref, room, room + t->model->params.numel, r));
+    if (r->ref) TX_TRY(measure_last_weights(t, r->ref, room, r));
     if (!r->tamper) return r->save ? tx_trainer_save(t, r->save) : TX_OK;
     int rank = t->grid->rank;
     r->tamper(t);
@@ -300,9 +311,10 @@ static inline tx_status run_rank_of(tx_world *w, void *user)
     omp_set_num_threads(1);
     tx_world_set_timeout(w, 200);
     TX_TRY(tx_grid_open(&grid, w, r->tp, r->pp, r->cfg->sequence_parallel));
+    TX_GOTO(tx_grid_choose_work(&grid, r->cfg->device));
     TX_GOTO(tx_trainer_create(&t, r->cfg, r->vocab, (int32_t)r->vocab - 1, true, &grid));
     TX_GOTO(tx_alloc(&d.rows, (size_t)(t->b * tx_trainer_row_len(t)), sizeof *d.rows, "test"));
-    TX_GOTO(tx_alloc(&room, (size_t)(3 * t->model->params.numel), sizeof *room, "test"));
+    TX_GOTO(tx_alloc(&room, (size_t)(4 * t->model->params.numel), sizeof *room, "test"));
     d.t = t;
     st = train_and_compare(r, t, &d, room);
 out:
@@ -381,6 +393,7 @@ typedef struct known {
 } known;
 
 enum { MAX_KNOWN = 1024 };
+static int64_t reference_steps = 10;
 static known *all_known[MAX_KNOWN];
 static int n_known;
 
@@ -396,7 +409,7 @@ static inline tx_status reference_of(const reference **out, const char *flags, i
     assert_true(n_known < MAX_KNOWN);
     known *k = all_known[n_known] = test_calloc(1, sizeof *k);
     static layout_run r;
-    r = (layout_run){ .vocab = vocab, .n_ranks = 1, .tp = 1, .pp = 1, .until = 10, .keep = &k->ref };
+    r = (layout_run){ .vocab = vocab, .n_ranks = 1, .tp = 1, .pp = 1, .until = reference_steps, .keep = &k->ref };
     TX_TRY(run_layout(&r, flags));
     snprintf(k->flags, sizeof k->flags, "%s", key);
     k->ref.o = r.rank[0];
