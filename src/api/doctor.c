@@ -9,9 +9,9 @@
 #include <utf8proc.h>
 
 #include "api/engine_internal.h"
+#include "api/gpus.h"
 #include "api/machine.h"
 #include "backend/backend.h"
-#include "api/gpus.h"
 #include "backend/gpu_module.h"
 #include "base/cores.h"
 #include "base/file.h"

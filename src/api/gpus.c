@@ -10,18 +10,10 @@
 
 void tx_gpus_environment(const char *indent)
 {
-    static const char *const names[] = { "CUDA_VISIBLE_DEVICES",
-                                         "HIP_VISIBLE_DEVICES",
-                                         "ROCR_VISIBLE_DEVICES",
-                                         "NCCL_DEBUG",
-                                         "NCCL_ALGO",
-                                         "NCCL_PROTO",
-                                         "NCCL_SOCKET_IFNAME",
-                                         "TX_GPU_MODULE",
-                                         "TX_GPU_COMM",
-                                         "TX_GPU_CUDNN",
-                                         "TX_GPU_GEMM_TIMING",
-                                         "TX_BLASLT_LIBRARY",
+    static const char *const names[] = { "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+                                         "NCCL_DEBUG",           "NCCL_ALGO",           "NCCL_PROTO",
+                                         "NCCL_SOCKET_IFNAME",   "TX_GPU_MODULE",       "TX_GPU_COMM",
+                                         "TX_GPU_CUDNN",         "TX_GPU_GEMM_TIMING",  "TX_BLASLT_LIBRARY",
                                          "TX_NCCL_LIBRARY" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *value = getenv(names[i]);

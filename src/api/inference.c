@@ -60,9 +60,11 @@ tx_status tx_inference_start(tx_inference *f, tx_status st, int64_t n_slots, int
     int64_t size[2] = { n_slots, max_len };
     TX_TRY(tx_comm_agree(world, st));
     TX_TRY(tx_comm_spread(world, size, sizeof size, 0));
-    const tx_decoder_opts opts = {
-        .backend = f->cfg->device, .n_threads = (int)f->cfg->threads, .teams = true, .n_slots = size[0], .max_len = size[1]
-    };
+    const tx_decoder_opts opts = { .backend = f->cfg->device,
+                                   .n_threads = (int)f->cfg->threads,
+                                   .teams = true,
+                                   .n_slots = size[0],
+                                   .max_len = size[1] };
     TX_TRY(tx_comm_agree(world, tx_decoder_create(&f->decoder, f->model, &f->ranks.grid, &opts)));
     TX_TRY(tx_inference_move(f, tx_decoder_device(f->decoder)));
     return f->leads ? TX_OK : tx_decoder_follow(f->decoder);

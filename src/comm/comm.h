@@ -92,8 +92,9 @@ bool tx_world_aborted(const tx_world *w);
 /* From now on calls on tensors in the memory of d are made between the GPUs, by NCCL or RCCL, in each group
  * whose members all have one of their own: in the groups there are, and in those that are made later. Other groups',
  * and messages between two, go by way of the host as they did without (NCCL knows no tags, and its sends wait for the
- * receivers). Collective over the world, whose ranks all call it or none; d NULL: a rank without a GPU. Ends when the device is closed. TX_GPU_COMM=staged in
- * the environment: no group's do; nccl, rccl: TX_ERR_UNSUPPORTED where members of a group share a GPU.
+ * receivers). Collective over the world, whose ranks all call it or none; d NULL: a rank without a GPU. Ends when the
+ * device is closed. TX_GPU_COMM=staged in the environment: no group's do; nccl, rccl: TX_ERR_UNSUPPORTED where members
+ * of a group share a GPU.
  *
  *  A team's calls are done in the communication stream in the order in which they were started, whatever their groups.
  * So all ranks start them in orders that agree, across groups too. */
