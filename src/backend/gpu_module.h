@@ -44,15 +44,22 @@ typedef struct tx_gpu_module {
     const struct tx_gpu_collectives *collectives;   /* NCCL, RCCL (gpu_collectives.h); NULL: not built with it */
 
     /* Which of a library's algorithms makes a matrix product. A product of a shape (sizes, transposes, types, row
-     * lengths, bias, accumulation, alignments) gets its algorithm when it is first made: the quickest of the library's
-     * own best guesses, each tried a few times, for which the host waits then and never again; with
-     * TX_GPU_GEMM_TIMING=0 the first guess. Another run may choose otherwise and then differs in last places, so that a
-     * run goes on with the text of the one it continues, and makes the same bits. A line per shape, printable.
+     * lengths, bias, accumulation, alignments) gets its algorithm once: the quickest of the library's own best guesses,
+     * each tried a few times; with TX_GPU_GEMM_TIMING=0 the first guess. Another run may choose otherwise and then
+     * differs in last places, so that a run goes on with the text of the one it continues, and makes the same bits. A
+     * line per shape, printable.
      *
-     *  save   what was loaded and chosen so far, in the order in which it came; "" where nothing is chosen.  @out
-     * gives: tx_free() load   takes such a text, of another run or rank, before the first product: a shape that has its
-     * algorithm keeps it. Lines for other libraries, versions and GPUs are passed over.  @n_used, @n_other: lines of
-     * either kind TX_ERR_FORMAT: the text is none of ours */
+     *  n_open  shapes that a dry run has shown and that have no algorithm yet
+     *  choose  gives them theirs, and takes memory for the time of it: to be called before the run takes its own. The
+     *          host waits. A shape that is not chosen here, because no dry run has shown it or memory was short, is
+     *          when it is first made, for which the host then waits, too
+     *  save    what was loaded and chosen so far, in the order in which it came; "" where nothing is chosen.  @out
+     *          gives: tx_free()
+     *  load    takes such a text, of another run or rank: from now on products are made as it says, also those that
+     *          have been made otherwise. Lines for other libraries, versions and GPUs are passed over.  @n_used,
+     *          @n_other: lines of either kind   TX_ERR_FORMAT: the text is none of ours */
+    int (*n_open_choices)(const tx_ctx *c);
+    tx_status (*choose)(tx_ctx *c);
     tx_status (*load_choices)(tx_ctx *c, const char *text, int *n_used, int *n_other);
     tx_status (*save_choices)(const tx_ctx *c, char **out);
 } tx_gpu_module;

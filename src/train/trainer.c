@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "train/fit.h"
 #include "train/hf_export.h"
+#include "train/products.h"
 
 /* Learning rate and weight decay of the next update. */
 void tx__trainer_move_schedule(tx_trainer *t)
@@ -42,6 +43,23 @@ static tx_status prepare_dump(tx_trainer *t)
                     "--dump-step");
 }
 
+tx_status tx__trainer_agree_products(tx_trainer *t)
+{
+    tx_free(t->products);
+    return tx_products_agree(&t->ctx, t->grid->world, &t->products);
+}
+
+/* While the memory of a GPU is free. */
+static tx_status choose_products(tx_trainer *t)
+{
+    const char *dir = t->cfg->save;
+    if (dir) TX_TRY(tx_products_read(&t->ctx, t->grid->world, dir));
+    TX_TRY(tx_products_choose(&t->ctx, t->grid->world));
+    TX_TRY(tx__trainer_agree_products(t));
+    bool writes = dir && t->products && *t->products && !t->grid->rank;
+    return tx_comm_agree(t->grid->world, writes ? tx_products_write(t->products, dir) : TX_OK);
+}
+
 tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t vocab_size, int32_t eod, bool train,
                             const tx_grid *grid)
 {
@@ -67,6 +85,7 @@ tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t voca
     TX_GOTO(tx__plan_open(&t->ctx, &t->model, cfg, vocab_size, t->grid));
     TX_GOTO(tx__plan_step(&planned, NULL, &t->ctx, t->model, cfg, train, &t->stage, &t->zero));
     if (train) TX_GOTO(tx_fit_check(cfg, vocab_size, &planned));
+    if (train) TX_GOTO(choose_products(t));
     TX_GOTO(tx_zero_take(&t->zero));
     int64_t n_copy = tx__plan_copy_numel(&t->zero);
     if (n_copy) TX_GOTO(tx_alloc(&t->copy, (size_t)n_copy, sizeof *t->copy, "--async-save's copy of the state"));
@@ -99,6 +118,7 @@ void tx_trainer_destroy(tx_trainer *t)
     tx_free(t->origin);
     tx_free(t->loaded);
     tx_free(t->copy);
+    tx_free(t->products);
     tx_free(t);
 }
 

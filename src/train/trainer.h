@@ -79,6 +79,7 @@ typedef struct tx_trainer {
     char *origin;        /* checkpoint that the state was read from or saved to last; owned; NULL: initial weights */
     bool origin_own;     /* this trainer saved it */
     char *loaded;        /* the native checkpoint that the run goes on from; owned, or NULL */
+    char *products;      /* how a GPU makes matrix products (products.h); owned, or NULL: not agreed on yet */
     float *copy;         /* --async-save: of what this rank saves (tx_memory.saving); owned, or NULL */
     json_t *blend_phase; /* as loaded, and what the next checkpoint keeps (data/blend_phase.h); owned, or NULL */
 } tx_trainer;
@@ -172,6 +173,9 @@ tx_memory tx_trainer_memory(const tx_trainer *t);
 
 /* Samples into a batch's buffers. */
 tx_status tx__trainer_fill(const tx_trainer *t, tx_batch *batch, const int32_t *rows);
+
+/* All ranks' GPUs make matrix products alike from now on, and t->products says how. Collective. */
+tx_status tx__trainer_agree_products(tx_trainer *t);
 
 /* For ranks that wait for this one: what it is doing (tx_world_note). */
 void tx__trainer_note(const tx_trainer *t, const char *what);

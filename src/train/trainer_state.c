@@ -5,10 +5,12 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "nn/replicas.h"
+#include "train/products.h"
 #include "train/trainer.h"
 
 #define SCHEDULE_KEY "opt_param_scheduler" /* upstream's names for them */
 #define SCALER_KEY   "grad_scaler"
+#define PRODUCTS_KEY "gpu_products"
 
 tx_status tx_trainer_require_idle(const tx_trainer *t, const char *verb)
 {
@@ -58,7 +60,8 @@ static tx_status config_to_save(const tx_trainer *t, json_t **out)
         json_object_set_new(config, "pad_vocab_size_to", json_integer(t->model->n_valid));
     if (t->scaler.kind == TX_SCALE_DYNAMIC) TX_GOTO(tx_loss_scaler_to_json(&t->scaler, &scaler));
     if (json_object_set(config, SCHEDULE_KEY, schedule) || (scaler && json_object_set(config, SCALER_KEY, scaler)) ||
-        (t->blend_phase && json_object_set(config, "blend_phase", t->blend_phase)))
+        (t->blend_phase && json_object_set(config, "blend_phase", t->blend_phase)) ||
+        (t->products && *t->products && json_object_set_new(config, PRODUCTS_KEY, json_string(t->products))))
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
 out:
     json_decref(schedule);
@@ -201,6 +204,7 @@ tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy)
     tx__trainer_note(t, "saving a checkpoint");
     TX_TRY(require_finite(t));
     TX_TRY(require_replicas(t));
+    TX_TRY(tx__trainer_agree_products(t));
     tx_ckpt_part own[TX_CKPT_MAX_PARTS];
     out->state = place_of(t);
     out->n_parts = state_parts(z, NULL, !t->cfg->no_save_optim, own);
@@ -320,6 +324,7 @@ tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
     tx_free(t->loaded);
     t->loaded = loaded;
     t->scaler = scaler;
+    TX_TRY(tx_products_take(&t->ctx, json_string_value(json_object_get(from->run, PRODUCTS_KEY)), from->path));
     if (cfg->finetune) return TX_OK;
     const tx_ckpt_state *s = &from->state;
     if (!cfg->reset_iteration) resume_place(t, from);

@@ -64,20 +64,55 @@ numbers out >these
 tail -n +5 straight >rest
 same_run "a checkpoint of ZeRO 3 as TP 2" rest these 1e-5
 
-# each with a GPU of its own: which, and two that see one each
-export TX_GPU_EMULATED_COUNT=2 TX_GPU_COMM=staged
-layout 2
-grep -qE 'rank +1: .*\| GPU 1, ' out || { cat out; die "two ranks do not take two GPUs"; }
-grep -q ' TX_GPU_COMM=staged' out || { cat out; die "the environment is not shown"; }
-
 # generation and evaluation
-unset TX_GPU_EMULATED_COUNT TX_GPU_COMM
 model=(--load "$data/golden/generation/model" --vocab-file "$data/tiny/tiny-vocab.json" --merge-file "$data/tiny/tiny-merges.txt")
 generate=(generate "${model[@]}" --prompt 'First Citizen:' --greedy --max-new-tokens 8 --output-tokens --device gpu)
 ok "${generate[@]}"
 cp out alone
 all_ranks 2 "$TRIAX" "${generate[@]}" $tp 2
 cmp out alone || die "other tokens are generated"
+
+# a library with several ways to multiply: all ranks take the same, and a run that goes on takes those of the one before,
+# whatever it would choose by itself
+products() {
+    [ "${TX_GPU_MODULE_LT:-none}" != none ] || return 0
+    export TX_GPU_MODULE=$TX_GPU_MODULE_LT TX_BLASLT_LIBRARY=${TX_BLASLT_STAND_IN:?} BLASLT_STAND_IN_SLEEP_US=2000
+    local run=("$TRIAX" "${train[@]}" --eval-iters 0 --train-iters 4)
+    all_ranks 2 "${run[@]}" --save whole --save-interval 4
+    grep -q '^gemm ' whole/gpu_products.txt || die "the run's folder has no list of products"
+    [ "$(grep -o 'gemm [0-9]' whole/iter_0000004/manifest.json | wc -l)" -eq "$(wc -l <whole/gpu_products.txt)" ] ||
+        die "there were products that the dry run had not shown"
+    mkdir parts
+    cp whole/gpu_products.txt parts # else it would choose for itself, too
+    all_ranks 2 "${run[@]}" --save parts --save-interval 2 --exit-interval 2
+    rm parts/gpu_products.txt
+    export TX_GPU_GEMM_TIMING=0
+    all_ranks 2 "${run[@]}" --load parts --save parts --save-interval 4
+    grep -q '[0-9] matrix products are made as parts/iter_0000002 says' out || { cat out; die "goes on with other products"; }
+    for f in whole/iter_0000004/*; do
+        cmp "$f" "parts/iter_0000004/${f##*/}" || die "a run that goes on has other bits: ${f##*/}"
+    done
+    all_ranks 2 "${run[@]}" --save first --save-interval 4 # by the library's first guesses
+    cmp -s whole/iter_0000004/shard_00000.safetensors first/iter_0000004/shard_00000.safetensors && die "the way to multiply shows in no bit"
+    rm -r whole/iter_0000004 whole/latest
+    all_ranks 2 "${run[@]}" --save whole --save-interval 4
+    cmp whole/iter_0000004/shard_00000.safetensors parts/iter_0000004/shard_00000.safetensors || die "the folder's products are not used"
+    echo x >>whole/gpu_products.txt
+    ranks 2 "${run[@]}" --save whole --save-interval 4 && die "a damaged list of products is taken"
+    grep -q "gpu_products.txt: the list of matrix products: line [0-9]* is not one of ours" err || { cat err; die "does not name the file"; }
+}
+(products) || exit 1
+
+# what follows needs GPUs that come and go
+[[ $TX_GPU_MODULE_32 == *emulated* ]] || { echo "all passed; ranks with a GPU each and without one: only emulated"; exit 0; }
+
+# each with a GPU of its own
+export TX_GPU_EMULATED_COUNT=2 TX_GPU_COMM=staged
+layout 2
+grep -qE 'rank +1: .*\| GPU 1, ' out || { cat out; die "two ranks do not take two GPUs"; }
+grep -q ' TX_GPU_COMM=staged' out || { cat out; die "the environment is not shown"; }
+
+unset TX_GPU_EMULATED_COUNT TX_GPU_COMM
 
 # a rank without a GPU: all on the CPU, or an error that names it
 cat >some.sh <<'END'

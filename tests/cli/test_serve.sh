@@ -58,7 +58,7 @@ until_metric() {
     die "$1 is $(metric "$1"), not $2"
 }
 
-start --read-timeout 1.5 --max-batch 4 --max-queue 3 --max-tokens 110 --request-timeout 60
+start --read-timeout 1.5 --max-batch 4 --max-queue 3 --max-tokens 110 --request-timeout 300
 
 # ---- what is there
 ask 200 healthz && says '{"status":"ok"}'
@@ -197,7 +197,7 @@ until_metric triax_texts_running 0
 
 # ---- SIGTERM: what has come is finished, nobody new comes in. 60 texts each, so that the first is at work when the third comes
 for i in 1 2 3; do
-    curl -sS -m 100 -N -o last$i -d "{\"prompt\": \"KING\", \"max_tokens\": 110, \"min_tokens\": 110, \"n\": 60, \
+    curl -sS -m 300 -N -o last$i -d "{\"prompt\": \"KING\", \"max_tokens\": 110, \"min_tokens\": 110, \"n\": 60, \
         \"stream\": $([ $i = 1 ] && echo true || echo false)}" "${url}v1/completions" 2>last.err &
     busy[i]=$!
     until_metric triax_requests_waiting $i

@@ -12,9 +12,10 @@
  * cuts k into parts these are added up in fp32, in an own step: the other schemes add in C's type, which ops.h does not
  * allow. hipBLASLt has no such choice; its split products add up in their workspace by default.
  *
- *  First use. The candidates are tried on the product's own numbers. Without accumulation they may write C itself,
- * which the product overwrites; else they write memory beside it, as large as C, taken for that time: C is read and
- * stays. The host waits here, once a shape, and never again.
+ *  Choosing. A dry run shows the shapes, and candidates are tried on zeros in memory that is free then. A shape that
+ * nobody foresaw is tried on the product's own numbers when it is first made. Without accumulation they may write C
+ * itself, which the product overwrites; else they write memory beside it, as large as C, taken for that time: C is read
+ * and stays.
  *
  *  GELU and its gradient are no epilogues of ours yet: ops.h has no op to ask for them. */
 #include "backend/gpu/gpu.h"
@@ -438,6 +439,77 @@ static tx_status choose(const tx__gpu *g, product *x, const tx_gemm_args *a, voi
     return st;
 }
 
+/* ---- ahead of the run ---- */
+
+static tx_dtype dtype_of(int64_t type)
+{
+    return type == BLASLT_R_32F ? TX_F32 : type == BLASLT_R_16BF ? TX_BF16 : TX_F16;
+}
+
+/* A matrix of `rows` rows, ld apart, at the next place of such an alignment.   @at NULL: only counted */
+static tx_tensor place(unsigned char *base, size_t *used, int64_t rows, int64_t n, int64_t ld, int64_t type,
+                       int64_t align)
+{
+    tx_tensor x = tx_tensor2(NULL, dtype_of(type), rows, n);
+    size_t at = (*used + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + (size_t)(align < 16 ? align : 0);
+    *used = at + (size_t)(rows * ld) * tx_dtype_size(x.dtype);
+    x.stride[0] = ld;
+    x.data = base + at;
+    return x;
+}
+
+/* A product of the shape in memory at base, which takes *used bytes. */
+static tx_gemm_args args_of(const shape *s, unsigned char *base, size_t *used)
+{
+    tx_gemm_args a;
+    memset(&a, 0, sizeof a);
+    *used = 0;
+    a.trans_a = s->trans_a;
+    a.trans_b = s->trans_b;
+    a.accumulate = s->accumulate;
+    a.a = place(base, used, s->trans_a ? s->k : s->m, s->trans_a ? s->m : s->k, s->lda, s->value, s->align_a);
+    a.b = place(base, used, s->trans_b ? s->n : s->k, s->trans_b ? s->k : s->n, s->ldb, s->value, s->align_b);
+    a.c = place(base, used, s->m, s->n, s->ldc, s->out, s->align_c);
+    if (s->bias) a.bias = place(base, used, 1, s->n, s->n, s->value, s->align_bias);
+    return a;
+}
+
+static tx_status choose_ahead(tx__gpu *g, product *x)
+{
+    unsigned char *base = NULL;
+    size_t used;
+    args_of(&x->s, base, &used);
+    size_t matrices = (used + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (gpuMalloc((void **)&base, matrices + WORKSPACE)) { /* no room: then when it is made */
+        gpuGetLastError();
+        return TX_OK;
+    }
+    tx_gemm_args a = args_of(&x->s, base, &used);
+    gpuError_t e = gpuMemsetAsync(base, 0, matrices, g->stream[TX_STREAM_COMPUTE]);
+    tx_status st = e ? tx__gpu_error(e, "zeros") : TX_OK;
+    if (!st && !x->desc) st = describe(g->products, x);
+    if (!st) st = choose(g, x, &a, base + matrices);
+    gpuStreamSynchronize(g->stream[TX_STREAM_COMPUTE]);
+    gpuFree(base);
+    return st;
+}
+
+TX_GPU_ROW int tx__gpu_gemm_n_open(const tx_ctx *c)
+{
+    const tx__gpu_products *p = tx__gpu_of(c)->products;
+    int n = 0;
+    for (int i = 0; i < p->n; i++) n += !p->all[i].chosen;
+    return n;
+}
+
+TX_GPU_ROW tx_status tx__gpu_gemm_choose(tx_ctx *c)
+{
+    tx__gpu *g = tx__gpu_of(c);
+    for (int i = 0; i < g->products->n; i++)
+        if (!g->products->all[i].chosen) TX_TRY(choose_ahead(g, &g->products->all[i]));
+    return TX_OK;
+}
+
 /* ---- the row ---- */
 
 template <class C, class B> __global__ void add_bias_kernel(C *c, int64_t ld, const B *bias, int64_t m, int64_t n)
@@ -459,7 +531,9 @@ static void add_bias(const tx_ctx *c, const shape *s, const tx_gemm_args *a)
 
 TX_GPU_ROW size_t tx__gpu_gemm_scratch(const tx_ctx *c, const tx_gemm_args *a)
 {
-    (void)c, (void)a;
+    product *x;
+    shape s = shape_of(a);
+    if (c->dry) (void)find(tx__gpu_of(c)->products, &s, &x); /* for choose; one that is not noted is chosen later */
     return WORKSPACE + ALIGNMENT;
 }
 
@@ -568,7 +642,10 @@ TX_GPU_ROW tx_status tx__gpu_gemm_load(tx_ctx *c, const char *text, int *n_used,
             return TX_FAIL(TX_ERR_FORMAT, "the list of matrix products: line %d is not one of ours", line);
         ++*(ours ? n_used : n_other);
         if (ours) TX_TRY(find(g->products, &got.s, &x));
-        if (ours && !x->chosen) *x = got;
+        if (ours) {
+            drop(g->products, x); /* it is described anew, because its bias may now be added otherwise */
+            *x = got;
+        }
         text += strcspn(text, "\n");
         text += *text == '\n';
     }

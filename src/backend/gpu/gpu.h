@@ -187,6 +187,8 @@ TX_GPU_ROW tx_status tx__gpu_list(tx_gpu_info *out, int *n);
 /* gemm_vendor.cu, gemm_emulated.cu; attention */
 tx_status tx__gpu_gemm_open(tx__gpu *g);
 void tx__gpu_gemm_close(tx__gpu *g);
+TX_GPU_ROW int tx__gpu_gemm_n_open(const tx_ctx *c);
+TX_GPU_ROW tx_status tx__gpu_gemm_choose(tx_ctx *c);
 TX_GPU_ROW tx_status tx__gpu_gemm_load(tx_ctx *c, const char *text, int *n_used, int *n_other);
 TX_GPU_ROW tx_status tx__gpu_gemm_save(const tx_ctx *c, char **out);
 

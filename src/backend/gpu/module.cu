@@ -132,6 +132,8 @@ extern "C" __attribute__((visibility("default"))) const tx_gpu_module *tx_gpu_mo
     module.backend.fill_ops = fill_ops;
     module.list = tx__gpu_list;
     module.libraries = tx__gpu_libraries;
+    module.n_open_choices = tx__gpu_gemm_n_open;
+    module.choose = tx__gpu_gemm_choose;
     module.load_choices = tx__gpu_gemm_load;
     module.save_choices = tx__gpu_gemm_save;
     module.collectives = &tx__gpu_collectives;
