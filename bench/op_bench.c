@@ -1,10 +1,12 @@
-/* op_bench.c - how fast the ops of backend cpu are at the sizes of a GPT-2 124M training step: median of several runs,
- * in GFLOP/s where matrix products dominate (causal attention counts the half that is there), else in GB/s of what has
+/* op_bench.c - how fast a backend's ops are at the sizes of a GPT-2 124M training step: median of several runs, in
+ * GFLOP/s where matrix products dominate (causal attention counts the half that is there), else in GB/s of what has
  * to move.
  *
- *      op_bench [threads] [tokens] [fp32|bf16|fp16] [gemm|attention|rows|head]      TX_CPU_ISA=avx2 op_bench ...
+ *      op_bench [threads] [tokens] [fp32|bf16|fp16] [gemm|attention|rows|head|update] [--device gpu] [--runs N]
+ *      TX_CPU_ISA=avx2 op_bench ...
  *
- *  Attention is timed causal, over all keys, and over all keys where about half of them pad.
+ *  Attention is timed causal, over all keys, and over all keys where about half of them pad; on a GPU causal, of 1024
+ *  positions. There a run is ten calls one behind the other, from an idle device to an idle device.
  *  The type is that of values and of the residual stream (backend/ops.h). Without the last word all are timed.
  *
  *  `make bench` in the build folder builds it.
@@ -18,10 +20,11 @@
 #include "base/half.h"
 #include "base/rng.h"
 
-enum { RUNS = 9, H = 768, VOCAB = 50304, D = 64 };
+enum { MAX_RUNS = 99, CALLS_ON_DEVICE = 10, H = 768, VOCAB = 50304, D = 64 };
 
 static tx_ctx ctx;
 static tx_dtype V = TX_F32; /* of values */
+static int runs = 9, calls = 1;
 
 static void check(tx_status st)
 {
@@ -30,18 +33,36 @@ static void check(tx_status st)
     exit(1);
 }
 
+static void *take(size_t bytes)
+{
+    void *x;
+    check(tx_device_take(ctx.device, &x, bytes, false, "a tensor"));
+    return x;
+}
+
+static void give(void *x)
+{
+    tx_device_give(ctx.device, x);
+}
+
+/* In [-1, 1), a million different ones, again and again. */
 static void *numbers(tx_dtype type, int64_t n)
 {
     const tx_rng rng = { .seed = 1 };
     size_t size = tx_dtype_size(type);
-    char *data = aligned_alloc(64, ((size_t)n * size + 63) / 64 * 64);
-    if (!data) abort();
-    for (int64_t i = 0; i < n; i++) {
-        float x = (float)tx_rng_u16(&rng, (uint64_t)i) / 32768.0f - 1.0f;
-        uint16_t half = type == TX_BF16 ? tx_f32_to_bf16(x) : tx_f32_to_f16(x);
-        memcpy(data + (size_t)i * size, type == TX_F32 ? (void *)&x : (void *)&half, size);
+    int64_t some = n < 1 << 20 ? n : 1 << 20;
+    char *block = malloc((size_t)some * size), *x = take((size_t)n * size);
+    if (!block) abort();
+    for (int64_t i = 0; i < some; i++) {
+        float v = (float)tx_rng_u16(&rng, (uint64_t)i) / 32768.0f - 1.0f;
+        uint16_t half = type == TX_BF16 ? tx_f32_to_bf16(v) : tx_f32_to_f16(v);
+        memcpy(block + (size_t)i * size, type == TX_F32 ? (void *)&v : (void *)&half, size);
     }
-    return data;
+    for (int64_t at = 0; at < n; at += some)
+        check(
+            tx_device_write(ctx.device, x + (size_t)at * size, block, (size_t)(n - at < some ? n - at : some) * size));
+    free(block);
+    return x;
 }
 
 /* Bytes of n values. */
@@ -58,20 +79,25 @@ static int by_time(const void *a, const void *b)
 
 static void report(const char *name, double *seconds, double amount, const char *unit)
 {
-    qsort(seconds, RUNS, sizeof *seconds, by_time);
-    printf("%-34s %9.3f ms  %7.1f %s\n", name, seconds[RUNS / 2] * 1e3, amount / seconds[RUNS / 2] / 1e9, unit);
+    qsort(seconds, (size_t)runs, sizeof *seconds, by_time);
+    printf("%-34s %9.3f ms  %7.1f %s\n", name, seconds[runs / 2] * 1e3, amount / seconds[runs / 2] / 1e9, unit);
+    fflush(stdout);
 }
 
-#define BENCH(name, amount, unit, op, ...)                              \
-    do {                                                                \
-        double seconds[RUNS];                                           \
-        for (int i_ = -2; i_ < RUNS; i_++) {                            \
-            double start = tx_clock();                                  \
-            check(tx_run_##op(&ctx, &(tx_##op##_args){ __VA_ARGS__ })); \
-            if (i_ >= 0) seconds[i_] = tx_clock() - start;              \
-        }                                                               \
-        report(name, seconds, amount, unit);                            \
+#define TIME(name, amount, unit, call)                               \
+    do {                                                             \
+        double seconds[MAX_RUNS];                                    \
+        for (int i_ = runs > 1 ? -2 : -1; i_ < runs; i_++) {         \
+            check(tx_device_sync(ctx.device, TX_STREAM_COMPUTE));    \
+            double start = tx_clock();                               \
+            for (int j_ = 0; j_ < calls; j_++) check(call);          \
+            check(tx_device_sync(ctx.device, TX_STREAM_COMPUTE));    \
+            if (i_ >= 0) seconds[i_] = (tx_clock() - start) / calls; \
+        }                                                            \
+        report(name, seconds, amount, unit);                         \
     } while (0)
+
+#define BENCH(name, amount, unit, op, ...) TIME(name, amount, unit, tx_run_##op(&ctx, &(tx_##op##_args){ __VA_ARGS__ }))
 
 static tx_tensor view(void *base, int64_t first, int64_t s, int64_t b, int64_t groups, int64_t r)
 {
@@ -94,12 +120,12 @@ static void attention(int64_t b, int64_t s, keys kind, uint32_t drop)
     tx_tensor y = { o, V, 5, { s, b, heads, 1, D }, { b * H, H, D, D, 1 } };
     tx_tensor l = { lse, TX_F32, 4, { b, heads, 1, s }, { heads * s, s, s, 1 } };
     tx_dropout mask = { .drop = drop, .s_global = s, .n_heads = heads };
-    int32_t *n = calloc((size_t)b, sizeof *n);
-    if (!n) abort();
+    int32_t *n = take((size_t)b * sizeof *n), keys_of;
     int64_t pairs = 0;
     for (int64_t i = 0; i < b; i++) {
-        n[i] = (int32_t)(kind == PADDED ? (2 * i + 1) * s / (2 * b) : s); /* evenly over all lengths */
-        pairs += kind == CAUSAL ? s * (s + 1) / 2 : s * n[i];
+        keys_of = (int32_t)(kind == PADDED ? (2 * i + 1) * s / (2 * b) : s); /* evenly over all lengths */
+        check(tx_device_write(ctx.device, n + i, &keys_of, sizeof keys_of));
+        pairs += kind == CAUSAL ? s * (s + 1) / 2 : s * keys_of;
     }
     tx_tensor n_keys = tx_tensor1(kind == PADDED ? n : NULL, TX_I32, b);
     bool causal = kind == CAUSAL;
@@ -118,7 +144,7 @@ static void attention(int64_t b, int64_t s, keys kind, uint32_t drop)
         BENCH(name, values(2.0 * (double)(s * b * H)), "GB/s", attention_fwd, .o = o1, .q = q1, .k = k, .v = v,
               .scale = 0.125, .causal = true);
     }
-    free(x), free(g), free(o), free(lse), free(n);
+    give(x), give(g), give(o), give(lse), give(n);
 }
 
 static void gemms(int64_t m)
@@ -138,17 +164,16 @@ static void gemms(int64_t m)
         BENCH("     dW", flop, "GFLOP/s", gemm, .c = tx_tensor2(sum, TX_F32, n, k), .a = out, .b = x, .trans_a = true,
               .accumulate = true);
     }
-    free(a), free(w), free(y), free(bias), free(sum);
+    give(a), give(w), give(y), give(bias), give(sum);
 }
 
 static void head(int64_t m)
 {
-    int64_t n = VOCAB * (int64_t)H / 2;
-    void *x = numbers(V, m * H), *w = numbers(V, 2 * n), *dx = numbers(V, m * H);
-    float *dw = numbers(TX_F32, 2 * n), *p = numbers(TX_F32, 2 * n);
-    float *loss = numbers(TX_F32, m), *weight = numbers(TX_F32, m), *z = numbers(TX_F32, 256 * VOCAB);
-    int32_t *y = calloc((size_t)m, sizeof *y);
-    if (!y) abort();
+    int64_t n = VOCAB * (int64_t)H;
+    void *x = numbers(V, m * H), *w = numbers(V, n), *dx = numbers(V, m * H);
+    float *dw = numbers(TX_F32, n), *loss = numbers(TX_F32, m + 256), *weight = numbers(TX_F32, m + 256);
+    float *z = numbers(TX_F32, 256 * VOCAB);
+    int32_t *y = take((size_t)(m + 256) * sizeof *y);
     BENCH("head_loss", 6.0 * (double)(m * VOCAB) * H, "GFLOP/s", head_loss, .loss = tx_tensor1(loss, TX_F32, m),
           .dx = tx_tensor2(dx, V, m, H), .dw = tx_tensor2(dw, TX_F32, VOCAB, H), .x = tx_tensor2(x, V, m, H),
           .w = tx_tensor2(w, V, VOCAB, H), .y = tx_tensor1(y, TX_I32, m), .weight = tx_tensor1(weight, TX_F32, m),
@@ -156,15 +181,24 @@ static void head(int64_t m)
     BENCH("cross_entropy 256 rows", 8.0 * 256 * VOCAB, "GB/s", cross_entropy, .loss = tx_tensor1(loss, TX_F32, 256),
           .z = tx_tensor2(z, TX_F32, 256, VOCAB), .y = tx_tensor1(y, TX_I32, 256),
           .weight = tx_tensor1(weight, TX_F32, 256), .n_valid = 50257);
+    give(x), give(w), give(dw), give(dx), give(loss), give(weight), give(z), give(y);
+}
+
+/* What an iteration does to n parameters, and the memory it is done in. */
+static void update(int64_t n)
+{
+    int64_t n_sums = (n + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK;
+    void *w = numbers(V, n);
+    float *p = numbers(TX_F32, 2 * n), *mv = numbers(TX_F32, 2 * n);
+    double *sums = take((size_t)n_sums * sizeof *sums);
+    TIME("copy", 8.0 * (double)(2 * n), "GB/s",
+         tx_device_copy(ctx.device, TX_STREAM_COMPUTE, mv, p, (size_t)(2 * n) * sizeof *p));
     BENCH("adam", 28.0 * (double)n + (V == TX_F32 ? 0 : values((double)n)), "GB/s", adam, .p = tx_tensor1(p, TX_F32, n),
-          .m = tx_tensor1(dw, TX_F32, n), .v = tx_tensor1(dw + n, TX_F32, n), .g = tx_tensor1(p + n, TX_F32, n),
+          .m = tx_tensor1(mv, TX_F32, n), .v = tx_tensor1(mv + n, TX_F32, n), .g = tx_tensor1(p + n, TX_F32, n),
           .low = tx_tensor1(V == TX_F32 ? NULL : w, V, n), .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8,
           .grad_scale = 1, .t = 1);
-    double *sums = calloc((size_t)n / TX_SUMSQ_BLOCK + 1, sizeof *sums);
-    if (!sums) abort();
-    BENCH("sumsq", values((double)n), "GB/s", sumsq, .x = tx_tensor1(w, V, n),
-          .out = tx_tensor1(sums, TX_F64, (n + TX_SUMSQ_BLOCK - 1) / TX_SUMSQ_BLOCK));
-    free(x), free(w), free(dw), free(dx), free(p), free(loss), free(weight), free(z), free(y), free(sums);
+    BENCH("sumsq", values((double)n), "GB/s", sumsq, .x = tx_tensor1(w, V, n), .out = tx_tensor1(sums, TX_F64, n_sums));
+    give(w), give(p), give(mv), give(sums);
 }
 
 static void rows(int64_t m)
@@ -192,33 +226,60 @@ static void rows(int64_t m)
     BENCH("dropout_add_fwd", values(3 * n), "GB/s", dropout_add_fwd, .y = y3, .x = x3, .residual = r3, .mask = mask);
     BENCH("dropout_add_fwd, none dropped", values(3 * n), "GB/s", dropout_add_fwd, .y = y3, .x = x3, .residual = r3);
     BENCH("col_sum", values(4 * n), "GB/s", col_sum, .y = tx_tensor1(grad, TX_F32, 4 * H), .x = wide);
-    free(x), free(y), free(dy), free(p), free(st), free(grad);
+    give(x), give(y), give(dy), give(p), give(st), give(grad);
+}
+
+/* --NAME VALUE, taken out of the arguments; NULL: it is not among them. */
+static const char *option(int *argc, char **argv, const char *name)
+{
+    for (int i = 1; i + 1 < *argc; i++) {
+        if (strcmp(argv[i], name)) continue;
+        const char *value = argv[i + 1];
+        for (*argc -= 2; i < *argc; i++) argv[i] = argv[i + 2];
+        return value;
+    }
+    return NULL;
 }
 
 int main(int argc, char **argv)
 {
+    const char *device = option(&argc, argv, "--device"), *n_runs = option(&argc, argv, "--runs");
     const char *only = argc > 4 ? argv[4] : NULL;
     int64_t tokens = argc > 2 ? atoll(argv[2]) : 1024;
     static const tx_dtype types[] = { TX_F32, TX_BF16, TX_F16 };
     for (int i = 0; i < 3 && argc > 3; i++)
         if (!strcmp(argv[3], tx_dtype_name(types[i]))) V = types[i];
-    check(tx_ctx_init(&ctx, "cpu", argc > 1 ? atoi(argv[1]) : 0));
-    check(tx_arena_reserve(&ctx.scratch, (size_t)256 << 20));
+    check(tx_ctx_init(&ctx, device ? device : "cpu", argc > 1 ? atoi(argv[1]) : 0));
+    if (n_runs) runs = atoi(n_runs);
+    if (runs < 1 || runs > MAX_RUNS) check(TX_FAIL(TX_ERR_ARG, "--runs: 1 to %d", MAX_RUNS));
+    if (ctx.device && runs > 1) calls = CALLS_ON_DEVICE;
+    /* on a device attention's backward takes up to 2 b heads s² bytes and a sum of dq */
+    check(tx_arena_reserve(&ctx.scratch, ((size_t)256 << 20) + (ctx.device ? (size_t)tokens << 16 : 0)));
     ctx.dry = false;
-    printf("%s; running %d, %d tokens, %s\n", ctx.backend->describe(), ctx.n_threads, (int)tokens, tx_dtype_name(V));
+    if (ctx.device)
+        printf("%s; %d tokens, %s\n", ctx.device->name, (int)tokens, tx_dtype_name(V));
+    else
+        printf("%s; running %d, %d tokens, %s\n", ctx.backend->describe(), ctx.n_threads, (int)tokens,
+               tx_dtype_name(V));
     if (!only || !strcmp(only, "gemm")) {
-        gemms(1); /* generation */
+        if (!ctx.device) gemms(1); /* generation */
         gemms(tokens);
     }
     if (!only || !strcmp(only, "attention")) {
-        for (keys kind = CAUSAL; kind <= PADDED; kind++)
-            for (int64_t s = kind == CAUSAL ? 256 : 128; s <= (kind == CAUSAL ? 1024 : 512); s *= 2)
-                attention(tokens >= s ? tokens / s : 1, s, kind, 0);
-        attention(tokens >= 256 ? tokens / 256 : 1, 256, CAUSAL, 6554);
-        attention(tokens >= 256 ? tokens / 256 : 1, 256, ALL, 6554);
+        if (ctx.device) {
+            int64_t s = tokens < 1024 ? tokens : 1024;
+            attention(tokens / s, s, CAUSAL, 0);
+        } else {
+            for (keys kind = CAUSAL; kind <= PADDED; kind++)
+                for (int64_t s = kind == CAUSAL ? 256 : 128; s <= (kind == CAUSAL ? 1024 : 512); s *= 2)
+                    attention(tokens >= s ? tokens / s : 1, s, kind, 0);
+            attention(tokens >= 256 ? tokens / 256 : 1, 256, CAUSAL, 6554);
+            attention(tokens >= 256 ? tokens / 256 : 1, 256, ALL, 6554);
+        }
     }
     if (!only || !strcmp(only, "rows")) rows(tokens);
     if (!only || !strcmp(only, "head")) head(tokens);
+    if (!only || !strcmp(only, "update")) update(runs > 1 ? VOCAB * (int64_t)H / 2 : H * (int64_t)H);
     tx_ctx_deinit(&ctx);
     return 0;
 }

@@ -8,7 +8,6 @@
  *  that was planned, in bytes; dropout is off unless a flag switches it on.
  *
  *  `make bench` in the build folder builds it. */
-#include "base/clock.h"
 #include "step.h"
 
 int main(int argc, char **argv)
@@ -19,9 +18,9 @@ int main(int argc, char **argv)
     printf("%lld\n", (long long)tx_engine_memory_bytes(e));
     fflush(stdout);
     for (int n; scanf("%d", &n) == 1 && n > 0;) {
-        double start = tx_clock();
+        double start = time_now(e);
         for (int i = 0; i < n; i++) run_step(e, tokens);
-        printf("%.4f\n", 1e3 * (tx_clock() - start) / n);
+        printf("%.4f\n", 1e3 * (time_now(e) - start) / n);
         fflush(stdout);
     }
     free(tokens);
