@@ -2,15 +2,20 @@
 # labels: cli parallel
 # Runs on a GPU, which where there is none is emulated (src/backend/gpu/emulate.h): its memory is closed to the host, its
 # streams do nothing before they are waited for. Training, resuming, offload, evaluation and generation come to what they
-# do on the CPU; and what is said where there is no GPU.
+# do on the CPU; and what is said where there is no GPU. TX_GPU_MODULE_32 may be a real GPU's module (bench/gpu/run_all.sh).
 . "$(dirname "$0")/lib.sh"
 
 # no driver, no module, a module that is none
-(unset TX_GPU_MODULE; refused "there is no" doctor --device gpu) || exit 1
+[ "${TX_GPU_MODULE_32:?}" != none ] || { echo "skipped: no emulated GPU was built"; exit 77; }
 (export TX_GPU_MODULE=/nonexistent.so; refused "/nonexistent.so cannot be loaded" doctor --device gpu) || exit 1
-export TX_GPU_MODULE=${TX_GPU_MODULE_32:?}
-[ "$TX_GPU_MODULE" != none ] || { echo "skipped: no emulated GPU was built"; exit 77; }
-(export TX_GPU_EMULATED_COUNT=0; refused "there is no GPU to use" doctor --device gpu) || exit 1
+kind=' x .* GiB' # as the log names a GPU
+if [[ $TX_GPU_MODULE_32 == *emulated* ]]; then
+    kind="emulated GPU"
+    (unset TX_GPU_MODULE; refused "there is no" doctor --device gpu) || exit 1
+    (export TX_GPU_MODULE=$TX_GPU_MODULE_32 TX_GPU_EMULATED_COUNT=0
+        refused "there is no GPU to use" doctor --device gpu) || exit 1
+fi
+export TX_GPU_MODULE=$TX_GPU_MODULE_32
 
 for end in bin idx; do cp "$data/dataset/tiny_text_document.$end" text.$end; done
 run=(pretrain-gpt --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --max-position-embeddings 16
@@ -34,7 +39,7 @@ trains() { # NAME BOUND FLAG...: cpu and gpu
         ok "${run[@]}" "$@" --device $device
         cat out err >$name.$device
     done
-    grep -q "backend: .*emulated GPU" $name.gpu || { cat $name.gpu >&2; die "$name: not on the GPU"; }
+    grep -q "backend: .*$kind" $name.gpu || { cat $name.gpu >&2; die "$name: not on the GPU"; }
     near $name.cpu $name.gpu "$bound"
 }
 
