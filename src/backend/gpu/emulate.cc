@@ -17,16 +17,13 @@
 #endif
 #if defined(__SANITIZE_ADDRESS__)
 #define WITH_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define WITH_ASAN 1
-#endif
-#endif
-#ifdef WITH_ASAN
-#include <sanitizer/common_interface_defs.h>
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(p, n)   ((void)(p), (void)(n))
+#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
 #endif
 
-thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 static void die(const char *what)
 {
@@ -65,43 +62,31 @@ struct copy16 {
 struct fiber {
     context at;
     dim3 id;
-    bool live;
     const void *mine; /* what it gives to its warp */
     std::vector<copy16> copies;
 };
 
 struct barrier {
-    unsigned at, generation, live;
+    unsigned at, live;
 };
 
-/* One block at a time is run by a thread of the host. */
+/* One block at a time is run. Of each of its threads a bit says whether it has not returned, and
+ * whether it waits for nothing. */
 struct machine {
     fiber thread[MAX_THREADS];
     context scheduler;
-    unsigned n, self, progress;
+    unsigned n, self;
+    uint64_t live[MAX_THREADS / 64], ready[MAX_THREADS / 64];
     barrier block, warp[MAX_WARPS];
     const std::function<void()> *body;
     unsigned char *stacks;
     alignas(16) unsigned char shared[SHARED_BYTES];
-    ~machine()
-    {
-        if (stacks) munmap(stacks, STACK_BYTES * MAX_THREADS);
-    }
 };
-
-static thread_local machine *own_machine;
-struct machine_owner {
-    ~machine_owner()
-    {
-        delete own_machine;
-        own_machine = nullptr;
-    }
-};
+static machine *own_machine; /* under one_launch */
+static std::mutex one_launch;
 
 static machine *get_machine(void)
 {
-    static thread_local machine_owner owner;
-    (void)owner;
     if (own_machine) return own_machine;
     own_machine = new machine();
     void *p = mmap(NULL, STACK_BYTES * MAX_THREADS, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -137,46 +122,79 @@ static void swap(context *from, context *to, bool ends)
     swapcontext(&from->u, &to->u);
 #endif
 #ifdef WITH_ASAN
-    __sanitizer_finish_switch_fiber(from->fake, &to->stack, &to->stack_bytes);
+    __sanitizer_finish_switch_fiber(from->fake, nullptr, nullptr);
 #endif
 }
 
-static void yield(void)
+/* The next one behind t that waits for nothing, t itself the last. */
+static unsigned next_ready(const machine *m, unsigned t)
 {
-    machine *m = own_machine;
+    const unsigned words = (m->n + 63) / 64;
+    unsigned w = t / 64;
+    uint64_t x = t % 64 < 63 ? m->ready[w] & ~(uint64_t)0 << (t % 64 + 1) : 0;
+    for (unsigned k = 0; k <= words; k++) {
+        if (x) return w * 64 + (unsigned)__builtin_ctzll(x);
+        w = w + 1 < words ? w + 1 : 0;
+        x = m->ready[w];
+    }
+    die("a barrier is reached by some threads only");
+    return 0;
+}
+
+static void go_to(machine *m, unsigned t, context *from, bool ends)
+{
+    m->self = t;
+    threadIdx = m->thread[t].id;
+    swap(from, &m->thread[t].at, ends);
+}
+
+static uint64_t bit_of(unsigned t)
+{
+    return (uint64_t)1 << t % 64;
+}
+
+static uint64_t bits_of_warp(unsigned w)
+{
+    return WARP == 64 ? ~(uint64_t)0 : (uint64_t)0xffffffffu << w % 2 * 32;
+}
+
+/* All that live have come: they go on. */
+static void open_block(machine *m)
+{
+    m->block.at = 0;
+    memcpy(m->ready, m->live, sizeof m->ready);
+}
+
+static void open_warp(machine *m, unsigned w)
+{
+    m->warp[w].at = 0;
+    m->ready[w * WARP / 64] |= m->live[w * WARP / 64] & bits_of_warp(w);
+}
+
+static void wait_here(machine *m)
+{
     unsigned me = m->self;
-    swap(&m->thread[me].at, &m->scheduler, false);
-}
-
-static void wait_at(barrier *b)
-{
-    machine *m = own_machine;
-    unsigned g = b->generation;
-    m->progress++;
-    if (++b->at == b->live) {
-        b->at = 0;
-        b->generation++;
-        return;
-    }
-    while (b->generation == g) yield();
-}
-
-static void leave(barrier *b)
-{
-    if (--b->live && b->at == b->live) {
-        b->at = 0;
-        b->generation++;
-    }
+    m->ready[me / 64] &= ~bit_of(me);
+    go_to(m, next_ready(m, me), &m->thread[me].at, false);
 }
 
 void emulate_block_barrier(void)
 {
-    wait_at(&own_machine->block);
+    machine *m = own_machine;
+    if (++m->block.at == m->block.live)
+        open_block(m);
+    else
+        wait_here(m);
 }
 
 void emulate_warp_barrier(void)
 {
-    wait_at(&own_machine->warp[own_machine->self / WARP]);
+    machine *m = own_machine;
+    unsigned w = m->self / WARP;
+    if (++m->warp[w].at == m->warp[w].live)
+        open_warp(m, w);
+    else
+        wait_here(m);
 }
 
 void emulate_exchange(const void *mine, void *theirs, size_t bytes, int lane)
@@ -185,7 +203,7 @@ void emulate_exchange(const void *mine, void *theirs, size_t bytes, int lane)
     unsigned me = m->self, other = me / WARP * WARP + (unsigned)lane;
     m->thread[me].mine = mine;
     emulate_warp_barrier();
-    if (lane < 0 || lane >= WARP || other >= m->n || !m->thread[other].live)
+    if (lane < 0 || lane >= WARP || other >= m->n || !(m->live[other / 64] & bit_of(other)))
         die("a lane is read that is not there, or has returned");
     memcpy(theirs, m->thread[other].mine, bytes);
     emulate_warp_barrier();
@@ -236,17 +254,23 @@ unsigned char *emulate_shared(void)
 static void entry(void)
 {
     machine *m = own_machine;
+    unsigned me = m->self, w = me / WARP;
 #ifdef WITH_ASAN
-    __sanitizer_finish_switch_fiber(nullptr, &m->scheduler.stack, &m->scheduler.stack_bytes);
+    const void *stack;
+    size_t bytes;
+    __sanitizer_finish_switch_fiber(nullptr, &stack, &bytes);
+    if (me == 0) m->scheduler.stack = stack, m->scheduler.stack_bytes = bytes; /* the first of a block */
 #endif
     (*m->body)();
-    m = own_machine;
-    if (!m->thread[m->self].copies.empty()) die("a thread returns before its copies are there");
-    m->thread[m->self].live = false;
-    m->progress++;
-    leave(&m->block);
-    leave(&m->warp[m->self / WARP]);
-    swap(&m->thread[m->self].at, &m->scheduler, true);
+    if (!m->thread[me].copies.empty()) die("a thread returns before its copies are there");
+    m->live[me / 64] &= ~bit_of(me);
+    m->ready[me / 64] &= ~bit_of(me);
+    if (--m->warp[w].live && m->warp[w].at == m->warp[w].live) open_warp(m, w);
+    if (--m->block.live && m->block.at == m->block.live) open_block(m);
+    if (m->block.live)
+        go_to(m, next_ready(m, me), &m->thread[me].at, true);
+    else
+        swap(&m->thread[me].at, &m->scheduler, true);
     abort();
 }
 
@@ -254,8 +278,6 @@ static void prepare(machine *m, unsigned t)
 {
     fiber *f = &m->thread[t];
     unsigned char *stack = m->stacks + STACK_BYTES * t;
-    f->live = true;
-    f->id = dim3(t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y);
     f->at.stack = stack;
     f->at.stack_bytes = STACK_BYTES;
     f->at.fake = nullptr;
@@ -275,29 +297,28 @@ static void prepare(machine *m, unsigned t)
 
 static void run_block(machine *m)
 {
-    m->block = (barrier){ 0, 0, m->n };
+    m->block = (barrier){ 0, m->n };
     for (unsigned w = 0; w * WARP < m->n; w++)
-        m->warp[w] = (barrier){ 0, 0, m->n - w * WARP < WARP ? m->n - w * WARP : (unsigned)WARP };
+        m->warp[w] = (barrier){ 0, m->n - w * WARP < WARP ? m->n - w * WARP : (unsigned)WARP };
+    for (unsigned w = 0; w < MAX_THREADS / 64; w++)
+        m->live[w] = m->n >= w * 64 + 64 ? ~(uint64_t)0 : m->n > w * 64 ? bit_of(m->n) - 1 : 0;
+    memcpy(m->ready, m->live, sizeof m->ready);
     for (unsigned t = 0; t < m->n; t++) prepare(m, t);
-    while (m->block.live) {
-        m->progress = 0;
-        for (unsigned t = 0; t < m->n; t++) {
-            if (!m->thread[t].live) continue;
-            m->self = t;
-            threadIdx = m->thread[t].id;
-            swap(&m->scheduler, &m->thread[t].at, false);
-        }
-        if (!m->progress && m->block.live) die("a barrier is reached by some threads only");
-    }
+    go_to(m, 0, &m->scheduler, false);
 }
 
-static void run_grid(dim3 grid, dim3 block, const std::function<void()> &body)
+static void run_grid(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &body)
 {
+    std::lock_guard<std::mutex> hold(one_launch);
     machine *m = get_machine();
     m->n = block.x * block.y * block.z;
     m->body = &body;
+    for (unsigned t = 0; t < m->n; t++)
+        m->thread[t].id = dim3(t % block.x, t / block.x % block.y, t / block.x / block.y);
     gridDim = grid;
     blockDim = block;
+    ASAN_UNPOISON_MEMORY_REGION(m->shared, shared_bytes);
+    ASAN_POISON_MEMORY_REGION(m->shared + shared_bytes, SHARED_BYTES - shared_bytes);
     for (unsigned z = 0; z < grid.z; z++)
         for (unsigned y = 0; y < grid.y; y++)
             for (unsigned x = 0; x < grid.x; x++) {
@@ -365,8 +386,10 @@ gpuError_t gpuMalloc(void **out, size_t bytes)
     size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (bytes + page - 1) / page * page;
     read_capacity();
     if (!bytes || in_use + whole > capacity) return fail(gpuErrorMemoryAllocation);
-    void *p = mmap(NULL, whole, running ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *p = mmap(NULL, whole + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return fail(gpuErrorMemoryAllocation);
+    if (running) mprotect(p, whole, PROT_READ | PROT_WRITE);
+    ASAN_POISON_MEMORY_REGION((unsigned char *)p + bytes, whole - bytes);
     madvise(p, whole, MADV_HUGEPAGE); /* fewer of them to protect, again and again */
     device_blocks().push_back((pages){ (unsigned char *)p, whole });
     in_use += whole;
@@ -379,7 +402,9 @@ gpuError_t gpuFree(void *p)
     std::lock_guard<std::recursive_mutex> hold(lock);
     for (size_t i = 0; i < device_blocks().size(); i++)
         if (device_blocks()[i].base == p) {
-            munmap(p, device_blocks()[i].bytes);
+            size_t whole = device_blocks()[i].bytes;
+            ASAN_UNPOISON_MEMORY_REGION(p, whole);
+            munmap(p, whole + (size_t)sysconf(_SC_PAGESIZE));
             in_use -= device_blocks()[i].bytes;
             device_blocks().erase(device_blocks().begin() + (long)i);
             return gpuSuccess;
@@ -606,7 +631,7 @@ void emulate_launch(gpuStream_t s, dim3 grid, dim3 block, size_t shared_bytes, s
         fail(gpuErrorInvalidValue);
         return;
     }
-    put(s, [grid, block, thread]() { run_grid(grid, block, thread); });
+    put(s, [grid, block, shared_bytes, thread]() { run_grid(grid, block, shared_bytes, thread); });
 }
 
 /* ---- the device ---- */

@@ -2,7 +2,10 @@
  * checked where there is no GPU, at both widths of a warp (TX_GPU_EMULATED is 32 or 64), by the sanitizers too.
  *
  *      memory    device memory is pages that nobody may touch but while kernels and copies run: host code that reads
- *                what it should have copied dies at that line
+ *                what it should have copied dies at that line. Nobody ever may touch the page behind a block of it, and
+ *                with AddressSanitizer no byte behind it, behind an array that is shared, or behind a launch's shared
+ *                memory
+ *      launches  one at a time in the process, whichever thread waits for it
  *      streams   what is put into a stream runs as late as possible, when somebody waits for it: what nobody waits for
  *                is not done, and a missing event shows at every run
  *      barriers  one that some threads of a block never reach ends the program with a message, as does a lane that is
@@ -20,18 +23,18 @@
 #define __global__ static
 #define __device__
 #define __host__
-#define __shared__      static thread_local
+#define __shared__      static
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __restrict__ __restrict
 
 struct dim3 {
     unsigned x, y, z;
-    dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c)
+    constexpr dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c)
     {
     }
 };
-extern thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 /* ---- in kernels ---- */
 

@@ -237,12 +237,12 @@ template <class T> static inline void mma_together(void *const *lane)
             a[l / 4 + 8 * (i / 2 % 2)][l % 4 * 2 + i % 2 + 8 * (i / 4)] = half_of<T>(x->a[i / 2], i % 2);
         for (int i = 0; i < 4; i++) b[l % 4 * 2 + i % 2 + 8 * (i / 2)][l / 4] = half_of<T>(x->b[i / 2], i % 2);
     }
+    float c[16][8] = {};
+    for (int row = 0; row < 16; row++)
+        for (int k = 0; k < 16; k++)
+            for (int column = 0; column < 8; column++) c[row][column] += a[row][k] * b[k][column];
     for (int l = 0; l < 32; l++)
-        for (int i = 0; i < 4; i++) {
-            float sum = 0;
-            for (int k = 0; k < 16; k++) sum += a[l / 4 + 8 * (i / 2)][k] * b[k][l % 4 * 2 + i % 2];
-            ((mma_lane *)lane[l])->c[i] += sum;
-        }
+        for (int i = 0; i < 4; i++) ((mma_lane *)lane[l])->c[i] += c[l / 4 + 8 * (i / 2)][l % 4 * 2 + i % 2];
 }
 template <class T> static inline void mma(float c[4], const uint32_t a[4], const uint32_t b[2])
 {
@@ -376,12 +376,12 @@ template <class T> static inline void mfma_together(void *const *lane)
             a[l % 16][l / 16 * 4 + j] = f32(T{ x->a[j] });
             b[l / 16 * 4 + j][l % 16] = f32(T{ x->b[j] });
         }
+    float c[16][16] = {};
+    for (int row = 0; row < 16; row++)
+        for (int k = 0; k < 16; k++)
+            for (int column = 0; column < 16; column++) c[row][column] += a[row][k] * b[k][column];
     for (int l = 0; l < 64; l++)
-        for (int v = 0; v < 4; v++) {
-            float sum = 0;
-            for (int k = 0; k < 16; k++) sum += a[l / 16 * 4 + v][k] * b[k][l % 16];
-            ((mfma_lane *)lane[l])->c[v] += sum;
-        }
+        for (int v = 0; v < 4; v++) ((mfma_lane *)lane[l])->c[v] += c[l / 16 * 4 + v][l % 16];
 }
 template <class T> static inline void mfma(float c[4], const uint16_t a[4], const uint16_t b[4])
 {
