@@ -13,9 +13,27 @@ set(gpu_common ${PROJECT_SOURCE_DIR}/src/backend/tensor.c)
 
 # ---- emulated: g++ takes *.cu as C++, by way of a file that includes it ----
 
-# Behind the warp: names of files of a vendor's, which take the place of the emulated ones of the same name.
+# Sanitized, what takes long is the compiler: -O1, and of UndefinedBehaviorSanitizer what kernels get wrong. That is half of
+# what it and -O2 take; AddressSanitizer finds NULL and what is behind an object as well.
+set(gpu_sanitize -O1 -fsanitize=address,alignment,bounds,shift,signed-integer-overflow,integer-divide-by-zero
+    -fno-sanitize-recover=all)
+
+function(tx_emulated_options target warp)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  target_compile_definitions(${target} PRIVATE _GNU_SOURCE TX_GPU_EMULATED=${warp} TX_VERSION="${PROJECT_VERSION}"
+                             TX_GPU_KIND="emulated" TX_GPU_VISIBLE="TX_GPU_EMULATED_COUNT")
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unknown-pragmas -O2 -g1 -ffp-contract=off
+                         -ffunction-sections $<$<BOOL:${TX_WERROR}>:-Werror> "$<$<BOOL:${TX_SANITIZE}>:${gpu_sanitize}>")
+  target_link_options(${target} PRIVATE -Wl,--gc-sections $<$<BOOL:${TX_SANITIZE}>:-fsanitize=address,undefined>
+                      $<$<NOT:$<BOOL:${TX_SANITIZE}>>:-Wl,-z,defs>)
+  set_target_properties(${target} PROPERTIES CXX_STANDARD 17 CXX_EXTENSIONS ON CXX_VISIBILITY_PRESET hidden)
+endfunction()
+
+# Behind the warp: names of files of a vendor's, which take the place of the emulated ones of the same name. What modules of
+# a warp have in common is compiled once.
 function(tx_add_emulated target warp)
-  set(sources ${PROJECT_SOURCE_DIR}/src/backend/gpu/emulate.cc ${gpu_common})
+  set(common ${PROJECT_SOURCE_DIR}/src/backend/gpu/emulate.cc ${gpu_common})
+  set(own "")
   foreach(source ${gpu_sources})
     get_filename_component(name ${source} NAME_WE)
     if(name MATCHES "_(cuda|hip|vendor)$" AND NOT name IN_LIST ARGN)
@@ -25,23 +43,21 @@ function(tx_add_emulated target warp)
     if(NOT other STREQUAL name AND other IN_LIST ARGN)
       continue()
     endif()
-    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${target}/${name}.cc CONTENT "#include \"backend/gpu/${name}.cu\"\n" @ONLY)
-    list(APPEND sources ${PROJECT_BINARY_DIR}/${target}/${name}.cc)
+    set(file ${PROJECT_BINARY_DIR}/emulated/${name}.cc)
+    file(CONFIGURE OUTPUT ${file} CONTENT "#include \"backend/gpu/${name}.cu\"\n" @ONLY)
+    if(name MATCHES "_(emulated|vendor)$")
+      list(APPEND own ${file})
+    else()
+      list(APPEND common ${file})
+    endif()
   endforeach()
-  add_library(${target} MODULE ${sources})
-  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
-  target_compile_definitions(${target} PRIVATE _GNU_SOURCE TX_GPU_EMULATED=${warp} TX_VERSION="${PROJECT_VERSION}"
-                             TX_GPU_KIND="emulated" TX_GPU_VISIBLE="TX_GPU_EMULATED_COUNT")
-  # Sanitized, what takes long is the compiler: -O1, and of UndefinedBehaviorSanitizer what kernels get wrong. That is half
-  # of what it and -O2 take; AddressSanitizer finds NULL and what is behind an object as well.
-  set(sanitize -O1 -fsanitize=address,alignment,bounds,shift,signed-integer-overflow,integer-divide-by-zero
-      -fno-sanitize-recover=all)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unknown-pragmas -O2 -g1 -ffp-contract=off
-                         -ffunction-sections $<$<BOOL:${TX_WERROR}>:-Werror> "$<$<BOOL:${TX_SANITIZE}>:${sanitize}>")
+  if(NOT TARGET emulated${warp}_objects)
+    add_library(emulated${warp}_objects OBJECT ${common})
+    tx_emulated_options(emulated${warp}_objects ${warp})
+  endif()
+  add_library(${target} MODULE ${own} $<TARGET_OBJECTS:emulated${warp}_objects>)
+  tx_emulated_options(${target} ${warp})
   target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
-  target_link_options(${target} PRIVATE -Wl,--gc-sections $<$<BOOL:${TX_SANITIZE}>:-fsanitize=address,undefined>
-                      $<$<NOT:$<OR:$<BOOL:${TX_SANITIZE}>,$<BOOL:${TX_TSAN}>>>:-Wl,-z,defs>)
-  set_target_properties(${target} PROPERTIES CXX_STANDARD 17 CXX_EXTENSIONS ON CXX_VISIBILITY_PRESET hidden)
 endfunction()
 
 # ---- a vendor's: a command per file, because CMake's own language HIP knows AMD's packages only, and CUDA is alike ----
@@ -206,6 +222,11 @@ if(TX_TESTS AND NOT TX_TSAN AND NOT TX_FUZZ AND CMAKE_CXX_COMPILER AND CMAKE_C_C
   target_compile_definitions(blaslt_stand_in PRIVATE _GNU_SOURCE)
   target_compile_options(blaslt_stand_in PRIVATE -Wall -Wextra -g $<$<BOOL:${TX_WERROR}>:-Werror>)
   target_link_libraries(blaslt_stand_in PRIVATE ${CMAKE_DL_LIBS})
+  # What the emulator itself has to find.
+  add_executable(emulator_faults tests/backend/emulator_faults.cc src/backend/gpu/emulate.cc)
+  tx_emulated_options(emulator_faults 32)
+  add_test(NAME test_emulator_faults COMMAND emulator_faults)
+  set_tests_properties(test_emulator_faults PROPERTIES LABELS unit TIMEOUT 600)
   # Plans of cuDNN's, for a device that is only described: the host's part of the CUDA module, by the host's compiler.
   find_path(TX_CUDA_INCLUDE cuda_runtime_api.h HINTS $ENV{CUDA_HOME}/include $ENV{CUDA_PATH}/include /usr/local/cuda/include)
   find_path(TX_CUDNN_INCLUDE cudnn_graph.h HINTS ${TX_CUDA_INCLUDE} $ENV{CUDNN_HOME}/include)

@@ -256,10 +256,9 @@ static void entry(void)
     machine *m = own_machine;
     unsigned me = m->self, w = me / WARP;
 #ifdef WITH_ASAN
-    const void *stack;
-    size_t bytes;
-    __sanitizer_finish_switch_fiber(nullptr, &stack, &bytes);
-    if (me == 0) m->scheduler.stack = stack, m->scheduler.stack_bytes = bytes; /* the first of a block */
+    /* thread 0 is the first of a block */
+    __sanitizer_finish_switch_fiber(nullptr, me ? nullptr : &m->scheduler.stack,
+                                    me ? nullptr : &m->scheduler.stack_bytes);
 #endif
     (*m->body)();
     if (!m->thread[me].copies.empty()) die("a thread returns before its copies are there");
@@ -281,6 +280,8 @@ static void prepare(machine *m, unsigned t)
     f->at.stack = stack;
     f->at.stack_bytes = STACK_BYTES;
     f->at.fake = nullptr;
+    /* of the thread that was here last, entry() and what it went on from did not return: nobody took back redzones */
+    ASAN_UNPOISON_MEMORY_REGION(stack + STACK_BYTES - 4096, 4096);
 #if defined(__x86_64__)
     void **sp = (void **)(stack + STACK_BYTES) - 1; /* as a call leaves it: not on 16 bytes, but its caller was */
     *sp = nullptr;
