@@ -1,7 +1,10 @@
 #!/bin/bash
 # test.sh - installs what the tests need, builds, runs every test.
 #   ./test.sh              the release build
-#   ./test.sh asan|clang   another preset of CMakePresets.json
+#   ./test.sh asan         another preset of CMakePresets.json
+#   ./test.sh clang        another: of its tests those in which numbers or a room's functions are checked. Its warnings are
+#                          of everything; what ranks, jobs and commands do, gcc's two builds run, and a compiler's fault
+#                          would show in the functions below
 #   ./test.sh tsan         another: of its tests those in which ranks are threads
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -10,6 +13,7 @@ preset=${1:-release}
 extra=""
 only=""
 [ "$preset" = clang ] && extra="clang libomp-dev"
+[ "$preset" = clang ] && only="-L unit|op|golden"
 [ "$preset" = tsan ] && only="-L threads"
 need_packages $BUILD_PACKAGES g++ libcmocka-dev xz-utils curl $extra
 
