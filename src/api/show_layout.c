@@ -20,7 +20,7 @@ tx_status tx_stage_plans_make(tx_stage_plans *out, const tx_config *cfg, int64_t
     TX_TRY(tx_alloc(&p.stage, (size_t)p.n, sizeof *p.stage, "the plans of the pipeline's stages"));
     for (int i = 0; i < p.n; i++) {
         TX_GOTO(tx_plan_stage(&p.stage[i], cfg, vocab_size, i));
-        if (tx_memory_total(&p.stage[i].memory) > tx_memory_total(&p.stage[p.most].memory)) p.most = i;
+        if (tx_memory_limited(&p.stage[i].memory) > tx_memory_limited(&p.stage[p.most].memory)) p.most = i;
     }
     *out = p;
     return TX_OK;
@@ -121,13 +121,14 @@ tx_status tx__show_messages(tx__report *r, const tx_config *cfg, const tx_run_pl
 
 json_t *tx__memory_to_json(const tx_memory *m)
 {
-    return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)m->params,
-        "persistent", (json_int_t)m->persistent, "gathered", (json_int_t)m->gathered, "gradients", (json_int_t)m->grads,
-        "gradient_buckets", (json_int_t)m->buckets, "optimizer", (json_int_t)m->optimizer, "activations",
-        (json_int_t)m->activations, "host_activations", (json_int_t)m->host_activations, "offloaded",
-        (json_int_t)m->host, "disk_buffers", (json_int_t)m->passing, "disk", (json_int_t)m->nvme, "saved_copy",
-        (json_int_t)m->saving, "workspace", (json_int_t)m->workspace, "total", (json_int_t)tx_memory_total(m));
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "parameters",
+                     (json_int_t)m->params, "persistent", (json_int_t)m->persistent, "gathered",
+                     (json_int_t)m->gathered, "gradients", (json_int_t)m->grads, "gradient_buckets",
+                     (json_int_t)m->buckets, "optimizer", (json_int_t)m->optimizer, "activations",
+                     (json_int_t)m->activations, "host_activations", (json_int_t)m->host_activations, "offloaded",
+                     (json_int_t)m->host, "disk_buffers", (json_int_t)m->passing, "disk", (json_int_t)m->nvme,
+                     "saved_copy", (json_int_t)m->saving, "workspace", (json_int_t)m->workspace, "total",
+                     (json_int_t)tx_memory_total(m), "gpu", (json_int_t)tx_memory_gpu(m));
 }
 
 /* Takes `one`, which may be NULL for want of memory; false then. */

@@ -53,7 +53,7 @@ static tx_status make_view(plan_view *v, tx_config *cfg)
 {
     tx_source src = { 0 };
     tx_status st;
-    *v = (plan_view){ .cfg = cfg, .limit = tx_memory_limit_of(cfg) };
+    *v = (plan_view){ .cfg = cfg };
     TX_GOTO(tx_source_open_for_run(&src, cfg, &tx_comm_self));
     TX_GOTO(tx_source_options(&src, cfg, false));
     TX_GOTO(find_vocabulary(v, &src));
@@ -61,7 +61,8 @@ static tx_status make_view(plan_view *v, tx_config *cfg)
     v->plan = v->stages.stage[v->stages.most];
     for (int i = 0; i < v->stages.n; i++)
         if (v->stages.stage[i].sent > v->plan.sent) v->plan.sent = v->stages.stage[i].sent;
-    v->fits = !v->limit.bytes || tx_memory_total(&v->plan.memory) <= v->limit.bytes;
+    v->limit = tx_memory_limit_of(cfg, &v->plan.memory);
+    v->fits = !v->limit.bytes || tx_memory_limited(&v->plan.memory) <= v->limit.bytes;
     v->asked = cfg->given.memory_limit;
     if (!v->fits && v->asked) TX_GOTO(tx_fit_find(&v->fit, cfg, v->vocab_size, &v->plan, v->limit.bytes));
 out:
@@ -137,7 +138,7 @@ static tx_status show_limit(tx__report *r, const plan_view *v)
 {
     char need[24], have[24];
     if (!v->limit.bytes) return TX_OK;
-    tx_bytes_text(need, (double)tx_memory_total(&v->plan.memory));
+    tx_bytes_text(need, (double)tx_memory_limited(&v->plan.memory));
     tx_bytes_text(have, (double)v->limit.bytes);
     const char *it = v->cfg->world_size > 1 ? "a rank" : "it";
     if (v->fits) return tx__report_line(r, "it fits: %s takes %s, and %s %s", it, need, v->limit.whose, have);

@@ -151,12 +151,12 @@ static tx_status try_one(search *s, candidate c, size_t *total)
     *total = SIZE_MAX;
     TX_TRY(plan_candidate(s, &c, &possible));
     if (!possible) return TX_OK;
-    *total = tx_memory_total(&c.memory);
-    if (*total < tx_memory_total(&s->least.memory)) s->least = c;
+    *total = tx_memory_limited(&c.memory);
+    if (*total < tx_memory_limited(&s->least.memory)) s->least = c;
     if (*total > s->limit) return TX_OK;
     for (int i = 0; i < s->n_fits; i++) {
         if (!does_more(&c, &s->fits[i])) continue;
-        if (*total >= tx_memory_total(&s->fits[i].memory)) return TX_OK;
+        if (*total >= tx_memory_limited(&s->fits[i].memory)) return TX_OK;
         c.surplus = true;
     }
     s->fits[s->n_fits++] = c;
@@ -173,7 +173,7 @@ static int64_t smaller(const search *s, int64_t b)
 /* Whether a lever saves something, and more than those whose work it does, too. */
 static bool is_useful(search *s, unsigned set, size_t total)
 {
-    bool useful = total < tx_memory_total(&s->plan->memory);
+    bool useful = total < tx_memory_limited(&s->plan->memory);
     for (int i = 0; i < N_LEVERS; i++) {
         if (set >> i & 1) s->alone[i] = total;
         if ((done_by(set) & ~set) >> i & 1 && total >= s->alone[i]) useful = false;
@@ -264,11 +264,13 @@ tx_status tx_fit_find(tx_fit *out, const tx_config *cfg, int64_t vocab_size, con
 
 /* ---- the limit ---- */
 
-tx_memory_limit tx_memory_limit_of(const tx_config *cfg)
+tx_memory_limit tx_memory_limit_of(const tx_config *cfg, const tx_memory *planned)
 {
     tx_memory_limit limit = { .whose = "--memory-limit is" };
     const char *text = cfg->memory_limit;
-    if (!strcmp(text, "auto"))
+    if (!strcmp(text, "auto") && planned->gpu_free)
+        limit = (tx_memory_limit){ .bytes = planned->gpu_free, .whose = "the GPU's free memory is" };
+    else if (!strcmp(text, "auto"))
         limit.bytes = tx_system_memory(&limit.whose);
     else if (!tx_size_parse(text, &limit.bytes))
         limit.bytes = 0; /* "off"; the rules let nothing else through */
@@ -288,7 +290,8 @@ const char *tx_change_cost_text(char buf[96], const tx_change *c)
 static void add_bound(char *text, size_t cap, const tx_memory *m)
 {
     char size[24];
-    size_t passing = m->activations + m->host_activations + m->workspace, state = tx_memory_total(m) - passing;
+    size_t passing = m->activations + m->workspace + (m->gpu_free ? 0 : m->host_activations),
+           state = tx_memory_limited(m) - passing;
     if (state > passing)
         snprintf(text, cap, "%s of it are parameters, gradients and optimizer state%s: take a smaller model",
                  tx_bytes_text(size, (double)state), m->saving ? " with --async-save's copy of them" : "");
@@ -307,9 +310,9 @@ tx_status tx_fit_refuse(const tx_fit *f, const tx_memory *planned, tx_memory_lim
     for (int i = 0; i < f->n; i++) {
         const tx_change *c = &f->change[i];
         n += (size_t)snprintf(text + n, sizeof text - n, "\n  %-*s  %10s, %s", width, c->flags,
-                              tx_bytes_text(size, (double)tx_memory_total(&c->memory)), tx_change_cost_text(cost, c));
+                              tx_bytes_text(size, (double)tx_memory_limited(&c->memory)), tx_change_cost_text(cost, c));
     }
-    tx_bytes_text(least, (double)tx_memory_total(&f->least.memory));
+    tx_bytes_text(least, (double)tx_memory_limited(&f->least.memory));
     add_bound(bound, sizeof bound, &f->least.memory);
     if (!f->n && f->least.flags[0])
         snprintf(text, sizeof text, "the least it can be made to take is %s, with %s; %s", least, f->least.flags,
@@ -317,30 +320,33 @@ tx_status tx_fit_refuse(const tx_fit *f, const tx_memory *planned, tx_memory_lim
     else if (!f->n)
         snprintf(text, sizeof text, "no option makes it less; %s", bound);
     char need[24], have[24], taken[64] = "", copy[64] = "";
-    if (planned->saving)
+    if (planned->saving && !planned->gpu_free)
         snprintf(copy, sizeof copy, ", %s of it the copy for --async-save",
                  tx_bytes_text(size, (double)planned->saving));
     if (limit.taken)
         snprintf(taken, sizeof taken, ", of which the program has %s", tx_bytes_text(size, (double)limit.taken));
-    return TX_FAIL_LINES(TX_ERR_NOMEM, "the run would take %s of memory%s, but %s %s%s; %s%s",
-                         tx_bytes_text(need, (double)tx_memory_total(planned)), copy, limit.whose,
+    return TX_FAIL_LINES(TX_ERR_NOMEM, "the run would take %s of %s%s, but %s %s%s; %s%s",
+                         tx_bytes_text(need, (double)tx_memory_limited(planned)),
+                         planned->gpu_free ? "the GPU's memory" : "memory", copy, limit.whose,
                          tx_bytes_text(have, (double)limit.bytes), taken,
                          f->n ? "changes that make it fit, cheapest first:" : "", text);
 }
 
 tx_status tx_fit_check(const tx_config *cfg, int64_t vocab_size, const tx_memory *planned)
 {
-    tx_memory_limit limit = tx_memory_limit_of(cfg);
-    size_t total = tx_memory_total(planned), left = tx_system_memory_free();
+    tx_memory_limit limit = tx_memory_limit_of(cfg, planned);
+    size_t total = tx_memory_limited(planned), host = tx_memory_total(planned) - tx_memory_gpu(planned);
+    size_t left = tx_system_memory_free();
     char need[24], have[24];
     tx_run_plan plan;
     tx_fit fit;
-    if (limit.bytes && !strcmp(cfg->memory_limit, "auto")) limit.taken = tx_system_memory_taken();
+    if (limit.bytes && !strcmp(cfg->memory_limit, "auto") && !planned->gpu_free) limit.taken = tx_system_memory_taken();
     size_t room = limit.bytes > limit.taken ? limit.bytes - limit.taken : 1;
     if (!limit.bytes || total <= room) {
-        if (limit.bytes && left && total > left)
-            tx_warn("the run will take %s of memory, and only %s is free now: the machine may swap, or end it",
-                    tx_bytes_text(need, (double)total), tx_bytes_text(have, (double)left));
+        if (limit.bytes && left && host > left)
+            tx_warn(
+                "the run will take %s of the host's memory, and only %s is free now: the machine may swap, or end it",
+                tx_bytes_text(need, (double)host), tx_bytes_text(have, (double)left));
         return TX_OK;
     }
     TX_TRY(tx_plan_run(&plan, cfg, vocab_size));

@@ -101,6 +101,17 @@ static tx_status train(tx_ctx *c, const tx_model *m, tx_stage *stage, tx_zero *z
     return TX_OK;
 }
 
+static tx_status find_gpu_free(const tx_ctx *c, size_t *out)
+{
+    size_t all;
+    int n_sharing = tx_grid_of(c)->work.n_sharing;
+    if (!c->device) return TX_OK;
+    TX_TRY(tx_device_memory(c->device, out, &all));
+    if (n_sharing > 1) *out /= (size_t)n_sharing;
+    if (!*out) *out = 1; /* full */
+    return TX_OK;
+}
+
 tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, tx_ctx *c, tx_model *m, const tx_config *cfg,
                         bool is_training, tx_stage *stage, tx_zero *zero)
 {
@@ -119,7 +130,7 @@ tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, tx_ctx *c, tx_mo
     tx_stage_host_stacks(stage, &host);
     *out = tx__plan_memory(zero, peak, c->scratch.peak);
     out->host_activations = host;
-    return TX_OK;
+    return find_gpu_free(c, &out->gpu_free);
 }
 
 /* More than may be live cannot wait; one bucket is in use then and one is coming, of at most so many elements. */
@@ -254,6 +265,16 @@ size_t tx_memory_total(const tx_memory *m)
            m->workspace + m->host_activations + m->host + m->passing + m->saving;
 }
 
+size_t tx_memory_gpu(const tx_memory *m)
+{
+    return m->gpu_free ? tx_memory_total(m) - m->host_activations - m->host - m->passing - m->saving : 0;
+}
+
+size_t tx_memory_limited(const tx_memory *m)
+{
+    return m->gpu_free ? tx_memory_gpu(m) : tx_memory_total(m);
+}
+
 size_t tx_memory_states(const tx_memory *m)
 {
     return m->params + m->grads + m->optimizer + m->host + m->nvme;
@@ -359,7 +380,7 @@ tx_status tx_plan_run(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size
         tx_run_plan next;
         TX_TRY(tx_plan_stage(&next, cfg, vocab_size, i));
         double sent = next.sent > out->sent ? next.sent : out->sent;
-        if (tx_memory_total(&next.memory) > tx_memory_total(&out->memory)) *out = next;
+        if (tx_memory_limited(&next.memory) > tx_memory_limited(&out->memory)) *out = next;
         out->sent = sent;
     }
     return TX_OK;

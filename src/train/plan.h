@@ -24,8 +24,15 @@ typedef struct tx_memory {
     size_t host, passing;    /* what is offloaded to it; memory that what is on a disk passes through */
     size_t saving;           /* the copy that --async-save writes */
     size_t nvme;             /* on a disk: no part of the total */
+    size_t gpu_free;         /* what the GPU has for this rank, of which it may be one of several; 0: there is no GPU */
 } tx_memory;
 size_t tx_memory_total(const tx_memory *m);
+
+/* Of it what lies in a GPU's memory, where there is one; the rest is in the host's. */
+size_t tx_memory_gpu(const tx_memory *m);
+
+/* What --memory-limit is of: with a GPU that, else the total. */
+size_t tx_memory_limited(const tx_memory *m);
 
 /* Model states: parameters, gradients, optimizer, also what is offloaded of them; what ZeRO gathers or has on its way
  * is not among them. */

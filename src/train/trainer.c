@@ -84,6 +84,7 @@ tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t voca
     }
     TX_GOTO(tx__plan_open(&t->ctx, &t->model, cfg, vocab_size, t->grid));
     TX_GOTO(tx__plan_step(&planned, NULL, &t->ctx, t->model, cfg, train, &t->stage, &t->zero));
+    t->gpu_free = planned.gpu_free;
     if (train) TX_GOTO(tx_fit_check(cfg, vocab_size, &planned));
     if (train) TX_GOTO(choose_products(t));
     TX_GOTO(tx_zero_take(&t->zero));
@@ -484,5 +485,6 @@ tx_memory tx_trainer_memory(const tx_trainer *t)
     size_t peak;
     tx_memory m = tx__plan_memory(&t->zero, tx_stage_stacks(&t->stage, &peak), t->ctx.scratch.cap);
     m.host_activations = tx_stage_host_stacks(&t->stage, &peak);
+    m.gpu_free = t->gpu_free;
     return m;
 }
