@@ -10,7 +10,8 @@ typedef struct tx_memory_limit {
     size_t taken;      /* of these; by the program before the run takes any */
 } tx_memory_limit;
 
-/* What --memory-limit says of what tx_memory_limited counts; "auto" asks the system, or the GPU that the plan is for. */
+/* What --memory-limit says of what tx_memory_limited counts; "auto" asks the system, or the GPU that the plan is for.
+ */
 tx_memory_limit tx_memory_limit_of(const tx_config *cfg, const tx_memory *planned);
 
 /* A change of options: what the run takes with it, and what it costs. */
