@@ -34,7 +34,7 @@ for name in cuda hip; do
 done
 [ -n "$module" ] || { echo "$build has neither libtriax_cuda.so nor libtriax_hip.so, and TX_GPU_MODULE names no other" >&2; exit 2; }
 export TX_GPU_MODULE=$module
-for name in triax test_ops_gpu test_golden_models test_gpu_layouts test_comm_device train op_bench gpu_all_reduce; do
+for name in triax test_ops_gpu test_golden_models test_golden_bert test_gpu_layouts test_comm_device train op_bench gpu_all_reduce; do
     [ -x "$build/$name" ] || { echo "$build/$name is not there: build all, and the target bench" >&2; exit 2; }
 done
 emulated=
@@ -164,6 +164,7 @@ fi
 
 check ops "every op against \`ref\`: fp32, bf16, fp16; the same bits twice" 150 env TX_TEST_GPU_MODULE="$module" "$build/test_ops_gpu"
 check golden "golden cases of GPT and Llama" 150 env TX_TEST_DEVICE=gpu "$build/test_golden_models"
+check golden_bert "golden cases of BERT" 100 env TX_TEST_DEVICE=gpu "$build/test_golden_bert"
 check runs "runs come to what they do on the CPU: types, ZeRO, offload, resume, generation" 150 \
     env TX_GPU_MODULE_32="$module" bash "$PWD/tests/cli/test_gpu.sh"
 check layouts "several ranks on one GPU, as threads: TP 2, PP 2, DP 2, ZeRO 1 to 3 come to what one does" 150 \
