@@ -242,8 +242,8 @@ static void logits(void **state)
     ASSERT_OK(tx_stage_run(&t->stage, 1, false, &hooks));
     for (int j = 0; j < B; j++)
         for (int i = 0; i < S * VOCAB; i++)
-            ASSERT_NEAR((double)s.word[(i / VOCAB * B + j) * VOCAB + i % VOCAB], expect[j * S * VOCAB + i], k->in->logits,
-                        "logit");
+            ASSERT_NEAR((double)s.word[(i / VOCAB * B + j) * VOCAB + i % VOCAB], expect[j * S * VOCAB + i],
+                        k->in->logits, "logit");
     for (int i = 0; i < B * 2; i++) ASSERT_NEAR((double)s.pair[i], expect_pair[i], k->in->logits, "logit of a pair");
     free(expect);
     free(expect_pair);
