@@ -14,14 +14,22 @@
  *      tx_engine_destroy(e);
  *      tx_config_free(cfg);
  *
- *  One thread uses an engine at a time; several engines may live side by side. All memory is taken by create. */
+ *  One thread uses an engine at a time; several engines may live side by side. All memory is taken by create.
+ *
+ *  With several ranks each has an engine, of one world (world.h), and feeds it micro-batches of its own: tensor- and
+ * pipeline-parallel ranks of one place on the data axis the same ones. Calls are collective; losses behind an iteration
+ * and norms are those of all ranks. When a call has failed on a rank, but with TX_ERR_STATE, the ranks may not be in
+ * step: that rank says why and ends the job (tx_world_abort, or the end of its process; threads by coming back with the
+ * status). */
 #ifndef TRIAX_ENGINE_H
 #define TRIAX_ENGINE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "triax/config.h"
+#include "triax/world.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,14 +37,27 @@ extern "C" {
 
 typedef struct tx_engine tx_engine;
 
+typedef struct tx_engine_args {
+    size_t size;       /* sizeof(tx_engine_args) */
+    tx_config *config; /* as tx_engine_create's cfg */
+    int64_t vocab_size;
+    tx_world *world; /* the ranks; borrowed, outlives the engine. NULL: this process as its launcher started it; the
+                        engine opens and closes it, and MPI with it. With --world-size 1 the engine is alone in any
+                        process */
+} tx_engine_args;
+
+/* tx_engine_create on several ranks. Collective. Also TX_ERR_ARG: ranks that have other options, a layout that does not
+ * fit the world; TX_ERR_COMM. */
+TX_API tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *args);
+
 /* Builds the model of `cfg` for vocab_size tokens (its rows are padded as --make-vocab-size-divisible-by says) and, if
  * cfg has --load, reads that checkpoint, of any program that `triax convert` reads. Shape options that were left out
  * are filled in from it, so cfg is changed here; it must outlive the engine.
- * The engine is one rank's alone (TX_ERR_UNSUPPORTED in a process that a launcher has started as one of several).
+ * In a process that a launcher has started as one of several the engine is one of as many.
  * Errors: TX_ERR_ARG, TX_ERR_SHAPE (a checkpoint of another shape), TX_ERR_NOTFOUND, TX_ERR_FORMAT, TX_ERR_NOMEM (also:
  * it would take more than --memory-limit, before anything large is taken). */
 TX_API tx_status tx_engine_create(tx_engine **out, tx_config *cfg, int64_t vocab_size);
-TX_API void tx_engine_destroy(tx_engine *e); /* NULL allowed */
+TX_API void tx_engine_destroy(tx_engine *e); /* NULL allowed. Collective, unless a call has failed */
 
 /* ---- one micro-batch; forward, backward, step, in this order (else TX_ERR_STATE) ---- */
 
@@ -62,6 +83,19 @@ TX_API bool tx_engine_is_gradient_accumulation_boundary(const tx_engine *e);
 /* The same without dropout and gradients; between iterations or micro-batches, not between forward and step. */
 TX_API tx_status tx_engine_evaluate(tx_engine *e, const int32_t *tokens, double *loss);
 
+/* ---- a whole global batch: what a pipeline takes (with one forward, backward and step are TX_ERR_STATE) ---- */
+
+/* Gives the rows of this rank's micro-batch `micro` of the global batch, from 0, as tx_engine_forward takes them;
+ * borrowed until the next call. Called on ranks that read tokens or labels. */
+typedef tx_status tx_read_fn(void *user, int64_t micro, const int32_t **rows);
+
+/* Forward and backward of all micro-batches, and step.   @loss the mean over all ranks' micro-batches */
+TX_API tx_status tx_engine_train_batch(tx_engine *e, tx_read_fn *read, void *user, double *loss);
+
+/* The mean loss of the first n_samples samples that the data-parallel ranks' micro-batches hold in turn, without
+ * dropout and gradients; between iterations. */
+TX_API tx_status tx_engine_eval_batch(tx_engine *e, int64_t n_samples, tx_read_fn *read, void *user, double *loss);
+
 /* ---- checkpoints ---- */
 
 /* Publishes DIR/iter_NNNNNNN and then DIR/latest. A crash or a full disk leaves what was there. Between iterations
@@ -73,7 +107,8 @@ TX_API tx_status tx_engine_save_checkpoint(tx_engine *e, const char *dir);
  * list what differs. */
 TX_API tx_status tx_engine_load_checkpoint(tx_engine *e, const char *dir);
 
-/* Writes the model as a Hugging Face folder: config.json and model.safetensors. */
+/* Writes the model as a Hugging Face folder: config.json and model.safetensors. Of one rank (TX_ERR_UNSUPPORTED of
+ * several: triax convert makes it of a checkpoint). */
 TX_API tx_status tx_engine_export(tx_engine *e, const char *dir);
 
 /* ---- getters ---- */
@@ -84,6 +119,14 @@ TX_API double tx_engine_loss(const tx_engine *e);       /* mean over the micro-b
 TX_API double tx_engine_grad_norm(const tx_engine *e);  /* of the last iteration, before clipping */
 TX_API int64_t tx_engine_n_params(const tx_engine *e);  /* padding not counted */
 TX_API int64_t tx_engine_memory_bytes(const tx_engine *e);
+
+TX_API double tx_engine_cur_scale(const tx_engine *e);      /* the loss scale */
+TX_API int64_t tx_engine_micro_steps(const tx_engine *e);   /* micro-batches of this rank since the engine was made */
+TX_API int64_t tx_engine_skipped_steps(const tx_engine *e); /* updates that were skipped */
+TX_API int tx_engine_global_rank(const tx_engine *e);
+TX_API int tx_engine_world_size(const tx_engine *e);
+TX_API int tx_engine_data_parallel_rank(const tx_engine *e); /* which share of the data this rank reads */
+TX_API int tx_engine_data_parallel_size(const tx_engine *e);
 
 /* A learning rate of your own for the next update only, in place of the schedule's. */
 TX_API void tx_engine_set_lr(tx_engine *e, double lr);

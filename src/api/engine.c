@@ -22,70 +22,121 @@ tx_status tx__engine_restore(tx_engine *e, tx_source *src)
     return TX_OK;
 }
 
-tx_status tx__engine_create(tx_engine **out, tx_config *cfg, tx_source *src, int64_t vocab_size, int64_t least,
-                            int32_t eod, const tx_grid *grid)
+/* The vocabulary of the model, which a source may know better than the caller. */
+static tx_status find_vocab_size(const tx_source *src, int64_t least, int64_t *vocab_size)
 {
-    TX_TRY(tx_source_options(src, cfg, true));
     bool resumes = src->type && src->type->resumes;
     int64_t known = resumes ? src->state.vocab_size : src->vocab_size;
-    if (known && known == least) vocab_size = least;
-    if (known && known != vocab_size && resumes)
+    if (known && known == least) *vocab_size = least;
+    if (known && known != *vocab_size && resumes)
         return TX_FAIL(
             TX_ERR_SHAPE,
             "--load %s: the model has %lld tokens, the tokenizer %lld: name the tokenizer it was trained with",
-            src->dir, (long long)known, (long long)vocab_size);
-    if (src->vocab_size && src->vocab_size < vocab_size)
+            src->dir, (long long)known, (long long)*vocab_size);
+    if (src->vocab_size && src->vocab_size < *vocab_size)
         return TX_FAIL(TX_ERR_SHAPE, "--load %s: the model has %lld tokens, fewer than the tokenizer's %lld", src->dir,
-                       (long long)src->vocab_size, (long long)vocab_size);
+                       (long long)src->vocab_size, (long long)*vocab_size);
+    if (known) *vocab_size = known;
+    return TX_OK;
+}
+
+static tx_status open_trainer(tx_engine *e, tx_source *src, int64_t vocab_size, int64_t least, int32_t eod,
+                              const tx_grid *grid)
+{
+    TX_TRY(tx_source_options(src, e->cfg, true));
+    TX_TRY(find_vocab_size(src, least, &vocab_size));
+    TX_TRY(tx_trainer_create(&e->trainer, e->cfg, vocab_size, eod, true, grid));
+    return tx__engine_restore(e, src);
+}
+
+tx_status tx__engine_create(tx_engine **out, tx_config *cfg, tx_source *src, int64_t vocab_size, int64_t least,
+                            int32_t eod, const tx_grid *grid)
+{
     tx_engine *e;
     TX_TRY(tx_alloc(&e, 1, sizeof *e, "the engine"));
-    tx_status st;
     e->cfg = cfg;
-    TX_GOTO(tx_trainer_create(&e->trainer, cfg, known ? known : vocab_size, eod, true, grid));
-    TX_GOTO(tx__engine_restore(e, src));
+    tx_status st = open_trainer(e, src, vocab_size, least, eod, grid);
+    if (st)
+        tx_engine_destroy(e);
+    else
+        *out = e;
+    return st;
+}
+
+/* A process that is one of several may have an engine of its own: --world-size 1. */
+static tx_status open_ranks(tx_engine *e, tx_world *given)
+{
+    tx_world *alone = NULL;
+    if (!given && e->cfg->world_size == 1) TX_TRY(tx_world_self(&alone));
+    tx_status st = tx_ranks_open(&e->ranks, e->cfg, given ? given : alone);
+    e->ranks.owned = !given;
+    return st;
+}
+
+tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *args)
+{
+    tx_source src = { 0 };
+    tx_engine *e = NULL;
+    tx_status st;
+    if (args->size != sizeof *args) return TX_FAIL(TX_ERR_ARG, "tx_engine_args.size is not sizeof(tx_engine_args)");
+    if (!args->config) return TX_FAIL(TX_ERR_ARG, "tx_engine_args.config is missing");
+    if (args->vocab_size < 1)
+        return TX_FAIL(TX_ERR_ARG, "a vocabulary needs at least one token, not %lld", (long long)args->vocab_size);
+    TX_TRY(tx_alloc(&e, 1, sizeof *e, "the engine"));
+    e->cfg = args->config;
+    e->failed = true; /* until all ranks have come through */
+    TX_GOTO(open_ranks(e, args->world));
+    TX_GOTO(tx_source_open_for_run(&src, e->cfg, e->ranks.grid.world));
+    TX_GOTO(open_trainer(e, &src, args->vocab_size, args->vocab_size, -1, &e->ranks.grid));
+    e->failed = false;
     *out = e;
 out:
+    tx_source_close(&src);
     if (st) tx_engine_destroy(e);
     return st;
 }
 
 tx_status tx_engine_create(tx_engine **out, tx_config *cfg, int64_t vocab_size)
 {
-    tx_source src;
-    if (vocab_size < 1)
-        return TX_FAIL(TX_ERR_ARG, "a vocabulary needs at least one token, not %lld", (long long)vocab_size);
-    if (cfg->world_size > 1)
-        return TX_FAIL(
-            TX_ERR_UNSUPPORTED,
-            "an engine trains on one rank yet, and this process is one of %lld: triax pretrain-gpt trains on "
-            "all of them; else give --world-size 1",
-            (long long)cfg->world_size);
-    TX_TRY(tx_source_open_for_run(&src, cfg, &tx_comm_self));
-    tx_status st = tx__engine_create(out, cfg, &src, vocab_size, vocab_size, -1, NULL);
-    tx_source_close(&src);
+    return tx_engine_initialize(
+        out, &(tx_engine_args){ .size = sizeof(tx_engine_args), .config = cfg, .vocab_size = vocab_size });
+}
+
+/* What a collective call has come to. Calls in the wrong order are wrong on all ranks, and change nothing. */
+static tx_status ended(tx_engine *e, tx_status st)
+{
+    if (st && st != TX_ERR_STATE) e->failed = true;
     return st;
+}
+
+static bool is_alone(const tx_engine *e)
+{
+    return e->trainer->grid->size == 1;
 }
 
 void tx_engine_destroy(tx_engine *e)
 {
     if (!e) return;
     tx_trainer_destroy(e->trainer);
+    tx_ranks_leave(&e->ranks, !e->failed || !e->ranks.world || tx_world_size(e->ranks.world) == 1);
     tx_free(e);
 }
 
 tx_status tx_engine_forward(tx_engine *e, const int32_t *tokens, double *loss)
 {
-    return tx_trainer_forward(e->trainer, tokens, loss);
+    return ended(e, tx_trainer_forward(e->trainer, tokens, loss));
 }
 
 tx_status tx_engine_backward(tx_engine *e)
 {
-    return tx_trainer_backward(e->trainer);
+    return ended(e, tx_trainer_backward(e->trainer));
 }
 
 tx_status tx_engine_step(tx_engine *e)
 {
-    return tx_trainer_step(e->trainer);
+    tx_status st = ended(e, tx_trainer_step(e->trainer));
+    if (!st) e->micro_steps++;
+    return st;
 }
 
 bool tx_engine_is_gradient_accumulation_boundary(const tx_engine *e)
@@ -96,15 +147,36 @@ bool tx_engine_is_gradient_accumulation_boundary(const tx_engine *e)
 tx_status tx_engine_evaluate(tx_engine *e, const int32_t *tokens, double *loss)
 {
     tx_loss_sum sum[TX_MAX_LOSSES];
-    TX_TRY(tx_trainer_evaluate(e->trainer, tokens, e->trainer->b, sum));
+    TX_TRY(ended(e, tx_trainer_evaluate(e->trainer, tokens, e->trainer->b, sum)));
     *loss = 0;
     for (int k = 0; k < e->trainer->model->n_losses; k++) *loss += sum[k].n ? sum[k].sum / (double)sum[k].n : 0;
     return TX_OK;
 }
 
+tx_status tx_engine_train_batch(tx_engine *e, tx_read_fn *read, void *user, double *loss)
+{
+    tx_trainer *t = e->trainer;
+    TX_TRY(tx_trainer_require_idle(t, "followed by a whole iteration"));
+    TX_TRY(ended(e, tx_trainer_train(t, read, user)));
+    e->micro_steps += t->n_micro;
+    *loss = t->iteration_loss;
+    return TX_OK;
+}
+
+tx_status tx_engine_eval_batch(tx_engine *e, int64_t n_samples, tx_read_fn *read, void *user, double *loss)
+{
+    double mean[TX_MAX_LOSSES];
+    if (n_samples < 1) return TX_FAIL(TX_ERR_ARG, "%lld samples are nothing to evaluate", (long long)n_samples);
+    TX_TRY(tx_trainer_require_idle(e->trainer, "followed by an evaluation"));
+    TX_TRY(ended(e, tx_trainer_score(e->trainer, n_samples, read, user, mean)));
+    *loss = 0;
+    for (int k = 0; k < e->trainer->model->n_losses; k++) *loss += mean[k];
+    return TX_OK;
+}
+
 tx_status tx_engine_save_checkpoint(tx_engine *e, const char *dir)
 {
-    return tx_trainer_save(e->trainer, dir);
+    return ended(e, tx_trainer_save(e->trainer, dir));
 }
 
 tx_status tx_engine_load_checkpoint(tx_engine *e, const char *dir)
@@ -113,7 +185,7 @@ tx_status tx_engine_load_checkpoint(tx_engine *e, const char *dir)
     tx_config *cfg = e->cfg; /* nothing is filled in: it stays as it is */
     tx_status st;
     TX_GOTO(tx_trainer_require_idle(e->trainer, "loaded"));
-    TX_GOTO(tx_source_open(&src, dir, NULL, &tx_comm_self));
+    TX_GOTO(tx_source_open(&src, dir, NULL, e->trainer->grid->world));
     if (!src.native)
         st = TX_FAIL(TX_ERR_UNSUPPORTED,
                      "%s: a checkpoint of another program is named as --load when the engine is made", dir);
@@ -121,12 +193,15 @@ tx_status tx_engine_load_checkpoint(tx_engine *e, const char *dir)
         st = tx__engine_restore(e, &src);
 out:
     tx_source_close(&src);
-    return st;
+    return ended(e, st);
 }
 
 tx_status tx_engine_export(tx_engine *e, const char *dir)
 {
     float *weights = e->trainer->zero.master;
+    if (!is_alone(e))
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "%s: the model of several ranks is exported from a checkpoint: triax convert", dir);
     if (!weights) return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: weights that are offloaded are not exported", dir);
     float *x, *owned;
     TX_TRY(tx_zero_see_whole(&e->trainer->zero, weights, &x, &owned));
@@ -169,4 +244,39 @@ int64_t tx_engine_memory_bytes(const tx_engine *e)
 void tx_engine_set_lr(tx_engine *e, double lr)
 {
     e->trainer->lr_override = lr;
+}
+
+double tx_engine_cur_scale(const tx_engine *e)
+{
+    return e->trainer->scaler.scale;
+}
+
+int64_t tx_engine_micro_steps(const tx_engine *e)
+{
+    return e->micro_steps;
+}
+
+int64_t tx_engine_skipped_steps(const tx_engine *e)
+{
+    return e->trainer->skipped;
+}
+
+int tx_engine_global_rank(const tx_engine *e)
+{
+    return e->trainer->grid->rank;
+}
+
+int tx_engine_world_size(const tx_engine *e)
+{
+    return e->trainer->grid->size;
+}
+
+int tx_engine_data_parallel_rank(const tx_engine *e)
+{
+    return e->trainer->grid->dp.rank;
+}
+
+int tx_engine_data_parallel_size(const tx_engine *e)
+{
+    return e->trainer->grid->dp.size;
 }

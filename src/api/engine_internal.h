@@ -2,6 +2,7 @@
 #ifndef TX_API_ENGINE_INTERNAL_H
 #define TX_API_ENGINE_INTERNAL_H
 
+#include "api/ranks.h"
 #include "convert/source.h"
 #include "train/trainer.h"
 #include "triax/engine.h"
@@ -9,6 +10,9 @@
 struct tx_engine {
     tx_trainer *trainer;
     tx_config *cfg; /* borrowed */
+    tx_ranks ranks; /* the engine's own; zeroed where somebody else has them */
+    int64_t micro_steps;
+    bool failed; /* a collective call: the ranks may not be in step */
 };
 
 /* As tx_engine_create, from a source that is open already, whose model has `vocab_size` tokens, or `least`. eod -1: the

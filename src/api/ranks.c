@@ -120,14 +120,14 @@ static tx_status check_size(const tx_world *w, const tx_config *cfg)
                    (long long)cfg->world_size, tx_world_size(w), (long long)cfg->world_size);
 }
 
-tx_status tx_ranks_open(tx_ranks *r, const tx_config *cfg)
+tx_status tx_ranks_open(tx_ranks *r, const tx_config *cfg, tx_world *given)
 {
-    *r = (tx_ranks){ 0 };
-    TX_TRY(tx_world_open(&r->world, cfg->shared_memory));
+    *r = (tx_ranks){ .world = given, .owned = !given };
+    if (!given) TX_TRY(tx_world_open(&r->world, cfg->shared_memory));
     tx_world_set_timeout(r->world, tx_config_timeout(cfg));
     tx_comm *world = tx_world_comm(r->world);
     TX_TRY(tx_comm_agree(world, check_size(r->world, cfg)));
-    TX_TRY(tx_comm_agree(world, open_log(r, cfg)));
+    if (!given) TX_TRY(tx_comm_agree(world, open_log(r, cfg)));
     TX_TRY(compare_options(world, cfg));
     TX_TRY(tx_grid_open(&r->grid, r->world, (int)cfg->tensor_model_parallel_size,
                         (int)cfg->pipeline_model_parallel_size, cfg->sequence_parallel));
@@ -159,19 +159,31 @@ static void fail_together(tx_ranks *r, tx_status st)
     (void)TX_FAIL_LINES(st, "%s", why);
 }
 
+static void end_log(tx_ranks *r, int rank)
+{
+    if (!r->log) return;
+    tx_log_rank(rank, NULL);
+    fclose(r->log);
+}
+
 tx_status tx_ranks_close(tx_ranks *r, tx_status st)
 {
     int rank = r->world ? tx_world_rank(r->world) : -1;
     if (st && r->world && tx_world_size(r->world) > 1) fail_together(r, st);
     if (!st) tx_grid_close(&r->grid);
     if (!st) tx_world_close(r->world);
-    if (r->log) {
-        tx_log_rank(rank, NULL);
-        fclose(r->log);
-    }
-    r->world = NULL;
-    r->log = NULL;
+    end_log(r, rank);
+    *r = (tx_ranks){ 0 };
     return st;
+}
+
+void tx_ranks_leave(tx_ranks *r, bool in_step)
+{
+    int rank = r->world ? tx_world_rank(r->world) : -1;
+    tx_grid_close(&r->grid);
+    if (r->owned && in_step) tx_world_close(r->world);
+    end_log(r, rank);
+    *r = (tx_ranks){ 0 };
 }
 
 /* ---- where they sit ---- */

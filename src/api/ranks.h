@@ -8,17 +8,23 @@
 
 typedef struct tx_ranks {
     tx_world *world;
+    bool owned; /* the world is closed with it */
     tx_grid grid;
     FILE *log; /* --log-dir's */
 } tx_ranks;
 
-/* This process's world, as the launcher has started it, and the groups of the layout. Collective: all ranks have to
- * have been given the same options (TX_ERR_ARG names the first that differs). */
-tx_status tx_ranks_open(tx_ranks *r, const tx_config *cfg);
+/* The groups of the layout in a world: the caller's, or NULL for this process's as the launcher has started it, which
+ * then also has the log's lines marked by rank. Collective: all ranks have to have been given the same options
+ * (TX_ERR_ARG names the first that differs). */
+tx_status tx_ranks_open(tx_ranks *r, const tx_config *cfg, tx_world *world);
 
 /* `st` is what the job came to on this rank. With several ranks a failed one says why, once, and ends the job: its
  * processes do not come back from here. */
 tx_status tx_ranks_close(tx_ranks *r, tx_status st);
+
+/* The same without a word; collective where they are in step. If not, MPI is left as it is, so that its launcher sees a
+ * process that ends without goodbye and ends the others. */
+void tx_ranks_leave(tx_ranks *r, bool in_step);
 
 /* Which rank sits where, and on which GPU, line by line into the log. Collective.
  *  @threads what this rank's are   @d its GPU, or NULL */

@@ -32,30 +32,15 @@
 
 #include "backend/ctx.h"
 #include "backend/tensor.h"
+#include "triax/world.h"
 
-/* ---- the ranks of a job ---- */
+/* ---- the ranks of a job (triax/world.h) ---- */
 
 typedef struct tx_comm tx_comm;
-typedef struct tx_world tx_world;
 
 /* One rank alone. */
 tx_status tx_world_self(tx_world **out);
 
-/* Runs fn(world, user) on n threads, rank i on the i-th, and comes back when all have. The status and message are those
- * of the first rank that failed of itself; a rank that fails ends the others' calls. For tests and for N ranks in one
- * process. */
-typedef tx_status tx_rank_fn(tx_world *world, void *user);
-tx_status tx_world_threads(int n, tx_rank_fn *fn, void *user);
-
-/* This process as a rank of the MPI job that a launcher has started it in, or alone when no launcher has
- * (base/launched.h). Loads the plug-in for MPI only for more than one rank. TX_ERR_COMM when MPI counts other ranks
- * than the launcher says it started (a job of N times one rank); TX_ERR_NOTFOUND when the plug-in cannot be loaded,
- * with the reason.   @shared_memory false: processes of one host are treated as those of several */
-tx_status tx_world_open(tx_world **out, bool shared_memory);
-void tx_world_close(tx_world *w); /* NULL allowed; collective, unless the job has been aborted */
-
-int tx_world_rank(const tx_world *w);
-int tx_world_size(const tx_world *w);
 tx_comm *tx_world_comm(tx_world *w); /* the group of all; the world's */
 
 /* Where the ranks sit: number of the host (from 0, in order of first appearance), its name, and the rank's number and
@@ -78,11 +63,6 @@ void tx_world_note(tx_world *w, const char *what);
  * or op "waiting" while there is nothing to move because others have not come. Between hosts what MPI moves by itself
  * looks like waiting, too. NULL: no more. */
 void tx_world_profile(tx_world *w, tx_ctx *c);
-
-/* Ends the job: for a rank that cannot go on and has said why. Other ranks' calls return TX_ERR_COMM; under MPI the
- * launcher ends their processes, and this one does not come back. Threads: comes back.
- * `why` goes into the others' message. */
-void tx_world_abort(tx_world *w, const char *why);
 
 /* Whether the job is being ended by another rank: then this one has nothing to say. */
 bool tx_world_aborted(const tx_world *w);

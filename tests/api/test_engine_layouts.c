@@ -1,0 +1,205 @@
+/* labels: unit threads parallel resume fault
+ * Engines of several ranks, as threads: they train what one trains, whatever ZeRO's stage and the layout, go on from
+ * each other's checkpoints, and end together. */
+#include "engine_test.h"
+
+#include <omp.h>
+
+enum { STEPS = 6, ROW = B * (S + 1) };
+
+typedef struct job {
+    int n, tp, pp;
+    const char *flags, *load, *save;
+    int until;
+    double loss[STEPS], norm[STEPS], scored;
+    int64_t micro_steps;
+    int fails_at; /* iteration in which rank 1 has no data; 0: none */
+} job;
+
+/* ---- data: micro-batches are dealt out in turn ---- */
+
+typedef struct reader {
+    const tx_engine *e;
+    const job *j;
+    int32_t rows[ROW];
+    int64_t first;
+} reader;
+
+static tx_status read_rows(void *user, int64_t micro, const int32_t **rows)
+{
+    reader *r = user;
+    int64_t data = tx_engine_data_parallel_size(r->e);
+    if (r->j->fails_at == tx_engine_iteration(r->e) + 1 && tx_engine_global_rank(r->e) == 1)
+        return TX_FAIL(TX_ERR_IO, "the data of rank 1 are gone");
+    batch(r->rows, r->first + micro * data + tx_engine_data_parallel_rank(r->e));
+    *rows = r->rows;
+    return TX_OK;
+}
+
+/* The global batch is 4 micro-batches. */
+static tx_status iteration(tx_engine *e, reader *r, bool by_hand)
+{
+    double loss;
+    r->first = 4 * tx_engine_iteration(e);
+    if (!by_hand) return tx_engine_train_batch(e, read_rows, r, &loss);
+    for (int64_t k = 0; k < 4 / tx_engine_data_parallel_size(e); k++) {
+        const int32_t *rows;
+        TX_TRY(read_rows(r, k, &rows));
+        TX_TRY(tx_engine_forward(e, rows, &loss));
+        TX_TRY(tx_engine_backward(e));
+        TX_TRY(tx_engine_step(e));
+    }
+    return TX_OK;
+}
+
+/* ---- a rank ---- */
+
+static tx_status train_rank(tx_engine *e, job *j, reader *r)
+{
+    bool writes = tx_engine_global_rank(e) == 0;
+    while (tx_engine_iteration(e) < j->until) {
+        int64_t i = tx_engine_iteration(e);
+        TX_TRY(iteration(e, r, j->pp == 1 && i % 2));
+        if (writes) j->loss[i] = tx_engine_loss(e), j->norm[i] = tx_engine_grad_norm(e);
+    }
+    double scored;
+    r->first = 1000;
+    TX_TRY(tx_engine_eval_batch(e, 10, read_rows, r, &scored));
+    if (writes) j->scored = scored, j->micro_steps = tx_engine_micro_steps(e);
+    return j->save ? tx_engine_save_checkpoint(e, j->save) : TX_OK;
+}
+
+static tx_status rank_of(tx_world *world, void *user)
+{
+    job *j = user;
+    char flags[4096];
+    tx_config *cfg = NULL;
+    tx_engine *e = NULL;
+    reader r = { .j = j };
+    tx_status st;
+    omp_set_num_threads(1);
+    snprintf(flags, sizeof flags,
+             "%s --global-batch-size 8 --num-layers 4 --hidden-dropout 0.1 --threads 1 --world-size %d "
+             "--tensor-model-parallel-size %d --pipeline-model-parallel-size %d %s",
+             FLAGS, j->n, j->tp, j->pp, j->flags);
+    TX_GOTO(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
+    const tx_engine_args args = { .size = sizeof args, .config = cfg, .vocab_size = 509, .world = world };
+    TX_GOTO(tx_engine_initialize(&e, &args));
+    r.e = e;
+    if (tx_engine_world_size(e) != j->n || tx_engine_global_rank(e) != tx_world_rank(world))
+        st = TX_FAIL(TX_ERR_STATE, "another rank or size");
+    if (!st && j->load) TX_GOTO(tx_engine_load_checkpoint(e, j->load));
+    if (!st) st = train_rank(e, j, &r);
+out:
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+    return st;
+}
+
+static job run(job j)
+{
+    j.until = j.until ? j.until : STEPS;
+    tx_status st = tx_world_threads(j.n, rank_of, &j);
+    if (st) fail_msg("%d ranks, %d x %d, %s: %s", j.n, j.tp, j.pp, j.flags, tx_last_error());
+    return j;
+}
+
+/* From iteration `from` on. */
+static void same(const job *a, const job *b, int from, double bound)
+{
+    for (int i = from; i < STEPS; i++) {
+        ASSERT_NEAR(a->loss[i], b->loss[i], bound * b->loss[i], a->flags);
+        ASSERT_NEAR(a->norm[i], b->norm[i], 20 * bound * b->norm[i], a->flags);
+    }
+    ASSERT_NEAR(a->scored, b->scored, bound * b->scored, a->flags);
+}
+
+/* ---- tests ---- */
+
+static void every_stage_and_layout_is_one_rank(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *flags;
+        double bound;
+    } type[] = { { "", 1e-6 }, { "--bf16", 2e-3 }, { "--fp16 --initial-loss-scale 1024", 5e-4 } };
+    for (int k = 0; k < 3; k++) {
+        job one = run((job){ .n = 1, .tp = 1, .pp = 1, .flags = type[k].flags });
+        assert_int_equal(one.micro_steps, 4 * STEPS);
+        for (int stage = 0; stage < 4; stage++)
+            for (int n = 2; n <= 4; n += 2) {
+                char flags[256];
+                snprintf(flags, sizeof flags, "%s --zero-stage %d", type[k].flags, stage);
+                job many = run((job){ .n = n, .tp = 1, .pp = 1, .flags = flags });
+                same(&many, &one, 0, type[k].bound);
+                assert_int_equal(many.micro_steps, 4 * STEPS / n);
+            }
+        job tensor = run((job){ .n = 3, .tp = 3, .pp = 1, .flags = type[k].flags });
+        same(&tensor, &one, 0, type[k].bound);
+        job pipe = run((job){ .n = 4, .tp = 1, .pp = 2, .flags = type[k].flags });
+        same(&pipe, &one, 0, type[k].bound);
+    }
+}
+
+static void ranks_go_on_from_others_checkpoints(void **state)
+{
+    (void)state;
+    job one = run((job){ .n = 1, .tp = 1, .pp = 1, .flags = "" });
+    run((job){ .n = 4, .tp = 1, .pp = 1, .flags = "--zero-stage 3", .until = 3, .save = in_scratch("ck") });
+    job two = run((job){ .n = 2, .tp = 1, .pp = 2, .flags = "", .load = in_scratch("ck") });
+    same(&two, &one, 3, 1e-6);
+    job alone = run((job){ .n = 1, .tp = 1, .pp = 1, .flags = "", .load = in_scratch("ck") });
+    same(&alone, &one, 3, 1e-6);
+}
+
+/* What a rank cannot do ends the others' calls, and its own words are the job's. */
+static void ranks_end_together(void **state)
+{
+    (void)state;
+    job j = { .n = 3, .tp = 3, .pp = 1, .flags = "", .until = STEPS, .fails_at = 4 };
+    ASSERT_FAILS(tx_world_threads(3, rank_of, &j), TX_ERR_IO, "the data of rank 1 are gone");
+    j = (job){ .n = 2, .tp = 1, .pp = 1, .flags = "", .until = STEPS };
+    ASSERT_FAILS(tx_world_threads(3, rank_of, &j), TX_ERR_ARG, "--world-size 2, but 3 ranks are running");
+}
+
+static tx_status asks_for_what_cannot_be(tx_world *world, void *user)
+{
+    tx_engine *e = NULL;
+    tx_engine_args args = { .config = user, .vocab_size = 509, .world = world };
+    int32_t rows[ROW];
+    double loss;
+    if (tx_engine_initialize(&e, &args) != TX_ERR_ARG) return TX_FAIL(TX_ERR_STATE, "without a size");
+    args.size = sizeof args;
+    TX_TRY(tx_engine_initialize(&e, &args));
+    batch(rows, 0);
+    tx_status st = tx_engine_forward(e, rows, &loss);
+    if (st != TX_ERR_STATE || !strstr(tx_last_error(), "a whole iteration is trained at a time"))
+        st = TX_FAIL(TX_ERR_NUMERIC, "forward with a pipeline: %s", tx_last_error());
+    else if (tx_engine_export(e, "nowhere") != TX_ERR_UNSUPPORTED)
+        st = TX_FAIL(TX_ERR_NUMERIC, "several ranks export");
+    else
+        st = TX_OK;
+    tx_engine_destroy(e); /* wrong calls leave the ranks in step */
+    return st;
+}
+
+static void wrong_calls_are_refused_on_all_ranks(void **state)
+{
+    (void)state;
+    tx_config *cfg;
+    ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt",
+                                     FLAGS "--threads 1 --world-size 2 --pipeline-model-parallel-size 2"));
+    ASSERT_OK(tx_world_threads(2, asks_for_what_cannot_be, cfg));
+    tx_config_free(cfg);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_stage_and_layout_is_one_rank),
+        cmocka_unit_test(ranks_go_on_from_others_checkpoints),
+        cmocka_unit_test(ranks_end_together),
+        cmocka_unit_test(wrong_calls_are_refused_on_all_ranks),
+    };
+    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
+}
