@@ -10,7 +10,7 @@
  *          tx_engine_backward(e);
  *          tx_engine_step(e);                            // updates when the global batch is complete
  *      }
- *      tx_engine_save_checkpoint(e, "checkpoints");
+ *      tx_engine_save_checkpoint(e, "checkpoints", NULL, NULL);
  *      tx_engine_destroy(e);
  *      tx_config_free(cfg);
  *
@@ -98,14 +98,19 @@ TX_API tx_status tx_engine_eval_batch(tx_engine *e, int64_t n_samples, tx_read_f
 
 /* ---- checkpoints ---- */
 
-/* Publishes DIR/iter_NNNNNNN and then DIR/latest. A crash or a full disk leaves what was there. Between iterations
- * only. TX_ERR_NUMERIC: a parameter is not finite; nothing is written. */
-TX_API tx_status tx_engine_save_checkpoint(tx_engine *e, const char *dir);
+/* Publishes DIR/iter_NNNNNNN, or DIR/<tag>, and then DIR/latest. A crash or a full disk leaves what was there. Between
+ * iterations only, collective.   @tag a name of the client's own, or NULL: letters, digits, _ - . =; --keep-last
+ * removes none of these   @client_state a JSON object that is kept with it, rank 0's, or NULL TX_ERR_ARG: a tag or a
+ * state that cannot be; TX_ERR_NUMERIC: a parameter is not finite; nothing is written then. */
+TX_API tx_status tx_engine_save_checkpoint(tx_engine *e, const char *dir, const char *tag, const char *client_state);
 
-/* Reads one of triax's own checkpoints into an engine of the same shape; between iterations only. (A Hugging Face
- * folder is named as --load when the engine is made.) TX_ERR_NOTFOUND when there is none, TX_ERR_ARG and TX_ERR_SHAPE
- * list what differs. */
-TX_API tx_status tx_engine_load_checkpoint(tx_engine *e, const char *dir);
+/* Reads one of triax's own checkpoints, of any layout, into an engine of the same shape; between iterations only,
+ * collective. (Another program's is named as --load when the engine is made.)   @tag NULL: what DIR/latest names
+ * @path gives the folder that was read; where there is nothing to load NULL, with a warning and TX_OK. NULL: not asked
+ * for, and nothing to load is TX_ERR_NOTFOUND   @client_state gives what was saved with it; NULL where nothing was, or
+ * NULL. Both: tx_text_free.   TX_ERR_ARG and TX_ERR_SHAPE list what differs; TX_ERR_FORMAT: it is damaged. */
+TX_API tx_status tx_engine_load_checkpoint(tx_engine *e, const char *dir, const char *tag, char **path,
+                                           char **client_state);
 
 /* Writes the model as a Hugging Face folder: config.json and model.safetensors. Of one rank (TX_ERR_UNSUPPORTED of
  * several: triax convert makes it of a checkpoint). */

@@ -150,9 +150,9 @@ static tx_status test_resume(const char *flags)
     TX_GOTO(train_on(flags, &straight));
     TX_GOTO(tiny_engine(&e, &cfg, flags));
     TX_GOTO(train(e, 2, &loss));
-    TX_GOTO(tx_engine_save_checkpoint(e, dir));
+    TX_GOTO(tx_engine_save_checkpoint(e, dir, NULL, NULL));
     TX_GOTO(tiny_engine(&resumed, &cfg2, flags));
-    TX_GOTO(tx_engine_load_checkpoint(resumed, dir));
+    TX_GOTO(tx_engine_load_checkpoint(resumed, dir, NULL, NULL, NULL));
     TX_GOTO(train(resumed, 1, &loss));
     if (loss != straight)
         st = TX_FAIL(TX_ERR_NUMERIC, "a resumed run has loss %.9f, an uninterrupted one %.9f", loss, straight);

@@ -1,9 +1,13 @@
 /* engine.c - the public engine over one trainer. */
 #include "triax/engine.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "api/engine_internal.h"
 #include "api/run_common.h"
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "convert/source.h"
 #include "train/hf_export.h"
@@ -174,26 +178,96 @@ tx_status tx_engine_eval_batch(tx_engine *e, int64_t n_samples, tx_read_fn *read
     return TX_OK;
 }
 
-tx_status tx_engine_save_checkpoint(tx_engine *e, const char *dir)
+/* ---- checkpoints ---- */
+
+/* A JSON object. */
+static tx_status read_client_state(const char *text, json_t **out)
 {
-    return ended(e, tx_trainer_save(e->trainer, dir));
+    json_error_t e;
+    *out = NULL;
+    if (!text) return TX_OK;
+    *out = json_loads(text, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
+    if (!*out) return TX_FAIL(TX_ERR_ARG, "the client's state is no JSON: line %d: %s", e.line, e.text);
+    if (json_is_object(*out)) return TX_OK;
+    json_decref(*out);
+    *out = NULL;
+    return TX_FAIL(TX_ERR_ARG, "the client's state has to be a JSON object");
 }
 
-tx_status tx_engine_load_checkpoint(tx_engine *e, const char *dir)
+tx_status tx_engine_save_checkpoint(tx_engine *e, const char *dir, const char *tag, const char *client_state)
+{
+    json_t *state;
+    tx_comm *world = e->trainer->grid->world;
+    TX_TRY(tx_comm_agree(world, tag ? tx_checkpoint_check_tag(tag) : TX_OK));
+    TX_TRY(tx_comm_agree(world, read_client_state(client_state, &state)));
+    tx_status st = ended(e, tx_trainer_save_as(e->trainer, dir, tag, state));
+    json_decref(state);
+    return st;
+}
+
+static tx_status load(tx_engine *e, tx_source *src)
+{
+    if (!src->native)
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "%s: a checkpoint of another program is named as --load when the engine is made", src->dir);
+    TX_TRY(tx_config_from_json(e->cfg, tx_checkpoint_config(src->native),
+                               TX_KEPT_SHAPE | TX_KEPT_ALL_GIVEN)); /* nothing is filled in: it stays as it is */
+    return tx__engine_restore(e, src);
+}
+
+/* What a load gives back.   @path, @client_state NULL: not asked for */
+static tx_status tell_loaded(const tx_source *src, char **path, char **client_state)
+{
+    const json_t *state = json_object_get(src->run, TX_CLIENT_STATE);
+    if (path) TX_TRY(tx_memdup0(path, src->path, strlen(src->path), "a path"));
+    if (!client_state || !state) return TX_OK;
+    char *text = json_dumps(state, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    tx_status st = text ? tx_memdup0(client_state, text, strlen(text), "the client's state")
+                        : TX_FAIL(TX_ERR_NOMEM, "not enough memory for the client's state");
+    free(text);
+    if (st && path) {
+        tx_free(*path);
+        *path = NULL;
+    }
+    return st;
+}
+
+static tx_status load_folder(tx_engine *e, const char *dir, char **path, char **client_state)
 {
     tx_source src = { 0 };
-    tx_config *cfg = e->cfg; /* nothing is filled in: it stays as it is */
     tx_status st;
-    TX_GOTO(tx_trainer_require_idle(e->trainer, "loaded"));
     TX_GOTO(tx_source_open(&src, dir, NULL, e->trainer->grid->world));
-    if (!src.native)
-        st = TX_FAIL(TX_ERR_UNSUPPORTED,
-                     "%s: a checkpoint of another program is named as --load when the engine is made", dir);
-    else if (!(st = tx_config_from_json(cfg, tx_checkpoint_config(src.native), TX_KEPT_SHAPE | TX_KEPT_ALL_GIVEN)))
-        st = tx__engine_restore(e, &src);
+    TX_GOTO(load(e, &src));
+    st = tx_comm_agree(e->trainer->grid->world, tell_loaded(&src, path, client_state));
 out:
     tx_source_close(&src);
-    return ended(e, st);
+    return st;
+}
+
+/* Whether there is nothing to load, as rank 0 sees it; a folder that is broken is something. */
+static tx_status find_nothing(const tx_engine *e, const char *dir, bool *nothing)
+{
+    char detail[1024];
+    tx_comm *world = e->trainer->grid->world;
+    tx_ckpt_kind kind = TX_CKPT_UNKNOWN;
+    tx_status st = TX_OK;
+    if (tx_comm_rank(world) == 0) st = tx_checkpoint_probe(dir, &kind, detail, sizeof detail);
+    TX_TRY(tx_comm_agree(world, st));
+    *nothing = kind == TX_CKPT_NONE;
+    if (tx_comm_rank(world) == 0 && *nothing) tx_warn("nothing is loaded: %s", detail);
+    return tx_comm_spread(world, nothing, sizeof *nothing, 0);
+}
+
+tx_status tx_engine_load_checkpoint(tx_engine *e, const char *dir, const char *tag, char **path, char **client_state)
+{
+    char folder[4096];
+    bool nothing = false;
+    if (path) *path = NULL;
+    if (client_state) *client_state = NULL;
+    TX_TRY(tx_trainer_require_idle(e->trainer, "loaded"));
+    if (tag) TX_TRY(tx_path_join(folder, sizeof folder, dir, tag));
+    if (path) TX_TRY(ended(e, find_nothing(e, tag ? folder : dir, &nothing)));
+    return nothing ? TX_OK : ended(e, load_folder(e, tag ? folder : dir, path, client_state));
 }
 
 tx_status tx_engine_export(tx_engine *e, const char *dir)

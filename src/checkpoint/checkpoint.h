@@ -1,7 +1,7 @@
 /* checkpoint.h - saving and loading a run. Tensors are named and placed in global coordinates, so what one layout wrote
  * another can read; the parameter tables of the ranks say which tensors there are.
  *
- *      DIR/latest                                  "iter_0000010\n"
+ *      DIR/latest                                  "iter_0000010\n", or another name that a client has chosen
  *      DIR/iter_0000010/manifest.json              state, config, tensors, checksums
  *      DIR/iter_0000010/shard_00000.safetensors    fp32: model.<name>, and the optimizer's, such as exp_avg.<name>;
  *                                                  one file for each rank that saves
@@ -36,6 +36,7 @@ typedef struct tx_ckpt_state {
     int64_t skipped;                                 /* steps not taken because a gradient was not finite */
     int64_t vocab_size;                              /* of the tokenizer, without padding; 0: not known */
     uint64_t seed;
+    const char *tag; /* saving: the folder's name, a client's own (tx_checkpoint_check_tag); NULL: iter_<iteration> */
 } tx_ckpt_state;
 
 #define TX_CKPT_MODEL "model" /* the part that is the model's weights */
@@ -103,8 +104,12 @@ int64_t tx_checkpoint_copy_numel(const tx_params *ps, const tx_stretches *kept, 
  * whole checkpoints and temporaries. Not collective: one rank's. TX_ERR_IO: the rest of them is still there. */
 tx_status tx_checkpoint_prune(const char *dir, int64_t iteration, int64_t keep, const char *spare);
 
-/* "DIR/iter_0000010", where that saves; TX_ERR_ARG when it does not fit. */
-tx_status tx_checkpoint_iter_path(char *buf, size_t cap, const char *dir, int64_t iteration);
+/* "DIR/iter_0000010" or DIR/<tag>, where that saves; TX_ERR_ARG when it does not fit. */
+tx_status tx_checkpoint_path_of(char *buf, size_t cap, const char *dir, int64_t iteration, const char *tag);
+
+/* TX_ERR_ARG unless it can be a checkpoint's name: letters, digits, '_', '-', '.' and '=', and nothing that a run's own
+ * or another program's checkpoint is recognised by. */
+tx_status tx_checkpoint_check_tag(const char *tag);
 
 /* ---- recognising ---- */
 

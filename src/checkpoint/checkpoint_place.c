@@ -18,11 +18,36 @@ void tx__iter_name(char buf[TX__ITER_CAP], int64_t iteration)
     snprintf(buf, TX__ITER_CAP, "iter_%07" PRId64, iteration);
 }
 
-tx_status tx_checkpoint_iter_path(char *buf, size_t cap, const char *dir, int64_t iteration)
+tx_status tx_checkpoint_path_of(char *buf, size_t cap, const char *dir, int64_t iteration, const char *tag)
 {
     char name[TX__ITER_CAP];
     tx__iter_name(name, iteration);
-    return tx_path_join(buf, cap, dir, name);
+    return tx_path_join(buf, cap, dir, tag ? tag : name);
+}
+
+static bool begins(const char *name, const char *with)
+{
+    return !strncmp(name, with, strlen(with));
+}
+
+bool tx__is_tag(const char *name)
+{
+    static const char *const taken[] = { ".", "iter_", "latest", "global_step", "mp_rank_", "zero" };
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.=";
+    size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        if (begins(name, taken[i])) return false;
+    return n > 0 && n < TX__ITER_CAP && strspn(name, letters) == n;
+}
+
+tx_status tx_checkpoint_check_tag(const char *tag)
+{
+    if (tx__is_tag(tag)) return TX_OK;
+    return TX_FAIL(TX_ERR_ARG,
+                   "a checkpoint cannot have the tag \"%.100s\": at most %d letters, digits, _ - . =, and not "
+                   "beginning like names that checkpoints have by themselves (iter_, global_step, mp_rank_, latest, "
+                   "zero, a dot)",
+                   tag, TX__ITER_CAP - 1);
 }
 
 bool tx__iter_parse(const char *name, int64_t *iteration)
@@ -87,7 +112,7 @@ static tx_status take_newest(const char *dir, tx__place *out)
     snprintf(out->note, sizeof out->note,
              "%.300s has no file `" TX__LATEST "`; taking its newest checkpoint, iteration %" PRId64, dir,
              out->iteration);
-    return tx_checkpoint_iter_path(out->path, sizeof out->path, dir, out->iteration);
+    return tx_checkpoint_path_of(out->path, sizeof out->path, dir, out->iteration, NULL);
 }
 
 /* One flipped bit makes 3 of a 2. So does whoever wants to go back: it is done, and said. */
@@ -107,9 +132,11 @@ static tx_status follow_latest(const char *dir, const char *file, const char *te
 {
     char name[64] = "", old[64 + sizeof TX__OLD_PREFIX];
     if (n > 1 && n < sizeof name && text[n - 1] == '\n') memcpy(name, text, n - 1);
-    if (!tx__iter_parse(name, &out->iteration))
+    bool tagged = !tx__iter_parse(name, &out->iteration);
+    if (tagged) out->iteration = -1;
+    if (tagged && !tx__is_tag(name))
         return TX_FAIL(TX_ERR_FORMAT, "%s: must hold one line like iter_0000010, the name of a folder beside it", file);
-    if (tx__has_manifest(dir, name, out->path)) return note_newer(dir, out);
+    if (tx__has_manifest(dir, name, out->path)) return tagged ? TX_OK : note_newer(dir, out);
     snprintf(old, sizeof old, TX__OLD_PREFIX "%s", name);
     if (tx__has_manifest(dir, old, out->path)) {
         snprintf(out->note, sizeof out->note,
@@ -152,11 +179,6 @@ static bool is_others_latest(const char *dir)
     return other;
 }
 
-static bool begins(const char *name, const char *with)
-{
-    return !strncmp(name, with, strlen(with));
-}
-
 /* Folders that upstream's programs write, by the names in them: DeepSpeed's, the universal form of it, Megatron's. A
  * step's own folder or the one above. */
 static tx_ckpt_kind find_upstream(const char *dir, const tx_names *names)
@@ -191,7 +213,8 @@ static tx_status find_huggingface(const char *dir, tx_ckpt_kind *out)
 /* What a run leaves in the folder before its first checkpoint. */
 static bool is_record(const char *name)
 {
-    return !strcmp(name, "metrics.jsonl") || !strncmp(name, TX_REPLAY_PREFIX, sizeof TX_REPLAY_PREFIX - 1);
+    return !strcmp(name, "metrics.jsonl") || !strcmp(name, "gpu_products.txt") ||
+           !strncmp(name, TX_REPLAY_PREFIX, sizeof TX_REPLAY_PREFIX - 1);
 }
 
 static tx_ckpt_kind describe_nothing(const char *dir, const tx_names *names, char *detail, size_t cap)

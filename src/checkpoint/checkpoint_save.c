@@ -64,6 +64,7 @@ typedef struct tx_ckpt_save {
     size_t n;
     uint64_t need; /* bytes */
     bool made;     /* rank 0: the temporary folder is there */
+    bool tagged;   /* the name is a client's */
     char file[64]; /* this rank's shard */
     char name[TX__ITER_CAP], tmp[TX__PATH_CAP], final[TX__PATH_CAP], old[TX__PATH_CAP];
     json_t *manifest; /* rank 0: owned */
@@ -128,7 +129,8 @@ static tx_status clean_up(const char *dir)
             tx_info("%s: removing what an unfinished save left", path);
             TX_GOTO(tx_remove_tree(path));
         } else if (!strncmp(name, TX__OLD_PREFIX, sizeof TX__OLD_PREFIX - 1) &&
-                   tx__iter_parse(name + sizeof TX__OLD_PREFIX - 1, &iteration)) {
+                   (tx__iter_parse(name + sizeof TX__OLD_PREFIX - 1, &iteration) ||
+                    tx__is_tag(name + sizeof TX__OLD_PREFIX - 1))) {
             TX_GOTO(settle_old(dir, name, path));
         }
     }
@@ -147,7 +149,7 @@ static tx_status check_space(const job *j, uint64_t need)
     if (have < need)
         return TX_FAIL(TX_ERR_IO,
                        "%s: iteration %s needs %.1f MB and %.1f MB are free; make room or save somewhere else", j->dir,
-                       j->name + 5, (double)need / 1e6, (double)have / 1e6);
+                       j->tagged ? j->name : j->name + 5, (double)need / 1e6, (double)have / 1e6);
     return TX_OK;
 }
 
@@ -229,7 +231,7 @@ static tx_status make_paths(job *j, long pid)
     TX_TRY(tx_path_join(j->final, sizeof j->final, j->dir, j->name));
     snprintf(name, sizeof name, TX__OLD_PREFIX "%s", j->name);
     TX_TRY(tx_path_join(j->old, sizeof j->old, j->dir, name));
-    snprintf(name, sizeof name, TX__TMP_PREFIX "%s-%ld", j->name + 5, pid);
+    snprintf(name, sizeof name, TX__TMP_PREFIX "%s-%ld", j->tagged ? j->name : j->name + 5, pid);
     return tx_path_join(j->tmp, sizeof j->tmp, j->dir, name);
 }
 
@@ -464,6 +466,9 @@ static void destroy(job *j)
 static tx_status set_up(job *j, const char *dir, const tx_ckpt_state *state, const json_t *config)
 {
     tx__iter_name(j->name, state->iteration);
+    j->tagged = state->tag;
+    if (state->tag) TX_TRY(tx_checkpoint_check_tag(state->tag));
+    if (state->tag) memcpy(j->name, state->tag, strlen(state->tag) + 1); /* fits: it is one */
     snprintf(j->file, sizeof j->file, "shard_%05d.safetensors", tx_comm_rank(j->group));
     TX_TRY(tx_memdup0(&j->dir, dir, strlen(dir), "a path"));
     if (tx_comm_rank(j->group) == 0 && !(j->manifest = tx__manifest_begin(state, config)))

@@ -19,12 +19,15 @@
 void tx__iter_name(char buf[TX__ITER_CAP], int64_t iteration);
 bool tx__iter_parse(const char *name, int64_t *iteration);
 
+/* One that tx_checkpoint_check_tag lets through. */
+bool tx__is_tag(const char *name);
+
 /* Whether dir/name/manifest.json exists; `path` gets dir/name. */
 bool tx__has_manifest(const char *dir, const char *name, char path[TX__PATH_CAP]);
 
 typedef struct tx__place {
     char path[TX__PATH_CAP]; /* "" when there is no native checkpoint */
-    int64_t iteration;       /* by the folder's name; -1 when DIR itself is the checkpoint */
+    int64_t iteration;       /* by the folder's name; -1 when DIR itself is the checkpoint, or it has a tag */
     char note[TX__NOTE_CAP]; /* what the user should hear about the choice, or "" */
 } tx__place;
 

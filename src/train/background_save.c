@@ -136,7 +136,7 @@ static tx_status finish(tx_background_save *b)
             b->dir, tx_clock() - b->since);
     int64_t iteration = b->what.state.iteration;
     forget(b);
-    return tx__trainer_saved(b->t, b->dir, iteration);
+    return tx__trainer_saved(b->t, b->dir, &(tx_ckpt_state){ .iteration = iteration });
 }
 
 tx_status tx_background_save_start(tx_background_save *b)

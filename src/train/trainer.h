@@ -145,6 +145,11 @@ tx_status tx_trainer_require_idle(const tx_trainer *t, const char *verb);
  * written. */
 tx_status tx_trainer_save(tx_trainer *t, const char *dir);
 
+/* The same under a client's own name, with its state. tag NULL: as that; client_state NULL: none; rank 0's counts. */
+tx_status tx_trainer_save_as(tx_trainer *t, const char *dir, const char *tag, json_t *client_state);
+
+#define TX_CLIENT_STATE "client_state" /* in a checkpoint's config */
+
 /* What a save writes: where the run stands, and the numbers, which are the trainer's own or with `copy` in t->copy, so
  * that steps may go on. Collective; TX_ERR_NUMERIC as above. */
 typedef struct tx_snapshot {
@@ -159,7 +164,7 @@ void tx_snapshot_free(tx_snapshot *s); /* a zeroed one is fine */
 /* Saving a snapshot in steps: tx_checkpoint_save_begin (*out NULL: this rank saves nothing), and what follows when all
  * ranks have succeeded. */
 tx_status tx__trainer_save_begin(tx_trainer *t, const tx_snapshot *what, const char *dir, tx_ckpt_save **out);
-tx_status tx__trainer_saved(tx_trainer *t, const char *dir, int64_t iteration);
+tx_status tx__trainer_saved(tx_trainer *t, const char *dir, const tx_ckpt_state *state);
 
 /* Everything from an opened checkpoint of a format that resumes, as far as the options ask for it (--finetune,
  * --no-load-optim, ...). TX_ERR_ARG: its schedule is another (optim/schedule.h); TX_ERR_NOTFOUND: it has no state for

@@ -233,13 +233,14 @@ tx_status tx__trainer_save_begin(tx_trainer *t, const tx_snapshot *what, const c
 }
 
 /* That an old checkpoint cannot be removed is worth a line, not a failure: behind the next save it is tried again. */
-tx_status tx__trainer_saved(tx_trainer *t, const char *dir, int64_t iteration)
+tx_status tx__trainer_saved(tx_trainer *t, const char *dir, const tx_ckpt_state *state)
 {
     char path[4096], *origin;
-    if (t->cfg->keep_last && t->grid->rank == 0 && tx_checkpoint_prune(dir, iteration, t->cfg->keep_last, t->loaded))
+    if (t->cfg->keep_last && t->grid->rank == 0 &&
+        tx_checkpoint_prune(dir, state->iteration, t->cfg->keep_last, t->loaded))
         tx_warn("--keep-last: %s", tx_last_error());
     if (t->cfg->no_save_optim) return TX_OK; /* the run cannot go on from it */
-    TX_TRY(tx_checkpoint_iter_path(path, sizeof path, dir, iteration));
+    TX_TRY(tx_checkpoint_path_of(path, sizeof path, dir, state->iteration, state->tag));
     TX_TRY(tx_memdup0(&origin, path, strlen(path), "a path"));
     set_origin(t, origin, true);
     return TX_OK;
@@ -247,17 +248,28 @@ tx_status tx__trainer_saved(tx_trainer *t, const char *dir, int64_t iteration)
 
 tx_status tx_trainer_save(tx_trainer *t, const char *dir)
 {
+    return tx_trainer_save_as(t, dir, NULL, NULL);
+}
+
+tx_status tx_trainer_save_as(tx_trainer *t, const char *dir, const char *tag, json_t *client_state)
+{
     tx_snapshot what;
-    tx_ckpt_save *save;
+    tx_ckpt_save *save = NULL;
     TX_TRY(tx_trainer_snapshot(t, &what, false));
-    tx_status st = tx__trainer_save_begin(t, &what, dir, &save);
+    what.state.tag = tag;
+    tx_status st = TX_OK;
+    if (client_state && json_object_set(what.config, TX_CLIENT_STATE, client_state))
+        st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the client's state");
+    st = tx_comm_agree(t->grid->world, st);
+    if (!st) st = tx__trainer_save_begin(t, &what, dir, &save);
     if (!st && save) {
         tx_checkpoint_save_write(save);
         st = tx_checkpoint_save_finish(save);
     }
+    tx_ckpt_state saved = what.state;
     tx_snapshot_free(&what);
     TX_TRY(tx_comm_agree(t->grid->world, st));
-    return tx__trainer_saved(t, dir, t->iteration);
+    return tx__trainer_saved(t, dir, &saved);
 }
 
 /* ---- loading ---- */

@@ -68,7 +68,7 @@ static inline void run_and_save(const char *dir, const char *more, int first, in
     char load[2048];
     tx_engine *e = create(&cfg, more);
     train(e, first, NULL);
-    ASSERT_OK(tx_engine_save_checkpoint(e, dir));
+    ASSERT_OK(tx_engine_save_checkpoint(e, dir, NULL, NULL));
     tx_engine_destroy(e);
     tx_config_free(cfg);
     if (!then) return;
@@ -76,7 +76,7 @@ static inline void run_and_save(const char *dir, const char *more, int first, in
     e = create(&cfg, load);
     assert_int_equal(tx_engine_iteration(e), first);
     train(e, then, NULL);
-    ASSERT_OK(tx_engine_save_checkpoint(e, dir));
+    ASSERT_OK(tx_engine_save_checkpoint(e, dir, NULL, NULL));
     tx_engine_destroy(e);
     tx_config_free(cfg);
 }

@@ -99,7 +99,7 @@ static void a_ramp_up_resumes_with_the_same_bits(void **state)
         assert_int_equal(e->trainer->consumed_train_tokens, 32 * consumed[i]);
         assert_int_equal(e->trainer->place.tokens, i ? 32 * consumed[i - 1] : 0);
     }
-    ASSERT_OK(tx_engine_save_checkpoint(e, in_scratch("straight")));
+    ASSERT_OK(tx_engine_save_checkpoint(e, in_scratch("straight"), NULL, NULL));
     tx_engine_destroy(e);
     tx_config_free(cfg);
     for (int i = 0; i < 2; i++) {
@@ -108,7 +108,7 @@ static void a_ramp_up_resumes_with_the_same_bits(void **state)
         ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
         ASSERT_OK(tx_engine_create(&e, cfg, 509));
         train(e, 5, NULL);
-        ASSERT_OK(tx_engine_save_checkpoint(e, in_scratch("cut")));
+        ASSERT_OK(tx_engine_save_checkpoint(e, in_scratch("cut"), NULL, NULL));
         tx_engine_destroy(e);
         tx_config_free(cfg);
     }
@@ -241,7 +241,7 @@ static void a_checkpoint_loads_under_another_padding(void **state)
     double straight[10], resumed[5];
     tx_engine *e = create(&cfg, "");
     train(e, 5, straight);
-    ASSERT_OK(tx_engine_save_checkpoint(e, scratch_dir));
+    ASSERT_OK(tx_engine_save_checkpoint(e, scratch_dir, NULL, NULL));
     train(e, 5, straight + 5);
     tx_engine_destroy(e);
     tx_config_free(cfg);
@@ -413,11 +413,12 @@ static void order_of_calls(void **state)
     ASSERT_FAILS(tx_engine_step(e), TX_ERR_STATE, "before backward");
     ASSERT_OK(tx_engine_forward(e, tokens, &loss));
     ASSERT_FAILS(tx_engine_forward(e, tokens, &loss), TX_ERR_STATE, "backward is due");
-    ASSERT_FAILS(tx_engine_save_checkpoint(e, "nowhere"), TX_ERR_STATE, "between");
+    ASSERT_FAILS(tx_engine_save_checkpoint(e, "nowhere", NULL, NULL), TX_ERR_STATE, "between");
     ASSERT_OK(tx_engine_backward(e));
     ASSERT_OK(tx_engine_step(e));
-    ASSERT_FAILS(tx_engine_save_checkpoint(e, "nowhere"), TX_ERR_STATE, "between iterations");
-    ASSERT_FAILS(tx_engine_load_checkpoint(e, data_path("golden/gpt2")), TX_ERR_STATE, "between iterations");
+    ASSERT_FAILS(tx_engine_save_checkpoint(e, "nowhere", NULL, NULL), TX_ERR_STATE, "between iterations");
+    ASSERT_FAILS(tx_engine_load_checkpoint(e, data_path("golden/gpt2"), NULL, NULL, NULL), TX_ERR_STATE,
+                 "between iterations");
     tokens[3] = 509;
     ASSERT_FAILS(tx_engine_forward(e, tokens, &loss), TX_ERR_FORMAT, "token id 509");
     tx_engine_destroy(e);
@@ -432,7 +433,7 @@ static void another_shape_is_refused(void **state)
     tx_config *cfg;
     tx_engine *e = create(&cfg, ""), *none = NULL;
     train(e, 1, NULL);
-    ASSERT_OK(tx_engine_save_checkpoint(e, scratch_dir));
+    ASSERT_OK(tx_engine_save_checkpoint(e, scratch_dir, NULL, NULL));
     tx_engine_destroy(e);
     tx_config_free(cfg);
     snprintf(flags, sizeof flags, "%s --hidden-size 96 --load %s", FLAGS, scratch_dir);
@@ -444,9 +445,11 @@ static void another_shape_is_refused(void **state)
     ASSERT_FAILS(tx_engine_create(&none, cfg, 400), TX_ERR_SHAPE, "509 tokens");
     tx_config_free(cfg);
     e = create(&cfg, "--num-attention-heads 6");
-    ASSERT_FAILS_LINES(tx_engine_load_checkpoint(e, scratch_dir), TX_ERR_ARG, /* and what follows from it */
+    ASSERT_FAILS_LINES(tx_engine_load_checkpoint(e, scratch_dir, NULL, NULL, NULL),
+                       TX_ERR_ARG, /* and what follows from it */
                        "\n  --num-attention-heads  3                  6\n");
-    ASSERT_FAILS(tx_engine_load_checkpoint(e, data_path("golden/gpt2")), TX_ERR_UNSUPPORTED, "another program");
+    ASSERT_FAILS(tx_engine_load_checkpoint(e, data_path("golden/gpt2"), NULL, NULL, NULL), TX_ERR_UNSUPPORTED,
+                 "another program");
     tx_engine_destroy(e);
     tx_config_free(cfg);
 }
@@ -605,6 +608,75 @@ static void gradients_that_are_not_finite(void **state)
     tx_config_free(cfg);
 }
 
+/* ---- a client's own name for a checkpoint, and its state ---- */
+
+static void expect_loaded(tx_engine *e, const char *dir, const char *tag, const char *path, const char *state)
+{
+    char *got_path = NULL, *got_state = NULL;
+    ASSERT_OK(tx_engine_load_checkpoint(e, dir, tag, &got_path, &got_state));
+    if (path)
+        assert_string_equal(got_path, path);
+    else
+        assert_null(got_path);
+    if (state)
+        assert_string_equal(got_state, state);
+    else
+        assert_null(got_state);
+    tx_text_free(got_path);
+    tx_text_free(got_state);
+}
+
+static void checkpoints_have_tags_and_a_clients_state(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"best\":0.10000000000000001,\"epoch\":3,\"note\":\"\u00e4\"}";
+    static const char *const bad[] = { "",
+                                       "a/b",
+                                       "..",
+                                       "iter_0000003",
+                                       "global_step4",
+                                       "latest",
+                                       "a b",
+                                       "\u00e4",
+                                       "a-name-that-is-longer-than-it-may-be" };
+    char dir[256], tagged[300], load[1024];
+    tx_config *cfg;
+    tx_engine *e = create(&cfg, "");
+    snprintf(dir, sizeof dir, "%s", in_scratch("tags"));
+    snprintf(tagged, sizeof tagged, "%s/epoch=3", dir);
+    expect_loaded(e, dir, NULL, NULL, NULL); /* nothing is there, which is no error where it is asked for */
+    ASSERT_FAILS(tx_engine_load_checkpoint(e, dir, NULL, NULL, NULL), TX_ERR_NOTFOUND, "tags");
+    train(e, 1, NULL);
+    ASSERT_OK(tx_engine_save_checkpoint(e, dir, NULL, NULL));
+    train(e, 2, NULL);
+    ASSERT_OK(tx_engine_save_checkpoint(e, dir, "epoch=3", text));
+    assert_true(tx_path_exists(in_scratch("tags/epoch=3/manifest.json")));
+    ASSERT_OK(tx_engine_save_checkpoint(e, dir, "epoch=3", text)); /* again: it is replaced */
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        ASSERT_FAILS(tx_engine_save_checkpoint(e, dir, bad[i], NULL), TX_ERR_ARG, "cannot have the tag");
+    ASSERT_FAILS(tx_engine_save_checkpoint(e, dir, NULL, "[1]"), TX_ERR_ARG, "has to be a JSON object");
+    ASSERT_FAILS(tx_engine_save_checkpoint(e, dir, NULL, "{"), TX_ERR_ARG, "the client's state is no JSON");
+
+    expect_loaded(e, dir, "iter_0000001", in_scratch("tags/iter_0000001"), NULL);
+    assert_int_equal(tx_engine_iteration(e), 1);
+    expect_loaded(e, dir, NULL, tagged, "{\"best\":0.10000000000000001,\"epoch\":3,\"note\":\"ä\"}");
+    assert_int_equal(tx_engine_iteration(e), 3);
+    expect_loaded(e, dir, "epoch=4", NULL, NULL);
+    ASSERT_FAILS(tx_engine_load_checkpoint(e, dir, "epoch=4", NULL, NULL), TX_ERR_NOTFOUND, "epoch=4");
+    assert_int_equal(tx_engine_iteration(e), 3);
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+
+    snprintf(load, sizeof load, "--load %s", dir); /* what `latest` names is what a run goes on from */
+    e = create(&cfg, load);
+    assert_int_equal(tx_engine_iteration(e), 3);
+    train(e, 1, NULL);
+    ASSERT_OK(tx_engine_save_checkpoint(e, dir, NULL, NULL));
+    expect_loaded(e, dir, NULL, in_scratch("tags/iter_0000004"), NULL);
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+}
+
 /* ---- the N-th allocation fails, for all N ---- */
 
 static void every_allocation_may_fail(void **state)
@@ -707,6 +779,7 @@ int main(void)
         cmocka_unit_test(flops_count_the_matrices),
         SCRATCH_TEST(what_load_means),
         cmocka_unit_test(gradients_that_are_not_finite),
+        cmocka_unit_test(checkpoints_have_tags_and_a_clients_state),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(positions_begin_again_behind_a_document),
         cmocka_unit_test(attention_stays_in_its_document),

@@ -54,6 +54,24 @@ static tx_status iteration(tx_engine *e, reader *r, bool by_hand)
 
 /* ---- a rank ---- */
 
+static tx_status load(tx_engine *e, const char *dir)
+{
+    char *path, *state;
+    TX_TRY(tx_engine_load_checkpoint(e, dir, NULL, &path, &state));
+    bool good = path && strstr(path, "/half") && state && !strcmp(state, "{\"rank\":0}");
+    tx_text_free(path);
+    tx_text_free(state);
+    return good ? TX_OK : TX_FAIL(TX_ERR_NUMERIC, "another checkpoint, or another state of the client's");
+}
+
+/* What other ranks than the first say of the client's state does not count. */
+static tx_status save(tx_engine *e, const char *dir)
+{
+    char state[32];
+    snprintf(state, sizeof state, "{\"rank\": %d}", tx_engine_global_rank(e));
+    return tx_engine_save_checkpoint(e, dir, "half", state);
+}
+
 static tx_status train_rank(tx_engine *e, job *j, reader *r)
 {
     bool writes = tx_engine_global_rank(e) == 0;
@@ -66,7 +84,7 @@ static tx_status train_rank(tx_engine *e, job *j, reader *r)
     r->first = 1000;
     TX_TRY(tx_engine_eval_batch(e, 10, read_rows, r, &scored));
     if (writes) j->scored = scored, j->micro_steps = tx_engine_micro_steps(e);
-    return j->save ? tx_engine_save_checkpoint(e, j->save) : TX_OK;
+    return j->save ? save(e, j->save) : TX_OK;
 }
 
 static tx_status rank_of(tx_world *world, void *user)
@@ -88,7 +106,7 @@ static tx_status rank_of(tx_world *world, void *user)
     r.e = e;
     if (tx_engine_world_size(e) != j->n || tx_engine_global_rank(e) != tx_world_rank(world))
         st = TX_FAIL(TX_ERR_STATE, "another rank or size");
-    if (!st && j->load) TX_GOTO(tx_engine_load_checkpoint(e, j->load));
+    if (!st && j->load) TX_GOTO(load(e, j->load));
     if (!st) st = train_rank(e, j, &r);
 out:
     tx_engine_destroy(e);

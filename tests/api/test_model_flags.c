@@ -13,7 +13,7 @@ static void query_groups_are_key_value_heads(void **state)
     run_and_save(in_scratch("grouped"), "--group-query-attention", 5, 5);
     assert_same_checkpoint("named", "grouped");
     tx_engine *e = create(&cfg, "--group-query-attention --num-query-groups 3");
-    ASSERT_FAILS_LINES(tx_engine_load_checkpoint(e, in_scratch("named")), TX_ERR_ARG,
+    ASSERT_FAILS_LINES(tx_engine_load_checkpoint(e, in_scratch("named"), NULL, NULL, NULL), TX_ERR_ARG,
                        "--num-key-value-heads is 3, in the checkpoint it is 1");
     tx_engine_destroy(e);
     tx_config_free(cfg);
@@ -82,7 +82,7 @@ static void gated_mlps_resume_and_keep_their_shape(void **state)
     tx_engine *e = create(&cfg, "--no-bias-gelu-fusion --glu-activation geglu");
     const tx_params *ps = &e->trainer->model->params;
     assert_int_equal(tx_params_find(ps, "encoder.layers.0.mlp.dense_h_to_4h.weight")->dim[0], 8 * 48);
-    ASSERT_FAILS_LINES(tx_engine_load_checkpoint(e, in_scratch("cut")), TX_ERR_ARG,
+    ASSERT_FAILS_LINES(tx_engine_load_checkpoint(e, in_scratch("cut"), NULL, NULL, NULL), TX_ERR_ARG,
                        "--glu-activation is geglu, in the checkpoint it is swiglu");
     tx_engine_destroy(e);
     tx_config_free(cfg);

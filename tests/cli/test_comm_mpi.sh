@@ -30,9 +30,9 @@ ranks_fail "comm_ranks: rank 0: rank 3 has not reached barrier #1 of the world g
 
 # A rank that is killed ends the job within 10 s, and nothing stays behind.
 for where in "" hosts; do
-    timeout -k 5 60 mpirun -n 4 "$job" loop $where >pids 2>err </dev/null &
+    timeout -k 5 120 mpirun -n 4 "$job" loop $where >pids 2>err </dev/null &
     mpirun=$!
-    for _ in $(seq 100); do
+    for _ in $(seq 600); do
         [ "$(wc -l <pids)" -eq 4 ] && break
         sleep 0.1
     done

@@ -81,7 +81,7 @@ static void make_checkpoint(const family *of)
         train_pairs(e, 2);
     else
         train(e, 2, NULL);
-    ASSERT_OK(tx_engine_save_checkpoint(e, in_scratch("native")));
+    ASSERT_OK(tx_engine_save_checkpoint(e, in_scratch("native"), NULL, NULL));
     tx_engine_destroy(e);
     tx_config_free(cfg);
 }
