@@ -57,7 +57,7 @@ if ( . "$here/slurm.sh" ) >/dev/null 2>&1; then under_slurm; else echo "no Slurm
 # the launcher's link is first, after 14 s and the 13 s that MPI's daemons have until they are killed.
 job 3 --nproc_per_node 1 pretrain_gpt.py ${flags/--train-samples 32/--train-samples 800000} --micro-batch-size 1 --global-batch-size 6 \
     --step-timeout 10
-for i in $(seq 100); do grep -qE 'iteration +5/' out0 && break; sleep 0.1; done
+for i in $(seq 600); do grep -qE 'iteration +5/' out0 && break; sleep 0.1; done
 ip -n "${tag}2" link set eth0 down
 began=$SECONDS
 wait
