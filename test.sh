@@ -1,7 +1,8 @@
 #!/bin/bash
 # test.sh - installs what the tests need, builds, runs every test.
 #   ./test.sh              the release build
-#   ./test.sh asan         another preset of CMakePresets.json
+#   ./test.sh asan         another preset of CMakePresets.json; without the pages and examples of docs, whose commands are the
+#                          other tests' too
 #   ./test.sh clang        another: of its tests those in which numbers or a room's functions are checked. Its warnings are
 #                          of everything; what ranks, jobs and commands do, gcc's two builds run, and a compiler's fault
 #                          would show in the functions below
@@ -13,7 +14,8 @@ preset=${1:-release}
 extra=""
 only=""
 [ "$preset" = clang ] && extra="clang libomp-dev"
-[ "$preset" = clang ] && only="-L unit|op|golden"
+[ "$preset" = asan ] && only="-E cli_test_howto|cli_test_bert_example"
+[ "$preset" = clang ] && only="-L unit|op|golden -LE parallel|fault"
 [ "$preset" = tsan ] && only="-L threads"
 need_packages $BUILD_PACKAGES g++ libcmocka-dev xz-utils curl $extra
 
