@@ -1,4 +1,4 @@
-/* labels: unit parallel threads */
+/* labels: unit parallel */
 /* What ranks move in an iteration, counted in real ones and in dry runs, against the formulas of the papers. */
 #include "support.h"
 

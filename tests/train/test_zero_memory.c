@@ -1,4 +1,4 @@
-/* labels: unit parallel threads. What ZeRO's stages take: the formulas of the paper, and the bytes that are asked for.
+/* labels: unit parallel. What ZeRO's stages take: the formulas of the paper, and the bytes that are asked for.
  */
 #include "support.h"
 
