@@ -89,18 +89,19 @@ template <class T, int D, bool KEYS> struct bwd_block {
 #pragma unroll
                 for (int i = 0; i < X::n; i++) out0[m][j].v[i] = out1[m][j].v[i] = 0;
             }
-            if (KEYS) continue;
+            if constexpr (!KEYS) {
 #pragma unroll
-            for (int i = 0; i < X::n; i++) {
-                if (i && X::row_of(i) == X::row_of(i - 1)) continue;
-                int row = own + m * 16 + X::row(i), at = X::row_of(i);
-                flash_range seen = flash_seen(f, sample, i_b, row);
-                lse[m][at] = row < f.sq ? f.lse[lse_row(r) + row] * (float)LOG2E : 0;
-                delta[m][at] = row < f.sq ? f.delta[lse_row(r) + row] : 0;
-                lo[m][at] = seen.lo;
-                hi[m][at] = row < f.sq ? seen.hi : 0;
-                most_lo = seen.lo > most_lo ? seen.lo : most_lo;
-                least_hi = hi[m][at] < least_hi ? hi[m][at] : least_hi;
+                for (int i = 0; i < X::n; i++) {
+                    if (i && X::row_of(i) == X::row_of(i - 1)) continue;
+                    int row = own + m * 16 + X::row(i), at = X::row_of(i);
+                    flash_range seen = flash_seen(f, sample, i_b, row);
+                    lse[m][at] = row < f.sq ? f.lse[lse_row(r) + row] * (float)LOG2E : 0;
+                    delta[m][at] = row < f.sq ? f.delta[lse_row(r) + row] : 0;
+                    lo[m][at] = seen.lo;
+                    hi[m][at] = row < f.sq ? seen.hi : 0;
+                    most_lo = seen.lo > most_lo ? seen.lo : most_lo;
+                    least_hi = hi[m][at] < least_hi ? hi[m][at] : least_hi;
+                }
             }
         }
         if (KEYS) return;
