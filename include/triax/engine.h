@@ -100,8 +100,9 @@ TX_API tx_status tx_engine_eval_batch(tx_engine *e, int64_t n_samples, tx_read_f
 
 /* Publishes DIR/iter_NNNNNNN, or DIR/<tag>, and then DIR/latest. A crash or a full disk leaves what was there. Between
  * iterations only, collective.   @tag a name of the client's own, or NULL: letters, digits, _ - . =; --keep-last
- * removes none of these   @client_state a JSON object that is kept with it, rank 0's, or NULL TX_ERR_ARG: a tag or a
- * state that cannot be; TX_ERR_NUMERIC: a parameter is not finite; nothing is written then. */
+ * removes none of these   @client_state a JSON object that is kept with it, rank 0's, or NULL
+ *
+ *  TX_ERR_ARG: a tag or a state that cannot be; TX_ERR_NUMERIC: a parameter is not finite; nothing is written then. */
 TX_API tx_status tx_engine_save_checkpoint(tx_engine *e, const char *dir, const char *tag, const char *client_state);
 
 /* Reads one of triax's own checkpoints, of any layout, into an engine of the same shape; between iterations only,

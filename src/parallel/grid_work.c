@@ -1,5 +1,4 @@
 /* grid_work.c - what the ranks of a grid compute on. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "backend/backend.h"
