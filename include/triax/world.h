@@ -2,7 +2,7 @@
  *
  *      static tx_status rank_of(tx_world *world, void *user)      // a training on each of 4 threads
  *      {
- *          ... tx_engine_initialize(&e, &(tx_engine_args){ sizeof args, .config = cfg, .world = world, ... }) ...
+ *          ... tx_engine_initialize(&e, &(tx_engine_args){ .size = sizeof(tx_engine_args), .world = world, ... }) ...
  *      }
  *      tx_world_threads(4, rank_of, user);
  *

@@ -39,6 +39,8 @@ typedef struct tx_ckpt_state {
     const char *tag; /* saving: the folder's name, a client's own (tx_checkpoint_check_tag); NULL: iter_<iteration> */
 } tx_ckpt_state;
 
+#define TX_PRODUCTS_FILE "gpu_products.txt" /* a run's, beside its checkpoints (train/products.h) */
+
 #define TX_CKPT_MODEL "model" /* the part that is the model's weights */
 
 enum { TX_CKPT_MAX_PARTS = 3, TX_CKPT_WINDOW = 1 << 20 };

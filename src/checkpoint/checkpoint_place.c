@@ -213,7 +213,7 @@ static tx_status find_huggingface(const char *dir, tx_ckpt_kind *out)
 /* What a run leaves in the folder before its first checkpoint. */
 static bool is_record(const char *name)
 {
-    return !strcmp(name, "metrics.jsonl") || !strcmp(name, "gpu_products.txt") ||
+    return !strcmp(name, "metrics.jsonl") || !strcmp(name, TX_PRODUCTS_FILE) ||
            !strncmp(name, TX_REPLAY_PREFIX, sizeof TX_REPLAY_PREFIX - 1);
 }
 

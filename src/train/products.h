@@ -8,9 +8,8 @@
 #ifndef TX_TRAIN_PRODUCTS_H
 #define TX_TRAIN_PRODUCTS_H
 
+#include "checkpoint/checkpoint.h"
 #include "comm/comm.h"
-
-#define TX_PRODUCTS_FILE "gpu_products.txt"
 
 /* Collective: of all shapes that the dry run has shown and that have no algorithm each gets one, on the first rank that
  * has it. Takes memory for the time of it. */
