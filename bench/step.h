@@ -87,7 +87,7 @@ static int32_t *random_samples(int argc, char **argv)
     return rows;
 }
 
-static tx_status same_rows(void *user, int64_t micro, const int32_t **rows)
+static tx_status same_rows(void *user, int64_t micro, const void **rows)
 {
     (void)micro;
     *rows = user;

@@ -29,6 +29,9 @@
 #include <stdint.h>
 
 #include "triax/config.h"
+#include "triax/data.h"
+#include "triax/model.h"
+#include "triax/optimizer.h"
 #include "triax/world.h"
 
 #ifdef __cplusplus
@@ -37,6 +40,13 @@ extern "C" {
 
 typedef struct tx_engine tx_engine;
 
+/* ---- what a client may bring, as to DeepSpeed's initialize: model.h, optimizer.h, data.h, and: ---- */
+
+/* This rank's place on the three axes, by the client's own count (Megatron's mpu); sizes are those of the options. */
+typedef struct tx_rank_place {
+    int tensor, pipeline, data;
+} tx_rank_place;
+
 typedef struct tx_engine_args {
     size_t size;       /* sizeof(tx_engine_args) */
     tx_config *config; /* as tx_engine_create's cfg */
@@ -44,6 +54,15 @@ typedef struct tx_engine_args {
     tx_world *world; /* the ranks; borrowed, outlives the engine. NULL: this process as its launcher started it; the
                         engine opens and closes it, and MPI with it. With --world-size 1 the engine is alone in any
                         process */
+    /* NULL: the options'. Of all of them what they point to outlives the engine. */
+    const tx_client_model *model; /* model.h; vocab_size is not read then */
+    const tx_client_optimizer *optimizer;
+    tx_lr_fn *lr;
+    void *lr_user;
+    const tx_param_group *group; /* [n_groups] */
+    int n_groups;
+    const tx_training_data *data; /* for tx_engine_forward, tx_engine_train_batch without a batch of their own */
+    const tx_rank_place *place;   /* NULL: tensor fastest, then data, then pipeline, as Megatron */
 } tx_engine_args;
 
 /* tx_engine_create on several ranks. Collective. Also TX_ERR_ARG: ranks that have other options, a layout that does not
@@ -61,13 +80,15 @@ TX_API void tx_engine_destroy(tx_engine *e); /* NULL allowed. Collective, unless
 
 /* ---- one micro-batch; forward, backward, step, in this order (else TX_ERR_STATE) ---- */
 
-/* @tokens [micro_batch_size][seq_length + 1]: inputs are the first seq_length, labels the last.
+/* @batch this rank's next micro-batch, in the host's memory; NULL: the next one of the training data.
+ * Of a client's model const void *const [n_inputs]: where each input is, [micro_batch_size, as declared].
+ * Of "pretrain-gpt" const int32_t [micro_batch_size][seq_length + 1]: inputs are the first seq_length, labels the last.
  * An engine of "pretrain-bert" takes a row of 3 seq_length + 2 numbers a sample: seq_length tokens, then as many token
  * types (0, 1) and labels (what is under the mask, or -1), how many of the tokens are real, the others being padding at
  * the end, and 1 where the second segment stands first. At most --mask-prob of a micro-batch's positions have a label.
  * @loss mean cross-entropy over the micro-batch's tokens, nats; of a BERT the sum of both losses. Errors:
  * TX_ERR_FORMAT for an id outside the vocabulary, or a row that cannot be. */
-TX_API tx_status tx_engine_forward(tx_engine *e, const int32_t *tokens, double *loss);
+TX_API tx_status tx_engine_forward(tx_engine *e, const void *batch, double *loss);
 
 /* Adds the gradients of that loss, averaged over the micro-batches of the global batch. */
 TX_API tx_status tx_engine_backward(tx_engine *e);
@@ -81,15 +102,16 @@ TX_API tx_status tx_engine_step(tx_engine *e);
 TX_API bool tx_engine_is_gradient_accumulation_boundary(const tx_engine *e);
 
 /* The same without dropout and gradients; between iterations or micro-batches, not between forward and step. */
-TX_API tx_status tx_engine_evaluate(tx_engine *e, const int32_t *tokens, double *loss);
+TX_API tx_status tx_engine_evaluate(tx_engine *e, const void *batch, double *loss);
 
 /* ---- a whole global batch: what a pipeline takes (with one forward, backward and step are TX_ERR_STATE) ---- */
 
-/* Gives the rows of this rank's micro-batch `micro` of the global batch, from 0, as tx_engine_forward takes them;
- * borrowed until the next call. Called on ranks that read tokens or labels. */
-typedef tx_status tx_read_fn(void *user, int64_t micro, const int32_t **rows);
+/* Gives this rank's micro-batch `micro` of the global batch, from 0, as tx_engine_forward takes it; borrowed until the
+ * next call. Called on ranks that read inputs. */
+typedef tx_status tx_read_fn(void *user, int64_t micro, const void **batch);
 
-/* Forward and backward of all micro-batches, and step.   @loss the mean over all ranks' micro-batches */
+/* Forward and backward of all micro-batches, and step.   @read NULL: the training data's
+ * @loss the mean over all ranks' micro-batches */
 TX_API tx_status tx_engine_train_batch(tx_engine *e, tx_read_fn *read, void *user, double *loss);
 
 /* The mean loss of the first n_samples samples that the data-parallel ranks' micro-batches hold in turn, without

@@ -126,9 +126,9 @@ void tx_engine_destroy(tx_engine *e)
     tx_free(e);
 }
 
-tx_status tx_engine_forward(tx_engine *e, const int32_t *tokens, double *loss)
+tx_status tx_engine_forward(tx_engine *e, const void *batch, double *loss)
 {
-    return ended(e, tx_trainer_forward(e->trainer, tokens, loss));
+    return ended(e, tx_trainer_forward(e->trainer, batch, loss));
 }
 
 tx_status tx_engine_backward(tx_engine *e)
@@ -148,10 +148,10 @@ bool tx_engine_is_gradient_accumulation_boundary(const tx_engine *e)
     return tx_trainer_at_boundary(e->trainer);
 }
 
-tx_status tx_engine_evaluate(tx_engine *e, const int32_t *tokens, double *loss)
+tx_status tx_engine_evaluate(tx_engine *e, const void *batch, double *loss)
 {
     tx_loss_sum sum[TX_MAX_LOSSES];
-    TX_TRY(ended(e, tx_trainer_evaluate(e->trainer, tokens, e->trainer->b, sum)));
+    TX_TRY(ended(e, tx_trainer_evaluate(e->trainer, batch, e->trainer->b, sum)));
     *loss = 0;
     for (int k = 0; k < e->trainer->model->n_losses; k++) *loss += sum[k].n ? sum[k].sum / (double)sum[k].n : 0;
     return TX_OK;

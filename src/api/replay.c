@@ -85,7 +85,7 @@ static tx_status catch_up(replay *r)
     return tx_train_until(t, r->data, last);
 }
 
-static tx_status read_micro(void *user, int64_t micro, const int32_t **rows)
+static tx_status read_micro(void *user, int64_t micro, const void **rows)
 {
     const replay *r = user;
     int64_t size = r->engine->trainer->b * r->file.row, at = micro - r->file.first_micro;

@@ -38,6 +38,19 @@ tx_tensor tx_tensor3(void *data, tx_dtype t, int64_t d0, int64_t d1, int64_t d2)
     return (tx_tensor){ .data = data, .dtype = t, .n_dims = 3, .dim = { d0, d1, d2 }, .stride = { d1 * d2, d2, 1 } };
 }
 
+tx_tensor tx_tensor_of(void *data, tx_dtype t, int n_dims, const int64_t *dim)
+{
+    tx_tensor x = { .data = data, .dtype = t, .n_dims = n_dims };
+    int64_t stride = 1;
+    TX_ASSERT(n_dims >= 1 && n_dims <= TX_MAX_DIMS);
+    for (int i = n_dims - 1; i >= 0; i--) {
+        x.dim[i] = dim[i];
+        x.stride[i] = stride;
+        stride *= dim[i];
+    }
+    return x;
+}
+
 tx_tensor tx_push1(tx_arena *a, tx_dtype t, int64_t d0)
 {
     return tx_tensor1(tx_arena_push(a, (size_t)d0 * tx_dtype_size(t)), t, d0);

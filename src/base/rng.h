@@ -1,23 +1,15 @@
-/* rng.h - counter-based random numbers: Philox4x32-10 (Salmon et al., SC 2011).
- *
- *  A number is a pure function of (seed, stream, step, index), so initial weights and dropout masks do not depend on
- *  which rank or thread asks, in which order, or after which restart. `stream` says what the numbers are for
- *  (a parameter's name hashed, a layer's dropout site), `index` which of them. */
+/* rng.h - the words behind triax/random.h's numbers: Philox4x32-10 (Salmon et al., SC 2011). */
 #ifndef TX_BASE_RNG_H
 #define TX_BASE_RNG_H
 
 #include <stdint.h>
 
+#include "triax/random.h"
+
 /* In front of a function that kernels call as well (backend/gpu/port.h says what). */
 #ifndef TX_DEVICE_CODE
 #define TX_DEVICE_CODE
 #endif
-
-typedef struct tx_rng {
-    uint64_t seed;
-    uint32_t stream;
-    uint32_t step;
-} tx_rng;
 
 /* Four 32-bit words for counter `index`. */
 TX_DEVICE_CODE static inline void tx_rng_u32x4(const tx_rng *r, uint64_t index, uint32_t out[4])
@@ -47,16 +39,7 @@ TX_DEVICE_CODE static inline uint32_t tx_rng_u16(const tx_rng *r, uint64_t i)
     return (w[(i >> 1) & 3] >> ((i & 1) * 16)) & 0xffffu;
 }
 
-/* Element i of the stream's uniforms in [0,1), 53 bits: two per counter. */
-double tx_rng_uniform(const tx_rng *r, uint64_t i);
-
-/* Element i of the stream's standard normals (Box-Muller): two per counter. */
-double tx_rng_normal(const tx_rng *r, uint64_t i);
-
 /* Elements 2k and 2k + 1 of the normals, for half the price. */
 void tx_rng_normal_pair(const tx_rng *r, uint64_t k, double out[2]);
-
-/* A stream number from a name (FNV-1a). */
-uint32_t tx_rng_stream(const char *name);
 
 #endif

@@ -9,6 +9,7 @@
 #include "nn/param.h"
 #include "parallel/grid.h"
 #include "parallel/pp_schedule.h"
+#include "triax/model.h"
 
 /* One micro-batch as a model sees it: s-major, as Megatron lays activations out. A pipeline's stage computes one chunk
  * of the model at a time, for several micro-batches in turn; each such pair has a slot, where what backward needs is
@@ -26,7 +27,8 @@ typedef struct tx_batch {
                        * label; absent: all */
     int64_t n_labels; /* with `row`: what is predicted. Labels from there on are -1, and their row is the first */
     tx_tensor pair_label, pair_weight,
-        pair_loss; /* [b] i32, fp32, fp32: the same of the binary head, if there is one */
+        pair_loss;                  /* [b] i32, fp32, fp32: the same of the binary head, if there is one */
+    tx_tensor input[TX_MAX_INPUTS]; /* a client's model: its own, instead of all above but weight and loss */
     tx_dropout_key dropout;
     int chunk, slot;
     tx_tensor x; /* input of a chunk that is not the first; the caller's, until the slot's bwd, or where the
@@ -52,7 +54,7 @@ typedef struct tx_decode {
     tx_kv_cache *kv;           /* one per layer of this stage */
 } tx_decode;
 
-enum { TX_MAX_CHUNKS = 64, TX_MAX_LOSSES = 2, TX_BATCH_BUFFERS = 12 };
+enum { TX_MAX_CHUNKS = 64, TX_MAX_LOSSES = 2, TX_BATCH_BUFFERS = 12 + TX_MAX_INPUTS };
 
 /* The losses of some tokens, or of some samples. */
 typedef struct tx_loss_sum {
@@ -105,8 +107,12 @@ typedef struct tx_model_type {
     tx_status (*hold)(tx_model *m, int n_slots); /* room for so many; one after create. TX_ERR_NOMEM */
     /* The batch's own tensors, contiguous and at TX_DRY_ADDRESS: shapes for b samples of s positions. */
     void (*shape)(const tx_model *m, const tx_config *cfg, tx_batch *batch, int64_t s, int64_t b);
-    /* Samples into these tensors.  @rows [b][row_len].  TX_ERR_FORMAT: an id that is none of the vocabulary's */
-    tx_status (*fill)(const tx_model *m, tx_batch *batch, const int32_t *rows, const tx_batch_rule *rule);
+    /* What goes between pipeline stages of a model of one chunk a stage, in front of this rank's and behind it, absent
+     * at the ends; NULL: [s, b, h] of the stream */
+    void (*between)(const tx_model *m, int64_t b, tx_tensor *front, tx_tensor *behind);
+    /* Samples into these tensors.  @rows [b][row_len] i32, or of a client's [n_inputs] pointers.  TX_ERR_FORMAT: an id
+     * that is none of the vocabulary's */
+    tx_status (*fill)(const tx_model *m, tx_batch *batch, const void *rows, const tx_batch_rule *rule);
     /* Behind the last chunk's forward: of the first n_samples samples.  @sum [n_losses] */
     void (*losses)(const tx_model *m, const tx_batch *batch, int64_t n_samples, tx_loss_sum *sum);
     /* The batch's chunk; the last one gives the loss of every token. With `train` also pushes on c->acts what bwd pops,
@@ -126,6 +132,10 @@ typedef struct tx_model_type {
 
 const tx_model_type *tx_model_type_find(const char *name);   /* NULL if there is none */
 const tx_model_type *tx_model_type_of(const tx_config *cfg); /* by --model-type, which the options have checked */
+
+/* client/: a rank's part of a client's own model, whose declaration outlives it. TX_ERR_ARG: it cannot be. */
+tx_status tx_client_model_create(tx_model **out, const tx_config *cfg, const tx_client_model *client,
+                                 const tx_grid *grid);
 
 /* Where the tensors of a batch are that are its own, absent ones too. */
 void tx_batch_buffers(tx_batch *batch, tx_tensor *own[TX_BATCH_BUFFERS]);

@@ -17,12 +17,10 @@
 
 #include "backend/ops.h"
 #include "base/status.h"
+#include "triax/model.h"
 
 #define TX_PARAM_ALIGN    TX_SUMSQ_BLOCK /* so that a stretch of a tensor has whole blocks of the norm's */
 #define TX_PARAM_NAME_MAX 128
-
-typedef enum tx_init { TX_INIT_ZERO, TX_INIT_ONE, TX_INIT_NORMAL, TX_INIT_SCALED } tx_init;
-typedef enum tx_decay { TX_NO_DECAY, TX_DECAY } tx_decay;
 
 /* What the first contribution to a gradient in an iteration does: it is added to zeros, or, of a matrix that only
  * products contribute to before anything else, written. Zeros need neither be written nor read then. */
@@ -36,13 +34,6 @@ typedef enum tx_over_tp {
     TX_PARTS  /* all of it on each; with sequence parallelism a rank's gradient is that of its part of the sequence, and
                  theirs have to be summed. Without, as TX_SAME */
 } tx_over_tp;
-
-/* What a layer's code sees of a parameter. */
-typedef struct tx_weight {
-    tx_tensor value; /* [dims] */
-    tx_tensor grad;  /* [dims], accumulated by backward */
-    bool fresh;      /* grad holds nothing yet: this micro-batch's first contribution writes it */
-} tx_weight;
 
 /* One row of a layer's declaration: shape letters are looked up in the model's tx_dims ("q/t,h", "f", "V/t,h"). */
 typedef struct tx_param_decl {

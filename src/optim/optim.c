@@ -34,10 +34,11 @@ typedef struct tx__optim_sums {
     char bad[128]; /* the first tensor that is not finite, or "" */
 } sums;
 
-tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, tx_comm *ranks, tx_device *device,
-                        const tx_optim_range *range, int n_ranges)
+tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_client_optimizer *client, tx_comm *ranks,
+                        tx_device *device, const tx_optim_range *range, int n_ranges)
 {
     static const char what[] = "the gradient norm";
+    (void)client;
     *o = (tx_optim){ .type = tx_optim_type_find(cfg->optimizer),
                      .cfg = cfg,
                      .ranks = ranks,

@@ -12,6 +12,7 @@
 #include "base/step_record.h"
 #include "comm/comm.h"
 #include "config/config.h"
+#include "triax/optimizer.h"
 
 enum { TX_OPTIM_MAX_STATE = 2 };
 
@@ -77,10 +78,10 @@ struct tx_optim {
 /* Of that name; the words of --optimizer are the names there are. */
 const tx_optim_type *tx_optim_type_find(const char *name);
 
-/* The optimizer that cfg->optimizer names. range, cfg and ranks are the caller's and outlive it. Norms and
- * counts are collective over `ranks`. TX_ERR_NOMEM. */
-tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, tx_comm *ranks, tx_device *device,
-                        const tx_optim_range *range, int n_ranges);
+/* The optimizer that cfg->optimizer names, or the client's (NULL: there is none). range, cfg and ranks are the caller's
+ * and outlive it. Norms and counts are collective over `ranks`. TX_ERR_NOMEM. */
+tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_client_optimizer *client, tx_comm *ranks,
+                        tx_device *device, const tx_optim_range *range, int n_ranges);
 void tx_optim_deinit(tx_optim *o);
 
 /* Between the gradients and the update: the L2 norm of them all, and with it the gate of the steps that follow: clipped

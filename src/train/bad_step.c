@@ -25,7 +25,7 @@ static int64_t micro_begin(const job *j, int64_t micro)
     return tx_train_position(j->t->cfg, j->bad.iteration, j->bad.consumed_train_samples) + micro * j->t->b;
 }
 
-static tx_status read_micro(void *user, int64_t micro, const int32_t **rows)
+static tx_status read_micro(void *user, int64_t micro, const void **rows)
 {
     job *j = user;
     TX_TRY(tx_feed_read(j->feed, j->t, micro_begin(j, micro)));

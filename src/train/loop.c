@@ -97,7 +97,7 @@ typedef struct reader {
     double shown;      /* clock */
 } reader;
 
-static tx_status read_micro(void *user, int64_t micro, const int32_t **rows)
+static tx_status read_micro(void *user, int64_t micro, const void **rows)
 {
     reader *r = user;
     int64_t each = r->t->b * r->t->grid->dp.size, done = micro * each;

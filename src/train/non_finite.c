@@ -113,7 +113,7 @@ static void add_hit(tx_non_finite *f, const tx_trainer *t, const tx_watch *w)
 static tx_status run_watched(tx_trainer *t, const tx_bad_iteration *bad, tx_micro_batch_fn *read, void *user,
                              tx_watch *w, int64_t *micro)
 {
-    const int32_t *rows;
+    const void *rows;
     double loss;
     t->grads_begin = true;
     for (t->micro = bad->first_micro; t->micro < bad->first_micro + bad->n_micro && !w->op; t->micro++) {

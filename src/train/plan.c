@@ -6,6 +6,8 @@
 #include "base/alloc.h"
 #include "checkpoint/checkpoint.h"
 
+const tx_client tx_no_client;
+
 /* ---- sizes that can be counted ---- */
 
 /* Bounds of single options leave products of them that overflow 64 bits. An upper bound of all of them, in floating
@@ -28,10 +30,12 @@ static tx_status check_sizes(const tx_config *cfg, int64_t vocab_size)
         (long long)cfg->seq_length, params + acts);
 }
 
-tx_status tx__plan_open(tx_ctx *c, tx_model **m, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid)
+tx_status tx__plan_open(tx_ctx *c, tx_model **m, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid,
+                        const tx_client *client)
 {
     TX_TRY(check_sizes(cfg, vocab_size));
     TX_TRY(tx_grid_ctx(c, grid, cfg->device, (int)cfg->threads, true));
+    if (client->model) return tx_client_model_create(m, cfg, client->model, grid);
     return tx_model_type_of(cfg)->create(m, cfg, vocab_size, grid);
 }
 
@@ -113,12 +117,12 @@ static tx_status find_gpu_free(const tx_ctx *c, size_t *out)
 }
 
 tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, tx_ctx *c, tx_model *m, const tx_config *cfg,
-                        bool is_training, tx_stage *stage, tx_zero *zero)
+                        bool is_training, tx_stage *stage, tx_zero *zero, const tx_client *client)
 {
     const tx_grid *g = tx_grid_of(c);
     int64_t n_micro = is_training ? cfg->global_batch_size / (cfg->micro_batch_size * g->dp.size) : 1;
     TX_ASSERT(c->dry);
-    TX_TRY(tx_zero_open(zero, c, &m->params, cfg, m->dtype, is_training));
+    TX_TRY(tx_zero_open(zero, c, &m->params, cfg, m->dtype, is_training, client->optimizer));
     TX_TRY(tx_stage_open(stage, c, m, cfg, n_micro, is_training));
     const tx_stage_hooks score = { .units = &zero->hooks };
     TX_TRY(tx_stage_run(stage, 1 < n_micro && m->n_chunks > 1 ? g->pp.size : 1, false, &score));
@@ -356,8 +360,8 @@ tx_status tx_plan_stage(tx_run_plan *out, const tx_config *cfg, int64_t vocab_si
     int dp = (int)tx_config_data_parallel(cfg);
     tx_status st;
     TX_GOTO(tx_grid_plan(&grid, stage * tp * dp, tp, pp, dp, cfg->sequence_parallel));
-    TX_GOTO(tx__plan_open(&c, &m, cfg, vocab_size, &grid));
-    TX_GOTO(tx__plan_step(&p.memory, &p.sizes, &c, m, cfg, true, &run, &zero));
+    TX_GOTO(tx__plan_open(&c, &m, cfg, vocab_size, &grid, &tx_no_client));
+    TX_GOTO(tx__plan_step(&p.memory, &p.sizes, &c, m, cfg, true, &run, &zero, &tx_no_client));
     TX_GOTO(count_params(&p, cfg, vocab_size, m->vocab_padded - m->n_valid));
     tx_volume_read(&p.volume, &grid);
     p.formula = tx__plan_formula(&zero);

@@ -11,6 +11,7 @@
 #include "model/model.h"
 #include "optim/optim.h"
 #include "parallel/volume.h"
+#include "train/client.h"
 #include "train/stage.h"
 #include "zero/zero.h"
 
@@ -83,14 +84,15 @@ tx_status tx_plan_run(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size
 /* ---- the steps of it, for the trainer ---- */
 
 /* A context in its dry run and a model without weights; both are the caller's also on failure, zeroed or not. */
-tx_status tx__plan_open(tx_ctx *c, tx_model **m, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid);
+tx_status tx__plan_open(tx_ctx *c, tx_model **m, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid,
+                        const tx_client *client);
 
 /* Opens the stage and the rank's share of the training state, and runs a step dry: evaluation, and with `train`
  * forward, backward and update. Of many micro-batches it runs as many as show all there is: what they move, the groups'
  * volumes, is made to be that of all of them.
  * @sizes the formulas' for these; NULL allowed */
 tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, tx_ctx *c, tx_model *m, const tx_config *cfg,
-                        bool train, tx_stage *stage, tx_zero *zero);
+                        bool train, tx_stage *stage, tx_zero *zero, const tx_client *client);
 
 /* Elements of --async-save's copy of what the rank saves; 0: there is none. */
 int64_t tx__plan_copy_numel(const tx_zero *z);

@@ -60,21 +60,23 @@ static tx_status choose_products(tx_trainer *t)
     return tx_comm_agree(t->grid->world, writes ? tx_products_write(t->products, dir) : TX_OK);
 }
 
-tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t vocab_size, int32_t eod, bool train,
-                            const tx_grid *grid)
+tx_status tx_trainer_open(tx_trainer **out, const tx_trainer_args *args)
 {
+    const tx_config *cfg = args->cfg;
     tx_trainer *t;
     const char *eod_flag = tx_trainer_eod_flag(cfg);
-    if (eod < 0 && eod_flag) return TX_FAIL(TX_ERR_ARG, "%s: the vocabulary has no <|endoftext|>", eod_flag);
+    if (args->eod < 0 && eod_flag) return TX_FAIL(TX_ERR_ARG, "%s: the vocabulary has no <|endoftext|>", eod_flag);
     TX_TRY(tx_alloc(&t, 1, sizeof *t, "the trainer"));
+    bool train = args->train;
     tx_memory planned;
     tx_status st;
     t->cfg = cfg;
-    t->grid = grid ? grid : &tx_grid_alone;
+    t->grid = args->grid ? args->grid : &tx_grid_alone;
+    t->client = args->client ? args->client : &tx_no_client;
     t->s = cfg->seq_length;
     t->b = cfg->micro_batch_size;
     t->n_micro = train ? tx__trainer_n_micro(t) : 1;
-    t->eod = eod;
+    t->eod = args->eod;
     t->lr_override = -1;
     t->grads_begin = true;
     t->scaler = tx_loss_scaler_from_config(cfg);
@@ -82,10 +84,10 @@ tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t voca
         t->schedule = tx_schedule_from_config(cfg);
         tx__trainer_move_schedule(t);
     }
-    TX_GOTO(tx__plan_open(&t->ctx, &t->model, cfg, vocab_size, t->grid));
-    TX_GOTO(tx__plan_step(&planned, NULL, &t->ctx, t->model, cfg, train, &t->stage, &t->zero));
+    TX_GOTO(tx__plan_open(&t->ctx, &t->model, cfg, args->vocab_size, t->grid, t->client));
+    TX_GOTO(tx__plan_step(&planned, NULL, &t->ctx, t->model, cfg, train, &t->stage, &t->zero, t->client));
     t->gpu_free = planned.gpu_free;
-    if (train) TX_GOTO(tx_fit_check(cfg, vocab_size, &planned));
+    if (train) TX_GOTO(tx_fit_check(cfg, args->vocab_size, &planned));
     if (train) TX_GOTO(choose_products(t));
     TX_GOTO(tx_zero_take(&t->zero));
     int64_t n_copy = tx__plan_copy_numel(&t->zero);
@@ -104,6 +106,13 @@ tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t voca
 out:
     if (st) tx_trainer_destroy(t);
     return st;
+}
+
+tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t vocab_size, int32_t eod, bool train,
+                            const tx_grid *grid)
+{
+    return tx_trainer_open(
+        out, &(tx_trainer_args){ .cfg = cfg, .vocab_size = vocab_size, .eod = eod, .train = train, .grid = grid });
 }
 
 void tx_trainer_destroy(tx_trainer *t)
@@ -148,7 +157,7 @@ int64_t tx_trainer_row_len(const tx_trainer *t)
 
 /* The objective is the mean over all ranks' micro-batches of each one's mean losses: Megatron's loss averaging. Times
  * the loss scale. */
-tx_status tx__trainer_fill(const tx_trainer *t, tx_batch *batch, const int32_t *rows)
+tx_status tx__trainer_fill(const tx_trainer *t, tx_batch *batch, const void *rows)
 {
     const tx_batch_rule rule = { .eod = t->eod,
                                  .eod_mask_loss = t->cfg->eod_mask_loss,
@@ -162,7 +171,7 @@ static tx_status fill(void *user, int64_t micro, tx_batch *batch)
 {
     tx_trainer *t = user;
     const tx_pp_chunk *chunk = &t->model->chunk[batch->chunk];
-    const int32_t *rows = t->run.rows;
+    const void *rows = t->run.rows;
     int64_t data = t->grid->dp.size, n = t->b * tx_trainer_row_len(t);
     batch->dropout = (tx_dropout_key){
         .seed = (uint64_t)t->cfg->seed,
@@ -179,7 +188,7 @@ static tx_status fill(void *user, int64_t micro, tx_batch *batch)
         tx__trainer_note(t, "at a micro-batch");
     }
     if (t->dump_iteration == t->iteration + 1 && batch->dropout.on)
-        memcpy(t->dump_tokens + micro * n, rows, (size_t)n * sizeof *rows);
+        memcpy(t->dump_tokens + micro * n, rows, (size_t)n * sizeof *t->dump_tokens);
     return tx__trainer_fill(t, batch, rows);
 }
 
@@ -268,7 +277,7 @@ static tx_status no_pipeline(const tx_trainer *t)
     return TX_FAIL(TX_ERR_STATE, "with %d pipeline stages a whole iteration is trained at a time", t->grid->pp.size);
 }
 
-tx_status tx_trainer_forward(tx_trainer *t, const int32_t *rows, double *loss)
+tx_status tx_trainer_forward(tx_trainer *t, const void *rows, double *loss)
 {
     TX_TRY(no_pipeline(t));
     if (t->want != TX_WANT_FORWARD)
@@ -292,7 +301,7 @@ tx_status tx_trainer_backward(tx_trainer *t)
     return TX_OK;
 }
 
-tx_status tx_trainer_evaluate(tx_trainer *t, const int32_t *rows, int64_t n_samples, tx_loss_sum *sum)
+tx_status tx_trainer_evaluate(tx_trainer *t, const void *rows, int64_t n_samples, tx_loss_sum *sum)
 {
     TX_TRY(no_pipeline(t));
     if (t->want != TX_WANT_FORWARD) return TX_FAIL(TX_ERR_STATE, "evaluate was called between forward and step");

@@ -26,11 +26,12 @@
 
 /* *rows = this rank's samples of micro-batch `micro` of the iteration, from 0, [b][row_len] as the model reads them
  * (tx_model_type), a GPT s + 1 ids; borrowed until the next call. */
-typedef tx_status tx_micro_batch_fn(void *user, int64_t micro, const int32_t **rows);
+typedef tx_status tx_micro_batch_fn(void *user, int64_t micro, const void **rows);
 
 typedef struct tx_trainer {
-    const tx_config *cfg; /* borrowed */
-    const tx_grid *grid;  /* borrowed */
+    const tx_config *cfg;    /* borrowed */
+    const tx_grid *grid;     /* borrowed */
+    const tx_client *client; /* borrowed */
     tx_ctx ctx;
     tx_model *model;
     tx_stage stage; /* the micro-batches' buffers and activations */
@@ -45,7 +46,7 @@ typedef struct tx_trainer {
     struct {
         tx_micro_batch_fn *read; /* NULL: rows are given */
         void *user;
-        const int32_t *rows;
+        const void *rows;
         int64_t n_samples; /* of an evaluation, over all data ranks */
         double sum[TX_MAX_LOSSES];
         tx_loss_sum *sums;
@@ -91,11 +92,22 @@ bool tx_trainer_has_states(const tx_trainer *t);
 /* The option that asks where documents end, as it is typed; NULL: none does. */
 const char *tx_trainer_eod_flag(const tx_config *cfg);
 
+typedef struct tx_trainer_args {
+    const tx_config *cfg;    /* complete; outlives the trainer, as do the next two */
+    const tx_grid *grid;     /* NULL: of one rank alone */
+    const tx_client *client; /* NULL: there is none */
+    int64_t vocab_size;
+    int32_t eod; /* -1: there is none */
+    bool train;
+} tx_trainer_args;
+
 /* Builds the model for `vocab_size` tokens, plans and takes all memory, draws initial weights.
- * cfg is complete and outlives the trainer, as does the grid (NULL: of one rank alone). eod -1: there is none;
- * TX_ERR_ARG when an option needs it. Without `train` there are no gradients, no optimizer and no initial weights: the
- * trainer can only load and evaluate. With it
+ * TX_ERR_ARG when an option needs an eod. Without `train` there are no gradients, no optimizer and no initial weights:
+ * the trainer can only load and evaluate. With it
  * --memory-limit holds: TX_ERR_NOMEM before anything large is taken, with the changes that make it fit (fit.h). */
+tx_status tx_trainer_open(tx_trainer **out, const tx_trainer_args *args);
+
+/* The same without a client. */
 tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t vocab_size, int32_t eod, bool train,
                             const tx_grid *grid);
 void tx_trainer_destroy(tx_trainer *t); /* NULL allowed */
@@ -113,7 +125,7 @@ tx_status tx_trainer_train(tx_trainer *t, tx_micro_batch_fn *read, void *user);
  * Next micro-batch of the iteration. @rows [b][row_len]; @loss mean over its tokens, nats, this rank's, and with
  * several losses their sum.
  */
-tx_status tx_trainer_forward(tx_trainer *t, const int32_t *rows, double *loss);
+tx_status tx_trainer_forward(tx_trainer *t, const void *rows, double *loss);
 tx_status tx_trainer_backward(tx_trainer *t);
 /* After the iteration's last micro-batch: clip, update, count. Else only counts. TX_ERR_NUMERIC when gradients were
  * not finite --max-consecutive-skips times in a row (the message names the first bad tensor); the state is then that
@@ -126,7 +138,7 @@ bool tx_trainer_at_boundary(const tx_trainer *t);
 /* Losses without dropout and without gradients; the training state is as before. Summed over the counted tokens of the
  * micro-batch's first n_samples rows (a data set need not end with a full batch). @rows [b][row_len], all readable
  * @sum [n_losses] */
-tx_status tx_trainer_evaluate(tx_trainer *t, const int32_t *rows, int64_t n_samples, tx_loss_sum *sum);
+tx_status tx_trainer_evaluate(tx_trainer *t, const void *rows, int64_t n_samples, tx_loss_sum *sum);
 
 /* Mean losses of the n_samples that the data ranks' micro-batches hold in turn, each micro-batch's mean weighing as its
  * samples do. Without dropout and gradients.   @mean [n_losses] */
@@ -178,7 +190,7 @@ tx_status tx_trainer_set_origin(tx_trainer *t, const char *path);
 tx_memory tx_trainer_memory(const tx_trainer *t);
 
 /* Samples into a batch's buffers. */
-tx_status tx__trainer_fill(const tx_trainer *t, tx_batch *batch, const int32_t *rows);
+tx_status tx__trainer_fill(const tx_trainer *t, tx_batch *batch, const void *rows);
 
 /* All ranks' GPUs make matrix products alike from now on, and t->products says how. Collective. */
 tx_status tx__trainer_agree_products(tx_trainer *t);

@@ -250,7 +250,8 @@ static tx_flat_spec spec_of(const tx_zero *z)
                            .small_all = cfg->zero_model_persistence_threshold };
 }
 
-tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_config *cfg, tx_dtype t, bool train)
+tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_config *cfg, tx_dtype t, bool train,
+                       const tx_client_optimizer *client)
 {
     *z = (tx_zero){ .c = c, .ps = ps, .cfg = cfg, .grid = tx_grid_of(c), .dtype = t, .train = train };
     z->hooks = (tx_unit_hooks){
@@ -280,7 +281,7 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_config *cf
     TX_GOTO(cut_pieces(z));
     point_ranges(z);
     if (train)
-        TX_GOTO(tx_optim_init(&z->optim, cfg, z->stage ? z->grid->world : z->grid->model, c->device, z->range,
+        TX_GOTO(tx_optim_init(&z->optim, cfg, client, z->stage ? z->grid->world : z->grid->model, c->device, z->range,
                               z->n_ranges));
     z->optim.bring = tx__offload_bring;
     z->optim.bring_user = z;

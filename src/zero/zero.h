@@ -101,8 +101,10 @@ typedef struct tx_zero_memory {
 tx_zero_memory tx_zero_memory_of(const tx_zero *z);
 
 /* Lays out the table of ctx's rank, whose parameters are of dtype t, and points weights to addresses that a dry run
- * computes with. Without `train` there is no optimizer and nothing is divided. TX_ERR_NOMEM. */
-tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_config *cfg, tx_dtype t, bool train);
+ * computes with. Without `train` there is no optimizer and nothing is divided. TX_ERR_NOMEM.
+ * @client an optimizer in place of the options', or NULL */
+tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_config *cfg, tx_dtype t, bool train,
+                       const tx_client_optimizer *client);
 
 /* Behind the dry run: takes all memory. TX_ERR_NOMEM. */
 tx_status tx_zero_take(tx_zero *z);

@@ -32,7 +32,7 @@ typedef struct reader {
     int64_t first;
 } reader;
 
-static tx_status read_rows(void *user, int64_t micro, const int32_t **rows)
+static tx_status read_rows(void *user, int64_t micro, const void **rows)
 {
     reader *r = user;
     int64_t data = tx_engine_data_parallel_size(r->e);
@@ -50,7 +50,7 @@ static tx_status iteration(tx_engine *e, reader *r, bool by_hand)
     r->first = 4 * tx_engine_iteration(e);
     if (!by_hand) return tx_engine_train_batch(e, read_rows, r, &loss);
     for (int64_t k = 0; k < 4 / tx_engine_data_parallel_size(e); k++) {
-        const int32_t *rows;
+        const void *rows;
         TX_TRY(read_rows(r, k, &rows));
         TX_TRY(tx_engine_forward(e, rows, &loss));
         TX_TRY(tx_engine_backward(e));

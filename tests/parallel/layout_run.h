@@ -72,7 +72,7 @@ typedef struct dealer {
     int32_t *rows; /* [b][row_len] */
 } dealer;
 
-static inline tx_status deal(void *user, int64_t micro, const int32_t **rows)
+static inline tx_status deal(void *user, int64_t micro, const void **rows)
 {
     dealer *d = user;
     const tx_trainer *t = d->t;

@@ -31,7 +31,7 @@ static void close_trainer(void)
 }
 
 static int64_t n_read;
-static tx_status read_rows(void *user, int64_t micro, const int32_t **out)
+static tx_status read_rows(void *user, int64_t micro, const void **out)
 {
     (void)user;
     n_read++;
@@ -46,7 +46,7 @@ static tx_status iterate(void)
     double loss;
     tx_status st = TX_OK;
     for (int64_t i = 0; i < 3 && !st; i++) {
-        const int32_t *in;
+        const void *in;
         ASSERT_OK(read_rows(NULL, i, &in));
         ASSERT_OK(tx_trainer_forward(t, in, &loss));
         ASSERT_OK(tx_trainer_backward(t));

@@ -111,7 +111,7 @@ typedef struct run {
     tx_volume_sizes sizes[MAX_RANKS];
 } run;
 
-static tx_status read_tokens(void *user, int64_t micro, const int32_t **rows)
+static tx_status read_tokens(void *user, int64_t micro, const void **rows)
 {
     static const int32_t tokens[2 * (S + 1)] = { 1, 2, 3, 4, 5, 6, 299, 8, 9 };
     (void)user;
@@ -123,7 +123,7 @@ static tx_status read_tokens(void *user, int64_t micro, const int32_t **rows)
 enum { ROW = 3 * S + 2 };
 
 /* In micro-batch i there are 3 i mod 9 tokens to predict, of 8 that may be. */
-static tx_status read_pairs(void *user, int64_t micro, const int32_t **rows)
+static tx_status read_pairs(void *user, int64_t micro, const void **rows)
 {
     static const int32_t many[2 * ROW] = { 1, 2, 3, 4, 5, 6, 299, 8, 9 };
     int32_t *copy = user;

@@ -109,7 +109,7 @@ typedef struct job {
     tx_memory planned;
 } job;
 
-static tx_status zeros(void *user, int64_t micro, const int32_t **rows)
+static tx_status zeros(void *user, int64_t micro, const void **rows)
 {
     static const int32_t tokens[64];
     (void)user;

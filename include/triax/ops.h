@@ -1,0 +1,329 @@
+/* ops.h - operations on tensors and their contracts. A layer fills an argument struct by name and runs it:
+ *
+ *      TX_RUN(c, layernorm_fwd, .y = a->ln1, .mu = a->mu1, .rs = a->rs1, .x = x, .gamma = w->g1, .beta = w->b1);
+ *
+ *  which checks the shapes, runs the op where ctx computes (CPU, GPU) and returns from the caller on error; in C++
+ * tx_run_layernorm_fwd(c, &args). While a run is planned (tx_ctx_is_dry) it counts what the op needs, and touches no
+ * number. Legend: s sequence, b micro-batch, h hidden, n heads, d = head size, f ffn, v vocabulary; "rows" is s*b.
+ *  Tensors are contiguous unless a stride is spoken of. Optional tensors have data NULL. "float" is fp32, bf16 or fp16
+ *  (in `ref` also fp64: it loads to double, computes in double and rounds at the store, so that it is the specification
+ *  and fit for finite differences); a backend computes in fp32 or better and rounds at the store. In one call
+ *
+ *      values   activations and parameters, all of one dtype T;
+ *      wide     what is summed or summed up: statistics (mu, rs, lse, loss, weight) and gradients of parameters
+ *               (col_sum's y, dgamma, dbeta, dword, dpos, dw), of tx_wide(T): fp32, or fp64 where T is;
+ *      stream   the residual stream, of T or of tx_wide(T), whichever, but the same for all of them in the call.
+ *
+ *  What is marked neither is a value. Memory is shared, where a contract allows it, only between tensors of one dtype.
+ *
+ *  Gradient rule: gradients of parameters accumulate (+=; of matrices unless .accumulate is false), gradients of
+ *  activations are written (=).
+ *  Every op is deterministic: same arguments, same number of threads, same bits.
+ *  Errors: TX_ERR_SHAPE names op and tensors; TX_ERR_UNSUPPORTED a dtype the backend's row does not take. */
+#ifndef TRIAX_OPS_H
+#define TRIAX_OPS_H
+
+#include "triax/random.h"
+#include "triax/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where a rank computes: backend, threads, memory (model.h). One thread uses it at a time. */
+typedef struct tx_ctx tx_ctx;
+
+#ifndef __cplusplus
+#define TX_RUN(c, op, ...)                                                             \
+    do {                                                                               \
+        tx_status tx_run_status_ = tx_run_##op((c), &(tx_##op##_args){ __VA_ARGS__ }); \
+        if (tx_run_status_) return tx_run_status_;                                     \
+    } while (0)
+#endif
+
+/* fill: x = value */
+typedef struct tx_fill_args {
+    tx_tensor x; /* any shape, float or i32, out */
+    double value;
+} tx_fill_args;
+TX_API tx_status tx_run_fill(tx_ctx *c, const tx_fill_args *a);
+
+/* cast: y = x, converted; shapes equal, dtypes may differ, all strides but the last dimension's (1) are free */
+typedef struct tx_cast_args {
+    tx_tensor y; /* out */
+    tx_tensor x;
+} tx_cast_args;
+TX_API tx_status tx_run_cast(tx_ctx *c, const tx_cast_args *a);
+
+/* gemm: C = op(A) op(B) + beta C + bias,  op(X) = X or Xᵀ.  A linear layer is y = x Wᵀ + b: trans_b with W [out, in].
+ *  accumulate: beta = 1, else 0 (C is then never read, NaN in it does not matter). Sums over k are in fp32 or better.
+ */
+typedef struct tx_gemm_args {
+    tx_tensor c;    /* [m, n], row stride may exceed n; value or wide */
+    tx_tensor a;    /* [m, k], or [k, m] with trans_a; row stride may exceed the row */
+    tx_tensor b;    /* [k, n], or [n, k] with trans_b; row stride may exceed the row */
+    tx_tensor bias; /* [n], optional: added to every row */
+    bool trans_a, trans_b, accumulate;
+} tx_gemm_args;
+TX_API tx_status tx_run_gemm(tx_ctx *c, const tx_gemm_args *a);
+
+/* col_sum: y[j] += Σ_i x[i,j] (the gradient of a bias) */
+typedef struct tx_col_sum_args {
+    tx_tensor y; /* [n], accumulated; wide */
+    tx_tensor x; /* [rows, n] */
+} tx_col_sum_args;
+TX_API tx_status tx_run_col_sum(tx_ctx *c, const tx_col_sum_args *a);
+
+/* layernorm_fwd: y = (x - mu) rs gamma + beta, mu = mean(x), rs = 1/sqrt(var(x) + eps), var biased; per row.
+ *  arXiv:1607.06450 */
+typedef struct tx_layernorm_fwd_args {
+    tx_tensor y;           /* [rows, h], out */
+    tx_tensor mu, rs;      /* [rows], out, for backward; wide */
+    tx_tensor x;           /* [rows, h]; stream */
+    tx_tensor gamma, beta; /* [h] */
+    double eps;
+} tx_layernorm_fwd_args;
+TX_API tx_status tx_run_layernorm_fwd(tx_ctx *c, const tx_layernorm_fwd_args *a);
+
+/* layernorm_bwd: with xhat = (x - mu) rs and g = dy gamma,
+ *  dx = dres + rs (g - mean(g) - xhat mean(g xhat)),  dgamma += Σ_rows dy xhat,  dbeta += Σ_rows dy.
+ *  dres is the residual stream's gradient that joins here; dx may be dres's or dy's memory. */
+typedef struct tx_layernorm_bwd_args {
+    tx_tensor dx;            /* [rows, h], out; stream */
+    tx_tensor dgamma, dbeta; /* [h], accumulated; wide */
+    tx_tensor dy;            /* [rows, h] */
+    tx_tensor x;             /* [rows, h]; stream */
+    tx_tensor dres;          /* [rows, h], optional; stream */
+    tx_tensor gamma, mu, rs; /* [h], [rows], [rows]; mu and rs wide */
+} tx_layernorm_bwd_args;
+TX_API tx_status tx_run_layernorm_bwd(tx_ctx *c, const tx_layernorm_bwd_args *a);
+
+/* rmsnorm_fwd: y = x rs gamma, rs = 1/sqrt(mean(x²) + eps); per row. arXiv:1910.07467 */
+typedef struct tx_rmsnorm_fwd_args {
+    tx_tensor y;     /* [rows, h], out */
+    tx_tensor rs;    /* [rows], out, for backward; wide */
+    tx_tensor x;     /* [rows, h]; stream */
+    tx_tensor gamma; /* [h] */
+    double eps;
+} tx_rmsnorm_fwd_args;
+TX_API tx_status tx_run_rmsnorm_fwd(tx_ctx *c, const tx_rmsnorm_fwd_args *a);
+
+/* rmsnorm_bwd: with xhat = x rs and g = dy gamma,  dx = dres + rs (g - xhat mean(g xhat)),  dgamma += Σ_rows dy xhat.
+ *  dres and dx as in layernorm_bwd. */
+typedef struct tx_rmsnorm_bwd_args {
+    tx_tensor dx;        /* [rows, h], out; stream */
+    tx_tensor dgamma;    /* [h], accumulated; wide */
+    tx_tensor dy;        /* [rows, h] */
+    tx_tensor x;         /* [rows, h]; stream */
+    tx_tensor dres;      /* [rows, h], optional; stream */
+    tx_tensor gamma, rs; /* [h], [rows]; rs wide */
+} tx_rmsnorm_bwd_args;
+TX_API tx_status tx_run_rmsnorm_bwd(tx_ctx *c, const tx_rmsnorm_bwd_args *a);
+
+/* activation: element by element one of
+ *  TX_GELU_TANH     0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³))), the approximation of
+ *  TX_GELU_ERF      x Φ(x). arXiv:1606.08415
+ *  TX_SQUARED_RELU  max(x, 0)². arXiv:2109.08668
+ *  TX_TANH          tanh x */
+typedef enum tx_activation { TX_GELU_TANH, TX_GELU_ERF, TX_SQUARED_RELU, TX_TANH } tx_activation;
+typedef struct tx_activation_fwd_args {
+    tx_tensor y; /* out; may be x's memory */
+    tx_tensor x;
+    tx_activation kind;
+} tx_activation_fwd_args;
+typedef struct tx_activation_bwd_args {
+    tx_tensor dx; /* out; may be dy's memory */
+    tx_tensor dy, x;
+    tx_activation kind;
+} tx_activation_bwd_args;
+TX_API tx_status tx_run_activation_fwd(tx_ctx *c, const tx_activation_fwd_args *a);
+TX_API tx_status tx_run_activation_bwd(tx_ctx *c, const tx_activation_bwd_args *a);
+
+/* glu_fwd: y = g(gate) up. arXiv:2002.05202. g is one of
+ *  TX_GLU_SILU    z / (1 + exp(-z))
+ *  TX_GLU_GELU    z Φ(z)
+ *  TX_GLU_RELU    max(z, 0)
+ *  TX_GLU_LINEAR  z */
+typedef enum tx_glu { TX_GLU_SILU, TX_GLU_GELU, TX_GLU_RELU, TX_GLU_LINEAR } tx_glu;
+typedef struct tx_glu_fwd_args {
+    tx_tensor y; /* [rows, f], out */
+    tx_tensor x; /* [rows, 2f]: a row's gate, then its up */
+    tx_glu kind;
+    bool gate_second; /* its up, then its gate */
+} tx_glu_fwd_args;
+TX_API tx_status tx_run_glu_fwd(tx_ctx *c, const tx_glu_fwd_args *a);
+
+/* glu_bwd: dgate = dy up g'(gate), dup = dy g(gate) */
+typedef struct tx_glu_bwd_args {
+    tx_tensor dx; /* [rows, 2f], out; may be x's memory */
+    tx_tensor dy; /* [rows, f] */
+    tx_tensor x;
+    tx_glu kind;
+    bool gate_second;
+} tx_glu_bwd_args;
+TX_API tx_status tx_run_glu_bwd(tx_ctx *c, const tx_glu_bwd_args *a);
+
+/* Samples that go on with sequences whose keys and values a cache [positions, slots, groups, d] has. Zeroed: samples
+ * that begin here. Its numbers are read by the host. */
+typedef struct tx_past {
+    tx_tensor n;    /* [b] i32: positions that a sample's sequence has in front of this call's */
+    tx_tensor slot; /* [b] i32: the sequence's place in the cache's second dimension */
+} tx_past;
+
+/* rope: turns heads by their position, in place. With m = n_rot / 2 and φ = (first + i_s) theta^(-i/m), i < m:
+ *  (x[i], x[i+m]) becomes (x[i] cos φ - x[i+m] sin φ, x[i+m] cos φ + x[i] sin φ); from n_rot on x stays. Angles are in
+ *  fp64. inverse turns back, which is also what backward does to the gradient. arXiv:2104.09864; the halves, not
+ *  neighbours, are the pairs, as in GPT-NeoX. With a past its n takes first's place, sample by sample. */
+typedef struct tx_rope_args {
+    tx_tensor x;   /* [s, b, groups, r, d], in and out; strides as in attention_fwd */
+    int64_t n_rot; /* even, 2 .. d */
+    int64_t first; /* position of i_s = 0 */
+    double theta;
+    bool inverse;
+    tx_past past; /* optional; its slots are not read */
+} tx_rope_args;
+TX_API tx_status tx_run_rope(tx_ctx *c, const tx_rope_args *a);
+
+/* A dropout mask that depends on nothing but global coordinates. Element e of the stream is kept iff
+ *  tx_rng_u16(&rng, e) >= drop, with drop = round(p 65536), and scaled by 65536 / (65536 - drop); drop 0 keeps all. For
+ *  activations e = ((sample + i_b) s_global + first_s + i_s) h + i_h; for attention probabilities of head i_n of this
+ *  call, query position q (= i + sk - sq) and key k:  e = (((sample + i_b) n_heads + first_head + i_n) s_global + q)
+ *  s_global + k. With drop 0 the other members are not read. */
+typedef struct tx_dropout {
+    tx_rng rng;
+    uint32_t drop;      /* 0 .. 65535, in 65536ths */
+    uint64_t sample;    /* global number of the micro-batch's first sample; sample i_b has number sample + i_b */
+    int64_t s_global;   /* sequence length of the run */
+    int64_t first_s;    /* activations: position of i_s = 0, where the sequence is split over ranks */
+    int64_t n_heads;    /* attention: heads of the whole layer, over all tensor ranks */
+    int64_t first_head; /* attention: number of this call's first head among them */
+} tx_dropout;
+
+/* dropout_add_fwd: y = residual + drop(x) */
+typedef struct tx_dropout_add_fwd_args {
+    tx_tensor y;        /* [s, b, h], out; may be x's or residual's memory; stream */
+    tx_tensor x;        /* [s, b, h]; stream, of whichever dtype the others are */
+    tx_tensor residual; /* [s, b, h], optional; stream, likewise */
+    tx_dropout mask;
+} tx_dropout_add_fwd_args;
+TX_API tx_status tx_run_dropout_add_fwd(tx_ctx *c, const tx_dropout_add_fwd_args *a);
+
+/* dropout_add_bwd: dx = drop'(dy) (the residual's gradient is dy itself) */
+typedef struct tx_dropout_add_bwd_args {
+    tx_tensor dx; /* [s, b, h], out; may be dy's memory */
+    tx_tensor dy; /* [s, b, h]; stream */
+    tx_dropout mask;
+} tx_dropout_add_bwd_args;
+TX_API tx_status tx_run_dropout_add_bwd(tx_ctx *c, const tx_dropout_add_bwd_args *a);
+
+/* attention_fwd: o = drop(softmax(scale q kᵀ + causal mask)) v, per sample and head. Grouped queries: head (g, r) of
+ *  [groups, heads per group] reads key and value head g. arXiv:1706.03762; arXiv:2305.13245
+ *  With sk > sq the queries are the last sq positions (key-value cache): query i sees keys j <= i + sk - sq.
+ *  With a past k and v are the whole cache, and query i of sample b sees the keys j <= i + past.n[b] of its slot.
+ *  A backend may round the probabilities, and in backward dS, to the values' dtype before it multiplies them; scores,
+ *  softmax and sums are wide.
+ *  Only log-sum-exp is kept for backward, so memory is linear in s. The last dimension of q, k, v, o has stride 1,
+ *  all others are free: views into a fused [s, b, (q..q k v)...] tensor are meant to be passed as they are. */
+typedef struct tx_attention_fwd_args {
+    tx_tensor o;    /* [sq, b, groups, r, d], out */
+    tx_tensor lse;  /* [b, groups, r, sq], contiguous, out: log Σ_j exp(score_j); optional (inference); wide */
+    tx_tensor q;    /* [sq, b, groups, r, d] */
+    tx_tensor k, v; /* [sk, b, groups, d]; with a past [positions, slots, groups, d] */
+    double scale;
+    bool causal;
+    tx_dropout mask;
+    tx_tensor first_key; /* [sq, b] i32, contiguous, optional: query i of sample b sees no key before it, and at least
+                          * one from it on: documents of a sample are kept apart (--reset-attention-mask) */
+    tx_past past;        /* optional; causal */
+    tx_tensor n_keys; /* [b] i32, optional, without causal and past: the queries of sample b, all of them, see its keys
+                       * j < n_keys[b], 1 .. sk: what is behind them pads. Read by the host */
+} tx_attention_fwd_args;
+TX_API tx_status tx_run_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a);
+
+/* attention_bwd: with P = exp(scale q kᵀ - lse), Z its dropout mask (0 or 1/keep), D_i = Σ_d do_i o_i:
+ *  dv = (P Z)ᵀ do,  dS = P (Z (do vᵀ) - D) scale,  dq = dS k,  dk = dSᵀ q.  arXiv:2205.14135, algorithm 4.
+ *  dq, dk, dv are written and may be views into one fused tensor. sq == sk here. */
+typedef struct tx_attention_bwd_args {
+    tx_tensor dq, dk, dv; /* as q, k, v; out */
+    tx_tensor do_, o, lse;
+    tx_tensor q, k, v;
+    double scale;
+    bool causal;
+    tx_dropout mask;
+    tx_tensor first_key, n_keys; /* as in forward; dk and dv of keys that pad are 0 */
+} tx_attention_bwd_args;
+TX_API tx_status tx_run_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a);
+
+/* Where a table is split over ranks: which of its rows are here. Zeroed: all of them. */
+typedef struct tx_shard {
+    int64_t first; /* number of the first one */
+    int64_t whole; /* rows of the whole table; 0: those here */
+} tx_shard;
+
+/* embedding_fwd: y[s,b] = word[token[s,b]] + pos[position[s,b]] + kind[type[s,b]]; a word that is not among the rows
+ * here is 0 */
+typedef struct tx_embedding_fwd_args {
+    tx_tensor y;               /* [s, b, h], out; stream */
+    tx_tensor token, position; /* [s, b] i32; a token outside [0, rows of the whole) is TX_ERR_ARG naming it */
+    tx_tensor type;            /* [s, b] i32, with kind; outside its rows likewise */
+    tx_tensor word, pos, kind; /* [v, h], [max positions, h], [types, h]; pos and kind optional */
+    tx_shard shard;            /* of word */
+} tx_embedding_fwd_args;
+TX_API tx_status tx_run_embedding_fwd(tx_ctx *c, const tx_embedding_fwd_args *a);
+
+/* embedding_bwd: dword[token] += dy, dpos[position] += dy, dkind[type] += dy, in token order */
+typedef struct tx_embedding_bwd_args {
+    tx_tensor dword, dpos, dkind; /* [v, h], [max positions, h], [types, h], accumulated, wide; dpos, dkind optional */
+    tx_tensor dy;                 /* [s, b, h]; value or wide */
+    tx_tensor token, position, type;
+    tx_shard shard; /* of dword */
+} tx_embedding_bwd_args;
+TX_API tx_status tx_run_embedding_bwd(tx_ctx *c, const tx_embedding_bwd_args *a);
+
+/* cross_entropy: loss[i] = -Σ_{j < n_valid} q_j log softmax(z_i)_j  with q = [j = y_i], or with smoothing α > 0 (and
+ *  n_valid > 1)  1 - α at y_i and α / (n_valid - 1) everywhere else. If weight is there, so is the gradient of z,
+ *  weight[i] (softmax(z_i)_j - q_j), and 0 in columns j >= n_valid: in dz, z then being used up, or without dz in z
+ *  itself. Without weight z is left as it is.
+ *  y_i = -1: ignored (loss 0, gradient 0); any other y_i outside [0, n_valid) is TX_ERR_ARG. */
+typedef struct tx_cross_entropy_args {
+    tx_tensor loss;   /* [rows], out, nats; wide */
+    tx_tensor z;      /* [rows, v], row stride may exceed v; in, and out if weight is there; value or wide */
+    tx_tensor dz;     /* [rows, v], out, optional, with weight only; value; not z's memory */
+    tx_tensor y;      /* [rows] i32 */
+    tx_tensor weight; /* [rows]: d(total)/d(loss_i); wide; optional */
+    int64_t n_valid;  /* columns from here on pad the vocabulary */
+    double smoothing; /* below 1 */
+} tx_cross_entropy_args;
+TX_API tx_status tx_run_cross_entropy(tx_ctx *c, const tx_cross_entropy_args *a);
+
+/* Gathers what each part has computed, in the order of the parts. @all [parts, rows, 4]   @mine [rows, 4] */
+typedef tx_status tx_exchange_fn(tx_ctx *c, tx_tensor all, tx_tensor mine);
+
+/* head_loss: the output head and its loss as one op, in chunks of rows so that logits never exist whole.
+ *  z = x Wᵀ + bias, loss as cross_entropy, and with weight also dx = dz W, dW = dzᵀ x + beta dW with gemm's beta, and
+ *  dbias += Σ_rows dz.
+ *  Scratch: chunk × v. Logits are wide; dz is rounded to a value before it is multiplied and summed.
+ *  Where W's rows are split over n_parts ranks, w, dw, bias and dbias are the rows here, dx is this part's, to be
+ *  summed over the parts, and loss is the whole's. Megatron-LM arXiv:1909.08053 §3. */
+typedef struct tx_head_loss_args {
+    tx_tensor loss;   /* [rows], out; wide */
+    tx_tensor dx;     /* [rows, h], out; with weight only */
+    tx_tensor dw;     /* [v, h], out, or accumulated; with weight only; wide */
+    tx_tensor x;      /* [rows, h] */
+    tx_tensor w;      /* [v, h] */
+    tx_tensor bias;   /* [v], optional */
+    tx_tensor dbias;  /* [v], accumulated; with bias and weight; wide */
+    tx_tensor y;      /* [rows] i32 */
+    tx_tensor weight; /* [rows]; wide; optional: without it only loss is computed */
+    int64_t n_valid;  /* of all parts */
+    double smoothing;
+    bool accumulate;
+    int64_t n_parts, part;    /* zeroed: W is whole */
+    tx_exchange_fn *exchange; /* with n_parts > 1 */
+} tx_head_loss_args;
+TX_API tx_status tx_run_head_loss(tx_ctx *c, const tx_head_loss_args *a);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,52 @@
+/* optimizer.h - what a client may put in place of the options' optimizer, schedule and parameter groups. */
+#ifndef TRIAX_OPTIMIZER_H
+#define TRIAX_OPTIMIZER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "triax/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Parameters by name: those that the pattern (fnmatch's) matches have these factors of the learning rate and of weight
+ * decay; of several groups the first that matches counts, without any both are 1. lr_scale 0: frozen. */
+typedef struct tx_param_group {
+    const char *pattern; /* "*.bias", "encoder.layers.0.*" */
+    double lr_scale, weight_decay_scale;
+} tx_param_group;
+
+/* A stretch of a parameter that this rank updates, in the host's memory. */
+typedef struct tx_optimizer_update {
+    const char *name;     /* the parameter's */
+    int64_t first, numel; /* elements [first, first + numel) of this rank's part of it */
+    float *value;         /* [numel], master weights: in and out */
+    const float *grad;    /* [numel]; the gradient is grad_scale times this */
+    float *state[2];      /* [numel] each, at first 0, kept in checkpoints */
+    double grad_scale;    /* loss scale and clipping */
+    double lr, weight_decay;
+    int64_t step; /* 1 for the first */
+} tx_optimizer_update;
+
+/* An optimizer of the client's own, in place of --optimizer: elements are updated one by one, so that ZeRO can divide
+ * them. Called from one thread, stretch by stretch; not at all where gradients are not finite. On CPUs, or with the
+ * optimizer offloaded to one (else TX_ERR_UNSUPPORTED). */
+typedef struct tx_client_optimizer {
+    size_t size;               /* sizeof(tx_client_optimizer) */
+    const char *name;          /* in checkpoints */
+    int n_state;               /* 0, 1 or 2 */
+    const char *state_name[2]; /* in checkpoints: "momentum_buffer" */
+    tx_status (*step)(void *user, const tx_optimizer_update *u);
+    void *user;
+} tx_client_optimizer;
+
+/* A schedule of the client's own, in place of --lr-decay-style: the learning rate of the update behind so many finished
+ * ones (skipped ones not counted). A pure function: a run that is resumed asks it again. */
+typedef double tx_lr_fn(void *user, int64_t n_updates);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
