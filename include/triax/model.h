@@ -53,7 +53,7 @@ typedef struct tx_param_spec {
 /* What a layer sees of a parameter. */
 typedef struct tx_weight {
     tx_tensor value; /* [dims], of the run's type: fp32, bf16 or fp16 */
-    tx_tensor grad;  /* [dims] fp32: backward adds to it; absent in forward */
+    tx_tensor grad;  /* [dims] fp32: for backward, which adds to it */
     bool fresh;      /* triax's own; false for clients */
 } tx_weight;
 
@@ -63,7 +63,7 @@ typedef struct tx_weight {
 typedef struct tx_layer_call {
     void *user;              /* the layer's */
     const tx_weight *weight; /* [n_params], in the order of the layer's table */
-    tx_tensor *input;        /* [n_inputs], each [b, as declared]: of the model's first and last layer, else absent */
+    const tx_tensor *input;  /* [n_inputs], each [b, as declared]: of the model's first and last layer, else absent */
     tx_tensor x, y;          /* forward: in and out, out of the shape that the layer declares; backward: as they were.
                               * x is absent in the first layer, y in the last */
     tx_tensor dy, dx;        /* backward: gradients in and out, in the same layers; dx is written, not added to */
@@ -74,9 +74,10 @@ typedef struct tx_layer_call {
     int64_t b;               /* samples of the micro-batch */
     tx_dtype dtype;          /* of values and of what goes between layers */
     bool train;              /* forward: a backward will follow */
-    int layer;               /* number of the layer, from 0 */
-    uint64_t seed, sample;   /* --seed; global number of the micro-batch's first sample */
-    uint32_t step;           /* iteration, from 1: for tx_rng, and tx_layer_dropout */
+    int layer;               /* number of the layer, from 0; and its name */
+    const char *name;
+    uint64_t seed, sample; /* --seed; global number of the micro-batch's first sample */
+    uint32_t step;         /* iteration, from 1: for tx_rng, and tx_layer_dropout */
 } tx_layer_call;
 
 typedef tx_status tx_layer_fn(tx_ctx *c, const tx_layer_call *k);

@@ -49,7 +49,12 @@ static tx_status open_trainer(tx_engine *e, tx_source *src, int64_t vocab_size, 
 {
     TX_TRY(tx_source_options(src, e->cfg, true));
     TX_TRY(find_vocab_size(src, least, &vocab_size));
-    TX_TRY(tx_trainer_create(&e->trainer, e->cfg, vocab_size, eod, true, grid));
+    TX_TRY(tx_trainer_open(&e->trainer, &(tx_trainer_args){ .cfg = e->cfg,
+                                                            .grid = grid,
+                                                            .client = &e->client,
+                                                            .vocab_size = vocab_size,
+                                                            .eod = eod,
+                                                            .train = true }));
     return tx__engine_restore(e, src);
 }
 
@@ -65,6 +70,15 @@ tx_status tx__engine_create(tx_engine **out, tx_config *cfg, tx_source *src, int
     else
         *out = e;
     return st;
+}
+
+/* A model that only a CPU can compute does so wherever it may. */
+static tx_status stay_on_host(tx_config *cfg, const tx_client_model *m)
+{
+    if (!m || !m->host_only || !strcmp(cfg->device, "cpu")) return TX_OK;
+    if (!strcmp(cfg->device, "gpu"))
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "--device gpu: the model %s computes on the host alone", m->name);
+    return strcmp(cfg->device, "auto") ? TX_OK : tx_config_set_text(&cfg->device, "cpu");
 }
 
 /* A process that is one of several may have an engine of its own: --world-size 1. */
@@ -84,11 +98,13 @@ tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *args)
     tx_status st;
     if (args->size != sizeof *args) return TX_FAIL(TX_ERR_ARG, "tx_engine_args.size is not sizeof(tx_engine_args)");
     if (!args->config) return TX_FAIL(TX_ERR_ARG, "tx_engine_args.config is missing");
-    if (args->vocab_size < 1)
+    if (args->vocab_size < 1 && !args->model)
         return TX_FAIL(TX_ERR_ARG, "a vocabulary needs at least one token, not %lld", (long long)args->vocab_size);
     TX_TRY(tx_alloc(&e, 1, sizeof *e, "the engine"));
     e->cfg = args->config;
+    e->client = (tx_client){ .model = args->model };
     e->failed = true; /* until all ranks have come through */
+    TX_GOTO(stay_on_host(e->cfg, args->model));
     TX_GOTO(open_ranks(e, args->world));
     TX_GOTO(tx_source_open_for_run(&src, e->cfg, e->ranks.grid.world));
     TX_GOTO(open_trainer(e, &src, args->vocab_size, args->vocab_size, -1, &e->ranks.grid));
@@ -273,6 +289,8 @@ tx_status tx_engine_load_checkpoint(tx_engine *e, const char *dir, const char *t
 tx_status tx_engine_export(tx_engine *e, const char *dir)
 {
     float *weights = e->trainer->zero.master;
+    if (e->client.model)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: the model %s is none that Hugging Face has", dir, e->client.model->name);
     if (!is_alone(e))
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "%s: the model of several ranks is exported from a checkpoint: triax convert", dir);

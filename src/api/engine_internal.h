@@ -10,6 +10,7 @@
 struct tx_engine {
     tx_trainer *trainer;
     tx_config *cfg; /* borrowed */
+    tx_client client;
     tx_ranks ranks; /* the engine's own; zeroed where somebody else has them */
     int64_t micro_steps;
     bool failed; /* a collective call: the ranks may not be in step */

@@ -28,7 +28,8 @@ typedef struct tx_batch {
     int64_t n_labels; /* with `row`: what is predicted. Labels from there on are -1, and their row is the first */
     tx_tensor pair_label, pair_weight,
         pair_loss;                  /* [b] i32, fp32, fp32: the same of the binary head, if there is one */
-    tx_tensor input[TX_MAX_INPUTS]; /* a client's model: its own, instead of all above but weight and loss */
+    tx_tensor input[TX_MAX_INPUTS]; /* of a client's model, instead of all above but weight and loss */
+    int64_t n_samples;              /* likewise */
     tx_dropout_key dropout;
     int chunk, slot;
     tx_tensor x; /* input of a chunk that is not the first; the caller's, until the slot's bwd, or where the
@@ -89,6 +90,8 @@ typedef struct tx_model {
     int n_losses;
     const char *loss_name[TX_MAX_LOSSES]; /* as Megatron logs them: "lm loss"; the objective is their sum */
     double label_smoothing;               /* of the training loss */
+    double sample_flops;                  /* of a client's model: FLOPs of a sample's forward; 0: not known */
+    tx_initial initial;                   /* likewise: of its TX_INIT_OWN parameters */
     tx_recompute recompute;               /* n_layers: of each chunk */
     int n_chunks;                         /* what this pipeline stage has of the layers */
     tx_pp_chunk chunk[TX_MAX_CHUNKS];

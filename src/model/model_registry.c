@@ -66,6 +66,7 @@ int64_t tx_vocab_padded(int64_t vocab_size, int64_t multiple)
 
 double tx_model_flops(const tx_model *m, int64_t s, int64_t b)
 {
+    if (m->sample_flops > 0) return (m->recompute.n_layers ? 4 : 3) * m->sample_flops * (double)b;
     double h = (double)m->hidden, d = (double)m->head_dim, tokens = (double)s * (double)b;
     double qkv = (double)(m->n_heads + 2 * m->n_groups) * d, heads = (double)m->n_heads * d;
     double layer =

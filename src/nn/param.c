@@ -194,26 +194,64 @@ tx_status tx_params_begin_unit(tx_params *ps, tx_unit_kind kind, int chunk)
     return TX_OK;
 }
 
+/* Behind the table's last row. */
+static void append(tx_params *ps, tx_param p)
+{
+    p.offset = ps->numel;
+    p.unit = ps->n_units - 1;
+    ps->param[ps->n++] = p;
+    if (ps->n_units) ps->unit[p.unit].end = ps->n;
+    ps->numel += (p.numel + TX_PARAM_ALIGN - 1) / TX_PARAM_ALIGN * TX_PARAM_ALIGN;
+}
+
+/* Room for n rows more. */
+static tx_status make_room(tx_params *ps, int n)
+{
+    if (ps->n + n <= ps->cap) return TX_OK;
+    int cap = 2 * (ps->n + n);
+    TX_TRY(tx_realloc(&ps->param, (size_t)cap, sizeof *ps->param, "the parameter table"));
+    ps->cap = cap;
+    return TX_OK;
+}
+
+tx_status tx_params_add(tx_params *ps, const char *layer, const tx_param_spec *spec, tx_weight *weight, int n_tp,
+                        int tp_rank)
+{
+    bool split = spec->division != TX_WHOLE;
+    TX_TRY(make_room(ps, 1));
+    tx_param p = { .n_dims = spec->dim[1] ? 2 : 1,
+                   .whole = { spec->dim[0], spec->dim[1] },
+                   .whole_logical = spec->dim[0],
+                   .split_dim = split ? spec->division == TX_COLUMNS : -1,
+                   .n_parts = 1,
+                   .n_tp = split ? n_tp : 1,
+                   .tp_rank = split ? tp_rank : 0,
+                   .over_tp = split ? TX_SPLIT : TX_SAME,
+                   .counted = split || tp_rank == 0,
+                   .init = spec->init,
+                   .std = spec->std,
+                   .decay = spec->decay,
+                   .weight = weight };
+    int len = snprintf(p.name, sizeof p.name, "%s.%s", layer, spec->name);
+    TX_ASSERT(len > 0 && (size_t)len < sizeof p.name);
+    size_shard(&p);
+    append(ps, p);
+    return TX_OK;
+}
+
 tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_decl *decl, int n, void *base,
                             const tx_dims *dims)
 {
-    if (ps->n + n > ps->cap) {
-        int cap = 2 * (ps->n + n);
-        TX_TRY(tx_realloc(&ps->param, (size_t)cap, sizeof *ps->param, "the parameter table"));
-        ps->cap = cap;
-    }
+    TX_TRY(make_room(ps, n));
     for (int i = 0; i < n; i++) {
         if ((decl[i].when & dims->traits) != decl[i].when) continue;
-        tx_param p = { .init = decl[i].init, .decay = decl[i].decay, .first = decl[i].first, .offset = ps->numel };
+        tx_param p = { .init = decl[i].init, .decay = decl[i].decay, .first = decl[i].first };
         int len = snprintf(p.name, sizeof p.name, "%s%s", prefix, decl[i].name);
         TX_ASSERT(len > 0 && (size_t)len < sizeof p.name && !tx_params_find(ps, p.name));
         parse_shape(&p, decl[i].shape, dims);
         take_shard(&p, dims);
         if (base) p.weight = (tx_weight *)(void *)((char *)base + decl[i].field);
-        p.unit = ps->n_units - 1;
-        ps->param[ps->n++] = p;
-        if (ps->n_units) ps->unit[p.unit].end = ps->n;
-        ps->numel += (p.numel + TX_PARAM_ALIGN - 1) / TX_PARAM_ALIGN * TX_PARAM_ALIGN;
+        append(ps, p);
     }
     return TX_OK;
 }
@@ -284,27 +322,52 @@ static void draw_uniform(float *x, int64_t first, int64_t n, const tx_rng *rng, 
     for (int64_t i = 0; i < n; i++) x[i] = (float)(bound * (2 * tx_rng_uniform(rng, (uint64_t)(first + i)) - 1));
 }
 
-/* Of row r of a piece what lies in elements [from, to) of the shard; x is its element `from`. */
-static void draw_row(const tx_param *p, const tx_param_piece *q, int64_t r, float *x, int64_t from, int64_t to,
-                     const tx_rng *rng, double size, bool uniform)
+/* What a parameter's numbers are drawn with. */
+typedef struct draw {
+    const tx_param *p;
+    tx_rng rng;
+    double size;
+    bool uniform;
+    tx_initial own; /* the client draws them */
+} draw;
+
+static void draw_some(const draw *d, float *x, int64_t first, int64_t n)
 {
+    if (d->own.fn)
+        d->own.fn(d->own.user, d->p->name, first, n, x);
+    else if (d->uniform)
+        draw_uniform(x, first, n, &d->rng, d->size);
+    else
+        draw_normal(x, first, n, &d->rng, d->size);
+}
+
+/* Of row r of a piece what lies in elements [from, to) of the shard; x is its element `from`. */
+static void draw_row(const draw *d, const tx_param_piece *q, int64_t r, float *x, int64_t from, int64_t to)
+{
+    const tx_param *p = d->p;
     int64_t width = p->n_dims == 2 ? p->dim[1] : 1, whole = p->n_dims == 2 ? p->whole[1] : 1;
     int64_t at = (q->at[0] + r) * width + q->at[1], end = at + q->size[1];
     int64_t skip = at < from ? from - at : 0, n = (end < to ? end : to) - at - skip;
     int64_t first = (q->start[0] + r) * whole + q->start[1] + skip;
-    if (n <= 0) return;
-    if (uniform)
-        draw_uniform(x + (at + skip - from), first, n, rng, size);
-    else
-        draw_normal(x + (at + skip - from), first, n, rng, size);
+    if (n > 0) draw_some(d, x + (at + skip - from), first, n);
+}
+
+static draw draw_of(const tx_param *p, uint64_t seed, const tx_init_method *method)
+{
+    double std = p->std > 0 ? p->std : method->std;
+    draw d = { .p = p,
+               .rng = { .seed = seed, .stream = tx_rng_stream(p->name) },
+               .size = p->init == TX_INIT_SCALED ? std / sqrt(2.0 * method->n_layers) : std,
+               .uniform = method->xavier_uniform && !(p->std > 0) };
+    if (d.uniform) d.size = sqrt(6.0 / (double)(p->whole_logical + p->whole[1]));
+    if (p->init == TX_INIT_OWN) d.own = method->own;
+    return d;
 }
 
 void tx_param_init(const tx_param *p, float *x, int64_t first, int64_t n, uint64_t seed, tx_init_method method)
 {
-    const tx_rng rng = { .seed = seed, .stream = tx_rng_stream(p->name) };
+    const draw d = draw_of(p, seed, &method);
     int64_t real = tx_param_n_real(p) - first;
-    double size = p->init == TX_INIT_SCALED ? method.std / sqrt(2.0 * method.n_layers) : method.std;
-    if (method.xavier_uniform) size = sqrt(6.0 / (double)(p->whole_logical + p->whole[1]));
     fill(x, n, 0.0f);
     if (p->init == TX_INIT_ZERO) return;
     if (p->init == TX_INIT_ONE) {
@@ -313,9 +376,8 @@ void tx_param_init(const tx_param *p, float *x, int64_t first, int64_t n, uint64
     }
     tx_param_piece piece[TX_PARAM_MAX_PIECES];
     for (int pieces = tx_param_pieces(p, piece), k = 0; k < pieces; k++)
-#pragma omp parallel for schedule(static)
-        for (int64_t r = 0; r < piece[k].size[0]; r++)
-            draw_row(p, &piece[k], r, x, first, first + n, &rng, size, method.xavier_uniform);
+#pragma omp parallel for schedule(static) if (!d.own.fn)
+        for (int64_t r = 0; r < piece[k].size[0]; r++) draw_row(&d, &piece[k], r, x, first, first + n);
 }
 
 void tx_params_round(void *value, tx_dtype t, const float *from, int64_t n)

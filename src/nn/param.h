@@ -86,6 +86,7 @@ typedef struct tx_param {
     int64_t offset, numel; /* elements, in every flat buffer */
     int unit;
     tx_init init;
+    double std; /* of its normal ones; 0: the method's */
     tx_decay decay;
     tx_first first;
     tx_weight *weight; /* where the layer looks; filled by tx_params_bind */
@@ -151,6 +152,11 @@ tx_status tx_params_begin_unit(tx_params *ps, tx_unit_kind kind, int chunk);
 tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_decl *decl, int n, void *base,
                             const tx_dims *dims);
 
+/* Appends a client's parameter "<layer>.<name>", of which rank tp_rank of n_tp has its part. It has been checked.
+ * TX_ERR_NOMEM. */
+tx_status tx_params_add(tx_params *ps, const char *layer, const tx_param_spec *spec, tx_weight *weight, int n_tp,
+                        int tp_rank);
+
 /* The parameter as a tensor of dtype t whose numbers are at `data`, or nowhere. */
 tx_tensor tx_param_view(const tx_param *p, void *data, tx_dtype t);
 
@@ -173,6 +179,12 @@ typedef struct tx_unit_hooks {
     void *user;
 } tx_unit_hooks;
 
+/* A client's own initial values. */
+typedef struct tx_initial {
+    tx_initial_fn *fn;
+    void *user;
+} tx_initial;
+
 /* How matrices begin: normal with std, which TX_INIT_SCALED divides by sqrt(2 n_layers) (Megatron-LM; GPT-2
  * §2.3), or with xavier_uniform all uniform within sqrt(6 / (rows + columns)) (Glorot and Bengio 2010), padding rows
  * not counted. */
@@ -180,6 +192,7 @@ typedef struct tx_init_method {
     double std;
     int n_layers;
     bool xavier_uniform;
+    tx_initial own; /* of TX_INIT_OWN */
 } tx_init_method;
 
 /* Initial values of elements [first, first + n) of a parameter's shard: a pure function of (seed, name, global

@@ -103,16 +103,28 @@ static tx_status make_list(tx_stage *st, int64_t n_micro, bool train)
     return TX_OK;
 }
 
+static tx_tensor push(tx_arena *a, tx_tensor shape)
+{
+    if (shape.n_dims) shape.data = tx_arena_push(a, bytes_of(shape));
+    return shape;
+}
+
+/* What goes between stages: st->front, st->behind. */
+static void shape_messages(tx_stage *st)
+{
+    st->front = st->behind = tx_tensor3(NULL, st->m->stream, tx_tp_positions(st->c, st->s), st->b, st->m->hidden);
+    if (st->m->type->between) st->m->type->between(st->m, st->b, &st->front, &st->behind);
+}
+
 /* Copies of what is sent, where there are other stages. */
 static void push_messages(tx_stage *st)
 {
     if (st->grid->pp.size == 1) return;
-    int64_t s = tx_tp_positions(st->c, st->s);
-    for (int k = 0; k < 2 * TX_N_OUTGOING; k++)
-        st->out[k / TX_N_OUTGOING].copy[k % TX_N_OUTGOING] =
-            tx_push3(&st->messages, st->m->stream, s, st->b, st->m->hidden);
-    if (tx_inputs_move(&st->m->recompute))
-        st->incoming = tx_push3(&st->messages, st->m->stream, s, st->b, st->m->hidden);
+    for (int k = 0; k < TX_N_OUTGOING; k++) {
+        st->out[0].copy[k] = push(&st->messages, st->behind);
+        st->out[1].copy[k] = push(&st->messages, st->front);
+    }
+    if (tx_inputs_move(&st->m->recompute)) st->incoming = push(&st->messages, st->front);
 }
 
 tx_status tx_stage_open(tx_stage *st, tx_ctx *c, tx_model *m, const tx_config *cfg, int64_t n_micro, bool train)
@@ -139,6 +151,7 @@ tx_status tx_stage_open(tx_stage *st, tx_ctx *c, tx_model *m, const tx_config *c
     tx_arena_init(&st->messages, "messages");
     st->messages.shared = c->acts.shared;
     st->messages.device = c->device;
+    shape_messages(st);
     push_messages(st);
     return m->type->hold(m, n);
 }
@@ -237,8 +250,7 @@ static tx_status receive_forward(tx_stage *st, const tx_pp_instr *in)
     tx_batch *batch = &st->slot[in->slot].batch;
     begin_slot(st, in->slot, in->chunk);
     batch->x = st->incoming;
-    if (!batch->x.data)
-        batch->x = tx_push3(&st->c->acts, st->m->stream, tx_tp_positions(st->c, st->s), st->b, st->m->hidden);
+    if (!batch->x.data) batch->x = push(&st->c->acts, st->front);
     return tx_recv(st->c, st->grid->pipeline, batch->x, in->peer,
                    tag(st, in->peer, me ? in->chunk : in->chunk - 1, false));
 }

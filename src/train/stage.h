@@ -64,9 +64,10 @@ typedef struct tx_stage {
     int n_slots, current;
     tx_staged staged[TX_N_STAGED]; /* in turn */
     int next_staged;
-    tx_outgoing out[2]; /* forward, backward */
-    tx_tensor incoming; /* what came from the stage before, of all slots, where it does not stay */
-    tx_arena messages;  /* the copies, and incoming */
+    tx_outgoing out[2];      /* forward, backward */
+    tx_tensor incoming;      /* what came from the stage before, of all slots, where it does not stay */
+    tx_arena messages;       /* the copies, and incoming */
+    tx_tensor front, behind; /* shapes of what goes between this stage and its neighbours */
     struct {
         tx_pp_list list;
         int64_t n_micro; /* that it is for; 0: none is made */

@@ -99,7 +99,8 @@ tx_status tx_trainer_open(tx_trainer **out, const tx_trainer_args *args)
     if (train) {
         TX_GOTO(tx_zero_init(&t->zero, (uint64_t)cfg->seed,
                              (tx_init_method){ .std = cfg->init_method_std,
-                                               .n_layers = (int)cfg->num_layers,
+                                               .n_layers = (int)t->model->n_layers,
+                                               .own = t->model->initial,
                                                .xavier_uniform = cfg->init_method_xavier_uniform }));
     }
     *out = t;

@@ -1,9 +1,226 @@
-/* client_model.c - a client's own model (triax/model.h) as the trainer sees one. */
-#include "model/model.h"
+/* client_model.c - a client's own model as the trainer sees one: sizes, parameters, batches. */
+#include "model/client/client_model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+extern const tx_model_type tx_model_client;
+
+/* ---- shapes ---- */
+
+tx_tensor tx_client_between(const tx_client_net *n, int i, int64_t b)
+{
+    int64_t dim[TX_MAX_DIMS] = { b };
+    if (i < 0 || i + 1 >= n->spec.n_layers) return (tx_tensor){ 0 };
+    const tx_layer *l = &n->spec.layer[i];
+    memcpy(dim + 1, l->dim, (size_t)l->n_dims * sizeof *dim);
+    return tx_tensor_of(NULL, n->base.dtype, l->n_dims + 1, dim);
+}
+
+static void between(const tx_model *m, int64_t b, tx_tensor *front, tx_tensor *behind)
+{
+    const tx_client_net *n = (const tx_client_net *)m;
+    *front = tx_client_between(n, n->first - 1, b);
+    *behind = tx_client_between(n, n->first + n->n_layers - 1, b);
+}
+
+static int64_t losses_per_sample(const tx_client_net *n)
+{
+    return n->spec.losses_per_sample ? n->spec.losses_per_sample : 1;
+}
+
+static void shape(const tx_model *m, const tx_config *cfg, tx_batch *batch, int64_t s, int64_t b)
+{
+    (void)cfg, (void)s;
+    batch->n_samples = b;
+    const tx_client_net *n = (const tx_client_net *)m;
+    for (int i = 0; i < n->spec.n_inputs && (m->chunk[0].pre || m->chunk[0].post); i++) {
+        const tx_input *in = &n->spec.input[i];
+        int64_t dim[TX_MAX_DIMS] = { b };
+        memcpy(dim + 1, in->dim, (size_t)in->n_dims * sizeof *dim);
+        batch->input[i] = tx_tensor_of(TX_DRY_ADDRESS, in->dtype, in->n_dims + 1, dim);
+    }
+    if (m->chunk[0].post) batch->weight = batch->loss = tx_tensor2(TX_DRY_ADDRESS, TX_F32, b, losses_per_sample(n));
+}
+
+/* ---- batches ---- */
+
+static tx_status fill(const tx_model *m, tx_batch *batch, const void *rows, const tx_batch_rule *rule)
+{
+    const tx_client_net *n = (const tx_client_net *)m;
+    const void *const *from = rows;
+    float *weight = batch->weight.data;
+    for (int i = 0; i < n->spec.n_inputs; i++) {
+        tx_tensor to = batch->input[i];
+        if (!from || !from[i]) return TX_FAIL(TX_ERR_ARG, "input %d of the model %s is missing", i, n->spec.name);
+        memcpy(to.data, from[i], (size_t)tx_numel(to) * tx_dtype_size(to.dtype));
+    }
+    for (int64_t i = 0, all = weight ? tx_numel(batch->weight) : 0; i < all; i++)
+        weight[i] = (float)(rule->scale / (double)all);
+    return TX_OK;
+}
+
+static void losses(const tx_model *m, const tx_batch *batch, int64_t n_samples, tx_loss_sum *sum)
+{
+    const tx_client_net *n = (const tx_client_net *)m;
+    const float *loss = batch->loss.data;
+    *sum = (tx_loss_sum){ .n = n_samples * losses_per_sample(n) };
+    for (int64_t i = 0; i < sum->n; i++) sum->sum += (double)loss[i];
+}
+
+/* Its samples are the client's, not rows of ids. */
+static int64_t row_len(int64_t s)
+{
+    (void)s;
+    return 0;
+}
+
+/* ---- slots ---- */
+
+static tx_status hold(tx_model *m, int n_slots)
+{
+    tx_client_net *n = (tx_client_net *)m;
+    static const char what[] = "what layers save for backward";
+    size_t layers = (size_t)n->n_layers, slots = (size_t)n_slots;
+    tx_layer_saved *layer = NULL;
+    unsigned char *memory = NULL;
+    if (n->slot) {
+        layer = n->slot->layer;
+        memory = n->slot->memory;
+    }
+    TX_TRY(tx_realloc(&n->slot, slots, sizeof *n->slot, what));
+    n->slot[0] = (tx_client_saved){ .layer = layer, .memory = memory };
+    TX_TRY(tx_realloc(&n->slot[0].layer, slots * layers, sizeof *layer, what));
+    TX_TRY(tx_realloc(&n->slot[0].memory, slots * n->saved_size + 1, 1, what));
+    memset(n->slot[0].layer, 0, slots * layers * sizeof *layer);
+    memset(n->slot[0].memory, 0, slots * n->saved_size + 1);
+    for (int k = 0; k < n_slots; k++) {
+        n->slot[k].layer = n->slot[0].layer + (size_t)k * layers;
+        n->slot[k].memory = n->slot[0].memory + (size_t)k * n->saved_size;
+        for (size_t i = 0; i < layers; i++) n->slot[k].layer[i].saved = n->slot[k].memory + n->saved_at[i];
+    }
+    return TX_OK;
+}
+
+static void destroy(tx_model *m)
+{
+    tx_client_net *n = (tx_client_net *)m;
+    if (!n) return;
+    if (n->slot) {
+        tx_free(n->slot->layer);
+        tx_free(n->slot->memory);
+    }
+    tx_free(n->slot);
+    tx_free(n->weight);
+    tx_free(n->weight_at);
+    tx_free(n->unit);
+    tx_free(n->saved_at);
+    tx_params_deinit(&m->params);
+    tx_free(n);
+}
+
+/* ---- making one ---- */
+
+/* Where each layer of the stage has its weights, and its part of what is saved. */
+static tx_status place_layers(tx_client_net *n)
+{
+    static const char what[] = "the model's layers";
+    size_t layers = (size_t)n->n_layers;
+    int n_weights = 0;
+    TX_TRY(tx_alloc(&n->weight_at, layers, sizeof *n->weight_at, what));
+    TX_TRY(tx_alloc(&n->unit, layers, sizeof *n->unit, what));
+    TX_TRY(tx_alloc(&n->saved_at, layers, sizeof *n->saved_at, what));
+    for (int i = 0; i < n->n_layers; i++) {
+        const tx_layer *l = &n->spec.layer[n->first + i];
+        n->weight_at[i] = n_weights;
+        n->saved_at[i] = n->saved_size;
+        n_weights += l->n_params;
+        n->saved_size += (l->saved_size + 63) / 64 * 64;
+    }
+    for (int i = n->first - 1; i < n->first + n->n_layers; i++) {
+        int64_t numel = tx_numel(tx_client_between(n, i, 1));
+        if (i >= 0 && i + 1 < n->spec.n_layers && numel > n->widest) n->widest = numel;
+    }
+    return tx_alloc(&n->weight, (size_t)n_weights + 1, sizeof *n->weight, what);
+}
+
+static tx_status declare(tx_client_net *n, const tx_grid *grid)
+{
+    tx_params *ps = &n->base.params;
+    for (int i = 0; i < n->n_layers; i++) {
+        const tx_layer *l = &n->spec.layer[n->first + i];
+        n->unit[i] = l->n_params ? ps->n_units : -1;
+        if (l->n_params) TX_TRY(tx_params_begin_unit(ps, TX_UNIT_LAYER, 0));
+        for (int k = 0; k < l->n_params; k++)
+            TX_TRY(tx_params_add(ps, l->name, &l->param[k], &n->weight[n->weight_at[i] + k], grid->tp.size,
+                                 grid->tp.rank));
+    }
+    return TX_OK;
+}
+
+/* What is computed again, of a model that has its own number of layers. */
+static tx_recompute recompute_of(const tx_config *cfg, int n_layers)
+{
+    tx_config with = *cfg;
+    with.num_layers = n_layers;
+    tx_recompute r = tx_config_recompute(&with);
+    return r.n_layers ? r : (tx_recompute){ 0 }; /* what is selective is inside layers */
+}
+
+/* Parts of inputs need sizes that divide. */
+static tx_status check_divided(const tx_client_net *n, int n_tp)
+{
+    for (int i = 0; i + 1 < n->spec.n_layers && n->base.recompute.divided; i++)
+        if (tx_numel(tx_client_between(n, i, 1)) % n_tp)
+            return TX_FAIL(TX_ERR_ARG, "--partition-activations: the output of layer %s is not divisible by %d",
+                           n->spec.layer[i].name, n_tp);
+    return TX_OK;
+}
 
 tx_status tx_client_model_create(tx_model **out, const tx_config *cfg, const tx_client_model *client,
                                  const tx_grid *grid)
 {
-    (void)out, (void)cfg, (void)grid;
-    return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: a client's model is not built yet", client->name);
+    tx_client_net *n;
+    TX_TRY(tx_client_check(client, cfg, grid));
+    TX_TRY(tx_alloc(&n, 1, sizeof *n, "the model"));
+    tx_model *m = &n->base;
+    tx_dtype dtype = cfg->bf16 ? TX_BF16 : cfg->fp16 ? TX_F16 : TX_F32;
+    tx_status st;
+    n->spec = *client;
+    *m = (tx_model){ .type = &tx_model_client,
+                     .dtype = dtype,
+                     .stream = dtype,
+                     .n_layers = client->n_layers,
+                     .n_losses = 1,
+                     .loss_name = { client->loss_name ? client->loss_name : "loss" },
+                     .sample_flops = client->flops_per_sample,
+                     .initial = { client->initial, client->user },
+                     .recompute = recompute_of(cfg, client->n_layers),
+                     .n_chunks = 1 };
+    m->chunk[0] = tx_pp_layers(m->n_layers, grid->pp.size, 1, grid->pp.rank, 0, 0, 0);
+    n->first = (int)m->chunk[0].first;
+    n->n_layers = (int)(m->chunk[0].end - m->chunk[0].first);
+    TX_GOTO(check_divided(n, grid->tp.size));
+    TX_GOTO(place_layers(n));
+    TX_GOTO(declare(n, grid));
+    TX_GOTO(hold(m, 1));
+    *out = m;
+out:
+    if (st) destroy(m);
+    return st;
 }
+
+const tx_model_type tx_model_client = {
+    .name = "client",
+    .row_len = row_len,
+    .destroy = destroy,
+    .hold = hold,
+    .between = between,
+    .shape = shape,
+    .fill = fill,
+    .losses = losses,
+    .fwd = tx__client_fwd,
+    .bwd = tx__client_bwd,
+};
