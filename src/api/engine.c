@@ -49,12 +49,10 @@ static tx_status open_trainer(tx_engine *e, tx_source *src, int64_t vocab_size, 
 {
     TX_TRY(tx_source_options(src, e->cfg, true));
     TX_TRY(find_vocab_size(src, least, &vocab_size));
-    TX_TRY(tx_trainer_open(&e->trainer, &(tx_trainer_args){ .cfg = e->cfg,
-                                                            .grid = grid,
-                                                            .client = &e->client,
-                                                            .vocab_size = vocab_size,
-                                                            .eod = eod,
-                                                            .train = true }));
+    TX_TRY(tx_trainer_open(
+        &e->trainer,
+        &(tx_trainer_args){
+            .cfg = e->cfg, .grid = grid, .client = &e->client, .vocab_size = vocab_size, .eod = eod, .train = true }));
     return tx__engine_restore(e, src);
 }
 
@@ -290,7 +288,8 @@ tx_status tx_engine_export(tx_engine *e, const char *dir)
 {
     float *weights = e->trainer->zero.master;
     if (e->client.model)
-        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: the model %s is none that Hugging Face has", dir, e->client.model->name);
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: the model %s is none that Hugging Face has", dir,
+                       e->client.model->name);
     if (!is_alone(e))
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "%s: the model of several ranks is exported from a checkpoint: triax convert", dir);

@@ -318,7 +318,10 @@ tx_status tx_fit_refuse(const tx_fit *f, const tx_memory *planned, tx_memory_lim
         snprintf(text, sizeof text, "the least it can be made to take is %s, with %s; %s", least, f->least.flags,
                  bound);
     else if (!f->n)
-        snprintf(text, sizeof text, "no option makes it less; %s", bound);
+        snprintf(text, sizeof text, "%s%s",
+                 f->untried ? "a smaller --micro-batch-size, a higher --zero-stage or recomputed layers may help; "
+                            : "no option makes it less; ",
+                 bound);
     char need[24], have[24], taken[64] = "", copy[64] = "";
     if (planned->saving && !planned->gpu_free)
         snprintf(copy, sizeof copy, ", %s of it the copy for --async-save",
@@ -332,14 +335,14 @@ tx_status tx_fit_refuse(const tx_fit *f, const tx_memory *planned, tx_memory_lim
                          f->n ? "changes that make it fit, cheapest first:" : "", text);
 }
 
-tx_status tx_fit_check(const tx_config *cfg, int64_t vocab_size, const tx_memory *planned)
+tx_status tx_fit_check(const tx_config *cfg, int64_t vocab_size, bool can_plan, const tx_memory *planned)
 {
     tx_memory_limit limit = tx_memory_limit_of(cfg, planned);
     size_t total = tx_memory_limited(planned), host = tx_memory_total(planned) - tx_memory_gpu(planned);
     size_t left = tx_system_memory_free();
     char need[24], have[24];
     tx_run_plan plan;
-    tx_fit fit;
+    tx_fit fit = { .least.memory = *planned, .untried = !can_plan };
     if (limit.bytes && !strcmp(cfg->memory_limit, "auto") && !planned->gpu_free) limit.taken = tx_system_memory_taken();
     size_t room = limit.bytes > limit.taken ? limit.bytes - limit.taken : 1;
     if (!limit.bytes || total <= room) {
@@ -349,7 +352,7 @@ tx_status tx_fit_check(const tx_config *cfg, int64_t vocab_size, const tx_memory
                 tx_bytes_text(need, (double)host), tx_bytes_text(have, (double)left));
         return TX_OK;
     }
-    TX_TRY(tx_plan_run(&plan, cfg, vocab_size));
-    TX_TRY(tx_fit_find(&fit, cfg, vocab_size, &plan, room));
+    if (can_plan) TX_TRY(tx_plan_run(&plan, cfg, vocab_size));
+    if (can_plan) TX_TRY(tx_fit_find(&fit, cfg, vocab_size, &plan, room));
     return tx_fit_refuse(&fit, planned, limit);
 }

@@ -28,6 +28,7 @@ enum { TX_MAX_CHANGES = 3 };
 typedef struct tx_fit {
     tx_change change[TX_MAX_CHANGES]; /* that fit, cheapest first */
     int n;
+    bool untried;    /* no change was */
     tx_change least; /* of all that were tried the one that takes least; "" where every change takes more */
 } tx_fit;
 
@@ -35,8 +36,9 @@ typedef struct tx_fit {
 tx_status tx_fit_find(tx_fit *out, const tx_config *cfg, int64_t vocab_size, const tx_run_plan *plan, size_t limit);
 
 /* TX_OK within --memory-limit; else TX_ERR_NOMEM with a message of several lines: what the run would take, the limit,
- * the changes. Warns when it fits, but not into the memory that is free now. */
-tx_status tx_fit_check(const tx_config *cfg, int64_t vocab_size, const tx_memory *planned);
+ * the changes. Warns when it fits, but not into the memory that is free now.
+ * can_plan false: no changes are looked for, because the options alone do not say what the model is */
+tx_status tx_fit_check(const tx_config *cfg, int64_t vocab_size, bool can_plan, const tx_memory *planned);
 
 /* That message, of changes that are found already. */
 tx_status tx_fit_refuse(const tx_fit *f, const tx_memory *planned, tx_memory_limit limit);

@@ -37,6 +37,7 @@ const char *tx_trainer_eod_flag(const tx_config *cfg)
 /* What --dump-step needs. */
 static tx_status prepare_dump(tx_trainer *t)
 {
+    if (t->client->model) return TX_FAIL(TX_ERR_UNSUPPORTED, "--dump-step is for GPT and BERT alone");
     TX_TRY(tx_hf_export_check(t->model, t->grid->world)); /* better now than at the step */
     t->dump_iteration = atoll(t->cfg->dump_step.item[0]);
     return tx_alloc(&t->dump_tokens, (size_t)(t->cfg->global_batch_size * tx_trainer_row_len(t)), sizeof(int32_t),
@@ -87,7 +88,7 @@ tx_status tx_trainer_open(tx_trainer **out, const tx_trainer_args *args)
     TX_GOTO(tx__plan_open(&t->ctx, &t->model, cfg, args->vocab_size, t->grid, t->client));
     TX_GOTO(tx__plan_step(&planned, NULL, &t->ctx, t->model, cfg, train, &t->stage, &t->zero, t->client));
     t->gpu_free = planned.gpu_free;
-    if (train) TX_GOTO(tx_fit_check(cfg, args->vocab_size, &planned));
+    if (train) TX_GOTO(tx_fit_check(cfg, args->vocab_size, !t->client->model, &planned));
     if (train) TX_GOTO(choose_products(t));
     TX_GOTO(tx_zero_take(&t->zero));
     int64_t n_copy = tx__plan_copy_numel(&t->zero);

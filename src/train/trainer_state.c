@@ -11,6 +11,7 @@
 #define SCHEDULE_KEY "opt_param_scheduler" /* upstream's names for them */
 #define SCALER_KEY   "grad_scaler"
 #define PRODUCTS_KEY "gpu_products"
+#define MODEL_KEY    "client_model"
 
 tx_status tx_trainer_require_idle(const tx_trainer *t, const char *verb)
 {
@@ -59,6 +60,9 @@ static tx_status config_to_save(const tx_trainer *t, json_t **out)
     if (t->cfg->megatron_padded_logits) /* a size of the model's, which another layout must not round up */
         json_object_set_new(config, "pad_vocab_size_to", json_integer(t->model->n_valid));
     if (t->scaler.kind == TX_SCALE_DYNAMIC) TX_GOTO(tx_loss_scaler_to_json(&t->scaler, &scaler));
+    if (t->client->model && json_object_set_new(config, MODEL_KEY, json_string(t->client->model->name)))
+        st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
+    if (st) goto out;
     if (json_object_set(config, SCHEDULE_KEY, schedule) || (scaler && json_object_set(config, SCALER_KEY, scaler)) ||
         (t->blend_phase && json_object_set(config, "blend_phase", t->blend_phase)) ||
         (t->products && *t->products && json_object_set_new(config, PRODUCTS_KEY, json_string(t->products))))
@@ -314,9 +318,20 @@ out:
     return st;
 }
 
+/* A client's model is read from its own checkpoints. */
+static tx_status require_model(const tx_trainer *t, const tx_source *from)
+{
+    const char *saved = json_string_value(json_object_get(from->run, MODEL_KEY));
+    const char *own = t->client->model ? t->client->model->name : NULL;
+    if (saved == own || (saved && own && !strcmp(saved, own))) return TX_OK;
+    return TX_FAIL(TX_ERR_SHAPE, "%s is of %s%s, not of %s%s", from->path, saved ? "the model " : "a GPT or BERT",
+                   saved ? saved : "", own ? "the model " : "a GPT or BERT", own ? own : "");
+}
+
 tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
 {
     TX_TRY(tx_trainer_require_idle(t, "loaded"));
+    TX_TRY(require_model(t, from));
     const tx_config *cfg = t->cfg;
     tx_schedule schedule = t->schedule;
     bool optim = t->zero.train && !cfg->finetune && !cfg->no_load_optim, lr_state = optim && !cfg->no_load_lr_state;

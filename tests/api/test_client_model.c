@@ -410,6 +410,8 @@ static void what_cannot_be_is_told(void **state)
     REFUSED(l[0].param = NULL, "names none");
     REFUSED(p[1].name = "weight", "two parameters weight");
     REFUSED(p[0].dim[0] = 0, "embed.weight cannot be of 0 x 6");
+    ASSERT_FAILS(start(&model, "--memory-limit 1KiB"), TX_ERR_NOMEM, "a higher --zero-stage or recomputed layers");
+    ASSERT_FAILS(start(&model, "--dump-step 1 out"), TX_ERR_UNSUPPORTED, "--dump-step is for GPT and BERT alone");
     ASSERT_FAILS(start(&model, "--device gpu"), TX_ERR_UNSUPPORTED, "the model test computes on the host alone");
 }
 
