@@ -70,6 +70,24 @@ tx_status tx__engine_create(tx_engine **out, tx_config *cfg, tx_source *src, int
     return st;
 }
 
+/* The options name a model, or the client brings one. */
+static tx_status check_model(const tx_engine_args *args)
+{
+    const tx_config *cfg = args->config;
+    const char *command = cfg->command->name;
+    if (!tx_config_trains(command))
+        return TX_FAIL(TX_ERR_ARG, "options of %s train no model: parse those of \"pretrain-gpt\" or \"engine\"",
+                       command);
+    bool own = !strcmp(command, TX_ENGINE_COMMAND);
+    if (own && !args->model) return TX_FAIL(TX_ERR_ARG, "tx_engine_args.model is missing: the options name no model");
+    if (!own && args->model)
+        return TX_FAIL(TX_ERR_ARG, "options of %s are of its own model: parse those of \"engine\" for another",
+                       command);
+    if (own && !cfg->given.lr && !args->lr)
+        return TX_FAIL(TX_ERR_ARG, "the engine needs --lr, or a schedule of the client's");
+    return TX_OK;
+}
+
 /* A model that only a CPU can compute does so wherever it may. */
 static tx_status stay_on_host(tx_config *cfg, const tx_client_model *m)
 {
@@ -96,6 +114,7 @@ tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *args)
     tx_status st;
     if (args->size != sizeof *args) return TX_FAIL(TX_ERR_ARG, "tx_engine_args.size is not sizeof(tx_engine_args)");
     if (!args->config) return TX_FAIL(TX_ERR_ARG, "tx_engine_args.config is missing");
+    TX_TRY(check_model(args));
     if (args->vocab_size < 1 && !args->model)
         return TX_FAIL(TX_ERR_ARG, "a vocabulary needs at least one token, not %lld", (long long)args->vocab_size);
     TX_TRY(tx_alloc(&e, 1, sizeof *e, "the engine"));

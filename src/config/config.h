@@ -109,7 +109,9 @@ int64_t tx_config_skipped_iterations(const tx_config *cfg, int64_t iteration, in
 /* Ranks along the data axis: world_size / (tensor- x pipeline-parallel size). */
 int64_t tx_config_data_parallel(const tx_config *cfg);
 
-/* Whether it is one of the commands that train a model: pretrain-gpt, pretrain-bert. */
+#define TX_ENGINE_COMMAND "engine" /* the options of a client's program, which names no model */
+
+/* Whether it is one of the commands that train a model: pretrain-gpt, pretrain-bert, engine. */
 bool tx_config_trains(const char *command);
 
 /* Model chunks of a pipeline stage: more than 1 when the schedule is interleaved. */

@@ -10,7 +10,7 @@ enum { WIDTH = 100, HELP_AT = 38 };
 
 const char *tx_config_command(int i, const char **summary)
 {
-    if (i < 0 || (size_t)i >= tx__n_commands) return NULL;
+    if (i < 0 || (size_t)i >= tx__n_commands || !strcmp(tx__commands[i].name, TX_ENGINE_COMMAND)) return NULL;
     if (summary) *summary = tx__commands[i].summary;
     return tx__commands[i].name;
 }

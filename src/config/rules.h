@@ -17,7 +17,8 @@ typedef struct tx__check {
 } tx__check;
 
 typedef struct tx__rule {
-    const char *command; /* NULL: every command; options it does not take are at harmless defaults there */
+    const char *command; /* "pretrain": pretrain-gpt, pretrain-bert and plan; "training": and engine; NULL: every one;
+                          * options it does not take are at harmless defaults there */
     void (*check)(const tx__check *k);
 } tx__rule;
 

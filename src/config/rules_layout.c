@@ -266,7 +266,7 @@ static void rule_dumped_step_is_of_one_rank(const tx__check *k)
 /* ---------------------------------------------------------------- the table */
 
 const tx__rule tx__rules_layout[] = {
-    { NULL, rule_ranks_hold_whole_models },           { "pretrain", rule_launcher_counts_the_same },
+    { NULL, rule_ranks_hold_whole_models },           { "training", rule_launcher_counts_the_same },
     { NULL, rule_tensor_ranks_divide_layers },        { NULL, rule_tensor_ranks_divide_vocabulary },
     { NULL, rule_tensor_ranks_divide_sequence },      { NULL, rule_tensor_ranks_divide_kept_inputs },
     { NULL, rule_contiguous_inputs_are_partitioned }, { NULL, rule_stages_have_layers },

@@ -136,6 +136,6 @@ const tx__rule tx__rules_model[] = {
     { NULL, rule_one_is_added_by_layernorm },
     { NULL, rule_rotation_has_pairs },
     { NULL, rule_positions_reach },
-    { "pretrain", rule_recomputation_is_whole },
+    { "training", rule_recomputation_is_whole },
     { NULL, NULL },
 };

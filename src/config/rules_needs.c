@@ -23,6 +23,18 @@ static void rule_training_has_its_sizes(const tx__check *k)
                     k->c->command->name);
 }
 
+/* How long a client trains is its own affair, where no schedule asks. */
+static void rule_engine_has_its_sizes(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    tx__need(k, k->g->micro_batch_size || c->micro_batch_size, "micro-batch-size");
+    if (!strcmp(c->lr_decay_style, "constant") || c->train_iters || c->train_samples || c->lr_decay_iters ||
+        c->lr_decay_samples || c->lr_decay_tokens || k->bad->train_iters || k->bad->train_samples)
+        return;
+    tx__violate(k->v, "--lr-decay-style %s needs its length: give --train-iters or --lr-decay-iters",
+                c->lr_decay_style);
+}
+
 static void rule_training_has_a_shape(const tx__check *k)
 {
     const tx_config *c = k->c;
@@ -289,6 +301,7 @@ static void rule_zero_has_folders(const tx__check *k)
 const tx__rule tx__rules_needs[] = {
     { "pretrain", rule_training_has_its_sizes },
     { "pretrain", rule_training_has_a_shape },
+    { "engine", rule_engine_has_its_sizes },
     { "preprocess-data", rule_preprocess_has_files },
     { "preprocess-data", rule_partitions_divide_workers },
     { "train-tokenizer", rule_train_tokenizer_has_files },

@@ -90,6 +90,6 @@ const tx__rule tx__rules_zero[] = {
     { NULL, rule_offloaded_parameters_are_divided },
     { NULL, rule_files_have_a_folder },
     { NULL, rule_requests_are_whole_blocks },
-    { "pretrain", rule_one_piece_has_room },
+    { "training", rule_one_piece_has_room },
     { NULL, NULL },
 };

@@ -13,7 +13,7 @@ bool tx__in_samples(const tx_config *c)
 
 bool tx_config_trains(const char *command)
 {
-    return !strncmp(command, "pretrain-", 9);
+    return !strncmp(command, "pretrain-", 9) || !strcmp(command, TX_ENGINE_COMMAND);
 }
 
 /* Those of a job that takes place on all ranks that have been started. */
@@ -144,10 +144,13 @@ void tx__config_check(const tx_config *cfg, const tx_config_given *bad, tx_viola
     static const tx__rule *const topics[] = { tx__rules_needs, tx__rules_model, tx__rules_layout, tx__rules_run,
                                               tx__rules_zero,  tx__rules_files, tx__rules_bert };
     const tx__check k = { .c = cfg, .g = &cfg->given, .bad = bad, .v = v };
-    const char *command = tx__plans_only(&k) || tx_config_trains(cfg->command->name) ? "pretrain" : cfg->command->name;
+    const char *command = cfg->command->name;
+    bool trains = tx__plans_only(&k) || tx_config_trains(command);
+    if (trains && strcmp(command, TX_ENGINE_COMMAND) != 0) command = "pretrain";
     for (size_t i = 0; i < sizeof topics / sizeof *topics; i++)
         for (const tx__rule *r = topics[i]; r->check; r++)
-            if (!r->command || !strcmp(r->command, command)) r->check(&k);
+            if (!r->command || !strcmp(r->command, command) || (trains && !strcmp(r->command, "training")))
+                r->check(&k);
 }
 
 tx_status tx_config_complete(tx_config *cfg)

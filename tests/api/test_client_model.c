@@ -246,11 +246,10 @@ static tx_status train_rank(tx_engine *e, job *j, reader *r)
     return j->save ? tx_engine_save_checkpoint(e, j->save, NULL, NULL) : TX_OK;
 }
 
-#define COMMAND "pretrain-gpt"
+#define COMMAND "engine"
 #define FLAGS                                                                                                   \
     "--micro-batch-size 2 --global-batch-size 8 --train-iters 6 --lr 1e-2 --lr-decay-style cosine --threads 1 " \
-    "--clip-grad 0.5 --seed 3 --num-layers 4 --hidden-size 16 --num-attention-heads 2 --seq-length 1 "          \
-    "--max-position-embeddings 1 --data-path none --tokenizer-type NullTokenizer --vocab-size 8 "
+    "--clip-grad 0.5 --seed 3 "
 
 static tx_status rank_of(tx_world *world, void *user)
 {
