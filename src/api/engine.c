@@ -119,7 +119,12 @@ tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *args)
         return TX_FAIL(TX_ERR_ARG, "a vocabulary needs at least one token, not %lld", (long long)args->vocab_size);
     TX_TRY(tx_alloc(&e, 1, sizeof *e, "the engine"));
     e->cfg = args->config;
-    e->client = (tx_client){ .model = args->model };
+    e->client = (tx_client){ .model = args->model,
+                             .optimizer = args->optimizer,
+                             .lr = args->lr,
+                             .lr_user = args->lr_user,
+                             .group = args->group,
+                             .n_groups = args->n_groups };
     e->failed = true; /* until all ranks have come through */
     TX_GOTO(stay_on_host(e->cfg, args->model));
     TX_GOTO(open_ranks(e, args->world));

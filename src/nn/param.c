@@ -3,6 +3,7 @@
  * by a run that starts from nothing (init). */
 #include "nn/param.h"
 
+#include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -198,6 +199,7 @@ tx_status tx_params_begin_unit(tx_params *ps, tx_unit_kind kind, int chunk)
 static void append(tx_params *ps, tx_param p)
 {
     p.offset = ps->numel;
+    p.lr_scale = p.decay_scale = 1;
     p.unit = ps->n_units - 1;
     ps->param[ps->n++] = p;
     if (ps->n_units) ps->unit[p.unit].end = ps->n;
@@ -253,6 +255,35 @@ tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_de
         if (base) p.weight = (tx_weight *)(void *)((char *)base + decl[i].field);
         append(ps, p);
     }
+    return TX_OK;
+}
+
+static bool is_in(const tx_param *p, const tx_param_group *g)
+{
+    return fnmatch(g->pattern, p->name, 0) == 0;
+}
+
+static tx_status check_group(const tx_params *ps, const tx_param_group *g, bool all)
+{
+    if (!g->pattern) return TX_FAIL(TX_ERR_ARG, "a group of parameters has no pattern");
+    if (!(g->lr_scale >= 0 && isfinite(g->lr_scale) && g->weight_decay_scale >= 0 && isfinite(g->weight_decay_scale)))
+        return TX_FAIL(TX_ERR_ARG, "the group of parameters %s: its scales %g and %g have to be 0 or more", g->pattern,
+                       g->lr_scale, g->weight_decay_scale);
+    for (int i = 0; i < ps->n; i++)
+        if (is_in(&ps->param[i], g)) return TX_OK;
+    return all ? TX_FAIL(TX_ERR_ARG, "the group of parameters %s: none has such a name", g->pattern) : TX_OK;
+}
+
+tx_status tx_params_group(tx_params *ps, const tx_param_group *group, int n_groups, bool all)
+{
+    for (int k = 0; k < n_groups; k++) TX_TRY(check_group(ps, &group[k], all));
+    for (int i = 0; i < ps->n; i++)
+        for (int k = 0; k < n_groups; k++) {
+            if (!is_in(&ps->param[i], &group[k])) continue;
+            ps->param[i].lr_scale = group[k].lr_scale;
+            ps->param[i].decay_scale = group[k].weight_decay_scale;
+            break;
+        }
     return TX_OK;
 }
 

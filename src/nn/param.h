@@ -18,6 +18,7 @@
 #include "backend/ops.h"
 #include "base/status.h"
 #include "triax/model.h"
+#include "triax/optimizer.h"
 
 #define TX_PARAM_ALIGN    TX_SUMSQ_BLOCK /* so that a stretch of a tensor has whole blocks of the norm's */
 #define TX_PARAM_NAME_MAX 128
@@ -88,6 +89,7 @@ typedef struct tx_param {
     tx_init init;
     double std; /* of its normal ones; 0: the method's */
     tx_decay decay;
+    double lr_scale, decay_scale; /* of its group of parameters; 1 */
     tx_first first;
     tx_weight *weight; /* where the layer looks; filled by tx_params_bind */
 } tx_param;
@@ -156,6 +158,10 @@ tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_de
  * TX_ERR_NOMEM. */
 tx_status tx_params_add(tx_params *ps, const char *layer, const tx_param_spec *spec, tx_weight *weight, int n_tp,
                         int tp_rank);
+
+/* Sets the scales of those that a group's pattern matches. TX_ERR_ARG: a group that cannot be, or with `all`, of a
+ * table that is the whole model's, one that matches nothing. */
+tx_status tx_params_group(tx_params *ps, const tx_param_group *group, int n_groups, bool all);
 
 /* The parameter as a tensor of dtype t whose numbers are at `data`, or nowhere. */
 tx_tensor tx_param_view(const tx_param *p, void *data, tx_dtype t);

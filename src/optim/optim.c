@@ -34,12 +34,11 @@ typedef struct tx__optim_sums {
     char bad[128]; /* the first tensor that is not finite, or "" */
 } sums;
 
-tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_client_optimizer *client, tx_comm *ranks,
-                        tx_device *device, const tx_optim_range *range, int n_ranges)
+tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_optim_type *type, tx_comm *ranks, tx_device *device,
+                        const tx_optim_range *range, int n_ranges)
 {
     static const char what[] = "the gradient norm";
-    (void)client;
-    *o = (tx_optim){ .type = tx_optim_type_find(cfg->optimizer),
+    *o = (tx_optim){ .type = type,
                      .cfg = cfg,
                      .ranks = ranks,
                      .device = device,
@@ -307,7 +306,8 @@ tx_status tx_optim_step_some(tx_ctx *c, const tx_optim *o, const tx_optim_step *
     for (int i = first; i < end; i++) {
         tx_optim_step one = *s;
         TX_TRY(bring(o, i, TX_BRING_ALL, true));
-        if (!o->range[i].decay) one.weight_decay = 0;
+        one.lr *= o->range[i].lr_scale;
+        one.weight_decay *= o->range[i].decay ? o->range[i].decay_scale : 0;
         TX_TRY(o->type->step(c, o, &o->range[i], &one));
     }
     return TX_OK;

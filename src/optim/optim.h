@@ -22,9 +22,11 @@ typedef struct tx_optim_range {
     int64_t numel;
     int64_t n_real; /* the first ones; what is behind pads the vocabulary */
     bool decay;
-    bool counted;     /* in norms and counts: no other rank of the group has the same */
-    const char *name; /* for messages */
-    float *value;     /* master weights */
+    double lr_scale, decay_scale; /* of its parameter group; 1 */
+    int64_t first;                /* number of its first element in this rank's part of the parameter */
+    bool counted;                 /* in norms and counts: no other rank of the group has the same */
+    const char *name;             /* for messages */
+    float *value;                 /* master weights */
     float *grad;
     float *state[TX_OPTIM_MAX_STATE]; /* at first zero */
     tx_tensor low;                    /* [numel]: the weights as layers read them, if that is not value */
@@ -49,6 +51,7 @@ typedef struct tx_optim_type {
     int n_state;
     const char *state_name[TX_OPTIM_MAX_STATE]; /* torch's: "exp_avg" */
     tx_status (*step)(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s);
+    tx_client_optimizer client; /* zeroed: none */
 } tx_optim_type;
 
 extern const tx_optim_type tx__optim_adam; /* decoupled weight decay, as apex FusedAdam and torch AdamW */
@@ -78,10 +81,13 @@ struct tx_optim {
 /* Of that name; the words of --optimizer are the names there are. */
 const tx_optim_type *tx_optim_type_find(const char *name);
 
-/* The optimizer that cfg->optimizer names, or the client's (NULL: there is none). range, cfg and ranks are the caller's
- * and outlive it. Norms and counts are collective over `ranks`. TX_ERR_NOMEM. */
-tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_client_optimizer *client, tx_comm *ranks,
-                        tx_device *device, const tx_optim_range *range, int n_ranges);
+/* client_optim.c: a client's optimizer as one of these. TX_ERR_ARG: it cannot be. */
+tx_status tx_optim_type_of_client(tx_optim_type *out, const tx_client_optimizer *client);
+
+/* range, cfg, type and ranks are the caller's and outlive it. Norms and counts are collective over `ranks`.
+ * TX_ERR_NOMEM. */
+tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_optim_type *type, tx_comm *ranks, tx_device *device,
+                        const tx_optim_range *range, int n_ranges);
 void tx_optim_deinit(tx_optim *o);
 
 /* Between the gradients and the update: the L2 norm of them all, and with it the gate of the steps that follow: clipped

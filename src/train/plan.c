@@ -35,8 +35,11 @@ tx_status tx__plan_open(tx_ctx *c, tx_model **m, const tx_config *cfg, int64_t v
 {
     TX_TRY(check_sizes(cfg, vocab_size));
     TX_TRY(tx_grid_ctx(c, grid, cfg->device, (int)cfg->threads, true));
-    if (client->model) return tx_client_model_create(m, cfg, client->model, grid);
-    return tx_model_type_of(cfg)->create(m, cfg, vocab_size, grid);
+    if (client->model)
+        TX_TRY(tx_client_model_create(m, cfg, client->model, grid));
+    else
+        TX_TRY(tx_model_type_of(cfg)->create(m, cfg, vocab_size, grid));
+    return tx_params_group(&(*m)->params, client->group, client->n_groups, grid->pp.size == 1);
 }
 
 /* ---- the step ---- */

@@ -335,7 +335,8 @@ tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
     const tx_config *cfg = t->cfg;
     tx_schedule schedule = t->schedule;
     bool optim = t->zero.train && !cfg->finetune && !cfg->no_load_optim, lr_state = optim && !cfg->no_load_lr_state;
-    if (lr_state) TX_TRY(resumed_schedule(t, from, &schedule));
+    bool compares = lr_state && !t->client->lr;
+    if (compares) TX_TRY(resumed_schedule(t, from, &schedule));
     tx_loss_scaler scaler = t->scaler;
     if (optim) TX_TRY(tx_loss_scaler_from_json(&scaler, json_object_get(from->run, SCALER_KEY)));
     char *origin = NULL, *loaded = NULL;

@@ -35,7 +35,7 @@ bool tx__is_away(const tx_zero *z, int array)
 {
     if (array == TX_AWAY_VALUE) return params_away(z);
     if (array == TX_AWAY_MASTER) return optimizer_away(z) && z->dtype != TX_F32;
-    return optimizer_away(z) && array - TX_AWAY_STATE < tx_optim_type_find(z->cfg->optimizer)->n_state;
+    return optimizer_away(z) && array - TX_AWAY_STATE < z->how.n_state;
 }
 
 static tx_tier *tier_of(const tx_zero *z, int array)

@@ -187,6 +187,9 @@ static tx_optim_range range_of(const tx_zero *z, int i)
                                    : real < s->numel ? real
                                                      : s->numel,
                          .decay = p->decay == TX_DECAY,
+                         .lr_scale = p->lr_scale,
+                         .decay_scale = p->decay_scale,
+                         .first = s->first,
                          .counted = p->counted,
                          .name = p->name,
                          .value = element(z->master, begin_of(z, tx_zero_whole_masters(z), s), sizeof(float)) };
@@ -277,11 +280,15 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_config *cf
         if (z->flat.bucket[k].stays) z->stay_numel += z->flat.bucket[k].numel;
     }
     bind_all(z);
+    if (client && train)
+        TX_GOTO(tx_optim_type_of_client(&z->how, client));
+    else
+        z->how = *tx_optim_type_find(cfg->optimizer);
     tx__offload_plan(z);
     TX_GOTO(cut_pieces(z));
     point_ranges(z);
     if (train)
-        TX_GOTO(tx_optim_init(&z->optim, cfg, client, z->stage ? z->grid->world : z->grid->model, c->device, z->range,
+        TX_GOTO(tx_optim_init(&z->optim, cfg, &z->how, z->stage ? z->grid->world : z->grid->model, c->device, z->range,
                               z->n_ranges));
     z->optim.bring = tx__offload_bring;
     z->optim.bring_user = z;

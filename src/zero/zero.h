@@ -86,7 +86,8 @@ typedef struct tx_zero {
     tx_stretch *piece;
     tx_optim_range *range; /* the piece's numbers; without training masters or values only */
     int n_ranges;
-    int *first_range; /* [flat.n_buckets + 1] of each bucket */
+    int *first_range;  /* [flat.n_buckets + 1] of each bucket */
+    tx_optim_type how; /* it is updated */
     tx_optim optim;
 } tx_zero;
 
