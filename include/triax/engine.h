@@ -40,12 +40,7 @@ extern "C" {
 
 typedef struct tx_engine tx_engine;
 
-/* ---- what a client may bring, as to DeepSpeed's initialize: model.h, optimizer.h, data.h, and: ---- */
-
-/* This rank's place on the three axes, by the client's own count (Megatron's mpu); sizes are those of the options. */
-typedef struct tx_rank_place {
-    int tensor, pipeline, data;
-} tx_rank_place;
+/* ---- what a client may bring, as to DeepSpeed's initialize: model.h, optimizer.h, data.h, world.h ---- */
 
 typedef struct tx_engine_args {
     size_t size;       /* sizeof(tx_engine_args) */
@@ -62,7 +57,8 @@ typedef struct tx_engine_args {
     const tx_param_group *group; /* [n_groups] */
     int n_groups;
     const tx_training_data *data; /* for tx_engine_forward, tx_engine_train_batch without a batch of their own */
-    const tx_rank_place *place;   /* NULL: tensor fastest, then data, then pipeline, as Megatron */
+    const tx_rank_place *place;   /* NULL: tensor fastest, then data, then pipeline, as Megatron. All ranks have one, or
+                                     none has; no two have the same (TX_ERR_ARG) */
 } tx_engine_args;
 
 /* tx_engine_create on several ranks. Collective. Also TX_ERR_ARG: ranks that have other options, a layout that does not

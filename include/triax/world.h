@@ -21,6 +21,11 @@ extern "C" {
 
 typedef struct tx_world tx_world;
 
+/* This rank's place on the three axes, by the client's own count (Megatron's mpu); sizes are those of the options. */
+typedef struct tx_rank_place {
+    int tensor, pipeline, data;
+} tx_rank_place;
+
 /* Runs fn(world, user) on n threads, rank i on the i-th, and comes back when all have. The status and message are those
  * of the first rank that failed of itself; a rank that fails ends the others' calls. */
 typedef tx_status tx_rank_fn(tx_world *world, void *user);

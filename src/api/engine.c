@@ -98,11 +98,11 @@ static tx_status stay_on_host(tx_config *cfg, const tx_client_model *m)
 }
 
 /* A process that is one of several may have an engine of its own: --world-size 1. */
-static tx_status open_ranks(tx_engine *e, tx_world *given)
+static tx_status open_ranks(tx_engine *e, tx_world *given, const tx_rank_place *place)
 {
     tx_world *alone = NULL;
     if (!given && e->cfg->world_size == 1) TX_TRY(tx_world_self(&alone));
-    tx_status st = tx_ranks_open(&e->ranks, e->cfg, given ? given : alone);
+    tx_status st = tx_ranks_open(&e->ranks, e->cfg, given ? given : alone, place);
     e->ranks.owned = !given;
     return st;
 }
@@ -127,7 +127,7 @@ tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *args)
                              .n_groups = args->n_groups };
     e->failed = true; /* until all ranks have come through */
     TX_GOTO(stay_on_host(e->cfg, args->model));
-    TX_GOTO(open_ranks(e, args->world));
+    TX_GOTO(open_ranks(e, args->world, args->place));
     TX_GOTO(tx_source_open_for_run(&src, e->cfg, e->ranks.grid.world));
     TX_GOTO(open_trainer(e, &src, args->vocab_size, args->vocab_size, -1, &e->ranks.grid));
     e->failed = false;
@@ -378,7 +378,8 @@ int64_t tx_engine_skipped_steps(const tx_engine *e)
 
 int tx_engine_global_rank(const tx_engine *e)
 {
-    return e->trainer->grid->rank;
+    const tx_grid *g = e->trainer->grid;
+    return g->size == 1 ? 0 : tx_comm_world_rank(g->world, g->rank);
 }
 
 int tx_engine_world_size(const tx_engine *e)

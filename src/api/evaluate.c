@@ -134,7 +134,7 @@ tx_status tx_evaluate(tx_config *cfg, tx_line_fn *line, void *user)
 {
     if (cfg->valid_data.n) return tx__evaluate_tasks(cfg, line, user);
     tx_ranks ranks;
-    tx_status st = tx_ranks_open(&ranks, cfg, NULL);
+    tx_status st = tx_ranks_open(&ranks, cfg, NULL, NULL);
     if (!st) st = evaluate_dataset(cfg, &ranks.grid, line, user);
     return tx_ranks_close(&ranks, st);
 }

@@ -39,7 +39,7 @@ static tx_status check_use(const tx_config *cfg, tx_inference_use use)
 tx_status tx_inference_open(tx_inference *f, tx_config *cfg, tx_inference_use use)
 {
     *f = (tx_inference){ .cfg = cfg };
-    TX_TRY(tx_ranks_open(&f->ranks, cfg, NULL));
+    TX_TRY(tx_ranks_open(&f->ranks, cfg, NULL, NULL));
     const tx_grid *grid = &f->ranks.grid;
     f->leads = tx_comm_rank(grid->model) == 0;
     if (grid->dp.size > 1)

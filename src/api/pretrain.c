@@ -187,7 +187,7 @@ tx_status tx_pretrain(tx_config *cfg)
         return TX_OK;
     }
     tx_ranks ranks;
-    tx_status st = tx_ranks_open(&ranks, cfg, NULL);
+    tx_status st = tx_ranks_open(&ranks, cfg, NULL, NULL);
     if (!st) st = pretrain(cfg, &ranks, start);
     return tx_ranks_close(&ranks, st);
 }

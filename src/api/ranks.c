@@ -120,7 +120,7 @@ static tx_status check_size(const tx_world *w, const tx_config *cfg)
                    (long long)cfg->world_size, tx_world_size(w), (long long)cfg->world_size);
 }
 
-tx_status tx_ranks_open(tx_ranks *r, const tx_config *cfg, tx_world *given)
+tx_status tx_ranks_open(tx_ranks *r, const tx_config *cfg, tx_world *given, const tx_rank_place *place)
 {
     *r = (tx_ranks){ .world = given, .owned = !given };
     if (!given) TX_TRY(tx_world_open(&r->world, cfg->shared_memory));
@@ -129,8 +129,8 @@ tx_status tx_ranks_open(tx_ranks *r, const tx_config *cfg, tx_world *given)
     TX_TRY(tx_comm_agree(world, check_size(r->world, cfg)));
     if (!given) TX_TRY(tx_comm_agree(world, open_log(r, cfg)));
     TX_TRY(compare_options(world, cfg));
-    TX_TRY(tx_grid_open(&r->grid, r->world, (int)cfg->tensor_model_parallel_size,
-                        (int)cfg->pipeline_model_parallel_size, cfg->sequence_parallel));
+    TX_TRY(tx_grid_open_at(&r->grid, r->world, (int)cfg->tensor_model_parallel_size,
+                           (int)cfg->pipeline_model_parallel_size, cfg->sequence_parallel, place));
     return tx_grid_choose_work(&r->grid, cfg->device);
 }
 

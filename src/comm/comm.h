@@ -86,6 +86,9 @@ tx_status tx_world_use_device(tx_world *w, tx_device *d);
  * none, *out becomes a group of one.   @name static, for messages: "tensor-parallel" */
 tx_status tx_comm_split(tx_comm **out, tx_comm *parent, int color, const char *name);
 
+/* The same of all members in another order: this one has rank `rank`, and no two have the same. */
+tx_status tx_comm_reorder(tx_comm **out, tx_comm *parent, int rank, const char *name);
+
 /* For a dry run: the end of rank `rank` of a group of `size`. */
 tx_status tx_comm_plan(tx_comm **out, int size, int rank, const char *name);
 

@@ -4,9 +4,9 @@
 #include "base/alloc.h"
 #include "comm/board.h"
 
-/* What a member tells the others. */
+/* What a member tells the others: those of a colour are a group, in the order of their keys. */
 typedef struct offer {
-    int color, rank;
+    int color, key, rank;
     int64_t n_groups;
 } offer;
 
@@ -15,19 +15,24 @@ typedef struct board_offer {
     tx__address at;
 } board_offer;
 
-/* The members of my colour, in the order of the parent. */
+/* The members of my colour. No two have the same key. */
 static tx_status members(tx_comm **out, tx_comm *parent, const offer *all, const char *name)
 {
-    int n = 0, me = 0, color = all[parent->rank].color;
+    const offer *mine = &all[parent->rank];
+    int n = 0, me = 0;
     for (int i = 0; i < parent->size; i++) {
-        if (color < 0 ? i != parent->rank : all[i].color != color) continue;
-        if (i == parent->rank) me = n;
+        if (mine->color < 0 ? i != parent->rank : all[i].color != mine->color) continue;
+        me += all[i].key < mine->key;
         n++;
     }
     TX_TRY(tx__group_new(out, parent->world, n, me, name));
-    n = 0;
-    for (int i = 0; i < parent->size; i++)
-        if (color < 0 ? i == parent->rank : all[i].color == color) (*out)->world_rank[n++] = all[i].rank;
+    for (int i = 0; i < parent->size; i++) {
+        int at = 0;
+        if (mine->color < 0 ? i != parent->rank : all[i].color != mine->color) continue;
+        for (int k = 0; k < parent->size && mine->color >= 0; k++)
+            at += all[k].color == mine->color && all[k].key < all[i].key;
+        (*out)->world_rank[at] = all[i].rank;
+    }
     return TX_OK;
 }
 
@@ -71,11 +76,11 @@ out:
     return st;
 }
 
-tx_status tx_comm_split(tx_comm **out, tx_comm *parent, int color, const char *name)
+static tx_status split(tx_comm **out, tx_comm *parent, int color, int key, const char *name)
 {
     TX_ASSERT(parent->world);
     tx_world *w = parent->world;
-    offer *all = NULL, mine = { .color = color, .rank = w->rank, .n_groups = w->n_groups };
+    offer *all = NULL, mine = { .color = color, .key = key, .rank = w->rank, .n_groups = w->n_groups };
     tx_comm *g = NULL;
     tx_status st;
     TX_TRY(tx_alloc(&all, (size_t)parent->size, sizeof *all, "a group of ranks"));
@@ -92,4 +97,14 @@ out:
     if (st) tx_comm_close(g);
     tx_free(all);
     return st;
+}
+
+tx_status tx_comm_split(tx_comm **out, tx_comm *parent, int color, const char *name)
+{
+    return split(out, parent, color, parent->rank, name);
+}
+
+tx_status tx_comm_reorder(tx_comm **out, tx_comm *parent, int rank, const char *name)
+{
+    return split(out, parent, 0, rank, name);
 }

@@ -1,6 +1,8 @@
 /* grid.c - places of ranks along the three axes, and the groups of those who share all places but one. */
 #include "parallel/grid.h"
 
+#include "base/alloc.h"
+
 const char *const tx_group_names[TX_N_GROUPS] = { "tensor-parallel", "pipeline", "data-parallel",
                                                   "first and last stage" };
 
@@ -48,8 +50,75 @@ static bool is_alone_everywhere(const group_spec *s, const tx_grid *g)
     return s->at == &g->ends ? g->pp.size == 1 : s->size == 1;
 }
 
+/* What a rank says of its place. */
+typedef struct claim {
+    bool has;
+    tx_rank_place at;
+} claim;
+
+/* The rank that a place has along the axes, or -1. */
+static int rank_at(const tx_rank_place *at, int tp, int pp, int dp)
+{
+    bool in =
+        at->tensor >= 0 && at->tensor < tp && at->pipeline >= 0 && at->pipeline < pp && at->data >= 0 && at->data < dp;
+    return in ? at->tensor + tp * (at->data + dp * at->pipeline) : -1;
+}
+
+/* All claims together are a grid.   @owner [n] room */
+static tx_status check_claims(const claim *all, int n, int *owner, int tp, int pp)
+{
+    for (int i = 0; i < n; i++) owner[i] = -1;
+    for (int i = 0; i < n; i++) {
+        const tx_rank_place *at = &all[i].at;
+        if (!all[i].has) return TX_FAIL(TX_ERR_ARG, "rank %d has no place of its own on the axes, and others have", i);
+        int rank = rank_at(at, tp, pp, n / tp / pp);
+        if (rank < 0)
+            return TX_FAIL(TX_ERR_ARG, "rank %d says it is tensor %d, pipeline %d, data %d of %d x %d x %d ranks", i,
+                           at->tensor, at->pipeline, at->data, tp, pp, n / tp / pp);
+        if (owner[rank] >= 0)
+            return TX_FAIL(TX_ERR_ARG, "ranks %d and %d both say they are tensor %d, pipeline %d, data %d", owner[rank],
+                           i, at->tensor, at->pipeline, at->data);
+        owner[rank] = i;
+    }
+    return TX_OK;
+}
+
+/* g->world in the order of the ranks' places, and this one's number there. */
+static tx_status order_world(tx_grid *g, tx_world *world, int tp, int pp, const tx_rank_place *place, int *rank)
+{
+    tx_comm *parent = tx_world_comm(world);
+    int n = tx_world_size(world), *owner = NULL;
+    claim mine = { .has = place }, *all = NULL;
+    bool any = false, moved = false;
+    tx_status st;
+    if (place) mine.at = *place;
+    g->world = parent;
+    *rank = tx_world_rank(world);
+    TX_GOTO(tx_alloc(&all, (size_t)n, sizeof *all, "the ranks' places"));
+    TX_GOTO(tx_alloc(&owner, (size_t)n, sizeof *owner, "the ranks' places"));
+    TX_GOTO(tx_comm_gather(parent, all, &mine, sizeof mine));
+    for (int i = 0; i < n; i++) any = any || all[i].has;
+    if (!any) goto out;
+    TX_GOTO(check_claims(all, n, owner, tp, pp));
+    for (int i = 0; i < n; i++) moved = moved || owner[i] != i;
+    *rank = rank_at(place, tp, pp, n / tp / pp);
+    if (!moved) goto out;
+    st = tx_comm_reorder(&g->world, parent, *rank, "world");
+    g->reordered = !st;
+out:
+    tx_free(all);
+    tx_free(owner);
+    return st;
+}
+
 tx_status tx_grid_open(tx_grid *g, tx_world *world, int tp, int pp, bool sequence)
 {
+    return tx_grid_open_at(g, world, tp, pp, sequence, NULL);
+}
+
+tx_status tx_grid_open_at(tx_grid *g, tx_world *world, int tp, int pp, bool sequence, const tx_rank_place *place)
+{
+    int rank;
     group_spec spec[N_GROUPS];
     int n = tx_world_size(world);
     tx_status st;
@@ -59,9 +128,9 @@ tx_status tx_grid_open(tx_grid *g, tx_world *world, int tp, int pp, bool sequenc
                        "world size (%d) is not divisible by tensor model parallel size (%d) times pipeline model "
                        "parallel size (%d)",
                        n, tp, pp);
-    tx_grid_place(g, tx_world_rank(world), tp, pp, n / tp / pp);
+    TX_GOTO(order_world(g, world, tp, pp, place, &rank));
+    tx_grid_place(g, rank, tp, pp, n / tp / pp);
     g->sequence = sequence && tp > 1;
-    g->world = tx_world_comm(world);
     describe_groups(spec, g);
     for (int i = 0; i < N_GROUPS; i++) {
         *spec[i].at = &tx_comm_self;
@@ -95,7 +164,7 @@ out:
 
 static void close_own(tx_comm *group)
 {
-    if (group != &tx_comm_self) tx_comm_close(group);
+    if (group && group != &tx_comm_self) tx_comm_close(group);
 }
 
 void tx_grid_close(tx_grid *g)
@@ -106,7 +175,7 @@ void tx_grid_close(tx_grid *g)
     close_own(g->pipeline);
     close_own(g->model);
     close_own(g->ends);
-    if (planned) tx_comm_close(g->world);
+    if (planned || g->reordered) tx_comm_close(g->world);
     *g = (tx_grid){ 0 };
 }
 

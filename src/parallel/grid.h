@@ -25,10 +25,11 @@ typedef struct tx_place_of_work {
 } tx_place_of_work;
 
 typedef struct tx_grid {
-    int rank, size; /* in the world */
+    int rank, size; /* in the order above, which is the world's unless a client has another */
     tx_axis tp, pp, dp;
-    bool sequence; /* sequence parallelism: between layers a tensor-parallel rank holds s/t positions */
-    tx_comm *world;
+    bool sequence;  /* sequence parallelism: between layers a tensor-parallel rank holds s/t positions */
+    tx_comm *world; /* all ranks, in that order */
+    bool reordered; /* it is the grid's own */
     tx_comm *tensor, *pipeline, *data;
     tx_comm *model; /* all of tensor x pipeline with the same place on the data axis, tensor fastest */
     tx_place_of_work work;
@@ -46,6 +47,9 @@ void tx_grid_place(tx_grid *g, int rank, int tp, int pp, int dp);
 /* Collective over the world: the groups of its ranks. tp and pp divide the world's size. `world` is the caller's and
  * outlives the grid. sequence is ignored where tp is 1. */
 tx_status tx_grid_open(tx_grid *g, tx_world *world, int tp, int pp, bool sequence);
+
+/* The same with places that ranks have chosen, or NULL on all. TX_ERR_ARG: what they have chosen is no grid. */
+tx_status tx_grid_open_at(tx_grid *g, tx_world *world, int tp, int pp, bool sequence, const tx_rank_place *place);
 
 /* The grid of one rank of a job that does not exist, for a dry run. */
 tx_status tx_grid_plan(tx_grid *g, int rank, int tp, int pp, int dp, bool sequence);

@@ -32,7 +32,8 @@ static tx_status all_have(const tx_grid *g, bool mine, bool *out)
     if (!st && n && !*out && !g->rank)
         tx_warn("rank %d on host %s has no GPU to use, %d of %d ranks have one: all compute on the CPU (--device gpu "
                 "says what is missing there)",
-                without, tx_world_seat(tx_comm_world(g->world), without)->host_name, n, g->size);
+                without, tx_world_seat(tx_comm_world(g->world), tx_comm_world_rank(g->world, without))->host_name, n,
+                g->size);
     tx_free(all);
     return st;
 }

@@ -192,6 +192,7 @@ typedef struct job {
     const char *flags;
     int until; /* 0: STEPS */
     const char *save, *load;
+    int turned; /* 1: ranks have places of their own, in another order; 2: two have the same */
     double loss[STEPS], norm[STEPS], scored;
 } job;
 
@@ -262,9 +263,13 @@ static tx_status rank_of(tx_world *world, void *user)
     snprintf(flags, sizeof flags,
              FLAGS "--world-size %d --tensor-model-parallel-size %d --pipeline-model-parallel-size %d %s", j->n, j->tp,
              j->pp, j->flags);
+    int at = j->turned == 2 ? 0 : (3 * tx_world_rank(world) + 1) % j->n, dp = j->n / j->tp / j->pp;
+    const tx_rank_place place = { .tensor = at % j->tp, .data = at / j->tp % dp, .pipeline = at / j->tp / dp };
     TX_GOTO(tx_config_parse_string(&cfg, COMMAND, flags));
-    TX_GOTO(tx_engine_initialize(
-        &r.e, &(tx_engine_args){ .size = sizeof(tx_engine_args), .config = cfg, .model = &model, .world = world }));
+    const tx_engine_args args = {
+        .size = sizeof args, .config = cfg, .model = &model, .world = world, .place = j->turned ? &place : NULL
+    };
+    TX_GOTO(tx_engine_initialize(&r.e, &args));
     TX_GOTO(train_rank(r.e, j, &r));
 out:
     tx_engine_destroy(r.e);
@@ -365,6 +370,28 @@ static void checkpoints_go_to_any_layout(void **state)
     assert_memory_equal(resumed.loss + 3, one.loss + 3, 3 * sizeof *one.loss);
 }
 
+/* The client's own grid: the same model in the same bits, on other ranks. */
+static void ranks_have_places_of_the_clients(void **state)
+{
+    (void)state;
+    static const int layout[][3] = { { 4, 2, 1 }, { 4, 1, 2 }, { 4, 2, 2 }, { 4, 1, 1 } };
+    for (size_t i = 0; i < sizeof layout / sizeof *layout; i++) {
+        job at = { .n = layout[i][0], .tp = layout[i][1], .pp = layout[i][2], .flags = "--zero-stage 1" };
+        job plain = run(at);
+        at.turned = 1;
+        at.until = 3;
+        at.save = in_scratch("turned%zu", i);
+        job turned = run(at);
+        assert_memory_equal(turned.loss, plain.loss, 3 * sizeof *plain.loss);
+        job back = { .n = at.n, .tp = at.tp, .pp = at.pp, .flags = at.flags, .load = at.save };
+        back = run(back);
+        assert_memory_equal(back.loss + 3, plain.loss + 3, 3 * sizeof *plain.loss);
+        assert_memory_equal(back.norm + 3, plain.norm + 3, 3 * sizeof *plain.norm);
+    }
+    job twice = { .n = 4, .tp = 1, .pp = 1, .flags = "", .until = STEPS, .turned = 2 };
+    ASSERT_FAILS(tx_world_threads(4, rank_of, &twice), TX_ERR_ARG, "ranks 0 and 1 both say they are tensor 0");
+}
+
 /* ---- what cannot be ---- */
 
 static tx_status start(const tx_client_model *m, const char *more)
@@ -443,11 +470,9 @@ static void a_forward_that_is_run_again_draws_the_same(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_layout_is_one_rank),
-        cmocka_unit_test(layers_are_computed_again),
-        cmocka_unit_test(checkpoints_go_to_any_layout),
-        cmocka_unit_test(what_cannot_be_is_told),
-        cmocka_unit_test(a_forward_that_is_run_again_draws_the_same),
+        cmocka_unit_test(every_layout_is_one_rank),     cmocka_unit_test(layers_are_computed_again),
+        cmocka_unit_test(checkpoints_go_to_any_layout), cmocka_unit_test(ranks_have_places_of_the_clients),
+        cmocka_unit_test(what_cannot_be_is_told),       cmocka_unit_test(a_forward_that_is_run_again_draws_the_same),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }
