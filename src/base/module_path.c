@@ -43,7 +43,8 @@ bool tx_module_path(char *out, size_t cap, const char *name)
     program_folder(program);
     library_folder(library);
     const char *const places[][2] = {
-        { program, "" }, { library, "" }, { library, "triax/" }, { TX_PLUGIN_DIR "/", "" }
+        { program, "" },           { library, "" }, { library, "triax/" }, { program, TX_PLUGINS_FROM_BIN },
+        { TX_PLUGIN_DIR "/", "" },
     };
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         int n = snprintf(out, cap, "%s%s%s", places[i][0], places[i][1], name);

@@ -5,8 +5,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The file of that name beside the program, beside the library that this code is in, in a folder triax/ there, or where
- * it was installed; the first that can be read. False: there is none. */
+/* The file of that name beside the program, beside the library that this code is in, in a folder triax/ there, where it
+ * is of a program that was installed (../lib/triax), or where it was to be installed; the first that can be read. So an
+ * installation may be moved. False: there is none. */
 bool tx_module_path(char *out, size_t cap, const char *name);
 
 #endif

@@ -1,27 +1,68 @@
 #!/bin/bash
 # labels: cli
-# The library as a client meets it: installed headers alone, the shared library, the example that engine.h promises.
+# The library as a client meets it: an installation in a folder of its own that was moved, its headers alone, the example
+# that engine.h promises built by compiler flags, by pkg-config and by find_package.
 . "$(dirname "$0")/lib.sh"
 build=$(dirname "$TRIAX") source=$(cd "$(dirname "$0")/../.." && pwd)
 if nm -D "$build/libtriax.so" | grep ' U __asan' >/dev/null; then # not -q: nm must not die of a closed pipe
     echo "skipped: a client of a sanitized library would have to be sanitized too"
     exit 77
 fi
-cmake --install "$build" --prefix "$work/usr" >/dev/null
-cc -std=c11 -Wall -Wextra -Werror -pedantic -I"$work/usr/include" "$source/examples/train_tiny.c" -L"$work/usr/lib" \
-    -L"$(dirname "$(find "$work/usr" -name libtriax.so)")" -ltriax -o client
-LD_LIBRARY_PATH=$(dirname "$(find "$work/usr" -name libtriax.so)") ./client | tee said
+cmake --install "$build" --prefix "$work/installed" >/dev/null
+mv "$work/installed" "$work/usr"
+lib=$(dirname "$(find "$work/usr" -name libtriax.so)")
+flags=(-std=c11 -Wall -Wextra -Werror -pedantic)
+
 learned() { awk '/final loss/ { n++; bad = !($3 < 0.5) } END { exit bad || n != 1 }' said || die "$1 did not learn to count"; }
+cc "${flags[@]}" -I"$work/usr/include" "$source/examples/train_tiny.c" -L"$lib" -ltriax -o client
+LD_LIBRARY_PATH=$lib ./client | tee said
 learned "the model"
+
+if command -v pkg-config >/dev/null; then
+    export PKG_CONFIG_PATH=$lib/pkgconfig
+    version=$("$TRIAX" --version)
+    [ "$(pkg-config --modversion triax)" = "${version##* }" ] || die "triax.pc has another version than $version"
+    read -ra found <<<"$(pkg-config --cflags --libs triax)"
+    cc "${flags[@]}" "$source/examples/train_tiny.c" "${found[@]}" -o by_pkg_config
+    LD_LIBRARY_PATH=$lib ./by_pkg_config >said
+    learned "the model built by pkg-config"
+    pkg-config --static --libs triax | grep -- -ljansson >/dev/null || die "triax.pc lacks what a static library needs"
+else
+    echo "left out: there is no pkg-config"
+fi
+
+mkdir project
+cat >project/CMakeLists.txt <<END
+cmake_minimum_required(VERSION 3.25)
+project(x LANGUAGES C)
+find_package(triax 0.1 REQUIRED)
+add_executable(x $source/examples/train_tiny.c)
+target_link_libraries(x triax::triax)
+END
+cmake -S project -B project/build -DCMAKE_PREFIX_PATH="$work/usr" >out 2>&1 || { cat out >&2; die "find_package(triax)"; }
+cmake --build project/build >out 2>&1 || { cat out >&2; die "building with triax::triax"; }
+project/build/x >said # finds the library by itself: CMake notes where it was
+learned "the model built by find_package"
+sed -i 's/triax 0.1/triax 0.2/' project/CMakeLists.txt
+cmake -S project -B project/build2 -DCMAKE_PREFIX_PATH="$work/usr" >out 2>&1 && die "find_package(triax 0.2) takes 0.1"
+grep 'compatible' out >/dev/null || { cat out >&2; die "find_package(triax 0.2) fails for another reason"; }
+
+# the module that knows MPI is found from the moved library and from the moved program
 if command -v mpirun >/dev/null && [ -e "$build/libtriax_mpi.so" ]; then
     . "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/mpi.sh"
-    all_ranks 2 env "LD_LIBRARY_PATH=$(dirname "$(find "$work/usr" -name libtriax.so)")" ./client
+    all_ranks 2 env "LD_LIBRARY_PATH=$lib" ./client
     cp out said
     learned "the model of two ranks"
+    for end in bin idx; do cp "$data/dataset/tiny_text_document.$end" text.$end; done
+    all_ranks 2 "$work/usr/bin/triax" pretrain-gpt --num-layers 1 --hidden-size 16 --num-attention-heads 1 \
+        --seq-length 16 --max-position-embeddings 16 --micro-batch-size 1 --global-batch-size 2 --train-iters 1 --lr 1e-3 \
+        --tokenizer-type NullTokenizer --vocab-size 511 --data-path text --split 1,0,0 --log-interval 1
+    grep 'iteration *1/' out >/dev/null || { cat out >&2; die "the installed program trained nothing on two ranks"; }
 fi
+
 for header in "$work"/usr/include/triax/*.h; do
     printf '#include "triax/%s"\n' "$(basename "$header")" >one.c
-    cc -std=c11 -Wall -Wextra -Werror -pedantic -I"$work/usr/include" -fsyntax-only one.c
+    cc "${flags[@]}" -I"$work/usr/include" -fsyntax-only one.c
     if command -v c++ >/dev/null; then c++ -std=c++17 -Wall -Wextra -Werror -x c++ -I"$work/usr/include" -fsyntax-only one.c; fi
 done
 # exactly what the headers declare is exported
