@@ -7,6 +7,7 @@
 #include "api/engine_internal.h"
 #include "api/run_common.h"
 #include "base/alloc.h"
+#include "base/args.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "convert/source.h"
@@ -107,12 +108,13 @@ static tx_status open_ranks(tx_engine *e, tx_world *given, const tx_rank_place *
     return st;
 }
 
-tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *args)
+tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *given)
 {
+    tx_engine_args all, *const args = &all;
     tx_source src = { 0 };
     tx_engine *e = NULL;
     tx_status st;
-    if (args->size != sizeof *args) return TX_FAIL(TX_ERR_ARG, "tx_engine_args.size is not sizeof(tx_engine_args)");
+    TX_TRY(TX_ARGS_TAKE(args, given, tx_engine_args, place));
     if (!args->config) return TX_FAIL(TX_ERR_ARG, "tx_engine_args.config is missing");
     TX_TRY(check_model(args));
     if (args->vocab_size < 1 && !args->model)

@@ -194,8 +194,18 @@ static tx_status asks_for_what_cannot_be(tx_world *world, void *user)
     int32_t rows[ROW];
     double loss;
     if (tx_engine_initialize(&e, &args) != TX_ERR_ARG) return TX_FAIL(TX_ERR_STATE, "without a size");
-    args.size = sizeof args;
-    TX_TRY(tx_engine_initialize(&e, &args));
+    args.size = sizeof args - 1;
+    if (tx_engine_initialize(&e, &args) != TX_ERR_ARG || !strstr(tx_last_error(), "tx_engine_args.size"))
+        return TX_FAIL(TX_ERR_STATE, "with less than the first version's size");
+    struct {
+        tx_engine_args known;
+        void *newer;
+    } of_later = { .known = args, .newer = &e };
+    of_later.known.size = sizeof of_later;
+    if (tx_engine_initialize(&e, &of_later.known) != TX_ERR_ARG || !strstr(tx_last_error(), "does not know"))
+        return TX_FAIL(TX_ERR_STATE, "with a member that is not known");
+    of_later.newer = NULL;
+    TX_TRY(tx_engine_initialize(&e, &of_later.known));
     batch(rows, 0);
     tx_status st = tx_engine_forward(e, rows, &loss);
     if (st != TX_ERR_STATE || !strstr(tx_last_error(), "a whole iteration is trained at a time"))
