@@ -50,29 +50,27 @@ static tx_status find_files(tx_config *c, const char *dir, tokenizer_file f[2], 
 /* A BERT's is WordPiece where no flag says another; of a Hugging Face folder with case, if that says so. */
 static tx_status take_bert_type(tx_config *c, const char *dir)
 {
-    static char lower[] = "BertWordPieceLowerCase", cased[] = "BertWordPieceCase";
     char path[4096];
     if (c->given.tokenizer_type || !tx_model_type_of(c)->reads_sentences) return TX_OK;
-    if (!c->tokenizer_type || strncmp(c->tokenizer_type, "Bert", 4)) c->tokenizer_type = lower;
+    if (!c->tokenizer_type || strncmp(c->tokenizer_type, "Bert", 4)) c->tokenizer_type = "BertWordPieceLowerCase";
     if (!dir) return TX_OK;
     TX_TRY(tx_path_join(path, sizeof path, dir, HF_CONFIG));
     json_t *config = json_load_file(path, 0, NULL);
-    if (json_is_false(json_object_get(config, "do_lower_case"))) c->tokenizer_type = cased;
+    if (json_is_false(json_object_get(config, "do_lower_case"))) c->tokenizer_type = "BertWordPieceCase";
     json_decref(config);
     return TX_OK;
 }
 
 static tx_status find_tokenizer(tx_config *c, const char *dir, tokenizer_file f[2], int *n)
 {
-    static char hf[] = "HFTokenizer";
     TX_TRY(take_bert_type(c, dir));
     TX_TRY(find_files(c, dir, f, n));
     if (!*n || *f[0].option) return TX_OK;
     tx_config other = *c;
-    other.tokenizer_type = hf;
+    other.tokenizer_type = "HFTokenizer";
     TX_TRY(find_files(&other, dir, f, n));
     if (other.tokenizer_model) {
-        c->tokenizer_type = hf;
+        c->tokenizer_type = "HFTokenizer";
         c->tokenizer_model = other.tokenizer_model;
     }
     *n = files_of(c, f);
