@@ -9,6 +9,10 @@
 #ifndef TRIAX_CONFIG_H
 #define TRIAX_CONFIG_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "triax/log.h"
 #include "triax/status.h"
 
@@ -27,6 +31,22 @@ TX_API tx_status tx_config_parse(tx_config **out, const char *command, int argc,
 TX_API tx_status tx_config_parse_string(tx_config **out, const char *command, const char *flags);
 
 TX_API void tx_config_free(tx_config *cfg); /* NULL allowed */
+
+/* Activation checkpointing by DeepSpeed's words (deepspeed.checkpointing.configure): whole layers are computed again in
+ * backward, in groups of which only the input is kept, and that may be kept elsewhere. */
+typedef struct tx_checkpointing {
+    size_t size;        /* sizeof(tx_checkpointing) */
+    int64_t num_layers; /* of a group: --checkpoint-activations --checkpoint-num-layers; 0: as the options say */
+    bool partition_activations;    /* --partition-activations: a part on each tensor-parallel rank */
+    bool contiguous_checkpointing; /* --contigious-checkpointing, of --number-checkpoints groups */
+    int64_t num_checkpoints;
+    bool checkpoint_in_cpu; /* --checkpoint-in-cpu: in the host's memory */
+    bool profile;           /* --profile-backward */
+} tx_checkpointing;
+
+/* Adds what is asked for to options that an engine is to be made of; what is not asked for stays as they say.
+ * TX_ERR_ARG: they do not go together with it; cfg is then as before. */
+TX_API tx_status tx_checkpointing_configure(tx_config *cfg, const tx_checkpointing *how);
 
 /* What --log-level asks for. A program that wants the messages of parsing sets its sink before it parses. */
 TX_API tx_log_level tx_config_log_level(const tx_config *cfg);

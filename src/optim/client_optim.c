@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "base/args.h"
 #include "optim/optim.h"
 
 /* The client sees real elements alone; what pads the vocabulary stays 0. */
@@ -27,10 +28,11 @@ static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, con
     return TX_OK;
 }
 
-tx_status tx_optim_type_of_client(tx_optim_type *out, const tx_client_optimizer *client)
+tx_status tx_optim_type_of_client(tx_optim_type *out, const tx_client_optimizer *from)
 {
-    if (client->size != sizeof *client)
-        return TX_FAIL(TX_ERR_ARG, "tx_client_optimizer.size is not sizeof(tx_client_optimizer)");
+    tx_client_optimizer own;
+    TX_TRY(TX_ARGS_TAKE(&own, from, tx_client_optimizer, user));
+    const tx_client_optimizer *client = &own;
     if (!client->name || !*client->name || !client->step)
         return TX_FAIL(TX_ERR_ARG, "an optimizer needs a name and a step");
     if (client->n_state < 0 || client->n_state > TX_OPTIM_MAX_STATE)

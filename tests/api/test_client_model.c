@@ -370,6 +370,30 @@ static void checkpoints_go_to_any_layout(void **state)
     assert_memory_equal(resumed.loss + 3, one.loss + 3, 3 * sizeof *one.loss);
 }
 
+/* DeepSpeed's words for it are the flags. */
+static void checkpointing_is_configured(void **state)
+{
+    (void)state;
+    tx_config *cfg;
+    tx_checkpointing how = { .size = sizeof how, .num_layers = 2, .checkpoint_in_cpu = true };
+    ASSERT_OK(tx_config_parse_string(&cfg, COMMAND, FLAGS));
+    ASSERT_OK(tx_checkpointing_configure(cfg, &how));
+    tx_engine *e;
+    job same_flags = run((job){
+        .n = 1, .tp = 1, .pp = 1, .flags = "--checkpoint-activations --checkpoint-num-layers 2 --checkpoint-in-cpu" });
+    ASSERT_OK(
+        tx_engine_initialize(&e, &(tx_engine_args){ .size = sizeof(tx_engine_args), .config = cfg, .model = &model }));
+    reader r = { .e = e };
+    ASSERT_OK(iteration(e, &r, true));
+    assert_true(tx_engine_loss(e) == same_flags.loss[0] && tx_engine_grad_norm(e) == same_flags.norm[0]);
+    tx_engine_destroy(e);
+    how = (tx_checkpointing){ .size = sizeof how, .contiguous_checkpointing = true };
+    ASSERT_FAILS(tx_checkpointing_configure(cfg, &how), TX_ERR_ARG, "contigious-checkpointing");
+    how = (tx_checkpointing){ .size = 8 };
+    ASSERT_FAILS(tx_checkpointing_configure(cfg, &how), TX_ERR_ARG, "tx_checkpointing");
+    tx_config_free(cfg);
+}
+
 /* The client's own grid: the same model in the same bits, on other ranks. */
 static void ranks_have_places_of_the_clients(void **state)
 {
@@ -470,9 +494,13 @@ static void a_forward_that_is_run_again_draws_the_same(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_layout_is_one_rank),     cmocka_unit_test(layers_are_computed_again),
-        cmocka_unit_test(checkpoints_go_to_any_layout), cmocka_unit_test(ranks_have_places_of_the_clients),
-        cmocka_unit_test(what_cannot_be_is_told),       cmocka_unit_test(a_forward_that_is_run_again_draws_the_same),
+        cmocka_unit_test(every_layout_is_one_rank),
+        cmocka_unit_test(layers_are_computed_again),
+        cmocka_unit_test(checkpoints_go_to_any_layout),
+        cmocka_unit_test(checkpointing_is_configured),
+        cmocka_unit_test(ranks_have_places_of_the_clients),
+        cmocka_unit_test(what_cannot_be_is_told),
+        cmocka_unit_test(a_forward_that_is_run_again_draws_the_same),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

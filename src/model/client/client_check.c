@@ -86,7 +86,6 @@ static tx_status check_layout(const tx_client_model *m, const tx_config *cfg, co
 tx_status tx_client_check(const tx_client_model *m, const tx_config *cfg, const tx_grid *grid)
 {
     int n_params = 0;
-    if (m->size != sizeof *m) return TX_FAIL(TX_ERR_ARG, "tx_client_model.size is not sizeof(tx_client_model)");
     if (!m->name || !*m->name) return TX_FAIL(TX_ERR_ARG, "a model needs a name");
     if (m->n_layers < 1 || !m->layer) return TX_FAIL(TX_ERR_ARG, "the model %s has no layers", m->name);
     if (m->losses_per_sample < 0)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/args.h"
 
 extern const tx_model_type tx_model_client;
 
@@ -183,21 +184,23 @@ tx_status tx_client_model_create(tx_model **out, const tx_config *cfg, const tx_
                                  const tx_grid *grid)
 {
     tx_client_net *n;
-    TX_TRY(tx_client_check(client, cfg, grid));
+    tx_client_model spec;
+    TX_TRY(TX_ARGS_TAKE(&spec, client, tx_client_model, user));
+    TX_TRY(tx_client_check(&spec, cfg, grid));
     TX_TRY(tx_alloc(&n, 1, sizeof *n, "the model"));
     tx_model *m = &n->base;
     tx_dtype dtype = cfg->bf16 ? TX_BF16 : cfg->fp16 ? TX_F16 : TX_F32;
     tx_status st;
-    n->spec = *client;
+    n->spec = spec;
     *m = (tx_model){ .type = &tx_model_client,
                      .dtype = dtype,
                      .stream = dtype,
-                     .n_layers = client->n_layers,
+                     .n_layers = spec.n_layers,
                      .n_losses = 1,
-                     .loss_name = { client->loss_name ? client->loss_name : "loss" },
-                     .sample_flops = client->flops_per_sample,
-                     .initial = { client->initial, client->user },
-                     .recompute = recompute_of(cfg, client->n_layers),
+                     .loss_name = { spec.loss_name ? spec.loss_name : "loss" },
+                     .sample_flops = spec.flops_per_sample,
+                     .initial = { spec.initial, spec.user },
+                     .recompute = recompute_of(cfg, spec.n_layers),
                      .n_chunks = 1 };
     m->chunk[0] = tx_pp_layers(m->n_layers, grid->pp.size, 1, grid->pp.rank, 0, 0, 0);
     n->first = (int)m->chunk[0].first;
