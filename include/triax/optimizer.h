@@ -12,8 +12,8 @@ extern "C" {
 #endif
 
 /* Parameters by name: those that the pattern (fnmatch's) matches have these factors of the learning rate and of weight
- * decay; of several groups the first that matches counts, without any both are 1. lr_scale 0: frozen. Without a
- * pipeline a pattern that matches no parameter is TX_ERR_ARG. */
+ * decay; of several groups the first that matches counts, without any both are 1. lr_scale 0: frozen.
+ * TX_ERR_ARG: a scale is negative or not finite, or a pattern matches no parameter of the whole model. */
 typedef struct tx_param_group {
     const char *pattern; /* "*.bias", "encoder.layers.0.*" */
     double lr_scale, weight_decay_scale;
@@ -32,8 +32,8 @@ typedef struct tx_optimizer_update {
 } tx_optimizer_update;
 
 /* An optimizer of the client's own, in place of --optimizer: elements are updated one by one, so that ZeRO can divide
- * them. Called from one thread, stretch by stretch, wherever the stretches end; not at all where gradients are not
- * finite. On CPUs alone (TX_ERR_UNSUPPORTED on a GPU). */
+ * them. Called from one thread, stretch by stretch; not at all where gradients are not finite. On CPUs, or with the
+ * optimizer offloaded to one (else TX_ERR_UNSUPPORTED). */
 typedef struct tx_client_optimizer {
     size_t size;               /* sizeof(tx_client_optimizer) */
     const char *name;          /* in checkpoints */

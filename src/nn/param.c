@@ -199,7 +199,6 @@ tx_status tx_params_begin_unit(tx_params *ps, tx_unit_kind kind, int chunk)
 static void append(tx_params *ps, tx_param p)
 {
     p.offset = ps->numel;
-    p.lr_scale = p.decay_scale = 1;
     p.unit = ps->n_units - 1;
     ps->param[ps->n++] = p;
     if (ps->n_units) ps->unit[p.unit].end = ps->n;
@@ -233,6 +232,8 @@ tx_status tx_params_add(tx_params *ps, const char *layer, const tx_param_spec *s
                    .init = spec->init,
                    .std = spec->std,
                    .decay = spec->decay,
+                   .lr_scale = 1,
+                   .decay_scale = 1,
                    .weight = weight };
     int len = snprintf(p.name, sizeof p.name, "%s.%s", layer, spec->name);
     TX_ASSERT(len > 0 && (size_t)len < sizeof p.name);
@@ -247,7 +248,9 @@ tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_de
     TX_TRY(make_room(ps, n));
     for (int i = 0; i < n; i++) {
         if ((decl[i].when & dims->traits) != decl[i].when) continue;
-        tx_param p = { .init = decl[i].init, .decay = decl[i].decay, .first = decl[i].first };
+        tx_param p = {
+            .init = decl[i].init, .decay = decl[i].decay, .lr_scale = 1, .decay_scale = 1, .first = decl[i].first
+        };
         int len = snprintf(p.name, sizeof p.name, "%s%s", prefix, decl[i].name);
         TX_ASSERT(len > 0 && (size_t)len < sizeof p.name && !tx_params_find(ps, p.name));
         parse_shape(&p, decl[i].shape, dims);
@@ -258,32 +261,29 @@ tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_de
     return TX_OK;
 }
 
-static bool is_in(const tx_param *p, const tx_param_group *g)
+static bool is_scale(double x)
 {
-    return fnmatch(g->pattern, p->name, 0) == 0;
+    return isfinite(x) && x >= 0;
 }
 
-static tx_status check_group(const tx_params *ps, const tx_param_group *g, bool all)
+tx_status tx_params_group(tx_params *ps, const tx_param_group *group, int n, bool *matched)
 {
-    if (!g->pattern) return TX_FAIL(TX_ERR_ARG, "a group of parameters has no pattern");
-    if (!(g->lr_scale >= 0 && isfinite(g->lr_scale) && g->weight_decay_scale >= 0 && isfinite(g->weight_decay_scale)))
-        return TX_FAIL(TX_ERR_ARG, "the group of parameters %s: its scales %g and %g have to be 0 or more", g->pattern,
-                       g->lr_scale, g->weight_decay_scale);
-    for (int i = 0; i < ps->n; i++)
-        if (is_in(&ps->param[i], g)) return TX_OK;
-    return all ? TX_FAIL(TX_ERR_ARG, "the group of parameters %s: none has such a name", g->pattern) : TX_OK;
-}
-
-tx_status tx_params_group(tx_params *ps, const tx_param_group *group, int n_groups, bool all)
-{
-    for (int k = 0; k < n_groups; k++) TX_TRY(check_group(ps, &group[k], all));
-    for (int i = 0; i < ps->n; i++)
-        for (int k = 0; k < n_groups; k++) {
-            if (!is_in(&ps->param[i], &group[k])) continue;
-            ps->param[i].lr_scale = group[k].lr_scale;
-            ps->param[i].decay_scale = group[k].weight_decay_scale;
-            break;
-        }
+    for (int k = 0; k < n; k++) {
+        const tx_param_group *g = &group[k];
+        matched[k] = false;
+        if (!g->pattern) return TX_FAIL(TX_ERR_ARG, "parameter group %d has no pattern", k);
+        if (!is_scale(g->lr_scale) || !is_scale(g->weight_decay_scale))
+            return TX_FAIL(TX_ERR_ARG, "parameter group \"%s\": a scale is negative or not finite", g->pattern);
+    }
+    for (int i = 0; i < ps->n; i++) {
+        tx_param *p = &ps->param[i];
+        for (int k = n - 1; k >= 0; k--) /* the first one is the last to be taken */
+            if (!fnmatch(group[k].pattern, p->name, 0)) {
+                matched[k] = true;
+                p->lr_scale = group[k].lr_scale;
+                p->decay_scale = group[k].weight_decay_scale;
+            }
+    }
     return TX_OK;
 }
 

@@ -89,7 +89,7 @@ typedef struct tx_param {
     tx_init init;
     double std; /* of its normal ones; 0: the method's */
     tx_decay decay;
-    double lr_scale, decay_scale; /* of its group of parameters; 1 */
+    double lr_scale, decay_scale; /* factors of the learning rate and of weight decay; 1 */
     tx_first first;
     tx_weight *weight; /* where the layer looks; filled by tx_params_bind */
 } tx_param;
@@ -159,9 +159,9 @@ tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_de
 tx_status tx_params_add(tx_params *ps, const char *layer, const tx_param_spec *spec, tx_weight *weight, int n_tp,
                         int tp_rank);
 
-/* Sets the scales of those that a group's pattern matches. TX_ERR_ARG: a group that cannot be, or with `all`, of a
- * table that is the whole model's, one that matches nothing. */
-tx_status tx_params_group(tx_params *ps, const tx_param_group *group, int n_groups, bool all);
+/* The groups' factors, of each parameter those of the first group that matches it.
+ * @matched [n] which patterns match a parameter of this table.   TX_ERR_ARG: a group that cannot be */
+tx_status tx_params_group(tx_params *ps, const tx_param_group *group, int n, bool *matched);
 
 /* The parameter as a tensor of dtype t whose numbers are at `data`, or nowhere. */
 tx_tensor tx_param_view(const tx_param *p, void *data, tx_dtype t);

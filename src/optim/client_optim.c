@@ -1,49 +1,68 @@
-/* client_optim.c - an optimizer of a client's own (triax/optimizer.h). */
+/* client_optim.c - an optimizer of the client's. */
 #include <string.h>
 
 #include "backend/backend.h"
 #include "base/args.h"
 #include "optim/optim.h"
 
-/* The client sees real elements alone; what pads the vocabulary stays 0. */
-static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s)
+static bool is_word(const char *s)
 {
-    const tx_client_optimizer *client = &o->type->client;
+    return s && *s && !s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")];
+}
+
+tx_status tx_optim_check_client(const tx_client_optimizer *from)
+{
+    tx_client_optimizer own, *o = &own;
+    if (!from) return TX_OK;
+    TX_TRY(TX_ARGS_TAKE(o, from, tx_client_optimizer, user));
+    if (!o->name || !*o->name) return TX_FAIL(TX_ERR_ARG, "tx_client_optimizer.name is missing");
+    if (!o->step) return TX_FAIL(TX_ERR_ARG, "the optimizer %s has no step", o->name);
+    if (o->n_state < 0 || o->n_state > TX_OPTIM_MAX_STATE)
+        return TX_FAIL(TX_ERR_ARG, "the optimizer %s: n_state is %d, not 0, 1 or 2", o->name, o->n_state);
+    for (int k = 0; k < o->n_state; k++) /* beside the weights, "model.<parameter>" */
+        if (!is_word(o->state_name[k]) || !strcmp(o->state_name[k], "model"))
+            return TX_FAIL(TX_ERR_ARG,
+                           "the optimizer %s: state_name[%d] has to be letters, digits and _, not \"model\"", o->name,
+                           k);
+    if (o->n_state == 2 && !strcmp(o->state_name[0], o->state_name[1]))
+        return TX_FAIL(TX_ERR_ARG, "the optimizer %s: both of its states are called %s", o->name, o->state_name[0]);
+    return TX_OK;
+}
+
+int tx_optim_n_state(const tx_config *cfg, const tx_client_optimizer *client)
+{
+    return client ? client->n_state : tx_optim_type_find(cfg->optimizer)->n_state;
+}
+
+/* Rows that pad the vocabulary stay zero: the client does not see them. */
+static tx_status call(const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s, double grad_scale)
+{
     tx_optimizer_update u = { .name = r->name,
                               .first = r->first,
                               .numel = r->n_real,
                               .value = r->value,
                               .grad = r->grad,
-                              .state = { r->state[0], r->state[1] },
-                              .grad_scale = 1,
+                              .grad_scale = grad_scale,
                               .lr = s->lr,
                               .weight_decay = s->weight_decay,
                               .step = s->t };
-    if (c->device)
-        return TX_FAIL(TX_ERR_UNSUPPORTED, "--device gpu: the optimizer %s computes on the host alone", client->name);
-    if (c->dry || !r->n_real || !tx__update_gate(s->gate, &u.grad_scale)) return TX_OK;
-    TX_TRY(client->step(client->user, &u));
-    if (r->low.data)
-        TX_RUN(c, cast, .y = tx_slice1(r->low, 0, r->n_real), .x = tx_tensor1(r->value, TX_F32, r->n_real));
+    for (int k = 0; k < o->type->n_state; k++) u.state[k] = r->state[k];
+    return r->n_real ? o->client->step(o->client->user, &u) : TX_OK;
+}
+
+static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s)
+{
+    double grad_scale = 1;
+    if (!c->dry && !tx__update_gate(s->gate, &grad_scale)) return TX_OK;
+    if (!c->dry) TX_TRY(call(o, r, s, grad_scale));
+    if (r->low.dtype != TX_F32 && r->low.data)
+        TX_RUN(c, cast, .y = r->low, .x = tx_tensor1(r->value, TX_F32, r->numel));
     return TX_OK;
 }
 
-tx_status tx_optim_type_of_client(tx_optim_type *out, const tx_client_optimizer *from)
+tx_optim_type tx__optim_of_client(const tx_client_optimizer *o)
 {
-    tx_client_optimizer own;
-    TX_TRY(TX_ARGS_TAKE(&own, from, tx_client_optimizer, user));
-    const tx_client_optimizer *client = &own;
-    if (!client->name || !*client->name || !client->step)
-        return TX_FAIL(TX_ERR_ARG, "an optimizer needs a name and a step");
-    if (client->n_state < 0 || client->n_state > TX_OPTIM_MAX_STATE)
-        return TX_FAIL(TX_ERR_ARG, "the optimizer %s has %d numbers of state: 0 to %d are possible", client->name,
-                       client->n_state, TX_OPTIM_MAX_STATE);
-    *out = (tx_optim_type){ .name = client->name, .n_state = client->n_state, .step = step, .client = *client };
-    for (int i = 0; i < client->n_state; i++) {
-        const char *name = client->state_name[i];
-        if (!name || !*name || strpbrk(name, "/.") || (i && !strcmp(name, client->state_name[0])))
-            return TX_FAIL(TX_ERR_ARG, "the optimizer %s: state %d needs a name of its own", client->name, i);
-        out->state_name[i] = name;
-    }
-    return TX_OK;
+    return (tx_optim_type){
+        .name = o->name, .n_state = o->n_state, .state_name = { o->state_name[0], o->state_name[1] }, .step = step
+    };
 }

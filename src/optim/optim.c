@@ -34,17 +34,23 @@ typedef struct tx__optim_sums {
     char bad[128]; /* the first tensor that is not finite, or "" */
 } sums;
 
-tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_optim_type *type, tx_comm *ranks, tx_device *device,
-                        const tx_optim_range *range, int n_ranges)
+tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_client_optimizer *client, tx_comm *ranks,
+                        tx_device *device, const tx_optim_range *range, int n_ranges)
 {
     static const char what[] = "the gradient norm";
-    *o = (tx_optim){ .type = type,
+    if (client && cfg->log_optimizer_states_to_tensorboard)
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "--log-optimizer-states-to-tensorboard shows what Adam holds: not with the optimizer %s",
+                       client->name);
+    *o = (tx_optim){ .client = client,
                      .cfg = cfg,
                      .ranks = ranks,
                      .device = device,
                      .slab = device ? DEVICE_SLAB : SLAB,
                      .range = range,
                      .n_ranges = n_ranges };
+    if (client) o->own = tx__optim_of_client(client);
+    o->type = client ? &o->own : tx_optim_type_find(cfg->optimizer);
     size_t sums_bytes = (size_t)(o->slab / TX_SUMSQ_BLOCK) * 4 * sizeof(double);
     tx_status st;
     TX_GOTO(tx_alloc(&o->all, (size_t)tx_comm_size(ranks), sizeof *o->all, what));
@@ -300,14 +306,20 @@ tx_optim_step tx_optim_next(const tx_optim *o, double lr, double weight_decay)
     return (tx_optim_step){ .lr = lr, .weight_decay = weight_decay, .gate = gate_of(o), .t = o->t + 1 };
 }
 
+tx_optim_step tx_optim_step_of(const tx_optim_step *s, const tx_optim_range *r)
+{
+    tx_optim_step one = *s;
+    one.lr *= r->lr_scale;
+    one.weight_decay = r->decay ? one.weight_decay * r->decay_scale : 0;
+    return one;
+}
+
 tx_status tx_optim_step_some(tx_ctx *c, const tx_optim *o, const tx_optim_step *s, int first, int end)
 {
     tx_at_part(c, STEP);
     for (int i = first; i < end; i++) {
-        tx_optim_step one = *s;
+        tx_optim_step one = tx_optim_step_of(s, &o->range[i]);
         TX_TRY(bring(o, i, TX_BRING_ALL, true));
-        one.lr *= o->range[i].lr_scale;
-        one.weight_decay *= o->range[i].decay ? o->range[i].decay_scale : 0;
         TX_TRY(o->type->step(c, o, &o->range[i], &one));
     }
     return TX_OK;

@@ -21,9 +21,9 @@ enum { TX_OPTIM_MAX_STATE = 2 };
 typedef struct tx_optim_range {
     int64_t numel;
     int64_t n_real; /* the first ones; what is behind pads the vocabulary */
+    int64_t first;  /* its place in this rank's part of the tensor */
     bool decay;
-    double lr_scale, decay_scale; /* of its parameter group; 1 */
-    int64_t first;                /* number of its first element in this rank's part of the parameter */
+    double lr_scale, decay_scale; /* factors of the learning rate and of weight decay */
     bool counted;                 /* in norms and counts: no other rank of the group has the same */
     const char *name;             /* for messages */
     float *value;                 /* master weights */
@@ -51,16 +51,24 @@ typedef struct tx_optim_type {
     int n_state;
     const char *state_name[TX_OPTIM_MAX_STATE]; /* torch's: "exp_avg" */
     tx_status (*step)(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s);
-    tx_client_optimizer client; /* zeroed: none */
 } tx_optim_type;
 
 extern const tx_optim_type tx__optim_adam; /* decoupled weight decay, as apex FusedAdam and torch AdamW */
 extern const tx_optim_type tx__optim_sgd;  /* coupled weight decay and momentum, as apex FusedSGD and torch SGD */
 
+/* client_optim.c: one of the client's. TX_ERR_ARG: it cannot be (NULL can); and once it can: */
+tx_status tx_optim_check_client(const tx_client_optimizer *o);
+tx_optim_type tx__optim_of_client(const tx_client_optimizer *o);
+
+/* Buffers of state that a run's optimizer has. */
+int tx_optim_n_state(const tx_config *cfg, const tx_client_optimizer *client);
+
 struct tx_optim {
     const tx_optim_type *type;
-    const tx_config *cfg;        /* borrowed: adam_beta1, sgd_momentum, ... */
-    const tx_optim_range *range; /* borrowed */
+    tx_optim_type own;                 /* the client's */
+    const tx_client_optimizer *client; /* borrowed, or NULL */
+    const tx_config *cfg;              /* borrowed: adam_beta1, sgd_momentum, ... */
+    const tx_optim_range *range;       /* borrowed */
     int n_ranges;
     tx_bring_fn *bring; /* NULL: everything is there */
     void *bring_user;
@@ -81,13 +89,10 @@ struct tx_optim {
 /* Of that name; the words of --optimizer are the names there are. */
 const tx_optim_type *tx_optim_type_find(const char *name);
 
-/* client_optim.c: a client's optimizer as one of these. TX_ERR_ARG: it cannot be. */
-tx_status tx_optim_type_of_client(tx_optim_type *out, const tx_client_optimizer *client);
-
-/* range, cfg, type and ranks are the caller's and outlive it. Norms and counts are collective over `ranks`.
- * TX_ERR_NOMEM. */
-tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_optim_type *type, tx_comm *ranks, tx_device *device,
-                        const tx_optim_range *range, int n_ranges);
+/* The optimizer that cfg->optimizer names, or the client's (NULL: there is none). range, cfg and ranks are the caller's
+ * and outlive it. Norms and counts are collective over `ranks`. TX_ERR_NOMEM, TX_ERR_UNSUPPORTED. */
+tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_client_optimizer *client, tx_comm *ranks,
+                        tx_device *device, const tx_optim_range *range, int n_ranges);
 void tx_optim_deinit(tx_optim *o);
 
 /* Between the gradients and the update: the L2 norm of them all, and with it the gate of the steps that follow: clipped
@@ -113,7 +118,10 @@ tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n);
 /* What the next update does, which is number t + 1. */
 tx_optim_step tx_optim_next(const tx_optim *o, double lr, double weight_decay);
 
-/* Updates ranges [first, end); weight decay on the decaying group only. */
+/* The same for one range: its factors, and weight decay of the decaying group only. */
+tx_optim_step tx_optim_step_of(const tx_optim_step *s, const tx_optim_range *r);
+
+/* Updates ranges [first, end); each as tx_optim_step_of says. */
 tx_status tx_optim_step_some(tx_ctx *c, const tx_optim *o, const tx_optim_step *s, int first, int end);
 
 #endif

@@ -30,16 +30,48 @@ static tx_status check_sizes(const tx_config *cfg, int64_t vocab_size)
         (long long)cfg->seq_length, params + acts);
 }
 
+/* With a pipeline a pattern may be of another stage's parameters. */
+static tx_status require_matches(const tx_client *client, const tx_grid *grid, bool *matched, bool *all)
+{
+    size_t n = (size_t)client->n_groups;
+    int n_stages = grid->pp.size;
+    memcpy(all, matched, n);
+    if (n_stages > 1) TX_TRY(tx_comm_gather(grid->pipeline, all, matched, n));
+    for (size_t k = 0; k < n; k++) {
+        bool any = false;
+        for (int s = 0; s < n_stages; s++) any = any || all[(size_t)s * n + k];
+        if (!any) return TX_FAIL(TX_ERR_ARG, "parameter group \"%s\" matches no parameter", client->group[k].pattern);
+    }
+    return TX_OK;
+}
+
+static tx_status group_params(tx_params *ps, const tx_client *client, const tx_grid *grid)
+{
+    bool *matched;
+    int n = client->n_groups;
+    if (!n) return TX_OK;
+    if (n < 0 || !client->group) return TX_FAIL(TX_ERR_ARG, "%d parameter groups, but there are none", n);
+    TX_TRY(tx_alloc(&matched, (size_t)n * (size_t)(1 + grid->pp.size), sizeof *matched, "parameter groups"));
+    tx_status st = tx_params_group(ps, client->group, n, matched);
+    if (!st) st = require_matches(client, grid, matched, matched + n);
+    tx_free(matched);
+    return st;
+}
+
+static tx_status make_model(tx_model **m, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid,
+                            const tx_client *client)
+{
+    if (client->model) return tx_client_model_create(m, cfg, client->model, grid);
+    return tx_model_type_of(cfg)->create(m, cfg, vocab_size, grid);
+}
+
 tx_status tx__plan_open(tx_ctx *c, tx_model **m, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid,
                         const tx_client *client)
 {
     TX_TRY(check_sizes(cfg, vocab_size));
     TX_TRY(tx_grid_ctx(c, grid, cfg->device, (int)cfg->threads, true));
-    if (client->model)
-        TX_TRY(tx_client_model_create(m, cfg, client->model, grid));
-    else
-        TX_TRY(tx_model_type_of(cfg)->create(m, cfg, vocab_size, grid));
-    return tx_params_group(&(*m)->params, client->group, client->n_groups, grid->pp.size == 1);
+    TX_TRY(make_model(m, cfg, vocab_size, grid, client));
+    return group_params(&(*m)->params, client, grid);
 }
 
 /* ---- the step ---- */

@@ -15,8 +15,8 @@
 /* Learning rate and weight decay of the next update. */
 void tx__trainer_move_schedule(tx_trainer *t)
 {
-    bool own = t->client && t->client->lr;
-    t->lr = own ? t->client->lr(t->client->lr_user, t->zero.optim.t) : tx_schedule_lr(&t->schedule, &t->place);
+    const tx_client *own = t->client;
+    t->lr = own->lr ? own->lr(own->lr_user, t->zero.optim.t) : tx_schedule_lr(&t->schedule, &t->place);
     t->weight_decay = tx_schedule_wd(&t->schedule, &t->place);
 }
 

@@ -12,6 +12,7 @@
 #define SCALER_KEY   "grad_scaler"
 #define PRODUCTS_KEY "gpu_products"
 #define MODEL_KEY    "client_model"
+#define OPTIM_KEY    "client_optimizer"
 
 tx_status tx_trainer_require_idle(const tx_trainer *t, const char *verb)
 {
@@ -61,6 +62,8 @@ static tx_status config_to_save(const tx_trainer *t, json_t **out)
         json_object_set_new(config, "pad_vocab_size_to", json_integer(t->model->n_valid));
     if (t->scaler.kind == TX_SCALE_DYNAMIC) TX_GOTO(tx_loss_scaler_to_json(&t->scaler, &scaler));
     if (t->client->model && json_object_set_new(config, MODEL_KEY, json_string(t->client->model->name)))
+        st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
+    if (t->client->optimizer && json_object_set_new(config, OPTIM_KEY, json_string(t->client->optimizer->name)))
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
     if (st) goto out;
     if (json_object_set(config, SCHEDULE_KEY, schedule) || (scaler && json_object_set(config, SCALER_KEY, scaler)) ||
@@ -278,6 +281,18 @@ tx_status tx_trainer_save_as(tx_trainer *t, const char *dir, const char *tag, js
 
 /* ---- loading ---- */
 
+/* With a learning rate of the client's own the schedule is that of weight decay alone. */
+static tx_status ignore_lr(tx_schedule *s, const json_t *saved)
+{
+    tx_schedule own = *s;
+    TX_TRY(tx_schedule_from_json(s, saved));
+    s->wd_style = own.wd_style;
+    s->start_wd = own.start_wd;
+    s->end_wd = own.end_wd;
+    s->wd_incr = own.wd_incr;
+    return TX_OK;
+}
+
 /* The schedule of a run that goes on, as the options choose between the flags' and the saved one. */
 static tx_status resumed_schedule(const tx_trainer *t, const tx_source *from, tx_schedule *out)
 {
@@ -286,6 +301,7 @@ static tx_status resumed_schedule(const tx_trainer *t, const tx_source *from, tx
                                 : t->cfg->use_checkpoint_opt_param_scheduler ? TX_SCHEDULE_SAVED
                                                                              : TX_SCHEDULE_SAME;
     *out = t->schedule;
+    if (t->client->lr && saved) TX_TRY(ignore_lr(out, saved));
     return tx_schedule_resume(out, saved, choice);
 }
 
@@ -335,8 +351,7 @@ tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
     const tx_config *cfg = t->cfg;
     tx_schedule schedule = t->schedule;
     bool optim = t->zero.train && !cfg->finetune && !cfg->no_load_optim, lr_state = optim && !cfg->no_load_lr_state;
-    bool compares = lr_state && !t->client->lr;
-    if (compares) TX_TRY(resumed_schedule(t, from, &schedule));
+    if (lr_state) TX_TRY(resumed_schedule(t, from, &schedule));
     tx_loss_scaler scaler = t->scaler;
     if (optim) TX_TRY(tx_loss_scaler_from_json(&scaler, json_object_get(from->run, SCALER_KEY)));
     char *origin = NULL, *loaded = NULL;

@@ -131,13 +131,12 @@ static tx_status update(tx_zero *z, const tx_optim_step *s, int i)
 {
     tx__bounce *b = z->away.bounce;
     place *p = &b->at[i % N_PLACES];
-    tx_optim_step one = *s;
+    tx_optim_step one = tx_optim_step_of(s, &z->range[i]);
     TX_TRY(tx_zero_bring(z, i, TX_BRING_ALL, true));
     tx_optim_range r = z->range[i];
     size_t bytes;
     void *to = values_of(z, &r, &bytes);
     one.gate = tx_tensor1(b->gate, TX_F64, 3);
-    if (!r.decay) one.weight_decay = 0;
     r.grad = p->grad;
     if (values_there(z) && z->dtype == TX_F32) r.value = p->value;
     if (values_there(z) && z->dtype != TX_F32) r.low.data = p->value;

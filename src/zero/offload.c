@@ -21,21 +21,21 @@ static bool params_away(const tx_zero *z)
     return z->stage == 3 && !is(z->cfg->offload_param, "none");
 }
 
-static bool optimizer_away(const tx_zero *z)
+bool tx__offloads_optimizer(const tx_zero *z)
 {
     return z->stage && !is(z->cfg->offload_optimizer, "none");
 }
 
 bool tx__offloads(const tx_zero *z)
 {
-    return params_away(z) || optimizer_away(z);
+    return params_away(z) || tx__offloads_optimizer(z);
 }
 
 bool tx__is_away(const tx_zero *z, int array)
 {
     if (array == TX_AWAY_VALUE) return params_away(z);
-    if (array == TX_AWAY_MASTER) return optimizer_away(z) && z->dtype != TX_F32;
-    return optimizer_away(z) && array - TX_AWAY_STATE < z->how.n_state;
+    if (array == TX_AWAY_MASTER) return tx__offloads_optimizer(z) && z->dtype != TX_F32;
+    return tx__offloads_optimizer(z) && array - TX_AWAY_STATE < z->n_state;
 }
 
 static tx_tier *tier_of(const tx_zero *z, int array)
@@ -102,9 +102,10 @@ static tx_tier_config config_of(const tx_zero *z, int first, int n_arrays, int64
 
 static tx_tier_config optimizer_config(const tx_zero *z)
 {
-    int n = 0;
-    for (int a = TX_AWAY_MASTER; a < TX_N_AWAY; a++) n += tx__is_away(z, a);
-    return config_of(z, TX_AWAY_STATE, n, z->flat.kept.numel, z->cfg->offload_optimizer_nvme_path);
+    int n = 0, first = TX_AWAY_STATE;
+    for (int a = TX_N_AWAY - 1; a >= TX_AWAY_MASTER; a--)
+        if (tx__is_away(z, a)) first = a, n++;
+    return config_of(z, first, n, z->flat.kept.numel, z->cfg->offload_optimizer_nvme_path);
 }
 
 static tx_tier_config params_config(const tx_zero *z)
@@ -139,7 +140,7 @@ void tx__offload_plan(tx_zero *z)
         o->array[a] = !tx__is_away(z, a) ? -1 : a == TX_AWAY_VALUE ? 0 : next++;
         if (on_disk(z, a)) a_way += (size_t)tx__offload_chunk(z) * tx_dtype_size(dtype_of(z, a));
     }
-    if (optimizer_away(z)) count_tier(z, optimizer_config(z));
+    if (next) count_tier(z, optimizer_config(z));
     if (params_away(z) && o->near < z->flat.kept.numel) count_tier(z, params_config(z));
     if (o->near) count_tier(z, near_config(z));
     o->n_ways = a_way ? (int)z->cfg->offload_optimizer_buffer_count : 0;
@@ -212,7 +213,7 @@ tx_status tx__offload_open(tx_zero *z)
     tx_offload *o = &z->away;
     if (!tx__offloads(z)) return TX_OK;
     TX_TRY(list_chunks(z));
-    if (optimizer_away(z)) TX_TRY(open_tier(&o->optimizer, z, optimizer_config(z), "optimizer"));
+    if (optimizer_config(z).n_arrays) TX_TRY(open_tier(&o->optimizer, z, optimizer_config(z), "optimizer"));
     if (params_away(z) && o->near < z->flat.kept.numel)
         TX_TRY(open_tier(&o->params, z, params_config(z), "parameters"));
     if (o->near) TX_TRY(open_tier(&o->params_near, z, near_config(z), "parameters"));

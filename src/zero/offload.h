@@ -48,8 +48,9 @@ typedef struct tx_offload {
     size_t host, nvme, passing; /* bytes: of a plan, or taken */
 } tx_offload;
 
-/* Whether anything is; and whether an array is. */
+/* Whether anything is; the optimizer; an array. */
 bool tx__offloads(const struct tx_zero *z);
+bool tx__offloads_optimizer(const struct tx_zero *z);
 bool tx__is_away(const struct tx_zero *z, int array);
 
 /* Elements that a chunk ends at, behind its bucket's begin; 0: anywhere. */

@@ -186,10 +186,10 @@ static tx_optim_range range_of(const tx_zero *z, int i)
                          .n_real = real < 0          ? 0
                                    : real < s->numel ? real
                                                      : s->numel,
+                         .first = s->first,
                          .decay = p->decay == TX_DECAY,
                          .lr_scale = p->lr_scale,
                          .decay_scale = p->decay_scale,
-                         .first = s->first,
                          .counted = p->counted,
                          .name = p->name,
                          .value = element(z->master, begin_of(z, tx_zero_whole_masters(z), s), sizeof(float)) };
@@ -260,6 +260,8 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_config *cf
     z->hooks = (tx_unit_hooks){
         .use = tx__zero_use, .leave = tx__zero_leave, .touch = tx__zero_touch, .done = tx__zero_done, .user = z
     };
+    TX_TRY(tx_optim_check_client(client));
+    z->n_state = train ? tx_optim_n_state(cfg, client) : 0;
     z->stage = train ? (int)cfg->zero_stage : 0;
     z->passing = train && (z->stage >= 2 || cfg->reduce_every_micro_batch);
     z->overlap = cfg->overlap_grad_reduce;
@@ -269,6 +271,10 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_config *cf
     z->value = z->stay = z->master = z->grad = TX_DRY_ADDRESS;
     for (int k = 0; k < TX_OPTIM_MAX_STATE; k++) z->state[k] = TX_DRY_ADDRESS;
     tx_status st;
+    if (train && client && c->device && !tx__offloads_optimizer(z))
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "the optimizer %s computes in the host's memory: on a GPU it needs --offload-optimizer",
+                       client->name);
     tx_flat_spec spec = spec_of(z);
     TX_GOTO(tx_flat_open(&z->flat, ps, &spec));
     size_t n = (size_t)z->flat.n_buckets;
@@ -280,15 +286,11 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_config *cf
         if (z->flat.bucket[k].stays) z->stay_numel += z->flat.bucket[k].numel;
     }
     bind_all(z);
-    if (client && train)
-        TX_GOTO(tx_optim_type_of_client(&z->how, client));
-    else
-        z->how = *tx_optim_type_find(cfg->optimizer);
     tx__offload_plan(z);
     TX_GOTO(cut_pieces(z));
     point_ranges(z);
     if (train)
-        TX_GOTO(tx_optim_init(&z->optim, cfg, &z->how, z->stage ? z->grid->world : z->grid->model, c->device, z->range,
+        TX_GOTO(tx_optim_init(&z->optim, cfg, client, z->stage ? z->grid->world : z->grid->model, c->device, z->range,
                               z->n_ranges));
     z->optim.bring = tx__offload_bring;
     z->optim.bring_user = z;
@@ -308,7 +310,7 @@ static tx_status take_kept(tx_zero *z)
         z->master = z->value;
     else if (z->train && !tx__is_away(z, TX_AWAY_MASTER))
         TX_TRY(tx_device_take(d, &z->master, masters * sizeof(float), false, "the master weights"));
-    for (int k = 0; z->train && k < z->optim.type->n_state; k++)
+    for (int k = 0; k < z->n_state; k++)
         if (!tx__is_away(z, TX_AWAY_STATE + k))
             TX_TRY(tx_device_take(d, &z->state[k], (size_t)z->flat.kept.numel * sizeof(float), false,
                                   "the optimizer's state"));
@@ -363,7 +365,7 @@ tx_zero_memory tx_zero_memory_of(const tx_zero *z)
 {
     size_t size = tx_dtype_size(z->dtype), state = 0;
     bool values = !tx__is_away(z, TX_AWAY_VALUE);
-    for (int k = 0; z->train && k < z->optim.type->n_state; k++)
+    for (int k = 0; k < z->n_state; k++)
         if (!tx__is_away(z, TX_AWAY_STATE + k)) state += (size_t)z->flat.kept.numel;
     if (z->train && z->dtype != TX_F32 && !tx__is_away(z, TX_AWAY_MASTER))
         state += (size_t)numel_of(z, tx_zero_whole_masters(z));

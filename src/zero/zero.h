@@ -68,6 +68,7 @@ typedef struct tx_zero {
     tx_dtype dtype;
     int stage;
     bool train;
+    int n_state;  /* buffers of the optimizer */
     bool passing; /* gradients of one micro-batch at a time */
     bool overlap; /* sums go on while backward does */
     tx_flat flat;
@@ -86,8 +87,7 @@ typedef struct tx_zero {
     tx_stretch *piece;
     tx_optim_range *range; /* the piece's numbers; without training masters or values only */
     int n_ranges;
-    int *first_range;  /* [flat.n_buckets + 1] of each bucket */
-    tx_optim_type how; /* it is updated */
+    int *first_range; /* [flat.n_buckets + 1] of each bucket */
     tx_optim optim;
 } tx_zero;
 
@@ -102,7 +102,8 @@ typedef struct tx_zero_memory {
 tx_zero_memory tx_zero_memory_of(const tx_zero *z);
 
 /* Lays out the table of ctx's rank, whose parameters are of dtype t, and points weights to addresses that a dry run
- * computes with. Without `train` there is no optimizer and nothing is divided. TX_ERR_NOMEM.
+ * computes with. Without `train` there is no optimizer and nothing is divided. TX_ERR_NOMEM;
+ * TX_ERR_ARG, TX_ERR_UNSUPPORTED: an optimizer that cannot be.
  * @client an optimizer in place of the options', or NULL */
 tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_config *cfg, tx_dtype t, bool train,
                        const tx_client_optimizer *client);

@@ -387,7 +387,7 @@ static void checkpointing_is_configured(void **state)
     ASSERT_OK(iteration(e, &r, true));
     assert_true(tx_engine_loss(e) == same_flags.loss[0] && tx_engine_grad_norm(e) == same_flags.norm[0]);
     tx_engine_destroy(e);
-    how = (tx_checkpointing){ .size = sizeof how, .contiguous_checkpointing = true };
+    how = (tx_checkpointing){ .size = sizeof how, .contiguous_checkpointing = true, .num_checkpoints = 2 };
     ASSERT_FAILS(tx_checkpointing_configure(cfg, &how), TX_ERR_ARG, "contigious-checkpointing");
     how = (tx_checkpointing){ .size = 8 };
     ASSERT_FAILS(tx_checkpointing_configure(cfg, &how), TX_ERR_ARG, "tx_checkpointing");

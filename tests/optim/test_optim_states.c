@@ -62,7 +62,7 @@ static void states_are_summed_over_all_tensors(void **state)
         tx_optim_states s;
         ASSERT_OK(tx_ctx_init(&c, backends[k], 2));
         ASSERT_OK(tx_ctx_take_memory(&c));
-        ASSERT_OK(tx_optim_init(&o, cfg, tx_optim_type_find(cfg->optimizer), &tx_comm_self, NULL, range, 2));
+        ASSERT_OK(tx_optim_init(&o, cfg, NULL, &tx_comm_self, NULL, range, 2));
         for (int64_t i = 0; i < N; i++) {
             value[i] = (float)weight(i);
             state0[i] = (float)momentum(i);
