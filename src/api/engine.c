@@ -265,22 +265,24 @@ static tx_status tell_loaded(const tx_source *src, char **path, char **client_st
     tx_status st = text ? tx_memdup0(client_state, text, strlen(text), "the client's state")
                         : TX_FAIL(TX_ERR_NOMEM, "not enough memory for the client's state");
     free(text);
-    if (st && path) {
-        tx_free(*path);
-        *path = NULL;
-    }
     return st;
 }
 
 static tx_status load_folder(tx_engine *e, const char *dir, char **path, char **client_state)
 {
     tx_source src = { 0 };
+    char *its_path = NULL, *its_state = NULL;
     tx_status st;
     TX_GOTO(tx_source_open(&src, dir, NULL, e->trainer->grid->world));
     TX_GOTO(load(e, &src));
-    st = tx_comm_agree(e->trainer->grid->world, tell_loaded(&src, path, client_state));
+    st = tell_loaded(&src, path ? &its_path : NULL, client_state ? &its_state : NULL);
+    TX_GOTO(tx_comm_agree(e->trainer->grid->world, st)); /* given on all ranks or on none */
+    if (path) *path = its_path;
+    if (client_state) *client_state = its_state;
 out:
     tx_source_close(&src);
+    if (st) tx_free(its_path);
+    if (st) tx_free(its_state);
     return st;
 }
 

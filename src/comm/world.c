@@ -101,12 +101,18 @@ static tx_status make_ranks(thread_rank *t, int n, tx__job *job)
     return TX_OK;
 }
 
+/* How surely a rank failed of itself: one that was told of another's failure (tx_comm_agree) may come back first. */
+static int blame(const thread_rank *t)
+{
+    return !t->st ? 0 : 1 + (t->own ? 1 : 0) + (t->st != TX_ERR_COMM ? 2 : 0);
+}
+
 /* The status of the first rank that failed of itself. */
 static tx_status verdict_of(const thread_rank *t, int n)
 {
     const thread_rank *first = NULL;
     for (int i = 0; i < n; i++)
-        if (t[i].st && (!first || (t[i].own && !first->own))) first = &t[i];
+        if (blame(&t[i]) > (first ? blame(first) : 0)) first = &t[i];
     return first ? TX_FAIL_LINES(first->st, "%s", first->message) : TX_OK;
 }
 
