@@ -54,6 +54,12 @@ TX_API tx_status tx_tokenize_stream(const tx_config *cfg);
 /* detokenize: standard input, one JSON array of ids per line, to the bytes they stand for and a newline, each. */
 TX_API tx_status tx_detokenize_stream(const tx_config *cfg);
 
+/* ---- the datasets of a run ---- */
+
+/* Whether the files of every dataset that the options of a run name are there (TX_ERR_NOTFOUND), to be known before
+ * anything large is built. */
+TX_API tx_status tx_train_data_exists(const tx_config *cfg);
+
 /* ---- reading a token file ---- */
 
 typedef struct tx_dataset tx_dataset;

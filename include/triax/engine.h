@@ -59,6 +59,9 @@ typedef struct tx_engine_args {
     const tx_training_data *data; /* for tx_engine_forward, tx_engine_train_batch without a batch of their own */
     const tx_rank_place *place;   /* NULL: tensor fastest, then data, then pipeline, as Megatron. All ranks have one, or
                                      none has; no two have the same (TX_ERR_ARG) */
+    bool with_tokenizer; /* the model's vocabulary and its end of document are those of the tokenizer that the options
+                          * name, or where they name no file, of the one beside the checkpoint of --load; the engine
+                          * opens it. vocab_size is not read then */
 } tx_engine_args;
 
 /* tx_engine_create on several ranks. Collective. Also TX_ERR_ARG: ranks that have other options, a layout that does not
@@ -151,6 +154,9 @@ TX_API int tx_engine_global_rank(const tx_engine *e);
 TX_API int tx_engine_world_size(const tx_engine *e);
 TX_API int tx_engine_data_parallel_rank(const tx_engine *e); /* which share of the data this rank reads */
 TX_API int tx_engine_data_parallel_size(const tx_engine *e);
+
+/* The engine's own, NULL without args.with_tokenizer. */
+TX_API const tx_tokenizer *tx_engine_tokenizer(const tx_engine *e);
 
 /* A learning rate of your own for the next update only, in place of the schedule's. */
 TX_API void tx_engine_set_lr(tx_engine *e, double lr);

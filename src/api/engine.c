@@ -108,16 +108,34 @@ static tx_status open_ranks(tx_engine *e, tx_world *given, const tx_rank_place *
     return st;
 }
 
+/* What a model's tokens are: how many, how many of them at least, and the end of document. */
+typedef struct vocabulary {
+    int64_t size, least;
+    int32_t eod; /* -1: none */
+} vocabulary;
+
+/* @dir where a tokenizer may lie that the options do not name */
+static tx_status open_vocabulary(tx_engine *e, const tx_engine_args *args, const char *dir, vocabulary *v)
+{
+    *v = (vocabulary){ args->vocab_size, args->vocab_size, -1 };
+    if (!args->with_tokenizer) return TX_OK;
+    TX_TRY(tx__tokenizer_for(e->cfg, dir, &e->tokenizer));
+    *v = (vocabulary){ tx_tokenizer_vocab_size(e->tokenizer), tx__text_tokens(e->tokenizer),
+                       tx_tokenizer_eod(e->tokenizer) };
+    return TX_OK;
+}
+
 tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *given)
 {
     tx_engine_args all, *const args = &all;
     tx_source src = { 0 };
     tx_engine *e = NULL;
+    vocabulary v;
     tx_status st;
     TX_TRY(TX_ARGS_TAKE(args, given, tx_engine_args, place));
     if (!args->config) return TX_FAIL(TX_ERR_ARG, "tx_engine_args.config is missing");
     TX_TRY(check_model(args));
-    if (args->vocab_size < 1 && !args->model)
+    if (args->vocab_size < 1 && !args->model && !args->with_tokenizer)
         return TX_FAIL(TX_ERR_ARG, "a vocabulary needs at least one token, not %lld", (long long)args->vocab_size);
     TX_TRY(tx_alloc(&e, 1, sizeof *e, "the engine"));
     e->cfg = args->config;
@@ -131,7 +149,9 @@ tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *given)
     TX_GOTO(stay_on_host(e->cfg, args->model));
     TX_GOTO(open_ranks(e, args->world, args->place));
     TX_GOTO(tx_source_open_for_run(&src, e->cfg, e->ranks.grid.world));
-    TX_GOTO(open_trainer(e, &src, args->vocab_size, args->vocab_size, -1, &e->ranks.grid));
+    TX_GOTO(open_vocabulary(e, args, src.dir, &v));
+    tx_info("building %s model ...", args->model ? "the client's" : e->cfg->model_type);
+    TX_GOTO(open_trainer(e, &src, v.size, v.least, v.eod, &e->ranks.grid));
     e->failed = false;
     *out = e;
 out:
@@ -146,8 +166,8 @@ tx_status tx_engine_create(tx_engine **out, tx_config *cfg, int64_t vocab_size)
         out, &(tx_engine_args){ .size = sizeof(tx_engine_args), .config = cfg, .vocab_size = vocab_size });
 }
 
-/* What a collective call has come to. Calls in the wrong order are wrong on all ranks, and change nothing. */
-static tx_status ended(tx_engine *e, tx_status st)
+/* Calls in the wrong order are wrong on all ranks, and change nothing. */
+tx_status tx__engine_ended(tx_engine *e, tx_status st)
 {
     if (st && st != TX_ERR_STATE) e->failed = true;
     return st;
@@ -162,23 +182,24 @@ void tx_engine_destroy(tx_engine *e)
 {
     if (!e) return;
     tx_trainer_destroy(e->trainer);
+    tx_tokenizer_close(e->tokenizer);
     tx_ranks_leave(&e->ranks, !e->failed || !e->ranks.world || tx_world_size(e->ranks.world) == 1);
     tx_free(e);
 }
 
 tx_status tx_engine_forward(tx_engine *e, const void *batch, double *loss)
 {
-    return ended(e, tx_trainer_forward(e->trainer, batch, loss));
+    return tx__engine_ended(e, tx_trainer_forward(e->trainer, batch, loss));
 }
 
 tx_status tx_engine_backward(tx_engine *e)
 {
-    return ended(e, tx_trainer_backward(e->trainer));
+    return tx__engine_ended(e, tx_trainer_backward(e->trainer));
 }
 
 tx_status tx_engine_step(tx_engine *e)
 {
-    tx_status st = ended(e, tx_trainer_step(e->trainer));
+    tx_status st = tx__engine_ended(e, tx_trainer_step(e->trainer));
     if (!st) e->micro_steps++;
     return st;
 }
@@ -191,7 +212,7 @@ bool tx_engine_is_gradient_accumulation_boundary(const tx_engine *e)
 tx_status tx_engine_evaluate(tx_engine *e, const void *batch, double *loss)
 {
     tx_loss_sum sum[TX_MAX_LOSSES];
-    TX_TRY(ended(e, tx_trainer_evaluate(e->trainer, batch, e->trainer->b, sum)));
+    TX_TRY(tx__engine_ended(e, tx_trainer_evaluate(e->trainer, batch, e->trainer->b, sum)));
     *loss = 0;
     for (int k = 0; k < e->trainer->model->n_losses; k++) *loss += sum[k].n ? sum[k].sum / (double)sum[k].n : 0;
     return TX_OK;
@@ -201,7 +222,7 @@ tx_status tx_engine_train_batch(tx_engine *e, tx_read_fn *read, void *user, doub
 {
     tx_trainer *t = e->trainer;
     TX_TRY(tx_trainer_require_idle(t, "followed by a whole iteration"));
-    TX_TRY(ended(e, tx_trainer_train(t, read, user)));
+    TX_TRY(tx__engine_ended(e, tx_trainer_train(t, read, user)));
     e->micro_steps += t->n_micro;
     *loss = t->iteration_loss;
     return TX_OK;
@@ -212,7 +233,7 @@ tx_status tx_engine_eval_batch(tx_engine *e, int64_t n_samples, tx_read_fn *read
     double mean[TX_MAX_LOSSES];
     if (n_samples < 1) return TX_FAIL(TX_ERR_ARG, "%lld samples are nothing to evaluate", (long long)n_samples);
     TX_TRY(tx_trainer_require_idle(e->trainer, "followed by an evaluation"));
-    TX_TRY(ended(e, tx_trainer_score(e->trainer, n_samples, read, user, mean)));
+    TX_TRY(tx__engine_ended(e, tx_trainer_score(e->trainer, n_samples, read, user, mean)));
     *loss = 0;
     for (int k = 0; k < e->trainer->model->n_losses; k++) *loss += mean[k];
     return TX_OK;
@@ -240,7 +261,7 @@ tx_status tx_engine_save_checkpoint(tx_engine *e, const char *dir, const char *t
     tx_comm *world = e->trainer->grid->world;
     TX_TRY(tx_comm_agree(world, tag ? tx_checkpoint_check_tag(tag) : TX_OK));
     TX_TRY(tx_comm_agree(world, read_client_state(client_state, &state)));
-    tx_status st = ended(e, tx_trainer_save_as(e->trainer, dir, tag, state));
+    tx_status st = tx__engine_ended(e, tx_trainer_save_as(e->trainer, dir, tag, state));
     json_decref(state);
     return st;
 }
@@ -308,8 +329,8 @@ tx_status tx_engine_load_checkpoint(tx_engine *e, const char *dir, const char *t
     if (client_state) *client_state = NULL;
     TX_TRY(tx_trainer_require_idle(e->trainer, "loaded"));
     if (tag) TX_TRY(tx_path_join(folder, sizeof folder, dir, tag));
-    if (path) TX_TRY(ended(e, find_nothing(e, tag ? folder : dir, &nothing)));
-    return nothing ? TX_OK : ended(e, load_folder(e, tag ? folder : dir, path, client_state));
+    if (path) TX_TRY(tx__engine_ended(e, find_nothing(e, tag ? folder : dir, &nothing)));
+    return nothing ? TX_OK : tx__engine_ended(e, load_folder(e, tag ? folder : dir, path, client_state));
 }
 
 tx_status tx_engine_export(tx_engine *e, const char *dir)
@@ -358,6 +379,11 @@ int64_t tx_engine_memory_bytes(const tx_engine *e)
 {
     tx_memory m = tx_trainer_memory(e->trainer);
     return (int64_t)(m.params + m.grads + m.optimizer + m.activations + m.workspace);
+}
+
+const tx_tokenizer *tx_engine_tokenizer(const tx_engine *e)
+{
+    return e->tokenizer;
 }
 
 void tx_engine_set_lr(tx_engine *e, double lr)

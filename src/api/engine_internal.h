@@ -11,7 +11,8 @@ struct tx_engine {
     tx_trainer *trainer;
     tx_config *cfg; /* borrowed */
     tx_client client;
-    tx_ranks ranks; /* the engine's own; zeroed where somebody else has them */
+    tx_ranks ranks;          /* the engine's own; zeroed where somebody else has them */
+    tx_tokenizer *tokenizer; /* args.with_tokenizer's, or NULL */
     int64_t micro_steps;
     bool failed; /* a collective call: the ranks may not be in step */
 };
@@ -20,6 +21,9 @@ struct tx_engine {
  * vocabulary has none. Collective over the grid (NULL: one rank alone), which is borrowed. */
 tx_status tx__engine_create(tx_engine **out, tx_config *cfg, tx_source *src, int64_t vocab_size, int64_t least,
                             int32_t eod, const tx_grid *grid);
+
+/* What a collective call has come to: of a failed one the engine remembers that ranks may not be in step. */
+tx_status tx__engine_ended(tx_engine *e, tx_status st);
 
 /* Puts a source's weights, and in a native checkpoint all state, into an engine of the same shape. */
 tx_status tx__engine_restore(tx_engine *e, tx_source *src);

@@ -120,7 +120,7 @@ static tx_status check_size(const tx_world *w, const tx_config *cfg)
                    (long long)cfg->world_size, tx_world_size(w), (long long)cfg->world_size);
 }
 
-tx_status tx_ranks_open(tx_ranks *r, const tx_config *cfg, tx_world *given, const tx_rank_place *place)
+tx_status tx_ranks_join(tx_ranks *r, const tx_config *cfg, tx_world *given)
 {
     *r = (tx_ranks){ .world = given, .owned = !given };
     if (!given) TX_TRY(tx_world_open(&r->world, cfg->shared_memory));
@@ -128,7 +128,12 @@ tx_status tx_ranks_open(tx_ranks *r, const tx_config *cfg, tx_world *given, cons
     tx_comm *world = tx_world_comm(r->world);
     TX_TRY(tx_comm_agree(world, check_size(r->world, cfg)));
     if (!given) TX_TRY(tx_comm_agree(world, open_log(r, cfg)));
-    TX_TRY(compare_options(world, cfg));
+    return compare_options(world, cfg);
+}
+
+tx_status tx_ranks_open(tx_ranks *r, const tx_config *cfg, tx_world *given, const tx_rank_place *place)
+{
+    TX_TRY(tx_ranks_join(r, cfg, given));
     TX_TRY(tx_grid_open_at(&r->grid, r->world, (int)cfg->tensor_model_parallel_size,
                            (int)cfg->pipeline_model_parallel_size, cfg->sequence_parallel, place));
     return tx_grid_choose_work(&r->grid, cfg->device);
@@ -166,24 +171,21 @@ static void end_log(tx_ranks *r, int rank)
     fclose(r->log);
 }
 
-tx_status tx_ranks_close(tx_ranks *r, tx_status st)
-{
-    int rank = r->world ? tx_world_rank(r->world) : -1;
-    if (st && r->world && tx_world_size(r->world) > 1) fail_together(r, st);
-    if (!st) tx_grid_close(&r->grid);
-    if (!st) tx_world_close(r->world);
-    end_log(r, rank);
-    *r = (tx_ranks){ 0 };
-    return st;
-}
-
 void tx_ranks_leave(tx_ranks *r, bool in_step)
 {
     int rank = r->world ? tx_world_rank(r->world) : -1;
-    tx_grid_close(&r->grid);
-    if (r->owned && in_step) tx_world_close(r->world);
+    if (in_step || r->owned) tx_grid_close(&r->grid); /* else with the world, when no other rank is in a call */
+    if (in_step && r->owned) tx_world_close(r->world);
     end_log(r, rank);
     *r = (tx_ranks){ 0 };
+}
+
+tx_status tx_ranks_close(tx_ranks *r, tx_status st)
+{
+    bool alone = !r->world || tx_world_size(r->world) == 1;
+    if (st && r->owned && !alone) fail_together(r, st);
+    tx_ranks_leave(r, !st || alone);
+    return st;
 }
 
 /* ---- where they sit ---- */

@@ -13,13 +13,16 @@ typedef struct tx_ranks {
     FILE *log; /* --log-dir's */
 } tx_ranks;
 
-/* The groups of the layout in a world: the caller's, or NULL for this process's as the launcher has started it, which
- * then also has the log's lines marked by rank. Collective: all ranks have to have been given the same options
- * (TX_ERR_ARG names the first that differs).   @place a client's, or NULL */
+/* A world: the caller's, or NULL for this process's as the launcher has started it, which then also has the log's lines
+ * marked by rank. Collective: all ranks have to have been given the same options (TX_ERR_ARG names the first that
+ * differs). */
+tx_status tx_ranks_join(tx_ranks *r, const tx_config *cfg, tx_world *world);
+
+/* The same, and the groups of the layout in it.   @place a client's, or NULL */
 tx_status tx_ranks_open(tx_ranks *r, const tx_config *cfg, tx_world *world, const tx_rank_place *place);
 
-/* `st` is what the job came to on this rank. With several ranks a failed one says why, once, and ends the job: its
- * processes do not come back from here. */
+/* `st` is what the job came to on this rank. With several ranks in a world that was opened here a failed one says why,
+ * once, and ends the job: its processes do not come back from here. */
 tx_status tx_ranks_close(tx_ranks *r, tx_status st);
 
 /* The same without a word; collective where they are in step. If not, MPI is left as it is, so that its launcher sees a

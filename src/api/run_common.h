@@ -24,7 +24,7 @@ tx_status tx__tokenizer_keep(const tx_config *cfg, const char *from, const char 
 /* Publishes dir/name with the content of `from`; one that is the same is left alone. */
 tx_status tx__copy_file(const char *from, const char *dir, const char *name);
 
-/* The three splits as the run of `cfg` trains and evaluates on them (pretrain.c). @vocab_size 0: ids are not checked.
+/* The three splits as the run of `cfg` trains and evaluates on them. @vocab_size 0: ids are not checked.
  * @bert its tokenizer, or NULL for GPT */
 tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t vocab_size, const tx_tokenizer *bert);
 

@@ -5,11 +5,9 @@
 
 #include "config/config.h"
 #include "data/blend_phase.h"
+#include "triax/data.h"
 
 typedef struct tx_train_data tx_train_data;
-
-/* Whether the files of every dataset that the options name are there (TX_ERR_NOTFOUND), before anything large. */
-tx_status tx_train_data_exists(const tx_config *cfg);
 
 /* Opens what the options name (data_groups.h).
  * @n_samples [TX_N_SPLITS] wanted of each; 0: none, and a blend, having no end of its own, is not built.

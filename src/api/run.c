@@ -1,0 +1,132 @@
+/* run.c - a run around an engine: setup, datasets, loop. Log lines in Megatron's order. */
+#include <stdio.h>
+
+#include "api/run_common.h"
+#include "api/run_sinks.h"
+#include "api/show_setup.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "eval/training_tasks.h"
+#include "triax/pretrain.h"
+
+struct tx_run {
+    const tx_config *cfg;
+    tx_ranks ranks; /* no groups: they are the engine's */
+    double start;   /* clock */
+};
+
+/* ---- begin and end ---- */
+
+static bool killed_before(const tx_config *cfg)
+{
+    char text[3200];
+    if (!cfg->kill_switch_file || !tx_path_exists(cfg->kill_switch_file)) return false;
+    snprintf(text, sizeof text, "Detected kill switch at %.3000s. Exiting", cfg->kill_switch_file);
+    tx_metrics_phase(text);
+    return true;
+}
+
+tx_status tx_run_open(tx_run **out, const tx_config *cfg, tx_world *world)
+{
+    tx_run *run;
+    double start = tx_clock();
+    *out = NULL;
+    if (killed_before(cfg)) return TX_OK;
+    TX_TRY(tx_alloc(&run, 1, sizeof *run, "a run"));
+    *run = (tx_run){ .cfg = cfg, .start = start };
+    tx_status st = tx_ranks_join(&run->ranks, cfg, world);
+    if (st)
+        tx_run_close(run, st);
+    else
+        *out = run;
+    return st;
+}
+
+tx_world *tx_run_world(const tx_run *run)
+{
+    return run->ranks.world;
+}
+
+tx_status tx_run_close(tx_run *run, tx_status st)
+{
+    if (run) tx_ranks_close(&run->ranks, st);
+    tx_free(run);
+    return st;
+}
+
+/* ---- the run itself ---- */
+
+/* Rank 0 makes the index files that the others then find. */
+static tx_status open_data(tx_train_data **data, const tx_engine *e)
+{
+    const tx_trainer *t = e->trainer;
+    tx_comm *world = t->grid->world;
+    const tx_tokenizer *bert = t->model->type->reads_sentences ? e->tokenizer : NULL;
+    tx_status st = TX_OK;
+    if (t->grid->rank == 0) st = tx__run_data_open(data, t->cfg, t->model->vocab_size, bert);
+    TX_TRY(tx_comm_agree(world, st));
+    if (t->grid->rank) st = tx__run_data_open(data, t->cfg, t->model->vocab_size, bert);
+    return tx_comm_agree(world, st);
+}
+
+/* What stands between a finished setup and the first step. */
+typedef struct run_parts {
+    tx_train_data *data;
+    tx_metrics metrics;
+    tx__run_sinks sinks;
+    tx_training_tasks tasks;
+} run_parts;
+
+static tx_status check(const tx_engine *e)
+{
+    const tx_config *cfg = e->cfg;
+    TX_TRY(tx_trainer_require_idle(e->trainer, "followed by a run"));
+    if (e->tokenizer) return TX_OK;
+    if (e->trainer->model->type->reads_sentences)
+        return TX_FAIL(TX_ERR_ARG, "the datasets of a BERT need an engine with a tokenizer");
+    if (cfg->eval_tasks.n) return TX_FAIL(TX_ERR_ARG, "--eval-tasks needs an engine with a tokenizer");
+    return TX_OK;
+}
+
+static tx_status open_parts(run_parts *p, tx_engine *e, double start)
+{
+    double setup[2], since; /* setup: ms for model, data */
+    TX_TRY(tx__show_setup(e));
+    setup[0] = 1e3 * (tx_clock() - start);
+    tx_metrics_phase("after model, optimizer, and learning rate scheduler are built");
+    since = tx_clock();
+    tx_info("> building train, validation, and test datasets ...");
+    TX_TRY(open_data(&p->data, e));
+    TX_TRY(tx__run_data_carry(e->trainer, p->data));
+    TX_TRY(tx_training_tasks_open(&p->tasks, e->trainer, e->tokenizer, &p->metrics));
+    setup[1] = 1e3 * (tx_clock() - since);
+    tx_metrics_phase("after dataloaders are built");
+    tx_info("done with setup ...");
+    tx_log_timers(e->cfg, 2,
+                  (const char *const[]){ "model-and-optimizer-setup", "train/valid/test-data-iterators-setup" }, setup);
+    return e->trainer->grid->rank == 0 ? tx__run_sinks_open(&p->sinks, &p->metrics, e->trainer) : TX_OK;
+}
+
+static tx_status train(tx_run *run, tx_engine *e)
+{
+    const tx_config *cfg = e->cfg;
+    run_parts p = { 0 };
+    tx_status st;
+    TX_GOTO(open_parts(&p, e, run->start));
+    TX_GOTO(tx_train_loop(e->trainer, p.data, &p.metrics, run->start, p.tasks.n ? &p.tasks.also : NULL));
+    if (cfg->save && e->tokenizer && e->trainer->grid->rank == 0)
+        TX_GOTO(tx__tokenizer_keep(cfg, cfg->load, cfg->save));
+out:
+    tx__run_sinks_close(&p.sinks);
+    tx_training_tasks_close(&p.tasks);
+    tx_train_data_close(p.data);
+    return st;
+}
+
+tx_status tx_run_train(tx_run *run, tx_engine *e)
+{
+    TX_TRY(check(e));
+    return tx__engine_ended(e, train(run, e));
+}
