@@ -1,0 +1,253 @@
+/* labels: unit threads fault
+ * A run around an engine (triax/pretrain.h), as a client's program has it: it is triax pretrain-gpt's, in its own
+ * process or on threads. */
+#include "support.h"
+
+#include <omp.h>
+
+#include "triax/data.h"
+#include "triax/pretrain.h"
+#include "triax/run.h"
+
+#define SMALL                                                                                                \
+    "--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --max-position-embeddings 16 "  \
+    "--micro-batch-size 2 --global-batch-size 4 --lr 1e-3 --train-iters 6 --eval-iters 1 --eval-interval 4 " \
+    "--log-interval 2 --save-interval 4 --tokenizer-type NullTokenizer --vocab-size 511 --split 8,1,1 "      \
+    "--threads 1 "
+
+static tx_config *options(const char *save, const char *more)
+{
+    char flags[2048];
+    tx_config *cfg;
+    snprintf(flags, sizeof flags, SMALL "--data-path %s --save %s %s", data_path("dataset/tiny_text_document"), save,
+             more);
+    ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
+    return cfg;
+}
+
+static tx_status train(tx_run *run, tx_config *cfg, double *loss)
+{
+    tx_engine *e = NULL;
+    const tx_engine_args args = {
+        .size = sizeof args, .config = cfg, .world = tx_run_world(run), .with_tokenizer = true
+    };
+    tx_status st = tx_engine_initialize(&e, &args);
+    if (!st && tx_tokenizer_vocab_size(tx_engine_tokenizer(e)) != 512) st = TX_FAIL(TX_ERR_STATE, "another vocabulary");
+    if (!st) st = tx_run_train(run, e);
+    if (!st && tx_engine_iteration(e) != 6) st = TX_FAIL(TX_ERR_STATE, "another number of iterations");
+    if (!st && loss) *loss = tx_engine_loss(e);
+    tx_engine_destroy(e);
+    return st;
+}
+
+/* Each of them stands in the log behind the one before. */
+static void assert_order(const char *const *line, size_t n)
+{
+    const char *at = logged;
+    for (size_t i = 0; i < n; i++) {
+        const char *next = strstr(at, line[i]);
+        if (!next) fail_msg("\"%s\" is not in the log, or too early:%s", line[i], logged);
+        at = next + 1;
+    }
+}
+
+static void a_client_has_the_run_of_the_program(void **state)
+{
+    (void)state;
+    static const char *const said[] = {
+        "> building NullTokenizer tokenizer ...",
+        "building GPT model ...",
+        "setting number of micro-batches to constant 2",
+        "backend: ",
+        " > number of parameters on (tensor, pipeline) model parallel rank (0, 0): ",
+        "[after model, optimizer, and learning rate scheduler are built] datetime: ",
+        "> building train, validation, and test datasets ...",
+        "[after dataloaders are built] datetime: ",
+        "done with setup ...",
+        "training ...",
+        " iteration        4/       6 |",
+        "validation loss at iteration 4 |",
+        "  successfully saved checkpoint at iteration       4 to ",
+        " iteration        6/       6 |",
+        "[after training is done] datetime: ",
+        "  successfully saved checkpoint at iteration       6 to ",
+        "from validation set |",
+        "from test set |",
+    };
+    static const char *const files[] = { "iter_0000006/shard_00000.safetensors", "iter_0000004/shard_00000.safetensors",
+                                         "latest" };
+    tx_config *cfg = options(in_scratch("program"), "--reset-position-ids");
+    ASSERT_OK(tx_pretrain(cfg));
+    tx_config_free(cfg);
+    tx_run *run;
+    cfg = options(in_scratch("client"), "--reset-position-ids");
+    log_begin();
+    ASSERT_OK(tx_run_open(&run, cfg, NULL));
+    tx_status st = train(run, cfg, NULL);
+    ASSERT_OK(tx_run_close(run, st));
+    log_end();
+    tx_config_free(cfg);
+    assert_order(said, sizeof said / sizeof *said);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        assert_same_file(in_scratch("program/%s", files[i]), in_scratch("client/%s", files[i]));
+    assert_true(tx_path_exists(in_scratch("client/metrics.jsonl")));
+}
+
+/* ---- threads ---- */
+
+typedef struct job {
+    const char *save, *more[2]; /* of each rank */
+    double loss[2];
+} job;
+
+static tx_status rank_of(tx_world *world, void *user)
+{
+    job *j = user;
+    int rank = tx_world_rank(world);
+    tx_run *run = NULL;
+    char flags[2048];
+    tx_config *cfg;
+    omp_set_num_threads(1);
+    snprintf(flags, sizeof flags, SMALL "--data-path %s --save %s %s", data_path("dataset/tiny_text_document"), j->save,
+             j->more[rank]);
+    tx_status st = tx_config_parse_string(&cfg, "pretrain-gpt", flags);
+    if (st) return st;
+    st = tx_run_open(&run, cfg, world);
+    if (!st && tx_run_world(run) != world) st = TX_FAIL(TX_ERR_STATE, "another world");
+    if (!st) st = train(run, cfg, &j->loss[rank]);
+    st = tx_run_close(run, st);
+    tx_config_free(cfg);
+    return st;
+}
+
+static void threads_train_what_one_rank_does(void **state)
+{
+    (void)state;
+    static const char *const layout[] = { "--world-size 2", "--world-size 2 --tensor-model-parallel-size 2" };
+    job one = { .save = in_scratch("one"), .more = { "--world-size 1" } };
+    ASSERT_OK(tx_world_threads(1, rank_of, &one));
+    for (int i = 0; i < 2; i++) {
+        job two = { .save = in_scratch("two-%d", i), .more = { layout[i], layout[i] } };
+        ASSERT_OK(tx_world_threads(2, rank_of, &two));
+        for (int k = 0; k < 2; k++) ASSERT_NEAR(two.loss[k], one.loss[0], 1e-6, layout[i]);
+        assert_true(tx_path_exists(in_scratch("two-%d/iter_0000006", i)));
+    }
+}
+
+static void threads_fail_together(void **state)
+{
+    (void)state;
+    job other = { .save = in_scratch("ck"), .more = { "--world-size 2 --seed 1", "--world-size 2 --seed 2" } };
+    assert_int_not_equal(tx_world_threads(2, rank_of, &other), TX_OK); /* TX_ERR_COMM where rank 0 is told first */
+    ASSERT_CONTAINS(tx_last_error(), "other options than rank 0: \"--seed=2\", there \"--seed=1\"");
+    const char *two = "--world-size 2"; /* rank 0 alone makes the folder, behind the setup */
+    write_text(in_scratch("file"), "");
+    job nowhere = { .save = in_scratch("file/ck"), .more = { two, two } };
+    ASSERT_FAILS(tx_world_threads(2, rank_of, &nowhere), TX_ERR_IO, "/file");
+    const char *alone = "--world-size 1";
+    job many = { .save = in_scratch("ck"), .more = { alone, alone } };
+    ASSERT_FAILS(tx_world_threads(2, rank_of, &many), TX_ERR_ARG, "--world-size 1, but 2 ranks are running");
+}
+
+/* ---- what is refused ---- */
+
+static void a_kill_switch_leaves_nothing_to_do(void **state)
+{
+    (void)state;
+    char more[1200];
+    snprintf(more, sizeof more, "--kill-switch-file %s", write_text(in_scratch("stop"), ""));
+    tx_config *cfg = options(in_scratch("ck"), more);
+    tx_run *run = (tx_run *)cfg;
+    log_begin();
+    ASSERT_OK(tx_run_open(&run, cfg, NULL));
+    log_end();
+    assert_null(run);
+    ASSERT_CONTAINS(logged, "[Detected kill switch at ");
+    assert_int_equal(tx_run_close(NULL, TX_OK), TX_OK);
+    assert_int_equal(tx_run_close(NULL, TX_ERR_IO), TX_ERR_IO);
+    tx_config_free(cfg);
+}
+
+static void data_that_is_not_there_is_known_at_once(void **state)
+{
+    (void)state;
+    tx_config *cfg = options(in_scratch("ck"), "");
+    ASSERT_OK(tx_train_data_exists(cfg));
+    tx_config_free(cfg);
+    cfg = options(in_scratch("ck"), "--data-path nothere");
+    ASSERT_FAILS(tx_train_data_exists(cfg), TX_ERR_NOTFOUND, "nothere");
+    tx_config_free(cfg);
+}
+
+static void calls_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    char more[1200];
+    int32_t rows[2][17] = { { 0 } };
+    tx_run *run;
+    tx_engine *e;
+    double loss;
+    snprintf(more, sizeof more, "--eval-tasks LAMBADA=%s",
+             write_text(in_scratch("task.jsonl"), "{\"text\": \"1 2\"}\n"));
+    tx_config *cfg = options(in_scratch("ck"), more);
+    ASSERT_OK(tx_run_open(&run, cfg, NULL));
+    const tx_engine_args args = { .size = sizeof args, .config = cfg, .world = tx_run_world(run), .vocab_size = 512 };
+    ASSERT_OK(tx_engine_initialize(&e, &args));
+    assert_null(tx_engine_tokenizer(e));
+    ASSERT_FAILS(tx_run_train(run, e), TX_ERR_ARG, "--eval-tasks needs an engine with a tokenizer");
+    ASSERT_OK(tx_engine_forward(e, rows, &loss));
+    ASSERT_FAILS(tx_run_train(run, e), TX_ERR_STATE, "between iterations");
+    ASSERT_OK(tx_engine_backward(e)); /* the engine is as it was */
+    tx_engine_destroy(e);
+    ASSERT_OK(tx_run_close(run, TX_OK));
+    tx_config_free(cfg);
+}
+
+/* The end of a document is the tokenizer's. */
+static void options_that_need_it_need_a_tokenizer(void **state)
+{
+    (void)state;
+    tx_config *cfg = options(in_scratch("ck"), "--reset-position-ids");
+    tx_engine *e;
+    tx_engine_args args = { .size = sizeof args, .config = cfg, .vocab_size = 512 };
+    ASSERT_FAILS(tx_engine_initialize(&e, &args), TX_ERR_ARG, "--reset-position-ids");
+    args.with_tokenizer = true;
+    args.vocab_size = 0;
+    ASSERT_OK(tx_engine_initialize(&e, &args));
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+}
+
+static void running_out_of_memory_is_survived(void **state)
+{
+    (void)state;
+    tx_config *cfg = options(in_scratch("ck"), "");
+    tx_status st;
+    int n = 0;
+    do {
+        tx_run *run;
+        allocation_fails_at(n++);
+        st = tx_run_open(&run, cfg, NULL);
+        allocations_succeed();
+        if (st) assert_null(run);
+        assert_int_equal(st, st ? TX_ERR_NOMEM : TX_OK);
+        assert_int_equal(tx_run_close(run, st), st);
+    } while (st);
+    assert_true(n > 1);
+    tx_config_free(cfg);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SCRATCH_TEST(a_client_has_the_run_of_the_program),
+        SCRATCH_TEST(threads_train_what_one_rank_does),
+        SCRATCH_TEST(threads_fail_together),
+        SCRATCH_TEST(a_kill_switch_leaves_nothing_to_do),
+        SCRATCH_TEST(data_that_is_not_there_is_known_at_once),
+        SCRATCH_TEST(calls_that_cannot_be_are_refused),
+        SCRATCH_TEST(options_that_need_it_need_a_tokenizer),
+        SCRATCH_TEST(running_out_of_memory_is_survived),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
