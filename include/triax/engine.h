@@ -61,7 +61,7 @@ typedef struct tx_engine_args {
                                      none has; no two have the same (TX_ERR_ARG) */
     bool with_tokenizer; /* the model's vocabulary and its end of document are those of the tokenizer that the options
                           * name, or where they name no file, of the one beside the checkpoint of --load; the engine
-                          * opens it. vocab_size is not read then */
+                          * opens it. vocab_size is not read then. Not of a client's model */
 } tx_engine_args;
 
 /* tx_engine_create on several ranks. Collective. Also TX_ERR_ARG: ranks that have other options, a layout that does not

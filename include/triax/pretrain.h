@@ -6,7 +6,7 @@
  *          tx_engine_args args = { .size = sizeof args, .config = cfg, .world = tx_run_world(run),
  *                                  .with_tokenizer = true };
  *          tx_status st = tx_engine_initialize(&e, &args);
- *          if (!st) st = tx_run_train(run, e);
+ *          if (!st) st = tx_run_train(run, e, NULL);
  *          tx_engine_destroy(e);
  *          return st;
  *      }
@@ -39,14 +39,25 @@ TX_API tx_status tx_run_open(tx_run **out, const tx_config *cfg, tx_world *world
 /* The ranks, for tx_engine_args.world: the run's, until it is closed. */
 TX_API tx_world *tx_run_world(const tx_run *run);
 
+/* Micro-batches of a client's own in place of the options' datasets, read as tx_engine_train_batch and
+ * tx_engine_eval_batch do: `micro` counts from 0 in every iteration and every evaluation. NULL: there are none. */
+typedef struct tx_run_data {
+    size_t size; /* sizeof(tx_run_data) */
+    tx_read_fn *train, *valid, *test;
+    void *user;
+} tx_run_data;
+
 /* Trains from where the engine stands to --train-iters, --train-tokens or an exit that the options ask for: shows the
  * setup; opens the datasets that the options name; steps, with a line every --log-interval; evaluates every
  * --eval-interval and at the end; saves every --save-interval and at the end, with the tokenizer beside it;
  * --exit-*, --profile*, --eval-tasks, --tensorboard-dir, --metrics-file and the others as `triax pretrain-gpt --help`
- * has them. Once for an engine of the run's world, between iterations (else TX_ERR_STATE). Collective.
- * Errors: TX_ERR_NOTFOUND, TX_ERR_FORMAT, TX_ERR_ARG of datasets; TX_ERR_ARG too where an engine with_tokenizer is
- * needed (BERT's datasets, --eval-tasks); TX_ERR_NUMERIC as tx_engine_step; TX_ERR_IO of a save. */
-TX_API tx_status tx_run_train(tx_run *run, tx_engine *e);
+ * has them (--exit-signal-handler takes SIGTERM and SIGUSR1 from here on). Once for an engine of the run's world,
+ * between iterations (else TX_ERR_STATE). Collective.
+ * @data NULL: the datasets of the options, for which the engine of a BERT has to be made with_tokenizer, as for
+ * --eval-tasks. A client's model needs data of the client's
+ * Errors: TX_ERR_ARG, also for a split without samples; those of reading datasets, of `data`, of tx_engine_train_batch
+ * and of saving. */
+TX_API tx_status tx_run_train(tx_run *run, tx_engine *e, const tx_run_data *data);
 
 /* Ends it behind its engine; `st` is what it came to on this rank, and comes back. Where it has failed and the process
  * is one of several, it says why, once for all ranks, and the launcher ends them: the call does not come back. In a

@@ -84,6 +84,8 @@ static tx_status check_model(const tx_engine_args *args)
     if (!own && args->model)
         return TX_FAIL(TX_ERR_ARG, "options of %s are of its own model: parse those of \"engine\" for another",
                        command);
+    if (own && args->with_tokenizer)
+        return TX_FAIL(TX_ERR_ARG, "tx_engine_args.with_tokenizer: options of \"engine\" name no tokenizer");
     if (own && !cfg->given.lr && !args->lr)
         return TX_FAIL(TX_ERR_ARG, "the engine needs --lr, or a schedule of the client's");
     return TX_OK;
@@ -132,7 +134,7 @@ tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *given)
     tx_engine *e = NULL;
     vocabulary v;
     tx_status st;
-    TX_TRY(TX_ARGS_TAKE(args, given, tx_engine_args, place));
+    TX_TRY(TX_ARGS_TAKE(args, given, tx_engine_args, with_tokenizer));
     if (!args->config) return TX_FAIL(TX_ERR_ARG, "tx_engine_args.config is missing");
     TX_TRY(check_model(args));
     if (args->vocab_size < 1 && !args->model && !args->with_tokenizer)

@@ -12,7 +12,7 @@ static tx_status pretrain(tx_run *run, tx_config *cfg)
                                                          .config = cfg,
                                                          .world = tx_run_world(run),
                                                          .with_tokenizer = true });
-    if (!st) st = tx_run_train(run, e);
+    if (!st) st = tx_run_train(run, e, NULL);
     tx_engine_destroy(e);
     return st;
 }

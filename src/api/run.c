@@ -5,6 +5,7 @@
 #include "api/run_sinks.h"
 #include "api/show_setup.h"
 #include "base/alloc.h"
+#include "base/args.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -73,33 +74,44 @@ static tx_status open_data(tx_train_data **data, const tx_engine *e)
 
 /* What stands between a finished setup and the first step. */
 typedef struct run_parts {
-    tx_train_data *data;
+    tx_train_data *sets; /* NULL: the client has its own data */
     tx_metrics metrics;
     tx__run_sinks sinks;
     tx_training_tasks tasks;
 } run_parts;
 
-static tx_status check(const tx_engine *e)
+static tx_status check(const tx_engine *e, const tx_run_data *own)
 {
     const tx_config *cfg = e->cfg;
     TX_TRY(tx_trainer_require_idle(e->trainer, "followed by a run"));
+    if (own && cfg->skip_train_iteration_range.n)
+        return TX_FAIL(TX_ERR_ARG, "--skip-train-iteration-range is for datasets: a client's own data are not known");
+    if (!own && e->client.model)
+        return TX_FAIL(TX_ERR_ARG, "a client's model is trained on data of the client's own: tx_run_data");
+    if (e->client.model && cfg->eval_tasks.n)
+        return TX_FAIL(TX_ERR_ARG, "--eval-tasks is for language models, not for a client's");
     if (e->tokenizer) return TX_OK;
-    if (e->trainer->model->type->reads_sentences)
+    if (!own && e->trainer->model->type->reads_sentences)
         return TX_FAIL(TX_ERR_ARG, "the datasets of a BERT need an engine with a tokenizer");
     if (cfg->eval_tasks.n) return TX_FAIL(TX_ERR_ARG, "--eval-tasks needs an engine with a tokenizer");
     return TX_OK;
 }
 
-static tx_status open_parts(run_parts *p, tx_engine *e, double start)
+static tx_status open_sets(run_parts *p, tx_engine *e)
+{
+    tx_info("> building train, validation, and test datasets ...");
+    TX_TRY(open_data(&p->sets, e));
+    return tx__run_data_carry(e->trainer, p->sets);
+}
+
+static tx_status open_parts(run_parts *p, tx_engine *e, bool own, double start)
 {
     double setup[2], since; /* setup: ms for model, data */
     TX_TRY(tx__show_setup(e));
     setup[0] = 1e3 * (tx_clock() - start);
     tx_metrics_phase("after model, optimizer, and learning rate scheduler are built");
     since = tx_clock();
-    tx_info("> building train, validation, and test datasets ...");
-    TX_TRY(open_data(&p->data, e));
-    TX_TRY(tx__run_data_carry(e->trainer, p->data));
+    if (!own) TX_TRY(open_sets(p, e));
     TX_TRY(tx_training_tasks_open(&p->tasks, e->trainer, e->tokenizer, &p->metrics));
     setup[1] = 1e3 * (tx_clock() - since);
     tx_metrics_phase("after dataloaders are built");
@@ -109,24 +121,32 @@ static tx_status open_parts(run_parts *p, tx_engine *e, double start)
     return e->trainer->grid->rank == 0 ? tx__run_sinks_open(&p->sinks, &p->metrics, e->trainer) : TX_OK;
 }
 
-static tx_status train(tx_run *run, tx_engine *e)
+static tx_status train(tx_run *run, tx_engine *e, const tx_run_data *own)
 {
     const tx_config *cfg = e->cfg;
     run_parts p = { 0 };
     tx_status st;
-    TX_GOTO(open_parts(&p, e, run->start));
-    TX_GOTO(tx_train_loop(e->trainer, p.data, &p.metrics, run->start, p.tasks.n ? &p.tasks.also : NULL));
+    TX_GOTO(open_parts(&p, e, own != NULL, run->start));
+    tx_loop_data data = { .sets = p.sets };
+    if (own)
+        data = (tx_loop_data){
+            .read = { [TX_SPLIT_TRAIN] = own->train, [TX_SPLIT_VALID] = own->valid, [TX_SPLIT_TEST] = own->test },
+            .user = own->user
+        };
+    TX_GOTO(tx_train_loop(e->trainer, &data, &p.metrics, run->start, p.tasks.n ? &p.tasks.also : NULL));
     if (cfg->save && e->tokenizer && e->trainer->grid->rank == 0)
         TX_GOTO(tx__tokenizer_keep(cfg, cfg->load, cfg->save));
 out:
     tx__run_sinks_close(&p.sinks);
     tx_training_tasks_close(&p.tasks);
-    tx_train_data_close(p.data);
+    tx_train_data_close(p.sets);
     return st;
 }
 
-tx_status tx_run_train(tx_run *run, tx_engine *e)
+tx_status tx_run_train(tx_run *run, tx_engine *e, const tx_run_data *given)
 {
-    TX_TRY(check(e));
-    return tx__engine_ended(e, train(run, e));
+    tx_run_data all, *own = given ? &all : NULL;
+    if (own) TX_TRY(TX_ARGS_TAKE(own, given, tx_run_data, user));
+    TX_TRY(check(e, own));
+    return tx__engine_ended(e, train(run, e, own));
 }

@@ -23,7 +23,7 @@ struct round {
 typedef struct loop {
     tx_trainer *t;
     const tx_config *cfg;
-    const tx_train_data *data;
+    tx_loop_data data;
     tx_feed *feed[TX_N_SPLITS]; /* one a group of the split's samples */
     tx_metrics *metrics;
     tx_step_profile profile;
@@ -88,6 +88,12 @@ tx_status tx_feed_read(tx_feed *f, const tx_trainer *t, int64_t consumed)
 
 /* ---- steps of the run ---- */
 
+/* Groups of samples that a split has. */
+static int n_groups(const loop *l, tx_split k)
+{
+    return l->data.read[k] ? 1 : l->data.sets ? tx_train_data_groups(l->data.sets, k) : 0;
+}
+
 /* A tx_micro_batch_fn: this rank's part of what follows `begin` samples. */
 typedef struct reader {
     tx_trainer *t;
@@ -119,6 +125,7 @@ static tx_status train_iteration(loop *l)
 {
     tx_trainer *t = l->t;
     tx_feed *f = l->feed[TX_SPLIT_TRAIN];
+    tx_micro_batch_fn *own = l->data.read[TX_SPLIT_TRAIN];
     tx_metrics *m = l->metrics;
     int64_t last, iteration = t->iteration + 1, begin = tx_train_position(t->cfg, iteration, t->consumed_train_samples);
     tx_config_skipped_iterations(t->cfg, iteration, &last);
@@ -127,22 +134,28 @@ static tx_status train_iteration(loop *l)
                 (long long)last);
     tx_step_profile_begin(&l->profile, t);
     reader r = { .t = t, .f = f, .begin = begin };
-    tx_status st = tx_trainer_train(t, read_micro, &r);
+    tx_status st = own ? tx_trainer_train(t, own, l->data.user) : tx_trainer_train(t, read_micro, &r);
     if (st && st != TX_ERR_NUMERIC) return st;
     tx_metrics_step(m, t);
     tx_step_profile_end(&l->profile, t);
-    if (l->quiet) return st;
+    if (l->quiet || own) return st;
     return tx_non_finite_is_fault(t) && t->grid->size == 1 ? tx_bad_step(t, f, st != TX_OK) : st;
+}
+
+static tx_status evaluate_group(loop *l, tx_split k, int g, int64_t consumed, int64_t n, double *loss)
+{
+    if (l->data.read[k]) return tx_trainer_score(l->t, n, l->data.read[k], l->data.user, loss);
+    return tx_train_evaluate(l->t, &l->feed[k][g], consumed, n, loss);
 }
 
 /* Every group of the split's samples by itself: the n that come after `consumed`. */
 static tx_status evaluate_split(loop *l, tx_split k, int64_t consumed, int64_t n, const char *where)
 {
-    for (int g = 0; g < tx_train_data_groups(l->data, k); g++) {
-        const char *name;
+    for (int g = 0; g < n_groups(l, k); g++) {
+        const char *name = NULL;
         double loss[TX_MAX_LOSSES];
-        tx_train_data_group(l->data, k, g, &name);
-        TX_TRY(tx_train_evaluate(l->t, &l->feed[k][g], consumed, n, loss));
+        if (!l->data.read[k]) tx_train_data_group(l->data.sets, k, g, &name);
+        TX_TRY(evaluate_group(l, k, g, consumed, n, loss));
         tx_metrics_evaluation(l->t->model, name, where, loss);
         tx_metrics_evaluated(l->metrics, l->t, k == TX_SPLIT_TEST ? "test" : "validation", name, loss);
     }
@@ -154,7 +167,7 @@ static tx_status validate(loop *l, const char *where)
     tx_trainer *t = l->t;
     double since = tx_clock();
     int64_t n = l->cfg->eval_iters * tx_trainer_batch_size(t);
-    if (tx_train_data_groups(l->data, TX_SPLIT_VALID) && n) {
+    if (n_groups(l, TX_SPLIT_VALID) && n) {
         TX_TRY(evaluate_split(l, TX_SPLIT_VALID, t->consumed_valid_samples, n, where));
         t->consumed_valid_samples += n;
     }
@@ -337,10 +350,11 @@ static tx_status run(loop *l)
 static tx_status open_feeds(loop *l)
 {
     for (int k = 0; k < TX_N_SPLITS; k++) {
-        int n = tx_train_data_groups(l->data, (tx_split)k);
+        int n = n_groups(l, (tx_split)k);
+        if (l->data.read[k]) continue;
         TX_TRY(tx_alloc(&l->feed[k], (size_t)n, sizeof *l->feed[k], "a batch"));
         for (int g = 0; g < n; g++)
-            TX_TRY(tx_feed_open(&l->feed[k][g], l->t, tx_train_data_group(l->data, (tx_split)k, g, NULL)));
+            TX_TRY(tx_feed_open(&l->feed[k][g], l->t, tx_train_data_group(l->data.sets, (tx_split)k, g, NULL)));
     }
     return TX_OK;
 }
@@ -348,19 +362,25 @@ static tx_status open_feeds(loop *l)
 static void close_feeds(loop *l)
 {
     for (int k = 0; k < TX_N_SPLITS; k++) {
-        for (int g = 0; l->feed[k] && g < tx_train_data_groups(l->data, (tx_split)k); g++)
-            tx_feed_close(&l->feed[k][g]);
+        for (int g = 0; l->feed[k] && g < n_groups(l, (tx_split)k); g++) tx_feed_close(&l->feed[k][g]);
         tx_free(l->feed[k]);
     }
 }
 
-tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data, tx_metrics *metrics, double start,
-                        const tx_also *also)
+/* What there is to be trained on is there. */
+static tx_status check_data(const loop *l)
+{
+    if (n_groups(l, TX_SPLIT_TRAIN) || l->cfg->skip_train) return TX_OK;
+    if (!l->data.sets) return TX_FAIL(TX_ERR_ARG, "a run needs data for training, or --skip-train");
+    return TX_FAIL(TX_ERR_ARG, "--split %s leaves no document for training", l->cfg->split);
+}
+
+tx_status tx_train_loop(tx_trainer *t, const tx_loop_data *data, tx_metrics *metrics, double start, const tx_also *also)
 {
     loop l = {
         .t = t,
         .cfg = t->cfg,
-        .data = data,
+        .data = *data,
         .metrics = metrics,
         .start = start,
         .also = also,
@@ -368,8 +388,7 @@ tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data, tx_metrics *me
         .background = { .t = t, .dir = t->cfg->save },
     };
     tx_status st;
-    if (!tx_train_data_split(data, TX_SPLIT_TRAIN) && !t->cfg->skip_train)
-        return TX_FAIL(TX_ERR_ARG, "--split %s leaves no document for training", t->cfg->split);
+    TX_TRY(check_data(&l));
     if (t->cfg->exit_signal_handler) tx_signals_watch();
     TX_GOTO(tx_alloc(&l.round, (size_t)t->grid->size, sizeof *l.round, "the ranks' exits"));
     TX_GOTO(open_feeds(&l));
@@ -387,7 +406,7 @@ out:
 tx_status tx_train_until(tx_trainer *t, const tx_train_data *data, int64_t iteration)
 {
     tx_metrics metrics = { 0 };
-    loop l = { .t = t, .cfg = t->cfg, .data = data, .metrics = &metrics, .quiet = true };
+    loop l = { .t = t, .cfg = t->cfg, .data = { .sets = data }, .metrics = &metrics, .quiet = true };
     tx_status st;
     TX_GOTO(open_feeds(&l));
     tx_metrics_start(&metrics, t);

@@ -16,10 +16,18 @@ typedef struct tx_also {
     void *user;
 } tx_also;
 
+/* What it reads: of each split the datasets' samples, or a client's own micro-batches, which are those of the iteration
+ * or the evaluation, from 0. */
+typedef struct tx_loop_data {
+    const tx_train_data *sets; /* NULL: none */
+    tx_micro_batch_fn *read[TX_N_SPLITS];
+    void *user;
+} tx_loop_data;
+
 /* Runs until train_iters, train_tokens or an exit the options ask for; evaluates at the end; saves where --save says.
  * Steps and evaluations are told to `metrics`, which is started here. @start clock at which the program began, for
  * --exit-duration-in-mins. @also NULL allowed */
-tx_status tx_train_loop(tx_trainer *t, const tx_train_data *data, tx_metrics *metrics, double start,
+tx_status tx_train_loop(tx_trainer *t, const tx_loop_data *data, tx_metrics *metrics, double start,
                         const tx_also *also);
 
 /* Trains until that iteration is done: no evaluation, nothing saved, nothing left behind. */

@@ -7,6 +7,7 @@
 
 #include "triax/data.h"
 #include "triax/pretrain.h"
+#include "triax/random.h"
 #include "triax/run.h"
 
 #define SMALL                                                                                                \
@@ -33,7 +34,7 @@ static tx_status train(tx_run *run, tx_config *cfg, double *loss)
     };
     tx_status st = tx_engine_initialize(&e, &args);
     if (!st && tx_tokenizer_vocab_size(tx_engine_tokenizer(e)) != 512) st = TX_FAIL(TX_ERR_STATE, "another vocabulary");
-    if (!st) st = tx_run_train(run, e);
+    if (!st) st = tx_run_train(run, e, NULL);
     if (!st && tx_engine_iteration(e) != 6) st = TX_FAIL(TX_ERR_STATE, "another number of iterations");
     if (!st && loss) *loss = tx_engine_loss(e);
     tx_engine_destroy(e);
@@ -149,6 +150,169 @@ static void threads_fail_together(void **state)
     ASSERT_FAILS(tx_world_threads(2, rank_of, &many), TX_ERR_ARG, "--world-size 1, but 2 ranks are running");
 }
 
+/* ---- a client's model on a client's data ---- */
+
+enum { N_IN = 4, N_CLASSES = 2, B = 2 };
+
+/* One layer: z = x Wᵀ, and the cross-entropy of it. */
+typedef struct saved {
+    tx_tensor dz;
+} saved;
+
+static tx_status forward(tx_ctx *c, const tx_layer_call *k)
+{
+    saved *s = k->saved;
+    tx_tensor none = { 0 };
+    s->dz = tx_ctx_push(c, TX_F32, 2, (int64_t[]){ k->b, N_CLASSES });
+    tx_tensor z = tx_ctx_push(c, TX_F32, 2, (int64_t[]){ k->b, N_CLASSES });
+    TX_RUN(c, gemm, .c = z, .a = k->input[0], .b = k->weight[0].value, .trans_b = true);
+    TX_RUN(c, cross_entropy, .loss = tx_slice1(k->loss, 0, k->b), .z = z, .dz = k->train ? s->dz : none,
+           .y = tx_slice1(k->input[1], 0, k->b), .weight = k->train ? tx_slice1(k->loss_weight, 0, k->b) : none,
+           .n_valid = N_CLASSES);
+    return TX_OK;
+}
+
+static tx_status backward(tx_ctx *c, const tx_layer_call *k)
+{
+    const saved *s = k->saved;
+    TX_RUN(c, gemm, .c = k->weight[0].grad, .a = s->dz, .b = k->input[0], .trans_a = true, .accumulate = true);
+    return TX_OK;
+}
+
+static const tx_param_spec weight[] = { { .name = "weight", .dim = { N_CLASSES, N_IN }, .init = TX_INIT_NORMAL } };
+static const tx_layer layer[] = { { .name = "classifier",
+                                    .param = weight,
+                                    .n_params = 1,
+                                    .forward = forward,
+                                    .backward = backward,
+                                    .saved_size = sizeof(saved) } };
+static const tx_client_model classifier = {
+    .size = sizeof classifier,
+    .name = "classifier",
+    .input = { { TX_F32, 1, { N_IN } }, { TX_I32, 1, { 1 } } },
+    .n_inputs = 2,
+    .layer = layer,
+    .n_layers = 1,
+    .loss_name = "class loss",
+};
+
+typedef struct own_data {
+    tx_engine *e;
+    int n_read[3];
+    float x[B * N_IN];
+    int32_t label[B];
+    const void *input[2];
+} own_data;
+
+/* Samples 2 i and 2 i + 1: the class is the number's sign. */
+static tx_status give(own_data *d, int split, int64_t i, const void **batch)
+{
+    const tx_rng rng = { .seed = 4, .stream = (uint32_t)split };
+    d->n_read[split]++;
+    for (int64_t j = 0; j < B; j++) {
+        for (int64_t k = 0; k < N_IN; k++)
+            d->x[j * N_IN + k] = (float)tx_rng_normal(&rng, (uint64_t)((i * B + j) * N_IN + k));
+        d->label[j] = d->x[j * N_IN] > 0;
+    }
+    d->input[0] = d->x;
+    d->input[1] = d->label;
+    *batch = d->input;
+    return TX_OK;
+}
+
+/* Of the micro-batches that the data-parallel ranks read in turn. */
+static int64_t number(const own_data *d, int64_t micro)
+{
+    return micro * tx_engine_data_parallel_size(d->e) + tx_engine_data_parallel_rank(d->e);
+}
+
+static tx_status read_train(void *user, int64_t micro, const void **batch)
+{
+    own_data *d = user;
+    return give(d, 0, 4 * tx_engine_iteration(d->e) + number(d, micro), batch);
+}
+
+static tx_status read_valid(void *user, int64_t micro, const void **batch)
+{
+    return give(user, 1, number(user, micro), batch);
+}
+
+static tx_status read_test(void *user, int64_t micro, const void **batch)
+{
+    return give(user, 2, number(user, micro), batch);
+}
+
+#define OWN                                                                                                       \
+    "--threads 1 --micro-batch-size 2 --global-batch-size 8 --train-iters 40 --lr 0.1 --lr-decay-style constant " \
+    "--eval-iters 2 --eval-interval 20 --log-interval 20 --save-interval 20 --profile 2 --zero-stage 2 "
+
+typedef struct own_job {
+    const char *save;
+    int n;
+    double loss;
+    int n_read[3];
+} own_job;
+
+static tx_status own_rank(tx_world *world, void *user)
+{
+    own_job *j = user;
+    char flags[2048];
+    own_data d = { .e = NULL };
+    tx_run *run = NULL;
+    tx_config *cfg;
+    omp_set_num_threads(1);
+    snprintf(flags, sizeof flags, OWN "--world-size %d --save %s", j->n, j->save);
+    tx_status st = tx_config_parse_string(&cfg, "engine", flags);
+    if (st) return st;
+    st = tx_run_open(&run, cfg, world);
+    if (!st)
+        st = tx_engine_initialize(&d.e, &(tx_engine_args){ .size = sizeof(tx_engine_args),
+                                                           .config = cfg,
+                                                           .world = tx_run_world(run),
+                                                           .model = &classifier });
+    if (!st && tx_run_train(run, d.e, NULL) != TX_ERR_ARG) st = TX_FAIL(TX_ERR_STATE, "datasets of a client's model");
+    const tx_run_data data = { sizeof data, read_train, read_valid, read_test, &d };
+    if (!st) st = tx_run_train(run, d.e, &data);
+    if (!st && tx_engine_global_rank(d.e) == 0) {
+        j->loss = tx_engine_loss(d.e);
+        memcpy(j->n_read, d.n_read, sizeof j->n_read);
+    }
+    tx_engine_destroy(d.e);
+    st = tx_run_close(run, st);
+    tx_config_free(cfg);
+    return st;
+}
+
+static void a_clients_model_runs_on_its_own_data(void **state)
+{
+    (void)state;
+    static const char *const said[] = {
+        "building the client's model ...",
+        "[after model, optimizer, and learning rate scheduler are built] datetime: ",
+        "[after dataloaders are built] datetime: ",
+        " iteration       20/      40 |",
+        "validation loss at iteration 20 | class loss value: ",
+        " iteration       40/      40 |",
+        "  successfully saved checkpoint at iteration      40 to ",
+        "from validation set |",
+        "from test set |",
+    };
+    own_job one = { .save = in_scratch("one"), .n = 1 }, two = { .save = in_scratch("two"), .n = 2 };
+    log_begin();
+    ASSERT_OK(tx_world_threads(1, own_rank, &one));
+    log_end();
+    assert_order(said, sizeof said / sizeof *said);
+    assert_null(strstr(logged, "datasets"));
+    assert_true(one.loss < 0.3);
+    assert_int_equal(one.n_read[0], 40 * 4);
+    assert_int_equal(one.n_read[1], 3 * 2 * 4); /* at 20, at 40 and at the end */
+    assert_int_equal(one.n_read[2], 2 * 4);
+    ASSERT_OK(tx_world_threads(2, own_rank, &two));
+    ASSERT_NEAR(two.loss, one.loss, 1e-6, "two ranks");
+    assert_int_equal(two.n_read[0], 40 * 2);
+    assert_same_file(in_scratch("one/latest"), in_scratch("two/latest"));
+}
+
 /* ---- what is refused ---- */
 
 static void a_kill_switch_leaves_nothing_to_do(void **state)
@@ -194,13 +358,37 @@ static void calls_that_cannot_be_are_refused(void **state)
     const tx_engine_args args = { .size = sizeof args, .config = cfg, .world = tx_run_world(run), .vocab_size = 512 };
     ASSERT_OK(tx_engine_initialize(&e, &args));
     assert_null(tx_engine_tokenizer(e));
-    ASSERT_FAILS(tx_run_train(run, e), TX_ERR_ARG, "--eval-tasks needs an engine with a tokenizer");
+    const tx_run_data unsized = { .train = read_train };
+    ASSERT_FAILS(tx_run_train(run, e, &unsized), TX_ERR_ARG, "tx_run_data.size");
+    ASSERT_FAILS(tx_run_train(run, e, NULL), TX_ERR_ARG, "--eval-tasks needs an engine with a tokenizer");
     ASSERT_OK(tx_engine_forward(e, rows, &loss));
-    ASSERT_FAILS(tx_run_train(run, e), TX_ERR_STATE, "between iterations");
+    ASSERT_FAILS(tx_run_train(run, e, NULL), TX_ERR_STATE, "between iterations");
     ASSERT_OK(tx_engine_backward(e)); /* the engine is as it was */
     tx_engine_destroy(e);
     ASSERT_OK(tx_run_close(run, TX_OK));
     tx_config_free(cfg);
+}
+
+static void there_is_data_or_no_training(void **state)
+{
+    (void)state;
+    static const char *const more[] = { "", "--skip-train-iteration-range 2-3" };
+    for (int i = 0; i < 2; i++) {
+        tx_config *cfg = options(in_scratch("ck"), more[i]);
+        tx_engine *e;
+        tx_run *run;
+        ASSERT_OK(tx_run_open(&run, cfg, NULL));
+        const tx_engine_args args = {
+            .size = sizeof args, .config = cfg, .world = tx_run_world(run), .vocab_size = 512
+        };
+        const tx_run_data nothing = { .size = sizeof nothing };
+        ASSERT_OK(tx_engine_initialize(&e, &args));
+        ASSERT_FAILS(tx_run_train(run, e, &nothing), TX_ERR_ARG,
+                     i ? "is for datasets" : "a run needs data for training");
+        tx_engine_destroy(e);
+        ASSERT_FAILS(tx_run_close(run, TX_ERR_ARG), TX_ERR_ARG, "");
+        tx_config_free(cfg);
+    }
 }
 
 /* The end of a document is the tokenizer's. */
@@ -243,10 +431,12 @@ int main(void)
         SCRATCH_TEST(a_client_has_the_run_of_the_program),
         SCRATCH_TEST(threads_train_what_one_rank_does),
         SCRATCH_TEST(threads_fail_together),
+        SCRATCH_TEST(a_clients_model_runs_on_its_own_data),
         SCRATCH_TEST(a_kill_switch_leaves_nothing_to_do),
         SCRATCH_TEST(data_that_is_not_there_is_known_at_once),
         SCRATCH_TEST(calls_that_cannot_be_are_refused),
         SCRATCH_TEST(options_that_need_it_need_a_tokenizer),
+        SCRATCH_TEST(there_is_data_or_no_training),
         SCRATCH_TEST(running_out_of_memory_is_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -84,7 +84,7 @@ static tx_status run_rank(tx_world *w, void *user)
     TX_GOTO(open_data(&data, r->cfg, &grid));
     if (grid.rank == 0) tx_metrics_watch(&metrics, count_step, NULL);
     if (grid.rank == 0) r->copy = tx_trainer_memory(t).saving;
-    st = tx_train_loop(t, data, &metrics, tx_clock(), NULL);
+    st = tx_train_loop(t, &(tx_loop_data){ .sets = data }, &metrics, tx_clock(), NULL);
 out:
     tx_train_data_close(data);
     tx_trainer_destroy(t);

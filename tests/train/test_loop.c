@@ -30,7 +30,7 @@ static void minutes_are_counted_from_the_start_of_the_program(void **state)
         ASSERT_OK(tx_trainer_create(&t, cfg, 512, 511, true, NULL));
         ASSERT_OK(tx_train_data_open(&data, cfg, n_samples, 512, NULL));
         log_begin();
-        ASSERT_OK(tx_train_loop(t, data, &metrics, tx_clock() - 60 * run[i].minutes, NULL));
+        ASSERT_OK(tx_train_loop(t, &(tx_loop_data){ .sets = data }, &metrics, tx_clock() - 60 * run[i].minutes, NULL));
         log_end();
         assert_int_equal(t->iteration, run[i].iterations);
         bool told = strstr(logged, "[exiting program after 2.1 minutes] datetime: ");
@@ -80,7 +80,7 @@ static void run_small(const char *name, const char *more, const int64_t *begin)
         tx_feed_close(&f);
         ASSERT_OK(tx_trainer_save(t, cfg->save));
     } else {
-        ASSERT_OK(tx_train_loop(t, data, &metrics, tx_clock(), NULL));
+        ASSERT_OK(tx_train_loop(t, &(tx_loop_data){ .sets = data }, &metrics, tx_clock(), NULL));
     }
     tx_train_data_close(data);
     tx_trainer_destroy(t);
@@ -175,7 +175,7 @@ static void run_bert(told *all, const char *name, const char *more)
     tx_metrics metrics = { 0 };
     open_bert(&b, name, more);
     tx_metrics_watch(&metrics, take, all);
-    ASSERT_OK(tx_train_loop(b.t, b.data, &metrics, tx_clock(), NULL));
+    ASSERT_OK(tx_train_loop(b.t, &(tx_loop_data){ .sets = b.data }, &metrics, tx_clock(), NULL));
     close_bert(&b);
 }
 
