@@ -30,6 +30,40 @@ TX_API tx_status tx_config_parse(tx_config **out, const char *command, int argc,
 /* The same from flags in one string, split at blanks: for programs and tests. */
 TX_API tx_status tx_config_parse_string(tx_config **out, const char *command, const char *flags);
 
+/* ---- a client's own options beside them: DeepSpeed's add_config_arguments ---- */
+
+typedef enum tx_argument_kind {
+    TX_ARGUMENT_FLAG,
+    TX_ARGUMENT_INT,
+    TX_ARGUMENT_FLOAT,
+    TX_ARGUMENT_TEXT
+} tx_argument_kind;
+
+/* A row of a client's table, which ends with one that has no flag:
+ *
+ *      int64_t epochs = 3;                        // the default
+ *      const char *text = NULL;
+ *      const tx_argument own[] = {
+ *          { "epochs", TX_ARGUMENT_INT, &epochs, "N", "How often the data is read." },
+ *          { "text", TX_ARGUMENT_TEXT, &text, "FILE", "What is read." },
+ *          { 0 },
+ *      };
+ */
+typedef struct tx_argument {
+    const char *flag; /* without dashes in front */
+    tx_argument_kind kind;
+    void *value; /* a bool, int64_t, double, or const char *, which then points into argv; written when it is given */
+    const char *value_name, *help; /* for --help; the first is NULL of a flag */
+} tx_argument;
+
+/* Adds the options of a command, "engine" for a model of the client's own, to those of its own table and parses a
+ * command line of both, as tx_config_parse does. Also TX_ERR_ARG: a row that cannot be, or has an option's flag. */
+TX_API tx_status tx_add_config_arguments(tx_config **out, const char *command, const tx_argument *own, int argc,
+                                         char *const *argv);
+
+/* The text of --help for both, beginning with the client's; freed with tx_text_free. */
+TX_API tx_status tx_arguments_help(char **out, const char *command, const tx_argument *own);
+
 TX_API void tx_config_free(tx_config *cfg); /* NULL allowed */
 
 /* Activation checkpointing by DeepSpeed's words (deepspeed.checkpointing.configure): whole layers are computed again in

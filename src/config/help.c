@@ -124,15 +124,40 @@ static tx_status help_rest(tx_str *out, const tx_command *cmd, const char *title
     return any ? tx_str_puts(out, "\n") : TX_OK;
 }
 
+static tx_status help_own(tx_str *out, const tx_argument *own)
+{
+    if (!own || !own->flag) return TX_OK;
+    TX_TRY(tx_str_puts(out, "\nThis program's\n"));
+    for (; own->flag; own++) {
+        size_t begin = out->len;
+        TX_TRY(tx_str_printf(out, "  --%s%s%s", own->flag, own->value_name ? " " : "",
+                             own->value_name ? own->value_name : ""));
+        size_t column = out->len - begin;
+        if (column + 1 >= HELP_AT) TX_TRY(tx_str_puts(out, "\n"));
+        TX_TRY(tx_str_printf(out, "%*s", (int)(column + 1 >= HELP_AT ? HELP_AT : HELP_AT - column), ""));
+        column = HELP_AT;
+        TX_TRY(wrap(out, &column, HELP_AT, own->help ? own->help : ""));
+        TX_TRY(tx_str_puts(out, "\n"));
+    }
+    return TX_OK;
+}
+
 tx_status tx_config_help(char **out, const char *command)
+{
+    return tx_arguments_help(out, command, NULL);
+}
+
+tx_status tx_arguments_help(char **out, const char *command, const tx_argument *own)
 {
     const tx_command *cmd = tx__command_find(command);
     tx_str text = { 0 };
     tx_status st;
     if (!cmd) return TX_FAIL(TX_ERR_NOTFOUND, "there is no command %.60s", command);
     const tx_option *bare = tx__option_bare(cmd);
-    TX_GOTO(tx_str_printf(&text, "usage: triax %s%s%s [--flag value ...]\n\n%s\n", cmd->name, bare ? " " : "",
-                          bare ? bare->unit : "", cmd->summary));
+    if (!own)
+        TX_GOTO(tx_str_printf(&text, "usage: triax %s%s%s [--flag value ...]\n\n%s\n", cmd->name, bare ? " " : "",
+                              bare ? bare->unit : "", cmd->summary));
+    TX_GOTO(help_own(&text, own));
     for (unsigned g = 0; g < TX_N_GROUPS; g++) TX_GOTO(help_group(&text, cmd, g));
     TX_GOTO(help_rest(&text, cmd, "Accepted, without effect here; the log says why", TX_OPTION_NOOP, TX_OPTION_NOOP));
     TX_GOTO(help_rest(&text, cmd, "Known, with other values not built yet", TX_OPTION_FIXED, TX_OPTION_FIXED));

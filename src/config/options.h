@@ -158,6 +158,16 @@ void tx__violate_last_error(tx_violations *v); /* the sentence of the last TX_FA
 /* TX_OK when there was none; else TX_ERR_ARG with all sentences, one a line. Frees v. */
 tx_status tx__violations_close(tx_violations *v);
 
+/* ---- a client's own options: arguments.c ---- */
+
+const tx_argument *tx__argument_find(const tx_argument *own, const char *typed, size_t n); /* own may be NULL */
+
+/* What a row's flag was given with; `value` is NULL where it takes none. */
+void tx__argument_set(const tx_argument *a, const char *value, tx_violations *v);
+
+/* Of rows that cannot be. */
+void tx__arguments_check(const tx_argument *own, const tx_command *cmd, tx_violations *v);
+
 /* "START-END", 1 <= START <= END. */
 bool tx__skip_range_parse(const char *text, int64_t *first, int64_t *last);
 

@@ -84,9 +84,10 @@ void tx_config_free(tx_config *cfg)
 
 struct parse {
     tx_config *cfg;
-    tx_config_given bad; /* given, but not readable */
-    const char **typed;  /* per option: the spelling last used, NULL: not given */
-    const char **value;  /* per option: its first value, for the log; borrowed from argv */
+    const tx_argument *own; /* the client's; NULL: none */
+    tx_config_given bad;    /* given, but not readable */
+    const char **typed;     /* per option: the spelling last used, NULL: not given */
+    const char **value;     /* per option: its first value, for the log; borrowed from argv */
     tx_violations found;
     tx__deepspeed deepspeed;
 };
@@ -98,7 +99,7 @@ static bool is_flag(const char *arg)
 }
 
 /* The flag of this command (or another spelling of one) that is nearest to what was typed; NULL: nothing near. */
-static const char *nearest(const tx_command *cmd, const char *typed)
+static const char *nearest(const tx_command *cmd, const tx_argument *own, const char *typed)
 {
     size_t n = strlen(typed);
     int best = n < 4 ? 2 : n < 9 ? 3 : (int)(n > 60 ? 60 : n) / 3 + 1; /* at this distance it is another word */
@@ -113,6 +114,10 @@ static const char *nearest(const tx_command *cmd, const char *typed)
         int d = tx_str_distance(typed, spelling);
         if (d < best) best = d, found = spelling;
     }
+    for (; own && own->flag; own++) {
+        int d = tx_str_distance(typed, own->flag);
+        if (d < best) best = d, found = own->flag;
+    }
     return found;
 }
 
@@ -123,7 +128,7 @@ static void unknown_flag(struct parse *p, const char *typed)
     for (size_t i = 0; i < tx__n_commands && !p->found.st; i++)
         if (tx__option_find(&tx__commands[i], typed, strlen(typed), NULL))
             p->found.st = tx_str_printf(&others, "%s%s", others.len ? ", " : "", tx__commands[i].name);
-    const char *near = nearest(cmd, typed);
+    const char *near = nearest(cmd, p->own, typed);
     if (others.len)
         tx__violate(&p->found, "--%.60s is a flag of %s, not of %s", typed, others.data, cmd->name);
     else if (near)
@@ -173,12 +178,27 @@ static int count_values(int argc, char *const *argv, int i)
     return n;
 }
 
+/* A flag of the client's, and its value; returns the index of the first argument behind them. */
+static int take_own(struct parse *p, const tx_argument *a, int argc, char *const *argv, int i, const char *equals)
+{
+    bool wants = a->kind != TX_ARGUMENT_FLAG, behind = wants && !equals && i + 1 < argc && !is_flag(argv[i + 1]);
+    if (equals && !wants)
+        tx__violate(&p->found, "--%s takes no value, but =%.60s was given", a->flag, equals + 1);
+    else if (wants && !equals && !behind)
+        tx__violate(&p->found, "--%s needs a value", a->flag);
+    else
+        tx__argument_set(a, equals ? equals + 1 : behind ? argv[i + 1] : NULL, &p->found);
+    return i + 1 + behind;
+}
+
 /* Reads the flag at argv[i] and its values; returns the index of the first argument behind them. */
 static int take_flag(struct parse *p, int argc, char *const *argv, int i)
 {
     const char *typed = argv[i] + 2, *equals = strchr(typed, '='), *spelling;
     size_t n_typed = equals ? (size_t)(equals - typed) : strlen(typed);
     int n_free = equals ? 0 : count_values(argc, argv, i + 1);
+    const tx_argument *own = tx__argument_find(p->own, typed, n_typed);
+    if (own) return take_own(p, own, argc, argv, i, equals);
     const tx_option *o = tx__option_find(p->cfg->command, typed, n_typed, &spelling);
     if (!o) {
         char name[128];
@@ -366,9 +386,20 @@ static void parse_deinit(struct parse *p)
 
 tx_status tx_config_parse(tx_config **out, const char *command, int argc, char *const *argv)
 {
-    struct parse p = { 0 };
+    return tx_add_config_arguments(out, command, NULL, argc, argv);
+}
+
+tx_status tx_add_config_arguments(tx_config **out, const char *command, const tx_argument *own, int argc,
+                                  char *const *argv)
+{
+    struct parse p = { .own = own };
     tx_status st;
     TX_GOTO(tx_config_new(&p.cfg, command));
+    tx__arguments_check(own, p.cfg->command, &p.found);
+    if (p.found.n) {
+        st = tx__violations_close(&p.found);
+        goto out;
+    }
     TX_GOTO(take_all(&p, argc, argv));
     log_noops(&p);
     tx__deepspeed_log(&p.deepspeed);

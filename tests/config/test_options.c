@@ -102,6 +102,49 @@ static void help_names_every_flag_within_100_columns(void **state)
     assert_null(tx_config_command(-1, NULL));
 }
 
+static void a_client_has_options_of_its_own(void **state)
+{
+    (void)state;
+    int64_t epochs = 3;
+    double ratio = 0.5;
+    bool fast = false;
+    const char *text = "none";
+    const tx_argument own[] = { { "epochs", TX_ARGUMENT_INT, &epochs, "N", "How often the data is read." },
+                                { "hold-out", TX_ARGUMENT_FLOAT, &ratio, "PART", "What is kept back." },
+                                { "fast", TX_ARGUMENT_FLAG, &fast, NULL, "Leaves out what takes long." },
+                                { "text", TX_ARGUMENT_TEXT, &text, "FILE", "What is read." },
+                                { 0 } };
+    char *line[] = { "--epochs", "7",    "--micro-batch-size", "2",      "--fast", "--hold_out=0.25",
+                     "--lr",     "1e-3", "--zero-stage=2",     "--text", "a b",    "--local_rank=3" };
+    tx_config *cfg;
+    char *help;
+    ASSERT_OK(tx_add_config_arguments(&cfg, "engine", own, sizeof line / sizeof *line, line));
+    assert_true(epochs == 7 && ratio == 0.25 && fast && !strcmp(text, "a b"));
+    assert_true(cfg->micro_batch_size == 2 && cfg->zero_stage == 2 && cfg->lr == 1e-3);
+    tx_config_free(cfg);
+    char *bad[] = { "--epochs", "many", "--micro-batch-size", "2", "--fast=1", "--text",
+                    "--epoch",  "1",    "--hold-out",         "x" };
+    assert_int_equal(tx_add_config_arguments(&cfg, "engine", own, sizeof bad / sizeof *bad, bad), TX_ERR_ARG);
+    ASSERT_CONTAINS(tx_last_error(), "--epochs many is not an integer");
+    ASSERT_CONTAINS(tx_last_error(), "--fast takes no value");
+    ASSERT_CONTAINS(tx_last_error(), "--text needs a value");
+    ASSERT_CONTAINS(tx_last_error(), "unknown flag --epoch; did you mean --epochs?");
+    ASSERT_CONTAINS(tx_last_error(), "--hold-out x is not a number");
+    ASSERT_OK(tx_arguments_help(&help, "engine", own));
+    ASSERT_CONTAINS(help, "This program's\n  --epochs N                          How often the data is read.");
+    ASSERT_CONTAINS(help, "--zero-stage");
+    tx_text_free(help);
+    const tx_argument clash[] = { { "lr", TX_ARGUMENT_FLOAT, &ratio, "X", "" }, { 0 } };
+    ASSERT_FAILS(tx_add_config_arguments(&cfg, "engine", clash, 0, NULL), TX_ERR_ARG, "--lr is one of engine's");
+    const tx_argument dashes[] = { { "--x", TX_ARGUMENT_FLOAT, &ratio, "X", "" }, { 0 } };
+    ASSERT_FAILS(tx_add_config_arguments(&cfg, "engine", dashes, 0, NULL), TX_ERR_ARG, "without dashes in front");
+    const tx_argument twice[] = { { "x", TX_ARGUMENT_FLAG, &fast, NULL, "" },
+                                  { "x", TX_ARGUMENT_FLAG, &fast, NULL, "" },
+                                  { 0 } };
+    ASSERT_FAILS(tx_add_config_arguments(&cfg, "engine", twice, 0, NULL), TX_ERR_ARG, "two options --x");
+    ASSERT_FAILS(tx_add_config_arguments(&cfg, "engine", own, 0, NULL), TX_ERR_ARG, "engine needs --micro-batch-size");
+}
+
 static void help_shows_defaults_bounds_and_other_spellings(void **state)
 {
     (void)state;
@@ -147,6 +190,7 @@ int main(void)
         cmocka_unit_test(every_flag_of_the_family_is_known),
         cmocka_unit_test(both_models_take_the_same_flags),
         cmocka_unit_test(help_names_every_flag_within_100_columns),
+        cmocka_unit_test(a_client_has_options_of_its_own),
         cmocka_unit_test(help_shows_defaults_bounds_and_other_spellings),
         cmocka_unit_test(docs_are_current),
     };
