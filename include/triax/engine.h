@@ -46,9 +46,12 @@ typedef struct tx_engine_args {
     size_t size;       /* sizeof(tx_engine_args) */
     tx_config *config; /* as tx_engine_create's cfg */
     int64_t vocab_size;
-    tx_world *world; /* the ranks; borrowed, outlives the engine. NULL: this process as its launcher started it; the
-                        engine opens and closes it, and MPI with it. With --world-size 1 the engine is alone in any
-                        process */
+    bool with_tokenizer; /* in place of vocab_size: the tokenizer that the options name, or where they name no file, the
+                          * one beside the checkpoint of --load; the engine opens it, and takes from it the vocabulary
+                          * and the end of a document. Not of a client's model */
+    tx_world *world;     /* the ranks; borrowed, outlives the engine. NULL: this process as its launcher started it; the
+                            engine opens and closes it, and MPI with it. With --world-size 1 the engine is alone in any
+                            process */
     /* NULL: the options'. Of all of them what they point to outlives the engine. */
     const tx_client_model *model; /* model.h; vocab_size is not read then */
     const tx_client_optimizer *optimizer;
@@ -59,9 +62,6 @@ typedef struct tx_engine_args {
     const tx_training_data *data; /* for tx_engine_forward, tx_engine_train_batch without a batch of their own */
     const tx_rank_place *place;   /* NULL: tensor fastest, then data, then pipeline, as Megatron. All ranks have one, or
                                      none has; no two have the same (TX_ERR_ARG) */
-    bool with_tokenizer; /* the model's vocabulary and its end of document are those of the tokenizer that the options
-                          * name, or where they name no file, of the one beside the checkpoint of --load; the engine
-                          * opens it. vocab_size is not read then. Not of a client's model */
 } tx_engine_args;
 
 /* tx_engine_create on several ranks. Collective. Also TX_ERR_ARG: ranks that have other options, a layout that does not

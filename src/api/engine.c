@@ -134,7 +134,7 @@ tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *given)
     tx_engine *e = NULL;
     vocabulary v;
     tx_status st;
-    TX_TRY(TX_ARGS_TAKE(args, given, tx_engine_args, with_tokenizer));
+    TX_TRY(TX_ARGS_TAKE(args, given, tx_engine_args, place));
     if (!args->config) return TX_FAIL(TX_ERR_ARG, "tx_engine_args.config is missing");
     TX_TRY(check_model(args));
     if (args->vocab_size < 1 && !args->model && !args->with_tokenizer)
