@@ -77,7 +77,8 @@ TX_API tx_status tx_dataset_read(const tx_dataset *ds, int64_t document, tx_ids 
 
 /* ---- training data of a client's own, for the engine ---- */
 
-/* Training data: samples 0 .. n_samples - 1, which the engine deals to the data-parallel ranks, epoch by epoch. */
+/* Training data: samples 0 .. n_samples - 1, which the engine deals to the data-parallel ranks, epoch by epoch; a batch
+ * that an epoch does not fill goes on with the next one. A run that is resumed goes on with what it has not seen. */
 typedef struct tx_training_data {
     size_t size; /* sizeof(tx_training_data) */
     int64_t n_samples;

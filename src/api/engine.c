@@ -154,6 +154,7 @@ tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *given)
     TX_GOTO(open_vocabulary(e, args, src.dir, &v));
     tx_info("building %s model ...", args->model ? "the client's" : e->cfg->model_type);
     TX_GOTO(open_trainer(e, &src, v.size, v.least, v.eod, &e->ranks.grid));
+    if (args->data) TX_GOTO(tx__engine_data_open(&e->data, args->data, e->trainer));
     e->failed = false;
     *out = e;
 out:
@@ -183,15 +184,25 @@ static bool is_alone(const tx_engine *e)
 void tx_engine_destroy(tx_engine *e)
 {
     if (!e) return;
+    tx__engine_data_close(e->data);
     tx_trainer_destroy(e->trainer);
     tx_tokenizer_close(e->tokenizer);
     tx_ranks_leave(&e->ranks, !e->failed || !e->ranks.world || tx_world_size(e->ranks.world) == 1);
     tx_free(e);
 }
 
+static tx_status no_data(const tx_engine *e)
+{
+    return e->data ? TX_OK : TX_FAIL(TX_ERR_STATE, "a call without a batch needs tx_engine_args.data");
+}
+
 tx_status tx_engine_forward(tx_engine *e, const void *batch, double *loss)
 {
-    return tx__engine_ended(e, tx_trainer_forward(e->trainer, batch, loss));
+    tx_trainer *t = e->trainer;
+    if (!batch) TX_TRY(no_data(e));
+    if (!batch && t->want == TX_WANT_FORWARD)
+        TX_TRY(tx__engine_ended(e, tx__engine_data_read(e->data, t->micro, &batch)));
+    return tx__engine_ended(e, tx_trainer_forward(t, batch, loss));
 }
 
 tx_status tx_engine_backward(tx_engine *e)
@@ -224,7 +235,8 @@ tx_status tx_engine_train_batch(tx_engine *e, tx_read_fn *read, void *user, doub
 {
     tx_trainer *t = e->trainer;
     TX_TRY(tx_trainer_require_idle(t, "followed by a whole iteration"));
-    TX_TRY(tx__engine_ended(e, tx_trainer_train(t, read, user)));
+    if (!read) TX_TRY(no_data(e));
+    TX_TRY(tx__engine_ended(e, tx_trainer_train(t, read ? read : tx__engine_data_read, read ? user : e->data)));
     e->micro_steps += t->n_micro;
     *loss = t->iteration_loss;
     return TX_OK;
@@ -233,6 +245,7 @@ tx_status tx_engine_train_batch(tx_engine *e, tx_read_fn *read, void *user, doub
 tx_status tx_engine_eval_batch(tx_engine *e, int64_t n_samples, tx_read_fn *read, void *user, double *loss)
 {
     double mean[TX_MAX_LOSSES];
+    if (!read) return TX_FAIL(TX_ERR_ARG, "an evaluation needs a function that reads its batches");
     if (n_samples < 1) return TX_FAIL(TX_ERR_ARG, "%lld samples are nothing to evaluate", (long long)n_samples);
     TX_TRY(tx_trainer_require_idle(e->trainer, "followed by an evaluation"));
     TX_TRY(tx__engine_ended(e, tx_trainer_score(e->trainer, n_samples, read, user, mean)));

@@ -2,6 +2,7 @@
 #ifndef TX_API_ENGINE_INTERNAL_H
 #define TX_API_ENGINE_INTERNAL_H
 
+#include "api/engine_data.h"
 #include "api/ranks.h"
 #include "convert/source.h"
 #include "train/trainer.h"
@@ -12,6 +13,7 @@ struct tx_engine {
     tx_config *cfg; /* borrowed */
     tx_client client;
     tx_ranks ranks;          /* the engine's own; zeroed where somebody else has them */
+    tx_engine_data *data;    /* the client's training data, or NULL */
     tx_tokenizer *tokenizer; /* args.with_tokenizer's, or NULL */
     int64_t micro_steps;
     bool failed; /* a collective call: the ranks may not be in step */

@@ -147,6 +147,10 @@ tx_status tx_run_train(tx_run *run, tx_engine *e, const tx_run_data *given)
 {
     tx_run_data all, *own = given ? &all : NULL;
     if (own) TX_TRY(TX_ARGS_TAKE(own, given, tx_run_data, user));
+    if (!own && e->data) {
+        own = &all;
+        all = (tx_run_data){ .train = tx__engine_data_read, .user = e->data };
+    }
     TX_TRY(check(e, own));
     return tx__engine_ended(e, train(run, e, own));
 }

@@ -416,6 +416,108 @@ static void ranks_have_places_of_the_clients(void **state)
     ASSERT_FAILS(tx_world_threads(4, rank_of, &twice), TX_ERR_ARG, "ranks 0 and 1 both say they are tensor 0");
 }
 
+/* ---- training data ---- */
+
+enum { N_SAMPLES = 12 };
+
+typedef struct samples {
+    tx_training_data data;
+    int seen[N_SAMPLES];
+} samples;
+
+/* Sample i is row i % B of micro-batch i / B. */
+static tx_status collate(void *user, const int64_t *sample, int64_t n, const tx_tensor *input)
+{
+    samples *s = user;
+    float *x = input[0].data, all[B * N_IN];
+    int32_t *label = input[1].data, labels[B];
+    assert_true(n == B && tx_numel(input[0]) == B * N_IN && tx_numel(input[1]) == B);
+    for (int64_t j = 0; j < n; j++) {
+        make_batch(all, labels, sample[j] / B);
+        memcpy(x + j * N_IN, all + sample[j] % B * N_IN, N_IN * sizeof *x);
+        label[j] = labels[sample[j] % B];
+        if (sample[j] < N_SAMPLES) s->seen[sample[j]]++;
+    }
+    return TX_OK;
+}
+
+static tx_engine *with_data(tx_config **cfg, samples *s)
+{
+    tx_engine *e;
+    s->data = (tx_training_data){ .size = sizeof s->data,
+                                  .n_samples = s->data.n_samples,
+                                  .in_order = s->data.in_order,
+                                  .collate = collate,
+                                  .user = s };
+    ASSERT_OK(tx_config_parse_string(cfg, COMMAND, FLAGS));
+    ASSERT_OK(tx_engine_initialize(
+        &e, &(tx_engine_args){ .size = sizeof(tx_engine_args), .config = *cfg, .model = &model, .data = &s->data }));
+    return e;
+}
+
+static void samples_are_dealt_in_order(void **state)
+{
+    (void)state;
+    tx_config *cfg;
+    samples s = { .data = { .n_samples = 1000, .in_order = true } };
+    job plain = run((job){ .n = 1, .tp = 1, .pp = 1, .flags = "" });
+    tx_engine *e = with_data(&cfg, &s);
+    for (int i = 0; i < STEPS; i++) {
+        double loss;
+        if (i % 2) {
+            ASSERT_OK(tx_engine_train_batch(e, NULL, NULL, &loss));
+        } else {
+            for (int k = 0; k < 4; k++) {
+                ASSERT_OK(tx_engine_forward(e, NULL, &loss));
+                ASSERT_OK(tx_engine_backward(e));
+                ASSERT_OK(tx_engine_step(e));
+            }
+        }
+        assert_true(tx_engine_loss(e) == plain.loss[i]);
+    }
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+}
+
+/* 8 samples an iteration: three are two epochs of 12, which a resumed run goes on with. */
+static void an_epoch_has_every_sample_once(void **state)
+{
+    (void)state;
+    tx_config *cfg;
+    double loss;
+    samples s = { .data = { .n_samples = N_SAMPLES } };
+    tx_engine *e = with_data(&cfg, &s);
+    ASSERT_OK(tx_engine_train_batch(e, NULL, NULL, &loss));
+    ASSERT_OK(tx_engine_save_checkpoint(e, in_scratch("epoch"), NULL, NULL));
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+    e = with_data(&cfg, &s);
+    ASSERT_OK(tx_engine_load_checkpoint(e, in_scratch("epoch"), NULL, NULL, NULL));
+    for (int i = 0; i < 2; i++) ASSERT_OK(tx_engine_train_batch(e, NULL, NULL, &loss));
+    for (int i = 0; i < N_SAMPLES; i++) assert_int_equal(s.seen[i], 2);
+    ASSERT_FAILS(tx_engine_eval_batch(e, 4, NULL, NULL, &loss), TX_ERR_ARG, "needs a function");
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+}
+
+static void data_that_are_missing_are_told(void **state)
+{
+    (void)state;
+    tx_config *cfg;
+    tx_engine *e;
+    double loss;
+    ASSERT_OK(tx_config_parse_string(&cfg, COMMAND, FLAGS));
+    tx_engine_args args = { .size = sizeof args, .config = cfg, .model = &model };
+    ASSERT_OK(tx_engine_initialize(&e, &args));
+    ASSERT_FAILS(tx_engine_forward(e, NULL, &loss), TX_ERR_STATE, "needs tx_engine_args.data");
+    ASSERT_FAILS(tx_engine_train_batch(e, NULL, NULL, &loss), TX_ERR_STATE, "needs tx_engine_args.data");
+    tx_engine_destroy(e);
+    tx_training_data none = { .size = sizeof none, .collate = collate };
+    args.data = &none;
+    ASSERT_FAILS(tx_engine_initialize(&e, &args), TX_ERR_ARG, "training data need samples");
+    tx_config_free(cfg);
+}
+
 /* ---- what cannot be ---- */
 
 static tx_status start(const tx_client_model *m, const char *more)
@@ -499,6 +601,9 @@ int main(void)
         cmocka_unit_test(checkpoints_go_to_any_layout),
         cmocka_unit_test(checkpointing_is_configured),
         cmocka_unit_test(ranks_have_places_of_the_clients),
+        cmocka_unit_test(samples_are_dealt_in_order),
+        cmocka_unit_test(an_epoch_has_every_sample_once),
+        cmocka_unit_test(data_that_are_missing_are_told),
         cmocka_unit_test(what_cannot_be_is_told),
         cmocka_unit_test(a_forward_that_is_run_again_draws_the_same),
     };
