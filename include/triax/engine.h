@@ -145,7 +145,16 @@ TX_API double tx_engine_lr(const tx_engine *e);         /* for the next update *
 TX_API double tx_engine_loss(const tx_engine *e);       /* mean over the micro-batches of the last iteration */
 TX_API double tx_engine_grad_norm(const tx_engine *e);  /* of the last iteration, before clipping */
 TX_API int64_t tx_engine_n_params(const tx_engine *e);  /* padding not counted */
-TX_API int64_t tx_engine_memory_bytes(const tx_engine *e);
+
+/* What this rank has taken, in bytes. */
+typedef struct tx_engine_memory {
+    int64_t params, grads; /* with what ZeRO-3 gathers, and gradients on their way to the rank that keeps them */
+    int64_t optimizer;     /* master weights and the optimizer's state */
+    int64_t activations, workspace;        /* with those that are kept in the host's memory */
+    int64_t offloaded_cpu, offloaded_nvme; /* model states that lie there */
+    int64_t total;                         /* without what lies on a disk */
+} tx_engine_memory;
+TX_API tx_engine_memory tx_engine_memory_of(const tx_engine *e);
 
 TX_API double tx_engine_cur_scale(const tx_engine *e);      /* the loss scale */
 TX_API int64_t tx_engine_micro_steps(const tx_engine *e);   /* micro-batches of this rank since the engine was made */

@@ -390,10 +390,17 @@ int64_t tx_engine_n_params(const tx_engine *e)
     return tx_params_count(&e->trainer->model->params);
 }
 
-int64_t tx_engine_memory_bytes(const tx_engine *e)
+tx_engine_memory tx_engine_memory_of(const tx_engine *e)
 {
     tx_memory m = tx_trainer_memory(e->trainer);
-    return (int64_t)(m.params + m.grads + m.optimizer + m.activations + m.workspace);
+    return (tx_engine_memory){ .params = (int64_t)(m.params + m.persistent + m.gathered),
+                               .grads = (int64_t)(m.grads + m.buckets),
+                               .optimizer = (int64_t)m.optimizer,
+                               .activations = (int64_t)(m.activations + m.host_activations),
+                               .workspace = (int64_t)(m.workspace + m.passing + m.saving),
+                               .offloaded_cpu = (int64_t)m.host,
+                               .offloaded_nvme = (int64_t)m.nvme,
+                               .total = (int64_t)tx_memory_total(&m) };
 }
 
 const tx_tokenizer *tx_engine_tokenizer(const tx_engine *e)
