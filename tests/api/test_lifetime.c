@@ -14,6 +14,7 @@
 #include "engine_test.h"
 #include "triax/data.h"
 #include "triax/generate.h"
+#include "triax/pretrain.h"
 #include "triax/run.h"
 #include "triax/token.h"
 
@@ -113,6 +114,26 @@ static tx_status configures(const void *with)
     if (st) return st;
     st = parse(&cfg, "pretrain-gpt", RUN);
     if (st) assert_null(cfg);
+    tx_config_free(cfg);
+    return st;
+}
+
+/* A client's options beside the engine's, changed afterwards. */
+static tx_status configures_a_client(const void *with)
+{
+    (void)with;
+    int64_t epochs = 0;
+    const tx_argument own[] = { { "epochs", TX_ARGUMENT_INT, &epochs, "N", "How often." }, { 0 } };
+    const tx_checkpointing how = { .size = sizeof how, .num_layers = 2, .checkpoint_in_cpu = true };
+    char *argv[] = { "--epochs", "3", "--micro-batch-size", "2", NULL }, *text = NULL;
+    tx_config *cfg = NULL;
+    tx_status st;
+    TX_GOTO(tx_arguments_help(&text, "engine", own));
+    TX_GOTO(tx_add_config_arguments(&cfg, "engine", own, 4, argv));
+    assert_int_equal(epochs, 3);
+    TX_GOTO(tx_checkpointing_configure(cfg, &how));
+out:
+    tx_text_free(text);
     tx_config_free(cfg);
     return st;
 }
@@ -490,6 +511,42 @@ out:
     return st;
 }
 
+/* One image, of as many samples as there are. */
+static tx_status collate(void *user, const int64_t *sample, int64_t n, const tx_tensor *input)
+{
+    (void)user, (void)sample;
+    for (int64_t i = 0; i < n * N_IN; i++) ((float *)input[0].data)[i] = (float)i;
+    for (int64_t i = 0; i < n; i++) ((int32_t *)input[1].data)[i] = 1;
+    return TX_OK;
+}
+
+/* A whole run of it, on training data of its own. */
+static tx_status runs_a_clients_model(const void *with)
+{
+    static const tx_training_data data = { .size = sizeof data, .n_samples = 8, .collate = collate };
+    char flags[4096];
+    tx_config *cfg = NULL;
+    tx_run *run = NULL;
+    tx_engine *e = NULL;
+    tx_status st;
+    snprintf(flags, sizeof flags, "%s --threads 1 --device cpu --world-size 1 --eval-iters 0 --save %s",
+             (const char *)with, in_scratch("run"));
+    TX_TRY(tx_config_parse_string(&cfg, "engine", flags));
+    TX_GOTO(tx_train_data_exists(cfg));
+    TX_GOTO(tx_run_open(&run, cfg, NULL));
+    tx_engine_args args = {
+        .size = sizeof args, .config = cfg, .model = &classifier, .world = tx_run_world(run), .data = &data
+    };
+    TX_GOTO(tx_engine_initialize(&e, &args));
+    assert_null(tx_engine_tokenizer(e));
+    TX_GOTO(tx_run_train(run, e, NULL));
+out:
+    tx_engine_destroy(e);
+    if (run) st = tx_run_close(run, st);
+    tx_config_free(cfg);
+    return st;
+}
+
 /* Two ranks: which of them it hits is chance; the job ends with that rank's status, not with the other's. */
 static tx_status rank_trains(tx_world *world, void *user)
 {
@@ -603,6 +660,7 @@ static void configuration_and_tokens(void **state)
     (void)state;
     static const tx_vocab_kind kinds[] = { TX_VOCAB_BPE, TX_VOCAB_WORDPIECE_LOWER_CASE };
     every_allocation_may_fail("parse", configures, NULL, NULL);
+    every_allocation_may_fail("a client's options", configures_a_client, NULL, NULL);
     every_allocation_may_fail("help", helps, NULL, NULL);
     every_allocation_may_fail("tokenizers", tokenizes, NULL, CACHE);
     every_allocation_may_fail("tokenizer.json", reads_a_tokenizer_json, NULL, CACHE);
@@ -631,6 +689,8 @@ static void engines(void **state)
     every_allocation_may_fail("engine, Llama, bf16", trains, LLAMA "--bf16 --zero-stage 1", CLEAN);
     every_allocation_may_fail("a client's model", trains_a_clients_model,
                               "--micro-batch-size 2 --global-batch-size 2 --train-iters 6 --lr 1e-2", CLEAN);
+    every_allocation_may_fail("a client's run", runs_a_clients_model,
+                              "--micro-batch-size 2 --global-batch-size 2 --train-iters 3 --lr 1e-2", CLEAN);
 }
 
 static void ranks(void **state)
