@@ -21,3 +21,13 @@ list(REMOVE_DUPLICATES pc_private)
 string(REPLACE ";" " " pc_private "${pc_private}")
 configure_file(cmake/triax.pc.in triax.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/triax.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# the manual, of --help and of the headers
+if(NOT TX_SANITIZE AND NOT TX_TSAN AND NOT CMAKE_CROSSCOMPILING)
+  file(GLOB public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/triax/*.h)
+  add_custom_command(OUTPUT man/made DEPENDS triax tools/gen_man ${public_headers} VERBATIM
+                     COMMAND bash ${PROJECT_SOURCE_DIR}/tools/gen_man $<TARGET_FILE:triax> ${PROJECT_SOURCE_DIR}/include man
+                     COMMAND ${CMAKE_COMMAND} -E touch man/made)
+  add_custom_target(manual ALL DEPENDS man/made)
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR} FILES_MATCHING PATTERN "*.[13]")
+endif()

@@ -65,6 +65,25 @@ for header in "$work"/usr/include/triax/*.h; do
     cc "${flags[@]}" -I"$work/usr/include" -fsyntax-only one.c
     if command -v c++ >/dev/null; then c++ -std=c++17 -Wall -Wextra -Werror -x c++ -I"$work/usr/include" -fsyntax-only one.c; fi
 done
+# the manual: a page for each command and header, without a word that troff does not understand
+for header in "$work"/usr/include/triax/*.h; do
+    [ -s "$work/usr/share/man/man3/triax_$(basename "$header" .h).3" ] || die "no manual page of $header"
+done
+"$TRIAX" --help | sed -nE 's/^  ([a-z][a-z0-9-]+) +[^< ].*/\1/p' >commands
+[ "$(wc -l <commands)" -gt 15 ] || die "--help lists no commands"
+while read -r command; do
+    [ -s "$work/usr/share/man/man1/triax-$command.1" ] || die "no manual page of triax $command"
+done <commands
+grep -F -- '\-\-num\-layers' "$work/usr/share/man/man1/triax-plan.1" >/dev/null || die "triax-plan.1 has no options"
+grep -F 'tx_engine_forward(tx_engine *e' "$work/usr/share/man/man3/triax_engine.3" >/dev/null || die "triax_engine.3 is empty"
+if command -v groff >/dev/null; then
+    for page in "$work"/usr/share/man/man[13]/*; do
+        groff -K utf8 -t -man -Tutf8 -ww "$page" >/dev/null 2>said || die "groff $page"
+        [ ! -s said ] || { cat said >&2; die "$page"; }
+    done
+else
+    echo "left out: there is no groff to read the manual"
+fi
 # exactly what the headers declare is exported
 nm -D --defined-only "$build/libtriax.so" | awk '$2 == "T" { print $3 }' | grep -v '^_' | sort >exported
 grep -hE '^TX_API' "$work"/usr/include/triax/*.h | grep -oE 'tx_[a-z0-9_]+\(' | tr -d '(' | sort >declared
