@@ -163,6 +163,8 @@ TX_API int tx_engine_global_rank(const tx_engine *e);
 TX_API int tx_engine_world_size(const tx_engine *e);
 TX_API int tx_engine_data_parallel_rank(const tx_engine *e); /* which share of the data this rank reads */
 TX_API int tx_engine_data_parallel_size(const tx_engine *e);
+TX_API int64_t tx_engine_train_micro_batch_size(const tx_engine *e); /* samples of a micro-batch */
+TX_API int64_t tx_engine_train_batch_size(const tx_engine *e);       /* of the global batch under way, or the next */
 
 /* The engine's own, NULL without args.with_tokenizer. */
 TX_API const tx_tokenizer *tx_engine_tokenizer(const tx_engine *e);

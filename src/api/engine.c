@@ -448,3 +448,13 @@ int tx_engine_data_parallel_size(const tx_engine *e)
 {
     return e->trainer->grid->dp.size;
 }
+
+int64_t tx_engine_train_micro_batch_size(const tx_engine *e)
+{
+    return e->trainer->cfg->micro_batch_size;
+}
+
+int64_t tx_engine_train_batch_size(const tx_engine *e)
+{
+    return tx_trainer_batch_size(e->trainer);
+}

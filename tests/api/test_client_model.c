@@ -270,6 +270,8 @@ static tx_status rank_of(tx_world *world, void *user)
         .size = sizeof args, .config = cfg, .model = &model, .world = world, .place = j->turned ? &place : NULL
     };
     TX_GOTO(tx_engine_initialize(&r.e, &args));
+    assert_int_equal(tx_engine_train_micro_batch_size(r.e), B);
+    assert_int_equal(tx_engine_train_batch_size(r.e), 4 * B);
     TX_GOTO(train_rank(r.e, j, &r));
 out:
     tx_engine_destroy(r.e);
