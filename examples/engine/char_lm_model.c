@@ -9,12 +9,12 @@ static const char_lm_param embedding[N_EMBEDDING] = {
     [POSITION] = { "position.weight", { LENGTH, HIDDEN } },
 };
 static const char_lm_param block[N_BLOCK] = {
-    [LN1_W] = { "norm1.weight", { HIDDEN, 0 } },         [LN1_B] = { "norm1.bias", { HIDDEN, 0 } },
-    [QKV_W] = { "qkv.weight", { 3 * HIDDEN, HIDDEN } },  [QKV_B] = { "qkv.bias", { 3 * HIDDEN, 0 } },
-    [OUT_W] = { "out.weight", { HIDDEN, HIDDEN } },      [OUT_B] = { "out.bias", { HIDDEN, 0 } },
-    [LN2_W] = { "norm2.weight", { HIDDEN, 0 } },         [LN2_B] = { "norm2.bias", { HIDDEN, 0 } },
-    [UP_W] = { "up.weight", { INNER, HIDDEN } },         [UP_B] = { "up.bias", { INNER, 0 } },
-    [DOWN_W] = { "down.weight", { HIDDEN, INNER } },     [DOWN_B] = { "down.bias", { HIDDEN, 0 } },
+    [LN1_W] = { "norm1.weight", { HIDDEN, 0 } },        [LN1_B] = { "norm1.bias", { HIDDEN, 0 } },
+    [QKV_W] = { "qkv.weight", { 3 * HIDDEN, HIDDEN } }, [QKV_B] = { "qkv.bias", { 3 * HIDDEN, 0 } },
+    [OUT_W] = { "out.weight", { HIDDEN, HIDDEN } },     [OUT_B] = { "out.bias", { HIDDEN, 0 } },
+    [LN2_W] = { "norm2.weight", { HIDDEN, 0 } },        [LN2_B] = { "norm2.bias", { HIDDEN, 0 } },
+    [UP_W] = { "up.weight", { INNER, HIDDEN } },        [UP_B] = { "up.bias", { INNER, 0 } },
+    [DOWN_W] = { "down.weight", { HIDDEN, INNER } },    [DOWN_B] = { "down.bias", { HIDDEN, 0 } },
 };
 static const char_lm_param head[N_HEAD] = {
     [LN_W] = { "norm.weight", { HIDDEN, 0 } },

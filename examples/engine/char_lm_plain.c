@@ -117,8 +117,8 @@ static float *weight[N_LAYERS][MOST], *grad[N_LAYERS][MOST], *m[N_LAYERS][MOST],
 static struct {
     float *x, *norm1, *mean1, *rs1, *qkv, *p, *o, *x1, *norm2, *mean2, *rs2, *up, *gelu, *y;
 } of[BLOCKS];
-static float *embedded, *norm, *mean, *rs, *z;    /* of embedding and head */
-static float *d, *d_branch, *d_wide, *d_norm; /* gradients: of the stream, and inside a branch */
+static float *embedded, *norm, *mean, *rs, *z; /* of embedding and head */
+static float *d, *d_branch, *d_wide, *d_norm;  /* gradients: of the stream, and inside a branch */
 
 static void add(float *y, const float *a, const float *b)
 {

@@ -14,7 +14,7 @@
 #include "classifier_model.h"
 #include "triax/engine.h"
 
-enum { BATCH = 32, TEST = 500, FIRST_TEST = 1 << 30 };
+enum { TEST = 500, FIRST_TEST = 1 << 30 };
 
 /* ---- 1 arguments ---- */
 
@@ -27,15 +27,19 @@ typedef struct options {
 static tx_status parse(options *o, int argc, char **argv)
 {
     enum { MOST = 128 };
-    char *rest[MOST] = { "--micro-batch-size", "8",   "--global-batch-size", "32", "--lr",        "3e-3",
-                         "--weight-decay",     "0",   "--clip-grad",         "0",  "--adam-beta2", "0.999" };
+    char *rest[MOST] = { "--micro-batch-size", "8", "--global-batch-size", "32", "--lr",         "3e-3",
+                         "--weight-decay",     "0", "--clip-grad",         "0",  "--adam-beta2", "0.999" };
     int n = 12;
     for (int i = 1; i < argc && n < MOST; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
-        if (!strcmp(argv[i], "--steps")) o->steps = atoi(value), i++;
-        else if (!strcmp(argv[i], "--every")) o->every = atoi(value), i++;
-        else if (!strcmp(argv[i], "--folder")) o->folder = value, i++;
-        else rest[n++] = argv[i];
+        if (!strcmp(argv[i], "--steps"))
+            o->steps = atoi(value), i++;
+        else if (!strcmp(argv[i], "--every"))
+            o->every = atoi(value), i++;
+        else if (!strcmp(argv[i], "--folder"))
+            o->folder = value, i++;
+        else
+            rest[n++] = argv[i];
     }
     return tx_config_parse(&o->engine, "engine", n, rest);
 }
@@ -99,8 +103,7 @@ static tx_status initialize(tx_engine **e, tx_config *cfg)
         const classifier_param *of = &classifier_params[p];
         param[p] = (tx_param_spec){ .name = of->name, .dim = { of->dim[0], of->dim[1] }, .init = TX_INIT_OWN };
     }
-    return tx_engine_initialize(e,
-                                &(tx_engine_args){ .size = sizeof(tx_engine_args), .config = cfg, .model = &model });
+    return tx_engine_initialize(e, &(tx_engine_args){ .size = sizeof(tx_engine_args), .config = cfg, .model = &model });
 }
 
 /* ---- 3 the training calls ---- */
@@ -113,7 +116,8 @@ static const void *const batch[] = { image, label };
 static tx_status train_step(tx_engine *e)
 {
     int64_t b = tx_engine_train_micro_batch_size(e), ranks = tx_engine_data_parallel_size(e);
-    int64_t at = tx_engine_iteration(e) * BATCH + tx_engine_data_parallel_rank(e) * b, step = tx_engine_iteration(e);
+    int64_t step = tx_engine_iteration(e),
+            at = step * tx_engine_train_batch_size(e) + tx_engine_data_parallel_rank(e) * b;
     double loss;
     tx_status st = TX_OK;
     for (; !st && tx_engine_iteration(e) == step; at += ranks * b) {
@@ -175,8 +179,7 @@ static tx_status train(tx_engine *e, const options *o)
         if (o->folder && o->every && step % o->every == 0 && (st = save(e, o->folder, average))) return st;
     }
     if ((st = test(e, &accuracy))) return st;
-    if (writes)
-        printf("accuracy %.3f\nmemory %lld bytes a rank\n", accuracy, (long long)tx_engine_memory_bytes(e));
+    if (writes) printf("accuracy %.3f\nmemory %lld bytes a rank\n", accuracy, (long long)tx_engine_memory_bytes(e));
     return TX_OK;
 }
 
