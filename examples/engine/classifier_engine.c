@@ -189,6 +189,10 @@ int main(int argc, char **argv)
     tx_engine *e = NULL;
     tx_status st = parse(&o, argc, argv);
     if (!st) st = initialize(&e, o.engine);
+    if (!st && tx_engine_train_micro_batch_size(e) > TEST) {
+        fprintf(stderr, "classifier_engine: --micro-batch-size is at most %d\n", TEST);
+        exit(1);
+    }
     if (!st) st = train(e, &o);
     if (st) {
         fprintf(stderr, "classifier_engine: %s\n", tx_last_error());

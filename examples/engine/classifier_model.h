@@ -29,7 +29,7 @@ extern const classifier_param classifier_params[N_PARAMS];
 
 int64_t classifier_numel(int param);
 
-/* Initial values of elements [first, first + n) of a parameter; a function of its name and their numbers. */
+/* Initial values of elements [first, first + n) of parameter "classifier.<name>"; a function of these alone. */
 void classifier_initial(void *unused, const char *name, int64_t first, int64_t n, float *x);
 
 /* Samples first .. first + n - 1 of an endless set: digits, each a little moved and under noise.

@@ -25,8 +25,10 @@ static void initialize(void)
 {
     for (int p = 0; p < N_PARAMS; p++) {
         int64_t n = classifier_numel(p);
+        char name[64];
+        snprintf(name, sizeof name, "classifier.%s", classifier_params[p].name);
         weight[p] = numbers(n), grad[p] = numbers(n), m[p] = numbers(n), v[p] = numbers(n);
-        classifier_initial(NULL, classifier_params[p].name, 0, n, weight[p]);
+        classifier_initial(NULL, name, 0, n, weight[p]);
     }
     saved.map = numbers(TEST * CHANNELS * MAP * MAP);
     saved.feature = numbers(TEST * FEATURES);
