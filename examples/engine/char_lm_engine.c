@@ -327,7 +327,7 @@ static tx_status train(reader *r, const options *o)
         int64_t step = tx_engine_iteration(e);
         average = step == 1 ? loss : 0.9 * average + 0.1 * loss;
         if (tx_engine_global_rank(e) == 0)
-            printf("step %4lld  loss %.9g  average %.9g  scale %g\n", (long long)step, loss, average,
+            printf("step %4lld  loss %.9g  average %.17g  scale %g\n", (long long)step, loss, average,
                    tx_engine_cur_scale(e));
         fflush(stdout);
         if (o->folder && o->every && step % o->every == 0) TRY(save(e, o->folder, average));

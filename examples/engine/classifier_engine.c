@@ -173,7 +173,7 @@ static tx_status train(tx_engine *e, const options *o)
         int64_t step = tx_engine_iteration(e);
         average = step == 1 ? tx_engine_loss(e) : 0.9 * average + 0.1 * tx_engine_loss(e);
         if (writes)
-            printf("step %4lld  loss %.9g  average %.9g  scale %g\n", (long long)step, tx_engine_loss(e), average,
+            printf("step %4lld  loss %.9g  average %.17g  scale %g\n", (long long)step, tx_engine_loss(e), average,
                    tx_engine_cur_scale(e));
         fflush(stdout);
         if (o->folder && o->every && step % o->every == 0 && (st = save(e, o->folder, average))) return st;
