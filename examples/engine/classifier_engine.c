@@ -19,29 +19,30 @@ enum { TEST = 500, FIRST_TEST = 1 << 30 };
 /* ---- 1 arguments ---- */
 
 typedef struct options {
-    int steps, every;
+    int64_t steps, every;
     const char *folder;
     tx_config *engine;
 } options;
 
+/* Our options and the engine's in one command line; before it what the plain loop has. */
 static tx_status parse(options *o, int argc, char **argv)
 {
-    enum { MOST = 128 };
-    char *rest[MOST] = { "--micro-batch-size", "8", "--global-batch-size", "32", "--lr",         "3e-3",
-                         "--weight-decay",     "0", "--clip-grad",         "0",  "--adam-beta2", "0.999" };
-    int n = 12;
-    for (int i = 1; i < argc && n < MOST; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        if (!strcmp(argv[i], "--steps"))
-            o->steps = atoi(value), i++;
-        else if (!strcmp(argv[i], "--every"))
-            o->every = atoi(value), i++;
-        else if (!strcmp(argv[i], "--folder"))
-            o->folder = value, i++;
-        else
-            rest[n++] = argv[i];
-    }
-    return tx_config_parse(&o->engine, "engine", n, rest);
+    static char *const plain[] = { "--micro-batch-size", "8", "--global-batch-size", "32", "--lr",         "3e-3",
+                                   "--weight-decay",     "0", "--clip-grad",         "0",  "--adam-beta2", "0.999" };
+    enum { N_PLAIN = sizeof plain / sizeof *plain };
+    const tx_argument own[] = {
+        { "steps", TX_ARGUMENT_INT, &o->steps, "N", "Updates in all." },
+        { "folder", TX_ARGUMENT_TEXT, &o->folder, "DIR", "Where checkpoints are; the newest is read." },
+        { "every", TX_ARGUMENT_INT, &o->every, "N", "Steps between checkpoints; 0: none is written." },
+        { 0 },
+    };
+    char **all = malloc((size_t)(N_PLAIN + argc) * sizeof *all);
+    if (!all) exit((fprintf(stderr, "%s: no memory\n", argv[0]), 1));
+    memcpy(all, plain, sizeof plain);
+    memcpy(all + N_PLAIN, argv + 1, (size_t)(argc - 1) * sizeof *all);
+    tx_status st = tx_add_config_arguments(&o->engine, "engine", own, N_PLAIN + argc - 1, all);
+    free(all);
+    return st;
 }
 
 /* ---- 2 initialisation: the model as the engine sees it, one layer ---- */
