@@ -79,7 +79,9 @@ tx_status tx_schedule_from_json(tx_schedule *s, const json_t *saved)
         }
         if (!good) return TX_FAIL(TX_ERR_FORMAT, "the checkpoint's schedule has no %s that can be", f->key);
     }
-    if (s->min_lr > s->max_lr || s->init_lr > s->max_lr || s->warmup >= s->decay || s->end_wd < s->start_wd ||
+    bool endless = s->lr_style == TX_DECAY_CONSTANT && s->decay == 0; /* a client trains as long as it likes */
+    if (s->min_lr > s->max_lr || s->init_lr > s->max_lr || (s->warmup >= s->decay && !endless) ||
+        s->end_wd < s->start_wd ||
         (s->lr_style == TX_DECAY_WSD && (s->wsd_decay <= 0 || s->wsd_decay > s->decay || s->decay_tokens > 0)) ||
         (s->decay_tokens > 0 && s->warmup_tokens >= s->decay_tokens) || (s->wd_style && s->wd_incr <= 0))
         return TX_FAIL(TX_ERR_FORMAT, "the checkpoint's schedule contradicts itself");
