@@ -333,7 +333,7 @@ static tx_status train(reader *r, const options *o)
         fflush(stdout);
         if (o->folder && o->every && step % o->every == 0) TRY(save(e, o->folder, average));
     }
-    if (tx_engine_global_rank(e) == 0) printf("memory %lld bytes a rank\n", (long long)tx_engine_memory_bytes(e));
+    if (tx_engine_global_rank(e) == 0) printf("memory %lld bytes a rank\n", (long long)tx_engine_memory_of(e).total);
     return TX_OK;
 }
 

@@ -180,7 +180,7 @@ static tx_status train(tx_engine *e, const options *o)
         if (o->folder && o->every && step % o->every == 0 && (st = save(e, o->folder, average))) return st;
     }
     if ((st = test(e, &accuracy))) return st;
-    if (writes) printf("accuracy %.3f\nmemory %lld bytes a rank\n", accuracy, (long long)tx_engine_memory_bytes(e));
+    if (writes) printf("accuracy %.3f\nmemory %lld bytes a rank\n", accuracy, (long long)tx_engine_memory_of(e).total);
     return TX_OK;
 }
 

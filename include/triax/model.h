@@ -104,8 +104,8 @@ typedef struct tx_input {
     int64_t dim[TX_MAX_DIMS];
 } tx_input;
 
-/* The initial values of a TX_INIT_OWN parameter: elements [first, first + n) of the whole one, in the order of memory.
- * A pure function of its arguments: ranks ask for their parts.   @x [n] */
+/* The initial values of the TX_INIT_OWN parameter "<layer>.<name>": elements [first, first + n) of the whole one, in
+ * the order of memory. A pure function of its arguments: ranks ask for their parts.   @x [n] */
 typedef void tx_initial_fn(void *user, const char *name, int64_t first, int64_t n, float *x);
 
 typedef struct tx_client_model {

@@ -53,10 +53,9 @@ typedef struct tx_run_data {
  * --exit-*, --profile*, --eval-tasks, --tensorboard-dir, --metrics-file and the others as `triax pretrain-gpt --help`
  * has them (--exit-signal-handler takes SIGTERM and SIGUSR1 from here on). Once for an engine of the run's world,
  * between iterations (else TX_ERR_STATE). Collective.
- * @data NULL: the engine's (tx_engine_args.data), or else the datasets of the options, for which the engine of a BERT has
- * to be made with_tokenizer, as for --eval-tasks. A client's model needs data of the client's
- * Errors: TX_ERR_ARG, also for a split without samples; those of reading datasets, of `data`, of tx_engine_train_batch
- * and of saving. */
+ * @data NULL: the engine's (tx_engine_args.data), or else the datasets of the options, for which the engine of a BERT
+ * has to be made with_tokenizer, as for --eval-tasks. A client's model needs data of the client's Errors: TX_ERR_ARG,
+ * also for a split without samples; those of reading datasets, of `data`, of tx_engine_train_batch and of saving. */
 TX_API tx_status tx_run_train(tx_run *run, tx_engine *e, const tx_run_data *data);
 
 /* Ends it behind its engine; `st` is what it came to on this rank, and comes back. Where it has failed and the process
