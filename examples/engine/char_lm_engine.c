@@ -27,22 +27,20 @@ typedef struct options {
 /* Our options and the engine's in one command line; before it what the plain loop has. */
 static tx_status parse(options *o, int argc, char **argv)
 {
-    static char *const plain[] = { "--micro-batch-size", "4", "--global-batch-size", "16", "--lr",         "3e-3",
-                                   "--weight-decay",     "0", "--clip-grad",         "0",  "--adam-beta2", "0.999" };
-    enum { N_PLAIN = sizeof plain / sizeof *plain };
+    static const char plain[] = "--micro-batch-size 4 --global-batch-size 16 --lr 3e-3 --weight-decay 0 --clip-grad 0 "
+                                "--adam-beta2 0.999";
     const tx_argument own[] = {
         { "steps", TX_ARGUMENT_INT, &o->steps, "N", "Updates in all." },
         { "folder", TX_ARGUMENT_TEXT, &o->folder, "DIR", "Where checkpoints are; the newest is read." },
         { "every", TX_ARGUMENT_INT, &o->every, "N", "Steps between checkpoints; 0: none is written." },
         { 0 },
     };
-    char **all = malloc((size_t)(N_PLAIN + argc) * sizeof *all);
-    if (!all) exit((fprintf(stderr, "%s: no memory\n", argv[0]), 1));
-    memcpy(all, plain, sizeof plain);
-    memcpy(all + N_PLAIN, argv + 1, (size_t)(argc - 1) * sizeof *all);
-    tx_status st = tx_add_config_arguments(&o->engine, "engine", own, N_PLAIN + argc - 1, all);
-    free(all);
-    return st;
+    char *help;
+    if (argc == 2 && !strcmp(argv[1], "--help") && !tx_arguments_help(&help, "engine", own)) {
+        fputs(help, stdout);
+        exit(0);
+    }
+    return tx_add_config_arguments(&o->engine, "engine", own, argc - 1, argv + 1, plain);
 }
 
 /* ---- what layers share ---- */

@@ -57,9 +57,11 @@ typedef struct tx_argument {
 } tx_argument;
 
 /* Adds the options of a command, "engine" for a model of the client's own, to those of its own table and parses a
- * command line of both, as tx_config_parse does. Also TX_ERR_ARG: a row that cannot be, or has an option's flag. */
+ * command line of both, as tx_config_parse does. Also TX_ERR_ARG: a row that cannot be, or has an option's flag.
+ * @argv without the program's name
+ * @defaults options of the command that hold where argv says nothing else, in one string; or NULL */
 TX_API tx_status tx_add_config_arguments(tx_config **out, const char *command, const tx_argument *own, int argc,
-                                         char *const *argv);
+                                         char *const *argv, const char *defaults);
 
 /* The text of --help for both, beginning with the client's; freed with tx_text_free. */
 TX_API tx_status tx_arguments_help(char **out, const char *command, const tx_argument *own);

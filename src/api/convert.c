@@ -125,6 +125,7 @@ static tx_status make_model(job *j)
         json_object_set_new(j->options, "megatron_padded_logits", json_false());
         json_object_del(j->options, "pad_vocab_size_to");
     }
+    TX_GOTO(tx_source_require_own_model(&j->src));
     TX_GOTO(tx_config_from_json(cfg, j->options, TX_KEPT_SHAPE | TX_KEPT_HINT));
     if (!cfg->seq_length) cfg->seq_length = cfg->max_position_embeddings;
     TX_GOTO(tx_config_complete(cfg));

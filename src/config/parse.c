@@ -133,6 +133,8 @@ static void unknown_flag(struct parse *p, const char *typed)
         tx__violate(&p->found, "--%.60s is a flag of %s, not of %s", typed, others.data, cmd->name);
     else if (near)
         tx__violate(&p->found, "unknown flag --%.60s; did you mean --%s?", typed, near);
+    else if (!strcmp(cmd->name, TX_ENGINE_COMMAND))
+        tx__violate(&p->found, "unknown flag --%.60s", typed);
     else
         tx__violate(&p->found, "unknown flag --%.60s; triax %s --help lists the flags", typed, cmd->name);
     tx_str_free(&others);
@@ -384,13 +386,7 @@ static void parse_deinit(struct parse *p)
     tx_config_free(p->cfg);
 }
 
-tx_status tx_config_parse(tx_config **out, const char *command, int argc, char *const *argv)
-{
-    return tx_add_config_arguments(out, command, NULL, argc, argv);
-}
-
-tx_status tx_add_config_arguments(tx_config **out, const char *command, const tx_argument *own, int argc,
-                                  char *const *argv)
+static tx_status parse_both(tx_config **out, const char *command, const tx_argument *own, int argc, char *const *argv)
 {
     struct parse p = { .own = own };
     tx_status st;
@@ -411,6 +407,11 @@ out:
     return st;
 }
 
+tx_status tx_config_parse(tx_config **out, const char *command, int argc, char *const *argv)
+{
+    return parse_both(out, command, NULL, argc, argv);
+}
+
 /* Flags in one string, cut at blanks: what argv points into is *copy. */
 static tx_status cut_flags(char **copy, char ***argv, int *argc, const char *flags)
 {
@@ -422,6 +423,24 @@ static tx_status cut_flags(char **copy, char ***argv, int *argc, const char *fla
     for (char *arg = strtok_r(*copy, " \t\r\n", &rest); arg; arg = strtok_r(NULL, " \t\r\n", &rest))
         (*argv)[(*argc)++] = arg;
     return TX_OK;
+}
+
+tx_status tx_add_config_arguments(tx_config **out, const char *command, const tx_argument *own, int argc,
+                                  char *const *argv, const char *defaults)
+{
+    char *copy = NULL, **first = NULL, **all = NULL;
+    int n = 0;
+    tx_status st;
+    if (!defaults) return parse_both(out, command, own, argc, argv);
+    TX_GOTO(cut_flags(&copy, &first, &n, defaults));
+    TX_GOTO(tx_alloc(&all, (size_t)(n + argc) + 1, sizeof *all, "the flags"));
+    for (int i = 0; i < n + argc; i++) all[i] = i < n ? first[i] : argv[i - n];
+    st = parse_both(out, command, own, n + argc, all);
+out:
+    tx_free(all);
+    tx_free(first);
+    tx_free(copy);
+    return st;
 }
 
 tx_status tx_config_parse_string(tx_config **out, const char *command, const char *flags)

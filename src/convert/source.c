@@ -150,11 +150,20 @@ void tx_source_close(tx_source *src)
 
 /* ---- options ---- */
 
+tx_status tx_source_require_own_model(const tx_source *src)
+{
+    const char *client = json_string_value(json_object_get(src->run, TX_CLIENT_MODEL));
+    if (!client) return TX_OK;
+    return TX_FAIL(TX_ERR_UNSUPPORTED, "%s is of the model %s, which only the program that trains it knows", src->path,
+                   client);
+}
+
 tx_status tx_source_options(tx_source *src, tx_config *cfg, bool resume)
 {
     json_t *all = NULL, *options = NULL;
     tx_status st;
     if (!src->type) return TX_OK;
+    if (strcmp(cfg->command->name, TX_ENGINE_COMMAND) != 0) TX_TRY(tx_source_require_own_model(src));
     unsigned which = TX_KEPT_SHAPE | TX_KEPT_HINT | (resume && !cfg->finetune ? TX_KEPT_RUN : 0);
     TX_GOTO(tx_config_to_json(cfg, &all));
     TX_GOTO(src->type->options(src, all, &options));

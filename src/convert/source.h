@@ -59,6 +59,8 @@ typedef struct tx_source_type {
 extern const tx_source_type tx_source_native, tx_source_huggingface, tx_source_megatron, tx_source_deepspeed,
     tx_source_universal;
 
+#define TX_CLIENT_MODEL "client_model" /* in a native checkpoint's config: the name of a client's own model */
+
 typedef struct tx_source {
     const tx_source_type *type; /* NULL: fresh weights */
     const char *dir;            /* as it was given; borrowed */
@@ -87,6 +89,9 @@ tx_status tx_source_open_options(tx_source *src, const tx_config *cfg, tx_comm *
  * the same folder as --save, which is how published scripts start a run that restarts itself. The log says which
  * happened. */
 tx_status tx_source_open_for_run(tx_source *src, const tx_config *cfg, tx_comm *group);
+
+/* TX_ERR_UNSUPPORTED of a checkpoint of a client's model. */
+tx_status tx_source_require_own_model(const tx_source *src);
 
 /* Fills left-out shape options from the checkpoint; given ones that differ are an error that lists them. With `resume`
  * options of the trajectory that differ are warned about. The config is complete afterwards. */

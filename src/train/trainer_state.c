@@ -11,7 +11,6 @@
 #define SCHEDULE_KEY "opt_param_scheduler" /* upstream's names for them */
 #define SCALER_KEY   "grad_scaler"
 #define PRODUCTS_KEY "gpu_products"
-#define MODEL_KEY    "client_model"
 #define OPTIM_KEY    "client_optimizer"
 
 tx_status tx_trainer_require_idle(const tx_trainer *t, const char *verb)
@@ -61,7 +60,7 @@ static tx_status config_to_save(const tx_trainer *t, json_t **out)
     if (t->cfg->megatron_padded_logits) /* a size of the model's, which another layout must not round up */
         json_object_set_new(config, "pad_vocab_size_to", json_integer(t->model->n_valid));
     if (t->scaler.kind == TX_SCALE_DYNAMIC) TX_GOTO(tx_loss_scaler_to_json(&t->scaler, &scaler));
-    if (t->client->model && json_object_set_new(config, MODEL_KEY, json_string(t->client->model->name)))
+    if (t->client->model && json_object_set_new(config, TX_CLIENT_MODEL, json_string(t->client->model->name)))
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
     if (t->client->optimizer && json_object_set_new(config, OPTIM_KEY, json_string(t->client->optimizer->name)))
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
@@ -337,7 +336,7 @@ out:
 /* A client's model is read from its own checkpoints. */
 static tx_status require_model(const tx_trainer *t, const tx_source *from)
 {
-    const char *saved = json_string_value(json_object_get(from->run, MODEL_KEY));
+    const char *saved = json_string_value(json_object_get(from->run, TX_CLIENT_MODEL));
     const char *own = t->client->model ? t->client->model->name : NULL;
     if (saved == own || (saved && own && !strcmp(saved, own))) return TX_OK;
     return TX_FAIL(TX_ERR_SHAPE, "%s is of %s%s, not of %s%s", from->path, saved ? "the model " : "a GPT or BERT",

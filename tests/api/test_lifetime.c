@@ -129,7 +129,7 @@ static tx_status configures_a_client(const void *with)
     tx_config *cfg = NULL;
     tx_status st;
     TX_GOTO(tx_arguments_help(&text, "engine", own));
-    TX_GOTO(tx_add_config_arguments(&cfg, "engine", own, 4, argv));
+    TX_GOTO(tx_add_config_arguments(&cfg, "engine", own, 4, argv, "--lr 1e-3"));
     assert_int_equal(epochs, 3);
     TX_GOTO(tx_checkpointing_configure(cfg, &how));
 out:

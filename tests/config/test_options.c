@@ -118,13 +118,14 @@ static void a_client_has_options_of_its_own(void **state)
                      "--lr",     "1e-3", "--zero-stage=2",     "--text", "a b",    "--local_rank=3" };
     tx_config *cfg;
     char *help;
-    ASSERT_OK(tx_add_config_arguments(&cfg, "engine", own, sizeof line / sizeof *line, line));
+    ASSERT_OK(tx_add_config_arguments(&cfg, "engine", own, sizeof line / sizeof *line, line,
+                                      "--micro-batch-size 5 --clip-grad 0.25"));
     assert_true(epochs == 7 && ratio == 0.25 && fast && !strcmp(text, "a b"));
-    assert_true(cfg->micro_batch_size == 2 && cfg->zero_stage == 2 && cfg->lr == 1e-3);
+    assert_true(cfg->micro_batch_size == 2 && cfg->zero_stage == 2 && cfg->lr == 1e-3 && cfg->clip_grad == 0.25);
     tx_config_free(cfg);
     char *bad[] = { "--epochs", "many", "--micro-batch-size", "2", "--fast=1", "--text",
                     "--epoch",  "1",    "--hold-out",         "x" };
-    assert_int_equal(tx_add_config_arguments(&cfg, "engine", own, sizeof bad / sizeof *bad, bad), TX_ERR_ARG);
+    assert_int_equal(tx_add_config_arguments(&cfg, "engine", own, sizeof bad / sizeof *bad, bad, NULL), TX_ERR_ARG);
     ASSERT_CONTAINS(tx_last_error(), "--epochs many is not an integer");
     ASSERT_CONTAINS(tx_last_error(), "--fast takes no value");
     ASSERT_CONTAINS(tx_last_error(), "--text needs a value");
@@ -135,14 +136,15 @@ static void a_client_has_options_of_its_own(void **state)
     ASSERT_CONTAINS(help, "--zero-stage");
     tx_text_free(help);
     const tx_argument clash[] = { { "lr", TX_ARGUMENT_FLOAT, &ratio, "X", "" }, { 0 } };
-    ASSERT_FAILS(tx_add_config_arguments(&cfg, "engine", clash, 0, NULL), TX_ERR_ARG, "--lr is one of engine's");
+    ASSERT_FAILS(tx_add_config_arguments(&cfg, "engine", clash, 0, NULL, NULL), TX_ERR_ARG, "--lr is one of engine's");
     const tx_argument dashes[] = { { "--x", TX_ARGUMENT_FLOAT, &ratio, "X", "" }, { 0 } };
-    ASSERT_FAILS(tx_add_config_arguments(&cfg, "engine", dashes, 0, NULL), TX_ERR_ARG, "without dashes in front");
+    ASSERT_FAILS(tx_add_config_arguments(&cfg, "engine", dashes, 0, NULL, NULL), TX_ERR_ARG, "without dashes in front");
     const tx_argument twice[] = { { "x", TX_ARGUMENT_FLAG, &fast, NULL, "" },
                                   { "x", TX_ARGUMENT_FLAG, &fast, NULL, "" },
                                   { 0 } };
-    ASSERT_FAILS(tx_add_config_arguments(&cfg, "engine", twice, 0, NULL), TX_ERR_ARG, "two options --x");
-    ASSERT_FAILS(tx_add_config_arguments(&cfg, "engine", own, 0, NULL), TX_ERR_ARG, "engine needs --micro-batch-size");
+    ASSERT_FAILS(tx_add_config_arguments(&cfg, "engine", twice, 0, NULL, NULL), TX_ERR_ARG, "two options --x");
+    ASSERT_FAILS(tx_add_config_arguments(&cfg, "engine", own, 0, NULL, NULL), TX_ERR_ARG,
+                 "engine needs --micro-batch-size");
 }
 
 static void help_shows_defaults_bounds_and_other_spellings(void **state)
