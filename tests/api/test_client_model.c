@@ -62,6 +62,24 @@ static tx_status twice_backward(tx_ctx *c, const tx_layer_call *k)
     return twice(c, k->dx, k->dy);
 }
 
+/* The same by an op, which a GPU has, too. */
+static tx_status add_twice(tx_ctx *c, tx_tensor y, tx_tensor x)
+{
+    tx_tensor from = tx_tensor3(x.data, x.dtype, 1, x.dim[0], x.dim[1]);
+    TX_RUN(c, dropout_add_fwd, .y = tx_tensor3(y.data, y.dtype, 1, y.dim[0], y.dim[1]), .x = from, .residual = from);
+    return TX_OK;
+}
+
+static tx_status add_twice_forward(tx_ctx *c, const tx_layer_call *k)
+{
+    return add_twice(c, k->y, k->x);
+}
+
+static tx_status add_twice_backward(tx_ctx *c, const tx_layer_call *k)
+{
+    return add_twice(c, k->dx, k->dy);
+}
+
 /* y = Σ over the tensor ranks of W2 tanh(W1 x): rows of W1 and columns of W2 are divided. */
 typedef struct mlp_saved {
     tx_tensor z, a;
@@ -192,7 +210,8 @@ typedef struct job {
     const char *flags;
     int until; /* 0: STEPS */
     const char *save, *load;
-    int turned; /* 1: ranks have places of their own, in another order; 2: two have the same */
+    const tx_client_model *model; /* NULL: the one above */
+    int turned;                   /* 1: ranks have places of their own, in another order; 2: two have the same */
     double loss[STEPS], norm[STEPS], scored;
 } job;
 
@@ -266,9 +285,11 @@ static tx_status rank_of(tx_world *world, void *user)
     int at = j->turned == 2 ? 0 : (3 * tx_world_rank(world) + 1) % j->n, dp = j->n / j->tp / j->pp;
     const tx_rank_place place = { .tensor = at % j->tp, .data = at / j->tp % dp, .pipeline = at / j->tp / dp };
     TX_GOTO(tx_config_parse_string(&cfg, COMMAND, flags));
-    const tx_engine_args args = {
-        .size = sizeof args, .config = cfg, .model = &model, .world = world, .place = j->turned ? &place : NULL
-    };
+    const tx_engine_args args = { .size = sizeof args,
+                                  .config = cfg,
+                                  .model = j->model ? j->model : &model,
+                                  .world = world,
+                                  .place = j->turned ? &place : NULL };
     TX_GOTO(tx_engine_initialize(&r.e, &args));
     assert_int_equal(tx_engine_train_micro_batch_size(r.e), B);
     assert_int_equal(tx_engine_train_batch_size(r.e), 4 * B);
@@ -416,6 +437,35 @@ static void ranks_have_places_of_the_clients(void **state)
     }
     job twice = { .n = 4, .tp = 1, .pp = 1, .flags = "", .until = STEPS, .turned = 2 };
     ASSERT_FAILS(tx_world_threads(4, rank_of, &twice), TX_ERR_ARG, "ranks 0 and 1 both say they are tensor 0");
+}
+
+/* Of ops alone it runs on a GPU as well: its inputs, losses and what layers push are there. */
+static void ops_alone_run_on_a_gpu(void **state)
+{
+    (void)state;
+    const char *module = getenv("TX_GPU_MODULE_32");
+    tx_layer on_gpu[N_LAYERS];
+    tx_client_model m = model;
+    if (!module || !strcmp(module, "none")) skip();
+    memcpy(on_gpu, layers, sizeof on_gpu);
+    on_gpu[1].forward = add_twice_forward;
+    on_gpu[1].backward = add_twice_backward;
+    m.layer = on_gpu;
+    m.host_only = false;
+    setenv("TX_GPU_MODULE", module, 1);
+    static const char *const how[] = { "", "--bf16", "--checkpoint-activations --checkpoint-in-cpu" };
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        char flags[256];
+        double bound = strstr(how[i], "bf16") ? 1e-2 : 2e-6;
+        job host = run((job){ .n = 1, .tp = 1, .pp = 1, .flags = how[i] });
+        snprintf(flags, sizeof flags, "%s --device gpu", how[i]);
+        job gpu = run((job){ .n = 1, .tp = 1, .pp = 1, .flags = flags, .model = &m });
+        same(&gpu, &host, 0, bound);
+        snprintf(flags, sizeof flags, "%s --device gpu --zero-stage 2", how[i]);
+        job two = run((job){ .n = 2, .tp = 1, .pp = 1, .flags = flags, .model = &m });
+        same(&two, &host, 0, bound);
+    }
+    unsetenv("TX_GPU_MODULE");
 }
 
 /* ---- training data ---- */
@@ -606,6 +656,7 @@ int main(void)
         cmocka_unit_test(samples_are_dealt_in_order),
         cmocka_unit_test(an_epoch_has_every_sample_once),
         cmocka_unit_test(data_that_are_missing_are_told),
+        cmocka_unit_test(ops_alone_run_on_a_gpu),
         cmocka_unit_test(what_cannot_be_is_told),
         cmocka_unit_test(a_forward_that_is_run_again_draws_the_same),
     };

@@ -1,7 +1,7 @@
 /* test_lifetime.c - every public function that allocates, with its N-th allocation failing, for all N: TX_ERR_NOMEM,
  * all given back (AddressSanitizer looks), nothing given, and the same call succeeds afterwards. A scenario that
- * allocates often is tried with the first and the last 50 and every so many in between. What jansson and oneDNN
- * allocate for themselves does not fail here.
+ * allocates often is tried with the first and the last 50 and every so many in between, with TX_TEST_EVERY_ALLOCATION
+ * in the environment with all. What jansson and oneDNN allocate for themselves does not fail here.
  *
  *  Every function of the headers is named in this file: in a scenario, or in the list of those that allocate nothing or
  * are tried elsewhere, with the reason. */
@@ -68,7 +68,8 @@ static void every_allocation_may_fail(const char *name, tx_status (*run)(const v
     uint64_t before = tx_alloc_count();
     ASSERT_OK(run(with));
     int64_t total = (int64_t)(tx_alloc_count() - before), tried = 0, n_spared = 0;
-    int64_t stride = total > 3 * ENDS ? (total - 2 * ENDS) / ENDS + 1 : 1;
+    bool every = total <= 3 * ENDS || getenv("TX_TEST_EVERY_ALLOCATION");
+    int64_t stride = every ? 1 : (total - 2 * ENDS) / ENDS + 1;
     for (int64_t n = 0; n < total; n += n < ENDS || n >= total - ENDS ? 1 : stride, tried++) {
         tx_status st = run_failing_at(run, with, n);
         if (has_failed && !st && spared)
