@@ -7,7 +7,10 @@
 
 #include <stdint.h>
 
-enum { VOCAB = 28, LENGTH = 32, HIDDEN = 32, HEADS = 4, HEAD = HIDDEN / HEADS, INNER = 4 * HIDDEN, BLOCKS = 2 };
+#ifndef WIDTH
+#define WIDTH 32 /* -DWIDTH=256: a larger one */
+#endif
+enum { VOCAB = 28, LENGTH = 32, HIDDEN = WIDTH, HEADS = 4, HEAD = HIDDEN / HEADS, INNER = 4 * HIDDEN, BLOCKS = 2 };
 #define EPSILON 1e-5
 
 /* Parameters of one layer, in the order of its table. */

@@ -191,6 +191,8 @@ static const tx_client_model model = {
 
 /* ---- a run ---- */
 
+#define GATHERED "--zero-stage 3 --zero-param-persistence-threshold 0 " /* nothing is too small for that */
+
 /* Micro-batch number i of the data: classes that a linear function of the numbers decides. */
 static void make_batch(float *x, int32_t *label, int64_t i)
 {
@@ -333,7 +335,8 @@ static void every_layout_is_one_rank(void **state)
         for (int stage = 0; stage < 4; stage++)
             for (int n = 2; n <= 4; n += 2) {
                 char flags[256];
-                snprintf(flags, sizeof flags, "%s --zero-stage %d", type[k].flags, stage);
+                snprintf(flags, sizeof flags, "%s --zero-stage %d %s", type[k].flags, stage,
+                         stage == 3 ? GATHERED : "");
                 job many = run((job){ .n = n, .tp = 1, .pp = 1, .flags = flags });
                 same(&many, &one, 0, type[k].bound);
             }
@@ -361,6 +364,8 @@ static void layers_are_computed_again(void **state)
         { .n = 2, .tp = 2, .pp = 1, .flags = "--partition-activations" },
         { .n = 2, .tp = 1, .pp = 2, .flags = "" },
         { .n = 2, .tp = 1, .pp = 1, .flags = "--zero-stage 3" },
+        { .n = 2, .tp = 1, .pp = 1, .flags = GATHERED },
+        { .n = 4, .tp = 1, .pp = 2, .flags = GATHERED },
     };
     for (size_t l = 0; l < sizeof layout / sizeof *layout; l++) {
         job at = layout[l], kept;

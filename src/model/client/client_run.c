@@ -55,11 +55,11 @@ static int group_end(const tx_client_net *n, int i)
     return end < most ? end : most;
 }
 
-/* The next unit from layer i on in a direction, or -1. */
-static int unit_from(const tx_client_net *n, int i, int step)
+/* The unit of the first layer that has one, of i and those behind it in a direction, in front of `end`; or -1. */
+static int unit_from(const tx_client_net *n, int i, int end, int step)
 {
-    while (i >= 0 && i < n->n_layers && n->unit[i] < 0) i += step;
-    return i >= 0 && i < n->n_layers ? n->unit[i] : -1;
+    while (i != end && n->unit[i] < 0) i += step;
+    return i != end ? n->unit[i] : -1;
 }
 
 /* ---- one layer ---- */
@@ -98,13 +98,14 @@ static void at_layer(tx_ctx *c, const tx_client_net *n, int i)
     tx_at_part(c, n->spec.layer[n->first + i].name);
 }
 
-/* keeps: what it pushes stays, and so does its unit, for a backward that follows at once. */
-static tx_status layer_fwd(tx_ctx *c, const tx_client_net *n, tx_batch *batch, int i, bool train, bool keeps)
+/* next: the unit that is used behind it. keeps: what it pushes stays, and so does its unit, for a backward that follows
+ * at once. */
+static tx_status layer_fwd(tx_ctx *c, const tx_client_net *n, tx_batch *batch, int i, int next, bool train, bool keeps)
 {
     size_t mark = tx_arena_mark(&c->acts);
     tx_layer_call k = call_of(n, batch, i, train);
     at_layer(c, n, i);
-    if (n->unit[i] >= 0) TX_TRY(tx_unit_use(batch, n->unit[i], unit_from(n, i + 1, 1)));
+    if (n->unit[i] >= 0) TX_TRY(tx_unit_use(batch, n->unit[i], next));
     TX_TRY(n->spec.layer[k.layer].forward(c, &k));
     if (!train) tx_arena_pop(&c->acts, mark);
     return n->unit[i] >= 0 && !keeps ? tx_unit_leave(batch, n->unit[i], train) : TX_OK;
@@ -118,7 +119,7 @@ static tx_status layer_bwd(tx_ctx *c, const tx_client_net *n, tx_batch *batch, i
     k.dy = dy;
     k.dx = dx;
     at_layer(c, n, i);
-    if (n->unit[i] >= 0 && !used) TX_TRY(tx_unit_use(batch, n->unit[i], unit_from(n, i - 1, -1)));
+    if (n->unit[i] >= 0 && !used) TX_TRY(tx_unit_use(batch, n->unit[i], unit_from(n, i - 1, -1, -1)));
     if (n->unit[i] >= 0) TX_TRY(tx_unit_touch(batch, n->unit[i]));
     TX_TRY(n->spec.layer[k.layer].backward(c, &k));
     tx_arena_pop(&c->acts, n->slot[batch->slot].layer[i].mark);
@@ -140,7 +141,9 @@ static tx_status run_layers(tx_ctx *c, const tx_client_net *n, tx_batch *batch, 
         s->mark = tx_arena_mark(&c->acts);
         s->x = x;
         s->y = i + 1 < end ? push(c, tx_client_between(n, n->first + i, batch->n_samples)) : y;
-        TX_TRY(layer_fwd(c, n, batch, i, train, keeps));
+        int next = unit_from(n, i + 1, keeps ? end : n->n_layers, 1);
+        if (keeps && next < 0) next = unit_from(n, first - 1, -1, -1); /* backward goes on there */
+        TX_TRY(layer_fwd(c, n, batch, i, next, train, keeps));
         x = s->y;
     }
     return TX_OK;
