@@ -78,9 +78,9 @@ for model in "${models[@]}"; do
     killed_and_resumed "$model" kill_program programs/${model}_engine --threads 1
 done
 "$TRIAX" inspect kept >out || die "triax inspect of a client's checkpoint"
-grep 'client_model *"char_lm"' out >/dev/null || { cat out >&2; die "triax inspect does not name the client's model"; }
+grep 'client_model *"char-lm"' out >/dev/null || { cat out >&2; die "triax inspect does not name the client's model"; }
 "$TRIAX" convert --to huggingface kept hf >out 2>err && die "a client's model was converted"
-grep 'is of the model char_lm, which only the program that trains it knows' err >/dev/null || { cat err >&2; die "convert says something else"; }
+grep 'is of the model char-lm, which only the program that trains it knows' err >/dev/null || { cat err >&2; die "convert says something else"; }
 programs/char_lm_engine --help >out
 grep -e '--zero-stage' out >/dev/null || die "--help lacks the engine's options"
 
