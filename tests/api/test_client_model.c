@@ -1,4 +1,4 @@
-/* labels: unit parallel resume */
+/* labels: unit parallel resume threads */
 /* A client's own model behind the engine: four layers of its own, one without parameters and one whose matrices tensor
  * ranks divide. Every layout, stage, precision and recomputation comes to the losses of one rank. */
 #include <omp.h>
