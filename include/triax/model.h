@@ -3,7 +3,8 @@
  *
  *      input --> layer 0 --x--> layer 1 --x--> ... --x--> last layer --> loss
  *
- *      static const tx_param_spec fc[] = { { .name = "weight", .dim = { 10, 784 }, .decay = TX_DECAY },
+ *      static const tx_param_spec fc[] = { { .name = "weight", .dim = { 10, 784 }, .init = TX_INIT_NORMAL,
+ *                                            .decay = TX_DECAY },
  *                                          { .name = "bias", .dim = { 10 }, .init = TX_INIT_ZERO } };
  *      static const tx_layer layer[] = {
  *          { .name = "classifier", .param = fc, .n_params = 2, .forward = forward, .backward = backward,
