@@ -2,7 +2,8 @@
 # test.sh - installs what the tests need, builds, runs every test.
 #   ./test.sh              the release build
 #   ./test.sh asan         another preset of CMakePresets.json; without the pages and examples of docs, whose commands are the
-#                          other tests' too
+#                          other tests' too, cuDNN's plans, whose program has no sanitizer, and processes with GPUs: threads
+#                          with GPUs and processes without are there
 #   ./test.sh clang        another: of its tests those in which numbers or a room's functions are checked. Its warnings are
 #                          of everything; what ranks, jobs and commands do, gcc's two builds run, and a compiler's fault
 #                          would show in the functions below
@@ -14,7 +15,7 @@ preset=${1:-release}
 extra=""
 only=""
 [ "$preset" = clang ] && extra="clang libomp-dev"
-[ "$preset" = asan ] && only="-E cli_test_howto|cli_test_bert_example"
+[ "$preset" = asan ] && only="-E cli_test_howto|cli_test_bert_example|cudnn_sdpa_plans|cli_test_gpu_ranks"
 [ "$preset" = clang ] && only="-L unit|op|golden -LE parallel|fault"
 [ "$preset" = tsan ] && only="-L threads"
 need_packages $BUILD_PACKAGES g++ libcmocka-dev xz-utils curl $extra
