@@ -173,7 +173,7 @@ tx_status tx_sample_index_build(tx_sample_index *out, const tx_sample_index_opts
     fill_documents(&x, o, &rng);
     ELAPSED("doc-idx");
     start = tx_clock();
-#pragma omp parallel sections num_threads(2) /* the shuffle needs the number of samples, not where they begin */
+#pragma omp parallel sections /* the shuffle needs the number of samples, not where they begin */
     {
 #pragma omp section
         fill_samples(&x, o);
