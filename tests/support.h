@@ -59,12 +59,12 @@
                      fabs(got_ - expect_), bound_);                                               \
     } while (0)
 
-/* ---- paths: good for the next 63 of them ---- */
+/* ---- paths: good for the thread's next 63 of them ---- */
 
 static inline char *path_buffer(size_t *cap)
 {
-    static char buf[64][1024];
-    static unsigned next;
+    static _Thread_local char buf[64][1024];
+    static _Thread_local unsigned next;
     *cap = sizeof buf[0];
     return buf[next++ % 64];
 }
