@@ -242,9 +242,14 @@ static tx_status read_test(void *user, int64_t micro, const void **batch)
     return give(user, 2, number(user, micro), batch);
 }
 
+#ifdef __SANITIZE_THREAD__ /* there the bandwidth of memory, which a profile measures first, takes minutes */
+#define PROFILE ""
+#else
+#define PROFILE "--profile 2 "
+#endif
 #define OWN                                                                                                       \
     "--threads 1 --micro-batch-size 2 --global-batch-size 8 --train-iters 40 --lr 0.1 --lr-decay-style constant " \
-    "--eval-iters 2 --eval-interval 20 --log-interval 20 --save-interval 20 --profile 2 --zero-stage 2 "
+    "--eval-iters 2 --eval-interval 20 --log-interval 20 --save-interval 20 --zero-stage 2 " PROFILE
 
 typedef struct own_job {
     const char *save;
