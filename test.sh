@@ -21,5 +21,7 @@ only=""
 need_packages $BUILD_PACKAGES g++ libcmocka-dev xz-utils curl $extra
 
 run cmake --preset "$preset" -DTX_TESTS=ON -DCMAKE_RULE_MESSAGES=OFF ${CI:+-DTX_WERROR=ON} >/dev/null
-run cmake --build --preset "$preset" -j "$(nproc)" -- --no-print-directory
+targets=all
+[ "$preset" = tsan ] && targets=$(ctest --preset tsan -N $only | sed -n 's/^ *Test *#[0-9]*: //p')
+run cmake --build --preset "$preset" -j "$(nproc)" --target $targets -- --no-print-directory
 run ctest --preset "$preset" -j "$(nproc)" $only

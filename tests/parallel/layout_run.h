@@ -15,17 +15,6 @@
 
 enum { MAX_RANKS = 8, MAX_STEPS = 16, N_SCORED = 13 }; /* samples: no whole number of batches */
 
-/* Under a sanitizer a run takes ten times as long: then a few have to do. */
-static inline int as_many(int n, int few)
-{
-#if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
-    return n < few ? n : few;
-#else
-    (void)few;
-    return n;
-#endif
-}
-
 /* ---- samples: a function of their number ---- */
 
 #define BEGIN_OF_SCORED 1000000
