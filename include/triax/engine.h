@@ -94,7 +94,7 @@ TX_API tx_status tx_engine_backward(tx_engine *e);
 
 /* Ends the micro-batch. After the last of a global batch: clips, updates, moves the learning-rate schedule on. An
  * update with gradients that are not finite is skipped, with a warning; TX_ERR_NUMERIC after --max-consecutive-skips in
- * a row. */
+ * a row. TX_ERR_ARG: the client's schedule gives a learning rate that is negative or not finite; nothing is updated. */
 TX_API tx_status tx_engine_step(tx_engine *e);
 
 /* Whether the next step updates. */
@@ -116,6 +116,11 @@ TX_API tx_status tx_engine_train_batch(tx_engine *e, tx_read_fn *read, void *use
 /* The mean loss of the first n_samples samples that the data-parallel ranks' micro-batches hold in turn, without
  * dropout and gradients; between iterations. */
 TX_API tx_status tx_engine_eval_batch(tx_engine *e, int64_t n_samples, tx_read_fn *read, void *user, double *loss);
+
+/* Numbers of the client's own, such as how many answers are right: their sum over the data-parallel ranks, in all
+ * ranks, added in the ranks' order. Of a pipeline the last stage's numbers count. Collective, between iterations.   @x
+ * [n] */
+TX_API tx_status tx_engine_sum(tx_engine *e, double *x, int n);
 
 /* ---- checkpoints ---- */
 
@@ -169,8 +174,9 @@ TX_API int64_t tx_engine_train_batch_size(const tx_engine *e);       /* of the g
 /* The engine's own, NULL without args.with_tokenizer. */
 TX_API const tx_tokenizer *tx_engine_tokenizer(const tx_engine *e);
 
-/* A learning rate of your own for the next update only, in place of the schedule's. */
-TX_API void tx_engine_set_lr(tx_engine *e, double lr);
+/* A learning rate of your own for the next update only, in place of the schedule's. TX_ERR_ARG: it is negative or not
+ * finite; the schedule's stays. */
+TX_API tx_status tx_engine_set_lr(tx_engine *e, double lr);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,7 @@
 /* engine.c - the public engine over one trainer. */
 #include "triax/engine.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -234,7 +235,7 @@ tx_status tx_engine_evaluate(tx_engine *e, const void *batch, double *loss)
 tx_status tx_engine_train_batch(tx_engine *e, tx_read_fn *read, void *user, double *loss)
 {
     tx_trainer *t = e->trainer;
-    TX_TRY(tx_trainer_require_idle(t, "followed by a whole iteration"));
+    TX_TRY(tx_trainer_require_idle(t, "a whole iteration is trained"));
     if (!read) TX_TRY(no_data(e));
     TX_TRY(tx__engine_ended(e, tx_trainer_train(t, read ? read : tx__engine_data_read, read ? user : e->data)));
     e->micro_steps += t->n_micro;
@@ -247,11 +248,18 @@ tx_status tx_engine_eval_batch(tx_engine *e, int64_t n_samples, tx_read_fn *read
     double mean[TX_MAX_LOSSES];
     if (!read) return TX_FAIL(TX_ERR_ARG, "an evaluation needs a function that reads its batches");
     if (n_samples < 1) return TX_FAIL(TX_ERR_ARG, "%lld samples are nothing to evaluate", (long long)n_samples);
-    TX_TRY(tx_trainer_require_idle(e->trainer, "followed by an evaluation"));
+    TX_TRY(tx_trainer_require_idle(e->trainer, "samples are evaluated"));
     TX_TRY(tx__engine_ended(e, tx_trainer_score(e->trainer, n_samples, read, user, mean)));
     *loss = 0;
     for (int k = 0; k < e->trainer->model->n_losses; k++) *loss += mean[k];
     return TX_OK;
+}
+
+tx_status tx_engine_sum(tx_engine *e, double *x, int n)
+{
+    TX_TRY(tx_trainer_require_idle(e->trainer, "numbers are summed"));
+    if (n < 0 || (n && !x)) return TX_FAIL(TX_ERR_ARG, "%d numbers cannot be summed", n);
+    return tx__engine_ended(e, tx_trainer_sum(e->trainer, x, n));
 }
 
 /* ---- checkpoints ---- */
@@ -342,7 +350,7 @@ tx_status tx_engine_load_checkpoint(tx_engine *e, const char *dir, const char *t
     bool nothing = false;
     if (path) *path = NULL;
     if (client_state) *client_state = NULL;
-    TX_TRY(tx_trainer_require_idle(e->trainer, "loaded"));
+    TX_TRY(tx_trainer_require_idle(e->trainer, "a checkpoint is loaded"));
     if (tag) TX_TRY(tx_path_join(folder, sizeof folder, dir, tag));
     if (path) TX_TRY(tx__engine_ended(e, find_nothing(e, tag ? folder : dir, &nothing)));
     return nothing ? TX_OK : tx__engine_ended(e, load_folder(e, tag ? folder : dir, path, client_state));
@@ -408,9 +416,11 @@ const tx_tokenizer *tx_engine_tokenizer(const tx_engine *e)
     return e->tokenizer;
 }
 
-void tx_engine_set_lr(tx_engine *e, double lr)
+tx_status tx_engine_set_lr(tx_engine *e, double lr)
 {
+    if (!(lr >= 0) || isinf(lr)) return TX_FAIL(TX_ERR_ARG, "%g is no learning rate", lr);
     e->trainer->lr_override = lr;
+    return TX_OK;
 }
 
 double tx_engine_cur_scale(const tx_engine *e)

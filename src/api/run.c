@@ -83,7 +83,7 @@ typedef struct run_parts {
 static tx_status check(const tx_engine *e, const tx_run_data *own)
 {
     const tx_config *cfg = e->cfg;
-    TX_TRY(tx_trainer_require_idle(e->trainer, "followed by a run"));
+    TX_TRY(tx_trainer_require_idle(e->trainer, "a run begins"));
     if (own && cfg->skip_train_iteration_range.n)
         return TX_FAIL(TX_ERR_ARG, "--skip-train-iteration-range is for datasets: a client's own data are not known");
     if (!own && e->client.model)

@@ -169,32 +169,40 @@ tx_status tx__place_find(const char *dir, tx__place *out)
 }
 
 /* Whether `latest` holds something that native checkpoints are not called. */
-static bool is_others_latest(const char *dir)
+static tx_status is_others_latest(const char *dir, bool *out)
 {
     char latest[TX__PATH_CAP];
     tx_str text = { 0 };
-    if (tx_path_join(latest, sizeof latest, dir, TX__LATEST) || !tx_path_exists(latest)) return false;
-    bool other = !tx_file_read(latest, 4096, &text) && text.len >= 11 && !memcmp(text.data, "global_step", 11);
+    *out = false;
+    if (tx_path_join(latest, sizeof latest, dir, TX__LATEST) || !tx_path_exists(latest)) return TX_OK;
+    tx_status st = tx_file_read(latest, 4096, &text);
+    *out = !st && text.len >= 11 && !memcmp(text.data, "global_step", 11);
     tx_str_free(&text);
-    return other;
+    return st == TX_ERR_NOMEM ? st : TX_OK; /* what cannot be read holds no such thing */
 }
 
 /* Folders that upstream's programs write, by the names in them: DeepSpeed's, the universal form of it, Megatron's. A
  * step's own folder or the one above. */
-static tx_ckpt_kind find_upstream(const char *dir, const tx_names *names)
+static tx_status find_upstream(const char *dir, const tx_names *names, tx_ckpt_kind *out)
 {
-    bool states = false, ranks = false, steps = false;
+    bool states = false, ranks = false, steps = false, others;
     for (size_t i = 0; i < names->n; i++) {
         const char *name = names->name[i];
         states = states || strstr(name, "_states.pt");
         ranks = ranks || begins(name, "mp_rank_");
         steps = steps || begins(name, "global_step");
     }
-    if (has_file(dir, "zero/optimizer_state.pt") || (has_file(dir, "zero") && states)) return TX_CKPT_UNIVERSAL;
-    if (has_file(dir, "latest_universal") && !has_file(dir, TX__LATEST)) return TX_CKPT_UNIVERSAL;
-    if (states || is_others_latest(dir) || steps) return TX_CKPT_DEEPSPEED;
-    if (ranks || has_file(dir, "latest_checkpointed_iteration.txt")) return TX_CKPT_MEGATRON;
-    return TX_CKPT_NONE;
+    TX_TRY(is_others_latest(dir, &others));
+    *out = TX_CKPT_NONE;
+    if (has_file(dir, "zero/optimizer_state.pt") || (has_file(dir, "zero") && states))
+        *out = TX_CKPT_UNIVERSAL;
+    else if (has_file(dir, "latest_universal") && !has_file(dir, TX__LATEST))
+        *out = TX_CKPT_UNIVERSAL;
+    else if (states || others || steps)
+        *out = TX_CKPT_DEEPSPEED;
+    else if (ranks || has_file(dir, "latest_checkpointed_iteration.txt"))
+        *out = TX_CKPT_MEGATRON;
+    return TX_OK;
 }
 
 static tx_status find_huggingface(const char *dir, tx_ckpt_kind *out)
@@ -247,7 +255,7 @@ static tx_status probe_folder(const char *dir, const tx_names *names, tx_ckpt_ki
                                         [TX_CKPT_DEEPSPEED] = "a DeepSpeed checkpoint",
                                         [TX_CKPT_UNIVERSAL] = "a universal DeepSpeed checkpoint" };
     tx__place place = { 0 };
-    *out = find_upstream(dir, names);
+    TX_TRY(find_upstream(dir, names, out));
     if (*out == TX_CKPT_NONE) TX_TRY(tx__place_find(dir, &place));
     if (place.path[0]) {
         *out = TX_CKPT_NATIVE;

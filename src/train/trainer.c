@@ -247,20 +247,25 @@ static tx_stage_hooks hooks(tx_trainer *t, bool train)
     return (tx_stage_hooks){ .fill = fill, .loss = train ? add_loss : add_score, .units = &t->zero.hooks, .user = t };
 }
 
-/* From what the last stage's data ranks have to the sum over them, everywhere.   @x [n_losses] */
-static tx_status sum_over_data(const tx_trainer *t, double *x)
+/* @x [n], n at most TX_MAX_LOSSES */
+static tx_status sum_few(const tx_trainer *t, double *x, int n)
 {
     const tx_grid *g = t->grid;
-    int n = t->model->n_losses;
     size_t bytes = (size_t)n * sizeof *x;
     double mine[TX_MAX_LOSSES], *all = t->all_losses;
-    if (g->size == 1) return TX_OK;
     memcpy(mine, x, bytes);
     TX_TRY(tx_comm_gather(g->data, all, mine, bytes));
     memset(x, 0, bytes);
     for (int r = 0; r < g->dp.size; r++)
         for (int k = 0; k < n; k++) x[k] += all[r * n + k];
     return tx_comm_spread(g->pipeline, x, bytes, g->pp.size - 1);
+}
+
+tx_status tx_trainer_sum(const tx_trainer *t, double *x, int n)
+{
+    for (int i = 0; i < n && t->grid->size > 1; i += TX_MAX_LOSSES)
+        TX_TRY(sum_few(t, x + i, n - i < TX_MAX_LOSSES ? n - i : TX_MAX_LOSSES));
+    return TX_OK;
 }
 
 static tx_status begin_iteration(tx_trainer *t)
@@ -334,7 +339,7 @@ tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *
     t->run.read = NULL;
     t->run.n_samples = 0;
     TX_TRY(st);
-    TX_TRY(sum_over_data(t, t->run.sum));
+    TX_TRY(tx_trainer_sum(t, t->run.sum, t->model->n_losses));
     for (int k = 0; k < t->model->n_losses; k++) mean[k] = t->run.sum[k] / (double)n_samples;
     return TX_OK;
 }
@@ -396,7 +401,7 @@ static tx_status sum_losses(tx_trainer *t)
 {
     tx_stage_hooks h = hooks(t, true);
     TX_TRY(tx_stage_settle(&t->stage, &h));
-    TX_TRY(sum_over_data(t, t->losses));
+    TX_TRY(tx_trainer_sum(t, t->losses, t->model->n_losses));
     for (int k = 0; k < t->model->n_losses; k++) t->losses[k] /= t->grid->dp.size;
     t->iteration_loss = total(t, t->losses);
     return TX_OK;
@@ -415,8 +420,9 @@ static tx_status dump(tx_trainer *t)
 static tx_status update(tx_trainer *t)
 {
     const char *bad;
-    double now = tx_clock();
+    double now = tx_clock(), lr = t->lr_override >= 0 ? t->lr_override : t->lr;
     memset(t->seconds, 0, sizeof t->seconds);
+    if (!(lr >= 0) || isinf(lr)) return TX_FAIL(TX_ERR_ARG, "the schedule's learning rate is %g", lr);
     tx__trainer_note(t, "at the update");
     TX_TRY(tx_zero_finish(&t->zero));
     now = part_done(t, TX_TIMER_SUMS, now);
@@ -431,7 +437,6 @@ static tx_status update(tx_trainer *t)
         now = part_done(t, TX_TIMER_COUNT_ZEROS, now);
     }
     int64_t batch = tx_trainer_batch_size(t);
-    double lr = t->lr_override >= 0 ? t->lr_override : t->lr;
     TX_TRY(tx_zero_step(&t->zero, lr, t->weight_decay));
     if (!dumps) TX_TRY(sum_losses(t));
     TX_TRY(tx_zero_stepped(&t->zero, &t->grad_norm, &bad));

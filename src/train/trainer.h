@@ -144,14 +144,17 @@ tx_status tx_trainer_evaluate(tx_trainer *t, const void *rows, int64_t n_samples
  * samples do. Without dropout and gradients.   @mean [n_losses] */
 tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *read, void *user, double *mean);
 
+/* The sum over the data ranks of numbers that those of the last stage have, everywhere; collective.   @x [n] */
+tx_status tx_trainer_sum(const tx_trainer *t, double *x, int n);
+
 /* Numbers of a sample. */
 int64_t tx_trainer_row_len(const tx_trainer *t);
 
 /* Samples of an iteration, over all ranks. */
 int64_t tx_trainer_batch_size(const tx_trainer *t);
 
-/* TX_ERR_STATE in the middle of an iteration: "a checkpoint can only be <verb> between iterations". */
-tx_status tx_trainer_require_idle(const tx_trainer *t, const char *verb);
+/* TX_ERR_STATE in the middle of an iteration: "<a checkpoint is saved> only between iterations". */
+tx_status tx_trainer_require_idle(const tx_trainer *t, const char *what);
 
 /* Native checkpoint under dir (checkpoint.h); then --keep-last. TX_ERR_NUMERIC: a parameter is not finite; nothing is
  * written. */

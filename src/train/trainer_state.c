@@ -13,10 +13,10 @@
 #define PRODUCTS_KEY "gpu_products"
 #define OPTIM_KEY    "client_optimizer"
 
-tx_status tx_trainer_require_idle(const tx_trainer *t, const char *verb)
+tx_status tx_trainer_require_idle(const tx_trainer *t, const char *what)
 {
     if (!t->micro && t->want == TX_WANT_FORWARD) return TX_OK;
-    return TX_FAIL(TX_ERR_STATE, "a checkpoint can only be %s between iterations", verb);
+    return TX_FAIL(TX_ERR_STATE, "%s only between iterations", what);
 }
 
 /* A tx_ckpt_move: numbers that lie on a disk or in a device's memory. Part 0 are the weights, the others the
@@ -206,7 +206,7 @@ tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy)
 {
     tx_zero *z = &t->zero;
     *out = (tx_snapshot){ .config = NULL };
-    TX_TRY(tx_trainer_require_idle(t, "saved"));
+    TX_TRY(tx_trainer_require_idle(t, "a checkpoint is saved"));
     tx__trainer_note(t, "saving a checkpoint");
     TX_TRY(require_finite(t));
     TX_TRY(require_replicas(t));
@@ -345,7 +345,7 @@ static tx_status require_model(const tx_trainer *t, const tx_source *from)
 
 tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
 {
-    TX_TRY(tx_trainer_require_idle(t, "loaded"));
+    TX_TRY(tx_trainer_require_idle(t, "a checkpoint is loaded"));
     TX_TRY(require_model(t, from));
     const tx_config *cfg = t->cfg;
     tx_schedule schedule = t->schedule;

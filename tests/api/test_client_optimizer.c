@@ -176,6 +176,34 @@ static void a_run_resumes_with_state_and_schedule_of_its_own(void **state)
     ASSERT_FAILS(tx_world_threads(1, rank_of, &other), TX_ERR_NOTFOUND, "another optimizer");
 }
 
+static double no_number(void *user, int64_t n)
+{
+    return n == 3 ? *(double *)user : 1e-3;
+}
+
+static void a_learning_rate_is_a_number(void **state)
+{
+    (void)state;
+    static const double bad[] = { NAN, INFINITY, -1e-3 };
+    for (int i = 0; i < 3; i++) {
+        double user = bad[i];
+        job j = { .n = 1, .flags = "", .args = { .lr = no_number, .lr_user = &user }, .until = STEPS };
+        ASSERT_FAILS(tx_world_threads(1, rank_of, &j), TX_ERR_ARG, "the schedule's learning rate is ");
+        assert_true(j.lr[2] == 1e-3 && j.lr[3] == 0);
+    }
+    tx_config *cfg;
+    tx_engine *e;
+    ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", FLAGS "--world-size 1 --lr-warmup-fraction 0"));
+    ASSERT_OK(tx_engine_create(&e, cfg, 509));
+    double usual = tx_engine_lr(e);
+    for (int i = 0; i < 3; i++) ASSERT_FAILS(tx_engine_set_lr(e, bad[i]), TX_ERR_ARG, "is no learning rate");
+    assert_true(tx_engine_lr(e) == usual);
+    ASSERT_OK(tx_engine_set_lr(e, usual / 2));
+    assert_true(tx_engine_lr(e) == usual / 2);
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+}
+
 /* The weights of a parameter, of an engine of one rank that has made an update with this group. */
 static void weights_of(const tx_param_group *group, const char *name, float *x, int64_t n)
 {
@@ -240,6 +268,7 @@ int main(void)
         cmocka_unit_test(the_same_arithmetic_gives_the_same_losses),
         cmocka_unit_test(bf16_and_no_state),
         SCRATCH_TEST(a_run_resumes_with_state_and_schedule_of_its_own),
+        cmocka_unit_test(a_learning_rate_is_a_number),
         cmocka_unit_test(groups_scale_what_they_name),
         cmocka_unit_test(what_cannot_be_is_refused),
     };

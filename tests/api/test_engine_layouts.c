@@ -79,6 +79,22 @@ static tx_status save(tx_engine *e, const char *dir)
     return tx_engine_save_checkpoint(e, dir, "half", state);
 }
 
+/* Numbers of the last stage's ranks count, which are the last of the world. */
+static tx_status sum(tx_engine *e, const job *j)
+{
+    enum { MANY = 5 };
+    bool counts = tx_engine_global_rank(e) >= j->n - j->n / j->pp;
+    double size = tx_engine_data_parallel_size(e), x[MANY];
+    for (int i = 0; i < MANY; i++) x[i] = counts ? i + tx_engine_data_parallel_rank(e) : -1e9;
+    TX_TRY(tx_engine_sum(e, x, MANY));
+    for (int i = 0; i < MANY; i++)
+        if (x[i] != i * size + size * (size - 1) / 2)
+            return TX_FAIL(TX_ERR_NUMERIC, "the sum of number %d is %g", i, x[i]);
+    return tx_engine_sum(e, x, -1) == TX_ERR_ARG && !tx_engine_sum(e, NULL, 0)
+               ? TX_OK
+               : TX_FAIL(TX_ERR_STATE, "sums of no numbers");
+}
+
 static tx_status train_rank(tx_engine *e, job *j, reader *r)
 {
     bool writes = tx_engine_global_rank(e) == 0;
@@ -90,6 +106,7 @@ static tx_status train_rank(tx_engine *e, job *j, reader *r)
     double scored;
     r->first = 1000;
     TX_TRY(tx_engine_eval_batch(e, 10, read_rows, r, &scored));
+    TX_TRY(sum(e, j));
     if (writes) j->scored = scored, j->micro_steps = tx_engine_micro_steps(e);
     return j->save ? save(e, j->save) : TX_OK;
 }

@@ -106,7 +106,7 @@ static void trajectory(void **state)
     double loss;
     json_array_foreach(json_object_get(result, "trajectory_f64"), i, row)
     {
-        tx_engine_set_lr(e, json_number_value(json_object_get(row, "lr")));
+        ASSERT_OK(tx_engine_set_lr(e, json_number_value(json_object_get(row, "lr"))));
         ASSERT_OK(tx_engine_forward(e, batch_tokens(json_array_get(batches, i % 5)), &loss));
         ASSERT_OK(tx_engine_backward(e));
         ASSERT_OK(tx_engine_step(e));

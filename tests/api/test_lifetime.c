@@ -594,7 +594,8 @@ static const struct {
       "tx_tokenizer_eod tx_engine_iteration tx_engine_lr tx_engine_loss tx_engine_grad_norm tx_engine_n_params "
       "tx_engine_memory_of tx_engine_cur_scale tx_engine_skipped_steps tx_engine_global_rank "
       "tx_engine_train_batch_size tx_engine_train_micro_batch_size "
-      "tx_engine_data_parallel_rank tx_engine_data_parallel_size tx_engine_set_lr tx_log_set tx_log_set_live" },
+      "tx_engine_data_parallel_rank tx_engine_data_parallel_size tx_engine_set_lr tx_engine_sum "
+      "tx_log_set tx_log_set_live" },
     { "are values: views of tensors, random numbers",
       "tx_wide tx_tensor1 tx_tensor2 tx_tensor3 tx_tensor_of tx_numel tx_is_contiguous tx_same_shape tx_as_rows "
       "tx_slice_rows tx_tensor_describe tx_rng_uniform tx_rng_normal tx_rng_stream tx_random_add tx_random_take "
