@@ -215,8 +215,8 @@ static tx_status make_room(tx_params *ps, int n)
     return TX_OK;
 }
 
-tx_status tx_params_add(tx_params *ps, const char *layer, const tx_param_spec *spec, tx_weight *weight, int n_tp,
-                        int tp_rank)
+tx_status tx_params_add(tx_params *ps, const char *layer, const tx_param_spec *spec, tx_weight *weight,
+                        const tx_dims *dims)
 {
     bool split = spec->division != TX_WHOLE;
     TX_TRY(make_room(ps, 1));
@@ -225,10 +225,7 @@ tx_status tx_params_add(tx_params *ps, const char *layer, const tx_param_spec *s
                    .whole_logical = spec->dim[0],
                    .split_dim = split ? spec->division == TX_COLUMNS : -1,
                    .n_parts = 1,
-                   .n_tp = split ? n_tp : 1,
-                   .tp_rank = split ? tp_rank : 0,
                    .over_tp = split ? TX_SPLIT : TX_SAME,
-                   .counted = split || tp_rank == 0,
                    .init = spec->init,
                    .std = spec->std,
                    .decay = spec->decay,
@@ -237,7 +234,7 @@ tx_status tx_params_add(tx_params *ps, const char *layer, const tx_param_spec *s
                    .weight = weight };
     int len = snprintf(p.name, sizeof p.name, "%s.%s", layer, spec->name);
     TX_ASSERT(len > 0 && (size_t)len < sizeof p.name);
-    size_shard(&p);
+    take_shard(&p, dims);
     append(ps, p);
     return TX_OK;
 }

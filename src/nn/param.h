@@ -154,10 +154,10 @@ tx_status tx_params_begin_unit(tx_params *ps, tx_unit_kind kind, int chunk);
 tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_decl *decl, int n, void *base,
                             const tx_dims *dims);
 
-/* Appends a client's parameter "<layer>.<name>", of which rank tp_rank of n_tp has its part. It has been checked.
+/* Appends a client's parameter "<layer>.<name>", which has been checked. Of dims ranks, tied and copy are read.
  * TX_ERR_NOMEM. */
-tx_status tx_params_add(tx_params *ps, const char *layer, const tx_param_spec *spec, tx_weight *weight, int n_tp,
-                        int tp_rank);
+tx_status tx_params_add(tx_params *ps, const char *layer, const tx_param_spec *spec, tx_weight *weight,
+                        const tx_dims *dims);
 
 /* The groups' factors, of each parameter those of the first group that matches it.
  * @matched [n] which patterns match a parameter of this table.   TX_ERR_ARG: a group that cannot be */

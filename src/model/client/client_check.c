@@ -26,6 +26,7 @@ static tx_status check_param(const tx_client_model *m, const tx_layer *l, const 
     if (p->dim[0] < 1 || p->dim[1] < 0 || (double)p->dim[0] * (double)(p->dim[1] ? p->dim[1] : 1) > 1e15)
         return TX_FAIL(TX_ERR_ARG, "%s.%s cannot be of %lld x %lld numbers", l->name, p->name, (long long)p->dim[0],
                        (long long)p->dim[1]);
+    if (p->tied) return TX_OK; /* the rest is the other's */
     if ((unsigned)p->init > TX_INIT_OWN || (unsigned)p->decay > TX_DECAY || (unsigned)p->division > TX_COLUMNS)
         return TX_FAIL(TX_ERR_ARG, "%s.%s: init, decay or division is none that there is", l->name, p->name);
     if (p->init == TX_INIT_OWN && !m->initial)
@@ -35,6 +36,39 @@ static tx_status check_param(const tx_client_model *m, const tx_layer *l, const 
     if (n && n % n_tp == 0) return TX_OK;
     return TX_FAIL(TX_ERR_ARG, "%s.%s: %lld %s are not divisible by the tensor-parallel size %d", l->name, p->name,
                    (long long)n, p->division == TX_COLUMNS ? "columns" : "rows", n_tp);
+}
+
+static int stage_of(const tx_client_model *m, int layer, const tx_grid *grid)
+{
+    int stage = 0;
+    while (layer >= tx_pp_layers(m->n_layers, grid->pp.size, 1, stage, 0, 0, 0).end) stage++;
+    return stage;
+}
+
+/* Parameter p of layer i to what it is tied to. */
+static tx_status check_tie(const tx_client_model *m, int i, const tx_param_spec *p, const tx_grid *grid)
+{
+    const char *name = m->layer[i].name;
+    const tx_param_spec *to = NULL;
+    int j = 0;
+    for (; j < i && !to; j++)
+        for (int k = 0; k < m->layer[j].n_params && !to; k++)
+            if (tx_client_is_tied(p, &m->layer[j], &m->layer[j].param[k])) to = &m->layer[j].param[k];
+    if (!to) return TX_FAIL(TX_ERR_ARG, "%s.%s is tied to %s, which no layer in front has", name, p->name, p->tied);
+    if (to->tied)
+        return TX_FAIL(TX_ERR_ARG, "%s.%s is tied to %s, which is tied itself: tie it to %s", name, p->name, p->tied,
+                       to->tied);
+    if (to->dim[0] != p->dim[0] || to->dim[1] != p->dim[1])
+        return TX_FAIL(TX_ERR_ARG, "%s.%s of %lld x %lld is tied to %s of %lld x %lld", name, p->name,
+                       (long long)p->dim[0], (long long)p->dim[1], p->tied, (long long)to->dim[0],
+                       (long long)to->dim[1]);
+    int from = stage_of(m, j - 1, grid), at = stage_of(m, i, grid);
+    if (from == at || (!from && at == grid->pp.size - 1)) return TX_OK;
+    return TX_FAIL(
+        TX_ERR_UNSUPPORTED,
+        "%s.%s on pipeline stage %d is tied to %s on stage %d: both have to be on one stage, or on the first "
+        "and the last",
+        name, p->name, at, p->tied, from);
 }
 
 static tx_status check_layer(const tx_client_model *m, int i, const tx_grid *grid)
@@ -51,6 +85,7 @@ static tx_status check_layer(const tx_client_model *m, int i, const tx_grid *gri
         return TX_FAIL(TX_ERR_ARG, "layer %s says that it has %d parameters, and names none", l->name, l->n_params);
     for (int k = 0; k < l->n_params; k++) {
         TX_TRY(check_param(m, l, &l->param[k], grid->tp.size));
+        if (l->param[k].tied) TX_TRY(check_tie(m, i, &l->param[k], grid));
         for (int j = 0; j < k; j++)
             if (!strcmp(l->param[j].name, l->param[k].name))
                 return TX_FAIL(TX_ERR_ARG, "layer %s has two parameters %s", l->name, l->param[k].name);
@@ -91,10 +126,10 @@ tx_status tx_client_check(const tx_client_model *m, const tx_config *cfg, const 
     if (m->losses_per_sample < 0)
         return TX_FAIL(TX_ERR_ARG, "the model %s has %lld losses a sample", m->name, (long long)m->losses_per_sample);
     TX_TRY(check_inputs(m));
+    TX_TRY(check_layout(m, cfg, grid));
     for (int i = 0; i < m->n_layers; i++) {
         TX_TRY(check_layer(m, i, grid));
         n_params += m->layer[i].n_params;
     }
-    if (!n_params) return TX_FAIL(TX_ERR_ARG, "the model %s has no parameters", m->name);
-    return check_layout(m, cfg, grid);
+    return n_params ? TX_OK : TX_FAIL(TX_ERR_ARG, "the model %s has no parameters", m->name);
 }

@@ -100,7 +100,7 @@ static tx_status hold(tx_model *m, int n_slots)
     for (int k = 0; k < n_slots; k++) {
         n->slot[k].layer = n->slot[0].layer + (size_t)k * layers;
         n->slot[k].memory = n->slot[0].memory + (size_t)k * n->saved_size;
-        for (size_t i = 0; i < layers; i++) n->slot[k].layer[i].saved = n->slot[k].memory + n->saved_at[i];
+        for (size_t i = 0; i < layers; i++) n->slot[k].layer[i].saved = n->slot[k].memory + n->place[i].saved;
     }
     return TX_OK;
 }
@@ -115,50 +115,22 @@ static void destroy(tx_model *m)
     }
     tx_free(n->slot);
     tx_free(n->weight);
-    tx_free(n->weight_at);
+    tx_free(n->home);
     tx_free(n->unit);
-    tx_free(n->saved_at);
+    tx_free(n->place);
     tx_params_deinit(&m->params);
     tx_free(n);
 }
 
 /* ---- making one ---- */
 
-/* Where each layer of the stage has its weights, and its part of what is saved. */
-static tx_status place_layers(tx_client_net *n)
+/* Elements of the largest tensor between the stage's layers. */
+static void find_widest(tx_client_net *n)
 {
-    static const char what[] = "the model's layers";
-    size_t layers = (size_t)n->n_layers;
-    int n_weights = 0;
-    TX_TRY(tx_alloc(&n->weight_at, layers, sizeof *n->weight_at, what));
-    TX_TRY(tx_alloc(&n->unit, layers, sizeof *n->unit, what));
-    TX_TRY(tx_alloc(&n->saved_at, layers, sizeof *n->saved_at, what));
-    for (int i = 0; i < n->n_layers; i++) {
-        const tx_layer *l = &n->spec.layer[n->first + i];
-        n->weight_at[i] = n_weights;
-        n->saved_at[i] = n->saved_size;
-        n_weights += l->n_params;
-        n->saved_size += (l->saved_size + 63) / 64 * 64;
-    }
     for (int i = n->first - 1; i < n->first + n->n_layers; i++) {
         int64_t numel = tx_numel(tx_client_between(n, i, 1));
         if (i >= 0 && i + 1 < n->spec.n_layers && numel > n->widest) n->widest = numel;
     }
-    return tx_alloc(&n->weight, (size_t)n_weights + 1, sizeof *n->weight, what);
-}
-
-static tx_status declare(tx_client_net *n, const tx_grid *grid)
-{
-    tx_params *ps = &n->base.params;
-    for (int i = 0; i < n->n_layers; i++) {
-        const tx_layer *l = &n->spec.layer[n->first + i];
-        n->unit[i] = l->n_params ? ps->n_units : -1;
-        if (l->n_params) TX_TRY(tx_params_begin_unit(ps, TX_UNIT_LAYER, 0));
-        for (int k = 0; k < l->n_params; k++)
-            TX_TRY(tx_params_add(ps, l->name, &l->param[k], &n->weight[n->weight_at[i] + k], grid->tp.size,
-                                 grid->tp.rank));
-    }
-    return TX_OK;
 }
 
 /* What is computed again, of a model that has its own number of layers. */
@@ -206,8 +178,8 @@ tx_status tx_client_model_create(tx_model **out, const tx_config *cfg, const tx_
     n->first = (int)m->chunk[0].first;
     n->n_layers = (int)(m->chunk[0].end - m->chunk[0].first);
     TX_GOTO(check_divided(n, grid->tp.size));
-    TX_GOTO(place_layers(n));
-    TX_GOTO(declare(n, grid));
+    find_widest(n);
+    TX_GOTO(tx_client_declare(n, grid));
     TX_GOTO(hold(m, 1));
     *out = m;
 out:

@@ -20,17 +20,37 @@ typedef struct tx_client_saved {
     unsigned char *memory; /* the client's parts; likewise */
 } tx_client_saved;
 
+/* A unit of the table that a layer uses. */
+typedef struct tx_layer_unit {
+    int unit;
+    bool completes; /* no layer of the stage in front of it does: behind its backward the gradients are complete */
+} tx_layer_unit;
+
+typedef struct tx_layer_place {
+    int weight;          /* where the layer's begin in tx_client_net.weight */
+    tx_layer_unit *unit; /* [n_units]; its own first */
+    int n_units;         /* 0: it has no parameters */
+    size_t saved;        /* where its part of tx_client_saved.memory begins */
+} tx_layer_place;
+
 typedef struct tx_client_net {
     tx_model base;         /* first: a tx_model * is a tx_client_net * */
     tx_client_model spec;  /* its layers and what they point to are the client's */
     int first, n_layers;   /* of this stage */
+    tx_layer_place *place; /* [n_layers] */
     tx_weight *weight;     /* of the stage's layers, one behind the other */
-    int *weight_at, *unit; /* [n_layers] where a layer's begin; its unit, or -1: it has no parameters */
-    size_t *saved_at;      /* [n_layers] where a layer's part of `memory` begins */
+    int *home;             /* of each weight the one that has its numbers: of a tied one another */
+    tx_layer_unit *unit;   /* of the layers, likewise */
     size_t saved_size;     /* of a slot */
     int64_t widest;        /* elements of the largest tensor between the stage's layers, of one sample */
     tx_client_saved *slot;
 } tx_client_net;
+
+/* client_params.c: the table of the stage, and what knows its way in it. TX_ERR_NOMEM. */
+tx_status tx_client_declare(tx_client_net *n, const tx_grid *grid);
+
+/* Whether p is tied to the parameter `to` of the layer. */
+bool tx_client_is_tied(const tx_param_spec *p, const tx_layer *source, const tx_param_spec *to);
 
 /* client_check.c: TX_ERR_ARG unless it can be trained with these options on such a grid. */
 tx_status tx_client_check(const tx_client_model *m, const tx_config *cfg, const tx_grid *grid);

@@ -58,8 +58,8 @@ static int group_end(const tx_client_net *n, int i)
 /* The unit of the first layer that has one, of i and those behind it in a direction, in front of `end`; or -1. */
 static int unit_from(const tx_client_net *n, int i, int end, int step)
 {
-    while (i != end && n->unit[i] < 0) i += step;
-    return i != end ? n->unit[i] : -1;
+    while (i != end && !n->place[i].n_units) i += step;
+    return i != end ? n->place[i].unit->unit : -1;
 }
 
 /* ---- one layer ---- */
@@ -74,7 +74,7 @@ static tx_layer_call call_of(const tx_client_net *n, tx_batch *batch, int i, boo
     bool ends = at == 0 || at + 1 == n->spec.n_layers;
     return (tx_layer_call){
         .user = l->user,
-        .weight = n->weight + n->weight_at[i],
+        .weight = n->weight + n->place[i].weight,
         .input = ends ? batch->input : no_input,
         .x = s->x,
         .y = s->y,
@@ -98,6 +98,29 @@ static void at_layer(tx_ctx *c, const tx_client_net *n, int i)
     tx_at_part(c, n->spec.layer[n->first + i].name);
 }
 
+/* next: the unit that is used behind layer i's. */
+static tx_status use_units(const tx_client_net *n, tx_batch *batch, int i, int next)
+{
+    const tx_layer_place *p = &n->place[i];
+    for (int k = 0; k < p->n_units; k++)
+        TX_TRY(tx_unit_use(batch, p->unit[k].unit, k + 1 < p->n_units ? p->unit[k + 1].unit : next));
+    return TX_OK;
+}
+
+static tx_status leave_units(const tx_client_net *n, tx_batch *batch, int i, bool again)
+{
+    const tx_layer_place *p = &n->place[i];
+    for (int k = 0; k < p->n_units; k++) TX_TRY(tx_unit_leave(batch, p->unit[k].unit, again));
+    return TX_OK;
+}
+
+/* Tied weights are where those are that they are tied to. */
+static void see_ties(const tx_client_net *n, int i)
+{
+    int first = n->place[i].weight, end = first + n->spec.layer[n->first + i].n_params;
+    for (int k = first; k < end; k++) n->weight[k] = n->weight[n->home[k]];
+}
+
 /* next: the unit that is used behind it. keeps: what it pushes stays, and so does its unit, for a backward that follows
  * at once. */
 static tx_status layer_fwd(tx_ctx *c, const tx_client_net *n, tx_batch *batch, int i, int next, bool train, bool keeps)
@@ -105,27 +128,31 @@ static tx_status layer_fwd(tx_ctx *c, const tx_client_net *n, tx_batch *batch, i
     size_t mark = tx_arena_mark(&c->acts);
     tx_layer_call k = call_of(n, batch, i, train);
     at_layer(c, n, i);
-    if (n->unit[i] >= 0) TX_TRY(tx_unit_use(batch, n->unit[i], next));
+    TX_TRY(use_units(n, batch, i, next));
+    see_ties(n, i);
     TX_TRY(n->spec.layer[k.layer].forward(c, &k));
     if (!train) tx_arena_pop(&c->acts, mark);
-    return n->unit[i] >= 0 && !keeps ? tx_unit_leave(batch, n->unit[i], train) : TX_OK;
+    return keeps ? TX_OK : leave_units(n, batch, i, train);
 }
 
 /* used: its unit is, since forward. */
 static tx_status layer_bwd(tx_ctx *c, const tx_client_net *n, tx_batch *batch, int i, tx_tensor dy, tx_tensor dx,
                            bool used)
 {
+    const tx_layer_place *p = &n->place[i];
     tx_layer_call k = call_of(n, batch, i, true);
     k.dy = dy;
     k.dx = dx;
     at_layer(c, n, i);
-    if (n->unit[i] >= 0 && !used) TX_TRY(tx_unit_use(batch, n->unit[i], unit_from(n, i - 1, -1, -1)));
-    if (n->unit[i] >= 0) TX_TRY(tx_unit_touch(batch, n->unit[i]));
+    if (!used) TX_TRY(use_units(n, batch, i, unit_from(n, i - 1, -1, -1)));
+    for (int u = 0; u < p->n_units; u++) TX_TRY(tx_unit_touch(batch, p->unit[u].unit));
+    see_ties(n, i);
     TX_TRY(n->spec.layer[k.layer].backward(c, &k));
     tx_arena_pop(&c->acts, n->slot[batch->slot].layer[i].mark);
-    if (n->unit[i] < 0) return TX_OK;
-    TX_TRY(tx_unit_leave(batch, n->unit[i], false));
-    return tx_unit_done(batch, n->unit[i]);
+    TX_TRY(leave_units(n, batch, i, false));
+    for (int u = 0; u < p->n_units; u++)
+        if (p->unit[u].completes) TX_TRY(tx_unit_done(batch, p->unit[u].unit));
+    return TX_OK;
 }
 
 /* ---- forward ---- */
