@@ -48,7 +48,7 @@ static tx_status place_layers(tx_client_net *n)
     return TX_OK;
 }
 
-/* The unit that is declared next, which `completes` says of as tx_layer_unit does, is the layer's, too. */
+/* The unit that was begun last is one of layer i's. */
 static void add_unit(tx_client_net *n, int i, bool completes)
 {
     tx_layer_place *p = &n->place[i];
