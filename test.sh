@@ -7,7 +7,7 @@
 #   ./test.sh clang        another: of its tests those in which numbers or a room's functions are checked. Its warnings are
 #                          of everything; what ranks, jobs and commands do, gcc's two builds run, and a compiler's fault
 #                          would show in the functions below
-#   ./test.sh tsan         another: of its tests those in which ranks are threads
+#   ./test.sh tsan         another: of its tests those in which ranks are threads, which alone are built
 set -euo pipefail
 cd "$(dirname "$0")"
 . tools/packages.sh

@@ -118,8 +118,8 @@ TX_API tx_status tx_engine_train_batch(tx_engine *e, tx_read_fn *read, void *use
 TX_API tx_status tx_engine_eval_batch(tx_engine *e, int64_t n_samples, tx_read_fn *read, void *user, double *loss);
 
 /* Numbers of the client's own, such as how many answers are right: their sum over the data-parallel ranks, in all
- * ranks, added in the ranks' order. Of a pipeline the last stage's numbers count. Collective, between iterations.   @x
- * [n] */
+ * ranks, added in the ranks' order. Of a pipeline the last stage's numbers count. Collective, between iterations.
+ * @x [n] */
 TX_API tx_status tx_engine_sum(tx_engine *e, double *x, int n);
 
 /* ---- checkpoints ---- */

@@ -49,10 +49,10 @@ typedef struct tx_param_spec {
     double std; /* of TX_INIT_NORMAL and _SCALED; 0: --init-method-std */
     tx_decay decay;
     tx_division division;
-    const char
-        *tied; /* "<layer>.<name>" of a layer in front: it is that parameter, under which name it is initialised,
-                * trained and saved; both layers' backward add to one gradient. Here as well: name, dim. NULL:
-                * it is its own. With a pipeline those that are tied are on one stage, or on its first and last */
+    /* "<layer>.<name>" of a layer in front, or NULL: it is that parameter, under which name it is initialised, trained
+     * and saved, and both layers' backward add to one gradient. Of this spec name and dim are read. With a pipeline
+     * those that are tied are on one stage, or on its first and last. */
+    const char *tied;
 } tx_param_spec;
 
 /* What a layer sees of a parameter. */

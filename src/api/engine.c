@@ -380,7 +380,7 @@ int64_t tx_engine_iteration(const tx_engine *e)
 
 double tx_engine_lr(const tx_engine *e)
 {
-    return e->trainer->lr_override >= 0 ? e->trainer->lr_override : e->trainer->lr;
+    return tx_trainer_lr(e->trainer);
 }
 
 double tx_engine_loss(const tx_engine *e)
@@ -418,7 +418,7 @@ const tx_tokenizer *tx_engine_tokenizer(const tx_engine *e)
 
 tx_status tx_engine_set_lr(tx_engine *e, double lr)
 {
-    if (!(lr >= 0) || isinf(lr)) return TX_FAIL(TX_ERR_ARG, "%g is no learning rate", lr);
+    if (!isfinite(lr) || lr < 0) return TX_FAIL(TX_ERR_ARG, "%g is no learning rate", lr);
     e->trainer->lr_override = lr;
     return TX_OK;
 }

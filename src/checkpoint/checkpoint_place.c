@@ -185,20 +185,21 @@ static tx_status is_others_latest(const char *dir, bool *out)
  * step's own folder or the one above. */
 static tx_status find_upstream(const char *dir, const tx_names *names, tx_ckpt_kind *out)
 {
-    bool states = false, ranks = false, steps = false, others;
+    bool states = false, ranks = false, steps = false;
     for (size_t i = 0; i < names->n; i++) {
         const char *name = names->name[i];
         states = states || strstr(name, "_states.pt");
         ranks = ranks || begins(name, "mp_rank_");
         steps = steps || begins(name, "global_step");
     }
-    TX_TRY(is_others_latest(dir, &others));
+    bool deepspeed = states || steps;
+    if (!deepspeed) TX_TRY(is_others_latest(dir, &deepspeed));
     *out = TX_CKPT_NONE;
     if (has_file(dir, "zero/optimizer_state.pt") || (has_file(dir, "zero") && states))
         *out = TX_CKPT_UNIVERSAL;
     else if (has_file(dir, "latest_universal") && !has_file(dir, TX__LATEST))
         *out = TX_CKPT_UNIVERSAL;
-    else if (states || others || steps)
+    else if (deepspeed)
         *out = TX_CKPT_DEEPSPEED;
     else if (ranks || has_file(dir, "latest_checkpointed_iteration.txt"))
         *out = TX_CKPT_MEGATRON;

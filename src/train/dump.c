@@ -25,7 +25,7 @@ static tx_status write_loss(tx_trainer *t, const char *path, double grad_norm)
         { .name = "iteration", .dtype = TX_ST_I64 },
         { .name = "input_ids", .dtype = TX_ST_I32, .n_dims = 2, .dim = { batch, row } },
     };
-    double numbers[3] = { t->iteration_loss, grad_norm, t->lr_override >= 0 ? t->lr_override : t->lr };
+    double numbers[3] = { t->iteration_loss, grad_norm, tx_trainer_lr(t) };
     int64_t iteration = t->iteration + 1;
     tx_writer file;
     tx_st_writer w;

@@ -247,7 +247,7 @@ static tx_stage_hooks hooks(tx_trainer *t, bool train)
     return (tx_stage_hooks){ .fill = fill, .loss = train ? add_loss : add_score, .units = &t->zero.hooks, .user = t };
 }
 
-/* @x [n], n at most TX_MAX_LOSSES */
+/* tx_trainer_sum of at most TX_MAX_LOSSES numbers, for which there is room. */
 static tx_status sum_few(const tx_trainer *t, double *x, int n)
 {
     const tx_grid *g = t->grid;
@@ -420,9 +420,9 @@ static tx_status dump(tx_trainer *t)
 static tx_status update(tx_trainer *t)
 {
     const char *bad;
-    double now = tx_clock(), lr = t->lr_override >= 0 ? t->lr_override : t->lr;
+    double now = tx_clock(), lr = tx_trainer_lr(t);
     memset(t->seconds, 0, sizeof t->seconds);
-    if (!(lr >= 0) || isinf(lr)) return TX_FAIL(TX_ERR_ARG, "the schedule's learning rate is %g", lr);
+    if (!isfinite(lr) || lr < 0) return TX_FAIL(TX_ERR_ARG, "the schedule's learning rate is %g", lr);
     tx__trainer_note(t, "at the update");
     TX_TRY(tx_zero_finish(&t->zero));
     now = part_done(t, TX_TIMER_SUMS, now);

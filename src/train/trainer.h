@@ -147,6 +147,12 @@ tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *
 /* The sum over the data ranks of numbers that those of the last stage have, everywhere; collective.   @x [n] */
 tx_status tx_trainer_sum(const tx_trainer *t, double *x, int n);
 
+/* The learning rate of the next update. */
+static inline double tx_trainer_lr(const tx_trainer *t)
+{
+    return t->lr_override >= 0 ? t->lr_override : t->lr;
+}
+
 /* Numbers of a sample. */
 int64_t tx_trainer_row_len(const tx_trainer *t);
 

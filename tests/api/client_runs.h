@@ -3,13 +3,9 @@
 #ifndef TX_TESTS_CLIENT_RUNS_H
 #define TX_TESTS_CLIENT_RUNS_H
 
-#include <omp.h>
+#include "engine_jobs.h"
 
-#include "support.h"
-
-#include "triax/engine.h"
-
-enum { N_IN = 6, WIDE = 8, INNER = 12, MIDDLE = 4, N_CLASSES = 3, B = 2, STEPS = 6 };
+enum { N_IN = 6, WIDE = 8, INNER = 12, MIDDLE = 4, N_CLASSES = 3, B = 2 };
 
 /* ---- layers ---- */
 
@@ -191,16 +187,6 @@ static void make_batch(float *x, int32_t *label, int64_t i)
     }
 }
 
-typedef struct job {
-    int n, tp, pp;
-    const char *flags;
-    int until; /* 0: STEPS */
-    const char *save, *load;
-    const tx_client_model *model; /* NULL: the one above */
-    int turned;                   /* 1: ranks have places of their own, in another order; 2: two have the same */
-    double loss[STEPS], norm[STEPS], scored;
-} job;
-
 typedef struct reader {
     tx_engine *e;
     int64_t first;
@@ -283,24 +269,6 @@ out:
     tx_engine_destroy(r.e);
     tx_config_free(cfg);
     return st;
-}
-
-static job run(job j)
-{
-    j.until = j.until ? j.until : STEPS;
-    tx_status st = tx_world_threads(j.n, rank_of, &j);
-    if (st) fail_msg("%d ranks, %d x %d, %s: %s", j.n, j.tp, j.pp, j.flags, tx_last_error());
-    return j;
-}
-
-/* From iteration `from` on. */
-static void same(const job *a, const job *b, int from, double bound)
-{
-    for (int i = from; i < STEPS; i++) {
-        ASSERT_NEAR(a->loss[i], b->loss[i], bound * b->loss[i], a->flags);
-        ASSERT_NEAR(a->norm[i], b->norm[i], 20 * bound * b->norm[i], a->flags);
-    }
-    ASSERT_NEAR(a->scored, b->scored, bound * b->scored, a->flags);
 }
 
 #endif

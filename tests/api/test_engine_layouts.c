@@ -3,9 +3,9 @@
  * each other's checkpoints, and end together. */
 #include "engine_test.h"
 
-#include <omp.h>
+#include "engine_jobs.h"
 
-enum { STEPS = 6, ROW = B * (S + 1) };
+enum { ROW = B * (S + 1) };
 
 /* Under a sanitizer a run takes ten times as long: then a few have to do. */
 #if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
@@ -13,15 +13,6 @@ enum { N_TYPES = 2, STAGES_APART = 3 };
 #else
 enum { N_TYPES = 3, STAGES_APART = 1 };
 #endif
-
-typedef struct job {
-    int n, tp, pp;
-    const char *flags, *load, *save;
-    int until;
-    double loss[STEPS], norm[STEPS], scored;
-    int64_t micro_steps;
-    int fails_at; /* iteration in which rank 1 has no data; 0: none */
-} job;
 
 /* ---- data: micro-batches are dealt out in turn ---- */
 
@@ -136,24 +127,6 @@ out:
     tx_engine_destroy(e);
     tx_config_free(cfg);
     return st;
-}
-
-static job run(job j)
-{
-    j.until = j.until ? j.until : STEPS;
-    tx_status st = tx_world_threads(j.n, rank_of, &j);
-    if (st) fail_msg("%d ranks, %d x %d, %s: %s", j.n, j.tp, j.pp, j.flags, tx_last_error());
-    return j;
-}
-
-/* From iteration `from` on. */
-static void same(const job *a, const job *b, int from, double bound)
-{
-    for (int i = from; i < STEPS; i++) {
-        ASSERT_NEAR(a->loss[i], b->loss[i], bound * b->loss[i], a->flags);
-        ASSERT_NEAR(a->norm[i], b->norm[i], 20 * bound * b->norm[i], a->flags);
-    }
-    ASSERT_NEAR(a->scored, b->scored, bound * b->scored, a->flags);
 }
 
 /* ---- tests ---- */
