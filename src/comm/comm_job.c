@@ -1,7 +1,11 @@
 /* comm_job.c - what the ranks of a host know of each other: who has ended the job and why, and what each was seen
  * doing. */
+#include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "comm/comm_state.h"
@@ -114,6 +118,49 @@ bool tx__lower_rank_waits(tx_world *w, double since)
         if (t && (double)t * 1e-6 < since) return true;
     }
     return false;
+}
+
+/* ---- sleep ---- */
+
+/* A sleeper says that it sleeps, then looks once more; a waker changes the board, then looks who sleeps. Of two
+ * sequentially consistent fences one is first, so that one of the two sees what the other has done. */
+static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
+{
+    return syscall(SYS_futex, word, op, value, timeout, NULL, 0);
+}
+
+static void wake(tx_comm *g, int member)
+{
+    tx_world *w = g->world;
+    _Atomic uint32_t *asleep = &w->job->rank[w->seats[tx_comm_world_rank(g, member)].local_rank].asleep;
+    if (atomic_load_explicit(asleep, memory_order_relaxed) && atomic_exchange(asleep, 0)) futex(asleep, FUTEX_WAKE, 1, NULL);
+}
+
+void tx__wake_member(tx_comm *g, int member)
+{
+    if (!g->world->job) return;
+    atomic_thread_fence(memory_order_seq_cst);
+    wake(g, member);
+}
+
+void tx__wake_members(tx_comm *g)
+{
+    if (!g->world->job) return;
+    atomic_thread_fence(memory_order_seq_cst);
+    for (int i = 0; i < g->size; i++)
+        if (i != g->rank) wake(g, i);
+}
+
+tx_status tx__sleep(tx_world *w, const tx_request *r)
+{
+    const struct timespec most = { .tv_nsec = 5000000 }; /* the end of the job wakes nobody */
+    _Atomic uint32_t *asleep = &w->job->rank[w->seats[w->rank].local_rank].asleep;
+    atomic_store(asleep, 1);
+    atomic_thread_fence(memory_order_seq_cst);
+    tx_status st = tx__progress(w);
+    if (!st && !r->finished) futex(asleep, FUTEX_WAIT, 1, &most);
+    atomic_store(asleep, 0);
+    return st;
 }
 
 /* ---- in words ---- */

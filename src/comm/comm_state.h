@@ -165,6 +165,7 @@ typedef struct tx__presence {
     _Atomic uint64_t group[4], note[8]; /* texts */
     _Atomic uint64_t waits_since;       /* microseconds of tx_clock(); 0: does not wait */
     _Atomic uint64_t waits_at;          /* the same: when it was last seen to wait, which a stopped rank is not */
+    _Atomic uint32_t asleep;            /* 1: it sleeps until somebody clears this and wakes it */
 } tx__presence;
 
 enum { TX__WHY = 1024 };
@@ -187,6 +188,7 @@ struct tx_world {
     tx__job *own_job; /* of a process: made here, used when it is its host's first */
     tx_comm *groups;  /* all that are open */
     double timeout;
+    bool crowded;     /* more ranks are on this host than processors */
     tx_ctx *profiled; /* whose profile waits are counted to; NULL: nobody's */
     double idle;      /* then: seconds in which the last wait had nothing to move */
     int64_t moves;    /* pieces that this rank has moved or summed */
@@ -212,6 +214,16 @@ void tx__presence_end(tx_world *w);
 
 /* Whether a rank of the world is on this host and waits for others itself, now. */
 bool tx__presence_waits(const tx_world *w, int rank);
+
+/* Wakes a member, or all other members, of a group on one host: to be called after every change of the board that they
+ * may be waiting for. Costs a look at a flag where nobody sleeps. */
+void tx__wake_member(tx_comm *g, int member);
+void tx__wake_members(tx_comm *g);
+
+/* Sleeps until a rank of this host changes something in one of this rank's groups, or for some milliseconds; returns at
+ * once when `tx__progress` in between finishes `r`. Only where all that the world waits for is changed by ranks of this
+ * host: neither another host nor a device wakes anybody. */
+tx_status tx__sleep(tx_world *w, const tx_request *r);
 
 /* TX_ERR_COMM with the message of the rank that has ended the job; TX_OK: nobody has. */
 tx_status tx__job_check(tx_world *w);
@@ -248,6 +260,7 @@ tx_status tx__group_new(tx_comm **out, tx_world *w, int size, int rank, const ch
 
 /* A world with seats to be filled in and a group of all that has no kind yet. */
 tx_status tx__world_new(tx_world **out, int rank, int size);
+void tx__find_crowded(tx_world *w); /* when its seats are known */
 void tx__groups_close(tx_world *w);
 void tx__world_free(tx_world *w);
 

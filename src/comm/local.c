@@ -142,6 +142,7 @@ static void publish(tx_comm *g)
         if (hi > 0) {
             r->published = hi;
             atomic_store_explicit(&mine->published, r->first + hi, memory_order_release);
+            tx__wake_members(g);
         }
         if (r->published < r->n_chunks) return;
     }
@@ -245,6 +246,7 @@ static tx_status work(tx_comm *g)
         g->world->moves++;
         r->worked = hi;
         atomic_store_explicit(&mine->done, r->first + hi, memory_order_release);
+        tx__wake_members(g);
         if (hi == r->n_chunks) g->to_work = r->next;
     }
     return TX_OK;

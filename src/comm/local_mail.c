@@ -53,7 +53,7 @@ static void collect(tx_comm *g)
         if (r->slot < 0) continue;
         tx__letter *letter = &tx__board_box(l->board, g->rank, r->peer)->letter[r->slot];
         if (atomic_load_explicit(&letter->state, memory_order_acquire) != TX__TAKEN) continue;
-        atomic_store_explicit(&letter->state, TX__FREE, memory_order_relaxed);
+        atomic_store_explicit(&letter->state, TX__FREE, memory_order_relaxed); /* only the sender waits for that */
         for (tx__bounce *b = l->bounces; b; b = b->next)
             if (b->user == r) b->user = NULL;
         tx__remove(&g->sends, r);
@@ -85,6 +85,7 @@ static tx_status post(tx_comm *g, tx_request *r)
     r->slot = i;
     atomic_store_explicit(&letter->state, TX__POSTED, memory_order_release);
     atomic_fetch_add_explicit(&box->posted, 1, memory_order_release);
+    tx__wake_member(g, r->peer);
     if (!letter_waits(bytes)) {
         tx__remove(&g->sends, r);
         r->finished = true;
@@ -118,6 +119,7 @@ static tx_status take(tx_comm *g, tx_request *r)
     g->world->moves++;
     atomic_fetch_add_explicit(&box->taken, 1, memory_order_relaxed);
     atomic_store_explicit(&oldest->state, letter_waits(bytes) ? TX__TAKEN : TX__FREE, memory_order_release);
+    tx__wake_member(g, r->peer);
     tx__remove(&g->receives, r);
     r->finished = true;
     return TX_OK;

@@ -11,16 +11,33 @@
 #include "comm/comm_state.h"
 
 /* Turns of the loop: at first without giving up the core, because what is waited for usually comes within a
- * microsecond; then the core is offered to others each time, as ranks may be more than cores; at last it sleeps. */
-enum { SPINS = 200, YIELDS = 5000, NAP_NS = 50000 };
+ * microsecond; then the core is offered to others each time; at last it sleeps. Where ranks are more than processors it
+ * sleeps soon: those who wait would only hand the processors round among themselves. */
+enum { SPINS = 200, YIELDS = 5000, CROWDED_SPINS = 20, CROWDED_YIELDS = 4, NAP_NS = 50000 };
 
-static void pause_for(int64_t turn)
+/* Whether all that is under way is changed by ranks of this host, who wake those they change something for. Another
+ * host's messages and a device's copies are only found by looking. */
+static bool will_be_woken(const tx_world *w)
 {
-    if (turn < SPINS) return;
-    if (turn < SPINS + YIELDS)
+    if (!w->job || w->on_device || w->team_side) return false;
+    for (const tx_comm *g = w->groups; g; g = g->next) {
+        bool busy = g->coming.head || g->collectives.head || g->sends.head || g->receives.head;
+        if (busy && g->kind != &tx__local_kind) return false;
+    }
+    return true;
+}
+
+static tx_status pause_for(int64_t turn, tx_world *w, const tx_request *r)
+{
+    int64_t spins = w->crowded ? CROWDED_SPINS : SPINS;
+    if (turn < spins) return TX_OK;
+    if (turn < spins + (w->crowded ? CROWDED_YIELDS : YIELDS))
         sched_yield();
+    else if (will_be_woken(w))
+        return tx__sleep(w, r);
     else
         nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
+    return TX_OK;
 }
 
 /* Whether it moves what the host cannot read. */
@@ -216,7 +233,7 @@ static tx_status loop(tx_world *w, tx_request *r)
         if (r->finished) break;
         TX_TRY(tx__job_check(w));
         if (turn > SPINS && time_is_up(w, &s) && !others_know(w, r, &s)) return late(w, r);
-        pause_for(turn);
+        TX_TRY(pause_for(turn, w, r));
     }
     return TX_OK;
 }

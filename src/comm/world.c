@@ -42,6 +42,11 @@ void tx__world_free(tx_world *w)
     tx_free(w);
 }
 
+void tx__find_crowded(tx_world *w)
+{
+    w->crowded = w->seats[w->rank].n_local > sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 /* Threads, or one alone. */
 static void sit_here(tx_world *w)
 {
@@ -51,6 +56,7 @@ static void sit_here(tx_world *w)
         w->seats[i] = (tx_seat){ .local_rank = i, .n_local = w->size };
         memcpy(w->seats[i].host_name, name, sizeof name);
     }
+    tx__find_crowded(w);
 }
 
 tx_status tx_world_self(tx_world **out)

@@ -134,6 +134,7 @@ static tx_status open_world(tx_world **out, const tx__transport *net, bool share
     for (int i = 0; i < w->size; i++) w->seats[i] = (tx_seat){ .host = i, .n_local = 1 };
     w->job = w->own_job;
     TX_GOTO(meet_others(w, &me));
+    tx__find_crowded(w);
     tx_shared_enable(w->seats[w->rank].n_local > 1);
     TX_GOTO(open_group(w));
     *out = w;
