@@ -1,27 +1,33 @@
 #!/bin/bash
-# test.sh - installs what the tests need, builds, runs every test.
-#   ./test.sh              the release build
-#   ./test.sh asan         another preset of CMakePresets.json; without the pages and examples of docs, whose commands are the
-#                          other tests' too, cuDNN's plans, whose program has no sanitizer, and processes with GPUs: threads
-#                          with GPUs and processes without are there
-#   ./test.sh clang        another: of its tests those in which numbers or a room's functions are checked. Its warnings are
-#                          of everything; what ranks, jobs and commands do, gcc's two builds run, and a compiler's fault
-#                          would show in the functions below
-#   ./test.sh tsan         another: of its tests those in which ranks are threads, which alone are built
+# test.sh - installs what the tests need, builds, and runs them.
+#   ./test.sh              the default set of the release build; it says which tests it leaves out
+#   ./test.sh all          all tests of the release build, with whole samples
+#   ./test.sh asan         the default set by clang, under AddressSanitizer and UndefinedBehaviorSanitizer
+#   ./test.sh tsan         of the default set the tests in which ranks are threads, under ThreadSanitizer
+# Samples of combinations are drawn anew each day: by the day of the last commit, or by TX_TEST_SEED.
 set -euo pipefail
 cd "$(dirname "$0")"
 . tools/packages.sh
-preset=${1:-release}
-extra=""
-only=""
-[ "$preset" = clang ] && extra="clang libomp-dev"
-[ "$preset" = asan ] && only="-E cli_test_howto|cli_test_bert_example|cudnn_sdpa_plans|cli_test_gpu_ranks"
-[ "$preset" = clang ] && only="-L unit|op|golden -LE parallel|fault"
-[ "$preset" = tsan ] && only="-L threads"
-need_packages $BUILD_PACKAGES g++ libcmocka-dev xz-utils curl $extra
+set=${1:-default}
+preset=$set extended=OFF packages="" select=()
+case $set in
+default) preset=release ;;
+all) preset=release extended=ON ;;
+asan) packages=$CLANG_PACKAGES ;;
+tsan) select=(-L threads) ;;
+*) sed -n '2,8p' "$0"; exit 2 ;;
+esac
+need_packages $BUILD_PACKAGES $TEST_PACKAGES $packages
+export TX_TEST_SEED=${TX_TEST_SEED:-$(git log -1 --format=%cd --date=format:%Y%m%d 2>/dev/null || echo 0)}
 
-run cmake --preset "$preset" -DTX_TESTS=ON -DCMAKE_RULE_MESSAGES=OFF ${CI:+-DTX_WERROR=ON} >/dev/null
+run cmake --preset "$preset" -DTX_TESTS=ON -DTX_EXTENDED=$extended -DCMAKE_RULE_MESSAGES=OFF ${CI:+-DTX_WERROR=ON} >/dev/null
 targets=all
-[ "$preset" = tsan ] && targets=$(ctest --preset tsan -N $only | sed -n 's/^ *Test *#[0-9]*: //p')
+[ "$set" = tsan ] && targets=$(ctest --preset tsan -N "${select[@]}" | sed -n 's/^ *Test *#[0-9]*: //p')
 run cmake --build --preset "$preset" -j "$(nproc)" --target $targets -- --no-print-directory
-run ctest --preset "$preset" -j "$(nproc)" $only
+# one more at a time than there are processors: some wait for others
+run ctest --preset "$preset" -j "$(($(nproc) + 1))" "${select[@]}"
+echo "samples were drawn with TX_TEST_SEED=$TX_TEST_SEED"
+if [ "$set" = default ]; then
+    printf '\nLeft to ./test.sh all, besides larger samples:\n'
+    grep -lE 'labels:.* extended' tests/*/test_*.{c,sh} | sed 's,^,    ,'
+fi

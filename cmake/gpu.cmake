@@ -21,7 +21,8 @@ set(gpu_sanitize -O1 -fsanitize=address,alignment,bounds,shift,signed-integer-ov
 function(tx_emulated_options target warp)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_compile_definitions(${target} PRIVATE _GNU_SOURCE TX_GPU_EMULATED=${warp} TX_VERSION="${PROJECT_VERSION}"
-                             TX_GPU_KIND="emulated" TX_GPU_VISIBLE="TX_GPU_EMULATED_COUNT")
+                             TX_GPU_KIND="emulated" TX_GPU_VISIBLE="TX_GPU_EMULATED_COUNT"
+                             $<$<AND:$<BOOL:${TX_SANITIZE}>,$<CXX_COMPILER_ID:Clang>>:__SANITIZE_ADDRESS__=1>)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unknown-pragmas -O2 -g1 -ffp-contract=off
                          -ffunction-sections $<$<BOOL:${TX_WERROR}>:-Werror> "$<$<BOOL:${TX_SANITIZE}>:${gpu_sanitize}>")
   target_link_options(${target} PRIVATE -Wl,--gc-sections $<$<BOOL:${TX_SANITIZE}>:-fsanitize=address,undefined>
@@ -208,11 +209,11 @@ endif()
 if("hip" IN_LIST gpu_kinds)
   tx_add_hip()
 endif()
-# What is emulated is compiled by g++ whatever compiles the rest: once is enough. Sanitizers look at one width of a warp,
-# because tests take four times as long there; most of the code is the same at both, and a release build runs both.
-if(TX_TESTS AND NOT TX_TSAN AND NOT TX_FUZZ AND CMAKE_CXX_COMPILER AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
+# Sanitizers look at one width of a warp, because tests take four times as long there; most of the code is the same at
+# both, and a release build with all tests runs both.
+if(TX_TESTS AND NOT TX_TSAN AND CMAKE_CXX_COMPILER)
   tx_add_emulated(triax_emulated32 32)
-  if(NOT TX_SANITIZE)
+  if(TX_EXTENDED AND NOT TX_SANITIZE)
     tx_add_emulated(triax_emulated64 64)
   endif()
   # With what calls a library for products, and something that stands in for the library.
@@ -220,7 +221,8 @@ if(TX_TESTS AND NOT TX_TSAN AND NOT TX_FUZZ AND CMAKE_CXX_COMPILER AND CMAKE_C_C
   add_library(blaslt_stand_in MODULE ${PROJECT_SOURCE_DIR}/tests/backend/blaslt_stand_in.c)
   target_include_directories(blaslt_stand_in PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_compile_definitions(blaslt_stand_in PRIVATE _GNU_SOURCE)
-  target_compile_options(blaslt_stand_in PRIVATE -Wall -Wextra -g $<$<BOOL:${TX_WERROR}>:-Werror>)
+  target_compile_options(blaslt_stand_in PRIVATE -Wall -Wextra -g $<$<BOOL:${TX_WERROR}>:-Werror>
+                         $<$<C_COMPILER_ID:Clang>:-mf16c>)
   target_link_libraries(blaslt_stand_in PRIVATE ${CMAKE_DL_LIBS})
   # What the emulator itself has to find.
   add_executable(emulator_faults tests/backend/emulator_faults.cc src/backend/gpu/emulate.cc)

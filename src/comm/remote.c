@@ -205,7 +205,7 @@ static tx_status spread(tx_comm *g, lane *l)
         int to = (g->rank + k) % g->size, from = (g->rank + g->size - k) % g->size;
         span theirs = piece(r, l->chunk, from);
         if (r->how != TX__BROADCAST || from == r->peer)
-            TX_TRY(receive(g, l, from, whole + (size_t)theirs.lo * size_of(r), theirs.n));
+            TX_TRY(receive(g, l, from, theirs.n ? whole + (size_t)theirs.lo * size_of(r) : whole, theirs.n));
         if (r->how != TX__BROADCAST || g->rank == r->peer) TX_TRY(send(g, l, to, whole, mine));
     }
     return TX_OK;

@@ -117,7 +117,7 @@ static tx_status tell_logits(tx_decoder *d, tx_tensor rows, int64_t n, int64_t w
     for (int64_t done = 0, lot; done < wanted; done += lot) {
         lot = min(wanted - done, FEW);
         tx_tensor y = is_last(d) ? tx_slice_rows(rows, n - wanted + done, lot) : rows;
-        float *logits = !to ? NULL : to->each ? to->logits : to->logits + done * d->model->vocab_padded;
+        float *logits = !to ? NULL : to->each || !to->logits ? to->logits : to->logits + done * d->model->vocab_padded;
         TX_TRY(make_logits(d, y, lot, logits));
         if (!to || !to->each || to->st) continue;
         to->st = to->each(to->user, to->first + done, lot, logits, d->model->vocab_padded);

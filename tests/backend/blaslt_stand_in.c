@@ -189,6 +189,12 @@ API int cublasLtMatmulAlgoGetHeuristic(void *handle, void *d, void *a, void *b, 
     return *n ? 0 : UNSUPPORTED;
 }
 
+#ifdef __clang__ /* which has _Float16 with AVX-512's FP16 alone */
+typedef __fp16 f16;
+#else
+typedef _Float16 f16;
+#endif
+
 static float get(const void *x, int type, int64_t i)
 {
     uint32_t bits;
@@ -200,7 +206,7 @@ static float get(const void *x, int type, int64_t i)
         memcpy(&f, &bits, 4);
         return f;
     }
-    _Float16 h;
+    f16 h;
     memcpy(&h, &half, 2);
     return (float)h;
 }
@@ -214,7 +220,7 @@ static void put(void *x, int type, int64_t i, float v)
         memcpy(&bits, &v, 4);
         ((uint16_t *)x)[i] = isnan(v) ? 0x7fc0 : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
     } else {
-        ((_Float16 *)x)[i] = (_Float16)v;
+        ((f16 *)x)[i] = (f16)v;
     }
 }
 

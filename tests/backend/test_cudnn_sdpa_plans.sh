@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: op
+# labels: extended op
 # test_cudnn_sdpa_plans.sh - cuDNN's plans for all attention that backend gpu leaves to it, made without a device.
 set -uo pipefail
 cd "$(dirname "$0")"

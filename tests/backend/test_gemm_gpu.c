@@ -1,3 +1,4 @@
+/* labels: extended op */
 /* test_gemm_gpu.c - how backend gpu calls cuBLASLt for products: against ref, with a library of loops in its place
  * (blaslt_stand_in.c), on the emulated GPU; that a shape is looked at once; and that a run goes on with the algorithms
  * of another. */

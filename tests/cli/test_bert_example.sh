@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: cli
+# labels: extended cli
 # examples/pretrain_bert.sh in short: with little text, in which a word's neighbours tell of it, the loss falls below the
 # entropy of the words; after a few iterations it is not, and the script fails.
 . "$(dirname "$0")/lib.sh"

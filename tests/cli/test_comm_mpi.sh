@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: parallel fault
+# labels: extended parallel fault
 # Groups of ranks as processes: through shared memory, and as if each rank had a host of its own; how a job ends.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/mpi.sh"

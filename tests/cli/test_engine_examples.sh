@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: cli
+# labels: extended cli
 # examples/engine, built outside the tree against an installation: the engine comes to the plain loop's losses on 1, 2 and
 # 4 ranks with every ZeRO stage and precision; a run that is killed and resumed comes to the same bits.
 . "$(dirname "$0")/lib.sh"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: cli parallel
+# labels: extended cli parallel
 # triax evaluate and --eval-tasks on several ranks: the figures are those of one, and a run stays as it is.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/mpi.sh"

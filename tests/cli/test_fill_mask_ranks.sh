@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: cli parallel
+# labels: extended cli parallel
 # triax fill-mask and triax evaluate of a BERT on several processes: the answers and figures are those of one.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/mpi.sh"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: cli parallel
+# labels: extended cli parallel
 # Several ranks on GPUs, which where there are none are emulated: tensor, pipeline and data parallelism and ZeRO come to
 # what one rank does on one GPU; what they say of where they compute.
 . "$(dirname "$0")/lib.sh"

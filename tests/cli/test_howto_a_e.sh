@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: cli
+# labels: extended cli
 # The commands of the pages in docs/howto from a to e.
 . "$(dirname "$0")/howto.sh"
 try_pages "$pages"/[a-e]*.md

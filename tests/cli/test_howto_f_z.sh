@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: cli
+# labels: extended cli
 # The commands of the pages in docs/howto from f to z, and what they say of ids.
 . "$(dirname "$0")/howto.sh"
 try_pages "$pages"/[f-z]*.md

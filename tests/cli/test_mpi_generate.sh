@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: cli parallel
+# labels: extended cli parallel
 # triax generate on the ranks of one model: the tokens of one process, told once; prompts come to the first rank alone.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/mpi.sh"

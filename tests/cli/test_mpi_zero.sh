@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: cli parallel resume
+# labels: extended cli parallel resume
 # ZeRO's stages with ranks as processes, as a user starts them: every number of the log is stage 0's, and a checkpoint
 # goes on at another stage.
 . "$(dirname "$0")/lib.sh"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: cli fault
+# labels: extended cli fault
 # A run whose states exceed the memory that its process may have trains with them on a disk, and not without; a checkpoint
 # of the one goes on as the other; folders that will not do.
 . "$(dirname "$0")/lib.sh"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: cli parallel
+# labels: extended cli parallel
 # --profile N with several ranks: their calls are lines of the tables, what they moved is what the formulas say, there is
 # one trace, and training is the same to the bit; examples/pretrain_gpt_tp2_pp2.sh, made small by flags behind it.
 . "$(dirname "$0")/lib.sh"

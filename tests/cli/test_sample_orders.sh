@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: cli golden resume
+# labels: extended cli golden resume
 # The order of samples by flags: Megatron's index files, exact epochs, weighted splits, and keyed order with a blend that
 # changes in mid-run.
 . "$(dirname "$0")/lib.sh"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: parallel fault
+# labels: extended parallel fault
 # triax deepspeed: this host, hostfiles with filters, hosts that do not answer; nsenter stands for ssh.
 . "$(dirname "$0")/lib.sh"
 

@@ -425,7 +425,8 @@ static int run_pairs(int first, int end, int step)
 static void any_layout_goes_on_in_any_other(void **state)
 {
     (void)state;
-    if (run_pairs(0, as_many(N_SAMPLE, 2), 1)) fail_msg("see the table");
+    int n = as_many(N_SAMPLE, 2), first = (int)(sample_seed() % (N_PAIRS / N_SAMPLE)) * N_SAMPLE;
+    if (run_pairs(first, first + n, 1)) fail_msg("see the table");
 }
 
 static int run_one(int number)

@@ -1,4 +1,4 @@
-/* labels: parallel. Ranks with a GPU each, whose groups go from GPU to GPU, and ranks that share one, train the model
+/* labels: extended parallel. Ranks with a GPU each, whose groups go from GPU to GPU, and ranks that share one, train the model
  * that one rank trains on one GPU: GPUs are emulated, and ranks are threads. With TX_TEST_GPU_MODULE on real ones. */
 #include "support.h"
 

@@ -114,7 +114,7 @@ static void every_stage_is_stage_0(void **state)
 {
     (void)state;
     static pairs p;
-    const tx_rng rng = { .seed = 11 };
+    const tx_rng rng = { .seed = 11 + sample_seed() };
     uint64_t drawn = 0;
     double most = 0;
     int n = 0, failed = 0;
@@ -124,8 +124,9 @@ static void every_stage_is_stage_0(void **state)
         layout_case c = next_of_sample(&p, &rng, &drawn);
         failed += !passes(&c, &most);
     }
-    print_message("%d combinations with %d of %d pairs of choices; summed in another order: loss off by at most %.1e\n",
-                  n, all - p.left, all, most);
+    print_message("seed %llu: %d combinations with %d of %d pairs of choices; summed in another order: loss off by at most "
+                  "%.1e\n",
+                  (unsigned long long)sample_seed(), n, all - p.left, all, most);
     forget_results();
     if (failed) fail_msg("%d of %d combinations are not as stage 0", failed, n);
 }
