@@ -1,7 +1,7 @@
 /* all_reduce.c - all-reduce of floats between ranks of one host: triax's, in place in shared memory, next to
  * MPI_Allreduce of the MPI that started the ranks, in one run, in turns; median milliseconds and the ratio.
  *
- *      mpirun -n 2 all_reduce [REPETITIONS]
+ *      mpirun -n 2 all_reduce [REPETITIONS, 21] [MIB of the largest sum, 64]
  *
  * MPI's buffer is ordinary memory. The slowest rank's time counts. */
 #include <stdio.h>
@@ -78,8 +78,12 @@ int main(int argc, char **argv)
 {
     static bench b;
     int repetitions = argc > 1 ? atoi(argv[1]) : 21;
+    const int64_t most = (argc > 2 ? atoll(argv[2]) : 64) << 18;
     tx_world *w;
-    if (repetitions < 1 || repetitions > MAX_REPETITIONS) return 2;
+    if (repetitions < 1 || repetitions > MAX_REPETITIONS || most < 1) {
+        fprintf(stderr, "usage: mpirun -n 2 all_reduce [REPETITIONS, up to %d] [MIB]\n", MAX_REPETITIONS);
+        return 2;
+    }
     check(tx_world_open(&w, true));
     if (tx_world_size(w) < 2) {
         fprintf(stderr, "all_reduce: start it as several ranks: mpirun -n 2 all_reduce\n");
@@ -87,12 +91,11 @@ int main(int argc, char **argv)
     }
     check(tx__plugin_open(&b.mpi));
     b.g = tx_world_comm(w);
-    const int64_t most = (int64_t)16 << 20;
     check(tx_shared_alloc(&b.shared, (size_t)most * 4, "a benchmark"));
     check(tx_alloc(&b.private, (size_t)most, 4, "a benchmark"));
     if (!tx_world_rank(w)) printf("%d ranks, %s\n", tx_world_size(w), b.mpi->name);
     static const int64_t sizes[] = { 1, 1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22, 1 << 24 };
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) measure(&b, sizes[i], repetitions);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && sizes[i] <= most; i++) measure(&b, sizes[i], repetitions);
     tx_world_close(w);
     return 0;
 }

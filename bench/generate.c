@@ -1,10 +1,10 @@
-/* generate.c - how fast a decoder goes on with text, for GPT-2 124M's shapes with random weights:
+/* generate.c - how fast a decoder goes on with text, of GPT-2 124M's shapes with random weights:
  *
  *      one stream    a token at a time, beside how fast the machine reads memory: every token reads all weights once
  *      16 streams    one token of each at a time
  *      prefill       a prompt of 512 tokens, beside the training's forward over as many (which makes all logits)
  *
- *      generate [threads] [rounds]
+ *      generate [THREADS] [ROUNDS, 5] [LAYERSxHIDDENxHEADSxVOCABULARY, 12x768x12x50257]
  *
  *  Of each the fastest run and the median of all rounds, which take turns. `make bench` in the build folder builds it.
  */
@@ -17,7 +17,12 @@
 #include "base/clock.h"
 #include "infer/decoder.h"
 
-enum { VOCAB = 50257, STREAMS = 16, PAST = 128, PROMPT = 512, STEPS = 12, MAX_RUNS = 4096 };
+enum { STREAMS = 16, PAST = 128, PROMPT = 512, STEPS = 12, MAX_RUNS = 4096 };
+
+/* Of the model. */
+static struct {
+    int layers, hidden, heads, vocab;
+} size = { 12, 768, 12, 50257 };
 
 static void check(tx_status st)
 {
@@ -66,12 +71,12 @@ static void make_model(rig *r, const char *dtype)
     char flags[1024];
     float *x;
     snprintf(flags, sizeof flags,
-             "--num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024 "
+             "--num-layers %d --hidden-size %d --num-attention-heads %d --seq-length 1024 "
              "--max-position-embeddings 1024 --micro-batch-size 1 --train-iters 1 --lr 1 --hidden-dropout 0 "
              "--attention-dropout 0 --data-path none --tokenizer-type NullTokenizer --vocab-size %d %s",
-             VOCAB - 1, dtype);
+             size.layers, size.hidden, size.heads, size.vocab - 1, dtype);
     check(tx_config_parse_string(&r->cfg, "pretrain-gpt", flags));
-    check(tx_model_type_find("GPT")->create(&r->model, r->cfg, VOCAB, NULL));
+    check(tx_model_type_find("GPT")->create(&r->model, r->cfg, size.vocab, NULL));
     const tx_model *m = r->model;
     check(tx_alloc(&x, (size_t)m->params.numel, sizeof *x, "weights"));
     const tx_rng rng = { .seed = 1 };
@@ -93,7 +98,7 @@ static void open_rig(rig *r, const char *dtype, int threads)
     check(tx_decoder_create(&r->d, r->model, NULL, &opts));
     check(tx_ctx_init(&r->fwd, "cpu", threads));
     for (int i = 0; i < PROMPT; i++) {
-        r->token[i] = i * 97 % VOCAB;
+        r->token[i] = i * 97 % size.vocab;
         r->position[i] = i;
     }
     r->batch = (tx_batch){ .token = tx_tensor2(r->token, TX_I32, PROMPT, 1),
@@ -188,6 +193,11 @@ int main(int argc, char **argv)
     static rig rigs[2];
     static const char *const dtype[] = { "", "--bf16" }, *const name[] = { "fp32", "bf16" };
     int threads = argc > 1 ? atoi(argv[1]) : 0, rounds = argc > 2 ? atoi(argv[2]) : 5;
+    if (rounds < 1 ||
+        (argc > 3 && sscanf(argv[3], "%dx%dx%dx%d", &size.layers, &size.hidden, &size.heads, &size.vocab) != 4)) {
+        fprintf(stderr, "usage: generate [THREADS] [ROUNDS] [LAYERSxHIDDENxHEADSxVOCABULARY]\n");
+        return 2;
+    }
     for (int i = 0; i < 2; i++) open_rig(&rigs[i], dtype[i], threads);
     printf("%s, %d threads\n", rigs[0].fwd.backend->describe(), rigs[0].fwd.n_threads);
     for (int k = 0; k < rounds; k++)

@@ -1,26 +1,29 @@
 #!/bin/bash
 # ranks.sh - what ranks cost on one machine: one rank with two threads, two data-parallel and two tensor-parallel ranks with
 # one thread each, the same global batch, in turns; medians of the iterations' times and their ratios.
-#   bench/ranks.sh TRIAX [124M|10M] [TURNS, 3] [FLAGS of pretrain-gpt ...]
-# 124M: 4096 tokens an iteration, 10M: 16384. The first iteration of each turn is left out.
+#   bench/ranks.sh TRIAX [124M|10M|LAYERSxHIDDENxHEADSxVOCABULARYxSEQUENCExBATCH] [TURNS, 3] [FLAGS of pretrain-gpt ...]
+# 124M: 4 x 1024 tokens an iteration, 10M: 64 x 256; BATCH is that of all ranks together. The first iteration of each turn is left out.
 set -euo pipefail
 triax=$(realpath "$1") size=${2:-124M} turns=${3:-3}
 shift $(($# < 3 ? $# : 3))
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_hwloc_base_binding_policy=none
 case $size in
-124M) model="--num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024 --max-position-embeddings 1024
-          --vocab-size 50257 --micro-batch-size 2 --global-batch-size 4" iterations=4 ;;
-10M) model="--num-layers 6 --hidden-size 320 --num-attention-heads 10 --seq-length 256 --max-position-embeddings 256
-         --vocab-size 8192 --micro-batch-size 32 --global-batch-size 64" iterations=5 ;;
-*) echo "124M or 10M, not $size" >&2; exit 2 ;;
+124M) shape=12x768x12x50257x1024x4 iterations=4 ;;
+10M) shape=6x320x10x8192x256x64 iterations=5 ;;
+*x*x*x*x*x*) shape=$size iterations=4 ;;
+*) echo "124M, 10M or LAYERSxHIDDENxHEADSxVOCABULARYxSEQUENCExBATCH, not $size" >&2; exit 2 ;;
 esac
-run="pretrain-gpt $model --tokenizer-type NullTokenizer --data-path ids_text_document --split 100,0,0
+IFS=x read -r layers hidden heads vocab seq batch <<<"$shape"
+run="pretrain-gpt --num-layers $layers --hidden-size $hidden --num-attention-heads $heads --seq-length $seq
+    --max-position-embeddings $seq --vocab-size $vocab --micro-batch-size $((batch / 2)) --global-batch-size $batch --tokenizer-type NullTokenizer --data-path ids_text_document --split 100,0,0
     --train-iters $iterations --eval-iters 0 --lr 1e-4 --log-interval 1"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-awk 'BEGIN { srand(1); for (d = 0; d < 100; d++) { printf "{\"text\": \"1"; for (i = 0; i < 2000; i++) printf " %d", rand() * 8000; print "\"}" } }' >ids.jsonl
-"$triax" preprocess-data --input ids.jsonl --output-prefix ids --tokenizer-type NullTokenizer --vocab-size 8192 >/dev/null 2>&1
+awk -v v=$((vocab < 8000 ? vocab : 8000)) 'BEGIN { srand(1)
+    for (d = 0; d < 100; d++) { printf "{\"text\": \"1"; for (i = 0; i < 2000; i++) printf " %d", rand() * v; print "\"}" } }' >ids.jsonl
+"$triax" preprocess-data --input ids.jsonl --output-prefix ids --tokenizer-type NullTokenizer --vocab-size "$vocab" >log 2>&1 ||
+    { cat log >&2; exit 1; }
 # turn NAME COMMAND...: the times of a run's iterations but the first
 turn() {
     "${@:2}" >log 2>&1 || { cat log >&2; exit 1; }

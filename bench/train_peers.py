@@ -1,10 +1,11 @@
 """Training steps of triax, PyTorch (eager and compiled) and llm.c, in turn, as ratios of medians.
 
 Every program stays in memory and runs a few steps when it is its turn: A B C A B C ... A turn during which other processes took
-more than 2 % of the processors is thrown away and repeated. PyTorch is the better of eager and torch.compile, with its fused
+more than 2 % of the processors (--others 0.02) is thrown away and repeated. PyTorch is the better of eager and torch.compile, with its fused
 attention and AdamW; --dtype bf16 is autocast there. --llmc FILE is llm.c's train_gpt2.c, which is compiled here with
 -O3 -march=native -fopenmp and takes part in fp32 without dropout.
-Usage: train_peers.py BENCH_TRAIN [--threads 2] [--rounds 5] [--seconds 4] [--no-compile] [--llmc FILE] [--dtype fp32|bf16] [--dropout P] [--bert] [CASE ...]
+Usage: train_peers.py BENCH_TRAIN [--threads 2] [--rounds 5] [--seconds 4] [--no-compile] [--llmc FILE] [--dtype fp32|bf16] [--dropout P] [--bert] [--others SHARE]
+                      [CASE ...]
 A CASE is LAYERSxHIDDENxHEADSxVOCABULARYxSEQUENCExBATCH; without one: GPT-2 124M at 4x64, 4x256, 1x1024, 4x1024, and a 10M
 model at batches of 12 and 64. --bert trains a BERT instead, next to transformers' BertForPreTraining, which computes logits of
 all tokens; without a CASE it has 110M (base) at 8x128 and 2x512, and 11M at 32x128.
@@ -186,7 +187,7 @@ def measure(case, a):
     while min(len(p.times) for p in programs) < a.rounds and thrown < 10 * a.rounds:
         for p in programs:
             ms, others = p.turn()
-            if others > 0.02:
+            if others > a.others:
                 thrown += 1
             else:
                 p.times.append(ms)
@@ -217,6 +218,7 @@ def main():
     parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--dropout", type=float, default=0)
     parser.add_argument("--bert", action="store_true")
+    parser.add_argument("--others", type=float, default=0.02)
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     parser.add_argument("--llmc")
     a = parser.parse_intermixed_args()
