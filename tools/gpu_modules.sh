@@ -2,7 +2,7 @@
 # gpu_modules.sh - compiles and links all device code for NVIDIA's and AMD's GPUs, and checks that the modules load and, on a
 # machine without a driver, say what is missing. A vendor whose compiler is not here is left out aloud.
 #   tools/gpu_modules.sh            in build/gpu
-#   tools/gpu_modules.sh FOLDER
+#   tools/gpu_modules.sh FOLDER     a build that is there gets them as well
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/packages.sh
@@ -30,9 +30,10 @@ archs=()
 if [ "${CI:-}" ]; then # one of those that share their code: sm_80 has what sm_90 has, gfx942 what gfx90a has
     archs=(-DTX_CUDA_ARCHS=90 "-DTX_HIP_ARCHS=gfx90a;gfx1100")
 fi
-need_packages $BUILD_PACKAGES g++ libcmocka-dev
-run cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DTX_GPU="${kinds#;}" -DTX_ROOMS="base;config;backend" \
-    -DCMAKE_RULE_MESSAGES=OFF ${CI:+-DTX_WERROR=ON} "${archs[@]}" >/dev/null
+need_packages $BUILD_PACKAGES $TEST_PACKAGES
+new=() # a new folder gets no more than is needed
+[ -e "$build/CMakeCache.txt" ] || new=(-DCMAKE_BUILD_TYPE=Release "-DTX_ROOMS=base;config;backend")
+run cmake -S . -B "$build" "${new[@]}" -DTX_GPU="${kinds#;}" -DCMAKE_RULE_MESSAGES=OFF ${CI:+-DTX_WERROR=ON} "${archs[@]}" >/dev/null
 targets=(test_gpu_module)
 [[ $kinds == *cuda* ]] && targets+=(triax_cuda)
 [[ $kinds == *hip* ]] && targets+=(triax_hip)

@@ -21,8 +21,8 @@ chmod 755 "$root"
 finish() { umount -l "$root"/{proc,dev,sys} 2>/dev/null || true; [ "${FRESH_ROOT:-}" ] || rm -rf --one-file-system "$root"; }
 trap finish EXIT
 if [ ! -x "$root/usr/bin/git" ]; then
-    mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | grep -E '^(URIs:|deb )' | grep -oE '[a-z+]+://[^ ]+' |
-        grep -v security | head -1)
+    mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
+        sed -nE '/security/d; s,^(URIs:|deb ).*[ ]([a-z+]+://[^ ]+).*,\2,p' | sed -n 1p) || true
     [ "$mirror" ] || skip "no package source in /etc/apt"
     debootstrap --variant=minbase --include=ca-certificates,git,sudo bookworm "$root" "$mirror" >"$root.log" 2>&1 ||
         { tail -3 "$root.log"; skip "debootstrap has failed"; }
@@ -46,5 +46,5 @@ chroot "$root" chown -R newcomer /home/newcomer/triax
 [ $# -gt 0 ] || set -- './quickstart.sh && ./test.sh'
 settings=$(env | grep -iE '^((https?|no)_proxy|MINUTES|CI|TX_[A-Z_]*)=' || true)
 start=$SECONDS
-env -i TERM="${TERM:-dumb}" LANG=C.UTF-8 $settings chroot "$root" su newcomer --whitelist-environment="$(cut -d= -f1 <<<"$settings" | paste -sd,)" -l -c "cd triax && $*"
+env -i PATH="$PATH" TERM="${TERM:-dumb}" LANG=C.UTF-8 $settings chroot "$root" su newcomer --whitelist-environment="$(cut -d= -f1 <<<"$settings" | paste -sd,)" -l -c "cd triax && $*"
 echo "On a fresh Debian 12, as a user with sudo: $* ($((SECONDS - start)) s)"

@@ -6,33 +6,36 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . tools/packages.sh
-need_packages $BUILD_PACKAGES clang libclang-rt-14-dev libomp-dev
+need_packages $BUILD_PACKAGES $TEST_PACKAGES $CLANG_PACKAGES
 seconds=${1:-5}
 shift $(($# ? 1 : 0))
-
-run cmake --preset fuzz -DCMAKE_RULE_MESSAGES=OFF ${CI:+-DTX_WERROR=ON} >/dev/null
-run cmake --build --preset fuzz -j "$(nproc)" -- --no-print-directory
 
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || for source in tests/fuzz/fuzz_*.c; do
     name=${source##*/fuzz_}
     targets+=("${name%.c}")
 done
+run cmake --preset asan -DCMAKE_RULE_MESSAGES=OFF ${CI:+-DTX_WERROR=ON} >/dev/null
+run cmake --build --preset asan -j "$(nproc)" --target "${targets[@]/#/fuzz_}" -- --no-print-directory
+
 export TX_DATA=$PWD/tests/data OMP_NUM_THREADS=1
 mkdir -p build/fuzz/findings
-failed=()
-for name in "${targets[@]}"; do
-    new=build/fuzz/corpus/$name log=build/fuzz/$name.log
+
+# fuzz NAME: prints what came of it
+fuzz() {
+    local name=$1 new=build/fuzz/corpus/$1 log=build/fuzz/$1.log runs
     mkdir -p "$new"
     # -timeout: no input takes 10 s; -rss_limit_mb: no input makes a parser take memory that it does not need
-    if build/fuzz/fuzz_"$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 -max_len=8192 -print_final_stats=1 \
+    if build/asan/fuzz_"$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 -max_len=8192 -print_final_stats=1 \
         -artifact_prefix="build/fuzz/findings/$name-" "$new" tests/fuzz/corpus/"$name" >"$log" 2>&1; then
         runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
         printf '%-12s %9d inputs, %4d kept as new: clean\n' "$name" "$runs" "$(sed -n 's/^stat::new_units_added: *//p' "$log")"
     else
-        failed+=("$name")
-        printf '%-12s FAILED, see %s:\n' "$name" "$log"
-        grep -E 'ERROR:|runtime error|last error|^.*fuzz_.*\.[ch]:[0-9]+:|Test unit written' "$log" | head -8 | sed 's/^/    /' || true
+        printf '%-12s FAILED, see %s:\n%s\n' "$name" "$log" "$(
+            grep -E 'ERROR:|runtime error|last error|^.*fuzz_.*\.[ch]:[0-9]+:|Test unit written' "$log" | head -8 | sed 's/^/    /')"
+        return 1
     fi
-done
-[ ${#failed[@]} -eq 0 ] || { echo "failed: ${failed[*]}"; exit 1; }
+}
+export -f fuzz
+export seconds
+printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I{} bash -c 'fuzz {}' || { echo "some have failed: see above"; exit 1; }

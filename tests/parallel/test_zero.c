@@ -124,9 +124,10 @@ static void every_stage_is_stage_0(void **state)
         layout_case c = next_of_sample(&p, &rng, &drawn);
         failed += !passes(&c, &most);
     }
-    print_message("seed %llu: %d combinations with %d of %d pairs of choices; summed in another order: loss off by at most "
-                  "%.1e\n",
-                  (unsigned long long)sample_seed(), n, all - p.left, all, most);
+    print_message(
+        "seed %llu: %d combinations with %d of %d pairs of choices; summed in another order: loss off by at most "
+        "%.1e\n",
+        (unsigned long long)sample_seed(), n, all - p.left, all, most);
     forget_results();
     if (failed) fail_msg("%d of %d combinations are not as stage 0", failed, n);
 }
