@@ -4,6 +4,7 @@
 # command: each one that is here, named by a passwd file that only the torchruns of two nodes on this host see.
 . "$(dirname "$0")/lib.sh"
 
+export TMPDIR=$work # a root of a user namespace cannot write to Open MPI's folder of the true one's
 as_root=()
 [ "$(id -u)" -eq 0 ] || as_root=(--map-root-user)
 cat >with_shell <<'S'
