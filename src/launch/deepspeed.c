@@ -274,7 +274,7 @@ static tx_status build(tx_start *out, struct job *j)
     if (j->srun) return build_srun(out, j);
     TX_TRY(find_places(j));
     if (several(j) && !j->cfg->dry_run) TX_TRY(write_hostfile(j));
-    if (j->n_places > 1 || j->place->n_ranks > 1) tx__places_show(j->place, j->n_places);
+    if (j->cfg->dry_run || j->n_places > 1 || j->place->n_ranks > 1) tx__places_show(j->place, j->n_places);
     return several(j) ? build_several(out, j) : build_here(out, j);
 }
 

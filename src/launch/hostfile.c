@@ -137,10 +137,7 @@ struct filter {
 static tx_status name_slots(struct filter *f, tx_hosts *h, tx_host *host, const char *slots, size_t n)
 {
     unsigned char **named = &f->named[host - h->host];
-    if (*named)
-        return TX_FAIL(TX_ERR_ARG, "--%s: host %s stands there twice; give its slots in one list, %s:0,1", f->flag,
-                       host->name, host->name);
-    TX_TRY(tx_alloc(named, (size_t)host->n_slots, 1, "the slots of a host"));
+    if (!*named) TX_TRY(tx_alloc(named, (size_t)host->n_slots, 1, "the slots of a host"));
     if (!slots) {
         memset(*named, 1, (size_t)host->n_slots);
         return TX_OK;

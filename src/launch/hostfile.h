@@ -29,8 +29,8 @@ typedef struct tx_hosts {
 /* TX_ERR_FORMAT "<name>:<line>: ..." at a line that is none, a host that comes twice, a file without hosts. */
 tx_status tx__hostfile_parse(tx_hosts *out, const char *name, const char *text, size_t n);
 
-/* Keeps (`include`) or drops what `text` names; hosts left without slots are gone. TX_ERR_ARG names the flag: a host or
- * slot that is not in the file, bad syntax, nothing left. */
+/* Keeps (`include`) or drops what `text` names, of a host that it names several times the union; hosts left without
+ * slots are gone. TX_ERR_ARG names the flag: a host or slot that is not in the file, bad syntax, nothing left. */
 tx_status tx__hosts_filter(tx_hosts *h, const char *text, bool include);
 
 /* The first num_nodes hosts, with slots 0 to num_slots - 1; a number below 1 changes nothing. TX_ERR_ARG: there are

@@ -4,13 +4,29 @@
 #include <stdbool.h>
 #include <string.h>
 
+enum { N_PROFILE = 8 };
+
 static bool is_mca(const char *word)
 {
     return !strcmp(word, "-mca") || !strcmp(word, "--mca");
 }
 
+/* Open MPI 4 writes for the login shell that the user has here (getpwuid, else SHELL): for bash, zsh, csh and tcsh the
+ * daemon's words alone, as mpirun is called with --noprefix; for any other name with "ksh" or "sh" in it, so for dash
+ * and fish too, these words before them and ")" behind. No shell gets to see them and the daemon has torchrun's
+ * environment, so nothing is lost with them. */
+static bool has_profile(char *const *words, int n)
+{
+    static const char *const before[N_PROFILE] = { "(", "test", "!", "-r", "./.profile", "||", ".", "./.profile;" };
+    if (n <= N_PROFILE || strcmp(words[n - 1], ")")) return false;
+    for (int i = 0; i < N_PROFILE; i++)
+        if (strcmp(words[i], before[i])) return false;
+    return true;
+}
+
 tx_status tx__orted_clean(tx_words *out, char *const *words, int n)
 {
+    if (has_profile(words, n)) words += N_PROFILE, n -= N_PROFILE + 1;
     for (int i = 0; i < n; i++) {
         if (is_mca(words[i]) && i + 2 < n && !strcmp(words[i + 1], "plm_rsh_agent")) {
             i += 2;

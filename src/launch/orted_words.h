@@ -5,8 +5,8 @@
 
 #include "launch/words.h"
 
-/* mpirun's words for its remote shell (without the host) to those that are run: without the blanks and quotes that are
- * meant for a shell, and without the parameters that name that remote shell. */
+/* mpirun's words for its remote shell (without the host) to those that are run: without what is meant for a shell
+ * (blanks, quotes, reading ~/.profile), and without the parameters that name that remote shell. */
 tx_status tx__orted_clean(tx_words *out, char *const *words, int n);
 
 /* TX_OK: `words` is "orted" and pairs "-mca NAME VALUE", no NAME being one that loads code or starts programs. Else

@@ -26,3 +26,38 @@ refused() {
 
 # loss FILE: "iteration loss" of every log line
 losses() { sed -nE 's/^ iteration +([0-9]+)\/.*lm loss: ([0-9.E+-]+).*/\1 \2/p' "$1"; }
+
+# json_values FILE: of JSON on lines every value on a line of its own, "1.masks.0.word "king""; of an object or a list its brace
+json_values() {
+    awk '
+    function value(text) { print path[depth] " " text }
+    function open(text) { value(text); depth++; list[depth] = text == "["; at[depth] = 0; name() }
+    function name() { if (list[depth]) path[depth] = path[depth - 1] "." at[depth] }
+    { path[depth = 0] = NR }
+    {
+        for (rest = $0; rest != ""; rest = substr(rest, n + 1)) {
+            match(rest, /^("([^"\\]|\\.)*"|[-+.0-9A-Za-z]+|.)/)
+            token = substr(rest, 1, n = RLENGTH)
+            if (token == "{" || token == "[") open(token)
+            else if (token == "}" || token == "]") depth--
+            else if (token == ",") { at[depth]++; name() }
+            else if (token ~ /^"/ && substr(rest, n + 1, 1) == ":") { path[depth] = path[depth - 1] "." substr(token, 2, n - 2); n++ }
+            else if (token != " ") value(token)
+        }
+    }' "$1"
+}
+
+# json_near BOUND FLOOR FILE FILE: the same values in the same order; numbers with a point differ by at most BOUND of
+# themselves, or of FLOOR where that is more
+json_near() {
+    [ -s "$3" ] && paste -d '\n' <(json_values "$3") <(json_values "$4") | awk -v bound="$1" -v floor="$2" '
+    function real(text) { return text ~ /^-?[0-9]+[.eE][-+.0-9eE]*$/ }
+    function size(x) { return x < 0 ? -x : x }
+    NR % 2 { first = $0; name = $1; value = $2; next }
+    first == $0 { next }
+    $1 != name || !real(value) || !real($2) || size($2 - value) > bound * (size(value) > floor ? size(value) : floor) {
+        print first " / " $0
+        failed = 1
+    }
+    END { exit failed }' >&2
+}

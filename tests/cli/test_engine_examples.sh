@@ -98,6 +98,13 @@ for model in "${models[@]}"; do
 done
 all_ranks 4 programs/char_lm_engine "${engine[@]}" --pipeline-model-parallel-size 2 --zero-stage 1 --checkpoint-activations
 near 2e-6 out || { paste plain out >&2; die "char_lm in a pipeline"; }
-kill_rank() { kill -9 "$(pgrep -P "$(pgrep -P "$1")" -x char_lm_engine | tail -1)"; }
+kill_rank() { # PID of timeout: a rank of its mpirun
+    local mpirun rank last=""
+    mpirun=$(cat /proc/"$1"/task/*/children)
+    for rank in $(cat /proc/"${mpirun% }"/task/*/children); do
+        [ "$(cat "/proc/$rank/comm")" = char_lm_engine ] && last=$rank
+    done
+    kill -9 "$last"
+}
 killed_and_resumed "char_lm on 2 ranks" kill_rank timeout -k 5 120 mpirun -n 2 programs/char_lm_engine --threads 1 --zero-stage 3
 echo "all passed"

@@ -7,19 +7,6 @@
 train_bert bert --train-iters 600
 printf 'the king of %s is [MASK]. [SEP] the town of [MASK] is oslo.\n' spain egypt india >texts
 
-# near A B WHAT: lines of JSON whose numbers differ a little at most
-near() {
-    python3 - "$1" "$2" <<'PY' || die "$3: other figures"
-import json, sys
-def same(a, b):
-    if isinstance(a, dict): return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
-    if isinstance(a, list): return len(a) == len(b) and all(map(same, a, b))
-    return abs(a - b) < 1e-4 * max(1, abs(a)) if isinstance(a, float) else a == b
-a, b = ([json.loads(l) for l in open(f)] for f in sys.argv[1:])
-if not a or not same(a, b): print(a, b); sys.exit(1)
-PY
-}
-
 jobs=("fill-mask --prompt-file texts --words oslo" "evaluate --data-path kings_text_sentence --split 8,1,1"
     "evaluate --valid-data texts")
 for job in "${jobs[@]}"; do
@@ -28,13 +15,13 @@ for job in "${jobs[@]}"; do
     for layout in "2 2 1" "2 1 2" "4 2 2"; do
         read -r n t p <<<"$layout"
         all_ranks "$n" "$TRIAX" $job --load bert --json --tensor-model-parallel-size "$t" --pipeline-model-parallel-size "$p"
-        near one out "$job, $layout"
+        json_near 1e-4 1 one out || die "$job, $layout: other figures"
     done
 done
 ok ${jobs[1]} --load bert --json --threads 1
 cp out one
 all_ranks 3 "$TRIAX" ${jobs[1]} --load bert --json
-near one out "three data-parallel ranks"
+json_near 1e-4 1 one out || die "three data-parallel ranks: other figures"
 ranks 2 "$TRIAX" fill-mask --load bert "the king" --tensor-model-parallel-size 2 && die "a text without [MASK]"
 [ "$(grep -c '^error: prompt 1: there is no \[MASK\] in it' err)" -eq 1 ] || { cat err; die "not one message"; }
 ranks 2 "$TRIAX" fill-mask --load bert "[MASK]" && die "two ranks for one"

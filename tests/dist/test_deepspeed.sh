@@ -7,6 +7,10 @@
 [ "$(grep -c '^rank . of 2 .* \[pretrain-gpt\] \[--a\] \[b c\]$' out)" -eq 2 ] || { cat out; die "not two ranks"; }
 "$TRIAX" deepspeed --include localhost:0 plan >out 2>&1 || { cat out; die "--include localhost:0"; }
 has '^rank 0 of 1 ' out
+"$TRIAX" deepspeed --dry-run --num_gpus 1 plan >out 2>&1 || { cat out; die "--dry-run of one rank"; }
+has '^rank 0 +host [^ ]+ +cores [0-9]' out
+"$TRIAX" deepspeed --dry-run --num_gpus 2 plan >out 2>&1 || { cat out; die "--dry-run of two ranks"; }
+has '^ranks 0-1 +host [^ ]+ +cores [0-9]' out
 
 refused() { # TEXT FLAGS...
     local text=$1
@@ -32,6 +36,9 @@ for line in "0 of 6 on node0 local 0" "1 of 6 on node0 local 1" "2 of 6 on node1
     has "^rank $line sum 15 .* OMP_NUM_THREADS 3 .* HANDED over " out
 done
 on 0 "$TRIAX" deepspeed -H hostfile --include node1:0,2@node2 plan >out 2>&1 || { cat out; die "--include"; }
+has '^rank 1 of 3 on node1 local 1' out
+has '^rank 2 of 3 on node2 local 0' out
+on 0 "$TRIAX" deepspeed -H hostfile --include node1:2@node2@node1:0,2 plan >out 2>&1 || { cat out; die "--include of a host twice"; }
 has '^rank 1 of 3 on node1 local 1' out
 has '^rank 2 of 3 on node2 local 0' out
 on 0 "$TRIAX" deepspeed -H hostfile --num_nodes 2 --num_gpus 1 plan >out 2>&1 || { cat out; die "--num_nodes"; }

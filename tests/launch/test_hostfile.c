@@ -68,11 +68,18 @@ static void filters(void **state)
         { "c:0@a:1,0", true, "a:0,1 c:0" }, /* the file's order */
         { "b:1", false, "a:0,1 b:0,2 c:0" },
         { "a@b:0,1,2", false, "c:0" },
+        { "b:1@b:0,1", true, "b:0,1" }, /* a union, as in DeepSpeed's tests/unit/launcher/test_run.py */
+        { "b:2@a:1@b:0", true, "a:1 b:0,2" },
+        { "b:1,1", true, "b:1" },
+        { "a@a:1", true, "a:0,1" },
+        { "a:1@a", true, "a:0,1" },
+        { "b:0@b:2", false, "a:0,1 b:1 c:0" },
+        { "a:0@a", false, "b:0,1,2 c:0" },
+        { "a@a:2", true, NULL },
         { "d", true, NULL },
         { "a:2", true, NULL },
         { "a:", true, NULL },
         { "a:x", true, NULL },
-        { "a@a:1", true, NULL },
         { "", true, NULL },
         { "a@@b", true, NULL },
         { "a@b@c", false, NULL },
@@ -110,7 +117,7 @@ static void without_memory(void **state)
         tx_hosts h = { 0 };
         allocation_fails_at(n);
         tx_status st = parse(&h, "a slots=2\nb slots=3\n");
-        if (!st) st = tx__hosts_filter(&h, "a:0@b", true);
+        if (!st) st = tx__hosts_filter(&h, "a:0@b@a:1", true);
         allocations_succeed();
         tx__hosts_free(&h);
         if (!st) break;

@@ -117,18 +117,46 @@ static void only_the_daemon(void **state)
     }
 }
 
+/* Open MPI 4.1.4's words for each login shell, and what is none of them. */
+#define PROFILE "(", "test", "!", "-r", "./.profile", "||", ".", "./.profile;"
+#define DAEMON  " orted", "-mca", "ess", "\"env\"", "-mca", "plm_rsh_agent", "\"x y\"", "--mca", "a", "1"
 static void words_for_a_shell(void **state)
 {
     (void)state;
-    char *words[] = { " orted", "-mca", "ess", "\"env\"", "-mca", "plm_rsh_agent", "\"x y\"", "--mca", "a", "1" };
-    tx_words w = { 0 };
-    tx_str text = { 0 };
-    assert_int_equal(tx__orted_clean(&w, words, 10), TX_OK);
-    assert_int_equal(tx__words_quote(&text, w.word, w.n), TX_OK);
-    assert_string_equal(text.data, "orted -mca ess env --mca a 1");
-    tx_str_free(&text);
-    tx__words_free(&w);
+    static const struct {
+        const char *shell, *word[32];
+        bool good;
+    } cases[] = {
+        { "bash, zsh, csh, tcsh", { DAEMON }, true },
+        { "sh, dash, ksh, fish", { PROFILE, DAEMON, ")" }, true },
+        { "not closed", { PROFILE, DAEMON }, false },
+        { "not opened", { DAEMON, ")" }, false },
+        { "closed twice", { PROFILE, DAEMON, ")", ")" }, false },
+        { "opened twice", { PROFILE, PROFILE, DAEMON, ")", ")" }, false },
+        { "another file", { "(", "test", "!", "-r", "/tmp/x", "||", ".", "/tmp/x;", DAEMON, ")" }, false },
+        { "only opened and closed", { "(", DAEMON, ")" }, false },
+        { "another program", { PROFILE, "reboot", ")" }, false },
+        { "a second program", { PROFILE, DAEMON, ";", "reboot", ")" }, false },
+        { "a value for a shell", { PROFILE, "orted", "-mca", "ess", "$(reboot)", ")" }, false },
+        { "no program", { PROFILE, ")" }, false },
+        { "nothing closed", { PROFILE }, false },
+        { "nothing", { NULL }, false },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tx_words raw = { 0 }, w = { 0 };
+        tx_str text = { 0 };
+        assert_int_equal(tx__words_add_all(&raw, cases[i].word), TX_OK);
+        assert_int_equal(tx__orted_clean(&w, raw.word, raw.n), TX_OK);
+        assert_int_equal(tx__words_quote(&text, w.word, w.n), TX_OK);
+        if ((tx__orted_check(w.word, w.n) == TX_OK) != cases[i].good) fail_msg("%s: %s", cases[i].shell, text.data);
+        if (cases[i].good) assert_string_equal(text.data, "orted -mca ess env --mca a 1");
+        tx_str_free(&text);
+        tx__words_free(&raw);
+        tx__words_free(&w);
+    }
 }
+#undef PROFILE
+#undef DAEMON
 
 static void two_nodes_of_one_name(void **state)
 {
