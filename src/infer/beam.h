@@ -17,6 +17,8 @@ typedef struct tx_beam_opts {
     double length_penalty;
     bool prevent; /* `then` never comes right behind `after` */
     int32_t after, then;
+    bool (*cancelled)(void *user); /* asked before each step after the prompt's; true ends the search. NULL: never */
+    void *user;
 } tx_beam_opts;
 
 typedef struct tx_hypothesis {
@@ -26,7 +28,8 @@ typedef struct tx_hypothesis {
     bool stopped; /* by `stop`, not by max_new */
 } tx_hypothesis;
 
-/* @out [width], best first; freed by tx_hypotheses_free. The decoder's slots are empty before and afterwards.
+/* @out [width], best first; freed by tx_hypotheses_free. All are zeros after a search that was cancelled, which is no
+ * error. The decoder's slots are empty before and afterwards.
  * TX_ERR_ARG: fewer tokens or slots than 2 × width, nothing to make, too many tokens for a slot. */
 tx_status tx_beam_search(tx_decoder *d, const int32_t *prompt, int64_t n_prompt, const tx_beam_opts *o,
                          tx_hypothesis *out);

@@ -233,12 +233,15 @@ tx_status tx__task_create(tx__task **out, tx_text_request *request, bool is_mega
 
 /* ---------------------------------------------------------------- */
 
-tx_status tx__task_search(tx__task *task, tx_decoder *d)
+tx_status tx__task_search(tx__task *task, tx_decoder *d, bool (*cancelled)(void *user), void *user)
 {
     const tx_text_request *r = &task->request;
-    const tx_beam_opts opts = {
-        .width = r->beam_width, .max_new = r->max_new, .stop = task->eod, .length_penalty = r->length_penalty
-    };
+    const tx_beam_opts opts = { .width = r->beam_width,
+                                .max_new = r->max_new,
+                                .stop = task->eod,
+                                .length_penalty = r->length_penalty,
+                                .cancelled = cancelled,
+                                .user = user };
     return tx_beam_search(d, task->prompt[0].id, (int64_t)task->prompt[0].n, &opts, task->hypothesis);
 }
 

@@ -89,8 +89,8 @@ void tx__task_release(tx__task *task); /* NULL allowed */
 /* All of it is over. */
 void tx__task_end(tx__task *task, tx__end end);
 
-/* Beam search, in place of choices. */
-tx_status tx__task_search(tx__task *task, tx_decoder *d);
+/* Beam search, in place of choices. `cancelled` is asked before each step (infer/beam.h). */
+tx_status tx__task_search(tx__task *task, tx_decoder *d, bool (*cancelled)(void *user), void *user);
 
 int64_t tx__task_new_tokens(const tx__task *task);
 int64_t tx__task_prompt_tokens(const tx__task *task);

@@ -117,16 +117,22 @@ static void cancel_texts(tx__scheduler *s, tx__task *task)
         if (task->choice[i].in_batch) tx_batcher_cancel(s->batcher, &task->choice[i].seq);
 }
 
-/* Those that nobody wants, or that have had their time, leave. */
+/* Whether nobody wants a task any more, or it has had its time. */
+static tx__end early_end(const tx__scheduler *s, const tx__task *task, double now)
+{
+    if ((s->closed && now > s->close_at) || atomic_load(&task->cancel)) return TX__CANCELLED;
+    return now > task->deadline ? TX__TIMED_OUT : TX__GOES_ON;
+}
+
+/* Those with an early end leave. */
 static void sweep(tx__scheduler *s)
 {
     double now = tx_clock();
-    bool all = s->closed && now > s->close_at;
     for (tx__task *task = s->tasks; task; task = task->next) {
-        bool late = now > task->deadline, unwanted = all || atomic_load(&task->cancel);
-        if (!late && !unwanted && task->end == TX__GOES_ON) continue;
+        tx__end end = early_end(s, task, now);
+        if (end == TX__GOES_ON && task->end == TX__GOES_ON) continue;
         stop_waiting(s, task);
-        tx__task_end(task, unwanted ? TX__CANCELLED : TX__TIMED_OUT);
+        tx__task_end(task, end);
         cancel_texts(s, task);
     }
 }
@@ -189,11 +195,28 @@ static tx_status admit(tx__scheduler *s, tx__task **beam)
     return TX_OK;
 }
 
+typedef struct search {
+    tx__scheduler *s;
+    tx__task *task;
+    tx__end end;
+} search;
+
+/* A search holds the batching thread, so no sweep comes between its steps. */
+static bool ends_early(void *user)
+{
+    search *x = user;
+    pthread_mutex_lock(&x->s->lock);
+    x->end = early_end(x->s, x->task, tx_clock());
+    pthread_mutex_unlock(&x->s->lock);
+    return x->end != TX__GOES_ON;
+}
+
 static tx_status work(tx__scheduler *s, tx__task *beam)
 {
     if (!beam) return tx_batcher_step(s->batcher);
-    tx_status st = tx__task_search(beam, s->decoder);
-    if (!st) tx__task_end(beam, TX__COMPLETE);
+    search x = { .s = s, .task = beam };
+    tx_status st = tx__task_search(beam, s->decoder, ends_early, &x);
+    if (!st) tx__task_end(beam, x.end == TX__GOES_ON ? TX__COMPLETE : x.end);
     return st;
 }
 

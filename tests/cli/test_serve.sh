@@ -221,6 +221,27 @@ ask 200 v1/models -H 'Authorization: Bearer secret-1' && says '"id":"tiny"'
 ask 504 v1/completions -H 'Authorization: Bearer secret-1' -d '{"prompt": "a", "max_tokens": 100, "min_tokens": 100, "n": 128}'
 finish
 
+# ---- beam search ends with its client, or with the server, at the next token. Where a search was done before that was
+# noticed, it is tried again
+start --max-batch 128 --shutdown-timeout 0
+beam='{"prompts": ["First Citizen:"], "tokens_to_generate": 110, "beam_width": 64, "stop_token": 511}'
+for i in $(seq 20); do
+    curl -sS -m 60 -o left -d "$beam" "${url}api" 2>left.err &
+    gone=$!
+    while [ "$(metric triax_texts_running)" = 0 ] && kill -0 $gone 2>/dev/null; do :; done
+    kill $gone 2>/dev/null || true
+    wait $gone || true
+    until_metric triax_texts_running 0
+    [ "$(metric triax_requests_cancelled_total)" = 0 ] || break
+done
+until_metric triax_requests_cancelled_total 1
+ask 200 api -d '{"prompts": ["First Citizen:"], "tokens_to_generate": 4, "beam_width": 2}' && says '"scores":['
+curl -sS -m 60 -o last -w '%{http_code}\n' -d "$beam" "${url}api" >code 2>last.err &
+last=$!
+while [ "$(metric triax_texts_running)" = 0 ] && kill -0 $last 2>/dev/null; do :; done
+finish
+wait $last || { cat last.err log; die "no answer to a search that ran at SIGTERM"; }
+
 # ---- what cannot be served
 refused '--port 70000' serve --load model --port 70000
 refused 'needs --load' serve

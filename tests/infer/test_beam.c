@@ -182,6 +182,46 @@ static void by_the_rule(void **state)
     tx_decoder_destroy(d);
 }
 
+typedef struct patience {
+    int n_asked, n_steps;
+} patience;
+
+static bool is_over(void *user)
+{
+    patience *p = user;
+    return ++p->n_asked > p->n_steps;
+}
+
+/* It ends where it is asked to, whatever has ended before, and leaves a decoder that searches as before. */
+static void cancelled(void **state)
+{
+    (void)state;
+    stored_text text[N_STORED];
+    load_stored_texts(text);
+    tx_decoder *d = trained_decoder(2 * WIDTH, 128);
+    tx_beam_opts o = { .width = WIDTH, .max_new = STEPS, .stop = 198, .length_penalty = 0.5 };
+    tx_hypothesis whole[WIDTH], out[WIDTH], zero = { 0 };
+    ASSERT_OK(tx_beam_search(d, text[0].prompt, text[0].n_prompt, &o, whole));
+    for (int n = 0; n < 4; n++) {
+        patience p = { .n_steps = n };
+        o.cancelled = is_over;
+        o.user = &p;
+        ASSERT_OK(tx_beam_search(d, text[0].prompt, text[0].n_prompt, &o, out));
+        assert_int_equal(p.n_asked, n + 1);
+        for (int i = 0; i < WIDTH; i++) assert_memory_equal(&out[i], &zero, sizeof zero);
+        for (int i = 0; i < 2 * WIDTH; i++) assert_int_equal(tx_decoder_length(d, i), 0);
+    }
+    o.user = &(patience){ .n_steps = STEPS };
+    ASSERT_OK(tx_beam_search(d, text[0].prompt, text[0].n_prompt, &o, out));
+    for (int i = 0; i < WIDTH; i++) {
+        assert_int_equal(out[i].n, whole[i].n);
+        assert_memory_equal(out[i].token, whole[i].token, (size_t)out[i].n * sizeof(int32_t));
+    }
+    tx_hypotheses_free(whole, WIDTH);
+    tx_hypotheses_free(out, WIDTH);
+    tx_decoder_destroy(d);
+}
+
 static void refused(void **state)
 {
     (void)state;
@@ -198,6 +238,6 @@ static void refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(every_pair), cmocka_unit_test(by_the_rule),
-                                        cmocka_unit_test(refused) };
+                                        cmocka_unit_test(cancelled), cmocka_unit_test(refused) };
     return cmocka_run_group_tests(tests, trained_model_setup, trained_model_teardown);
 }
