@@ -100,6 +100,14 @@ static void a_given_shape_must_be_the_checkpoints(void **state)
     assert_int_equal(c->make_vocab_size_divisible_by, 128);
     assert_int_equal(c->num_layers, 3);
     tx_config_free(c);
+
+    /* one number of two names */
+    c = parsed("pretrain-gpt", SIZES "--load L --group-query-attention --num-query-groups 2");
+    assert_int_equal(tx_config_from_json(c, s, TX_KEPT_SHAPE), TX_ERR_ARG);
+    assert_string_equal(tx_last_error(),
+                        "--num-key-value-heads is 2, in the checkpoint it is 4; leave the flag out or give "
+                        "the checkpoint's value");
+    tx_config_free(c);
     json_decref(s);
 }
 

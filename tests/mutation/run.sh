@@ -6,7 +6,8 @@
 #   PRESET, ARGUMENTS  which build and which of its tests: "release -LE extended", "asan", "release -L unit"
 #   --list             prints the mutants and ends
 #   --unchecked        does not first make sure that all these tests pass on the tree as it is
-#   --timeout          of a test: a mutant that hangs is caught by the first test that it keeps longer
+#   --timeout          of a test: a mutant that hangs is caught by the first test that it keeps longer, and longer than five times
+#                      what the test took when it last passed here
 #   --seconds          ends with 3 when so many are over; the same command continues there. So does one that was interrupted
 #   JOBS               tests and compilers at a time, all processors
 #
@@ -61,6 +62,8 @@ ctest --preset "$preset" ${tests[@]+"${tests[@]}"} -N >"$log" 2>&1 || stop "ctes
 mapfile -t all < <(sed -n 's/^ *Test *#[0-9]*: \([^ ]*\).*/\1/p' "$log")
 [ ${#all[@]} -gt 0 ] || stop "there is no test: ctest --preset $preset ${tests[*]:-}"
 
+costs=$bin/Testing/Temporary/CTestCostData.txt # name, runs, mean seconds
+mkdir -p "${costs%/*}" && touch "$costs"
 end=$((SECONDS + ${seconds:-1000000000}))
 in_time() { [ $SECONDS -lt $end ] || { echo "not finished: the same command continues" >&2; exit 3; }; }
 build() { cmake --build --preset "$preset" -j "$jobs" "$@" -- --no-print-directory >"$log" 2>&1; }
@@ -71,7 +74,7 @@ programs_of() {
     for name in "${all[@]}"; do [ ! -e "tests/$1/$name.c" ] && [ ! -e "tests/$1_room/$name.c" ] || echo "$name"; done
 }
 ordered() {
-    { programs_of "$1" | sed 's/^/! /'; cat "$bin/Testing/Temporary/CTestCostData.txt" 2>/dev/null; printf '? %s\n' "${all[@]}"; } |
+    { programs_of "$1" | sed 's/^/! /'; cat "$costs"; printf '? %s\n' "${all[@]}"; } |
         awk '$1 == "!" { cost[$2] = -1; next }
             $1 == "?" { printf "%f %s\n", $2 in cost ? cost[$2] : 1e6, $2; next }
             NF == 3 && !($1 in cost) { cost[$1] = $3 }' | sort -g -s | cut -d' ' -f2
@@ -80,10 +83,9 @@ ordered() {
 # passes ID TEST...: all of them, those left out that passed before; else $by. A few at a time, so that a run may be cut off.
 by=
 passes() {
-    local passed=$memory/$1.passed batch=() name code
+    local passed=$memory/$1.passed batch=() name code limit
     shift
     touch "$passed"
-    sed -i -E "s/ TIMEOUT \"[0-9]+\"/ TIMEOUT \"$timeout\"/" "$bin/CTestTestfile.cmake"
     for name in "$@" ""; do
         if [ "$name" ]; then
             grep -qxF "$name" "$passed" || batch+=("$name")
@@ -92,7 +94,12 @@ passes() {
         [ ${#batch[@]} -gt 0 ] || continue
         in_time
         code=0
-        ctest --preset "$preset" ${tests[@]+"${tests[@]}"} -j "$jobs" --timeout "$timeout" --stop-on-failure \
+        limit=$(awk -v most="$timeout" -v names="${batch[*]}" '
+            BEGIN { n = split(names, name, " "); while (n) asked[name[n--]] }
+            $1 in asked && 5 * $3 > most { most = 5 * $3 }
+            END { print int(most) }' "$costs" /dev/null)
+        sed -i -E "s/ TIMEOUT \"[0-9]+\"/ TIMEOUT \"$limit\"/" "$bin/CTestTestfile.cmake"
+        ctest --preset "$preset" ${tests[@]+"${tests[@]}"} -j "$jobs" --timeout "$limit" --stop-on-failure \
             -R "^($(IFS='|' && echo "${batch[*]}"))\$" >"$log" 2>&1 || code=$?
         by=$(sed -nE 's/^\t *[0-9]+ - ([^ ]+) \((Skipped|Disabled|Not Run)?([^)]*)\).*/\1 \3/p' "$log" | sed -n '/ ./{p;q}')
         if [ $code -ne 0 ]; then
