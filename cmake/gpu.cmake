@@ -196,6 +196,9 @@ foreach(kind ${gpu_kinds})
   endif()
 endforeach()
 
+if(NOT CMAKE_CXX_COMPILER) # the answer of a time when there was none
+  unset(CMAKE_CXX_COMPILER CACHE)
+endif()
 include(CheckLanguage)
 check_language(CXX)
 if(CMAKE_CXX_COMPILER)

@@ -1,5 +1,6 @@
-/* labels: extended parallel. Ranks with a GPU each, whose groups go from GPU to GPU, and ranks that share one, train the model
- * that one rank trains on one GPU: GPUs are emulated, and ranks are threads. With TX_TEST_GPU_MODULE on real ones. */
+/* labels: extended parallel. Ranks with a GPU each, whose groups go from GPU to GPU, and ranks that share one, train
+ * the model that one rank trains on one GPU: GPUs are emulated, and ranks are threads. With TX_TEST_GPU_MODULE on real
+ * ones. */
 #include "support.h"
 
 #include "backend/gpu_module.h"

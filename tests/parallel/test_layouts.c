@@ -72,9 +72,9 @@ static void layouts_equal_one_rank(void **state)
         layout_case c = next_of_sample(&p, &rng, &drawn);
         failed += !passes(&c, &most);
     }
-    print_message(
-        "seed %llu: %d combinations with %d of %d pairs of choices; most off: loss %.1e, gradient norm %.1e, weights %.1e\n",
-        (unsigned long long)sample_seed(), n, all - p.left, all, most.loss, most.norm, most.weights);
+    print_message("seed %llu: %d combinations with %d of %d pairs of choices; most off: loss %.1e, gradient norm %.1e, "
+                  "weights %.1e\n",
+                  (unsigned long long)sample_seed(), n, all - p.left, all, most.loss, most.norm, most.weights);
     forget_references();
     if (failed) fail_msg("%d of %d combinations are not as one rank", failed, n);
 }
