@@ -133,7 +133,8 @@ static void wake(tx_comm *g, int member)
 {
     tx_world *w = g->world;
     _Atomic uint32_t *asleep = &w->job->rank[w->seats[tx_comm_world_rank(g, member)].local_rank].asleep;
-    if (atomic_load_explicit(asleep, memory_order_relaxed) && atomic_exchange(asleep, 0)) futex(asleep, FUTEX_WAKE, 1, NULL);
+    if (atomic_load_explicit(asleep, memory_order_relaxed) && atomic_exchange(asleep, 0))
+        futex(asleep, FUTEX_WAKE, 1, NULL);
 }
 
 void tx__wake_member(tx_comm *g, int member)

@@ -71,7 +71,10 @@ static void every_allocation_may_fail(const char *name, tx_status (*run)(const v
     bool every = total <= 3 * ENDS || getenv("TX_TEST_EVERY_ALLOCATION");
     int64_t stride = every ? 1 : (total - 2 * ENDS) / ENDS + 1;
     int64_t begin = (int64_t)(sample_seed() % (uint64_t)stride); /* of those in between */
-    for (int64_t n = 0; n < total; n += n == ENDS - 1 ? 1 + begin : n < ENDS || n >= total - ENDS ? 1 : stride, tried++) {
+    for (int64_t n = 0; n < total; n += n == ENDS - 1                   ? 1 + begin
+                                        : n < ENDS || n >= total - ENDS ? 1
+                                                                        : stride,
+                 tried++) {
         tx_status st = run_failing_at(run, with, n);
         if (has_failed && !st && spared)
             n_spared++;
