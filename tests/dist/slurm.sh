@@ -1,7 +1,7 @@
 # slurm.sh - sourced behind lib.sh: a real Slurm on the hosts of hosts_up.
 #   slurm_up N     slurmctld on node0, slurmd on node0 .. node<N-1>; ends with the test
-for c in srun sbatch slurmctld slurmd munged; do
-    command -v $c >/dev/null || [ -x /usr/sbin/$c ] || skip "there is no $c (slurm-wlm, slurm-wlm-basic-plugins, munge)"
+for c in srun sbatch slurmctld slurmd munged pgrep; do
+    command -v $c >/dev/null || [ -x /usr/sbin/$c ] || skip "there is no $c (slurm-wlm, slurm-wlm-basic-plugins, munge, procps)"
 done
 [ "$(id -u)" -eq 0 ] || skip "Slurm's daemons need root here"
 PATH=$PATH:/usr/sbin
