@@ -19,7 +19,7 @@
 typedef struct weights_file {
     tx_safetensors *st;
     tx_pt *pt;
-    tx_st_tensor *tensor; /* pt's, as if they were the others'; owned */
+    tx_st_tensor *tensor;      /* pt's, as if they were the others'; owned */
     const tx_pt_tensor **from; /* [n]: what it is there; owned */
     size_t n;
     unsigned char **copy; /* [n]: of one that is no run of elements in its storage; owned */

@@ -56,10 +56,9 @@ static void say_unchecked(const tx_source *src)
     char more[64] = "";
     size_t n = src->type->unchecked ? src->type->unchecked(src, &first) : 0;
     if (tx_comm_rank(src->group)) return;
-    if (n > 1) snprintf(more, sizeof more, ", and so are those of %zu other files", n - 1);
+    if (n > 1) snprintf(more, sizeof more, ", as are those of %zu more", n - 1);
     if (n) tx_warn("%s %s: its numbers are taken as they are%s", tx_pt_path(first), tx_pt_unchecked(first), more);
-    if (src->unverified && src->type->verify)
-        tx_info(" checksums of %s are not compared: --no-verify-load", src->path);
+    if (src->unverified && src->type->verify) tx_info(" checksums of %s are not compared: --no-verify-load", src->path);
 }
 
 /* kind is rank 0's, and so is st, which says whether it could be found out. */

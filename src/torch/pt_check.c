@@ -39,8 +39,7 @@ static tx_status crc_of(uint32_t *out, const tx_pt *f, const tx__zip_entry *e)
         crc[i] = (uint32_t)crc32_z(0, f->map.data + at, piece_bytes(e, i));
         tx_map_forget(&f->map, at, PIECE); /* stays in the system's cache, for reading its numbers */
     }
-    for (int64_t i = 0; i < n; i++)
-        *out = (uint32_t)crc32_combine(*out, crc[i], (z_off_t)piece_bytes(e, i));
+    for (int64_t i = 0; i < n; i++) *out = (uint32_t)crc32_combine(*out, crc[i], (z_off_t)piece_bytes(e, i));
     tx_free(crc);
     return TX_OK;
 }
@@ -51,11 +50,12 @@ tx_status tx__pt_check_entry(const tx_pt *f, const tx__zip_entry *e)
     if (!e->crc) return TX_OK;
     TX_TRY(crc_of(&crc, f, e));
     if (crc == e->crc) return TX_OK;
-    return TX_FAIL(TX_ERR_FORMAT,
-                   "%s: entry %.*s is damaged: its CRC-32 is %08x and %08x is stored; take another copy of the file, or "
-                   "another iteration (where the numbers are wanted as they are: convert or --load with "
-                   "--no-verify-load)",
-                   f->path, (int)(e->n_name < 200 ? e->n_name : 200), e->name, crc, e->crc);
+    return TX_FAIL(
+        TX_ERR_FORMAT,
+        "%s: entry %.*s is damaged: its CRC-32 is %08x and %08x is stored; take another copy of the file, or "
+        "another iteration (where the numbers are wanted as they are: convert or --load with "
+        "--no-verify-load)",
+        f->path, (int)(e->n_name < 200 ? e->n_name : 200), e->name, crc, e->crc);
 }
 
 tx_status tx__pt_check_storage(const tx_pt *f, const tx_pt_storage *s)

@@ -8,9 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../torch/pt_text.h"
 #include "convert/source.h"
 #include "support.h"
-#include "../torch/pt_text.h"
 
 static const char *const files[] = {
     "classic_dp2_distopt_bf16/iter_0000004/mp_rank_00/model_optim_rng.pt",

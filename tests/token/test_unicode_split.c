@@ -3,7 +3,8 @@
 #include "token_test.h"
 
 #include "token/unicode_split.h"
-#include "token/utf8.h"
+#include "base/utf8.h"
+#include "token/byte_symbols.h"
 
 /* `text` with its pieces separated by '|' (which no case holds) must come out as `want`. */
 static void check(const char *text, size_t n, const char *want)
