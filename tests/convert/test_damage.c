@@ -1,11 +1,9 @@
 /* labels: golden fault
  * Files that Megatron, DeepSpeed and transformers wrote, damaged at thousands of places: each is refused with a
- * sentence, or gives exactly the numbers that it gave before. TX_DAMAGE_SEED=N makes the same places again. */
-#include <fcntl.h>
+ * sentence, or gives exactly the numbers that it gave before. TX_TEST_SEED=N makes the same places again. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../torch/pt_text.h"
@@ -39,9 +37,8 @@ static size_t chance(size_t n)
 
 static int seed_setup(void **state)
 {
-    const char *given = getenv("TX_DAMAGE_SEED");
-    chance_state = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
-    print_message("TX_DAMAGE_SEED=%llu\n", (unsigned long long)chance_state);
+    chance_state = sample_seed();
+    print_message("TX_TEST_SEED=%llu\n", (unsigned long long)chance_state);
     return scratch_setup(state);
 }
 
@@ -120,14 +117,14 @@ static tx_str text_of(const char *path, const char *name)
 static void files_are_refused_or_the_same(void **state)
 {
     (void)state;
-    const int each = as_many(200, 20);
+    enum { EACH = 200 };
     int refused = 0, same = 0;
     for (size_t k = 0; k < N_FILES; k++) {
         char path[512];
         snprintf(path, sizeof path, "upstream/%s", files[k]);
         tx_str good = read_file(data_path(path)), want = text_of(data_path(path), files[k]);
         assert_true(want.len > 0);
-        for (int i = 0; i < each; i++) {
+        for (int i = 0; i < EACH; i++) {
             tx_str bad = damaged(&good);
             tx_str got = text_of(write_file(in_scratch("bad.pt"), bad.data, bad.len), files[k]);
             if (got.len && (got.len != want.len || memcmp(got.data, want.data, got.len) != 0))
@@ -140,7 +137,7 @@ static void files_are_refused_or_the_same(void **state)
         tx_str_free(&good);
     }
     print_message("%d refused, %d the same\n", refused, same);
-    assert_true(refused > same && refused + same == each * N_FILES);
+    assert_true(refused > same && refused + same == EACH * N_FILES);
 }
 
 /* ---- in their folders, as --load and convert read them ---- */
@@ -205,7 +202,7 @@ static void link_tree(const char *from, const char *to)
 static void folders_are_refused_or_the_same(void **state)
 {
     (void)state;
-    const int each = as_many(40, 4);
+    enum { EACH = 40 };
     int refused = 0;
     for (size_t k = 0; k < N_FILES; k++) {
         char folder[600], path[512], real[4096];
@@ -220,7 +217,7 @@ static void folders_are_refused_or_the_same(void **state)
         ASSERT_OK(read_folder(dir, &want));
         snprintf(path, sizeof path, "%s/%s", dir, strchr(files[k], '/') + 1);
         tx_str good = read_file(path);
-        for (int i = 0; i < each; i++) {
+        for (int i = 0; i < EACH; i++) {
             tx_str bad = damaged(&good);
             assert_int_equal(unlink(path), 0);
             tx_status st = read_folder((write_file(path, bad.data, bad.len), dir), &got);
@@ -233,7 +230,7 @@ static void folders_are_refused_or_the_same(void **state)
         }
         tx_str_free(&good);
     }
-    assert_true(refused > each);
+    assert_true(refused > EACH);
 }
 
 int main(void)
