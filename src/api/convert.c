@@ -231,7 +231,8 @@ static tx_status run(job *j)
 {
     TX_TRY(ask(j));
     TX_TRY(check_out(j));
-    TX_TRY(tx_source_open(&j->src, j->in, j->from, &tx_comm_self));
+    TX_TRY(
+        (j->cfg->no_verify_load ? tx_source_open_unverified : tx_source_open)(&j->src, j->in, j->from, &tx_comm_self));
     if (j->cfg->tool_release) j->src.state.consumed_train_samples = j->src.state.consumed_valid_samples = 0;
     if (j->cfg->given.source_checkpoint_version)
         TX_TRY(tx_source_set_version(&j->src, (int)j->cfg->source_checkpoint_version));

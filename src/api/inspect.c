@@ -5,6 +5,7 @@
 
 #include "api/report.h"
 #include "base/alloc.h"
+#include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/huggingface.h"
 #include "convert/source.h"
@@ -59,6 +60,14 @@ static tx_status finish_tensors(tx__report *r, const tensors *sum, const char *p
                        (long long)sum->checked);
     return tx__report_line(r, "verified: %lld of %lld numbers were read, all of which are finite",
                            (long long)sum->checked, (long long)sum->numbers);
+}
+
+/* The bytes of .pt files against their checksums, before the numbers. */
+static tx_status tell_verified(tx__report *r, uint64_t bytes, size_t n_files)
+{
+    if (!n_files) return TX_OK;
+    return tx__report_line(r, "verified: %llu bytes in %zu .pt files agree with their checksums",
+                           (unsigned long long)bytes, n_files);
 }
 
 /* ---- native checkpoints ---- */
@@ -174,6 +183,16 @@ out:
 
 /* ---- Hugging Face folders and single files ---- */
 
+static tx_status verify_huggingface(tx__report *r, const tx_huggingface *hf)
+{
+    const tx_pt *first;
+    uint64_t bytes = 0;
+    size_t n_files = 0, n = tx_huggingface_unchecked(hf, &first);
+    if (n) tx_warn("%s %s", tx_pt_path(first), tx_pt_unchecked(first));
+    TX_TRY(tx_huggingface_verify(hf, &bytes, &n_files));
+    return tell_verified(r, bytes, n_files);
+}
+
 static tx_status inspect_huggingface(tx__report *r, const tx_config *cfg, const char *dir)
 {
     tx_huggingface *hf;
@@ -183,6 +202,7 @@ static tx_status inspect_huggingface(tx__report *r, const tx_config *cfg, const 
     TX_GOTO(tx__report_line(r, "%s: a Hugging Face folder", dir));
     TX_GOTO(show_members(r, "config", tx_huggingface_config(hf)));
     TX_GOTO(tx__report_line(r, "tensors: %zu", tx_huggingface_count(hf)));
+    if (cfg->verify) TX_GOTO(verify_huggingface(r, hf));
     for (size_t i = 0; i < tx_huggingface_count(hf); i++)
         TX_GOTO(take_tensor(r, &sum, tx_huggingface_at(hf, i), false, cfg->verify));
     TX_GOTO(tx__report_line(r, "total parameters: %lld", (long long)sum.numbers));
@@ -232,7 +252,11 @@ static tx_status show_parameters(tx__report *r, tx_source *src, const tx_model *
 static tx_status verify_source(tx__report *r, tx_source *src, const tx_model *m)
 {
     tensors sum = { 0 };
+    uint64_t bytes;
+    size_t n_files;
     float *x;
+    TX_TRY(tx_source_verify(src, &bytes, &n_files));
+    TX_TRY(tell_verified(r, bytes, n_files));
     TX_TRY(tx_alloc(&x, (size_t)tx_params_largest_whole(&m->params), sizeof *x, "a tensor"));
     tx_status st = TX_OK;
     for (int part = 0; part < src->n_parts && !st; part++)

@@ -17,6 +17,7 @@ tx_status tx__report_line(tx__report *r, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(r->text.data, (size_t)n + 1, fmt, ap);
     va_end(ap);
+    TX_TRY(tx_str_printable(&r->text)); /* names out of files, say */
     r->line(r->user, r->text.data);
     return TX_OK;
 }

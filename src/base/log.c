@@ -64,12 +64,12 @@ static void write_copy(tx_log_level level, const char *line)
 void tx_log(tx_log_level level, const char *fmt, ...)
 {
     if (!tx_log_wants(level)) return;
-    char text[4096], line[4096 + 24];
+    char raw[4096], text[4096], line[4096 + 24];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    vsnprintf(raw, sizeof raw, fmt, ap);
     va_end(ap);
-    tx_printable(text);
+    tx_printable(text, sizeof text, raw);
     bool others = own_rank > 0, told = !others || level == TX_LOG_WARN || level == TX_LOG_ERROR;
     if (others)
         snprintf(line, sizeof line, "rank %d: %s", own_rank, text);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 static _Thread_local char error_text[8192]; /* a table of all that differs has room */
 static _Thread_local char error_place[160];
 
@@ -25,11 +27,35 @@ const char *tx_version(void)
     return TX_VERSION;
 }
 
-char *tx_printable(char *text)
+/* C0, DEL and C1, which terminals obey too. */
+static bool is_shown(uint32_t c)
 {
-    for (unsigned char *p = (unsigned char *)text; *p; p++)
-        if (*p < 0x20 || *p == 0x7F) *p = '?';
-    return text;
+    return c != TX__NO_CHAR && c >= 0x20 && (c < 0x7F || c > 0x9F);
+}
+
+static void show(char *out, size_t cap, const char *text, bool one_line)
+{
+    const unsigned char *p = (const unsigned char *)text, *end = p + strlen(text);
+    size_t at = 0;
+    while (p < end) {
+        uint32_t c;
+        size_t n = tx__utf8_next(p, (size_t)(end - p), &c);
+        bool as_it_is = is_shown(c) || (c == '\n' && !one_line);
+        if (cap - at <= (as_it_is ? n : 4 * n)) break;
+        if (as_it_is) {
+            memcpy(out + at, p, n);
+            at += n;
+        }
+        for (size_t i = 0; i < n && !as_it_is; i++) at += (size_t)snprintf(out + at, cap - at, "\\x%02x", p[i]);
+        p += n;
+    }
+    out[at] = 0;
+}
+
+char *tx_printable(char *out, size_t cap, const char *text)
+{
+    show(out, cap, text, true);
+    return out;
 }
 
 /* The new sentence; its arguments may be the old one. */
@@ -37,8 +63,7 @@ static void keep(const char *file, int line, bool one_line, const char *fmt, va_
 {
     char text[sizeof error_text];
     vsnprintf(text, sizeof text, fmt, ap);
-    if (one_line) tx_printable(text);
-    memcpy(error_text, text, sizeof text);
+    show(error_text, sizeof error_text, text, one_line);
     const char *src = strstr(file, "src/");
     snprintf(error_place, sizeof error_place, "%s:%d", src ? src : file, line);
 }
@@ -63,15 +88,14 @@ tx_status tx__fail_lines(tx_status code, const char *file, int line, const char 
 
 tx_status tx_fail_prefix(tx_status code, const char *fmt, ...)
 {
-    char text[sizeof error_text];
+    char prefix[sizeof error_text], text[sizeof error_text];
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(text, sizeof text, fmt, ap);
+    vsnprintf(prefix, sizeof prefix, fmt, ap);
     va_end(ap);
-    if (n < 0) n = 0;
-    tx_printable(text); /* what is already there may have several lines */
-    size_t room = (size_t)n < sizeof text ? sizeof text - (size_t)n : 0; /* what does not fit is cut off */
-    if (room && snprintf(text + n, room, ": %s", error_text) < 0) text[n] = 0;
+    tx_printable(text, sizeof text, prefix); /* what is already there may have several lines */
+    size_t n = strlen(text);
+    if (snprintf(text + n, sizeof text - n, ": %s", error_text) < 0) text[n] = 0; /* what does not fit is cut off */
     memcpy(error_text, text, sizeof text);
     return code;
 }

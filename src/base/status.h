@@ -3,6 +3,8 @@
 #ifndef TX_BASE_STATUS_H
 #define TX_BASE_STATUS_H
 
+#include <stddef.h>
+
 #include "triax/status.h"
 
 /* Records the sentence for tx_last_error() and yields `code`; used as  return TX_FAIL(TX_ERR_SHAPE, "...", ...); */
@@ -10,7 +12,7 @@
 #define TX_FAIL(code, ...) (tx__fail((code), __FILE__, __LINE__, __VA_ARGS__), (tx_status)(code))
 
 /* The same for the few messages of several lines (a list of mistakes, a table). TX_FAIL's are one line whatever was put
- * into them: it shows control characters as '?'. This one leaves line ends, so its parts go through tx_printable. */
+ * into them, as tx_printable makes it. This one leaves line ends, so that its parts go through tx_printable. */
 #define TX_FAIL_LINES(code, ...) (tx__fail_lines((code), __FILE__, __LINE__, __VA_ARGS__), (tx_status)(code))
 
 /* Passes a failure on. Not for functions that own something: those go to their `out:` label with TX_GOTO. */
@@ -39,9 +41,11 @@ _Noreturn void tx__assert_failed(const char *cond, const char *file, int line);
 /* Puts "text: " in front of the last error's sentence; for callers that know which file or flag it was about. */
 tx_status tx_fail_prefix(tx_status code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Makes control characters '?', in place: text out of a file must not end a message's line or move the cursor of the
- * terminal that shows it. Returns text. */
-char *tx_printable(char *text);
+/* Text for people into out[cap], which is given back: UTF-8 as it is, control characters and bytes that are no UTF-8 as
+ * \xNN. Text out of a file must not end a message's line, move the cursor of the terminal that shows it, or come to a
+ * log as something else than text. What does not fit is cut off. Errors, log lines and reports go through this; it
+ * changes nothing of what it made. */
+char *tx_printable(char *out, size_t cap, const char *text);
 
 /* "file:line" of the last TX_FAIL, for debug logs. */
 const char *tx_last_error_place(void);

@@ -50,6 +50,19 @@ tx_status tx_str_printf(tx_str *s, const char *fmt, ...)
     return st;
 }
 
+tx_status tx_str_printable(tx_str *s)
+{
+    tx_str shown = { 0 };
+    if (!s->data) return TX_OK;
+    size_t n = 4 * strlen(s->data);
+    TX_TRY(tx_str_reserve(&shown, n));
+    tx_printable(shown.data, n + 1, s->data);
+    shown.len = strlen(shown.data);
+    tx_str_free(s);
+    *s = shown;
+    return TX_OK;
+}
+
 void tx_str_free(tx_str *s)
 {
     tx_free(s->data);

@@ -15,6 +15,7 @@ tx_status tx_str_append(tx_str *s, const void *bytes, size_t n);
 tx_status tx_str_puts(tx_str *s, const char *text);
 tx_status tx_str_printf(tx_str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 tx_status tx_str_reserve(tx_str *s, size_t cap); /* room for cap bytes and the NUL */
+tx_status tx_str_printable(tx_str *s);           /* as tx_printable shows it; its first NUL ends it */
 void tx_str_free(tx_str *s);                     /* back to empty */
 
 /* Bytes for people, "12.3 MiB", with the largest unit of which it is one; into buf, which is given back. */

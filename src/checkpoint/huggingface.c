@@ -19,13 +19,15 @@
 typedef struct weights_file {
     tx_safetensors *st;
     tx_pt *pt;
-    tx_st_tensor *tensor; /* pt's, as if they were the others'; owned */
+    tx_st_tensor *tensor;      /* pt's, as if they were the others'; owned */
+    const tx_pt_tensor **from; /* [n]: what it is there; owned */
     size_t n;
     unsigned char **copy; /* [n]: of one that is no run of elements in its storage; owned */
 } weights_file;
 
 struct tx_huggingface {
     json_t *config;
+    bool unchecked; /* .bin files are opened without their checksums */
     weights_file *file;
     size_t n_files;
     const tx_st_tensor **tensor; /* of all files, sorted by name */
@@ -52,6 +54,7 @@ static bool is_contiguous(const tx_pt_tensor *t)
 static tx_status take_tensor(weights_file *f, const char *path, const char *name, const tx_pt_tensor *t)
 {
     tx_st_tensor *out = &f->tensor[f->n];
+    f->from[f->n] = t;
     *out = (tx_st_tensor){ .file = path, .name = name, .n_dims = t->n_dims };
     out->dtype = st_dtype_of[t->storage->dtype];
     memcpy(out->dim, t->dim, sizeof out->dim);
@@ -70,13 +73,14 @@ static tx_status take_tensor(weights_file *f, const char *path, const char *name
     return TX_OK;
 }
 
-static tx_status open_bin(weights_file *f, const char *path)
+static tx_status open_bin(weights_file *f, const char *path, bool unchecked)
 {
-    TX_TRY(tx_pt_open(&f->pt, path));
+    TX_TRY((unchecked ? tx_pt_open_unchecked : tx_pt_open)(&f->pt, path));
     const tx_py *root = tx_pt_root(f->pt);
     if (!root || root->kind != TX_PY_DICT)
         return TX_FAIL(TX_ERR_FORMAT, "%s: holds no dict of tensors, as a Hugging Face model does", path);
     TX_TRY(tx_alloc(&f->tensor, root->as.dict.n, sizeof *f->tensor, "a list of tensors"));
+    TX_TRY(tx_alloc(&f->from, root->as.dict.n, sizeof *f->from, "a list of tensors"));
     TX_TRY(tx_alloc(&f->copy, root->as.dict.n, sizeof *f->copy, "a list of tensors"));
     for (size_t i = 0; i < root->as.dict.n; i++) {
         const char *name = tx_py_str(root->as.dict.key[i]);
@@ -107,7 +111,7 @@ static tx_status add_file(tx_huggingface *hf, const char *dir, const char *name)
     TX_TRY(tx_realloc(&hf->file, hf->n_files + 1, sizeof *hf->file, "a list of files"));
     weights_file *f = &hf->file[hf->n_files++];
     *f = (weights_file){ .st = NULL };
-    return dot && !strcmp(dot, ".bin") ? open_bin(f, path) : tx_safetensors_open(&f->st, path);
+    return dot && !strcmp(dot, ".bin") ? open_bin(f, path, hf->unchecked) : tx_safetensors_open(&f->st, path);
 }
 
 static int by_name(const void *a, const void *b)
@@ -207,12 +211,13 @@ static tx_status open_weights(tx_huggingface *hf, const char *dir)
                    dir);
 }
 
-tx_status tx_huggingface_open(tx_huggingface **out, const char *dir)
+static tx_status open_folder(tx_huggingface **out, const char *dir, bool unchecked)
 {
     char path[TX__PATH_CAP];
     tx_huggingface *hf;
     TX_TRY(tx_alloc(&hf, 1, sizeof *hf, "a Hugging Face model"));
     tx_status st;
+    hf->unchecked = unchecked;
     TX_GOTO(tx_path_join(path, sizeof path, dir, TX_HF_CONFIG));
     TX_GOTO(tx__json_load(&hf->config, path, MAX_CONFIG));
     TX_GOTO(open_weights(hf, dir));
@@ -223,6 +228,16 @@ out:
     return st;
 }
 
+tx_status tx_huggingface_open(tx_huggingface **out, const char *dir)
+{
+    return open_folder(out, dir, false);
+}
+
+tx_status tx_huggingface_open_unchecked(tx_huggingface **out, const char *dir)
+{
+    return open_folder(out, dir, true);
+}
+
 void tx_huggingface_close(tx_huggingface *hf)
 {
     if (!hf) return;
@@ -231,6 +246,7 @@ void tx_huggingface_close(tx_huggingface *hf)
         tx_safetensors_close(f->st);
         for (size_t k = 0; k < f->n; k++) tx_free(f->copy[k]);
         tx_free(f->copy);
+        tx_free(f->from);
         tx_free(f->tensor);
         tx_pt_close(f->pt);
     }
@@ -262,6 +278,40 @@ const tx_st_tensor *tx_huggingface_find(const tx_huggingface *hf, const char *na
     const tx_st_tensor *key = &want, **hit = NULL;
     if (hf->n) hit = bsearch(&key, hf->tensor, hf->n, sizeof *hf->tensor, by_name);
     return hit ? *hit : NULL;
+}
+
+/* ---- checksums ---- */
+
+tx_status tx_huggingface_check(const tx_huggingface *hf, const tx_st_tensor *t)
+{
+    tx_status st = TX_OK;
+    for (size_t i = 0; i < hf->n_files && !st; i++) {
+        const weights_file *f = &hf->file[i];
+        size_t k = ((uintptr_t)t - (uintptr_t)f->tensor) / sizeof *t; /* whichever file's it is */
+        if (f->pt && (uintptr_t)t >= (uintptr_t)f->tensor && k < f->n) st = tx_pt_check(f->pt, f->from[k]);
+    }
+    return st ? tx_fail_prefix(st, "%s", t->name) : TX_OK;
+}
+
+size_t tx_huggingface_unchecked(const tx_huggingface *hf, const tx_pt **first)
+{
+    size_t n = 0;
+    for (size_t i = hf->n_files; i-- > 0;)
+        if (hf->file[i].pt && tx_pt_unchecked(hf->file[i].pt)) {
+            *first = hf->file[i].pt;
+            n++;
+        }
+    return n;
+}
+
+tx_status tx_huggingface_verify(const tx_huggingface *hf, uint64_t *bytes, size_t *n_files)
+{
+    for (size_t i = 0; i < hf->n_files; i++) {
+        uint64_t before = *bytes;
+        if (hf->file[i].pt) TX_TRY(tx_pt_verify(hf->file[i].pt, bytes));
+        *n_files += *bytes > before;
+    }
+    return TX_OK;
 }
 
 /* ---- writing ---- */

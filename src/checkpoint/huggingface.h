@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 #include "checkpoint/safetensors.h"
+#include "torch/pt.h"
 
 #define TX_HF_CONFIG    "config.json"
 #define TX_HF_WEIGHTS   "model.safetensors"
@@ -29,6 +30,8 @@ typedef struct tx_huggingface tx_huggingface;
  * not in the file that the index gives, is an error. Errors: TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_FORMAT,
  * TX_ERR_UNSUPPORTED. */
 tx_status tx_huggingface_open(tx_huggingface **out, const char *dir);
+/* The same, and checksums of .bin files are not compared (torch/pt.h); safetensors have none. */
+tx_status tx_huggingface_open_unchecked(tx_huggingface **out, const char *dir);
 void tx_huggingface_close(tx_huggingface *hf); /* NULL allowed */
 
 const json_t *tx_huggingface_config(const tx_huggingface *hf); /* borrowed */
@@ -37,6 +40,13 @@ const json_t *tx_huggingface_config(const tx_huggingface *hf); /* borrowed */
 size_t tx_huggingface_count(const tx_huggingface *hf);
 const tx_st_tensor *tx_huggingface_at(const tx_huggingface *hf, size_t i);           /* sorted by name */
 const tx_st_tensor *tx_huggingface_find(const tx_huggingface *hf, const char *name); /* NULL if there is none */
+
+/* A tensor of a .bin file against its checksum, once: before its numbers are read. */
+tx_status tx_huggingface_check(const tx_huggingface *hf, const tx_st_tensor *t);
+
+/* tx_source_type's unchecked and verify, of the .bin files. */
+size_t tx_huggingface_unchecked(const tx_huggingface *hf, const tx_pt **first);
+tx_status tx_huggingface_verify(const tx_huggingface *hf, uint64_t *bytes, size_t *n_files);
 
 /* A tensor to be written: spec.dtype F16, BF16, F32 or F64, spec.dim as in the file; source is the caller's. */
 typedef struct tx_hf_tensor {

@@ -125,12 +125,13 @@ static void wrong(const reading *r, const char *fmt, ...)
 static tx_status note(const reading *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static tx_status note(const reading *r, const char *fmt, ...)
 {
-    char text[400];
+    char text[400], shown[800];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    return tx_str_printf(&r->d->notes, "%s: line %d: %s\n", file_end(r->file), r->at.line, tx_printable(text));
+    return tx_str_printf(&r->d->notes, "%s: line %d: %s\n", file_end(r->file), r->at.line,
+                         tx_printable(shown, sizeof shown, text));
 }
 
 /* A value as it stands in the file, shortened. */

@@ -16,13 +16,13 @@ enum { MAX_TEXT = 1900 }; /* bytes; an error sentence has room for 2047 */
 
 void tx__violate(tx_violations *v, const char *fmt, ...)
 {
-    char line[512];
+    char raw[512], line[1024];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
+    vsnprintf(raw, sizeof raw, fmt, ap);
     va_end(ap);
     v->n++;
-    tx_printable(line);
+    tx_printable(line, sizeof line, raw);
     if (v->st) return;
     if (v->n_hidden || v->text.len + strlen(line) + 1 > MAX_TEXT)
         v->n_hidden++;

@@ -57,7 +57,8 @@ static tx_status banner_item(void *user, const char *name, const char *value)
     size_t used = strlen(name);
     b->text.len = 0;
     TX_TRY(tx_str_printf(&b->text, "  %s %s %s", name, used < NAME_WIDTH ? dots + used : "", value));
-    b->line(b->user, tx_printable(b->text.data)); /* a value may be any bytes of a command line */
+    TX_TRY(tx_str_printable(&b->text)); /* a value may be any bytes of a command line */
+    b->line(b->user, b->text.data);
     return TX_OK;
 }
 

@@ -179,9 +179,8 @@ static tx_status compare(const tx_config *cfg, const tx_option *o, const json_t 
     *e = (difference){ .o = o };
     TX_TRY(format_saved(&e->saved, value));
     TX_TRY(tx__option_format(&e->given, cfg, o));
-    tx_printable(e->saved.data);
-    tx_printable(e->given.data);
-    return TX_OK;
+    TX_TRY(tx_str_printable(&e->saved));
+    return tx_str_printable(&e->given);
 }
 
 /* "--hidden-size  64  128": a heading (i < 0) or a row of the table of all that differ. */

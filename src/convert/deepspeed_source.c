@@ -422,6 +422,7 @@ static tx_status open_deepspeed(tx_source *src)
     tx_status st;
     TX_TRY(tx_alloc(&d, 1, sizeof *d, "a checkpoint"));
     src->impl = d;
+    d->s.unverified = src->unverified;
     TX_TRY(tx__follow_tracker(src, "latest"));
     TX_TRY(read_names(d, src));
     TX_GOTO(tx_alloc(&states, (size_t)d->n_mp, sizeof *states, "a list of files"));
@@ -461,5 +462,7 @@ const tx_source_type tx_source_deepspeed = {
     .check = tx__shards_check,
     .read = tx__shards_read,
     .change = tx__shards_change,
+    .unchecked = tx__shards_unchecked,
+    .verify = tx__shards_verify,
     .set_version = tx__shards_set_version,
 };

@@ -16,7 +16,7 @@ static tx_status open_folder(tx_source *src)
 {
     tx_huggingface *hf;
     TX_TRY(tx_memdup0(&src->path, src->folder, strlen(src->folder), "a path"));
-    TX_TRY(tx_huggingface_open(&hf, src->path));
+    TX_TRY((src->unverified ? tx_huggingface_open_unchecked : tx_huggingface_open)(&hf, src->path));
     src->impl = hf;
     src->part[src->n_parts++] = TX_CKPT_MODEL;
     return TX_OK;
@@ -80,6 +80,7 @@ static tx_status read_part(const tx_source *src, const tx_hf_format *format, con
     if (!fits)
         return TX_FAIL(TX_ERR_SHAPE, "%s: \"%s\" is %s, this model has %lld x %lld", src->path, part->name,
                        tx_st_describe(t, found, sizeof found), (long long)part->dim[0], (long long)part->dim[1]);
+    TX_TRY(tx_huggingface_check(hf_of(src), t));
     TX_TRY(tx_st_read_f32(t, theirs, false));
     tx_st_forget(t);
     tx_hf_copy(m, part, theirs, whole, false);
@@ -200,6 +201,16 @@ static tx_status dropped(const tx_source *src, const tx_model *m, tx_dropped_fn 
     return TX_OK;
 }
 
+static size_t unchecked(const tx_source *src, const tx_pt **first)
+{
+    return tx_huggingface_unchecked(hf_of(src), first);
+}
+
+static tx_status verify(const tx_source *src, uint64_t *bytes, size_t *n_files)
+{
+    return tx_huggingface_verify(hf_of(src), bytes, n_files);
+}
+
 const tx_source_type tx_source_huggingface = {
     .name = "huggingface",
     .title = "Hugging Face model",
@@ -211,4 +222,6 @@ const tx_source_type tx_source_huggingface = {
     .read = read,
     .change = change,
     .dropped = dropped,
+    .unchecked = unchecked,
+    .verify = verify,
 };

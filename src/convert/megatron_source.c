@@ -216,6 +216,7 @@ static tx_status open_megatron(tx_source *src)
     bool staged;
     TX_TRY(tx_alloc(&g, 1, sizeof *g, "a checkpoint"));
     src->impl = g;
+    g->s.unverified = src->unverified;
     TX_TRY(find_step(src));
     TX_TRY(count_ranks(src, &g->s.n_tp, &g->n_pp, &staged));
     for (int pp = 0; pp < g->n_pp; pp++)
@@ -254,5 +255,7 @@ const tx_source_type tx_source_megatron = {
     .check = tx__shards_check,
     .read = tx__shards_read,
     .change = tx__shards_change,
+    .unchecked = tx__shards_unchecked,
+    .verify = tx__shards_verify,
     .set_version = tx__shards_set_version,
 };

@@ -44,7 +44,7 @@ tx_status tx__shards_open(tx__shards *s, const char *path, const tx_pt **out)
         TX_TRY(tx_realloc(&s->file, cap, sizeof *s->file, "a list of files"));
         s->files_cap = cap;
     }
-    TX_TRY(tx_pt_open(&s->file[s->n_files], path));
+    TX_TRY((s->unverified ? tx_pt_open_unchecked : tx_pt_open)(&s->file[s->n_files], path));
     *out = s->file[s->n_files++];
     return TX_OK;
 }
@@ -54,6 +54,7 @@ void tx__shards_deinit(tx__shards *s)
     for (size_t i = 0; i < s->n_files; i++) tx_pt_close(s->file[i]);
     tx_free(s->file);
     tx_free(s->shard);
+    tx__hash_free(&s->by_name);
     tx_free(s->segment);
     *s = (tx__shards){ 0 };
 }
@@ -62,13 +63,16 @@ tx_status tx__shards_add(tx__shards *s, const char *name, int part, int tp_rank,
                          bool *added)
 {
     *added = false;
-    for (size_t i = 0; i < s->n; i++) /* some thousand at most, and opening reads whole files anyway */
+    uint64_t hash = tx__hash(name, strlen(name), (uint64_t)part << 32 | (uint32_t)tp_rank);
+    size_t at = 0, i;
+    while (tx__hash_next(&s->by_name, hash, &at, &i))
         if (s->shard[i].part == part && s->shard[i].tp_rank == tp_rank && !strcmp(s->shard[i].name, name)) return TX_OK;
     if (s->n == s->cap) {
         size_t cap = 2 * s->cap + 64;
         TX_TRY(tx_realloc(&s->shard, cap, sizeof *s->shard, "a list of tensors"));
         s->cap = cap;
     }
+    TX_TRY(tx__hash_add(&s->by_name, hash, s->n));
     tx__shard_of *e = &s->shard[s->n++];
     *e =
         (tx__shard_of){ .part = part, .tp_rank = tp_rank, .n_dims = n_dims, .dim = { 1, 1 }, .segment = s->n_segments };
@@ -136,6 +140,7 @@ tx_status tx__shards_sort(tx__shards *s, const char *path)
                 " elements where its shape asks for others: files of another run among them, or missing ones",
                 path, e->name, e->tp_rank, have);
     }
+    tx__hash_free(&s->by_name);
     if (s->n) qsort(s->shard, s->n, sizeof *s->shard, by_name);
     return TX_OK;
 }
@@ -310,8 +315,35 @@ tx_status tx__shards_read(tx_source *src, const tx_model *m, int part, const tx_
     memset(whole + rows * width, 0, (size_t)((p->whole[0] - rows) * width) * sizeof *whole);
     for (int t = 0; t < (q.split_dim < 0 ? 1 : s->n_tp); t++) {
         tx_param shard = tx_param_shard(&q, s->n_tp, t);
-        TX_TRY(read_shard(s, m, part, &shard, rows, whole));
+        tx_status st = read_shard(s, m, part, &shard, rows, whole);
+        if (st) return tx_fail_prefix(st, "%s of %s", part ? src->part[part] : "weights", p->name);
     }
     for (size_t i = 0; i < s->n_files; i++) tx_pt_forget(s->file[i]);
+    return TX_OK;
+}
+
+/* ---- checksums ---- */
+
+size_t tx__shards_unchecked(const tx_source *src, const tx_pt **first)
+{
+    const tx__shards *s = src->impl;
+    size_t n = 0;
+    for (size_t i = s->n_files; i-- > 0;)
+        if (tx_pt_unchecked(s->file[i])) {
+            *first = s->file[i];
+            n++;
+        }
+    return n;
+}
+
+tx_status tx__shards_verify(const tx_source *src, uint64_t *bytes, size_t *n_files)
+{
+    const tx__shards *s = src->impl;
+    for (size_t i = 0; i < s->n_files; i++) {
+        uint64_t before = *bytes;
+        TX_TRY(tx_pt_verify(s->file[i], bytes));
+        tx_pt_forget(s->file[i]);
+        *n_files += *bytes > before;
+    }
     return TX_OK;
 }

@@ -10,6 +10,7 @@
 #define TX_CONVERT_SHARDS_H
 
 #include "convert/source.h"
+#include "torch/hash_table.h"
 #include "torch/pt.h"
 
 typedef struct tx__segment {
@@ -32,8 +33,10 @@ typedef struct tx__shards {
     size_t n_files, files_cap;
     tx__shard_of *shard; /* sorted by name, part and rank after tx__shards_sort */
     size_t n, cap;
+    tx__hash_table by_name; /* of shard, until they are sorted */
     tx__segment *segment;
     size_t n_segments, segments_cap;
+    bool unverified; /* files are opened without their checksums; set before the first */
     int n_tp;
     int qkv_version; /* checkpoint_version: order of rows of query_key_value; 0, 1 or 3 */
     bool split_positions;
@@ -78,5 +81,7 @@ tx_status tx__shards_check(tx_source *src, const tx_model *m);
 tx_status tx__shards_read(tx_source *src, const tx_model *m, int part, const tx_param *p, float *whole);
 unsigned tx__shards_change(const tx_source *src, const tx_model *m, const tx_param *p);
 void tx__shards_set_version(tx_source *src, int version);
+size_t tx__shards_unchecked(const tx_source *src, const tx_pt **first);
+tx_status tx__shards_verify(const tx_source *src, uint64_t *bytes, size_t *n_files);
 
 #endif

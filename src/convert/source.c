@@ -1,6 +1,7 @@
 /* source.c - opens what --load names, in whichever format it is, and reads parameters from it. */
 #include "convert/source.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +26,7 @@ const tx_source_type *tx_source_type_find(const char *name)
 typedef struct reading {
     const char *dir, *tag;      /* tag NULL: what `latest` says */
     const tx_source_type *type; /* NULL: any */
-    bool newest_good;
+    bool newest_good, unverified;
 } reading;
 
 static reading reading_of(const tx_config *cfg)
@@ -33,18 +34,31 @@ static reading reading_of(const tx_config *cfg)
     return (reading){ .dir = cfg->load,
                       .tag = cfg->load_tag,
                       .type = cfg->universal_checkpoint ? &tx_source_universal : NULL,
-                      .newest_good = cfg->load_latest_good };
+                      .newest_good = cfg->load_latest_good,
+                      .unverified = cfg->no_verify_load };
 }
 
 /* The folder that is opened: on all ranks, as it needs no look at the file system. */
 static tx_status name_folder(tx_source *src, const reading *r, tx_comm *group)
 {
-    *src = (tx_source){ .dir = r->dir, .group = group, .newest_good = r->newest_good };
+    *src = (tx_source){ .dir = r->dir, .group = group, .newest_good = r->newest_good, .unverified = r->unverified };
     if (r->tag) return tx_path_join(src->folder, sizeof src->folder, r->dir, r->tag);
     if (strlen(r->dir) >= sizeof src->folder)
         return TX_FAIL(TX_ERR_ARG, "--load %.60s...: the path is too long", r->dir);
     memcpy(src->folder, r->dir, strlen(r->dir) + 1);
     return TX_OK;
+}
+
+/* What of the files nobody can vouch for, or shall. */
+static void say_unchecked(const tx_source *src)
+{
+    const tx_pt *first = NULL;
+    char more[64] = "";
+    size_t n = src->type->unchecked ? src->type->unchecked(src, &first) : 0;
+    if (tx_comm_rank(src->group)) return;
+    if (n > 1) snprintf(more, sizeof more, ", as are those of %zu more", n - 1);
+    if (n) tx_warn("%s %s: its numbers are taken as they are%s", tx_pt_path(first), tx_pt_unchecked(first), more);
+    if (src->unverified && src->type->verify) tx_info(" checksums of %s are not compared: --no-verify-load", src->path);
 }
 
 /* kind is rank 0's, and so is st, which says whether it could be found out. */
@@ -57,11 +71,13 @@ static tx_status open_kind(tx_source *src, tx_ckpt_kind kind, tx_status st)
     if (!src->type) return TX_OK;
     st = src->type->open(src); /* a native one agrees by itself, once more does no harm */
     st = tx_comm_agree(src->group, st);
-    if (st)
+    if (st) {
         tx_source_close(src);
-    else
-        tx_info(" loading %s from %s", src->type->title, src->path);
-    return st;
+        return st;
+    }
+    tx_info(" loading %s from %s", src->type->title, src->path);
+    say_unchecked(src);
+    return TX_OK;
 }
 
 /* What the folder holds; where the newest good one is wanted, `latest` need not be. */
@@ -91,6 +107,12 @@ static tx_status open_source(tx_source *src, const reading *r, tx_comm *group)
 tx_status tx_source_open(tx_source *src, const char *dir, const tx_source_type *type, tx_comm *group)
 {
     const reading r = { .dir = dir, .type = type };
+    return open_source(src, &r, group);
+}
+
+tx_status tx_source_open_unverified(tx_source *src, const char *dir, const tx_source_type *type, tx_comm *group)
+{
+    const reading r = { .dir = dir, .type = type, .unverified = true };
     return open_source(src, &r, group);
 }
 
@@ -237,6 +259,13 @@ static tx_status find_part(const tx_source *src, const char *name, int *number)
 tx_status tx_source_read_whole(tx_source *src, const tx_model *m, int part, const tx_param *p, float *whole)
 {
     return src->type->read(src, m, part, p, whole);
+}
+
+tx_status tx_source_verify(const tx_source *src, uint64_t *bytes, size_t *n_files)
+{
+    *bytes = 0;
+    *n_files = 0;
+    return src->type->verify ? src->type->verify(src, bytes, n_files) : TX_OK;
 }
 
 tx_status tx_source_set_version(tx_source *src, int version)

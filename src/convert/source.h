@@ -18,6 +18,7 @@
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
 #include "model/model.h"
+#include "torch/pt.h"
 
 /* What happened to a tensor on its way; of a conversion's report. */
 typedef enum tx_tensor_change {
@@ -54,6 +55,10 @@ typedef struct tx_source_type {
     unsigned (*change)(const struct tx_source *src, const tx_model *m, const tx_param *p); /* NULL: copied */
     void (*set_version)(struct tx_source *src, int version);                               /* or NULL */
     tx_status (*dropped)(const struct tx_source *src, const tx_model *m, tx_dropped_fn *tell, void *user); /* or NULL */
+    /* Of types that may be made of .pt files: how many of them have no checksum of something, and the first of these;
+     * and all that have one against it: how many bytes of how many files. */
+    size_t (*unchecked)(const struct tx_source *src, const tx_pt **first);
+    tx_status (*verify)(const struct tx_source *src, uint64_t *bytes, size_t *n_files);
 } tx_source_type;
 
 extern const tx_source_type tx_source_native, tx_source_huggingface, tx_source_megatron, tx_source_deepspeed,
@@ -66,6 +71,7 @@ typedef struct tx_source {
     const char *dir;            /* as it was given; borrowed */
     char folder[4096];          /* of it what is opened: dir itself, or with --load-tag one inside */
     bool newest_good;           /* --load-latest-good */
+    bool unverified;            /* --no-verify-load: checksums of .pt files are not compared */
     char *path;                 /* the folder itself; owned */
     tx_comm *group;             /* the ranks that load it, borrowed */
     void *impl;
@@ -81,8 +87,10 @@ typedef struct tx_source {
 /* Recognises what `dir` holds and opens it; TX_ERR_NOTFOUND when there is no checkpoint. type NULL: any. Collective
  * over `group`, which together has the whole model and outlives src: all succeed or all fail. */
 tx_status tx_source_open(tx_source *src, const char *dir, const tx_source_type *type, tx_comm *group);
+/* The same with --no-verify-load. */
+tx_status tx_source_open_unverified(tx_source *src, const char *dir, const tx_source_type *type, tx_comm *group);
 
-/* The same of --load, as --load-tag, --load-latest-good and --universal-checkpoint have it. */
+/* The same of --load, as --load-tag, --load-latest-good, --no-verify-load and --universal-checkpoint have it. */
 tx_status tx_source_open_options(tx_source *src, const tx_config *cfg, tx_comm *group);
 
 /* For a run: --load as the options mean it. No --load has no type; neither has a --load that holds no checkpoint and is
@@ -113,6 +121,9 @@ tx_status tx_source_weights(tx_source *src, const tx_model *m, float *value);
 /* The order of rows of query_key_value is that of another checkpoint_version than the files say. TX_ERR_ARG: of this
  * format there is one order only. */
 tx_status tx_source_set_version(tx_source *src, int version);
+
+/* Compares all checksums that .pt files have: also of what no parameter comes from. *n_files 0: there are none such. */
+tx_status tx_source_verify(const tx_source *src, uint64_t *bytes, size_t *n_files);
 
 /* By the name of --from; NULL if there is none. */
 const tx_source_type *tx_source_type_find(const char *name);

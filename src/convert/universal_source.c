@@ -79,25 +79,27 @@ static tx_status add_parameter(universal *u, const tx_source *src, const char *f
 }
 
 /* Adam's t: a file of a parameter's, or the optimizer's own. */
-static void find_step_number(universal *u, const tx_source *src)
+static tx_status find_step_number(universal *u, const tx_source *src)
 {
     const tx_pt *f;
     double step = 0;
     for (size_t i = 0; i < u->names.n && step <= 0; i++) {
         char path[PATH_CAP];
         snprintf(path, sizeof path, "%s/zero/%s/step.pt", src->path, u->names.name[i]);
-        if (tx_path_exists(path) && !open_in(u, src, u->names.name[i], "step.pt", &f)) {
-            const tx_py *v = tx_pt_root(f);
-            if (!tx_py_float(v, &step)) tx_py_float(tx_py_get(v, "param"), &step);
-        }
+        if (!tx_path_exists(path)) continue;
+        TX_TRY(tx__shards_open(&u->s, path, &f));
+        const tx_py *v = tx_pt_root(f);
+        if (!tx_py_float(v, &step)) tx_py_float(tx_py_get(v, "param"), &step);
     }
     char path[PATH_CAP];
     snprintf(path, sizeof path, "%s/zero/optimizer_state.pt", src->path);
-    if (step <= 0 && tx_path_exists(path) && !tx__shards_open(&u->s, path, &f)) {
+    if (step <= 0 && tx_path_exists(path)) {
+        TX_TRY(tx__shards_open(&u->s, path, &f));
         const tx_py *groups = tx_py_get(tx_pt_root(f), "param_groups");
         tx_py_float(tx_py_get(tx_py_item(groups, 0), "step"), &step);
     }
     u->optim_step = (int64_t)step;
+    return TX_OK;
 }
 
 static tx_status open_universal(tx_source *src)
@@ -107,6 +109,7 @@ static tx_status open_universal(tx_source *src)
     char path[PATH_CAP];
     TX_TRY(tx_alloc(&u, 1, sizeof *u, "a checkpoint"));
     src->impl = u;
+    u->s.unverified = src->unverified;
     u->s.n_tp = 1;
     u->s.qkv_version = 3;
     TX_TRY(tx__follow_tracker(src, "latest_universal"));
@@ -121,7 +124,7 @@ static tx_status open_universal(tx_source *src)
     src->part[src->n_parts++] = "exp_avg_sq";
     for (size_t i = 0; i < u->names.n; i++) TX_TRY(add_parameter(u, src, u->names.name[i]));
     TX_TRY(tx__shards_sort(&u->s, src->path));
-    find_step_number(u, src);
+    TX_TRY(find_step_number(u, src));
     tx__args_to_state(u->root, &src->state);
     src->state.optim_step = u->optim_step ? u->optim_step : src->state.iteration - src->state.skipped;
     src->vocab_size = tx__vocabulary_of(u->root);
@@ -154,4 +157,6 @@ const tx_source_type tx_source_universal = {
     .check = tx__shards_check,
     .read = tx__shards_read,
     .change = tx__shards_change,
+    .unchecked = tx__shards_unchecked,
+    .verify = tx__shards_verify,
 };

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "token/utf8.h"
+#include "base/utf8.h"
 
 typedef const unsigned char *place;
 

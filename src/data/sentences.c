@@ -7,7 +7,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "token/utf8.h"
+#include "base/utf8.h"
 
 /* ---- words ---- */
 

@@ -43,12 +43,9 @@ tx_status tx__hello_unpack(tx_hello *out, const uint8_t *bytes, size_t n)
     out->place.n_cores = (int)n_cores;
     TX_TRY(tx__unpack_text(&u, out->place.host, sizeof out->place.host));
     TX_TRY(tx__unpack_text(&u, out->place.cores, sizeof out->place.cores));
-    tx_printable(out->place.cores);
     if (!tx__is_host_name(out->place.host, strlen(out->place.host)) || u.end - u.at != TX_TAG_BYTES)
         return TX_FAIL(TX_ERR_FORMAT, "says what no torchrun says of itself");
     memcpy(out->digest, u.at, TX_TAG_BYTES);
-    tx_printable(out->version);
-    tx_printable(out->id);
     return TX_OK;
 }
 

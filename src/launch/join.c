@@ -144,7 +144,7 @@ static tx_status on_end(struct member *b, tx_unpack *u)
     TX_TRY(tx__unpack_text(u, why, sizeof why));
     b->ended = true;
     b->code = (int)code;
-    return *why ? TX_FAIL(TX_ERR_COMM, "%s", tx_printable(why)) : TX_OK;
+    return *why ? TX_FAIL(TX_ERR_COMM, "%s", why) : TX_OK;
 }
 
 static tx_status on_message(struct member *b, const tx_message *msg)

@@ -243,7 +243,7 @@ static tx_status on_refusal(const tx_lead *l, const struct guest *g, const tx_me
     int64_t code;
     TX_TRY(tx__unpack_number(&u, 0, 255, &code));
     TX_TRY(tx__unpack_text(&u, text, sizeof text));
-    return TX_FAIL(TX_ERR_COMM, "node %d (%s): %s", g->node, l->place[g->node].host, tx_printable(text));
+    return TX_FAIL(TX_ERR_COMM, "node %d (%s): %s", g->node, l->place[g->node].host, text);
 }
 
 static tx_status on_exited(const tx_lead *l, const struct guest *g, const tx_message *msg)

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "token/utf8.h"
+#include "base/utf8.h"
 
 /* ---------------------------------------------------------------- JSON */
 

@@ -61,7 +61,7 @@ static void mhd_says(void *user, const char *format, va_list args)
     char line[256];
     (void)user;
     vsnprintf(line, sizeof line, format, args);
-    tx_debug("libmicrohttpd: %s", tx_printable(line));
+    tx_debug("libmicrohttpd: %s", line);
 }
 
 static struct MHD_Daemon *start(tx__server *s, int fd)

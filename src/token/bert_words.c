@@ -19,7 +19,7 @@
 #include <pthread.h>
 #include <utf8proc.h>
 
-#include "token/utf8.h"
+#include "base/utf8.h"
 
 /* What a character is. The kinds exclude each other. */
 enum { PLAIN, PUNCTUATION, SPACE, DROPPED, CJK, KIND = 7, CASED = 8, CASE_IGNORABLE = 16 };

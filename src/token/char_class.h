@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "token/utf8.h"
+#include "base/utf8.h"
 
 enum { TX__OTHER, TX__LETTER, TX__NUMBER, TX__SPACE }; /* \p{L}, \p{N}, \s */
 

@@ -7,7 +7,7 @@
 #include <utf8proc.h>
 
 #include "base/alloc.h"
-#include "token/utf8.h"
+#include "base/utf8.h"
 
 /* What utf8proc 2.8 (Unicode 15.0) decomposes or reorders and the peer's crate unicode-normalization-alignments, with
  * Unicode 9's tables, does not. */

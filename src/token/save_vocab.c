@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "token/utf8.h"
+#include "token/byte_symbols.h"
 #include "token/vocab_trainer.h"
 
 enum { PLAIN, JSON, ASCII_JSON }; /* GPT-2's own vocab.json is ASCII */

@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
-#include "token/utf8.h"
+#include "base/utf8.h"
 
 /* ---- outputs ---- */
 

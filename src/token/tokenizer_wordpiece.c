@@ -5,11 +5,11 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "token/bert_words.h"
 #include "token/piece_cache.h"
 #include "token/strings.h"
 #include "token/tokenizer.h"
-#include "token/utf8.h"
 
 #define MAX_FILE_BYTES ((size_t)64 << 20) /* multilingual BERT's vocabulary has 1 MB */
 

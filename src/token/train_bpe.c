@@ -2,7 +2,7 @@
  * the merged tokens, then the special ones. Hugging Face's trainer numbers bytes and merged tokens in the same order,
  * so equal counts are decided alike. */
 #include "base/alloc.h"
-#include "token/utf8.h"
+#include "token/byte_symbols.h"
 #include "token/vocab_trainer.h"
 
 /* The 256 bytes in the order of their symbols, which is GPT-2's. */

@@ -5,8 +5,8 @@
 #include <utf8proc.h>
 
 #include "base/alloc.h"
+#include "base/utf8.h"
 #include "token/bert_words.h"
-#include "token/utf8.h"
 #include "token/vocab_trainer.h"
 
 #define N_CHARS 0x110000u

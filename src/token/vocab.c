@@ -7,7 +7,8 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "token/utf8.h"
+#include "base/utf8.h"
+#include "token/byte_symbols.h"
 
 /* GPT-2's files have 1 and 0.5 MB, the largest vocabularies in use below 40, and a quarter of a million tokens */
 #define MAX_FILE_BYTES ((size_t)128 << 20)

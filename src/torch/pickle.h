@@ -56,13 +56,17 @@ typedef struct tx__pickle tx__pickle;
 /* The storage that a pickle refers to. Errors as tx_pt_open's. */
 typedef tx_status tx__find_storage(void *user, const tx__storage_id *id, const tx_pt_storage **out);
 
+/* Compares a storage with its checksum. */
+typedef tx_status tx__check_storage(void *user, const tx_pt_storage *s);
+
 typedef struct tx__pickle_in {
     const char *path, *part; /* for messages */
     const unsigned char *data;
     size_t size;
     tx__find_storage *find; /* NULL: there are none */
     void *user;
-    size_t *n_values; /* of the file so far */
+    size_t *n_values;         /* of the file so far */
+    tx__check_storage *check; /* or NULL; called for tensors of one number, which py.h gives without the file */
 } tx__pickle_in;
 
 /* One pickle from the start of `data` and how many bytes it took. Values are the arena's; nothing in them contains

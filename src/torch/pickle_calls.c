@@ -150,6 +150,13 @@ static tx_status storage_id(tx__pickle *p, const tx_py *id, tx__storage_id *out)
     return TX_OK;
 }
 
+/* Before tx_py_float may look at it. */
+static tx_status check_number(tx__pickle *p, const tx_pt_tensor *t)
+{
+    if (!p->in->check || tx_pt_numel(t) != 1) return TX_OK;
+    return p->in->check(p->in->user, t->storage);
+}
+
 tx_status tx__pickle_load(tx__pickle *p, const tx_py *id, const tx_py **out)
 {
     tx__storage_id what;
@@ -163,6 +170,7 @@ tx_status tx__pickle_load(tx__pickle *p, const tx_py *id, const tx_py **out)
     tx_pt_tensor *t = tx__py_memory(p->arena, sizeof *t);
     if (!t) return tx__pickle_no_memory(p);
     *t = (tx_pt_tensor){ .storage = s, .n_dims = 1, .dim[0] = s->numel, .stride[0] = 1 };
+    TX_TRY(check_number(p, t));
     v->as.tensor = t;
     v->mark = TX__MARK_STORAGE;
     *out = v;
@@ -227,6 +235,7 @@ static tx_status make_tensor(tx__pickle *p, const tx_py *args, const tx_py **out
     if (is_lazy(tx_py_item(args, 6)))
         return UNSUPPORTED("a tensor that is to be negated or conjugated; save it with .resolve_neg().resolve_conj()");
     TX_TRY(check_extent(p, t));
+    TX_TRY(check_number(p, t));
     t->requires_grad = tx_py_true(tx_py_item(args, 4));
     TX_TRY(tx__pickle_new(p, &v, TX_PY_TENSOR));
     v->as.tensor = t;

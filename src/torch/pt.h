@@ -29,8 +29,14 @@ typedef struct tx_pt tx_pt;
 
 /* Maps and checks a file; both containers. Errors name the file and the place: TX_ERR_NOTFOUND, TX_ERR_IO,
  * TX_ERR_FORMAT (damaged, or built to harm), TX_ERR_UNSUPPORTED (a name outside the list, big-endian, a compressed
- * entry), TX_ERR_NOMEM. */
+ * entry), TX_ERR_NOMEM.
+ *
+ * Of an archive the entries are compared with their CRC-32: the pickle here, a storage before the first of its numbers
+ * is given, once, by all threads. So a file that was damaged is an error, or its damage is in what nobody asks for. A
+ * file is one thread's at a time. */
 tx_status tx_pt_open(tx_pt **out, const char *path);
+/* The same without comparing. */
+tx_status tx_pt_open_unchecked(tx_pt **out, const char *path);
 void tx_pt_close(tx_pt *f); /* NULL allowed */
 
 const char *tx_pt_path(const tx_pt *f);
@@ -47,9 +53,16 @@ int64_t tx_pt_numel(const tx_pt_tensor *t);
 /* Gives the memory that reading took back to the system: the file's pages are read again when they are needed. */
 void tx_pt_forget(const tx_pt *f);
 
-/* Checks every stored CRC-32 of an archive (torch.load does not); TX_ERR_FORMAT names the entry. The older container
- * has none, and torch can be told to store none. */
-tx_status tx_pt_verify(const tx_pt *f);
+/* Compares what a tensor lies in, as reading it does: for callers that look at storage->data themselves. */
+tx_status tx_pt_check(const tx_pt *f, const tx_pt_tensor *t);
+
+/* Compares every CRC-32 that is stored; TX_ERR_FORMAT names the entry. *bytes, or NULL: those that were compared are
+ * added to it. */
+tx_status tx_pt_verify(const tx_pt *f, uint64_t *bytes);
+
+/* What cannot be compared, as the end of a sentence about the file ("has no checksums ..."); NULL: nothing. The older
+ * container has none, and torch can be told to store none. */
+const char *tx_pt_unchecked(const tx_pt *f);
 
 /* ---- writing ---- */
 

@@ -17,6 +17,7 @@ struct tx_pt {
     char *path;
     tx_map map;
     tx__zip zip; /* no entries: the older container */
+    bool checks; /* entries are compared with their CRC-32 before they are used */
     const char *folder;
     size_t n_folder; /* every entry's name begins with it */
     tx_py_arena *arena;
@@ -31,6 +32,10 @@ struct tx_pt {
  * another: torch has one dtype and size for each. */
 tx_status tx__pt_storage_put(tx_pt *f, const char *key, tx_pt_dtype dtype, int64_t numel, tx__pt_stored **out);
 tx__pt_stored *tx__pt_storage_get(const tx_pt *f, const char *key); /* NULL if there is none */
+
+/* Against the CRC-32 that is stored, if one is; of a storage once. TX_ERR_FORMAT names the entry. */
+tx_status tx__pt_check_entry(const tx_pt *f, const tx__zip_entry *e);
+tx_status tx__pt_check_storage(const tx_pt *f, const tx_pt_storage *s);
 
 /* The two containers: everything after mapping. */
 tx_status tx__pt_open_zip(tx_pt *f);

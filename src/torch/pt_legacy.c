@@ -38,7 +38,7 @@ static tx_status next(tx_pt *f, size_t *at, const char *part, const tx_py **out)
     TX_TRY(tx__pickle_read(out, &taken, f->arena,
                            &(tx__pickle_in){ f->path, part, f->map.data + *at,
                                              left < TX_PT_MAX_PICKLE ? left : TX_PT_MAX_PICKLE, find_in_file, f,
-                                             &f->n_values }));
+                                             &f->n_values, NULL }));
     *at += taken;
     return TX_OK;
 }

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <zlib.h>
 
 #include "base/alloc.h"
 #include "torch/pt_file.h"
@@ -71,7 +70,13 @@ static tx_status find_in_archive(void *user, const tx__storage_id *id, const tx_
         return TX_FAIL(TX_ERR_FORMAT, "storage %s has %" PRId64 " elements of %s, and %" PRIu64 " bytes", id->key,
                        id->numel, tx_pt_dtype_name(id->dtype), e->size);
     s->storage->data = e->data;
+    s->storage->entry = f->checks && e->crc ? (size_t)(e - f->zip.entry) + 1 : 0;
     return TX_OK;
+}
+
+static tx_status check_in_archive(void *user, const tx_pt_storage *s)
+{
+    return tx__pt_check_storage(user, s);
 }
 
 static const tx__zip_entry *entry(const tx_pt *f, const char *name)
@@ -95,9 +100,11 @@ static bool is_known_version(const tx__zip_entry *e)
 static tx_status check_kind(const tx_pt *f)
 {
     const tx__zip_entry *order = entry(f, "byteorder"), *version = entry(f, "version");
+    if (f->checks && order) TX_TRY(tx__pt_check_entry(f, order));
     if (entry(f, "constants.pkl"))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: a program of TorchScript, not a file of torch.save", f->path);
     if (!version) version = entry(f, ".data/version");
+    if (f->checks && version) TX_TRY(tx__pt_check_entry(f, version));
     if (!version || !is_known_version(version))
         return TX_FAIL(version ? TX_ERR_UNSUPPORTED : TX_ERR_FORMAT, "%s: %s", f->path,
                        version ? "a version of the archive other than 1 to 10"
@@ -122,10 +129,11 @@ tx_status tx__pt_open_zip(tx_pt *f)
     if (e->size > TX_PT_MAX_PICKLE)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: data.pkl has %" PRIu64 " bytes; at most %zu are read", f->path, e->size,
                        TX_PT_MAX_PICKLE);
+    if (f->checks) TX_TRY(tx__pt_check_entry(f, e));
     size_t taken;
-    TX_TRY(tx__pickle_read(
-        &f->root, &taken, f->arena,
-        &(tx__pickle_in){ f->path, "data.pkl", e->data, (size_t)e->size, find_in_archive, f, &f->n_values }));
+    TX_TRY(tx__pickle_read(&f->root, &taken, f->arena,
+                           &(tx__pickle_in){ f->path, "data.pkl", e->data, (size_t)e->size, find_in_archive, f,
+                                             &f->n_values, check_in_archive }));
     if (taken != e->size)
         return TX_FAIL(TX_ERR_FORMAT, "%s: data.pkl goes on for %" PRIu64 " bytes after its end", f->path,
                        e->size - taken);
@@ -147,11 +155,12 @@ static tx_status open_container(tx_pt *f)
     return TX_FAIL(TX_ERR_FORMAT, "%s: not a file of torch.save: neither a zip archive nor a pickle", f->path);
 }
 
-tx_status tx_pt_open(tx_pt **out, const char *path)
+static tx_status open_file(tx_pt **out, const char *path, bool checks)
 {
     tx_pt *f;
     TX_TRY(tx_alloc(&f, 1, sizeof *f, "a .pt file"));
     tx_status st;
+    f->checks = checks;
     TX_GOTO(tx_memdup0(&f->path, path, strlen(path), "a path"));
     TX_GOTO(tx_map_open(&f->map, path));
     TX_GOTO(tx_py_arena_create(&f->arena));
@@ -161,6 +170,16 @@ tx_status tx_pt_open(tx_pt **out, const char *path)
 out:
     tx_pt_close(f);
     return st;
+}
+
+tx_status tx_pt_open(tx_pt **out, const char *path)
+{
+    return open_file(out, path, true);
+}
+
+tx_status tx_pt_open_unchecked(tx_pt **out, const char *path)
+{
+    return open_file(out, path, false);
 }
 
 void tx_pt_close(tx_pt *f)
@@ -189,20 +208,4 @@ const tx_py *tx_pt_root(const tx_pt *f)
 void tx_pt_forget(const tx_pt *f)
 {
     if (f->map.data) (void)madvise((void *)(uintptr_t)f->map.data, f->map.size, MADV_DONTNEED);
-}
-
-tx_status tx_pt_verify(const tx_pt *f)
-{
-    bool any = false;
-    for (size_t i = 0; i < f->zip.n; i++)
-        if (f->zip.entry[i].crc) any = true;
-    for (size_t i = 0; any && i < f->zip.n; i++) {
-        const tx__zip_entry *e = &f->zip.entry[i];
-        uint32_t crc = (uint32_t)crc32_z(0, e->data, e->size);
-        tx_pt_forget(f);
-        if (crc != e->crc)
-            return TX_FAIL(TX_ERR_FORMAT, "%s: entry %.*s is damaged: CRC-32 %08x, and %08x is stored", f->path,
-                           (int)(e->n_name < 200 ? e->n_name : 200), e->name, crc, e->crc);
-    }
-    return TX_OK;
 }

@@ -133,6 +133,7 @@ tx_status tx_pt_read_f32(const tx_pt *f, const tx_pt_tensor *t, int64_t first, i
 {
     tx_pt_dtype dtype = t->storage->dtype;
     check_range(t, first, n);
+    if (n) TX_TRY(tx__pt_check_storage(f, t->storage));
     if (dtype >= TX_PT_I64)
         return TX_FAIL(TX_ERR_FORMAT, "%s: a tensor of %s where one of floats is needed", f->path,
                        tx_pt_dtype_name(dtype));
@@ -146,6 +147,7 @@ tx_status tx_pt_read_i64(const tx_pt *f, const tx_pt_tensor *t, int64_t first, i
 {
     tx_pt_dtype dtype = t->storage->dtype;
     check_range(t, first, n);
+    if (n) TX_TRY(tx__pt_check_storage(f, t->storage));
     if (dtype < TX_PT_I64)
         return TX_FAIL(TX_ERR_FORMAT, "%s: a tensor of %s where one of integers is needed", f->path,
                        tx_pt_dtype_name(dtype));

@@ -60,6 +60,7 @@ typedef struct tx_pt_storage {
     int64_t numel;
     const unsigned char *data; /* read: in the mapped file, little-endian, perhaps unaligned. Written: NULL */
     const void *source;        /* written: the caller's, for tx_pt_fetch */
+    size_t entry; /* read: number of the archive's entry whose CRC-32 is still to be compared, from 1; 0: none */
 } tx_pt_storage;
 
 typedef struct tx_pt_tensor {

@@ -25,8 +25,8 @@ typedef struct tx__zip_entry {
     size_t n_name;
     const unsigned char *data;
     uint64_t size;        /* bytes */
-    uint64_t header, end; /* first byte of its local header, first behind its data */
-    uint32_t crc;
+    uint64_t header, end; /* first byte of its local header, first behind its data and what belongs to that */
+    uint32_t crc;         /* 0: none is stored, or it is empty */
 } tx__zip_entry;
 
 typedef struct tx__zip {

@@ -145,6 +145,23 @@ static tx_status entry_fail(tx_status code, const bytes *b, const tx__zip_entry 
     return TX_FAIL(code, "%s: entry %.*s: %s", b->path, n, e->name, what);
 }
 
+/* Behind the data, where the header says so: CRC and sizes, of 4 or of 8 bytes each, after a mark or without one.
+ * torch writes 8 bytes from 4 GiB on. */
+static bool descriptor_agrees(const bytes *b, tx__zip_entry *e, uint64_t limit)
+{
+    for (int form = 0; form < 4; form++) {
+        size_t mark = form & 1 ? 0 : 4, wide = form & 2 ? 8 : 4, n = mark + 4 + 2 * wide;
+        const unsigned char *p = b->data + e->end;
+        if (limit - e->end < n || (mark && !is_mark(p, 7, 8)) || u32(p + mark) != e->crc) continue;
+        p += mark + 4;
+        uint64_t packed = wide == 8 ? u64(p) : u32(p), size = wide == 8 ? u64(p + 8) : u32(p + 4);
+        if (packed != e->size || size != e->size) continue;
+        e->end += n;
+        return true;
+    }
+    return false;
+}
+
 /* The header in front of the data against what the directory said. */
 static tx_status check_local(const bytes *b, tx__zip_entry *e, const unsigned char *central, uint64_t limit)
 {
@@ -168,6 +185,8 @@ static tx_status check_local(const bytes *b, tx__zip_entry *e, const unsigned ch
     if (!same && !zero) return ENTRY_FAIL(TX_ERR_FORMAT, e, "its header and the directory differ");
     e->data = b->data + at;
     e->end = at + e->size;
+    if (later && !descriptor_agrees(b, e, limit))
+        return ENTRY_FAIL(TX_ERR_FORMAT, e, "what follows its data and the directory differ");
     return TX_OK;
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "checkpoint/safetensors.h"
+#include "convert/shards.h"
 #include "convert/source.h"
 #include "support.h"
 #include "triax/run.h"
@@ -212,12 +213,34 @@ static void incomplete(void **state)
     ASSERT_FAILS(tx_source_open(&src, in_scratch("b"), NULL, &tx_comm_self), TX_ERR_FORMAT, "3 folders mp_rank_");
 }
 
+/* So many that comparing each with all would not end: a later one of the same name, part and rank is left out. */
+static void many_names(void **state)
+{
+    (void)state;
+    enum { N = 200000 };
+    const int64_t dim[1] = { 0 };
+    tx__shards s = { .n_tp = 1 };
+    bool added;
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < N; i++) {
+            char name[64];
+            snprintf(name, sizeof name, "encoder.layers.%d.x", i / 4);
+            ASSERT_OK(tx__shards_add(&s, name, i % 2, i / 2 % 2, 1, dim, &added));
+            assert_int_equal(added, round == 0);
+        }
+    assert_int_equal(s.n, N);
+    ASSERT_OK(tx__shards_sort(&s, "many"));
+    assert_non_null(tx__shards_find(&s, "encoder.layers.49999.x", 1, 1));
+    assert_null(tx__shards_find(&s, "encoder.layers.50000.x", 0, 0));
+    tx__shards_deinit(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deepspeed), cmocka_unit_test(universal), cmocka_unit_test(megatron),
-        cmocka_unit_test(bert),      SCRATCH_TEST(bert_goes_on),  cmocka_unit_test(old_versions),
-        SCRATCH_TEST(release),       SCRATCH_TEST(incomplete),
+        cmocka_unit_test(many_names),   cmocka_unit_test(deepspeed), cmocka_unit_test(universal),
+        cmocka_unit_test(megatron),     cmocka_unit_test(bert),      SCRATCH_TEST(bert_goes_on),
+        cmocka_unit_test(old_versions), SCRATCH_TEST(release),       SCRATCH_TEST(incomplete),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

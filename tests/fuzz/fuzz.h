@@ -18,7 +18,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "token/utf8.h"
+#include "base/utf8.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

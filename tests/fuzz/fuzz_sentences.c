@@ -1,7 +1,7 @@
 /* fuzz_sentences.c - any bytes as a text. Sentences are in order and leave nothing out but white space. */
+#include "base/utf8.h"
 #include "data/sentences.h"
 #include "fuzz.h"
-#include "token/utf8.h"
 
 static void check_space(const char *p, size_t n)
 {

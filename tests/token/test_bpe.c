@@ -5,8 +5,8 @@
 #include "token_test.h"
 
 #include "base/rng.h"
+#include "base/utf8.h"
 #include "token/bpe.h"
-#include "token/utf8.h"
 
 /* The 256 bytes and `merges` (pairs of ASCII parts; results are added in order, strongest first). */
 static void make_vocab(tx__vocab *v, const char *const (*merges)[2], size_t n)

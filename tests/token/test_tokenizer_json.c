@@ -2,7 +2,7 @@
 /* tokenizer.json: ids as the library's, and each thing that triax does not read named by its place. */
 #include "token_test.h"
 
-#include "token/utf8.h"
+#include "token/byte_symbols.h"
 
 /* A tokenizer.json with byte b as id b, "th" as 256, and `parts` before the model. */
 static const char *json_file(const char *parts, const char *tokens, const char *merges, const char *more)

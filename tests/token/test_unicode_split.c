@@ -2,8 +2,9 @@
 /* The pieces of GPT-2's regular expression, case by case, and of the bytes and names under it. */
 #include "token_test.h"
 
+#include "base/utf8.h"
+#include "token/byte_symbols.h"
 #include "token/unicode_split.h"
-#include "token/utf8.h"
 
 /* `text` with its pieces separated by '|' (which no case holds) must come out as `want`. */
 static void check(const char *text, size_t n, const char *want)

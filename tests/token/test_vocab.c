@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-#include "token/utf8.h"
+#include "token/byte_symbols.h"
 
 /* {"<byte 0>": 0, ... "<byte 255>": 255 <more>} with the id of byte `skip` left to `more` (-1: none). */
 static const char *vocab_file(const char *more, int skip)

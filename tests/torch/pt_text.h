@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "base/str.h"
 #include "torch/pt.h"
 
@@ -18,6 +20,7 @@ typedef struct pt_text {
     tx_str *out;
     const tx_pt *file; /* NULL: made values, whose numbers are fetched */
     tx_pt_fetch *fetch;
+    bool brief; /* of a tensor's numbers a hash alone */
     const tx_pt_storage *storage[4096];
     size_t n_storages;
 } pt_text;
@@ -61,6 +64,8 @@ static inline void pt_text_numbers(pt_text *p, const tx_pt_tensor *t)
         st = tx_pt_read_i64(p->file, t, 0, n, (int64_t *)(void *)x);
     if (st)
         PT_PUT("ERROR %s", tx_last_error());
+    else if (p->brief)
+        PT_PUT("%016" PRIx64, (uint64_t)XXH3_64bits(x, (size_t)n * size));
     else
         pt_text_bytes(p, x, (size_t)n * size);
     free(x);
@@ -181,15 +186,21 @@ static void pt_text_of(pt_text *p, const tx_py *v)
 }
 
 /* The whole file's; freed with tx_str_free. */
-static inline tx_str pt_text_file(const tx_pt *f)
+static inline tx_str pt_text_of_file(const tx_pt *f, bool brief)
 {
     tx_str out = { 0 };
     pt_text *p = calloc(1, sizeof *p);
     p->out = &out;
     p->file = f;
+    p->brief = brief;
     pt_text_of(p, tx_pt_root(f));
     free(p);
     return out;
+}
+
+static inline tx_str pt_text_file(const tx_pt *f)
+{
+    return pt_text_of_file(f, false);
 }
 
 #endif

@@ -13,7 +13,7 @@ static tx_status show(const char *path)
 {
     tx_pt *f;
     TX_TRY(tx_pt_open(&f, path));
-    tx_status st = tx_pt_verify(f);
+    tx_status st = tx_pt_verify(f, NULL);
     if (!st) {
         tx_str text = pt_text_file(f);
         fwrite(text.data, 1, text.len, stdout);

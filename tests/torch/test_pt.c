@@ -31,13 +31,13 @@ static void goes_round(const char *name, const char *text)
     ASSERT_OK(tx_pt_open(&f, data_path(path)));
     assert_string_equal(tx_pt_path(f), data_path(path));
     assert_text(f, data_path(expected));
-    ASSERT_OK(tx_pt_verify(f));
+    ASSERT_OK(tx_pt_verify(f, NULL));
     tx_pt_forget(f);
     ASSERT_OK(tx_pt_write(in_scratch("again.pt"), tx_pt_root(f), NULL, NULL));
     tx_pt_close(f);
     ASSERT_OK(tx_pt_open(&again, in_scratch("again.pt")));
     assert_text(again, data_path(expected));
-    ASSERT_OK(tx_pt_verify(again));
+    ASSERT_OK(tx_pt_verify(again, NULL));
     tx_pt_close(again);
 }
 
@@ -109,7 +109,7 @@ static void refuses_other_types(void **state)
     const tx_py *s = tx_py_get(tx_pt_root(f), "state");
     ASSERT_FAILS(tx_pt_read_f32(f, s->as.dict.value[4]->as.tensor, 0, 4, x), TX_ERR_FORMAT, "int64");
     ASSERT_FAILS(tx_pt_read_i64(f, s->as.dict.value[0]->as.tensor, 0, 4, i), TX_ERR_FORMAT, "float64");
-    tx_pt_storage wide = { TX_PT_F64, 1, (const unsigned char *)&huge, NULL };
+    tx_pt_storage wide = { TX_PT_F64, 1, (const unsigned char *)&huge, NULL, 0 };
     tx_pt_tensor t = { .storage = &wide };
     ASSERT_FAILS(tx_pt_read_f32(f, &t, 0, 1, x), TX_ERR_NUMERIC, "too large for float32");
     tx_pt_close(f);
@@ -162,7 +162,7 @@ static void survives_every_byte(void **state)
             for (int bit = 0; bit < 8; bit += 7) {
                 tx_pt *f;
                 good.data[i] = (char)(good.data[i] ^ 1 << bit);
-                if (!tx_pt_open(&f, write_file(in_scratch("changed.pt"), good.data, good.len))) {
+                if (!tx_pt_open_unchecked(&f, write_file(in_scratch("changed.pt"), good.data, good.len))) {
                     tx_str text = pt_text_file(f);
                     tx_str_free(&text);
                     tx_pt_close(f);
@@ -171,17 +171,15 @@ static void survives_every_byte(void **state)
             }
         for (size_t n = 0; n < good.len; n++) { /* and none that is cut off is taken */
             tx_pt *f;
-            assert_true(tx_pt_open(&f, write_file(in_scratch("cut.pt"), good.data, n)) != TX_OK);
+            assert_true(tx_pt_open_unchecked(&f, write_file(in_scratch("cut.pt"), good.data, n)) != TX_OK);
         }
         tx_str_free(&good);
     }
 }
 
-/* A change of any stored byte is found by its CRC. */
-static void verifies(void **state)
+/* A storage of 64 bytes, all 1; *data, where they lie in the file. */
+static tx_str write_ones(const char *path, char **data)
 {
-    (void)state;
-    tx_pt *f;
     tx_py_arena *a;
     const int64_t dim[1] = { 64 };
     ASSERT_OK(tx_py_arena_create(&a));
@@ -189,20 +187,136 @@ static void verifies(void **state)
     unsigned char ones[64];
     memset(ones, 1, sizeof ones);
     s->data = ones;
-    ASSERT_OK(tx_pt_write(in_scratch("v.pt"), tx_py_of_tensor(a, s, 0, 1, dim), NULL, NULL));
+    ASSERT_OK(tx_pt_write(path, tx_py_of_tensor(a, s, 0, 1, dim), NULL, NULL));
     tx_py_arena_destroy(a);
-    tx_str good = read_file(in_scratch("v.pt"));
-    char *data = memmem(good.data, good.len, ones, sizeof ones);
-    assert_non_null(data);
-    assert_int_equal((data - good.data) % 64, 0);
+    tx_str good = read_file(path);
+    *data = memmem(good.data, good.len, ones, sizeof ones);
+    assert_non_null(*data);
+    assert_int_equal((*data - good.data) % 64, 0);
+    return good;
+}
+
+/* A change of any stored byte is found by its CRC: when all is asked for, and when that tensor is. */
+static void verifies(void **state)
+{
+    (void)state;
+    tx_pt *f;
+    char *data;
+    int64_t x[64];
+    uint64_t bytes = 0;
+    tx_str good = write_ones(in_scratch("v.pt"), &data);
     for (int i = 0; i < 64; i++) {
         data[i] ^= 4;
         ASSERT_OK(tx_pt_open(&f, write_file(in_scratch("v.pt"), good.data, good.len)));
-        ASSERT_FAILS(tx_pt_verify(f), TX_ERR_FORMAT, "entry v/data/0 is damaged");
+        ASSERT_FAILS(tx_pt_verify(f, NULL), TX_ERR_FORMAT, "entry v/data/0 is damaged");
+        ASSERT_FAILS(tx_pt_read_i64(f, tx_py_tensor(tx_pt_root(f)), 5, 1, x), TX_ERR_FORMAT, "--no-verify-load");
+        ASSERT_OK(tx_pt_read_i64(f, tx_py_tensor(tx_pt_root(f)), 5, 0, x));
+        tx_pt_close(f);
+        ASSERT_OK(tx_pt_open_unchecked(&f, in_scratch("v.pt")));
+        ASSERT_OK(tx_pt_read_i64(f, tx_py_tensor(tx_pt_root(f)), 0, 64, x));
+        assert_int_equal(x[i], 5);
         tx_pt_close(f);
         data[i] ^= 4;
     }
+    char *pickle = memmem(good.data, good.len, "_rebuild_tensor", 15);
+    assert_non_null(pickle);
+    *pickle = '.';
+    ASSERT_FAILS(tx_pt_open(&f, write_file(in_scratch("v.pt"), good.data, good.len)), TX_ERR_FORMAT,
+                 "entry v/data.pkl is damaged: its CRC-32 is ");
+    *pickle = '_';
+    ASSERT_OK(tx_pt_open(&f, write_file(in_scratch("v.pt"), good.data, good.len)));
+    assert_null(tx_pt_unchecked(f));
+    ASSERT_OK(tx_pt_verify(f, &bytes));
+    assert_true(bytes > 64 && bytes < good.len);
+    tx_pt_close(f);
     tx_str_free(&good);
+}
+
+/* More than one thread takes at a time: any byte of it, also of the last piece. */
+static void verifies_in_pieces(void **state)
+{
+    (void)state;
+    enum { N = (9 << 20) + 5 };
+    static const size_t place[] = { 0, (4 << 20) - 1, 4 << 20, (8 << 20) + 3, N - 1 };
+    tx_pt *f;
+    tx_py_arena *a;
+    const int64_t dim[1] = { N };
+    int64_t x;
+    unsigned char *bytes = malloc(N);
+    for (size_t i = 0; i < N; i++) bytes[i] = (unsigned char)(i * i >> 7);
+    ASSERT_OK(tx_py_arena_create(&a));
+    tx_pt_storage *s = tx_py_storage(a, TX_PT_U8, N, NULL);
+    s->data = bytes;
+    ASSERT_OK(tx_pt_write(in_scratch("v.pt"), tx_py_of_tensor(a, s, 0, 1, dim), NULL, NULL));
+    tx_py_arena_destroy(a);
+    tx_str good = read_file(in_scratch("v.pt"));
+    char *data = memmem(good.data, good.len, bytes, N);
+    assert_non_null(data);
+    ASSERT_OK(tx_pt_open(&f, in_scratch("v.pt")));
+    ASSERT_OK(tx_pt_verify(f, NULL));
+    ASSERT_OK(tx_pt_read_i64(f, tx_py_tensor(tx_pt_root(f)), 77, 1, &x));
+    tx_pt_close(f);
+    for (size_t i = 0; i < sizeof place / sizeof *place; i++) {
+        data[place[i]] ^= 1;
+        ASSERT_OK(tx_pt_open(&f, write_file(in_scratch("v.pt"), good.data, good.len)));
+        ASSERT_FAILS(tx_pt_read_i64(f, tx_py_tensor(tx_pt_root(f)), 77, 1, &x), TX_ERR_FORMAT, "data/0 is damaged");
+        tx_pt_close(f);
+        data[place[i]] ^= 1;
+    }
+    tx_str_free(&good);
+    free(bytes);
+}
+
+/* A tensor of one number is given without its file (tx_py_int), so it is compared when the file is opened. */
+static void verifies_single_numbers(void **state)
+{
+    (void)state;
+    static const unsigned char number[8] = { 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x08 };
+    tx_pt *f;
+    tx_py_arena *a;
+    int64_t x;
+    ASSERT_OK(tx_py_arena_create(&a));
+    tx_pt_storage *s = tx_py_storage(a, TX_PT_I64, 1, NULL);
+    s->data = number;
+    ASSERT_OK(tx_pt_write(in_scratch("v.pt"), tx_py_of_tensor(a, s, 0, 0, NULL), NULL, NULL));
+    tx_py_arena_destroy(a);
+    tx_str good = read_file(in_scratch("v.pt"));
+    char *data = memmem(good.data, good.len, number, sizeof number);
+    assert_non_null(data);
+    ASSERT_OK(tx_pt_open(&f, in_scratch("v.pt")));
+    assert_true(tx_py_int(tx_pt_root(f), &x) && x == 0x0877665544332211);
+    tx_pt_close(f);
+    *data ^= 1;
+    ASSERT_FAILS(tx_pt_open(&f, write_file(in_scratch("v.pt"), good.data, good.len)), TX_ERR_FORMAT,
+                 "entry v/data/0 is damaged");
+    tx_str_free(&good);
+}
+
+/* What cannot be compared is taken, and said. */
+static void says_what_has_no_checksum(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *said;
+        bool any;
+    } c[] = { { "torch/mixed.pt", NULL, true },
+              { "torch/no_crc.pt", "has no checksums: it was saved without them", false },
+              { "torch/crc_of_some.pt", "has no checksums of some of its entries", true },
+              { "torch/mixed_legacy.pt", "has no checksums, as files of PyTorch before 1.6", false } };
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        tx_pt *f;
+        uint64_t bytes = 0;
+        ASSERT_OK(tx_pt_open(&f, data_path(c[i].name)));
+        const char *said = tx_pt_unchecked(f);
+        if (c[i].said)
+            assert_string_equal(said, c[i].said);
+        else
+            assert_null(said);
+        ASSERT_OK(tx_pt_verify(f, &bytes));
+        assert_int_equal(bytes > 0, c[i].any);
+        tx_pt_close(f);
+    }
+    goes_round("no_crc", "no_crc");
 }
 
 /* Lists of lists of the same list, 2^100 if they were written out: read, and made JSON of as far as it goes. */
@@ -273,7 +387,7 @@ static void writes_every_type(void **state)
     ASSERT_OK(tx_pt_write(in_scratch("types.pt"), root, fetch, &n_fetched));
     tx_py_arena_destroy(a);
     ASSERT_OK(tx_pt_open(&f, in_scratch("types.pt")));
-    ASSERT_OK(tx_pt_verify(f));
+    ASSERT_OK(tx_pt_verify(f, NULL));
     for (int t = 0; t < TX_PT_N_DTYPES; t++) {
         const tx_pt_tensor *v = tx_py_tensor(tx_py_get(tx_pt_root(f), tx_pt_dtype_name((tx_pt_dtype)t)));
         assert_true(v && (int)v->storage->dtype == t && v->n_dims == 2 && v->dim[1] == N);
@@ -422,6 +536,9 @@ int main(void)
         cmocka_unit_test(refuses_hostile_files),
         SCRATCH_TEST(survives_every_byte),
         SCRATCH_TEST(verifies),
+        SCRATCH_TEST(verifies_in_pieces),
+        SCRATCH_TEST(verifies_single_numbers),
+        SCRATCH_TEST(says_what_has_no_checksum),
         SCRATCH_TEST(does_not_unfold),
         SCRATCH_TEST(writes_every_type),
         SCRATCH_TEST(refuses_numbers_that_do_not_fit),

@@ -91,6 +91,15 @@ def main():
     torch.save(obj, "mixed_protocol_4.pt", pickle_protocol=4)
     torch.save(obj, "mixed_legacy.pt", _use_new_zipfile_serialization=False)
 
+    # without checksums, and with storages that are filled in later, which have none
+    few = {"step": torch.tensor(7.0), "weight": torch.arange(6.0)}
+    torch.serialization.set_crc32_options(False)
+    torch.save(few, "no_crc.pt")
+    torch.serialization.set_crc32_options(True)
+    with torch.serialization.skip_data():
+        torch.save(few, "crc_of_some.pt")
+    text("no_crc", describe(few))
+
     # zip64 fields where they are not needed, as other writers use them
     pkl = b"\x80\x02}(X\x01\x00\x00\x00a" + tensor(b"0", 3, 0, [3], [1]) + b"u."
     floats = struct.pack("<3f", 1, 2, 3)
