@@ -19,8 +19,8 @@ static const char *const files[] = {
     "ds_z1_pp2tp2_bf16/global_step4/mp_rank_00_model_states.pt",
     "ds_z2_dp3_bf16_rr/global_step4/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt",
     "ds_z3_tp2dp2_fp32/global_step4/zero_pp_rank_0_mp_rank_00_model_states.pt",
-    "universal_v509_z1_tp2_fp32/global_step4_universal/zero/"
-    "language_model.encoder.layers.0.self_attention.dense.weight/exp_avg.pt",
+    ("universal_v509_z1_tp2_fp32/global_step4_universal/zero/"
+     "language_model.encoder.layers.0.self_attention.dense.weight/exp_avg.pt"),
     "hf_llama_tied_sharded/pytorch_model-00001-of-00003.bin",
 };
 enum { N_FILES = sizeof files / sizeof *files };

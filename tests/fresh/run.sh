@@ -17,6 +17,7 @@ unshare --mount true 2>/dev/null || skip "mounts are not allowed"
 
 need_packages debootstrap
 root=${FRESH_ROOT:-$(mktemp -d /var/tmp/fresh-XXXXXX)}
+mkdir -p "$root"
 chmod 755 "$root"
 finish() { umount -l "$root"/{proc,dev,sys} 2>/dev/null || true; [ "${FRESH_ROOT:-}" ] || rm -rf --one-file-system "$root"; }
 trap finish EXIT

@@ -36,7 +36,7 @@ static const tx_py *read_one(tx_py_arena *a, const void *data, size_t size, tx__
 {
     size_t n_values = 0;
     const tx_py *root = NULL;
-    tx__pickle_in in = { "model.pt", "data.pkl", data, size, how, NULL, &n_values };
+    tx__pickle_in in = { "model.pt", "data.pkl", data, size, how, NULL, &n_values, NULL };
     return fuzz_ok(tx__pickle_read(&root, taken, a, &in)) ? root : NULL;
 }
 
