@@ -91,6 +91,12 @@ static int64_t chunks_of(const tx_request *r)
     return r->small || r->n <= unit ? 1 : (r->n + unit - 1) / unit;
 }
 
+/* Element lo of a buffer, which a rank that has no elements does not have. */
+static unsigned char *at_element(const tx_request *r, const void *whole, int64_t lo)
+{
+    return lo ? (unsigned char *)(uintptr_t)whole + (size_t)lo * size_of(r) : (unsigned char *)(uintptr_t)whole;
+}
+
 /* ---- messages of a lane ---- */
 
 static int tag_of(const tx_comm *g, const lane *l)
@@ -100,9 +106,8 @@ static int tag_of(const tx_comm *g, const lane *l)
 
 static tx_status send(tx_comm *g, lane *l, int m, const void *x, span s)
 {
-    const unsigned char *from = (const unsigned char *)x + (size_t)s.lo * size_of(l->r);
-    int e = g->remote->net->send(&l->out[m], from, (size_t)s.n * size_of(l->r), g->world_rank[m], COLLECTIVES,
-                                 tag_of(g, l));
+    int e = g->remote->net->send(&l->out[m], at_element(l->r, x, s.lo), (size_t)s.n * size_of(l->r), g->world_rank[m],
+                                 COLLECTIVES, tag_of(g, l));
     return e ? failed(g, e) : TX_OK;
 }
 
@@ -172,7 +177,7 @@ static void sum(tx_comm *g, lane *l)
     const tx_request *r = l->r;
     span mine = piece(r, l->chunk, g->rank);
     int n = r->n_threads > 1 && mine.n > 65536 ? r->n_threads : 1;
-    unsigned char *x = (unsigned char *)r->x + (size_t)mine.lo * size_of(r);
+    unsigned char *x = at_element(r, r->x, mine.lo);
     void *y = x;
     if (r->how == TX__REDUCE_SCATTER) y = (unsigned char *)r->y + (size_t)(mine.lo - g->rank * r->n) * size_of(r);
     for (int m = 0; m < g->size; m++) l->from[m] = m == g->rank ? x : l->arrived + (size_t)m * l->arrived_bytes;
@@ -198,14 +203,14 @@ static tx_status spread(tx_comm *g, lane *l)
     span mine = piece(r, l->chunk, g->rank);
     if (r->how == TX__ALL_GATHER && mine.n) {
         const unsigned char *from = (const unsigned char *)r->x + (size_t)(mine.lo - g->rank * r->n) * size_of(r);
-        unsigned char *to = whole + (size_t)mine.lo * size_of(r);
+        unsigned char *to = at_element(r, whole, mine.lo);
         if (from != to) memmove(to, from, (size_t)mine.n * size_of(r));
     }
     for (int k = 1; k < g->size; k++) {
         int to = (g->rank + k) % g->size, from = (g->rank + g->size - k) % g->size;
         span theirs = piece(r, l->chunk, from);
         if (r->how != TX__BROADCAST || from == r->peer)
-            TX_TRY(receive(g, l, from, theirs.n ? whole + (size_t)theirs.lo * size_of(r) : whole, theirs.n));
+            TX_TRY(receive(g, l, from, at_element(r, whole, theirs.lo), theirs.n));
         if (r->how != TX__BROADCAST || g->rank == r->peer) TX_TRY(send(g, l, to, whole, mine));
     }
     return TX_OK;
