@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/status.h"
+
 #define PI 3.14159265358979323846
 
 static const char *const words[] = {
@@ -21,11 +23,22 @@ const char *tx_decay_style_word(tx_decay_style style)
     return words[style];
 }
 
-tx_decay_style tx_decay_style_of(const char *word)
+bool tx_decay_style_find(tx_decay_style *out, const char *word)
 {
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (!strcmp(words[i], word)) return (tx_decay_style)i;
-    return TX_DECAY_CONSTANT;
+        if (!strcmp(words[i], word)) {
+            *out = (tx_decay_style)i;
+            return true;
+        }
+    return false;
+}
+
+/* Of an option, whose words are all known here. */
+static tx_decay_style style_of(const char *word)
+{
+    tx_decay_style style = TX_DECAY_CONSTANT;
+    TX_ASSERT(tx_decay_style_find(&style, word));
+    return style;
 }
 
 tx_schedule tx_schedule_from_config(const tx_config *cfg)
@@ -39,9 +52,9 @@ tx_schedule tx_schedule_from_config(const tx_config *cfg)
     if (cfg->lr_warmup_fraction > 0) warmup = cfg->lr_warmup_fraction * decay;
     bool constant_wd = !strcmp(cfg->weight_decay_incr_style, "constant");
     return (tx_schedule){
-        .lr_style = tx_decay_style_of(cfg->lr_decay_style),
-        .wsd_style = tx_decay_style_of(cfg->lr_wsd_decay_style),
-        .wd_style = tx_decay_style_of(cfg->weight_decay_incr_style),
+        .lr_style = style_of(cfg->lr_decay_style),
+        .wsd_style = style_of(cfg->lr_wsd_decay_style),
+        .wd_style = style_of(cfg->weight_decay_incr_style),
         .init_lr = cfg->lr_warmup_init,
         .max_lr = cfg->lr,
         .min_lr = cfg->min_lr,

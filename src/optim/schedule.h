@@ -39,9 +39,9 @@ double tx_schedule_wd(const tx_schedule *s, const tx_schedule_place *at);
 /* After an update of so many samples, before which the run had consumed so many tokens. */
 void tx_schedule_advance(const tx_schedule *s, tx_schedule_place *at, int64_t samples, int64_t tokens);
 
-/* Upstream's word for a style, and back; an unknown one is TX_DECAY_CONSTANT. */
+/* Upstream's word for a style, and back; false: no style has that word. */
 const char *tx_decay_style_word(tx_decay_style style);
-tx_decay_style tx_decay_style_of(const char *word);
+bool tx_decay_style_find(tx_decay_style *out, const char *word);
 
 /* ---- in checkpoints: schedule_state.c ---- */
 

@@ -69,8 +69,11 @@ tx_status tx_schedule_from_json(tx_schedule *s, const json_t *saved)
         const json_t *v = json_object_get(saved, f->key);
         if (f->style) {
             const char *word = json_string_value(v);
-            tx_decay_style style = word ? tx_decay_style_of(word) : TX_DECAY_CONSTANT;
-            good = word && !strcmp(word, tx_decay_style_word(style));
+            tx_decay_style style = TX_DECAY_CONSTANT;
+            good = word && tx_decay_style_find(&style, word);
+            if (word && !good)
+                return TX_FAIL(TX_ERR_FORMAT, "the checkpoint's schedule has %s \"%s\", which this triax does not know",
+                               f->key, word);
             memcpy((char *)s + f->offset, &style, sizeof style);
         } else {
             double number = json_number_value(v);

@@ -4,6 +4,25 @@
 
 #include "optim/schedule.h"
 
+static tx_decay_style style_of(const char *word)
+{
+    tx_decay_style style = TX_DECAY_CONSTANT;
+    if (!word || !tx_decay_style_find(&style, word)) fail_msg("\"%s\" is no style", word ? word : "");
+    return style;
+}
+
+/* An unknown word is no style, least of all a constant one. */
+static void words_of_styles(void **state)
+{
+    (void)state;
+    for (int i = TX_DECAY_CONSTANT; i <= TX_DECAY_MINUS_SQRT; i++)
+        assert_int_equal(style_of(tx_decay_style_word((tx_decay_style)i)), i);
+    tx_decay_style style = TX_DECAY_COSINE;
+    assert_false(tx_decay_style_find(&style, "cosin"));
+    assert_false(tx_decay_style_find(&style, ""));
+    assert_int_equal(style, TX_DECAY_COSINE);
+}
+
 static void against_megatron(void **state)
 {
     (void)state;
@@ -13,8 +32,8 @@ static void against_megatron(void **state)
     {
 #define NUMBER(key) json_number_value(json_object_get(c, key))
         tx_schedule s = {
-            .lr_style = tx_decay_style_of(json_string_value(json_object_get(c, "style"))),
-            .wd_style = tx_decay_style_of(json_string_value(json_object_get(c, "wd_incr_style"))),
+            .lr_style = style_of(json_string_value(json_object_get(c, "style"))),
+            .wd_style = style_of(json_string_value(json_object_get(c, "wd_incr_style"))),
             .max_lr = NUMBER("max_lr"),
             .min_lr = NUMBER("min_lr"),
             .start_wd = NUMBER("start_wd"),
@@ -222,6 +241,7 @@ static void a_saved_schedule_that_cannot_be_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(words_of_styles),
         cmocka_unit_test(against_megatron),
         cmocka_unit_test(from_options),
         cmocka_unit_test(wsd),
