@@ -1,0 +1,581 @@
+/* labels: unit op */
+/* Each layer alone: norm, MLP, attention and block. On ref, in double precision, backward is what finite differences of
+ * forward say, for the input and for every weight; on cpu, in each type, both give what ref gives of the same numbers,
+ * and the same bits twice. */
+#include "support.h"
+
+#include "base/half.h"
+#include "base/rng.h"
+#include "nn/block.h"
+
+enum { S = 6, B = 2, H = 16, HEADS = 4, D = 4, F = 24, MAX_LEAVES = 20 };
+
+/* What a layer is a function of: its input, first, and its weights. */
+typedef struct leaf {
+    const char *name;
+    tx_weight *weight;
+    int64_t n;
+} leaf;
+
+typedef struct rig {
+    tx_ctx ctx;
+    tx_dtype t;
+    leaf leaf[MAX_LEAVES];
+    int n_leaves;
+    tx_weight x; /* [S, B, H] */
+    tx_tensor y, dy;
+    tx_dropout_key key;
+    tx_keys keys;
+    tx_norm norm;
+    tx_mlp mlp;
+    tx_attention attn;
+    tx_block block;
+    tx_status (*fwd)(struct rig *);
+    tx_status (*bwd)(struct rig *); /* x.grad, of dtype t, written; the weights' added to */
+    tx_norm_saved norm_saved;
+    tx_mlp_saved mlp_saved;
+    tx_attention_saved attn_saved;
+    tx_block_saved block_saved;
+} rig;
+
+/* ---- numbers ---- */
+
+static double get(tx_tensor x, int64_t i)
+{
+    switch (x.dtype) {
+    case TX_F64:
+        return ((double *)x.data)[i];
+    case TX_F32:
+        return (double)((float *)x.data)[i];
+    case TX_BF16:
+        return (double)tx_bf16_to_f32(((uint16_t *)x.data)[i]);
+    default:
+        return (double)tx_f16_to_f32(((uint16_t *)x.data)[i]);
+    }
+}
+
+static void set(tx_tensor x, int64_t i, double v)
+{
+    switch (x.dtype) {
+    case TX_F64:
+        ((double *)x.data)[i] = v;
+        break;
+    case TX_F32:
+        ((float *)x.data)[i] = (float)v;
+        break;
+    case TX_BF16:
+        ((uint16_t *)x.data)[i] = tx_f32_to_bf16((float)v);
+        break;
+    default:
+        ((uint16_t *)x.data)[i] = tx_f32_to_f16((float)v);
+    }
+}
+
+static double draw(int stream, int64_t i)
+{
+    const tx_rng rng = { .seed = 17, .stream = (uint32_t)stream };
+    return 2 * tx_rng_uniform(&rng, (uint64_t)i) - 1;
+}
+
+static tx_tensor make(tx_dtype t, int64_t d0, int64_t d1, int64_t d2)
+{
+    void *p = calloc((size_t)(d0 * (d1 ? d1 : 1) * (d2 ? d2 : 1)), tx_dtype_size(t));
+    assert_non_null(p);
+    return d2 ? tx_tensor3(p, t, d0, d1, d2) : d1 ? tx_tensor2(p, t, d0, d1) : tx_tensor1(p, t, d0);
+}
+
+#define BEFORE 0.25 /* what weights' gradients are before backward, which adds to them */
+
+/* Values about `centre`, of a type that all types hold. */
+static void add(rig *r, const char *name, tx_weight *w, double centre, int64_t d0, int64_t d1, int64_t d2)
+{
+    leaf *l = &r->leaf[r->n_leaves++];
+    assert_true(r->n_leaves <= MAX_LEAVES);
+    bool input = w == &r->x;
+    *w = (tx_weight){ .value = make(r->t, d0, d1, d2), .grad = make(input ? r->t : tx_wide(r->t), d0, d1, d2) };
+    *l = (leaf){ name, w, tx_numel(w->value) };
+    double scale = d1 && !input ? 0.5 : 0.8;
+    for (int64_t i = 0; i < l->n; i++) set(w->value, i, centre + scale * draw(r->n_leaves, i));
+}
+
+/* ---- layers ---- */
+
+static tx_status norm_fwd(rig *r)
+{
+    return tx_norm_fwd(&r->ctx, &r->norm, &r->norm_saved, tx_as_rows(r->y), r->x.value);
+}
+
+static tx_status norm_bwd(rig *r)
+{
+    return tx_norm_bwd(&r->ctx, &r->norm, &r->norm_saved, r->x.grad, r->dy, (tx_tensor){ 0 }, r->x.value);
+}
+
+/* The branch's gradient joins the stream's. */
+static tx_status norm_joined_bwd(rig *r)
+{
+    return tx_norm_bwd(&r->ctx, &r->norm, &r->norm_saved, r->x.grad, r->dy, r->dy, r->x.value);
+}
+
+static tx_status norm_joined_fwd(rig *r)
+{
+    TX_TRY(norm_fwd(r));
+    if (r->ctx.dry) return TX_OK;
+    for (int64_t i = 0; i < tx_numel(r->y); i++) set(r->y, i, get(r->y, i) + get(r->x.value, i));
+    return TX_OK;
+}
+
+static void add_norm(rig *r, tx_norm *w, tx_norm_kind kind, bool plus_one)
+{
+    *w = (tx_norm){ .kind = kind, .eps = 1e-5, .plus_one = plus_one };
+    add(r, "gamma", &w->gamma, plus_one ? 0 : 1, H, 0, 0);
+    if (kind == TX_LAYERNORM) add(r, "beta", &w->beta, 0, H, 0, 0);
+}
+
+static void layernorm(rig *r)
+{
+    add_norm(r, &r->norm, TX_LAYERNORM, false);
+    r->fwd = norm_fwd, r->bwd = norm_bwd;
+}
+
+static void layernorm_1p(rig *r)
+{
+    add_norm(r, &r->norm, TX_LAYERNORM, true);
+    r->fwd = norm_joined_fwd, r->bwd = norm_joined_bwd;
+}
+
+static void rmsnorm(rig *r)
+{
+    add_norm(r, &r->norm, TX_RMSNORM, false);
+    r->fwd = norm_joined_fwd, r->bwd = norm_joined_bwd;
+}
+
+static void rmsnorm_1p(rig *r)
+{
+    add_norm(r, &r->norm, TX_RMSNORM, true);
+    r->fwd = norm_fwd, r->bwd = norm_bwd;
+}
+
+static tx_status mlp_fwd(rig *r)
+{
+    return tx_mlp_fwd(&r->ctx, &r->mlp, &r->mlp_saved, tx_as_rows(r->y), tx_as_rows(r->x.value));
+}
+
+static tx_status mlp_bwd(rig *r)
+{
+    return tx_mlp_bwd(&r->ctx, &r->mlp, &r->mlp_saved, tx_as_rows(r->x.grad), tx_as_rows(r->dy),
+                      tx_as_rows(r->x.value));
+}
+
+static void add_linear(rig *r, const char *w, const char *b, tx_linear *l, int64_t out, int64_t in, bool bias)
+{
+    add(r, w, &l->w, 0, out, in, 0);
+    if (bias) add(r, b, &l->b, 0, out, 0, 0);
+}
+
+static void add_mlp(rig *r, tx_mlp *w, bool bias)
+{
+    add_linear(r, "h_to_4h.weight", "h_to_4h.bias", &w->h_to_4h, w->gated ? 2 * F : F, H, bias);
+    add_linear(r, "4h_to_h.weight", "4h_to_h.bias", &w->to_h, H, F, bias);
+    w->to_h.summed = true;
+}
+
+static void make_mlp(rig *r, tx_mlp w, bool bias)
+{
+    r->mlp = w;
+    add_mlp(r, &r->mlp, bias);
+    r->fwd = mlp_fwd, r->bwd = mlp_bwd;
+}
+
+static void mlp_gelu(rig *r)
+{
+    make_mlp(r, (tx_mlp){ .activation = TX_GELU_TANH }, true);
+}
+
+static void mlp_gelu_erf_again(rig *r)
+{
+    make_mlp(r, (tx_mlp){ .activation = TX_GELU_ERF, .recompute = true }, false);
+}
+
+static void mlp_squared_relu(rig *r)
+{
+    make_mlp(r, (tx_mlp){ .activation = TX_SQUARED_RELU }, true);
+}
+
+static void mlp_swiglu(rig *r)
+{
+    make_mlp(r, (tx_mlp){ .gated = true, .gate = TX_GLU_SILU }, false);
+}
+
+static void mlp_geglu_second_again(rig *r)
+{
+    make_mlp(r, (tx_mlp){ .gated = true, .gate = TX_GLU_GELU, .gate_second = true, .recompute = true }, true);
+}
+
+static tx_status attention_fwd(rig *r)
+{
+    return tx_attention_layer_fwd(&r->ctx, &r->attn, &r->attn_saved, NULL, r->keys, &r->key, r->y, r->x.value);
+}
+
+static tx_status attention_bwd(rig *r)
+{
+    return tx_attention_layer_bwd(&r->ctx, &r->attn, &r->attn_saved, &r->key, r->x.grad, r->dy, r->x.value);
+}
+
+static void add_attention(rig *r, tx_attention *w, bool bias)
+{
+    w->n_heads = w->n_heads_whole = HEADS;
+    w->d = D;
+    w->rope_theta = 100;
+    w->layer = 1;
+    add_linear(r, "query_key_value.weight", "query_key_value.bias", &w->qkv, (HEADS + 2 * w->n_groups) * D, H, bias);
+    add_linear(r, "dense.weight", "dense.bias", &w->proj, H, HEADS * D, bias);
+    w->proj.summed = true;
+}
+
+static void make_attention(rig *r, tx_attention w, bool bias)
+{
+    r->attn = w;
+    add_attention(r, &r->attn, bias);
+    r->fwd = attention_fwd, r->bwd = attention_bwd;
+}
+
+static void attention_causal(rig *r)
+{
+    make_attention(r, (tx_attention){ .n_groups = HEADS, .causal = true }, true);
+}
+
+static void attention_dropped(rig *r)
+{
+    make_attention(r, (tx_attention){ .n_groups = HEADS, .causal = true, .p_drop = 0.3 }, true);
+}
+
+static void attention_grouped_rotary(rig *r)
+{
+    make_attention(r, (tx_attention){ .n_groups = 2, .causal = true, .n_rot = D }, false);
+}
+
+static void attention_one_group_half_rotary(rig *r)
+{
+    make_attention(r, (tx_attention){ .n_groups = 1, .causal = true, .n_rot = D / 2, .p_drop = 0.2 }, true);
+}
+
+/* Samples of which the last keys are padding. */
+static void attention_padded(rig *r)
+{
+    make_attention(r, (tx_attention){ .n_groups = HEADS }, true);
+    r->keys.n = make(TX_I32, B, 0, 0);
+    for (int i = 0; i < B; i++) ((int32_t *)r->keys.n.data)[i] = S - 2 * i;
+}
+
+/* Documents that do not see each other. */
+static void attention_documents(rig *r)
+{
+    make_attention(r, (tx_attention){ .n_groups = 2, .causal = true }, true);
+    r->keys.first = make(TX_I32, S, B, 0);
+    for (int s = 0; s < S; s++)
+        for (int b = 0; b < B; b++) ((int32_t *)r->keys.first.data)[s * B + b] = s >= 2 + b ? 2 + b : 0;
+}
+
+static tx_status block_fwd(rig *r)
+{
+    return tx_block_fwd(&r->ctx, &r->block, &r->block_saved, NULL, r->keys, &r->key, r->y, r->x.value);
+}
+
+static tx_status block_bwd(rig *r)
+{
+    if (!r->ctx.dry) memcpy(r->x.grad.data, r->dy.data, (size_t)tx_numel(r->dy) * tx_dtype_size(r->dy.dtype));
+    return tx_block_bwd(&r->ctx, &r->block, &r->block_saved, &r->key, r->x.grad);
+}
+
+static void make_block(rig *r, tx_block w, tx_norm_kind kind, bool bias)
+{
+    r->block = w;
+    r->block.layer = 1;
+    add_norm(r, &r->block.ln1, kind, false);
+    add_attention(r, &r->block.attn, bias);
+    add_norm(r, &r->block.ln2, kind, false);
+    add_mlp(r, &r->block.mlp, bias);
+    r->fwd = block_fwd, r->bwd = block_bwd;
+}
+
+#define PLAIN .attn = { .n_groups = HEADS, .causal = true }, .mlp = { .activation = TX_GELU_TANH }
+
+static void block_gpt(rig *r)
+{
+    make_block(r, (tx_block){ PLAIN }, TX_LAYERNORM, true);
+}
+
+static void block_dropped(rig *r)
+{
+    make_block(r, (tx_block){ PLAIN, .p_drop = 0.25 }, TX_LAYERNORM, true);
+}
+
+static void block_residual_post_norm(rig *r)
+{
+    make_block(r, (tx_block){ PLAIN, .p_drop = 0.25, .residual_post_norm = true }, TX_LAYERNORM, true);
+}
+
+static void block_bert(rig *r)
+{
+    make_block(r, (tx_block){ PLAIN, .p_drop = 0.25, .post_norm = true }, TX_LAYERNORM, true);
+    r->block.attn.causal = false;
+}
+
+static void block_llama(rig *r)
+{
+    make_block(r,
+               (tx_block){ .attn = { .n_groups = 2, .causal = true, .n_rot = D },
+                           .mlp = { .gated = true, .gate = TX_GLU_SILU, .recompute = true } },
+               TX_RMSNORM, false);
+}
+
+/* Norms' outputs that lie where all layers' do, and are computed again. */
+static void block_norms_again(rig *r)
+{
+    block_dropped(r);
+    r->block_saved.norm = make(r->t, S * B, H, 0);
+}
+
+typedef struct layer_case {
+    const char *name;
+    void (*build)(rig *);
+} layer_case;
+
+#define CASE(f) \
+    {           \
+#f, f   \
+    }
+static const layer_case cases[] = {
+    CASE(layernorm),
+    CASE(layernorm_1p),
+    CASE(rmsnorm),
+    CASE(rmsnorm_1p),
+    CASE(mlp_gelu),
+    CASE(mlp_gelu_erf_again),
+    CASE(mlp_squared_relu),
+    CASE(mlp_swiglu),
+    CASE(mlp_geglu_second_again),
+    CASE(attention_causal),
+    CASE(attention_dropped),
+    CASE(attention_grouped_rotary),
+    CASE(attention_one_group_half_rotary),
+    CASE(attention_padded),
+    CASE(attention_documents),
+    CASE(block_gpt),
+    CASE(block_dropped),
+    CASE(block_residual_post_norm),
+    CASE(block_bert),
+    CASE(block_llama),
+    CASE(block_norms_again),
+};
+enum { N_CASES = sizeof cases / sizeof *cases };
+
+/* ---- a rig ---- */
+
+static void begin(rig *r, const layer_case *c, const char *backend, tx_dtype t)
+{
+    *r = (rig){ .t = t };
+    ASSERT_OK(tx_ctx_init(&r->ctx, backend, 2));
+    add(r, "x", &r->x, 0, S, B, H);
+    r->y = make(t, S, B, H);
+    r->dy = make(t, S, B, H);
+    for (int64_t i = 0; i < S * B * H; i++) set(r->dy, i, draw(99, i));
+    r->key = (tx_dropout_key){ .seed = 5, .iteration = 1, .s_global = S, .on = true };
+    c->build(r);
+    ASSERT_OK(r->fwd(r)); /* dry */
+    ASSERT_OK(r->bwd(r));
+    ASSERT_OK(tx_ctx_take_memory(&r->ctx));
+}
+
+static void finish(rig *r)
+{
+    for (int i = 0; i < r->n_leaves; i++) {
+        free(r->leaf[i].weight->value.data);
+        free(r->leaf[i].weight->grad.data);
+    }
+    free(r->y.data);
+    free(r->dy.data);
+    free(r->keys.first.data);
+    free(r->keys.n.data);
+    free(r->block_saved.norm.data);
+    tx_ctx_deinit(&r->ctx);
+}
+
+static void forward(rig *r)
+{
+    size_t mark = tx_arena_mark(&r->ctx.acts);
+    ASSERT_OK(r->fwd(r));
+    tx_arena_pop(&r->ctx.acts, mark);
+}
+
+static void forward_backward(rig *r)
+{
+    size_t mark = tx_arena_mark(&r->ctx.acts);
+    for (int i = 0; i < r->n_leaves; i++)
+        for (int64_t k = 0; k < r->leaf[i].n; k++) set(r->leaf[i].weight->grad, k, BEFORE);
+    ASSERT_OK(r->fwd(r));
+    ASSERT_OK(r->bwd(r));
+    tx_arena_pop(&r->ctx.acts, mark);
+}
+
+/* What backward has given a number of a leaf. */
+static double gradient(const rig *r, const leaf *l, int64_t i)
+{
+    return get(l->weight->grad, i) - (l->weight == &r->x ? 0 : BEFORE);
+}
+
+/* ---- what holds ---- */
+
+static double objective(rig *r)
+{
+    double sum = 0;
+    forward(r);
+    for (int64_t i = 0; i < tx_numel(r->y); i++) sum += get(r->dy, i) * get(r->y, i);
+    return sum;
+}
+
+static void backward_is_what_differences_say(void **state)
+{
+    (void)state;
+    const double step = 1e-5;
+    for (int c = 0; c < N_CASES; c++) {
+        rig r;
+        begin(&r, &cases[c], "ref", TX_F64);
+        forward_backward(&r);
+        for (int i = 0; i < r.n_leaves; i++) {
+            const leaf *l = &r.leaf[i];
+            double *was = calloc((size_t)l->n, sizeof *was), f[2], slope = 0;
+            assert_non_null(was);
+            for (int64_t k = 0; k < l->n; k++) was[k] = get(l->weight->value, k);
+            for (int64_t k = 0; k < l->n; k++) slope += gradient(&r, l, k) * draw(40 + i, k);
+            for (int side = 0; side < 2; side++) {
+                for (int64_t k = 0; k < l->n; k++)
+                    set(l->weight->value, k, was[k] + (side ? step : -step) * draw(40 + i, k));
+                f[side] = objective(&r);
+            }
+            double difference = (f[1] - f[0]) / (2 * step);
+            if (!(fabs(difference - slope) <= 1e-8 + 1e-7 * fabs(slope)))
+                fail_msg("%s: %s: by its gradient %.12g, by differences %.12g", cases[c].name, l->name, slope,
+                         difference);
+            for (int64_t k = 0; k < l->n; k++) set(l->weight->value, k, was[k]);
+            free(was);
+        }
+        finish(&r);
+    }
+}
+
+/* @bound  of the whole tensor's size */
+static void near(const char *name, const char *what, double off, double size, double bound, double *most)
+{
+    double part = sqrt(off / (size > 0 ? size : 1));
+    if (part / bound > *most) *most = part / bound;
+    if (!(part <= bound)) fail_msg("%s: %s is off by %.2e of its size, allowed %.1e", name, what, part, bound);
+}
+
+static void compare(const layer_case *c, rig *got, rig *ref, double bound, double *most)
+{
+    double off = 0, size = 0;
+    for (int64_t i = 0; i < tx_numel(ref->y); i++) {
+        off += pow(get(got->y, i) - get(ref->y, i), 2);
+        size += pow(get(ref->y, i), 2);
+    }
+    near(c->name, "y", off, size, bound, most);
+    for (int k = 0; k < ref->n_leaves; k++) {
+        const leaf *l = &got->leaf[k], *m = &ref->leaf[k];
+        off = size = 0;
+        for (int64_t i = 0; i < m->n; i++) {
+            off += pow(gradient(got, l, i) - gradient(ref, m, i), 2);
+            size += pow(gradient(ref, m, i), 2);
+        }
+        near(c->name, m->name, off, size, bound, most);
+    }
+}
+
+/* A number of a layer goes through some ten roundings. */
+static void cpu_is_ref(tx_dtype t, double epsilon)
+{
+    double most = 0;
+    for (int c = 0; c < N_CASES; c++) {
+        rig got, ref;
+        begin(&got, &cases[c], "cpu", t);
+        begin(&ref, &cases[c], "ref", TX_F64);
+        for (int i = 0; i < ref.n_leaves; i++)
+            for (int64_t k = 0; k < ref.leaf[i].n; k++)
+                set(ref.leaf[i].weight->value, k, get(got.leaf[i].weight->value, k));
+        for (int64_t k = 0; k < tx_numel(ref.dy); k++) set(ref.dy, k, get(got.dy, k));
+        forward_backward(&ref);
+        forward_backward(&got);
+        compare(&cases[c], &got, &ref, 10 * epsilon, &most);
+
+        /* and again, to the bit */
+        size_t bytes = (size_t)tx_numel(got.y) * tx_dtype_size(t);
+        void *y = malloc(bytes), *dx = malloc(bytes);
+        assert_true(y && dx);
+        memcpy(y, got.y.data, bytes);
+        memcpy(dx, got.x.grad.data, bytes);
+        forward_backward(&got);
+        if (memcmp(y, got.y.data, bytes) || memcmp(dx, got.x.grad.data, bytes))
+            fail_msg("%s: other bits the second time", cases[c].name);
+        free(y);
+        free(dx);
+        finish(&ref);
+        finish(&got);
+    }
+    print_message("%s: at most %.2f of the bound\n", tx_dtype_name(t), most);
+}
+
+static void cpu_in_fp32(void **state)
+{
+    (void)state;
+    cpu_is_ref(TX_F32, ldexp(1, -23));
+}
+
+static void cpu_in_bf16(void **state)
+{
+    (void)state;
+    cpu_is_ref(TX_BF16, ldexp(1, -8));
+}
+
+static void cpu_in_fp16(void **state)
+{
+    (void)state;
+    cpu_is_ref(TX_F16, ldexp(1, -11));
+}
+
+/* ---- dropout ---- */
+
+/* A site's mask is named by seed, iteration, layer and site, and by nothing else. */
+static void masks_have_names(void **state)
+{
+    (void)state;
+    const tx_dropout_key key = { .seed = 3, .iteration = 7, .sample = 11, .s_global = S, .first_s = 2, .on = true };
+    tx_dropout_key off = key;
+    off.on = false;
+    tx_dropout a = tx_dropout_at(&key, 0.5, 1, TX_DROP_ATTENTION_OUT);
+    assert_int_equal(a.drop, 32768);
+    assert_int_equal(a.sample, 11);
+    assert_int_equal(a.s_global, S);
+    assert_int_equal(a.first_s, 2);
+    assert_int_equal(a.rng.step, 7);
+    assert_int_equal(a.rng.seed, 3);
+    assert_int_equal(tx_dropout_at(&off, 0.5, 1, TX_DROP_MLP_OUT).drop, 0);
+    assert_int_equal(tx_dropout_at(&key, 0, 1, TX_DROP_MLP_OUT).drop, 0);
+    assert_int_equal(tx_dropout_at(&key, 1, 1, TX_DROP_MLP_OUT).drop, 65535);
+    uint32_t seen[4 * 4];
+    for (int i = 0; i < 16; i++) {
+        seen[i] = tx_dropout_at(&key, 0.1, i / 4, (tx_dropout_site)(i % 4)).rng.stream;
+        for (int k = 0; k < i; k++) assert_int_not_equal(seen[i], seen[k]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(backward_is_what_differences_say),
+        cmocka_unit_test(cpu_in_fp32),
+        cmocka_unit_test(cpu_in_bf16),
+        cmocka_unit_test(cpu_in_fp16),
+        cmocka_unit_test(masks_have_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
