@@ -542,7 +542,33 @@ static void cpu_in_fp16(void **state)
     cpu_is_ref(TX_F16, ldexp(1, -11));
 }
 
-/* ---- dropout ---- */
+/* ---- what neither differences nor ref can know ---- */
+
+static void geglu(rig *r)
+{
+    make_mlp(r, (tx_mlp){ .gated = true, .gate = TX_GLU_GELU }, true);
+}
+
+/* The gate's rows second are the gate's rows first, the other way round. */
+static void a_second_gate_is_a_first_one_elsewhere(void **state)
+{
+    (void)state;
+    rig first, second;
+    begin(&first, &(layer_case)CASE(geglu), "ref", TX_F64);
+    begin(&second, &(layer_case)CASE(mlp_geglu_second_again), "ref", TX_F64);
+    tx_weight *from = &first.mlp.h_to_4h.w, *to = &second.mlp.h_to_4h.w;
+    for (int64_t i = 0; i < 2 * F * H; i++) set(to->value, (i + F * H) % (2 * F * H), get(from->value, i));
+    from = &first.mlp.h_to_4h.b, to = &second.mlp.h_to_4h.b;
+    for (int64_t i = 0; i < 2 * F; i++) set(to->value, (i + F) % (2 * F), get(from->value, i));
+    forward_backward(&first);
+    forward_backward(&second);
+    assert_memory_equal(first.y.data, second.y.data, (size_t)tx_numel(first.y) * sizeof(double));
+    for (int64_t i = 0; i < 2 * F; i++)
+        ASSERT_NEAR(gradient(&second, &second.leaf[2], (i + F) % (2 * F)), gradient(&first, &first.leaf[2], i), 1e-12,
+                    "a gradient of h_to_4h.bias");
+    finish(&first);
+    finish(&second);
+}
 
 /* A site's mask is named by seed, iteration, layer and site, and by nothing else. */
 static void masks_have_names(void **state)
@@ -575,6 +601,7 @@ int main(void)
         cmocka_unit_test(cpu_in_fp32),
         cmocka_unit_test(cpu_in_bf16),
         cmocka_unit_test(cpu_in_fp16),
+        cmocka_unit_test(a_second_gate_is_a_first_one_elsewhere),
         cmocka_unit_test(masks_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
