@@ -34,6 +34,7 @@ done
 exec "$TRIAX" "${words[@]}"
 S
 chmod +x bin/* build/release/triax
+unset MINUTES # which the README's run does not have
 PATH=$work/bin:$PATH bash quickstart.sh >out 2>&1 || { cat out >&2; die "quickstart.sh (exit $?)"; }
 
 # Commands stand there to the digit; in what they print a number is N. Several blanks are one, "..." stands for anything. Behind the last command come the model's own
