@@ -412,10 +412,13 @@ out:
     return st;
 }
 
+/* Of the stages between the first and the last the first one takes most: none behind it has more layers (tx_pp_layers)
+ * or more micro-batches on their way, and all else of them is alike. */
 tx_status tx_plan_run(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size)
 {
+    int n = (int)cfg->pipeline_model_parallel_size;
     TX_TRY(tx_plan_stage(out, cfg, vocab_size, 0));
-    for (int i = 1; i < (int)cfg->pipeline_model_parallel_size; i++) {
+    for (int i = 1; i < n; i = i + 1 < n - 1 ? n - 1 : i + 1) {
         tx_run_plan next;
         TX_TRY(tx_plan_stage(&next, cfg, vocab_size, i));
         double sent = next.sent > out->sent ? next.sent : out->sent;

@@ -175,6 +175,68 @@ static void model_states_are_those_of_the_paper(void **state)
             }
 }
 
+/* A run's plan looks at three stages; none of the others takes more. */
+static void no_stage_takes_more_than_the_plan_says(void **state)
+{
+    (void)state;
+#define DEEP                                                                                           \
+    "--hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --lr 1e-3 " \
+    "--train-iters 4 --tokenizer-type NullTokenizer --vocab-size 511 --data-path none --micro-batch-size 2 "
+    static const char *const more[] = {
+        "--num-layers 2 --pipeline-model-parallel-size 2 --world-size 2 --global-batch-size 16",
+        "--num-layers 3 --pipeline-model-parallel-size 3 --world-size 3 --global-batch-size 16",
+        "--num-layers 12 --pipeline-model-parallel-size 6 --world-size 6 --global-batch-size 16",
+        "--num-layers 13 --pipeline-model-parallel-size 6 --world-size 12 --global-batch-size 32 --zero-stage 1",
+        "--num-layers 17 --pipeline-model-parallel-size 5 --world-size 10 --global-batch-size 32 --zero-stage 2",
+        "--num-layers 14 --pipeline-model-parallel-size 4 --world-size 8 --global-batch-size 64 --zero-stage 3",
+        "--num-layers 16 --pipeline-model-parallel-size 4 --world-size 4 --global-batch-size 16 "
+        "--num-layers-per-virtual-pipeline-stage 2",
+        "--num-layers 11 --pipeline-model-parallel-size 4 --world-size 4 --global-batch-size 8 "
+        "--pipeline-schedule gpipe",
+        "--num-layers 13 --pipeline-model-parallel-size 5 --world-size 10 --global-batch-size 32 --bf16 "
+        "--tensor-model-parallel-size 2 --sequence-parallel --recompute-granularity full "
+        "--recompute-method uniform --recompute-num-layers 2",
+        "--num-layers 10 --pipeline-model-parallel-size 5 --world-size 5 --global-batch-size 4",
+    };
+    for (size_t k = 0; k < sizeof more / sizeof *more; k++) {
+        tx_config *cfg = parsed("plan", DEEP, more[k]);
+        tx_run_plan plan, most, next;
+        double sent = 0;
+        ASSERT_OK(tx_plan_run(&plan, cfg, 512));
+        for (int i = 0; i < (int)cfg->pipeline_model_parallel_size; i++) {
+            ASSERT_OK(tx_plan_stage(&next, cfg, 512, i));
+            if (!i || tx_memory_limited(&next.memory) > tx_memory_limited(&most.memory)) most = next;
+            if (next.sent > sent) sent = next.sent;
+        }
+        if (plan.stage != most.stage || memcmp(&plan.memory, &most.memory, sizeof plan.memory))
+            fail_msg("%s: stage %d is said to take most, %d does", more[k], plan.stage, most.stage);
+        ASSERT_NEAR(plan.sent, sent, 0, more[k]);
+        tx_config_free(cfg);
+    }
+}
+
+/* However many stages there are. */
+static void a_plan_costs_no_more_for_more_stages(void **state)
+{
+    (void)state;
+    uint64_t n[2];
+    for (int k = 0; k < 2; k++) {
+        tx_config *cfg = parsed("plan", DEEP,
+                                k ? "--num-layers 64 --pipeline-model-parallel-size 64 --world-size 64 "
+                                    "--global-batch-size 16"
+                                  : "--num-layers 3 --pipeline-model-parallel-size 3 --world-size 3 "
+                                    "--global-batch-size 16");
+        tx_run_plan plan;
+        ASSERT_OK(tx_plan_run(&plan, cfg, 512));
+        uint64_t before = tx_alloc_count();
+        ASSERT_OK(tx_plan_run(&plan, cfg, 512));
+        n[k] = tx_alloc_count() - before;
+        tx_config_free(cfg);
+    }
+    if (n[1] > 4 * n[0])
+        fail_msg("%llu allocations for 64 stages, %llu for 3", (unsigned long long)n[1], (unsigned long long)n[0]);
+}
+
 static void a_stage_of_zero_may_make_it_fit(void **state)
 {
     (void)state;
@@ -336,11 +398,18 @@ static void a_run_that_does_not_fit_does_not_begin(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_trainer_takes_what_was_planned),  cmocka_unit_test(a_step_uses_all_of_it),
-        cmocka_unit_test(gpt3_takes_no_memory_to_plan),        cmocka_unit_test(what_cannot_be_counted_is_refused),
-        cmocka_unit_test(every_allocation_of_a_plan_may_fail), cmocka_unit_test(changes_fit_and_are_sorted_by_cost),
-        cmocka_unit_test(model_states_are_those_of_the_paper), cmocka_unit_test(a_stage_of_zero_may_make_it_fit),
-        cmocka_unit_test(smaller_micro_batches_divide_it),     cmocka_unit_test(a_run_that_does_not_fit_does_not_begin),
+        cmocka_unit_test(the_trainer_takes_what_was_planned),
+        cmocka_unit_test(a_step_uses_all_of_it),
+        cmocka_unit_test(gpt3_takes_no_memory_to_plan),
+        cmocka_unit_test(what_cannot_be_counted_is_refused),
+        cmocka_unit_test(no_stage_takes_more_than_the_plan_says),
+        cmocka_unit_test(a_plan_costs_no_more_for_more_stages),
+        cmocka_unit_test(every_allocation_of_a_plan_may_fail),
+        cmocka_unit_test(changes_fit_and_are_sorted_by_cost),
+        cmocka_unit_test(model_states_are_those_of_the_paper),
+        cmocka_unit_test(a_stage_of_zero_may_make_it_fit),
+        cmocka_unit_test(smaller_micro_batches_divide_it),
+        cmocka_unit_test(a_run_that_does_not_fit_does_not_begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
