@@ -108,6 +108,28 @@ tx_status tx__options_markdown(tx_str *out)
     return TX_OK;
 }
 
+/* ---------------------------------------------------------------- what is not built */
+
+static tx_status not_built_rows(tx_str *out, tx_option_kind kind)
+{
+    for (size_t i = 0; i < tx__n_options; i++)
+        if (tx__options[i].kind == kind) TX_TRY(other_row(out, &tx__options[i]));
+    return TX_OK;
+}
+
+tx_status tx__not_built_markdown(tx_str *out)
+{
+    TX_TRY(tx_str_puts(out,
+                       "# Not built yet\n\n"
+                       "<!-- Made by `make docs` from src/config/options.def; edit that. -->\n\n"
+                       "Flags of Megatron-DeepSpeed that triax knows and refuses, with what to do instead; and flags\n"
+                       "of which it takes one value alone. [options.md](options.md) has all others.\n\n"
+                       "| flag | reason |\n|---|---|\n"));
+    TX_TRY(not_built_rows(out, TX_OPTION_LATER));
+    TX_TRY(tx_str_puts(out, "\n| flag | value | other values are not built yet |\n|---|---|---|\n"));
+    return not_built_rows(out, TX_OPTION_FIXED);
+}
+
 /* ---------------------------------------------------------------- keys of DeepSpeed's JSON */
 
 /* What a key is here: `before`, then flag or text, then `after`. */

@@ -177,8 +177,9 @@ void tx__config_layout(tx_config *cfg);
 tx_status tx__config_derive(tx_config *cfg); /* TX_ERR_NOMEM */
 void tx__config_check(const tx_config *cfg, const tx_config_given *bad, tx_violations *v);
 
-/* docs/options.md and docs/deepspeed-keys.md as text. */
+/* docs/options.md, docs/not-built.md and docs/deepspeed-keys.md as text. */
 tx_status tx__options_markdown(tx_str *out);
+tx_status tx__not_built_markdown(tx_str *out);
 tx_status tx__deepspeed_markdown(tx_str *out);
 
 #endif

@@ -180,6 +180,7 @@ static void docs_are_current(void **state)
 {
     (void)state;
     is_current("options.md", tx__options_markdown);
+    is_current("not-built.md", tx__not_built_markdown);
     is_current("deepspeed-keys.md", tx__deepspeed_markdown);
 }
 
