@@ -13,18 +13,13 @@ set(gpu_common ${PROJECT_SOURCE_DIR}/src/backend/tensor.c)
 
 # ---- emulated: g++ takes *.cu as C++, by way of a file that includes it ----
 
-# Sanitized, what takes long is the compiler: -O1, and of UndefinedBehaviorSanitizer what kernels get wrong. That is half of
-# what it and -O2 take; AddressSanitizer finds NULL and what is behind an object as well.
-set(gpu_sanitize -O1 -fsanitize=address,alignment,bounds,shift,signed-integer-overflow,integer-divide-by-zero
-    -fno-sanitize-recover=all)
-
 function(tx_emulated_options target warp)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_compile_definitions(${target} PRIVATE _GNU_SOURCE TX_GPU_EMULATED=${warp} TX_VERSION="${PROJECT_VERSION}"
                              TX_GPU_KIND="emulated" TX_GPU_VISIBLE="TX_GPU_EMULATED_COUNT"
                              $<$<AND:$<BOOL:${TX_SANITIZE}>,$<CXX_COMPILER_ID:Clang>>:__SANITIZE_ADDRESS__=1>)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unknown-pragmas -O2 -g1 -ffp-contract=off
-                         -ffunction-sections $<$<BOOL:${TX_WERROR}>:-Werror> "$<$<BOOL:${TX_SANITIZE}>:${gpu_sanitize}>")
+                         -ffunction-sections $<$<BOOL:${TX_WERROR}>:-Werror> "$<$<BOOL:${TX_SANITIZE}>:${sanitize_kernels}>")
   target_link_options(${target} PRIVATE -Wl,--gc-sections $<$<BOOL:${TX_SANITIZE}>:-fsanitize=address,undefined>
                       $<$<NOT:$<BOOL:${TX_SANITIZE}>>:-Wl,-z,defs>)
   set_target_properties(${target} PROPERTIES CXX_STANDARD 17 CXX_EXTENSIONS ON CXX_VISIBILITY_PRESET hidden)
