@@ -1,7 +1,7 @@
 /* test_lifetime.c - every public function that allocates, with its N-th allocation failing, for all N: TX_ERR_NOMEM,
  * all given back (AddressSanitizer looks), nothing given, and the same call succeeds afterwards. A scenario that
- * allocates often is tried with the first and the last 50 and every so many in between, with TX_TEST_EVERY_ALLOCATION
- * in the environment with all. What jansson and oneDNN allocate for themselves does not fail here.
+ * allocates often is tried with the first and the last few and every so many in between, other ones each day (as_many,
+ * sample_seed), with TX_TEST_EVERY_ALLOCATION in the environment with all. What jansson and oneDNN allocate for themselves does not fail here.
  *
  *  Every function of the headers is named in this file: in a scenario, or in the list of those that allocate nothing or
  * are tried elsewhere, with the reason. */
@@ -63,16 +63,16 @@ static tx_status run_failing_at(tx_status (*run)(const void *), const void *with
 static void every_allocation_may_fail(const char *name, tx_status (*run)(const void *), const void *with,
                                       const char *spared)
 {
-    enum { ENDS = 50 };
+    const int64_t ends = as_many(50, 16);
     if (run(with)) fail_msg("%s: %s", name, tx_last_error()); /* process-wide tables are filled now */
     uint64_t before = tx_alloc_count();
     ASSERT_OK(run(with));
     int64_t total = (int64_t)(tx_alloc_count() - before), tried = 0, n_spared = 0;
-    bool every = total <= 3 * ENDS || getenv("TX_TEST_EVERY_ALLOCATION");
-    int64_t stride = every ? 1 : (total - 2 * ENDS) / ENDS + 1;
+    bool every = total <= 3 * ends || getenv("TX_TEST_EVERY_ALLOCATION");
+    int64_t stride = every ? 1 : (total - 2 * ends) / ends + 1;
     int64_t begin = (int64_t)(sample_seed() % (uint64_t)stride); /* of those in between */
-    for (int64_t n = 0; n < total; n += n == ENDS - 1                   ? 1 + begin
-                                        : n < ENDS || n >= total - ENDS ? 1
+    for (int64_t n = 0; n < total; n += n == ends - 1                   ? 1 + begin
+                                        : n < ends || n >= total - ends ? 1
                                                                         : stride,
                  tried++) {
         tx_status st = run_failing_at(run, with, n);

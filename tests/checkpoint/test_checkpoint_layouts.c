@@ -77,7 +77,8 @@ static void any_layout_loads_in_any_other(void **state)
         ASSERT_OK(save(&layouts[a], dir, 3));
         assert_n_files(dir, 2);
         assert_n_files(in_scratch("%d/iter_0000003", a), (size_t)(layouts[a].tp * layouts[a].pp) + 1);
-        for (int b = 0; b < N_LAYOUTS; b++) {
+        for (int i = 0; i < as_many(N_LAYOUTS, 3); i++) {
+            int b = (int)((sample_seed() + (uint64_t)(2 * a + i)) % N_LAYOUTS);
             tx_status st = load(&layouts[b], dir);
             if (st) fail_msg("layout %d in layout %d: %s", a, b, tx_last_error());
         }
@@ -274,7 +275,7 @@ static void a_rank_has_no_memory(void **state)
         starved v = { .t = { .l = &l, .dir = in_scratch("%d", k), .iteration = 4 }, .rank = k % 2, .saves = k < 2 };
         ASSERT_OK(save(&l, v.t.dir, 3));
         tx_allocator_set(&limited);
-        for (;; v.n++) {
+        for (;; v.n += v.n < as_many(INT_MAX, 30) ? 1 : 5) {
             ASSERT_OK(tx_world_threads(2, run_starved, &v));
             if (!v.t.seen[0].st) break;
             assert_all_failed(&v.t, v.rank, TX_ERR_NOMEM, TX_ERR_COMM, "memory");

@@ -1,6 +1,6 @@
 #!/bin/bash
 # run.sh - builds the fuzz targets and runs each on its corpus, then on what libFuzzer makes of it.
-#   tests/fuzz/run.sh [SECONDS per target, 5] [TARGET ...]      TARGET: the <name> of fuzz_<name>.c; default all
+#   tests/fuzz/run.sh [SECONDS per target, 5] [NAME ...]      NAME: of fuzz_<NAME>.c; default all
 # Inputs that reach new code and inputs that fail are written to build/fuzz/corpus/<name> and build/fuzz/findings. An input
 # that failed belongs into tests/fuzz/corpus/<name> together with the fix.
 set -euo pipefail
@@ -10,13 +10,16 @@ need_packages $BUILD_PACKAGES $TEST_PACKAGES $CLANG_PACKAGES
 seconds=${1:-5}
 shift $(($# ? 1 : 0))
 
-targets=("$@")
-[ ${#targets[@]} -gt 0 ] || for source in tests/fuzz/fuzz_*.c; do
-    name=${source##*/fuzz_}
-    targets+=("${name%.c}")
-done
+names=("$@") built=("${@/#/fuzz_}")
+if [ ${#names[@]} -eq 0 ]; then
+    built=(fuzzers) # all of them; one by one make would look at the whole library for each
+    for source in tests/fuzz/fuzz_*.c; do
+        name=${source##*/fuzz_}
+        names+=("${name%.c}")
+    done
+fi
 run cmake --preset asan -DCMAKE_RULE_MESSAGES=OFF ${CI:+-DTX_WERROR=ON} >/dev/null
-run cmake --build --preset asan -j "$(nproc)" --target "${targets[@]/#/fuzz_}" -- --no-print-directory
+run cmake --build --preset asan -j "$(nproc)" --target "${built[@]}" -- --no-print-directory
 
 export TX_DATA=$PWD/tests/data OMP_NUM_THREADS=1
 mkdir -p build/fuzz/findings
@@ -38,4 +41,4 @@ fuzz() {
 }
 export -f fuzz
 export seconds
-printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I{} bash -c 'fuzz {}' || { echo "some have failed: see above"; exit 1; }
+printf '%s\n' "${names[@]}" | xargs -P "$(nproc)" -I{} bash -c 'fuzz {}' || { echo "some have failed: see above"; exit 1; }
