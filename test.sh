@@ -2,21 +2,26 @@
 # test.sh - installs what the tests need, builds, and runs them.
 #   ./test.sh              the default set of the release build; it says which tests it leaves out
 #   ./test.sh all          all tests of the release build, with whole samples
+#   ./test.sh more         of these what the default set leaves out: behind ./test.sh the rest of ./test.sh all
+#   ./test.sh root         of these what looks at something only as root
 #   ./test.sh asan         the default set by clang, under AddressSanitizer and UndefinedBehaviorSanitizer, without whole
-#                          models whose numbers are checked: it is the layers and ops in them that are looked at, one by one
+#                          models whose numbers are checked, a transcript, and layouts as processes, which are looked at as
+#                          threads: it is the layers and ops in them that are looked at, one by one
 #   ./test.sh tsan         of the default set the tests in which ranks are threads, under ThreadSanitizer
 # Samples of combinations are drawn anew each day: by the day of the last commit, or by TX_TEST_SEED.
 set -euo pipefail
 cd "$(dirname "$0")"
 . tools/packages.sh
 set=${1:-default}
-preset=$set extended=OFF packages="" select=()
+preset=release extended=OFF packages="" select=()
 case $set in
-default) preset=release ;;
-all) preset=release extended=ON ;;
-asan) packages=$CLANG_PACKAGES select=(-E 'test_golden_|test_precision|test_recompute') ;;
-tsan) select=(-L threads) ;;
-*) sed -n '2,8p' "$0"; exit 2 ;;
+default) ;;
+all) extended=ON packages=$SHELL_PACKAGES ;;
+more) extended=ON packages=$SHELL_PACKAGES select=(-L 'extended|sampled|shells') ;;
+root) extended=ON packages=$ROOT_PACKAGES select=(-L root) ;;
+asan) preset=asan packages=$CLANG_PACKAGES select=(-E 'test_golden_|test_precision|test_recompute|cli_test_readme|cli_test_mpi_layouts') ;;
+tsan) preset=tsan select=(-L threads) ;;
+*) sed -n '2,12p' "$0"; exit 2 ;;
 esac
 need_packages $BUILD_PACKAGES $TEST_PACKAGES $packages
 export TX_TEST_SEED=${TX_TEST_SEED:-$(git log -1 --format=%cd --date=format:%Y%m%d 2>/dev/null || echo 0)}

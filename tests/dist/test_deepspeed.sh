@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: extended parallel fault
+# labels: extended parallel fault root
 # triax deepspeed: this host, hostfiles with filters, hosts that do not answer; nsenter stands for ssh.
 . "$(dirname "$0")/lib.sh"
 

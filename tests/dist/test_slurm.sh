@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: extended parallel fault
+# labels: extended parallel fault root
 # A Slurm of four nodes: srun --mpi=pmix by hand and by triax deepspeed, torchrun once per node, and a lost node.
 . "$(dirname "$0")/lib.sh"
 . "$here/slurm.sh"

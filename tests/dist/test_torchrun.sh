@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: parallel
+# labels: parallel root
 # triax torchrun on one host and on several, without ssh: ranks, exit codes, restarts, keys, nodes that do not
 # belong together.
 . "$(dirname "$0")/lib.sh"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: extended parallel fault
+# labels: extended parallel fault root
 # triax torchrun on three hosts: whatever dies, the job ends on all of them, within seconds and with the right last word.
 . "$(dirname "$0")/lib.sh"
 hosts_up 3

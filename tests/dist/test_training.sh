@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: extended parallel
+# labels: extended parallel root
 # Training over several hosts gives the losses of one rank: by torchrun on each host, by deepspeed with a hostfile, and
 # under Slurm by srun --mpi=pmix and by sbatch with the example for many nodes, its sizes reduced.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,4 @@
 #!/bin/bash
-# labels: fault resume
+# labels: fault resume root
 # A sample of io_errors.sh.
 EVERY=24 exec bash "$(dirname "$0")/io_errors.sh" 1

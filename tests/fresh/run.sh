@@ -2,7 +2,7 @@
 # run.sh - the README's two commands, ./quickstart.sh and ./test.sh, as a user with sudo in a fresh Debian 12, where nothing is
 # that they do not install themselves. A root made by debootstrap from this machine's own package sources, with a clone of
 # this repository in it; removed at the end.
-#   tests/fresh/run.sh [COMMAND...]       COMMAND: instead of the two
+#   tests/fresh/run.sh [COMMAND [ROOT'S]]   COMMAND: instead of the two; ROOT'S: after it, as root
 #   FRESH_ROOT=DIR                        keeps the root there, and takes the one that is there
 # Exit code 77: roots cannot be made here, and why.
 set -euo pipefail
@@ -44,8 +44,13 @@ mount --bind /sys "$root/sys"
 rm -rf "$root/home/newcomer/triax"
 git clone -q . "$root/home/newcomer/triax"
 chroot "$root" chown -R newcomer /home/newcomer/triax
-[ $# -gt 0 ] || set -- './quickstart.sh && ./test.sh'
 settings=$(env | grep -iE '^((https?|no)_proxy|MINUTES|CI|TX_[A-Z_]*)=' || true)
-start=$SECONDS
-env -i PATH="$PATH" TERM="${TERM:-dumb}" LANG=C.UTF-8 $settings chroot "$root" su newcomer --whitelist-environment="$(cut -d= -f1 <<<"$settings" | paste -sd,)" -l -c "cd triax && $*"
-echo "On a fresh Debian 12, as a user with sudo: $* ($((SECONDS - start)) s)"
+# as_user USER COMMAND
+as_user() {
+    local start=$SECONDS
+    env -i PATH="$PATH" TERM="${TERM:-dumb}" LANG=C.UTF-8 $settings chroot "$root" su "$1" \
+        --whitelist-environment="$(cut -d= -f1 <<<"$settings" | paste -sd,)" -l -c "cd /home/newcomer/triax && $2"
+    echo "On a fresh Debian 12, as $1: $2 ($((SECONDS - start)) s)"
+}
+as_user newcomer "${1:-./quickstart.sh && ./test.sh}"
+[ -z "${2:-}" ] || as_user root "git config --global --add safe.directory /home/newcomer/triax && $2"
