@@ -207,10 +207,11 @@ static tx_status compare_replicas(tx_trainer *t, tx_replica *row)
 
 static tx_status require_replicas(tx_trainer *t)
 {
-    tx_replica *row;
+    tx_replica *row = NULL;
     if (t->grid->size == 1) return TX_OK;
-    TX_TRY(tx_alloc(&row, (size_t)t->model->params.n, sizeof *row, "hashes of parameters"));
-    tx_status st = compare_replicas(t, row);
+    tx_status st = tx_alloc(&row, (size_t)t->model->params.n, sizeof *row, "hashes of parameters");
+    st = tx_comm_agree(t->grid->world, st);
+    if (!st) st = compare_replicas(t, row);
     tx_free(row);
     return st;
 }
@@ -267,7 +268,7 @@ tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy)
     *out = (tx_snapshot){ .config = NULL };
     TX_TRY(tx_trainer_require_idle(t, "a checkpoint is saved"));
     tx__trainer_note(t, "saving a checkpoint");
-    TX_TRY(require_finite(t));
+    TX_TRY(tx_comm_agree(t->grid->world, require_finite(t)));
     TX_TRY(require_replicas(t));
     TX_TRY(tx__trainer_agree_products(t));
     tx_ckpt_part own[TX_CKPT_MAX_PARTS];
