@@ -114,7 +114,7 @@ static void good_text(const tx_saver *s, char *text, size_t cap)
     if (path)
         snprintf(text, cap, "%.3072s is the last good checkpoint", path);
     else
-        snprintf(text, cap, "this run has no checkpoint yet");
+        snprintf(text, cap, "no save of this run has succeeded yet");
 }
 
 /* The pending iteration will not be saved. @last: the run ends, and a later iteration is still to be saved */

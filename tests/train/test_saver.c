@@ -288,9 +288,9 @@ static void one_that_keeps_failing_makes_room_for_the_next(void **state)
     failing_name = NULL;
     atomic_store(&n_failing, 0);
     ASSERT_CONTAINS(warned, "iteration 2 was never saved, ");
-    ASSERT_CONTAINS(warned,
-                    " failed; the run goes on, and this run has no checkpoint yet (saves that failed in a row: 1; "
-                    "--max-failed-saves: 3): ");
+    ASSERT_CONTAINS(
+        warned, " failed; the run goes on, and no save of this run has succeeded yet (saves that failed in a row: 1; "
+                "--max-failed-saves: 3): ");
     assert_false(tx_path_exists(in_scratch("run/iter_0000002")));
     assert_true(tx_path_exists(in_scratch("run/iter_0000004/manifest.json")));
 }
@@ -495,8 +495,8 @@ static void the_limit_is_one_beside_the_steps_too(void **state)
     atomic_store(&n_failing, 1000000);
     snprintf(more, sizeof more, "--train-iters 9 %s", flags);
     ASSERT_FAILS(train(&r, "limit", 1, 1, more), TX_ERR_IO,
-                 "--max-failed-saves 0: 1 save in a row failed, the last one that of iteration 2; this run has no "
-                 "checkpoint yet: ");
+                 "--max-failed-saves 0: 1 save in a row failed, the last one that of iteration 2; no save of this "
+                 "run has succeeded yet: ");
     assert_int_equal(atomic_load(&steps_done), 4);
     snprintf(more, sizeof more, "--train-iters 3 %s", flags);
     log_begin();
