@@ -284,6 +284,11 @@ static void bad_sums(json_t *all)
     json_object_set_new(all, "log_sums", sums);
 }
 
+/* Parentheses, which a compiler that looks for a forgotten comma asks for. */
+#define SUMS(advanced, skipped, nan, losses)                                                            \
+    ("{\"advanced_iterations\":" advanced ",\"skipped_iterations\":" skipped ",\"nan_iterations\":" nan \
+     ",\"losses\":" losses "}")
+
 static void sums_that_cannot_be_are_refused(void **state)
 {
     (void)state;
@@ -293,14 +298,13 @@ static void sums_that_cannot_be_are_refused(void **state)
         "7",
         "{}",
         "{\"advanced_iterations\":1,\"skipped_iterations\":1,\"nan_iterations\":1}",
-        "{\"advanced_iterations\":1,\"skipped_iterations\":1,\"nan_iterations\":1,\"losses\":{\"sop loss\":1}}",
-        "{\"advanced_iterations\":1,\"skipped_iterations\":1,\"nan_iterations\":2,\"losses\":{\"lm loss\":1}}",
-        "{\"advanced_iterations\":-1,\"skipped_iterations\":1,\"nan_iterations\":1,\"losses\":{\"lm loss\":1}}",
-        "{\"advanced_iterations\":4,\"skipped_iterations\":3,\"nan_iterations\":1,\"losses\":{\"lm loss\":1}}",
-        "{\"advanced_iterations\":1.0,\"skipped_iterations\":1,\"nan_iterations\":1,\"losses\":{\"lm loss\":1}}",
-        "{\"advanced_iterations\":9223372036854775807,\"skipped_iterations\":9223372036854775807,"
-        "\"nan_iterations\":1,\"losses\":{\"lm loss\":1}}",
-        "{\"advanced_iterations\":1,\"skipped_iterations\":1,\"nan_iterations\":1,\"losses\":{\"lm loss\":\"1\"}}",
+        SUMS("1", "1", "1", "{\"sop loss\":1}"),
+        SUMS("1", "1", "2", "{\"lm loss\":1}"),
+        SUMS("-1", "1", "1", "{\"lm loss\":1}"),
+        SUMS("4", "3", "1", "{\"lm loss\":1}"),
+        SUMS("1.0", "1", "1", "{\"lm loss\":1}"),
+        SUMS("9223372036854775807", "9223372036854775807", "1", "{\"lm loss\":1}"),
+        SUMS("1", "1", "1", "{\"lm loss\":\"1\"}"),
     };
     r = (run){ .n_ranks = 1 };
     ASSERT_OK(train(&r, false, "cut", "--log-interval 4 --exit-interval 6"));
@@ -312,8 +316,7 @@ static void sums_that_cannot_be_are_refused(void **state)
         ASSERT_FAILS(train(&r, false, "other", "--log-interval 4"), TX_ERR_FORMAT,
                      "the checkpoint's log_sums are not the sums of a log line");
     }
-    bad_json =
-        "{\"advanced_iterations\":1,\"skipped_iterations\":1,\"nan_iterations\":1,\"losses\":{\"lm loss\":null}}";
+    bad_json = SUMS("1", "1", "1", "{\"lm loss\":null}");
     ASSERT_OK(train(&r, false, "other", "--log-interval 4"));
     assert_true(isnan(r.interval[0].loss[0]) && isfinite(r.interval[1].loss[0]));
 }
