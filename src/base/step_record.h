@@ -78,7 +78,7 @@ typedef struct tx_step_record {
     int64_t skipped, nan;          /* iterations of the interval */
 
     /* interval only */
-    double elapsed_ms; /* of an iteration, evaluation and saving left out */
+    double elapsed_ms; /* of an iteration, evaluation and saving left out; this and what follows: of this process */
     double samples_per_second, tokens_per_second;
     double tflops;               /* of one rank, as upstream's line has it */
     double peak_share;           /* tflops by what the machine was measured to reach; NaN: that is not known */

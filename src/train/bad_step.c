@@ -66,22 +66,14 @@ static tx_status read_ids(job *j, tx_replay_file *r)
 /* The run's own flags, without those that write, from the checkpoint that its state was in last. */
 static tx_status make_flags(const tx_trainer *t, json_t **out)
 {
-    static const char *const to_own[] = { "load",
-                                          "load_tag",
-                                          "load_latest_good",
-                                          "async_save",
-                                          "keep_last",
-                                          "threads",
-                                          "save",
-                                          "save_interval",
-                                          "dump_step",
-                                          "finetune",
-                                          "no_load_optim",
-                                          "no_load_lr_state",
-                                          "reset_iteration",
-                                          NULL };
-    static const char *const to_other[] = { "load",    "load_tag", "load_latest_good", "async_save", "keep_last",
-                                            "threads", "save",     "save_interval",    "dump_step",  NULL };
+    static const char *const to_own[] = {
+        "load",     "load_tag",      "load_latest_good", "async_save",       "keep_last",
+        "threads",  "save",          "save_interval",    "max_failed_saves", "dump_step",
+        "finetune", "no_load_optim", "no_load_lr_state", "reset_iteration",  NULL
+    };
+    static const char *const to_other[] = { "load",    "load_tag", "load_latest_good", "async_save",       "keep_last",
+                                            "threads", "save",     "save_interval",    "max_failed_saves", "dump_step",
+                                            NULL };
     TX_TRY(tx_config_to_flags(t->cfg, t->origin_own ? to_own : to_other, out));
     char *whole = t->origin ? realpath(t->origin, NULL) : NULL;
     const char *path = whole ? whole : t->origin;

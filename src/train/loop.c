@@ -10,14 +10,14 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/signals.h"
-#include "train/background_save.h"
 #include "train/bad_step.h"
 #include "train/non_finite.h"
+#include "train/saver.h"
 #include "train/step_profile.h"
 
 /* What ranks tell each other behind an iteration. */
 struct round {
-    unsigned char exits, writes; /* a reason to end the run; the background save goes on */
+    unsigned char exits, writes; /* a reason to end the run; a save beside the steps goes on */
 };
 
 typedef struct loop {
@@ -27,13 +27,12 @@ typedef struct loop {
     tx_feed *feed[TX_N_SPLITS]; /* one a group of the split's samples */
     tx_metrics *metrics;
     tx_step_profile profile;
-    tx_background_save background; /* --async-save */
-    struct round *round;           /* [ranks] */
-    double start;                  /* clock of the program's */
-    const tx_also *also;           /* NULL: nothing */
-    int64_t saved_iteration;       /* of the last save, or of the one under way; -1: none */
-    bool save_is_due; /* put off while steps are skipped: a run should not go on from where it may not get away */
-    bool quiet;       /* a replay: what is bad is known, and nothing is written */
+    tx_saver saver;
+    struct round *round; /* [ranks] */
+    double start;        /* clock of the program's */
+    const tx_also *also; /* NULL: nothing */
+    bool save_is_due;    /* put off while steps are skipped: a run should not go on from where it may not get away */
+    bool quiet;          /* a replay: what is bad is known, and nothing is written */
 } loop;
 
 void tx_train_sample_counts(const tx_config *cfg, int64_t *n)
@@ -176,10 +175,17 @@ static tx_status validate(loop *l, const char *where)
     return TX_OK;
 }
 
-static bool saves_iteration(loop *l)
+/* Whether the run has its length. */
+static bool has_ended(const tx_trainer *t)
 {
-    l->save_is_due = false;
-    return l->cfg->save && l->saved_iteration != l->t->iteration;
+    const tx_config *cfg = t->cfg;
+    return t->iteration >= cfg->train_iters || (cfg->train_tokens && t->consumed_train_tokens >= cfg->train_tokens);
+}
+
+/* Not when that is under way beside the steps. */
+static bool is_to_be_saved(const loop *l)
+{
+    return l->cfg->save && l->saver.iteration != l->t->iteration;
 }
 
 /* The time that the steps stood still for it. */
@@ -189,41 +195,29 @@ static void time_save(loop *l, double since)
     tx_log_timers(l->cfg, 1, (const char *const[]){ "save-checkpoint" }, &ms);
 }
 
+/* In mid-run. That of the last iteration is left to save_last, which makes more than one attempt; beside the steps it
+ * may as well begin here. */
 static tx_status save(loop *l)
 {
-    const char *dir = l->cfg->save;
-    tx_trainer *t = l->t;
-    if (!saves_iteration(l)) return TX_OK;
+    l->save_is_due = false;
+    if (!is_to_be_saved(l) || (has_ended(l->t) && !l->cfg->async_save)) return TX_OK;
     double since = tx_clock();
-    tx_info("saving checkpoint at iteration %7lld to %s", (long long)t->iteration, dir);
-    TX_TRY(tx_trainer_save(t, dir));
-    tx_info("  successfully saved checkpoint at iteration %7lld to %s", (long long)t->iteration, dir);
-    l->saved_iteration = t->iteration;
+    TX_TRY(tx_saver_save(&l->saver));
     time_save(l, since);
     return TX_OK;
 }
 
-/* The same, which later iterations finish. */
-static tx_status begin_save(loop *l)
-{
-    if (!l->cfg->async_save) return save(l);
-    if (!saves_iteration(l)) return TX_OK;
-    double since = tx_clock();
-    TX_TRY(tx_background_save_settle(&l->background, false));
-    tx_info("saving checkpoint at iteration %7lld to %s", (long long)l->t->iteration, l->cfg->save);
-    TX_TRY(tx_background_save_start(&l->background));
-    l->saved_iteration = l->t->iteration;
-    time_save(l, since);
-    return TX_OK;
-}
-
-/* Behind the last iteration nothing is left to go on beside. */
 static tx_status save_last(loop *l)
 {
+    if (!l->cfg->save) return TX_OK;
     double since = tx_clock();
-    TX_TRY(tx_background_save_settle(&l->background, l->saved_iteration == l->t->iteration));
-    tx_metrics_time(l->metrics, TX_TIMER_SAVE, since);
-    return save(l);
+    bool begins = is_to_be_saved(l);
+    TX_TRY(tx_saver_save_last(&l->saver));
+    if (begins)
+        time_save(l, since);
+    else
+        tx_metrics_time(l->metrics, TX_TIMER_SAVE, since);
+    return TX_OK;
 }
 
 static tx_status tell_profile(loop *l, bool over)
@@ -265,7 +259,7 @@ static tx_status wants_exit(const loop *l, char *why, size_t cap, bool *yes, boo
 {
     tx_comm *world = l->t->grid->world;
     int n = tx_comm_size(world), first = 0;
-    struct round mine = { .exits = sees_exit(l, why, cap), .writes = tx_background_save_writes(&l->background) };
+    struct round mine = { .exits = sees_exit(l, why, cap), .writes = tx_saver_writes(&l->saver) };
     *yes = mine.exits;
     *writing = mine.writes;
     if (n == 1) return TX_OK;
@@ -280,17 +274,10 @@ static tx_status wants_exit(const loop *l, char *why, size_t cap, bool *yes, boo
 static tx_status go_on_saving(loop *l, bool writing)
 {
     double since = tx_clock();
-    if (!l->background.pending) return TX_OK;
-    TX_TRY(tx_background_save_step(&l->background, !writing));
+    if (!l->saver.pending) return TX_OK;
+    TX_TRY(tx_saver_step(&l->saver, !writing));
     tx_metrics_time(l->metrics, TX_TIMER_SAVE, since);
     return TX_OK;
-}
-
-/* Whether the run has its length. */
-static bool has_ended(const tx_trainer *t)
-{
-    const tx_config *cfg = t->cfg;
-    return t->iteration >= cfg->train_iters || (cfg->train_tokens && t->consumed_train_tokens >= cfg->train_tokens);
 }
 
 /* *left: by one of the exits, which end the program without the closing evaluation. */
@@ -309,7 +296,7 @@ static tx_status train(loop *l, bool *left)
             TX_TRY(validate(l, text));
         }
         if (cfg->given.save_interval && t->iteration % cfg->save_interval == 0) l->save_is_due = true;
-        if (l->save_is_due && !tx_non_finite_is_fault(t)) TX_TRY(begin_save(l));
+        if (l->save_is_due && !tx_non_finite_is_fault(t)) TX_TRY(save(l));
         TX_TRY(wants_exit(l, text, sizeof text, left, &writing));
         if (!*left) TX_TRY(go_on_saving(l, writing));
         if (!*left) continue;
@@ -384,19 +371,18 @@ tx_status tx_train_loop(tx_trainer *t, const tx_loop_data *data, tx_metrics *met
         .metrics = metrics,
         .start = start,
         .also = also,
-        .saved_iteration = -1,
-        .background = { .t = t, .dir = t->cfg->save },
     };
     tx_status st;
     TX_TRY(check_data(&l));
     if (t->cfg->exit_signal_handler) tx_signals_watch();
     TX_GOTO(tx_alloc(&l.round, (size_t)t->grid->size, sizeof *l.round, "the ranks' exits"));
+    TX_GOTO(tx_saver_open(&l.saver, t));
     TX_GOTO(open_feeds(&l));
     tx_metrics_start(metrics, t);
     if (!t->cfg->skip_train) TX_GOTO(tx_step_profile_open(&l.profile, t, metrics->peak_flops));
     TX_GOTO(run(&l));
 out:
-    tx_background_save_close(&l.background, st);
+    tx_saver_close(&l.saver, st);
     tx_step_profile_close(&l.profile, t);
     close_feeds(&l);
     tx_free(l.round);

@@ -24,8 +24,7 @@ static void tell(const tx_metrics *m, const tx_step_record *r)
 static void start_interval(tx_metrics *m, const tx_trainer *t)
 {
     memcpy(m->groups, t->model->group_seconds, sizeof m->groups);
-    m->advanced = m->skipped = m->nan = 0;
-    memset(m->loss_sum, 0, sizeof m->loss_sum);
+    m->n_timed = 0;
     memset(m->timer, 0, sizeof m->timer);
     m->interval_start = tx_clock();
 }
@@ -97,15 +96,18 @@ static tx_step_record stand(const tx_trainer *t, tx_record_kind kind, const doub
     return r;
 }
 
+/* Means and counts are those of all iterations since the last line, also of a process that ended in between; times and
+ * speeds are those of this one's. */
 static tx_step_record interval(const tx_metrics *m, const tx_step_record *last, const tx_trainer *t)
 {
     tx_step_record r = *last;
-    double n = (double)(m->advanced + m->skipped), seconds = (tx_clock() - m->interval_start) / n;
+    const tx_interval *v = &t->interval;
+    double n = (double)m->n_timed, seconds = (tx_clock() - m->interval_start) / n;
     tx_memory memory = tx_trainer_memory(t);
     r.kind = TX_RECORD_INTERVAL;
-    set_losses(&r, t->model, m->loss_sum, m->advanced ? (double)m->advanced : NAN);
-    r.skipped = m->skipped;
-    r.nan = m->nan;
+    set_losses(&r, t->model, v->loss_sum, v->taken ? (double)v->taken : NAN);
+    r.skipped = v->skipped;
+    r.nan = v->nan;
     r.elapsed_ms = 1e3 * seconds;
     r.samples_per_second = (double)r.global_batch_size / seconds;
     r.tokens_per_second = (double)(r.global_batch_size * r.seq_length) / seconds;
@@ -154,21 +156,18 @@ void tx_metrics_step(tx_metrics *m, const tx_trainer *t)
     static const double none[TX_MAX_LOSSES] = { NAN, NAN };
     tx_step_record r = stand(t, TX_RECORD_STEP, skipped ? none : t->losses);
     for (int i = 0; i < TX_N_TIMERS; i++) m->timer[i] += t->seconds[i];
-    m->advanced += !skipped;
-    m->skipped += skipped;
-    m->nan += skipped && !isfinite(t->iteration_loss);
-    for (int k = 0; k < t->model->n_losses && !skipped; k++) m->loss_sum[k] += t->losses[k];
+    m->n_timed++;
     r.skipped = skipped;
     r.nan = skipped && !isfinite(t->iteration_loss);
     if (t->cfg->log_num_zeros_in_grad) r.num_zeros = t->num_zeros;
     tell(m, &r);
     progress_line(m, t);
     if (t->iteration == m->first_iteration + 1) log_memory_used(t);
-    if (t->iteration % t->cfg->log_interval) return;
+    if (!t->interval.complete) return;
     r = interval(m, &r, t);
     tx_log_interval(t->cfg, &r);
     for (int i = 0; i < TX_N_GROUP_TIMES; i++) m->groups[i] = t->model->group_seconds[i] - m->groups[i];
-    tx_log_group_times(t->cfg, m->groups, (double)(m->advanced + m->skipped));
+    tx_log_group_times(t->cfg, m->groups, (double)m->n_timed);
     tell(m, &r);
     start_interval(m, t);
 }

@@ -18,9 +18,10 @@ typedef struct tx_metrics { /* zeroed, then watched, then started */
     double run_start;
     double peak_flops; /* the machine's, measured at the start; 0: not known */
     int64_t first_iteration;
-    int64_t advanced, skipped, nan;  /* iterations since the last log line */
-    double loss_sum[TX_MAX_LOSSES];  /* over the advanced ones */
-    double timer[TX_N_TIMERS];       /* seconds since the last log line */
+    /* Of this process since its last log line. Sums of losses and counts of the line are the trainer's (tx_interval):
+     * after a resume they begin before this process did, so times must not be divided by their counts. */
+    int64_t n_timed;                 /* iterations */
+    double timer[TX_N_TIMERS];       /* seconds */
     double groups[TX_N_GROUP_TIMES]; /* the model's group_seconds at the last log line */
     double last_progress;
 } tx_metrics;

@@ -363,7 +363,6 @@ static tx_status skip_update(tx_trainer *t, const char *bad)
     bool finite = isfinite(t->iteration_loss), curable = finite && tx_loss_scaler_can_fall(&t->scaler);
     double before = t->scaler.scale;
     t->skipped++;
-    t->nan += !finite;
     tx_loss_scaler_update(&t->scaler, true);
     t->last_step = curable ? TX_STEP_OVERFLOWED : TX_STEP_FAULTY;
     if (curable) {
@@ -379,6 +378,19 @@ static tx_status skip_update(tx_trainer *t, const char *bad)
                    "--max-consecutive-skips %lld: so many iterations in a row had gradients that are not finite, first "
                    "in %s: lower --lr, or look at the data of iteration %lld",
                    (long long)t->consecutive_skips, bad, (long long)(t->iteration - t->consecutive_skips + 1));
+}
+
+/* The iteration that has just ended, into the interval that it belongs to. An interval ends with an iteration that
+ * --log-interval divides. It is emptied only by the next one, since the line is written in between. */
+static void count_iteration(tx_trainer *t, bool taken)
+{
+    tx_interval *v = &t->interval;
+    if (v->complete) *v = (tx_interval){ 0 };
+    v->taken += taken;
+    v->skipped += !taken;
+    v->nan += !taken && !isfinite(t->iteration_loss);
+    for (int k = 0; k < t->model->n_losses && taken; k++) v->loss_sum[k] += t->losses[k];
+    v->complete = t->iteration % t->cfg->log_interval == 0;
 }
 
 bool tx_trainer_has_states(const tx_trainer *t)
@@ -445,6 +457,7 @@ static tx_status update(tx_trainer *t)
     t->iteration++;
     t->consumed_train_samples += batch;
     t->consumed_train_tokens += batch * t->s;
+    count_iteration(t, !bad);
     t->lr_override = -1;
     tx__trainer_move_schedule(t);
     const char *none;

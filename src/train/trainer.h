@@ -28,6 +28,15 @@
  * (tx_model_type), a GPT s + 1 ids; borrowed until the next call. */
 typedef tx_status tx_micro_batch_fn(void *user, int64_t micro, const void **rows);
 
+/* The iterations since the last line of the log, as far as the line shows them. They are part of the saved state, so
+ * that a run which was saved between two lines and resumed prints the lines of one that was not. Times are no part of
+ * it: those are of a process, and metrics.h keeps them. */
+typedef struct tx_interval {
+    int64_t taken, skipped, nan;    /* iterations; nan: of the skipped ones, those whose loss was not finite */
+    double loss_sum[TX_MAX_LOSSES]; /* over those taken */
+    bool complete;                  /* the line is due: the next iteration begins another interval */
+} tx_interval;
+
 typedef struct tx_trainer {
     const tx_config *cfg;    /* borrowed */
     const tx_grid *grid;     /* borrowed */
@@ -57,7 +66,8 @@ typedef struct tx_trainer {
     enum { TX_WANT_FORWARD, TX_WANT_BACKWARD, TX_WANT_STEP } want;
     int64_t iteration; /* finished ones */
     int64_t consumed_train_samples, consumed_valid_samples, consumed_train_tokens;
-    int64_t skipped, nan;
+    int64_t skipped;
+    tx_interval interval;
     enum {
         TX_STEP_TAKEN,
         TX_STEP_OVERFLOWED, /* skipped; a lower loss scale cures it */

@@ -1,4 +1,5 @@
 /* trainer_state.c - a trainer's state into checkpoints and out of them. */
+#include <math.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -12,6 +13,7 @@
 #define SCALER_KEY   "grad_scaler"
 #define PRODUCTS_KEY "gpu_products"
 #define OPTIM_KEY    "client_optimizer"
+#define INTERVAL_KEY "log_sums"
 
 tx_status tx_trainer_require_idle(const tx_trainer *t, const char *what)
 {
@@ -50,15 +52,70 @@ static int state_parts(tx_zero *z, float *room, bool with_optim, tx_ckpt_part *p
     return 1 + n;
 }
 
+/* ---- the sums of the next log line ---- */
+
+static const char *const interval_key[] = { "advanced_iterations", "skipped_iterations", "nan_iterations" };
+
+/* *out NULL: the last line has shown everything. Jansson writes a real with 17 digits, from which it is read back
+ * exactly. A sum that is not finite is null, since JSON has no other way, and read back as NaN. */
+static tx_status interval_to_json(const tx_trainer *t, json_t **out)
+{
+    const tx_interval *v = &t->interval;
+    const int64_t n[] = { v->taken, v->skipped, v->nan };
+    *out = NULL;
+    if (v->complete || !(v->taken + v->skipped)) return TX_OK;
+    json_t *losses = json_object(), *all = json_object();
+    int failed = 0;
+    for (int k = 0; k < t->model->n_losses; k++)
+        failed |= json_object_set_new(losses, t->model->loss_name[k],
+                                      isfinite(v->loss_sum[k]) ? json_real(v->loss_sum[k]) : json_null());
+    failed |= json_object_set_new(all, "losses", losses);
+    for (int i = 0; i < 3; i++) failed |= json_object_set_new(all, interval_key[i], json_integer(n[i]));
+    if (!failed) {
+        *out = all;
+        return TX_OK;
+    }
+    json_decref(all);
+    return TX_FAIL(TX_ERR_NOMEM, "not enough memory for the log's sums in a checkpoint");
+}
+
+/* @saved NULL: a checkpoint that was saved right after a line, by an older triax or by another program.
+ * @iteration that it was saved at: an interval has no more iterations than were done */
+static tx_status interval_from_json(tx_interval *out, const tx_model *m, const json_t *saved, int64_t iteration)
+{
+    const json_t *losses = json_object_get(saved, "losses");
+    int64_t n[3];
+    bool good = true;
+    *out = (tx_interval){ 0 };
+    if (!saved) return TX_OK;
+    for (int i = 0; i < 3; i++) {
+        const json_t *count = json_object_get(saved, interval_key[i]);
+        n[i] = json_integer_value(count);
+        good = good && json_is_integer(count) && n[i] >= 0 && n[i] <= iteration;
+    }
+    for (int k = 0; k < m->n_losses; k++) {
+        const json_t *sum = json_object_get(losses, m->loss_name[k]);
+        good = good && (json_is_number(sum) || json_is_null(sum));
+        out->loss_sum[k] = json_is_null(sum) ? NAN : json_number_value(sum);
+    }
+    if (!good || n[0] + n[1] > iteration || n[2] > n[1])
+        return TX_FAIL(TX_ERR_FORMAT, "the checkpoint's %s are not the sums of a log line", INTERVAL_KEY);
+    out->taken = n[0];
+    out->skipped = n[1];
+    out->nan = n[2];
+    return TX_OK;
+}
+
 /* The options that are kept, and beside them what this room and the data room keep. */
 static tx_status config_to_save(const tx_trainer *t, json_t **out)
 {
-    json_t *config, *schedule = NULL, *scaler = NULL;
+    json_t *config, *schedule = NULL, *scaler = NULL, *interval = NULL;
     TX_TRY(tx_config_to_json(t->cfg, &config));
     tx_status st;
     TX_GOTO(tx_schedule_to_json(&t->schedule, &schedule));
     if (t->cfg->megatron_padded_logits) /* a size of the model's, which another layout must not round up */
         json_object_set_new(config, "pad_vocab_size_to", json_integer(t->model->n_valid));
+    TX_GOTO(interval_to_json(t, &interval));
     if (t->scaler.kind == TX_SCALE_DYNAMIC) TX_GOTO(tx_loss_scaler_to_json(&t->scaler, &scaler));
     if (t->client->model && json_object_set_new(config, TX_CLIENT_MODEL, json_string(t->client->model->name)))
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
@@ -66,12 +123,14 @@ static tx_status config_to_save(const tx_trainer *t, json_t **out)
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
     if (st) goto out;
     if (json_object_set(config, SCHEDULE_KEY, schedule) || (scaler && json_object_set(config, SCALER_KEY, scaler)) ||
+        (interval && json_object_set(config, INTERVAL_KEY, interval)) ||
         (t->blend_phase && json_object_set(config, "blend_phase", t->blend_phase)) ||
         (t->products && *t->products && json_object_set_new(config, PRODUCTS_KEY, json_string(t->products))))
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
 out:
     json_decref(schedule);
     json_decref(scaler);
+    json_decref(interval);
     if (st)
         json_decref(config);
     else
@@ -148,10 +207,11 @@ static tx_status compare_replicas(tx_trainer *t, tx_replica *row)
 
 static tx_status require_replicas(tx_trainer *t)
 {
-    tx_replica *row;
+    tx_replica *row = NULL;
     if (t->grid->size == 1) return TX_OK;
-    TX_TRY(tx_alloc(&row, (size_t)t->model->params.n, sizeof *row, "hashes of parameters"));
-    tx_status st = compare_replicas(t, row);
+    tx_status st = tx_alloc(&row, (size_t)t->model->params.n, sizeof *row, "hashes of parameters");
+    st = tx_comm_agree(t->grid->world, st);
+    if (!st) st = compare_replicas(t, row);
     tx_free(row);
     return st;
 }
@@ -208,7 +268,7 @@ tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy)
     *out = (tx_snapshot){ .config = NULL };
     TX_TRY(tx_trainer_require_idle(t, "a checkpoint is saved"));
     tx__trainer_note(t, "saving a checkpoint");
-    TX_TRY(require_finite(t));
+    TX_TRY(tx_comm_agree(t->grid->world, require_finite(t)));
     TX_TRY(require_replicas(t));
     TX_TRY(tx__trainer_agree_products(t));
     tx_ckpt_part own[TX_CKPT_MAX_PARTS];
@@ -305,7 +365,7 @@ static tx_status resumed_schedule(const tx_trainer *t, const tx_source *from, tx
 }
 
 /* Where the run stands in itself and in its data. */
-static void resume_place(tx_trainer *t, const tx_source *from)
+static void resume_place(tx_trainer *t, const tx_source *from, const tx_interval *interval)
 {
     const tx_ckpt_state *s = &from->state;
     t->iteration = s->iteration;
@@ -313,6 +373,7 @@ static void resume_place(tx_trainer *t, const tx_source *from)
     t->consumed_valid_samples = s->consumed_valid_samples;
     t->consumed_train_tokens = s->consumed_train_tokens;
     t->skipped = s->skipped;
+    t->interval = *interval;
     json_decref(t->blend_phase);
     t->blend_phase = json_deep_copy(json_object_get(from->run, "blend_phase"));
 }
@@ -350,9 +411,14 @@ tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
     const tx_config *cfg = t->cfg;
     tx_schedule schedule = t->schedule;
     bool optim = t->zero.train && !cfg->finetune && !cfg->no_load_optim, lr_state = optim && !cfg->no_load_lr_state;
+    bool resumes = t->zero.train && !cfg->finetune && !cfg->reset_iteration;
     if (lr_state) TX_TRY(resumed_schedule(t, from, &schedule));
     tx_loss_scaler scaler = t->scaler;
     if (optim) TX_TRY(tx_loss_scaler_from_json(&scaler, json_object_get(from->run, SCALER_KEY)));
+    tx_interval interval = { 0 };
+    if (resumes)
+        TX_TRY(
+            interval_from_json(&interval, t->model, json_object_get(from->run, INTERVAL_KEY), from->state.iteration));
     char *origin = NULL, *loaded = NULL;
     TX_TRY(tx_memdup0(&origin, from->path, strlen(from->path), "a path"));
     tx_status st = tx_memdup0(&loaded, from->path, strlen(from->path), "a path");
@@ -369,7 +435,7 @@ tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
     TX_TRY(tx_products_take(&t->ctx, json_string_value(json_object_get(from->run, PRODUCTS_KEY)), from->path));
     if (cfg->finetune) return TX_OK;
     const tx_ckpt_state *s = &from->state;
-    if (!cfg->reset_iteration) resume_place(t, from);
+    if (!cfg->reset_iteration) resume_place(t, from, &interval);
     if (optim) t->zero.optim.t = s->optim_step;
     if (lr_state) {
         t->schedule = schedule;

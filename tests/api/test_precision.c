@@ -75,7 +75,7 @@ static void an_overflow_skips_a_step_and_halves_the_scale(void **state)
         train(e, 1, NULL);
         assert_int_equal(t->skipped, 1);
         assert_true(t->last_step == TX_STEP_OVERFLOWED && t->scaler.scale == scale / 2 && t->consecutive_skips == 0 &&
-                    t->nan == 0);
+                    t->interval.nan == 0);
         assert_true(tx_engine_lr(e) == before && t->zero.optim.t == 0 && t->iteration == 1);
         assert_memory_equal(weights, t->zero.master, bytes);
         t->consecutive_skips = 1; /* an overflow right after a fault is no fault */

@@ -22,6 +22,32 @@ grep -q '"saved_copy": *[1-9]' out || die "no copy in the plan"
 refused "--async-save needs --save" "${run[@]}" --train-iters 9 --async-save
 refused "of it the copy for --async-save" "${run[@]}" --train-iters 9 --async-save --save x --save-interval 2 --memory-limit 100K
 
+# a save that fails is a warning, as many in a row as allowed
+mkdir -p fails/latest
+none="no save of this run has succeeded yet"
+refused "--max-failed-saves 1: 2 saves in a row failed, the last one that of iteration 4; $none: fails/" \
+    "${run[@]}" --train-iters 9 --save fails --save-interval 2 --max-failed-saves 1
+said "iteration 2 was never saved, 1 attempt failed; the run goes on, and $none"
+[ "$(losses out | tail -1 | cut -d' ' -f1)" = 4 ] || die "it did not end at iteration 4"
+refused "iteration 2 is not saved, 4 attempts failed; $none: fails/" \
+    "${run[@]}" --train-iters 2 --save fails --save-interval 2
+rmdir fails/latest
+
+# a line of the log whose interval was cut, in the log and in the metrics file
+log_of() {
+    losses out >"$1"
+    sed -nE 's/.*"kind":"step".*("iteration":[0-9]+).*("loss":[^,]*).*("skipped":[0-9]+,"nan":[0-9]+).*/\1 \2 \3/p' "$1.jsonl" >>"$1"
+}
+cut=("${run[@]}" --log-interval 4 --train-iters 8 --save-interval 100 --metrics-file)
+ok "${cut[@]}" whole.jsonl --save cut_whole
+log_of whole
+ok "${cut[@]}" first.jsonl --save cut --exit-interval 6
+ok "${cut[@]}" second.jsonl --save cut --load cut
+log_of second
+[ "$(wc -l <whole)" -eq 4 ] || die "not two lines in the log and in the file: $(cat whole)"
+diff <(sed -n '2p;4p' whole) second || die "a resumed run logs another line"
+diff -r cut_whole/iter_0000008 cut/iter_0000008 || die "another checkpoint"
+
 # what the run was loaded from stays
 ok "${run[@]}" --train-iters 13 --load stops --load-tag iter_0000004 --save stops --save-interval 3 \
     --keep-last 1 --override-opt_param-scheduler

@@ -1,21 +1,24 @@
 #!/bin/bash
 # io_errors.sh [RANKS ...] - at every system call of a save of 1 and 4 ranks: EIO, ENOSPC (also from that call on without an
-# end), EINTR, and writes that write half. The run goes on as if nothing had been, or it ends and says which file it is
-# about; the checkpoints before stay as they are, and after the next save nothing is left behind. EINTR and short writes are
-# no errors: the run goes on. One rank also, as root, on disks that are really full: of space, and of files.
+# end), EINTR, and writes that write half. An error that passes costs a checkpoint at most: the run goes on, and its next save
+# succeeds. With one that stays the run ends and says which file it is about; the checkpoints before stay as they are, and after
+# the next save nothing is left behind. EINTR and short writes are no errors: the run goes on. One rank also, as root, on disks
+# that are really full: of space, and of files.
 . "$(dirname "$0")/lib.sh"
 [ $# -gt 0 ] || set -- 1 4
 
-# ended CODE RANKS DIR ACTION SAVES: what a run that met an error came to. SAVES: another save came behind it
+# ended CODE RANKS DIR ACTION SAVES: what a run that met an error came to. SAVES: no, or what came after an error that passed:
+# another save (next), which removes what is left, or another attempt (again)
 ended() {
     local code=$1 saves=$5
     shift
     if [ "$code" -ne 0 ]; then
         case $3 in EINTR | short) die_of_log "$3 ends the run" ;; esac
+        [ "$saves" = no ] || die_of_log "one error ends the run"
         [ "$code" -eq 1 ] || die_of_log "exit $code, not 0 or 1"
         grep -E '^(triax pretrain-gpt|error): ' log | grep -qF -- "${2%/*}" || die_of_log "no message that names a file"
     else
-        [ "$saves" = no ] || complete "$1" "$2"
+        [ "$saves" != next ] || complete "$1" "$2"
         [ "$(cat "$2/latest")" = "iter_000000$last" ] || die "the run does not end at iteration $last"
     fi
     as_straight "$1" "$2"
@@ -31,7 +34,7 @@ point() {
     local code=0 saves=no
     begin "$1" "$2" "$PWD/run"
     breaking ${5:+--for "$5"} --at "$4" "$3" -- "$1" "$PWD/run" || code=$?
-    [ "$2" = next ] && [ ! "${5:-}" ] && saves=yes
+    [ "${5:-}" ] || saves=$2
     ended "$code" "$1" "$PWD/run" "$3" $saves
 }
 

@@ -206,7 +206,7 @@ static void stops_after_as_many_as_asked(void **state)
     ASSERT_OK(iterate());
     ASSERT_FAILS(iterate(), TX_ERR_NUMERIC,
                  "--max-consecutive-skips 3: so many iterations in a row had gradients that are not finite");
-    assert_true(t->skipped == 3 && t->nan == 3 && t->iteration == 3 && t->zero.optim.t == 0);
+    assert_true(t->skipped == 3 && t->interval.nan == 3 && t->iteration == 3 && t->zero.optim.t == 0);
     close_trainer();
 }
 
