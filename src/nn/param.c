@@ -158,18 +158,6 @@ int tx_param_pieces(const tx_param *p, tx_param_piece *piece)
     return n;
 }
 
-void tx_param_cut(const tx_param *p, float *shard, const float *whole)
-{
-    tx_param_piece piece[TX_PARAM_MAX_PIECES];
-    int64_t width = p->n_dims == 2 ? p->dim[1] : 1, whole_width = p->n_dims == 2 ? p->whole[1] : 1;
-    memset(shard, 0, (size_t)p->numel * sizeof *shard);
-    for (int n = tx_param_pieces(p, piece), i = 0; i < n; i++)
-        for (int64_t r = 0; r < piece[i].size[0]; r++)
-            memcpy(shard + (piece[i].at[0] + r) * width + piece[i].at[1],
-                   whole + (piece[i].start[0] + r) * whole_width + piece[i].start[1],
-                   (size_t)piece[i].size[1] * sizeof *shard);
-}
-
 void tx_param_cut_range(const tx_param *p, float *x, const float *whole, int64_t first, int64_t n)
 {
     int64_t width = p->n_dims == 2 ? p->dim[1] : 1, whole_width = p->n_dims == 2 ? p->whole[1] : 1;

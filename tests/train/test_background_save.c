@@ -79,7 +79,7 @@ static tx_status run_rank(tx_world *w, void *user)
     omp_set_num_threads(1);
     tx_world_set_timeout(w, 100);
     tx_log_rank(tx_world_rank(w), NULL);
-    TX_TRY(tx_grid_open(&grid, w, r->tp, 1, r->cfg->sequence_parallel));
+    TX_TRY(tx_grid_open(&grid, w, r->tp, 1, r->cfg->sequence_parallel, NULL));
     TX_GOTO(tx_trainer_create(&t, r->cfg, 512, 511, true, &grid));
     TX_GOTO(open_data(&data, r->cfg, &grid));
     if (grid.rank == 0) tx_metrics_watch(&metrics, count_step, NULL);
