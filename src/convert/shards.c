@@ -54,7 +54,7 @@ void tx__shards_deinit(tx__shards *s)
     for (size_t i = 0; i < s->n_files; i++) tx_pt_close(s->file[i]);
     tx_free(s->file);
     tx_free(s->shard);
-    tx__hash_free(&s->by_name);
+    tx_hash_free(&s->by_name);
     tx_free(s->segment);
     *s = (tx__shards){ 0 };
 }
@@ -63,16 +63,16 @@ tx_status tx__shards_add(tx__shards *s, const char *name, int part, int tp_rank,
                          bool *added)
 {
     *added = false;
-    uint64_t hash = tx__hash(name, strlen(name), (uint64_t)part << 32 | (uint32_t)tp_rank);
+    uint64_t hash = tx_hash(name, strlen(name), (uint64_t)part << 32 | (uint32_t)tp_rank);
     size_t at = 0, i;
-    while (tx__hash_next(&s->by_name, hash, &at, &i))
+    while (tx_hash_next(&s->by_name, hash, &at, &i))
         if (s->shard[i].part == part && s->shard[i].tp_rank == tp_rank && !strcmp(s->shard[i].name, name)) return TX_OK;
     if (s->n == s->cap) {
         size_t cap = 2 * s->cap + 64;
         TX_TRY(tx_realloc(&s->shard, cap, sizeof *s->shard, "a list of tensors"));
         s->cap = cap;
     }
-    TX_TRY(tx__hash_add(&s->by_name, hash, s->n));
+    TX_TRY(tx_hash_add(&s->by_name, hash, s->n));
     tx__shard_of *e = &s->shard[s->n++];
     *e =
         (tx__shard_of){ .part = part, .tp_rank = tp_rank, .n_dims = n_dims, .dim = { 1, 1 }, .segment = s->n_segments };
@@ -140,7 +140,7 @@ tx_status tx__shards_sort(tx__shards *s, const char *path)
                 " elements where its shape asks for others: files of another run among them, or missing ones",
                 path, e->name, e->tp_rank, have);
     }
-    tx__hash_free(&s->by_name);
+    tx_hash_free(&s->by_name);
     if (s->n) qsort(s->shard, s->n, sizeof *s->shard, by_name);
     return TX_OK;
 }
