@@ -203,32 +203,55 @@ static tx_status check_shape(const tx_source *src, const tx_param *p, int part)
     return TX_OK;
 }
 
-/* What the model's table knows by the name, whichever its layer is: a rank of a pipeline has not all of them. */
-static bool is_known(const tx_model *m, const char *name)
+/* The part of a layer's parameter's name after the layer's; NULL: it is none of a layer. */
+static const char *in_layer(const char *name, int *layer)
 {
-    int layer, at = 0;
-    if (sscanf(name, "encoder.layers.%d.%n", &layer, &at) != 1 || !at)
-        return true; /* the first stage's, or the last's */
-    if (layer >= m->n_layers) return false;
-    for (int i = 0; i < m->params.n; i++) {
-        int other, begin = 0;
-        const char *mine = m->params.param[i].name;
-        if (sscanf(mine, "encoder.layers.%d.%n", &other, &begin) == 1 && begin && !strcmp(mine + begin, name + at))
-            return true;
-    }
+    int at = 0;
+    return sscanf(name, "encoder.layers.%d.%n", layer, &at) == 1 && at ? name + at : NULL;
+}
+
+/* @of_layers: rows of the table, by that part of their names. */
+static bool has_in_layer(const tx_model *m, const tx_hash_table *of_layers, const char *rest)
+{
+    int layer;
+    size_t at = 0, i;
+    while (tx_hash_next(of_layers, tx_hash(rest, strlen(rest), 0), &at, &i))
+        if (!strcmp(in_layer(m->params.param[i].name, &layer), rest)) return true;
     return false;
+}
+
+/* Each such name that the table has, once. */
+static tx_status list_layers(const tx_model *m, tx_hash_table *of_layers)
+{
+    int layer;
+    for (int i = 0; i < m->params.n; i++) {
+        const char *rest = in_layer(m->params.param[i].name, &layer);
+        if (rest && !has_in_layer(m, of_layers, rest))
+            TX_TRY(tx_hash_add(of_layers, tx_hash(rest, strlen(rest), 0), (size_t)i));
+    }
+    return TX_OK;
+}
+
+/* What the model's table knows by the name, whichever its layer is: a rank of a pipeline has not all of them. */
+static bool is_known(const tx_model *m, const tx_hash_table *of_layers, const char *name)
+{
+    int layer;
+    const char *rest = in_layer(name, &layer); /* NULL: the first stage's, or the last's */
+    return !rest || (layer < m->n_layers && has_in_layer(m, of_layers, rest));
 }
 
 tx_status tx__shards_check(tx_source *src, const tx_model *m)
 {
     const tx__shards *s = src->impl;
-    tx_status st = TX_OK;
+    tx_hash_table of_layers = { 0 };
+    tx_status st = list_layers(m, &of_layers);
     for (int i = 0; i < m->params.n && !st; i++)
         for (int part = 0; part < src->n_parts && !st; part++) st = check_shape(src, &m->params.param[i], part);
     for (size_t i = 0; i < s->n && !st; i++)
-        if (!is_known(m, s->shard[i].name))
+        if (!is_known(m, &of_layers, s->shard[i].name))
             st = TX_FAIL(TX_ERR_FORMAT, "%s: holds %s, which a model with its options does not have", src->path,
                          s->shard[i].name);
+    tx_hash_free(&of_layers);
     return tx_comm_agree(src->group, st);
 }
 

@@ -183,14 +183,21 @@ tx_status tx_params_begin_unit(tx_params *ps, tx_unit_kind kind, int chunk)
     return TX_OK;
 }
 
-/* Behind the table's last row. */
-static void append(tx_params *ps, tx_param p)
+static uint64_t hash_of(const char *name)
 {
+    return tx_hash(name, strlen(name), 0);
+}
+
+/* After the table's last row. */
+static tx_status append(tx_params *ps, tx_param p)
+{
+    TX_TRY(tx_hash_add(&ps->by_name, hash_of(p.name), (size_t)ps->n));
     p.offset = ps->numel;
     p.unit = ps->n_units - 1;
     ps->param[ps->n++] = p;
     if (ps->n_units) ps->unit[p.unit].end = ps->n;
     ps->numel += (p.numel + TX_PARAM_ALIGN - 1) / TX_PARAM_ALIGN * TX_PARAM_ALIGN;
+    return TX_OK;
 }
 
 /* Room for n rows more. */
@@ -221,10 +228,9 @@ tx_status tx_params_add(tx_params *ps, const char *layer, const tx_param_spec *s
                    .decay_scale = 1,
                    .weight = weight };
     int len = snprintf(p.name, sizeof p.name, "%s.%s", layer, spec->name);
-    TX_ASSERT(len > 0 && (size_t)len < sizeof p.name);
+    TX_ASSERT(len > 0 && (size_t)len < sizeof p.name && !tx_params_find(ps, p.name));
     take_shard(&p, dims);
-    append(ps, p);
-    return TX_OK;
+    return append(ps, p);
 }
 
 tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_decl *decl, int n, void *base,
@@ -241,7 +247,7 @@ tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_de
         parse_shape(&p, decl[i].shape, dims);
         take_shard(&p, dims);
         if (base) p.weight = (tx_weight *)(void *)((char *)base + decl[i].field);
-        append(ps, p);
+        TX_TRY(append(ps, p));
     }
     return TX_OK;
 }
@@ -406,7 +412,8 @@ void tx_params_round(void *value, tx_dtype t, const float *from, int64_t n)
 
 const tx_param *tx_params_find(const tx_params *ps, const char *name)
 {
-    for (int i = 0; i < ps->n; i++)
+    size_t at = 0, i;
+    while (tx_hash_next(&ps->by_name, hash_of(name), &at, &i))
         if (!strcmp(ps->param[i].name, name)) return &ps->param[i];
     return NULL;
 }
@@ -423,5 +430,6 @@ void tx_params_deinit(tx_params *ps)
 {
     tx_free(ps->param);
     tx_free(ps->unit);
+    tx_hash_free(&ps->by_name);
     *ps = (tx_params){ 0 };
 }

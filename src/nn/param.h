@@ -16,6 +16,7 @@
 #define TX_NN_PARAM_H
 
 #include "backend/ops.h"
+#include "base/hash_table.h"
 #include "base/status.h"
 #include "triax/model.h"
 #include "triax/optimizer.h"
@@ -100,6 +101,7 @@ typedef struct tx_params {
     int64_t numel; /* elements of a flat buffer */
     tx_unit *unit;
     int n_units, units_cap;
+    tx_hash_table by_name; /* of param */
 } tx_params;
 
 /* Where a stretch of rows or columns of a shard lies in the whole parameter. */

@@ -184,6 +184,29 @@ static void init_depends_on_seed_and_name_only(void **state)
     }
 }
 
+/* A table of many rows is made and asked by name; names that differ in their last letter alone are different. */
+static void finds_one_of_many(void **state)
+{
+    (void)state;
+    enum { N_LAYERS = 5000 };
+    static layer l[N_LAYERS];
+    tx_params ps = { 0 };
+    char name[64];
+    assert_null(tx_params_find(&ps, "0.up.bias"));
+    for (int i = 0; i < N_LAYERS; i++) {
+        snprintf(name, sizeof name, "%d.", i);
+        ASSERT_OK(tx_params_declare(&ps, name, decl, 4, &l[i], &dims));
+    }
+    assert_int_equal(ps.n, 4 * N_LAYERS);
+    for (int i = 0; i < ps.n; i++) {
+        assert_ptr_equal(tx_params_find(&ps, ps.param[i].name), &ps.param[i]);
+        snprintf(name, sizeof name, "%.*s_", (int)strlen(ps.param[i].name) - 1, ps.param[i].name);
+        assert_null(tx_params_find(&ps, name));
+    }
+    tx_params_deinit(&ps);
+    assert_null(tx_params_find(&ps, "0.up.bias"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,7 +214,7 @@ int main(void)
         cmocka_unit_test(declares_what_the_traits_ask_for),
         cmocka_unit_test(binds_views),
         cmocka_unit_test(first_gradients_add_to_zeros_or_write),
-        cmocka_unit_test(first_gradients_add_to_zeros_or_write),
+        cmocka_unit_test(finds_one_of_many),
         cmocka_unit_test(table_without_layers),
         cmocka_unit_test(init_values),
         cmocka_unit_test(init_depends_on_seed_and_name_only),
