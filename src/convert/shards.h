@@ -9,8 +9,8 @@
 #ifndef TX_CONVERT_SHARDS_H
 #define TX_CONVERT_SHARDS_H
 
-#include "convert/source.h"
 #include "base/hash_table.h"
+#include "convert/source.h"
 #include "torch/pt.h"
 
 typedef struct tx__segment {

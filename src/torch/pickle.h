@@ -6,8 +6,8 @@
 #ifndef TX_TORCH_PICKLE_H
 #define TX_TORCH_PICKLE_H
 
-#include "base/str.h"
 #include "base/hash_table.h"
+#include "base/str.h"
 #include "torch/pt.h"
 #include "torch/py_room.h"
 
