@@ -118,7 +118,7 @@ const tx_option *tx__option_find(const tx_command *cmd, const char *flag, size_t
 /* -1: none of them. */
 static int number_of_word(const char *words, const char *word)
 {
-    size_t n = strlen(word);
+    size_t n = strchr(word, '|') ? 0 : strlen(word); /* two words with that between them are none */
     int i = 0;
     for (const char *w = words; n && w; w = strchr(w, '|'), i++) {
         w += *w == '|';

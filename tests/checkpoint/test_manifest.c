@@ -19,7 +19,7 @@ static tx_str many(void)
     tx__blocks_update(b, "x", 1);
     ASSERT_OK(tx__manifest_add_shard(m, "a.safetensors", b));
     for (int i = 0; i < 2 * N; i++) {
-        char name[32], key[32];
+        char name[32], key[48];
         tx__saved s = { .name = name, .n_dims = 2, .dim = { 2, 3 } };
         tx__piece p = { .key = key, .start = { i / N, 0 }, .size = { 1, 3 } };
         snprintf(name, sizeof name, "model.layer_%d.w", i % N);

@@ -168,6 +168,10 @@ static void help_shows_defaults_bounds_and_other_spellings(void **state)
     tx_text_free(help);
 }
 
+#define SIZES                                                                                     \
+    "--micro-batch-size 1 --seq-length 8 --num-layers 1 --hidden-size 8 --num-attention-heads 1 " \
+    "--max-position-embeddings 8 "
+
 /* Each word of each row has its number, and one that begins, ends or is like a word has none. */
 static void a_word_has_its_number(void **state)
 {
@@ -190,6 +194,9 @@ static void a_word_has_its_number(void **state)
         }
     }
     assert_true(n > 80);
+    tx_config *cfg;
+    ASSERT_FAILS(tx_config_parse_string(&cfg, "plan", SIZES "--pipeline-schedule 1f1b|gpipe"), TX_ERR_ARG,
+                 "--pipeline-schedule 1f1b|gpipe is unknown; allowed: one of 1f1b, gpipe");
     assert_int_equal(tx_word_index("megatron", "megatron|megatron-deepspeed"), 0);
     assert_int_equal(tx_word_index("megatron-deepspeed", "megatron|megatron-deepspeed"), 1);
 }
