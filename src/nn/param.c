@@ -14,6 +14,8 @@
 
 #define ZERO_GRAD "optimizer.zero_grad" /* for tx_at_part */
 
+enum { DRAW_BLOCK = 4096 }; /* numbers that a thread draws at a time; even, as they come in pairs */
+
 static int64_t dim_of_letter(const tx_dims *d, char letter)
 {
     switch (letter) {
@@ -363,15 +365,23 @@ static void draw_some(const draw *d, float *x, int64_t first, int64_t n)
         draw_normal(x, first, n, &d->rng, d->size);
 }
 
-/* Of row r of a piece what lies in elements [from, to) of the shard; x is its element `from`. */
-static void draw_row(const draw *d, const tx_param_piece *q, int64_t r, float *x, int64_t from, int64_t to)
+/* Of a piece what lies in elements [from, to) of the shard; x is its element `from`. */
+static void draw_piece(const draw *d, const tx_param_piece *q, float *x, int64_t from, int64_t to)
 {
     const tx_param *p = d->p;
     int64_t width = p->n_dims == 2 ? p->dim[1] : 1, whole = p->n_dims == 2 ? p->whole[1] : 1;
-    int64_t at = (q->at[0] + r) * width + q->at[1], end = at + q->size[1];
-    int64_t skip = at < from ? from - at : 0, n = (end < to ? end : to) - at - skip;
-    int64_t first = (q->start[0] + r) * whole + q->start[1] + skip;
-    if (n > 0) draw_some(d, x + (at + skip - from), first, n);
+    int64_t base = q->at[0] * width + q->at[1], start = q->start[0] * whole + q->start[1];
+    int64_t n_rows = q->size[0], length = q->size[1];
+    if (length == width && width == whole) { /* the rows lie one after the other, there and here: they are one */
+        length *= n_rows;
+        n_rows = n_rows > 0;
+    }
+    for (int64_t r = n_rows > 1 && from > base ? (from - base) / width : 0; r < n_rows; r++) {
+        int64_t at = base + r * width, end = at + length, skip = at < from ? from - at : 0;
+        int64_t n = (end < to ? end : to) - at - skip;
+        if (at >= to) break;
+        if (n > 0) draw_some(d, x + (at + skip - from), start + r * whole + skip, n);
+    }
 }
 
 static draw draw_of(const tx_param *p, uint64_t seed, const tx_init_method *method)
@@ -396,10 +406,14 @@ void tx_param_init(const tx_param *p, float *x, int64_t first, int64_t n, uint64
         fill(x, real < n ? real > 0 ? real : 0 : n, 1.0f);
         return;
     }
+    /* Blocks of what is asked for, not rows of the parameter: a rank's share of it may be few of them. */
     tx_param_piece piece[TX_PARAM_MAX_PIECES];
-    for (int pieces = tx_param_pieces(p, piece), k = 0; k < pieces; k++)
-#pragma omp parallel for schedule(static) if (!d.own.fn)
-        for (int64_t r = 0; r < piece[k].size[0]; r++) draw_row(&d, &piece[k], r, x, first, first + n);
+    int pieces = tx_param_pieces(p, piece);
+#pragma omp parallel for schedule(static)
+    for (int64_t b = 0; b < (n + DRAW_BLOCK - 1) / DRAW_BLOCK; b++) {
+        int64_t at = b * DRAW_BLOCK, end = at + DRAW_BLOCK < n ? at + DRAW_BLOCK : n;
+        for (int k = 0; k < pieces; k++) draw_piece(&d, &piece[k], x + at, first + at, first + end);
+    }
 }
 
 void tx_params_round(void *value, tx_dtype t, const float *from, int64_t n)
