@@ -110,7 +110,8 @@ typedef struct tx_input {
 } tx_input;
 
 /* The initial values of the TX_INIT_OWN parameter "<layer>.<name>": elements [first, first + n) of the whole one, in
- * the order of memory. A pure function of its arguments: ranks ask for their parts.   @x [n] */
+ * the order of memory. A pure function of its arguments: ranks ask for their parts, and several threads of a rank at
+ * once, each for some of them.   @x [n] */
 typedef void tx_initial_fn(void *user, const char *name, int64_t first, int64_t n, float *x);
 
 typedef struct tx_client_model {

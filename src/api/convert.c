@@ -46,7 +46,8 @@ static tx_status parse_size(const char *text, int64_t *out)
 
 static tx_st_dtype dtype_of(const char *word)
 {
-    return !strcmp(word, "bf16") ? TX_ST_BF16 : !strcmp(word, "fp16") ? TX_ST_F16 : TX_ST_F32;
+    static const tx_st_dtype dtypes[] = { TX_ST_F32, TX_ST_BF16, TX_ST_F16 };
+    return dtypes[tx_word_index(word, "fp32|bf16|fp16")];
 }
 
 static tx_status ask_convert(job *j)
@@ -54,6 +55,7 @@ static tx_status ask_convert(job *j)
     const tx_config *cfg = j->cfg;
     j->from = cfg->convert_from ? tx_source_type_find(cfg->convert_from) : NULL;
     j->to = tx_sink_type_find(cfg->convert_to);
+    TX_ASSERT(j->to && (j->from || !cfg->convert_from));
     j->in = cfg->convert_paths.item[0];
     j->c.out = cfg->convert_paths.item[1];
     j->c.n_tp = (int)cfg->target_tp;
@@ -70,7 +72,7 @@ static tx_status ask_convert(job *j)
 static tx_status ask_tool(job *j)
 {
     const tx_config *cfg = j->cfg;
-    bool megatron = !strcmp(cfg->command->name, "deepspeed-to-megatron");
+    bool megatron = tx_word_index(cfg->command->name, "deepspeed-to-transformers|deepspeed-to-megatron") == 1;
     j->from = &tx_source_deepspeed;
     j->to = megatron ? &tx_sink_megatron : &tx_sink_huggingface;
     j->in = cfg->input_folder;

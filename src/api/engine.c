@@ -95,10 +95,11 @@ static tx_status check_model(const tx_engine_args *args)
 /* A model that only a CPU can compute does so wherever it may. */
 static tx_status stay_on_host(tx_config *cfg, const tx_client_model *m)
 {
-    if (!m || !m->host_only || !strcmp(cfg->device, "cpu")) return TX_OK;
-    if (!strcmp(cfg->device, "gpu"))
+    enum { AUTO, CPU, GPU, REF } device = (int)tx_word_index(cfg->device, "auto|cpu|gpu|ref");
+    if (!m || !m->host_only || device == CPU || device == REF) return TX_OK;
+    if (device == GPU)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "--device gpu: the model %s computes on the host alone", m->name);
-    return strcmp(cfg->device, "auto") ? TX_OK : tx_config_set_text(&cfg->device, "cpu");
+    return tx_config_set_text(&cfg->device, "cpu");
 }
 
 /* A process that is one of several may have an engine of its own: --world-size 1. */

@@ -17,14 +17,10 @@
 static tx_status open_split(tx_train_data **data, const tx_blend **part, tx_config *cfg, int64_t vocab_size,
                             const tx_tokenizer *bert)
 {
-    static const char *const names[TX_N_SPLITS] = {
-        [TX_SPLIT_TRAIN] = "train", [TX_SPLIT_VALID] = "valid", [TX_SPLIT_TEST] = "test"
-    };
-    bool all = !strcmp(cfg->eval_split, "all");
+    enum { TRAIN, VALID, TEST, ALL } asked = (int)tx_word_index(cfg->eval_split, "train|valid|test|all");
+    bool all = asked == ALL;
     int64_t n_samples[TX_N_SPLITS] = { 0 }; /* of one dataset: all that one pass over it gives */
-    tx_split which = TX_SPLIT_TRAIN;
-    for (int i = 0; i < TX_N_SPLITS; i++)
-        if (!all && !strcmp(names[i], cfg->eval_split)) which = (tx_split)i;
+    tx_split which = asked == VALID ? TX_SPLIT_VALID : asked == TEST ? TX_SPLIT_TEST : TX_SPLIT_TRAIN;
     if (cfg->data_path.n > 1) n_samples[which] = cfg->eval_iters * cfg->micro_batch_size;
     if (all) TX_TRY(tx_config_set_text(&cfg->split, "1,0,0"));
     TX_TRY(tx_train_data_open(data, cfg, n_samples, vocab_size, bert));

@@ -82,7 +82,7 @@ static tx_task_opts options_of(const tx_config *cfg, const char *file, bool mask
                        .overlap = cfg->overlapping_eval,
                        .strict = cfg->strict_lambada,
                        .detokenizer = cfg->detokenizer };
-    while (cfg->task && strcmp(cfg->task, tx_task_names[o.kind]) != 0) o.kind++;
+    if (cfg->task) o.kind = (tx_task_kind)tx_word_index(cfg->task, "text|WIKITEXT103|LAMBADA|multiple-choice");
     return o;
 }
 
@@ -101,7 +101,7 @@ static tx_status check_masked(const tx_inference *f)
 {
     const tx_config *cfg = f->cfg;
     const char *name = f->model->type->name;
-    if (cfg->task && strcmp(cfg->task, "text"))
+    if (cfg->task && tx_word_index(cfg->task, "text|WIKITEXT103|LAMBADA|multiple-choice") != TX_TASK_TEXT)
         return TX_FAIL(TX_ERR_ARG,
                        "--task %s asks how a text goes on, and --load %s is a %s, which sees both sides: use "
                        "--task text",

@@ -15,7 +15,7 @@ typedef tx__sample_view view;
 
 static bool is_bert(const view *v)
 {
-    return !strcmp(v->cfg->model_type, "BERT");
+    return tx_word_index(v->cfg->model_type, "GPT|BERT") == 1;
 }
 
 /* ---- samples ---- */
@@ -139,8 +139,7 @@ out:
 static tx_status find_split(view *v, const tx_train_data *data)
 {
     int64_t wanted[TX_N_SPLITS];
-    for (int k = 0; k < TX_N_SPLITS; k++)
-        if (!strcmp(tx_split_name((tx_split)k), v->cfg->inspect_split)) v->split = (tx_split)k;
+    v->split = (tx_split)tx_word_index(v->cfg->inspect_split, "train|valid|test");
     tx_train_sample_counts(v->cfg, wanted);
     v->wanted = wanted[v->split];
     if (tx_train_data_groups(data, v->split)) return TX_OK;

@@ -134,8 +134,8 @@ tx_status tx_ranks_join(tx_ranks *r, const tx_config *cfg, tx_world *given)
 tx_status tx_ranks_open(tx_ranks *r, const tx_config *cfg, tx_world *given, const tx_rank_place *place)
 {
     TX_TRY(tx_ranks_join(r, cfg, given));
-    TX_TRY(tx_grid_open_at(&r->grid, r->world, (int)cfg->tensor_model_parallel_size,
-                           (int)cfg->pipeline_model_parallel_size, cfg->sequence_parallel, place));
+    TX_TRY(tx_grid_open(&r->grid, r->world, (int)cfg->tensor_model_parallel_size,
+                        (int)cfg->pipeline_model_parallel_size, cfg->sequence_parallel, place));
     return tx_grid_choose_work(&r->grid, cfg->device);
 }
 

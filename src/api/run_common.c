@@ -23,14 +23,18 @@ typedef struct tokenizer_file {
 /* Number of files that the type has. */
 static int files_of(tx_config *c, tokenizer_file f[2])
 {
-    const char *type = c->tokenizer_type ? c->tokenizer_type : "";
+    enum { GPT2, NONE, LOWER, CASE, PIECE, GPT_PIECE, HF, FROM_HF } type = NONE;
+    if (c->tokenizer_type)
+        type = (int)tx_word_index(c->tokenizer_type,
+                                  "GPT2BPETokenizer|NullTokenizer|BertWordPieceLowerCase|BertWordPieceCase|"
+                                  "SentencePieceTokenizer|GPTSentencePieceTokenizer|HFTokenizer|PretrainedFromHF");
     f[0].name = "vocab.json", f[0].option = &c->vocab_file;
     f[1].name = "merges.txt", f[1].option = &c->merge_file;
-    if (!strcmp(type, "GPT2BPETokenizer")) return 2;
+    if (type == GPT2) return 2;
     f[0].name = "vocab.txt";
-    if (!strncmp(type, "Bert", 4)) return 1;
+    if (type == LOWER || type == CASE) return 1;
     f[0].name = HF_FILE, f[0].option = &c->tokenizer_model;
-    return !strcmp(type, "HFTokenizer") || !strcmp(type, "PretrainedFromHF") ? 1 : 0;
+    return type == HF || type == FROM_HF; /* the others have none, or are not built */
 }
 
 /* Names the files in `dir` in *c, if all are there and c names none. */

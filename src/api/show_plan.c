@@ -40,7 +40,7 @@ static tx_status find_vocabulary(plan_view *v, const tx_source *src)
         v->vocab_from = null ? "NullTokenizer's: --vocab-size and one for the end of a document" : "the tokenizer's";
         tx_tokenizer_close(tok);
     } else {
-        bool bert = !strcmp(cfg->model_type, "BERT");
+        bool bert = tx_word_index(cfg->model_type, "GPT|BERT") == 1;
         v->vocab_size = cfg->vocab_size ? cfg->vocab_size : bert ? BERT_TOKENS : GPT2_TOKENS;
         v->vocab_from = cfg->vocab_size ? "--vocab-size"
                         : bert          ? "BERT's, as no tokenizer and no --vocab-size is given"
@@ -158,7 +158,7 @@ static void memory_line(void *user, const char *text)
 static tx_status show(tx__report *r, const plan_view *v)
 {
     const tx_config *cfg = v->cfg;
-    const char *bert = strcmp(cfg->model_type, "BERT") ? "" : "BERT, ";
+    const char *bert = tx_word_index(cfg->model_type, "GPT|BERT") ? "BERT, " : "";
     TX_TRY(tx__report_line(r, "model: %s%lld layers, hidden size %lld, %lld heads, MLP %lld, sequence length %lld",
                            bert, (long long)cfg->num_layers, (long long)cfg->hidden_size,
                            (long long)cfg->num_attention_heads, (long long)cfg->ffn_hidden_size,

@@ -11,9 +11,9 @@
 
 #include "base/module_path.h"
 
-static tx_status fail_with(tx_status code, const char *file, int line, const char *text)
+static tx_status fail_with(tx_status code, const char *text)
 {
-    return tx__fail(code, file, line, "%s", text);
+    return tx__fail(code, "%s", text);
 }
 
 static const tx_gpu_host host = {

@@ -12,7 +12,7 @@ typedef struct tx_gpu_host {
     size_t size; /* of this struct, and of those whose layout both sides have to agree on */
     size_t ctx_size, ops_size, tensor_size, backend_size;
     const char *version; /* tx_version() */
-    tx_status (*fail)(tx_status code, const char *file, int line, const char *text);
+    tx_status (*fail)(tx_status code, const char *text);
     const char *(*last_error)(void);
     tx_status (*alloc)(void *out, size_t n, size_t size, const char *what);
     tx_status (*realloc)(void *inout, size_t n, size_t size, const char *what);

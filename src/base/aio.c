@@ -179,10 +179,15 @@ tx_aio_options tx_aio_defaults(void)
     return (tx_aio_options){ .block_size = (size_t)1 << 20, .queue_depth = 8, .n_threads = 1, .overlap_events = true };
 }
 
-static bool wished(const char *variable, const char *value)
+/* What a variable of the environment says: `yes`, `no`, or nothing. */
+static tx_status read_wish(const char *variable, const char *yes, const char *no, bool *wished)
 {
     const char *set = getenv(variable);
-    return set && !strcmp(set, value);
+    if (!set || !*set || !strcmp(set, no)) return TX_OK;
+    if (strcmp(set, yes) != 0)
+        return TX_FAIL(TX_ERR_ARG, "%s is \"%.60s\": it can be %s or %s", variable, set, yes, no);
+    *wished = true;
+    return TX_OK;
 }
 
 static tx_status check_options(const tx_aio_options *o)
@@ -273,11 +278,11 @@ tx_status tx_aio_open(tx_aio **out, const char *dir, const char *name, uint64_t 
     a->file.fd = -1;
     a->o = *o;
     a->bytes = bytes;
-    a->o.plain |= wished("TX_AIO", "plain");
-    a->o.in_memory |= wished("TX_AIO_IN_MEMORY", "1");
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->more, NULL);
     pthread_cond_init(&a->done, NULL);
+    TX_GOTO(read_wish("TX_AIO", "plain", "auto", &a->o.plain));
+    TX_GOTO(read_wish("TX_AIO_IN_MEMORY", "1", "0", &a->o.in_memory));
     TX_GOTO(tx_path_join(a->path, sizeof a->path, dir, name));
     TX_GOTO(tx_scratch_open(&a->file, dir, name, bytes, a->o.in_memory));
     TX_GOTO(choose_engine(a));

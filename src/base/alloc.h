@@ -17,10 +17,11 @@ typedef struct tx_allocator {
     void *user;
 } tx_allocator;
 
-/* Replaces the allocator (NULL: back to the C library's). Not while anything is allocated through the old one. */
+/* Replaces the allocator (NULL: back to the C library's). Not while anything is allocated through the old one.
+ * for tests: the N-th allocation fails, or its bytes are counted. */
 void tx_allocator_set(const tx_allocator *a);
 
-/* Number of tx_alloc/tx_realloc calls so far in the process. */
+/* Number of tx_alloc/tx_realloc calls so far in the process.   for tests: a step allocates nothing */
 uint64_t tx_alloc_count(void);
 
 /* n × size bytes, zeroed, 64-byte aligned, into *out (a pointer to any pointer type). TX_ERR_NOMEM names `what`.

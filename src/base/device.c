@@ -144,12 +144,6 @@ tx_status tx_device_event_done(tx_device *d, tx_event *e, bool *done)
     return d ? d->call->event_done(d, e, done) : TX_OK;
 }
 
-tx_status tx_device_elapsed(tx_device *d, double *seconds, tx_event *from, tx_event *to)
-{
-    *seconds = 0;
-    return d ? d->call->elapsed(d, seconds, from, to) : TX_OK;
-}
-
 void tx_device_enter(tx_device *d, tx_device_guest *g)
 {
     g->next = d->guests;

@@ -49,7 +49,6 @@ typedef struct tx_device_calls {
     tx_status (*stream_wait)(tx_device *d, tx_stream s, tx_event *e);
     tx_status (*event_wait)(tx_device *d, tx_event *e);
     tx_status (*event_done)(tx_device *d, tx_event *e, bool *done);
-    tx_status (*elapsed)(tx_device *d, double *seconds, tx_event *from, tx_event *to);
     tx_status (*memory)(tx_device *d, size_t *free_bytes, size_t *all_bytes);
     bool (*owns)(const tx_device *d, const void *p);
 } tx_device_calls;
@@ -109,8 +108,6 @@ tx_status tx_device_record(tx_device *d, tx_event *e, tx_stream s);
 tx_status tx_device_stream_wait(tx_device *d, tx_stream s, tx_event *e);
 tx_status tx_device_event_wait(tx_device *d, tx_event *e);
 tx_status tx_device_event_done(tx_device *d, tx_event *e, bool *done);
-/* Between two events that have been waited for; of the host 0. */
-tx_status tx_device_elapsed(tx_device *d, double *seconds, tx_event *from, tx_event *to);
 
 /* ---- guests of a device that is not NULL ---- */
 

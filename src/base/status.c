@@ -10,16 +10,10 @@
 #include "base/utf8.h"
 
 static _Thread_local char error_text[8192]; /* a table of all that differs has room */
-static _Thread_local char error_place[160];
 
 const char *tx_last_error(void)
 {
     return error_text;
-}
-
-const char *tx_last_error_place(void)
-{
-    return error_place;
 }
 
 const char *tx_version(void)
@@ -59,29 +53,27 @@ char *tx_printable(char *out, size_t cap, const char *text)
 }
 
 /* The new sentence; its arguments may be the old one. */
-static void keep(const char *file, int line, bool one_line, const char *fmt, va_list ap)
+static void keep(bool one_line, const char *fmt, va_list ap)
 {
     char text[sizeof error_text];
     vsnprintf(text, sizeof text, fmt, ap);
     show(error_text, sizeof error_text, text, one_line);
-    const char *src = strstr(file, "src/");
-    snprintf(error_place, sizeof error_place, "%s:%d", src ? src : file, line);
 }
 
-tx_status tx__fail(tx_status code, const char *file, int line, const char *fmt, ...)
+tx_status tx__fail(tx_status code, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    keep(file, line, true, fmt, ap);
+    keep(true, fmt, ap);
     va_end(ap);
     return code;
 }
 
-tx_status tx__fail_lines(tx_status code, const char *file, int line, const char *fmt, ...)
+tx_status tx__fail_lines(tx_status code, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    keep(file, line, false, fmt, ap);
+    keep(false, fmt, ap);
     va_end(ap);
     return code;
 }

@@ -9,11 +9,11 @@
 
 /* Records the sentence for tx_last_error() and yields `code`; used as  return TX_FAIL(TX_ERR_SHAPE, "...", ...); */
 /* The code comes last so that compilers see it is not 0. */
-#define TX_FAIL(code, ...) (tx__fail((code), __FILE__, __LINE__, __VA_ARGS__), (tx_status)(code))
+#define TX_FAIL(code, ...) (tx__fail((code), __VA_ARGS__), (tx_status)(code))
 
 /* The same for the few messages of several lines (a list of mistakes, a table). TX_FAIL's are one line whatever was put
  * into them, as tx_printable makes it. This one leaves line ends, so that its parts go through tx_printable. */
-#define TX_FAIL_LINES(code, ...) (tx__fail_lines((code), __FILE__, __LINE__, __VA_ARGS__), (tx_status)(code))
+#define TX_FAIL_LINES(code, ...) (tx__fail_lines((code), __VA_ARGS__), (tx_status)(code))
 
 /* Passes a failure on. Not for functions that own something: those go to their `out:` label with TX_GOTO. */
 #define TX_TRY(call)                               \
@@ -32,10 +32,8 @@
 /* A broken promise inside triax: prints the place and aborts. Never for anything a user can cause. */
 #define TX_ASSERT(cond) ((cond) ? (void)0 : tx__assert_failed(#cond, __FILE__, __LINE__))
 
-tx_status tx__fail(tx_status code, const char *file, int line, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-tx_status tx__fail_lines(tx_status code, const char *file, int line, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+tx_status tx__fail(tx_status code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+tx_status tx__fail_lines(tx_status code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void tx__assert_failed(const char *cond, const char *file, int line);
 
 /* Puts "text: " in front of the last error's sentence; for callers that know which file or flag it was about. */
@@ -46,8 +44,5 @@ tx_status tx_fail_prefix(tx_status code, const char *fmt, ...) __attribute__((fo
  * log as something else than text. What does not fit is cut off. Errors, log lines and reports go through this; it
  * changes nothing of what it made. */
 char *tx_printable(char *out, size_t cap, const char *text);
-
-/* "file:line" of the last TX_FAIL, for debug logs. */
-const char *tx_last_error_place(void);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash_table.h"
 #include "base/log.h"
 #include "checkpoint/boxes.h"
 #include "checkpoint/checkpoint.h"
@@ -247,7 +248,8 @@ typedef struct difference {
 
 typedef struct differences {
     difference *list;
-    size_t n;
+    size_t n, cap;
+    tx_hash_table by_name;
 } differences;
 
 static void shape_text(char buf[64], const int64_t *dim, int n_dims)
@@ -278,13 +280,20 @@ static tx_status note_difference(differences *d, const char *name, const tx__sav
     pattern_of(row.name, sizeof row.name, name);
     if (saved) shape_text(row.saved, saved->dim, saved->n_dims);
     if (param) shape_text(row.model, (int64_t[2]){ param->whole_logical, param->whole[1] }, param->n_dims);
-    for (size_t i = 0; i < d->n; i++) {
+    uint64_t hash = tx_hash(row.name, strlen(row.name), 0);
+    size_t at = 0, i;
+    while (tx_hash_next(&d->by_name, hash, &at, &i)) {
         difference *e = &d->list[i];
         if (strcmp(e->name, row.name) || strcmp(e->saved, row.saved) || strcmp(e->model, row.model)) continue;
         e->count++;
         return TX_OK;
     }
-    TX_TRY(tx_realloc(&d->list, d->n + 1, sizeof *d->list, "a list of differences"));
+    if (d->n == d->cap) {
+        size_t cap = 2 * d->cap + 16;
+        TX_TRY(tx_realloc(&d->list, cap, sizeof *d->list, "a list of differences"));
+        d->cap = cap;
+    }
+    TX_TRY(tx_hash_add(&d->by_name, hash, d->n));
     d->list[d->n++] = row;
     return TX_OK;
 }
@@ -377,6 +386,7 @@ static tx_status compare(const tx_checkpoint *c, const tx_params *ps, const tx_c
     if (d.n) st = report(c, &d);
 out:
     tx_free(d.list);
+    tx_hash_free(&d.by_name);
     return st;
 }
 

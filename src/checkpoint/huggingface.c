@@ -272,12 +272,24 @@ const tx_st_tensor *tx_huggingface_at(const tx_huggingface *hf, size_t i)
     return hf->tensor[i];
 }
 
-const tx_st_tensor *tx_huggingface_find(const tx_huggingface *hf, const char *name)
+static const tx_st_tensor **find(const tx_huggingface *hf, const char *name)
 {
     tx_st_tensor want = { .name = name };
-    const tx_st_tensor *key = &want, **hit = NULL;
-    if (hf->n) hit = bsearch(&key, hf->tensor, hf->n, sizeof *hf->tensor, by_name);
+    const tx_st_tensor *key = &want;
+    return hf->n ? bsearch(&key, hf->tensor, hf->n, sizeof *hf->tensor, by_name) : NULL;
+}
+
+const tx_st_tensor *tx_huggingface_find(const tx_huggingface *hf, const char *name)
+{
+    const tx_st_tensor **hit = find(hf, name);
     return hit ? *hit : NULL;
+}
+
+size_t tx_huggingface_index(const tx_huggingface *hf, const tx_st_tensor *t)
+{
+    const tx_st_tensor **hit = find(hf, t->name);
+    TX_ASSERT(hit && *hit == t);
+    return (size_t)(hit - hf->tensor);
 }
 
 /* ---- checksums ---- */

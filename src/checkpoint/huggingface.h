@@ -40,6 +40,7 @@ const json_t *tx_huggingface_config(const tx_huggingface *hf); /* borrowed */
 size_t tx_huggingface_count(const tx_huggingface *hf);
 const tx_st_tensor *tx_huggingface_at(const tx_huggingface *hf, size_t i);           /* sorted by name */
 const tx_st_tensor *tx_huggingface_find(const tx_huggingface *hf, const char *name); /* NULL if there is none */
+size_t tx_huggingface_index(const tx_huggingface *hf, const tx_st_tensor *t);        /* tx_huggingface_at gives it */
 
 /* A tensor of a .bin file against its checksum, once: before its numbers are read. */
 tx_status tx_huggingface_check(const tx_huggingface *hf, const tx_st_tensor *t);

@@ -32,11 +32,6 @@ size_t tx_st_dtype_size(tx_st_dtype t)
     return dtypes[t].size;
 }
 
-const char *tx_st_dtype_name(tx_st_dtype t)
-{
-    return dtypes[t].name;
-}
-
 /* ---- reading ---- */
 
 struct tx_safetensors {
@@ -223,11 +218,6 @@ const tx_st_tensor *tx_safetensors_find(const tx_safetensors *f, const char *nam
     const tx_st_tensor *k = &key, **hit = NULL;
     if (f->n) hit = bsearch(&k, f->by_name, f->n, sizeof *f->by_name, by_name);
     return hit ? *hit : NULL;
-}
-
-const char *tx_safetensors_metadata(const tx_safetensors *f, const char *key)
-{
-    return json_string_value(json_object_get(json_object_get(f->header, "__metadata__"), key));
 }
 
 const char *tx_st_describe(const tx_st_tensor *t, char *buf, size_t cap)

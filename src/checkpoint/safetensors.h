@@ -39,8 +39,7 @@ typedef enum tx_st_dtype {
     TX_ST_N_DTYPES
 } tx_st_dtype;
 
-size_t tx_st_dtype_size(tx_st_dtype t);      /* bytes */
-const char *tx_st_dtype_name(tx_st_dtype t); /* as in the file: "BF16" */
+size_t tx_st_dtype_size(tx_st_dtype t); /* bytes */
 
 /* ---- reading ---- */
 
@@ -69,7 +68,6 @@ void tx_safetensors_close(tx_safetensors *f); /* NULL allowed */
 size_t tx_safetensors_count(const tx_safetensors *f);
 const tx_st_tensor *tx_safetensors_at(const tx_safetensors *f, size_t i);           /* in the order of the data */
 const tx_st_tensor *tx_safetensors_find(const tx_safetensors *f, const char *name); /* NULL if there is none */
-const char *tx_safetensors_metadata(const tx_safetensors *f, const char *key);      /* NULL if there is none */
 
 /* The numbers of an F16, BF16, F32 or F64 tensor as float32 in dst (bytes / dtype size of them).
  * transpose: a 2-D tensor [r,c] is written as [c,r]. Errors: TX_ERR_FORMAT for other dtypes, TX_ERR_SHAPE for a

@@ -120,6 +120,12 @@ int tx_config_chunks(const tx_config *cfg);
 /* Seconds that a rank waits for others. */
 double tx_config_timeout(const tx_config *cfg);
 
+/* ---- an option's word ---- */
+
+/* Which of "a|b|c" an option's word is, from 0. The caller lists all words of the option's row, in its order
+ * (tools/lint compares them); another word is a bug. */
+int tx_word_index(const char *word, const char *words);
+
 /* ---- other numbers that follow ---- */
 
 /* Elements of a head that rotary positions turn: Megatron's int(head * percent). */

@@ -115,14 +115,28 @@ const tx_option *tx__option_find(const tx_command *cmd, const char *flag, size_t
     return NULL;
 }
 
+/* -1: none of them. */
+static int number_of_word(const char *words, const char *word)
+{
+    size_t n = strchr(word, '|') ? 0 : strlen(word); /* two words with that between them are none */
+    int i = 0;
+    for (const char *w = words; n && w; w = strchr(w, '|'), i++) {
+        w += *w == '|';
+        if (!strncmp(w, word, n) && (w[n] == '|' || !w[n])) return i;
+    }
+    return -1;
+}
+
 bool tx__word_in(const char *words, const char *word)
 {
-    size_t n = strlen(word);
-    for (const char *w = words; n && w; w = strchr(w, '|')) {
-        w += *w == '|';
-        if (!strncmp(w, word, n) && (w[n] == '|' || !w[n])) return true;
-    }
-    return false;
+    return number_of_word(words, word) >= 0;
+}
+
+int tx_word_index(const char *word, const char *words)
+{
+    int i = word ? number_of_word(words, word) : -1;
+    TX_ASSERT(i >= 0);
+    return i;
 }
 
 const tx_option *tx__option_bare(const tx_command *cmd)

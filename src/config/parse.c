@@ -477,12 +477,7 @@ out:
 
 tx_log_level tx_config_log_level(const tx_config *cfg)
 {
-    static const struct {
-        const char *word;
-        tx_log_level level;
-    } levels[] = { { "critical", TX_LOG_ERROR }, { "error", TX_LOG_ERROR }, { "warning", TX_LOG_WARN },
-                   { "warn", TX_LOG_WARN },      { "debug", TX_LOG_DEBUG }, { "trace", TX_LOG_TRACE } };
-    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
-        if (!strcmp(cfg->log_level, levels[i].word)) return levels[i].level;
-    return TX_LOG_INFO;
+    static const tx_log_level levels[] = { TX_LOG_ERROR, TX_LOG_WARN, TX_LOG_INFO, TX_LOG_DEBUG,
+                                           TX_LOG_TRACE, TX_LOG_WARN, TX_LOG_ERROR };
+    return levels[tx_word_index(cfg->log_level, "error|warn|info|debug|trace|warning|critical")];
 }

@@ -37,7 +37,7 @@ void tx__config_layout(tx_config *c)
 /* Where the model is chosen, its tokenizer need not be. */
 static tx_status derive_tokenizer(tx_config *c)
 {
-    bool bert = c->model_type && !strcmp(c->model_type, "BERT");
+    bool bert = c->model_type && tx_word_index(c->model_type, "GPT|BERT") == 1;
     if (!bert || c->given.tokenizer_type || (c->tokenizer_type && !strncmp(c->tokenizer_type, "BertWordPiece", 13)))
         return TX_OK;
     return tx_config_set_text(&c->tokenizer_type, "BertWordPieceLowerCase");
@@ -67,7 +67,7 @@ tx_status tx__config_derive(tx_config *c)
     } else if (!c->lr_decay_iters) {
         c->lr_decay_iters = c->train_iters;
     }
-    if (!strcmp(c->weight_decay_incr_style, "constant")) {
+    if (!tx_word_index(c->weight_decay_incr_style, "constant|linear|cosine")) {
         if (!g->start_weight_decay) c->start_weight_decay = c->weight_decay;
         if (!g->end_weight_decay) c->end_weight_decay = c->weight_decay;
     }
@@ -103,10 +103,10 @@ static tx_recompute layers_again(const tx_config *cfg)
     const char *granularity = cfg->recompute_granularity;
     int64_t all = cfg->num_layers, n = cfg->recompute_num_layers;
     if (cfg->checkpoint_activations) return (tx_recompute){ .n_layers = all, .group = cfg->checkpoint_num_layers };
-    if (cfg->recompute_activations || (granularity && !strcmp(granularity, "selective")))
+    if (cfg->recompute_activations || (granularity && tx_word_index(granularity, "full|selective") == 1))
         return (tx_recompute){ .selective = true };
     if (!granularity || !cfg->recompute_method) return (tx_recompute){ 0 }; /* the latter: as rules ask, too */
-    if (!strcmp(cfg->recompute_method, "uniform")) return (tx_recompute){ .n_layers = all, .group = n };
+    if (!tx_word_index(cfg->recompute_method, "uniform|block")) return (tx_recompute){ .n_layers = all, .group = n };
     return (tx_recompute){ .n_layers = n < all ? n : all, .group = 1 };
 }
 

@@ -98,13 +98,6 @@ static const char *why_extra(const tx_hf_format *format, const char *name)
     return NULL;
 }
 
-static size_t index_of(const tx_huggingface *hf, const tx_st_tensor *t)
-{
-    size_t i = 0;
-    while (tx_huggingface_at(hf, i) != t) i++;
-    return i;
-}
-
 /* Sets known[i] for every tensor i there that this rank has a part of; one that is missing is an error. */
 static tx_status find_tensors(const tx_source *src, const tx_hf_format *format, const tx_model *m, unsigned char *known)
 {
@@ -116,7 +109,7 @@ static tx_status find_tensors(const tx_source *src, const tx_hf_format *format, 
             if (!t)
                 return TX_FAIL(TX_ERR_FORMAT, "%s: there is no tensor \"%s\"%s%s", src->path, part[k].name,
                                head ? "; " : "", head ? format->partial : "");
-            known[index_of(hf_of(src), t)] = 1;
+            known[tx_huggingface_index(hf_of(src), t)] = 1;
         }
     return TX_OK;
 }
@@ -188,17 +181,17 @@ static unsigned change(const tx_source *src, const tx_model *m, const tx_param *
 static tx_status dropped(const tx_source *src, const tx_model *m, tx_dropped_fn *tell, void *user)
 {
     const tx_hf_format *format;
-    tx_hf_part part[TX_HF_MAX_PARTS];
+    size_t n = tx_huggingface_count(hf_of(src));
+    unsigned char *taken;
     TX_TRY(tx_hf_format_of(&format, m));
-    for (size_t i = 0; i < tx_huggingface_count(hf_of(src)); i++) {
-        const tx_st_tensor *t = tx_huggingface_at(hf_of(src), i);
-        bool taken = false;
-        for (int k = 0; k < m->params.n && !taken; k++)
-            for (int n = tx_hf_parts(format, m, &m->params.param[k], part); n-- > 0;)
-                taken = taken || find_tensor(hf_of(src), format, part[n].name) == t;
-        if (!taken) TX_TRY(tell(user, t->name, why_extra(format, t->name)));
+    TX_TRY(tx_alloc(&taken, n + 1, 1, "a list of tensors"));
+    tx_status st = find_tensors(src, format, m, taken);
+    for (size_t i = 0; i < n && !st; i++) {
+        const char *name = tx_huggingface_at(hf_of(src), i)->name;
+        if (!taken[i]) st = tell(user, name, why_extra(format, name));
     }
-    return TX_OK;
+    tx_free(taken);
+    return st;
 }
 
 static size_t unchecked(const tx_source *src, const tx_pt **first)

@@ -54,7 +54,7 @@ void tx__shards_deinit(tx__shards *s)
     for (size_t i = 0; i < s->n_files; i++) tx_pt_close(s->file[i]);
     tx_free(s->file);
     tx_free(s->shard);
-    tx__hash_free(&s->by_name);
+    tx_hash_free(&s->by_name);
     tx_free(s->segment);
     *s = (tx__shards){ 0 };
 }
@@ -63,16 +63,16 @@ tx_status tx__shards_add(tx__shards *s, const char *name, int part, int tp_rank,
                          bool *added)
 {
     *added = false;
-    uint64_t hash = tx__hash(name, strlen(name), (uint64_t)part << 32 | (uint32_t)tp_rank);
+    uint64_t hash = tx_hash(name, strlen(name), (uint64_t)part << 32 | (uint32_t)tp_rank);
     size_t at = 0, i;
-    while (tx__hash_next(&s->by_name, hash, &at, &i))
+    while (tx_hash_next(&s->by_name, hash, &at, &i))
         if (s->shard[i].part == part && s->shard[i].tp_rank == tp_rank && !strcmp(s->shard[i].name, name)) return TX_OK;
     if (s->n == s->cap) {
         size_t cap = 2 * s->cap + 64;
         TX_TRY(tx_realloc(&s->shard, cap, sizeof *s->shard, "a list of tensors"));
         s->cap = cap;
     }
-    TX_TRY(tx__hash_add(&s->by_name, hash, s->n));
+    TX_TRY(tx_hash_add(&s->by_name, hash, s->n));
     tx__shard_of *e = &s->shard[s->n++];
     *e =
         (tx__shard_of){ .part = part, .tp_rank = tp_rank, .n_dims = n_dims, .dim = { 1, 1 }, .segment = s->n_segments };
@@ -140,7 +140,7 @@ tx_status tx__shards_sort(tx__shards *s, const char *path)
                 " elements where its shape asks for others: files of another run among them, or missing ones",
                 path, e->name, e->tp_rank, have);
     }
-    tx__hash_free(&s->by_name);
+    tx_hash_free(&s->by_name);
     if (s->n) qsort(s->shard, s->n, sizeof *s->shard, by_name);
     return TX_OK;
 }
@@ -203,32 +203,55 @@ static tx_status check_shape(const tx_source *src, const tx_param *p, int part)
     return TX_OK;
 }
 
-/* What the model's table knows by the name, whichever its layer is: a rank of a pipeline has not all of them. */
-static bool is_known(const tx_model *m, const char *name)
+/* The part of a layer's parameter's name after the layer's; NULL: it is none of a layer. */
+static const char *in_layer(const char *name, int *layer)
 {
-    int layer, at = 0;
-    if (sscanf(name, "encoder.layers.%d.%n", &layer, &at) != 1 || !at)
-        return true; /* the first stage's, or the last's */
-    if (layer >= m->n_layers) return false;
-    for (int i = 0; i < m->params.n; i++) {
-        int other, begin = 0;
-        const char *mine = m->params.param[i].name;
-        if (sscanf(mine, "encoder.layers.%d.%n", &other, &begin) == 1 && begin && !strcmp(mine + begin, name + at))
-            return true;
-    }
+    int at = 0;
+    return sscanf(name, "encoder.layers.%d.%n", layer, &at) == 1 && at ? name + at : NULL;
+}
+
+/* @of_layers: rows of the table, by that part of their names. */
+static bool has_in_layer(const tx_model *m, const tx_hash_table *of_layers, const char *rest)
+{
+    int layer;
+    size_t at = 0, i;
+    while (tx_hash_next(of_layers, tx_hash(rest, strlen(rest), 0), &at, &i))
+        if (!strcmp(in_layer(m->params.param[i].name, &layer), rest)) return true;
     return false;
+}
+
+/* Each such name that the table has, once. */
+static tx_status list_layers(const tx_model *m, tx_hash_table *of_layers)
+{
+    int layer;
+    for (int i = 0; i < m->params.n; i++) {
+        const char *rest = in_layer(m->params.param[i].name, &layer);
+        if (rest && !has_in_layer(m, of_layers, rest))
+            TX_TRY(tx_hash_add(of_layers, tx_hash(rest, strlen(rest), 0), (size_t)i));
+    }
+    return TX_OK;
+}
+
+/* What the model's table knows by the name, whichever its layer is: a rank of a pipeline has not all of them. */
+static bool is_known(const tx_model *m, const tx_hash_table *of_layers, const char *name)
+{
+    int layer;
+    const char *rest = in_layer(name, &layer); /* NULL: the first stage's, or the last's */
+    return !rest || (layer < m->n_layers && has_in_layer(m, of_layers, rest));
 }
 
 tx_status tx__shards_check(tx_source *src, const tx_model *m)
 {
     const tx__shards *s = src->impl;
-    tx_status st = TX_OK;
+    tx_hash_table of_layers = { 0 };
+    tx_status st = list_layers(m, &of_layers);
     for (int i = 0; i < m->params.n && !st; i++)
         for (int part = 0; part < src->n_parts && !st; part++) st = check_shape(src, &m->params.param[i], part);
     for (size_t i = 0; i < s->n && !st; i++)
-        if (!is_known(m, s->shard[i].name))
+        if (!is_known(m, &of_layers, s->shard[i].name))
             st = TX_FAIL(TX_ERR_FORMAT, "%s: holds %s, which a model with its options does not have", src->path,
                          s->shard[i].name);
+    tx_hash_free(&of_layers);
     return tx_comm_agree(src->group, st);
 }
 

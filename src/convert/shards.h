@@ -9,8 +9,8 @@
 #ifndef TX_CONVERT_SHARDS_H
 #define TX_CONVERT_SHARDS_H
 
+#include "base/hash_table.h"
 #include "convert/source.h"
-#include "torch/hash_table.h"
 #include "torch/pt.h"
 
 typedef struct tx__segment {
@@ -33,7 +33,7 @@ typedef struct tx__shards {
     size_t n_files, files_cap;
     tx__shard_of *shard; /* sorted by name, part and rank after tx__shards_sort */
     size_t n, cap;
-    tx__hash_table by_name; /* of shard, until they are sorted */
+    tx_hash_table by_name; /* of shard, until they are sorted */
     tx__segment *segment;
     size_t n_segments, segments_cap;
     bool unverified; /* files are opened without their checksums; set before the first */

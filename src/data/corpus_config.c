@@ -10,10 +10,9 @@ tx_json_keys tx__json_keys_from_config(const tx_config *cfg)
     return (tx_json_keys){ (const char *const *)cfg->json_keys.item, cfg->json_keys.n };
 }
 
-static tx_text_split split_named(const char *name)
+static tx_text_split split_named(const char *text_split)
 {
-    if (!strcmp(name, "line")) return TX_TEXT_LINE;
-    return strcmp(name, "blank-line") ? TX_TEXT_FILE : TX_TEXT_BLANK_LINE;
+    return (tx_text_split)tx_word_index(text_split, "file|blank-line|line");
 }
 
 tx_status tx__corpus_from_config(const tx_config *cfg, tx_corpus **out)

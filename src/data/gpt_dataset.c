@@ -167,12 +167,6 @@ int64_t tx_gpt_dataset_len(const tx_gpt_dataset *ds)
     return ds->n_samples;
 }
 
-int64_t tx_gpt_dataset_epoch(const tx_gpt_dataset *ds)
-{
-    TX_ASSERT(ds->keyed);
-    return ds->per_epoch;
-}
-
 uint64_t tx_gpt_dataset_id(const tx_gpt_dataset *ds)
 {
     int64_t n = ds->end - ds->first, step = n / 65536 + 1;

@@ -51,9 +51,6 @@ int64_t tx_gpt_dataset_len(const tx_gpt_dataset *ds);
 /* The prefix of its files. Borrowed. */
 const char *tx_gpt_dataset_path(const tx_gpt_dataset *ds);
 
-/* How many samples make an epoch of keyed order. */
-int64_t tx_gpt_dataset_epoch(const tx_gpt_dataset *ds);
-
 /* A number by which a split of keyed order is known again wherever its files lie: two that differ in documents, seed or
  * seq_length differ in it, unless their files differ only in what lies between 65536 evenly spaced documents. */
 uint64_t tx_gpt_dataset_id(const tx_gpt_dataset *ds);

@@ -40,9 +40,16 @@ tx_status tx_train_data_exists(const tx_config *cfg)
     return st;
 }
 
+enum { MICROSOFT, BIGSCIENCE, KEYED };
+
+static int order_of(const tx_config *cfg)
+{
+    return tx_word_index(cfg->data_order, "microsoft|bigscience|keyed");
+}
+
 static bool is_keyed(const tx_config *cfg)
 {
-    return !strcmp(cfg->data_order, "keyed");
+    return order_of(cfg) == KEYED;
 }
 
 static tx_status open_gpt(tx_gpt_data **out, const tx_config *cfg, const tx_data_group *g, const tx_data_set *set,
@@ -56,7 +63,7 @@ static tx_status open_gpt(tx_gpt_data **out, const tx_config *cfg, const tx_data
         .range_for = g->split,
         .seq_length = cfg->seq_length,
         .seed = cfg->seed,
-        .rule = !strcmp(cfg->data_order, "bigscience") ? TX_EPOCH_BIGSCIENCE : TX_EPOCH_MICROSOFT,
+        .rule = order_of(cfg) == BIGSCIENCE ? TX_EPOCH_BIGSCIENCE : TX_EPOCH_MICROSOFT,
         .keyed = is_keyed(cfg),
         .exact_epochs = cfg->train_data_exact_num_epochs,
         .index_path = index[0] ? index : NULL,
@@ -82,7 +89,7 @@ static tx_status open_bert(tx_bert_data **out, const tx_config *cfg, const tx_da
         .mask_prob = cfg->mask_prob,
         .short_seq_prob = cfg->short_seq_prob,
         .max_ngrams = (int)cfg->bert_max_ngrams,
-        .always_masked = !strcmp(cfg->bert_mask_type, "t5"),
+        .always_masked = tx_word_index(cfg->bert_mask_type, "bert|t5") == 1,
         .binary_head = cfg->bert_binary_head,
     };
     memcpy(o.n_samples, n_samples, sizeof o.n_samples);

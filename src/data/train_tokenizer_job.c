@@ -170,7 +170,7 @@ static void run_batch(job *j, batch *now, batch *next)
 
 static tx_status check_batch(job *j, const batch *b)
 {
-    bool skip = !strcmp(j->cfg->on_bad_line ? j->cfg->on_bad_line : "error", "skip");
+    bool skip = j->cfg->on_bad_line && tx_word_index(j->cfg->on_bad_line, "error|skip") == 1;
     for (size_t i = 0; i < b->n; i++) {
         const item *x = &b->item[i];
         const char *error = x->error ? x->error : "not enough memory for a message";
@@ -218,10 +218,10 @@ static tx_status count_corpus(job *j)
 
 static tx_vocab_opts options(const tx_config *cfg)
 {
-    const char *type = cfg->train_tokenizer_type ? cfg->train_tokenizer_type : "GPT2BPETokenizer";
-    return (tx_vocab_opts){ .kind = !strcmp(type, "BertWordPieceLowerCase") ? TX_VOCAB_WORDPIECE_LOWER_CASE
-                                    : !strcmp(type, "BertWordPieceCase")    ? TX_VOCAB_WORDPIECE_CASE
-                                                                            : TX_VOCAB_BPE,
+    static const tx_vocab_kind kinds[] = { TX_VOCAB_BPE, TX_VOCAB_WORDPIECE_LOWER_CASE, TX_VOCAB_WORDPIECE_CASE };
+    const char *type = cfg->train_tokenizer_type;
+    return (tx_vocab_opts){ .kind =
+                                kinds[tx_word_index(type, "GPT2BPETokenizer|BertWordPieceLowerCase|BertWordPieceCase")],
                             .vocab_size = (int32_t)cfg->train_vocab_size,
                             .min_frequency = cfg->min_frequency,
                             .limit_alphabet = (int32_t)cfg->limit_alphabet,

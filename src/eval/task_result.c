@@ -44,7 +44,8 @@ tx_task_result tx_task_result_of(const tx_task *t, const tx_task_sums *s)
 static double number(const tx_task_result *r, const char *name)
 {
     int i = 0;
-    while (strcmp(r->number[i].name, name) != 0) i++;
+    while (i < r->n && strcmp(r->number[i].name, name) != 0) i++;
+    TX_ASSERT(i < r->n);
     return r->number[i].value;
 }
 

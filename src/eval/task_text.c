@@ -99,10 +99,10 @@ out:
 
 static tx_detokenizer detokenizer_of(const tx_task_opts *o)
 {
-    const char *name = o->detokenizer ? o->detokenizer : "auto";
-    if (!strcmp(name, "wiki")) return TX_DETOKENIZE_WIKI;
-    if (!strcmp(name, "ptb")) return TX_DETOKENIZE_PTB;
-    return !strcmp(name, "none") ? TX_DETOKENIZE_NONE : tx_detokenizer_for(o->file);
+    static const tx_detokenizer named[] = { TX_DETOKENIZE_NONE, TX_DETOKENIZE_WIKI, TX_DETOKENIZE_PTB,
+                                            TX_DETOKENIZE_NONE };
+    int i = o->detokenizer ? tx_word_index(o->detokenizer, "auto|wiki|ptb|none") : 0;
+    return i ? named[i] : tx_detokenizer_for(o->file);
 }
 
 /* "Original tokens": the parts that blanks divide the text into, as Python's text.strip().split(" ") counts them. */

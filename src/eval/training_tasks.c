@@ -12,7 +12,9 @@ static tx_task_opts options_of(const tx_config *cfg, const char *item)
 {
     tx_task_opts o = { .seq_length = cfg->seq_length, .strict = cfg->strict_lambada };
     size_t n = strcspn(item, "=");
-    while (strlen(tx_task_names[o.kind]) != n || strncmp(item, tx_task_names[o.kind], n)) o.kind++;
+    while (o.kind < TX_N_TASK_KINDS && (strlen(tx_task_names[o.kind]) != n || strncmp(item, tx_task_names[o.kind], n)))
+        o.kind++;
+    TX_ASSERT(o.kind < TX_N_TASK_KINDS);
     o.file = item + n + 1;
     if (o.kind == TX_TASK_TEXT || o.kind == TX_TASK_WIKITEXT103) o.overlap = cfg->overlapping_eval;
     return o;

@@ -334,9 +334,3 @@ int64_t tx_batcher_running(const tx_batcher *b)
 {
     return b->n_running;
 }
-
-tx_status tx_batcher_run(tx_batcher *b)
-{
-    while (b->n_waiting + b->n_running) TX_TRY(tx_batcher_step(b));
-    return TX_OK;
-}

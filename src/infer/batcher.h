@@ -92,7 +92,4 @@ tx_status tx_batcher_step(tx_batcher *b);
 int64_t tx_batcher_waiting(const tx_batcher *b);
 int64_t tx_batcher_running(const tx_batcher *b); /* have a slot */
 
-/* Steps until all are finished. */
-tx_status tx_batcher_run(tx_batcher *b);
-
 #endif

@@ -170,8 +170,33 @@ tx_status tx_hf_get_size(const json_t *config, const char *key, int64_t *out)
     return TX_OK;
 }
 
-bool tx_hf_get_bool(const json_t *config, const char *key, bool fallback)
+tx_status tx_hf_get_size_or(const json_t *config, const char *key, int64_t fallback, int64_t *out)
 {
     const json_t *v = json_object_get(config, key);
-    return json_is_boolean(v) ? json_is_true(v) : fallback;
+    *out = fallback;
+    return !v || json_is_null(v) ? TX_OK : tx_hf_get_size(config, key, out);
+}
+
+tx_status tx_hf_get_number(const json_t *config, const char *key, double fallback, double *out)
+{
+    const json_t *v = json_object_get(config, key);
+    if (v && !json_is_number(v)) return TX_FAIL(TX_ERR_FORMAT, "config.json: \"%s\" must be a number", key);
+    *out = v ? json_number_value(v) : fallback;
+    return TX_OK;
+}
+
+tx_status tx_hf_get_bool(const json_t *config, const char *key, bool fallback, bool *out)
+{
+    const json_t *v = json_object_get(config, key);
+    if (v && !json_is_boolean(v)) return TX_FAIL(TX_ERR_FORMAT, "config.json: \"%s\" must be true or false", key);
+    *out = v ? json_is_true(v) : fallback;
+    return TX_OK;
+}
+
+tx_status tx_hf_get_word(const json_t *config, const char *key, const char *fallback, const char **out)
+{
+    const json_t *v = json_object_get(config, key);
+    if (v && !json_is_string(v)) return TX_FAIL(TX_ERR_FORMAT, "config.json: \"%s\" must be a text", key);
+    *out = v ? json_string_value(v) : fallback;
+    return TX_OK;
 }

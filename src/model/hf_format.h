@@ -84,8 +84,12 @@ bool tx_hf_reorders(const tx_hf_part *part);
 /* Copies between the tensor there and the whole parameter here.   @ours [whole], not this rank's shard */
 void tx_hf_copy(const tx_model *m, const tx_hf_part *part, float *theirs, float *ours, bool to_hf);
 
-/* For options(): a positive whole number of 31 bits, else TX_ERR_FORMAT; a bool, or `fallback` when it is not there. */
+/* For options(): a positive whole number of 31 bits; the same, or `fallback` when it is not there or null; a number, a
+ * bool or a word, or `fallback` when it is not there. TX_ERR_FORMAT: it is something else. */
 tx_status tx_hf_get_size(const json_t *config, const char *key, int64_t *out);
-bool tx_hf_get_bool(const json_t *config, const char *key, bool fallback);
+tx_status tx_hf_get_size_or(const json_t *config, const char *key, int64_t fallback, int64_t *out);
+tx_status tx_hf_get_number(const json_t *config, const char *key, double fallback, double *out);
+tx_status tx_hf_get_bool(const json_t *config, const char *key, bool fallback, bool *out);
+tx_status tx_hf_get_word(const json_t *config, const char *key, const char *fallback, const char **out);
 
 #endif

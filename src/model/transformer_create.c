@@ -40,17 +40,16 @@ enum { N_EMBEDDING_PARAMS = sizeof embedding_params / sizeof embedding_params[0]
 
 static tx_norm norm_of(const tx_config *cfg)
 {
-    return (tx_norm){ .kind = strcmp(cfg->normalization, "rmsnorm") ? TX_LAYERNORM : TX_RMSNORM,
+    return (tx_norm){ .kind = tx_word_index(cfg->normalization, "layernorm|rmsnorm") ? TX_RMSNORM : TX_LAYERNORM,
                       .eps = cfg->layernorm_epsilon,
                       .plus_one = cfg->apply_layernorm_1p };
 }
 
 static tx_glu gate_of(const tx_config *cfg)
 {
-    static const char *const name[] = { "swiglu", "geglu", "reglu", "liglu" }; /* as tx_glu */
-    int i = 0;
-    while (cfg->glu_activation && strcmp(cfg->glu_activation, name[i])) i++;
-    return (tx_glu)i;
+    static const tx_glu gate[] = { TX_GLU_GELU, TX_GLU_LINEAR, TX_GLU_RELU, TX_GLU_SILU };
+    const char *word = cfg->glu_activation;
+    return word ? gate[tx_word_index(word, "geglu|liglu|reglu|swiglu")] : TX_GLU_SILU;
 }
 
 /* Layer i, from 0, as the options have it. */

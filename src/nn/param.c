@@ -14,6 +14,8 @@
 
 #define ZERO_GRAD "optimizer.zero_grad" /* for tx_at_part */
 
+enum { DRAW_BLOCK = 4096 }; /* numbers that a thread draws at a time; even, as they come in pairs */
+
 static int64_t dim_of_letter(const tx_dims *d, char letter)
 {
     switch (letter) {
@@ -158,18 +160,6 @@ int tx_param_pieces(const tx_param *p, tx_param_piece *piece)
     return n;
 }
 
-void tx_param_cut(const tx_param *p, float *shard, const float *whole)
-{
-    tx_param_piece piece[TX_PARAM_MAX_PIECES];
-    int64_t width = p->n_dims == 2 ? p->dim[1] : 1, whole_width = p->n_dims == 2 ? p->whole[1] : 1;
-    memset(shard, 0, (size_t)p->numel * sizeof *shard);
-    for (int n = tx_param_pieces(p, piece), i = 0; i < n; i++)
-        for (int64_t r = 0; r < piece[i].size[0]; r++)
-            memcpy(shard + (piece[i].at[0] + r) * width + piece[i].at[1],
-                   whole + (piece[i].start[0] + r) * whole_width + piece[i].start[1],
-                   (size_t)piece[i].size[1] * sizeof *shard);
-}
-
 void tx_param_cut_range(const tx_param *p, float *x, const float *whole, int64_t first, int64_t n)
 {
     int64_t width = p->n_dims == 2 ? p->dim[1] : 1, whole_width = p->n_dims == 2 ? p->whole[1] : 1;
@@ -195,14 +185,21 @@ tx_status tx_params_begin_unit(tx_params *ps, tx_unit_kind kind, int chunk)
     return TX_OK;
 }
 
-/* Behind the table's last row. */
-static void append(tx_params *ps, tx_param p)
+static uint64_t hash_of(const char *name)
 {
+    return tx_hash(name, strlen(name), 0);
+}
+
+/* After the table's last row. */
+static tx_status append(tx_params *ps, tx_param p)
+{
+    TX_TRY(tx_hash_add(&ps->by_name, hash_of(p.name), (size_t)ps->n));
     p.offset = ps->numel;
     p.unit = ps->n_units - 1;
     ps->param[ps->n++] = p;
     if (ps->n_units) ps->unit[p.unit].end = ps->n;
     ps->numel += (p.numel + TX_PARAM_ALIGN - 1) / TX_PARAM_ALIGN * TX_PARAM_ALIGN;
+    return TX_OK;
 }
 
 /* Room for n rows more. */
@@ -233,10 +230,9 @@ tx_status tx_params_add(tx_params *ps, const char *layer, const tx_param_spec *s
                    .decay_scale = 1,
                    .weight = weight };
     int len = snprintf(p.name, sizeof p.name, "%s.%s", layer, spec->name);
-    TX_ASSERT(len > 0 && (size_t)len < sizeof p.name);
+    TX_ASSERT(len > 0 && (size_t)len < sizeof p.name && !tx_params_find(ps, p.name));
     take_shard(&p, dims);
-    append(ps, p);
-    return TX_OK;
+    return append(ps, p);
 }
 
 tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_decl *decl, int n, void *base,
@@ -253,7 +249,7 @@ tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_de
         parse_shape(&p, decl[i].shape, dims);
         take_shard(&p, dims);
         if (base) p.weight = (tx_weight *)(void *)((char *)base + decl[i].field);
-        append(ps, p);
+        TX_TRY(append(ps, p));
     }
     return TX_OK;
 }
@@ -369,15 +365,23 @@ static void draw_some(const draw *d, float *x, int64_t first, int64_t n)
         draw_normal(x, first, n, &d->rng, d->size);
 }
 
-/* Of row r of a piece what lies in elements [from, to) of the shard; x is its element `from`. */
-static void draw_row(const draw *d, const tx_param_piece *q, int64_t r, float *x, int64_t from, int64_t to)
+/* Of a piece what lies in elements [from, to) of the shard; x is its element `from`. */
+static void draw_piece(const draw *d, const tx_param_piece *q, float *x, int64_t from, int64_t to)
 {
     const tx_param *p = d->p;
     int64_t width = p->n_dims == 2 ? p->dim[1] : 1, whole = p->n_dims == 2 ? p->whole[1] : 1;
-    int64_t at = (q->at[0] + r) * width + q->at[1], end = at + q->size[1];
-    int64_t skip = at < from ? from - at : 0, n = (end < to ? end : to) - at - skip;
-    int64_t first = (q->start[0] + r) * whole + q->start[1] + skip;
-    if (n > 0) draw_some(d, x + (at + skip - from), first, n);
+    int64_t base = q->at[0] * width + q->at[1], start = q->start[0] * whole + q->start[1];
+    int64_t n_rows = q->size[0], length = q->size[1];
+    if (length == width && width == whole) { /* the rows lie one after the other, there and here: they are one */
+        length *= n_rows;
+        n_rows = n_rows > 0;
+    }
+    for (int64_t r = n_rows > 1 && from > base ? (from - base) / width : 0; r < n_rows; r++) {
+        int64_t at = base + r * width, end = at + length, skip = at < from ? from - at : 0;
+        int64_t n = (end < to ? end : to) - at - skip;
+        if (at >= to) break;
+        if (n > 0) draw_some(d, x + (at + skip - from), start + r * whole + skip, n);
+    }
 }
 
 static draw draw_of(const tx_param *p, uint64_t seed, const tx_init_method *method)
@@ -402,10 +406,14 @@ void tx_param_init(const tx_param *p, float *x, int64_t first, int64_t n, uint64
         fill(x, real < n ? real > 0 ? real : 0 : n, 1.0f);
         return;
     }
+    /* Blocks of what is asked for, not rows of the parameter: a rank's share of it may be few of them. */
     tx_param_piece piece[TX_PARAM_MAX_PIECES];
-    for (int pieces = tx_param_pieces(p, piece), k = 0; k < pieces; k++)
-#pragma omp parallel for schedule(static) if (!d.own.fn)
-        for (int64_t r = 0; r < piece[k].size[0]; r++) draw_row(&d, &piece[k], r, x, first, first + n);
+    int pieces = tx_param_pieces(p, piece);
+#pragma omp parallel for schedule(static)
+    for (int64_t b = 0; b < (n + DRAW_BLOCK - 1) / DRAW_BLOCK; b++) {
+        int64_t at = b * DRAW_BLOCK, end = at + DRAW_BLOCK < n ? at + DRAW_BLOCK : n;
+        for (int k = 0; k < pieces; k++) draw_piece(&d, &piece[k], x + at, first + at, first + end);
+    }
 }
 
 void tx_params_round(void *value, tx_dtype t, const float *from, int64_t n)
@@ -418,7 +426,8 @@ void tx_params_round(void *value, tx_dtype t, const float *from, int64_t n)
 
 const tx_param *tx_params_find(const tx_params *ps, const char *name)
 {
-    for (int i = 0; i < ps->n; i++)
+    size_t at = 0, i;
+    while (tx_hash_next(&ps->by_name, hash_of(name), &at, &i))
         if (!strcmp(ps->param[i].name, name)) return &ps->param[i];
     return NULL;
 }
@@ -435,5 +444,6 @@ void tx_params_deinit(tx_params *ps)
 {
     tx_free(ps->param);
     tx_free(ps->unit);
+    tx_hash_free(&ps->by_name);
     *ps = (tx_params){ 0 };
 }

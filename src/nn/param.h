@@ -16,6 +16,7 @@
 #define TX_NN_PARAM_H
 
 #include "backend/ops.h"
+#include "base/hash_table.h"
 #include "base/status.h"
 #include "triax/model.h"
 #include "triax/optimizer.h"
@@ -100,6 +101,7 @@ typedef struct tx_params {
     int64_t numel; /* elements of a flat buffer */
     tx_unit *unit;
     int n_units, units_cap;
+    tx_hash_table by_name; /* of param */
 } tx_params;
 
 /* Where a stretch of rows or columns of a shard lies in the whole parameter. */
@@ -126,11 +128,8 @@ typedef struct tx_stretches {
 /* The pieces of the shard; their number, at most TX_PARAM_MAX_PIECES. */
 int tx_param_pieces(const tx_param *p, tx_param_piece *piece);
 
-/* The shard out of the whole parameter, whose padding rows are not read; the shard's own are zeroed.
- * @shard [dim]   @whole [whole_logical, whole[1]] */
-void tx_param_cut(const tx_param *p, float *shard, const float *whole);
-
-/* The same of elements [first, first + n) of the shard alone.   @x [n] */
+/* Elements [first, first + n) of the shard out of the whole parameter, whose padding rows are not read; the shard's own
+ * are zeroed.   @x [n]   @whole [whole_logical, whole[1]] */
 void tx_param_cut_range(const tx_param *p, float *x, const float *whole, int64_t first, int64_t n);
 
 /* p as rank tp_rank of n_tp has it: only dim, numel, rows_logical, n_tp and tp_rank are another. n_tp divides the

@@ -51,6 +51,7 @@ tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_client_optim
                      .n_ranges = n_ranges };
     if (client) o->own = tx__optim_of_client(client);
     o->type = client ? &o->own : tx_optim_type_find(cfg->optimizer);
+    TX_ASSERT(o->type);
     size_t sums_bytes = (size_t)(o->slab / TX_SUMSQ_BLOCK) * 4 * sizeof(double);
     tx_status st;
     TX_GOTO(tx_alloc(&o->all, (size_t)tx_comm_size(ranks), sizeof *o->all, what));

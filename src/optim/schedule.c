@@ -50,7 +50,7 @@ tx_schedule tx_schedule_from_config(const tx_config *cfg)
     double wsd =
         cfg->lr_wsd_decay_samples ? (double)cfg->lr_wsd_decay_samples : (double)cfg->lr_wsd_decay_iters * batch;
     if (cfg->lr_warmup_fraction > 0) warmup = cfg->lr_warmup_fraction * decay;
-    bool constant_wd = !strcmp(cfg->weight_decay_incr_style, "constant");
+    bool constant_wd = style_of(cfg->weight_decay_incr_style) == TX_DECAY_CONSTANT;
     return (tx_schedule){
         .lr_style = style_of(cfg->lr_decay_style),
         .wsd_style = style_of(cfg->lr_wsd_decay_style),

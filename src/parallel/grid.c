@@ -111,12 +111,7 @@ out:
     return st;
 }
 
-tx_status tx_grid_open(tx_grid *g, tx_world *world, int tp, int pp, bool sequence)
-{
-    return tx_grid_open_at(g, world, tp, pp, sequence, NULL);
-}
-
-tx_status tx_grid_open_at(tx_grid *g, tx_world *world, int tp, int pp, bool sequence, const tx_rank_place *place)
+tx_status tx_grid_open(tx_grid *g, tx_world *world, int tp, int pp, bool sequence, const tx_rank_place *place)
 {
     int rank;
     group_spec spec[N_GROUPS];

@@ -45,11 +45,9 @@ tx_comm *tx_grid_group(const tx_grid *g, int group);
 void tx_grid_place(tx_grid *g, int rank, int tp, int pp, int dp);
 
 /* Collective over the world: the groups of its ranks. tp and pp divide the world's size. `world` is the caller's and
- * outlives the grid. sequence is ignored where tp is 1. */
-tx_status tx_grid_open(tx_grid *g, tx_world *world, int tp, int pp, bool sequence);
-
-/* The same with places that ranks have chosen, or NULL on all. TX_ERR_ARG: what they have chosen is no grid. */
-tx_status tx_grid_open_at(tx_grid *g, tx_world *world, int tp, int pp, bool sequence, const tx_rank_place *place);
+ * outlives the grid. sequence is ignored where tp is 1. place: the one that this rank has chosen, NULL on all: the
+ * order above. TX_ERR_ARG: the sizes do not divide the ranks, or what they have chosen is no grid. */
+tx_status tx_grid_open(tx_grid *g, tx_world *world, int tp, int pp, bool sequence, const tx_rank_place *place);
 
 /* The grid of one rank of a job that does not exist, for a dry run. */
 tx_status tx_grid_plan(tx_grid *g, int rank, int tp, int pp, int dp, bool sequence);

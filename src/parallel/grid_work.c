@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "comm/deal_gpus.h"
+#include "config/config.h"
 #include "parallel/grid.h"
 
 static tx_status list_gpus(tx_gpu_info *gpus, int *n)
@@ -42,8 +43,9 @@ tx_status tx_grid_choose_work(tx_grid *g, const char *device)
 {
     tx_gpu_info gpus[TX_GPU_MAX];
     int n = 0;
-    bool is_auto = !strcmp(device, "auto"), all = true;
-    if (!is_auto && strcmp(device, "gpu") != 0) return TX_OK;
+    enum { AUTO, CPU, GPU, REF } asked = (int)tx_word_index(device, "auto|cpu|gpu|ref");
+    bool is_auto = asked == AUTO, all = true;
+    if (asked == CPU || asked == REF) return TX_OK;
     tx_status st = list_gpus(gpus, &n);
     if (is_auto)
         TX_TRY(all_have(g, !st, &all));

@@ -126,10 +126,15 @@ static tx_status put_text(tx_tensorboard *tb, const char *name, int64_t step, co
 
 /* ---- Megatron's tags ---- */
 
+static bool is_deepspeeds(const tx_tensorboard *tb)
+{
+    return tx_word_index(tb->cfg->log_dialect, "megatron|megatron-deepspeed") == 1;
+}
+
 /* Megatron-LM: "name" and "name vs samples". Megatron-DeepSpeed: a group in front, and also "vs tokens". */
 static tx_status put_series(tx_tensorboard *tb, const tx_step_record *r, const char *group, const char *name, double y)
 {
-    bool deepspeed = !strcmp(tb->cfg->log_dialect, "megatron-deepspeed");
+    bool deepspeed = is_deepspeeds(tb);
     char tag[512];
     snprintf(tag, sizeof tag, "%s%s%s", deepspeed ? group : "", deepspeed ? "/" : "", name);
     size_t n = strlen(tag);
@@ -144,7 +149,7 @@ static tx_status put_series(tx_tensorboard *tb, const tx_step_record *r, const c
 /* Which iteration had how many samples and tokens, and the other way round: Megatron-DeepSpeed's. */
 static tx_status put_axes(tx_tensorboard *tb, const tx_step_record *r)
 {
-    if (strcmp(tb->cfg->log_dialect, "megatron-deepspeed") != 0) return TX_OK;
+    if (!is_deepspeeds(tb)) return TX_OK;
     TX_TRY(put_scalar(tb, "steps-vs-samples/y=steps,x=samples", r->consumed_samples, (double)r->iteration));
     TX_TRY(put_scalar(tb, "steps-vs-samples/y=samples,x=steps", r->iteration, (double)r->consumed_samples));
     TX_TRY(put_scalar(tb, "steps-vs-tokens/y=steps,x=tokens", r->consumed_tokens, (double)r->iteration));

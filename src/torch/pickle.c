@@ -625,6 +625,6 @@ tx_status tx__pickle_read(const tx_py **out, size_t *taken, tx_py_arena *a, cons
     tx_free(p.stack);
     tx_free(p.mark);
     tx_free(p.memo);
-    tx__hash_free(&p.keys);
+    tx_hash_free(&p.keys);
     return st;
 }

@@ -6,8 +6,8 @@
 #ifndef TX_TORCH_PICKLE_H
 #define TX_TORCH_PICKLE_H
 
+#include "base/hash_table.h"
 #include "base/str.h"
-#include "torch/hash_table.h"
 #include "torch/pt.h"
 #include "torch/py_room.h"
 
@@ -83,7 +83,7 @@ struct tx__pickle {
     size_t n, cap, *mark, n_marks, cap_marks;
     const tx_py **memo;
     size_t n_memo, cap_memo, n_puts;
-    tx__hash_table keys; /* of all dicts, with the dict hashed along: indices into its pairs */
+    tx_hash_table keys; /* of all dicts, with the dict hashed along: indices into its pairs */
 };
 
 enum { TX__MARK_STORAGE = 254 }; /* tx_py.mark of a storage that is no tensor yet */
@@ -110,7 +110,7 @@ tx_status tx__pickle_set_item(tx__pickle *p, tx_py *dict, const tx_py *key, cons
 typedef struct tx__storage_list {
     const tx_pt_storage **item;
     size_t n;
-    tx__hash_table by_address;
+    tx_hash_table by_address;
 } tx__storage_list;
 
 /* Appends the pickle of a value (protocol 2). */

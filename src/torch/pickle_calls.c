@@ -31,31 +31,31 @@ static bool hash_key(const tx_py *v, int *left, uint64_t *hash)
     if (--*left < 0) return false;
     uint64_t kind = (uint64_t)v->kind + *hash * 31;
     if (whole(v, &i)) {
-        *hash = tx__hash(&i, sizeof i, TX_PY_INT + *hash * 31);
+        *hash = tx_hash(&i, sizeof i, TX_PY_INT + *hash * 31);
         return true;
     }
     switch (v->kind) {
     case TX_PY_NONE:
-        *hash = tx__hash("", 0, kind);
+        *hash = tx_hash("", 0, kind);
         return true;
     case TX_PY_FLOAT:
-        *hash = tx__hash(&v->as.f, sizeof v->as.f, kind);
+        *hash = tx_hash(&v->as.f, sizeof v->as.f, kind);
         return true;
     case TX_PY_STR:
     case TX_PY_BYTES:
-        *hash = tx__hash(v->as.str.text, v->as.str.n, kind);
+        *hash = tx_hash(v->as.str.text, v->as.str.n, kind);
         return true;
     case TX_PY_GLOBAL:
-        *hash = tx__hash(v->as.global.name, strlen(v->as.global.name), kind);
+        *hash = tx_hash(v->as.global.name, strlen(v->as.global.name), kind);
         return true;
     case TX_PY_TUPLE:
-        *hash = tx__hash(&v->as.list.n, sizeof v->as.list.n, kind);
+        *hash = tx_hash(&v->as.list.n, sizeof v->as.list.n, kind);
         for (size_t k = 0; k < v->as.list.n; k++)
             if (!hash_key(v->as.list.item[k], left, hash)) return false;
         return true;
     case TX_PY_OBJECT:
     case TX_PY_SET: /* a frozen one; by its identity */
-        *hash = tx__hash(&v, sizeof v, kind);
+        *hash = tx_hash(&v, sizeof v, kind);
         return true;
     default:
         return false;
@@ -98,13 +98,13 @@ tx_status tx__pickle_set_item(tx__pickle *p, tx_py *dict, const tx_py *key, cons
     if (!hash_key(key, &left, &hash))
         return left < 0 ? UNSUPPORTED("a key of a dict that holds more than %d values", MAX_KEY)
                         : FAIL("a key of a dict that is none: a list, a dict or a tensor");
-    hash = tx__hash(&dict, sizeof dict, hash);
-    while (tx__hash_next(&p->keys, hash, &at, &i))
+    hash = tx_hash(&dict, sizeof dict, hash);
+    while (tx_hash_next(&p->keys, hash, &at, &i))
         if (i < dict->as.dict.n && same_key(dict->as.dict.key[i], key)) {
             dict->as.dict.value[i] = value;
             return TX_OK;
         }
-    tx_status st = tx__hash_add(&p->keys, hash, dict->as.dict.n);
+    tx_status st = tx_hash_add(&p->keys, hash, dict->as.dict.n);
     if (st) return tx__pickle_fail(p, st);
     return tx__py_push_pair(p->arena, dict, key, value) ? TX_OK : tx__pickle_no_memory(p);
 }

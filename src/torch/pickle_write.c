@@ -22,7 +22,7 @@ typedef struct pickler {
     const char *path;
     kept *memo;
     size_t n, cap;
-    tx__hash_table by_hash;
+    tx_hash_table by_hash;
 } pickler;
 
 static tx_status write_value(pickler *w, const tx_py *v, int depth);
@@ -45,8 +45,8 @@ static tx_status number(pickler *w, unsigned char code, uint64_t v, size_t n)
 
 static uint64_t hash_of(const kept *k)
 {
-    if (k->value) return tx__hash(&k->value, sizeof k->value, 1);
-    return tx__hash(k->a, k->n_a, k->b ? tx__hash(k->b, strlen(k->b), 2) : 3);
+    if (k->value) return tx_hash(&k->value, sizeof k->value, 1);
+    return tx_hash(k->a, k->n_a, k->b ? tx_hash(k->b, strlen(k->b), 2) : 3);
 }
 
 static bool is_same(const kept *x, const kept *y)
@@ -62,7 +62,7 @@ static tx_status get(pickler *w, const kept *k, bool *found)
     size_t at = 0, i;
     uint64_t hash = hash_of(k);
     *found = false;
-    while (tx__hash_next(&w->by_hash, hash, &at, &i)) {
+    while (tx_hash_next(&w->by_hash, hash, &at, &i)) {
         if (!is_same(&w->memo[i], k)) continue;
         if (w->memo[i].open) return TX_FAIL(TX_ERR_ARG, "%s: a value that contains itself cannot be saved", w->path);
         *found = true;
@@ -78,7 +78,7 @@ static tx_status put(pickler *w, const kept *k, size_t *index)
         TX_TRY(tx_realloc(&w->memo, cap, sizeof *w->memo, "the memo of a pickle"));
         w->cap = cap;
     }
-    TX_TRY(tx__hash_add(&w->by_hash, hash_of(k), w->n));
+    TX_TRY(tx_hash_add(&w->by_hash, hash_of(k), w->n));
     *index = w->n;
     w->memo[w->n++] = *k;
     return *index < 256 ? number(w, 'q', *index, 1) : number(w, 'r', *index, 4);
@@ -283,12 +283,12 @@ static const char *const storage_names[TX_PT_N_DTYPES] = {
 static tx_status storage_index(tx__storage_list *l, const tx_pt_storage *s, size_t *index)
 {
     size_t at = 0;
-    uint64_t hash = tx__hash(&s, sizeof s, 0);
-    while (tx__hash_next(&l->by_address, hash, &at, index))
+    uint64_t hash = tx_hash(&s, sizeof s, 0);
+    while (tx_hash_next(&l->by_address, hash, &at, index))
         if (l->item[*index] == s) return TX_OK;
     if (l->n == 0 || (l->n & (l->n - 1)) == 0)
         TX_TRY(tx_realloc(&l->item, l->n ? 2 * l->n : 1, sizeof *l->item, "the storages of a .pt file"));
-    TX_TRY(tx__hash_add(&l->by_address, hash, l->n));
+    TX_TRY(tx_hash_add(&l->by_address, hash, l->n));
     *index = l->n;
     l->item[l->n++] = s;
     return TX_OK;
@@ -405,12 +405,12 @@ tx_status tx__pickle_write(tx_str *out, tx__storage_list *storages, const char *
     TX_GOTO(op(&w, '.'));
 out:
     tx_free(w.memo);
-    tx__hash_free(&w.by_hash);
+    tx_hash_free(&w.by_hash);
     return st;
 }
 
 void tx__storage_list_free(tx__storage_list *l)
 {
     tx_free(l->item);
-    tx__hash_free(&l->by_address);
+    tx_hash_free(&l->by_address);
 }

@@ -45,8 +45,6 @@ const tx_py *tx_pt_root(const tx_pt *f);
 /* Elements [first, first + n) of a tensor in row-major order, whatever its strides, as float32; F64 that is too large
  * for float32 is TX_ERR_NUMERIC, other dtypes than floats TX_ERR_FORMAT. */
 tx_status tx_pt_read_f32(const tx_pt *f, const tx_pt_tensor *t, int64_t first, int64_t n, float *dst);
-/* The same of integers and bools. */
-tx_status tx_pt_read_i64(const tx_pt *f, const tx_pt_tensor *t, int64_t first, int64_t n, int64_t *dst);
 
 int64_t tx_pt_numel(const tx_pt_tensor *t);
 

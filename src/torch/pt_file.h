@@ -25,7 +25,7 @@ struct tx_pt {
     size_t n_values;
     tx__pt_stored **stored;
     size_t n_stored, cap_stored;
-    tx__hash_table by_key;
+    tx_hash_table by_key;
 };
 
 /* The storage with this key, made if it is new (`whole` and `at` as above). TX_ERR_FORMAT when it is there and is

@@ -14,8 +14,8 @@
 tx__pt_stored *tx__pt_storage_get(const tx_pt *f, const char *key)
 {
     size_t at = 0, i;
-    uint64_t hash = tx__hash(key, strlen(key), 0);
-    while (tx__hash_next(&f->by_key, hash, &at, &i))
+    uint64_t hash = tx_hash(key, strlen(key), 0);
+    while (tx_hash_next(&f->by_key, hash, &at, &i))
         if (!strcmp(f->stored[i]->key, key)) return f->stored[i];
     return NULL;
 }
@@ -27,7 +27,7 @@ static tx_status add_storage(tx_pt *f, tx__pt_stored *s)
         TX_TRY(tx_realloc(&f->stored, cap, sizeof(void *), "the storages of a .pt file"));
         f->cap_stored = cap;
     }
-    TX_TRY(tx__hash_add(&f->by_key, tx__hash(s->key, strlen(s->key), 0), f->n_stored));
+    TX_TRY(tx_hash_add(&f->by_key, tx_hash(s->key, strlen(s->key), 0), f->n_stored));
     f->stored[f->n_stored++] = s;
     return TX_OK;
 }
@@ -186,7 +186,7 @@ void tx_pt_close(tx_pt *f)
 {
     if (!f) return;
     tx__zip_close(&f->zip);
-    tx__hash_free(&f->by_key);
+    tx_hash_free(&f->by_key);
     tx_free(f->stored);
     tx_py_arena_destroy(f->arena);
     tx_map_close(&f->map);

@@ -6,13 +6,9 @@
 #include "base/half.h"
 #include "torch/pt_file.h"
 
-/* n elements, `stride` apart, from src (perhaps unaligned) to dst. */
-typedef size_t convert(tx_pt_dtype t, const unsigned char *src, int64_t stride, int64_t n, void *dst);
-
-/* How many finite numbers became infinite. */
-static size_t to_f32(tx_pt_dtype t, const unsigned char *src, int64_t stride, int64_t n, void *dst)
+/* n elements, `stride` apart, from src (perhaps unaligned) to x; how many finite numbers became infinite. */
+static size_t to_f32(tx_pt_dtype t, const unsigned char *src, int64_t stride, int64_t n, float *x)
 {
-    float *x = dst;
     size_t n_lost = 0;
     uint16_t half;
     double wide;
@@ -45,34 +41,6 @@ static size_t to_f32(tx_pt_dtype t, const unsigned char *src, int64_t stride, in
     return n_lost;
 }
 
-#define AS(type, size)                               \
-    for (int64_t i = 0; i < n; i++) {                \
-        type v;                                      \
-        memcpy(&v, src + (size)*i * stride, (size)); \
-        x[i] = (int64_t)v;                           \
-    }                                                \
-    break
-
-static size_t to_i64(tx_pt_dtype t, const unsigned char *src, int64_t stride, int64_t n, void *dst)
-{
-    int64_t *x = dst;
-    switch (t) {
-    case TX_PT_I64:
-        AS(int64_t, 8);
-    case TX_PT_I32:
-        AS(int32_t, 4);
-    case TX_PT_I16:
-        AS(int16_t, 2);
-    case TX_PT_I8:
-        AS(int8_t, 1);
-    case TX_PT_U8:
-        AS(uint8_t, 1);
-    default:
-        for (int64_t i = 0; i < n; i++) x[i] = src[i * stride] != 0;
-    }
-    return 0;
-}
-
 /* Elements of the longest run of trailing dimensions that lies in the file as it is in memory; what is left of the
  * shape in front of it is *n_outer dimensions. At least a row, whose elements may be *step apart. */
 static int64_t run_length(const tx_pt_tensor *t, int *n_outer, int64_t *step)
@@ -90,7 +58,7 @@ static int64_t run_length(const tx_pt_tensor *t, int *n_outer, int64_t *step)
     return run;
 }
 
-static size_t read_runs(const tx_pt_tensor *t, int64_t first, int64_t n, convert *to, void *dst, size_t dst_size)
+static size_t read_runs(const tx_pt_tensor *t, int64_t first, int64_t n, float *dst)
 {
     int n_outer;
     int64_t step, run = run_length(t, &n_outer, &step), index[TX_PT_MAX_DIMS], at = t->offset, rest = first / run;
@@ -102,8 +70,7 @@ static size_t read_runs(const tx_pt_tensor *t, int64_t first, int64_t n, convert
     }
     for (int64_t skip = first % run, done = 0; done < n; skip = 0) {
         int64_t k = run - skip < n - done ? run - skip : n - done;
-        n_lost += to(t->storage->dtype, t->storage->data + (size_t)(at + skip * step) * size, step, k,
-                     (char *)dst + (size_t)done * dst_size);
+        n_lost += to_f32(t->storage->dtype, t->storage->data + (size_t)(at + skip * step) * size, step, k, dst + done);
         done += k;
         for (int i = n_outer - 1; i >= 0; i--) { /* the next run, as an odometer counts */
             at += t->stride[i];
@@ -137,20 +104,8 @@ tx_status tx_pt_read_f32(const tx_pt *f, const tx_pt_tensor *t, int64_t first, i
     if (dtype >= TX_PT_I64)
         return TX_FAIL(TX_ERR_FORMAT, "%s: a tensor of %s where one of floats is needed", f->path,
                        tx_pt_dtype_name(dtype));
-    size_t n_lost = n ? read_runs(t, first, n, to_f32, dst, sizeof *dst) : 0;
+    size_t n_lost = n ? read_runs(t, first, n, dst) : 0;
     if (n_lost)
         return TX_FAIL(TX_ERR_NUMERIC, "%s: %zu numbers of a tensor are too large for float32", f->path, n_lost);
-    return TX_OK;
-}
-
-tx_status tx_pt_read_i64(const tx_pt *f, const tx_pt_tensor *t, int64_t first, int64_t n, int64_t *dst)
-{
-    tx_pt_dtype dtype = t->storage->dtype;
-    check_range(t, first, n);
-    if (n) TX_TRY(tx__pt_check_storage(f, t->storage));
-    if (dtype < TX_PT_I64)
-        return TX_FAIL(TX_ERR_FORMAT, "%s: a tensor of %s where one of integers is needed", f->path,
-                       tx_pt_dtype_name(dtype));
-    if (n) (void)read_runs(t, first, n, to_i64, dst, sizeof *dst);
     return TX_OK;
 }

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "base/file.h"
-#include "torch/hash_table.h"
+#include "base/hash_table.h"
 
 #define TX__ZIP_ALIGN    64
 #define TX__ZIP_MAX_NAME 4096 /* bytes */
@@ -32,7 +32,7 @@ typedef struct tx__zip_entry {
 typedef struct tx__zip {
     tx__zip_entry *entry; /* in the order of the directory */
     size_t n;
-    tx__hash_table by_name;
+    tx_hash_table by_name;
 } tx__zip;
 
 /* Whether a file may be meant as one. */

@@ -238,7 +238,7 @@ static tx_status check_apart(const bytes *b, const tx__zip *z)
 static const tx__zip_entry *find(const tx__zip *z, const char *name, size_t n, uint64_t hash)
 {
     size_t at = 0, i;
-    while (tx__hash_next(&z->by_name, hash, &at, &i))
+    while (tx_hash_next(&z->by_name, hash, &at, &i))
         if (z->entry[i].n_name == n && !memcmp(z->entry[i].name, name, n)) return &z->entry[i];
     return NULL;
 }
@@ -252,9 +252,9 @@ static tx_status read_entries(tx__zip *z, const bytes *b)
     for (; z->n < d.n; z->n++) {
         tx__zip_entry *e = &z->entry[z->n];
         TX_TRY(read_entry(b, &d, &at, e));
-        uint64_t hash = tx__hash(e->name, e->n_name, 0);
+        uint64_t hash = tx_hash(e->name, e->n_name, 0);
         if (find(z, e->name, e->n_name, hash)) return ENTRY_FAIL(TX_ERR_FORMAT, e, "is there twice");
-        TX_TRY(tx__hash_add(&z->by_name, hash, z->n));
+        TX_TRY(tx_hash_add(&z->by_name, hash, z->n));
     }
     if (at != d.end)
         return TX_FAIL(TX_ERR_FORMAT, "%s: the archive's directory has more entries than its end record says", b->path);
@@ -272,7 +272,7 @@ tx_status tx__zip_open(tx__zip *z, const char *path, const unsigned char *data, 
 void tx__zip_close(tx__zip *z)
 {
     tx_free(z->entry);
-    tx__hash_free(&z->by_name);
+    tx_hash_free(&z->by_name);
     *z = (tx__zip){ 0 };
 }
 
@@ -285,5 +285,5 @@ const tx__zip_entry *tx__zip_find(const tx__zip *z, const char *folder, size_t n
     text[n_folder] = '/';
     memcpy(text + n_folder + 1, name, n);
     n += n_folder + 1;
-    return find(z, text, n, tx__hash(text, n, 0));
+    return find(z, text, n, tx_hash(text, n, 0));
 }

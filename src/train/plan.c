@@ -231,7 +231,7 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
                                       const tx_zero *z)
 {
     int64_t s = cfg->seq_length, b = cfg->micro_batch_size, n_layers = 0, n_again = 0, n_gathered = 0;
-    int64_t norm = strcmp(cfg->normalization, "rmsnorm") ? 2 * m->hidden : m->hidden;
+    int64_t norm = tx_word_index(cfg->normalization, "layernorm|rmsnorm") ? m->hidden : 2 * m->hidden;
     const tx_recompute *r = &m->recompute;
     tx_batch batch = { .chunk = 0 };
     for (int k = 0; k < m->n_chunks; k++) {

@@ -11,19 +11,27 @@
 /* Elements of a chunk on a disk, at most: 4 MiB of fp32 for each array. */
 #define MOST_OF_A_CHUNK ((int64_t)1 << 20)
 
-static bool is(const char *option, const char *word)
+/* Where it lies, as a word of --offload-param or --offload-optimizer says. */
+enum { WITH_COMPUTE, IN_HOST, ON_DISK };
+
+static int param_place(const tx_zero *z)
 {
-    return !strcmp(option, word);
+    return tx_word_index(z->cfg->offload_param, "none|cpu|nvme");
+}
+
+static int optimizer_place(const tx_zero *z)
+{
+    return tx_word_index(z->cfg->offload_optimizer, "none|cpu|nvme");
 }
 
 static bool params_away(const tx_zero *z)
 {
-    return z->stage == 3 && !is(z->cfg->offload_param, "none");
+    return z->stage == 3 && param_place(z) != WITH_COMPUTE;
 }
 
 bool tx__offloads_optimizer(const tx_zero *z)
 {
-    return z->stage && !is(z->cfg->offload_optimizer, "none");
+    return z->stage && optimizer_place(z) != WITH_COMPUTE;
 }
 
 bool tx__offloads(const tx_zero *z)
@@ -45,8 +53,7 @@ static tx_tier *tier_of(const tx_zero *z, int array)
 
 static bool on_disk(const tx_zero *z, int array)
 {
-    const char *where = array == TX_AWAY_VALUE ? z->cfg->offload_param : z->cfg->offload_optimizer;
-    return tx__is_away(z, array) && is(where, "nvme");
+    return tx__is_away(z, array) && (array == TX_AWAY_VALUE ? param_place(z) : optimizer_place(z)) == ON_DISK;
 }
 
 static tx_dtype dtype_of(const tx_zero *z, int array)

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
 
 #define COPY_PART ((size_t)1 << 18) /* bytes that are worth a thread */
 
@@ -12,7 +11,6 @@ struct tx_tier {
     tx_tier_config c;
     unsigned char *memory; /* TX_TIER_CPU */
     tx_aio *aio;           /* TX_TIER_NVME */
-    tx_tier_counts counts;
 };
 
 int64_t tx_tier_padded(int64_t numel)
@@ -67,16 +65,14 @@ static size_t extent(const tx_tier *t, int64_t at, int64_t n)
 }
 
 /* One thread does not use all that memory can give. */
-static void copy(tx_tier *t, unsigned char *to, const unsigned char *from, size_t bytes)
+static void copy(unsigned char *to, const unsigned char *from, size_t bytes)
 {
-    double since = tx_clock();
     size_t n_parts = (bytes + COPY_PART - 1) / COPY_PART;
 #pragma omp parallel for if (n_parts > 1)
     for (size_t i = 0; i < n_parts; i++) {
         size_t lo = i * COPY_PART;
         memcpy(to + lo, from + lo, bytes - lo < COPY_PART ? bytes - lo : COPY_PART);
     }
-    t->counts.seconds_waited += tx_clock() - since;
 }
 
 void tx_tier_fetch_start(tx_tier *t, int array, int64_t at, int64_t n, void *buf, tx_tier_request *r)
@@ -85,11 +81,10 @@ void tx_tier_fetch_start(tx_tier *t, int array, int64_t at, int64_t n, void *buf
     size_t bytes = extent(t, at, n);
     TX_ASSERT(!r->tier);
     r->tier = t;
-    t->counts.bytes_fetched += bytes;
     if (t->aio)
         tx_aio_read_start(t->aio, buf, from, bytes, &r->aio);
     else
-        copy(t, buf, t->memory + from, bytes);
+        copy(buf, t->memory + from, bytes);
 }
 
 void tx_tier_store_start(tx_tier *t, int array, int64_t at, int64_t n, const void *buf, tx_tier_request *r)
@@ -98,11 +93,10 @@ void tx_tier_store_start(tx_tier *t, int array, int64_t at, int64_t n, const voi
     size_t bytes = extent(t, at, n);
     TX_ASSERT(!r->tier);
     r->tier = t;
-    t->counts.bytes_stored += bytes;
     if (t->aio)
         tx_aio_write_start(t->aio, buf, to, bytes, &r->aio);
     else
-        copy(t, t->memory + to, buf, bytes);
+        copy(t->memory + to, buf, bytes);
 }
 
 tx_status tx_tier_wait(tx_tier_request *r)
@@ -110,24 +104,11 @@ tx_status tx_tier_wait(tx_tier_request *r)
     tx_tier *t = r->tier;
     if (!t) return TX_OK;
     r->tier = NULL;
-    double since = tx_clock();
-    tx_status st = tx_aio_wait(&r->aio);
-    t->counts.seconds_waited += tx_clock() - since;
-    return st;
+    return tx_aio_wait(&r->aio);
 }
 
 void *tx_tier_direct(tx_tier *t, int array, int64_t at)
 {
     uint64_t from = place(t, array, at);
     return t->memory ? t->memory + from : NULL;
-}
-
-tx_tier_counts tx_tier_count(const tx_tier *t)
-{
-    return t->counts;
-}
-
-const char *tx_tier_how(const tx_tier *t)
-{
-    return t->aio ? tx_aio_how(t->aio) : "host memory";
 }

@@ -63,14 +63,4 @@ tx_status tx_tier_wait(tx_tier_request *r);
 /* The numbers themselves from `at` on, for computing where they lie; NULL where they are not in memory. */
 void *tx_tier_direct(tx_tier *t, int array, int64_t at);
 
-/* Since it was opened, for the log. */
-typedef struct tx_tier_counts {
-    uint64_t bytes_fetched, bytes_stored;
-    double seconds_waited; /* in tx_tier_wait, and in the copies of TX_TIER_CPU */
-} tx_tier_counts;
-tx_tier_counts tx_tier_count(const tx_tier *t);
-
-/* "host memory" or "io_uring, O_DIRECT", for the log. Static. */
-const char *tx_tier_how(const tx_tier *t);
-
 #endif

@@ -1,10 +1,9 @@
 /* labels: unit */
 /* Prompts longer than what a step of the batch computes of them: the others go on meanwhile, and pieces make the whole.
  */
+#include "../infer/batch_run.h"
 #include "decoder_logits.h"
 #include "engine_test.h"
-
-#include "infer/batcher.h"
 
 enum { V = 509, LONG = 2 * TX_BATCHER_PIECE + 276, SHORT = 5, MAX_LEN = LONG + 16 };
 
@@ -105,7 +104,7 @@ static void others_go_on(void **state)
         /* the same prompt is copied, all but its last token: there is room for that in the step of the last piece */
         assert_int_equal(follows.n, reads.n);
     }
-    ASSERT_OK(tx_batcher_run(b));
+    ASSERT_OK(run_batch(b));
     assert_int_equal(reads.got[0], first);
     assert_memory_equal(reads.got, follows.got, 4 * sizeof *reads.got);
     tx_batcher_destroy(b);
@@ -133,7 +132,7 @@ static void scored_in_pieces(void **state)
     ASSERT_OK(tx_batcher_step(b));
     assert_int_equal(scored.n_of_prompt, LONG);
     tx_batcher_cancel(b, &stopped.s); /* in the middle of its prompt */
-    ASSERT_OK(tx_batcher_run(b));
+    ASSERT_OK(run_batch(b));
     assert_int_equal(stopped.s.finish, TX_FINISH_CANCELLED);
     assert_true(isnan(scored.logprob[0]));
     for (int i = 1; i < LONG; i++) ASSERT_NEAR(scored.logprob[i], expected[i], 1e-4, "log-probability");

@@ -264,6 +264,37 @@ static void test_a_folder_in_memory(void **state)
     tx_aio_close(a);
 }
 
+/* A word that the environment has for it and that means nothing is not taken for none. */
+static void test_what_the_environment_says_wrong(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *variable, *word, *message;
+    } bad[] = { { "TX_AIO", "uring", "TX_AIO is \"uring\": it can be plain or auto" },
+                { "TX_AIO_IN_MEMORY", "yes", "TX_AIO_IN_MEMORY is \"yes\": it can be 1 or 0" } };
+    static const char *const good[2][3] = { { "TX_AIO", "auto", "" }, { "TX_AIO_IN_MEMORY", "0", "" } };
+    tx_aio *a;
+    tx_aio_options o = tx_aio_defaults();
+    for (int i = 0; i < 2; i++) {
+        char *before = getenv(bad[i].variable), *kept = before ? strdup(before) : NULL;
+        a = NULL;
+        setenv(bad[i].variable, bad[i].word, 1);
+        ASSERT_FAILS(tx_aio_open(&a, scratch_dir, "f", 4096, &o), TX_ERR_ARG, bad[i].message);
+        assert_null(a);
+        for (int k = 1; k < 3; k++) {
+            setenv(good[i][0], good[i][k], 1);
+            tx_status st = tx_aio_open(&a, scratch_dir, "f", 4096, &o);
+            if (st && !strstr(tx_last_error(), "is in memory")) fail_msg("%s", tx_last_error());
+            if (!st) tx_aio_close(a);
+        }
+        if (kept)
+            setenv(bad[i].variable, kept, 1);
+        else
+            unsetenv(bad[i].variable);
+        free(kept);
+    }
+}
+
 static void test_a_disk_that_is_too_full(void **state)
 {
     (void)state;
@@ -483,6 +514,7 @@ int main(void)
         SCRATCH_TEST(test_folders),
         SCRATCH_TEST(test_a_folder_that_may_only_be_read),
         SCRATCH_TEST(test_a_folder_in_memory),
+        SCRATCH_TEST(test_what_the_environment_says_wrong),
         SCRATCH_TEST(test_a_disk_that_is_too_full),
         SCRATCH_TEST(test_options_out_of_range),
         SCRATCH_TEST(test_memory_runs_out),

@@ -2,6 +2,10 @@
 /* The table itself: its rows make sense, every flag of the family is known, help and docs/options.md follow from it. */
 #include "support.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "config/options.h"
 
 /* A default that its own bounds refuse, or a flag that a command finds twice, is a slip of the pen in options.def. */
@@ -164,6 +168,59 @@ static void help_shows_defaults_bounds_and_other_spellings(void **state)
     tx_text_free(help);
 }
 
+#define SIZES                                                                                     \
+    "--micro-batch-size 1 --seq-length 8 --num-layers 1 --hidden-size 8 --num-attention-heads 1 " \
+    "--max-position-embeddings 8 "
+
+/* Each word of each row has its number, and one that begins, ends or is like a word has none. */
+static void a_word_has_its_number(void **state)
+{
+    (void)state;
+    int n = 0;
+    for (size_t i = 0; i < tx__n_options; i++) {
+        const tx_option *o = &tx__options[i];
+        char words[512], *rest = NULL;
+        if (o->kind != TX_OPTION_ENUM) continue;
+        snprintf(words, sizeof words, "%s", o->words);
+        int at = 0;
+        for (char *word = strtok_r(words, "|", &rest); word; word = strtok_r(NULL, "|", &rest), n++) {
+            char other[72];
+            assert_int_equal(tx_word_index(word, o->words), at++);
+            assert_true(tx__word_in(o->words, word));
+            snprintf(other, sizeof other, "%s_", word);
+            assert_false(tx__word_in(o->words, other));
+            snprintf(other, sizeof other, "%s|", word);
+            assert_false(tx__word_in(o->words, other));
+        }
+    }
+    assert_true(n > 80);
+    tx_config *cfg;
+    ASSERT_FAILS(tx_config_parse_string(&cfg, "plan", SIZES "--pipeline-schedule 1f1b|gpipe"), TX_ERR_ARG,
+                 "--pipeline-schedule 1f1b|gpipe is unknown; allowed: one of 1f1b, gpipe");
+    assert_int_equal(tx_word_index("megatron", "megatron|megatron-deepspeed"), 0);
+    assert_int_equal(tx_word_index("megatron-deepspeed", "megatron|megatron-deepspeed"), 1);
+}
+
+/* A word that the code does not know, as of a row that has got one more, ends the program. */
+static void an_unknown_word_is_no_default(void **state)
+{
+    (void)state;
+    static const char *const unknown[] = { "2f2b", "", "1f1", "1f1b|gpipe", "GPIPE", NULL };
+    for (int i = 0; i < 6; i++) {
+        int how;
+        fflush(NULL);
+        pid_t pid = fork();
+        if (!pid) {
+            signal(SIGABRT, SIG_DFL);
+            if (!freopen("/dev/null", "w", stderr)) _exit(2);
+            tx_word_index(unknown[i], "1f1b|gpipe");
+            _exit(0);
+        }
+        assert_int_equal(waitpid(pid, &how, 0), pid);
+        if (!WIFSIGNALED(how) || WTERMSIG(how) != SIGABRT) fail_msg("%s", unknown[i] ? unknown[i] : "NULL");
+    }
+}
+
 static void is_current(const char *page, tx_status (*markdown)(tx_str *))
 {
     char name[128];
@@ -195,6 +252,8 @@ int main(void)
         cmocka_unit_test(help_names_every_flag_within_100_columns),
         cmocka_unit_test(a_client_has_options_of_its_own),
         cmocka_unit_test(help_shows_defaults_bounds_and_other_spellings),
+        cmocka_unit_test(a_word_has_its_number),
+        cmocka_unit_test(an_unknown_word_is_no_default),
         cmocka_unit_test(docs_are_current),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 /* test_source.c - a Hugging Face folder loads into the ranks of any layout: each reads its layers and keeps its shards;
  * and it is not written by several ranks. */
 #include "../api/engine_test.h"
+#include "../nn/param_cut.h"
 
 #include "model/model.h"
 #include "train/hf_export.h"
@@ -24,7 +25,7 @@ static tx_status compare_shards(const tx_params *ps, const float *got, const tas
         const tx_param *p = &ps->param[i], *q = tx_params_find(&t->m->params, p->name);
         float *expect;
         TX_TRY(tx_alloc(&expect, (size_t)p->numel, sizeof *expect, "test"));
-        tx_param_cut(p, expect, t->weights + q->offset);
+        param_cut(p, expect, t->weights + q->offset);
         bool same = !memcmp(expect, got + p->offset, (size_t)p->numel * sizeof *expect);
         tx_free(expect);
         if (!same) return TX_FAIL(TX_ERR_NUMERIC, "%s, shard %d", p->name, p->tp_rank);
@@ -43,7 +44,7 @@ static tx_status load_rank(tx_world *w, void *user)
     float *value = NULL;
     tx_status st;
     cfg.num_layers = t->n_layers;
-    TX_TRY(tx_grid_open(&grid, w, TP, PP, false));
+    TX_TRY(tx_grid_open(&grid, w, TP, PP, false, NULL));
     TX_GOTO(t->m->type->create(&mine, &cfg, t->m->vocab_size, &grid));
     TX_GOTO(tx_alloc(&value, (size_t)mine->params.numel, sizeof *value, "test"));
     memset(value, 0xff, (size_t)mine->params.numel * sizeof *value);

@@ -1,8 +1,7 @@
 /* labels: golden unit fault */
 /* Sequences that join, end and leave; a text is the same alone and in company. */
+#include "batch_run.h"
 #include "trained_model.h"
-
-#include "infer/batcher.h"
 
 enum { MAX_NEW = 64 };
 
@@ -143,9 +142,9 @@ static void alone_or_in_company(void **state)
             k[i].s.seed = 7;
             k[i].s.sample = (uint64_t)i;
             ASSERT_OK(tx_batcher_add(b, &k[i].s));
-            if (round == 0) ASSERT_OK(tx_batcher_run(b));
+            if (round == 0) ASSERT_OK(run_batch(b));
         }
-        ASSERT_OK(tx_batcher_run(b));
+        ASSERT_OK(run_batch(b));
     }
     for (int i = 0; i < N; i++) {
         same_tokens(&crowd[i], alone[i].got, alone[i].n);
@@ -172,14 +171,14 @@ static void ends_of_a_text(void **state)
     prepare(&k, text[0].prompt, text[0].n_prompt, 40);
     k.s.eod = new[3];
     ASSERT_OK(tx_batcher_add(b, &k.s));
-    ASSERT_OK(tx_batcher_run(b));
+    ASSERT_OK(run_batch(b));
     same_tokens(&k, new, 3);
     assert_int_equal(k.s.finish, TX_FINISH_EOD);
 
     k.s.min_new = 4; /* then it cannot come as the fourth */
     k.n = k.order = 0;
     ASSERT_OK(tx_batcher_add(b, &k.s));
-    ASSERT_OK(tx_batcher_run(b));
+    ASSERT_OK(run_batch(b));
     assert_true(k.n >= 4);
     assert_memory_equal(k.got, new, 3 * sizeof *new);
     assert_int_not_equal(k.got[3], new[3]);
@@ -188,14 +187,14 @@ static void ends_of_a_text(void **state)
     k.s.stop_id = stop;
     k.s.n_stop_ids = 2;
     ASSERT_OK(tx_batcher_add(b, &k.s));
-    ASSERT_OK(tx_batcher_run(b));
+    ASSERT_OK(run_batch(b));
     same_tokens(&k, new, 5);
     assert_int_equal(k.s.finish, TX_FINISH_STOP);
 
     prepare(&k, text[0].prompt, text[0].n_prompt, 40);
     k.stop_at = 2;
     ASSERT_OK(tx_batcher_add(b, &k.s));
-    ASSERT_OK(tx_batcher_run(b));
+    ASSERT_OK(run_batch(b));
     same_tokens(&k, new, 2);
     assert_int_equal(k.s.finish, TX_FINISH_STOP);
 
@@ -203,7 +202,7 @@ static void ends_of_a_text(void **state)
     k.s.forbidden = stop;
     k.s.n_forbidden = 1;
     ASSERT_OK(tx_batcher_add(b, &k.s));
-    ASSERT_OK(tx_batcher_run(b));
+    ASSERT_OK(run_batch(b));
     assert_memory_equal(k.got, new, 5 * sizeof *new);
     for (int64_t i = 0; i < k.n; i++) assert_int_not_equal(k.got[i], stop[0]);
 
@@ -212,12 +211,12 @@ static void ends_of_a_text(void **state)
     k.s.after = text[0].prompt[text[0].n_prompt - 1];
     k.s.then = new[0];
     ASSERT_OK(tx_batcher_add(b, &k.s));
-    ASSERT_OK(tx_batcher_run(b));
+    ASSERT_OK(run_batch(b));
     assert_int_not_equal(k.got[0], new[0]);
 
     prepare(&k, text[0].prompt, text[0].n_prompt, 0);
     ASSERT_OK(tx_batcher_add(b, &k.s));
-    ASSERT_OK(tx_batcher_run(b));
+    ASSERT_OK(run_batch(b));
     same_tokens(&k, new, 0);
     assert_int_equal(k.s.finish, TX_FINISH_LENGTH);
     tx_batcher_destroy(b);
@@ -237,7 +236,7 @@ static void limits(void **state)
     tx_batcher *b = batcher_of(d);
     prepare(&k, text[0].prompt, n, INT64_MAX);
     ASSERT_OK(tx_batcher_add(b, &k.s));
-    ASSERT_OK(tx_batcher_run(b));
+    ASSERT_OK(run_batch(b));
     same_tokens(&k, text[0].new, 3);
     assert_int_equal(k.s.finish, TX_FINISH_LENGTH);
 
@@ -270,7 +269,7 @@ static void cancelled(void **state)
     tx_batcher_cancel(b, &k[1].s);
     tx_batcher_cancel(b, &k[4].s);
     tx_batcher_cancel(b, &k[2].s);
-    ASSERT_OK(tx_batcher_run(b));
+    ASSERT_OK(run_batch(b));
     assert_int_equal(k[1].s.finish, TX_FINISH_CANCELLED);
     assert_int_equal(k[1].n, 5);
     for (int i = 2; i < 5; i += 2) {
@@ -280,7 +279,7 @@ static void cancelled(void **state)
     same_tokens(&k[0], text[0].new, text[0].n_new);
     same_tokens(&k[3], text[3].new, text[3].n_new);
     tx_batcher_cancel(b, &k[0].s); /* is done: nothing happens */
-    ASSERT_OK(tx_batcher_run(b));
+    ASSERT_OK(run_batch(b));
     assert_int_equal(k[0].s.finish, TX_FINISH_LENGTH);
     tx_batcher_destroy(b);
     tx_decoder_destroy(d);
@@ -314,7 +313,7 @@ static void added_by_finished(void **state)
     c.first.s.finished = add_the_second;
     c.first.s.user = &c;
     ASSERT_OK(tx_batcher_add(c.b, &c.first.s));
-    ASSERT_OK(tx_batcher_run(c.b));
+    ASSERT_OK(run_batch(c.b));
     same_tokens(&c.second, text[1].new, 7);
     for (int i = 0; i < 2; i++) {
         prepare(&left[i], text[i].prompt, text[i].n_prompt, 7);
@@ -343,9 +342,9 @@ static void log_probabilities(void **state)
     made.s.logprobs = true;
     scored.s.prompt_logprobs = true;
     ASSERT_OK(tx_batcher_add(b, &made.s));
-    ASSERT_OK(tx_batcher_run(b));
+    ASSERT_OK(run_batch(b));
     ASSERT_OK(tx_batcher_add(b, &scored.s));
-    ASSERT_OK(tx_batcher_run(b));
+    ASSERT_OK(run_batch(b));
     assert_int_equal(scored.n_of_prompt, n + n_new);
     assert_memory_equal(scored.of_prompt, all, (size_t)(n + n_new) * sizeof *all);
     assert_true(isnan(scored.prompt_logprob[0]));
@@ -372,7 +371,7 @@ static void not_enough_memory(void **state)
         allocation_fails_at(n);
         tx_status st = tx_batcher_create(&b, d);
         if (!st) st = tx_batcher_add(b, &k.s);
-        if (!st) st = tx_batcher_run(b);
+        if (!st) st = run_batch(b);
         allocations_succeed();
         tx_batcher_destroy(b);
         if (!st) break;

@@ -73,6 +73,16 @@ static void what_is_refused(void **state)
         { "{" SIZES ",'hidden_act':'gelu'}", "hidden_act", TX_ERR_UNSUPPORTED },
         { "{" SIZES ",'attention_bias':true}", "attention_bias", TX_ERR_UNSUPPORTED },
         { "{" SIZES ",'mlp_bias':true}", "mlp_bias", TX_ERR_UNSUPPORTED },
+        /* what is of another kind is no default */
+        { "{" SIZES ",'hidden_act':7}", "\"hidden_act\" must be a text", TX_ERR_FORMAT },
+        { "{" SIZES ",'hidden_act':null}", "\"hidden_act\" must be a text", TX_ERR_FORMAT },
+        { "{" SIZES ",'rope_scaling':'linear'}", "\"rope_scaling\" must be an object", TX_ERR_FORMAT },
+        { "{" SIZES ",'rope_parameters':['yarn']}", "\"rope_parameters\" must be an object", TX_ERR_FORMAT },
+        { "{" SIZES ",'num_key_value_heads':'2'}", "\"num_key_value_heads\" must be a positive", TX_ERR_FORMAT },
+        { "{" SIZES ",'head_dim':16.5}", "\"head_dim\" must be a positive", TX_ERR_FORMAT },
+        { "{" SIZES ",'rms_norm_eps':'1e-5'}", "\"rms_norm_eps\" must be a number", TX_ERR_FORMAT },
+        { "{" SIZES ",'tie_word_embeddings':'true'}", "\"tie_word_embeddings\" must be true or false", TX_ERR_FORMAT },
+        { "{" SIZES ",'attention_bias':1}", "\"attention_bias\" must be true or false", TX_ERR_FORMAT },
     };
     json_t *o;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -146,6 +156,10 @@ static void berts_that_are_refused(void **state)
         { BERT(",'add_cross_attention':true"), "decoder", TX_ERR_UNSUPPORTED },
         { BERT(",'tie_word_embeddings':false"), "word embedding", TX_ERR_UNSUPPORTED },
         { BERT(",'hidden_act':'relu'"), "hidden_act \"relu\"", TX_ERR_UNSUPPORTED },
+        { BERT(",'hidden_act':['gelu']"), "\"hidden_act\" must be a text", TX_ERR_FORMAT },
+        { BERT(",'position_embedding_type':1"), "\"position_embedding_type\" must be a text", TX_ERR_FORMAT },
+        { BERT(",'is_decoder':'yes'"), "\"is_decoder\" must be true or false", TX_ERR_FORMAT },
+        { BERT(",'layer_norm_eps':'small'"), "\"layer_norm_eps\" must be a number", TX_ERR_FORMAT },
         { "{'model_type':'bert','hidden_size':64}", "num_hidden_layers", TX_ERR_FORMAT },
     };
     json_t *o;
@@ -157,13 +171,48 @@ static void berts_that_are_refused(void **state)
     }
 }
 
+/* ---- GPT-2 ---- */
+
+#define GPT2(more) "{'n_layer':2,'n_embd':64,'n_head':4,'n_positions':32,'vocab_size':9" more "}"
+
+static void gpt2s(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config, *message;
+        tx_status status;
+    } bad[] = {
+        { GPT2(",'activation_function':'swish'"), "activation_function \"swish\"", TX_ERR_UNSUPPORTED },
+        { GPT2(",'activation_function':false"), "\"activation_function\" must be a text", TX_ERR_FORMAT },
+        { GPT2(",'n_inner':'256'"), "\"n_inner\" must be a positive", TX_ERR_FORMAT },
+        { GPT2(",'scale_attn_weights':0"), "\"scale_attn_weights\" must be true or false", TX_ERR_FORMAT },
+        { GPT2(",'scale_attn_weights':false"), "1/sqrt(head size)", TX_ERR_UNSUPPORTED },
+        { GPT2(",'layer_norm_epsilon':'x'"), "\"layer_norm_epsilon\" must be a number", TX_ERR_FORMAT },
+    };
+    const tx_hf_format *gpt2;
+    json_t *o = NULL, *config = parse(GPT2(",'n_inner':null"));
+    ASSERT_OK(tx_hf_format_find(&gpt2, "gpt2", NULL, NULL));
+    ASSERT_OK(gpt2->options(&o, config));
+    assert_true(number(o, "ffn_hidden_size") == 256 && is_set(o, "bias_gelu_fusion"));
+    assert_true(number(o, "layernorm_epsilon") == 1e-5);
+    json_decref(o);
+    json_decref(config);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        o = NULL;
+        config = parse(bad[i].config);
+        tx_status st = gpt2->options(&o, config);
+        if (st != bad[i].status || !strstr(tx_last_error(), bad[i].message))
+            fail_msg("%s: %d: %s", bad[i].config, st, tx_last_error());
+        assert_null(o);
+        json_decref(config);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_the_class_own),
-        cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(berts),
-        cmocka_unit_test(berts_that_are_refused),
+        cmocka_unit_test(defaults_are_the_class_own), cmocka_unit_test(what_is_refused), cmocka_unit_test(berts),
+        cmocka_unit_test(berts_that_are_refused),     cmocka_unit_test(gpt2s),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,8 +4,8 @@
  * and the same bits twice. */
 #include "support.h"
 
-#include "base/half.h"
-#include "base/rng.h"
+#include "numbers.h"
+
 #include "nn/block.h"
 
 enum { S = 6, B = 2, H = 16, HEADS = 4, D = 4, F = 24, MAX_LEAVES = 20 };
@@ -37,52 +37,6 @@ typedef struct rig {
     tx_attention_saved attn_saved;
     tx_block_saved block_saved;
 } rig;
-
-/* ---- numbers ---- */
-
-static double get(tx_tensor x, int64_t i)
-{
-    switch (x.dtype) {
-    case TX_F64:
-        return ((double *)x.data)[i];
-    case TX_F32:
-        return (double)((float *)x.data)[i];
-    case TX_BF16:
-        return (double)tx_bf16_to_f32(((uint16_t *)x.data)[i]);
-    default:
-        return (double)tx_f16_to_f32(((uint16_t *)x.data)[i]);
-    }
-}
-
-static void set(tx_tensor x, int64_t i, double v)
-{
-    switch (x.dtype) {
-    case TX_F64:
-        ((double *)x.data)[i] = v;
-        break;
-    case TX_F32:
-        ((float *)x.data)[i] = (float)v;
-        break;
-    case TX_BF16:
-        ((uint16_t *)x.data)[i] = tx_f32_to_bf16((float)v);
-        break;
-    default:
-        ((uint16_t *)x.data)[i] = tx_f32_to_f16((float)v);
-    }
-}
-
-static double draw(int stream, int64_t i)
-{
-    const tx_rng rng = { .seed = 17, .stream = (uint32_t)stream };
-    return 2 * tx_rng_uniform(&rng, (uint64_t)i) - 1;
-}
-
-static tx_tensor make(tx_dtype t, int64_t d0, int64_t d1, int64_t d2)
-{
-    void *p = calloc((size_t)(d0 * (d1 ? d1 : 1) * (d2 ? d2 : 1)), tx_dtype_size(t));
-    assert_non_null(p);
-    return d2 ? tx_tensor3(p, t, d0, d1, d2) : d1 ? tx_tensor2(p, t, d0, d1) : tx_tensor1(p, t, d0);
-}
 
 #define BEFORE 0.25 /* what weights' gradients are before backward, which adds to them */
 

@@ -2,6 +2,7 @@
 /* test_param.c - the parameter table: shapes, offsets, binding, initial values. */
 #include "support.h"
 
+#include "param_cut.h"
 #include "whole_table.h"
 
 #include <omp.h>
@@ -184,6 +185,139 @@ static void init_depends_on_seed_and_name_only(void **state)
     }
 }
 
+/* ---- initial values of a large parameter ---- */
+
+/* A client's own; the number of an element, whoever asks. */
+static void own_values(void *user, const char *name, int64_t first, int64_t n, float *x)
+{
+    assert_string_equal(name, "big.weight");
+    for (int64_t i = 0; i < n; i++) x[i] = *(const float *)user * (float)((first + i) % 4099);
+}
+
+/* Draws elements [first, first + n) of a shard with so many threads. */
+static void draw_part(float *x, const tx_param *p, int64_t first, int64_t n, int n_threads, tx_init_method method)
+{
+    omp_set_num_threads(n_threads);
+    for (int64_t i = 0; i < n; i++) x[i] = NAN;
+    tx_param_init(p, x, first, n, 9, method);
+}
+
+/* All threads draw, whatever part of whatever shard is asked for and whatever it is drawn from; and the bits are those
+ * of one thread that draws the whole. */
+static void threads_and_parts_draw_the_same_bits(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *shape;
+        int u_parts;
+    } shapes[] = { { "V,h", 0 }, { "h,V/t", 0 }, { "V/t,h", 0 }, { "u/t,h", 2 }, { "f", 0 } };
+    static const tx_init init[] = { TX_INIT_NORMAL, TX_INIT_SCALED, TX_INIT_ONE, TX_INIT_ZERO, TX_INIT_OWN };
+    float factor = 0.5f;
+    for (int k = 0; k < 5; k++)
+        for (int i = 0; i < 5; i++)
+            for (int uniform = 0; uniform < 2; uniform++) {
+                tx_param_decl row = { "big.weight", shapes[k].shape, init[i], TX_DECAY, TX_ADDS, 0, 0 };
+                tx_init_method method = {
+                    .std = 0.5, .n_layers = 2, .xavier_uniform = uniform, .own = { own_values, &factor }
+                };
+                tx_params ps[3] = { 0 };
+                tx_weight w = { 0 };
+                for (int r = 0; r < 3; r++) { /* the whole, and the shards of two ranks */
+                    tx_dims d = { .h = 333,
+                                  .V = strchr(shapes[k].shape, '/') ? 412 : 411,
+                                  .v_logical = 407,
+                                  .f = 60001,
+                                  .u = 824,
+                                  .u_parts = shapes[k].u_parts,
+                                  .P = 1,
+                                  .q = 3,
+                                  .n_tp = r ? 2 : 1,
+                                  .tp_rank = r ? r - 1 : 0 };
+                    ASSERT_OK(tx_params_declare(&ps[r], "", &row, 1, &w, &d));
+                }
+                const tx_param *whole = ps[0].param;
+                int64_t n = whole->numel;
+                float *all = malloc((size_t)n * sizeof *all), *x = malloc((size_t)n * sizeof *x),
+                      *shard = malloc((size_t)n * sizeof *shard);
+                assert_true(all && x && shard);
+                draw_part(all, whole, 0, n, 1, method);
+                for (int threads = 1; threads <= 4; threads++) {
+                    draw_part(x, whole, 0, n, threads, method);
+                    assert_memory_equal(x, all, (size_t)n * sizeof *x);
+                    for (int64_t first = 0, end; first < n; first = end) { /* parts of odd sizes */
+                        end = first + n / 3 + 7 < n ? first + n / 3 + 7 : n;
+                        draw_part(x, whole, first, end - first, threads, method);
+                        assert_memory_equal(x, all + first, (size_t)(end - first) * sizeof *x);
+                    }
+                    for (int r = 1; r < 3; r++) {
+                        const tx_param *p = ps[r].param;
+                        param_cut(p, shard, all);
+                        int64_t first = p->numel / 5 + 1;
+                        draw_part(x, p, first, p->numel - first, threads, method);
+                        assert_memory_equal(x, shard + first, (size_t)(p->numel - first) * sizeof *x);
+                    }
+                }
+                free(all);
+                free(x);
+                free(shard);
+                for (int r = 0; r < 3; r++) tx_params_deinit(&ps[r]);
+            }
+}
+
+/* Which threads have drawn. */
+static _Atomic unsigned drew;
+
+static void note_thread(void *user, const char *name, int64_t first, int64_t n, float *x)
+{
+    (void)user, (void)name, (void)first;
+    drew |= 1u << omp_get_thread_num();
+    for (int64_t i = 0; i < n; i++) x[i] = 0;
+}
+
+/* A rank's share of a matrix, as ZeRO divides it, is some of its rows: all threads draw of these. */
+static void all_threads_draw_of_a_share(void **state)
+{
+    (void)state;
+    tx_param_decl row = { "big.weight", "h,h", TX_INIT_OWN, TX_DECAY, TX_ADDS, 0, 0 };
+    tx_params ps = { 0 };
+    tx_weight w = { 0 };
+    ASSERT_OK(tx_params_declare(&ps, "", &row, 1, &w, &(tx_dims){ .h = 512 }));
+    int64_t n = ps.param->numel / 4;
+    float *x = malloc((size_t)n * sizeof *x);
+    assert_non_null(x);
+    for (int share = 0; share < 4; share++) {
+        drew = 0;
+        draw_part(x, ps.param, share * n, n, 4,
+                  (tx_init_method){ .std = 1, .n_layers = 1, .own = { note_thread, NULL } });
+        assert_int_equal(drew, omp_get_max_threads() >= 4 ? 0xf : (1u << omp_get_max_threads()) - 1);
+    }
+    free(x);
+    tx_params_deinit(&ps);
+}
+
+/* A table of many rows is made and asked by name; names that differ in their last letter alone are different. */
+static void finds_one_of_many(void **state)
+{
+    (void)state;
+    enum { N_LAYERS = 5000 };
+    static layer l[N_LAYERS];
+    tx_params ps = { 0 };
+    char name[64];
+    assert_null(tx_params_find(&ps, "0.up.bias"));
+    for (int i = 0; i < N_LAYERS; i++) {
+        snprintf(name, sizeof name, "%d.", i);
+        ASSERT_OK(tx_params_declare(&ps, name, decl, 4, &l[i], &dims));
+    }
+    assert_int_equal(ps.n, 4 * N_LAYERS);
+    for (int i = 0; i < ps.n; i++) {
+        assert_ptr_equal(tx_params_find(&ps, ps.param[i].name), &ps.param[i]);
+        snprintf(name, sizeof name, "%.*s_", (int)strlen(ps.param[i].name) - 1, ps.param[i].name);
+        assert_null(tx_params_find(&ps, name));
+    }
+    tx_params_deinit(&ps);
+    assert_null(tx_params_find(&ps, "0.up.bias"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,7 +325,9 @@ int main(void)
         cmocka_unit_test(declares_what_the_traits_ask_for),
         cmocka_unit_test(binds_views),
         cmocka_unit_test(first_gradients_add_to_zeros_or_write),
-        cmocka_unit_test(first_gradients_add_to_zeros_or_write),
+        cmocka_unit_test(finds_one_of_many),
+        cmocka_unit_test(threads_and_parts_draw_the_same_bits),
+        cmocka_unit_test(all_threads_draw_of_a_share),
         cmocka_unit_test(table_without_layers),
         cmocka_unit_test(init_values),
         cmocka_unit_test(init_depends_on_seed_and_name_only),

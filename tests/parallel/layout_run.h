@@ -6,6 +6,8 @@
 
 #include "support.h"
 
+#include "nn/param_cut.h"
+
 #include <omp.h>
 #include <xxhash.h>
 
@@ -147,7 +149,7 @@ static inline tx_status first_weights_are_the_same(tx_trainer *t, const referenc
         TX_TRY(tx_zero_see_master(z, i, &now, room));
         const tx_param *p = &z->ps->param[s->row], *q = reference_param(ref, p->name);
         if (!q) return TX_FAIL(TX_ERR_NUMERIC, "one rank has no %s", p->name);
-        tx_param_cut(p, cut, ref->first + q->offset);
+        param_cut(p, cut, ref->first + q->offset);
         if (memcmp(cut + s->first, now, (size_t)s->numel * sizeof *cut) != 0)
             return TX_FAIL(TX_ERR_NUMERIC, "rank %d: %s begins with other weights than on one rank", t->grid->rank,
                            p->name);
@@ -174,11 +176,11 @@ static inline tx_status measure_last_weights(tx_trainer *t, const reference *ref
         const float *now;
         TX_TRY(tx_zero_see_master(z, i, &now, room));
         double sum = 0;
-        tx_param_cut(p, cut, ref->last + q->offset);
+        param_cut(p, cut, ref->last + q->offset);
         memset(marks, 0, (size_t)p->numel * sizeof *marks);
         if (p->n_dims == 1) {
             mark_key_biases(t, p, marks + p->numel);
-            tx_param_cut(p, marks, marks + p->numel);
+            param_cut(p, marks, marks + p->numel);
         }
         for (int64_t k = 0; k < s->numel; k++) {
             double off = (double)now[k] - (double)cut[s->first + k];
@@ -299,7 +301,7 @@ static inline tx_status run_rank_of(tx_world *w, void *user)
     tx_status st;
     omp_set_num_threads(1);
     tx_world_set_timeout(w, 200);
-    TX_TRY(tx_grid_open(&grid, w, r->tp, r->pp, r->cfg->sequence_parallel));
+    TX_TRY(tx_grid_open(&grid, w, r->tp, r->pp, r->cfg->sequence_parallel, NULL));
     TX_GOTO(tx_grid_choose_work(&grid, r->cfg->device));
     TX_GOTO(tx_trainer_create(&t, r->cfg, r->vocab, (int32_t)r->vocab - 1, true, &grid));
     TX_GOTO(tx_alloc(&d.rows, (size_t)(t->b * tx_trainer_row_len(t)), sizeof *d.rows, "test"));

@@ -81,7 +81,7 @@ static tx_status rank_of(tx_world *w, void *user)
     void *value = NULL;
     tx_decoder *d = NULL;
     tx_status st;
-    TX_TRY(tx_grid_open(&grid, w, j->tp, j->pp, j->cfg->sequence_parallel));
+    TX_TRY(tx_grid_open(&grid, w, j->tp, j->pp, j->cfg->sequence_parallel, NULL));
     TX_GOTO(random_model(&m, &value, j->cfg, &grid));
     TX_GOTO(tx_decoder_create(&d, m, &grid, &opts));
     if (j->timeout > 0) TX_GOTO(tx_comm_barrier(grid.world)); /* all are there: now time counts */

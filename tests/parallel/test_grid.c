@@ -52,7 +52,7 @@ static tx_status one_rank(tx_world *world, void *user)
     const layout *l = user;
     tx_grid g;
     tx_status st;
-    TX_TRY(tx_grid_open(&g, world, l->tp, l->pp, true));
+    TX_TRY(tx_grid_open(&g, world, l->tp, l->pp, true, NULL));
     TX_GOTO(g.sequence == (l->tp > 1) ? TX_OK : TX_FAIL(TX_ERR_STATE, "sequence parallelism is %d", g.sequence));
     TX_GOTO(check_members(&g, g.world, true, true, true, false));
     TX_GOTO(check_members(&g, g.tensor, true, false, false, false));
@@ -81,7 +81,7 @@ static tx_status opens_nothing(tx_world *world, void *user)
 {
     tx_grid g;
     (void)user;
-    return tx_grid_open(&g, world, 2, 1, false);
+    return tx_grid_open(&g, world, 2, 1, false, NULL);
 }
 
 static void sizes_that_do_not_divide(void **state)

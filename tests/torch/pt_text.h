@@ -14,6 +14,7 @@
 #include <xxhash.h>
 
 #include "base/str.h"
+#include "pt_i64.h"
 #include "torch/pt.h"
 
 typedef struct pt_text {
@@ -61,7 +62,7 @@ static inline void pt_text_numbers(pt_text *p, const tx_pt_tensor *t)
     else if (is_float)
         st = tx_pt_read_f32(p->file, t, 0, n, (float *)(void *)x);
     else
-        st = tx_pt_read_i64(p->file, t, 0, n, (int64_t *)(void *)x);
+        st = pt_read_i64(p->file, t, 0, n, (int64_t *)(void *)x);
     if (st)
         PT_PUT("ERROR %s", tx_last_error());
     else if (p->brief)

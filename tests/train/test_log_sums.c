@@ -90,7 +90,7 @@ static tx_status run_rank(tx_world *w, void *user)
     omp_set_num_threads(1);
     tx_world_set_timeout(w, 100);
     tx_log_rank(tx_world_rank(w), NULL);
-    TX_TRY(tx_grid_open(&grid, w, 1, 1, false));
+    TX_TRY(tx_grid_open(&grid, w, 1, 1, false, NULL));
     if (bert) TX_GOTO(tx_tokenizer_open_wordpiece(&tok, r->cfg->vocab_file, true));
     TX_GOTO(tx_trainer_create(&t, r->cfg, bert ? tx_tokenizer_vocab_size(tok) : 512, bert ? -1 : 511, true, &grid));
     if (r->load) TX_GOTO(load(r, t, &grid));

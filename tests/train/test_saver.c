@@ -118,7 +118,7 @@ static tx_status run_rank(tx_world *w, void *user)
     own_rank = tx_world_rank(w);
     tx_world_set_timeout(w, 100);
     tx_log_rank(tx_world_rank(w), NULL);
-    TX_TRY(tx_grid_open(&grid, w, r->tp, 1, r->cfg->sequence_parallel));
+    TX_TRY(tx_grid_open(&grid, w, r->tp, 1, r->cfg->sequence_parallel, NULL));
     TX_GOTO(tx_trainer_create(&t, r->cfg, 512, 511, true, &grid));
     if (r->cfg->load) {
         tx_source from;

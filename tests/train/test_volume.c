@@ -148,7 +148,7 @@ static tx_status train_as_a_rank(tx_world *world, void *user)
     int32_t rows[2 * ROW];
     tx_status st;
     TX_TRY(tx_grid_open(&grid, world, (int)cfg->tensor_model_parallel_size, (int)cfg->pipeline_model_parallel_size,
-                        cfg->sequence_parallel));
+                        cfg->sequence_parallel, NULL));
     TX_GOTO(tx_trainer_create(&t, cfg, VOCAB, -1, true, &grid));
     TX_GOTO(tx_trainer_train(t, bert ? read_pairs : read_tokens, rows));
     tx_volume_read(&before, &grid);

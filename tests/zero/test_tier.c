@@ -87,10 +87,6 @@ static void keeps_numbers(tx_tier_kind kind, tx_dtype dtype)
         fetch(t, a, 3 * B, 5 * B, buf);
         assert_values(buf, size, a, 3 * B, 5 * B, 2);
     }
-    tx_tier_counts n = tx_tier_count(t);
-    assert_int_equal(n.bytes_fetched, 4 * all + all / 8 * 5);
-    assert_int_equal(n.bytes_stored, 3 * all);
-    assert_true(n.seconds_waited > 0);
     tx_tier_close(t);
     tx_aio_free(buf);
     tx_free(zeros);
@@ -114,7 +110,6 @@ static void test_host_memory_can_be_computed_in(void **state)
     for (int i = 0; i < B; i++) p[i] = (float)i;
     fetch(t, 2, B, B, buf);
     assert_memory_equal(buf, p, B * sizeof *buf);
-    assert_string_equal(tx_tier_how(t), "host memory");
     tx_tier_close(t);
     tx_aio_free(buf);
 

@@ -54,9 +54,11 @@ tx__cudnn *tx__cudnn_open(char *trouble, size_t cap);
 void tx__cudnn_close(tx__cudnn *l); /* NULL allowed */
 void tx__cudnn_version(const tx__cudnn *l, char *out, size_t cap);
 
-/* Where plans are for: this thread's device, and its stream; or one that is only described, in cuDNN's JSON, on which
- * nothing can run. */
+/* Where plans are for: this thread's device, and its stream. */
 bool tx__cudnn_on_device(tx__cudnn *l, void *stream, char *trouble, size_t cap);
+
+/* The same for one that is only described, in cuDNN's JSON, on which nothing can run.
+ * for tests: plans are made where there is no GPU. */
 bool tx__cudnn_on_description(tx__cudnn *l, const char *json, char *trouble, size_t cap);
 
 /* Graph and plan, up to some seconds. False: cuDNN has no way, and *out says why. Free it in either case. */

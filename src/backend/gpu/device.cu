@@ -148,15 +148,6 @@ static tx_status event_done(tx_device *d, tx_event *e, bool *done)
     return TX_OK;
 }
 
-static tx_status elapsed(tx_device *d, double *seconds, tx_event *from, tx_event *to)
-{
-    (void)d;
-    float ms;
-    GPU_TRY(gpuEventElapsedTime(&ms, (gpuEvent_t)from, (gpuEvent_t)to));
-    *seconds = 1e-3 * ms;
-    return TX_OK;
-}
-
 static tx_status memory(tx_device *d, size_t *free_bytes, size_t *all_bytes)
 {
     of(d);
@@ -166,7 +157,7 @@ static tx_status memory(tx_device *d, size_t *free_bytes, size_t *all_bytes)
 
 static const tx_device_calls device_calls = { take,       give,       take_host,  give_host, copy,
                                               sync,       event_make, event_free, record,    stream_wait,
-                                              event_wait, event_done, elapsed,    memory,    owns };
+                                              event_wait, event_done, memory,     owns };
 
 static tx_status read_properties(tx__gpu *g, int number)
 {

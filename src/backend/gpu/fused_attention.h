@@ -54,12 +54,6 @@ size_t tx__gpu_fused_attention_bwd_scratch(const tx_ctx *c, const tx_attention_b
 tx_status tx__gpu_fused_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a, void *scratch, bool *done);
 tx_status tx__gpu_fused_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a, void *scratch, bool *done);
 
-/* Why cuDNN was not taken for a case that it should do, the first one; "" if there was none. */
-const char *tx__gpu_fused_attention_note(const tx__gpu *g);
-
-/* cuDNN, for `doctor`. */
-void tx__gpu_fused_attention_library(tx_gpu_library *out);
-
 #endif
 
 #endif

@@ -16,7 +16,6 @@ struct tx__gpu_attention {
     bool opened;                /* it was tried */
     tx__cudnn *cudnn;           /* NULL: there is none */
     kept *plans;
-    char note[512];
 };
 
 static bool is_set(const char *name, char to)
@@ -48,31 +47,7 @@ void tx__gpu_fused_attention_close(tx__gpu *g)
     g->attention = NULL;
 }
 
-const char *tx__gpu_fused_attention_note(const tx__gpu *g)
-{
-    return g->attention ? g->attention->note : "";
-}
-
-void tx__gpu_fused_attention_library(tx_gpu_library *out)
-{
-    memset(out, 0, sizeof *out);
-    snprintf(out->name, sizeof out->name, "cuDNN");
-    out->optional = true;
-    if (is_set("TX_GPU_CUDNN", '0')) {
-        snprintf(out->trouble, sizeof out->trouble, "TX_GPU_CUDNN=0 turns it off");
-        return;
-    }
-    tx__cudnn *l = tx__cudnn_open(out->trouble, sizeof out->trouble);
-    if (l) tx__cudnn_version(l, out->version, sizeof out->version);
-    tx__cudnn_close(l);
-}
-
 /* ---- plans ---- */
-
-static void note(struct tx__gpu_attention *f, const char *what, const char *why)
-{
-    if (!*f->note) snprintf(f->note, sizeof f->note, "cuDNN does not do %s: %s", what, why);
-}
 
 /* cuDNN on this device, opened by the first case there is for it. */
 static bool have_cudnn(tx__gpu *g)
@@ -86,7 +61,6 @@ static bool have_cudnn(tx__gpu *g)
         tx__cudnn_close(f->cudnn);
         f->cudnn = NULL;
     }
-    if (!f->cudnn) note(f, "attention", trouble);
     return f->cudnn;
 }
 
@@ -108,11 +82,6 @@ static const kept *find(const tx_ctx *ctx, const ask *a)
     k->next = f->plans;
     f->plans = k;
     if (tx__sdpa_make(f->cudnn, &c, &k->plan)) return k;
-    char what[160];
-    snprintf(what, sizeof what, "attention%s of %lld positions, %lld heads of %lld, %s%s%s",
-             a->backward ? "'s backward" : "", (long long)c.s, (long long)c.heads, (long long)c.d,
-             c.bf16 ? "bf16" : "fp16", c.causal ? ", causal" : "", c.padded ? ", padded" : "");
-    note(f, what, k->plan.trouble);
     tx__sdpa_free(f->cudnn, &k->plan);
     return NULL;
 }

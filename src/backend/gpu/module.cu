@@ -10,14 +10,14 @@ const tx_gpu_host *tx__gpu_host;
 
 extern "C" {
 
-tx_status tx__fail(tx_status code, const char *file, int line, const char *fmt, ...)
+tx_status tx__fail(tx_status code, const char *fmt, ...)
 {
     char text[4096];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    return tx__gpu_host->fail(code, file, line, text);
+    return tx__gpu_host->fail(code, text);
 }
 
 void tx__assert_failed(const char *cond, const char *file, int line)

@@ -108,8 +108,8 @@ static bool fits_pre_masked(const tx_model *m)
 /* Of both heads' and layers' activation. */
 static tx_status get_activation(const json_t *config, bool *tanh_form)
 {
-    const char *act = json_string_value(json_object_get(config, "hidden_act"));
-    if (!act) act = "gelu";
+    const char *act;
+    TX_TRY(tx_hf_get_word(config, "hidden_act", "gelu", &act));
     *tanh_form = !strcmp(act, "gelu_new") || !strcmp(act, "gelu_pytorch_tanh") || !strcmp(act, "gelu_fast");
     if (*tanh_form || !strcmp(act, "gelu")) return TX_OK;
     return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: hidden_act \"%.60s\" is not built (gelu and gelu_new are)", act);
@@ -118,16 +118,20 @@ static tx_status get_activation(const json_t *config, bool *tanh_form)
 /* What a BERT may have there and has not here. */
 static tx_status check_config(const json_t *config)
 {
-    const char *positions = json_string_value(json_object_get(config, "position_embedding_type"));
-    int64_t types = 2;
-    if (positions && strcmp(positions, "absolute"))
+    const char *positions;
+    int64_t types;
+    bool decoder, cross, tied;
+    TX_TRY(tx_hf_get_word(config, "position_embedding_type", "absolute", &positions));
+    TX_TRY(tx_hf_get_bool(config, "is_decoder", false, &decoder));
+    TX_TRY(tx_hf_get_bool(config, "add_cross_attention", false, &cross));
+    TX_TRY(tx_hf_get_bool(config, "tie_word_embeddings", true, &tied));
+    TX_TRY(tx_hf_get_size_or(config, "type_vocab_size", 2, &types));
+    if (strcmp(positions, "absolute"))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: position_embedding_type \"%.60s\" is not built (absolute is)",
                        positions);
-    if (tx_hf_get_bool(config, "is_decoder", false) || tx_hf_get_bool(config, "add_cross_attention", false))
-        return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: a BERT that is a decoder is not built");
-    if (!tx_hf_get_bool(config, "tie_word_embeddings", true))
+    if (decoder || cross) return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: a BERT that is a decoder is not built");
+    if (!tied)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: a BERT whose head is not its word embedding is not built");
-    if (json_object_get(config, "type_vocab_size")) TX_TRY(tx_hf_get_size(config, "type_vocab_size", &types));
     if (types != 2)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: type_vocab_size %lld is not built (2 is)", (long long)types);
     return TX_OK;
@@ -145,17 +149,17 @@ static tx_status options(json_t **out, const json_t *config, bool post_norm, boo
     TX_TRY(tx_hf_get_size(config, "intermediate_size", &inner));
     TX_TRY(tx_hf_get_size(config, "max_position_embeddings", &positions));
     TX_TRY(tx_hf_get_size(config, "vocab_size", &vocab));
-    const json_t *eps = json_object_get(config, "layer_norm_eps");
-    json_t *o =
-        json_pack("{ss sb sb sI sI sI sI sI sI sI ss sf sb sb sb sb sn sb sb sb sb sb sb sb sI}", "model_type", "BERT",
-                  "post_layernorm", post_norm, "bert_binary_head", has_binary, "num_layers", layers, "hidden_size",
-                  hidden, "num_attention_heads", heads, "num_key_value_heads", heads, "kv_channels", hidden / heads,
-                  "ffn_hidden_size", inner, "max_position_embeddings", positions, "normalization", "layernorm",
-                  "layernorm_epsilon", json_is_number(eps) ? json_number_value(eps) : 1e-12, "bias_gelu_fusion", 0,
-                  "openai_gelu", tanh_form, "squared_relu", 0, "swiglu", 0, "glu_activation", "add_bias_linear", 1,
-                  "add_position_embedding", 1, "use_rotary_position_embeddings", 0,
-                  "untie_embeddings_and_output_weights", 0, "apply_residual_connection_post_layernorm", 0,
-                  "apply_layernorm_1p", 0, "embed_layernorm", 0, "vocab_size", vocab);
+    double eps;
+    TX_TRY(tx_hf_get_number(config, "layer_norm_eps", 1e-12, &eps));
+    json_t *o = json_pack("{ss sb sb sI sI sI sI sI sI sI ss sf sb sb sb sb sn sb sb sb sb sb sb sb sI}", "model_type",
+                          "BERT", "post_layernorm", post_norm, "bert_binary_head", has_binary, "num_layers", layers,
+                          "hidden_size", hidden, "num_attention_heads", heads, "num_key_value_heads", heads,
+                          "kv_channels", hidden / heads, "ffn_hidden_size", inner, "max_position_embeddings", positions,
+                          "normalization", "layernorm", "layernorm_epsilon", eps, "bias_gelu_fusion", 0, "openai_gelu",
+                          tanh_form, "squared_relu", 0, "swiglu", 0, "glu_activation", "add_bias_linear", 1,
+                          "add_position_embedding", 1, "use_rotary_position_embeddings", 0,
+                          "untie_embeddings_and_output_weights", 0, "apply_residual_connection_post_layernorm", 0,
+                          "apply_layernorm_1p", 0, "embed_layernorm", 0, "vocab_size", vocab);
     if (!o) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
     *out = o;
     return TX_OK;

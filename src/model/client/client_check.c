@@ -45,15 +45,14 @@ static int stage_of(const tx_client_model *m, int layer, const tx_grid *grid)
     return stage;
 }
 
-/* Parameter p of layer i to what it is tied to. */
-static tx_status check_tie(const tx_client_model *m, int i, const tx_param_spec *p, const tx_grid *grid)
+/* Parameter p of layer i to what it is tied to.   @names: those of the layers in front among them */
+static tx_status check_tie(const tx_client_names *names, int i, const tx_param_spec *p, const tx_grid *grid)
 {
+    const tx_client_model *m = names->model;
     const char *name = m->layer[i].name;
-    const tx_param_spec *to = NULL;
-    int j = 0;
-    for (; j < i && !to; j++)
-        for (int k = 0; k < m->layer[j].n_params && !to; k++)
-            if (tx_client_is_tied(p, &m->layer[j], &m->layer[j].param[k])) to = &m->layer[j].param[k];
+    int found = tx_client_names_find(names, p->tied);
+    const tx_client_place *source = found >= 0 && names->at[found].layer < i ? &names->at[found] : NULL;
+    const tx_param_spec *to = source ? &m->layer[source->layer].param[source->param] : NULL;
     if (!to) return TX_FAIL(TX_ERR_ARG, "%s.%s is tied to %s, which no layer in front has", name, p->name, p->tied);
     if (to->tied)
         return TX_FAIL(TX_ERR_ARG, "%s.%s is tied to %s, which is tied itself: tie it to %s", name, p->name, p->tied,
@@ -62,7 +61,7 @@ static tx_status check_tie(const tx_client_model *m, int i, const tx_param_spec 
         return TX_FAIL(TX_ERR_ARG, "%s.%s of %lld x %lld is tied to %s of %lld x %lld", name, p->name,
                        (long long)p->dim[0], (long long)p->dim[1], p->tied, (long long)to->dim[0],
                        (long long)to->dim[1]);
-    int from = stage_of(m, j - 1, grid), at = stage_of(m, i, grid);
+    int from = stage_of(m, source->layer, grid), at = stage_of(m, i, grid);
     if (from == at || (!from && at == grid->pp.size - 1)) return TX_OK;
     return TX_FAIL(
         TX_ERR_UNSUPPORTED,
@@ -71,13 +70,23 @@ static tx_status check_tie(const tx_client_model *m, int i, const tx_param_spec 
         name, p->name, at, p->tied, from);
 }
 
-static tx_status check_layer(const tx_client_model *m, int i, const tx_grid *grid)
+/* Layer i has a name, which none in front has.   @layers: theirs */
+static tx_status check_name(const tx_client_model *m, int i, tx_hash_table *layers)
 {
+    const char *name = m->layer[i].name;
+    size_t at = 0, k;
+    if (!name || !*name) return TX_FAIL(TX_ERR_ARG, "layer %d of the model %s has no name", i, m->name);
+    uint64_t hash = tx_hash(name, strlen(name), 0);
+    while (tx_hash_next(layers, hash, &at, &k))
+        if (!strcmp(m->layer[k].name, name))
+            return TX_FAIL(TX_ERR_ARG, "layers %d and %d of the model %s are both called %s", (int)k, i, m->name, name);
+    return tx_hash_add(layers, hash, (size_t)i);
+}
+
+static tx_status check_layer(tx_client_names *names, int i, const tx_grid *grid)
+{
+    const tx_client_model *m = names->model;
     const tx_layer *l = &m->layer[i];
-    if (!l->name || !*l->name) return TX_FAIL(TX_ERR_ARG, "layer %d of the model %s has no name", i, m->name);
-    for (int k = 0; k < i; k++)
-        if (!strcmp(m->layer[k].name, l->name))
-            return TX_FAIL(TX_ERR_ARG, "layers %d and %d of the model %s are both called %s", k, i, m->name, l->name);
     if (!l->forward || !l->backward)
         return TX_FAIL(TX_ERR_ARG, "layer %s has no %s", l->name, l->forward ? "backward" : "forward");
     if (i + 1 < m->n_layers) TX_TRY(check_dims("the output", l->name, l->n_dims, l->dim));
@@ -85,10 +94,8 @@ static tx_status check_layer(const tx_client_model *m, int i, const tx_grid *gri
         return TX_FAIL(TX_ERR_ARG, "layer %s says that it has %d parameters, and names none", l->name, l->n_params);
     for (int k = 0; k < l->n_params; k++) {
         TX_TRY(check_param(m, l, &l->param[k], grid->tp.size));
-        if (l->param[k].tied) TX_TRY(check_tie(m, i, &l->param[k], grid));
-        for (int j = 0; j < k; j++)
-            if (!strcmp(l->param[j].name, l->param[k].name))
-                return TX_FAIL(TX_ERR_ARG, "layer %s has two parameters %s", l->name, l->param[k].name);
+        if (l->param[k].tied) TX_TRY(check_tie(names, i, &l->param[k], grid));
+        TX_TRY(tx_client_names_add(names, i, k));
     }
     return TX_OK;
 }
@@ -118,18 +125,29 @@ static tx_status check_layout(const tx_client_model *m, const tx_config *cfg, co
     return TX_OK;
 }
 
+/* One layer after the other; each is seen beside those in front of it. */
+static tx_status check_layers(const tx_client_model *m, const tx_grid *grid)
+{
+    tx_client_names names = { .model = m };
+    tx_hash_table layers = { 0 };
+    tx_status st = TX_OK;
+    for (int i = 0; i < m->n_layers && !st; i++) {
+        st = check_name(m, i, &layers);
+        if (!st) st = check_layer(&names, i, grid);
+    }
+    if (!st && !names.n) st = TX_FAIL(TX_ERR_ARG, "the model %s has no parameters", m->name);
+    tx_client_names_free(&names);
+    tx_hash_free(&layers);
+    return st;
+}
+
 tx_status tx_client_check(const tx_client_model *m, const tx_config *cfg, const tx_grid *grid)
 {
-    int n_params = 0;
     if (!m->name || !*m->name) return TX_FAIL(TX_ERR_ARG, "a model needs a name");
     if (m->n_layers < 1 || !m->layer) return TX_FAIL(TX_ERR_ARG, "the model %s has no layers", m->name);
     if (m->losses_per_sample < 0)
         return TX_FAIL(TX_ERR_ARG, "the model %s has %lld losses a sample", m->name, (long long)m->losses_per_sample);
     TX_TRY(check_inputs(m));
     TX_TRY(check_layout(m, cfg, grid));
-    for (int i = 0; i < m->n_layers; i++) {
-        TX_TRY(check_layer(m, i, grid));
-        n_params += m->layer[i].n_params;
-    }
-    return n_params ? TX_OK : TX_FAIL(TX_ERR_ARG, "the model %s has no parameters", m->name);
+    return check_layers(m, grid);
 }

@@ -46,11 +46,25 @@ typedef struct tx_client_net {
     tx_client_saved *slot;
 } tx_client_net;
 
+/* client_names.c: parameters of all layers, in the order in which they were added; found by "<layer>.<name>". */
+typedef struct tx_client_place {
+    int layer, param;
+} tx_client_place;
+
+typedef struct tx_client_names {
+    const tx_client_model *model; /* borrowed; the caller's to set, the rest zeroed */
+    tx_client_place *at;          /* [n] */
+    int n, cap;
+    tx_hash_table by_name;
+} tx_client_names;
+
+/* Adds one whose name has been checked. TX_ERR_ARG: another has that name already. */
+tx_status tx_client_names_add(tx_client_names *names, int layer, int param);
+int tx_client_names_find(const tx_client_names *names, const char *full); /* -1: there is none */
+void tx_client_names_free(tx_client_names *names);
+
 /* client_params.c: the table of the stage, and what knows its way in it. TX_ERR_NOMEM. */
 tx_status tx_client_declare(tx_client_net *n, const tx_grid *grid);
-
-/* Whether p is tied to the parameter `to` of the layer. */
-bool tx_client_is_tied(const tx_param_spec *p, const tx_layer *source, const tx_param_spec *to);
 
 /* client_check.c: TX_ERR_ARG unless it can be trained with these options on such a grid. */
 tx_status tx_client_check(const tx_client_model *m, const tx_config *cfg, const tx_grid *grid);

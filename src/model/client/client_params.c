@@ -6,26 +6,34 @@
 #include "base/alloc.h"
 #include "model/client/client_model.h"
 
-bool tx_client_is_tied(const tx_param_spec *p, const tx_layer *source, const tx_param_spec *to)
+/* Which parameters of the model are tied to which, all numbered through. */
+typedef struct ties {
+    tx_client_names names; /* all */
+    int *next; /* [names.n]: the next that is tied to the same, of the one that has the numbers the first; 0: none */
+} ties;
+
+static tx_status find_ties(ties *t, const tx_client_model *m)
 {
-    size_t n = strlen(source->name);
-    return p->tied && !strncmp(p->tied, source->name, n) && p->tied[n] == '.' && !strcmp(p->tied + n + 1, to->name);
+    *t = (ties){ .names.model = m };
+    for (int j = 0; j < m->n_layers; j++)
+        for (int k = 0; k < m->layer[j].n_params; k++) TX_TRY(tx_client_names_add(&t->names, j, k));
+    TX_TRY(tx_alloc(&t->next, (size_t)t->names.n, sizeof *t->next, "the model's ties"));
+    for (int i = t->names.n - 1; i >= 0; i--) { /* so that each comes in front of those after it */
+        const tx_client_place *at = &t->names.at[i];
+        const char *to = m->layer[at->layer].param[at->param].tied;
+        int source = to ? tx_client_names_find(&t->names, to) : -1;
+        TX_ASSERT(!to || (source >= 0 && source < i)); /* as checked */
+        if (!to) continue;
+        t->next[i] = t->next[source];
+        t->next[source] = i;
+    }
+    return TX_OK;
 }
 
-/* The next of the model's parameters that is tied to parameter k of layer j, behind that or the one before. */
-static bool next_tied(const tx_client_net *n, int j, int k, int *layer, int *param)
+static void free_ties(ties *t)
 {
-    const tx_layer *source = &n->spec.layer[j];
-    for (; *layer < n->spec.n_layers; ++*layer, *param = -1)
-        while (++*param < n->spec.layer[*layer].n_params)
-            if (tx_client_is_tied(&n->spec.layer[*layer].param[*param], source, &source->param[k])) return true;
-    return false;
-}
-
-static bool is_shared(const tx_client_net *n, int j, int k)
-{
-    int layer = j, param = k;
-    return next_tied(n, j, k, &layer, &param);
+    tx_client_names_free(&t->names);
+    tx_free(t->next);
 }
 
 /* Where each layer of the stage has its weights and units, and its part of what is saved. */
@@ -57,14 +65,14 @@ static void add_unit(tx_client_net *n, int i, bool completes)
     p->unit[p->n_units++] = (tx_layer_unit){ unit, completes };
 }
 
-/* The parameters of layer i of the stage that are its alone. */
-static tx_status declare_layer(tx_client_net *n, int i, const tx_dims *dims)
+/* The parameters of layer i of the stage that are its alone.   @number: of the layer's first */
+static tx_status declare_layer(tx_client_net *n, int i, const ties *t, int number, const tx_dims *dims)
 {
     tx_params *ps = &n->base.params;
     const tx_layer *l = &n->spec.layer[n->first + i];
     bool begun = false;
     for (int k = 0; k < l->n_params; k++) {
-        if (l->param[k].tied || is_shared(n, n->first + i, k)) continue;
+        if (l->param[k].tied || t->next[number + k]) continue;
         if (!begun) TX_TRY(tx_params_begin_unit(ps, TX_UNIT_LAYER, 0));
         if (!begun) add_unit(n, i, true);
         begun = true;
@@ -73,34 +81,42 @@ static tx_status declare_layer(tx_client_net *n, int i, const tx_dims *dims)
     return TX_OK;
 }
 
-/* Parameter k of layer j, which others are tied to, if the stage has one of them all. */
-static tx_status declare_shared(tx_client_net *n, int j, int k, tx_dims dims)
+/* Parameter number `of`, which others are tied to, if the stage has one of them all. */
+static tx_status declare_shared(tx_client_net *n, const ties *t, int of, tx_dims dims)
 {
     tx_params *ps = &n->base.params;
-    const tx_layer *source = &n->spec.layer[j];
-    int layer = j, param = k, home = -1;
+    const tx_client_place *source = &t->names.at[of];
+    const tx_layer *l = &n->spec.layer[source->layer];
+    int number = of, home = -1;
     do {
-        int i = layer - n->first;
+        int i = t->names.at[number].layer - n->first;
         bool here = i >= 0 && i < n->n_layers;
         dims.tied = dims.tied || !here;
         if (!here) continue;
-        int slot = n->place[i].weight + param;
+        int slot = n->place[i].weight + t->names.at[number].param;
         if (home < 0) TX_TRY(tx_params_begin_unit(ps, TX_UNIT_WORDS, 0));
         add_unit(n, i, home < 0);
         if (home < 0) home = slot;
         n->home[slot] = home;
-    } while (next_tied(n, j, k, &layer, &param));
-    dims.copy = j < n->first;
-    return home < 0 ? TX_OK : tx_params_add(ps, source->name, &source->param[k], &n->weight[home], &dims);
+    } while ((number = t->next[number]) != 0);
+    dims.copy = source->layer < n->first;
+    return home < 0 ? TX_OK : tx_params_add(ps, l->name, &l->param[source->param], &n->weight[home], &dims);
 }
 
 tx_status tx_client_declare(tx_client_net *n, const tx_grid *grid)
 {
     const tx_dims dims = { .n_tp = grid->tp.size, .tp_rank = grid->tp.rank };
-    TX_TRY(place_layers(n));
-    for (int i = 0; i < n->n_layers; i++) TX_TRY(declare_layer(n, i, &dims));
-    for (int j = 0; j < n->spec.n_layers; j++)
-        for (int k = 0; k < n->spec.layer[j].n_params; k++)
-            if (!n->spec.layer[j].param[k].tied && is_shared(n, j, k)) TX_TRY(declare_shared(n, j, k, dims));
-    return TX_OK;
+    ties t;
+    tx_status st;
+    TX_GOTO(find_ties(&t, &n->spec));
+    TX_GOTO(place_layers(n));
+    for (int j = 0, number = 0; j < n->spec.n_layers; number += n->spec.layer[j++].n_params)
+        if (j >= n->first && j < n->first + n->n_layers) TX_GOTO(declare_layer(n, j - n->first, &t, number, &dims));
+    for (int i = 0; i < t.names.n; i++) {
+        const tx_client_place *at = &t.names.at[i];
+        if (!n->spec.layer[at->layer].param[at->param].tied && t.next[i]) TX_GOTO(declare_shared(n, &t, i, dims));
+    }
+out:
+    free_ties(&t);
+    return st;
 }

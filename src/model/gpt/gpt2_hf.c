@@ -47,33 +47,35 @@ static bool fits(const tx_model *m)
 
 static tx_status options(json_t **out, const json_t *config)
 {
-    const char *act = json_string_value(json_object_get(config, "activation_function"));
+    const char *act;
     int64_t layers, hidden, heads, positions, vocab, inner;
+    double eps;
+    bool by_layer, scaled, tied;
     TX_TRY(tx_hf_get_size(config, "n_layer", &layers));
     TX_TRY(tx_hf_get_size(config, "n_embd", &hidden));
     TX_TRY(tx_hf_get_size(config, "n_head", &heads));
     TX_TRY(tx_hf_get_size(config, "n_positions", &positions));
     TX_TRY(tx_hf_get_size(config, "vocab_size", &vocab));
-    inner = 4 * hidden;
-    if (json_is_integer(json_object_get(config, "n_inner"))) TX_TRY(tx_hf_get_size(config, "n_inner", &inner));
-    if (!act) act = "gelu_new";
+    TX_TRY(tx_hf_get_size_or(config, "n_inner", 4 * hidden, &inner));
+    TX_TRY(tx_hf_get_word(config, "activation_function", "gelu_new", &act));
     bool tanh_form = !strcmp(act, "gelu_new") || !strcmp(act, "gelu_pytorch_tanh") || !strcmp(act, "gelu_fast");
     if (!tanh_form && strcmp(act, "gelu"))
         return TX_FAIL(TX_ERR_UNSUPPORTED,
-                       "config.json: activation_function \"%s\" is not built yet (gelu_new, gelu are)", act);
-    if (tx_hf_get_bool(config, "scale_attn_by_inverse_layer_idx", false) ||
-        !tx_hf_get_bool(config, "scale_attn_weights", true))
+                       "config.json: activation_function \"%.60s\" is not built yet (gelu_new, gelu are)", act);
+    TX_TRY(tx_hf_get_bool(config, "scale_attn_by_inverse_layer_idx", false, &by_layer));
+    TX_TRY(tx_hf_get_bool(config, "scale_attn_weights", true, &scaled));
+    TX_TRY(tx_hf_get_bool(config, "tie_word_embeddings", true, &tied));
+    if (by_layer || !scaled)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: only attention scaled by 1/sqrt(head size) is built");
-    const json_t *eps = json_object_get(config, "layer_norm_epsilon");
+    TX_TRY(tx_hf_get_number(config, "layer_norm_epsilon", 1e-5, &eps));
     json_t *o =
         json_pack("{ss sb sI sI sI sI sI sI sI ss sf sb sb sb sb sn sb sb sb sb sb sb sb sI}", "model_type", "GPT",
                   "post_layernorm", 0, "num_layers", layers, "hidden_size", hidden, "num_attention_heads", heads,
                   "num_key_value_heads", heads, "kv_channels", hidden / heads, "ffn_hidden_size", inner,
-                  "max_position_embeddings", positions, "normalization", "layernorm", "layernorm_epsilon",
-                  json_is_number(eps) ? json_number_value(eps) : 1e-5, "bias_gelu_fusion", tanh_form, "openai_gelu", 0,
-                  "squared_relu", 0, "swiglu", 0, "glu_activation", "add_bias_linear", 1, "add_position_embedding", 1,
-                  "use_rotary_position_embeddings", 0, "untie_embeddings_and_output_weights",
-                  !tx_hf_get_bool(config, "tie_word_embeddings", true), "apply_residual_connection_post_layernorm", 0,
+                  "max_position_embeddings", positions, "normalization", "layernorm", "layernorm_epsilon", eps,
+                  "bias_gelu_fusion", tanh_form, "openai_gelu", 0, "squared_relu", 0, "swiglu", 0, "glu_activation",
+                  "add_bias_linear", 1, "add_position_embedding", 1, "use_rotary_position_embeddings", 0,
+                  "untie_embeddings_and_output_weights", !tied, "apply_residual_connection_post_layernorm", 0,
                   "apply_layernorm_1p", 0, "embed_layernorm", 0, "vocab_size", vocab);
     if (!o) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
     *out = o;

@@ -41,12 +41,15 @@ static bool fits(const tx_model *m)
 /* The rotation's base: transformers 5 keeps it in rope_parameters, older ones beside rope_scaling. */
 static tx_status get_rope(const json_t *config, double *theta)
 {
-    const json_t *rope = json_object_get(config, "rope_parameters");
-    if (!json_is_object(rope)) rope = json_object_get(config, "rope_scaling");
+    const char *where = "rope_parameters";
+    const json_t *rope = json_object_get(config, where);
+    if (!rope || json_is_null(rope)) rope = json_object_get(config, where = "rope_scaling");
+    if (rope && !json_is_null(rope) && !json_is_object(rope))
+        return TX_FAIL(TX_ERR_FORMAT, "config.json: \"%s\" must be an object", where);
     const json_t *base = json_object_get(rope, "rope_theta"), *kind = json_object_get(rope, "rope_type");
     if (!kind) kind = json_object_get(rope, "type");
     if (!base) base = json_object_get(config, "rope_theta");
-    if (json_is_object(rope) && kind && (!json_is_string(kind) || strcmp(json_string_value(kind), "default")))
+    if (kind && (!json_is_string(kind) || strcmp(json_string_value(kind), "default")))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: rope_type \"%.60s\" is not built yet (default is)",
                        json_is_string(kind) ? json_string_value(kind) : "");
     if (base && (!json_is_number(base) || !(json_number_value(base) > 0)))
@@ -57,36 +60,37 @@ static tx_status get_rope(const json_t *config, double *theta)
 
 static tx_status options(json_t **out, const json_t *config)
 {
-    const char *act = json_string_value(json_object_get(config, "hidden_act"));
+    const char *act;
     int64_t layers, hidden, heads, groups, d, positions, vocab, inner;
-    double theta;
+    double theta, eps;
+    bool attention_bias, mlp_bias, tied;
     TX_TRY(tx_hf_get_size(config, "num_hidden_layers", &layers));
     TX_TRY(tx_hf_get_size(config, "hidden_size", &hidden));
     TX_TRY(tx_hf_get_size(config, "num_attention_heads", &heads));
     TX_TRY(tx_hf_get_size(config, "intermediate_size", &inner));
     TX_TRY(tx_hf_get_size(config, "max_position_embeddings", &positions));
     TX_TRY(tx_hf_get_size(config, "vocab_size", &vocab));
-    groups = heads;
-    d = hidden / heads;
-    if (json_is_integer(json_object_get(config, "num_key_value_heads")))
-        TX_TRY(tx_hf_get_size(config, "num_key_value_heads", &groups));
-    if (json_is_integer(json_object_get(config, "head_dim"))) TX_TRY(tx_hf_get_size(config, "head_dim", &d));
+    TX_TRY(tx_hf_get_size_or(config, "num_key_value_heads", heads, &groups));
+    TX_TRY(tx_hf_get_size_or(config, "head_dim", hidden / heads, &d));
     if (d < 1) return TX_FAIL(TX_ERR_FORMAT, "config.json: hidden_size is less than num_attention_heads");
     TX_TRY(get_rope(config, &theta));
-    if (act && strcmp(act, "silu"))
+    TX_TRY(tx_hf_get_word(config, "hidden_act", "silu", &act));
+    if (strcmp(act, "silu"))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: hidden_act \"%.60s\" is not built (silu is)", act);
-    if (tx_hf_get_bool(config, "attention_bias", false) || tx_hf_get_bool(config, "mlp_bias", false))
+    TX_TRY(tx_hf_get_bool(config, "attention_bias", false, &attention_bias));
+    TX_TRY(tx_hf_get_bool(config, "mlp_bias", false, &mlp_bias));
+    TX_TRY(tx_hf_get_bool(config, "tie_word_embeddings", false, &tied));
+    if (attention_bias || mlp_bias)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: a Llama with attention_bias or mlp_bias is not built yet");
-    const json_t *eps = json_object_get(config, "rms_norm_eps");
+    TX_TRY(tx_hf_get_number(config, "rms_norm_eps", 1e-6, &eps));
     json_t *o =
         json_pack("{ss sb sI sI sI sI sI sI sI ss sf sb sb sb sn sb sb sb sf sf sb sb sb sb sI}", "model_type", "GPT",
                   "post_layernorm", 0, "num_layers", layers, "hidden_size", hidden, "num_attention_heads", heads,
                   "num_key_value_heads", groups, "kv_channels", d, "ffn_hidden_size", inner, "max_position_embeddings",
-                  positions, "normalization", "rmsnorm", "layernorm_epsilon",
-                  json_is_number(eps) ? json_number_value(eps) : 1e-6, "openai_gelu", 0, "squared_relu", 0, "swiglu", 1,
-                  "glu_activation", "add_bias_linear", 0, "add_position_embedding", 0, "use_rotary_position_embeddings",
-                  1, "rope_theta", theta, "rotary_percent", 1.0, "untie_embeddings_and_output_weights",
-                  !tx_hf_get_bool(config, "tie_word_embeddings", false), "apply_residual_connection_post_layernorm", 0,
+                  positions, "normalization", "rmsnorm", "layernorm_epsilon", eps, "openai_gelu", 0, "squared_relu", 0,
+                  "swiglu", 1, "glu_activation", "add_bias_linear", 0, "add_position_embedding", 0,
+                  "use_rotary_position_embeddings", 1, "rope_theta", theta, "rotary_percent", 1.0,
+                  "untie_embeddings_and_output_weights", !tied, "apply_residual_connection_post_layernorm", 0,
                   "apply_layernorm_1p", 0, "embed_layernorm", 0, "vocab_size", vocab);
     if (!o) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
     *out = o;
