@@ -285,7 +285,7 @@ tx_status tx_engine_save_checkpoint(tx_engine *e, const char *dir, const char *t
     tx_comm *world = e->trainer->grid->world;
     TX_TRY(tx_comm_agree(world, tag ? tx_checkpoint_check_tag(tag) : TX_OK));
     TX_TRY(tx_comm_agree(world, read_client_state(client_state, &state)));
-    tx_status st = tx__engine_ended(e, tx_trainer_save_as(e->trainer, dir, tag, state));
+    tx_status st = tx__engine_ended(e, tx_trainer_save(e->trainer, dir, tag, state));
     json_decref(state);
     return st;
 }

@@ -172,12 +172,10 @@ int64_t tx_trainer_batch_size(const tx_trainer *t);
 /* TX_ERR_STATE in the middle of an iteration: "<a checkpoint is saved> only between iterations". */
 tx_status tx_trainer_require_idle(const tx_trainer *t, const char *what);
 
-/* Native checkpoint under dir (checkpoint.h); then --keep-last. TX_ERR_NUMERIC: a parameter is not finite; nothing is
+/* Native checkpoint under dir (checkpoint.h); then --keep-last. @tag a client's own name for it, NULL: iter_<iteration>
+ * @client_state saved with it, NULL: none; rank 0's counts. TX_ERR_NUMERIC: a parameter is not finite; nothing is
  * written. */
-tx_status tx_trainer_save(tx_trainer *t, const char *dir);
-
-/* The same under a client's own name, with its state. tag NULL: as that; client_state NULL: none; rank 0's counts. */
-tx_status tx_trainer_save_as(tx_trainer *t, const char *dir, const char *tag, json_t *client_state);
+tx_status tx_trainer_save(tx_trainer *t, const char *dir, const char *tag, json_t *client_state);
 
 #define TX_CLIENT_STATE "client_state" /* in a checkpoint's config */
 

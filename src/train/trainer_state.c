@@ -312,12 +312,7 @@ tx_status tx__trainer_saved(tx_trainer *t, const char *dir, const tx_ckpt_state 
     return TX_OK;
 }
 
-tx_status tx_trainer_save(tx_trainer *t, const char *dir)
-{
-    return tx_trainer_save_as(t, dir, NULL, NULL);
-}
-
-tx_status tx_trainer_save_as(tx_trainer *t, const char *dir, const char *tag, json_t *client_state)
+tx_status tx_trainer_save(tx_trainer *t, const char *dir, const char *tag, json_t *client_state)
 {
     tx_snapshot what;
     tx_ckpt_save *save = NULL;

@@ -1,7 +1,8 @@
 /* test_lifetime.c - every public function that allocates, with its N-th allocation failing, for all N: TX_ERR_NOMEM,
  * all given back (AddressSanitizer looks), nothing given, and the same call succeeds afterwards. A scenario that
  * allocates often is tried with the first and the last few and every so many in between, other ones each day (as_many,
- * sample_seed), with TX_TEST_EVERY_ALLOCATION in the environment with all. What jansson and oneDNN allocate for themselves does not fail here.
+ * sample_seed), with TX_TEST_EVERY_ALLOCATION in the environment with all. What jansson and oneDNN allocate for
+ * themselves does not fail here.
  *
  *  Every function of the headers is named in this file: in a scenario, or in the list of those that allocate nothing or
  * are tried elsewhere, with the reason. */

@@ -269,7 +269,7 @@ static inline tx_status train_and_compare(layout_run *r, tx_trainer *t, dealer *
     if (r->keep) TX_TRY(keep_reference(r->keep, t, &r->keep->first));
     if (r->ref) TX_TRY(first_weights_are_the_same(t, r->ref, room));
     if (r->load) TX_TRY(load_from(t, r->load));
-    if (r->again) TX_TRY(tx_trainer_save(t, r->again));
+    if (r->again) TX_TRY(tx_trainer_save(t, r->again, NULL, NULL));
     TX_TRY(score(t, d, &o->scored[0]));
     while (t->iteration < r->until) {
         int64_t i = t->iteration;
@@ -283,10 +283,10 @@ static inline tx_status train_and_compare(layout_run *r, tx_trainer *t, dealer *
     TX_TRY(hash_all(&t->zero, o, room));
     if (r->keep) TX_TRY(keep_reference(r->keep, t, &r->keep->last));
     if (r->ref) TX_TRY(measure_last_weights(t, r->ref, room, r));
-    if (!r->tamper) return r->save ? tx_trainer_save(t, r->save) : TX_OK;
+    if (!r->tamper) return r->save ? tx_trainer_save(t, r->save, NULL, NULL) : TX_OK;
     int rank = t->grid->rank;
     r->tamper(t);
-    r->saved[rank].st = tx_trainer_save(t, r->save);
+    r->saved[rank].st = tx_trainer_save(t, r->save, NULL, NULL);
     snprintf(r->saved[rank].message, sizeof r->saved[rank].message, "%s", r->saved[rank].st ? tx_last_error() : "");
     return TX_OK;
 }

@@ -78,7 +78,7 @@ static void run_small(const char *name, const char *more, const int64_t *begin)
             ASSERT_OK(tx_trainer_step(t));
         }
         tx_feed_close(&f);
-        ASSERT_OK(tx_trainer_save(t, cfg->save));
+        ASSERT_OK(tx_trainer_save(t, cfg->save, NULL, NULL));
     } else {
         ASSERT_OK(tx_train_loop(t, &(tx_loop_data){ .sets = data }, &metrics, tx_clock(), NULL));
     }
