@@ -1,6 +1,7 @@
 /* labels: unit fault resume threads */
 /* test_checkpoint_layouts.c - a checkpoint of any layout loads in any other, bit for bit, and what goes wrong on one
  * rank is said by all and harms nothing. */
+#include <limits.h>
 #include <signal.h>
 #include <sys/resource.h>
 
