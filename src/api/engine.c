@@ -95,7 +95,8 @@ static tx_status check_model(const tx_engine_args *args)
 /* A model that only a CPU can compute does so wherever it may. */
 static tx_status stay_on_host(tx_config *cfg, const tx_client_model *m)
 {
-    enum { AUTO, CPU, GPU, REF } device = (int)tx_word_index(cfg->device, "auto|cpu|gpu|ref");
+    enum { AUTO, CPU, GPU, REF };
+    const int device = tx_word_index(cfg->device, "auto|cpu|gpu|ref");
     if (!m || !m->host_only || device == CPU || device == REF) return TX_OK;
     if (device == GPU)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "--device gpu: the model %s computes on the host alone", m->name);

@@ -17,7 +17,8 @@
 static tx_status open_split(tx_train_data **data, const tx_blend **part, tx_config *cfg, int64_t vocab_size,
                             const tx_tokenizer *bert)
 {
-    enum { TRAIN, VALID, TEST, ALL } asked = (int)tx_word_index(cfg->eval_split, "train|valid|test|all");
+    enum { TRAIN, VALID, TEST, ALL };
+    const int asked = tx_word_index(cfg->eval_split, "train|valid|test|all");
     bool all = asked == ALL;
     int64_t n_samples[TX_N_SPLITS] = { 0 }; /* of one dataset: all that one pass over it gives */
     tx_split which = asked == VALID ? TX_SPLIT_VALID : asked == TEST ? TX_SPLIT_TEST : TX_SPLIT_TRAIN;

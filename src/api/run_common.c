@@ -23,11 +23,12 @@ typedef struct tokenizer_file {
 /* Number of files that the type has. */
 static int files_of(tx_config *c, tokenizer_file f[2])
 {
-    enum { GPT2, NONE, LOWER, CASE, PIECE, GPT_PIECE, HF, FROM_HF } type = NONE;
+    enum { GPT2, NONE, LOWER, CASE, PIECE, GPT_PIECE, HF, FROM_HF };
+    int type = NONE;
     if (c->tokenizer_type)
-        type = (int)tx_word_index(c->tokenizer_type,
-                                  "GPT2BPETokenizer|NullTokenizer|BertWordPieceLowerCase|BertWordPieceCase|"
-                                  "SentencePieceTokenizer|GPTSentencePieceTokenizer|HFTokenizer|PretrainedFromHF");
+        type = tx_word_index(c->tokenizer_type,
+                             "GPT2BPETokenizer|NullTokenizer|BertWordPieceLowerCase|BertWordPieceCase|"
+                             "SentencePieceTokenizer|GPTSentencePieceTokenizer|HFTokenizer|PretrainedFromHF");
     f[0].name = "vocab.json", f[0].option = &c->vocab_file;
     f[1].name = "merges.txt", f[1].option = &c->merge_file;
     if (type == GPT2) return 2;

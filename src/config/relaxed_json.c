@@ -66,10 +66,24 @@ static const char *kind_of(const json_t *value)
     return json_is_array(value) ? "a list" : "no object";
 }
 
+/* Jansson takes a NUL after a number for the number's end, and the rest is never looked at as text here. */
+static tx_status refuse_nul(const char *path, const tx_str *text)
+{
+    const char *nul = text->len ? memchr(text->data, 0, text->len) : NULL;
+    int line = 1, column = 1;
+    if (!nul) return TX_OK;
+    for (const char *p = text->data; p < nul; p++) {
+        if (*p == '\n') line++, column = 0;
+        if (((unsigned char)p[1] & 0xC0) != 0x80) column++; /* not inside a character */
+    }
+    return TX_FAIL(TX_ERR_FORMAT, "%s: line %d, column %d: a NUL byte, which is no text", path, line, column);
+}
+
 tx_status tx__relaxed_json_read(const char *path, tx_str *text, json_t **out)
 {
     json_error_t e;
     TX_TRY(tx_file_read(path, MAX_BYTES, text));
+    TX_TRY(refuse_nul(path, text));
     blank_comments(text->data, text->data + text->len);
     blank_last_commas(text->data, text->data + text->len);
     json_t *root = json_loadb(text->data ? text->data : "", text->len, JSON_REJECT_DUPLICATES, &e);

@@ -43,7 +43,8 @@ tx_status tx_grid_choose_work(tx_grid *g, const char *device)
 {
     tx_gpu_info gpus[TX_GPU_MAX];
     int n = 0;
-    enum { AUTO, CPU, GPU, REF } asked = (int)tx_word_index(device, "auto|cpu|gpu|ref");
+    enum { AUTO, CPU, GPU, REF };
+    const int asked = tx_word_index(device, "auto|cpu|gpu|ref");
     bool is_auto = asked == AUTO, all = true;
     if (asked == CPU || asked == REF) return TX_OK;
     tx_status st = list_gpus(gpus, &n);

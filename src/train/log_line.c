@@ -91,7 +91,8 @@ void tx_log_interval(const tx_config *cfg, const tx_step_record *r)
 void tx_log_timers(const tx_config *cfg, int n, const char *const *name, const double *ms)
 {
     enum { WIDTH = 48 };
-    enum { MAX, MINMAX, ALL } shown = (int)tx_word_index(cfg->timing_log_option, "max|minmax|all");
+    enum { MAX, MINMAX, ALL };
+    const int shown = tx_word_index(cfg->timing_log_option, "max|minmax|all");
     bool all = shown == ALL, begun = false;
     for (int i = 0; i < n; i++) {
         if (!(ms[i] > 0)) continue;

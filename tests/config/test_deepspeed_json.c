@@ -435,6 +435,19 @@ static void a_file_that_is_not_there(void **state)
                        "cannot have both --deepspeed_config and --deepscale_config: they are the same option\n");
 }
 
+/* Jansson alone takes a NUL after a number for the number's end. */
+static void a_nul_is_no_text(void **state)
+{
+    (void)state;
+    static const char json[] = "{\n \"\xc3\xa9\": 1\0, \"a\": 2 }";
+    const char *path = write_file(in_scratch("ds.json"), json, sizeof json - 1);
+    char flags[1024];
+    tx_config *c = NULL;
+    snprintf(flags, sizeof flags, GOOD "--deepspeed_config %s", path);
+    ASSERT_FAILS(tx_config_parse_string(&c, "plan", flags), TX_ERR_ARG,
+                 "ds.json: line 2, column 8: a NUL byte, which is no text");
+}
+
 /* Whichever allocation fails, the call says so, gives nothing and leaks nothing. */
 static void any_allocation_may_fail(void **state)
 {
@@ -618,6 +631,7 @@ int main(void)
         cmocka_unit_test(comments_and_commas),
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(a_file_that_is_not_there),
+        cmocka_unit_test(a_nul_is_no_text),
         cmocka_unit_test(any_allocation_may_fail),
         cmocka_unit_test(flags_that_agree_are_fine),
         cmocka_unit_test(later_flags_win),
