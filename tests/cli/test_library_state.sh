@@ -41,7 +41,6 @@ shared.c lock            likewise
 shared.c n_blocks        likewise
 signals.c before         signals are the process's: what was before a job held them
 signals.c seen           which has come
-status.c error_place     of each thread: the last failure
 status.c error_text      likewise
 END
 # Variables that belong to a function are called NAME.NUMBER by gcc, FUNCTION.NAME by clang.
