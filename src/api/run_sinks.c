@@ -83,20 +83,36 @@ static tx_status open_metrics_file(tx_metrics_file *f, const tx_trainer *t)
 
 /* ---- watching ---- */
 
+/* What came of a record for a file. @wrote: something was; not all records have something for every file
+ * @from the first iteration in a row at which it could not be written; 0: it can */
+static void note(tx_status st, bool wrote, const char *name, int64_t *from, int64_t iteration)
+{
+    if (st && !*from) {
+        tx_warn("%s; %s misses iteration %lld and those that follow until it can be written", tx_last_error(), name,
+                (long long)iteration);
+        *from = iteration > 0 ? iteration : 1;
+    } else if (!st && wrote && *from) {
+        tx_info("%s can be written again; it misses what came from iteration %lld on", name, (long long)*from);
+        *from = 0;
+    }
+}
+
 static void to_tensorboard(void *user, const tx_step_record *r)
 {
-    tx_tensorboard *tb = user;
-    if (!tb->file.path || !tx_tensorboard_put(tb, r)) return;
-    tx_warn("%s; TensorBoard gets no more of this run", tx_last_error());
-    tx_tensorboard_close(tb);
+    tx__run_sinks *s = user;
+    const tx_append *file = &s->tensorboard.file;
+    uint64_t before = file->n_put;
+    tx_status st = tx_tensorboard_put(&s->tensorboard, r);
+    note(st, file->n_put > before, "TensorBoard's file", &s->tensorboard_from, r->iteration);
 }
 
 static void to_metrics_file(void *user, const tx_step_record *r)
 {
-    tx_metrics_file *f = user;
-    if (!f->file.path || !tx_metrics_file_put(f, r)) return;
-    tx_warn("%s; the metrics file gets no more of this run", tx_last_error());
-    tx_metrics_file_close(f);
+    tx__run_sinks *s = user;
+    const tx_append *file = &s->metrics_file.file;
+    uint64_t before = file->n_put;
+    tx_status st = tx_metrics_file_put(&s->metrics_file, r);
+    note(st, file->n_put > before, "the metrics file", &s->metrics_from, r->iteration);
 }
 
 tx_status tx__run_sinks_open(tx__run_sinks *s, tx_metrics *m, const tx_trainer *t)
@@ -104,11 +120,11 @@ tx_status tx__run_sinks_open(tx__run_sinks *s, tx_metrics *m, const tx_trainer *
     const tx_config *cfg = t->cfg;
     if (cfg->tensorboard_dir) {
         TX_TRY(tx_tensorboard_open(&s->tensorboard, cfg, t->iteration));
-        tx_metrics_watch(m, to_tensorboard, &s->tensorboard);
+        tx_metrics_watch(m, to_tensorboard, s);
     }
     if (cfg->metrics_file || cfg->save) {
         TX_TRY(open_metrics_file(&s->metrics_file, t));
-        tx_metrics_watch(m, to_metrics_file, &s->metrics_file);
+        tx_metrics_watch(m, to_metrics_file, s);
     }
     return TX_OK;
 }

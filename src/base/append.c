@@ -25,16 +25,34 @@ tx_status tx_append_open(tx_append *a, const char *path, bool fresh)
     return st;
 }
 
+/* Cuts off what a put has left that failed. A pipe has shown it to its reader, for good. */
+static tx_status cut_torn(tx_append *a)
+{
+    struct stat sb;
+    if (!a->n_torn) return TX_OK;
+    if (fstat(a->fd, &sb)) return sys_fail("examine", a->path);
+    if (S_ISREG(sb.st_mode) && sb.st_size >= (off_t)a->n_torn && ftruncate(a->fd, sb.st_size - (off_t)a->n_torn))
+        return sys_fail("cut the end of", a->path);
+    a->n_torn = 0;
+    return TX_OK;
+}
+
 tx_status tx_append_put(tx_append *a, const void *bytes, size_t n)
 {
     const char *p = bytes;
+    TX_TRY(cut_torn(a));
     while (n) {
         ssize_t k = write(a->fd, p, n);
         if (k < 0 && errno == EINTR) continue;
-        if (k < 0) return sys_fail("write", a->path);
+        if (k < 0) {
+            tx_status st = sys_fail("write", a->path);
+            a->n_torn = (size_t)(p - (const char *)bytes);
+            return cut_torn(a) ? TX_ERR_IO : st;
+        }
         p += k;
         n -= (size_t)k;
     }
+    a->n_put += (uint64_t)(p - (const char *)bytes);
     return TX_OK;
 }
 

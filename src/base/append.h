@@ -5,16 +5,22 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
 typedef struct tx_append {
     char *path; /* owned; NULL: closed */
     int fd;
+    uint64_t n_put; /* bytes so far */
+    size_t n_torn;  /* at the end, of a put that failed */
 } tx_append;
 
 /* Creates the file; an existing one is added to, or with `fresh` TX_ERR_STATE. */
 tx_status tx_append_open(tx_append *a, const char *path, bool fresh);
+
+/* All of the bytes, or on failure none: what a disk had room for is cut off again, so that a later put follows what was
+ * put before. Where the cut fails, too, later puts do before they have made up for it. */
 tx_status tx_append_put(tx_append *a, const void *bytes, size_t n);
 
 /* Cuts off what stands behind the last newline: a line that a killed process did not finish. */
