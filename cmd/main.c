@@ -17,32 +17,33 @@ typedef struct command {
     tx_cmd_fn *run;
     bool output_is_data; /* messages go to standard error */
     bool computes;       /* for a while, with all its threads: they may be bound to cores */
+    bool alone;          /* in one process; of the others some take ranks, and the rest only shows */
 } command;
 
 static const command commands[] = {
-    { "train-tokenizer", cmd_train_tokenizer, false, false },
-    { "preprocess-data", cmd_preprocess_data, false, false },
-    { "tokenize", cmd_tokenize, true, false },
-    { "detokenize", cmd_detokenize, true, false },
-    { "merge-datasets", cmd_merge_datasets, false, false },
-    { "inspect", cmd_inspect, true, false },
-    { "inspect-samples", cmd_inspect_samples, true, false },
-    { "pretrain-gpt", cmd_pretrain, false, true },
-    { "pretrain-bert", cmd_pretrain, false, true },
-    { "plan", cmd_plan, true, false },
-    { "evaluate", cmd_evaluate, true, true },
-    { "generate", cmd_generate, true, true },
-    { "generate-samples-gpt", cmd_generate, true, true },
-    { "fill-mask", cmd_fill_mask, true, true },
-    { "serve", cmd_serve, false, true },
-    { "run-text-generation-server", cmd_serve, false, true },
-    { "convert", cmd_convert, false, true },
-    { "deepspeed-to-megatron", cmd_convert, false, true },
-    { "deepspeed-to-transformers", cmd_convert, false, true },
-    { "zero-to-fp32", cmd_convert, false, true },
-    { "replay", cmd_replay, false, true },
-    { "report", cmd_report, false, false },
-    { "doctor", cmd_doctor, false, true },
+    { "train-tokenizer", cmd_train_tokenizer, false, false, true },
+    { "preprocess-data", cmd_preprocess_data, false, false, true },
+    { "tokenize", cmd_tokenize, true, false, true },
+    { "detokenize", cmd_detokenize, true, false, true },
+    { "merge-datasets", cmd_merge_datasets, false, false, true },
+    { "inspect", cmd_inspect, true, false, true },
+    { "inspect-samples", cmd_inspect_samples, true, false, true },
+    { "pretrain-gpt", cmd_pretrain, false, true, false },
+    { "pretrain-bert", cmd_pretrain, false, true, false },
+    { "plan", cmd_plan, true, false, false },
+    { "evaluate", cmd_evaluate, true, true, false },
+    { "generate", cmd_generate, true, true, false },
+    { "generate-samples-gpt", cmd_generate, true, true, false },
+    { "fill-mask", cmd_fill_mask, true, true, false },
+    { "serve", cmd_serve, false, true, false },
+    { "run-text-generation-server", cmd_serve, false, true, false },
+    { "convert", cmd_convert, false, true, true },
+    { "deepspeed-to-megatron", cmd_convert, false, true, true },
+    { "deepspeed-to-transformers", cmd_convert, false, true, true },
+    { "zero-to-fp32", cmd_convert, false, true, true },
+    { "replay", cmd_replay, false, true, true },
+    { "report", cmd_report, false, false, true },
+    { "doctor", cmd_doctor, false, true, false },
 };
 
 /* Launchers take flags, a script and the script's flags; launch-agent is called by mpirun only. */
@@ -70,12 +71,8 @@ static void show(void *user, tx_log_level level, const char *line)
     }
     if (live_line_shown) fprintf(stderr, "\r\033[K");
     live_line_shown = false;
-    if (level == TX_LOG_WARN)
-        fprintf(stderr, "warning: %s\n", line);
-    else if (level == TX_LOG_ERROR)
-        fprintf(stderr, "error: %s\n", line);
-    else
-        fprintf(cmd->output_is_data ? stderr : stdout, "%s\n", line);
+    const char *kind = level == TX_LOG_WARN ? "warning: " : level == TX_LOG_ERROR ? "error: " : "";
+    fprintf(*kind || cmd->output_is_data ? stderr : stdout, "%s%s\n", kind, line);
     fflush(stdout); /* a log that is followed, or cut by a kill, is complete up to here */
 }
 
@@ -117,6 +114,7 @@ static int run_command(const command *cmd, int argc, char **argv)
     tx_log_set_live(isatty(STDERR_FILENO));
     tx_config *cfg = NULL;
     tx_status st = tx_config_parse(&cfg, cmd->name, argc, argv);
+    if (!st && cmd->alone) st = tx_launched_alone();
     int usage_error = st != TX_OK;
     if (!st) tx_log_set(show, (void *)cmd, tx_config_log_level(cfg));
     if (!st) st = cmd->run(cfg);

@@ -14,6 +14,9 @@ extern "C" {
  * alone. From this call on lines below warnings reach the log's sink from rank 0 only. */
 TX_API int tx_launched_rank(void);
 
+/* For what one process does alone: TX_ERR_ARG where a launcher has started several, which would all do it. */
+TX_API tx_status tx_launched_alone(void);
+
 /* Trains as `triax pretrain-gpt` or `triax pretrain-bert`, for which cfg was parsed: tokenizer, data, model, resume,
  * loop, evaluation, checkpoints. cfg is completed from the checkpoint that --load names. As one of several ranks it is
  * collective; when one fails, it says why and all processes end. */

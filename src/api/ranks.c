@@ -24,6 +24,17 @@ int tx_launched_rank(void)
     return l.size > 1 ? l.rank : 0;
 }
 
+tx_status tx_launched_alone(void)
+{
+    tx_launched l = tx_launched_find();
+    if (l.size <= 1) return TX_OK;
+    return TX_FAIL(
+        TX_ERR_ARG,
+        "is done by one process, which has all threads, and %s has started %d: start it without; checkpoints "
+        "of any number of ranks are read",
+        l.by, l.size);
+}
+
 /* ---- the same options ---- */
 
 /* All options that were given, sorted as the table is, one a line. */

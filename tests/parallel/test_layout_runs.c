@@ -9,7 +9,7 @@
 enum { N = 10 }; /* iterations */
 
 /* Iterations up to `until` of the combination, with `more` flags. `r` is the caller's to fill further before. */
-static void run_words(layout_run *r, const char *words, const char *more, int64_t until)
+static tx_status try_words(layout_run *r, const char *words, const char *more, int64_t until)
 {
     char what[2048], how[512], all[4096];
     layout_case c = case_of(words);
@@ -22,8 +22,12 @@ static void run_words(layout_run *r, const char *words, const char *more, int64_
     r->tp = l.tp;
     r->pp = l.pp;
     r->until = until;
-    tx_status st = run_layout(r, all);
-    if (st) fail_msg("%s: %s", words, tx_last_error());
+    return run_layout(r, all);
+}
+
+static void run_words(layout_run *r, const char *words, const char *more, int64_t until)
+{
+    if (try_words(r, words, more, until)) fail_msg("%s: %s", words, tx_last_error());
 }
 
 static void assert_same_bits(const layout_run *a, const layout_run *b, const char *what)
@@ -245,6 +249,21 @@ static void half_precision_is_as_exact_as_on_one_rank(void **state)
     forget_references();
 }
 
+/* ---- what is for one rank ---- */
+
+/* Also where each rank has the whole model. */
+static void a_step_is_dumped_by_one_rank(void **state)
+{
+    (void)state;
+    static layout_run r;
+    char dump[512];
+    snprintf(dump, sizeof dump, "--dump-step 1 %s", in_scratch("dump"));
+    ASSERT_FAILS(try_words(&r, "1x1x2 509", dump, 1), TX_ERR_UNSUPPORTED,
+                 "a Hugging Face model is written by one rank and this one lies on 2: save a checkpoint and export or "
+                 "--dump-step from a run that loads it with --tensor-model-parallel-size 1");
+    assert_false(tx_path_exists(in_scratch("dump")));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -253,6 +272,7 @@ int main(void)
         SCRATCH_TEST(a_checkpoint_resumes_in_any_layout),
         SCRATCH_TEST(ranks_that_differ_are_not_saved),
         cmocka_unit_test(half_precision_is_as_exact_as_on_one_rank),
+        SCRATCH_TEST(a_step_is_dumped_by_one_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
