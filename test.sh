@@ -16,8 +16,8 @@ set=${1:-default}
 preset=release extended=OFF packages="" select=()
 case $set in
 default) ;;
-all) extended=ON packages=$SHELL_PACKAGES ;;
-more) extended=ON packages=$SHELL_PACKAGES select=(-L 'extended|sampled|shells') ;;
+all) extended=ON packages=$ROOT_PACKAGES ;;
+more) extended=ON select=(-L 'extended|sampled') ;;
 root) extended=ON packages=$ROOT_PACKAGES select=(-L root) ;;
 asan) preset=asan packages=$CLANG_PACKAGES select=(-E 'test_golden_|test_precision|test_recompute|cli_test_readme|cli_test_mpi_layouts') ;;
 tsan) preset=tsan select=(-L threads) ;;

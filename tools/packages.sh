@@ -36,8 +36,8 @@ BUILD_PACKAGES="gcc make cmake pkg-config libc6-dev libdnnl-dev libjansson-dev l
 TEST_PACKAGES="g++ libcmocka-dev xz-utils curl"
 # Shells that users of clusters log in with, beside those that every Debian has.
 SHELL_PACKAGES="ksh zsh csh tcsh fish"
-# Hosts of network namespaces, and file systems to break.
-ROOT_PACKAGES="iproute2 util-linux e2fsprogs xfsprogs"
+# With them, hosts of network namespaces, and file systems to break.
+ROOT_PACKAGES="$SHELL_PACKAGES iproute2 util-linux e2fsprogs xfsprogs"
 CLANG_PACKAGES="clang libclang-rt-14-dev libomp-dev"
 # Compiles for AMD's GPUs; the newest of them need clang 19.
 HIP_PACKAGES="g++ libamdhip64-dev rocm-device-libs clang-19 lld-19 clang-tools-19"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: parallel shells
+# labels: parallel root
 # triax torchrun for several nodes does not depend on the user's login shell, for which Open MPI writes its daemon's
 # command: each one that is here, named by a passwd file that only the torchruns of two nodes on this host see.
 . "$(dirname "$0")/lib.sh"
