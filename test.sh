@@ -30,8 +30,8 @@ run cmake --preset "$preset" -DTX_TESTS=ON -DTX_EXTENDED=$extended -DCMAKE_RULE_
 targets=all
 [ "$set" = tsan ] && targets=$(ctest --preset tsan -N "${select[@]}" | sed -n 's/^ *Test *#[0-9]*: //p')
 run cmake --build --preset "$preset" -j "$(nproc)" --target $targets -- --no-print-directory
-# one more at a time than there are processors: some wait for others
-run ctest --preset "$preset" -j "$(($(nproc) + 1))" "${select[@]}"
+# more at a time than there are processors: many wait for others
+run ctest --preset "$preset" -j "$((2 * $(nproc)))" "${select[@]}"
 echo "samples were drawn with TX_TEST_SEED=$TX_TEST_SEED"
 if [ "$set" = default ]; then
     printf '\nLeft to ./test.sh all, besides larger samples:\n'

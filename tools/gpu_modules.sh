@@ -28,7 +28,7 @@ fi
 [ -n "$kinds" ] || exit 0
 archs=()
 if [ "${CI:-}" ]; then # one of those that share their code: sm_80 has what sm_90 has, gfx942 what gfx90a has
-    archs=(-DTX_CUDA_ARCHS=90 "-DTX_HIP_ARCHS=gfx90a;gfx1100")
+    archs=(-DTX_CUDA_ARCHS=90 "-DTX_HIP_ARCHS=gfx90a;gfx1100" -DTX_GPU_QUICK=ON)
 fi
 need_packages $BUILD_PACKAGES $TEST_PACKAGES
 new=() # a new folder gets no more than is needed
