@@ -18,9 +18,12 @@ function(tx_emulated_options target warp)
   target_compile_definitions(${target} PRIVATE _GNU_SOURCE TX_GPU_EMULATED=${warp} TX_VERSION="${PROJECT_VERSION}"
                              TX_GPU_KIND="emulated" TX_GPU_VISIBLE="TX_GPU_EMULATED_COUNT"
                              $<$<AND:$<BOOL:${TX_SANITIZE}>,$<CXX_COMPILER_ID:Clang>>:__SANITIZE_ADDRESS__=1>)
+  # coverage: kernels run on one thread each, and count a lot
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unknown-pragmas -O2 -g1 -ffp-contract=off
-                         -ffunction-sections $<$<BOOL:${TX_WERROR}>:-Werror> "$<$<BOOL:${TX_SANITIZE}>:${sanitize_kernels}>")
-  target_link_options(${target} PRIVATE -Wl,--gc-sections $<$<BOOL:${TX_SANITIZE}>:-fsanitize=address,undefined>
+                         -ffunction-sections $<$<BOOL:${TX_WERROR}>:-Werror> "$<$<BOOL:${TX_SANITIZE}>:${sanitize_kernels}>"
+                         ${coverage_flags} $<$<BOOL:${TX_COVERAGE}>:-fprofile-update=single>)
+  target_link_options(${target} PRIVATE -Wl,--gc-sections $<$<BOOL:${TX_COVERAGE}>:-fprofile-instr-generate>
+                      $<$<BOOL:${TX_SANITIZE}>:-fsanitize=address,undefined>
                       $<$<NOT:$<BOOL:${TX_SANITIZE}>>:-Wl,-z,defs>)
   set_target_properties(${target} PROPERTIES CXX_STANDARD 17 CXX_EXTENSIONS ON CXX_VISIBILITY_PRESET hidden)
 endfunction()

@@ -298,6 +298,8 @@ static void what_cannot_be_is_told(void **state)
     tx_client_model m = model;
     tx_layer l[N_LAYERS];
     tx_param_spec p[2];
+    char too_long[300] = { 0 };
+    memset(too_long, 'x', sizeof too_long - 1);
 #define REFUSED(change, words)                          \
     do {                                                \
         m = model;                                      \
@@ -312,6 +314,8 @@ static void what_cannot_be_is_told(void **state)
     REFUSED(m.n_layers = 0, "has no layers");
     REFUSED(m.n_inputs = 9, "0 to 8 are possible");
     REFUSED(m.input[1].dim[0] = 0, "dimension 0 is 0");
+    REFUSED(m.input[0].dtype = (tx_dtype)99, "input 0 of the model test is of a type that there is not");
+    REFUSED(m.input[0].dim[0] = (int64_t)1 << 60, "an input of test has about 1e+18 numbers");
     REFUSED(m.losses_per_sample = -1, "-1 losses");
     REFUSED(m.initial = NULL, "embed.weight is TX_INIT_OWN");
     REFUSED(l[1].name = "embed", "layers 0 and 1 of the model test are both called embed");
@@ -320,6 +324,14 @@ static void what_cannot_be_is_told(void **state)
     REFUSED(l[0].param = NULL, "names none");
     REFUSED(p[1].name = "weight", "two parameters weight");
     REFUSED(p[0].dim[0] = 0, "embed.weight cannot be of 0 x 6");
+    REFUSED(p[0].dim[0] = (int64_t)1 << 60, "embed.weight cannot be of 1152921504606846976 x 6");
+    REFUSED(l[1].name = "", "layer 1 of the model test has no name");
+    REFUSED(p[1].name = NULL, "a parameter of layer embed has no name");
+    REFUSED(p[1].name = too_long, "a name has at most");
+    REFUSED(p[0].init = (tx_init)9, "embed.weight: init, decay or division is none that there is");
+    REFUSED(p[0].division = (tx_division)9, "embed.weight: init, decay or division is none that there is");
+    REFUSED(p[1].division = TX_COLUMNS, "embed.bias: 0 columns are not divisible by the tensor-parallel size 1");
+    REFUSED(for (int i = 0; i < N_LAYERS; i++) l[i].n_params = 0, "the model test has no parameters");
     ASSERT_FAILS(start(&model, "--memory-limit 1KiB"), TX_ERR_NOMEM, "a higher --zero-stage or recomputed layers");
     ASSERT_FAILS(start(&model, "--dump-step 1 out"), TX_ERR_UNSUPPORTED, "--dump-step is for GPT and BERT alone");
     ASSERT_FAILS(start(&model, "--device gpu"), TX_ERR_UNSUPPORTED, "the model test computes on the host alone");

@@ -686,6 +686,22 @@ static void test_gemm(void **state)
     pool_free();
 }
 
+/* To the nearest integer towards 0 that there is; what is no number is 0. */
+static void cast_int64(void)
+{
+    static const double from[] = { 0, -2.75, 2.75, 0x1p53, 1e300, -1e300, INFINITY, -INFINITY, NAN, -0x1p63 };
+    static const int64_t to[] = {
+        0, -2, 2, (int64_t)1 << 53, INT64_MAX, INT64_MIN, INT64_MAX, INT64_MIN, 0, INT64_MIN
+    };
+    enum { N = sizeof from / sizeof *from };
+    tx_tensor x = ZEROS(TX_F64, N), y = ZEROS(TX_I64, N), z = ZEROS(TX_F64, N);
+    memcpy(x.data, from, sizeof from);
+    RUN(&ctx, cast, .y = y, .x = x);
+    assert_memory_equal(y.data, to, sizeof to);
+    RUN(&ctx, cast, .y = z, .x = y);
+    for (int i = 0; i < N; i++) assert_true(((double *)z.data)[i] == (double)to[i]);
+}
+
 static void test_fill_cast_sums(void **state)
 {
     (void)state;
@@ -704,6 +720,7 @@ static void test_fill_cast_sums(void **state)
     RUN(&ctx, cast, .y = half, .x = x);
     assert_true(tx__ref_load(bf, 0) == 1 && tx__ref_load(half, 0) == 1 + 0x1p-8 && tx__ref_load(half, 1) == 1);
 
+    cast_int64();
     tx_tensor m = RAND(TX_F64, 4, 3), sum = ZEROS(TX_F64, 3);
     RUN(&ctx, fill, .x = sum, .value = 10);
     RUN(&ctx, col_sum, .y = sum, .x = m);

@@ -131,6 +131,34 @@ static void head_and_loss(void **state)
     assert_false(watch.where.backward);
 }
 
+/* What lies in a GPU's memory is looked at in a copy, with what is between its rows. */
+static void on_a_gpu(void **state)
+{
+    (void)state;
+    const char *module = getenv("TX_GPU_MODULE_32");
+    if (!module || !strcmp(module, "none")) skip();
+    setenv("TX_GPU_MODULE", module, 1);
+    tx_ctx gpu = open_ctx("gpu", 1);
+    unsetenv("TX_GPU_MODULE");
+    float host[4 * 10] = { 0 }, *memory;
+    gpu.watch = &watch;
+    ASSERT_OK(tx_device_take(gpu.device, &memory, 2 * sizeof host, false, "the tensors of a test"));
+    tx_tensor x = tx_tensor2(memory, TX_F32, 4, 10), y = tx_tensor2(memory + 40, TX_F32, 4, 10);
+    x.dim[1] = y.dim[1] = 6;
+    host[29] = NAN; /* row 2, column 9: beside both */
+    ASSERT_OK(tx_device_write(gpu.device, memory, host, sizeof host));
+    ASSERT_OK(tx_device_write(gpu.device, memory + 40, host, sizeof host));
+    RUN(&gpu, cast, .y = y, .x = x);
+    assert_null(watch.op);
+    host[3 * 10 + 4] = -INFINITY;
+    ASSERT_OK(tx_device_write(gpu.device, memory, host, sizeof host));
+    RUN(&gpu, cast, .y = y, .x = x);
+    assert_hit("cast", "y", 3, 4);
+    assert_true(watch.value == -INFINITY);
+    tx_device_give(gpu.device, memory);
+    tx_ctx_deinit(&gpu);
+}
+
 static void every_op_has_an_output(void **state)
 {
     (void)state;
@@ -148,8 +176,13 @@ static void every_op_has_an_output(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(finite_values_are_no_hit), TEST(the_first_one_is_kept), TEST(it_looks_only_while_it_is_set),
-        TEST(strides_and_16_bits),      TEST(gradients_too),         TEST(head_and_loss),
+        TEST(finite_values_are_no_hit),
+        TEST(the_first_one_is_kept),
+        TEST(it_looks_only_while_it_is_set),
+        TEST(strides_and_16_bits),
+        TEST(gradients_too),
+        TEST(head_and_loss),
+        TEST(on_a_gpu),
         TEST(every_op_has_an_output),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

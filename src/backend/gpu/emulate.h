@@ -88,10 +88,6 @@ template <class T> static inline T atomicCAS(T *p, T expected, T v)
     if (old == expected) *p = v;
     return old;
 }
-static inline float rsqrtf(float x)
-{
-    return 1.0f / sqrtf(x);
-}
 
 /* ---- launches ---- */
 

@@ -1,0 +1,81 @@
+#!/bin/bash
+# labels: cli
+# What triax deepspeed would start on other hosts and under Slurm, as --dry_run shows it; whom it refuses; and the shell by
+# which mpirun reaches a host. No host is needed: tests/dist starts such jobs.
+. "$(dirname "$0")/lib.sh"
+export HOME=$work
+unset OMPI_MCA_plm_rsh_agent DS_ENV_FILE NCCL_DEBUG "${!SLURM_@}"
+printf 'far-a slots=2\nfar-b slots=2\n' >hosts
+run=(deepspeed --dry_run --hostfile hosts)
+
+# shown TEXT...: ./out holds each
+shown() {
+    local text
+    for text in "$@"; do grep -qF -- "$text" out || { cat out err >&2; die "not shown: $text"; }; done
+}
+
+# by mpirun and ssh
+ok "${run[@]}" pretrain_gpt.py --x 1
+shown "ranks 0-1        host far-a" "ranks 2-3        host far-b" "-np 4 --hostfile HOSTS " " pretrain-gpt --x 1" \
+    " launch-agent --via 60 6 ssh -x -o BatchMode=yes -o ConnectTimeout=60'"
+ok "${run[@]}" --ssh_port 2222 pretrain_gpt.py
+shown " 8 ssh -x -o BatchMode=yes -o ConnectTimeout=60 -p 2222'"
+ok "${run[@]}" --include far-b:0 pretrain_gpt.py
+shown "rank 0           host far-b" "-np 1 "
+ok "${run[@]}" --exclude far-b pretrain_gpt.py
+shown "ranks 0-1        host far-a" "-np 2 "
+OMPI_MCA_plm_rsh_agent="ssh -q" ok "${run[@]}" --ssh_port 2222 pretrain_gpt.py
+shown " launch-agent --via 60 2 ssh -q'"
+ok "${run[@]}" --launcher_args "--mca plm_rsh_agent rsh --tag-output" pretrain_gpt.py
+shown " launch-agent --via 60 1 rsh'" " --tag-output "
+! grep -q -- "--mca plm_rsh_agent" out || die "mpirun is given the shell of its own as well"
+
+# variables that go to other hosts: libraries', and those of the file
+printf '# for all ranks\nA=1\nB=c d\n' >variables
+mkdir folder
+cp variables folder/.deepspeed_env
+for file in variables folder "$work/variables"; do
+    NCCL_DEBUG=1 DS_ENV_FILE=$file ok "${run[@]}" pretrain_gpt.py
+    shown "env A=1 'B=c d' " " -x NCCL_DEBUG " " -x A -x B "
+done
+cp variables .deepspeed_env # in the home folder
+ok "${run[@]}" pretrain_gpt.py
+shown "env A=1 'B=c d' " " -x A -x B "
+printf 'A=1\nexport B=2\n' >.deepspeed_env
+refused ".deepspeed_env:2: \"export B=2\" is not NAME=VALUE" deepspeed --dry_run pretrain_gpt.py
+rm .deepspeed_env
+
+# under Slurm
+export SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2
+SLURM_TASKS_PER_NODE='4(x2)' ok deepspeed --dry_run pretrain_gpt.py
+shown "8 ranks on 2 nodes of Slurm's job 7, 4 on each" "srun --mpi=pmix" "--nodes=2 --ntasks=8 --ntasks-per-node=4 "
+SLURM_NTASKS_PER_NODE=3 ok deepspeed --dry_run --num_nodes 1 pretrain_gpt.py
+shown "--nodes=1 --ntasks=3 --ntasks-per-node=3 "
+ok "${run[@]}" --launcher srun pretrain_gpt.py
+shown "--nodes=2 --ntasks=4 --ntasks-per-node=2 --nodelist=far-a,far-b "
+ok "${run[@]}" pretrain_gpt.py # a hostfile that is named is for mpirun
+shown "-np 4 --hostfile HOSTS "
+refused "--num_nodes 3: the allocation has 2" deepspeed --dry_run --num_nodes 3 pretrain_gpt.py
+refused "Slurm does not say how many tasks a node is to have" deepspeed --dry_run pretrain_gpt.py
+SLURM_TASKS_PER_NODE='4,2' refused "Slurm does not say how many tasks" deepspeed --dry_run pretrain_gpt.py
+SLURM_STEP_NUM_TASKS=2 refused "srun has started triax deepspeed 2 times" deepspeed --launcher slurm pretrain_gpt.py
+unset "${!SLURM_@}"
+
+# refused
+refused "this is no Slurm allocation" deepspeed --launcher slurm pretrain_gpt.py
+refused "--launcher mvapich: ranks are started by Open MPI's mpirun" deepspeed --launcher mvapich pretrain_gpt.py
+refused "--include and --exclude cannot both be given" deepspeed --include a --exclude b pretrain_gpt.py
+refused "cannot be given with --include or --exclude" deepspeed --include a --num_gpus 1 pretrain_gpt.py
+refused "--no_ssh: other hosts are reached by ssh" "${run[@]}" --no_ssh pretrain_gpt.py
+refused "none: cannot open" deepspeed --hostfile none pretrain_gpt.py
+
+# the shell to a host
+code=0
+"$TRIAX" launch-agent --via 60 3 sh -c 'exit 3' far x 2>err || code=$?
+[ $code -eq 3 ] || die "a shell that ended with 3: exit $code"
+grep -qF "host far: nothing could be started there: sh ended with code 3" err || die "$(cat err)"
+refused "host far does not answer: sh has started nothing there within 1 s" launch-agent --via 1 3 sh -c 'sleep 600' far x
+ok launch-agent --via 60 3 sh -c true far x
+refused "launch-agent is called by mpirun, not by people" launch-agent --via 60
+refused "launch-agent is called by mpirun, not by people" launch-agent --via 60 3 sh
+echo "all passed"
