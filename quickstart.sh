@@ -2,7 +2,7 @@
 # quickstart.sh - from a fresh Debian to a GPT that writes sentences: packages, build, text, tokenizer, data, training,
 # evaluation, samples. Every step is a command you could type; finished steps are not repeated.
 #   ./quickstart.sh          everything lands in ./quickstart; delete that folder to start over
-#   MINUTES=10 ./quickstart.sh   trains longer (default 2); starts over when changed
+#   MINUTES=10 ./quickstart.sh   trains longer (default 2); starts over when changed. 0: 40 iterations, whether all of it works
 set -euo pipefail
 cd "$(dirname "$0")"
 . tools/packages.sh
@@ -10,7 +10,8 @@ minutes=${MINUTES:-2}
 dir=quickstart
 triax=build/release/triax
 model=$dir/model-${minutes}min
-case $minutes in *[!0-9]* | 0* | "") echo "quickstart.sh: MINUTES=$minutes is not a whole number from 1" >&2; exit 2 ;; esac
+case $minutes in *[!0-9]* | 0?* | "") echo "quickstart.sh: MINUTES=$minutes is not a whole number" >&2; exit 2 ;; esac
+iterations=$((minutes ? minutes * 400 : 40))
 
 echo "== 1. packages"
 need_packages $BUILD_PACKAGES bible-kjv
@@ -41,10 +42,10 @@ if [ ! -s $dir/bible_text_document.idx ]; then
         --vocab-file $dir/vocab.json --merge-file $dir/merges.txt --append-eod --workers 2
 fi
 
-echo "== 6. training: $((minutes * 400)) iterations, about $minutes min on 2 cores of a new processor; then validation and test loss"
+echo "== 6. training: $iterations iterations, about $minutes min on 2 cores of a new processor; then validation and test loss"
 run $triax pretrain-gpt --num-layers 4 --hidden-size 256 --num-attention-heads 4 \
     --seq-length 128 --max-position-embeddings 128 --micro-batch-size 16 --global-batch-size 16 \
-    --train-iters $((minutes * 400)) --lr 2e-3 --min-lr 2e-4 --lr-decay-style cosine --lr-warmup-fraction 0.05 \
+    --train-iters $iterations --lr 2e-3 --min-lr 2e-4 --lr-decay-style cosine --lr-warmup-fraction 0.05 \
     --weight-decay 0.1 --clip-grad 1.0 --adam-beta2 0.95 --hidden-dropout 0 --attention-dropout 0 --seed 1234 \
     --vocab-file $dir/vocab.json --merge-file $dir/merges.txt --data-path $dir/bible_text_document --split 90,5,5 \
     --log-interval 50 --eval-interval 400 --eval-iters 20 --save-interval 400 --save $model --load $model
