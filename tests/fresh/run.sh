@@ -19,7 +19,7 @@ need_packages debootstrap
 root=${FRESH_ROOT:-$(mktemp -d /var/tmp/fresh-XXXXXX)}
 mkdir -p "$root"
 chmod 755 "$root"
-finish() { umount -l "$root"/{proc,dev,sys} 2>/dev/null || true; [ "${FRESH_ROOT:-}" ] || rm -rf --one-file-system "$root"; }
+finish() { umount -l "$root"/{proc,dev,sys} "$root" 2>/dev/null || true; [ "${FRESH_ROOT:-}" ] || rm -rf --one-file-system "$root"; }
 trap finish EXIT
 if [ ! -x "$root/usr/bin/git" ]; then
     mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
@@ -38,6 +38,7 @@ if [ ! -x "$root/usr/bin/git" ]; then
     echo 'newcomer ALL=(ALL) NOPASSWD:ALL' >"$root/etc/sudoers.d/newcomer"
 fi
 cp -L /etc/resolv.conf /etc/hosts "$root/etc/" 2>/dev/null || true
+mount --bind "$root" "$root" # tests that make mounts of their own need / to be one
 mount --bind /proc "$root/proc"
 mount --rbind /dev "$root/dev"
 mount --bind /sys "$root/sys"
