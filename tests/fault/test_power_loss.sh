@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: extended fault resume root
+# labels: extended fault resume root serial
 # A sample of power_loss.sh on each file system.
 ran=0
 for filesystem in ext4 xfs; do
