@@ -1,6 +1,7 @@
 #!/bin/bash
 # gpu_modules.sh - compiles and links all device code for NVIDIA's and AMD's GPUs, and checks that the modules load and, on a
-# machine without a driver, say what is missing. A vendor whose compiler is not here is left out aloud.
+# machine without a driver, say what is missing, and that cuDNN plans all that is left to it. A vendor whose compiler is not here
+# is left out aloud.
 #   tools/gpu_modules.sh            in build/gpu
 #   tools/gpu_modules.sh FOLDER     a build that is there gets them as well
 set -euo pipefail
@@ -39,3 +40,12 @@ targets=(test_gpu_module)
 [[ $kinds == *hip* ]] && targets+=(triax_hip)
 run cmake --build "$build" -j "$(nproc)" --target "${targets[@]}"
 run ctest --test-dir "$build" -R '^test_gpu_module$' --verbose --no-tests=error
+there=$(cmake --build "$build" --target help)
+if [[ $there == *"... cudnn_sdpa_plans"* ]]; then
+    run cmake --build "$build" -j "$(nproc)" --target cudnn_sdpa_plans
+    code=0
+    CUDNN_SDPA_PLANS=$(realpath "$build")/cudnn_sdpa_plans run bash tests/backend/test_cudnn_sdpa_plans.sh || code=$?
+    [ $code -eq 0 ] || [ $code -eq 77 ] || exit $code
+else
+    echo "cuDNN's plans: SKIPPED, there are no headers of CUDA and cuDNN"
+fi
