@@ -38,10 +38,9 @@ if [ ! -x "$root/usr/bin/git" ]; then
     echo 'newcomer ALL=(ALL) NOPASSWD:ALL' >"$root/etc/sudoers.d/newcomer"
 fi
 cp -L /etc/resolv.conf /etc/hosts "$root/etc/" 2>/dev/null || true
-mount --bind "$root" "$root" # tests that make mounts of their own need / to be one
-mount --bind /proc "$root/proc"
-mount --rbind /dev "$root/dev"
-mount --bind /sys "$root/sys"
+# the root too: tests that make mounts of their own need / to be one
+mount --bind "$root" "$root" && mount --bind /proc "$root/proc" && mount --rbind /dev "$root/dev" &&
+    mount --bind /sys "$root/sys" || skip "mounts are not allowed"
 rm -rf "$root/home/newcomer/triax"
 git clone -q . "$root/home/newcomer/triax"
 chroot "$root" chown -R newcomer /home/newcomer/triax
