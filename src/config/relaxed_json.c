@@ -61,22 +61,37 @@ static void blank_last_commas(char *p, char *end)
     }
 }
 
-static const char *kind_of(const json_t *value)
+/* ---------------------------------------------------------------- places */
+
+typedef struct walk {
+    const char *p;
+    tx__place at;
+    tx_str path;
+    tx__member_fn *member;
+    void *user;
+} walk;
+
+static void step(walk *w)
 {
-    return json_is_array(value) ? "a list" : "no object";
+    if (!*w->p) return;
+    if (*w->p == '\n') w->at = (tx__place){ w->at.line + 1, 0 };
+    w->p++;
+    if (((unsigned char)*w->p & 0xC0) != 0x80) w->at.column++; /* not inside a character */
 }
 
 /* Jansson takes a NUL after a number for the number's end, and the rest is never looked at as text here. */
 static tx_status refuse_nul(const char *path, const tx_str *text)
 {
     const char *nul = text->len ? memchr(text->data, 0, text->len) : NULL;
-    int line = 1, column = 1;
+    walk w = { .p = text->data, .at = { 1, 1 } };
     if (!nul) return TX_OK;
-    for (const char *p = text->data; p < nul; p++) {
-        if (*p == '\n') line++, column = 0;
-        if (((unsigned char)p[1] & 0xC0) != 0x80) column++; /* not inside a character */
-    }
-    return TX_FAIL(TX_ERR_FORMAT, "%s: line %d, column %d: a NUL byte, which is no text", path, line, column);
+    while (w.p < nul) step(&w);
+    return TX_FAIL(TX_ERR_FORMAT, "%s: line %d, column %d: a NUL byte, which is no text", path, w.at.line, w.at.column);
+}
+
+static const char *kind_of(const json_t *value)
+{
+    return json_is_array(value) ? "a list" : "no object";
 }
 
 tx_status tx__relaxed_json_read(const char *path, tx_str *text, json_t **out)
@@ -97,24 +112,6 @@ tx_status tx__relaxed_json_read(const char *path, tx_str *text, json_t **out)
     }
     *out = root;
     return TX_OK;
-}
-
-/* ---------------------------------------------------------------- places */
-
-typedef struct walk {
-    const char *p;
-    tx__place at;
-    tx_str path;
-    tx__member_fn *member;
-    void *user;
-} walk;
-
-static void step(walk *w)
-{
-    if (!*w->p) return;
-    if (*w->p == '\n') w->at = (tx__place){ w->at.line + 1, 0 };
-    w->p++;
-    if (((unsigned char)*w->p & 0xC0) != 0x80) w->at.column++; /* not inside a character */
 }
 
 static void skip_space(walk *w)
