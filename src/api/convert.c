@@ -4,6 +4,7 @@
 
 #include "api/proof.h"
 #include "api/run_common.h"
+#include "api/tokenizer_of.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -21,6 +22,7 @@ typedef struct job {
     tx_source src;
     tx_model *m;
     json_t *options;
+    tx_ckpt_tokenizer tokenizer; /* of the model, if it can be read */
     tx_conversion c;
 } job;
 
@@ -198,21 +200,45 @@ static tx_status report(const job *j)
 
 /* ---- the job ---- */
 
-/* Whatever a tokenizer needs lies beside a Hugging Face model, or beside checkpoints of triax. */
+/* The tokenizer that goes along: of the flags, or the source's own. One that triax cannot read is copied as it is. */
+static tx_status find_tokenizer(job *j)
+{
+    const tx_config *cfg = j->cfg;
+    bool named = cfg->vocab_file || cfg->tokenizer_model;
+    tx_tokenizer *tok = NULL;
+    if (!named && j->src.native) TX_TRY(tx__tokenizer_record(cfg, &j->src, NULL, &j->tokenizer));
+    if (*j->tokenizer.hash || (!named && j->to != &tx_sink_native)) return TX_OK;
+    tx_status st = tx__tokenizer_of(cfg, &j->src, &tok);
+    if (st && !named) {
+        tx_info("the checkpoint will have no tokenizer of its own: %s", tx_last_error());
+        return TX_OK;
+    }
+    if (!st) st = tx__tokenizer_record(cfg, &j->src, tok, &j->tokenizer);
+    tx_tokenizer_close(tok);
+    return st;
+}
+
+static bool is_recorded(const tx_ckpt_tokenizer *t, const char *name)
+{
+    for (int i = 0; i < t->n_files; i++)
+        if (!strcmp(t->file[i].name, name)) return true;
+    return false;
+}
+
+/* A checkpoint of triax has its tokenizer in itself; whatever else of one lies beside the source is copied. */
 static tx_status copy_tokenizer(const job *j)
 {
-    static const char *const files[] = { "tokenizer.json", "tokenizer_config.json",   "vocab.json",
-                                         "merges.txt",     "special_tokens_map.json", "added_tokens.json",
-                                         "vocab.txt",      "tokenizer.model",         "generation_config.json" };
+    static const char *const files[] = { TX_TOKENIZER_FILES, "special_tokens_map.json", "added_tokens.json",
+                                         "tokenizer.model", "generation_config.json" };
     char path[PATH_CAP];
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         TX_TRY(tx_path_join(path, sizeof path, j->src.dir, files[i]));
-        if (!tx_path_exists(path)) continue;
+        if (is_recorded(&j->tokenizer, files[i]) || !tx_path_exists(path)) continue;
         TX_TRY(tx__copy_file(path, j->c.out, files[i]));
         tx_info("  %-56s copied along", files[i]);
     }
-    if (j->cfg->vocab_file || j->cfg->tokenizer_model) return tx__tokenizer_keep(j->cfg, NULL, j->c.out);
-    return TX_OK;
+    for (int i = 0; i < j->tokenizer.n_files; i++) tx_info("  %-56s copied along", j->tokenizer.file[i].name);
+    return j->to == &tx_sink_native ? TX_OK : tx__tokenizer_put(&j->tokenizer, j->c.out);
 }
 
 /* The folder must be new, or another step of the same kind of checkpoint: never what was there before. */
@@ -246,6 +272,8 @@ static tx_status run(job *j)
     j->c.options = j->options;
     j->c.with_optim = j->c.with_optim && j->to->has_optim && j->src.n_parts > 1;
     TX_TRY(tx_conversion_check(&j->c));
+    TX_TRY(find_tokenizer(j));
+    if (*j->tokenizer.hash) j->c.tokenizer = &j->tokenizer;
     tx_info("converting %s (%s) to %s (%s)", j->in, j->src.type->name, j->c.out, j->to->name);
     TX_TRY(tx_make_dirs(j->c.out));
     TX_TRY(report(j));
@@ -266,6 +294,7 @@ tx_status tx_convert(tx_config *cfg)
     job j = { .cfg = cfg };
     tx_status st = run(&j);
     tx_free(j.c.whole);
+    tx_ckpt_tokenizer_free(&j.tokenizer);
     if (j.m) j.m->type->destroy(j.m);
     json_decref(j.options);
     tx_source_close(&j.src);

@@ -7,6 +7,7 @@
 
 #include "api/engine_internal.h"
 #include "api/run_common.h"
+#include "api/tokenizer_of.h"
 #include "base/alloc.h"
 #include "base/args.h"
 #include "base/file.h"
@@ -29,11 +30,11 @@ tx_status tx__engine_restore(tx_engine *e, tx_source *src)
 }
 
 /* The vocabulary of the model, which a source may know better than the caller. */
-static tx_status find_vocab_size(const tx_source *src, int64_t least, int64_t *vocab_size)
+static tx_status find_vocab_size(const tx_source *src, int64_t least, bool force, int64_t *vocab_size)
 {
     bool resumes = src->type && src->type->resumes;
     int64_t known = resumes ? src->state.vocab_size : src->vocab_size;
-    if (known && known == least) *vocab_size = least;
+    if (known && (known == least || force)) *vocab_size = known;
     if (known && known != *vocab_size && resumes)
         return TX_FAIL(
             TX_ERR_SHAPE,
@@ -50,7 +51,7 @@ static tx_status open_trainer(tx_engine *e, tx_source *src, int64_t vocab_size, 
                               const tx_grid *grid)
 {
     TX_TRY(tx_source_options(src, e->cfg, true));
-    TX_TRY(find_vocab_size(src, least, &vocab_size));
+    TX_TRY(find_vocab_size(src, least, e->cfg->force_vocabulary, &vocab_size));
     TX_TRY(tx_trainer_open(
         &e->trainer,
         &(tx_trainer_args){
@@ -119,12 +120,12 @@ typedef struct vocabulary {
     int32_t eod; /* -1: none */
 } vocabulary;
 
-/* @dir where a tokenizer may lie that the options do not name */
-static tx_status open_vocabulary(tx_engine *e, const tx_engine_args *args, const char *dir, vocabulary *v)
+static tx_status open_vocabulary(tx_engine *e, const tx_engine_args *args, const tx_source *src, vocabulary *v)
 {
     *v = (vocabulary){ args->vocab_size, args->vocab_size, -1 };
-    if (!args->with_tokenizer) return TX_OK;
-    TX_TRY(tx__tokenizer_for(e->cfg, dir, &e->tokenizer));
+    if (args->with_tokenizer) TX_TRY(tx__tokenizer_of(e->cfg, src, &e->tokenizer));
+    TX_TRY(tx__tokenizer_record(e->cfg, src, e->tokenizer, &e->kept));
+    if (!e->tokenizer) return TX_OK;
     *v = (vocabulary){ tx_tokenizer_vocab_size(e->tokenizer), tx__text_tokens(e->tokenizer),
                        tx_tokenizer_eod(e->tokenizer) };
     return TX_OK;
@@ -154,9 +155,10 @@ tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *given)
     TX_GOTO(stay_on_host(e->cfg, args->model));
     TX_GOTO(open_ranks(e, args->world, args->place));
     TX_GOTO(tx_source_open_for_run(&src, e->cfg, e->ranks.grid.world));
-    TX_GOTO(open_vocabulary(e, args, src.dir, &v));
+    TX_GOTO(open_vocabulary(e, args, &src, &v));
     tx_info("building %s model ...", args->model ? "the client's" : e->cfg->model_type);
     TX_GOTO(open_trainer(e, &src, v.size, v.least, v.eod, &e->ranks.grid));
+    if (*e->kept.hash) e->trainer->tokenizer = &e->kept;
     if (args->data) TX_GOTO(tx__engine_data_open(&e->data, args->data, e->trainer));
     e->failed = false;
     *out = e;
@@ -190,6 +192,7 @@ void tx_engine_destroy(tx_engine *e)
     tx__engine_data_close(e->data);
     tx_trainer_destroy(e->trainer);
     tx_tokenizer_close(e->tokenizer);
+    tx_ckpt_tokenizer_free(&e->kept);
     tx_ranks_leave(&e->ranks, !e->failed || !e->ranks.world || tx_world_size(e->ranks.world) == 1);
     tx_free(e);
 }

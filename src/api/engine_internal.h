@@ -15,6 +15,7 @@ struct tx_engine {
     tx_ranks ranks;          /* the engine's own; zeroed where somebody else has them */
     tx_engine_data *data;    /* the client's training data, or NULL */
     tx_tokenizer *tokenizer; /* args.with_tokenizer's, or NULL */
+    tx_ckpt_tokenizer kept;  /* what checkpoints keep: of that one, or of the one that --load's was trained with */
     int64_t micro_steps;
     bool failed; /* a collective call: the ranks may not be in step */
 };

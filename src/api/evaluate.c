@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "api/inference.h"
+#include "api/tokenizer_of.h"
 #include "base/log.h"
 #include "train/loop.h"
 #include "train/metrics.h"
@@ -94,8 +95,8 @@ static tx_status evaluate_gpt(tx_config *cfg, tx_source *src, const tx_grid *gri
     const tx_blend *part;
     int32_t eod = -1;
     tx_status st;
-    if (tx_trainer_eod_flag(cfg)) {
-        TX_GOTO(tx__tokenizer_for(cfg, src->dir, &tok));
+    if (tx_trainer_eod_flag(cfg) || cfg->vocab_file || cfg->merge_file || cfg->tokenizer_model) {
+        TX_GOTO(tx_comm_agree(grid->world, tx__tokenizer_of(cfg, src, &tok)));
         eod = tx_tokenizer_eod(tok);
     }
     TX_GOTO(tx_trainer_create(&t, cfg, src->vocab_size, eod, false, grid));

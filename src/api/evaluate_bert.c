@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/evaluate.h"
+#include "api/tokenizer_of.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -142,7 +143,7 @@ tx_status tx__evaluate_sentences(tx_config *cfg, tx_source *src, const tx_grid *
     tx_device *device = NULL;
     const tx_masked_opts opts = { .s = cfg->seq_length, .b = cfg->micro_batch_size, .n_top = 1 };
     tx_status st;
-    TX_GOTO(tx_comm_agree(grid->world, tx__tokenizer_for(cfg, src->dir, &tok)));
+    TX_GOTO(tx_comm_agree(grid->world, tx__tokenizer_of(cfg, src, &tok)));
     TX_GOTO(tx__model_load(&model, &value, cfg, src, grid));
     TX_GOTO(tx__evaluation_data_open(&data, &j.data, cfg, grid, model->vocab_size, tok));
     TX_GOTO(count_samples(&j, grid));

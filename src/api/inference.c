@@ -9,14 +9,11 @@ static tx_status open_tokenizer(tx_inference *f)
 {
     const tx_config *cfg = f->cfg;
     bool named = cfg->vocab_file || cfg->merge_file || cfg->tokenizer_model || cfg->given.tokenizer_type;
-    tx_status st = tx__tokenizer_for(cfg, cfg->load, &f->tok);
+    tx_status st = tx__tokenizer_of(cfg, &f->src, &f->tok);
     if (st == TX_ERR_ARG && !named && cfg->prompt_tokens && cfg->output_tokens) {
         tx_info("there is no tokenizer in %s: texts end at their length or a --stop-id", cfg->load);
         return tx_tokenizer_open_null(&f->tok, (int32_t)f->src.vocab_size);
     }
-    if (!st && tx__text_tokens(f->tok) > f->src.vocab_size)
-        st = TX_FAIL(TX_ERR_SHAPE, "--load %s: the model has %lld tokens, fewer than the tokenizer's %d", cfg->load,
-                     (long long)f->src.vocab_size, tx_tokenizer_vocab_size(f->tok));
     return st;
 }
 

@@ -11,6 +11,7 @@
 
 #include "api/ranks.h"
 #include "api/run_common.h"
+#include "api/tokenizer_of.h"
 #include "infer/decoder.h"
 
 typedef struct tx_inference {

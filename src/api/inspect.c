@@ -173,9 +173,15 @@ static tx_status inspect_checkpoint(tx__report *r, const tx_config *cfg, const c
     TX_GOTO(show_members(r, "state", json_object_get(manifest, "state")));
     TX_GOTO(show_members(r, "config", tx_checkpoint_config(c)));
     TX_GOTO(show_saved(r, json_object_get(manifest, "tensors")));
-    TX_GOTO(tx__report_line(r, "shards: %zu, %lld bytes%s", json_object_size(shards), (long long)bytes,
-                            cfg->verify ? "" : "; the manifest agrees with its checksum, --verify reads the shards"));
-    if (cfg->verify) st = verify_checkpoint(r, c, bytes);
+    TX_GOTO(tx__report_line(r, "shards: %zu, %lld bytes", json_object_size(shards), (long long)bytes));
+    if (cfg->verify) {
+        st = verify_checkpoint(r, c, bytes);
+    } else {
+        TX_GOTO(tx_checkpoint_verify_sizes(c, tell, r));
+        st =
+            tx__report_line(r, "every file is there in its length, and the manifest agrees with its checksum; --verify "
+                               "reads the shards");
+    }
 out:
     tx_checkpoint_close(c);
     return st;

@@ -6,6 +6,7 @@
 
 #include "api/inspect_samples.h"
 #include "api/run_common.h"
+#include "api/tokenizer_of.h"
 #include "base/alloc.h"
 #include "data/data_groups.h"
 #include "data/tokenizer_config.h"
@@ -153,7 +154,7 @@ static tx_status find_split(view *v, const tx_train_data *data)
 static tx_status open_tokenizer(view *v)
 {
     const tx_config *cfg = v->cfg;
-    if (tx__tokenizer_is_given(cfg) || cfg->load) TX_TRY(tx__tokenizer_for(cfg, cfg->load, &v->tok));
+    if (tx__tokenizer_is_given(cfg) || cfg->load) TX_TRY(tx__tokenizer_at_load(cfg, &v->tok));
     const char *flag = tx_trainer_eod_flag(cfg);
     if (flag && !v->tok) return TX_FAIL(TX_ERR_ARG, "%s needs the tokenizer: give --vocab-file and --merge-file", flag);
     if (flag && tx_tokenizer_eod(v->tok) < 0)

@@ -3,6 +3,7 @@
 
 #include "api/run_common.h"
 #include "api/run_sinks.h"
+#include "api/save_folder.h"
 #include "api/show_setup.h"
 #include "base/alloc.h"
 #include "base/args.h"
@@ -123,7 +124,6 @@ static tx_status open_parts(run_parts *p, tx_engine *e, bool own, double start)
 
 static tx_status train(tx_run *run, tx_engine *e, const tx_run_data *own)
 {
-    const tx_config *cfg = e->cfg;
     run_parts p = { 0 };
     tx_status st;
     TX_GOTO(open_parts(&p, e, own != NULL, run->start));
@@ -134,8 +134,6 @@ static tx_status train(tx_run *run, tx_engine *e, const tx_run_data *own)
             .user = own->user
         };
     TX_GOTO(tx_train_loop(e->trainer, &data, &p.metrics, run->start, p.tasks.n ? &p.tasks.also : NULL));
-    if (cfg->save && e->tokenizer && e->trainer->grid->rank == 0)
-        TX_GOTO(tx__tokenizer_keep(cfg, cfg->load, cfg->save));
 out:
     tx__run_sinks_close(&p.sinks);
     tx_training_tasks_close(&p.tasks);
@@ -152,5 +150,6 @@ tx_status tx_run_train(tx_run *run, tx_engine *e, const tx_run_data *given)
         all = (tx_run_data){ .train = tx__engine_data_read, .user = e->data };
     }
     TX_TRY(check(e, own));
+    TX_TRY(tx__save_folder_check(e));
     return tx__engine_ended(e, train(run, e, own));
 }

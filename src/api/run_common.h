@@ -1,4 +1,4 @@
-/* run_common.h - what pretrain, evaluate and generate share: the tokenizer of a model and the memory line. */
+/* run_common.h - what pretrain, evaluate and generate share: datasets, and a model without a trainer. */
 #ifndef TX_API_RUN_COMMON_H
 #define TX_API_RUN_COMMON_H
 
@@ -7,22 +7,6 @@
 #include "data/train_data.h"
 #include "train/trainer.h"
 #include "triax/token.h"
-
-/* The tokenizer that the flags name; where they name no file, the one that lies beside the checkpoint in `dir` (NULL:
- * none): vocab.json and merges.txt, vocab.txt or tokenizer.json, as --tokenizer-type says; a tokenizer.json also where
- * the type's own files are missing, as in a Hugging Face folder. TX_ERR_ARG when there is neither. */
-tx_status tx__tokenizer_for(const tx_config *cfg, const char *dir, tx_tokenizer **out);
-
-/* Tokens that a text can have: WordPiece's [BOS] and [EOS], which are added where a vocab.txt has none, are the last
- * ones, and a model made elsewhere has no rows for them. */
-int32_t tx__text_tokens(const tx_tokenizer *tok);
-
-/* Copies the files of the tokenizer that tx__tokenizer_for(cfg, from) opens into `dir`, so that generate and evaluate
- * find them there. A file that is there with the same content is left alone. */
-tx_status tx__tokenizer_keep(const tx_config *cfg, const char *from, const char *dir);
-
-/* Publishes dir/name with the content of `from`; one that is the same is left alone. */
-tx_status tx__copy_file(const char *from, const char *dir, const char *name);
 
 /* The three splits as the run of `cfg` trains and evaluates on them. @vocab_size 0: ids are not checked.
  * @bert its tokenizer, or NULL for GPT */

@@ -7,6 +7,7 @@
 #include "api/report.h"
 #include "api/run_common.h"
 #include "api/show_layout.h"
+#include "api/tokenizer_of.h"
 #include "base/system_memory.h"
 #include "train/fit.h"
 #include "train/metrics.h"
@@ -35,7 +36,7 @@ static tx_status find_vocabulary(plan_view *v, const tx_source *src)
         v->vocab_size = src->vocab_size;
         v->vocab_from = "the checkpoint's";
     } else if (cfg->vocab_file || cfg->merge_file || cfg->tokenizer_model || (null && cfg->vocab_size)) {
-        TX_TRY(tx__tokenizer_for(cfg, NULL, &tok));
+        TX_TRY(tx__tokenizer_of(cfg, NULL, &tok));
         v->vocab_size = tx_tokenizer_vocab_size(tok);
         v->vocab_from = null ? "NullTokenizer's: --vocab-size and one for the end of a document" : "the tokenizer's";
         tx_tokenizer_close(tok);

@@ -123,6 +123,18 @@ bool tx_path_is_dir(const char *path)
     return TX_RETRY(stat(path, &sb)) == 0 && S_ISDIR(sb.st_mode);
 }
 
+bool tx_same_folder(const char *a, const char *b)
+{
+    char *ra = realpath(a, NULL), *rb = realpath(b, NULL);
+    size_t na = strlen(a), nb = strlen(b);
+    while (na > 1 && a[na - 1] == '/') na--;
+    while (nb > 1 && b[nb - 1] == '/') nb--;
+    bool same = ra && rb ? !strcmp(ra, rb) : !ra && !rb && na == nb && !memcmp(a, b, na);
+    free(ra);
+    free(rb);
+    return same;
+}
+
 tx_status tx_path_join(char *buf, size_t cap, const char *dir, const char *name)
 {
     size_t n = strlen(dir);

@@ -45,6 +45,9 @@ void tx_map_forget(const tx_map *m, size_t offset, size_t n);
 bool tx_path_exists(const char *path);
 bool tx_path_is_dir(const char *path);
 
+/* Whether two paths name one folder; a folder that does not exist is compared by its name. */
+bool tx_same_folder(const char *a, const char *b);
+
 /* "a/b" from "a" and "b" into buf; TX_ERR_ARG when it does not fit. */
 tx_status tx_path_join(char *buf, size_t cap, const char *dir, const char *name);
 

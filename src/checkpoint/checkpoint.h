@@ -5,6 +5,7 @@
  *      DIR/iter_0000010/manifest.json              state, config, tensors, checksums
  *      DIR/iter_0000010/shard_00000.safetensors    fp32: model.<name>, and the optimizer's, such as exp_avg.<name>;
  *                                                  one file for each rank that saves
+ *      DIR/iter_0000010/vocab.json, ...            the tokenizer's files
  *
  *  What is saved and read is a list of parts, the model's weights and the optimizer's buffers, each of them of one rank
  * the same stretches of its shards: all of them, or with ZeRO those that it keeps. Stretches are no more to be seen in
@@ -22,8 +23,27 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "base/str.h"
 #include "comm/comm.h"
 #include "nn/param.h"
+
+/* A tokenizer: the names of the files that a checkpoint keeps of one, and what it keeps. */
+#define TX_TOKENIZER_FILES "vocab.json", "merges.txt", "vocab.txt", "tokenizer.json", "tokenizer_config.json"
+enum { TX_CKPT_MAX_FILES = 2 };
+
+typedef struct tx_ckpt_file {
+    const char *name; /* one of TX_TOKENIZER_FILES */
+    tx_str text;      /* owned */
+} tx_ckpt_file;
+
+typedef struct tx_ckpt_tokenizer {
+    char type[40], hash[33]; /* --tokenizer-type; tx_tokenizer_hash. "": there is none */
+    int64_t vocab_size;
+    tx_ckpt_file file[TX_CKPT_MAX_FILES];
+    int n_files;
+} tx_ckpt_tokenizer;
+
+void tx_ckpt_tokenizer_free(tx_ckpt_tokenizer *t); /* back to empty; a zeroed one is fine */
 
 /* Where a run stands. All counts are >= 0. */
 typedef struct tx_ckpt_state {
@@ -37,6 +57,7 @@ typedef struct tx_ckpt_state {
     int64_t vocab_size;                              /* of the tokenizer, without padding; 0: not known */
     uint64_t seed;
     const char *tag; /* saving: the folder's name, a client's own (tx_checkpoint_check_tag); NULL: iter_<iteration> */
+    const tx_ckpt_tokenizer *tokenizer; /* saving: goes along, and stays as it is until then; NULL: none does */
 } tx_ckpt_state;
 
 #define TX_PRODUCTS_FILE "gpu_products.txt" /* a run's, beside its checkpoints (train/products.h) */
@@ -106,6 +127,13 @@ int64_t tx_checkpoint_copy_numel(const tx_params *ps, const tx_stretches *kept, 
  * whole checkpoints and temporaries. Not collective: one rank's. TX_ERR_IO: the rest of them is still there. */
 tx_status tx_checkpoint_prune(const char *dir, int64_t iteration, int64_t keep, const char *spare);
 
+/* The same for another run's, which the one that has saved `iteration` replaces: removes all other iterations but
+ * `spare`. */
+tx_status tx_checkpoint_remove_others(const char *dir, int64_t iteration, const char *spare);
+
+/* The highest iteration in DIR that has a manifest, whatever `latest` says; -1: there is none. */
+tx_status tx_checkpoint_newest(const char *dir, int64_t *iteration);
+
 /* "DIR/iter_0000010" or DIR/<tag>, where that saves; TX_ERR_ARG when it does not fit. */
 tx_status tx_checkpoint_path_of(char *buf, size_t cap, const char *dir, int64_t iteration, const char *tag);
 
@@ -161,6 +189,9 @@ tx_status tx_checkpoint_open_manifest(tx_checkpoint **out, const char *dir);
 typedef tx_status tx_ckpt_tell(void *user, const char *line);
 tx_status tx_checkpoint_verify(const tx_checkpoint *c, tx_ckpt_tell *tell, void *user);
 
+/* The same without reading them: whether each file is there, as long as the manifest says. */
+tx_status tx_checkpoint_verify_sizes(const tx_checkpoint *c, tx_ckpt_tell *tell, void *user);
+
 /* ---- reading ---- */
 
 void tx_checkpoint_close(tx_checkpoint *c); /* NULL allowed. Not collective */
@@ -169,6 +200,11 @@ const char *tx_checkpoint_path(const tx_checkpoint *c); /* the iter_ folder */
 const tx_ckpt_state *tx_checkpoint_state(const tx_checkpoint *c);
 const json_t *tx_checkpoint_config(const tx_checkpoint *c);   /* borrowed */
 const json_t *tx_checkpoint_manifest(const tx_checkpoint *c); /* all of it, for inspection; borrowed */
+
+/* The tokenizer that was saved along; empty where there is none. With `with_files` each of them is compared with its
+ * checksum, lies at tx_checkpoint_path/name, and out has its bytes. *out is freed with tx_ckpt_tokenizer_free.
+ * Errors: TX_ERR_FORMAT (damaged: names the file), TX_ERR_IO, TX_ERR_NOTFOUND, TX_ERR_NOMEM. Not collective. */
+tx_status tx_checkpoint_tokenizer(const tx_checkpoint *c, bool with_files, tx_ckpt_tokenizer *out);
 
 /* Fills the stretches in `kept` (NULL: every row whole) of the parts with what was saved and padding rows with zero;
  * parts of the checkpoint that are not in the list are left out. Only the bytes that the stretches need are touched.

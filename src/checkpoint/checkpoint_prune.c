@@ -1,4 +1,4 @@
-/* checkpoint_prune.c - --keep-last: removes checkpoints that newer ones have made superfluous.
+/* checkpoint_prune.c - --keep-last and --overwrite-run: removes checkpoints that newer ones have made superfluous.
  *
  *      iter_0000010  ->  .tmp-iter_0000010-<pid>      rename, fsync DIR: from here on it is no checkpoint
  *                        removed, file by file        a crash in between leaves a temporary, which the next save
@@ -15,16 +15,6 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/place.h"
-
-/* Whether two paths name one folder that is there. */
-static bool same_folder(const char *a, const char *b)
-{
-    char *ra = realpath(a, NULL), *rb = realpath(b, NULL);
-    bool same = ra && rb && !strcmp(ra, rb);
-    free(ra);
-    free(rb);
-    return same;
-}
 
 /* The iteration that `latest` names; -1: none. */
 static int64_t named_by_latest(const char *dir)
@@ -72,21 +62,50 @@ static tx_status list_before(int64_t **out, size_t *n, const char *dir, int64_t 
     return st;
 }
 
+/* But not `spare`, a path or NULL. */
+static tx_status remove_iteration(const char *dir, int64_t iteration, const char *spare)
+{
+    char name[TX__ITER_CAP], path[TX__PATH_CAP];
+    tx__iter_name(name, iteration);
+    TX_TRY(tx_path_join(path, sizeof path, dir, name));
+    if (spare && tx_same_folder(path, spare)) return TX_OK;
+    TX_TRY(remove_one(dir, name));
+    tx_info("  removed checkpoint of iteration %7lld from %s", (long long)iteration, dir);
+    return TX_OK;
+}
+
 tx_status tx_checkpoint_prune(const char *dir, int64_t iteration, int64_t keep, const char *spare)
 {
     int64_t *list, named = named_by_latest(dir);
     size_t n;
     TX_TRY(list_before(&list, &n, dir, iteration));
     tx_status st = TX_OK;
-    for (size_t i = keep > 1 ? (size_t)keep - 1 : 0; named >= 0 && i < n && !st; i++) {
-        char name[TX__ITER_CAP], path[TX__PATH_CAP];
-        tx__iter_name(name, list[i]);
-        TX_GOTO(tx_path_join(path, sizeof path, dir, name));
-        if (list[i] == named || (spare && same_folder(path, spare))) continue;
-        TX_GOTO(remove_one(dir, name));
-        tx_info("  removed checkpoint of iteration %7lld from %s", (long long)list[i], dir);
+    for (size_t i = keep > 1 ? (size_t)keep - 1 : 0; named >= 0 && i < n && !st; i++)
+        if (list[i] != named) st = remove_iteration(dir, list[i], spare);
+    tx_free(list);
+    return st;
+}
+
+tx_status tx_checkpoint_newest(const char *dir, int64_t *iteration)
+{
+    int64_t *list;
+    size_t n;
+    TX_TRY(list_before(&list, &n, dir, INT64_MAX));
+    *iteration = n ? list[0] : -1;
+    tx_free(list);
+    return TX_OK;
+}
+
+tx_status tx_checkpoint_remove_others(const char *dir, int64_t iteration, const char *spare)
+{
+    int64_t *list;
+    size_t n;
+    TX_TRY(list_before(&list, &n, dir, INT64_MAX));
+    tx_status st = TX_OK;
+    for (size_t i = 0; i < n && !st; i++) {
+        if (list[i] == iteration) continue;
+        st = remove_iteration(dir, list[i], spare);
     }
-out:
     tx_free(list);
     return st;
 }

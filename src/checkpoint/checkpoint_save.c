@@ -2,7 +2,8 @@
  *
  *      rank 0        .tmp-iter_0000010-<its pid>/                          made, when there is room for all shards
  *      every rank    .tmp-iter_0000010-<pid>/shard_<rank>.safetensors      fsynced; what is in it goes to rank 0
- *      rank 0        .tmp-iter_0000010-<pid>/manifest.json                 fsynced, then the folder
+ *      rank 0        .tmp-iter_0000010-<pid>/vocab.json, ...               the tokenizer's, if there is one; fsynced
+ *                    .tmp-iter_0000010-<pid>/manifest.json                 the same, then the folder
  *                    -> iter_0000010                                       rename, or exchange with the old one
  *                    fsync DIR
  *                    latest                                                published
@@ -67,7 +68,8 @@ typedef struct tx_ckpt_save {
     bool tagged;   /* the name is a client's */
     char file[64]; /* this rank's shard */
     char name[TX__ITER_CAP], tmp[TX__PATH_CAP], final[TX__PATH_CAP], old[TX__PATH_CAP];
-    json_t *manifest; /* rank 0: owned */
+    json_t *manifest;                   /* rank 0: owned */
+    const tx_ckpt_tokenizer *tokenizer; /* borrowed, or NULL */
     /* what write leaves to finish: how it went, why, and what the manifest says of the shard (Jansson's) */
     tx_status written;
     char why[2048];
@@ -388,6 +390,7 @@ static tx_status write_manifest(const job *j, const json_t *m)
     tx_str text = { 0 };
     tx__manifest whole;
     tx_status st;
+    if (j->tokenizer) TX_GOTO(tx__tokenizer_write(j->tokenizer, j->tmp));
     TX_GOTO(tx_path_join(path, sizeof path, j->tmp, TX__MANIFEST_FILE));
     TX_GOTO(tx__manifest_text(m, &text));
     TX_GOTO(tx_file_publish(path, text.data, text.len));
@@ -471,8 +474,11 @@ static tx_status set_up(job *j, const char *dir, const tx_ckpt_state *state, con
     if (state->tag) memcpy(j->name, state->tag, strlen(state->tag) + 1); /* fits: it is one */
     snprintf(j->file, sizeof j->file, "shard_%05d.safetensors", tx_comm_rank(j->group));
     TX_TRY(tx_memdup0(&j->dir, dir, strlen(dir), "a path"));
-    if (tx_comm_rank(j->group) == 0 && !(j->manifest = tx__manifest_begin(state, config)))
-        return TX_FAIL(TX_ERR_NOMEM, NO_MEMORY);
+    if (tx_comm_rank(j->group)) return list_tensors(j);
+    if (!(j->manifest = tx__manifest_begin(state, config))) return TX_FAIL(TX_ERR_NOMEM, NO_MEMORY);
+    j->tokenizer = state->tokenizer;
+    TX_TRY(tx__manifest_set_tokenizer(j->manifest, j->tokenizer));
+    for (int i = 0; j->tokenizer && i < j->tokenizer->n_files; i++) j->need += j->tokenizer->file[i].text.len;
     return list_tensors(j);
 }
 

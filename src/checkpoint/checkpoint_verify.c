@@ -1,7 +1,10 @@
-/* checkpoint_verify.c - triax inspect --verify: every byte, and all that is wrong instead of the first. */
+/* checkpoint_verify.c - triax inspect: whether all files are there in their length, and with --verify every byte; all
+ * that is wrong instead of the first. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "checkpoint/checkpoint.h"
@@ -139,13 +142,55 @@ tx_status tx_checkpoint_verify(const tx_checkpoint *c, tx_ckpt_tell *line, void 
     const tx__manifest *m = tx__checkpoint_fields(c);
     verifier v = { .c = c, .tell = line, .user = user };
     tx_status st = TX_OK;
+    size_t n_files = 0;
     for (size_t i = 0; i < m->n_shards; i++) TX_GOTO(verify_shard(&v, i));
+    TX_GOTO(tx__tokenizer_verify(c, true, line, user, &n_files));
     if (v.n_shards)
         st = TX_FAIL(TX_ERR_FORMAT,
                      "%s: %" PRId64 " of %" PRId64 " blocks are damaged or missing, in %zu of %zu shards, the first of "
                      "them %s; load another iteration",
                      tx_checkpoint_path(c), v.n_bad, v.n_blocks, v.n_shards, m->n_shards, v.first);
+    else if (n_files)
+        st = TX_FAIL(TX_ERR_FORMAT,
+                     "%s: %zu of the tokenizer's files are damaged or missing; name good ones, such as "
+                     "--vocab-file, or load another iteration",
+                     tx_checkpoint_path(c), n_files);
 out:
     tx_str_free(&v.line);
     return st;
+}
+
+/* ---- without reading ---- */
+
+static tx_status check_length(const tx_checkpoint *c, const tx__shard *s, bool *good)
+{
+    char path[TX__PATH_CAP];
+    struct stat st;
+    *good = false;
+    TX_TRY(tx_path_join(path, sizeof path, tx_checkpoint_path(c), s->file));
+    if (stat(path, &st)) return TX_FAIL(TX_ERR_FORMAT, "%s: is missing: %s", path, strerror(errno));
+    *good = S_ISREG(st.st_mode) && (uint64_t)st.st_size == s->bytes;
+    if (*good) return TX_OK;
+    return TX_FAIL(TX_ERR_FORMAT, "%s: %lld bytes long, the manifest says %" PRIu64 ": cut off or changed", path,
+                   (long long)st.st_size, s->bytes);
+}
+
+tx_status tx_checkpoint_verify_sizes(const tx_checkpoint *c, tx_ckpt_tell *line, void *user)
+{
+    const tx__manifest *m = tx__checkpoint_fields(c);
+    size_t n_bad = 0;
+    for (size_t i = 0; i < m->n_shards; i++) {
+        char text[2048];
+        bool good;
+        tx_status st = check_length(c, &m->shard[i], &good);
+        if (good) continue;
+        if (st != TX_ERR_FORMAT) return st;
+        n_bad++;
+        snprintf(text, sizeof text, "  %s", tx_last_error());
+        TX_TRY(line(user, text));
+    }
+    TX_TRY(tx__tokenizer_verify(c, false, line, user, &n_bad));
+    if (!n_bad) return TX_OK;
+    return TX_FAIL(TX_ERR_FORMAT, "%s: %zu of its files %s missing or cut off; load another iteration",
+                   tx_checkpoint_path(c), n_bad, n_bad == 1 ? "is" : "are");
 }

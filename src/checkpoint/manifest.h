@@ -57,6 +57,10 @@ tx_status tx__manifest_add_shard(json_t *m, const char *file, tx__blocks *b);
 /* Adds piece p of tensor s, whose other pieces may come from elsewhere: p->shard and s->piece are not looked at. */
 tx_status tx__manifest_add_piece(json_t *m, const tx__saved *s, const tx__piece *p, const char *file);
 
+/* Puts the tokenizer (NULL: none, whatever is there) into the manifest's config, and its files into the folder. */
+tx_status tx__manifest_set_tokenizer(json_t *m, const tx_ckpt_tokenizer *t);
+tx_status tx__tokenizer_write(const tx_ckpt_tokenizer *t, const char *folder);
+
 /* What one rank has to say of a manifest, to be added to: an object that has only shards and tensors. NULL: out of
  * memory. */
 json_t *tx__manifest_part(void);
@@ -104,6 +108,10 @@ bool tx__piece_is_in(const tx_safetensors *f, const tx__saved *s, const tx__piec
 
 /* Of an open checkpoint. */
 const tx__manifest *tx__checkpoint_fields(const tx_checkpoint *c);
+
+/* The tokenizer's files: whether each is there and as long as the manifest says, and with `read` its checksum. What is
+ * wrong is told, and counted. */
+tx_status tx__tokenizer_verify(const tx_checkpoint *c, bool read, tx_ckpt_tell *tell, void *user, size_t *n_bad);
 
 /* Compares blocks [first, end) of a shard with their checksums, on all threads, and the file's length. The error names
  * the file and the block. */

@@ -164,6 +164,9 @@ tx_status tx_config_to_json(const tx_config *cfg, json_t **out);
  * cfg is unchanged on failure. Call tx_config_complete afterwards. */
 tx_status tx_config_from_json(tx_config *cfg, const json_t *saved, unsigned which);
 
+/* Appends what of the shape differs: "its --hidden-size is 64, this run's 128; its ...". TX_ERR_FORMAT as above. */
+tx_status tx_config_shape_differences(const tx_config *cfg, const json_t *saved, tx_str *out);
+
 /* ---- all that was given, as flags ---- */
 
 /* The command line that gives these options: an array of strings for tx_config_parse. Left out are deepspeed_config,

@@ -276,3 +276,21 @@ out:
     differences_free(&run);
     return st;
 }
+
+tx_status tx_config_shape_differences(const tx_config *cfg, const json_t *saved, tx_str *out)
+{
+    differences d = { 0 };
+    tx_status st = TX_OK;
+    for (size_t i = 0; i < tx__n_options && !st; i++) {
+        const tx_option *o = &tx__options[i];
+        const json_t *value = json_object_get(saved, o->field ? o->field : "");
+        if (!tx__has_member(o) || o->kept != TX_KEPT_SHAPE || !value) continue;
+        st = check_saved(o, value);
+        if (!st) st = compare(cfg, o, value, &d);
+    }
+    for (size_t i = 0; i < d.n && !st; i++)
+        st = tx_str_printf(out, "%sits --%s is %s, this run's %s", out->len ? "; " : "", d.list[i].o->flag,
+                           d.list[i].saved.data, d.list[i].given.data);
+    differences_free(&d);
+    return st;
+}

@@ -41,6 +41,7 @@ static tx_status write(tx_conversion *c)
     int n = c->with_optim ? c->src->n_parts : 1;
     for (int i = 0; i < n; i++) part[i] = (tx_ckpt_part){ .name = c->src->part[i], .move = move, .user = c };
     if (!c->src->type->resumes) state.vocab_size = c->m->vocab_size;
+    state.tokenizer = c->tokenizer;
     if (!state.seed) state.seed = (uint64_t)c->cfg->seed;
     TX_TRY(config_of(c, &config));
     tx_status st = tx_checkpoint_save(c->out, &state, config, &c->m->params, NULL, part, n, &tx_comm_self);

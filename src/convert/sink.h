@@ -9,17 +9,18 @@
 /* What to write. */
 typedef struct tx_conversion {
     tx_source *src;
-    const tx_model *m;     /* of one rank: all parameters, padded for n_tp; no weights */
-    const tx_config *cfg;  /* complete: the model's options, and as many of the run's as the source has */
-    const json_t *options; /* the source's own, as its type gave them */
-    const char *out;       /* folder */
-    int n_tp, n_pp, n_dp;  /* ranks that the folder is for: Megatron, DeepSpeed */
-    int zero_stage;        /* DeepSpeed: 0 to 3 */
-    bool pipeline;         /* DeepSpeed: as its pipeline engine writes; with n_pp > 1 always */
-    tx_st_dtype dtype;     /* of weights: F32, BF16, F16; masters and moments are float32 */
-    bool with_optim;       /* the source has it, and it is wanted */
-    bool release;          /* Megatron: no run, weights to start from; --for-release */
-    int64_t shard_bytes;   /* Hugging Face: a file's largest size; 0: one file */
+    const tx_model *m;                  /* of one rank: all parameters, padded for n_tp; no weights */
+    const tx_config *cfg;               /* complete: the model's options, and as many of the run's as the source has */
+    const json_t *options;              /* the source's own, as its type gave them */
+    const char *out;                    /* folder */
+    int n_tp, n_pp, n_dp;               /* ranks that the folder is for: Megatron, DeepSpeed */
+    int zero_stage;                     /* DeepSpeed: 0 to 3 */
+    bool pipeline;                      /* DeepSpeed: as its pipeline engine writes; with n_pp > 1 always */
+    tx_st_dtype dtype;                  /* of weights: F32, BF16, F16; masters and moments are float32 */
+    bool with_optim;                    /* the source has it, and it is wanted */
+    bool release;                       /* Megatron: no run, weights to start from; --for-release */
+    int64_t shard_bytes;                /* Hugging Face: a file's largest size; 0: one file */
+    const tx_ckpt_tokenizer *tokenizer; /* native: what the checkpoint keeps of one; NULL: none */
 
     float *whole; /* what was fetched last; tx_conversion_fetch */
     int part, row;

@@ -122,19 +122,6 @@ tx_status tx_source_open_options(tx_source *src, const tx_config *cfg, tx_comm *
     return open_source(src, &r, group);
 }
 
-/* Whether two paths name one folder; a folder that does not exist is compared by its name. */
-static bool same_folder(const char *a, const char *b)
-{
-    char *ra = realpath(a, NULL), *rb = realpath(b, NULL);
-    size_t na = strlen(a), nb = strlen(b);
-    while (na > 1 && a[na - 1] == '/') na--;
-    while (nb > 1 && b[nb - 1] == '/') nb--;
-    bool same = ra && rb ? !strcmp(ra, rb) : !ra && !rb && na == nb && !memcmp(a, b, na);
-    free(ra);
-    free(rb);
-    return same;
-}
-
 static tx_status find_kind_for_run(tx_ckpt_kind *kind, const char *folder, const reading *r, const tx_config *cfg)
 {
     char detail[512];
@@ -142,7 +129,7 @@ static tx_status find_kind_for_run(tx_ckpt_kind *kind, const char *folder, const
     if (*kind != TX_CKPT_NONE && *kind != TX_CKPT_UNKNOWN) return TX_OK;
     if (cfg->exit_on_missing_checkpoint)
         return TX_FAIL(TX_ERR_NOTFOUND, "--load %s: %s, and --exit-on-missing-checkpoint is given", cfg->load, detail);
-    if (*kind == TX_CKPT_UNKNOWN || r->tag || !cfg->save || !same_folder(cfg->load, cfg->save))
+    if (*kind == TX_CKPT_UNKNOWN || r->tag || !cfg->save || !tx_same_folder(cfg->load, cfg->save))
         return TX_FAIL(TX_ERR_NOTFOUND,
                        "--load %s: %s; name a checkpoint, or leave --load out to start from fresh weights "
                        "(a --load that equals --save may be missing or empty at the first start)",

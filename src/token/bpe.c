@@ -8,6 +8,7 @@
 #include "token/bpe.h"
 
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/alloc.h"
 
@@ -79,6 +80,14 @@ tx_status tx__merges_build(tx__merges *out, tx__vocab *v)
 out:
     tx__merges_free(&m);
     return st;
+}
+
+uint64_t tx__merges_hash(const tx__merges *m)
+{
+    uint64_t sum = 0;
+    for (uint64_t i = 0; m->slot && i <= m->mask; i++)
+        if (m->slot[i] != FREE) sum += XXH3_64bits(&m->slot[i], sizeof m->slot[i]);
+    return sum;
 }
 
 void tx__merges_free(tx__merges *m)

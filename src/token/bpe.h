@@ -33,6 +33,9 @@ typedef struct tx__merges {
 tx_status tx__merges_build(tx__merges *out, tx__vocab *v);
 void tx__merges_free(tx__merges *m); /* a zeroed one is fine */
 
+/* Of all merges with their ranks, whatever the order they were added in. */
+uint64_t tx__merges_hash(const tx__merges *m);
+
 /* Writes the ids of piece[0..*n_ids), to id, which has room for one per byte, and their number to
  * *n_ids. */
 tx_status tx__bpe_merge(const tx__merges *m, tx__bpe_scratch *s, const unsigned char *piece, int32_t *id,

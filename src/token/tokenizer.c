@@ -1,6 +1,9 @@
 /* tokenizer.c - the public calls that are the same for all kinds of tokenizer. */
 #include "token/tokenizer.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "base/alloc.h"
 #include "base/str.h"
 #include "base/utf8.h"
@@ -58,6 +61,25 @@ int32_t tx_tokenizer_eod(const tx_tokenizer *t)
 int32_t tx_tokenizer_special(const tx_tokenizer *t, const char *name)
 {
     return t->kind->special(t, name);
+}
+
+void tx__hash_token(XXH3_state_t *s, const char *token, size_t n)
+{
+    uint32_t len = (uint32_t)n;
+    XXH3_128bits_update(s, &len, sizeof len);
+    XXH3_128bits_update(s, token, n);
+}
+
+tx_status tx_tokenizer_hash(const tx_tokenizer *t, char hex[33])
+{
+    XXH3_state_t *s = XXH3_createState();
+    if (!s) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for the hash of a tokenizer");
+    XXH3_128bits_reset(s);
+    t->kind->hash(t, s);
+    XXH128_hash_t h = XXH3_128bits_digest(s);
+    XXH3_freeState(s);
+    snprintf(hex, 33, "%016" PRIx64 "%016" PRIx64, (uint64_t)h.high64, (uint64_t)h.low64);
+    return TX_OK;
 }
 
 tx_status tx_tokenizer_encode(const tx_tokenizer *t, const char *text, size_t n_bytes, tx_ids *out)

@@ -32,6 +32,18 @@ static int32_t gpt2_special(const tx_tokenizer *t, const char *name)
     return strcmp(name, TX__EOD_TOKEN) ? -1 : t->eod;
 }
 
+static void gpt2_hash(const tx_tokenizer *t, XXH3_state_t *s)
+{
+    const tx__byte_bpe *b = &((const gpt2_tokenizer *)t)->bpe;
+    uint64_t merges = tx__merges_hash(&b->merges);
+    for (uint32_t i = 0; i < b->vocab.token.n; i++) {
+        size_t n;
+        const char *token = tx__strings_at(&b->vocab.token, i, &n);
+        tx__hash_token(s, token, n);
+    }
+    XXH3_128bits_update(s, &merges, sizeof merges);
+}
+
 static void gpt2_close(tx_tokenizer *t)
 {
     gpt2_tokenizer *g = (gpt2_tokenizer *)t;
@@ -41,7 +53,7 @@ static void gpt2_close(tx_tokenizer *t)
 
 tx_status tx_tokenizer_open_gpt2(tx_tokenizer **out, const char *vocab_file, const char *merge_file)
 {
-    static const tx__tokenizer_kind kind = { gpt2_encode, gpt2_decode, gpt2_special, gpt2_close };
+    static const tx__tokenizer_kind kind = { gpt2_encode, gpt2_decode, gpt2_special, gpt2_hash, gpt2_close };
     tx_status st;
     gpt2_tokenizer *g = NULL;
     TX_GOTO(tx_alloc(&g, 1, sizeof *g, "a tokenizer"));

@@ -5,6 +5,7 @@
  *  and the post-processor's tokens at both ends.
  *
  *  The order, and what each step sees, are those of the tokenizers library (TokenizerImpl::encode). */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -12,11 +13,13 @@
 #include "token/added_tokens.h"
 #include "token/pipeline.h"
 #include "token/tokenizer.h"
+#include "token/unicode_split.h"
 
 typedef struct json_tokenizer {
     tx_tokenizer base;
     tx__byte_bpe bpe;
     tx__pipeline pipe;
+    uint64_t rules;      /* hash of how it cuts text; 0: as GPT-2 does */
     tx__strings content; /* of the added tokens, in the file's order */
     tx__added_token *added;
     int32_t *added_of;             /* [id] its number among the added tokens, -1: none */
@@ -118,6 +121,19 @@ static int32_t json_special(const tx_tokenizer *t, const char *name)
     const json_tokenizer *j = (const json_tokenizer *)t;
     int64_t i = tx__strings_find(&j->content, name, strlen(name));
     return i >= 0 && j->added[i].special ? j->added[i].id : -1;
+}
+
+static void json_hash(const tx_tokenizer *t, XXH3_state_t *s)
+{
+    const json_tokenizer *j = (const json_tokenizer *)t;
+    uint64_t merges = tx__merges_hash(&j->bpe.merges);
+    for (int32_t id = 0; id < t->vocab_size; id++) {
+        size_t n;
+        const char *token = token_at(j, id, &n);
+        tx__hash_token(s, token ? token : "", n);
+    }
+    XXH3_128bits_update(s, &merges, sizeof merges);
+    if (j->rules) XXH3_128bits_update(s, &j->rules, sizeof j->rules);
 }
 
 static void json_close(tx_tokenizer *t)
@@ -326,6 +342,24 @@ out:
 
 /* ---- opening ---- */
 
+static tx_status hash_rules(json_tokenizer *j, json_t *root)
+{
+    static const char *const parts[] = { "normalizer", "pre_tokenizer", "post_processor" };
+    const tx__pipeline *p = &j->pipe;
+    if (!p->n_forms && p->n_cuts == 1 && p->cut[0] == tx__split_next && !p->before.n && !p->after.n &&
+        !p->prefix_space && !j->bpe.ignore_merges)
+        return TX_OK;
+    j->rules = 1 + j->bpe.ignore_merges;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        json_t *part = json_object_get(root, parts[i]);
+        char *text = json_dumps(part ? part : json_null(), JSON_SORT_KEYS | JSON_COMPACT | JSON_ENCODE_ANY);
+        if (!text) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for the hash of a tokenizer");
+        j->rules = XXH3_64bits_withSeed(text, strlen(text), j->rules);
+        free(text); /* Jansson's */
+    }
+    return TX_OK;
+}
+
 static tx_status read_root(json_tokenizer *j, json_t *root, const char *file)
 {
     static const char *const keys[] = { "version",       "truncation",     "padding", "added_tokens", "normalizer",
@@ -340,13 +374,14 @@ static tx_status read_root(json_tokenizer *j, json_t *root, const char *file)
     TX_TRY(check_ends(j, &j->pipe.before, file));
     TX_TRY(check_ends(j, &j->pipe.after, file));
     TX_TRY(find_eod(j, json_object_get(json_object_get(root, "model"), "vocab"), file));
+    TX_TRY(hash_rules(j, root));
     j->bpe.split = j->pipe.cut[j->pipe.n_cuts - 1];
     return tx__byte_bpe_prepare(&j->bpe);
 }
 
 tx_status tx_tokenizer_open_json(tx_tokenizer **out, const char *file)
 {
-    static const tx__tokenizer_kind kind = { json_encode, json_decode, json_special, json_close };
+    static const tx__tokenizer_kind kind = { json_encode, json_decode, json_special, json_hash, json_close };
     json_t *root;
     json_tokenizer *j;
     TX_TRY(tx__vocab_json(&root, file, 0));

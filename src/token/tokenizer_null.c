@@ -56,6 +56,11 @@ static int32_t null_special(const tx_tokenizer *t, const char *name)
     return -1;
 }
 
+static void null_hash(const tx_tokenizer *t, XXH3_state_t *s)
+{
+    tx__hash_token(s, (const char *)&t->vocab_size, sizeof t->vocab_size);
+}
+
 static void null_close(tx_tokenizer *t)
 {
     tx_free(t);
@@ -63,7 +68,7 @@ static void null_close(tx_tokenizer *t)
 
 tx_status tx_tokenizer_open_null(tx_tokenizer **out, int32_t vocab_size)
 {
-    static const tx__tokenizer_kind kind = { null_encode, null_decode, null_special, null_close };
+    static const tx__tokenizer_kind kind = { null_encode, null_decode, null_special, null_hash, null_close };
     if (vocab_size < 1 || vocab_size == INT32_MAX)
         return TX_FAIL(TX_ERR_ARG, "the null tokenizer's vocabulary size is %d, allowed are 1 to %d", vocab_size,
                        INT32_MAX - 1);

@@ -153,6 +153,17 @@ static int32_t wordpiece_special(const tx_tokenizer *t, const char *name)
     return -1;
 }
 
+static void wordpiece_hash(const tx_tokenizer *t, XXH3_state_t *s)
+{
+    const wordpiece_tokenizer *w = (const wordpiece_tokenizer *)t;
+    for (uint32_t i = 0; i < w->token.n; i++) {
+        size_t n;
+        const char *token = tx__strings_at(&w->token, i, &n);
+        tx__hash_token(s, token, n);
+    }
+    XXH3_128bits_update(s, &w->lower_case, sizeof w->lower_case);
+}
+
 static void wordpiece_close(tx_tokenizer *t)
 {
     wordpiece_tokenizer *w = (wordpiece_tokenizer *)t;
@@ -235,7 +246,8 @@ out:
 
 tx_status tx_tokenizer_open_wordpiece(tx_tokenizer **out, const char *vocab_file, bool lower_case)
 {
-    static const tx__tokenizer_kind kind = { wordpiece_encode, wordpiece_decode, wordpiece_special, wordpiece_close };
+    static const tx__tokenizer_kind kind = { wordpiece_encode, wordpiece_decode, wordpiece_special, wordpiece_hash,
+                                             wordpiece_close };
     static const char *const added[] = { "[BOS]", "[EOS]" };
     tx_status st;
     wordpiece_tokenizer *w = NULL;

@@ -87,12 +87,14 @@ typedef struct tx_trainer {
     int64_t dump_iteration;       /* --dump-step, or 0 */
     int32_t *dump_tokens;         /* [global batch, row_len] of that iteration */
     double *all_losses;           /* [data ranks] */
-    char *origin;        /* checkpoint that the state was read from or saved to last; owned; NULL: initial weights */
-    bool origin_own;     /* this trainer saved it */
-    char *loaded;        /* the native checkpoint that the run goes on from; owned, or NULL */
-    size_t gpu_free;     /* as planned (tx_memory) */
-    char *products;      /* how a GPU makes matrix products (products.h); owned, or NULL: not agreed on yet */
-    float *copy;         /* --async-save: of what this rank saves (tx_memory.saving); owned, or NULL */
+    char *origin;      /* checkpoint that the state was read from or saved to last; owned; NULL: initial weights */
+    bool origin_own;   /* this trainer saved it */
+    bool replaces_run; /* --overwrite-run: the next save removes what another run has left */
+    char *loaded;      /* the native checkpoint that the run goes on from; owned, or NULL */
+    size_t gpu_free;   /* as planned (tx_memory) */
+    char *products;    /* how a GPU makes matrix products (products.h); owned, or NULL: not agreed on yet */
+    float *copy;       /* --async-save: of what this rank saves (tx_memory.saving); owned, or NULL */
+    const tx_ckpt_tokenizer *tokenizer; /* that checkpoints keep; borrowed, or NULL */
     json_t *blend_phase; /* as loaded, and what the next checkpoint keeps (data/blend_phase.h); owned, or NULL */
 } tx_trainer;
 

@@ -248,6 +248,7 @@ static tx_ckpt_state place_of(const tx_trainer *t)
         .skipped = t->skipped,
         .seed = (uint64_t)t->cfg->seed,
         .vocab_size = t->model->vocab_size,
+        .tokenizer = t->tokenizer,
     };
 }
 
@@ -302,6 +303,10 @@ tx_status tx__trainer_save_begin(tx_trainer *t, const tx_snapshot *what, const c
 tx_status tx__trainer_saved(tx_trainer *t, const char *dir, const tx_ckpt_state *state)
 {
     char path[4096], *origin;
+    if (t->replaces_run && t->grid->rank == 0) {
+        t->replaces_run = tx_checkpoint_remove_others(dir, state->iteration, t->loaded) != TX_OK;
+        if (t->replaces_run) tx_warn("--overwrite-run: not all of the other run is removed: %s", tx_last_error());
+    }
     if (t->cfg->keep_last && t->grid->rank == 0 &&
         tx_checkpoint_prune(dir, state->iteration, t->cfg->keep_last, t->loaded))
         tx_warn("--keep-last: %s", tx_last_error());

@@ -128,7 +128,14 @@ refused "--split-sentences" inspect-samples "${bert[@]}" --data-path all
 
 # checkpoints and Hugging Face folders
 ok inspect run
-grep -q '^shards: 1, [0-9]* bytes; the manifest agrees with its checksum, --verify reads the shards$' out || die "$(cat out)"
+grep -q '^shards: 1, [0-9]* bytes$' out && grep -q '^every file is there in its length, and the manifest agrees' out || die "$(cat out)"
+for harm in 'truncate -s -1 shard_00000.safetensors' 'rm shard_00000.safetensors' 'truncate -s +1 shard_00000.safetensors' \
+    'truncate -s -1 vocab.json' 'rm merges.txt'; do
+    rm -rf harmed && cp -r run harmed
+    (cd harmed/iter_* && $harm)
+    refused "1 of its files is missing or cut off; load another iteration" inspect harmed
+    grep -q "^  harmed/iter_0*1/${harm##* }: " out || die "$harm: which file is not told: $(cat out)"
+done
 ok inspect run --verify
 for line in 'iteration +1' 'hidden_size +16' 'model.embedding.word_embeddings.weight +F32\[512,16\]' 'exp_avg.*' \
     'total parameters: [0-9]+' 'verified: all [0-9]+ bytes of 1 shards agree with their checksums' \

@@ -136,6 +136,7 @@ while read -r line; do
     [ "$(total out)" = "$mb" ] || die "\"$flags\" takes $(total out), not $mb"
 done <changes
 ok "${run[@]}" --micro-batch-size 4 --memory-limit "$limit"
+rm -rf ck
 ok "${run[@]}" --memory-limit off
 refused "the least it can be made to take is" "${run[@]}" --memory-limit 100K
 refused "--memory-limit 8Q is not a size" "${run[@]}" --memory-limit 8Q

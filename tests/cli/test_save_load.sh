@@ -29,6 +29,7 @@ refused "--max-failed-saves 1: 2 saves in a row failed, the last one that of ite
     "${run[@]}" --train-iters 9 --save fails --save-interval 2 --max-failed-saves 1
 said "iteration 2 was never saved, 1 attempt failed; the run goes on, and $none"
 [ "$(losses out | tail -1 | cut -d' ' -f1)" = 4 ] || die "it did not end at iteration 4"
+rm -rf fails/iter_*
 refused "iteration 2 is not saved, 4 attempts failed; $none: fails/" \
     "${run[@]}" --train-iters 2 --save fails --save-interval 2
 rmdir fails/latest

@@ -31,6 +31,6 @@ train() { # NAME TOKENIZER...
     ok evaluate --load "$name" --data-path "${name}_text_document" --eod-mask-loss
 }
 train json "${hf[@]}"
-cmp -s json/tokenizer.json "$small" && cmp -s json/tokenizer_config.json folder/tokenizer_config.json || die "no copy of tokenizer.json"
+cmp -s json/iter_*/tokenizer.json "$small" && cmp -s json/iter_*/tokenizer_config.json folder/tokenizer_config.json || die "no copy of tokenizer.json"
 train bert --tokenizer-type BertWordPieceLowerCase --vocab-file "$data/token/bert-base-uncased-vocab.txt"
-cmp -s bert/vocab.txt "$data/token/bert-base-uncased-vocab.txt" || die "no copy of vocab.txt"
+cmp -s bert/iter_*/vocab.txt "$data/token/bert-base-uncased-vocab.txt" || die "no copy of vocab.txt"
