@@ -137,7 +137,7 @@ static tx_status check_items(tx_indexed *ix)
     /* Some releases of Megatron-DeepSpeed do not count the EODs of --append-eod: one id a document is left over, and
      * every document begins one id too early for each one before it. Read as those releases read it, but say so. */
     if (ix->bin.size - at == (uint64_t)ix->n_docs * ix->item_bytes) {
-        tx_warn(
+        tx_warn_once(
             "%s: the index does not count the end-of-document tokens in .bin, so documents are shifted (a defect of "
             "the tool that wrote it); repeat preprocess-data to repair",
             p);
