@@ -33,7 +33,7 @@ tx_status tx_config_commands_like(char **out, const char *typed)
     tx_str text = { 0 };
     tx_status st = TX_OK;
     as_command(word, sizeof word, typed);
-    int nearest = tx__another_word(strlen(word));
+    int nearest = tx_str_another(strlen(word));
     bool near = false;
     for (int i = 0; (name = tx_config_command(i, NULL)); i++) {
         int d = tx_str_distance(word, name);

@@ -63,9 +63,6 @@ const tx_option *tx__option_find(const tx_command *cmd, const char *flag, size_t
 /* The option whose value a command's first argument is when it is no flag; NULL: the command takes none. */
 const tx_option *tx__option_bare(const tx_command *cmd);
 
-/* The edit distance at which a word of n letters is another one, not a mistyped one. */
-int tx__another_word(size_t n);
-
 /* Equal but for '_' and '-'. */
 bool tx__flag_equal(const char *table, const char *typed, size_t n);
 

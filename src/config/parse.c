@@ -98,15 +98,10 @@ static bool is_flag(const char *arg)
     return arg[0] == '-' && arg[1] == '-' && arg[2] && arg[strcspn(arg, "= ")] != ' ';
 }
 
-int tx__another_word(size_t n)
-{
-    return n < 4 ? 2 : n < 9 ? 3 : (int)(n > 60 ? 60 : n) / 3 + 1;
-}
-
 /* The flag of this command (or another spelling of one) that is nearest to what was typed; NULL: nothing near. */
 static const char *nearest(const tx_command *cmd, const tx_argument *own, const char *typed)
 {
-    int best = tx__another_word(strlen(typed));
+    int best = tx_str_another(strlen(typed));
     const char *found = NULL, *spelling, *flag;
     for (size_t i = 0; i < tx__n_options; i++) {
         if (!tx__command_takes(cmd, &tx__options[i], NULL)) continue;

@@ -50,4 +50,51 @@ refused 'no flag of generate has "xyzzy" in its name, group or text' generate --
 ok torchrun --help rdzv
 grep -q -- '--rdzv' out && ! grep -q -- '--nproc' out || { cat out; die "torchrun --help WORD"; }
 
+# a dataset by less than its name, or by more
+train=(pretrain-gpt --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --max-position-embeddings 16 --micro-batch-size 2
+    --lr 1e-3 --train-iters 2 --split 8,1,1 --eval-iters 1 --vocab-file "$vocab" --merge-file "$merges")
+mkdir sets
+for end in bin idx; do cp "$dataset.$end" "sets/ts_text_document.$end"; done
+meant() { # TYPED MEANT
+    refused "Dataset does not exist: $1 (no file " "${train[@]}" --data-path "$1"
+    [ "$(sed -nE 's/.*\); (did you mean (.*)\?|the path should.*)$/\2/p' said)" = "$2" ] || die "--data-path $1: $(cat said)"
+}
+meant sets/ts sets/ts_text_document
+meant sets/ts_text_document.bin sets/ts_text_document
+meant sets/ts_text_document.idx sets/ts_text_document
+meant sets/ts_text_documnt sets/ts_text_document
+meant sets/ts_tex sets/ts_text_document
+meant "$work/sets/ts" "$work/sets/ts_text_document"
+meant sets sets/ts_text_document
+meant sets/ sets/ts_text_document
+meant sets/other ''
+meant nowhere/ts ''
+cp "$dataset.bin" sets/ts_text_sentence.bin # half of one
+meant sets/ts sets/ts_text_document
+cp "$dataset.idx" sets/ts_text_sentence.idx
+meant sets/ts 'sets/ts_text_document or sets/ts_text_sentence'
+(cd sets && meant ts 'ts_text_document or ts_text_sentence')
+refused "did you mean sets/ts_text_document" inspect-samples --data-path sets/ts --seq-length 16 --train-iters 2 --micro-batch-size 2
+
+# the files of another tokenizer
+bert=$data/tiny/tiny-bert-vocab.txt json=$data/token/small-tokenizer.json
+wrong() { # FILE IS NOT FLAGS...
+    local file=$1 is=$2 no=$3
+    shift 3
+    refused "$file: is $is" tokenize "$@"
+    grep -qF "not $no" said || die "tokenize $*: $(cat said)"
+}
+wrong "$bert" "a vocab.txt of WordPiece" "a vocab.json" --vocab-file "$bert" --merge-file "$merges"
+grep -q -- '--tokenizer-type BertWordPieceLowerCase or BertWordPieceCase reads it' said || die "it is not said what reads it: $(cat said)"
+wrong "$vocab" "a vocab.json of byte-level BPE" "a vocab.txt" --vocab-file "$vocab" --tokenizer-type BertWordPieceLowerCase
+wrong "$json" "a tokenizer.json" "a vocab.txt" --vocab-file "$json" --tokenizer-type BertWordPieceCase
+wrong "$json" "a tokenizer.json" "a vocab.json" --vocab-file "$json" --merge-file "$merges"
+wrong "$merges" "a merges.txt" "a vocab.json" --vocab-file "$merges" --merge-file "$vocab"
+wrong "$vocab" "a vocab.json" "a merges.txt" --vocab-file "$vocab" --merge-file "$vocab"
+wrong "$vocab" "a vocab.json" "a tokenizer.json" --tokenizer-type HFTokenizer --tokenizer-model "$vocab"
+head -c 2000 "$vocab" >cut.json # of the right kind
+refused "cut.json:1:" tokenize --vocab-file cut.json --merge-file "$merges"
+echo '{"a": 1}' >other.json # of none
+refused "other.json: has no [PAD]" tokenize --vocab-file other.json --tokenizer-type BertWordPieceLowerCase
+
 echo "all passed"
