@@ -26,6 +26,12 @@ int cmd_launch(const char *name, tx_launcher_fn *run, int argc, char **argv);
 /* script_name.c: the command that a script's name stands for, in buf, or what was typed. */
 const char *cmd_script_name(const char *typed, char *buf, size_t cap);
 
+/* help.c; they print and return an exit code. */
+bool cmd_asks_help(const char *arg);              /* --help, -h */
+int cmd_help(const char *name, const char *word); /* of a command, with a word (or NULL) of flags that have it; of what
+                                                   * is no command: which commands have flags for that */
+int cmd_unknown(const char *name);                /* there is no such command */
+
 /* start_over.c: the program from its beginning, with what OpenMP is to know in its environment. argv is main's. */
 bool cmd_started_over(void);
 void cmd_start_over(const tx_config *cfg, bool computes, char **argv);

@@ -81,19 +81,9 @@ static void usage(FILE *out)
     fprintf(out, "triax %s: GPT and BERT, from text to text\n\n  triax <command> [flags]\n\n", tx_version());
     const char *name, *summary;
     for (int i = 0; (name = tx_config_command(i, &summary)); i++) fprintf(out, "  %-16s %s\n", name, summary);
-    fprintf(out, "\n  triax <command> --help lists a command's flags\n");
-}
-
-static int command_help(const command *cmd)
-{
-    char *text;
-    if (tx_config_help(&text, cmd->name)) {
-        fprintf(stderr, "triax %s: %s\n", cmd->name, tx_last_error());
-        return 1;
-    }
-    fputs(text, stdout);
-    tx_text_free(text);
-    return 0;
+    fprintf(out, "\n  triax <command> --help       lists a command's flags\n"
+                 "  triax <command> --help WORD  those that have WORD in name, group or text (triax help WORD: which "
+                 "commands have such)\n");
 }
 
 /* Before anything is said. Flags that are wrong are reported by those who parse them next. */
@@ -107,7 +97,7 @@ static void start_over(const command *cmd, int argc, char **argv)
 static int run_command(const command *cmd, int argc, char **argv)
 {
     for (int i = 0; i < argc; i++)
-        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return command_help(cmd);
+        if (cmd_asks_help(argv[i])) return cmd_help(cmd->name, i + 1 < argc ? argv[i + 1] : NULL);
     if (!cmd_started_over()) start_over(cmd, argc, argv);
     int rank = tx_launched_rank();
     tx_log_set(show, (void *)cmd, TX_LOG_INFO);
@@ -133,7 +123,8 @@ int main(int argc, char **argv)
 {
     char buf[64];
     const char *name = argc > 1 ? cmd_script_name(argv[1], buf, sizeof buf) : "--help";
-    if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
+    if (cmd_asks_help(name) || !strcmp(name, "help")) {
+        if (argc > 2) return cmd_help(cmd_script_name(argv[2], buf, sizeof buf), argc > 3 ? argv[3] : NULL);
         usage(stdout);
         return argc > 1 ? 0 : 2;
     }
@@ -142,7 +133,5 @@ int main(int argc, char **argv)
         if (!strcmp(commands[i].name, name)) return run_command(&commands[i], argc - 2, argv + 2);
     for (size_t i = 0; i < N_LAUNCHERS; i++)
         if (!strcmp(launchers[i].name, name)) return launchers[i].run(argc - 2, argv + 2);
-    fprintf(stderr, "triax: there is no command \"%s\"\n\n", name);
-    usage(stderr);
-    return 2;
+    return cmd_unknown(name);
 }

@@ -16,22 +16,10 @@ static void show(void *user, tx_log_level level, const char *line)
     fflush(stdout);
 }
 
-static int help(const char *name)
-{
-    char *text;
-    if (tx_config_help(&text, name)) {
-        fprintf(stderr, "triax %s: %s\n", name, tx_last_error());
-        return 1;
-    }
-    fputs(text, stdout);
-    tx_text_free(text);
-    return 0;
-}
-
 int cmd_launch(const char *name, tx_launcher_fn *run, int argc, char **argv)
 {
     int code = 0;
-    if (argc > 0 && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h"))) return help(name);
+    if (argc > 0 && cmd_asks_help(argv[0])) return cmd_help(name, argc > 1 ? argv[1] : NULL);
     tx_log_set(show, NULL, TX_LOG_INFO);
     tx_status st = run(argc, argv, &code);
     if (!st) return code;

@@ -90,8 +90,16 @@ TX_API tx_log_level tx_config_log_level(const tx_config *cfg);
 /* The i-th command's name and (unless NULL) its one-line summary; NULL past the last. Static. */
 TX_API const char *tx_config_command(int i, const char **summary);
 
+/* The commands that a mistyped name may mean, "pretrain-gpt or pretrain-bert", freed with tx_text_free; NULL when it is
+ * like none. */
+TX_API tx_status tx_config_commands_like(char **out, const char *typed);
+
 /* The text of `--help` for a command; freed with tx_text_free. TX_ERR_NOTFOUND for a command that does not exist. */
 TX_API tx_status tx_config_help(char **out, const char *command);
+
+/* The same for the flags alone that have `word` in their name, another spelling of it, their group or their text.
+ * TX_ERR_NOTFOUND also when none has. */
+TX_API tx_status tx_config_help_on(char **out, const char *command, const char *word);
 
 TX_API void tx_text_free(char *text);
 

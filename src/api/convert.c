@@ -1,5 +1,4 @@
 /* convert.c - the job convert, and upstream's converters, which are the same with other flags. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "api/proof.h"
@@ -28,22 +27,12 @@ typedef struct job {
 
 /* ---- what is asked for ---- */
 
-/* "5GB", "200MB", "1000": bytes, as Hugging Face counts them. */
-static tx_status parse_size(const char *text, int64_t *out)
+static int64_t size_of(const char *text)
 {
-    static const struct {
-        const char *unit;
-        double bytes;
-    } units[] = { { "", 1 },         { "KB", 1e3 },     { "MB", 1e6 },    { "GB", 1e9 },
-                  { "KiB", 0x1p10 }, { "MiB", 0x1p20 }, { "GiB", 0x1p30 } };
-    char *end;
-    double n = strtod(text, &end);
-    for (size_t i = 0; end != text && i < sizeof units / sizeof *units; i++)
-        if (!strcmp(end, units[i].unit) && n * units[i].bytes >= 1 && n * units[i].bytes < 9e18) {
-            *out = (int64_t)(n * units[i].bytes);
-            return TX_OK;
-        }
-    return TX_FAIL(TX_ERR_ARG, "--max-shard-size %.40s: give a size such as 5GB, 200MB or a number of bytes", text);
+    size_t bytes = 0;
+    bool ok = tx_size_parse(text, &bytes);
+    TX_ASSERT(ok); /* rule_sizes_have_units */
+    return (int64_t)bytes;
 }
 
 static tx_st_dtype dtype_of(const char *word)
@@ -68,7 +57,8 @@ static tx_status ask_convert(job *j)
     j->c.dtype = dtype_of(cfg->convert_dtype);
     j->c.with_optim = !cfg->no_load_optim;
     j->c.release = cfg->for_release;
-    return cfg->max_shard_size ? parse_size(cfg->max_shard_size, &j->c.shard_bytes) : TX_OK;
+    if (cfg->max_shard_size) j->c.shard_bytes = size_of(cfg->max_shard_size);
+    return TX_OK;
 }
 
 static tx_status ask_tool(job *j)
@@ -99,7 +89,8 @@ static tx_status ask_zero_to_fp32(job *j)
         TX_TRY(tx_path_join(j->tagged, sizeof j->tagged, j->in, cfg->zero_tag));
         j->in = j->tagged;
     }
-    return parse_size(cfg->zero_shard_size, &j->c.shard_bytes);
+    j->c.shard_bytes = size_of(cfg->zero_shard_size);
+    return TX_OK;
 }
 
 static tx_status ask(job *j)

@@ -48,8 +48,7 @@ tx_status tx__sampling_init(tx_sampling *s, const tx_config *cfg, const tx_token
         .cfg = cfg,
         .tok = tok,
         .eod = tx_tokenizer_eod(tok) < vocab_size ? tx_tokenizer_eod(tok) : -1,
-        .sampler = { .temperature = cfg->temperature,
-                     .top_k = cfg->top_k,
+        .sampler = { .top_k = cfg->top_k,
                      .top_p = cfg->top_p,
                      .top_p_decay = cfg->top_p_decay,
                      .top_p_bound = cfg->top_p_bound,
@@ -62,6 +61,7 @@ tx_status tx__sampling_init(tx_sampling *s, const tx_config *cfg, const tx_token
         .max_new = cfg->out_seq_length,
         .wants_beam = cfg->beam_width > 0,
     };
+    tx_sampler_set_temperature(&s->sampler, cfg->temperature);
     TX_TRY(tx_line_rules_find(&s->lines, tok));
     TX_TRY(tx_alloc(&s->stop_id, (size_t)cfg->stop_id.n + 1, sizeof *s->stop_id, "the stop ids"));
     for (int i = 0; i < cfg->stop_id.n; i++) {

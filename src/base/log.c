@@ -61,16 +61,14 @@ static void write_copy(tx_log_level level, const char *line)
     fflush(own_copy);
 }
 
-void tx_log(tx_log_level level, const char *fmt, ...)
+/* @alone: rank 0 speaks for all */
+static void say(tx_log_level level, bool alone, const char *fmt, va_list ap)
 {
     if (!tx_log_wants(level)) return;
     char raw[4096], text[4096], line[4096 + 24];
-    va_list ap;
-    va_start(ap, fmt);
     vsnprintf(raw, sizeof raw, fmt, ap);
-    va_end(ap);
     tx_printable(text, sizeof text, raw);
-    bool others = own_rank > 0, told = !others || level == TX_LOG_WARN || level == TX_LOG_ERROR;
+    bool others = own_rank > 0, told = !others || (!alone && (level == TX_LOG_WARN || level == TX_LOG_ERROR));
     if (others)
         snprintf(line, sizeof line, "rank %d: %s", own_rank, text);
     else
@@ -79,4 +77,20 @@ void tx_log(tx_log_level level, const char *fmt, ...)
     write_copy(level, text);
     if (sink && told) sink(sink_user, level, line);
     pthread_mutex_unlock(&lock);
+}
+
+void tx_log(tx_log_level level, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    say(level, false, fmt, ap);
+    va_end(ap);
+}
+
+void tx_log_once(tx_log_level level, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    say(level, true, fmt, ap);
+    va_end(ap);
 }

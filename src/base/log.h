@@ -8,9 +8,13 @@
 
 void tx_log(tx_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-#define tx_warn(...)  tx_log(TX_LOG_WARN, __VA_ARGS__)
-#define tx_info(...)  tx_log(TX_LOG_INFO, __VA_ARGS__)
-#define tx_debug(...) tx_log(TX_LOG_DEBUG, __VA_ARGS__)
+/* What all ranks of a job have to say in the same words: rank 0 says it for them, at any level. */
+void tx_log_once(tx_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#define tx_warn(...)      tx_log(TX_LOG_WARN, __VA_ARGS__)
+#define tx_warn_once(...) tx_log_once(TX_LOG_WARN, __VA_ARGS__)
+#define tx_info(...)      tx_log(TX_LOG_INFO, __VA_ARGS__)
+#define tx_debug(...)     tx_log(TX_LOG_DEBUG, __VA_ARGS__)
 
 #define TX_PROGRESS_SECONDS 0.5 /* between two live lines, TX_LOG_PROGRESS */
 

@@ -87,6 +87,11 @@ int tx_str_distance(const char *a, const char *b)
     return row[m];
 }
 
+int tx_str_another(size_t n)
+{
+    return n < 4 ? 2 : n < 9 ? 3 : (int)(n > 60 ? 60 : n) / 3 + 1;
+}
+
 const char *tx_bytes_text(char buf[24], double bytes)
 {
     static const char *const unit[] = { "bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };

@@ -24,4 +24,7 @@ const char *tx_bytes_text(char buf[24], double bytes);
 /* Edit distance for "did you mean": insertions, deletions, changes; n, m below 64, else a large number. */
 int tx_str_distance(const char *a, const char *b);
 
+/* The distance at which a word of n letters is another one, not a mistyped one. */
+int tx_str_another(size_t n);
+
 #endif

@@ -178,6 +178,10 @@ tx_status tx_checkpoint_open(tx_checkpoint **out, const char *dir, tx_comm *grou
  * whole, with a warning for each that is not. The error is the first one's when none is. */
 tx_status tx_checkpoint_open_newest_good(tx_checkpoint **out, const char *dir, tx_comm *group);
 
+/* Of DIR, whose checkpoint cannot be opened: the folder that tx_checkpoint_open_newest_good would turn to, as far as
+ * can be told without comparing its bytes. false: none. For a hint; the last error is anybody's afterwards. */
+bool tx_checkpoint_other(char *path, size_t cap, const char *dir);
+
 /* ---- inspecting ---- */
 
 /* The manifest alone: quick, and no shard need be there. For one rank; nothing can be read from it. */

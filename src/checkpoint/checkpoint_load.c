@@ -33,13 +33,11 @@ static tx_status shard_path(char path[TX__PATH_CAP], const tx_checkpoint *c, siz
     return tx_path_join(path, TX__PATH_CAP, c->path, c->m.shard[i].file);
 }
 
-/* Maps all shards and compares this rank's part of all their blocks. */
-static tx_status verify(tx_checkpoint *c)
+/* Maps all shards and compares the blocks from `first` to before `end` of those of all. */
+static tx_status verify_blocks(tx_checkpoint *c, int64_t first, int64_t end)
 {
     char path[TX__PATH_CAP];
-    int64_t n = 0, at = 0, size = tx_comm_size(c->group), rank = tx_comm_rank(c->group);
-    for (size_t i = 0; i < c->m.n_shards; i++) n += tx__shard_blocks(&c->m.shard[i]);
-    int64_t first = n * rank / size, end = n * (rank + 1) / size;
+    int64_t at = 0;
     for (size_t i = 0; i < c->m.n_shards; i++) {
         const tx__shard *s = &c->m.shard[i];
         int64_t blocks = tx__shard_blocks(s), from = first - at, to = end - at;
@@ -49,6 +47,14 @@ static tx_status verify(tx_checkpoint *c)
         at += blocks;
     }
     return TX_OK;
+}
+
+/* This rank's part. */
+static tx_status verify(tx_checkpoint *c)
+{
+    int64_t n = 0, size = tx_comm_size(c->group), rank = tx_comm_rank(c->group);
+    for (size_t i = 0; i < c->m.n_shards; i++) n += tx__shard_blocks(&c->m.shard[i]);
+    return verify_blocks(c, n * rank / size, n * (rank + 1) / size);
 }
 
 bool tx__piece_is_in(const tx_safetensors *f, const tx__saved *s, const tx__piece *p)
@@ -204,6 +210,30 @@ tx_status tx_checkpoint_open_newest_good(tx_checkpoint **out, const char *dir, t
     }
     if (speaks) tx_warn("loading %s instead, the newest checkpoint that is whole", (*out)->path);
     return TX_OK;
+}
+
+/* All but the bytes of its blocks: what is asked is only worth a hint, and there may be many bytes. */
+static bool looks_whole(const tx__place *place)
+{
+    tx_checkpoint *c = NULL;
+    tx_status st = tx_alloc(&c, 1, sizeof *c, "a checkpoint");
+    if (!st) st = read_manifest(c, place->path, place->iteration);
+    if (!st) st = verify_blocks(c, 0, 0);
+    if (!st) st = open_shards(c);
+    tx_checkpoint_close(c);
+    return !st;
+}
+
+bool tx_checkpoint_other(char *path, size_t cap, const char *dir)
+{
+    tx__place named, place = { .iteration = INT64_MAX };
+    if (!tx_path_is_dir(dir)) return false;
+    if (tx__place_find(dir, &named)) named.iteration = -1;
+    do {
+        if (find_below(&place, dir, place.iteration, named.iteration) || place.iteration < 0) return false;
+    } while (!looks_whole(&place));
+    snprintf(path, cap, "%s", place.path);
+    return true;
 }
 
 void tx_checkpoint_close(tx_checkpoint *c)

@@ -27,9 +27,8 @@ typedef struct tx_list {
 int tx_weighted_count(const tx_list *l);
 const char *tx_weighted_at(const tx_list *l, int i, double *weight);
 
-/* A size as --memory-limit takes it: a number alone is bytes; K, M, G, T, P and KiB, MiB, ... are powers of 1024, KB,
- * MB,
- * ... of 1000. false if it is none, or below one byte. */
+/* A size as --memory-limit takes it: a number alone, and B, is bytes; K, M, G, T, P and KiB, MiB, ... are powers of
+ * 1024, KB, MB, ... of 1000. false if it is none, or below one byte. */
 bool tx_size_parse(const char *text, size_t *bytes);
 
 typedef struct tx_command {

@@ -101,8 +101,7 @@ static bool is_flag(const char *arg)
 /* The flag of this command (or another spelling of one) that is nearest to what was typed; NULL: nothing near. */
 static const char *nearest(const tx_command *cmd, const tx_argument *own, const char *typed)
 {
-    size_t n = strlen(typed);
-    int best = n < 4 ? 2 : n < 9 ? 3 : (int)(n > 60 ? 60 : n) / 3 + 1; /* at this distance it is another word */
+    int best = tx_str_another(strlen(typed));
     const char *found = NULL, *spelling, *flag;
     for (size_t i = 0; i < tx__n_options; i++) {
         if (!tx__command_takes(cmd, &tx__options[i], NULL)) continue;
@@ -305,15 +304,15 @@ static void log_derived(const tx_config *cfg)
         tx_info("--deepspeed: without --deepspeed_config the flags say everything");
     if (cfg->deepspeed_config && !g->deepspeed)
         tx_info("--deepspeed_config %.200s: switches --deepspeed on", cfg->deepspeed_config);
-    if (cfg->profile && cfg->skip_train) tx_warn("--profile: nothing is profiled with --skip-train");
-    if (g->save_interval && !g->save) tx_warn("--save-interval: nothing is saved without --save");
-    if (g->keep_last && !cfg->save) tx_warn("--keep-last: nothing is saved without --save");
+    if (cfg->profile && cfg->skip_train) tx_warn_once("--profile: nothing is profiled with --skip-train");
+    if (g->save_interval && !g->save) tx_warn_once("--save-interval: nothing is saved without --save");
+    if (g->keep_last && !cfg->save) tx_warn_once("--keep-last: nothing is saved without --save");
     if (!g->tensorboard_dir &&
         (g->tensorboard_log_interval || g->log_timers_to_tensorboard || g->log_batch_size_to_tensorboard ||
          g->log_learning_rate_to_tensorboard || g->log_loss_scale_to_tensorboard ||
          g->log_validation_ppl_to_tensorboard || g->log_memory_to_tensorboard || g->log_world_size_to_tensorboard ||
          g->log_optimizer_states_to_tensorboard))
-        tx_warn("flags for TensorBoard: nothing is written for it without --tensorboard-dir");
+        tx_warn_once("flags for TensorBoard: nothing is written for it without --tensorboard-dir");
     bool scales = g->loss_scale || g->initial_loss_scale || g->min_loss_scale || g->loss_scale_window || g->hysteresis;
     if (scales && !cfg->fp16 && !(cfg->bf16 && g->loss_scale))
         tx_info("flags for the loss scale: %s has none", cfg->bf16 ? "bf16 without --loss-scale" : "fp32");
@@ -322,10 +321,10 @@ static void log_derived(const tx_config *cfg)
         tx_info("flags for a dynamic loss scale: --loss-scale %g is constant", cfg->loss_scale);
     bool no_file = !strcmp(cfg->command->name, "plan") && !cfg->vocab_file && !cfg->tokenizer_model;
     if (g->vocab_size && strcmp(cfg->tokenizer_type, "NullTokenizer") != 0 && !no_file)
-        tx_warn("--vocab-size: the size of this vocabulary is that of its file");
+        tx_warn_once("--vocab-size: the size of this vocabulary is that of its file");
     bool bert = !strncmp(cfg->tokenizer_type, "Bert", 4), hf = strstr(cfg->tokenizer_type, "HF") != NULL;
-    if (g->merge_file && (bert || hf)) tx_warn("--merge-file: is not read by %s", cfg->tokenizer_type);
-    if (g->vocab_file && hf) tx_warn("--vocab-file: is not read by %s", cfg->tokenizer_type);
+    if (g->merge_file && (bert || hf)) tx_warn_once("--merge-file: is not read by %s", cfg->tokenizer_type);
+    if (g->vocab_file && hf) tx_warn_once("--vocab-file: is not read by %s", cfg->tokenizer_type);
 }
 
 /* The file counts where it stands among the arguments: a config that others are made of (tx_config_with) has read it.

@@ -255,8 +255,8 @@ static void rule_serve_has_a_model(const tx__check *k)
     if (c->auth_token && c->auth_token_file)
         tx__violate(k->v, "--auth-token and --auth-token-file: give one of the two");
     if (c->auth_token && !*c->auth_token) tx__violate(k->v, "--auth-token is empty");
-    if (!k->bad->max_body && (!tx_size_parse(c->max_body, &bytes) || bytes > (size_t)1 << 30))
-        tx__violate(k->v, "--max-body %.60s is not a size up to 1GiB, such as 1MiB", c->max_body);
+    if (!k->bad->max_body && tx_size_parse(c->max_body, &bytes) && bytes > (size_t)1 << 30)
+        tx__violate(k->v, "--max-body %.60s is more than 1GiB", c->max_body);
     if (c->max_context && c->max_tokens > c->max_context)
         tx__violate(k->v, "--max-tokens %lld is more than --max-context %lld", (long long)c->max_tokens,
                     (long long)c->max_context);

@@ -35,13 +35,27 @@ static void rule_skipped_ranges_are_ranges(const tx__check *k)
         tx__violate(k->v, "inspect-samples shows the data in its order: leave --skip-train-iteration-range out");
 }
 
-static void rule_memory_limit_is_a_size(const tx__check *k)
+/* A small number alone is a forgotten unit. */
+static void check_size(const tx__check *k, const char *flag, const char *text, const char *allowed)
 {
-    const char *limit = k->c->memory_limit;
     size_t bytes;
-    if (k->bad->memory_limit || !strcmp(limit, "auto") || !strcmp(limit, "off") || tx_size_parse(limit, &bytes)) return;
-    tx__violate(k->v, "--memory-limit %.60s is not a size; allowed: auto, off, or a size such as 8G, 512M or 1.5GiB",
-                limit);
+    if (!tx_size_parse(text, &bytes))
+        tx__violate(k->v, "--%s %.60s is not a size; allowed: %s", flag, text, allowed);
+    else if (bytes < (size_t)1 << 20 && !text[strspn(text, "0123456789._")])
+        tx__violate(k->v, "--%s %.30s is %zu bytes; write %.30sGiB, %.30sGB, %.30sMiB ... or, for bytes, %.30sB", flag,
+                    text, bytes, text, text, text, text);
+}
+
+static void rule_sizes_have_units(const tx__check *k)
+{
+    static const char such[] = "a size such as 5GB or 200MB";
+    const tx_config *c = k->c;
+    const char *limit = c->memory_limit;
+    if (!k->bad->memory_limit && strcmp(limit, "auto") != 0 && strcmp(limit, "off") != 0)
+        check_size(k, "memory-limit", limit, "auto, off, or a size such as 8G, 512M or 1.5GiB");
+    if (!k->bad->max_body) check_size(k, "max-body", c->max_body, "a size up to 1GiB, such as 1MiB");
+    if (!k->bad->max_shard_size && c->max_shard_size) check_size(k, "max-shard-size", c->max_shard_size, such);
+    if (!k->bad->zero_shard_size) check_size(k, "max_shard_size", c->zero_shard_size, such);
 }
 
 static void rule_ramp_is_sound(const tx__check *k)
@@ -290,7 +304,7 @@ const tx__rule tx__rules_run[] = {
     { "training", rule_weight_decay_has_its_ends },
     { "training", rule_states_are_adams },
     { "training", rule_less_than_one },
-    { "training", rule_memory_limit_is_a_size },
+    { NULL, rule_sizes_have_units },
     { "pretrain", rule_eval_tasks_can_be_scored },
     { NULL, rule_skipped_ranges_are_ranges },
     { NULL, NULL },

@@ -226,13 +226,13 @@ static tx_status warn_of(const differences *d)
     tx_str line = { 0 };
     tx_status st = TX_OK;
     if (d->n == 1)
-        tx_warn("--%s is %s, in the checkpoint it is %s; this run goes on with its own", e->o->flag, e->given.data,
-                e->saved.data);
-    if (d->n > 1) tx_warn("%zu options are not the checkpoint's; this run goes on with its own:", d->n);
+        tx_warn_once("--%s is %s, in the checkpoint it is %s; this run goes on with its own", e->o->flag, e->given.data,
+                     e->saved.data);
+    if (d->n > 1) tx_warn_once("%zu options are not the checkpoint's; this run goes on with its own:", d->n);
     for (int i = -1; i < (int)d->n && d->n > 1 && !st; i++) {
         line.len = 0;
         st = table_row(&line, d, i);
-        if (!st) tx_warn("%s", line.data);
+        if (!st) tx_warn_once("%s", line.data);
     }
     tx_str_free(&line);
     return st;

@@ -71,9 +71,9 @@ bool tx_size_parse(const char *text, size_t *bytes)
     if (letter) {
         unit++;
         v *= pow(strcmp(unit, "B") ? 1024 : 1000, (double)(letter - letters + 1));
-        if (!strcmp(unit, "iB") || !strcmp(unit, "B")) unit = "";
+        if (!strcmp(unit, "iB")) unit = "";
     }
-    if (*unit || !(v >= 1 && v < 9e18)) return false;
+    if ((*unit && strcmp(unit, "B") != 0) || !(v >= 1 && v < 9e18)) return false;
     *bytes = (size_t)v;
     return true;
 }

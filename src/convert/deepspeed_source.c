@@ -410,7 +410,8 @@ static tx_status read_run(deepspeed *d, tx_source *src)
     src->n_parts = d->optim || d->inside ? N_BUFFERS : 1;
     memcpy(src->part, buffers, sizeof buffers);
     if (src->n_parts == 1 && d->pipeline && tx_py_get(tx_py_get(d->root, "optimizer"), "param_groups"))
-        tx_warn("%s: the optimizer's state of a pipeline without ZeRO cannot be read, only the weights are", src->path);
+        tx_warn_once("%s: the optimizer's state of a pipeline without ZeRO cannot be read, only the weights are",
+                     src->path);
     return tx__run_of(tx_py_get(d->root, "lr_scheduler"), tx_py_get(d->root, "args"), d->scaler, &src->run);
 }
 

@@ -104,6 +104,18 @@ static tx_status open_source(tx_source *src, const reading *r, tx_comm *group)
     return open_kind(src, kind, st);
 }
 
+/* Names --load-latest-good where it would find another checkpoint than the one that cannot be opened. By itself, on the
+ * ranks that know what is wrong: the job ends. */
+static tx_status name_other(const reading *r, tx_status st)
+{
+    char why[2048], path[1024];
+    if (st == TX_ERR_COMM || st == TX_ERR_NOMEM || r->newest_good || r->tag || r->type) return st;
+    snprintf(why, sizeof why, "%s", tx_last_error());
+    if (tx_checkpoint_other(path, sizeof path, r->dir))
+        return TX_FAIL(st, "%s; --load-latest-good would take %s", why, path);
+    return TX_FAIL(st, "%s", why);
+}
+
 tx_status tx_source_open(tx_source *src, const char *dir, const tx_source_type *type, tx_comm *group)
 {
     const reading r = { .dir = dir, .type = type };
@@ -119,7 +131,8 @@ tx_status tx_source_open_unverified(tx_source *src, const char *dir, const tx_so
 tx_status tx_source_open_options(tx_source *src, const tx_config *cfg, tx_comm *group)
 {
     const reading r = reading_of(cfg);
-    return open_source(src, &r, group);
+    tx_status st = open_source(src, &r, group);
+    return st ? name_other(&r, st) : TX_OK;
 }
 
 static tx_status find_kind_for_run(tx_ckpt_kind *kind, const char *folder, const reading *r, const tx_config *cfg)
@@ -146,7 +159,8 @@ tx_status tx_source_open_for_run(tx_source *src, const tx_config *cfg, tx_comm *
     if (!cfg->load) return TX_OK;
     TX_TRY(name_folder(src, &r, group));
     tx_status st = tx_comm_rank(group) ? TX_OK : find_kind_for_run(&kind, src->folder, &r, cfg);
-    return open_kind(src, kind, st);
+    st = open_kind(src, kind, st);
+    return st ? name_other(&r, st) : TX_OK;
 }
 
 void tx_source_close(tx_source *src)

@@ -98,9 +98,9 @@ static void carry(phase *new, phase *old)
             new->at[k].sample = old->at[j].sample;
             old->at[j].taken = true;
         } else {
-            tx_warn("dataset %d of the blend is not known to the checkpoint (by its documents, --seed and "
-                    "--seq-length): it begins at its first sample",
-                    k);
+            tx_warn_once("dataset %d of the blend is not known to the checkpoint (by its documents, --seed and "
+                         "--seq-length): it begins at its first sample",
+                         k);
         }
         tx_info("   dataset %d, weight %g: from its sample %lld on", k, new->at[k].weight,
                 (long long)new->at[k].sample);

@@ -111,7 +111,7 @@ static tx_status build_split(tx_gpt_data *data, const tx_gpt_data_opts *o, tx_sp
     if (o->keyed) return open_keyed(ds, o, k, n_tokens);
     if (n_tokens < need && !wanted) return TX_OK;
     if (n_tokens < need)
-        tx_warn(
+        tx_warn_once(
             "%s: the %s split has %lld tokens, fewer than the %lld of one sample: they are repeated, as Megatron does",
             ix->prefix, tx_split_name(k), (long long)n_tokens, (long long)need);
     tx_sample_index_opts so = { .sizes = { ix->sizes + first * 4, end - first, TX_INT_I32 },

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "data/indexed_format.h"
+#include "data/indexed_meant.h"
 
 static const char *const remedy = "copy the pair again or repeat preprocess-data";
 
@@ -33,19 +34,20 @@ tx_status tx_indexed_exists(const char *prefix)
 {
     static const char *const ending[] = { "idx", "bin" };
     tx_status st = TX_OK;
-    tx_str path = { 0 };
+    tx_str path = { 0 }, meant = { 0 };
     for (int i = 0; i < 2; i++) {
         path.len = 0;
         TX_GOTO(tx_str_printf(&path, "%s.%s", prefix, ending[i]));
         if (tx_path_exists(path.data)) continue;
-        size_t n = strlen(prefix);
-        bool extended = n > 4 && (!strcmp(prefix + n - 4, ".idx") || !strcmp(prefix + n - 4, ".bin"));
-        st = TX_FAIL(TX_ERR_NOTFOUND, "Dataset does not exist: %s (no file %s); %s", prefix, path.data,
-                     extended ? "give the path without .bin or .idx"
-                              : "the path should be a basename that both .idx and .bin can be appended to");
+        TX_GOTO(tx__indexed_meant(&meant, prefix));
+        st = TX_FAIL(TX_ERR_NOTFOUND, "Dataset does not exist: %s (no file %s); %s%s%s", prefix, path.data,
+                     meant.len ? "did you mean "
+                               : "the path should be a basename that both .idx and .bin can be appended to",
+                     meant.len ? meant.data : "", meant.len ? "?" : "");
         goto out;
     }
 out:
+    tx_str_free(&meant);
     tx_str_free(&path);
     return st;
 }
@@ -137,7 +139,7 @@ static tx_status check_items(tx_indexed *ix)
     /* Some releases of Megatron-DeepSpeed do not count the EODs of --append-eod: one id a document is left over, and
      * every document begins one id too early for each one before it. Read as those releases read it, but say so. */
     if (ix->bin.size - at == (uint64_t)ix->n_docs * ix->item_bytes) {
-        tx_warn(
+        tx_warn_once(
             "%s: the index does not count the end-of-document tokens in .bin, so documents are shifted (a defect of "
             "the tool that wrote it); repeat preprocess-data to repair",
             p);

@@ -226,7 +226,7 @@ tx_status tx_train_data_phase(tx_train_data *data, const json_t *saved, int64_t 
     if (!data->n_parts[TX_SPLIT_TRAIN]) return TX_OK;
     bool keyed = data->part[TX_SPLIT_TRAIN]->blend.keyed;
     if (consumed && keyed != (saved != NULL))
-        tx_warn(
+        tx_warn_once(
             "--data-order: the checkpoint's %lld samples came in %s order, this run goes on in another: samples may "
             "come again",
             (long long)consumed, keyed ? "Megatron's" : "keyed");

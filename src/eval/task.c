@@ -76,8 +76,8 @@ tx_status tx_task_open(tx_task *t, const tx_task_opts *opts, const tx_tokenizer 
     TX_GOTO(read[opts->kind](t, tok));
     TX_GOTO(take_scores(t));
     if (t->n_cut)
-        tx_warn("%s: %lld of its texts have more than --seq-length %lld tokens: their beginnings are left out",
-                opts->file, (long long)t->n_cut, (long long)opts->seq_length);
+        tx_warn_once("%s: %lld of its texts have more than --seq-length %lld tokens: their beginnings are left out",
+                     opts->file, (long long)t->n_cut, (long long)opts->seq_length);
 out:
     if (st) tx_task_close(t);
     return st;

@@ -127,6 +127,13 @@ static void keep_nucleus(double *prob, int64_t n, double p, double *work)
     for (int64_t i = 0; i < n; i++) prob[i] /= sum;
 }
 
+void tx_sampler_set_temperature(tx_sampler *s, double t)
+{
+    bool cold = t < 1e-6; /* logits divided by so little overflow */
+    s->temperature = cold ? 1 : t;
+    s->greedy = s->greedy || cold;
+}
+
 const char *const tx_sample_stage_names[TX_N_STAGES] = { "raw", "repetition penalty", "temperature", "top-k", "top-p" };
 
 /* Every token of the past once: work marks those that have been seen to. */

@@ -23,6 +23,9 @@ typedef struct tx_sampler {
     bool greedy;               /* the largest logit, the lowest id of equals; temperature, top_k, top_p are ignored */
 } tx_sampler;
 
+/* 0, and less than 1e-6, is greedy: the limit of lower and lower temperatures. t >= 0. */
+void tx_sampler_set_temperature(tx_sampler *s, double t);
+
 /* What has come before, for the filters that ask. */
 typedef struct tx_sample_past {
     const int32_t *token; /* prompt and new tokens */

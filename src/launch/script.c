@@ -27,15 +27,13 @@ const char *tx__script_command(const char *script)
 
 static tx_status unknown_script(const char *script)
 {
-    tx_str names = { 0 };
-    const char *name;
-    tx_status st = TX_OK;
-    for (int i = 0; !st && (name = tx_config_command(i, NULL)); i++)
-        if (!launches(name)) st = tx_str_printf(&names, "%s%s", names.len ? ", " : "", name);
-    if (!st)
-        st = TX_FAIL(TX_ERR_ARG, "\"%.80s\" is no command of triax; those are %s (also as pretrain_gpt.py)", script,
-                     names.data);
-    tx_str_free(&names);
+    char *like = NULL;
+    TX_TRY(tx_config_commands_like(&like, script));
+    tx_status st = TX_FAIL(TX_ERR_ARG,
+                           "\"%.80s\" is no command of triax%s%s%s; triax --help lists them, such as "
+                           "pretrain-gpt (also as pretrain_gpt.py)",
+                           script, like ? "; did you mean " : "", like ? like : "", like ? "?" : "");
+    tx_text_free(like);
     return st;
 }
 

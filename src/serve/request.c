@@ -74,8 +74,8 @@ static tx_status megatron_prompts(tx_text_request *r, const tx__fields *f)
 static tx_status megatron_sampling(tx_text_request *r, const tx__fields *f)
 {
     tx_sampler *s = &r->sampler;
-    TX_TRY(tx__field_number(f, "temperature", 0, false, 100, "temperature must be a number above 0 and at most 100.0",
-                            &s->temperature));
+    double temperature = 1;
+    TX_TRY(tx__field_number(f, "temperature", 0, true, 100, NULL, &temperature));
     TX_TRY(tx__field_int(f, "top_k", 0, 1000, NULL, &s->top_k));
     TX_TRY(tx__field_number(f, "top_p", 0, true, 1, NULL, &s->top_p));
     if (s->top_p > 0 && s->top_k > 0) return TX_FAIL(TX_ERR_ARG, "cannot set both top-k and top-p samplings.");
@@ -85,6 +85,7 @@ static tx_status megatron_sampling(tx_text_request *r, const tx__fields *f)
     TX_TRY(tx__field_number(f, "top_p_bound", 0, false, s->top_p, "top_p_bound must be above 0 and at most top_p",
                             &s->top_p_bound));
     s->greedy = s->top_k == 1;
+    tx_sampler_set_temperature(s, temperature);
     if (!tx__field(f, "random_seed")) return TX_OK;
     int64_t seed = 0;
     TX_TRY(tx__field_int(f, "random_seed", 0, INT64_MAX, "random_seed must be an integer from 0 on", &seed));
@@ -131,7 +132,6 @@ static tx_status megatron(tx_text_request *r, const tx__fields *f, const tx_text
     TX_TRY(tx__fields_known(f, known, N_OF(known)));
     r->n = 1;
     r->max_new = limits->max_new < 64 ? limits->max_new : 64;
-    r->sampler.temperature = 1;
     TX_TRY(tx__field_int(f, "tokens_to_generate", 0, limits->max_new, NULL, &r->max_new));
     TX_TRY(tx__field_bool(f, "logprobs", &r->logprobs));
     if (!r->max_new && !r->logprobs) return TX_FAIL(TX_ERR_ARG, "tokens_to_generate=0 implies logprobs should be True");
@@ -217,8 +217,7 @@ static tx_status completion_sampling(tx_text_request *r, const tx__fields *f)
     TX_TRY(tx__field_number(f, "top_p", 0, false, 1, NULL, &top_p));
     TX_TRY(tx__field_int(f, "top_k", 0, MAX_ID, NULL, &s->top_k));
     TX_TRY(tx__field_number(f, "repetition_penalty", 0, false, 100, NULL, &penalty));
-    s->greedy = temperature < 1e-6;
-    s->temperature = s->greedy ? 1 : temperature;
+    tx_sampler_set_temperature(s, temperature);
     s->top_p = top_p;
     s->repetition_penalty = penalty;
     if (!tx__field(f, "seed")) return TX_OK;

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "token/added_tokens.h"
+#include "token/file_kind.h"
 #include "token/pipeline.h"
 #include "token/tokenizer.h"
 #include "token/unicode_split.h"
@@ -382,13 +383,13 @@ static tx_status read_root(json_tokenizer *j, json_t *root, const char *file)
 tx_status tx_tokenizer_open_json(tx_tokenizer **out, const char *file)
 {
     static const tx__tokenizer_kind kind = { json_encode, json_decode, json_special, json_hash, json_close };
-    json_t *root;
+    json_t *root = NULL;
     json_tokenizer *j;
-    TX_TRY(tx__vocab_json(&root, file, 0));
-    tx_status st = tx_alloc(&j, 1, sizeof *j, "a tokenizer");
+    tx_status st = tx__vocab_json(&root, file, 0);
+    if (!st) st = tx_alloc(&j, 1, sizeof *j, "a tokenizer");
     if (!st && (st = read_root(j, root, file))) json_close(&j->base);
     json_decref(root);
-    if (st) return st;
+    if (st) return tx__file_is_wrong(st, file, TX__FILE_TOKENIZER_JSON);
     j->base.kind = &kind;
     *out = &j->base;
     return TX_OK;

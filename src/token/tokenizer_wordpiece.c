@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/utf8.h"
 #include "token/bert_words.h"
+#include "token/file_kind.h"
 #include "token/piece_cache.h"
 #include "token/strings.h"
 #include "token/tokenizer.h"
@@ -254,8 +255,9 @@ tx_status tx_tokenizer_open_wordpiece(tx_tokenizer **out, const char *vocab_file
     uint32_t id = 0;
     int fresh;
     TX_GOTO(tx_alloc(&w, 1, sizeof *w, "a tokenizer"));
-    TX_GOTO(read_vocab(w, vocab_file));
-    TX_GOTO(check_special(w, vocab_file));
+    st = read_vocab(w, vocab_file);
+    if (!st) st = check_special(w, vocab_file);
+    if (st) TX_GOTO(tx__file_is_wrong(st, vocab_file, TX__FILE_VOCAB_TXT));
     TX_GOTO(tx__piece_caches_create(&w->caches));
     for (int i = 0; i < 2; i++) TX_GOTO(tx__strings_add(&w->token, added[i], strlen(added[i]), &id, &fresh));
     w->unk = wordpiece_special(&w->base, "[UNK]");

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/utf8.h"
 #include "token/byte_symbols.h"
+#include "token/file_kind.h"
 
 /* GPT-2's files have 1 and 0.5 MB, the largest vocabularies in use below 40, and a quarter of a million tokens */
 #define MAX_FILE_BYTES ((size_t)128 << 20)
@@ -323,9 +324,10 @@ out:
 
 tx_status tx__vocab_load(tx__vocab *out, const char *vocab_file, const char *merge_file)
 {
-    tx_status st;
-    TX_GOTO(read_vocab(out, vocab_file));
-    TX_GOTO(read_merges(out, merge_file, vocab_file));
+    tx_status st = read_vocab(out, vocab_file);
+    if (st) st = tx__file_is_wrong(st, vocab_file, TX__FILE_VOCAB_JSON);
+    if (!st && (st = read_merges(out, merge_file, vocab_file))) st = tx__file_is_wrong(st, merge_file, TX__FILE_MERGES);
+    if (st) goto out;
     return TX_OK;
 out:
     tx__vocab_free(out);

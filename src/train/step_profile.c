@@ -221,7 +221,7 @@ static tx_status show_most(account *a, const verdict *all, const tx_grid *g, int
     if (!st) log_lines(table.data);
     tx_str_free(&table);
     if (n_different)
-        tx_warn("what %d of %d ranks have sent is not what the formulas say", n_different, g->size);
+        tx_warn_once("what %d of %d ranks have sent is not what the formulas say", n_different, g->size);
     else
         tx_info("    so are those of all %d ranks", g->size);
     return st;
@@ -262,12 +262,12 @@ tx_status tx_step_profile_tell(tx_step_profile *p, const tx_trainer *t, bool ove
     if (!p->last || (p->n < asked && !over)) return TX_OK;
     p->last = 0;
     if (!p->n) {
-        tx_warn("--profile %lld: nothing is profiled, the run ended at iteration %lld, before %lld", (long long)asked,
-                (long long)t->iteration, (long long)p->first);
+        tx_warn_once("--profile %lld: nothing is profiled, the run ended at iteration %lld, before %lld",
+                     (long long)asked, (long long)t->iteration, (long long)p->first);
         return TX_OK;
     }
     if (p->n < asked)
-        tx_warn("--profile %lld: the run ended after %lld of the iterations", (long long)asked, (long long)p->n);
+        tx_warn_once("--profile %lld: the run ended after %lld of the iterations", (long long)asked, (long long)p->n);
     TX_TRY(show_tables(p, t->grid, last));
     if (t->grid->size > 1 && !t->client->model) /* the formulas are those of transformers */
         TX_TRY(show_volume(p, t, last));

@@ -371,8 +371,8 @@ static tx_status skip_update(tx_trainer *t, const char *bad)
         return TX_OK;
     }
     t->consecutive_skips++;
-    tx_warn("iteration %lld skipped: the gradient of %s is not finite (loss %g)", (long long)t->iteration, bad,
-            isnan(t->iteration_loss) ? NAN : t->iteration_loss);
+    tx_warn_once("iteration %lld skipped: the gradient of %s is not finite (loss %g)", (long long)t->iteration, bad,
+                 isnan(t->iteration_loss) ? NAN : t->iteration_loss);
     if (t->consecutive_skips < t->cfg->max_consecutive_skips) return TX_OK;
     return TX_FAIL(TX_ERR_NUMERIC,
                    "--max-consecutive-skips %lld: so many iterations in a row had gradients that are not finite, first "

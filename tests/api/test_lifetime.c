@@ -166,7 +166,16 @@ static tx_status helps(const void *with)
         tx_text_free(text);
         TX_TRY(st);
     }
-    return TX_OK;
+    char *text = NULL;
+    tx_status st = tx_config_help_on(&text, "generate", "temperature");
+    if (!st) assert_non_null(strstr(text, "--temperature"));
+    tx_text_free(text);
+    TX_TRY(st);
+    text = NULL;
+    st = tx_config_commands_like(&text, "pretrain");
+    if (!st) assert_string_equal(text, "pretrain-gpt or pretrain-bert");
+    tx_text_free(text);
+    return st;
 }
 
 /* ---- tokens ---- */

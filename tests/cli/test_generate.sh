@@ -49,6 +49,11 @@ cmp out expected || die "--prompt-tokens without a vocabulary, one at a time"
 # ---- text, several prompts and samples
 ok generate "${model[@]}" --greedy --max-new-tokens 20 --prompt 'First Citizen:' 'KING'
 is $'First Citizen:\nAnd so, I have so,\nTo, I amance,\n----\nKING RING RIO:\nInow, I have so,'
+for cold in 0 0.0 1e-9; do
+    ok generate "${model[@]}" --temperature $cold --top_k 5 --max-new-tokens 20 --prompt 'First Citizen:' 'KING'
+    is $'First Citizen:\nAnd so, I have so,\nTo, I amance,\n----\nKING RING RIO:\nInow, I have so,'
+done
+refused "--temperature -1 is too small; allowed: 0 to 100" generate "${model[@]}" --temperature -1 --prompt x
 sampled=(generate "${model[@]}" --prompt 'First Citizen:' 'KING RICHARD III:' --num-samples 5 --max-new-tokens 16 --temperature 0.8
     --top_k 50 --top_p 0.95 --repetition-penalty 1.1)
 ok "${sampled[@]}"

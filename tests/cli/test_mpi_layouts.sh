@@ -83,6 +83,17 @@ numbers out >these
 rest four.straight | cmp - these || die "four ranks after themselves: other numbers"
 diff -r four/iter_0000010 again/iter_0000010 || die "four ranks after themselves: other bits"
 
+# What every rank finds, rank 0 alone says: other options than the checkpoint's, options without effect, another order.
+# Each rank's own log has it.
+all_ranks 4 "$TRIAX" "${train[@]}" "${four[@]}" --load from-four --train-iters 7 --clip-grad 0.5 --data-order keyed \
+    --override-opt_param-scheduler --keep-last 2 --tensorboard-log-interval 2 --log-dir warned
+grep '^warning: ' err >said || true
+for text in '--clip-grad  *1.0  *0.5$' '--keep-last: nothing is saved' 'flags for TensorBoard' "came in Megatron's order"; do
+    [ "$(grep -c -e "$text" said)" -eq 1 ] || { cat err >&2; die "not one warning of \"$text\""; }
+done
+! grep '^warning: rank' said || die "a rank repeats what rank 0 says"
+[ "$(grep -l -e "warning: .*came in Megatron's order" warned/*.log | wc -l)" -eq 4 ] || die "a rank's log lacks the warning"
+
 # The other errors: in seconds, by one line that says what to do, and with an exit code.
 # job_fails TEXT MPIRUN'S WORDS...
 job_fails() {

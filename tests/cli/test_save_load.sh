@@ -82,6 +82,7 @@ done
 cp -r goes bad
 printf X | dd of=bad/iter_0000009/shard_00000.safetensors bs=1 seek=9000 conv=notrunc status=none
 refused "iter_0000009/shard_00000.safetensors: block 0" "${run[@]}" --train-iters 10 --override-opt_param-scheduler --load bad
+grep -q 'load another iteration; --load-latest-good would take bad/iter_0000008$' said || die "no way out is named: $(cat said)"
 ok "${run[@]}" --train-iters 10 --override-opt_param-scheduler --load bad --load-latest-good
 said "iter_0000009/shard_00000.safetensors: block 0 (bytes 0 to"
 said "loading bad/iter_0000008 instead"
@@ -90,10 +91,16 @@ ok "${run[@]}" --train-iters 10 --override-opt_param-scheduler --save bad --save
 said "loading bad/iter_0000008 instead"
 printf 'iter_' >bad/latest
 refused "latest: must hold one line" "${run[@]}" --train-iters 11 --override-opt_param-scheduler --load bad
+grep -q -- '; --load-latest-good would take bad/iter_0000010$' said || die "no way out is named: $(cat said)"
 ok "${run[@]}" --train-iters 11 --override-opt_param-scheduler --load bad --load-latest-good
 said "loading bad/iter_0000010 instead"
 rm -r bad/iter_0000010
-for i in 8 9; do echo >bad/iter_000000$i/manifest.json; done
+truncate -s -1 bad/iter_0000008/shard_00000.safetensors
+echo >bad/iter_0000009/manifest.json
+for flags in "" "--load-tag iter_0000009"; do
+    refused "bad" "${run[@]}" --train-iters 11 --override-opt_param-scheduler --load bad $flags
+    ! grep -q -- '--load-latest-good' said || die "what does not help is named: $(cat said)"
+done
 refused "latest: must hold one line" "${run[@]}" --train-iters 11 --override-opt_param-scheduler --load bad --load-latest-good
 ok "${run[@]}" --train-iters 2 --save fresh --save-interval 2 --load latest-good
 said "starting from fresh weights"

@@ -96,7 +96,7 @@ bad '{"prompts": [""]}' '"Empty prompts require add_BOS=true"'
 bad '{"prompts": ["a"], "tokens_to_generate": 0}' 'implies logprobs should be True'
 bad '{"prompts": ["a"], "top_k": 2, "top_p": 0.5}' 'cannot set both top-k and top-p samplings.'
 bad '{"prompts": ["a"], "tokens_to_generate": -1}' 'tokens_to_generate must be an integer from 0 to 110'
-bad '{"prompts": ["a"], "temperature": 0}' 'temperature must be'
+bad '{"prompts": ["a"], "temperature": -0.5}' 'temperature must be a number from 0 and at most 100'
 bad '{"prompts": ["First Citizen: Before we proceed any further, hear me speak"], "tokens_to_generate": 110}' \
     'Length of prompt + tokens_to_generate longer than allowed'
 bad '{"prompts": ["a", "b"], "beam_width": 2}' 'one prompt'

@@ -85,6 +85,8 @@ static void sizes(void **state)
         const char *text;
         double bytes; /* 0: refused */
     } row[] = { { "1", 1 },
+                { "80B", 80 },
+                { "80BB", 0 },
                 { "8G", 8.0 * (1 << 30) },
                 { "8GiB", 8.0 * (1 << 30) },
                 { "8GB", 8e9 },
@@ -129,12 +131,43 @@ static void the_memory_limit_is_a_size(void **state)
                  "--memory-limit needs a value");
 }
 
+/* Whoever writes 80 means no bytes; from a mebibyte on a number alone may be one. */
+static void a_small_size_has_a_unit(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *command, *flags, *says; /* NULL: taken */
+    } row[] = {
+        { "pretrain-gpt", FLAGS " --memory-limit 80",
+          "--memory-limit 80 is 80 bytes; write 80GiB, 80GB, 80MiB ... or, for bytes, 80B" },
+        { "pretrain-gpt", FLAGS " --memory-limit 1048575", "--memory-limit 1048575 is 1048575 bytes; write" },
+        { "pretrain-gpt", FLAGS " --memory-limit 1048576", NULL },
+        { "pretrain-gpt", FLAGS " --memory-limit 100K", NULL },
+        { "pretrain-gpt", FLAGS " --memory-limit 80B", NULL },
+        { "plan", FLAGS " --memory-limit 1.5", "--memory-limit 1.5 is 1 bytes; write 1.5GiB" },
+        { "serve", "--load x --max-body 64", "--max-body 64 is 64 bytes; write 64GiB" },
+        { "serve", "--load x --max-body 2GiB", "--max-body 2GiB is more than 1GiB" },
+        { "serve", "--load x --max-body much", "--max-body much is not a size; allowed: a size up to 1GiB" },
+        { "serve", "--load x --max-body 64KiB", NULL },
+        { "convert", "--to huggingface in out --max-shard-size 5", "--max-shard-size 5 is 5 bytes; write 5GiB, 5GB" },
+        { "convert", "--to huggingface in out --max-shard-size 5G", NULL },
+        { "zero-to-fp32", "in out --max_shard_size 5", "--max_shard_size 5 is 5 bytes; write 5GiB, 5GB" },
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        tx_config *c = NULL;
+        tx_status st = tx_config_parse_string(&c, row[i].command, row[i].flags);
+        if (!st != !row[i].says || (st && !strstr(tx_last_error(), row[i].says)))
+            fail_msg("%s %s: %s", row[i].command, row[i].flags, st ? tx_last_error() : "taken");
+        tx_config_free(c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_copy_is_the_same_but_for_the_flags), cmocka_unit_test(a_copy_keeps_the_rules),
         cmocka_unit_test(every_allocation_of_a_copy_may_fail),  cmocka_unit_test(sizes),
-        cmocka_unit_test(the_memory_limit_is_a_size),
+        cmocka_unit_test(the_memory_limit_is_a_size),           cmocka_unit_test(a_small_size_has_a_unit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

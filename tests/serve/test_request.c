@@ -49,6 +49,9 @@ static void megatron_fields(void **state)
     ASSERT_OK(megatron(&r, "{\"prompts\": [\"a\"], \"top_k\": 1}"));
     assert_true(r.sampler.greedy);
     tx_text_request_free(&r);
+    ASSERT_OK(megatron(&r, "{\"prompts\": [\"a\"], \"temperature\": 0, \"top_k\": 5}"));
+    assert_true(r.sampler.greedy && r.sampler.temperature > 0);
+    tx_text_request_free(&r);
     ASSERT_OK(megatron(&r, "{\"prompts\": [\"a\"], \"beam_width\": 4, \"stop_token\": 50256, \"length_penalty\": 2}"));
     assert_int_equal(r.beam_width, 4);
     assert_true(r.has_stop_token && r.stop_token == 50256 && r.length_penalty == 2);
@@ -71,7 +74,7 @@ static void megatron_refusals(void **state)
         { "{\"prompts\": [\"a\"], \"tokens_to_generate\": true}", "an integer from 0 to 100" },
         { "{\"prompts\": [\"a\"], \"tokens_to_generate\": 0}", "tokens_to_generate=0 implies logprobs should be True" },
         { "{\"prompts\": [\"a\"], \"logprobs\": 1}", "logprobs must be true or false" },
-        { "{\"prompts\": [\"a\"], \"temperature\": 0}", "temperature must be" },
+        { "{\"prompts\": [\"a\"], \"temperature\": -1}", "temperature must be" },
         { "{\"prompts\": [\"a\"], \"temperature\": 100.5}", "temperature must be" },
         { "{\"prompts\": [\"a\"], \"temperature\": \"1\"}", "temperature must be" },
         { "{\"prompts\": [\"a\"], \"top_k\": 1001}", "top_k must be an integer from 0 to 1000" },

@@ -1,0 +1,100 @@
+#!/bin/bash
+# labels: cli
+# What goes wrong on a first day: a mistyped command or flag, a file of the wrong kind, a forgotten unit.
+. "$(dirname "$0")/lib.sh"
+vocab=$data/tiny/tiny-vocab.json merges=$data/tiny/tiny-merges.txt dataset=$data/dataset/tiny_text_document
+
+# a mistyped command: the nearest one in the first line, and no list
+mistyped() { # TYPED MEANT
+    local code=0
+    "$TRIAX" "$1" >out 2>err || code=$?
+    [ $code -eq 2 ] && [ ! -s out ] && [ "$(wc -l <err)" -eq 2 ] || { cat out err >&2; die "triax $1: exit $code"; }
+    [ "$(head -1 err)" = "triax: there is no command \"${3-$1}\"${2:+; did you mean $2?}" ] || { cat err >&2; die "triax $1"; }
+    grep -qxF 'triax --help lists the commands' err || die "triax $1: it is not said where the list is"
+}
+mistyped pretrian-gpt pretrain-gpt
+mistyped genrate generate
+mistyped pretrain_gpt pretrain-gpt
+mistyped pretrian_gpt.py pretrain-gpt pretrian-gpt
+mistyped pretrain 'pretrain-gpt or pretrain-bert'
+mistyped eval evaluate
+mistyped xyzzy ''
+refused "needs --micro-batch-size" pretrain_gpt.py
+code=0; "$TRIAX" torchrun --nproc_per_node 2 pretrian_gpt.py >out 2>err || code=$?
+[ $code -eq 2 ] && grep -q '"pretrian_gpt.py" is no command of triax; did you mean pretrain-gpt?' err || { cat err >&2; die "torchrun pretrian_gpt.py"; }
+
+# --help: what is required comes first, a word narrows it
+first_flags() { sed -nE '/^Required$/,/^$/s/^  --([a-z_-]+) .*/\1/p' out | sort | tr '\n' ' '; }
+ok pretrain-gpt --help
+[ "$(grep -n '^[A-Z]' out | sed -n 2,3p | tr '\n' ' ' | sed 's/[0-9]*://g')" = "Train a GPT model from a dataset made by preprocess-data. Required " ] ||
+    grep -B3 -m1 '^Required$' out >/dev/null || die "what is required is not first"
+[ "$(first_flags)" = "data-path hidden-size lr max-position-embeddings merge-file micro-batch-size num-attention-heads num-layers seq-length train-iters vocab-file " ] ||
+    die "pretrain-gpt requires $(first_flags)"
+[ "$(grep -c '^  --lr X' out)" -eq 1 ] || die "--lr is listed twice"
+ok generate --help
+[ "$(first_flags)" = "load " ] || die "generate requires $(first_flags)"
+grep -q 'triax generate --help WORD' out || die "--help does not say that a word narrows it"
+ok convert --help
+[ "$(first_flags)" = "to " ] || die "convert requires $(first_flags)"
+ok doctor --help
+! grep -q '^Required' out || die "doctor requires nothing"
+ok pretrain-gpt --help lr_warmup
+grep -q '^  --lr-warmup-iters' out && ! grep -q '^  --num-layers' out || { cat out; die "--help lr_warmup"; }
+ok pretrain-gpt --lr 1 --help Activation_Recomputation
+grep -q '^  --recompute-method' out && ! grep -q '^  --lr ' out || { cat out; die "--help with a group's words"; }
+ok help pretrain_gpt.py lr-warmup
+grep -q '^  --lr-warmup-iters' out || die "help COMMAND WORD"
+ok help temperature
+grep -qx '  triax generate --help temperature' out && ! grep -q 'pretrain' out || { cat out; die "help WORD"; }
+refused 'no flag of generate has "xyzzy" in its name, group or text' generate --help xyzzy
+ok torchrun --help rdzv
+grep -q -- '--rdzv' out && ! grep -q -- '--nproc' out || { cat out; die "torchrun --help WORD"; }
+
+# a dataset by less than its name, or by more
+train=(pretrain-gpt --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --max-position-embeddings 16 --micro-batch-size 2
+    --lr 1e-3 --train-iters 2 --split 8,1,1 --eval-iters 1 --vocab-file "$vocab" --merge-file "$merges")
+mkdir sets
+for end in bin idx; do cp "$dataset.$end" "sets/ts_text_document.$end"; done
+meant() { # TYPED MEANT
+    refused "Dataset does not exist: $1 (no file " "${train[@]}" --data-path "$1"
+    [ "$(sed -nE 's/.*\); (did you mean (.*)\?|the path should.*)$/\2/p' said)" = "$2" ] || die "--data-path $1: $(cat said)"
+}
+meant sets/ts sets/ts_text_document
+meant sets/ts_text_document.bin sets/ts_text_document
+meant sets/ts_text_document.idx sets/ts_text_document
+meant sets/ts_text_documnt sets/ts_text_document
+meant sets/ts_tex sets/ts_text_document
+meant "$work/sets/ts" "$work/sets/ts_text_document"
+meant sets sets/ts_text_document
+meant sets/ sets/ts_text_document
+meant sets/other ''
+meant nowhere/ts ''
+cp "$dataset.bin" sets/ts_text_sentence.bin # half of one
+meant sets/ts sets/ts_text_document
+cp "$dataset.idx" sets/ts_text_sentence.idx
+meant sets/ts 'sets/ts_text_document or sets/ts_text_sentence'
+(cd sets && meant ts 'ts_text_document or ts_text_sentence')
+refused "did you mean sets/ts_text_document" inspect-samples --data-path sets/ts --seq-length 16 --train-iters 2 --micro-batch-size 2
+
+# the files of another tokenizer
+bert=$data/tiny/tiny-bert-vocab.txt json=$data/token/small-tokenizer.json
+wrong() { # FILE IS NOT FLAGS...
+    local file=$1 is=$2 no=$3
+    shift 3
+    refused "$file: is $is" tokenize "$@"
+    grep -qF "not $no" said || die "tokenize $*: $(cat said)"
+}
+wrong "$bert" "a vocab.txt of WordPiece" "a vocab.json" --vocab-file "$bert" --merge-file "$merges"
+grep -q -- '--tokenizer-type BertWordPieceLowerCase or BertWordPieceCase reads it' said || die "it is not said what reads it: $(cat said)"
+wrong "$vocab" "a vocab.json of byte-level BPE" "a vocab.txt" --vocab-file "$vocab" --tokenizer-type BertWordPieceLowerCase
+wrong "$json" "a tokenizer.json" "a vocab.txt" --vocab-file "$json" --tokenizer-type BertWordPieceCase
+wrong "$json" "a tokenizer.json" "a vocab.json" --vocab-file "$json" --merge-file "$merges"
+wrong "$merges" "a merges.txt" "a vocab.json" --vocab-file "$merges" --merge-file "$vocab"
+wrong "$vocab" "a vocab.json" "a merges.txt" --vocab-file "$vocab" --merge-file "$vocab"
+wrong "$vocab" "a vocab.json" "a tokenizer.json" --tokenizer-type HFTokenizer --tokenizer-model "$vocab"
+head -c 2000 "$vocab" >cut.json # of the right kind
+refused "cut.json:1:" tokenize --vocab-file cut.json --merge-file "$merges"
+echo '{"a": 1}' >other.json # of none
+refused "other.json: has no [PAD]" tokenize --vocab-file other.json --tokenizer-type BertWordPieceLowerCase
+
+echo "all passed"
