@@ -123,6 +123,15 @@ bool tx_path_is_dir(const char *path)
     return TX_RETRY(stat(path, &sb)) == 0 && S_ISDIR(sb.st_mode);
 }
 
+bool tx_path_is_same(const char *a, const char *b)
+{
+    char *ra = realpath(a, NULL), *rb = realpath(b, NULL);
+    bool same = ra && rb && !strcmp(ra, rb);
+    free(ra);
+    free(rb);
+    return same;
+}
+
 tx_status tx_path_join(char *buf, size_t cap, const char *dir, const char *name)
 {
     size_t n = strlen(dir);

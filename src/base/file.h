@@ -44,6 +44,7 @@ void tx_map_forget(const tx_map *m, size_t offset, size_t n);
 
 bool tx_path_exists(const char *path);
 bool tx_path_is_dir(const char *path);
+bool tx_path_is_same(const char *a, const char *b); /* both name one thing that is there */
 
 /* "a/b" from "a" and "b" into buf; TX_ERR_ARG when it does not fit. */
 tx_status tx_path_join(char *buf, size_t cap, const char *dir, const char *name);

@@ -16,16 +16,6 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/place.h"
 
-/* Whether two paths name one folder that is there. */
-static bool same_folder(const char *a, const char *b)
-{
-    char *ra = realpath(a, NULL), *rb = realpath(b, NULL);
-    bool same = ra && rb && !strcmp(ra, rb);
-    free(ra);
-    free(rb);
-    return same;
-}
-
 /* The iteration that `latest` names; -1: none. */
 static int64_t named_by_latest(const char *dir)
 {
@@ -72,6 +62,21 @@ static tx_status list_before(int64_t **out, size_t *n, const char *dir, int64_t 
     return st;
 }
 
+tx_status tx_checkpoint_count(const char *dir, int64_t iteration, const char *spare, int64_t *n)
+{
+    int64_t *list;
+    size_t n_list;
+    *n = 0;
+    TX_TRY(list_before(&list, &n_list, dir, iteration));
+    for (size_t i = 0; i < n_list; i++) {
+        char name[TX__ITER_CAP], path[TX__PATH_CAP];
+        tx__iter_name(name, list[i]);
+        *n += !spare || tx_path_join(path, sizeof path, dir, name) || !tx_path_is_same(path, spare);
+    }
+    tx_free(list);
+    return TX_OK;
+}
+
 tx_status tx_checkpoint_prune(const char *dir, int64_t iteration, int64_t keep, const char *spare)
 {
     int64_t *list, named = named_by_latest(dir);
@@ -82,7 +87,7 @@ tx_status tx_checkpoint_prune(const char *dir, int64_t iteration, int64_t keep, 
         char name[TX__ITER_CAP], path[TX__PATH_CAP];
         tx__iter_name(name, list[i]);
         TX_GOTO(tx_path_join(path, sizeof path, dir, name));
-        if (list[i] == named || (spare && same_folder(path, spare))) continue;
+        if (list[i] == named || (spare && tx_path_is_same(path, spare))) continue;
         TX_GOTO(remove_one(dir, name));
         tx_info("  removed checkpoint of iteration %7lld from %s", (long long)list[i], dir);
     }

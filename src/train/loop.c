@@ -377,6 +377,7 @@ tx_status tx_train_loop(tx_trainer *t, const tx_loop_data *data, tx_metrics *met
     if (t->cfg->exit_signal_handler) tx_signals_watch();
     TX_GOTO(tx_alloc(&l.round, (size_t)t->grid->size, sizeof *l.round, "the ranks' exits"));
     TX_GOTO(tx_saver_open(&l.saver, t));
+    TX_GOTO(tx_saver_foresee(&l.saver));
     TX_GOTO(open_feeds(&l));
     tx_metrics_start(metrics, t);
     if (!t->cfg->skip_train) TX_GOTO(tx_step_profile_open(&l.profile, t, metrics->peak_flops));

@@ -22,6 +22,18 @@ grep -q '"saved_copy": *[1-9]' out || die "no copy in the plan"
 refused "--async-save needs --save" "${run[@]}" --train-iters 9 --async-save
 refused "of it the copy for --async-save" "${run[@]}" --train-iters 9 --async-save --save x --save-interval 2 --memory-limit 100K
 
+# a disk that is too small is named before the first step
+if mkdir small && mount -t tmpfs -o size=1500k none small 2>/dev/null; then
+    trap 'umount -l "$work/small" 2>/dev/null || true; rm -rf "$work"' EXIT
+    "$TRIAX" "${run[@]}" --train-iters 9 --save small/run --save-interval 1 --max-failed-saves 9 >out 2>&1 || true
+    sed '/before the start of training step/q' out | grep -q '^warning: --save small/run: a checkpoint takes 0.1 MB, 9 more than now will lie there (all of them stay), 1\.[0-9] MB, and 1\.[0-9] MB are free: ' ||
+        { cat out >&2; die "not said before the first step"; }
+    rm -r small/run
+    ok "${run[@]}" --train-iters 9 --save small/run --save-interval 1 --keep-last 1
+    ! grep -q 'a checkpoint takes' err || die "two checkpoints have room"
+    umount small
+fi
+
 # a save that fails is a warning, as many in a row as allowed
 mkdir -p fails/latest
 none="no save of this run has succeeded yet"
