@@ -19,10 +19,22 @@ enum {
     LAST_ATTEMPTS = 3 /* more at the end of a run, a second apart */
 };
 
+/* Whether the run was loaded from the very checkpoint that saving it now would write. */
+static bool is_there(const tx_trainer *t)
+{
+    char path[4096];
+    return t->cfg->save && t->loaded && !tx_checkpoint_path_of(path, sizeof path, t->cfg->save, t->iteration, NULL) &&
+           tx_path_is_same(path, t->loaded);
+}
+
 tx_status tx_saver_open(tx_saver *s, tx_trainer *t)
 {
     *s = (tx_saver){ .t = t, .dir = t->cfg->save, .iteration = -1, .good = -1 };
-    return tx_alloc(&s->results, (size_t)t->grid->size, sizeof *s->results, "the ranks' results");
+    bool there = is_there(t);
+    TX_TRY(tx_alloc(&s->results, (size_t)t->grid->size, sizeof *s->results, "the ranks' results"));
+    TX_TRY(tx_comm_spread(t->grid->world, &there, sizeof there, 0));
+    if (there) s->iteration = t->iteration;
+    return TX_OK;
 }
 
 /* ---- space ---- */

@@ -44,7 +44,7 @@ typedef struct tx_saver {
     char why[4096]; /* the last attempt failed */
 } tx_saver;
 
-/* Of a zeroed struct; close frees it. */
+/* Of a zeroed struct; close frees it. A run that goes on from a checkpoint in --save has that one safe. Collective. */
 tx_status tx_saver_open(tx_saver *s, tx_trainer *t);
 
 /* Before the first step: a warning where the saves to come take more than the disk of --save has free. Collective. */

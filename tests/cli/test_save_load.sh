@@ -22,6 +22,16 @@ grep -q '"saved_copy": *[1-9]' out || die "no copy in the plan"
 refused "--async-save needs --save" "${run[@]}" --train-iters 9 --async-save
 refused "of it the copy for --async-save" "${run[@]}" --train-iters 9 --async-save --save x --save-interval 2 --memory-limit 100K
 
+# a run at its end saves nothing again, and what goes on from it does
+stamps() { stat -c '%n %i %Y' "$1"/*/* "$1"/latest; }
+stamps goes >before
+ok "${run[@]}" --train-iters 9 --save goes --save-interval 2 --load goes
+said "goes/iter_0000009 is at iteration 9, and --train-iters is 9: nothing is left to train; raise --train-iters to go on"
+stamps goes | diff before - || die "the last checkpoint was saved again"
+cp -r goes more
+ok "${run[@]}" --train-iters 10 --save more --save-interval 2 --load more --override-opt_param-scheduler
+folders more "iter_0000008 iter_0000009 iter_0000010"
+
 # a disk that is too small is named before the first step
 if mkdir small && mount -t tmpfs -o size=1500k none small 2>/dev/null; then
     trap 'umount -l "$work/small" 2>/dev/null || true; rm -rf "$work"' EXIT

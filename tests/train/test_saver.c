@@ -625,6 +625,33 @@ static void saves_to_come_are_counted(void **state)
     }
 }
 
+/* A run that goes on where it had ended says so, and leaves its checkpoint alone; another folder gets one. */
+static void what_is_saved_is_not_saved_again(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        run r;
+        char more[1024], text[1024];
+        ASSERT_OK(train(&r, "run", ranks, 1, "--train-iters 4 --save-interval 2"));
+        snprintf(more, sizeof more, "--train-iters 4 --save-interval 2 --load %s", in_scratch("run"));
+        log_begin();
+        ASSERT_OK(train(&r, "run", ranks, 1, more));
+        log_end();
+        snprintf(text, sizeof text, "%s is at iteration 4, and --train-iters is 4: nothing is left to train; raise ",
+                 in_scratch("run/iter_0000004"));
+        assert_int_equal(times(warned, text), 1);
+        assert_int_equal(times(warned, "\n"), 1);
+        assert_null(strstr(logged, "saving checkpoint"));
+        log_begin();
+        ASSERT_OK(train(&r, "other", ranks, 1, more));
+        log_end();
+        ASSERT_CONTAINS(logged, "saving checkpoint at iteration       4");
+        assert_same_checkpoint("run", "other", "iter_0000004");
+        ASSERT_OK(tx_remove_tree(in_scratch("run")));
+        ASSERT_OK(tx_remove_tree(in_scratch("other")));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -641,6 +668,7 @@ int main(void)
         SCRATCH_TEST(what_is_not_finite_ends_the_run),
         SCRATCH_TEST(too_small_a_disk_is_foreseen),
         SCRATCH_TEST(saves_to_come_are_counted),
+        SCRATCH_TEST(what_is_saved_is_not_saved_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
