@@ -69,7 +69,7 @@ static bool goes_on(const tx_trainer *t)
     const char *slash = t->loaded ? strrchr(t->loaded, '/') : NULL;
     if (!slash || t->cfg->finetune || t->cfg->reset_iteration) return false;
     snprintf(parent, sizeof parent, "%.*s", slash == t->loaded ? 1 : (int)(slash - t->loaded), t->loaded);
-    return tx_same_folder(parent, t->cfg->save) || tx_same_folder(t->loaded, t->cfg->save);
+    return tx_path_is_same(parent, t->cfg->save) || tx_path_is_same(t->loaded, t->cfg->save);
 }
 
 /* Somebody wants to go back. */

@@ -123,7 +123,7 @@ bool tx_path_is_dir(const char *path)
     return TX_RETRY(stat(path, &sb)) == 0 && S_ISDIR(sb.st_mode);
 }
 
-bool tx_same_folder(const char *a, const char *b)
+bool tx_path_is_same(const char *a, const char *b)
 {
     char *ra = realpath(a, NULL), *rb = realpath(b, NULL);
     size_t na = strlen(a), nb = strlen(b);

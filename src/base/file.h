@@ -46,7 +46,7 @@ bool tx_path_exists(const char *path);
 bool tx_path_is_dir(const char *path);
 
 /* Whether two paths name one folder; a folder that does not exist is compared by its name. */
-bool tx_same_folder(const char *a, const char *b);
+bool tx_path_is_same(const char *a, const char *b);
 
 /* "a/b" from "a" and "b" into buf; TX_ERR_ARG when it does not fit. */
 tx_status tx_path_join(char *buf, size_t cap, const char *dir, const char *name);

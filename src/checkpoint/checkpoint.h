@@ -66,6 +66,8 @@ typedef struct tx_ckpt_state {
 
 enum { TX_CKPT_MAX_PARTS = 3, TX_CKPT_WINDOW = 1 << 20 };
 
+#define TX_CKPT_SPARE ((uint64_t)1 << 20) /* bytes of a disk that stay free beside what is saved: folders, records */
+
 /* Numbers that are not in memory: copies elements [first, first + n) of the shard, a window of stretch s, from where
  * they are into buf, or with `store` from buf to there. Windows have TX_CKPT_WINDOW elements, the last one of a stretch
  * what is left, and begin at s->first or a multiple of TX_CKPT_WINDOW behind it. They come in ascending order, but when
@@ -133,6 +135,15 @@ tx_status tx_checkpoint_remove_others(const char *dir, int64_t iteration, const 
 
 /* The highest iteration in DIR that has a manifest, whatever `latest` says; -1: there is none. */
 tx_status tx_checkpoint_newest(const char *dir, int64_t *iteration);
+
+/* Space, before there is anything to save: the elements that this rank saves of each part; checkpoints that `n_saves`
+ * to come add at the most at any time to those that lie there, where --keep-last (0: all stay) may remove `there` of
+ * them; how many that is: those before `iteration` without `spare`; and the bytes that are free for DIR, which exists.
+ */
+int64_t tx_checkpoint_numel(const tx_params *ps, const tx_stretches *kept);
+int64_t tx_checkpoint_more(int64_t n_saves, int64_t keep_last, int64_t there);
+tx_status tx_checkpoint_count(const char *dir, int64_t iteration, const char *spare, int64_t *n);
+tx_status tx_checkpoint_free_space(const char *dir, uint64_t *bytes);
 
 /* "DIR/iter_0000010" or DIR/<tag>, where that saves; TX_ERR_ARG when it does not fit. */
 tx_status tx_checkpoint_path_of(char *buf, size_t cap, const char *dir, int64_t iteration, const char *tag);

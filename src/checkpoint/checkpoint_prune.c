@@ -68,9 +68,24 @@ static tx_status remove_iteration(const char *dir, int64_t iteration, const char
     char name[TX__ITER_CAP], path[TX__PATH_CAP];
     tx__iter_name(name, iteration);
     TX_TRY(tx_path_join(path, sizeof path, dir, name));
-    if (spare && tx_same_folder(path, spare)) return TX_OK;
+    if (spare && tx_path_is_same(path, spare)) return TX_OK;
     TX_TRY(remove_one(dir, name));
     tx_info("  removed checkpoint of iteration %7lld from %s", (long long)iteration, dir);
+    return TX_OK;
+}
+
+tx_status tx_checkpoint_count(const char *dir, int64_t iteration, const char *spare, int64_t *n)
+{
+    int64_t *list;
+    size_t n_list;
+    *n = 0;
+    TX_TRY(list_before(&list, &n_list, dir, iteration));
+    for (size_t i = 0; i < n_list; i++) {
+        char name[TX__ITER_CAP], path[TX__PATH_CAP];
+        tx__iter_name(name, list[i]);
+        *n += !spare || tx_path_join(path, sizeof path, dir, name) || !tx_path_is_same(path, spare);
+    }
+    tx_free(list);
     return TX_OK;
 }
 

@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -144,10 +143,9 @@ out:
 /* need: bytes of all ranks' shards. */
 static tx_status check_space(const job *j, uint64_t need)
 {
-    struct statvfs v;
-    need += (uint64_t)1 << 20; /* folders, and a little to spare */
-    if (TX_RETRY(statvfs(j->dir, &v))) return sys_fail(j->dir, "ask for free space");
-    uint64_t have = (uint64_t)v.f_bavail * v.f_frsize;
+    uint64_t have;
+    need += TX_CKPT_SPARE;
+    TX_TRY(tx_checkpoint_free_space(j->dir, &have));
     if (have < need)
         return TX_FAIL(TX_ERR_IO,
                        "%s: iteration %s needs %.1f MB and %.1f MB are free; make room or save somewhere else", j->dir,

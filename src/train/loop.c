@@ -182,6 +182,24 @@ static bool has_ended(const tx_trainer *t)
     return t->iteration >= cfg->train_iters || (cfg->train_tokens && t->consumed_train_tokens >= cfg->train_tokens);
 }
 
+/* Of a run that had its length when it was loaded. */
+static void say_finished(const tx_trainer *t)
+{
+    const tx_config *cfg = t->cfg;
+    if (t->iteration < cfg->train_iters)
+        tx_warn("%s has consumed %lld tokens, and --train-tokens is %lld: nothing is left to train; raise "
+                "--train-tokens to go on",
+                t->loaded, (long long)t->consumed_train_tokens, (long long)cfg->train_tokens);
+    else if (cfg->given.train_samples)
+        tx_warn("%s has consumed %lld samples, and --train-samples is %lld: nothing is left to train; raise "
+                "--train-samples to go on",
+                t->loaded, (long long)t->consumed_train_samples, (long long)cfg->train_samples);
+    else
+        tx_warn("%s is at iteration %lld, and --train-iters is %lld: nothing is left to train; raise --train-iters to "
+                "go on",
+                t->loaded, (long long)t->iteration, (long long)cfg->train_iters);
+}
+
 /* Not when that is under way beside the steps. */
 static bool is_to_be_saved(const loop *l)
 {
@@ -287,6 +305,7 @@ static tx_status train(loop *l, bool *left)
     const tx_config *cfg = l->cfg;
     char text[3200];
     bool writing;
+    if (has_ended(t) && t->loaded && t->grid->rank == 0) say_finished(t);
     tx_metrics_phase("before the start of training step");
     while (!has_ended(t)) {
         TX_TRY(train_iteration(l));
@@ -377,6 +396,7 @@ tx_status tx_train_loop(tx_trainer *t, const tx_loop_data *data, tx_metrics *met
     if (t->cfg->exit_signal_handler) tx_signals_watch();
     TX_GOTO(tx_alloc(&l.round, (size_t)t->grid->size, sizeof *l.round, "the ranks' exits"));
     TX_GOTO(tx_saver_open(&l.saver, t));
+    TX_GOTO(tx_saver_foresee(&l.saver));
     TX_GOTO(open_feeds(&l));
     tx_metrics_start(metrics, t);
     if (!t->cfg->skip_train) TX_GOTO(tx_step_profile_open(&l.profile, t, metrics->peak_flops));

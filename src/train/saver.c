@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/cores.h"
+#include "base/file.h"
 #include "base/log.h"
 
 #define LONG_WAIT 1.0 /* seconds: worth a line */
@@ -18,10 +19,77 @@ enum {
     LAST_ATTEMPTS = 3 /* more at the end of a run, a second apart */
 };
 
+/* Whether the run was loaded from the very checkpoint that saving it now would write. */
+static bool is_there(const tx_trainer *t)
+{
+    char path[4096];
+    return t->cfg->save && t->loaded && !tx_checkpoint_path_of(path, sizeof path, t->cfg->save, t->iteration, NULL) &&
+           tx_path_is_same(path, t->loaded);
+}
+
 tx_status tx_saver_open(tx_saver *s, tx_trainer *t)
 {
     *s = (tx_saver){ .t = t, .dir = t->cfg->save, .iteration = -1, .good = -1 };
-    return tx_alloc(&s->results, (size_t)t->grid->size, sizeof *s->results, "the ranks' results");
+    bool there = is_there(t);
+    TX_TRY(tx_alloc(&s->results, (size_t)t->grid->size, sizeof *s->results, "the ranks' results"));
+    TX_TRY(tx_comm_spread(t->grid->world, &there, sizeof there, 0));
+    if (there) s->iteration = t->iteration;
+    return TX_OK;
+}
+
+/* ---- space ---- */
+
+int64_t tx__saver_to_come(const tx_config *cfg, int64_t iteration, int64_t tokens)
+{
+    int64_t last = cfg->train_iters, batch = cfg->global_batch_size * cfg->seq_length;
+    if (cfg->train_tokens) { /* shorter batches at the beginning make it more iterations: a warning less */
+        int64_t left = tokens < cfg->train_tokens ? (cfg->train_tokens - tokens + batch - 1) / batch : 0;
+        if (left < last - iteration) last = iteration + left;
+    }
+    if (cfg->given.exit_interval) {
+        int64_t leaves = (iteration / cfg->exit_interval + 1) * cfg->exit_interval;
+        if (leaves < last) last = leaves;
+    }
+    if (last <= iteration || cfg->skip_train) return 0;
+    if (!cfg->given.save_interval) return 1;
+    return last / cfg->save_interval - iteration / cfg->save_interval + (last % cfg->save_interval != 0);
+}
+
+/* Rank 0's. @each bytes of a checkpoint   @n saves to come */
+static tx_status look_for_space(const tx_saver *s, int64_t each, int64_t n)
+{
+    const tx_config *cfg = s->t->cfg;
+    uint64_t have;
+    int64_t there;
+    char keeps[100] = "all of them stay";
+    TX_TRY(tx_make_dirs(s->dir));
+    TX_TRY(tx_checkpoint_free_space(s->dir, &have));
+    TX_TRY(tx_checkpoint_count(s->dir, s->t->iteration + 1, s->t->loaded, &there));
+    int64_t more = tx_checkpoint_more(n, cfg->keep_last, there);
+    if ((uint64_t)(more * each) + TX_CKPT_SPARE <= have) return TX_OK;
+    if (cfg->keep_last)
+        snprintf(keeps, sizeof keeps, "--keep-last %lld and the one being written", (long long)cfg->keep_last);
+    tx_warn("--save %s: a checkpoint takes %.1f MB, %lld more than now will lie there (%s), %.1f MB, and %.1f MB are "
+            "free: make room, keep fewer (--keep-last), save less often (--save-interval) or save somewhere else",
+            s->dir, (double)each / 1e6, (long long)more, keeps, (double)more * (double)each / 1e6, (double)have / 1e6);
+    return TX_OK;
+}
+
+tx_status tx_saver_foresee(const tx_saver *s)
+{
+    tx_trainer *t = s->t;
+    tx_comm *world = t->grid->world;
+    int64_t n = tx__saver_to_come(t->cfg, t->iteration, t->consumed_train_tokens), each = 0, *bytes = NULL;
+    if (!s->dir || !n) return TX_OK;
+    int64_t mine = tx__trainer_save_bytes(t);
+    tx_status st = tx_alloc(&bytes, (size_t)t->grid->size, sizeof *bytes, "the ranks' bytes");
+    TX_GOTO(tx_comm_agree(world, st));
+    TX_GOTO(tx_comm_gather(world, bytes, &mine, sizeof mine));
+    for (int i = 0; i < t->grid->size; i++) each += bytes[i];
+    if (t->grid->rank == 0 && look_for_space(s, each, n)) tx_warn("--save: %s", tx_last_error());
+out:
+    tx_free(bytes);
+    return st;
 }
 
 bool tx_saver_writes(const tx_saver *s)

@@ -44,8 +44,15 @@ typedef struct tx_saver {
     char why[4096]; /* the last attempt failed */
 } tx_saver;
 
-/* Of a zeroed struct; close frees it. */
+/* Of a zeroed struct; close frees it. A run that goes on from a checkpoint in --save has that one safe. Collective. */
 tx_status tx_saver_open(tx_saver *s, tx_trainer *t);
+
+/* Before the first step: a warning where the saves to come take more than the disk of --save has free. Collective. */
+tx_status tx_saver_foresee(const tx_saver *s);
+
+/* Saves from `iteration` on until the run's end, which --train-tokens and --exit-interval may bring earlier than
+ * --train-iters. @tokens consumed */
+int64_t tx__saver_to_come(const tx_config *cfg, int64_t iteration, int64_t tokens);
 
 /* Whether the trainer's iteration is safe: it was saved last. */
 static inline bool tx_saver_has(const tx_saver *s)

@@ -192,6 +192,9 @@ typedef struct tx_snapshot {
 tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy);
 void tx_snapshot_free(tx_snapshot *s); /* a zeroed one is fine */
 
+/* Bytes of the numbers that this rank writes into a checkpoint. */
+int64_t tx__trainer_save_bytes(const tx_trainer *t);
+
 /* Saving a snapshot in steps: tx_checkpoint_save_begin (*out NULL: this rank saves nothing), and what follows when all
  * ranks have succeeded. */
 tx_status tx__trainer_save_begin(tx_trainer *t, const tx_snapshot *what, const char *dir, tx_ckpt_save **out);

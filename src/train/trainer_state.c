@@ -263,6 +263,13 @@ static const tx_stretches *saved_stretches(const tx_zero *z)
     return z->stage ? &z->flat.kept : NULL;
 }
 
+int64_t tx__trainer_save_bytes(const tx_trainer *t)
+{
+    const tx_zero *z = &t->zero;
+    int n_parts = 1 + (t->cfg->no_save_optim ? 0 : z->optim.type->n_state);
+    return saves(t) ? tx_checkpoint_numel(z->ps, saved_stretches(z)) * n_parts * (int64_t)sizeof(float) : 0;
+}
+
 tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy)
 {
     tx_zero *z = &t->zero;

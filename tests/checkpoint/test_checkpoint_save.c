@@ -243,6 +243,39 @@ static void older_ones_are_removed(void **state)
     model_destroy(&a);
 }
 
+/* Which of those that lie there make room for the next ones. */
+static void older_ones_are_counted(void **state)
+{
+    (void)state;
+    model a;
+    int64_t n;
+    model_create(&a, 1, 8, 50, 1);
+    for (int i = 2; i <= 10; i += 2) ASSERT_OK(model_save(&a, scratch_dir, i, 1));
+    ASSERT_OK(tx_make_dirs(in_scratch("iter_0000001")));
+    ASSERT_OK(tx_checkpoint_count(scratch_dir, 10, NULL, &n));
+    assert_int_equal(n, 4);
+    ASSERT_OK(tx_checkpoint_count(scratch_dir, 11, in_scratch("iter_0000004"), &n));
+    assert_int_equal(n, 4);
+    ASSERT_FAILS(tx_checkpoint_count(in_scratch("none"), 11, NULL, &n), TX_ERR_NOTFOUND, "none");
+    model_destroy(&a);
+}
+
+/* Checkpoints that are added at the most: counted by the saves themselves, one after the other. */
+static void what_saves_add_is_known(void **state)
+{
+    (void)state;
+    for (int64_t n = 0; n <= 6; n++)
+        for (int64_t keep = 0; keep <= 4; keep++)
+            for (int64_t there = 0; there <= 6; there++) {
+                int64_t now = there, most = there;
+                for (int64_t k = 0; k < n; k++) {
+                    if (++now > most) most = now;
+                    if (keep && now > keep) now = keep;
+                }
+                assert_int_equal(tx_checkpoint_more(n, keep, there), most - there);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +289,8 @@ int main(void)
         SCRATCH_TEST(write_fails_half_way),
         SCRATCH_TEST(folder_cannot_be_made),
         SCRATCH_TEST(older_ones_are_removed),
+        SCRATCH_TEST(older_ones_are_counted),
+        SCRATCH_TEST(what_saves_add_is_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

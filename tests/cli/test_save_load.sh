@@ -22,6 +22,28 @@ grep -q '"saved_copy": *[1-9]' out || die "no copy in the plan"
 refused "--async-save needs --save" "${run[@]}" --train-iters 9 --async-save
 refused "of it the copy for --async-save" "${run[@]}" --train-iters 9 --async-save --save x --save-interval 2 --memory-limit 100K
 
+# a run at its end saves nothing again, and what goes on from it does
+stamps() { stat -c '%n %i %Y' "$1"/*/* "$1"/latest; }
+stamps goes >before
+ok "${run[@]}" --train-iters 9 --save goes --save-interval 2 --load goes
+said "goes/iter_0000009 is at iteration 9, and --train-iters is 9: nothing is left to train; raise --train-iters to go on"
+stamps goes | diff before - || die "the last checkpoint was saved again"
+cp -r goes more
+ok "${run[@]}" --train-iters 10 --save more --save-interval 2 --load more --override-opt_param-scheduler
+folders more "iter_0000008 iter_0000009 iter_0000010"
+
+# a disk that is too small is named before the first step
+if mkdir small && mount -t tmpfs -o size=1500k none small 2>/dev/null; then
+    trap 'umount -l "$work/small" 2>/dev/null || true; rm -rf "$work"' EXIT
+    "$TRIAX" "${run[@]}" --train-iters 9 --save small/run --save-interval 1 --max-failed-saves 9 >out 2>&1 || true
+    sed '/before the start of training step/q' out | grep -q '^warning: --save small/run: a checkpoint takes 0.1 MB, 9 more than now will lie there (all of them stay), 1\.[0-9] MB, and 1\.[0-9] MB are free: ' ||
+        { cat out >&2; die "not said before the first step"; }
+    rm -r small/run
+    ok "${run[@]}" --train-iters 9 --save small/run --save-interval 1 --keep-last 1
+    ! grep -q 'a checkpoint takes' err || die "two checkpoints have room"
+    umount small
+fi
+
 # a save that fails is a warning, as many in a row as allowed
 mkdir -p fails/latest
 none="no save of this run has succeeded yet"

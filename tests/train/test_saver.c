@@ -16,6 +16,7 @@
 #include "nn/replicas.h"
 #include "train/loop.h"
 #include "train/metrics.h"
+#include "train/saver.h"
 
 static atomic_int n_failing;     /* fsyncs of shards still to fail */
 static const char *failing_name; /* of shards whose names have this */
@@ -23,8 +24,9 @@ static atomic_long steps_done;   /* of the run under way */
 static atomic_long
     waits_for_steps; /* that of a shard of iteration 4 or 8 returns when so many more are done; 0: at once */
 static atomic_bool slow_steps;
-static atomic_bool full;       /* the disk has no space */
-static atomic_int n_overtaken; /* fsyncs that steps did overtake */
+static atomic_bool full;             /* the disk has no space */
+static atomic_llong free_bytes = -1; /* of the disk; -1: as many as there are */
+static atomic_int n_overtaken;       /* fsyncs that steps did overtake */
 
 static void wait_for_steps(long n)
 {
@@ -54,6 +56,7 @@ int statvfs(const char *path, struct statvfs *v)
     int (*real)(const char *, struct statvfs *) = (int (*)(const char *, struct statvfs *))dlsym(RTLD_NEXT, "statvfs");
     int code = real(path, v);
     if (atomic_load(&full)) v->f_bavail = v->f_bfree = 0;
+    if (atomic_load(&free_bytes) >= 0) v->f_bavail = (fsblkcnt_t)atomic_load(&free_bytes) / v->f_frsize;
     return code;
 }
 
@@ -525,6 +528,130 @@ static void what_is_not_finite_ends_the_run(void **state)
     }
 }
 
+/* Size of the last checkpoint's shards; their headers are small beside the numbers. */
+static double shard_megabytes(const char *in)
+{
+    double sum = 0;
+    tx_names names;
+    tx_str latest = read_file(in_scratch("%s/latest", in));
+    latest.data[strcspn(latest.data, "\n")] = '\0';
+    ASSERT_OK(tx_dir_list(in_scratch("%s/%s", in, latest.data), &names));
+    for (size_t i = 0; i < names.n; i++) {
+        tx_map map;
+        if (!strstr(names.name[i], "shard_")) continue;
+        ASSERT_OK(tx_map_open(&map, in_scratch("%s/%s/%s", in, latest.data, names.name[i])));
+        sum += (double)map.size;
+        tx_map_close(&map);
+    }
+    tx_names_free(&names);
+    tx_str_free(&latest);
+    return sum / 1e6;
+}
+
+/* That a disk is too small for the checkpoints to come is said before the first step, once, in any layout. */
+static void too_small_a_disk_is_foreseen(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *flags, *keeps;
+        int ranks, tp, more;
+    } run_of[] = {
+        { "", "all of them stay", 1, 1, 5 },
+        { "--keep-last 1", "--keep-last 1 and the one being written", 2, 2, 2 },
+        { "--zero-stage 1 --keep-last 9 --async-save", "--keep-last 9 and the one being written", 2, 1, 5 },
+        { "--zero-stage 3 --bf16 --exit-interval 4", "all of them stay", 2, 1, 2 },
+        { "--no-save-optim", "all of them stay", 1, 1, 5 },
+    };
+    for (size_t i = 0; i < sizeof run_of / sizeof *run_of; i++) {
+        run r;
+        char more[200], text[1024];
+        snprintf(more, sizeof more, "--train-iters 9 --save-interval 2 %s", run_of[i].flags);
+        ASSERT_OK(train(&r, "whole", run_of[i].ranks, run_of[i].tp, more));
+        double each = shard_megabytes("whole");
+        ASSERT_OK(tx_remove_tree(in_scratch("whole")));
+        for (int short_of = 1; short_of >= 0; short_of--) {
+            atomic_store(&free_bytes, (long long)(1e6 * each * run_of[i].more * (short_of ? 0.9 : 1)) + (1 << 20));
+            log_begin();
+            (void)train(&r, "short", run_of[i].ranks, run_of[i].tp, more);
+            log_end();
+            snprintf(text, sizeof text, "--save %s: a checkpoint takes ", in_scratch("short"));
+            assert_int_equal(times(warned, text), short_of);
+            if (short_of) {
+                const char *said = strstr(logged, text);
+                double told = strtod(said + strlen(text), NULL);
+                assert_true(fabs(told - each) < 0.1);
+                snprintf(text, sizeof text, " MB, %d more than now will lie there (%s), ", run_of[i].more,
+                         run_of[i].keeps);
+                ASSERT_CONTAINS(said, text);
+                assert_true(said < strstr(logged, "saving checkpoint at iteration"));
+            }
+            ASSERT_OK(tx_remove_tree(in_scratch("short")));
+        }
+        atomic_store(&free_bytes, -1);
+    }
+}
+
+/* Saves that a run still makes. */
+static void saves_to_come_are_counted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *flags;
+        int64_t iteration, tokens, n;
+    } row[] = {
+        { "--train-iters 9 --save-interval 2", 0, 0, 5 },
+        { "--train-iters 8 --save-interval 2", 0, 0, 4 },
+        { "--train-iters 9 --save-interval 2", 4, 0, 3 },
+        { "--train-iters 9 --save-interval 2", 9, 0, 0 },
+        { "--train-iters 9 --save-interval 2", 12, 0, 0 },
+        { "--train-iters 9 --save-interval 100", 0, 0, 1 },
+        { "--train-iters 9 --save-interval 2 --exit-interval 4", 1, 0, 2 },
+        { "--train-iters 900 --save-interval 2 --train-tokens 320", 0, 0, 3 }, /* 64 tokens an iteration */
+        { "--train-iters 900 --save-interval 2 --train-tokens 320", 3, 192, 2 },
+        { "--train-iters 900 --save-interval 2 --train-tokens 320", 5, 320, 0 },
+        { "--train-iters 9 --save-interval 2 --skip-train", 0, 0, 0 },
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        char flags[1024];
+        tx_config *cfg;
+        snprintf(flags, sizeof flags,
+                 "--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --max-position-embeddings 16 "
+                 "--micro-batch-size 1 --global-batch-size 4 --lr 1e-3 --data-path %s --tokenizer-type NullTokenizer "
+                 "--vocab-size 511 --split 1,0,0 --save %s %s",
+                 data_path("dataset/tiny_text_document"), in_scratch("run"), row[i].flags);
+        ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
+        assert_int_equal(tx__saver_to_come(cfg, row[i].iteration, row[i].tokens), row[i].n);
+        tx_config_free(cfg);
+    }
+}
+
+/* A run that goes on where it had ended says so, and leaves its checkpoint alone; another folder gets one. */
+static void what_is_saved_is_not_saved_again(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        run r;
+        char more[1024], text[1024];
+        ASSERT_OK(train(&r, "run", ranks, 1, "--train-iters 4 --save-interval 2"));
+        snprintf(more, sizeof more, "--train-iters 4 --save-interval 2 --load %s", in_scratch("run"));
+        log_begin();
+        ASSERT_OK(train(&r, "run", ranks, 1, more));
+        log_end();
+        snprintf(text, sizeof text, "%s is at iteration 4, and --train-iters is 4: nothing is left to train; raise ",
+                 in_scratch("run/iter_0000004"));
+        assert_int_equal(times(warned, text), 1);
+        assert_int_equal(times(warned, "\n"), 1);
+        assert_null(strstr(logged, "saving checkpoint"));
+        log_begin();
+        ASSERT_OK(train(&r, "other", ranks, 1, more));
+        log_end();
+        ASSERT_CONTAINS(logged, "saving checkpoint at iteration       4");
+        assert_same_checkpoint("run", "other", "iter_0000004");
+        ASSERT_OK(tx_remove_tree(in_scratch("run")));
+        ASSERT_OK(tx_remove_tree(in_scratch("other")));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -539,6 +666,9 @@ int main(void)
         SCRATCH_TEST(the_limit_ends_the_run),
         SCRATCH_TEST(the_limit_is_one_beside_the_steps_too),
         SCRATCH_TEST(what_is_not_finite_ends_the_run),
+        SCRATCH_TEST(too_small_a_disk_is_foreseen),
+        SCRATCH_TEST(saves_to_come_are_counted),
+        SCRATCH_TEST(what_is_saved_is_not_saved_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
