@@ -65,7 +65,8 @@ static tx_status run_failing_at(tx_status (*run)(const void *), const void *with
 /* What a run's save lacked memory for was said, and is done by another attempt, or by the next save. */
 static bool done_later(void)
 {
-    return (strstr(warned, "is not saved yet, attempt ") || strstr(warned, "not all of the other run is removed")) &&
+    return (strstr(warned, "is not saved yet, attempt ") || strstr(warned, "not all of the other run is removed") ||
+            strstr(warned, "--save: ")) &&
            strstr(warned, "not enough memory for ");
 }
 
