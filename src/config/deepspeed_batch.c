@@ -1,7 +1,7 @@
 /* deepspeed_batch.c - DeepSpeed's three batch sizes: any of them follows from the others. */
 #include <math.h>
 
-#include "config/deepspeed_json.h"
+#include "config/options.h"
 
 static bool is_a_number(const tx__batch *c)
 {
@@ -36,41 +36,49 @@ static double distance(const tx__batch *b, const tx__batch *c)
     return change(b->train, c->train) + change(b->micro, c->micro) + change(b->accumulation, c->accumulation);
 }
 
-/* Keeps the nearest, sorted; of two that are as near the first one. */
-static int keep(const tx__batch *b, tx__batch near[TX__N_NEAREST], int n, int64_t micro, int64_t accumulation)
+/* The nearest, sorted. */
+typedef struct nearest {
+    const tx__batch *to;
+    tx__batch *at;
+    int n, n_most;
+} nearest;
+
+/* Of two that are as near the first one stands first. */
+static void keep(nearest *near, int64_t micro, int64_t accumulation)
 {
-    tx__batch c = { .micro = micro, .accumulation = accumulation, .ranks = b->ranks };
-    if (micro < 1 || accumulation < 1 || !is_a_number(&c)) return n;
+    tx__batch c = { .micro = micro, .accumulation = accumulation, .ranks = near->to->ranks };
+    if (micro < 1 || accumulation < 1 || !is_a_number(&c)) return;
     c.train = c.micro * c.accumulation * c.ranks;
-    for (int i = 0; i < n; i++)
-        if (near[i].micro == micro && near[i].accumulation == accumulation) return n;
-    int at = n;
-    while (at > 0 && distance(b, &c) < distance(b, &near[at - 1])) at--;
-    if (at == TX__N_NEAREST) return n;
-    n += n < TX__N_NEAREST;
-    for (int i = n - 1; i > at; i--) near[i] = near[i - 1];
-    near[at] = c;
-    return n;
+    for (int i = 0; i < near->n; i++)
+        if (near->at[i].micro == micro && near->at[i].accumulation == accumulation) return;
+    int at = near->n;
+    while (at > 0 && distance(near->to, &c) < distance(near->to, &near->at[at - 1])) at--;
+    if (at == near->n_most) return;
+    near->n += near->n < near->n_most;
+    for (int i = near->n - 1; i > at; i--) near->at[i] = near->at[i - 1];
+    near->at[at] = c;
 }
 
 /* With this micro-batch: the accumulation stays, or is what comes next to the batch. A batch alone is accumulated once.
  */
-static int keep_micro(const tx__batch *b, tx__batch near[TX__N_NEAREST], int n, int64_t micro)
+static void keep_micro(nearest *near, int64_t micro)
 {
-    n = keep(b, near, n, micro, b->accumulation ? b->accumulation : 1);
-    if (micro < 1 || (!b->micro && !b->accumulation)) return n;
+    const tx__batch *b = near->to;
+    keep(near, micro, b->accumulation ? b->accumulation : 1);
+    if (micro < 1 || (!b->micro && !b->accumulation)) return;
     int64_t below = b->train / (micro * b->ranks);
-    n = keep(b, near, n, micro, below);
-    return keep(b, near, n, micro, below + 1);
+    keep(near, micro, below);
+    keep(near, micro, below + 1);
 }
 
-int tx__batch_nearest(const tx__batch *b, tx__batch near[TX__N_NEAREST])
+int tx__batch_nearest(const tx__batch *b, int n_most, tx__batch *at)
 {
     enum { AROUND = 1024 };
+    nearest near = { .to = b, .at = at, .n_most = n_most };
     int64_t fit = b->train / b->ranks / (b->accumulation ? b->accumulation : 1);
     int64_t middle = b->micro ? b->micro : fit, around = middle < AROUND ? middle + 4 : AROUND;
     int64_t low = middle > around ? middle - around : 1;
-    int n = keep_micro(b, near, 0, fit);
-    for (int64_t micro = low; micro <= middle + around; micro++) n = keep_micro(b, near, n, micro);
-    return n;
+    keep_micro(&near, fit);
+    for (int64_t micro = low; micro <= middle + around; micro++) keep_micro(&near, micro);
+    return near.n;
 }

@@ -549,35 +549,6 @@ static tx_status read_any(void *user, const char *path, const char *name, tx__pl
 
 /* ---------------------------------------------------------------- what several keys say together */
 
-/* A number of the equation under the name that it was given by; `flag` NULL: only the file has it. */
-static void print_number(char text[64], const reading *r, const char *key, const char *flag, int64_t n)
-{
-    bool typed = flag && !r->d->from[option_of(r, flag) - tx__options].key;
-    if (n)
-        snprintf(text, 64, "%s%s %lld", typed ? "--" : "", typed ? flag : key, (long long)n);
-    else
-        snprintf(text, 64, "%s ?", key);
-}
-
-static void refuse_batch(reading *r, const tx__batch *b)
-{
-    tx__batch near[TX__N_NEAREST];
-    char train[64], micro[64], accumulation[64], list[200] = "";
-    int n = tx__batch_nearest(b, near);
-    for (int i = 0; i < n; i++)
-        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%lld = %lld x %lld x %lld", i ? ", " : "",
-                 (long long)near[i].train, (long long)near[i].micro, (long long)near[i].accumulation,
-                 (long long)near[i].ranks);
-    print_number(train, r, "train_batch_size", "global-batch-size", b->train);
-    print_number(micro, r, "train_micro_batch_size_per_gpu", "micro-batch-size", b->micro);
-    print_number(accumulation, r, "gradient_accumulation_steps", NULL, b->accumulation);
-    wrong(r, "%s = %s x %s x data-parallel size %lld is impossible; nearest: %s%s", train, micro, accumulation,
-          (long long)b->ranks, list,
-          !r->cfg->given.world_size && !tx_config_trains(r->cfg->command->name)
-              ? "; --world-size tells how many ranks there are"
-              : "");
-}
-
 /* Where the first key of the equation stands. */
 static tx__place batch_place(const reading *r)
 {
@@ -586,46 +557,28 @@ static tx__place batch_place(const reading *r)
     return train->key ? train->at : micro->key ? micro->at : r->accumulation_at;
 }
 
-static void settle_batch(reading *r)
+static void say_where(char text[160], const reading *r, tx__place at)
 {
-    tx_config *c = r->cfg;
-    tx_config_given *g = &c->given;
-    tx__batch b = { .train = g->global_batch_size ? c->global_batch_size : 0,
-                    .micro = g->micro_batch_size ? c->micro_batch_size : 0,
-                    .accumulation = r->accumulation,
-                    .ranks = tx_config_data_parallel(c) };
-    r->at = batch_place(r);
-    if (!r->at.line || r->bad->global_batch_size || r->bad->micro_batch_size) return;
-    bool sound = tx__batch_complete(&b);
-    if (!sound && (b.train || b.micro))
-        refuse_batch(r, &b);
-    else if (!sound)
-        wrong(r, "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided: here, or as "
-                 "--global-batch-size or --micro-batch-size");
-    else if (b.train > 1000000000)
-        wrong(r, "train_batch_size %lld is more than 1e9", (long long)b.train);
-    else
-        c->global_batch_size = b.train, c->micro_batch_size = b.micro;
-    g->global_batch_size = g->micro_batch_size = true;
-    r->bad->global_batch_size = r->bad->micro_batch_size = !sound || b.train > 1000000000;
+    snprintf(text, 160, "%s: line %d, column %d", file_end(r->file), at.line, at.column);
 }
 
-/* Whole copies of the model are known before batches are divided among them; other layouts have a rule of their own. */
-static void settle_ranks(reading *r)
+/* How many data-parallel ranks there are, and so whether it can hold, is known when all options are. */
+static void note_equation(reading *r)
 {
-    tx_config *c = r->cfg;
-    int64_t model = c->tensor_model_parallel_size * c->pipeline_model_parallel_size;
-    if (r->bad->tensor_model_parallel_size || r->bad->pipeline_model_parallel_size || r->bad->world_size) return;
-    tx__config_layout(c);
-    if (c->world_size % model) return;
-    settle_batch(r);
-    r->at = r->data_parallel_at;
-    if (r->data_parallel && r->data_parallel != tx_config_data_parallel(c))
-        wrong(r,
-              "data_parallel_size is %lld, but %lld ranks with --tensor-model-parallel-size %lld and "
-              "--pipeline-model-parallel-size %lld make it %lld",
-              (long long)r->data_parallel, (long long)c->world_size, (long long)c->tensor_model_parallel_size,
-              (long long)c->pipeline_model_parallel_size, (long long)tx_config_data_parallel(c));
+    const tx_config *c = r->cfg;
+    const tx_config_given *g = &c->given;
+    const tx__origin *from = r->d->from;
+    tx__place at = batch_place(r);
+    tx__equation e = { .any = at.line && !r->bad->global_batch_size && !r->bad->micro_batch_size,
+                       .given = { .train = g->global_batch_size ? c->global_batch_size : 0,
+                                  .micro = g->micro_batch_size ? c->micro_batch_size : 0,
+                                  .accumulation = r->accumulation },
+                       .data_parallel = r->data_parallel,
+                       .train_typed = !from[option_of(r, "global-batch-size") - tx__options].key,
+                       .micro_typed = !from[option_of(r, "micro-batch-size") - tx__options].key };
+    say_where(e.where, r, at);
+    say_where(e.where_ranks, r, r->data_parallel_at);
+    r->d->equation = e;
 }
 
 /* DeepSpeed begins at 2^16 where the file says something of a dynamic loss scale, but not this. */
@@ -665,7 +618,7 @@ static tx_status read_file(reading *r, const tx_str *text, const json_t *root)
     TX_TRY(tx__relaxed_json_walk(text, root, read_any, r));
     TX_TRY(settle_loss_scale(r));
     TX_TRY(settle_tensorboard(r));
-    settle_ranks(r);
+    note_equation(r);
     return TX_OK;
 }
 

@@ -16,6 +16,7 @@ typedef struct tx__origin {
 typedef struct tx__deepspeed {
     tx__origin *from; /* per option; NULL: no file was read */
     tx_str notes;     /* lines for the log */
+    tx__equation equation;
 } tx__deepspeed;
 
 /* Reads cfg->deepspeed_config into cfg: options that it sets count as given. typed: per option the flag as it was
@@ -31,21 +32,5 @@ void tx__deepspeed_explain(const tx__deepspeed *d, const tx_config *cfg, size_t 
 
 void tx__deepspeed_log(const tx__deepspeed *d);
 void tx__deepspeed_deinit(tx__deepspeed *d);
-
-/* ---- batch sizes: deepspeed_batch.c ---- */
-
-/* train = micro x accumulation x ranks; 0: not known. */
-typedef struct tx__batch {
-    int64_t train, micro, accumulation, ranks;
-} tx__batch;
-
-/* Fills in what is not known, by DeepSpeed's table: train alone, and micro alone, accumulate once. false, and nothing
- * is filled in: train and micro are both unknown, or there is no solution in whole numbers. */
-bool tx__batch_complete(tx__batch *b);
-
-/* Solutions near what has none, the nearest first: the fewer of the known numbers change, and the less by ratio, the
- * nearer. Gives back how many, 1 to 3. */
-enum { TX__N_NEAREST = 3 };
-int tx__batch_nearest(const tx__batch *b, tx__batch near[TX__N_NEAREST]);
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef TX_CONFIG_OPTIONS_H
 #define TX_CONFIG_OPTIONS_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -146,13 +147,22 @@ int64_t tx__ramp_iterations(const tx__ramp *r, int64_t train_samples);
 
 /* ---- violations: all that is wrong is told in one error text ---- */
 
+enum { TX__MAX_OTHER = 32 };
 typedef struct tx_violations {
     tx_str text;
-    int n, n_hidden; /* hidden: did not fit into the error text any more, only counted */
-    tx_status st;    /* not enough memory while collecting */
+    int n, n_hidden;   /* hidden: did not fit into the error text any more, only counted */
+    tx_status st;      /* not enough memory while collecting */
+    bool silent;       /* sentences are only counted */
+    int n_mendable;    /* by changes of options that advice.c knows, ... */
+    unsigned remedies; /* ... these, and those of the first of them (rules.h: tx__remedy) */
+    unsigned first_remedies;
+    uint64_t other[TX__MAX_OTHER]; /* what the others say, as numbers; more of them are only counted */
+    int n_other;
 } tx_violations;
 
 void tx__violate(tx_violations *v, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void tx__violate_v(tx_violations *v, unsigned remedies, const char *fmt, va_list ap)
+    __attribute__((format(printf, 3, 0)));
 void tx__violate_last_error(tx_violations *v); /* the sentence of the last TX_FAIL */
 
 /* TX_OK when there was none; else TX_ERR_ARG with all sentences, one a line. Frees v. */
@@ -171,11 +181,40 @@ void tx__arguments_check(const tx_argument *own, const tx_command *cmd, tx_viola
 /* "START-END", 1 <= START <= END. */
 bool tx__skip_range_parse(const char *text, int64_t *first, int64_t *last);
 
-/* tx_config_complete for options of which some could not be read: those are in `bad`, rules skip them. The layout, what
- * is said of ranks, is the first part of what is derived; it may be asked for by itself before. */
-void tx__config_layout(tx_config *cfg);
-tx_status tx__config_derive(tx_config *cfg); /* TX_ERR_NOMEM */
-void tx__config_check(const tx_config *cfg, const tx_config_given *bad, tx_violations *v);
+/* ---- DeepSpeed's equation of three batch sizes: deepspeed_batch.c ---- */
+
+/* train = micro x accumulation x ranks; 0: not known. */
+typedef struct tx__batch {
+    int64_t train, micro, accumulation, ranks;
+} tx__batch;
+
+/* What a file of DeepSpeed's says of it: it has to hold for any layout. */
+typedef struct tx__equation {
+    bool any;              /* the file has one of its numbers */
+    tx__batch given;       /* 0: left out; `ranks` is not of the file */
+    int64_t data_parallel; /* 0: left out */
+    bool train_typed, micro_typed;
+    char where[160], where_ranks[160]; /* "ds.json: line 2, column 2" */
+} tx__equation;
+
+/* Fills in what is not known, by DeepSpeed's table: train alone, and micro alone, accumulate once. false, and nothing
+ * is filled in: train and micro are both unknown, or there is no solution in whole numbers. */
+bool tx__batch_complete(tx__batch *b);
+
+/* Solutions near these numbers, the nearest first: the fewer of the known ones change, and the less by ratio, the
+ * nearer. Gives back how many, 1 to n_most. */
+int tx__batch_nearest(const tx__batch *b, int n_most, tx__batch *near);
+
+/* ---- what follows, and the rules: validate.c ---- */
+
+/* tx_config_complete for options of which some could not be read: those are in `bad`, rules skip them.
+ * @equation NULL: there is no file of DeepSpeed's   @advises whether the violations end with advice (advice.c) */
+tx_status tx__config_settle(tx_config *cfg, const tx_config_given *bad, const tx__equation *equation, bool advises,
+                            tx_violations *v);
+
+/* The same without the texts that follow: no memory is taken, and cfg may borrow its texts. */
+void tx__config_settle_numbers(tx_config *cfg, const tx_config_given *bad, const tx__equation *equation,
+                               tx_violations *v);
 
 /* docs/options.md, docs/not-built.md and docs/deepspeed-keys.md as text. */
 tx_status tx__options_markdown(tx_str *out);

@@ -14,20 +14,33 @@
 
 enum { MAX_TEXT = 1900 }; /* bytes; an error sentence has room for 2047 */
 
-void tx__violate(tx_violations *v, const char *fmt, ...)
+void tx__violate_v(tx_violations *v, unsigned remedies, const char *fmt, va_list ap)
 {
     char raw[512], line[1024];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(raw, sizeof raw, fmt, ap);
-    va_end(ap);
+    uint64_t sentence = UINT64_C(14695981039346656037); /* FNV-1a */
     v->n++;
+    v->n_mendable += remedies != 0;
+    if (!v->first_remedies) v->first_remedies = remedies;
+    v->remedies |= remedies;
+    if (v->silent && remedies) return;
+    vsnprintf(raw, sizeof raw, fmt, ap);
+    for (const char *p = raw; *p; p++) sentence = (sentence ^ (unsigned char)*p) * UINT64_C(1099511628211);
+    if (!remedies && v->n_other++ < TX__MAX_OTHER) v->other[v->n_other - 1] = sentence;
+    if (v->silent) return;
     tx_printable(line, sizeof line, raw);
     if (v->st) return;
     if (v->n_hidden || v->text.len + strlen(line) + 1 > MAX_TEXT)
         v->n_hidden++;
     else
         v->st = tx_str_printf(&v->text, "%s%s", v->text.len ? "\n" : "", line);
+}
+
+void tx__violate(tx_violations *v, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    tx__violate_v(v, 0, fmt, ap);
+    va_end(ap);
 }
 
 void tx__violate_last_error(tx_violations *v)
@@ -90,6 +103,7 @@ struct parse {
     const char **value;     /* per option: its first value, for the log; borrowed from argv */
     tx_violations found;
     tx__deepspeed deepspeed;
+    bool advises; /* what else to give, where a rule is broken */
 };
 
 /* As for Python's argparse, what has a blank is a value, though it begin with dashes (--launcher_args "--mca a b"). */
@@ -370,8 +384,7 @@ static tx_status take_all(struct parse *p, int argc, char *const *argv)
     TX_TRY(take_deepspeed(p));
     TX_TRY(take_latest_good(p));
     size_t behind = p->found.text.len;
-    TX_TRY(tx__config_derive(p->cfg));
-    tx__config_check(p->cfg, &p->bad, &p->found);
+    TX_TRY(tx__config_settle(p->cfg, &p->bad, &p->deepspeed.equation, p->advises, &p->found));
     tx__deepspeed_explain(&p->deepspeed, p->cfg, behind, &p->found);
     return tx__violations_close(&p->found);
 }
@@ -387,7 +400,7 @@ static void parse_deinit(struct parse *p)
 
 static tx_status parse_both(tx_config **out, const char *command, const tx_argument *own, int argc, char *const *argv)
 {
-    struct parse p = { .own = own };
+    struct parse p = { .own = own, .advises = true };
     tx_status st;
     TX_GOTO(tx_config_new(&p.cfg, command));
     tx__arguments_check(own, p.cfg->command, &p.found);

@@ -19,9 +19,10 @@ static void rule_key_heads_divide_heads(const tx__check *k)
 {
     const tx_config *c = k->c;
     if (k->bad->num_attention_heads || k->bad->num_key_value_heads || !c->num_attention_heads) return;
-    if (c->num_attention_heads % c->num_key_value_heads)
-        tx__violate(k->v, "--num-attention-heads %lld is not divisible by --num-key-value-heads %lld",
-                    (long long)c->num_attention_heads, (long long)c->num_key_value_heads);
+    if (c->num_attention_heads % c->num_key_value_heads == 0) return;
+    tx__violate_mendable(k, TX__KEY_HEADS, "--num-attention-heads %lld is not divisible by --num-key-value-heads %lld",
+                         (long long)c->num_attention_heads, (long long)c->num_key_value_heads);
+    k->bad->num_key_value_heads = true;
 }
 
 static void rule_query_groups_are_key_heads(const tx__check *k)

@@ -8,15 +8,17 @@
 static void rule_micro_divides_global(const tx__check *k)
 {
     const tx_config *c = k->c;
-    if (k->bad->global_batch_size || k->bad->micro_batch_size || !c->global_batch_size || !c->micro_batch_size) return;
-    int64_t data = tx_config_data_parallel(c), unit = c->micro_batch_size * data;
-    char near[TX__NEAREST];
-    if (c->global_batch_size % unit)
-        tx__violate(k->v,
-                    "global batch size (%lld) is not divisible by micro batch size (%lld) times data parallel size "
-                    "(%lld); nearest: %s",
-                    (long long)c->global_batch_size, (long long)c->micro_batch_size, (long long)data,
-                    tx__nearest_multiples(near, c->global_batch_size, unit));
+    if (k->bad->global_batch_size || k->bad->micro_batch_size || !c->global_batch_size || !c->micro_batch_size ||
+        !tx__layout_is_known(k))
+        return;
+    int64_t data = tx_config_data_parallel(c);
+    if (c->global_batch_size % (c->micro_batch_size * data) == 0) return;
+    tx__violate_mendable(
+        k, TX__BATCH,
+        "global batch size (%lld) is not divisible by micro batch size (%lld) times data parallel size "
+        "(%lld)",
+        (long long)c->global_batch_size, (long long)c->micro_batch_size, (long long)data);
+    k->bad->global_batch_size = true;
 }
 
 static void rule_skipped_ranges_are_ranges(const tx__check *k)
@@ -77,14 +79,16 @@ static void rule_ramp_is_sound(const tx__check *k)
                           "increment> <ramp-up samples>, whole numbers from 1 on");
         return;
     case TX__RAMP_START:
-        tx__violate(k->v, "--rampup-batch-size starts with %lld, more than --global-batch-size %lld",
-                    (long long)r.start, global);
+        tx__violate_mendable(k, TX__RAMP | TX__BATCH,
+                             "--rampup-batch-size starts with %lld, more than --global-batch-size %lld",
+                             (long long)r.start, global);
         return;
     case TX__RAMP_INTERVAL:
-        tx__violate(k->v,
-                    "--rampup-batch-size: expected global batch size interval (%lld) to be divisible by global batch "
-                    "size increment (%lld)",
-                    (long long)(r.global - r.start), (long long)r.increment);
+        tx__violate_mendable(
+            k, TX__RAMP | TX__BATCH,
+            "--rampup-batch-size: expected global batch size interval (%lld) to be divisible by global "
+            "batch size increment (%lld)",
+            (long long)(r.global - r.start), (long long)r.increment);
         return;
     case TX__RAMP_STEPS:
         tx__violate(k->v, "--rampup-batch-size has %lld increments, at most 1000000 are taken: make them larger",
@@ -94,12 +98,12 @@ static void rule_ramp_is_sound(const tx__check *k)
         break;
     }
     long long odd = !unit ? 0 : r.start % unit ? r.start : (r.start + r.increment) % unit ? r.start + r.increment : 0;
-    if (odd)
-        tx__violate(k->v,
-                    "--rampup-batch-size: current global batch size (%lld) is not divisible by micro-batch-size (%lld) "
-                    "times data parallel size (%lld); give multiples of %lld to start with and to grow by",
-                    odd, micro, data, unit);
-    else if (c->train_samples <= r.samples || c->train_iters < 1)
+    if (odd && tx__layout_is_known(k))
+        tx__violate_mendable(k, TX__RAMP | TX__BATCH,
+                             "--rampup-batch-size: current global batch size (%lld) is not divisible by "
+                             "micro-batch-size (%lld) times data parallel size (%lld)",
+                             odd, micro, data);
+    else if (!odd && (c->train_samples <= r.samples || c->train_iters < 1))
         tx__violate(k->v, "--train-samples %lld: the run ends before its --rampup-batch-size over %lld samples does",
                     (long long)c->train_samples, (long long)r.samples);
 }
@@ -276,12 +280,14 @@ static void rule_eval_tasks_can_be_scored(const tx__check *k)
     if (c->strict_lambada && !lambada) tx__violate(k->v, "--strict-lambada is for --eval-tasks LAMBADA=FILE");
     if (!c->eval_tasks.n) return;
     if (c->zero_stage == 3)
-        tx__violate(k->v,
-                    "--eval-tasks needs a rank's parameters whole, with --zero-stage 3 they are not: use stage 2, "
-                    "or triax evaluate on the checkpoints");
+        tx__violate_mendable(k, TX__ZERO,
+                             "--eval-tasks needs a rank's parameters whole, with --zero-stage 3 they are not; triax "
+                             "evaluate does the same on checkpoints");
     if (tx_config_chunks(c) > 1)
-        tx__violate(k->v, "--eval-tasks does not know interleaved pipelines: leave "
-                          "--num-layers-per-virtual-pipeline-stage out, or use triax evaluate on the checkpoints");
+        tx__violate_mendable(k, TX__NO_VIRTUAL | TX__VIRTUAL,
+                             "--eval-tasks does not know interleaved pipelines, which "
+                             "--num-layers-per-virtual-pipeline-stage makes; triax evaluate does the same on "
+                             "checkpoints");
 }
 
 /* ---------------------------------------------------------------- the table */

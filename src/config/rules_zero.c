@@ -15,10 +15,9 @@ static void rule_distributed_optimizer_is_stage_1(const tx__check *k)
 {
     const tx_config *c = k->c;
     if (!c->use_distributed_optimizer || k->bad->zero_stage || c->zero_stage == 1) return;
-    tx__violate(k->v,
-                "--use-distributed-optimizer is --zero-stage 1, but --zero-stage %lld is given: leave "
-                "--use-distributed-optimizer out",
-                (long long)c->zero_stage);
+    tx__violate_mendable(k, TX__NO_DISTRIBUTED_OPTIMIZER | TX__ZERO,
+                         "--use-distributed-optimizer is --zero-stage 1, but --zero-stage %lld is given",
+                         (long long)c->zero_stage);
 }
 
 /* ---------------------------------------------------------------- offload */
@@ -27,18 +26,19 @@ static void rule_offloaded_state_is_divided(const tx__check *k)
 {
     const tx_config *c = k->c;
     if (k->bad->zero_stage || k->bad->offload_optimizer || !is_offloaded(c->offload_optimizer) || c->zero_stage) return;
-    tx__violate(k->v, "--offload-optimizer %s needs --zero-stage 1, 2 or 3; with one data-parallel rank, too",
-                c->offload_optimizer);
+    tx__violate_mendable(k, TX__ZERO,
+                         "--offload-optimizer %s needs a --zero-stage of 1 or more, with one data-parallel rank, too",
+                         c->offload_optimizer);
 }
 
 static void rule_offloaded_parameters_are_divided(const tx__check *k)
 {
     const tx_config *c = k->c;
     if (k->bad->zero_stage || k->bad->offload_param || !is_offloaded(c->offload_param) || c->zero_stage == 3) return;
-    tx__violate(k->v,
-                "--offload-param %s needs --zero-stage 3, not %lld: at lower stages every parameter is in use all the "
-                "time; with them there is --offload-optimizer",
-                c->offload_param, (long long)c->zero_stage);
+    tx__violate_mendable(k, TX__ZERO,
+                         "--offload-param %s needs --zero-stage 3, not %lld: at lower stages every parameter is in use "
+                         "all the time; with them there is --offload-optimizer",
+                         c->offload_param, (long long)c->zero_stage);
 }
 
 static void need_folder(const tx__check *k, const char *flag, const char *device, const char *path)
@@ -59,10 +59,8 @@ static void rule_files_have_a_folder(const tx__check *k)
 static void rule_requests_are_whole_blocks(const tx__check *k)
 {
     long long n = (long long)k->c->aio_block_size;
-    char near[TX__NEAREST];
     if (k->bad->aio_block_size || n % 4096 == 0) return;
-    tx__violate(k->v, "--aio-block-size %lld is no multiple of 4096, a block of a disk; nearest: %s", n,
-                tx__nearest_multiples(near, n, 4096));
+    tx__violate_mendable(k, TX__AIO_BLOCK, "--aio-block-size %lld is no multiple of 4096, a block of a disk", n);
 }
 
 /* ---------------------------------------------------------------- what recomputation keeps */
@@ -78,8 +76,9 @@ static void rule_one_piece_has_room(const tx__check *k)
     tx_recompute r = tx_config_recompute(c);
     int64_t here = r.n_layers / c->pipeline_model_parallel_size, n = r.group ? (here + r.group - 1) / r.group : 0;
     if (c->number_checkpoints < n)
-        tx__violate(k->v, "--number-checkpoints %lld: a rank computes %lld groups of layers again; leave the flag out",
-                    (long long)c->number_checkpoints, (long long)n);
+        tx__violate_mendable(k, TX__NO_CHECKPOINTS,
+                             "--number-checkpoints %lld: a rank computes %lld groups of layers again",
+                             (long long)c->number_checkpoints, (long long)n);
 }
 
 /* ---------------------------------------------------------------- the table */

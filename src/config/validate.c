@@ -16,8 +16,7 @@ bool tx_config_trains(const char *command)
     return !strncmp(command, "pretrain-", 9) || !strcmp(command, TX_ENGINE_COMMAND);
 }
 
-/* Those of a job that takes place on all ranks that have been started. */
-static bool runs_on_ranks(const char *command)
+bool tx__runs_on_ranks(const char *command)
 {
     static const char *const names[] = { "evaluate", "generate",  "generate-samples-gpt",
                                          "serve",    "fill-mask", "run-text-generation-server" };
@@ -27,10 +26,10 @@ static bool runs_on_ranks(const char *command)
 }
 
 /* A job that does not take place, and one whose data is looked at, are as large as a model needs. */
-void tx__config_layout(tx_config *c)
+static void derive_layout(tx_config *c)
 {
     int64_t model = c->tensor_model_parallel_size * c->pipeline_model_parallel_size;
-    if (!c->world_size) c->world_size = runs_on_ranks(c->command->name) ? tx_launched_find().size : model;
+    if (!c->world_size) c->world_size = tx__runs_on_ranks(c->command->name) ? tx_launched_find().size : model;
     if (c->tensor_model_parallel_size == 1) c->sequence_parallel = false;
 }
 
@@ -43,10 +42,26 @@ static tx_status derive_tokenizer(tx_config *c)
     return tx_config_set_text(&c->tokenizer_type, "BertWordPieceLowerCase");
 }
 
-tx_status tx__config_derive(tx_config *c)
+/* Where it has no solution, or what its ranks are is not known, the batch sizes say nothing. */
+static void derive_batch(tx_config *c, tx_config_given *bad, const tx__equation *e)
+{
+    tx__batch b = e->given;
+    int64_t model = c->tensor_model_parallel_size * c->pipeline_model_parallel_size;
+    bool known = !bad->tensor_model_parallel_size && !bad->pipeline_model_parallel_size && !bad->world_size;
+    if (!known || c->world_size % model) return;
+    b.ranks = tx_config_data_parallel(c);
+    c->given.global_batch_size = c->given.micro_batch_size = true;
+    if (tx__batch_complete(&b) && b.train <= TX__MAX_BATCH)
+        c->global_batch_size = b.train, c->micro_batch_size = b.micro;
+    else
+        bad->global_batch_size = bad->micro_batch_size = true;
+}
+
+static void derive_numbers(tx_config *c, tx_config_given *bad, const tx__equation *equation)
 {
     const tx_config_given *g = &c->given;
-    tx__config_layout(c);
+    derive_layout(c);
+    if (equation && equation->any) derive_batch(c, bad, equation);
     if (c->use_distributed_optimizer && !g->zero_stage) c->zero_stage = 1;
     if (c->deepspeed_config) c->deepspeed = true;
     if (!c->global_batch_size) c->global_batch_size = c->micro_batch_size * tx_config_data_parallel(c);
@@ -71,7 +86,6 @@ tx_status tx__config_derive(tx_config *c)
         if (!g->start_weight_decay) c->start_weight_decay = c->weight_decay;
         if (!g->end_weight_decay) c->end_weight_decay = c->weight_decay;
     }
-    return derive_tokenizer(c);
 }
 
 int64_t tx_config_data_parallel(const tx_config *cfg)
@@ -121,6 +135,19 @@ tx_recompute tx_config_recompute(const tx_config *cfg)
 
 /* ---------------------------------------------------------------- for the rules */
 
+void tx__violate_mendable(const tx__check *k, unsigned remedies, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    tx__violate_v(k->v, remedies, fmt, ap);
+    va_end(ap);
+}
+
+bool tx__layout_is_known(const tx__check *k)
+{
+    return !k->bad->tensor_model_parallel_size && !k->bad->pipeline_model_parallel_size && !k->bad->world_size;
+}
+
 void tx__need(const tx__check *k, bool have, const char *flag)
 {
     if (!have) tx__violate(k->v, "%s needs --%s", k->c->command->name, flag);
@@ -139,11 +166,11 @@ bool tx__names_weighted(const tx_config_given *g)
 
 /* ---------------------------------------------------------------- all of them */
 
-void tx__config_check(const tx_config *cfg, const tx_config_given *bad, tx_violations *v)
+static void check(const tx_config *cfg, tx_config_given *bad, const tx__equation *equation, tx_violations *v)
 {
     static const tx__rule *const topics[] = { tx__rules_needs, tx__rules_model, tx__rules_layout, tx__rules_run,
                                               tx__rules_zero,  tx__rules_files, tx__rules_bert };
-    const tx__check k = { .c = cfg, .g = &cfg->given, .bad = bad, .v = v };
+    const tx__check k = { .c = cfg, .g = &cfg->given, .bad = bad, .equation = equation, .v = v };
     const char *command = cfg->command->name;
     bool trains = tx__plans_only(&k) || tx_config_trains(command);
     if (trains && strcmp(command, TX_ENGINE_COMMAND) != 0) command = "pretrain";
@@ -153,11 +180,28 @@ void tx__config_check(const tx_config *cfg, const tx_config_given *bad, tx_viola
                 r->check(&k);
 }
 
+void tx__config_settle_numbers(tx_config *cfg, const tx_config_given *bad, const tx__equation *equation,
+                               tx_violations *v)
+{
+    tx_config_given said = *bad;
+    derive_numbers(cfg, &said, equation);
+    check(cfg, &said, equation, v);
+}
+
+tx_status tx__config_settle(tx_config *cfg, const tx_config_given *bad, const tx__equation *equation, bool advises,
+                            tx_violations *v)
+{
+    TX_TRY(derive_tokenizer(cfg));
+    const tx_config as_given = *cfg; /* its texts are cfg's, which stay */
+    tx__config_settle_numbers(cfg, bad, equation, v);
+    if (advises) tx__advise(&as_given, bad, equation, v);
+    return TX_OK;
+}
+
 tx_status tx_config_complete(tx_config *cfg)
 {
     static const tx_config_given none = { 0 };
     tx_violations v = { 0 };
-    TX_TRY(tx__config_derive(cfg));
-    tx__config_check(cfg, &none, &v);
+    TX_TRY(tx__config_settle(cfg, &none, NULL, true, &v));
     return tx__violations_close(&v);
 }

@@ -20,7 +20,7 @@ wrong '{"zero_optimization": {"stage": 1}' "--deepspeed_config ds.json: line 2, 
 wrong '{"zero_optimization": {"stage": "1"}}' \
     'ds.json: line 1, column 24: zero_optimization.stage is "1", a string; it takes a number'
 wrong '{"zero_optimization": {"stag": 1}}' 'line 1, column 24: unknown key "zero_optimization.stag"; did you mean "zero_optimization.stage"?'
-wrong '{"train_batch_size": 6, "gradient_accumulation_steps": 2}' "is impossible; nearest: 6 = 3 x 2 x 1, 4 = 2 x 2 x 1, 6 = 2 x 3 x 1"
+wrong '{"train_batch_size": 6, "gradient_accumulation_steps": 2}' "is impossible; try train_batch_size 6 = 3 x 2 x 1 or 4 = 2 x 2 x 1"
 wrong '{"train_micro_batch_size_per_gpu": 4}' "is 4, but --micro-batch-size 2 is given"
 wrong '{"bf16": {"enabled": true}, "fp16": {"enabled": true}}' "--fp16 and --bf16: give one of the two"
 wrong '{"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme"}}}' "--offload-param nvme needs a folder"

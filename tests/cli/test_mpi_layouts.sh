@@ -110,14 +110,15 @@ job_fails 'rank 1: this rank was started with other options than rank 0: "--lr=0
     -n 1 "$TRIAX" "${train[@]}" : -n 1 "$TRIAX" "${train[@]}" --lr 1e-3
 job_fails 'world size (3) is not divisible by --tensor-model-parallel-size 2' -n 3 "$TRIAX" "${train[@]}" $tp 2
 
-# all that does not divide is told at once
+# all that does not divide is told at once, and nothing that only follows from it
 code=0
 timeout -k 5 60 mpirun -n 3 "$TRIAX" "${train[@]}" $tp 3 $pp 5 --sequence-parallel >out 2>err </dev/null || code=$?
 [ $code -ne 0 ] && [ $code -ne 124 ] || die "sizes that do not divide: exit $code"
-for text in 'world size (3) is not divisible' '--num-attention-heads 4 is not divisible' '--seq-length 16 is not divisible' \
-    '--pipeline-model-parallel-size 5 is more than --num-layers 4'; do
+for text in '--num-attention-heads 4 is not divisible' '--pipeline-model-parallel-size 5 is more than --num-layers 4' \
+    'try --tensor-model-parallel-size 1 --pipeline-model-parallel-size 3'; do
     [ "$(grep -cF -- "$text" err)" -eq 1 ] || { cat err >&2; die "sizes that do not divide: \"$text\""; }
 done
+! grep -qE 'world size|--seq-length 16' err || { cat err >&2; die "what follows from wrong sizes is told, too"; }
 
 # rank 1 is somewhere else, where there is no data, and then other data: ids that the vocabulary does not have
 mkdir -p elsewhere

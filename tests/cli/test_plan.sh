@@ -43,6 +43,16 @@ said "vocabulary: 1001 tokens, padded to 1024 (NullTokenizer's: --vocab-size and
 refused "plan needs --micro-batch-size" plan "${shape[@]}"
 refused "is not divisible by micro batch size (8)" plan "${shape[@]}" --micro-batch-size 8 --global-batch-size 12
 
+# a layout that does not go is told what goes as a whole, and nothing that only follows from it
+big=(plan --num-layers 40 --hidden-size 5120 --num-attention-heads 40 --seq-length 2048 --max-position-embeddings 2048
+    --micro-batch-size 4 --global-batch-size 512 --world-size 64)
+refused "by --tensor-model-parallel-size 16; try --tensor-model-parallel-size 4 or 8, or --tensor-model-parallel-size 20 --world-size 80" \
+    "${big[@]}" --tensor-model-parallel-size 16
+for tp in 4 8; do ok "${big[@]}" --tensor-model-parallel-size $tp; done
+ok "${big[@]}" --tensor-model-parallel-size 20 --world-size 80
+refused "try --pipeline-model-parallel-size 2 or 4, or --world-size 48 or 96" "${big[@]}" --pipeline-model-parallel-size 3
+[ "$(grep -c . err)" -eq 1 ] || die "a second complaint: $(cat err)"
+
 # pipelines
 ok plan "${shape[@]}" --micro-batch-size 2 --global-batch-size 8 --pipeline-model-parallel-size 2 --schedule-picture
 said "schedule: 1F1B, 2 stages, 4 micro-batches; the bubble is 25.0 % of the ideal time (F forward, B backward, twice"

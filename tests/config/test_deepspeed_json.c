@@ -368,7 +368,8 @@ static const struct wrong {
       "ds.json: line 1, column 18: tensorboard is enabled and has no output_path: give that, or --tensorboard-dir" },
     { RANKS4 "--micro-batch-size 1", "{\"data_parallel_size\": 2}",
       "ds.json: line 1, column 2: data_parallel_size is 2, but 4 ranks with --tensor-model-parallel-size 1 and "
-      "--pipeline-model-parallel-size 1 make it 4" },
+      "--pipeline-model-parallel-size 1 make it 4; try --tensor-model-parallel-size 2, or "
+      "--pipeline-model-parallel-size 2, or --world-size 2" },
     /* flags that say something else */
     { GOOD "--zero-stage 1", "{\"zero_optimization\": {\"stage\": 2}}",
       "ds.json: line 1, column 24: zero_optimization.stage is 2, but --zero-stage 1 is given: the two say the same "
@@ -412,8 +413,7 @@ static const struct wrong {
       "--fp16 and --bf16: give one of the two\n--fp16 is here fp16.enabled, in ds.json, line 1, column 11" },
     { GOOD, "{\"zero_optimization\": {\"stage\": 2, \"offload_param\": {\"device\": \"cpu\"}}}",
       "--offload-param cpu needs --zero-stage 3, not 2: at lower stages every parameter is in use all the time; with "
-      "them "
-      "there is --offload-optimizer\n"
+      "them there is --offload-optimizer; try --zero-stage 3\n"
       "--zero-stage is here zero_optimization.stage, in ds.json, line 1, column 24\n"
       "--offload-param is here zero_optimization.offload_param.device, in ds.json, line 1, column 54" },
 };
@@ -548,25 +548,24 @@ static void batches_follow(void **state)
 static void impossible_batches_name_the_nearest(void **state)
 {
     (void)state;
-    refused(
-        "plan", RANKS4,
-        "{\n \"train_batch_size\": 64, \"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 3}",
-        "ds.json: line 2, column 2: train_batch_size 64 = train_micro_batch_size_per_gpu 4 x "
-        "gradient_accumulation_steps 3 x data-parallel size 4 is impossible; nearest: 64 = 4 x 4 x 4, 48 = 4 x 3 x 4, "
-        "60 = 5 x 3 x 4");
+    refused("plan", RANKS4,
+            "{\n \"train_batch_size\": 64, \"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 3}",
+            "ds.json: line 2, column 2: train_batch_size 64 = train_micro_batch_size_per_gpu 4 x "
+            "gradient_accumulation_steps 3 x data-parallel size 4 is impossible; try train_batch_size 64 = 4 x 4 x 4 "
+            "or 48 = 4 x 3 x 4");
     refused("plan", RANKS4 "--micro-batch-size 4", "{\"train_batch_size\": 24}",
             "ds.json: line 1, column 2: train_batch_size 24 = --micro-batch-size 4 x gradient_accumulation_steps ? x "
-            "data-parallel size 4 is impossible; nearest: 32 = 4 x 2 x 4, 24 = 3 x 2 x 4, 24 = 6 x 1 x 4");
-    refused(
-        "plan", RANKS4, "{\"train_batch_size\": 10}",
-        "ds.json: line 1, column 2: train_batch_size 10 = train_micro_batch_size_per_gpu ? x "
-        "gradient_accumulation_steps ? x data-parallel size 4 is impossible; nearest: 12 = 3 x 1 x 4, 8 = 2 x 1 x 4, "
-        "16 = 4 x 1 x 4");
+            "data-parallel size 4 is impossible; try train_batch_size 32 = 4 x 2 x 4 or 24 = 3 x 2 x 4, or "
+            "--world-size 3 or 6, or --tensor-model-parallel-size 2 or 4");
+    refused("plan", RANKS4, "{\"train_batch_size\": 10}",
+            "ds.json: line 1, column 2: train_batch_size 10 = train_micro_batch_size_per_gpu ? x "
+            "gradient_accumulation_steps ? x data-parallel size 4 is impossible; try train_batch_size 12 = 3 x 1 x 4 "
+            "or 8 = 2 x 1 x 4, or --world-size 2 or 5, or --tensor-model-parallel-size 2 or 4");
     refused("plan", SHAPE,
             "{\"train_batch_size\": 64, \"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 4}",
             "ds.json: line 1, column 2: train_batch_size 64 = train_micro_batch_size_per_gpu 4 x "
-            "gradient_accumulation_steps 4 x data-parallel size 1 is impossible; nearest: 64 = 16 x 4 x 1, 16 = 4 x 4 "
-            "x 1, 64 = 4 x 16 x 1; --world-size tells how many ranks there are");
+            "gradient_accumulation_steps 4 x data-parallel size 1 is impossible; try train_batch_size 64 = 16 x 4 x 1 "
+            "or 16 = 4 x 4 x 1, or --world-size 4");
     refused(
         "pretrain-gpt", SHAPE "--lr 1 --train-iters 1 --data-path d --vocab-file v --merge-file m",
         "{\"gradient_accumulation_steps\": 3}",
@@ -591,7 +590,7 @@ static void small_batches_all_of_them(void **state)
 {
     (void)state;
     for (int64_t i = 0; i < 25 * 7 * 7 * 3; i++) {
-        tx__batch b = { i % 25, i / 25 % 7, i / 25 / 7 % 7, 1 + i / 25 / 49 }, c = b, near[TX__N_NEAREST];
+        tx__batch b = { i % 25, i / 25 % 7, i / 25 / 7 % 7, 1 + i / 25 / 49 }, c = b, near[3];
         if (!b.train && !b.micro) {
             assert_false(tx__batch_complete(&c));
             continue;
@@ -610,8 +609,8 @@ static void small_batches_all_of_them(void **state)
             assert_true(distance(&b, &c) == 0 && c.train == c.micro * c.accumulation * c.ranks);
             continue;
         }
-        int n = tx__batch_nearest(&b, near);
-        assert_int_equal(n, TX__N_NEAREST);
+        int n = tx__batch_nearest(&b, 3, near);
+        assert_int_equal(n, 3);
         ASSERT_NEAR(distance(&b, &near[0]), best, 1e-12, "the nearest solution");
         for (int k = 0; k < n; k++) {
             assert_true(near[k].train == near[k].micro * near[k].accumulation * b.ranks && near[k].ranks == b.ranks);

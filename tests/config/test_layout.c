@@ -103,137 +103,144 @@ static void sequence_parallelism_needs_tensor_parallelism(void **state)
     tx_config_free(c);
 }
 
-#define ODD    "--hidden-size 33 --kv-channels 8 --ffn-hidden-size 96 --seq-length 31"
-#define DIVIDE "; sizes that divide heads, key and value heads and the width of the MLP: "
+#define ODD "--hidden-size 33 --kv-channels 8 --ffn-hidden-size 96 --seq-length 31"
 
 static const struct broken {
     const char *command, *flags, *launched, *text;
 } cases[] = {
     { "pretrain-gpt", GOOD TP(2) PP(2), "6",
-      "world size (6) is not divisible by --tensor-model-parallel-size 2 times --pipeline-model-parallel-size 2: start "
-      "4 or 8 ranks, as in mpirun -n 4 triax pretrain-gpt ..., or triax torchrun --nproc_per_node 4 pretrain-gpt "
-      "..." },
+      "world size (6) is not divisible by --tensor-model-parallel-size 2 times --pipeline-model-parallel-size 2; try "
+      "on 4 or 8 ranks, or --tensor-model-parallel-size 1 or 3, or --pipeline-model-parallel-size 1 or 3 (as in mpirun "
+      "-n 4 triax pretrain-gpt ...)" },
     { "pretrain-gpt", GOOD TP(4), NULL,
-      "world size (1) is not divisible by --tensor-model-parallel-size 4 times --pipeline-model-parallel-size 1: start "
-      "4 ranks, as in mpirun -n 4 triax pretrain-gpt ..., or triax torchrun --nproc_per_node 4 pretrain-gpt ..." },
+      "world size (1) is not divisible by --tensor-model-parallel-size 4 times --pipeline-model-parallel-size 1; try "
+      "--tensor-model-parallel-size 1, or on 4 or 8 ranks (as in mpirun -n 4 triax pretrain-gpt ...)" },
     { "plan", GOOD TP(4) PP(3) W(100), NULL,
-      "world size (100) is not divisible by --tensor-model-parallel-size 4 times --pipeline-model-parallel-size 3: "
-      "give --world-size 96 or 108" },
+      "world size (100) is not divisible by --tensor-model-parallel-size 4 times --pipeline-model-parallel-size 3; try "
+      "--world-size 96 or 108, or --pipeline-model-parallel-size 1 or 5" },
     { "pretrain-gpt", GOOD W(8), "4", "--world-size 8, but Open MPI's mpirun has started 4 ranks: leave the flag out" },
     { "plan", GOOD TP(5) "--ffn-hidden-size 100", NULL,
-      "--num-attention-heads 12 is not divisible by --tensor-model-parallel-size 5" DIVIDE "4" },
+      "--num-attention-heads 12 is not divisible by --tensor-model-parallel-size 5; try --tensor-model-parallel-size 2 "
+      "or 4" },
     { "plan", GOOD TP(8), NULL,
-      "--num-attention-heads 12 is not divisible by --tensor-model-parallel-size 8" DIVIDE "6 or 12" },
+      "--num-attention-heads 12 is not divisible by --tensor-model-parallel-size 8; try --tensor-model-parallel-size 6 "
+      "or 12" },
     { "plan", GOOD TP(4) "--num-key-value-heads 2", NULL,
-      "--num-key-value-heads 2 is not divisible by --tensor-model-parallel-size 4" DIVIDE "2" },
+      "--num-key-value-heads 2 is not divisible by --tensor-model-parallel-size 4; try --tensor-model-parallel-size 1 "
+      "or 2" },
     { "plan", GOOD TP(4) "--group-query-attention --num-query-groups 6", NULL,
-      "--num-query-groups 6 is not divisible by --tensor-model-parallel-size 4" DIVIDE "3 or 6" },
+      "--num-query-groups 6 is not divisible by --tensor-model-parallel-size 4; try --tensor-model-parallel-size 3 or "
+      "6" },
     { "plan", GOOD TP(4) "--ffn-hidden-size 90", NULL,
-      "--ffn-hidden-size 90 is not divisible by --tensor-model-parallel-size 4" DIVIDE "3 or 6" },
+      "--ffn-hidden-size 90 is not divisible by --tensor-model-parallel-size 4; try --tensor-model-parallel-size 3 or "
+      "6" },
     { "plan", GOOD TP(3) "--pad-vocab-size-to 50304 --make-vocab-size-divisible-by 64", NULL, NULL }, /* 3 x 16768 */
     { "plan", GOOD TP(3) "--pad-vocab-size-to 50432", NULL,
-      "--pad-vocab-size-to 50432 is not divisible by --tensor-model-parallel-size 3; multiples of "
-      "--make-vocab-size-divisible-by and of it: 50304 or 50688" },
+      "--pad-vocab-size-to 50432 is not divisible by --tensor-model-parallel-size 3; try --pad-vocab-size-to 50304 or "
+      "50688, or --tensor-model-parallel-size 2 or 4" },
     { "plan", GOOD TP(6) "--seq-length 62 --sequence-parallel", NULL,
-      "--sequence-parallel: --seq-length 62 is not divisible by --tensor-model-parallel-size 6; nearest: 60 or 66" },
+      "--sequence-parallel: --seq-length 62 is not divisible by --tensor-model-parallel-size 6; try --seq-length 54 or "
+      "60, or without --sequence-parallel, or --tensor-model-parallel-size 1 or 2" },
     { "plan", GOOD TP(2) "--partition-activations", NULL, NULL },
     { "plan", GOOD TP(2) "--partition-activations --sequence-parallel", NULL, NULL },
     { "plan", GOOD TP(4) "--partition-activations --checkpoint-activations", NULL, NULL },
     { "plan", GOOD TP(4) "--distribute-saved-activations --checkpoint-activations", NULL, NULL },
     { "plan", GOOD TP(4) "--partition-activations --checkpoint-activations " ODD, NULL,
       "--partition-activations: a layer's input of --seq-length 31 times --micro-batch-size 2 times --hidden-size 33 "
-      "numbers is not divisible by --tensor-model-parallel-size 4; leave the flag out, or take a --seq-length that "
-      "is" },
+      "numbers is not divisible by --tensor-model-parallel-size 4; try --tensor-model-parallel-size 3 or 6, or "
+      "--seq-length 28 or 32, or without --partition-activations" },
     { "plan", GOOD TP(2) "--partition-activations --checkpoint-activations " ODD, NULL, NULL },
     { "plan", GOOD TP(4) "--partition-activations " ODD, NULL, NULL }, /* nothing is kept */
     { "plan", GOOD "--contigious-checkpointing", NULL,
       "--contigious-checkpointing: Contiguous Checkpointing is only available with partitioned activations. Set "
-      "partitioned activations to true in deepspeed config, or give --partition-activations\n"
-      "--contigious-checkpointing: Must specify the number of layers with contiguous memory checkpointing: give "
-      "--checkpoint-activations, from which it follows, or number_checkpoints" },
+      "partitioned activations to true in deepspeed config\n"
+      "--contigious-checkpointing: Must specify the number of layers with contiguous memory checkpointing: "
+      "number_checkpoints, or --checkpoint-activations, from which it follows\n"
+      "try without --contigious-checkpointing" },
     { "plan", GOOD "--contigious-checkpointing --partition-activations --checkpoint-activations", NULL, NULL },
     { "plan", GOOD "--contigious-checkpointing --partition-activations --number-checkpoints 12", NULL, NULL },
     { "plan", GOOD PP(16), NULL,
-      "--pipeline-model-parallel-size 16 is more than --num-layers 12, and a stage has at least one layer; give at "
-      "most 12" },
+      "--pipeline-model-parallel-size 16 is more than --num-layers 12, and a stage has at least one layer; try "
+      "--pipeline-model-parallel-size 11 or 12" },
     { "plan", GOOD PP(5), NULL, NULL }, /* uneven */
     { "plan", GOOD VP(2), NULL,
-      "--num-layers-per-virtual-pipeline-stage: pipeline-model-parallel size should be greater than 1 with "
-      "interleaved schedule; leave the flag out" },
+      "--num-layers-per-virtual-pipeline-stage: pipeline-model-parallel size should be greater than 1 with interleaved "
+      "schedule; try without --num-layers-per-virtual-pipeline-stage, or --pipeline-model-parallel-size 6" },
     { "plan", GOOD PP(5) VP(1) "--global-batch-size 10", NULL,
       "--num-layers-per-virtual-pipeline-stage: --num-layers 12 is not divisible by --pipeline-model-parallel-size 5; "
-      "nearest: 10 or 15" },
+      "try without --num-layers-per-virtual-pipeline-stage, or --pipeline-model-parallel-size 12, or --num-layers 10 "
+      "or 15" },
     { "plan", GOOD PP(2) VP(4), NULL,
-      "number of layers per pipeline stage (6) is not divisible by --num-layers-per-virtual-pipeline-stage 4; "
-      "nearest: 3 or 6" },
+      "number of layers per pipeline stage (6) is not divisible by --num-layers-per-virtual-pipeline-stage 4; try "
+      "--num-layers-per-virtual-pipeline-stage 6, or without --num-layers-per-virtual-pipeline-stage" },
     { "plan", GOOD PP(2) VP(3) "--pipeline-schedule gpipe --global-batch-size 4", NULL,
-      "--pipeline-schedule gpipe has one run of layers in a stage: leave --num-layers-per-virtual-pipeline-stage out, "
-      "or take 1f1b" },
+      "--pipeline-schedule gpipe has one run of layers in a stage, and --num-layers-per-virtual-pipeline-stage is "
+      "given; try without --num-layers-per-virtual-pipeline-stage, or --pipeline-schedule 1f1b" },
     { "plan", GOOD PP(4) VP(1) "--global-batch-size 12", NULL,
       "--global-batch-size 12: number of microbatches (6) is not divisible by pipeline-model-parallel-size (4) when "
-      "using interleaved schedule; nearest: 8 or 16" },
+      "using interleaved schedule; try --global-batch-size 8 or 16, or --micro-batch-size 1 or 3, or without "
+      "--num-layers-per-virtual-pipeline-stage" },
     { "plan", LONG PP(2) VP(3) "--global-batch-size 12 --rampup-batch-size 2 2 100", NULL,
       "--rampup-batch-size START 2: number of microbatches (1) is not divisible by pipeline-model-parallel-size (2) "
-      "when using interleaved schedule; nearest: 4\n"
+      "when using interleaved schedule\n"
       "--rampup-batch-size INCREMENT 2: number of microbatches (1) is not divisible by pipeline-model-parallel-size "
-      "(2) when using interleaved schedule; nearest: 4" },
+      "(2) when using interleaved schedule\n"
+      "try without --num-layers-per-virtual-pipeline-stage, or --micro-batch-size 1, or --rampup-batch-size 4 4 100" },
     { "plan", LONG PP(2) VP(3) "--global-batch-size 12 --rampup-batch-size 4 4 100", NULL, NULL },
     { "plan", GOOD PP(4) "--global-batch-size 12", NULL, NULL },
     { "plan", GOOD PP(2) "--no-pipeline-parallel", NULL,
-      "pipeline_model_parallel_size must be 1 if pipeline parallel is disabled: leave --no-pipeline-parallel or "
-      "--pipeline-model-parallel-size 2 out" },
+      "--no-pipeline-parallel and --pipeline-model-parallel-size 2: pipeline_model_parallel_size must be 1 if pipeline "
+      "parallel is disabled; try without --no-pipeline-parallel, or --pipeline-model-parallel-size 1" },
     { "plan", GOOD TP(2) "--no-pipeline-parallel", NULL, NULL },
     { "plan", GOOD PP(2) "--schedule-picture --json", NULL, "--schedule-picture and --json: give one of the two" },
     { "plan", GOOD W(4) "--use-distributed-optimizer --zero-stage 1", NULL, NULL },
     { "plan", GOOD W(4) "--use-distributed-optimizer --zero-stage 2", NULL,
-      "--use-distributed-optimizer is --zero-stage 1, but --zero-stage 2 is given: leave --use-distributed-optimizer "
-      "out" },
+      "--use-distributed-optimizer is --zero-stage 1, but --zero-stage 2 is given; try without "
+      "--use-distributed-optimizer, or --zero-stage 1" },
     { "plan", GOOD W(4) "--offload-optimizer cpu", NULL,
-      "--offload-optimizer cpu needs --zero-stage 1, 2 or 3; with one data-parallel rank, too" },
+      "--offload-optimizer cpu needs a --zero-stage of 1 or more, with one data-parallel rank, too; try --zero-stage 1 "
+      "or 2" },
     { "plan", GOOD W(4) "--offload-optimizer cpu --use-distributed-optimizer", NULL, NULL },
     { "plan", GOOD W(4) "--zero-stage 2 --remote-device cpu", NULL,
       "--offload-param cpu needs --zero-stage 3, not 2: at lower stages every parameter is in use all the time; with "
-      "them there is --offload-optimizer" },
+      "them there is --offload-optimizer; try --zero-stage 3" },
     { "plan", GOOD W(4) "--zero-stage 3 --offload-param cpu --offload-optimizer cpu --use-pin-memory", NULL, NULL },
     { "plan", GOOD W(4) "--zero-stage 3 --offload-param nvme --offload-optimizer nvme", NULL,
       "--offload-optimizer nvme needs a folder on a local disk: give --offload-optimizer-nvme-path DIR\n"
       "--offload-param nvme needs a folder on a local disk: give --offload-param-nvme-path DIR" },
     { "plan", GOOD "--zero-stage 3 --offload-optimizer nvme --offload-optimizer-nvme-path D", NULL, NULL },
     { "plan", GOOD "--aio-block-size 10000", NULL,
-      "--aio-block-size 10000 is no multiple of 4096, a block of a disk; nearest: 8192 or 12288" },
+      "--aio-block-size 10000 is no multiple of 4096, a block of a disk; try --aio-block-size 8192 or 12288" },
     { "plan",
       GOOD "--contiguous-checkpointing --partition-activations --number-checkpoints 3 --checkpoint-activations "
            "--checkpoint-num-layers 3",
-      NULL, "--number-checkpoints 3: a rank computes 4 groups of layers again; leave the flag out" },
+      NULL, "--number-checkpoints 3: a rank computes 4 groups of layers again; try without --number-checkpoints" },
     { "plan",
       GOOD PP(2) "--contiguous-checkpointing --partition-activations --number-checkpoints 2 "
                  "--checkpoint-activations --checkpoint-num-layers 3",
       NULL, NULL },
     { "plan", GOOD TP(2) "--dump-step 3 D", NULL,
-      "--dump-step writes whole parameters: leave it out, or --tensor-model-parallel-size and "
-      "--pipeline-model-parallel-size" },
+      "--dump-step writes whole parameters, and --tensor-model-parallel-size and --pipeline-model-parallel-size divide "
+      "them; try without --dump-step, or --tensor-model-parallel-size 1" },
     { "pretrain-gpt", GOOD TP(2) "--global-batch-size 13", "6",
-      "global batch size (13) is not divisible by micro batch size (2) times data parallel size (3); nearest: 12 or "
-      "18" },
+      "global batch size (13) is not divisible by micro batch size (2) times data parallel size (3); try "
+      "--global-batch-size 12 or 18" },
     { "pretrain-gpt", LONG "--global-batch-size 36 --rampup-batch-size 12 8 100", "3",
       "--rampup-batch-size: current global batch size (20) is not divisible by micro-batch-size (2) times data "
-      "parallel size (3); give multiples of 6 to start with and to grow by" },
+      "parallel size (3); try --rampup-batch-size 12 6 100" },
     { "pretrain-gpt", LONG "--global-batch-size 36 --rampup-batch-size 12 12 100", "3", NULL },
     { "pretrain-gpt", GOOD PP(2) "--num-layers-per-virtual-pipeline-stage 2 --global-batch-size 8 --eval-tasks text=f",
       "2",
-      "--eval-tasks does not know interleaved pipelines: leave --num-layers-per-virtual-pipeline-stage out, or use "
-      "triax evaluate on the checkpoints" },
+      "--eval-tasks does not know interleaved pipelines, which --num-layers-per-virtual-pipeline-stage makes; triax "
+      "evaluate does the same on checkpoints; try without --num-layers-per-virtual-pipeline-stage, or "
+      "--num-layers-per-virtual-pipeline-stage 6" },
     /* all at once */
     { "pretrain-gpt", GOOD TP(5) PP(13) "--seq-length 63 --sequence-parallel --global-batch-size 3", "7",
-      "world size (7) is not divisible by --tensor-model-parallel-size 5 times --pipeline-model-parallel-size 13: "
-      "start 65 ranks, as in mpirun -n 65 triax pretrain-gpt ..., or triax torchrun --nproc_per_node 65 "
-      "pretrain-gpt ...\n"
-      "--num-attention-heads 12 is not divisible by --tensor-model-parallel-size 5" DIVIDE "4 or 6\n"
-      "--ffn-hidden-size 384 is not divisible by --tensor-model-parallel-size 5" DIVIDE "4 or 6\n"
-      "--sequence-parallel: --seq-length 63 is not divisible by --tensor-model-parallel-size 5; nearest: 60 or 65\n"
-      "--pipeline-model-parallel-size 13 is more than --num-layers 12, and a stage has at least one layer; give at "
-      "most 12\n"
-      "global batch size (3) is not divisible by micro batch size (2) times data parallel size (1); nearest: 2 or 4" },
+      "--num-attention-heads 12 is not divisible by --tensor-model-parallel-size 5\n"
+      "--ffn-hidden-size 384 is not divisible by --tensor-model-parallel-size 5\n"
+      "--pipeline-model-parallel-size 13 is more than --num-layers 12, and a stage has at least one layer\n"
+      "try --tensor-model-parallel-size 1 --pipeline-model-parallel-size 7 --global-batch-size 4, or "
+      "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 7 --micro-batch-size 3" },
     /* what cannot be read breaks no rule */
     { "pretrain-gpt", GOOD TP(x) PP(2), "2",
       "--tensor-model-parallel-size x is not a whole number; allowed: 1 to 65536 ranks" },

@@ -17,7 +17,7 @@ static const struct broken {
     { "pretrain-gpt", GOOD "--num-attention-heads 5",
       "--hidden-size 64 is not divisible by --num-attention-heads 5; give --kv-channels" },
     { "pretrain-gpt", GOOD "--num-key-value-heads 3",
-      "--num-attention-heads 4 is not divisible by --num-key-value-heads 3" },
+      "--num-attention-heads 4 is not divisible by --num-key-value-heads 3; try --num-key-value-heads 2 or 4" },
     { "pretrain-gpt", GOOD "--num-query-groups 2",
       "--num-query-groups 2 needs --group-query-attention; or give --num-key-value-heads alone" },
     { "pretrain-gpt", GOOD "--group-query-attention --num-key-value-heads 2",
@@ -25,7 +25,7 @@ static const struct broken {
       "one "
       "of them" },
     { "pretrain-gpt", GOOD "--group-query-attention --num-query-groups 3",
-      "--num-attention-heads 4 is not divisible by --num-key-value-heads 3" },
+      "--num-attention-heads 4 is not divisible by --num-key-value-heads 3; try --num-query-groups 2 or 4" },
     { "pretrain-gpt", GOOD "--swiglu --squared-relu",
       "--openai-gelu, --squared-relu, --swiglu and --glu-activation: give one of the four" },
     { "pretrain-gpt", GOOD "--swiglu --glu-activation swiglu --no-bias-gelu-fusion",
@@ -39,7 +39,8 @@ static const struct broken {
       "--rotary-percent and --rotary-position-embeddings-theta need --use-rotary-position-embeddings" },
     { "pretrain-gpt", GOOD "--seq-length 65", "--seq-length 65 is more than --max-position-embeddings 64" },
     { "pretrain-gpt", GOOD "--global-batch-size 5",
-      "global batch size (5) is not divisible by micro batch size (2) times data parallel size (1); nearest: 4 or 6" },
+      "global batch size (5) is not divisible by micro batch size (2) times data parallel size (1); try "
+      "--global-batch-size 4 or 6, or --micro-batch-size 1 or 5" },
     { "pretrain-gpt", SHAPE SIZES,
       "either train-iters or train-samples should be provided: pretrain-gpt needs --train-iters" },
     { "pretrain-gpt", GOOD "--train-samples 10",
@@ -210,8 +211,8 @@ static const struct broken {
       "--overlapping-eval is for --eval-tasks text=FILE and WIKITEXT103=FILE" },
     { "pretrain-gpt", GOOD "--strict-lambada", "--strict-lambada is for --eval-tasks LAMBADA=FILE" },
     { "pretrain-gpt", GOOD "--eval-tasks text=f --zero-stage 3",
-      "--eval-tasks needs a rank's parameters whole, with --zero-stage 3 they are not: use stage 2, or triax evaluate "
-      "on the checkpoints" },
+      "--eval-tasks needs a rank's parameters whole, with --zero-stage 3 they are not; triax evaluate does the same on "
+      "checkpoints; try --zero-stage 1 or 2" },
     { "evaluate", "--load L --data-path d --eval-iters 0",
       "--eval-iters 0 evaluates nothing; leave it out for every sample" },
     { "evaluate", "--load L --data-path d --vocab-file v",
