@@ -75,7 +75,6 @@ OUTPUT_ARGS="
     --save-interval 10000
     --eval-interval 1000
     --eval-iters 10
-    --exit-signal-handler
 "
 
 DEEPSPEED_ARGS="

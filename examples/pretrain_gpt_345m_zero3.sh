@@ -49,7 +49,6 @@ OUTPUT_ARGS="
     --save-interval 10000
     --eval-interval 1000
     --eval-iters 10
-    --exit-signal-handler
 "
 
 # --no-pipeline-parallel: what DeepSpeed needs for stage 3; triax takes stage 3 with pipelines, too.

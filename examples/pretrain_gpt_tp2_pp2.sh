@@ -54,7 +54,6 @@ OUTPUT_ARGS="
     --save-interval 10000
     --eval-interval 1000
     --eval-iters 10
-    --exit-signal-handler
 "
 
 # The same without torchrun's words: mpirun -n $N_RANKS "$TRIAX" pretrain-gpt $PARALLEL_ARGS ...

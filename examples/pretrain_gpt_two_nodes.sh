@@ -58,7 +58,6 @@ OUTPUT_ARGS="
     --save-interval 10000
     --eval-interval 1000
     --eval-iters 10
-    --exit-signal-handler
 "
 
 exec "$TRIAX" torchrun $DISTRIBUTED_ARGS pretrain_gpt.py \

@@ -68,7 +68,6 @@ OUTPUT_ARGS="
     --save-interval 500
     --eval-interval 500
     --eval-iters 10
-    --exit-signal-handler
     --save $CHECKPOINT_PATH
     --load $CHECKPOINT_PATH
 "

@@ -29,6 +29,10 @@ extern "C" {
 typedef struct tx_run tx_run;
 
 /* Begins a run of `cfg`, which is borrowed; its time counts from here (--exit-duration-in-mins).
+ * From here to tx_run_close SIGINT, SIGTERM and SIGUSR1 are the run's, as far as nobody handles or ignores them: the
+ * first one ends the process as ever before tx_run_train has come to its steps, and from then on it makes the run
+ * finish its iteration, save and end; tx_run_train comes back with TX_OK. A second SIGINT or SIGTERM ends the process.
+ * What the first one means is said in the log by rank 0, from a thread of the library's.
  * @world the ranks, borrowed; NULL: this process as its launcher started it, which is opened here, with MPI. Its lines
  * in the log are marked by rank, and go to a file of --log-dir, too
  * *out is NULL, with TX_OK and a line that says so, where --kill-switch-file is there already: nothing is to be done.
@@ -51,8 +55,8 @@ typedef struct tx_run_data {
  * setup; opens the datasets that the options name; steps, with a line every --log-interval; evaluates every
  * --eval-interval and at the end; saves every --save-interval and at the end, with the tokenizer beside it;
  * --exit-*, --profile*, --eval-tasks, --tensorboard-dir, --metrics-file and the others as `triax pretrain-gpt --help`
- * has them (--exit-signal-handler takes SIGTERM and SIGUSR1 from here on). Once for an engine of the run's world,
- * between iterations (else TX_ERR_STATE). Collective.
+ * has them; or to a signal (tx_run_open). Once for an engine of the run's world, between iterations (else
+ * TX_ERR_STATE). Collective.
  * @data NULL: the engine's (tx_engine_args.data), or else the datasets of the options, for which the engine of a BERT
  * has to be made with_tokenizer, as for --eval-tasks. A client's model needs data of the client's Errors: TX_ERR_ARG,
  * also for a split without samples; those of reading datasets, of `data`, of tx_engine_train_batch and of saving. */

@@ -254,7 +254,7 @@ tx_status tx_engine_eval_batch(tx_engine *e, int64_t n_samples, tx_read_fn *read
     if (!read) return TX_FAIL(TX_ERR_ARG, "an evaluation needs a function that reads its batches");
     if (n_samples < 1) return TX_FAIL(TX_ERR_ARG, "%lld samples are nothing to evaluate", (long long)n_samples);
     TX_TRY(tx_trainer_require_idle(e->trainer, "samples are evaluated"));
-    TX_TRY(tx__engine_ended(e, tx_trainer_score(e->trainer, n_samples, read, user, mean)));
+    TX_TRY(tx__engine_ended(e, tx_trainer_score(e->trainer, n_samples, read, user, mean, NULL)));
     *loss = 0;
     for (int k = 0; k < e->trainer->model->n_losses; k++) *loss += mean[k];
     return TX_OK;

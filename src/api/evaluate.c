@@ -80,7 +80,7 @@ static tx_status evaluate(tx_trainer *t, const tx_blend *data, tx_line_fn *line,
     double loss[TX_MAX_LOSSES];
     tx_status st;
     TX_GOTO(tx_feed_open(&feed, t, data));
-    TX_GOTO(tx_train_evaluate(t, &feed, 0, n, loss));
+    TX_GOTO(tx_train_evaluate(t, &feed, 0, n, loss, NULL));
     if (t->grid->rank == 0) st = tell(t, n, loss, line, user);
 out:
     tx_feed_close(&feed);

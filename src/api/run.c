@@ -1,5 +1,6 @@
 /* run.c - a run around an engine: setup, datasets, loop. Log lines in Megatron's order. */
 #include <stdio.h>
+#include <string.h>
 
 #include "api/run_common.h"
 #include "api/run_sinks.h"
@@ -9,7 +10,9 @@
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/launched.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "eval/training_tasks.h"
 #include "triax/pretrain.h"
 
@@ -30,6 +33,15 @@ static bool killed_before(const tx_config *cfg)
     return true;
 }
 
+/* Rank 0 speaks. mpirun's SIGTERM may be the end of ranks that wait for one which has failed. */
+static void watch_signals(void)
+{
+    tx_launched l = tx_launched_find();
+    bool mpirun = l.by && strstr(l.by, "mpirun");
+    tx_signals_watch(&(tx_signal_watch){ .speaks = !l.rank, .several = l.size > 1, .silent_term = mpirun },
+                     "no iteration is trained yet, so there is nothing to save; the run ends at once");
+}
+
 tx_status tx_run_open(tx_run **out, const tx_config *cfg, tx_world *world)
 {
     tx_run *run;
@@ -38,6 +50,7 @@ tx_status tx_run_open(tx_run **out, const tx_config *cfg, tx_world *world)
     if (killed_before(cfg)) return TX_OK;
     TX_TRY(tx_alloc(&run, 1, sizeof *run, "a run"));
     *run = (tx_run){ .cfg = cfg, .start = start };
+    watch_signals();
     tx_status st = tx_ranks_join(&run->ranks, cfg, world);
     if (st)
         tx_run_close(run, st);
@@ -53,7 +66,10 @@ tx_world *tx_run_world(const tx_run *run)
 
 tx_status tx_run_close(tx_run *run, tx_status st)
 {
-    if (run) tx_ranks_close(&run->ranks, st);
+    if (!run) return st;
+    if (st) tx_signals_unwatch(); /* the launcher ends those that have failed together */
+    tx_ranks_close(&run->ranks, st);
+    if (!st) tx_signals_unwatch();
     tx_free(run);
     return st;
 }

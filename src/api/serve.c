@@ -104,8 +104,7 @@ tx_status tx_serve(tx_config *cfg)
     tx_status st = tx_inference_open(&f, cfg, TX_USE_CONTINUES);
     if (!st) {
         st = f.leads ? make_plan(&p, &f) : TX_OK;
-        tx_signals_watch(); /* all ranks: launchers tell every one of them */
-        tx_signals_hold();
+        tx_signals_hold(true); /* all ranks: launchers tell every one of them, by SIGUSR1 */
         st = tx_inference_start(&f, st, cfg->max_batch, p.max_len);
     }
     if (!st && f.leads) {

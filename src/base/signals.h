@@ -1,22 +1,46 @@
-/* signals.h - noticing a signal without dying of it: jobs ask between steps. */
+/* signals.h - noticing a signal without dying of it: jobs ask between steps. What is ignored stays so. Process-wide. */
 #ifndef TX_BASE_SIGNALS_H
 #define TX_BASE_SIGNALS_H
 
 #include <stdbool.h>
 
-/* From now on SIGTERM, and SIGUSR1 (which is what mpirun can hand to its ranks, and Slurm sends as a warning with
- * --signal=USR1@120), only set a flag. Process-wide. */
-void tx_signals_watch(void);
-
+/* Whether one has come since the jobs of this process hold or watch them. */
 bool tx_signals_seen(void);
 
-/* "SIGTERM": the last one seen; "" when none was. Static. */
+/* "SIGTERM": the one that came first; "" when none did. Static. */
 const char *tx_signals_name(void);
 
-/* SIGTERM, SIGINT and SIGHUP: the first one sets the flag and ends a read that waits, a second one is as before. For a
- * job that removes its unfinished files. What is ignored stays so. Process-wide; the flag is cleared at the start, and
- * tx_signals_release puts things back. */
-void tx_signals_hold(void);
+/* ---- a job that removes its unfinished files, a server ---- */
+
+/* SIGTERM, SIGINT and SIGHUP: the first one sets the flag and ends a read that waits, a second one is as before. With
+ * `warning` SIGUSR1, too, any number of them. The flag is cleared at the start, and tx_signals_release puts things
+ * back.
+ */
+void tx_signals_hold(bool warning);
 void tx_signals_release(void);
+
+/* ---- a training run ----
+ *
+ *            tx_signals_watch            tx_signals_take          tx_signals_unwatch
+ *  as before | the first one ends the    | the first one is noted | as before
+ *            | process                   | a second one ends it   |
+ *
+ *  These are SIGINT, SIGTERM and SIGUSR1, where nobody else handles them. SIGUSR1 (which is what mpirun can hand to its
+ *  ranks, and Slurm sends as a warning with --signal=USR1@120) may come again and again: it is never the second one.
+ *  What the first one means is said at once in the log, as a warning "SIGINT: <text>", by a thread that waits for it.
+ */
+
+typedef struct tx_signal_watch {
+    bool speaks;      /* this process says in the log what a signal means */
+    bool several;     /* it is one of several ranks: launchers may hand on what the terminal has sent to all of them, so
+                       * what comes within a second of the first one is the same wish */
+    bool silent_term; /* SIGTERM is not explained: mpirun also ends ranks with it when one of them has failed */
+} tx_signal_watch;
+
+/* Calls nest: the first one counts, and the last tx_signals_unwatch. @text of tx_signals_take, copied, cut at 255 bytes
+ */
+void tx_signals_watch(const tx_signal_watch *w, const char *text);
+void tx_signals_take(const char *text); /* nothing happens where nobody watches */
+void tx_signals_unwatch(void);
 
 #endif

@@ -428,7 +428,7 @@ tx_status tx_preprocess_data(const tx_config *cfg)
 {
     job j = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
     tx_status st;
-    tx_signals_hold();
+    tx_signals_hold(false);
     TX_GOTO(start(&j, cfg));
     TX_GOTO(run(&j));
     TX_GOTO(publish(&j));

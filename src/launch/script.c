@@ -25,6 +25,14 @@ const char *tx__script_command(const char *script)
     return NULL;
 }
 
+bool tx__command_listens(const char *command)
+{
+    static const char *const listening[] = { "pretrain-gpt", "pretrain-bert", "serve", "run-text-generation-server" };
+    for (size_t i = 0; i < sizeof listening / sizeof *listening; i++)
+        if (!strcmp(command, listening[i])) return true;
+    return false;
+}
+
 static tx_status unknown_script(const char *script)
 {
     char *like = NULL;

@@ -71,6 +71,7 @@ tx_status tx__forget_outer_launcher(tx_words *env)
 
 tx_status tx__start_direct(tx_start *out, const tx_words *program)
 {
+    out->command = program->word[0];
     TX_TRY(tx__forget_outer_launcher(&out->env));
     return tx__rank_words(&out->words, program);
 }
@@ -153,6 +154,8 @@ static tx_status add_flags(tx_start *out, const tx_mpirun *m)
 tx_status tx__start_mpirun(tx_start *out, const tx_mpirun *m, const tx_words *program)
 {
     const char *mpirun;
+    out->command = program->word[0];
+    out->ranks_below = true;
     TX_TRY(find_mpirun(&mpirun, m->hostfile != NULL));
     TX_TRY(tx__words_add(&out->words, mpirun));
     TX_TRY(tx__forget_outer_launcher(&out->env));
@@ -173,6 +176,7 @@ tx_status tx__start_srun(tx_start *out, const tx_srun *s, const tx_words *progra
 {
     static const char *const always[] = { "srun", "--mpi=pmix", "--kill-on-bad-exit=1", "--wait=60", NULL };
     const char *cores = getenv("SLURM_CPUS_PER_TASK"); /* srun does not take it over since 22.05 */
+    out->command = program->word[0];
     TX_TRY(tx__words_add_all(&out->words, always));
     TX_TRY(tx__words_addf(&out->words, "--nodes=%d", s->n_nodes));
     TX_TRY(tx__words_addf(&out->words, "--ntasks=%d", s->n_nodes * s->n_per_node));

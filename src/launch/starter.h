@@ -8,6 +8,8 @@
 /* A command and what it needs in its environment: "NAME=VALUE" sets, "NAME" removes. */
 typedef struct tx_start {
     tx_words words, env;
+    const char *command; /* the sub-command that the ranks run, borrowed */
+    bool ranks_below;    /* those of this host are its children, mpirun's, with a process group each */
 } tx_start;
 
 void tx__start_free(tx_start *s);

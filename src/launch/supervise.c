@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "launch/script.h"
 
 enum { AFTER_TERM = 10, AT_ONCE = 3 }; /* seconds until SIGKILL */
 
@@ -91,6 +92,9 @@ tx_status tx__supervisor_start(tx_supervisor *s, const tx_start *what, bool is_s
     if (is_starter) close(fd[1]);
     s->err_fd = fd[0];
     s->pid = pid;
+    s->command = what->command;
+    s->is_rank = !is_starter;
+    s->ranks_below = what->ranks_below;
     return TX_OK;
 }
 
@@ -120,6 +124,17 @@ static int signal_children(int number)
     }
     if (dir) closedir(dir);
     return n;
+}
+
+/* At once: what the child has started here, or itself where it is the rank. */
+static void kill_ranks(const tx_supervisor *s)
+{
+    DIR *dir = s->ranks_below ? opendir("/proc") : NULL;
+    if (s->is_rank) kill(-s->pid, SIGKILL);
+    for (struct dirent *e; dir && (e = readdir(dir));)
+        if (*e->d_name >= '1' && *e->d_name <= '9' && parent_of(e->d_name) == s->pid)
+            kill(-(pid_t)atol(e->d_name), SIGKILL); /* mpirun gives each a process group of its own */
+    if (dir) closedir(dir);
 }
 
 static void reap(void)
@@ -194,16 +209,31 @@ void tx__supervisor_end(tx_supervisor *s)
     if (s->kill_at <= 0) s->kill_at = tx_clock() + AT_ONCE;
 }
 
+static void first_stop(tx_supervisor *s)
+{
+    const char *name = s->stop_signal == SIGINT ? "SIGINT" : s->stop_signal == SIGHUP ? "SIGHUP" : "SIGTERM";
+    if (!s->pid) return;
+    if (!tx__command_listens(s->command)) {
+        tx_warn("%s: %s has nothing to save; its ranks end at once", name, s->command);
+        tx__supervisor_end(s);
+        return;
+    }
+    tx_warn("%s: the ranks are told to stop; what still runs after %.0f s (--grace) is ended, and a second signal ends "
+            "all at once",
+            name, s->grace);
+    kill(s->pid, SIGUSR1);
+    s->term_at = tx_clock() + s->grace;
+}
+
 void tx__supervisor_stop(tx_supervisor *s, int number)
 {
     if (!s->stop_signal) s->stop_signal = number;
     s->n_stops++;
     if (s->only_counts) return;
     if (s->n_stops == 1) {
-        if (s->pid) tx_warn("stopping: the ranks have %.0f s to save; a second signal ends them at once", s->grace);
-        if (s->pid) kill(s->pid, SIGUSR1);
-        s->term_at = tx_clock() + s->grace;
+        first_stop(s);
     } else if (s->n_stops == 2) {
+        if (s->pid) kill_ranks(s);
         tx__supervisor_end(s);
     } else {
         s->kill_at = tx_clock();

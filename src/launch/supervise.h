@@ -1,9 +1,13 @@
 /* supervise.h - one child and the signals around it.
  *
- *  SIGTERM, SIGINT or SIGHUP   ->  SIGUSR1 to the child, which mpirun and srun hand to every rank; after `grace`
- * seconds SIGTERM, ten seconds later SIGKILL to its process group a second one                ->  SIGTERM now, three
- * seconds later SIGKILL; a third: SIGKILL SIGUSR1                     ->  SIGUSR1 to the child, once each, and nothing
- * else this process dies           ->  the child is killed by the kernel
+ *  SIGTERM, SIGINT, SIGHUP:
+ *    the first         of ranks that listen (tx__command_listens) SIGUSR1 to the child, which mpirun and srun hand to
+ *                      every one; after `grace` seconds SIGTERM, ten seconds later SIGKILL to its process group. Of
+ *                      others SIGTERM now, three seconds later SIGKILL
+ *    a second one      SIGKILL to the ranks of this host, SIGTERM to their starter, three seconds later SIGKILL
+ *    a third one       SIGKILL
+ *  SIGUSR1             SIGUSR1 to the child, once each, and nothing else
+ *  this process dies   the child is killed by the kernel
  *
  *  What the child leaves behind when it ends is ended as well. Process-wide: signals are blocked between open and
  * close. */
@@ -23,6 +27,9 @@ typedef struct tx_supervisor {
     int signal_fd;
     sigset_t before;
     pid_t pid;               /* of the child; 0: none runs */
+    const char *command;     /* what its ranks do */
+    bool is_rank;            /* it is the one rank itself, ... */
+    bool ranks_below;        /* ... or the ranks of this host are its children */
     int code;                /* of the last child: its exit code, or 128 + signal */
     bool leaves_daemons;     /* what the child leaves behind is meant to stay */
     bool only_counts;        /* signals to stop are only counted: somebody else decides about the child */

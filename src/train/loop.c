@@ -3,11 +3,13 @@
 #include "train/loop.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/launched.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "train/bad_step.h"
@@ -31,6 +33,7 @@ typedef struct loop {
     struct round *round; /* [ranks] */
     double start;        /* clock of the program's */
     const tx_also *also; /* NULL: nothing */
+    tx_stop stop;        /* of evaluations, by a signal */
     bool save_is_due;    /* put off while steps are skipped: a run should not go on from where it may not get away */
     bool quiet;          /* a replay: what is bad is known, and nothing is written */
 } loop;
@@ -114,10 +117,10 @@ static tx_status read_micro(void *user, int64_t micro, const void **rows)
     return TX_OK;
 }
 
-tx_status tx_train_evaluate(tx_trainer *t, tx_feed *f, int64_t consumed, int64_t n_samples, double *loss)
+tx_status tx_train_evaluate(tx_trainer *t, tx_feed *f, int64_t consumed, int64_t n_samples, double *loss, tx_stop *stop)
 {
     reader r = { .t = t, .f = f, .begin = consumed, .n_samples = n_samples, .shown = tx_clock() };
-    return tx_trainer_score(t, n_samples, read_micro, &r, loss);
+    return tx_trainer_score(t, n_samples, read_micro, &r, loss, stop);
 }
 
 static tx_status train_iteration(loop *l)
@@ -141,10 +144,26 @@ static tx_status train_iteration(loop *l)
     return tx_non_finite_is_fault(t) && t->grid->size == 1 ? tx_bad_step(t, f, st != TX_OK) : st;
 }
 
+/* What all ranks have to tell, in l->round. */
+static tx_status gather_round(loop *l, struct round mine)
+{
+    l->round[0] = mine;
+    return l->t->grid->size > 1 ? tx_comm_gather(l->t->grid->world, l->round, &mine, sizeof mine) : TX_OK;
+}
+
+/* A tx_stop's: whether any rank has seen a signal. Once it is so it stays so. */
+static tx_status ask_for_signals(tx_stop *stop, bool *yes)
+{
+    loop *l = stop->user;
+    if (!*yes) TX_TRY(gather_round(l, (struct round){ .exits = tx_signals_seen() }));
+    for (int i = 0; i < l->t->grid->size; i++) *yes = *yes || l->round[i].exits;
+    return TX_OK;
+}
+
 static tx_status evaluate_group(loop *l, tx_split k, int g, int64_t consumed, int64_t n, double *loss)
 {
-    if (l->data.read[k]) return tx_trainer_score(l->t, n, l->data.read[k], l->data.user, loss);
-    return tx_train_evaluate(l->t, &l->feed[k][g], consumed, n, loss);
+    if (l->data.read[k]) return tx_trainer_score(l->t, n, l->data.read[k], l->data.user, loss, &l->stop);
+    return tx_train_evaluate(l->t, &l->feed[k][g], consumed, n, loss, &l->stop);
 }
 
 /* Every group of the split's samples by itself: the n that come after `consumed`. */
@@ -154,7 +173,12 @@ static tx_status evaluate_split(loop *l, tx_split k, int64_t consumed, int64_t n
         const char *name = NULL;
         double loss[TX_MAX_LOSSES];
         if (!l->data.read[k]) tx_train_data_group(l->data.sets, k, g, &name);
-        TX_TRY(evaluate_group(l, k, g, consumed, n, loss));
+        TX_TRY(ask_for_signals(&l->stop, &l->stop.stopped));
+        if (!l->stop.stopped) TX_TRY(evaluate_group(l, k, g, consumed, n, loss));
+        if (l->stop.stopped) {
+            tx_info("a signal has come: no evaluation at %s", where);
+            return TX_OK;
+        }
         tx_metrics_evaluation(l->t->model, name, where, loss);
         tx_metrics_evaluated(l->metrics, l->t, k == TX_SPLIT_TEST ? "test" : "validation", name, loss);
     }
@@ -168,9 +192,9 @@ static tx_status validate(loop *l, const char *where)
     int64_t n = l->cfg->eval_iters * tx_trainer_batch_size(t);
     if (n_groups(l, TX_SPLIT_VALID) && n) {
         TX_TRY(evaluate_split(l, TX_SPLIT_VALID, t->consumed_valid_samples, n, where));
-        t->consumed_valid_samples += n;
+        t->consumed_valid_samples += n; /* also where a signal has ended it: those that follow it stay the same */
     }
-    if (l->also) TX_TRY(l->also->evaluate(l->also->user));
+    if (l->also && !l->stop.stopped) TX_TRY(l->also->evaluate(l->also->user));
     tx_metrics_time(l->metrics, TX_TIMER_EVALUATE, since);
     return TX_OK;
 }
@@ -257,7 +281,7 @@ static bool sees_exit(const loop *l, char *why, size_t cap)
     const tx_config *cfg = l->cfg;
     long long iteration = (long long)l->t->iteration;
     double minutes = (tx_clock() - l->start) / 60;
-    if (cfg->exit_signal_handler && tx_signals_seen())
+    if (tx_signals_seen())
         snprintf(why, cap, "exiting program after receiving %s.", tx_signals_name());
     else if (cfg->given.exit_duration_in_mins && minutes > (double)cfg->exit_duration_in_mins)
         snprintf(why, cap, "exiting program after %.1f minutes", minutes);
@@ -273,19 +297,17 @@ static bool sees_exit(const loop *l, char *why, size_t cap)
 
 /* The same for all ranks: the reason of the first one that has any, for signals, clocks and files show at different
  * times. *writing: any of them still writes a checkpoint. */
-static tx_status wants_exit(const loop *l, char *why, size_t cap, bool *yes, bool *writing)
+static tx_status wants_exit(loop *l, char *why, size_t cap, bool *yes, bool *writing)
 {
     tx_comm *world = l->t->grid->world;
     int n = tx_comm_size(world), first = 0;
     struct round mine = { .exits = sees_exit(l, why, cap), .writes = tx_saver_writes(&l->saver) };
-    *yes = mine.exits;
-    *writing = mine.writes;
-    if (n == 1) return TX_OK;
-    TX_TRY(tx_comm_gather(world, l->round, &mine, sizeof mine));
+    TX_TRY(gather_round(l, mine));
+    *writing = false;
     for (int i = 0; i < n; i++) *writing = *writing || l->round[i].writes;
     while (first < n && !l->round[first].exits) first++;
     *yes = first < n;
-    return *yes ? tx_comm_spread(world, why, cap, first) : TX_OK;
+    return *yes && n > 1 ? tx_comm_spread(world, why, cap, first) : TX_OK;
 }
 
 /* What is left to do for a checkpoint that steps go on beside. */
@@ -296,6 +318,16 @@ static tx_status go_on_saving(loop *l, bool writing)
     TX_TRY(tx_saver_step(&l->saver, !writing));
     tx_metrics_time(l->metrics, TX_TIMER_SAVE, since);
     return TX_OK;
+}
+
+/* That of the user's Ctrl-C, too, which no rank can lengthen. */
+static void warn_of_mpirun(void)
+{
+    const char *by = tx_launched_find().by, *seconds = getenv("OMPI_MCA_odls_base_sigkill_timeout");
+    if (!by || !strstr(by, "mpirun") || strcmp(tx_signals_name(), "SIGTERM")) return;
+    tx_warn("mpirun kills its ranks %.9s s after SIGTERM, saved or not; SIGUSR1 to mpirun, or triax torchrun in its "
+            "place, leaves them the time",
+            seconds && *seconds ? seconds : "1");
 }
 
 /* *left: by one of the exits, which end the program without the closing evaluation. */
@@ -320,6 +352,7 @@ static tx_status train(loop *l, bool *left)
         if (!*left) TX_TRY(go_on_saving(l, writing));
         if (!*left) continue;
         TX_TRY(tell_profile(l, true));
+        if (cfg->save) warn_of_mpirun();
         TX_TRY(save_last(l));
         tx_metrics_phase(text);
         return TX_OK;
@@ -327,6 +360,16 @@ static tx_status train(loop *l, bool *left)
     TX_TRY(tell_profile(l, true));
     tx_metrics_phase("after training is done");
     return t->iteration ? save_last(l) : TX_OK;
+}
+
+/* What comes before the next step of the loop, as the words of a signal that comes now have it. */
+static void say_what_signals_do(const loop *l)
+{
+    const tx_config *cfg = l->cfg;
+    bool trains = !cfg->skip_train && !has_ended(l->t);
+    tx_signals_take(!trains     ? "the run ends after this step of the evaluation; there is nothing left to save"
+                    : cfg->save ? "the run saves and ends after this iteration"
+                                : "the run ends after this iteration and saves nothing, for there is no --save");
 }
 
 static tx_status run(loop *l)
@@ -342,15 +385,15 @@ static tx_status run(loop *l)
         TX_TRY(train(l, &left));
     }
     if (left) return TX_OK;
+    say_what_signals_do(l);
     int64_t n = cfg->eval_iters * tx_trainer_batch_size(t), consumed = t->consumed_valid_samples;
     long long shown = (long long)(cfg->eval_iters * cfg->global_batch_size); /* upstream's count in a ramp-up, too */
     snprintf(where, sizeof where, "iteration %lld on %lld-sample draw from validation set", (long long)t->iteration,
              shown);
     TX_TRY(validate(l, where));
     t->consumed_valid_samples = consumed; /* the closing evaluation is no part of the run's history */
-    if (!n) return TX_OK;
     snprintf(where, sizeof where, "iteration %lld on %lld-sample draw from test set", (long long)t->iteration, shown);
-    return evaluate_split(l, TX_SPLIT_TEST, 0, n, where);
+    return n ? evaluate_split(l, TX_SPLIT_TEST, 0, n, where) : TX_OK;
 }
 
 static tx_status open_feeds(loop *l)
@@ -393,13 +436,14 @@ tx_status tx_train_loop(tx_trainer *t, const tx_loop_data *data, tx_metrics *met
     };
     tx_status st;
     TX_TRY(check_data(&l));
-    if (t->cfg->exit_signal_handler) tx_signals_watch();
+    l.stop = (tx_stop){ .ask = ask_for_signals, .user = &l };
     TX_GOTO(tx_alloc(&l.round, (size_t)t->grid->size, sizeof *l.round, "the ranks' exits"));
     TX_GOTO(tx_saver_open(&l.saver, t));
     TX_GOTO(tx_saver_foresee(&l.saver));
     TX_GOTO(open_feeds(&l));
     tx_metrics_start(metrics, t);
     if (!t->cfg->skip_train) TX_GOTO(tx_step_profile_open(&l.profile, t, metrics->peak_flops));
+    say_what_signals_do(&l);
     TX_GOTO(run(&l));
 out:
     tx_saver_close(&l.saver, st);

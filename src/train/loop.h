@@ -24,7 +24,8 @@ typedef struct tx_loop_data {
     void *user;
 } tx_loop_data;
 
-/* Runs until train_iters, train_tokens or an exit the options ask for; evaluates at the end; saves where --save says.
+/* Runs until train_iters, train_tokens, an exit the options ask for or a signal (base/signals.h), which also ends an
+ * evaluation; evaluates at the end; saves where --save says.
  * Steps and evaluations are told to `metrics`, which is started here. @start clock at which the program began, for
  * --exit-duration-in-mins. @also NULL allowed */
 tx_status tx_train_loop(tx_trainer *t, const tx_loop_data *data, tx_metrics *metrics, double start,
@@ -53,7 +54,8 @@ int64_t tx_train_position(const tx_config *cfg, int64_t iteration, int64_t consu
 tx_status tx_feed_read(tx_feed *f, const tx_trainer *t, int64_t consumed);
 
 /* [n_losses] means over micro-batches of their mean losses: the n_samples that come after `consumed` ones, around again
- * at the end. */
-tx_status tx_train_evaluate(tx_trainer *t, tx_feed *f, int64_t consumed, int64_t n_samples, double *loss);
+ * at the end. @stop as tx_trainer_score has it */
+tx_status tx_train_evaluate(tx_trainer *t, tx_feed *f, int64_t consumed, int64_t n_samples, double *loss,
+                            tx_stop *stop);
 
 #endif

@@ -176,6 +176,7 @@ static tx_status fill(void *user, int64_t micro, tx_batch *batch)
     const tx_pp_chunk *chunk = &t->model->chunk[batch->chunk];
     const void *rows = t->run.rows;
     int64_t data = t->grid->dp.size, n = t->b * tx_trainer_row_len(t);
+    micro += t->run.first;
     batch->dropout = (tx_dropout_key){
         .seed = (uint64_t)t->cfg->seed,
         .iteration = (uint32_t)(t->iteration + 1),
@@ -227,6 +228,7 @@ static tx_status add_loss(void *user, int64_t micro, const tx_batch *batch)
 static tx_status add_score(void *user, int64_t micro, const tx_batch *batch)
 {
     tx_trainer *t = user;
+    micro += t->run.first;
     int64_t left = t->run.n_samples - (micro * t->grid->dp.size + t->grid->dp.rank) * t->b;
     int64_t rows = left < 0 ? 0 : left < t->b ? left : t->b;
     if (rows) add_means(t, t->run.sum, batch, rows, (double)rows);
@@ -324,20 +326,33 @@ tx_status tx_trainer_evaluate(tx_trainer *t, const void *rows, int64_t n_samples
     return st;
 }
 
-tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *read, void *user, double *mean)
+/* The n micro-batches of an evaluation; where it may be stopped, an iteration's worth at a time. */
+static tx_status score(tx_trainer *t, int64_t n, tx_stop *stop)
+{
+    tx_stage_hooks h = hooks(t, false);
+    for (int64_t each = stop ? t->n_micro : n; t->run.first < n; t->run.first += each) {
+        int64_t left = n - t->run.first;
+        if (stop && t->run.first) TX_TRY(stop->ask(stop, &stop->stopped));
+        if (stop && stop->stopped) return TX_OK;
+        TX_TRY(tx_stage_run(&t->stage, left < each ? left : each, false, &h));
+        TX_TRY(tx_stage_settle(&t->stage, &h));
+    }
+    return TX_OK;
+}
+
+tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *read, void *user, double *mean,
+                           tx_stop *stop)
 {
     TX_ASSERT(t->want == TX_WANT_FORWARD && n_samples > 0);
     int64_t each = t->b * t->grid->dp.size, n = (n_samples + each - 1) / each, p = t->grid->pp.size;
     if (t->model->n_chunks > 1) n = (n + p - 1) / p * p; /* the schedule's; what is too many has no samples */
-    tx_stage_hooks h = hooks(t, false);
     t->run.read = read;
     t->run.user = user;
     t->run.n_samples = n_samples;
     memset(t->run.sum, 0, sizeof t->run.sum);
-    tx_status st = tx_stage_run(&t->stage, n, false, &h);
-    if (!st) st = tx_stage_settle(&t->stage, &h);
+    tx_status st = score(t, n, stop);
     t->run.read = NULL;
-    t->run.n_samples = 0;
+    t->run.n_samples = t->run.first = 0;
     TX_TRY(st);
     TX_TRY(tx_trainer_sum(t, t->run.sum, t->model->n_losses));
     for (int k = 0; k < t->model->n_losses; k++) mean[k] = t->run.sum[k] / (double)n_samples;

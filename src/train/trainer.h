@@ -57,6 +57,7 @@ typedef struct tx_trainer {
         void *user;
         const void *rows;
         int64_t n_samples; /* of an evaluation, over all data ranks */
+        int64_t first;     /* its micro-batches that are done */
         double sum[TX_MAX_LOSSES];
         tx_loss_sum *sums;
     } run; /* what the stage's hooks work on */
@@ -152,9 +153,17 @@ bool tx_trainer_at_boundary(const tx_trainer *t);
  * @sum [n_losses] */
 tx_status tx_trainer_evaluate(tx_trainer *t, const void *rows, int64_t n_samples, tx_loss_sum *sum);
 
+/* Whether an evaluation is to end before its end: asked by all ranks together after each iteration's worth of it. */
+typedef struct tx_stop {
+    tx_status (*ask)(struct tx_stop *s, bool *yes); /* the same on all ranks */
+    void *user;
+    bool stopped; /* it did: what came of it is worth nothing */
+} tx_stop;
+
 /* Mean losses of the n_samples that the data ranks' micro-batches hold in turn, each micro-batch's mean weighing as its
- * samples do. Without dropout and gradients.   @mean [n_losses] */
-tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *read, void *user, double *mean);
+ * samples do. Without dropout and gradients.   @mean [n_losses]   @stop NULL: it goes to its end */
+tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *read, void *user, double *mean,
+                           tx_stop *stop);
 
 /* The sum over the data ranks of numbers that those of the last stage have, everywhere; collective.   @x [n] */
 tx_status tx_trainer_sum(const tx_trainer *t, double *x, int n);

@@ -42,19 +42,35 @@ commands() { sed -n '/^    triax /{:more; /\\$/{N; s/\\\n */ /; b more}; s/^    
 
 triax() { "$TRIAX" "$@"; }
 
-# A server goes on until it is told: once it says where it is, it is ended, which is to succeed. Output is in ./out, ./err
-serve() {
-    local i pid command=${1/#triax/\"\$TRIAX\"}
-    [[ $command == *--port* ]] || command+=' --port 0' # 5000 may be somebody's
-    (eval "exec $command") </dev/null >out 2>err &
+# until_told SIGNAL PATTERN COMMAND: what goes on until it is told: once it has said that, it is ended, which is to succeed.
+# Output is in ./out, ./err
+until_told() {
+    local i pid command=${3/#triax/\"\$TRIAX\"}
+    : >out
+    (trap - INT && eval "exec $command") </dev/null >out 2>err &
     pid=$!
     for i in $(seq 400); do
-        grep -q '^Serving' out && break
+        grep -q "$2" out && break
         kill -0 $pid 2>/dev/null || break
         sleep 0.05
     done
-    kill -TERM $pid
+    kill -$1 $pid
     wait $pid
+}
+
+serve() {
+    local command=$1
+    [[ $command == *--port* ]] || command+=' --port 0' # 5000 may be somebody's
+    until_told TERM '^Serving' "$command"
+}
+
+# try_command COMMAND: a run of a million iterations is one that the page ends by Ctrl-C
+try_command() {
+    case $1 in
+    "triax serve"*) serve "$1" ;;
+    *"--train-iters 1000000 "*) until_told INT '^ iteration' "$1" ;;
+    *) (eval "$1") </dev/null >out 2>err ;;
+    esac
 }
 
 # try_pages PAGE.md...
@@ -68,7 +84,7 @@ try_pages() {
         commands "$page" >commands
         [ -s commands ] || die "$page has no command"
         while IFS= read -r command <&3; do
-            if [[ $command == "triax serve"* ]]; then serve "$command"; else (eval "$command") </dev/null >out 2>err; fi || { cat out err >&2; die "$name.md: $command"; }
+            try_command "$command" || { cat out err >&2; die "$name.md: $command"; }
             n=$((n + 1))
         done 3<commands
         cd ..

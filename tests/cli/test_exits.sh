@@ -39,7 +39,7 @@ said "Detected kill switch at stop, iteration="
 
 
 : >out # the job's own redirection may come later than the first look
-"$TRIAX" "${iters[@]}" --train-iters 1000000 --save term --exit-signal-handler >out 2>err &
+"$TRIAX" "${iters[@]}" --train-iters 1000000 --save term >out 2>err &
 pid=$!
 for _ in $(seq 400); do grep -q '^ iteration' out && break; sleep 0.05; done
 kill -TERM $pid

@@ -41,6 +41,8 @@ shared.c lock            likewise
 shared.c n_blocks        likewise
 signals.c before         signals are the process's: what was before a job held them
 signals.c seen           which has come
+signals.c watch          a run's: handlers have no handle
+signals.c watch_lock     of the one above
 status.c error_text      likewise
 END
 # Variables that belong to a function are called NAME.NUMBER by gcc, FUNCTION.NAME by clang.

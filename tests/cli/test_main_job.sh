@@ -46,8 +46,8 @@ at=$(sed 's/iter_0*//' shot/latest)
 ok "${train[@]}" --save shot --load shot --train-iters $((at + 5)) --override-opt_param-scheduler
 grep -q "at iteration $at\$" out || die "did not go on at iteration $at"
 
-# SIGTERM with --exit-signal-handler saves and ends
-"$TRIAX" "${train[@]}" --save term --train-iters 100000 --save-interval 100000 --exit-signal-handler >term.log 2>&1 &
+# SIGTERM saves and ends
+"$TRIAX" "${train[@]}" --save term --train-iters 100000 --save-interval 100000 >term.log 2>&1 &
 pid=$!
 for _ in $(seq 200); do grep -q '^ iteration' term.log && break; sleep 0.05; done
 kill -TERM $pid; wait $pid || die "SIGTERM: exit $?"

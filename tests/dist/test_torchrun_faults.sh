@@ -24,9 +24,9 @@ for i in 1 0; do
     clean "kill -9 of torchrun $i"
 done
 
-# SIGTERM on any node: the ranks are told and save; those that know of no signal end
+# SIGTERM on any node: the ranks are told and save; those of commands that know of no signal end
 for i in 0 2; do
-    job 3 plan --sleep 50 --saves saved; started 3
+    job 3 pretrain_gpt.py --sleep 50 --saves saved; started 3
     began=$SECONDS; kill -TERM "$(pid_of "^$TRIAX torchrun --nnodes 3 --node_rank $i")"; wait; within 10 "SIGTERM"
     [ "$(codes 0 1 2)" = "0 0 0 " ] && [ "$(cat saved)" = saved ] || { cat out*; die "SIGTERM on node $i: $(codes 0 1 2)"; }
     rm saved

@@ -201,7 +201,7 @@ static inline tx_status score(tx_trainer *t, dealer *d, double *sum)
 {
     double mean[TX_MAX_LOSSES] = { 0 };
     d->begin = BEGIN_OF_SCORED;
-    TX_TRY(tx_trainer_score(t, N_SCORED, deal, d, mean));
+    TX_TRY(tx_trainer_score(t, N_SCORED, deal, d, mean, NULL));
     *sum = mean[0] + mean[1];
     return TX_OK;
 }

@@ -209,7 +209,7 @@ static void two_losses_are_told(void **state)
     tx_feed_close(&f);
     double mean[2];
     ASSERT_OK(tx_feed_open(&f, b.t, tx_train_data_split(b.data, TX_SPLIT_VALID)));
-    ASSERT_OK(tx_train_evaluate(b.t, &f, 8, 8, mean)); /* behind what the first one consumed */
+    ASSERT_OK(tx_train_evaluate(b.t, &f, 8, 8, mean, NULL)); /* behind what the first one consumed */
     assert_memory_equal(mean, all.evaluation[1], sizeof mean);
     tx_feed_close(&f);
     close_bert(&b);
