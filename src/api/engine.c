@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/args.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "convert/source.h"
 #include "train/hf_export.h"
@@ -275,7 +276,7 @@ static tx_status read_client_state(const char *text, json_t **out)
     json_error_t e;
     *out = NULL;
     if (!text) return TX_OK;
-    *out = json_loads(text, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
+    *out = tx_json_load(text, strlen(text), JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
     if (!*out) return TX_FAIL(TX_ERR_ARG, "the client's state is no JSON: line %d: %s", e.line, e.text);
     if (json_is_object(*out)) return TX_OK;
     json_decref(*out);

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/json.h"
 
 #define PROMPTS_MAX ((size_t)1 << 30) /* bytes of a file */
 
@@ -123,7 +124,7 @@ static bool is_blank(const char *line, size_t n)
 static tx_status parse(const char *line, size_t n, json_t **out)
 {
     json_error_t e;
-    *out = json_loadb(line, n, JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &e);
+    *out = tx_json_load(line, n, JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &e);
     if (!*out) return TX_FAIL(TX_ERR_FORMAT, "no JSON: %s at column %d", e.text, e.column);
     return TX_OK;
 }

@@ -4,11 +4,12 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json.h"
 
 tx_status tx__json_parse(json_t **out, const char *path, const char *bytes, size_t n)
 {
     json_error_t e;
-    json_t *root = json_loadb(bytes, n, JSON_REJECT_DUPLICATES, &e);
+    json_t *root = tx_json_load(bytes, n, JSON_REJECT_DUPLICATES, &e);
     if (!root) {
         for (char *c = e.text; *c; c++) /* the text quotes the file */
             if ((unsigned char)*c < 0x20) *c = '?';

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/json.h"
 
 enum { MAX_BYTES = 1 << 20 };
 
@@ -101,7 +102,7 @@ tx_status tx__relaxed_json_read(const char *path, tx_str *text, json_t **out)
     TX_TRY(refuse_nul(path, text));
     blank_comments(text->data, text->data + text->len);
     blank_last_commas(text->data, text->data + text->len);
-    json_t *root = json_loadb(text->data ? text->data : "", text->len, JSON_REJECT_DUPLICATES, &e);
+    json_t *root = tx_json_load(text->data ? text->data : "", text->len, JSON_REJECT_DUPLICATES, &e);
     if (!root)
         return TX_FAIL(TX_ERR_FORMAT, "%s: line %d, column %d: %s", path, e.line, e.column > 0 ? e.column : 1, e.text);
     if (!json_is_object(root)) {

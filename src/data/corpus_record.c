@@ -6,6 +6,7 @@
 #include <utf8proc.h>
 
 #include "base/alloc.h"
+#include "base/json.h"
 #include "data/corpus.h"
 #include "data/json_members.h"
 
@@ -105,7 +106,7 @@ static tx_status parse_mended(json_t **out, const tx_record *r, char stand_in, b
 {
     tx_str mended = { 0 };
     tx_status st = mend(&mended, r, stand_in, surrogates);
-    if (!st) *out = json_loadb(mended.data, mended.len, JSON_ALLOW_NUL, e);
+    if (!st) *out = tx_json_load(mended.data, mended.len, JSON_ALLOW_NUL, e);
     tx_str_free(&mended);
     return st;
 }
@@ -145,7 +146,7 @@ static tx_status parse_line(json_t **out, const tx_record *r, const wanted *keys
     if (nul)
         return TX_FAIL(TX_ERR_FORMAT, "%s: line %lld, column %td: a NUL byte; correct the line", r->file,
                        (long long)r->line, nul - r->data + 1);
-    *out = json_loadb(r->data, r->n, JSON_ALLOW_NUL, &e);
+    *out = tx_json_load(r->data, r->n, JSON_ALLOW_NUL, &e);
     if (*out) return TX_OK;
     bool surrogates = false;
     TX_TRY(parse_mended(out, r, 'e', &surrogates, &e));

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/json.h"
 #include "eval/detokenizer.h"
 #include "eval/task.h"
 
@@ -20,7 +21,7 @@ tx_status tx__task_line(json_t **out, const tx_record *record, char *where)
     json_error_t e;
     snprintf(where, TX_WHERE, "%.280s: line %lld", record->file, (long long)record->line);
     if (!record->json) return TX_FAIL(TX_ERR_FORMAT, "%s: is no JSON object", where);
-    *out = json_loadb(record->data, record->n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
+    *out = tx_json_load(record->data, record->n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
     return *out ? TX_OK : TX_FAIL(TX_ERR_FORMAT, "%s, column %d: %s; correct the line", where, e.column, e.text);
 }
 

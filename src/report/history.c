@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/json.h"
 
 #define MAX_FILE  ((size_t)2 << 30)
 #define MAX_STEPS 9007199254740992.0 /* 2^53 */
@@ -123,7 +124,7 @@ static tx_status take_evaluation(tx_history *h, const place *p, const json_t *li
 static tx_status take_line(tx_history *h, const place *p, const char *text, size_t n)
 {
     json_error_t e;
-    json_t *line = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
+    json_t *line = tx_json_load(text, n, JSON_REJECT_DUPLICATES, &e);
     if (!line) return TX_FAIL(TX_ERR_FORMAT, "%s:%zu: is not JSON: %s", p->path, p->line, e.text);
     const char *kind = json_string_value(json_object_get(line, "kind"));
     tx_status st;

@@ -4,10 +4,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json.h"
+
 tx_status tx__fields_parse(json_t **out, const char *body, size_t n)
 {
     json_error_t error;
-    *out = json_loadb(body ? body : "", n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    *out = tx_json_load(body ? body : "", n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     if (!*out)
         return TX_FAIL(TX_ERR_FORMAT, "the body is not JSON: line %d, column %d: %s", error.line, error.column,
                        error.text);

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/utf8.h"
 #include "token/byte_symbols.h"
 #include "token/file_kind.h"
@@ -141,7 +142,7 @@ tx_status tx__vocab_json(json_t **out, const char *file, size_t more_flags)
     tx_str text = { 0 };
     json_error_t at;
     TX_TRY(tx_file_read(file, MAX_FILE_BYTES, &text));
-    *out = json_loadb(text.data, text.len, JSON_REJECT_DUPLICATES | more_flags, &at);
+    *out = tx_json_load(text.data, text.len, JSON_REJECT_DUPLICATES | more_flags, &at);
     tx_str_free(&text);
     if (*out) return TX_OK;
     return TX_FAIL(TX_ERR_FORMAT, "%s:%d:%d: not JSON: %s", file, at.line, at.column,

@@ -97,4 +97,18 @@ refused "cut.json:1:" tokenize --vocab-file cut.json --merge-file "$merges"
 echo '{"a": 1}' >other.json # of none
 refused "other.json: has no [PAD]" tokenize --vocab-file other.json --tokenizer-type BertWordPieceLowerCase
 
+# a missing comma is said to be missing, where it is to be
+printf '{\n  # of a step\n  "train_batch_size": 2,\n  "zero_optimization": {"stage": 0}   /* none */\n  "fp16": {"enabled": false}\n}\n' >ds.json
+refused '--deepspeed_config ds.json: line 4, column 36: a comma is missing before "fp16"' "${train[@]}" --data-path "$dataset" --deepspeed_config ds.json
+sed 's/, "#": 2/ "#": 2/' "$vocab" >comma.json
+refused 'comma.json:1:17: not JSON: a comma is missing before "#"' tokenize --vocab-file comma.json --merge-file "$merges"
+sed 's/,"padding"/ "padding"/' "$json" >comma.json
+refused 'comma.json:1:35: not JSON: a comma is missing before "padding"' tokenize --tokenizer-type HFTokenizer --tokenizer-model comma.json
+echo '{"text": "a" "b": 1}' >comma.jsonl
+refused 'comma.jsonl: line 1, column 13: a comma is missing before "b"' preprocess-data --input comma.jsonl --output-prefix p --vocab-file "$vocab" --merge-file "$merges"
+mkdir hf
+echo '{"model_type": "gpt2" "vocab_size": 512}' >hf/config.json
+: >hf/model.safetensors
+refused 'config.json: not valid JSON: a comma is missing before "vocab_size" (line 1, column 22)' inspect hf
+
 echo "all passed"

@@ -1,0 +1,63 @@
+/* json.c - finds the comma that Jansson misses: two values side by side, the second of which ends where it stopped. */
+#include "base/json.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Behind the token at i: a string, a bracket, comma or colon, or a number or word. */
+static size_t behind_token(const char *text, size_t n, size_t i)
+{
+    if (text[i] == '"') {
+        for (i++; i < n && text[i] != '"'; i++) i += text[i] == '\\';
+        return i < n ? i + 1 : n;
+    }
+    if (strchr("{}[],:", text[i])) return i + 1;
+    while (i < n && text[i] && !strchr(" \t\r\n{}[],:\"", text[i])) i++;
+    return i;
+}
+
+/* The value before which a comma is missing, from *begin to *end, at which Jansson stopped, and the end of the one
+ * before. */
+static bool find_comma(const char *text, size_t n, size_t stopped, size_t *place, size_t *begin, size_t *end)
+{
+    size_t behind = 0;
+    for (size_t i = 0; i < n && i < stopped && text[i];) {
+        if (strchr(" \t\r\n", text[i])) {
+            i++;
+            continue;
+        }
+        *begin = i;
+        *place = behind;
+        *end = i = behind_token(text, n, i);
+        if (behind && *end == stopped && !strchr("}],:", text[*begin])) return true;
+        behind = strchr("{[,:", text[*begin]) ? 0 : i; /* of a value, else no comma can stand here */
+    }
+    return false;
+}
+
+static void place_of(const char *text, size_t at, int *line, int *column)
+{
+    *line = *column = 1;
+    for (size_t i = 0; i < at; i++) {
+        if (text[i] == '\n')
+            ++*line, *column = 1;
+        else
+            *column += ((unsigned char)text[i] & 0xC0) != 0x80; /* characters */
+    }
+}
+
+json_t *tx_json_load(const char *text, size_t n, size_t flags, json_error_t *e)
+{
+    json_t *root = json_loadb(text, n, flags, e);
+    size_t place, begin, end;
+    bool object = !root && !strncmp(e->text, "'}' expected", 12);
+    if (root || (!object && strncmp(e->text, "']' expected", 12) != 0)) return root;
+    if (!find_comma(text, n, (size_t)e->position, &place, &begin, &end)) return NULL;
+    if (object && text[begin] != '"') return NULL; /* no name of a member */
+    place_of(text, place, &e->line, &e->column);
+    int shown = end - begin <= 60 ? (int)(end - begin) : 0;
+    size_t cap = sizeof e->text - 1; /* in the last byte is the code of the error */
+    snprintf(e->text, cap, "a comma is missing%s%.*s", shown ? " before " : "", shown, text + begin);
+    return NULL;
+}

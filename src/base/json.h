@@ -1,0 +1,11 @@
+/* json.h - reading JSON, with errors that name a missing comma as such. */
+#ifndef TX_BASE_JSON_H
+#define TX_BASE_JSON_H
+
+#include <jansson.h>
+
+/* json_loadb(). Where a comma is missing, which Jansson calls "'}' expected near '"next"'" at the end of what comes
+ * next, *e says that, and line and column are where it belongs. */
+json_t *tx_json_load(const char *text, size_t n, size_t flags, json_error_t *e);
+
+#endif
