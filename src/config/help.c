@@ -96,8 +96,7 @@ static tx_status find_needed(view *v)
     tx_violations found = { 0 };
     tx_status st;
     TX_GOTO(tx_config_new(&empty, v->cmd->name));
-    TX_GOTO(tx__config_derive(empty));
-    tx__config_check(empty, &none, &found);
+    TX_GOTO(tx__config_settle(empty, &none, NULL, false, &found));
     bool aside = false;
     for (const char *p = found.text.len ? found.text.data : ""; *p; p++) {
         aside = *p == ';' || (aside && *p != '\n');
