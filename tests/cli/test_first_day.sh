@@ -76,6 +76,21 @@ meant sets/ts 'sets/ts_text_document or sets/ts_text_sentence'
 (cd sets && meant ts 'ts_text_document or ts_text_sentence')
 refused "did you mean sets/ts_text_document" inspect-samples --data-path sets/ts --seq-length 16 --train-iters 2 --micro-batch-size 2
 
+# the list of arguments: what somebody chose, then how many are as they are by default
+arguments() { sed -nE '/^-+ arguments -+$/,/^-+ end of arguments -+$/p' out; }
+ok "${train[@]}" --data-path "$dataset" --seed 1234
+arguments | grep -qE '^  seed \.+ 1234$' || die "a flag that was given is not listed"
+arguments | grep -qE '^  ffn_hidden_size \.+ 64$' || die "what follows from a flag is not listed"
+! arguments | grep -q 'adam_beta1' || die "defaults are listed"
+arguments | grep -qE '^  \([0-9]+ more at their defaults; --log-level debug shows them\)$' || die "nothing is said of the others"
+[ "$(arguments | wc -l)" -lt 30 ] || die "$(arguments | wc -l) lines of arguments"
+ok "${train[@]}" --data-path "$dataset" --log-level debug
+[ "$(arguments | grep -nE '^  (seed|adam_beta1) ' | wc -l)" -eq 2 ] || die "--log-level debug does not list all"
+[ "$(arguments | grep -E '^  (adam_beta1|lr) ' | head -1)" = "$(arguments | grep '^  lr ')" ] || die "defaults come first"
+ok "${train[@]}" --data-path "$dataset" --log-dialect megatron-deepspeed
+arguments | sed '1d;$d' | cut -d. -f1 >names
+LC_ALL=C sort names | cmp -s - names && grep -q adam_beta1 names && [ "$(wc -l <names)" -gt 150 ] || die "--log-dialect has not upstream's list"
+
 # the files of another tokenizer
 bert=$data/tiny/tiny-bert-vocab.txt json=$data/token/small-tokenizer.json
 wrong() { # FILE IS NOT FLAGS...
