@@ -126,4 +126,21 @@ echo '{"model_type": "gpt2" "vocab_size": 512}' >hf/config.json
 : >hf/model.safetensors
 refused 'config.json: not valid JSON: a comma is missing before "vocab_size" (line 1, column 22)' inspect hf
 
+# a flag with one dash, also among values; a value behind a flag that has none
+refused "-lr: a flag begins with two dashes: --lr" "${train[@]}" --data-path "$dataset" -lr 1e-3
+refused '--bf16 takes no value, but "true" stands behind it' "${train[@]}" --data-path "$dataset" --bf16 true
+
+# files and folders that are not there, or are something else
+refused "--output-prefix nowhere/p: the folder nowhere/ is not a directory or does not exist" preprocess-data --input "$merges" --output-prefix nowhere/p \
+    --vocab-file "$vocab" --merge-file "$merges"
+: >file
+refused "file: is a file, where a folder is to be" "${train[@]}" --data-path "$dataset" --save file --save-interval 1
+: >empty.json
+refused "empty.json: line 1, column 1: it is empty" "${train[@]}" --data-path "$dataset" --deepspeed_config empty.json
+refused "did you mean sets/ts_text_document or sets/ts_text_sentence?" inspect sets/ts
+refused "did you mean sets/ts_text_document or sets/ts_text_sentence?" inspect sets
+ok "${train[@]}" --data-path "$dataset" --save run --save-interval 2
+"$TRIAX" evaluate --load run --valid-data nowhere.txt >out 2>err && die "evaluates a file that is not there"
+grep -qx 'triax evaluate: nowhere.txt: no such file' err || { cat err >&2; die "evaluate --valid-data nowhere.txt"; }
+
 echo "all passed"
