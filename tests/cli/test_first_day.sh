@@ -142,5 +142,8 @@ refused "did you mean sets/ts_text_document or sets/ts_text_sentence?" inspect s
 ok "${train[@]}" --data-path "$dataset" --save run --save-interval 2
 "$TRIAX" evaluate --load run --valid-data nowhere.txt >out 2>err && die "evaluates a file that is not there"
 grep -qx 'triax evaluate: nowhere.txt: no such file' err || { cat err >&2; die "evaluate --valid-data nowhere.txt"; }
+for flag in --prompt-file --prompt-jsonl --prompt-tokens; do
+    refused "file: holds no prompt" generate --load run $flag file
+done
 
 echo "all passed"
