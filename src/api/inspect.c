@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/huggingface.h"
 #include "convert/source.h"
+#include "data/indexed_meant.h"
 #include "triax/run.h"
 
 /* ---- tensors ---- */
@@ -347,6 +348,19 @@ static tx_status dataset_prefix(const char *path, char *prefix, size_t cap, bool
     return TX_OK;
 }
 
+/* st, with what may have been meant. */
+static tx_status name_meant(tx_status st, const char *path)
+{
+    char why[2048];
+    tx_str meant = { 0 };
+    snprintf(why, sizeof why, "%s", tx_last_error());
+    TX_TRY(tx_indexed_meant(&meant, path));
+    st = TX_FAIL(st, "%s%s%s%s", why, meant.len ? "; did you mean " : "", meant.len ? meant.data : "",
+                 meant.len ? "?" : "");
+    tx_str_free(&meant);
+    return st;
+}
+
 tx_status tx_inspect(const tx_config *cfg, tx_line_fn *line, void *user)
 {
     const char *path = cfg->inspect_input;
@@ -366,13 +380,16 @@ tx_status tx_inspect(const tx_config *cfg, tx_line_fn *line, void *user)
     else if (kind == TX_CKPT_MEGATRON || kind == TX_CKPT_DEEPSPEED || kind == TX_CKPT_UNIVERSAL)
         st = inspect_upstream(&r, cfg, path);
     else if (folder)
-        st = TX_FAIL(TX_ERR_NOTFOUND, "%s, nor is there a dataset %s.bin, %s.idx", detail, path, path);
+        st =
+            name_meant(TX_FAIL(TX_ERR_NOTFOUND, "%s, nor is there a dataset %s.bin, %s.idx", detail, path, path), path);
     else if (tx_path_exists(path) && ends_in(path, ".safetensors"))
         st = inspect_safetensors(&r, cfg, path);
     else
-        st = TX_FAIL(TX_ERR_NOTFOUND,
-                     "%s: is no dataset (%s.bin, %s.idx), no folder with a checkpoint and no .safetensors file", path,
-                     path, path);
+        st = name_meant(
+            TX_FAIL(TX_ERR_NOTFOUND,
+                    "%s: is no dataset (%s.bin, %s.idx), no folder with a checkpoint and no .safetensors file", path,
+                    path, path),
+            path);
     tx_str_free(&r.text);
     return st;
 }

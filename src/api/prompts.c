@@ -199,6 +199,9 @@ tx_status tx__prompts_read(tx_prompts *p, const tx_config *cfg, const tx_tokeniz
     if (lines) TX_TRY(each_line(lines, &r, take_text));
     if (cfg->prompt_jsonl) TX_TRY(each_line(cfg->prompt_jsonl, &r, take_json));
     if (cfg->prompt_tokens) TX_TRY(each_line(cfg->prompt_tokens, &r, take_ids));
+    const char *file = cfg->prompt_file ? cfg->prompt_file : cfg->prompt_jsonl ? cfg->prompt_jsonl : cfg->prompt_tokens;
+    if (p->n == 0 && file && strcmp(file, "-") != 0)
+        return TX_FAIL(TX_ERR_FORMAT, "%s: holds no prompt; each line is one", file);
     if (p->n == 0)
         return TX_FAIL(TX_ERR_ARG, "there is no prompt: give --prompt TEXT, --prompt-file FILE, or lines on standard "
                                    "input");

@@ -293,7 +293,8 @@ tx_status tx_make_dirs(const char *path)
         char keep = *s;
         *s = 0;
         if (TX_RETRY(mkdir(p, 0777)) && !(errno == EEXIST && tx_path_is_dir(p))) {
-            st = sys_fail("create directory", p);
+            st = errno == EEXIST ? TX_FAIL(TX_ERR_IO, "%s: is a file, where a folder is to be", p)
+                                 : sys_fail("create directory", p);
             break;
         }
         *s = keep;

@@ -50,14 +50,17 @@ static void place_of(const char *text, size_t at, int *line, int *column)
 json_t *tx_json_load(const char *text, size_t n, size_t flags, json_error_t *e)
 {
     json_t *root = json_loadb(text, n, flags, e);
-    size_t place, begin, end;
-    bool object = !root && !strncmp(e->text, "'}' expected", 12);
-    if (root || (!object && strncmp(e->text, "']' expected", 12) != 0)) return root;
+    size_t cap = sizeof e->text - 1; /* in the last byte is the code of the error */
+    size_t place, begin, end, blank = 0;
+    if (root) return root;
+    while (blank < n && text[blank] && strchr(" \t\r\n", text[blank])) blank++;
+    if (blank == n) snprintf(e->text, cap, "it is empty");
+    bool object = !strncmp(e->text, "'}' expected", 12);
+    if (!object && strncmp(e->text, "']' expected", 12) != 0) return NULL;
     if (!find_comma(text, n, (size_t)e->position, &place, &begin, &end)) return NULL;
     if (object && text[begin] != '"') return NULL; /* no name of a member */
     place_of(text, place, &e->line, &e->column);
     int shown = end - begin <= 60 ? (int)(end - begin) : 0;
-    size_t cap = sizeof e->text - 1; /* in the last byte is the code of the error */
     snprintf(e->text, cap, "a comma is missing%s%.*s", shown ? " before " : "", shown, text + begin);
     return NULL;
 }

@@ -180,9 +180,11 @@ tx_status tx_config_to_flags(const tx_config *cfg, const char *const *without, j
 typedef tx_status tx_config_item_fn(void *user, const char *name, const char *value);
 tx_status tx_config_each(const tx_config *cfg, tx_config_item_fn *item, void *user);
 
-/* The same as Megatron's list of arguments, one call per line:
+/* A list of arguments in Megatron's form, one call per line:
  *      ------------------------ arguments ------------------------
- *        adam_beta1 ...................................... 0.9
+ *        lr .............................................. 0.001
+ * Those that were given, and those that differ from the defaults; with --log-level debug the others behind them. Where
+ * --log-dialect is given the list is Megatron's: all in one.
  * `line` NULL: each line is logged with tx_info. */
 tx_status tx_config_print(const tx_config *cfg, void (*line)(void *user, const char *text), void *user);
 

@@ -112,6 +112,15 @@ static bool is_flag(const char *arg)
     return arg[0] == '-' && arg[1] == '-' && arg[2] && arg[strcspn(arg, "= ")] != ' ';
 }
 
+/* The flag, without its dashes, that was meant by an argument with one dash instead of two, or with the dash that some
+ * programs make of two; else NULL. */
+static const char *one_dash(const tx_command *cmd, const char *arg)
+{
+    size_t dash = *arg == '-' ? 1 : !strncmp(arg, "\xe2\x80\x93", 3) || !strncmp(arg, "\xe2\x80\x94", 3) ? 3 : 0;
+    size_t n = dash ? strcspn(arg + dash, "=") : 0;
+    return n > 1 && tx__option_find(cmd, arg + dash, n, NULL) ? arg + dash : NULL;
+}
+
 /* The flag of this command (or another spelling of one) that is nearest to what was typed; NULL: nothing near. */
 static const char *nearest(const tx_command *cmd, const tx_argument *own, const char *typed)
 {
@@ -186,10 +195,10 @@ static void store(struct parse *p, const tx_option *o, int n, const char *const 
 }
 
 /* The arguments from argv[i] on that are values, not flags. */
-static int count_values(int argc, char *const *argv, int i)
+static int count_values(const tx_command *cmd, int argc, char *const *argv, int i)
 {
     int n = 0;
-    while (i + n < argc && !is_flag(argv[i + n])) n++;
+    while (i + n < argc && !is_flag(argv[i + n]) && !one_dash(cmd, argv[i + n])) n++;
     return n;
 }
 
@@ -211,7 +220,7 @@ static int take_flag(struct parse *p, int argc, char *const *argv, int i)
 {
     const char *typed = argv[i] + 2, *equals = strchr(typed, '='), *spelling;
     size_t n_typed = equals ? (size_t)(equals - typed) : strlen(typed);
-    int n_free = equals ? 0 : count_values(argc, argv, i + 1);
+    int n_free = equals ? 0 : count_values(p->cfg->command, argc, argv, i + 1);
     const tx_argument *own = tx__argument_find(p->own, typed, n_typed);
     if (own) return take_own(p, own, argc, argv, i, equals);
     const tx_option *o = tx__option_find(p->cfg->command, typed, n_typed, &spelling);
@@ -249,7 +258,7 @@ int tx_config_own_flags(const char *command, int argc, char *const *argv)
         const char *typed = argv[i] + 2, *equals = strchr(typed, '=');
         const tx_option *o = tx__option_find(cmd, typed, equals ? (size_t)(equals - typed) : strlen(typed), NULL);
         if (!o) return i + 1;
-        int n = equals ? 0 : o->n_args < 0 ? count_values(argc, argv, i + 1) : o->n_args;
+        int n = equals ? 0 : o->n_args < 0 ? count_values(cmd, argc, argv, i + 1) : o->n_args;
         i += 1 + n;
     }
     return i < argc ? i : argc;
@@ -261,7 +270,7 @@ static int take_bare(struct parse *p, int argc, char *const *argv)
 {
     const tx_option *o = tx__option_bare(p->cfg->command);
     int n = 1;
-    while (o->n_args < 0 && n < argc && !is_flag(argv[n])) n++;
+    if (o->n_args < 0) n += count_values(p->cfg->command, argc, argv, 1);
     p->typed[o - tx__options] = o->flag;
     store(p, o, n, (const char *const *)argv);
     return n;
@@ -365,22 +374,33 @@ static tx_status take_latest_good(struct parse *p)
     return tx_config_set_text(&cfg->load, cfg->save);
 }
 
+/* An argument that is no flag, and that no flag has taken; returns how many are done with. */
+static int take_stray(struct parse *p, int argc, char *const *argv, int i)
+{
+    const tx_command *cmd = p->cfg->command;
+    const tx_option *bare = tx__option_bare(cmd);
+    const char *meant = one_dash(cmd, argv[i]);
+    if (meant) {
+        const tx_option *o = tx__option_find(cmd, meant, strcspn(meant, "="), NULL);
+        int n = meant[strcspn(meant, "=")] ? 0 : count_values(cmd, argc, argv, i + 1);
+        tx__violate(&p->found, "%.60s: a flag begins with two dashes: --%.60s", argv[i], meant);
+        if (tx__has_member(o)) *tx__given(&p->cfg->given, o) = *tx__given(&p->bad, o) = true;
+        return 1 + (o->n_args < 0 || n < o->n_args ? n : o->n_args);
+    }
+    if (bare && !p->typed[bare - tx__options]) return take_bare(p, argc - i, argv + i);
+    if (i && is_flag(argv[i - 1]) && !strchr(argv[i - 1], '='))
+        tx__violate(&p->found, "%.60s takes no value, but \"%.60s\" stands behind it", argv[i - 1], argv[i]);
+    else
+        tx__violate(&p->found, "\"%.60s\" is not a flag and no flag before it takes it", argv[i]);
+    return 1;
+}
+
 /* All arguments, one after the other, into p->cfg; then what follows from them, and the rules. */
 static tx_status take_all(struct parse *p, int argc, char *const *argv)
 {
     TX_TRY(tx_alloc(&p->typed, tx__n_options, sizeof *p->typed, "the options"));
     TX_TRY(tx_alloc(&p->value, tx__n_options, sizeof *p->value, "the options"));
-    const tx_option *bare = tx__option_bare(p->cfg->command);
-    for (int i = 0; i < argc;) {
-        if (is_flag(argv[i])) {
-            i = take_flag(p, argc, argv, i);
-        } else if (bare && !p->typed[bare - tx__options]) {
-            i += take_bare(p, argc - i, argv + i);
-        } else {
-            tx__violate(&p->found, "\"%.60s\" is not a flag and no flag before it takes it", argv[i]);
-            i++;
-        }
-    }
+    for (int i = 0; i < argc;) i = is_flag(argv[i]) ? take_flag(p, argc, argv, i) : i + take_stray(p, argc, argv, i);
     TX_TRY(take_deepspeed(p));
     TX_TRY(take_latest_good(p));
     size_t behind = p->found.text.len;

@@ -268,7 +268,7 @@ static tx_status list_inputs(tx_corpus *c)
         else if (strpbrk(path, "*?["))
             TX_TRY(add_matches(c, path));
         else
-            return TX_FAIL(TX_ERR_NOTFOUND, "%s: no such file; --input needs files that exist", path);
+            return TX_FAIL(TX_ERR_NOTFOUND, "%s: no such file", path);
     }
     return TX_OK;
 }

@@ -39,7 +39,7 @@ tx_status tx_indexed_exists(const char *prefix)
         path.len = 0;
         TX_GOTO(tx_str_printf(&path, "%s.%s", prefix, ending[i]));
         if (tx_path_exists(path.data)) continue;
-        TX_GOTO(tx__indexed_meant(&meant, prefix));
+        TX_GOTO(tx_indexed_meant(&meant, prefix));
         st = TX_FAIL(TX_ERR_NOTFOUND, "Dataset does not exist: %s (no file %s); %s%s%s", prefix, path.data,
                      meant.len ? "did you mean "
                                : "the path should be a basename that both .idx and .bin can be appended to",

@@ -45,7 +45,7 @@ static tx_status add_nearest(tx_str *out, const char *folder, const char *shown,
     return st;
 }
 
-tx_status tx__indexed_meant(tx_str *out, const char *prefix)
+tx_status tx_indexed_meant(tx_str *out, const char *prefix)
 {
     const char *slash = strrchr(prefix, '/');
     size_t n = strlen(prefix), n_folder = slash ? (size_t)(slash + 1 - prefix) : 0;

@@ -6,6 +6,6 @@
 
 /* Appends the prefixes of datasets that may have been meant by one that does not exist, "a or b": beside it, or in the
  * folder that it is. Nothing when none is like it. */
-tx_status tx__indexed_meant(tx_str *out, const char *prefix);
+tx_status tx_indexed_meant(tx_str *out, const char *prefix);
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "config/config.h"
 #include "data/indexed.h"
+#include "data/preprocess_output.h"
 #include "triax/data.h"
 
 typedef struct merge {
@@ -91,19 +92,14 @@ static tx_status take_list(merge *m, const tx_list *list)
 /* Its folder must be there, and it must not be one of its parts: a second run would take the result of the first in. */
 static tx_status check_output(const merge *m, const char *prefix)
 {
-    tx_str dir = { 0 }, bin = { 0 };
+    tx_str bin = { 0 };
     const char *slash = strrchr(prefix, '/');
     char *old = NULL;
     tx_status st;
     if (!*prefix || (slash && !slash[1]))
         return TX_FAIL(TX_ERR_ARG, "--output-prefix \"%s\": the name of the dataset is missing behind the folder",
                        prefix);
-    TX_GOTO(tx_str_append(&dir, prefix, slash ? (size_t)(slash - prefix) + 1 : 0));
-    if (slash && !tx_path_is_dir(dir.data)) {
-        st = TX_FAIL(TX_ERR_NOTFOUND, "--output-prefix %s: the folder %s is not a directory or does not exist", prefix,
-                     dir.data);
-        goto out;
-    }
+    TX_TRY(tx__output_has_folder(prefix));
     TX_GOTO(tx_str_printf(&bin, "%s.bin", prefix));
     old = realpath(bin.data, NULL);
     for (size_t i = 0; old && i < m->prefixes.n && !st; i++) {
@@ -116,7 +112,6 @@ static tx_status check_output(const merge *m, const char *prefix)
     }
 out:
     free(old);
-    tx_str_free(&dir);
     tx_str_free(&bin);
     return st;
 }

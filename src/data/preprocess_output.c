@@ -23,6 +23,21 @@ static tx_status check_keys(const char *const *keys, int n_keys)
     return TX_OK;
 }
 
+tx_status tx__output_has_folder(const char *prefix)
+{
+    const char *slash = strrchr(prefix, '/');
+    tx_str folder = { 0 };
+    if (!slash) return TX_OK;
+    TX_TRY(tx_str_append(&folder, prefix, (size_t)(slash - prefix) + 1));
+    tx_status st = tx_path_is_dir(folder.data) ? TX_OK
+                                               : TX_FAIL(TX_ERR_NOTFOUND,
+                                                         "--output-prefix %s: the folder %s is not a directory or "
+                                                         "does not exist",
+                                                         prefix, folder.data);
+    tx_str_free(&folder);
+    return st;
+}
+
 static tx_status open_key(tx_output *o, int key, const char *prefix, const char *level, int64_t vocab_size)
 {
     tx_str s = { 0 };
@@ -46,6 +61,7 @@ tx_status tx__output_open(tx_output *o, const char *prefix, const char *const *k
 {
     size_t n = (size_t)n_keys * (size_t)n_parts;
     TX_TRY(check_keys(keys, n_keys));
+    TX_TRY(tx__output_has_folder(prefix));
     o->n_parts = n_parts;
     o->key = keys;
     TX_TRY(tx_alloc(&o->name, (size_t)n_keys, sizeof *o->name, "datasets"));

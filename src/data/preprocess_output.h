@@ -17,6 +17,9 @@ typedef struct tx_output {
     tx_indexed *source; /* [n_keys][n_parts], NULL with one part: the parts with documents, while they are joined */
 } tx_output;
 
+/* That the folder of an --output-prefix is there. */
+tx_status tx__output_has_folder(const char *prefix);
+
 /* Starts <prefix>_<key>_<level>.bin/.idx for each key. Nothing is there under these names before tx__output_publish.
  * *o is zeroed before, and deinitialized by tx__output_discard whatever happens. */
 tx_status tx__output_open(tx_output *o, const char *prefix, const char *const *keys, int n_keys, const char *level,

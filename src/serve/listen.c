@@ -53,7 +53,8 @@ tx_status tx_server_listen(int *out, char **url, const tx_server_opts *o)
     int reason = errno;
     freeaddrinfo(found);
     if (fd < 0)
-        return TX_FAIL(TX_ERR_IO, "cannot listen at --host %s --port %d: %s", o->host, o->port, strerror(reason));
+        return TX_FAIL(TX_ERR_IO, "cannot listen at --host %s --port %d: %s%s", o->host, o->port, strerror(reason),
+                       reason == EADDRINUSE ? "; give another --port, or 0 for a free one" : "");
     tx_status st = url_of(fd, url);
     if (st)
         close(fd);

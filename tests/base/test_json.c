@@ -36,8 +36,7 @@ static void a_missing_comma_is_named(void **state)
 static void other_mistakes_are_as_they_were(void **state)
 {
     (void)state;
-    static const char *const text[] = { "",
-                                        "{",
+    static const char *const text[] = { "{",
                                         "{\"a\" 1}",
                                         "{\"a\": 1: 2, \"b\": [1 2]}",
                                         "{\"a\": 1, }",
@@ -60,6 +59,16 @@ static void other_mistakes_are_as_they_were(void **state)
     }
 }
 
+static void an_empty_text_is_empty(void **state)
+{
+    (void)state;
+    json_error_t e;
+    assert_null(tx_json_load("", 0, 0, &e));
+    assert_string_equal(e.text, "it is empty");
+    assert_null(tx_json_load(" \n\t", 3, 0, &e));
+    assert_string_equal(e.text, "it is empty");
+}
+
 static void what_is_json_is_read(void **state)
 {
     (void)state;
@@ -74,6 +83,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_missing_comma_is_named),
         cmocka_unit_test(other_mistakes_are_as_they_were),
+        cmocka_unit_test(an_empty_text_is_empty),
         cmocka_unit_test(what_is_json_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

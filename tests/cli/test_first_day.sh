@@ -76,6 +76,21 @@ meant sets/ts 'sets/ts_text_document or sets/ts_text_sentence'
 (cd sets && meant ts 'ts_text_document or ts_text_sentence')
 refused "did you mean sets/ts_text_document" inspect-samples --data-path sets/ts --seq-length 16 --train-iters 2 --micro-batch-size 2
 
+# the list of arguments: what somebody chose, then how many are as they are by default
+arguments() { sed -nE '/^-+ arguments -+$/,/^-+ end of arguments -+$/p' out; }
+ok "${train[@]}" --data-path "$dataset" --seed 1234
+arguments | grep -qE '^  seed \.+ 1234$' || die "a flag that was given is not listed"
+arguments | grep -qE '^  ffn_hidden_size \.+ 64$' || die "what follows from a flag is not listed"
+! arguments | grep -q 'adam_beta1' || die "defaults are listed"
+arguments | grep -qE '^  \([0-9]+ more at their defaults; --log-level debug shows them\)$' || die "nothing is said of the others"
+[ "$(arguments | wc -l)" -lt 30 ] || die "$(arguments | wc -l) lines of arguments"
+ok "${train[@]}" --data-path "$dataset" --log-level debug
+[ "$(arguments | grep -nE '^  (seed|adam_beta1) ' | wc -l)" -eq 2 ] || die "--log-level debug does not list all"
+[ "$(arguments | grep -E '^  (adam_beta1|lr) ' | head -1)" = "$(arguments | grep '^  lr ')" ] || die "defaults come first"
+ok "${train[@]}" --data-path "$dataset" --log-dialect megatron-deepspeed
+arguments | sed '1d;$d' | cut -d. -f1 >names
+LC_ALL=C sort names | cmp -s - names && grep -q adam_beta1 names && [ "$(wc -l <names)" -gt 150 ] || die "--log-dialect has not upstream's list"
+
 # the files of another tokenizer
 bert=$data/tiny/tiny-bert-vocab.txt json=$data/token/small-tokenizer.json
 wrong() { # FILE IS NOT FLAGS...
@@ -110,5 +125,25 @@ mkdir hf
 echo '{"model_type": "gpt2" "vocab_size": 512}' >hf/config.json
 : >hf/model.safetensors
 refused 'config.json: not valid JSON: a comma is missing before "vocab_size" (line 1, column 22)' inspect hf
+
+# a flag with one dash, also among values; a value behind a flag that has none
+refused "-lr: a flag begins with two dashes: --lr" "${train[@]}" --data-path "$dataset" -lr 1e-3
+refused '--bf16 takes no value, but "true" stands behind it' "${train[@]}" --data-path "$dataset" --bf16 true
+
+# files and folders that are not there, or are something else
+refused "--output-prefix nowhere/p: the folder nowhere/ is not a directory or does not exist" preprocess-data --input "$merges" --output-prefix nowhere/p \
+    --vocab-file "$vocab" --merge-file "$merges"
+: >file
+refused "file: is a file, where a folder is to be" "${train[@]}" --data-path "$dataset" --save file --save-interval 1
+: >empty.json
+refused "empty.json: line 1, column 1: it is empty" "${train[@]}" --data-path "$dataset" --deepspeed_config empty.json
+refused "did you mean sets/ts_text_document or sets/ts_text_sentence?" inspect sets/ts
+refused "did you mean sets/ts_text_document or sets/ts_text_sentence?" inspect sets
+ok "${train[@]}" --data-path "$dataset" --save run --save-interval 2
+"$TRIAX" evaluate --load run --valid-data nowhere.txt >out 2>err && die "evaluates a file that is not there"
+grep -qx 'triax evaluate: nowhere.txt: no such file' err || { cat err >&2; die "evaluate --valid-data nowhere.txt"; }
+for flag in --prompt-file --prompt-jsonl --prompt-tokens; do
+    refused "file: holds no prompt" generate --load run $flag file
+done
 
 echo "all passed"

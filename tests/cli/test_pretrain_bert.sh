@@ -18,7 +18,7 @@ both() { sed -nE 's/^ iteration +([0-9]+)\/.*(lm loss: [^|]*\| sop loss: [^|]*)\
 
 # ---- what it says
 number='[0-9]\.[0-9]{6}E[+-][0-9]{2}'
-ok "${train[@]}" --save whole --tensorboard-dir tb --timing-log-level 1
+ok "${train[@]}" --save whole --tensorboard-dir tb --timing-log-level 1 --log-dialect megatron
 has out '^building BERT model \.\.\.$'
 has out '^> building train, validation, and test datasets for BERT \.\.\.$'
 has out '^> finished creating BERT datasets \.\.\.$'

@@ -144,6 +144,9 @@ bad @utf8 'not JSON'
 printf '{"prompt": "a\\u0000b", "max_tokens": 2}' >nul
 ask 200 v1/completions --data-binary @nul
 
+# ---- the port that this server has
+refused 'Address already in use; give another --port, or 0 for a free one' serve --load model --port "$port"
+
 # ---- sizes: a body of 10 MB, asked for before, or sent at once, or in chunks
 head -c 10000000 /dev/zero >large
 ask 413 v1/completions --data-binary @large && says '--max-body'

@@ -247,7 +247,18 @@ static void one_mistake_is_one_sentence(void **state)
     refused("pretrain-gpt", GOOD "--load --seed 5", "--load needs a value");
     refused("pretrain-gpt", GOOD "--finetune=1 --load L", "--finetune takes no value, but =1 was given");
     refused("pretrain-gpt", GOOD "--dump-step 5", "--dump-step takes 2 values (N DIR), not 1");
-    refused("pretrain-gpt", GOOD "--openai-gelu yes", "\"yes\" is not a flag and no flag before it takes it");
+    refused("pretrain-gpt", GOOD "--openai-gelu yes", "--openai-gelu takes no value, but \"yes\" stands behind it");
+    refused("pretrain-gpt", SHAPE FILES "--micro-batch-size 2 --seq-length 64 --data-path d -lr 2e-3 --train-iters 3",
+            "-lr: a flag begins with two dashes: --lr");
+    refused("pretrain-gpt", GOOD "--seed 5 6", "\"6\" is not a flag and no flag before it takes it");
+    /* also behind a list, which takes all that is no flag */
+    refused("pretrain-gpt", GOOD "--data-path d -lr 2e-3 --seed 5", "-lr: a flag begins with two dashes: --lr");
+    refused("pretrain-gpt",
+            GOOD "\xe2\x80\x93"
+                 "lr_decay-style=cosine",
+            "\xe2\x80\x93"
+            "lr_decay-style=cosine: a flag begins with two dashes: --lr_decay-style=cosine");
+    refused("inspect", "-verify x", "-verify: a flag begins with two dashes: --verify");
     refused("doctor", "--threads 0", "--threads 0 is too small; allowed: 1 to 4096 threads");
 }
 

@@ -1,5 +1,5 @@
 /* labels: unit */
-/* The banner of arguments, line for line as upstream prints it. */
+/* The banner of arguments in the form that upstream prints it. */
 #include "support.h"
 
 #include "config/config.h"
@@ -9,30 +9,66 @@ static void collect(void *user, const char *line)
     ASSERT_OK(tx_str_printf(user, "%s\n", line));
 }
 
+#define SIZES                                                                 \
+    "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --vocab-file v " \
+    "--max-position-embeddings 64 --micro-batch-size 4 --seq-length 64 "      \
+    "--train-iters 5e6 --lr 1.5e-4 --data-path d --merge-file m "
+
+static void check_banner(const char *command, const char *flags, const char *want)
+{
+    tx_config *c = NULL;
+    tx_str text = { 0 };
+    ASSERT_OK(tx_config_parse_string(&c, command, flags));
+    ASSERT_OK(tx_config_print(c, collect, &text));
+    assert_string_equal(text.data, want);
+    tx_str_free(&text);
+    tx_config_free(c);
+}
+
+#define HEAD  "------------------------ arguments ------------------------\n"
+#define FOOT  "-------------------- end of arguments ---------------------\n"
+#define FLAGS "--input a.txt it's --vocab-size 1000 --output-dir out --min-frequency 2"
+#define GIVEN                                                                   \
+    "  input ........................................... ['a.txt', \"it's\"]\n" \
+    "  min_frequency ................................... 2\n"                   \
+    "  output_dir ...................................... out\n"                 \
+    "  train_vocab_size ................................ 1000\n"
+
+/* What was given, though it be the default, comes first, and stands alone as long as nobody wants to see the rest. */
 static void a_whole_banner(void **state)
+{
+    (void)state;
+    check_banner("train-tokenizer", FLAGS,
+                 HEAD GIVEN "  (11 more at their defaults; --log-level debug shows them)\n" FOOT);
+    check_banner("train-tokenizer", FLAGS " --log-level debug",
+                 HEAD "  input ........................................... ['a.txt', \"it's\"]\n"
+                      "  log_level ....................................... debug\n"
+                      "  min_frequency ................................... 2\n"
+                      "  output_dir ...................................... out\n"
+                      "  train_vocab_size ................................ 1000\n"
+                      "  (10 more at their defaults:)\n"
+                      "  cpu_bind ........................................ auto\n"
+                      "  device .......................................... auto\n"
+                      "  json_keys ....................................... ['text']\n"
+                      "  limit_alphabet .................................. 1000\n"
+                      "  on_bad_line ..................................... error\n"
+                      "  special_tokens .................................. None\n"
+                      "  text_split ...................................... file\n"
+                      "  threads ......................................... None\n"
+                      "  train_tokenizer_type ............................ GPT2BPETokenizer\n"
+                      "  workers ......................................... None\n" FOOT);
+}
+
+/* Of a run whose --log-dialect was chosen, upstream's list: all in one. */
+static void upstream_lists_all(void **state)
 {
     (void)state;
     tx_config *c = NULL;
     tx_str text = { 0 };
-    ASSERT_OK(tx_config_parse_string(&c, "train-tokenizer", "--input a.txt it's --vocab-size 1000 --output-dir out"));
+    ASSERT_OK(tx_config_parse_string(&c, "pretrain-gpt", SIZES "--log-dialect megatron"));
     ASSERT_OK(tx_config_print(c, collect, &text));
-    assert_string_equal(text.data, "------------------------ arguments ------------------------\n"
-                                   "  cpu_bind ........................................ auto\n"
-                                   "  device .......................................... auto\n"
-                                   "  input ........................................... ['a.txt', \"it's\"]\n"
-                                   "  json_keys ....................................... ['text']\n"
-                                   "  limit_alphabet .................................. 1000\n"
-                                   "  log_level ....................................... info\n"
-                                   "  min_frequency ................................... 2\n"
-                                   "  on_bad_line ..................................... error\n"
-                                   "  output_dir ...................................... out\n"
-                                   "  special_tokens .................................. None\n"
-                                   "  text_split ...................................... file\n"
-                                   "  threads ......................................... None\n"
-                                   "  train_tokenizer_type ............................ GPT2BPETokenizer\n"
-                                   "  train_vocab_size ................................ 1000\n"
-                                   "  workers ......................................... None\n"
-                                   "-------------------- end of arguments ---------------------\n");
+    const char *beta = strstr(text.data, "\n  adam_beta1 ");
+    assert_true(beta && beta < strstr(text.data, "\n  hidden_size ") && !strstr(text.data, "at their defaults"));
     tx_str_free(&text);
     tx_config_free(c);
 }
@@ -62,10 +98,8 @@ static void values_look_like_python(void **state)
     tx_str text = { 0 };
     assert_int_equal(
         tx_config_parse_string(&c, "pretrain-gpt",
-                               "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --vocab-file v "
-                               "--max-position-embeddings 64 --micro-batch-size 4 --seq-length 64 "
-                               "--train-iters 5e6 --lr 1.5e-4 --min-lr 1e-5 --weight-decay .1 --data-path d "
-                               "--lr-warmup-fraction .01 --no-bias-gelu-fusion --openai-gelu --merge-file m"),
+                               SIZES "--min-lr 1e-5 --weight-decay .1 --lr-warmup-fraction .01 --no-bias-gelu-fusion "
+                                     "--openai-gelu --log-dialect megatron"),
         TX_OK);
     ASSERT_OK(tx_config_print(c, collect, &text));
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
@@ -133,18 +167,16 @@ static void without_a_callback_it_is_logged(void **state)
     tx_log_set(count, NULL, TX_LOG_INFO);
     ASSERT_OK(tx_config_print(c, NULL, NULL));
     tx_log_set(NULL, NULL, TX_LOG_INFO);
-    assert_int_equal(n_logged, 2 + 4); /* head, foot; log level, threads, cpu bind, device */
+    assert_int_equal(n_logged, 3); /* head, foot; that the rest is as it is by default */
     tx_config_free(c);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_whole_banner),
-        cmocka_unit_test(values_look_like_python),
-        cmocka_unit_test(floats_are_the_shortest_that_read_back),
-        cmocka_unit_test(a_line_is_printable),
-        cmocka_unit_test(without_a_callback_it_is_logged),
+        cmocka_unit_test(a_whole_banner),          cmocka_unit_test(upstream_lists_all),
+        cmocka_unit_test(values_look_like_python), cmocka_unit_test(floats_are_the_shortest_that_read_back),
+        cmocka_unit_test(a_line_is_printable),     cmocka_unit_test(without_a_callback_it_is_logged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
