@@ -135,7 +135,7 @@ static tx_status open_parts(run_parts *p, tx_engine *e, bool own, double start)
     tx_info("done with setup ...");
     tx_log_timers(e->cfg, 2,
                   (const char *const[]){ "model-and-optimizer-setup", "train/valid/test-data-iterators-setup" }, setup);
-    return e->trainer->grid->rank == 0 ? tx__run_sinks_open(&p->sinks, &p->metrics, e->trainer) : TX_OK;
+    return tx__run_sinks_open(&p->sinks, &p->metrics, e->trainer);
 }
 
 static tx_status train(tx_run *run, tx_engine *e, const tx_run_data *own)

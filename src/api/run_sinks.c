@@ -8,6 +8,7 @@
 #include "api/machine.h"
 #include "api/show_layout.h"
 #include "backend/backend.h"
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -31,7 +32,20 @@ static tx_status set_option(void *user, const char *name, const char *value)
     return set_text(user, name, value);
 }
 
-static tx_status run_line(json_t **out, const tx_trainer *t)
+/* Of the whole model, of which each of its ranks has a part. */
+static tx_status count_parameters(const tx_trainer *t, int64_t *sum)
+{
+    int64_t mine = tx_params_count(&t->model->params), *each;
+    int n = tx_comm_size(t->grid->model);
+    TX_TRY(tx_alloc(&each, (size_t)n, sizeof *each, "the ranks' numbers of parameters"));
+    tx_status st = tx_comm_gather(t->grid->model, each, &mine, sizeof mine);
+    *sum = 0;
+    for (int i = 0; i < n && !st; i++) *sum += each[i];
+    tx_free(each);
+    return st;
+}
+
+static tx_status run_line(json_t **out, const tx_trainer *t, int64_t n_params)
 {
     tx_memory m = tx_trainer_memory(t);
     char host[128] = "", cpu[128], date[20];
@@ -39,24 +53,27 @@ static tx_status run_line(json_t **out, const tx_trainer *t)
     tx__processor_name(cpu, sizeof cpu);
     tx_clock_date(date);
     json_t *arguments = json_object();
-    json_t *line =
-        json_pack("{s:s, s:s, s:f, s:s, s:I, s:I, s:I}", "kind", "run", "triax", tx_version(), "time", tx_clock_unix(),
-                  "date", date, "iteration", (json_int_t)t->iteration, "train_iters", (json_int_t)t->cfg->train_iters,
-                  "parameters", (json_int_t)tx_params_count(&t->model->params));
+    json_t *line = json_pack("{s:s, s:s, s:f, s:s, s:I, s:I, s:I}", "kind", "run", "triax", tx_version(), "time",
+                             tx_clock_unix(), "date", date, "iteration", (json_int_t)t->iteration, "train_iters",
+                             (json_int_t)t->cfg->train_iters, "parameters", (json_int_t)n_params);
     json_t *machine = json_pack("{s:I, s:I}", "cores", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "memory_bytes",
                                 (json_int_t)(sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE)));
+    const tx_grid *g = t->grid;
+    json_t *layout = json_pack("{s:i, s:i, s:i, s:i, s:i}", "ranks", g->size, "tensor", g->tp.size, "pipeline",
+                               g->pp.size, "data", g->dp.size, "zero_stage", t->zero.stage);
     json_t *memory = tx__memory_to_json(&m);
-    tx_status st = line && machine && memory && arguments
+    tx_status st = line && machine && layout && memory && arguments
                        ? TX_OK
                        : TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a run");
     if (!st) st = set_text(machine, "host", host);
     if (!st) st = set_text(machine, "processor", cpu);
     if (!st) st = set_text(machine, "backend", t->ctx.backend->describe());
     if (!st) st = tx_config_each(t->cfg, set_option, arguments);
-    if (!st && (json_object_set(line, "machine", machine) || json_object_set(line, "memory", memory) ||
-                json_object_set(line, "arguments", arguments)))
+    if (!st && (json_object_set(line, "machine", machine) || json_object_set(line, "layout", layout) ||
+                json_object_set(line, "memory", memory) || json_object_set(line, "arguments", arguments)))
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a run");
     json_decref(machine);
+    json_decref(layout);
     json_decref(memory);
     json_decref(arguments);
     if (st)
@@ -66,7 +83,7 @@ static tx_status run_line(json_t **out, const tx_trainer *t)
     return st;
 }
 
-static tx_status open_metrics_file(tx_metrics_file *f, const tx_trainer *t)
+static tx_status open_metrics_file(tx_metrics_file *f, const tx_trainer *t, int64_t n_params)
 {
     const tx_config *cfg = t->cfg;
     char path[4096];
@@ -75,7 +92,7 @@ static tx_status open_metrics_file(tx_metrics_file *f, const tx_trainer *t)
         TX_TRY(tx_make_dirs(cfg->save));
         TX_TRY(tx_path_join(path, sizeof path, cfg->save, TX_METRICS_FILE));
     }
-    TX_TRY(run_line(&line, t));
+    TX_TRY(run_line(&line, t, n_params));
     tx_status st = tx_metrics_file_open(f, cfg->metrics_file ? cfg->metrics_file : path, line);
     json_decref(line);
     return st;
@@ -118,12 +135,15 @@ static void to_metrics_file(void *user, const tx_step_record *r)
 tx_status tx__run_sinks_open(tx__run_sinks *s, tx_metrics *m, const tx_trainer *t)
 {
     const tx_config *cfg = t->cfg;
+    int64_t n_params;
+    TX_TRY(count_parameters(t, &n_params));
+    if (t->grid->rank) return TX_OK;
     if (cfg->tensorboard_dir) {
         TX_TRY(tx_tensorboard_open(&s->tensorboard, cfg, t->iteration));
         tx_metrics_watch(m, to_tensorboard, s);
     }
     if (cfg->metrics_file || cfg->save) {
-        TX_TRY(open_metrics_file(&s->metrics_file, t));
+        TX_TRY(open_metrics_file(&s->metrics_file, t, n_params));
         tx_metrics_watch(m, to_metrics_file, s);
     }
     return TX_OK;

@@ -13,8 +13,8 @@ typedef struct tx__run_sinks {
     int64_t tensorboard_from, metrics_from; /* iteration since which records cannot be written; 0: they can */
 } tx__run_sinks;
 
-/* Opens what the options ask for and lets it watch. That a file cannot be written to later does not end the run, and
- * need not last: a warning says so, and a line when records come again. */
+/* Rank 0 opens what the options ask for and lets it watch. Collective. That a file cannot be written to later does not
+ * end the run, and need not last: a warning says so, and a line when records come again. */
 tx_status tx__run_sinks_open(tx__run_sinks *s, tx_metrics *m, const tx_trainer *t);
 void tx__run_sinks_close(tx__run_sinks *s); /* a zeroed one is fine */
 

@@ -3,6 +3,7 @@
 #ifndef TX_BASE_STEP_RECORD_H
 #define TX_BASE_STEP_RECORD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Where the time goes: Megatron's names of the timers, the --timing-log-level that shows them, and the metrics file's
@@ -64,6 +65,7 @@ typedef struct tx_step_record {
     const char *name;            /* evaluation: "validation", "test", the data's group, or a task of --eval-tasks */
     const tx_named_number *more; /* of a task, besides its loss; NULL: it is none */
     int n_more;
+    bool final; /* evaluation: the closing one, when training is over */
     int64_t iteration, train_iters;
     int64_t consumed_samples, consumed_tokens;
     int64_t global_batch_size, seq_length;

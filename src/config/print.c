@@ -108,15 +108,18 @@ static tx_status banner_body(banner *b)
 
 tx_status tx_config_print(const tx_config *cfg, void (*line)(void *user, const char *text), void *user)
 {
+    static const tx_config_given none = { 0 };
     banner b = { .cfg = cfg, .line = line ? line : to_log, .user = user };
+    tx_violations missing = { 0 }; /* what an empty command line lacks is nobody's matter */
     tx_status st;
     TX_GOTO(tx_config_new(&b.plain, cfg->command->name));
-    TX_GOTO(tx__config_derive(b.plain));
+    TX_GOTO(tx__config_settle(b.plain, &none, NULL, false, &missing));
     b.line(user, "------------------------ arguments ------------------------");
     TX_GOTO(banner_body(&b));
     b.line(user, "-------------------- end of arguments ---------------------");
 out:
     tx_config_free(b.plain);
+    tx_str_free(&missing.text);
     tx_str_free(&b.text);
     tx_str_free(&b.initial);
     return st;

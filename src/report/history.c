@@ -69,6 +69,17 @@ static void go_back(tx_history *h, double iteration)
         json_decref(h->evaluation[--h->n_evaluations].name);
 }
 
+static double train_iters(const tx_history *h)
+{
+    return json_number_value(json_object_get(h->run, "train_iters"));
+}
+
+/* Written when files had neither the layout nor which evaluation is the final one. */
+static bool is_old(const tx_history *h)
+{
+    return !json_object_get(h->run, "layout");
+}
+
 static tx_status take_run(tx_history *h, const place *p, json_t *line)
 {
     double iteration, n;
@@ -76,10 +87,12 @@ static tx_status take_run(tx_history *h, const place *p, json_t *line)
     TX_TRY(count(p, line, "train_iters", &n));
     if (!json_is_object(json_object_get(line, "arguments")))
         return TX_FAIL(TX_ERR_FORMAT, "%s:%zu: \"arguments\" is not an object", p->path, p->line);
+    tx_start s = { .line = line, .iteration = iteration, .before = h->last_time };
+    TX_TRY(number(p, line, "time", &s.time));
+    TX_TRY(grow(&h->start, h->n_starts, &h->cap_starts, sizeof *h->start));
     go_back(h, iteration);
-    json_decref(h->run);
     h->run = json_incref(line);
-    h->n_starts++;
+    h->start[h->n_starts++] = s;
     return TX_OK;
 }
 
@@ -108,6 +121,7 @@ static tx_status take_evaluation(tx_history *h, const place *p, const json_t *li
     tx_evaluation e = { .name = json_object_get(line, "name"), .task = json_is_true(json_object_get(line, "task")) };
     if (!json_is_string(e.name)) return TX_FAIL(TX_ERR_FORMAT, "%s:%zu: \"name\" is not a text", p->path, p->line);
     TX_TRY(count(p, line, "iteration", &e.iteration));
+    e.final = json_is_true(json_object_get(line, "final")) || (is_old(h) && e.iteration >= train_iters(h));
     if (h->n_evaluations && e.iteration < h->evaluation[h->n_evaluations - 1].iteration)
         return TX_FAIL(TX_ERR_FORMAT, "%s:%zu: iteration %.0f comes after iteration %.0f", p->path, p->line,
                        e.iteration, h->evaluation[h->n_evaluations - 1].iteration);
@@ -170,7 +184,8 @@ out:
 
 void tx_history_free(tx_history *h)
 {
-    json_decref(h->run);
+    for (size_t i = 0; i < h->n_starts; i++) json_decref(h->start[i].line);
+    tx_free(h->start);
     for (size_t i = 0; i < h->n_evaluations; i++) json_decref(h->evaluation[i].name);
     tx_free(h->step);
     tx_free(h->evaluation);

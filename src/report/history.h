@@ -25,11 +25,20 @@ typedef struct tx_evaluation {
     double iteration, consumed_tokens, time, loss;
     double sop_loss; /* NaN: the model has none */
     bool task;       /* of --eval-tasks: no validation loss */
+    bool final;      /* the closing one; of older files, which do not say so, what stands at the end */
 } tx_evaluation;
 
+/* The run began, or was resumed. */
+typedef struct tx_start {
+    json_t *line; /* owned */
+    double iteration;
+    double time, before; /* of its line and of the one above it, when the run was last seen; NaN: none */
+} tx_start;
+
 typedef struct tx_history {
-    json_t *run;  /* the last start's line; owned */
-    int n_starts; /* times that the run began or was resumed */
+    json_t *run; /* the last start's line; borrowed */
+    tx_start *start;
+    size_t n_starts, cap_starts;
     double first_time, last_time;
     double (*step)[TX_N_COLUMNS]; /* by iteration; NaN where there is no number */
     size_t n_steps, cap_steps;

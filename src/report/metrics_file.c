@@ -99,6 +99,7 @@ static tx_status put_evaluation(tx_str *line, const tx_step_record *r)
     if (!st) st = put_number(line, "loss", r->loss);
     if (!st) st = put_number(line, "ppl", exp(fmin(20, r->loss)));
     if (!st) st = put_other_losses(line, r);
+    if (!st && r->final) st = tx_str_puts(line, ",\"final\":true");
     if (!st && r->more) st = tx_str_puts(line, ",\"task\":true");
     for (int i = 0; i < r->n_more && !st; i++) st = put_number(line, r->more[i].name, r->more[i].value);
     return st;

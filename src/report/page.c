@@ -45,6 +45,12 @@ static tx_status put_number(tx_str *out, double x)
     return tx_str_printf(out, fabs(x) < 1e15 && x == floor(x) ? "%.0f" : "%.7g", x);
 }
 
+/* ,"name":seconds since 1970, which need more digits than other numbers; left out where it is not known */
+static tx_status put_time(tx_str *out, const char *name, double time)
+{
+    return isfinite(time) ? tx_str_printf(out, ",\"%s\":%.3f", name, time) : TX_OK;
+}
+
 size_t tx__page_rows(const tx_history *h, size_t max, size_t *row)
 {
     size_t n = 0, stretches = max / 2;
@@ -87,6 +93,48 @@ static tx_status put_columns(tx_str *out, const tx_history *h, const size_t *row
     return tx_str_puts(out, "}");
 }
 
+/* ,"changed":{"option":["before","after"], ...} */
+static tx_status put_changed(tx_str *out, json_t *before, json_t *after)
+{
+    const char *name, *comma = "";
+    json_t *value;
+    TX_TRY(tx_str_puts(out, ",\"changed\":{"));
+    json_object_foreach(after, name, value)
+    {
+        json_t *old = json_object_get(before, name);
+        if (!old || json_equal(old, value)) continue;
+        TX_TRY(tx_str_puts(out, comma));
+        TX_TRY(put_text(out, name));
+        TX_TRY(tx_str_puts(out, ":["));
+        TX_TRY(put_value(out, old));
+        TX_TRY(tx_str_puts(out, ","));
+        TX_TRY(put_value(out, value));
+        TX_TRY(tx_str_puts(out, "]"));
+        comma = ",";
+    }
+    return tx_str_puts(out, "}");
+}
+
+static tx_status put_starts(tx_str *out, const tx_history *h)
+{
+    TX_TRY(tx_str_puts(out, ",\"starts\":["));
+    for (size_t i = 0; i < h->n_starts; i++) {
+        const tx_start *s = &h->start[i], *last = i ? s - 1 : s;
+        json_t *layout = json_object_get(s->line, "layout");
+        TX_TRY(tx_str_puts(out, i ? ",{\"iteration\":" : "{\"iteration\":"));
+        TX_TRY(put_number(out, s->iteration));
+        TX_TRY(put_time(out, "time", s->time));
+        TX_TRY(put_time(out, "before", s->before));
+        if (layout) {
+            TX_TRY(tx_str_puts(out, ",\"layout\":"));
+            TX_TRY(put_value(out, layout));
+        }
+        TX_TRY(put_changed(out, json_object_get(last->line, "arguments"), json_object_get(s->line, "arguments")));
+        TX_TRY(tx_str_puts(out, "}"));
+    }
+    return tx_str_puts(out, "]");
+}
+
 static tx_status put_evaluations(tx_str *out, const tx_history *h)
 {
     TX_TRY(tx_str_puts(out, ",\"evaluations\":["));
@@ -98,14 +146,14 @@ static tx_status put_evaluations(tx_str *out, const tx_history *h)
         TX_TRY(put_number(out, e->iteration));
         TX_TRY(tx_str_puts(out, ",\"consumed_tokens\":"));
         TX_TRY(put_number(out, e->consumed_tokens));
-        TX_TRY(tx_str_puts(out, ",\"time\":"));
-        TX_TRY(isfinite(e->time) ? tx_str_printf(out, "%.3f", e->time) : tx_str_puts(out, "null"));
+        TX_TRY(put_time(out, "time", e->time));
         TX_TRY(tx_str_puts(out, ",\"loss\":"));
         TX_TRY(put_number(out, e->loss));
         if (!isnan(e->sop_loss)) {
             TX_TRY(tx_str_puts(out, ",\"sop_loss\":"));
             TX_TRY(put_number(out, e->sop_loss));
         }
+        if (e->final) TX_TRY(tx_str_puts(out, ",\"final\":true"));
         TX_TRY(tx_str_puts(out, e->task ? ",\"task\":true}" : "}"));
     }
     return tx_str_puts(out, "]");
@@ -121,9 +169,9 @@ static tx_status put_run(tx_str *out, const char *name, const tx_history *h)
     TX_GOTO(put_text(out, name));
     TX_GOTO(tx_str_puts(out, ",\"run\":"));
     TX_GOTO(put_value(out, h->run));
-    TX_GOTO(tx_str_printf(out, ",\"starts\":%d,\"n_steps\":%zu", h->n_starts, h->n_steps));
-    if (isfinite(h->first_time)) TX_GOTO(tx_str_printf(out, ",\"first_time\":%.3f", h->first_time));
-    if (isfinite(h->last_time)) TX_GOTO(tx_str_printf(out, ",\"last_time\":%.3f", h->last_time));
+    TX_GOTO(put_time(out, "first_time", h->first_time));
+    TX_GOTO(put_time(out, "last_time", h->last_time));
+    TX_GOTO(put_starts(out, h));
     TX_GOTO(put_columns(out, h, row, n));
     TX_GOTO(put_evaluations(out, h));
     TX_GOTO(tx_str_puts(out, "}"));

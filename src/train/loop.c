@@ -386,6 +386,7 @@ static tx_status run(loop *l)
     }
     if (left) return TX_OK;
     say_what_signals_do(l);
+    l->metrics->closing = true;
     int64_t n = cfg->eval_iters * tx_trainer_batch_size(t), consumed = t->consumed_valid_samples;
     long long shown = (long long)(cfg->eval_iters * cfg->global_batch_size); /* upstream's count in a ramp-up, too */
     snprintf(where, sizeof where, "iteration %lld on %lld-sample draw from validation set", (long long)t->iteration,

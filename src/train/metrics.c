@@ -176,6 +176,7 @@ void tx_metrics_evaluated(tx_metrics *m, const tx_trainer *t, const char *split,
 {
     tx_step_record r = stand(t, TX_RECORD_EVALUATION, loss);
     r.name = name ? name : split;
+    r.final = m->closing;
     tell(m, &r);
 }
 
@@ -186,6 +187,7 @@ void tx_metrics_scored(tx_metrics *m, const tx_trainer *t, const char *name, dou
     tx_step_record r = stand(t, TX_RECORD_EVALUATION, losses);
     r.n_other_losses = 0;
     r.name = name;
+    r.final = m->closing;
     r.more = more;
     r.n_more = n_more;
     tell(m, &r);

@@ -16,6 +16,7 @@ typedef struct tx_metrics { /* zeroed, then watched, then started */
     int n_watchers;
     double interval_start; /* clock of the last log line */
     double run_start;
+    bool closing;      /* training is over: evaluations are the final ones */
     double peak_flops; /* the machine's, measured at the start; 0: not known */
     int64_t first_iteration;
     /* Of this process since its last log line. Sums of losses and counts of the line are the trainer's (tx_interval):

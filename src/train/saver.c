@@ -86,7 +86,12 @@ tx_status tx_saver_foresee(const tx_saver *s)
     TX_GOTO(tx_comm_agree(world, st));
     TX_GOTO(tx_comm_gather(world, bytes, &mine, sizeof mine));
     for (int i = 0; i < t->grid->size; i++) each += bytes[i];
-    if (t->grid->rank == 0 && look_for_space(s, each, n)) tx_warn("--save: %s", tx_last_error());
+    if (t->grid->rank == 0) st = look_for_space(s, each, n);
+    if (st && st != TX_ERR_NOMEM) { /* a folder may be there when it is needed */
+        tx_warn("--save: %s", tx_last_error());
+        st = TX_OK;
+    }
+    st = tx_comm_agree(world, st);
 out:
     tx_free(bytes);
     return st;

@@ -74,6 +74,11 @@ for f in run/metrics.jsonl stopped.jsonl; do # same losses as without the stop
 done
 cmp metrics.jsonl.losses stopped.jsonl.losses || die "other losses after resuming"
 
+one_rank='"layout":{"ranks":1,"tensor":1,"pipeline":1,"data":1,"zero_stage":0}'
+grep -q "^{\"kind\":\"run\".*$one_rank" run/metrics.jsonl || die "no layout in the metrics file"
+[ "$(sed -nE 's/.*"name":"([a-z]+)","iteration":([0-9]+),.*"final":true.*/\1 \2/p' run/metrics.jsonl)" = "validation 10
+test 10" ] || die "not the final evaluations"
+
 # ---- the page
 ok report run stopped.jsonl run/metrics.jsonl
 [ -s report.html ] || die "no report.html"
@@ -81,6 +86,32 @@ ok report run stopped.jsonl run/metrics.jsonl
 grep -q 'prefers-color-scheme: dark' report.html || die "no dark theme"
 [ "$(grep -o '"name":"run"' report.html | wc -l)" -eq 1 ] || die "not one run of that name"
 grep -q '"hidden_size":"32"' report.html || die "no options in the page"
+sed -E 's/"(time|before)":[0-9.]+/"\1":0/g' report.html >timeless
+grep -qF '"starts":[{"iteration":0,"time":0,'"$one_rank"',"changed":{}},{"iteration":4,"time":0,"before":0,'"$one_rank"',"changed":{"exit_interval":["4","None"],"load":["None","stopped"]}}]' timeless ||
+    die "no restart in the page"
+[ "$(grep -o '"final":true' report.html | wc -l)" -eq 6 ] || die "not two final evaluations of each run"
+for id in runs settings legend constant starts; do grep -q "id=\"$id\"" report.html || die "the page has no place for $id"; done
+styles() { sed -nE "s/^const dashes = \[(.*)\], shapes = \[(.*)\];\$/\\$1/p" report.html | tr ',' '\n' | tr -d ' "'; }
+[ "$(styles 1 | wc -l)" -ge 2 ] && [ -z "$(styles 1 | sort | uniq -d)$(styles 2 | sort | uniq -d)" ] || die "evaluations share a dash or a marker"
+if command -v node >/dev/null; then # the page's script is one, and numbers as it shows them
+    sed -n '/^"use strict";$/,/^<\/script>$/p' report.html | sed '$d' >page.js
+    node --check page.js || die "the page's script is none"
+    sed -n '/^const known/p; /^\/\* ---- numbers/,/^const count/p' page.js >show.js
+    cat >>show.js <<'EOF'
+function is(text, x, kind) {
+  if (show(x, kind) === text) return;
+  console.error(`${x} ${kind}: ${show(x, kind)}, not ${text}`);
+  process.exitCode = 1;
+}
+for (const [text, x] of [["4.25", 4.24783], ["0", 0], ["1", 1], ["0.001", .001], ["6.25e-5", 6.25e-5], ["112k", 112345.678],
+  ["1k", 999.9], ["-3.14", -3.14159], ["–", null]]) is(text, x);
+for (const [text, x] of [["999 ms", .999], ["4.73 ms", .0047312], ["1 s", .9999], ["90 s", 90], ["2 min", 120], ["90 min", 5400],
+  ["2.5 h", 9000]]) is(text, x, "seconds");
+is("35.1 MiB", 36845000, "bytes");
+is("41.6 %", .41567, "share");
+EOF
+    node show.js || die "numbers are shown in another way"
+fi
 refused "report needs runs" report
 refused "no-such-run" report no-such-run
 mkdir empty

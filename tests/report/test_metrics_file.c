@@ -253,6 +253,73 @@ static void a_page_holds_its_runs_and_no_markup_of_theirs(void **state)
     for (int i = 0; i < 2; i++) tx_history_free(&h[i]);
 }
 
+#define START(at, time, layout, lr)                                                       \
+    "{\"kind\":\"run\",\"time\":" #time ",\"iteration\":" #at ",\"train_iters\":4" layout \
+    ",\"arguments\":{\"lr\":\"" lr "\",\"seed\":\"1\"}}\n"
+#define AT(n, time)    "{\"kind\":\"step\",\"time\":" #time ",\"iteration\":" #n ",\"loss\":1,\"time_ms\":{}}\n"
+#define VALID(n, more) "{\"kind\":\"evaluation\",\"name\":\"validation\",\"iteration\":" #n ",\"loss\":2" more "}\n"
+
+/* When a run was started, when it had last been seen, in which layout, and with which other options. */
+static void a_page_knows_the_starts(void **state)
+{
+    (void)state;
+    tx_history h;
+    const char *const name[] = { "run" };
+    write_text(in_scratch("m"), START(0, 100, ",\"layout\":{\"tensor\":2}", "0.1") AT(1, 110.5) AT(2, 120) AT(3, 130)
+                                    START(2, 500, ",\"layout\":{\"tensor\":1}", "0.2<") AT(3, 510));
+    ASSERT_OK(tx_history_read(&h, in_scratch("m")));
+    assert_int_equal(h.n_starts, 2);
+    assert_true(isnan(h.start[0].before));
+    ASSERT_NEAR(h.start[1].before, 130, 0, "when it was seen last, in what was done again");
+    ASSERT_OK(tx_page_write(in_scratch("page.html"), 1, name, &h));
+    tx_history_free(&h);
+    json_t *data = page_data(in_scratch("page.html"));
+    json_t *starts = json_object_get(json_array_get(json_object_get(data, "runs"), 0), "starts");
+    char *text = json_dumps(starts, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(6));
+    assert_string_equal(
+        text, "[{\"changed\":{},\"iteration\":0,\"layout\":{\"tensor\":2},\"time\":100.0},"
+              "{\"before\":130.0,\"changed\":{\"lr\":[\"0.1\",\"0.2<\"]},\"iteration\":2,\"layout\":{\"tensor\":1},"
+              "\"time\":500.0}]");
+    free(text);
+    json_decref(data);
+}
+
+/* The evaluation at a run's end is not one of those on the way, of which the last may be at the same iteration. Files
+ * that do not say so are those without a layout. */
+static void the_final_evaluation_is_told_apart(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool final[3];
+    } row[] = {
+        { START(0, 1, ",\"layout\":{}", "1") VALID(2, "") VALID(4, "") VALID(4, ",\"final\":true"), { 0, 0, 1 } },
+        { START(0, 1, "", "1") VALID(2, "") VALID(3, "") VALID(4, ""), { 0, 0, 1 } },
+    };
+    for (size_t i = 0; i < 2; i++) {
+        tx_history h;
+        tx_str page = { 0 };
+        ASSERT_OK(tx_history_read(&h, write_text(in_scratch("m"), row[i].text)));
+        assert_int_equal(h.n_evaluations, 3);
+        for (int k = 0; k < 3; k++) assert_int_equal(h.evaluation[k].final, row[i].final[k]);
+        ASSERT_OK(tx__page_text(&page, 1, (const char *const[]){ "run" }, &h));
+        ASSERT_CONTAINS(page.data, "\"iteration\":4,\"consumed_tokens\":null,\"loss\":2,\"final\":true}]");
+        tx_str_free(&page);
+        tx_history_free(&h);
+    }
+    tx_history h;
+    tx_metrics_file f;
+    json_t *run = run_line(0);
+    tx_step_record r = { .kind = TX_RECORD_EVALUATION, .name = "test", .iteration = 4, .final = true };
+    ASSERT_OK(tx_metrics_file_open(&f, in_scratch("written"), run));
+    ASSERT_OK(tx_metrics_file_put(&f, &r));
+    tx_metrics_file_close(&f);
+    json_decref(run);
+    ASSERT_OK(tx_history_read(&h, in_scratch("written")));
+    assert_true(h.evaluation[0].final);
+    tx_history_free(&h);
+}
+
 static void a_long_run_is_thinned_and_keeps_its_spikes(void **state)
 {
     (void)state;
@@ -308,6 +375,8 @@ int main(void)
         SCRATCH_TEST(other_files_are_not_added_to),
         SCRATCH_TEST(what_cannot_be_is_refused_in_one_line),
         SCRATCH_TEST(a_page_holds_its_runs_and_no_markup_of_theirs),
+        SCRATCH_TEST(a_page_knows_the_starts),
+        SCRATCH_TEST(the_final_evaluation_is_told_apart),
         cmocka_unit_test(a_long_run_is_thinned_and_keeps_its_spikes),
         SCRATCH_TEST(every_failing_allocation_is_survived),
     };
