@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "triax/config.h"
 
@@ -31,6 +32,18 @@ bool cmd_asks_help(const char *arg);              /* --help, -h */
 int cmd_help(const char *name, const char *word); /* of a command, with a word (or NULL) of flags that have it; of what
                                                    * is no command: which commands have flags for that */
 int cmd_unknown(const char *name);                /* there is no such command */
+
+/* terminal.c: whether standard error comes to a terminal, also by way of mpirun and a launcher around it, and the live
+ * line that then stands there until the next one. */
+typedef struct cmd_terminal {
+    int fd;     /* the terminal, for its width; -1: there is none, and no live line */
+    bool out;   /* the live line and the lines between which it stands go to standard output */
+    bool shown; /* one stands there */
+} cmd_terminal;
+cmd_terminal cmd_terminal_find(bool output_is_data);
+void cmd_terminal_live(cmd_terminal *t, const char *line);
+void cmd_terminal_line(cmd_terminal *t, FILE *f, const char *line); /* one that stays, in the live line's place */
+void cmd_terminal_end(cmd_terminal *t);
 
 /* start_over.c: the program from its beginning, with what OpenMP is to know in its environment. argv is main's. */
 bool cmd_started_over(void);

@@ -1,7 +1,7 @@
 /* main.c - `triax <command> <flags>`: finds the command, parses its flags, shows messages, reports failure.
  *
- *  Messages of the job go to standard output, as Megatron's do; warnings, errors and the live progress line go to
- *  standard error, the last only on a terminal. Commands whose output is data keep standard output for it. */
+ *  Messages of the job go to standard output, as Megatron's do; warnings and errors go to standard error; the live
+ *  progress line is for terminals only (terminal.c). Commands whose output is data keep standard output for it. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,22 +58,19 @@ static const struct launcher {
 #define N_LAUNCHERS (sizeof launchers / sizeof launchers[0])
 #define N_COMMANDS  (sizeof commands / sizeof commands[0])
 
-static bool live_line_shown;
+static cmd_terminal terminal;
 
 static void show(void *user, tx_log_level level, const char *line)
 {
     const command *cmd = user;
+    char text[4200];
     if (level == TX_LOG_PROGRESS) {
-        fprintf(stderr, "\r%s\033[K", line);
-        fflush(stderr);
-        live_line_shown = true;
+        cmd_terminal_live(&terminal, line);
         return;
     }
-    if (live_line_shown) fprintf(stderr, "\r\033[K");
-    live_line_shown = false;
     const char *kind = level == TX_LOG_WARN ? "warning: " : level == TX_LOG_ERROR ? "error: " : "";
-    fprintf(*kind || cmd->output_is_data ? stderr : stdout, "%s%s\n", kind, line);
-    fflush(stdout); /* a log that is followed, or cut by a kill, is complete up to here */
+    snprintf(text, sizeof text, "%s%s", kind, line); /* a line has at most 4096 bytes and a rank's number */
+    cmd_terminal_line(&terminal, *kind || cmd->output_is_data ? stderr : stdout, text);
 }
 
 static void usage(FILE *out)
@@ -100,8 +97,9 @@ static int run_command(const command *cmd, int argc, char **argv)
         if (cmd_asks_help(argv[i])) return cmd_help(cmd->name, i + 1 < argc ? argv[i + 1] : NULL);
     if (!cmd_started_over()) start_over(cmd, argc, argv);
     int rank = tx_launched_rank();
+    terminal = cmd_terminal_find(cmd->output_is_data);
     tx_log_set(show, (void *)cmd, TX_LOG_INFO);
-    tx_log_set_live(isatty(STDERR_FILENO));
+    tx_log_set_live(terminal.fd >= 0);
     tx_config *cfg = NULL;
     tx_status st = tx_config_parse(&cfg, cmd->name, argc, argv);
     if (!st && cmd->alone) st = tx_launched_alone();
@@ -109,7 +107,7 @@ static int run_command(const command *cmd, int argc, char **argv)
     if (!st) tx_log_set(show, (void *)cmd, tx_config_log_level(cfg));
     if (!st) st = cmd->run(cfg);
     tx_config_free(cfg);
-    if (live_line_shown) fputc('\n', stderr);
+    cmd_terminal_end(&terminal);
     if (!st && (fflush(stdout) || ferror(stdout))) {
         fprintf(stderr, "triax %s: cannot write to standard output\n", cmd->name);
         return 1;

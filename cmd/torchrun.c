@@ -2,6 +2,7 @@
  * start themselves over: what OpenMP is to know is for each rank to find out. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd.h"
 #include "triax/launch.h"
@@ -9,8 +10,9 @@
 static void show(void *user, tx_log_level level, const char *line)
 {
     (void)user;
+    const char *erase = isatty(STDERR_FILENO) ? "\r\033[K" : ""; /* the live line of a rank may stand there */
     if (level == TX_LOG_ERROR || level == TX_LOG_WARN)
-        fprintf(stderr, "%s: %s\n", level == TX_LOG_ERROR ? "error" : "warning", line);
+        fprintf(stderr, "%s%s: %s\n", erase, level == TX_LOG_ERROR ? "error" : "warning", line);
     else if (level != TX_LOG_PROGRESS)
         printf("%s\n", line);
     fflush(stdout);

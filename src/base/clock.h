@@ -11,6 +11,9 @@ double tx_clock_unix(void);
 /* The most memory that the process had resident so far, bytes: libraries and touched parts of mapped files included. */
 long long tx_peak_resident_bytes(void);
 
+/* A duration as people say it, in its two largest units: "45 s", "12 min", "2 h 2 min", "3 d 4 h". */
+const char *tx_duration_text(char buf[32], double seconds);
+
 /* Local date and time as "YYYY-mm-dd HH:MM:SS" into buf[20]. */
 void tx_clock_date(char buf[20]);
 

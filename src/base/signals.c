@@ -79,13 +79,13 @@ static const int of_a_run[] = { SIGINT, SIGTERM, SIGUSR1 };
 enum { N_OF_A_RUN = sizeof of_a_run / sizeof *of_a_run };
 
 static struct {
-    int n;          /* calls of tx_signals_watch; behind the lock, as is the text */
-    char text[256]; /* what the first signal means */
+    int n; /* calls of tx_signals_watch */
+    _Atomic(const char *) text;
     bool taken[N_OF_A_RUN];
     tx_signal_watch how;
     atomic_bool ends; /* the first signal ends the process */
     atomic_llong at;  /* when it came, in milliseconds */
-    sem_t come;       /* a signal, or the end of the watch */
+    sem_t come;       /* a signal, or the end of the watch; never destroyed: a handler may still be about to post it */
     bool threaded;    /* the thread runs */
     pthread_t thread;
 } watch;
@@ -108,7 +108,8 @@ static void die_of(int number)
 /* Two that mean one wish: another number, or in another rank's way, at the same time. */
 static bool is_echo(int number)
 {
-    return (watch.how.several || number != atomic_load(&seen)) && milliseconds() - atomic_load(&watch.at) < 1000;
+    long long at = atomic_load(&watch.at); /* 0: another thread is just noting the first one */
+    return (watch.how.several || number != atomic_load(&seen)) && (!at || milliseconds() - at < 1000);
 }
 
 static void on_signal_of_a_run(int number)
@@ -128,9 +129,7 @@ static void explain(int number)
 {
     bool again = number != SIGUSR1 && !atomic_load(&watch.ends);
     if (number == SIGTERM && watch.how.silent_term) return;
-    pthread_mutex_lock(&watch_lock);
-    tx_warn("%s: %s%s", name_of(number), watch.text, again ? "; a second signal ends it at once" : "");
-    pthread_mutex_unlock(&watch_lock);
+    tx_warn("%s: %s%s", name_of(number), atomic_load(&watch.text), again ? "; a second signal ends it at once" : "");
 }
 
 static void *speak(void *user)
@@ -160,6 +159,7 @@ static void start_watching(const tx_signal_watch *w)
     sigemptyset(&action.sa_mask);
     watch.how = *w;
     atomic_store(&seen, 0);
+    atomic_store(&watch.at, 0);
     atomic_store(&watch.ends, true);
     start_thread();
     for (int i = 0; i < N_OF_A_RUN; i++) {
@@ -173,7 +173,7 @@ void tx_signals_watch(const tx_signal_watch *w, const char *text)
 {
     pthread_mutex_lock(&watch_lock);
     if (!watch.n++) {
-        snprintf(watch.text, sizeof watch.text, "%s", text);
+        atomic_store(&watch.text, text);
         start_watching(w);
     }
     pthread_mutex_unlock(&watch_lock);
@@ -181,22 +181,20 @@ void tx_signals_watch(const tx_signal_watch *w, const char *text)
 
 void tx_signals_take(const char *text)
 {
-    pthread_mutex_lock(&watch_lock);
-    snprintf(watch.text, sizeof watch.text, "%s", text);
-    if (watch.n) atomic_store(&watch.ends, false);
-    pthread_mutex_unlock(&watch_lock);
+    atomic_store(&watch.text, text);
+    atomic_store(&watch.ends, false);
 }
 
 void tx_signals_unwatch(void)
 {
     pthread_mutex_lock(&watch_lock);
-    bool last = !--watch.n, threaded = last && watch.threaded;
+    bool last = !--watch.n;
     for (int i = 0; last && i < N_OF_A_RUN; i++)
         if (watch.taken[i]) signal(of_a_run[i], SIG_DFL);
-    pthread_mutex_unlock(&watch_lock); /* the thread may want it */
-    if (!threaded) return;
-    sem_post(&watch.come);
-    pthread_join(watch.thread, NULL);
-    watch.threaded = false;
-    sem_destroy(&watch.come);
+    if (last && watch.threaded) {
+        sem_post(&watch.come);
+        pthread_join(watch.thread, NULL);
+        watch.threaded = false;
+    }
+    pthread_mutex_unlock(&watch_lock);
 }

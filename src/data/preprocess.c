@@ -243,13 +243,13 @@ static void show_live(job *j, const tx_corpus_position *w)
     double now = tx_clock(), s = now - j->start;
     if (now - j->last_live < LIVE_SECONDS || s <= 0 || !tx_log_wants(TX_LOG_PROGRESS)) return;
     j->last_live = now;
-    char part[32] = "", left[32] = "";
+    char part[32] = "", left[48] = "";
     if (w->total && w->done) {
         double share = (double)w->done / (double)w->total;
-        long long rest = share < 1 ? (long long)(s / share * (1 - share) + 0.5) : 0; /* a file may grow */
-        snprintf(part, sizeof part, " (%.0f %%)", 100 * (share < 1 ? share : 1));
-        snprintf(left, sizeof left, rest < 3600 ? " | %lld:%02lld left" : " | %lld:%02lld hours left",
-                 rest < 3600 ? rest / 60 : rest / 3600, rest < 3600 ? rest % 60 : rest / 60 % 60);
+        char rest[32];
+        if (share > 1) share = 1; /* a file may grow */
+        snprintf(part, sizeof part, " (%.0f %%)", 100 * share);
+        snprintf(left, sizeof left, " | %s left", tx_duration_text(rest, s / share * (1 - share)));
     }
     tx_log(TX_LOG_PROGRESS, "%lld documents%s | %.1f MB/s | %.0f tokens/s%s", (long long)j->n_docs, part,
            (double)j->n_bytes / 1024 / 1024 / s, (double)tx__output_tokens(&j->out) / s, left);

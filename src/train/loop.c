@@ -3,13 +3,11 @@
 #include "train/loop.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/launched.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "train/bad_step.h"
@@ -320,16 +318,6 @@ static tx_status go_on_saving(loop *l, bool writing)
     return TX_OK;
 }
 
-/* That of the user's Ctrl-C, too, which no rank can lengthen. */
-static void warn_of_mpirun(void)
-{
-    const char *by = tx_launched_find().by, *seconds = getenv("OMPI_MCA_odls_base_sigkill_timeout");
-    if (!by || !strstr(by, "mpirun") || strcmp(tx_signals_name(), "SIGTERM")) return;
-    tx_warn("mpirun kills its ranks %.9s s after SIGTERM, saved or not; SIGUSR1 to mpirun, or triax torchrun in its "
-            "place, leaves them the time",
-            seconds && *seconds ? seconds : "1");
-}
-
 /* *left: by one of the exits, which end the program without the closing evaluation. */
 static tx_status train(loop *l, bool *left)
 {
@@ -352,7 +340,6 @@ static tx_status train(loop *l, bool *left)
         if (!*left) TX_TRY(go_on_saving(l, writing));
         if (!*left) continue;
         TX_TRY(tell_profile(l, true));
-        if (cfg->save) warn_of_mpirun();
         TX_TRY(save_last(l));
         tx_metrics_phase(text);
         return TX_OK;

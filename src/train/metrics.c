@@ -126,14 +126,11 @@ static void progress_line(tx_metrics *m, const tx_trainer *t)
     if (!tx_log_wants(TX_LOG_PROGRESS) || now - m->last_progress < TX_PROGRESS_SECONDS) return;
     m->last_progress = now;
     double per_step = (now - m->run_start) / (double)done;
-    long long rest = (long long)(per_step * (double)left + 0.5);
-    char time[48];
-    snprintf(time, sizeof time, rest < 3600 ? "%lld:%02lld left" : "%lld:%02lld hours left",
-             rest < 3600 ? rest / 60 : rest / 3600, rest < 3600 ? rest % 60 : rest / 60 % 60);
-    tx_log(TX_LOG_PROGRESS, "iteration %lld/%lld (%.0f %%) | lm loss %.4f | %.0f tokens/s | %s",
+    char time[32];
+    tx_log(TX_LOG_PROGRESS, "iteration %lld/%lld (%.0f %%) | lm loss %.4f | %.0f tokens/s | %s left",
            (long long)t->iteration, (long long)t->cfg->train_iters,
            100.0 * (double)t->iteration / (double)t->cfg->train_iters, t->losses[0],
-           (double)(tx_trainer_batch_size(t) * t->s) / per_step, time);
+           (double)(tx_trainer_batch_size(t) * t->s) / per_step, tx_duration_text(time, per_step * (double)left));
 }
 
 /* The arenas' own high water against their plan, and what the system counts for the whole process. */

@@ -5,6 +5,9 @@ run=(pretrain-gpt --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-
     --merge-file "$data/tiny/tiny-merges.txt" --data-path "$data/dataset/tiny_text_document" --split 8,1,1 --log-interval 1
     --eval-interval 1000000 --eval-iters 0 --save-interval 1000000 --train-iters 1000000 --threads 1)
 
+pid= # of what runs; a test that fails ends it, and what launchers have started ends with them
+trap '[ -z "$pid" ] || kill -KILL "$pid"; rm -rf "$work"' EXIT
+
 # starts COMMAND...: in the background, with SIGINT as in a terminal's foreground; its number is $pid, its output ./out and ./err
 starts() {
     : >out
@@ -20,7 +23,7 @@ starts() {
 comes() {
     local i
     for i in $(seq 1200); do
-        grep -qE -- "$2" "$1" && return
+        grep -qaE -- "$2" "$1" && return
         sleep 0.05
     done
     tail out err >&2
@@ -31,6 +34,7 @@ comes() {
 ends() {
     local code=0
     wait "$pid" || code=$?
+    pid=
     [ $code -eq "$1" ] || { tail out >&2; cat err >&2; die "exit code $code, not $1"; }
 }
 
