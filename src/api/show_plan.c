@@ -179,14 +179,15 @@ static tx_status show(tx__report *r, const plan_view *v)
 
 /* ---- for programs ---- */
 
+/* Those on the run's ranks, then the one on more of them. */
 static json_t *json_changes(const tx_fit *f)
 {
     json_t *all = json_array();
-    for (int i = 0; i < f->n && all; i++) {
-        const tx_change *c = &f->change[i];
-        json_t *one =
-            json_pack("{s:s, s:o, s:f, s:f, s:b}", "flags", c->flags, "memory", tx__memory_to_json(&c->memory),
-                      "extra_compute", c->extra_compute, "messages", c->messages, "disk", c->disk);
+    for (int i = 0; i < f->n + (f->more.ranks > 0) && all; i++) {
+        const tx_change *c = i < f->n ? &f->change[i] : &f->more;
+        json_t *one = json_pack("{s:s, s:o, s:s, s:I, s:f, s:f, s:b}", "flags", c->flags, "memory",
+                                tx__memory_to_json(&c->memory), "without", c->without, "ranks", (json_int_t)c->ranks,
+                                "extra_compute", c->extra_compute, "messages", c->messages, "disk", c->disk);
         if (!json_array_append_new(all, one)) continue;
         json_decref(all);
         all = NULL;

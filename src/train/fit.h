@@ -1,4 +1,18 @@
-/* fit.h - --memory-limit: whether a planned run fits, and which changes of its options make it fit. */
+/* fit.h - --memory-limit: whether a planned run fits, and which changes of its options make it fit.
+ *
+ *  What is tried, all of it with all of it, as far as the rules and the backend take it:
+ *
+ *      layouts            every tensor- and pipeline-parallel size whose product divides the ranks
+ *      micro-batch        what divides the run's
+ *      precision          --bf16 for fp32
+ *      recomputation      --recompute-activations, every second layer of a run of them (block), every layer (uniform)
+ *      its inputs         --partition-activations
+ *      between layers     --sequence-parallel
+ *      ZeRO               higher stages
+ *      offload            optimizer and parameters to the host, where there is a GPU, or to a disk
+ *      ranks              2, 4 and TX_FIT_MOST_RANKS times as many
+ *
+ *  All else stays: the model, the global batch, and so the run. */
 #ifndef TX_TRAIN_FIT_H
 #define TX_TRAIN_FIT_H
 
@@ -15,24 +29,31 @@ typedef struct tx_memory_limit {
 tx_memory_limit tx_memory_limit_of(const tx_config *cfg, const tx_memory *planned);
 
 /* A change of options: what the run takes with it, and what it costs. */
+enum { TX_FIT_FLAGS = 512 };
 typedef struct tx_change {
-    char flags[256]; /* to put behind the run's */
+    char flags[TX_FIT_FLAGS]; /* to put behind the run's */
+    const char *without;      /* the run's flags that are to be left out, or ""; static */
+    int64_t ranks;            /* on which it is run */
     tx_memory memory;
     double extra_compute; /* part of an iteration's FLOPs, 0 or more */
     double messages;      /* bytes that a rank sends then, for 1 as it is; 1 where it sends nothing */
     bool disk;            /* some of it is read and written in every iteration */
 } tx_change;
 
-enum { TX_MAX_CHANGES = 3 };
+enum { TX_MAX_CHANGES = 3, TX_FIT_MOST_RANKS = 8 };
 
 typedef struct tx_fit {
-    tx_change change[TX_MAX_CHANGES]; /* that fit, cheapest first */
+    tx_change change[TX_MAX_CHANGES]; /* that fit on the run's ranks, cheapest first */
     int n;
     bool untried;    /* no change was */
-    tx_change least; /* of all that were tried the one that takes least; "" where every change takes more */
+    tx_change least; /* where n is 0, of all changes on the run's ranks the one that takes least; "": the run itself */
+    int times;       /* how many times the run's ranks were tried, 1: no more than these */
+    tx_change more; /* on as few more ranks as it fits on; ranks 0: it does not fit on any that were tried, or only with
+                     * what is enough on the run's */
 } tx_fit;
 
-/* Tries changes by planning them. The options must be complete, `plan` theirs. */
+/* Tries changes by planning them; what is said is planned as a whole. The options must be complete, `plan` theirs.
+ * Where n is 0, nothing in the space above fits on the run's ranks, and where `more` has none, on no more of them. */
 tx_status tx_fit_find(tx_fit *out, const tx_config *cfg, int64_t vocab_size, const tx_run_plan *plan, size_t limit);
 
 /* TX_OK within --memory-limit; else TX_ERR_NOMEM with a message of several lines: what the run would take, the limit,

@@ -123,14 +123,19 @@ static tx_status iteration(tx_ctx *c, tx_stage *stage, tx_zero *z, int64_t n_mic
     return update(c, z);
 }
 
+int64_t tx__plan_micro_batches(int64_t n_micro, int64_t p, int64_t n_chunks)
+{
+    int64_t some = 2 * p * n_chunks; /* the second adds to gradients that the first writes */
+    return n_micro <= some + p ? n_micro : some + (n_micro - some) % p;
+}
+
 /* The same, of which so many are run as show all there is: what every further p of them move is the same. */
 static tx_status train(tx_ctx *c, const tx_model *m, tx_stage *stage, tx_zero *z, int64_t n_micro)
 {
     const tx_grid *g = tx_grid_of(c);
-    int64_t p = g->pp.size, some = 2 * p * m->n_chunks; /* the second adds to gradients that the first writes */
+    int64_t p = g->pp.size, some = tx__plan_micro_batches(n_micro, p, m->n_chunks);
     moved few, more;
-    if (n_micro <= some + p) return iteration(c, stage, z, n_micro);
-    some += (n_micro - some) % p;
+    if (some == n_micro) return iteration(c, stage, z, n_micro);
     TX_TRY(iteration(c, stage, z, some));
     read_moved(&few, g);
     forget_moved(g);
@@ -383,7 +388,7 @@ static void read_model(tx_run_plan *p, const tx_model *m, const tx_config *cfg)
     for (int k = 0; k < m->n_chunks; k++) p->n_layers += m->chunk[k].end - m->chunk[k].first;
 }
 
-tx_status tx_plan_stage(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size, int stage)
+static tx_status plan_stage(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size, int stage, bool counts)
 {
     tx_ctx c = { 0 };
     tx_model *m = NULL;
@@ -397,7 +402,7 @@ tx_status tx_plan_stage(tx_run_plan *out, const tx_config *cfg, int64_t vocab_si
     TX_GOTO(tx_grid_plan(&grid, stage * tp * dp, tp, pp, dp, cfg->sequence_parallel));
     TX_GOTO(tx__plan_open(&c, &m, cfg, vocab_size, &grid, &tx_no_client));
     TX_GOTO(tx__plan_step(&p.memory, &p.sizes, &c, m, cfg, true, &run, &zero, &tx_no_client));
-    TX_GOTO(count_params(&p, cfg, vocab_size, m->vocab_padded - m->n_valid));
+    if (counts) TX_GOTO(count_params(&p, cfg, vocab_size, m->vocab_padded - m->n_valid));
     tx_volume_read(&p.volume, &grid);
     p.formula = tx__plan_formula(&zero);
     p.sent = tx_volume_sent(&p.volume, &p.sizes);
@@ -412,15 +417,32 @@ out:
     return st;
 }
 
+tx_status tx_plan_stage(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size, int stage)
+{
+    return plan_stage(out, cfg, vocab_size, stage, true);
+}
+
+tx_status tx__plan_sizes(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size, int stage)
+{
+    return plan_stage(out, cfg, vocab_size, stage, false);
+}
+
+int tx__plan_stages(const tx_config *cfg, int stage[TX__PLAN_STAGES])
+{
+    int n = (int)cfg->pipeline_model_parallel_size, k = 0;
+    for (int i = 0; i < n; i = i && i < n - 1 ? n - 1 : i + 1) stage[k++] = i;
+    return k;
+}
+
 /* Of the stages between the first and the last the first one takes most: none behind it has more layers (tx_pp_layers)
  * or more micro-batches on their way, and all else of them is alike. */
 tx_status tx_plan_run(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size)
 {
-    int n = (int)cfg->pipeline_model_parallel_size;
+    int stage[TX__PLAN_STAGES], n = tx__plan_stages(cfg, stage);
     TX_TRY(tx_plan_stage(out, cfg, vocab_size, 0));
-    for (int i = 1; i < n; i = i + 1 < n - 1 ? n - 1 : i + 1) {
+    for (int i = 1; i < n; i++) {
         tx_run_plan next;
-        TX_TRY(tx_plan_stage(&next, cfg, vocab_size, i));
+        TX_TRY(tx_plan_stage(&next, cfg, vocab_size, stage[i]));
         double sent = next.sent > out->sent ? next.sent : out->sent;
         if (tx_memory_limited(&next.memory) > tx_memory_limited(&out->memory)) *out = next;
         out->sent = sent;

@@ -81,6 +81,18 @@ tx_status tx_plan_stage(tx_run_plan *out, const tx_config *cfg, int64_t vocab_si
 /* The stage that takes most memory. */
 tx_status tx_plan_run(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size);
 
+/* ---- the parts of it, for fit.c ---- */
+
+/* tx_plan_stage without the numbers of parameters. */
+tx_status tx__plan_sizes(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size, int stage);
+
+/* The stages that tx_plan_run looks at, which are enough: first, second, last. Gives back how many. */
+enum { TX__PLAN_STAGES = 3 };
+int tx__plan_stages(const tx_config *cfg, int stage[TX__PLAN_STAGES]);
+
+/* How many of an iteration's micro-batches a plan runs; with p more the memory is the same. */
+int64_t tx__plan_micro_batches(int64_t n_micro, int64_t p, int64_t n_chunks);
+
 /* ---- the steps of it, for the trainer ---- */
 
 /* A context in its dry run and a model without weights; both are the caller's also on failure, zeroed or not. */

@@ -114,8 +114,23 @@ said '"model_states_by_formula":482048.0'
 bytes_of() { "$TRIAX" plan "$@" --json 2>/dev/null | sed -E 's/.*"memory":\{[^}]*"total":([0-9]+).*/\1/'; }
 refused "changes that make it fit" "${zero[@]}" --memory-limit "$(bytes_of "${zero[@]:1}" --micro-batch-size 1 --zero-stage 1)"
 grep -qE '^  --micro-batch-size 1 --zero-stage 1 +[0-9.]+ MiB, no extra compute$' err || die "no stage of ZeRO: $(cat err)"
-refused "changes that make it fit" "${zero[@]}" --memory-limit "$(bytes_of "${zero[@]:1}" --zero-stage 3 --bf16)"
-grep -qE '^  --zero-stage 3 --bf16 +[0-9.]+ MiB, no extra compute, [0-9.]+ times the messages$' err || die "no messages: $(cat err)"
+grep -qE '^  --.* +[0-9.]+ MiB, no extra compute, [0-9.]+ times the messages$' err || die "no messages: $(cat err)"
+
+# what the run has against a change is named; each line holds, and so do more ranks; "nothing fits" is said of all
+big+=(--bf16 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 1)
+refused "60.2 GiB of memory, but --memory-limit is 58.0 GiB; changes that make it fit" "${big[@]}" --world-size 4 \
+    --recompute-activations --memory-limit 58G
+said "--recompute-num-layers 1 without --recompute-activations    56." err
+grep -qE '^  on 8 ranks: --zero-stage 1 +[0-9.]+ GiB, no extra compute$' err || die "no more ranks: $(cat err)"
+grep '^  --\|^  on ' err | while read -r line; do
+    flags=$(sed -E 's/^on [0-9]+ ranks: //; s/ without .*//; s/  +[0-9.]+ GiB, .*//; s/DIR/d/' <<<"$line")
+    ranks=$(sed -nE 's/^on ([0-9]+) ranks: .*/\1/p' <<<"$line")
+    run=("${big[@]}" --world-size "${ranks:-4}" --memory-limit 58G)
+    [[ "$line" == *" without "* ]] || run+=(--recompute-activations)
+    # shellcheck disable=SC2086 # several flags
+    ok "${run[@]}" $flags
+done
+refused "take a smaller model; up to eight times the ranks are not enough" "${zero[@]}" --memory-limit 100K
 
 ok plan "${shape[@]}" --micro-batch-size 1
 ! grep -q "ranks\|messages" out || die "one rank sends messages"

@@ -253,9 +253,11 @@ static void a_stage_of_zero_may_make_it_fit(void **state)
         if (!stage) continue;
         assert_true(tx_memory_total(&at[stage].memory) < tx_memory_total(&at[stage - 1].memory));
         ASSERT_OK(tx_fit_find(&fit, cfg, 8000, &plan, tx_memory_total(&at[stage].memory)));
-        assert_string_equal(fit.change[0].flags, first[stage]);
-        assert_memory_equal(&fit.change[0].memory, &at[stage].memory, sizeof plan.memory);
-        ASSERT_NEAR(fit.change[0].messages, stage < 3 ? 1 : 1.5, 0.2, first[stage]);
+        int k = 0; /* what sends less than stage 3 is cheaper */
+        while (stage == 3 && k < fit.n - 1 && strcmp(fit.change[k].flags, first[stage])) k++;
+        assert_string_equal(fit.change[k].flags, first[stage]);
+        assert_memory_equal(&fit.change[k].memory, &at[stage].memory, sizeof plan.memory);
+        ASSERT_NEAR(fit.change[k].messages, stage < 3 ? 1 : 1.5, 0.2, first[stage]);
         for (int i = 0; i < fit.n; i++) assert_null(strstr(fit.change[i].flags, "cpu")); /* the same memory */
     }
     char cost[96];
@@ -377,7 +379,7 @@ static void a_run_that_does_not_fit_does_not_begin(void **state)
 {
     (void)state;
     static const tx_allocator counting = { counting_alloc, counting_realloc, failing_free, NULL };
-    tx_config *cfg = parsed("pretrain-gpt", SMALL, "--memory-limit 1M");
+    tx_config *cfg = parsed("pretrain-gpt", SMALL, "--memory-limit 100K");
     tx_trainer *t = NULL;
     taken = 0;
     tx_allocator_set(&counting);
@@ -386,7 +388,7 @@ static void a_run_that_does_not_fit_does_not_begin(void **state)
     assert_int_equal(st, TX_ERR_NOMEM);
     assert_null(t);
     ASSERT_CONTAINS(tx_last_error(), "the run would take ");
-    ASSERT_CONTAINS(tx_last_error(), "but --memory-limit is 1.0 MiB; the least it can be made to take is ");
+    ASSERT_CONTAINS(tx_last_error(), "but --memory-limit is 100.0 KiB; the least it can be made to take is ");
     ASSERT_CONTAINS(tx_last_error(), "parameters, gradients and optimizer state: take a smaller model");
     assert_null(strchr(tx_last_error(), '\n'));
     ASSERT_OK(tx_config_set_text(&cfg->memory_limit, "off"));
