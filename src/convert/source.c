@@ -27,6 +27,7 @@ typedef struct reading {
     const char *dir, *tag;      /* tag NULL: what `latest` says */
     const tx_source_type *type; /* NULL: any */
     bool newest_good, unverified;
+    bool by_flag; /* --load named it: errors say so */
 } reading;
 
 static reading reading_of(const tx_config *cfg)
@@ -35,7 +36,8 @@ static reading reading_of(const tx_config *cfg)
                       .tag = cfg->load_tag,
                       .type = cfg->universal_checkpoint ? &tx_source_universal : NULL,
                       .newest_good = cfg->load_latest_good,
-                      .unverified = cfg->no_verify_load };
+                      .unverified = cfg->no_verify_load,
+                      .by_flag = true };
 }
 
 /* The folder that is opened: on all ranks, as it needs no look at the file system. */
@@ -93,6 +95,7 @@ static tx_status find_kind(tx_ckpt_kind *kind, const char *folder, const reading
     char detail[512];
     TX_TRY(probe(kind, folder, r, detail, sizeof detail));
     if (*kind != TX_CKPT_NONE && *kind != TX_CKPT_UNKNOWN) return TX_OK;
+    if (!r->by_flag) return TX_FAIL(TX_ERR_NOTFOUND, "%s", detail);
     return TX_FAIL(TX_ERR_NOTFOUND, "--load %s: %s", folder, detail);
 }
 

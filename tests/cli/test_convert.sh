@@ -74,7 +74,7 @@ refused "convert needs --to" convert native x
 refused "takes 2 values (IN OUT)" convert --to native native
 refused "IN and OUT are the same folder" convert --to native native native
 refused "give a new folder" convert --to huggingface native direct
-refused "does not exist" convert --to huggingface nowhere x
+refused "triax convert: nowhere does not exist" convert --to huggingface nowhere x
 refused "--target-tp 3 does not divide" convert --to megatron --target-tp 3 native x
 refused "--target-tp and --target-pp are for" convert --to huggingface --target-tp 2 native x
 refused "--max-shard-size 5XB" convert --to huggingface --max-shard-size 5XB native x
