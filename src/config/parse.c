@@ -121,6 +121,18 @@ static const char *one_dash(const tx_command *cmd, const char *arg)
     return n > 1 && tx__option_find(cmd, arg + dash, n, NULL) ? arg + dash : NULL;
 }
 
+/* The shortest flag of this command that begins with what was typed, as argparse completes it; NULL: none. */
+static const char *longer(const tx_command *cmd, const char *typed)
+{
+    const char *found = NULL;
+    for (size_t i = 0; i < tx__n_options && *typed; i++) {
+        const char *flag = tx__options[i].flag;
+        if (!tx__command_takes(cmd, &tx__options[i], NULL) || strncmp(flag, typed, strlen(typed)) != 0) continue;
+        if (!found || strlen(flag) < strlen(found)) found = flag;
+    }
+    return found;
+}
+
 /* The flag of this command (or another spelling of one) that is nearest to what was typed; NULL: nothing near. */
 static const char *nearest(const tx_command *cmd, const tx_argument *own, const char *typed)
 {
@@ -140,7 +152,7 @@ static const char *nearest(const tx_command *cmd, const tx_argument *own, const 
         int d = tx_str_distance(typed, own->flag);
         if (d < best) best = d, found = own->flag;
     }
-    return found;
+    return found ? found : longer(cmd, typed);
 }
 
 static void unknown_flag(struct parse *p, const char *typed)

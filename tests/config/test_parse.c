@@ -268,6 +268,8 @@ static void unknown_flags_get_a_suggestion(void **state)
     refused("pretrain-gpt", GOOD "--num-layer 3", "unknown flag --num-layer; did you mean --num-layers?");
     refused("pretrain-gpt", GOOD "--hiden_size 3", "unknown flag --hiden_size; did you mean --hidden-size?");
     refused("pretrain-gpt", GOOD "--prompt a b", "--prompt is a flag of generate, fill-mask, not of pretrain-gpt");
+    refused("pretrain-gpt", GOOD "--tensor-model 2",
+            "unknown flag --tensor-model; did you mean --tensor-model-parallel-size?");
     refused("doctor", "--qqqqqqqqqq 1", "unknown flag --qqqqqqqqqq; triax doctor --help lists the flags");
     refused("doctor", "--=3", "unknown flag --; triax doctor --help lists the flags");
     tx_config *c = NULL;
