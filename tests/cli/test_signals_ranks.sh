@@ -65,6 +65,15 @@ for signal in INT TERM; do
     saved_last one$signal
 done
 
+# an evaluation that takes minutes ends on all of them, whichever the signal has reached first
+starts "$TRIAX" torchrun --nproc_per_node 2 pretrain_gpt.py "${run[@]:1}" --train-iters 4 --eval-interval 2 --eval-iters 100000 \
+    --save "$work/evals"
+comes out '^ iteration +2/'
+kill -TERM $pid
+ends 0
+grep -qF "a signal has come: no evaluation at iteration 2" out || die "an evaluation goes on"
+saved_last evals
+
 # a second one, in an iteration that takes minutes: nothing is left, and the checkpoint before stays as it was
 ok "${run[@]}" --train-iters 2 --save long
 cp -r long before
