@@ -90,6 +90,18 @@ for how in "torchrun --nproc_per_node 2" "torchrun --nproc_per_node 1" "deepspee
     diff -r -x metrics.jsonl before long || die "$how: a second signal changes what was saved"
 done
 
+# before the first step: one rank or two end at once, and mpirun's own words are not shown
+mkfifo pipe
+for n in 1 2; do
+    starts "$TRIAX" torchrun --nproc_per_node $n pretrain_gpt.py "${run[@]:1}" --save "$work/setup" --vocab-file pipe
+    comes out '^> building'
+    kill -INT $pid
+    ends 130
+    none_left setup
+    told INT
+    ! grep -q mpirun err || { cat err >&2; die "what mpirun says of its ranks is shown"; }
+done
+
 # those that have nothing to save
 for how in "torchrun --nproc_per_node 2" "torchrun --nproc_per_node 1"; do
     starts "$TRIAX" $how generate --load "$data/golden/generation/model" --vocab-file "$data/tiny/tiny-vocab.json" \
