@@ -33,21 +33,21 @@
 #include "base/str.h"
 #include "base/system_memory.h"
 
+/* What of the layers is computed again. */
+typedef enum again_kind { AS_IS, SELECTIVE, HALF, FULL, N_AGAIN } again_kind;
+
 enum {
-    MAX_MICRO = 12, /* sizes of micro-batches, the run's own among them */
-    MAX_WORK = MAX_MICRO * 8,
+    MAX_MICRO = 12,                     /* sizes of micro-batches, the run's own among them */
+    MAX_WORK = MAX_MICRO * N_AGAIN * 3, /* sequence parallel, its inputs divided, or neither */
     MAX_STATE = 36,
     MAX_LAYOUTS = 256,
     MAX_TABLES = 4 * 2 * MAX_LAYOUTS,
-    MAX_MORE = 8, /* times the ranks */
     MAX_FITS = 64,
     MAX_WIDTH = 130, /* of a line's flags */
 };
 
 /* ---------------------------------------------------------------- choices */
 
-/* What of the layers is computed again. */
-typedef enum again_kind { AS_IS, SELECTIVE, HALF, FULL, N_AGAIN } again_kind;
 typedef enum place { IN_PLACE, CPU, NVME, N_PLACES } place;
 
 typedef struct work_choice {
@@ -623,11 +623,21 @@ static void sort_by_work(const search *s, candidate *c, int n)
     }
 }
 
+static layout run_layout(const search *s)
+{
+    return (layout){ .ranks = ranks_of(s->cfg),
+                     .tp = s->cfg->tensor_model_parallel_size,
+                     .pp = s->cfg->pipeline_model_parallel_size };
+}
+
 static tx_status find_least(search *s, tx_change *out)
 {
     bool possible;
     TX_TRY(plan_candidate(s, &s->least, &s->least.sizes, &possible));
-    TX_ASSERT(possible);
+    if (!possible)
+        s->least = (candidate){ .on = run_layout(s),
+                                .work.b = s->cfg->micro_batch_size,
+                                .sizes = { .stage = { s->plan->memory }, .n = 1, .sent = s->plan->sent } };
     s->least.messages = s->plan->sent > 0 ? s->least.sizes.sent / s->plan->sent : 1;
     *out = change_of(s, &s->least);
     return TX_OK;
