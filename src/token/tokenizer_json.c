@@ -349,7 +349,7 @@ tx_status tx_tokenizer_open_json(tx_tokenizer **out, const char *file)
 {
     static const tx__tokenizer_kind kind = { json_encode, json_decode, json_special, json_close };
     json_t *root = NULL;
-    json_tokenizer *j;
+    json_tokenizer *j = NULL;
     tx_status st = tx__vocab_json(&root, file, 0);
     if (!st) st = tx_alloc(&j, 1, sizeof *j, "a tokenizer");
     if (!st && (st = read_root(j, root, file))) json_close(&j->base);
