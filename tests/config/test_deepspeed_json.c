@@ -291,7 +291,9 @@ static void comments_and_commas(void **state)
 static const struct wrong {
     const char *flags, *json, *text;
 } wrongs[] = {
-    { GOOD, "", "--deepspeed_config ds.json: line 1, column 1: '[' or '{' expected near end of file" },
+    { GOOD, "", "--deepspeed_config ds.json: line 1, column 1: it is empty" },
+    { GOOD, "{\"a\": 1 # one\n \"b\": 2}",
+      "--deepspeed_config ds.json: line 1, column 8: a comma is missing before \"b\"" },
     { GOOD, "{\"a\" 1}", "--deepspeed_config ds.json: line 1, column 6: ':' expected near '1'" },
     { GOOD, "{,}", "--deepspeed_config ds.json: line 1, column 2: string or '}' expected near ','" },
     { GOOD, "{\"a\": 1,,}", "--deepspeed_config ds.json: line 1, column 9: string or '}' expected near ','" },
