@@ -89,7 +89,8 @@ static tx_status open_metrics_file(tx_metrics_file *f, const tx_trainer *t, int6
     char path[4096];
     json_t *line;
     if (!cfg->metrics_file) {
-        TX_TRY(tx_make_dirs(cfg->save));
+        tx_status made = tx_make_dirs(cfg->save);
+        if (made) return TX_FAIL(made, "--save %s: %s", cfg->save, tx_last_error());
         TX_TRY(tx_path_join(path, sizeof path, cfg->save, TX_METRICS_FILE));
     }
     TX_TRY(run_line(&line, t, n_params));

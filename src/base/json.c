@@ -55,6 +55,10 @@ json_t *tx_json_load(const char *text, size_t n, size_t flags, json_error_t *e)
     if (root) return root;
     while (blank < n && text[blank] && strchr(" \t\r\n", text[blank])) blank++;
     if (blank == n) snprintf(e->text, cap, "it is empty");
+    if (blank < n && text[blank] && !strncmp(e->text, "'[' or '{' expected", 19)) { /* a file of another kind */
+        place_of(text, blank, &e->line, &e->column);
+        snprintf(e->text, cap, "JSON begins with { or [, this does not");
+    }
     bool object = !strncmp(e->text, "'}' expected", 12);
     if (!object && strncmp(e->text, "']' expected", 12) != 0) return NULL;
     if (!find_comma(text, n, (size_t)e->position, &place, &begin, &end)) return NULL;

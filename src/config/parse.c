@@ -147,9 +147,11 @@ static void unknown_flag(struct parse *p, const char *typed)
 {
     const tx_command *cmd = p->cfg->command;
     tx_str others = { 0 };
-    for (size_t i = 0; i < tx__n_commands && !p->found.st; i++)
+    for (size_t i = 0; i < tx__n_commands && !p->found.st; i++) {
+        if (!strcmp(tx__commands[i].name, TX_ENGINE_COMMAND)) continue; /* nobody types it */
         if (tx__option_find(&tx__commands[i], typed, strlen(typed), NULL))
             p->found.st = tx_str_printf(&others, "%s%s", others.len ? ", " : "", tx__commands[i].name);
+    }
     const char *near = nearest(cmd, p->own, typed);
     if (others.len)
         tx__violate(&p->found, "--%.60s is a flag of %s, not of %s", typed, others.data, cmd->name);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 
 static size_t at(const tx_output *o, int key, int part)
 {
@@ -120,6 +121,7 @@ tx_status tx__output_publish(tx_output *o)
     tx_indexed_builder **result = o->n_parts > 1 ? o->joined : o->part;
     for (int k = 0; k < o->n_keys; k++) TX_TRY(o->n_parts > 1 ? join_parts(o, k) : tx_indexed_seal(o->part[k]));
     for (int k = 0; k < o->n_keys; k++) TX_TRY(tx_indexed_commit(result[k]));
+    for (int k = 0; k < o->n_keys; k++) tx_info("Wrote %s.bin and .idx", o->name[k]);
     return TX_OK;
 }
 

@@ -11,24 +11,28 @@ enum part { EVERY, OF_WD_RAMP, OF_WSD }; /* what has to be on for a field to mat
 
 static const struct field {
     const char *key, *name;
+    const char *flags; /* that say it, for an error; "" where the name says enough */
     enum part part;
     bool style; /* a tx_decay_style, else a double */
     size_t offset;
 } fields[] = {
-    { "max_lr", "learning rate", EVERY, false, offsetof(tx_schedule, max_lr) },
-    { "min_lr", "minimum learning rate", EVERY, false, offsetof(tx_schedule, min_lr) },
-    { "init_lr", "learning rate of the warm-up's beginning", EVERY, false, offsetof(tx_schedule, init_lr) },
-    { "lr_warmup_steps", "warmup iterations", EVERY, false, offsetof(tx_schedule, warmup) },
-    { "lr_warmup_tokens", "warmup tokens", EVERY, false, offsetof(tx_schedule, warmup_tokens) },
-    { "lr_decay_steps", "total number of iterations", EVERY, false, offsetof(tx_schedule, decay) },
-    { "lr_decay_tokens", "decay tokens", EVERY, false, offsetof(tx_schedule, decay_tokens) },
-    { "lr_decay_style", "learning rate decay style", EVERY, true, offsetof(tx_schedule, lr_style) },
-    { "wsd_decay_steps", "WSD decay iterations", OF_WSD, false, offsetof(tx_schedule, wsd_decay) },
-    { "lr_wsd_decay_style", "WSD decay style", OF_WSD, true, offsetof(tx_schedule, wsd_style) },
-    { "start_wd", "start weight decay", EVERY, false, offsetof(tx_schedule, start_wd) },
-    { "end_wd", "end weight decay", EVERY, false, offsetof(tx_schedule, end_wd) },
-    { "wd_incr_steps", "total number of weight decay iterations", OF_WD_RAMP, false, offsetof(tx_schedule, wd_incr) },
-    { "wd_incr_style", "weight decay incr style", EVERY, true, offsetof(tx_schedule, wd_style) },
+    { "max_lr", "learning rate", "", EVERY, false, offsetof(tx_schedule, max_lr) },
+    { "min_lr", "minimum learning rate", "", EVERY, false, offsetof(tx_schedule, min_lr) },
+    { "init_lr", "learning rate of the warm-up's beginning", "", EVERY, false, offsetof(tx_schedule, init_lr) },
+    { "lr_warmup_steps", "warmup iterations", " (--lr-warmup-iters, -samples or -fraction)", EVERY, false,
+      offsetof(tx_schedule, warmup) },
+    { "lr_warmup_tokens", "warmup tokens", "", EVERY, false, offsetof(tx_schedule, warmup_tokens) },
+    { "lr_decay_steps", "total number of iterations", " (--lr-decay-iters or -samples, else --train-iters or -samples)",
+      EVERY, false, offsetof(tx_schedule, decay) },
+    { "lr_decay_tokens", "decay tokens", "", EVERY, false, offsetof(tx_schedule, decay_tokens) },
+    { "lr_decay_style", "learning rate decay style", "", EVERY, true, offsetof(tx_schedule, lr_style) },
+    { "wsd_decay_steps", "WSD decay iterations", "", OF_WSD, false, offsetof(tx_schedule, wsd_decay) },
+    { "lr_wsd_decay_style", "WSD decay style", "", OF_WSD, true, offsetof(tx_schedule, wsd_style) },
+    { "start_wd", "start weight decay", "", EVERY, false, offsetof(tx_schedule, start_wd) },
+    { "end_wd", "end weight decay", "", EVERY, false, offsetof(tx_schedule, end_wd) },
+    { "wd_incr_steps", "total number of weight decay iterations", " (--train-iters or -samples)", OF_WD_RAMP, false,
+      offsetof(tx_schedule, wd_incr) },
+    { "wd_incr_style", "weight decay incr style", "", EVERY, true, offsetof(tx_schedule, wd_style) },
 };
 enum { N_FIELDS = sizeof fields / sizeof *fields };
 
@@ -125,8 +129,8 @@ tx_status tx_schedule_resume(tx_schedule *s, const json_t *saved, tx_schedule_ch
         else if (choice == TX_SCHEDULE_SAVED || same)
             tx_info(" > using checkpoint value %s for %s", other, f->name);
         else
-            TX_GOTO(tx_str_printf(&differ, "class input value %s and checkpoint value %s for %s do not match; ", mine,
-                                  other, f->name));
+            TX_GOTO(tx_str_printf(&differ, "class input value %s and checkpoint value %s for %s do not match%s; ", mine,
+                                  other, f->name, f->flags));
     }
     if (differ.len)
         st = TX_FAIL(TX_ERR_ARG,

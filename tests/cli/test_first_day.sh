@@ -129,12 +129,17 @@ refused 'config.json: not valid JSON: a comma is missing before "vocab_size" (li
 refused "-lr: a flag begins with two dashes: --lr" "${train[@]}" --data-path "$dataset" -lr 1e-3
 refused '--bf16 takes no value, but "true" stands behind it' "${train[@]}" --data-path "$dataset" --bf16 true
 
+# a flag of other commands: of those that are typed
+refused ", serve, run-text-generation-server, not of convert" convert --to megatron a b --load c
+
 # files and folders that are not there, or are something else
 refused "--output-prefix nowhere/p: the folder nowhere/ is not a directory or does not exist" preprocess-data --input "$merges" --output-prefix nowhere/p \
     --vocab-file "$vocab" --merge-file "$merges"
 : >file
-refused "file: is a file, where a folder is to be" "${train[@]}" --data-path "$dataset" --save file --save-interval 1
+echo "Once upon a time" >prose.txt
+refused "triax pretrain-gpt: --save file: file: is a file, where a folder is to be" "${train[@]}" --data-path "$dataset" --save file --save-interval 1
 : >empty.json
+refused '--deepspeed_config prose.txt: line 1, column 1: JSON begins with { or [, this does not' "${train[@]}" --data-path "$dataset" --deepspeed_config prose.txt
 refused "empty.json: line 1, column 1: it is empty" "${train[@]}" --data-path "$dataset" --deepspeed_config empty.json
 refused "did you mean sets/ts_text_document or sets/ts_text_sentence?" inspect sets/ts
 refused "did you mean sets/ts_text_document or sets/ts_text_sentence?" inspect sets

@@ -49,7 +49,8 @@ static void bytes_are_megatrons(void **state)
         ASSERT_CONTAINS(logged, "\nProcessed 200 documents (");
         ASSERT_CONTAINS(logged, "\nProcessed 260 documents (");
         ASSERT_CONTAINS(logged, " docs/s, ");
-        ASSERT_CONTAINS(logged, " MB/s).\n");
+        ASSERT_CONTAINS(logged, " MB/s).\nWrote ");
+        ASSERT_CONTAINS(logged, "/tiny_text_document.bin and .idx\n");
         log_end();
     }
     assert_n_files(scratch_dir, 2);

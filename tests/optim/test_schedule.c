@@ -209,6 +209,10 @@ static void a_saved_schedule_is_the_same_or_a_choice(void **state)
                  "match; class input value cosine and checkpoint value linear for learning rate decay style do not "
                  "match; iterations are counted in samples; give --override-opt_param-scheduler");
     assert_same(&got, &other);
+    tx_schedule longer = from_flags("--train-iters 300 --lr-warmup-iters 5");
+    ASSERT_FAILS(tx_schedule_resume(&longer, saved, TX_SCHEDULE_SAME), TX_ERR_ARG,
+                 "for total number of iterations do not match (--lr-decay-iters or -samples, else --train-iters or "
+                 "-samples); iterations are counted in samples; give");
     log_begin();
     ASSERT_OK(tx_schedule_resume(&got, saved, TX_SCHEDULE_OWN));
     assert_same(&got, &other);
