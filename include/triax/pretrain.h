@@ -29,9 +29,10 @@ extern "C" {
 typedef struct tx_run tx_run;
 
 /* Begins a run of `cfg`, which is borrowed; its time counts from here (--exit-duration-in-mins).
- * From here to tx_run_close SIGINT, SIGTERM and SIGUSR1 are the run's, as far as nobody handles or ignores them: the
+ * From here to tx_run_close SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGPIPE are the run's, as far as nobody handles or
+ * ignores them: the
  * first one ends the process as ever before tx_run_train has come to its steps, and from then on it makes the run
- * finish its iteration, save and end; tx_run_train comes back with TX_OK. A second SIGINT or SIGTERM ends the process.
+ * finish its iteration, save and end; tx_run_train comes back with TX_OK. A second SIGINT, SIGTERM or SIGHUP ends it.
  * What the first one means is said in the log by rank 0, from a thread of the library's.
  * @world the ranks, borrowed; NULL: this process as its launcher started it, which is opened here, with MPI. Its lines
  * in the log are marked by rank, and go to a file of --log-dir, too

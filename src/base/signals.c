@@ -25,7 +25,11 @@ static const char *name_of(int number)
     static const struct {
         int number;
         const char *name;
-    } names[] = { { SIGTERM, "SIGTERM" }, { SIGUSR1, "SIGUSR1" }, { SIGINT, "SIGINT" }, { SIGHUP, "SIGHUP" } };
+    } names[] = { { SIGTERM, "SIGTERM" },
+                  { SIGUSR1, "SIGUSR1" },
+                  { SIGINT, "SIGINT" },
+                  { SIGHUP, "SIGHUP" },
+                  { SIGPIPE, "SIGPIPE" } };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (names[i].number == number) return names[i].name;
     return "";
@@ -75,7 +79,7 @@ void tx_signals_release(void)
 
 /* ---- a training run ---- */
 
-static const int of_a_run[] = { SIGINT, SIGTERM, SIGUSR1 };
+static const int of_a_run[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE };
 enum { N_OF_A_RUN = sizeof of_a_run / sizeof *of_a_run };
 
 static struct {
@@ -112,6 +116,12 @@ static bool is_echo(int number)
     return (watch.how.several || number != atomic_load(&seen)) && (!at || milliseconds() - at < 1000);
 }
 
+/* Which nobody sends twice to say more with it. */
+static bool is_warning(int number)
+{
+    return number == SIGUSR1 || number == SIGPIPE;
+}
+
 static void on_signal_of_a_run(int number)
 {
     if (note(number)) {
@@ -120,14 +130,14 @@ static void on_signal_of_a_run(int number)
             sem_post(&watch.come);
         else if (atomic_load(&watch.ends))
             die_of(number);
-    } else if (number != SIGUSR1 && !is_echo(number)) {
+    } else if (!is_warning(number) && !is_echo(number)) {
         die_of(number);
     }
 }
 
 static void explain(int number)
 {
-    bool again = number != SIGUSR1 && !atomic_load(&watch.ends);
+    bool again = !is_warning(number) && !atomic_load(&watch.ends);
     if (number == SIGTERM && watch.how.silent_term) return;
     tx_warn("%s: %s%s", name_of(number), atomic_load(&watch.text), again ? "; a second signal ends it at once" : "");
 }
@@ -163,8 +173,9 @@ static void start_watching(const tx_signal_watch *w)
     atomic_store(&watch.ends, true);
     start_thread();
     for (int i = 0; i < N_OF_A_RUN; i++) {
+        bool wanted = of_a_run[i] != SIGPIPE || !w->several; /* ranks may have one of MPI's connections */
         watch.taken[i] =
-            !sigaction(of_a_run[i], NULL, &now) && !(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_DFL;
+            wanted && !sigaction(of_a_run[i], NULL, &now) && !(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_DFL;
         if (watch.taken[i]) sigaction(of_a_run[i], &action, NULL);
     }
 }

@@ -25,9 +25,10 @@ void tx_signals_release(void);
  *  as before | the first one ends the    | the first one is noted | as before
  *            | process                   | a second one ends it   |
  *
- *  These are SIGINT, SIGTERM and SIGUSR1, where nobody else handles them. SIGUSR1 (which is what mpirun can hand to its
- *  ranks, and Slurm sends as a warning with --signal=USR1@120) may come again and again: it is never the second one.
- *  What the first one means is said at once in the log, as a warning "SIGINT: <text>", by a thread that waits for it.
+ *  These are SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGPIPE, where nobody else handles them. SIGUSR1 (which is what
+ * mpirun can hand to its ranks, and Slurm sends as a warning with --signal=USR1@120) and SIGPIPE (a terminal's Ctrl-C
+ * has ended the `tee` that reads the log) may come again and again: they are never the second one. What the first one
+ * means is said at once in the log, as a warning "SIGINT: <text>", by a thread that waits for it.
  */
 
 typedef struct tx_signal_watch {

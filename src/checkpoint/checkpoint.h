@@ -124,6 +124,10 @@ tx_status tx_checkpoint_copy(tx_ckpt_part *copy, float *to, const tx_params *ps,
                              const tx_ckpt_part *part, int n_parts);
 int64_t tx_checkpoint_copy_numel(const tx_params *ps, const tx_stretches *kept, int n_parts);
 
+/* Removes what saves of processes that have ended left in DIR unfinished, as every save does before it begins; one
+ * rank's. */
+tx_status tx_checkpoint_clean_up(const char *dir);
+
 /* Behind a save of `iteration` into DIR: removes the checkpoints before it but the keep - 1 newest, the one that
  * `latest` names, and `spare` (a path, or NULL). Later iterations are another run's and left alone. A crash leaves
  * whole checkpoints and temporaries. Not collective: one rank's. TX_ERR_IO: the rest of them is still there. */

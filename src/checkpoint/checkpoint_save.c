@@ -116,7 +116,7 @@ static tx_status settle_old(const char *dir, const char *old_name, const char *o
     return TX_RETRY(rename(old_path, path)) ? sys_fail(old_path, "rename to the name it was set aside from") : TX_OK;
 }
 
-static tx_status clean_up(const char *dir)
+tx_status tx_checkpoint_clean_up(const char *dir)
 {
     tx_names names = { 0 };
     TX_TRY(tx_dir_list(dir, &names));
@@ -242,7 +242,7 @@ static tx_status make_folder(job *j, uint64_t need)
     TX_TRY(tx_make_dirs(j->dir));
     TX_TRY(tx_path_join(path, sizeof path, j->dir, ".."));
     TX_TRY(tx_dir_sync(path)); /* DIR may be new: its own name has to last too */
-    TX_TRY(clean_up(j->dir));
+    TX_TRY(tx_checkpoint_clean_up(j->dir));
     TX_TRY(check_space(j, need));
     if (TX_RETRY(mkdir(j->tmp, 0777))) return sys_fail(j->tmp, "create");
     j->made = true;

@@ -77,20 +77,10 @@ static range near_sequence(const tx_config *c)
     return (range){ c->tensor_model_parallel_size, 1, reach };
 }
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static range near_vocabulary(const tx_config *c)
 {
-    int64_t t = c->tensor_model_parallel_size, unit = c->make_vocab_size_divisible_by;
-    return (range){ unit / gcd(unit, t) * t, 1, INT64_MAX };
+    int64_t unit = c->make_vocab_size_divisible_by * c->tensor_model_parallel_size;
+    return (range){ unit, at_least_1(c->vocab_size), INT64_MAX };
 }
 
 static range near_layers(const tx_config *c)
@@ -496,7 +486,7 @@ static void say_change(const search *s, advice *to, const change *c, const chang
     char also[64] = "";
     const tx__batch *e = &c->equation;
     if (l->kind == LEFT_OUT) {
-        say(to, "without --%s", l->flag);
+        say(to, "--%s", l->flag);
     } else if (l->kind == WORD || l->kind == GIVEN) {
         say(to, "--%s%s%s", l->flag, l->word ? " " : "", l->word ? l->word : "");
     } else if (l->kind == RAMP) {
@@ -520,13 +510,13 @@ static void say_change(const search *s, advice *to, const change *c, const chang
 /* Flags to give, those to leave out, and how many ranks to start. */
 static void say_changes(const search *s, advice *to, const attempt *a, const attempt *other)
 {
-    int n = 0;
+    int n = 0, n_out = 0;
     for (int turn = 0; turn < 3; turn++)
         for (int k = 0; k < a->n; k++) {
             const lever *l = &levers[a->change[k].lever];
             int its_turn = are_started(s, l) ? 2 : l->kind == LEFT_OUT;
             if (turn != its_turn) continue;
-            say(to, "%s", n++ ? " " : "");
+            say(to, "%s%s", n++ ? " " : "", turn == 1 && !n_out++ ? "without " : "");
             say_change(s, to, &a->change[k], other ? &other->change[0] : NULL);
             if (turn == 2 && !to->ranks) to->ranks = a->change[k].value;
         }

@@ -59,16 +59,19 @@ static void rule_tensor_ranks_divide_layers(const tx__check *k)
     if (!divides) k->bad->tensor_model_parallel_size = true;
 }
 
+/* As a model is made; where padding is part of it, its rows are padded to a multiple again. */
 static void rule_tensor_ranks_divide_vocabulary(const tx__check *k)
 {
     const tx_config *c = k->c;
-    int64_t t = c->tensor_model_parallel_size;
-    if (k->bad->pad_vocab_size_to || k->bad->tensor_model_parallel_size || !c->pad_vocab_size_to ||
-        c->pad_vocab_size_to % t == 0)
+    int64_t t = c->tensor_model_parallel_size, unit = c->make_vocab_size_divisible_by;
+    char times[64] = "";
+    if (k->bad->pad_vocab_size_to || k->bad->make_vocab_size_divisible_by || k->bad->tensor_model_parallel_size ||
+        c->megatron_padded_logits || !unit || c->pad_vocab_size_to % (unit * t) == 0)
         return;
+    if (t > 1) snprintf(times, sizeof times, " times --tensor-model-parallel-size %lld", (long long)t);
     tx__violate_mendable(k, TX__VOCABULARY | TX__TENSOR,
-                         "--pad-vocab-size-to %lld is not divisible by --tensor-model-parallel-size %lld",
-                         (long long)c->pad_vocab_size_to, (long long)t);
+                         "--pad-vocab-size-to %lld is not divisible by --make-vocab-size-divisible-by %lld%s",
+                         (long long)c->pad_vocab_size_to, (long long)unit, times);
 }
 
 static void rule_tensor_ranks_divide_sequence(const tx__check *k)

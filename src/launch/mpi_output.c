@@ -81,7 +81,7 @@ static void take_word(char *out, size_t cap, const char *text)
 static bool understand(tx_mpi_output *o, const char *text)
 {
     static const char *const known[] = { "Primary job  terminated normally, but",
-                                         "mpirun noticed that process rank ",
+                                         " noticed that process rank ", /* mpirun, or mpirun.openmpi */
                                          "processes exited with\nnon-zero status",
                                          "process returned\na non-zero exit code",
                                          "MPI_ABORT was invoked on rank ",

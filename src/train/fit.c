@@ -29,25 +29,22 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/log.h"
 #include "base/str.h"
-#include "base/system_memory.h"
+
+/* What of the layers is computed again. */
+typedef enum again_kind { AS_IS, SELECTIVE, HALF, FULL, N_AGAIN } again_kind;
 
 enum {
-    MAX_MICRO = 12, /* sizes of micro-batches, the run's own among them */
-    MAX_WORK = MAX_MICRO * 8,
+    MAX_MICRO = 12,                     /* sizes of micro-batches, the run's own among them */
+    MAX_WORK = MAX_MICRO * N_AGAIN * 3, /* sequence parallel, its inputs divided, or neither */
     MAX_STATE = 36,
     MAX_LAYOUTS = 256,
     MAX_TABLES = 4 * 2 * MAX_LAYOUTS,
-    MAX_MORE = 8, /* times the ranks */
     MAX_FITS = 64,
-    MAX_WIDTH = 130, /* of a line's flags */
 };
 
 /* ---------------------------------------------------------------- choices */
 
-/* What of the layers is computed again. */
-typedef enum again_kind { AS_IS, SELECTIVE, HALF, FULL, N_AGAIN } again_kind;
 typedef enum place { IN_PLACE, CPU, NVME, N_PLACES } place;
 
 typedef struct work_choice {
@@ -623,11 +620,21 @@ static void sort_by_work(const search *s, candidate *c, int n)
     }
 }
 
+static layout run_layout(const search *s)
+{
+    return (layout){ .ranks = ranks_of(s->cfg),
+                     .tp = s->cfg->tensor_model_parallel_size,
+                     .pp = s->cfg->pipeline_model_parallel_size };
+}
+
 static tx_status find_least(search *s, tx_change *out)
 {
     bool possible;
     TX_TRY(plan_candidate(s, &s->least, &s->least.sizes, &possible));
-    TX_ASSERT(possible);
+    if (!possible)
+        s->least = (candidate){ .on = run_layout(s),
+                                .work.b = s->cfg->micro_batch_size,
+                                .sizes = { .stage = { s->plan->memory }, .n = 1, .sent = s->plan->sent } };
     s->least.messages = s->plan->sent > 0 ? s->least.sizes.sent / s->plan->sent : 1;
     *out = change_of(s, &s->least);
     return TX_OK;
@@ -674,7 +681,7 @@ static tx_status find(search *s, tx_fit *f)
 tx_status tx_fit_find(tx_fit *out, const tx_config *cfg, int64_t vocab_size, const tx_run_plan *plan, size_t limit)
 {
     search *s;
-    tx_fit f = { 0 };
+    tx_fit f = { .has_file = cfg->deepspeed_config };
     TX_TRY(tx_alloc(&s, 1, sizeof *s, "a search for changes"));
     s->cfg = cfg;
     s->vocab_size = vocab_size;
@@ -685,139 +692,4 @@ tx_status tx_fit_find(tx_fit *out, const tx_config *cfg, int64_t vocab_size, con
     tx_free(s);
     if (!st) *out = f;
     return st;
-}
-
-/* ---- the limit ---- */
-
-tx_memory_limit tx_memory_limit_of(const tx_config *cfg, const tx_memory *planned)
-{
-    tx_memory_limit limit = { .whose = "--memory-limit is" };
-    const char *text = cfg->memory_limit;
-    if (!strcmp(text, "auto") && planned->gpu_free)
-        limit = (tx_memory_limit){ .bytes = planned->gpu_free, .whose = "the GPU's free memory is" };
-    else if (!strcmp(text, "auto"))
-        limit.bytes = tx_system_memory(&limit.whose);
-    else if (!tx_size_parse(text, &limit.bytes))
-        limit.bytes = 0; /* "off"; the rules let nothing else through */
-    return limit;
-}
-
-const char *tx_change_cost_text(char buf[96], const tx_change *c)
-{
-    int n = snprintf(buf, 96, "no extra compute");
-    if (c->extra_compute > 0) n = snprintf(buf, 96, "about %.2g %% more compute", 100 * c->extra_compute);
-    if (c->messages > 1.05) n += snprintf(buf + n, 96 - (size_t)n, ", %.2g times the messages", c->messages);
-    if (c->disk) snprintf(buf + n, 96 - (size_t)n, ", a disk is read and written");
-    return buf;
-}
-
-/* What keeps the least from being less. */
-static void add_bound(char *text, size_t cap, const tx_memory *m)
-{
-    char size[24];
-    size_t passing = m->activations + m->workspace + (m->gpu_free ? 0 : m->host_activations),
-           state = tx_memory_limited(m) - passing;
-    if (state > passing)
-        snprintf(text, cap, "%s of it are parameters, gradients and optimizer state%s",
-                 tx_bytes_text(size, (double)state), m->saving ? " with --async-save's copy of them" : "");
-    else
-        snprintf(text, cap, "%s of it are activations and workspace", tx_bytes_text(size, (double)passing));
-}
-
-static const char *smaller_what(const tx_memory *m)
-{
-    size_t passing = m->activations + m->workspace + (m->gpu_free ? 0 : m->host_activations);
-    return tx_memory_limited(m) - passing > passing ? "a smaller model" : "a shorter --seq-length or a smaller model";
-}
-
-/* "--zero-stage 1 without --b", "on 128 ranks: --zero-stage 1". */
-static const char *change_text(char text[TX_FIT_FLAGS + 128], const tx_change *c, bool names_ranks)
-{
-    int n = 0;
-    if (names_ranks) n = snprintf(text, 64, "on %lld ranks: ", (long long)c->ranks);
-    snprintf(text + n, TX_FIT_FLAGS + 128 - (size_t)n, "%s%s%s", c->flags[0] ? c->flags : "as it is",
-             c->without[0] ? " without " : "", c->without);
-    return text;
-}
-
-/* A line of the message. */
-static tx_status add_change(tx_str *text, const tx_change *c, bool names_ranks, int width)
-{
-    char flags[TX_FIT_FLAGS + 128], size[24], cost[96];
-    return tx_str_printf(text, "\n  %-*s  %10s, %s", width, change_text(flags, c, names_ranks),
-                         tx_bytes_text(size, (double)tx_memory_limited(&c->memory)), tx_change_cost_text(cost, c));
-}
-
-/* Where none fits on the run's ranks. */
-static tx_status add_least(tx_str *text, const tx_fit *f)
-{
-    char flags[TX_FIT_FLAGS + 128], bound[160], least[24];
-    tx_bytes_text(least, (double)tx_memory_limited(&f->least.memory));
-    add_bound(bound, sizeof bound, &f->least.memory);
-    if (f->untried)
-        return tx_str_printf(
-            text, "a smaller --micro-batch-size, a higher --zero-stage or recomputed layers may help; %s", bound);
-    if (f->least.flags[0])
-        TX_TRY(tx_str_printf(text, "the least it can be made to take is %s, with %s; %s", least,
-                             change_text(flags, &f->least, false), bound));
-    else
-        TX_TRY(tx_str_printf(text, "no option makes it less; %s", bound));
-    if (f->more.ranks) return TX_OK;
-    return tx_str_printf(text, ": take %s%s", smaller_what(&f->least.memory),
-                         f->times > 1 ? "; up to eight times the ranks are not enough" : "");
-}
-
-static tx_status write_changes(tx_str *text, const tx_fit *f)
-{
-    char flags[TX_FIT_FLAGS + 128];
-    int width = 0;
-    for (int i = 0; i <= f->n; i++) {
-        const tx_change *c = i < f->n ? &f->change[i] : &f->more;
-        int its = c->ranks ? (int)strlen(change_text(flags, c, i == f->n)) : 0;
-        if (its > width && its <= MAX_WIDTH) width = its;
-    }
-    TX_TRY(f->n ? tx_str_puts(text, "changes that make it fit, cheapest first:") : add_least(text, f));
-    for (int i = 0; i < f->n; i++) TX_TRY(add_change(text, &f->change[i], false, width));
-    return f->more.ranks ? add_change(text, &f->more, true, width) : TX_OK;
-}
-
-tx_status tx_fit_refuse(const tx_fit *f, const tx_memory *planned, tx_memory_limit limit)
-{
-    char size[24], need[24], have[24], taken[64] = "", copy[64] = "";
-    tx_str text = { 0 };
-    if (planned->saving && !planned->gpu_free)
-        snprintf(copy, sizeof copy, ", %s of it the copy for --async-save",
-                 tx_bytes_text(size, (double)planned->saving));
-    if (limit.taken)
-        snprintf(taken, sizeof taken, ", of which the program has %s", tx_bytes_text(size, (double)limit.taken));
-    tx_status st = write_changes(&text, f);
-    if (!st)
-        st = TX_FAIL_LINES(TX_ERR_NOMEM, "the run would take %s of %s%s, but %s %s%s; %s",
-                           tx_bytes_text(need, (double)tx_memory_limited(planned)),
-                           planned->gpu_free ? "the GPU's memory" : "memory", copy, limit.whose,
-                           tx_bytes_text(have, (double)limit.bytes), taken, text.data);
-    tx_str_free(&text);
-    return st;
-}
-
-tx_status tx_fit_check(const tx_config *cfg, int64_t vocab_size, bool can_plan, const tx_memory *planned)
-{
-    tx_memory_limit limit = tx_memory_limit_of(cfg, planned);
-    size_t total = tx_memory_limited(planned), host = tx_memory_total(planned) - tx_memory_gpu(planned);
-    size_t left = tx_system_memory_free();
-    char need[24], have[24];
-    tx_run_plan plan;
-    tx_fit fit = { .least = { .memory = *planned, .without = "" }, .untried = !can_plan, .times = 1 };
-    if (limit.bytes && !strcmp(cfg->memory_limit, "auto") && !planned->gpu_free) limit.taken = tx_system_memory_taken();
-    size_t room = limit.bytes > limit.taken ? limit.bytes - limit.taken : 1;
-    if (!limit.bytes || total <= room) {
-        if (limit.bytes && left && host > left)
-            tx_warn(
-                "the run will take %s of the host's memory, and only %s is free now: the machine may swap, or end it",
-                tx_bytes_text(need, (double)host), tx_bytes_text(have, (double)left));
-        return TX_OK;
-    }
-    if (can_plan) TX_TRY(tx_plan_run(&plan, cfg, vocab_size));
-    if (can_plan) TX_TRY(tx_fit_find(&fit, cfg, vocab_size, &plan, room));
-    return tx_fit_refuse(&fit, planned, limit);
 }

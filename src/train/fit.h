@@ -46,6 +46,7 @@ typedef struct tx_fit {
     tx_change change[TX_MAX_CHANGES]; /* that fit on the run's ranks, cheapest first */
     int n;
     bool untried;    /* no change was */
+    bool has_file;   /* --deepspeed_config is given, which may set some of the flags */
     tx_change least; /* where n is 0, of all changes on the run's ranks the one that takes least; "": the run itself */
     int times;       /* how many times the run's ranks were tried, 1: no more than these */
     tx_change more; /* on as few more ranks as it fits on; ranks 0: it does not fit on any that were tried, or only with

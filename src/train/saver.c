@@ -34,6 +34,7 @@ tx_status tx_saver_open(tx_saver *s, tx_trainer *t)
     TX_TRY(tx_alloc(&s->results, (size_t)t->grid->size, sizeof *s->results, "the ranks' results"));
     TX_TRY(tx_comm_spread(t->grid->world, &there, sizeof there, 0));
     if (there) s->iteration = t->iteration;
+    if (there && t->grid->rank == 0 && tx_checkpoint_clean_up(s->dir)) tx_warn("--save: %s", tx_last_error());
     return TX_OK;
 }
 

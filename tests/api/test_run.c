@@ -4,6 +4,7 @@
 #include "support.h"
 
 #include <omp.h>
+#include <signal.h>
 
 #include "triax/data.h"
 #include "triax/pretrain.h"
@@ -196,8 +197,18 @@ static const tx_client_model classifier = {
     .loss_name = "class loss",
 };
 
+static volatile sig_atomic_t n_interrupts;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    n_interrupts = n_interrupts + 1;
+}
+
 typedef struct own_data {
     tx_engine *e;
+    int stop_split; /* rank 0 gets SIGINT and SIGTERM when it reads there, that many iterations being done; 0: never */
+    int64_t stop_at;
     int n_read[3];
     float x[B * N_IN];
     int32_t label[B];
@@ -208,6 +219,12 @@ typedef struct own_data {
 static tx_status give(own_data *d, int split, int64_t i, const void **batch)
 {
     const tx_rng rng = { .seed = 4, .stream = (uint32_t)split };
+    if (d->stop_at && split == d->stop_split && tx_engine_iteration(d->e) == d->stop_at &&
+        tx_engine_global_rank(d->e) == 0) {
+        raise(SIGINT);
+        raise(SIGTERM);
+        d->stop_at = 0;
+    }
     d->n_read[split]++;
     for (int64_t j = 0; j < B; j++) {
         for (int64_t k = 0; k < N_IN; k++)
@@ -254,6 +271,8 @@ static tx_status read_test(void *user, int64_t micro, const void **batch)
 typedef struct own_job {
     const char *save;
     int n;
+    int stop_split;
+    int64_t stop_at, iteration;
     double loss;
     int n_read[3];
 } own_job;
@@ -262,7 +281,7 @@ static tx_status own_rank(tx_world *world, void *user)
 {
     own_job *j = user;
     char flags[2048];
-    own_data d = { .e = NULL };
+    own_data d = { .stop_split = j->stop_split, .stop_at = j->stop_at };
     tx_run *run = NULL;
     tx_config *cfg;
     omp_set_num_threads(1);
@@ -280,6 +299,7 @@ static tx_status own_rank(tx_world *world, void *user)
     if (!st) st = tx_run_train(run, d.e, &data);
     if (!st && tx_engine_global_rank(d.e) == 0) {
         j->loss = tx_engine_loss(d.e);
+        j->iteration = tx_engine_iteration(d.e);
         memcpy(j->n_read, d.n_read, sizeof j->n_read);
     }
     tx_engine_destroy(d.e);
@@ -316,6 +336,41 @@ static void a_clients_model_runs_on_its_own_data(void **state)
     ASSERT_NEAR(two.loss, one.loss, 1e-6, "two ranks");
     assert_int_equal(two.n_read[0], 40 * 2);
     assert_same_file(in_scratch("one/latest"), in_scratch("two/latest"));
+}
+
+/* A run takes signals that the program does not handle itself, and gives them back. */
+static void a_signal_ends_a_clients_run(void **state)
+{
+    (void)state;
+    struct sigaction before, now, own = { .sa_handler = on_interrupt };
+    sigaction(SIGINT, &own, &before);
+    for (int n = 1; n <= 2; n++) {
+        own_job step = { .save = in_scratch("step%d", n), .n = n, .stop_at = 7 },
+                evaluation = { .save = in_scratch("evaluation%d", n), .n = n, .stop_split = 1, .stop_at = 20 };
+        n_interrupts = 0;
+        log_begin();
+        ASSERT_OK(tx_world_threads(n, own_rank, &step));
+        log_end();
+        assert_int_equal(n_interrupts, 1);
+        assert_int_equal(step.iteration, 8); /* the one under way is finished */
+        assert_int_equal(step.n_read[0], 8 * 4 / n);
+        assert_int_equal(step.n_read[1] + step.n_read[2], 0);
+        ASSERT_CONTAINS(logged,
+                        "SIGTERM: the run saves and ends after this iteration; a second signal ends it at once");
+        ASSERT_CONTAINS(logged, "[exiting program after receiving SIGTERM.] datetime: ");
+        assert_true(tx_path_exists(in_scratch("step%d/iter_0000008/manifest.json", n)));
+
+        log_begin();
+        ASSERT_OK(tx_world_threads(n, own_rank, &evaluation));
+        log_end();
+        assert_int_equal(evaluation.iteration, 20);
+        assert_int_equal(evaluation.n_read[1], 4 / n); /* of 8 / n */
+        ASSERT_CONTAINS(logged, "a signal has come: no evaluation at iteration 20");
+        assert_null(strstr(logged, "validation loss"));
+        assert_true(tx_path_exists(in_scratch("evaluation%d/iter_0000020/manifest.json", n)));
+        assert_true(!sigaction(SIGTERM, NULL, &now) && now.sa_handler == SIG_DFL);
+    }
+    sigaction(SIGINT, &before, NULL);
 }
 
 /* ---- what is refused ---- */
@@ -437,6 +492,7 @@ int main(void)
         SCRATCH_TEST(threads_train_what_one_rank_does),
         SCRATCH_TEST(threads_fail_together),
         SCRATCH_TEST(a_clients_model_runs_on_its_own_data),
+        SCRATCH_TEST(a_signal_ends_a_clients_run),
         SCRATCH_TEST(a_kill_switch_leaves_nothing_to_do),
         SCRATCH_TEST(data_that_is_not_there_is_known_at_once),
         SCRATCH_TEST(calls_that_cannot_be_are_refused),

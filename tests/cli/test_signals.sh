@@ -1,6 +1,6 @@
 #!/bin/bash
 # labels: cli resume fault
-# SIGINT, SIGTERM and SIGUSR1 to a run alone: the first one saves and ends it, a second one ends it at once; before the first
+# SIGINT, SIGTERM, SIGHUP and SIGUSR1 to a run alone: the first one saves and ends it, a second one ends it at once; before the first
 # step, in an evaluation, with and without --save. test_signals_ranks.sh: under launchers.
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/lib.sh"
@@ -10,7 +10,7 @@ said() { grep -qF -- "$1" out err || { tail out err >&2; die "does not say \"$1\
 not_said() { ! grep -qF -- "$1" out err || { tail out err >&2; die "says \"$1\""; }; }
 
 # the checkpoint is that of the last iteration, and the run goes on from it as if nothing had been
-for signal in INT TERM USR1; do
+for signal in INT TERM HUP USR1; do
     starts "$TRIAX" "${run[@]}" --save $signal
     comes out '^ iteration'
     kill -$signal $pid
@@ -35,7 +35,15 @@ comes out '^ iteration'
 kill -INT $pid
 ends 0
 said "warning: SIGINT: the run ends after this iteration and saves nothing, for there is no --save; a second signal ends it at once"
-said "--exit-signal-handler: accepted, without effect here: SIGINT, SIGTERM and SIGUSR1 "
+said "--exit-signal-handler: accepted, without effect here: SIGINT, SIGTERM, SIGHUP and SIGUSR1 "
+
+# nobody reads its lines any more: a terminal's Ctrl-C has ended tee, and may be slower here
+code=0
+"$TRIAX" "${run[@]}" --save piped 2>err | sed '/^ iteration/q' >out || code=${PIPESTATUS[0]}
+[ $code -eq 1 ] || die "no reader: exit code $code, not 1"
+said "warning: SIGPIPE: the run saves and ends after this iteration"
+said "triax pretrain-gpt: cannot write to standard output"
+[ -s piped/latest ] || die "a run that nobody reads does not save"
 
 # what is ignored stays so
 starts bash -c 'trap "" INT; exec "$@"' ignoring "$TRIAX" "${run[@]}" --save ignoring

@@ -65,6 +65,15 @@ for signal in INT TERM; do
     saved_last one$signal
 done
 
+# an evaluation that takes minutes ends on all of them, whichever the signal has reached first
+starts "$TRIAX" torchrun --nproc_per_node 2 pretrain_gpt.py "${run[@]:1}" --train-iters 4 --eval-interval 2 --eval-iters 100000 \
+    --save "$work/evals"
+comes out '^ iteration +2/'
+kill -TERM $pid
+ends 0
+grep -qF "a signal has come: no evaluation at iteration 2" out || die "an evaluation goes on"
+saved_last evals
+
 # a second one, in an iteration that takes minutes: nothing is left, and the checkpoint before stays as it was
 ok "${run[@]}" --train-iters 2 --save long
 cp -r long before
@@ -79,6 +88,18 @@ for how in "torchrun --nproc_per_node 2" "torchrun --nproc_per_node 1" "deepspee
     none_left long
     told INT
     diff -r -x metrics.jsonl before long || die "$how: a second signal changes what was saved"
+done
+
+# before the first step: one rank or two end at once, and mpirun's own words are not shown
+mkfifo pipe
+for n in 1 2; do
+    starts "$TRIAX" torchrun --nproc_per_node $n pretrain_gpt.py "${run[@]:1}" --save "$work/setup" --vocab-file pipe
+    comes out '^> building'
+    kill -INT $pid
+    ends 130
+    none_left setup
+    told INT
+    ! grep -q mpirun err || { cat err >&2; die "what mpirun says of its ranks is shown"; }
 done
 
 # those that have nothing to save

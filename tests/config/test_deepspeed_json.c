@@ -292,6 +292,8 @@ static const struct wrong {
     const char *flags, *json, *text;
 } wrongs[] = {
     { GOOD, "", "--deepspeed_config ds.json: line 1, column 1: it is empty" },
+    { GOOD, "{\"a\": 1 # one\n \"b\": 2}",
+      "--deepspeed_config ds.json: line 1, column 8: a comma is missing before \"b\"" },
     { GOOD, "\n key: 1", "--deepspeed_config ds.json: line 2, column 2: JSON begins with { or [, this does not" },
     { GOOD, "{\"a\" 1}", "--deepspeed_config ds.json: line 1, column 6: ':' expected near '1'" },
     { GOOD, "{,}", "--deepspeed_config ds.json: line 1, column 2: string or '}' expected near ','" },

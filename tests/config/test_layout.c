@@ -136,8 +136,9 @@ static const struct broken {
       "6" },
     { "plan", GOOD TP(3) "--pad-vocab-size-to 50304 --make-vocab-size-divisible-by 64", NULL, NULL }, /* 3 x 16768 */
     { "plan", GOOD TP(3) "--pad-vocab-size-to 50432", NULL,
-      "--pad-vocab-size-to 50432 is not divisible by --tensor-model-parallel-size 3; try --pad-vocab-size-to 50304 or "
-      "50688, or --tensor-model-parallel-size 2 or 4" },
+      "--pad-vocab-size-to 50432 is not divisible by --make-vocab-size-divisible-by 128 times "
+      "--tensor-model-parallel-size 3; try --pad-vocab-size-to 50304 or 50688, or --tensor-model-parallel-size 1 or "
+      "2" },
     { "plan", GOOD TP(6) "--seq-length 62 --sequence-parallel", NULL,
       "--sequence-parallel: --seq-length 62 is not divisible by --tensor-model-parallel-size 6; try --seq-length 54 or "
       "60, or without --sequence-parallel, or --tensor-model-parallel-size 1 or 2" },

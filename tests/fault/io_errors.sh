@@ -7,8 +7,8 @@
 . "$(dirname "$0")/lib.sh"
 [ $# -gt 0 ] || set -- 1 4
 
-# ended CODE RANKS DIR ACTION SAVES: what a run that met an error came to. SAVES: no, or what came after an error that passed:
-# another save (next), which removes what is left, or another attempt (again)
+# ended CODE RANKS DIR ACTION SAVES: what a run that met an error came to. SAVES: no, or the case of an
+# error that passed: another save came after it
 ended() {
     local code=$1 saves=$5
     shift
@@ -18,7 +18,7 @@ ended() {
         [ "$code" -eq 1 ] || die_of_log "exit $code, not 0 or 1"
         grep -E '^(triax pretrain-gpt|error): ' log | grep -qF -- "${2%/*}" || die_of_log "no message that names a file"
     else
-        [ "$saves" != next ] || complete "$1" "$2"
+        [ "$saves" = no ] || complete "$1" "$2"
         [ "$(cat "$2/latest")" = "iter_000000$last" ] || die "the run does not end at iteration $last"
     fi
     as_straight "$1" "$2"

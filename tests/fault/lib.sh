@@ -63,7 +63,8 @@ run_of() {
     command+=("${flags[@]}" $(layout "$n") --train-iters "$last" --metrics-file "$PWD/metrics.jsonl"
         --save "$dir" --load "$dir" "$@")
 }
-# run RANKS DIR FLAGS...: its output is in ./log. breaking ACTION... -- RANKS DIR FLAGS...: the same under at_call
+# run RANKS DIR FLAGS...: its output is in ./log. breaking ACTION... -- RANKS DIR FLAGS...: the same under at_call,
+# from the checkpoint that `begin` has named
 run() {
     run_of "$@"
     timeout -k 5 300 "${command[@]}" >log 2>&1 </dev/null
@@ -72,7 +73,7 @@ breaking() {
     local action=()
     while [ "$1" != -- ]; do action+=("$1"); shift; done
     shift
-    run_of "$@"
+    run_of "$@" ${tag[@]+"${tag[@]}"}
     timeout -k 5 60 "$at_call" --below "$2" "${action[@]}" "${command[@]}" >log 2>&1 </dev/null
 }
 
@@ -88,9 +89,11 @@ first_save() {
 }
 
 # begin RANKS CASE DIR: DIR as it is before the save that is broken; `before`: the iteration that is acknowledged by then.
-# first: nothing is there; next: two checkpoints are; again: a whole run is, whose last checkpoint is saved once more
+# first: nothing is there; next: two checkpoints are; again: a whole run is, and one that goes on from its second checkpoint
+# saves the third, which `latest` names, once more
 begin() {
     local from=$work/straight/$1
+    tag=()
     rm -rf "$3"
     mkdir "$3"
     case $2 in
@@ -101,8 +104,10 @@ begin() {
         echo iter_0000002 >"$3/latest"
         ;;
     again)
-        before=$last
+        before=3
         cp -r "$from/." "$3"
+        echo iter_0000003 >"$3/latest"
+        tag=(--load-tag iter_0000002)
         ;;
     *) die "there is no case $2" ;;
     esac

@@ -237,6 +237,10 @@ static void paragraphs(void **state)
                  "mpirun noticed that process rank 5 with PID 17 on node n2 exited on signal 9 (Killed).\n" RULE "two",
                  "one\ntwo", &o);
     assert_true(o.rank == 5 && o.signal == 9 && !strcmp(o.host, "n2"));
+    check_output(RULE
+                 "mpirun.openmpi noticed that process rank 1 with PID 0 on node n1 exited on signal 10 (User).\n" RULE,
+                 "", &o);
+    assert_true(o.rank == 1 && o.signal == 10 && !strcmp(o.host, "n1"));
     check_output(RULE "There are not enough slots\n" RULE, RULE "There are not enough slots\n" RULE, &o);
     assert_int_equal(o.signal, 0);
     check_output(RULE "unfinished", RULE "unfinished", &o);

@@ -215,6 +215,16 @@ static void several_changes_together(void **state)
     assert_int_equal(f.times, TX_FIT_MOST_RANKS);
 }
 
+/* As many sizes as there are divisors, and each way to compute again. */
+static void micro_batches_of_many_divisors(void **state)
+{
+    (void)state;
+    tx_fit f;
+    found(&f, SMALL "--micro-batch-size 720 --global-batch-size 720 --tensor-model-parallel-size 2 --memory-limit 1M",
+          0.25);
+    assert_true(f.n > 0);
+}
+
 /* A machine's memory is not each rank's. */
 static void more_ranks_need_a_limit_of_their_own(void **state)
 {
@@ -251,6 +261,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(several_changes_together),
+        cmocka_unit_test(micro_batches_of_many_divisors),
         cmocka_unit_test(more_ranks_need_a_limit_of_their_own),
         cmocka_unit_test(ranks_that_run_may_be_more),
         cmocka_unit_test(what_is_said_fits_and_what_is_not_does_not),
