@@ -70,10 +70,9 @@ static tx_config *with(const run *r, int64_t ranks, const char *change, bool ful
 /* The least bytes; *n counts the plans. */
 static size_t search_all(const run *r, int64_t ranks, size_t least, int *n)
 {
-    static const char *const offloads[] = { "", "--offload-optimizer nvme --offload-optimizer-nvme-path D",
-                                            "--offload-param nvme --offload-param-nvme-path D",
-                                            "--offload-optimizer nvme --offload-optimizer-nvme-path D --offload-param "
-                                            "nvme --offload-param-nvme-path D" };
+#define STATE  "--offload-optimizer nvme --offload-optimizer-nvme-path D"
+#define PARAMS "--offload-param nvme --offload-param-nvme-path D"
+    static const char *const offloads[] = { "", STATE, PARAMS, STATE " " PARAMS };
     static const char *const ways[] = { "", "--sequence-parallel", "--partition-activations" };
     for (int64_t tp = 1; tp <= 4; tp++)
         for (int64_t pp = 1; pp <= r->layers; pp++)
