@@ -5,7 +5,7 @@
 #   ./test.sh more         of these what the default set leaves out: behind ./test.sh the rest of ./test.sh all
 #   ./test.sh root         of these what looks at something only as root
 #   ./test.sh asan         the default set by clang, under AddressSanitizer and UndefinedBehaviorSanitizer, without whole
-#                          models whose numbers are checked, a transcript, and layouts as processes, which are looked at as
+#                          models whose numbers are checked, a transcript, a terminal, and ranks as processes, which are looked at as
 #                          threads: it is the layers and ops in them that are looked at, one by one
 #   ./test.sh tsan         of the default set the tests in which ranks are threads, under ThreadSanitizer
 # Samples of combinations are drawn anew each day: by the day of the last commit, or by TX_TEST_SEED.
@@ -19,7 +19,7 @@ default) ;;
 all) extended=ON packages=$ROOT_PACKAGES ;;
 more) extended=ON select=(-L 'extended|sampled') ;;
 root) extended=ON packages=$ROOT_PACKAGES select=(-L root) ;;
-asan) preset=asan packages=$CLANG_PACKAGES select=(-E 'test_golden_|test_precision|test_recompute|cli_test_readme|cli_test_mpi_layouts') ;;
+asan) preset=asan packages=$CLANG_PACKAGES select=(-E 'test_golden_|test_precision|test_recompute|cli_test_readme|cli_test_mpi_layouts|cli_test_signals_ranks|cli_test_terminal') ;;
 tsan) preset=tsan select=(-L threads) ;;
 *) sed -n '2,12p' "$0"; exit 2 ;;
 esac

@@ -137,7 +137,7 @@ static void what_is_said_fits_and_what_is_not_does_not(void **state)
     enum { N_TIMES = 4 };
     int n_plans = 0, n_none = 0, n_more = 0, n_fits = 0;
     rng = sample_seed() + 7;
-    for (int k = 0, n = as_many(10, 2); k < n; k++) {
+    for (int k = 0, n = as_many(5, 1); k < n; k++) {
         run r = draw_run();
         size_t least[N_TIMES];
         tx_config *cfg = with(&r, r.ranks, "--memory-limit 1G", false, true);
