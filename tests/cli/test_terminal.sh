@@ -17,7 +17,7 @@ on_terminal() {
     exec 9<>keys
     (
         trap - INT
-        exec script -qefc "stty cols ${columns:-100}; $*" screen
+        exec script -qefc "stty cols ${columns:-100}; exec $*" screen
     ) <keys >/dev/null 2>&1 9>&- &
     pid=$!
 }
