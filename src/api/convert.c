@@ -229,7 +229,7 @@ static tx_status copy_tokenizer(const job *j)
         tx_info("  %-56s copied along", files[i]);
     }
     for (int i = 0; i < j->tokenizer.n_files; i++) tx_info("  %-56s copied along", j->tokenizer.file[i].name);
-    return j->to == &tx_sink_native ? TX_OK : tx__tokenizer_put(&j->tokenizer, j->c.out);
+    return j->to == &tx_sink_native ? TX_OK : tx_ckpt_tokenizer_write(&j->tokenizer, j->c.out);
 }
 
 /* The folder must be new, or another step of the same kind of checkpoint: never what was there before. */

@@ -300,13 +300,3 @@ tx_status tx__copy_file(const char *from, const char *dir, const char *name)
     tx_map_close(&new);
     return st;
 }
-
-tx_status tx__tokenizer_put(const tx_ckpt_tokenizer *t, const char *dir)
-{
-    for (int i = 0; i < t->n_files; i++) {
-        char path[PATH_CAP];
-        TX_TRY(tx_path_join(path, sizeof path, dir, t->file[i].name));
-        TX_TRY(tx_file_publish(path, t->file[i].text.data, t->file[i].text.len));
-    }
-    return TX_OK;
-}

@@ -29,9 +29,6 @@ int32_t tx__text_tokens(const tx_tokenizer *tok);
 tx_status tx__tokenizer_record(const tx_config *cfg, const tx_source *src, const tx_tokenizer *tok,
                                tx_ckpt_tokenizer *out);
 
-/* Publishes the files in `dir`, for a folder of another program's. One that is the same is left alone. */
-tx_status tx__tokenizer_put(const tx_ckpt_tokenizer *t, const char *dir);
-
 /* Publishes dir/name with the content of `from`; one that is the same is left alone. */
 tx_status tx__copy_file(const char *from, const char *dir, const char *name);
 

@@ -45,6 +45,9 @@ typedef struct tx_ckpt_tokenizer {
 
 void tx_ckpt_tokenizer_free(tx_ckpt_tokenizer *t); /* back to empty; a zeroed one is fine */
 
+/* Publishes its files in `folder`, which is there. */
+tx_status tx_ckpt_tokenizer_write(const tx_ckpt_tokenizer *t, const char *folder);
+
 /* Where a run stands. All counts are >= 0. */
 typedef struct tx_ckpt_state {
     int64_t iteration; /* steps done, skipped ones included */

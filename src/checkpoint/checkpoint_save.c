@@ -388,7 +388,7 @@ static tx_status write_manifest(const job *j, const json_t *m)
     tx_str text = { 0 };
     tx__manifest whole;
     tx_status st;
-    if (j->tokenizer) TX_GOTO(tx__tokenizer_write(j->tokenizer, j->tmp));
+    if (j->tokenizer) TX_GOTO(tx_ckpt_tokenizer_write(j->tokenizer, j->tmp));
     TX_GOTO(tx_path_join(path, sizeof path, j->tmp, TX__MANIFEST_FILE));
     TX_GOTO(tx__manifest_text(m, &text));
     TX_GOTO(tx_file_publish(path, text.data, text.len));

@@ -52,7 +52,7 @@ tx_status tx__manifest_set_tokenizer(json_t *m, const tx_ckpt_tokenizer *t)
     return bad ? TX_FAIL(TX_ERR_NOMEM, "not enough memory for a checkpoint's manifest") : TX_OK;
 }
 
-tx_status tx__tokenizer_write(const tx_ckpt_tokenizer *t, const char *folder)
+tx_status tx_ckpt_tokenizer_write(const tx_ckpt_tokenizer *t, const char *folder)
 {
     for (int i = 0; i < t->n_files; i++) {
         char path[TX__PATH_CAP];

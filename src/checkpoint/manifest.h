@@ -57,9 +57,8 @@ tx_status tx__manifest_add_shard(json_t *m, const char *file, tx__blocks *b);
 /* Adds piece p of tensor s, whose other pieces may come from elsewhere: p->shard and s->piece are not looked at. */
 tx_status tx__manifest_add_piece(json_t *m, const tx__saved *s, const tx__piece *p, const char *file);
 
-/* Puts the tokenizer (NULL: none, whatever is there) into the manifest's config, and its files into the folder. */
+/* Puts the tokenizer (NULL: none, whatever is there) into the manifest's config. */
 tx_status tx__manifest_set_tokenizer(json_t *m, const tx_ckpt_tokenizer *t);
-tx_status tx__tokenizer_write(const tx_ckpt_tokenizer *t, const char *folder);
 
 /* What one rank has to say of a manifest, to be added to: an object that has only shards and tensors. NULL: out of
  * memory. */
