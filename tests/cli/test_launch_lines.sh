@@ -21,7 +21,9 @@ shown "ranks 0-1        host far-a" "ranks 2-3        host far-b" "-np 4 --hostf
 ok "${run[@]}" --ssh_port 2222 pretrain_gpt.py
 shown " 8 ssh -x -o BatchMode=yes -o ConnectTimeout=60 -p 2222'"
 ok "${run[@]}" --include far-b:0 pretrain_gpt.py
-shown "rank 0           host far-b" "-np 1 "
+shown "rank 0           host far-b" "-np 1 " " launch-agent --slots far-b:0/2 "
+ok "${run[@]}" --include far-b:1@far-a:0,1 pretrain_gpt.py
+shown "ranks 0-1        host far-a" "rank 2           host far-b" " launch-agent --slots far-a:0,1/2@far-b:1/2 "
 ok "${run[@]}" --exclude far-b pretrain_gpt.py
 shown "ranks 0-1        host far-a" "-np 2 "
 OMPI_MCA_plm_rsh_agent="ssh -q" ok "${run[@]}" --ssh_port 2222 pretrain_gpt.py
@@ -55,6 +57,11 @@ ok "${run[@]}" --launcher srun pretrain_gpt.py
 shown "--nodes=2 --ntasks=4 --ntasks-per-node=2 --nodelist=far-a,far-b "
 ok "${run[@]}" pretrain_gpt.py # a hostfile that is named is for mpirun
 shown "-np 4 --hostfile HOSTS "
+ok "${run[@]}" --launcher srun --include far-a:1@far-b:0 pretrain_gpt.py
+shown "--ntasks=2 --ntasks-per-node=1 --nodelist=far-a,far-b " " launch-agent --slots far-a:1/2@far-b:0/2 "
+refused "srun starts as many ranks on each host, but of far-a there are 2 slots and of far-b 1" "${run[@]}" --launcher srun \
+    --exclude far-b:0 pretrain_gpt.py
+refused "--exclude chooses from a hostfile; of Slurm's allocation" deepspeed --dry_run --exclude far-a pretrain_gpt.py
 refused "--num_nodes 3: the allocation has 2" deepspeed --dry_run --num_nodes 3 pretrain_gpt.py
 refused "Slurm does not say how many tasks a node is to have" deepspeed --dry_run pretrain_gpt.py
 SLURM_TASKS_PER_NODE='4,2' refused "Slurm does not say how many tasks" deepspeed --dry_run pretrain_gpt.py
