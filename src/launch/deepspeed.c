@@ -79,7 +79,7 @@ static tx_status choose_visible(struct job *j)
     const char *list, *name = tx__gpus_chosen(&list);
     int slot[TX_MAX_SLOTS], gpus = tx__gpus_here();
     if (!name || !gpus || !*list) return TX_OK;
-    if (c->launch_include || c->launch_exclude || c->num_gpus > 0) {
+    if (c->launch_include || c->launch_exclude || c->num_gpus > 0 || c->num_nodes > 1) {
         tx_warn("%s=%.80s is not looked at where slots are chosen by flags: they are numbers of all GPUs of this host; "
                 "--include localhost:%.80s chooses those",
                 name, list, list);
@@ -126,6 +126,8 @@ static tx_status choose_starter(struct job *j)
     if (asked && !job)
         return TX_FAIL(TX_ERR_ARG, "--launcher %s: this is no Slurm allocation; sbatch and salloc make one", l);
     j->srun = asked || (!l && job && !j->hosts.n);
+    if (!j->srun && (j->cfg->srun_account || j->cfg->srun_comment))
+        tx_warn("--%s is for srun, and the ranks are started by mpirun", j->cfg->srun_account ? "account" : "comment");
     if (j->srun && tasks && atoi(tasks) > 1)
         return TX_FAIL(
             TX_ERR_ARG,
@@ -236,7 +238,11 @@ static tx_status hand_on(tx_str *args, tx_start *start, const tx_words *env)
     tx_words names = { 0 };
     tx_status st = tx__environment_to_hand_on(&names);
     for (int i = 0; !st && i < env->n; i++) {
-        st = tx__words_add_n(&names, env->word[i], strcspn(env->word[i], "="));
+        size_t n = strcspn(env->word[i], "=");
+        bool there = false;
+        for (int k = 0; k < names.n; k++)
+            there = there || (strlen(names.word[k]) == n && !strncmp(names.word[k], env->word[i], n));
+        if (!there) st = tx__words_add_n(&names, env->word[i], n);
         if (!st) st = tx__words_add(&start->env, env->word[i]);
     }
     for (int i = 0; !st && i < names.n; i++) st = tx_str_printf(args, "%s-x %s", args->len ? " " : "", names.word[i]);
@@ -292,6 +298,8 @@ static tx_status build_srun(tx_start *out, const struct job *j)
     const char *nodes = getenv("SLURM_JOB_NUM_NODES");
     tx_srun s = { .n_nodes = nodes ? atoi(nodes) : 0,
                   .n_per_node = c->num_gpus > 0 ? (int)c->num_gpus : slurm_tasks(),
+                  .account = c->srun_account,
+                  .comment = c->srun_comment,
                   .args = c->launcher_args };
     tx_str list = { 0 };
     tx_status st;

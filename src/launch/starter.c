@@ -171,17 +171,22 @@ tx_status tx__mpirun_hostfile(tx_str *out, const tx_place *place, int n)
     return TX_OK;
 }
 
-/* ---- srun ---- */
+/* ---- srun ----
+ *
+ *  --export=ALL: sbatch --export=NONE has told srun to hand on nothing. */
 
 tx_status tx__start_srun(tx_start *out, const tx_srun *s, const tx_words *program)
 {
-    static const char *const always[] = { "srun", "--mpi=pmix", "--kill-on-bad-exit=1", "--wait=60", NULL };
+    static const char *const always[] = { "srun",      "--mpi=pmix", "--export=ALL", "--kill-on-bad-exit=1",
+                                          "--wait=60", NULL };
     const char *cores = getenv("SLURM_CPUS_PER_TASK"); /* srun does not take it over since 22.05 */
     out->command = program->word[0];
     TX_TRY(tx__words_add_all(&out->words, always));
     TX_TRY(tx__words_addf(&out->words, "--nodes=%d", s->n_nodes));
     TX_TRY(tx__words_addf(&out->words, "--ntasks=%d", s->n_nodes * s->n_per_node));
     TX_TRY(tx__words_addf(&out->words, "--ntasks-per-node=%d", s->n_per_node));
+    if (s->account) TX_TRY(tx__words_addf(&out->words, "--account=%s", s->account));
+    if (s->comment) TX_TRY(tx__words_addf(&out->words, "--comment=%s", s->comment));
     if (s->nodes) TX_TRY(tx__words_addf(&out->words, "--nodelist=%s", s->nodes));
     if (cores && *cores) TX_TRY(tx__words_addf(&out->words, "--cpus-per-task=%s", cores));
     if (s->args) TX_TRY(tx__words_add_cut(&out->words, s->args));

@@ -41,7 +41,8 @@ tx_status tx__start_mpirun(tx_start *out, const tx_mpirun *m, const tx_words *pr
 
 typedef struct tx_srun {
     int n_nodes, n_per_node;
-    const char *nodes; /* only these of the allocation, as --nodelist takes them; NULL: all */
+    const char *account, *comment; /* NULL: none */
+    const char *nodes;             /* only these of the allocation, as --nodelist takes them; NULL: all */
     const char *args;
     const char *slots;
 } tx_srun;

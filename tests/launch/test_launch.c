@@ -293,9 +293,10 @@ static void starters(void **state)
     assert_string_equal(command_of(&s), "/x plan --a 'b c'");
     tx_srun r = { .n_nodes = 2, .n_per_node = 4, .args = " --exclusive" };
     assert_int_equal(tx__start_srun(&s, &r, &program), TX_OK);
-    assert_string_equal(command_of(&s),
-                        "srun --mpi=pmix --kill-on-bad-exit=1 --wait=60 --nodes=2 --ntasks=8 --ntasks-per-node=4 "
-                        "--exclusive /x plan --a 'b c'");
+    assert_string_equal(
+        command_of(&s),
+        "srun --mpi=pmix --export=ALL --kill-on-bad-exit=1 --wait=60 --nodes=2 --ntasks=8 --ntasks-per-node=4 "
+        "--exclusive /x plan --a 'b c'");
     tx_str agent = { 0 };
     assert_int_equal(tx__ssh_agent_command(&agent, "ssh -p 7", 60), TX_OK);
     assert_non_null(strstr(agent.data, " launch-agent --via 60 3 ssh -p 7"));
