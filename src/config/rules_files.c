@@ -7,11 +7,6 @@ enum { MAX_DATASETS = 254 }; /* of one blend, as upstream */
 
 /* ---------------------------------------------------------------- files */
 
-static void rule_save_has_an_interval(const tx__check *k)
-{
-    if (k->c->save && !k->g->save_interval && !k->c->save_interval) tx__violate(k->v, "--save needs --save-interval");
-}
-
 static void rule_overwrite_run_has_a_folder(const tx__check *k)
 {
     if (k->c->overwrite_run && !k->c->save && !tx__plans_only(k)) tx__violate(k->v, "--overwrite-run needs --save");
@@ -219,7 +214,6 @@ static void rule_formats_are_built(const tx__check *k)
 /* ---------------------------------------------------------------- the table */
 
 const tx__rule tx__rules_files[] = {
-    { "pretrain", rule_save_has_an_interval },
     { "pretrain", rule_overwrite_run_has_a_folder },
     { "pretrain", rule_async_save_has_a_folder },
     { NULL, rule_load_has_one_meaning },
