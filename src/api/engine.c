@@ -89,8 +89,8 @@ static tx_status check_model(const tx_engine_args *args)
                        command);
     if (own && args->with_tokenizer)
         return TX_FAIL(TX_ERR_ARG, "tx_engine_args.with_tokenizer: options of \"engine\" name no tokenizer");
-    if (own && !cfg->given.lr && !args->lr)
-        return TX_FAIL(TX_ERR_ARG, "the engine needs --lr, or a schedule of the client's");
+    if (own && !cfg->given.lr && !args->lr && !cfg->lr_schedule)
+        return TX_FAIL(TX_ERR_ARG, "the engine needs --lr, a schedule of DeepSpeed's, or one of the client's");
     return TX_OK;
 }
 
@@ -132,6 +132,23 @@ static tx_status open_vocabulary(tx_engine *e, const tx_engine_args *args, const
     return TX_OK;
 }
 
+/* Which schedule it is, in DeepSpeed's words. */
+static void say_schedule(const tx_engine *e)
+{
+    const tx_config *cfg = e->cfg;
+    if (!cfg->lr_schedule) return;
+    if (e->client.lr) {
+        tx_info("DeepSpeed using client LR scheduler, not %s", cfg->lr_schedule);
+        return;
+    }
+    tx_ds_schedule s = tx_ds_schedule_from_config(cfg);
+    tx_info("DeepSpeed using configured LR scheduler = %s", tx_ds_schedule_name(s.kind));
+    if (s.kind == TX_DS_ONE_CYCLE && cfg->cycle_momentum && s.cycles_momentum == 0)
+        tx_warn_once("cycle_momentum is disabled because optimizer %s does not support momentum, no betas attribute in "
+                     "defaults",
+                     cfg->optimizer);
+}
+
 tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *given)
 {
     tx_engine_args all, *const args = &all;
@@ -159,6 +176,7 @@ tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *given)
     TX_GOTO(open_vocabulary(e, args, &src, &v));
     tx_info("building %s model ...", args->model ? "the client's" : e->cfg->model_type);
     TX_GOTO(open_trainer(e, &src, v.size, v.least, v.eod, &e->ranks.grid));
+    say_schedule(e);
     if (*e->kept.hash) e->trainer->tokenizer = &e->kept;
     if (args->data) TX_GOTO(tx__engine_data_open(&e->data, args->data, e->trainer));
     e->failed = false;

@@ -42,6 +42,7 @@ typedef struct tx_optim tx_optim;
 /* What an update depends on besides the tensor. */
 typedef struct tx_optim_step {
     double lr, weight_decay;
+    double betas[2], momentum; /* Adam's; SGD's */
     tx_tensor gate; /* adam's in ops.h: what gradients are multiplied with, and whether anything happens at all */
     int64_t t;      /* 1 for the first */
 } tx_optim_step;
@@ -84,6 +85,7 @@ struct tx_optim {
     tx_comm *ranks;             /* borrowed: those whose ranges make the model together */
     struct tx__optim_sums *all; /* owned; [ranks], theirs */
     int64_t t;                  /* updates so far */
+    double betas[2], momentum;  /* of the updates to come; at first the options' */
 };
 
 /* Of that name; the words of --optimizer are the names there are. */

@@ -12,11 +12,16 @@
 #include "train/hf_export.h"
 #include "train/products.h"
 
-/* Learning rate and weight decay of the next update. */
 void tx__trainer_move_schedule(tx_trainer *t)
 {
     const tx_client *own = t->client;
-    t->lr = own->lr ? own->lr(own->lr_user, t->zero.optim.t) : tx_schedule_lr(&t->schedule, &t->place);
+    if (own->lr)
+        t->lr = own->lr(own->lr_user, t->schedule_steps);
+    else if (t->ds_schedule.kind)
+        t->lr = tx_ds_schedule_lr(&t->ds_schedule, t->schedule_steps);
+    else
+        t->lr = tx_schedule_lr(&t->schedule, &t->place);
+    if (t->ds_schedule.kind) tx_ds_schedule_betas(&t->ds_schedule, t->schedule_steps, t->zero.optim.betas);
     t->weight_decay = tx_schedule_wd(&t->schedule, &t->place);
 }
 
@@ -84,7 +89,7 @@ tx_status tx_trainer_open(tx_trainer **out, const tx_trainer_args *args)
     t->scaler = tx_loss_scaler_from_config(cfg);
     if (train) {
         t->schedule = tx_schedule_from_config(cfg);
-        tx__trainer_move_schedule(t);
+        if (!t->client->lr) t->ds_schedule = tx_ds_schedule_from_config(cfg);
     }
     TX_GOTO(tx__plan_open(&t->ctx, &t->model, cfg, args->vocab_size, t->grid, t->client));
     TX_GOTO(tx__plan_step(&planned, NULL, &t->ctx, t->model, cfg, train, &t->stage, &t->zero, t->client));
@@ -105,6 +110,7 @@ tx_status tx_trainer_open(tx_trainer **out, const tx_trainer_args *args)
                                                .own = t->model->initial,
                                                .xavier_uniform = cfg->init_method_xavier_uniform }));
     }
+    if (train) tx__trainer_move_schedule(t);
     *out = t;
 out:
     if (st) tx_trainer_destroy(t);
@@ -450,6 +456,8 @@ static tx_status update(tx_trainer *t)
     double now = tx_clock(), lr = tx_trainer_lr(t);
     memset(t->seconds, 0, sizeof t->seconds);
     if (!isfinite(lr) || lr < 0) return TX_FAIL(TX_ERR_ARG, "the schedule's learning rate is %g", lr);
+    if (!(t->zero.optim.betas[0] < 1))
+        return TX_FAIL(TX_ERR_ARG, "the schedule's momentum is %g", t->zero.optim.betas[0]);
     tx__trainer_note(t, "at the update");
     TX_TRY(tx_zero_finish(&t->zero));
     now = part_done(t, TX_TIMER_SUMS, now);
@@ -469,6 +477,7 @@ static tx_status update(tx_trainer *t)
     TX_TRY(tx_zero_stepped(&t->zero, &t->grad_norm, &bad));
     part_done(t, TX_TIMER_INNER_STEP, now);
     if (!bad) tx_schedule_advance(&t->schedule, &t->place, batch, t->consumed_train_tokens);
+    if (!bad) t->schedule_steps++;
     t->iteration++;
     t->consumed_train_samples += batch;
     t->consumed_train_tokens += batch * t->s;

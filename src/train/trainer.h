@@ -18,6 +18,7 @@
 #include "config/config.h"
 #include "convert/source.h"
 #include "model/model.h"
+#include "optim/deepspeed_schedule.h"
 #include "optim/loss_scaler.h"
 #include "optim/optim.h"
 #include "optim/schedule.h"
@@ -48,6 +49,8 @@ typedef struct tx_trainer {
     tx_loss_scaler scaler;
     tx_schedule schedule;
     tx_schedule_place place;
+    tx_ds_schedule ds_schedule; /* where there is one, `schedule` is that of weight decay alone */
+    int64_t schedule_steps;     /* of it, or of the client's: one for each update taken, or as a client has moved it */
     int64_t s, b;
     int64_t n_micro; /* of this rank, of the iteration under way, or of the last one; of the first or next before any */
     int32_t eod;     /* token after which a document ends, or -1 */
@@ -168,6 +171,12 @@ tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *
 /* The sum over the data ranks of numbers that those of the last stage have, everywhere; collective.   @x [n] */
 tx_status tx_trainer_sum(const tx_trainer *t, double *x, int n);
 
+/* Whether the learning rate is not the options' schedule's, but DeepSpeed's or the client's. */
+static inline bool tx_trainer_counts_steps(const tx_trainer *t)
+{
+    return t->ds_schedule.kind || t->client->lr;
+}
+
 /* The learning rate of the next update. */
 static inline double tx_trainer_lr(const tx_trainer *t)
 {
@@ -229,7 +238,8 @@ tx_status tx__trainer_agree_products(tx_trainer *t);
 /* For ranks that wait for this one: what it is doing (tx_world_note). */
 void tx__trainer_note(const tx_trainer *t, const char *what);
 
-/* Learning rate and weight decay of the next update, and how many micro-batches the next iteration has. */
+/* Learning rate, Adam's betas, if the schedule has them, and weight decay of the next update; and how many
+ * micro-batches the next iteration has. */
 void tx__trainer_move_schedule(tx_trainer *t);
 int64_t tx__trainer_n_micro(const tx_trainer *t);
 
