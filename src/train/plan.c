@@ -223,6 +223,8 @@ static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z
     s->zero = z->stage;
     s->passing = z->passing;
     s->scatters = cfg->zero_reduce_scatter;
+    s->grad = (int64_t)tx_dtype_size(z->grad_type);
+    s->sum = (int64_t)tx_dtype_size(z->sum_type);
     s->gathers = cfg->zero_allgather_partitions;
     s->all = (tx_volume_buckets){ z->flat.n_buckets, z->ps->numel };
     for (int row = 0; row < z->ps->n; row++)
@@ -327,7 +329,8 @@ size_t tx_memory_states(const tx_memory *m)
 /* As tx_zero says in which stage what is divided. */
 tx_zero_formula tx__plan_formula(const tx_zero *z)
 {
-    int value = (int)tx_dtype_size(z->dtype), grad = 4, master = z->dtype == TX_F32 ? 0 : 4;
+    int value = (int)tx_dtype_size(z->dtype), grad = (int)tx_dtype_size(z->grad_type),
+        master = z->dtype == TX_F32 ? 0 : 4;
     tx_zero_formula f = { .stage = z->stage, .n_ranks = z->flat.n_ranks };
     for (int row = 0; row < z->ps->n; row++) f.n_params += z->ps->param[row].numel;
     f.whole = (z->stage < 3 ? value : 0) + (z->stage == 0 || !z->passing ? grad : 0);
