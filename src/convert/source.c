@@ -131,6 +131,17 @@ tx_status tx_source_open_unverified(tx_source *src, const char *dir, const tx_so
     return open_source(src, &r, group);
 }
 
+tx_status tx_source_open_just_written(tx_source *src, const char *dir)
+{
+    const reading r = { .dir = dir };
+    TX_TRY(name_folder(src, &r, &tx_comm_self));
+    src->type = &tx_source_native;
+    src->just_written = true;
+    tx_status st = src->type->open(src);
+    if (st) tx_source_close(src);
+    return st;
+}
+
 tx_status tx_source_open_options(tx_source *src, const tx_config *cfg, tx_comm *group)
 {
     const reading r = reading_of(cfg);
@@ -206,8 +217,9 @@ out:
 static tx_status open_native(tx_source *src)
 {
     static const char *const buffers[] = { "exp_avg", "exp_avg_sq", "momentum_buffer" };
-    TX_TRY(src->newest_good ? tx_checkpoint_open_newest_good(&src->native, src->folder, src->group)
-                            : tx_checkpoint_open(&src->native, src->folder, src->group));
+    TX_TRY(src->just_written  ? tx_checkpoint_open_just_written(&src->native, src->folder)
+           : src->newest_good ? tx_checkpoint_open_newest_good(&src->native, src->folder, src->group)
+                              : tx_checkpoint_open(&src->native, src->folder, src->group));
     const char *path = tx_checkpoint_path(src->native);
     TX_TRY(tx_memdup0(&src->path, path, strlen(path), "a path"));
     src->state = *tx_checkpoint_state(src->native);

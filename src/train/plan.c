@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "checkpoint/checkpoint.h"
+#include "convert/save_as.h"
 
 const tx_client tx_no_client;
 
@@ -288,6 +289,13 @@ int64_t tx__plan_copy_numel(const tx_zero *z)
     return tx_checkpoint_copy_numel(z->ps, z->stage ? &z->flat.kept : NULL, n_parts);
 }
 
+/* The parameter that is in memory while a rank's files of another format are written (convert/save_as.h). */
+static size_t saved_parameter_bytes(const tx_zero *z)
+{
+    if (!z->train || !z->cfg->save || tx_save_kind(z->cfg) == TX_CKPT_NATIVE) return 0;
+    return (size_t)tx_params_largest_whole(z->ps) * sizeof(float);
+}
+
 tx_memory tx__plan_memory(const tx_zero *zero, size_t activations, size_t workspace)
 {
     tx_zero_memory z = tx_zero_memory_of(zero);
@@ -300,7 +308,7 @@ tx_memory tx__plan_memory(const tx_zero *zero, size_t activations, size_t worksp
                         .host = z.host,
                         .passing = z.passing,
                         .nvme = z.nvme,
-                        .saving = (size_t)tx__plan_copy_numel(zero) * sizeof(float),
+                        .saving = (size_t)tx__plan_copy_numel(zero) * sizeof(float) + saved_parameter_bytes(zero),
                         .activations = activations,
                         .workspace = workspace };
 }
