@@ -388,6 +388,12 @@ static tx_status count_params(tx_run_plan *p, const tx_config *cfg, int64_t voca
     return TX_OK;
 }
 
+double tx_flops_told(const tx_config *cfg, const tx_model *m, int64_t b)
+{
+    bool exact = tx_word_index(cfg->flops_formula, "exact|megatron-2021") == 0;
+    return exact ? tx_model_flops(m, cfg->seq_length, b) : tx_model_flops_2021(m, cfg->seq_length, b);
+}
+
 static void read_model(tx_run_plan *p, const tx_model *m, const tx_config *cfg)
 {
     int64_t s = cfg->seq_length, batch = cfg->global_batch_size;
@@ -395,6 +401,8 @@ static void read_model(tx_run_plan *p, const tx_model *m, const tx_config *cfg)
     p->tokens = s * batch;
     p->flops = tx_model_flops(m, s, batch);
     p->flops_layers = p->flops - 6 * (double)s * (double)batch * m->head_products;
+    p->flops_again = tx_model_flops_again(m, s, batch);
+    p->flops_told = tx_flops_told(cfg, m, batch);
     p->first_layer = m->chunk[0].first;
     for (int k = 0; k < m->n_chunks; k++) p->n_layers += m->chunk[k].end - m->chunk[k].first;
 }
