@@ -309,6 +309,7 @@ tx_optim_step tx_optim_next(const tx_optim *o, double lr, double weight_decay)
                             .weight_decay = weight_decay,
                             .betas = { o->betas[0], o->betas[1] },
                             .momentum = o->momentum,
+                            .setting = o->setting,
                             .gate = gate_of(o),
                             .t = o->t + 1 };
 }
@@ -316,8 +317,10 @@ tx_optim_step tx_optim_next(const tx_optim *o, double lr, double weight_decay)
 tx_optim_step tx_optim_step_of(const tx_optim_step *s, const tx_optim_range *r)
 {
     tx_optim_step one = *s;
-    one.lr *= r->lr_scale;
-    one.weight_decay = r->decay ? one.weight_decay * r->decay_scale : 0;
+    const tx_optim_setting *own = s->setting ? &s->setting[r->group] : NULL;
+    double decay = own && own->weight_decay >= 0 ? own->weight_decay : one.weight_decay * r->decay_scale;
+    one.lr = own && own->lr >= 0 ? own->lr : one.lr * r->lr_scale;
+    one.weight_decay = r->decay ? decay : 0;
     return one;
 }
 

@@ -67,6 +67,22 @@ static tx_status choose_products(tx_trainer *t)
     return tx_comm_agree(t->grid->world, writes ? tx_products_write(t->products, dir) : TX_OK);
 }
 
+static void forget_rates(tx_trainer *t)
+{
+    t->lr_override = -1;
+    for (int i = 0; i <= t->client->n_groups; i++) t->setting[i].lr = -1;
+}
+
+static tx_status take_settings(tx_trainer *t)
+{
+    size_t n = (size_t)t->client->n_groups + 1;
+    TX_TRY(tx_alloc(&t->setting, n, sizeof *t->setting, "the parameter groups' settings"));
+    for (size_t i = 0; i < n; i++) t->setting[i].weight_decay = -1;
+    forget_rates(t);
+    t->zero.optim.setting = t->setting;
+    return TX_OK;
+}
+
 tx_status tx_trainer_open(tx_trainer **out, const tx_trainer_args *args)
 {
     const tx_config *cfg = args->cfg;
@@ -122,6 +138,7 @@ tx_status tx_trainer_open(tx_trainer **out, const tx_trainer_args *args)
                                                .own = t->model->initial,
                                                .xavier_uniform = cfg->init_method_xavier_uniform }));
     }
+    if (train) TX_GOTO(take_settings(t));
     if (train) tx__trainer_move_schedule(t);
     *out = t;
 out:
@@ -145,6 +162,7 @@ void tx_trainer_destroy(tx_trainer *t)
     tx_ctx_deinit(&t->ctx);
     tx_free(t->dump_tokens);
     tx_free(t->all_losses);
+    tx_free(t->setting);
     json_decref(t->blend_phase);
     tx_free(t->origin);
     tx_free(t->loaded);
@@ -494,7 +512,7 @@ static tx_status update(tx_trainer *t)
     t->consumed_train_samples += batch;
     t->consumed_train_tokens += batch * t->s;
     count_iteration(t, !bad);
-    t->lr_override = -1;
+    forget_rates(t);
     tx__trainer_move_schedule(t);
     const char *none;
     if (t->cfg->log_params_norm) TX_TRY(tx_optim_value_norm(&t->ctx, &t->zero.optim, &t->params_norm, &none));

@@ -81,6 +81,7 @@ typedef struct tx_trainer {
     int64_t consecutive_skips; /* faulty ones since a step was taken */
     double lr;                 /* for the next update, as Megatron logs it */
     double lr_override;        /* >= 0: a client's own for the next update */
+    tx_optim_setting *setting; /* what a client has set for its groups, the first for those that none matches; owned */
     double weight_decay;
     double iteration_loss;        /* mean over the micro-batches so far; behind a step over all ranks' */
     double losses[TX_MAX_LOSSES]; /* what it is the sum of, as model->loss_name has them */
@@ -177,6 +178,12 @@ static inline bool tx_trainer_counts_steps(const tx_trainer *t)
 {
     return t->ds_schedule.kind || t->client->lr;
 }
+
+/* optim_settings.c: what a client has set of its optimizer, whether that is anything, as an object that the caller
+ * json_decref()s, and back, or with `apply` false only checked; TX_ERR_FORMAT: it is not of these groups, or none. */
+bool tx__trainer_has_settings(const tx_trainer *t);
+tx_status tx__trainer_settings_to_json(const tx_trainer *t, json_t **out);
+tx_status tx__trainer_settings_from_json(tx_trainer *t, const json_t *saved, bool apply);
 
 /* The learning rate of the next update. */
 static inline double tx_trainer_lr(const tx_trainer *t)

@@ -11,6 +11,7 @@
 
 #define SCHEDULE_KEY "opt_param_scheduler" /* upstream's names for them */
 #define LR_KEY       "lr_scheduler"
+#define SETTINGS_KEY "optimizer_settings"
 #define SCALER_KEY   "grad_scaler"
 #define PRODUCTS_KEY "gpu_products"
 #define OPTIM_KEY    "client_optimizer"
@@ -110,7 +111,7 @@ static tx_status interval_from_json(tx_interval *out, const tx_model *m, const j
 /* The options that are kept, and beside them what this room and the data room keep. */
 static tx_status config_to_save(const tx_trainer *t, json_t **out)
 {
-    json_t *config, *schedule = NULL, *lr = NULL, *scaler = NULL, *interval = NULL;
+    json_t *config, *schedule = NULL, *lr = NULL, *settings = NULL, *scaler = NULL, *interval = NULL;
     TX_TRY(tx_config_to_json(t->cfg, &config));
     tx_status st;
     TX_GOTO(tx_schedule_to_json(&t->schedule, &schedule));
@@ -118,6 +119,7 @@ static tx_status config_to_save(const tx_trainer *t, json_t **out)
     if (t->cfg->megatron_padded_logits) /* a size of the model's, which another layout must not round up */
         json_object_set_new(config, "pad_vocab_size_to", json_integer(t->model->n_valid));
     TX_GOTO(interval_to_json(t, &interval));
+    if (tx__trainer_has_settings(t)) TX_GOTO(tx__trainer_settings_to_json(t, &settings));
     if (t->scaler.kind == TX_SCALE_DYNAMIC) TX_GOTO(tx_loss_scaler_to_json(&t->scaler, &scaler));
     if (t->client->model && json_object_set_new(config, TX_CLIENT_MODEL, json_string(t->client->model->name)))
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
@@ -125,6 +127,7 @@ static tx_status config_to_save(const tx_trainer *t, json_t **out)
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
     if (st) goto out;
     if (json_object_set(config, SCHEDULE_KEY, schedule) || (lr && json_object_set(config, LR_KEY, lr)) ||
+        (settings && json_object_set(config, SETTINGS_KEY, settings)) ||
         (scaler && json_object_set(config, SCALER_KEY, scaler)) ||
         (interval && json_object_set(config, INTERVAL_KEY, interval)) ||
         (t->blend_phase && json_object_set(config, "blend_phase", t->blend_phase)) ||
@@ -133,6 +136,7 @@ static tx_status config_to_save(const tx_trainer *t, json_t **out)
 out:
     json_decref(schedule);
     json_decref(lr);
+    json_decref(settings);
     json_decref(scaler);
     json_decref(interval);
     if (st)
@@ -455,6 +459,8 @@ tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
     if (lr_state) TX_TRY(resumed_ds_schedule(t, from, &ds_schedule, &schedule_steps));
     tx_loss_scaler scaler = t->scaler;
     if (optim) TX_TRY(tx_loss_scaler_from_json(&scaler, json_object_get(from->run, SCALER_KEY)));
+    const json_t *settings = optim ? json_object_get(from->run, SETTINGS_KEY) : NULL;
+    if (settings) TX_TRY(tx__trainer_settings_from_json(t, settings, false));
     tx_interval interval = { 0 };
     if (resumes)
         TX_TRY(
@@ -477,6 +483,7 @@ tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
     const tx_ckpt_state *s = &from->state;
     if (!cfg->reset_iteration) resume_place(t, from, &interval);
     if (optim) t->zero.optim.t = s->optim_step;
+    if (settings) TX_TRY(tx__trainer_settings_from_json(t, settings, true));
     if (lr_state) {
         t->schedule = schedule;
         t->ds_schedule = ds_schedule;
