@@ -156,10 +156,10 @@ static tx_status find_kind_for_run(tx_ckpt_kind *kind, const char *folder, const
     if (*kind != TX_CKPT_NONE && *kind != TX_CKPT_UNKNOWN) return TX_OK;
     if (cfg->exit_on_missing_checkpoint)
         return TX_FAIL(TX_ERR_NOTFOUND, "--load %s: %s, and --exit-on-missing-checkpoint is given", cfg->load, detail);
-    if (*kind == TX_CKPT_UNKNOWN || r->tag || !cfg->save || !tx_path_is_same(cfg->load, cfg->save))
+    if (r->tag || !cfg->save || !tx_path_is_same(cfg->load, cfg->save))
         return TX_FAIL(TX_ERR_NOTFOUND,
                        "--load %s: %s; name a checkpoint, or leave --load out to start from fresh weights "
-                       "(a --load that equals --save may be missing or empty at the first start)",
+                       "(a --load that equals --save may have none at the first start)",
                        cfg->load, detail);
     tx_info(" starting from fresh weights: --load is the same folder as --save and %s", detail);
     return TX_OK;
