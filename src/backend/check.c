@@ -308,6 +308,17 @@ static tx_status check_attention_mask(const char *op, const tx_dropout *m, tx_te
     return TX_OK;
 }
 
+static tx_status check_alibi(const char *op, const tx_alibi *a, tx_tensor q, bool causal)
+{
+    int64_t heads = q.dim[2] * q.dim[3];
+    if (!a->n_heads) return TX_OK;
+    if (!causal) return TX_FAIL(TX_ERR_ARG, "%s: linear biases of positions need causal attention", op);
+    if (a->first_head < 0 || a->n_heads - heads < a->first_head)
+        return TX_FAIL(TX_ERR_SHAPE, "%s: heads %lld + %lld do not lie in the biases' %lld", op,
+                       (long long)a->first_head, (long long)heads, (long long)a->n_heads);
+    return TX_OK;
+}
+
 tx_status tx__check_attention_fwd(const tx_attention_fwd_args *a)
 {
     int64_t b = a->q.dim[1];
@@ -322,6 +333,7 @@ tx_status tx__check_attention_fwd(const tx_attention_fwd_args *a)
     if (a->past.n.data && (!a->causal || !past_fits(a->past, b)))
         return REFUSE("attention_fwd", "past.n and past.slot [b] int32, and causal", T(q), T(past.n), T(past.slot));
     TX_TRY(check_padding("attention_fwd", a->n_keys, a->q, a->causal, a->past));
+    TX_TRY(check_alibi("attention_fwd", &a->alibi, a->q, a->causal));
     return check_attention_mask("attention_fwd", &a->mask, a->q, a->k);
 }
 
@@ -338,6 +350,7 @@ tx_status tx__check_attention_bwd(const tx_attention_bwd_args *a)
             "last stride 1; first_key [s,b] int32",
             T(dq), T(dk), T(dv), T(do_), T(o), T(lse), T(q), T(k), T(v), T(first_key));
     TX_TRY(check_padding("attention_bwd", a->n_keys, a->q, a->causal, (tx_past){ .n = { 0 } }));
+    TX_TRY(check_alibi("attention_bwd", &a->alibi, a->q, a->causal));
     return check_attention_mask("attention_bwd", &a->mask, a->q, a->k);
 }
 

@@ -17,6 +17,7 @@
 typedef enum row_kind {
     OPTION_ROW,
     YIELDS_ROW,
+    SCHEDULE_ROW,
     CONVERT_ROW,
     UNUSED_ROW,
     ONLY_ROW,
@@ -31,7 +32,7 @@ typedef struct reading reading;
 typedef struct key_row {
     row_kind kind;
     const char *path;
-    const char *flag; /* OPTION, YIELDS */
+    const char *flag; /* OPTION, YIELDS, SCHEDULE */
     value_type type;  /* CONVERT, UNUSED */
     tx_status (*convert)(reading *r, const json_t *value);
     const char *words; /* ONLY: values; SECTION, OFF: members */
@@ -44,6 +45,7 @@ typedef struct key_row {
 static const key_row rows[] = {
 #define OPTION(p, f)           { .kind = OPTION_ROW, .path = p, .flag = f },
 #define YIELDS(p, f)           { .kind = YIELDS_ROW, .path = p, .flag = f },
+#define SCHEDULE(p, f)         { .kind = SCHEDULE_ROW, .path = p, .flag = f },
 #define CONVERT(p, t, fn, txt) { .kind = CONVERT_ROW, .path = p, .type = T_##t, .convert = convert_##fn, .text = txt },
 #define UNUSED(p, t, txt)      { .kind = UNUSED_ROW, .path = p, .type = T_##t, .text = txt },
 #define ONLY(p, w, txt)        { .kind = ONLY_ROW, .path = p, .type = T_ANY, .words = w, .text = txt },
@@ -539,6 +541,15 @@ static tx_status read_option(reading *r, const key_row *row, const json_t *value
     return put(r, row->flag, value_text(buf, value), row->kind == YIELDS_ROW);
 }
 
+/* Megatron's own scheduler, which it gives to DeepSpeed, comes before the file's. */
+static tx_status read_schedule(reading *r, const key_row *row, const json_t *value)
+{
+    if (tx__option_find(r->cfg->command, row->flag, strlen(row->flag), NULL)) return read_option(r, row, value);
+    if (strcmp(row->path, "scheduler.type") != 0) return TX_OK;
+    return note(r, "scheduler: accepted, without effect here: as with Megatron-DeepSpeed the learning rate is that of "
+                   "--lr, --lr-warmup-iters, --lr-decay-style and their kin");
+}
+
 static tx_status read_key(reading *r, const key_row *row, const json_t *value)
 {
     char text[48];
@@ -546,6 +557,8 @@ static tx_status read_key(reading *r, const key_row *row, const json_t *value)
     case OPTION_ROW:
     case YIELDS_ROW:
         return read_option(r, row, value);
+    case SCHEDULE_ROW:
+        return read_schedule(r, row, value);
     case CONVERT_ROW:
         if (!checked(r, value, row->type) || (below(row->path, "fp16") && !r->fp16)) return TX_OK;
         return row->convert(r, value);

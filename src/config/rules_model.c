@@ -106,6 +106,26 @@ static void rule_rotation_has_pairs(const tx__check *k)
                     c->rotary_percent, (long long)c->kv_channels, (long long)n);
 }
 
+static void rule_positions_are_of_one_kind(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    tx_positions p = tx_config_positions(c);
+    if (k->bad->position_embedding_type) return;
+    if (k->g->use_rotary_position_embeddings && p != TX_POSITIONS_ROPE)
+        tx__violate(k->v,
+                    "--use-rotary-position-embeddings is --position-embedding-type rope, but %s is given: give one of "
+                    "the two",
+                    c->position_embedding_type);
+    if (k->g->add_position_embedding && p == TX_POSITIONS_LEARNED)
+        tx__violate(k->v,
+                    "--no-position-embedding, but --position-embedding-type %s adds learned positions: give one of the "
+                    "two",
+                    c->position_embedding_type);
+    if (p == TX_POSITIONS_ALIBI && c->model_type && !strcmp(c->model_type, "BERT"))
+        tx__violate(k->v, "--position-embedding-type alibi is for a GPT: its biases grow with how far back a key lies, "
+                          "and a BERT looks both ways; leave the flag out");
+}
+
 static void rule_positions_reach(const tx__check *k)
 {
     const tx_config *c = k->c;
@@ -158,6 +178,7 @@ const tx__rule tx__rules_model[] = {
     { "training", rule_gradients_have_a_type },
     { NULL, rule_one_is_added_by_layernorm },
     { NULL, rule_rotation_has_pairs },
+    { NULL, rule_positions_are_of_one_kind },
     { NULL, rule_positions_reach },
     { "training", rule_recomputation_is_whole },
     { NULL, NULL },

@@ -218,6 +218,7 @@ static tx_optim_range range_of(const tx_zero *z, int i)
                          .decay = p->decay == TX_DECAY,
                          .lr_scale = p->lr_scale,
                          .decay_scale = p->decay_scale,
+                         .group = p->group,
                          .counted = p->counted,
                          .name = p->name,
                          .value = element(z->master, begin_of(z, tx_zero_whole_masters(z), s), sizeof(float)) };

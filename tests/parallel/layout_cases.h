@@ -80,6 +80,8 @@ static const axis_choice model_choices[] = {
                "--untie-embeddings-and-output-weights --disable-bias-linear --no-position-embedding" },
     { "gqa", "--num-attention-heads 8 --group-query-attention --num-query-groups 4 --swiglu" },
     { "embed-norm", "--num-attention-heads 4 --embed-layernorm" },
+    { "alibi", "--num-attention-heads 12 --kv-channels 4 --num-key-value-heads 4 --position-embedding-type alibi "
+               "--reset-attention-mask" },
     { "documents", "--num-attention-heads 4 --reset-attention-mask --reset-position-ids --eod-mask-loss" },
     { "smooth", "--num-attention-heads 4 --label-smoothing 0.1 --untie-embeddings-and-output-weights" },
     { "bert", BERT },
