@@ -552,17 +552,18 @@ tx_status tx__check_clip(const tx_clip_args *a)
     return REFUSE("clip", "sum of a tx_exact's size, out [3] fp64", T(out), T(sum));
 }
 
-/* The copy of the master weights p, if there is one. */
-static bool low_fits(tx_tensor low, tx_tensor p)
+/* The gradient of the master weights p, and their copy, if there is one. */
+static bool update_fits(tx_tensor p, tx_tensor g, tx_tensor low)
 {
-    return p.dtype == tx_wide(p.dtype) && (!low.data || (is_float(low.dtype) && shaped_like(low, p, low.dtype)));
+    return is_float(p.dtype) && p.dtype == tx_wide(p.dtype) && flat(p) && is_float(g.dtype) &&
+           shaped_like(g, p, g.dtype) && (!low.data || (is_float(low.dtype) && shaped_like(low, p, low.dtype)));
 }
 
 tx_status tx__check_adam(const tx_adam_args *a)
 {
-    if (!is_float(a->p.dtype) || !flat(a->p) || !like(a->m, a->p) || !like(a->v, a->p) || !like(a->g, a->p) ||
-        !low_fits(a->low, a->p) || (a->gate.data && !is_gate(a->gate)))
-        return REFUSE("adam", "p, m, v, g of one shape, fp32; low of that shape, float; gate [3] fp64; contiguous",
+    if (!update_fits(a->p, a->g, a->low) || !like(a->m, a->p) || !like(a->v, a->p) ||
+        (a->gate.data && !is_gate(a->gate)))
+        return REFUSE("adam", "p, m, v of one shape, fp32; g and low of that shape, float; gate [3] fp64; contiguous",
                       T(p), T(m), T(v), T(g), T(low), T(gate));
     if (a->t < 1) return TX_FAIL(TX_ERR_ARG, "adam: t is %lld; the first step is 1", (long long)a->t);
     return TX_OK;
@@ -570,9 +571,8 @@ tx_status tx__check_adam(const tx_adam_args *a)
 
 tx_status tx__check_sgd(const tx_sgd_args *a)
 {
-    if (!is_float(a->p.dtype) || !flat(a->p) || !like(a->m, a->p) || !like(a->g, a->p) || !low_fits(a->low, a->p) ||
-        (a->gate.data && !is_gate(a->gate)))
-        return REFUSE("sgd", "p, m, g of one shape, fp32; low of that shape, float; gate [3] fp64; contiguous", T(p),
+    if (!update_fits(a->p, a->g, a->low) || !like(a->m, a->p) || (a->gate.data && !is_gate(a->gate)))
+        return REFUSE("sgd", "p, m of one shape, fp32; g and low of that shape, float; gate [3] fp64; contiguous", T(p),
                       T(m), T(g), T(low), T(gate));
     return TX_OK;
 }

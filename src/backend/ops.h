@@ -126,7 +126,7 @@ typedef struct tx_clip_args {
  *  p -= lr ( (m / (1-β1^t)) / (sqrt(v / (1-β2^t)) + eps) + weight_decay p ),  low = p */
 typedef struct tx_adam_args {
     tx_tensor p, m, v; /* same shape, in and out; fp32 or fp64 */
-    tx_tensor g;       /* as p */
+    tx_tensor g;       /* same shape, any float */
     tx_tensor low; /* same shape, any float, out, optional: the copy of the master weights that layers compute with */
     double lr, beta1, beta2, eps, weight_decay;
     double grad_scale; /* clipping and loss scale in one factor */
@@ -139,7 +139,7 @@ typedef struct tx_adam_args {
  *  m = momentum m + g grad_scale + weight_decay p,  p -= lr m,  low = p */
 typedef struct tx_sgd_args {
     tx_tensor p, m; /* same shape, in and out; m is 0 before the first step; fp32 or fp64 */
-    tx_tensor g;    /* as p */
+    tx_tensor g;    /* as adam's */
     tx_tensor low;  /* as adam's */
     double lr, momentum, weight_decay;
     double grad_scale;

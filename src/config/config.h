@@ -31,6 +31,9 @@ const char *tx_weighted_at(const tx_list *l, int i, double *weight);
  * 1024, KB, MB, ... of 1000. false if it is none, or below one byte. */
 bool tx_size_parse(const char *text, size_t *bytes);
 
+/* A share as --memory-limit takes it, 0 < share <= 1: "90%" or "0.9", a number with a point. */
+bool tx_share_parse(const char *text, double *share);
+
 typedef struct tx_command {
     const char *name, *summary; /* "pretrain-gpt" */
     uint64_t groups;            /* of options that it takes: a bit each */

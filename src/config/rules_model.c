@@ -64,6 +64,27 @@ static void rule_precision_is_one(const tx__check *k)
         tx__violate(k->v, "--loss-scale-window %g is not a whole number", c->loss_scale_window);
 }
 
+/* A type of 16 bits is the values' own. */
+static void rule_gradients_have_a_type(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->grad_dtype || k->bad->grad_reduce_dtype) return;
+    int kept = tx_word_index(c->grad_dtype, "fp32|bf16|fp16"), summed = kept;
+    if (c->grad_reduce_dtype) summed = tx_word_index(c->grad_reduce_dtype, "fp32|bf16|fp16");
+    if ((kept == 1 && !c->bf16) || (kept == 2 && !c->fp16))
+        tx__violate(k->v, "--grad-dtype %s needs --%s: gradients are fp32, or what weights and activations are",
+                    c->grad_dtype, c->grad_dtype);
+    if (kept && c->accumulate_allreduce_grads_in_fp32)
+        tx__violate(
+            k->v,
+            "--accumulate-allreduce-grads-in-fp32 is --grad-dtype fp32, but --grad-dtype %s is given: leave one "
+            "out",
+            c->grad_dtype);
+    if (kept && summed && kept != summed)
+        tx__violate(k->v, "--grad-reduce-dtype %s: gradients that are kept in %s are summed in %s or fp32",
+                    c->grad_reduce_dtype, c->grad_dtype, c->grad_dtype);
+}
+
 static void rule_one_is_added_by_layernorm(const tx__check *k)
 {
     if (k->bad->normalization || !k->c->apply_layernorm_1p || !strcmp(k->c->normalization, "layernorm")) return;
@@ -154,6 +175,7 @@ const tx__rule tx__rules_model[] = {
     { NULL, rule_query_groups_are_key_heads },
     { NULL, rule_activation_is_one },
     { NULL, rule_precision_is_one },
+    { "training", rule_gradients_have_a_type },
     { NULL, rule_one_is_added_by_layernorm },
     { NULL, rule_rotation_has_pairs },
     { NULL, rule_positions_are_of_one_kind },

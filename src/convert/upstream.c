@@ -299,9 +299,13 @@ tx_status tx__args_to_options(const tx_py *args, const char *model, const json_t
         json_object_set_new(o, "add_position_embedding", json_false());
     }
     if (type && is_one_of(type, without)) json_object_set_new(o, "position_embedding_type", json_string(type));
-    if (tx_py_int(tx_py_get(args, "padded_vocab_size"), &padded))
+    /* Upstream's programs know no such option; a run of triax without it has said so. */
+    json_t *own = args_value(args, "megatron_padded_logits");
+    bool padded_logits = !json_is_false(own);
+    json_decref(own);
+    if (padded_logits && tx_py_int(tx_py_get(args, "padded_vocab_size"), &padded))
         json_object_set_new(o, "pad_vocab_size_to", json_integer(padded));
-    json_object_set_new(o, "megatron_padded_logits", json_true());
+    json_object_set_new(o, "megatron_padded_logits", json_boolean(padded_logits));
     json_object_set_new(o, "model_type", json_string(model));
     json_object_set_new(o, "post_layernorm", json_false());
     if (st)
@@ -405,11 +409,26 @@ static json_t *scaler_of(const tx_py *scaler)
                      (json_int_t)hysteresis);
 }
 
+const char *const tx__run_keys[] = { "log_sums", "blend_phase", "gpu_products", "client_state", NULL };
+
+/* Of args that a run of triax has written. */
+static int add_run_keys(json_t *o, const tx_py *args)
+{
+    int bad = 0;
+    for (const char *const *key = tx__run_keys; *key; key++) {
+        const tx_py *v = tx_py_get(args, *key);
+        if (v) bad |= json_object_set_new(o, *key, tx_py_to_json(v));
+    }
+    return bad;
+}
+
 tx_status tx__run_of(const tx_py *scheduler, const tx_py *args, const tx_py *scaler, json_t **out)
 {
-    json_t *o = json_object(), *scale = scaler_of(scaler);
+    const tx_py *own = tx_py_get(args, "grad_scaler"); /* a run of triax has it all, DeepSpeed's FP16_Optimizer less */
+    json_t *o = json_object(), *scale = own ? tx_py_to_json(own) : scaler_of(scaler);
     int bad = scheduler ? json_object_set_new(o, "opt_param_scheduler", schedule_of(scheduler, args)) : 0;
     if (scale) bad |= json_object_set_new(o, "grad_scaler", scale);
+    bad |= add_run_keys(o, args);
     if (!o || bad) {
         json_decref(o);
         return TX_FAIL(TX_ERR_NOMEM, "not enough memory for a checkpoint's state");

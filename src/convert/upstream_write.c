@@ -424,8 +424,8 @@ static void set_positions(tx__file *f, tx_py *args)
 
 tx_py *tx__args(tx__file *f)
 {
-    static const char *const ours[] = { "pad_vocab_size_to", "megatron_padded_logits", "data_order",
-                                        "model_type",        "post_layernorm",         "position_embedding_type" };
+    static const char *const ours[] = { "pad_vocab_size_to", "data_order", "model_type", "post_layernorm",
+                                        "position_embedding_type" };
     const char *field;
     json_t *v;
     tx_py *args = tx_py_dict(f->a);
@@ -433,6 +433,7 @@ tx_py *tx__args(tx__file *f)
     {
         bool skip = false;
         for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) skip = skip || !strcmp(field, ours[i]);
+        for (int i = 0; f->c->release && tx__run_keys[i]; i++) skip = skip || !strcmp(field, tx__run_keys[i]);
         if (!skip) tx__set(f, args, field, tx_py_of_json(f->a, v));
     }
     if (!json_is_string(json_object_get(f->options, "tokenizer_type")))

@@ -121,6 +121,18 @@ static tx_status make_blocks(tx_transformer *t, const tx_config *cfg, const tx_g
     return TX_OK;
 }
 
+/* Of the whole model, whose chunks' first layers are computed again.   @post as tx_pp_layers has it */
+static int64_t count_again(const tx_model *m, int p, double post)
+{
+    int64_t n = 0;
+    for (int i = 0; i < p * m->n_chunks; i++) {
+        tx_pp_chunk chunk = tx_pp_layers(m->n_layers, p, m->n_chunks, i % p, i / p, 0, post);
+        int64_t has = chunk.end - chunk.first;
+        n += has < m->recompute.n_layers ? has : m->recompute.n_layers;
+    }
+    return n;
+}
+
 /* Cost of the head in layers, by their multiply-adds. */
 static double head_cost(const tx_model *m, int64_t s)
 {
@@ -136,6 +148,7 @@ static void take_chunks(tx_model *m, const tx_config *cfg, const tx_grid *grid)
     TX_ASSERT(m->n_chunks <= TX_MAX_CHUNKS);
     for (int k = 0; k < m->n_chunks; k++)
         m->chunk[k] = tx_pp_layers(m->n_layers, grid->pp.size, m->n_chunks, grid->pp.rank, k, 0, post);
+    m->n_again = count_again(m, grid->pp.size, post);
 }
 
 static tx_model sizes_of(const tx_config *cfg, const tx_model_type *type, int64_t vocab_size, int64_t padded,

@@ -521,11 +521,12 @@ static tx_tensor open_gate(void)
     return gate;
 }
 
-/* p: n, t, with a gate, closed */
+/* p: n, t, with a gate, closed, gradients of the values' type */
 static void adam(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t n = p[0];
-    tx_tensor w = RAND(TX_F32, n), m = RAND(TX_F32, n), v = RAND(TX_F32, n), g = RAND(TX_F32, n), low = ZEROS(V, n);
+    tx_tensor w = RAND(TX_F32, n), m = RAND(TX_F32, n), v = RAND(TX_F32, n), low = ZEROS(V, n);
+    tx_tensor g = RAND(p[4] ? V : TX_F32, n);
     for (int64_t i = 0; i < n; i++) ((float *)v.data)[i] *= ((float *)v.data)[i];
     if (n == 17) low.data = NULL;
     tx_tensor gate = p[2] ? open_gate() : (tx_tensor){ 0 };
@@ -538,11 +539,11 @@ static void adam(tx_ctx *c, const int64_t *p, results *o)
     if (low.data) out(o, "low", low, 4);
 }
 
-/* p: n, with a gate, closed */
+/* p: n, with a gate, closed, gradients of the values' type */
 static void sgd(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t n = p[0];
-    tx_tensor w = RAND(TX_F32, n), m = RAND(TX_F32, n), g = RAND(TX_F32, n), low = ZEROS(V, n);
+    tx_tensor w = RAND(TX_F32, n), m = RAND(TX_F32, n), g = RAND(p[3] ? V : TX_F32, n), low = ZEROS(V, n);
     if (n == 17) low.data = NULL;
     tx_tensor gate = p[1] ? open_gate() : (tx_tensor){ 0 };
     if (p[2]) ((double *)gate.data)[2] = 0;
@@ -747,11 +748,15 @@ static const op_case cases[] = {
     { "adam 70001", adam, { 70001, 1000 } },
     { "adam with a gate 70001", adam, { 70001, 7, 1 } },
     { "adam with a closed gate 65", adam, { 65, 7, 1, 1 } },
+    { "adam, value gradients 17", adam, { 17, 2, 0, 0, 1 } },
+    { "adam, value gradients 70001", adam, { 70001, 7, 1, 0, 1 } },
     { "sgd 1", sgd, { 1 } },
     { "sgd 17", sgd, { 17 } },
     { "sgd 70001", sgd, { 70001 } },
     { "sgd with a gate 70001", sgd, { 70001, 1 } },
     { "sgd with a closed gate 65", sgd, { 65, 1, 1 } },
+    { "sgd, value gradients 17", sgd, { 17, 0, 0, 1 } },
+    { "sgd, value gradients 70001", sgd, { 70001, 1, 0, 1 } },
     { "exact_add 1", exact_sums, { 1 } },
     { "exact_add 50001", exact_sums, { 50001 } },
     { "exact_add with infinity 300", exact_sums, { 300, 1 } },

@@ -144,7 +144,6 @@ static const struct broken {
       "--recompute-activations, --recompute-granularity and --recompute-method out" },
     { "pretrain-gpt", GOOD "--split-transformers",
       "--split-transformers is not built yet: a layer is one piece; leave the flag out" },
-    { "pretrain-gpt", GOOD "--save S", "--save needs --save-interval" },
     { "pretrain-gpt", GOOD "--finetune", "--finetune needs --load" },
     { "pretrain-gpt", GOOD "--reset-iteration", "--reset-iteration needs --load" },
     { "pretrain-gpt", GOOD "--exit-on-missing-checkpoint", "--exit-on-missing-checkpoint needs --load" },
