@@ -219,6 +219,22 @@ static int all_exist(char *why, size_t cap)
     return 1;
 }
 
+/* Slurm's older PMI takes components that few builds of Open MPI have; without them it ends the process. */
+static int finds_ranks(char *why, size_t cap)
+{
+    char folder[4096], path[4096 + 32];
+    if (!getenv("SLURM_PROCID") || !getenv("PMI_RANK") || getenv("PMIX_RANK") || getenv("OMPI_COMM_WORLD_RANK"))
+        return 1;
+    component_folder(folder);
+    snprintf(path, sizeof path, "%s/mca_pmix_s2.so", folder);
+    if (!*folder || !access(path, R_OK)) return 1;
+    snprintf(why, cap,
+             "srun's --mpi=pmi2 is for MPICH, and this module is for Open MPI: give srun --mpi=pmix, or build triax "
+             "where MPICH "
+             "is installed (libtriax_mpich.so)");
+    return 0;
+}
+
 static int start(int *given, char *why, size_t cap)
 {
     static const char *const component[] = { "pml_ucx", "pml_cm", "btl_openib" };
@@ -228,7 +244,7 @@ static int start(int *given, char *why, size_t cap)
     prefer("OMPI_MCA_btl", "openib", "openib,self,vader,tcp", asked[2]);
     prefer("OMPI_MCA_btl", "openib,self", "openib,self,vader,tcp", asked[2]);
     prefer("OMPI_MCA_btl", "self,openib", "openib,self,vader,tcp", asked[2]);
-    if (!all_exist(why, cap)) return MPI_ERR_OTHER;
+    if (!finds_ranks(why, cap) || !all_exist(why, cap)) return MPI_ERR_OTHER;
     int e = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, given);
     for (int i = 0; i < 3; i++)
         if (*asked[i] && !has_component(component[i]))
