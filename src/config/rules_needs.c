@@ -176,6 +176,11 @@ static void rule_generate_has_one_source(const tx__check *k)
         if (first) tx__violate(k->v, "--%s and --%s: give one of the two", first, sources[i].flag);
         first = sources[i].flag;
     }
+    if (k->g->num_return_sequences && k->g->num_samples)
+        tx__violate(k->v, "--num-return-sequences is --num-samples: give one of the two");
+    if (c->do_sample && (c->greedy || (k->g->temperature && c->temperature == 0)))
+        tx__violate(k->v, "--do-sample draws tokens, --%s does not: leave one of the two out",
+                    c->greedy ? "greedy" : "temperature 0");
     if (!k->bad->num_samples && !c->num_samples) tx__violate(k->v, "--num-samples 0 makes nothing: give 1 or more");
     if (!c->sample_input_file && !c->genfile) return;
     if (c->samples_json || c->output_tokens || c->logprobs || c->top_logprobs || c->beam_width)
@@ -241,7 +246,9 @@ static void rule_beam_search_stands_alone(const tx__check *k)
                    { g->stop_on_double_eol, "stop-on-double-eol" },
                    { g->logprobs, "logprobs" },
                    { g->top_logprobs, "top-logprobs" },
-                   { g->num_samples, "num-samples" } };
+                   { g->num_samples, "num-samples" },
+                   { g->num_return_sequences, "num-return-sequences" },
+                   { g->do_sample, "do-sample" } };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (others[i].given)
             tx__violate(k->v, "--beam-width finds the likeliest texts, it samples none: leave --%s out",
