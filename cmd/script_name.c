@@ -21,5 +21,5 @@ const char *cmd_script_name(const char *typed, char *buf, size_t cap)
     if (n < 4 || n >= cap || strcmp(base + n - 3, ".py")) return typed;
     for (size_t i = 0; i < n - 3; i++) buf[i] = base[i] == '_' ? '-' : base[i];
     buf[n - 3] = 0;
-    return buf;
+    return strcmp(buf, "pretrain-gpt2") ? buf : "pretrain-gpt"; /* its name until 2020 */
 }
