@@ -118,6 +118,7 @@ static tx_status open_sets(run_parts *p, tx_engine *e)
 {
     tx_info("> building train, validation, and test datasets ...");
     TX_TRY(open_data(&p->sets, e));
+    tx_train_data_warn_of_empty(p->sets, e->cfg);
     return tx__run_data_carry(e->trainer, p->sets);
 }
 

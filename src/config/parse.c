@@ -354,6 +354,10 @@ static void log_derived(const tx_config *cfg)
     if (cfg->deepspeed_config && !g->deepspeed)
         tx_info("--deepspeed_config %.200s: switches --deepspeed on", cfg->deepspeed_config);
     if (cfg->profile && cfg->skip_train) tx_warn_once("--profile: nothing is profiled with --skip-train");
+    if (cfg->save && !g->save_interval && !cfg->skip_train && !strncmp(cfg->command->name, "pretrain-", 9))
+        tx_info("--save %.200s: without --save-interval the run saves at its end and on exits (--exit-interval, "
+                "--exit-duration-in-mins, --kill-switch-file, signals)",
+                cfg->save);
     if (g->save_interval && !g->save) tx_warn_once("--save-interval: nothing is saved without --save");
     if (g->keep_last && !cfg->save) tx_warn_once("--keep-last: nothing is saved without --save");
     if (!g->tensorboard_dir &&

@@ -78,6 +78,22 @@ bool tx_size_parse(const char *text, size_t *bytes)
     return true;
 }
 
+bool tx_share_parse(const char *text, double *share)
+{
+    char number[64];
+    size_t n = strspn(text, "0123456789.");
+    bool percent = !strcmp(text + n, "%");
+    double v;
+    if (n >= sizeof number || (!percent && (text[n] || !strchr(text, '.')))) return false;
+    memcpy(number, text, n);
+    number[n] = 0;
+    if (!tx__number_parse(number, &v)) return false;
+    v /= percent ? 100 : 1;
+    if (!(v > 0 && v <= 1)) return false;
+    *share = v;
+    return true;
+}
+
 int tx_weighted_count(const tx_list *l)
 {
     return l->n == 1 ? 1 : l->n / 2;

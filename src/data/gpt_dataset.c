@@ -162,6 +162,11 @@ const tx_gpt_dataset *tx_gpt_data_split(const tx_gpt_data *data, tx_split split)
     return ds->n_samples ? ds : NULL;
 }
 
+int64_t tx_gpt_data_documents(const tx_gpt_data *data)
+{
+    return data->ix.n_items;
+}
+
 int64_t tx_gpt_dataset_len(const tx_gpt_dataset *ds)
 {
     return ds->n_samples;

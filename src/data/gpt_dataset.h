@@ -45,6 +45,9 @@ void tx_gpt_data_close(tx_gpt_data *data); /* NULL allowed */
 /* NULL when the split has no document, or no sample and none was wanted. */
 const tx_gpt_dataset *tx_gpt_data_split(const tx_gpt_data *data, tx_split split);
 
+/* Of the whole file. */
+int64_t tx_gpt_data_documents(const tx_gpt_data *data);
+
 /* Number of samples, at least as many as were wanted. */
 int64_t tx_gpt_dataset_len(const tx_gpt_dataset *ds);
 

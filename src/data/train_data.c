@@ -204,6 +204,61 @@ out:
     return st;
 }
 
+/* Of the smallest dataset. */
+static int64_t fewest_documents(const tx_train_data *data)
+{
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < data->n_files; i++) {
+        const data_file *f = &data->file[i];
+        int64_t n = f->bert ? tx_bert_data_documents(f->bert) : tx_gpt_data_documents(f->gpt);
+        if (n < least) least = n;
+    }
+    return least;
+}
+
+/* What --split would have to be for so many documents; NULL: there are too few. */
+static const char *split_that_leaves_some(int64_t n_docs)
+{
+    static const char *const split[] = { "949,50,1", "90,5,5", "8,1,1", "1,1,1" };
+    int64_t b[TX_N_SPLITS + 1];
+    for (size_t i = 0; i < sizeof split / sizeof *split; i++)
+        if (!tx_split_bounds(b, split[i], n_docs) && b[0] < b[1] && b[1] < b[2] && b[2] < b[3]) return split[i];
+    return NULL;
+}
+
+static void warn_of_split(const tx_train_data *data, const tx_config *cfg, tx_split k)
+{
+    int64_t n_docs = fewest_documents(data);
+    const char *better = split_that_leaves_some(n_docs);
+    const char *shortest = data->n_files > 1 ? "the smallest of the datasets" : data->groups.group[0].set[0].path;
+    tx_warn_once("--split %s gives the %s split none of the %lld document%s of %s: there will be no evaluation on it; "
+                 "write %s%s, name data apart (--train-data-path, --valid-data-path, --test-data-path), or leave it "
+                 "out (--eval-iters 0)",
+                 cfg->split, tx_split_name(k), (long long)n_docs, n_docs == 1 ? "" : "s", shortest,
+                 better ? "--split " : "more documents (plain text: preprocess-data --text-split line or blank-line)",
+                 better ? better : "");
+}
+
+void tx_train_data_warn_of_empty(const tx_train_data *data, const tx_config *cfg)
+{
+    enum { MANY = 1000000000 }; /* documents of which the least share is some */
+    static const char *const flag[] = { [TX_SPLIT_VALID] = "--valid-data-path", [TX_SPLIT_TEST] = "--test-data-path" };
+    int64_t b[TX_N_SPLITS + 1];
+    bool divided = data->groups.n && data->groups.group[0].divided;
+    for (int k = TX_SPLIT_VALID; k < TX_N_SPLITS && cfg->eval_iters; k++) {
+        if (data->n_parts[k]) continue;
+        if (divided && !tx_split_bounds(b, cfg->split, MANY) && b[k] < b[k + 1])
+            warn_of_split(data, cfg, (tx_split)k);
+        else if (cfg->given.eval_iters)
+            tx_warn_once(
+                "--eval-iters %lld: there will be no evaluation on the %s split, for %s%s; --eval-iters 0 says "
+                "so",
+                (long long)cfg->eval_iters, tx_split_name((tx_split)k),
+                divided ? "--split gives it no share: " : "it has no data: give ",
+                divided ? "write --split 8,1,1" : flag[k]);
+    }
+}
+
 void tx_train_data_close(tx_train_data *data)
 {
     if (!data) return;

@@ -18,6 +18,10 @@ tx_status tx_train_data_open(tx_train_data **out, const tx_config *cfg, const in
                              const tx_tokenizer *bert);
 void tx_train_data_close(tx_train_data *data); /* NULL allowed */
 
+/* Warns of evaluations that will not take place: a split without a document though --split gives it a share, or that
+ * nothing is given for though --eval-iters is. */
+void tx_train_data_warn_of_empty(const tx_train_data *data, const tx_config *cfg);
+
 /* tx_blend_phase of the training samples in keyed order; *out NULL in the others, which know no phases. Warns when the
  * checkpoint's order was of the other kind. */
 tx_status tx_train_data_phase(tx_train_data *data, const json_t *saved, int64_t consumed, json_t **out);

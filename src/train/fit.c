@@ -643,7 +643,7 @@ static tx_status find_least(search *s, tx_change *out)
 /* The whole of a machine is no limit of a rank's where more of them would share it. */
 static bool is_of_a_rank(const search *s)
 {
-    return strcmp(s->cfg->memory_limit, "auto") != 0 || s->plan->memory.gpu_free;
+    return !tx_memory_limit_is_of_machine(s->cfg) || s->plan->memory.gpu_free;
 }
 
 /* The cheapest on more ranks that is none of those on fewer, with ranks besides. */
