@@ -8,7 +8,7 @@ static bool names_data(const tx__check *k)
 {
     const tx_config_given *g = k->g;
     return g->mock_data || k->c->mock_data || g->data_path || k->c->data_path.n || g->train_data_path ||
-           g->valid_data_path || g->test_data_path || tx__names_weighted(g);
+           g->valid_data_path || g->test_data_path || g->train_data || tx__names_weighted(g);
 }
 
 static void rule_training_has_its_sizes(const tx__check *k)

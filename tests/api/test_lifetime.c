@@ -576,6 +576,7 @@ static tx_status runs_a_clients_model(const void *with)
              (const char *)with, in_scratch("run"));
     TX_TRY(tx_config_parse_string(&cfg, "engine", flags));
     TX_GOTO(tx_train_data_exists(cfg));
+    TX_GOTO(tx_train_data_prepare(cfg));
     TX_GOTO(tx_run_open(&run, cfg, NULL));
     tx_engine_args args = {
         .size = sizeof args, .config = cfg, .model = &classifier, .world = tx_run_world(run), .data = &data
