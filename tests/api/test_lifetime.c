@@ -645,6 +645,7 @@ static const struct {
       "tx_engine_was_step_applied tx_engine_zero_grad tx_engine_optimizer tx_engine_lr_scheduler tx_optimizer_name "
       "tx_optimizer_steps tx_optimizer_n_groups tx_optimizer_group_at tx_optimizer_set_lr "
       "tx_optimizer_set_weight_decay tx_optimizer_set_betas tx_optimizer_set_momentum tx_lr_scheduler_name "
+      "tx_engine_backward_scaled tx_engine_backward_from tx_engine_losses "
       "tx_lr_scheduler_lr tx_lr_scheduler_last_step tx_lr_scheduler_step "
       "tx_log_set tx_log_set_live" },
     { "are values: views of tensors, random numbers",
