@@ -126,9 +126,18 @@ static tx_status place_of_checkpoint(place *p, const tx_config *cfg, const tx_ch
     return TX_OK;
 }
 
+const char *tx__source_tokenizer_dir(const tx_source *src)
+{
+    static const char *const files[] = { TX_TOKENIZER_FILES };
+    char path[PATH_CAP];
+    for (size_t i = 0; i < sizeof files / sizeof *files && src->path && !src->native; i++)
+        if (!tx_path_join(path, sizeof path, src->path, files[i]) && tx_path_exists(path)) return src->path;
+    return src->dir;
+}
+
 static tx_status place_of(place *p, const tx_config *cfg, const tx_source *src)
 {
-    *p = (place){ .dir = src ? src->dir : NULL };
+    *p = (place){ .dir = src ? tx__source_tokenizer_dir(src) : NULL };
     return src && src->native ? place_of_checkpoint(p, cfg, src->native) : TX_OK;
 }
 

@@ -126,6 +126,24 @@ static void rule_data_is_divided_or_apart(const tx__check *k)
         tx__violate(k->v, "--split divides --data-path, but --train-data-path is used whole: leave --split out");
 }
 
+/* Text that becomes datasets, as scripts of 2020 name it. */
+static void rule_text_is_the_data(const tx__check *k)
+{
+    const tx_config_given *g = k->g;
+    bool valid = g->valid_data, test = g->test_data;
+    if (!g->train_data) {
+        if (valid || test) tx__violate(k->v, "--%s-data needs --train-data", valid ? "valid" : "test");
+        return;
+    }
+    if (g->data_path || g->train_data_path || tx__names_weighted(g))
+        tx__violate(k->v, "--train-data is text, and another flag names a dataset: give one of the two");
+    if (valid != test)
+        tx__violate(k->v, "--valid-data and --test-data: give both, or leave both out for parts by --split");
+    else if (valid && g->split)
+        tx__violate(k->v,
+                    "--split divides --train-data, but --valid-data and --test-data are given: leave --split out");
+}
+
 static void rule_weighted_splits_stand_alone(const tx__check *k)
 {
     const tx_config_given *g = k->g;
@@ -221,7 +239,7 @@ static void rule_tokenizer_has_its_files(const tx__check *k)
 {
     const tx_config *c = k->c;
     /* the files may lie beside the checkpoint, or are not needed */
-    bool optional = c->load || tx__plans_only(k) || reads_a_model(c->command->name);
+    bool optional = (c->load && !k->g->train_data) || tx__plans_only(k) || reads_a_model(c->command->name);
     bool vocab = c->vocab_file || k->g->vocab_file, merge = c->merge_file || k->g->merge_file;
     bool model = c->tokenizer_model || k->g->tokenizer_model;
     const char *type = c->tokenizer_type;
@@ -275,6 +293,7 @@ const tx__rule tx__rules_files[] = {
     { "pretrain", rule_dump_step_is_a_step },
     { NULL, rule_datasets_are_one_or_pairs },
     { NULL, rule_data_is_divided_or_apart },
+    { "pretrain", rule_text_is_the_data },
     { NULL, rule_weighted_splits_stand_alone },
     { NULL, rule_mock_data_stand_alone },
     { NULL, rule_data_folder_has_data_path },

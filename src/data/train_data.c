@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "data/data_groups.h"
 
@@ -100,19 +101,6 @@ static tx_status open_bert(tx_bert_data **out, const tx_config *cfg, const tx_da
     return tx_bert_data_open(out, &o);
 }
 
-/* One dataset of a group; n_samples are wanted of it. */
-static tx_status open_file(tx_train_data *data, const tx_config *cfg, const tx_data_group *g, const tx_data_set *set,
-                           const int64_t *n_samples)
-{
-    data_file *f = &data->file[data->n_files];
-    if (data->bert)
-        TX_TRY(open_bert(&f->bert, cfg, g, set, n_samples, data->bert, data->vocab_size));
-    else
-        TX_TRY(open_gpt(&f->gpt, cfg, g, set, n_samples, data));
-    data->n_files++;
-    return TX_OK;
-}
-
 /* A file's split k; false: it has none. */
 static bool file_split(tx_blend_part *out, const data_file *f, tx_split k)
 {
@@ -122,6 +110,39 @@ static bool file_split(tx_blend_part *out, const data_file *f, tx_split k)
     else
         out->gpt = tx_gpt_data_split(f->gpt, k);
     return out->bert || out->gpt;
+}
+
+static int64_t documents_of(const data_file *f)
+{
+    return f->bert ? tx_bert_data_documents(f->bert) : tx_gpt_data_documents(f->gpt);
+}
+
+/* Samples of each split: of all its epochs, or of keyed order, which has no end, those of one. */
+static void tell_file(const data_file *f, const char *path, double seconds)
+{
+    int64_t n[TX_N_SPLITS] = { 0 };
+    tx_blend_part p;
+    if (!tx_log_wants(TX_LOG_DEBUG)) return;
+    for (int k = 0; k < TX_N_SPLITS; k++)
+        if (file_split(&p, f, (tx_split)k)) n[k] = p.gpt ? tx_gpt_dataset_len(p.gpt) : tx_bert_dataset_len(p.bert);
+    tx_debug("data: %s: %lld documents; samples: train %lld, valid %lld, test %lld; opened and indexed in %.3f s", path,
+             (long long)documents_of(f), (long long)n[TX_SPLIT_TRAIN], (long long)n[TX_SPLIT_VALID],
+             (long long)n[TX_SPLIT_TEST], seconds);
+}
+
+/* One dataset of a group; n_samples are wanted of it. */
+static tx_status open_file(tx_train_data *data, const tx_config *cfg, const tx_data_group *g, const tx_data_set *set,
+                           const int64_t *n_samples)
+{
+    data_file *f = &data->file[data->n_files];
+    double start = tx_clock();
+    if (data->bert)
+        TX_TRY(open_bert(&f->bert, cfg, g, set, n_samples, data->bert, data->vocab_size));
+    else
+        TX_TRY(open_gpt(&f->gpt, cfg, g, set, n_samples, data));
+    data->n_files++;
+    tell_file(f, set->path, tx_clock() - start);
+    return TX_OK;
 }
 
 /* The group's samples for split k out of its files; upstream too wants all or none of them to have documents there. */
@@ -214,8 +235,7 @@ static int64_t fewest_documents(const tx_train_data *data)
 {
     int64_t least = INT64_MAX;
     for (int i = 0; i < data->n_files; i++) {
-        const data_file *f = &data->file[i];
-        int64_t n = f->bert ? tx_bert_data_documents(f->bert) : tx_gpt_data_documents(f->gpt);
+        int64_t n = documents_of(&data->file[i]);
         if (n < least) least = n;
     }
     return least;
