@@ -86,8 +86,19 @@ typedef struct place {
     tx_ckpt_tokenizer own;        /* of a native checkpoint; owned */
 } place;
 
+/* A checkpoint whose tokens are numbers has no file of them. */
+static bool take_numbers(tx_config *c, const place *p)
+{
+    if (!p->checkpoint || names_files(c) || c->given.tokenizer_type || strcmp(p->own.type, "NullTokenizer"))
+        return false;
+    c->tokenizer_type = (char *)p->own.type;
+    if (!c->vocab_size) c->vocab_size = p->own.vocab_size - 1; /* it adds one */
+    return true;
+}
+
 static tx_status find_tokenizer(tx_config *c, place *p, tokenizer_file f[2], int *n)
 {
+    if (take_numbers(c, p)) return find_files(c, NULL, f, n);
     if (p->checkpoint && p->own.n_files && !names_files(c)) {
         if (!c->given.tokenizer_type) c->tokenizer_type = p->own.type;
         TX_TRY(find_files(c, p->checkpoint, f, n));

@@ -184,8 +184,7 @@ tx_status tx_checkpoint_check_tag(const char *tag);
 
 /* What a folder holds, from its file names alone; `detail` (cap bytes) gets a sentence for the log.
  * TX_CKPT_NONE: the folder is missing, empty, or holds nothing but unfinished temporaries and a
- * run's records (metrics.jsonl, replay files); only then may a run start
- * from fresh weights.  TX_CKPT_UNKNOWN: it holds other files, but no checkpoint.
+ * run's records (metrics.jsonl, replay files).  TX_CKPT_UNKNOWN: it holds other files, but no checkpoint.
  * TX_ERR_FORMAT: a checkpoint that is broken (`latest` names nothing). TX_ERR_IO. */
 tx_status tx_checkpoint_probe(const char *dir, tx_ckpt_kind *out, char *detail, size_t cap);
 

@@ -183,10 +183,10 @@ static tx_status find_kind_for_run(tx_ckpt_kind *kind, const char *folder, const
         return TX_FAIL(TX_ERR_NOTFOUND, "--load %s: %s, and --exit-on-missing-checkpoint is given", cfg->load, detail);
     bool own = cfg->save && tx_path_is_same(cfg->load, cfg->save);
     if (!own && !r->tag && is_hub_name(folder)) return fail_hub_name(r);
-    if (*kind == TX_CKPT_UNKNOWN || r->tag || !own)
+    if (r->tag || !own)
         return TX_FAIL(TX_ERR_NOTFOUND,
                        "--load %s: %s; name a checkpoint, or leave --load out to start from fresh weights "
-                       "(a --load that equals --save may be missing or empty at the first start)",
+                       "(a --load that equals --save may have none at the first start)",
                        cfg->load, detail);
     tx_info(" starting from fresh weights: --load is the same folder as --save and %s", detail);
     return TX_OK;

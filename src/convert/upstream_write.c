@@ -414,9 +414,18 @@ static void set_run(tx__file *f, tx_py *args)
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) tx__set(f, args, none[i], tx_py_none(f->a));
 }
 
+/* Only BigScience's program has ALiBi, and an enum for it. */
+static void set_positions(tx__file *f, tx_py *args)
+{
+    if (tx_config_positions(f->c->cfg) != TX_POSITIONS_ALIBI) return;
+    const tx_py *number = tx__append(f, tx_py_tuple(f->a), tx_py_of_int(f->a, 3));
+    tx__set(f, args, "position_embedding_type", tx__object(f, "megatron.enums", "PositionEmbeddingType", number, NULL));
+}
+
 tx_py *tx__args(tx__file *f)
 {
-    static const char *const ours[] = { "pad_vocab_size_to", "data_order", "model_type", "post_layernorm" };
+    static const char *const ours[] = { "pad_vocab_size_to", "data_order", "model_type", "post_layernorm",
+                                        "position_embedding_type" };
     const char *field;
     json_t *v;
     tx_py *args = tx_py_dict(f->a);
@@ -432,6 +441,7 @@ tx_py *tx__args(tx__file *f)
                 tx_py_of_str(f->a, f->c->m->type->reads_sentences ? "BertWordPieceLowerCase" : "GPT2BPETokenizer"));
     set_layout(f, args);
     set_run(f, args);
+    set_positions(f, args);
     return tx__object(f, "argparse", "Namespace", NULL, args);
 }
 

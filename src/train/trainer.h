@@ -19,6 +19,7 @@
 #include "convert/save_as.h"
 #include "convert/source.h"
 #include "model/model.h"
+#include "optim/deepspeed_schedule.h"
 #include "optim/loss_scaler.h"
 #include "optim/optim.h"
 #include "optim/schedule.h"
@@ -49,6 +50,8 @@ typedef struct tx_trainer {
     tx_loss_scaler scaler;
     tx_schedule schedule;
     tx_schedule_place place;
+    tx_ds_schedule ds_schedule; /* where there is one, `schedule` is that of weight decay alone */
+    int64_t schedule_steps;     /* of it, or of the client's: one for each update taken, or as a client has moved it */
     int64_t s, b;
     int64_t n_micro; /* of this rank, of the iteration under way, or of the last one; of the first or next before any */
     int32_t eod;     /* token after which a document ends, or -1 */
@@ -78,6 +81,7 @@ typedef struct tx_trainer {
     int64_t consecutive_skips; /* faulty ones since a step was taken */
     double lr;                 /* for the next update, as Megatron logs it */
     double lr_override;        /* >= 0: a client's own for the next update */
+    tx_optim_setting *setting; /* what a client has set for its groups, the first for those that none matches; owned */
     double weight_decay;
     double iteration_loss;        /* mean over the micro-batches so far; behind a step over all ranks' */
     double losses[TX_MAX_LOSSES]; /* what it is the sum of, as model->loss_name has them */
@@ -89,6 +93,7 @@ typedef struct tx_trainer {
     int64_t dump_iteration;       /* --dump-step, or 0 */
     int32_t *dump_tokens;         /* [global batch, row_len] of that iteration */
     double *all_losses;           /* [data ranks] */
+    float *own_losses; /* 3 times [b, losses] of a client's model: losses, gradients by them, weights; owned, or NULL */
     char *origin;      /* checkpoint that the state was read from or saved to last; owned; NULL: initial weights */
     bool origin_own;   /* this trainer saved it */
     bool replaces_run; /* --overwrite-run: the next save removes what another run has left */
@@ -141,6 +146,14 @@ tx_status tx_trainer_train(tx_trainer *t, tx_micro_batch_fn *read, void *user);
  */
 tx_status tx_trainer_forward(tx_trainer *t, const void *rows, double *loss);
 tx_status tx_trainer_backward(tx_trainer *t);
+
+/* reweigh.c: between the two, of a client's model (else TX_ERR_UNSUPPORTED): its losses of the micro-batch, [b,
+ * losses]; and backward of another objective than their mean, which is factor times it, or with dloss [b, losses] the
+ * function of them that has this gradient. */
+tx_status tx__trainer_losses(tx_trainer *t, float *loss);
+tx_status tx__trainer_reweigh(tx_trainer *t, double factor, const float *dloss);
+tx_status tx__trainer_ask_gradient(void *user, int64_t micro, const tx_batch *batch, const tx_batch *host);
+tx_status tx__trainer_take_losses(tx_trainer *t); /* memory for these */
 /* After the iteration's last micro-batch: clip, update, count. Else only counts. TX_ERR_NUMERIC when gradients were
  * not finite --max-consecutive-skips times in a row (the message names the first bad tensor); the state is then that
  * after the last of these. */
@@ -168,6 +181,18 @@ tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *
 
 /* The sum over the data ranks of numbers that those of the last stage have, everywhere; collective.   @x [n] */
 tx_status tx_trainer_sum(const tx_trainer *t, double *x, int n);
+
+/* Whether the learning rate is not the options' schedule's, but DeepSpeed's or the client's. */
+static inline bool tx_trainer_counts_steps(const tx_trainer *t)
+{
+    return t->ds_schedule.kind || t->client->lr;
+}
+
+/* optim_settings.c: what a client has set of its optimizer, whether that is anything, as an object that the caller
+ * json_decref()s, and back, or with `apply` false only checked; TX_ERR_FORMAT: it is not of these groups, or none. */
+bool tx__trainer_has_settings(const tx_trainer *t);
+tx_status tx__trainer_settings_to_json(const tx_trainer *t, json_t **out);
+tx_status tx__trainer_settings_from_json(tx_trainer *t, const json_t *saved, bool apply);
 
 /* The learning rate of the next update. */
 static inline double tx_trainer_lr(const tx_trainer *t)
@@ -230,7 +255,8 @@ tx_status tx__trainer_agree_products(tx_trainer *t);
 /* For ranks that wait for this one: what it is doing (tx_world_note). */
 void tx__trainer_note(const tx_trainer *t, const char *what);
 
-/* Learning rate and weight decay of the next update, and how many micro-batches the next iteration has. */
+/* Learning rate, Adam's betas, if the schedule has them, and weight decay of the next update; and how many
+ * micro-batches the next iteration has. */
 void tx__trainer_move_schedule(tx_trainer *t);
 int64_t tx__trainer_n_micro(const tx_trainer *t);
 

@@ -10,6 +10,8 @@
 #include "train/trainer.h"
 
 #define SCHEDULE_KEY "opt_param_scheduler" /* upstream's names for them */
+#define LR_KEY       "lr_scheduler"
+#define SETTINGS_KEY "optimizer_settings"
 #define SCALER_KEY   "grad_scaler"
 #define PRODUCTS_KEY "gpu_products"
 #define OPTIM_KEY    "client_optimizer"
@@ -109,26 +111,32 @@ static tx_status interval_from_json(tx_interval *out, const tx_model *m, const j
 /* The options that are kept, and beside them what this room and the data room keep. */
 static tx_status config_to_save(const tx_trainer *t, json_t **out)
 {
-    json_t *config, *schedule = NULL, *scaler = NULL, *interval = NULL;
+    json_t *config, *schedule = NULL, *lr = NULL, *settings = NULL, *scaler = NULL, *interval = NULL;
     TX_TRY(tx_config_to_json(t->cfg, &config));
     tx_status st;
     TX_GOTO(tx_schedule_to_json(&t->schedule, &schedule));
+    if (tx_trainer_counts_steps(t)) TX_GOTO(tx_ds_schedule_to_json(&t->ds_schedule, t->schedule_steps, &lr));
     if (t->cfg->megatron_padded_logits) /* a size of the model's, which another layout must not round up */
         json_object_set_new(config, "pad_vocab_size_to", json_integer(t->model->n_valid));
     TX_GOTO(interval_to_json(t, &interval));
+    if (tx__trainer_has_settings(t)) TX_GOTO(tx__trainer_settings_to_json(t, &settings));
     if (t->scaler.kind == TX_SCALE_DYNAMIC) TX_GOTO(tx_loss_scaler_to_json(&t->scaler, &scaler));
     if (t->client->model && json_object_set_new(config, TX_CLIENT_MODEL, json_string(t->client->model->name)))
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
     if (t->client->optimizer && json_object_set_new(config, OPTIM_KEY, json_string(t->client->optimizer->name)))
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
     if (st) goto out;
-    if (json_object_set(config, SCHEDULE_KEY, schedule) || (scaler && json_object_set(config, SCALER_KEY, scaler)) ||
+    if (json_object_set(config, SCHEDULE_KEY, schedule) || (lr && json_object_set(config, LR_KEY, lr)) ||
+        (settings && json_object_set(config, SETTINGS_KEY, settings)) ||
+        (scaler && json_object_set(config, SCALER_KEY, scaler)) ||
         (interval && json_object_set(config, INTERVAL_KEY, interval)) ||
         (t->blend_phase && json_object_set(config, "blend_phase", t->blend_phase)) ||
         (t->products && *t->products && json_object_set_new(config, PRODUCTS_KEY, json_string(t->products))))
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
 out:
     json_decref(schedule);
+    json_decref(lr);
+    json_decref(settings);
     json_decref(scaler);
     json_decref(interval);
     if (st)
@@ -359,7 +367,7 @@ tx_status tx_trainer_save(tx_trainer *t, const char *dir, const char *tag, json_
 
 /* ---- loading ---- */
 
-/* With a learning rate of the client's own the schedule is that of weight decay alone. */
+/* With a learning rate of DeepSpeed's or the client's own the schedule is that of weight decay alone. */
 static tx_status ignore_lr(tx_schedule *s, const json_t *saved)
 {
     tx_schedule own = *s;
@@ -379,8 +387,22 @@ static tx_status resumed_schedule(const tx_trainer *t, const tx_source *from, tx
                                 : t->cfg->use_checkpoint_opt_param_scheduler ? TX_SCHEDULE_SAVED
                                                                              : TX_SCHEDULE_SAME;
     *out = t->schedule;
-    if (t->client->lr && saved) TX_TRY(ignore_lr(out, saved));
+    if (tx_trainer_counts_steps(t) && saved) TX_TRY(ignore_lr(out, saved));
     return tx_schedule_resume(out, saved, choice);
+}
+
+/* The same of DeepSpeed's; and how often it, or the client's, was stepped, which older checkpoints and other programs'
+ * have as the number of updates. */
+static tx_status resumed_ds_schedule(const tx_trainer *t, const tx_source *from, tx_ds_schedule *out, int64_t *steps)
+{
+    const json_t *saved = json_object_get(from->run, LR_KEY);
+    const tx_config *cfg = t->cfg;
+    *out = t->ds_schedule;
+    *steps = from->state.optim_step;
+    if (saved) TX_TRY(tx_ds_schedule_steps(saved, steps));
+    if (t->client->lr) return TX_OK;
+    return tx_ds_schedule_resume(out, saved, cfg->override_opt_param_scheduler,
+                                 cfg->use_checkpoint_opt_param_scheduler);
 }
 
 /* Where the run stands in itself and in its data. */
@@ -431,9 +453,14 @@ tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
     tx_schedule schedule = t->schedule;
     bool optim = t->zero.train && !cfg->finetune && !cfg->no_load_optim, lr_state = optim && !cfg->no_load_lr_state;
     bool resumes = t->zero.train && !cfg->finetune && !cfg->reset_iteration;
+    tx_ds_schedule ds_schedule = t->ds_schedule;
+    int64_t schedule_steps = t->schedule_steps;
     if (lr_state) TX_TRY(resumed_schedule(t, from, &schedule));
+    if (lr_state) TX_TRY(resumed_ds_schedule(t, from, &ds_schedule, &schedule_steps));
     tx_loss_scaler scaler = t->scaler;
     if (optim) TX_TRY(tx_loss_scaler_from_json(&scaler, json_object_get(from->run, SCALER_KEY)));
+    const json_t *settings = optim ? json_object_get(from->run, SETTINGS_KEY) : NULL;
+    if (settings) TX_TRY(tx__trainer_settings_from_json(t, settings, false));
     tx_interval interval = { 0 };
     if (resumes)
         TX_TRY(
@@ -456,8 +483,11 @@ tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
     const tx_ckpt_state *s = &from->state;
     if (!cfg->reset_iteration) resume_place(t, from, &interval);
     if (optim) t->zero.optim.t = s->optim_step;
+    if (settings) TX_TRY(tx__trainer_settings_from_json(t, settings, true));
     if (lr_state) {
         t->schedule = schedule;
+        t->ds_schedule = ds_schedule;
+        t->schedule_steps = schedule_steps;
         t->place = (tx_schedule_place){ s->schedule_samples, s->schedule_tokens, s->schedule_warmup_tokens };
     }
     if (t->zero.train) t->n_micro = tx__trainer_n_micro(t);

@@ -69,6 +69,14 @@ ok "${run[@]}" --device gpu --zero-stage 1 --offload-optimizer cpu
 grep -qE "of it on GPU +0\.[0-9]" out || { cat out >&2; die "the plan does not show what is on the GPU"; }
 
 # saved, gone on with: the bits of a run that was not stopped; and a checkpoint of the one goes on as the other
+# the share of peak: an unknown GPU says what to give, and the user's figure counts
+ok "${run[@]}" --device gpu --train-iters 2
+if [ "$kind" = "emulated GPU" ]; then
+    grep -q '^ > the peak of fp32 products on emulated GPU.* is not known here: --peak-tflops X shows the share of it$' out || die "no word of the peak"
+    ! grep -q 'peak share' out || die "a share of no peak"
+fi
+ok "${run[@]}" --device gpu --train-iters 2 --peak-tflops 0.5
+grep -Eq '\| peak share: [0-9.]+% \|$' out || die "no share of --peak-tflops on a GPU"
 ok "${run[@]}" --device gpu --train-iters 4 --save straight --save-interval 4 --log-params-norm
 ok "${run[@]}" --device gpu --train-iters 4 --exit-interval 2 --save stopped --save-interval 2 --async-save
 ok "${run[@]}" --device gpu --train-iters 4 --load stopped --save stopped --save-interval 4
