@@ -170,6 +170,19 @@ TX_API int tx_engine_data_parallel_rank(const tx_engine *e); /* which share of t
 TX_API int tx_engine_data_parallel_size(const tx_engine *e);
 TX_API int64_t tx_engine_train_micro_batch_size(const tx_engine *e); /* samples of a micro-batch */
 TX_API int64_t tx_engine_train_batch_size(const tx_engine *e);       /* of the global batch under way, or the next */
+TX_API int64_t tx_engine_gradient_accumulation_steps(const tx_engine *e); /* micro-batches of this rank in it */
+TX_API int64_t tx_engine_global_samples(const tx_engine *e); /* trained on, by all ranks, skipped updates included */
+TX_API int tx_engine_tensor_parallel_rank(const tx_engine *e);
+TX_API int tx_engine_tensor_parallel_size(const tx_engine *e);
+TX_API int tx_engine_pipeline_parallel_rank(const tx_engine *e);
+TX_API int tx_engine_pipeline_parallel_size(const tx_engine *e);
+
+/* Whether the step that has just been made updated the parameters: it ended a global batch and was not skipped. */
+TX_API bool tx_engine_was_step_applied(const tx_engine *e);
+
+/* Forgets the gradients of the global batch's micro-batches so far, which still count as done. (Behind an update they
+ * are forgotten anyway.) TX_ERR_STATE between forward and step. Not collective; all ranks alike. */
+TX_API tx_status tx_engine_zero_grad(tx_engine *e);
 
 /* The engine's own, NULL without args.with_tokenizer. */
 TX_API const tx_tokenizer *tx_engine_tokenizer(const tx_engine *e);
@@ -177,6 +190,60 @@ TX_API const tx_tokenizer *tx_engine_tokenizer(const tx_engine *e);
 /* A learning rate of your own for the next update only, in place of the schedule's. TX_ERR_ARG: it is negative or not
  * finite; the schedule's stays. */
 TX_API tx_status tx_engine_set_lr(tx_engine *e, double lr);
+
+/* ---- the optimizer and the scheduler, as DeepSpeed's initialize gives them back ---- */
+
+/* The engine's, valid as long as it is. Nothing here is collective: what one rank sets, all have to set alike, and
+ * between a step and the next forward. */
+typedef struct tx_optimizer tx_optimizer;
+typedef struct tx_lr_scheduler tx_lr_scheduler;
+TX_API tx_optimizer *tx_engine_optimizer(tx_engine *e);
+TX_API tx_lr_scheduler *tx_engine_lr_scheduler(tx_engine *e);
+
+/* A group of parameters as the next update has it: tx_engine_args.group's in their order, then all other parameters. */
+typedef struct tx_optimizer_group {
+    const char *pattern; /* NULL: the parameters that none matches */
+    double lr;
+    double weight_decay;  /* of those of its parameters that decay */
+    double betas[2], eps; /* Adam's, of all groups the same */
+    double momentum;      /* SGD's, likewise */
+} tx_optimizer_group;
+
+TX_API const char *tx_optimizer_name(const tx_optimizer *o); /* "adam", "sgd", or the client's */
+TX_API int64_t tx_optimizer_steps(const tx_optimizer *o);    /* updates that were taken */
+TX_API int tx_optimizer_n_groups(const tx_optimizer *o);
+TX_API tx_status tx_optimizer_group_at(const tx_optimizer *o, int group, tx_optimizer_group *out); /* TX_ERR_ARG */
+
+/* The learning rate of one group's next update alone, in place of the schedule's times its factor; its weight decay
+ * from now on, in place of the options' times its factor; and Adam's betas and SGD's momentum from now on, of all
+ * groups (OneCycle sets betas anew with each step). TX_ERR_ARG: there is no such group, or the number is negative, not
+ * finite, or, of betas and momentum, not less than 1; nothing is changed then. All of these are part of checkpoints. */
+TX_API tx_status tx_optimizer_set_lr(tx_optimizer *o, int group, double lr);
+TX_API tx_status tx_optimizer_set_weight_decay(tx_optimizer *o, int group, double weight_decay);
+TX_API tx_status tx_optimizer_set_betas(tx_optimizer *o, double beta1, double beta2);
+TX_API tx_status tx_optimizer_set_momentum(tx_optimizer *o, double momentum);
+
+/* These settings as a JSON object, and back, into an optimizer with the same groups. (The averages of an optimizer are
+ * in the engine's checkpoints.)   @state tx_text_free   TX_ERR_FORMAT: it is none, or of other groups */
+TX_API tx_status tx_optimizer_state(const tx_optimizer *o, char **state);
+TX_API tx_status tx_optimizer_load_state(tx_optimizer *o, const char *state);
+
+/* "WarmupLR" and the like, "client" of tx_engine_args.lr, "OptimizerParamScheduler", Megatron's, of the options. */
+TX_API const char *tx_lr_scheduler_name(const tx_lr_scheduler *s);
+TX_API double tx_lr_scheduler_lr(const tx_lr_scheduler *s); /* of the next update, groups' factors left out */
+
+/* DeepSpeed's last_batch_iteration: -1 at first, and one more with each update that is taken. Megatron's counts samples
+ * instead, from 0. */
+TX_API int64_t tx_lr_scheduler_last_step(const tx_lr_scheduler *s);
+
+/* tx_engine_step moves the scheduler; this moves it besides, by so many steps or, Megatron's, samples.
+ * TX_ERR_ARG: increment < 1 */
+TX_API tx_status tx_lr_scheduler_step(tx_lr_scheduler *s, int64_t increment);
+
+/* Where it stands as a JSON object, such as {"last_batch_iteration":9}, and back; part of checkpoints.
+ * @state tx_text_free   TX_ERR_FORMAT: it is none of such a scheduler */
+TX_API tx_status tx_lr_scheduler_state(const tx_lr_scheduler *s, char **state);
+TX_API tx_status tx_lr_scheduler_load_state(tx_lr_scheduler *s, const char *state);
 
 #ifdef __cplusplus
 }

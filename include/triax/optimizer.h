@@ -43,8 +43,8 @@ typedef struct tx_client_optimizer {
     void *user;
 } tx_client_optimizer;
 
-/* A schedule of the client's own, in place of --lr-decay-style: the learning rate of the update behind so many finished
- * ones (skipped ones not counted). A pure function: a run that is resumed asks it again. */
+/* A schedule of the client's own, in place of --lr-decay-style and --lr-schedule: the learning rate of the update
+ * behind so many finished ones (skipped ones not counted). A pure function: a run that is resumed asks it again. */
 typedef double tx_lr_fn(void *user, int64_t n_updates);
 
 #ifdef __cplusplus

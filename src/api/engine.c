@@ -89,8 +89,8 @@ static tx_status check_model(const tx_engine_args *args)
                        command);
     if (own && args->with_tokenizer)
         return TX_FAIL(TX_ERR_ARG, "tx_engine_args.with_tokenizer: options of \"engine\" name no tokenizer");
-    if (own && !cfg->given.lr && !args->lr)
-        return TX_FAIL(TX_ERR_ARG, "the engine needs --lr, or a schedule of the client's");
+    if (own && !cfg->given.lr && !args->lr && !cfg->lr_schedule)
+        return TX_FAIL(TX_ERR_ARG, "the engine needs --lr, a schedule of DeepSpeed's, or one of the client's");
     return TX_OK;
 }
 
@@ -132,6 +132,23 @@ static tx_status open_vocabulary(tx_engine *e, const tx_engine_args *args, const
     return TX_OK;
 }
 
+/* Which schedule it is, in DeepSpeed's words. */
+static void say_schedule(const tx_engine *e)
+{
+    const tx_config *cfg = e->cfg;
+    if (!cfg->lr_schedule) return;
+    if (e->client.lr) {
+        tx_info("DeepSpeed using client LR scheduler, not %s", cfg->lr_schedule);
+        return;
+    }
+    tx_ds_schedule s = tx_ds_schedule_from_config(cfg);
+    tx_info("DeepSpeed using configured LR scheduler = %s", tx_ds_schedule_name(s.kind));
+    if (s.kind == TX_DS_ONE_CYCLE && cfg->cycle_momentum && s.cycles_momentum == 0)
+        tx_warn_once("cycle_momentum is disabled because optimizer %s does not support momentum, no betas attribute in "
+                     "defaults",
+                     cfg->optimizer);
+}
+
 tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *given)
 {
     tx_engine_args all, *const args = &all;
@@ -159,6 +176,9 @@ tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *given)
     TX_GOTO(open_vocabulary(e, args, &src, &v));
     tx_info("building %s model ...", args->model ? "the client's" : e->cfg->model_type);
     TX_GOTO(open_trainer(e, &src, v.size, v.least, v.eod, &e->ranks.grid));
+    e->optimizer.t = e->trainer;
+    e->scheduler.t = e->trainer;
+    say_schedule(e);
     if (*e->kept.hash) e->trainer->tokenizer = &e->kept;
     if (args->data) TX_GOTO(tx__engine_data_open(&e->data, args->data, e->trainer));
     e->failed = false;
@@ -373,104 +393,8 @@ tx_status tx_engine_export(tx_engine *e, const char *dir)
                        "%s: the model of several ranks is exported from a checkpoint: triax convert", dir);
     if (!weights) return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: weights that are offloaded are not exported", dir);
     float *x, *owned;
-    TX_TRY(tx_zero_see_whole(&e->trainer->zero, weights, &x, &owned));
+    TX_TRY(tx_zero_see_whole(&e->trainer->zero, weights, TX_F32, &x, &owned));
     tx_status st = tx_hf_export_model(e->trainer->model, x, dir, &tx_comm_self);
     tx_free(owned);
     return st;
-}
-
-int64_t tx_engine_iteration(const tx_engine *e)
-{
-    return e->trainer->iteration;
-}
-
-double tx_engine_lr(const tx_engine *e)
-{
-    return tx_trainer_lr(e->trainer);
-}
-
-double tx_engine_loss(const tx_engine *e)
-{
-    return e->trainer->iteration_loss;
-}
-
-double tx_engine_grad_norm(const tx_engine *e)
-{
-    return e->trainer->grad_norm;
-}
-
-int64_t tx_engine_n_params(const tx_engine *e)
-{
-    return tx_params_count(&e->trainer->model->params);
-}
-
-tx_engine_memory tx_engine_memory_of(const tx_engine *e)
-{
-    tx_memory m = tx_trainer_memory(e->trainer);
-    return (tx_engine_memory){ .params = (int64_t)(m.params + m.persistent + m.gathered),
-                               .grads = (int64_t)(m.grads + m.buckets),
-                               .optimizer = (int64_t)m.optimizer,
-                               .activations = (int64_t)(m.activations + m.host_activations),
-                               .workspace = (int64_t)(m.workspace + m.passing + m.saving),
-                               .offloaded_cpu = (int64_t)m.host,
-                               .offloaded_nvme = (int64_t)m.nvme,
-                               .total = (int64_t)tx_memory_total(&m) };
-}
-
-const tx_tokenizer *tx_engine_tokenizer(const tx_engine *e)
-{
-    return e->tokenizer;
-}
-
-tx_status tx_engine_set_lr(tx_engine *e, double lr)
-{
-    if (!isfinite(lr) || lr < 0) return TX_FAIL(TX_ERR_ARG, "%g is no learning rate", lr);
-    e->trainer->lr_override = lr;
-    return TX_OK;
-}
-
-double tx_engine_cur_scale(const tx_engine *e)
-{
-    return e->trainer->scaler.scale;
-}
-
-int64_t tx_engine_micro_steps(const tx_engine *e)
-{
-    return e->micro_steps;
-}
-
-int64_t tx_engine_skipped_steps(const tx_engine *e)
-{
-    return e->trainer->skipped;
-}
-
-int tx_engine_global_rank(const tx_engine *e)
-{
-    const tx_grid *g = e->trainer->grid;
-    return g->size == 1 ? 0 : tx_comm_world_rank(g->world, g->rank);
-}
-
-int tx_engine_world_size(const tx_engine *e)
-{
-    return e->trainer->grid->size;
-}
-
-int tx_engine_data_parallel_rank(const tx_engine *e)
-{
-    return e->trainer->grid->dp.rank;
-}
-
-int tx_engine_data_parallel_size(const tx_engine *e)
-{
-    return e->trainer->grid->dp.size;
-}
-
-int64_t tx_engine_train_micro_batch_size(const tx_engine *e)
-{
-    return e->trainer->cfg->micro_batch_size;
-}
-
-int64_t tx_engine_train_batch_size(const tx_engine *e)
-{
-    return tx_trainer_batch_size(e->trainer);
 }

@@ -8,6 +8,14 @@
 #include "train/trainer.h"
 #include "triax/engine.h"
 
+/* Handles into an engine. */
+struct tx_optimizer {
+    tx_trainer *t;
+};
+struct tx_lr_scheduler {
+    tx_trainer *t;
+};
+
 struct tx_engine {
     tx_trainer *trainer;
     tx_config *cfg; /* borrowed */
@@ -16,6 +24,8 @@ struct tx_engine {
     tx_engine_data *data;    /* the client's training data, or NULL */
     tx_tokenizer *tokenizer; /* args.with_tokenizer's, or NULL */
     tx_ckpt_tokenizer kept;  /* what checkpoints keep: of that one, or of the one that --load's was trained with */
+    tx_optimizer optimizer;
+    tx_lr_scheduler scheduler;
     int64_t micro_steps;
     bool failed; /* a collective call: the ranks may not be in step */
 };

@@ -172,6 +172,24 @@ tx_status tx_checkpoint_open_manifest(tx_checkpoint **out, const char *dir)
     return st;
 }
 
+tx_status tx_checkpoint_open_just_written(tx_checkpoint **out, const char *dir)
+{
+    tx__place place = { 0 };
+    tx_checkpoint *c = NULL;
+    TX_TRY(find_place(&place, dir, &tx_comm_self));
+    tx_status st = tx_alloc(&c, 1, sizeof *c, "a checkpoint");
+    if (!st) st = read_manifest(c, place.path, place.iteration);
+    if (!st) st = verify_blocks(c, 0, 0); /* maps the shards */
+    if (!st) st = open_shards(c);
+    if (st) {
+        tx_checkpoint_close(c);
+        return st;
+    }
+    c->group = &tx_comm_self;
+    *out = c;
+    return TX_OK;
+}
+
 /* The newest iteration < below, but `not`, that has a manifest; -1: there is none. */
 static tx_status find_below(tx__place *place, const char *dir, int64_t below, int64_t not )
 {

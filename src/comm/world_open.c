@@ -156,6 +156,7 @@ tx_status tx_world_open(tx_world **out, bool shared_memory)
     if (l.size == 1) return tx_world_self(out);
     TX_TRY(tx__plugin_open(&net));
     TX_TRY(as_launched(&l, net));
+    if (*net->note && !l.rank) tx_warn("%s", net->note);
     return open_world(out, net, shared_memory);
 }
 

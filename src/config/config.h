@@ -82,6 +82,9 @@ tx_status tx_config_set_text(char **member, const char *text);
  *      world_size = ranks that the launcher has started; of other commands than those that train one model's
  *      global_batch_size = micro_batch_size x data-parallel size
  *      ffn_hidden_size = 4 hidden_size, or 8/3 of it
+ *      position_embedding_type = rope, none with use_rotary_position_embeddings, without add_position_embedding, and
+ *                                                  these as it says
+ *      max_position_embeddings = seq_length where no positions are learned and it is less
  *      kv_channels = hidden_size / heads           train_iters = train_samples / global_batch_size,
  *                                                  or counted through --rampup-batch-size
  *      lr_decay_iters = train_iters  or  lr_decay_samples = train_samples
@@ -128,7 +131,17 @@ double tx_config_timeout(const tx_config *cfg);
  * (tools/lint compares them); another word is a bug. */
 int tx_word_index(const char *word, const char *words);
 
-/* ---- other numbers that follow ---- */
+/* ---- other things that follow ---- */
+
+/* How the model knows positions. --position-embedding-type has the first of the words that mean one, in a complete
+ * config, and add_position_embedding and use_rotary_position_embeddings say the same. */
+typedef enum tx_positions {
+    TX_POSITIONS_LEARNED,
+    TX_POSITIONS_ALIBI,
+    TX_POSITIONS_ROPE,
+    TX_POSITIONS_NONE
+} tx_positions;
+tx_positions tx_config_positions(const tx_config *cfg);
 
 /* Elements of a head that rotary positions turn: Megatron's int(head * percent). */
 int64_t tx_config_rotary_dim(const tx_config *cfg);
@@ -159,11 +172,11 @@ enum tx_kept {
 tx_status tx_config_to_json(const tx_config *cfg, json_t **out);
 
 /* Compares and fills from such an object. `which` is an or of tx_kept:
- *      SHAPE  left-out options are filled; a given one that differs is an error that lists all that differ (TX_ERR_ARG)
- *      HINT   left-out options are filled; given ones win
- *      RUN    nothing is filled; each difference is one warning in the log. Only options that the command takes.
- * Members missing from `saved` are left alone; a value of the wrong type or out of bounds is TX_ERR_FORMAT.
- * cfg is unchanged on failure. Call tx_config_complete afterwards. */
+ *      SHAPE  left-out options are filled; a given one that differs is an error that lists all that differ
+ * (TX_ERR_ARG), but max_position_embeddings of a model that learns no positions, which is a hint HINT   left-out
+ * options are filled; given ones win RUN    nothing is filled; each difference is one warning in the log. Only options
+ * that the command takes. Members missing from `saved` are left alone; a value of the wrong type or out of bounds is
+ * TX_ERR_FORMAT. cfg is unchanged on failure. Call tx_config_complete afterwards. */
 tx_status tx_config_from_json(tx_config *cfg, const json_t *saved, unsigned which);
 
 /* Appends what of the shape differs: "its --hidden-size is 64, this run's 128; its ...". TX_ERR_FORMAT as above. */

@@ -2,6 +2,7 @@
  * wrong is told, with its place; the walk goes on. */
 #include "config/deepspeed_json.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 typedef enum row_kind {
     OPTION_ROW,
     YIELDS_ROW,
+    SCHEDULE_ROW,
     CONVERT_ROW,
     UNUSED_ROW,
     ONLY_ROW,
@@ -30,7 +32,7 @@ typedef struct reading reading;
 typedef struct key_row {
     row_kind kind;
     const char *path;
-    const char *flag; /* OPTION, YIELDS */
+    const char *flag; /* OPTION, YIELDS, SCHEDULE */
     value_type type;  /* CONVERT, UNUSED */
     tx_status (*convert)(reading *r, const json_t *value);
     const char *words; /* ONLY: values; SECTION, OFF: members */
@@ -43,6 +45,7 @@ typedef struct key_row {
 static const key_row rows[] = {
 #define OPTION(p, f)           { .kind = OPTION_ROW, .path = p, .flag = f },
 #define YIELDS(p, f)           { .kind = YIELDS_ROW, .path = p, .flag = f },
+#define SCHEDULE(p, f)         { .kind = SCHEDULE_ROW, .path = p, .flag = f },
 #define CONVERT(p, t, fn, txt) { .kind = CONVERT_ROW, .path = p, .type = T_##t, .convert = convert_##fn, .text = txt },
 #define UNUSED(p, t, txt)      { .kind = UNUSED_ROW, .path = p, .type = T_##t, .text = txt },
 #define ONLY(p, w, txt)        { .kind = ONLY_ROW, .path = p, .type = T_ANY, .words = w, .text = txt },
@@ -95,7 +98,7 @@ struct reading {
     const char *key; /* the one at hand, as the table has it, and where it stands */
     tx__place at;
     bool fp16; /* by the file or a flag; else the other keys of that section say nothing */
-    bool has_scale_power, has_scale_key;
+    bool has_scale_power, has_scale_key, has_grad_dtype;
     tx__place fp16_at;
     int64_t accumulation, data_parallel; /* 0: left out */
     tx__place accumulation_at, data_parallel_at;
@@ -371,6 +374,45 @@ static tx_status convert_scale_power(reading *r, const json_t *value)
     return put(r, "initial-loss-scale", buf, false);
 }
 
+/* DeepSpeed's and PyTorch's names of the types that options have; NULL and a violation if it is none. */
+static const char *type_word(const reading *r, const json_t *value)
+{
+    static const char *const spelling[] = { "fp32|float32|float|torch.float32", "bf16|bfloat16|torch.bfloat16",
+                                            "fp16|float16|half|torch.float16" };
+    static const char *const word[] = { "fp32", "bf16", "fp16" };
+    char text[48];
+    for (int i = 0; i < 3; i++)
+        if (tx__word_in(spelling[i], json_string_value(value))) return word[i];
+    wrong(r, "%s is %s; it takes fp32, bf16 or fp16", r->key, shown(text, value));
+    return NULL;
+}
+
+static tx_status convert_grad_dtype(reading *r, const json_t *value)
+{
+    const char *word = type_word(r, value);
+    r->has_grad_dtype = true;
+    return word ? put(r, "grad-dtype", word, false) : TX_OK;
+}
+
+static tx_status convert_reduce_dtype(reading *r, const json_t *value)
+{
+    char lower[48];
+    const char *from = json_string_value(value);
+    size_t n = 0;
+    for (; from[n] && n < sizeof lower - 1; n++) lower[n] = (char)tolower((unsigned char)from[n]);
+    lower[n] = 0;
+    if (tx__word_in("fp32|bf16|fp16", lower)) return put(r, "grad-reduce-dtype", lower, false);
+    char text[48];
+    wrong(r, "%s is %s; it takes fp32, bf16 or fp16", r->key, shown(text, value));
+    return TX_OK;
+}
+
+/* Of early releases. */
+static tx_status convert_fp32_allreduce(reading *r, const json_t *value)
+{
+    return json_is_true(value) ? put(r, "grad-reduce-dtype", "fp32", false) : TX_OK;
+}
+
 static tx_status convert_zero(reading *r, const json_t *value)
 {
     TX_TRY(note(r, "zero_optimization: true and false are deprecated upstream; as an object it has a stage"));
@@ -499,6 +541,15 @@ static tx_status read_option(reading *r, const key_row *row, const json_t *value
     return put(r, row->flag, value_text(buf, value), row->kind == YIELDS_ROW);
 }
 
+/* Megatron's own scheduler, which it gives to DeepSpeed, comes before the file's. */
+static tx_status read_schedule(reading *r, const key_row *row, const json_t *value)
+{
+    if (tx__option_find(r->cfg->command, row->flag, strlen(row->flag), NULL)) return read_option(r, row, value);
+    if (strcmp(row->path, "scheduler.type") != 0) return TX_OK;
+    return note(r, "scheduler: accepted, without effect here: as with Megatron-DeepSpeed the learning rate is that of "
+                   "--lr, --lr-warmup-iters, --lr-decay-style and their kin");
+}
+
 static tx_status read_key(reading *r, const key_row *row, const json_t *value)
 {
     char text[48];
@@ -506,6 +557,8 @@ static tx_status read_key(reading *r, const key_row *row, const json_t *value)
     case OPTION_ROW:
     case YIELDS_ROW:
         return read_option(r, row, value);
+    case SCHEDULE_ROW:
+        return read_schedule(r, row, value);
     case CONVERT_ROW:
         if (!checked(r, value, row->type) || (below(row->path, "fp16") && !r->fp16)) return TX_OK;
         return row->convert(r, value);
@@ -592,6 +645,18 @@ static tx_status settle_loss_scale(reading *r)
     return put(r, "initial-loss-scale", "65536", false);
 }
 
+/* DeepSpeed keeps gradients in fp16 where the model is. */
+static tx_status settle_grad_dtype(reading *r)
+{
+    const tx_config_given *g = &r->cfg->given;
+    if (!r->fp16 || r->has_grad_dtype || g->grad_dtype || g->accumulate_allreduce_grads_in_fp32) return TX_OK;
+    r->key = "data_types.grad_accum_dtype";
+    r->at = r->fp16_at.line ? r->fp16_at : (tx__place){ 1, 1 };
+    TX_TRY(note(r, "data_types.grad_accum_dtype is left out: gradients are kept in fp16, as DeepSpeed's are; "
+                   "--accumulate-allreduce-grads-in-fp32 keeps them in fp32"));
+    return put(r, "grad-dtype", "fp16", false);
+}
+
 static tx_status settle_tensorboard(reading *r)
 {
     const char *job = r->tensorboard_job ? r->tensorboard_job : "DeepSpeedJobName";
@@ -617,6 +682,7 @@ static tx_status read_file(reading *r, const tx_str *text, const json_t *root)
     r->fp16 = r->cfg->fp16 || json_is_true(json_object_get(json_object_get(root, "fp16"), "enabled"));
     TX_TRY(tx__relaxed_json_walk(text, root, read_any, r));
     TX_TRY(settle_loss_scale(r));
+    TX_TRY(settle_grad_dtype(r));
     TX_TRY(settle_tensorboard(r));
     note_equation(r);
     return TX_OK;

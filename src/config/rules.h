@@ -82,7 +82,7 @@ typedef struct tx__rule {
 
 /* A row without a function at the end of each. */
 extern const tx__rule tx__rules_needs[], tx__rules_model[], tx__rules_layout[], tx__rules_run[], tx__rules_zero[],
-    tx__rules_files[], tx__rules_bert[];
+    tx__rules_files[], tx__rules_bert[], tx__rules_schedule[];
 
 /* "<command> needs --<flag>", unless it is there. */
 void tx__need(const tx__check *k, bool have, const char *flag);

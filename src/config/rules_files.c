@@ -17,6 +17,42 @@ static void rule_async_save_has_a_folder(const tx__check *k)
     if (k->c->async_save && !k->c->save && !tx__plans_only(k)) tx__violate(k->v, "--async-save needs --save");
 }
 
+/* What the formats of Megatron and DeepSpeed have a place for. */
+static void rule_save_format_holds_the_run(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    const char *to = c->save_format;
+    bool pipeline = c->pipeline_model_parallel_size > 1;
+    int format = tx_word_index(to, "native|megatron|deepspeed");
+    if (!format) return;
+    if (!c->save && !tx__plans_only(k) && strcmp(c->command->name, TX_ENGINE_COMMAND))
+        tx__violate(k->v, "--save-format %s needs --save", to);
+    if (c->post_layernorm)
+        tx__violate(k->v, "--save-format %s cannot hold a --post-layernorm model; save native, and leave the flag out",
+                    to);
+    if (tx_word_index(c->optimizer, "adam|sgd") && !c->no_save_optim)
+        tx__violate(k->v,
+                    "--save-format %s holds Adam's state only, not --optimizer %s's: save native, or --no-save-optim",
+                    to, c->optimizer);
+    if (k->g->num_layers_per_virtual_pipeline_stage || c->num_layers_per_virtual_pipeline_stage)
+        tx__violate(
+            k->v,
+            "--save-format %s writes stages of consecutive layers, not --num-layers-per-virtual-pipeline-stage's: "
+            "save native, and convert what is needed",
+            to);
+    if (format != 2) return;
+    if (pipeline && c->zero_stage > 1)
+        tx__violate(k->v,
+                    "--save-format deepspeed: DeepSpeed's pipeline engine has no ZeRO-%lld; --zero-stage 0 or 1, one "
+                    "pipeline stage, or save native",
+                    (long long)c->zero_stage);
+    if (pipeline && tx_word_index(c->model_type, "GPT|BERT") == 1)
+        tx__violate(k->v, "--save-format deepspeed: DeepSpeed's pipeline engine has no BERT; save megatron or native");
+    if (c->zero_stage == 3 && c->no_save_optim)
+        tx__violate(k->v, "--save-format deepspeed: with ZeRO-3 weights are in the optimizer's files, and "
+                          "--no-save-optim leaves these out; save native or megatron");
+}
+
 static void rule_load_has_one_meaning(const tx__check *k)
 {
     const tx_config *c = k->c;
@@ -216,6 +252,7 @@ static void rule_formats_are_built(const tx__check *k)
 const tx__rule tx__rules_files[] = {
     { "pretrain", rule_overwrite_run_has_a_folder },
     { "pretrain", rule_async_save_has_a_folder },
+    { "training", rule_save_format_holds_the_run },
     { NULL, rule_load_has_one_meaning },
     { "training", rule_missing_checkpoint_has_a_name },
     { "training", rule_finetune_has_a_checkpoint },

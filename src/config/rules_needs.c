@@ -42,7 +42,9 @@ static void rule_training_has_a_shape(const tx__check *k)
     tx__need(k, k->g->num_layers || c->num_layers, "num-layers");
     tx__need(k, k->g->hidden_size || c->hidden_size, "hidden-size");
     tx__need(k, k->g->num_attention_heads || c->num_attention_heads, "num-attention-heads");
-    tx__need(k, k->g->max_position_embeddings || c->max_position_embeddings, "max-position-embeddings");
+    /* without a table it is --seq-length */
+    bool table = tx_config_positions(c) == TX_POSITIONS_LEARNED && !k->bad->position_embedding_type;
+    tx__need(k, k->g->max_position_embeddings || c->max_position_embeddings || !table, "max-position-embeddings");
 }
 
 static void rule_preprocess_has_files(const tx__check *k)

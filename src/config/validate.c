@@ -42,6 +42,40 @@ static tx_status derive_tokenizer(tx_config *c)
     return tx_config_set_text(&c->tokenizer_type, "BertWordPieceLowerCase");
 }
 
+tx_positions tx_config_positions(const tx_config *cfg)
+{
+    static const tx_positions of_word[] = { TX_POSITIONS_LEARNED, TX_POSITIONS_LEARNED, TX_POSITIONS_ALIBI,
+                                            TX_POSITIONS_ROPE,    TX_POSITIONS_ROPE,    TX_POSITIONS_NONE };
+    const char *word = cfg->position_embedding_type;
+    return word ? of_word[tx_word_index(word, "absolute|learned_absolute|alibi|rotary|rope|none")]
+                : TX_POSITIONS_LEARNED;
+}
+
+/* The type that the other two flags say where no other is given or of a checkpoint, in one word for each. */
+static tx_status derive_positions(tx_config *c)
+{
+    static const char *const word[] = { "learned_absolute", "alibi", "rope", "none" };
+    tx_positions p = tx_config_positions(c);
+    bool open = !c->given.position_embedding_type;
+    if (open &&
+        (c->given.use_rotary_position_embeddings || (p == TX_POSITIONS_LEARNED && c->use_rotary_position_embeddings)))
+        p = TX_POSITIONS_ROPE;
+    else if (open && p == TX_POSITIONS_LEARNED && !c->add_position_embedding)
+        p = TX_POSITIONS_NONE;
+    if (c->position_embedding_type && !strcmp(c->position_embedding_type, word[p])) return TX_OK;
+    return tx_config_set_text(&c->position_embedding_type, word[p]);
+}
+
+/* Nothing but a table has an end. */
+static void derive_positions_reach(tx_config *c)
+{
+    tx_positions p = tx_config_positions(c);
+    c->add_position_embedding = p == TX_POSITIONS_LEARNED;
+    c->use_rotary_position_embeddings = p == TX_POSITIONS_ROPE;
+    if (p != TX_POSITIONS_LEARNED && !c->given.max_position_embeddings && c->max_position_embeddings < c->seq_length)
+        c->max_position_embeddings = c->seq_length;
+}
+
 /* Where it has no solution, or what its ranks are is not known, the batch sizes say nothing. */
 static void derive_batch(tx_config *c, tx_config_given *bad, const tx__equation *e)
 {
@@ -73,7 +107,7 @@ static void derive_numbers(tx_config *c, tx_config_given *bad, const tx__equatio
     if (!c->num_key_value_heads) c->num_key_value_heads = c->num_attention_heads;
     if (!c->kv_channels && c->num_attention_heads && c->hidden_size % c->num_attention_heads == 0)
         c->kv_channels = c->hidden_size / c->num_attention_heads;
-    if (c->use_rotary_position_embeddings) c->add_position_embedding = false;
+    derive_positions_reach(c);
     if (tx__in_samples(c)) {
         tx__ramp ramp;
         bool sound = tx__ramp_of(c, &ramp) == TX__RAMP_NONE && c->global_batch_size;
@@ -169,7 +203,7 @@ bool tx__names_weighted(const tx_config_given *g)
 static void check(const tx_config *cfg, tx_config_given *bad, const tx__equation *equation, tx_violations *v)
 {
     static const tx__rule *const topics[] = { tx__rules_needs, tx__rules_model, tx__rules_layout, tx__rules_run,
-                                              tx__rules_zero,  tx__rules_files, tx__rules_bert };
+                                              tx__rules_zero,  tx__rules_files, tx__rules_bert,   tx__rules_schedule };
     const tx__check k = { .c = cfg, .g = &cfg->given, .bad = bad, .equation = equation, .v = v };
     const char *command = cfg->command->name;
     bool trains = tx__plans_only(&k) || tx_config_trains(command);
@@ -192,6 +226,7 @@ tx_status tx__config_settle(tx_config *cfg, const tx_config_given *bad, const tx
                             tx_violations *v)
 {
     TX_TRY(derive_tokenizer(cfg));
+    TX_TRY(derive_positions(cfg));
     const tx_config as_given = *cfg; /* its texts are cfg's, which stay */
     tx__config_settle_numbers(cfg, bad, equation, v);
     if (advises) tx__advise(&as_given, bad, equation, v);

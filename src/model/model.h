@@ -79,8 +79,8 @@ typedef struct tx_model {
     tx_dtype dtype;   /* of parameters and activations */
     tx_dtype stream;  /* of the residual stream: dtype, or fp32 */
     int64_t n_layers, hidden, n_heads, max_positions;
-    bool learns_positions; /* a table of max_positions: nothing can be longer */
-    int64_t n_groups;      /* key and value heads */
+    tx_positions positions; /* learned: a table of max_positions, nothing can be longer */
+    int64_t n_groups;       /* key and value heads */
     int64_t head_dim;
     int64_t ffn, mlp_in;  /* width inside the MLP, and rows of its first matrix: twice as many with a gate */
     int64_t vocab_size;   /* real tokens: what the tokenizer has */

@@ -275,6 +275,7 @@ tx_status tx_params_group(tx_params *ps, const tx_param_group *group, int n, boo
                 matched[k] = true;
                 p->lr_scale = group[k].lr_scale;
                 p->decay_scale = group[k].weight_decay_scale;
+                p->group = k + 1;
             }
     }
     return TX_OK;

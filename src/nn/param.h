@@ -91,6 +91,7 @@ typedef struct tx_param {
     double std; /* of its normal ones; 0: the method's */
     tx_decay decay;
     double lr_scale, decay_scale; /* factors of the learning rate and of weight decay; 1 */
+    int group;                    /* 1 for the first of those that tx_params_group was given; 0: none matches */
     tx_first first;
     tx_weight *weight; /* where the layer looks; filled by tx_params_bind */
 } tx_param;

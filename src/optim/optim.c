@@ -48,7 +48,9 @@ tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_client_optim
                      .device = device,
                      .slab = device ? DEVICE_SLAB : SLAB,
                      .range = range,
-                     .n_ranges = n_ranges };
+                     .n_ranges = n_ranges,
+                     .betas = { cfg->adam_beta1, cfg->adam_beta2 },
+                     .momentum = cfg->sgd_momentum };
     if (client) o->own = tx__optim_of_client(client);
     o->type = client ? &o->own : tx_optim_type_find(cfg->optimizer);
     TX_ASSERT(o->type);
@@ -98,7 +100,7 @@ static tx_status bring(const tx_optim *o, int i, unsigned what, bool changes)
 /* The tensors that something is asked about. */
 static tx_tensor grad_of(const tx_optim_range *r)
 {
-    return tx_tensor1(r->grad, TX_F32, r->numel);
+    return r->grad;
 }
 
 static tx_tensor master_of(const tx_optim_range *r)
@@ -291,8 +293,7 @@ tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n)
     for (int i = 0; i < o->n_ranges; i++) {
         const tx_optim_range *r = &o->range[i];
         if (!r->counted || !r->n_real) continue;
-        TX_RUN(c, count_zeros, .out = tx_tensor1(o->block_sums, TX_F64, 1),
-               .x = tx_tensor1(r->grad, TX_F32, r->n_real));
+        TX_RUN(c, count_zeros, .out = tx_tensor1(o->block_sums, TX_F64, 1), .x = tx_slice1(r->grad, 0, r->n_real));
         if (c->dry) continue;
         TX_TRY(tx_device_read(o->device, o->seen, o->block_sums, sizeof *o->seen));
         all.sum[0] += o->seen[0];
@@ -304,14 +305,22 @@ tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n)
 
 tx_optim_step tx_optim_next(const tx_optim *o, double lr, double weight_decay)
 {
-    return (tx_optim_step){ .lr = lr, .weight_decay = weight_decay, .gate = gate_of(o), .t = o->t + 1 };
+    return (tx_optim_step){ .lr = lr,
+                            .weight_decay = weight_decay,
+                            .betas = { o->betas[0], o->betas[1] },
+                            .momentum = o->momentum,
+                            .setting = o->setting,
+                            .gate = gate_of(o),
+                            .t = o->t + 1 };
 }
 
 tx_optim_step tx_optim_step_of(const tx_optim_step *s, const tx_optim_range *r)
 {
     tx_optim_step one = *s;
-    one.lr *= r->lr_scale;
-    one.weight_decay = r->decay ? one.weight_decay * r->decay_scale : 0;
+    const tx_optim_setting *own = s->setting ? &s->setting[r->group] : NULL;
+    double decay = own && own->weight_decay >= 0 ? own->weight_decay : one.weight_decay * r->decay_scale;
+    one.lr = own && own->lr >= 0 ? own->lr : one.lr * r->lr_scale;
+    one.weight_decay = r->decay ? decay : 0;
     return one;
 }
 

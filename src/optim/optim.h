@@ -23,11 +23,12 @@ typedef struct tx_optim_range {
     int64_t n_real; /* the first ones; what is behind pads the vocabulary */
     int64_t first;  /* its place in this rank's part of the tensor */
     bool decay;
-    double lr_scale, decay_scale; /* factors of the learning rate and of weight decay */
-    bool counted;                 /* in norms and counts: no other rank of the group has the same */
-    const char *name;             /* for messages */
-    float *value;                 /* master weights */
-    float *grad;
+    double lr_scale, decay_scale;     /* factors of the learning rate and of weight decay */
+    int group;                        /* whose settings are for it */
+    bool counted;                     /* in norms and counts: no other rank of the group has the same */
+    const char *name;                 /* for messages */
+    float *value;                     /* master weights */
+    tx_tensor grad;                   /* [numel], fp32, bf16 or fp16 */
     float *state[TX_OPTIM_MAX_STATE]; /* at first zero */
     tx_tensor low;                    /* [numel]: the weights as layers read them, if that is not value */
 } tx_optim_range;
@@ -39,9 +40,17 @@ typedef tx_status tx_bring_fn(void *user, int range, unsigned what, bool changes
 
 typedef struct tx_optim tx_optim;
 
+/* What a client has set for a group in place of what the schedules and its factors say; negative: nothing. */
+typedef struct tx_optim_setting {
+    double lr; /* of the next update alone */
+    double weight_decay;
+} tx_optim_setting;
+
 /* What an update depends on besides the tensor. */
 typedef struct tx_optim_step {
     double lr, weight_decay;
+    double betas[2], momentum;       /* Adam's; SGD's */
+    const tx_optim_setting *setting; /* by group; NULL: none */
     tx_tensor gate; /* adam's in ops.h: what gradients are multiplied with, and whether anything happens at all */
     int64_t t;      /* 1 for the first */
 } tx_optim_step;
@@ -72,18 +81,20 @@ struct tx_optim {
     int n_ranges;
     tx_bring_fn *bring; /* NULL: everything is there */
     void *bring_user;
-    tx_ctx *host;               /* borrowed: what computes norms of arrays that are in the host's memory while the
-                                 * others are in a device's; NULL: there are none */
-    unsigned in_host;           /* then: which, as TX_BRING_... */
-    tx_device *device;          /* borrowed: where ranges and the next three are; NULL: the host */
-    int64_t slab;               /* elements that are summed at a time */
-    double *block_sums;         /* owned; scratch of the sums over a slab */
-    int64_t *squares;           /* owned; [TX_EXACT_WORDS] */
-    double *gate;               /* owned; [3] as clip in ops.h has it */
-    double *seen;               /* owned; the host's: of block_sums, or of gate */
-    tx_comm *ranks;             /* borrowed: those whose ranges make the model together */
-    struct tx__optim_sums *all; /* owned; [ranks], theirs */
-    int64_t t;                  /* updates so far */
+    tx_ctx *host;                    /* borrowed: what computes norms of arrays that are in the host's memory while the
+                                      * others are in a device's; NULL: there are none */
+    unsigned in_host;                /* then: which, as TX_BRING_... */
+    tx_device *device;               /* borrowed: where ranges and the next three are; NULL: the host */
+    int64_t slab;                    /* elements that are summed at a time */
+    double *block_sums;              /* owned; scratch of the sums over a slab */
+    int64_t *squares;                /* owned; [TX_EXACT_WORDS] */
+    double *gate;                    /* owned; [3] as clip in ops.h has it */
+    double *seen;                    /* owned; the host's: of block_sums, or of gate */
+    tx_comm *ranks;                  /* borrowed: those whose ranges make the model together */
+    struct tx__optim_sums *all;      /* owned; [ranks], theirs */
+    int64_t t;                       /* updates so far */
+    double betas[2], momentum;       /* of the updates to come; at first the options' */
+    const tx_optim_setting *setting; /* borrowed; by group of the ranges; NULL: none */
 };
 
 /* Of that name; the words of --optimizer are the names there are. */

@@ -23,7 +23,7 @@ typedef struct tx_memory {
     size_t optimizer, activations, workspace;
     size_t host_activations; /* in the host's memory, which on a CPU is where all of it lies */
     size_t host, passing;    /* what is offloaded to it; memory that what is on a disk passes through */
-    size_t saving;           /* the copy that --async-save writes */
+    size_t saving;           /* the copy that --async-save writes; a parameter, with --save-format */
     size_t nvme;             /* on a disk: no part of the total */
     size_t gpu_free;         /* what the GPU has for this rank, of which it may be one of several; 0: there is no GPU */
 } tx_memory;

@@ -12,11 +12,16 @@
 #include "train/hf_export.h"
 #include "train/products.h"
 
-/* Learning rate and weight decay of the next update. */
 void tx__trainer_move_schedule(tx_trainer *t)
 {
     const tx_client *own = t->client;
-    t->lr = own->lr ? own->lr(own->lr_user, t->zero.optim.t) : tx_schedule_lr(&t->schedule, &t->place);
+    if (own->lr)
+        t->lr = own->lr(own->lr_user, t->schedule_steps);
+    else if (t->ds_schedule.kind)
+        t->lr = tx_ds_schedule_lr(&t->ds_schedule, t->schedule_steps);
+    else
+        t->lr = tx_schedule_lr(&t->schedule, &t->place);
+    if (t->ds_schedule.kind) tx_ds_schedule_betas(&t->ds_schedule, t->schedule_steps, t->zero.optim.betas);
     t->weight_decay = tx_schedule_wd(&t->schedule, &t->place);
 }
 
@@ -62,12 +67,40 @@ static tx_status choose_products(tx_trainer *t)
     return tx_comm_agree(t->grid->world, writes ? tx_products_write(t->products, dir) : TX_OK);
 }
 
+static void forget_rates(tx_trainer *t)
+{
+    t->lr_override = -1;
+    for (int i = 0; i <= t->client->n_groups; i++) t->setting[i].lr = -1;
+}
+
+static tx_status take_settings(tx_trainer *t)
+{
+    size_t n = (size_t)t->client->n_groups + 1;
+    TX_TRY(tx_alloc(&t->setting, n, sizeof *t->setting, "the parameter groups' settings"));
+    for (size_t i = 0; i < n; i++) t->setting[i].weight_decay = -1;
+    forget_rates(t);
+    t->zero.optim.setting = t->setting;
+    return TX_OK;
+}
+
 tx_status tx_trainer_open(tx_trainer **out, const tx_trainer_args *args)
 {
     const tx_config *cfg = args->cfg;
     tx_trainer *t;
     const char *eod_flag = tx_trainer_eod_flag(cfg);
     if (args->eod < 0 && eod_flag) return TX_FAIL(TX_ERR_ARG, "%s: the vocabulary has no <|endoftext|>", eod_flag);
+    if (args->train && args->client && args->client->model && tx_save_kind(cfg) != TX_CKPT_NATIVE)
+        return TX_FAIL(
+            TX_ERR_UNSUPPORTED,
+            "--save-format %s: Megatron and DeepSpeed have names for GPT and BERT alone, not for the model %s; "
+            "save native",
+            cfg->save_format, args->client->model->name);
+    if (args->train && args->client && args->client->optimizer && !cfg->no_save_optim &&
+        tx_save_kind(cfg) != TX_CKPT_NATIVE)
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "--save-format %s holds Adam's state only, not that of the optimizer %s; save native, or "
+                       "--no-save-optim",
+                       cfg->save_format, args->client->optimizer->name);
     TX_TRY(tx_alloc(&t, 1, sizeof *t, "the trainer"));
     bool train = args->train;
     tx_memory planned;
@@ -84,7 +117,7 @@ tx_status tx_trainer_open(tx_trainer **out, const tx_trainer_args *args)
     t->scaler = tx_loss_scaler_from_config(cfg);
     if (train) {
         t->schedule = tx_schedule_from_config(cfg);
-        tx__trainer_move_schedule(t);
+        if (!t->client->lr) t->ds_schedule = tx_ds_schedule_from_config(cfg);
     }
     TX_GOTO(tx__plan_open(&t->ctx, &t->model, cfg, args->vocab_size, t->grid, t->client));
     TX_GOTO(tx__plan_step(&planned, NULL, &t->ctx, t->model, cfg, train, &t->stage, &t->zero, t->client));
@@ -105,6 +138,8 @@ tx_status tx_trainer_open(tx_trainer **out, const tx_trainer_args *args)
                                                .own = t->model->initial,
                                                .xavier_uniform = cfg->init_method_xavier_uniform }));
     }
+    if (train) TX_GOTO(take_settings(t));
+    if (train) tx__trainer_move_schedule(t);
     *out = t;
 out:
     if (st) tx_trainer_destroy(t);
@@ -127,6 +162,7 @@ void tx_trainer_destroy(tx_trainer *t)
     tx_ctx_deinit(&t->ctx);
     tx_free(t->dump_tokens);
     tx_free(t->all_losses);
+    tx_free(t->setting);
     json_decref(t->blend_phase);
     tx_free(t->origin);
     tx_free(t->loaded);
@@ -450,6 +486,8 @@ static tx_status update(tx_trainer *t)
     double now = tx_clock(), lr = tx_trainer_lr(t);
     memset(t->seconds, 0, sizeof t->seconds);
     if (!isfinite(lr) || lr < 0) return TX_FAIL(TX_ERR_ARG, "the schedule's learning rate is %g", lr);
+    if (!(t->zero.optim.betas[0] < 1))
+        return TX_FAIL(TX_ERR_ARG, "the schedule's momentum is %g", t->zero.optim.betas[0]);
     tx__trainer_note(t, "at the update");
     TX_TRY(tx_zero_finish(&t->zero));
     now = part_done(t, TX_TIMER_SUMS, now);
@@ -469,11 +507,12 @@ static tx_status update(tx_trainer *t)
     TX_TRY(tx_zero_stepped(&t->zero, &t->grad_norm, &bad));
     part_done(t, TX_TIMER_INNER_STEP, now);
     if (!bad) tx_schedule_advance(&t->schedule, &t->place, batch, t->consumed_train_tokens);
+    if (!bad) t->schedule_steps++;
     t->iteration++;
     t->consumed_train_samples += batch;
     t->consumed_train_tokens += batch * t->s;
     count_iteration(t, !bad);
-    t->lr_override = -1;
+    forget_rates(t);
     tx__trainer_move_schedule(t);
     const char *none;
     if (t->cfg->log_params_norm) TX_TRY(tx_optim_value_norm(&t->ctx, &t->zero.optim, &t->params_norm, &none));

@@ -16,8 +16,10 @@
 #include "base/str.h"
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
+#include "convert/save_as.h"
 #include "convert/source.h"
 #include "model/model.h"
+#include "optim/deepspeed_schedule.h"
 #include "optim/loss_scaler.h"
 #include "optim/optim.h"
 #include "optim/schedule.h"
@@ -48,6 +50,8 @@ typedef struct tx_trainer {
     tx_loss_scaler scaler;
     tx_schedule schedule;
     tx_schedule_place place;
+    tx_ds_schedule ds_schedule; /* where there is one, `schedule` is that of weight decay alone */
+    int64_t schedule_steps;     /* of it, or of the client's: one for each update taken, or as a client has moved it */
     int64_t s, b;
     int64_t n_micro; /* of this rank, of the iteration under way, or of the last one; of the first or next before any */
     int32_t eod;     /* token after which a document ends, or -1 */
@@ -77,6 +81,7 @@ typedef struct tx_trainer {
     int64_t consecutive_skips; /* faulty ones since a step was taken */
     double lr;                 /* for the next update, as Megatron logs it */
     double lr_override;        /* >= 0: a client's own for the next update */
+    tx_optim_setting *setting; /* what a client has set for its groups, the first for those that none matches; owned */
     double weight_decay;
     double iteration_loss;        /* mean over the micro-batches so far; behind a step over all ranks' */
     double losses[TX_MAX_LOSSES]; /* what it is the sum of, as model->loss_name has them */
@@ -168,6 +173,18 @@ tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *
 /* The sum over the data ranks of numbers that those of the last stage have, everywhere; collective.   @x [n] */
 tx_status tx_trainer_sum(const tx_trainer *t, double *x, int n);
 
+/* Whether the learning rate is not the options' schedule's, but DeepSpeed's or the client's. */
+static inline bool tx_trainer_counts_steps(const tx_trainer *t)
+{
+    return t->ds_schedule.kind || t->client->lr;
+}
+
+/* optim_settings.c: what a client has set of its optimizer, whether that is anything, as an object that the caller
+ * json_decref()s, and back, or with `apply` false only checked; TX_ERR_FORMAT: it is not of these groups, or none. */
+bool tx__trainer_has_settings(const tx_trainer *t);
+tx_status tx__trainer_settings_to_json(const tx_trainer *t, json_t **out);
+tx_status tx__trainer_settings_from_json(tx_trainer *t, const json_t *saved, bool apply);
+
 /* The learning rate of the next update. */
 static inline double tx_trainer_lr(const tx_trainer *t)
 {
@@ -183,7 +200,8 @@ int64_t tx_trainer_batch_size(const tx_trainer *t);
 /* TX_ERR_STATE in the middle of an iteration: "<a checkpoint is saved> only between iterations". */
 tx_status tx_trainer_require_idle(const tx_trainer *t, const char *what);
 
-/* Native checkpoint under dir (checkpoint.h); then --keep-last. @tag a client's own name for it, NULL: iter_<iteration>
+/* Checkpoint under dir, in --save-format's (convert/save_as.h); then --keep-last. @tag a client's own name for it,
+ * NULL: iter_<iteration>
  * @client_state saved with it, NULL: none; rank 0's counts. TX_ERR_NUMERIC: a parameter is not finite; nothing is
  * written. */
 tx_status tx_trainer_save(tx_trainer *t, const char *dir, const char *tag, json_t *client_state);
@@ -201,12 +219,11 @@ typedef struct tx_snapshot {
 tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy);
 void tx_snapshot_free(tx_snapshot *s); /* a zeroed one is fine */
 
-/* Bytes of the numbers that this rank writes into a checkpoint. */
-int64_t tx__trainer_save_bytes(const tx_trainer *t);
+/* Bytes of the numbers that this rank leaves in a checkpoint, and more that a save takes while it goes on. */
+int64_t tx__trainer_save_bytes(const tx_trainer *t, int64_t *passing);
 
-/* Saving a snapshot in steps: tx_checkpoint_save_begin (*out NULL: this rank saves nothing), and what follows when all
- * ranks have succeeded. */
-tx_status tx__trainer_save_begin(tx_trainer *t, const tx_snapshot *what, const char *dir, tx_ckpt_save **out);
+/* Saving a snapshot in steps: tx_save_begin, and what follows when all ranks have succeeded. */
+tx_status tx__trainer_save_begin(tx_trainer *t, const tx_snapshot *what, const char *dir, tx_save **out);
 tx_status tx__trainer_saved(tx_trainer *t, const char *dir, const tx_ckpt_state *state);
 
 /* Everything from an opened checkpoint of a format that resumes, as far as the options ask for it (--finetune,
@@ -229,7 +246,8 @@ tx_status tx__trainer_agree_products(tx_trainer *t);
 /* For ranks that wait for this one: what it is doing (tx_world_note). */
 void tx__trainer_note(const tx_trainer *t, const char *what);
 
-/* Learning rate and weight decay of the next update, and how many micro-batches the next iteration has. */
+/* Learning rate, Adam's betas, if the schedule has them, and weight decay of the next update; and how many
+ * micro-batches the next iteration has. */
 void tx__trainer_move_schedule(tx_trainer *t);
 int64_t tx__trainer_n_micro(const tx_trainer *t);
 

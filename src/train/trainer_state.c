@@ -10,6 +10,8 @@
 #include "train/trainer.h"
 
 #define SCHEDULE_KEY "opt_param_scheduler" /* upstream's names for them */
+#define LR_KEY       "lr_scheduler"
+#define SETTINGS_KEY "optimizer_settings"
 #define SCALER_KEY   "grad_scaler"
 #define PRODUCTS_KEY "gpu_products"
 #define OPTIM_KEY    "client_optimizer"
@@ -109,26 +111,32 @@ static tx_status interval_from_json(tx_interval *out, const tx_model *m, const j
 /* The options that are kept, and beside them what this room and the data room keep. */
 static tx_status config_to_save(const tx_trainer *t, json_t **out)
 {
-    json_t *config, *schedule = NULL, *scaler = NULL, *interval = NULL;
+    json_t *config, *schedule = NULL, *lr = NULL, *settings = NULL, *scaler = NULL, *interval = NULL;
     TX_TRY(tx_config_to_json(t->cfg, &config));
     tx_status st;
     TX_GOTO(tx_schedule_to_json(&t->schedule, &schedule));
+    if (tx_trainer_counts_steps(t)) TX_GOTO(tx_ds_schedule_to_json(&t->ds_schedule, t->schedule_steps, &lr));
     if (t->cfg->megatron_padded_logits) /* a size of the model's, which another layout must not round up */
         json_object_set_new(config, "pad_vocab_size_to", json_integer(t->model->n_valid));
     TX_GOTO(interval_to_json(t, &interval));
+    if (tx__trainer_has_settings(t)) TX_GOTO(tx__trainer_settings_to_json(t, &settings));
     if (t->scaler.kind == TX_SCALE_DYNAMIC) TX_GOTO(tx_loss_scaler_to_json(&t->scaler, &scaler));
     if (t->client->model && json_object_set_new(config, TX_CLIENT_MODEL, json_string(t->client->model->name)))
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
     if (t->client->optimizer && json_object_set_new(config, OPTIM_KEY, json_string(t->client->optimizer->name)))
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
     if (st) goto out;
-    if (json_object_set(config, SCHEDULE_KEY, schedule) || (scaler && json_object_set(config, SCALER_KEY, scaler)) ||
+    if (json_object_set(config, SCHEDULE_KEY, schedule) || (lr && json_object_set(config, LR_KEY, lr)) ||
+        (settings && json_object_set(config, SETTINGS_KEY, settings)) ||
+        (scaler && json_object_set(config, SCALER_KEY, scaler)) ||
         (interval && json_object_set(config, INTERVAL_KEY, interval)) ||
         (t->blend_phase && json_object_set(config, "blend_phase", t->blend_phase)) ||
         (t->products && *t->products && json_object_set_new(config, PRODUCTS_KEY, json_string(t->products))))
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
 out:
     json_decref(schedule);
+    json_decref(lr);
+    json_decref(settings);
     json_decref(scaler);
     json_decref(interval);
     if (st)
@@ -263,11 +271,13 @@ static const tx_stretches *saved_stretches(const tx_zero *z)
     return z->stage ? &z->flat.kept : NULL;
 }
 
-int64_t tx__trainer_save_bytes(const tx_trainer *t)
+int64_t tx__trainer_save_bytes(const tx_trainer *t, int64_t *passing)
 {
     const tx_zero *z = &t->zero;
     int n_parts = 1 + (t->cfg->no_save_optim ? 0 : z->optim.type->n_state);
-    return saves(t) ? tx_checkpoint_numel(z->ps, saved_stretches(z)) * n_parts * (int64_t)sizeof(float) : 0;
+    int64_t numel = saves(t) ? tx_checkpoint_numel(z->ps, saved_stretches(z)) : 0;
+    *passing = tx_save_bytes_passing(t->cfg, numel, n_parts);
+    return tx_save_bytes(t->cfg, numel, n_parts);
 }
 
 tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy)
@@ -297,28 +307,38 @@ void tx_snapshot_free(tx_snapshot *s)
     *s = (tx_snapshot){ .config = NULL };
 }
 
-tx_status tx__trainer_save_begin(tx_trainer *t, const tx_snapshot *what, const char *dir, tx_ckpt_save **out)
+tx_status tx__trainer_save_begin(tx_trainer *t, const tx_snapshot *what, const char *dir, tx_save **out)
 {
     const tx_zero *z = &t->zero;
-    *out = NULL;
-    if (!saves(t)) return TX_OK;
-    return tx_checkpoint_save_begin(out, dir, &what->state, what->config, z->ps, saved_stretches(z), what->part,
-                                    what->n_parts, z->stage ? t->grid->world : t->grid->model);
+    const tx_save_args a = { .cfg = t->cfg,
+                             .grid = t->grid,
+                             .dir = dir,
+                             .state = &what->state,
+                             .config = what->config,
+                             .ps = z->ps,
+                             .kept = saved_stretches(z),
+                             .part = what->part,
+                             .n_parts = what->n_parts,
+                             .group = !saves(t)  ? NULL
+                                      : z->stage ? t->grid->world
+                                                 : t->grid->model };
+    return tx_save_begin(out, &a);
 }
 
 /* That an old checkpoint cannot be removed is worth a line, not a failure: behind the next save it is tried again. */
 tx_status tx__trainer_saved(tx_trainer *t, const char *dir, const tx_ckpt_state *state)
 {
     char path[4096], *origin;
+    const tx_ckpt_kind kind = tx_save_kind(t->cfg);
     if (t->replaces_run && t->grid->rank == 0) {
-        t->replaces_run = tx_checkpoint_remove_others(dir, state->iteration, t->loaded) != TX_OK;
+        t->replaces_run = tx_checkpoint_remove_others(dir, kind, state->iteration, t->loaded) != TX_OK;
         if (t->replaces_run) tx_warn("--overwrite-run: not all of the other run is removed: %s", tx_last_error());
     }
     if (t->cfg->keep_last && t->grid->rank == 0 &&
-        tx_checkpoint_prune(dir, state->iteration, t->cfg->keep_last, t->loaded))
+        tx_checkpoint_prune(dir, kind, state->iteration, t->cfg->keep_last, t->loaded))
         tx_warn("--keep-last: %s", tx_last_error());
     if (t->cfg->no_save_optim) return TX_OK; /* the run cannot go on from it */
-    TX_TRY(tx_checkpoint_path_of(path, sizeof path, dir, state->iteration, state->tag));
+    TX_TRY(tx_checkpoint_path_of(path, sizeof path, dir, kind, state->iteration, state->tag));
     TX_TRY(tx_memdup0(&origin, path, strlen(path), "a path"));
     set_origin(t, origin, true);
     return TX_OK;
@@ -327,7 +347,7 @@ tx_status tx__trainer_saved(tx_trainer *t, const char *dir, const tx_ckpt_state 
 tx_status tx_trainer_save(tx_trainer *t, const char *dir, const char *tag, json_t *client_state)
 {
     tx_snapshot what;
-    tx_ckpt_save *save = NULL;
+    tx_save *save = NULL;
     TX_TRY(tx_trainer_snapshot(t, &what, false));
     what.state.tag = tag;
     tx_status st = TX_OK;
@@ -335,9 +355,9 @@ tx_status tx_trainer_save(tx_trainer *t, const char *dir, const char *tag, json_
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the client's state");
     st = tx_comm_agree(t->grid->world, st);
     if (!st) st = tx__trainer_save_begin(t, &what, dir, &save);
-    if (!st && save) {
-        tx_checkpoint_save_write(save);
-        st = tx_checkpoint_save_finish(save);
+    for (bool more = save != NULL; !st && more;) {
+        tx_save_write(save);
+        st = tx_save_finish(save, &more);
     }
     tx_ckpt_state saved = what.state;
     tx_snapshot_free(&what);
@@ -347,7 +367,7 @@ tx_status tx_trainer_save(tx_trainer *t, const char *dir, const char *tag, json_
 
 /* ---- loading ---- */
 
-/* With a learning rate of the client's own the schedule is that of weight decay alone. */
+/* With a learning rate of DeepSpeed's or the client's own the schedule is that of weight decay alone. */
 static tx_status ignore_lr(tx_schedule *s, const json_t *saved)
 {
     tx_schedule own = *s;
@@ -367,8 +387,22 @@ static tx_status resumed_schedule(const tx_trainer *t, const tx_source *from, tx
                                 : t->cfg->use_checkpoint_opt_param_scheduler ? TX_SCHEDULE_SAVED
                                                                              : TX_SCHEDULE_SAME;
     *out = t->schedule;
-    if (t->client->lr && saved) TX_TRY(ignore_lr(out, saved));
+    if (tx_trainer_counts_steps(t) && saved) TX_TRY(ignore_lr(out, saved));
     return tx_schedule_resume(out, saved, choice);
+}
+
+/* The same of DeepSpeed's; and how often it, or the client's, was stepped, which older checkpoints and other programs'
+ * have as the number of updates. */
+static tx_status resumed_ds_schedule(const tx_trainer *t, const tx_source *from, tx_ds_schedule *out, int64_t *steps)
+{
+    const json_t *saved = json_object_get(from->run, LR_KEY);
+    const tx_config *cfg = t->cfg;
+    *out = t->ds_schedule;
+    *steps = from->state.optim_step;
+    if (saved) TX_TRY(tx_ds_schedule_steps(saved, steps));
+    if (t->client->lr) return TX_OK;
+    return tx_ds_schedule_resume(out, saved, cfg->override_opt_param_scheduler,
+                                 cfg->use_checkpoint_opt_param_scheduler);
 }
 
 /* Where the run stands in itself and in its data. */
@@ -419,9 +453,14 @@ tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
     tx_schedule schedule = t->schedule;
     bool optim = t->zero.train && !cfg->finetune && !cfg->no_load_optim, lr_state = optim && !cfg->no_load_lr_state;
     bool resumes = t->zero.train && !cfg->finetune && !cfg->reset_iteration;
+    tx_ds_schedule ds_schedule = t->ds_schedule;
+    int64_t schedule_steps = t->schedule_steps;
     if (lr_state) TX_TRY(resumed_schedule(t, from, &schedule));
+    if (lr_state) TX_TRY(resumed_ds_schedule(t, from, &ds_schedule, &schedule_steps));
     tx_loss_scaler scaler = t->scaler;
     if (optim) TX_TRY(tx_loss_scaler_from_json(&scaler, json_object_get(from->run, SCALER_KEY)));
+    const json_t *settings = optim ? json_object_get(from->run, SETTINGS_KEY) : NULL;
+    if (settings) TX_TRY(tx__trainer_settings_from_json(t, settings, false));
     tx_interval interval = { 0 };
     if (resumes)
         TX_TRY(
@@ -444,8 +483,11 @@ tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
     const tx_ckpt_state *s = &from->state;
     if (!cfg->reset_iteration) resume_place(t, from, &interval);
     if (optim) t->zero.optim.t = s->optim_step;
+    if (settings) TX_TRY(tx__trainer_settings_from_json(t, settings, true));
     if (lr_state) {
         t->schedule = schedule;
+        t->ds_schedule = ds_schedule;
+        t->schedule_steps = schedule_steps;
         t->place = (tx_schedule_place){ s->schedule_samples, s->schedule_tokens, s->schedule_warmup_tokens };
     }
     if (t->zero.train) t->n_micro = tx__trainer_n_micro(t);

@@ -12,7 +12,7 @@
 enum { N_PLACES = 4 }; /* ranges under way */
 
 typedef struct place {
-    float *grad, *value; /* pinned */
+    void *grad, *value; /* pinned */
     tx_event *down, *up;
 } place;
 
@@ -46,10 +46,10 @@ void tx__bounce_moved(const tx_zero *z, uint64_t *up, uint64_t *down)
     *down = b ? b->down : 0;
 }
 
-static tx_status take_place(place *p, tx_device *d, size_t bytes)
+static tx_status take_place(place *p, tx_device *d, size_t grad_bytes, size_t value_bytes)
 {
-    TX_TRY(tx_device_take_host(d, &p->grad, bytes, "offloaded gradients on their way"));
-    TX_TRY(tx_device_take_host(d, &p->value, bytes, "offloaded values on their way"));
+    TX_TRY(tx_device_take_host(d, &p->grad, grad_bytes, "offloaded gradients on their way"));
+    TX_TRY(tx_device_take_host(d, &p->value, value_bytes, "offloaded values on their way"));
     TX_TRY(tx_device_event_make(d, &p->down));
     return tx_device_event_make(d, &p->up);
 }
@@ -84,7 +84,8 @@ tx_status tx__bounce_open(tx_zero *z)
     tx__bounce *b = z->away.bounce;
     TX_TRY(tx_ctx_init(&b->host, "cpu", z->c->n_threads));
     TX_TRY(tx_ctx_take_memory(&b->host)); /* updates and norms take no scratch */
-    for (int i = 0; i < N_PLACES; i++) TX_TRY(take_place(&b->at[i], d, (size_t)most * sizeof(float)));
+    for (int i = 0; i < N_PLACES; i++)
+        TX_TRY(take_place(&b->at[i], d, (size_t)most * z->grads.size, (size_t)most * sizeof(float)));
     TX_TRY(tx_device_event_make(d, &b->ready));
     TX_TRY(tx_device_take_host(d, &b->gate, 3 * sizeof *b->gate, "the offloaded update"));
     z->optim.host = &b->host;
@@ -142,7 +143,7 @@ static tx_status down_start(tx_zero *z, int i)
     tx_device *d = z->c->device;
     size_t bytes = (size_t)r->numel * sizeof(float);
     TX_TRY(tx_device_event_wait(d, p->up));
-    TX_TRY(copy_down(z, p->grad, r->grad, bytes));
+    TX_TRY(copy_down(z, p->grad, r->grad.data, (size_t)r->numel * z->grads.size));
     if (z->dtype == TX_F32 && values_there(z)) TX_TRY(copy_down(z, p->value, r->value, bytes));
     return tx_device_record(d, p->down, TX_STREAM_COPY);
 }
@@ -157,7 +158,7 @@ static tx_status update(tx_zero *z, const tx_optim_step *s, int i)
     size_t bytes;
     void *to = values_of(z, &r, &bytes);
     one.gate = tx_tensor1(b->gate, TX_F64, 3);
-    r.grad = p->grad;
+    r.grad.data = p->grad;
     if (values_there(z) && z->dtype == TX_F32) r.value = p->value;
     if (values_there(z) && z->dtype != TX_F32) r.low.data = p->value;
     TX_TRY(tx_device_event_wait(z->c->device, p->down));

@@ -222,7 +222,7 @@ static tx_status iteration(tx_engine *e, reader *r, bool by_hand)
     return TX_OK;
 }
 
-static tx_status train_rank(tx_engine *e, job *j, reader *r)
+static inline tx_status train_rank(tx_engine *e, job *j, reader *r)
 {
     bool writes = tx_engine_global_rank(e) == 0;
     double scored;
@@ -242,7 +242,7 @@ static tx_status train_rank(tx_engine *e, job *j, reader *r)
     "--micro-batch-size 2 --global-batch-size 8 --train-iters 6 --lr 1e-2 --lr-decay-style cosine --threads 1 " \
     "--clip-grad 0.5 --seed 3 "
 
-static tx_status rank_of(tx_world *world, void *user)
+static inline tx_status rank_of(tx_world *world, void *user)
 {
     job *j = user;
     char flags[2048];

@@ -22,9 +22,9 @@ typedef struct job {
     int turned;                   /* 1: ranks have places of their own, in another order; 2: two have the same */
 } job;
 
-static tx_status rank_of(tx_world *world, void *user); /* user: the job, which all ranks share */
+static inline tx_status rank_of(tx_world *world, void *user); /* user: the job, which all ranks share */
 
-static job run(job j)
+static inline job run(job j)
 {
     j.until = j.until ? j.until : STEPS;
     tx_status st = tx_world_threads(j.n, rank_of, &j);
@@ -33,7 +33,7 @@ static job run(job j)
 }
 
 /* From iteration `from` on. */
-static void same(const job *a, const job *b, int from, double bound)
+static inline void same(const job *a, const job *b, int from, double bound)
 {
     for (int i = from; i < STEPS; i++) {
         ASSERT_NEAR(a->loss[i], b->loss[i], bound * b->loss[i], a->flags);

@@ -199,7 +199,7 @@ static void zeros_of_the_gradient_are_counted(void **state)
     double zeros = 0;
     for (int i = 0; i < ps->n; i++)
         for (int64_t k = 0; k < ps->param[i].numel / ps->param[i].dim[0] * ps->param[i].rows_logical; k++)
-            zeros += e->trainer->zero.grad[ps->param[i].offset + k] == 0;
+            zeros += ((const float *)e->trainer->zero.grad)[ps->param[i].offset + k] == 0;
     assert_true(zeros >= 8 * 48); /* positions that no sample reaches */
     assert_true(e->trainer->num_zeros == zeros);
     tx_engine_destroy(e);

@@ -514,6 +514,20 @@ static const tx_client_model classifier = {
     .n_inputs = 2,
 };
 
+/* States of both handles, which what is set makes part of the checkpoint. */
+static tx_status hand_out(tx_engine *e)
+{
+    char *optimizer = NULL, *scheduler = NULL;
+    TX_TRY(tx_optimizer_set_betas(tx_engine_optimizer(e), 0.5, 0.5));
+    tx_status st = tx_optimizer_state(tx_engine_optimizer(e), &optimizer);
+    if (!st) st = tx_optimizer_load_state(tx_engine_optimizer(e), optimizer);
+    if (!st) st = tx_lr_scheduler_state(tx_engine_lr_scheduler(e), &scheduler);
+    if (!st) st = tx_lr_scheduler_load_state(tx_engine_lr_scheduler(e), scheduler);
+    tx_text_free(optimizer);
+    tx_text_free(scheduler);
+    return st;
+}
+
 static tx_status trains_a_clients_model(const void *with)
 {
     static const float x[B * N_IN] = { 1, 2, 3, 4, 5, 6, 7, 8 };
@@ -531,6 +545,7 @@ static tx_status trains_a_clients_model(const void *with)
     TX_GOTO(tx_engine_forward(e, inputs, &loss));
     TX_GOTO(tx_engine_backward(e));
     TX_GOTO(tx_engine_step(e));
+    TX_GOTO(hand_out(e));
     TX_GOTO(tx_engine_save_checkpoint(e, in_scratch("client"), NULL, NULL));
     TX_GOTO(tx_engine_load_checkpoint(e, in_scratch("client"), NULL, NULL, NULL));
 out:
@@ -623,6 +638,12 @@ static const struct {
       "tx_engine_memory_of tx_engine_cur_scale tx_engine_skipped_steps tx_engine_global_rank "
       "tx_engine_train_batch_size tx_engine_train_micro_batch_size "
       "tx_engine_data_parallel_rank tx_engine_data_parallel_size tx_engine_set_lr tx_engine_sum "
+      "tx_engine_gradient_accumulation_steps tx_engine_global_samples tx_engine_tensor_parallel_rank "
+      "tx_engine_tensor_parallel_size tx_engine_pipeline_parallel_rank tx_engine_pipeline_parallel_size "
+      "tx_engine_was_step_applied tx_engine_zero_grad tx_engine_optimizer tx_engine_lr_scheduler tx_optimizer_name "
+      "tx_optimizer_steps tx_optimizer_n_groups tx_optimizer_group_at tx_optimizer_set_lr "
+      "tx_optimizer_set_weight_decay tx_optimizer_set_betas tx_optimizer_set_momentum tx_lr_scheduler_name "
+      "tx_lr_scheduler_lr tx_lr_scheduler_last_step tx_lr_scheduler_step "
       "tx_log_set tx_log_set_live" },
     { "are values: views of tensors, random numbers",
       "tx_wide tx_tensor1 tx_tensor2 tx_tensor3 tx_tensor_of tx_numel tx_is_contiguous tx_same_shape tx_as_rows "

@@ -73,6 +73,19 @@ static const struct set {
     { "{\"fp16\": {\"enabled\": true, \"min_loss_scale\": 4}}", "min_loss_scale", "4.0" },
     { "{\"fp16\": {\"enabled\": false, \"min_loss_scale\": 4, \"loss_scale\": 8}}", "min_loss_scale", "1.0" },
     { "{\"bf16\": {\"enabled\": true}}", "bf16", "True" },
+    /* gradients: DeepSpeed's own default in fp16, and triax's else */
+    { "{\"fp16\": {\"enabled\": true}}", "grad_dtype", "fp16" },
+    { "{\"fp16\": {\"enabled\": true}, \"data_types\": {\"grad_accum_dtype\": null}}", "grad_dtype", "fp16" },
+    { "{\"fp16\": {\"enabled\": true}, \"data_types\": {\"grad_accum_dtype\": \"float32\"}}", "grad_dtype", "fp32" },
+    { "{\"fp16\": {\"enabled\": true}, \"data_types\": {\"grad_accum_dtype\": \"half\"}}", "grad_dtype", "fp16" },
+    { "{\"fp16\": {\"enabled\": false}}", "grad_dtype", "fp32" },
+    { "{\"bf16\": {\"enabled\": true}}", "grad_dtype", "fp32" },
+    { "{\"bf16\": {\"enabled\": true}, \"data_types\": {\"grad_accum_dtype\": \"bfloat16\"}}", "grad_dtype", "bf16" },
+    { "{\"bf16\": {\"enabled\": true}}", "grad_reduce_dtype", "None" },
+    { "{\"communication_data_type\": \"FP16\"}", "grad_reduce_dtype", "fp16" },
+    { "{\"fp16\": {\"enabled\": true}, \"communication_data_type\": \"fp32\"}", "grad_reduce_dtype", "fp32" },
+    { "{\"fp16\": {\"enabled\": true}, \"fp32_allreduce\": true}", "grad_reduce_dtype", "fp32" },
+    { "{\"fp32_allreduce\": false}", "grad_reduce_dtype", "None" },
     { "{\"bfloat16\": {\"enabled\": true}}", "bf16", "True" },
     { "{\"zero_optimization\": true}", "zero_stage", "1" },
     { "{\"zero_optimization\": false}", "zero_stage", "0" },
@@ -193,14 +206,15 @@ static void every_key_is_tested(void **state)
         char kind;
         const char *path;
     } keys[] = {
-#define OPTION(path, ...)  { 'o', path },
-#define YIELDS(path, ...)  { 'o', path },
-#define CONVERT(path, ...) { 'o', path },
-#define UNUSED(path, ...)  { 'u', path },
-#define ONLY(path, ...)    { 'u', path },
-#define REFUSED(path, ...) { 'r', path },
-#define SECTION(path, ...) { 'u', path },
-#define OFF(path, ...)     { 'u', path },
+#define OPTION(path, ...)   { 'o', path },
+#define YIELDS(path, ...)   { 'o', path },
+#define SCHEDULE(path, ...) { 'u', path }, /* tests/optim/test_deepspeed_schedule.c */
+#define CONVERT(path, ...)  { 'o', path },
+#define UNUSED(path, ...)   { 'u', path },
+#define ONLY(path, ...)     { 'u', path },
+#define REFUSED(path, ...)  { 'r', path },
+#define SECTION(path, ...)  { 'u', path },
+#define OFF(path, ...)      { 'u', path },
 #include "config/deepspeed_keys.def"
     };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -230,7 +244,7 @@ static void what_is_not_used_says_so(void **state)
     (void)state;
     static const char *const cases[][2] = {
         { "{\"prescale_gradients\": false}", "ds.json: line 1: prescale_gradients: accepted, without effect here: " },
-        { "{\n \"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"any\": 1}}}",
+        { "{\n \"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": 1}}}",
           "ds.json: line 2: scheduler: accepted, without effect here: as with Megatron-DeepSpeed the learning rate" },
         { "{\"amp\": {\"enabled\": false, \"opt_level\": \"O1\"}}", "amp: accepted, without effect here: " },
         { "{\"comms_logger\": {\"enabled\": true, \"verbose\": false}}", "comms_logger: accepted, without effect" },
@@ -242,6 +256,9 @@ static void what_is_not_used_says_so(void **state)
         { "{\"zero_optimization\": true}", "zero_optimization: true and false are deprecated upstream" },
         { "{\"fp16\": {\"enabled\": true, \"hysteresis\": 2}}",
           "fp16.initial_scale_power is left out: the loss scale begins at 65536" },
+        { "{\n\"fp16\": {\"enabled\": true}}",
+          "ds.json: line 2: data_types.grad_accum_dtype is left out: gradients are kept in fp16, as DeepSpeed's are; "
+          "--accumulate-allreduce-grads-in-fp32 keeps them in fp32\n" },
         { "{}", "ds.json: switches --deepspeed on" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -252,6 +269,19 @@ static void what_is_not_used_says_so(void **state)
     ASSERT_CONTAINS(
         logged_of(GOOD "--tensorboard-dir x", "{\"tensorboard\": {\"enabled\": true, \"output_path\": \"y\"}}"),
         "tensorboard.enabled y/DeepSpeedJobName: --tensorboard-dir x is given and counts\n");
+}
+
+/* Megatron's flag takes DeepSpeed's default back, and so does the option that says the same. */
+static void gradients_may_stay_in_fp32(void **state)
+{
+    (void)state;
+    static const char *const flags[] = { GOOD "--accumulate-allreduce-grads-in-fp32", GOOD "--grad-dtype fp32" };
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        tx_config *c = parsed(flags[i], "{\"fp16\": {\"enabled\": true}}");
+        assert_string_equal(c->grad_dtype, "fp32");
+        tx_config_free(c);
+        assert_null(strstr(logged_of(flags[i], "{\"fp16\": {\"enabled\": true}}"), "grad_accum_dtype"));
+    }
 }
 
 static void deepspeed_needs_no_file(void **state)
@@ -339,6 +369,16 @@ static const struct wrong {
       "ds.json: line 1, column 28: fp16.initial_scale_power is 1000; it takes a whole number up to 126" },
     { GOOD, "{\"train_batch_size\": 0}",
       "ds.json: line 1, column 2: train_batch_size: --global-batch-size 0 is too small; allowed: at least 1 samples" },
+    { GOOD, "{\"data_types\": {\"grad_accum_dtype\": \"int8\"}}",
+      "ds.json: line 1, column 17: data_types.grad_accum_dtype is \"int8\"; it takes fp32, bf16 or fp16" },
+    { GOOD, "{\"communication_data_type\": \"half\"}",
+      "ds.json: line 1, column 2: communication_data_type is \"half\"; it takes fp32, bf16 or fp16" },
+    { GOOD, "{\"data_types\": {\"grad_accum_dtype\": \"bf16\"}}",
+      "--grad-dtype bf16 needs --bf16: gradients are fp32, or what weights and activations are\n"
+      "--grad-dtype is here data_types.grad_accum_dtype, in ds.json, line 1, column 17" },
+    { GOOD "--bf16 --accumulate-allreduce-grads-in-fp32", "{\"data_types\": {\"grad_accum_dtype\": \"bf16\"}}",
+      "--accumulate-allreduce-grads-in-fp32 is --grad-dtype fp32, but --grad-dtype bf16 is given: leave one out\n"
+      "--grad-dtype is here data_types.grad_accum_dtype, in ds.json, line 1, column 17" },
     /* unknown */
     { GOOD, "{\"stage3_max_live_parameters\": 1}",
       "ds.json: line 1, column 2: unknown key \"stage3_max_live_parameters\"; did you mean "
@@ -381,6 +421,10 @@ static const struct wrong {
       "ds.json: line 1, column 42: zero_optimization.offload_param.device is none, but --remote-device cpu is given: "
       "the "
       "two say the same thing, give them one value or leave one out" },
+    { GOOD "--bf16 --main-grads-dtype fp32", "{\"data_types\": {\"grad_accum_dtype\": \"bf16\"}}",
+      "ds.json: line 1, column 17: data_types.grad_accum_dtype is bf16, but --main-grads-dtype fp32 is given: the two "
+      "say "
+      "the same thing, give them one value or leave one out" },
     { GOOD "--fp16", "{\"fp16\": {\"enabled\": false}}",
       "ds.json: line 1, column 11: fp16.enabled is false, but --fp16 is given: the two say the same thing, give them "
       "one value or leave one out" },
@@ -629,6 +673,7 @@ int main(void)
         cmocka_unit_test(every_command_takes_them),
         cmocka_unit_test(every_key_is_tested),
         cmocka_unit_test(what_is_not_used_says_so),
+        cmocka_unit_test(gradients_may_stay_in_fp32),
         cmocka_unit_test(deepspeed_needs_no_file),
         cmocka_unit_test(comments_and_commas),
         cmocka_unit_test(what_is_wrong_is_named),

@@ -386,13 +386,12 @@ static void kept_inputs_without_effect_say_so(void **state)
 static void one_value_is_fine_others_come_later(void **state)
 {
     (void)state;
-    tx_config_free(parsed("pretrain-gpt", GOOD "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 "
-                                               "--zero-stage 0 --num-experts 1 --DDP-impl torch --local-rank=0 "
-                                               "--sample-rate 1 --optimizer adam --transformer-impl local"));
+    tx_config_free(parsed("pretrain-gpt",
+                          GOOD "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 "
+                               "--zero-stage 0 --num-experts 1 --DDP-impl torch --local-rank=0 "
+                               "--sample-rate 1 --optimizer adam --transformer-impl transformer_engine"));
     refused("pretrain-gpt", GOOD "--num-experts 1 8",
             "--num-experts 8 is not built yet: models are dense for now; leave the flag out");
-    refused("pretrain-gpt", GOOD "--transformer-impl transformer_engine",
-            "--transformer-impl transformer_engine is not built yet: layers are triax's own; leave the flag out");
     refused("pretrain-gpt", GOOD "--profile-ranks 0 1 2",
             "--profile-ranks 1 is not built yet: --profile N times rank 0; leave the flag out");
     refused("evaluate", "--load L --data-path d --tensor-model-parallel-size 2",

@@ -35,6 +35,20 @@ static const struct broken {
       "--swiglu: 8/3 of --hidden-size 20 is less than 64; give --ffn-hidden-size" },
     { "pretrain-gpt", GOOD "--use-rotary-position-embeddings --rotary-percent 0.2",
       "--rotary-percent 0.2 of a head's width 16 is 3, which has to be even and at least 2" },
+    { "pretrain-gpt", GOOD "--position-embedding-type alibi --use-rotary-position-embeddings",
+      "--use-rotary-position-embeddings is --position-embedding-type rope, but alibi is given: give one of the two" },
+    { "pretrain-gpt", GOOD "--position-embedding-type absolute --no-position-embedding",
+      "--no-position-embedding, but --position-embedding-type learned_absolute adds learned positions: give one of the "
+      "two" },
+    { "pretrain-gpt", GOOD "--position-embedding-type sinus",
+      "--position-embedding-type sinus is unknown; allowed: one of absolute, learned_absolute, alibi, rotary, rope, "
+      "none" },
+    { "pretrain-bert", BERT "--position-embedding-type alibi",
+      "--position-embedding-type alibi is for a GPT: its biases grow with how far back a key lies, and a BERT looks "
+      "both "
+      "ways; leave the flag out" },
+    { "pretrain-gpt", GOOD "--position-embedding-type alibi --max-position-embeddings 32",
+      "--seq-length 64 is more than --max-position-embeddings 32" },
     { "pretrain-gpt", GOOD "--rotary-percent 0.5",
       "--rotary-percent and --rotary-position-embeddings-theta need --use-rotary-position-embeddings" },
     { "pretrain-gpt", GOOD "--seq-length 65", "--seq-length 65 is more than --max-position-embeddings 64" },
@@ -409,6 +423,46 @@ static void complete_runs_again_after_the_shape_is_known(void **state)
     tx_config_free(c);
 }
 
+/* One word for each kind, whichever flag says it, and only a table of positions has to be told its size. */
+static void positions_are_of_one_kind(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *flags, *type;
+        tx_positions kind;
+    } said[] = {
+        { "", "learned_absolute", TX_POSITIONS_LEARNED },
+        { "--position-embedding-type absolute", "learned_absolute", TX_POSITIONS_LEARNED },
+        { "--position-embedding-type alibi", "alibi", TX_POSITIONS_ALIBI },
+        { "--position-embedding-type alibi --no-position-embedding", "alibi", TX_POSITIONS_ALIBI },
+        { "--position-embedding-type rotary", "rope", TX_POSITIONS_ROPE },
+        { "--position-embedding-type rope --no-position-embedding", "rope", TX_POSITIONS_ROPE },
+        { "--use-rotary-position-embeddings --position-embedding-type rope", "rope", TX_POSITIONS_ROPE },
+        { "--use-rotary-position-embeddings", "rope", TX_POSITIONS_ROPE },
+        { "--no-position-embedding", "none", TX_POSITIONS_NONE },
+        { "--position-embedding-type none", "none", TX_POSITIONS_NONE },
+    };
+    static const char *const sizes =
+        "--num-layers 2 --hidden-size 64 --num-attention-heads 4 " SIZES "--train-iters 3 ";
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        char flags[1024];
+        tx_config *c;
+        snprintf(flags, sizeof flags, "%s %s", sizes, said[i].flags);
+        if (said[i].kind == TX_POSITIONS_LEARNED) {
+            ASSERT_FAILS(tx_config_parse_string(&c, "pretrain-gpt", flags), TX_ERR_ARG,
+                         "needs --max-position-embeddings");
+            snprintf(flags, sizeof flags, "%s --max-position-embeddings 64 %s", sizes, said[i].flags);
+        }
+        ASSERT_OK(tx_config_parse_string(&c, "pretrain-gpt", flags));
+        assert_string_equal(c->position_embedding_type, said[i].type);
+        assert_int_equal(tx_config_positions(c), said[i].kind);
+        assert_int_equal(c->add_position_embedding, said[i].kind == TX_POSITIONS_LEARNED);
+        assert_int_equal(c->use_rotary_position_embeddings, said[i].kind == TX_POSITIONS_ROPE);
+        assert_int_equal(c->max_position_embeddings, 64);
+        tx_config_free(c);
+    }
+}
+
 static void a_config_made_by_hand_can_be_completed(void **state)
 {
     (void)state;
@@ -431,6 +485,7 @@ int main(void)
         cmocka_unit_test(what_the_rules_allow_of_a_bert),
         cmocka_unit_test(unreadable_values_are_told_once),
         cmocka_unit_test(complete_runs_again_after_the_shape_is_known),
+        cmocka_unit_test(positions_are_of_one_kind),
         cmocka_unit_test(a_config_made_by_hand_can_be_completed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -257,7 +257,7 @@ static inline tx_status keep_reference(reference *k, const tx_trainer *t, float 
         k->n = ps->n;
     }
     TX_TRY(tx_alloc(flat, (size_t)ps->numel, sizeof **flat, "test"));
-    TX_TRY(tx_zero_see_whole(&t->zero, t->zero.master, &x, &owned));
+    TX_TRY(tx_zero_see_whole(&t->zero, t->zero.master, TX_F32, &x, &owned));
     memcpy(*flat, x, (size_t)ps->numel * sizeof **flat);
     tx_free(owned);
     return TX_OK;
