@@ -550,10 +550,11 @@ void tx_checkpoint_save_write(tx_ckpt_save *j)
 /* By the rank's own thread, which the log knows. */
 static void tell_written(const job *j)
 {
-    char path[TX__PATH_CAP];
+    char folder[TX__PATH_CAP], path[TX__PATH_CAP];
     struct stat file;
     if (!tx_log_wants(TX_LOG_DEBUG)) return;
-    if (!tx_path_join(path, sizeof path, j->final, j->file) && !stat(path, &file))
+    if (!tx_path_join(folder, sizeof folder, j->dir, j->name) && !tx_path_join(path, sizeof path, folder, j->file) &&
+        !stat(path, &file))
         tx_debug("checkpoint: wrote %s, %lld bytes in %zu tensors, in %.3f s", path, (long long)file.st_size, j->n,
                  j->seconds);
 }

@@ -25,6 +25,7 @@ struct tx_train_data {
     data_file *file; /* [n_files] every dataset of every group, in order */
     int n_files;
     int64_t vocab_size;
+    int32_t eod;
     const tx_tokenizer *bert;
     part *part[TX_N_SPLITS]; /* [n_parts] */
     int n_parts[TX_N_SPLITS];
@@ -36,7 +37,8 @@ tx_status tx_train_data_exists(const tx_config *cfg)
     TX_TRY(tx_data_groups_open(&all, cfg));
     tx_status st = TX_OK;
     for (int g = 0; g < all.n; g++)
-        for (int i = 0; i < all.group[g].n && !st; i++) st = tx_indexed_exists(all.group[g].set[i].path);
+        for (int i = 0; i < all.group[g].n && !st && !all.group[g].mock; i++)
+            st = tx_indexed_exists(all.group[g].set[i].path);
     tx_data_groups_close(&all);
     return st;
 }
@@ -54,11 +56,13 @@ static bool is_keyed(const tx_config *cfg)
 }
 
 static tx_status open_gpt(tx_gpt_data **out, const tx_config *cfg, const tx_data_group *g, const tx_data_set *set,
-                          const int64_t *n_samples, int64_t vocab_size)
+                          const int64_t *n_samples, const tx_train_data *data)
 {
     const char *const index[] = { cfg->train_doc_idx_path, cfg->train_sample_idx_path, cfg->train_shuffle_idx_path };
     tx_gpt_data_opts o = {
         .path = set->path,
+        .mock = g->mock,
+        .eod = data->eod,
         .split = g->divided ? cfg->split : NULL,
         .range = set->range,
         .range_for = g->split,
@@ -68,7 +72,7 @@ static tx_status open_gpt(tx_gpt_data **out, const tx_config *cfg, const tx_data
         .keyed = is_keyed(cfg),
         .exact_epochs = cfg->train_data_exact_num_epochs,
         .index_path = index[0] ? index : NULL,
-        .vocab_size = vocab_size,
+        .vocab_size = data->vocab_size,
     };
     memcpy(o.n_samples, n_samples, sizeof o.n_samples);
     return tx_gpt_data_open(out, &o);
@@ -135,7 +139,7 @@ static tx_status open_file(tx_train_data *data, const tx_config *cfg, const tx_d
     if (data->bert)
         TX_TRY(open_bert(&f->bert, cfg, g, set, n_samples, data->bert, data->vocab_size));
     else
-        TX_TRY(open_gpt(&f->gpt, cfg, g, set, n_samples, data->vocab_size));
+        TX_TRY(open_gpt(&f->gpt, cfg, g, set, n_samples, data));
     data->n_files++;
     tell_file(f, set->path, tx_clock() - start);
     return TX_OK;
@@ -204,7 +208,7 @@ static tx_status open_group(tx_train_data *data, const tx_config *cfg, const tx_
 }
 
 tx_status tx_train_data_open(tx_train_data **out, const tx_config *cfg, const int64_t *n_samples, int64_t vocab_size,
-                             const tx_tokenizer *bert)
+                             int32_t eod, const tx_tokenizer *bert)
 {
     tx_train_data *data = NULL;
     size_t n_files = 0;
@@ -214,6 +218,7 @@ tx_status tx_train_data_open(tx_train_data **out, const tx_config *cfg, const in
     for (int g = 0; g < data->groups.n; g++) n_files += (size_t)data->groups.group[g].n;
     TX_GOTO(tx_alloc(&data->file, n_files, sizeof *data->file, "a dataset"));
     data->vocab_size = vocab_size;
+    data->eod = eod;
     data->bert = bert;
     tx_info("> building train, validation, and test datasets for %s ...", bert ? "BERT" : "GPT");
     for (int g = 0; g < data->groups.n; g++) TX_GOTO(open_group(data, cfg, &data->groups.group[g], n_samples));
