@@ -81,7 +81,7 @@ static tx_status catch_up(replay *r)
         return tx_fail_prefix(st, "%s: iterations %lld to %lld need the data", r->path, (long long)first,
                               (long long)last);
     if (t->model->type->reads_sentences) TX_TRY(tx__tokenizer_at_load(r->cfg, &r->bert));
-    TX_TRY(tx__run_data_open(&r->data, r->cfg, r->file.vocab_size, r->bert));
+    TX_TRY(tx__run_data_open(&r->data, r->cfg, r->file.vocab_size, r->file.eod, r->bert));
     TX_TRY(tx__run_data_carry(t, r->data));
     return tx_train_until(t, r->data, last);
 }

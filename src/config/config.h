@@ -92,7 +92,7 @@ tx_status tx_config_set_item(tx_list *member, const char *item);
  *                                                  or counted through --rampup-batch-size
  *      lr_decay_iters = train_iters  or  lr_decay_samples = train_samples
  *      start_weight_decay = end_weight_decay = weight_decay when the style is constant
- *      tokenizer_type = BertWordPieceLowerCase with model_type BERT
+ *      tokenizer_type = BertWordPieceLowerCase with model_type BERT, NullTokenizer with mock_data and vocab_size
  *      zero_stage = 1 with use_distributed_optimizer       deepspeed = true with deepspeed_config
  *
  * sequence_parallel is false where the tensor-parallel size is 1.

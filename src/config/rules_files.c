@@ -161,6 +161,19 @@ static void rule_weighted_splits_stand_alone(const tx__check *k)
         tx__violate(k->v, "--...-weighted-split-paths and --...-weighted-split-paths-path: give one of the two");
 }
 
+static void rule_mock_data_stand_alone(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    const tx_config_given *g = k->g;
+    if (!c->mock_data) return;
+    if (g->data_path || g->train_data_path || g->valid_data_path || g->test_data_path || tx__names_weighted(g))
+        tx__violate(k->v, "--mock-data takes the place of a dataset: leave it out, or --data-path and its kin");
+    if (c->model_type && !strcmp(c->model_type, "BERT"))
+        tx__violate(k->v,
+                    "--mock-data is for a GPT: its documents have no sentences, which a BERT's samples are made of; "
+                    "give --data-path");
+}
+
 static void rule_data_folder_has_data_path(const tx__check *k)
 {
     if (k->g->aml_data_download_path && !k->g->data_path)
@@ -231,7 +244,10 @@ static void rule_tokenizer_has_its_files(const tx__check *k)
     bool model = c->tokenizer_model || k->g->tokenizer_model;
     const char *type = c->tokenizer_type;
     if (k->bad->tokenizer_type) return;
-    if (!strcmp(type, "NullTokenizer")) {
+    if (c->mock_data && !k->g->tokenizer_type && !optional && !vocab && !merge && !model &&
+        strcmp(type, "GPT2BPETokenizer") == 0) {
+        tx__violate(k->v, "--mock-data needs the size of the vocabulary: give --vocab-size, or the tokenizer's files");
+    } else if (!strcmp(type, "NullTokenizer")) {
         if (!c->vocab_size && !k->g->vocab_size && !optional) tx__violate(k->v, "NullTokenizer needs --vocab-size");
     } else if (!strcmp(type, "BertWordPieceLowerCase") || !strcmp(type, "BertWordPieceCase")) {
         if (!vocab && !optional) tx__violate(k->v, "%s needs --vocab-file", type);
@@ -279,6 +295,7 @@ const tx__rule tx__rules_files[] = {
     { NULL, rule_data_is_divided_or_apart },
     { "pretrain", rule_text_is_the_data },
     { NULL, rule_weighted_splits_stand_alone },
+    { NULL, rule_mock_data_stand_alone },
     { NULL, rule_data_folder_has_data_path },
     { NULL, rule_index_files_are_three },
     { NULL, rule_keyed_order_stands_alone },

@@ -5,6 +5,7 @@
  *      layouts            every tensor- and pipeline-parallel size whose product divides the ranks
  *      micro-batch        what divides the run's
  *      precision          --bf16 for fp32
+ *      gradients          --grad-dtype bf16 or fp16 for fp32, where values are
  *      recomputation      --recompute-activations, every second layer of a run of them (block), every layer (uniform)
  *      its inputs         --partition-activations
  *      between layers     --sequence-parallel

@@ -428,6 +428,9 @@ typedef struct bounds {
 static const bounds fp32_bounds = { 1e-5, 1e-4, 1e-4 };
 #define FIRST_LOSS 1e-6
 
+/* Sums of two bytes, rounded another number of times. */
+static const bounds half_bounds = { 2e-4, 5e-3, 3e-2 };
+
 /* The most by which a trajectory is off from another in iterations [from, until), and its evaluation. */
 static inline bounds distance(const outcome *a, const outcome *b, int64_t from, int64_t until)
 {
