@@ -97,7 +97,8 @@ struct reading {
     const char *file;
     const char *key; /* the one at hand, as the table has it, and where it stands */
     tx__place at;
-    bool fp16; /* by the file or a flag; else the other keys of that section say nothing */
+    bool foreign_optimizer; /* of a type that is refused: its parameters are none of ours */
+    bool fp16;              /* by the file or a flag; else the other keys of that section say nothing */
     bool has_scale_power, has_scale_key, has_grad_dtype;
     tx__place fp16_at;
     int64_t accumulation, data_parallel; /* 0: left out */
@@ -327,11 +328,17 @@ static tx_status convert_data_parallel(reading *r, const json_t *value)
     return TX_OK;
 }
 
+/* The optimizer's word here; NULL: there is none. */
+static const char *optimizer_of(const char *name)
+{
+    if (!strcasecmp(name, "adam") || !strcasecmp(name, "adamw")) return "adam";
+    return strcasecmp(name, "sgd") ? NULL : "sgd";
+}
+
 static tx_status convert_optimizer(reading *r, const json_t *value)
 {
-    const char *name = json_string_value(value);
-    if (!strcasecmp(name, "adam") || !strcasecmp(name, "adamw")) return put(r, "optimizer", "adam", true);
-    if (!strcasecmp(name, "sgd")) return put(r, "optimizer", "sgd", true);
+    const char *name = json_string_value(value), *word = optimizer_of(name);
+    if (word) return put(r, "optimizer", word, true);
     wrong(r,
           "optimizer.type %.60s: there are Adam (also AdamW) and SGD; with Megatron-DeepSpeed the section is not used, "
           "leave it out",
@@ -429,6 +436,21 @@ static tx_status convert_cpu_offload_param(reading *r, const json_t *value)
 {
     TX_TRY(note(r, "Config parameter cpu_offload_param is deprecated use offload_param"));
     return json_is_true(value) ? put(r, "offload-param", "cpu", false) : TX_OK;
+}
+
+static tx_status convert_max_grad_norm(reading *r, const json_t *value)
+{
+    char buf[40];
+    TX_TRY(note(r, "%s: gradient_clipping, as it is called today", r->key));
+    return put(r, "clip-grad", value_text(buf, value), false);
+}
+
+/* 0 is DeepSpeed's word for a module whose matrices are not split by it. */
+static tx_status convert_autotp(reading *r, const json_t *value)
+{
+    char buf[40];
+    if (json_number_value(value) == 0) return TX_OK;
+    return put(r, "tensor-model-parallel-size", value_text(buf, value), false);
 }
 
 static tx_status convert_breakdown(reading *r, const json_t *value)
@@ -593,8 +615,9 @@ static tx_status read_any(void *user, const char *path, const char *name, tx__pl
     const key_row *row = row_find(path), *section = section_of(path);
     r->at = at;
     if (strchr(name, '.')) return unknown(r, path);
-    if (section && !row) return read_member(r, section, path, value);
     bool way = is_on_the_way(path);
+    if (section && !row && !way) return read_member(r, section, path, value);
+    if (!row && r->foreign_optimizer && below(path, "optimizer.params")) return TX_OK;
     if (!row && !way) return unknown(r, path);
     r->key = row ? row->path : path;
     if (is_auto(value)) return TX_OK;
@@ -690,6 +713,8 @@ static tx_status settle_tensorboard(reading *r)
 static tx_status read_file(reading *r, const tx_str *text, const json_t *root)
 {
     r->fp16 = r->cfg->fp16 || json_is_true(json_object_get(json_object_get(root, "fp16"), "enabled"));
+    const char *type = json_string_value(json_object_get(json_object_get(root, "optimizer"), "type"));
+    r->foreign_optimizer = type && !optimizer_of(type);
     TX_TRY(tx__relaxed_json_walk(text, root, read_any, r));
     TX_TRY(settle_loss_scale(r));
     TX_TRY(settle_grad_dtype(r));
