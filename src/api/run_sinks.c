@@ -133,6 +133,14 @@ static void to_metrics_file(void *user, const tx_step_record *r)
     note(st, file->n_put > before, "the metrics file", &s->metrics_from, r->iteration);
 }
 
+static void to_csv(void *user, const tx_step_record *r)
+{
+    tx__run_sinks *s = user;
+    uint64_t before = s->csv.n_put;
+    tx_status st = tx_csv_monitor_record(&s->csv, r);
+    note(st, s->csv.n_put > before, "a file of --csv-monitor-dir", &s->csv_from, r->iteration);
+}
+
 tx_status tx__run_sinks_open(tx__run_sinks *s, tx_metrics *m, const tx_trainer *t)
 {
     const tx_config *cfg = t->cfg;
@@ -142,6 +150,10 @@ tx_status tx__run_sinks_open(tx__run_sinks *s, tx_metrics *m, const tx_trainer *
     if (cfg->tensorboard_dir) {
         TX_TRY(tx_tensorboard_open(&s->tensorboard, cfg, t->iteration));
         tx_metrics_watch(m, to_tensorboard, s);
+    }
+    if (cfg->csv_monitor_dir) {
+        TX_TRY(tx_csv_monitor_open(&s->csv, cfg));
+        tx_metrics_watch(m, to_csv, s);
     }
     if (cfg->metrics_file || cfg->save) {
         TX_TRY(open_metrics_file(&s->metrics_file, t, n_params));
@@ -154,4 +166,5 @@ void tx__run_sinks_close(tx__run_sinks *s)
 {
     tx_tensorboard_close(&s->tensorboard);
     tx_metrics_file_close(&s->metrics_file);
+    tx_csv_monitor_close(&s->csv);
 }
