@@ -64,6 +64,7 @@ large=("${run[@]}" --device gpu --num-layers 8 --hidden-size 256)
 small() { (export TX_GPU_EMULATED_BYTES=$1; refused "of the GPU's memory, but the GPU's free memory is " "${large[@]}"); }
 small 100000000
 grep -q -- "--zero-stage 1 --offload-optimizer cpu" err || { cat err >&2; die "no advice for a small GPU"; }
+large+=(--hidden-size 512)
 small 20000000
 grep -q "the least it can be made to take is" err || { cat err >&2; die "no bound for a GPU that is too small"; }
 ok "${run[@]}" --device gpu --zero-stage 1 --offload-optimizer cpu
