@@ -341,6 +341,10 @@ static void log_derived(const tx_config *cfg)
         tx_info("--deepspeed: without --deepspeed_config the flags say everything");
     if (cfg->deepspeed_config && !g->deepspeed)
         tx_info("--deepspeed_config %.200s: switches --deepspeed on", cfg->deepspeed_config);
+    if (g->deepspeed_activation_checkpointing && !cfg->checkpoint_activations && !cfg->recompute_granularity &&
+        !cfg->recompute_activations)
+        tx_info("--deepspeed-activation-checkpointing: accepted, without effect here: there is one recomputation here; "
+                "--checkpoint-activations or --recompute-granularity turn it on");
     if (cfg->profile && cfg->skip_train) tx_warn_once("--profile: nothing is profiled with --skip-train");
     if (g->save_interval && !g->save) tx_warn_once("--save-interval: nothing is saved without --save");
     if (g->keep_last && !cfg->save) tx_warn_once("--keep-last: nothing is saved without --save");
