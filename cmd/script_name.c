@@ -27,6 +27,7 @@ static const char *other_name(const char *typed)
         { "torch.distributed.launch", "torchrun" },   { "torch.distributed.run", "torchrun" },
         { "deepspeed.launcher.runner", "deepspeed" }, { "deepscale", "deepspeed" },
         { "deepscale.launcher.runner", "deepspeed" }, { "tasks.main", "evaluate" },
+        { "pretrain_gpt2", "pretrain-gpt" }, /* its name until 2020 */
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(names[i][0], typed)) return names[i][1];
@@ -49,6 +50,7 @@ const char *cmd_script_name(const char *typed, char *buf, size_t cap)
     if (other) return other;
     if (is_tasks(typed)) return "evaluate";
     if (n >= cap || !dot || dot == base) return typed;
+    if (!strcmp(base, "pretrain_gpt2.py")) return other_name("pretrain_gpt2");
     if (!strcmp(dot, ".py")) return with_dashes(base, n - 3, buf);
     return cmd_is_command(with_dashes(dot + 1, strlen(dot + 1), buf)) ? buf : typed;
 }

@@ -62,6 +62,8 @@ typedef struct tx_engine_args {
     const tx_training_data *data; /* for tx_engine_forward, tx_engine_train_batch without a batch of their own */
     const tx_rank_place *place;   /* NULL: tensor fastest, then data, then pipeline, as Megatron. All ranks have one, or
                                      none has; no two have the same (TX_ERR_ARG) */
+    tx_loss_gradient_fn *loss_gradient; /* NULL: the objective is the mean of the losses. Of a client's model */
+    void *loss_user;
 } tx_engine_args;
 
 /* tx_engine_create on several ranks. Collective. Also TX_ERR_ARG: ranks that have other options, a layout that does not
@@ -91,6 +93,24 @@ TX_API tx_status tx_engine_forward(tx_engine *e, const void *batch, double *loss
 
 /* Adds the gradients of that loss, averaged over the micro-batches of the global batch. */
 TX_API tx_status tx_engine_backward(tx_engine *e);
+
+/* ---- backward of a loss that the client has changed. Of a client's model (else TX_ERR_UNSUPPORTED) ----
+ *
+ *  The engine's own factors come on top: the mean over the global batch's micro-batches, the loss scale of fp16. What
+ * tx_engine_forward and tx_engine_loss give stay the means of what the last layer wrote. The last layer's forward is
+ * run a second time, with the other tx_layer_call.loss_weight, for its first run has seen the mean's. For whole global
+ * batches and pipelines there is tx_engine_args.loss_gradient. */
+
+/* In place of tx_engine_backward: of `factor` times the loss, such as a weight of this micro-batch's; 0: nothing is
+ * added.   TX_ERR_ARG: it is not finite; backward is still due then */
+TX_API tx_status tx_engine_backward_scaled(tx_engine *e, double factor);
+
+/* In place of tx_engine_backward: of the function of the losses that has this gradient by each of them.
+ * @dloss [micro_batch_size, losses_per_sample], in the host's memory; 1 / (b x losses) each is the mean */
+TX_API tx_status tx_engine_backward_from(tx_engine *e, const float *dloss);
+
+/* The losses of the micro-batch between its forward and its backward.   @loss [micro_batch_size, losses_per_sample] */
+TX_API tx_status tx_engine_losses(tx_engine *e, float *loss);
 
 /* Ends the micro-batch. After the last of a global batch: clips, updates, moves the learning-rate schedule on. An
  * update with gradients that are not finite is skipped, with a warning; TX_ERR_NUMERIC after --max-consecutive-skips in

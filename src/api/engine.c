@@ -87,6 +87,9 @@ static tx_status check_model(const tx_engine_args *args)
     if (!own && args->model)
         return TX_FAIL(TX_ERR_ARG, "options of %s are of its own model: parse those of \"engine\" for another",
                        command);
+    if (!own && args->loss_gradient)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "tx_engine_args.loss_gradient is for a client's model, not for those of %s",
+                       command);
     if (own && args->with_tokenizer)
         return TX_FAIL(TX_ERR_ARG, "tx_engine_args.with_tokenizer: options of \"engine\" name no tokenizer");
     if (own && !cfg->given.lr && !args->lr && !cfg->lr_schedule)
@@ -168,7 +171,9 @@ tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *given)
                              .lr = args->lr,
                              .lr_user = args->lr_user,
                              .group = args->group,
-                             .n_groups = args->n_groups };
+                             .n_groups = args->n_groups,
+                             .loss_gradient = args->loss_gradient,
+                             .loss_user = args->loss_user };
     e->failed = true; /* until all ranks have come through */
     TX_GOTO(stay_on_host(e->cfg, args->model));
     TX_GOTO(open_ranks(e, args->world, args->place));
@@ -235,6 +240,29 @@ tx_status tx_engine_forward(tx_engine *e, const void *batch, double *loss)
 tx_status tx_engine_backward(tx_engine *e)
 {
     return tx__engine_ended(e, tx_trainer_backward(e->trainer));
+}
+
+static tx_status backward_of(tx_engine *e, double factor, const float *dloss)
+{
+    TX_TRY(tx__trainer_reweigh(e->trainer, factor, dloss));
+    return tx_engine_backward(e);
+}
+
+tx_status tx_engine_backward_scaled(tx_engine *e, double factor)
+{
+    if (!isfinite(factor)) return TX_FAIL(TX_ERR_ARG, "%g is no factor of a loss", factor);
+    return backward_of(e, factor, NULL);
+}
+
+tx_status tx_engine_backward_from(tx_engine *e, const float *dloss)
+{
+    if (!dloss) return TX_FAIL(TX_ERR_ARG, "the gradient of the loss is missing");
+    return backward_of(e, 1, dloss);
+}
+
+tx_status tx_engine_losses(tx_engine *e, float *loss)
+{
+    return tx__trainer_losses(e->trainer, loss);
 }
 
 tx_status tx_engine_step(tx_engine *e)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/hash_table.h"
 #include "base/log.h"
 #include "checkpoint/boxes.h"
@@ -530,6 +531,7 @@ tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, const 
 {
     unsigned char *seen = NULL;
     float *window = NULL;
+    double start = tx_clock();
     tx_status st;
     for (int i = 0; i < n_parts; i++) TX_ASSERT(part[i].flat || part[i].move);
     TX_GOTO(gather_seen(c, ps, part, n_parts, &seen));
@@ -543,6 +545,10 @@ tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, const 
             st = read_moved(c, ps, kept, &part[i], i, window);
     }
     st = tx_comm_agree(c->group, st);
+    if (!st)
+        tx_debug("checkpoint: read %lld bytes of %d parts from the %zu files of %s, in %.3f s",
+                 (long long)(n_parts * tx_checkpoint_numel(ps, kept)) * (long long)sizeof(float), n_parts,
+                 c->m.n_shards, c->path, tx_clock() - start);
 out:
     tx_free(window);
     tx_free(seen);

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "checkpoint/boxes.h"
 #include "checkpoint/checkpoint.h"
@@ -73,6 +74,7 @@ typedef struct tx_ckpt_save {
     const tx_ckpt_tokenizer *tokenizer; /* borrowed, or NULL */
     /* what write leaves to finish: how it went, why, and what the manifest says of the shard (Jansson's) */
     tx_status written;
+    double seconds;
     char why[2048];
     char *text;
 } job;
@@ -539,8 +541,22 @@ tx_status tx_checkpoint_save_begin(tx_ckpt_save **out, const char *dir, const tx
 
 void tx_checkpoint_save_write(tx_ckpt_save *j)
 {
+    double start = tx_clock();
     j->written = write_part(j, &j->text);
+    j->seconds = tx_clock() - start;
     if (j->written) snprintf(j->why, sizeof j->why, "%s", tx_last_error());
+}
+
+/* By the rank's own thread, which the log knows. */
+static void tell_written(const job *j)
+{
+    char folder[TX__PATH_CAP], path[TX__PATH_CAP];
+    struct stat file;
+    if (!tx_log_wants(TX_LOG_DEBUG)) return;
+    if (!tx_path_join(folder, sizeof folder, j->dir, j->name) && !tx_path_join(path, sizeof path, folder, j->file) &&
+        !stat(path, &file))
+        tx_debug("checkpoint: wrote %s, %lld bytes in %zu tensors, in %.3f s", path, (long long)file.st_size, j->n,
+                 j->seconds);
 }
 
 tx_status tx_checkpoint_save_finish(tx_ckpt_save *j)
@@ -553,6 +569,7 @@ tx_status tx_checkpoint_save_finish(tx_ckpt_save *j)
 out:
     if (j->made) st = publish(j, st);
     st = tx_comm_agree(group, st);
+    if (!st) tell_written(j);
     destroy(j);
     return st;
 }

@@ -75,6 +75,9 @@ int tx_config_own_flags(const char *command, int argc, char *const *argv);
 /* Sets a STR or ENUM member: frees the old text, keeps a copy of the new one (NULL: unset). Does not mark it given. */
 tx_status tx_config_set_text(char **member, const char *text);
 
+/* The same of a LIST member: `item` and nothing else. */
+tx_status tx_config_set_item(tx_list *member, const char *item);
+
 /* Fills in what follows from other options, then checks every rule across options; all violations are in the one
  * error text (TX_ERR_ARG). Parsing ends with this call. Whoever changes options later - a loader that has put the
  * shape of a checkpoint's model into the config - calls it again; it only fills members that are still 0 or NULL:
@@ -89,7 +92,7 @@ tx_status tx_config_set_text(char **member, const char *text);
  *                                                  or counted through --rampup-batch-size
  *      lr_decay_iters = train_iters  or  lr_decay_samples = train_samples
  *      start_weight_decay = end_weight_decay = weight_decay when the style is constant
- *      tokenizer_type = BertWordPieceLowerCase with model_type BERT
+ *      tokenizer_type = BertWordPieceLowerCase with model_type BERT, NullTokenizer with mock_data and vocab_size
  *      grad_dtype = bf16 with grad_reduce_in_bf16
  *      zero_stage = 1 with use_distributed_optimizer       deepspeed = true with deepspeed_config
  *

@@ -530,6 +530,13 @@ static bool has_word(const char *words, const json_t *value)
     return tx__word_in(words, value_text(buf, value));
 }
 
+/* Scripts of 2020 gave their loader --batch-size, whatever the file said. */
+static bool loads_batches(const reading *r)
+{
+    const char *typed = r->typed[option_of(r, "micro-batch-size") - tx__options];
+    return typed && !strcmp(typed, "batch-size");
+}
+
 static tx_status read_option(reading *r, const key_row *row, const json_t *value)
 {
     char buf[40];
@@ -538,6 +545,9 @@ static tx_status read_option(reading *r, const key_row *row, const json_t *value
     if (!strcmp(row->path, "fp16.enabled")) r->fp16_at = r->at;
     r->has_scale_key |= scales;
     if (scales && !r->fp16) return TX_OK;
+    if (strstr(row->flag, "-batch-size") && loads_batches(r))
+        return note(r, "%s %s: --batch-size is given and counts, as it did for the samples that scripts of 2020 loaded",
+                    row->path, value_text(buf, value));
     return put(r, row->flag, value_text(buf, value), row->kind == YIELDS_ROW);
 }
 

@@ -48,6 +48,13 @@ static const struct alias {
 #include "config/options.def"
 };
 
+static const struct same_word {
+    const char *flag, *typed, *word;
+} same_words[] = {
+#define WORD(flag, typed, word) { flag, typed, word },
+#include "config/options.def"
+};
+
 static const struct also {
     const char *command, *field, *initial;
 } also[] = {
@@ -105,6 +112,13 @@ const char *tx__renamed(const char *spelling)
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
         if (!strcmp(aliases[i].spelling, spelling)) return aliases[i].text;
     return NULL;
+}
+
+const char *tx__word_of(const tx_option *o, const char *typed)
+{
+    for (size_t i = 0; i < sizeof same_words / sizeof *same_words; i++)
+        if (!strcmp(same_words[i].flag, o->flag) && !strcmp(same_words[i].typed, typed)) return same_words[i].word;
+    return typed;
 }
 
 bool tx__is_family(const tx_option *o)

@@ -54,6 +54,9 @@ bool tx__alias(size_t i, const char **spelling, const char **flag);
 /* What the log says of a spelling of older scripts; NULL: nothing. */
 const char *tx__renamed(const char *spelling);
 
+/* The word of an ENUM's row that was meant; what was typed, where it has no other name. */
+const char *tx__word_of(const tx_option *o, const char *typed);
+
 /* Whether the row is of all flags that begin as it does: "moe-*". */
 bool tx__is_family(const tx_option *o);
 

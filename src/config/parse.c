@@ -305,6 +305,8 @@ static void log_noops(const struct parse *p)
     for (size_t i = 0; i < tx__n_options; i++) {
         const tx_option *o = &tx__options[i];
         const char *value = p->value[i], *renamed = p->typed[i] ? tx__renamed(p->typed[i]) : NULL;
+        if (o->kind == TX_OPTION_ENUM && value && tx__word_of(o, value) != value)
+            tx_info("--%s %s: %s", o->flag, value, tx__word_of(o, value));
         if (renamed) tx_info("--%s %.60s: --%s, %s", p->typed[i], value ? value : "", o->flag, renamed);
         if (o->kind != TX_OPTION_NOOP || !p->typed[i]) continue;
         tx_info("--%s%s%.60s: accepted, without effect here: %s", p->typed[i], value ? " " : "", value ? value : "",
@@ -364,6 +366,7 @@ static void log_derived(const tx_config *cfg)
          g->log_validation_ppl_to_tensorboard || g->log_memory_to_tensorboard || g->log_world_size_to_tensorboard ||
          g->log_optimizer_states_to_tensorboard))
         tx_warn_once("flags for TensorBoard: nothing is written for it without --tensorboard-dir");
+    if (g->text_key && !cfg->train_data.n) tx_warn_once("--text-key: is of --train-data, which is not given");
     bool scales = g->loss_scale || g->initial_loss_scale || g->min_loss_scale || g->loss_scale_window || g->hysteresis;
     if (scales && !cfg->fp16 && !(cfg->bf16 && g->loss_scale))
         tx_info("flags for the loss scale: %s has none", cfg->bf16 ? "bf16 without --loss-scale" : "fp32");

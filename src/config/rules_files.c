@@ -126,6 +126,24 @@ static void rule_data_is_divided_or_apart(const tx__check *k)
         tx__violate(k->v, "--split divides --data-path, but --train-data-path is used whole: leave --split out");
 }
 
+/* Text that becomes datasets, as scripts of 2020 name it. */
+static void rule_text_is_the_data(const tx__check *k)
+{
+    const tx_config_given *g = k->g;
+    bool valid = g->valid_data, test = g->test_data;
+    if (!g->train_data) {
+        if (valid || test) tx__violate(k->v, "--%s-data needs --train-data", valid ? "valid" : "test");
+        return;
+    }
+    if (g->data_path || g->train_data_path || tx__names_weighted(g))
+        tx__violate(k->v, "--train-data is text, and another flag names a dataset: give one of the two");
+    if (valid != test)
+        tx__violate(k->v, "--valid-data and --test-data: give both, or leave both out for parts by --split");
+    else if (valid && g->split)
+        tx__violate(k->v,
+                    "--split divides --train-data, but --valid-data and --test-data are given: leave --split out");
+}
+
 static void rule_weighted_splits_stand_alone(const tx__check *k)
 {
     const tx_config_given *g = k->g;
@@ -141,6 +159,19 @@ static void rule_weighted_splits_stand_alone(const tx__check *k)
         (g->valid_weighted_split_paths && g->valid_weighted_split_paths_path) ||
         (g->test_weighted_split_paths && g->test_weighted_split_paths_path))
         tx__violate(k->v, "--...-weighted-split-paths and --...-weighted-split-paths-path: give one of the two");
+}
+
+static void rule_mock_data_stand_alone(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    const tx_config_given *g = k->g;
+    if (!c->mock_data) return;
+    if (g->data_path || g->train_data_path || g->valid_data_path || g->test_data_path || tx__names_weighted(g))
+        tx__violate(k->v, "--mock-data takes the place of a dataset: leave it out, or --data-path and its kin");
+    if (c->model_type && !strcmp(c->model_type, "BERT"))
+        tx__violate(k->v,
+                    "--mock-data is for a GPT: its documents have no sentences, which a BERT's samples are made of; "
+                    "give --data-path");
 }
 
 static void rule_data_folder_has_data_path(const tx__check *k)
@@ -208,12 +239,15 @@ static void rule_tokenizer_has_its_files(const tx__check *k)
 {
     const tx_config *c = k->c;
     /* the files may lie beside the checkpoint, or are not needed */
-    bool optional = c->load || tx__plans_only(k) || reads_a_model(c->command->name);
+    bool optional = (c->load && !k->g->train_data) || tx__plans_only(k) || reads_a_model(c->command->name);
     bool vocab = c->vocab_file || k->g->vocab_file, merge = c->merge_file || k->g->merge_file;
     bool model = c->tokenizer_model || k->g->tokenizer_model;
     const char *type = c->tokenizer_type;
     if (k->bad->tokenizer_type) return;
-    if (!strcmp(type, "NullTokenizer")) {
+    if (c->mock_data && !k->g->tokenizer_type && !optional && !vocab && !merge && !model &&
+        strcmp(type, "GPT2BPETokenizer") == 0) {
+        tx__violate(k->v, "--mock-data needs the size of the vocabulary: give --vocab-size, or the tokenizer's files");
+    } else if (!strcmp(type, "NullTokenizer")) {
         if (!c->vocab_size && !k->g->vocab_size && !optional) tx__violate(k->v, "NullTokenizer needs --vocab-size");
     } else if (!strcmp(type, "BertWordPieceLowerCase") || !strcmp(type, "BertWordPieceCase")) {
         if (!vocab && !optional) tx__violate(k->v, "%s needs --vocab-file", type);
@@ -259,7 +293,9 @@ const tx__rule tx__rules_files[] = {
     { "pretrain", rule_dump_step_is_a_step },
     { NULL, rule_datasets_are_one_or_pairs },
     { NULL, rule_data_is_divided_or_apart },
+    { "pretrain", rule_text_is_the_data },
     { NULL, rule_weighted_splits_stand_alone },
+    { NULL, rule_mock_data_stand_alone },
     { NULL, rule_data_folder_has_data_path },
     { NULL, rule_index_files_are_three },
     { NULL, rule_keyed_order_stands_alone },

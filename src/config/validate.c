@@ -33,10 +33,13 @@ static void derive_layout(tx_config *c)
     if (c->tensor_model_parallel_size == 1) c->sequence_parallel = false;
 }
 
-/* Where the model is chosen, its tokenizer need not be. */
+/* Where the model is chosen, its tokenizer need not be; what counts has no text. */
 static tx_status derive_tokenizer(tx_config *c)
 {
     bool bert = c->model_type && tx_word_index(c->model_type, "GPT|BERT") == 1;
+    bool files = c->vocab_file || c->merge_file || c->tokenizer_model;
+    if (!bert && c->mock_data && c->given.vocab_size && !c->given.tokenizer_type && !files)
+        return tx_config_set_text(&c->tokenizer_type, "NullTokenizer");
     if (!bert || c->given.tokenizer_type || (c->tokenizer_type && !strncmp(c->tokenizer_type, "BertWordPiece", 13)))
         return TX_OK;
     return tx_config_set_text(&c->tokenizer_type, "BertWordPieceLowerCase");

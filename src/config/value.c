@@ -146,6 +146,11 @@ tx_status tx_config_set_text(char **member, const char *text)
     return TX_OK;
 }
 
+tx_status tx_config_set_item(tx_list *member, const char *item)
+{
+    return list_set(member, 1, &item);
+}
+
 tx_status tx__option_allowed(tx_str *out, const tx_option *o)
 {
     if (o->words) {
@@ -204,8 +209,8 @@ tx_status tx__option_set(tx_config *cfg, const tx_option *o, int n, const char *
         *(double *)at = d;
         return TX_OK;
     case TX_OPTION_ENUM:
-        if (!tx__word_in(o->words, values[0])) return refuse(o, values[0], "is unknown");
-        return tx_config_set_text(at, values[0]);
+        if (!tx__word_in(o->words, tx__word_of(o, values[0]))) return refuse(o, values[0], "is unknown");
+        return tx_config_set_text(at, tx__word_of(o, values[0]));
     case TX_OPTION_STR:
         return tx_config_set_text(at, values[0]);
     case TX_OPTION_LIST:

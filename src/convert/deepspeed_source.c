@@ -63,6 +63,11 @@ static tx_status read_names(deepspeed *d, const tx_source *src)
             return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: a mixture of experts cannot be read", src->path);
         }
     }
+    for (size_t i = 0; i < d->names.n && !d->n_mp; i++) /* results of conversions, side by side */
+        if (!strncmp(d->names.name[i], "global_step", 11))
+            return TX_FAIL(TX_ERR_FORMAT,
+                           "%s: has no file `latest`; name the folder in it that is meant, such as %s/%s", src->path,
+                           src->path, d->names.name[i]);
     if (!d->n_mp)
         return TX_FAIL(TX_ERR_FORMAT,
                        "%s: holds no mp_rank_*_model_states.pt; give the folder that has them, or the one "

@@ -273,8 +273,8 @@ static tx_status publish(const tx_save *s)
     char tracker[32];
     bool deepspeed = s->to->kind == TX_CKPT_DEEPSPEED;
     snprintf(tracker, sizeof tracker, "%" PRId64, s->iteration);
+    if (s->tokenizer) TX_TRY(tx_ckpt_tokenizer_write(s->tokenizer, s->tmp));
     TX_TRY(tx_dir_sync(s->tmp));
-    if (s->tokenizer) TX_TRY(tx_ckpt_tokenizer_write(s->tokenizer, s->dir));
     TX_TRY(tx_checkpoint_swap_in(s->dir, s->tmp, s->name));
     if (deepspeed) TX_TRY(publish_line(s, "latest", s->name));
     tx_status st = publish_line(s, "latest_checkpointed_iteration.txt", tracker);

@@ -19,7 +19,9 @@
 #include "data/split.h"
 
 typedef struct tx_gpt_data_opts {
-    const char *path;               /* prefix without .bin/.idx */
+    const char *path; /* prefix without .bin/.idx */
+    bool mock;        /* no files: the documents of --mock-data, of vocab_size and eod */
+    int32_t eod;
     const char *split;              /* --split; NULL: the documents of `range`, all for one split */
     const char *range;              /* "START:END", see tx_split_range */
     tx_split range_for;             /* that split */

@@ -15,7 +15,8 @@ const char *tx__script_command(const char *script)
     const char *slash = strrchr(script, '/'), *base = slash ? slash + 1 : script, *name;
     size_t n = strlen(base), dir = (size_t)(base - script);
     bool in_tasks = dir >= 6 && !strncmp(base - 6, "tasks/", 6) && (dir == 6 || base[-7] == '/');
-    if (in_tasks && !strcmp(base, "main.py")) return "evaluate"; /* upstream's */
+    if (in_tasks && !strcmp(base, "main.py")) return "evaluate";  /* upstream's */
+    if (!strcmp(base, "pretrain_gpt2.py")) return "pretrain-gpt"; /* its name until 2020 */
     const char *dot = memrchr(base, '.', n);
     if (n > 3 && !strcmp(base + n - 3, ".py"))
         n -= 3;

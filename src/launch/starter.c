@@ -175,12 +175,19 @@ tx_status tx__mpirun_hostfile(tx_str *out, const tx_place *place, int n)
  *
  *  --export=ALL: sbatch --export=NONE has told srun to hand on nothing. */
 
+/* Whether ranks find each other in another way than Open MPI's: by the user's choice, or by a Cray's own. */
+static bool chooses_mpi(const tx_srun *s)
+{
+    return getenv("SLURM_MPI_TYPE") || getenv("CRAY_MPICH_DIR") || (s->args && strstr(s->args, "--mpi"));
+}
+
 tx_status tx__start_srun(tx_start *out, const tx_srun *s, const tx_words *program)
 {
-    static const char *const always[] = { "srun",      "--mpi=pmix", "--export=ALL", "--kill-on-bad-exit=1",
-                                          "--wait=60", NULL };
+    static const char *const always[] = { "--export=ALL", "--kill-on-bad-exit=1", "--wait=60", NULL };
     const char *cores = getenv("SLURM_CPUS_PER_TASK"); /* srun does not take it over since 22.05 */
     out->command = program->word[0];
+    TX_TRY(tx__words_add(&out->words, "srun"));
+    if (!chooses_mpi(s)) TX_TRY(tx__words_add(&out->words, "--mpi=pmix"));
     TX_TRY(tx__words_add_all(&out->words, always));
     TX_TRY(tx__words_addf(&out->words, "--nodes=%d", s->n_nodes));
     TX_TRY(tx__words_addf(&out->words, "--ntasks=%d", s->n_nodes * s->n_per_node));

@@ -38,6 +38,7 @@ typedef struct tx_batch {
     tx_tensor d; /* set by fwd with train: where the caller puts the gradient of y, and bwd then that of x */
     const tx_unit_hooks *units; /* told of parameters as they are used; or NULL */
     bool last;                  /* of the chunk's micro-batches of an iteration */
+    bool reweighted; /* of a client's model: `weight` has changed since fwd, so bwd runs what read it in fwd again */
 } tx_batch;
 
 /* For models: calls the hooks, if there are any. */

@@ -14,6 +14,8 @@ typedef struct tx_client {
     void *lr_user;
     const tx_param_group *group; /* [n_groups] */
     int n_groups;
+    tx_loss_gradient_fn *loss_gradient;
+    void *loss_user;
 } tx_client;
 
 extern const tx_client tx_no_client;

@@ -139,6 +139,7 @@ tx_status tx_trainer_open(tx_trainer **out, const tx_trainer_args *args)
                                                .xavier_uniform = cfg->init_method_xavier_uniform }));
     }
     if (train) TX_GOTO(take_settings(t));
+    if (train) TX_GOTO(tx__trainer_take_losses(t));
     if (train) tx__trainer_move_schedule(t);
     *out = t;
 out:
@@ -163,6 +164,7 @@ void tx_trainer_destroy(tx_trainer *t)
     tx_free(t->dump_tokens);
     tx_free(t->all_losses);
     tx_free(t->setting);
+    tx_free(t->own_losses);
     json_decref(t->blend_phase);
     tx_free(t->origin);
     tx_free(t->loaded);
@@ -282,7 +284,11 @@ static tx_status take_sums(void *user, int64_t micro, const tx_batch *batch)
 
 static tx_stage_hooks hooks(tx_trainer *t, bool train)
 {
-    return (tx_stage_hooks){ .fill = fill, .loss = train ? add_loss : add_score, .units = &t->zero.hooks, .user = t };
+    return (tx_stage_hooks){ .fill = fill,
+                             .loss = train ? add_loss : add_score,
+                             .behind = train && t->client->loss_gradient ? tx__trainer_ask_gradient : NULL,
+                             .units = &t->zero.hooks,
+                             .user = t };
 }
 
 /* tx_trainer_sum of at most TX_MAX_LOSSES numbers, for which there is room. */

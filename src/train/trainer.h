@@ -93,6 +93,7 @@ typedef struct tx_trainer {
     int64_t dump_iteration;       /* --dump-step, or 0 */
     int32_t *dump_tokens;         /* [global batch, row_len] of that iteration */
     double *all_losses;           /* [data ranks] */
+    float *own_losses; /* 3 times [b, losses] of a client's model: losses, gradients by them, weights; owned, or NULL */
     char *origin;      /* checkpoint that the state was read from or saved to last; owned; NULL: initial weights */
     bool origin_own;   /* this trainer saved it */
     bool replaces_run; /* --overwrite-run: the next save removes what another run has left */
@@ -145,6 +146,14 @@ tx_status tx_trainer_train(tx_trainer *t, tx_micro_batch_fn *read, void *user);
  */
 tx_status tx_trainer_forward(tx_trainer *t, const void *rows, double *loss);
 tx_status tx_trainer_backward(tx_trainer *t);
+
+/* reweigh.c: between the two, of a client's model (else TX_ERR_UNSUPPORTED): its losses of the micro-batch, [b,
+ * losses]; and backward of another objective than their mean, which is factor times it, or with dloss [b, losses] the
+ * function of them that has this gradient. */
+tx_status tx__trainer_losses(tx_trainer *t, float *loss);
+tx_status tx__trainer_reweigh(tx_trainer *t, double factor, const float *dloss);
+tx_status tx__trainer_ask_gradient(void *user, int64_t micro, const tx_batch *batch, const tx_batch *host);
+tx_status tx__trainer_take_losses(tx_trainer *t); /* memory for these */
 /* After the iteration's last micro-batch: clip, update, count. Else only counts. TX_ERR_NUMERIC when gradients were
  * not finite --max-consecutive-skips times in a row (the message names the first bad tensor); the state is then that
  * after the last of these. */

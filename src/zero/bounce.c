@@ -24,7 +24,27 @@ typedef struct tx__bounce {
     void **values;   /* [turns of values, and one for what stays] pinned */
     tx_event **came; /* of these: the device has what was in it */
     int n_values;
+    uint64_t up, down; /* bytes */
 } tx__bounce;
+
+static tx_status copy_down(const tx_zero *z, void *to, const void *from, size_t bytes)
+{
+    z->away.bounce->down += bytes;
+    return tx_device_copy(z->c->device, TX_STREAM_COPY, to, from, bytes);
+}
+
+static tx_status copy_up(const tx_zero *z, void *to, const void *from, size_t bytes)
+{
+    z->away.bounce->up += bytes;
+    return tx_device_copy(z->c->device, TX_STREAM_COPY, to, from, bytes);
+}
+
+void tx__bounce_moved(const tx_zero *z, uint64_t *up, uint64_t *down)
+{
+    const tx__bounce *b = z->away.bounce;
+    *up = b ? b->up : 0;
+    *down = b ? b->down : 0;
+}
 
 static tx_status take_place(place *p, tx_device *d, size_t grad_bytes, size_t value_bytes)
 {
@@ -123,8 +143,8 @@ static tx_status down_start(tx_zero *z, int i)
     tx_device *d = z->c->device;
     size_t bytes = (size_t)r->numel * sizeof(float);
     TX_TRY(tx_device_event_wait(d, p->up));
-    TX_TRY(tx_device_copy(d, TX_STREAM_COPY, p->grad, r->grad.data, (size_t)r->numel * z->grads.size));
-    if (z->dtype == TX_F32 && values_there(z)) TX_TRY(tx_device_copy(d, TX_STREAM_COPY, p->value, r->value, bytes));
+    TX_TRY(copy_down(z, p->grad, r->grad.data, (size_t)r->numel * z->grads.size));
+    if (z->dtype == TX_F32 && values_there(z)) TX_TRY(copy_down(z, p->value, r->value, bytes));
     return tx_device_record(d, p->down, TX_STREAM_COPY);
 }
 
@@ -144,7 +164,7 @@ static tx_status update(tx_zero *z, const tx_optim_step *s, int i)
     TX_TRY(tx_device_event_wait(z->c->device, p->down));
     TX_TRY(z->optim.type->step(&b->host, &z->optim, &r, &one));
     if (!values_there(z) || b->gate[2] == 0) return TX_OK;
-    TX_TRY(tx_device_copy(z->c->device, TX_STREAM_COPY, to, p->value, bytes));
+    TX_TRY(copy_up(z, to, p->value, bytes));
     return tx_device_record(z->c->device, p->up, TX_STREAM_COPY);
 }
 
@@ -192,7 +212,7 @@ tx_status tx__bounce_up(const tx_zero *z, int turn, void *to, size_t bytes)
     TX_TRY(tx__bounce_place(z, turn, &from));
     TX_TRY(tx_device_record(d, b->ready, TX_STREAM_COMPUTE));
     TX_TRY(tx_device_stream_wait(d, TX_STREAM_COPY, b->ready));
-    TX_TRY(tx_device_copy(d, TX_STREAM_COPY, to, from, bytes));
+    TX_TRY(copy_up(z, to, from, bytes));
     TX_TRY(tx_device_record(d, b->came[i], TX_STREAM_COPY));
     return tx_device_stream_wait(d, TX_STREAM_COMPUTE, b->came[i]);
 }

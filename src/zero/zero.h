@@ -152,6 +152,13 @@ tx_status tx_zero_stepped(tx_zero *z, double *norm, const char **bad);
 tx_status tx_zero_bring(tx_zero *z, int i, unsigned what, bool changes);
 tx_status tx_zero_put(tx_zero *z);
 
+/* Bytes moved since it was opened, of what is offloaded: from where it is kept to where it is used and back, and, where
+ * layers compute on a device, to that and from it. What the host updates where it lies is not moved. */
+typedef struct tx_zero_moved {
+    uint64_t fetched, stored, up, down;
+} tx_zero_moved;
+tx_zero_moved tx_zero_moved_so_far(const tx_zero *z);
+
 /* Initial values of what is kept. */
 tx_status tx_zero_init(tx_zero *z, uint64_t seed, tx_init_method method);
 

@@ -576,6 +576,7 @@ static tx_status runs_a_clients_model(const void *with)
              (const char *)with, in_scratch("run"));
     TX_TRY(tx_config_parse_string(&cfg, "engine", flags));
     TX_GOTO(tx_train_data_exists(cfg));
+    TX_GOTO(tx_train_data_prepare(cfg));
     TX_GOTO(tx_run_open(&run, cfg, NULL));
     tx_engine_args args = {
         .size = sizeof args, .config = cfg, .model = &classifier, .world = tx_run_world(run), .data = &data
@@ -632,7 +633,8 @@ static const struct {
     const char *why, *names;
 } others[] = {
     { "give a number or a static text back, or free",
-      "tx_generate_form_of tx_sample_stage_name tx_launched_rank tx_launched_alone tx_last_error tx_version "
+      "tx_generate_form_of tx_generate_numbers tx_sample_stage_name tx_launched_rank tx_launched_alone tx_last_error "
+      "tx_version "
       "tx_dtype_size tx_dtype_name tx_tokenizer_eod tx_engine_iteration tx_engine_lr tx_engine_loss "
       "tx_engine_grad_norm tx_engine_n_params "
       "tx_engine_memory_of tx_engine_cur_scale tx_engine_skipped_steps tx_engine_global_rank "
@@ -643,6 +645,7 @@ static const struct {
       "tx_engine_was_step_applied tx_engine_zero_grad tx_engine_optimizer tx_engine_lr_scheduler tx_optimizer_name "
       "tx_optimizer_steps tx_optimizer_n_groups tx_optimizer_group_at tx_optimizer_set_lr "
       "tx_optimizer_set_weight_decay tx_optimizer_set_betas tx_optimizer_set_momentum tx_lr_scheduler_name "
+      "tx_engine_backward_scaled tx_engine_backward_from tx_engine_losses "
       "tx_lr_scheduler_lr tx_lr_scheduler_last_step tx_lr_scheduler_step "
       "tx_log_set tx_log_set_live" },
     { "are values: views of tensors, random numbers",

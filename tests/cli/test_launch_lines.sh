@@ -4,7 +4,7 @@
 # which mpirun reaches a host. No host is needed: tests/dist starts such jobs.
 . "$(dirname "$0")/lib.sh"
 export HOME=$work
-unset OMPI_MCA_plm_rsh_agent DS_ENV_FILE NCCL_DEBUG "${!SLURM_@}"
+unset OMPI_MCA_plm_rsh_agent DS_ENV_FILE NCCL_DEBUG CRAY_MPICH_DIR "${!SLURM_@}"
 printf 'far-a slots=2\nfar-b slots=2\n' >hosts
 run=(deepspeed --dry_run --hostfile hosts)
 
@@ -74,6 +74,13 @@ export SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2
 SLURM_TASKS_PER_NODE='4(x2)' ok deepspeed --dry_run pretrain_gpt.py
 shown "8 ranks on 2 nodes of Slurm's job 7, 4 on each" "srun --mpi=pmix" "--nodes=2 --ntasks=8 --ntasks-per-node=4 "
 shown "srun --mpi=pmix --export=ALL "
+for other in SLURM_MPI_TYPE=pmi2 CRAY_MPICH_DIR=/opt/cray/pe/mpich; do # ranks that find each other in another way
+    (export $other SLURM_TASKS_PER_NODE=2; ok deepspeed --dry_run pretrain_gpt.py)
+    ! grep -q -- --mpi out || { cat out; die "$other: srun is given --mpi all the same"; }
+done
+SLURM_TASKS_PER_NODE=2 ok deepspeed --dry_run --launcher_args=--mpi=pmi2 pretrain_gpt.py
+shown " --mpi=pmi2 "
+! grep -q pmix out || die "--launcher_args=--mpi=pmi2 comes beside --mpi=pmix"
 SLURM_TASKS_PER_NODE='4(x2)' ok deepspeed --dry_run --account project_1 --comment "a word" pretrain_gpt.py
 shown " --account=project_1 '--comment=a word' "
 SLURM_NTASKS_PER_NODE=3 ok deepspeed --dry_run --num_nodes 1 pretrain_gpt.py

@@ -149,7 +149,7 @@ static void help_shows_defaults_bounds_and_other_spellings(void **state)
     tx_text_free(help);
     /* a command's own default */
     ASSERT_OK(tx_config_help(&help, "evaluate"));
-    ASSERT_CONTAINS(help, "[default 4; at least 1 samples]");
+    ASSERT_CONTAINS(help, "[default 4; at least 1 samples; also --batch-size]");
     assert_null(strstr(help, "--train-iters"));
     tx_text_free(help);
 }

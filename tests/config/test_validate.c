@@ -49,6 +49,13 @@ static const struct broken {
       "ways; leave the flag out" },
     { "pretrain-gpt", GOOD "--position-embedding-type alibi --max-position-embeddings 32",
       "--seq-length 64 is more than --max-position-embeddings 32" },
+    { "pretrain-gpt", GOOD "--mock-data",
+      "--mock-data takes the place of a dataset: leave it out, or --data-path and its kin" },
+    { "pretrain-gpt", SHAPE "--micro-batch-size 2 --seq-length 64 --lr 1 --train-iters 3 --mock-data",
+      "--mock-data needs the size of the vocabulary: give --vocab-size, or the tokenizer's files" },
+    { "pretrain-bert", SHAPE "--micro-batch-size 2 --seq-length 64 --lr 1 --train-iters 3 --vocab-file v --mock-data",
+      "--mock-data is for a GPT: its documents have no sentences, which a BERT's samples are made of; give "
+      "--data-path" },
     { "pretrain-gpt", GOOD "--rotary-percent 0.5",
       "--rotary-percent and --rotary-position-embeddings-theta need --use-rotary-position-embeddings" },
     { "pretrain-gpt", GOOD "--seq-length 65", "--seq-length 65 is more than --max-position-embeddings 64" },

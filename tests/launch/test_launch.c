@@ -258,6 +258,11 @@ static void paragraphs(void **state)
                       "  Remote daemon: [[1,0],2] on node n7\n" RULE,
                  "", &o);
     assert_string_equal(o.lost, "n7");
+    check_output("[h:1] *** An error occurred in MPI_Init_thread\n", "[h:1] *** An error occurred in MPI_Init_thread\n",
+                 &o);
+    assert_true(o.no_start);
+    check_output("[h:1] *** An error occurred in MPI_Send\n", "[h:1] *** An error occurred in MPI_Send\n", &o);
+    assert_false(o.no_start);
     check_output("srun: error: n1: task 3: Exited with exit code 7\nslurmstepd-n0: error: *** STEP 2.3 ON n0 CANCELLED "
                  "AT x ***\n"
                  "srun: error: n0: tasks 0-1: Terminated\nsrun: hm\n",

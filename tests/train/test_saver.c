@@ -106,7 +106,7 @@ static tx_status open_data(tx_train_data **data, const tx_config *cfg, const tx_
 {
     int64_t n[TX_N_SPLITS];
     tx_train_sample_counts(cfg, n);
-    return tx_comm_agree(grid->world, tx_train_data_open(data, cfg, n, 512, NULL));
+    return tx_comm_agree(grid->world, tx_train_data_open(data, cfg, n, 512, -1, NULL));
 }
 
 static tx_status run_rank(tx_world *w, void *user)

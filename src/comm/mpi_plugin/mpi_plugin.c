@@ -3,15 +3,12 @@
 #define _GNU_SOURCE
 #endif
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
 #include <mpi.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "comm/transport.h"
@@ -145,9 +142,8 @@ static int open_channels(void)
 /* ---- Open MPI's transports ----
  *
  *  OMPI_MCA_pml=ucx and its kin ask for a transport and nothing else, and where there is no hardware for it MPI_Init
- * does not fail: it ends the process. What is asked for by name here is left to be found if it is there, and else Open
- * MPI takes what it takes by itself, which `note` says. Of all other such variables an exit during MPI_Init names them.
- */
+ * does not fail: it ends the process. So what is asked for is preferred instead: Open MPI takes it if it is there, else
+ * what it takes by itself, which `note` says. A name that Open MPI does not have at all is found before. */
 #ifdef OPEN_MPI
 
 static void prefer(const char *variable, const char *wanted, const char *instead, char asked[64])
@@ -200,6 +196,7 @@ static void component_folder(char folder[4096])
 /* Whether all components that variables name exist; else `why` has the first that does not. */
 static int all_exist(char *why, size_t cap)
 {
+    const char *local_rank = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
     char folder[4096], path[4096 + 128];
     component_folder(folder);
     for (size_t i = 0; *folder && i < sizeof choosing / sizeof *choosing; i++) {
@@ -213,6 +210,7 @@ static int all_exist(char *why, size_t cap)
                     "%s=%.80s: this host's Open MPI has no \"%.*s\" (ompi_info lists what it has); unset the variable, "
                     "and it finds out by itself what there is",
                     choosing[i], value, n < 64 ? n : 64, at);
+                if (local_rank && strcmp(local_rank, "0")) sleep(5); /* rank 0 says it, and the job ends */
                 return 0;
             }
             at += n;
@@ -221,46 +219,19 @@ static int all_exist(char *why, size_t cap)
     return 1;
 }
 
-/* What to say if MPI_Init does not come back; "" nothing, because nobody has chosen. */
-static void explain_end(char *text, size_t cap)
+/* Slurm's older PMI takes components that few builds of Open MPI have; without them it ends the process. */
+static int finds_ranks(char *why, size_t cap)
 {
-    const char *local_rank = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
-    char names[512] = "";
-    size_t at = 0;
-    *text = 0;
-    if (local_rank && strcmp(local_rank, "0")) return;
-    for (size_t i = 0; i < sizeof choosing / sizeof *choosing; i++) {
-        const char *value = getenv(choosing[i]);
-        if (value)
-            at += (size_t)snprintf(names + at, sizeof names - at, "%s%s=%.80s", at ? " " : "", choosing[i], value);
-    }
-    if (at)
-        snprintf(
-            text, cap,
-            "error: Open MPI does not start with %s: this host has not what is asked for there; unset %s, and Open "
-            "MPI finds out by itself what there is\n",
-            names, strchr(names, ' ') ? "what names it" : "it");
-}
-
-/* A child that says so when this process has gone before it has written to *fd. 0: there is none. */
-static pid_t watch(int *fd)
-{
-    char text[1024], byte;
-    int ends[2];
-    explain_end(text, sizeof text);
-    if (!*text || pipe2(ends, O_CLOEXEC)) return 0;
-    pid_t child = fork();
-    if (child == 0) {
-        setpgid(0, 0); /* mpirun ends the group of a rank that has failed */
-        close(ends[1]);
-        ssize_t n = read(ends[0], &byte, 1);
-        if (n == 0) n = write(STDERR_FILENO, text, strlen(text));
-        _exit(n < 0);
-    }
-    close(ends[0]);
-    *fd = ends[1];
-    if (child > 0) return child;
-    close(ends[1]);
+    char folder[4096], path[4096 + 32];
+    if (!getenv("SLURM_PROCID") || !getenv("PMI_RANK") || getenv("PMIX_RANK") || getenv("OMPI_COMM_WORLD_RANK"))
+        return 1;
+    component_folder(folder);
+    snprintf(path, sizeof path, "%s/mca_pmix_s2.so", folder);
+    if (!*folder || !access(path, R_OK)) return 1;
+    snprintf(why, cap,
+             "srun's --mpi=pmi2 is for MPICH, and this module is for Open MPI: give srun --mpi=pmix, or build triax "
+             "where MPICH "
+             "is installed (libtriax_mpich.so)");
     return 0;
 }
 
@@ -273,15 +244,8 @@ static int start(int *given, char *why, size_t cap)
     prefer("OMPI_MCA_btl", "openib", "openib,self,vader,tcp", asked[2]);
     prefer("OMPI_MCA_btl", "openib,self", "openib,self,vader,tcp", asked[2]);
     prefer("OMPI_MCA_btl", "self,openib", "openib,self,vader,tcp", asked[2]);
-    int fd = -1;
-    if (!all_exist(why, cap)) return MPI_ERR_OTHER;
-    pid_t child = watch(&fd);
+    if (!finds_ranks(why, cap) || !all_exist(why, cap)) return MPI_ERR_OTHER;
     int e = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, given);
-    if (child) {
-        if (write(fd, "", 1) != 1) kill(child, SIGKILL);
-        close(fd);
-        waitpid(child, NULL, 0);
-    }
     for (int i = 0; i < 3; i++)
         if (*asked[i] && !has_component(component[i]))
             snprintf(

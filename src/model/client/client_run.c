@@ -199,6 +199,7 @@ tx_status tx__client_fwd(tx_ctx *c, tx_model *m, tx_batch *batch, bool train)
     size_t lent = tx_arena_mark(&c->scratch);
     a->mark = tx_arena_mark(&c->acts);
     a->host_mark = tx_arena_mark(&c->host);
+    batch->reweighted = false;
     batch->y = push(c, tx_client_between(n, n->first + n->n_layers - 1, batch->n_samples));
     if (train) batch->d = room_for_gradient(c, n, batch);
     turns t = lend(c, n, batch, train && tx_inputs_move(&m->recompute));
@@ -234,10 +235,24 @@ static tx_status run_again(tx_ctx *c, const tx_client_net *n, tx_batch *batch, i
     return run_layers(c, n, batch, first, end, x, y, true, true);
 }
 
+/* The last layer's forward once more, whose losses' weights are others now; what it pushed is on top of the stack. In a
+ * group that is computed again it comes anyway. Memory is that of the first time. */
+static tx_status last_again(tx_ctx *c, const tx_client_net *n, tx_batch *batch, bool *done)
+{
+    int last = n->n_layers - 1;
+    *done = batch->reweighted && n->first + n->n_layers == n->spec.n_layers && !is_again(n, last);
+    if (!*done) return TX_OK;
+    tx_at_backward(c, true);
+    tx_arena_pop(&c->acts, n->slot[batch->slot].layer[last].mark);
+    return layer_fwd(c, n, batch, last, unit_from(n, last - 1, -1, -1), true, true);
+}
+
 tx_status tx__client_bwd(tx_ctx *c, tx_model *m, tx_batch *batch)
 {
     const tx_client_net *n = (tx_client_net *)m;
     const tx_client_saved *a = &n->slot[batch->slot];
+    bool last_is_used;
+    TX_TRY(last_again(c, n, batch, &last_is_used));
     size_t lent = tx_arena_mark(&c->scratch);
     turns t = lend(c, n, batch, true);
     tx_tensor dy = { 0 }, dx;
@@ -251,7 +266,7 @@ tx_status tx__client_bwd(tx_ctx *c, tx_model *m, tx_batch *batch)
         for (int i = end - 1; i >= first; i--, dy = dx) {
             dx = tx_client_between(n, n->first + i - 1, batch->n_samples);
             if (dx.n_dims) dx = take_turn(&t, dx);
-            TX_TRY(layer_bwd(c, n, batch, i, dy, dx, again));
+            TX_TRY(layer_bwd(c, n, batch, i, dy, dx, again || (last_is_used && i == n->n_layers - 1)));
         }
         if (again) tx_arena_pop(&c->acts, mark);
     }
