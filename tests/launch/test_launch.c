@@ -16,7 +16,8 @@ static void scripts(void **state)
     assert_string_equal(tx__script_command("pretrain_gpt.py"), "pretrain-gpt");
     assert_string_equal(tx__script_command("/a/b.c/pretrain_gpt.py"), "pretrain-gpt");
     assert_string_equal(tx__script_command("pretrain-gpt"), "pretrain-gpt");
-    assert_null(tx__script_command("pretrain_gpt2.py"));
+    assert_string_equal(tx__script_command("dir/pretrain_gpt2.py"), "pretrain-gpt"); /* of 2020 */
+    assert_null(tx__script_command("pretrain_gpt3.py"));
     assert_null(tx__script_command("pretrain_gpt.pyc"));
     assert_string_equal(tx__script_command("tools.preprocess_data"), "preprocess-data");
     assert_null(tx__script_command("megatron.training"));
