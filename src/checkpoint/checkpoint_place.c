@@ -222,9 +222,12 @@ static tx_status find_upstream(const char *dir, const tx_names *names, tx_ckpt_k
     bool states = false, ranks = false, steps = false;
     for (size_t i = 0; i < names->n; i++) {
         const char *name = names->name[i];
+        char path[TX__PATH_CAP];
+        int64_t iteration;
         states = states || strstr(name, "_states.pt");
         ranks = ranks || begins(name, "mp_rank_");
         steps = steps || begins(name, "global_step");
+        ranks = ranks || (tx__iter_parse(name, &iteration) && tx__is_step(TX_CKPT_MEGATRON, dir, name, path));
     }
     bool deepspeed = states || steps;
     if (!deepspeed) TX_TRY(is_others_latest(dir, &deepspeed));

@@ -132,14 +132,17 @@ static tx_status mend_tracker(const char *dir)
     tx_str there = { 0 };
     tx__place place;
     TX_TRY(tx_path_join(path, sizeof path, dir, TX__LATEST));
-    if (!tx_path_exists(path) || tx__place_find(dir, &place) || place.iteration < 0) return TX_OK;
+    if (!tx_path_exists(path)) return TX_OK;
+    tx_status st = tx__place_find(dir, &place);
+    if (st == TX_ERR_NOMEM) return st;
+    if (st || place.iteration < 0) return TX_OK; /* another program's, or under a tag */
     int n = snprintf(text, sizeof text, "%" PRId64, place.iteration);
     TX_TRY(tx_path_join(path, sizeof path, dir, TX__TRACKER));
-    if (tx_path_exists(path) && !tx_file_read(path, sizeof text, &there) && there.len == (size_t)n &&
-        !memcmp(there.data, text, there.len))
-        n = 0;
+    if (tx_path_exists(path)) st = tx_file_read(path, sizeof text, &there);
+    bool same = !st && there.len == (size_t)n && !memcmp(there.data, text, there.len);
     tx_str_free(&there);
-    return n ? tx__tracker_write(dir, place.iteration) : TX_OK;
+    if (st == TX_ERR_NOMEM) return st;
+    return same ? TX_OK : tx__tracker_write(dir, place.iteration);
 }
 
 tx_status tx_checkpoint_clean_up(const char *dir)

@@ -103,9 +103,11 @@ struct reading {
     tx__place fp16_at;
     int64_t accumulation, data_parallel; /* 0: left out */
     tx__place accumulation_at, data_parallel_at;
-    bool tensorboard;
-    const char *tensorboard_path, *tensorboard_job; /* of the JSON */
-    tx__place tensorboard_at;
+    struct monitor {
+        bool enabled;
+        const char *path, *job; /* of the JSON */
+        tx__place at;
+    } tensorboard, csv;
 };
 
 /* Of a long path what tells files apart: a message has room for so much. */
@@ -460,20 +462,39 @@ static tx_status convert_breakdown(reading *r, const json_t *value)
 
 static tx_status convert_tensorboard(reading *r, const json_t *value)
 {
-    r->tensorboard = json_is_true(value);
-    r->tensorboard_at = r->at;
+    r->tensorboard.enabled = json_is_true(value);
+    r->tensorboard.at = r->at;
     return TX_OK;
 }
 
 static tx_status convert_tensorboard_path(reading *r, const json_t *value)
 {
-    r->tensorboard_path = json_string_value(value);
+    r->tensorboard.path = json_string_value(value);
     return TX_OK;
 }
 
 static tx_status convert_tensorboard_job(reading *r, const json_t *value)
 {
-    r->tensorboard_job = json_string_value(value);
+    r->tensorboard.job = json_string_value(value);
+    return TX_OK;
+}
+
+static tx_status convert_csv(reading *r, const json_t *value)
+{
+    r->csv.enabled = json_is_true(value);
+    r->csv.at = r->at;
+    return TX_OK;
+}
+
+static tx_status convert_csv_path(reading *r, const json_t *value)
+{
+    r->csv.path = json_string_value(value);
+    return TX_OK;
+}
+
+static tx_status convert_csv_job(reading *r, const json_t *value)
+{
+    r->csv.job = json_string_value(value);
     return TX_OK;
 }
 
@@ -690,22 +711,36 @@ static tx_status settle_grad_dtype(reading *r)
     return put(r, "grad-dtype", "fp16", false);
 }
 
-static tx_status settle_tensorboard(reading *r)
+/* output_path/job_name into a folder's option. */
+static tx_status settle_monitor(reading *r, const struct monitor *m, const char *flag)
 {
-    const char *job = r->tensorboard_job ? r->tensorboard_job : "DeepSpeedJobName";
+    const char *job = m->job ? m->job : "DeepSpeedJobName";
+    bool here = !m->path || !*m->path;
     tx_str dir = { 0 };
-    if (!r->tensorboard) return TX_OK;
-    r->key = "tensorboard.enabled";
-    r->at = r->tensorboard_at;
-    if (!r->tensorboard_path || !*r->tensorboard_path) {
-        if (!r->cfg->given.tensorboard_dir)
-            wrong(r, "tensorboard is enabled and has no output_path: give that, or --tensorboard-dir");
-        return TX_OK;
-    }
-    tx_status st = tx_str_printf(&dir, "%s/%s", r->tensorboard_path, job);
-    if (!st) st = put(r, "tensorboard-dir", dir.data, true);
+    tx_status st = here ? tx_str_puts(&dir, job) : tx_str_printf(&dir, "%s/%s", m->path, job);
+    if (!st) st = put(r, flag, dir.data, true);
     tx_str_free(&dir);
     return st;
+}
+
+static tx_status settle_tensorboard(reading *r)
+{
+    const struct monitor *m = &r->tensorboard;
+    if (!m->enabled) return TX_OK;
+    r->key = "tensorboard.enabled";
+    r->at = m->at;
+    if (m->path && *m->path) return settle_monitor(r, m, "tensorboard-dir");
+    if (!r->cfg->given.tensorboard_dir)
+        wrong(r, "tensorboard is enabled and has no output_path: give that, or --tensorboard-dir");
+    return TX_OK;
+}
+
+static tx_status settle_csv(reading *r)
+{
+    if (!r->csv.enabled) return TX_OK;
+    r->key = "csv_monitor.enabled";
+    r->at = r->csv.at;
+    return settle_monitor(r, &r->csv, "csv-monitor-dir");
 }
 
 /* ---------------------------------------------------------------- the whole */
@@ -719,6 +754,7 @@ static tx_status read_file(reading *r, const tx_str *text, const json_t *root)
     TX_TRY(settle_loss_scale(r));
     TX_TRY(settle_grad_dtype(r));
     TX_TRY(settle_tensorboard(r));
+    TX_TRY(settle_csv(r));
     note_equation(r);
     return TX_OK;
 }

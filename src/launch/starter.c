@@ -109,7 +109,7 @@ static tx_status find_mpirun(const char **out, bool several_hosts)
     }
     return TX_FAIL(TX_ERR_NOTFOUND,
                    "several ranks are started with Open MPI's mpirun, and there is none in PATH; Debian has "
-                   "it in openmpi-bin");
+                   "it in openmpi-bin; MPICH's ranks start as mpiexec -n N triax pretrain-gpt ...");
 }
 
 static tx_status add_mca(tx_words *w, const char *name, const char *value)

@@ -53,10 +53,16 @@ tp=--tensor-model-parallel-size pp=--pipeline-model-parallel-size
 goes_on megatron 1
 holds cut iter_0000002 iter_0000004 iter_0000006 iter_0000008 latest_checkpointed_iteration.txt
 files cut/iter_0000008 mp_rank_00/model_optim_rng.pt
+rm cut/latest_checkpointed_iteration.txt # as a crash does before the first is written
+run 1 --save-format megatron --save cut --load cut --save-interval 2 --train-iters 8
+grep -q 'cut has no file `latest_checkpointed_iteration.txt`; taking its newest checkpoint, iteration 8' err out || die "Megatron: no newest"
 goes_on deepspeed 1 --async-save --fp16 --initial-loss-scale 1024 --keep-last 2
 holds cut global_step4 global_step6 global_step8 latest latest_checkpointed_iteration.txt
 [ "$(cat cut/latest)" = global_step8 ] || die "latest is $(cat cut/latest)"
 files cut/global_step8 layer_0{1,2,3,4}-model_00-model_states.pt mp_rank_00_model_states.pt
+rm cut/latest
+run 1 --save-format deepspeed --save cut --load cut --save-interval 2 --train-iters 8 --fp16 --initial-loss-scale 1024
+grep -q 'cut has no file `latest`; taking its newest checkpoint, iteration 8' err out || die "DeepSpeed: no newest"
 goes_on megatron 8 $tp 2 $pp 2 --zero-stage 1 --bf16 --async-save --micro-batch-size 2
 files cut/iter_0000008 mp_rank_0{0_000,0_001,1_000,1_001}/model_optim_rng.pt
 goes_on deepspeed 4 $tp 2 $pp 2 --bf16

@@ -145,6 +145,9 @@ static const struct set {
     { "{\"tensorboard\": {\"enabled\": true, \"output_path\": \"t\"}}", "tensorboard_dir", "t/DeepSpeedJobName" },
     { "{\"tensorboard\": {\"job_name\": \"j\", \"output_path\": \"t\", \"enabled\": true}}", "tensorboard_dir", "t/j" },
     { "{\"tensorboard\": {\"enabled\": false, \"output_path\": \"t\"}}", "tensorboard_dir", "None" },
+    { "{\"csv_monitor\": {\"enabled\": true, \"output_path\": \"c\"}}", "csv_monitor_dir", "c/DeepSpeedJobName" },
+    { "{\"csv_monitor\": {\"job_name\": \"j\", \"enabled\": true}}", "csv_monitor_dir", "j" },
+    { "{\"csv_monitor\": {\"enabled\": false, \"output_path\": \"c\"}}", "csv_monitor_dir", "None" },
     { "{\"data_parallel_size\": 1}", "zero_stage", "0" },
 };
 
