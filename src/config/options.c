@@ -146,16 +146,16 @@ static const tx_option *family_find(const tx_command *cmd, const char *flag, siz
 
 const tx_option *tx__option_find(const tx_command *cmd, const char *flag, size_t n, const char **spelling)
 {
-    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
-        if (!tx__flag_equal(aliases[i].spelling, flag, n)) continue;
-        if (spelling) *spelling = aliases[i].spelling;
-        return tx__option_find(cmd, aliases[i].flag, strlen(aliases[i].flag), NULL);
-    }
     for (size_t i = 0; i < tx__n_options; i++) {
         const tx_option *o = &tx__options[i];
         if (!tx__flag_equal(o->flag, flag, n) || (cmd && !tx__command_takes(cmd, o, NULL))) continue;
         if (spelling) *spelling = o->flag;
         return o;
+    }
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
+        if (!tx__flag_equal(aliases[i].spelling, flag, n)) continue;
+        if (spelling) *spelling = aliases[i].spelling;
+        return tx__option_find(cmd, aliases[i].flag, strlen(aliases[i].flag), NULL);
     }
     const tx_option *family = family_find(cmd, flag, n);
     if (family && spelling) *spelling = family->flag;

@@ -166,7 +166,8 @@ static void rule_mock_data_stand_alone(const tx__check *k)
     const tx_config *c = k->c;
     const tx_config_given *g = k->g;
     if (!c->mock_data) return;
-    if (g->data_path || g->train_data_path || g->valid_data_path || g->test_data_path || tx__names_weighted(g))
+    if (g->data_path || g->train_data_path || g->valid_data_path || g->test_data_path || g->train_data ||
+        tx__names_weighted(g))
         tx__violate(k->v, "--mock-data takes the place of a dataset: leave it out, or --data-path and its kin");
     if (c->model_type && !strcmp(c->model_type, "BERT"))
         tx__violate(k->v,

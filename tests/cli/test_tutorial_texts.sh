@@ -142,8 +142,15 @@ sed -n 's/^| *\([0-9.]*[MB]\) *| *[0-9]* *| *\([0-9]*\) *| *\([0-9]*\) *| *\([0-
 [ "$(wc -l <rows)" -ge 6 ] || die "003: its table has changed"
 while read -r size pp tp dp stage; do
     [ "$size" = 13B ] || continue
+    code=0
     plan --tensor-model-parallel-size "$tp" --pipeline-model-parallel-size "$pp" --world-size $((tp * pp * dp)) --zero-stage "$stage" \
-        --global-batch-size $((dp * pp * 4)) --memory-limit 64GiB || true
-    echo "13B pp $pp tp $tp dp $dp ZeRO $stage: $(grep -iE 'fits|left|missing|over' out err | head -n 1)"
+        --global-batch-size $((dp * pp * 4)) --memory-limit 64GiB || code=$?
+    echo "13B pp $pp tp $tp dp $dp ZeRO $stage: $(grep -hE 'it fits|the run would take' out err)"
+    if [ "$pp $tp $dp $stage" = "1 1 8 1" ]; then
+        [ $code -ne 0 ] || die "003: 8 ranks with ZeRO 1 take more by DeepSpeed's formula than there is"
+        has err '^  --zero-stage 2 '
+    else
+        [ $code -eq 0 ] || { cat err >&2; die "003: published, and planned to be too large"; }
+    fi
 done <rows
 echo "the texts passed"

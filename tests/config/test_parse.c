@@ -330,6 +330,8 @@ static void text_is_data_too(void **state)
     tx_config_free(parsed("pretrain-gpt", TEXT "--valid-data a --test-data b"));
     refused("pretrain-gpt", TEXT "--data-path d",
             "--train-data is text, and another flag names a dataset: give one of the two");
+    refused("pretrain-gpt", TEXT "--mock-data",
+            "--mock-data takes the place of a dataset: leave it out, or --data-path and its kin");
     refused("pretrain-gpt", TEXT "--valid-data a",
             "--valid-data and --test-data: give both, or leave both out for parts by --split");
     refused("pretrain-gpt", TEXT "--valid-data a --test-data b --split 9,1,1",

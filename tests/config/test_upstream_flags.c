@@ -48,8 +48,9 @@ static void every_flag_is_known(void **state)
         if (*line == '#') continue;
         assert_non_null(values);
         *values++ = 0;
-        is_known("pretrain-gpt", line, values);
-        is_known("pretrain-bert", line, values);
+        char *command = strchr(values, ' ');
+        is_known(command ? command + 1 : "pretrain-gpt", line, values);
+        if (!command) is_known("pretrain-bert", line, values);
         n++;
     }
     assert_true(n > 1400);
