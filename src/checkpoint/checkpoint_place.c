@@ -226,7 +226,7 @@ static tx_status find_upstream(const char *dir, const tx_names *names, tx_ckpt_k
         int64_t iteration;
         states = states || strstr(name, "_states.pt");
         ranks = ranks || begins(name, "mp_rank_");
-        steps = steps || begins(name, "global_step");
+        steps = steps || (begins(name, "global_step") && !strstr(name, "_universal")); /* those lie beside any kind */
         ranks = ranks || (tx__iter_parse(name, &iteration) && tx__is_step(TX_CKPT_MEGATRON, dir, name, path));
     }
     bool deepspeed = states || steps;

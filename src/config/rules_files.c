@@ -305,6 +305,7 @@ const tx__rule tx__rules_files[] = {
     { "detokenize", rule_tokenizer_has_its_files },
     { "pretrain", rule_tokenizer_has_its_files },
     { "inspect", rule_tokenizer_has_its_files },
+    { "inspect-checkpoint", rule_tokenizer_has_its_files },
     { "inspect-samples", rule_tokenizer_has_its_files },
     { "evaluate", rule_tokenizer_has_its_files },
     { "generate", rule_tokenizer_has_its_files },
