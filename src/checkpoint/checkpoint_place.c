@@ -210,7 +210,9 @@ static tx_status is_others_latest(const char *dir, bool *out)
     *out = false;
     if (tx_path_join(latest, sizeof latest, dir, TX__LATEST) || !tx_path_exists(latest)) return TX_OK;
     tx_status st = tx_file_read(latest, 4096, &text);
-    *out = !st && text.len >= 11 && !memcmp(text.data, "global_step", 11);
+    while (text.len && strchr(" \r\n", text.data[text.len - 1])) text.data[--text.len] = 0;
+    *out =
+        !st && text.len && (begins(text.data, "global_step") || tx__is_step(TX_CKPT_DEEPSPEED, dir, text.data, latest));
     tx_str_free(&text);
     return st == TX_ERR_NOMEM ? st : TX_OK; /* what cannot be read holds no such thing */
 }
