@@ -84,6 +84,10 @@ typedef struct tx_checkpointing {
  * TX_ERR_ARG: they do not go together with it; cfg is then as before. */
 TX_API tx_status tx_checkpointing_configure(tx_config *cfg, const tx_checkpointing *how);
 
+/* deepspeed.checkpointing.is_configured: whether the above was called for these options, or they ask for something of
+ * it themselves, --deepspeed-activation-checkpointing included. */
+TX_API bool tx_checkpointing_is_configured(const tx_config *cfg);
+
 /* What --log-level asks for. A program that wants the messages of parsing sets its sink before it parses. */
 TX_API tx_log_level tx_config_log_level(const tx_config *cfg);
 

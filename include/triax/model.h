@@ -27,6 +27,7 @@
 #define TRIAX_MODEL_H
 
 #include "triax/ops.h"
+#include "triax/random.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -149,6 +150,66 @@ TX_API tx_status tx_ctx_read(tx_ctx *c, void *to, tx_tensor x);
  * the client's; the same in every layout, and when a layer is computed again. Without `train` it keeps all.
  * @s_global as tx_dropout says: positions of a sample, or 1 */
 TX_API tx_dropout tx_layer_dropout(const tx_layer_call *k, const char *site, double p, int64_t s_global);
+
+/* ---- checkpoint(function): a piece of a layer's forward that keeps nothing but its inputs ----
+ *
+ *  DeepSpeed's and torch's checkpoint, for a piece smaller than a layer (whole layers: --checkpoint-activations). Its
+ * forward runs, and what it has pushed goes at once; in the layer's backward it runs again, and then its backward:
+ *
+ *      typedef struct saved { tx_tensor h; tx_kept_piece piece; } saved;
+ *      static const tx_piece mlp = { .forward = mlp_forward, .backward = mlp_backward,
+ *                                    .saved_size = sizeof(mlp_saved) };
+ *      // the layer's forward                                              // its backward
+ *      s->h = tx_ctx_push(...);                                            dh = tx_ctx_push(...);
+ *      st = tx_checkpoint_forward(c, k, &mlp, &s->piece, &s->h, 1, &y, 1);        st = tx_checkpoint_backward(c, k,
+ * &s->piece, &dy, &dh);  */
+
+enum { TX_MAX_PIECE = 4 };
+
+/* What a piece's functions work on; tensors are contiguous, and where ctx computes. */
+typedef struct tx_piece_call {
+    const tx_layer_call *layer; /* the call of the layer's function: its weights and their gradients, seed, dtype */
+    void *user;                 /* the piece's */
+    tx_tensor input[TX_MAX_PIECE], output[TX_MAX_PIECE];
+    int n_inputs, n_outputs;
+    const tx_tensor *doutput; /* backward: [n_outputs], gradients of the outputs */
+    const tx_tensor *dinput;  /* backward: [n_inputs], out: written, not added to */
+    void *saved;              /* saved_size bytes that forward leaves for backward: tensors that it has pushed */
+} tx_piece_call;
+
+typedef tx_status tx_piece_fn(tx_ctx *c, const tx_piece_call *p);
+
+/* Of sizes and random numbers what forward does has to follow from its inputs and the layer's call alone, so that the
+ * second time gives the same bits. */
+typedef struct tx_piece {
+    tx_piece_fn *forward, *backward;
+    size_t saved_size; /* at most TX_PIECE_SAVED */
+    void *user;
+    /* A tracker that forward draws from (random.h): put back for the second time, and left then as it was before; NULL:
+     * none. Kept by value, so whatever is drawn in between stays drawn. */
+    tx_random_tracker *random;
+} tx_piece;
+
+enum { TX_PIECE_SAVED = 4096 };
+
+/* What is kept of a piece, in what the layer saves (tx_layer.saved_size). */
+typedef struct tx_kept_piece {
+    const tx_piece *piece;
+    tx_piece_call call; /* its tensors */
+    tx_random_tracker random;
+} tx_kept_piece;
+
+/* Runs a piece's forward, in a layer's. Inputs and outputs lie in memory of the layer's: where `train` is, inputs until
+ * the layer's backward is done with the piece, unchanged.   @kept NULL without `train`
+ * TX_ERR_ARG: more than TX_MAX_PIECE tensors, or a piece that cannot be; else what forward gives. Owns nothing. Not
+ * collective, but for what forward is. */
+TX_API tx_status tx_checkpoint_forward(tx_ctx *c, const tx_layer_call *k, const tx_piece *piece, tx_kept_piece *kept,
+                                       const tx_tensor *input, int n_inputs, const tx_tensor *output, int n_outputs);
+
+/* In the layer's backward: forward again, into memory of its own, and the piece's backward.
+ * @doutput [n_outputs]   @dinput [n_inputs], out */
+TX_API tx_status tx_checkpoint_backward(tx_ctx *c, const tx_layer_call *k, const tx_kept_piece *kept,
+                                        const tx_tensor *doutput, const tx_tensor *dinput);
 
 /* Tensor parallelism: this rank's place among those that share a layer's tensors; and the sum of x over them, in all of
  * them (collective; nothing with one). */

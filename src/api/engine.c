@@ -10,6 +10,7 @@
 #include "api/tokenizer_of.h"
 #include "base/alloc.h"
 #include "base/args.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -215,6 +216,7 @@ static bool is_alone(const tx_engine *e)
 void tx_engine_destroy(tx_engine *e)
 {
     if (!e) return;
+    tx__engine_monitor_close(&e->monitor);
     tx__engine_data_close(e->data);
     tx_trainer_destroy(e->trainer);
     tx_tokenizer_close(e->tokenizer);
@@ -232,14 +234,21 @@ tx_status tx_engine_forward(tx_engine *e, const void *batch, double *loss)
 {
     tx_trainer *t = e->trainer;
     if (!batch) TX_TRY(no_data(e));
+    TX_TRY(tx__engine_ended(e, tx__engine_monitor_begin(&e->monitor, t)));
+    double since = tx_clock();
     if (!batch && t->want == TX_WANT_FORWARD)
         TX_TRY(tx__engine_ended(e, tx__engine_data_read(e->data, t->micro, &batch)));
-    return tx__engine_ended(e, tx_trainer_forward(t, batch, loss));
+    tx_status st = tx__engine_ended(e, tx_trainer_forward(t, batch, loss));
+    tx__engine_monitor_time(&e->monitor, TX_MONITOR_FORWARD, since);
+    return st;
 }
 
 tx_status tx_engine_backward(tx_engine *e)
 {
-    return tx__engine_ended(e, tx_trainer_backward(e->trainer));
+    double since = tx_clock();
+    tx_status st = tx__engine_ended(e, tx_trainer_backward(e->trainer));
+    tx__engine_monitor_time(&e->monitor, TX_MONITOR_BACKWARD, since);
+    return st;
 }
 
 static tx_status backward_of(tx_engine *e, double factor, const float *dloss)
@@ -267,8 +276,12 @@ tx_status tx_engine_losses(tx_engine *e, float *loss)
 
 tx_status tx_engine_step(tx_engine *e)
 {
+    double since = tx_clock();
     tx_status st = tx__engine_ended(e, tx_trainer_step(e->trainer));
     if (!st) e->micro_steps++;
+    if (st && st != TX_ERR_NUMERIC) return st;
+    tx__engine_monitor_time(&e->monitor, TX_MONITOR_STEP, since);
+    if (!e->trainer->micro) tx__engine_monitor_step(&e->monitor, e->trainer, e->micro_steps);
     return st;
 }
 
@@ -291,8 +304,10 @@ tx_status tx_engine_train_batch(tx_engine *e, tx_read_fn *read, void *user, doub
     tx_trainer *t = e->trainer;
     TX_TRY(tx_trainer_require_idle(t, "a whole iteration is trained"));
     if (!read) TX_TRY(no_data(e));
+    TX_TRY(tx__engine_ended(e, tx__engine_monitor_begin(&e->monitor, t)));
     TX_TRY(tx__engine_ended(e, tx_trainer_train(t, read ? read : tx__engine_data_read, read ? user : e->data)));
     e->micro_steps += t->n_micro;
+    tx__engine_monitor_batch(&e->monitor, t, e->micro_steps);
     *loss = t->iteration_loss;
     return TX_OK;
 }

@@ -3,6 +3,7 @@
 #define TX_API_ENGINE_INTERNAL_H
 
 #include "api/engine_data.h"
+#include "api/engine_monitor.h"
 #include "api/ranks.h"
 #include "convert/source.h"
 #include "train/trainer.h"
@@ -26,6 +27,7 @@ struct tx_engine {
     tx_ckpt_tokenizer kept;  /* what checkpoints keep: of that one, or of the one that --load's was trained with */
     tx_optimizer optimizer;
     tx_lr_scheduler scheduler;
+    tx__engine_monitor monitor;
     int64_t micro_steps;
     bool failed; /* a collective call: the ranks may not be in step */
 };

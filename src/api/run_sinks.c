@@ -133,6 +133,14 @@ static void to_metrics_file(void *user, const tx_step_record *r)
     note(st, file->n_put > before, "the metrics file", &s->metrics_from, r->iteration);
 }
 
+static void to_csv(void *user, const tx_step_record *r)
+{
+    tx__run_sinks *s = user;
+    uint64_t before = s->csv.n_put;
+    tx_status st = tx_csv_monitor_record(&s->csv, r);
+    note(st, s->csv.n_put > before, "a file of --csv-monitor-dir", &s->csv_from, r->iteration);
+}
+
 /* What the run writes, and where: one line before the first step. */
 static void say_where(const tx__run_sinks *s, const tx_trainer *t)
 {
@@ -145,14 +153,15 @@ static void say_where(const tx__run_sinks *s, const tx_trainer *t)
     else if (save)
         snprintf(when, sizeof when, " at the end and on exits");
     bool of_one = t->grid->size > 1 && !cfg->log_dir && tx_log_wants(TX_LOG_DEBUG);
-    tx_info(" > log: standard output%s%s%s%s | checkpoints: %s%s | metrics: %s | TensorBoard: %s",
+    tx_info(" > log: standard output%s%s%s%s | checkpoints: %s%s | metrics: %s | TensorBoard: %s%s%s",
             of_one ? " of rank 0 (--log-dir DIR has each rank's)" : "", cfg->log_dir ? " and " : "",
             cfg->log_dir ? cfg->log_dir : "", cfg->log_dir ? "/rank_NNNNN.log" : "",
             save              ? save
             : cfg->skip_train ? "none (--skip-train)"
                               : "none (no --save)",
             when, metrics ? metrics : "none (no --save or --metrics-file)",
-            tensorboard ? tensorboard : "none (no --tensorboard-dir)");
+            tensorboard ? tensorboard : "none (no --tensorboard-dir)", cfg->csv_monitor_dir ? " | CSV: " : "",
+            cfg->csv_monitor_dir ? cfg->csv_monitor_dir : "");
 }
 
 tx_status tx__run_sinks_open(tx__run_sinks *s, tx_metrics *m, const tx_trainer *t)
@@ -164,6 +173,10 @@ tx_status tx__run_sinks_open(tx__run_sinks *s, tx_metrics *m, const tx_trainer *
     if (cfg->tensorboard_dir) {
         TX_TRY(tx_tensorboard_open(&s->tensorboard, cfg, t->iteration));
         tx_metrics_watch(m, to_tensorboard, s);
+    }
+    if (cfg->csv_monitor_dir) {
+        TX_TRY(tx_csv_monitor_open(&s->csv, cfg));
+        tx_metrics_watch(m, to_csv, s);
     }
     if (cfg->metrics_file || cfg->save) {
         TX_TRY(open_metrics_file(&s->metrics_file, t, n_params));
@@ -177,4 +190,5 @@ void tx__run_sinks_close(tx__run_sinks *s)
 {
     tx_tensorboard_close(&s->tensorboard);
     tx_metrics_file_close(&s->metrics_file);
+    tx_csv_monitor_close(&s->csv);
 }

@@ -3,6 +3,7 @@
 #ifndef TX_API_RUN_SINKS_H
 #define TX_API_RUN_SINKS_H
 
+#include "report/csv_monitor.h"
 #include "report/metrics_file.h"
 #include "report/tensorboard.h"
 #include "train/metrics.h"
@@ -10,7 +11,8 @@
 typedef struct tx__run_sinks {
     tx_tensorboard tensorboard;
     tx_metrics_file metrics_file;
-    int64_t tensorboard_from, metrics_from; /* iteration since which records cannot be written; 0: they can */
+    tx_csv_monitor csv;
+    int64_t tensorboard_from, metrics_from, csv_from; /* iteration since which records cannot be written; 0: they can */
 } tx__run_sinks;
 
 /* Rank 0 opens what the options ask for and lets it watch. Collective. That a file cannot be written to later does not

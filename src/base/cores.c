@@ -67,6 +67,35 @@ static void divide(tx_cores *c, tx_local_rank local)
     c->n = hi - lo;
 }
 
+/* Whether that mask is the launcher's own, which it has left to all its processes. */
+static bool is_launchers(hwloc_const_bitmap_t allowed)
+{
+    const char *told = getenv("TX_LAUNCHER_CPUS");
+    hwloc_bitmap_t launchers = told && *told ? hwloc_bitmap_alloc() : NULL;
+    bool same = launchers && !hwloc_bitmap_list_sscanf(launchers, told) && hwloc_bitmap_isequal(launchers, allowed);
+    hwloc_bitmap_free(launchers);
+    return same;
+}
+
+tx_status tx_cores_mask(tx_str *out)
+{
+    hwloc_topology_t machine;
+    hwloc_bitmap_t allowed = hwloc_bitmap_alloc();
+    char *list = NULL;
+    if (!allowed) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for an affinity mask");
+    tx_status st = open_machine(&machine);
+    if (!st) {
+        if (!hwloc_get_cpubind(machine, allowed, HWLOC_CPUBIND_PROCESS) &&
+            !hwloc_bitmap_isincluded(hwloc_topology_get_topology_cpuset(machine), allowed) &&
+            hwloc_bitmap_list_asprintf(&list, allowed) >= 0)
+            st = tx_str_puts(out, list);
+        hwloc_topology_destroy(machine);
+    }
+    free(list);
+    hwloc_bitmap_free(allowed);
+    return st;
+}
+
 tx_status tx_cores_find(tx_cores *out, const char *mask, tx_local_rank local, const char *cgroup_root)
 {
     tx_cores c = { 0 };
@@ -83,7 +112,8 @@ tx_status tx_cores_find(tx_cores *out, const char *mask, tx_local_rank local, co
         mask ? hwloc_bitmap_list_sscanf(allowed, mask) : hwloc_get_cpubind(machine, allowed, HWLOC_CPUBIND_PROCESS);
     if (unknown) hwloc_bitmap_copy(allowed, all);
     TX_GOTO(list_cores(&c, machine, allowed));
-    if (local.n > 1 && hwloc_bitmap_isincluded(all, allowed)) divide(&c, local); /* else the launcher has done so */
+    if (local.n > 1 && (hwloc_bitmap_isincluded(all, allowed) || is_launchers(allowed)))
+        divide(&c, local); /* else the launcher has done so */
     size_t quota = tx_cgroup_processors(cgroup_root) / (size_t)local.n, threads = (quota + 999) / 1000;
     c.n_threads = threads && threads < (size_t)c.n ? (int)threads : c.n;
     *out = c;

@@ -2,7 +2,9 @@
  *
  *  A core is physical: its hyperthreads are one core here. Which cores, in this order of restriction: the process's
  *  affinity mask (taskset, Slurm, a control group's cpuset); among processes that a launcher started side by side with
- *  the same mask (OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID, LOCAL_RANK), an even share each. */
+ *  the same mask (OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID, LOCAL_RANK), an even share each. A mask
+ * that is not the whole machine is taken for a process's own share, unless it is what the launcher says that it had
+ * itself (TX_LAUNCHER_CPUS). */
 #ifndef TX_BASE_CORES_H
 #define TX_BASE_CORES_H
 
@@ -35,6 +37,9 @@ tx_local_rank tx_local_rank_find(void);
  * TX_ERR_NOTFOUND: hwloc does not know the machine. */
 tx_status tx_cores_find(tx_cores *out, const char *mask, tx_local_rank local, const char *cgroup_root);
 void tx_cores_free(tx_cores *c);
+
+/* The processors that this process may run on, "0-55", where they are not all of the machine; else nothing. */
+tx_status tx_cores_mask(tx_str *out);
 
 /* Which of n cores one of the processes side by side has: lo to hi - 1. Where there are fewer cores than processes,
  * some share one. */

@@ -1,10 +1,13 @@
 /* str.c - a growing byte string. */
 #include "base/str.h"
 
+#include <float.h>
 #include <limits.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -99,4 +102,20 @@ const char *tx_bytes_text(char buf[24], double bytes)
     for (; bytes >= 1024 && i < 6; i++) bytes /= 1024;
     snprintf(buf, 24, i ? "%.1f %s" : "%.0f %s", bytes, unit[i]);
     return buf;
+}
+
+tx_status tx_str_put_f64(tx_str *out, double v)
+{
+    char buf[40];
+    int digits = 1;
+    if (!isfinite(v)) return tx_str_puts(out, isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
+    for (; digits < DBL_DECIMAL_DIG; digits++) {
+        snprintf(buf, sizeof buf, "%.*e", digits - 1, v);
+        if (strtod(buf, NULL) == v) break;
+    }
+    snprintf(buf, sizeof buf, "%.*e", digits - 1, v);
+    int exponent = atoi(strchr(buf, 'e') + 1);
+    if (v != 0 && (exponent < -4 || exponent >= 16)) return tx_str_puts(out, buf);
+    int decimals = digits - 1 - exponent;
+    return tx_str_printf(out, "%.*f", decimals < 1 ? 1 : decimals, v);
 }

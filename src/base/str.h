@@ -27,4 +27,7 @@ int tx_str_distance(const char *a, const char *b);
 /* The distance at which a word of n letters is another one, not a mistyped one. */
 int tx_str_another(size_t n);
 
+/* As Python prints a float: the fewest digits that read back as the same double, plain from 1e-4 to below 1e16. */
+tx_status tx_str_put_f64(tx_str *s, double v);
+
 #endif

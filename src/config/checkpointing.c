@@ -31,6 +31,7 @@ tx_status tx_checkpointing_configure(tx_config *cfg, const tx_checkpointing *fro
     TX_TRY(TX_ARGS_TAKE(&how, from, tx_checkpointing, profile));
     TX_GOTO(flags_of(&flags, &how));
     TX_GOTO(tx_config_with(&with, cfg, flags.data ? flags.data : ""));
+    with->deepspeed_activation_checkpointing = true;
     old = *cfg;
     *cfg = *with;
     *with = old;
@@ -38,4 +39,11 @@ out:
     tx_str_free(&flags);
     tx_config_free(with);
     return st;
+}
+
+bool tx_checkpointing_is_configured(const tx_config *cfg)
+{
+    return cfg->deepspeed_activation_checkpointing || cfg->checkpoint_activations || cfg->recompute_granularity ||
+           cfg->recompute_activations || cfg->partition_activations || cfg->checkpoint_in_cpu ||
+           cfg->contiguous_checkpointing;
 }

@@ -93,6 +93,7 @@ tx_status tx_config_set_item(tx_list *member, const char *item);
  *      lr_decay_iters = train_iters  or  lr_decay_samples = train_samples
  *      start_weight_decay = end_weight_decay = weight_decay when the style is constant
  *      tokenizer_type = BertWordPieceLowerCase with model_type BERT, NullTokenizer with mock_data and vocab_size
+ *      grad_dtype = bf16 with grad_reduce_in_bf16
  *      zero_stage = 1 with use_distributed_optimizer       deepspeed = true with deepspeed_config
  *
  * sequence_parallel is false where the tensor-parallel size is 1.

@@ -97,14 +97,17 @@ struct reading {
     const char *file;
     const char *key; /* the one at hand, as the table has it, and where it stands */
     tx__place at;
-    bool fp16; /* by the file or a flag; else the other keys of that section say nothing */
+    bool foreign_optimizer; /* of a type that is refused: its parameters are none of ours */
+    bool fp16;              /* by the file or a flag; else the other keys of that section say nothing */
     bool has_scale_power, has_scale_key, has_grad_dtype;
     tx__place fp16_at;
     int64_t accumulation, data_parallel; /* 0: left out */
     tx__place accumulation_at, data_parallel_at;
-    bool tensorboard;
-    const char *tensorboard_path, *tensorboard_job; /* of the JSON */
-    tx__place tensorboard_at;
+    struct monitor {
+        bool enabled;
+        const char *path, *job; /* of the JSON */
+        tx__place at;
+    } tensorboard, csv;
 };
 
 /* Of a long path what tells files apart: a message has room for so much. */
@@ -327,11 +330,17 @@ static tx_status convert_data_parallel(reading *r, const json_t *value)
     return TX_OK;
 }
 
+/* The optimizer's word here; NULL: there is none. */
+static const char *optimizer_of(const char *name)
+{
+    if (!strcasecmp(name, "adam") || !strcasecmp(name, "adamw")) return "adam";
+    return strcasecmp(name, "sgd") ? NULL : "sgd";
+}
+
 static tx_status convert_optimizer(reading *r, const json_t *value)
 {
-    const char *name = json_string_value(value);
-    if (!strcasecmp(name, "adam") || !strcasecmp(name, "adamw")) return put(r, "optimizer", "adam", true);
-    if (!strcasecmp(name, "sgd")) return put(r, "optimizer", "sgd", true);
+    const char *name = json_string_value(value), *word = optimizer_of(name);
+    if (word) return put(r, "optimizer", word, true);
     wrong(r,
           "optimizer.type %.60s: there are Adam (also AdamW) and SGD; with Megatron-DeepSpeed the section is not used, "
           "leave it out",
@@ -431,6 +440,21 @@ static tx_status convert_cpu_offload_param(reading *r, const json_t *value)
     return json_is_true(value) ? put(r, "offload-param", "cpu", false) : TX_OK;
 }
 
+static tx_status convert_max_grad_norm(reading *r, const json_t *value)
+{
+    char buf[40];
+    TX_TRY(note(r, "%s: gradient_clipping, as it is called today", r->key));
+    return put(r, "clip-grad", value_text(buf, value), false);
+}
+
+/* 0 is DeepSpeed's word for a module whose matrices are not split by it. */
+static tx_status convert_autotp(reading *r, const json_t *value)
+{
+    char buf[40];
+    if (json_number_value(value) == 0) return TX_OK;
+    return put(r, "tensor-model-parallel-size", value_text(buf, value), false);
+}
+
 static tx_status convert_breakdown(reading *r, const json_t *value)
 {
     return json_is_true(value) ? put(r, "timing-log-level", "2", true) : TX_OK;
@@ -438,20 +462,39 @@ static tx_status convert_breakdown(reading *r, const json_t *value)
 
 static tx_status convert_tensorboard(reading *r, const json_t *value)
 {
-    r->tensorboard = json_is_true(value);
-    r->tensorboard_at = r->at;
+    r->tensorboard.enabled = json_is_true(value);
+    r->tensorboard.at = r->at;
     return TX_OK;
 }
 
 static tx_status convert_tensorboard_path(reading *r, const json_t *value)
 {
-    r->tensorboard_path = json_string_value(value);
+    r->tensorboard.path = json_string_value(value);
     return TX_OK;
 }
 
 static tx_status convert_tensorboard_job(reading *r, const json_t *value)
 {
-    r->tensorboard_job = json_string_value(value);
+    r->tensorboard.job = json_string_value(value);
+    return TX_OK;
+}
+
+static tx_status convert_csv(reading *r, const json_t *value)
+{
+    r->csv.enabled = json_is_true(value);
+    r->csv.at = r->at;
+    return TX_OK;
+}
+
+static tx_status convert_csv_path(reading *r, const json_t *value)
+{
+    r->csv.path = json_string_value(value);
+    return TX_OK;
+}
+
+static tx_status convert_csv_job(reading *r, const json_t *value)
+{
+    r->csv.job = json_string_value(value);
     return TX_OK;
 }
 
@@ -593,8 +636,9 @@ static tx_status read_any(void *user, const char *path, const char *name, tx__pl
     const key_row *row = row_find(path), *section = section_of(path);
     r->at = at;
     if (strchr(name, '.')) return unknown(r, path);
-    if (section && !row) return read_member(r, section, path, value);
     bool way = is_on_the_way(path);
+    if (section && !row && !way) return read_member(r, section, path, value);
+    if (!row && r->foreign_optimizer && below(path, "optimizer.params")) return TX_OK;
     if (!row && !way) return unknown(r, path);
     r->key = row ? row->path : path;
     if (is_auto(value)) return TX_OK;
@@ -667,22 +711,36 @@ static tx_status settle_grad_dtype(reading *r)
     return put(r, "grad-dtype", "fp16", false);
 }
 
-static tx_status settle_tensorboard(reading *r)
+/* output_path/job_name into a folder's option. */
+static tx_status settle_monitor(reading *r, const struct monitor *m, const char *flag)
 {
-    const char *job = r->tensorboard_job ? r->tensorboard_job : "DeepSpeedJobName";
+    const char *job = m->job ? m->job : "DeepSpeedJobName";
+    bool here = !m->path || !*m->path;
     tx_str dir = { 0 };
-    if (!r->tensorboard) return TX_OK;
-    r->key = "tensorboard.enabled";
-    r->at = r->tensorboard_at;
-    if (!r->tensorboard_path || !*r->tensorboard_path) {
-        if (!r->cfg->given.tensorboard_dir)
-            wrong(r, "tensorboard is enabled and has no output_path: give that, or --tensorboard-dir");
-        return TX_OK;
-    }
-    tx_status st = tx_str_printf(&dir, "%s/%s", r->tensorboard_path, job);
-    if (!st) st = put(r, "tensorboard-dir", dir.data, true);
+    tx_status st = here ? tx_str_puts(&dir, job) : tx_str_printf(&dir, "%s/%s", m->path, job);
+    if (!st) st = put(r, flag, dir.data, true);
     tx_str_free(&dir);
     return st;
+}
+
+static tx_status settle_tensorboard(reading *r)
+{
+    const struct monitor *m = &r->tensorboard;
+    if (!m->enabled) return TX_OK;
+    r->key = "tensorboard.enabled";
+    r->at = m->at;
+    if (m->path && *m->path) return settle_monitor(r, m, "tensorboard-dir");
+    if (!r->cfg->given.tensorboard_dir)
+        wrong(r, "tensorboard is enabled and has no output_path: give that, or --tensorboard-dir");
+    return TX_OK;
+}
+
+static tx_status settle_csv(reading *r)
+{
+    if (!r->csv.enabled) return TX_OK;
+    r->key = "csv_monitor.enabled";
+    r->at = r->csv.at;
+    return settle_monitor(r, &r->csv, "csv-monitor-dir");
 }
 
 /* ---------------------------------------------------------------- the whole */
@@ -690,10 +748,13 @@ static tx_status settle_tensorboard(reading *r)
 static tx_status read_file(reading *r, const tx_str *text, const json_t *root)
 {
     r->fp16 = r->cfg->fp16 || json_is_true(json_object_get(json_object_get(root, "fp16"), "enabled"));
+    const char *type = json_string_value(json_object_get(json_object_get(root, "optimizer"), "type"));
+    r->foreign_optimizer = type && !optimizer_of(type);
     TX_TRY(tx__relaxed_json_walk(text, root, read_any, r));
     TX_TRY(settle_loss_scale(r));
     TX_TRY(settle_grad_dtype(r));
     TX_TRY(settle_tensorboard(r));
+    TX_TRY(settle_csv(r));
     note_equation(r);
     return TX_OK;
 }

@@ -134,7 +134,6 @@ bool tx__in_bounds(const tx_option *o, double v);
 
 /* The value as Python prints it: None, True, 1e-05, 1.0, text, ['a', 'b']. */
 tx_status tx__option_format(tx_str *out, const tx_config *cfg, const tx_option *o);
-tx_status tx__f64_format(tx_str *out, double v);
 
 /* ---- --rampup-batch-size: rampup.c ---- */
 

@@ -353,6 +353,10 @@ static void log_derived(const tx_config *cfg)
         tx_info("--deepspeed: without --deepspeed_config the flags say everything");
     if (cfg->deepspeed_config && !g->deepspeed)
         tx_info("--deepspeed_config %.200s: switches --deepspeed on", cfg->deepspeed_config);
+    if (g->deepspeed_activation_checkpointing && !cfg->checkpoint_activations && !cfg->recompute_granularity &&
+        !cfg->recompute_activations)
+        tx_info("--deepspeed-activation-checkpointing: accepted, without effect here: there is one recomputation here; "
+                "--checkpoint-activations or --recompute-granularity turn it on");
     if (cfg->profile && cfg->skip_train) tx_warn_once("--profile: nothing is profiled with --skip-train");
     if (cfg->save && !g->save_interval && !cfg->skip_train && !strncmp(cfg->command->name, "pretrain-", 9))
         tx_info("--save %.200s: without --save-interval the run saves at its end and on exits (--exit-interval, "

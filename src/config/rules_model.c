@@ -80,6 +80,9 @@ static void rule_gradients_have_a_type(const tx__check *k)
             "--accumulate-allreduce-grads-in-fp32 is --grad-dtype fp32, but --grad-dtype %s is given: leave one "
             "out",
             c->grad_dtype);
+    if (kept != 1 && c->grad_reduce_in_bf16)
+        tx__violate(k->v, "--grad-reduce-in-bf16 is --grad-dtype bf16, but --grad-dtype %s is given: leave one out",
+                    c->grad_dtype);
     if (kept && summed && kept != summed)
         tx__violate(k->v, "--grad-reduce-dtype %s: gradients that are kept in %s are summed in %s or fp32",
                     c->grad_reduce_dtype, c->grad_dtype, c->grad_dtype);

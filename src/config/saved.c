@@ -143,7 +143,7 @@ static tx_status fill(tx_config *cfg, const tx_option *o, const json_t *value)
 static tx_status format_saved(tx_str *out, const json_t *value)
 {
     if (json_is_integer(value)) return tx_str_printf(out, "%lld", (long long)json_integer_value(value));
-    if (json_is_real(value)) return tx__f64_format(out, json_real_value(value));
+    if (json_is_real(value)) return tx_str_put_f64(out, json_real_value(value));
     if (json_is_string(value)) return tx_str_puts(out, json_string_value(value));
     for (size_t i = 0; i < json_array_size(value); i++)
         TX_TRY(tx_str_printf(out, "%s'%s'", i ? ", " : "[", json_string_value(json_array_get(value, i))));

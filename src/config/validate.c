@@ -225,11 +225,19 @@ void tx__config_settle_numbers(tx_config *cfg, const tx_config_given *bad, const
     check(cfg, &said, equation, v);
 }
 
+/* Megatron Core's word for it. */
+static tx_status derive_gradients(tx_config *c)
+{
+    if (!c->grad_reduce_in_bf16 || c->given.grad_dtype) return TX_OK;
+    return tx_config_set_text(&c->grad_dtype, "bf16");
+}
+
 tx_status tx__config_settle(tx_config *cfg, const tx_config_given *bad, const tx__equation *equation, bool advises,
                             tx_violations *v)
 {
     TX_TRY(derive_tokenizer(cfg));
     TX_TRY(derive_positions(cfg));
+    TX_TRY(derive_gradients(cfg));
     const tx_config as_given = *cfg; /* its texts are cfg's, which stay */
     tx__config_settle_numbers(cfg, bad, equation, v);
     if (advises) tx__advise(&as_given, bad, equation, v);

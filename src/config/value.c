@@ -1,7 +1,6 @@
 /* value.c - the value of one option: from text, its bounds, and back to text. */
 #include <ctype.h>
 #include <errno.h>
-#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -295,22 +294,6 @@ bool tx__is_unset(const tx_config *cfg, const tx_option *o)
 
 /* ---------------------------------------------------------------- as Python prints it */
 
-/* repr(float): the fewest digits that read back as the same double, plain from 1e-4 to below 1e16. */
-tx_status tx__f64_format(tx_str *out, double v)
-{
-    char buf[40];
-    int digits = 1;
-    for (; digits < DBL_DECIMAL_DIG; digits++) {
-        snprintf(buf, sizeof buf, "%.*e", digits - 1, v);
-        if (strtod(buf, NULL) == v) break;
-    }
-    snprintf(buf, sizeof buf, "%.*e", digits - 1, v);
-    int exponent = atoi(strchr(buf, 'e') + 1);
-    if (v != 0 && (exponent < -4 || exponent >= 16)) return tx_str_puts(out, buf);
-    int decimals = digits - 1 - exponent;
-    return tx_str_printf(out, "%.*f", decimals < 1 ? 1 : decimals, v);
-}
-
 /* repr(str) for what can be on a command line: quotes and backslashes; other bytes as they are. */
 static tx_status format_quoted(tx_str *out, const char *s)
 {
@@ -341,7 +324,7 @@ tx_status tx__option_format(tx_str *out, const tx_config *cfg, const tx_option *
     case TX_OPTION_I64:
         return tx_str_printf(out, "%lld", (long long)*(const int64_t *)at);
     case TX_OPTION_F64:
-        return tx__f64_format(out, *(const double *)at);
+        return tx_str_put_f64(out, *(const double *)at);
     case TX_OPTION_LIST:
         return format_list(out, at);
     case TX_OPTION_FLAG:

@@ -128,6 +128,7 @@ static tx_status on_run(struct member *b, tx_unpack *u)
     TX_GOTO(tx__unpack_end(u));
     TX_GOTO(tx__orted_check(start.words.word, start.words.n));
     TX_GOTO(tx__forget_outer_launcher(&start.env));
+    TX_GOTO(tx__share_cores(&start.env));
     if (same_host) TX_GOTO(separate_shared_memory(b, &start.env));
     TX_GOTO(tx__supervisor_start(b->s, &start, true));
     b->was_running = true;

@@ -50,6 +50,8 @@ tx_status tx__slot_of(tx_slot *out, const char *text, const char *host, int rank
         size_t n_name = (size_t)(colon - at), n_list = (size_t)(slash - colon) - 1;
         n = tx__slots_parse(colon + 1, n_list, slot, TX_MAX_SLOTS);
         if (n < 1 || n > all || n_list >= sizeof out->devices) return bad_text(text);
+        for (int i = 0; i < n; i++)
+            if (slot[i] >= all) return bad_text(text);
         bool here = !host || (strlen(host) == n_name && !memcmp(host, at, n_name));
         if (here && rank < n) {
             out->cores = (tx_local_rank){ slot[rank], all };

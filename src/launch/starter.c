@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/cores.h"
 
 void tx__start_free(tx_start *s)
 {
@@ -70,6 +71,16 @@ tx_status tx__forget_outer_launcher(tx_words *env)
     return tx__words_add_all(env, names);
 }
 
+tx_status tx__share_cores(tx_words *env)
+{
+    tx_str mask = { 0 };
+    tx_status st = tx_cores_mask(&mask);
+    if (!st)
+        st = mask.len ? tx__words_addf(env, "TX_LAUNCHER_CPUS=%s", mask.data) : tx__words_add(env, "TX_LAUNCHER_CPUS");
+    tx_str_free(&mask);
+    return st == TX_ERR_NOTFOUND ? TX_OK : st; /* a machine that hwloc does not know */
+}
+
 tx_status tx__start_direct(tx_start *out, const char *slots, const tx_words *program)
 {
     out->command = program->word[0];
@@ -109,7 +120,7 @@ static tx_status find_mpirun(const char **out, bool several_hosts)
     }
     return TX_FAIL(TX_ERR_NOTFOUND,
                    "several ranks are started with Open MPI's mpirun, and there is none in PATH; Debian has "
-                   "it in openmpi-bin");
+                   "it in openmpi-bin; MPICH's ranks start as mpiexec -n N triax pretrain-gpt ...");
 }
 
 static tx_status add_mca(tx_words *w, const char *name, const char *value)
@@ -160,6 +171,7 @@ tx_status tx__start_mpirun(tx_start *out, const tx_mpirun *m, const tx_words *pr
     TX_TRY(find_mpirun(&mpirun, m->hostfile != NULL));
     TX_TRY(tx__words_add(&out->words, mpirun));
     TX_TRY(tx__forget_outer_launcher(&out->env));
+    TX_TRY(tx__share_cores(&out->env));
     TX_TRY(tx__words_add(&out->env, "OMPI_MCA_ras=^slurm,gridengine,tm,lsf,alps")); /* hosts are those that we name */
     TX_TRY(add_flags(out, m));
     return tx__rank_words(&out->words, m->slots, program);

@@ -23,6 +23,9 @@ tx_status tx__self_path(char *path, size_t cap);
 /* What a launcher around this one has said of its own tasks is not so of the ranks. */
 tx_status tx__forget_outer_launcher(tx_words *env);
 
+/* The cores that this process may use are for all ranks of the host to divide: base/cores.h. */
+tx_status tx__share_cores(tx_words *env);
+
 /* One rank: the program alone. */
 tx_status tx__start_direct(tx_start *out, const char *slots, const tx_words *program);
 

@@ -306,6 +306,14 @@ tx_status tx_tensorboard_put(tx_tensorboard *tb, const tx_step_record *r)
     return flush(tb, st);
 }
 
+tx_status tx_tensorboard_scalars(tx_tensorboard *tb, const tx_named_number *x, int n, int64_t step)
+{
+    tx_status st = TX_OK;
+    tb->wall_time = tx_clock_unix();
+    for (int i = 0; i < n && !st; i++) st = put_scalar(tb, x[i].name, step, x[i].value);
+    return flush(tb, st);
+}
+
 void tx_tensorboard_close(tx_tensorboard *tb)
 {
     tx_append_close(&tb->file);

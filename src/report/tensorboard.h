@@ -25,6 +25,9 @@ tx_status tx_tensorboard_open(tx_tensorboard *tb, const tx_config *cfg, int64_t 
 /* Scalars of a step, an interval or an evaluation, as the options ask. */
 tx_status tx_tensorboard_put(tx_tensorboard *tb, const tx_step_record *r);
 
+/* Scalars of any tags at a step. */
+tx_status tx_tensorboard_scalars(tx_tensorboard *tb, const tx_named_number *x, int n, int64_t step);
+
 void tx_tensorboard_close(tx_tensorboard *tb); /* a zeroed one is fine */
 
 /* ---- for tests ---- */

@@ -645,7 +645,7 @@ static const struct {
       "tx_engine_was_step_applied tx_engine_zero_grad tx_engine_optimizer tx_engine_lr_scheduler tx_optimizer_name "
       "tx_optimizer_steps tx_optimizer_n_groups tx_optimizer_group_at tx_optimizer_set_lr "
       "tx_optimizer_set_weight_decay tx_optimizer_set_betas tx_optimizer_set_momentum tx_lr_scheduler_name "
-      "tx_engine_backward_scaled tx_engine_backward_from tx_engine_losses "
+      "tx_checkpointing_is_configured tx_engine_backward_scaled tx_engine_backward_from tx_engine_losses "
       "tx_lr_scheduler_lr tx_lr_scheduler_last_step tx_lr_scheduler_step "
       "tx_log_set tx_log_set_live" },
     { "are values: views of tensors, random numbers",
@@ -653,7 +653,8 @@ static const struct {
       "tx_slice_rows tx_tensor_describe tx_rng_uniform tx_rng_normal tx_rng_stream tx_random_add tx_random_take "
       "tx_model_parallel_seed" },
     { "work in memory that the engine has taken before: a step allocates nothing (test_engine)",
-      "tx_ctx_is_dry tx_ctx_threads tx_ctx_mark tx_ctx_pop tx_ctx_read tx_layer_dropout tx_ctx_tensor_rank "
+      "tx_checkpoint_forward tx_checkpoint_backward tx_ctx_is_dry tx_ctx_threads tx_ctx_mark tx_ctx_pop tx_ctx_read "
+      "tx_layer_dropout tx_ctx_tensor_rank "
       "tx_ctx_tensor_size tx_ctx_tensor_sum tx_run_fill tx_run_cast tx_run_layernorm_fwd tx_run_layernorm_bwd "
       "tx_run_rmsnorm_fwd tx_run_rmsnorm_bwd tx_run_activation_fwd tx_run_activation_bwd tx_run_glu_fwd "
       "tx_run_glu_bwd tx_run_rope tx_run_dropout_add_fwd tx_run_dropout_add_bwd tx_run_attention_fwd "

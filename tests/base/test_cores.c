@@ -45,6 +45,21 @@ static void launched_processes_divide_the_cores(void **state)
     check("node:2 core:2 pu:2", "0-3", (tx_local_rank){ 1, 2 }, 2, "{0,1},{2,3}"); /* its mask is its share */
 }
 
+/* A launcher that was given some of the cores leaves its mask to all its processes, and says so. */
+static void they_divide_the_launchers_cores(void **state)
+{
+    (void)state;
+    setenv("TX_LAUNCHER_CPUS", "0-3", 1);
+    check("node:2 core:2 pu:2", "0-3", (tx_local_rank){ 0, 2 }, 1, "{0,1}");
+    check("node:2 core:2 pu:2", "0-3", (tx_local_rank){ 1, 2 }, 1, "{2,3}");
+    check("node:2 core:2 pu:2", "0-3", alone, 2, "{0,1},{2,3}");
+    check("node:2 core:2 pu:2", "4-7", (tx_local_rank){ 1, 2 }, 2, "{4,5},{6,7}"); /* bound by mpirun: its own share */
+    check("node:2 core:2 pu:2", "0-1", (tx_local_rank){ 1, 2 }, 1, "{0,1}");
+    setenv("TX_LAUNCHER_CPUS", "x", 1);
+    check("node:2 core:2 pu:2", "0-3", (tx_local_rank){ 1, 2 }, 2, "{0,1},{2,3}");
+    unsetenv("TX_LAUNCHER_CPUS");
+}
+
 static void a_quota_limits_the_threads(void **state)
 {
     (void)state;
@@ -85,6 +100,7 @@ int main(void)
         SCRATCH_TEST(a_core_is_one_whatever_its_hyperthreads),
         SCRATCH_TEST(the_mask_counts),
         SCRATCH_TEST(launched_processes_divide_the_cores),
+        SCRATCH_TEST(they_divide_the_launchers_cores),
         SCRATCH_TEST(a_quota_limits_the_threads),
         cmocka_unit_test(threads_are_bound_when_no_other_program_would_take_their_cores),
         cmocka_unit_test(launchers_say_who_this_is),

@@ -44,6 +44,15 @@ if [ "$(nproc)" -gt 1 ]; then
     fi
 fi
 
+# a launcher that may use some of the cores says which, so that its ranks divide them; all are nothing to say of
+ok deepspeed --dry-run --num_gpus 2 pretrain_gpt.py
+! grep -q TX_LAUNCHER_CPUS out || die "all cores are told of"
+if [ "$(nproc)" -gt 1 ]; then
+    core=${all##*[-,]}
+    taskset -c "$core" "$TRIAX" deepspeed --dry-run --num_gpus 2 pretrain_gpt.py >out 2>err || { cat out err; die "under taskset"; }
+    grep -q "^env TX_LAUNCHER_CPUS=$core " out && grep -q " cores $core, $core$" out || { cat out; die "under taskset -c $core"; }
+fi
+
 # what is set already names slots of this host, as --include would; flags that choose are the stronger
 export TX_LAUNCH_GPUS=8
 takes "rank 0: cuda 5,7 hip 5,7 rocr none *rank 1: cuda 5,7 *" --include localhost:5,7

@@ -24,6 +24,12 @@ by_hand=(mpirun -n 2 "$TRIAX") torchrun=("$TRIAX" torchrun --nproc_per_node 2)
 goes_on "${torchrun[@]}" --
 export OMPI_MCA_btl=^openib OMPI_MCA_pml=ucx OMPI_MCA_osc=ucx # as guides for AMD's GPUs have them
 goes_on "${torchrun[@]}" -- "warning: OMPI_MCA_pml=ucx"
+# with all that such a guide sets, and its launcher as it is typed there
+(
+    export HIP_VISIBLE_DEVICES=0,1,2,3 CUDA_VISIBLE_DEVICES=0,1,2,3 NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=^lo HSA_ENABLE_SDMA=0
+    goes_on "$TRIAX" python -m torch.distributed.launch --nproc_per_node 2 --nnodes 1 --node_rank 0 --master_addr localhost \
+        --master_port 6000 -- "warning: OMPI_MCA_pml=ucx"
+)
 goes_on "${by_hand[@]}" -- "warning: OMPI_MCA_pml=ucx"
 unset OMPI_MCA_btl OMPI_MCA_osc
 OMPI_MCA_pml=cm goes_on "${by_hand[@]}" -- "warning: OMPI_MCA_pml=cm"

@@ -56,6 +56,15 @@ static const struct set {
     { "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"momentum\": 0.5}}}", "optimizer", "sgd" },
     { "{\"optimizer\": {\"params\": {\"momentum\": 0.5}}}", "sgd_momentum", "0.5" },
     { "{\"optimizer\": {\"params\": {\"lr\": 1e-3}}}", "lr", "0.001" },
+    { "{\"optimizer\": {\"params\": {\"max_grad_norm\": 0.5}}}", "clip_grad", "0.5" },
+    { "{\"max_grad_norm\": 0.5}", "clip_grad", "0.5" },
+    { "{\"zero_optimization\": {\"prefetch_bucket_size\": 7}}", "zero_prefetch_bucket_size", "7" },
+    { "{\"zero_optimization\": {\"param_persistence_threshold\": 7}}", "zero_param_persistence_threshold", "7" },
+    { "{\"zero_optimization\": {\"model_persistence_threshold\": 7}}", "zero_model_persistence_threshold", "7" },
+    { "{\"zero_optimization\": {\"max_live_parameters\": 7}}", "zero_max_live_parameters", "7" },
+    { "{\"zero_optimization\": {\"max_reuse_distance\": 7}}", "zero_max_reuse_distance", "7" },
+    { "{\"tensor_parallel\": {\"autotp_size\": 1}}", "tensor_model_parallel_size", "1" },
+    { "{\"log_level\": \"debug\"}", "log_level", "debug" },
     { "{\"optimizer\": {\"params\": {\"betas\": [0.8, 0.95]}}}", "adam_beta1", "0.8" },
     { "{\"optimizer\": {\"params\": {\"betas\": [0.8, 0.95]}}}", "adam_beta2", "0.95" },
     { "{\"optimizer\": {\"params\": {\"eps\": 1e-6}}}", "adam_eps", "1e-06" },
@@ -137,6 +146,9 @@ static const struct set {
     { "{\"tensorboard\": {\"enabled\": true, \"output_path\": \"t\"}}", "tensorboard_dir", "t/DeepSpeedJobName" },
     { "{\"tensorboard\": {\"job_name\": \"j\", \"output_path\": \"t\", \"enabled\": true}}", "tensorboard_dir", "t/j" },
     { "{\"tensorboard\": {\"enabled\": false, \"output_path\": \"t\"}}", "tensorboard_dir", "None" },
+    { "{\"csv_monitor\": {\"enabled\": true, \"output_path\": \"c\"}}", "csv_monitor_dir", "c/DeepSpeedJobName" },
+    { "{\"csv_monitor\": {\"job_name\": \"j\", \"enabled\": true}}", "csv_monitor_dir", "j" },
+    { "{\"csv_monitor\": {\"enabled\": false, \"output_path\": \"c\"}}", "csv_monitor_dir", "None" },
     { "{\"data_parallel_size\": 1}", "zero_stage", "0" },
 };
 
@@ -405,9 +417,6 @@ static const struct wrong {
     { GOOD, "{\"optimizer\": {\"type\": \"OneBitAdam\"}}",
       "ds.json: line 1, column 16: optimizer.type OneBitAdam: there are Adam (also AdamW) and SGD; with "
       "Megatron-DeepSpeed the section is not used, leave it out" },
-    { GOOD, "{\"optimizer\": {\"params\": {\"max_grad_norm\": 1}}}",
-      "ds.json: line 1, column 27: optimizer.params.max_grad_norm: 'max_grad_norm' is not supported as an optimizer "
-      "parameter, please switch to using the deepspeed parameter 'gradient_clipping'" },
     { GOOD, "{\"tensorboard\": {\"enabled\": true}}",
       "ds.json: line 1, column 18: tensorboard is enabled and has no output_path: give that, or --tensorboard-dir" },
     { RANKS4 "--micro-batch-size 1", "{\"data_parallel_size\": 2}",

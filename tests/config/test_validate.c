@@ -298,6 +298,18 @@ static const struct broken {
       "--fp32-residual-connection out" },
     { "pretrain-gpt", GOOD "--post-layernorm --embed-layernorm",
       "--post-layernorm has a norm behind the embedding already: leave --embed-layernorm out" },
+    { "pretrain-gpt", GOOD "--grad-dtype bf16",
+      "--grad-dtype bf16 needs --bf16: gradients are fp32, or what weights and activations are" },
+    { "pretrain-gpt", GOOD "--bf16 --grad-dtype fp16",
+      "--grad-dtype fp16 needs --fp16: gradients are fp32, or what weights and activations are" },
+    { "pretrain-gpt", GOOD "--fp16 --grad-reduce-in-bf16",
+      "--grad-dtype bf16 needs --bf16: gradients are fp32, or what weights and activations are" },
+    { "pretrain-gpt", GOOD "--fp16 --main-grads-dtype fp16 --accumulate-allreduce-grads-in-fp32",
+      "--accumulate-allreduce-grads-in-fp32 is --grad-dtype fp32, but --grad-dtype fp16 is given: leave one out" },
+    { "pretrain-gpt", GOOD "--bf16 --grad-dtype fp32 --grad-reduce-in-bf16",
+      "--grad-reduce-in-bf16 is --grad-dtype bf16, but --grad-dtype fp32 is given: leave one out" },
+    { "pretrain-gpt", GOOD "--bf16 --grad-dtype bf16 --grad-reduce-dtype fp16",
+      "--grad-reduce-dtype fp16: gradients that are kept in bf16 are summed in bf16 or fp32" },
     { "pretrain-bert", BERT "--bert-mask-type t6", "--bert-mask-type t6 is unknown; allowed: one of bert, t5" },
 };
 
@@ -333,6 +345,8 @@ static void what_the_rules_allow(void **state)
         GOOD "--data-path 0.3 a 0 b 1e-3 c --reset-position-ids",
         APART "--train-data-path 1 a 2 b --valid-data-path v",
         GOOD "--tokenizer-type NullTokenizer --vocab-size 100",
+        GOOD "--bf16 --grad-dtype bf16 --grad-reduce-in-bf16 --grad-reduce-dtype fp32",
+        GOOD "--fp16 --grad-dtype fp32 --accumulate-allreduce-grads-in-fp32 --grad-reduce-dtype fp16",
         GOOD "--lr-warmup-iters 9 --min-lr 1e-3 --eval-iters 0",
         SHAPE SIZES "--train-samples 10 --lr-warmup-samples 9",
         SIZES "--train-iters 3 --load L", /* the shape comes from the checkpoint */
@@ -470,6 +484,16 @@ static void positions_are_of_one_kind(void **state)
     }
 }
 
+/* Megatron Core's word for an option that is left out. */
+static void gradients_in_bf16(void **state)
+{
+    (void)state;
+    tx_config *c;
+    ASSERT_OK(tx_config_parse_string(&c, "pretrain-gpt", GOOD "--bf16 --grad-reduce-in-bf16"));
+    assert_string_equal(c->grad_dtype, "bf16");
+    tx_config_free(c);
+}
+
 static void a_config_made_by_hand_can_be_completed(void **state)
 {
     (void)state;
@@ -493,6 +517,7 @@ int main(void)
         cmocka_unit_test(unreadable_values_are_told_once),
         cmocka_unit_test(complete_runs_again_after_the_shape_is_known),
         cmocka_unit_test(positions_are_of_one_kind),
+        cmocka_unit_test(gradients_in_bf16),
         cmocka_unit_test(a_config_made_by_hand_can_be_completed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -154,6 +154,17 @@ static void prefer(const char *variable, const char *wanted, const char *instead
     setenv(variable, instead, 1);
 }
 
+/* OFI as a BTL is for one-sided messages, which are not used here, and may wait in MPI_Init for ever, for a lock of its
+ * own memory monitor (Open MPI 4.1). Distributions leave it out; a user's list of what to leave out replaces theirs. */
+static void leave_out_ofi(void)
+{
+    const char *now = getenv("OMPI_MCA_btl");
+    char more[256];
+    if (!now || *now != '^' || strstr(now, "ofi")) return;
+    int n = snprintf(more, sizeof more, "%s,ofi", now);
+    if (n < (int)sizeof more) setenv("OMPI_MCA_btl", more, 1);
+}
+
 /* Whether this process has that component of Open MPI's: those that are not used have been closed again. */
 static int has_component(const char *name)
 {
@@ -244,6 +255,7 @@ static int start(int *given, char *why, size_t cap)
     prefer("OMPI_MCA_btl", "openib", "openib,self,vader,tcp", asked[2]);
     prefer("OMPI_MCA_btl", "openib,self", "openib,self,vader,tcp", asked[2]);
     prefer("OMPI_MCA_btl", "self,openib", "openib,self,vader,tcp", asked[2]);
+    leave_out_ofi();
     if (!finds_ranks(why, cap) || !all_exist(why, cap)) return MPI_ERR_OTHER;
     int e = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, given);
     for (int i = 0; i < 3; i++)
