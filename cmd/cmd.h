@@ -30,6 +30,9 @@ int cmd_launch(const char *name, tx_launcher_fn *run, int argc, char **argv);
 const char *cmd_script_name(const char *typed, char *buf, size_t cap);
 int cmd_skip_python(char **argv);
 
+/* Flags of one letter that scripts have, as the long ones, in argv. */
+void cmd_spell_out(const char *command, int argc, char **argv);
+
 /* help.c; they print and return an exit code. */
 bool cmd_asks_help(const char *arg); /* --help, -h */
 bool cmd_is_command(const char *word);

@@ -27,6 +27,9 @@ static const command commands[] = {
     { "detokenize", cmd_detokenize, true, false, true },
     { "merge-datasets", cmd_merge_datasets, false, false, true },
     { "inspect", cmd_inspect, true, false, true },
+    { "inspect-checkpoint", cmd_inspect, true, false, true },
+    { "inspect-deepspeed-checkpoint", cmd_inspect, true, false, true },
+    { "ds-to-universal", cmd_convert, false, true, true },
     { "inspect-samples", cmd_inspect_samples, true, false, true },
     { "pretrain-gpt", cmd_pretrain, false, true, false },
     { "pretrain-bert", cmd_pretrain, false, true, false },
@@ -93,6 +96,7 @@ static void start_over(const command *cmd, int argc, char **argv)
 
 static int run_command(const command *cmd, int argc, char **argv)
 {
+    cmd_spell_out(cmd->name, argc, argv);
     for (int i = 0; i < argc; i++)
         if (cmd_asks_help(argv[i])) return cmd_help(cmd->name, i + 1 < argc ? argv[i + 1] : NULL);
     if (!cmd_started_over()) start_over(cmd, argc, argv);

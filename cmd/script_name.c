@@ -117,3 +117,15 @@ int cmd_skip_python(char **argv)
     }
     return no_python(argv[0]);
 }
+
+/* ---- short flags ---- */
+
+/* zero_to_fp32.py's; no other command has any. */
+void cmd_spell_out(const char *command, int argc, char **argv)
+{
+    static char tag[] = "--tag", debug[] = "--debug";
+    for (int i = 0; i < argc && !strcmp(command, "zero-to-fp32"); i++) {
+        if (!strcmp(argv[i], "-t")) argv[i] = tag;
+        if (!strcmp(argv[i], "-d")) argv[i] = debug;
+    }
+}

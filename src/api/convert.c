@@ -1,6 +1,7 @@
 /* convert.c - the job convert, and upstream's converters, which are the same with other flags. */
 #include <string.h>
 
+#include "api/meant_folder.h"
 #include "api/proof.h"
 #include "api/run_common.h"
 #include "api/tokenizer_of.h"
@@ -17,7 +18,9 @@ typedef struct job {
     const tx_source_type *from;
     const tx_sink_type *to;
     const char *in;
-    char tagged[PATH_CAP]; /* in, where a tag is given */
+    char tagged[PATH_CAP], meant[PATH_CAP]; /* in, where a tag is given; in as it is there */
+    char parent[PATH_CAP], name[64];        /* of the folder to write, where that is a step's own */
+    const char *beside;                     /* where a tokenizer's files go: out, or the step's folder in it */
     tx_source src;
     tx_model *m;
     json_t *options;
@@ -65,7 +68,6 @@ static tx_status ask_tool(job *j)
 {
     const tx_config *cfg = j->cfg;
     bool megatron = tx_word_index(cfg->command->name, "deepspeed-to-transformers|deepspeed-to-megatron") == 1;
-    j->from = &tx_source_deepspeed;
     j->to = megatron ? &tx_sink_megatron : &tx_sink_huggingface;
     j->in = cfg->input_folder;
     j->c.out = cfg->output_folder;
@@ -79,7 +81,6 @@ static tx_status ask_tool(job *j)
 static tx_status ask_zero_to_fp32(job *j)
 {
     const tx_config *cfg = j->cfg;
-    j->from = &tx_source_deepspeed;
     j->to = &tx_sink_huggingface;
     j->in = cfg->zero_paths.item[0];
     j->c.out = cfg->zero_paths.item[1];
@@ -93,11 +94,47 @@ static tx_status ask_zero_to_fp32(job *j)
     return TX_OK;
 }
 
-static tx_status ask(job *j)
+/* OUT is the step's folder itself, beside which `latest_universal` names it. */
+static tx_status ask_universal(job *j)
+{
+    const tx_config *cfg = j->cfg;
+    const char *out = cfg->output_folder;
+    size_t n = strlen(out);
+    while (n > 1 && out[n - 1] == '/') n--;
+    size_t slash = n;
+    while (slash && out[slash - 1] != '/') slash--;
+    if (n - slash == 0 || n - slash >= sizeof j->name || slash >= sizeof j->parent)
+        return TX_FAIL(TX_ERR_ARG,
+                       "--output_folder %.60s: has to end in the name of a folder, such as "
+                       "global_step100_universal",
+                       out);
+    snprintf(j->name, sizeof j->name, "%.*s", (int)(n - slash), out + slash);
+    snprintf(j->parent, sizeof j->parent, "%.*s", slash ? (int)slash : 1, slash ? out : ".");
+    j->to = &tx_sink_universal;
+    j->in = cfg->input_folder;
+    j->c.out = j->parent;
+    j->c.name = j->name;
+    j->beside = out;
+    j->c.dtype = TX_ST_F32;
+    j->c.with_optim = true;
+    return TX_OK;
+}
+
+static tx_status ask_command(job *j)
 {
     const char *name = j->cfg->command->name;
     if (!strcmp(name, "convert")) return ask_convert(j);
+    if (!strcmp(name, "ds-to-universal")) return ask_universal(j);
     return !strcmp(name, "zero-to-fp32") ? ask_zero_to_fp32(j) : ask_tool(j);
+}
+
+static tx_status ask(job *j)
+{
+    TX_TRY(ask_command(j));
+    if (!j->beside) j->beside = j->c.out;
+    TX_TRY(tx__meant_step(j->meant, sizeof j->meant, j->in));
+    j->in = j->meant;
+    return TX_OK;
 }
 
 /* ---- the model ---- */
@@ -225,33 +262,61 @@ static tx_status copy_tokenizer(const job *j)
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         TX_TRY(tx_path_join(path, sizeof path, tx__source_tokenizer_dir(&j->src), files[i]));
         if (is_recorded(&j->tokenizer, files[i]) || !tx_path_exists(path)) continue;
-        TX_TRY(tx__copy_file(path, j->c.out, files[i]));
+        TX_TRY(tx__copy_file(path, j->beside, files[i]));
         tx_info("  %-56s copied along", files[i]);
     }
     for (int i = 0; i < j->tokenizer.n_files; i++) tx_info("  %-56s copied along", j->tokenizer.file[i].name);
-    return j->to == &tx_sink_native ? TX_OK : tx_ckpt_tokenizer_write(&j->tokenizer, j->c.out);
+    return j->to == &tx_sink_native ? TX_OK : tx_ckpt_tokenizer_write(&j->tokenizer, j->beside);
 }
 
 /* The folder must be new, or another step of the same kind of checkpoint: never what was there before. */
 static tx_status check_out(const job *j)
 {
-    char detail[512], *a = realpath(j->in, NULL), *b = realpath(j->c.out, NULL);
+    char detail[512], *a = realpath(j->in, NULL), *b = realpath(j->beside, NULL);
     tx_ckpt_kind kind;
     bool same = a && b && !strcmp(a, b);
     free(a);
     free(b);
     if (same) return TX_FAIL(TX_ERR_ARG, "%s: IN and OUT are the same folder", j->in);
-    TX_TRY(tx_checkpoint_probe(j->c.out, &kind, detail, sizeof detail));
+    TX_TRY(tx_checkpoint_probe(j->beside, &kind, detail, sizeof detail));
     if (kind == TX_CKPT_NONE) return TX_OK;
     return TX_FAIL(TX_ERR_ARG, "%s; give a new folder for the result", detail);
+}
+
+/* What holds no checkpoint is answered with the command that was meant, as far as that can be seen. */
+static tx_status open_source(job *j)
+{
+    char meant[PATH_CAP], why[2048];
+    const char *name = j->cfg->command->name;
+    tx_status st =
+        (j->cfg->no_verify_load ? tx_source_open_unverified : tx_source_open)(&j->src, j->in, j->from, &tx_comm_self);
+    if (st == TX_ERR_NOTFOUND && tx__meant_run(meant, sizeof meant, j->in)) {
+        snprintf(why, sizeof why, "%s", tx_last_error());
+        return TX_FAIL(st, "%s; %s does: triax %s ... %s", why, meant, name, meant);
+    }
+    TX_TRY(st);
+    if (j->src.type == &tx_source_huggingface && !strcmp(name, "deepspeed-to-transformers"))
+        return TX_FAIL(TX_ERR_ARG, "%s: is a Hugging Face model already: triax generate --load %s", j->in, j->in);
+    if (!j->src.type->resumes && !strcmp(name, "ds-to-universal"))
+        return TX_FAIL(
+            TX_ERR_ARG,
+            "%s: is a Hugging Face model, which has no state of an optimizer, as universal checkpoints have: "
+            "triax convert --to megatron %s OUT",
+            j->in, j->in);
+    return TX_OK;
 }
 
 static tx_status run(job *j)
 {
     TX_TRY(ask(j));
     TX_TRY(check_out(j));
-    TX_TRY(
-        (j->cfg->no_verify_load ? tx_source_open_unverified : tx_source_open)(&j->src, j->in, j->from, &tx_comm_self));
+    TX_TRY(open_source(j));
+    if (j->c.name) { /* a rank's states for each rank that the source was made by */
+        j->c.n_tp = j->src.n_tp > 1 ? j->src.n_tp : 1;
+        j->c.n_pp = j->src.n_pp > 1 ? j->src.n_pp : 1;
+        j->c.n_dp = 1;
+        j->c.pipeline = j->src.pipeline;
+    }
     if (j->cfg->tool_release) j->src.state.consumed_train_samples = j->src.state.consumed_valid_samples = 0;
     if (j->cfg->given.source_checkpoint_version)
         TX_TRY(tx_source_set_version(&j->src, (int)j->cfg->source_checkpoint_version));
@@ -265,14 +330,14 @@ static tx_status run(job *j)
     TX_TRY(tx_conversion_check(&j->c));
     TX_TRY(find_tokenizer(j));
     if (*j->tokenizer.hash) j->c.tokenizer = &j->tokenizer;
-    tx_info("converting %s (%s) to %s (%s)", j->in, j->src.type->name, j->c.out, j->to->name);
+    tx_info("converting %s (%s) to %s (%s)", j->in, j->src.type->name, j->beside, j->to->name);
     TX_TRY(tx_make_dirs(j->c.out));
     TX_TRY(report(j));
     TX_TRY(j->to->write(&j->c));
     TX_TRY(copy_tokenizer(j));
     tx_free(j->c.whole);
     j->c.whole = NULL;
-    tx_info("wrote %s", j->c.out);
+    tx_info("wrote %s", j->beside);
     if (!strcmp(j->cfg->command->name, "convert") && !j->cfg->proof) {
         tx_info("not proved (--no-proof)");
         return TX_OK;

@@ -358,14 +358,24 @@ tx_status tx_engine_save_checkpoint(tx_engine *e, const char *dir, const char *t
     return st;
 }
 
+/* Also of Megatron's and DeepSpeed's folders, which --save-format writes. */
 static tx_status load(tx_engine *e, tx_source *src)
 {
-    if (!src->native)
+    json_t *all = NULL, *options = NULL;
+    tx_status st;
+    if (!src->type->resumes)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
-                       "%s: a checkpoint of another program is named as --load when the engine is made", src->dir);
-    TX_TRY(tx_config_from_json(e->cfg, tx_checkpoint_config(src->native),
-                               TX_KEPT_SHAPE | TX_KEPT_ALL_GIVEN)); /* nothing is filled in: it stays as it is */
-    return tx__engine_restore(e, src);
+                       "%s: a model of another program, weights alone, is named as --load when the engine is made",
+                       src->dir);
+    TX_GOTO(tx_config_to_json(e->cfg, &all));
+    TX_GOTO(src->type->options(src, all, &options));
+    TX_GOTO(tx_config_from_json(e->cfg, options,
+                                TX_KEPT_SHAPE | TX_KEPT_ALL_GIVEN)); /* nothing is filled in: it stays as it is */
+    st = tx__engine_restore(e, src);
+out:
+    json_decref(options);
+    json_decref(all);
+    return st;
 }
 
 /* What a load gives back.   @path, @client_state NULL: not asked for */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/meant_folder.h"
 #include "api/report.h"
 #include "base/alloc.h"
 #include "base/log.h"
@@ -363,8 +364,8 @@ static tx_status name_meant(tx_status st, const char *path)
 
 tx_status tx_inspect(const tx_config *cfg, tx_line_fn *line, void *user)
 {
-    const char *path = cfg->inspect_input;
-    char prefix[4096], detail[512];
+    char prefix[4096], detail[512], path[4096];
+    TX_TRY(tx__meant_step(path, sizeof path, cfg->inspect_folder ? cfg->inspect_folder : cfg->inspect_input));
     bool dataset, folder = tx_path_is_dir(path);
     tx_ckpt_kind kind = TX_CKPT_NONE;
     tx__report r = { .line = line, .user = user };
@@ -384,11 +385,13 @@ tx_status tx_inspect(const tx_config *cfg, tx_line_fn *line, void *user)
             name_meant(TX_FAIL(TX_ERR_NOTFOUND, "%s, nor is there a dataset %s.bin, %s.idx", detail, path, path), path);
     else if (tx_path_exists(path) && ends_in(path, ".safetensors"))
         st = inspect_safetensors(&r, cfg, path);
+    else if (tx_path_exists(path) && (ends_in(path, ".pt") || ends_in(path, ".pth")))
+        st = tx__inspect_pt(&r, cfg, path);
     else
         st = name_meant(
             TX_FAIL(TX_ERR_NOTFOUND,
-                    "%s: is no dataset (%s.bin, %s.idx), no folder with a checkpoint and no .safetensors file", path,
-                    path, path),
+                    "%s: is no dataset (%s.bin, %s.idx), no folder with a checkpoint and no .safetensors or .pt file",
+                    path, path, path),
             path);
     tx_str_free(&r.text);
     return st;

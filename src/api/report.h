@@ -26,6 +26,9 @@ tx_status tx__report_decode(tx_str *out, const tx_tokenizer *tok, const int32_t 
 /* The whole of `inspect` for a dataset (inspect_dataset.c). */
 tx_status tx__inspect_dataset(tx__report *r, const tx_config *cfg, const char *prefix);
 
+/* The same for a file of torch.save (inspect_pt.c). */
+tx_status tx__inspect_pt(tx__report *r, const tx_config *cfg, const char *path);
+
 /* --schedule-picture (show_schedule.c). */
 tx_status tx__show_schedule(tx__report *r, const tx_config *cfg);
 

@@ -210,7 +210,9 @@ static tx_status is_others_latest(const char *dir, bool *out)
     *out = false;
     if (tx_path_join(latest, sizeof latest, dir, TX__LATEST) || !tx_path_exists(latest)) return TX_OK;
     tx_status st = tx_file_read(latest, 4096, &text);
-    *out = !st && text.len >= 11 && !memcmp(text.data, "global_step", 11);
+    while (text.len && strchr(" \r\n", text.data[text.len - 1])) text.data[--text.len] = 0;
+    *out =
+        !st && text.len && (begins(text.data, "global_step") || tx__is_step(TX_CKPT_DEEPSPEED, dir, text.data, latest));
     tx_str_free(&text);
     return st == TX_ERR_NOMEM ? st : TX_OK; /* what cannot be read holds no such thing */
 }
@@ -226,7 +228,7 @@ static tx_status find_upstream(const char *dir, const tx_names *names, tx_ckpt_k
         int64_t iteration;
         states = states || strstr(name, "_states.pt");
         ranks = ranks || begins(name, "mp_rank_");
-        steps = steps || begins(name, "global_step");
+        steps = steps || (begins(name, "global_step") && !strstr(name, "_universal")); /* those lie beside any kind */
         ranks = ranks || (tx__iter_parse(name, &iteration) && tx__is_step(TX_CKPT_MEGATRON, dir, name, path));
     }
     bool deepspeed = states || steps;

@@ -25,8 +25,6 @@ static void rule_save_format_holds_the_run(const tx__check *k)
     bool pipeline = c->pipeline_model_parallel_size > 1;
     int format = tx_word_index(to, "native|megatron|deepspeed");
     if (!format) return;
-    if (!c->save && !tx__plans_only(k) && strcmp(c->command->name, TX_ENGINE_COMMAND))
-        tx__violate(k->v, "--save-format %s needs --save", to);
     if (c->post_layernorm)
         tx__violate(k->v, "--save-format %s cannot hold a --post-layernorm model; save native, and leave the flag out",
                     to);
@@ -306,6 +304,7 @@ const tx__rule tx__rules_files[] = {
     { "detokenize", rule_tokenizer_has_its_files },
     { "pretrain", rule_tokenizer_has_its_files },
     { "inspect", rule_tokenizer_has_its_files },
+    { "inspect-checkpoint", rule_tokenizer_has_its_files },
     { "inspect-samples", rule_tokenizer_has_its_files },
     { "evaluate", rule_tokenizer_has_its_files },
     { "generate", rule_tokenizer_has_its_files },

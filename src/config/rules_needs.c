@@ -84,7 +84,12 @@ static void rule_merge_has_files(const tx__check *k)
 static void rule_inspect_has_a_path(const tx__check *k)
 {
     if (!k->g->inspect_input && !k->c->inspect_input)
-        tx__violate(k->v, "inspect needs a path: triax inspect PATH, or --input PATH");
+        tx__violate(k->v, "%s needs a path: triax %s PATH, or --input PATH", k->c->command->name, k->c->command->name);
+}
+
+static void rule_inspect_has_a_folder(const tx__check *k)
+{
+    tx__need(k, k->g->inspect_folder || k->c->inspect_folder, "folder");
 }
 
 static void rule_replay_has_a_file(const tx__check *k)
@@ -299,6 +304,15 @@ static void rule_tool_has_folders(const tx__check *k)
     tx__need(k, k->c->output_folder || k->bad->output_folder, "output_folder");
 }
 
+static void rule_universal_has_folders(const tx__check *k)
+{
+    rule_tool_has_folders(k);
+    if (k->g->tool_tp || k->g->tool_pp || k->c->tool_release)
+        tx__violate(k->v,
+                    "ds-to-universal: a universal checkpoint is for any ranks: leave --target_tp, --target_pp and "
+                    "--for_release out");
+}
+
 static void rule_zero_has_folders(const tx__check *k)
 {
     if (k->c->zero_paths.n < 2 && !k->bad->zero_paths)
@@ -317,6 +331,9 @@ const tx__rule tx__rules_needs[] = {
     { "merge-datasets", rule_merge_has_files },
     { "inspect", rule_inspect_has_a_path },
     { "convert", rule_convert_has_folders },
+    { "inspect-checkpoint", rule_inspect_has_a_path },
+    { "inspect-deepspeed-checkpoint", rule_inspect_has_a_folder },
+    { "ds-to-universal", rule_universal_has_folders },
     { "deepspeed-to-megatron", rule_tool_has_folders },
     { "deepspeed-to-transformers", rule_tool_has_folders },
     { "zero-to-fp32", rule_zero_has_folders },

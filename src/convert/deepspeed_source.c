@@ -485,6 +485,9 @@ static tx_status read_run(deepspeed *d, tx_source *src)
     int64_t steps;
     if (!src->state.iteration && tx_py_int(tx_py_get(d->root, "global_steps"), &steps)) src->state.iteration = steps;
     src->state.optim_step = d->optim_step;
+    src->n_tp = d->s.n_tp;
+    src->n_pp = d->n_mp / d->s.n_tp;
+    src->pipeline = d->pipeline;
     src->vocab_size = tx__vocabulary_of(d->root);
     src->n_parts = d->optim || d->inside ? N_BUFFERS : 1;
     memcpy(src->part, buffers, sizeof buffers);

@@ -159,6 +159,12 @@ static tx_status begin_shard(tx_save *s, const char *dir)
 static tx_status begin_as(tx_save *s)
 {
     tx_status st = tx_memdup0(&s->dir, s->a.dir, strlen(s->a.dir), "a path");
+    if (!st && s->a.state->tag && s->to->kind == TX_CKPT_MEGATRON)
+        st = TX_FAIL(
+            TX_ERR_ARG,
+            "--save-format megatron: its folders are named by their iteration, not \"%s\"; leave the tag out, or "
+            "save native or deepspeed",
+            s->a.state->tag);
     TX_TRY(prepare(s, s->a.state->tag, st));
     return tx_comm_agree(s->a.grid->world, begin_shard(s, s->exchange));
 }

@@ -13,6 +13,7 @@ typedef struct tx_conversion {
     const tx_config *cfg;               /* complete: the model's options, and as many of the run's as the source has */
     const json_t *options;              /* the source's own, as its type gave them */
     const char *out;                    /* folder */
+    const char *name;                   /* universal: of the step's folder in it; NULL: by the iteration */
     int n_tp, n_pp, n_dp;               /* ranks that the folder is for: Megatron, DeepSpeed */
     int zero_stage;                     /* DeepSpeed: 0 to 3 */
     bool pipeline;                      /* DeepSpeed: as its pipeline engine writes; with n_pp > 1 always */

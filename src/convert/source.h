@@ -83,6 +83,8 @@ typedef struct tx_source {
                   * them, as far as they are known; borrowed of native's, else owned */
     const char *part[TX_CKPT_MAX_PARTS]; /* TX_CKPT_MODEL, and the optimizer's buffers that there are: "exp_avg" */
     int n_parts;
+    int n_tp, n_pp; /* DeepSpeed: ranks that it was made by, and whether it is in the form of the pipeline engine */
+    bool pipeline;
 } tx_source;
 
 /* Recognises what `dir` holds and opens it; TX_ERR_NOTFOUND when there is no checkpoint. type NULL: any. Collective

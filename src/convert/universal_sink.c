@@ -88,6 +88,7 @@ static tx_status write_layout(tx_conversion *c)
     tx_status st;
     char name[64], zero[TX__PATH_CAP];
     snprintf(name, sizeof name, "global_step%" PRId64 "_universal", c->src->state.iteration);
+    if (c->name) snprintf(name, sizeof name, "%s", c->name);
     TX_TRY(tx__check_engine(c));
     TX_TRY(check(c));
     TX_GOTO(tx__folder_begin(&d, c->out, name));

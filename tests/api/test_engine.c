@@ -677,6 +677,45 @@ static void checkpoints_have_tags_and_a_clients_state(void **state)
     tx_config_free(cfg);
 }
 
+/* --save-format: a program's own saves and loads, with a tag and its state. */
+static void saves_in_other_formats(void **state)
+{
+    (void)state;
+    tx_config *cfg;
+    char dir[256], load[1024];
+    double straight[3], again[3];
+    snprintf(dir, sizeof dir, "%s", in_scratch("ds"));
+    tx_engine *e = create(&cfg, "--save-format deepspeed --zero-stage 1");
+    train(e, 1, NULL);
+    ASSERT_OK(tx_engine_save_checkpoint(e, dir, NULL, NULL));
+    train(e, 1, NULL);
+    ASSERT_OK(tx_engine_save_checkpoint(e, dir, "epoch=3", "{\"best\": 0.1, \"epoch\": 3}"));
+    assert_true(tx_path_exists(in_scratch("ds/global_step1/mp_rank_00_model_states.pt")));
+    assert_true(tx_path_exists(in_scratch("ds/epoch=3/mp_rank_00_model_states.pt")));
+    train(e, 3, straight);
+    expect_loaded(e, dir, NULL, in_scratch("ds/epoch=3"), "{\"best\":0.10000000000000001,\"epoch\":3}");
+    assert_int_equal(tx_engine_iteration(e), 2);
+    train(e, 3, again);
+    assert_memory_equal(straight, again, sizeof straight);
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+    snprintf(load, sizeof load, "--zero-stage 1 --load %s", dir);
+    e = create(&cfg, load);
+    assert_int_equal(tx_engine_iteration(e), 2);
+    train(e, 3, again);
+    assert_memory_equal(straight, again, sizeof straight);
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+    e = create(&cfg, "--save-format megatron");
+    train(e, 1, NULL);
+    ASSERT_FAILS(tx_engine_save_checkpoint(e, in_scratch("m"), "epoch=3", NULL), TX_ERR_ARG,
+                 "named by their iteration");
+    ASSERT_OK(tx_engine_save_checkpoint(e, in_scratch("m"), NULL, NULL));
+    assert_true(tx_path_exists(in_scratch("m/iter_0000001/mp_rank_00/model_optim_rng.pt")));
+    tx_engine_destroy(e);
+    tx_config_free(cfg);
+}
+
 /* ---- the N-th allocation fails, for all N ---- */
 
 static void every_allocation_may_fail(void **state)
@@ -778,6 +817,7 @@ int main(void)
         SCRATCH_TEST(hugging_face_folders_go_round),
         cmocka_unit_test(flops_count_the_matrices),
         SCRATCH_TEST(what_load_means),
+        SCRATCH_TEST(saves_in_other_formats),
         cmocka_unit_test(gradients_that_are_not_finite),
         cmocka_unit_test(checkpoints_have_tags_and_a_clients_state),
         cmocka_unit_test(every_allocation_may_fail),

@@ -64,6 +64,46 @@ ok tools/convert_checkpoint/deepspeed_to_megatron.py --input_folder "$upstream/d
 ok zero_to_fp32.py "$upstream/ds_z2_dp3_bf16_rr" z --tag global_step4
 [ -f z/model.safetensors ] || die "zero_to_fp32.py wrote no model"
 
+# the same of native folders, in which iter_0000004 is what they call global_step4; how people type them
+ok python tools/convert_checkpoint/deepspeed_to_transformers.py --input_folder native/global_step4/ --output_folder HF/global_step4
+grep -q 'native/global_step4/ is not there: taking native/iter_0000004, the same iteration of this run' out || die "what is taken is not told"
+cmp direct/model.safetensors HF/global_step4/model.safetensors || die "deepspeed_to_transformers.py of a native folder: other weights"
+ok tools/convert_checkpoint/deepspeed_to_megatron.py --input_folder native --output_folder m2 --target_tp 2
+[ -f m2/iter_0000004/mp_rank_01/model_optim_rng.pt ] || die "deepspeed_to_megatron.py of a native folder"
+ok ./zero_to_fp32.py native z2 -t global_step4 --safe_serialization --exclude_frozen_parameters -d --max_shard_size 20KB
+[ -f z2/model.safetensors.index.json ] || die "zero_to_fp32.py of a native folder"
+ok zero_to_fp32.py "$upstream/ds_z2_dp3_bf16_rr" z3 --tag iter_0000004
+cmp z/model.safetensors z3/model.safetensors || die "zero_to_fp32.py --tag iter_0000004"
+cp -r native run
+ok python3 deepspeed/checkpoint/ds_to_universal.py --input_folder run/global_step4 --output_folder run/global_step4_universal \
+    --num_extract_workers 4 --num_merge_workers 2 --keep_temp_folder --no_strict --inject_missing_state
+[ "$(cat run/latest_universal)" = global_step4_universal ] && [ -d run/global_step4_universal/zero ] || die "no universal checkpoint"
+goes_on 2e-5 llama_z1_tp2_fp32 run --universal-checkpoint
+grep -q 'loading universal checkpoint from run/global_step4_universal' out || die "--universal-checkpoint"
+echo '{"checkpoint": {"load_universal": true}}' >universal.json
+goes_on 2e-5 llama_z1_tp2_fp32 run --deepspeed --deepspeed_config universal.json
+grep -q 'loading universal checkpoint from run/global_step4_universal' out || die "checkpoint.load_universal"
+goes_on 2e-5 llama_z1_tp2_fp32 run # which is still a native one
+ok ds_to_universal.py --input_folder "$upstream/ds_z1_pp2tp2_bf16/global_step4" --output_folder u4
+[ "$(ls u4 | grep -c mp_rank_)" -eq 4 ] || die "ds_to_universal.py: $(ls u4 | xargs), not a file of each rank"
+ok tools/convert_checkpoint/inspect_deepspeed_checkpoint.py --folder "$upstream/ds_z3_tp2dp2_fp32/global_step4" --target_tp 2 --target_pp 1
+grep -q 'iteration 4, ' out || die "inspect_deepspeed_checkpoint.py"
+ok inspect_deepspeed_checkpoint.py --folder native/global_step4
+grep -q 'a checkpoint of triax' out || die "inspect_deepspeed_checkpoint.py of a native folder"
+ok tools/convert_checkpoint/inspect_checkpoint.py megatron/iter_0000004/mp_rank_00/model_optim_rng.pt
+grep -q '^\[tensor\] model.language_model.embedding.word_embeddings.weight = float32 \[[0-9]*, [0-9]*\]$' out &&
+    grep -q '^\[other\] iteration = 4$' out && grep -q '^\[other\] args.num_layers = ' out || die "inspect_checkpoint.py"
+ok inspect_checkpoint.py native
+refused "universal checkpoint is for any ranks" ds_to_universal.py --input_folder native --output_folder u5 --target_tp 2
+refused "direct: is a Hugging Face model already: triax generate --load direct" deepspeed_to_transformers.py --input_folder direct --output_folder x
+refused "which has no state of an optimizer, as universal checkpoints have: triax convert --to megatron direct OUT" \
+    ds_to_universal.py --input_folder direct --output_folder x
+mkdir -p outputs/checkpoint && cp -r native outputs/checkpoint/gpt_125M
+refused "outputs/checkpoint/gpt_125M does: triax deepspeed-to-megatron ... outputs/checkpoint/gpt_125M" \
+    deepspeed_to_megatron.py --input_folder outputs/checkpoint --output_folder x
+refused "native/global_step5 does not exist" zero_to_fp32.py native x --tag global_step5
+refused "needs --folder" inspect_deepspeed_checkpoint.py --target_tp 2
+
 # the padding of a vocabulary
 ok convert --to huggingface --true-vocab-size 509 "$upstream/universal_v509_z1_tp2_fp32" v509
 grep -q '"vocab_size": 509' v509/config.json || die "padding was kept"

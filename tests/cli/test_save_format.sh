@@ -119,7 +119,19 @@ no "--save-format deepspeed holds Adam's state only, not --optimizer sgd's" --sa
 no "stages of consecutive layers" --save-format megatron --world-size 2 $pp 2 --num-layers-per-virtual-pipeline-stage 1 --num-layers 4
 no "DeepSpeed's pipeline engine has no ZeRO-2" --save-format deepspeed --world-size 2 $pp 2 --zero-stage 2
 no "with ZeRO-3 weights are in the optimizer's files" --save-format deepspeed --zero-stage 3 --no-save-optim
-refused "--save-format megatron needs --save" pretrain-gpt "${train[@]}" --train-iters 2 --save-format megatron
 run 1 --save-format megatron --save weights --save-interval 2 --train-iters 2 --optimizer sgd --no-save-optim
 run 1 --load weights --finetune --train-iters 2
 [ ! -e x ] || die "a refused run left something"
+
+# a BERT, from sentences; --load is the folder of either format
+. "$(dirname "$0")/tiny_bert.sh"
+for format in megatron deepspeed; do
+    train_bert bert-$format --train-iters 3 --save-format $format --zero-stage 1
+    cp out whole
+    train_bert bert-$format --train-iters 6 --save-format $format --zero-stage 1 --load bert-$format --override-opt_param-scheduler
+    grep -q "checkpoint from bert-$format/.* at iteration 3$" out || die "$format: a BERT does not go on"
+done
+[ -f bert-megatron/iter_0000003/vocab.txt ] && [ -f bert-deepspeed/global_step3/vocab.txt ] || die "a BERT's vocabulary"
+refused "DeepSpeed's pipeline engine has no BERT" pretrain-bert --num-layers 2 --hidden-size 16 --num-attention-heads 2 --seq-length 24 \
+    --max-position-embeddings 24 --micro-batch-size 1 --lr 1e-3 --vocab-file vocab.txt --data-path kings_text_sentence --train-iters 2 \
+    --save x --save-interval 2 --world-size 2 $pp 2 --save-format deepspeed

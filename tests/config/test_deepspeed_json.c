@@ -126,6 +126,7 @@ static const struct set {
       "/x" },
     { "{\"zero_optimization\": {\"offload_optimizer\": {\"buffer_count\": 8}}}", "offload_optimizer_buffer_count",
       "8" },
+    { "{\"checkpoint\": {\"load_universal\": true}}", "universal_checkpoint", "True" },
     { "{\"aio\": {\"block_size\": 8192}}", "aio_block_size", "8192" },
     { "{\"aio\": {\"queue_depth\": 32}}", "aio_queue_depth", "32" },
     { "{\"aio\": {\"intra_op_parallelism\": 2}}", "aio_intra_op_parallelism", "2" },
