@@ -169,7 +169,10 @@ TX_API int64_t tx_engine_iteration(const tx_engine *e); /* finished optimizer st
 TX_API double tx_engine_lr(const tx_engine *e);         /* for the next update */
 TX_API double tx_engine_loss(const tx_engine *e);       /* mean over the micro-batches of the last iteration */
 TX_API double tx_engine_grad_norm(const tx_engine *e);  /* of the last iteration, before clipping */
-TX_API int64_t tx_engine_n_params(const tx_engine *e);  /* padding not counted */
+
+/* Parameters that this rank has, padding not counted: with tensor- or pipeline-parallel ranks its part of the model's,
+ * and the whole model's is their sum over those ranks. ZeRO, which divides what belongs to them, changes nothing. */
+TX_API int64_t tx_engine_n_params(const tx_engine *e);
 
 /* What this rank has taken, in bytes. */
 typedef struct tx_engine_memory {

@@ -34,6 +34,11 @@ bool tx_size_parse(const char *text, size_t *bytes);
 /* A share as --memory-limit takes it, 0 < share <= 1: "90%" or "0.9", a number with a point. */
 bool tx_share_parse(const char *text, double *share);
 
+/* Which iterations --profile asks for, [*first, *last], of a process that begins behind `done` of them: N from the
+ * third of the process on, --profile-steps of the process, or --profile-step-start and -end of the run. false: it is
+ * not given, or, where the rules have not been asked, no such thing. */
+bool tx_config_profiled(const tx_config *cfg, int64_t done, int64_t *first, int64_t *last);
+
 typedef struct tx_command {
     const char *name, *summary; /* "pretrain-gpt" */
     uint64_t groups;            /* of options that it takes: a bit each */

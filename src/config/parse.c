@@ -171,7 +171,7 @@ static void unknown_flag(struct parse *p, const char *typed)
         if (tx__option_find(&tx__commands[i], typed, strlen(typed), NULL))
             p->found.st = tx_str_printf(&others, "%s%s", others.len ? ", " : "", tx__commands[i].name);
     }
-    const char *near = nearest(cmd, p->own, typed);
+    const char *near = others.len ? NULL : nearest(cmd, p->own, typed);
     if (others.len)
         tx__violate(&p->found, "--%.60s is a flag of %s, not of %s", typed, others.data, cmd->name);
     else if (near)
@@ -181,6 +181,9 @@ static void unknown_flag(struct parse *p, const char *typed)
     else
         tx__violate(&p->found, "unknown flag --%.60s; triax %s --help lists the flags", typed, cmd->name);
     tx_str_free(&others);
+    const tx_option *meant = near ? tx__option_find(cmd, near, strlen(near), NULL) : NULL;
+    if (meant && tx__has_member(meant)) /* that it is missing would be told of the same typo */
+        *tx__given(&p->cfg->given, meant) = *tx__given(&p->bad, meant) = true;
 }
 
 /* Rows without a member: at their harmless value, or refused with the row's reason. `typed`: one of a family. */
@@ -357,11 +360,13 @@ static void log_derived(const tx_config *cfg)
         !cfg->recompute_activations)
         tx_info("--deepspeed-activation-checkpointing: accepted, without effect here: there is one recomputation here; "
                 "--checkpoint-activations or --recompute-granularity turn it on");
-    if (cfg->profile && cfg->skip_train) tx_warn_once("--profile: nothing is profiled with --skip-train");
+    if (g->profile && cfg->skip_train) tx_warn_once("--profile: nothing is profiled with --skip-train");
     if (cfg->save && !g->save_interval && !cfg->skip_train && !strncmp(cfg->command->name, "pretrain-", 9))
         tx_info("--save %.200s: without --save-interval the run saves at its end and on exits (--exit-interval, "
                 "--exit-duration-in-mins, --kill-switch-file, signals)",
                 cfg->save);
+    if (!g->profile && (g->profile_steps || g->profile_step_start || g->profile_step_end))
+        tx_info("--profile-steps, --profile-step-start, --profile-step-end: nothing is profiled without --profile");
     if (g->save_interval && !g->save) tx_warn_once("--save-interval: nothing is saved without --save");
     if (g->keep_last && !cfg->save) tx_warn_once("--keep-last: nothing is saved without --save");
     if (!g->tensorboard_dir &&

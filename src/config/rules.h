@@ -68,6 +68,9 @@ void tx__violate_mendable(const tx__check *k, unsigned remedies, const char *fmt
  * ratio. Where none is found, it says so.   @as_given before anything was derived */
 void tx__advise(const tx_config *as_given, const tx_config_given *bad, const tx__equation *equation, tx_violations *v);
 
+/* profiled.c: a rule, of --profile and its steps. */
+void tx__check_profile(const tx__check *k);
+
 /* Whether a command's job takes place on all ranks that have been started. */
 bool tx__runs_on_ranks(const char *command);
 

@@ -314,6 +314,7 @@ const tx__rule tx__rules_run[] = {
     { "training", rule_states_are_adams },
     { "training", rule_less_than_one },
     { NULL, rule_sizes_have_units },
+    { NULL, tx__check_profile },
     { "pretrain", rule_eval_tasks_can_be_scored },
     { NULL, rule_skipped_ranges_are_ranges },
     { NULL, NULL },

@@ -15,8 +15,14 @@
 tx_status tx_step_profile_open(tx_step_profile *p, const tx_trainer *t, double peak_flops)
 {
     const tx_backend *be = t->ctx.backend;
-    int64_t n = t->cfg->profile;
-    if (!n) return TX_OK;
+    int64_t first, last;
+    if (!t->cfg->given.profile) return TX_OK;
+    if (!tx_config_profiled(t->cfg, t->iteration, &first, &last)) {
+        tx_warn_once("--profile: nothing is profiled, the run goes on at iteration %lld, behind what was asked for",
+                     (long long)t->iteration);
+        return TX_OK;
+    }
+    int64_t n = last - first + 1;
     TX_TRY(tx_alloc(&p->start, (size_t)n, sizeof *p->start, "the profile"));
     TX_TRY(tx_alloc(&p->seconds, (size_t)n, sizeof *p->seconds, "the profile"));
     tx_bandwidth b = { 0 };
@@ -24,8 +30,8 @@ tx_status tx_step_profile_open(tx_step_profile *p, const tx_trainer *t, double p
     p->bandwidth = fmax(b.read, fmax(b.copy, b.triad));
     p->peak_flops = peak_flops;
     p->peak_is_given = t->cfg->given.peak_tflops;
-    p->first = t->iteration + TX_PROFILE_WARM_UP + 1;
-    p->last = p->first + n - 1;
+    p->first = first;
+    p->last = last;
     return TX_OK;
 }
 

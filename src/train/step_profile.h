@@ -1,7 +1,7 @@
-/* step_profile.h - --profile N: where the time of N iterations went. The first TX_PROFILE_WARM_UP iterations of the
- * program are left out: memory is touched there for the first time, and libraries choose their kernels. Then ops are
- * timed (backend/profile.h) for N iterations, a table goes into the log and a trace into a file. What no op did
- * (reading data, the loop, the log) is "outside ops", so that all lines add up to the iteration.
+/* step_profile.h - --profile: where the time of some iterations went (tx_config_profiled). The first two of the
+ * program are left out where it is for triax to say: memory is touched there for the first time, and libraries choose
+ * their kernels. Then ops are timed (backend/profile.h) for N iterations, a table goes into the log and a trace into a
+ * file. What no op did (reading data, the loop, the log) is "outside ops", so that all lines add up to the iteration.
  *
  * With several ranks each profiles itself and rank 0 tells; calls to others are lines, too, and a table says what the
  * rank that sends most has moved in one iteration, beside the formulas for that (parallel/volume.h). */
@@ -10,8 +10,6 @@
 
 #include "backend/profile.h"
 #include "train/trainer.h"
-
-enum { TX_PROFILE_WARM_UP = 2 };
 
 typedef struct tx_step_profile { /* zeroed: off */
     tx_profile ops;

@@ -76,7 +76,28 @@ mkdir here
 mkdir here/profile-iteration-3-3.json
 ok "${train[@]}" --train-iters 3 --profile 1 --tensorboard-dir here
 grep -q 'there is no trace of the profile' err || die "silent about a trace that cannot be written"
-for value in pt 0 10001; do refused "--profile $value" "${train[@]}" --profile $value; done
+for value in word 0 10001; do refused "--profile $value: allowed are a number of iterations, 1 to 10000, pt, pt-full or pytorch" "${train[@]}" --profile $value; done
+
+# ---- upstream's spellings: Megatron-DeepSpeed's words and steps, Megatron-LM's switch and steps
+for words in "pt" "pt-full --profile_steps 2,3" "pytorch --tensorboard-dir boards --use-pytorch-profiler"; do
+    # shellcheck disable=SC2086 # several words
+    ok "${train[@]}" --train-iters 5 --profile $words --profile-ranks 0
+    grep -q '^ > profile of iterations 3 to 4, ' out || { cat out err; die "--profile $words: other iterations"; }
+done
+grep -q 'trace for chrome://tracing or ui.perfetto.dev: boards/profile-iteration-3-4.json$' out || die "--profile pytorch: no trace"
+ok "${train[@]}" --train-iters 5 --profile pt --profile-steps 1,1
+grep -q '^ > profile of iterations 2 to 2, ' out || die "--profile-steps 1,1: other iterations"
+ok "${train[@]}" --train-iters 5 --profile --profile-step-start 3 --profile-step-end 5
+grep -q '^ > profile of iterations 4 to 5, ' out || die "--profile-step-start, -end: other iterations"
+ok "${train[@]}" --train-iters 12 --lr-decay-iters 6 --profile
+grep -q '^ > profile of iterations 11 to 12, ' out || die "--profile alone is not Megatron-LM's 10 to 12"
+ok "${train[@]}" --load with --train-iters 10 --override-opt_param-scheduler --profile --profile-step-start 1 --profile-step-end 3
+grep -q 'nothing is profiled, the run goes on at iteration 6, behind what was asked for' err || die "silent about steps that are over"
+refused "give one of the two" "${train[@]}" --profile 3 --profile-step-start 2
+refused "--profile-steps 3,1: must be A,B" "${train[@]}" --profile pt --profile-steps 3,1
+refused "--profile-step-end 2 is not behind --profile-step-start 5" "${train[@]}" --profile --profile-step-start 5 --profile-step-end 2
+ok "${train[@]}" --profile-step-start 3
+grep -q 'nothing is profiled without --profile' out || die "silent about steps without --profile"
 
 # ---- of layers that are computed again
 times() { grep -cE "^    checkpointed-layers-$1 \.+: \([0-9.]+, [0-9.]+\)" out; }

@@ -266,6 +266,10 @@ static void unknown_flags_get_a_suggestion(void **state)
 {
     (void)state;
     refused("pretrain-gpt", GOOD "--num-layer 3", "unknown flag --num-layer; did you mean --num-layers?");
+    /* what is missing because of the typo is not told besides */
+    refused("pretrain-gpt",
+            "--num-layers 2 --hiden-size 64 --num-attention-heads 4 --max-position-embeddings 64 " RUN FILES,
+            "unknown flag --hiden-size; did you mean --hidden-size?");
     refused("pretrain-gpt", GOOD "--hiden_size 3", "unknown flag --hiden_size; did you mean --hidden-size?");
     refused("pretrain-gpt", GOOD "--prompt a b", "--prompt is a flag of generate, fill-mask, not of pretrain-gpt");
     refused("pretrain-gpt", GOOD "--tensor-model 2",
@@ -444,7 +448,7 @@ static void one_value_is_fine_others_come_later(void **state)
     refused("pretrain-gpt", GOOD "--num-experts 1 8",
             "--num-experts 8 is not built yet: models are dense for now; leave the flag out");
     refused("pretrain-gpt", GOOD "--profile-ranks 0 1 2",
-            "--profile-ranks 1 is not built yet: --profile N times rank 0; leave the flag out");
+            "--profile-ranks 1 is not built yet: --profile times rank 0; leave the flag out");
     refused("evaluate", "--load L --data-path d --tensor-model-parallel-size 2",
             "world size (1) is not divisible by --tensor-model-parallel-size 2 times --pipeline-model-parallel-size 1; "
             "try --tensor-model-parallel-size 1, or on 2 or 4 ranks (as in mpirun -n 2 triax evaluate ...)");
