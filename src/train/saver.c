@@ -344,6 +344,7 @@ tx_status tx_saver_save_last(tx_saver *s)
 void tx_saver_close(tx_saver *s, tx_status st)
 {
     char why[sizeof s->why];
+    if (!s->t) return; /* it was not opened */
     snprintf(why, sizeof why, "%s", tx_last_error());
     join(s);
     if (st == TX_ERR_NUMERIC || s->t->grid->size == 1) /* which comes to all ranks alike */
