@@ -24,11 +24,15 @@ int cmd_launch_agent(int argc, char **argv);
 typedef tx_status tx_launcher_fn(int argc, char *const *argv, int *code);
 int cmd_launch(const char *name, tx_launcher_fn *run, int argc, char **argv);
 
-/* script_name.c: the command that a script's name stands for, in buf, or what was typed. */
+/* script_name.c: the command that a script's or module's name stands for, in buf, or what was typed; how many words
+ * stand before a script or module that python is to run, argv[0] being python (0: it is not; -1: nothing follows that
+ * is known here, and that was printed). */
 const char *cmd_script_name(const char *typed, char *buf, size_t cap);
+int cmd_skip_python(char **argv);
 
 /* help.c; they print and return an exit code. */
-bool cmd_asks_help(const char *arg);              /* --help, -h */
+bool cmd_asks_help(const char *arg); /* --help, -h */
+bool cmd_is_command(const char *word);
 int cmd_help(const char *name, const char *word); /* of a command, with a word (or NULL) of flags that have it; of what
                                                    * is no command: which commands have flags for that */
 int cmd_unknown(const char *name);                /* there is no such command */

@@ -10,6 +10,7 @@
 
 typedef struct shown {
     tx_generate_form form;
+    bool numbered;
     bool asks;  /* on a terminal, which has the prompt already */
     bool begun; /* the current sample is */
     char *line; /* the last answer */
@@ -17,13 +18,14 @@ typedef struct shown {
     tx_status st;
 } shown;
 
-/* A line between samples, and the prompt that the text goes on from. */
+/* A line between samples, or with their numbers between prompts, and the prompt that the text goes on from. */
 static void begin(shown *out, const tx_sample *s)
 {
     if (out->begun) return;
     out->begun = true;
-    if (s->prompt_index || s->sample_index) printf("----\n");
-    if (!out->asks) fwrite(s->prompt, 1, s->n_prompt, stdout);
+    if (s->sample_index ? !out->numbered : s->prompt_index > 0) printf("----\n");
+    if (out->numbered) printf("%lld: ", (long long)s->sample_index);
+    if (!out->asks || out->numbered) fwrite(s->prompt, 1, s->n_prompt, stdout);
 }
 
 static void print_piece(void *user, const tx_sample *s, const char *text, size_t n)
@@ -120,7 +122,7 @@ static const char *ask(void *user)
 
 tx_status cmd_generate(tx_config *cfg)
 {
-    shown out = { .form = tx_generate_form_of(cfg) };
+    shown out = { .form = tx_generate_form_of(cfg), .numbered = tx_generate_numbers(cfg) };
     tx_generate_sink sink = { .sample = print_sample, .user = &out };
     if (!out.form.json && !out.form.tokens) sink.piece = print_piece;
     if (isatty(STDIN_FILENO)) sink.ask = ask;

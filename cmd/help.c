@@ -10,7 +10,7 @@ bool cmd_asks_help(const char *arg)
     return !strcmp(arg, "--help") || !strcmp(arg, "-h");
 }
 
-static bool is_command(const char *word)
+bool cmd_is_command(const char *word)
 {
     const char *name;
     for (int i = 0; (name = tx_config_command(i, NULL)); i++)
@@ -37,7 +37,7 @@ static int help_anywhere(const char *word)
 int cmd_help(const char *name, const char *word)
 {
     char *text = NULL;
-    if (!is_command(name)) return help_anywhere(name);
+    if (!cmd_is_command(name)) return help_anywhere(name);
     if (word && *word == '-') word = NULL; /* the next flag */
     if (word ? tx_config_help_on(&text, name, word) : tx_config_help(&text, name)) {
         fprintf(stderr, "triax %s: %s\n", name, tx_last_error());

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "cmd.h"
+#include "triax/data.h"
 #include "triax/run.h"
 
 static void print_line(void *user, const char *line)
@@ -17,5 +18,6 @@ tx_status cmd_inspect(tx_config *cfg)
 
 tx_status cmd_inspect_samples(tx_config *cfg)
 {
-    return tx_inspect_samples(cfg, print_line, NULL);
+    tx_status st = tx_train_data_prepare(cfg);
+    return st ? st : tx_inspect_samples(cfg, print_line, NULL);
 }

@@ -120,6 +120,11 @@ static int run_command(const command *cmd, int argc, char **argv)
 int main(int argc, char **argv)
 {
     char buf[64];
+    int skip = argc > 1 ? cmd_skip_python(argv + 1) : 0;
+    if (skip < 0) return 2;
+    argv[skip] = argv[0]; /* commands take what stands before their flags for main's */
+    argv += skip;
+    argc -= skip;
     const char *name = argc > 1 ? cmd_script_name(argv[1], buf, sizeof buf) : "--help";
     if (cmd_asks_help(name) || !strcmp(name, "help")) {
         if (argc > 2) return cmd_help(cmd_script_name(argv[2], buf, sizeof buf), argc > 3 ? argv[3] : NULL);

@@ -7,6 +7,9 @@
 # Slurm's USR1 five minutes before the time is over makes the ranks save and exit; the job then goes back into the queue, as
 # it does when a node is lost. Flags behind the script's name go behind its own, and the last of two counts, so it can be tried
 # small:  sbatch --nodes=2 --ntasks-per-node=2 examples/slurm_13b.sh --num-layers 2 --hidden-size 64 ...
+#
+# MPI is srun's --mpi for one task a rank: pmix for Open MPI, pmi2 for MPICH, cray_shasta for Cray's. CONTAINER goes before the
+# program: CONTAINER="singularity exec -B /scratch triax.sif" sbatch ...
 #SBATCH --job-name=gpt-13b
 #SBATCH --nodes=16
 #SBATCH --ntasks-per-node=8
@@ -17,6 +20,8 @@
 #SBATCH --output=%x-%j.out
 set -uo pipefail
 TRIAX=${TRIAX:-triax}
+MPI=${MPI:-pmix}
+CONTAINER=${CONTAINER:-}
 
 TP=${TP:-4}
 PP=${PP:-4}
@@ -73,13 +78,13 @@ OUTPUT_ARGS="
 "
 
 if [ "${SLURM_NTASKS_PER_NODE:-1}" -gt 1 ]; then
-    srun --mpi=pmix --kill-on-bad-exit=1 --wait=60 \
-        "$TRIAX" pretrain-gpt $PARALLEL_ARGS $GPT_ARGS $DATA_ARGS $OUTPUT_ARGS "$@"
+    srun --mpi="$MPI" --kill-on-bad-exit=1 --wait=60 \
+        $CONTAINER "$TRIAX" pretrain-gpt $PARALLEL_ARGS $GPT_ARGS $DATA_ARGS $OUTPUT_ARGS "$@"
 else
     MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
     MASTER_PORT=${MASTER_PORT:-$((10000 + SLURM_JOB_ID % 20000))}
     srun --ntasks-per-node=1 --kill-on-bad-exit=1 --wait=60 \
-        "$TRIAX" torchrun --nnodes "$SLURM_JOB_NUM_NODES" --nproc_per_node "$NPROC" --rdzv_id "$SLURM_JOB_ID" \
+        $CONTAINER "$TRIAX" torchrun --nnodes "$SLURM_JOB_NUM_NODES" --nproc_per_node "$NPROC" --rdzv_id "$SLURM_JOB_ID" \
         --rdzv_backend c10d --rdzv_endpoint "$MASTER_ADDR:$MASTER_PORT" pretrain_gpt.py \
         $PARALLEL_ARGS $GPT_ARGS $DATA_ARGS $OUTPUT_ARGS "$@"
 fi

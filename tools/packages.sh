@@ -33,7 +33,8 @@ run() {
 }
 
 BUILD_PACKAGES="gcc make cmake pkg-config libc6-dev libdnnl-dev libjansson-dev libutf8proc-dev libxxhash-dev libarchive-dev zlib1g-dev libhwloc-dev nettle-dev libmicrohttpd-dev liburing-dev libopenmpi-dev openmpi-bin"
-TEST_PACKAGES="g++ libcmocka-dev xz-utils curl"
+# MPICH is for the module and the test that run beside Open MPI's.
+TEST_PACKAGES="g++ libcmocka-dev xz-utils curl mpich libmpich-dev"
 # Shells that users of clusters log in with, beside those that every Debian has.
 SHELL_PACKAGES="ksh zsh csh tcsh fish"
 # With them, hosts of network namespaces, and file systems to break.

@@ -60,6 +60,12 @@ TX_API tx_status tx_detokenize_stream(const tx_config *cfg);
  * anything large is built. */
 TX_API tx_status tx_train_data_exists(const tx_config *cfg);
 
+/* The same of a run that may be given text, --train-data: makes a dataset of it beside the first file, or finds the one
+ * that was made of the same bytes with the same tokenizer, and names it in cfg as --data-path (with --valid-data and
+ * --test-data as --train-data-path and its kin). Every rank calls it, when it likes; of those that find none one makes
+ * it, and the others wait. Errors: those of tx_preprocess_data; TX_ERR_NOTFOUND: no such text. */
+TX_API tx_status tx_train_data_prepare(tx_config *cfg);
+
 /* ---- reading a token file ---- */
 
 typedef struct tx_dataset tx_dataset;

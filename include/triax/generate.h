@@ -67,6 +67,9 @@ typedef struct tx_generate_form {
 } tx_generate_form;
 TX_API tx_generate_form tx_generate_form_of(const tx_config *cfg);
 
+/* Whether texts begin with their number among those of their prompt, as Hugging Face's examples show them. */
+TX_API bool tx_generate_numbers(const tx_config *cfg);
+
 /* Continues every prompt of `cfg` (command "generate" or "generate-samples-gpt") --num-samples times, or finds the
  * likeliest continuations by beam search; the sink is told in order. --genfile and --sample-input-file: into a file
  * instead. With several ranks: collective, only the first reads prompts and tells the sink. */

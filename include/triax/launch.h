@@ -18,7 +18,7 @@ TX_API tx_status tx_torchrun(int argc, char *const *argv, int *code);
 /* The same for `triax deepspeed`: hosts come from a hostfile or a Slurm allocation. */
 TX_API tx_status tx_deepspeed(int argc, char *const *argv, int *code);
 
-/* What mpirun calls in the place of ssh when those two have started it. */
+/* What mpirun calls in the place of ssh, and of ranks that have slots of their own, when those two have started it. */
 TX_API tx_status tx_launch_agent(int argc, char *const *argv, int *code);
 
 #ifdef __cplusplus

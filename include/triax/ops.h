@@ -216,10 +216,21 @@ typedef struct tx_dropout_add_bwd_args {
 } tx_dropout_add_bwd_args;
 TX_API tx_status tx_run_dropout_add_bwd(tx_ctx *c, const tx_dropout_add_bwd_args *a);
 
+/* Attention with linear biases of positions (ALiBi), arXiv:2108.12409: head i of n, counted over the whole layer from
+ * 0, has the slope  2^(-8 (i + 1) / m)  with m the largest power of two that is at most n, or, behind the first m
+ * heads, 2^(-4 (2 (i - m) + 1) / m).  Zeroed: no bias. */
+typedef struct tx_alibi {
+    int64_t n_heads;    /* of the whole layer, over all tensor ranks; 0: no bias */
+    int64_t first_head; /* number of this call's first head among them */
+} tx_alibi;
+
 /* attention_fwd: o = drop(softmax(scale q kᵀ + causal mask)) v, per sample and head. Grouped queries: head (g, r) of
  *  [groups, heads per group] reads key and value head g. arXiv:1706.03762; arXiv:2305.13245
  *  With sk > sq the queries are the last sq positions (key-value cache): query i sees keys j <= i + sk - sq.
  *  With a past k and v are the whole cache, and query i of sample b sees the keys j <= i + past.n[b] of its slot.
+ *  With alibi, which is causal, slope (j - i) is added to the scaled score of the query at position i and the key at
+ *  position j, counted from the sample's beginning or, with a past, the slot's. As a softmax does not see what is added
+ *  to all scores of a query, that is also slope j, and the same with positions that begin again (--reset-position-ids).
  *  A backend may round the probabilities, and in backward dS, to the values' dtype before it multiplies them; scores,
  *  softmax and sums are wide.
  *  Only log-sum-exp is kept for backward, so memory is linear in s. The last dimension of q, k, v, o has stride 1,
@@ -237,10 +248,11 @@ typedef struct tx_attention_fwd_args {
     tx_past past;        /* optional; causal */
     tx_tensor n_keys; /* [b] i32, optional, without causal and past: the queries of sample b, all of them, see its keys
                        * j < n_keys[b], 1 .. sk: what is behind them pads. Read by the host */
+    tx_alibi alibi;   /* optional; causal */
 } tx_attention_fwd_args;
 TX_API tx_status tx_run_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a);
 
-/* attention_bwd: with P = exp(scale q kᵀ - lse), Z its dropout mask (0 or 1/keep), D_i = Σ_d do_i o_i:
+/* attention_bwd: with P = exp(scale q kᵀ + bias - lse), Z its dropout mask (0 or 1/keep), D_i = Σ_d do_i o_i:
  *  dv = (P Z)ᵀ do,  dS = P (Z (do vᵀ) - D) scale,  dq = dS k,  dk = dSᵀ q.  arXiv:2205.14135, algorithm 4.
  *  dq, dk, dv are written and may be views into one fused tensor. sq == sk here. */
 typedef struct tx_attention_bwd_args {
@@ -251,6 +263,7 @@ typedef struct tx_attention_bwd_args {
     bool causal;
     tx_dropout mask;
     tx_tensor first_key, n_keys; /* as in forward; dk and dv of keys that pad are 0 */
+    tx_alibi alibi;
 } tx_attention_bwd_args;
 TX_API tx_status tx_run_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a);
 

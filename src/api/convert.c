@@ -223,7 +223,7 @@ static tx_status copy_tokenizer(const job *j)
                                          "tokenizer.model", "generation_config.json" };
     char path[PATH_CAP];
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        TX_TRY(tx_path_join(path, sizeof path, j->src.dir, files[i]));
+        TX_TRY(tx_path_join(path, sizeof path, tx__source_tokenizer_dir(&j->src), files[i]));
         if (is_recorded(&j->tokenizer, files[i]) || !tx_path_exists(path)) continue;
         TX_TRY(tx__copy_file(path, j->c.out, files[i]));
         tx_info("  %-56s copied along", files[i]);

@@ -436,7 +436,7 @@ tx_status tx_engine_export(tx_engine *e, const char *dir)
                        "%s: the model of several ranks is exported from a checkpoint: triax convert", dir);
     if (!weights) return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: weights that are offloaded are not exported", dir);
     float *x, *owned;
-    TX_TRY(tx_zero_see_whole(&e->trainer->zero, weights, &x, &owned));
+    TX_TRY(tx_zero_see_whole(&e->trainer->zero, weights, TX_F32, &x, &owned));
     tx_status st = tx_hf_export_model(e->trainer->model, x, dir, &tx_comm_self);
     tx_free(owned);
     return st;

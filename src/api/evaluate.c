@@ -25,7 +25,7 @@ static tx_status open_split(tx_train_data **data, const tx_blend **part, tx_conf
     tx_split which = asked == VALID ? TX_SPLIT_VALID : asked == TEST ? TX_SPLIT_TEST : TX_SPLIT_TRAIN;
     if (cfg->data_path.n > 1) n_samples[which] = cfg->eval_iters * cfg->micro_batch_size;
     if (all) TX_TRY(tx_config_set_text(&cfg->split, "1,0,0"));
-    TX_TRY(tx_train_data_open(data, cfg, n_samples, vocab_size, bert));
+    TX_TRY(tx_train_data_open(data, cfg, n_samples, vocab_size, -1, bert));
     *part = tx_train_data_split(*data, which);
     if (*part) return TX_OK;
     return TX_FAIL(TX_ERR_ARG, "%s: its %s part holds no sample of %lld tokens",

@@ -33,6 +33,11 @@ tx_generate_form tx_generate_form_of(const tx_config *cfg)
     return (tx_generate_form){ .json = cfg->samples_json, .tokens = cfg->output_tokens };
 }
 
+bool tx_generate_numbers(const tx_config *cfg)
+{
+    return cfg->num_return_sequences > 1;
+}
+
 /* The number of the longest. */
 static int64_t longest(const tx_prompts *p)
 {

@@ -169,7 +169,8 @@ tx_status tx_inspect_samples(const tx_config *cfg, tx_line_fn *line, void *user)
     tx_train_data *data = NULL;
     tx_status st;
     TX_GOTO(open_tokenizer(&v));
-    TX_GOTO(tx__run_data_open(&data, cfg, v.tok ? tx_tokenizer_vocab_size(v.tok) : 0, is_bert(&v) ? v.tok : NULL));
+    TX_GOTO(tx__run_data_open(&data, cfg, v.tok ? tx_tokenizer_vocab_size(v.tok) : 0,
+                              v.tok ? tx_tokenizer_eod(v.tok) : -1, is_bert(&v) ? v.tok : NULL));
     TX_GOTO(find_split(&v, data));
     if (is_bert(&v)) TX_GOTO(tx_bert_sample_init(&v.bert, cfg->seq_length));
     TX_GOTO(tx_alloc(&v.tokens, (size_t)cfg->seq_length + 1, sizeof *v.tokens, "a sample"));

@@ -6,7 +6,7 @@
 static tx_status pretrain(tx_run *run, tx_config *cfg)
 {
     tx_engine *e = NULL;
-    tx_status st = tx_train_data_exists(cfg); /* before a large model is built */
+    tx_status st = tx_train_data_prepare(cfg); /* before a large model is built */
     if (!st)
         st = tx_engine_initialize(&e, &(tx_engine_args){ .size = sizeof(tx_engine_args),
                                                          .config = cfg,

@@ -76,12 +76,12 @@ static tx_status catch_up(replay *r)
     int64_t first = t->iteration + 1, last = r->file.iteration - 1 - r->file.skipped_before;
     if (first > last) return TX_OK;
     tx_info("> running iterations %lld to %lld again, up to the skipped ones ...", (long long)first, (long long)last);
-    tx_status st = tx_train_data_exists(r->cfg);
+    tx_status st = tx_train_data_prepare(r->cfg);
     if (st)
         return tx_fail_prefix(st, "%s: iterations %lld to %lld need the data", r->path, (long long)first,
                               (long long)last);
     if (t->model->type->reads_sentences) TX_TRY(tx__tokenizer_at_load(r->cfg, &r->bert));
-    TX_TRY(tx__run_data_open(&r->data, r->cfg, r->file.vocab_size, r->bert));
+    TX_TRY(tx__run_data_open(&r->data, r->cfg, r->file.vocab_size, r->file.eod, r->bert));
     TX_TRY(tx__run_data_carry(t, r->data));
     return tx_train_until(t, r->data, last);
 }

@@ -82,10 +82,11 @@ static tx_status open_data(tx_train_data **data, const tx_engine *e)
     const tx_trainer *t = e->trainer;
     tx_comm *world = t->grid->world;
     const tx_tokenizer *bert = t->model->type->reads_sentences ? e->tokenizer : NULL;
+    int32_t eod = e->tokenizer ? tx_tokenizer_eod(e->tokenizer) : -1;
     tx_status st = TX_OK;
-    if (t->grid->rank == 0) st = tx__run_data_open(data, t->cfg, t->model->vocab_size, bert);
+    if (t->grid->rank == 0) st = tx__run_data_open(data, t->cfg, t->model->vocab_size, eod, bert);
     TX_TRY(tx_comm_agree(world, st));
-    if (t->grid->rank) st = tx__run_data_open(data, t->cfg, t->model->vocab_size, bert);
+    if (t->grid->rank) st = tx__run_data_open(data, t->cfg, t->model->vocab_size, eod, bert);
     return tx_comm_agree(world, st);
 }
 
@@ -118,6 +119,7 @@ static tx_status open_sets(run_parts *p, tx_engine *e)
 {
     tx_info("> building train, validation, and test datasets ...");
     TX_TRY(open_data(&p->sets, e));
+    tx_train_data_warn_of_empty(p->sets, e->cfg);
     return tx__run_data_carry(e->trainer, p->sets);
 }
 

@@ -10,7 +10,8 @@
 
 /* The three splits as the run of `cfg` trains and evaluates on them. @vocab_size 0: ids are not checked.
  * @bert its tokenizer, or NULL for GPT */
-tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t vocab_size, const tx_tokenizer *bert);
+tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t vocab_size, int32_t eod,
+                            const tx_tokenizer *bert);
 
 /* The training samples go on where the checkpoint's left its datasets, and checkpoints tell from now on. */
 tx_status tx__run_data_carry(tx_trainer *t, tx_train_data *data);

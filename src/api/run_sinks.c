@@ -141,6 +141,29 @@ static void to_csv(void *user, const tx_step_record *r)
     note(st, s->csv.n_put > before, "a file of --csv-monitor-dir", &s->csv_from, r->iteration);
 }
 
+/* What the run writes, and where: one line before the first step. */
+static void say_where(const tx__run_sinks *s, const tx_trainer *t)
+{
+    const tx_config *cfg = t->cfg;
+    const char *save = cfg->skip_train ? NULL : cfg->save;
+    const char *metrics = s->metrics_file.file.path, *tensorboard = s->tensorboard.file.path;
+    char when[64] = "";
+    if (save && cfg->given.save_interval)
+        snprintf(when, sizeof when, " every %lld iterations and at the end", (long long)cfg->save_interval);
+    else if (save)
+        snprintf(when, sizeof when, " at the end and on exits");
+    bool of_one = t->grid->size > 1 && !cfg->log_dir && tx_log_wants(TX_LOG_DEBUG);
+    tx_info(" > log: standard output%s%s%s%s | checkpoints: %s%s | metrics: %s | TensorBoard: %s%s%s",
+            of_one ? " of rank 0 (--log-dir DIR has each rank's)" : "", cfg->log_dir ? " and " : "",
+            cfg->log_dir ? cfg->log_dir : "", cfg->log_dir ? "/rank_NNNNN.log" : "",
+            save              ? save
+            : cfg->skip_train ? "none (--skip-train)"
+                              : "none (no --save)",
+            when, metrics ? metrics : "none (no --save or --metrics-file)",
+            tensorboard ? tensorboard : "none (no --tensorboard-dir)", cfg->csv_monitor_dir ? " | CSV: " : "",
+            cfg->csv_monitor_dir ? cfg->csv_monitor_dir : "");
+}
+
 tx_status tx__run_sinks_open(tx__run_sinks *s, tx_metrics *m, const tx_trainer *t)
 {
     const tx_config *cfg = t->cfg;
@@ -159,6 +182,7 @@ tx_status tx__run_sinks_open(tx__run_sinks *s, tx_metrics *m, const tx_trainer *
         TX_TRY(open_metrics_file(&s->metrics_file, t, n_params));
         tx_metrics_watch(m, to_metrics_file, s);
     }
+    say_where(s, t);
     return TX_OK;
 }
 

@@ -57,7 +57,7 @@ tx_status tx__sampling_init(tx_sampling *s, const tx_config *cfg, const tx_token
         .lines = { .prevent_newline_after_colon = cfg->prevent_newline_after_colon,
                    .stop_on_eol = cfg->stop_on_eol,
                    .stop_on_double_eol = cfg->stop_on_double_eol },
-        .n_samples = cfg->num_samples,
+        .n_samples = cfg->given.num_return_sequences ? cfg->num_return_sequences : cfg->num_samples,
         .max_new = cfg->out_seq_length,
         .wants_beam = cfg->beam_width > 0,
     };

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "convert/save_as.h"
 
 /* What the run in the folder has that this one has not, as parts of a sentence. */
 typedef struct other_run {
@@ -45,18 +46,48 @@ static tx_status compare_model(other_run *o, const tx_trainer *t, const tx_check
     return st;
 }
 
-static tx_status compare_run(other_run *o, const tx_trainer *t)
+static tx_status compare_native(other_run *o, const tx_trainer *t)
 {
-    const char *dir = t->cfg->save;
-    char text[160];
     tx_checkpoint *c;
-    TX_TRY(tx_checkpoint_newest(dir, &o->newest));
-    TX_TRY(tx_checkpoint_open_manifest(&c, dir));
+    TX_TRY(tx_checkpoint_open_manifest(&c, t->cfg->save));
     if (tx_checkpoint_state(c)->iteration > o->newest) o->newest = tx_checkpoint_state(c)->iteration; /* under a tag */
     tx_status st = compare_model(o, t, c);
     if (!st) st = compare_vocabulary(o, t, c);
     tx_checkpoint_close(c);
-    if (st || o->newest <= t->iteration) return st;
+    return st;
+}
+
+/* A folder of Megatron's or DeepSpeed's, which this run writes, too. */
+static tx_status compare_upstream(other_run *o, const tx_trainer *t)
+{
+    char text[160];
+    tx_source src = { 0 };
+    json_t *all = NULL, *options = NULL;
+    tx_str shape = { 0 };
+    tx_status st;
+    TX_GOTO(tx_source_open_unverified(&src, t->cfg->save, NULL, &tx_comm_self));
+    TX_GOTO(tx_config_to_json(t->cfg, &all));
+    TX_GOTO(src.type->options(&src, all, &options));
+    TX_GOTO(tx_config_shape_differences(t->cfg, options, &shape));
+    if (shape.len) TX_GOTO(note(o, shape.data));
+    snprintf(text, sizeof text, "its vocabulary has %lld tokens, this run's %lld", (long long)src.vocab_size,
+             (long long)t->model->vocab_size);
+    if (src.state.vocab_size && src.vocab_size != t->model->vocab_size) TX_GOTO(note(o, text));
+out:
+    tx_str_free(&shape);
+    json_decref(options);
+    json_decref(all);
+    tx_source_close(&src);
+    return st;
+}
+
+static tx_status compare_run(other_run *o, const tx_trainer *t)
+{
+    char text[160];
+    const tx_ckpt_kind kind = tx_save_kind(t->cfg);
+    TX_TRY(tx_checkpoint_newest(t->cfg->save, kind, &o->newest));
+    TX_TRY(kind == TX_CKPT_NATIVE ? compare_native(o, t) : compare_upstream(o, t));
+    if (o->newest <= t->iteration) return TX_OK;
     snprintf(text, sizeof text, "it is at iteration %lld, this run begins at %lld", (long long)o->newest,
              (long long)t->iteration);
     return note(o, text);
@@ -76,7 +107,7 @@ static bool goes_on(const tx_trainer *t)
 static tx_status warn_of_later(const tx_trainer *t)
 {
     int64_t newest;
-    TX_TRY(tx_checkpoint_newest(t->cfg->save, &newest));
+    TX_TRY(tx_checkpoint_newest(t->cfg->save, tx_save_kind(t->cfg), &newest));
     if (newest > t->iteration)
         tx_warn(
             "--save %s has iteration %lld, and this run goes on from %lld: later ones stay until it saves them anew",
@@ -93,22 +124,40 @@ static tx_status refuse(const tx_trainer *t, const other_run *o)
                    dir, o->text.data, dir);
 }
 
+/* One folder has one format: its file `latest` has room for one. */
+static tx_status check_kind(const tx_trainer *t, tx_ckpt_kind kind)
+{
+    static const struct {
+        tx_ckpt_kind kind;
+        const char *title, *save; /* save: what writes such */
+    } row[] = { { TX_CKPT_NATIVE, "triax's own checkpoints", "native" },
+                { TX_CKPT_MEGATRON, "a Megatron checkpoint", "megatron" },
+                { TX_CKPT_DEEPSPEED, "a DeepSpeed checkpoint", "deepspeed" },
+                { TX_CKPT_UNIVERSAL, "a universal DeepSpeed checkpoint", NULL } };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        if (row[i].kind != kind || kind == tx_save_kind(t->cfg)) continue;
+        return TX_FAIL(TX_ERR_ARG,
+                       "--save: %s holds %s, and the next start would take that for this run's own "
+                       "(--save-format %s): save into another folder%s%s",
+                       t->cfg->save, row[i].title, t->cfg->save_format, row[i].save ? ", or with --save-format " : "",
+                       row[i].save ? row[i].save : "");
+    }
+    return TX_OK;
+}
+
 /* Rank 0's. *replaces: there is a run, and it is to go */
 static tx_status check(const tx_trainer *t, bool *replaces)
 {
     char detail[512];
     tx_ckpt_kind kind;
     other_run o = { .newest = -1 };
-    if (goes_on(t)) return warn_of_later(t);
     tx_status st = tx_checkpoint_probe(t->cfg->save, &kind, detail, sizeof detail);
+    if (!st) TX_TRY(check_kind(t, kind));
+    if (goes_on(t)) return warn_of_later(t);
     if (st && st != TX_ERR_NOMEM && !tx_checkpoint_is_any_in(t->cfg->save))
         return TX_OK; /* nothing that a save could harm */
     if (st) return tx_fail_prefix(st, "--save");
-    if (kind == TX_CKPT_MEGATRON || kind == TX_CKPT_DEEPSPEED || kind == TX_CKPT_UNIVERSAL)
-        return TX_FAIL(TX_ERR_ARG,
-                       "--save: %s; the next start would take that for this run's own: save into another folder",
-                       detail);
-    if (kind != TX_CKPT_NATIVE) return TX_OK;
+    if (kind != tx_save_kind(t->cfg)) return TX_OK;
     st = compare_run(&o, t);
     *replaces = !st && o.text.len && t->cfg->overwrite_run;
     if (!st && o.text.len && !*replaces) st = refuse(t, &o);

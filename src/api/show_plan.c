@@ -124,15 +124,19 @@ static tx_status show_parameters(tx__report *r, const tx_run_plan *p)
 
 static tx_status show_work(tx__report *r, const tx_config *cfg, const tx_run_plan *p)
 {
-    char samples[32], n[32], all[32], each[32];
-    TX_TRY(tx__report_line(r, "iteration: %s samples in micro-batches of %lld, %s tokens; %s, %s a token",
+    char samples[32], n[32], all[32], each[32], again[64] = "";
+    if (p->flops_told != p->flops)
+        snprintf(again, sizeof again, ", by --flops-formula %s", cfg->flops_formula);
+    else if (p->flops_again > 0)
+        snprintf(again, sizeof again, "; %s with what is computed again", flops_text(all, p->flops + p->flops_again));
+    TX_TRY(tx__report_line(r, "iteration: %s samples in micro-batches of %lld, %s tokens; %s, %s a token%s",
                            grouped(samples, cfg->global_batch_size), (long long)cfg->micro_batch_size,
-                           grouped(n, p->tokens), flops_text(all, p->flops),
-                           flops_text(each, p->flops / (double)p->tokens)));
+                           grouped(n, p->tokens), flops_text(all, p->flops_told),
+                           flops_text(each, p->flops_told / (double)p->tokens), again));
     double tokens = run_tokens(cfg);
     if (tokens < 1) return TX_OK;
     return tx__report_line(r, "run: %s tokens; %s", grouped(n, (int64_t)tokens),
-                           flops_text(all, tokens * p->flops / (double)p->tokens));
+                           flops_text(all, tokens * p->flops_told / (double)p->tokens));
 }
 
 static tx_status show_limit(tx__report *r, const plan_view *v)
@@ -203,14 +207,15 @@ static tx_status show_json(tx__report *r, const plan_view *v)
     bool ok = params != NULL;
     for (int i = 0; i < TX_N_PARAM_KINDS && ok; i++)
         ok = !p->n_params[i] || !json_object_set_new(params, tx_param_kind_names[i], json_integer(p->n_params[i]));
-    json_t *all = json_pack(
-        "{s:{s:I, s:I, s:s}, s:o, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:o, s:b, s:o}", "vocabulary", "tokens",
-        (json_int_t)v->vocab_size, "padded", (json_int_t)p->vocab_padded, "from", v->vocab_from, "parameters", params,
-        "memory", tx__memory_to_json(&p->memory), "micro_batch_size", (json_int_t)cfg->micro_batch_size,
-        "global_batch_size", (json_int_t)cfg->global_batch_size, "tokens_per_iteration", (json_int_t)p->tokens,
-        "flops_per_iteration", p->flops, "flops_per_token", p->flops / (double)p->tokens, "tokens_of_run",
-        run_tokens(cfg), "memory_limit", v->limit.bytes ? json_integer((json_int_t)v->limit.bytes) : json_null(),
-        "fits", v->fits, "changes", json_changes(&v->fit));
+    json_t *all = json_pack("{s:{s:I, s:I, s:s}, s:o, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:b, s:o}",
+                            "vocabulary", "tokens", (json_int_t)v->vocab_size, "padded", (json_int_t)p->vocab_padded,
+                            "from", v->vocab_from, "parameters", params, "memory", tx__memory_to_json(&p->memory),
+                            "micro_batch_size", (json_int_t)cfg->micro_batch_size, "global_batch_size",
+                            (json_int_t)cfg->global_batch_size, "tokens_per_iteration", (json_int_t)p->tokens,
+                            "flops_per_iteration", p->flops_told, "flops_per_token", p->flops_told / (double)p->tokens,
+                            "hardware_flops_per_iteration", p->flops + p->flops_again, "tokens_of_run", run_tokens(cfg),
+                            "memory_limit", v->limit.bytes ? json_integer((json_int_t)v->limit.bytes) : json_null(),
+                            "fits", v->fits, "changes", json_changes(&v->fit));
     json_t *ranks = tx__layout_to_json(cfg, &v->stages);
     ok = ok && all && ranks && !json_object_update(all, ranks);
     json_decref(ranks);

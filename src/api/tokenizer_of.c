@@ -86,8 +86,19 @@ typedef struct place {
     tx_ckpt_tokenizer own;        /* of a native checkpoint; owned */
 } place;
 
+/* A checkpoint whose tokens are numbers has no file of them. */
+static bool take_numbers(tx_config *c, const place *p)
+{
+    if (!p->checkpoint || names_files(c) || c->given.tokenizer_type || strcmp(p->own.type, "NullTokenizer"))
+        return false;
+    c->tokenizer_type = (char *)p->own.type;
+    if (!c->vocab_size) c->vocab_size = p->own.vocab_size - 1; /* it adds one */
+    return true;
+}
+
 static tx_status find_tokenizer(tx_config *c, place *p, tokenizer_file f[2], int *n)
 {
+    if (take_numbers(c, p)) return find_files(c, NULL, f, n);
     if (p->checkpoint && p->own.n_files && !names_files(c)) {
         if (!c->given.tokenizer_type) c->tokenizer_type = p->own.type;
         TX_TRY(find_files(c, p->checkpoint, f, n));
@@ -115,9 +126,18 @@ static tx_status place_of_checkpoint(place *p, const tx_config *cfg, const tx_ch
     return TX_OK;
 }
 
+const char *tx__source_tokenizer_dir(const tx_source *src)
+{
+    static const char *const files[] = { TX_TOKENIZER_FILES };
+    char path[PATH_CAP];
+    for (size_t i = 0; i < sizeof files / sizeof *files && src->path && !src->native; i++)
+        if (!tx_path_join(path, sizeof path, src->path, files[i]) && tx_path_exists(path)) return src->path;
+    return src->dir;
+}
+
 static tx_status place_of(place *p, const tx_config *cfg, const tx_source *src)
 {
-    *p = (place){ .dir = src ? src->dir : NULL };
+    *p = (place){ .dir = src ? tx__source_tokenizer_dir(src) : NULL };
     return src && src->native ? place_of_checkpoint(p, cfg, src->native) : TX_OK;
 }
 

@@ -32,4 +32,8 @@ tx_status tx__tokenizer_record(const tx_config *cfg, const tx_source *src, const
 /* Publishes dir/name with the content of `from`; one that is the same is left alone. */
 tx_status tx__copy_file(const char *from, const char *dir, const char *name);
 
+/* The folder with the tokenizer's files of a source that has none of its own: that of the step, if they lie there, or
+ * the one that was named. Borrowed. */
+const char *tx__source_tokenizer_dir(const tx_source *src);
+
 #endif

@@ -42,9 +42,12 @@ void tx_backend_ops(const tx_backend *be, tx_ops *out);
 #include "backend/ops.def"
 #undef OP
 
-/* The measured peak of a run whose values are *t, flop/s; 0: not known. *t becomes fp32 where there are no instructions
- * for it and the sums are made in fp32. */
+/* The peak of a run whose values are *t, flop/s; 0: not known. A CPU's is measured, and *t becomes fp32 where there are
+ * no instructions for it and the sums are made in fp32; a GPU's is the vendor's figure. */
 double tx_peak_flops(const tx_ctx *c, tx_dtype *t);
+
+/* gpu_peak.c: the vendor's figure for dense products of t on a GPU of that name, flop/s; 0: not known. */
+double tx__gpu_peak_flops(const char *name, tx_dtype t);
 
 /* How fast a backend multiplies two matrices of n x n values of t: the best of ten runs, flop/s. n_threads as
  * tx_ctx_init's. */

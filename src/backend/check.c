@@ -308,6 +308,17 @@ static tx_status check_attention_mask(const char *op, const tx_dropout *m, tx_te
     return TX_OK;
 }
 
+static tx_status check_alibi(const char *op, const tx_alibi *a, tx_tensor q, bool causal)
+{
+    int64_t heads = q.dim[2] * q.dim[3];
+    if (!a->n_heads) return TX_OK;
+    if (!causal) return TX_FAIL(TX_ERR_ARG, "%s: linear biases of positions need causal attention", op);
+    if (a->first_head < 0 || a->n_heads - heads < a->first_head)
+        return TX_FAIL(TX_ERR_SHAPE, "%s: heads %lld + %lld do not lie in the biases' %lld", op,
+                       (long long)a->first_head, (long long)heads, (long long)a->n_heads);
+    return TX_OK;
+}
+
 tx_status tx__check_attention_fwd(const tx_attention_fwd_args *a)
 {
     int64_t b = a->q.dim[1];
@@ -322,6 +333,7 @@ tx_status tx__check_attention_fwd(const tx_attention_fwd_args *a)
     if (a->past.n.data && (!a->causal || !past_fits(a->past, b)))
         return REFUSE("attention_fwd", "past.n and past.slot [b] int32, and causal", T(q), T(past.n), T(past.slot));
     TX_TRY(check_padding("attention_fwd", a->n_keys, a->q, a->causal, a->past));
+    TX_TRY(check_alibi("attention_fwd", &a->alibi, a->q, a->causal));
     return check_attention_mask("attention_fwd", &a->mask, a->q, a->k);
 }
 
@@ -338,6 +350,7 @@ tx_status tx__check_attention_bwd(const tx_attention_bwd_args *a)
             "last stride 1; first_key [s,b] int32",
             T(dq), T(dk), T(dv), T(do_), T(o), T(lse), T(q), T(k), T(v), T(first_key));
     TX_TRY(check_padding("attention_bwd", a->n_keys, a->q, a->causal, (tx_past){ .n = { 0 } }));
+    TX_TRY(check_alibi("attention_bwd", &a->alibi, a->q, a->causal));
     return check_attention_mask("attention_bwd", &a->mask, a->q, a->k);
 }
 
@@ -539,17 +552,18 @@ tx_status tx__check_clip(const tx_clip_args *a)
     return REFUSE("clip", "sum of a tx_exact's size, out [3] fp64", T(out), T(sum));
 }
 
-/* The copy of the master weights p, if there is one. */
-static bool low_fits(tx_tensor low, tx_tensor p)
+/* The gradient of the master weights p, and their copy, if there is one. */
+static bool update_fits(tx_tensor p, tx_tensor g, tx_tensor low)
 {
-    return p.dtype == tx_wide(p.dtype) && (!low.data || (is_float(low.dtype) && shaped_like(low, p, low.dtype)));
+    return is_float(p.dtype) && p.dtype == tx_wide(p.dtype) && flat(p) && is_float(g.dtype) &&
+           shaped_like(g, p, g.dtype) && (!low.data || (is_float(low.dtype) && shaped_like(low, p, low.dtype)));
 }
 
 tx_status tx__check_adam(const tx_adam_args *a)
 {
-    if (!is_float(a->p.dtype) || !flat(a->p) || !like(a->m, a->p) || !like(a->v, a->p) || !like(a->g, a->p) ||
-        !low_fits(a->low, a->p) || (a->gate.data && !is_gate(a->gate)))
-        return REFUSE("adam", "p, m, v, g of one shape, fp32; low of that shape, float; gate [3] fp64; contiguous",
+    if (!update_fits(a->p, a->g, a->low) || !like(a->m, a->p) || !like(a->v, a->p) ||
+        (a->gate.data && !is_gate(a->gate)))
+        return REFUSE("adam", "p, m, v of one shape, fp32; g and low of that shape, float; gate [3] fp64; contiguous",
                       T(p), T(m), T(v), T(g), T(low), T(gate));
     if (a->t < 1) return TX_FAIL(TX_ERR_ARG, "adam: t is %lld; the first step is 1", (long long)a->t);
     return TX_OK;
@@ -557,9 +571,8 @@ tx_status tx__check_adam(const tx_adam_args *a)
 
 tx_status tx__check_sgd(const tx_sgd_args *a)
 {
-    if (!is_float(a->p.dtype) || !flat(a->p) || !like(a->m, a->p) || !like(a->g, a->p) || !low_fits(a->low, a->p) ||
-        (a->gate.data && !is_gate(a->gate)))
-        return REFUSE("sgd", "p, m, g of one shape, fp32; low of that shape, float; gate [3] fp64; contiguous", T(p),
+    if (!update_fits(a->p, a->g, a->low) || !like(a->m, a->p) || (a->gate.data && !is_gate(a->gate)))
+        return REFUSE("sgd", "p, m of one shape, fp32; g and low of that shape, float; gate [3] fp64; contiguous", T(p),
                       T(m), T(g), T(low), T(gate));
     return TX_OK;
 }

@@ -26,6 +26,14 @@ TX_DEVICE_CODE static inline uint64_t tx_dropout_head(const tx_dropout *m, int64
     return ((m->sample + (uint64_t)i_b) * (uint64_t)m->n_heads + (uint64_t)m->first_head + (uint64_t)i_n) * s * s;
 }
 
+/* The slope of this call's head i_n, as its logarithm to base 2. */
+TX_DEVICE_CODE static inline double tx_alibi_log2_slope(const tx_alibi *a, int64_t i_n)
+{
+    int64_t i = a->first_head + i_n, m = 1;
+    while (2 * m <= a->n_heads) m *= 2;
+    return i < m ? -8.0 * (double)(i + 1) / (double)m : -4.0 * (double)(2 * (i - m) + 1) / (double)m;
+}
+
 /* cache_append: the positions of this call behind what the cache has: k_cache[past.n[b] + i, past.slot[b]] = k[i, b],
  *  and v likewise. Strides as in attention_fwd. */
 typedef struct tx_cache_append_args {
@@ -118,7 +126,7 @@ typedef struct tx_clip_args {
  *  p -= lr ( (m / (1-β1^t)) / (sqrt(v / (1-β2^t)) + eps) + weight_decay p ),  low = p */
 typedef struct tx_adam_args {
     tx_tensor p, m, v; /* same shape, in and out; fp32 or fp64 */
-    tx_tensor g;       /* as p */
+    tx_tensor g;       /* same shape, any float */
     tx_tensor low; /* same shape, any float, out, optional: the copy of the master weights that layers compute with */
     double lr, beta1, beta2, eps, weight_decay;
     double grad_scale; /* clipping and loss scale in one factor */
@@ -131,7 +139,7 @@ typedef struct tx_adam_args {
  *  m = momentum m + g grad_scale + weight_decay p,  p -= lr m,  low = p */
 typedef struct tx_sgd_args {
     tx_tensor p, m; /* same shape, in and out; m is 0 before the first step; fp32 or fp64 */
-    tx_tensor g;    /* as p */
+    tx_tensor g;    /* as adam's */
     tx_tensor low;  /* as adam's */
     double lr, momentum, weight_decay;
     double grad_scale;

@@ -58,6 +58,7 @@ void tx_backend_ops(const tx_backend *be, tx_ops *out)
 
 double tx_peak_flops(const tx_ctx *c, tx_dtype *t)
 {
+    if (c->device) return tx__gpu_peak_flops(c->device->name, *t);
     if (!c->backend->peak_flops) return 0;
     double peak = c->backend->peak_flops(c, *t);
     if (peak > 0) return peak;

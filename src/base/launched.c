@@ -17,11 +17,12 @@ static const struct launcher {
     { "Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
       "OMPI_COMM_WORLD_LOCAL_SIZE" },
     { "Slurm", "PMIX_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE" },
-    { "mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS" },
+    { "mpiexec or srun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS" },
 };
 
 /* Where only the place on this host is told, as torchrun does. */
 static const char *const local_only[][2] = { { "MPI_LOCALRANKID", "MPI_LOCALNRANKS" },
+                                             { "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE" },
                                              { "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE" },
                                              { "LOCAL_RANK", "LOCAL_WORLD_SIZE" } };
 

@@ -9,8 +9,9 @@ typedef struct tx_launched {
     int lone; /* > 1: one of so many tasks that srun has started without anything to find each other by */
 } tx_launched;
 
-/* From the environment: Open MPI (OMPI_COMM_WORLD_*), MPICH's hydra and its kin (PMI_*, MPI_LOCAL*), Slurm where a
- * step's tasks were given a PMI (PMIX_RANK or PMI_*). The shell of a Slurm job knows SLURM_NTASKS, too, and is no rank.
+/* From the environment: Open MPI (OMPI_COMM_WORLD_*), MPICH's hydra and its kin (PMI_*, MPI_LOCAL*), Slurm (Cray's,
+ * too) where a step's tasks were given a PMI (PMIX_RANK or PMI_*). The shell of a Slurm job knows SLURM_NTASKS, too,
+ * and is no rank.
  */
 tx_launched tx_launched_find(void);
 

@@ -43,6 +43,7 @@ void tx_log_set_live(bool live)
 
 int tx_log_wants(tx_log_level level)
 {
+    if (level > sink_level && level != TX_LOG_PROGRESS) return 0;
     if (own_rank > 0 && (level == TX_LOG_PROGRESS || level > TX_LOG_WARN)) return own_copy && level <= sink_level;
     return sink && (level == TX_LOG_PROGRESS ? sink_is_live : level <= sink_level);
 }

@@ -15,6 +15,7 @@ void tx_log_once(tx_log_level level, const char *fmt, ...) __attribute__((format
 #define tx_warn_once(...) tx_log_once(TX_LOG_WARN, __VA_ARGS__)
 #define tx_info(...)      tx_log(TX_LOG_INFO, __VA_ARGS__)
 #define tx_debug(...)     tx_log(TX_LOG_DEBUG, __VA_ARGS__)
+#define tx_trace(...)     tx_log(TX_LOG_TRACE, __VA_ARGS__)
 
 #define TX_PROGRESS_SECONDS 0.5 /* between two live lines, TX_LOG_PROGRESS */
 
@@ -23,7 +24,8 @@ void tx_log_once(tx_log_level level, const char *fmt, ...) __attribute__((format
  * before. */
 void tx_log_rank(int rank, FILE *copy);
 
-/* Whether a line of this level would reach a sink. */
+/* Whether a line of this level would reach a sink. Where it would not, as a rule, it takes one comparison, so that
+ * trace and debug lines may stand in the hot path. */
 int tx_log_wants(tx_log_level level);
 
 #endif

@@ -82,8 +82,9 @@ typedef struct tx_step_record {
     /* interval only */
     double elapsed_ms; /* of an iteration, evaluation and saving left out; this and what follows: of this process */
     double samples_per_second, tokens_per_second;
-    double tflops;               /* of one rank, as upstream's line has it */
-    double peak_share;           /* tflops by what the machine was measured to reach; NaN: that is not known */
+    double tflops;               /* of one rank, by --flops-formula */
+    double hardware_tflops;      /* with what is computed again; NaN: nothing is, or the formula has it in tflops */
+    double peak_share;           /* tflops by what the rank's device can do at most; NaN: that is not known */
     double time_ms[TX_N_TIMERS]; /* an iteration's share */
     int64_t memory_bytes;        /* taken for training */
     int64_t peak_resident_bytes; /* the most that the process had in memory so far */

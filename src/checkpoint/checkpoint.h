@@ -11,6 +11,8 @@
  * the same stretches of its shards: all of them, or with ZeRO those that it keeps. Stretches are no more to be seen in
  * a checkpoint than shards are.
  *
+ *      DIR/latest_checkpointed_iteration.txt       "10": for scripts that ask how far a run is
+ *
  *  A checkpoint appears whole or not at all: it is written to DIR/.tmp-iter_0000010-<pid>, fsynced, renamed, and only
  *  then named by `latest`. Two runs that hold the same numbers write the same bytes. One run at a time saves into a
  * DIR. docs/formats/checkpoint.md tells the format byte by byte. */
@@ -87,6 +89,17 @@ typedef struct tx_ckpt_part {
     void *user; /* move's; part_number is the place in the list of parts */
 } tx_ckpt_part;
 
+/* What a folder holds. */
+typedef enum tx_ckpt_kind {
+    TX_CKPT_NONE,
+    TX_CKPT_UNKNOWN,
+    TX_CKPT_NATIVE,
+    TX_CKPT_HUGGINGFACE,
+    TX_CKPT_MEGATRON,
+    TX_CKPT_DEEPSPEED,
+    TX_CKPT_UNIVERSAL /* DeepSpeed's */
+} tx_ckpt_kind;
+
 /* ---- saving ---- */
 
 /* Writes DIR/iter_<iteration> and points DIR/latest to it; DIR is made if need be. Of each part are saved the stretches
@@ -127,21 +140,28 @@ tx_status tx_checkpoint_copy(tx_ckpt_part *copy, float *to, const tx_params *ps,
                              const tx_ckpt_part *part, int n_parts);
 int64_t tx_checkpoint_copy_numel(const tx_params *ps, const tx_stretches *kept, int n_parts);
 
-/* Removes what saves of processes that have ended left in DIR unfinished, as every save does before it begins; one
- * rank's. */
+/* Removes what saves of processes that have ended left in DIR unfinished, as every save does before it begins, and has
+ * Megatron's tracker say what `latest` says; one rank's. */
 tx_status tx_checkpoint_clean_up(const char *dir);
+
+/* Gives TMP, a finished folder inside DIR, the name NAME there, durably. What had the name before lies in TMP
+ * afterwards, or is set aside, and is the caller's to remove or tx_checkpoint_clean_up's. */
+tx_status tx_checkpoint_swap_in(const char *dir, const char *tmp, const char *name);
+
+/* The checkpoints of a run lie in DIR as iter_NNNNNNN or, of DeepSpeed's kind, as global_stepN. Those that follow take
+ * which kind it is: native, Megatron's or DeepSpeed's; folders of that name that hold another are left alone. */
 
 /* Behind a save of `iteration` into DIR: removes the checkpoints before it but the keep - 1 newest, the one that
  * `latest` names, and `spare` (a path, or NULL). Later iterations are another run's and left alone. A crash leaves
  * whole checkpoints and temporaries. Not collective: one rank's. TX_ERR_IO: the rest of them is still there. */
-tx_status tx_checkpoint_prune(const char *dir, int64_t iteration, int64_t keep, const char *spare);
+tx_status tx_checkpoint_prune(const char *dir, tx_ckpt_kind kind, int64_t iteration, int64_t keep, const char *spare);
 
 /* The same for another run's, which the one that has saved `iteration` replaces: removes all other iterations but
  * `spare`. */
-tx_status tx_checkpoint_remove_others(const char *dir, int64_t iteration, const char *spare);
+tx_status tx_checkpoint_remove_others(const char *dir, tx_ckpt_kind kind, int64_t iteration, const char *spare);
 
-/* The highest iteration in DIR that has a manifest, whatever `latest` says; -1: there is none. */
-tx_status tx_checkpoint_newest(const char *dir, int64_t *iteration);
+/* The highest iteration in DIR that is there, whatever `latest` says; -1: there is none. */
+tx_status tx_checkpoint_newest(const char *dir, tx_ckpt_kind kind, int64_t *iteration);
 
 /* Space, before there is anything to save: the elements that this rank saves of each part; checkpoints that `n_saves`
  * to come add at the most at any time to those that lie there, where --keep-last (0: all stay) may remove `there` of
@@ -149,11 +169,12 @@ tx_status tx_checkpoint_newest(const char *dir, int64_t *iteration);
  */
 int64_t tx_checkpoint_numel(const tx_params *ps, const tx_stretches *kept);
 int64_t tx_checkpoint_more(int64_t n_saves, int64_t keep_last, int64_t there);
-tx_status tx_checkpoint_count(const char *dir, int64_t iteration, const char *spare, int64_t *n);
+tx_status tx_checkpoint_count(const char *dir, tx_ckpt_kind kind, int64_t iteration, const char *spare, int64_t *n);
 tx_status tx_checkpoint_free_space(const char *dir, uint64_t *bytes);
 
-/* "DIR/iter_0000010" or DIR/<tag>, where that saves; TX_ERR_ARG when it does not fit. */
-tx_status tx_checkpoint_path_of(char *buf, size_t cap, const char *dir, int64_t iteration, const char *tag);
+/* "DIR/iter_0000010", "DIR/global_step10" or DIR/<tag>, where that saves; TX_ERR_ARG when it does not fit. */
+tx_status tx_checkpoint_path_of(char *buf, size_t cap, const char *dir, tx_ckpt_kind kind, int64_t iteration,
+                                const char *tag);
 
 /* TX_ERR_ARG unless it can be a checkpoint's name: letters, digits, '_', '-', '.' and '=', and nothing that a run's own
  * or another program's checkpoint is recognised by. */
@@ -161,20 +182,9 @@ tx_status tx_checkpoint_check_tag(const char *tag);
 
 /* ---- recognising ---- */
 
-typedef enum tx_ckpt_kind {
-    TX_CKPT_NONE,
-    TX_CKPT_UNKNOWN,
-    TX_CKPT_NATIVE,
-    TX_CKPT_HUGGINGFACE,
-    TX_CKPT_MEGATRON,
-    TX_CKPT_DEEPSPEED,
-    TX_CKPT_UNIVERSAL /* DeepSpeed's */
-} tx_ckpt_kind;
-
 /* What a folder holds, from its file names alone; `detail` (cap bytes) gets a sentence for the log.
  * TX_CKPT_NONE: the folder is missing, empty, or holds nothing but unfinished temporaries and a
- * run's records (metrics.jsonl, replay files); only then may a run start
- * from fresh weights.  TX_CKPT_UNKNOWN: it holds other files, but no checkpoint.
+ * run's records (metrics.jsonl, replay files).  TX_CKPT_UNKNOWN: it holds other files, but no checkpoint.
  * TX_ERR_FORMAT: a checkpoint that is broken (`latest` names nothing). TX_ERR_IO. */
 tx_status tx_checkpoint_probe(const char *dir, tx_ckpt_kind *out, char *detail, size_t cap);
 
@@ -195,6 +205,9 @@ tx_status tx_checkpoint_open(tx_checkpoint **out, const char *dir, tx_comm *grou
 /* The same, but when that one is damaged, or `latest` names none, takes the newest other iter_ folder of DIR that is
  * whole, with a warning for each that is not. The error is the first one's when none is. */
 tx_status tx_checkpoint_open_newest_good(tx_checkpoint **out, const char *dir, tx_comm *group);
+
+/* The same of one that this job itself has just written: nothing is compared, and each rank may open it alone. */
+tx_status tx_checkpoint_open_just_written(tx_checkpoint **out, const char *dir);
 
 /* Of DIR, whose checkpoint cannot be opened: the folder that tx_checkpoint_open_newest_good would turn to, as far as
  * can be told without comparing its bytes. false: none. For a hint; the last error is anybody's afterwards. */

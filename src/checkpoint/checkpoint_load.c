@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/hash_table.h"
 #include "base/log.h"
 #include "checkpoint/boxes.h"
@@ -169,6 +170,24 @@ tx_status tx_checkpoint_open_manifest(tx_checkpoint **out, const char *dir)
     else
         *out = c;
     return st;
+}
+
+tx_status tx_checkpoint_open_just_written(tx_checkpoint **out, const char *dir)
+{
+    tx__place place = { 0 };
+    tx_checkpoint *c = NULL;
+    TX_TRY(find_place(&place, dir, &tx_comm_self));
+    tx_status st = tx_alloc(&c, 1, sizeof *c, "a checkpoint");
+    if (!st) st = read_manifest(c, place.path, place.iteration);
+    if (!st) st = verify_blocks(c, 0, 0); /* maps the shards */
+    if (!st) st = open_shards(c);
+    if (st) {
+        tx_checkpoint_close(c);
+        return st;
+    }
+    c->group = &tx_comm_self;
+    *out = c;
+    return TX_OK;
 }
 
 /* The newest iteration < below, but `not`, that has a manifest; -1: there is none. */
@@ -512,6 +531,7 @@ tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, const 
 {
     unsigned char *seen = NULL;
     float *window = NULL;
+    double start = tx_clock();
     tx_status st;
     for (int i = 0; i < n_parts; i++) TX_ASSERT(part[i].flat || part[i].move);
     TX_GOTO(gather_seen(c, ps, part, n_parts, &seen));
@@ -525,6 +545,10 @@ tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, const 
             st = read_moved(c, ps, kept, &part[i], i, window);
     }
     st = tx_comm_agree(c->group, st);
+    if (!st)
+        tx_debug("checkpoint: read %lld bytes of %d parts from the %zu files of %s, in %.3f s",
+                 (long long)(n_parts * tx_checkpoint_numel(ps, kept)) * (long long)sizeof(float), n_parts,
+                 c->m.n_shards, c->path, tx_clock() - start);
 out:
     tx_free(window);
     tx_free(seen);

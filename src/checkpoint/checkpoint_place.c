@@ -18,10 +18,19 @@ void tx__iter_name(char buf[TX__ITER_CAP], int64_t iteration)
     snprintf(buf, TX__ITER_CAP, "iter_%07" PRId64, iteration);
 }
 
-tx_status tx_checkpoint_path_of(char *buf, size_t cap, const char *dir, int64_t iteration, const char *tag)
+void tx__step_name(char buf[TX__ITER_CAP], tx_ckpt_kind kind, int64_t iteration)
+{
+    if (kind == TX_CKPT_DEEPSPEED)
+        snprintf(buf, TX__ITER_CAP, "global_step%" PRId64, iteration);
+    else
+        tx__iter_name(buf, iteration);
+}
+
+tx_status tx_checkpoint_path_of(char *buf, size_t cap, const char *dir, tx_ckpt_kind kind, int64_t iteration,
+                                const char *tag)
 {
     char name[TX__ITER_CAP];
-    tx__iter_name(name, iteration);
+    tx__step_name(name, kind, iteration);
     return tx_path_join(buf, cap, dir, tag ? tag : name);
 }
 
@@ -50,15 +59,21 @@ tx_status tx_checkpoint_check_tag(const char *tag)
                    tag, TX__ITER_CAP - 1);
 }
 
-bool tx__iter_parse(const char *name, int64_t *iteration)
+bool tx__step_parse(tx_ckpt_kind kind, const char *name, int64_t *iteration)
 {
     char back[TX__ITER_CAP];
-    if (strncmp(name, "iter_", 5)) return false;
-    long long i = strtoll(name + 5, NULL, 10);
-    tx__iter_name(back, i);
+    const char *prefix = kind == TX_CKPT_DEEPSPEED ? "global_step" : "iter_";
+    if (!begins(name, prefix)) return false;
+    long long i = strtoll(name + strlen(prefix), NULL, 10);
+    tx__step_name(back, kind, i);
     if (i < 0 || strcmp(name, back)) return false;
     *iteration = i;
     return true;
+}
+
+bool tx__iter_parse(const char *name, int64_t *iteration)
+{
+    return tx__step_parse(TX_CKPT_NATIVE, name, iteration);
 }
 
 static bool has_file(const char *dir, const char *name)
@@ -72,6 +87,25 @@ bool tx__has_manifest(const char *dir, const char *name, char path[TX__PATH_CAP]
 {
     int n = snprintf(path, TX__PATH_CAP, "%s/%s", dir, name);
     return n > 0 && n < TX__PATH_CAP && has_file(path, TX__MANIFEST_FILE);
+}
+
+bool tx__is_step(tx_ckpt_kind kind, const char *dir, const char *name, char path[TX__PATH_CAP])
+{
+    static const char *const deepspeed[] = { "mp_rank_00_model_states.pt",
+                                             "zero_pp_rank_0_mp_rank_00_model_states.pt" };
+    static const char *const megatron[] = { "mp_rank_00", "mp_rank_00_000" };
+    const char *const *file = kind == TX_CKPT_DEEPSPEED ? deepspeed : megatron;
+    if (kind == TX_CKPT_NATIVE) return tx__has_manifest(dir, name, path);
+    int n = snprintf(path, TX__PATH_CAP, "%s/%s", dir, name);
+    return n > 0 && n < TX__PATH_CAP && (has_file(path, file[0]) || has_file(path, file[1]));
+}
+
+tx_status tx__tracker_write(const char *dir, int64_t iteration)
+{
+    char path[TX__PATH_CAP], text[32];
+    int n = snprintf(text, sizeof text, "%" PRId64, iteration);
+    TX_TRY(tx_path_join(path, sizeof path, dir, TX__TRACKER));
+    return tx_file_publish(path, text, (size_t)n);
 }
 
 bool tx_checkpoint_is_any_in(const char *dir)
@@ -112,7 +146,7 @@ static tx_status take_newest(const char *dir, tx__place *out)
     snprintf(out->note, sizeof out->note,
              "%.300s has no file `" TX__LATEST "`; taking its newest checkpoint, iteration %" PRId64, dir,
              out->iteration);
-    return tx_checkpoint_path_of(out->path, sizeof out->path, dir, out->iteration, NULL);
+    return tx_checkpoint_path_of(out->path, sizeof out->path, dir, TX_CKPT_NATIVE, out->iteration, NULL);
 }
 
 /* One flipped bit makes 3 of a 2. So does whoever wants to go back: it is done, and said. */
@@ -188,9 +222,12 @@ static tx_status find_upstream(const char *dir, const tx_names *names, tx_ckpt_k
     bool states = false, ranks = false, steps = false;
     for (size_t i = 0; i < names->n; i++) {
         const char *name = names->name[i];
+        char path[TX__PATH_CAP];
+        int64_t iteration;
         states = states || strstr(name, "_states.pt");
         ranks = ranks || begins(name, "mp_rank_");
         steps = steps || begins(name, "global_step");
+        ranks = ranks || (tx__iter_parse(name, &iteration) && tx__is_step(TX_CKPT_MEGATRON, dir, name, path));
     }
     bool deepspeed = states || steps;
     if (!deepspeed) TX_TRY(is_others_latest(dir, &deepspeed));
@@ -201,8 +238,8 @@ static tx_status find_upstream(const char *dir, const tx_names *names, tx_ckpt_k
         *out = TX_CKPT_UNIVERSAL;
     else if (deepspeed)
         *out = TX_CKPT_DEEPSPEED;
-    else if (ranks || has_file(dir, "latest_checkpointed_iteration.txt"))
-        *out = TX_CKPT_MEGATRON;
+    else if (ranks || (has_file(dir, TX__TRACKER) && !has_file(dir, TX__LATEST) && !tx_checkpoint_is_any_in(dir)))
+        *out = TX_CKPT_MEGATRON; /* a native folder has that file, too */
     return TX_OK;
 }
 
@@ -223,6 +260,7 @@ static tx_status find_huggingface(const char *dir, tx_ckpt_kind *out)
 static bool is_record(const char *name)
 {
     return !strcmp(name, "metrics.jsonl") || !strcmp(name, TX_PRODUCTS_FILE) ||
+           !strncmp(name, TX__TRACKER ".tmp-", sizeof TX__TRACKER ".tmp-" - 1) ||
            !strncmp(name, TX_REPLAY_PREFIX, sizeof TX_REPLAY_PREFIX - 1);
 }
 

@@ -16,18 +16,29 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/place.h"
 
-/* The iteration that `latest` names; -1: none. */
-static int64_t named_by_latest(const char *dir)
+/* The checkpoints of a kind in a folder. */
+typedef struct steps {
+    const char *dir;
+    tx_ckpt_kind kind;
+} steps;
+
+/* Whether the iteration that DIR is read at is known, so that it can stay. Those of other programs' formats are named
+ * by the save that prunes, and are before none that is looked at. */
+static bool find_named(const steps *s, int64_t *iteration)
 {
     tx__place place;
-    if (tx__place_find(dir, &place)) return -1;
-    return place.iteration;
+    *iteration = -1;
+    if (s->kind != TX_CKPT_NATIVE) return true;
+    if (tx__place_find(s->dir, &place)) return false;
+    *iteration = place.iteration;
+    return place.iteration >= 0;
 }
 
 static tx_status remove_one(const char *dir, const char *name)
 {
     char path[TX__PATH_CAP], tmp[TX__PATH_CAP], tmp_name[TX__ITER_CAP + 32];
-    snprintf(tmp_name, sizeof tmp_name, TX__TMP_PREFIX "%s-%ld", name + 5, (long)getpid());
+    snprintf(tmp_name, sizeof tmp_name, TX__TMP_PREFIX "%s-%ld", name + (strncmp(name, "iter_", 5) ? 0 : 5),
+             (long)getpid());
     TX_TRY(tx_path_join(path, sizeof path, dir, name));
     TX_TRY(tx_path_join(tmp, sizeof tmp, dir, tmp_name));
     TX_TRY(tx_remove_tree(tmp));
@@ -42,18 +53,19 @@ static int newest_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* The iterations of DIR before `iteration` that have a manifest, the newest first. */
-static tx_status list_before(int64_t **out, size_t *n, const char *dir, int64_t iteration)
+/* Those before `iteration`, the newest first. */
+static tx_status list_before(int64_t **out, size_t *n, const steps *s, int64_t iteration)
 {
     tx_names names = { 0 };
     int64_t *list = NULL;
     *n = 0;
-    TX_TRY(tx_dir_list(dir, &names));
+    TX_TRY(tx_dir_list(s->dir, &names));
     tx_status st = tx_alloc(&list, names.n + 1, sizeof *list, "a list of checkpoints");
     for (size_t i = 0; !st && i < names.n; i++) {
         char path[TX__PATH_CAP];
         int64_t at;
-        if (tx__iter_parse(names.name[i], &at) && at < iteration && tx__has_manifest(dir, names.name[i], path))
+        if (tx__step_parse(s->kind, names.name[i], &at) && at < iteration &&
+            tx__is_step(s->kind, s->dir, names.name[i], path))
             list[(*n)++] = at;
     }
     tx_names_free(&names);
@@ -63,63 +75,67 @@ static tx_status list_before(int64_t **out, size_t *n, const char *dir, int64_t 
 }
 
 /* But not `spare`, a path or NULL. */
-static tx_status remove_iteration(const char *dir, int64_t iteration, const char *spare)
+static tx_status remove_iteration(const steps *s, int64_t iteration, const char *spare)
 {
     char name[TX__ITER_CAP], path[TX__PATH_CAP];
-    tx__iter_name(name, iteration);
-    TX_TRY(tx_path_join(path, sizeof path, dir, name));
+    tx__step_name(name, s->kind, iteration);
+    TX_TRY(tx_path_join(path, sizeof path, s->dir, name));
     if (spare && tx_path_is_same(path, spare)) return TX_OK;
-    TX_TRY(remove_one(dir, name));
-    tx_info("  removed checkpoint of iteration %7lld from %s", (long long)iteration, dir);
+    TX_TRY(remove_one(s->dir, name));
+    tx_info("  removed checkpoint of iteration %7lld from %s", (long long)iteration, s->dir);
     return TX_OK;
 }
 
-tx_status tx_checkpoint_count(const char *dir, int64_t iteration, const char *spare, int64_t *n)
+tx_status tx_checkpoint_count(const char *dir, tx_ckpt_kind kind, int64_t iteration, const char *spare, int64_t *n)
 {
+    const steps s = { dir, kind };
     int64_t *list;
     size_t n_list;
     *n = 0;
-    TX_TRY(list_before(&list, &n_list, dir, iteration));
+    TX_TRY(list_before(&list, &n_list, &s, iteration));
     for (size_t i = 0; i < n_list; i++) {
-        char name[TX__ITER_CAP], path[TX__PATH_CAP];
-        tx__iter_name(name, list[i]);
-        *n += !spare || tx_path_join(path, sizeof path, dir, name) || !tx_path_is_same(path, spare);
+        char path[TX__PATH_CAP];
+        *n += !spare || tx_checkpoint_path_of(path, sizeof path, dir, kind, list[i], NULL) ||
+              !tx_path_is_same(path, spare);
     }
     tx_free(list);
     return TX_OK;
 }
 
-tx_status tx_checkpoint_prune(const char *dir, int64_t iteration, int64_t keep, const char *spare)
+tx_status tx_checkpoint_prune(const char *dir, tx_ckpt_kind kind, int64_t iteration, int64_t keep, const char *spare)
 {
-    int64_t *list, named = named_by_latest(dir);
+    const steps s = { dir, kind };
+    int64_t *list, named;
     size_t n;
-    TX_TRY(list_before(&list, &n, dir, iteration));
+    bool known = find_named(&s, &named);
+    TX_TRY(list_before(&list, &n, &s, iteration));
     tx_status st = TX_OK;
-    for (size_t i = keep > 1 ? (size_t)keep - 1 : 0; named >= 0 && i < n && !st; i++)
-        if (list[i] != named) st = remove_iteration(dir, list[i], spare);
+    for (size_t i = keep > 1 ? (size_t)keep - 1 : 0; known && i < n && !st; i++)
+        if (list[i] != named) st = remove_iteration(&s, list[i], spare);
     tx_free(list);
     return st;
 }
 
-tx_status tx_checkpoint_newest(const char *dir, int64_t *iteration)
+tx_status tx_checkpoint_newest(const char *dir, tx_ckpt_kind kind, int64_t *iteration)
 {
     int64_t *list;
     size_t n;
-    TX_TRY(list_before(&list, &n, dir, INT64_MAX));
+    TX_TRY(list_before(&list, &n, &(steps){ dir, kind }, INT64_MAX));
     *iteration = n ? list[0] : -1;
     tx_free(list);
     return TX_OK;
 }
 
-tx_status tx_checkpoint_remove_others(const char *dir, int64_t iteration, const char *spare)
+tx_status tx_checkpoint_remove_others(const char *dir, tx_ckpt_kind kind, int64_t iteration, const char *spare)
 {
+    const steps s = { dir, kind };
     int64_t *list;
     size_t n;
-    TX_TRY(list_before(&list, &n, dir, INT64_MAX));
+    TX_TRY(list_before(&list, &n, &s, INT64_MAX));
     tx_status st = TX_OK;
     for (size_t i = 0; i < n && !st; i++) {
         if (list[i] == iteration) continue;
-        st = remove_iteration(dir, list[i], spare);
+        st = remove_iteration(&s, list[i], spare);
     }
     tx_free(list);
     return st;

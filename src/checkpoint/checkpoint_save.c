@@ -7,6 +7,7 @@
  *                    -> iter_0000010                                       rename, or exchange with the old one
  *                    fsync DIR
  *                    latest                                                published
+ *                    latest_checkpointed_iteration.txt                     the same number, for scripts
  *
  *  The first line is begin, the second is write, which touches nothing but the job and so may be another thread's, the
  * others are finish. At every moment before the last step `latest` names what it named, and that folder is whole. Where
@@ -23,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "checkpoint/boxes.h"
 #include "checkpoint/checkpoint.h"
@@ -66,11 +68,13 @@ typedef struct tx_ckpt_save {
     bool made;     /* rank 0: the temporary folder is there */
     bool tagged;   /* the name is a client's */
     char file[64]; /* this rank's shard */
-    char name[TX__ITER_CAP], tmp[TX__PATH_CAP], final[TX__PATH_CAP], old[TX__PATH_CAP];
+    char name[TX__ITER_CAP], tmp[TX__PATH_CAP], old[TX__PATH_CAP];
+    int64_t iteration;
     json_t *manifest;                   /* rank 0: owned */
     const tx_ckpt_tokenizer *tokenizer; /* borrowed, or NULL */
     /* what write leaves to finish: how it went, why, and what the manifest says of the shard (Jansson's) */
     tx_status written;
+    double seconds;
     char why[2048];
     char *text;
 } job;
@@ -96,12 +100,14 @@ static bool is_gone(pid_t pid)
     return ended;
 }
 
-/* ".tmp-iter_<i>-<pid>", or "latest.tmp-<pid>", of a process that is gone, or of this one (an earlier save failed). */
+/* ".tmp-iter_<i>-<pid>", or "latest.tmp-<pid>" and the like, of a process that is gone, or of this one (an earlier save
+ * failed). */
 static bool is_stale_temporary(const char *name)
 {
-    static const char latest_tmp[] = TX__LATEST ".tmp-";
-    if (strncmp(name, TX__TMP_PREFIX, sizeof TX__TMP_PREFIX - 1) && strncmp(name, latest_tmp, sizeof latest_tmp - 1))
-        return false;
+    static const char *const begin[] = { TX__TMP_PREFIX, TX__LATEST ".tmp-", TX__TRACKER ".tmp-" };
+    bool ours = false;
+    for (size_t i = 0; i < sizeof begin / sizeof *begin; i++) ours |= !strncmp(name, begin[i], strlen(begin[i]));
+    if (!ours) return false;
     char *end;
     long pid = strtol(strrchr(name, '-') + 1, &end, 10);
     if (*end || pid <= 0) return false; /* not a name of ours */
@@ -112,8 +118,31 @@ static bool is_stale_temporary(const char *name)
 static tx_status settle_old(const char *dir, const char *old_name, const char *old_path)
 {
     char path[TX__PATH_CAP];
-    if (tx__has_manifest(dir, old_name + sizeof TX__OLD_PREFIX - 1, path)) return tx_remove_tree(old_path);
+    const char *name = old_name + sizeof TX__OLD_PREFIX - 1;
+    if (tx__is_step(TX_CKPT_DEEPSPEED, dir, name, path) || tx__is_step(TX_CKPT_MEGATRON, dir, name, path) ||
+        tx__has_manifest(dir, name, path))
+        return tx_remove_tree(old_path);
     return TX_RETRY(rename(old_path, path)) ? sys_fail(old_path, "rename to the name it was set aside from") : TX_OK;
+}
+
+/* A crash came between `latest` and the tracker. */
+static tx_status mend_tracker(const char *dir)
+{
+    char path[TX__PATH_CAP], text[32];
+    tx_str there = { 0 };
+    tx__place place;
+    TX_TRY(tx_path_join(path, sizeof path, dir, TX__LATEST));
+    if (!tx_path_exists(path)) return TX_OK;
+    tx_status st = tx__place_find(dir, &place);
+    if (st == TX_ERR_NOMEM) return st;
+    if (st || place.iteration < 0) return TX_OK; /* another program's, or under a tag */
+    int n = snprintf(text, sizeof text, "%" PRId64, place.iteration);
+    TX_TRY(tx_path_join(path, sizeof path, dir, TX__TRACKER));
+    if (tx_path_exists(path)) st = tx_file_read(path, sizeof text, &there);
+    bool same = !st && there.len == (size_t)n && !memcmp(there.data, text, there.len);
+    tx_str_free(&there);
+    if (st == TX_ERR_NOMEM) return st;
+    return same ? TX_OK : tx__tracker_write(dir, place.iteration);
 }
 
 tx_status tx_checkpoint_clean_up(const char *dir)
@@ -131,10 +160,12 @@ tx_status tx_checkpoint_clean_up(const char *dir)
             TX_GOTO(tx_remove_tree(path));
         } else if (!strncmp(name, TX__OLD_PREFIX, sizeof TX__OLD_PREFIX - 1) &&
                    (tx__iter_parse(name + sizeof TX__OLD_PREFIX - 1, &iteration) ||
+                    tx__step_parse(TX_CKPT_DEEPSPEED, name + sizeof TX__OLD_PREFIX - 1, &iteration) ||
                     tx__is_tag(name + sizeof TX__OLD_PREFIX - 1))) {
             TX_GOTO(settle_old(dir, name, path));
         }
     }
+    st = mend_tracker(dir);
 out:
     tx_names_free(&names);
     return st;
@@ -228,7 +259,6 @@ static tx_status list_tensors(job *j)
 static tx_status make_paths(job *j, long pid)
 {
     char name[TX__ITER_CAP + 32];
-    TX_TRY(tx_path_join(j->final, sizeof j->final, j->dir, j->name));
     snprintf(name, sizeof name, TX__OLD_PREFIX "%s", j->name);
     TX_TRY(tx_path_join(j->old, sizeof j->old, j->dir, name));
     snprintf(name, sizeof name, TX__TMP_PREFIX "%s-%ld", j->tagged ? j->name : j->name + 5, pid);
@@ -402,23 +432,31 @@ out:
     return st;
 }
 
-/* Gives the finished folder its name. What had the name before lies in tmp afterwards, or in old. */
-static tx_status publish_folder(const job *j)
+/* Where two names cannot be exchanged: sets aside what has the name. */
+static tx_status set_aside(const char *dir, const char *tmp, const char *final, const char *name)
 {
-    if (!tx_path_exists(j->final)) {
-        if (TX_RETRY(rename(j->tmp, j->final))) return sys_fail(j->final, "rename a temporary to it");
-    } else if (TX_RETRY(renameat2(AT_FDCWD, j->tmp, AT_FDCWD, j->final, RENAME_EXCHANGE))) {
+    char old[TX__PATH_CAP], old_name[TX__ITER_CAP + sizeof TX__OLD_PREFIX];
+    snprintf(old_name, sizeof old_name, TX__OLD_PREFIX "%s", name);
+    TX_TRY(tx_path_join(old, sizeof old, dir, old_name));
+    if (TX_RETRY(rename(final, old))) return sys_fail(final, "set it aside");
+    if (!TX_RETRY(rename(tmp, final))) return TX_OK;
+    tx_status st = sys_fail(final, "rename a temporary to it");
+    if (TX_RETRY(rename(old, final))) tx_warn("%s: cannot rename back to %s: %s", old, final, strerror(errno));
+    return st;
+}
+
+tx_status tx_checkpoint_swap_in(const char *dir, const char *tmp, const char *name)
+{
+    char final[TX__PATH_CAP];
+    TX_TRY(tx_path_join(final, sizeof final, dir, name));
+    if (!tx_path_exists(final)) {
+        if (TX_RETRY(rename(tmp, final))) return sys_fail(final, "rename a temporary to it");
+    } else if (TX_RETRY(renameat2(AT_FDCWD, tmp, AT_FDCWD, final, RENAME_EXCHANGE))) {
         if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP)
-            return sys_fail(j->final, "exchange it with a temporary");
-        if (TX_RETRY(rename(j->final, j->old))) return sys_fail(j->final, "set it aside");
-        if (TX_RETRY(rename(j->tmp, j->final))) {
-            tx_status st = sys_fail(j->final, "rename a temporary to it");
-            if (TX_RETRY(rename(j->old, j->final)))
-                tx_warn("%s: cannot rename back to %s: %s", j->old, j->final, strerror(errno));
-            return st;
-        }
+            return sys_fail(final, "exchange it with a temporary");
+        TX_TRY(set_aside(dir, tmp, final, name));
     }
-    return tx_dir_sync(j->dir);
+    return tx_dir_sync(dir);
 }
 
 static tx_status publish_latest(const job *j)
@@ -443,10 +481,11 @@ static void remove_quietly(const char *path, tx_status st)
 /* Rank 0's last steps; st is how writing went. */
 static tx_status publish(const job *j, tx_status st)
 {
-    if (!st) st = publish_folder(j);
+    if (!st) st = tx_checkpoint_swap_in(j->dir, j->tmp, j->name);
     if (!st) st = publish_latest(j);
     remove_quietly(j->tmp, st);
     if (!st) remove_quietly(j->old, st);
+    if (!st && tx__tracker_write(j->dir, j->iteration)) tx_warn("%s", tx_last_error()); /* the checkpoint is there */
     return st;
 }
 
@@ -467,6 +506,7 @@ static void destroy(job *j)
 static tx_status set_up(job *j, const char *dir, const tx_ckpt_state *state, const json_t *config)
 {
     tx__iter_name(j->name, state->iteration);
+    j->iteration = state->iteration;
     j->tagged = state->tag;
     if (state->tag) TX_TRY(tx_checkpoint_check_tag(state->tag));
     if (state->tag) memcpy(j->name, state->tag, strlen(state->tag) + 1); /* fits: it is one */
@@ -504,8 +544,22 @@ tx_status tx_checkpoint_save_begin(tx_ckpt_save **out, const char *dir, const tx
 
 void tx_checkpoint_save_write(tx_ckpt_save *j)
 {
+    double start = tx_clock();
     j->written = write_part(j, &j->text);
+    j->seconds = tx_clock() - start;
     if (j->written) snprintf(j->why, sizeof j->why, "%s", tx_last_error());
+}
+
+/* By the rank's own thread, which the log knows. */
+static void tell_written(const job *j)
+{
+    char folder[TX__PATH_CAP], path[TX__PATH_CAP];
+    struct stat file;
+    if (!tx_log_wants(TX_LOG_DEBUG)) return;
+    if (!tx_path_join(folder, sizeof folder, j->dir, j->name) && !tx_path_join(path, sizeof path, folder, j->file) &&
+        !stat(path, &file))
+        tx_debug("checkpoint: wrote %s, %lld bytes in %zu tensors, in %.3f s", path, (long long)file.st_size, j->n,
+                 j->seconds);
 }
 
 tx_status tx_checkpoint_save_finish(tx_ckpt_save *j)
@@ -518,6 +572,7 @@ tx_status tx_checkpoint_save_finish(tx_ckpt_save *j)
 out:
     if (j->made) st = publish(j, st);
     st = tx_comm_agree(group, st);
+    if (!st) tell_written(j);
     destroy(j);
     return st;
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/file.h"
+#include "checkpoint/checkpoint.h"
 
 #define TX__LATEST     "latest"
 #define TX__TMP_PREFIX ".tmp-iter_" /* followed by the iteration, '-' and the writer's process id */
@@ -15,9 +16,21 @@
 #define TX__ITER_CAP   32
 #define TX__NOTE_CAP   512
 
+#define TX__TRACKER "latest_checkpointed_iteration.txt" /* Megatron's: the number, for scripts */
+
 /* "iter_0000010" and back; only the spelling that iter_name gives is taken. */
 void tx__iter_name(char buf[TX__ITER_CAP], int64_t iteration);
 bool tx__iter_parse(const char *name, int64_t *iteration);
+
+/* The same of any kind that a run saves: DeepSpeed's are "global_step10". */
+void tx__step_name(char buf[TX__ITER_CAP], tx_ckpt_kind kind, int64_t iteration);
+bool tx__step_parse(tx_ckpt_kind kind, const char *name, int64_t *iteration);
+
+/* Whether dir/name holds a checkpoint of that kind, by a file that each has; `path` gets dir/name. */
+bool tx__is_step(tx_ckpt_kind kind, const char *dir, const char *name, char path[TX__PATH_CAP]);
+
+/* The file TRACKER of a native DIR. */
+tx_status tx__tracker_write(const char *dir, int64_t iteration);
 
 /* One that tx_checkpoint_check_tag lets through. */
 bool tx__is_tag(const char *name);

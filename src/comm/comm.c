@@ -5,6 +5,7 @@
 #include "backend/profile.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "comm/comm_state.h"
 
 const char *const tx_comm_op_names[TX_N_COMM_OPS] = { "all-reduce", "reduce-scatter", "all-gather", "broadcast",
@@ -265,16 +266,37 @@ static tx_status wait_profiled(tx_request *r)
     return profile(g, op, start, bytes);
 }
 
+double tx_comm_waited(const tx_comm *g, tx_comm_op op)
+{
+    return g->waited[op] + (op == TX_COMM_SEND ? g->waited[TX__RECEIVE] : 0);
+}
+
+/* Of a call that has been waited for since `start`. */
+static void tell_wait(const tx_request *r, double start)
+{
+    double waited = tx_clock() - start;
+    int64_t parts = r->how == TX__REDUCE_SCATTER || r->how == TX__ALL_GATHER ? r->g->size : 1;
+    char text[256];
+    r->g->waited[r->what] += waited;
+    if (!tx_log_wants(TX_LOG_TRACE)) return;
+    tx__request_describe(text, sizeof text, r);
+    tx_trace("communication: %s, %lld bytes, waited %.3f ms", text,
+             (long long)(parts * r->n) * (long long)tx__size_of(r->dtype), 1e3 * waited);
+}
+
 tx_status tx_wait(tx_ctx *c, tx_request *r)
 {
     (void)c;
     tx_status st = TX_OK;
     if (!r->g) return TX_OK;
+    bool told = tx_log_wants(TX_LOG_DEBUG);
+    double start = told ? tx_clock() : 0;
     if (!r->finished) st = r->g->world->profiled ? wait_profiled(r) : tx__wait_for(r);
     if (r->stage || r->flight) {
         tx_status end = r->stage ? tx__stage_end(r) : tx__flight_end(r);
         st = st ? st : end;
     }
+    if (told && !st) tell_wait(r, start);
     *r = (tx_request){ 0 };
     return st;
 }

@@ -198,6 +198,10 @@ typedef struct tx_comm_volume {
 /* [TX_N_COMM_OPS], since the group was made or set to zero by the caller. Not to be written in a group of one. */
 tx_comm_volume *tx_comm_volumes(tx_comm *g);
 
+/* Seconds that this rank has waited in them so far, a send with the receives beside it; 0 unless debug lines are
+ * wanted. */
+double tx_comm_waited(const tx_comm *g, tx_comm_op op);
+
 /* Bytes that one member of a group of n sends for so many bytes of tensors, by the algorithms that send least (as the
  * papers count): all-reduce 2 (n-1)/n of the tensor, reduce-scatter and all-gather (n-1)/n, broadcast and send all of
  * it. */

@@ -60,6 +60,7 @@ struct tx_comm {
     tx_comm *next;   /* of the world's groups */
     tx_comm_volume volume[TX_N_COMM_OPS];
     int64_t n_calls[TX__N_CALLS];
+    double waited[TX__N_CALLS]; /* seconds, while debug lines are wanted */
 
     tx__queue coming;                       /* started, but not what the kind knows of: behind copies from a device */
     tx__queue collectives, sends, receives; /* under way */

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 /* Tells modules of another build apart. */
-#define TX_TRANSPORT_VERSION 1
+#define TX_TRANSPORT_VERSION 2
 
 /* A message under way; 0: none. */
 typedef uint64_t tx__move;
@@ -19,6 +19,7 @@ typedef struct tx__transport {
     int version, rank, size;
     int64_t largest_tag;
     char name[128]; /* "Open MPI v4.1.4" */
+    char note[256]; /* what users are to know of how it was started; "" nothing */
 
     /* Messages of one (channel, tag) between two ranks arrive in the order they were sent. @channel 0 or 1 */
     int (*send)(tx__move *m, const void *data, size_t bytes, int to, int channel, int tag);

@@ -104,10 +104,13 @@ out:
 static tx_status as_launched(const tx_launched *l, const tx__transport *net)
 {
     if (net->size == l->size && net->rank == l->rank) return TX_OK;
-    return TX_FAIL(TX_ERR_COMM,
-                   "%s has started %d ranks, and %s counts %d: they would be %d jobs that know nothing of each other. "
-                   "Start with the mpirun of this MPI, or with srun --mpi=pmix",
-                   l->by, l->size, net->name, net->size, l->size);
+    return TX_FAIL(
+        TX_ERR_COMM,
+        "%s has started %d ranks, and %s counts %d: they would be %d jobs that know nothing of each other. "
+        "Open MPI's ranks are started by its mpirun or srun --mpi=pmix, MPICH's by its mpiexec or srun "
+        "--mpi=pmi2; the module for either is libtriax_openmpi.so or libtriax_mpich.so (TX_MPI_PLUGIN=openmpi or "
+        "mpich)",
+        l->by, l->size, net->name, net->size, l->size);
 }
 
 /* Ranks talk over the transport first; the group that they then make is the fastest there is for them. */
@@ -151,11 +154,12 @@ tx_status tx_world_open(tx_world **out, bool shared_memory)
         return TX_FAIL(
             TX_ERR_COMM,
             "srun has started %d tasks that cannot find each other, and each would train the whole by itself: "
-            "give srun --mpi=pmix, or one task a node and triax torchrun",
+            "give srun --mpi=pmix (MPICH: --mpi=pmi2), or one task a node and triax torchrun",
             l.lone);
     if (l.size == 1) return tx_world_self(out);
     TX_TRY(tx__plugin_open(&net));
     TX_TRY(as_launched(&l, net));
+    if (*net->note && !l.rank) tx_warn("%s", net->note);
     return open_world(out, net, shared_memory);
 }
 

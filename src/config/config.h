@@ -31,6 +31,9 @@ const char *tx_weighted_at(const tx_list *l, int i, double *weight);
  * 1024, KB, MB, ... of 1000. false if it is none, or below one byte. */
 bool tx_size_parse(const char *text, size_t *bytes);
 
+/* A share as --memory-limit takes it, 0 < share <= 1: "90%" or "0.9", a number with a point. */
+bool tx_share_parse(const char *text, double *share);
+
 typedef struct tx_command {
     const char *name, *summary; /* "pretrain-gpt" */
     uint64_t groups;            /* of options that it takes: a bit each */
@@ -72,6 +75,9 @@ int tx_config_own_flags(const char *command, int argc, char *const *argv);
 /* Sets a STR or ENUM member: frees the old text, keeps a copy of the new one (NULL: unset). Does not mark it given. */
 tx_status tx_config_set_text(char **member, const char *text);
 
+/* The same of a LIST member: `item` and nothing else. */
+tx_status tx_config_set_item(tx_list *member, const char *item);
+
 /* Fills in what follows from other options, then checks every rule across options; all violations are in the one
  * error text (TX_ERR_ARG). Parsing ends with this call. Whoever changes options later - a loader that has put the
  * shape of a checkpoint's model into the config - calls it again; it only fills members that are still 0 or NULL:
@@ -79,11 +85,15 @@ tx_status tx_config_set_text(char **member, const char *text);
  *      world_size = ranks that the launcher has started; of other commands than those that train one model's
  *      global_batch_size = micro_batch_size x data-parallel size
  *      ffn_hidden_size = 4 hidden_size, or 8/3 of it
+ *      position_embedding_type = rope, none with use_rotary_position_embeddings, without add_position_embedding, and
+ *                                                  these as it says
+ *      max_position_embeddings = seq_length where no positions are learned and it is less
  *      kv_channels = hidden_size / heads           train_iters = train_samples / global_batch_size,
  *                                                  or counted through --rampup-batch-size
  *      lr_decay_iters = train_iters  or  lr_decay_samples = train_samples
  *      start_weight_decay = end_weight_decay = weight_decay when the style is constant
- *      tokenizer_type = BertWordPieceLowerCase with model_type BERT
+ *      tokenizer_type = BertWordPieceLowerCase with model_type BERT, NullTokenizer with mock_data and vocab_size
+ *      grad_dtype = bf16 with grad_reduce_in_bf16
  *      zero_stage = 1 with use_distributed_optimizer       deepspeed = true with deepspeed_config
  *
  * sequence_parallel is false where the tensor-parallel size is 1.
@@ -125,7 +135,17 @@ double tx_config_timeout(const tx_config *cfg);
  * (tools/lint compares them); another word is a bug. */
 int tx_word_index(const char *word, const char *words);
 
-/* ---- other numbers that follow ---- */
+/* ---- other things that follow ---- */
+
+/* How the model knows positions. --position-embedding-type has the first of the words that mean one, in a complete
+ * config, and add_position_embedding and use_rotary_position_embeddings say the same. */
+typedef enum tx_positions {
+    TX_POSITIONS_LEARNED,
+    TX_POSITIONS_ALIBI,
+    TX_POSITIONS_ROPE,
+    TX_POSITIONS_NONE
+} tx_positions;
+tx_positions tx_config_positions(const tx_config *cfg);
 
 /* Elements of a head that rotary positions turn: Megatron's int(head * percent). */
 int64_t tx_config_rotary_dim(const tx_config *cfg);
@@ -156,11 +176,11 @@ enum tx_kept {
 tx_status tx_config_to_json(const tx_config *cfg, json_t **out);
 
 /* Compares and fills from such an object. `which` is an or of tx_kept:
- *      SHAPE  left-out options are filled; a given one that differs is an error that lists all that differ (TX_ERR_ARG)
- *      HINT   left-out options are filled; given ones win
- *      RUN    nothing is filled; each difference is one warning in the log. Only options that the command takes.
- * Members missing from `saved` are left alone; a value of the wrong type or out of bounds is TX_ERR_FORMAT.
- * cfg is unchanged on failure. Call tx_config_complete afterwards. */
+ *      SHAPE  left-out options are filled; a given one that differs is an error that lists all that differ
+ * (TX_ERR_ARG), but max_position_embeddings of a model that learns no positions, which is a hint HINT   left-out
+ * options are filled; given ones win RUN    nothing is filled; each difference is one warning in the log. Only options
+ * that the command takes. Members missing from `saved` are left alone; a value of the wrong type or out of bounds is
+ * TX_ERR_FORMAT. cfg is unchanged on failure. Call tx_config_complete afterwards. */
 tx_status tx_config_from_json(tx_config *cfg, const json_t *saved, unsigned which);
 
 /* Appends what of the shape differs: "its --hidden-size is 64, this run's 128; its ...". TX_ERR_FORMAT as above. */

@@ -2,6 +2,7 @@
  * wrong is told, with its place; the walk goes on. */
 #include "config/deepspeed_json.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -96,8 +97,9 @@ struct reading {
     const char *file;
     const char *key; /* the one at hand, as the table has it, and where it stands */
     tx__place at;
-    bool fp16; /* by the file or a flag; else the other keys of that section say nothing */
-    bool has_scale_power, has_scale_key;
+    bool foreign_optimizer; /* of a type that is refused: its parameters are none of ours */
+    bool fp16;              /* by the file or a flag; else the other keys of that section say nothing */
+    bool has_scale_power, has_scale_key, has_grad_dtype;
     tx__place fp16_at;
     int64_t accumulation, data_parallel; /* 0: left out */
     tx__place accumulation_at, data_parallel_at;
@@ -328,11 +330,17 @@ static tx_status convert_data_parallel(reading *r, const json_t *value)
     return TX_OK;
 }
 
+/* The optimizer's word here; NULL: there is none. */
+static const char *optimizer_of(const char *name)
+{
+    if (!strcasecmp(name, "adam") || !strcasecmp(name, "adamw")) return "adam";
+    return strcasecmp(name, "sgd") ? NULL : "sgd";
+}
+
 static tx_status convert_optimizer(reading *r, const json_t *value)
 {
-    const char *name = json_string_value(value);
-    if (!strcasecmp(name, "adam") || !strcasecmp(name, "adamw")) return put(r, "optimizer", "adam", true);
-    if (!strcasecmp(name, "sgd")) return put(r, "optimizer", "sgd", true);
+    const char *name = json_string_value(value), *word = optimizer_of(name);
+    if (word) return put(r, "optimizer", word, true);
     wrong(r,
           "optimizer.type %.60s: there are Adam (also AdamW) and SGD; with Megatron-DeepSpeed the section is not used, "
           "leave it out",
@@ -375,6 +383,45 @@ static tx_status convert_scale_power(reading *r, const json_t *value)
     return put(r, "initial-loss-scale", buf, false);
 }
 
+/* DeepSpeed's and PyTorch's names of the types that options have; NULL and a violation if it is none. */
+static const char *type_word(const reading *r, const json_t *value)
+{
+    static const char *const spelling[] = { "fp32|float32|float|torch.float32", "bf16|bfloat16|torch.bfloat16",
+                                            "fp16|float16|half|torch.float16" };
+    static const char *const word[] = { "fp32", "bf16", "fp16" };
+    char text[48];
+    for (int i = 0; i < 3; i++)
+        if (tx__word_in(spelling[i], json_string_value(value))) return word[i];
+    wrong(r, "%s is %s; it takes fp32, bf16 or fp16", r->key, shown(text, value));
+    return NULL;
+}
+
+static tx_status convert_grad_dtype(reading *r, const json_t *value)
+{
+    const char *word = type_word(r, value);
+    r->has_grad_dtype = true;
+    return word ? put(r, "grad-dtype", word, false) : TX_OK;
+}
+
+static tx_status convert_reduce_dtype(reading *r, const json_t *value)
+{
+    char lower[48];
+    const char *from = json_string_value(value);
+    size_t n = 0;
+    for (; from[n] && n < sizeof lower - 1; n++) lower[n] = (char)tolower((unsigned char)from[n]);
+    lower[n] = 0;
+    if (tx__word_in("fp32|bf16|fp16", lower)) return put(r, "grad-reduce-dtype", lower, false);
+    char text[48];
+    wrong(r, "%s is %s; it takes fp32, bf16 or fp16", r->key, shown(text, value));
+    return TX_OK;
+}
+
+/* Of early releases. */
+static tx_status convert_fp32_allreduce(reading *r, const json_t *value)
+{
+    return json_is_true(value) ? put(r, "grad-reduce-dtype", "fp32", false) : TX_OK;
+}
+
 static tx_status convert_zero(reading *r, const json_t *value)
 {
     TX_TRY(note(r, "zero_optimization: true and false are deprecated upstream; as an object it has a stage"));
@@ -391,6 +438,21 @@ static tx_status convert_cpu_offload_param(reading *r, const json_t *value)
 {
     TX_TRY(note(r, "Config parameter cpu_offload_param is deprecated use offload_param"));
     return json_is_true(value) ? put(r, "offload-param", "cpu", false) : TX_OK;
+}
+
+static tx_status convert_max_grad_norm(reading *r, const json_t *value)
+{
+    char buf[40];
+    TX_TRY(note(r, "%s: gradient_clipping, as it is called today", r->key));
+    return put(r, "clip-grad", value_text(buf, value), false);
+}
+
+/* 0 is DeepSpeed's word for a module whose matrices are not split by it. */
+static tx_status convert_autotp(reading *r, const json_t *value)
+{
+    char buf[40];
+    if (json_number_value(value) == 0) return TX_OK;
+    return put(r, "tensor-model-parallel-size", value_text(buf, value), false);
 }
 
 static tx_status convert_breakdown(reading *r, const json_t *value)
@@ -511,6 +573,13 @@ static bool has_word(const char *words, const json_t *value)
     return tx__word_in(words, value_text(buf, value));
 }
 
+/* Scripts of 2020 gave their loader --batch-size, whatever the file said. */
+static bool loads_batches(const reading *r)
+{
+    const char *typed = r->typed[option_of(r, "micro-batch-size") - tx__options];
+    return typed && !strcmp(typed, "batch-size");
+}
+
 static tx_status read_option(reading *r, const key_row *row, const json_t *value)
 {
     char buf[40];
@@ -519,6 +588,9 @@ static tx_status read_option(reading *r, const key_row *row, const json_t *value
     if (!strcmp(row->path, "fp16.enabled")) r->fp16_at = r->at;
     r->has_scale_key |= scales;
     if (scales && !r->fp16) return TX_OK;
+    if (strstr(row->flag, "-batch-size") && loads_batches(r))
+        return note(r, "%s %s: --batch-size is given and counts, as it did for the samples that scripts of 2020 loaded",
+                    row->path, value_text(buf, value));
     return put(r, row->flag, value_text(buf, value), row->kind == YIELDS_ROW);
 }
 
@@ -564,8 +636,9 @@ static tx_status read_any(void *user, const char *path, const char *name, tx__pl
     const key_row *row = row_find(path), *section = section_of(path);
     r->at = at;
     if (strchr(name, '.')) return unknown(r, path);
-    if (section && !row) return read_member(r, section, path, value);
     bool way = is_on_the_way(path);
+    if (section && !row && !way) return read_member(r, section, path, value);
+    if (!row && r->foreign_optimizer && below(path, "optimizer.params")) return TX_OK;
     if (!row && !way) return unknown(r, path);
     r->key = row ? row->path : path;
     if (is_auto(value)) return TX_OK;
@@ -626,6 +699,18 @@ static tx_status settle_loss_scale(reading *r)
     return put(r, "initial-loss-scale", "65536", false);
 }
 
+/* DeepSpeed keeps gradients in fp16 where the model is. */
+static tx_status settle_grad_dtype(reading *r)
+{
+    const tx_config_given *g = &r->cfg->given;
+    if (!r->fp16 || r->has_grad_dtype || g->grad_dtype || g->accumulate_allreduce_grads_in_fp32) return TX_OK;
+    r->key = "data_types.grad_accum_dtype";
+    r->at = r->fp16_at.line ? r->fp16_at : (tx__place){ 1, 1 };
+    TX_TRY(note(r, "data_types.grad_accum_dtype is left out: gradients are kept in fp16, as DeepSpeed's are; "
+                   "--accumulate-allreduce-grads-in-fp32 keeps them in fp32"));
+    return put(r, "grad-dtype", "fp16", false);
+}
+
 /* output_path/job_name into a folder's option. */
 static tx_status settle_monitor(reading *r, const struct monitor *m, const char *flag)
 {
@@ -663,8 +748,11 @@ static tx_status settle_csv(reading *r)
 static tx_status read_file(reading *r, const tx_str *text, const json_t *root)
 {
     r->fp16 = r->cfg->fp16 || json_is_true(json_object_get(json_object_get(root, "fp16"), "enabled"));
+    const char *type = json_string_value(json_object_get(json_object_get(root, "optimizer"), "type"));
+    r->foreign_optimizer = type && !optimizer_of(type);
     TX_TRY(tx__relaxed_json_walk(text, root, read_any, r));
     TX_TRY(settle_loss_scale(r));
+    TX_TRY(settle_grad_dtype(r));
     TX_TRY(settle_tensorboard(r));
     TX_TRY(settle_csv(r));
     note_equation(r);

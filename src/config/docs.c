@@ -14,13 +14,14 @@ static tx_status cell(tx_str *out, const char *text)
     return TX_OK;
 }
 
-static tx_status flag_cell(tx_str *out, const tx_option *o)
+/* A flag in all its spellings, behind `before`. */
+static tx_status flag_names(tx_str *out, const char *before, const tx_option *o)
 {
     const char *spelling, *flag;
-    TX_TRY(tx_str_printf(out, "| `--%s`", o->flag));
+    TX_TRY(tx_str_printf(out, "%s`--%s`", before, o->flag));
     for (size_t i = 0; tx__alias(i, &spelling, &flag); i++)
         if (!strcmp(flag, o->flag)) TX_TRY(tx_str_printf(out, " `--%s`", spelling));
-    return tx_str_puts(out, " | ");
+    return TX_OK;
 }
 
 /* | `--flag` | default | allowed | help | */
@@ -28,8 +29,8 @@ static tx_status option_row(tx_str *out, const tx_command *cmd, const tx_option 
 {
     const char *initial;
     tx__command_takes(cmd, o, &initial);
-    TX_TRY(flag_cell(out, o));
-    TX_TRY(tx_str_printf(out, "%s | ", initial ? initial : ""));
+    TX_TRY(flag_names(out, "| ", o));
+    TX_TRY(tx_str_printf(out, " | %s | ", initial ? initial : ""));
     if (o->kind == TX_OPTION_FLAG || o->kind == TX_OPTION_FLAG_OFF)
         TX_TRY(tx_str_puts(out, "no value"));
     else if (o->kind == TX_OPTION_STR || o->kind == TX_OPTION_LIST)
@@ -41,15 +42,29 @@ static tx_status option_row(tx_str *out, const tx_command *cmd, const tx_option 
     return tx_str_puts(out, " |\n");
 }
 
-/* | `--flag` | [value |] text | */
-static tx_status other_row(tx_str *out, const tx_option *o)
+/* Whether a row says of its flag what the row before says of another: they share a line. */
+static bool says_the_same(const tx_option *a, const tx_option *b)
 {
-    TX_TRY(flag_cell(out, o));
-    if (o->kind == TX_OPTION_FIXED) {
-        TX_TRY(tx__option_allowed(out, o));
-        TX_TRY(tx_str_puts(out, " | "));
+    bool words = (!a->words && !b->words) || (a->words && b->words && !strcmp(a->words, b->words));
+    return a->kind == b->kind && a->group == b->group && words && !strcmp(a->text, b->text);
+}
+
+/* | `--flag`, `--another` | [value |] text |, of the i-th row and those behind it that say the same; *i: the last one
+ */
+static tx_status other_rows(tx_str *out, const tx_command *cmd, size_t *i, bool values)
+{
+    const tx_option *o = &tx__options[*i];
+    TX_TRY(flag_names(out, "| ", o));
+    for (; *i + 1 < tx__n_options && says_the_same(o, &tx__options[*i + 1]); ++*i) {
+        if (cmd && !tx__command_takes(cmd, &tx__options[*i + 1], NULL)) break;
+        TX_TRY(flag_names(out, ", ", &tx__options[*i + 1]));
     }
-    TX_TRY(tx_str_puts(out, o->kind == TX_OPTION_LATER ? "not built yet: " : ""));
+    TX_TRY(tx_str_puts(out, " | "));
+    if (values) {
+        if (o->kind == TX_OPTION_FIXED) TX_TRY(tx__option_allowed(out, o));
+        TX_TRY(tx_str_puts(out, o->kind == TX_OPTION_FIXED ? " | " : "| "));
+    }
+    TX_TRY(tx_str_puts(out, o->kind == TX_OPTION_LATER && !values ? "not built yet: " : ""));
     TX_TRY(cell(out, o->text));
     return tx_str_puts(out, " |\n");
 }
@@ -78,7 +93,7 @@ static tx_status other_table(tx_str *out, const tx_command *cmd, const char *hea
         if ((o->kind != a && o->kind != b) || !tx__command_takes(cmd, o, NULL)) continue;
         if (!any) TX_TRY(tx_str_puts(out, head));
         any = true;
-        TX_TRY(other_row(out, o));
+        TX_TRY(other_rows(out, cmd, &i, a == TX_OPTION_FIXED));
     }
     return TX_OK;
 }
@@ -110,24 +125,35 @@ tx_status tx__options_markdown(tx_str *out)
 
 /* ---------------------------------------------------------------- what is not built */
 
-static tx_status not_built_rows(tx_str *out, tx_option_kind kind)
+static bool is_not_built(const tx_option *o, unsigned group)
 {
-    for (size_t i = 0; i < tx__n_options; i++)
-        if (tx__options[i].kind == kind) TX_TRY(other_row(out, &tx__options[i]));
+    return o->group == group && (o->kind == TX_OPTION_LATER || o->kind == TX_OPTION_FIXED);
+}
+
+static tx_status not_built_group(tx_str *out, unsigned group)
+{
+    bool any = false;
+    for (size_t i = 0; i < tx__n_options; i++) {
+        if (!is_not_built(&tx__options[i], group)) continue;
+        if (!any)
+            TX_TRY(tx_str_printf(out, "\n## %s\n\n| flag | taken at | otherwise |\n|---|---|---|\n",
+                                 tx__group_titles[group]));
+        any = true;
+        TX_TRY(other_rows(out, NULL, &i, true));
+    }
     return TX_OK;
 }
 
 tx_status tx__not_built_markdown(tx_str *out)
 {
-    TX_TRY(tx_str_puts(out,
-                       "# Not built yet\n\n"
-                       "<!-- Made by `make docs` from src/config/options.def; edit that. -->\n\n"
-                       "Flags of Megatron-DeepSpeed that triax knows and refuses, with what to do instead; and flags\n"
-                       "of which it takes one value alone. [options.md](options.md) has all others.\n\n"
-                       "| flag | reason |\n|---|---|\n"));
-    TX_TRY(not_built_rows(out, TX_OPTION_LATER));
-    TX_TRY(tx_str_puts(out, "\n| flag | value | other values are not built yet |\n|---|---|---|\n"));
-    return not_built_rows(out, TX_OPTION_FIXED);
+    TX_TRY(tx_str_puts(
+        out, "# Not built yet\n\n"
+             "<!-- Made by `make docs` from src/config/options.def; edit that. -->\n\n"
+             "Flags of Megatron-DeepSpeed and Megatron-LM that triax knows and refuses, with what to do\n"
+             "instead, and flags of which it takes some values alone. A flag that ends in * is all that begin\n"
+             "so. [options.md](options.md) has all others.\n"));
+    for (unsigned g = 0; g < TX_N_GROUPS; g++) TX_TRY(not_built_group(out, g));
+    return TX_OK;
 }
 
 /* ---------------------------------------------------------------- keys of DeepSpeed's JSON */

@@ -41,9 +41,17 @@ const tx_command tx__commands[] = {
 const size_t tx__n_commands = sizeof tx__commands / sizeof *tx__commands;
 
 static const struct alias {
-    const char *spelling, *flag;
+    const char *spelling, *flag, *text; /* NULL: nothing to say */
 } aliases[] = {
-#define ALIAS(spelling, flag) { spelling, flag },
+#define ALIAS(spelling, flag)         { spelling, flag, NULL },
+#define RENAMED(spelling, flag, text) { spelling, flag, text },
+#include "config/options.def"
+};
+
+static const struct same_word {
+    const char *flag, *typed, *word;
+} same_words[] = {
+#define WORD(flag, typed, word) { flag, typed, word },
 #include "config/options.def"
 };
 
@@ -99,6 +107,43 @@ bool tx__flag_equal(const char *table, const char *typed, size_t n)
     return i == n && !table[i];
 }
 
+const char *tx__renamed(const char *spelling)
+{
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (!strcmp(aliases[i].spelling, spelling)) return aliases[i].text;
+    return NULL;
+}
+
+const char *tx__word_of(const tx_option *o, const char *typed)
+{
+    for (size_t i = 0; i < sizeof same_words / sizeof *same_words; i++)
+        if (!strcmp(same_words[i].flag, o->flag) && !strcmp(same_words[i].typed, typed)) return same_words[i].word;
+    return typed;
+}
+
+bool tx__is_family(const tx_option *o)
+{
+    return o->flag[strlen(o->flag) - 1] == '*';
+}
+
+/* The longest of the families that the flag belongs to. */
+static const tx_option *family_find(const tx_command *cmd, const char *flag, size_t n)
+{
+    const tx_option *found = NULL;
+    size_t longest = 0;
+    for (size_t i = 0; i < tx__n_options; i++) {
+        const tx_option *o = &tx__options[i];
+        size_t k = strlen(o->flag) - 1;
+        if (!tx__is_family(o) || k <= longest || k >= n || (cmd && !tx__command_takes(cmd, o, NULL))) continue;
+        char start[64];
+        TX_ASSERT(k < sizeof start);
+        memcpy(start, o->flag, k);
+        start[k] = 0;
+        if (tx__flag_equal(start, flag, k)) found = o, longest = k;
+    }
+    return found;
+}
+
 const tx_option *tx__option_find(const tx_command *cmd, const char *flag, size_t n, const char **spelling)
 {
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
@@ -112,7 +157,9 @@ const tx_option *tx__option_find(const tx_command *cmd, const char *flag, size_t
         if (spelling) *spelling = o->flag;
         return o;
     }
-    return NULL;
+    const tx_option *family = family_find(cmd, flag, n);
+    if (family && spelling) *spelling = family->flag;
+    return family;
 }
 
 /* -1: none of them. */

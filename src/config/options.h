@@ -51,6 +51,15 @@ extern const size_t tx__n_commands;
 /* The i-th other spelling of any flag; false past the last. */
 bool tx__alias(size_t i, const char **spelling, const char **flag);
 
+/* What the log says of a spelling of older scripts; NULL: nothing. */
+const char *tx__renamed(const char *spelling);
+
+/* The word of an ENUM's row that was meant; what was typed, where it has no other name. */
+const char *tx__word_of(const tx_option *o, const char *typed);
+
+/* Whether the row is of all flags that begin as it does: "moe-*". */
+bool tx__is_family(const tx_option *o);
+
 /* The command of that name, or NULL. */
 const tx_command *tx__command_find(const char *name);
 
@@ -58,7 +67,9 @@ const tx_command *tx__command_find(const char *name);
 bool tx__command_takes(const tx_command *cmd, const tx_option *o, const char **initial);
 
 /* The option that a command (NULL: any) knows under this flag or other spelling, n bytes without the leading dashes;
- * *spelling (if not NULL) becomes the flag as the table spells it. NULL: none. */
+ * *spelling (if not NULL) becomes the flag as the table spells it. A row of its own comes before a family's. NULL:
+ * none.
+ */
 const tx_option *tx__option_find(const tx_command *cmd, const char *flag, size_t n, const char **spelling);
 
 /* The option whose value a command's first argument is when it is no flag; NULL: the command takes none. */

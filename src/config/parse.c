@@ -128,9 +128,16 @@ static const char *longer(const tx_command *cmd, const char *typed)
     for (size_t i = 0; i < tx__n_options && *typed; i++) {
         const char *flag = tx__options[i].flag;
         if (!tx__command_takes(cmd, &tx__options[i], NULL) || strncmp(flag, typed, strlen(typed)) != 0) continue;
+        if (tx__is_family(&tx__options[i])) continue;
         if (!found || strlen(flag) < strlen(found)) found = flag;
     }
     return found;
+}
+
+/* Nobody is sent to a flag that is refused. */
+static bool is_refused(const tx_option *o)
+{
+    return o->kind == TX_OPTION_LATER || o->kind == TX_OPTION_REFUSED;
 }
 
 /* The flag of this command (or another spelling of one) that is nearest to what was typed; NULL: nothing near. */
@@ -139,7 +146,7 @@ static const char *nearest(const tx_command *cmd, const tx_argument *own, const 
     int best = tx_str_another(strlen(typed));
     const char *found = NULL, *spelling, *flag;
     for (size_t i = 0; i < tx__n_options; i++) {
-        if (!tx__command_takes(cmd, &tx__options[i], NULL)) continue;
+        if (!tx__command_takes(cmd, &tx__options[i], NULL) || is_refused(&tx__options[i])) continue;
         int d = tx_str_distance(typed, tx__options[i].flag);
         if (d < best) best = d, found = tx__options[i].flag;
     }
@@ -176,11 +183,13 @@ static void unknown_flag(struct parse *p, const char *typed)
     tx_str_free(&others);
 }
 
-/* Rows without a member: at their harmless value, or refused with the row's reason. */
-static void judge(struct parse *p, const tx_option *o, int n, const char *const *values)
+/* Rows without a member: at their harmless value, or refused with the row's reason. `typed`: one of a family. */
+static void judge(struct parse *p, const tx_option *o, const char *typed, int n, const char *const *values)
 {
-    if (o->kind == TX_OPTION_LATER) tx__violate(&p->found, "--%s is not built yet: %s", o->flag, o->text);
-    if (o->kind == TX_OPTION_REFUSED) tx__violate(&p->found, "--%s %s", o->flag, o->text);
+    const char *flag = tx__is_family(o) ? typed : o->flag;
+    int n_flag = (int)strcspn(flag, "=");
+    if (o->kind == TX_OPTION_LATER) tx__violate(&p->found, "--%.*s is not built yet: %s", n_flag, flag, o->text);
+    if (o->kind == TX_OPTION_REFUSED) tx__violate(&p->found, "--%.*s %s", n_flag, flag, o->text);
     if (o->kind != TX_OPTION_FIXED) return;
     for (int i = 0; i < n; i++) {
         double v, want;
@@ -192,11 +201,11 @@ static void judge(struct parse *p, const tx_option *o, int n, const char *const 
     }
 }
 
-/* Takes one flag with the values that belong to it. */
-static void store(struct parse *p, const tx_option *o, int n, const char *const *values)
+/* Takes one flag, as it was typed, with the values that belong to it. */
+static void store(struct parse *p, const tx_option *o, const char *typed, int n, const char *const *values)
 {
     if (!tx__has_member(o)) {
-        judge(p, o, n, values);
+        judge(p, o, typed, n, values);
         return;
     }
     *tx__given(&p->cfg->given, o) = true;
@@ -259,7 +268,7 @@ static int take_flag(struct parse *p, int argc, char *const *argv, int i)
         if (tx__has_member(o)) *tx__given(&p->cfg->given, o) = *tx__given(&p->bad, o) = true;
     } else {
         p->value[id] = n > 0 ? values[0] : NULL;
-        store(p, o, n, values);
+        store(p, o, typed, n, values);
     }
     return i + 1 + (equals ? 0 : n);
 }
@@ -286,17 +295,20 @@ static int take_bare(struct parse *p, int argc, char *const *argv)
     int n = 1;
     if (o->n_args < 0) n += count_values(p->cfg->command, argc, argv, 1);
     p->typed[o - tx__options] = o->flag;
-    store(p, o, n, (const char *const *)argv);
+    store(p, o, o->flag, n, (const char *const *)argv);
     return n;
 }
 
-/* One line for each flag that was accepted and does nothing. */
+/* One line for each flag that was accepted and does nothing, and for each that has another name today. */
 static void log_noops(const struct parse *p)
 {
     for (size_t i = 0; i < tx__n_options; i++) {
         const tx_option *o = &tx__options[i];
+        const char *value = p->value[i], *renamed = p->typed[i] ? tx__renamed(p->typed[i]) : NULL;
+        if (o->kind == TX_OPTION_ENUM && value && tx__word_of(o, value) != value)
+            tx_info("--%s %s: %s", o->flag, value, tx__word_of(o, value));
+        if (renamed) tx_info("--%s %.60s: --%s, %s", p->typed[i], value ? value : "", o->flag, renamed);
         if (o->kind != TX_OPTION_NOOP || !p->typed[i]) continue;
-        const char *value = p->value[i];
         tx_info("--%s%s%.60s: accepted, without effect here: %s", p->typed[i], value ? " " : "", value ? value : "",
                 o->text);
     }
@@ -346,6 +358,10 @@ static void log_derived(const tx_config *cfg)
         tx_info("--deepspeed-activation-checkpointing: accepted, without effect here: there is one recomputation here; "
                 "--checkpoint-activations or --recompute-granularity turn it on");
     if (cfg->profile && cfg->skip_train) tx_warn_once("--profile: nothing is profiled with --skip-train");
+    if (cfg->save && !g->save_interval && !cfg->skip_train && !strncmp(cfg->command->name, "pretrain-", 9))
+        tx_info("--save %.200s: without --save-interval the run saves at its end and on exits (--exit-interval, "
+                "--exit-duration-in-mins, --kill-switch-file, signals)",
+                cfg->save);
     if (g->save_interval && !g->save) tx_warn_once("--save-interval: nothing is saved without --save");
     if (g->keep_last && !cfg->save) tx_warn_once("--keep-last: nothing is saved without --save");
     if (!g->tensorboard_dir &&
@@ -354,6 +370,7 @@ static void log_derived(const tx_config *cfg)
          g->log_validation_ppl_to_tensorboard || g->log_memory_to_tensorboard || g->log_world_size_to_tensorboard ||
          g->log_optimizer_states_to_tensorboard))
         tx_warn_once("flags for TensorBoard: nothing is written for it without --tensorboard-dir");
+    if (g->text_key && !cfg->train_data.n) tx_warn_once("--text-key: is of --train-data, which is not given");
     bool scales = g->loss_scale || g->initial_loss_scale || g->min_loss_scale || g->loss_scale_window || g->hysteresis;
     if (scales && !cfg->fp16 && !(cfg->bf16 && g->loss_scale))
         tx_info("flags for the loss scale: %s has none", cfg->bf16 ? "bf16 without --loss-scale" : "fp32");

@@ -7,11 +7,6 @@ enum { MAX_DATASETS = 254 }; /* of one blend, as upstream */
 
 /* ---------------------------------------------------------------- files */
 
-static void rule_save_has_an_interval(const tx__check *k)
-{
-    if (k->c->save && !k->g->save_interval && !k->c->save_interval) tx__violate(k->v, "--save needs --save-interval");
-}
-
 static void rule_overwrite_run_has_a_folder(const tx__check *k)
 {
     if (k->c->overwrite_run && !k->c->save && !tx__plans_only(k)) tx__violate(k->v, "--overwrite-run needs --save");
@@ -20,6 +15,42 @@ static void rule_overwrite_run_has_a_folder(const tx__check *k)
 static void rule_async_save_has_a_folder(const tx__check *k)
 {
     if (k->c->async_save && !k->c->save && !tx__plans_only(k)) tx__violate(k->v, "--async-save needs --save");
+}
+
+/* What the formats of Megatron and DeepSpeed have a place for. */
+static void rule_save_format_holds_the_run(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    const char *to = c->save_format;
+    bool pipeline = c->pipeline_model_parallel_size > 1;
+    int format = tx_word_index(to, "native|megatron|deepspeed");
+    if (!format) return;
+    if (!c->save && !tx__plans_only(k) && strcmp(c->command->name, TX_ENGINE_COMMAND))
+        tx__violate(k->v, "--save-format %s needs --save", to);
+    if (c->post_layernorm)
+        tx__violate(k->v, "--save-format %s cannot hold a --post-layernorm model; save native, and leave the flag out",
+                    to);
+    if (tx_word_index(c->optimizer, "adam|sgd") && !c->no_save_optim)
+        tx__violate(k->v,
+                    "--save-format %s holds Adam's state only, not --optimizer %s's: save native, or --no-save-optim",
+                    to, c->optimizer);
+    if (k->g->num_layers_per_virtual_pipeline_stage || c->num_layers_per_virtual_pipeline_stage)
+        tx__violate(
+            k->v,
+            "--save-format %s writes stages of consecutive layers, not --num-layers-per-virtual-pipeline-stage's: "
+            "save native, and convert what is needed",
+            to);
+    if (format != 2) return;
+    if (pipeline && c->zero_stage > 1)
+        tx__violate(k->v,
+                    "--save-format deepspeed: DeepSpeed's pipeline engine has no ZeRO-%lld; --zero-stage 0 or 1, one "
+                    "pipeline stage, or save native",
+                    (long long)c->zero_stage);
+    if (pipeline && tx_word_index(c->model_type, "GPT|BERT") == 1)
+        tx__violate(k->v, "--save-format deepspeed: DeepSpeed's pipeline engine has no BERT; save megatron or native");
+    if (c->zero_stage == 3 && c->no_save_optim)
+        tx__violate(k->v, "--save-format deepspeed: with ZeRO-3 weights are in the optimizer's files, and "
+                          "--no-save-optim leaves these out; save native or megatron");
 }
 
 static void rule_load_has_one_meaning(const tx__check *k)
@@ -95,6 +126,24 @@ static void rule_data_is_divided_or_apart(const tx__check *k)
         tx__violate(k->v, "--split divides --data-path, but --train-data-path is used whole: leave --split out");
 }
 
+/* Text that becomes datasets, as scripts of 2020 name it. */
+static void rule_text_is_the_data(const tx__check *k)
+{
+    const tx_config_given *g = k->g;
+    bool valid = g->valid_data, test = g->test_data;
+    if (!g->train_data) {
+        if (valid || test) tx__violate(k->v, "--%s-data needs --train-data", valid ? "valid" : "test");
+        return;
+    }
+    if (g->data_path || g->train_data_path || tx__names_weighted(g))
+        tx__violate(k->v, "--train-data is text, and another flag names a dataset: give one of the two");
+    if (valid != test)
+        tx__violate(k->v, "--valid-data and --test-data: give both, or leave both out for parts by --split");
+    else if (valid && g->split)
+        tx__violate(k->v,
+                    "--split divides --train-data, but --valid-data and --test-data are given: leave --split out");
+}
+
 static void rule_weighted_splits_stand_alone(const tx__check *k)
 {
     const tx_config_given *g = k->g;
@@ -110,6 +159,19 @@ static void rule_weighted_splits_stand_alone(const tx__check *k)
         (g->valid_weighted_split_paths && g->valid_weighted_split_paths_path) ||
         (g->test_weighted_split_paths && g->test_weighted_split_paths_path))
         tx__violate(k->v, "--...-weighted-split-paths and --...-weighted-split-paths-path: give one of the two");
+}
+
+static void rule_mock_data_stand_alone(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    const tx_config_given *g = k->g;
+    if (!c->mock_data) return;
+    if (g->data_path || g->train_data_path || g->valid_data_path || g->test_data_path || tx__names_weighted(g))
+        tx__violate(k->v, "--mock-data takes the place of a dataset: leave it out, or --data-path and its kin");
+    if (c->model_type && !strcmp(c->model_type, "BERT"))
+        tx__violate(k->v,
+                    "--mock-data is for a GPT: its documents have no sentences, which a BERT's samples are made of; "
+                    "give --data-path");
 }
 
 static void rule_data_folder_has_data_path(const tx__check *k)
@@ -177,12 +239,15 @@ static void rule_tokenizer_has_its_files(const tx__check *k)
 {
     const tx_config *c = k->c;
     /* the files may lie beside the checkpoint, or are not needed */
-    bool optional = c->load || tx__plans_only(k) || reads_a_model(c->command->name);
+    bool optional = (c->load && !k->g->train_data) || tx__plans_only(k) || reads_a_model(c->command->name);
     bool vocab = c->vocab_file || k->g->vocab_file, merge = c->merge_file || k->g->merge_file;
     bool model = c->tokenizer_model || k->g->tokenizer_model;
     const char *type = c->tokenizer_type;
     if (k->bad->tokenizer_type) return;
-    if (!strcmp(type, "NullTokenizer")) {
+    if (c->mock_data && !k->g->tokenizer_type && !optional && !vocab && !merge && !model &&
+        strcmp(type, "GPT2BPETokenizer") == 0) {
+        tx__violate(k->v, "--mock-data needs the size of the vocabulary: give --vocab-size, or the tokenizer's files");
+    } else if (!strcmp(type, "NullTokenizer")) {
         if (!c->vocab_size && !k->g->vocab_size && !optional) tx__violate(k->v, "NullTokenizer needs --vocab-size");
     } else if (!strcmp(type, "BertWordPieceLowerCase") || !strcmp(type, "BertWordPieceCase")) {
         if (!vocab && !optional) tx__violate(k->v, "%s needs --vocab-file", type);
@@ -219,16 +284,18 @@ static void rule_formats_are_built(const tx__check *k)
 /* ---------------------------------------------------------------- the table */
 
 const tx__rule tx__rules_files[] = {
-    { "pretrain", rule_save_has_an_interval },
     { "pretrain", rule_overwrite_run_has_a_folder },
     { "pretrain", rule_async_save_has_a_folder },
+    { "training", rule_save_format_holds_the_run },
     { NULL, rule_load_has_one_meaning },
     { "training", rule_missing_checkpoint_has_a_name },
     { "training", rule_finetune_has_a_checkpoint },
     { "pretrain", rule_dump_step_is_a_step },
     { NULL, rule_datasets_are_one_or_pairs },
     { NULL, rule_data_is_divided_or_apart },
+    { "pretrain", rule_text_is_the_data },
     { NULL, rule_weighted_splits_stand_alone },
+    { NULL, rule_mock_data_stand_alone },
     { NULL, rule_data_folder_has_data_path },
     { NULL, rule_index_files_are_three },
     { NULL, rule_keyed_order_stands_alone },

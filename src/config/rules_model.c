@@ -64,6 +64,30 @@ static void rule_precision_is_one(const tx__check *k)
         tx__violate(k->v, "--loss-scale-window %g is not a whole number", c->loss_scale_window);
 }
 
+/* A type of 16 bits is the values' own. */
+static void rule_gradients_have_a_type(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (k->bad->grad_dtype || k->bad->grad_reduce_dtype) return;
+    int kept = tx_word_index(c->grad_dtype, "fp32|bf16|fp16"), summed = kept;
+    if (c->grad_reduce_dtype) summed = tx_word_index(c->grad_reduce_dtype, "fp32|bf16|fp16");
+    if ((kept == 1 && !c->bf16) || (kept == 2 && !c->fp16))
+        tx__violate(k->v, "--grad-dtype %s needs --%s: gradients are fp32, or what weights and activations are",
+                    c->grad_dtype, c->grad_dtype);
+    if (kept && c->accumulate_allreduce_grads_in_fp32)
+        tx__violate(
+            k->v,
+            "--accumulate-allreduce-grads-in-fp32 is --grad-dtype fp32, but --grad-dtype %s is given: leave one "
+            "out",
+            c->grad_dtype);
+    if (kept != 1 && c->grad_reduce_in_bf16)
+        tx__violate(k->v, "--grad-reduce-in-bf16 is --grad-dtype bf16, but --grad-dtype %s is given: leave one out",
+                    c->grad_dtype);
+    if (kept && summed && kept != summed)
+        tx__violate(k->v, "--grad-reduce-dtype %s: gradients that are kept in %s are summed in %s or fp32",
+                    c->grad_reduce_dtype, c->grad_dtype, c->grad_dtype);
+}
+
 static void rule_one_is_added_by_layernorm(const tx__check *k)
 {
     if (k->bad->normalization || !k->c->apply_layernorm_1p || !strcmp(k->c->normalization, "layernorm")) return;
@@ -83,6 +107,26 @@ static void rule_rotation_has_pairs(const tx__check *k)
     if (n < 2 || n % 2)
         tx__violate(k->v, "--rotary-percent %g of a head's width %lld is %lld, which has to be even and at least 2",
                     c->rotary_percent, (long long)c->kv_channels, (long long)n);
+}
+
+static void rule_positions_are_of_one_kind(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    tx_positions p = tx_config_positions(c);
+    if (k->bad->position_embedding_type) return;
+    if (k->g->use_rotary_position_embeddings && p != TX_POSITIONS_ROPE)
+        tx__violate(k->v,
+                    "--use-rotary-position-embeddings is --position-embedding-type rope, but %s is given: give one of "
+                    "the two",
+                    c->position_embedding_type);
+    if (k->g->add_position_embedding && p == TX_POSITIONS_LEARNED)
+        tx__violate(k->v,
+                    "--no-position-embedding, but --position-embedding-type %s adds learned positions: give one of the "
+                    "two",
+                    c->position_embedding_type);
+    if (p == TX_POSITIONS_ALIBI && c->model_type && !strcmp(c->model_type, "BERT"))
+        tx__violate(k->v, "--position-embedding-type alibi is for a GPT: its biases grow with how far back a key lies, "
+                          "and a BERT looks both ways; leave the flag out");
 }
 
 static void rule_positions_reach(const tx__check *k)
@@ -134,8 +178,10 @@ const tx__rule tx__rules_model[] = {
     { NULL, rule_query_groups_are_key_heads },
     { NULL, rule_activation_is_one },
     { NULL, rule_precision_is_one },
+    { "training", rule_gradients_have_a_type },
     { NULL, rule_one_is_added_by_layernorm },
     { NULL, rule_rotation_has_pairs },
+    { NULL, rule_positions_are_of_one_kind },
     { NULL, rule_positions_reach },
     { "training", rule_recomputation_is_whole },
     { NULL, NULL },

@@ -7,8 +7,8 @@
 static bool names_data(const tx__check *k)
 {
     const tx_config_given *g = k->g;
-    return g->data_path || k->c->data_path.n || g->train_data_path || g->valid_data_path || g->test_data_path ||
-           tx__names_weighted(g);
+    return g->mock_data || k->c->mock_data || g->data_path || k->c->data_path.n || g->train_data_path ||
+           g->valid_data_path || g->test_data_path || g->train_data || tx__names_weighted(g);
 }
 
 static void rule_training_has_its_sizes(const tx__check *k)
@@ -42,7 +42,9 @@ static void rule_training_has_a_shape(const tx__check *k)
     tx__need(k, k->g->num_layers || c->num_layers, "num-layers");
     tx__need(k, k->g->hidden_size || c->hidden_size, "hidden-size");
     tx__need(k, k->g->num_attention_heads || c->num_attention_heads, "num-attention-heads");
-    tx__need(k, k->g->max_position_embeddings || c->max_position_embeddings, "max-position-embeddings");
+    /* without a table it is --seq-length */
+    bool table = tx_config_positions(c) == TX_POSITIONS_LEARNED && !k->bad->position_embedding_type;
+    tx__need(k, k->g->max_position_embeddings || c->max_position_embeddings || !table, "max-position-embeddings");
 }
 
 static void rule_preprocess_has_files(const tx__check *k)
@@ -174,6 +176,11 @@ static void rule_generate_has_one_source(const tx__check *k)
         if (first) tx__violate(k->v, "--%s and --%s: give one of the two", first, sources[i].flag);
         first = sources[i].flag;
     }
+    if (k->g->num_return_sequences && k->g->num_samples)
+        tx__violate(k->v, "--num-return-sequences is --num-samples: give one of the two");
+    if (c->do_sample && (c->greedy || (k->g->temperature && c->temperature == 0)))
+        tx__violate(k->v, "--do-sample draws tokens, --%s does not: leave one of the two out",
+                    c->greedy ? "greedy" : "temperature 0");
     if (!k->bad->num_samples && !c->num_samples) tx__violate(k->v, "--num-samples 0 makes nothing: give 1 or more");
     if (!c->sample_input_file && !c->genfile) return;
     if (c->samples_json || c->output_tokens || c->logprobs || c->top_logprobs || c->beam_width)
@@ -239,7 +246,9 @@ static void rule_beam_search_stands_alone(const tx__check *k)
                    { g->stop_on_double_eol, "stop-on-double-eol" },
                    { g->logprobs, "logprobs" },
                    { g->top_logprobs, "top-logprobs" },
-                   { g->num_samples, "num-samples" } };
+                   { g->num_samples, "num-samples" },
+                   { g->num_return_sequences, "num-return-sequences" },
+                   { g->do_sample, "do-sample" } };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (others[i].given)
             tx__violate(k->v, "--beam-width finds the likeliest texts, it samples none: leave --%s out",

@@ -53,8 +53,11 @@ static void rule_sizes_have_units(const tx__check *k)
     static const char such[] = "a size such as 5GB or 200MB";
     const tx_config *c = k->c;
     const char *limit = c->memory_limit;
-    if (!k->bad->memory_limit && strcmp(limit, "auto") != 0 && strcmp(limit, "off") != 0)
-        check_size(k, "memory-limit", limit, "auto, off, or a size such as 8G, 512M or 1.5GiB");
+    double share;
+    if (!k->bad->memory_limit && strcmp(limit, "auto") != 0 && strcmp(limit, "off") != 0 &&
+        !tx_share_parse(limit, &share))
+        check_size(k, "memory-limit", limit,
+                   "auto, off, a size such as 8G, 512M or 1.5GiB, or a share of the memory such as 90% or 0.9");
     if (!k->bad->max_body) check_size(k, "max-body", c->max_body, "a size up to 1GiB, such as 1MiB");
     if (!k->bad->max_shard_size && c->max_shard_size) check_size(k, "max-shard-size", c->max_shard_size, such);
     if (!k->bad->zero_shard_size) check_size(k, "max_shard_size", c->zero_shard_size, such);

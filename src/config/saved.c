@@ -238,11 +238,35 @@ static tx_status warn_of(const differences *d)
     return st;
 }
 
-/* Whether a difference is told: an error for the shape, a warning for the trajectory. */
-static bool is_told(const tx_config *cfg, const tx_option *o, unsigned which)
+/* Older checkpoints, and those of other programs, say by two flags how positions are known. Its own reference. */
+static tx_status with_positions(json_t **out, const json_t *saved)
 {
-    if (o->kept == TX_KEPT_SHAPE) return tx__is_given(cfg, o) || which & TX_KEPT_ALL_GIVEN;
-    return o->kept == TX_KEPT_RUN && tx__command_takes(cfg->command, o, NULL);
+    const json_t *rotary = json_object_get(saved, "use_rotary_position_embeddings"),
+                 *table = json_object_get(saved, "add_position_embedding");
+    if (json_object_get(saved, "position_embedding_type") || (!rotary && !table)) {
+        *out = json_incref((json_t *)saved);
+        return TX_OK;
+    }
+    const char *type = json_is_true(rotary) ? "rope" : json_is_false(table) ? "none" : "learned_absolute";
+    *out = json_copy((json_t *)saved);
+    if (!json_object_set_new(*out, "position_embedding_type", json_string(type))) return TX_OK;
+    json_decref(*out);
+    return TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
+}
+
+/* How an option of a checkpoint's is kept: only a table of positions has an end. */
+static unsigned kept_as(const tx_option *o, const json_t *saved)
+{
+    const char *type = json_string_value(json_object_get(saved, "position_embedding_type"));
+    bool reach = !strcmp(o->field ? o->field : "", "max_position_embeddings");
+    return reach && type && strcmp(type, "learned_absolute") != 0 ? TX_KEPT_HINT : o->kept;
+}
+
+/* Whether a difference is told: an error for the shape, a warning for the trajectory. */
+static bool is_told(const tx_config *cfg, const tx_option *o, unsigned kept, unsigned which)
+{
+    if (kept == TX_KEPT_SHAPE) return tx__is_given(cfg, o) || which & TX_KEPT_ALL_GIVEN;
+    return kept == TX_KEPT_RUN && tx__command_takes(cfg->command, o, NULL);
 }
 
 /* Whether the checkpoint's value is taken. */
@@ -251,17 +275,20 @@ static bool is_filled(const tx_config *cfg, const tx_option *o, unsigned which)
     return !(which & TX_KEPT_ALL_GIVEN) && o->kept != TX_KEPT_RUN && !tx__is_given(cfg, o);
 }
 
-tx_status tx_config_from_json(tx_config *cfg, const json_t *saved, unsigned which)
+tx_status tx_config_from_json(tx_config *cfg, const json_t *kept, unsigned which)
 {
     differences shape = { 0 }, run = { 0 };
+    json_t *saved;
     tx_status st = TX_OK;
-    if (!json_is_object(saved)) return TX_FAIL(TX_ERR_FORMAT, "the checkpoint's options are not a JSON object");
+    if (!json_is_object(kept)) return TX_FAIL(TX_ERR_FORMAT, "the checkpoint's options are not a JSON object");
+    TX_TRY(with_positions(&saved, kept));
     for (size_t i = 0; i < tx__n_options; i++) { /* look at everything before anything is changed */
         const tx_option *o = &tx__options[i];
         const json_t *value = json_object_get(saved, o->field ? o->field : "");
         if (!tx__has_member(o) || !(o->kept & which) || !value) continue;
         TX_GOTO(check_saved(o, value));
-        if (is_told(cfg, o, which)) TX_GOTO(compare(cfg, o, value, o->kept == TX_KEPT_SHAPE ? &shape : &run));
+        if (is_told(cfg, o, kept_as(o, saved), which))
+            TX_GOTO(compare(cfg, o, value, o->kept == TX_KEPT_SHAPE ? &shape : &run));
     }
     TX_GOTO(warn_of(&run));
     if (shape.n) TX_GOTO(refuse(&shape));
@@ -274,17 +301,20 @@ tx_status tx_config_from_json(tx_config *cfg, const json_t *saved, unsigned whic
 out:
     differences_free(&shape);
     differences_free(&run);
+    json_decref(saved);
     return st;
 }
 
-tx_status tx_config_shape_differences(const tx_config *cfg, const json_t *saved, tx_str *out)
+tx_status tx_config_shape_differences(const tx_config *cfg, const json_t *kept, tx_str *out)
 {
     differences d = { 0 };
+    json_t *saved;
     tx_status st = TX_OK;
+    TX_TRY(with_positions(&saved, kept));
     for (size_t i = 0; i < tx__n_options && !st; i++) {
         const tx_option *o = &tx__options[i];
         const json_t *value = json_object_get(saved, o->field ? o->field : "");
-        if (!tx__has_member(o) || o->kept != TX_KEPT_SHAPE || !value) continue;
+        if (!tx__has_member(o) || kept_as(o, saved) != TX_KEPT_SHAPE || !value) continue;
         st = check_saved(o, value);
         if (!st) st = compare(cfg, o, value, &d);
     }
@@ -292,5 +322,6 @@ tx_status tx_config_shape_differences(const tx_config *cfg, const json_t *saved,
         st = tx_str_printf(out, "%sits --%s is %s, this run's %s", out->len ? "; " : "", d.list[i].o->flag,
                            d.list[i].saved.data, d.list[i].given.data);
     differences_free(&d);
+    json_decref(saved);
     return st;
 }

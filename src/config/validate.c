@@ -33,13 +33,50 @@ static void derive_layout(tx_config *c)
     if (c->tensor_model_parallel_size == 1) c->sequence_parallel = false;
 }
 
-/* Where the model is chosen, its tokenizer need not be. */
+/* Where the model is chosen, its tokenizer need not be; what counts has no text. */
 static tx_status derive_tokenizer(tx_config *c)
 {
     bool bert = c->model_type && tx_word_index(c->model_type, "GPT|BERT") == 1;
+    bool files = c->vocab_file || c->merge_file || c->tokenizer_model;
+    if (!bert && c->mock_data && c->given.vocab_size && !c->given.tokenizer_type && !files)
+        return tx_config_set_text(&c->tokenizer_type, "NullTokenizer");
     if (!bert || c->given.tokenizer_type || (c->tokenizer_type && !strncmp(c->tokenizer_type, "BertWordPiece", 13)))
         return TX_OK;
     return tx_config_set_text(&c->tokenizer_type, "BertWordPieceLowerCase");
+}
+
+tx_positions tx_config_positions(const tx_config *cfg)
+{
+    static const tx_positions of_word[] = { TX_POSITIONS_LEARNED, TX_POSITIONS_LEARNED, TX_POSITIONS_ALIBI,
+                                            TX_POSITIONS_ROPE,    TX_POSITIONS_ROPE,    TX_POSITIONS_NONE };
+    const char *word = cfg->position_embedding_type;
+    return word ? of_word[tx_word_index(word, "absolute|learned_absolute|alibi|rotary|rope|none")]
+                : TX_POSITIONS_LEARNED;
+}
+
+/* The type that the other two flags say where no other is given or of a checkpoint, in one word for each. */
+static tx_status derive_positions(tx_config *c)
+{
+    static const char *const word[] = { "learned_absolute", "alibi", "rope", "none" };
+    tx_positions p = tx_config_positions(c);
+    bool open = !c->given.position_embedding_type;
+    if (open &&
+        (c->given.use_rotary_position_embeddings || (p == TX_POSITIONS_LEARNED && c->use_rotary_position_embeddings)))
+        p = TX_POSITIONS_ROPE;
+    else if (open && p == TX_POSITIONS_LEARNED && !c->add_position_embedding)
+        p = TX_POSITIONS_NONE;
+    if (c->position_embedding_type && !strcmp(c->position_embedding_type, word[p])) return TX_OK;
+    return tx_config_set_text(&c->position_embedding_type, word[p]);
+}
+
+/* Nothing but a table has an end. */
+static void derive_positions_reach(tx_config *c)
+{
+    tx_positions p = tx_config_positions(c);
+    c->add_position_embedding = p == TX_POSITIONS_LEARNED;
+    c->use_rotary_position_embeddings = p == TX_POSITIONS_ROPE;
+    if (p != TX_POSITIONS_LEARNED && !c->given.max_position_embeddings && c->max_position_embeddings < c->seq_length)
+        c->max_position_embeddings = c->seq_length;
 }
 
 /* Where it has no solution, or what its ranks are is not known, the batch sizes say nothing. */
@@ -73,7 +110,7 @@ static void derive_numbers(tx_config *c, tx_config_given *bad, const tx__equatio
     if (!c->num_key_value_heads) c->num_key_value_heads = c->num_attention_heads;
     if (!c->kv_channels && c->num_attention_heads && c->hidden_size % c->num_attention_heads == 0)
         c->kv_channels = c->hidden_size / c->num_attention_heads;
-    if (c->use_rotary_position_embeddings) c->add_position_embedding = false;
+    derive_positions_reach(c);
     if (tx__in_samples(c)) {
         tx__ramp ramp;
         bool sound = tx__ramp_of(c, &ramp) == TX__RAMP_NONE && c->global_batch_size;
@@ -188,10 +225,19 @@ void tx__config_settle_numbers(tx_config *cfg, const tx_config_given *bad, const
     check(cfg, &said, equation, v);
 }
 
+/* Megatron Core's word for it. */
+static tx_status derive_gradients(tx_config *c)
+{
+    if (!c->grad_reduce_in_bf16 || c->given.grad_dtype) return TX_OK;
+    return tx_config_set_text(&c->grad_dtype, "bf16");
+}
+
 tx_status tx__config_settle(tx_config *cfg, const tx_config_given *bad, const tx__equation *equation, bool advises,
                             tx_violations *v)
 {
     TX_TRY(derive_tokenizer(cfg));
+    TX_TRY(derive_positions(cfg));
+    TX_TRY(derive_gradients(cfg));
     const tx_config as_given = *cfg; /* its texts are cfg's, which stay */
     tx__config_settle_numbers(cfg, bad, equation, v);
     if (advises) tx__advise(&as_given, bad, equation, v);

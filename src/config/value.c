@@ -77,6 +77,22 @@ bool tx_size_parse(const char *text, size_t *bytes)
     return true;
 }
 
+bool tx_share_parse(const char *text, double *share)
+{
+    char number[64];
+    size_t n = strspn(text, "0123456789.");
+    bool percent = !strcmp(text + n, "%");
+    double v;
+    if (n >= sizeof number || (!percent && (text[n] || !strchr(text, '.')))) return false;
+    memcpy(number, text, n);
+    number[n] = 0;
+    if (!tx__number_parse(number, &v)) return false;
+    v /= percent ? 100 : 1;
+    if (!(v > 0 && v <= 1)) return false;
+    *share = v;
+    return true;
+}
+
 int tx_weighted_count(const tx_list *l)
 {
     return l->n == 1 ? 1 : l->n / 2;
@@ -127,6 +143,11 @@ tx_status tx_config_set_text(char **member, const char *text)
     tx_free(*member);
     *member = copy;
     return TX_OK;
+}
+
+tx_status tx_config_set_item(tx_list *member, const char *item)
+{
+    return list_set(member, 1, &item);
 }
 
 tx_status tx__option_allowed(tx_str *out, const tx_option *o)
@@ -187,8 +208,8 @@ tx_status tx__option_set(tx_config *cfg, const tx_option *o, int n, const char *
         *(double *)at = d;
         return TX_OK;
     case TX_OPTION_ENUM:
-        if (!tx__word_in(o->words, values[0])) return refuse(o, values[0], "is unknown");
-        return tx_config_set_text(at, values[0]);
+        if (!tx__word_in(o->words, tx__word_of(o, values[0]))) return refuse(o, values[0], "is unknown");
+        return tx_config_set_text(at, tx__word_of(o, values[0]));
     case TX_OPTION_STR:
         return tx_config_set_text(at, values[0]);
     case TX_OPTION_LIST:

@@ -147,17 +147,15 @@ static tx_status write_layers(tx_conversion *c, const char *dir, const tx__rank 
     return TX_OK;
 }
 
-static tx_status write_rank(tx_conversion *c, const char *dir, int tp, int pp)
+/* What the ranks of a data group share is the first one's. */
+static tx_status write_rank(tx_conversion *c, const char *dir, int tp, int pp, int dp)
 {
     tx__rank r;
     tx_status st;
     TX_TRY(tx__ds_rank_open(&r, c, tp, pp));
-    if (c->zero_stage == 3)
-        for (int dp = 0; dp < c->n_dp; dp++) TX_GOTO(tx__ds_write_states(c, dir, &r, dp));
-    else
-        TX_GOTO(tx__ds_write_states(c, dir, &r, -1));
-    for (int dp = 0; dp < c->n_dp && tx__has_zero(c); dp++) TX_GOTO(write_optimizer(c, dir, &r, dp));
-    st = r.pipeline ? write_layers(c, dir, &r) : TX_OK;
+    if (c->zero_stage == 3 || !dp) TX_GOTO(tx__ds_write_states(c, dir, &r, c->zero_stage == 3 ? dp : -1));
+    if (tx__has_zero(c)) TX_GOTO(write_optimizer(c, dir, &r, dp));
+    st = r.pipeline && !dp ? write_layers(c, dir, &r) : TX_OK;
 out:
     tx__rank_close(&r);
     return st;
@@ -188,7 +186,8 @@ static tx_status write_folder(tx_conversion *c)
     TX_TRY(check(c));
     TX_GOTO(tx__folder_begin(&d, c->out, name));
     for (int pp = 0; pp < c->n_pp; pp++)
-        for (int tp = 0; tp < c->n_tp; tp++) TX_GOTO(write_rank(c, d.tmp, tp, pp));
+        for (int tp = 0; tp < c->n_tp; tp++)
+            for (int dp = 0; dp < c->n_dp; dp++) TX_GOTO(write_rank(c, d.tmp, tp, pp, dp));
     TX_GOTO(tx__folder_publish(&d));
     TX_GOTO(tx__folder_track(&d, "latest_checkpointed_iteration.txt", tracker));
     st = tx__folder_track(&d, "latest", name);
@@ -207,4 +206,7 @@ const tx_sink_type tx_sink_deepspeed = {
     .has_optim = true,
     .write = write_folder,
     .change = change,
+    .kind = TX_CKPT_DEEPSPEED,
+    .check = check,
+    .write_rank = write_rank,
 };

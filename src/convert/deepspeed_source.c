@@ -63,6 +63,11 @@ static tx_status read_names(deepspeed *d, const tx_source *src)
             return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: a mixture of experts cannot be read", src->path);
         }
     }
+    for (size_t i = 0; i < d->names.n && !d->n_mp; i++) /* results of conversions, side by side */
+        if (!strncmp(d->names.name[i], "global_step", 11))
+            return TX_FAIL(TX_ERR_FORMAT,
+                           "%s: has no file `latest`; name the folder in it that is meant, such as %s/%s", src->path,
+                           src->path, d->names.name[i]);
     if (!d->n_mp)
         return TX_FAIL(TX_ERR_FORMAT,
                        "%s: holds no mp_rank_*_model_states.pt; give the folder that has them, or the one "
@@ -311,16 +316,20 @@ static tx_status add_weight(void *user, const char *name, const tx_pt_tensor *t)
 }
 
 /* Without ZeRO: the optimizer's state lies in the model's file, of fp16 with masters. */
-static tx_status add_inside(module *m)
+static tx_status add_masters(module *m)
 {
     deepspeed *d = m->d;
     const tx_py *optimizer = tx_py_get(tx_pt_root(m->file), "optimizer");
     const tx_py *inner = tx_py_get(optimizer, "optimizer_state_dict"), *masters = tx_py_get(optimizer, "fp32_groups");
     if (!masters) masters = tx_py_get(optimizer, "fp32_groups_flat");
     if (!d->scaler) d->scaler = optimizer;
-    TX_TRY(tx__optim_add(&d->s, m->file, &m->rows, m->tp, inner ? inner : optimizer, masters, &d->optim_step));
+    return tx__optim_add(&d->s, m->file, &m->rows, m->tp, inner ? inner : optimizer, masters, &d->optim_step);
+}
+
+static tx_status add_rows(const module *m)
+{
     for (size_t i = 0; i < m->rows.n; i++)
-        TX_TRY(tx__shards_add_tensor(&d->s, m->rows.row[i].name, 0, m->tp, m->file, m->rows.row[i].tensor));
+        TX_TRY(tx__shards_add_tensor(&m->d->s, m->rows.row[i].name, 0, m->tp, m->file, m->rows.row[i].tensor));
     return TX_OK;
 }
 
@@ -328,22 +337,86 @@ static tx_status add_module(deepspeed *d, const tx_pt *states, int tp)
 {
     module m = { .d = d, .file = states, .tp = tp, .layer = -1 };
     tx_status st = tx__each_tensor(tx_py_get(tx_pt_root(states), "module"), add_weight, &m);
-    if (!st && d->inside) st = add_inside(&m);
+    if (!st && d->inside) st = add_masters(&m);
+    if (!st) st = add_rows(&m); /* which are there with d->inside only */
     tx_free(m.rows.row);
     return st;
 }
 
-static tx_status add_layer_files(deepspeed *d, const tx_source *src)
+/* ---- a pipeline's layers ---- */
+
+typedef struct layer_files {
+    module *m; /* owned; by layer and tensor rank */
+    size_t n;
+    bool tied;
+} layer_files;
+
+static int by_layer(const void *a, const void *b)
 {
+    const module *x = a, *y = b;
+    return x->layer != y->layer ? x->layer - y->layer : x->tp - y->tp;
+}
+
+static tx_status open_layers(layer_files *l, deepspeed *d, const tx_source *src)
+{
+    TX_TRY(tx_alloc(&l->m, d->names.n + 1, sizeof *l->m, "a list of layers"));
     for (size_t i = 0; i < d->names.n; i++) {
-        module m = { .d = d };
+        module *m = &l->m[l->n];
         int end = 0;
-        if (sscanf(d->names.name[i], "layer_%d-model_%d-model_states.pt%n", &m.layer, &m.tp, &end) != 2 || !end)
+        *m = (module){ .d = d };
+        if (sscanf(d->names.name[i], "layer_%d-model_%d-model_states.pt%n", &m->layer, &m->tp, &end) != 2 || !end)
             continue;
-        TX_TRY(open_file(d, src, d->names.name[i], &m.file));
-        TX_TRY(tx__each_tensor(tx_pt_root(m.file), add_weight, &m));
+        l->n++;
+        TX_TRY(open_file(d, src, d->names.name[i], &m->file));
+    }
+    qsort(l->m, l->n, sizeof *l->m, by_layer);
+    l->tied = true;
+    for (size_t i = 0; i < l->n; i++) {
+        TX_TRY(tx__each_tensor(tx_pt_root(l->m[i].file), add_weight, &l->m[i]));
+        for (size_t k = 0; k < l->m[i].rows.n; k++)
+            if (!strcmp(l->m[i].rows.row[k].name, "output_layer.weight")) l->tied = false;
     }
     return TX_OK;
+}
+
+/* Without ZeRO: the optimizer of a rank, whose parameters no file lists. They are those of its stage's layers, each
+ * stage having as many of the transformer's, and in front of the last one's the copy of a tied embedding. */
+static tx_status add_stage(deepspeed *d, const layer_files *l, const tx_pt *states, int mp)
+{
+    const int n_pp = d->n_mp / d->s.n_tp, last = n_pp - 1, pp = mp / d->s.n_tp;
+    const int64_t each = d->s.n_layers / n_pp;
+    module all = { .d = d, .file = states, .tp = mp % d->s.n_tp };
+    tx_status st = TX_OK;
+    for (size_t i = 0; i < l->n; i++) {
+        const module *m = &l->m[i];
+        int64_t at = m->layer - d->first_layer;
+        int stage = at < 0 ? 0 : at >= d->s.n_layers ? last : (int)(at / each);
+        bool copy = at < 0 && l->tied && pp == last && last > 0;
+        if (m->tp != all.tp || (stage != pp && !copy)) continue;
+        for (size_t k = 0; k < m->rows.n; k++) {
+            tx__row row = m->rows.row[k];
+            row.copy = copy;
+            TX_GOTO(tx__rows_add(&all.rows, &row));
+        }
+    }
+    st = add_masters(&all);
+out:
+    tx_free(all.rows.row);
+    return st;
+}
+
+/* Masters before weights: what is there already wins. */
+static tx_status add_layers(deepspeed *d, const tx_source *src, const tx_pt *const *states)
+{
+    layer_files l = { 0 };
+    tx_status st;
+    TX_GOTO(open_layers(&l, d, src));
+    for (int mp = 0; mp < d->n_mp && d->inside; mp++) TX_GOTO(add_stage(d, &l, states[mp], mp));
+    for (size_t i = 0; i < l.n && d->inside; i++) TX_GOTO(add_rows(&l.m[i]));
+out:
+    for (size_t i = 0; i < l.n; i++) tx_free(l.m[i].rows.row);
+    tx_free(l.m);
+    return st;
 }
 
 /* ---- the source ---- */
@@ -373,6 +446,12 @@ static void find_first_layer(deepspeed *d, const tx_py *const *root)
     }
 }
 
+/* Of a pipeline: how many layers each has follows from how many there are. */
+static bool stages_are_even(const deepspeed *d)
+{
+    return !d->pipeline || (d->s.n_layers > 0 && d->s.n_layers % (d->n_mp / d->s.n_tp) == 0);
+}
+
 static tx_status add_ranks(deepspeed *d, const tx_source *src, const tx_pt **states, const tx_py **root)
 {
     int64_t layers = 0;
@@ -390,9 +469,9 @@ static tx_status add_ranks(deepspeed *d, const tx_source *src, const tx_pt **sta
     d->s.n_layers = layers;
     find_first_layer(d, root);
     for (int mp = 0; mp < d->n_mp && d->optim; mp++) TX_TRY(add_optimizer(d, src, states[mp], mp));
-    if (d->pipeline) return add_layer_files(d, src);
     const tx_py *optimizer = tx_py_get(d->root, "optimizer"), *inner = tx_py_get(optimizer, "optimizer_state_dict");
-    d->inside = !d->optim && tx_py_get(inner ? inner : optimizer, "state");
+    d->inside = !d->optim && tx_py_get(inner ? inner : optimizer, "state") && stages_are_even(d);
+    if (d->pipeline) return add_layers(d, src, states);
     for (int mp = 0; mp < d->n_mp; mp++) TX_TRY(add_module(d, states[mp], mp));
     return TX_OK;
 }
@@ -410,8 +489,10 @@ static tx_status read_run(deepspeed *d, tx_source *src)
     src->n_parts = d->optim || d->inside ? N_BUFFERS : 1;
     memcpy(src->part, buffers, sizeof buffers);
     if (src->n_parts == 1 && d->pipeline && tx_py_get(tx_py_get(d->root, "optimizer"), "param_groups"))
-        tx_warn_once("%s: the optimizer's state of a pipeline without ZeRO cannot be read, only the weights are",
-                     src->path);
+        tx_warn_once(
+            "%s: the optimizer's state of a pipeline without ZeRO, whose stages have different numbers of layers, "
+            "cannot be read, only the weights are",
+            src->path);
     return tx__run_of(tx_py_get(d->root, "lr_scheduler"), tx_py_get(d->root, "args"), d->scaler, &src->run);
 }
 

@@ -64,12 +64,14 @@ static tx_py *root_of(tx__file *f, const tx__rank *r)
     return scheduler ? tx__set(f, root, "opt_param_scheduler", scheduler) : root;
 }
 
-static tx_status write_rank(tx_conversion *c, const char *dir, int tp, int pp)
+/* The ranks of a data group have one file. */
+static tx_status write_rank(tx_conversion *c, const char *dir, int tp, int pp, int dp)
 {
     char name[64], path[TX__PATH_CAP];
     tx__file f = { 0 };
     tx__rank r;
     tx_status st;
+    if (dp) return TX_OK;
     int n = snprintf(name, sizeof name, "mp_rank_%02d", tp);
     if (c->n_pp > 1) snprintf(name + n, sizeof name - (size_t)n, "_%03d", pp);
     TX_TRY(tx_path_join(path, sizeof path, dir, name));
@@ -77,6 +79,7 @@ static tx_status write_rank(tx_conversion *c, const char *dir, int tp, int pp)
     TX_TRY(tx__rank_open(&r, c, tp, pp, false, false));
     TX_GOTO(tx__file_begin(&f, c));
     st = tx__file_end(&f, path, "model_optim_rng.pt", root_of(&f, &r));
+    if (!st) st = tx_dir_sync(path);
 out:
     tx__rank_close(&r);
     return st;
@@ -92,7 +95,7 @@ static tx_status write_folder(tx_conversion *c)
     TX_TRY(tx__check_layout(c));
     TX_GOTO(tx__folder_begin(&d, c->out, name));
     for (int pp = 0; pp < c->n_pp; pp++)
-        for (int tp = 0; tp < c->n_tp; tp++) TX_GOTO(write_rank(c, d.tmp, tp, pp));
+        for (int tp = 0; tp < c->n_tp; tp++) TX_GOTO(write_rank(c, d.tmp, tp, pp, 0));
     TX_GOTO(tx__folder_publish(&d));
     st = tx__folder_track(&d, "latest_checkpointed_iteration.txt", tracker);
 out:
@@ -105,4 +108,7 @@ const tx_sink_type tx_sink_megatron = {
     .has_optim = true,
     .write = write_folder,
     .change = tx__change,
+    .kind = TX_CKPT_MEGATRON,
+    .check = tx__check_layout,
+    .write_rank = write_rank,
 };

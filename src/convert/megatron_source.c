@@ -46,7 +46,7 @@ static tx_status find_step(tx_source *src)
     tx_status st;
     TX_GOTO(tx_path_join(path, sizeof path, src->folder, "latest_checkpointed_iteration.txt"));
     if (!tx_path_exists(path)) {
-        st = tx_memdup0(&src->path, src->folder, strlen(src->folder), "a path");
+        st = tx__take_newest(src, TX_CKPT_MEGATRON, "latest_checkpointed_iteration.txt");
         goto out;
     }
     TX_GOTO(tx_file_read(path, 64, &text));

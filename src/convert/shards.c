@@ -8,9 +8,23 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "convert/upstream.h"
 
 /* ---- which folder ---- */
+
+tx_status tx__take_newest(tx_source *src, tx_ckpt_kind kind, const char *tracker)
+{
+    char path[4096];
+    int64_t iteration = -1;
+    if (kind != TX_CKPT_UNIVERSAL) TX_TRY(tx_checkpoint_newest(src->folder, kind, &iteration));
+    if (iteration < 0) return tx_memdup0(&src->path, src->folder, strlen(src->folder), "a path");
+    TX_TRY(tx_checkpoint_path_of(path, sizeof path, src->folder, kind, iteration, NULL));
+    if (tx_comm_rank(src->group) == 0)
+        tx_warn("%s has no file `%s`; taking its newest checkpoint, iteration %" PRId64, src->folder, tracker,
+                iteration);
+    return tx_memdup0(&src->path, path, strlen(path), "a path");
+}
 
 tx_status tx__follow_tracker(tx_source *src, const char *tracker)
 {
@@ -18,7 +32,7 @@ tx_status tx__follow_tracker(tx_source *src, const char *tracker)
     tx_str text = { 0 };
     tx_status st;
     TX_TRY(tx_path_join(path, sizeof path, src->folder, tracker));
-    if (!tx_path_exists(path)) return tx_memdup0(&src->path, src->folder, strlen(src->folder), "a path");
+    if (!tx_path_exists(path)) return tx__take_newest(src, src->type->kind, tracker);
     TX_TRY(tx_file_read(path, 256, &text));
     while (text.len && strchr(" \r\n", text.data[text.len - 1])) text.data[--text.len] = 0;
     if (!text.len || strchr(text.data, '/') || text.data[0] == '.' || strlen(text.data) != text.len) {

@@ -43,8 +43,12 @@ typedef struct tx__shards {
     int64_t n_layers; /* encoder.layers.[0, n_layers) */
 } tx__shards;
 
-/* src->path: the folder that the file `tracker` of src->folder names, or that folder itself where there is no such
- * file. TX_ERR_FORMAT: it names none; TX_ERR_NOTFOUND: it is not there. */
+/* src->path where no file says which folder is meant: the newest of that kind in src->folder, with a warning, since a
+ * crash or a copy has left the file out; else src->folder itself. */
+tx_status tx__take_newest(tx_source *src, tx_ckpt_kind kind, const char *tracker);
+
+/* src->path: the folder that the file `tracker` of src->folder names; where there is no such file, of DeepSpeed's kind
+ * tx__take_newest, else the folder itself. TX_ERR_FORMAT: it names none; TX_ERR_NOTFOUND: it is not there. */
 tx_status tx__follow_tracker(tx_source *src, const char *tracker);
 
 /* Opens a file, which the list closes. */

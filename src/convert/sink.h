@@ -32,6 +32,12 @@ typedef struct tx_sink_type {
     /* Writes the folder, whose parent exists. On failure nothing is left that could be taken for a checkpoint. */
     tx_status (*write)(tx_conversion *c);
     unsigned (*change)(const tx_conversion *c, const tx_param *p); /* tx_tensor_change: what a parameter is there */
+    /* Of formats that runs save in beside the native one (save_as.h), else 0 and NULL: what it is recognised as,
+     * whether it has a place for such a run, and a rank's own files of an iteration into its folder, by no other's
+     * help. */
+    tx_ckpt_kind kind;
+    tx_status (*check)(const tx_conversion *c);
+    tx_status (*write_rank)(tx_conversion *c, const char *dir, int tp, int pp, int dp);
 } tx_sink_type;
 
 extern const tx_sink_type tx_sink_native, tx_sink_huggingface, tx_sink_megatron, tx_sink_deepspeed, tx_sink_universal;

@@ -90,11 +90,36 @@ static tx_status probe(tx_ckpt_kind *kind, const char *folder, const reading *r,
     return tx_checkpoint_probe(folder, kind, detail, cap);
 }
 
+/* "user/model", as huggingface.co names its models, where there is not even a folder "user". */
+static bool is_hub_name(const char *name)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.";
+    char user[128];
+    size_t n = strspn(name, letters);
+    if (!n || n >= sizeof user || name[n] != '/' || name[0] == '.') return false;
+    const char *model = name + n + 1;
+    if (!*model || *model == '.' || strspn(model, letters) != strlen(model)) return false;
+    memcpy(user, name, n);
+    user[n] = 0;
+    return !tx_path_exists(user) && !tx_path_exists(name);
+}
+
+static tx_status fail_hub_name(const reading *r)
+{
+    return TX_FAIL(
+        TX_ERR_NOTFOUND,
+        "%s%s: there is no such folder, and nothing is downloaded; if it is a model of Hugging Face's, put "
+        "config.json, model.safetensors (or pytorch_model.bin) and its tokenizer (tokenizer.json, or vocab.json "
+        "and merges.txt) from https://huggingface.co/%s/tree/main into a folder, and give that",
+        r->by_flag ? "--load " : "", r->dir, r->dir);
+}
+
 static tx_status find_kind(tx_ckpt_kind *kind, const char *folder, const reading *r)
 {
     char detail[512];
     TX_TRY(probe(kind, folder, r, detail, sizeof detail));
     if (*kind != TX_CKPT_NONE && *kind != TX_CKPT_UNKNOWN) return TX_OK;
+    if (!r->tag && is_hub_name(folder)) return fail_hub_name(r);
     if (!r->by_flag) return TX_FAIL(TX_ERR_NOTFOUND, "%s", detail);
     return TX_FAIL(TX_ERR_NOTFOUND, "--load %s: %s", folder, detail);
 }
@@ -131,6 +156,17 @@ tx_status tx_source_open_unverified(tx_source *src, const char *dir, const tx_so
     return open_source(src, &r, group);
 }
 
+tx_status tx_source_open_just_written(tx_source *src, const char *dir)
+{
+    const reading r = { .dir = dir };
+    TX_TRY(name_folder(src, &r, &tx_comm_self));
+    src->type = &tx_source_native;
+    src->just_written = true;
+    tx_status st = src->type->open(src);
+    if (st) tx_source_close(src);
+    return st;
+}
+
 tx_status tx_source_open_options(tx_source *src, const tx_config *cfg, tx_comm *group)
 {
     const reading r = reading_of(cfg);
@@ -145,10 +181,12 @@ static tx_status find_kind_for_run(tx_ckpt_kind *kind, const char *folder, const
     if (*kind != TX_CKPT_NONE && *kind != TX_CKPT_UNKNOWN) return TX_OK;
     if (cfg->exit_on_missing_checkpoint)
         return TX_FAIL(TX_ERR_NOTFOUND, "--load %s: %s, and --exit-on-missing-checkpoint is given", cfg->load, detail);
-    if (*kind == TX_CKPT_UNKNOWN || r->tag || !cfg->save || !tx_path_is_same(cfg->load, cfg->save))
+    bool own = cfg->save && tx_path_is_same(cfg->load, cfg->save);
+    if (!own && !r->tag && is_hub_name(folder)) return fail_hub_name(r);
+    if (r->tag || !own)
         return TX_FAIL(TX_ERR_NOTFOUND,
                        "--load %s: %s; name a checkpoint, or leave --load out to start from fresh weights "
-                       "(a --load that equals --save may be missing or empty at the first start)",
+                       "(a --load that equals --save may have none at the first start)",
                        cfg->load, detail);
     tx_info(" starting from fresh weights: --load is the same folder as --save and %s", detail);
     return TX_OK;
@@ -206,8 +244,9 @@ out:
 static tx_status open_native(tx_source *src)
 {
     static const char *const buffers[] = { "exp_avg", "exp_avg_sq", "momentum_buffer" };
-    TX_TRY(src->newest_good ? tx_checkpoint_open_newest_good(&src->native, src->folder, src->group)
-                            : tx_checkpoint_open(&src->native, src->folder, src->group));
+    TX_TRY(src->just_written  ? tx_checkpoint_open_just_written(&src->native, src->folder)
+           : src->newest_good ? tx_checkpoint_open_newest_good(&src->native, src->folder, src->group)
+                              : tx_checkpoint_open(&src->native, src->folder, src->group));
     const char *path = tx_checkpoint_path(src->native);
     TX_TRY(tx_memdup0(&src->path, path, strlen(path), "a path"));
     src->state = *tx_checkpoint_state(src->native);

@@ -72,6 +72,7 @@ typedef struct tx_source {
     char folder[4096];          /* of it what is opened: dir itself, or with --load-tag one inside */
     bool newest_good;           /* --load-latest-good */
     bool unverified;            /* --no-verify-load: checksums of .pt files are not compared */
+    bool just_written;          /* by this job: no checksums are */
     char *path;                 /* the folder itself; owned */
     tx_comm *group;             /* the ranks that load it, borrowed */
     void *impl;
@@ -89,6 +90,9 @@ typedef struct tx_source {
 tx_status tx_source_open(tx_source *src, const char *dir, const tx_source_type *type, tx_comm *group);
 /* The same with --no-verify-load. */
 tx_status tx_source_open_unverified(tx_source *src, const char *dir, const tx_source_type *type, tx_comm *group);
+
+/* The native one that this job itself has just written into `dir`: by this rank alone, without comparing checksums. */
+tx_status tx_source_open_just_written(tx_source *src, const char *dir);
 
 /* The same of --load, as --load-tag, --load-latest-good, --no-verify-load and --universal-checkpoint have it. */
 tx_status tx_source_open_options(tx_source *src, const tx_config *cfg, tx_comm *group);

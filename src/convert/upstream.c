@@ -234,22 +234,42 @@ static bool is_shape(const char *field)
 
 static bool is_left_out(const char *field)
 {
-    static const char *const left[] = { "vocab_size",     "pad_vocab_size_to", "megatron_padded_logits", "data_order",
-                                        "tokenizer_type", "model_type",        "post_layernorm" };
+    static const char *const left[] = { "vocab_size",     "pad_vocab_size_to",      "megatron_padded_logits",
+                                        "data_order",     "tokenizer_type",         "model_type",
+                                        "post_layernorm", "position_embedding_type" };
     for (size_t i = 0; i < sizeof left / sizeof *left; i++)
         if (!strcmp(field, left[i])) return true;
     return false;
 }
 
+static const char *const learned[] = { "absolute", "learned_absolute", NULL },
+                         *const rotary[] = { "rotary", "rope", NULL }, *const without[] = { "alibi", "none", NULL };
+
+static bool is_one_of(const char *word, const char *const *list)
+{
+    while (*list && strcmp(word, *list) != 0) list++;
+    return *list;
+}
+
+/* Megatron's word, or BigScience's enum; NULL: the file is of a version without. */
+static const char *positions_of(const tx_py *args)
+{
+    static const char *const of_enum[] = { "rotary", "absolute", "alibi" };
+    const tx_py *type = tx_py_get(args, "position_embedding_type");
+    int64_t i;
+    if (!type || type->kind != TX_PY_OBJECT) return tx_py_str(type);
+    if (!tx_py_int(tx_py_item(type->as.object.args, 0), &i) || i < 1 || i > 3) return "?";
+    return of_enum[i - 1];
+}
+
 static tx_status check_args(const tx_py *args, const char *path)
 {
-    const char *type = tx_py_str(tx_py_get(args, "position_embedding_type"));
+    const char *type = positions_of(args);
     int64_t experts = 1;
     if (tx_py_get(args, "num_layers") == NULL)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "%s: has no options of the model (\"args\"): not one of Megatron's checkpoints", path);
-    if (type && strcmp(type, "absolute") && strcmp(type, "learned_absolute") && strcmp(type, "rotary") &&
-        strcmp(type, "rope"))
+    if (type && !is_one_of(type, learned) && !is_one_of(type, rotary) && !is_one_of(type, without))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: position embeddings of type \"%.40s\" are not built", path, type);
     const tx_py *num = tx_py_get(args, "num_experts");
     for (size_t i = 0; i < tx_py_len(num); i++)
@@ -273,14 +293,19 @@ tx_status tx__args_to_options(const tx_py *args, const char *model, const json_t
         if (!v && is_shape(field)) v = default_of(field, ours);
         if (v && json_object_set_new(o, field, v) && !st) st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for options");
     }
-    const char *type = tx_py_str(tx_py_get(args, "position_embedding_type"));
-    if (type && (!strcmp(type, "rotary") || !strcmp(type, "rope"))) {
-        json_object_set_new(o, "use_rotary_position_embeddings", json_true());
+    const char *type = positions_of(args); /* "learned_absolute" is also what its default says beside the two flags */
+    if (type && !is_one_of(type, learned)) {
+        json_object_set_new(o, "use_rotary_position_embeddings", json_boolean(is_one_of(type, rotary)));
         json_object_set_new(o, "add_position_embedding", json_false());
     }
-    if (tx_py_int(tx_py_get(args, "padded_vocab_size"), &padded))
+    if (type && is_one_of(type, without)) json_object_set_new(o, "position_embedding_type", json_string(type));
+    /* Upstream's programs know no such option; a run of triax without it has said so. */
+    json_t *own = args_value(args, "megatron_padded_logits");
+    bool padded_logits = !json_is_false(own);
+    json_decref(own);
+    if (padded_logits && tx_py_int(tx_py_get(args, "padded_vocab_size"), &padded))
         json_object_set_new(o, "pad_vocab_size_to", json_integer(padded));
-    json_object_set_new(o, "megatron_padded_logits", json_true());
+    json_object_set_new(o, "megatron_padded_logits", json_boolean(padded_logits));
     json_object_set_new(o, "model_type", json_string(model));
     json_object_set_new(o, "post_layernorm", json_false());
     if (st)
@@ -384,11 +409,26 @@ static json_t *scaler_of(const tx_py *scaler)
                      (json_int_t)hysteresis);
 }
 
+const char *const tx__run_keys[] = { "log_sums", "blend_phase", "gpu_products", "client_state", NULL };
+
+/* Of args that a run of triax has written. */
+static int add_run_keys(json_t *o, const tx_py *args)
+{
+    int bad = 0;
+    for (const char *const *key = tx__run_keys; *key; key++) {
+        const tx_py *v = tx_py_get(args, *key);
+        if (v) bad |= json_object_set_new(o, *key, tx_py_to_json(v));
+    }
+    return bad;
+}
+
 tx_status tx__run_of(const tx_py *scheduler, const tx_py *args, const tx_py *scaler, json_t **out)
 {
-    json_t *o = json_object(), *scale = scaler_of(scaler);
+    const tx_py *own = tx_py_get(args, "grad_scaler"); /* a run of triax has it all, DeepSpeed's FP16_Optimizer less */
+    json_t *o = json_object(), *scale = own ? tx_py_to_json(own) : scaler_of(scaler);
     int bad = scheduler ? json_object_set_new(o, "opt_param_scheduler", schedule_of(scheduler, args)) : 0;
     if (scale) bad |= json_object_set_new(o, "grad_scaler", scale);
+    bad |= add_run_keys(o, args);
     if (!o || bad) {
         json_decref(o);
         return TX_FAIL(TX_ERR_NOMEM, "not enough memory for a checkpoint's state");

@@ -57,8 +57,11 @@ void tx__args_to_state(const tx_py *root, tx_ckpt_state *state);
 /* Tokens of the model: the tokenizer's, where the file says so, else with the padding. */
 int64_t tx__vocabulary_of(const tx_py *root);
 
-/* "opt_param_scheduler" and "grad_scaler" of tx_source.run. args fill what old schedulers do not say. scaler:
- * Megatron's dict or DeepSpeed's object, or NULL */
+/* What args have of a run of triax beside its options, as native checkpoints' configs have it; NULL ends them. */
+extern const char *const tx__run_keys[];
+
+/* tx__run_keys', "opt_param_scheduler" and "grad_scaler" of tx_source.run. args fill what old schedulers do not say.
+ * scaler: Megatron's dict or DeepSpeed's object, or NULL */
 tx_status tx__run_of(const tx_py *scheduler, const tx_py *args, const tx_py *scaler, json_t **out);
 
 #endif

@@ -414,10 +414,18 @@ static void set_run(tx__file *f, tx_py *args)
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) tx__set(f, args, none[i], tx_py_none(f->a));
 }
 
+/* Only BigScience's program has ALiBi, and an enum for it. */
+static void set_positions(tx__file *f, tx_py *args)
+{
+    if (tx_config_positions(f->c->cfg) != TX_POSITIONS_ALIBI) return;
+    const tx_py *number = tx__append(f, tx_py_tuple(f->a), tx_py_of_int(f->a, 3));
+    tx__set(f, args, "position_embedding_type", tx__object(f, "megatron.enums", "PositionEmbeddingType", number, NULL));
+}
+
 tx_py *tx__args(tx__file *f)
 {
-    static const char *const ours[] = { "pad_vocab_size_to", "megatron_padded_logits", "data_order", "model_type",
-                                        "post_layernorm" };
+    static const char *const ours[] = { "pad_vocab_size_to", "data_order", "model_type", "post_layernorm",
+                                        "position_embedding_type" };
     const char *field;
     json_t *v;
     tx_py *args = tx_py_dict(f->a);
@@ -425,6 +433,7 @@ tx_py *tx__args(tx__file *f)
     {
         bool skip = false;
         for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) skip = skip || !strcmp(field, ours[i]);
+        for (int i = 0; f->c->release && tx__run_keys[i]; i++) skip = skip || !strcmp(field, tx__run_keys[i]);
         if (!skip) tx__set(f, args, field, tx_py_of_json(f->a, v));
     }
     if (!json_is_string(json_object_get(f->options, "tokenizer_type")))
@@ -432,6 +441,7 @@ tx_py *tx__args(tx__file *f)
                 tx_py_of_str(f->a, f->c->m->type->reads_sentences ? "BertWordPieceLowerCase" : "GPT2BPETokenizer"));
     set_layout(f, args);
     set_run(f, args);
+    set_positions(f, args);
     return tx__object(f, "argparse", "Namespace", NULL, args);
 }
 

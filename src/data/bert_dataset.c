@@ -179,6 +179,11 @@ const tx_bert_dataset *tx_bert_data_split(const tx_bert_data *data, tx_split spl
     return ds->map.n_samples ? ds : NULL;
 }
 
+int64_t tx_bert_data_documents(const tx_bert_data *data)
+{
+    return data->ix.n_docs;
+}
+
 int64_t tx_bert_dataset_len(const tx_bert_dataset *ds)
 {
     return ds->map.n_samples;

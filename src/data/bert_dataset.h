@@ -50,6 +50,9 @@ void tx_bert_data_close(tx_bert_data *data); /* NULL allowed */
 /* NULL when the split has no document, or no sample and none was wanted. */
 const tx_bert_dataset *tx_bert_data_split(const tx_bert_data *data, tx_split split);
 
+/* Of the whole file. */
+int64_t tx_bert_data_documents(const tx_bert_data *data);
+
 /* Number of samples, at least as many as were wanted. */
 int64_t tx_bert_dataset_len(const tx_bert_dataset *ds);
 

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "data/blend.h"
+#include "data/mock_documents.h"
 
 enum { MAX_GROUPS_FILE = 16 << 20 }; /* bytes */
 
@@ -71,6 +72,16 @@ static tx_status add_list(tx_data_groups *all, const tx_list *list, const char *
     st = add_group(all, &g);
 out:
     tx_str_free(&path);
+    tx_data_group_free(&g);
+    return st;
+}
+
+static tx_status add_mock(tx_data_groups *all, bool wanted)
+{
+    tx_data_group g = { .divided = true, .mock = true };
+    if (!wanted) return TX_OK;
+    tx_status st = add_set(&g, 1, NULL, 0, TX_MOCK_NAME, strlen(TX_MOCK_NAME));
+    if (!st) return add_group(all, &g);
     tx_data_group_free(&g);
     return st;
 }
@@ -196,6 +207,7 @@ tx_status tx_data_groups_open(tx_data_groups *out, const tx_config *cfg)
     };
     tx_data_groups all = { 0 };
     tx_status st;
+    TX_GOTO(add_mock(&all, cfg->mock_data));
     TX_GOTO(add_list(&all, &cfg->data_path, cfg->aml_data_download_path, NULL));
     for (int k = 0; k < TX_N_SPLITS; k++) {
         tx_split split = (tx_split)k;

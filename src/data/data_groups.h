@@ -5,6 +5,7 @@
  *      --train-weighted-split-paths "T: 0.3 0:0.9 a, 0.7 0:1 b"      a group a split, each dataset with its range
  *      --valid-weighted-split-paths "V: 1 0.9:1 a" "W: 1 0:1 c"      ... and any number of groups to evaluate on
  *      --valid-weighted-split-paths-path FILE                  the same texts, in quotes, on the line of a file
+ *      --mock-data                                             made-up documents, for all splits, divided by --split
  *
  *  Sources: Megatron-DeepSpeed megatron/arguments.py of microsoft and of bigscience-workshop. */
 #ifndef TX_DATA_DATA_GROUPS_H
@@ -23,6 +24,7 @@ typedef struct tx_data_group {
     tx_split split; /* the one it is for, unless divided */
     bool divided;   /* by --split into all three */
     bool blend;     /* pairs were given: blended even if it is one dataset */
+    bool mock;      /* one dataset that is no file: --mock-data */
     bool exact;     /* a blend as long as was asked, not as its datasets' requests together: upstream's choice */
     tx_data_set *set;
     int n;

@@ -42,7 +42,7 @@ static tx_status open_file(tx_gpt_data *data, const tx_gpt_data_opts *o)
     const char *prefix = o->path;
     tx_info(" > building dataset index ...");
     double start = tx_clock();
-    TX_TRY(tx_indexed_open(&data->ix, prefix));
+    TX_TRY(o->mock ? tx_indexed_open_mock(&data->ix, o->vocab_size, o->eod) : tx_indexed_open(&data->ix, prefix));
     tx_info(" > finished creating indexed dataset in %.6f seconds", tx_clock() - start);
     tx_info("    number of documents: %lld", (long long)data->ix.n_items);
     if (!data->ix.n_tokens)
@@ -160,6 +160,11 @@ const tx_gpt_dataset *tx_gpt_data_split(const tx_gpt_data *data, tx_split split)
 {
     const tx_gpt_dataset *ds = &data->split[split];
     return ds->n_samples ? ds : NULL;
+}
+
+int64_t tx_gpt_data_documents(const tx_gpt_data *data)
+{
+    return data->ix.n_items;
 }
 
 int64_t tx_gpt_dataset_len(const tx_gpt_dataset *ds)

@@ -19,7 +19,9 @@
 #include "data/split.h"
 
 typedef struct tx_gpt_data_opts {
-    const char *path;               /* prefix without .bin/.idx */
+    const char *path; /* prefix without .bin/.idx */
+    bool mock;        /* no files: the documents of --mock-data, of vocab_size and eod */
+    int32_t eod;
     const char *split;              /* --split; NULL: the documents of `range`, all for one split */
     const char *range;              /* "START:END", see tx_split_range */
     tx_split range_for;             /* that split */
@@ -44,6 +46,9 @@ void tx_gpt_data_close(tx_gpt_data *data); /* NULL allowed */
 
 /* NULL when the split has no document, or no sample and none was wanted. */
 const tx_gpt_dataset *tx_gpt_data_split(const tx_gpt_data *data, tx_split split);
+
+/* Of the whole file. */
+int64_t tx_gpt_data_documents(const tx_gpt_data *data);
 
 /* Number of samples, at least as many as were wanted. */
 int64_t tx_gpt_dataset_len(const tx_gpt_dataset *ds);

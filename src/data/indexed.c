@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "data/indexed_format.h"
 #include "data/indexed_meant.h"
+#include "data/mock_documents.h"
 
 static const char *const remedy = "copy the pair again or repeat preprocess-data";
 
@@ -185,8 +186,38 @@ out:
     return st;
 }
 
+/* Sizes, pointers and documents lie as in an index file, in machine order. */
+tx_status tx_indexed_open_mock(tx_indexed *out, int64_t vocab_size, int32_t eod)
+{
+    enum { N = TX_MOCK_DOCUMENTS };
+    tx_indexed ix = { .dtype = 4, .item_bytes = 4, .n_items = N, .n_docs = N, .mock = { NULL, vocab_size, eod } };
+    tx_status st;
+    if (vocab_size < 1 || eod < 0)
+        return TX_FAIL(TX_ERR_ARG, "--mock-data needs %s: give --tokenizer-type NullTokenizer and --vocab-size",
+                       vocab_size < 1 ? "a vocabulary" : "a vocabulary with an end-of-document token");
+    TX_GOTO(tx_memdup0(&ix.prefix, TX_MOCK_NAME, strlen(TX_MOCK_NAME), "a path"));
+    TX_GOTO(tx_alloc(&ix.mock.index, 20 * (size_t)N + 8, 1, "the index of --mock-data"));
+    int32_t *size = (int32_t *)(void *)(ix.mock.index + 16 * (size_t)N + 8);
+    int64_t *pointer = (int64_t *)(void *)ix.mock.index, *doc = pointer + N;
+    tx_mock_lengths(size, N);
+    for (int64_t i = 0; i < N; i++) {
+        pointer[i] = 4 * ix.n_tokens;
+        doc[i] = i;
+        ix.n_tokens += size[i];
+    }
+    doc[N] = N;
+    ix.sizes = (unsigned char *)size;
+    ix.pointers = (unsigned char *)pointer;
+    ix.doc_idx = (unsigned char *)doc;
+    *out = ix;
+out:
+    if (st) tx_indexed_close(&ix);
+    return st;
+}
+
 void tx_indexed_close(tx_indexed *ix)
 {
+    tx_free(ix->mock.index);
     tx_map_close(&ix->idx);
     tx_map_close(&ix->bin);
     tx_free(ix->prefix);
@@ -254,6 +285,10 @@ tx_status tx_indexed_get(const tx_indexed *ix, int32_t *ids, int64_t i, int64_t 
         return TX_FAIL(TX_ERR_ARG, "%s: %lld ids from %lld on of item %lld are not in the dataset of %lld items",
                        ix->prefix, (long long)n, (long long)offset, (long long)i, (long long)ix->n_items);
     if (!n) return TX_OK;
+    if (ix->mock.index) {
+        tx_mock_ids(ids, tx_indexed_size(ix, i), offset, n, ix->mock.vocab_size, ix->mock.eod);
+        return TX_OK;
+    }
     const unsigned char *p = ix->bin.data + read_u64(ix->pointers + i * 8) + (size_t)offset * ix->item_bytes;
     if (ix->dtype == 5) return narrow(ix, ids, p, i, offset, n);
     widen(ids, p, n, ix->dtype);

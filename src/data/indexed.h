@@ -25,6 +25,11 @@ typedef struct tx_indexed {
     size_t item_bytes; /* of one id */
     int64_t n_items, n_docs, n_tokens;
     const unsigned char *sizes, *pointers, *doc_idx; /* into idx; not aligned, hence the functions below */
+    struct {
+        unsigned char *index; /* in the place of idx, owned; NULL: there are files */
+        int64_t vocab_size;
+        int32_t eod;
+    } mock;
 } tx_indexed;
 
 /* Whether both files of a prefix are there: Megatron's message when not (TX_ERR_NOTFOUND). */
@@ -33,6 +38,10 @@ tx_status tx_indexed_exists(const char *prefix);
 /* Opens and checks the pair. Errors: TX_ERR_NOTFOUND, TX_ERR_IO, TX_ERR_FORMAT (names file, place and remedy). */
 tx_status tx_indexed_open(tx_indexed *out, const char *prefix);
 void tx_indexed_close(tx_indexed *ix); /* a zeroed one is fine */
+
+/* The same without files: the documents of mock_documents.h. TX_ERR_ARG: the vocabulary is not known or has no end of
+ * a document. */
+tx_status tx_indexed_open_mock(tx_indexed *out, int64_t vocab_size, int32_t eod);
 
 /* Number of ids in item i; 0 <= i < n_items. */
 static inline int32_t tx_indexed_size(const tx_indexed *ix, int64_t i)

@@ -70,6 +70,8 @@ typedef struct job {
 
     /* of what is written; the writer's */
     int64_t n_docs, n_bytes, n_bad, n_empty;
+    int64_t n_whole;   /* plain texts of several lines, each a document because --text-split was left out */
+    const char *whole; /* the first of them; the corpus's */
     double last_live;
 } job;
 
@@ -266,6 +268,14 @@ static tx_status bad_line(job *j, const slot *s)
     return TX_OK;
 }
 
+/* Who has not said that a file is a document may have meant its lines. */
+static void note_whole_file(job *j, const batch *b, const slot *s)
+{
+    const char *text = b->bytes.data + s->offset, *end = memchr(text, '\n', s->record.n);
+    if (s->record.json || j->cfg->given.text_split || !end || end + 1 == text + s->record.n) return;
+    if (!j->n_whole++) j->whole = s->record.file;
+}
+
 /* Megatron deals lines out to the parts in turn, bad ones too. */
 static tx_status write_batch(job *j, const batch *b)
 {
@@ -278,6 +288,7 @@ static tx_status write_batch(job *j, const batch *b)
         int part = (int)(j->n_docs++ % j->out.n_parts);
         j->n_bytes += (int64_t)s->record.n;
         if (s->status) TX_TRY(bad_line(j, s));
+        note_whole_file(j, b, s);
         for (int k = 0; k < j->keys.n; k++) {
             size_t n = *n_items++;
             j->n_empty += !n && !s->status;
@@ -413,6 +424,12 @@ static tx_status publish(job *j)
     if (j->n_bad)
         tx_warn("%lld of %lld lines left out by --on-bad-line skip", (long long)j->n_bad, (long long)j->n_docs);
     if (j->n_empty) tx_warn("%lld texts are empty and left out, as Megatron does", (long long)j->n_empty);
+    if (j->n_whole)
+        tx_warn(
+            "%s%s: plain text of several lines is one document, the whole file, so --split cannot divide it; "
+            "--text-split line or blank-line makes documents of its lines or paragraphs, --text-split file says that "
+            "it is meant",
+            j->whole, j->n_whole > 1 ? " and others" : "");
     if (j->n_docs && j->n_bad == j->n_docs)
         return TX_FAIL(TX_ERR_FORMAT, "%s: every line was left out, so there is nothing to write; give another --input",
                        j->cfg->input.item[0]);

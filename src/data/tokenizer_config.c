@@ -14,7 +14,8 @@ static tx_status missing(const char *flag, const char *type, const char *what)
 
 bool tx__tokenizer_is_given(const tx_config *cfg)
 {
-    return cfg->given.tokenizer_type || cfg->vocab_file || cfg->merge_file || cfg->tokenizer_model;
+    bool numbers = cfg->vocab_size && cfg->tokenizer_type && !strcmp(cfg->tokenizer_type, "NullTokenizer");
+    return cfg->given.tokenizer_type || numbers || cfg->vocab_file || cfg->merge_file || cfg->tokenizer_model;
 }
 
 tx_status tx__tokenizer_model_file(const tx_config *cfg, char *path, size_t cap)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "data/data_groups.h"
 
@@ -24,6 +25,7 @@ struct tx_train_data {
     data_file *file; /* [n_files] every dataset of every group, in order */
     int n_files;
     int64_t vocab_size;
+    int32_t eod;
     const tx_tokenizer *bert;
     part *part[TX_N_SPLITS]; /* [n_parts] */
     int n_parts[TX_N_SPLITS];
@@ -35,7 +37,8 @@ tx_status tx_train_data_exists(const tx_config *cfg)
     TX_TRY(tx_data_groups_open(&all, cfg));
     tx_status st = TX_OK;
     for (int g = 0; g < all.n; g++)
-        for (int i = 0; i < all.group[g].n && !st; i++) st = tx_indexed_exists(all.group[g].set[i].path);
+        for (int i = 0; i < all.group[g].n && !st && !all.group[g].mock; i++)
+            st = tx_indexed_exists(all.group[g].set[i].path);
     tx_data_groups_close(&all);
     return st;
 }
@@ -53,11 +56,13 @@ static bool is_keyed(const tx_config *cfg)
 }
 
 static tx_status open_gpt(tx_gpt_data **out, const tx_config *cfg, const tx_data_group *g, const tx_data_set *set,
-                          const int64_t *n_samples, int64_t vocab_size)
+                          const int64_t *n_samples, const tx_train_data *data)
 {
     const char *const index[] = { cfg->train_doc_idx_path, cfg->train_sample_idx_path, cfg->train_shuffle_idx_path };
     tx_gpt_data_opts o = {
         .path = set->path,
+        .mock = g->mock,
+        .eod = data->eod,
         .split = g->divided ? cfg->split : NULL,
         .range = set->range,
         .range_for = g->split,
@@ -67,7 +72,7 @@ static tx_status open_gpt(tx_gpt_data **out, const tx_config *cfg, const tx_data
         .keyed = is_keyed(cfg),
         .exact_epochs = cfg->train_data_exact_num_epochs,
         .index_path = index[0] ? index : NULL,
-        .vocab_size = vocab_size,
+        .vocab_size = data->vocab_size,
     };
     memcpy(o.n_samples, n_samples, sizeof o.n_samples);
     return tx_gpt_data_open(out, &o);
@@ -96,19 +101,6 @@ static tx_status open_bert(tx_bert_data **out, const tx_config *cfg, const tx_da
     return tx_bert_data_open(out, &o);
 }
 
-/* One dataset of a group; n_samples are wanted of it. */
-static tx_status open_file(tx_train_data *data, const tx_config *cfg, const tx_data_group *g, const tx_data_set *set,
-                           const int64_t *n_samples)
-{
-    data_file *f = &data->file[data->n_files];
-    if (data->bert)
-        TX_TRY(open_bert(&f->bert, cfg, g, set, n_samples, data->bert, data->vocab_size));
-    else
-        TX_TRY(open_gpt(&f->gpt, cfg, g, set, n_samples, data->vocab_size));
-    data->n_files++;
-    return TX_OK;
-}
-
 /* A file's split k; false: it has none. */
 static bool file_split(tx_blend_part *out, const data_file *f, tx_split k)
 {
@@ -118,6 +110,39 @@ static bool file_split(tx_blend_part *out, const data_file *f, tx_split k)
     else
         out->gpt = tx_gpt_data_split(f->gpt, k);
     return out->bert || out->gpt;
+}
+
+static int64_t documents_of(const data_file *f)
+{
+    return f->bert ? tx_bert_data_documents(f->bert) : tx_gpt_data_documents(f->gpt);
+}
+
+/* Samples of each split: of all its epochs, or of keyed order, which has no end, those of one. */
+static void tell_file(const data_file *f, const char *path, double seconds)
+{
+    int64_t n[TX_N_SPLITS] = { 0 };
+    tx_blend_part p;
+    if (!tx_log_wants(TX_LOG_DEBUG)) return;
+    for (int k = 0; k < TX_N_SPLITS; k++)
+        if (file_split(&p, f, (tx_split)k)) n[k] = p.gpt ? tx_gpt_dataset_len(p.gpt) : tx_bert_dataset_len(p.bert);
+    tx_debug("data: %s: %lld documents; samples: train %lld, valid %lld, test %lld; opened and indexed in %.3f s", path,
+             (long long)documents_of(f), (long long)n[TX_SPLIT_TRAIN], (long long)n[TX_SPLIT_VALID],
+             (long long)n[TX_SPLIT_TEST], seconds);
+}
+
+/* One dataset of a group; n_samples are wanted of it. */
+static tx_status open_file(tx_train_data *data, const tx_config *cfg, const tx_data_group *g, const tx_data_set *set,
+                           const int64_t *n_samples)
+{
+    data_file *f = &data->file[data->n_files];
+    double start = tx_clock();
+    if (data->bert)
+        TX_TRY(open_bert(&f->bert, cfg, g, set, n_samples, data->bert, data->vocab_size));
+    else
+        TX_TRY(open_gpt(&f->gpt, cfg, g, set, n_samples, data));
+    data->n_files++;
+    tell_file(f, set->path, tx_clock() - start);
+    return TX_OK;
 }
 
 /* The group's samples for split k out of its files; upstream too wants all or none of them to have documents there. */
@@ -183,7 +208,7 @@ static tx_status open_group(tx_train_data *data, const tx_config *cfg, const tx_
 }
 
 tx_status tx_train_data_open(tx_train_data **out, const tx_config *cfg, const int64_t *n_samples, int64_t vocab_size,
-                             const tx_tokenizer *bert)
+                             int32_t eod, const tx_tokenizer *bert)
 {
     tx_train_data *data = NULL;
     size_t n_files = 0;
@@ -193,6 +218,7 @@ tx_status tx_train_data_open(tx_train_data **out, const tx_config *cfg, const in
     for (int g = 0; g < data->groups.n; g++) n_files += (size_t)data->groups.group[g].n;
     TX_GOTO(tx_alloc(&data->file, n_files, sizeof *data->file, "a dataset"));
     data->vocab_size = vocab_size;
+    data->eod = eod;
     data->bert = bert;
     tx_info("> building train, validation, and test datasets for %s ...", bert ? "BERT" : "GPT");
     for (int g = 0; g < data->groups.n; g++) TX_GOTO(open_group(data, cfg, &data->groups.group[g], n_samples));
@@ -202,6 +228,60 @@ tx_status tx_train_data_open(tx_train_data **out, const tx_config *cfg, const in
 out:
     tx_train_data_close(data);
     return st;
+}
+
+/* Of the smallest dataset. */
+static int64_t fewest_documents(const tx_train_data *data)
+{
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < data->n_files; i++) {
+        int64_t n = documents_of(&data->file[i]);
+        if (n < least) least = n;
+    }
+    return least;
+}
+
+/* What --split would have to be for so many documents; NULL: there are too few. */
+static const char *split_that_leaves_some(int64_t n_docs)
+{
+    static const char *const split[] = { "949,50,1", "90,5,5", "8,1,1", "1,1,1" };
+    int64_t b[TX_N_SPLITS + 1];
+    for (size_t i = 0; i < sizeof split / sizeof *split; i++)
+        if (!tx_split_bounds(b, split[i], n_docs) && b[0] < b[1] && b[1] < b[2] && b[2] < b[3]) return split[i];
+    return NULL;
+}
+
+static void warn_of_split(const tx_train_data *data, const tx_config *cfg, tx_split k)
+{
+    int64_t n_docs = fewest_documents(data);
+    const char *better = split_that_leaves_some(n_docs);
+    const char *shortest = data->n_files > 1 ? "the smallest of the datasets" : data->groups.group[0].set[0].path;
+    tx_warn_once("--split %s gives the %s split none of the %lld document%s of %s: there will be no evaluation on it; "
+                 "write %s%s, name data apart (--train-data-path, --valid-data-path, --test-data-path), or leave it "
+                 "out (--eval-iters 0)",
+                 cfg->split, tx_split_name(k), (long long)n_docs, n_docs == 1 ? "" : "s", shortest,
+                 better ? "--split " : "more documents (plain text: preprocess-data --text-split line or blank-line)",
+                 better ? better : "");
+}
+
+void tx_train_data_warn_of_empty(const tx_train_data *data, const tx_config *cfg)
+{
+    enum { MANY = 1000000000 }; /* documents of which the least share is some */
+    static const char *const flag[] = { [TX_SPLIT_VALID] = "--valid-data-path", [TX_SPLIT_TEST] = "--test-data-path" };
+    int64_t b[TX_N_SPLITS + 1];
+    bool divided = data->groups.n && data->groups.group[0].divided;
+    for (int k = TX_SPLIT_VALID; k < TX_N_SPLITS && cfg->eval_iters; k++) {
+        if (data->n_parts[k]) continue;
+        if (divided && !tx_split_bounds(b, cfg->split, MANY) && b[k] < b[k + 1])
+            warn_of_split(data, cfg, (tx_split)k);
+        else if (cfg->given.eval_iters)
+            tx_warn_once(
+                "--eval-iters %lld: there will be no evaluation on the %s split, for %s%s; --eval-iters 0 says "
+                "so",
+                (long long)cfg->eval_iters, tx_split_name((tx_split)k),
+                divided ? "--split gives it no share: " : "it has no data: give ",
+                divided ? "write --split 8,1,1" : flag[k]);
+    }
 }
 
 void tx_train_data_close(tx_train_data *data)

@@ -286,7 +286,7 @@ static tx_status take_message(tx_decoder *d)
 
 static tx_status check_opts(const tx_model *m, const tx_decoder_opts *opts)
 {
-    if (m->learns_positions && opts->max_len > m->max_positions)
+    if (m->positions == TX_POSITIONS_LEARNED && opts->max_len > m->max_positions)
         return TX_FAIL(TX_ERR_ARG,
                        "prompt and new tokens together are %lld, the model has %lld positions: shorten one of them",
                        (long long)opts->max_len, (long long)m->max_positions);

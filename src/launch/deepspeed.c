@@ -12,6 +12,7 @@
 #include "launch/job.h"
 #include "launch/link.h"
 #include "launch/script.h"
+#include "launch/slots.h"
 #include "launch/ssh_agent.h"
 #include "triax/launch.h"
 
@@ -23,6 +24,8 @@ struct job {
     tx_hosts hosts;        /* none: this host, or what Slurm has given */
     tx_place *place;       /* of the hosts, or this one */
     int n_places;
+    bool chosen;  /* slots were chosen by number ... */
+    tx_str slots; /* ... these, slots.h */
     bool srun;
     char folder[64], hostfile[96]; /* for mpirun */
     tx_str agent;
@@ -49,6 +52,12 @@ static tx_status check_filters(const tx_config *c)
         return TX_FAIL(TX_ERR_ARG, "--include and --exclude cannot both be given");
     if (filters && numbers)
         return TX_FAIL(TX_ERR_ARG, "--num_nodes and --num_gpus cannot be given with --include or --exclude");
+    if (c->given.num_gpus && !c->num_gpus)
+        return TX_FAIL(TX_ERR_ARG,
+                       "--num_gpus 0 leaves no rank; it is how many ranks a host has, on processors too: "
+                       "for ranks without GPUs give --num_gpus N and, among the ranks' own flags, --device cpu");
+    if (c->given.num_nodes && !c->num_nodes)
+        return TX_FAIL(TX_ERR_ARG, "--num_nodes 0 leaves no host; leave it out for all hosts of the hostfile");
     return TX_OK;
 }
 
@@ -62,9 +71,40 @@ static tx_status local_hosts(struct job *j)
     return tx__hostfile_parse(&j->hosts, "this host", line, (size_t)n);
 }
 
+/* Without a hostfile and flags that choose, CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES is an --include of this host,
+ * as it is to DeepSpeed; a list that has no numbers (of UUIDs) stays, and there is a rank for each. */
+static tx_status choose_visible(struct job *j)
+{
+    const tx_config *c = j->cfg;
+    const char *list, *name = tx__gpus_chosen(&list);
+    int slot[TX_MAX_SLOTS], gpus = tx__gpus_here();
+    if (!name || !gpus || !*list) return TX_OK;
+    if (c->launch_include || c->launch_exclude || c->num_gpus > 0 || c->num_nodes > 1) {
+        tx_warn("%s=%.80s is not looked at where slots are chosen by flags: they are numbers of all GPUs of this host; "
+                "--include localhost:%.80s chooses those",
+                name, list, list);
+        return TX_OK;
+    }
+    int n = tx__slots_parse(list, strlen(list), slot, TX_MAX_SLOTS);
+    if (n < 1) {
+        if (strncmp(list, "GPU-", 4) && strncmp(list, "MIG-", 4)) return TX_OK; /* -1, NoDevFiles: none is shown */
+        n = tx__list_entries(list);
+        return tx__hosts_limit(&j->hosts, 0, n < gpus ? n : gpus);
+    }
+    tx_str text = { 0 };
+    tx_status st = tx_str_printf(&text, "localhost:%s", list);
+    if (!st) st = tx__hosts_filter(&j->hosts, text.data, true);
+    if (st)
+        st = TX_FAIL(st, "%s=%.80s: this host has %d GPU%s, 0 to %d", name, list, gpus, gpus == 1 ? "" : "s", gpus - 1);
+    if (!st) j->chosen = true;
+    tx_str_free(&text);
+    return st;
+}
+
 static tx_status filter_hosts(struct job *j)
 {
     const tx_config *c = j->cfg;
+    j->chosen = j->chosen || c->launch_include || c->launch_exclude || c->num_gpus > 0;
     if (c->launch_include) return tx__hosts_filter(&j->hosts, c->launch_include, true);
     if (c->launch_exclude) return tx__hosts_filter(&j->hosts, c->launch_exclude, false);
     return tx__hosts_limit(&j->hosts, c->num_nodes, c->num_gpus);
@@ -86,6 +126,8 @@ static tx_status choose_starter(struct job *j)
     if (asked && !job)
         return TX_FAIL(TX_ERR_ARG, "--launcher %s: this is no Slurm allocation; sbatch and salloc make one", l);
     j->srun = asked || (!l && job && !j->hosts.n);
+    if (!j->srun && (j->cfg->srun_account || j->cfg->srun_comment))
+        tx_warn("--%s is for srun, and the ranks are started by mpirun", j->cfg->srun_account ? "account" : "comment");
     if (j->srun && tasks && atoi(tasks) > 1)
         return TX_FAIL(
             TX_ERR_ARG,
@@ -101,8 +143,17 @@ static tx_status find_hosts(struct job *j)
     TX_TRY(check_filters(c));
     TX_TRY(read_hostfile(j));
     TX_TRY(choose_starter(j));
-    if (!j->hosts.n && !j->srun) TX_TRY(local_hosts(j));
-    return j->hosts.n ? filter_hosts(j) : TX_OK;
+    if (!j->hosts.n && j->srun && (c->launch_include || c->launch_exclude))
+        return TX_FAIL(TX_ERR_ARG,
+                       "--%s chooses from a hostfile; of Slurm's allocation --num_nodes and --num_gpus choose, or "
+                       "--launcher_args \"--nodelist=HOSTS\"",
+                       c->launch_include ? "include" : "exclude");
+    if (!j->hosts.n && !j->srun) {
+        TX_TRY(local_hosts(j));
+        TX_TRY(choose_visible(j));
+    }
+    if (j->hosts.n) TX_TRY(filter_hosts(j));
+    return j->hosts.n && j->chosen ? tx__slots_text(&j->slots, &j->hosts) : TX_OK;
 }
 
 /* ---- places ---- */
@@ -120,7 +171,7 @@ static tx_status find_places(struct job *j)
     for (int i = 0; i < j->hosts.n; i++) {
         const tx_host *h = &j->hosts.host[i];
         if (is_here(h->name))
-            TX_TRY(tx__place_here(&j->place[i], h->n_slots));
+            TX_TRY(j->chosen ? tx__place_of_slots(&j->place[i], h) : tx__place_here(&j->place[i], h->n_slots));
         else
             snprintf(j->place[i].host, sizeof j->place[i].host, "%s", h->name);
         j->place[i].n_ranks = h->n_slots;
@@ -187,7 +238,11 @@ static tx_status hand_on(tx_str *args, tx_start *start, const tx_words *env)
     tx_words names = { 0 };
     tx_status st = tx__environment_to_hand_on(&names);
     for (int i = 0; !st && i < env->n; i++) {
-        st = tx__words_add_n(&names, env->word[i], strcspn(env->word[i], "="));
+        size_t n = strcspn(env->word[i], "=");
+        bool there = false;
+        for (int k = 0; k < names.n; k++)
+            there = there || (strlen(names.word[k]) == n && !strncmp(names.word[k], env->word[i], n));
+        if (!there) st = tx__words_add_n(&names, env->word[i], n);
         if (!st) st = tx__words_add(&start->env, env->word[i]);
     }
     for (int i = 0; !st && i < names.n; i++) st = tx_str_printf(args, "%s-x %s", args->len ? " " : "", names.word[i]);
@@ -212,7 +267,8 @@ static tx_status build_several(tx_start *out, struct job *j)
                     .n_places = j->n_places,
                     .hostfile = *j->hostfile ? j->hostfile : "HOSTS",
                     .agent = j->agent.data,
-                    .args = args.len ? args.data : NULL };
+                    .args = args.len ? args.data : NULL,
+                    .slots = j->slots.data };
     st = tx__start_mpirun(out, &m, &j->program);
 out:
     tx_str_free(&shell);
@@ -222,9 +278,10 @@ out:
 
 static tx_status build_here(tx_start *out, const struct job *j)
 {
-    tx_mpirun m = { .place = j->place, .n_places = 1, .args = j->cfg->launcher_args };
+    tx_mpirun m = { .place = j->place, .n_places = 1, .args = j->cfg->launcher_args, .slots = j->slots.data };
     TX_TRY(tx__words_add_all(&out->env, (const char *const *)j->env.word));
-    return j->place->n_ranks == 1 ? tx__start_direct(out, &j->program) : tx__start_mpirun(out, &m, &j->program);
+    return j->place->n_ranks == 1 ? tx__start_direct(out, j->slots.data, &j->program)
+                                  : tx__start_mpirun(out, &m, &j->program);
 }
 
 /* The tasks of a node of the allocation, "4" or "4(x2)"; 0: not the same on all. */
@@ -241,6 +298,8 @@ static tx_status build_srun(tx_start *out, const struct job *j)
     const char *nodes = getenv("SLURM_JOB_NUM_NODES");
     tx_srun s = { .n_nodes = nodes ? atoi(nodes) : 0,
                   .n_per_node = c->num_gpus > 0 ? (int)c->num_gpus : slurm_tasks(),
+                  .account = c->srun_account,
+                  .comment = c->srun_comment,
                   .args = c->launcher_args };
     tx_str list = { 0 };
     tx_status st;
@@ -249,8 +308,18 @@ static tx_status build_srun(tx_start *out, const struct job *j)
         goto out;
     }
     if (c->num_nodes > 0) s.n_nodes = (int)c->num_nodes;
-    for (int i = 0; i < j->hosts.n; i++) TX_GOTO(tx_str_printf(&list, "%s%s", i ? "," : "", j->hosts.host[i].name));
+    for (int i = 0; i < j->hosts.n; i++) {
+        const tx_host *h = &j->hosts.host[i];
+        TX_GOTO(tx_str_printf(&list, "%s%s", i ? "," : "", h->name));
+        if (h->n_slots == j->hosts.host[0].n_slots) continue;
+        st = TX_FAIL(TX_ERR_ARG,
+                     "srun starts as many ranks on each host, but of %s there are %d slots and of %s %d; give "
+                     "--launcher openmpi",
+                     j->hosts.host[0].name, j->hosts.host[0].n_slots, h->name, h->n_slots);
+        goto out;
+    }
     if (j->hosts.n) {
+        s.slots = j->slots.data;
         s.n_nodes = j->hosts.n;
         s.n_per_node = j->hosts.host[0].n_slots;
         s.nodes = list.data;
@@ -310,6 +379,7 @@ out:
     tx__words_free(&j.env);
     tx__hosts_free(&j.hosts);
     tx_str_free(&j.agent);
+    tx_str_free(&j.slots);
     tx_free(j.place);
     tx_config_free(j.cfg);
     return st;

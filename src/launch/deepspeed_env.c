@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/file.h"
 
 enum { MAX_BYTES = 1 << 20 };
@@ -40,38 +41,70 @@ tx_status tx__deepspeed_env_parse(tx_words *out, const char *name, const char *t
     return TX_OK;
 }
 
-static bool find_file(char *path, size_t cap)
+/* A name that is there already gets the new value. */
+static tx_status put(tx_words *out, const char *line)
 {
-    const char *named = getenv("DS_ENV_FILE"), *home = getenv("HOME"),
-               *name = named && *named ? named : ".deepspeed_env";
-    if (named && tx_path_is_dir(named))
-        return !tx_path_join(path, cap, named, ".deepspeed_env") && tx_path_exists(path);
-    if (home && *name != '/' && !tx_path_join(path, cap, home, name) && tx_path_exists(path)) return true;
-    return !tx_path_join(path, cap, *name == '/' ? "" : ".", name) && tx_path_exists(path);
+    size_t n = strcspn(line, "=") + 1;
+    for (int i = 0; i < out->n; i++) {
+        if (strncmp(out->word[i], line, n)) continue;
+        tx_free(out->word[i]);
+        out->word[i] = NULL;
+        return tx_memdup0(&out->word[i], line, strlen(line), "a command line");
+    }
+    return tx__words_add(out, line);
 }
 
-tx_status tx__deepspeed_env_read(tx_words *out)
+static tx_status read_file(tx_words *out, const char *folder, const char *name)
 {
     char path[4096];
     tx_str text = { 0 };
-    if (!find_file(path, sizeof path)) return TX_OK;
+    tx_words lines = { 0 };
+    bool there = *name == '/' ? snprintf(path, sizeof path, "%s", name) < (int)sizeof path
+                              : !tx_path_join(path, sizeof path, folder, name);
+    if (!there || !tx_path_exists(path) || tx_path_is_dir(path)) return TX_OK;
     tx_status st = tx_file_read(path, MAX_BYTES, &text);
-    if (!st) st = tx__deepspeed_env_parse(out, path, text.data ? text.data : "", text.len);
+    if (!st) st = tx__deepspeed_env_parse(&lines, path, text.data ? text.data : "", text.len);
+    for (int i = 0; !st && i < lines.n; i++) st = put(out, lines.word[i]);
+    tx__words_free(&lines);
     tx_str_free(&text);
     return st;
 }
 
+tx_status tx__deepspeed_env_read(tx_words *out)
+{
+    const char *named = getenv("DS_ENV_FILE"), *home = getenv("HOME");
+    if (named && *named && tx_path_is_dir(named)) return read_file(out, named, ".deepspeed_env");
+    const char *const names[] = { named && *named ? named : ".deepspeed_env", ".deepscale_env" }, *const folders[] = {
+        home, "."
+    };
+    for (size_t f = 0; f < sizeof folders / sizeof *folders; f++)
+        for (size_t i = 0; folders[f] && i < sizeof names / sizeof *names; i++)
+            TX_TRY(read_file(out, folders[f], names[i]));
+    return TX_OK;
+}
+
+/* As they begin, or whole where they end in "=". Open MPI hands on its own by itself. */
+static bool is_handed_on(const char *variable)
+{
+    static const char *const beginnings[] = {
+        "OMP_",       "KMP_",    "GOMP_",   "MKL_",
+        "DNNL_",      "ONEDNN_", /* processors */
+        "CUDA_",      "HSA_",    "HIP_",    "ROCR_",
+        "ROCM_",      "AMD_",    "GPU_", /* GPUs */
+        "NCCL_",      "RCCL_",   "MIOPEN_", "HIPBLASLT_",
+        "ROCBLAS_",   "CUBLAS",  "CUDNN_",  "UCX_",
+        "FI_",        "PSM2_",   "MV2_",    "MPICH_",
+        "MPIR_CVAR_", /* networks */
+        "TX_",        "TRIAX_",  "PATH=",   "LD_LIBRARY_PATH=",
+    };
+    for (size_t i = 0; i < sizeof beginnings / sizeof *beginnings; i++)
+        if (!strncmp(variable, beginnings[i], strlen(beginnings[i]))) return true;
+    return false;
+}
+
 tx_status tx__environment_to_hand_on(tx_words *out)
 {
-    static const char *const beginnings[] = { "OMP_",  "KMP_", "GOMP_", "MKL_", "DNNL_", "ONEDNN_",
-                                              "NCCL_", "UCX_", "MV2_",  "TX_",  "TRIAX_" };
-    for (char **e = environ; *e; e++) {
-        size_t n = strcspn(*e, "=");
-        for (size_t i = 0; i < sizeof beginnings / sizeof *beginnings; i++)
-            if (!strncmp(*e, beginnings[i], strlen(beginnings[i]))) {
-                TX_TRY(tx__words_add_n(out, *e, n));
-                break;
-            }
-    }
+    for (char **e = environ; *e; e++)
+        if (is_handed_on(*e)) TX_TRY(tx__words_add_n(out, *e, strcspn(*e, "=")));
     return TX_OK;
 }

@@ -28,7 +28,7 @@ static tx_status take_slots(tx_host *h, int n)
     for (int i = 0; i < n; i++) slot[i] = i;
     tx_free(h->slot);
     h->slot = slot;
-    h->n_slots = n;
+    h->n_slots = h->n_all = n;
     return TX_OK;
 }
 

@@ -19,6 +19,7 @@ typedef struct tx_host {
     char name[TX_HOST_NAME];
     int *slot; /* numbers of the slots that are used, ascending; owned */
     int n_slots;
+    int n_all; /* how many the host has, of which those are */
 } tx_host;
 
 typedef struct tx_hosts {

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "launch/rendezvous.h"
+#include "launch/slots.h"
 #include "launch/ssh_agent.h"
 #include "triax/launch.h"
 
@@ -39,6 +40,8 @@ tx_status tx__start_show(const tx_start *s)
 
 tx_status tx_launch_agent(int argc, char *const *argv, int *code)
 {
+    *code = 1;
+    if (argc > 0 && !strcmp(argv[0], "--slots")) return tx__slots_become(argc - 1, argv + 1);
     return argc > 0 && !strcmp(argv[0], "--via") ? tx__ssh_agent(argc - 1, argv + 1, code)
                                                  : tx__agent(argc, argv, code);
 }

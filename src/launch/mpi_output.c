@@ -65,6 +65,7 @@ static bool is_chatter(tx_mpi_output *o, const char *line)
         return true;
     }
     if (take_srun(o, line)) return true;
+    o->no_start |= *line == '[' && strstr(line, "*** An error occurred in MPI_Init");
     if (!strncmp(line, "mpirun", 6) && strstr(line, ": Forwarding signal ")) return true;
     if (strstr(line, " total processes killed (some possibly by mpirun during cleanup)")) return true;
     for (size_t i = 0; *line == '[' && i < sizeof after_host / sizeof *after_host; i++)

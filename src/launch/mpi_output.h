@@ -14,6 +14,7 @@ typedef struct tx_mpi_output {
     int code;       /* of the first task that srun saw fail; 0: none */
     int started;    /* the daemons of all hosts have reported */
     int no_daemon;  /* one could not be started */
+    int no_start;   /* MPI_Init has ended a rank */
     char lost[256]; /* a host whose daemon does not answer any more; "": none */
 } tx_mpi_output;
 

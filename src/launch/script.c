@@ -15,9 +15,14 @@ const char *tx__script_command(const char *script)
     const char *slash = strrchr(script, '/'), *base = slash ? slash + 1 : script, *name;
     size_t n = strlen(base), dir = (size_t)(base - script);
     bool in_tasks = dir >= 6 && !strncmp(base - 6, "tasks/", 6) && (dir == 6 || base[-7] == '/');
-    if (in_tasks && !strcmp(base, "main.py")) return "evaluate"; /* upstream's */
-    if (n > 3 && !strcmp(base + n - 3, ".py")) n -= 3;
-    for (int i = 0; (name = tx_config_command(i, NULL)); i++) {
+    if (in_tasks && !strcmp(base, "main.py")) return "evaluate";  /* upstream's */
+    if (!strcmp(base, "pretrain_gpt2.py")) return "pretrain-gpt"; /* its name until 2020 */
+    const char *dot = memrchr(base, '.', n);
+    if (n > 3 && !strcmp(base + n - 3, ".py"))
+        n -= 3;
+    else if (dot) /* a module's name */
+        n -= (size_t)(dot + 1 - base), base = dot + 1;
+    for (int i = 0; n && (name = tx_config_command(i, NULL)); i++) {
         size_t k = 0;
         while (k < n && name[k] && (name[k] == base[k] || (name[k] == '-' && base[k] == '_'))) k++;
         if (k == n && !name[k] && !launches(name)) return name;

@@ -27,11 +27,12 @@ tx_status tx__self_path(char *path, size_t cap)
     return TX_OK;
 }
 
-tx_status tx__rank_words(tx_words *out, const tx_words *program)
+tx_status tx__rank_words(tx_words *out, const char *slots, const tx_words *program)
 {
     const char *other = getenv("TX_LAUNCH_PROGRAM");
     char self[4096];
     TX_TRY(tx__self_path(self, sizeof self));
+    if (slots) TX_TRY(tx__words_add_all(out, (const char *const[]){ self, "launch-agent", "--slots", slots, NULL }));
     TX_TRY(tx__words_add(out, other && *other ? other : self));
     return tx__words_add_all(out, (const char *const *)program->word);
 }
@@ -69,11 +70,11 @@ tx_status tx__forget_outer_launcher(tx_words *env)
     return tx__words_add_all(env, names);
 }
 
-tx_status tx__start_direct(tx_start *out, const tx_words *program)
+tx_status tx__start_direct(tx_start *out, const char *slots, const tx_words *program)
 {
     out->command = program->word[0];
     TX_TRY(tx__forget_outer_launcher(&out->env));
-    return tx__rank_words(&out->words, program);
+    return tx__rank_words(&out->words, slots, program);
 }
 
 /* ---- mpirun ---- */
@@ -108,7 +109,7 @@ static tx_status find_mpirun(const char **out, bool several_hosts)
     }
     return TX_FAIL(TX_ERR_NOTFOUND,
                    "several ranks are started with Open MPI's mpirun, and there is none in PATH; Debian has "
-                   "it in openmpi-bin");
+                   "it in openmpi-bin; MPICH's ranks start as mpiexec -n N triax pretrain-gpt ...");
 }
 
 static tx_status add_mca(tx_words *w, const char *name, const char *value)
@@ -161,7 +162,7 @@ tx_status tx__start_mpirun(tx_start *out, const tx_mpirun *m, const tx_words *pr
     TX_TRY(tx__forget_outer_launcher(&out->env));
     TX_TRY(tx__words_add(&out->env, "OMPI_MCA_ras=^slurm,gridengine,tm,lsf,alps")); /* hosts are those that we name */
     TX_TRY(add_flags(out, m));
-    return tx__rank_words(&out->words, program);
+    return tx__rank_words(&out->words, m->slots, program);
 }
 
 tx_status tx__mpirun_hostfile(tx_str *out, const tx_place *place, int n)
@@ -170,21 +171,33 @@ tx_status tx__mpirun_hostfile(tx_str *out, const tx_place *place, int n)
     return TX_OK;
 }
 
-/* ---- srun ---- */
+/* ---- srun ----
+ *
+ *  --export=ALL: sbatch --export=NONE has told srun to hand on nothing. */
+
+/* Whether ranks find each other in another way than Open MPI's: by the user's choice, or by a Cray's own. */
+static bool chooses_mpi(const tx_srun *s)
+{
+    return getenv("SLURM_MPI_TYPE") || getenv("CRAY_MPICH_DIR") || (s->args && strstr(s->args, "--mpi"));
+}
 
 tx_status tx__start_srun(tx_start *out, const tx_srun *s, const tx_words *program)
 {
-    static const char *const always[] = { "srun", "--mpi=pmix", "--kill-on-bad-exit=1", "--wait=60", NULL };
+    static const char *const always[] = { "--export=ALL", "--kill-on-bad-exit=1", "--wait=60", NULL };
     const char *cores = getenv("SLURM_CPUS_PER_TASK"); /* srun does not take it over since 22.05 */
     out->command = program->word[0];
+    TX_TRY(tx__words_add(&out->words, "srun"));
+    if (!chooses_mpi(s)) TX_TRY(tx__words_add(&out->words, "--mpi=pmix"));
     TX_TRY(tx__words_add_all(&out->words, always));
     TX_TRY(tx__words_addf(&out->words, "--nodes=%d", s->n_nodes));
     TX_TRY(tx__words_addf(&out->words, "--ntasks=%d", s->n_nodes * s->n_per_node));
     TX_TRY(tx__words_addf(&out->words, "--ntasks-per-node=%d", s->n_per_node));
+    if (s->account) TX_TRY(tx__words_addf(&out->words, "--account=%s", s->account));
+    if (s->comment) TX_TRY(tx__words_addf(&out->words, "--comment=%s", s->comment));
     if (s->nodes) TX_TRY(tx__words_addf(&out->words, "--nodelist=%s", s->nodes));
     if (cores && *cores) TX_TRY(tx__words_addf(&out->words, "--cpus-per-task=%s", cores));
     if (s->args) TX_TRY(tx__words_add_cut(&out->words, s->args));
-    return tx__rank_words(&out->words, program);
+    return tx__rank_words(&out->words, s->slots, program);
 }
 
 tx_status tx__start_quote(tx_str *out, const tx_start *s)

@@ -16,14 +16,15 @@ void tx__start_free(tx_start *s);
 
 /* The program that every rank runs: triax itself, or for tests TX_LAUNCH_PROGRAM; with the sub-command and its flags.
  */
-tx_status tx__rank_words(tx_words *out, const tx_words *program);
+/* @slots slots.h's text, NULL: none were chosen */
+tx_status tx__rank_words(tx_words *out, const char *slots, const tx_words *program);
 tx_status tx__self_path(char *path, size_t cap);
 
 /* What a launcher around this one has said of its own tasks is not so of the ranks. */
 tx_status tx__forget_outer_launcher(tx_words *env);
 
 /* One rank: the program alone. */
-tx_status tx__start_direct(tx_start *out, const tx_words *program);
+tx_status tx__start_direct(tx_start *out, const char *slots, const tx_words *program);
 
 typedef struct tx_mpirun {
     const tx_place *place;
@@ -32,6 +33,7 @@ typedef struct tx_mpirun {
     const char *agent;    /* what mpirun is to call in ssh's place */
     bool attached;        /* the agent lives as long as the daemon that it started */
     const char *args;     /* further flags of the user's, divided by blanks; NULL: none */
+    const char *slots;
 } tx_mpirun;
 
 /* TX_ERR_NOTFOUND: there is no mpirun of Open MPI; TX_ERR_UNSUPPORTED: another version, and several hosts. */
@@ -39,8 +41,10 @@ tx_status tx__start_mpirun(tx_start *out, const tx_mpirun *m, const tx_words *pr
 
 typedef struct tx_srun {
     int n_nodes, n_per_node;
-    const char *nodes; /* only these of the allocation, as --nodelist takes them; NULL: all */
+    const char *account, *comment; /* NULL: none */
+    const char *nodes;             /* only these of the allocation, as --nodelist takes them; NULL: all */
     const char *args;
+    const char *slots;
 } tx_srun;
 
 tx_status tx__start_srun(tx_start *out, const tx_srun *s, const tx_words *program);

@@ -338,10 +338,27 @@ void tx__supervisor_close(tx_supervisor *s)
 
 /* ---- how it ended ---- */
 
+/* Which variables have chosen what Open MPI is made of; it has said that it does not start. */
+static void tell_no_start(void)
+{
+    static const char *const choosing[] = { "OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_mtl", "OMPI_MCA_coll",
+                                            "OMPI_MCA_osc" };
+    for (size_t i = 0; i < sizeof choosing / sizeof *choosing; i++) {
+        const char *value = getenv(choosing[i]);
+        if (value)
+            tx_log(TX_LOG_ERROR,
+                   "Open MPI has not started; %s=%.80s may ask for what a host has not: unset it, and Open MPI finds "
+                   "out by "
+                   "itself what there is",
+                   choosing[i], value);
+    }
+}
+
 void tx__supervisor_tell(const tx_supervisor *s)
 {
     const tx_mpi_output *o = &s->output;
     if (!s->code || s->n_stops || o->code) return;
+    if (o->no_start) tell_no_start();
     if (o->signal)
         tx_log(TX_LOG_ERROR, "rank %d on %s was ended by signal %d (%s), and with it the job", o->rank, o->host,
                o->signal, strsignal(o->signal));

@@ -49,7 +49,9 @@ static tx_status take_nnodes(struct job *j)
 static tx_status take_nproc(struct job *j)
 {
     const char *text = j->cfg->nproc_per_node;
+    const char *list;
     int n, gpus = tx__gpus_here();
+    if (tx__gpus_chosen(&list) && tx__list_entries(list) < gpus) gpus = tx__list_entries(list);
     bool is_auto = !strcmp(text, "auto");
     TX_TRY(tx__place_here(&j->m.here, 1));
     if (!strcmp(text, "gpu") && !gpus)
@@ -150,7 +152,7 @@ static tx_status take_flags(struct job *j)
 static tx_status build(tx_start *out, const struct job *j)
 {
     tx_mpirun m = { .place = &j->m.here, .n_places = 1 };
-    if (j->m.n_nodes == 1 && j->m.here.n_ranks == 1) return tx__start_direct(out, &j->program);
+    if (j->m.n_nodes == 1 && j->m.here.n_ranks == 1) return tx__start_direct(out, NULL, &j->program);
     if (j->lead)
         m = (tx_mpirun){ .place = tx__lead_places(j->lead),
                          .n_places = j->m.n_nodes,

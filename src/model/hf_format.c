@@ -46,6 +46,11 @@ tx_status tx_hf_format_of(const tx_hf_format **out, const tx_model *m)
             "Hugging Face has no BERT with these options: MegatronBertForPreTraining is the model without any "
             "of the model's options, BertForPreTraining has --post-layernorm; with --bert-no-binary-head they are "
             "MegatronBertForMaskedLM and BertForMaskedLM");
+    if (m->positions == TX_POSITIONS_ALIBI)
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "--position-embedding-type alibi cannot be written as Hugging Face's GPT-2 or Llama, whose "
+                       "config.json has no word for it; BLOOM's format, which has ALiBi, is not built: convert to "
+                       "megatron or deepspeed, which BigScience's program reads");
     return TX_FAIL(TX_ERR_UNSUPPORTED,
                    "Hugging Face has no model with these options: GPT2LMHeadModel is the model without any of the "
                    "model's options, LlamaForCausalLM has --normalization rmsnorm, --swiglu, "

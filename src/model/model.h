@@ -80,8 +80,8 @@ typedef struct tx_model {
     tx_dtype dtype;   /* of parameters and activations */
     tx_dtype stream;  /* of the residual stream: dtype, or fp32 */
     int64_t n_layers, hidden, n_heads, max_positions;
-    bool learns_positions; /* a table of max_positions: nothing can be longer */
-    int64_t n_groups;      /* key and value heads */
+    tx_positions positions; /* learned: a table of max_positions, nothing can be longer */
+    int64_t n_groups;       /* key and value heads */
     int64_t head_dim;
     int64_t ffn, mlp_in;  /* width inside the MLP, and rows of its first matrix: twice as many with a gate */
     int64_t vocab_size;   /* real tokens: what the tokenizer has */
@@ -94,6 +94,7 @@ typedef struct tx_model {
     double sample_flops;                  /* of a client's model: FLOPs of a sample's forward; 0: not known */
     tx_initial initial;                   /* likewise: of its TX_INIT_OWN parameters */
     tx_recompute recompute;               /* n_layers: of each chunk */
+    int64_t n_again;                      /* layers that are computed again, of the whole model */
     int n_chunks;                         /* what this pipeline stage has of the layers */
     tx_pp_chunk chunk[TX_MAX_CHUNKS];
     double group_seconds[TX_N_GROUP_TIMES]; /* since the model was made; AGAIN with fetching what was kept */
@@ -150,9 +151,16 @@ tx_status tx_check_id(const tx_model *m, int32_t id);
 /* Rows of the vocabulary after padding: Megatron's rule. */
 int64_t tx_vocab_padded(int64_t vocab_size, int64_t multiple);
 
-/* FLOPs of one forward and backward over s*b tokens: 3 × 2 × (multiply-adds of all matrix products, attention counted
- * in full as Megatron-DeepSpeed does). With full recomputation one forward more, as it counts, whatever its method and
- * number of layers; selective recomputes no matrix product here. */
+/* Model FLOPs of one forward and backward over s*b tokens: 3 × 2 × (multiply-adds of all matrix products, attention
+ * counted in full as all published counts do). What is computed again is not in them. */
 double tx_model_flops(const tx_model *m, int64_t s, int64_t b);
+
+/* The forwards of layers that are computed again: hardware FLOPs are the sum of both. 0 with selective recomputation,
+ * which repeats no matrix product here. */
+double tx_model_flops_again(const tx_model *m, int64_t s, int64_t b);
+
+/* 24 f b s l h² (1 + s/6h + V/16lh), arXiv:2104.04473 eq. 3, V padded; f is 3, or 4 with any recomputation, as
+ * Megatron-DeepSpeed's throughput_calculator has it. 0 of a client's model. */
+double tx_model_flops_2021(const tx_model *m, int64_t s, int64_t b);
 
 #endif

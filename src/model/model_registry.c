@@ -64,13 +64,32 @@ int64_t tx_vocab_padded(int64_t vocab_size, int64_t multiple)
     return (vocab_size + multiple - 1) / multiple * multiple;
 }
 
+/* Multiply-adds of a layer, for each token. */
+static double layer_products(const tx_model *m, int64_t s)
+{
+    double h = (double)m->hidden, d = (double)m->head_dim;
+    double qkv = (double)(m->n_heads + 2 * m->n_groups) * d, heads = (double)m->n_heads * d;
+    return h * (qkv + heads) + h * (double)(m->mlp_in + m->ffn) + 2 * heads * (double)s; /* the last: q kᵀ, p v */
+}
+
 double tx_model_flops(const tx_model *m, int64_t s, int64_t b)
 {
-    if (m->sample_flops > 0) return (m->recompute.n_layers ? 4 : 3) * m->sample_flops * (double)b;
-    double h = (double)m->hidden, d = (double)m->head_dim, tokens = (double)s * (double)b;
-    double qkv = (double)(m->n_heads + 2 * m->n_groups) * d, heads = (double)m->n_heads * d;
-    double layer =
-        h * (qkv + heads) + h * (double)(m->mlp_in + m->ffn) + 2 * heads * (double)s; /* the last: q kᵀ, p v */
-    int passes = m->recompute.n_layers ? 4 : 3; /* forward, backward twice as much, forward again */
-    return 2 * passes * tokens * ((double)m->n_layers * layer + m->head_products);
+    if (m->sample_flops > 0) return 3 * m->sample_flops * (double)b;
+    double tokens = (double)s * (double)b;
+    return 6 * tokens * ((double)m->n_layers * layer_products(m, s) + m->head_products);
+}
+
+double tx_model_flops_again(const tx_model *m, int64_t s, int64_t b)
+{
+    double n = (double)m->n_again;
+    if (m->sample_flops > 0) return n / (double)m->n_layers * m->sample_flops * (double)b;
+    return n ? 2 * (double)s * (double)b * n * layer_products(m, s) : 0;
+}
+
+double tx_model_flops_2021(const tx_model *m, int64_t s, int64_t b)
+{
+    double h = (double)m->hidden, l = (double)m->n_layers, V = (double)m->vocab_padded, length = (double)s;
+    double f = m->recompute.n_layers || m->recompute.selective ? 4 : 3;
+    if (!h) return 0;
+    return 24 * f * (double)b * length * l * h * h * (1 + length / (6 * h) + V / (16 * l * h));
 }

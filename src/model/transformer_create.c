@@ -68,6 +68,7 @@ static tx_block block_of(const tx_config *cfg, int64_t i, const tx_grid *grid, b
                   .d = cfg->kv_channels,
                   .n_rot = cfg->use_rotary_position_embeddings ? tx_config_rotary_dim(cfg) : 0,
                   .rope_theta = cfg->rope_theta,
+                  .alibi = tx_config_positions(cfg) == TX_POSITIONS_ALIBI,
                   .causal = causal,
                   .p_drop = cfg->attention_dropout,
                   .layer = (int)i + 1 },
@@ -120,6 +121,18 @@ static tx_status make_blocks(tx_transformer *t, const tx_config *cfg, const tx_g
     return TX_OK;
 }
 
+/* Of the whole model, whose chunks' first layers are computed again.   @post as tx_pp_layers has it */
+static int64_t count_again(const tx_model *m, int p, double post)
+{
+    int64_t n = 0;
+    for (int i = 0; i < p * m->n_chunks; i++) {
+        tx_pp_chunk chunk = tx_pp_layers(m->n_layers, p, m->n_chunks, i % p, i / p, 0, post);
+        int64_t has = chunk.end - chunk.first;
+        n += has < m->recompute.n_layers ? has : m->recompute.n_layers;
+    }
+    return n;
+}
+
 /* Cost of the head in layers, by their multiply-adds. */
 static double head_cost(const tx_model *m, int64_t s)
 {
@@ -135,6 +148,7 @@ static void take_chunks(tx_model *m, const tx_config *cfg, const tx_grid *grid)
     TX_ASSERT(m->n_chunks <= TX_MAX_CHUNKS);
     for (int k = 0; k < m->n_chunks; k++)
         m->chunk[k] = tx_pp_layers(m->n_layers, grid->pp.size, m->n_chunks, grid->pp.rank, k, 0, post);
+    m->n_again = count_again(m, grid->pp.size, post);
 }
 
 static tx_model sizes_of(const tx_config *cfg, const tx_model_type *type, int64_t vocab_size, int64_t padded,
@@ -151,7 +165,7 @@ static tx_model sizes_of(const tx_config *cfg, const tx_model_type *type, int64_
         .ffn = cfg->ffn_hidden_size,
         .mlp_in = cfg->swiglu || cfg->glu_activation ? 2 * cfg->ffn_hidden_size : cfg->ffn_hidden_size,
         .max_positions = cfg->max_position_embeddings,
-        .learns_positions = cfg->add_position_embedding,
+        .positions = tx_config_positions(cfg),
         .vocab_size = vocab_size,
         .vocab_padded = padded,
         .n_valid = n_valid,

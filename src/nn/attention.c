@@ -57,6 +57,12 @@ static tx_dropout attention_mask(const tx_attention *w, const tx_dropout_key *ke
     return mask;
 }
 
+static tx_alibi biases(const tx_attention *w)
+{
+    if (!w->alibi) return (tx_alibi){ 0 };
+    return (tx_alibi){ .n_heads = w->n_heads_whole, .first_head = w->first_head };
+}
+
 static tx_status turn(tx_ctx *c, const tx_attention *w, tx_tensor qk, tx_past past, bool inverse)
 {
     if (w->n_rot) TX_RUN(c, rope, .x = qk, .n_rot = w->n_rot, .theta = w->rope_theta, .inverse = inverse, .past = past);
@@ -86,7 +92,7 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
         p.k = kv->k;
         p.v = kv->v;
     }
-    /* 3  o = drop(softmax(q kᵀ / √d + mask)) v   [s, b, n d] */
+    /* 3  o = drop(softmax(q kᵀ / √d + biases + mask)) v   [s, b, n d] */
     a->lse = (tx_tensor){ .data = a->lse.data,
                           .dtype = a->lse.dtype,
                           .n_dims = 4,
@@ -94,7 +100,7 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
                           .stride = { n * s, n / g * s, s, 1 } };
     TX_RUN(c, attention_fwd, .o = all_heads(w, a->o), .lse = a->lse, .q = p.q, .k = p.k, .v = p.v,
            .scale = 1.0 / sqrt((double)w->d), .causal = w->causal, .mask = attention_mask(w, key),
-           .first_key = keys.first, .n_keys = keys.n, .past = past);
+           .first_key = keys.first, .n_keys = keys.n, .past = past, .alibi = biases(w));
     /* 4  y = o W_projᵀ + b_proj */
     tx_at_part(c, DENSE);
     return tx_linear_fwd(c, &w->proj, tx_as_rows(y), tx_as_rows(a->o));
@@ -116,7 +122,7 @@ tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_atte
     tx_at_part(c, CORE);
     TX_RUN(c, attention_bwd, .dq = d.q, .dk = d.k, .dv = d.v, .do_ = all_heads(w, d_o), .o = all_heads(w, a->o),
            .lse = a->lse, .q = p.q, .k = p.k, .v = p.v, .scale = 1.0 / sqrt((double)w->d), .causal = w->causal,
-           .mask = attention_mask(w, key), .first_key = a->keys.first, .n_keys = a->keys.n);
+           .mask = attention_mask(w, key), .first_key = a->keys.first, .n_keys = a->keys.n, .alibi = biases(w));
     /* 2  dq, dk turned back */
     TX_TRY(turn(c, w, d.qk, (tx_past){ .n = { 0 } }, true));
     /* 1  dx = dqkv W_qkv */

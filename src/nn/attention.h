@@ -18,6 +18,7 @@ typedef struct tx_attention {
     int64_t n_heads_whole, first_head; /* of all ranks, and the number of this one's first: they name random numbers */
     int64_t n_rot;                     /* elements of a head that rotary positions turn (ops.h, rope); 0: none */
     double rope_theta;
+    bool alibi; /* biases of positions (ops.h) of the whole layer's heads; causal */
     bool causal;
     double p_drop; /* of the probabilities */
     int layer;     /* from 1; names the random stream */

@@ -5,7 +5,7 @@
  *   lays them in another (zero/flat.h):
  *
  *     value  | wte....... | wpe.. | ln1.g | ln1.b | qkv......... | ...     what layers compute with: fp32, bf16 or fp16
- *     grad   | the same offsets                                            fp32
+ *     grad   | the same offsets                                            fp32, or what zero/zero.h rounds it to
  *     master | the same offsets                                            fp32; value's own memory where that is fp32
  *     m, v   | the same offsets                                            fp32
  *

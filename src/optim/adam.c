@@ -3,11 +3,10 @@
 
 static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s)
 {
-    (void)o;
     TX_RUN(c, adam, .p = tx_tensor1(r->value, TX_F32, r->numel), .m = tx_tensor1(r->state[0], TX_F32, r->numel),
-           .v = tx_tensor1(r->state[1], TX_F32, r->numel), .g = tx_tensor1(r->grad, TX_F32, r->numel), .low = r->low,
-           .lr = s->lr, .beta1 = s->betas[0], .beta2 = s->betas[1], .eps = o->cfg->adam_eps,
-           .weight_decay = s->weight_decay, .grad_scale = 1, .gate = s->gate, .t = s->t);
+           .v = tx_tensor1(r->state[1], TX_F32, r->numel), .g = r->grad, .low = r->low, .lr = s->lr,
+           .beta1 = s->betas[0], .beta2 = s->betas[1], .eps = o->cfg->adam_eps, .weight_decay = s->weight_decay,
+           .grad_scale = 1, .gate = s->gate, .t = s->t);
     return TX_OK;
 }
 

@@ -34,27 +34,45 @@ int tx_optim_n_state(const tx_config *cfg, const tx_client_optimizer *client)
     return client ? client->n_state : tx_optim_type_find(cfg->optimizer)->n_state;
 }
 
-/* Rows that pad the vocabulary stay zero: the client does not see them. */
-static tx_status call(const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s, double grad_scale)
+enum { AT_A_TIME = 4096 }; /* gradients that are not fp32 */
+
+/* Elements [at, at + n) of the range, whose gradients are at `grad`. */
+static tx_status call(const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s, double grad_scale, int64_t at,
+                      int64_t n, const float *grad)
 {
     tx_optimizer_update u = { .name = r->name,
-                              .first = r->first,
-                              .numel = r->n_real,
-                              .value = r->value,
-                              .grad = r->grad,
+                              .first = r->first + at,
+                              .numel = n,
+                              .value = r->value + at,
+                              .grad = grad,
                               .grad_scale = grad_scale,
                               .lr = s->lr,
                               .weight_decay = s->weight_decay,
                               .step = s->t };
-    for (int k = 0; k < o->type->n_state; k++) u.state[k] = r->state[k];
-    return r->n_real ? o->client->step(o->client->user, &u) : TX_OK;
+    for (int k = 0; k < o->type->n_state; k++) u.state[k] = r->state[k] + at;
+    return o->client->step(o->client->user, &u);
+}
+
+/* Rows that pad the vocabulary stay zero: the client does not see them. */
+static tx_status call_all(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s,
+                          double grad_scale)
+{
+    float grad[AT_A_TIME];
+    if (!r->n_real) return TX_OK;
+    if (r->grad.dtype == TX_F32) return call(o, r, s, grad_scale, 0, r->n_real, r->grad.data);
+    for (int64_t at = 0; at < r->n_real; at += AT_A_TIME) {
+        int64_t n = r->n_real - at < AT_A_TIME ? r->n_real - at : AT_A_TIME;
+        TX_RUN(c, cast, .y = tx_tensor1(grad, TX_F32, n), .x = tx_slice1(r->grad, at, n));
+        TX_TRY(call(o, r, s, grad_scale, at, n, grad));
+    }
+    return TX_OK;
 }
 
 static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s)
 {
     double grad_scale = 1;
     if (!c->dry && !tx__update_gate(s->gate, &grad_scale)) return TX_OK;
-    if (!c->dry) TX_TRY(call(o, r, s, grad_scale));
+    if (!c->dry) TX_TRY(call_all(c, o, r, s, grad_scale));
     if (r->low.dtype != TX_F32 && r->low.data)
         TX_RUN(c, cast, .y = r->low, .x = tx_tensor1(r->value, TX_F32, r->numel));
     return TX_OK;

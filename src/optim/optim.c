@@ -100,7 +100,7 @@ static tx_status bring(const tx_optim *o, int i, unsigned what, bool changes)
 /* The tensors that something is asked about. */
 static tx_tensor grad_of(const tx_optim_range *r)
 {
-    return tx_tensor1(r->grad, TX_F32, r->numel);
+    return r->grad;
 }
 
 static tx_tensor master_of(const tx_optim_range *r)
@@ -293,8 +293,7 @@ tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n)
     for (int i = 0; i < o->n_ranges; i++) {
         const tx_optim_range *r = &o->range[i];
         if (!r->counted || !r->n_real) continue;
-        TX_RUN(c, count_zeros, .out = tx_tensor1(o->block_sums, TX_F64, 1),
-               .x = tx_tensor1(r->grad, TX_F32, r->n_real));
+        TX_RUN(c, count_zeros, .out = tx_tensor1(o->block_sums, TX_F64, 1), .x = tx_slice1(r->grad, 0, r->n_real));
         if (c->dry) continue;
         TX_TRY(tx_device_read(o->device, o->seen, o->block_sums, sizeof *o->seen));
         all.sum[0] += o->seen[0];

@@ -23,12 +23,12 @@ typedef struct tx_optim_range {
     int64_t n_real; /* the first ones; what is behind pads the vocabulary */
     int64_t first;  /* its place in this rank's part of the tensor */
     bool decay;
-    double lr_scale, decay_scale; /* factors of the learning rate and of weight decay */
-    int group;                    /* whose settings are for it */
-    bool counted;                 /* in norms and counts: no other rank of the group has the same */
-    const char *name;             /* for messages */
-    float *value;                 /* master weights */
-    float *grad;
+    double lr_scale, decay_scale;     /* factors of the learning rate and of weight decay */
+    int group;                        /* whose settings are for it */
+    bool counted;                     /* in norms and counts: no other rank of the group has the same */
+    const char *name;                 /* for messages */
+    float *value;                     /* master weights */
+    tx_tensor grad;                   /* [numel], fp32, bf16 or fp16 */
     float *state[TX_OPTIM_MAX_STATE]; /* at first zero */
     tx_tensor low;                    /* [numel]: the weights as layers read them, if that is not value */
 } tx_optim_range;

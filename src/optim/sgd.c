@@ -5,8 +5,8 @@ static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, con
 {
     (void)o;
     TX_RUN(c, sgd, .p = tx_tensor1(r->value, TX_F32, r->numel), .m = tx_tensor1(r->state[0], TX_F32, r->numel),
-           .g = tx_tensor1(r->grad, TX_F32, r->numel), .low = r->low, .lr = s->lr, .momentum = s->momentum,
-           .weight_decay = s->weight_decay, .grad_scale = 1, .gate = s->gate);
+           .g = r->grad, .low = r->low, .lr = s->lr, .momentum = s->momentum, .weight_decay = s->weight_decay,
+           .grad_scale = 1, .gate = s->gate);
     return TX_OK;
 }
 

@@ -6,6 +6,9 @@
 
 #include "base/alloc.h"
 
+const char *const tx_pp_op_names[TX_PP_SEND_BWD + 1] = { "receive the input",    "forward",  "send the output",
+                                                         "receive the gradient", "backward", "send the gradient" };
+
 /* ---------------------------------------------------------------- instruction lists */
 
 /* A unit is a micro-batch in a chunk. Units are numbered in the order of their forwards, and again in that of their

@@ -40,6 +40,8 @@ typedef enum tx_pp_op {
     TX_PP_SEND_BWD /* the gradient of its input; does not wait */
 } tx_pp_op;
 
+extern const char *const tx_pp_op_names[TX_PP_SEND_BWD + 1]; /* "receive the input" */
+
 typedef struct tx_pp_instr {
     tx_pp_op op;
     int micro, chunk;

@@ -35,9 +35,6 @@ typedef struct simulation {
     int *ended;    /* backwards that have been done */
 } simulation;
 
-static const char *const op_names[] = { "receive the input",    "forward",  "send the output",
-                                        "receive the gradient", "backward", "send the gradient" };
-
 static int virtual_of(const simulation *f, int stage, const tx_pp_instr *i)
 {
     return i->chunk * f->s->p + stage;
@@ -53,7 +50,7 @@ static tx_status wrong(const simulation *f, int stage, const char *why)
     int at = f->stage[stage].at;
     const tx_pp_instr *i = &f->stage[stage].list->instr[at];
     return TX_FAIL(TX_ERR_STATE, "stage %d, instruction %d (%s of micro-batch %d in chunk %d): %s", stage, at,
-                   op_names[i->op], i->micro, i->chunk, why);
+                   tx_pp_op_names[i->op], i->micro, i->chunk, why);
 }
 
 /* ---------------------------------------------------------------- one instruction */

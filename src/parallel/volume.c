@@ -149,8 +149,11 @@ static void add_buckets(terms *t, tx_comm_op op, const char *what, int64_t times
 static void add_gradients(terms *t, const tx_volume_sizes *z)
 {
     tx_comm_op op = z->zero && z->scatters ? TX_COMM_REDUCE_SCATTER : TX_COMM_ALL_REDUCE;
-    const char *what = z->passing ? "4 bytes a parameter, each micro-batch" : "4 bytes a parameter of the rank";
-    add_buckets(t, op, what, n_sums(z), z->all, 4);
+    static const char *const what[2][2] = {
+        { "4 bytes a parameter of the rank", "4 bytes a parameter, each micro-batch" },
+        { "2 bytes a parameter of the rank", "2 bytes a parameter, each micro-batch" },
+    };
+    add_buckets(t, op, what[z->sum == 2][z->passing], n_sums(z), z->all, z->sum);
 }
 
 /* What all ranks have whole, behind the update. */
@@ -181,6 +184,16 @@ static void add_before_use(terms *t, const tx_volume_sizes *z)
                         z->gathered[i][waits], z->value);
 }
 
+/* Of the word embedding that first and last stage have both. */
+static void add_ends(terms *t, const tx_volume_sizes *z)
+{
+    static const char *const what[2][2] = {
+        { "4 bytes a word embedding of the rank", "4 bytes of the rank's part of the embedding" },
+        { "2 bytes a word embedding of the rank", "2 bytes of the rank's part of the embedding" },
+    };
+    add(t, TX_GROUP_ENDS, TX_COMM_ALL_REDUCE, what[z->grad == 2][z->zero > 0], 1, z->ends * z->grad);
+}
+
 int tx_volume_terms(const tx_volume_sizes *z, tx_volume_term term[TX_VOLUME_MAX_TERMS])
 {
     terms t = { .term = term };
@@ -192,10 +205,7 @@ int tx_volume_terms(const tx_volume_sizes *z, tx_volume_term term[TX_VOLUME_MAX_
         add_updated(&t, z);
         add_before_use(&t, z);
     }
-    if (z->p > 1 && z->tied && (has_pre(z) || has_post(z)))
-        add(&t, TX_GROUP_ENDS, TX_COMM_ALL_REDUCE,
-            z->zero ? "4 bytes of the rank's part of the embedding" : "4 bytes a word embedding of the rank", 1,
-            z->ends * 4);
+    if (z->p > 1 && z->tied && (has_pre(z) || has_post(z))) add_ends(&t, z);
     return t.n;
 }
 

@@ -15,12 +15,13 @@
  *        inputs divided computed again, which --partition-activations divides the input of
  *      pipeline         b s h (its 1/t with sequence parallelism) across each border of   arXiv:2104.04473 §2.2
  *                       virtual stages, and its gradient back
- *      data ranks       4 bytes of every parameter's gradient: an all-reduce, once
+ *      data ranks       every parameter's gradient, 4 bytes or 2 each: an all-reduce, once
  *      ZeRO 1, 2, 3     a reduce-scatter instead; 2 and 3 of every micro-batch               arXiv:1910.02054 §7
  *      ZeRO 1, 2        an all-gather of the updated parameters
  *      ZeRO 3           all-gathers of a layer's parameters before its forward and its backward; forward once more
  *                       gathers nothing
- *      ends             4 bytes of the gradient of the word embeddings that both have; with ZeRO of a rank's part */
+ *      ends             the gradient of the word embeddings that both have, as it is kept; with ZeRO of a rank's part
+ */
 #ifndef TX_PARALLEL_VOLUME_H
 #define TX_PARALLEL_VOLUME_H
 
@@ -60,6 +61,7 @@ typedef struct tx_volume_sizes {
     int64_t n_layers, n_again; /* of the stage; of these, computed again for backward */
     int64_t n_gathered;        /* groups of the latter whose input the tensor ranks have in parts */
     int64_t value, stream;     /* bytes of an activation; of a number of the residual stream */
+    int64_t grad, sum;         /* of a gradient that is kept; of one that is summed over data ranks */
     int64_t norm;              /* parameters of a norm: 2 h, or h; */
     int64_t embedding_norm;    /* of the embedding's, and of the last one; 0: there is none */
     int64_t last_norm;

@@ -29,6 +29,7 @@
     X(samples_per_second, r->samples_per_second)              \
     X(tokens_per_second, r->tokens_per_second)                \
     X(tflops, r->tflops)                                      \
+    X(hardware_tflops, r->hardware_tflops)                    \
     X(peak_share, r->peak_share)                              \
     X(memory_bytes, r->memory_bytes)                          \
     X(peak_resident_bytes, r->peak_resident_bytes)

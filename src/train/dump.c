@@ -47,12 +47,12 @@ tx_status tx__trainer_dump(tx_trainer *t, double grad_norm)
     const char *dir = t->cfg->dump_step.item[1];
     char path[4096];
     float *x, *owned;
-    TX_TRY(tx_zero_see_whole(&t->zero, t->zero.master, &x, &owned));
+    TX_TRY(tx_zero_see_whole(&t->zero, t->zero.master, TX_F32, &x, &owned));
     tx_status st = tx_hf_export_model(t->model, x, dir, &tx_comm_self);
     tx_free(owned);
     TX_TRY(st);
     TX_TRY(tx_path_join(path, sizeof path, dir, "grads.safetensors"));
-    TX_TRY(tx_zero_see_whole(&t->zero, t->zero.grad, &x, &owned));
+    TX_TRY(tx_zero_see_whole(&t->zero, t->zero.grad, t->zero.grad_type, &x, &owned));
     st = tx_hf_export_tensors(t->model, x, 1 / t->scaler.scale, path, &tx_comm_self);
     tx_free(owned);
     TX_TRY(st);

@@ -37,7 +37,7 @@ typedef enum again_kind { AS_IS, SELECTIVE, HALF, FULL, N_AGAIN } again_kind;
 enum {
     MAX_MICRO = 12,                     /* sizes of micro-batches, the run's own among them */
     MAX_WORK = MAX_MICRO * N_AGAIN * 3, /* sequence parallel, its inputs divided, or neither */
-    MAX_STATE = 36,
+    MAX_STATE = 2 * 36,
     MAX_LAYOUTS = 256,
     MAX_TABLES = 4 * 2 * MAX_LAYOUTS,
     MAX_FITS = 64,
@@ -57,6 +57,7 @@ typedef struct work_choice {
 typedef struct state_choice {
     int zero; /* 0: as it is */
     place optimizer, params;
+    bool half; /* gradients as the values are, instead of fp32 */
 } state_choice;
 
 typedef struct layout {
@@ -145,7 +146,7 @@ static int count_changes(const search *s, const candidate *c)
            (c->on.pp != s->cfg->pipeline_model_parallel_size) + c->on.bf16 + (c->work.b != s->cfg->micro_batch_size) +
            (c->work.again != AS_IS) + c->work.sequence + c->work.divided +
            (c->state.zero && c->state.optimizer == IN_PLACE && c->state.params == IN_PLACE) +
-           (c->state.optimizer != IN_PLACE) + (c->state.params != IN_PLACE);
+           (c->state.optimizer != IN_PLACE) + (c->state.params != IN_PLACE) + c->state.half;
 }
 
 /* ---------------------------------------------------------------- as flags */
@@ -190,6 +191,7 @@ static void write_flags(const search *s, const candidate *c, char text[TX_FIT_FL
         add(&f, "--global-batch-size %lld", (long long)cfg->global_batch_size);
     if (c->state.zero) add(&f, "--zero-stage %d", c->state.zero);
     if (c->on.bf16) add(&f, "--bf16");
+    if (c->state.half) add(&f, "--grad-dtype %s", cfg->fp16 ? "fp16" : "bf16");
     if (c->work.sequence) add(&f, "--sequence-parallel");
     if (c->work.again == SELECTIVE) add(&f, "--recompute-activations");
     if (c->work.again == FULL)
@@ -205,12 +207,18 @@ static void write_flags(const search *s, const candidate *c, char text[TX_FIT_FL
 /* What stands against it in the run's own flags. */
 static const char *left_out(const search *s, const candidate *c)
 {
+#define AGAIN "--recompute-activations"
+#define ZERO  "--use-distributed-optimizer"
+#define GRADS "--accumulate-allreduce-grads-in-fp32"
+    static const char *const text[2][2][2] = {
+        /* [again][zero][grads] */
+        { { "", GRADS }, { ZERO, ZERO " and " GRADS } },
+        { { AGAIN, AGAIN " and " GRADS }, { AGAIN " and " ZERO, AGAIN ", " ZERO " and " GRADS } }
+    };
     bool again = (c->work.again == FULL || c->work.again == HALF) && s->cfg->recompute_activations;
     bool zero = c->state.zero > 1 && s->cfg->use_distributed_optimizer;
-    return again && zero ? "--recompute-activations and --use-distributed-optimizer"
-           : again       ? "--recompute-activations"
-           : zero        ? "--use-distributed-optimizer"
-                         : "";
+    bool grads = c->state.half && s->cfg->accumulate_allreduce_grads_in_fp32;
+    return text[again][zero][grads];
 }
 
 /* ---------------------------------------------------------------- planning */
@@ -225,6 +233,7 @@ static tx_status config_of(const search *s, const candidate *c, tx_config **conf
     from.sequence_parallel |= from.given.sequence_parallel; /* typed, but without effect on one tensor rank */
     if (strstr(left_out(s, c), "recompute")) from.recompute_activations = false;
     if (strstr(left_out(s, c), "distributed")) from.use_distributed_optimizer = false;
+    if (strstr(left_out(s, c), "accumulate")) from.accumulate_allreduce_grads_in_fp32 = false;
     write_flags(s, c, text);
     *config = NULL;
     tx_status st = tx_config_with(config, &from, text);
@@ -330,12 +339,14 @@ static void list_work(const search *s, table *t)
 
 static void list_states(const search *s, table *t)
 {
-    bool gpu = s->plan->memory.gpu_free;
+    bool gpu = s->plan->memory.gpu_free, values = s->cfg->bf16 || s->cfg->fp16 || t->on.bf16;
+    bool fp32 = values && !tx_word_index(s->cfg->grad_dtype, "fp32|bf16|fp16");
     t->n_state = 0;
-    for (int i = 0; i < 4 * N_PLACES * N_PLACES; i++) {
-        state_choice is = { .zero = i / (N_PLACES * N_PLACES),
+    for (int i = 0; i < (1 + fp32) * 4 * N_PLACES * N_PLACES; i++) {
+        state_choice is = { .zero = i / (N_PLACES * N_PLACES) % 4,
                             .optimizer = (place)(i / N_PLACES % N_PLACES),
-                            .params = (place)(i % N_PLACES) };
+                            .params = (place)(i % N_PLACES),
+                            .half = i >= 4 * N_PLACES * N_PLACES };
         bool cpu = is.optimizer == CPU || is.params == CPU;
         int zero = is.zero ? is.zero : (int)s->cfg->zero_stage;
         if (is.zero && is.zero <= (int)s->cfg->zero_stage) continue;
@@ -377,7 +388,7 @@ static bool does_as_much(const search *s, const candidate *c, const candidate *t
            (b->tp == s->cfg->tensor_model_parallel_size || a->tp == b->tp) &&
            (b->pp == s->cfg->pipeline_model_parallel_size || a->pp == b->pp) && a->bf16 >= b->bf16 && w->b <= x->b &&
            (x->again == AS_IS || w->again == x->again) && w->sequence >= x->sequence && w->divided >= x->divided &&
-           y->zero >= z->zero && (z->optimizer == IN_PLACE || y->optimizer == z->optimizer) &&
+           y->zero >= z->zero && y->half >= z->half && (z->optimizer == IN_PLACE || y->optimizer == z->optimizer) &&
            (z->params == IN_PLACE || y->params == z->params);
 }
 
@@ -404,7 +415,8 @@ static int first_change(const search *s, const candidate *c)
            : c->work.sequence                    ? 3
            : c->work.again == SELECTIVE          ? 4
            : c->state.zero                       ? 4 + c->state.zero
-                                                 : 8;
+           : c->state.half                       ? 8
+                                                 : 9;
 }
 
 static bool is_cheaper(const search *s, const candidate *a, const candidate *b)
@@ -643,7 +655,7 @@ static tx_status find_least(search *s, tx_change *out)
 /* The whole of a machine is no limit of a rank's where more of them would share it. */
 static bool is_of_a_rank(const search *s)
 {
-    return strcmp(s->cfg->memory_limit, "auto") != 0 || s->plan->memory.gpu_free;
+    return !tx_memory_limit_is_of_machine(s->cfg) || s->plan->memory.gpu_free;
 }
 
 /* The cheapest on more ranks that is none of those on fewer, with ranks besides. */

@@ -5,6 +5,7 @@
  *      layouts            every tensor- and pipeline-parallel size whose product divides the ranks
  *      micro-batch        what divides the run's
  *      precision          --bf16 for fp32
+ *      gradients          --grad-dtype bf16 or fp16 for fp32, where values are
  *      recomputation      --recompute-activations, every second layer of a run of them (block), every layer (uniform)
  *      its inputs         --partition-activations
  *      between layers     --sequence-parallel
@@ -19,14 +20,17 @@
 #include "train/plan.h"
 
 typedef struct tx_memory_limit {
-    size_t bytes;      /* 0: there is none */
-    const char *whose; /* words for it, as in "and this machine has 15.5 GiB"; static */
-    size_t taken;      /* of these; by the program before the run takes any */
+    size_t bytes;    /* 0: there is none */
+    char whose[192]; /* words for it, as in "and this machine has 15.5 GiB" */
+    size_t taken;    /* of these; by the program before the run takes any */
 } tx_memory_limit;
 
-/* What --memory-limit says of what tx_memory_limited counts; "auto" asks the system, or the GPU that the plan is for.
- */
+/* What --memory-limit says of what tx_memory_limited counts; "auto" and shares ask the system, or the GPU that the plan
+ * is for. */
 tx_memory_limit tx_memory_limit_of(const tx_config *cfg, const tx_memory *planned);
+
+/* Whether it is of what is there, all or a share of it, and no size. */
+bool tx_memory_limit_is_of_machine(const tx_config *cfg);
 
 /* A change of options: what the run takes with it, and what it costs. */
 enum { TX_FIT_FLAGS = 512 };

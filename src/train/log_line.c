@@ -66,6 +66,7 @@ void tx_log_interval(const tx_config *cfg, const tx_step_record *r)
         megatron_deepspeed(line, cfg, r);
     else
         megatron(line, r);
+    if (!isnan(r->hardware_tflops)) add(line, " hardware TFLOPs: %.3f |", r->hardware_tflops);
     if (!isnan(r->peak_share)) add(line, " peak share: %.1f%% |", 100 * r->peak_share);
     tx_info("%s", line);
 

@@ -13,6 +13,7 @@
 #include "train/bad_step.h"
 #include "train/non_finite.h"
 #include "train/saver.h"
+#include "train/step_log.h"
 #include "train/step_profile.h"
 
 /* What ranks tell each other behind an iteration. */
@@ -27,6 +28,7 @@ typedef struct loop {
     tx_feed *feed[TX_N_SPLITS]; /* one a group of the split's samples */
     tx_metrics *metrics;
     tx_step_profile profile;
+    tx_step_log log;
     tx_saver saver;
     struct round *round; /* [ranks] */
     double start;        /* clock of the program's */
@@ -78,9 +80,28 @@ void tx_feed_close(tx_feed *f)
     *f = (tx_feed){ 0 };
 }
 
+/* A micro-batch's: each sample's number in its dataset, which is named where it is another than before. */
+static void tell_samples(const tx_feed *f, int64_t b, int64_t consumed)
+{
+    char text[1024] = "";
+    int n = 0, last = -1;
+    for (int64_t j = 0; j < b && n < (int)sizeof text - 320; j++) {
+        int64_t number;
+        int d = tx_blend_find(f->data, f->sample[j], &number);
+        const tx_blend_part *p = &f->data->dataset[d];
+        const char *path = p->gpt ? tx_gpt_dataset_path(p->gpt) : tx_bert_dataset_file(p->bert)->prefix;
+        n += d == last
+                 ? snprintf(text + n, sizeof text - (size_t)n, ", %lld", (long long)number)
+                 : snprintf(text + n, sizeof text - (size_t)n, "%s%.250s %lld", j ? "; " : "", path, (long long)number);
+        last = d;
+    }
+    tx_trace("data: micro-batch of %lld behind %lld samples: %s", (long long)b, (long long)consumed, text);
+}
+
 tx_status tx_feed_read(tx_feed *f, const tx_trainer *t, int64_t consumed)
 {
     TX_TRY(tx_order_get(&f->sampler, f->sample, consumed));
+    if (tx_log_wants(TX_LOG_TRACE)) tell_samples(f, t->b, consumed);
     for (int64_t j = 0; j < t->b; j++)
         TX_TRY(tx_blend_get(f->data, &f->bert, f->rows + j * tx_trainer_row_len(t), f->sample[j]));
     return TX_OK;
@@ -132,12 +153,14 @@ static tx_status train_iteration(loop *l)
     if (last)
         tx_info("Skipped iterations %lld to %lld due to --skip-train-iteration-range flag.", (long long)iteration,
                 (long long)last);
+    tx_step_log_begin(&l->log, t);
     tx_step_profile_begin(&l->profile, t);
     reader r = { .t = t, .f = f, .begin = begin };
     tx_status st = own ? tx_trainer_train(t, own, l->data.user) : tx_trainer_train(t, read_micro, &r);
     if (st && st != TX_ERR_NUMERIC) return st;
     tx_metrics_step(m, t);
     tx_step_profile_end(&l->profile, t);
+    tx_step_log_end(&l->log, t, own ? -1 : begin);
     if (l->quiet || own) return st;
     return tx_non_finite_is_fault(t) && t->grid->size == 1 ? tx_bad_step(t, f, st != TX_OK) : st;
 }

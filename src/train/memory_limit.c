@@ -9,16 +9,38 @@
 
 enum { MAX_WIDTH = 130 }; /* of a line's flags */
 
+bool tx_memory_limit_is_of_machine(const tx_config *cfg)
+{
+    double share;
+    return !strcmp(cfg->memory_limit, "auto") || tx_share_parse(cfg->memory_limit, &share);
+}
+
+/* All that there is; *whose as tx_system_memory's. */
+static size_t whole(const tx_memory *planned, const char **whose)
+{
+    if (!planned->gpu_free) return tx_system_memory(whose);
+    *whose = "the GPU's free memory is";
+    return planned->gpu_free;
+}
+
 tx_memory_limit tx_memory_limit_of(const tx_config *cfg, const tx_memory *planned)
 {
-    tx_memory_limit limit = { .whose = "--memory-limit is" };
-    const char *text = cfg->memory_limit;
-    if (!strcmp(text, "auto") && planned->gpu_free)
-        limit = (tx_memory_limit){ .bytes = planned->gpu_free, .whose = "the GPU's free memory is" };
-    else if (!strcmp(text, "auto"))
-        limit.bytes = tx_system_memory(&limit.whose);
-    else if (!tx_size_parse(text, &limit.bytes))
+    const char *text = cfg->memory_limit, *whose = "";
+    tx_memory_limit limit = { 0 };
+    double share;
+    char size[24];
+    if (tx_memory_limit_is_of_machine(cfg)) limit.bytes = whole(planned, &whose);
+    if (!strcmp(text, "auto")) {
+        snprintf(limit.whose, sizeof limit.whose, "%s", whose);
+    } else if (tx_share_parse(text, &share)) {
+        snprintf(limit.whose, sizeof limit.whose, "--memory-limit %.40s, where %s %s, is", text, whose,
+                 tx_bytes_text(size, (double)limit.bytes));
+        limit.bytes = (size_t)(share * (double)limit.bytes);
+    } else if (tx_size_parse(text, &limit.bytes)) {
+        snprintf(limit.whose, sizeof limit.whose, "--memory-limit %.40s is", text);
+    } else {
         limit.bytes = 0; /* "off"; the rules let nothing else through */
+    }
     return limit;
 }
 
@@ -135,7 +157,7 @@ tx_status tx_fit_check(const tx_config *cfg, int64_t vocab_size, bool can_plan, 
     char need[24], have[24];
     tx_run_plan plan;
     tx_fit fit = { .least = { .memory = *planned, .without = "" }, .untried = !can_plan, .times = 1 };
-    if (limit.bytes && !strcmp(cfg->memory_limit, "auto") && !planned->gpu_free) limit.taken = tx_system_memory_taken();
+    if (limit.bytes && tx_memory_limit_is_of_machine(cfg) && !planned->gpu_free) limit.taken = tx_system_memory_taken();
     size_t room = limit.bytes > limit.taken ? limit.bytes - limit.taken : 1;
     if (!limit.bytes || total <= room) {
         if (limit.bytes && left && host > left)

@@ -29,20 +29,34 @@ static void start_interval(tx_metrics *m, const tx_trainer *t)
     m->interval_start = tx_clock();
 }
 
-/* The model's weights have the type that its products are made in. */
-static void measure_peak(tx_metrics *m, const tx_trainer *t)
+/* Of a rank's device or of its share of one. The model's weights have the type that its products are made in. */
+static void find_peak(tx_metrics *m, const tx_trainer *t)
 {
+    const tx_device *d = t->ctx.device;
+    int n_sharing = t->grid->work.n_sharing;
     if (t->cfg->skip_train) return;
     tx_dtype type = t->model->params.param[0].weight->value.dtype;
+    if (t->cfg->given.peak_tflops) {
+        m->peak_flops = 1e12 * t->cfg->peak_tflops;
+        tx_info(" > peak of a rank's device by --peak-tflops: %g TFLOP/s", t->cfg->peak_tflops);
+        return;
+    }
     m->peak_flops = tx_peak_flops(&t->ctx, &type);
-    if (m->peak_flops > 0)
+    if (d && n_sharing > 1) m->peak_flops /= n_sharing;
+    if (d && m->peak_flops > 0)
+        tx_info(" > peak of %s products by the vendor's figure for %s: %.1f TFLOP/s%s", tx_dtype_name(type), d->name,
+                m->peak_flops * 1e-12, n_sharing > 1 ? ", of a GPU that ranks share" : "");
+    else if (d)
+        tx_info(" > the peak of %s products on %s is not known here: --peak-tflops X shows the share of it",
+                tx_dtype_name(type), d->name);
+    else if (m->peak_flops > 0)
         tx_info(" > measured peak of %s multiply-adds on %d threads: %.1f GFLOP/s", tx_dtype_name(type),
                 t->ctx.n_threads, m->peak_flops * 1e-9);
 }
 
 void tx_metrics_start(tx_metrics *m, const tx_trainer *t)
 {
-    measure_peak(m, t);
+    find_peak(m, t);
     start_interval(m, t);
     m->run_start = m->last_progress = m->interval_start;
     m->first_iteration = t->iteration;
@@ -111,7 +125,11 @@ static tx_step_record interval(const tx_metrics *m, const tx_step_record *last, 
     r.elapsed_ms = 1e3 * seconds;
     r.samples_per_second = (double)r.global_batch_size / seconds;
     r.tokens_per_second = (double)(r.global_batch_size * r.seq_length) / seconds;
-    r.tflops = tx_model_flops(t->model, t->s, r.global_batch_size) / seconds * 1e-12 / t->grid->size;
+    double told = tx_flops_told(t->cfg, t->model, r.global_batch_size), rate = 1e-12 / seconds / t->grid->size;
+    double model = tx_model_flops(t->model, t->s, r.global_batch_size);
+    double again = tx_model_flops_again(t->model, t->s, r.global_batch_size);
+    r.tflops = told * rate;
+    r.hardware_tflops = again > 0 && told == model ? (model + again) * rate : NAN;
     r.peak_share = m->peak_flops > 0 ? r.tflops * 1e12 / m->peak_flops : NAN;
     for (int i = 0; i < TX_N_TIMERS; i++) r.time_ms[i] = 1e3 * m->timer[i] / n;
     r.memory_bytes = (int64_t)tx_memory_total(&memory);

@@ -17,7 +17,7 @@ typedef struct tx_metrics { /* zeroed, then watched, then started */
     double interval_start; /* clock of the last log line */
     double run_start;
     bool closing;      /* training is over: evaluations are the final ones */
-    double peak_flops; /* the machine's, measured at the start; 0: not known */
+    double peak_flops; /* of this rank's device; 0: not known */
     int64_t first_iteration;
     /* Of this process since its last log line. Sums of losses and counts of the line are the trainer's (tx_interval):
      * after a resume they begin before this process did, so times must not be divided by their counts. */
@@ -30,7 +30,8 @@ typedef struct tx_metrics { /* zeroed, then watched, then started */
 /* From now on fn(user, record) sees every step, interval and evaluation. */
 void tx_metrics_watch(tx_metrics *m, tx_record_fn *fn, void *user);
 
-/* Measures the machine's peak for the run's kind of numbers, and logs it; then the first interval begins. */
+/* Finds the peak for the run's kind of numbers (--peak-tflops, a GPU's by its name, a CPU's by measuring) and logs it;
+ * then the first interval begins. */
 void tx_metrics_start(tx_metrics *m, const tx_trainer *t);
 
 /* Adds the time since `since` to a timer; gives back the clock. Evaluation and saving are no training: their time is

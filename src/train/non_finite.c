@@ -53,19 +53,6 @@ static bool add_parameter(tx_non_finite *f, const tx_ctx *c, const tx_params *ps
     return false;
 }
 
-/* The parameter whose gradient the element at `data` belongs to, and its place there; NULL: it is no such gradient. */
-static const tx_param *gradient_of(const tx_trainer *t, const float *data, int64_t *at)
-{
-    for (int i = 0; i < t->model->params.n; i++) {
-        const tx_param *p = &t->model->params.param[i];
-        const float *grad = p->weight->grad.data;
-        if (!grad || data < grad || data >= grad + p->numel) continue;
-        *at = data - grad;
-        return p;
-    }
-    return NULL;
-}
-
 /* Where in a tensor of s*b rows, or of [s, b, ...]; of other ones the plain index. */
 static void add_index(tx_non_finite *f, const tx_trainer *t, const tx_watch *w)
 {
@@ -90,14 +77,11 @@ static void add_index(tx_non_finite *f, const tx_trainer *t, const tx_watch *w)
 
 static void add_hit(tx_non_finite *f, const tx_trainer *t, const tx_watch *w)
 {
-    int64_t offset = 0, at = 0;
-    for (int i = 0; i < w->tensor.n_dims; i++) offset += w->index[i] * w->tensor.stride[i];
-    const tx_param *p = NULL;
-    if (w->tensor.dtype == TX_F32) p = gradient_of(t, (const float *)w->tensor.data + offset, &at);
+    const tx_param *p = t->zero.hit.param;
     add(f, "the first value that is not finite is %s in ", kind(w->value));
     if (p) {
         add(f, "the gradient of %s (%s): ", p->name, w->op);
-        add_element(f, p, at);
+        add_element(f, p, t->zero.hit.element);
         return;
     }
     bool loss = !strcmp(w->output, "loss"), dz = !strcmp(w->op, "cross_entropy") && !loss;

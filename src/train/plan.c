@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "checkpoint/checkpoint.h"
+#include "convert/save_as.h"
 
 const tx_client tx_no_client;
 
@@ -223,6 +224,8 @@ static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z
     s->zero = z->stage;
     s->passing = z->passing;
     s->scatters = cfg->zero_reduce_scatter;
+    s->grad = (int64_t)tx_dtype_size(z->grad_type);
+    s->sum = (int64_t)tx_dtype_size(z->sum_type);
     s->gathers = cfg->zero_allgather_partitions;
     s->all = (tx_volume_buckets){ z->flat.n_buckets, z->ps->numel };
     for (int row = 0; row < z->ps->n; row++)
@@ -286,6 +289,13 @@ int64_t tx__plan_copy_numel(const tx_zero *z)
     return tx_checkpoint_copy_numel(z->ps, z->stage ? &z->flat.kept : NULL, n_parts);
 }
 
+/* The parameter that is in memory while a rank's files of another format are written (convert/save_as.h). */
+static size_t saved_parameter_bytes(const tx_zero *z)
+{
+    if (!z->train || !z->cfg->save || tx_save_kind(z->cfg) == TX_CKPT_NATIVE) return 0;
+    return (size_t)tx_params_largest_whole(z->ps) * sizeof(float);
+}
+
 tx_memory tx__plan_memory(const tx_zero *zero, size_t activations, size_t workspace)
 {
     tx_zero_memory z = tx_zero_memory_of(zero);
@@ -298,7 +308,7 @@ tx_memory tx__plan_memory(const tx_zero *zero, size_t activations, size_t worksp
                         .host = z.host,
                         .passing = z.passing,
                         .nvme = z.nvme,
-                        .saving = (size_t)tx__plan_copy_numel(zero) * sizeof(float),
+                        .saving = (size_t)tx__plan_copy_numel(zero) * sizeof(float) + saved_parameter_bytes(zero),
                         .activations = activations,
                         .workspace = workspace };
 }
@@ -327,7 +337,8 @@ size_t tx_memory_states(const tx_memory *m)
 /* As tx_zero says in which stage what is divided. */
 tx_zero_formula tx__plan_formula(const tx_zero *z)
 {
-    int value = (int)tx_dtype_size(z->dtype), grad = 4, master = z->dtype == TX_F32 ? 0 : 4;
+    int value = (int)tx_dtype_size(z->dtype), grad = (int)tx_dtype_size(z->grad_type),
+        master = z->dtype == TX_F32 ? 0 : 4;
     tx_zero_formula f = { .stage = z->stage, .n_ranks = z->flat.n_ranks };
     for (int row = 0; row < z->ps->n; row++) f.n_params += z->ps->param[row].numel;
     f.whole = (z->stage < 3 ? value : 0) + (z->stage == 0 || !z->passing ? grad : 0);
@@ -377,6 +388,12 @@ static tx_status count_params(tx_run_plan *p, const tx_config *cfg, int64_t voca
     return TX_OK;
 }
 
+double tx_flops_told(const tx_config *cfg, const tx_model *m, int64_t b)
+{
+    bool exact = tx_word_index(cfg->flops_formula, "exact|megatron-2021") == 0;
+    return exact ? tx_model_flops(m, cfg->seq_length, b) : tx_model_flops_2021(m, cfg->seq_length, b);
+}
+
 static void read_model(tx_run_plan *p, const tx_model *m, const tx_config *cfg)
 {
     int64_t s = cfg->seq_length, batch = cfg->global_batch_size;
@@ -384,6 +401,8 @@ static void read_model(tx_run_plan *p, const tx_model *m, const tx_config *cfg)
     p->tokens = s * batch;
     p->flops = tx_model_flops(m, s, batch);
     p->flops_layers = p->flops - 6 * (double)s * (double)batch * m->head_products;
+    p->flops_again = tx_model_flops_again(m, s, batch);
+    p->flops_told = tx_flops_told(cfg, m, batch);
     p->first_layer = m->chunk[0].first;
     for (int k = 0; k < m->n_chunks; k++) p->n_layers += m->chunk[k].end - m->chunk[k].first;
 }

@@ -23,7 +23,7 @@ typedef struct tx_memory {
     size_t optimizer, activations, workspace;
     size_t host_activations; /* in the host's memory, which on a CPU is where all of it lies */
     size_t host, passing;    /* what is offloaded to it; memory that what is on a disk passes through */
-    size_t saving;           /* the copy that --async-save writes */
+    size_t saving;           /* the copy that --async-save writes; a parameter, with --save-format */
     size_t nvme;             /* on a disk: no part of the total */
     size_t gpu_free;         /* what the GPU has for this rank, of which it may be one of several; 0: there is no GPU */
 } tx_memory;
@@ -69,9 +69,14 @@ typedef struct tx_run_plan {
     int64_t n_padding;                  /* zeros that pad the vocabulary */
     int64_t vocab_padded;
     int64_t tokens;      /* of an iteration at the full global batch size */
-    double flops;        /* the same, as the log's TFLOPs count them (tx_model_flops) */
+    double flops;        /* the model's (tx_model_flops) */
     double flops_layers; /* of these, all but the head's */
+    double flops_again;  /* on top of them (tx_model_flops_again) */
+    double flops_told;   /* as --flops-formula counts */
 } tx_run_plan;
+
+/* FLOPs of an iteration of b samples by --flops-formula: what the log's TFLOPs, the metrics file and a plan tell. */
+double tx_flops_told(const tx_config *cfg, const tx_model *m, int64_t b);
 
 /* What a training run of a complete config takes on the ranks of a pipeline stage (the first one along the other axes,
  * which nothing there exceeds). Allocates the tables of the model, no numbers; the ranks need not exist.

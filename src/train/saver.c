@@ -23,7 +23,8 @@ enum {
 static bool is_there(const tx_trainer *t)
 {
     char path[4096];
-    return t->cfg->save && t->loaded && !tx_checkpoint_path_of(path, sizeof path, t->cfg->save, t->iteration, NULL) &&
+    return t->cfg->save && t->loaded &&
+           !tx_checkpoint_path_of(path, sizeof path, t->cfg->save, tx_save_kind(t->cfg), t->iteration, NULL) &&
            tx_path_is_same(path, t->loaded);
 }
 
@@ -56,8 +57,8 @@ int64_t tx__saver_to_come(const tx_config *cfg, int64_t iteration, int64_t token
     return last / cfg->save_interval - iteration / cfg->save_interval + (last % cfg->save_interval != 0);
 }
 
-/* Rank 0's. @each bytes of a checkpoint   @n saves to come */
-static tx_status look_for_space(const tx_saver *s, int64_t each, int64_t n)
+/* Rank 0's. @each bytes of a checkpoint   @passing more while one is saved   @n saves to come */
+static tx_status look_for_space(const tx_saver *s, int64_t each, int64_t passing, int64_t n)
 {
     const tx_config *cfg = s->t->cfg;
     uint64_t have;
@@ -65,14 +66,15 @@ static tx_status look_for_space(const tx_saver *s, int64_t each, int64_t n)
     char keeps[100] = "all of them stay";
     TX_TRY(tx_make_dirs(s->dir));
     TX_TRY(tx_checkpoint_free_space(s->dir, &have));
-    TX_TRY(tx_checkpoint_count(s->dir, s->t->iteration + 1, s->t->loaded, &there));
+    TX_TRY(tx_checkpoint_count(s->dir, tx_save_kind(cfg), s->t->iteration + 1, s->t->loaded, &there));
     int64_t more = tx_checkpoint_more(n, cfg->keep_last, there);
-    if ((uint64_t)(more * each) + TX_CKPT_SPARE <= have) return TX_OK;
+    if ((uint64_t)(more * each + passing) + TX_CKPT_SPARE <= have) return TX_OK;
     if (cfg->keep_last)
         snprintf(keeps, sizeof keeps, "--keep-last %lld and the one being written", (long long)cfg->keep_last);
     tx_warn("--save %s: a checkpoint takes %.1f MB, %lld more than now will lie there (%s), %.1f MB, and %.1f MB are "
             "free: make room, keep fewer (--keep-last), save less often (--save-interval) or save somewhere else",
-            s->dir, (double)each / 1e6, (long long)more, keeps, (double)more * (double)each / 1e6, (double)have / 1e6);
+            s->dir, (double)each / 1e6, (long long)more, keeps, ((double)more * (double)each + (double)passing) / 1e6,
+            (double)have / 1e6);
     return TX_OK;
 }
 
@@ -80,14 +82,15 @@ tx_status tx_saver_foresee(const tx_saver *s)
 {
     tx_trainer *t = s->t;
     tx_comm *world = t->grid->world;
-    int64_t n = tx__saver_to_come(t->cfg, t->iteration, t->consumed_train_tokens), each = 0, *bytes = NULL;
+    int64_t n = tx__saver_to_come(t->cfg, t->iteration, t->consumed_train_tokens), mine[2], all[2] = { 0 };
+    int64_t(*bytes)[2] = NULL; /* of a checkpoint, and passing */
     if (!s->dir || !n) return TX_OK;
-    int64_t mine = tx__trainer_save_bytes(t);
+    mine[0] = tx__trainer_save_bytes(t, &mine[1]);
     tx_status st = tx_alloc(&bytes, (size_t)t->grid->size, sizeof *bytes, "the ranks' bytes");
     TX_GOTO(tx_comm_agree(world, st));
-    TX_GOTO(tx_comm_gather(world, bytes, &mine, sizeof mine));
-    for (int i = 0; i < t->grid->size; i++) each += bytes[i];
-    if (t->grid->rank == 0) st = look_for_space(s, each, n);
+    TX_GOTO(tx_comm_gather(world, bytes, mine, sizeof mine));
+    for (int i = 0; i < 2 * t->grid->size; i++) all[i % 2] += bytes[i / 2][i % 2];
+    if (t->grid->rank == 0) st = look_for_space(s, all[0], all[1], n);
     if (st && st != TX_ERR_NOMEM) { /* a folder may be there when it is needed */
         tx_warn("--save: %s", tx_last_error());
         st = TX_OK;
@@ -109,7 +112,7 @@ static void *write_beside(void *user)
 {
     tx_saver *s = user;
     tx_thread_stand_back();
-    tx_checkpoint_save_write(s->save);
+    tx_save_write(s->save);
     atomic_store(&s->written, true);
     return NULL;
 }
@@ -125,7 +128,18 @@ static void start_thread(tx_saver *s)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (s->threaded) return;
     tx_warn("--async-save: the system starts no thread; the step waits for the checkpoint");
-    tx_checkpoint_save_write(s->save);
+    tx_save_write(s->save);
+}
+
+/* Beside the steps, or before the next one. */
+static void write_now(tx_saver *s)
+{
+    s->under_way = true;
+    if (!s->save) return;
+    if (s->beside)
+        start_thread(s);
+    else
+        tx_save_write(s->save);
 }
 
 static void join(tx_saver *s)
@@ -184,7 +198,8 @@ static void good_text(const tx_saver *s, char *text, size_t cap)
 {
     char own[3072];
     const char *path = s->t->loaded;
-    if (s->good >= 0 && !tx_checkpoint_path_of(own, sizeof own, s->dir, s->good, NULL)) path = own;
+    if (s->good >= 0 && !tx_checkpoint_path_of(own, sizeof own, s->dir, tx_save_kind(s->t->cfg), s->good, NULL))
+        path = own;
     if (path)
         snprintf(text, cap, "%.3072s is the last good checkpoint", path);
     else
@@ -214,14 +229,19 @@ static tx_status give_up(tx_saver *s, bool last)
 
 /* ---- attempts ---- */
 
+/* Of one write: behind it there may be another under way (convert/save_as.h). */
 static tx_status finish(tx_saver *s)
 {
-    bool failed;
+    bool failed, more = false;
     join(s);
-    tx_status st = s->save ? tx_checkpoint_save_finish(s->save) : TX_OK;
-    s->save = NULL;
+    tx_status st = s->save ? tx_save_finish(s->save, &more) : TX_OK;
+    if (!more) s->save = NULL;
     s->under_way = false;
     TX_TRY(judge(s, st, &failed));
+    if (more && !failed) {
+        write_now(s);
+        return TX_OK;
+    }
     if (failed) {
         note_failure(s);
         return TX_OK;
@@ -255,13 +275,9 @@ static tx_status attempt(tx_saver *s)
         note_failure(s);
         return TX_OK;
     }
-    s->under_way = true;
-    if (s->beside) {
-        if (s->save) start_thread(s);
-        return TX_OK;
-    }
-    if (s->save) tx_checkpoint_save_write(s->save);
-    return finish(s);
+    write_now(s);
+    while (s->under_way && !s->beside) TX_TRY(finish(s));
+    return TX_OK;
 }
 
 /* The first attempt at the trainer's iteration. */
@@ -279,7 +295,7 @@ static tx_status settle(tx_saver *s)
 {
     double since = tx_clock();
     bool waits = tx_saver_writes(s);
-    if (s->under_way) TX_TRY(finish(s));
+    while (s->under_way) TX_TRY(finish(s));
     if (waits && tx_clock() - since > LONG_WAIT)
         tx_info(
             "  waited %.1f s until the last checkpoint was written: the disk takes longer than the steps in between",
@@ -330,10 +346,9 @@ void tx_saver_close(tx_saver *s, tx_status st)
     char why[sizeof s->why];
     snprintf(why, sizeof why, "%s", tx_last_error());
     join(s);
-    if (s->under_way && (st == TX_ERR_NUMERIC || s->t->grid->size == 1)) /* which comes to all ranks alike */
-        (void)finish(s);
-    else if (s->save)
-        tx_checkpoint_save_abandon(s->save);
+    if (st == TX_ERR_NUMERIC || s->t->grid->size == 1) /* which comes to all ranks alike */
+        while (s->under_way && !finish(s)) continue;
+    tx_save_abandon(s->save);
     forget(s);
     tx_free(s->results);
     s->results = NULL;

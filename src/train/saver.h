@@ -34,8 +34,8 @@ typedef struct tx_saver {
     int64_t n_given_up; /* iterations in a row that could not be saved */
     int64_t good;       /* the last iteration that was saved; -1: none was */
     /* this rank's: */
-    tx_snapshot what;   /* config NULL: not taken yet */
-    tx_ckpt_save *save; /* of the attempt; NULL: this rank writes nothing */
+    tx_snapshot what; /* config NULL: not taken yet */
+    tx_save *save;    /* of the attempt; NULL: this rank writes nothing */
     pthread_t thread;
     bool threaded;
     atomic_bool written;

@@ -1,10 +1,12 @@
 /* stage.c - carries out the instructions of a pipeline stage. */
 #include "train/stage.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "nn/kept_input.h"
 #include "parallel/tp.h"
 
@@ -100,6 +102,7 @@ static tx_status make_list(tx_stage *st, int64_t n_micro, bool train)
     tx_pp_list_free(&st->plan[train].list);
     st->plan[train].list = list;
     st->plan[train].n_micro = n_micro;
+    st->plan[train].told = false;
     return TX_OK;
 }
 
@@ -328,6 +331,40 @@ static tx_status tell_losses(tx_stage *st, const tx_batch *batch, int64_t micro,
     return tx_device_record(d, g->there, TX_STREAM_COMPUTE);
 }
 
+/* What is about to be done. */
+static void tell_instruction(const tx_pp_instr *in)
+{
+    char peer[32] = "";
+    bool receives = in->op == TX_PP_RECV_FWD || in->op == TX_PP_RECV_BWD;
+    if (!tx_log_wants(TX_LOG_TRACE)) return;
+    if (in->op != TX_PP_FWD && in->op != TX_PP_BWD)
+        snprintf(peer, sizeof peer, " %s stage %d", receives ? "from" : "to", in->peer);
+    tx_trace("schedule: %s of micro-batch %d, chunk %d, slot %d%s", tx_pp_op_names[in->op], in->micro, in->chunk,
+             in->slot, peer);
+}
+
+/* A list, once it is carried out for the first time: "F0 F1 B0 B1", with F0.1 of chunk 1. */
+static tx_status tell_list(tx_stage *st, bool train)
+{
+    const tx_pp_list *l = &st->plan[train].list;
+    tx_str text = { 0 };
+    tx_status st_text = TX_OK;
+    if (st->plan[train].told || !tx_log_wants(TX_LOG_DEBUG)) return TX_OK;
+    st->plan[train].told = true;
+    for (int i = 0; i < l->n && !st_text; i++) {
+        const tx_pp_instr *in = &l->instr[i];
+        if (in->op != TX_PP_FWD && in->op != TX_PP_BWD) continue;
+        st_text = tx_str_printf(&text, " %c%d", in->op == TX_PP_FWD ? 'F' : 'B', in->micro);
+        if (!st_text && in->chunk) st_text = tx_str_printf(&text, ".%d", in->chunk);
+    }
+    if (!st_text)
+        tx_debug("schedule: stage %d of %d, %s, %lld micro-batches in %d slots, %d instructions:%s", st->grid->pp.rank,
+                 st->grid->pp.size, train ? "training" : "evaluation", (long long)st->plan[train].n_micro, l->n_slots,
+                 l->n, text.data ? text.data : "");
+    tx_str_free(&text);
+    return st_text;
+}
+
 /* last: of the iteration's micro-batches. */
 static tx_status forward(tx_stage *st, const tx_pp_instr *in, bool last, bool train, const tx_stage_hooks *h)
 {
@@ -396,7 +433,11 @@ tx_status tx_stage_run(tx_stage *st, int64_t n_micro, bool train, const tx_stage
     const tx_pp_list *list = &st->plan[train].list;
     TX_ASSERT(list->n_slots <= st->n_slots);
     memset(st->seconds, 0, sizeof st->seconds);
-    for (int i = 0; i < list->n; i++) TX_TRY(carry_out(st, &list->instr[i], n_micro, train, h));
+    if (!st->c->dry) TX_TRY(tell_list(st, train));
+    for (int i = 0; i < list->n; i++) {
+        if (!st->c->dry) tell_instruction(&list->instr[i]);
+        TX_TRY(carry_out(st, &list->instr[i], n_micro, train, h));
+    }
     for (int k = 0; k < 2 * TX_N_OUTGOING; k++)
         TX_TRY(tx_wait(st->c, &st->out[k / TX_N_OUTGOING].sent[k % TX_N_OUTGOING]));
     enter(st, 0);

@@ -71,6 +71,7 @@ typedef struct tx_stage {
     struct {
         tx_pp_list list;
         int64_t n_micro; /* that it is for; 0: none is made */
+        bool told;       /* in the log */
     } plan[2];           /* evaluation, training */
     double seconds[3];   /* fill, forward, backward: of the last run */
 } tx_stage;

@@ -23,6 +23,7 @@ tx_status tx_step_profile_open(tx_step_profile *p, const tx_trainer *t, double p
     if (be->bandwidth) TX_TRY(be->bandwidth(&t->ctx, &b));
     p->bandwidth = fmax(b.read, fmax(b.copy, b.triad));
     p->peak_flops = peak_flops;
+    p->peak_is_given = t->cfg->given.peak_tflops;
     p->first = t->iteration + TX_PROFILE_WARM_UP + 1;
     p->last = p->first + n - 1;
     return TX_OK;
@@ -173,8 +174,9 @@ static tx_status show_tables(const tx_step_profile *p, const tx_grid *g, int64_t
     table(p, l, true, whole);
     tx_free(l);
     if (p->peak_flops > 0 && p->bandwidth > 0)
-        tx_info("    measured here: peak %.1f GFLOP/s, memory %.1f GB/s; what lay in a cache goes beyond it",
-                p->peak_flops * 1e-9, p->bandwidth * 1e-9);
+        tx_info("    %s: peak %.1f GFLOP/s, memory %.1f GB/s; what lay in a cache goes beyond it",
+                p->peak_is_given ? "by --peak-tflops, and measured here" : "measured here", p->peak_flops * 1e-9,
+                p->bandwidth * 1e-9);
     return TX_OK;
 }
 

@@ -19,6 +19,7 @@ typedef struct tx_step_profile { /* zeroed: off */
     int64_t n;               /* of them done */
     double *start, *seconds; /* [last - first + 1]: of an iteration, tx_clock's */
     double peak_flops;       /* the machine's; 0: not known */
+    bool peak_is_given;      /* by --peak-tflops */
     double bandwidth;        /* bytes/s, the most that was measured; 0: not known */
     tx_volume volume;        /* what this rank has moved in the last one; while it runs, what it had before */
 } tx_step_profile;

@@ -89,6 +89,18 @@ tx_status tx_trainer_open(tx_trainer **out, const tx_trainer_args *args)
     tx_trainer *t;
     const char *eod_flag = tx_trainer_eod_flag(cfg);
     if (args->eod < 0 && eod_flag) return TX_FAIL(TX_ERR_ARG, "%s: the vocabulary has no <|endoftext|>", eod_flag);
+    if (args->train && args->client && args->client->model && tx_save_kind(cfg) != TX_CKPT_NATIVE)
+        return TX_FAIL(
+            TX_ERR_UNSUPPORTED,
+            "--save-format %s: Megatron and DeepSpeed have names for GPT and BERT alone, not for the model %s; "
+            "save native",
+            cfg->save_format, args->client->model->name);
+    if (args->train && args->client && args->client->optimizer && !cfg->no_save_optim &&
+        tx_save_kind(cfg) != TX_CKPT_NATIVE)
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "--save-format %s holds Adam's state only, not that of the optimizer %s; save native, or "
+                       "--no-save-optim",
+                       cfg->save_format, args->client->optimizer->name);
     TX_TRY(tx_alloc(&t, 1, sizeof *t, "the trainer"));
     bool train = args->train;
     tx_memory planned;

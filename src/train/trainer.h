@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
+#include "convert/save_as.h"
 #include "convert/source.h"
 #include "model/model.h"
 #include "optim/deepspeed_schedule.h"
@@ -208,7 +209,8 @@ int64_t tx_trainer_batch_size(const tx_trainer *t);
 /* TX_ERR_STATE in the middle of an iteration: "<a checkpoint is saved> only between iterations". */
 tx_status tx_trainer_require_idle(const tx_trainer *t, const char *what);
 
-/* Native checkpoint under dir (checkpoint.h); then --keep-last. @tag a client's own name for it, NULL: iter_<iteration>
+/* Checkpoint under dir, in --save-format's (convert/save_as.h); then --keep-last. @tag a client's own name for it,
+ * NULL: iter_<iteration>
  * @client_state saved with it, NULL: none; rank 0's counts. TX_ERR_NUMERIC: a parameter is not finite; nothing is
  * written. */
 tx_status tx_trainer_save(tx_trainer *t, const char *dir, const char *tag, json_t *client_state);
@@ -226,12 +228,11 @@ typedef struct tx_snapshot {
 tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy);
 void tx_snapshot_free(tx_snapshot *s); /* a zeroed one is fine */
 
-/* Bytes of the numbers that this rank writes into a checkpoint. */
-int64_t tx__trainer_save_bytes(const tx_trainer *t);
+/* Bytes of the numbers that this rank leaves in a checkpoint, and more that a save takes while it goes on. */
+int64_t tx__trainer_save_bytes(const tx_trainer *t, int64_t *passing);
 
-/* Saving a snapshot in steps: tx_checkpoint_save_begin (*out NULL: this rank saves nothing), and what follows when all
- * ranks have succeeded. */
-tx_status tx__trainer_save_begin(tx_trainer *t, const tx_snapshot *what, const char *dir, tx_ckpt_save **out);
+/* Saving a snapshot in steps: tx_save_begin, and what follows when all ranks have succeeded. */
+tx_status tx__trainer_save_begin(tx_trainer *t, const tx_snapshot *what, const char *dir, tx_save **out);
 tx_status tx__trainer_saved(tx_trainer *t, const char *dir, const tx_ckpt_state *state);
 
 /* Everything from an opened checkpoint of a format that resumes, as far as the options ask for it (--finetune,

@@ -271,11 +271,13 @@ static const tx_stretches *saved_stretches(const tx_zero *z)
     return z->stage ? &z->flat.kept : NULL;
 }
 
-int64_t tx__trainer_save_bytes(const tx_trainer *t)
+int64_t tx__trainer_save_bytes(const tx_trainer *t, int64_t *passing)
 {
     const tx_zero *z = &t->zero;
     int n_parts = 1 + (t->cfg->no_save_optim ? 0 : z->optim.type->n_state);
-    return saves(t) ? tx_checkpoint_numel(z->ps, saved_stretches(z)) * n_parts * (int64_t)sizeof(float) : 0;
+    int64_t numel = saves(t) ? tx_checkpoint_numel(z->ps, saved_stretches(z)) : 0;
+    *passing = tx_save_bytes_passing(t->cfg, numel, n_parts);
+    return tx_save_bytes(t->cfg, numel, n_parts);
 }
 
 tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy)
@@ -305,28 +307,38 @@ void tx_snapshot_free(tx_snapshot *s)
     *s = (tx_snapshot){ .config = NULL };
 }
 
-tx_status tx__trainer_save_begin(tx_trainer *t, const tx_snapshot *what, const char *dir, tx_ckpt_save **out)
+tx_status tx__trainer_save_begin(tx_trainer *t, const tx_snapshot *what, const char *dir, tx_save **out)
 {
     const tx_zero *z = &t->zero;
-    *out = NULL;
-    if (!saves(t)) return TX_OK;
-    return tx_checkpoint_save_begin(out, dir, &what->state, what->config, z->ps, saved_stretches(z), what->part,
-                                    what->n_parts, z->stage ? t->grid->world : t->grid->model);
+    const tx_save_args a = { .cfg = t->cfg,
+                             .grid = t->grid,
+                             .dir = dir,
+                             .state = &what->state,
+                             .config = what->config,
+                             .ps = z->ps,
+                             .kept = saved_stretches(z),
+                             .part = what->part,
+                             .n_parts = what->n_parts,
+                             .group = !saves(t)  ? NULL
+                                      : z->stage ? t->grid->world
+                                                 : t->grid->model };
+    return tx_save_begin(out, &a);
 }
 
 /* That an old checkpoint cannot be removed is worth a line, not a failure: behind the next save it is tried again. */
 tx_status tx__trainer_saved(tx_trainer *t, const char *dir, const tx_ckpt_state *state)
 {
     char path[4096], *origin;
+    const tx_ckpt_kind kind = tx_save_kind(t->cfg);
     if (t->replaces_run && t->grid->rank == 0) {
-        t->replaces_run = tx_checkpoint_remove_others(dir, state->iteration, t->loaded) != TX_OK;
+        t->replaces_run = tx_checkpoint_remove_others(dir, kind, state->iteration, t->loaded) != TX_OK;
         if (t->replaces_run) tx_warn("--overwrite-run: not all of the other run is removed: %s", tx_last_error());
     }
     if (t->cfg->keep_last && t->grid->rank == 0 &&
-        tx_checkpoint_prune(dir, state->iteration, t->cfg->keep_last, t->loaded))
+        tx_checkpoint_prune(dir, kind, state->iteration, t->cfg->keep_last, t->loaded))
         tx_warn("--keep-last: %s", tx_last_error());
     if (t->cfg->no_save_optim) return TX_OK; /* the run cannot go on from it */
-    TX_TRY(tx_checkpoint_path_of(path, sizeof path, dir, state->iteration, state->tag));
+    TX_TRY(tx_checkpoint_path_of(path, sizeof path, dir, kind, state->iteration, state->tag));
     TX_TRY(tx_memdup0(&origin, path, strlen(path), "a path"));
     set_origin(t, origin, true);
     return TX_OK;
@@ -335,7 +347,7 @@ tx_status tx__trainer_saved(tx_trainer *t, const char *dir, const tx_ckpt_state 
 tx_status tx_trainer_save(tx_trainer *t, const char *dir, const char *tag, json_t *client_state)
 {
     tx_snapshot what;
-    tx_ckpt_save *save = NULL;
+    tx_save *save = NULL;
     TX_TRY(tx_trainer_snapshot(t, &what, false));
     what.state.tag = tag;
     tx_status st = TX_OK;
@@ -343,9 +355,9 @@ tx_status tx_trainer_save(tx_trainer *t, const char *dir, const char *tag, json_
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the client's state");
     st = tx_comm_agree(t->grid->world, st);
     if (!st) st = tx__trainer_save_begin(t, &what, dir, &save);
-    if (!st && save) {
-        tx_checkpoint_save_write(save);
-        st = tx_checkpoint_save_finish(save);
+    for (bool more = save != NULL; !st && more;) {
+        tx_save_write(save);
+        st = tx_save_finish(save, &more);
     }
     tx_ckpt_state saved = what.state;
     tx_snapshot_free(&what);

@@ -12,7 +12,7 @@
 enum { N_PLACES = 4 }; /* ranges under way */
 
 typedef struct place {
-    float *grad, *value; /* pinned */
+    void *grad, *value; /* pinned */
     tx_event *down, *up;
 } place;
 
@@ -24,12 +24,32 @@ typedef struct tx__bounce {
     void **values;   /* [turns of values, and one for what stays] pinned */
     tx_event **came; /* of these: the device has what was in it */
     int n_values;
+    uint64_t up, down; /* bytes */
 } tx__bounce;
 
-static tx_status take_place(place *p, tx_device *d, size_t bytes)
+static tx_status copy_down(const tx_zero *z, void *to, const void *from, size_t bytes)
 {
-    TX_TRY(tx_device_take_host(d, &p->grad, bytes, "offloaded gradients on their way"));
-    TX_TRY(tx_device_take_host(d, &p->value, bytes, "offloaded values on their way"));
+    z->away.bounce->down += bytes;
+    return tx_device_copy(z->c->device, TX_STREAM_COPY, to, from, bytes);
+}
+
+static tx_status copy_up(const tx_zero *z, void *to, const void *from, size_t bytes)
+{
+    z->away.bounce->up += bytes;
+    return tx_device_copy(z->c->device, TX_STREAM_COPY, to, from, bytes);
+}
+
+void tx__bounce_moved(const tx_zero *z, uint64_t *up, uint64_t *down)
+{
+    const tx__bounce *b = z->away.bounce;
+    *up = b ? b->up : 0;
+    *down = b ? b->down : 0;
+}
+
+static tx_status take_place(place *p, tx_device *d, size_t grad_bytes, size_t value_bytes)
+{
+    TX_TRY(tx_device_take_host(d, &p->grad, grad_bytes, "offloaded gradients on their way"));
+    TX_TRY(tx_device_take_host(d, &p->value, value_bytes, "offloaded values on their way"));
     TX_TRY(tx_device_event_make(d, &p->down));
     return tx_device_event_make(d, &p->up);
 }
@@ -64,7 +84,8 @@ tx_status tx__bounce_open(tx_zero *z)
     tx__bounce *b = z->away.bounce;
     TX_TRY(tx_ctx_init(&b->host, "cpu", z->c->n_threads));
     TX_TRY(tx_ctx_take_memory(&b->host)); /* updates and norms take no scratch */
-    for (int i = 0; i < N_PLACES; i++) TX_TRY(take_place(&b->at[i], d, (size_t)most * sizeof(float)));
+    for (int i = 0; i < N_PLACES; i++)
+        TX_TRY(take_place(&b->at[i], d, (size_t)most * z->grads.size, (size_t)most * sizeof(float)));
     TX_TRY(tx_device_event_make(d, &b->ready));
     TX_TRY(tx_device_take_host(d, &b->gate, 3 * sizeof *b->gate, "the offloaded update"));
     z->optim.host = &b->host;
@@ -122,8 +143,8 @@ static tx_status down_start(tx_zero *z, int i)
     tx_device *d = z->c->device;
     size_t bytes = (size_t)r->numel * sizeof(float);
     TX_TRY(tx_device_event_wait(d, p->up));
-    TX_TRY(tx_device_copy(d, TX_STREAM_COPY, p->grad, r->grad, bytes));
-    if (z->dtype == TX_F32 && values_there(z)) TX_TRY(tx_device_copy(d, TX_STREAM_COPY, p->value, r->value, bytes));
+    TX_TRY(copy_down(z, p->grad, r->grad.data, (size_t)r->numel * z->grads.size));
+    if (z->dtype == TX_F32 && values_there(z)) TX_TRY(copy_down(z, p->value, r->value, bytes));
     return tx_device_record(d, p->down, TX_STREAM_COPY);
 }
 
@@ -137,13 +158,13 @@ static tx_status update(tx_zero *z, const tx_optim_step *s, int i)
     size_t bytes;
     void *to = values_of(z, &r, &bytes);
     one.gate = tx_tensor1(b->gate, TX_F64, 3);
-    r.grad = p->grad;
+    r.grad.data = p->grad;
     if (values_there(z) && z->dtype == TX_F32) r.value = p->value;
     if (values_there(z) && z->dtype != TX_F32) r.low.data = p->value;
     TX_TRY(tx_device_event_wait(z->c->device, p->down));
     TX_TRY(z->optim.type->step(&b->host, &z->optim, &r, &one));
     if (!values_there(z) || b->gate[2] == 0) return TX_OK;
-    TX_TRY(tx_device_copy(z->c->device, TX_STREAM_COPY, to, p->value, bytes));
+    TX_TRY(copy_up(z, to, p->value, bytes));
     return tx_device_record(z->c->device, p->up, TX_STREAM_COPY);
 }
 
@@ -191,7 +212,7 @@ tx_status tx__bounce_up(const tx_zero *z, int turn, void *to, size_t bytes)
     TX_TRY(tx__bounce_place(z, turn, &from));
     TX_TRY(tx_device_record(d, b->ready, TX_STREAM_COMPUTE));
     TX_TRY(tx_device_stream_wait(d, TX_STREAM_COPY, b->ready));
-    TX_TRY(tx_device_copy(d, TX_STREAM_COPY, to, from, bytes));
+    TX_TRY(copy_up(z, to, from, bytes));
     TX_TRY(tx_device_record(d, b->came[i], TX_STREAM_COPY));
     return tx_device_stream_wait(d, TX_STREAM_COMPUTE, b->came[i]);
 }

@@ -244,6 +244,20 @@ void tx__offload_close(tx_zero *z)
     *o = (tx_offload){ 0 };
 }
 
+tx_zero_moved tx_zero_moved_so_far(const tx_zero *z)
+{
+    const tx_tier *tier[] = { z->away.optimizer, z->away.params, z->away.params_near };
+    tx_zero_moved all = { 0 };
+    for (int i = 0; i < 3; i++) {
+        uint64_t fetched = 0, stored = 0;
+        if (tier[i]) tx_tier_moved(tier[i], &fetched, &stored);
+        all.fetched += fetched;
+        all.stored += stored;
+    }
+    tx__bounce_moved(z, &all.up, &all.down);
+    return all;
+}
+
 /* ---- chunks on their way ---- */
 
 static unsigned bit(int array)

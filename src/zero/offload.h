@@ -74,6 +74,9 @@ tx_status tx__bounce_open(struct tx_zero *z);
 void tx__bounce_close(struct tx_zero *z);
 tx_status tx__bounce_step_some(struct tx_zero *z, const tx_optim_step *s, int first, int end);
 
+/* Bytes to the device and from it. */
+void tx__bounce_moved(const struct tx_zero *z, uint64_t *up, uint64_t *down);
+
 /* Offloaded values of a bucket on their way to a turn's memory, number `turn`, or with -1 to that of what stays: the
  * place that they are read into, and from there to the device, which the compute stream then waits for. */
 tx_status tx__bounce_place(const struct tx_zero *z, int turn, void **out);

@@ -1,8 +1,49 @@
-/* sums.c - what has to happen to gradients between backward and the update: sums over the ranks that have a part of
- * them each. */
+/* sums.c - what has to happen to gradients between backward and the update: they are collected in the type that they
+ * are kept in, and summed over the ranks that have a part of them each. */
+#include "backend/watch.h"
 #include "zero/zero.h"
 
 #define SUMS "gradients" /* for tx_at_part */
+
+/* ---- where they are ---- */
+
+/* Whether layers write them to other memory than they are collected in. */
+static bool widens(const tx_zero *z)
+{
+    return z->grad_type != TX_F32;
+}
+
+/* All of a bucket's gradients, as they are collected. */
+static tx_tensor written(const tx_zero *z, int k)
+{
+    const tx_bucket *b = &z->flat.bucket[k];
+    char *whole = z->grad;
+    void *data = z->passing ? z->grads.turn[z->now[k].grad].data : whole + (size_t)b->offset * z->grads.size;
+    return tx_tensor1(data, z->grad_type, b->numel);
+}
+
+/* Of these a parameter's. */
+static tx_tensor collected(const tx_zero *z, int row)
+{
+    const tx_param *p = &z->ps->param[row];
+    int k = z->flat.of_row[row];
+    return tx_slice1(written(z, k), p->offset - z->flat.bucket[k].offset, p->numel);
+}
+
+static void free_turn(tx_turns *t, int *turn)
+{
+    if (*turn >= 0) t->turn[*turn].bucket = -1;
+    *turn = -1;
+}
+
+static tx_status add_to(tx_zero *z, tx_tensor to, tx_tensor from)
+{
+    int64_t n = tx_numel(to), row = n % TX_PARAM_ALIGN ? n : TX_PARAM_ALIGN; /* rows are what threads divide */
+    tx_tensor y = tx_tensor3(to.data, to.dtype, n / row, 1, row),
+              x = tx_tensor3(from.data, from.dtype, n / row, 1, row);
+    TX_RUN(z->c, dropout_add_fwd, .y = y, .x = x, .residual = y);
+    return TX_OK;
+}
 
 /* ---- over tensor ranks ---- */
 
@@ -18,14 +59,14 @@ static tx_status side_by_side(tx_zero *z, const tx_unit *u, tx_tensor all, bool 
     for (int i = u->first; i < u->end; i++) {
         const tx_param *p = &z->ps->param[i];
         if (!has_parts(z, p)) continue;
-        tx_tensor side = tx_slice1(all, at, p->numel), own = tx_tensor1(p->weight->grad.data, TX_F32, p->numel);
+        tx_tensor side = tx_slice1(all, at, p->numel), own = collected(z, i);
         TX_RUN(z->c, cast, .y = back ? own : side, .x = back ? side : own);
         at += p->numel;
     }
     return TX_OK;
 }
 
-/* The small ones of a layer travel together. */
+/* The small ones of a layer travel together, in fp32. */
 static tx_status sum_parts(tx_zero *z, const tx_unit *u)
 {
     tx_ctx *c = z->c;
@@ -44,23 +85,23 @@ static tx_status sum_parts(tx_zero *z, const tx_unit *u)
 
 /* ---- over data ranks ---- */
 
-/* All of a bucket's gradients, as backward wrote them; and of these what this rank keeps. */
-static tx_tensor written(const tx_zero *z, int k)
+/* Whether sums are of another type than what is kept. */
+static bool converts(const tx_zero *z)
 {
-    const tx_bucket *b = &z->flat.bucket[k];
-    return tx_tensor1(z->passing ? z->grads.turn[z->now[k].grad].data : z->grad + b->offset, TX_F32, b->numel);
+    return z->sum_type != z->grad_type && tx_comm_size(z->grid->data) > 1;
+}
+
+/* A bucket's gradients as they are summed; and of these what this rank keeps. */
+static tx_tensor summed(const tx_zero *z, int k)
+{
+    if (!converts(z)) return written(z, k);
+    return tx_tensor1(z->sums.turn[z->now[k].sums].data, z->sum_type, z->flat.bucket[k].numel);
 }
 
 static tx_tensor own_part(const tx_zero *z, int k)
 {
     int64_t part = tx_bucket_part(&z->flat, &z->flat.bucket[k]);
-    return tx_slice1(written(z, k), z->flat.rank * part, part);
-}
-
-static tx_tensor kept(const tx_zero *z, int k)
-{
-    const tx_bucket *b = &z->flat.bucket[k];
-    return tx_tensor1(tx__zero_kept_grad(z, b), TX_F32, tx_bucket_part(&z->flat, b));
+    return tx_slice1(summed(z, k), z->flat.rank * part, part);
 }
 
 /* Whether a rank gets the sum of its part alone. */
@@ -69,27 +110,18 @@ static bool scatters(const tx_zero *z)
     return z->stage && z->cfg->zero_reduce_scatter;
 }
 
+/* A micro-batch's gradients of the bucket are needed there no more. */
+static void leave_bucket(tx_zero *z, int k)
+{
+    free_turn(&z->grads, &z->now[k].grad);
+    tx__zero_bind_grads(z, k, NULL);
+}
+
 /* Where the sum is made: in the kept gradients, where they hold no other yet. */
 static tx_tensor target(const tx_zero *z, int k)
 {
-    return z->passing && !z->now[k].summed && scatters(z) ? kept(z, k) : own_part(z, k);
-}
-
-static tx_status sum_start(tx_zero *z, int k)
-{
-    tx_bucket_now *n = &z->now[k];
-    n->summing = true;
-    z->line[z->n_line++] = k;
-    if (!scatters(z)) return tx_all_reduce_start(z->c, z->grid->data, written(z, k), &n->sum);
-    return tx_reduce_scatter_start(z->c, z->data, target(z, k), written(z, k), &n->sum);
-}
-
-static tx_status add_to(tx_zero *z, tx_tensor to, tx_tensor from)
-{
-    int64_t n = tx_numel(to);
-    tx_tensor y = tx_tensor3(to.data, to.dtype, 1, 1, n), x = tx_tensor3(from.data, from.dtype, 1, 1, n);
-    TX_RUN(z->c, dropout_add_fwd, .y = y, .x = x, .residual = y);
-    return TX_OK;
+    bool there = z->passing && !z->now[k].summed && scatters(z) && !converts(z);
+    return there ? tx__zero_kept_grads(z, k) : own_part(z, k);
 }
 
 /* Waits for the bucket that waits longest, adds its sum to what is kept, and frees its memory. */
@@ -100,23 +132,20 @@ static tx_status sum_wait(tx_zero *z)
     z->n_line--;
     for (int i = 0; i < z->n_line; i++) z->line[i] = z->line[i + 1];
     TX_TRY(tx_wait(z->c, &n->sum));
-    if (z->passing) {
-        tx_tensor to = kept(z, k), from = own_part(z, k);
+    if (z->passing || converts(z)) {
+        tx_tensor to = tx__zero_kept_grads(z, k), from = own_part(z, k);
         if (n->summed)
             TX_TRY(add_to(z, to, from));
         else if (target(z, k).data != to.data)
             TX_RUN(z->c, cast, .y = to, .x = from);
-        z->grads.turn[n->grad].bucket = -1;
-        n->grad = -1;
-        tx__zero_bind_grads(z, k, NULL);
     }
+    free_turn(&z->sums, &n->sums);
+    if (z->passing) leave_bucket(z, k);
     n->summing = false;
     n->summed = true;
     n->left = z->flat.bucket[k].n_units;
     return TX_OK;
 }
-
-/* ---- as backward comes to them ---- */
 
 /* How many buckets of a kind are being summed. */
 static int in_line(const tx_zero *z, int kind)
@@ -126,23 +155,68 @@ static int in_line(const tx_zero *z, int kind)
     return n;
 }
 
-/* Memory for a micro-batch's gradients of a bucket. While one bucket of a kind is summed another is written. */
-static tx_status begin_bucket(tx_zero *z, int k)
+/* A turn for a bucket. While one of a kind is summed another one may have its own, and no third. */
+static tx_status take_turn(tx_zero *z, tx_turns *t, int k, int *turn)
 {
-    int kind = z->flat.bucket[k].kind, turn;
-    if (z->now[k].grad >= 0 && !z->now[k].summing) return TX_OK;
+    int kind = z->flat.bucket[k].kind;
     while (z->now[k].summing || in_line(z, kind) > 1) TX_TRY(sum_wait(z));
-    while ((turn = tx__turns_find(&z->grads, kind)) < 0) {
+    while ((*turn = tx__turns_find(t, kind)) < 0) {
         if (!z->c->dry) {
             TX_ASSERT(z->n_line > 0);
             TX_TRY(sum_wait(z));
             continue;
         }
-        TX_TRY(tx__turns_add(&z->grads, z, k, &turn));
+        TX_TRY(tx__turns_add(t, z, k, turn));
     }
-    z->grads.turn[turn].bucket = k;
-    z->now[k].grad = turn;
-    tx__zero_bind_grads(z, k, z->grads.turn[turn].data);
+    t->turn[*turn].bucket = k;
+    return TX_OK;
+}
+
+static tx_status sum_start(tx_zero *z, int k)
+{
+    tx_bucket_now *n = &z->now[k];
+    if (converts(z)) {
+        TX_TRY(take_turn(z, &z->sums, k, &n->sums));
+        TX_RUN(z->c, cast, .y = summed(z, k), .x = written(z, k));
+        if (z->passing) leave_bucket(z, k);
+    }
+    n->summing = true;
+    z->line[z->n_line++] = k;
+    if (!scatters(z)) return tx_all_reduce_start(z->c, z->grid->data, summed(z, k), &n->sum);
+    return tx_reduce_scatter_start(z->c, z->data, target(z, k), summed(z, k), &n->sum);
+}
+
+/* ---- as backward comes to them ---- */
+
+/* Memory for a micro-batch's gradients of a bucket. */
+static tx_status begin_bucket(tx_zero *z, int k)
+{
+    tx_bucket_now *n = &z->now[k];
+    if (n->grad >= 0 && !n->summing) return TX_OK;
+    TX_TRY(take_turn(z, &z->grads, k, &n->grad));
+    tx__zero_bind_grads(z, k, z->grads.turn[n->grad].data);
+    return TX_OK;
+}
+
+/* Points the gradients of a unit's rows to work memory, one behind the other, or with NULL nowhere. */
+static void bind_work(const tx_zero *z, const tx_unit *u, float *data)
+{
+    for (int row = u->first; row < u->end; row++) {
+        const tx_param *p = &z->ps->param[row];
+        p->weight->grad = tx_param_view(p, data, TX_F32);
+        if (data) data += tx__row_room(p);
+    }
+}
+
+/* Memory that layers write a unit's gradients to. It is free as soon as its backward is done, so that the layers of a
+ * model need one turn. */
+static tx_status begin_work(tx_zero *z, int unit)
+{
+    int turn = tx__turns_find(&z->work, tx__unit_kind(z, unit));
+    if (turn < 0) TX_TRY(tx__turns_add_unit(&z->work, z, unit, &turn)); /* a dry run's */
+    z->work.turn[turn].bucket = unit;
+    z->unit[unit].work = turn;
+    bind_work(z, &z->ps->unit[unit], z->work.turn[turn].data);
     return TX_OK;
 }
 
@@ -150,20 +224,68 @@ tx_status tx__zero_touch(void *user, int unit)
 {
     tx_zero *z = user;
     const tx_unit *u = &z->ps->unit[unit];
-    if (!z->passing || z->touched[unit]) return TX_OK;
-    for (int i = 0, k; (k = tx__zero_bucket_of(z, unit, i)) >= 0; i++) TX_TRY(begin_bucket(z, k));
-    z->touched[unit] = true;
+    if (!(z->passing || widens(z)) || z->unit[unit].touched) return TX_OK;
+    for (int i = 0, k; z->passing && (k = tx__zero_bucket_of(z, unit, i)) >= 0; i++) TX_TRY(begin_bucket(z, k));
+    if (widens(z)) TX_TRY(begin_work(z, unit));
+    z->unit[unit].touched = true;
     return tx_params_zero_grad(z->c, z->ps, u->first, u->end);
+}
+
+/* A micro-batch's gradients of a unit from the work memory to where they are kept, or on their way there. */
+static tx_status collect(tx_zero *z, int unit)
+{
+    const tx_unit *u = &z->ps->unit[unit];
+    tx_unit_now *n = &z->unit[unit];
+    for (int row = u->first; row < u->end; row++) {
+        tx_tensor to = collected(z, row), from = z->ps->param[row].weight->grad;
+        from = tx_tensor1(from.data, from.dtype, tx_numel(from));
+        if (n->added && !z->passing)
+            TX_TRY(add_to(z, to, from));
+        else
+            TX_RUN(z->c, cast, .y = to, .x = from);
+    }
+    n->added = true;
+    return TX_OK;
+}
+
+/* Which gradient of a unit a watch's first hit is in, while its memory is still this unit's. */
+static void note_hit(tx_zero *z, const tx_unit *u)
+{
+    const tx_watch *w = z->c->watch;
+    if (!w || !w->op || z->hit.param) return;
+    int64_t element = 0;
+    for (int i = 0; i < w->tensor.n_dims; i++) element += w->index[i] * w->tensor.stride[i];
+    const char *at = (const char *)w->tensor.data + (size_t)element * tx_dtype_size(w->tensor.dtype);
+    for (int row = u->first; row < u->end; row++) {
+        const tx_param *p = &z->ps->param[row];
+        const tx_tensor place[2] = { p->weight->grad, collected(z, row) };
+        for (int i = 0; i < 2; i++) {
+            size_t size = tx_dtype_size(place[i].dtype);
+            const char *begin = place[i].data;
+            if (w->tensor.dtype != place[i].dtype || at < begin || at >= begin + (size_t)p->numel * size) continue;
+            z->hit.param = p;
+            z->hit.element = (int64_t)((size_t)(at - begin) / size);
+            return;
+        }
+    }
 }
 
 tx_status tx__zero_done(void *user, int unit, bool last)
 {
     tx_zero *z = user;
     const char *part = z->c->at.part;
-    z->touched[unit] = false;
-    if (!last && !z->passing) return TX_OK;
+    const tx_unit *u = &z->ps->unit[unit];
+    z->unit[unit].touched = false;
     tx_at_part(z->c, SUMS);
-    TX_TRY(sum_parts(z, &z->ps->unit[unit]));
+    if (widens(z)) TX_TRY(collect(z, unit));
+    note_hit(z, u);
+    if (widens(z)) bind_work(z, u, NULL);
+    free_turn(&z->work, &z->unit[unit].work);
+    if (!last && !z->passing) {
+        tx_at_part(z->c, part);
+        return TX_OK;
+    }
+    TX_TRY(sum_parts(z, u));
     for (int i = 0, k; (k = tx__zero_bucket_of(z, unit, i)) >= 0; i++) {
         TX_ASSERT(z->now[k].left > 0);
         if (--z->now[k].left || !(z->overlap || z->passing)) continue;
@@ -183,14 +305,17 @@ tx_status tx_zero_begin(tx_zero *z)
         z->now[k].summed = false;
         z->now[k].left = z->flat.bucket[k].n_units;
     }
-    return z->passing ? TX_OK : tx_params_zero_grad(z->c, z->ps, 0, z->ps->n);
+    for (int i = 0; i < z->ps->n_units; i++) z->unit[i].added = false;
+    z->hit.param = NULL;
+    return z->passing || widens(z) ? TX_OK : tx_params_zero_grad(z->c, z->ps, 0, z->ps->n);
 }
 
 /* What first and last stage of a pipeline have both: they divide it alike. */
 static tx_status sum_ends(tx_zero *z)
 {
     for (int row = 0; row < z->ps->n; row++)
-        if (z->ps->param[row].tied) TX_TRY(tx_all_reduce(z->c, z->grid->ends, kept(z, z->flat.of_row[row]), TX_SUM));
+        if (z->ps->param[row].tied)
+            TX_TRY(tx_all_reduce(z->c, z->grid->ends, tx__zero_kept_grads(z, z->flat.of_row[row]), TX_SUM));
     return TX_OK;
 }
 

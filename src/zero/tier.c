@@ -11,6 +11,7 @@ struct tx_tier {
     tx_tier_config c;
     unsigned char *memory; /* TX_TIER_CPU */
     tx_aio *aio;           /* TX_TIER_NVME */
+    uint64_t fetched, stored;
 };
 
 int64_t tx_tier_padded(int64_t numel)
@@ -81,6 +82,7 @@ void tx_tier_fetch_start(tx_tier *t, int array, int64_t at, int64_t n, void *buf
     size_t bytes = extent(t, at, n);
     TX_ASSERT(!r->tier);
     r->tier = t;
+    t->fetched += bytes;
     if (t->aio)
         tx_aio_read_start(t->aio, buf, from, bytes, &r->aio);
     else
@@ -93,6 +95,7 @@ void tx_tier_store_start(tx_tier *t, int array, int64_t at, int64_t n, const voi
     size_t bytes = extent(t, at, n);
     TX_ASSERT(!r->tier);
     r->tier = t;
+    t->stored += bytes;
     if (t->aio)
         tx_aio_write_start(t->aio, buf, to, bytes, &r->aio);
     else
@@ -105,6 +108,12 @@ tx_status tx_tier_wait(tx_tier_request *r)
     if (!t) return TX_OK;
     r->tier = NULL;
     return tx_aio_wait(&r->aio);
+}
+
+void tx_tier_moved(const tx_tier *t, uint64_t *fetched, uint64_t *stored)
+{
+    *fetched = t->fetched;
+    *stored = t->stored;
 }
 
 void *tx_tier_direct(tx_tier *t, int array, int64_t at)

@@ -60,6 +60,9 @@ void tx_tier_store_start(tx_tier *t, int array, int64_t at, int64_t n, const voi
 /* TX_ERR_IO: the disk failed. A request that is not under way is fine. */
 tx_status tx_tier_wait(tx_tier_request *r);
 
+/* Bytes fetched and stored since it was opened. */
+void tx_tier_moved(const tx_tier *t, uint64_t *fetched, uint64_t *stored);
+
 /* The numbers themselves from `at` on, for computing where they lie; NULL where they are not in memory. */
 void *tx_tier_direct(tx_tier *t, int array, int64_t at);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/half.h"
 #include "base/shared.h"
 
 /* ---- which buffers are whole ---- */
@@ -36,9 +37,11 @@ static int64_t begin_of(const tx_zero *z, bool whole, const tx_stretch *s)
     return whole ? z->ps->param[s->row].offset + s->first : s->at;
 }
 
-float *tx__zero_kept_grad(const tx_zero *z, const tx_bucket *b)
+tx_tensor tx__zero_kept_grads(const tx_zero *z, int k)
 {
-    return z->grad + (grads_whole(z) ? tx_bucket_own(&z->flat, b) : tx_bucket_at(&z->flat, b));
+    const tx_bucket *b = &z->flat.bucket[k];
+    int64_t first = grads_whole(z) ? tx_bucket_own(&z->flat, b) : tx_bucket_at(&z->flat, b);
+    return tx_tensor1((char *)z->grad + (size_t)first * z->grads.size, z->grad_type, tx_bucket_part(&z->flat, b));
 }
 
 tx_tensor tx__zero_value_part(const tx_zero *z, int k)
@@ -76,8 +79,9 @@ void tx__zero_bind_values(tx_zero *z, int bucket, void *data)
     }
 }
 
-void tx__zero_bind_grads(tx_zero *z, int bucket, float *data)
+void tx__zero_bind_grads(tx_zero *z, int bucket, void *data)
 {
+    if (z->grad_type != TX_F32) return;
     for (int row = 0; row < z->ps->n; row++) {
         const tx_param *p = &z->ps->param[row];
         if (z->flat.of_row[row] == bucket)
@@ -102,7 +106,7 @@ static void bind_all(tx_zero *z)
     for (int k = 0; k < z->flat.n_buckets; k++) {
         const tx_bucket *b = &z->flat.bucket[k];
         tx__zero_bind_values(z, k, tx_zero_whole_values(z) || b->stays ? place_of(z, k) : NULL);
-        tx__zero_bind_grads(z, k, z->train && !z->passing ? z->grad + b->offset : NULL);
+        tx__zero_bind_grads(z, k, z->train && !z->passing ? (float *)z->grad + b->offset : NULL);
     }
 }
 
@@ -115,17 +119,41 @@ int tx__turns_find(const tx_turns *t, int kind)
     return -1;
 }
 
+static tx_status add_turn(tx_turns *t, const tx_zero *z, int kind, int64_t numel, int *out)
+{
+    TX_ASSERT(z->c->dry);
+    TX_TRY(tx_realloc(&t->turn, (size_t)t->n + 1, sizeof *t->turn, "the buckets"));
+    t->turn[t->n] = (tx_turn){ .kind = kind, .bucket = -1, .numel = numel, .data = TX_DRY_ADDRESS };
+    *out = t->n++;
+    return TX_OK;
+}
+
 tx_status tx__turns_add(tx_turns *t, const tx_zero *z, int bucket, int *out)
 {
     const tx_flat *f = &z->flat;
     int64_t most = 0;
     for (int k = 0; k < f->n_buckets; k++)
         if (f->bucket[k].kind == f->bucket[bucket].kind && f->bucket[k].numel > most) most = f->bucket[k].numel;
-    TX_ASSERT(z->c->dry);
-    TX_TRY(tx_realloc(&t->turn, (size_t)t->n + 1, sizeof *t->turn, "the buckets"));
-    t->turn[t->n] = (tx_turn){ .kind = f->bucket[bucket].kind, .bucket = -1, .numel = most, .data = TX_DRY_ADDRESS };
-    *out = t->n++;
-    return TX_OK;
+    return add_turn(t, z, f->bucket[bucket].kind, most, out);
+}
+
+/* All layers', or one of its own. */
+int tx__unit_kind(const tx_zero *z, int unit)
+{
+    return z->ps->unit[unit].kind == TX_UNIT_LAYER ? 0 : 1 + unit;
+}
+
+tx_status tx__turns_add_unit(tx_turns *t, const tx_zero *z, int unit, int *out)
+{
+    int kind = tx__unit_kind(z, unit);
+    int64_t most = 0;
+    for (int i = 0; i < z->ps->n_units; i++) {
+        int64_t n = 0;
+        if (tx__unit_kind(z, i) != kind) continue;
+        for (int row = z->ps->unit[i].first; row < z->ps->unit[i].end; row++) n += tx__row_room(&z->ps->param[row]);
+        if (n > most) most = n;
+    }
+    return add_turn(t, z, kind, most, out);
 }
 
 /* Memory of the device's, or shared memory that a disk can read into. */
@@ -198,7 +226,7 @@ static tx_optim_range range_of(const tx_zero *z, int i)
         r.low = tx_tensor1(element(z->value, begin_of(z, tx_zero_whole_values(z), s), tx_dtype_size(z->dtype)),
                            z->dtype, s->numel);
     if (!z->train) return r;
-    r.grad = z->grad + begin_of(z, grads_whole(z), s);
+    r.grad = tx_tensor1(element(z->grad, begin_of(z, grads_whole(z), s), z->grads.size), z->grad_type, s->numel);
     for (int k = 0; k < TX_OPTIM_MAX_STATE; k++) r.state[k] = element(z->state[k], s->at, sizeof(float));
     return r;
 }
@@ -240,6 +268,19 @@ static void point_ranges(tx_zero *z)
 
 /* ---- opening ---- */
 
+static tx_dtype type_of_word(const char *word)
+{
+    static const tx_dtype type[] = { TX_F32, TX_BF16, TX_F16 };
+    return type[tx_word_index(word, "fp32|bf16|fp16")];
+}
+
+static void choose_types(tx_zero *z)
+{
+    const tx_config *cfg = z->cfg;
+    z->grad_type = z->train ? type_of_word(cfg->grad_dtype) : TX_F32;
+    z->sum_type = z->train && cfg->grad_reduce_dtype ? type_of_word(cfg->grad_reduce_dtype) : z->grad_type;
+}
+
 static tx_flat_spec spec_of(const tx_zero *z)
 {
     const tx_config *cfg = z->cfg;
@@ -267,8 +308,11 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_config *cf
     z->passing = train && (z->stage >= 2 || cfg->reduce_every_micro_batch);
     z->overlap = cfg->overlap_grad_reduce;
     z->data = z->stage ? z->grid->data : &tx_comm_self;
+    choose_types(z);
     z->values.size = tx_dtype_size(t);
-    z->grads.size = sizeof(float);
+    z->grads.size = tx_dtype_size(z->grad_type);
+    z->sums.size = tx_dtype_size(z->sum_type);
+    z->work.size = sizeof(float);
     z->value = z->stay = z->master = z->grad = TX_DRY_ADDRESS;
     for (int k = 0; k < TX_OPTIM_MAX_STATE; k++) z->state[k] = TX_DRY_ADDRESS;
     tx_status st;
@@ -281,9 +325,10 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_config *cf
     size_t n = (size_t)z->flat.n_buckets;
     TX_GOTO(tx_alloc(&z->now, n + 1, sizeof *z->now, "the buckets"));
     TX_GOTO(tx_alloc(&z->line, n + 1, sizeof *z->line, "the buckets"));
-    TX_GOTO(tx_alloc(&z->touched, (size_t)ps->n_units + 1, sizeof *z->touched, "the buckets"));
+    TX_GOTO(tx_alloc(&z->unit, (size_t)ps->n_units + 1, sizeof *z->unit, "the buckets"));
+    for (int i = 0; i < ps->n_units; i++) z->unit[i].work = -1;
     for (size_t k = 0; k < n; k++) {
-        z->now[k] = (tx_bucket_now){ .value = -1, .grad = -1, .left = z->flat.bucket[k].n_units };
+        z->now[k] = (tx_bucket_now){ .value = -1, .grad = -1, .sums = -1, .left = z->flat.bucket[k].n_units };
         if (z->flat.bucket[k].stays) z->stay_numel += z->flat.bucket[k].numel;
     }
     bind_all(z);
@@ -322,15 +367,18 @@ tx_status tx_zero_take(tx_zero *z)
 {
     z->value = z->stay = z->master = z->grad = NULL;
     for (int k = 0; k < TX_OPTIM_MAX_STATE; k++) z->state[k] = NULL;
-    for (int k = 0; k < z->flat.n_buckets; k++) z->now[k].value = z->now[k].grad = -1;
+    for (int k = 0; k < z->flat.n_buckets; k++) z->now[k].value = z->now[k].grad = z->now[k].sums = -1;
+    for (int i = 0; i < z->ps->n_units; i++) z->unit[i].work = -1;
     TX_TRY(take_kept(z));
     size_t stay = (size_t)z->stay_numel * tx_dtype_size(z->dtype);
     tx_device *d = z->c->device;
     TX_TRY(take_aligned(d, &z->stay_base, &z->stay, stay, "the parameters that stay"));
     TX_TRY(tx__turns_take(&z->values, d, "gathered parameters"));
     if (z->train)
-        TX_TRY(tx_device_take(d, &z->grad, (size_t)numel_of(z, grads_whole(z)) * sizeof(float), true, "the gradients"));
+        TX_TRY(tx_device_take(d, &z->grad, (size_t)numel_of(z, grads_whole(z)) * z->grads.size, true, "the gradients"));
     TX_TRY(tx__turns_take(&z->grads, d, "the gradients' buckets"));
+    TX_TRY(tx__turns_take(&z->sums, d, "the gradients' sums"));
+    TX_TRY(tx__turns_take(&z->work, d, "a layer's gradients in fp32"));
     point_ranges(z);
     TX_TRY(tx__offload_open(z));
     bind_all(z);
@@ -344,6 +392,8 @@ void tx_zero_close(tx_zero *z)
     tx_optim_deinit(&z->optim);
     tx__turns_close(&z->values, d);
     tx__turns_close(&z->grads, d);
+    tx__turns_close(&z->sums, d);
+    tx__turns_close(&z->work, d);
     for (int k = 0; k < TX_OPTIM_MAX_STATE; k++)
         if (z->state[k] != TX_DRY_ADDRESS) tx_device_give(d, z->state[k]);
     if (z->value != TX_DRY_ADDRESS) {
@@ -355,7 +405,7 @@ void tx_zero_close(tx_zero *z)
     tx_flat_close(&z->flat);
     tx_free(z->now);
     tx_free(z->line);
-    tx_free(z->touched);
+    tx_free(z->unit);
     tx_free(z->piece);
     tx_free(z->range);
     tx_free(z->first_range);
@@ -373,8 +423,9 @@ tx_zero_memory tx_zero_memory_of(const tx_zero *z)
     return (tx_zero_memory){ .params = values ? (size_t)numel_of(z, tx_zero_whole_values(z)) * size : 0,
                              .persistent = (size_t)z->stay_numel * size,
                              .gathered = tx__turns_bytes(&z->values),
-                             .grads = z->train ? (size_t)numel_of(z, grads_whole(z)) * sizeof(float) : 0,
-                             .buckets = tx__turns_bytes(&z->grads),
+                             .grads = z->train ? (size_t)numel_of(z, grads_whole(z)) * z->grads.size : 0,
+                             .buckets =
+                                 tx__turns_bytes(&z->grads) + tx__turns_bytes(&z->sums) + tx__turns_bytes(&z->work),
                              .optimizer = state * sizeof(float),
                              .host = z->away.host,
                              .nvme = z->away.nvme,
@@ -455,14 +506,22 @@ static tx_status put_numbers(const tx_zero *z, int array, void *to, const void *
     return TX_OK;
 }
 
-tx_status tx_zero_see_whole(const tx_zero *z, float *whole, float **x, float **owned)
+tx_status tx_zero_see_whole(const tx_zero *z, void *whole, tx_dtype t, float **x, float **owned)
 {
+    int64_t n = z->ps->numel;
+    size_t size = tx_dtype_size(t);
     *owned = NULL;
     *x = whole;
-    if (!z->c->device || !whole) return TX_OK;
-    TX_TRY(tx_alloc(owned, (size_t)z->ps->numel, sizeof **owned, "a copy of the device's numbers"));
+    if (!whole || (!z->c->device && t == TX_F32)) return TX_OK;
+    TX_TRY(tx_alloc(owned, (size_t)n, sizeof **owned, "a copy of a run's numbers"));
     *x = *owned;
-    tx_status st = tx_device_read(z->c->device, *owned, whole, (size_t)z->ps->numel * sizeof **owned);
+    void *there = (char *)*owned + (size_t)n * (sizeof **owned - size); /* widened from the front on */
+    tx_status st = tx_device_read(z->c->device, there, whole, (size_t)n * size);
+    for (int64_t i = 0; i < n && t != TX_F32 && !st; i++) {
+        uint16_t half;
+        memcpy(&half, (char *)there + 2 * i, sizeof half);
+        (*owned)[i] = t == TX_BF16 ? tx_bf16_to_f32(half) : tx_f16_to_f32(half);
+    }
     if (st) tx_free(*owned);
     return st;
 }

@@ -3,7 +3,7 @@
  *
  *      stage     0         1          2          3
  *      value     whole     whole      whole      kept          what layers compute with
- *      gradient  whole     whole      kept       kept          fp32
+ *      gradient  whole     whole      kept       kept          --grad-dtype: fp32, or the value's type
  *      master    whole     kept       kept       kept          fp32; the value itself where that is fp32
  *      state     whole     kept       kept       kept          the optimizer's
  *
@@ -15,6 +15,16 @@
  *      stage 1, 2   an updated bucket's values are gathered from the ranks that keep its parts
  *      stage 3      a unit's values are gathered before they are used, the next unit's while this one's are used, and
  *                   dropped behind it; what is small stays (flat.h) and is gathered behind the update
+ *
+ *  Layers write gradients in fp32 whatever they are kept in. Where that is bf16 or fp16 they write those of a unit of
+ * parameters to memory that units take turns in, and behind a unit's backward these are rounded to where they are kept,
+ * or in later micro-batches added to it:
+ *
+ *      backward of a unit      --> work, fp32 --round, add--> gradients, --grad-dtype
+ *      a bucket is complete        gradients --(cast)--> sums over the data ranks, --grad-reduce-dtype --> gradients
+ *
+ *  A sum between ranks is made in fp32 and rounded once (comm/comm.h). Where --grad-reduce-dtype is another type than
+ * --grad-dtype buckets take turns in memory of that type to be summed.
  *
  *  With one micro-batch per iteration every stage has the bits of stage 0: sums are made in the order of the ranks,
  *  however they are cut (comm/comm.h), and the norm has no order (base/exact.h).
@@ -51,12 +61,20 @@ typedef struct tx_bucket_now {
     int value; /* stage 3: the turn that it is gathered in, or -1 */
     int users;
     bool reading, gathering; /* this rank's part comes from where it is offloaded; all parts come */
-    int grad;                /* the turn that its gradients are written to, or -1 */
+    int grad;                /* the turn that its gradients are collected in, or -1 */
+    int sums;                /* the turn of another type that they are summed in, or -1 */
     int left;                /* units whose gradients are not complete */
     bool summing, summed;    /* summed: what is kept has a micro-batch's sum */
     tx_request gather, sum;
     tx_tier_request read;
 } tx_bucket_now;
+
+/* What is going on with a unit of parameters. */
+typedef struct tx_unit_now {
+    bool touched; /* this micro-batch contributes to its gradients */
+    bool added;   /* an earlier one has, in this iteration: what is kept is added to */
+    int work;     /* the turn that it writes them to, or -1: they are written where they are collected */
+} tx_unit_now;
 
 typedef struct tx_zero {
     tx_unit_hooks hooks; /* for a model's batches */
@@ -64,8 +82,9 @@ typedef struct tx_zero {
     tx_params *ps;
     const tx_config *cfg;
     const tx_grid *grid;
-    tx_comm *data; /* the ranks that parts are divided over */
-    tx_dtype dtype;
+    tx_comm *data;                /* the ranks that parts are divided over */
+    tx_dtype dtype;               /* of values */
+    tx_dtype grad_type, sum_type; /* of gradients: kept, and while they are summed over the data ranks */
     int stage;
     bool train;
     int n_state;  /* buffers of the optimizer */
@@ -73,15 +92,16 @@ typedef struct tx_zero {
     bool overlap; /* sums go on while backward does */
     tx_flat flat;
     tx_bucket_now *now; /* [flat.n_buckets] */
-    bool *touched;      /* [units] */
+    tx_unit_now *unit;  /* [units] */
     int *line;          /* [flat.n_buckets] buckets that are being summed, the oldest first */
     int n_line;
     int64_t stay_numel; /* elements of all buckets that stay */
     int64_t live;       /* elements that are gathered now */
-    tx_turns values, grads;
+    tx_turns values, grads, sums, work;
     /* flat buffers; of which of them is what, see above; NULL: offloaded */
     void *value, *stay, *stay_base; /* stay is aligned for a disk */
-    float *master, *grad, *state[TX_OPTIM_MAX_STATE];
+    void *grad;
+    float *master, *state[TX_OPTIM_MAX_STATE];
     tx_offload away;
     /* what is kept, bucket by bucket in the order of memory, cut where offload.h cuts: */
     tx_stretch *piece;
@@ -89,6 +109,10 @@ typedef struct tx_zero {
     int n_ranges;
     int *first_range; /* [flat.n_buckets + 1] of each bucket */
     tx_optim optim;
+    struct {
+        const tx_param *param; /* NULL: in no gradient, or there was no watch */
+        int64_t element;
+    } hit; /* which gradient of this iteration the first hit of the context's watch is in */
 } tx_zero;
 
 /* Bytes, by what they are for. */
@@ -128,6 +152,13 @@ tx_status tx_zero_stepped(tx_zero *z, double *norm, const char **bad);
 tx_status tx_zero_bring(tx_zero *z, int i, unsigned what, bool changes);
 tx_status tx_zero_put(tx_zero *z);
 
+/* Bytes moved since it was opened, of what is offloaded: from where it is kept to where it is used and back, and, where
+ * layers compute on a device, to that and from it. What the host updates where it lies is not moved. */
+typedef struct tx_zero_moved {
+    uint64_t fetched, stored, up, down;
+} tx_zero_moved;
+tx_zero_moved tx_zero_moved_so_far(const tx_zero *z);
+
 /* Initial values of what is kept. */
 tx_status tx_zero_init(tx_zero *z, uint64_t seed, tx_init_method method);
 
@@ -142,8 +173,9 @@ tx_status tx_zero_publish(tx_zero *z);
  * is offloaded, or in a device's memory. Behind stores: tx_zero_publish.   @x [n] */
 tx_status tx_zero_move(tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store);
 
-/* A whole buffer, z->master or z->grad, as the host sees it: *x, which is *owned (tx_free) where it is a copy. */
-tx_status tx_zero_see_whole(const tx_zero *z, float *whole, float **x, float **owned);
+/* A whole buffer, z->master or z->grad, of type t, as the host sees it in fp32: *x, which is *owned (tx_free) where it
+ * is a copy. */
+tx_status tx_zero_see_whole(const tx_zero *z, void *whole, tx_dtype t, float **x, float **owned);
 
 /* The numbers of range i as the host sees them: *x points to them, or to a copy in room.   @room [numel] */
 tx_status tx_zero_see_master(tx_zero *z, int i, const float **x, float *room);
@@ -162,6 +194,14 @@ void tx__turns_close(tx_turns *t, tx_device *d);
 size_t tx__turns_bytes(const tx_turns *t);
 int tx__turns_find(const tx_turns *t, int kind);                              /* a free one, or -1 */
 tx_status tx__turns_add(tx_turns *t, const tx_zero *z, int bucket, int *out); /* in a dry run */
+tx_status tx__turns_add_unit(tx_turns *t, const tx_zero *z, int unit, int *out);
+int tx__unit_kind(const tx_zero *z, int unit); /* of its turn in z->work */
+
+/* Elements that a parameter takes there. */
+static inline int64_t tx__row_room(const tx_param *p)
+{
+    return (p->numel + TX_PARAM_ALIGN - 1) / TX_PARAM_ALIGN * TX_PARAM_ALIGN;
+}
 
 /* Hooks: gather.c and sums.c. */
 tx_status tx__zero_use(void *z, int unit, int next);
@@ -171,12 +211,13 @@ tx_status tx__zero_done(void *z, int unit, bool last);
 
 void tx__zero_drop_all(tx_zero *z); /* gather.c: values change */
 
-/* Points the values, or the gradients, of the bucket's rows into `data`, where the bucket begins; NULL: nowhere. */
+/* Points the values, or the gradients, of the bucket's rows into `data`, where the bucket begins; NULL: nowhere. The
+ * gradients only where layers write them there, in fp32. */
 void tx__zero_bind_values(tx_zero *z, int bucket, void *data);
-void tx__zero_bind_grads(tx_zero *z, int bucket, float *data);
+void tx__zero_bind_grads(tx_zero *z, int bucket, void *data);
 
-/* Where the kept gradients of a bucket begin. */
-float *tx__zero_kept_grad(const tx_zero *z, const tx_bucket *b);
+/* The gradients of bucket k that this rank keeps. */
+tx_tensor tx__zero_kept_grads(const tx_zero *z, int k);
 
 /* Stage 3: the kept values of a bucket, in memory (not where they are offloaded), and copied to @y from where they are.
  */

@@ -153,6 +153,21 @@ static void bf16_and_no_state(void **state)
     }
 }
 
+/* It sees them in fp32, a stretch after the other. */
+static void gradients_of_two_bytes(void **state)
+{
+    (void)state;
+    static const char half[] = "--bf16 --grad-dtype bf16";
+    char flags[128];
+    snprintf(flags, sizeof flags, "%s --optimizer sgd", half);
+    job options = run((job){ .n = 1, .flags = flags });
+    for (int stage = 0; stage < 4; stage++) {
+        snprintf(flags, sizeof flags, "%s --zero-stage %d %s", half, stage, stage ? "--offload-optimizer cpu" : "");
+        job own = run((job){ .n = stage ? 2 : 1, .flags = flags, .args = { .optimizer = &own_sgd } });
+        same(&own, &options, 0, 1e-4);
+    }
+}
+
 static double cosine(void *user, int64_t n)
 {
     (void)user;
@@ -267,6 +282,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_arithmetic_gives_the_same_losses),
         cmocka_unit_test(bf16_and_no_state),
+        cmocka_unit_test(gradients_of_two_bytes),
         SCRATCH_TEST(a_run_resumes_with_state_and_schedule_of_its_own),
         cmocka_unit_test(a_learning_rate_is_a_number),
         cmocka_unit_test(groups_scale_what_they_name),

@@ -152,7 +152,7 @@ static void momentum_goes_with_the_cycle(void **state)
 static void a_skipped_update_does_not_move_it(void **state)
 {
     (void)state;
-    const char *flags = flags_of(warmup, "--fp16 --initial-loss-scale 4194304 --hysteresis 1 --zero-stage 1");
+    const char *flags = flags_of(warmup, "--fp16 --initial-loss-scale 1048576 --hysteresis 1 --zero-stage 1");
     rates r = run_rates((rates){ .j = { .n = 2, .flags = flags } });
     assert_in_range(r.skipped, 1, STEPS - 2);
     for (int64_t k = 0; k < r.skipped; k++) assert_true(r.lr[k] == 0);

@@ -194,13 +194,16 @@ int main(void)
         { "llama", "cpu", "--bf16 --fp32-residual-connection", &bf16 },
         { "gpt2", "cpu", "--fp16 --initial-loss-scale 65536", &fp16 },
         { "llama", "cpu", "--fp16 --loss-scale 1024", &fp16 },
+        { "gpt2", "cpu", "--bf16 --grad-dtype bf16", &bf16 },
+        { "llama", "cpu", "--fp16 --loss-scale 1024 --grad-dtype fp16", &fp16 },
     };
 #define TEST(f, i)                                        \
     {                                                     \
 #f, f, scratch_setup, scratch_teardown, &cases[i] \
     }
-#define TESTS(f) \
-    TEST(f, 0), TEST(f, 1), TEST(f, 2), TEST(f, 3), TEST(f, 4), TEST(f, 5), TEST(f, 6), TEST(f, 7), TEST(f, 8)
+#define TESTS(f)                                                                                                \
+    TEST(f, 0), TEST(f, 1), TEST(f, 2), TEST(f, 3), TEST(f, 4), TEST(f, 5), TEST(f, 6), TEST(f, 7), TEST(f, 8), \
+        TEST(f, 9), TEST(f, 10)
     const struct CMUnitTest tests[] = { TESTS(logits),
                                         TESTS(trajectory),
                                         TEST(cached_is_recomputed, 0),

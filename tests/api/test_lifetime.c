@@ -576,6 +576,7 @@ static tx_status runs_a_clients_model(const void *with)
              (const char *)with, in_scratch("run"));
     TX_TRY(tx_config_parse_string(&cfg, "engine", flags));
     TX_GOTO(tx_train_data_exists(cfg));
+    TX_GOTO(tx_train_data_prepare(cfg));
     TX_GOTO(tx_run_open(&run, cfg, NULL));
     tx_engine_args args = {
         .size = sizeof args, .config = cfg, .model = &classifier, .world = tx_run_world(run), .data = &data
@@ -632,7 +633,8 @@ static const struct {
     const char *why, *names;
 } others[] = {
     { "give a number or a static text back, or free",
-      "tx_generate_form_of tx_sample_stage_name tx_launched_rank tx_launched_alone tx_last_error tx_version "
+      "tx_generate_form_of tx_generate_numbers tx_sample_stage_name tx_launched_rank tx_launched_alone tx_last_error "
+      "tx_version "
       "tx_dtype_size tx_dtype_name tx_tokenizer_eod tx_engine_iteration tx_engine_lr tx_engine_loss "
       "tx_engine_grad_norm tx_engine_n_params "
       "tx_engine_memory_of tx_engine_cur_scale tx_engine_skipped_steps tx_engine_global_rank "

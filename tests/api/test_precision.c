@@ -64,9 +64,13 @@ static void the_loss_scale_follows_its_rules(void **state)
 static void an_overflow_skips_a_step_and_halves_the_scale(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < N_BACKENDS; k++) {
+    static const char *const how[] = {
+        "--fp16 --initial-loss-scale 3e7 --hysteresis 1 --loss-scale-window 4",
+        "--fp16 --initial-loss-scale 3e7 --hysteresis 1 --loss-scale-window 4 --grad-dtype fp16",
+    };
+    for (size_t k = 0; k < N_BACKENDS * (sizeof how / sizeof *how); k++) {
         tx_config *cfg;
-        tx_engine *e = create_on(&cfg, k, "--fp16 --initial-loss-scale 3e7 --hysteresis 1 --loss-scale-window 4");
+        tx_engine *e = create_on(&cfg, k % N_BACKENDS, how[k / N_BACKENDS]);
         tx_trainer *t = e->trainer;
         double before = tx_engine_lr(e), losses[10], scale = t->scaler.scale;
         size_t bytes = (size_t)t->model->params.numel * sizeof(float);
@@ -155,6 +159,117 @@ static void half_the_bytes(void **state)
     for (int i = 0; i < 3; i++) destroy(e[i], cfg[i]);
 }
 
+/* ---- gradients ---- */
+
+/* The first iteration's gradients of n micro-batches, of a model without dropout. */
+static void backward_of(tx_engine *e, int n)
+{
+    int32_t tokens[B * (S + 1)];
+    double loss;
+    for (int i = 0; i < n; i++) {
+        batch(tokens, i);
+        ASSERT_OK(tx_engine_forward(e, tokens, &loss));
+        ASSERT_OK(tx_engine_backward(e));
+        if (i < n - 1) ASSERT_OK(tx_engine_step(e));
+    }
+}
+
+/* What layers add up in fp32 is rounded once a micro-batch: the first one's gradients are those of a run that keeps
+ * fp32, rounded; the second one's are added to these and rounded. */
+static void gradients_are_rounded_once_a_micro_batch(void **state)
+{
+    (void)state;
+    static const struct {
+        tx_dtype t;
+        const char *fp32, *half;
+    } how[] = {
+        { TX_BF16, "--bf16", "--grad-dtype bf16" },
+        { TX_F16, "--fp16 --initial-loss-scale 1024", "--grad-dtype fp16" },
+        { TX_F16, "--fp16 --loss-scale 64 " LLAMA, "--main-grads-dtype fp16" },
+    };
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        tx_config *cfg[3];
+        tx_engine *e[3]; /* fp32: the first micro-batch, the second; half: both */
+        char flags[3][512];
+        int32_t tokens[B * (S + 1)];
+        double loss;
+        static const char common[] = "--hidden-dropout 0 --attention-dropout 0";
+        for (int k = 0; k < 3; k++) {
+            snprintf(flags[k], sizeof flags[k], "%s %s %s %s", common, how[i].fp32, k == 2 ? how[i].half : "",
+                     k == 2 ? "" : "--global-batch-size 2");
+            e[k] = create_on(&cfg[k], 0, flags[k]);
+            /* as much of the mean as in an iteration of two */
+            if (k < 2) e[k]->trainer->scaler.scale /= 2;
+        }
+        backward_of(e[0], 1);
+        batch(tokens, 1);
+        ASSERT_OK(tx_engine_forward(e[1], tokens, &loss));
+        ASSERT_OK(tx_engine_backward(e[1]));
+        backward_of(e[2], 2);
+        const tx_params *ps = &e[2]->trainer->model->params;
+        const float *one = e[0]->trainer->zero.grad, *two = e[1]->trainer->zero.grad;
+        const uint16_t *both = e[2]->trainer->zero.grad;
+        int64_t rounds = 0;
+        assert_int_equal(e[2]->trainer->zero.grad_type, how[i].t);
+        for (int row = 0; row < ps->n; row++)
+            for (int64_t j = ps->param[row].offset; j < ps->param[row].offset + ps->param[row].numel; j++) {
+                uint16_t first = rounded(how[i].t, one[j]);
+                float sum = (how[i].t == TX_BF16 ? tx_bf16_to_f32(first) : tx_f16_to_f32(first)) + two[j];
+                if (both[j] != rounded(how[i].t, sum))
+                    fail_msg("%s, %s: element %lld is %04x, not %04x", flags[2], ps->param[row].name,
+                             (long long)(j - ps->param[row].offset), both[j], rounded(how[i].t, sum));
+                rounds += first != 0;
+            }
+        assert_true(rounds > 1000);
+        for (int k = 0; k < 3; k++) destroy(e[k], cfg[k]);
+    }
+}
+
+/* A gradient beyond fp16's largest number is an infinity where gradients are fp16, and named; in fp32 it is none. */
+static void what_fp16_cannot_hold_skips_the_step(void **state)
+{
+    (void)state;
+    int n_only_half = 0;
+    for (int power = 10; power <= 28; power += 2) {
+        tx_config *cfg[2];
+        tx_engine *e[2];
+        int64_t skipped[2];
+        for (int half = 0; half < 2; half++) {
+            char flags[256];
+            snprintf(flags, sizeof flags, "--fp16 --loss-scale %.0f%s", exp2(power), half ? " --grad-dtype fp16" : "");
+            e[half] = create_on(&cfg[half], 0, flags);
+            log_begin();
+            train(e[half], 1, NULL);
+            log_end();
+            skipped[half] = e[half]->trainer->skipped;
+            if (half && skipped[1]) ASSERT_CONTAINS(warned, "iteration 1 skipped: the gradient of ");
+            if (half && skipped[1]) assert_true(e[half]->trainer->zero.optim.t == 0);
+        }
+        assert_true(skipped[1] >= skipped[0]);
+        n_only_half += skipped[1] > skipped[0];
+        for (int half = 0; half < 2; half++) destroy(e[half], cfg[half]);
+    }
+    assert_true(n_only_half > 0);
+}
+
+static void half_gradients_take_half_the_bytes(void **state)
+{
+    (void)state;
+    tx_config *cfg[2];
+    tx_engine *e[2] = { create(&cfg[0], "--bf16"), create(&cfg[1], "--bf16 --grad-dtype bf16") };
+    double losses[2][10];
+    tx_memory m[2];
+    for (int i = 0; i < 2; i++) {
+        m[i] = tx_trainer_memory(e[i]->trainer);
+        train(e[i], 10, losses[i]);
+    }
+    assert_true(m[1].grads * 2 == m[0].grads && m[1].optimizer == m[0].optimizer && m[1].params == m[0].params);
+    assert_true(m[0].buckets == 0 && m[1].buckets > 0 && m[1].buckets < m[0].grads);
+    for (int i = 0; i < 10; i++) ASSERT_NEAR(losses[1][i] / losses[0][i], 1, 3e-3, "loss");
+    assert_true(losses[1][9] != losses[0][9]);
+    for (int i = 0; i < 2; i++) destroy(e[i], cfg[i]);
+}
+
 /* ---- resuming ---- */
 
 static void resumed_runs_have_the_same_bits(void **state)
@@ -165,6 +280,8 @@ static void resumed_runs_have_the_same_bits(void **state)
         "--fp16 --initial-loss-scale 3e7 --hysteresis 2 --loss-scale-window 3",
         "--bf16 --fp32-residual-connection " LLAMA,
         "--fp16 --loss-scale 512 --optimizer sgd",
+        "--bf16 --grad-dtype bf16",
+        "--fp16 --initial-loss-scale 3e7 --loss-scale-window 3 --grad-dtype fp16 --optimizer sgd",
     };
     for (size_t k = 0; k < N_BACKENDS; k++)
         for (size_t i = 0; i < (k ? ON_REF : sizeof how / sizeof *how); i++) {
@@ -226,6 +343,9 @@ int main(void)
         cmocka_unit_test(a_power_of_two_changes_nothing),
         cmocka_unit_test(layers_compute_with_the_rounded_master_weights),
         cmocka_unit_test(half_the_bytes),
+        cmocka_unit_test(gradients_are_rounded_once_a_micro_batch),
+        cmocka_unit_test(what_fp16_cannot_hold_skips_the_step),
+        cmocka_unit_test(half_gradients_take_half_the_bytes),
         SCRATCH_TEST(resumed_runs_have_the_same_bits),
         SCRATCH_TEST(precision_may_change_on_the_way),
         cmocka_unit_test(a_broken_loss_scale_is_refused),

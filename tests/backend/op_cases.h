@@ -229,7 +229,7 @@ static tx_tensor documents(int64_t s, int64_t b, int64_t length)
 }
 
 /* p: s, b, groups, r, d, causal, drop, length of documents */
-static void attend(tx_ctx *c, const int64_t *p, tx_tensor n_keys, results *o)
+static void attend(tx_ctx *c, const int64_t *p, tx_tensor n_keys, tx_alibi alibi, results *o)
 {
     int64_t s = p[0], b = p[1], groups = p[2], r = p[3], d = p[4];
     qkv x = fused_qkv(RAND(V, s, b, groups, r + 2, d), s, b, groups, r, d);
@@ -245,9 +245,10 @@ static void attend(tx_ctx *c, const int64_t *p, tx_tensor n_keys, results *o)
     tx_tensor first_key = documents(s, b, p[7]);
     double scale = 1 / sqrt((double)d);
     RUN(c, attention_fwd, .o = y, .lse = lse, .q = x.q, .k = x.k, .v = x.v, .scale = scale, .causal = p[5],
-        .mask = mask, .first_key = first_key, .n_keys = n_keys);
+        .mask = mask, .first_key = first_key, .n_keys = n_keys, .alibi = alibi);
     RUN(c, attention_bwd, .dq = g.q, .dk = g.k, .dv = g.v, .do_ = dy, .o = o_given, .lse = lse, .q = x.q, .k = x.k,
-        .v = x.v, .scale = scale, .causal = p[5], .mask = mask, .first_key = first_key, .n_keys = n_keys);
+        .v = x.v, .scale = scale, .causal = p[5], .mask = mask, .first_key = first_key, .n_keys = n_keys,
+        .alibi = alibi);
     out_attention(o, "o", y, 32);
     out(o, "lse", lse, 16);
     out_attention(o, "dqkv", g.all, 64);
@@ -256,7 +257,15 @@ static void attend(tx_ctx *c, const int64_t *p, tx_tensor n_keys, results *o)
 
 static void attention(tx_ctx *c, const int64_t *p, results *o)
 {
-    attend(c, p, (tx_tensor){ 0 }, o);
+    attend(c, p, (tx_tensor){ 0 }, (tx_alibi){ 0 }, o);
+}
+
+/* p: s, b, groups, r, d, drop, length of documents, heads of the layer, of which the call has the last ones: with
+ * biases of positions */
+static void leaning_attention(tx_ctx *c, const int64_t *p, results *o)
+{
+    const int64_t q[] = { p[0], p[1], p[2], p[3], p[4], true, p[5], p[6] };
+    attend(c, q, (tx_tensor){ 0 }, (tx_alibi){ p[7], p[7] - p[2] * p[3] }, o);
 }
 
 /* The same with keys that pad: sample 0 has as many as there are, sample 1 one, the others something between. */
@@ -264,7 +273,7 @@ static void padded_attention(tx_ctx *c, const int64_t *p, results *o)
 {
     tx_tensor n_keys = ZEROS(TX_I32, p[1]);
     for (int64_t i = 0; i < p[1]; i++) ((int32_t *)n_keys.data)[i] = (int32_t)(i ? 1 + (i - 1) * 41 % p[0] : p[0]);
-    attend(c, p, n_keys, o);
+    attend(c, p, n_keys, (tx_alibi){ 0 }, o);
 }
 
 /* p: sq, sk, b, groups, r, d, causal, first key: queries at the end of a cache of keys that is longer than it is full
@@ -283,8 +292,8 @@ static void cached_attention(tx_ctx *c, const int64_t *p, results *o)
     out(o, "lse", lse, 16);
 }
 
-/* p: s, slots, positions, b, groups, r, d: samples of different pasts in a cache of the decoder's layout, rows
- * appended, queries turned by their positions */
+/* p: s, slots, positions, b, groups, r, d, heads of a layer with biases of positions: samples of different pasts in a
+ * cache of the decoder's layout, rows appended, queries turned by their positions */
 static void past(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t s = p[0], slots = p[1], max = p[2], b = p[3], groups = p[4], r = p[5], d = p[6];
@@ -306,7 +315,7 @@ static void past(tx_ctx *c, const int64_t *p, results *o)
     out(o, "v", cache[1], 0);
     o->r[o->n - 1].exact = true;
     RUN(c, attention_fwd, .o = y, .lse = lse, .q = x.q, .k = at[0], .v = at[1], .scale = 1 / sqrt((double)d),
-        .causal = true, .past = sequences);
+        .causal = true, .past = sequences, .alibi = { p[7], p[7] ? p[7] - groups * r : 0 });
     out_attention(o, "o", y, 32);
     out(o, "lse", lse, 16);
 }
@@ -512,11 +521,12 @@ static tx_tensor open_gate(void)
     return gate;
 }
 
-/* p: n, t, with a gate, closed */
+/* p: n, t, with a gate, closed, gradients of the values' type */
 static void adam(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t n = p[0];
-    tx_tensor w = RAND(TX_F32, n), m = RAND(TX_F32, n), v = RAND(TX_F32, n), g = RAND(TX_F32, n), low = ZEROS(V, n);
+    tx_tensor w = RAND(TX_F32, n), m = RAND(TX_F32, n), v = RAND(TX_F32, n), low = ZEROS(V, n);
+    tx_tensor g = RAND(p[4] ? V : TX_F32, n);
     for (int64_t i = 0; i < n; i++) ((float *)v.data)[i] *= ((float *)v.data)[i];
     if (n == 17) low.data = NULL;
     tx_tensor gate = p[2] ? open_gate() : (tx_tensor){ 0 };
@@ -529,11 +539,11 @@ static void adam(tx_ctx *c, const int64_t *p, results *o)
     if (low.data) out(o, "low", low, 4);
 }
 
-/* p: n, with a gate, closed */
+/* p: n, with a gate, closed, gradients of the values' type */
 static void sgd(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t n = p[0];
-    tx_tensor w = RAND(TX_F32, n), m = RAND(TX_F32, n), g = RAND(TX_F32, n), low = ZEROS(V, n);
+    tx_tensor w = RAND(TX_F32, n), m = RAND(TX_F32, n), g = RAND(p[3] ? V : TX_F32, n), low = ZEROS(V, n);
     if (n == 17) low.data = NULL;
     tx_tensor gate = p[1] ? open_gate() : (tx_tensor){ 0 };
     if (p[2]) ((double *)gate.data)[2] = 0;
@@ -640,6 +650,14 @@ static const op_case cases[] = {
     { "attention s=20 d=160 groups", attention, { 20, 1, 1, 2, 160, true, 0 } },
     { "attention s=35 d=256, documents of 9, dropout", attention, { 35, 2, 1, 1, 256, true, 20000, 9 } },
     { "attention s=20 d=67", attention, { 20, 2, 1, 2, 67, false, 0 } },
+    { "leaning attention s=1", leaning_attention, { 1, 1, 1, 1, 16, 0, 0, 1 } },
+    { "leaning attention s=3, 3 heads", leaning_attention, { 3, 2, 3, 1, 20, 0, 0, 3 } },
+    { "leaning attention s=17, groups of 12 heads", leaning_attention, { 17, 2, 2, 3, 80, 0, 0, 12 } },
+    { "leaning attention s=130, 8 heads", leaning_attention, { 130, 1, 8, 1, 16, 0, 0, 8 } },
+    { "leaning attention s=200, last of 112 heads", leaning_attention, { 200, 1, 1, 2, 64, 0, 0, 112 } },
+    { "leaning attention s=70, dropout", leaning_attention, { 70, 2, 1, 2, 128, 6554, 0, 2 } },
+    { "leaning attention s=100, documents of 30", leaning_attention, { 100, 3, 2, 1, 32, 6554, 30, 6 } },
+    { "leaning attention s=40 d=256", leaning_attention, { 40, 1, 1, 1, 256, 0, 0, 5 } },
     { "padded attention s=1", padded_attention, { 1, 2, 1, 1, 16, false, 0 } },
     { "padded attention s=3", padded_attention, { 3, 4, 2, 2, 64, false, 0 } },
     { "padded attention s=17 d=5", padded_attention, { 17, 5, 2, 1, 5, false, 0 } },
@@ -670,6 +688,10 @@ static const op_case cases[] = {
     { "16 behind the past of 2, d=256", past, { 16, 2, 300, 2, 1, 1, 256 } },
     { "17 behind the past of 2, d=96", past, { 17, 3, 90, 2, 2, 2, 96 } },
     { "70 behind the past of 1", past, { 70, 2, 200, 1, 2, 2, 64 } },
+    { "1 behind the past of 5, leaning", past, { 1, 7, 90, 5, 3, 1, 64, 3 } },
+    { "3 behind the past of 2, leaning groups", past, { 3, 4, 65, 2, 2, 2, 80, 12 } },
+    { "1 behind the past of 3, long and leaning", past, { 1, 5, 700, 3, 1, 2, 64, 16 } },
+    { "70 behind the past of 1, leaning", past, { 70, 2, 200, 1, 2, 2, 64, 4 } },
     { "queries 70 to 9 keys", cached_attention, { 70, 9, 1, 2, 1, 64, false } },
     { "cross_entropy 1x1", cross_entropy, { 1, 1, 1, 1, 0 } },
     { "cross_entropy 3x17", cross_entropy, { 3, 17, 17, 1, 5 } },
@@ -726,11 +748,15 @@ static const op_case cases[] = {
     { "adam 70001", adam, { 70001, 1000 } },
     { "adam with a gate 70001", adam, { 70001, 7, 1 } },
     { "adam with a closed gate 65", adam, { 65, 7, 1, 1 } },
+    { "adam, value gradients 17", adam, { 17, 2, 0, 0, 1 } },
+    { "adam, value gradients 70001", adam, { 70001, 7, 1, 0, 1 } },
     { "sgd 1", sgd, { 1 } },
     { "sgd 17", sgd, { 17 } },
     { "sgd 70001", sgd, { 70001 } },
     { "sgd with a gate 70001", sgd, { 70001, 1 } },
     { "sgd with a closed gate 65", sgd, { 65, 1, 1 } },
+    { "sgd, value gradients 17", sgd, { 17, 0, 0, 1 } },
+    { "sgd, value gradients 70001", sgd, { 70001, 1, 0, 1 } },
     { "exact_add 1", exact_sums, { 1 } },
     { "exact_add 50001", exact_sums, { 50001 } },
     { "exact_add with infinity 300", exact_sums, { 300, 1 } },

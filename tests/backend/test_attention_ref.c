@@ -124,6 +124,93 @@ static void test_attention_mask(void **state)
     pool_free();
 }
 
+/* The slopes of ALiBi's authors: those of a power of two heads, and for others what they take of twice the power below,
+ * as the published programs print them. */
+static void test_slopes(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t n_heads, i;
+        double slope;
+    } published[] = { { 1, 0, 0.00390625 },
+                      { 2, 0, 0.0625 },
+                      { 8, 0, 0.5 },
+                      { 8, 7, 0.00390625 },
+                      { 3, 2, 0.25 },
+                      { 6, 3, 0.00390625 },
+                      { 6, 4, 0.5 },
+                      { 6, 5, 0.125 },
+                      { 12, 7, 0.00390625 },
+                      { 12, 8, 0.7071067811865476 },
+                      { 12, 11, 0.08838834764831849 },
+                      { 16, 0, 0.7071067811865476 },
+                      { 112, 63, 0.00390625 },
+                      { 112, 64, 0.9576032806985737 },
+                      { 112, 111, 0.016316777850428427 } };
+    for (size_t k = 0; k < sizeof published / sizeof *published; k++) {
+        int64_t n = published[k].n_heads, i = published[k].i;
+        ASSERT_NEAR(exp2(tx_alibi_log2_slope(&(tx_alibi){ .n_heads = n }, i)), published[k].slope, 1e-14, "slope");
+        ASSERT_NEAR(exp2(tx_alibi_log2_slope(&(tx_alibi){ .n_heads = n, .first_head = i }, 0)), published[k].slope,
+                    1e-14, "slope");
+    }
+}
+
+/* Biases of positions are upstream's: slope j is added to the scaled scores. They do not see where a sample begins, and
+ * need a direction. */
+static void test_attention_leans(void **state)
+{
+    (void)state;
+    enum { S = 6, N = 3, D = 4 };
+    static const double slope[N] = { 0.0625, 0.00390625, 0.25 };
+    tx_tensor q = RAND(TX_F64, S, 1, N, 1, D), k = RAND(TX_F64, S, 1, N, D), v = RAND(TX_F64, S, 1, N, D);
+    tx_tensor o = ZEROS(TX_F64, S, 1, N, 1, D), alone = ZEROS(TX_F64, S - 2, 1, N, 1, D);
+    tx_attention_fwd_args a = {
+        .o = o, .q = q, .k = k, .v = v, .scale = 0.5, .causal = true, .alibi = { .n_heads = N }
+    };
+    ASSERT_OK(tx_run_attention_fwd(&ctx, &a));
+    for (int n = 0; n < N; n++)
+        for (int i = 0; i < S; i++) {
+            double p[S], sum = 0;
+            for (int j = 0; j <= i; j++) {
+                double dot = 0;
+                for (int x = 0; x < D; x++)
+                    dot += tx__ref_load(q, (i * N + n) * D + x) * tx__ref_load(k, (j * N + n) * D + x);
+                sum += p[j] = exp(0.5 * dot + slope[n] * j);
+            }
+            for (int x = 0; x < D; x++) {
+                double expect = 0;
+                for (int j = 0; j <= i; j++) expect += p[j] / sum * tx__ref_load(v, (j * N + n) * D + x);
+                ASSERT_NEAR(tx__ref_load(o, (i * N + n) * D + x), expect, 1e-12, "attention");
+            }
+        }
+    tx_tensor first_key = ZEROS(TX_I32, S, 1);
+    for (int i = 2; i < S; i++) ((int32_t *)first_key.data)[i] = 2;
+    a.first_key = first_key;
+    ASSERT_OK(tx_run_attention_fwd(&ctx, &a));
+    RUN(&ctx, attention_fwd, .o = alone, .q = tx_slice_rows(q, 2, S - 2), .k = tx_slice_rows(k, 2, S - 2),
+        .v = tx_slice_rows(v, 2, S - 2), .scale = 0.5, .causal = true, .alibi = { .n_heads = N });
+    for (int i = 0; i < (S - 2) * N * D; i++) assert_true(tx__ref_load(alone, i) == tx__ref_load(o, 2 * N * D + i));
+
+    a.alibi.first_head = 1;
+    ASSERT_FAILS(tx_run_attention_fwd(&ctx, &a), TX_ERR_SHAPE, "heads 1 + 3 do not lie in the biases' 3");
+    a.alibi.first_head = 0;
+    a.causal = false;
+    ASSERT_FAILS(tx_run_attention_fwd(&ctx, &a), TX_ERR_ARG, "biases of positions need causal attention");
+    tx_attention_bwd_args g = { .dq = q,
+                                .dk = k,
+                                .dv = v,
+                                .do_ = o,
+                                .o = o,
+                                .lse = ZEROS(TX_F64, 1, N, 1, S),
+                                .q = q,
+                                .k = k,
+                                .v = v,
+                                .scale = 0.5,
+                                .alibi = { .n_heads = N } };
+    ASSERT_FAILS(tx_run_attention_bwd(&ctx, &g), TX_ERR_ARG, "attention_bwd: linear biases");
+    pool_free();
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -145,6 +232,8 @@ int main(void)
         cmocka_unit_test(test_attention_documents),
         cmocka_unit_test(test_attention_padding),
         cmocka_unit_test(test_attention_mask),
+        cmocka_unit_test(test_slopes),
+        cmocka_unit_test(test_attention_leans),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -300,13 +300,14 @@ typedef struct attention_case {
     bool causal;
     tx_dropout mask;
     tx_tensor first_key, n_keys;
+    tx_alibi alibi;
 } attention_case;
 
 static double attention_loss(void *user)
 {
     attention_case *k = user;
     RUN(&ctx, attention_fwd, .o = k->o, .lse = k->lse, .q = k->x.q, .k = k->x.k, .v = k->x.v, .scale = 0.4,
-        .causal = k->causal, .mask = k->mask, .first_key = k->first_key, .n_keys = k->n_keys);
+        .causal = k->causal, .mask = k->mask, .first_key = k->first_key, .n_keys = k->n_keys, .alibi = k->alibi);
     return weighted(k->o, k->do_);
 }
 
@@ -315,18 +316,21 @@ static void test_attention_grad(void **state)
     (void)state;
     const tx_dtype t = TX_F64;
     const int64_t s = 5, b = 2, groups = 2, d = 3;
-    for (int variant = 0; variant < 20; variant++) {
+    for (int variant = 0; variant < 24; variant++) {
         int64_t r = variant & 1 ? 2 : 1;
+        bool leans = variant >= 20, pads = variant >= 16 && !leans;
+        bool drops = leans ? variant >= 22 : pads ? variant >= 18 : variant & 4;
         attention_case k = { .o = ZEROS(t, s, b, groups, r, d),
                              .lse = ZEROS(t, b, groups, r, s),
                              .do_ = RAND(t, s, b, groups, r, d),
                              .x = fused_qkv(RAND(t, s, b, groups, r + 2, d), s, b, groups, r, d),
-                             .causal = variant < 16 && variant & 2 };
-        if (variant & 4 || variant >= 18)
+                             .causal = leans || (variant < 16 && variant & 2) };
+        if (leans) k.alibi = (tx_alibi){ .n_heads = 7, .first_head = 2 };
+        if (drops)
             k.mask = (tx_dropout){
                 .rng = { 1, 2, 3 }, .drop = 20000, .sample = 4, .s_global = 6, .n_heads = 9, .first_head = 3
             };
-        if (variant >= 16) { /* padding; backward clears what is behind */
+        if (pads) { /* padding; backward clears what is behind */
             k.n_keys = ZEROS(TX_I32, b);
             memcpy(k.n_keys.data, (const int32_t[]){ 3, 5 }, 8);
         } else if (variant & 8) { /* documents of 2, 3 and of 1, 3, 1 tokens */
@@ -337,7 +341,7 @@ static void test_attention_grad(void **state)
         qkv g = fused_qkv(RAND(t, s, b, groups, r + 2, d), s, b, groups, r, d);
         RUN(&ctx, attention_bwd, .dq = g.q, .dk = g.k, .dv = g.v, .do_ = k.do_, .o = k.o, .lse = k.lse, .q = k.x.q,
             .k = k.x.k, .v = k.x.v, .scale = 0.4, .causal = k.causal, .mask = k.mask, .first_key = k.first_key,
-            .n_keys = k.n_keys);
+            .n_keys = k.n_keys, .alibi = k.alibi);
         check_grad("dqkv", k.x.all, g.all, attention_loss, &k);
     }
     pool_free();

@@ -23,6 +23,19 @@ static void only_backends_that_know_have_a_peak(void **state)
     tx_ctx_deinit(&c);
 }
 
+static void a_gpu_has_its_vendors_figure(void **state)
+{
+    (void)state;
+    assert_true(tx__gpu_peak_flops("NVIDIA H100 80GB HBM3", TX_BF16) == 989e12);
+    assert_true(tx__gpu_peak_flops("NVIDIA H100 PCIe", TX_F16) == 756e12);
+    assert_true(tx__gpu_peak_flops("NVIDIA A100-SXM4-80GB", TX_F32) == 19.5e12);
+    assert_true(tx__gpu_peak_flops("Tesla V100-SXM2-16GB", TX_F16) == 125e12);
+    assert_true(tx__gpu_peak_flops("Tesla V100-SXM2-16GB", TX_BF16) == 0); /* it has no such instructions */
+    assert_true(tx__gpu_peak_flops("AMD Instinct MI210", TX_BF16) == 181e12);
+    assert_true(tx__gpu_peak_flops("AMD Instinct MI250X", TX_F16) == 191.5e12);
+    assert_true(tx__gpu_peak_flops("some other GPU", TX_BF16) == 0);
+}
+
 static void chains_compute_and_count(void **state)
 {
     (void)state;
@@ -71,6 +84,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_backends_that_know_have_a_peak),
+        cmocka_unit_test(a_gpu_has_its_vendors_figure),
         cmocka_unit_test(chains_compute_and_count),
         cmocka_unit_test(arrays_are_beyond_the_cache_and_within_reason),
         cmocka_unit_test(bandwidth_survives_a_failing_allocation),

@@ -262,7 +262,7 @@ static void assert_no_temporaries(const char *dir)
     tx_names names;
     ASSERT_OK(tx_dir_list(dir, &names));
     for (size_t i = 0; i < names.n; i++)
-        if (strncmp(names.name[i], "iter_", 5) && strcmp(names.name[i], "latest"))
+        if (strncmp(names.name[i], "iter_", 5) && strncmp(names.name[i], "latest", 6))
             fail_msg("%s is left", names.name[i]);
     tx_names_free(&names);
 }

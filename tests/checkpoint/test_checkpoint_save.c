@@ -59,6 +59,14 @@ static void other_padding(void **state)
     model_destroy(&b);
 }
 
+static void assert_file_holds(const char *path, const char *text)
+{
+    tx_str all = { 0 };
+    ASSERT_OK(tx_file_read(path, 4096, &all));
+    assert_string_equal(all.data, text);
+    tx_str_free(&all);
+}
+
 static void twice_the_same_bytes(void **state)
 {
     (void)state;
@@ -71,7 +79,8 @@ static void twice_the_same_bytes(void **state)
     assert_same_file(in_scratch("a/iter_0000007/manifest.json"), in_scratch("b/iter_0000007/manifest.json"));
     assert_same_file(in_scratch("a/iter_0000007/shard_00000.safetensors"),
                      in_scratch("b/iter_0000007/shard_00000.safetensors"));
-    assert_n_files(in_scratch("b"), 2); /* nothing else is left */
+    assert_n_files(in_scratch("b"), 3); /* nothing else is left */
+    assert_file_holds(in_scratch("b/latest_checkpointed_iteration.txt"), "7");
     assert_n_files(in_scratch("b/iter_0000007"), 2);
     model_destroy(&a);
 }
@@ -170,13 +179,37 @@ static void write_fails_half_way(void **state)
         tx_status st = model_save(&b, scratch_dir, 4, 1);
         setrlimit(RLIMIT_FSIZE, &old);
         ASSERT_FAILS(st, TX_ERR_IO, "shard_00000.safetensors: cannot write: File too large");
-        assert_n_files(scratch_dir, 2); /* latest and iter_0000003 */
+        assert_n_files(scratch_dir, 3); /* latest, the tracker and iter_0000003 */
         assert_holds(scratch_dir, &a, 3);
     }
     ASSERT_OK(model_save(&b, scratch_dir, 4, 1));
     assert_holds(scratch_dir, &b, 3);
     model_destroy(&a);
     model_destroy(&b);
+}
+
+/* Megatron's tracker says what `latest` says, also behind a crash between the two; the folder stays a native one. */
+static void the_tracker_follows_latest(void **state)
+{
+    (void)state;
+    static const char *const stale[] = { NULL, "2", "", "release" };
+    const char *tracker = "latest_checkpointed_iteration.txt";
+    model a;
+    model_create(&a, 1, 8, 50, 1);
+    ASSERT_OK(model_save(&a, scratch_dir, 3, 1));
+    for (size_t i = 0; i < sizeof stale / sizeof *stale; i++) {
+        char detail[512];
+        tx_ckpt_kind kind;
+        ASSERT_OK(tx_remove_tree(in_scratch("%s", tracker)));
+        if (stale[i]) ASSERT_OK(tx_file_publish(in_scratch("%s", tracker), stale[i], strlen(stale[i])));
+        ASSERT_OK(tx_checkpoint_probe(scratch_dir, &kind, detail, sizeof detail));
+        assert_int_equal(kind, TX_CKPT_NATIVE);
+        ASSERT_OK(tx_checkpoint_clean_up(scratch_dir));
+        assert_file_holds(in_scratch("%s", tracker), "3");
+    }
+    ASSERT_OK(tx_remove_tree(in_scratch("latest"))); /* a crash before it was written */
+    assert_holds(scratch_dir, &a, 3);
+    model_destroy(&a);
 }
 
 /* Asked before anything is written, so the buffers need not even exist. */
@@ -229,17 +262,22 @@ static void older_ones_are_removed(void **state)
     model_create(&a, 1, 8, 50, 1);
     for (int i = 2; i <= 10; i += 2) ASSERT_OK(model_save(&a, scratch_dir, i, 1));
     ASSERT_OK(tx_make_dirs(in_scratch("iter_0000001"))); /* no manifest: not ours to remove */
-    ASSERT_OK(tx_checkpoint_prune(scratch_dir, 10, 9, NULL));
-    assert_names(scratch_dir, "iter_0000001 iter_0000002 iter_0000004 iter_0000006 iter_0000008 iter_0000010 latest");
+    ASSERT_OK(tx_checkpoint_prune(scratch_dir, TX_CKPT_NATIVE, 10, 9, NULL));
+    assert_names(scratch_dir, "iter_0000001 iter_0000002 iter_0000004 iter_0000006 iter_0000008 iter_0000010 latest "
+                              "latest_checkpointed_iteration.txt");
     snprintf(spare, sizeof spare, "%s/../%s/iter_0000004/", scratch_dir, strrchr(scratch_dir, '/') + 1);
-    ASSERT_OK(tx_checkpoint_prune(scratch_dir, 10, 3, spare));
-    assert_names(scratch_dir, "iter_0000001 iter_0000004 iter_0000006 iter_0000008 iter_0000010 latest");
+    ASSERT_OK(tx_checkpoint_prune(scratch_dir, TX_CKPT_NATIVE, 10, 3, spare));
+    assert_names(
+        scratch_dir,
+        "iter_0000001 iter_0000004 iter_0000006 iter_0000008 iter_0000010 latest latest_checkpointed_iteration.txt");
     write_text(in_scratch("latest"), "iter_0000006\n");
-    ASSERT_OK(tx_checkpoint_prune(scratch_dir, 8, 1, NULL));
-    assert_names(scratch_dir, "iter_0000001 iter_0000006 iter_0000008 iter_0000010 latest");
+    ASSERT_OK(tx_checkpoint_prune(scratch_dir, TX_CKPT_NATIVE, 8, 1, NULL));
+    assert_names(scratch_dir,
+                 "iter_0000001 iter_0000006 iter_0000008 iter_0000010 latest latest_checkpointed_iteration.txt");
     write_text(in_scratch("latest"), "nonsense"); /* then nothing is sure */
-    ASSERT_OK(tx_checkpoint_prune(scratch_dir, 10, 1, NULL));
-    assert_names(scratch_dir, "iter_0000001 iter_0000006 iter_0000008 iter_0000010 latest");
+    ASSERT_OK(tx_checkpoint_prune(scratch_dir, TX_CKPT_NATIVE, 10, 1, NULL));
+    assert_names(scratch_dir,
+                 "iter_0000001 iter_0000006 iter_0000008 iter_0000010 latest latest_checkpointed_iteration.txt");
     model_destroy(&a);
 }
 
@@ -252,11 +290,11 @@ static void older_ones_are_counted(void **state)
     model_create(&a, 1, 8, 50, 1);
     for (int i = 2; i <= 10; i += 2) ASSERT_OK(model_save(&a, scratch_dir, i, 1));
     ASSERT_OK(tx_make_dirs(in_scratch("iter_0000001")));
-    ASSERT_OK(tx_checkpoint_count(scratch_dir, 10, NULL, &n));
+    ASSERT_OK(tx_checkpoint_count(scratch_dir, TX_CKPT_NATIVE, 10, NULL, &n));
     assert_int_equal(n, 4);
-    ASSERT_OK(tx_checkpoint_count(scratch_dir, 11, in_scratch("iter_0000004"), &n));
+    ASSERT_OK(tx_checkpoint_count(scratch_dir, TX_CKPT_NATIVE, 11, in_scratch("iter_0000004"), &n));
     assert_int_equal(n, 4);
-    ASSERT_FAILS(tx_checkpoint_count(in_scratch("none"), 11, NULL, &n), TX_ERR_NOTFOUND, "none");
+    ASSERT_FAILS(tx_checkpoint_count(in_scratch("none"), TX_CKPT_NATIVE, 11, NULL, &n), TX_ERR_NOTFOUND, "none");
     model_destroy(&a);
 }
 
@@ -287,6 +325,7 @@ int main(void)
         SCRATCH_TEST(too_little_space),
         SCRATCH_TEST(set_aside_is_found_and_settled),
         SCRATCH_TEST(write_fails_half_way),
+        SCRATCH_TEST(the_tracker_follows_latest),
         SCRATCH_TEST(folder_cannot_be_made),
         SCRATCH_TEST(older_ones_are_removed),
         SCRATCH_TEST(older_ones_are_counted),

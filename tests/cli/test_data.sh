@@ -76,3 +76,38 @@ refused "needs --train-data-path" "${run[@]}" --valid-data-path $b
 refused "has no document for the valid split" "${run[@]}" --data-path 1 "$a" 1 $b --split 990,10,0
 refused "--data-order" "${run[@]}" --data-path $b --data-order other
 echo "all passed"
+
+# a file of plain text becomes one document, of which the remedy is told; meant ones and lines are not warned of
+said() { grep -qF -- "$1" err || { cat err >&2; die "does not say \"$1\""; }; }
+not_said() { ! grep -qF -- "$1" err || { cat err >&2; die "says \"$1\""; }; }
+ok preprocess-data --input b.txt --output-prefix whole-file "${tok[@]}" --append-eod
+said "b.txt: plain text of several lines is one document, the whole file, so --split cannot divide it; --text-split line or blank-line makes"
+ok preprocess-data --input b.txt --output-prefix meant "${tok[@]}" --text-split file
+not_said "is one document"
+ok preprocess-data --input b.txt --output-prefix lines "${tok[@]}" --text-split line
+not_said "is one document"
+echo "one line" >one.txt
+ok preprocess-data --input one.txt --output-prefix one-line "${tok[@]}"
+not_said "is one document"
+ok preprocess-data --input b.txt one.txt b.txt --output-prefix several "${tok[@]}"
+said "b.txt and others: plain text"
+
+# a split that comes out empty though it is to be evaluated on: which, and what to write
+short=("${run[@]}" --train-iters 2)
+ok "${short[@]}" --data-path whole-file_text_document --split 949,50,1
+for split in valid test; do
+    said "--split 949,50,1 gives the $split split none of the 1 document of whole-file_text_document: there will be no evaluation on it; write more documents (plain text: preprocess-data --text-split line or blank-line), name data apart (--train-data-path, --valid-data-path, --test-data-path), or leave it out (--eval-iters 0)"
+done
+ok "${short[@]}" --data-path $b --split 949,50,1
+said "--split 949,50,1 gives the test split none of the 30 documents of $b: there will be no evaluation on it; write --split 90,5,5, name"
+not_said "the valid split"
+ok "${short[@]}" --data-path $b --split 90,5,5
+not_said "no evaluation"
+ok "${short[@]}" --data-path $b --split 949,50,1 --eval-iters 0
+not_said "no evaluation"
+ok "${short[@]}" --data-path 0.3 "$a" 0.7 $b --split 999,1,0
+said "--split 999,1,0 gives the valid split none of the 30 documents of the smallest of the datasets: "
+said "--eval-iters 1: there will be no evaluation on the test split, for --split gives it no share: write --split 8,1,1"
+ok "${short[@]}" --train-data-path $b --valid-data-path $b
+said "--eval-iters 1: there will be no evaluation on the test split, for it has no data: give --test-data-path"
+not_said "the valid split"

@@ -53,6 +53,29 @@ ends_at 5
 said "validation loss at iteration 5 on 4-sample draw from validation set"
 said "validation loss at iteration 5 on 4-sample draw from test set"
 
+# without --save-interval, as published commands are: said at the start, and saved at the end and on exits alone
+short=("${train[@]::${#train[@]}-2}" --global-batch-size 4 --train-iters 4)
+ok "${short[@]}" --save plain --tensorboard-dir board --log-dir logs
+said "--save plain: without --save-interval the run saves at its end and on exits"
+said " > log: standard output and logs/rank_NNNNN.log | checkpoints: plain at the end and on exits | metrics: plain/metrics.jsonl | TensorBoard: board/events.out"
+[ "$(ls -d plain/iter_* | xargs)" = plain/iter_0000004 ] || die "without --save-interval: not the last iteration alone"
+ok "${short[@]}" --save plain-exits --exit-interval 3 --async-save --metrics-file m.jsonl
+said " | checkpoints: plain-exits at the end and on exits | metrics: m.jsonl | TensorBoard: none (no --tensorboard-dir)"
+[ "$(ls -d plain-exits/iter_* | xargs)" = plain-exits/iter_0000003 ] || die "without --save-interval: --exit-interval does not save"
+ok "${short[@]}" --save plain-exits --load plain-exits
+[ -d plain-exits/iter_0000004 ] || die "without --save-interval: a resumed run does not save"
+"$TRIAX" "${short[@]}" --train-iters 1000000 --save plain-term >out 2>err &
+pid=$!
+for _ in $(seq 400); do grep -q '^ iteration' out && break; sleep 0.05; done
+kill -TERM $pid
+wait $pid || die "SIGTERM: exit $?"
+[ -s plain-term/latest ] || die "without --save-interval: SIGTERM does not save"
+ok "${short[@]}"
+said " > log: standard output | checkpoints: none (no --save) | metrics: none (no --save or --metrics-file) | TensorBoard: none"
+ok "${iters[@]}" --train-iters 2 --save often
+said " | checkpoints: often every 1000 iterations and at the end | "
+not_said "without --save-interval"
+
 # only evaluation
 ok "${iters[@]}" --load every --skip-train
 said "skipping training (--skip-train is on) ..."

@@ -43,8 +43,8 @@ ok pretrain-gpt --lr 1 --help Activation_Recomputation
 grep -q '^  --recompute-method' out && ! grep -q '^  --lr ' out || { cat out; die "--help with a group's words"; }
 ok help pretrain_gpt.py lr-warmup
 grep -q '^  --lr-warmup-iters' out || die "help COMMAND WORD"
-ok help temperature
-grep -qx '  triax generate --help temperature' out && ! grep -q 'pretrain' out || { cat out; die "help WORD"; }
+ok help prompt-jsonl
+grep -qx '  triax generate --help prompt-jsonl' out && ! grep -q 'pretrain' out || { cat out; die "help WORD"; }
 refused 'no flag of generate has "xyzzy" in its name, group or text' generate --help xyzzy
 ok torchrun --help rdzv
 grep -q -- '--rdzv' out && ! grep -q -- '--nproc' out || { cat out; die "torchrun --help WORD"; }

@@ -13,6 +13,27 @@ is() { [ "$(cat out)" = "$1" ] || { diff out - <<<"$1" >&2 || true; die "other o
 # From the stored continuations of the model: "KEY N" of line N, a string or a list of numbers
 stored() { sed -n "$2p" "$data/golden/generation/greedy.jsonl" | sed -E "s/.*\"$1\": (\"([^\"\\]|\\\\.)*\"|\[[^]]*\]).*/\1/"; }
 
+# ---- Hugging Face's names, and how its examples show several samples
+hf=(--do_sample --max_new_tokens 8 --top_k 50 --top_p 0.95 --seed 1)
+ok generate "${model[@]}" --prompt 'First Citizen:' "${hf[@]}" --num_return_sequences 3 --stop $'\n'
+[ "$(sed -nE 's/^([0-9]+): First Citizen:.*/\1/p' out | xargs)" = "0 1 2" ] && [ "$(wc -l <out)" -eq 3 ] || { cat out >&2; die "no numbered samples"; }
+sed 's/^[0-9]: //' out >numbered
+ok generate "${model[@]}" --prompt 'First Citizen:' "${hf[@]}" --num-samples 3 --stop $'\n'
+grep -v '^----$' out | cmp - numbered || die "other samples under another name"
+ok generate "${model[@]}" --prompt a b --do-sample --num-return-sequences 2 --max-new-tokens 1 --stop $'\n'
+[ "$(sed -E 's/^([01]: .).*/\1/' out | xargs)" = "0: a 1: a ---- 0: b 1: b" ] || { cat out >&2; die "two prompts"; }
+ok generate "${model[@]}" --prompt a --num_beams 2 --early_stopping --pad_token_id 0 --max_new_tokens 2
+refused "--do-sample draws tokens, --greedy does not" generate "${model[@]}" --prompt a --do_sample --greedy
+refused "leave --do-sample out" generate "${model[@]}" --prompt a --do_sample --num_beams 2
+refused "--num-return-sequences is --num-samples" generate "${model[@]}" --prompt a --num_return_sequences 2 --num-samples 2
+refused "give --max-new-tokens instead" generate "${model[@]}" --prompt a --max_length 20
+refused "nothing is downloaded; if it is a model of Hugging Face's, put config.json, model.safetensors (or pytorch_model.bin) and its tokenizer (tokenizer.json, or vocab.json and merges.txt) from https://huggingface.co/user/gpt3-125M/tree/main into a folder" \
+    generate --load user/gpt3-125M --prompt a
+mkdir -p HF
+cp -r "$data/golden/generation/model" HF/global_step8000
+ok generate --load "$PWD/HF/global_step8000/" "${tok[@]}" --prompt a --max-new-tokens 2
+refused "HF: has no file \`latest\`; name the folder in it that is meant, such as HF/global_step8000" generate --load HF "${tok[@]}" --prompt a
+
 # ---- prompts: each form gives the stored continuation
 n=$(stored new_ids 1 | tr -cd , | wc -c)
 greedy=(generate "${model[@]}" --greedy --max-new-tokens $((n + 1)))

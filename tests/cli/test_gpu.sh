@@ -55,6 +55,7 @@ mkdir files
 export TX_AIO_IN_MEMORY=1
 trains zero1 2e-4 --zero-stage 1 --offload-optimizer cpu
 trains zero3 2e-4 --zero-stage 3 --offload-optimizer cpu --offload-param cpu
+trains halves 2e-2 --bf16 --grad-dtype bf16 --zero-stage 1 --offload-optimizer cpu
 trains nvme 2e-2 --bf16 --zero-stage 3 --offload-optimizer nvme --offload-optimizer-nvme-path files --offload-param nvme \
     --offload-param-nvme-path files
 
@@ -63,12 +64,20 @@ large=("${run[@]}" --device gpu --num-layers 8 --hidden-size 256)
 small() { (export TX_GPU_EMULATED_BYTES=$1; refused "of the GPU's memory, but the GPU's free memory is " "${large[@]}"); }
 small 100000000
 grep -q -- "--zero-stage 1 --offload-optimizer cpu" err || { cat err >&2; die "no advice for a small GPU"; }
-small 40000000
+small 20000000
 grep -q "the least it can be made to take is" err || { cat err >&2; die "no bound for a GPU that is too small"; }
 ok "${run[@]}" --device gpu --zero-stage 1 --offload-optimizer cpu
 grep -qE "of it on GPU +0\.[0-9]" out || { cat out >&2; die "the plan does not show what is on the GPU"; }
 
 # saved, gone on with: the bits of a run that was not stopped; and a checkpoint of the one goes on as the other
+# the share of peak: an unknown GPU says what to give, and the user's figure counts
+ok "${run[@]}" --device gpu --train-iters 2
+if [ "$kind" = "emulated GPU" ]; then
+    grep -q '^ > the peak of fp32 products on emulated GPU.* is not known here: --peak-tflops X shows the share of it$' out || die "no word of the peak"
+    ! grep -q 'peak share' out || die "a share of no peak"
+fi
+ok "${run[@]}" --device gpu --train-iters 2 --peak-tflops 0.5
+grep -Eq '\| peak share: [0-9.]+% \|$' out || die "no share of --peak-tflops on a GPU"
 ok "${run[@]}" --device gpu --train-iters 4 --save straight --save-interval 4 --log-params-norm
 ok "${run[@]}" --device gpu --train-iters 4 --exit-interval 2 --save stopped --save-interval 2 --async-save
 ok "${run[@]}" --device gpu --train-iters 4 --load stopped --save stopped --save-interval 4

@@ -44,6 +44,10 @@ stage_0 4 --global-batch-size 8 --bf16
 same --zero-stage 1 --no-zero-allgather-partitions
 same --zero-stage 2 --zero-reduce-bucket-size 500
 same "${moving[@]}" --no-shared-memory
+stage_0 4 --global-batch-size 8 --fp16 --initial-loss-scale 1024 --grad-dtype fp16
+same --zero-stage 1 --no-overlap-grad-reduce
+same --zero-stage 2 --zero-reduce-bucket-size 500
+same "${moving[@]}" --no-shared-memory
 stage_0 4 --global-batch-size 4 $tp 2 --sequence-parallel
 same --zero-stage 2 --no-shared-memory
 same --zero-stage 3 --zero-param-persistence-threshold 200

@@ -129,3 +129,8 @@ ok pretrain-bert --help
 has out '^  --bert-mask-type '
 has out '^  --post-layernorm '
 echo "all passed"
+
+# ---- a split that comes out empty, though the run is to be evaluated on it
+ok "${train[@]}" --train-iters 2 --split 99999,1,0
+has err '--split 99999,1,0 gives the valid split none of the [0-9]+ documents of d_.*: there will be no evaluation on it; write --split '
+has err '--eval-iters 2: there will be no evaluation on the test split, for --split gives it no share: write --split 8,1,1'

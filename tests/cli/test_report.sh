@@ -51,6 +51,42 @@ ok "${train[@]}" --backend ref --train-iters 2 --metrics-file ref.jsonl
 grep -Eq "TFLOPs: $number \|$" out && ! grep -q 'peak' out || { cat out; die "a share of no peak"; }
 grep -q '"peak_share":null' ref.jsonl || die "a share of no peak in the metrics file"
 
+# a peak that the user knows: the share is TFLOPs by it, also of what nobody can measure
+ok "${train[@]}" --backend ref --train-iters 2 --peak-tflops 0.001 --metrics-file known.jsonl
+grep -q "^ > peak of a rank's device by --peak-tflops: 0.001 TFLOP/s$" out || die "--peak-tflops is not told"
+grep -Eq "TFLOPs: $number \| peak share: [0-9.]+% \|$" out || { cat out; die "no share of --peak-tflops"; }
+share() { sed -nE 's/.*"tflops":([^,]*),.*"peak_share":([^,]*),.*/\1 \2/p' "$1" | awk -v by="$2" '{ r = $1 / by / $2 } END { exit !(r > 0.999 && r < 1.001) }'; }
+share known.jsonl 0.001 || die "a share that is not of --peak-tflops: $(cat known.jsonl)"
+
+# TFLOPs are the model's; what is computed again is told beside them. The older formula counts it in
+hardware() { sed -nE 's/.*"tflops":([^,]*),"hardware_tflops":([^,]*),.*/\1 \2/p' "$1"; }
+[[ "$(hardware run/metrics.jsonl | head -1)" == *" null" ]] || die "hardware TFLOPs without recomputation"
+again=(--recompute-granularity full --recompute-method uniform)
+ok "${train[@]}" "${again[@]}" --train-iters 2 --metrics-file again.jsonl
+grep -Eq "TFLOPs: $number \| hardware TFLOPs: $number \| peak share: " out || { cat out; die "no hardware TFLOPs"; }
+ok plan "${train[@]:1}" "${again[@]}" --json
+cp out plan.json
+model=$(sed -E 's/.*"flops_per_iteration":([0-9.e+]+).*/\1/' plan.json) all=$(sed -E 's/.*"hardware_flops_per_iteration":([0-9.e+]+).*/\1/' plan.json)
+hardware again.jsonl | awk -v model="$model" -v all="$all" '{ r = $2 / $1 / (all / model) } END { exit !(all > model && r > 0.999 && r < 1.001) }' ||
+    die "the log's hardware TFLOPs are not the plan's: $(hardware again.jsonl), $model, $all"
+ok plan "${train[@]:1}"
+cp out without
+ok plan "${train[@]:1}" "${again[@]}"
+flops() { sed -nE 's/^iteration: .* tokens; ([0-9.]+ .?FLOPs), .*/\1/p' "$1"; }
+[ -n "$(flops out)" ] && [ "$(flops out)" = "$(flops without)" ] || die "recomputation is in the model's FLOPs"
+grep -Eq '^iteration: .* a token; [0-9.]+ MFLOPs with what is computed again$' out || { cat out; die "no hardware FLOPs in the plan"; }
+# 24 f B s l h^2 (1 + s/6h + V/16lh) with B 4, s 16, l 2, h 32, V 512: f 3, and 4 with recomputation
+for f in 3 4; do
+    flags=()
+    [ $f = 3 ] || flags=("${again[@]}")
+    ok plan "${train[@]:1}" "${flags[@]}" --flops-formula megatron-2021 --json
+    awk -v got="$(sed -E 's/.*"flops_per_iteration":([0-9.e+]+).*/\1/' out)" -v f=$f 'BEGIN {
+        want = 24 * f * 4 * 16 * 2 * 32 ^ 2 * (1 + 16 / (6 * 32) + 512 / (16 * 2 * 32)); d = got / want - 1; exit d * d > 1e-12 }' ||
+        die "megatron-2021, f $f: $(cat out)"
+done
+ok "${train[@]}" "${again[@]}" --flops-formula megatron-2021 --train-iters 2
+! grep -q "hardware TFLOPs" out || die "the older formula has recomputation in it"
+
 # flags that do nothing without --tensorboard-dir say so
 ok "${train[@]}" --train-iters 2 --log-timers-to-tensorboard
 grep -q 'without --tensorboard-dir' err || die "silent about flags for TensorBoard"

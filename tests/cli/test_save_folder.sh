@@ -22,6 +22,17 @@ for i in 2 4 6; do
 done
 keep
 
+# ---- a first start finds what a script put there before it, and no checkpoint; another folder's is not taken so
+mkdir first
+echo '{}' >first/ds_config.json
+ok "${train[@]}" "${tiny[@]}" --save first --load first --train-iters 2
+grep -qF "starting from fresh weights: --load is the same folder as --save and first holds no checkpoint but other things (1, such as ds_config.json)" \
+    out err || { cat out err >&2; die "a first start beside other files"; }
+[ -e first/ds_config.json ] && [ -d first/iter_0000002 ] || die "a first start beside other files"
+mkdir others
+echo >others/log.txt
+refused "others holds no checkpoint but other things" "${train[@]}" "${tiny[@]}" --save first --load others --train-iters 2
+
 # ---- the same model from the start, another model, another vocabulary, of another size and of the same
 refused "--save run holds another run: it is at iteration 6, this run begins at 0; go on with that one (--load run), save into another folder, or replace it (--overwrite-run)" \
     "${train[@]}" "${tiny[@]}" --save run

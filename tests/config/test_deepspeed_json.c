@@ -56,6 +56,15 @@ static const struct set {
     { "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"momentum\": 0.5}}}", "optimizer", "sgd" },
     { "{\"optimizer\": {\"params\": {\"momentum\": 0.5}}}", "sgd_momentum", "0.5" },
     { "{\"optimizer\": {\"params\": {\"lr\": 1e-3}}}", "lr", "0.001" },
+    { "{\"optimizer\": {\"params\": {\"max_grad_norm\": 0.5}}}", "clip_grad", "0.5" },
+    { "{\"max_grad_norm\": 0.5}", "clip_grad", "0.5" },
+    { "{\"zero_optimization\": {\"prefetch_bucket_size\": 7}}", "zero_prefetch_bucket_size", "7" },
+    { "{\"zero_optimization\": {\"param_persistence_threshold\": 7}}", "zero_param_persistence_threshold", "7" },
+    { "{\"zero_optimization\": {\"model_persistence_threshold\": 7}}", "zero_model_persistence_threshold", "7" },
+    { "{\"zero_optimization\": {\"max_live_parameters\": 7}}", "zero_max_live_parameters", "7" },
+    { "{\"zero_optimization\": {\"max_reuse_distance\": 7}}", "zero_max_reuse_distance", "7" },
+    { "{\"tensor_parallel\": {\"autotp_size\": 1}}", "tensor_model_parallel_size", "1" },
+    { "{\"log_level\": \"debug\"}", "log_level", "debug" },
     { "{\"optimizer\": {\"params\": {\"betas\": [0.8, 0.95]}}}", "adam_beta1", "0.8" },
     { "{\"optimizer\": {\"params\": {\"betas\": [0.8, 0.95]}}}", "adam_beta2", "0.95" },
     { "{\"optimizer\": {\"params\": {\"eps\": 1e-6}}}", "adam_eps", "1e-06" },
@@ -73,6 +82,19 @@ static const struct set {
     { "{\"fp16\": {\"enabled\": true, \"min_loss_scale\": 4}}", "min_loss_scale", "4.0" },
     { "{\"fp16\": {\"enabled\": false, \"min_loss_scale\": 4, \"loss_scale\": 8}}", "min_loss_scale", "1.0" },
     { "{\"bf16\": {\"enabled\": true}}", "bf16", "True" },
+    /* gradients: DeepSpeed's own default in fp16, and triax's else */
+    { "{\"fp16\": {\"enabled\": true}}", "grad_dtype", "fp16" },
+    { "{\"fp16\": {\"enabled\": true}, \"data_types\": {\"grad_accum_dtype\": null}}", "grad_dtype", "fp16" },
+    { "{\"fp16\": {\"enabled\": true}, \"data_types\": {\"grad_accum_dtype\": \"float32\"}}", "grad_dtype", "fp32" },
+    { "{\"fp16\": {\"enabled\": true}, \"data_types\": {\"grad_accum_dtype\": \"half\"}}", "grad_dtype", "fp16" },
+    { "{\"fp16\": {\"enabled\": false}}", "grad_dtype", "fp32" },
+    { "{\"bf16\": {\"enabled\": true}}", "grad_dtype", "fp32" },
+    { "{\"bf16\": {\"enabled\": true}, \"data_types\": {\"grad_accum_dtype\": \"bfloat16\"}}", "grad_dtype", "bf16" },
+    { "{\"bf16\": {\"enabled\": true}}", "grad_reduce_dtype", "None" },
+    { "{\"communication_data_type\": \"FP16\"}", "grad_reduce_dtype", "fp16" },
+    { "{\"fp16\": {\"enabled\": true}, \"communication_data_type\": \"fp32\"}", "grad_reduce_dtype", "fp32" },
+    { "{\"fp16\": {\"enabled\": true}, \"fp32_allreduce\": true}", "grad_reduce_dtype", "fp32" },
+    { "{\"fp32_allreduce\": false}", "grad_reduce_dtype", "None" },
     { "{\"bfloat16\": {\"enabled\": true}}", "bf16", "True" },
     { "{\"zero_optimization\": true}", "zero_stage", "1" },
     { "{\"zero_optimization\": false}", "zero_stage", "0" },
@@ -246,6 +268,9 @@ static void what_is_not_used_says_so(void **state)
         { "{\"zero_optimization\": true}", "zero_optimization: true and false are deprecated upstream" },
         { "{\"fp16\": {\"enabled\": true, \"hysteresis\": 2}}",
           "fp16.initial_scale_power is left out: the loss scale begins at 65536" },
+        { "{\n\"fp16\": {\"enabled\": true}}",
+          "ds.json: line 2: data_types.grad_accum_dtype is left out: gradients are kept in fp16, as DeepSpeed's are; "
+          "--accumulate-allreduce-grads-in-fp32 keeps them in fp32\n" },
         { "{}", "ds.json: switches --deepspeed on" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -256,6 +281,19 @@ static void what_is_not_used_says_so(void **state)
     ASSERT_CONTAINS(
         logged_of(GOOD "--tensorboard-dir x", "{\"tensorboard\": {\"enabled\": true, \"output_path\": \"y\"}}"),
         "tensorboard.enabled y/DeepSpeedJobName: --tensorboard-dir x is given and counts\n");
+}
+
+/* Megatron's flag takes DeepSpeed's default back, and so does the option that says the same. */
+static void gradients_may_stay_in_fp32(void **state)
+{
+    (void)state;
+    static const char *const flags[] = { GOOD "--accumulate-allreduce-grads-in-fp32", GOOD "--grad-dtype fp32" };
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        tx_config *c = parsed(flags[i], "{\"fp16\": {\"enabled\": true}}");
+        assert_string_equal(c->grad_dtype, "fp32");
+        tx_config_free(c);
+        assert_null(strstr(logged_of(flags[i], "{\"fp16\": {\"enabled\": true}}"), "grad_accum_dtype"));
+    }
 }
 
 static void deepspeed_needs_no_file(void **state)
@@ -343,6 +381,16 @@ static const struct wrong {
       "ds.json: line 1, column 28: fp16.initial_scale_power is 1000; it takes a whole number up to 126" },
     { GOOD, "{\"train_batch_size\": 0}",
       "ds.json: line 1, column 2: train_batch_size: --global-batch-size 0 is too small; allowed: at least 1 samples" },
+    { GOOD, "{\"data_types\": {\"grad_accum_dtype\": \"int8\"}}",
+      "ds.json: line 1, column 17: data_types.grad_accum_dtype is \"int8\"; it takes fp32, bf16 or fp16" },
+    { GOOD, "{\"communication_data_type\": \"half\"}",
+      "ds.json: line 1, column 2: communication_data_type is \"half\"; it takes fp32, bf16 or fp16" },
+    { GOOD, "{\"data_types\": {\"grad_accum_dtype\": \"bf16\"}}",
+      "--grad-dtype bf16 needs --bf16: gradients are fp32, or what weights and activations are\n"
+      "--grad-dtype is here data_types.grad_accum_dtype, in ds.json, line 1, column 17" },
+    { GOOD "--bf16 --accumulate-allreduce-grads-in-fp32", "{\"data_types\": {\"grad_accum_dtype\": \"bf16\"}}",
+      "--accumulate-allreduce-grads-in-fp32 is --grad-dtype fp32, but --grad-dtype bf16 is given: leave one out\n"
+      "--grad-dtype is here data_types.grad_accum_dtype, in ds.json, line 1, column 17" },
     /* unknown */
     { GOOD, "{\"stage3_max_live_parameters\": 1}",
       "ds.json: line 1, column 2: unknown key \"stage3_max_live_parameters\"; did you mean "
@@ -368,9 +416,6 @@ static const struct wrong {
     { GOOD, "{\"optimizer\": {\"type\": \"OneBitAdam\"}}",
       "ds.json: line 1, column 16: optimizer.type OneBitAdam: there are Adam (also AdamW) and SGD; with "
       "Megatron-DeepSpeed the section is not used, leave it out" },
-    { GOOD, "{\"optimizer\": {\"params\": {\"max_grad_norm\": 1}}}",
-      "ds.json: line 1, column 27: optimizer.params.max_grad_norm: 'max_grad_norm' is not supported as an optimizer "
-      "parameter, please switch to using the deepspeed parameter 'gradient_clipping'" },
     { GOOD, "{\"tensorboard\": {\"enabled\": true}}",
       "ds.json: line 1, column 18: tensorboard is enabled and has no output_path: give that, or --tensorboard-dir" },
     { RANKS4 "--micro-batch-size 1", "{\"data_parallel_size\": 2}",
@@ -385,6 +430,10 @@ static const struct wrong {
       "ds.json: line 1, column 42: zero_optimization.offload_param.device is none, but --remote-device cpu is given: "
       "the "
       "two say the same thing, give them one value or leave one out" },
+    { GOOD "--bf16 --main-grads-dtype fp32", "{\"data_types\": {\"grad_accum_dtype\": \"bf16\"}}",
+      "ds.json: line 1, column 17: data_types.grad_accum_dtype is bf16, but --main-grads-dtype fp32 is given: the two "
+      "say "
+      "the same thing, give them one value or leave one out" },
     { GOOD "--fp16", "{\"fp16\": {\"enabled\": false}}",
       "ds.json: line 1, column 11: fp16.enabled is false, but --fp16 is given: the two say the same thing, give them "
       "one value or leave one out" },
@@ -633,6 +682,7 @@ int main(void)
         cmocka_unit_test(every_command_takes_them),
         cmocka_unit_test(every_key_is_tested),
         cmocka_unit_test(what_is_not_used_says_so),
+        cmocka_unit_test(gradients_may_stay_in_fp32),
         cmocka_unit_test(deepspeed_needs_no_file),
         cmocka_unit_test(comments_and_commas),
         cmocka_unit_test(what_is_wrong_is_named),

@@ -277,15 +277,64 @@ static void unknown_flags_get_a_suggestion(void **state)
     assert_null(c);
 }
 
-static void old_flags_name_their_successor(void **state)
+/* Scripts of 2020 run, and each old name is told once. */
+static void old_flags_are_the_new_ones(void **state)
 {
     (void)state;
+    log_begin();
+    tx_config *c =
+        parsed("pretrain-gpt", SHAPE FILES "--batch-size 3 --seq-length 64 --train-iters 10 --lr 1e-3 --data-path d "
+                                           "--warmup .02 --model-parallel-size 1 --min-scale 2 --fp16 "
+                                           "--intermediate-size 96 --resume-dataloader");
+    log_end();
+    assert_int_equal(c->micro_batch_size, 3);
+    assert_int_equal(c->global_batch_size, 3);
+    assert_true(c->lr_warmup_fraction == 0.02);
+    assert_true(c->min_loss_scale == 2);
+    assert_int_equal(c->ffn_hidden_size, 96);
+    ASSERT_CONTAINS(logged, "--batch-size 3: --micro-batch-size, of each model-parallel group of ranks, as it was");
+    ASSERT_CONTAINS(logged, "--warmup .02: --lr-warmup-fraction, and after it");
+    ASSERT_CONTAINS(logged, "--model-parallel-size 1: --tensor-model-parallel-size, which");
+    ASSERT_CONTAINS(logged, "--min-scale 2: --min-loss-scale, which");
+    ASSERT_CONTAINS(logged, "--intermediate-size 96: --ffn-hidden-size, which");
+    ASSERT_CONTAINS(logged, "--resume-dataloader: accepted, without effect here: a run that goes on always does so");
+    tx_config_free(c);
     refused("pretrain-gpt", GOOD "--batch-size 3",
-            "--batch-size argument is no longer valid, use --micro-batch-size instead");
-    refused("pretrain-gpt", GOOD "--warmup 3",
-            "--warmup argument is no longer valid, use --lr-warmup-fraction instead");
-    refused("pretrain-gpt", GOOD "--model-parallel-size 3",
-            "--model-parallel-size is no longer valid, use --tensor-model-parallel-size instead");
+            "cannot have both --micro-batch-size and --batch-size: they are the same option");
+}
+
+static void a_word_of_other_programs_is_the_one_here(void **state)
+{
+    (void)state;
+    log_begin();
+    tx_config *c = parsed("pretrain-gpt", GOOD "--normalization RMSNorm");
+    log_end();
+    assert_string_equal(c->normalization, "rmsnorm");
+    ASSERT_CONTAINS(logged, "--normalization RMSNorm: rmsnorm");
+    tx_config_free(c);
+    c = parsed("pretrain-gpt", SHAPE RUN "--tokenizer-type HuggingFaceTokenizer --tokenizer-model t");
+    assert_string_equal(c->tokenizer_type, "HFTokenizer");
+    tx_config_free(c);
+    c = parsed("pretrain-bert", SHAPE RUN "--tokenizer-type BertWordPieceTokenizer --vocab-file v");
+    assert_string_equal(c->tokenizer_type, "BertWordPieceLowerCase");
+    tx_config_free(c);
+}
+
+static void text_is_data_too(void **state)
+{
+    (void)state;
+#define TEXT SHAPE FILES "--micro-batch-size 2 --seq-length 64 --train-iters 10 --lr 1e-3 --train-data webtext "
+    tx_config *c = parsed("pretrain-gpt", TEXT "--split 9,1,1");
+    assert_int_equal(c->train_data.n, 1);
+    tx_config_free(c);
+    tx_config_free(parsed("pretrain-gpt", TEXT "--valid-data a --test-data b"));
+    refused("pretrain-gpt", TEXT "--data-path d",
+            "--train-data is text, and another flag names a dataset: give one of the two");
+    refused("pretrain-gpt", TEXT "--valid-data a",
+            "--valid-data and --test-data: give both, or leave both out for parts by --split");
+    refused("pretrain-gpt", TEXT "--valid-data a --test-data b --split 9,1,1",
+            "--split divides --train-data, but --valid-data and --test-data are given: leave --split out");
+    refused("pretrain-gpt", GOOD "--test-data b", "--test-data needs --train-data");
 }
 
 static void all_mistakes_at_once(void **state)
@@ -386,13 +435,12 @@ static void kept_inputs_without_effect_say_so(void **state)
 static void one_value_is_fine_others_come_later(void **state)
 {
     (void)state;
-    tx_config_free(parsed("pretrain-gpt", GOOD "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 "
-                                               "--zero-stage 0 --num-experts 1 --DDP-impl torch --local-rank=0 "
-                                               "--sample-rate 1 --optimizer adam --transformer-impl local"));
+    tx_config_free(parsed("pretrain-gpt",
+                          GOOD "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 "
+                               "--zero-stage 0 --num-experts 1 --DDP-impl torch --local-rank=0 "
+                               "--sample-rate 1 --optimizer adam --transformer-impl transformer_engine"));
     refused("pretrain-gpt", GOOD "--num-experts 1 8",
             "--num-experts 8 is not built yet: models are dense for now; leave the flag out");
-    refused("pretrain-gpt", GOOD "--transformer-impl transformer_engine",
-            "--transformer-impl transformer_engine is not built yet: layers are triax's own; leave the flag out");
     refused("pretrain-gpt", GOOD "--profile-ranks 0 1 2",
             "--profile-ranks 1 is not built yet: --profile N times rank 0; leave the flag out");
     refused("evaluate", "--load L --data-path d --tensor-model-parallel-size 2",
@@ -453,7 +501,9 @@ int main(void)
         cmocka_unit_test(given_options_as_flags),
         cmocka_unit_test(one_mistake_is_one_sentence),
         cmocka_unit_test(unknown_flags_get_a_suggestion),
-        cmocka_unit_test(old_flags_name_their_successor),
+        cmocka_unit_test(old_flags_are_the_new_ones),
+        cmocka_unit_test(a_word_of_other_programs_is_the_one_here),
+        cmocka_unit_test(text_is_data_too),
         cmocka_unit_test(all_mistakes_at_once),
         cmocka_unit_test(a_very_long_list_of_mistakes_is_counted),
         cmocka_unit_test(the_345m_script_is_taken_as_it_is),

@@ -82,6 +82,61 @@ static void left_out_shape_is_filled(void **state)
     json_decref(s);
 }
 
+/* Checkpoints of before --position-embedding-type, and those of other programs, have two flags; and what has no table
+ * of positions can be read at any length. */
+static void positions_are_filled(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *saved, *type;
+        bool old;
+    } cases[] = { { "", "learned_absolute", true },
+                  { "--use-rotary-position-embeddings", "rope", true },
+                  { "--no-position-embedding", "none", true },
+                  { "--position-embedding-type alibi", "alibi", false },
+                  { "--position-embedding-type rotary", "rope", false } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char flags[1024];
+        snprintf(flags, sizeof flags, SHAPE SIZES "%s", cases[i].saved);
+        json_t *s = saved_by(flags);
+        if (cases[i].old) json_object_del(s, "position_embedding_type");
+        bool table = !strcmp(cases[i].type, "learned_absolute");
+        tx_config *c = parsed("pretrain-gpt", "--load L " SIZES);
+        ASSERT_OK(tx_config_from_json(c, s, TX_KEPT_SHAPE | TX_KEPT_HINT));
+        ASSERT_OK(tx_config_complete(c));
+        assert_string_equal(c->position_embedding_type, cases[i].type);
+        assert_int_equal(c->add_position_embedding, table);
+        assert_int_equal(c->use_rotary_position_embeddings, !strcmp(cases[i].type, "rope"));
+        assert_int_equal(c->max_position_embeddings, 64);
+        tx_config_free(c);
+
+        c = parsed("pretrain-gpt", "--load L " SIZES "--position-embedding-type alibi --max-position-embeddings 100");
+        tx_status st = tx_config_from_json(c, s, TX_KEPT_SHAPE | TX_KEPT_HINT);
+        if (!strcmp(cases[i].type, "alibi")) {
+            ASSERT_OK(st);
+            assert_int_equal(c->max_position_embeddings, 100);
+        } else {
+            assert_int_equal(st, TX_ERR_ARG);
+            assert_non_null(strstr(tx_last_error(), "position-embedding-type"));
+            assert_non_null(strstr(tx_last_error(), cases[i].type));
+        }
+        tx_config_free(c);
+
+        c = parsed("pretrain-gpt", "--load L --micro-batch-size 2 --seq-length 256 --train-iters 10 --lr 1e-3 "
+                                   "--data-path d --vocab-file v --merge-file m");
+        ASSERT_OK(tx_config_from_json(c, s, TX_KEPT_SHAPE | TX_KEPT_HINT));
+        if (table) {
+            ASSERT_FAILS(tx_config_complete(c), TX_ERR_ARG,
+                         "--seq-length 256 is more than --max-position-embeddings 64");
+        } else {
+            ASSERT_OK(tx_config_complete(c));
+            assert_int_equal(c->max_position_embeddings, 256);
+        }
+        tx_config_free(c);
+        json_decref(s);
+    }
+}
+
 static void a_given_shape_must_be_the_checkpoints(void **state)
 {
     (void)state;
@@ -160,6 +215,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_shape_and_trajectory_are_kept),
         cmocka_unit_test(left_out_shape_is_filled),
+        cmocka_unit_test(positions_are_filled),
         cmocka_unit_test(a_given_shape_must_be_the_checkpoints),
         cmocka_unit_test(another_trajectory_is_a_warning),
         cmocka_unit_test(hostile_values_are_refused),

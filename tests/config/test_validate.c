@@ -35,6 +35,27 @@ static const struct broken {
       "--swiglu: 8/3 of --hidden-size 20 is less than 64; give --ffn-hidden-size" },
     { "pretrain-gpt", GOOD "--use-rotary-position-embeddings --rotary-percent 0.2",
       "--rotary-percent 0.2 of a head's width 16 is 3, which has to be even and at least 2" },
+    { "pretrain-gpt", GOOD "--position-embedding-type alibi --use-rotary-position-embeddings",
+      "--use-rotary-position-embeddings is --position-embedding-type rope, but alibi is given: give one of the two" },
+    { "pretrain-gpt", GOOD "--position-embedding-type absolute --no-position-embedding",
+      "--no-position-embedding, but --position-embedding-type learned_absolute adds learned positions: give one of the "
+      "two" },
+    { "pretrain-gpt", GOOD "--position-embedding-type sinus",
+      "--position-embedding-type sinus is unknown; allowed: one of absolute, learned_absolute, alibi, rotary, rope, "
+      "none" },
+    { "pretrain-bert", BERT "--position-embedding-type alibi",
+      "--position-embedding-type alibi is for a GPT: its biases grow with how far back a key lies, and a BERT looks "
+      "both "
+      "ways; leave the flag out" },
+    { "pretrain-gpt", GOOD "--position-embedding-type alibi --max-position-embeddings 32",
+      "--seq-length 64 is more than --max-position-embeddings 32" },
+    { "pretrain-gpt", GOOD "--mock-data",
+      "--mock-data takes the place of a dataset: leave it out, or --data-path and its kin" },
+    { "pretrain-gpt", SHAPE "--micro-batch-size 2 --seq-length 64 --lr 1 --train-iters 3 --mock-data",
+      "--mock-data needs the size of the vocabulary: give --vocab-size, or the tokenizer's files" },
+    { "pretrain-bert", SHAPE "--micro-batch-size 2 --seq-length 64 --lr 1 --train-iters 3 --vocab-file v --mock-data",
+      "--mock-data is for a GPT: its documents have no sentences, which a BERT's samples are made of; give "
+      "--data-path" },
     { "pretrain-gpt", GOOD "--rotary-percent 0.5",
       "--rotary-percent and --rotary-position-embeddings-theta need --use-rotary-position-embeddings" },
     { "pretrain-gpt", GOOD "--seq-length 65", "--seq-length 65 is more than --max-position-embeddings 64" },
@@ -123,7 +144,6 @@ static const struct broken {
       "--recompute-activations, --recompute-granularity and --recompute-method out" },
     { "pretrain-gpt", GOOD "--split-transformers",
       "--split-transformers is not built yet: a layer is one piece; leave the flag out" },
-    { "pretrain-gpt", GOOD "--save S", "--save needs --save-interval" },
     { "pretrain-gpt", GOOD "--finetune", "--finetune needs --load" },
     { "pretrain-gpt", GOOD "--reset-iteration", "--reset-iteration needs --load" },
     { "pretrain-gpt", GOOD "--exit-on-missing-checkpoint", "--exit-on-missing-checkpoint needs --load" },
@@ -278,6 +298,18 @@ static const struct broken {
       "--fp32-residual-connection out" },
     { "pretrain-gpt", GOOD "--post-layernorm --embed-layernorm",
       "--post-layernorm has a norm behind the embedding already: leave --embed-layernorm out" },
+    { "pretrain-gpt", GOOD "--grad-dtype bf16",
+      "--grad-dtype bf16 needs --bf16: gradients are fp32, or what weights and activations are" },
+    { "pretrain-gpt", GOOD "--bf16 --grad-dtype fp16",
+      "--grad-dtype fp16 needs --fp16: gradients are fp32, or what weights and activations are" },
+    { "pretrain-gpt", GOOD "--fp16 --grad-reduce-in-bf16",
+      "--grad-dtype bf16 needs --bf16: gradients are fp32, or what weights and activations are" },
+    { "pretrain-gpt", GOOD "--fp16 --main-grads-dtype fp16 --accumulate-allreduce-grads-in-fp32",
+      "--accumulate-allreduce-grads-in-fp32 is --grad-dtype fp32, but --grad-dtype fp16 is given: leave one out" },
+    { "pretrain-gpt", GOOD "--bf16 --grad-dtype fp32 --grad-reduce-in-bf16",
+      "--grad-reduce-in-bf16 is --grad-dtype bf16, but --grad-dtype fp32 is given: leave one out" },
+    { "pretrain-gpt", GOOD "--bf16 --grad-dtype bf16 --grad-reduce-dtype fp16",
+      "--grad-reduce-dtype fp16: gradients that are kept in bf16 are summed in bf16 or fp32" },
     { "pretrain-bert", BERT "--bert-mask-type t6", "--bert-mask-type t6 is unknown; allowed: one of bert, t5" },
 };
 
@@ -313,6 +345,8 @@ static void what_the_rules_allow(void **state)
         GOOD "--data-path 0.3 a 0 b 1e-3 c --reset-position-ids",
         APART "--train-data-path 1 a 2 b --valid-data-path v",
         GOOD "--tokenizer-type NullTokenizer --vocab-size 100",
+        GOOD "--bf16 --grad-dtype bf16 --grad-reduce-in-bf16 --grad-reduce-dtype fp32",
+        GOOD "--fp16 --grad-dtype fp32 --accumulate-allreduce-grads-in-fp32 --grad-reduce-dtype fp16",
         GOOD "--lr-warmup-iters 9 --min-lr 1e-3 --eval-iters 0",
         SHAPE SIZES "--train-samples 10 --lr-warmup-samples 9",
         SIZES "--train-iters 3 --load L", /* the shape comes from the checkpoint */
@@ -410,6 +444,56 @@ static void complete_runs_again_after_the_shape_is_known(void **state)
     tx_config_free(c);
 }
 
+/* One word for each kind, whichever flag says it, and only a table of positions has to be told its size. */
+static void positions_are_of_one_kind(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *flags, *type;
+        tx_positions kind;
+    } said[] = {
+        { "", "learned_absolute", TX_POSITIONS_LEARNED },
+        { "--position-embedding-type absolute", "learned_absolute", TX_POSITIONS_LEARNED },
+        { "--position-embedding-type alibi", "alibi", TX_POSITIONS_ALIBI },
+        { "--position-embedding-type alibi --no-position-embedding", "alibi", TX_POSITIONS_ALIBI },
+        { "--position-embedding-type rotary", "rope", TX_POSITIONS_ROPE },
+        { "--position-embedding-type rope --no-position-embedding", "rope", TX_POSITIONS_ROPE },
+        { "--use-rotary-position-embeddings --position-embedding-type rope", "rope", TX_POSITIONS_ROPE },
+        { "--use-rotary-position-embeddings", "rope", TX_POSITIONS_ROPE },
+        { "--no-position-embedding", "none", TX_POSITIONS_NONE },
+        { "--position-embedding-type none", "none", TX_POSITIONS_NONE },
+    };
+    static const char *const sizes =
+        "--num-layers 2 --hidden-size 64 --num-attention-heads 4 " SIZES "--train-iters 3 ";
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        char flags[1024];
+        tx_config *c;
+        snprintf(flags, sizeof flags, "%s %s", sizes, said[i].flags);
+        if (said[i].kind == TX_POSITIONS_LEARNED) {
+            ASSERT_FAILS(tx_config_parse_string(&c, "pretrain-gpt", flags), TX_ERR_ARG,
+                         "needs --max-position-embeddings");
+            snprintf(flags, sizeof flags, "%s --max-position-embeddings 64 %s", sizes, said[i].flags);
+        }
+        ASSERT_OK(tx_config_parse_string(&c, "pretrain-gpt", flags));
+        assert_string_equal(c->position_embedding_type, said[i].type);
+        assert_int_equal(tx_config_positions(c), said[i].kind);
+        assert_int_equal(c->add_position_embedding, said[i].kind == TX_POSITIONS_LEARNED);
+        assert_int_equal(c->use_rotary_position_embeddings, said[i].kind == TX_POSITIONS_ROPE);
+        assert_int_equal(c->max_position_embeddings, 64);
+        tx_config_free(c);
+    }
+}
+
+/* Megatron Core's word for an option that is left out. */
+static void gradients_in_bf16(void **state)
+{
+    (void)state;
+    tx_config *c;
+    ASSERT_OK(tx_config_parse_string(&c, "pretrain-gpt", GOOD "--bf16 --grad-reduce-in-bf16"));
+    assert_string_equal(c->grad_dtype, "bf16");
+    tx_config_free(c);
+}
+
 static void a_config_made_by_hand_can_be_completed(void **state)
 {
     (void)state;
@@ -432,6 +516,8 @@ int main(void)
         cmocka_unit_test(what_the_rules_allow_of_a_bert),
         cmocka_unit_test(unreadable_values_are_told_once),
         cmocka_unit_test(complete_runs_again_after_the_shape_is_known),
+        cmocka_unit_test(positions_are_of_one_kind),
+        cmocka_unit_test(gradients_in_bf16),
         cmocka_unit_test(a_config_made_by_hand_can_be_completed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

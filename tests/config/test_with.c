@@ -118,15 +118,28 @@ static void the_memory_limit_is_a_size(void **state)
 {
     (void)state;
     tx_config *c;
-    static const char *const good[] = { "auto", "off", "8G", "1.5GiB" };
+    static const char *const good[] = { "auto", "off", "8G", "1.5GiB", "90%", "0.9", ".5", "1.0", "100%", "12.5%" };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         char flags[1024];
         snprintf(flags, sizeof flags, FLAGS " --memory-limit %s", good[i]);
         ASSERT_OK(tx_config_parse_string(&c, "pretrain-gpt", flags));
         tx_config_free(c);
     }
-    ASSERT_FAILS(tx_config_parse_string(&c, "pretrain-gpt", FLAGS " --memory-limit much"), TX_ERR_ARG,
-                 "--memory-limit much is not a size; allowed: auto, off, or a size such as 8G, 512M or 1.5GiB");
+    ASSERT_FAILS(
+        tx_config_parse_string(&c, "pretrain-gpt", FLAGS " --memory-limit much"), TX_ERR_ARG,
+        "--memory-limit much is not a size; allowed: auto, off, a size such as 8G, 512M or 1.5GiB, or a share of "
+        "the memory such as 90% or 0.9");
+    static const char *const bad[] = { "0%", "0.0", "101%", "90%%", "%", "90 %", "-5%", "9e1%" };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        double share;
+        if (tx_share_parse(bad[i], &share)) fail_msg("\"%s\" is taken for a share", bad[i]);
+    }
+    double share;
+    assert_true(tx_share_parse("90%", &share) && share == 0.9);
+    assert_true(tx_share_parse("0.25", &share) && share == 0.25);
+    assert_false(tx_share_parse("1", &share)); /* a byte? its unit is missing */
+    ASSERT_FAILS(tx_config_parse_string(&c, "pretrain-gpt", FLAGS " --memory-limit 150%"), TX_ERR_ARG,
+                 "--memory-limit 150% is not a size; allowed: ");
     ASSERT_FAILS(tx_config_parse_string(&c, "pretrain-gpt", FLAGS " --memory-limit"), TX_ERR_ARG,
                  "--memory-limit needs a value");
 }

@@ -194,6 +194,8 @@ static void compare_options(const fixture *f, tx_source *back)
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
         if (!json_equal(json_object_get(got, shape[i]), json_object_get(f->options, shape[i])))
             fail_msg("option %s differs", shape[i]);
+    const char *type = json_string_value(json_object_get(got, "position_embedding_type"));
+    if (tx_config_positions(f->cfg) == TX_POSITIONS_ALIBI) assert_string_equal(type ? type : "", "alibi");
     json_decref(got);
 }
 
@@ -254,6 +256,27 @@ static void llama(void **state)
 {
     (void)state;
     all_layouts(&(family){ "pretrain-gpt", LLAMA "--num-key-value-heads 2 " });
+}
+
+/* BigScience's program says ALiBi by an enum of its own, which comes back as our word. */
+static void alibi(void **state)
+{
+    (void)state;
+    const family of = { "pretrain-gpt", "--position-embedding-type alibi --embed-layernorm " };
+    const layout list[] = { { &tx_sink_megatron, 2, 2, 1, 0, false, true, TX_ST_F32 },
+                            { &tx_sink_deepspeed, 2, 2, 3, 1, true, true, TX_ST_F16 },
+                            { &tx_sink_universal, 1, 1, 1, 0, false, true, TX_ST_F32 } };
+    fixture f;
+    make_checkpoint(&of);
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) goes_through(&of, &list[i]);
+
+    open_fixture(&f, &of, 1);
+    const layout hf = { &tx_sink_huggingface, 1, 1, 1, 0, false, false, TX_ST_F32 };
+    tx_conversion c = conversion(&f, &hf, in_scratch("out"));
+    ASSERT_FAILS(tx_sink_huggingface.write(&c), TX_ERR_UNSUPPORTED,
+                 "--position-embedding-type alibi cannot be written as Hugging Face's GPT-2 or Llama");
+    tx_free(c.whole);
+    close_fixture(&f);
 }
 
 /* Pre-LayerNorm, which upstream's programs have; DeepSpeed's without its pipeline engine. */
@@ -475,6 +498,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SCRATCH_TEST(gpt2),
         SCRATCH_TEST(llama),
+        SCRATCH_TEST(alibi),
         SCRATCH_TEST(loss_scale),
         SCRATCH_TEST(bert),
         SCRATCH_TEST(bert_of_one_segment),

@@ -117,7 +117,7 @@ static tx_status open_flags(tx_train_data **data, tx_config **c, const int64_t *
     }
     *at = 0;
     *c = config(flags);
-    return tx_train_data_open(data, *c, n, 512, NULL);
+    return tx_train_data_open(data, *c, n, 512, -1, NULL);
 }
 
 static void a_blend_reads_its_datasets(void **state)
@@ -227,7 +227,7 @@ static void survives_every_failing_allocation(const char *flags)
     for (; st; failed++) {
         d = NULL;
         allocation_fails_at(failed);
-        st = tx_train_data_open(&d, c, n, 512, NULL);
+        st = tx_train_data_open(&d, c, n, 512, -1, NULL);
         allocations_succeed();
         if (st) assert_int_equal(st, TX_ERR_NOMEM);
         assert_true(!st == (d != NULL));
@@ -305,7 +305,7 @@ static void a_blend_of_bert(void **state)
     ASSERT_OK(tx_tokenizer_open_wordpiece(&tok, vocab, true));
     for (; st; failed++) {
         allocation_fails_at(failed);
-        st = tx_train_data_open(&data, c, n, 0, tok);
+        st = tx_train_data_open(&data, c, n, 0, -1, tok);
         allocations_succeed();
         if (st) assert_int_equal(st, TX_ERR_NOMEM);
         assert_true(!st == (data != NULL));

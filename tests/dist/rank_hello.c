@@ -55,9 +55,10 @@ int main(int argc, char **argv)
     }
     gethostname(host, sizeof host - 1);
     if (!getcwd(folder, sizeof folder)) return 1;
-    printf("rank %d of %d on %s local %s sum %d cwd %s OMP_NUM_THREADS %s OMP_PLACES %s HANDED %s args", rank, n, host,
-           or_none(getenv("OMPI_COMM_WORLD_LOCAL_RANK")), sum, folder, or_none(getenv("OMP_NUM_THREADS")),
-           or_none(getenv("OMP_PLACES")), or_none(getenv("HANDED")));
+    printf("rank %d of %d on %s local %s sum %d cwd %s OMP_NUM_THREADS %s OMP_PLACES %s HANDED %s DEVICES %s args",
+           rank, n, host, or_none(getenv("OMPI_COMM_WORLD_LOCAL_RANK")), sum, folder,
+           or_none(getenv("OMP_NUM_THREADS")), or_none(getenv("OMP_PLACES")), or_none(getenv("HANDED")),
+           or_none(getenv("CUDA_VISIBLE_DEVICES")));
     for (int i = 1; i < argc; i++) printf(" [%s]", argv[i]);
     printf("\n");
     fflush(stdout);

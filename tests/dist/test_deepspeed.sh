@@ -33,11 +33,12 @@ export OMPI_MCA_plm_rsh_agent=$here/agent.sh
 echo 'HANDED=over' >.deepspeed_env
 OMP_NUM_THREADS=3 on 0 "$TRIAX" deepspeed -H hostfile pretrain_gpt.py >out 2>&1 || { cat out; die "three hosts"; }
 for line in "0 of 6 on node0 local 0" "1 of 6 on node0 local 1" "2 of 6 on node1 local 0" "4 of 6 on node1 local 2" "5 of 6 on node2 local 0"; do
-    has "^rank $line sum 15 .* OMP_NUM_THREADS 3 .* HANDED over " out
+    has "^rank $line sum 15 .* OMP_NUM_THREADS 3 .* HANDED over DEVICES none " out
 done
 on 0 "$TRIAX" deepspeed -H hostfile --include node1:0,2@node2 plan >out 2>&1 || { cat out; die "--include"; }
-has '^rank 1 of 3 on node1 local 1' out
-has '^rank 2 of 3 on node2 local 0' out
+has '^rank 0 of 3 on node1 local 0 .* DEVICES 0,2 ' out
+has '^rank 1 of 3 on node1 local 1 .* DEVICES 0,2 ' out
+has '^rank 2 of 3 on node2 local 0 .* DEVICES 0 ' out
 on 0 "$TRIAX" deepspeed -H hostfile --include node1:2@node2@node1:0,2 plan >out 2>&1 || { cat out; die "--include of a host twice"; }
 has '^rank 1 of 3 on node1 local 1' out
 has '^rank 2 of 3 on node2 local 0' out

@@ -19,7 +19,7 @@ ended() {
         grep -E '^(triax pretrain-gpt|error): ' log | grep -qF -- "${2%/*}" || die_of_log "no message that names a file"
     else
         [ "$saves" = no ] || complete "$1" "$2"
-        [ "$(cat "$2/latest")" = "iter_000000$last" ] || die "the run does not end at iteration $last"
+        [ "$(cat "$2/latest")" = "$(step $last)" ] || die "the run does not end at iteration $last"
     fi
     as_straight "$1" "$2"
     goes_on "$1" "$2" "$(acknowledged log "$before")"

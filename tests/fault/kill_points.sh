@@ -12,7 +12,7 @@ begin_case() {
     replace)
         begin "$1" next run
         other=$work/other/$1
-        cp -r "$other/iter_0000003" run
+        cp -r "$other/$(step 3)" run
         ;;
     set-aside)
         begin "$1" again run

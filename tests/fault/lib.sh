@@ -3,6 +3,7 @@
 #
 #   BUILD=folder    the build (or TRIAX=its program)        EVERY=k          only each k-th point; by default all
 #   JOBS=n          points at a time; by default all cores  EXTRA_FLAGS=...  of pretrain-gpt, in all runs
+#   FORMAT=deepspeed                                        --save-format; native by default
 #
 # A run is of a tiny model that saves every iteration; with one rank it is triax, with more their ranks are threads
 # (rank_threads.c). straight/N is the run of N ranks that nothing happens to: whatever is a checkpoint at any time has to
@@ -35,13 +36,21 @@ cp "$source_dir/../data/dataset/tiny_text_document.idx" text.idx
 
 "$at_call" --below . true || skip "at_call cannot work here (ptrace, seccomp)"
 
+FORMAT=${FORMAT:-native}
+step() { # N: the name of its checkpoint
+    case $FORMAT in
+    native) printf 'iter_%07d' "$1" ;;
+    deepspeed) printf 'global_step%d' "$1" ;;
+    esac
+}
+
 # ---- runs ----
 
 last=4 # iteration that runs end with
 flags=(--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --max-position-embeddings 16 --micro-batch-size 1
     --global-batch-size 4 --lr 1e-3 --lr-decay-iters 100000 --tokenizer-type NullTokenizer --vocab-size 511
     --data-path "$work/text" --split 8,1,1 --log-interval 1 --eval-interval 1000000 --eval-iters 0 --threads 1
-    --save-interval 1 $EXTRA_FLAGS)
+    --save-interval 1 --save-format $FORMAT $EXTRA_FLAGS)
 layout() { # RANKS: its flags
     case $1 in
     1) ;;
@@ -100,14 +109,16 @@ begin() {
     first) before=0 ;;
     next)
         before=2
-        cp -r "$from/iter_0000001" "$from/iter_0000002" "$3"
-        echo iter_0000002 >"$3/latest"
+        cp -r "$from/$(step 1)" "$from/$(step 2)" "$3"
+        step 2 >"$3/latest"
+        [ $FORMAT != native ] || echo >>"$3/latest"
         ;;
     again)
         before=3
         cp -r "$from/." "$3"
-        echo iter_0000003 >"$3/latest"
-        tag=(--load-tag iter_0000002)
+        step 3 >"$3/latest"
+        [ $FORMAT != native ] || echo >>"$3/latest"
+        tag=(--load-tag "$(step 2)")
         ;;
     *) die "there is no case $2" ;;
     esac
@@ -121,7 +132,7 @@ die_of_log() { tail -5 log; die "$@"; }
 # as_straight RANKS DIR [OTHER]: every checkpoint of DIR has the bytes of the straight run's, or of folder OTHER's of that name
 as_straight() {
     local path name
-    for path in "$2"/iter_* "$2"/.old-iter_*; do
+    for path in "$2"/iter_* "$2"/global_step* "$2"/.old-*; do
         [ -e "$path" ] || continue
         name=${path##*/}
         if [ "$name" != "${name#.old-}" ]; then
@@ -152,8 +163,9 @@ goes_on() {
 }
 complete() { # RANKS DIR
     as_straight "$1" "$2"
-    [ "$(cat "$2/latest")" = "iter_000000$last" ] && [ -e "$2/iter_000000$last" ] || die "the run does not end at iteration $last"
-    [ -z "$(ls -A "$2" | grep -vE '^(latest|iter_[0-9]{7})$')" ] || die "left behind: $(ls -A "$2" | tr '\n' ' ')"
+    [ "$(cat "$2/latest")" = "$(step $last)" ] && [ -e "$2/$(step $last)" ] || die "the run does not end at iteration $last"
+    [ "$(cat "$2/latest_checkpointed_iteration.txt")" = $last ] || die "latest_checkpointed_iteration.txt is not at $last"
+    [ -z "$(ls -A "$2" | grep -vE '^(latest|latest_checkpointed_iteration.txt|iter_[0-9]{7}|global_step[0-9]+)$')" ] || die "left behind: $(ls -A "$2" | tr '\n' ' ')"
 }
 
 # ---- points ----

@@ -77,7 +77,7 @@ static void assert_forward(rig *r, const float *logits, int64_t n)
     tx_ctx_deinit(&c);
 }
 
-static const char *const shapes[] = { LIKE_GPT2, LIKE_LLAMA };
+static const char *const shapes[] = { LIKE_GPT2, LIKE_LLAMA, LIKE_BLOOM };
 
 static void one_by_one_is_all_at_once(void **state)
 {

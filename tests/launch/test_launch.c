@@ -6,6 +6,7 @@
 #include "launch/orted_words.h"
 #include "launch/rendezvous.h"
 #include "launch/script.h"
+#include "launch/slots.h"
 #include "launch/ssh_agent.h"
 #include "support.h"
 
@@ -17,6 +18,9 @@ static void scripts(void **state)
     assert_string_equal(tx__script_command("pretrain-gpt"), "pretrain-gpt");
     assert_null(tx__script_command("pretrain_gpt2.py"));
     assert_null(tx__script_command("pretrain_gpt.pyc"));
+    assert_string_equal(tx__script_command("tools.preprocess_data"), "preprocess-data");
+    assert_null(tx__script_command("megatron.training"));
+    assert_null(tx__script_command("pretrain_gpt."));
     assert_null(tx__script_command(".py"));
     assert_null(tx__script_command("torchrun"));
 }
@@ -254,6 +258,11 @@ static void paragraphs(void **state)
                       "  Remote daemon: [[1,0],2] on node n7\n" RULE,
                  "", &o);
     assert_string_equal(o.lost, "n7");
+    check_output("[h:1] *** An error occurred in MPI_Init_thread\n", "[h:1] *** An error occurred in MPI_Init_thread\n",
+                 &o);
+    assert_true(o.no_start);
+    check_output("[h:1] *** An error occurred in MPI_Send\n", "[h:1] *** An error occurred in MPI_Send\n", &o);
+    assert_false(o.no_start);
     check_output("srun: error: n1: task 3: Exited with exit code 7\nslurmstepd-n0: error: *** STEP 2.3 ON n0 CANCELLED "
                  "AT x ***\n"
                  "srun: error: n0: tasks 0-1: Terminated\nsrun: hm\n",
@@ -285,13 +294,14 @@ static void starters(void **state)
     tx_start s = { 0 };
     setenv("TX_LAUNCH_PROGRAM", "/x", 1);
     unsetenv("SLURM_CPUS_PER_TASK");
-    assert_int_equal(tx__start_direct(&s, &program), TX_OK);
+    assert_int_equal(tx__start_direct(&s, NULL, &program), TX_OK);
     assert_string_equal(command_of(&s), "/x plan --a 'b c'");
     tx_srun r = { .n_nodes = 2, .n_per_node = 4, .args = " --exclusive" };
     assert_int_equal(tx__start_srun(&s, &r, &program), TX_OK);
-    assert_string_equal(command_of(&s),
-                        "srun --mpi=pmix --kill-on-bad-exit=1 --wait=60 --nodes=2 --ntasks=8 --ntasks-per-node=4 "
-                        "--exclusive /x plan --a 'b c'");
+    assert_string_equal(
+        command_of(&s),
+        "srun --mpi=pmix --export=ALL --kill-on-bad-exit=1 --wait=60 --nodes=2 --ntasks=8 --ntasks-per-node=4 "
+        "--exclusive /x plan --a 'b c'");
     tx_str agent = { 0 };
     assert_int_equal(tx__ssh_agent_command(&agent, "ssh -p 7", 60), TX_OK);
     assert_non_null(strstr(agent.data, " launch-agent --via 60 3 ssh -p 7"));
@@ -312,13 +322,52 @@ static void deepspeed_env(void **state)
     tx__words_free(&w);
 }
 
+/* Of the text that a launcher makes of chosen slots the rank's own, by its number among all or on a host. */
+static void chosen_slots(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *host;
+        int rank, number, of;
+        const char *devices;
+    } cases[] = {
+        { NULL, 0, 1, 4, "1,3" }, { NULL, 1, 3, 4, "1,3" },    { NULL, 2, 0, 2, "0,1" }, { NULL, 3, 1, 2, "0,1" },
+        { NULL, 4, 2, 3, "2" },   { "fe80::1", 0, 2, 3, "2" }, { "b", 1, 1, 2, "0,1" },  { "a", 1, 3, 4, "1,3" },
+    };
+    static const char *const bad[] = {
+        "", "a", "a:1", "a:/4", "a:1,/4", "a:x/4", "a:,1/4", "a:0,1/1", "a/4:1", "a:4/4"
+    };
+    tx_hosts h = { 0 };
+    tx_str text = { 0 };
+    tx_slot s;
+    const char hosts[] = "a slots=4\nb slots=2\nfe80::1 slots=3\n";
+    assert_int_equal(tx__hostfile_parse(&h, "hosts", hosts, strlen(hosts)), TX_OK);
+    assert_int_equal(tx__hosts_filter(&h, "a:1,3@b@fe80::1:2", true), TX_OK);
+    assert_int_equal(tx__slots_text(&text, &h), TX_OK);
+    assert_string_equal(text.data, "a:1,3/4@b:0,1/2@fe80::1:2/3");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(tx__slot_of(&s, text.data, cases[i].host, cases[i].rank), TX_OK);
+        assert_int_equal(s.cores.rank, cases[i].number);
+        assert_int_equal(s.cores.n, cases[i].of);
+        assert_string_equal(s.devices, cases[i].devices);
+        assert_int_equal(s.whole, cases[i].of == 2);
+    }
+    assert_int_equal(tx__slot_of(&s, text.data, NULL, 5), TX_ERR_ARG);
+    assert_int_equal(tx__slot_of(&s, text.data, "c", 0), TX_ERR_ARG);
+    assert_int_equal(tx__slot_of(&s, text.data, "b", 2), TX_ERR_ARG);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (tx__slot_of(&s, bad[i], NULL, 0) != TX_ERR_ARG) fail_msg("%s", bad[i]);
+    tx__hosts_free(&h);
+    tx_str_free(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scripts),         cmocka_unit_test(command_lines),     cmocka_unit_test(bad_command_lines),
         cmocka_unit_test(only_the_daemon), cmocka_unit_test(words_for_a_shell), cmocka_unit_test(two_nodes_of_one_name),
         cmocka_unit_test(hellos),          cmocka_unit_test(paragraphs),        cmocka_unit_test(starters),
-        cmocka_unit_test(deepspeed_env),
+        cmocka_unit_test(deepspeed_env),   cmocka_unit_test(chosen_slots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,7 +78,7 @@ static void compare(const tx_trainer *t, float *whole, const char *path, double 
 {
     float *flat, *owned = NULL;
     const tx_model *m = t->model;
-    ASSERT_OK(tx_zero_see_whole(&t->zero, whole, &flat, &owned));
+    ASSERT_OK(tx_zero_see_whole(&t->zero, whole, TX_F32, &flat, &owned));
     tx_safetensors *file;
     const tx_hf_format *names;
     const tx_params *ps = &m->params;

@@ -188,6 +188,7 @@ static const char *const models[] = {
         "--untie-embeddings-and-output-weights "
         "--disable-bias-linear --num-key-value-heads 1" NO_DROPOUT,
     GPT "--embed-layernorm --apply-residual-connection-post-layernorm" DROPOUT,
+    GPT "--position-embedding-type alibi --num-key-value-heads 1 --embed-layernorm" DROPOUT,
     BERT NO_DROPOUT,
     BERT DROPOUT,
     BERT "--bert-no-binary-head" DROPOUT,

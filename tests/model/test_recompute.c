@@ -210,6 +210,7 @@ static const char *const variants[] = {
     "--attention-dropout 0 --label-smoothing 0.1",
     "--glu-activation geglu --no-bias-gelu-fusion --embed-layernorm",
     "--embed-layernorm --apply-layernorm-1p --use-rotary-position-embeddings",
+    "--position-embedding-type alibi",
     BERT,
     BERT "--bert-no-binary-head",
     BERT "--post-layernorm --openai-gelu",

@@ -50,7 +50,7 @@ static void states_are_summed_over_all_tensors(void **state)
                                { .numel = B, .n_real = B, .counted = true, .name = "b" } };
     for (int i = 0, at = 0; i < 2; i++, at = A + 15) {
         range[i].value = value + at;
-        range[i].grad = grad + at;
+        range[i].grad = tx_tensor1(grad + at, TX_F32, range[i].numel);
         range[i].state[0] = state0 + at;
         range[i].state[1] = state1 + at;
     }

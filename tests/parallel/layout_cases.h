@@ -80,6 +80,8 @@ static const axis_choice model_choices[] = {
                "--untie-embeddings-and-output-weights --disable-bias-linear --no-position-embedding" },
     { "gqa", "--num-attention-heads 8 --group-query-attention --num-query-groups 4 --swiglu" },
     { "embed-norm", "--num-attention-heads 4 --embed-layernorm" },
+    { "alibi", "--num-attention-heads 12 --kv-channels 4 --num-key-value-heads 4 --position-embedding-type alibi "
+               "--reset-attention-mask" },
     { "documents", "--num-attention-heads 4 --reset-attention-mask --reset-position-ids --eod-mask-loss" },
     { "smooth", "--num-attention-heads 4 --label-smoothing 0.1 --untie-embeddings-and-output-weights" },
     { "bert", BERT },
@@ -89,7 +91,11 @@ static const axis_choice model_choices[] = {
 static const axis_choice micro_choices[] = { { "many", NULL }, { "one", NULL } }; /* of a rank and step */
 static const axis_choice dtype_choices[] = { { "fp32", "" },
                                              { "bf16", "--bf16" },
-                                             { "fp16", "--fp16 --initial-loss-scale 1024" } };
+                                             { "fp16", "--fp16 --initial-loss-scale 1024" },
+                                             { "bf16-grads", "--bf16 --grad-dtype bf16" },
+                                             { "fp16-grads", "--fp16 --grad-dtype fp16 --initial-loss-scale 1024" },
+                                             { "fp32-sums", "--bf16 --grad-dtype bf16 --grad-reduce-dtype fp32" },
+                                             { "bf16-sums", "--bf16 --grad-reduce-dtype bf16" } };
 
 /* Who keeps it: ZeRO's run alone has these flags. A path in them is a folder for files. */
 #define TO_CPU    "--offload-optimizer cpu"

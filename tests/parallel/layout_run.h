@@ -257,7 +257,7 @@ static inline tx_status keep_reference(reference *k, const tx_trainer *t, float 
         k->n = ps->n;
     }
     TX_TRY(tx_alloc(flat, (size_t)ps->numel, sizeof **flat, "test"));
-    TX_TRY(tx_zero_see_whole(&t->zero, t->zero.master, &x, &owned));
+    TX_TRY(tx_zero_see_whole(&t->zero, t->zero.master, TX_F32, &x, &owned));
     memcpy(*flat, x, (size_t)ps->numel * sizeof **flat);
     tx_free(owned);
     return TX_OK;
@@ -427,6 +427,9 @@ typedef struct bounds {
 /* fp32 sums in another order, for ten steps; what dropout or initial weights would do shows in the first loss. */
 static const bounds fp32_bounds = { 1e-5, 1e-4, 1e-4 };
 #define FIRST_LOSS 1e-6
+
+/* Sums of two bytes, rounded another number of times. */
+static const bounds half_bounds = { 2e-4, 5e-3, 3e-2 };
 
 /* The most by which a trajectory is off from another in iterations [from, until), and its evaluation. */
 static inline bounds distance(const outcome *a, const outcome *b, int64_t from, int64_t until)

@@ -137,7 +137,8 @@ static void what_of(char *text, size_t cap, const pair *p, const layout_case *c)
     char what[2048];
     what_flags(what, sizeof what, c);
     snprintf(text, cap, "%s %s --num-layers %d --micro-batch-size 1 --global-batch-size %d%s", what,
-             models[p->model].flags, n_layers(p), BATCH, c->at[DTYPE] == 2 ? " --loss-scale-window 3" : "");
+             models[p->model].flags, n_layers(p), BATCH,
+             strstr(dtype_choices[c->at[DTYPE]].flags, "fp16") ? " --loss-scale-window 3" : "");
 }
 
 /* r's folders and end are the caller's. */
@@ -277,7 +278,7 @@ typedef struct finding {
 
 static int precision_of(const pair *p)
 {
-    static const int of[] = { IN_FP32, IN_BF16, IN_FP16 };
+    static const int of[] = { IN_FP32, IN_BF16, IN_FP16, IN_BF16, IN_FP16, IN_BF16, IN_BF16 };
     int a = of[p->a.at[DTYPE]], b = of[p->b.at[DTYPE]];
     return a > b ? a : b;
 }

@@ -123,6 +123,8 @@ static const struct layout {
     { LIKE_LLAMA, 2, 1 },
     { LIKE_LLAMA, 2, 2 },
     { LIKE_LLAMA, 1, 4 },
+    { LIKE_BLOOM, 2, 2 },
+    { LIKE_BLOOM, 4, 1 },
 };
 
 static void any_layout_is_one_rank(void **state)

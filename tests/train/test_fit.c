@@ -25,7 +25,7 @@ static bool one_in(int n)
 typedef struct run {
     char flags[640];
     int64_t ranks, layers, micro, zero;
-    bool half, selective, distributed, sequence; /* half: a precision of 16 bits */
+    bool half, grads, selective, distributed, sequence; /* half: a precision of 16 bits; grads: of gradients, too */
 } run;
 
 /* A configuration of `plan` that is accepted. */
@@ -34,17 +34,21 @@ static run draw_run(void)
     for (;;) {
         run r = { .ranks = draw(1, 3), .layers = draw(2, 4), .micro = draw(1, 4), .half = one_in(3) };
         tx_config *c;
+        r.grads = r.half && one_in(3);
         r.selective = one_in(4);
         r.sequence = one_in(6);
         r.distributed = one_in(8);
         r.zero = r.distributed ? 1 : one_in(3) ? draw(1, 3) : 0;
-        snprintf(r.flags, sizeof r.flags,
-                 "--num-layers %d --hidden-size %d --num-attention-heads 4 --seq-length 64 --max-position-embeddings "
-                 "64 --vocab-size 500 --threads 1 --zero-param-persistence-threshold 100 --micro-batch-size %d "
-                 "--global-batch-size %d --tensor-model-parallel-size %d --pipeline-model-parallel-size %d%s%s%s",
-                 (int)r.layers, (int)draw(1, 3) * 64, (int)r.micro, (int)draw(1, 4) * 48, (int)draw(1, 2),
-                 (int)draw(1, 2), r.half ? " --bf16" : "", r.sequence ? " --sequence-parallel" : "",
-                 one_in(6) ? " --num-layers-per-virtual-pipeline-stage 1" : "");
+        snprintf(
+            r.flags, sizeof r.flags,
+            "--num-layers %d --hidden-size %d --num-attention-heads 4 --seq-length 64 --max-position-embeddings "
+            "64 --vocab-size 500 --threads 1 --zero-param-persistence-threshold 100 --micro-batch-size %d "
+            "--global-batch-size %d --tensor-model-parallel-size %d --pipeline-model-parallel-size %d%s%s%s",
+            (int)r.layers, (int)draw(1, 3) * 64, (int)r.micro, (int)draw(1, 4) * 48, (int)draw(1, 2), (int)draw(1, 2),
+            r.grads  ? " --bf16 --grad-dtype bf16"
+            : r.half ? " --bf16"
+                     : "",
+            r.sequence ? " --sequence-parallel" : "", one_in(6) ? " --num-layers-per-virtual-pipeline-stage 1" : "");
         if (r.zero && !r.distributed) snprintf(r.flags + strlen(r.flags), 32, " --zero-stage %d", (int)r.zero);
         char all[800];
         snprintf(all, sizeof all, "%s --world-size %d", r.flags, (int)r.ranks);
@@ -77,11 +81,13 @@ static size_t search_all(const run *r, int64_t ranks, size_t least, int *n)
     for (int64_t tp = 1; tp <= 4; tp++)
         for (int64_t pp = 1; pp <= r->layers; pp++)
             for (int64_t b = 1; b <= r->micro && ranks % (tp * pp) == 0; b++)
-                for (int i = 0; i < 4 * 3 * 4 * 4 * 2; i++) {
-                    int again = i % 4, way = i / 4 % 3, zero = i / 12 % 4, offload = i / 48 % 4, half = i / 192;
+                for (int i = 0; i < 4 * 3 * 4 * 4 * 2 * 2; i++) {
+                    int again = i % 4, way = i / 4 % 3, zero = i / 12 % 4, offload = i / 48 % 4, half = i / 192 % 2;
+                    bool grads = i >= 4 * 3 * 4 * 4 * 2;
                     char change[512], text[96] = "";
                     tx_run_plan plan;
                     if (r->micro % b || (zero && zero <= r->zero) || (half && r->half)) continue;
+                    if (grads && (r->grads || !(half || r->half))) continue;
                     if (again == 1) snprintf(text, sizeof text, "--recompute-activations");
                     if (again == 2)
                         snprintf(text, sizeof text,
@@ -91,8 +97,9 @@ static size_t search_all(const run *r, int64_t ranks, size_t least, int *n)
                         snprintf(text, sizeof text, "--recompute-granularity full --recompute-method uniform");
                     snprintf(change, sizeof change,
                              "--tensor-model-parallel-size %d --pipeline-model-parallel-size %d --micro-batch-size %d "
-                             "%s %s %s %s",
-                             (int)tp, (int)pp, (int)b, text, ways[way], offloads[offload], half ? "--bf16" : "");
+                             "%s %s %s %s %s",
+                             (int)tp, (int)pp, (int)b, text, ways[way], offloads[offload], half ? "--bf16" : "",
+                             grads ? "--grad-dtype bf16" : "");
                     if (zero) snprintf(change + strlen(change), 24, " --zero-stage %d", zero);
                     tx_config *c = with(r, ranks, change, again >= 2, zero < 2);
                     if (!c) continue;

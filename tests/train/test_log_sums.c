@@ -71,9 +71,9 @@ static tx_status open_data(tx_train_data **data, const tx_config *cfg, const tx_
     int64_t n[TX_N_SPLITS];
     tx_status st = TX_OK;
     tx_train_sample_counts(cfg, n);
-    if (grid->rank == 0) st = tx_train_data_open(data, cfg, n, tok ? 0 : 512, tok);
+    if (grid->rank == 0) st = tx_train_data_open(data, cfg, n, tok ? 0 : 512, -1, tok);
     TX_TRY(tx_comm_agree(grid->world, st));
-    if (grid->rank) st = tx_train_data_open(data, cfg, n, tok ? 0 : 512, tok);
+    if (grid->rank) st = tx_train_data_open(data, cfg, n, tok ? 0 : 512, -1, tok);
     return tx_comm_agree(grid->world, st);
 }
 

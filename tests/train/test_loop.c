@@ -28,7 +28,7 @@ static void minutes_are_counted_from_the_start_of_the_program(void **state)
         ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
         tx_train_sample_counts(cfg, n_samples);
         ASSERT_OK(tx_trainer_create(&t, cfg, 512, 511, true, NULL));
-        ASSERT_OK(tx_train_data_open(&data, cfg, n_samples, 512, NULL));
+        ASSERT_OK(tx_train_data_open(&data, cfg, n_samples, 512, -1, NULL));
         log_begin();
         ASSERT_OK(tx_train_loop(t, &(tx_loop_data){ .sets = data }, &metrics, tx_clock() - 60 * run[i].minutes, NULL));
         log_end();
@@ -66,7 +66,7 @@ static void run_small(const char *name, const char *more, const int64_t *begin)
         ASSERT_OK(tx_trainer_load(t, &from));
         tx_source_close(&from);
     }
-    ASSERT_OK(tx_train_data_open(&data, cfg, n_samples, 512, NULL));
+    ASSERT_OK(tx_train_data_open(&data, cfg, n_samples, 512, -1, NULL));
     if (begin) {
         tx_feed f;
         double loss;
@@ -153,7 +153,7 @@ static void open_bert(bert_run *b, const char *name, const char *more)
     ASSERT_OK(tx_tokenizer_open_wordpiece(&b->tok, b->cfg->vocab_file, true));
     tx_train_sample_counts(b->cfg, n_samples);
     ASSERT_OK(tx_trainer_create(&b->t, b->cfg, tx_tokenizer_vocab_size(b->tok), -1, true, NULL));
-    ASSERT_OK(tx_train_data_open(&b->data, b->cfg, n_samples, 0, b->tok));
+    ASSERT_OK(tx_train_data_open(&b->data, b->cfg, n_samples, 0, -1, b->tok));
     if (!b->cfg->load) return;
     tx_source from;
     ASSERT_OK(tx_source_open(&from, b->cfg->load, NULL, &tx_comm_self));

@@ -183,18 +183,30 @@ static void backward(void **state)
 }
 
 /* Activations' gradients are finite here, a matrix's are not. */
-static void gradient_of_a_parameter(void **state)
+static void try_gradient(const char *how)
 {
-    (void)state;
-    open_trainer("--hidden-dropout 0 --attention-dropout 0 --untie-embeddings-and-output-weights --init-method-std 1 ");
+    char flags[512];
+    snprintf(flags, sizeof flags,
+             "--hidden-dropout 0 --attention-dropout 0 --untie-embeddings-and-output-weights --init-method-std 1 %s",
+             how);
+    open_trainer(flags);
     for (int64_t i = 0; i < V * 16; i++) *value("output_layer.weight", i) *= 1e36f;
     for (int64_t i = 0; i < 64 * 16; i++) {
         *value("encoder.layers.1.mlp.dense_h_to_4h.weight", i) *= 1e6f;
         *value("encoder.layers.1.mlp.dense_4h_to_h.weight", i) *= 1e-6f;
     }
+    ASSERT_OK(tx_zero_publish(&t->zero));
     ASSERT_OK(iterate());
     ASSERT_CONTAINS(search().text, "inf in the gradient of encoder.layers.1.mlp.dense_4h_to_h.weight (gemm): row ");
     close_trainer();
+}
+
+static void gradient_of_a_parameter(void **state)
+{
+    (void)state;
+    static const char *const how[] = { "", "--zero-stage 2", "--bf16 --grad-dtype bf16",
+                                       "--bf16 --grad-dtype bf16 --zero-stage 3" };
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) try_gradient(how[i]);
 }
 
 static void stops_after_as_many_as_asked(void **state)

@@ -82,6 +82,14 @@ static const char *const layouts[] = {
     "--world-size 4 --sequence-parallel --embed-layernorm --zero-param-persistence-threshold 0" TP(2) ZERO(3),
     "--world-size 8 --sequence-parallel --fp16 --initial-loss-scale 256" TP(2) PP(2) ZERO(3) FULL "uniform",
     "--world-size 8 --num-layers-per-virtual-pipeline-stage 1 --bf16" TP(2) PP(2) ZERO(3) LLAMA,
+    /* gradients of 2 bytes, kept and on their way, or one of the two */
+    "--world-size 4 --bf16 --grad-dtype bf16",
+    "--world-size 8 --sequence-parallel --bf16 --grad-dtype bf16" TP(2) PP(2) ZERO(1),
+    "--world-size 4 --fp16 --grad-dtype fp16 --initial-loss-scale 256 --no-overlap-grad-reduce" PP(2) ZERO(2),
+    "--world-size 8 --sequence-parallel --bf16 --grad-dtype bf16" TP(2) PP(2) ZERO(3) LLAMA,
+    "--world-size 4 --bf16 --grad-reduce-dtype bf16 --no-overlap-grad-reduce" PP(2) ZERO(1),
+    "--world-size 4 --bf16 --grad-dtype bf16 --grad-reduce-dtype fp32" TP(2) ZERO(2),
+    "--world-size 2 --grad-reduce-dtype fp16 --no-zero-reduce-scatter" ZERO(1),
     /* the head reads some rows alone, and layers may normalise last */
     "--world-size 2" TP(2) BERT,
     "--world-size 8 --sequence-parallel --bf16" TP(4) BERT,

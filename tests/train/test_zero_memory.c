@@ -25,10 +25,11 @@ static tx_config *parsed(const char *model, const char *more)
 
 /* ---- plans, and the formulas ---- */
 
-/* Bytes of a parameter's states with Adam on each of n ranks. ZeRO, arXiv:1910.02054, figure 1; gradients are fp32. */
-static double bytes_of_states(int stage, bool half, double n)
+/* Bytes of a parameter's states with Adam on each of n ranks. ZeRO, arXiv:1910.02054, figure 1, with gradients of
+ * `grad` bytes. */
+static double bytes_of_states(int stage, bool half, double grad, double n)
 {
-    double value = half ? 2 : 4, grad = 4, optimizer = half ? 12 : 8; /* with the fp32 weights of bf16 and fp16 */
+    double value = half ? 2 : 4, optimizer = half ? 12 : 8; /* with the fp32 weights of bf16 and fp16 */
     return (stage < 3 ? value : value / n) + (stage < 2 ? grad : grad / n) + (stage < 1 ? optimizer : optimizer / n);
 }
 
@@ -47,22 +48,23 @@ static void check_plan(const char *model, const char *dtype, int stage, int n, i
     assert_true(params >= 10e6);
     const tx_memory *m = &plan.memory;
     double states = (double)(m->params + m->grads + m->optimizer);
-    double expected = params / tp * bytes_of_states(stage, *dtype, n);
+    double expected = params / tp * bytes_of_states(stage, *dtype, strstr(dtype, "--grad-dtype") ? 2 : 4, n);
     if (!(fabs(states / expected - 1) <= ALLOWED))
         fail_msg("%s: %.0f bytes of states, by the formula %.0f: off by %.1f %%", flags, states, expected,
                  100 * (states / expected - 1));
     assert_true((m->persistent > 0) == (stage == 3) && (m->gathered > 0) == (stage == 3));
-    assert_true((m->buckets > 0) == (stage >= 2));
+    assert_true((m->buckets > 0) == (stage >= 2 || strstr(dtype, "--grad-dtype")));
     tx_config_free(cfg);
 }
 
 static void states_are_as_the_paper_has_them(void **state)
 {
     (void)state;
-    static const char *const dtypes[] = { "", "--bf16", "--fp16" };
+    static const char *const dtypes[] = { "", "--bf16", "--fp16", "--bf16 --grad-dtype bf16",
+                                          "--fp16 --grad-dtype fp16" };
     for (int n = 1; n <= 8; n++)
         for (int stage = 0; stage <= 3; stage++)
-            for (int i = 0; i < 3; i++) {
+            for (int i = 0; i < 5; i++) {
                 check_plan(LAYERS, dtypes[i], stage, n, 1);
                 check_plan(WORDS, dtypes[i], stage, n, 1);
                 check_plan(LAYERS, dtypes[i], stage, n, 2);
@@ -173,6 +175,9 @@ static void ranks_take_what_was_planned(void **state)
     (void)state;
     for (int stage = 0; stage <= 3; stage++) {
         check_run("--bf16", stage, 2);
+        check_run("--bf16 --grad-dtype bf16", stage, 3);
+        check_run("--fp16 --grad-dtype fp16 --grad-reduce-dtype fp32 --global-batch-size 4", stage, 2);
+        check_run("--grad-reduce-dtype bf16 --no-overlap-grad-reduce", stage, 2);
         check_run("", stage, 4);
     }
 }

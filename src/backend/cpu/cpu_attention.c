@@ -3,6 +3,7 @@
  *  Forward: a thread takes a run of query heads and packs k and v again only where the group changes. Backward: it
  * takes a run of groups, because all query heads of a group add to one dk and dv. Both runs have all samples of a head
  * side by side, so that short ones and long ones are spread. Keys that pad are not among those that a head is given. */
+#include <math.h>
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
@@ -56,6 +57,11 @@ static void *k_head(tx_tensor k, int64_t i_b, int64_t g)
     return (char *)k.data + (i_b * k.stride[1] + g * k.stride[2]) * (int64_t)tx_dtype_size(k.dtype);
 }
 
+static float slope_of(const tx_alibi *a, int64_t i_n)
+{
+    return a->n_heads ? (float)exp2(tx_alibi_log2_slope(a, i_n)) : 0;
+}
+
 static tx__attn fwd_head(const tx_attention_fwd_args *a, int64_t i_b, int64_t g, int64_t r, const tx__drop *drop)
 {
     int64_t sq = a->q.dim[0], heads = a->q.dim[3], i_n = g * heads + r;
@@ -75,6 +81,7 @@ static tx__attn fwd_head(const tx_attention_fwd_args *a, int64_t i_b, int64_t g,
                        .d = a->q.dim[4],
                        .q0 = (a->n_keys.data ? a->k.dim[0] : sk) - sq,
                        .scale = (float)a->scale,
+                       .slope = slope_of(&a->alibi, i_n),
                        .causal = a->causal,
                        .drop = a->mask.drop ? drop : NULL,
                        .e = tx_dropout_head(&a->mask, i_b, i_n),
@@ -166,7 +173,8 @@ static tx__attn bwd_head(const tx_attention_bwd_args *a, int64_t i_b, int64_t g,
                                         .causal = a->causal,
                                         .mask = a->mask,
                                         .first_key = a->first_key,
-                                        .n_keys = a->n_keys };
+                                        .n_keys = a->n_keys,
+                                        .alibi = a->alibi };
     tx__attn head = fwd_head(&fwd, i_b, g, r, drop);
     head.dq = q_head(a->dq, i_b, g, r);
     head.dk = k_head(a->dk, i_b, g);

@@ -115,17 +115,24 @@ tx_status tx__cpu_magnitudes(tx_ctx *c, const tx_magnitudes_args *a, void *scrat
     return TX_OK;
 }
 
-/* The optimizers' own tensors p, m, v, g; low is any value, perhaps absent. */
-static tx_status need_master(const char *op, tx_tensor p, tx_tensor low)
+/* The optimizers' own tensors p, m, v; g is any value, and so is low, perhaps absent. */
+static tx_status need_master(const char *op, tx_tensor p, tx_tensor g, tx_tensor low)
 {
     TX_TRY(tx__cpu_need_float(op, p));
+    TX_TRY(tx__cpu_need_float(op, g));
     return low.data ? tx__cpu_need_float(op, low) : TX_OK;
+}
+
+/* Elements of an update at a time: as many as are converted at once, where g or low are. */
+static int64_t update_stretch(tx_tensor g, tx_tensor low, int64_t n)
+{
+    return tx__cpu_stretch(g.dtype == TX_F32 ? low.dtype : g.dtype, n);
 }
 
 tx_status tx__cpu_adam(tx_ctx *c, const tx_adam_args *a, void *scratch)
 {
     (void)scratch;
-    TX_TRY(need_master("adam", a->p, a->low));
+    TX_TRY(need_master("adam", a->p, a->g, a->low));
     double correct1 = 1 - pow(a->beta1, (double)a->t), correct2 = 1 - pow(a->beta2, (double)a->t);
     double grad_scale = a->grad_scale;
     if (!tx__update_gate(a->gate, &grad_scale)) return TX_OK;
@@ -139,16 +146,16 @@ tx_status tx__cpu_adam(tx_ctx *c, const tx_adam_args *a, void *scratch)
                                  .eps = (float)a->eps,
                                  .decay = (float)(a->lr * a->weight_decay) };
     float *p = a->p.data, *m = a->m.data, *v = a->v.data;
-    const float *g = a->g.data;
     int64_t n = tx_numel(a->p);
     int parts = tx__cpu_parts(c, n, 4);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(n, LINE, parts, t);
-        int64_t stretch = tx__cpu_stretch(a->low.dtype, r.hi - r.lo);
+        int64_t stretch = update_stretch(a->g, a->low, r.hi - r.lo);
+        float g[TX__CPU_STRETCH];
         for (int64_t i = r.lo; i < r.hi; i += stretch) {
             int64_t some = tx__cpu_min(r.hi - i, stretch);
-            tx__cpu_k(c)->adam(p + i, m + i, v + i, g + i, some, &step);
+            tx__cpu_k(c)->adam(p + i, m + i, v + i, tx__cpu_get(c, a->g, i, some, g), some, &step);
             if (a->low.data) tx__cpu_copy(c, a->low, i, a->p, i, some);
         }
     }
@@ -158,7 +165,7 @@ tx_status tx__cpu_adam(tx_ctx *c, const tx_adam_args *a, void *scratch)
 tx_status tx__cpu_sgd(tx_ctx *c, const tx_sgd_args *a, void *scratch)
 {
     (void)scratch;
-    TX_TRY(need_master("sgd", a->p, a->low));
+    TX_TRY(need_master("sgd", a->p, a->g, a->low));
     double grad_scale = a->grad_scale;
     if (!tx__update_gate(a->gate, &grad_scale)) return TX_OK;
     const tx__sgd_step step = { .scale = (float)grad_scale,
@@ -166,16 +173,16 @@ tx_status tx__cpu_sgd(tx_ctx *c, const tx_sgd_args *a, void *scratch)
                                 .rate = (float)a->lr,
                                 .decay = (float)a->weight_decay };
     float *p = a->p.data, *m = a->m.data;
-    const float *g = a->g.data;
     int64_t n = tx_numel(a->p);
     int parts = tx__cpu_parts(c, n, 2);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(n, LINE, parts, t);
-        int64_t stretch = tx__cpu_stretch(a->low.dtype, r.hi - r.lo);
+        int64_t stretch = update_stretch(a->g, a->low, r.hi - r.lo);
+        float g[TX__CPU_STRETCH];
         for (int64_t i = r.lo; i < r.hi; i += stretch) {
             int64_t some = tx__cpu_min(r.hi - i, stretch);
-            tx__cpu_k(c)->sgd(p + i, m + i, g + i, some, &step);
+            tx__cpu_k(c)->sgd(p + i, m + i, tx__cpu_get(c, a->g, i, some, g), some, &step);
             if (a->low.data) tx__cpu_copy(c, a->low, i, a->p, i, some);
         }
     }

@@ -34,6 +34,7 @@ typedef struct flash_call {
     const int32_t *first_key, *n_keys, *past_n, *slot;
     tx__fault *fault;
     tx_dropout mask;
+    tx_alibi alibi;
     float scale, scale_log2, keep_scale;
     int sq, sk, b, groups, r, d, slots;
     bool causal;
@@ -180,6 +181,12 @@ __device__ static inline int flash_least_key(const flash_call &f, const flash_sa
     return least;
 }
 
+/* The slope of a head's biases of positions, in units of log2; 0: there are none. */
+__device__ static inline float flash_slope(const flash_call &f, int head)
+{
+    return f.alibi.n_heads ? exp2_of((float)tx_alibi_log2_slope(&f.alibi, head)) * (float)LOG2E : 0;
+}
+
 /* ---- rows of tensors in global memory ---- */
 
 template <class T>
@@ -279,10 +286,11 @@ template <class T, int D, int M, int N> struct flash_rows {
     float most[M][X::rows]; /* of the scores so far, in units of log2 */
     float sum[M][X::rows];  /* of this lane's part of them */
     int lo[M][X::rows], hi[M][X::rows];
-    int most_lo, least_hi; /* of the warp's rows: tiles between them need no mask */
+    float slope[M][X::rows]; /* with alibi, where a row sees the keys up to its own position */
+    int most_lo, least_hi;   /* of the warp's rows: tiles between them need no mask */
 
-    /* seen(row) of the warp's 16 M rows */
-    template <class F> __device__ inline void begin(F seen)
+    /* seen(row) and slope_of(row) of the warp's 16 M rows */
+    template <class F, class G> __device__ inline void begin(F seen, G slope_of)
     {
         most_lo = 0;
         least_hi = INT32_MAX;
@@ -296,6 +304,7 @@ template <class T, int D, int M, int N> struct flash_rows {
                 sum[m][X::row_of(i)] = 0;
                 lo[m][X::row_of(i)] = x.lo;
                 hi[m][X::row_of(i)] = x.hi;
+                slope[m][X::row_of(i)] = slope_of(m * 16 + X::row(i));
                 most_lo = x.lo > most_lo ? x.lo : most_lo;
                 least_hi = x.hi < least_hi ? x.hi : least_hi;
             }
@@ -310,9 +319,10 @@ template <class T, int D, int M, int N> struct flash_rows {
     }
 
     /* Scores of the tile that begins with key k0, as probabilities that are yet to be divided by their sum, of which o
-     * and sum are brought to the same measure. keep: the warp's bits [row][N / 8], NULL without dropout. */
+     * and sum are brought to the same measure. keep: the warp's bits [row][N / 8], NULL without dropout. biased: by
+     * slope and distance. */
     __device__ inline void scores(typename X::acc (&s)[M][N / 16], const T *q, const T *k, int k0, float scale_log2,
-                                  const unsigned char *keep)
+                                  const unsigned char *keep, bool biased)
     {
         constexpr int ld = flash_row<T, D>::ld;
 #pragma unroll
@@ -335,6 +345,7 @@ template <class T, int D, int M, int N> struct flash_rows {
                 for (int m = 0; m < M; m++) X::mul(s[m][j], a[m], b);
             }
         }
+        if (biased) lean(s, k0, 1 / scale_log2);
         if (k0 < most_lo || k0 + N > least_hi) hide(s, k0);
 #pragma unroll
         for (int m = 0; m < M; m++) softmax(s[m], m, scale_log2);
@@ -348,6 +359,22 @@ template <class T, int D, int M, int N> struct flash_rows {
                         int column = j * 16 + X::column(i);
                         if (!(keep[(m * 16 + X::row(i)) * (N / 8) + column / 8] >> column % 8 & 1)) s[m][j].v[i] = 0;
                     }
+                }
+            }
+        }
+    }
+
+    /* Before scores are scaled. */
+    __device__ inline void lean(typename X::acc (&s)[M][N / 16], int k0, float per_unit)
+    {
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+#pragma unroll
+            for (int j = 0; j < N / 16; j++) {
+#pragma unroll
+                for (int i = 0; i < X::n; i++) {
+                    int key = k0 + j * 16 + X::column(i), r = X::row_of(i);
+                    s[m][j].v[i] += slope[m][r] * per_unit * (float)(key + 1 - hi[m][r]);
                 }
             }
         }

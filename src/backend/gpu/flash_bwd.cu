@@ -129,7 +129,7 @@ template <class T, int D, bool KEYS> struct bwd_block {
 
     /* One tile: x0, x1 are the warp's rows (k and v, or q and do), y0, y1 the tile's (q and do, or k and v). */
     __device__ inline void step(const T *x0, const T *x1, const T *y0, const T *y1, int first, int column,
-                                const flash_columns<N> &at, const unsigned char *keep)
+                                const flash_columns<N> &at, const unsigned char *keep, float slope)
     {
         typename X::acc p[M][N / 16], ds[M][N / 16];
 #pragma unroll
@@ -159,7 +159,7 @@ template <class T, int D, bool KEYS> struct bwd_block {
                 }
             }
         }
-        gradients(p, ds, first, at, keep);
+        gradients(p, ds, first, at, keep, slope);
 #pragma unroll
         for (int j = 0; j < N / 16; j++) {
             typename X::left a0[M], a1[M];
@@ -181,11 +181,29 @@ template <class T, int D, bool KEYS> struct bwd_block {
         }
     }
 
+    /* Adds a head's biases, in units of scores before they are scaled. */
+    __device__ inline void lean(typename X::acc (&p)[M][N / 16], int first, float slope) const
+    {
+        const int apart = KEYS ? own - first : first - own; /* key less query, of the first of both */
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+#pragma unroll
+            for (int j = 0; j < N / 16; j++) {
+#pragma unroll
+                for (int i = 0; i < X::n; i++) {
+                    int row = m * 16 + X::row(i), column = j * 16 + X::column(i);
+                    p[m][j].v[i] += slope * (float)(apart + (KEYS ? row - column : column - row));
+                }
+            }
+        }
+    }
+
     /* From q kᵀ and do vᵀ to P Z and dS = P (Z (do vᵀ) - delta) scale. */
     __device__ inline void gradients(typename X::acc (&p)[M][N / 16], typename X::acc (&ds)[M][N / 16], int first,
-                                     const flash_columns<N> &at, const unsigned char *keep) const
+                                     const flash_columns<N> &at, const unsigned char *keep, float slope) const
     {
         const bool all = whole(first);
+        if (slope > 0) lean(p, first, slope / f.scale_log2);
 #pragma unroll
         for (int m = 0; m < M; m++) {
 #pragma unroll
@@ -293,7 +311,7 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) flash_bwd_kernel(flash_call
                                   [&](int i) { return e + (uint64_t)(x.own + i) * s + (uint64_t)at; });
             }
             x.step(x0 + warp * 16 * M * ld, x1 + warp * 16 * M * ld, y0, y1, at, part * C, columns_of(stage),
-                   f.mask.drop ? keep : nullptr);
+                   f.mask.drop ? keep : nullptr, flash_slope(f, x.g * f.r + r));
         }
         if (stages == 1 && next_r < r0 + n) {
             __syncthreads();

@@ -88,7 +88,8 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) flash_decode_kernel(flash_c
     __syncthreads();
 
     flash_rows<T, D, 1, N> x;
-    x.begin([&](int row) { return flash_seen(f, sample, i_b, decode_row_of(f, first + row).i); });
+    x.begin([&](int row) { return flash_seen(f, sample, i_b, decode_row_of(f, first + row).i); },
+            [&](int row) { return flash_slope(f, g * f.r + decode_row_of(f, first + row).r); });
     for (int k0 = split * SPLIT + warp * N; k0 < end; k0 += warps * N) {
         typename X::acc s[1][N / 16];
         sync_warp(); /* of the tile before this one */
@@ -102,7 +103,7 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) flash_decode_kernel(flash_c
             });
         copies_wait();
         sync_warp();
-        x.scores(s, q, k, k0, f.scale_log2, f.mask.drop ? keep : nullptr);
+        x.scores(s, q, k, k0, f.scale_log2, f.mask.drop ? keep : nullptr, f.alibi.n_heads > 0);
         x.values(s, v);
     }
     x.end();

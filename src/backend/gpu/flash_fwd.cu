@@ -45,7 +45,8 @@ template <class T, int D> __global__ void __launch_bounds__(FLASH_WARPS *WARP) f
     load(k, f.k, begin);
 
     flash_rows<T, D, M, N> x;
-    x.begin([&](int i) { return flash_seen(f, sample, i_b, own + i); });
+    const float slope = flash_slope(f, head);
+    x.begin([&](int i) { return flash_seen(f, sample, i_b, own + i); }, [&](int) { return slope; });
     for (int k0 = begin; k0 < end; k0 += N) {
         typename X::acc s[M][N / 16];
         copies_wait();
@@ -56,7 +57,7 @@ template <class T, int D> __global__ void __launch_bounds__(FLASH_WARPS *WARP) f
             flash_keep<N>(keep, 16 * M, f.mask,
                           [&](int i) { return e + (uint64_t)(own + i + sample.offset) * s_global; });
         }
-        x.scores(s, mine, k, k0, f.scale_log2, f.mask.drop ? keep : nullptr);
+        x.scores(s, mine, k, k0, f.scale_log2, f.mask.drop ? keep : nullptr, f.alibi.n_heads > 0);
         copies_wait();
         __syncthreads();
         if (k0 + N < end) load(k, f.k, k0 + N);

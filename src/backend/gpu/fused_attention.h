@@ -5,6 +5,7 @@
  *      queries and keys of the same positions, no past, no first_key; causal, or with n_keys, or neither
  *      a log-sum-exp that backward will want
  *      no dropout: cuDNN draws from a generator of its own, and our masks are functions of global coordinates
+ *      no biases of positions (alibi)
  *      backward: deterministic, with less than 4 GiB of workspace (it has one of 2 b heads s² bytes)
  *
  *  TX_GPU_CUDNN=0 turns it off; TX_GPU_CUDNN_NONDETERMINISTIC=1 has the other backward, to compare them. */

@@ -127,8 +127,8 @@ __device__ static inline void adam_one(const adam_numbers &s, float scale, float
     *p -= s.rate * *m / (sqrtf(*v) * s.root + s.eps) + s.decay * *p;
 }
 
-template <class L>
-__global__ void adam_kernel(float *p, float *m, float *v, const float *g, L *low, adam_numbers s, const double *gate,
+template <class G, class L>
+__global__ void adam_kernel(float *p, float *m, float *v, const G *g, L *low, adam_numbers s, const double *gate,
                             int64_t n, int64_t n_packs)
 {
     float scale;
@@ -146,7 +146,7 @@ __global__ void adam_kernel(float *p, float *m, float *v, const float *g, L *low
         if (low) store_floats<4>(low + 4 * i, p4);
     }
     for (int64_t i = 4 * n_packs + grid_thread(); i < n; i += grid_threads()) {
-        adam_one(s, scale, g[i], &p[i], &m[i], &v[i]);
+        adam_one(s, scale, f32(g[i]), &p[i], &m[i], &v[i]);
         if (low) low[i] = to<L>(p[i]);
     }
 }
@@ -157,12 +157,20 @@ static tx_status need_fp32(const char *op, tx_tensor p)
     return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: backend gpu updates fp32, not %s", op, tx_dtype_name(p.dtype));
 }
 
-/* Of what 16-byte accesses do; low ones take 4 elements of 2 bytes or more. */
+/* Of what 16-byte accesses do; gradients and low ones take 4 elements of 2 bytes or more. */
 static int64_t packs_of(const void *const *address, int n_addresses, int64_t n)
 {
     for (int i = 0; i < n_addresses; i++)
         if (!aligned16(address[i])) return 0;
     return n / 4;
+}
+
+template <class G, class L>
+static void adam(const tx_ctx *c, const tx_adam_args *a, const adam_numbers &s, int64_t n, int64_t packs)
+{
+    GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, packs ? packs : n, 256), 256, 0, (adam_kernel<G, L>),
+               (float *)a->p.data, (float *)a->m.data, (float *)a->v.data, (const G *)a->g.data, (L *)a->low.data, s,
+               (const double *)a->gate.data, n, packs);
 }
 
 TX_GPU_ROW tx_status tx__gpu_adam(tx_ctx *c, const tx_adam_args *a, void *scratch)
@@ -181,13 +189,11 @@ TX_GPU_ROW tx_status tx__gpu_adam(tx_ctx *c, const tx_adam_args *a, void *scratc
     const void *address[] = { a->p.data, a->m.data, a->v.data, a->g.data, a->low.data };
     int64_t n = tx_numel(a->p), packs = packs_of(address, 5, n);
     TX_TRY(need_fp32("adam", a->p));
+    TX_TRY(tx__gpu_need_float("adam", a->g));
     TX_TRY(tx__gpu_need_float("adam", a->low));
     if (!n) return TX_OK;
     tx_dtype low = a->low.data ? a->low.dtype : TX_F32;
-    GPU_FLOAT(low, L,
-              GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, packs ? packs : n, 256), 256, 0, adam_kernel<L>,
-                         (float *)a->p.data, (float *)a->m.data, (float *)a->v.data, (const float *)a->g.data,
-                         (L *)a->low.data, s, (const double *)a->gate.data, n, packs));
+    GPU_FLOAT(a->g.dtype, G, GPU_FLOAT(low, L, adam<G, L>(c, a, s, n, packs)));
     return tx__gpu_launched(c, "adam");
 }
 
@@ -196,17 +202,23 @@ struct sgd_numbers {
     float momentum, rate, decay;
 };
 
-template <class L>
-__global__ void sgd_kernel(float *p, float *m, const float *g, L *low, sgd_numbers s, const double *gate, int64_t n)
+template <class G, class L>
+__global__ void sgd_kernel(float *p, float *m, const G *g, L *low, sgd_numbers s, const double *gate, int64_t n)
 {
     float scale;
     if (!is_open(gate, s.grad_scale, &scale)) return;
     for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
-        float momentum = s.momentum * m[i] + (g[i] * scale + s.decay * p[i]), value = p[i] - s.rate * momentum;
+        float momentum = s.momentum * m[i] + (f32(g[i]) * scale + s.decay * p[i]), value = p[i] - s.rate * momentum;
         m[i] = momentum;
         p[i] = value;
         if (low) low[i] = to<L>(value);
     }
+}
+
+template <class G, class L> static void sgd(const tx_ctx *c, const tx_sgd_args *a, const sgd_numbers &s, int64_t n)
+{
+    GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, n, 256), 256, 0, (sgd_kernel<G, L>), (float *)a->p.data,
+               (float *)a->m.data, (const G *)a->g.data, (L *)a->low.data, s, (const double *)a->gate.data, n);
 }
 
 TX_GPU_ROW tx_status tx__gpu_sgd(tx_ctx *c, const tx_sgd_args *a, void *scratch)
@@ -215,12 +227,10 @@ TX_GPU_ROW tx_status tx__gpu_sgd(tx_ctx *c, const tx_sgd_args *a, void *scratch)
     const sgd_numbers s = { a->grad_scale, (float)a->momentum, (float)a->lr, (float)a->weight_decay };
     int64_t n = tx_numel(a->p);
     TX_TRY(need_fp32("sgd", a->p));
+    TX_TRY(tx__gpu_need_float("sgd", a->g));
     TX_TRY(tx__gpu_need_float("sgd", a->low));
     if (!n) return TX_OK;
     tx_dtype low = a->low.data ? a->low.dtype : TX_F32;
-    GPU_FLOAT(low, L,
-              GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, n, 256), 256, 0, sgd_kernel<L>, (float *)a->p.data,
-                         (float *)a->m.data, (const float *)a->g.data, (L *)a->low.data, s,
-                         (const double *)a->gate.data, n));
+    GPU_FLOAT(a->g.dtype, G, GPU_FLOAT(low, L, sgd<G, L>(c, a, s, n)));
     return tx__gpu_launched(c, "sgd");
 }

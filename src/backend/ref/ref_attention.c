@@ -30,6 +30,11 @@ static int64_t first_seen(tx_tensor first_key, int64_t i, int64_t i_b)
     return first_key.data ? ((const int32_t *)first_key.data)[i * first_key.dim[1] + i_b] : 0;
 }
 
+static double slope_of(const tx_alibi *a, int64_t i_n)
+{
+    return a->n_heads ? exp2(tx_alibi_log2_slope(a, i_n)) : 0;
+}
+
 size_t tx__ref_attention_fwd_scratch(const tx_ctx *c, const tx_attention_fwd_args *a)
 {
     (void)c;
@@ -43,10 +48,10 @@ static void query_fwd(const tx_attention_fwd_args *a, int64_t i_b, int64_t g, in
     int64_t d = a->q.dim[4], position = i + (a->n_keys.data ? a->k.dim[0] : sk) - sq, slot = tx__slot_of(a->past, i_b);
     int64_t n_keys = a->causal ? position + 1 : sk, q_at = q_row(a->q, i, i_b, g, r), o_at = q_row(a->o, i, i_b, g, r);
     uint64_t e = tx_dropout_head(&a->mask, i_b, g * heads + r) + (uint64_t)position * (uint64_t)a->mask.s_global;
-    double max = -INFINITY, sum = 0;
+    double max = -INFINITY, sum = 0, slope = slope_of(&a->alibi, g * heads + r);
     int64_t first = first_seen(a->first_key, i, i_b);
     for (int64_t j = first; j < n_keys; j++) {
-        p[j] = a->scale * dot(a->q, q_at, a->k, k_row(a->k, j, slot, g), d);
+        p[j] = a->scale * dot(a->q, q_at, a->k, k_row(a->k, j, slot, g), d) + slope * (double)(j - position);
         max = fmax(max, p[j]);
     }
     for (int64_t j = first; j < n_keys; j++) sum += p[j] = exp(p[j] - max);
@@ -111,10 +116,11 @@ static void query_bwd(const tx_attention_bwd_args *a, int64_t i_b, int64_t g, in
     uint64_t e = tx_dropout_head(&a->mask, i_b, g * heads + r) + (uint64_t)i * (uint64_t)a->mask.s_global;
     double lse = tx__ref_load(a->lse, ((i_b * a->q.dim[2] + g) * heads + r) * s + i);
     double big_d = dot(a->do_, do_at, a->o, q_row(a->o, i, i_b, g, r), d);
+    double slope = slope_of(&a->alibi, g * heads + r);
     memset(dq, 0, (size_t)d * sizeof *dq);
     for (int64_t j = first_seen(a->first_key, i, i_b); j < n_keys; j++) {
         int64_t k_at = k_row(a->k, j, i_b, g);
-        double p = exp(a->scale * dot(a->q, q_at, a->k, k_at, d) - lse);
+        double p = exp(a->scale * dot(a->q, q_at, a->k, k_at, d) + slope * (double)(j - i) - lse);
         double z = tx__ref_keep(&a->mask, e + (uint64_t)j);
         double ds = p * (z * dot(a->do_, do_at, a->v, k_row(a->v, j, i_b, g), d) - big_d) * a->scale;
         for (int64_t x = 0; x < d; x++) {

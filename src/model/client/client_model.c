@@ -174,6 +174,7 @@ tx_status tx_client_model_create(tx_model **out, const tx_config *cfg, const tx_
                      .initial = { spec.initial, spec.user },
                      .recompute = recompute_of(cfg, spec.n_layers),
                      .n_chunks = 1 };
+    m->n_again = m->recompute.n_layers < m->n_layers ? m->recompute.n_layers : m->n_layers;
     m->chunk[0] = tx_pp_layers(m->n_layers, grid->pp.size, 1, grid->pp.rank, 0, 0, 0);
     n->first = (int)m->chunk[0].first;
     n->n_layers = (int)(m->chunk[0].end - m->chunk[0].first);

@@ -443,13 +443,22 @@ static inline int64_t reach(const keys *b, int64_t i)
     return max(0, min(b->n, i + b->off));
 }
 
-/* scores [rows, BK] = scale q kᵀ, MASKED what row i does not see within the vectors that it reaches into. */
+/* Adds slope (j - i) to the scores of query i and n keys, `apart` being the first one's. */
+static inline void lean(float *p, int64_t n, float slope, int64_t apart)
+{
+    const int first = (int)apart, end = (int)n; /* whose conversions are of whole vectors */
+#pragma omp simd
+    for (int j = 0; j < end; j++) p[j] += slope * (float)(first + j);
+}
+
+/* scores [rows, BK] = scale q kᵀ + bias, MASKED what row i does not see within the vectors that it reaches into. */
 static void score_block(const tx__attn *a, float *p, const float *q, const float *kt, int64_t i0, int64_t rows,
                         const keys *b)
 {
     multiply_scores(a, late_scale(a), b->off, rows, b->padded, q, kt + b->first * tx__lanes(units(a, a->d)), p);
     for (int64_t i = 0; i < rows; i++) {
         int64_t seen = reach(b, i), hidden = min(first_seen(a, i0 + i) - b->first, seen);
+        if (a->slope > 0) lean(p + i * BK, seen, a->slope, b->first - i0 - i - a->q0);
         for (int64_t j = 0; j < hidden; j++) p[i * BK + j] = MASKED;
         for (int64_t j = seen; j < tx__lanes(seen); j++) p[i * BK + j] = MASKED;
     }
@@ -566,7 +575,7 @@ void tx__k(attn_fwd_few)(const tx__attn *a, float *work)
         int64_t n = n_seen(a, i), first = first_seen(a, i);
         for (int64_t j = first; j < n; j++) {
             const float *k = load(a, a->k, j * a->k_s, a->d, room);
-            p[j] = dot(q, k, a->d) * a->scale;
+            p[j] = dot(q, k, a->d) * a->scale + a->slope * (float)(j - i - a->q0);
             max = p[j] > max ? p[j] : max;
         }
 #pragma omp simd reduction(+ : sum)

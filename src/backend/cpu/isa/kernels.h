@@ -53,6 +53,7 @@ typedef struct tx__attn {
     int64_t o_s, q_s, k_s, v_s;
     int64_t sq, sk, d; /* sk: keys that the last query sees */
     int64_t q0;        /* position of query 0 */
+    float slope;       /* of the head's biases of positions; 0: none */
     float scale;
     bool causal;
     const tx__drop *drop; /* NULL: none */
