@@ -21,8 +21,16 @@ enum { TEST = 500, FIRST_TEST = 1 << 30 };
 typedef struct options {
     int64_t steps, every;
     const char *folder;
+    bool log;
     tx_config *engine;
 } options;
+
+/* The library's own lines, which go nowhere without such a function. */
+static void show(void *user, tx_log_level level, const char *line)
+{
+    (void)user, (void)level;
+    fprintf(stderr, "%s\n", line);
+}
 
 /* Our options and the engine's in one command line; before it what the plain loop has. */
 static tx_status parse(options *o, int argc, char **argv)
@@ -33,6 +41,7 @@ static tx_status parse(options *o, int argc, char **argv)
         { "steps", TX_ARGUMENT_INT, &o->steps, "N", "Updates in all." },
         { "folder", TX_ARGUMENT_TEXT, &o->folder, "DIR", "Where checkpoints are; the newest is read." },
         { "every", TX_ARGUMENT_INT, &o->every, "N", "Steps between checkpoints; 0: none is written." },
+        { "log", TX_ARGUMENT_FLAG, &o->log, NULL, "What the library says of its steps, too." },
         { 0 },
     };
     char *help;
@@ -187,6 +196,7 @@ int main(int argc, char **argv)
     options o = { .steps = 200 };
     tx_engine *e = NULL;
     tx_status st = parse(&o, argc, argv);
+    if (o.log) tx_log_set(show, NULL, TX_LOG_INFO);
     if (!st) st = initialize(&e, o.engine);
     if (!st && tx_engine_train_micro_batch_size(e) > TEST) {
         fprintf(stderr, "classifier_engine: --micro-batch-size is at most %d\n", TEST);
