@@ -7,7 +7,7 @@
 tutorials=$(cd "$(dirname "$0")/../../examples/tutorials" && pwd)
 export TRIAX VOCAB_FILE=$data/tiny/tiny-vocab.json MERGE_FILE=$data/tiny/tiny-merges.txt
 export HIP_VISIBLE_DEVICES= CUDA_VISIBLE_DEVICES= # the emulated GPUs of other tests are not for these
-shape=(--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --max-position-embeddings 32 --threads 1)
+shape=(--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --max-position-embeddings 96 --threads 1)
 run=(--log-interval 1 --eval-iters 1 --eval-interval 4 --split 8,1,1)
 
 # tutorial SCRIPT ARGUMENTS...: must succeed; its output is in ./out and ./err
