@@ -83,13 +83,13 @@ double tx_model_flops_again(const tx_model *m, int64_t s, int64_t b)
 {
     double n = (double)m->n_again;
     if (m->sample_flops > 0) return n / (double)m->n_layers * m->sample_flops * (double)b;
-    return n ? 2 * (double)s * (double)b * n * layer_products(m, s) : 0;
+    return n > 0 ? 2 * (double)s * (double)b * n * layer_products(m, s) : 0;
 }
 
 double tx_model_flops_2021(const tx_model *m, int64_t s, int64_t b)
 {
     double h = (double)m->hidden, l = (double)m->n_layers, V = (double)m->vocab_padded, length = (double)s;
     double f = m->recompute.n_layers || m->recompute.selective ? 4 : 3;
-    if (!h) return 0;
+    if (m->hidden == 0) return 0;
     return 24 * f * (double)b * length * l * h * h * (1 + length / (6 * h) + V / (16 * l * h));
 }

@@ -21,7 +21,7 @@ static tx_status check_piece(const tx_piece *p, const tx_kept_piece *kept, bool 
 /* A plan draws no numbers. */
 static tx_status run_forward(tx_ctx *c, const tx_piece *piece, tx_piece_call *p)
 {
-    tx_random_tracker before;
+    tx_random_tracker before = { 0 };
     if (piece->random) before = *piece->random;
     tx_status st = piece->forward(c, p);
     if (piece->random && c->dry) *piece->random = before;
@@ -52,7 +52,7 @@ tx_status tx_checkpoint_forward(tx_ctx *c, const tx_layer_call *k, const tx_piec
 static tx_status forward_again(tx_ctx *c, const tx_kept_piece *kept, tx_piece_call *p)
 {
     const tx_piece *piece = kept->piece;
-    tx_random_tracker now;
+    tx_random_tracker now = { 0 };
     for (int i = 0; i < p->n_outputs; i++)
         p->output[i] = tx_ctx_push(c, p->output[i].dtype, p->output[i].n_dims, p->output[i].dim);
     if (piece->random) now = *piece->random;
