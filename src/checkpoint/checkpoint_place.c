@@ -162,10 +162,25 @@ static tx_status note_newer(const char *dir, tx__place *out)
     return TX_OK;
 }
 
+/* Published scripts write DeepSpeed's name of the iteration into `latest` before they go on. */
+static bool is_native_of(const char *dir, const char *name, char native[TX__ITER_CAP])
+{
+    char path[TX__PATH_CAP];
+    int64_t iteration;
+    if (!tx__step_parse(TX_CKPT_DEEPSPEED, name, &iteration) || has_file(dir, name)) return false;
+    tx__step_name(native, TX_CKPT_NATIVE, iteration);
+    return tx__has_manifest(dir, native, path);
+}
+
 static tx_status follow_latest(const char *dir, const char *file, const char *text, size_t n, tx__place *out)
 {
-    char name[64] = "", old[64 + sizeof TX__OLD_PREFIX];
+    char name[64] = "", native[TX__ITER_CAP], old[64 + sizeof TX__OLD_PREFIX];
     if (n > 1 && n < sizeof name && text[n - 1] == '\n') memcpy(name, text, n - 1);
+    if (is_native_of(dir, name, native)) {
+        snprintf(out->note, sizeof out->note, "%.300s names %s, which is not there: taking %s, the same iteration",
+                 file, name, native);
+        snprintf(name, sizeof name, "%s", native);
+    }
     bool tagged = !tx__iter_parse(name, &out->iteration);
     if (tagged) out->iteration = -1;
     if (tagged && !tx__is_tag(name))
@@ -205,14 +220,14 @@ tx_status tx__place_find(const char *dir, tx__place *out)
 /* Whether `latest` holds something that native checkpoints are not called. */
 static tx_status is_others_latest(const char *dir, bool *out)
 {
-    char latest[TX__PATH_CAP];
+    char latest[TX__PATH_CAP], native[TX__ITER_CAP];
     tx_str text = { 0 };
     *out = false;
     if (tx_path_join(latest, sizeof latest, dir, TX__LATEST) || !tx_path_exists(latest)) return TX_OK;
     tx_status st = tx_file_read(latest, 4096, &text);
     while (text.len && strchr(" \r\n", text.data[text.len - 1])) text.data[--text.len] = 0;
-    *out =
-        !st && text.len && (begins(text.data, "global_step") || tx__is_step(TX_CKPT_DEEPSPEED, dir, text.data, latest));
+    if (!st && text.len && !is_native_of(dir, text.data, native))
+        *out = begins(text.data, "global_step") || tx__is_step(TX_CKPT_DEEPSPEED, dir, text.data, latest);
     tx_str_free(&text);
     return st == TX_ERR_NOMEM ? st : TX_OK; /* what cannot be read holds no such thing */
 }

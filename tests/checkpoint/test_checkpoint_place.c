@@ -50,6 +50,14 @@ static void native(void **state)
     ASSERT_OK(tx_remove_tree(in_scratch("latest")));
     assert_int_equal(probe(scratch_dir), TX_CKPT_NATIVE);
     ASSERT_CONTAINS(detail, "taking its newest");
+    write_text(in_scratch("latest"), "global_step12\n"); /* as DeepSpeed's scripts write before they go on */
+    assert_int_equal(probe(scratch_dir), TX_CKPT_NATIVE);
+    ASSERT_CONTAINS(detail, "latest names global_step12, which is not there: taking iter_0000012");
+    write_text(in_scratch("latest"), "global_step13\n");
+    assert_int_equal(probe(scratch_dir), TX_CKPT_DEEPSPEED);
+    ASSERT_OK(tx_make_dirs(in_scratch("global_step12")));
+    write_text(in_scratch("latest"), "global_step12\n");
+    assert_int_equal(probe(scratch_dir), TX_CKPT_DEEPSPEED);
     model_destroy(&m);
 }
 
