@@ -59,7 +59,8 @@ typedef struct tx_argument {
 /* Adds the options of a command, "engine" for a model of the client's own, to those of its own table and parses a
  * command line of both, as tx_config_parse does. Also TX_ERR_ARG: a row that cannot be, or has an option's flag.
  * @argv without the program's name
- * @defaults options of the command that hold where argv says nothing else, in one string; or NULL */
+ * @defaults options of the command that hold where neither argv nor its --deepspeed_config says something else, in one
+ * string; or NULL */
 TX_API tx_status tx_add_config_arguments(tx_config **out, const char *command, const tx_argument *own, int argc,
                                          char *const *argv, const char *defaults);
 

@@ -101,6 +101,8 @@ struct parse {
     tx_config_given bad;    /* given, but not readable */
     const char **typed;     /* per option: the spelling last used, NULL: not given */
     const char **value;     /* per option: its first value, for the log; borrowed from argv */
+    bool *by_default;       /* per option: given last among a client's defaults */
+    int n_defaults;         /* of the arguments; the first ones */
     tx_violations found;
     tx__deepspeed deepspeed;
     bool advises; /* what else to give, where a rule is broken */
@@ -257,9 +259,10 @@ static int take_flag(struct parse *p, int argc, char *const *argv, int i)
         return i + 1 + n_free; /* its values would only be reported again */
     }
     size_t id = (size_t)(o - tx__options);
-    if (tx__has_member(o) && p->typed[id] && p->typed[id] != spelling)
+    if (tx__has_member(o) && p->typed[id] && !p->by_default[id] && p->typed[id] != spelling)
         tx__violate(&p->found, "cannot have both --%s and --%s: they are the same option", p->typed[id], spelling);
     p->typed[id] = spelling;
+    p->by_default[id] = i < p->n_defaults;
 
     const char *inline_value = equals ? equals + 1 : NULL;
     const char *const *values = equals ? &inline_value : (const char *const *)argv + i + 1;
@@ -390,13 +393,22 @@ static void log_derived(const tx_config *cfg)
     if (g->vocab_file && hf) tx_warn_once("--vocab-file: is not read by %s", cfg->tokenizer_type);
 }
 
+static void set_defaults_given(struct parse *p, bool given)
+{
+    for (size_t i = 0; i < tx__n_options; i++)
+        if (p->by_default[i] && tx__has_member(&tx__options[i])) *tx__given(&p->cfg->given, &tx__options[i]) = given;
+}
+
 /* The file counts where it stands among the arguments: a config that others are made of (tx_config_with) has read it.
  */
 static tx_status take_deepspeed(struct parse *p)
 {
     const tx_option *o = tx__option_find(p->cfg->command, "deepspeed_config", strlen("deepspeed_config"), NULL);
     if (!o || !p->typed[o - tx__options] || !p->cfg->deepspeed_config) return TX_OK;
-    return tx__deepspeed_read(&p->deepspeed, p->cfg, p->typed, &p->bad, &p->found);
+    set_defaults_given(p, false); /* what the file says counts more */
+    tx_status st = tx__deepspeed_read(&p->deepspeed, p->cfg, p->typed, &p->bad, &p->found);
+    set_defaults_given(p, true);
+    return st;
 }
 
 /* --load latest-good: the folder that is saved into, with a flag of its own. */
@@ -440,6 +452,7 @@ static tx_status take_all(struct parse *p, int argc, char *const *argv)
 {
     TX_TRY(tx_alloc(&p->typed, tx__n_options, sizeof *p->typed, "the options"));
     TX_TRY(tx_alloc(&p->value, tx__n_options, sizeof *p->value, "the options"));
+    TX_TRY(tx_alloc(&p->by_default, tx__n_options, sizeof *p->by_default, "the options"));
     for (int i = 0; i < argc;) i = is_flag(argv[i]) ? take_flag(p, argc, argv, i) : i + take_stray(p, argc, argv, i);
     TX_TRY(take_deepspeed(p));
     TX_TRY(take_latest_good(p));
@@ -455,12 +468,15 @@ static void parse_deinit(struct parse *p)
     tx__deepspeed_deinit(&p->deepspeed);
     tx_free(p->typed);
     tx_free(p->value);
+    tx_free(p->by_default);
     tx_config_free(p->cfg);
 }
 
-static tx_status parse_both(tx_config **out, const char *command, const tx_argument *own, int argc, char *const *argv)
+/* @n_defaults arguments in the beginning that are a client's defaults */
+static tx_status parse_both(tx_config **out, const char *command, const tx_argument *own, int argc, char *const *argv,
+                            int n_defaults)
 {
-    struct parse p = { .own = own, .advises = true };
+    struct parse p = { .own = own, .advises = true, .n_defaults = n_defaults };
     tx_status st;
     TX_GOTO(tx_config_new(&p.cfg, command));
     tx__arguments_check(own, p.cfg->command, &p.found);
@@ -481,7 +497,7 @@ out:
 
 tx_status tx_config_parse(tx_config **out, const char *command, int argc, char *const *argv)
 {
-    return parse_both(out, command, NULL, argc, argv);
+    return parse_both(out, command, NULL, argc, argv, 0);
 }
 
 /* Flags in one string, cut at blanks: what argv points into is *copy. */
@@ -503,11 +519,11 @@ tx_status tx_add_config_arguments(tx_config **out, const char *command, const tx
     char *copy = NULL, **first = NULL, **all = NULL;
     int n = 0;
     tx_status st;
-    if (!defaults) return parse_both(out, command, own, argc, argv);
+    if (!defaults) return parse_both(out, command, own, argc, argv, 0);
     TX_GOTO(cut_flags(&copy, &first, &n, defaults));
     TX_GOTO(tx_alloc(&all, (size_t)(n + argc) + 1, sizeof *all, "the flags"));
     for (int i = 0; i < n + argc; i++) all[i] = i < n ? first[i] : argv[i - n];
-    st = parse_both(out, command, own, n + argc, all);
+    st = parse_both(out, command, own, n + argc, all, n);
 out:
     tx_free(all);
     tx_free(first);

@@ -30,7 +30,8 @@ for i in 0 1 2; do
     [ "$(grep -c "^$i: I like to play golf\. Today is a sunny day and I plan to" out)" -eq 2 ] || { cat out; die "sample $i"; }
 done
 for folder in output/checkpoint/gpt_*/HF/global_step{4,8}; do [ -s "$folder/config.json" ] || die "$folder"; done
-cp -r output before
+# what the published script writes before it goes on
+for folder in output/checkpoint/gpt_*; do echo global_step8 >"$folder/latest"; done
 tutorial gpt_125m.sh train "${shape[@]}" "${run[@]}" --train-samples 32 --save-interval 4
 has out 'at iteration 8'
 N_RANKS=1 TP=1 PP=1 OUTPUT=alone tutorial gpt_125m.sh train "${shape[@]}" "${run[@]}" --train-samples 32 --save-interval 4

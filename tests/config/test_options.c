@@ -137,6 +137,24 @@ static void a_client_has_options_of_its_own(void **state)
                  "engine needs --micro-batch-size");
 }
 
+/* A client's defaults, a file of DeepSpeed's, and what was typed: the last that says something. */
+static void a_file_counts_more_than_a_clients_defaults(void **state)
+{
+    (void)state;
+    static const char defaults[] = "--micro-batch-size 4 --global-batch-size 16 --lr 3e-3 --clip-grad 0";
+    tx_config *cfg;
+    char path[512];
+    snprintf(path, sizeof path, "%s/ds.json", scratch_dir);
+    write_text(path, "{\"gradient_clipping\": 1.0, \"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": 2}");
+    char *line[] = { "--deepspeed_config", path, "--lr", "1e-3" };
+    ASSERT_OK(tx_add_config_arguments(&cfg, "engine", NULL, 4, line, defaults));
+    assert_true(cfg->clip_grad == 1 && cfg->global_batch_size == 8 && cfg->micro_batch_size == 2 && cfg->lr == 1e-3);
+    tx_config_free(cfg);
+    char *against[] = { "--deepspeed_config", path, "--clip-grad", "0.5" };
+    ASSERT_FAILS(tx_add_config_arguments(&cfg, "engine", NULL, 4, against, defaults), TX_ERR_ARG,
+                 "gradient_clipping is 1, but --clip-grad 0.5 is given");
+}
+
 static void help_shows_defaults_bounds_and_other_spellings(void **state)
 {
     (void)state;
@@ -236,6 +254,7 @@ int main(void)
         cmocka_unit_test(both_models_take_the_same_flags),
         cmocka_unit_test(help_names_every_flag_within_100_columns),
         cmocka_unit_test(a_client_has_options_of_its_own),
+        SCRATCH_TEST(a_file_counts_more_than_a_clients_defaults),
         cmocka_unit_test(help_shows_defaults_bounds_and_other_spellings),
         cmocka_unit_test(a_word_has_its_number),
         cmocka_unit_test(an_unknown_word_is_no_default),
