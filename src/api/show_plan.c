@@ -143,10 +143,13 @@ static tx_status show_limit(tx__report *r, const plan_view *v)
 {
     char need[24], have[24];
     if (!v->limit.bytes) return TX_OK;
-    tx_bytes_text(need, (double)tx_memory_limited(&v->plan.memory));
+    size_t total = tx_memory_limited(&v->plan.memory);
+    tx_bytes_text(need, (double)total);
     tx_bytes_text(have, (double)v->limit.bytes);
     const char *it = v->cfg->world_size > 1 ? "a rank" : "it";
-    if (v->fits) return tx__report_line(r, "it fits: %s takes %s, and %s %s", it, need, v->limit.whose, have);
+    if (v->fits)
+        return tx__report_line(r, "it fits: %s takes %s, and %s %s: %zu MiB are left", it, need, v->limit.whose, have,
+                               (v->limit.bytes - total) >> 20);
     if (v->asked) return TX_OK; /* the message of the failure tells */
     return tx__report_line(r,
                            "it does not fit here: %s takes %s, and %s %s; --memory-limit auto, or a size, shows what "

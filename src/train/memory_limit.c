@@ -139,12 +139,12 @@ tx_status tx_fit_refuse(const tx_fit *f, const tx_memory *planned, tx_memory_lim
                  tx_bytes_text(size, (double)planned->saving));
     if (limit.taken)
         snprintf(taken, sizeof taken, ", of which the program has %s", tx_bytes_text(size, (double)limit.taken));
+    size_t total = tx_memory_limited(planned), missing = total + limit.taken - limit.bytes;
     tx_status st = write_changes(&text, f);
     if (!st)
-        st = TX_FAIL_LINES(TX_ERR_NOMEM, "the run would take %s of %s%s, but %s %s%s; %s",
-                           tx_bytes_text(need, (double)tx_memory_limited(planned)),
-                           planned->gpu_free ? "the GPU's memory" : "memory", copy, limit.whose,
-                           tx_bytes_text(have, (double)limit.bytes), taken, text.data);
+        st = TX_FAIL_LINES(TX_ERR_NOMEM, "the run would take %s of %s%s, but %s %s%s: %zu MiB are missing; %s",
+                           tx_bytes_text(need, (double)total), planned->gpu_free ? "the GPU's memory" : "memory", copy,
+                           limit.whose, tx_bytes_text(have, (double)limit.bytes), taken, (missing + 1048575) >> 20, text.data);
     tx_str_free(&text);
     return st;
 }

@@ -94,7 +94,7 @@ products() {
     done
     all_ranks 2 "${run[@]}" --save first --save-interval 4 # by the library's first guesses
     cmp -s whole/iter_0000004/shard_00000.safetensors first/iter_0000004/shard_00000.safetensors && die "the way to multiply shows in no bit"
-    rm -r whole/iter_0000004 whole/latest # what is left is no checkpoint, and in no run's way
+    rm -r whole/iter_0000004 whole/latest* # what is left is no checkpoint, and in no run's way
     all_ranks 2 "${run[@]}" --load whole --save whole --save-interval 4
     cmp whole/iter_0000004/shard_00000.safetensors parts/iter_0000004/shard_00000.safetensors || die "the folder's products are not used"
     echo x >>whole/gpu_products.txt

@@ -118,7 +118,7 @@ grep -qE '^  --.* +[0-9.]+ MiB, no extra compute, [0-9.]+ times the messages$' e
 
 # what the run has against a change is named; each line holds, and so do more ranks; "nothing fits" is said of all
 big+=(--bf16 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 1)
-refused "60.2 GiB of memory, but --memory-limit 58G is 58.0 GiB; changes that make it fit" "${big[@]}" --world-size 4 \
+refused "60.2 GiB of memory, but --memory-limit 58G is 58.0 GiB: 2259 MiB are missing; changes that make it fit" "${big[@]}" --world-size 4 \
     --recompute-activations --memory-limit 58G
 said "--recompute-num-layers 1 without --recompute-activations    56." err
 grep -qE '^  on 8 ranks: --zero-stage 1 +[0-9.]+ GiB, no extra compute$' err || die "no more ranks: $(cat err)"
@@ -170,7 +170,7 @@ grep -qE 'but --memory-limit 0\.00001%, where (this machine has|its control grou
     die "no share: $(cat err)"
 ok "${run[@]}" --memory-limit 90% --save share
 ok plan "${run[@]:1}" --memory-limit 0.9
-grep -qE '^it fits: it takes [0-9.]+ MiB, and --memory-limit 0\.9, where .*, is [0-9.]+ [GT]iB$' out || die "no share: $(cat out)"
+grep -qE '^it fits: it takes [0-9.]+ MiB, and --memory-limit 0\.9, where .*, is [0-9.]+ [GT]iB: [0-9]+ MiB are left$' out || die "no share: $(cat out)"
 ok plan "${run[@]:1}" --memory-limit 80GB
 said "MiB, and --memory-limit 80GB is 74.5 GiB"
 refused "--memory-limit 8Q is not a size" "${run[@]}" --memory-limit 8Q

@@ -148,6 +148,7 @@ while read -r size pp tp dp stage; do
     echo "13B pp $pp tp $tp dp $dp ZeRO $stage: $(grep -hE 'it fits|the run would take' out err)"
     if [ "$pp $tp $dp $stage" = "1 1 8 1" ]; then
         [ $code -ne 0 ] || die "003: 8 ranks with ZeRO 1 take more by DeepSpeed's formula than there is"
+        has err ': [0-9]+ MiB are missing; changes that make it fit'
         has err '^  --zero-stage 2 '
     else
         [ $code -eq 0 ] || { cat err >&2; die "003: published, and planned to be too large"; }
