@@ -413,11 +413,13 @@ tx_status tx_comm_agree(tx_comm *g, tx_status st)
     if (!g->kind) return st;
     verdict v = { .st = (int)st };
     if (st) strncpy(v.text, tx_last_error(), sizeof v.text - 1);
+    const verdict own = v;
     int first = 0;
-    TX_TRY(gather(g, g->said, &v.st, sizeof v.st, TX__AGREE));
-    while (first < g->size && !g->said[first]) first++;
-    if (first == g->size) return TX_OK;
-    TX_TRY(tx_comm_spread(g, &v, sizeof v, first));
-    if (st) return st; /* with its own message: nothing has failed in between */
+    tx_status told = gather(g, g->said, &v.st, sizeof v.st, TX__AGREE);
+    while (!told && first < g->size && !g->said[first]) first++;
+    if (!told && first == g->size) return TX_OK;
+    if (!told) told = tx_comm_spread(g, &v, sizeof v, first);
+    if (st) return told ? TX_FAIL_LINES(st, "%s", own.text) : st; /* others may have ended the job by it already */
+    TX_TRY(told);
     return TX_FAIL_LINES(TX_ERR_COMM, "rank %d: %s", tx_comm_world_rank(g, first), v.text);
 }
