@@ -144,7 +144,8 @@ tx_status tx_fit_refuse(const tx_fit *f, const tx_memory *planned, tx_memory_lim
     if (!st)
         st = TX_FAIL_LINES(TX_ERR_NOMEM, "the run would take %s of %s%s, but %s %s%s: %zu MiB are missing; %s",
                            tx_bytes_text(need, (double)total), planned->gpu_free ? "the GPU's memory" : "memory", copy,
-                           limit.whose, tx_bytes_text(have, (double)limit.bytes), taken, (missing + 1048575) >> 20, text.data);
+                           limit.whose, tx_bytes_text(have, (double)limit.bytes), taken, (missing + 1048575) >> 20,
+                           text.data);
     tx_str_free(&text);
     return st;
 }
