@@ -1,7 +1,7 @@
 /* convert.c - the job convert, and upstream's converters, which are the same with other flags. */
 #include <string.h>
 
-#include "api/meant_folder.h"
+#include "convert/meant_folder.h"
 #include "api/proof.h"
 #include "api/run_common.h"
 #include "api/tokenizer_of.h"

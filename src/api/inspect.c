@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/meant_folder.h"
+#include "convert/meant_folder.h"
 #include "api/report.h"
 #include "base/alloc.h"
 #include "base/log.h"

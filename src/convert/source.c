@@ -1,5 +1,6 @@
 /* source.c - opens what --load names, in whichever format it is, and reads parameters from it. */
 #include "convert/source.h"
+#include "convert/meant_folder.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static reading reading_of(const tx_config *cfg)
                       .by_flag = true };
 }
 
-/* The folder that is opened: on all ranks, as it needs no look at the file system. */
+/* The folder that is asked for. */
 static tx_status name_folder(tx_source *src, const reading *r, tx_comm *group)
 {
     *src = (tx_source){ .dir = r->dir, .group = group, .newest_good = r->newest_good, .unverified = r->unverified };
@@ -63,11 +64,12 @@ static void say_unchecked(const tx_source *src)
     if (src->unverified && src->type->verify) tx_info(" checksums of %s are not compared: --no-verify-load", src->path);
 }
 
-/* kind is rank 0's, and so is st, which says whether it could be found out. */
+/* kind and folder are rank 0's, and so is st, which says whether it could be found out. */
 static tx_status open_kind(tx_source *src, tx_ckpt_kind kind, tx_status st)
 {
     TX_TRY(tx_comm_agree(src->group, st));
     TX_TRY(tx_comm_spread(src->group, &kind, sizeof kind, 0));
+    TX_TRY(tx_comm_spread(src->group, src->folder, sizeof src->folder, 0));
     for (int i = 0; i < N_TYPES; i++)
         if (types[i]->kind == kind) src->type = types[i];
     if (!src->type) return TX_OK;
@@ -114,21 +116,32 @@ static tx_status fail_hub_name(const reading *r)
         r->by_flag ? "--load " : "", r->dir, r->dir);
 }
 
-static tx_status find_kind(tx_ckpt_kind *kind, const char *folder, const reading *r)
+/* Of rank 0: the folder that is meant. */
+static tx_status find_folder(tx_source *src)
 {
-    char detail[512];
-    TX_TRY(probe(kind, folder, r, detail, sizeof detail));
+    char meant[sizeof src->folder];
+    TX_TRY(tx__meant_step(meant, sizeof meant, src->folder));
+    memcpy(src->folder, meant, sizeof meant);
+    return TX_OK;
+}
+
+static tx_status find_kind(tx_ckpt_kind *kind, tx_source *src, const reading *r)
+{
+    char detail[512], beside[256];
+    TX_TRY(find_folder(src));
+    TX_TRY(probe(kind, src->folder, r, detail, sizeof detail));
     if (*kind != TX_CKPT_NONE && *kind != TX_CKPT_UNKNOWN) return TX_OK;
-    if (!r->tag && is_hub_name(folder)) return fail_hub_name(r);
-    if (!r->by_flag) return TX_FAIL(TX_ERR_NOTFOUND, "%s", detail);
-    return TX_FAIL(TX_ERR_NOTFOUND, "--load %s: %s", folder, detail);
+    if (!r->tag && is_hub_name(src->folder)) return fail_hub_name(r);
+    tx__steps_beside(beside, sizeof beside, src->folder);
+    if (!r->by_flag) return TX_FAIL(TX_ERR_NOTFOUND, "%s%s", detail, beside);
+    return TX_FAIL(TX_ERR_NOTFOUND, "--load %s: %s%s", src->folder, detail, beside);
 }
 
 static tx_status open_source(tx_source *src, const reading *r, tx_comm *group)
 {
     tx_ckpt_kind kind = TX_CKPT_NONE;
     TX_TRY(name_folder(src, r, group));
-    tx_status st = tx_comm_rank(group) ? TX_OK : find_kind(&kind, src->folder, r); /* first: arguments have no order */
+    tx_status st = tx_comm_rank(group) ? TX_OK : find_kind(&kind, src, r); /* first: arguments have no order */
     return open_kind(src, kind, st);
 }
 
@@ -174,20 +187,22 @@ tx_status tx_source_open_options(tx_source *src, const tx_config *cfg, tx_comm *
     return st ? name_other(&r, st) : TX_OK;
 }
 
-static tx_status find_kind_for_run(tx_ckpt_kind *kind, const char *folder, const reading *r, const tx_config *cfg)
+static tx_status find_kind_for_run(tx_ckpt_kind *kind, tx_source *src, const reading *r, const tx_config *cfg)
 {
-    char detail[512];
-    TX_TRY(probe(kind, folder, r, detail, sizeof detail));
+    char detail[512], beside[256];
+    TX_TRY(find_folder(src));
+    TX_TRY(probe(kind, src->folder, r, detail, sizeof detail));
     if (*kind != TX_CKPT_NONE && *kind != TX_CKPT_UNKNOWN) return TX_OK;
     if (cfg->exit_on_missing_checkpoint)
         return TX_FAIL(TX_ERR_NOTFOUND, "--load %s: %s, and --exit-on-missing-checkpoint is given", cfg->load, detail);
     bool own = cfg->save && tx_path_is_same(cfg->load, cfg->save);
-    if (!own && !r->tag && is_hub_name(folder)) return fail_hub_name(r);
+    if (!own && !r->tag && is_hub_name(src->folder)) return fail_hub_name(r);
+    tx__steps_beside(beside, sizeof beside, src->folder);
     if (r->tag || !own)
         return TX_FAIL(TX_ERR_NOTFOUND,
-                       "--load %s: %s; name a checkpoint, or leave --load out to start from fresh weights "
+                       "--load %s: %s%s; name a checkpoint, or leave --load out to start from fresh weights "
                        "(a --load that equals --save may have none at the first start)",
-                       cfg->load, detail);
+                       cfg->load, detail, beside);
     tx_info(" starting from fresh weights: --load is the same folder as --save and %s", detail);
     return TX_OK;
 }
@@ -199,7 +214,7 @@ tx_status tx_source_open_for_run(tx_source *src, const tx_config *cfg, tx_comm *
     *src = (tx_source){ .type = NULL };
     if (!cfg->load) return TX_OK;
     TX_TRY(name_folder(src, &r, group));
-    tx_status st = tx_comm_rank(group) ? TX_OK : find_kind_for_run(&kind, src->folder, &r, cfg);
+    tx_status st = tx_comm_rank(group) ? TX_OK : find_kind_for_run(&kind, src, &r, cfg);
     st = open_kind(src, kind, st);
     return st ? name_other(&r, st) : TX_OK;
 }

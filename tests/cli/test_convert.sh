@@ -101,7 +101,7 @@ refused "which has no state of an optimizer, as universal checkpoints have: tria
 mkdir -p outputs/checkpoint && cp -r native outputs/checkpoint/gpt_125M
 refused "outputs/checkpoint/gpt_125M does: triax deepspeed-to-megatron ... outputs/checkpoint/gpt_125M" \
     deepspeed_to_megatron.py --input_folder outputs/checkpoint --output_folder x
-refused "native/global_step5 does not exist" zero_to_fp32.py native x --tag global_step5
+refused "native/global_step5 does not exist; there are iter_" zero_to_fp32.py native x --tag global_step5
 refused "needs --folder" inspect_deepspeed_checkpoint.py --target_tp 2
 
 # the padding of a vocabulary

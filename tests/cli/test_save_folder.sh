@@ -33,6 +33,12 @@ mkdir others
 echo >others/log.txt
 refused "others holds no checkpoint but other things" "${train[@]}" "${tiny[@]}" --save first --load others --train-iters 2
 
+# ---- DeepSpeed's name of an iteration; one that is not there is answered with those that are
+ok "${train[@]}" "${tiny[@]}" --load run/global_step4
+grep -qF "run/global_step4 is not there: taking run/iter_0000004" out err || { cat out err >&2; die "global_step4 of a native folder"; }
+refused "--load run/global_step5: run/global_step5 does not exist; there are iter_0000002, iter_0000004, iter_0000006" \
+    "${train[@]}" "${tiny[@]}" --load run/global_step5
+
 # ---- the same model from the start, another model, another vocabulary, of another size and of the same
 refused "--save run holds another run: it is at iteration 6, this run begins at 0; go on with that one (--load run), save into another folder, or replace it (--overwrite-run)" \
     "${train[@]}" "${tiny[@]}" --save run

@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: cli resume threads
+# labels: cli resume
 # --save-format megatron and deepspeed: the folders are upstream's, for the run's own ranks; a run that goes on from them ends
 # with the bytes of one that was not interrupted; whose folder it is, what is removed, what cannot be. Ranks are threads.
 . "$(dirname "$0")/lib.sh"

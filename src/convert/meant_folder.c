@@ -1,5 +1,5 @@
 /* meant_folder.c - names that published commands have for folders that are called otherwise here. */
-#include "api/meant_folder.h"
+#include "convert/meant_folder.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -43,6 +43,25 @@ tx_status tx__meant_step(char *buf, size_t cap, const char *path)
     else
         snprintf(buf, cap, "%s", path);
     return TX_OK;
+}
+
+void tx__steps_beside(char *buf, size_t cap, const char *path)
+{
+    char dir[PATH_CAP];
+    tx_names names = { 0 };
+    int64_t n;
+    size_t at = 0;
+    *buf = 0;
+    if (tx_path_exists(path) || (size_t)snprintf(dir, sizeof dir, "%s", path) >= sizeof dir) return;
+    char *slash = strrchr(dir, '/');
+    const char *name = slash ? slash + 1 : dir;
+    if (!number_of(name, "global_step", &n) && !number_of(name, "iter_", &n)) return;
+    if (slash) *slash = 0;
+    if (tx_dir_list(slash ? dir : ".", &names)) return;
+    for (size_t i = 0; i < names.n && at + 64 < cap; i++)
+        if (number_of(names.name[i], "global_step", &n) || number_of(names.name[i], "iter_", &n))
+            at += (size_t)snprintf(buf + at, cap - at, "%s%.40s", at ? ", " : "; there are ", names.name[i]);
+    tx_names_free(&names);
 }
 
 bool tx__meant_run(char *buf, size_t cap, const char *path)
