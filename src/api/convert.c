@@ -1,13 +1,13 @@
 /* convert.c - the job convert, and upstream's converters, which are the same with other flags. */
 #include <string.h>
 
-#include "convert/meant_folder.h"
 #include "api/proof.h"
 #include "api/run_common.h"
 #include "api/tokenizer_of.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "convert/meant_folder.h"
 #include "convert/sink.h"
 #include "triax/run.h"
 

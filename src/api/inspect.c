@@ -3,12 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "convert/meant_folder.h"
 #include "api/report.h"
 #include "base/alloc.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/huggingface.h"
+#include "convert/meant_folder.h"
 #include "convert/source.h"
 #include "data/indexed_meant.h"
 #include "triax/run.h"
