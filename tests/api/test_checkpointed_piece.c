@@ -142,7 +142,9 @@ static tx_status piece_rank(tx_world *world, void *user)
         r->loss[i] = tx_engine_loss(data.e);
         r->norm[i] = tx_engine_grad_norm(data.e);
     }
-    TX_GOTO(tx_engine_eval_batch(data.e, 8, read_batch, &data, &r->scored));
+    double scored;
+    TX_GOTO(tx_engine_eval_batch(data.e, 8, read_batch, &data, &scored));
+    if (tx_engine_global_rank(data.e) == 0) r->scored = scored;
 out:
     tx_engine_destroy(data.e);
     tx_config_free(cfg);
