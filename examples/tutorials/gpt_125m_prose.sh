@@ -38,8 +38,11 @@ fi
 
 # nats a token, of the held-out chapters
 loss() {
-    "$TRIAX" evaluate --task WIKITEXT103 --valid-data "$dir/held_out.txt" --json --vocab-file "$VOCAB_FILE" --merge-file "$MERGE_FILE" \
-        --load "$OUTPUT/checkpoint/"gpt_0.125B_*"/HF/global_step$1" | tee /dev/stderr | sed 's/.*"loss":\([0-9.]*\).*/\1/'
+    local result
+    result=$("$TRIAX" evaluate --task WIKITEXT103 --valid-data "$dir/held_out.txt" --json --vocab-file "$VOCAB_FILE" \
+        --merge-file "$MERGE_FILE" --load "$OUTPUT/checkpoint/"gpt_0.125B_*"/HF/global_step$1")
+    echo "$result" >&2
+    sed 's/.*"loss":\([0-9.]*\).*/\1/' <<<"$result"
 }
 export VOCAB_FILE=${VOCAB_FILE:-gpt2-vocab.json} MERGE_FILE=${MERGE_FILE:-gpt2-merges.txt}
 early=$(loss "$EARLY")
