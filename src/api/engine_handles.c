@@ -200,7 +200,7 @@ tx_status tx_optimizer_group_at(const tx_optimizer *o, int group, tx_optimizer_g
     return TX_OK;
 }
 
-static tx_status require_positive(const char *what, double x)
+static tx_status require_not_negative(const char *what, double x)
 {
     if (isfinite(x) && x >= 0) return TX_OK;
     return TX_FAIL(TX_ERR_ARG, "%g is no %s", x, what);
@@ -210,7 +210,7 @@ tx_status tx_optimizer_set_lr(tx_optimizer *o, int group, double lr)
 {
     int at;
     TX_TRY(find_group(o, group, &at));
-    TX_TRY(require_positive("learning rate", lr));
+    TX_TRY(require_not_negative("learning rate", lr));
     o->t->setting[at].lr = lr;
     return TX_OK;
 }
@@ -219,7 +219,7 @@ tx_status tx_optimizer_set_weight_decay(tx_optimizer *o, int group, double weigh
 {
     int at;
     TX_TRY(find_group(o, group, &at));
-    TX_TRY(require_positive("weight decay", weight_decay));
+    TX_TRY(require_not_negative("weight decay", weight_decay));
     o->t->setting[at].weight_decay = weight_decay;
     return TX_OK;
 }

@@ -460,41 +460,28 @@ static tx_status convert_breakdown(reading *r, const json_t *value)
     return json_is_true(value) ? put(r, "timing-log-level", "2", true) : TX_OK;
 }
 
-static tx_status convert_tensorboard(reading *r, const json_t *value)
+/* Which of the two the key is of. */
+static struct monitor *monitor_of(reading *r)
 {
-    r->tensorboard.enabled = json_is_true(value);
-    r->tensorboard.at = r->at;
+    return below(r->key, "csv_monitor") ? &r->csv : &r->tensorboard;
+}
+
+static tx_status convert_monitor(reading *r, const json_t *value)
+{
+    monitor_of(r)->enabled = json_is_true(value);
+    monitor_of(r)->at = r->at;
     return TX_OK;
 }
 
-static tx_status convert_tensorboard_path(reading *r, const json_t *value)
+static tx_status convert_monitor_path(reading *r, const json_t *value)
 {
-    r->tensorboard.path = json_string_value(value);
+    monitor_of(r)->path = json_string_value(value);
     return TX_OK;
 }
 
-static tx_status convert_tensorboard_job(reading *r, const json_t *value)
+static tx_status convert_monitor_job(reading *r, const json_t *value)
 {
-    r->tensorboard.job = json_string_value(value);
-    return TX_OK;
-}
-
-static tx_status convert_csv(reading *r, const json_t *value)
-{
-    r->csv.enabled = json_is_true(value);
-    r->csv.at = r->at;
-    return TX_OK;
-}
-
-static tx_status convert_csv_path(reading *r, const json_t *value)
-{
-    r->csv.path = json_string_value(value);
-    return TX_OK;
-}
-
-static tx_status convert_csv_job(reading *r, const json_t *value)
-{
-    r->csv.job = json_string_value(value);
+    monitor_of(r)->job = json_string_value(value);
     return TX_OK;
 }
 
