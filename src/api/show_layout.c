@@ -141,7 +141,7 @@ static json_t *messages_to_json(const tx_run_plan *p)
 {
     json_t *all = json_array();
     bool ok = all != NULL;
-    for (int i = 0; i < TX_N_GROUPS; i++)
+    for (int i = 0; i < TX_N_STEP_GROUPS; i++)
         for (int op = 0; op < TX_N_COMM_OPS && ok; op++) {
             const tx_comm_volume *v = &p->volume.of[i][op];
             if (v->calls)

@@ -4,7 +4,7 @@
  *      tx_masked_create(&m, model, cfg, grid, &opts)
  *      for each lot of at most m->room samples:
  *          sample k into tx_masked_row(m, k)          the same ones on all ranks of the model
- *          tx_masked_run(m, n)                        collective over grid->model
+ *          tx_masked_run(m, n)                        collective over the model group
  *          m->score, m->top, m->word, m->pair         the same on all ranks of the model
  *
  *  Sample by sample and in the order of positions, every position with a label is one of the m->n_labels tokens. A lot
@@ -59,7 +59,7 @@ void tx_masked_destroy(tx_masked *m); /* NULL allowed */
 
 tx_bert_ids tx_masked_row(const tx_masked *m, int64_t k);
 
-/* From the first rank of the model: *n and so many rows to the others. Collective over grid->model; 0: no rows. */
+/* From the first rank of the model: *n and so many rows to the others. Collective over the model group; 0: no rows. */
 tx_status tx_masked_share(tx_masked *m, int64_t *n);
 
 /* The first n samples of the rows. Their tokens are those of m->first[k] .. m->first[k + 1]. TX_ERR_FORMAT: an id that

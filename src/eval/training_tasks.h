@@ -1,6 +1,6 @@
 /* training_tasks.h - --eval-tasks: a run's weights scored on tasks as they are at an evaluation.
  *
- *  The ranks of grid->model compute together, as the decoder has it; each data-parallel replica scores every dp-th
+ *  The ranks of the model group compute together, as the decoder has it; each data-parallel replica scores every dp-th
  * item, and counts are summed. Nothing of the trainer changes. */
 #ifndef TX_EVAL_TRAINING_TASKS_H
 #define TX_EVAL_TRAINING_TASKS_H

@@ -15,7 +15,8 @@
 
 tx_shard tx_transformer_words_here(const tx_ctx *c, const tx_transformer *t)
 {
-    return (tx_shard){ .first = tx_grid_of(c)->tp.rank * t->word.value.dim[0], .whole = t->base.vocab_padded };
+    return (tx_shard){ .first = tx_grid_rank(tx_grid_of(c), TX_AXIS_TENSOR) * t->word.value.dim[0],
+                       .whole = t->base.vocab_padded };
 }
 
 /* What the words are added to, or the gradients of that; either may be absent. */
@@ -28,7 +29,7 @@ static tx_status look_up(tx_ctx *c, const tx_transformer *t, tx_tensor y, const 
 {
     size_t mark = tx_arena_mark(&c->scratch);
     tx_tensor whole = tx_tp_room(c, &c->scratch, y);
-    if (tx_grid_of(c)->tp.rank) add.pos.data = add.kind.data = NULL;
+    if (tx_grid_rank(tx_grid_of(c), TX_AXIS_TENSOR)) add.pos.data = add.kind.data = NULL;
     TX_RUN(c, embedding_fwd, .y = whole, .token = batch->token, .position = batch->position, .type = batch->type,
            .word = t->word.value, .pos = add.pos, .kind = add.kind, .shard = tx_transformer_words_here(c, t));
     TX_TRY(tx_tp_sum(c, y, whole));
@@ -169,7 +170,8 @@ static void lend(tx_ctx *c, tx_transformer *t, tx_transformer_saved *a, int chun
     tx_tensor branch = { 0 }, norm = { 0 }, whole = { 0 };
     if (m->stream != m->dtype) branch = tx_push3(&c->scratch, m->dtype, s, b, m->hidden);
     if (m->recompute.selective) norm = tx_push2(&c->scratch, m->dtype, s * b, m->hidden);
-    if (!tx_tp_is_whole(c)) whole = tx_push3(&c->scratch, m->dtype, s * tx_grid_of(c)->tp.size, b, m->hidden);
+    if (!tx_tp_is_whole(c))
+        whole = tx_push3(&c->scratch, m->dtype, s * tx_grid_size(tx_grid_of(c), TX_AXIS_TENSOR), b, m->hidden);
     for (int64_t i = 0; i < m->chunk[chunk].end - m->chunk[chunk].first; i++) {
         a->block[i].branch = branch;
         a->block[i].norm = norm;

@@ -82,7 +82,7 @@ typedef struct tx_param {
     int n_parts;           /* blocks that it is made of, each split over the ranks */
     int n_tp, tp_rank;     /* how many shards, and which one this is; 1 and 0 where nothing is split */
     tx_over_tp over_tp;
-    bool tied;    /* both ends of the pipeline have it: gradients are summed over grid.ends */
+    bool tied;    /* both ends of the pipeline have it: gradients are summed over the ends group */
     bool counted; /* this rank is the one of those with the same numbers that counts them in norms and totals, and saves
                      them: the first of the tensor-parallel ones, of a tied one the first stage's */
     int64_t offset, numel; /* elements, in every flat buffer */

@@ -30,7 +30,7 @@
 
 /* Counted: calls, and bytes of whole tensors. */
 typedef struct tx_volume {
-    tx_comm_volume of[TX_N_GROUPS][TX_N_COMM_OPS];
+    tx_comm_volume of[TX_N_STEP_GROUPS][TX_N_COMM_OPS];
 } tx_volume;
 
 /* What the groups of a grid have counted so far; and that less what they had counted before. */

@@ -206,11 +206,14 @@ static tx_status compare_replicas(tx_trainer *t, tx_replica *row)
 {
     const tx_grid *g = t->grid;
     const tx_params *ps = &t->model->params;
-    TX_TRY(tx_comm_agree(g->world, list_masters(&t->zero, row)));
-    TX_TRY(tx_comm_agree(g->world, tx_replicas_compare(ps, row, g->tensor, TX_UNSPLIT)));
-    TX_TRY(tx_comm_agree(g->world, tx_replicas_compare(ps, row, g->ends, TX_BY_NAME)));
-    if (t->zero.stage) TX_TRY(tx_comm_agree(g->world, list_values(&t->zero, row)));
-    return tx_comm_agree(g->world, tx_replicas_compare(ps, row, g->data, TX_BY_NAME));
+    TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD), list_masters(&t->zero, row)));
+    TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD),
+                         tx_replicas_compare(ps, row, tx_grid_group(g, TX_GROUP_TENSOR), TX_UNSPLIT)));
+    TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD),
+                         tx_replicas_compare(ps, row, tx_grid_group(g, TX_GROUP_ENDS), TX_BY_NAME)));
+    if (t->zero.stage) TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD), list_values(&t->zero, row)));
+    return tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD),
+                         tx_replicas_compare(ps, row, tx_grid_group(g, TX_GROUP_DATA), TX_BY_NAME));
 }
 
 static tx_status require_replicas(tx_trainer *t)
@@ -218,7 +221,7 @@ static tx_status require_replicas(tx_trainer *t)
     tx_replica *row = NULL;
     if (t->grid->size == 1) return TX_OK;
     tx_status st = tx_alloc(&row, (size_t)t->model->params.n, sizeof *row, "hashes of parameters");
-    st = tx_comm_agree(t->grid->world, st);
+    st = tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), st);
     if (!st) st = compare_replicas(t, row);
     tx_free(row);
     return st;
@@ -263,7 +266,7 @@ static tx_ckpt_state place_of(const tx_trainer *t)
 /* With ZeRO every rank saves what it keeps; without, those with the first place on the data axis. */
 static bool saves(const tx_trainer *t)
 {
-    return t->zero.stage || t->grid->dp.rank == 0;
+    return t->zero.stage || tx_grid_rank(t->grid, TX_AXIS_DATA) == 0;
 }
 
 static const tx_stretches *saved_stretches(const tx_zero *z)
@@ -286,7 +289,7 @@ tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy)
     *out = (tx_snapshot){ .config = NULL };
     TX_TRY(tx_trainer_require_idle(t, "a checkpoint is saved"));
     tx__trainer_note(t, "saving a checkpoint");
-    TX_TRY(tx_comm_agree(t->grid->world, require_finite(t)));
+    TX_TRY(tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), require_finite(t)));
     TX_TRY(require_replicas(t));
     TX_TRY(tx__trainer_agree_products(t));
     tx_ckpt_part own[TX_CKPT_MAX_PARTS];
@@ -296,7 +299,7 @@ tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy)
     tx_status st = config_to_save(t, &out->config);
     if (!st && copy && saves(t))
         st = tx_checkpoint_copy(out->part, t->copy, z->ps, saved_stretches(z), own, out->n_parts);
-    st = tx_comm_agree(t->grid->world, st);
+    st = tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), st);
     if (st) tx_snapshot_free(out);
     return st;
 }
@@ -320,8 +323,8 @@ tx_status tx__trainer_save_begin(tx_trainer *t, const tx_snapshot *what, const c
                              .part = what->part,
                              .n_parts = what->n_parts,
                              .group = !saves(t)  ? NULL
-                                      : z->stage ? t->grid->world
-                                                 : t->grid->model };
+                                      : z->stage ? tx_grid_group(t->grid, TX_GROUP_WORLD)
+                                                 : tx_grid_group(t->grid, TX_GROUP_MODEL) };
     return tx_save_begin(out, &a);
 }
 
@@ -353,7 +356,7 @@ tx_status tx_trainer_save(tx_trainer *t, const char *dir, const char *tag, json_
     tx_status st = TX_OK;
     if (client_state && json_object_set(what.config, TX_CLIENT_STATE, client_state))
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the client's state");
-    st = tx_comm_agree(t->grid->world, st);
+    st = tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), st);
     if (!st) st = tx__trainer_save_begin(t, &what, dir, &save);
     for (bool more = save != NULL; !st && more;) {
         tx_save_write(save);
@@ -361,7 +364,7 @@ tx_status tx_trainer_save(tx_trainer *t, const char *dir, const char *tag, json_
     }
     tx_ckpt_state saved = what.state;
     tx_snapshot_free(&what);
-    TX_TRY(tx_comm_agree(t->grid->world, st));
+    TX_TRY(tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), st));
     return tx__trainer_saved(t, dir, &saved);
 }
 

@@ -49,7 +49,7 @@ static tx_status add_to(tx_zero *z, tx_tensor to, tx_tensor from)
 
 static bool has_parts(const tx_zero *z, const tx_param *p)
 {
-    return p->over_tp == TX_PARTS && z->grid->sequence && z->grid->tp.size > 1;
+    return p->over_tp == TX_PARTS && z->grid->sequence && tx_grid_size(z->grid, TX_AXIS_TENSOR) > 1;
 }
 
 /* Copies the gradients of a unit that have parts side by side into `all`, or with `back` from there. */
@@ -77,7 +77,7 @@ static tx_status sum_parts(tx_zero *z, const tx_unit *u)
     size_t mark = tx_arena_mark(&c->scratch);
     tx_tensor all = tx_push1(&c->scratch, TX_F32, n);
     TX_TRY(side_by_side(z, u, all, false));
-    TX_TRY(tx_all_reduce(c, z->grid->tensor, all, TX_SUM));
+    TX_TRY(tx_all_reduce(c, tx_grid_group(z->grid, TX_GROUP_TENSOR), all, TX_SUM));
     TX_TRY(side_by_side(z, u, all, true));
     tx_arena_pop(&c->scratch, mark);
     return TX_OK;
@@ -88,7 +88,7 @@ static tx_status sum_parts(tx_zero *z, const tx_unit *u)
 /* Whether sums are of another type than what is kept. */
 static bool converts(const tx_zero *z)
 {
-    return z->sum_type != z->grad_type && tx_comm_size(z->grid->data) > 1;
+    return z->sum_type != z->grad_type && tx_comm_size(tx_grid_group(z->grid, TX_GROUP_DATA)) > 1;
 }
 
 /* A bucket's gradients as they are summed; and of these what this rank keeps. */
@@ -182,7 +182,7 @@ static tx_status sum_start(tx_zero *z, int k)
     }
     n->summing = true;
     z->line[z->n_line++] = k;
-    if (!scatters(z)) return tx_all_reduce_start(z->c, z->grid->data, summed(z, k), &n->sum);
+    if (!scatters(z)) return tx_all_reduce_start(z->c, tx_grid_group(z->grid, TX_GROUP_DATA), summed(z, k), &n->sum);
     return tx_reduce_scatter_start(z->c, z->data, target(z, k), summed(z, k), &n->sum);
 }
 
@@ -293,7 +293,7 @@ tx_status tx__zero_done(void *user, int unit, bool last)
         while (!z->overlap && z->n_line) TX_TRY(sum_wait(z));
     }
     tx_at_part(z->c, part);
-    return tx_comm_poll(z->c, z->grid->data);
+    return tx_comm_poll(z->c, tx_grid_group(z->grid, TX_GROUP_DATA));
 }
 
 /* ---- an iteration ---- */
@@ -315,7 +315,8 @@ static tx_status sum_ends(tx_zero *z)
 {
     for (int row = 0; row < z->ps->n; row++)
         if (z->ps->param[row].tied)
-            TX_TRY(tx_all_reduce(z->c, z->grid->ends, tx__zero_kept_grads(z, z->flat.of_row[row]), TX_SUM));
+            TX_TRY(tx_all_reduce(z->c, tx_grid_group(z->grid, TX_GROUP_ENDS),
+                                 tx__zero_kept_grads(z, z->flat.of_row[row]), TX_SUM));
     return TX_OK;
 }
 

@@ -307,7 +307,7 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_config *cf
     z->stage = train ? (int)cfg->zero_stage : 0;
     z->passing = train && (z->stage >= 2 || cfg->reduce_every_micro_batch);
     z->overlap = cfg->overlap_grad_reduce;
-    z->data = z->stage ? z->grid->data : &tx_comm_self;
+    z->data = z->stage ? tx_grid_group(z->grid, TX_GROUP_DATA) : &tx_comm_self;
     choose_types(z);
     z->values.size = tx_dtype_size(t);
     z->grads.size = tx_dtype_size(z->grad_type);
@@ -336,8 +336,10 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_config *cf
     TX_GOTO(cut_pieces(z));
     point_ranges(z);
     if (train)
-        TX_GOTO(tx_optim_init(&z->optim, cfg, client, z->stage ? z->grid->world : z->grid->model, c->device, z->range,
-                              z->n_ranges));
+        TX_GOTO(
+            tx_optim_init(&z->optim, cfg, client,
+                          z->stage ? tx_grid_group(z->grid, TX_GROUP_WORLD) : tx_grid_group(z->grid, TX_GROUP_MODEL),
+                          c->device, z->range, z->n_ranges));
     z->optim.bring = tx__offload_bring;
     z->optim.bring_user = z;
 out:

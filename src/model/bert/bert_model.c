@@ -166,7 +166,7 @@ static tx_status transform_bwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, tx_tenso
 static tx_status words_loss(tx_ctx *c, tx_bert *g, tx_bert_saved *a, const tx_batch *batch, bool train)
 {
     const tx_model *m = &g->t.base;
-    const tx_axis *tp = &tx_grid_of(c)->tp;
+    const tx_axis *tp = &tx_grid_of(c)->axis[TX_AXIS_TENSOR];
     tx_weight *word = &g->t.word;
     tx_tensor none = { 0 };
     tx_at_part(c, WORDS);
@@ -177,7 +177,7 @@ static tx_status words_loss(tx_ctx *c, tx_bert *g, tx_bert_saved *a, const tx_ba
            .exchange = tx_tp_exchange);
     if (!train) return TX_OK;
     word->fresh = false;
-    return tp->size > 1 ? tx_all_reduce(c, tx_grid_of(c)->tensor, a->dn, TX_SUM) : TX_OK;
+    return tp->size > 1 ? tx_all_reduce(c, tx_grid_group(tx_grid_of(c), TX_GROUP_TENSOR), a->dn, TX_SUM) : TX_OK;
 }
 
 static tx_status lm_fwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, const tx_batch *batch, bool train)

@@ -65,7 +65,7 @@ static tx_status gpt_hold(tx_model *m, int n_slots)
 static tx_status head_loss(tx_ctx *c, tx_gpt *g, tx_transformer_saved *a, const tx_batch *batch, bool train)
 {
     const tx_model *m = &g->t.base;
-    const tx_axis *tp = &tx_grid_of(c)->tp;
+    const tx_axis *tp = &tx_grid_of(c)->axis[TX_AXIS_TENSOR];
     size_t mark = tx_arena_mark(&c->scratch);
     tx_tensor none = { 0 }, y = tx_as_rows(a->y), x = tx_tp_room(c, &c->scratch, y), dx = none;
     if (train) dx = tx_tp_room(c, &c->scratch, tx_as_rows(a->dy));
