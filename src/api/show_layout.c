@@ -70,7 +70,7 @@ tx_status tx__show_zero(tx__report *r, const tx_volume_sizes *z)
     if (z->zero < 2 || z->p == 1) return TX_OK;
     tx_volume_sizes one = *z;
     one.zero = 1;
-    one.passing = false;
+    one.reduce_every_micro_batch = false;
     char psi[48];
     snprintf(psi, sizeof psi, z->zero == 3 ? "3 x %lld Psi" : "(%lld + 1) Psi", m);
     return tx__report_line(r,

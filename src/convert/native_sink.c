@@ -5,7 +5,7 @@
 #include "convert/sink.h"
 
 /* A tx_ckpt_move: the window of a parameter that is asked for next. */
-static tx_status move(void *user, int part, const tx_stretch *s, int64_t first, int64_t n, float *buf, bool store)
+static tx_status move(void *user, int part, const tx_fragment *s, int64_t first, int64_t n, float *buf, bool store)
 {
     tx_conversion *c = user;
     const float *whole;

@@ -335,9 +335,9 @@ tx_status tx_source_set_version(tx_source *src, int version)
     return TX_FAIL(TX_ERR_ARG, "%s: --source-checkpoint-version is for Megatron's and DeepSpeed's folders", src->dir);
 }
 
-/* A stretch of a parameter, all of which is at hand. */
-static tx_status give_stretch(const tx_params *ps, const tx_stretch *s, const tx_ckpt_part *part, int number,
-                              const float *whole, float *window)
+/* A fragment of a parameter, all of which is at hand. */
+static tx_status give_fragment(const tx_params *ps, const tx_fragment *s, const tx_ckpt_part *part, int number,
+                               const float *whole, float *window)
 {
     const tx_param *p = &ps->param[s->row];
     if (part->flat) {
@@ -354,27 +354,27 @@ static tx_status give_stretch(const tx_params *ps, const tx_stretch *s, const tx
 }
 
 /* What is kept of row `row`, in order. */
-static tx_status give_row(const tx_params *ps, const tx_stretches *kept, int row, const tx_ckpt_part *part, int number,
+static tx_status give_row(const tx_params *ps, const tx_fragments *kept, int row, const tx_ckpt_part *part, int number,
                           const float *whole, float *window)
 {
     if (!kept) {
         const tx_param *p = &ps->param[row];
-        const tx_stretch all = { .row = row, .numel = p->numel, .at = p->offset };
-        return give_stretch(ps, &all, part, number, whole, window);
+        const tx_fragment all = { .row = row, .numel = p->numel, .at = p->offset };
+        return give_fragment(ps, &all, part, number, whole, window);
     }
     for (int i = 0; i < kept->n; i++)
-        if (kept->stretch[i].row == row) TX_TRY(give_stretch(ps, &kept->stretch[i], part, number, whole, window));
+        if (kept->fragment[i].row == row) TX_TRY(give_fragment(ps, &kept->fragment[i], part, number, whole, window));
     return TX_OK;
 }
 
-static bool is_kept(const tx_stretches *kept, int row)
+static bool is_kept(const tx_fragments *kept, int row)
 {
     for (int i = 0; kept && i < kept->n; i++)
-        if (kept->stretch[i].row == row) return true;
+        if (kept->fragment[i].row == row) return true;
     return !kept;
 }
 
-static tx_status read_parts(tx_source *src, const tx_model *m, const tx_stretches *kept, const tx_ckpt_part *part,
+static tx_status read_parts(tx_source *src, const tx_model *m, const tx_fragments *kept, const tx_ckpt_part *part,
                             int n_parts, float *whole, float *window)
 {
     for (int k = 0; k < n_parts; k++) {
@@ -389,7 +389,7 @@ static tx_status read_parts(tx_source *src, const tx_model *m, const tx_stretche
     return TX_OK;
 }
 
-tx_status tx_source_read(tx_source *src, const tx_model *m, const tx_stretches *kept, const tx_ckpt_part *part,
+tx_status tx_source_read(tx_source *src, const tx_model *m, const tx_fragments *kept, const tx_ckpt_part *part,
                          int n_parts)
 {
     float *whole = NULL, *window = NULL;

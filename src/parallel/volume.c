@@ -92,7 +92,7 @@ static void add_all_reduces(terms *t, const tx_volume_sizes *z)
 /* How often gradients are summed over ranks. */
 static int64_t n_sums(const tx_volume_sizes *z)
 {
-    return z->passing ? z->n_micro : 1;
+    return z->reduce_every_micro_batch ? z->n_micro : 1;
 }
 
 /* Gradients of norms, which a rank has of its part of the sequence; those of a layer together. */
@@ -153,7 +153,7 @@ static void add_gradients(terms *t, const tx_volume_sizes *z)
         { "4 bytes a parameter of the rank", "4 bytes a parameter, each micro-batch" },
         { "2 bytes a parameter of the rank", "2 bytes a parameter, each micro-batch" },
     };
-    add_buckets(t, op, what[z->sum == 2][z->passing], n_sums(z), z->all, z->sum);
+    add_buckets(t, op, what[z->sum == 2][z->reduce_every_micro_batch], n_sums(z), z->all, z->sum);
 }
 
 /* What all ranks have whole, behind the update. */

@@ -210,7 +210,7 @@ static void count_gathered(tx_volume_sizes *s, const tx_config *cfg, const tx_ze
         tx_volume_buckets *to = &s->gathered[what[u->kind]][2 * behind < cfg->zero_max_reuse_distance];
         for (int row = u->first; row < u->end; row++) {
             const tx_bucket *its = &z->flat.bucket[z->flat.of_row[row]];
-            if (!its->stays) b = its;
+            if (!its->persistent) b = its;
             behind += ps->param[row].numel;
         }
         if (!b) continue;
@@ -225,7 +225,7 @@ static void count_gathered(tx_volume_sizes *s, const tx_config *cfg, const tx_ze
 static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z)
 {
     s->zero = z->stage;
-    s->passing = z->passing;
+    s->reduce_every_micro_batch = z->reduce_every_micro_batch;
     s->scatters = cfg->zero_reduce_scatter;
     s->grad = (int64_t)tx_dtype_size(z->grad_type);
     s->sum = (int64_t)tx_dtype_size(z->sum_type);
@@ -233,8 +233,8 @@ static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z
     s->all = (tx_volume_buckets){ z->flat.n_buckets, z->ps->numel };
     for (int row = 0; row < z->ps->n; row++)
         if (z->ps->param[row].tied) s->ends = tx_bucket_part(&z->flat, &z->flat.bucket[z->flat.of_row[row]]);
-    for (int k = 0; k < z->flat.n_buckets; k++) s->whole.n += z->flat.bucket[k].stays;
-    s->whole.numel = z->stay_numel;
+    for (int k = 0; k < z->flat.n_buckets; k++) s->whole.n += z->flat.bucket[k].persistent;
+    s->whole.numel = z->persistent_numel;
     count_gathered(s, cfg, z);
 }
 
@@ -310,7 +310,7 @@ tx_memory tx__plan_memory(const tx_zero *zero, size_t activations, size_t worksp
                         .buckets = z.buckets,
                         .optimizer = z.optimizer,
                         .host = z.host,
-                        .passing = z.passing,
+                        .passing = z.disk_buffers,
                         .nvme = z.nvme,
                         .saving = (size_t)tx__plan_copy_numel(zero) * sizeof(float) + saved_parameter_bytes(zero),
                         .activations = activations,
@@ -345,7 +345,7 @@ tx_zero_formula tx__plan_formula(const tx_zero *z)
         master = z->dtype == TX_F32 ? 0 : 4;
     tx_zero_formula f = { .stage = z->stage, .n_ranks = z->flat.n_ranks };
     for (int row = 0; row < z->ps->n; row++) f.n_params += z->ps->param[row].numel;
-    f.whole = (z->stage < 3 ? value : 0) + (z->stage == 0 || !z->passing ? grad : 0);
+    f.whole = (z->stage < 3 ? value : 0) + (z->stage == 0 || !z->reduce_every_micro_batch ? grad : 0);
     f.divided = value + grad + master + 4 * z->optim.type->n_state - f.whole;
     return f;
 }

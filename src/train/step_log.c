@@ -60,14 +60,14 @@ static void tell_work(const tx_trainer *t)
 
 static void tell_offload(const tx_step_log *l, const tx_trainer *t)
 {
-    const tx_offload *away = &t->zero.away;
+    const tx_offload *offload = &t->zero.offload;
     tx_zero_moved now = tx_zero_moved_so_far(&t->zero);
-    if (!away->host && !away->nvme) return;
+    if (!offload->host && !offload->nvme) return;
     tx_debug("iteration %lld: offload: %zu bytes in the host's memory, %zu on a disk; fetched %llu bytes, stored %llu, "
              "to the device %llu, from it %llu",
-             (long long)t->iteration, away->host, away->nvme, (unsigned long long)(now.fetched - l->moved.fetched),
-             (unsigned long long)(now.stored - l->moved.stored), (unsigned long long)(now.up - l->moved.up),
-             (unsigned long long)(now.down - l->moved.down));
+             (long long)t->iteration, offload->host, offload->nvme,
+             (unsigned long long)(now.fetched - l->moved.fetched), (unsigned long long)(now.stored - l->moved.stored),
+             (unsigned long long)(now.up - l->moved.up), (unsigned long long)(now.down - l->moved.down));
 }
 
 void tx_step_log_end(tx_step_log *l, const tx_trainer *t, int64_t position)

@@ -179,7 +179,7 @@ tx_status tx_trainer_fill(tx_trainer *t, tx_weights_fn *fill, void *user)
     float *whole;
     TX_TRY(tx_alloc(&whole, (size_t)ps->numel, sizeof *whole, "the weights in fp32"));
     tx_status st = fill(user, ps, whole);
-    if (!st) st = tx_zero_fill(&t->zero, whole);
+    if (!st) st = tx_zero_set_weights(&t->zero, whole);
     tx_free(whole);
     return st;
 }

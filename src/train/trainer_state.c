@@ -25,11 +25,11 @@ tx_status tx_trainer_require_idle(const tx_trainer *t, const char *what)
 
 /* A tx_ckpt_move: numbers that lie on a disk or in a device's memory. Part 0 are the weights, the others the
  * optimizer's. */
-static tx_status move(void *user, int part, const tx_stretch *s, int64_t first, int64_t n, float *buf, bool store)
+static tx_status move(void *user, int part, const tx_fragment *s, int64_t first, int64_t n, float *buf, bool store)
 {
     tx_zero *z = user;
-    int weights = z->dtype == TX_F32 ? TX_AWAY_VALUE : TX_AWAY_MASTER;
-    return tx_zero_move(z, part ? TX_AWAY_STATE + part - 1 : weights, s->at + (first - s->first), n, buf, store);
+    int weights = z->dtype == TX_F32 ? TX_ARRAY_VALUE : TX_ARRAY_MASTER;
+    return tx_zero_move(z, part ? TX_ARRAY_STATE + part - 1 : weights, s->at + (first - s->first), n, buf, store);
 }
 
 /* The weights and, if they are wanted, the optimizer's buffers, as checkpoints name them; their number.
@@ -38,7 +38,7 @@ static int state_parts(tx_zero *z, float *room, bool with_optim, tx_ckpt_part *p
 {
     const tx_optim_type *type = z->optim.type;
     int n = with_optim && type ? type->n_state : 0;
-    int weights = z->dtype == TX_F32 ? TX_AWAY_VALUE : TX_AWAY_MASTER;
+    int weights = z->dtype == TX_F32 ? TX_ARRAY_VALUE : TX_ARRAY_MASTER;
     part[0] = (tx_ckpt_part){ .name = TX_CKPT_MODEL,
                               .flat = room                          ? room
                                       : tx_zero_in_host(z, weights) ? z->master
@@ -48,7 +48,7 @@ static int state_parts(tx_zero *z, float *room, bool with_optim, tx_ckpt_part *p
                               .user = z };
     for (int i = 0; i < n; i++)
         part[1 + i] = (tx_ckpt_part){ .name = type->state_name[i],
-                                      .flat = tx_zero_in_host(z, TX_AWAY_STATE + i) ? z->state[i] : NULL,
+                                      .flat = tx_zero_in_host(z, TX_ARRAY_STATE + i) ? z->state[i] : NULL,
                                       .move = move,
                                       .user = z };
     return 1 + n;
@@ -171,7 +171,7 @@ static tx_status list_masters(tx_zero *z, tx_replica *row)
     tx_status st = TX_OK;
     if (z->c->device) TX_TRY(tx_alloc(&room, (size_t)z->ps->numel, sizeof *room, "a copy of the device's numbers"));
     for (int i = 0; i < z->n_ranges; i++) {
-        tx_replica *r = &row[z->piece[i].row];
+        tx_replica *r = &row[z->fragment[i].row];
         TX_GOTO(tx_zero_see_master(z, i, &x, room));
         *r = hashed(r, x, (size_t)z->range[i].n_real * sizeof *x);
     }
@@ -269,7 +269,7 @@ static bool saves(const tx_trainer *t)
     return t->zero.stage || tx_grid_rank(t->grid, TX_AXIS_DATA) == 0;
 }
 
-static const tx_stretches *saved_stretches(const tx_zero *z)
+static const tx_fragments *saved_fragments(const tx_zero *z)
 {
     return z->stage ? &z->flat.kept : NULL;
 }
@@ -278,7 +278,7 @@ int64_t tx__trainer_save_bytes(const tx_trainer *t, int64_t *passing)
 {
     const tx_zero *z = &t->zero;
     int n_parts = 1 + (t->cfg->no_save_optim ? 0 : z->optim.type->n_state);
-    int64_t numel = saves(t) ? tx_checkpoint_numel(z->ps, saved_stretches(z)) : 0;
+    int64_t numel = saves(t) ? tx_checkpoint_numel(z->ps, saved_fragments(z)) : 0;
     *passing = tx_save_bytes_passing(t->cfg, numel, n_parts);
     return tx_save_bytes(t->cfg, numel, n_parts);
 }
@@ -298,7 +298,7 @@ tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy)
     memcpy(out->part, own, sizeof own);
     tx_status st = config_to_save(t, &out->config);
     if (!st && copy && saves(t))
-        st = tx_checkpoint_copy(out->part, t->copy, z->ps, saved_stretches(z), own, out->n_parts);
+        st = tx_checkpoint_copy(out->part, t->copy, z->ps, saved_fragments(z), own, out->n_parts);
     st = tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), st);
     if (st) tx_snapshot_free(out);
     return st;
@@ -319,7 +319,7 @@ tx_status tx__trainer_save_begin(tx_trainer *t, const tx_snapshot *what, const c
                              .state = &what->state,
                              .config = what->config,
                              .ps = z->ps,
-                             .kept = saved_stretches(z),
+                             .kept = saved_fragments(z),
                              .part = what->part,
                              .n_parts = what->n_parts,
                              .group = !saves(t)  ? NULL
@@ -432,7 +432,7 @@ static tx_status read_state(tx_trainer *t, tx_source *from, bool with_optim)
     if (!z->train && !z->master) TX_TRY(tx_alloc(&room, (size_t)z->ps->numel, sizeof *room, "the weights in fp32"));
     int n = state_parts(z, room, with_optim, part);
     TX_GOTO(tx_source_read(from, t->model, z->stage ? &z->flat.kept : NULL, part, n));
-    st = room ? tx_zero_fill(z, room) : tx_zero_publish(z);
+    st = room ? tx_zero_set_weights(z, room) : tx_zero_publish(z);
 out:
     tx_free(room);
     return st;

@@ -145,7 +145,7 @@ static inline tx_status first_weights_are_the_same(tx_trainer *t, const referenc
     tx_zero *z = &t->zero;
     float *cut = room + t->model->params.numel;
     for (int i = 0; i < z->n_ranges; i++) {
-        const tx_stretch *s = &z->piece[i];
+        const tx_fragment *s = &z->fragment[i];
         const float *now;
         TX_TRY(tx_zero_see_master(z, i, &now, room));
         const tx_param *p = &z->ps->param[s->row], *q = reference_param(ref, p->name);
@@ -172,7 +172,7 @@ static inline tx_status measure_last_weights(tx_trainer *t, const reference *ref
     int rank = t->grid->rank;
     float *cut = room + t->model->params.numel, *marks = cut + t->model->params.numel;
     for (int i = 0; i < z->n_ranges; i++) {
-        const tx_stretch *s = &z->piece[i];
+        const tx_fragment *s = &z->fragment[i];
         const tx_param *p = &z->ps->param[s->row], *q = reference_param(ref, p->name);
         const float *now;
         TX_TRY(tx_zero_see_master(z, i, &now, room));
@@ -219,7 +219,7 @@ static inline tx_status load_from(tx_trainer *t, const char *dir)
 /* Of a range's numbers, block by block of the tensor. */
 static inline uint64_t hash_of(const tx_zero *z, int i, const float *x, int which)
 {
-    const tx_stretch *s = &z->piece[i];
+    const tx_fragment *s = &z->fragment[i];
     uint64_t h = 0;
     for (int64_t k = 0; k < s->numel; k += TX_PARAM_ALIGN) {
         struct {
@@ -242,7 +242,7 @@ static inline tx_status hash_all(tx_zero *z, outcome *o, float *room)
         TX_TRY(tx_zero_see_master(z, i, &now, room));
         o->weights += hash_of(z, i, now, 0);
         if (z->c->device) continue;
-        TX_TRY(tx_zero_bring(z, i, TX_BRING_STATE, false));
+        TX_TRY(tx_zero_fetch(z, i, TX_FETCH_STATE, false));
         for (int k = 0; k < z->optim.type->n_state; k++) o->states += hash_of(z, i, z->range[i].state[k], 1 + k);
     }
     return TX_OK;
