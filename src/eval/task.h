@@ -42,10 +42,10 @@ typedef struct tx_task_opts {
 } tx_task_opts;
 
 /* Tokens ids[begin, end), of which [first, end) are predicted. */
-typedef struct tx_span {
+typedef struct tx_task_span {
     int64_t begin, first, end;
     int64_t n_chars; /* of a choice, as it stands in the file */
-} tx_span;
+} tx_task_span;
 
 /* What is counted as one: a window, a text, a question with its choices. */
 typedef struct tx_task_item {
@@ -59,7 +59,7 @@ typedef struct tx_task_item {
 typedef struct tx_task {
     tx_task_opts opts;
     tx_ids ids;
-    tx_span *span;
+    tx_task_span *span;
     int64_t n_spans, cap_spans;
     tx_task_item *item;
     int64_t n_items, cap_items;
@@ -119,7 +119,7 @@ tx_status tx_task_result_json(tx_str *out, const tx_task *t, const tx_task_resul
 /* Tokens of a span are added to t->ids by the caller. Cuts its beginning where it has more than seq_length tokens to
  * see. TX_ERR_FORMAT, beginning with `where`: there is nothing to predict, nothing before it, or more than seq_length
  * of it. */
-tx_status tx__task_add_span(tx_task *t, tx_span s, const char *where);
+tx_status tx__task_add_span(tx_task *t, tx_task_span s, const char *where);
 tx_status tx__task_add_item(tx_task *t, tx_task_item item);
 
 /* task_lines.c: a record's JSON object, of which @where [TX_WHERE] says where it stands; its member `name`, a string.

@@ -15,7 +15,7 @@ typedef struct run {
 } run;
 
 /* [CLS] window [SEP], with [MASK] for one of the window's tokens, which is the label. */
-static void put_sample(const run *r, int64_t k, const tx_span *s)
+static void put_sample(const run *r, int64_t k, const tx_task_span *s)
 {
     tx_bert_ids row = tx_masked_row(r->m, k);
     int64_t n = s->end - s->begin, len = r->m->opts.s;
@@ -34,7 +34,7 @@ static int64_t put_lot(run *r)
 {
     int64_t n = 0;
     for (; n < r->m->room && r->window < r->t->n_spans; n++) {
-        const tx_span *s = &r->t->span[r->window];
+        const tx_task_span *s = &r->t->span[r->window];
         put_sample(r, n, s);
         if (++r->at == s->end) r->window++; /* the next one begins there, or with the next document's first token */
     }

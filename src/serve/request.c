@@ -28,13 +28,13 @@ static tx_status start(tx_text_request *r, int n_prompts)
     return TX_OK;
 }
 
-static tx_status take_text(tx_prompt *p, const json_t *v)
+static tx_status take_text(tx_request_prompt *p, const json_t *v)
 {
     p->n_bytes = json_string_length(v);
     return tx_memdup0(&p->text, json_string_value(v), p->n_bytes, "a prompt");
 }
 
-static tx_status take_ids(tx_prompt *p, const json_t *list, int32_t vocab_size)
+static tx_status take_ids(tx_request_prompt *p, const json_t *list, int32_t vocab_size)
 {
     size_t n = json_array_size(list);
     if (!n) return TX_FAIL(TX_ERR_ARG, "prompt is a list of no tokens");

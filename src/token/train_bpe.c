@@ -19,15 +19,16 @@ static tx_status add_bytes(tx__strings *token, int32_t id_of[256])
 }
 
 /* The bytes of all words of two and more. */
-static tx_status places_of_words(const tx__strings *words, const int32_t id_of[256], tx__place **out, size_t *n)
+static tx_status places_of_words(const tx__strings *words, const int32_t id_of[256], tx__word_place **out, size_t *n)
 {
-    tx__place *place = NULL;
+    tx__word_place *place = NULL;
     TX_TRY(tx_realloc(&place, words->pool.len + 1, sizeof *place, "distinct words"));
     *n = 0;
     for (uint32_t w = 0; w < words->n; w++) {
         size_t len;
         const char *bytes = tx__strings_at(words, w, &len);
-        for (size_t i = 0; len > 1 && i < len; i++) place[(*n)++] = (tx__place){ id_of[(unsigned char)bytes[i]], w };
+        for (size_t i = 0; len > 1 && i < len; i++)
+            place[(*n)++] = (tx__word_place){ id_of[(unsigned char)bytes[i]], w };
     }
     *out = place;
     return TX_OK;
@@ -58,7 +59,7 @@ out:
 tx_status tx__bpe_learn(tx_vocab_trainer *t)
 {
     tx_status st;
-    tx__place *place = NULL;
+    tx__word_place *place = NULL;
     int32_t id_of[256];
     size_t n;
     tx__learn_opts o = { .n_symbols = 256,

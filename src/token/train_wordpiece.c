@@ -108,9 +108,9 @@ static tx_status add_letters(tx_vocab_trainer *t, alphabet *a)
 /* ---- learning ---- */
 
 /* Words of two and more characters; those left out of the alphabet are passed over. */
-static tx_status places_of_words(const tx__strings *words, const alphabet *a, tx__place **out, size_t *n)
+static tx_status places_of_words(const tx__strings *words, const alphabet *a, tx__word_place **out, size_t *n)
 {
-    tx__place *place = NULL;
+    tx__word_place *place = NULL;
     TX_TRY(tx_realloc(&place, a->n_places + 1, sizeof *place, "distinct words"));
     *n = 0;
     for (uint32_t w = 0; w < words->n; w++) {
@@ -120,7 +120,7 @@ static tx_status places_of_words(const tx__strings *words, const alphabet *a, tx
             uint32_t c;
             len = tx__utf8_next(p + i, n_bytes - i, &c);
             int32_t id = a->id[c][i > 0];
-            if (id >= 0) place[(*n)++] = (tx__place){ id, w };
+            if (id >= 0) place[(*n)++] = (tx__word_place){ id, w };
         }
         if (*n - first == 1) *n = first;
     }
@@ -151,7 +151,7 @@ tx_status tx__wordpiece_learn(tx_vocab_trainer *t)
 {
     tx_status st;
     alphabet a = { 0 };
-    tx__place *place = NULL;
+    tx__word_place *place = NULL;
     size_t n;
     TX_GOTO(alphabet_init(&a, t));
     TX_GOTO(add_letters(t, &a));

@@ -174,7 +174,7 @@ static void text_is_masked_token_by_token(void **state)
     assert_true(t.n_spans >= 3); /* the first document has two windows or more, the last one */
     double nats = 0;
     for (int64_t k = 0; k < t.n_spans; k++) {
-        const tx_span *s = &t.span[k];
+        const tx_task_span *s = &t.span[k];
         assert_int_equal(s->begin, k ? t.span[k - 1].end : 0);
         assert_true(s->end - s->begin <= WINDOW);
         nats += nats_of_window(m, tok, t.ids.id + s->begin, s->end - s->begin);

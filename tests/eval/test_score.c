@@ -134,7 +134,7 @@ static void choices_by_hand(void **state)
         double sum[3], norm[3];
         int best = 0, best_norm = 0;
         for (int k = 0; k < t.item[i].n_spans; k++) {
-            const tx_span *s = &t.span[t.item[i].span + k];
+            const tx_task_span *s = &t.span[t.item[i].span + k];
             tx_token_score score[16];
             ASSERT_OK(tx_score_tokens(m.d, t.ids.id + s->begin, s->end - s->begin, s->first - s->begin, 0, score));
             sum[k] = 0;
