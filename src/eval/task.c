@@ -98,8 +98,7 @@ typedef struct run {
     tx_task *t;
     tx_decoder *d;
     tx_task_sums *sums;
-    tx_task_token_fn *token;
-    void *user;
+    const tx_task_listener *each; /* or NULL */
 } run;
 
 /* Sum of a span's log-probabilities.   @all_first every target is what the model would have taken */
@@ -117,10 +116,11 @@ static double sum_of(const tx_task *t, const tx_task_span *s, bool *all_first)
 static tx_status tell(const run *r, const tx_task_item *item, const tx_task_span *s)
 {
     const int32_t *id = r->t->ids.id;
-    if (!r->token) return TX_OK;
-    if (item->begins) TX_TRY(r->token(r->user, item->document, id[s->begin], NULL));
+    const tx_task_listener *l = r->each;
+    if (!l || !l->token) return TX_OK;
+    if (item->begins) TX_TRY(l->token(l->user, item->document, id[s->begin], NULL));
     for (int64_t i = s->first; i < s->end; i++)
-        TX_TRY(r->token(r->user, item->document, id[i], &r->t->score[i - s->first]));
+        TX_TRY(l->token(l->user, item->document, id[i], &r->t->score[i - s->first]));
     return TX_OK;
 }
 
@@ -170,9 +170,9 @@ static tx_status run_choices(const run *r, const tx_task_item *item)
 }
 
 tx_status tx_task_run(tx_task *t, tx_decoder *d, int64_t part, int64_t n_parts, tx_task_sums *out,
-                      tx_task_token_fn *token, void *user)
+                      const tx_task_listener *each)
 {
-    run r = { .t = t, .d = d, .sums = out, .token = token, .user = user };
+    run r = { .t = t, .d = d, .sums = out, .each = each };
     double shown = tx_clock();
     *out = (tx_task_sums){ 0 };
     for (int64_t i = part; i < t->n_items; i += n_parts) {
