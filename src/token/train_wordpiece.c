@@ -23,10 +23,9 @@ static tx_status count_word(void *user, const tx__word *word)
     return tx__count_word(user, bytes, n, 1);
 }
 
-tx_status tx__wordpiece_feed(tx_vocab_trainer *t, const char *text, size_t n_bytes)
+static tx_status feed(tx_vocab_trainer *t, const char *text, size_t n_bytes)
 {
-    return tx__bert_words((const unsigned char *)text, n_bytes, t->kind == TX_VOCAB_WORDPIECE_LOWER_CASE, count_word,
-                          t);
+    return tx__bert_words((const unsigned char *)text, n_bytes, t->learner->lower_case, count_word, t);
 }
 
 /* ---- the alphabet ---- */
@@ -147,7 +146,7 @@ out:
     return st;
 }
 
-tx_status tx__wordpiece_learn(tx_vocab_trainer *t)
+static tx_status learn(tx_vocab_trainer *t)
 {
     tx_status st;
     alphabet a = { 0 };
@@ -169,3 +168,12 @@ out:
     tx_free(place);
     return st;
 }
+
+/* What a vocabulary has with case and without. */
+#define OF_BERT                                                                                              \
+    .special = { "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]" }, .n_smallest = 1, .smallest = "a character", \
+    .feed = feed, .learn = learn,                                                                            \
+    .file = { { "vocab.txt", tx__put_vocab_txt }, { "tokenizer.json", tx__put_wordpiece_tokenizer_json } }
+
+const tx__vocab_learner tx__learner_wordpiece_lower_case = { OF_BERT, .lower_case = true };
+const tx__vocab_learner tx__learner_wordpiece_case = { OF_BERT };
