@@ -50,7 +50,7 @@ tx_status tx__check_layout(const tx_conversion *c)
 
 tx_status tx__check_engine(const tx_conversion *c)
 {
-    if (!c->m->type->reads_sentences || !(c->pipeline || c->n_pp > 1)) return TX_OK;
+    if (c->m->type->upstream_pipeline || !(c->pipeline || c->n_pp > 1)) return TX_OK;
     return TX_FAIL(TX_ERR_UNSUPPORTED,
                    "%s: is a BERT, which DeepSpeed's pipeline engine does not have: leave --target-pp and "
                    "--target-pipeline-engine out, or convert to megatron",
@@ -438,8 +438,7 @@ tx_py *tx__args(tx__file *f)
         if (!skip) tx__set(f, args, field, tx_py_of_json(f->a, v));
     }
     if (!json_is_string(json_object_get(f->options, "tokenizer_type")))
-        tx__set(f, args, "tokenizer_type",
-                tx_py_of_str(f->a, f->c->m->type->reads_sentences ? "BertWordPieceLowerCase" : "GPT2BPETokenizer"));
+        tx__set(f, args, "tokenizer_type", tx_py_of_str(f->a, f->c->m->type->upstream_tokenizer));
     set_layout(f, args);
     set_run(f, args);
     set_positions(f, args);
