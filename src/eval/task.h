@@ -31,6 +31,8 @@ typedef enum tx_task_kind {
 } tx_task_kind;
 extern const char *const tx_task_names[TX_N_TASK_KINDS]; /* as --task takes them */
 
+bool tx_task_has_windows(tx_task_kind kind); /* of a text, which --overlapping-eval is for */
+
 typedef struct tx_task_opts {
     tx_task_kind kind;
     const char *file;
@@ -120,6 +122,17 @@ tx_status tx_task_result_json(tx_str *out, const tx_task *t, const tx_task_resul
 
 /* ---- inside the room ---- */
 
+/* A kind of task: a row of the table in task.c. */
+typedef struct tx__task_type {
+    bool windows; /* items are windows of a text */
+    bool choices; /* an item's spans are choices, of which the likeliest is the answer; else it has one span */
+    tx_status (*read)(tx_task *t, const tx_tokenizer *tok);                      /* the file: items and spans */
+    void (*figures)(tx_task_result *r, const tx_task *t, const tx_task_sums *s); /* beside loss and targets */
+    tx_status (*words)(tx_str *out, const tx_task *t, const tx_task_result *r);  /* upstream's, after the task's name */
+} tx__task_type;
+
+const tx__task_type *tx__task_type_of(const tx_task *t);
+
 /* Tokens of a span are added to t->ids by the caller. Cuts its beginning where it has more than seq_length tokens to
  * see. TX_ERR_FORMAT, beginning with `where`: there is nothing to predict, nothing before it, or more than seq_length
  * of it. */
@@ -136,5 +149,15 @@ tx_status tx__task_read_text(tx_task *t, const tx_tokenizer *tok); /* task_text.
 tx_status tx__task_read_wikitext(tx_task *t, const tx_tokenizer *tok);
 tx_status tx__task_read_lambada(tx_task *t, const tx_tokenizer *tok); /* task_lines.c */
 tx_status tx__task_read_choices(tx_task *t, const tx_tokenizer *tok);
+
+/* task_result.c */
+void tx__task_text_figures(tx_task_result *r, const tx_task *t, const tx_task_sums *s);
+void tx__task_wikitext_figures(tx_task_result *r, const tx_task *t, const tx_task_sums *s);
+void tx__task_lambada_figures(tx_task_result *r, const tx_task *t, const tx_task_sums *s);
+void tx__task_choice_figures(tx_task_result *r, const tx_task *t, const tx_task_sums *s);
+tx_status tx__task_text_words(tx_str *out, const tx_task *t, const tx_task_result *r);
+tx_status tx__task_wikitext_words(tx_str *out, const tx_task *t, const tx_task_result *r);
+tx_status tx__task_lambada_words(tx_str *out, const tx_task *t, const tx_task_result *r);
+tx_status tx__task_choice_words(tx_str *out, const tx_task *t, const tx_task_result *r);
 
 #endif
