@@ -1,4 +1,4 @@
-/* task.c - reading a task, going through its items, counting. */
+/* task.c - the table of tasks; reads a task, scores its items and counts. */
 #include "eval/task.h"
 
 #include <math.h>

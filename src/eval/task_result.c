@@ -1,4 +1,4 @@
-/* task_result.c - from counts to figures, and the words for them. */
+/* task_result.c - counts to figures, and the words for them. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* training_tasks.c - --eval-tasks. */
+/* training_tasks.c - tasks of --eval-tasks at an evaluation. */
 #include "eval/training_tasks.h"
 
 #include <stdio.h>
