@@ -1,11 +1,11 @@
-/* samples.c - samples in a batch, told in order.
+/* sampling.c - samples in a batch, told in order.
  *
  *      number of a sample    0  1  2  3  4  5  6  7  8  9 ...
  *                            |told|  shown  |     | not begun
  *                                 ^current        ^next          next - current <= window
  *
  *  The current one is shown piece by piece; those behind it are kept until it is their turn. */
-#include "api/samples.h"
+#include "api/sampling.h"
 
 #include <math.h>
 #include <stdlib.h>
