@@ -1,5 +1,5 @@
-/* evaluate_bert.c - a BERT on a dataset of sentences: how well it finds the masked tokens, and whether segments are in
- * their order. */
+/* evaluate_bert.c - evaluates a BERT on a dataset of sentences: its accuracy on masked tokens and on the order of
+ * segments. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* evaluate_tasks.c - a checkpoint on the files of --valid-data. */
+/* evaluate_tasks.c - evaluates a checkpoint on the files of --valid-data. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 
-/* A model without a tokenizer is enough for ids in and ids out: then its ids are the words, and none ends a text. */
+/* A model without a tokenizer is enough where prompts and answers are ids; then no id ends a text. */
 static tx_status open_tokenizer(tx_inference *f)
 {
     const tx_config *cfg = f->cfg;
