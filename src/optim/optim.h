@@ -83,7 +83,7 @@ struct tx_optim {
     void *fetch_user;
     tx_ctx *host;                    /* borrowed: what computes norms of arrays that are in the host's memory while the
                                       * others are in a device's; NULL: there are none */
-    unsigned in_host;                /* then: which, as TX_BRING_... */
+    unsigned in_host;                /* then: which, as TX_FETCH_... */
     tx_device *device;               /* borrowed: where ranges and the next three are; NULL: the host */
     int64_t slab;                    /* elements that are summed at a time */
     double *block_sums;              /* owned; scratch of the sums over a slab */
@@ -100,10 +100,18 @@ struct tx_optim {
 /* Of that name; the words of --optimizer are the names there are. */
 const tx_optim_type *tx_optim_type_find(const char *name);
 
-/* The optimizer that cfg->optimizer names, or the client's (NULL: there is none). range, cfg and ranks are the caller's
- * and outlive it. Norms and counts are collective over `ranks`. TX_ERR_NOMEM, TX_ERR_UNSUPPORTED. */
-tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_client_optimizer *client, tx_comm *ranks,
-                        tx_device *device, const tx_optim_range *range, int n_ranges);
+/* What an optimizer works on; all of it is the caller's and outlives the optimizer. */
+typedef struct tx_optim_args {
+    const tx_config *cfg;
+    const tx_client_optimizer *client; /* in place of the one that cfg->optimizer names; or NULL */
+    tx_comm *ranks;                    /* norms and counts are collective over these */
+    tx_device *device;                 /* where the ranges are; NULL: the host */
+    const tx_optim_range *range;
+    int n_ranges;
+} tx_optim_args;
+
+/* TX_ERR_NOMEM, TX_ERR_UNSUPPORTED. */
+tx_status tx_optim_init(tx_optim *o, const tx_optim_args *a);
 void tx_optim_deinit(tx_optim *o);
 
 /* Between the gradients and the update: the L2 norm of them all, and with it the gate of the steps that follow: clipped

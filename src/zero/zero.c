@@ -338,10 +338,13 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_config *cf
     TX_GOTO(cut_fragments(z));
     point_ranges(z);
     if (train)
-        TX_GOTO(
-            tx_optim_init(&z->optim, cfg, client,
-                          z->stage ? tx_grid_group(z->grid, TX_GROUP_WORLD) : tx_grid_group(z->grid, TX_GROUP_MODEL),
-                          c->device, z->range, z->n_ranges));
+        TX_GOTO(tx_optim_init(
+            &z->optim, &(tx_optim_args){ .cfg = cfg,
+                                         .client = client,
+                                         .ranks = tx_grid_group(z->grid, z->stage ? TX_GROUP_WORLD : TX_GROUP_MODEL),
+                                         .device = c->device,
+                                         .range = z->range,
+                                         .n_ranges = z->n_ranges }));
     z->optim.fetch = tx__offload_fetch;
     z->optim.fetch_user = z;
 out:
