@@ -202,8 +202,7 @@ static double most_different(double most, const float *x, const float *y, int64_
 /* What of them is known to be another model. */
 static const char *reason_of(const tx_config *source, const tx_config *result)
 {
-    if (!tx_word_index(source->model_type, "GPT|BERT") || !source->bias_gelu_fusion || source->openai_gelu ||
-        !result->openai_gelu)
+    if (source->model_type == TX_MODEL_GPT || !source->bias_gelu_fusion || source->openai_gelu || !result->openai_gelu)
         return ": do not use it";
     return ". This is what Megatron's default does to a BERT: its layers have the tanh form of GELU, its masked-LM "
            "head "

@@ -31,7 +31,7 @@ static tx_status find_vocabulary(plan_view *v, const tx_source *src)
 {
     const tx_config *cfg = v->cfg;
     tx_tokenizer *tok;
-    bool null = !strcmp(cfg->tokenizer_type, "NullTokenizer");
+    bool null = cfg->tokenizer_type == TX_TOKENIZER_NULL;
     if (src->vocab_size) {
         v->vocab_size = src->vocab_size;
         v->vocab_from = "the checkpoint's";
@@ -41,7 +41,7 @@ static tx_status find_vocabulary(plan_view *v, const tx_source *src)
         v->vocab_from = null ? "NullTokenizer's: --vocab-size and one for the end of a document" : "the tokenizer's";
         tx_tokenizer_close(tok);
     } else {
-        bool bert = tx_word_index(cfg->model_type, "GPT|BERT") == 1;
+        bool bert = cfg->model_type == TX_MODEL_BERT;
         v->vocab_size = cfg->vocab_size ? cfg->vocab_size : bert ? BERT_TOKENS : GPT2_TOKENS;
         v->vocab_from = cfg->vocab_size ? "--vocab-size"
                         : bert          ? "BERT's, as no tokenizer and no --vocab-size is given"
@@ -126,7 +126,7 @@ static tx_status show_work(tx__report *r, const tx_config *cfg, const tx_run_pla
 {
     char samples[32], n[32], all[32], each[32], again[64] = "";
     if (p->flops_told != p->flops)
-        snprintf(again, sizeof again, ", by --flops-formula %s", cfg->flops_formula);
+        snprintf(again, sizeof again, ", by --flops-formula %s", tx_flops_formula_word(cfg->flops_formula));
     else if (p->flops_again > 0)
         snprintf(again, sizeof again, "; %s with what is computed again", flops_text(all, p->flops + p->flops_again));
     TX_TRY(tx__report_line(r, "iteration: %s samples in micro-batches of %lld, %s tokens; %s, %s a token%s",
@@ -166,7 +166,7 @@ static void memory_line(void *user, const char *text)
 static tx_status show(tx__report *r, const plan_view *v)
 {
     const tx_config *cfg = v->cfg;
-    const char *bert = tx_word_index(cfg->model_type, "GPT|BERT") ? "BERT, " : "";
+    const char *bert = cfg->model_type == TX_MODEL_BERT ? "BERT, " : "";
     TX_TRY(tx__report_line(r, "model: %s%lld layers, hidden size %lld, %lld heads, MLP %lld, sequence length %lld",
                            bert, (long long)cfg->num_layers, (long long)cfg->hidden_size,
                            (long long)cfg->num_attention_heads, (long long)cfg->ffn_hidden_size,

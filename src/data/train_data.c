@@ -43,16 +43,9 @@ tx_status tx_train_data_exists(const tx_config *cfg)
     return st;
 }
 
-enum { MICROSOFT, BIGSCIENCE, KEYED };
-
-static int order_of(const tx_config *cfg)
-{
-    return tx_word_index(cfg->data_order, "microsoft|bigscience|keyed");
-}
-
 static bool is_keyed(const tx_config *cfg)
 {
-    return order_of(cfg) == KEYED;
+    return cfg->data_order == TX_DATA_ORDER_KEYED;
 }
 
 static tx_status open_gpt(tx_gpt_data **out, const tx_config *cfg, const tx_data_group *g, const tx_data_set *set,
@@ -68,7 +61,7 @@ static tx_status open_gpt(tx_gpt_data **out, const tx_config *cfg, const tx_data
         .range_for = g->split,
         .seq_length = cfg->seq_length,
         .seed = cfg->seed,
-        .rule = order_of(cfg) == BIGSCIENCE ? TX_EPOCH_BIGSCIENCE : TX_EPOCH_MICROSOFT,
+        .rule = cfg->data_order == TX_DATA_ORDER_BIGSCIENCE ? TX_EPOCH_BIGSCIENCE : TX_EPOCH_MICROSOFT,
         .keyed = is_keyed(cfg),
         .exact_epochs = cfg->train_data_exact_num_epochs,
         .index_path = index[0] ? index : NULL,
@@ -94,7 +87,7 @@ static tx_status open_bert(tx_bert_data **out, const tx_config *cfg, const tx_da
         .mask_prob = cfg->mask_prob,
         .short_seq_prob = cfg->short_seq_prob,
         .max_ngrams = (int)cfg->bert_max_ngrams,
-        .always_masked = tx_word_index(cfg->bert_mask_type, "bert|t5") == 1,
+        .always_masked = cfg->bert_mask_type == TX_BERT_MASK_T5,
         .binary_head = cfg->bert_binary_head,
     };
     memcpy(o.n_samples, n_samples, sizeof o.n_samples);
@@ -324,6 +317,21 @@ const tx_blend *tx_train_data_group(const tx_train_data *data, tx_split split, i
     TX_ASSERT(g >= 0 && g < data->n_parts[split]);
     if (name) *name = data->part[split][g].name;
     return &data->part[split][g].blend;
+}
+
+tx_split tx_split_asked(enum tx_eval_split asked)
+{
+    switch (asked) {
+    case TX_EVAL_SPLIT_TRAIN:
+    case TX_EVAL_SPLIT_ALL:
+        return TX_SPLIT_TRAIN;
+    case TX_EVAL_SPLIT_VALID:
+        return TX_SPLIT_VALID;
+    case TX_EVAL_SPLIT_TEST:
+        return TX_SPLIT_TEST;
+    }
+    TX_ASSERT(!"a word of --eval-split");
+    return TX_SPLIT_TRAIN;
 }
 
 const tx_blend *tx_train_data_split(const tx_train_data *data, tx_split split)
