@@ -263,7 +263,7 @@ static void events_are_bounded_and_rows_are_not(void **state)
     char part[100][8];
     for (int i = 0; i < 100; i++) snprintf(part[i], sizeof part[i], "%d", i);
     for (int i = 0; i < TX_PROFILE_MAX_EVENTS + 300; i++)
-        ASSERT_OK(tx_profile_add(&profile, "op", &(tx_place){ .part = part[i % 100] }, i, 1, &cost));
+        ASSERT_OK(tx_profile_add(&profile, "op", &(tx_model_place){ .part = part[i % 100] }, i, 1, &cost));
     assert_int_equal(profile.n_events, TX_PROFILE_MAX_EVENTS);
     assert_int_equal(profile.n_left_out, 300);
     assert_int_equal(profile.n_rows, 100);
