@@ -2,7 +2,7 @@
 #ifndef TX_API_GENERATE_FILES_H
 #define TX_API_GENERATE_FILES_H
 
-#include "api/samples.h"
+#include "api/sampling.h"
 
 typedef enum tx_samples_file_kind {
     TX_SAMPLES_SINK = 0, /* no file */

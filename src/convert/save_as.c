@@ -228,7 +228,7 @@ static tx_status make_model(tx_save *s)
  * stops. */
 static bool has_pipeline(const tx_config *cfg, const tx_grid *g, const tx_model *m)
 {
-    return g->pp.size > 1 || (!cfg->no_pipeline_parallel && cfg->zero_stage < 2 && !m->type->reads_sentences);
+    return g->pp.size > 1 || (!cfg->no_pipeline_parallel && cfg->zero_stage < 2 && m->type->upstream_pipeline);
 }
 
 static tx_status open_conversion(tx_save *s)
