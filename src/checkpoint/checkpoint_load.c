@@ -512,7 +512,8 @@ static tx_status read_moved(const tx_checkpoint *c, const tx_params *ps, const t
         for (int64_t at = s.first, end = s.first + s.numel; at < end; at += TX_CKPT_WINDOW) {
             int64_t k = end - at < TX_CKPT_WINDOW ? end - at : TX_CKPT_WINDOW;
             read_elements(c, part->name, &ps->param[s.row], at, k, window);
-            TX_TRY(part->move(part->user, part_number, &s, at, k, window, true));
+            const tx_ckpt_window w = { part_number, &s, at, k, window };
+            TX_TRY(part->move(part->user, &w, true));
         }
     }
     return TX_OK;

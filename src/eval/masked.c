@@ -1,7 +1,7 @@
 /* masked.c - micro-batches of masked samples through the stages, and from the last one's output to scores.
  *
- *  A tensor rank has a part of the vocabulary's logits, and tells the others of each row what `read_row` reads off
- * them, so logits themselves are never sent. What the last stage knows then goes to all stages. */
+ *  A tensor rank has a part of the vocabulary's logits. It sends the others what `read_row` computes from its part of a
+ *  row, so the logits themselves are never sent. The last stage sends the result to all stages. */
 #include "eval/masked.h"
 
 #include <math.h>
@@ -299,7 +299,7 @@ tx_status tx_masked_create(tx_masked **out, tx_model *model, const tx_config *cf
     m->room = m->n_micro * opts->b;
     TX_GOTO(set_options(m, cfg, opts));
     TX_GOTO(take_results(m));
-    TX_GOTO(tx_grid_ctx(&m->ctx, grid, cfg->device, (int)cfg->threads, true));
+    TX_GOTO(tx_grid_ctx(&m->ctx, grid, tx_device_choice_word(cfg->device), (int)cfg->threads, true));
     TX_GOTO(tx_stage_open(&m->stage, &m->ctx, model, &m->cfg, m->n_micro, false));
     TX_GOTO(tx_stage_run(&m->stage, m->n_micro, false, &dry));
     TX_GOTO(tx_stage_take(&m->stage));

@@ -1,4 +1,4 @@
-/* training_tasks.c - --eval-tasks. */
+/* training_tasks.c - tasks of --eval-tasks at an evaluation. */
 #include "eval/training_tasks.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ static tx_task_opts options_of(const tx_config *cfg, const char *item)
         o.kind++;
     TX_ASSERT(o.kind < TX_N_TASK_KINDS);
     o.file = item + n + 1;
-    if (o.kind == TX_TASK_TEXT || o.kind == TX_TASK_WIKITEXT103) o.overlap = cfg->overlapping_eval;
+    if (tx_task_has_windows(o.kind)) o.overlap = cfg->overlapping_eval;
     return o;
 }
 
@@ -106,9 +106,10 @@ tx_status tx_training_tasks_open(tx_training_tasks *x, tx_trainer *t, const tx_t
     if (tx_comm_rank(g->model) == 0) TX_GOTO(open_tasks(x, tok));
 out:
     TX_TRY(tx_comm_agree(g->world, st));
-    const tx_decoder_opts opts = {
-        .backend = cfg->device, .n_threads = (int)cfg->threads, .n_slots = 1, .max_len = cfg->seq_length
-    };
+    const tx_decoder_opts opts = { .backend = tx_device_choice_word(cfg->device),
+                                   .n_threads = (int)cfg->threads,
+                                   .n_slots = 1,
+                                   .max_len = cfg->seq_length };
     return tx_comm_agree(g->world, tx_decoder_create(&x->decoder, t->model, g, &opts));
 }
 
