@@ -1,4 +1,4 @@
-/* tokenizer_of.c - which files a tokenizer is made of, and whether it is the model's. */
+/* tokenizer_of.c - finds the files of a tokenizer, and checks whether it is the model's. */
 #include "api/tokenizer_of.h"
 
 #include <jansson.h>

@@ -1,4 +1,4 @@
-/* task_text.c - running text as windows. */
+/* task_text.c - reads running text as windows. */
 #include <string.h>
 
 #include "base/file.h"

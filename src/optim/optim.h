@@ -35,8 +35,8 @@ typedef struct tx_optim_range {
 
 /* Numbers of a range may be somewhere else until they are asked for, in the order of ranges; what is changed then goes
  * back. Pointers of the ranges are valid until the next call. */
-enum { TX_BRING_VALUE = 1, TX_BRING_MASTER = 2, TX_BRING_STATE = 4, TX_BRING_ALL = 7 };
-typedef tx_status tx_bring_fn(void *user, int range, unsigned what, bool changes);
+enum { TX_FETCH_VALUE = 1, TX_FETCH_MASTER = 2, TX_FETCH_STATE = 4, TX_FETCH_ALL = 7 };
+typedef tx_status tx_fetch_fn(void *user, int range, unsigned what, bool changes);
 
 typedef struct tx_optim tx_optim;
 
@@ -79,11 +79,11 @@ struct tx_optim {
     const tx_config *cfg;              /* borrowed: adam_beta1, sgd_momentum, ... */
     const tx_optim_range *range;       /* borrowed */
     int n_ranges;
-    tx_bring_fn *bring; /* NULL: everything is there */
-    void *bring_user;
+    tx_fetch_fn *fetch; /* NULL: everything is there */
+    void *fetch_user;
     tx_ctx *host;                    /* borrowed: what computes norms of arrays that are in the host's memory while the
                                       * others are in a device's; NULL: there are none */
-    unsigned in_host;                /* then: which, as TX_BRING_... */
+    unsigned in_host;                /* then: which, as TX_FETCH_... */
     tx_device *device;               /* borrowed: where ranges and the next three are; NULL: the host */
     int64_t slab;                    /* elements that are summed at a time */
     double *block_sums;              /* owned; scratch of the sums over a slab */
