@@ -592,12 +592,13 @@ const tx_py *tx__scheduler(tx__file *f)
     };
     const json_t *saved = json_object_get(f->c->src->run, "opt_param_scheduler");
     const char *style = json_string_value(json_object_get(saved, "lr_decay_style"));
+    bool wsd = style && tx_lr_decay_style_of(style) == TX_LR_DECAY_WSD;
     const tx_ckpt_state *s = &f->c->src->state;
     if (!saved) return NULL;
     tx_py *o = tx_py_dict(f->a);
     for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
         const json_t *v = json_object_get(saved, field[i].key);
-        if (!v || (field[i].wsd && !(style && !strcmp(style, "WSD")))) continue;
+        if (!v || (field[i].wsd && !wsd)) continue;
         bool none = field[i].tokens && json_number_value(v) <= 0;
         tx__set(f, o, field[i].key,
                 none                ? tx_py_none(f->a)
