@@ -27,6 +27,11 @@ const tx_optim_type *tx_optim_type_find(const char *name)
     return NULL;
 }
 
+const tx_optim_type *tx_optim_upstream(void)
+{
+    return &tx__optim_adam;
+}
+
 /* What a rank gives to sums over all of them. */
 typedef struct tx__optim_sums {
     tx_exact exact;
