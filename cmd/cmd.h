@@ -18,7 +18,7 @@ typedef tx_status tx_cmd_fn(tx_config *cfg);
 #define CMD_JOB(constant, name, run, ...) tx_cmd_fn cmd_##run;
 TX_COMMANDS(CMD_JOB, CMD_NONE, CMD_NONE)
 
-/* The launchers: `triax NAME args`, behind the name; the program's exit code. */
+/* The launchers: the arguments after `triax NAME`; the program's exit code. */
 int cmd_torchrun(int argc, char **argv);
 int cmd_deepspeed(int argc, char **argv);
 int cmd_launch_agent(int argc, char **argv);

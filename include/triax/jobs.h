@@ -23,8 +23,9 @@ TX_API tx_status tx_launched_alone(void);
 TX_API tx_status tx_pretrain(tx_config *cfg);
 
 /* A checkpoint or model of one format to another, as `triax convert` and, parsed for their commands, upstream's
- * converters: reads a tensor at a time, tells of each what became of it, then reads the result and compares the logits
- * of both. Errors: those of reading and writing; TX_ERR_NUMERIC: the logits differ. The result stays, for a look. */
+ * converters: reads a tensor at a time, reports of each what became of it, then reads the result and compares the
+ * logits of both. Errors: those of reading and writing; TX_ERR_NUMERIC: the logits differ. The result stays, for a
+ * look. */
 TX_API tx_status tx_convert(tx_config *cfg);
 
 /* Takes one line of a report, without a line end. */
@@ -32,13 +33,13 @@ typedef void tx_line_fn(void *user, const char *line);
 
 /* How well a checkpoint predicts, as `triax evaluate`: the loss of a dataset (--data-path), or the scores of files on
  * --task. Results are told line by line, in words, or one line of JSON each with --json; with --per-token a line of
- * JSON for each token, and results go to the log. As one of several ranks it is collective; the first one tells. */
+ * JSON for each token, and results go to the log. As one of several ranks it is collective; the first one reports. */
 TX_API tx_status tx_evaluate(tx_config *cfg, tx_line_fn *line, void *user);
 
 /* The words that a BERT would put where a text has [MASK], as `triax fill-mask`: --top of them for each, likeliest
  * first, with their probabilities; of two segments with [SEP] between them also the probability that they stand in
  * their order, by the head on sentences; and the text with the likeliest words put in. Line by line, or with --json a
- * line of JSON for each text. As one of several ranks it is collective; the first one reads texts and tells. */
+ * line of JSON for each text. As one of several ranks it is collective; the first one reads texts and reports. */
 TX_API tx_status tx_fill_mask(tx_config *cfg, tx_line_fn *line, void *user);
 
 /* What a run with the same flags will take, as `triax plan`: parameters by kind, memory, tokens and

@@ -44,7 +44,7 @@ TX_API tx_status tx_run_open(tx_run **out, const tx_config *cfg, tx_world *world
 /* The ranks, for tx_engine_args.world: the run's, until it is closed. */
 TX_API tx_world *tx_run_world(const tx_run *run);
 
-/* Micro-batches of a client's own in place of the options' datasets, read as tx_engine_train_batch and
+/* User-defined micro-batches in place of the options' datasets, read as tx_engine_train_batch and
  * tx_engine_eval_batch do: `micro` counts from 0 in every iteration and every evaluation. NULL: there are none. */
 typedef struct tx_run_data {
     size_t size; /* sizeof(tx_run_data) */
@@ -59,11 +59,11 @@ typedef struct tx_run_data {
  * has them; or to a signal (tx_run_open). Once for an engine of the run's world, between iterations (else
  * TX_ERR_STATE). Collective.
  * @data NULL: the engine's (tx_engine_args.data), or else the datasets of the options, for which the engine of a BERT
- * has to be made with_tokenizer, as for --eval-tasks. A client's model needs data of the client's Errors: TX_ERR_ARG,
+ * has to be made with_tokenizer, as for --eval-tasks. A user-defined model needs user-defined data. Errors: TX_ERR_ARG,
  * also for a split without samples; those of reading datasets, of `data`, of tx_engine_train_batch and of saving. */
 TX_API tx_status tx_run_train(tx_run *run, tx_engine *e, const tx_run_data *data);
 
-/* Ends it behind its engine; `st` is what it came to on this rank, and comes back. Where it has failed and the process
+/* Ends it after its engine; `st` is what it came to on this rank, and comes back. Where it has failed and the process
  * is one of several, it says why, once for all ranks, and the launcher ends them: the call does not come back. In a
  * given world it only frees. NULL allowed. */
 TX_API tx_status tx_run_close(tx_run *run, tx_status st);

@@ -21,7 +21,7 @@ extern "C" {
 
 typedef struct tx_world tx_world;
 
-/* This rank's place on the three axes, by the client's own count (Megatron's mpu); sizes are those of the options. */
+/* This rank's place on the three axes, by the program's own count (Megatron's mpu); sizes are those of the options. */
 typedef struct tx_rank_place {
     int tensor, pipeline, data;
 } tx_rank_place;

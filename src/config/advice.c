@@ -138,9 +138,9 @@ enum { N_LEVERS = sizeof levers / sizeof *levers };
 
 typedef struct change {
     int lever;
-    int64_t value;      /* NUMBER, and BATCH without a file of DeepSpeed's; RAMP: START */
-    int64_t increment;  /* RAMP */
-    tx__batch equation; /* BATCH with a file */
+    int64_t value;            /* NUMBER, and BATCH without a file of DeepSpeed's; RAMP: START */
+    int64_t increment;        /* RAMP */
+    tx__batch_sizes equation; /* BATCH with a file */
 } change;
 
 typedef struct attempt {
@@ -373,7 +373,7 @@ static void try_number(search *s, const attempt *from, int which, range r)
 /* The solutions near what the file says, for these ranks. */
 static void try_equation(search *s, const attempt *from, int which, const tx_config *now)
 {
-    tx__batch near[64], b = s->equation->given;
+    tx__batch_sizes near[64], b = s->equation->given;
     int most = breadth[s->n_wanted] < 64 ? breadth[s->n_wanted] : 64;
     b.ranks = tx_config_data_parallel(now);
     if (!b.train && !b.micro) return;
@@ -484,7 +484,7 @@ static void say_change(const search *s, advice *to, const change *c, const chang
 {
     const lever *l = &levers[c->lever];
     char also[64] = "";
-    const tx__batch *e = &c->equation;
+    const tx__batch_sizes *e = &c->equation;
     if (l->kind == LEFT_OUT) {
         say(to, "--%s", l->flag);
     } else if (l->kind == WORD || l->kind == GIVEN) {

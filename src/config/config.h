@@ -5,7 +5,7 @@
  *
  *      I64 0    F64 0.0    STR NULL    ENUM 0    LIST n = 0    FLAG false    FLAG_OFF (--no-...) true
  *
- *  cfg->given.<field> tells whether the user typed it. A parsed config is complete: every rule holds and what follows
+ *  cfg->given.<field> is true where the user typed it. A parsed config is complete: every rule holds and what follows
  *  from other options is filled in (tx_config_complete lists it). Treat it as const from then on. */
 #ifndef TX_CONFIG_CONFIG_H
 #define TX_CONFIG_CONFIG_H
@@ -56,7 +56,7 @@ bool tx_size_parse(const char *text, size_t *bytes);
 /* A share as --memory-limit takes it, 0 < share <= 1: "90%" or "0.9", a number with a point. */
 bool tx_share_parse(const char *text, double *share);
 
-/* Which iterations --profile asks for, [*first, *last], of a process that begins behind `done` of them: N from the
+/* Which iterations --profile asks for, [*first, *last], of a process that begins after `done` of them: N from the
  * third of the process on, --profile-steps of the process, or --profile-step-start and -end of the run. false: it is
  * not given, or, where the rules have not been asked, no such thing. */
 bool tx_config_profiled(const tx_config *cfg, int64_t done, int64_t *first, int64_t *last);
@@ -229,7 +229,7 @@ tx_status tx_config_each(const tx_config *cfg, tx_config_item_fn *item, void *us
 /* A list of arguments in Megatron's form, one call per line:
  *      ------------------------ arguments ------------------------
  *        lr .............................................. 0.001
- * Those that were given, and those that differ from the defaults; with --log-level debug the others behind them. Where
+ * Those that were given, and those that differ from the defaults; with --log-level debug the others after them. Where
  * --log-dialect is given the list is Megatron's: all in one.
  * `line` NULL: each line is logged with tx_info. */
 tx_status tx_config_print(const tx_config *cfg, void (*line)(void *user, const char *text), void *user);

@@ -2,7 +2,7 @@
  * docs/deepspeed-keys.md from the other table. */
 #include <string.h>
 
-#include "config/options.h"
+#include "config/option_table.h"
 
 /* Text in a cell of a Markdown table. */
 static tx_status cell(tx_str *out, const char *text)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "config/options.h"
+#include "config/option_table.h"
 
 enum { WIDTH = 100, HELP_AT = 38 };
 

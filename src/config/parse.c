@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "config/deepspeed_json.h"
-#include "config/options.h"
+#include "config/option_table.h"
 
 /* ---------------------------------------------------------------- violations */
 

@@ -14,7 +14,7 @@
 #ifndef TX_CONFIG_RULES_H
 #define TX_CONFIG_RULES_H
 
-#include "config/options.h"
+#include "config/option_table.h"
 
 enum { TX__MAX_BATCH = 1000000000 };
 
@@ -61,7 +61,7 @@ void tx__violate_mendable(const tx__check *k, unsigned remedies, const char *fmt
 /* Tries changes on the whole configuration and adds to the violations those with which it is accepted, three
  * alternatives at most:
  *
- *      "; try --tensor-model-parallel-size 6 or 12, or --a 1 without --b"         a line of its own behind several
+ *      "; try --tensor-model-parallel-size 6 or 12, or --a 1 without --b"         a line of its own after several
  *
  * Each alternative is tried as a whole and is enough by itself: with it no violation is left but those for which nobody
  * named a remedy, and these were there before. The nearest come first: fewer changes before more (up to four), then by

@@ -77,7 +77,7 @@ static void derive_positions_reach(tx_config *c)
 /* Where it has no solution, or what its ranks are is not known, the batch sizes say nothing. */
 static void derive_batch(tx_config *c, tx_config_given *bad, const tx__equation *e)
 {
-    tx__batch b = e->given;
+    tx__batch_sizes b = e->given;
     int64_t model = c->tensor_model_parallel_size * c->pipeline_model_parallel_size;
     bool known = !bad->tensor_model_parallel_size && !bad->pipeline_model_parallel_size && !bad->world_size;
     if (!known || c->world_size % model) return;

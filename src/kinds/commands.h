@@ -23,8 +23,8 @@ enum tx_command_trait {
 /* What --load means to a command. */
 enum tx_command_load {
     TX_LOAD_NOTHING, /* it has no --load, or takes its paths otherwise */
-    TX_LOAD_RESUMES, /* trains: goes on from the checkpoint */
-    TX_LOAD_PLANS,   /* plans a run that would go on from it */
+    TX_LOAD_RESUMES, /* trains: continues from the checkpoint */
+    TX_LOAD_PLANS,   /* plans a run that would continue from it */
     TX_LOAD_MODEL    /* reads a trained model, whose checkpoint knows its tokenizer */
 };
 

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "config/options.h"
+#include "config/option_table.h"
 
 /* A default that its own bounds refuse, or a flag that a command finds twice, is a slip of the pen in options.def. */
 static void defaults_fit_their_rows(void **state)

@@ -1,5 +1,5 @@
-/* options.c - options.def as arrays, and finding a row by its flag. */
-#include "config/options.h"
+/* option_table.c - options.def as arrays, and finding a row by its flag. */
+#include "config/option_table.h"
 
 #include <string.h>
 
