@@ -166,7 +166,7 @@ TX_API tx_status tx_op_glu_bwd(tx_ctx *c, const tx_glu_bwd_args *a);
 /* Samples that go on with sequences whose keys and values a cache [positions, slots, groups, d] has. Zeroed: samples
  * that begin here. Its numbers are read by the host. */
 typedef struct tx_past {
-    tx_tensor n;    /* [b] i32: positions that a sample's sequence has in front of this call's */
+    tx_tensor n;    /* [b] i32: positions that a sample's sequence has before this call's */
     tx_tensor slot; /* [b] i32: the sequence's place in the cache's second dimension */
 } tx_past;
 
@@ -217,7 +217,7 @@ typedef struct tx_dropout_add_bwd_args {
 TX_API tx_status tx_op_dropout_add_bwd(tx_ctx *c, const tx_dropout_add_bwd_args *a);
 
 /* Attention with linear biases of positions (ALiBi), arXiv:2108.12409: head i of n, counted over the whole layer from
- * 0, has the slope  2^(-8 (i + 1) / m)  with m the largest power of two that is at most n, or, behind the first m
+ * 0, has the slope  2^(-8 (i + 1) / m)  with m the largest power of two that is at most n, or, after the first m
  * heads, 2^(-4 (2 (i - m) + 1) / m).  Zeroed: no bias. */
 typedef struct tx_alibi {
     int64_t n_heads;    /* of the whole layer, over all tensor ranks; 0: no bias */
@@ -247,7 +247,7 @@ typedef struct tx_attention_fwd_args {
                           * one from it on: documents of a sample are kept apart (--reset-attention-mask) */
     tx_past past;        /* optional; causal */
     tx_tensor n_keys; /* [b] i32, optional, without causal and past: the queries of sample b, all of them, see its keys
-                       * j < n_keys[b], 1 .. sk: what is behind them pads. Read by the host */
+                       * j < n_keys[b], 1 .. sk: what is after them is padding. Read by the host */
     tx_alibi alibi;   /* optional; causal */
 } tx_attention_fwd_args;
 TX_API tx_status tx_op_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a);

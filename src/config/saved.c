@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "config/options.h"
+#include "config/option_table.h"
 
 /* ---------------------------------------------------------------- out */
 
