@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "convert/meant_folder.h"
 #include "convert/sink.h"
+#include "token/tokenizer_kinds.h"
 #include "triax/jobs.h"
 
 enum { PATH_CAP = 4096 };
@@ -267,18 +268,24 @@ static bool is_recorded(const tx_ckpt_tokenizer *t, const char *name)
     return false;
 }
 
+static tx_status copy_beside(const job *j, const char *name)
+{
+    char path[PATH_CAP];
+    TX_TRY(tx_path_join(path, sizeof path, tx__source_tokenizer_dir(&j->src), name));
+    if (is_recorded(&j->tokenizer, name) || !tx_path_exists(path)) return TX_OK;
+    TX_TRY(tx__copy_file(path, j->beside, name));
+    tx_info("  %-56s copied along", name);
+    return TX_OK;
+}
+
 /* A checkpoint of triax has its tokenizer in itself; whatever else of one lies beside the source is copied. */
 static tx_status copy_tokenizer(const job *j)
 {
-    static const char *const files[] = { TX_TOKENIZER_FILES, "special_tokens_map.json", "added_tokens.json",
-                                         "tokenizer.model", "generation_config.json" };
-    char path[PATH_CAP];
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        TX_TRY(tx_path_join(path, sizeof path, tx__source_tokenizer_dir(&j->src), files[i]));
-        if (is_recorded(&j->tokenizer, files[i]) || !tx_path_exists(path)) continue;
-        TX_TRY(tx__copy_file(path, j->beside, files[i]));
-        tx_info("  %-56s copied along", files[i]);
-    }
+    static const char *const more[] = { "special_tokens_map.json", "added_tokens.json", "tokenizer.model",
+                                        "generation_config.json" };
+    const char *name;
+    for (int i = 0; (name = tx_tokenizer_file_name(i)); i++) TX_TRY(copy_beside(j, name));
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) TX_TRY(copy_beside(j, more[i]));
     for (int i = 0; i < j->tokenizer.n_files; i++) tx_info("  %-56s copied along", j->tokenizer.file[i].name);
     return j->to == &tx_sink_native ? TX_OK : tx_ckpt_tokenizer_write(&j->tokenizer, j->beside);
 }

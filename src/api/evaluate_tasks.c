@@ -131,9 +131,7 @@ static tx_status check_masked(const tx_inference *f)
     if (cfg->seq_length < 3)
         return TX_FAIL(TX_ERR_ARG, "--seq-length %lld has room for [CLS] and [SEP] only", (long long)cfg->seq_length);
     if (tx_tokenizer_special(f->tok, "[MASK]") >= 0) return TX_OK;
-    return TX_FAIL(TX_ERR_ARG,
-                   "the tokenizer has no [MASK]: a %s needs --tokenizer-type BertWordPieceLowerCase or "
-                   "BertWordPieceCase",
+    return TX_FAIL(TX_ERR_ARG, "the tokenizer has no [MASK]: a %s needs --tokenizer-type " TX_TOKENIZERS_WORDPIECE,
                    name);
 }
 

@@ -387,13 +387,13 @@ static void log_derived(const tx_config *cfg)
         (g->initial_loss_scale || g->min_loss_scale || g->loss_scale_window || g->hysteresis))
         tx_info("flags for a dynamic loss scale: --loss-scale %g is constant", cfg->loss_scale);
     bool no_file = cfg->command->load == TX_LOAD_PLANS && !cfg->vocab_file && !cfg->tokenizer_model;
-    if (g->vocab_size && cfg->tokenizer_type != TX_TOKENIZER_NULL && !no_file)
+    if (g->vocab_size && !tx_tokenizer_traits_of(cfg->tokenizer_type).numbers && !no_file)
         tx_warn_once("--vocab-size: the size of this vocabulary is that of its file");
     const char *tokenizer = tx_tokenizer_type_word(cfg->tokenizer_type);
-    bool bert = tx_tokenizer_is_wordpiece(cfg->tokenizer_type);
-    bool hf = cfg->tokenizer_type == TX_TOKENIZER_HF || cfg->tokenizer_type == TX_TOKENIZER_PRETRAINED_HF;
-    if (g->merge_file && (bert || hf)) tx_warn_once("--merge-file: is not read by %s", tokenizer);
-    if (g->vocab_file && hf) tx_warn_once("--vocab-file: is not read by %s", tokenizer);
+    const tx_tokenizer_traits reads = tx_tokenizer_traits_of(cfg->tokenizer_type);
+    bool has_files = tx_tokenizer_has_files(cfg->tokenizer_type);
+    if (g->merge_file && has_files && !reads.merge_file) tx_warn_once("--merge-file: is not read by %s", tokenizer);
+    if (g->vocab_file && has_files && !reads.vocab_file) tx_warn_once("--vocab-file: is not read by %s", tokenizer);
 }
 
 static void set_defaults_given(struct parse *p, bool given)

@@ -54,8 +54,7 @@ static void rule_bert_reads_pieces_of_words(const tx__check *k)
     if (k->bad->model_type || k->bad->tokenizer_type || !is_bert(k)) return;
     bool shows = c->command->id == TX_COMMAND_INSPECT_SAMPLES;
     if (!tx_tokenizer_is_wordpiece(c->tokenizer_type) || (shows && !c->vocab_file && !k->g->vocab_file))
-        tx__violate(k->v, "--model-type BERT needs --tokenizer-type BertWordPieceLowerCase or BertWordPieceCase, and "
-                          "--vocab-file");
+        tx__violate(k->v, "--model-type BERT needs --tokenizer-type " TX_TOKENIZERS_WORDPIECE ", and --vocab-file");
 }
 
 /* ---------------------------------------------------------------- options of a GPT */
