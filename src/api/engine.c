@@ -101,12 +101,11 @@ static tx_status check_model(const tx_engine_args *args)
 /* A model that only a CPU can compute does so wherever it may. */
 static tx_status stay_on_host(tx_config *cfg, const tx_client_model *m)
 {
-    enum { AUTO, CPU, GPU, REF };
-    const int device = tx_word_index(cfg->device, "auto|cpu|gpu|ref");
-    if (!m || !m->host_only || device == CPU || device == REF) return TX_OK;
-    if (device == GPU)
+    if (!m || !m->host_only || cfg->device == TX_DEVICE_CPU || cfg->device == TX_DEVICE_REF) return TX_OK;
+    if (cfg->device == TX_DEVICE_GPU)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "--device gpu: the model %s computes on the host alone", m->name);
-    return tx_config_set_text(&cfg->device, "cpu");
+    cfg->device = TX_DEVICE_CPU;
+    return TX_OK;
 }
 
 /* A process that is one of several may have an engine of its own: --world-size 1. */
@@ -142,17 +141,18 @@ static tx_status open_vocabulary(tx_engine *e, const tx_engine_args *args, const
 static void say_schedule(const tx_engine *e)
 {
     const tx_config *cfg = e->cfg;
-    if (!cfg->lr_schedule) return;
+    const char *name = tx_ds_schedule_kind_word(cfg->lr_schedule);
+    if (!name) return;
     if (e->client.lr) {
-        tx_info("DeepSpeed using client LR scheduler, not %s", cfg->lr_schedule);
+        tx_info("DeepSpeed using client LR scheduler, not %s", name);
         return;
     }
     tx_ds_schedule s = tx_ds_schedule_from_config(cfg);
-    tx_info("DeepSpeed using configured LR scheduler = %s", tx_ds_schedule_name(s.kind));
+    tx_info("DeepSpeed using configured LR scheduler = %s", name);
     if (s.kind == TX_DS_ONE_CYCLE && cfg->cycle_momentum && s.cycles_momentum == 0)
         tx_warn_once("cycle_momentum is disabled because optimizer %s does not support momentum, no betas attribute in "
                      "defaults",
-                     cfg->optimizer);
+                     tx_optimizer_kind_word(cfg->optimizer));
 }
 
 tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *given)
@@ -182,7 +182,7 @@ tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *given)
     TX_GOTO(open_ranks(e, args->world, args->place));
     TX_GOTO(tx_source_open_for_run(&src, e->cfg, tx_grid_group(&e->ranks.grid, TX_GROUP_WORLD)));
     TX_GOTO(open_vocabulary(e, args, &src, &v));
-    tx_info("building %s model ...", args->model ? "the client's" : e->cfg->model_type);
+    tx_info("building %s model ...", args->model ? "the client's" : tx_model_kind_word(e->cfg->model_type));
     TX_GOTO(open_trainer(e, &src, v.size, v.least, v.eod, &e->ranks.grid));
     e->optimizer.t = e->trainer;
     e->scheduler.t = e->trainer;

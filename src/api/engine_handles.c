@@ -293,7 +293,7 @@ const char *tx_lr_scheduler_name(const tx_lr_scheduler *s)
 {
     const tx_trainer *t = s->t;
     if (t->client->lr) return "client";
-    return t->ds_schedule.kind ? tx_ds_schedule_name(t->ds_schedule.kind) : "OptimizerParamScheduler";
+    return t->ds_schedule.kind ? tx_ds_schedule_kind_word(t->ds_schedule.kind) : "OptimizerParamScheduler";
 }
 
 double tx_lr_scheduler_lr(const tx_lr_scheduler *s)

@@ -84,8 +84,8 @@ static tx_status tell_words(const job *j, tx_line_fn *line, void *user)
         tx_str_printf(&text,
                       " validation loss at iteration %lld on %lld samples of %s (%s) | lm loss value: %.6E | lm loss "
                       "PPL: %.6E | lm accuracy: %.4E | ",
-                      (long long)j->iteration, (long long)j->n_samples, data_name(j->cfg), j->cfg->eval_split, loss,
-                      perplexity(loss), s[CORRECT] / s[TOKENS]));
+                      (long long)j->iteration, (long long)j->n_samples, data_name(j->cfg),
+                      tx_eval_split_word(j->cfg->eval_split), loss, perplexity(loss), s[CORRECT] / s[TOKENS]));
     if (s[PAIRS] > 0)
         TX_GOTO(tx_str_printf(&text, "sop loss value: %.6E | sop accuracy: %.4E | ", s[PAIR_NATS] / s[PAIRS],
                               s[PAIRS_CORRECT] / s[PAIRS]));
@@ -106,10 +106,11 @@ static tx_status tell_json(const job *j, tx_line_fn *line, void *user)
     double loss = s[NATS] / s[TOKENS];
     tx_bytes name = { 0 };
     TX_TRY(tx_text_replace_invalid(data_name(j->cfg), strlen(data_name(j->cfg)), &name));
-    json_t *o = json_pack("{s:s, s:s#, s:s, s:I, s:I, s:o, s:o, s:o, s:I}", "task", "dataset", "data", name.data,
-                          (int)name.n, "split", j->cfg->eval_split, "iteration", (json_int_t)j->iteration, "samples",
-                          (json_int_t)j->n_samples, "loss", number(loss), "ppl", number(perplexity(loss)), "accuracy",
-                          number(s[CORRECT] / s[TOKENS]), "targets", (json_int_t)s[TOKENS]);
+    json_t *o =
+        json_pack("{s:s, s:s#, s:s, s:I, s:I, s:o, s:o, s:o, s:I}", "task", "dataset", "data", name.data, (int)name.n,
+                  "split", tx_eval_split_word(j->cfg->eval_split), "iteration", (json_int_t)j->iteration, "samples",
+                  (json_int_t)j->n_samples, "loss", number(loss), "ppl", number(perplexity(loss)), "accuracy",
+                  number(s[CORRECT] / s[TOKENS]), "targets", (json_int_t)s[TOKENS]);
     if (s[PAIRS] > 0) {
         json_object_set_new(o, "sop_loss", number(s[PAIR_NATS] / s[PAIRS]));
         json_object_set_new(o, "sop_accuracy", number(s[PAIRS_CORRECT] / s[PAIRS]));

@@ -57,7 +57,7 @@ tx_status tx_inference_start(tx_inference *f, tx_status st, int64_t n_slots, int
     int64_t size[2] = { n_slots, max_len };
     TX_TRY(tx_comm_agree(world, st));
     TX_TRY(tx_comm_spread(world, size, sizeof size, 0));
-    const tx_decoder_opts opts = { .backend = f->cfg->device,
+    const tx_decoder_opts opts = { .backend = tx_device_choice_word(f->cfg->device),
                                    .n_threads = (int)f->cfg->threads,
                                    .teams = true,
                                    .n_slots = size[0],

@@ -139,8 +139,8 @@ static tx_status check_kind(const tx_trainer *t, tx_ckpt_kind kind)
         return TX_FAIL(TX_ERR_ARG,
                        "--save: %s holds %s, and the next start would take that for this run's own "
                        "(--save-format %s): save into another folder%s%s",
-                       t->cfg->save, row[i].title, t->cfg->save_format, row[i].save ? ", or with --save-format " : "",
-                       row[i].save ? row[i].save : "");
+                       t->cfg->save, row[i].title, tx_checkpoint_format_word(t->cfg->save_format),
+                       row[i].save ? ", or with --save-format " : "", row[i].save ? row[i].save : "");
     }
     return TX_OK;
 }

@@ -33,8 +33,19 @@ struct tx_save {
 
 static const tx_sink_type *sink_of(const tx_config *cfg)
 {
-    static const tx_sink_type *const sinks[] = { NULL, &tx_sink_megatron, &tx_sink_deepspeed };
-    return sinks[tx_word_index(cfg->save_format, "native|megatron|deepspeed")];
+    switch (cfg->save_format) {
+    case TX_FORMAT_NATIVE:
+        return NULL;
+    case TX_FORMAT_MEGATRON:
+        return &tx_sink_megatron;
+    case TX_FORMAT_DEEPSPEED:
+        return &tx_sink_deepspeed;
+    case TX_FORMAT_HUGGINGFACE:
+    case TX_FORMAT_UNIVERSAL:
+        break; /* no words of --save-format */
+    }
+    TX_ASSERT(!"a word of --save-format");
+    return NULL;
 }
 
 tx_ckpt_kind tx_save_kind(const tx_config *cfg)
@@ -98,7 +109,8 @@ static tx_status check_space(const tx_save *s, int64_t numel)
                    "%s: iteration %" PRId64
                    " in --save-format %s needs %.1f MB while it is written and %.1f MB are free; make room or save "
                    "somewhere else",
-                   s->dir, s->iteration, cfg->save_format, (double)need / 1e6, (double)have / 1e6);
+                   s->dir, s->iteration, tx_checkpoint_format_word(cfg->save_format), (double)need / 1e6,
+                   (double)have / 1e6);
 }
 
 static tx_status make_dir(const tx_save *s, int64_t numel)

@@ -300,7 +300,7 @@ tx_status tx_masked_create(tx_masked **out, tx_model *model, const tx_config *cf
     m->room = m->n_micro * opts->b;
     TX_GOTO(set_options(m, cfg, opts));
     TX_GOTO(take_results(m));
-    TX_GOTO(tx_grid_ctx(&m->ctx, grid, cfg->device, (int)cfg->threads, true));
+    TX_GOTO(tx_grid_ctx(&m->ctx, grid, tx_device_choice_word(cfg->device), (int)cfg->threads, true));
     TX_GOTO(tx_stage_open(&m->stage, &m->ctx, model, &m->cfg, m->n_micro, false));
     TX_GOTO(tx_stage_run(&m->stage, m->n_micro, false, &dry));
     TX_GOTO(tx_stage_take(&m->stage));

@@ -106,9 +106,10 @@ tx_status tx_training_tasks_open(tx_training_tasks *x, tx_trainer *t, const tx_t
     if (tx_comm_rank(tx_grid_group(g, TX_GROUP_MODEL)) == 0) TX_GOTO(open_tasks(x, tok));
 out:
     TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD), st));
-    const tx_decoder_opts opts = {
-        .backend = cfg->device, .n_threads = (int)cfg->threads, .n_slots = 1, .max_len = cfg->seq_length
-    };
+    const tx_decoder_opts opts = { .backend = tx_device_choice_word(cfg->device),
+                                   .n_threads = (int)cfg->threads,
+                                   .n_slots = 1,
+                                   .max_len = cfg->seq_length };
     return tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD), tx_decoder_create(&x->decoder, t->model, g, &opts));
 }
 

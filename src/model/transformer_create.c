@@ -40,16 +40,24 @@ enum { N_EMBEDDING_PARAMS = sizeof embedding_params / sizeof embedding_params[0]
 
 static tx_norm norm_of(const tx_config *cfg)
 {
-    return (tx_norm){ .kind = tx_word_index(cfg->normalization, "layernorm|rmsnorm") ? TX_RMSNORM : TX_LAYERNORM,
+    return (tx_norm){ .kind = cfg->normalization == TX_NORMALIZATION_RMSNORM ? TX_RMSNORM : TX_LAYERNORM,
                       .eps = cfg->layernorm_epsilon,
                       .plus_one = cfg->apply_layernorm_1p };
 }
 
 static tx_glu gate_of(const tx_config *cfg)
 {
-    static const tx_glu gate[] = { TX_GLU_GELU, TX_GLU_LINEAR, TX_GLU_RELU, TX_GLU_SILU };
-    const char *word = cfg->glu_activation;
-    return word ? gate[tx_word_index(word, "geglu|liglu|reglu|swiglu")] : TX_GLU_SILU;
+    switch (cfg->glu_activation) {
+    case TX_GLU_ACTIVATION_GEGLU:
+        return TX_GLU_GELU;
+    case TX_GLU_ACTIVATION_LIGLU:
+        return TX_GLU_LINEAR;
+    case TX_GLU_ACTIVATION_REGLU:
+        return TX_GLU_RELU;
+    case TX_GLU_ACTIVATION_SWIGLU:
+        return TX_GLU_SILU;
+    }
+    return TX_GLU_SILU; /* unset: --swiglu's */
 }
 
 /* Layer i, from 0, as the options have it. */

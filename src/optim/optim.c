@@ -27,6 +27,11 @@ const tx_optim_type *tx_optim_type_find(const char *name)
     return NULL;
 }
 
+const tx_optim_type *tx_optim_upstream(void)
+{
+    return &tx__optim_adam;
+}
+
 /* What a rank gives to sums over all of them. */
 typedef struct tx__optim_sums {
     tx_exact exact;
@@ -54,7 +59,7 @@ tx_status tx_optim_init(tx_optim *o, const tx_optim_args *a)
                      .betas = { cfg->adam_beta1, cfg->adam_beta2 },
                      .momentum = cfg->sgd_momentum };
     if (client) o->own = tx__optim_of_client(client);
-    o->type = client ? &o->own : tx_optim_type_find(cfg->optimizer);
+    o->type = client ? &o->own : tx_optim_type_find(tx_optimizer_kind_word(cfg->optimizer));
     TX_ASSERT(o->type);
     size_t sums_bytes = (size_t)(o->slab / TX_SUMSQ_BLOCK) * 4 * sizeof(double);
     tx_status st;

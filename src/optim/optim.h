@@ -55,10 +55,16 @@ typedef struct tx_optim_step {
     int64_t t;      /* 1 for the first */
 } tx_optim_step;
 
+/* A member of torch's param_groups, and the options that it is of: one, or a pair. */
+typedef struct tx_optim_member {
+    const char *key, *option[2]; /* "betas", { "adam_beta1", "adam_beta2" } */
+} tx_optim_member;
+
 typedef struct tx_optim_type {
     const char *name; /* of --optimizer */
     int n_state;
-    const char *state_name[TX_OPTIM_MAX_STATE]; /* torch's: "exp_avg" */
+    const char *state_name[TX_OPTIM_MAX_STATE]; /* torch's, Megatron's and DeepSpeed's: "exp_avg" */
+    const tx_optim_member *member; /* of one that Megatron's and DeepSpeed's checkpoints hold; NULLs at the end */
     tx_status (*step)(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s);
 } tx_optim_type;
 
@@ -96,6 +102,9 @@ struct tx_optim {
     double betas[2], momentum;       /* of the updates to come; at first the options' */
     const tx_optim_setting *setting; /* borrowed; by group of the ranges; NULL: none */
 };
+
+/* The optimizer whose state Megatron's and DeepSpeed's checkpoints hold. */
+const tx_optim_type *tx_optim_upstream(void);
 
 /* Of that name; the words of --optimizer are the names there are. */
 const tx_optim_type *tx_optim_type_find(const char *name);

@@ -15,7 +15,7 @@
 #define TX_PARALLEL_GRID_H
 
 #include "comm/comm.h"
-#include "triax/config.h"
+#include "config/config.h"
 
 /* clang-format off */
 
@@ -136,7 +136,7 @@ void tx_grid_close(tx_grid *g); /* a zeroed one is fine */
 /* grid_work.c, collective over the world: which GPU each rank takes (comm/deal_gpus.h), where `device` is --device's
  * "gpu", or "auto" and all ranks have one to take; else all compute on the CPU.   TX_ERR_NOTFOUND of "gpu": what is
  * missing on the rank that has none */
-tx_status tx_grid_choose_work(tx_grid *g, const char *device);
+tx_status tx_grid_choose_work(tx_grid *g, enum tx_device_choice device);
 
 /* A context on what the rank has chosen, and its calls of other ranks from GPU to GPU where that is possible
  * (tx_world_use_device; `teams`: collective over the world, for the one context that a job's steps run in). The grid is

@@ -42,14 +42,12 @@ static tx_status all_have(const tx_grid *g, bool mine, bool *out)
     return st;
 }
 
-tx_status tx_grid_choose_work(tx_grid *g, const char *device)
+tx_status tx_grid_choose_work(tx_grid *g, enum tx_device_choice device)
 {
     tx_gpu_info gpus[TX_GPU_MAX];
     int n = 0;
-    enum { AUTO, CPU, GPU, REF };
-    const int asked = tx_word_index(device, "auto|cpu|gpu|ref");
-    bool is_auto = asked == AUTO, all = true;
-    if (asked == CPU || asked == REF) return TX_OK;
+    bool is_auto = device == TX_DEVICE_AUTO, all = true;
+    if (device == TX_DEVICE_CPU || device == TX_DEVICE_REF) return TX_OK;
     tx_status st = list_gpus(gpus, &n);
     if (is_auto)
         TX_TRY(all_have(g, !st, &all));

@@ -62,7 +62,7 @@ tx_status tx_feed_open(tx_feed *f, const tx_trainer *t, const tx_blend *data)
         .micro_batch = t->b,
         .rank = tx_grid_rank(t->grid, TX_AXIS_DATA),
         .n_ranks = tx_grid_size(t->grid, TX_AXIS_DATA),
-        .cyclic = tx_word_index(t->cfg->dataloader_type, "single|cyclic") == 1,
+        .cyclic = t->cfg->dataloader_type == TX_DATALOADER_CYCLIC,
         .sharded = t->cfg->data_sharding,
     };
     TX_TRY(tx_order_open(&f->sampler));

@@ -71,7 +71,7 @@ tx_status tx__plan_open(tx_ctx *c, tx_model **m, const tx_config *cfg, int64_t v
                         const tx_client *client)
 {
     TX_TRY(check_sizes(cfg, vocab_size));
-    TX_TRY(tx_grid_ctx(c, grid, cfg->device, (int)cfg->threads, true));
+    TX_TRY(tx_grid_ctx(c, grid, tx_device_choice_word(cfg->device), (int)cfg->threads, true));
     TX_TRY(make_model(m, cfg, vocab_size, grid, client));
     return group_params(&(*m)->params, client, grid);
 }
@@ -244,7 +244,7 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
                                       const tx_zero *z)
 {
     int64_t s = cfg->seq_length, b = cfg->micro_batch_size, n_layers = 0, n_again = 0, n_gathered = 0;
-    int64_t norm = tx_word_index(cfg->normalization, "layernorm|rmsnorm") ? m->hidden : 2 * m->hidden;
+    int64_t norm = cfg->normalization == TX_NORMALIZATION_RMSNORM ? m->hidden : 2 * m->hidden;
     const tx_recompute *r = &m->recompute;
     tx_batch batch = { .chunk = 0 };
     for (int k = 0; k < m->n_chunks; k++) {
@@ -396,7 +396,7 @@ static tx_status count_params(tx_run_plan *p, const tx_config *cfg, int64_t voca
 
 double tx_flops_told(const tx_config *cfg, const tx_model *m, int64_t b)
 {
-    bool exact = tx_word_index(cfg->flops_formula, "exact|megatron-2021") == 0;
+    bool exact = cfg->flops_formula == TX_FLOPS_EXACT;
     return exact ? tx_model_flops(m, cfg->seq_length, b) : tx_model_flops_2021(m, cfg->seq_length, b);
 }
 

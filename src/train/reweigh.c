@@ -21,7 +21,7 @@ static tx_status require_losses(const tx_trainer *t)
     if (!t->client->model)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "the losses of a %s are its own: they are known and changed of a client's model",
-                       t->cfg->model_type);
+                       tx_model_kind_word(t->cfg->model_type));
     if (t->want != TX_WANT_BACKWARD)
         return TX_FAIL(TX_ERR_STATE, "the losses of a micro-batch are known and changed between forward and backward");
     return TX_OK;

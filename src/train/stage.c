@@ -84,7 +84,7 @@ static void free_staged(tx_stage *st)
 
 static tx_pp_shape shape_of(const tx_stage *st, int64_t n_micro, bool train)
 {
-    bool gpipe = tx_word_index(st->cfg->pipeline_schedule, "1f1b|gpipe") == 1;
+    bool gpipe = st->cfg->pipeline_schedule == TX_PIPELINE_GPIPE;
     return (tx_pp_shape){ .kind = !train  ? TX_PP_FORWARD
                                   : gpipe ? TX_PP_GPIPE
                                           : TX_PP_1F1B,

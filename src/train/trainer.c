@@ -19,10 +19,10 @@ void tx__trainer_move_schedule(tx_trainer *t)
         t->lr = own->lr(own->lr_user, t->schedule_steps);
     else if (t->ds_schedule.kind)
         t->lr = tx_ds_schedule_lr(&t->ds_schedule, t->schedule_steps);
-    else
+    else if (t->schedule.lr_style) /* one that only evaluates has none */
         t->lr = tx_schedule_lr(&t->schedule, &t->place);
     if (t->ds_schedule.kind) tx_ds_schedule_betas(&t->ds_schedule, t->schedule_steps, t->zero.optim.betas);
-    t->weight_decay = tx_schedule_wd(&t->schedule, &t->place);
+    if (t->schedule.wd_style) t->weight_decay = tx_schedule_wd(&t->schedule, &t->place);
 }
 
 /* Micro-batches of the iteration that comes after what is consumed. */
@@ -94,13 +94,13 @@ tx_status tx_trainer_open(tx_trainer **out, const tx_trainer_args *args)
             TX_ERR_UNSUPPORTED,
             "--save-format %s: Megatron and DeepSpeed have names for GPT and BERT alone, not for the model %s; "
             "save native",
-            cfg->save_format, args->client->model->name);
+            tx_checkpoint_format_word(cfg->save_format), args->client->model->name);
     if (args->train && args->client && args->client->optimizer && !cfg->no_save_optim &&
         tx_save_kind(cfg) != TX_CKPT_NATIVE)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "--save-format %s holds Adam's state only, not that of the optimizer %s; save native, or "
                        "--no-save-optim",
-                       cfg->save_format, args->client->optimizer->name);
+                       tx_checkpoint_format_word(cfg->save_format), args->client->optimizer->name);
     TX_TRY(tx_alloc(&t, 1, sizeof *t, "the trainer"));
     bool train = args->train;
     tx_memory planned;

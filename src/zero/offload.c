@@ -10,27 +10,14 @@
 /* Elements of a chunk on a disk, at most: 4 MiB of fp32 for each array. */
 #define MOST_OF_A_CHUNK ((int64_t)1 << 20)
 
-/* Where it lies, as a word of --offload-param or --offload-optimizer says. */
-enum { WITH_COMPUTE, IN_HOST, ON_DISK };
-
-static int param_place(const tx_zero *z)
-{
-    return tx_word_index(z->cfg->offload_param, "none|cpu|nvme");
-}
-
-static int optimizer_place(const tx_zero *z)
-{
-    return tx_word_index(z->cfg->offload_optimizer, "none|cpu|nvme");
-}
-
 static bool offloads_params(const tx_zero *z)
 {
-    return z->stage == 3 && param_place(z) != WITH_COMPUTE;
+    return z->stage == 3 && z->cfg->offload_param != TX_OFFLOAD_NONE;
 }
 
 bool tx__offloads_optimizer(const tx_zero *z)
 {
-    return z->stage && optimizer_place(z) != WITH_COMPUTE;
+    return z->stage && z->cfg->offload_optimizer != TX_OFFLOAD_NONE;
 }
 
 bool tx__offloads(const tx_zero *z)
@@ -52,7 +39,8 @@ static tx_tier *tier_of(const tx_zero *z, int array)
 
 static bool on_disk(const tx_zero *z, int array)
 {
-    return tx__is_offloaded(z, array) && (array == TX_ARRAY_VALUE ? param_place(z) : optimizer_place(z)) == ON_DISK;
+    return tx__is_offloaded(z, array) &&
+           (array == TX_ARRAY_VALUE ? z->cfg->offload_param : z->cfg->offload_optimizer) == TX_OFFLOAD_NVME;
 }
 
 static tx_dtype dtype_of(const tx_zero *z, int array)

@@ -231,17 +231,25 @@ static void point_ranges(tx_zero *z)
 
 /* ---- opening ---- */
 
-static tx_dtype type_of_word(const char *word)
+static tx_dtype dtype_of(enum tx_float_type type)
 {
-    static const tx_dtype type[] = { TX_F32, TX_BF16, TX_F16 };
-    return type[tx_word_index(word, "fp32|bf16|fp16")];
+    switch (type) {
+    case TX_FLOAT_FP32:
+        return TX_F32;
+    case TX_FLOAT_BF16:
+        return TX_BF16;
+    case TX_FLOAT_FP16:
+        return TX_F16;
+    }
+    TX_ASSERT(!"a word of --grad-dtype");
+    return TX_F32;
 }
 
 static void choose_types(tx_zero *z)
 {
     const tx_config *cfg = z->cfg;
-    z->grad_type = z->train ? type_of_word(cfg->grad_dtype) : TX_F32;
-    z->sum_type = z->train && cfg->grad_reduce_dtype ? type_of_word(cfg->grad_reduce_dtype) : z->grad_type;
+    z->grad_type = z->train ? dtype_of(cfg->grad_dtype) : TX_F32;
+    z->sum_type = z->train && cfg->grad_reduce_dtype ? dtype_of(cfg->grad_reduce_dtype) : z->grad_type;
 }
 
 static tx_flat_spec spec_of(const tx_zero *z)

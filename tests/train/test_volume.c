@@ -152,7 +152,7 @@ static tx_status train_as_a_rank(tx_world *world, void *user)
     tx_trainer *t = NULL;
     tx_grid grid;
     tx_volume before, *v = &r->volume[tx_world_rank(world)];
-    bool bert = !strcmp(cfg->model_type, "BERT");
+    bool bert = cfg->model_type == TX_MODEL_BERT;
     int32_t rows[2 * ROW];
     tx_status st;
     const tx_layout layout = tx_layout_of(cfg);
