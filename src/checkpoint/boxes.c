@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 
-/* ---- stretches ---- */
+/* ---- fragments ---- */
 
 static int64_t clamp(int64_t x, int64_t hi)
 {
@@ -29,7 +29,7 @@ static tx_param_piece box_of(const tx_param_piece *piece, int64_t row, int64_t r
                              .at = { piece->at[0] + row, piece->at[1] + col } };
 }
 
-/* A piece's elements follow each other in its rows as they do in the shard, so the stretch is one of the piece too. */
+/* A piece's elements follow each other in its rows as they do in the shard, so the fragment is one of the piece too. */
 int tx__piece_cut(tx_param_piece box[TX__CUT_MAX], const tx_param *p, const tx_param_piece *piece, int64_t first,
                   int64_t end)
 {
@@ -47,21 +47,21 @@ int tx__piece_cut(tx_param_piece box[TX__CUT_MAX], const tx_param *p, const tx_p
     return n;
 }
 
-int tx__stretch_count(const tx_params *ps, const tx_stretches *kept)
+int tx__fragment_count(const tx_params *ps, const tx_fragments *kept)
 {
     return kept ? kept->n : ps->n;
 }
 
-tx_stretch tx__stretch_at(const tx_params *ps, const tx_stretches *kept, int i)
+tx_fragment tx__fragment_at(const tx_params *ps, const tx_fragments *kept, int i)
 {
-    if (!kept) return (tx_stretch){ .row = i, .numel = ps->param[i].numel, .at = ps->param[i].offset };
-    tx_stretch s = kept->stretch[i];
+    if (!kept) return (tx_fragment){ .row = i, .numel = ps->param[i].numel, .at = ps->param[i].offset };
+    tx_fragment s = kept->fragment[i];
     TX_ASSERT(s.row >= 0 && s.row < ps->n && s.first >= 0 && s.numel >= 0 && s.at >= 0);
     TX_ASSERT(s.first <= ps->param[s.row].numel - s.numel);
     return s;
 }
 
-float *tx__stretch_element(const tx_ckpt_part *part, const tx_params *ps, const tx_stretch *s, int64_t i)
+float *tx__fragment_element(const tx_ckpt_part *part, const tx_params *ps, const tx_fragment *s, int64_t i)
 {
     return part->flat + (part->whole ? ps->param[s->row].offset + i : s->at + i - s->first);
 }
@@ -76,13 +76,13 @@ static int by_place(int64_t row_a, int64_t col_a, int64_t row_b, int64_t col_b)
 
 static int by_start(const void *a, const void *b)
 {
-    const tx__piece *x = a, *y = b;
+    const tx__saved_piece *x = a, *y = b;
     return by_place(x->start[0], x->start[1], y->start[0], y->start[1]);
 }
 
 static int by_end(const void *a, const void *b)
 {
-    const tx__piece *x = *(const tx__piece *const *)a, *y = *(const tx__piece *const *)b;
+    const tx__saved_piece *x = *(const tx__saved_piece *const *)a, *y = *(const tx__saved_piece *const *)b;
     return by_place(x->start[0] + x->size[0], x->start[1], y->start[0] + y->size[0], y->start[1]);
 }
 
@@ -99,16 +99,16 @@ static bool same_edge(edge a, edge b)
 /* The upper edge of the piece that comes next, joined with those that continue it. */
 static edge next_start(const tx__saved *s, size_t *i)
 {
-    const tx__piece *p = &s->piece[(*i)++], *end = s->piece + s->n_pieces;
+    const tx__saved_piece *p = &s->piece[(*i)++], *end = s->piece + s->n_pieces;
     edge e = { p->start[0], p->start[1], p->start[1] + p->size[1] };
     for (p++; p < end && p->start[0] == e.row && p->start[1] == e.to; p++, (*i)++) e.to += p->size[1];
     return e;
 }
 
 /* The same of lower edges. */
-static edge next_end(const tx__piece *const *piece, size_t n, size_t *i)
+static edge next_end(const tx__saved_piece *const *piece, size_t n, size_t *i)
 {
-    const tx__piece *p = piece[(*i)++];
+    const tx__saved_piece *p = piece[(*i)++];
     edge e = { p->start[0] + p->size[0], p->start[1], p->start[1] + p->size[1] };
     for (; *i < n; (*i)++) {
         p = piece[*i];
@@ -124,7 +124,7 @@ static edge next_end(const tx__piece *const *piece, size_t n, size_t *i)
 tx_status tx__pieces_cover(tx__saved *s, bool *covered)
 {
     size_t n = s->n_pieces, begun = 0, ended = 0;
-    const tx__piece **ending;
+    const tx__saved_piece **ending;
     TX_TRY(tx_alloc(&ending, n, sizeof *ending, "a list of pieces"));
     for (size_t i = 0; i < n; i++) ending[i] = &s->piece[i];
     qsort(s->piece, n, sizeof *s->piece, by_start);

@@ -27,7 +27,7 @@ int64_t tx__ds_padded(const tx_conversion *c, const tx__group *g)
 
 tx_py *tx__ds_flat(tx__file *f, const tx__rank *r, const tx__group *g, int part, int64_t begin, int64_t end)
 {
-    tx__span *span;
+    tx__shard_range *span;
     int n = 0;
     int64_t at = 0;
     const int64_t numel = end - begin;
@@ -37,14 +37,22 @@ tx_py *tx__ds_flat(tx__file *f, const tx__rank *r, const tx__group *g, int part,
         int64_t from = begin > at ? begin - at : 0, to = end - at < row->shard.numel ? end - at : row->shard.numel;
         if (from < to)
             span[n++] =
-                (tx__span){ .part = part, .row = row->row, .shard = &row->shard, .first = from, .n = to - from };
+                (tx__shard_range){ .part = part, .row = row->row, .shard = &row->shard, .first = from, .n = to - from };
         at += row->shard.numel;
     }
     int64_t zeros = end - (begin > at ? begin : at);
-    if (zeros > 0) span[n++] = (tx__span){ .row = -1, .n = zeros };
+    if (zeros > 0) span[n++] = (tx__shard_range){ .row = -1, .n = zeros };
     tx_py *t = tx__file_tensor(f, TX_PT_F32, 1, &numel, span, n);
     tx_free(span);
     return t;
+}
+
+tx_py *tx__ds_flat_state(tx__file *f, const tx__rank *r, const tx__group *g, int64_t begin, int64_t end)
+{
+    const tx_py *state[TX_OPTIM_MAX_STATE];
+    for (int k = 0; k < tx_optim_upstream()->n_state; k++)
+        state[k] = tx__ds_flat(f, r, g, tx__state_part(f->c, k), begin, end);
+    return tx__optim_state(f, state);
 }
 
 tx_py *tx__ds_param_groups(tx__file *f, const tx__rank *r)
@@ -141,8 +149,7 @@ static tx_py *flat_fp16(tx__file *f, const tx__rank *r)
     int64_t now = f->c->src->state.iteration;
     for (int i = 0; i < r->n_groups; i++) {
         const tx__group *g = &r->group[i];
-        const tx_py *m = tx__ds_flat(f, r, g, tx__moment(f->c, 0), 0, g->numel);
-        tx__set_at(f, state, i, tx__adam_state(f, m, tx__ds_flat(f, r, g, tx__moment(f->c, 1), 0, g->numel)));
+        tx__set_at(f, state, i, tx__ds_flat_state(f, r, g, 0, g->numel));
         tx__append(f, groups, tx__ds_flat(f, r, g, 0, 0, g->numel));
     }
     tx__set(f, inner, "state", state);

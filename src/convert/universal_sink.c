@@ -25,7 +25,7 @@ static tx_status write_part(tx_conversion *c, const char *dir, int row, int part
     const int64_t dim[2] = { p.whole_logical, p.whole[1] };
     tx__file f;
     TX_TRY(tx__file_begin(&f, c));
-    const tx__span real = { .part = part, .row = row, .shard = &p, .n = tx_param_n_real(&p) };
+    const tx__shard_range real = { .part = part, .row = row, .shard = &p, .n = tx_param_n_real(&p) };
     return tx__file_end(&f, dir, name, describe(&f, &p, tx__file_tensor(&f, TX_PT_F32, p.n_dims, dim, &real, 1)));
 }
 
@@ -47,8 +47,11 @@ static tx_status write_parameters(tx_conversion *c, const char *zero, bool pipel
         TX_TRY(tx_path_join(dir, sizeof dir, zero, name));
         TX_TRY(tx_make_dirs(dir));
         TX_TRY(write_part(c, dir, i, 0, "fp32.pt"));
-        TX_TRY(write_part(c, dir, i, tx__moment(c, 0), "exp_avg.pt"));
-        TX_TRY(write_part(c, dir, i, tx__moment(c, 1), "exp_avg_sq.pt"));
+        for (int k = 0; k < tx_optim_upstream()->n_state; k++) {
+            char file[64];
+            snprintf(file, sizeof file, "%s.pt", tx_optim_upstream()->state_name[k]);
+            TX_TRY(write_part(c, dir, i, tx__state_part(c, k), file));
+        }
         TX_TRY(write_step(c, dir));
     }
     return tx_dir_sync(zero);

@@ -4,6 +4,7 @@
 #define TX_MODEL_MODEL_H
 
 #include "config/config.h"
+#include "data/samples.h"
 #include "nn/attention.h"
 #include "nn/dropout.h"
 #include "nn/param.h"
@@ -42,10 +43,10 @@ typedef struct tx_batch {
 } tx_batch;
 
 /* For models: calls the hooks, if there are any. */
-tx_status tx_unit_use(const tx_batch *batch, int unit, int next);
-tx_status tx_unit_leave(const tx_batch *batch, int unit, bool again);
-tx_status tx_unit_touch(const tx_batch *batch, int unit);
-tx_status tx_unit_done(const tx_batch *batch, int unit);
+tx_status tx_unit_gather(const tx_batch *batch, int unit, int next);
+tx_status tx_unit_release(const tx_batch *batch, int unit, bool again);
+tx_status tx_unit_pre_backward(const tx_batch *batch, int unit);
+tx_status tx_unit_post_backward(const tx_batch *batch, int unit);
 
 /* New tokens of b sequences through this stage's part of the model: the residual stream in and out, so that logits are
  * asked for where they are wanted. */
@@ -101,10 +102,16 @@ typedef struct tx_model {
 } tx_model;
 
 typedef struct tx_model_type {
-    const char *name;     /* as --model-type has it: "GPT" */
-    bool reads_sentences; /* its samples are those of data/bert_dataset.h; else of data/gpt_dataset.h */
-    /* A sample of s positions as the data gives it: so many i32. */
-    int64_t (*row_len)(int64_t s);
+    const char *name;          /* as --model-type has it: "GPT" */
+    const tx_samples *samples; /* what it is trained on */
+    /* The vocabulary of its usual tokenizer, which a plan takes where nothing else is known: tokens, and whose it is.
+     */
+    int64_t usual_tokens;
+    const char *usual_tokenizer;
+    const char *prefix; /* of its description in a plan: "BERT, ", or "" */
+    /* In Megatron-DeepSpeed: whether it has a PipelineModule of the model, and --tokenizer-type where none is known. */
+    bool upstream_pipeline;
+    const char *upstream_tokenizer;
     /* Sizes from the options, vocabulary from the tokenizer; declares the parameters of a rank of the grid (NULL: of
      * one alone), allocates no weights. */
     tx_status (*create)(tx_model **out, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid);

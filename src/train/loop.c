@@ -60,14 +60,14 @@ tx_status tx_feed_open(tx_feed *f, const tx_trainer *t, const tx_blend *data)
     f->sampler = (tx_order){
         .n_samples = data->keyed ? INT64_MAX : data->n_samples, /* keyed order has no end to go around at */
         .micro_batch = t->b,
-        .rank = t->grid->dp.rank,
-        .n_ranks = t->grid->dp.size,
-        .cyclic = tx_word_index(t->cfg->dataloader_type, "single|cyclic") == 1,
+        .rank = tx_grid_rank(t->grid, TX_AXIS_DATA),
+        .n_ranks = tx_grid_size(t->grid, TX_AXIS_DATA),
+        .cyclic = t->cfg->dataloader_type == TX_DATALOADER_CYCLIC,
         .sharded = t->cfg->data_sharding,
     };
     TX_TRY(tx_order_open(&f->sampler));
     TX_TRY(tx_alloc(&f->sample, (size_t)t->b, sizeof *f->sample, "a batch"));
-    if (t->model->type->reads_sentences) TX_TRY(tx_bert_sample_init(&f->bert, t->s));
+    TX_TRY(tx_alloc(&f->scratch, (size_t)(t->model->type->samples->n_scratch * t->s), sizeof *f->scratch, "a batch"));
     return tx_alloc(&f->rows, (size_t)(t->b * tx_trainer_row_len(t)), sizeof *f->rows, "a batch");
 }
 
@@ -75,7 +75,7 @@ void tx_feed_close(tx_feed *f)
 {
     tx_order_close(&f->sampler);
     tx_free(f->sample);
-    tx_bert_sample_deinit(&f->bert);
+    tx_free(f->scratch);
     tx_free(f->rows);
     *f = (tx_feed){ 0 };
 }
@@ -88,11 +88,9 @@ static void tell_samples(const tx_feed *f, int64_t b, int64_t consumed)
     for (int64_t j = 0; j < b && n < (int)sizeof text - 320; j++) {
         int64_t number;
         int d = tx_blend_find(f->data, f->sample[j], &number);
-        const tx_blend_part *p = &f->data->dataset[d];
-        const char *path = p->gpt ? tx_gpt_dataset_path(p->gpt) : tx_bert_dataset_file(p->bert)->prefix;
-        n += d == last
-                 ? snprintf(text + n, sizeof text - (size_t)n, ", %lld", (long long)number)
-                 : snprintf(text + n, sizeof text - (size_t)n, "%s%.250s %lld", j ? "; " : "", path, (long long)number);
+        n += d == last ? snprintf(text + n, sizeof text - (size_t)n, ", %lld", (long long)number)
+                       : snprintf(text + n, sizeof text - (size_t)n, "%s%.250s %lld", j ? "; " : "",
+                                  tx_blend_path(f->data, d), (long long)number);
         last = d;
     }
     tx_trace("data: micro-batch of %lld behind %lld samples: %s", (long long)b, (long long)consumed, text);
@@ -103,7 +101,7 @@ tx_status tx_feed_read(tx_feed *f, const tx_trainer *t, int64_t consumed)
     TX_TRY(tx_order_get(&f->sampler, f->sample, consumed));
     if (tx_log_wants(TX_LOG_TRACE)) tell_samples(f, t->b, consumed);
     for (int64_t j = 0; j < t->b; j++)
-        TX_TRY(tx_blend_get(f->data, &f->bert, f->rows + j * tx_trainer_row_len(t), f->sample[j]));
+        TX_TRY(tx_blend_get(f->data, f->scratch, f->rows + j * tx_trainer_row_len(t), f->sample[j]));
     return TX_OK;
 }
 
@@ -127,7 +125,7 @@ typedef struct reader {
 static tx_status read_micro(void *user, int64_t micro, const void **rows)
 {
     reader *r = user;
-    int64_t each = r->t->b * r->t->grid->dp.size, done = micro * each;
+    int64_t each = r->t->b * tx_grid_size(r->t->grid, TX_AXIS_DATA), done = micro * each;
     TX_TRY(tx_feed_read(r->f, r->t, r->begin + done));
     *rows = r->f->rows;
     if (!r->n_samples || tx_clock() - r->shown < TX_PROGRESS_SECONDS) return TX_OK;
@@ -169,7 +167,9 @@ static tx_status train_iteration(loop *l)
 static tx_status gather_round(loop *l, struct round mine)
 {
     l->round[0] = mine;
-    return l->t->grid->size > 1 ? tx_comm_gather(l->t->grid->world, l->round, &mine, sizeof mine) : TX_OK;
+    return l->t->grid->size > 1
+               ? tx_comm_gather(tx_grid_group(l->t->grid, TX_GROUP_WORLD), l->round, &mine, sizeof mine)
+               : TX_OK;
 }
 
 /* A tx_stop's: whether any rank has seen a signal. Once it is so it stays so. */
@@ -320,7 +320,7 @@ static bool sees_exit(const loop *l, char *why, size_t cap)
  * times. *writing: any of them still writes a checkpoint. */
 static tx_status wants_exit(loop *l, char *why, size_t cap, bool *yes, bool *writing)
 {
-    tx_comm *world = l->t->grid->world;
+    tx_comm *world = tx_grid_group(l->t->grid, TX_GROUP_WORLD);
     int n = tx_comm_size(world), first = 0;
     struct round mine = { .exits = sees_exit(l, why, cap), .writes = tx_saver_writes(&l->saver) };
     TX_TRY(gather_round(l, mine));

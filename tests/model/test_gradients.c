@@ -56,9 +56,9 @@ static void make_params(rig *r)
 static void make_rows(rig *r)
 {
     const tx_rng rng = { .seed = 3 };
-    int64_t n = r->model->type->row_len(S);
+    int64_t n = r->model->type->samples->row_len(S);
     for (int64_t i = 0; i < B * n; i++) r->rows[i] = (int32_t)(VOCAB * tx_rng_uniform(&rng, (uint64_t)i));
-    for (int64_t j = 0; j < B && r->model->type->reads_sentences; j++) {
+    for (int64_t j = 0; j < B && r->model->type->samples->masked; j++) {
         const tx_bert_ids to = tx_bert_ids_of(r->rows + j * n, S);
         *to.n_tokens = (int32_t)(S - 2 * j);
         *to.is_random = (int32_t)j % 2;
@@ -99,7 +99,7 @@ static void build(rig *r, const char *flags)
     tx_tensor *own[TX_BATCH_BUFFERS];
     *r = (rig){ 0 };
     ASSERT_OK(tx_config_parse_string(&r->cfg, strstr(flags, "BERT") ? "pretrain-bert" : "pretrain-gpt", flags));
-    ASSERT_OK(tx_ctx_init(&r->ctx, r->cfg->device, 1));
+    ASSERT_OK(tx_ctx_init(&r->ctx, tx_device_choice_word(r->cfg->device), 1));
     const tx_model_type *type = tx_model_type_of(r->cfg);
     ASSERT_OK(type->create(&r->model, r->cfg, VOCAB, NULL));
     r->model->dtype = r->model->stream = TX_F64;

@@ -14,9 +14,9 @@ static tx_status go_on(tx_decoder *d, float *out)
     int32_t token[PROMPT];
     kept_logits long_one = { .row = out }, short_one = { .row = out + PROMPT * VOCAB };
     text_of(0, token, PROMPT);
-    TX_TRY(tx_decoder_append(d, 0, token, PROMPT, 0, keep_logits, &long_one));
+    TX_TRY(tx_decoder_append(d, 0, token, PROMPT, &(tx_logits_wanted){ 0, keep_logits, &long_one }));
     text_of(1, token, SHORT);
-    TX_TRY(tx_decoder_append(d, 1, token, SHORT, 0, keep_logits, &short_one));
+    TX_TRY(tx_decoder_append(d, 1, token, SHORT, &(tx_logits_wanted){ 0, keep_logits, &short_one }));
     TX_TRY(tx_decoder_copy(d, 2, 0));
     tx_decoder_truncate(d, 2, PROMPT - 10);
     out = short_one.row + SHORT * VOCAB;
@@ -42,8 +42,8 @@ static tx_status go_on_behind_errors(tx_decoder *d, float *out)
 {
     int32_t token[PROMPT], bad = VOCAB;
     text_of(3, token, PROMPT);
-    if (tx_decoder_append(d, 0, token, PROMPT, 0, refuse, NULL) != TX_ERR_IO ||
-        tx_decoder_append(d, 1, &bad, 1, 0, NULL, NULL) != TX_ERR_ARG)
+    if (tx_decoder_append(d, 0, token, PROMPT, &(tx_logits_wanted){ 0, refuse, NULL }) != TX_ERR_IO ||
+        tx_decoder_append(d, 1, &bad, 1, NULL) != TX_ERR_ARG)
         return TX_FAIL(TX_ERR_NUMERIC, "no error");
     tx_decoder_truncate(d, 0, 0);
     return go_on(d, out);
@@ -81,10 +81,14 @@ static tx_status rank_of(tx_world *w, void *user)
     void *value = NULL;
     tx_decoder *d = NULL;
     tx_status st;
-    TX_TRY(tx_grid_open(&grid, w, j->tp, j->pp, j->cfg->sequence_parallel, NULL));
+    TX_TRY(tx_grid_open(&grid, w,
+                        &(tx_layout){ .size = { [TX_AXIS_TENSOR] = j->tp, [TX_AXIS_PIPELINE] = j->pp },
+                                      .sequence = j->cfg->sequence_parallel },
+                        NULL));
     TX_GOTO(random_model(&m, &value, j->cfg, &grid));
     TX_GOTO(tx_decoder_create(&d, m, &grid, &opts));
-    if (j->timeout > 0) TX_GOTO(tx_comm_barrier(grid.world)); /* all are there: now time counts */
+    if (j->timeout > 0)
+        TX_GOTO(tx_comm_barrier(tx_grid_group(&grid, TX_GROUP_WORLD))); /* all are there: now time counts */
     if (j->timeout > 0) tx_world_set_timeout(w, j->timeout);
     if (tx_decoder_leads(d)) TX_GOTO(j->script(d, j->out));
     TX_GOTO(tx_decoder_leads(d) ? tx_decoder_dismiss(d) : tx_decoder_follow(d));

@@ -71,13 +71,6 @@ static void losses(const tx_model *m, const tx_batch *batch, int64_t n_samples, 
     for (int64_t i = 0; i < sum->n; i++) sum->sum += (double)loss[i];
 }
 
-/* Its samples are the client's, not rows of ids. */
-static int64_t row_len(int64_t s)
-{
-    (void)s;
-    return 0;
-}
-
 /* ---- slots ---- */
 
 static tx_status hold(tx_model *m, int n_slots)
@@ -175,10 +168,11 @@ tx_status tx_client_model_create(tx_model **out, const tx_config *cfg, const tx_
                      .recompute = recompute_of(cfg, spec.n_layers),
                      .n_chunks = 1 };
     m->n_again = m->recompute.n_layers < m->n_layers ? m->recompute.n_layers : m->n_layers;
-    m->chunk[0] = tx_pp_layers(m->n_layers, grid->pp.size, 1, grid->pp.rank, 0, 0, 0);
+    m->chunk[0] = tx_pp_layers(m->n_layers, tx_grid_size(grid, TX_AXIS_PIPELINE), 1,
+                               tx_grid_rank(grid, TX_AXIS_PIPELINE), 0, 0, 0);
     n->first = (int)m->chunk[0].first;
     n->n_layers = (int)(m->chunk[0].end - m->chunk[0].first);
-    TX_GOTO(check_divided(n, grid->tp.size));
+    TX_GOTO(check_divided(n, tx_grid_size(grid, TX_AXIS_TENSOR)));
     find_widest(n);
     TX_GOTO(tx_client_declare(n, grid));
     TX_GOTO(hold(m, 1));
@@ -190,7 +184,7 @@ out:
 
 const tx_model_type tx_model_client = {
     .name = "client",
-    .row_len = row_len,
+    .samples = &tx_user_samples,
     .destroy = destroy,
     .hold = hold,
     .between = between,
