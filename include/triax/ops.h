@@ -55,6 +55,21 @@ typedef struct tx_cast_args {
 } tx_cast_args;
 TX_API tx_status tx_op_cast(tx_ctx *c, const tx_cast_args *a);
 
+/* copy: y = x, bit by bit; of one shape and any one dtype, all strides but the last dimension's (1) are free. y is x's
+ *  memory, or does not overlap it. */
+typedef struct tx_copy_args {
+    tx_tensor y; /* out */
+    tx_tensor x;
+} tx_copy_args;
+TX_API tx_status tx_op_copy(tx_ctx *c, const tx_copy_args *a);
+
+/* add: y = a + b, element by element; y may be a's or b's memory. The gradient of a and that of b is y's. */
+typedef struct tx_add_args {
+    tx_tensor y;    /* any shape, contiguous, out; stream, of whichever dtype a and b are */
+    tx_tensor a, b; /* as y; stream, likewise */
+} tx_add_args;
+TX_API tx_status tx_op_add(tx_ctx *c, const tx_add_args *a);
+
 /* gemm: C = op(A) op(B) + beta C + bias,  op(X) = X or Xᵀ.  A linear layer is y = x Wᵀ + b: trans_b with W [out, in].
  *  accumulate: beta = 1, else 0 (C is then never read, NaN in it does not matter). Sums over k are in fp32 or better.
  */

@@ -65,7 +65,7 @@ static tx_status gather_start(tx_zero *z, int k, bool ahead)
     z->live += b->numel;
     tx_tensor own = own_of(z, k);
     if (!tx__is_offloaded(z, TX_ARRAY_VALUE)) {
-        TX_RUN(z->c, cast, .y = own, .x = tx__zero_value_part(z, k));
+        TX_RUN(z->c, copy, .y = own, .x = tx__zero_value_part(z, k));
     } else if (!z->c->dry) {
         void *to = own.data;
         n->reading = true;

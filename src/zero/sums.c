@@ -33,10 +33,7 @@ static tx_tensor collected(const tx_zero *z, int row)
 
 static tx_status add_to(tx_zero *z, tx_tensor to, tx_tensor from)
 {
-    int64_t n = tx_numel(to), row = n % TX_PARAM_ALIGN ? n : TX_PARAM_ALIGN; /* rows are what threads divide */
-    tx_tensor y = tx_tensor3(to.data, to.dtype, n / row, 1, row),
-              x = tx_tensor3(from.data, from.dtype, n / row, 1, row);
-    TX_RUN(z->c, dropout_add_fwd, .y = y, .x = x, .residual = y);
+    TX_RUN(z->c, add, .y = to, .a = from, .b = to);
     return TX_OK;
 }
 
