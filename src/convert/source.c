@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "optim/optim.h"
 
 static const tx_source_type *const types[] = { &tx_source_native, &tx_source_huggingface, &tx_source_megatron,
                                                &tx_source_deepspeed, &tx_source_universal };
@@ -256,9 +257,17 @@ out:
 
 /* ---- the native format ---- */
 
+/* A buffer of an optimizer, if it is there and another optimizer has not the same. */
+static void add_state(tx_source *src, const char *name)
+{
+    bool known = false;
+    for (int i = 0; i < src->n_parts; i++) known = known || !strcmp(src->part[i], name);
+    if (!known && src->n_parts < TX_CKPT_MAX_PARTS && tx_checkpoint_has(src->native, name))
+        src->part[src->n_parts++] = name;
+}
+
 static tx_status open_native(tx_source *src)
 {
-    static const char *const buffers[] = { "exp_avg", "exp_avg_sq", "momentum_buffer" };
     TX_TRY(src->just_written  ? tx_checkpoint_open_just_written(&src->native, src->folder)
            : src->newest_good ? tx_checkpoint_open_newest_good(&src->native, src->folder, src->group)
                               : tx_checkpoint_open(&src->native, src->folder, src->group));
@@ -268,8 +277,9 @@ static tx_status open_native(tx_source *src)
     src->vocab_size = src->state.vocab_size;
     src->run = (json_t *)tx_checkpoint_config(src->native);
     src->part[src->n_parts++] = TX_CKPT_MODEL;
-    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
-        if (tx_checkpoint_has(src->native, buffers[i])) src->part[src->n_parts++] = buffers[i];
+    const tx_optim_type *o;
+    for (int i = 0; (o = tx_optim_type_at(i)); i++)
+        for (int k = 0; k < o->n_state; k++) add_state(src, o->state_name[k]);
     return TX_OK;
 }
 
