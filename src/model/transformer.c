@@ -13,10 +13,10 @@
 
 /* ---- the embedding ---- */
 
-tx_shard tx_transformer_words_here(const tx_ctx *c, const tx_transformer *t)
+tx_table_shard tx_transformer_words_here(const tx_ctx *c, const tx_transformer *t)
 {
-    return (tx_shard){ .first = tx_grid_rank(tx_grid_of(c), TX_AXIS_TENSOR) * t->word.value.dim[0],
-                       .whole = t->base.vocab_padded };
+    return (tx_table_shard){ .first = tx_grid_rank(tx_grid_of(c), TX_AXIS_TENSOR) * t->word.value.dim[0],
+                             .whole = t->base.vocab_padded };
 }
 
 /* What the words are added to, or the gradients of that; either may be absent. */
