@@ -56,8 +56,8 @@ static tx_st_dtype dtype_of(enum tx_float_type type)
 static tx_status ask_convert(job *j)
 {
     const tx_config *cfg = j->cfg;
-    j->from = cfg->convert_from ? tx_source_type_find(tx_checkpoint_format_word(cfg->convert_from)) : NULL;
-    j->to = tx_sink_type_find(tx_checkpoint_format_word(cfg->convert_to));
+    j->from = tx_source_type_of(cfg->convert_from);
+    j->to = tx_sink_type_of(cfg->convert_to);
     TX_ASSERT(j->to && (j->from || !cfg->convert_from));
     j->in = cfg->convert_paths.item[0];
     j->c.out = cfg->convert_paths.item[1];
@@ -351,7 +351,8 @@ static tx_status run(job *j)
     TX_TRY(tx_conversion_check(&j->c));
     TX_TRY(find_tokenizer(j));
     if (*j->tokenizer.hash) j->c.tokenizer = &j->tokenizer;
-    tx_info("converting %s (%s) to %s (%s)", j->in, j->src.type->name, j->beside, j->to->name);
+    tx_info("converting %s (%s) to %s (%s)", j->in, tx_checkpoint_format_word(j->src.type->format), j->beside,
+            tx_checkpoint_format_word(j->to->format));
     TX_TRY(tx_make_dirs(j->c.out));
     TX_TRY(report(j));
     TX_TRY(j->to->write(&j->c));
@@ -363,7 +364,7 @@ static tx_status run(job *j)
         tx_info("not proved (--no-proof)");
         return TX_OK;
     }
-    return tx__prove(&j->src, j->c.out, tx_source_type_find(j->to->name), j->cfg, &j->c);
+    return tx__prove(&j->src, j->c.out, tx_source_type_of(j->to->format), j->cfg, &j->c);
 }
 
 tx_status tx_convert(tx_config *cfg)

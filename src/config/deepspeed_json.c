@@ -330,21 +330,43 @@ static tx_status convert_data_parallel(reading *r, const json_t *value)
     return TX_OK;
 }
 
+static const struct {
+    const char *word, *name, *other; /* ours, DeepSpeed's, and another that it has, or NULL */
+} optimizers[] = {
+#define ROW(constant, word, type, name, other, traits) { word, name, other },
+    TX_OPTIMIZERS(ROW)
+#undef ROW
+};
+enum { N_OPTIMIZERS = sizeof optimizers / sizeof *optimizers };
+
 /* The optimizer's word here; NULL: there is none. */
 static const char *optimizer_of(const char *name)
 {
-    if (!strcasecmp(name, "adam") || !strcasecmp(name, "adamw")) return "adam";
-    return strcasecmp(name, "sgd") ? NULL : "sgd";
+    for (int i = 0; i < N_OPTIMIZERS; i++)
+        if (!strcasecmp(name, optimizers[i].name) || (optimizers[i].other && !strcasecmp(name, optimizers[i].other)))
+            return optimizers[i].word;
+    return NULL;
+}
+
+/* "Adam (also AdamW) and SGD" */
+static const char *list_optimizers(char *buf, size_t cap)
+{
+    size_t n = 0;
+    for (int i = 0; i < N_OPTIMIZERS && n < cap; i++) {
+        const char *other = optimizers[i].other, *before = i == 0 ? "" : i == N_OPTIMIZERS - 1 ? " and " : ", ";
+        n += (size_t)snprintf(buf + n, cap - n, "%s%s%s%s%s", before, optimizers[i].name, other ? " (also " : "",
+                              other ? other : "", other ? ")" : "");
+    }
+    return buf;
 }
 
 static tx_status convert_optimizer(reading *r, const json_t *value)
 {
     const char *name = json_string_value(value), *word = optimizer_of(name);
     if (word) return put(r, "optimizer", word, true);
-    wrong(r,
-          "optimizer.type %.60s: there are Adam (also AdamW) and SGD; with Megatron-DeepSpeed the section is not used, "
-          "leave it out",
-          name);
+    char all[256];
+    wrong(r, "optimizer.type %.60s: there are %s; with Megatron-DeepSpeed the section is not used, leave it out", name,
+          list_optimizers(all, sizeof all));
     return TX_OK;
 }
 

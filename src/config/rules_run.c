@@ -255,7 +255,9 @@ static void rule_less_than_one(const tx__check *k)
 
 static void rule_states_are_adams(const tx__check *k)
 {
-    if (k->bad->optimizer || !k->c->log_optimizer_states_to_tensorboard || k->c->optimizer == TX_OPTIMIZER_ADAM) return;
+    if (k->bad->optimizer || !k->c->log_optimizer_states_to_tensorboard ||
+        tx_optimizer_traits(k->c->optimizer) & TX_OPTIMIZER_MOMENTS)
+        return;
     tx__violate(k->v, "--log-optimizer-states-to-tensorboard shows what Adam holds: not with --optimizer %s",
                 tx_optimizer_kind_word(k->c->optimizer));
 }
