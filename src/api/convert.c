@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "convert/meant_folder.h"
 #include "convert/sink.h"
-#include "triax/run.h"
+#include "triax/jobs.h"
 
 enum { PATH_CAP = 4096 };
 
@@ -75,7 +75,7 @@ static tx_status ask_convert(job *j)
 static tx_status ask_tool(job *j)
 {
     const tx_config *cfg = j->cfg;
-    bool megatron = !strcmp(cfg->command->name, "deepspeed-to-megatron");
+    bool megatron = cfg->command->id == TX_COMMAND_DEEPSPEED_TO_MEGATRON;
     j->to = megatron ? &tx_sink_megatron : &tx_sink_huggingface;
     j->in = cfg->input_folder;
     j->c.out = cfg->output_folder;
@@ -130,10 +130,16 @@ static tx_status ask_universal(job *j)
 
 static tx_status ask_command(job *j)
 {
-    const char *name = j->cfg->command->name;
-    if (!strcmp(name, "convert")) return ask_convert(j);
-    if (!strcmp(name, "ds-to-universal")) return ask_universal(j);
-    return !strcmp(name, "zero-to-fp32") ? ask_zero_to_fp32(j) : ask_tool(j);
+    switch ((int)j->cfg->command->id) { /* of all commands those of this job */
+    case TX_COMMAND_CONVERT:
+        return ask_convert(j);
+    case TX_COMMAND_DS_TO_UNIVERSAL:
+        return ask_universal(j);
+    case TX_COMMAND_ZERO_TO_FP32:
+        return ask_zero_to_fp32(j);
+    default:
+        return ask_tool(j);
+    }
 }
 
 static tx_status ask(job *j)
@@ -303,9 +309,9 @@ static tx_status open_source(job *j)
         return TX_FAIL(st, "%s; %s does: triax %s ... %s", why, meant, name, meant);
     }
     TX_TRY(st);
-    if (j->src.type == &tx_source_huggingface && !strcmp(name, "deepspeed-to-transformers"))
+    if (j->src.type == &tx_source_huggingface && j->cfg->command->id == TX_COMMAND_DEEPSPEED_TO_TRANSFORMERS)
         return TX_FAIL(TX_ERR_ARG, "%s: is a Hugging Face model already: triax generate --load %s", j->in, j->in);
-    if (!j->src.type->resumes && !strcmp(name, "ds-to-universal"))
+    if (!j->src.type->resumes && j->cfg->command->id == TX_COMMAND_DS_TO_UNIVERSAL)
         return TX_FAIL(
             TX_ERR_ARG,
             "%s: is a Hugging Face model, which has no state of an optimizer, as universal checkpoints have: "
@@ -346,7 +352,7 @@ static tx_status run(job *j)
     tx_free(j->c.whole);
     j->c.whole = NULL;
     tx_info("wrote %s", j->beside);
-    if (!strcmp(j->cfg->command->name, "convert") && !j->cfg->proof) {
+    if (j->cfg->command->id == TX_COMMAND_CONVERT && !j->cfg->proof) {
         tx_info("not proved (--no-proof)");
         return TX_OK;
     }

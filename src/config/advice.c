@@ -179,7 +179,7 @@ static const tx_option *option_of(const search *s, const lever *l)
 /* Ranks that are started, not planned or given. */
 static bool are_started(const search *s, const lever *l)
 {
-    return l->remedy == TX__RANKS && !s->as_given->given.world_size && tx__runs_on_ranks(s->as_given->command->name);
+    return l->remedy == TX__RANKS && !s->as_given->given.world_size && (s->as_given->command->traits & TX_ON_RANKS);
 }
 
 static int64_t *number_of(changed *to, const tx_option *o)

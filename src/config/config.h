@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/str.h"
+#include "kinds/commands.h"
 #include "kinds/formats.h"
 #include "kinds/models.h"
 #include "kinds/optimizers.h"
@@ -60,10 +61,18 @@ bool tx_share_parse(const char *text, double *share);
  * not given, or, where the rules have not been asked, no such thing. */
 bool tx_config_profiled(const tx_config *cfg, int64_t done, int64_t *first, int64_t *last);
 
+/* A row of kinds/commands.h. */
 typedef struct tx_command {
+    enum tx_command_id id;
     const char *name, *summary; /* "pretrain-gpt" */
-    uint64_t groups;            /* of options that it takes: a bit each */
+    unsigned traits;            /* of enum tx_command_trait */
+    enum tx_command_load load;
+    bool launches;   /* starts the ranks of another command */
+    uint64_t groups; /* of options that it takes: a bit each */
 } tx_command;
+
+/* The command of that name, or NULL. */
+const tx_command *tx_command_find(const char *name);
 
 /* One bool per option. */
 typedef struct tx_config_given {
@@ -89,7 +98,7 @@ struct tx_config {
 #define FLAG_OFF(field, ...)                  bool field;
 #include "config/options.def"
     tx_config_given given;
-    const tx_command *command; /* a row of options.def */
+    const tx_command *command;
 };
 
 /* A config with every option at the command's default, nothing given, nothing derived, no rule checked: for tests and
@@ -145,11 +154,6 @@ int64_t tx_config_skipped_iterations(const tx_config *cfg, int64_t iteration, in
 
 /* Ranks along the data axis: world_size / (tensor- x pipeline-parallel size). */
 int64_t tx_config_data_parallel(const tx_config *cfg);
-
-#define TX_ENGINE_COMMAND "engine" /* the options of a client's program, which names no model */
-
-/* Whether it is one of the commands that train a model: pretrain-gpt, pretrain-bert, engine. */
-bool tx_config_trains(const char *command);
 
 /* Model chunks of a pipeline stage: more than 1 when the schedule is interleaved. */
 int tx_config_chunks(const tx_config *cfg);

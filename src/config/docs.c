@@ -100,7 +100,7 @@ static tx_status other_table(tx_str *out, const tx_command *cmd, const char *hea
 
 static tx_status command_section(tx_str *out, const tx_command *cmd)
 {
-    const char *triax = strcmp(cmd->name, TX_ENGINE_COMMAND) ? "triax " : "";
+    const char *triax = cmd->id == TX_COMMAND_ENGINE ? "" : "triax ";
     TX_TRY(tx_str_printf(out, "\n## %s%s\n\n%s\n", triax, cmd->name, cmd->summary));
     for (unsigned g = 0; g < TX_N_GROUPS; g++) TX_TRY(group_table(out, cmd, g));
     TX_TRY(other_table(out, cmd, "\n### Accepted, without effect here\n\n| flag | what it means here |\n|---|---|\n",

@@ -67,9 +67,6 @@ const char *tx__word_of(const tx_option *o, const char *typed);
 /* Whether the row is of all flags that begin as it does: "moe-*". */
 bool tx__is_family(const tx_option *o);
 
-/* The command of that name, or NULL. */
-const tx_command *tx__command_find(const char *name);
-
 /* Whether a command takes an option; then *initial (if not NULL) is the default it has there. */
 bool tx__command_takes(const tx_command *cmd, const tx_option *o, const char **initial);
 

@@ -71,9 +71,6 @@ void tx__advise(const tx_config *as_given, const tx_config_given *bad, const tx_
 /* profiled.c: a rule, of --profile and its steps. */
 void tx__check_profile(const tx__check *k);
 
-/* Whether a command's job takes place on all ranks that have been started. */
-bool tx__runs_on_ranks(const char *command);
-
 /* Whether tensor- and pipeline-parallel size and the number of ranks are sound, so that others may reckon from them. */
 bool tx__layout_is_known(const tx__check *k);
 

@@ -222,22 +222,12 @@ static void rule_dump_step_is_a_step(const tx__check *k)
         tx__violate(k->v, "--dump-step %.60s is not a step; it takes a step from 1 on and a folder", l->item[0]);
 }
 
-static bool reads_a_model(const char *command)
-{
-    static const char *const begins[] = {
-        "evaluate", "generate", "inspect", "serve", "run-text-generation", "fill-mask"
-    };
-    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
-        if (!strncmp(command, begins[i], strlen(begins[i]))) return true;
-    return false;
-}
-
 /* A checkpoint of triax knows its tokenizer, so the commands that read one may leave the files out. */
 static void rule_tokenizer_has_its_files(const tx__check *k)
 {
     const tx_config *c = k->c;
     /* the files may lie beside the checkpoint, or are not needed */
-    bool optional = (c->load && !k->g->train_data) || tx__plans_only(k) || reads_a_model(c->command->name);
+    bool optional = (c->load && !k->g->train_data) || tx__plans_only(k) || c->command->load == TX_LOAD_MODEL;
     bool vocab = c->vocab_file || k->g->vocab_file, merge = c->merge_file || k->g->merge_file;
     bool model = c->tokenizer_model || k->g->tokenizer_model;
     const char *type = tx_tokenizer_type_word(c->tokenizer_type);

@@ -33,7 +33,7 @@ static void rule_skipped_ranges_are_ranges(const tx__check *k)
                         l->item[i]);
     if (l->n && k->c->rampup_batch_size.n)
         tx__violate(k->v, "--skip-train-iteration-range needs batches of one size: leave --rampup-batch-size out");
-    if (l->n && !strcmp(k->c->command->name, "inspect-samples"))
+    if (l->n && k->c->command->id == TX_COMMAND_INSPECT_SAMPLES)
         tx__violate(k->v, "inspect-samples shows the data in its order: leave --skip-train-iteration-range out");
 }
 

@@ -15,7 +15,7 @@
 #include "engine_test.h"
 #include "triax/data.h"
 #include "triax/generate.h"
-#include "triax/pretrain.h"
+#include "triax/jobs.h"
 #include "triax/run.h"
 #include "triax/token.h"
 
