@@ -68,7 +68,7 @@ static tx_status run_tokens(tx_model *m, int64_t vocab_size, logits *out)
     for (int64_t k = 0; k < n; k++) token[k] = token_of(k, vocab_size);
     TX_GOTO(take_rows(out, n, m->n_valid));
     TX_GOTO(tx_decoder_create(&d, m, NULL, &(tx_decoder_opts){ .backend = "cpu", .n_slots = 1, .max_len = n }));
-    TX_GOTO(tx_decoder_append(d, 0, token, n, 0, keep_rows, out));
+    TX_GOTO(tx_decoder_append(d, 0, token, n, &(tx_logits_wanted){ 0, keep_rows, out }));
 out:
     tx_decoder_destroy(d);
     return st;

@@ -39,7 +39,7 @@
 typedef struct entry {
     char name[TX__NAME_CAP], key[TX__KEY_CAP];
     tx__saved of;
-    tx__piece box;
+    tx__saved_piece box;
     int part;
     tx_stretch stretch; /* that it lies in */
     int64_t first;      /* element of the parameter's shard */
@@ -130,10 +130,10 @@ static tx_status mend_tracker(const char *dir)
 {
     char path[TX__PATH_CAP], text[32];
     tx_str there = { 0 };
-    tx__place place;
+    tx__found_checkpoint place;
     TX_TRY(tx_path_join(path, sizeof path, dir, TX__LATEST));
     if (!tx_path_exists(path)) return TX_OK;
-    tx_status st = tx__place_find(dir, &place);
+    tx_status st = tx__checkpoint_find(dir, &place);
     if (st == TX_ERR_NOMEM) return st;
     if (st || place.iteration < 0) return TX_OK; /* another program's, or under a tag */
     int n = snprintf(text, sizeof text, "%" PRId64, place.iteration);
@@ -202,7 +202,7 @@ static void add_entry(job *j, int part, const tx_stretch *s, const tx_param_piec
     entry *e = &j->entry[j->n];
     name_entry(e, &j->part[part], p, box, k, n);
     e->of = (tx__saved){ .name = e->name, .n_dims = p->n_dims, .dim = { p->whole_logical, p->whole[1] } };
-    e->box = (tx__piece){ .key = e->key };
+    e->box = (tx__saved_piece){ .key = e->key };
     memcpy(e->box.start, box->start, sizeof e->box.start);
     memcpy(e->box.size, box->size, sizeof e->box.size);
     e->part = part;

@@ -176,7 +176,7 @@ static tx_status read_shape(deepspeed *d, const char *path, const tx_py *name, c
 /* ZeRO 1 and 2: what follows `at` in the group's flat numbers. */
 static tx_status add_even(deepspeed *d, const runs *r, int64_t at, int64_t n)
 {
-    return tx__shards_add_flat(&d->s, &(tx__flat){ r->run, r->n }, at, n);
+    return tx__shards_add_flat(&d->s, &(tx__segments){ r->run, r->n }, at, n);
 }
 
 /* ZeRO 3: a part of each rank's, whose runs are r[0 ...]; `at` counts in each of them. */
@@ -186,7 +186,7 @@ static tx_status add_divided(deepspeed *d, const runs *r, int64_t at, int64_t n)
     for (int dp = 0; dp < d->n_dp; dp++) {
         int64_t left = n - dp * each;
         if (left > 0)
-            TX_TRY(tx__shards_add_flat(&d->s, &(tx__flat){ r[dp].run, r[dp].n }, at, left < each ? left : each));
+            TX_TRY(tx__shards_add_flat(&d->s, &(tx__segments){ r[dp].run, r[dp].n }, at, left < each ? left : each));
     }
     return TX_OK;
 }

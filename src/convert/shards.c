@@ -117,7 +117,7 @@ tx_status tx__shards_add_tensor(tx__shards *s, const char *name, int part, int t
     return added ? tx__shards_add_segment(s, file, t, 0, tx_pt_numel(t)) : TX_OK;
 }
 
-tx_status tx__shards_add_flat(tx__shards *s, const tx__flat *flat, int64_t at, int64_t n)
+tx_status tx__shards_add_flat(tx__shards *s, const tx__segments *flat, int64_t at, int64_t n)
 {
     for (size_t i = 0; i < flat->n && n > 0; i++) {
         const tx__segment *run = &flat->run[i];

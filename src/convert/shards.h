@@ -66,11 +66,11 @@ tx_status tx__shards_add_tensor(tx__shards *s, const char *name, int part, int t
                                 const tx_pt_tensor *t);
 
 /* Elements [at, at + n) of what several tensors hold one after the other, as segments of the last shard. */
-typedef struct tx__flat {
+typedef struct tx__segments {
     const tx__segment *run;
     size_t n;
-} tx__flat;
-tx_status tx__shards_add_flat(tx__shards *s, const tx__flat *flat, int64_t at, int64_t n);
+} tx__segments;
+tx_status tx__shards_add_flat(tx__shards *s, const tx__segments *flat, int64_t at, int64_t n);
 
 /* After the last one was added; every segment's elements are as many as its shard's. */
 tx_status tx__shards_sort(tx__shards *s, const char *path);

@@ -42,10 +42,10 @@ typedef struct tx_task_opts {
 } tx_task_opts;
 
 /* Tokens ids[begin, end), of which [first, end) are predicted. */
-typedef struct tx_span {
+typedef struct tx_task_span {
     int64_t begin, first, end;
     int64_t n_chars; /* of a choice, as it stands in the file */
-} tx_span;
+} tx_task_span;
 
 /* What is counted as one: a window, a text, a question with its choices. */
 typedef struct tx_task_item {
@@ -59,7 +59,7 @@ typedef struct tx_task_item {
 typedef struct tx_task {
     tx_task_opts opts;
     tx_ids ids;
-    tx_span *span;
+    tx_task_span *span;
     int64_t n_spans, cap_spans;
     tx_task_item *item;
     int64_t n_items, cap_items;
@@ -74,8 +74,12 @@ typedef struct tx_task {
 tx_status tx_task_open(tx_task *t, const tx_task_opts *opts, const tx_tokenizer *tok);
 void tx_task_close(tx_task *t); /* a zeroed one is fine */
 
-/* Told of each token of a text in order; score NULL: the first of a document, which is not predicted. */
-typedef tx_status tx_task_token_fn(void *user, int64_t document, int32_t id, const tx_token_score *score);
+/* Who is called with each token of a text, in order. */
+typedef struct tx_task_listener {
+    /* score NULL: the first of a document, which is not predicted. The function NULL: nobody */
+    tx_status (*token)(void *user, int64_t document, int32_t id, const tx_token_score *score);
+    void *user;
+} tx_task_listener;
 
 /* What is counted: numbers that add up over parts of a task. */
 typedef struct tx_task_sums {
@@ -84,16 +88,16 @@ typedef struct tx_task_sums {
 } tx_task_sums;
 
 /* Scores items part, part + n_parts, ...; the decoder's leader calls, which has seq_length tokens a slot.
- * @token NULL allowed; with several parts it hears of this one's */
+ * @each NULL allowed; with several parts it is called for the tokens of this one */
 tx_status tx_task_run(tx_task *t, tx_decoder *d, int64_t part, int64_t n_parts, tx_task_sums *out,
-                      tx_task_token_fn *token, void *user);
+                      const tx_task_listener *each);
 
 /* The same of a text for a model that sees both sides, of which each token is masked in turn: as many samples as there
- * are tokens. All ranks of the model call; `m` has samples of seq_length + 2 tokens. What comes out, and `token`, is
- * the leader's; the others give NULL for t. */
+ * are tokens. All ranks of the model call; `m` has samples of seq_length + 2 tokens. What comes out, and `each`, is
+ * the leader's; the others pass NULL for t. */
 struct tx_masked;
 tx_status tx_task_run_masked(tx_task *t, struct tx_masked *m, const tx_tokenizer *tok, tx_task_sums *out,
-                             tx_task_token_fn *token, void *user);
+                             const tx_task_listener *each);
 
 /* ---- results ---- */
 
@@ -119,7 +123,7 @@ tx_status tx_task_result_json(tx_str *out, const tx_task *t, const tx_task_resul
 /* Tokens of a span are added to t->ids by the caller. Cuts its beginning where it has more than seq_length tokens to
  * see. TX_ERR_FORMAT, beginning with `where`: there is nothing to predict, nothing before it, or more than seq_length
  * of it. */
-tx_status tx__task_add_span(tx_task *t, tx_span s, const char *where);
+tx_status tx__task_add_span(tx_task *t, tx_task_span s, const char *where);
 tx_status tx__task_add_item(tx_task *t, tx_task_item item);
 
 /* task_lines.c: a record's JSON object, of which @where [TX_WHERE] says where it stands; its member `name`, a string.

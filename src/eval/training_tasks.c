@@ -67,7 +67,7 @@ static tx_status lead(const tx_training_tasks *x)
     const tx_axis *dp = &x->t->grid->dp;
     for (int i = 0; i < x->n; i++) {
         tx_task_sums s;
-        TX_TRY(tx_task_run(&x->task[i], x->decoder, dp->rank, dp->size, &s, NULL, NULL));
+        TX_TRY(tx_task_run(&x->task[i], x->decoder, dp->rank, dp->size, &s, NULL));
         TX_TRY(sum_over_data(x, &s));
         tx_task_result r = tx_task_result_of(&x->task[i], &s);
         TX_TRY(tell(x, &x->task[i], &r));

@@ -391,19 +391,19 @@ static tx_status check(const tx_decoder *d, int slot, const int32_t *token, int6
     return TX_OK;
 }
 
-tx_status tx_decoder_append(tx_decoder *d, int slot, const int32_t *token, int64_t n, int64_t first_wanted,
-                            tx_logits_fn *each, void *user)
+tx_status tx_decoder_append(tx_decoder *d, int slot, const int32_t *token, int64_t n, const tx_logits_wanted *wanted)
 {
     TX_TRY(check(d, slot, token, n));
     for (int64_t done = 0, piece; done < n; done += piece) {
         piece = piece_of(d, n - done);
-        int64_t end = d->length[slot] + piece, wanted = !each ? 0 : min(piece, end - first_wanted);
-        if (wanted < 0) wanted = 0;
-        *d->cmd = (command){ .what = DECODE, .s = (int32_t)piece, .b = 1, .n_wanted = (int32_t)wanted };
+        int64_t end = d->length[slot] + piece, rows = wanted ? min(piece, end - wanted->first) : 0;
+        if (rows < 0) rows = 0;
+        *d->cmd = (command){ .what = DECODE, .s = (int32_t)piece, .b = 1, .n_wanted = (int32_t)rows };
         memcpy(d->token, token + done, (size_t)piece * sizeof *token);
         d->n_past[0] = (int32_t)d->length[slot];
         d->slot[0] = slot;
-        listener to = { .logits = d->logits, .first = end - wanted, .each = each, .user = user };
+        listener to = { .logits = d->logits, .first = end - rows };
+        if (wanted) to.each = wanted->each, to.user = wanted->user;
         TX_TRY(lead(d, &to));
         d->length[slot] = end;
         TX_TRY(to.st);

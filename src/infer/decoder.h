@@ -56,10 +56,16 @@ void tx_decoder_truncate(tx_decoder *d, int slot, int64_t n); /* back to its fir
  * sequence; logits[i * stride + v] is what comes after it. Borrowed for the call. */
 typedef tx_status tx_logits_fn(void *user, int64_t first, int64_t n_rows, const float *logits, int64_t stride);
 
-/* n tokens behind what the slot has. Logits of positions from first_wanted on (counted in the sequence) are told to
- * `each`, in order, in pieces; NULL: none are wanted. TX_ERR_ARG: a token outside the vocabulary, a full slot. */
-tx_status tx_decoder_append(tx_decoder *d, int slot, const int32_t *token, int64_t n, int64_t first_wanted,
-                            tx_logits_fn *each, void *user);
+/* Who takes which logits. */
+typedef struct tx_logits_wanted {
+    int64_t first;      /* of this position, counted in the sequence, and of all after it */
+    tx_logits_fn *each; /* called in the order of positions, with several at a time */
+    void *user;
+} tx_logits_wanted;
+
+/* n tokens after what the slot has.   @wanted NULL: no logits are
+ * Errors: TX_ERR_ARG: a token outside the vocabulary, a full slot. */
+tx_status tx_decoder_append(tx_decoder *d, int slot, const int32_t *token, int64_t n, const tx_logits_wanted *wanted);
 
 /* One token on for each of n different slots.   @logits the decoder's, until its next call: row i, at
  * logits[i * stride], is what comes after slot[i]'s token */

@@ -46,15 +46,22 @@ typedef enum tx_sample_stage {
 } tx_sample_stage;
 extern const char *const tx_sample_stage_names[TX_N_STAGES];
 
-/* Probabilities after the filters up to and with `last`, summing to 1; dropped tokens are exactly 0.
- * @prob [n] out   @logits [n]   @work [n] scratch   @past may be NULL */
-void tx_sample_filter(const tx_sampler *s, const tx_sample_past *past, tx_sample_stage last, double *prob,
-                      const float *logits, int64_t n, double *work);
+/* The probabilities of a vocabulary's tokens. Memory is the caller's. */
+typedef struct tx_token_probs {
+    double *prob; /* [n] */
+    double *work; /* [n] scratch */
+    int64_t n;
+} tx_token_probs;
 
-/* The token that u in [0,1) falls on. @prob, @work [n] scratch; prob has the filtered probabilities afterwards, unless
- * greedy */
-int32_t tx_sample_token(const tx_sampler *s, const tx_sample_past *past, const float *logits, int64_t n, double u,
-                        double *prob, double *work);
+/* Probabilities after the filters up to and with `last`, summing to 1; dropped tokens are exactly 0.
+ * @out prob is written   @logits [out->n]   @past may be NULL */
+void tx_sample_filter(tx_token_probs *out, const tx_sampler *s, const tx_sample_past *past, tx_sample_stage last,
+                      const float *logits);
+
+/* The token that u in [0,1) falls on.   @p scratch; has the filtered probabilities afterwards, unless greedy
+ * @logits [p->n] */
+int32_t tx_sample_token(tx_token_probs *p, const tx_sampler *s, const tx_sample_past *past, const float *logits,
+                        double u);
 
 /* log softmax(logits)[token], in nats. */
 double tx_logprob(const float *logits, int64_t n, int32_t token);

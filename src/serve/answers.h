@@ -2,7 +2,7 @@
 #ifndef TX_SERVE_ANSWERS_H
 #define TX_SERVE_ANSWERS_H
 
-#include "serve/exchange.h"
+#include "serve/generation.h"
 
 /* What every completion's answer says of itself. */
 typedef struct tx__answer_head {
@@ -18,15 +18,15 @@ tx_status tx__answer_string(tx_str *out, const char *bytes, size_t n);
 /* Megatron's server answers a mistake with a JSON string, OpenAI's with an object. */
 tx_status tx__answer_error(tx_str *out, bool is_megatron, unsigned code, const char *message);
 
-/* ---- of a task that is complete ---- */
+/* ---- of a generation that is complete ---- */
 
-tx_status tx__answer_megatron(tx_str *out, const tx__task *task, const tx_tokenizer *tok);
-tx_status tx__answer_completion(tx_str *out, const tx__task *task, const tx__answer_head *head);
+tx_status tx__answer_megatron(tx_str *out, const tx__generation *g, const tx_tokenizer *tok);
+tx_status tx__answer_completion(tx_str *out, const tx__generation *g, const tx__answer_head *head);
 
 /* ---- of one that goes on ---- */
 
-/* Appends an event for each choice with something new, and behind the end of all the closing ones. With the task's lock
+/* Appends an event for each choice with something new, and behind the end of all the closing ones. With its lock
  * held. *over: there will be no more. */
-tx_status tx__answer_events(tx_str *out, tx__task *task, const tx__answer_head *head, bool *over);
+tx_status tx__answer_events(tx_str *out, tx__generation *g, const tx__answer_head *head, bool *over);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "base/str.h"
 
-struct tx__task;
+struct tx__generation;
 
 typedef enum tx__gauge { TX__REQUESTS_WAITING, TX__TEXTS_RUNNING, TX__N_GAUGES } tx__gauge;
 
@@ -42,7 +42,7 @@ void tx__counters_deinit(tx__counters *c);
 
 void tx__counters_set(tx__counters *c, tx__gauge gauge, int64_t value);
 void tx__counters_answered(tx__counters *c, const char *path, unsigned code);
-void tx__counters_ended(tx__counters *c, const struct tx__task *task);
+void tx__counters_ended(tx__counters *c, const struct tx__generation *g);
 
 tx_status tx__counters_text(tx__counters *c, tx_str *out);
 

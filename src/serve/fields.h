@@ -27,8 +27,12 @@ const json_t *tx__field(const tx__fields *f, const char *name); /* NULL: not the
 tx_status tx__field_int(const tx__fields *f, const char *name, int64_t lo, int64_t hi, const char *rule, int64_t *out);
 tx_status tx__field_bool(const tx__fields *f, const char *name, bool *out);
 
-/* Bounds are lo < value <= hi, or with `closed` lo <= value. */
-tx_status tx__field_number(const tx__fields *f, const char *name, double lo, bool closed, double hi, const char *rule,
-                           double *out);
+/* From lo to hi, both allowed, or with `above` all but lo itself. */
+typedef struct tx__bounds {
+    double lo, hi;
+    bool above;
+} tx__bounds;
+
+tx_status tx__field_number(const tx__fields *f, const char *name, tx__bounds bounds, const char *rule, double *out);
 
 #endif

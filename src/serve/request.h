@@ -19,15 +19,15 @@ enum {
     TX_REQUEST_BEAM = 64
 };
 
-typedef struct tx_prompt {
+typedef struct tx_request_prompt {
     char *text; /* owned; NULL: it came as ids */
     size_t n_bytes;
     int32_t *id; /* owned */
     size_t n_ids;
-} tx_prompt;
+} tx_request_prompt;
 
 typedef struct tx_text_request {
-    tx_prompt *prompt; /* [n_prompts] */
+    tx_request_prompt *prompt; /* [n_prompts] */
     int n_prompts;
     int n; /* samples of each */
     int64_t max_new, min_new;

@@ -10,19 +10,7 @@
 #define TX_SERVE_SERVER_H
 
 #include "infer/decoder.h"
-#include "triax/token.h"
-
-typedef struct tx_server_opts {
-    const char *host;
-    int port; /* 0: a free one */
-    const char *model_name;
-    const tx_tokenizer *tok;
-    int64_t max_queue;  /* requests that wait */
-    int64_t max_tokens; /* that a request can ask for */
-    size_t max_body;    /* bytes */
-    double request_seconds, read_seconds, shutdown_seconds;
-    const char *auth_token; /* NULL: none is asked for */
-} tx_server_opts;
+#include "serve/server_opts.h"
 
 /* A socket that listens at host and port. *url, freed with tx_free: where. TX_ERR_ARG, TX_ERR_IO name the flag. */
 tx_status tx_server_listen(int *fd, char **url, const tx_server_opts *o);

@@ -7,7 +7,7 @@
 #include "serve/connections.h"
 #include "serve/counters.h"
 #include "serve/scheduler.h"
-#include "serve/server.h"
+#include "serve/server_opts.h"
 
 typedef struct tx__server {
     const tx_server_opts *o;

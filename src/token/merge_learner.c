@@ -50,12 +50,12 @@ typedef struct side {
     uint32_t *n_added;        /* [symbol] occurrences */
     int32_t *touched;
     size_t n_touched;
-    tx__place *occurrence; /* of the new pairs: the neighbour's symbol, and the place instead of a word */
+    tx__word_place *occurrence; /* of the new pairs: the neighbour's symbol, and the place instead of a word */
     size_t n_occurrences, cap;
 } side;
 
 typedef struct learner {
-    tx__place *place;
+    tx__word_place *place;
     size_t n_places;
     const int64_t *count; /* [word] */
     int64_t min_frequency;
@@ -204,7 +204,7 @@ static tx_status count_pairs(learner *l)
 {
     uint32_t *r;
     for (size_t i = 0; i + 1 < l->n_places; i++) {
-        const tx__place *p = &l->place[i];
+        const tx__word_place *p = &l->place[i];
         if (p[1].word != p[0].word) continue;
         uint64_t pair = tx__pair(p[0].symbol, p[1].symbol);
         TX_TRY(tx__pairs_at(&l->index, pair, &r));
@@ -236,7 +236,7 @@ static tx_status learner_init(learner *l)
         rec->n = 0;
     }
     for (uint32_t i = 0; i + 1 < l->n_places; i++) {
-        const tx__place *p = &l->place[i];
+        const tx__word_place *p = &l->place[i];
         if (p[1].word != p[0].word) continue;
         record *rec = &l->record[tx__pairs_find(&l->index, tx__pair(p[0].symbol, p[1].symbol))];
         if (rec->count >= l->min_frequency) l->occurrence[rec->first + rec->n++] = i;
@@ -262,7 +262,7 @@ static inline void touch(side *s, int32_t symbol, int64_t dropped, int64_t added
     s->added[symbol] += added;
     if (!added) return;
     s->n_added[symbol]++;
-    s->occurrence[s->n_occurrences++] = (tx__place){ symbol, place };
+    s->occurrence[s->n_occurrences++] = (tx__word_place){ symbol, place };
 }
 
 /* Replaces the pair by `id` wherever it still is; the sides collect what that means for its neighbours. Occurrences
@@ -381,7 +381,8 @@ static tx_status learn(learner *l, const tx__learn_opts *o, uint64_t *merge, siz
     return TX_OK;
 }
 
-tx_status tx__learn_merges(tx__place *place, size_t n, const tx__learn_opts *o, uint64_t **merges, size_t *n_merges)
+tx_status tx__learn_merges(tx__word_place *place, size_t n, const tx__learn_opts *o, uint64_t **merges,
+                           size_t *n_merges)
 {
     tx_status st;
     learner l = { .place = place, .n_places = n, .count = o->count, .min_frequency = o->min_frequency };

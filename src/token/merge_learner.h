@@ -9,10 +9,10 @@
 #include "base/status.h"
 
 /* One symbol of a word. Words stand one after the other; words of one symbol may be left out. */
-typedef struct tx__place {
+typedef struct tx__word_place {
     int32_t symbol;
     uint32_t word;
-} tx__place;
+} tx__word_place;
 
 typedef struct tx__learn_opts {
     const int64_t *count;  /* [word] how often, at least 1; their sum fits */
@@ -24,6 +24,7 @@ typedef struct tx__learn_opts {
 /* Gives the pairs (tx__pair of pairs.h) in the order learned; *merges is freed with tx_free. Of equally frequent pairs
  * the smaller one goes first, so the result depends neither on the order of the words nor on their numbers. Changes
  * place[0..n). Logs how far it is. Errors: TX_ERR_NOMEM. */
-tx_status tx__learn_merges(tx__place *place, size_t n, const tx__learn_opts *o, uint64_t **merges, size_t *n_merges);
+tx_status tx__learn_merges(tx__word_place *place, size_t n, const tx__learn_opts *o, uint64_t **merges,
+                           size_t *n_merges);
 
 #endif
