@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "checkpoint/checkpoint.h"
 #include "convert/save_as.h"
+#include "zero/zero_parts.h"
 
 const tx_client tx_no_client;
 
@@ -295,11 +296,9 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
 
 int64_t tx__plan_copy_numel(const tx_zero *z)
 {
-    const tx_config *cfg = z->cfg;
-    bool saves = z->train && (z->stage || z->grid->dp.rank == 0);
-    if (!saves || !cfg->async_save) return 0;
-    int n_parts = 1 + (cfg->no_save_optim ? 0 : z->optim.type->n_state);
-    return tx_checkpoint_copy_numel(z->ps, z->stage ? &z->flat.kept : NULL, n_parts);
+    tx_zero_part part[TX_ZERO_MAX_PARTS];
+    if (!z->train || !z->cfg->async_save || !tx_zero_saves(z)) return 0;
+    return tx_checkpoint_copy_numel(z->ps, tx_zero_kept(z), tx_zero_parts(z, !z->cfg->no_save_optim, part));
 }
 
 /* The parameter that is in memory while a rank's files of another format are written (convert/save_as.h). */

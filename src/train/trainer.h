@@ -43,6 +43,7 @@ typedef struct tx_trainer {
     const tx_config *cfg;    /* borrowed */
     const tx_grid *grid;     /* borrowed */
     const tx_client *client; /* borrowed */
+    bool train;              /* false: it can only load and evaluate */
     tx_ctx ctx;
     tx_model *model;
     tx_stage stage; /* the micro-batches' buffers and activations */

@@ -83,6 +83,7 @@ static void read_options(tx_trainer *t, const tx_trainer_args *args)
     t->s = cfg->seq_length;
     t->b = cfg->micro_batch_size;
     t->n_micro = args->train ? tx__trainer_n_micro(t) : 1;
+    t->train = args->train;
     t->eod = args->eod;
     t->lr_override = -1;
     t->grads_begin = true;
