@@ -8,7 +8,7 @@
  *      DIR/iter_0000010/vocab.json, ...            the tokenizer's files
  *
  *  What is saved and read is a list of parts, the model's weights and the optimizer's buffers, each of them of one rank
- * the same stretches of its shards: all of them, or with ZeRO those that it keeps. Stretches are no more to be seen in
+ * the same fragments of its shards: all of them, or with ZeRO those that it keeps. Stretches are no more to be seen in
  * a checkpoint than shards are.
  *
  *      DIR/latest_checkpointed_iteration.txt       "10": for scripts that ask how far a run is
@@ -73,20 +73,27 @@ enum { TX_CKPT_MAX_PARTS = 3, TX_CKPT_WINDOW = 1 << 20 };
 
 #define TX_CKPT_SPARE ((uint64_t)1 << 20) /* bytes of a disk that stay free beside what is saved: folders, records */
 
-/* Numbers that are not in memory: copies elements [first, first + n) of the shard, a window of stretch s, from where
- * they are into buf, or with `store` from buf to there. Windows have TX_CKPT_WINDOW elements, the last one of a stretch
- * what is left, and begin at s->first or a multiple of TX_CKPT_WINDOW behind it. They come in ascending order, but when
- * saving twice for a shard of two pieces side by side. Those that hold only padding are not asked for when saving. */
-typedef tx_status tx_ckpt_move(void *user, int part_number, const tx_stretch *s, int64_t first, int64_t n, float *buf,
-                               bool store);
+/* A window of a fragment: TX_CKPT_WINDOW elements, or what is left of the fragment, from fragment->first or a multiple
+ * of TX_CKPT_WINDOW after it on. */
+typedef struct tx_ckpt_window {
+    int part; /* its place in the list of parts */
+    const tx_fragment *fragment;
+    int64_t first, n; /* elements [first, first + n) of the shard */
+    float *buf;       /* [n] */
+} tx_ckpt_window;
+
+/* Numbers that are not in memory: copies a window's from where they are into its buffer, or with `store` from there
+ * back. Windows come in ascending order. When saving, they come twice for a shard of two pieces side by side, and those
+ * that hold only padding do not come. */
+typedef tx_status tx_ckpt_move(void *user, const tx_ckpt_window *w, bool store);
 
 /* The weights or one of the optimizer's buffers; its tensors are called <name>.<parameter>. */
 typedef struct tx_ckpt_part {
     const char *name; /* TX_CKPT_MODEL, "exp_avg" */
     float *flat;      /* NULL: `move` has the numbers */
-    bool whole; /* flat has ps->numel elements, at the table's offsets; else kept->numel, at the stretches' `at` */
+    bool whole; /* flat has ps->numel elements, at the table's offsets; else kept->numel, at the fragments' `at` */
     tx_ckpt_move *move;
-    void *user; /* move's; part_number is the place in the list of parts */
+    void *user; /* move's */
 } tx_ckpt_part;
 
 /* What a folder holds. */
@@ -102,19 +109,29 @@ typedef enum tx_ckpt_kind {
 
 /* ---- saving ---- */
 
-/* Writes DIR/iter_<iteration> and points DIR/latest to it; DIR is made if need be. Of each part are saved the stretches
- * in `kept`, which do not overlap (NULL: every row whole); rows that pad the vocabulary are not. @config is any JSON
- * object: it is saved as it is, so it must not hold times, paths or host names. An existing iter_<iteration> is
+/* What to save. */
+typedef struct tx_ckpt_save_args {
+    const char *dir;
+    const tx_ckpt_state *state;
+    const json_t *config; /* any object: saved as it is, so it must not hold times, paths or host names */
+    const tx_params *ps;
+    const tx_fragments *kept; /* NULL: every row whole */
+    const tx_ckpt_part *part;
+    int n_parts;
+    tx_comm *group;
+} tx_ckpt_save_args;
+
+/* Writes DIR/iter_<iteration> and points DIR/latest to it; DIR is made if need be. Of each part the fragments in `kept`
+ * are saved, which do not overlap; rows that pad the vocabulary are not. An existing iter_<iteration> is
  * replaced; until the new one is complete the old one stays as it is. Temporaries that a dead process left in DIR are
  * removed first. On failure DIR holds what it held before.
- *  Collective over `group`: ranks that keep the model together, everything once. Without stretches these are one of
+ *  Collective over `group`: ranks that keep the model together, everything once. Without fragments these are one of
  * each kind (tensor x pipeline, not data); with them the data-parallel ranks belong to it too. Each writes a shard, of
  * its counted parameters, rank 0 all else, and an error on one is an error on all (tx_comm_agree). State and config are
  * rank 0's; parts have the same names on all. DIR is a folder that all of them see.
  *  Errors: TX_ERR_ARG, TX_ERR_IO (names the file and the reason; too little space is found before writing),
  * TX_ERR_COMM, TX_ERR_FORMAT (ranks keep something twice or not at all), those of `move`. */
-tx_status tx_checkpoint_save(const char *dir, const tx_ckpt_state *state, const json_t *config, const tx_params *ps,
-                             const tx_stretches *kept, const tx_ckpt_part *part, int n_parts, tx_comm *group);
+tx_status tx_checkpoint_save(const tx_ckpt_save_args *a);
 
 /* The same in three steps, so that the second can go on beside other work:
  *
@@ -126,9 +143,7 @@ tx_status tx_checkpoint_save(const char *dir, const tx_ckpt_state *state, const 
  * ps, kept, group and the numbers stay as they are until then. How write went is finish's to say. abandon is not
  * collective: for a rank whose job ends. Within a process a DIR has one such handle of a rank at a time. */
 typedef struct tx_ckpt_save tx_ckpt_save;
-tx_status tx_checkpoint_save_begin(tx_ckpt_save **out, const char *dir, const tx_ckpt_state *state,
-                                   const json_t *config, const tx_params *ps, const tx_stretches *kept,
-                                   const tx_ckpt_part *part, int n_parts, tx_comm *group);
+tx_status tx_checkpoint_save_begin(tx_ckpt_save **out, const tx_ckpt_save_args *a);
 void tx_checkpoint_save_write(tx_ckpt_save *s);
 tx_status tx_checkpoint_save_finish(tx_ckpt_save *s);
 void tx_checkpoint_save_abandon(tx_ckpt_save *s);
@@ -136,9 +151,9 @@ void tx_checkpoint_save_abandon(tx_ckpt_save *s);
 /* Copies what is saved of the parts into `to`, so that copy[0 .. n_parts), parts as the others and of the same `kept`,
  * can be saved while these change. Numbers that are not in memory are brought.   @to [tx_checkpoint_copy_numel]
  * Errors: those of `move`. */
-tx_status tx_checkpoint_copy(tx_ckpt_part *copy, float *to, const tx_params *ps, const tx_stretches *kept,
+tx_status tx_checkpoint_copy(tx_ckpt_part *copy, float *to, const tx_params *ps, const tx_fragments *kept,
                              const tx_ckpt_part *part, int n_parts);
-int64_t tx_checkpoint_copy_numel(const tx_params *ps, const tx_stretches *kept, int n_parts);
+int64_t tx_checkpoint_copy_numel(const tx_params *ps, const tx_fragments *kept, int n_parts);
 
 /* Removes what saves of processes that have ended left in DIR unfinished, as every save does before it begins, and has
  * Megatron's tracker say what `latest` says; one rank's. */
@@ -167,7 +182,7 @@ tx_status tx_checkpoint_newest(const char *dir, tx_ckpt_kind kind, int64_t *iter
  * to come add at the most at any time to those that lie there, where --keep-last (0: all stay) may remove `there` of
  * them; how many that is: those before `iteration` without `spare`; and the bytes that are free for DIR, which exists.
  */
-int64_t tx_checkpoint_numel(const tx_params *ps, const tx_stretches *kept);
+int64_t tx_checkpoint_numel(const tx_params *ps, const tx_fragments *kept);
 int64_t tx_checkpoint_more(int64_t n_saves, int64_t keep_last, int64_t there);
 tx_status tx_checkpoint_count(const char *dir, tx_ckpt_kind kind, int64_t iteration, const char *spare, int64_t *n);
 tx_status tx_checkpoint_free_space(const char *dir, uint64_t *bytes);
@@ -241,14 +256,14 @@ const json_t *tx_checkpoint_manifest(const tx_checkpoint *c); /* all of it, for 
  * Errors: TX_ERR_FORMAT (damaged: names the file), TX_ERR_IO, TX_ERR_NOTFOUND, TX_ERR_NOMEM. Not collective. */
 tx_status tx_checkpoint_tokenizer(const tx_checkpoint *c, bool with_files, tx_ckpt_tokenizer *out);
 
-/* Fills the stretches in `kept` (NULL: every row whole) of the parts with what was saved and padding rows with zero;
- * parts of the checkpoint that are not in the list are left out. Only the bytes that the stretches need are touched.
+/* Fills the fragments in `kept` (NULL: every row whole) of the parts with what was saved and padding rows with zero;
+ * parts of the checkpoint that are not in the list are left out. Only the bytes that the fragments need are touched.
  * Collective over the group that c was opened with: together its ranks' tables have the whole model, some of it perhaps
  * several times. That and the checkpoint must hold the same tensors in the same shapes: a rank lists all differences of
  * its own tensors, and those that no rank has, in one TX_ERR_SHAPE; ranks without any fail with TX_ERR_COMM and the
  * first such list. TX_ERR_NOTFOUND: there is no optimizer state, or another optimizer's. Nothing is written on failure,
  * on any rank, but when it is a `move` that fails. */
-tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, const tx_stretches *kept,
+tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, const tx_fragments *kept,
                              const tx_ckpt_part *part, int n_parts);
 
 /* Whether it has a part of that name, such as "exp_avg". */

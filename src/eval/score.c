@@ -1,4 +1,4 @@
-/* score.c - from logits to log-probabilities of given tokens. */
+/* score.c - logits to log-probabilities of given tokens. */
 #include "eval/score.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* task.c - reading a task, going through its items, counting. */
+/* task.c - the table of tasks; reads a task, scores its items and counts. */
 #include "eval/task.h"
 
 #include <math.h>
@@ -9,6 +9,34 @@
 #include "base/log.h"
 
 const char *const tx_task_names[TX_N_TASK_KINDS] = { "text", "WIKITEXT103", "LAMBADA", "multiple-choice" };
+
+static const tx__task_type types[TX_N_TASK_KINDS] = {
+    [TX_TASK_TEXT] = { .windows = true,
+                       .read = tx__task_read_text,
+                       .figures = tx__task_text_figures,
+                       .words = tx__task_text_words },
+    [TX_TASK_WIKITEXT103] = { .windows = true,
+                              .read = tx__task_read_wikitext,
+                              .figures = tx__task_wikitext_figures,
+                              .words = tx__task_wikitext_words },
+    [TX_TASK_LAMBADA] = { .read = tx__task_read_lambada,
+                          .figures = tx__task_lambada_figures,
+                          .words = tx__task_lambada_words },
+    [TX_TASK_CHOICE] = { .choices = true,
+                         .read = tx__task_read_choices,
+                         .figures = tx__task_choice_figures,
+                         .words = tx__task_choice_words },
+};
+
+bool tx_task_has_windows(tx_task_kind kind)
+{
+    return types[kind].windows;
+}
+
+const tx__task_type *tx__task_type_of(const tx_task *t)
+{
+    return &types[t->opts.kind];
+}
 
 /* ---- reading ---- */
 
@@ -67,13 +95,10 @@ static tx_status set_overlap(tx_task_opts *o)
 
 tx_status tx_task_open(tx_task *t, const tx_task_opts *opts, const tx_tokenizer *tok)
 {
-    static tx_status (*const read[TX_N_TASK_KINDS])(tx_task *, const tx_tokenizer *) = {
-        tx__task_read_text, tx__task_read_wikitext, tx__task_read_lambada, tx__task_read_choices
-    };
     *t = (tx_task){ .opts = *opts };
     tx_status st;
     TX_GOTO(set_overlap(&t->opts));
-    TX_GOTO(read[opts->kind](t, tok));
+    TX_GOTO(tx__task_type_of(t)->read(t, tok));
     TX_GOTO(take_scores(t));
     if (t->n_cut)
         tx_warn_once("%s: %lld of its texts have more than --seq-length %lld tokens: their beginnings are left out",
@@ -177,7 +202,7 @@ tx_status tx_task_run(tx_task *t, tx_decoder *d, int64_t part, int64_t n_parts, 
     *out = (tx_task_sums){ 0 };
     for (int64_t i = part; i < t->n_items; i += n_parts) {
         const tx_task_item *item = &t->item[i];
-        TX_TRY(t->opts.kind == TX_TASK_CHOICE ? run_choices(&r, item) : run_one(&r, item));
+        TX_TRY(tx__task_type_of(t)->choices ? run_choices(&r, item) : run_one(&r, item));
         if (tx_clock() - shown < TX_PROGRESS_SECONDS) continue;
         shown = tx_clock();
         tx_log(TX_LOG_PROGRESS, "%s: scored %lld/%lld", tx_task_names[t->opts.kind], (long long)(i + 1),

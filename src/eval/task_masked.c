@@ -1,5 +1,5 @@
-/* task_masked.c - a text for a model that sees both sides: each token masked in turn, and what is left unchanged around
- * it. The sum of the log-probabilities is the pseudo-log-likelihood of Salazar et al., arXiv:1910.14659. */
+/* task_masked.c - a text for a masked language model: each token is masked in turn, with the tokens around it as they
+ * are. The sum of the log-probabilities is the pseudo-log-likelihood of Salazar et al., arXiv:1910.14659. */
 #include <string.h>
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* batcher.c - slots, who sits in them, and the step. */
+/* batcher.c - slots, the sequences in them, and the step. */
 #include "infer/batcher.h"
 
 #include <math.h>

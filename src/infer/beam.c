@@ -1,4 +1,4 @@
-/* beam.c - candidates, hypotheses, and the slots of those that go on. */
+/* beam.c - candidates, hypotheses, and the slots of those that are continued. */
 #include "infer/beam.h"
 
 #include <math.h>

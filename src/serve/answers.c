@@ -1,4 +1,4 @@
-/* answers.c - what goes back to a client. */
+/* answers.c - writes the answers to a client. */
 #include "serve/answers.h"
 
 #include <math.h>

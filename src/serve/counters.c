@@ -1,4 +1,4 @@
-/* counters.c - what the server has done. */
+/* counters.c - counts what the server does. */
 #include "serve/counters.h"
 
 #include <stdio.h>

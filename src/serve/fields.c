@@ -1,4 +1,4 @@
-/* fields.c - members of a JSON object, read with their bounds. */
+/* fields.c - reads members of a JSON object and checks them against bounds. */
 #include "serve/fields.h"
 
 #include <math.h>

@@ -4,7 +4,8 @@
  *      HTTP's threads     create -> submit -> wait ............. read, release
  *      the batching one              admit -> tokens -> finish -> release
  *
- *  Both hold the generation, and the last to let it go frees it. What tokens change is read and written under `lock`.
+ *  Both hold a reference, and the last to release it frees the generation. Members that change with tokens are read and
+ * written under `lock`.
  * Shared inside this room. */
 #ifndef TX_SERVE_GENERATION_H
 #define TX_SERVE_GENERATION_H
@@ -23,7 +24,7 @@ typedef struct tx__alternative {
     float logprob;
 } tx__alternative;
 
-/* A token of a choice that is told: new, or of the prompt. */
+/* A token of a choice that the answer shows: new, or of the prompt. */
 typedef struct tx__made {
     int32_t id;
     bool of_prompt;

@@ -1,4 +1,4 @@
-/* http.c - requests of any client: routes, limits, answers. Runs on libmicrohttpd's threads.
+/* http.c - handles HTTP requests: routes, limits, answers. Runs on libmicrohttpd's threads.
  *
  *      tx__http_request is called     once with the head        begin: route, method, token, length
  *                                     for pieces of the body    taken, or dropped where it has been refused

@@ -1,4 +1,4 @@
-/* request.c - JSON to a request. */
+/* request.c - parses and checks the JSON of a request. */
 #include "serve/request.h"
 
 #include <string.h>

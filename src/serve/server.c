@@ -1,4 +1,4 @@
-/* server.c - the server's life: its threads, and its end. */
+/* server.c - starts the server's threads, runs it, and stops it. */
 #include "serve/server.h"
 
 #include <stdio.h>

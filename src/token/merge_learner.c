@@ -7,15 +7,15 @@
  *      word     0  0  0  1  1  1  1              (o,w)              w0      1
  *
  *  A merge visits the occurrences of its pair, and so all merges together cost about text + n log n, however long the
- *  words are. A merged symbol stays at its first place. The others are swallowed; the second and the last of them say
- *  how many places it has, so that both neighbours are one step away:
+ *  words are. A merged symbol stays at its first place. The places of the others are absorbed; the second and the
+ *  last place of a merged symbol hold how many places it has, so that both neighbours are one step away:
  *
  *      after (l,o) -> A:   A -2  w  A -2  g  o        then (A,w) -> B:   B -3 -3  A -2  g  o
  *
  *  All occurrences of a pair come into being at once, with the younger of its two symbols. After that its count only
  *  falls. So a pair that is too rare when it appears needs no record; occurrences are a stretch of one array; those
- *  that another merge has taken are recognized by their symbols; and a heap entry whose count has fallen is put back
- *  with the true one.
+ *  that another merge has taken are recognized by their symbols; and a heap entry whose count has fallen is pushed
+ *  again with the true count.
  *
  *  Hugging Face's trainer takes pairs in the same order: by count, then by the smaller left, then right id. */
 #include "token/merge_learner.h"

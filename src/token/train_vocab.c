@@ -1,4 +1,5 @@
-/* train_vocab.c - tx_vocab_trainer: counts the distinct words of a text and has tokens learned from them. */
+/* train_vocab.c - tx_vocab_trainer: counts the distinct words of a text; the learner of the vocabulary's kind makes
+ * tokens of them. */
 #include "base/alloc.h"
 #include "base/log.h"
 #include "token/vocab_trainer.h"

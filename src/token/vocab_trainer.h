@@ -1,4 +1,4 @@
-/* vocab_trainer.h - inside of tx_vocab_trainer (triax/token.h). */
+/* vocab_trainer.h - the inside of tx_vocab_trainer (triax/token.h). Shared inside this room. */
 #ifndef TX_TOKEN_VOCAB_TRAINER_H
 #define TX_TOKEN_VOCAB_TRAINER_H
 

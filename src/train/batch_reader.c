@@ -18,9 +18,9 @@ tx_status tx_batch_reader_open(tx_batch_reader *r, const tx_trainer *t, const tx
     r->sampler = (tx_order){
         .n_samples = data->keyed ? INT64_MAX : data->n_samples, /* keyed order has no end to go around at */
         .micro_batch = t->b,
-        .rank = t->grid->dp.rank,
-        .n_ranks = t->grid->dp.size,
-        .cyclic = tx_word_index(t->cfg->dataloader_type, "single|cyclic") == 1,
+        .rank = tx_grid_rank(t->grid, TX_AXIS_DATA),
+        .n_ranks = tx_grid_size(t->grid, TX_AXIS_DATA),
+        .cyclic = t->cfg->dataloader_type == TX_DATALOADER_CYCLIC,
         .sharded = t->cfg->data_sharding,
     };
     TX_TRY(tx_order_open(&r->sampler));

@@ -15,16 +15,16 @@ void tx__trainer_move_schedule(tx_trainer *t)
         t->lr = own->lr(own->lr_user, t->schedule_steps);
     else if (t->ds_schedule.kind)
         t->lr = tx_ds_schedule_lr(&t->ds_schedule, t->schedule_steps);
-    else
+    else if (t->schedule.lr_style) /* one that only evaluates has none */
         t->lr = tx_schedule_lr(&t->schedule, &t->place);
     if (t->ds_schedule.kind) tx_ds_schedule_betas(&t->ds_schedule, t->schedule_steps, t->zero.optim.betas);
-    t->weight_decay = tx_schedule_wd(&t->schedule, &t->place);
+    if (t->schedule.wd_style) t->weight_decay = tx_schedule_wd(&t->schedule, &t->place);
 }
 
 /* Micro-batches of the iteration that comes after what is consumed. */
 int64_t tx__trainer_n_micro(const tx_trainer *t)
 {
-    return tx_config_batch_size(t->cfg, t->consumed_train_samples) / (t->b * t->grid->dp.size);
+    return tx_config_batch_size(t->cfg, t->consumed_train_samples) / (t->b * tx_grid_size(t->grid, TX_AXIS_DATA));
 }
 
 void tx__trainer_forget_rates(tx_trainer *t)
@@ -35,7 +35,7 @@ void tx__trainer_forget_rates(tx_trainer *t)
 
 void tx__trainer_note(const tx_trainer *t, const char *what)
 {
-    if (t->grid->size > 1) tx_world_note(tx_comm_world(t->grid->world), what);
+    if (t->grid->size > 1) tx_world_note(tx_comm_world(tx_grid_group(t->grid, TX_GROUP_WORLD)), what);
 }
 
 /* ---- losses ---- */
@@ -67,11 +67,11 @@ static tx_status sum_few(const tx_trainer *t, double *x, int n)
     size_t bytes = (size_t)n * sizeof *x;
     double mine[TX_MAX_LOSSES], *all = t->all_losses;
     memcpy(mine, x, bytes);
-    TX_TRY(tx_comm_gather(g->data, all, mine, bytes));
+    TX_TRY(tx_comm_gather(tx_grid_group(g, TX_GROUP_DATA), all, mine, bytes));
     memset(x, 0, bytes);
-    for (int r = 0; r < g->dp.size; r++)
+    for (int r = 0; r < tx_grid_size(g, TX_AXIS_DATA); r++)
         for (int k = 0; k < n; k++) x[k] += all[r * n + k];
-    return tx_comm_spread(g->pipeline, x, bytes, g->pp.size - 1);
+    return tx_comm_spread(tx_grid_group(g, TX_GROUP_PIPELINE), x, bytes, tx_grid_size(g, TX_AXIS_PIPELINE) - 1);
 }
 
 tx_status tx_trainer_sum(const tx_trainer *t, double *x, int n)
@@ -120,7 +120,7 @@ tx_status tx_trainer_backward(tx_trainer *t)
 
 int64_t tx_trainer_batch_size(const tx_trainer *t)
 {
-    return t->n_micro * t->b * t->grid->dp.size;
+    return t->n_micro * t->b * tx_grid_size(t->grid, TX_AXIS_DATA);
 }
 
 bool tx_trainer_at_boundary(const tx_trainer *t)
@@ -187,7 +187,7 @@ static tx_status sum_losses(tx_trainer *t)
 {
     TX_TRY(tx_stage_end(&t->stage));
     TX_TRY(tx_trainer_sum(t, t->losses, t->model->n_losses));
-    for (int k = 0; k < t->model->n_losses; k++) t->losses[k] /= t->grid->dp.size;
+    for (int k = 0; k < t->model->n_losses; k++) t->losses[k] /= tx_grid_size(t->grid, TX_AXIS_DATA);
     t->iteration_loss = tx__trainer_total(t, t->losses);
     return TX_OK;
 }

@@ -15,7 +15,8 @@ tx_status tx__trainer_fill_batch(const tx_trainer *t, tx_batch *batch, const voi
     const tx_batch_rule rule = { .eod = t->eod,
                                  .eod_mask_loss = t->cfg->eod_mask_loss,
                                  .reset_position_ids = t->cfg->reset_position_ids,
-                                 .scale = t->scaler.scale / (double)(t->n_micro * t->grid->dp.size) };
+                                 .scale =
+                                     t->scaler.scale / (double)(t->n_micro * tx_grid_size(t->grid, TX_AXIS_DATA)) };
     return t->model->type->fill(t->model, batch, rows, &rule);
 }
 
@@ -26,12 +27,12 @@ static tx_status fill(void *user, int64_t micro, tx_batch *batch)
     tx_trainer *t = f->t;
     const tx_pp_chunk *chunk = &t->model->chunk[batch->chunk];
     const void *rows = f->rows;
-    int64_t data = t->grid->dp.size, n = t->b * tx_trainer_row_len(t);
+    int64_t data = tx_grid_size(t->grid, TX_AXIS_DATA), n = t->b * tx_trainer_row_len(t);
     micro += f->first;
     batch->dropout = (tx_dropout_key){
         .seed = (uint64_t)t->cfg->seed,
         .iteration = (uint32_t)(t->iteration + 1),
-        .sample = (uint64_t)(t->consumed_train_samples + (micro * data + t->grid->dp.rank) * t->b),
+        .sample = (uint64_t)(t->consumed_train_samples + (micro * data + tx_grid_rank(t->grid, TX_AXIS_DATA)) * t->b),
         .s_global = t->s,
         .on = !f->n_samples,
     };
@@ -70,6 +71,7 @@ double tx__trainer_total(const tx_trainer *t, const double *losses)
 
 tx_status tx__trainer_no_pipeline(const tx_trainer *t)
 {
-    if (t->grid->pp.size == 1) return TX_OK;
-    return TX_FAIL(TX_ERR_STATE, "with %d pipeline stages a whole iteration is trained at a time", t->grid->pp.size);
+    if (tx_grid_size(t->grid, TX_AXIS_PIPELINE) == 1) return TX_OK;
+    return TX_FAIL(TX_ERR_STATE, "with %d pipeline stages a whole iteration is trained at a time",
+                   tx_grid_size(t->grid, TX_AXIS_PIPELINE));
 }

@@ -18,7 +18,7 @@ const char *tx_trainer_eod_flag(const tx_config *cfg)
 static tx_status prepare_dump(tx_trainer *t)
 {
     if (t->client->model) return TX_FAIL(TX_ERR_UNSUPPORTED, "--dump-step is for GPT and BERT alone");
-    TX_TRY(tx_hf_export_check(t->model, t->grid->world)); /* better now than at the step */
+    TX_TRY(tx_hf_export_check(t->model, tx_grid_group(t->grid, TX_GROUP_WORLD))); /* better now than at the step */
     t->dump_iteration = atoll(t->cfg->dump_step.item[0]);
     return tx_alloc(&t->dump_tokens, (size_t)(t->cfg->global_batch_size * tx_trainer_row_len(t)), sizeof(int32_t),
                     "--dump-step");
@@ -27,18 +27,18 @@ static tx_status prepare_dump(tx_trainer *t)
 tx_status tx__trainer_agree_products(tx_trainer *t)
 {
     tx_free(t->products);
-    return tx_products_agree(&t->ctx, t->grid->world, &t->products);
+    return tx_products_agree(&t->ctx, tx_grid_group(t->grid, TX_GROUP_WORLD), &t->products);
 }
 
 /* While the memory of a GPU is free. */
 static tx_status choose_products(tx_trainer *t)
 {
     const char *dir = t->cfg->save;
-    if (dir) TX_TRY(tx_products_read(&t->ctx, t->grid->world, dir));
-    TX_TRY(tx_products_choose(&t->ctx, t->grid->world));
+    if (dir) TX_TRY(tx_products_read(&t->ctx, tx_grid_group(t->grid, TX_GROUP_WORLD), dir));
+    TX_TRY(tx_products_choose(&t->ctx, tx_grid_group(t->grid, TX_GROUP_WORLD)));
     TX_TRY(tx__trainer_agree_products(t));
     bool writes = dir && t->products && *t->products && !t->grid->rank;
-    return tx_comm_agree(t->grid->world, writes ? tx_products_write(t->products, dir) : TX_OK);
+    return tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), writes ? tx_products_write(t->products, dir) : TX_OK);
 }
 
 static tx_status take_settings(tx_trainer *t)
@@ -64,12 +64,12 @@ static tx_status check_args(const tx_trainer_args *args)
             TX_ERR_UNSUPPORTED,
             "--save-format %s: Megatron and DeepSpeed have names for GPT and BERT alone, not for the model %s; "
             "save native",
-            cfg->save_format, client->model->name);
+            tx_checkpoint_format_word(cfg->save_format), client->model->name);
     if (client->optimizer && !cfg->no_save_optim)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "--save-format %s holds Adam's state only, not that of the optimizer %s; save native, or "
                        "--no-save-optim",
-                       cfg->save_format, client->optimizer->name);
+                       tx_checkpoint_format_word(cfg->save_format), client->optimizer->name);
     return TX_OK;
 }
 
@@ -117,7 +117,7 @@ static tx_status take_memory(tx_trainer *t, bool train)
     TX_TRY(tx_zero_take(&t->zero));
     int64_t n_copy = tx__plan_copy_numel(&t->zero);
     if (n_copy) TX_TRY(tx_alloc(&t->copy, (size_t)n_copy, sizeof *t->copy, "--async-save's copy of the state"));
-    TX_TRY(tx_alloc(&t->all_losses, (size_t)t->grid->dp.size * TX_MAX_LOSSES, sizeof *t->all_losses,
+    TX_TRY(tx_alloc(&t->all_losses, (size_t)tx_grid_size(t->grid, TX_AXIS_DATA) * TX_MAX_LOSSES, sizeof *t->all_losses,
                     "the losses of all ranks"));
     if (train && t->cfg->given.dump_step) TX_TRY(prepare_dump(t));
     return tx_stage_take(&t->stage);
@@ -185,7 +185,7 @@ tx_status tx_trainer_set_weights(tx_trainer *t, tx_weights_fn *fill, void *user)
     float *whole;
     TX_TRY(tx_alloc(&whole, (size_t)ps->numel, sizeof *whole, "the weights in fp32"));
     tx_status st = fill(user, ps, whole);
-    if (!st) st = tx_zero_fill(&t->zero, whole);
+    if (!st) st = tx_zero_set_weights(&t->zero, whole);
     tx_free(whole);
     return st;
 }

@@ -40,7 +40,8 @@ static tx_status add_score(void *user, int64_t micro, const tx_batch *batch)
     tx_trainer_feed *f = user;
     const tx_trainer *t = f->t;
     micro += f->first;
-    int64_t left = f->n_samples - (micro * t->grid->dp.size + t->grid->dp.rank) * t->b;
+    int64_t left =
+        f->n_samples - (micro * tx_grid_size(t->grid, TX_AXIS_DATA) + tx_grid_rank(t->grid, TX_AXIS_DATA)) * t->b;
     int64_t rows = left < 0 ? 0 : left < t->b ? left : t->b;
     if (rows) tx__trainer_feed_add(f, batch, rows, (double)rows);
     return TX_OK;
@@ -65,7 +66,8 @@ tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *
                            tx_stop *stop)
 {
     TX_ASSERT(t->want == TX_WANT_FORWARD && n_samples > 0);
-    int64_t each = t->b * t->grid->dp.size, n = (n_samples + each - 1) / each, p = t->grid->pp.size;
+    int64_t each = t->b * tx_grid_size(t->grid, TX_AXIS_DATA), n = (n_samples + each - 1) / each,
+            p = tx_grid_size(t->grid, TX_AXIS_PIPELINE);
     if (t->model->n_chunks > 1) n = (n + p - 1) / p * p; /* the schedule's; what is too many has no samples */
     tx_trainer_feed f;
     tx__trainer_feed_init(&f, t);

@@ -23,9 +23,10 @@ tx_status tx_trainer_require_idle(const tx_trainer *t, const char *what)
 }
 
 /* A tx_ckpt_move: numbers on a disk or in a device's memory. */
-static tx_status move(void *user, int part, const tx_stretch *s, int64_t first, int64_t n, float *buf, bool store)
+static tx_status move(void *user, const tx_ckpt_window *w, bool store)
 {
-    return tx_zero_part_move(user, part, s->at + (first - s->first), n, buf, store);
+    const tx_fragment *f = w->fragment;
+    return tx_zero_part_move(user, w->part, f->at + (w->first - f->first), w->n, w->buf, store);
 }
 
 /* The weights and, if they are wanted, the optimizer's buffers, as checkpoints name them; returns how many.
@@ -155,11 +156,15 @@ static tx_status compare_replicas(tx_trainer *t, tx_replica *row)
 {
     const tx_grid *g = t->grid;
     const tx_params *ps = &t->model->params;
-    TX_TRY(tx_comm_agree(g->world, tx_zero_hash_masters(&t->zero, row)));
-    TX_TRY(tx_comm_agree(g->world, tx_replicas_compare(ps, row, g->tensor, TX_UNSPLIT)));
-    TX_TRY(tx_comm_agree(g->world, tx_replicas_compare(ps, row, g->ends, TX_BY_NAME)));
-    if (tx_zero_kept(&t->zero)) TX_TRY(tx_comm_agree(g->world, tx_zero_hash_values(&t->zero, row)));
-    return tx_comm_agree(g->world, tx_replicas_compare(ps, row, g->data, TX_BY_NAME));
+    TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD), tx_zero_hash_masters(&t->zero, row)));
+    TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD),
+                         tx_replicas_compare(ps, row, tx_grid_group(g, TX_GROUP_TENSOR), TX_UNSPLIT)));
+    TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD),
+                         tx_replicas_compare(ps, row, tx_grid_group(g, TX_GROUP_ENDS), TX_BY_NAME)));
+    if (tx_zero_kept(&t->zero))
+        TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD), tx_zero_hash_values(&t->zero, row)));
+    return tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD),
+                         tx_replicas_compare(ps, row, tx_grid_group(g, TX_GROUP_DATA), TX_BY_NAME));
 }
 
 static tx_status require_replicas(tx_trainer *t)
@@ -167,7 +172,7 @@ static tx_status require_replicas(tx_trainer *t)
     tx_replica *row = NULL;
     if (t->grid->size == 1) return TX_OK;
     tx_status st = tx_alloc(&row, (size_t)t->model->params.n, sizeof *row, "hashes of parameters");
-    st = tx_comm_agree(t->grid->world, st);
+    st = tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), st);
     if (!st) st = compare_replicas(t, row);
     tx_free(row);
     return st;
@@ -225,7 +230,7 @@ tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy)
     *out = (tx_snapshot){ .config = NULL };
     TX_TRY(tx_trainer_require_idle(t, "a checkpoint is saved"));
     tx__trainer_note(t, "saving a checkpoint");
-    TX_TRY(tx_comm_agree(t->grid->world, require_finite(t)));
+    TX_TRY(tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), require_finite(t)));
     TX_TRY(require_replicas(t));
     TX_TRY(tx__trainer_agree_products(t));
     tx_ckpt_part own[TX_CKPT_MAX_PARTS];
@@ -235,7 +240,7 @@ tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy)
     tx_status st = config_to_save(t, &out->config);
     if (!st && copy && tx_zero_saves(z))
         st = tx_checkpoint_copy(out->part, t->copy, &t->model->params, tx_zero_kept(z), own, out->n_parts);
-    st = tx_comm_agree(t->grid->world, st);
+    st = tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), st);
     if (st) tx_snapshot_free(out);
     return st;
 }
@@ -259,8 +264,8 @@ tx_status tx__trainer_save_begin(tx_trainer *t, const tx_snapshot *what, const c
                              .part = what->part,
                              .n_parts = what->n_parts,
                              .group = !tx_zero_saves(z) ? NULL
-                                      : tx_zero_kept(z) ? t->grid->world
-                                                        : t->grid->model };
+                                      : tx_zero_kept(z) ? tx_grid_group(t->grid, TX_GROUP_WORLD)
+                                                        : tx_grid_group(t->grid, TX_GROUP_MODEL) };
     return tx_save_begin(out, &a);
 }
 
@@ -292,7 +297,7 @@ tx_status tx_trainer_save(tx_trainer *t, const char *dir, const char *tag, json_
     tx_status st = TX_OK;
     if (client_state && json_object_set(what.config, TX_CLIENT_STATE, client_state))
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the client's state");
-    st = tx_comm_agree(t->grid->world, st);
+    st = tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), st);
     if (!st) st = tx__trainer_save_begin(t, &what, dir, &save);
     for (bool more = save != NULL; !st && more;) {
         tx_save_write(save);
@@ -300,7 +305,7 @@ tx_status tx_trainer_save(tx_trainer *t, const char *dir, const char *tag, json_
     }
     tx_ckpt_state saved = what.state;
     tx_snapshot_free(&what);
-    TX_TRY(tx_comm_agree(t->grid->world, st));
+    TX_TRY(tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), st));
     return tx__trainer_saved(t, dir, &saved);
 }
 
@@ -370,7 +375,7 @@ static tx_status read_state(tx_trainer *t, tx_source *from, bool with_optim)
     if (!own->kept) TX_TRY(tx_alloc(&room, (size_t)t->model->params.numel, sizeof *room, "the weights in fp32"));
     int n = state_parts(z, room, with_optim, part);
     TX_GOTO(tx_source_read(from, t->model, tx_zero_kept(z), part, n));
-    st = room ? tx_zero_fill(z, room) : tx_zero_publish(z);
+    st = room ? tx_zero_set_weights(z, room) : tx_zero_publish(z);
 out:
     tx_free(room);
     return st;

@@ -8,8 +8,8 @@
 /* The array (offload.h) that a part is. In fp32 the masters are the values themselves. */
 static int array_of(const tx_zero *z, int part)
 {
-    if (part) return TX_AWAY_STATE + part - 1;
-    return z->dtype == TX_F32 ? TX_AWAY_VALUE : TX_AWAY_MASTER;
+    if (part) return TX_ARRAY_STATE + part - 1;
+    return z->dtype == TX_F32 ? TX_ARRAY_VALUE : TX_ARRAY_MASTER;
 }
 
 int tx_zero_parts(const tx_zero *z, bool with_optim, tx_zero_part part[TX_ZERO_MAX_PARTS])
@@ -31,14 +31,14 @@ tx_status tx_zero_part_move(tx_zero *z, int part, int64_t first, int64_t n, floa
     return tx_zero_move(z, array_of(z, part), first, n, x, store);
 }
 
-const tx_stretches *tx_zero_kept(const tx_zero *z)
+const tx_fragments *tx_zero_kept(const tx_zero *z)
 {
     return z->stage ? &z->flat.kept : NULL;
 }
 
 bool tx_zero_saves(const tx_zero *z)
 {
-    return z->stage || z->grid->dp.rank == 0;
+    return z->stage || tx_grid_rank(z->grid, TX_AXIS_DATA) == 0;
 }
 
 /* ---- hashes ---- */
@@ -55,7 +55,7 @@ tx_status tx_zero_hash_masters(tx_zero *z, tx_replica *row)
     tx_status st = TX_OK;
     if (z->c->device) TX_TRY(tx_alloc(&room, (size_t)z->ps->numel, sizeof *room, "a copy of the device's numbers"));
     for (int i = 0; i < z->n_ranges; i++) {
-        tx_replica *r = &row[z->piece[i].row];
+        tx_replica *r = &row[z->fragment[i].row];
         TX_GOTO(tx_zero_see_master(z, i, &x, room));
         *r = hashed(r, x, (size_t)z->range[i].n_real * sizeof *x);
     }

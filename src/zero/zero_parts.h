@@ -10,7 +10,7 @@
 enum { TX_ZERO_MAX_PARTS = 1 + TX_OPTIM_MAX_STATE };
 typedef struct tx_zero_part {
     const char *name; /* the optimizer's for it; NULL: the weights */
-    bool kept;        /* false: there are no masters, as in an evaluation with bf16 values (tx_zero_fill) */
+    bool kept;        /* false: there are no masters, as in an evaluation with bf16 values (tx_zero_set_weights) */
     float *flat;      /* the numbers where the host sees them; NULL: only tx_zero_part_move reaches them */
     bool whole;       /* flat has all of the table, and not only this rank's fragments */
 } tx_zero_part;
@@ -23,7 +23,7 @@ int tx_zero_parts(const tx_zero *z, bool with_optim, tx_zero_part part[TX_ZERO_M
 tx_status tx_zero_part_move(tx_zero *z, int part, int64_t first, int64_t n, float *x, bool store);
 
 /* The fragments of the table that this rank keeps; NULL: all of it, as every data-parallel rank. */
-const tx_stretches *tx_zero_kept(const tx_zero *z);
+const tx_fragments *tx_zero_kept(const tx_zero *z);
 
 /* Whether this rank's parts go into a checkpoint: of ranks that keep the same, only the first one's do. */
 bool tx_zero_saves(const tx_zero *z);
