@@ -268,10 +268,10 @@ typedef struct tx_attention_bwd_args {
 TX_API tx_status tx_op_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a);
 
 /* Where a table is split over ranks: which of its rows are here. Zeroed: all of them. */
-typedef struct tx_shard {
+typedef struct tx_table_shard {
     int64_t first; /* number of the first one */
     int64_t whole; /* rows of the whole table; 0: those here */
-} tx_shard;
+} tx_table_shard;
 
 /* embedding_fwd: y[s,b] = word[token[s,b]] + pos[position[s,b]] + kind[type[s,b]]; a word that is not among the rows
  * here is 0 */
@@ -280,7 +280,7 @@ typedef struct tx_embedding_fwd_args {
     tx_tensor token, position; /* [s, b] i32; a token outside [0, rows of the whole) is TX_ERR_ARG naming it */
     tx_tensor type;            /* [s, b] i32, with kind; outside its rows likewise */
     tx_tensor word, pos, kind; /* [v, h], [max positions, h], [types, h]; pos and kind optional */
-    tx_shard shard;            /* of word */
+    tx_table_shard shard;      /* of word */
 } tx_embedding_fwd_args;
 TX_API tx_status tx_op_embedding_fwd(tx_ctx *c, const tx_embedding_fwd_args *a);
 
@@ -289,7 +289,7 @@ typedef struct tx_embedding_bwd_args {
     tx_tensor dword, dpos, dkind; /* [v, h], [max positions, h], [types, h], accumulated, wide; dpos, dkind optional */
     tx_tensor dy;                 /* [s, b, h]; value or wide */
     tx_tensor token, position, type;
-    tx_shard shard; /* of dword */
+    tx_table_shard shard; /* of dword */
 } tx_embedding_bwd_args;
 TX_API tx_status tx_op_embedding_bwd(tx_ctx *c, const tx_embedding_bwd_args *a);
 

@@ -46,7 +46,7 @@ tx_status tx__engine_monitor_begin(tx__engine_monitor *m, const tx_trainer *t)
 {
     if (m->begun) return TX_OK;
     m->begun = true;
-    return tx_comm_agree(t->grid->world, open_files(m, t));
+    return tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), open_files(m, t));
 }
 
 void tx__engine_monitor_time(tx__engine_monitor *m, int timer, double since)

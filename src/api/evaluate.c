@@ -37,9 +37,9 @@ tx_status tx__evaluation_data_open(tx_train_data **data, const tx_blend **part, 
 {
     tx_status st = TX_OK;
     if (grid->rank == 0) st = open_split(data, part, cfg, vocab_size, bert);
-    TX_TRY(tx_comm_agree(grid->world, st));
+    TX_TRY(tx_comm_agree(tx_grid_group(grid, TX_GROUP_WORLD), st));
     if (grid->rank) st = open_split(data, part, cfg, vocab_size, bert);
-    return tx_comm_agree(grid->world, st);
+    return tx_comm_agree(tx_grid_group(grid, TX_GROUP_WORLD), st);
 }
 
 /* One line of JSON, or the words of a run's evaluation. */
@@ -72,7 +72,7 @@ static tx_status tell(const tx_trainer *t, int64_t n, const double *loss, tx_lin
 static tx_status evaluate(tx_trainer *t, const tx_blend *data, tx_line_fn *line, void *user)
 {
     const tx_config *cfg = t->cfg;
-    int64_t n = data->n_samples, each = t->b * t->grid->dp.size;
+    int64_t n = data->n_samples, each = t->b * tx_grid_size(t->grid, TX_AXIS_DATA);
     if (cfg->given.eval_iters && cfg->eval_iters * each < n) n = cfg->eval_iters * each;
     if (n == 0) return TX_FAIL(TX_ERR_ARG, "--eval-iters 0 leaves nothing to evaluate");
     tx_feed feed;
@@ -95,7 +95,7 @@ static tx_status evaluate_gpt(tx_config *cfg, tx_source *src, const tx_grid *gri
     int32_t eod = -1;
     tx_status st;
     if (tx_trainer_eod_flag(cfg) || cfg->vocab_file || cfg->merge_file || cfg->tokenizer_model) {
-        TX_GOTO(tx_comm_agree(grid->world, tx__tokenizer_of(cfg, src, &tok)));
+        TX_GOTO(tx_comm_agree(tx_grid_group(grid, TX_GROUP_WORLD), tx__tokenizer_of(cfg, src, &tok)));
         eod = tx_tokenizer_eod(tok);
     }
     TX_GOTO(tx_trainer_create(&t, cfg, src->vocab_size, eod, false, grid));
@@ -117,7 +117,7 @@ static tx_status evaluate_dataset(tx_config *cfg, const tx_grid *grid, tx_line_f
     tx_source src = { 0 };
     tx_status st;
     TX_GOTO(tx_train_data_exists(cfg));
-    TX_GOTO(tx_source_open_options(&src, cfg, grid->world));
+    TX_GOTO(tx_source_open_options(&src, cfg, tx_grid_group(grid, TX_GROUP_WORLD)));
     TX_GOTO(tx_source_options(&src, cfg, false));
     if (!cfg->seq_length) cfg->seq_length = cfg->max_position_embeddings; /* a Hugging Face folder does not say */
     st = tx_model_type_of(cfg)->samples->masked ? tx__evaluate_sentences(cfg, &src, grid, line, user)

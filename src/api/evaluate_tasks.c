@@ -146,8 +146,9 @@ static tx_status start(job *j, tx_inference *f, tx_task *task)
     if (masked) TX_TRY(check_masked(f));
     tx_status st = f->leads ? open_tasks(task, cfg, f->tok, masked) : TX_OK;
     if (!masked) return tx_inference_start(f, st, 1, cfg->seq_length);
-    TX_TRY(tx_comm_agree(f->ranks.grid.world, st));
-    TX_TRY(tx_comm_agree(f->ranks.grid.world, tx_masked_create(&j->m, f->model, cfg, &f->ranks.grid, &opts)));
+    TX_TRY(tx_comm_agree(tx_grid_group(&f->ranks.grid, TX_GROUP_WORLD), st));
+    TX_TRY(tx_comm_agree(tx_grid_group(&f->ranks.grid, TX_GROUP_WORLD),
+                         tx_masked_create(&j->m, f->model, cfg, &f->ranks.grid, &opts)));
     return tx_inference_move(f, j->m->ctx.device);
 }
 

@@ -175,7 +175,7 @@ tx_status tx__save_folder_check(tx_engine *e)
     bool replaces = false;
     if (!t->cfg->save) return TX_OK;
     tx_status st = t->grid->rank == 0 ? check(t, &replaces) : TX_OK;
-    TX_TRY(tx_comm_agree(t->grid->world, st));
+    TX_TRY(tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), st));
     t->replaces_run = replaces; /* rank 0 removes */
     return TX_OK;
 }

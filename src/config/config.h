@@ -201,6 +201,12 @@ enum tx_kept {
 /* An object of all kept options, in the table's order, unset ones as null. Caller json_decref()s *out. */
 tx_status tx_config_to_json(const tx_config *cfg, json_t **out);
 
+/* The model's shape: every option that is kept as SHAPE, at its default, unset ones as null. */
+tx_status tx_config_shape(json_t **out);
+
+/* Whether an option, by its field, is one of these. */
+bool tx_config_is_shape(const char *field);
+
 /* Compares and fills from such an object. `which` is an or of tx_kept:
  *      SHAPE  left-out options are filled; a given one that differs is an error that lists all that differ
  * (TX_ERR_ARG), but max_position_embeddings of a model that learns no positions, which is a hint HINT   left-out

@@ -60,6 +60,33 @@ tx_status tx_config_to_json(const tx_config *cfg, json_t **out)
     return TX_OK;
 }
 
+tx_status tx_config_shape(json_t **out)
+{
+    tx_config *cfg = NULL;
+    json_t *shape = json_object();
+    tx_status st = tx_config_new(&cfg, tx_command_id_word(TX_COMMAND_ENGINE));
+    for (size_t i = 0; shape && !st && i < tx__n_options; i++) {
+        const tx_option *o = &tx__options[i];
+        if (!tx__has_member(o) || o->kept != TX_KEPT_SHAPE) continue;
+        if (json_object_set_new(shape, o->field, value_to_json(cfg, o)))
+            st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for a model's options");
+    }
+    if (!shape) st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for a model's options");
+    tx_config_free(cfg);
+    if (st)
+        json_decref(shape);
+    else
+        *out = shape;
+    return st;
+}
+
+bool tx_config_is_shape(const char *field)
+{
+    for (size_t i = 0; i < tx__n_options; i++)
+        if (tx__options[i].kept == TX_KEPT_SHAPE && !strcmp(tx__options[i].field, field)) return true;
+    return false;
+}
+
 /* ---------------------------------------------------------------- in */
 
 /* Type and bounds of a kept value; NULL is fine, it was unset. */

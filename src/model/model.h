@@ -43,10 +43,10 @@ typedef struct tx_batch {
 } tx_batch;
 
 /* For models: calls the hooks, if there are any. */
-tx_status tx_unit_use(const tx_batch *batch, int unit, int next);
-tx_status tx_unit_leave(const tx_batch *batch, int unit, bool again);
-tx_status tx_unit_touch(const tx_batch *batch, int unit);
-tx_status tx_unit_done(const tx_batch *batch, int unit);
+tx_status tx_unit_gather(const tx_batch *batch, int unit, int next);
+tx_status tx_unit_release(const tx_batch *batch, int unit, bool again);
+tx_status tx_unit_pre_backward(const tx_batch *batch, int unit);
+tx_status tx_unit_post_backward(const tx_batch *batch, int unit);
 
 /* New tokens of b sequences through this stage's part of the model: the residual stream in and out, so that logits are
  * asked for where they are wanted. */

@@ -13,9 +13,10 @@
 
 /* ---- the embedding ---- */
 
-tx_shard tx_transformer_words_here(const tx_ctx *c, const tx_transformer *t)
+tx_table_shard tx_transformer_words_here(const tx_ctx *c, const tx_transformer *t)
 {
-    return (tx_shard){ .first = tx_grid_of(c)->tp.rank * t->word.value.dim[0], .whole = t->base.vocab_padded };
+    return (tx_table_shard){ .first = tx_grid_rank(tx_grid_of(c), TX_AXIS_TENSOR) * t->word.value.dim[0],
+                             .whole = t->base.vocab_padded };
 }
 
 /* What the words are added to, or the gradients of that; either may be absent. */
@@ -28,7 +29,7 @@ static tx_status look_up(tx_ctx *c, const tx_transformer *t, tx_tensor y, const 
 {
     size_t mark = tx_arena_mark(&c->scratch);
     tx_tensor whole = tx_tp_room(c, &c->scratch, y);
-    if (tx_grid_of(c)->tp.rank) add.pos.data = add.kind.data = NULL;
+    if (tx_grid_rank(tx_grid_of(c), TX_AXIS_TENSOR)) add.pos.data = add.kind.data = NULL;
     TX_RUN(c, embedding_fwd, .y = whole, .token = batch->token, .position = batch->position, .type = batch->type,
            .word = t->word.value, .pos = add.pos, .kind = add.kind, .shard = tx_transformer_words_here(c, t));
     TX_TRY(tx_tp_sum(c, y, whole));
@@ -139,23 +140,23 @@ static tx_status embed_bwd(tx_ctx *c, tx_transformer *t, tx_transformer_saved *a
 static tx_status embed_units(tx_ctx *c, tx_transformer *t, tx_transformer_saved *a, const tx_batch *batch, tx_tensor x,
                              tx_tensor free, bool train)
 {
-    TX_TRY(tx_unit_use(batch, t->unit.words, t->unit.embedding));
-    TX_TRY(tx_unit_use(batch, t->unit.embedding, t->unit.layers));
+    TX_TRY(tx_unit_gather(batch, t->unit.words, t->unit.embedding));
+    TX_TRY(tx_unit_gather(batch, t->unit.embedding, t->unit.layers));
     TX_TRY(embed(c, t, a, x, batch, free));
-    TX_TRY(tx_unit_leave(batch, t->unit.words, train && t->unit.words == t->unit.head));
-    return tx_unit_leave(batch, t->unit.embedding, train && t->normed);
+    TX_TRY(tx_unit_release(batch, t->unit.words, train && t->unit.words == t->unit.head));
+    return tx_unit_release(batch, t->unit.embedding, train && t->normed);
 }
 
 static tx_status embed_units_bwd(tx_ctx *c, tx_transformer *t, tx_transformer_saved *a, const tx_batch *batch,
                                  tx_tensor d)
 {
-    TX_TRY(tx_unit_touch(batch, t->unit.words));
-    TX_TRY(tx_unit_touch(batch, t->unit.embedding));
-    if (t->normed) TX_TRY(tx_unit_use(batch, t->unit.embedding, -1));
+    TX_TRY(tx_unit_pre_backward(batch, t->unit.words));
+    TX_TRY(tx_unit_pre_backward(batch, t->unit.embedding));
+    if (t->normed) TX_TRY(tx_unit_gather(batch, t->unit.embedding, -1));
     TX_TRY(embed_bwd(c, t, a, batch, d));
-    if (t->normed) TX_TRY(tx_unit_leave(batch, t->unit.embedding, false));
-    TX_TRY(tx_unit_done(batch, t->unit.embedding));
-    return tx_unit_done(batch, t->unit.words);
+    if (t->normed) TX_TRY(tx_unit_release(batch, t->unit.embedding, false));
+    TX_TRY(tx_unit_post_backward(batch, t->unit.embedding));
+    return tx_unit_post_backward(batch, t->unit.words);
 }
 
 /* ---- the layers ---- */
@@ -169,7 +170,8 @@ static void lend(tx_ctx *c, tx_transformer *t, tx_transformer_saved *a, int chun
     tx_tensor branch = { 0 }, norm = { 0 }, whole = { 0 };
     if (m->stream != m->dtype) branch = tx_push3(&c->scratch, m->dtype, s, b, m->hidden);
     if (m->recompute.selective) norm = tx_push2(&c->scratch, m->dtype, s * b, m->hidden);
-    if (!tx_tp_is_whole(c)) whole = tx_push3(&c->scratch, m->dtype, s * tx_grid_of(c)->tp.size, b, m->hidden);
+    if (!tx_tp_is_whole(c))
+        whole = tx_push3(&c->scratch, m->dtype, s * tx_grid_size(tx_grid_of(c), TX_AXIS_TENSOR), b, m->hidden);
     for (int64_t i = 0; i < m->chunk[chunk].end - m->chunk[chunk].first; i++) {
         a->block[i].branch = branch;
         a->block[i].norm = norm;
@@ -214,9 +216,10 @@ static tx_status layers_fwd(tx_ctx *c, tx_transformer *t, tx_transformer_saved *
         tx_tensor out = (end - i) % 2 ? y : other;
         if (keep && i + 1 < end) out = tx_push3(&c->acts, x.dtype, s, b, h);
         size_t mark = tx_arena_mark(&c->acts);
-        TX_TRY(tx_unit_use(batch, unit_of(t, batch, i), then == KEEP && i + 1 == end ? -1 : unit_of(t, batch, i + 1)));
+        TX_TRY(
+            tx_unit_gather(batch, unit_of(t, batch, i), then == KEEP && i + 1 == end ? -1 : unit_of(t, batch, i + 1)));
         TX_TRY(tx_block_fwd(c, &block[i], &a->block[i], NULL, keys_of(batch), &batch->dropout, out, x));
-        if (then != KEEP) TX_TRY(tx_unit_leave(batch, unit_of(t, batch, i), then == COME_BACK));
+        if (then != KEEP) TX_TRY(tx_unit_release(batch, unit_of(t, batch, i), then == COME_BACK));
         if (!keep) tx_arena_pop(&c->acts, mark);
         x = out;
     }
@@ -288,11 +291,11 @@ static tx_status layer_bwd(tx_ctx *c, tx_transformer *t, tx_transformer_saved *a
 {
     int unit = unit_of(t, batch, i);
     const tx_unit *rows = &t->base.params.unit[unit];
-    TX_TRY(tx_unit_touch(batch, unit));
+    TX_TRY(tx_unit_pre_backward(batch, unit));
     TX_TRY(tx_block_bwd(c, &t->block[t->at[batch->chunk] + i], &a->block[i], &batch->dropout, d));
     tx_params_contributed(&t->base.params, rows->first, rows->end);
-    TX_TRY(tx_unit_leave(batch, unit, false));
-    return tx_unit_done(batch, unit);
+    TX_TRY(tx_unit_release(batch, unit, false));
+    return tx_unit_post_backward(batch, unit);
 }
 
 static tx_status layers_bwd(tx_ctx *c, tx_transformer *t, tx_transformer_saved *a, const tx_batch *batch, tx_tensor d)
@@ -313,7 +316,7 @@ static tx_status layers_bwd(tx_ctx *c, tx_transformer *t, tx_transformer_saved *
             TX_TRY(layers_fwd(c, t, a, batch, first, end, old_output(m, a, n, end), x, true, KEEP));
             count(m, TX_GROUP_AGAIN, &now);
         } else {
-            TX_TRY(tx_unit_use(batch, unit_of(t, batch, first), first ? unit_of(t, batch, first - 1) : -1));
+            TX_TRY(tx_unit_gather(batch, unit_of(t, batch, first), first ? unit_of(t, batch, first - 1) : -1));
         }
         for (int64_t i = end - 1; i >= first; i--) TX_TRY(layer_bwd(c, t, a, batch, i, d));
         if (!again) continue;

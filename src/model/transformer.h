@@ -114,6 +114,6 @@ tx_status tx_transformer_norm_rows(tx_ctx *c, tx_transformer *t, tx_tensor *norm
 int tx_transformer_last_unit(const tx_transformer *t, const tx_batch *batch);
 
 /* Rows of the vocabulary that this tensor rank has. */
-tx_shard tx_transformer_words_here(const tx_ctx *c, const tx_transformer *t);
+tx_table_shard tx_transformer_words_here(const tx_ctx *c, const tx_transformer *t);
 
 #endif

@@ -166,7 +166,7 @@ static tx_status transform_bwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, tx_tenso
 static tx_status words_loss(tx_ctx *c, tx_bert *g, tx_bert_saved *a, const tx_batch *batch, bool train)
 {
     const tx_model *m = &g->t.base;
-    const tx_axis *tp = &tx_grid_of(c)->tp;
+    const tx_axis *tp = &tx_grid_of(c)->axis[TX_AXIS_TENSOR];
     tx_weight *word = &g->t.word;
     tx_tensor none = { 0 };
     tx_at_part(c, WORDS);
@@ -177,7 +177,7 @@ static tx_status words_loss(tx_ctx *c, tx_bert *g, tx_bert_saved *a, const tx_ba
            .exchange = tx_tp_exchange);
     if (!train) return TX_OK;
     word->fresh = false;
-    return tp->size > 1 ? tx_all_reduce(c, tx_grid_of(c)->tensor, a->dn, TX_SUM) : TX_OK;
+    return tp->size > 1 ? tx_all_reduce(c, tx_grid_group(tx_grid_of(c), TX_GROUP_TENSOR), a->dn, TX_SUM) : TX_OK;
 }
 
 static tx_status lm_fwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, const tx_batch *batch, bool train)
@@ -186,13 +186,13 @@ static tx_status lm_fwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, const tx_batch 
     tx_tensor x = label_rows(batch, a->x);
     a->dn = (tx_tensor){ 0 };
     TX_TRY(transform_fwd(c, g, a, x));
-    TX_TRY(tx_unit_use(batch, t->unit.head, train ? t->unit.norm : -1));
-    if (train) TX_TRY(tx_unit_touch(batch, t->unit.head));
-    if (train) TX_TRY(tx_unit_touch(batch, t->unit.norm)); /* the bias's gradient is in its unit */
+    TX_TRY(tx_unit_gather(batch, t->unit.head, train ? t->unit.norm : -1));
+    if (train) TX_TRY(tx_unit_pre_backward(batch, t->unit.head));
+    if (train) TX_TRY(tx_unit_pre_backward(batch, t->unit.norm)); /* the bias's gradient is in its unit */
     if (train) a->dn = tx_push2(&c->acts, x.dtype, x.dim[0], x.dim[1]);
     TX_TRY(words_loss(c, g, a, batch, train));
-    TX_TRY(tx_unit_leave(batch, t->unit.head, false));
-    return train && t->unit.head != t->unit.words ? tx_unit_done(batch, t->unit.head) : TX_OK;
+    TX_TRY(tx_unit_release(batch, t->unit.head, false));
+    return train && t->unit.head != t->unit.words ? tx_unit_post_backward(batch, t->unit.head) : TX_OK;
 }
 
 /* ---- the binary head ---- */
@@ -243,14 +243,14 @@ static tx_status heads_fwd(tx_ctx *c, tx_bert *g, const tx_batch *batch, bool tr
 {
     tx_transformer *t = &g->t;
     tx_bert_saved *a = &g->saved[batch->slot];
-    TX_TRY(tx_unit_use(batch, t->unit.norm, t->unit.head));
+    TX_TRY(tx_unit_gather(batch, t->unit.norm, t->unit.head));
     TX_TRY(tx_transformer_norm_fwd(c, t, batch));
     tx_tensor y = t->saved[batch->slot].y;
     a->x = tx_push2(&c->acts, y.dtype, batch->row.dim[0], y.dim[2]);
     TX_TRY(gather_rows(c, batch, a->x, y));
     if (g->has_binary) TX_TRY(binary_fwd(c, g, a, batch, train));
     TX_TRY(lm_fwd(c, g, a, batch, train));
-    return tx_unit_leave(batch, t->unit.norm, train);
+    return tx_unit_release(batch, t->unit.norm, train);
 }
 
 static tx_status heads_bwd(tx_ctx *c, tx_bert *g, const tx_batch *batch)
@@ -258,16 +258,16 @@ static tx_status heads_bwd(tx_ctx *c, tx_bert *g, const tx_batch *batch)
     tx_transformer *t = &g->t;
     tx_bert_saved *a = &g->saved[batch->slot];
     const tx_unit *rows = &t->base.params.unit[t->unit.norm];
-    TX_TRY(tx_unit_use(batch, t->unit.norm, tx_transformer_last_unit(t, batch)));
-    TX_TRY(tx_unit_touch(batch, t->unit.norm));
+    TX_TRY(tx_unit_gather(batch, t->unit.norm, tx_transformer_last_unit(t, batch)));
+    TX_TRY(tx_unit_pre_backward(batch, t->unit.norm));
     tx_tensor dx = tx_push2(&c->acts, a->x.dtype, a->x.dim[0], a->x.dim[1]);
     TX_TRY(transform_bwd(c, g, a, label_rows(batch, dx), label_rows(batch, a->x)));
     TX_TRY(binary_bwd(c, g, a, batch, first_rows(batch, dx)));
     tx_params_contributed(&t->base.params, rows->first, rows->end);
     TX_TRY(scatter_rows(c, batch, t->saved[batch->slot].dy, dx));
     TX_TRY(tx_transformer_norm_bwd(c, t, batch));
-    TX_TRY(tx_unit_leave(batch, t->unit.norm, false));
-    return tx_unit_done(batch, t->unit.norm);
+    TX_TRY(tx_unit_release(batch, t->unit.norm, false));
+    return tx_unit_post_backward(batch, t->unit.norm);
 }
 
 /* ---- a chunk ---- */

@@ -105,7 +105,7 @@ static tx_status declare_shared(tx_client_net *n, const ties *t, int of, tx_dims
 
 tx_status tx_client_declare(tx_client_net *n, const tx_grid *grid)
 {
-    const tx_dims dims = { .n_tp = grid->tp.size, .tp_rank = grid->tp.rank };
+    const tx_dims dims = { .n_tp = tx_grid_size(grid, TX_AXIS_TENSOR), .tp_rank = tx_grid_rank(grid, TX_AXIS_TENSOR) };
     ties t;
     tx_status st;
     TX_GOTO(find_ties(&t, &n->spec));

@@ -103,14 +103,14 @@ static tx_status use_units(const tx_client_net *n, tx_batch *batch, int i, int n
 {
     const tx_layer_place *p = &n->place[i];
     for (int k = 0; k < p->n_units; k++)
-        TX_TRY(tx_unit_use(batch, p->unit[k].unit, k + 1 < p->n_units ? p->unit[k + 1].unit : next));
+        TX_TRY(tx_unit_gather(batch, p->unit[k].unit, k + 1 < p->n_units ? p->unit[k + 1].unit : next));
     return TX_OK;
 }
 
 static tx_status leave_units(const tx_client_net *n, tx_batch *batch, int i, bool again)
 {
     const tx_layer_place *p = &n->place[i];
-    for (int k = 0; k < p->n_units; k++) TX_TRY(tx_unit_leave(batch, p->unit[k].unit, again));
+    for (int k = 0; k < p->n_units; k++) TX_TRY(tx_unit_release(batch, p->unit[k].unit, again));
     return TX_OK;
 }
 
@@ -145,13 +145,13 @@ static tx_status layer_bwd(tx_ctx *c, const tx_client_net *n, tx_batch *batch, i
     k.dx = dx;
     at_layer(c, n, i);
     if (!used) TX_TRY(use_units(n, batch, i, unit_from(n, i - 1, -1, -1)));
-    for (int u = 0; u < p->n_units; u++) TX_TRY(tx_unit_touch(batch, p->unit[u].unit));
+    for (int u = 0; u < p->n_units; u++) TX_TRY(tx_unit_pre_backward(batch, p->unit[u].unit));
     see_ties(n, i);
     TX_TRY(n->spec.layer[k.layer].backward(c, &k));
     tx_arena_pop(&c->acts, n->slot[batch->slot].layer[i].mark);
     TX_TRY(leave_units(n, batch, i, false));
     for (int u = 0; u < p->n_units; u++)
-        if (p->unit[u].completes) TX_TRY(tx_unit_done(batch, p->unit[u].unit));
+        if (p->unit[u].completes) TX_TRY(tx_unit_post_backward(batch, p->unit[u].unit));
     return TX_OK;
 }
 

@@ -65,7 +65,7 @@ static tx_status gpt_hold(tx_model *m, int n_slots)
 static tx_status head_loss(tx_ctx *c, tx_gpt *g, tx_transformer_saved *a, const tx_batch *batch, bool train)
 {
     const tx_model *m = &g->t.base;
-    const tx_axis *tp = &tx_grid_of(c)->tp;
+    const tx_axis *tp = &tx_grid_of(c)->axis[TX_AXIS_TENSOR];
     size_t mark = tx_arena_mark(&c->scratch);
     tx_tensor none = { 0 }, y = tx_as_rows(a->y), x = tx_tp_room(c, &c->scratch, y), dx = none;
     if (train) dx = tx_tp_room(c, &c->scratch, tx_as_rows(a->dy));
@@ -84,25 +84,25 @@ static tx_status head_loss(tx_ctx *c, tx_gpt *g, tx_transformer_saved *a, const 
 static tx_status head_fwd(tx_ctx *c, tx_gpt *g, const tx_batch *batch, bool train)
 {
     tx_transformer *t = &g->t;
-    TX_TRY(tx_unit_use(batch, t->unit.norm, t->unit.head));
+    TX_TRY(tx_unit_gather(batch, t->unit.norm, t->unit.head));
     TX_TRY(tx_transformer_norm_fwd(c, t, batch));
-    TX_TRY(tx_unit_leave(batch, t->unit.norm, train));
+    TX_TRY(tx_unit_release(batch, t->unit.norm, train));
     tx_at_part(c, HEAD);
-    TX_TRY(tx_unit_use(batch, t->unit.head, train ? t->unit.norm : -1));
-    if (train) TX_TRY(tx_unit_touch(batch, t->unit.head));
+    TX_TRY(tx_unit_gather(batch, t->unit.head, train ? t->unit.norm : -1));
+    if (train) TX_TRY(tx_unit_pre_backward(batch, t->unit.head));
     TX_TRY(head_loss(c, g, &t->saved[batch->slot], batch, train));
-    TX_TRY(tx_unit_leave(batch, t->unit.head, false));
-    return train && t->unit.head != t->unit.words ? tx_unit_done(batch, t->unit.head) : TX_OK;
+    TX_TRY(tx_unit_release(batch, t->unit.head, false));
+    return train && t->unit.head != t->unit.words ? tx_unit_post_backward(batch, t->unit.head) : TX_OK;
 }
 
 static tx_status head_bwd(tx_ctx *c, tx_gpt *g, const tx_batch *batch)
 {
     tx_transformer *t = &g->t;
-    TX_TRY(tx_unit_use(batch, t->unit.norm, tx_transformer_last_unit(t, batch)));
-    TX_TRY(tx_unit_touch(batch, t->unit.norm));
+    TX_TRY(tx_unit_gather(batch, t->unit.norm, tx_transformer_last_unit(t, batch)));
+    TX_TRY(tx_unit_pre_backward(batch, t->unit.norm));
     TX_TRY(tx_transformer_norm_bwd(c, t, batch));
-    TX_TRY(tx_unit_leave(batch, t->unit.norm, false));
-    return tx_unit_done(batch, t->unit.norm);
+    TX_TRY(tx_unit_release(batch, t->unit.norm, false));
+    return tx_unit_post_backward(batch, t->unit.norm);
 }
 
 /* ---- a chunk ---- */
