@@ -10,7 +10,7 @@
 #include "convert/meant_folder.h"
 #include "convert/sink.h"
 #include "token/tokenizer_kinds.h"
-#include "triax/run.h"
+#include "triax/jobs.h"
 
 enum { PATH_CAP = 4096 };
 
@@ -56,8 +56,8 @@ static tx_st_dtype dtype_of(enum tx_float_type type)
 static tx_status ask_convert(job *j)
 {
     const tx_config *cfg = j->cfg;
-    j->from = cfg->convert_from ? tx_source_type_find(tx_checkpoint_format_word(cfg->convert_from)) : NULL;
-    j->to = tx_sink_type_find(tx_checkpoint_format_word(cfg->convert_to));
+    j->from = tx_source_type_of(cfg->convert_from);
+    j->to = tx_sink_type_of(cfg->convert_to);
     TX_ASSERT(j->to && (j->from || !cfg->convert_from));
     j->in = cfg->convert_paths.item[0];
     j->c.out = cfg->convert_paths.item[1];
@@ -76,7 +76,7 @@ static tx_status ask_convert(job *j)
 static tx_status ask_tool(job *j)
 {
     const tx_config *cfg = j->cfg;
-    bool megatron = !strcmp(cfg->command->name, "deepspeed-to-megatron");
+    bool megatron = cfg->command->id == TX_COMMAND_DEEPSPEED_TO_MEGATRON;
     j->to = megatron ? &tx_sink_megatron : &tx_sink_huggingface;
     j->in = cfg->input_folder;
     j->c.out = cfg->output_folder;
@@ -131,10 +131,16 @@ static tx_status ask_universal(job *j)
 
 static tx_status ask_command(job *j)
 {
-    const char *name = j->cfg->command->name;
-    if (!strcmp(name, "convert")) return ask_convert(j);
-    if (!strcmp(name, "ds-to-universal")) return ask_universal(j);
-    return !strcmp(name, "zero-to-fp32") ? ask_zero_to_fp32(j) : ask_tool(j);
+    switch ((int)j->cfg->command->id) { /* of all commands those of this job */
+    case TX_COMMAND_CONVERT:
+        return ask_convert(j);
+    case TX_COMMAND_DS_TO_UNIVERSAL:
+        return ask_universal(j);
+    case TX_COMMAND_ZERO_TO_FP32:
+        return ask_zero_to_fp32(j);
+    default:
+        return ask_tool(j);
+    }
 }
 
 static tx_status ask(job *j)
@@ -310,9 +316,9 @@ static tx_status open_source(job *j)
         return TX_FAIL(st, "%s; %s does: triax %s ... %s", why, meant, name, meant);
     }
     TX_TRY(st);
-    if (j->src.type == &tx_source_huggingface && !strcmp(name, "deepspeed-to-transformers"))
+    if (j->src.type == &tx_source_huggingface && j->cfg->command->id == TX_COMMAND_DEEPSPEED_TO_TRANSFORMERS)
         return TX_FAIL(TX_ERR_ARG, "%s: is a Hugging Face model already: triax generate --load %s", j->in, j->in);
-    if (!j->src.type->resumes && !strcmp(name, "ds-to-universal"))
+    if (!j->src.type->resumes && j->cfg->command->id == TX_COMMAND_DS_TO_UNIVERSAL)
         return TX_FAIL(
             TX_ERR_ARG,
             "%s: is a Hugging Face model, which has no state of an optimizer, as universal checkpoints have: "
@@ -345,7 +351,8 @@ static tx_status run(job *j)
     TX_TRY(tx_conversion_check(&j->c));
     TX_TRY(find_tokenizer(j));
     if (*j->tokenizer.hash) j->c.tokenizer = &j->tokenizer;
-    tx_info("converting %s (%s) to %s (%s)", j->in, j->src.type->name, j->beside, j->to->name);
+    tx_info("converting %s (%s) to %s (%s)", j->in, tx_checkpoint_format_word(j->src.type->format), j->beside,
+            tx_checkpoint_format_word(j->to->format));
     TX_TRY(tx_make_dirs(j->c.out));
     TX_TRY(report(j));
     TX_TRY(j->to->write(&j->c));
@@ -353,11 +360,11 @@ static tx_status run(job *j)
     tx_free(j->c.whole);
     j->c.whole = NULL;
     tx_info("wrote %s", j->beside);
-    if (!strcmp(j->cfg->command->name, "convert") && !j->cfg->proof) {
+    if (j->cfg->command->id == TX_COMMAND_CONVERT && !j->cfg->proof) {
         tx_info("not proved (--no-proof)");
         return TX_OK;
     }
-    return tx__prove(&j->src, j->c.out, tx_source_type_find(j->to->name), j->cfg, &j->c);
+    return tx__prove(&j->src, j->c.out, tx_source_type_of(j->to->format), j->cfg, &j->c);
 }
 
 tx_status tx_convert(tx_config *cfg)

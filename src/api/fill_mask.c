@@ -9,7 +9,7 @@
 #include "api/prompts.h"
 #include "base/alloc.h"
 #include "eval/masked.h"
-#include "triax/run.h"
+#include "triax/jobs.h"
 
 enum { AT_ONCE = 16 }; /* texts of a micro-batch */
 

@@ -27,6 +27,7 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "comm/comm.h"
+#include "kinds/formats.h"
 #include "nn/param.h"
 
 /* What a checkpoint keeps of a tokenizer. */
@@ -95,15 +96,12 @@ typedef struct tx_ckpt_part {
     void *user; /* move's */
 } tx_ckpt_part;
 
-/* What a folder holds. */
+/* What a folder holds: of each format the number that enum tx_checkpoint_format has. */
 typedef enum tx_ckpt_kind {
-    TX_CKPT_NONE,
-    TX_CKPT_UNKNOWN,
-    TX_CKPT_NATIVE,
-    TX_CKPT_HUGGINGFACE,
-    TX_CKPT_MEGATRON,
-    TX_CKPT_DEEPSPEED,
-    TX_CKPT_UNIVERSAL /* DeepSpeed's */
+    TX_CKPT_UNKNOWN = -1,
+    TX_CKPT_NONE = 0,
+#define TX_CKPT_KIND(constant, word, kind, ...) kind = constant,
+    TX_FORMATS(TX_CKPT_KIND)
 } tx_ckpt_kind;
 
 /* ---- saving ---- */

@@ -152,7 +152,7 @@ typedef struct tx_request {
     /* of a tensor in a device's memory (staging.c) */
     tx_device *device;
     struct tx_request *next_device;
-    struct tx__stage *stage; /* NULL: in the host's */
+    struct tx__staged_copy *stage; /* NULL: in the host's */
     struct tx__flight *flight;
     void *back; /* where the result belongs; NULL: nowhere */
     const void *back_from;

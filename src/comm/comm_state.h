@@ -1,6 +1,6 @@
 /* comm_state.h - what a group and a world are made of; for this room only.
  *
- *      comm.c         the calls: checks, counts, starts a request, waits for it
+ *      comm_calls.c   the calls: checks, counts, starts a request, waits for it
  *      waiting.c      the loop that waits: moves everything on, looks at the time and at whether the job has been ended
  *      staging.c      requests on tensors of a device's memory, by way of the host's
  *      teams.c        the same between GPUs, by the vendor's library
@@ -91,13 +91,13 @@ tx_status tx__wait_for(tx_request *r);
 /* ---- tensors in a device's memory ---- */
 
 /* Where a tensor is while it is not in the device's memory. */
-typedef struct tx__stage {
-    struct tx__stage *next;
+typedef struct tx__staged_copy {
+    struct tx__staged_copy *next;
     tx_event *down, *up; /* it has come; its result has gone */
     void *host;
     size_t bytes;
     bool used;
-} tx__stage;
+} tx__staged_copy;
 
 /* A call on a team, on its way in the communication stream. */
 typedef struct tx__flight {
@@ -113,7 +113,7 @@ typedef struct tx__side {
     tx_world *world;
     tx_device *device;
     struct tx__side *next;
-    tx__stage *stages;
+    tx__staged_copy *stages;
     tx_event *start; /* of the compute stream; recorded anew by each request */
 
     tx__flight *flights, *idle; /* in the order of calls; free */

@@ -27,10 +27,10 @@ static void rule_save_format_holds_the_run(const tx__check *k)
     if (c->post_layernorm)
         tx__violate(k->v, "--save-format %s cannot hold a --post-layernorm model; save native, and leave the flag out",
                     to);
-    if (c->optimizer != TX_OPTIMIZER_ADAM && !c->no_save_optim)
+    if (c->optimizer != tx_optimizer_upstream() && !c->no_save_optim)
         tx__violate(k->v,
-                    "--save-format %s holds Adam's state only, not --optimizer %s's: save native, or --no-save-optim",
-                    to, tx_optimizer_kind_word(c->optimizer));
+                    "--save-format %s holds %s's state only, not --optimizer %s's: save native, or --no-save-optim", to,
+                    tx_optimizer_deepspeed_name(tx_optimizer_upstream()), tx_optimizer_kind_word(c->optimizer));
     if (k->g->num_layers_per_virtual_pipeline_stage || c->num_layers_per_virtual_pipeline_stage)
         tx__violate(
             k->v,
@@ -222,22 +222,12 @@ static void rule_dump_step_is_a_step(const tx__check *k)
         tx__violate(k->v, "--dump-step %.60s is not a step; it takes a step from 1 on and a folder", l->item[0]);
 }
 
-static bool reads_a_model(const char *command)
-{
-    static const char *const begins[] = {
-        "evaluate", "generate", "inspect", "serve", "run-text-generation", "fill-mask"
-    };
-    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
-        if (!strncmp(command, begins[i], strlen(begins[i]))) return true;
-    return false;
-}
-
 /* A checkpoint of triax knows its tokenizer, so the commands that read one may leave the files out. */
 static void rule_tokenizer_has_its_files(const tx__check *k)
 {
     const tx_config *c = k->c;
     /* the files may lie beside the checkpoint, or are not needed */
-    bool optional = (c->load && !k->g->train_data) || tx__plans_only(k) || reads_a_model(c->command->name);
+    bool optional = (c->load && !k->g->train_data) || tx__plans_only(k) || c->command->load == TX_LOAD_MODEL;
     bool vocab = c->vocab_file || k->g->vocab_file, merge = c->merge_file || k->g->merge_file;
     bool model = c->tokenizer_model || k->g->tokenizer_model;
     const char *type = tx_tokenizer_type_word(c->tokenizer_type);

@@ -197,7 +197,7 @@ static void rule_generate_has_one_source(const tx__check *k)
 static void rule_samples_go_into_files(const tx__check *k)
 {
     const tx_config *c = k->c;
-    if (!strcmp(c->command->name, "generate-samples-gpt")) {
+    if (c->command->id == TX_COMMAND_GENERATE_SAMPLES_GPT) {
         tx__need(k, c->load || k->g->load, "load");
         if (c->num_samples && !c->genfile && !k->bad->genfile && !c->sample_input_file)
             tx__violate(k->v, "--num-samples %lld needs --genfile, the file for the samples",

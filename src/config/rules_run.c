@@ -33,7 +33,7 @@ static void rule_skipped_ranges_are_ranges(const tx__check *k)
                         l->item[i]);
     if (l->n && k->c->rampup_batch_size.n)
         tx__violate(k->v, "--skip-train-iteration-range needs batches of one size: leave --rampup-batch-size out");
-    if (l->n && !strcmp(k->c->command->name, "inspect-samples"))
+    if (l->n && k->c->command->id == TX_COMMAND_INSPECT_SAMPLES)
         tx__violate(k->v, "inspect-samples shows the data in its order: leave --skip-train-iteration-range out");
 }
 
@@ -255,7 +255,9 @@ static void rule_less_than_one(const tx__check *k)
 
 static void rule_states_are_adams(const tx__check *k)
 {
-    if (k->bad->optimizer || !k->c->log_optimizer_states_to_tensorboard || k->c->optimizer == TX_OPTIMIZER_ADAM) return;
+    if (k->bad->optimizer || !k->c->log_optimizer_states_to_tensorboard ||
+        tx_optimizer_traits(k->c->optimizer) & TX_OPTIMIZER_MOMENTS)
+        return;
     tx__violate(k->v, "--log-optimizer-states-to-tensorboard shows what Adam holds: not with --optimizer %s",
                 tx_optimizer_kind_word(k->c->optimizer));
 }

@@ -87,10 +87,16 @@ typedef struct tx_pp_chunk {
     bool pre, post;     /* also what comes before the first layer, what comes behind the last one */
 } tx_pp_chunk;
 
-/* The layers of chunk `chunk` of stage `stage`: as many for each of the p n_chunks virtual stages; where that does not
- * come out even, contiguous runs of layers such that the costliest virtual stage costs least, and of those divisions
- * the one with the most layers in front. pre_cost and post_cost are in layers' cost of 1. n_layers >= p n_chunks. */
-tx_pp_chunk tx_pp_layers(int64_t n_layers, int p, int n_chunks, int stage, int chunk, double pre_cost,
-                         double post_cost);
+/* A model's layers, divided over the p n_chunks virtual stages of a pipeline. */
+typedef struct tx_pp_division {
+    int64_t n_layers; /* p n_chunks at least */
+    int p, n_chunks;
+    double pre_cost, post_cost; /* of what comes before the first layer and after the last one; a layer costs 1 */
+} tx_pp_division;
+
+/* The layers of chunk `chunk` of stage `stage`: the same number for each virtual stage; where that is not possible,
+ * contiguous runs of layers such that the costliest virtual stage costs least, and of those divisions the one with the
+ * most layers in the first stages. */
+tx_pp_chunk tx_pp_layers(const tx_pp_division *d, int stage, int chunk);
 
 #endif

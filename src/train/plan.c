@@ -166,7 +166,9 @@ tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, tx_ctx *c, tx_mo
     int64_t n_micro =
         is_training ? cfg->global_batch_size / (cfg->micro_batch_size * tx_grid_size(g, TX_AXIS_DATA)) : 1;
     TX_ASSERT(c->dry);
-    TX_TRY(tx_zero_open(zero, c, &m->params, cfg, m->dtype, is_training, client->optimizer));
+    TX_TRY(tx_zero_open(
+        zero, c, &m->params,
+        &(tx_zero_args){ .cfg = cfg, .dtype = m->dtype, .train = is_training, .optimizer = client->optimizer }));
     TX_TRY(tx_stage_open(stage, c, m, cfg, n_micro, is_training));
     const tx_stage_hooks score = { .units = &zero->hooks };
     TX_TRY(tx_stage_run(stage, 1 < n_micro && m->n_chunks > 1 ? tx_grid_size(g, TX_AXIS_PIPELINE) : 1, false, &score));
@@ -343,7 +345,7 @@ tx_zero_formula tx__plan_formula(const tx_zero *z)
 {
     int value = (int)tx_dtype_size(z->dtype), grad = (int)tx_dtype_size(z->grad_type),
         master = z->dtype == TX_F32 ? 0 : 4;
-    tx_zero_formula f = { .stage = z->stage, .n_ranks = z->flat.n_ranks };
+    tx_zero_formula f = { .stage = z->stage, .n_ranks = z->flat.ranks[TX_GROUP_DATA].n };
     for (int row = 0; row < z->ps->n; row++) f.n_params += z->ps->param[row].numel;
     f.whole = (z->stage < 3 ? value : 0) + (z->stage == 0 || !z->reduce_every_micro_batch ? grad : 0);
     f.divided = value + grad + master + 4 * z->optim.type->n_state - f.whole;

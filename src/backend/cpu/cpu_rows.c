@@ -281,7 +281,7 @@ static void add_rows(tx_ctx *c, tx_tensor y, int64_t i, const tx_tensor *table, 
 {
     int64_t h = y.dim[2];
     if (n_rows == 0) memset(tx__cpu_at(y, i * h), 0, (size_t)h * tx_dtype_size(y.dtype));
-    if (n_rows == 1) tx__cpu_copy(c, y, i * h, table[0], at[0], h);
+    if (n_rows == 1) tx__cpu_move(c, y, i * h, table[0], at[0], h);
     if (n_rows < 2) return;
     float sum[TX__CPU_STRETCH], one[TX__CPU_STRETCH], other[TX__CPU_STRETCH];
     int64_t step = tx__cpu_stretch(table[0].dtype, h);
