@@ -20,6 +20,7 @@
 #include "kinds/models.h"
 #include "kinds/optimizers.h"
 #include "kinds/schedules.h"
+#include "kinds/tasks.h"
 #include "kinds/tokenizers.h"
 #include "triax/config.h"
 

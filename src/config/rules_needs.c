@@ -132,10 +132,10 @@ static void rule_task_has_its_options(const tx__check *k)
 {
     const tx_config *c = k->c;
     if (k->bad->task) return;
-    const char *task = c->task ? tx_task_choice_word(c->task) : "text";
-    bool words = c->task == TX_TASK_CHOICE_WIKITEXT103, text = words || !c->task || c->task == TX_TASK_CHOICE_TEXT;
+    const char *task = c->task ? tx_task_kind_word(c->task) : "text";
+    bool words = c->task == TX_TASK_WIKITEXT103, text = !c->task || tx_task_has_windows(c->task);
     bool files = k->g->valid_data || c->valid_data.n;
-    if (c->strict_lambada && c->task != TX_TASK_CHOICE_LAMBADA)
+    if (c->strict_lambada && c->task != TX_TASK_LAMBADA)
         tx__violate(k->v, "--strict-lambada is for --task LAMBADA, not for %s", task);
     if (k->g->overlapping_eval && !(text && files))
         tx__violate(k->v, "--overlapping-eval is for --valid-data with --task text or WIKITEXT103");
