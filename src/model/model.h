@@ -6,7 +6,7 @@
 #include "config/config.h"
 #include "nn/attention.h"
 #include "nn/dropout.h"
-#include "nn/param.h"
+#include "nn/stack.h"
 #include "parallel/grid.h"
 #include "parallel/pp_schedule.h"
 #include "triax/model.h"
@@ -56,7 +56,7 @@ typedef struct tx_decode {
     tx_kv_cache *kv;           /* one per layer of this stage */
 } tx_decode;
 
-enum { TX_MAX_CHUNKS = 64, TX_MAX_LOSSES = 2, TX_BATCH_BUFFERS = 12 + TX_MAX_INPUTS };
+enum { TX_MAX_LOSSES = 2, TX_BATCH_BUFFERS = 12 + TX_MAX_INPUTS };
 
 /* The losses of some tokens, or of some samples. */
 typedef struct tx_loss_sum {
@@ -71,12 +71,10 @@ typedef struct tx_batch_rule {
     double scale; /* of the objective, which is the mean of each loss over the micro-batch, summed over the losses */
 } tx_batch_rule;
 
-/* What --profile-backward times, of layers that are computed again. */
-typedef enum tx_group_time { TX_GROUP_FORWARD, TX_GROUP_AGAIN, TX_GROUP_BACKWARD, TX_N_GROUP_TIMES } tx_group_time;
-
 typedef struct tx_model {
     const struct tx_model_type *type;
     tx_params params; /* of this rank */
+    tx_stack stack;   /* its layers on this rank */
     tx_dtype dtype;   /* of parameters and activations */
     tx_dtype stream;  /* of the residual stream: dtype, or fp32 */
     int64_t n_layers, hidden, n_heads, max_positions;
@@ -97,7 +95,7 @@ typedef struct tx_model {
     int64_t n_again;                      /* layers that are computed again, of the whole model */
     int n_chunks;                         /* what this pipeline stage has of the layers */
     tx_pp_chunk chunk[TX_MAX_CHUNKS];
-    double group_seconds[TX_N_GROUP_TIMES]; /* since the model was made; AGAIN with fetching what was kept */
+    double group_seconds[TX_N_GROUP_TIMES]; /* temporary */
 } tx_model;
 
 typedef struct tx_model_type {
@@ -137,6 +135,11 @@ typedef struct tx_model_type {
 
 const tx_model_type *tx_model_type_find(const char *name);   /* NULL if there is none */
 const tx_model_type *tx_model_type_of(const tx_config *cfg); /* by --model-type, which the options have checked */
+
+/* model_run.c: a model's layers on a batch. */
+tx_status tx_model_hold(tx_model *m, int n_slots);
+tx_status tx_model_fwd(tx_ctx *c, tx_model *m, tx_batch *batch, bool train);
+tx_status tx_model_bwd(tx_ctx *c, tx_model *m, tx_batch *batch);
 
 /* client/: a rank's part of a client's own model, whose declaration outlives it. TX_ERR_ARG: it cannot be. */
 tx_status tx_client_model_create(tx_model **out, const tx_config *cfg, const tx_client_model *client,
