@@ -31,6 +31,7 @@ typedef struct tx_batch {
     tx_tensor input[TX_MAX_INPUTS]; /* of a client's model, instead of all above but weight and loss */
     int64_t n_samples;              /* likewise */
     tx_dropout_key dropout;
+    tx_kv_cache *kv; /* generation: one per layer of this stage; else NULL */
     int chunk, slot;
     tx_tensor x; /* input of a chunk that is not the first; the caller's, until the slot's bwd, or where the
                   * layers' inputs move (nn/kept_input.h) until fwd has come back */
@@ -40,12 +41,6 @@ typedef struct tx_batch {
     bool last;                  /* of the chunk's micro-batches of an iteration */
     bool reweighted; /* of a client's model: `weight` has changed since fwd, so bwd runs what read it in fwd again */
 } tx_batch;
-
-/* For models: calls the hooks, if there are any. */
-tx_status tx_unit_use(const tx_batch *batch, int unit, int next);
-tx_status tx_unit_leave(const tx_batch *batch, int unit, bool again);
-tx_status tx_unit_touch(const tx_batch *batch, int unit);
-tx_status tx_unit_done(const tx_batch *batch, int unit);
 
 /* New tokens of b sequences through this stage's part of the model: the residual stream in and out, so that logits are
  * asked for where they are wanted. */
@@ -95,7 +90,6 @@ typedef struct tx_model {
     int64_t n_again;                      /* layers that are computed again, of the whole model */
     int n_chunks;                         /* what this pipeline stage has of the layers */
     tx_pp_chunk chunk[TX_MAX_CHUNKS];
-    double group_seconds[TX_N_GROUP_TIMES]; /* temporary */
 } tx_model;
 
 typedef struct tx_model_type {
@@ -140,6 +134,10 @@ const tx_model_type *tx_model_type_of(const tx_config *cfg); /* by --model-type,
 tx_status tx_model_hold(tx_model *m, int n_slots);
 tx_status tx_model_fwd(tx_ctx *c, tx_model *m, tx_batch *batch, bool train);
 tx_status tx_model_bwd(tx_ctx *c, tx_model *m, tx_batch *batch);
+tx_status tx_model_decode(tx_ctx *c, tx_model *m, const tx_decode *d);
+
+/* tx_layer_kind.output of a layer that makes losses. */
+tx_tensor tx_no_output(tx_ctx *c, const tx_stack_call *k);
 
 /* client/: a rank's part of a client's own model, whose declaration outlives it. TX_ERR_ARG: it cannot be. */
 tx_status tx_client_model_create(tx_model **out, const tx_config *cfg, const tx_client_model *client,

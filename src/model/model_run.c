@@ -1,5 +1,6 @@
 /* model_run.c - a batch through a model's layers. */
 #include "model/model.h"
+#include "parallel/tp.h"
 
 static tx_stack_pass pass_of(const tx_model *m, tx_batch *batch, bool train)
 {
@@ -38,4 +39,18 @@ tx_status tx_model_bwd(tx_ctx *c, tx_model *m, tx_batch *batch)
     TX_TRY(tx_stack_bwd(c, &m->stack, &p));
     batch->d = p.d;
     return TX_OK;
+}
+
+tx_status tx_model_decode(tx_ctx *c, tx_model *m, const tx_decode *d)
+{
+    tx_batch batch = { .token = d->token, .position = d->position, .kv = d->kv, .x = d->x, .y = d->y };
+    tx_stack_pass p = pass_of(m, &batch, false);
+    TX_ASSERT(tx_tp_is_whole(c));
+    return tx_stack_decode(c, &m->stack, &p);
+}
+
+tx_tensor tx_no_output(tx_ctx *c, const tx_stack_call *k)
+{
+    (void)c, (void)k;
+    return (tx_tensor){ 0 };
 }

@@ -16,10 +16,9 @@
 
 /* What a micro-batch's heads left for backward; tensors lie on the activation stack. n rows of labels. */
 typedef struct tx_bert_saved {
-    tx_tensor x;  /* [b + n, h], X */
-    tx_tensor u;  /* [n, h], before gelu */
-    tx_tensor g;  /* [n, h], behind it */
-    tx_tensor dn; /* [n, h], gradient of the norm's output */
+    tx_tensor x; /* [b + n, h], X */
+    tx_tensor u; /* [n, h], before gelu */
+    tx_tensor g; /* [n, h], behind it */
     tx_norm_saved norm;
     tx_tensor pooled, dlogits; /* [b, h], before tanh; [b, 2] */
     tx_tensor tanh;            /* [b, h] */
@@ -34,7 +33,6 @@ typedef struct tx_bert {
     tx_linear binary;         /* [2, h] */
     tx_activation activation; /* lm_head's */
     bool has_binary;
-    tx_bert_saved *saved; /* one a slot */
 } tx_bert;
 
 extern const tx_model_type tx_model_bert;
