@@ -204,7 +204,7 @@ tx_status tx__trainer_fill(const tx_trainer *t, tx_batch *batch, const void *row
                                  .eod_mask_loss = t->cfg->eod_mask_loss,
                                  .reset_position_ids = t->cfg->reset_position_ids,
                                  .scale = t->scaler.scale / (double)(t->n_micro * t->grid->dp.size) };
-    return t->model->type->fill(t->model, batch, rows, &rule);
+    return t->model->type->collate(t->model, batch, rows, &rule);
 }
 
 /* A tx_stage_hooks.fill. */

@@ -305,12 +305,9 @@ const tx_model_type tx_model_bert = {
     .row_len = tx__bert_row_len,
     .create = bert_create,
     .destroy = bert_destroy,
-    .hold = tx_model_hold,
     .shape = tx__bert_shape,
-    .fill = tx__bert_fill,
+    .collate = tx__bert_collate,
     .losses = tx__bert_losses,
-    .fwd = tx_model_fwd,
-    .bwd = tx_model_bwd,
     .logits = bert_logits,
     .pair_logits = bert_pair_logits,
 };

@@ -48,7 +48,7 @@ static void shape(const tx_model *m, const tx_config *cfg, tx_batch *batch, int6
 
 /* ---- batches ---- */
 
-static tx_status fill(const tx_model *m, tx_batch *batch, const void *rows, const tx_batch_rule *rule)
+static tx_status collate(const tx_model *m, tx_batch *batch, const void *rows, const tx_batch_rule *rule)
 {
     const tx_client_net *n = (const tx_client_net *)m;
     const void *const *from = rows;
@@ -152,11 +152,8 @@ const tx_model_type tx_model_client = {
     .name = "client",
     .row_len = row_len,
     .destroy = destroy,
-    .hold = tx_model_hold,
     .between = between,
     .shape = shape,
-    .fill = fill,
+    .collate = collate,
     .losses = losses,
-    .fwd = tx_model_fwd,
-    .bwd = tx_model_bwd,
 };

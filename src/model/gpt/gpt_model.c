@@ -114,12 +114,9 @@ const tx_model_type tx_model_gpt = {
     .row_len = tx__gpt_row_len,
     .create = gpt_create,
     .destroy = gpt_destroy,
-    .hold = tx_model_hold,
     .shape = tx__gpt_shape,
-    .fill = tx__gpt_fill,
+    .collate = tx__gpt_collate,
     .losses = tx__gpt_losses,
-    .fwd = tx_model_fwd,
-    .bwd = tx_model_bwd,
     .decode = tx_model_decode,
     .logits = gpt_logits,
 };
