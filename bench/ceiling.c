@@ -73,7 +73,7 @@ static double alone(tx_ctx *c, const product *p, tx_dtype t)
     double best = INFINITY;
     for (int i = 0; i <= RUNS; i++) {
         double start = tx_clock();
-        check(tx_run_gemm(c, &a));
+        check(tx_op_gemm(c, &a));
         if (i) best = fmin(best, tx_clock() - start);
     }
     for (int i = 0; i < 3; i++) free(x[i]);

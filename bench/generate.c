@@ -145,7 +145,7 @@ static void prefill(rig *r)
 {
     tx_decoder_truncate(r->d, 0, 0);
     double start = tx_clock();
-    check(tx_decoder_append(r->d, 0, r->token, PROMPT, PROMPT - 1, take, NULL));
+    check(tx_decoder_append(r->d, 0, r->token, PROMPT, &(tx_logits_wanted){ PROMPT - 1, take, NULL }));
     add(&r->prefill, start);
     tx_decoder_truncate(r->d, 0, PAST);
     start = tx_clock();
@@ -164,7 +164,7 @@ static void run_round(rig *r)
 {
     for (int i = 0; i < STREAMS; i++) {
         tx_decoder_truncate(r->d, i, 0);
-        check(tx_decoder_append(r->d, i, r->token, PAST, 0, NULL, NULL));
+        check(tx_decoder_append(r->d, i, r->token, PAST, NULL));
     }
     measure_read(r);
     step(r, 1, &r->one);

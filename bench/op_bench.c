@@ -97,7 +97,7 @@ static void report(const char *name, double *seconds, double amount, const char 
         report(name, seconds, amount, unit);                         \
     } while (0)
 
-#define BENCH(name, amount, unit, op, ...) TIME(name, amount, unit, tx_run_##op(&ctx, &(tx_##op##_args){ __VA_ARGS__ }))
+#define BENCH(name, amount, unit, op, ...) TIME(name, amount, unit, tx_op_##op(&ctx, &(tx_##op##_args){ __VA_ARGS__ }))
 
 static tx_tensor view(void *base, int64_t first, int64_t s, int64_t b, int64_t groups, int64_t r)
 {

@@ -3,7 +3,7 @@
  *      TX_RUN(c, layernorm_fwd, .y = a->ln1, .mu = a->mu1, .rs = a->rs1, .x = x, .gamma = w->g1, .beta = w->b1);
  *
  *  which checks the shapes, runs the op where ctx computes (CPU, GPU) and returns from the caller on error; in C++
- * tx_run_layernorm_fwd(c, &args). While a run is planned (tx_ctx_is_dry) it counts what the op needs, and touches no
+ * tx_op_layernorm_fwd(c, &args). While a run is planned (tx_ctx_is_dry) it counts what the op needs, and touches no
  * number. Legend: s sequence, b micro-batch, h hidden, n heads, d = head size, f ffn, v vocabulary; "rows" is s*b.
  *  Tensors are contiguous unless a stride is spoken of. Optional tensors have data NULL. "float" is fp32, bf16 or fp16
  *  (in `ref` also fp64: it loads to double, computes in double and rounds at the store, so that it is the specification
@@ -34,10 +34,10 @@ extern "C" {
 typedef struct tx_ctx tx_ctx;
 
 #ifndef __cplusplus
-#define TX_RUN(c, op, ...)                                                             \
-    do {                                                                               \
-        tx_status tx_run_status_ = tx_run_##op((c), &(tx_##op##_args){ __VA_ARGS__ }); \
-        if (tx_run_status_) return tx_run_status_;                                     \
+#define TX_RUN(c, op, ...)                                                           \
+    do {                                                                             \
+        tx_status tx_op_status_ = tx_op_##op((c), &(tx_##op##_args){ __VA_ARGS__ }); \
+        if (tx_op_status_) return tx_op_status_;                                     \
     } while (0)
 #endif
 
@@ -46,14 +46,14 @@ typedef struct tx_fill_args {
     tx_tensor x; /* any shape, float or i32, out */
     double value;
 } tx_fill_args;
-TX_API tx_status tx_run_fill(tx_ctx *c, const tx_fill_args *a);
+TX_API tx_status tx_op_fill(tx_ctx *c, const tx_fill_args *a);
 
 /* cast: y = x, converted; shapes equal, dtypes may differ, all strides but the last dimension's (1) are free */
 typedef struct tx_cast_args {
     tx_tensor y; /* out */
     tx_tensor x;
 } tx_cast_args;
-TX_API tx_status tx_run_cast(tx_ctx *c, const tx_cast_args *a);
+TX_API tx_status tx_op_cast(tx_ctx *c, const tx_cast_args *a);
 
 /* gemm: C = op(A) op(B) + beta C + bias,  op(X) = X or Xᵀ.  A linear layer is y = x Wᵀ + b: trans_b with W [out, in].
  *  accumulate: beta = 1, else 0 (C is then never read, NaN in it does not matter). Sums over k are in fp32 or better.
@@ -65,14 +65,14 @@ typedef struct tx_gemm_args {
     tx_tensor bias; /* [n], optional: added to every row */
     bool trans_a, trans_b, accumulate;
 } tx_gemm_args;
-TX_API tx_status tx_run_gemm(tx_ctx *c, const tx_gemm_args *a);
+TX_API tx_status tx_op_gemm(tx_ctx *c, const tx_gemm_args *a);
 
 /* col_sum: y[j] += Σ_i x[i,j] (the gradient of a bias) */
 typedef struct tx_col_sum_args {
     tx_tensor y; /* [n], accumulated; wide */
     tx_tensor x; /* [rows, n] */
 } tx_col_sum_args;
-TX_API tx_status tx_run_col_sum(tx_ctx *c, const tx_col_sum_args *a);
+TX_API tx_status tx_op_col_sum(tx_ctx *c, const tx_col_sum_args *a);
 
 /* layernorm_fwd: y = (x - mu) rs gamma + beta, mu = mean(x), rs = 1/sqrt(var(x) + eps), var biased; per row.
  *  arXiv:1607.06450 */
@@ -83,7 +83,7 @@ typedef struct tx_layernorm_fwd_args {
     tx_tensor gamma, beta; /* [h] */
     double eps;
 } tx_layernorm_fwd_args;
-TX_API tx_status tx_run_layernorm_fwd(tx_ctx *c, const tx_layernorm_fwd_args *a);
+TX_API tx_status tx_op_layernorm_fwd(tx_ctx *c, const tx_layernorm_fwd_args *a);
 
 /* layernorm_bwd: with xhat = (x - mu) rs and g = dy gamma,
  *  dx = dres + rs (g - mean(g) - xhat mean(g xhat)),  dgamma += Σ_rows dy xhat,  dbeta += Σ_rows dy.
@@ -96,7 +96,7 @@ typedef struct tx_layernorm_bwd_args {
     tx_tensor dres;          /* [rows, h], optional; stream */
     tx_tensor gamma, mu, rs; /* [h], [rows], [rows]; mu and rs wide */
 } tx_layernorm_bwd_args;
-TX_API tx_status tx_run_layernorm_bwd(tx_ctx *c, const tx_layernorm_bwd_args *a);
+TX_API tx_status tx_op_layernorm_bwd(tx_ctx *c, const tx_layernorm_bwd_args *a);
 
 /* rmsnorm_fwd: y = x rs gamma, rs = 1/sqrt(mean(x²) + eps); per row. arXiv:1910.07467 */
 typedef struct tx_rmsnorm_fwd_args {
@@ -106,7 +106,7 @@ typedef struct tx_rmsnorm_fwd_args {
     tx_tensor gamma; /* [h] */
     double eps;
 } tx_rmsnorm_fwd_args;
-TX_API tx_status tx_run_rmsnorm_fwd(tx_ctx *c, const tx_rmsnorm_fwd_args *a);
+TX_API tx_status tx_op_rmsnorm_fwd(tx_ctx *c, const tx_rmsnorm_fwd_args *a);
 
 /* rmsnorm_bwd: with xhat = x rs and g = dy gamma,  dx = dres + rs (g - xhat mean(g xhat)),  dgamma += Σ_rows dy xhat.
  *  dres and dx as in layernorm_bwd. */
@@ -118,7 +118,7 @@ typedef struct tx_rmsnorm_bwd_args {
     tx_tensor dres;      /* [rows, h], optional; stream */
     tx_tensor gamma, rs; /* [h], [rows]; rs wide */
 } tx_rmsnorm_bwd_args;
-TX_API tx_status tx_run_rmsnorm_bwd(tx_ctx *c, const tx_rmsnorm_bwd_args *a);
+TX_API tx_status tx_op_rmsnorm_bwd(tx_ctx *c, const tx_rmsnorm_bwd_args *a);
 
 /* activation: element by element one of
  *  TX_GELU_TANH     0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³))), the approximation of
@@ -136,8 +136,8 @@ typedef struct tx_activation_bwd_args {
     tx_tensor dy, x;
     tx_activation kind;
 } tx_activation_bwd_args;
-TX_API tx_status tx_run_activation_fwd(tx_ctx *c, const tx_activation_fwd_args *a);
-TX_API tx_status tx_run_activation_bwd(tx_ctx *c, const tx_activation_bwd_args *a);
+TX_API tx_status tx_op_activation_fwd(tx_ctx *c, const tx_activation_fwd_args *a);
+TX_API tx_status tx_op_activation_bwd(tx_ctx *c, const tx_activation_bwd_args *a);
 
 /* glu_fwd: y = g(gate) up. arXiv:2002.05202. g is one of
  *  TX_GLU_SILU    z / (1 + exp(-z))
@@ -151,7 +151,7 @@ typedef struct tx_glu_fwd_args {
     tx_glu kind;
     bool gate_second; /* its up, then its gate */
 } tx_glu_fwd_args;
-TX_API tx_status tx_run_glu_fwd(tx_ctx *c, const tx_glu_fwd_args *a);
+TX_API tx_status tx_op_glu_fwd(tx_ctx *c, const tx_glu_fwd_args *a);
 
 /* glu_bwd: dgate = dy up g'(gate), dup = dy g(gate) */
 typedef struct tx_glu_bwd_args {
@@ -161,7 +161,7 @@ typedef struct tx_glu_bwd_args {
     tx_glu kind;
     bool gate_second;
 } tx_glu_bwd_args;
-TX_API tx_status tx_run_glu_bwd(tx_ctx *c, const tx_glu_bwd_args *a);
+TX_API tx_status tx_op_glu_bwd(tx_ctx *c, const tx_glu_bwd_args *a);
 
 /* Samples that go on with sequences whose keys and values a cache [positions, slots, groups, d] has. Zeroed: samples
  * that begin here. Its numbers are read by the host. */
@@ -182,7 +182,7 @@ typedef struct tx_rope_args {
     bool inverse;
     tx_past past; /* optional; its slots are not read */
 } tx_rope_args;
-TX_API tx_status tx_run_rope(tx_ctx *c, const tx_rope_args *a);
+TX_API tx_status tx_op_rope(tx_ctx *c, const tx_rope_args *a);
 
 /* A dropout mask that depends on nothing but global coordinates. Element e of the stream is kept iff
  *  tx_rng_u16(&rng, e) >= drop, with drop = round(p 65536), and scaled by 65536 / (65536 - drop); drop 0 keeps all. For
@@ -206,7 +206,7 @@ typedef struct tx_dropout_add_fwd_args {
     tx_tensor residual; /* [s, b, h], optional; stream, likewise */
     tx_dropout mask;
 } tx_dropout_add_fwd_args;
-TX_API tx_status tx_run_dropout_add_fwd(tx_ctx *c, const tx_dropout_add_fwd_args *a);
+TX_API tx_status tx_op_dropout_add_fwd(tx_ctx *c, const tx_dropout_add_fwd_args *a);
 
 /* dropout_add_bwd: dx = drop'(dy) (the residual's gradient is dy itself) */
 typedef struct tx_dropout_add_bwd_args {
@@ -214,7 +214,7 @@ typedef struct tx_dropout_add_bwd_args {
     tx_tensor dy; /* [s, b, h]; stream */
     tx_dropout mask;
 } tx_dropout_add_bwd_args;
-TX_API tx_status tx_run_dropout_add_bwd(tx_ctx *c, const tx_dropout_add_bwd_args *a);
+TX_API tx_status tx_op_dropout_add_bwd(tx_ctx *c, const tx_dropout_add_bwd_args *a);
 
 /* Attention with linear biases of positions (ALiBi), arXiv:2108.12409: head i of n, counted over the whole layer from
  * 0, has the slope  2^(-8 (i + 1) / m)  with m the largest power of two that is at most n, or, behind the first m
@@ -250,7 +250,7 @@ typedef struct tx_attention_fwd_args {
                        * j < n_keys[b], 1 .. sk: what is behind them pads. Read by the host */
     tx_alibi alibi;   /* optional; causal */
 } tx_attention_fwd_args;
-TX_API tx_status tx_run_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a);
+TX_API tx_status tx_op_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a);
 
 /* attention_bwd: with P = exp(scale q kᵀ + bias - lse), Z its dropout mask (0 or 1/keep), D_i = Σ_d do_i o_i:
  *  dv = (P Z)ᵀ do,  dS = P (Z (do vᵀ) - D) scale,  dq = dS k,  dk = dSᵀ q.  arXiv:2205.14135, algorithm 4.
@@ -265,13 +265,13 @@ typedef struct tx_attention_bwd_args {
     tx_tensor first_key, n_keys; /* as in forward; dk and dv of keys that pad are 0 */
     tx_alibi alibi;
 } tx_attention_bwd_args;
-TX_API tx_status tx_run_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a);
+TX_API tx_status tx_op_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a);
 
 /* Where a table is split over ranks: which of its rows are here. Zeroed: all of them. */
-typedef struct tx_shard {
+typedef struct tx_table_shard {
     int64_t first; /* number of the first one */
     int64_t whole; /* rows of the whole table; 0: those here */
-} tx_shard;
+} tx_table_shard;
 
 /* embedding_fwd: y[s,b] = word[token[s,b]] + pos[position[s,b]] + kind[type[s,b]]; a word that is not among the rows
  * here is 0 */
@@ -280,18 +280,18 @@ typedef struct tx_embedding_fwd_args {
     tx_tensor token, position; /* [s, b] i32; a token outside [0, rows of the whole) is TX_ERR_ARG naming it */
     tx_tensor type;            /* [s, b] i32, with kind; outside its rows likewise */
     tx_tensor word, pos, kind; /* [v, h], [max positions, h], [types, h]; pos and kind optional */
-    tx_shard shard;            /* of word */
+    tx_table_shard shard;      /* of word */
 } tx_embedding_fwd_args;
-TX_API tx_status tx_run_embedding_fwd(tx_ctx *c, const tx_embedding_fwd_args *a);
+TX_API tx_status tx_op_embedding_fwd(tx_ctx *c, const tx_embedding_fwd_args *a);
 
 /* embedding_bwd: dword[token] += dy, dpos[position] += dy, dkind[type] += dy, in token order */
 typedef struct tx_embedding_bwd_args {
     tx_tensor dword, dpos, dkind; /* [v, h], [max positions, h], [types, h], accumulated, wide; dpos, dkind optional */
     tx_tensor dy;                 /* [s, b, h]; value or wide */
     tx_tensor token, position, type;
-    tx_shard shard; /* of dword */
+    tx_table_shard shard; /* of dword */
 } tx_embedding_bwd_args;
-TX_API tx_status tx_run_embedding_bwd(tx_ctx *c, const tx_embedding_bwd_args *a);
+TX_API tx_status tx_op_embedding_bwd(tx_ctx *c, const tx_embedding_bwd_args *a);
 
 /* cross_entropy: loss[i] = -Σ_{j < n_valid} q_j log softmax(z_i)_j  with q = [j = y_i], or with smoothing α > 0 (and
  *  n_valid > 1)  1 - α at y_i and α / (n_valid - 1) everywhere else. If weight is there, so is the gradient of z,
@@ -307,7 +307,7 @@ typedef struct tx_cross_entropy_args {
     int64_t n_valid;  /* columns from here on pad the vocabulary */
     double smoothing; /* below 1 */
 } tx_cross_entropy_args;
-TX_API tx_status tx_run_cross_entropy(tx_ctx *c, const tx_cross_entropy_args *a);
+TX_API tx_status tx_op_cross_entropy(tx_ctx *c, const tx_cross_entropy_args *a);
 
 /* Gathers what each part has computed, in the order of the parts. @all [parts, rows, 4]   @mine [rows, 4] */
 typedef tx_status tx_exchange_fn(tx_ctx *c, tx_tensor all, tx_tensor mine);
@@ -334,7 +334,7 @@ typedef struct tx_head_loss_args {
     int64_t n_parts, part;    /* zeroed: W is whole */
     tx_exchange_fn *exchange; /* with n_parts > 1 */
 } tx_head_loss_args;
-TX_API tx_status tx_run_head_loss(tx_ctx *c, const tx_head_loss_args *a);
+TX_API tx_status tx_op_head_loss(tx_ctx *c, const tx_head_loss_args *a);
 
 #ifdef __cplusplus
 }

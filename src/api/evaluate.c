@@ -121,7 +121,7 @@ static tx_status evaluate_dataset(tx_config *cfg, const tx_grid *grid, tx_line_f
     TX_GOTO(tx_source_open_options(&src, cfg, grid->world));
     TX_GOTO(tx_source_options(&src, cfg, false));
     if (!cfg->seq_length) cfg->seq_length = cfg->max_position_embeddings; /* a Hugging Face folder does not say */
-    st = tx_model_type_of(cfg)->reads_sentences ? tx__evaluate_sentences(cfg, &src, grid, line, user)
+    st = tx_model_type_of(cfg)->samples->masked ? tx__evaluate_sentences(cfg, &src, grid, line, user)
                                                 : evaluate_gpt(cfg, &src, grid, line, user);
 out:
     tx_source_close(&src);

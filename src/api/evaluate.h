@@ -1,4 +1,4 @@
-/* evaluate.h - `triax evaluate` with files as tasks, inside of api/. */
+/* evaluate.h - the parts of `triax evaluate`: files as tasks, and datasets of sentences. Shared inside api/. */
 #ifndef TX_API_EVALUATE_H
 #define TX_API_EVALUATE_H
 
@@ -6,14 +6,14 @@
 #include "data/train_data.h"
 #include "triax/run.h"
 
-/* The files of --valid-data, each by itself, on the ranks of this job. */
+/* Evaluates the files of --valid-data, each by itself, on the ranks of this job. */
 tx_status tx__evaluate_tasks(tx_config *cfg, tx_line_fn *line, void *user);
 
-/* The part of --data-path that --eval-split names. Collective.   @bert its tokenizer; NULL for a GPT */
+/* Opens the part of --data-path that --eval-split names. Collective.   @bert its tokenizer; NULL for a GPT */
 tx_status tx__evaluation_data_open(tx_train_data **data, const tx_blend **part, tx_config *cfg, const tx_grid *grid,
                                    int64_t vocab_size, const tx_tokenizer *bert);
 
-/* evaluate_bert.c: that by a model of masked sentences, on all ranks. cfg is completed from the source. */
+/* evaluate_bert.c: evaluates a BERT on that part, on all ranks. cfg is completed from the source. */
 tx_status tx__evaluate_sentences(tx_config *cfg, tx_source *src, const tx_grid *grid, tx_line_fn *line, void *user);
 
 #endif

@@ -1,5 +1,5 @@
-/* evaluate_bert.c - a BERT on a dataset of sentences: how well it finds the masked tokens, and whether segments are in
- * their order. */
+/* evaluate_bert.c - evaluates a BERT on a dataset of sentences: its accuracy on masked tokens and on the order of
+ * segments. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ typedef struct job {
     const tx_config *cfg;
     const tx_blend *data;
     tx_masked *m;
-    tx_bert_sample sample;
+    int32_t *scratch; /* for samples */
     int64_t n_samples, iteration;
     double sum[N_SUMS];
 } job;
@@ -46,7 +46,7 @@ static tx_status run(job *j, const tx_grid *grid)
     double shown = tx_clock();
     for (int64_t i = grid->dp.rank, n; i < j->n_samples;) {
         for (n = 0; n < m->room && i < j->n_samples; n++, i += grid->dp.size)
-            TX_TRY(tx_blend_get(j->data, &j->sample, tx_masked_row(m, n).tokens, i));
+            TX_TRY(tx_blend_get(j->data, j->scratch, tx_masked_row(m, n).tokens, i));
         TX_TRY(tx_masked_run(m, n));
         add_run(j, n);
         if (tx_clock() - shown < TX_PROGRESS_SECONDS) continue;
@@ -150,11 +150,12 @@ tx_status tx__evaluate_sentences(tx_config *cfg, tx_source *src, const tx_grid *
     TX_GOTO(tx_masked_create(&j.m, model, cfg, grid, &opts));
     TX_GOTO(tx__model_move(model, &value, j.m->ctx.device));
     device = j.m->ctx.device;
-    TX_GOTO(tx_bert_sample_init(&j.sample, cfg->seq_length));
+    TX_GOTO(tx_alloc(&j.scratch, (size_t)(model->type->samples->n_scratch * cfg->seq_length), sizeof *j.scratch,
+                     "a sample"));
     TX_GOTO(run(&j, grid));
     if (grid->rank == 0) st = cfg->eval_json ? tell_json(&j, line, user) : tell_words(&j, line, user);
 out:
-    tx_bert_sample_deinit(&j.sample);
+    tx_free(j.scratch);
     tx_device_give(device, value);
     tx_masked_destroy(j.m);
     if (model) model->type->destroy(model);

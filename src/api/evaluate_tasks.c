@@ -1,4 +1,4 @@
-/* evaluate_tasks.c - a checkpoint on the files of --valid-data. */
+/* evaluate_tasks.c - evaluates a checkpoint on the files of --valid-data. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ typedef struct job {
 
 /* ---- tokens ---- */
 
-/* A tx_task_token_fn: {"document":0,"id":464,"text":"The","logprob":-3.1,"rank":7} */
+/* tx_task_listener.token: {"document":0,"id":464,"text":"The","logprob":-3.1,"rank":7} */
 static tx_status tell_token(void *user, int64_t document, int32_t id, const tx_token_score *score)
 {
     job *j = user;
@@ -57,10 +57,11 @@ static tx_status run_task(job *j, tx_task *t)
 {
     tx_task_sums sums;
     bool tokens = j->cfg->per_token;
+    const tx_task_listener each = { tokens ? tell_token : NULL, j };
     if (j->m)
-        TX_TRY(tx_task_run_masked(t, j->m, j->tok, &sums, tokens ? tell_token : NULL, j));
+        TX_TRY(tx_task_run_masked(t, j->m, j->tok, &sums, &each));
     else
-        TX_TRY(tx_task_run(t, j->d, 0, 1, &sums, tokens ? tell_token : NULL, j));
+        TX_TRY(tx_task_run(t, j->d, 0, 1, &sums, &each));
     if (!t) return TX_OK;
     tx_task_result r = tx_task_result_of(t, &sums);
     j->text.len = 0;

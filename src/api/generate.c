@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "api/generate_files.h"
-#include "api/samples.h"
+#include "api/sampling.h"
 #include "base/alloc.h"
 #include "base/log.h"
 

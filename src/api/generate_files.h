@@ -2,7 +2,7 @@
 #ifndef TX_API_GENERATE_FILES_H
 #define TX_API_GENERATE_FILES_H
 
-#include "api/samples.h"
+#include "api/sampling.h"
 
 typedef enum tx_samples_file_kind {
     TX_SAMPLES_SINK = 0, /* no file */
@@ -17,8 +17,8 @@ typedef struct tx_samples_file {
 
 tx_samples_file tx__samples_file_of(const tx_config *cfg);
 
-/* The prompts that the kind has, and what it changes of the sampling. Lines whose context is longer than half of the
- * sequence are left out with a warning, as upstream does. Without a file: nothing. */
+/* Adds the prompts of the kind, and sets what it changes of the sampling. Lines whose context is longer than half of
+ * the sequence are left out with a warning, as upstream does. Without a file: does nothing. */
 tx_status tx__samples_file_prompts(const tx_samples_file *f, tx_prompts *p, tx_sampling *s, int64_t max_positions);
 
 tx_status tx__samples_file_write(const tx_samples_file *f, const tx_sampling *s, tx_decoder *d, const tx_prompts *p);

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 
-/* A model without a tokenizer is enough for ids in and ids out: then its ids are the words, and none ends a text. */
+/* A model without a tokenizer is enough where prompts and answers are ids; then no id ends a text. */
 static tx_status open_tokenizer(tx_inference *f)
 {
     const tx_config *cfg = f->cfg;
@@ -25,7 +25,7 @@ static tx_status check_use(const tx_config *cfg, tx_inference_use use)
         return TX_FAIL(TX_ERR_ARG,
                        "--load %s is a %s, which goes on with no text: ask it for words with triax fill-mask",
                        cfg->load, type->name);
-    if (use == TX_USE_FILLS && !type->reads_sentences)
+    if (use == TX_USE_FILLS && !type->samples->masked)
         return TX_FAIL(TX_ERR_ARG,
                        "--load %s is a %s, which goes on with a text and fills nothing in: use triax "
                        "generate",

@@ -1,11 +1,11 @@
-/* inference.h - what generate, serve and evaluate share: a trained model on the ranks of this job, ready to go on with
- * tokens.
+/* inference.h - what generate, serve and evaluate share: a trained model on the ranks of this job, ready to continue
+ * texts.
  *
  *      tx_inference_open(&f, cfg, use)                  all ranks: the checkpoint's shape, tokenizer, weights
- *      st = f.leads ? read what is to be done : TX_OK
- *      tx_inference_start(&f, st, n_slots, max_len)     all ranks: the decoder, as the leader's numbers say
+ *      st = f.leads ? read the prompts or files : TX_OK
+ *      tx_inference_start(&f, st, n_slots, max_len)     all ranks: the decoder, of the size that the leader passes
  *      if (f.leads) st = work with f.decoder            the others are in tx_decoder_follow inside start
- *      tx_inference_close(&f, st)                       all ranks; lets the followers go                       */
+ *      tx_inference_close(&f, st)                       all ranks; dismisses the followers                     */
 #ifndef TX_API_INFERENCE_H
 #define TX_API_INFERENCE_H
 
@@ -23,29 +23,29 @@ typedef struct tx_inference {
     void *value;       /* its parameters */
     tx_device *device; /* where they are; NULL: the host */
     tx_decoder *decoder;
-    bool leads; /* this rank makes the decoder's calls */
+    bool leads; /* this rank calls the decoder */
 } tx_inference;
 
 /* What the model is for. */
 typedef enum tx_inference_use {
-    TX_USE_CONTINUES, /* it goes on with a text: a GPT */
+    TX_USE_CONTINUES, /* it continues texts: a GPT */
     TX_USE_FILLS,     /* it fills in what is masked: a BERT; no decoder is started */
     TX_USE_ANY
 } tx_inference_use;
 
 /* Collective. The weights come from any format that --load names, rounded to --bf16's or --fp16's type. All TP x PP
- * ranks hold one model: more ranks are TX_ERR_ARG, as is another model. f is to be closed also when this fails. */
+ * ranks hold one model: more ranks are TX_ERR_ARG, as is another model. f has to be closed also when this fails. */
 tx_status tx_inference_open(tx_inference *f, tx_config *cfg, tx_inference_use use);
 
-/* Collective. `st` is what the ranks came to since open: one that failed is an error of all. n_slots and max_len are
- * the leader's. Comes back to followers when the leader has let them go: their work is done then. */
+/* Collective. `st` is this rank's status since open: if one rank has failed, all fail. n_slots and max_len are taken
+ * from the leader. On followers it returns after the leader has dismissed them: their work is done then. */
 tx_status tx_inference_start(tx_inference *f, tx_status st, int64_t n_slots, int64_t max_len);
 
-/* Collective: the weights to where something else than the decoder computes, and back to it before that is closed. */
+/* Collective: moves the weights to where something other than the decoder computes, and before that is closed, back. */
 tx_status tx_inference_move(tx_inference *f, tx_device *d);
 void tx_inference_give(tx_inference *f);
 
-/* Returns the job's status. */
+/* Ends the job and returns its status. */
 tx_status tx_inference_close(tx_inference *f, tx_status st);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "data/indexed.h"
+#include "data/json_quote.h"
 #include "data/tokenizer_config.h"
 
 #define CHUNK     65536 /* ids checked at a time */
@@ -111,7 +112,7 @@ static tx_status show_document(tx__report *r, const tx_indexed *ix, const tx_tok
         have += k;
     }
     tx_str text = { 0 };
-    tx_status st = tx__report_decode(&text, tok, ids, (size_t)have);
+    tx_status st = tx_json_quote_ids(&text, tok, ids, (size_t)have);
     if (!st && have == n)
         st = tx__report_line(r, "document %lld, %lld tokens: %s", (long long)d, (long long)n, text.data);
     if (!st && have < n)

@@ -4,39 +4,54 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/inspect_samples.h"
+#include "api/report.h"
 #include "api/run_common.h"
 #include "api/tokenizer_of.h"
 #include "base/alloc.h"
 #include "data/data_groups.h"
+#include "data/json_quote.h"
+#include "data/sample_documents.h"
 #include "data/tokenizer_config.h"
 #include "train/loop.h"
 
-typedef tx__sample_view view;
-
-static bool is_bert(const view *v)
-{
-    return tx_word_index(v->cfg->model_type, "GPT|BERT") == 1;
-}
+typedef struct view {
+    const tx_config *cfg;
+    const tx_samples *kind;
+    const tx_blend *blend; /* one group of the split's samples */
+    const char *group;     /* its name, or NULL */
+    tx_split split;
+    int64_t wanted;    /* samples that the run reads of it */
+    tx_tokenizer *tok; /* NULL: ids only */
+    tx__report *report;
+    int32_t *row, *scratch; /* room for one sample */
+    tx_sample_pieces pieces;
+} view;
 
 /* ---- samples ---- */
 
-tx_status tx__put_sample_begin(const tx__sample_view *v, tx_str *out, int64_t i, int dataset)
+/* Appends sample i as one JSON object. */
+static tx_status put_sample(view *v, tx_str *out, int64_t i)
 {
+    int64_t own;
+    int dataset = tx_blend_find(v->blend, i, &own);
+    TX_TRY(tx_sample_pieces_read(&v->pieces, v->blend, i));
+    TX_TRY(tx_blend_get(v->blend, v->scratch, v->row, i));
     TX_TRY(tx_str_printf(out, "{\"sample\":%lld,", (long long)i));
     if (v->group) {
         TX_TRY(tx_str_puts(out, "\"group\":"));
-        TX_TRY(tx__report_quote(out, v->group, strlen(v->group)));
+        TX_TRY(tx_json_quote(out, v->group, strlen(v->group)));
         TX_TRY(tx_str_puts(out, ","));
     }
-    return v->blend->n_datasets > 1 ? tx_str_printf(out, "\"dataset\":%d,", dataset) : TX_OK;
-}
-
-tx_status tx__put_ids(tx_str *out, const char *name, const int32_t *x, int64_t n)
-{
-    TX_TRY(tx_str_printf(out, "\"%s\":[", name));
-    for (int64_t k = 0; k < n; k++) TX_TRY(tx_str_printf(out, "%s%d", k ? "," : "", x[k]));
-    return tx_str_puts(out, "]");
+    if (v->blend->n_datasets > 1) TX_TRY(tx_str_printf(out, "\"dataset\":%d,", dataset));
+    const tx_sample_view sample = { .cfg = v->cfg,
+                                    .tok = v->tok,
+                                    .set = v->blend->dataset[dataset].set,
+                                    .i = own,
+                                    .row = v->row,
+                                    .piece = v->pieces.piece,
+                                    .n_pieces = v->pieces.n };
+    TX_TRY(v->kind->show(out, &sample));
+    return tx_str_puts(out, "}");
 }
 
 static tx_status show_samples(view *v)
@@ -47,7 +62,7 @@ static tx_status show_samples(view *v)
     tx_status st = TX_OK;
     for (int64_t i = 0; i < n; i++) {
         line.len = 0;
-        TX_GOTO(is_bert(v) ? tx__put_bert_sample(v, &line, i) : tx__put_gpt_sample(v, &line, i));
+        TX_GOTO(put_sample(v, &line, i));
         TX_GOTO(tx__report_line(v->report, "%s", line.data));
     }
 out:
@@ -90,13 +105,19 @@ static tx_status put_stats(view *v, tx_str *out, double n_tokens, double *passes
     return put_histogram(out, passes + never, n_docs - never);
 }
 
-/* Tokens of a document; one of a GPT is one item of the file, whatever doc_idx says. */
-static double document_size(const view *v, const tx_indexed *ix, int64_t d)
+/* read[d] += tokens of document first + d that the run's samples hold: what is a label only counts in the next sample.
+ * Of a BERT before they are cut down. Of one dataset. */
+static tx_status count_tokens(view *v, double *read, int64_t first)
 {
-    double n = 0;
-    if (!is_bert(v)) return tx_indexed_size(ix, d);
-    for (int64_t i = tx_indexed_doc_begin(ix, d); i < tx_indexed_doc_begin(ix, d + 1); i++) n += tx_indexed_size(ix, i);
-    return n;
+    int64_t len = v->blend->n_samples;
+    const tx_sample_pieces *p = &v->pieces;
+    for (int64_t i = 0; i < v->wanted; i++) {
+        TX_TRY(tx_sample_pieces_read(&v->pieces, v->blend, i % len)); /* evaluation begins again at the end */
+        for (int64_t k = 0; k < p->n; k++)
+            read[p->piece[k].document - first] +=
+                (double)(p->piece[k].n_tokens - (k == p->n - 1 ? v->kind->n_shared : 0));
+    }
+    return TX_OK;
 }
 
 /* How often each document is read: its tokens read over its tokens, so that a part counts as a part. */
@@ -113,15 +134,12 @@ static tx_status show_stats(view *v)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "--stats counts the documents of one dataset: give one --data-path");
     TX_TRY(tx_data_groups_open(&groups, cfg));
     TX_GOTO(tx_indexed_open(&ix, groups.group[0].set[0].path));
-    TX_GOTO(tx_split_bounds(bound, cfg->split, is_bert(v) ? ix.n_docs : ix.n_items));
+    TX_GOTO(tx_split_bounds(bound, cfg->split, tx_samples_documents(v->kind, &ix)));
     int64_t first = bound[v->split], n = bound[v->split + 1] - first;
     TX_GOTO(tx_alloc(&read, (size_t)n, sizeof *read, "the counts of documents"));
-    if (is_bert(v))
-        tx__count_bert_tokens(v, read, first);
-    else
-        TX_GOTO(tx__count_gpt_tokens(v, read, first));
+    TX_GOTO(count_tokens(v, read, first));
     for (int64_t d = 0; d < n; d++) {
-        double size = document_size(v, &ix, first + d);
+        double size = (double)tx_samples_document_size(v->kind, &ix, first + d);
         n_tokens += read[d];
         if (size > 0) read[kept++] = read[d] / size;
     }
@@ -165,23 +183,24 @@ static tx_status open_tokenizer(view *v)
 tx_status tx_inspect_samples(const tx_config *cfg, tx_line_fn *line, void *user)
 {
     tx__report report = { .line = line, .user = user };
-    view v = { .cfg = cfg, .report = &report };
+    view v = { .cfg = cfg, .kind = tx_samples_of(cfg), .report = &report };
+    size_t s = (size_t)cfg->seq_length;
     tx_train_data *data = NULL;
     tx_status st;
     TX_GOTO(open_tokenizer(&v));
     TX_GOTO(tx__run_data_open(&data, cfg, v.tok ? tx_tokenizer_vocab_size(v.tok) : 0,
-                              v.tok ? tx_tokenizer_eod(v.tok) : -1, is_bert(&v) ? v.tok : NULL));
+                              v.tok ? tx_tokenizer_eod(v.tok) : -1, v.tok));
     TX_GOTO(find_split(&v, data));
-    if (is_bert(&v)) TX_GOTO(tx_bert_sample_init(&v.bert, cfg->seq_length));
-    TX_GOTO(tx_alloc(&v.tokens, (size_t)cfg->seq_length + 1, sizeof *v.tokens, "a sample"));
+    TX_GOTO(tx_alloc(&v.row, (size_t)v.kind->row_len(cfg->seq_length), sizeof *v.row, "a sample"));
+    TX_GOTO(tx_alloc(&v.scratch, (size_t)v.kind->n_scratch * s, sizeof *v.scratch, "a sample"));
     for (int g = 0; g < tx_train_data_groups(data, v.split); g++) {
         v.blend = tx_train_data_group(data, v.split, g, &v.group);
         TX_GOTO(cfg->stats ? show_stats(&v) : show_samples(&v));
     }
 out:
-    tx_free(v.tokens);
+    tx_free(v.row);
+    tx_free(v.scratch);
     tx_sample_pieces_free(&v.pieces);
-    tx_bert_sample_deinit(&v.bert);
     tx_train_data_close(data);
     tx_tokenizer_close(v.tok);
     tx_str_free(&report.text);

@@ -1,4 +1,4 @@
-/* masked_text.c - from brackets to ids. */
+/* masked_text.c - text with words in brackets to ids. */
 #include "api/masked_text.h"
 
 #include <string.h>

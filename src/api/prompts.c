@@ -1,4 +1,4 @@
-/* prompts.c - lines, JSON lines and ids to prompts. */
+/* prompts.c - reads lines, JSON lines and ids as prompts. */
 #include "api/prompts.h"
 
 #include <jansson.h>

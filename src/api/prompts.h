@@ -1,4 +1,4 @@
-/* prompts.h - what is to be continued: texts or token ids, from the options, files or standard input. */
+/* prompts.h - reads prompts: texts or token ids, from the options, files or standard input. */
 #ifndef TX_API_PROMPTS_H
 #define TX_API_PROMPTS_H
 
@@ -6,7 +6,7 @@
 #include "triax/token.h"
 
 typedef struct tx_prompt {
-    char *text; /* for people: valid UTF-8, n_text bytes and a NUL; owned, as ids */
+    char *text; /* to be shown: valid UTF-8, n_text bytes and a NUL; owned, as ids */
     size_t n_text;
     tx_ids ids; /* at least one, or none without a tokenizer */
 } tx_prompt;
@@ -16,15 +16,15 @@ typedef struct tx_prompts {
     int64_t n, cap;
 } tx_prompts;
 
-/* Whether the options name any; if not, it is for standard input or somebody who asks. */
+/* Whether the options name any; if not, prompts come from standard input or from the sink's ask(). */
 bool tx__prompts_named(const tx_config *cfg);
 
-/* All that the options name, else standard input, a prompt a line. "-" is standard input. An empty prompt becomes the
- * end-of-document token: the model starts a text of its own. The error names file and line.
+/* Reads all that the options name, or else standard input, one prompt per line. "-" is standard input. An empty prompt
+ * becomes the end-of-document token, so that the model starts a new text. The error names file and line.
  * @tok NULL: texts alone, as they are   @vocab_size of the model, which ids are checked against */
 tx_status tx__prompts_read(tx_prompts *p, const tx_config *cfg, const tx_tokenizer *tok, int64_t vocab_size);
 
-/* The lines of a file, each with its end. */
+/* Reads the lines of a file, each with its line end. */
 tx_status tx__prompts_read_lines(tx_prompts *p, const char *path, const tx_tokenizer *tok);
 
 tx_status tx__prompts_add(tx_prompts *p, const tx_tokenizer *tok, const char *text, size_t n);

@@ -68,7 +68,7 @@ static tx_status run_tokens(tx_model *m, int64_t vocab_size, logits *out)
     for (int64_t k = 0; k < n; k++) token[k] = token_of(k, vocab_size);
     TX_GOTO(take_rows(out, n, m->n_valid));
     TX_GOTO(tx_decoder_create(&d, m, NULL, &(tx_decoder_opts){ .backend = "cpu", .n_slots = 1, .max_len = n }));
-    TX_GOTO(tx_decoder_append(d, 0, token, n, 0, keep_rows, out));
+    TX_GOTO(tx_decoder_append(d, 0, token, n, &(tx_logits_wanted){ 0, keep_rows, out }));
 out:
     tx_decoder_destroy(d);
     return st;
@@ -202,7 +202,7 @@ static double most_different(double most, const float *x, const float *y, int64_
 /* What of them is known to be another model. */
 static const char *reason_of(const tx_config *source, const tx_config *result)
 {
-    if (!tx_word_index(source->model_type, "GPT|BERT") || !source->bias_gelu_fusion || source->openai_gelu ||
+    if (!tx_model_type_of(source)->samples->masked || !source->bias_gelu_fusion || source->openai_gelu ||
         !result->openai_gelu)
         return ": do not use it";
     return ". This is what Megatron's default does to a BERT: its layers have the tanh form of GELU, its masked-LM "

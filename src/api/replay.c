@@ -18,7 +18,7 @@ typedef struct replay {
     tx_replay_file file;
     tx_config *cfg; /* of the run */
     tx_engine *engine;
-    tx_tokenizer *bert; /* its tokenizer, where the data has to be read */
+    tx_tokenizer *tok; /* where its data have to be read, and need one */
     tx_train_data *data;
 } replay;
 
@@ -80,8 +80,8 @@ static tx_status catch_up(replay *r)
     if (st)
         return tx_fail_prefix(st, "%s: iterations %lld to %lld need the data", r->path, (long long)first,
                               (long long)last);
-    if (t->model->type->reads_sentences) TX_TRY(tx__tokenizer_at_load(r->cfg, &r->bert));
-    TX_TRY(tx__run_data_open(&r->data, r->cfg, r->file.vocab_size, r->file.eod, r->bert));
+    if (t->model->type->samples->needs_tokenizer) TX_TRY(tx__tokenizer_at_load(r->cfg, &r->tok));
+    TX_TRY(tx__run_data_open(&r->data, r->cfg, r->file.vocab_size, r->file.eod, r->tok));
     TX_TRY(tx__run_data_carry(t, r->data));
     return tx_train_until(t, r->data, last);
 }
@@ -128,7 +128,7 @@ tx_status tx_replay(const tx_config *cfg)
     TX_GOTO(run_again(&r));
 out:
     tx_train_data_close(r.data);
-    tx_tokenizer_close(r.bert);
+    tx_tokenizer_close(r.tok);
     tx_engine_destroy(r.engine);
     tx_config_free(r.cfg);
     tx_replay_file_free(&r.file);

@@ -17,12 +17,6 @@ typedef struct tx__report {
 /* Hands one line over. */
 tx_status tx__report_line(tx__report *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Appends a text as a JSON string: one line whatever it holds, bytes that are not UTF-8 as U+FFFD. */
-tx_status tx__report_quote(tx_str *out, const char *raw, size_t n);
-
-/* The same for the text of ids. */
-tx_status tx__report_decode(tx_str *out, const tx_tokenizer *tok, const int32_t *ids, size_t n);
-
 /* The whole of `inspect` for a dataset (inspect_dataset.c). */
 tx_status tx__inspect_dataset(tx__report *r, const tx_config *cfg, const char *prefix);
 

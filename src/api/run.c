@@ -81,12 +81,11 @@ static tx_status open_data(tx_train_data **data, const tx_engine *e)
 {
     const tx_trainer *t = e->trainer;
     tx_comm *world = t->grid->world;
-    const tx_tokenizer *bert = t->model->type->reads_sentences ? e->tokenizer : NULL;
     int32_t eod = e->tokenizer ? tx_tokenizer_eod(e->tokenizer) : -1;
     tx_status st = TX_OK;
-    if (t->grid->rank == 0) st = tx__run_data_open(data, t->cfg, t->model->vocab_size, eod, bert);
+    if (t->grid->rank == 0) st = tx__run_data_open(data, t->cfg, t->model->vocab_size, eod, e->tokenizer);
     TX_TRY(tx_comm_agree(world, st));
-    if (t->grid->rank) st = tx__run_data_open(data, t->cfg, t->model->vocab_size, eod, bert);
+    if (t->grid->rank) st = tx__run_data_open(data, t->cfg, t->model->vocab_size, eod, e->tokenizer);
     return tx_comm_agree(world, st);
 }
 
@@ -101,6 +100,7 @@ typedef struct run_parts {
 static tx_status check(const tx_engine *e, const tx_run_data *own)
 {
     const tx_config *cfg = e->cfg;
+    const tx_model_type *type = e->trainer->model->type;
     TX_TRY(tx_trainer_require_idle(e->trainer, "a run begins"));
     if (own && cfg->skip_train_iteration_range.n)
         return TX_FAIL(TX_ERR_ARG, "--skip-train-iteration-range is for datasets: a client's own data are not known");
@@ -109,8 +109,8 @@ static tx_status check(const tx_engine *e, const tx_run_data *own)
     if (e->client.model && cfg->eval_tasks.n)
         return TX_FAIL(TX_ERR_ARG, "--eval-tasks is for language models, not for a client's");
     if (e->tokenizer) return TX_OK;
-    if (!own && e->trainer->model->type->reads_sentences)
-        return TX_FAIL(TX_ERR_ARG, "the datasets of a BERT need an engine with a tokenizer");
+    if (!own && type->samples->needs_tokenizer)
+        return TX_FAIL(TX_ERR_ARG, "the datasets of a %s need an engine with a tokenizer", type->name);
     if (cfg->eval_tasks.n) return TX_FAIL(TX_ERR_ARG, "--eval-tasks needs an engine with a tokenizer");
     return TX_OK;
 }

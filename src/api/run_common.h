@@ -9,9 +9,9 @@
 #include "triax/token.h"
 
 /* The three splits as the run of `cfg` trains and evaluates on them. @vocab_size 0: ids are not checked.
- * @bert its tokenizer, or NULL for GPT */
+ * @tok the model's tokenizer; NULL unless its kind of samples needs one */
 tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t vocab_size, int32_t eod,
-                            const tx_tokenizer *bert);
+                            const tx_tokenizer *tok);
 
 /* The training samples go on where the checkpoint's left its datasets, and checkpoints tell from now on. */
 tx_status tx__run_data_carry(tx_trainer *t, tx_train_data *data);

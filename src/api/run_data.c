@@ -4,7 +4,7 @@
 #include "train/loop.h"
 
 tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t vocab_size, int32_t eod,
-                            const tx_tokenizer *bert)
+                            const tx_tokenizer *tok)
 {
     int64_t n_samples[TX_N_SPLITS];
     tx_train_sample_counts(cfg, n_samples);
@@ -12,7 +12,7 @@ tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t v
     tx_info("    train:      %lld", (long long)n_samples[TX_SPLIT_TRAIN]);
     tx_info("    validation: %lld", (long long)n_samples[TX_SPLIT_VALID]);
     tx_info("    test:       %lld", (long long)n_samples[TX_SPLIT_TEST]);
-    return tx_train_data_open(out, cfg, n_samples, vocab_size, eod, bert);
+    return tx_train_data_open(out, cfg, n_samples, vocab_size, eod, tok);
 }
 
 tx_status tx__run_data_carry(tx_trainer *t, tx_train_data *data)

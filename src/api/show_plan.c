@@ -12,12 +12,10 @@
 #include "train/fit.h"
 #include "train/metrics.h"
 
-enum { GPT2_TOKENS = 50257, BERT_TOKENS = 30524 }; /* BERT's uncased ones, with the two that Megatron adds */
-
 typedef struct plan_view {
     const tx_config *cfg;
     int64_t vocab_size;
-    const char *vocab_from; /* why this size */
+    char vocab_from[80]; /* why this size */
     tx_stage_plans stages;
     tx_run_plan plan; /* of the stage that takes most */
     tx_memory_limit limit;
@@ -30,23 +28,24 @@ typedef struct plan_view {
 static tx_status find_vocabulary(plan_view *v, const tx_source *src)
 {
     const tx_config *cfg = v->cfg;
+    const tx_model_type *type = tx_model_type_of(cfg);
+    const char *from;
     tx_tokenizer *tok;
     bool null = !strcmp(cfg->tokenizer_type, "NullTokenizer");
     if (src->vocab_size) {
         v->vocab_size = src->vocab_size;
-        v->vocab_from = "the checkpoint's";
+        from = "the checkpoint's";
     } else if (cfg->vocab_file || cfg->merge_file || cfg->tokenizer_model || (null && cfg->vocab_size)) {
         TX_TRY(tx__tokenizer_of(cfg, NULL, &tok));
         v->vocab_size = tx_tokenizer_vocab_size(tok);
-        v->vocab_from = null ? "NullTokenizer's: --vocab-size and one for the end of a document" : "the tokenizer's";
+        from = null ? "NullTokenizer's: --vocab-size and one for the end of a document" : "the tokenizer's";
         tx_tokenizer_close(tok);
     } else {
-        bool bert = tx_word_index(cfg->model_type, "GPT|BERT") == 1;
-        v->vocab_size = cfg->vocab_size ? cfg->vocab_size : bert ? BERT_TOKENS : GPT2_TOKENS;
-        v->vocab_from = cfg->vocab_size ? "--vocab-size"
-                        : bert          ? "BERT's, as no tokenizer and no --vocab-size is given"
-                                        : "GPT-2's, as no tokenizer and no --vocab-size is given";
+        v->vocab_size = cfg->vocab_size ? cfg->vocab_size : type->usual_tokens;
+        from = cfg->vocab_size ? "--vocab-size" : type->usual_tokenizer;
     }
+    snprintf(v->vocab_from, sizeof v->vocab_from, "%s%s", from,
+             from == type->usual_tokenizer ? ", as no tokenizer and no --vocab-size is given" : "");
     return TX_OK;
 }
 
@@ -166,9 +165,8 @@ static void memory_line(void *user, const char *text)
 static tx_status show(tx__report *r, const plan_view *v)
 {
     const tx_config *cfg = v->cfg;
-    const char *bert = tx_word_index(cfg->model_type, "GPT|BERT") ? "BERT, " : "";
     TX_TRY(tx__report_line(r, "model: %s%lld layers, hidden size %lld, %lld heads, MLP %lld, sequence length %lld",
-                           bert, (long long)cfg->num_layers, (long long)cfg->hidden_size,
+                           tx_model_type_of(cfg)->prefix, (long long)cfg->num_layers, (long long)cfg->hidden_size,
                            (long long)cfg->num_attention_heads, (long long)cfg->ffn_hidden_size,
                            (long long)cfg->seq_length));
     char padded[48] = "";

@@ -1,4 +1,4 @@
-/* tokenizer_of.c - which files a tokenizer is made of, and whether it is the model's. */
+/* tokenizer_of.c - finds the files of a tokenizer, and checks whether it is the model's. */
 #include "api/tokenizer_of.h"
 
 #include <jansson.h>
@@ -70,7 +70,7 @@ static tx_status find_files(tx_config *c, const char *dir, tokenizer_file f[2], 
 static tx_status take_bert_type(tx_config *c, const char *dir)
 {
     char path[PATH_CAP];
-    if (c->given.tokenizer_type || !tx_model_type_of(c)->reads_sentences) return TX_OK;
+    if (c->given.tokenizer_type || !tx_model_type_of(c)->samples->masked) return TX_OK;
     if (!c->tokenizer_type || strncmp(c->tokenizer_type, "Bert", 4)) c->tokenizer_type = "BertWordPieceLowerCase";
     if (!dir) return TX_OK;
     TX_TRY(tx_path_join(path, sizeof path, dir, HF_CONFIG));

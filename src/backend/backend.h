@@ -82,7 +82,7 @@ static inline int64_t tx__keys_of(tx_past past, tx_tensor n_keys, tx_tensor k, i
 bool tx__update_gate(tx_tensor gate, double *grad_scale);
 
 /* Rows of the whole of a table. */
-static inline int64_t tx__rows_of(tx_shard shard, tx_tensor table)
+static inline int64_t tx__rows_of(tx_table_shard shard, tx_tensor table)
 {
     return shard.whole ? shard.whole : table.dim[0];
 }

@@ -19,12 +19,12 @@
 
 /* Where in the model the code is. The model's code notes it as it goes; whoever follows the ops (watch.h, profile.h)
  * reads it. */
-typedef struct tx_place {
+typedef struct tx_model_place {
     int layer;                 /* from 1; 0: outside the layers */
     const char *part;          /* "mlp.dense_h_to_4h", a literal */
     bool backward;             /* what is written are gradients */
     int64_t first_row, n_rows; /* an op works on these rows of s*b alone; n_rows 0: on all */
-} tx_place;
+} tx_model_place;
 
 typedef struct tx_ctx {
     const struct tx_backend *backend; /* borrowed */
@@ -32,7 +32,7 @@ typedef struct tx_ctx {
     void *backend_state;              /* the backend's own; opened and closed by it */
     tx_arena acts, scratch, host;
     bool dry;
-    tx_place at;
+    tx_model_place at;
     struct tx_watch *watch;     /* borrowed; NULL: off */
     struct tx_profile *profile; /* likewise */
     const struct tx_grid *grid; /* borrowed; NULL: a rank alone */

@@ -156,7 +156,7 @@ typedef struct tx_sgd_args {
         size_t (*scratch)(const tx_ctx *c, const tx_##name##_args *a);          \
         bool composed;                                                          \
     } tx_##name##_row;                                                          \
-    tx_status tx_run_##name(tx_ctx *c, const tx_##name##_args *a);              \
+    tx_status tx_op_##name(tx_ctx *c, const tx_##name##_args *a);               \
     tx_status tx__check_##name(const tx_##name##_args *a);
 #include "backend/ops.def"
 #undef OP

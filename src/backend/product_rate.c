@@ -18,14 +18,14 @@ tx_status tx_product_rate(double *out, const char *backend, int n_threads, int64
                        .a = tx_tensor2(x, t, n, n),
                        .b = tx_tensor2(x + bytes, t, n, n),
                        .trans_b = true };
-    TX_GOTO(tx_run_gemm(&c, &a)); /* dry */
+    TX_GOTO(tx_op_gemm(&c, &a)); /* dry */
     TX_GOTO(tx_ctx_take_memory(&c));
-    TX_GOTO(tx_run_fill(&c, &(tx_fill_args){ .x = a.a, .value = 0.5 }));
-    TX_GOTO(tx_run_fill(&c, &(tx_fill_args){ .x = a.b, .value = 0.5 }));
+    TX_GOTO(tx_op_fill(&c, &(tx_fill_args){ .x = a.a, .value = 0.5 }));
+    TX_GOTO(tx_op_fill(&c, &(tx_fill_args){ .x = a.b, .value = 0.5 }));
     for (int i = 0; i < 10; i++) {
         TX_GOTO(tx_device_sync(c.device, TX_STREAM_COMPUTE));
         double start = tx_clock();
-        TX_GOTO(tx_run_gemm(&c, &a));
+        TX_GOTO(tx_op_gemm(&c, &a));
         TX_GOTO(tx_device_sync(c.device, TX_STREAM_COMPUTE));
         best = fmin(best, tx_clock() - start);
     }

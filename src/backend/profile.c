@@ -8,7 +8,8 @@
 
 /* ---- rows and events ---- */
 
-static tx_status find_row(tx_profile *p, tx_profile_row **out, const char *op, const tx_place *at, tx_cost_kind kind)
+static tx_status find_row(tx_profile *p, tx_profile_row **out, const char *op, const tx_model_place *at,
+                          tx_cost_kind kind)
 {
     const char *part = at->part ? at->part : "";
     for (int64_t i = 0; i < p->n_rows; i++) {
@@ -39,7 +40,7 @@ static tx_status next_event(tx_profile *p, tx_profile_event **out)
     return TX_OK;
 }
 
-tx_status tx_profile_add(tx_profile *p, const char *op, const tx_place *at, double start, double seconds,
+tx_status tx_profile_add(tx_profile *p, const char *op, const tx_model_place *at, double start, double seconds,
                          const tx_cost *cost)
 {
     tx_profile_row *row;

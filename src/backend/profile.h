@@ -42,7 +42,7 @@ typedef struct tx_profile_row {
 
 typedef struct tx_profile_event {
     const char *op;
-    tx_place at;
+    tx_model_place at;
     double start, seconds; /* start: tx_clock's */
     tx_cost cost;
 } tx_profile_event;
@@ -56,7 +56,7 @@ typedef struct tx_profile { /* zeroed, then set in a ctx */
 } tx_profile;
 
 /* Counts one run. TX_ERR_NOMEM. */
-tx_status tx_profile_add(tx_profile *p, const char *op, const tx_place *at, double start, double seconds,
+tx_status tx_profile_add(tx_profile *p, const char *op, const tx_model_place *at, double start, double seconds,
                          const tx_cost *cost);
 
 void tx_profile_free(tx_profile *p); /* back to zero */

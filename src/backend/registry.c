@@ -135,7 +135,7 @@ static tx_status add_run(const tx_ctx *c, const char *op, double start, int64_t 
 /* Checks, takes the op's scratch, runs; a device is waited for where runs are timed. In a dry run only composed rows
  * are called, all others just count their scratch. */
 #define OP(op)                                                                             \
-    tx_status tx_run_##op(tx_ctx *c, const tx_##op##_args *a)                              \
+    tx_status tx_op_##op(tx_ctx *c, const tx_##op##_args *a)                               \
     {                                                                                      \
         const tx_##op##_row *row = &c->ops->op;                                            \
         TX_TRY(tx__check_##op(a));                                                         \

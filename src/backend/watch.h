@@ -16,7 +16,7 @@
 typedef struct tx_watch {
     /* the first value that was not finite */
     const char *op, *output; /* names; NULL: none so far */
-    tx_place where;
+    tx_model_place where;
     tx_tensor tensor; /* its memory may hold something else by now */
     int64_t index[TX_MAX_DIMS];
     double value;

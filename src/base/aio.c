@@ -26,8 +26,8 @@ typedef struct worker {
     tx_aio *aio;
     pthread_t thread;
     void *engine;
-    tx__piece *piece;                 /* depth of them */
-    tx__piece **idle, **next, **done; /* depth each: free, to be started, back from the kernel */
+    tx__aio_piece *piece;                 /* depth of them */
+    tx__aio_piece **idle, **next, **done; /* depth each: free, to be started, back from the kernel */
     int n_idle, n_next;
     int broken; /* errno: the kernel takes no more */
 } worker;
@@ -60,11 +60,11 @@ static void drop_first(tx_aio *a)
 }
 
 /* The next block of the oldest request. */
-static void cut(tx_aio *a, tx__piece *p)
+static void cut(tx_aio *a, tx__aio_piece *p)
 {
     tx_aio_request *r = a->first;
     size_t n = r->n < a->o.block_size ? r->n : a->o.block_size;
-    *p = (tx__piece){ .request = r, .buf = r->buf, .at = r->offset, .n = n, .write = r->write };
+    *p = (tx__aio_piece){ .request = r, .buf = r->buf, .at = r->offset, .n = n, .write = r->write };
     r->buf += n;
     r->offset += n;
     r->n -= n;
@@ -77,7 +77,7 @@ static void take(worker *w)
     tx_aio *a = w->aio;
     if (!a->o.overlap_events && w->n_idle < a->depth) return;
     while (w->n_idle && a->first) {
-        tx__piece *p = w->idle[--w->n_idle];
+        tx__aio_piece *p = w->idle[--w->n_idle];
         cut(a, p);
         w->next[w->n_next++] = p;
     }
@@ -107,7 +107,7 @@ static int carry_out(worker *w)
 
 /* What the result of a piece means: 0: all of it is done; EAGAIN: it is cut down to what is still to be done; else the
  * error. */
-static int outcome(tx__piece *p)
+static int outcome(tx__aio_piece *p)
 {
     int e = p->result < 0 ? -p->result : 0;
     size_t moved = e ? 0 : (size_t)p->result;
@@ -122,7 +122,7 @@ static int outcome(tx__piece *p)
     return p->n_tries <= TRIES ? EAGAIN : EIO;
 }
 
-static void finish(worker *w, tx__piece *p, int error)
+static void finish(worker *w, tx__aio_piece *p, int error)
 {
     tx_aio *a = w->aio;
     tx_aio_request *r = p->request;
@@ -220,7 +220,7 @@ static tx_status open_worker(worker *w, tx_aio *a)
     size_t depth = (size_t)a->depth;
     w->aio = a;
     TX_TRY(tx_alloc(&w->piece, depth, sizeof *w->piece, "reading and writing a file"));
-    TX_TRY(tx_alloc(&w->idle, 3 * depth, sizeof(tx__piece *), "reading and writing a file"));
+    TX_TRY(tx_alloc(&w->idle, 3 * depth, sizeof(tx__aio_piece *), "reading and writing a file"));
     w->next = w->idle + depth;
     w->done = w->next + depth;
     for (; w->n_idle < a->depth; w->n_idle++) w->idle[w->n_idle] = &w->piece[w->n_idle];

@@ -5,7 +5,7 @@
 #include "base/aio.h"
 
 /* What the kernel is asked for at once. */
-typedef struct tx__piece {
+typedef struct tx__aio_piece {
     tx_aio_request *request;
     unsigned char *buf;
     uint64_t at;
@@ -13,16 +13,16 @@ typedef struct tx__piece {
     bool write;
     int n_tries; /* in a row that moved nothing */
     int result;  /* bytes moved, or -errno */
-} tx__piece;
+} tx__aio_piece;
 
 typedef struct tx__aio_engine {
     const char *how[2]; /* tx_aio_how: page cache, O_DIRECT */
     /* For up to `depth` pieces at once; 0 or an errno. Used by one thread, which need not be the one that opens it. */
     int (*open)(void **out, int depth);
-    void (*start)(void *engine, int fd, tx__piece *p);
+    void (*start)(void *engine, int fd, tx__aio_piece *p);
     /* Hands in what was started and waits until at least `least` pieces are done; `done` has room for all. Their
      * number, or -errno: the kernel takes no more. */
-    int (*wait)(void *engine, int least, tx__piece **done);
+    int (*wait)(void *engine, int least, tx__aio_piece **done);
     void (*close)(void *engine);
 } tx__aio_engine;
 

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 
 typedef struct plain {
-    tx__piece *done; /* NULL: none */
+    tx__aio_piece *done; /* NULL: none */
 } plain;
 
 static int open_plain(void **out, int depth)
@@ -18,14 +18,14 @@ static int open_plain(void **out, int depth)
     return 0;
 }
 
-static void start(void *engine, int fd, tx__piece *p)
+static void start(void *engine, int fd, tx__aio_piece *p)
 {
     ssize_t n = p->write ? pwrite(fd, p->buf, p->n, (off_t)p->at) : pread(fd, p->buf, p->n, (off_t)p->at);
     p->result = n < 0 ? -errno : (int)n;
     ((plain *)engine)->done = p;
 }
 
-static int wait_done(void *engine, int least, tx__piece **done)
+static int wait_done(void *engine, int least, tx__aio_piece **done)
 {
     (void)least;
     plain *e = engine;

@@ -53,7 +53,7 @@ static int open_ring(void **out, int depth)
     return e;
 }
 
-static void start(void *engine, int fd, tx__piece *p)
+static void start(void *engine, int fd, tx__aio_piece *p)
 {
     struct io_uring_sqe *sqe = io_uring_get_sqe(engine);
     TX_ASSERT(sqe); /* the ring is as deep as the worker */
@@ -64,7 +64,7 @@ static void start(void *engine, int fd, tx__piece *p)
     io_uring_sqe_set_data(sqe, p);
 }
 
-static int wait_done(void *engine, int least, tx__piece **done)
+static int wait_done(void *engine, int least, tx__aio_piece **done)
 {
     struct io_uring *ring = engine;
     struct io_uring_cqe *cqe;

@@ -76,13 +76,13 @@ static int by_place(int64_t row_a, int64_t col_a, int64_t row_b, int64_t col_b)
 
 static int by_start(const void *a, const void *b)
 {
-    const tx__piece *x = a, *y = b;
+    const tx__saved_piece *x = a, *y = b;
     return by_place(x->start[0], x->start[1], y->start[0], y->start[1]);
 }
 
 static int by_end(const void *a, const void *b)
 {
-    const tx__piece *x = *(const tx__piece *const *)a, *y = *(const tx__piece *const *)b;
+    const tx__saved_piece *x = *(const tx__saved_piece *const *)a, *y = *(const tx__saved_piece *const *)b;
     return by_place(x->start[0] + x->size[0], x->start[1], y->start[0] + y->size[0], y->start[1]);
 }
 
@@ -99,16 +99,16 @@ static bool same_edge(edge a, edge b)
 /* The upper edge of the piece that comes next, joined with those that continue it. */
 static edge next_start(const tx__saved *s, size_t *i)
 {
-    const tx__piece *p = &s->piece[(*i)++], *end = s->piece + s->n_pieces;
+    const tx__saved_piece *p = &s->piece[(*i)++], *end = s->piece + s->n_pieces;
     edge e = { p->start[0], p->start[1], p->start[1] + p->size[1] };
     for (p++; p < end && p->start[0] == e.row && p->start[1] == e.to; p++, (*i)++) e.to += p->size[1];
     return e;
 }
 
 /* The same of lower edges. */
-static edge next_end(const tx__piece *const *piece, size_t n, size_t *i)
+static edge next_end(const tx__saved_piece *const *piece, size_t n, size_t *i)
 {
-    const tx__piece *p = piece[(*i)++];
+    const tx__saved_piece *p = piece[(*i)++];
     edge e = { p->start[0] + p->size[0], p->start[1], p->start[1] + p->size[1] };
     for (; *i < n; (*i)++) {
         p = piece[*i];
@@ -124,7 +124,7 @@ static edge next_end(const tx__piece *const *piece, size_t n, size_t *i)
 tx_status tx__pieces_cover(tx__saved *s, bool *covered)
 {
     size_t n = s->n_pieces, begun = 0, ended = 0;
-    const tx__piece **ending;
+    const tx__saved_piece **ending;
     TX_TRY(tx_alloc(&ending, n, sizeof *ending, "a list of pieces"));
     for (size_t i = 0; i < n; i++) ending[i] = &s->piece[i];
     qsort(s->piece, n, sizeof *s->piece, by_start);

@@ -11,7 +11,24 @@
 #define TX_CHECKPOINT_BOXES_H
 
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/manifest.h"
+
+/* ---- a saved tensor and its boxes ---- */
+
+typedef struct tx__saved_piece {
+    size_t shard;
+    const char *key;           /* tensor's name inside the shard */
+    int64_t start[2], size[2]; /* a box in global coordinates; unused dimensions are 0 and 1 */
+} tx__saved_piece;
+
+typedef struct tx__saved {
+    const char *name;
+    int n_dims; /* 1 or 2 */
+    int64_t dim[2];
+    tx__saved_piece *piece; /* sorted by start when they have been read */
+    size_t n_pieces;
+} tx__saved;
+
+/* ---- cutting and covering ---- */
 
 enum { TX__CUT_MAX = 3 };
 

@@ -73,12 +73,19 @@ enum { TX_CKPT_MAX_PARTS = 3, TX_CKPT_WINDOW = 1 << 20 };
 
 #define TX_CKPT_SPARE ((uint64_t)1 << 20) /* bytes of a disk that stay free beside what is saved: folders, records */
 
-/* Numbers that are not in memory: copies elements [first, first + n) of the shard, a window of stretch s, from where
- * they are into buf, or with `store` from buf to there. Windows have TX_CKPT_WINDOW elements, the last one of a stretch
- * what is left, and begin at s->first or a multiple of TX_CKPT_WINDOW behind it. They come in ascending order, but when
- * saving twice for a shard of two pieces side by side. Those that hold only padding are not asked for when saving. */
-typedef tx_status tx_ckpt_move(void *user, int part_number, const tx_stretch *s, int64_t first, int64_t n, float *buf,
-                               bool store);
+/* A window of a stretch: TX_CKPT_WINDOW elements, or what is left of the stretch, from stretch->first or a multiple of
+ * TX_CKPT_WINDOW after it on. */
+typedef struct tx_ckpt_window {
+    int part; /* its place in the list of parts */
+    const tx_stretch *stretch;
+    int64_t first, n; /* elements [first, first + n) of the shard */
+    float *buf;       /* [n] */
+} tx_ckpt_window;
+
+/* Numbers that are not in memory: copies a window's from where they are into its buffer, or with `store` from there
+ * back. Windows come in ascending order. When saving, they come twice for a shard of two pieces side by side, and those
+ * that hold only padding do not come. */
+typedef tx_status tx_ckpt_move(void *user, const tx_ckpt_window *w, bool store);
 
 /* The weights or one of the optimizer's buffers; its tensors are called <name>.<parameter>. */
 typedef struct tx_ckpt_part {
@@ -86,7 +93,7 @@ typedef struct tx_ckpt_part {
     float *flat;      /* NULL: `move` has the numbers */
     bool whole; /* flat has ps->numel elements, at the table's offsets; else kept->numel, at the stretches' `at` */
     tx_ckpt_move *move;
-    void *user; /* move's; part_number is the place in the list of parts */
+    void *user; /* move's */
 } tx_ckpt_part;
 
 /* What a folder holds. */
@@ -102,9 +109,20 @@ typedef enum tx_ckpt_kind {
 
 /* ---- saving ---- */
 
-/* Writes DIR/iter_<iteration> and points DIR/latest to it; DIR is made if need be. Of each part are saved the stretches
- * in `kept`, which do not overlap (NULL: every row whole); rows that pad the vocabulary are not. @config is any JSON
- * object: it is saved as it is, so it must not hold times, paths or host names. An existing iter_<iteration> is
+/* What to save. */
+typedef struct tx_ckpt_save_args {
+    const char *dir;
+    const tx_ckpt_state *state;
+    const json_t *config; /* any object: saved as it is, so it must not hold times, paths or host names */
+    const tx_params *ps;
+    const tx_stretches *kept; /* NULL: every row whole */
+    const tx_ckpt_part *part;
+    int n_parts;
+    tx_comm *group;
+} tx_ckpt_save_args;
+
+/* Writes DIR/iter_<iteration> and points DIR/latest to it; DIR is made if need be. Of each part the stretches in `kept`
+ * are saved, which do not overlap; rows that pad the vocabulary are not. An existing iter_<iteration> is
  * replaced; until the new one is complete the old one stays as it is. Temporaries that a dead process left in DIR are
  * removed first. On failure DIR holds what it held before.
  *  Collective over `group`: ranks that keep the model together, everything once. Without stretches these are one of
@@ -113,8 +131,7 @@ typedef enum tx_ckpt_kind {
  * rank 0's; parts have the same names on all. DIR is a folder that all of them see.
  *  Errors: TX_ERR_ARG, TX_ERR_IO (names the file and the reason; too little space is found before writing),
  * TX_ERR_COMM, TX_ERR_FORMAT (ranks keep something twice or not at all), those of `move`. */
-tx_status tx_checkpoint_save(const char *dir, const tx_ckpt_state *state, const json_t *config, const tx_params *ps,
-                             const tx_stretches *kept, const tx_ckpt_part *part, int n_parts, tx_comm *group);
+tx_status tx_checkpoint_save(const tx_ckpt_save_args *a);
 
 /* The same in three steps, so that the second can go on beside other work:
  *
@@ -126,9 +143,7 @@ tx_status tx_checkpoint_save(const char *dir, const tx_ckpt_state *state, const 
  * ps, kept, group and the numbers stay as they are until then. How write went is finish's to say. abandon is not
  * collective: for a rank whose job ends. Within a process a DIR has one such handle of a rank at a time. */
 typedef struct tx_ckpt_save tx_ckpt_save;
-tx_status tx_checkpoint_save_begin(tx_ckpt_save **out, const char *dir, const tx_ckpt_state *state,
-                                   const json_t *config, const tx_params *ps, const tx_stretches *kept,
-                                   const tx_ckpt_part *part, int n_parts, tx_comm *group);
+tx_status tx_checkpoint_save_begin(tx_ckpt_save **out, const tx_ckpt_save_args *a);
 void tx_checkpoint_save_write(tx_ckpt_save *s);
 tx_status tx_checkpoint_save_finish(tx_ckpt_save *s);
 void tx_checkpoint_save_abandon(tx_ckpt_save *s);

@@ -33,7 +33,8 @@ static tx_status copy_moved(float *to, const tx_ckpt_part *from, int part_number
     int64_t real = tx_param_n_real(p), end = s->first + s->numel < real ? s->first + s->numel : real;
     for (int64_t at = s->first; at < end; at += TX_CKPT_WINDOW) {
         int64_t left = s->first + s->numel - at, n = left < TX_CKPT_WINDOW ? left : TX_CKPT_WINDOW;
-        TX_TRY(from->move(from->user, part_number, s, at, n, to + (at - s->first), false));
+        const tx_ckpt_window w = { part_number, s, at, n, to + (at - s->first) };
+        TX_TRY(from->move(from->user, &w, false));
     }
     return TX_OK;
 }

@@ -40,7 +40,7 @@ static tx_status verify_blocks(tx_checkpoint *c, int64_t first, int64_t end)
     char path[TX__PATH_CAP];
     int64_t at = 0;
     for (size_t i = 0; i < c->m.n_shards; i++) {
-        const tx__shard *s = &c->m.shard[i];
+        const tx__shard_file *s = &c->m.shard[i];
         int64_t blocks = tx__shard_blocks(s), from = first - at, to = end - at;
         TX_TRY(shard_path(path, c, i));
         TX_TRY(tx_map_open(&c->map[i], path));
@@ -58,7 +58,7 @@ static tx_status verify(tx_checkpoint *c)
     return verify_blocks(c, n * rank / size, n * (rank + 1) / size);
 }
 
-bool tx__piece_is_in(const tx_safetensors *f, const tx__saved *s, const tx__piece *p)
+bool tx__piece_is_in(const tx_safetensors *f, const tx__saved *s, const tx__saved_piece *p)
 {
     const tx_st_tensor *t = tx_safetensors_find(f, p->key);
     return t && t->dtype == TX_ST_F32 && t->n_dims == s->n_dims && t->dim[0] == p->size[0] &&
@@ -71,7 +71,7 @@ static tx_status check_pieces(const tx_checkpoint *c)
     for (size_t i = 0; i < c->m.n_saved; i++)
         for (size_t k = 0; k < c->m.saved[i].n_pieces; k++) {
             const tx__saved *s = &c->m.saved[i];
-            const tx__piece *p = &s->piece[k];
+            const tx__saved_piece *p = &s->piece[k];
             if (!tx__piece_is_in(c->shard[p->shard], s, p))
                 return TX_FAIL(TX_ERR_FORMAT, "%s/%s: holds no tensor %s as the manifest describes it", c->path,
                                c->m.shard[p->shard].file, p->key);
@@ -136,14 +136,14 @@ out:
 }
 
 /* Which folder of DIR; asked of rank 0's file system, so that ranks cannot come to different answers. */
-static tx_status find_place(tx__place *place, const char *dir, tx_comm *group)
+static tx_status find_place(tx__found_checkpoint *place, const char *dir, tx_comm *group)
 {
     tx_status st = TX_OK;
     if (tx_comm_rank(group) == 0) {
         if (!tx_path_is_dir(dir))
             st = TX_FAIL(TX_ERR_NOTFOUND, "%s: is not a folder; no checkpoint to load", dir);
         else
-            st = tx__place_find(dir, place);
+            st = tx__checkpoint_find(dir, place);
         if (!st && !place->path[0]) st = TX_FAIL(TX_ERR_NOTFOUND, "%s: holds no checkpoint of triax", dir);
         if (!st && place->note[0]) tx_warn("%s", place->note);
     }
@@ -153,14 +153,14 @@ static tx_status find_place(tx__place *place, const char *dir, tx_comm *group)
 
 tx_status tx_checkpoint_open(tx_checkpoint **out, const char *dir, tx_comm *group)
 {
-    tx__place place = { 0 };
+    tx__found_checkpoint place = { 0 };
     TX_TRY(find_place(&place, dir, group));
     return open_folder(out, place.path, place.iteration, group);
 }
 
 tx_status tx_checkpoint_open_manifest(tx_checkpoint **out, const char *dir)
 {
-    tx__place place = { 0 };
+    tx__found_checkpoint place = { 0 };
     tx_checkpoint *c = NULL;
     TX_TRY(find_place(&place, dir, &tx_comm_self));
     tx_status st = tx_alloc(&c, 1, sizeof *c, "a checkpoint");
@@ -174,7 +174,7 @@ tx_status tx_checkpoint_open_manifest(tx_checkpoint **out, const char *dir)
 
 tx_status tx_checkpoint_open_just_written(tx_checkpoint **out, const char *dir)
 {
-    tx__place place = { 0 };
+    tx__found_checkpoint place = { 0 };
     tx_checkpoint *c = NULL;
     TX_TRY(find_place(&place, dir, &tx_comm_self));
     tx_status st = tx_alloc(&c, 1, sizeof *c, "a checkpoint");
@@ -191,10 +191,10 @@ tx_status tx_checkpoint_open_just_written(tx_checkpoint **out, const char *dir)
 }
 
 /* The newest iteration < below, but `not`, that has a manifest; -1: there is none. */
-static tx_status find_below(tx__place *place, const char *dir, int64_t below, int64_t not )
+static tx_status find_below(tx__found_checkpoint *place, const char *dir, int64_t below, int64_t not )
 {
     tx_names names = { 0 };
-    *place = (tx__place){ .iteration = -1 };
+    *place = (tx__found_checkpoint){ .iteration = -1 };
     TX_TRY(tx_dir_list(dir, &names));
     for (size_t i = 0; i < names.n; i++) { /* names of 8 digits sort before those of 7: go by number */
         char path[TX__PATH_CAP];
@@ -212,7 +212,7 @@ tx_status tx_checkpoint_open_newest_good(tx_checkpoint **out, const char *dir, t
 {
     char first[1024];
     bool speaks = tx_comm_rank(group) == 0;
-    tx__place named = { .iteration = -1 }, place = { .iteration = INT64_MAX };
+    tx__found_checkpoint named = { .iteration = -1 }, place = { .iteration = INT64_MAX };
     tx_status why = find_place(&named, dir, group);
     if (why) named.iteration = -1;
     if (!why) why = open_folder(out, named.path, named.iteration, group);
@@ -232,7 +232,7 @@ tx_status tx_checkpoint_open_newest_good(tx_checkpoint **out, const char *dir, t
 }
 
 /* All but the bytes of its blocks: what is asked is only worth a hint, and there may be many bytes. */
-static bool looks_whole(const tx__place *place)
+static bool looks_whole(const tx__found_checkpoint *place)
 {
     tx_checkpoint *c = NULL;
     tx_status st = tx_alloc(&c, 1, sizeof *c, "a checkpoint");
@@ -245,9 +245,9 @@ static bool looks_whole(const tx__place *place)
 
 bool tx_checkpoint_other(char *path, size_t cap, const char *dir)
 {
-    tx__place named, place = { .iteration = INT64_MAX };
+    tx__found_checkpoint named, place = { .iteration = INT64_MAX };
     if (!tx_path_is_dir(dir)) return false;
-    if (tx__place_find(dir, &named)) named.iteration = -1;
+    if (tx__checkpoint_find(dir, &named)) named.iteration = -1;
     do {
         if (find_below(&place, dir, place.iteration, named.iteration) || place.iteration < 0) return false;
     } while (!looks_whole(&place));
@@ -456,8 +456,8 @@ static tx_status gather_seen(const tx_checkpoint *c, const tx_params *ps, const 
 /* ---- reading ---- */
 
 /* What a saved piece of a tensor has for a box of this rank's shard. @x is element `first` of the shard */
-static void copy_common(const tx_checkpoint *c, const tx__piece *from, const tx_param *p, const tx_param_piece *to,
-                        int64_t first, float *x)
+static void copy_common(const tx_checkpoint *c, const tx__saved_piece *from, const tx_param *p,
+                        const tx_param_piece *to, int64_t first, float *x)
 {
     int64_t lo[2], n[2], width = p->n_dims == 2 ? p->dim[1] : 1;
     for (int k = 0; k < 2; k++) {
@@ -512,7 +512,8 @@ static tx_status read_moved(const tx_checkpoint *c, const tx_params *ps, const t
         for (int64_t at = s.first, end = s.first + s.numel; at < end; at += TX_CKPT_WINDOW) {
             int64_t k = end - at < TX_CKPT_WINDOW ? end - at : TX_CKPT_WINDOW;
             read_elements(c, part->name, &ps->param[s.row], at, k, window);
-            TX_TRY(part->move(part->user, part_number, &s, at, k, window, true));
+            const tx_ckpt_window w = { part_number, &s, at, k, window };
+            TX_TRY(part->move(part->user, &w, true));
         }
     }
     return TX_OK;

@@ -139,7 +139,7 @@ static tx_status newest_iteration(const char *dir, int64_t *newest)
 }
 
 /* Without `latest`: a crash came after the first checkpoint was complete and before it was named. It is whole. */
-static tx_status take_newest(const char *dir, tx__place *out)
+static tx_status take_newest(const char *dir, tx__found_checkpoint *out)
 {
     TX_TRY(newest_iteration(dir, &out->iteration));
     if (out->iteration < 0) return TX_OK;
@@ -150,7 +150,7 @@ static tx_status take_newest(const char *dir, tx__place *out)
 }
 
 /* One flipped bit makes 3 of a 2. So does whoever wants to go back: it is done, and said. */
-static tx_status note_newer(const char *dir, tx__place *out)
+static tx_status note_newer(const char *dir, tx__found_checkpoint *out)
 {
     int64_t newest;
     TX_TRY(newest_iteration(dir, &newest));
@@ -172,7 +172,7 @@ static bool is_native_of(const char *dir, const char *name, char native[TX__ITER
     return tx__has_manifest(dir, native, path);
 }
 
-static tx_status follow_latest(const char *dir, const char *file, const char *text, size_t n, tx__place *out)
+static tx_status follow_latest(const char *dir, const char *file, const char *text, size_t n, tx__found_checkpoint *out)
 {
     char name[64] = "", native[TX__ITER_CAP], old[64 + sizeof TX__OLD_PREFIX];
     if (n > 1 && n < sizeof name && text[n - 1] == '\n') memcpy(name, text, n - 1);
@@ -198,10 +198,10 @@ static tx_status follow_latest(const char *dir, const char *file, const char *te
                    file, name);
 }
 
-tx_status tx__place_find(const char *dir, tx__place *out)
+tx_status tx__checkpoint_find(const char *dir, tx__found_checkpoint *out)
 {
     char latest[TX__PATH_CAP];
-    *out = (tx__place){ .iteration = -1 };
+    *out = (tx__found_checkpoint){ .iteration = -1 };
     TX_TRY(tx_path_join(latest, sizeof latest, dir, TX__LATEST));
     if (tx_path_exists(latest)) {
         tx_str text = { 0 };
@@ -310,9 +310,9 @@ static tx_status probe_folder(const char *dir, const tx_names *names, tx_ckpt_ki
                                         [TX_CKPT_MEGATRON] = "a Megatron checkpoint",
                                         [TX_CKPT_DEEPSPEED] = "a DeepSpeed checkpoint",
                                         [TX_CKPT_UNIVERSAL] = "a universal DeepSpeed checkpoint" };
-    tx__place place = { 0 };
+    tx__found_checkpoint place = { 0 };
     TX_TRY(find_upstream(dir, names, out));
-    if (*out == TX_CKPT_NONE) TX_TRY(tx__place_find(dir, &place));
+    if (*out == TX_CKPT_NONE) TX_TRY(tx__checkpoint_find(dir, &place));
     if (place.path[0]) {
         *out = TX_CKPT_NATIVE;
         snprintf(detail, cap, "%s", place.note[0] ? place.note : place.path);

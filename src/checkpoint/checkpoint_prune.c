@@ -26,10 +26,10 @@ typedef struct steps {
  * by the save that prunes, and are before none that is looked at. */
 static bool find_named(const steps *s, int64_t *iteration)
 {
-    tx__place place;
+    tx__found_checkpoint place;
     *iteration = -1;
     if (s->kind != TX_CKPT_NATIVE) return true;
-    if (tx__place_find(s->dir, &place)) return false;
+    if (tx__checkpoint_find(s->dir, &place)) return false;
     *iteration = place.iteration;
     return place.iteration >= 0;
 }

@@ -39,7 +39,7 @@
 typedef struct entry {
     char name[TX__NAME_CAP], key[TX__KEY_CAP];
     tx__saved of;
-    tx__piece box;
+    tx__saved_piece box;
     int part;
     tx_stretch stretch; /* that it lies in */
     int64_t first;      /* element of the parameter's shard */
@@ -130,10 +130,10 @@ static tx_status mend_tracker(const char *dir)
 {
     char path[TX__PATH_CAP], text[32];
     tx_str there = { 0 };
-    tx__place place;
+    tx__found_checkpoint place;
     TX_TRY(tx_path_join(path, sizeof path, dir, TX__LATEST));
     if (!tx_path_exists(path)) return TX_OK;
-    tx_status st = tx__place_find(dir, &place);
+    tx_status st = tx__checkpoint_find(dir, &place);
     if (st == TX_ERR_NOMEM) return st;
     if (st || place.iteration < 0) return TX_OK; /* another program's, or under a tag */
     int n = snprintf(text, sizeof text, "%" PRId64, place.iteration);
@@ -202,7 +202,7 @@ static void add_entry(job *j, int part, const tx_stretch *s, const tx_param_piec
     entry *e = &j->entry[j->n];
     name_entry(e, &j->part[part], p, box, k, n);
     e->of = (tx__saved){ .name = e->name, .n_dims = p->n_dims, .dim = { p->whole_logical, p->whole[1] } };
-    e->box = (tx__piece){ .key = e->key };
+    e->box = (tx__saved_piece){ .key = e->key };
     memcpy(e->box.start, box->start, sizeof e->box.start);
     memcpy(e->box.size, box->size, sizeof e->box.size);
     e->part = part;
@@ -318,7 +318,8 @@ static tx_status move_window(job *j, const entry *e, int64_t i)
     if (same && i >= w->first && i < w->first + w->n) return TX_OK;
     int64_t first = s->first + (i - s->first) / TX_CKPT_WINDOW * TX_CKPT_WINDOW, left = s->first + s->numel - first;
     *w = (window){ w->buf, e, first, left < TX_CKPT_WINDOW ? left : TX_CKPT_WINDOW };
-    return part->move(part->user, e->part, s, first, w->n, w->buf, false);
+    const tx_ckpt_window asked = { .part = e->part, .stretch = s, .first = first, .n = w->n, .buf = w->buf };
+    return part->move(part->user, &asked, false);
 }
 
 /* Elements [first, first + n) of the shard that the entry is cut from. */
@@ -503,37 +504,36 @@ static void destroy(job *j)
 }
 
 /* What can be done before the ranks have spoken to each other. */
-static tx_status set_up(job *j, const char *dir, const tx_ckpt_state *state, const json_t *config)
+static tx_status set_up(job *j, const tx_ckpt_save_args *a)
 {
+    const tx_ckpt_state *state = a->state;
     tx__iter_name(j->name, state->iteration);
     j->iteration = state->iteration;
     j->tagged = state->tag;
     if (state->tag) TX_TRY(tx_checkpoint_check_tag(state->tag));
     if (state->tag) memcpy(j->name, state->tag, strlen(state->tag) + 1); /* fits: it is one */
     snprintf(j->file, sizeof j->file, "shard_%05d.safetensors", tx_comm_rank(j->group));
-    TX_TRY(tx_memdup0(&j->dir, dir, strlen(dir), "a path"));
+    TX_TRY(tx_memdup0(&j->dir, a->dir, strlen(a->dir), "a path"));
     if (tx_comm_rank(j->group)) return list_tensors(j);
-    if (!(j->manifest = tx__manifest_begin(state, config))) return TX_FAIL(TX_ERR_NOMEM, NO_MEMORY);
+    if (!(j->manifest = tx__manifest_begin(state, a->config))) return TX_FAIL(TX_ERR_NOMEM, NO_MEMORY);
     j->tokenizer = state->tokenizer;
     TX_TRY(tx__manifest_set_tokenizer(j->manifest, j->tokenizer));
     for (int i = 0; j->tokenizer && i < j->tokenizer->n_files; i++) j->need += j->tokenizer->file[i].text.len;
     return list_tensors(j);
 }
 
-tx_status tx_checkpoint_save_begin(tx_ckpt_save **out, const char *dir, const tx_ckpt_state *state,
-                                   const json_t *config, const tx_params *ps, const tx_stretches *kept,
-                                   const tx_ckpt_part *part, int n_parts, tx_comm *group)
+tx_status tx_checkpoint_save_begin(tx_ckpt_save **out, const tx_ckpt_save_args *a)
 {
-    TX_ASSERT(state->iteration >= 0 && json_is_object(config) && n_parts <= TX_CKPT_MAX_PARTS);
+    TX_ASSERT(a->state->iteration >= 0 && json_is_object(a->config) && a->n_parts <= TX_CKPT_MAX_PARTS);
     job *j = NULL;
-    tx_status st = tx_comm_agree(group, tx_alloc(&j, 1, sizeof *j, "a checkpoint"));
+    tx_status st = tx_comm_agree(a->group, tx_alloc(&j, 1, sizeof *j, "a checkpoint"));
     if (!st) {
-        *j = (job){ .group = group, .ps = ps, .kept = kept, .n_parts = n_parts };
-        for (int i = 0; i < n_parts; i++) {
-            TX_ASSERT(part[i].flat || part[i].move);
-            j->part[i] = part[i];
+        *j = (job){ .group = a->group, .ps = a->ps, .kept = a->kept, .n_parts = a->n_parts };
+        for (int i = 0; i < a->n_parts; i++) {
+            TX_ASSERT(a->part[i].flat || a->part[i].move);
+            j->part[i] = a->part[i];
         }
-        st = prepare(j, set_up(j, dir, state, config));
+        st = prepare(j, set_up(j, a));
     }
     if (!st)
         *out = j;
@@ -583,11 +583,10 @@ void tx_checkpoint_save_abandon(tx_ckpt_save *j)
     destroy(j);
 }
 
-tx_status tx_checkpoint_save(const char *dir, const tx_ckpt_state *state, const json_t *config, const tx_params *ps,
-                             const tx_stretches *kept, const tx_ckpt_part *part, int n_parts, tx_comm *group)
+tx_status tx_checkpoint_save(const tx_ckpt_save_args *a)
 {
     tx_ckpt_save *j;
-    TX_TRY(tx_checkpoint_save_begin(&j, dir, state, config, ps, kept, part, n_parts, group));
+    TX_TRY(tx_checkpoint_save_begin(&j, a));
     tx_checkpoint_save_write(j);
     return tx_checkpoint_save_finish(j);
 }

@@ -28,7 +28,7 @@ typedef struct verifier {
     tx_str line;
 } verifier;
 
-static tx_status tell(verifier *v, const tx__shard *s)
+static tx_status tell(verifier *v, const tx__shard_file *s)
 {
     if (!v->told) v->n_shards++;
     if (!v->first) v->first = s->file;
@@ -37,7 +37,7 @@ static tx_status tell(verifier *v, const tx__shard *s)
 }
 
 /* What is wrong with the file as a whole: the error at hand. */
-static tx_status tell_error(verifier *v, const tx__shard *s)
+static tx_status tell_error(verifier *v, const tx__shard_file *s)
 {
     v->line.len = 0;
     TX_TRY(tx_str_printf(&v->line, "  %s", tx_last_error()));
@@ -61,7 +61,7 @@ static tx_status name_tensors(tx_str *line, const tx_safetensors *f, const tx_ma
     return first < header ? tx_str_puts(line, n ? ", and the header" : ": in the header") : TX_OK;
 }
 
-static tx_status tell_block(verifier *v, const tx__shard *s, const tx_safetensors *f, const tx_map *map, int64_t i)
+static tx_status tell_block(verifier *v, const tx__shard_file *s, const tx_safetensors *f, const tx_map *map, int64_t i)
 {
     uint64_t first, end;
     tx__block_bytes(s, i, &first, &end);
@@ -74,7 +74,7 @@ static tx_status tell_block(verifier *v, const tx__shard *s, const tx_safetensor
 }
 
 /* All blocks that are in the file. f NULL: its header cannot be read. */
-static tx_status verify_blocks(verifier *v, const tx__shard *s, const tx_safetensors *f, const tx_map *map)
+static tx_status verify_blocks(verifier *v, const tx__shard_file *s, const tx_safetensors *f, const tx_map *map)
 {
     int64_t n = tx__shard_blocks(s);
     if (map->size < s->bytes) n = (int64_t)(map->size / TX__BLOCK_BYTES);
@@ -93,7 +93,7 @@ static tx_status verify_blocks(verifier *v, const tx__shard *s, const tx_safeten
 }
 
 /* Every tensor that the manifest has in shard `number` is there as it says. */
-static tx_status verify_pieces(verifier *v, const tx__shard *s, size_t number, const tx_safetensors *f)
+static tx_status verify_pieces(verifier *v, const tx__shard_file *s, size_t number, const tx_safetensors *f)
 {
     const tx__manifest *m = tx__checkpoint_fields(v->c);
     for (size_t i = 0; i < m->n_saved; i++)
@@ -110,7 +110,7 @@ static tx_status verify_pieces(verifier *v, const tx__shard *s, size_t number, c
 
 static tx_status verify_shard(verifier *v, size_t number)
 {
-    const tx__shard *s = &tx__checkpoint_fields(v->c)->shard[number];
+    const tx__shard_file *s = &tx__checkpoint_fields(v->c)->shard[number];
     char path[TX__PATH_CAP];
     tx_map map = { 0 };
     tx_safetensors *f = NULL;
@@ -162,7 +162,7 @@ out:
 
 /* ---- without reading ---- */
 
-static tx_status check_length(const tx_checkpoint *c, const tx__shard *s, bool *good)
+static tx_status check_length(const tx_checkpoint *c, const tx__shard_file *s, bool *good)
 {
     char path[TX__PATH_CAP];
     struct stat st;

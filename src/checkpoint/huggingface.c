@@ -329,9 +329,10 @@ tx_status tx_huggingface_verify(const tx_huggingface *hf, uint64_t *bytes, size_
 /* ---- writing ---- */
 
 /* Opens `path` beside itself and writes everything; the caller commits or aborts. */
-static tx_status put_weights(tx_writer *file, const char *path, tx_hf_tensor *tensor, size_t n, tx_hf_fetch *fetch,
-                             void *user)
+static tx_status put_weights(tx_writer *file, const char *path, const tx_hf_tensors *t)
 {
+    tx_hf_tensor *tensor = t->tensor;
+    size_t n = t->n;
     tx_st_writer w;
     tx_st_spec *spec = NULL;
     float *x = NULL;
@@ -351,7 +352,7 @@ static tx_status put_weights(tx_writer *file, const char *path, tx_hf_tensor *te
     TX_GOTO(tx_st_writer_begin(&w, file, spec, n, NULL, NULL));
     for (size_t i = 0; i < n; i++) {
         TX_GOTO(tx_st_spec_bytes(&spec[i], &bytes));
-        TX_GOTO(fetch(user, &tensor[i], x));
+        TX_GOTO(t->fetch(t->user, &tensor[i], x));
         TX_GOTO(tx_st_writer_put_f32(&w, x, (size_t)bytes / tx_st_dtype_size(spec[i].dtype), spec[i].dtype));
     }
     tx_st_writer_end(&w);
@@ -361,10 +362,10 @@ out:
     return st;
 }
 
-tx_status tx_huggingface_write_tensors(const char *path, tx_hf_tensor *tensor, size_t n, tx_hf_fetch *fetch, void *user)
+tx_status tx_huggingface_write_tensors(const char *path, const tx_hf_tensors *t)
 {
     tx_writer file = { 0 };
-    tx_status st = put_weights(&file, path, tensor, n, fetch, user);
+    tx_status st = put_weights(&file, path, t);
     if (!st) return tx_writer_commit(&file);
     tx_writer_abort(&file);
     return st;
@@ -414,17 +415,17 @@ static tx_status count_shards(folder *f, const tx_hf_tensor *tensor, size_t n, i
     return tx_alloc(&f->file, f->n + 2, sizeof *f->file, "a list of files");
 }
 
-static tx_status put_shards(folder *f, tx_hf_tensor *tensor, size_t n, int64_t shard_bytes, tx_hf_fetch *fetch,
-                            void *user)
+static tx_status put_shards(folder *f, const tx_hf_tensors *t, int64_t shard_bytes)
 {
     char path[TX__PATH_CAP], name[64] = TX_HF_WEIGHTS;
     uint64_t bytes;
     for (size_t first = 0, end, k = 0; k < f->n; first = end, k++) {
-        TX_TRY(end_of_shard(tensor, n, first, shard_bytes, &end, &bytes));
+        TX_TRY(end_of_shard(t->tensor, t->n, first, shard_bytes, &end, &bytes));
         if (f->n > 1) snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", k + 1, f->n);
-        for (size_t i = first; i < end; i++) json_object_set_new(f->map, tensor[i].spec.name, json_string(name));
+        for (size_t i = first; i < end; i++) json_object_set_new(f->map, t->tensor[i].spec.name, json_string(name));
         TX_TRY(tx_path_join(path, sizeof path, f->dir, name));
-        TX_TRY(put_weights(&f->file[k], path, tensor + first, end - first, fetch, user));
+        const tx_hf_tensors part = { t->tensor + first, end - first, t->fetch, t->user };
+        TX_TRY(put_weights(&f->file[k], path, &part));
         TX_TRY(tx_writer_seal(&f->file[k]));
     }
     return TX_OK;
@@ -458,16 +459,15 @@ static tx_status check_folder(const folder *f)
     return TX_OK;
 }
 
-tx_status tx_huggingface_write(const char *dir, const json_t *config, tx_hf_tensor *tensor, size_t n,
-                               int64_t shard_bytes, tx_hf_fetch *fetch, void *user)
+tx_status tx_huggingface_write(const char *dir, const json_t *config, const tx_hf_tensors *t, int64_t shard_bytes)
 {
     char path[TX__PATH_CAP];
     folder f = { .dir = dir, .map = json_object() };
     tx_status st;
     TX_GOTO(tx_make_dirs(dir));
-    TX_GOTO(count_shards(&f, tensor, n, shard_bytes));
+    TX_GOTO(count_shards(&f, t->tensor, t->n, shard_bytes));
     TX_GOTO(check_folder(&f));
-    TX_GOTO(put_shards(&f, tensor, n, shard_bytes, fetch, user));
+    TX_GOTO(put_shards(&f, t, shard_bytes));
     tx_writer *index = &f.file[f.n], *settings = &f.file[f.n + 1];
     if (f.n > 1) TX_GOTO(put_index(&f, index));
     TX_GOTO(tx_path_join(path, sizeof path, dir, TX_HF_CONFIG));

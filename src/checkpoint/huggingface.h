@@ -59,15 +59,21 @@ typedef struct tx_hf_tensor {
  * be at hand in the file's layout. */
 typedef tx_status tx_hf_fetch(void *user, const tx_hf_tensor *tensor, float *x);
 
-/* Publishes a safetensors file, tensors in the reference writer's order (`tensor` is sorted in place). */
-tx_status tx_huggingface_write_tensors(const char *path, tx_hf_tensor *tensor, size_t n, tx_hf_fetch *fetch,
-                                       void *user);
+/* The tensors to write. */
+typedef struct tx_hf_tensors {
+    tx_hf_tensor *tensor; /* sorted in place */
+    size_t n;
+    tx_hf_fetch *fetch;
+    void *user; /* fetch's */
+} tx_hf_tensors;
+
+/* Publishes a safetensors file, tensors in the reference writer's order. */
+tx_status tx_huggingface_write_tensors(const char *path, const tx_hf_tensors *t);
 
 /* Writes config.json and model.safetensors; with shard_bytes > 0, where the tensors take more, files of at most so many
  * bytes of tensors (or one tensor) and their index. The folder is made if need be. config.json comes last and an old
  * one goes first, so a crash leaves nothing that looks like a model and is not. TX_ERR_ARG when the folder holds a
  * model in the other form, or in more files: what stays would contradict the new files. */
-tx_status tx_huggingface_write(const char *dir, const json_t *config, tx_hf_tensor *tensor, size_t n,
-                               int64_t shard_bytes, tx_hf_fetch *fetch, void *user);
+tx_status tx_huggingface_write(const char *dir, const json_t *config, const tx_hf_tensors *t, int64_t shard_bytes);
 
 #endif

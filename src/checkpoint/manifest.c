@@ -150,7 +150,7 @@ static json_t *sizes_to_json(const int64_t *size, int n)
     return v;
 }
 
-tx_status tx__manifest_add_piece(json_t *m, const tx__saved *s, const tx__piece *p, const char *file)
+tx_status tx__manifest_add_piece(json_t *m, const tx__saved *s, const tx__saved_piece *p, const char *file)
 {
     json_t *tensors = json_object_get(m, "tensors"), *tensor = json_object_get(tensors, s->name);
     if (!tensor) {
@@ -256,7 +256,7 @@ static tx_status read_state(tx__manifest *m, const char *path)
 
 static int shard_by_file(const void *a, const void *b)
 {
-    return strcmp(((const tx__shard *)a)->file, ((const tx__shard *)b)->file);
+    return strcmp(((const tx__shard_file *)a)->file, ((const tx__shard_file *)b)->file);
 }
 
 static int saved_by_name(const void *a, const void *b)
@@ -288,14 +288,14 @@ static tx_status read_shards(tx__manifest *m, const char *path)
         {
             if (!is_hex64(block)) return bad(path, "a checksum of \"shards\"");
         }
-        m->shard[m->n_shards++] = (tx__shard){ .file = file, .bytes = (uint64_t)bytes, .block = blocks };
+        m->shard[m->n_shards++] = (tx__shard_file){ .file = file, .bytes = (uint64_t)bytes, .block = blocks };
     }
     if (m->n_shards) qsort(m->shard, m->n_shards, sizeof *m->shard, shard_by_file);
     return TX_OK;
 }
 
 /* Reads "start" and "shape" of a piece and checks that the box lies inside its tensor. */
-static bool read_box(const tx__saved *s, const json_t *v, tx__piece *p)
+static bool read_box(const tx__saved *s, const json_t *v, tx__saved_piece *p)
 {
     int n_start, n_size;
     p->start[1] = 0;
@@ -315,8 +315,8 @@ static tx_status read_pieces(const tx__manifest *m, const char *path, tx__saved 
     TX_TRY(tx_alloc(&s->piece, n, sizeof *s->piece, "a list of pieces"));
     json_array_foreach(pieces, i, v)
     {
-        tx__piece p = { .key = json_string_value(json_object_get(v, "key")) };
-        tx__shard want = { .file = json_string_value(json_object_get(v, "shard")) }, *hit = NULL;
+        tx__saved_piece p = { .key = json_string_value(json_object_get(v, "key")) };
+        tx__shard_file want = { .file = json_string_value(json_object_get(v, "shard")) }, *hit = NULL;
         if (want.file && m->n_shards) hit = bsearch(&want, m->shard, m->n_shards, sizeof want, shard_by_file);
         if (json_object_size(v) != 4 || !hit || !p.key || !tx__is_printable(p.key, TX__KEY_CAP - 1) ||
             !read_box(s, v, &p))
@@ -398,18 +398,18 @@ const tx__saved *tx__manifest_find(const tx__manifest *m, const char *name)
     return m->n_saved ? bsearch(&want, m->saved, m->n_saved, sizeof want, saved_by_name) : NULL;
 }
 
-int64_t tx__shard_blocks(const tx__shard *s)
+int64_t tx__shard_blocks(const tx__shard_file *s)
 {
     return (int64_t)n_blocks_of(s->bytes);
 }
 
-void tx__block_bytes(const tx__shard *s, int64_t i, uint64_t *first, uint64_t *end)
+void tx__block_bytes(const tx__shard_file *s, int64_t i, uint64_t *first, uint64_t *end)
 {
     *first = (uint64_t)i * TX__BLOCK_BYTES;
     *end = s->bytes - *first < TX__BLOCK_BYTES ? s->bytes : *first + TX__BLOCK_BYTES;
 }
 
-bool tx__block_is_good(const tx__shard *s, const tx_map *map, int64_t i)
+bool tx__block_is_good(const tx__shard_file *s, const tx_map *map, int64_t i)
 {
     char hex[17];
     uint64_t first, end;
@@ -418,7 +418,7 @@ bool tx__block_is_good(const tx__shard *s, const tx_map *map, int64_t i)
     return !strcmp(hex, json_string_value(json_array_get(s->block, (size_t)i)));
 }
 
-tx_status tx__shard_verify(const tx__shard *s, const char *path, const tx_map *map, int64_t first, int64_t end)
+tx_status tx__shard_verify(const tx__shard_file *s, const char *path, const tx_map *map, int64_t first, int64_t end)
 {
     if (map->size != s->bytes)
         return TX_FAIL(TX_ERR_FORMAT, "%s: %zu bytes long, the manifest says %" PRIu64 ": cut off or changed", path,

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/file.h"
+#include "checkpoint/boxes.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
 
@@ -21,22 +22,6 @@
  * behind that. */
 #define TX__NAME_CAP (TX_PARAM_NAME_MAX + 24)
 #define TX__KEY_CAP  (TX__NAME_CAP + 40)
-
-/* ---- a tensor and where it lies ---- */
-
-typedef struct tx__piece {
-    size_t shard;
-    const char *key;           /* tensor's name inside the shard */
-    int64_t start[2], size[2]; /* a box in global coordinates; unused dimensions are 0 and 1 */
-} tx__piece;
-
-typedef struct tx__saved {
-    const char *name;
-    int n_dims; /* 1 or 2 */
-    int64_t dim[2];
-    tx__piece *piece; /* sorted by start when they have been read */
-    size_t n_pieces;
-} tx__saved;
 
 /* ---- checksums of a file that is being written ---- */
 
@@ -55,7 +40,7 @@ json_t *tx__manifest_begin(const tx_ckpt_state *state, const json_t *config);
 tx_status tx__manifest_add_shard(json_t *m, const char *file, tx__blocks *b);
 
 /* Adds piece p of tensor s, whose other pieces may come from elsewhere: p->shard and s->piece are not looked at. */
-tx_status tx__manifest_add_piece(json_t *m, const tx__saved *s, const tx__piece *p, const char *file);
+tx_status tx__manifest_add_piece(json_t *m, const tx__saved *s, const tx__saved_piece *p, const char *file);
 
 /* Puts the tokenizer (NULL: none, whatever is there) into the manifest's config. */
 tx_status tx__manifest_set_tokenizer(json_t *m, const tx_ckpt_tokenizer *t);
@@ -72,17 +57,17 @@ tx_status tx__manifest_text(const json_t *m, tx_str *out);
 
 /* ---- reading ---- */
 
-typedef struct tx__shard {
+typedef struct tx__shard_file {
     const char *file; /* a plain name inside the folder */
     uint64_t bytes;
     const json_t *block; /* array of 16 hex digits */
-} tx__shard;
+} tx__shard_file;
 
 typedef struct tx__manifest {
     json_t *root; /* owns all texts */
     tx_ckpt_state state;
     const json_t *config;
-    tx__shard *shard; /* sorted by file name */
+    tx__shard_file *shard; /* sorted by file name */
     size_t n_shards;
     tx__saved *saved; /* sorted by name */
     size_t n_saved;
@@ -96,14 +81,14 @@ void tx__manifest_deinit(tx__manifest *m);
 const tx__saved *tx__manifest_find(const tx__manifest *m, const char *name); /* NULL if there is none */
 
 /* Blocks of a shard. */
-int64_t tx__shard_blocks(const tx__shard *s);
+int64_t tx__shard_blocks(const tx__shard_file *s);
 
 /* Bytes [first, end) of the file that block i has, and whether they match; those must be in the map. */
-void tx__block_bytes(const tx__shard *s, int64_t i, uint64_t *first, uint64_t *end);
-bool tx__block_is_good(const tx__shard *s, const tx_map *map, int64_t i);
+void tx__block_bytes(const tx__shard_file *s, int64_t i, uint64_t *first, uint64_t *end);
+bool tx__block_is_good(const tx__shard_file *s, const tx_map *map, int64_t i);
 
 /* Whether the file that a piece lies in holds it as the manifest says. */
-bool tx__piece_is_in(const tx_safetensors *f, const tx__saved *s, const tx__piece *p);
+bool tx__piece_is_in(const tx_safetensors *f, const tx__saved *s, const tx__saved_piece *p);
 
 /* Of an open checkpoint. */
 const tx__manifest *tx__checkpoint_fields(const tx_checkpoint *c);
@@ -114,6 +99,6 @@ tx_status tx__tokenizer_verify(const tx_checkpoint *c, bool read, tx_ckpt_tell *
 
 /* Compares blocks [first, end) of a shard with their checksums, on all threads, and the file's length. The error names
  * the file and the block. */
-tx_status tx__shard_verify(const tx__shard *s, const char *path, const tx_map *map, int64_t first, int64_t end);
+tx_status tx__shard_verify(const tx__shard_file *s, const char *path, const tx_map *map, int64_t first, int64_t end);
 
 #endif

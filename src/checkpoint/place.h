@@ -38,13 +38,13 @@ bool tx__is_tag(const char *name);
 /* Whether dir/name/manifest.json exists; `path` gets dir/name. */
 bool tx__has_manifest(const char *dir, const char *name, char path[TX__PATH_CAP]);
 
-typedef struct tx__place {
+typedef struct tx__found_checkpoint {
     char path[TX__PATH_CAP]; /* "" when there is no native checkpoint */
     int64_t iteration;       /* by the folder's name; -1 when DIR itself is the checkpoint, or it has a tag */
     char note[TX__NOTE_CAP]; /* what the user should hear about the choice, or "" */
-} tx__place;
+} tx__found_checkpoint;
 
 /* Finds the native checkpoint of DIR, an existing folder. Errors: `latest` that names nothing, or another program's. */
-tx_status tx__place_find(const char *dir, tx__place *out);
+tx_status tx__checkpoint_find(const char *dir, tx__found_checkpoint *out);
 
 #endif

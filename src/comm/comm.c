@@ -248,7 +248,7 @@ static double bytes_to_move(const tx_request *r)
 static tx_status profile(const tx_comm *g, const char *op, double start, double bytes)
 {
     tx_ctx *c = g->world->profiled;
-    tx_place at = c->at;
+    tx_model_place at = c->at;
     tx_cost wait = { .kind = TX_COST_WAITING }, move = { .kind = TX_COST_MESSAGES, .bytes = bytes };
     double idle = g->world->idle, all = tx_clock() - start;
     at.part = g->name;

@@ -59,7 +59,7 @@ static tx_py *even_state(tx__file *f, const tx__rank *r, int dp)
 
 static tx_py *divided_flat(tx__file *f, const tx__rank *r, const tx__group *g, int part, int dp)
 {
-    tx__span *span;
+    tx__shard_range *span;
     int n = 0;
     int64_t numel = 0;
     if (tx_alloc(&span, 2 * (size_t)g->n, sizeof *span, "a list of tensors")) return NULL;
@@ -69,8 +69,8 @@ static tx_py *divided_flat(tx__file *f, const tx__rank *r, const tx__group *g, i
         int64_t mine = left < 0 ? 0 : left < each ? left : each;
         if (mine)
             span[n++] =
-                (tx__span){ .part = part, .row = row->row, .shard = &row->shard, .first = dp * each, .n = mine };
-        if (mine < each) span[n++] = (tx__span){ .row = -1, .n = each - mine };
+                (tx__shard_range){ .part = part, .row = row->row, .shard = &row->shard, .first = dp * each, .n = mine };
+        if (mine < each) span[n++] = (tx__shard_range){ .row = -1, .n = each - mine };
         numel += each;
     }
     tx_py *t = tx__file_tensor(f, TX_PT_F32, 1, &numel, span, n);

@@ -155,20 +155,25 @@ static tx__name_kind ours_of(deepspeed *d, const char *theirs, char ours[TX_PARA
     return kind;
 }
 
-/* A row of param_shapes: its name here, and its sizes. */
-static tx_status read_shape(deepspeed *d, const char *path, const tx_py *name, const tx_py *size, char *ours,
-                            tx__name_kind *kind, int *n_dims, int64_t dim[2], int64_t *numel)
+/* A row of param_shapes. */
+typedef struct shape {
+    tx__name_kind kind;
+    char ours[TX_PARAM_NAME_MAX]; /* its name here */
+    int n_dims;
+    int64_t dim[2], numel;
+} shape;
+
+static tx_status read_shape(deepspeed *d, const char *path, const tx_py *name, const tx_py *size, shape *out)
 {
     const char *theirs = tx_py_str(name);
-    *n_dims = (int)tx_py_len(size);
-    *numel = 1;
-    bool good = theirs && *n_dims >= 1 && *n_dims <= 2;
-    for (int i = 0; good && i < *n_dims; i++)
-        good = tx_py_int(tx_py_item(size, (size_t)i), &dim[i]) && dim[i] > 0 &&
-               !__builtin_mul_overflow(*numel, dim[i], numel);
+    *out = (shape){ .n_dims = (int)tx_py_len(size), .dim = { 1, 1 }, .numel = 1 };
+    bool good = theirs && out->n_dims >= 1 && out->n_dims <= 2;
+    for (int i = 0; good && i < out->n_dims; i++)
+        good = tx_py_int(tx_py_item(size, (size_t)i), &out->dim[i]) && out->dim[i] > 0 &&
+               !__builtin_mul_overflow(out->numel, out->dim[i], &out->numel);
     if (!good) return TX_FAIL(TX_ERR_FORMAT, "%s: param_shapes has a shape that no parameter has", path);
-    *kind = ours_of(d, theirs, ours);
-    if (*kind == TX__NAME_ELSE)
+    out->kind = ours_of(d, theirs, out->ours);
+    if (out->kind == TX__NAME_ELSE)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: holds \"%s\", which is no parameter of a GPT or a BERT", path, theirs);
     return TX_OK;
 }
@@ -176,7 +181,7 @@ static tx_status read_shape(deepspeed *d, const char *path, const tx_py *name, c
 /* ZeRO 1 and 2: what follows `at` in the group's flat numbers. */
 static tx_status add_even(deepspeed *d, const runs *r, int64_t at, int64_t n)
 {
-    return tx__shards_add_flat(&d->s, &(tx__flat){ r->run, r->n }, at, n);
+    return tx__shards_add_flat(&d->s, &(tx__segments){ r->run, r->n }, at, n);
 }
 
 /* ZeRO 3: a part of each rank's, whose runs are r[0 ...]; `at` counts in each of them. */
@@ -186,33 +191,50 @@ static tx_status add_divided(deepspeed *d, const runs *r, int64_t at, int64_t n)
     for (int dp = 0; dp < d->n_dp; dp++) {
         int64_t left = n - dp * each;
         if (left > 0)
-            TX_TRY(tx__shards_add_flat(&d->s, &(tx__flat){ r[dp].run, r[dp].n }, at, left < each ? left : each));
+            TX_TRY(tx__shards_add_flat(&d->s, &(tx__segments){ r[dp].run, r[dp].n }, at, left < each ? left : each));
     }
     return TX_OK;
 }
 
-/* All parameters of one dict of param_shapes, whose order is that of memory, also with round_robin_gradients. *at:
- * where the next one begins. gaps: elements behind each, or NULL: with parameter_alignment. (param_slice_mappings would
- * tell as well, but is wrong with round_robin_gradients.) */
-static tx_status add_group(deepspeed *d, const tx_pt *states, const tx_py *shapes, int buffer, int tp, const runs *r,
-                           const tx_py *gaps, int64_t *at)
+/* A model-parallel rank's files: its states, and of each data rank the optimizer's. */
+typedef struct rank_files {
+    const tx_pt *states;
+    const tx_pt **file;  /* [n_dp] */
+    const tx_py **optim; /* [n_dp], in these */
+    int tp;
+} rank_files;
+
+static const tx_py *shapes_of(const rank_files *f)
 {
+    return tx_py_get(tx_pt_root(f->states), "param_shapes");
+}
+
+/* Elements after each parameter of group g, with parameter_alignment; or NULL. (param_slice_mappings would tell as
+ * well, but is wrong with round_robin_gradients.) */
+static const tx_py *gaps_of(const deepspeed *d, const rank_files *f, size_t g)
+{
+    return d->stage_3 ? NULL : tx_py_item(tx_py_get(f->optim[0], "param_alignment_paddings"), g);
+}
+
+/* All parameters of group g, whose order in param_shapes is that of memory, also with round_robin_gradients. *at: where
+ * the next one begins in the runs. */
+static tx_status add_group(deepspeed *d, const rank_files *f, size_t g, int buffer, const runs *r, int64_t *at)
+{
+    const tx_py *shapes = tx_py_item(shapes_of(f), g), *gaps = gaps_of(d, f, g);
+    const char *path = tx_pt_path(f->states);
     if (!shapes || shapes->kind != TX_PY_DICT)
-        return TX_FAIL(TX_ERR_FORMAT, "%s: holds no param_shapes; it was not written with ZeRO", tx_pt_path(states));
+        return TX_FAIL(TX_ERR_FORMAT, "%s: holds no param_shapes; it was not written with ZeRO", path);
     for (size_t i = 0; i < shapes->as.dict.n; i++) {
-        char ours[TX_PARAM_NAME_MAX];
-        tx__name_kind kind;
-        int n_dims;
-        int64_t dim[2] = { 1, 1 }, n;
+        shape one;
         bool added = false;
-        TX_TRY(read_shape(d, tx_pt_path(states), shapes->as.dict.key[i], shapes->as.dict.value[i], ours, &kind, &n_dims,
-                          dim, &n));
-        if (kind == TX__NAME_OURS) TX_TRY(tx__shards_add(&d->s, ours, buffer, tp, n_dims, dim, &added));
+        TX_TRY(read_shape(d, path, shapes->as.dict.key[i], shapes->as.dict.value[i], &one));
+        const tx__shard_key key = { one.ours, buffer, f->tp };
+        if (one.kind == TX__NAME_OURS) TX_TRY(tx__shards_add(&d->s, &key, one.n_dims, one.dim, &added));
         int64_t gap = 0;
         if (tx_py_int(tx_py_item(gaps, i), &gap) && gap < 0)
-            return TX_FAIL(TX_ERR_FORMAT, "%s: param_alignment_paddings holds a negative number", tx_pt_path(states));
-        if (added) TX_TRY(d->stage_3 ? add_divided(d, r, *at, n) : add_even(d, r, *at, n));
-        *at += d->stage_3 ? (n + d->n_dp - 1) / d->n_dp : n + gap;
+            return TX_FAIL(TX_ERR_FORMAT, "%s: param_alignment_paddings holds a negative number", path);
+        if (added) TX_TRY(d->stage_3 ? add_divided(d, r, *at, one.numel) : add_even(d, r, *at, one.numel));
+        *at += d->stage_3 ? (one.numel + d->n_dp - 1) / d->n_dp : one.numel + gap;
     }
     return TX_OK;
 }
@@ -222,42 +244,34 @@ static void free_runs(runs *r, int n)
     for (int i = 0; i < n; i++) tx_free(r[i].run);
 }
 
-static tx_status add_even_group(deepspeed *d, const tx_pt *states, const tx_py *const *optim, const tx_pt *const *file,
-                                int buffer, int tp, size_t g)
+static tx_status add_even_group(deepspeed *d, const rank_files *f, size_t g, int buffer)
 {
     runs r = { 0 };
     int64_t at = 0;
-    const tx_py *gaps = tx_py_item(tx_py_get(optim[0], "param_alignment_paddings"), g);
     tx_status st = TX_OK;
-    for (int dp = 0; dp < d->n_dp && !st; dp++) st = add_run(&r, file[dp], group_of(optim[dp], buffer, g), -1);
-    const tx_py *shapes = tx_py_item(tx_py_get(tx_pt_root(states), "param_shapes"), g);
-    if (!st) st = add_group(d, states, shapes, buffer, tp, &r, gaps, &at);
+    for (int dp = 0; dp < d->n_dp && !st; dp++) st = add_run(&r, f->file[dp], group_of(f->optim[dp], buffer, g), -1);
+    if (!st) st = add_group(d, f, g, buffer, &r, &at);
     free_runs(&r, 1);
     return st;
 }
 
-static tx_status add_even_groups(deepspeed *d, const tx_pt *states, const tx_py *const *optim, const tx_pt *const *file,
-                                 int buffer, int tp)
+static tx_status add_even_groups(deepspeed *d, const rank_files *f, int buffer)
 {
-    for (size_t g = 0; g < tx_py_len(tx_py_get(tx_pt_root(states), "param_shapes")); g++)
-        TX_TRY(add_even_group(d, states, optim, file, buffer, tp, g));
+    for (size_t g = 0; g < tx_py_len(shapes_of(f)); g++) TX_TRY(add_even_group(d, f, g, buffer));
     return TX_OK;
 }
 
-static tx_status add_divided_groups(deepspeed *d, const tx_pt *states, const tx_py *const *optim,
-                                    const tx_pt *const *file, int buffer, int tp)
+static tx_status add_divided_groups(deepspeed *d, const rank_files *f, int buffer)
 {
-    const tx_py *shapes = tx_py_get(tx_pt_root(states), "param_shapes");
     runs *r;
     TX_TRY(tx_alloc(&r, (size_t)d->n_dp, sizeof *r, "a list of partitions"));
     tx_status st = TX_OK;
     for (int dp = 0; dp < d->n_dp && !st; dp++) {
-        size_t n = tx_py_len(tx_py_get(optim[dp], "fp32_flat_groups"));
-        for (size_t g = 0; g < n && !st; g++) st = add_run(&r[dp], file[dp], group_of(optim[dp], buffer, g), -1);
+        size_t n = tx_py_len(tx_py_get(f->optim[dp], "fp32_flat_groups"));
+        for (size_t g = 0; g < n && !st; g++) st = add_run(&r[dp], f->file[dp], group_of(f->optim[dp], buffer, g), -1);
     }
     int64_t at = 0;
-    for (size_t g = 0; g < tx_py_len(shapes) && !st; g++)
-        st = add_group(d, states, tx_py_item(shapes, g), buffer, tp, r, NULL, &at);
+    for (size_t g = 0; g < tx_py_len(shapes_of(f)) && !st; g++) st = add_group(d, f, g, buffer, r, &at);
     free_runs(r, d->n_dp);
     tx_free(r);
     return st;
@@ -266,25 +280,22 @@ static tx_status add_divided_groups(deepspeed *d, const tx_pt *states, const tx_
 /* Masters and moments of a model-parallel rank, from its data ranks' files. */
 static tx_status add_optimizer(deepspeed *d, const tx_source *src, const tx_pt *states, int mp)
 {
-    const tx_pt **file = NULL;
-    const tx_py **optim = NULL;
+    rank_files f = { .states = states, .tp = mp % d->s.n_tp };
     tx_status st;
-    TX_GOTO(tx_alloc(&file, (size_t)d->n_dp, sizeof *file, "a list of files"));
-    TX_GOTO(tx_alloc(&optim, (size_t)d->n_dp, sizeof *optim, "a list of files"));
+    TX_GOTO(tx_alloc(&f.file, (size_t)d->n_dp, sizeof *f.file, "a list of files"));
+    TX_GOTO(tx_alloc(&f.optim, (size_t)d->n_dp, sizeof *f.optim, "a list of files"));
     for (int dp = 0; dp < d->n_dp; dp++) {
         char name[96];
         snprintf(name, sizeof name, "zero_pp_rank_%d_mp_rank_%02d_optim_states.pt", dp, mp);
-        TX_GOTO(open_file(d, src, name, &file[dp]));
-        optim[dp] = tx_py_get(tx_pt_root(file[dp]), "optimizer_state_dict");
+        TX_GOTO(open_file(d, src, name, &f.file[dp]));
+        f.optim[dp] = tx_py_get(tx_pt_root(f.file[dp]), "optimizer_state_dict");
     }
-    if (!d->scaler) d->scaler = tx_py_get(optim[0], "loss_scaler");
-    if (step_of(optim[0]) > d->optim_step) d->optim_step = step_of(optim[0]);
-    for (int b = 0; b < N_BUFFERS; b++)
-        TX_GOTO(d->stage_3 ? add_divided_groups(d, states, optim, file, b, mp % d->s.n_tp)
-                           : add_even_groups(d, states, optim, file, b, mp % d->s.n_tp));
+    if (!d->scaler) d->scaler = tx_py_get(f.optim[0], "loss_scaler");
+    if (step_of(f.optim[0]) > d->optim_step) d->optim_step = step_of(f.optim[0]);
+    for (int b = 0; b < N_BUFFERS; b++) TX_GOTO((d->stage_3 ? add_divided_groups : add_even_groups)(d, &f, b));
 out:
-    tx_free(file);
-    tx_free(optim);
+    tx_free(f.file);
+    tx_free(f.optim);
     return st;
 }
 
@@ -312,7 +323,7 @@ static tx_status add_weight(void *user, const char *name, const tx_pt_tensor *t)
     tx__row row = { .tensor = t };
     snprintf(row.name, sizeof row.name, "%s", ours);
     if (m->d->inside) return tx__rows_add(&m->rows, &row);
-    return tx__shards_add_tensor(&m->d->s, ours, 0, m->tp, m->file, t);
+    return tx__shards_add_tensor(&m->d->s, &(tx__shard_key){ ours, 0, m->tp }, m->file, t);
 }
 
 /* Without ZeRO: the optimizer's state lies in the model's file, of fp16 with masters. */
@@ -323,13 +334,16 @@ static tx_status add_masters(module *m)
     const tx_py *inner = tx_py_get(optimizer, "optimizer_state_dict"), *masters = tx_py_get(optimizer, "fp32_groups");
     if (!masters) masters = tx_py_get(optimizer, "fp32_groups_flat");
     if (!d->scaler) d->scaler = optimizer;
-    return tx__optim_add(&d->s, m->file, &m->rows, m->tp, inner ? inner : optimizer, masters, &d->optim_step);
+    const tx__optim_file f = { m->file, &m->rows, m->tp };
+    return tx__optim_add(&d->s, &f, inner ? inner : optimizer, masters, &d->optim_step);
 }
 
 static tx_status add_rows(const module *m)
 {
-    for (size_t i = 0; i < m->rows.n; i++)
-        TX_TRY(tx__shards_add_tensor(&m->d->s, m->rows.row[i].name, 0, m->tp, m->file, m->rows.row[i].tensor));
+    for (size_t i = 0; i < m->rows.n; i++) {
+        const tx__shard_key key = { m->rows.row[i].name, 0, m->tp };
+        TX_TRY(tx__shards_add_tensor(&m->d->s, &key, m->file, m->rows.row[i].tensor));
+    }
     return TX_OK;
 }
 

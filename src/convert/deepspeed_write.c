@@ -27,7 +27,7 @@ int64_t tx__ds_padded(const tx_conversion *c, const tx__group *g)
 
 tx_py *tx__ds_flat(tx__file *f, const tx__rank *r, const tx__group *g, int part, int64_t begin, int64_t end)
 {
-    tx__span *span;
+    tx__shard_range *span;
     int n = 0;
     int64_t at = 0;
     const int64_t numel = end - begin;
@@ -37,11 +37,11 @@ tx_py *tx__ds_flat(tx__file *f, const tx__rank *r, const tx__group *g, int part,
         int64_t from = begin > at ? begin - at : 0, to = end - at < row->shard.numel ? end - at : row->shard.numel;
         if (from < to)
             span[n++] =
-                (tx__span){ .part = part, .row = row->row, .shard = &row->shard, .first = from, .n = to - from };
+                (tx__shard_range){ .part = part, .row = row->row, .shard = &row->shard, .first = from, .n = to - from };
         at += row->shard.numel;
     }
     int64_t zeros = end - (begin > at ? begin : at);
-    if (zeros > 0) span[n++] = (tx__span){ .row = -1, .n = zeros };
+    if (zeros > 0) span[n++] = (tx__shard_range){ .row = -1, .n = zeros };
     tx_py *t = tx__file_tensor(f, TX_PT_F32, 1, &numel, span, n);
     tx_free(span);
     return t;

@@ -44,7 +44,7 @@ static tx_status write(tx_conversion *c)
     if (json_object_set_new(config, "torch_dtype", json_string(dtype_word(c->dtype))))
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
     else
-        st = tx_huggingface_write(c->out, config, tensor, n, c->shard_bytes, fetch, c);
+        st = tx_huggingface_write(c->out, config, &(tx_hf_tensors){ tensor, n, fetch, c }, c->shard_bytes);
 out:
     json_decref(config);
     tx_free(tensor);

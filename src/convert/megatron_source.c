@@ -122,7 +122,8 @@ static tx_status add_optimizer(megatron *g, const tx_pt *file, const char *folde
     if (!inner) inner = optimizer; /* fp32: torch's own */
     if (!masters) masters = tx_py_get(optimizer, "fp32_from_float16_params");
     g->seen_optim = true;
-    if (tx_py_get(inner, "state")) return tx__optim_add(&g->s, file, r, tp, inner, masters, &g->optim_step);
+    if (tx_py_get(inner, "state"))
+        return tx__optim_add(&g->s, &(tx__optim_file){ file, r, tp }, inner, masters, &g->optim_step);
     TX_TRY(tx_path_join(path, sizeof path, folder, "distrib_optim.pt"));
     if (!tx_path_exists(path)) {
         g->no_optim = true;
@@ -130,7 +131,7 @@ static tx_status add_optimizer(megatron *g, const tx_pt *file, const char *folde
     }
     TX_TRY(tx__shards_open(&g->s, path, &beside));
     tx_py_int(tx_py_get(tx_py_item(tx_py_get(inner, "param_groups"), 0), "step"), &g->optim_step);
-    return tx__optim_add_reversed(&g->s, beside, r, tp);
+    return tx__optim_add_reversed(&g->s, &(tx__optim_file){ beside, r, tp });
 }
 
 static int64_t arg(const tx_py *args, const char *key, int64_t otherwise)
@@ -175,7 +176,8 @@ static tx_status add_rank(megatron *g, const char *folder, int tp, int pp)
     TX_GOTO(add_optimizer(g, file, folder, &w.rows, tp));
     for (size_t i = 0; i < w.rows.n; i++) { /* after the masters, which win */
         const tx__row *row = &w.rows.row[i];
-        if (!row->copy) TX_GOTO(tx__shards_add_tensor(&g->s, row->name, 0, tp, file, row->tensor));
+        const tx__shard_key key = { row->name, 0, tp };
+        if (!row->copy) TX_GOTO(tx__shards_add_tensor(&g->s, &key, file, row->tensor));
     }
 out:
     tx_free(w.rows.row);

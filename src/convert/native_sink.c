@@ -5,13 +5,13 @@
 #include "convert/sink.h"
 
 /* A tx_ckpt_move: the window of a parameter that is asked for next. */
-static tx_status move(void *user, int part, const tx_stretch *s, int64_t first, int64_t n, float *buf, bool store)
+static tx_status move(void *user, const tx_ckpt_window *w, bool store)
 {
     tx_conversion *c = user;
     const float *whole;
     TX_ASSERT(!store);
-    TX_TRY(tx_conversion_fetch(c, part, s->row, &whole));
-    tx_param_cut_range(&c->m->params.param[s->row], buf, whole, first, n);
+    TX_TRY(tx_conversion_fetch(c, w->part, w->stretch->row, &whole));
+    tx_param_cut_range(&c->m->params.param[w->stretch->row], w->buf, whole, w->first, w->n);
     return TX_OK;
 }
 
@@ -44,7 +44,13 @@ static tx_status write(tx_conversion *c)
     state.tokenizer = c->tokenizer;
     if (!state.seed) state.seed = (uint64_t)c->cfg->seed;
     TX_TRY(config_of(c, &config));
-    tx_status st = tx_checkpoint_save(c->out, &state, config, &c->m->params, NULL, part, n, &tx_comm_self);
+    tx_status st = tx_checkpoint_save(&(tx_ckpt_save_args){ .dir = c->out,
+                                                            .state = &state,
+                                                            .config = config,
+                                                            .ps = &c->m->params,
+                                                            .part = part,
+                                                            .n_parts = n,
+                                                            .group = &tx_comm_self });
     json_decref(config);
     return st;
 }

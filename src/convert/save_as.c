@@ -153,7 +153,14 @@ static tx_status begin_shard(tx_save *s, const char *dir)
     tx_ckpt_state state = *a->state;
     if (!a->group) return TX_OK;
     if (s->to) state.tag = NULL;
-    return tx_checkpoint_save_begin(&s->shard, dir, &state, a->config, a->ps, a->kept, a->part, a->n_parts, a->group);
+    return tx_checkpoint_save_begin(&s->shard, &(tx_ckpt_save_args){ .dir = dir,
+                                                                     .state = &state,
+                                                                     .config = a->config,
+                                                                     .ps = a->ps,
+                                                                     .kept = a->kept,
+                                                                     .part = a->part,
+                                                                     .n_parts = a->n_parts,
+                                                                     .group = a->group });
 }
 
 static tx_status begin_as(tx_save *s)
@@ -228,7 +235,7 @@ static tx_status make_model(tx_save *s)
  * stops. */
 static bool has_pipeline(const tx_config *cfg, const tx_grid *g, const tx_model *m)
 {
-    return g->pp.size > 1 || (!cfg->no_pipeline_parallel && cfg->zero_stage < 2 && !m->type->reads_sentences);
+    return g->pp.size > 1 || (!cfg->no_pipeline_parallel && cfg->zero_stage < 2 && m->type->upstream_pipeline);
 }
 
 static tx_status open_conversion(tx_save *s)

@@ -73,14 +73,18 @@ void tx__shards_deinit(tx__shards *s)
     *s = (tx__shards){ 0 };
 }
 
-tx_status tx__shards_add(tx__shards *s, const char *name, int part, int tp_rank, int n_dims, const int64_t *dim,
-                         bool *added)
+static bool is_of(const tx__shard_of *e, const tx__shard_key *key)
+{
+    return e->part == key->part && e->tp_rank == key->tp_rank && !strcmp(e->name, key->name);
+}
+
+tx_status tx__shards_add(tx__shards *s, const tx__shard_key *key, int n_dims, const int64_t *dim, bool *added)
 {
     *added = false;
-    uint64_t hash = tx_hash(name, strlen(name), (uint64_t)part << 32 | (uint32_t)tp_rank);
+    uint64_t hash = tx_hash(key->name, strlen(key->name), (uint64_t)key->part << 32 | (uint32_t)key->tp_rank);
     size_t at = 0, i;
     while (tx_hash_next(&s->by_name, hash, &at, &i))
-        if (s->shard[i].part == part && s->shard[i].tp_rank == tp_rank && !strcmp(s->shard[i].name, name)) return TX_OK;
+        if (is_of(&s->shard[i], key)) return TX_OK;
     if (s->n == s->cap) {
         size_t cap = 2 * s->cap + 64;
         TX_TRY(tx_realloc(&s->shard, cap, sizeof *s->shard, "a list of tensors"));
@@ -88,9 +92,10 @@ tx_status tx__shards_add(tx__shards *s, const char *name, int part, int tp_rank,
     }
     TX_TRY(tx_hash_add(&s->by_name, hash, s->n));
     tx__shard_of *e = &s->shard[s->n++];
-    *e =
-        (tx__shard_of){ .part = part, .tp_rank = tp_rank, .n_dims = n_dims, .dim = { 1, 1 }, .segment = s->n_segments };
-    snprintf(e->name, sizeof e->name, "%s", name);
+    *e = (tx__shard_of){
+        .part = key->part, .tp_rank = key->tp_rank, .n_dims = n_dims, .dim = { 1, 1 }, .segment = s->n_segments
+    };
+    snprintf(e->name, sizeof e->name, "%s", key->name);
     for (int k = 0; k < n_dims && k < 2; k++) e->dim[k] = dim[k];
     *added = true;
     return TX_OK;
@@ -109,15 +114,14 @@ tx_status tx__shards_add_segment(tx__shards *s, const tx_pt *file, const tx_pt_t
     return TX_OK;
 }
 
-tx_status tx__shards_add_tensor(tx__shards *s, const char *name, int part, int tp_rank, const tx_pt *file,
-                                const tx_pt_tensor *t)
+tx_status tx__shards_add_tensor(tx__shards *s, const tx__shard_key *key, const tx_pt *file, const tx_pt_tensor *t)
 {
     bool added;
-    TX_TRY(tx__shards_add(s, name, part, tp_rank, t->n_dims, t->dim, &added));
+    TX_TRY(tx__shards_add(s, key, t->n_dims, t->dim, &added));
     return added ? tx__shards_add_segment(s, file, t, 0, tx_pt_numel(t)) : TX_OK;
 }
 
-tx_status tx__shards_add_flat(tx__shards *s, const tx__flat *flat, int64_t at, int64_t n)
+tx_status tx__shards_add_flat(tx__shards *s, const tx__segments *flat, int64_t at, int64_t n)
 {
     for (size_t i = 0; i < flat->n && n > 0; i++) {
         const tx__segment *run = &flat->run[i];

@@ -55,22 +55,26 @@ tx_status tx__follow_tracker(tx_source *src, const char *tracker);
 tx_status tx__shards_open(tx__shards *s, const char *path, const tx_pt **out);
 void tx__shards_deinit(tx__shards *s);
 
-/* Adds a shard without segments, and to the last one a segment. A shard of that name, part and rank that is there
- * already wins over a later one: tx__shards_add then gives *added false, and nothing must be added to it. */
-tx_status tx__shards_add(tx__shards *s, const char *name, int part, int tp_rank, int n_dims, const int64_t *dim,
-                         bool *added);
+/* Which shard. */
+typedef struct tx__shard_key {
+    const char *name; /* ours */
+    int part, tp_rank;
+} tx__shard_key;
+
+/* Adds a shard without segments, and to the last one a segment. A shard of that key that is there already wins over a
+ * later one: tx__shards_add then sets *added to false, and nothing must be added to it. */
+tx_status tx__shards_add(tx__shards *s, const tx__shard_key *key, int n_dims, const int64_t *dim, bool *added);
 tx_status tx__shards_add_segment(tx__shards *s, const tx_pt *file, const tx_pt_tensor *t, int64_t first, int64_t n);
 
 /* A tensor that is a shard: both in one. */
-tx_status tx__shards_add_tensor(tx__shards *s, const char *name, int part, int tp_rank, const tx_pt *file,
-                                const tx_pt_tensor *t);
+tx_status tx__shards_add_tensor(tx__shards *s, const tx__shard_key *key, const tx_pt *file, const tx_pt_tensor *t);
 
 /* Elements [at, at + n) of what several tensors hold one after the other, as segments of the last shard. */
-typedef struct tx__flat {
+typedef struct tx__segments {
     const tx__segment *run;
     size_t n;
-} tx__flat;
-tx_status tx__shards_add_flat(tx__shards *s, const tx__flat *flat, int64_t at, int64_t n);
+} tx__segments;
+tx_status tx__shards_add_flat(tx__shards *s, const tx__segments *flat, int64_t at, int64_t n);
 
 /* After the last one was added; every segment's elements are as many as its shard's. */
 tx_status tx__shards_sort(tx__shards *s, const char *path);

@@ -335,35 +335,42 @@ tx_status tx_source_set_version(tx_source *src, int version)
     return TX_FAIL(TX_ERR_ARG, "%s: --source-checkpoint-version is for Megatron's and DeepSpeed's folders", src->dir);
 }
 
-/* A stretch of a parameter, all of which is at hand. */
-static tx_status give_stretch(const tx_params *ps, const tx_stretch *s, const tx_ckpt_part *part, int number,
-                              const float *whole, float *window)
+/* What is read into. */
+typedef struct target {
+    const tx_params *ps;
+    const tx_stretches *kept; /* NULL: every row whole */
+    const tx_ckpt_part *part;
+    int n_parts;
+    float *whole, *window; /* owned; a parameter that is being read, and a window of what is kept of it */
+} target;
+
+/* A stretch of the parameter in t->whole, into part k. */
+static tx_status give_stretch(const target *t, int k, const tx_stretch *s)
 {
-    const tx_param *p = &ps->param[s->row];
+    const tx_param *p = &t->ps->param[s->row];
+    const tx_ckpt_part *part = &t->part[k];
     if (part->flat) {
         float *x = part->whole ? part->flat + p->offset + s->first : part->flat + s->at;
-        tx_param_cut_range(p, x, whole, s->first, s->numel);
+        tx_param_cut_range(p, x, t->whole, s->first, s->numel);
         return TX_OK;
     }
     for (int64_t at = s->first, end = s->first + s->numel; at < end; at += TX_CKPT_WINDOW) {
         int64_t n = end - at < TX_CKPT_WINDOW ? end - at : TX_CKPT_WINDOW;
-        tx_param_cut_range(p, window, whole, at, n);
-        TX_TRY(part->move(part->user, number, s, at, n, window, true));
+        tx_param_cut_range(p, t->window, t->whole, at, n);
+        TX_TRY(part->move(part->user, &(tx_ckpt_window){ k, s, at, n, t->window }, true));
     }
     return TX_OK;
 }
 
 /* What is kept of row `row`, in order. */
-static tx_status give_row(const tx_params *ps, const tx_stretches *kept, int row, const tx_ckpt_part *part, int number,
-                          const float *whole, float *window)
+static tx_status give_row(const target *t, int k, int row)
 {
-    if (!kept) {
-        const tx_param *p = &ps->param[row];
-        const tx_stretch all = { .row = row, .numel = p->numel, .at = p->offset };
-        return give_stretch(ps, &all, part, number, whole, window);
+    if (!t->kept) {
+        const tx_param *p = &t->ps->param[row];
+        return give_stretch(t, k, &(tx_stretch){ .row = row, .numel = p->numel, .at = p->offset });
     }
-    for (int i = 0; i < kept->n; i++)
-        if (kept->stretch[i].row == row) TX_TRY(give_stretch(ps, &kept->stretch[i], part, number, whole, window));
+    for (int i = 0; i < t->kept->n; i++)
+        if (t->kept->stretch[i].row == row) TX_TRY(give_stretch(t, k, &t->kept->stretch[i]));
     return TX_OK;
 }
 
@@ -374,16 +381,15 @@ static bool is_kept(const tx_stretches *kept, int row)
     return !kept;
 }
 
-static tx_status read_parts(tx_source *src, const tx_model *m, const tx_stretches *kept, const tx_ckpt_part *part,
-                            int n_parts, float *whole, float *window)
+static tx_status read_parts(tx_source *src, const tx_model *m, const target *t)
 {
-    for (int k = 0; k < n_parts; k++) {
+    for (int k = 0; k < t->n_parts; k++) {
         int number;
-        TX_TRY(find_part(src, part[k].name, &number));
+        TX_TRY(find_part(src, t->part[k].name, &number));
         for (int i = 0; i < m->params.n; i++) {
-            if (!is_kept(kept, i)) continue;
-            TX_TRY(tx_source_read_whole(src, m, number, &m->params.param[i], whole));
-            TX_TRY(give_row(&m->params, kept, i, &part[k], k, whole, window));
+            if (!is_kept(t->kept, i)) continue;
+            TX_TRY(tx_source_read_whole(src, m, number, &m->params.param[i], t->whole));
+            TX_TRY(give_row(t, k, i));
         }
     }
     return TX_OK;
@@ -392,19 +398,19 @@ static tx_status read_parts(tx_source *src, const tx_model *m, const tx_stretche
 tx_status tx_source_read(tx_source *src, const tx_model *m, const tx_stretches *kept, const tx_ckpt_part *part,
                          int n_parts)
 {
-    float *whole = NULL, *window = NULL;
+    target t = { .ps = &m->params, .kept = kept, .part = part, .n_parts = n_parts };
     int number;
     if (src->native) return tx_checkpoint_read(src->native, &m->params, kept, part, n_parts);
     TX_TRY(src->type->check(src, m));
     tx_status st = TX_OK;
     for (int k = 0; k < n_parts && !st; k++) st = find_part(src, part[k].name, &number);
-    if (!st) st = tx_alloc(&whole, (size_t)tx_params_largest_whole(&m->params), sizeof *whole, "a tensor");
-    if (!st) st = tx_alloc(&window, TX_CKPT_WINDOW, sizeof *window, "a window of what is loaded");
+    if (!st) st = tx_alloc(&t.whole, (size_t)tx_params_largest_whole(&m->params), sizeof *t.whole, "a tensor");
+    if (!st) st = tx_alloc(&t.window, TX_CKPT_WINDOW, sizeof *t.window, "a window of what is loaded");
     TX_GOTO(tx_comm_agree(src->group, st));
-    st = tx_comm_agree(src->group, read_parts(src, m, kept, part, n_parts, whole, window));
+    st = tx_comm_agree(src->group, read_parts(src, m, &t));
 out:
-    tx_free(window);
-    tx_free(whole);
+    tx_free(t.window);
+    tx_free(t.whole);
     return st;
 }
 

@@ -25,7 +25,7 @@ static tx_status write_part(tx_conversion *c, const char *dir, int row, int part
     const int64_t dim[2] = { p.whole_logical, p.whole[1] };
     tx__file f;
     TX_TRY(tx__file_begin(&f, c));
-    const tx__span real = { .part = part, .row = row, .shard = &p, .n = tx_param_n_real(&p) };
+    const tx__shard_range real = { .part = part, .row = row, .shard = &p, .n = tx_param_n_real(&p) };
     return tx__file_end(&f, dir, name, describe(&f, &p, tx__file_tensor(&f, TX_PT_F32, p.n_dims, dim, &real, 1)));
 }
 

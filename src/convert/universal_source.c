@@ -51,7 +51,7 @@ static tx_status add_tensor(universal *u, const tx_source *src, const char *fold
     const tx_py *v = tx_pt_root(f);
     const tx_pt_tensor *t = tx_py_tensor(v) ? tx_py_tensor(v) : tx_py_tensor(tx_py_get(v, "param"));
     if (!t) return TX_FAIL(TX_ERR_FORMAT, "%s: holds no tensor", tx_pt_path(f));
-    return tx__shards_add_tensor(&u->s, ours, part, 0, f, t);
+    return tx__shards_add_tensor(&u->s, &(tx__shard_key){ ours, part, 0 }, f, t);
 }
 
 static void find_first_layer(universal *u)

@@ -18,17 +18,18 @@ tx_status tx__rows_add(tx__rows *r, const tx__row *row)
 }
 
 /* Elements [at, at + n) of what `v` has are the row's, whose shape they take. */
-static tx_status add_part(tx__shards *s, const tx_pt *file, const tx__row *row, int part, int tp, const tx_py *v,
+static tx_status add_part(tx__shards *s, const tx__optim_file *f, const tx__row *row, int part, const tx_py *v,
                           int64_t at)
 {
+    const tx__shard_key key = { row->name, part, f->tp_rank };
     const tx_pt_tensor *t = tx_py_tensor(v);
     int64_t n = tx_pt_numel(row->tensor);
     bool added;
     if (!t || at + n > tx_pt_numel(t))
-        return TX_FAIL(TX_ERR_FORMAT, "%s: the optimizer's state does not fit %s", tx_pt_path(file), row->name);
+        return TX_FAIL(TX_ERR_FORMAT, "%s: the optimizer's state does not fit %s", tx_pt_path(f->file), row->name);
     if (row->copy) return TX_OK;
-    TX_TRY(tx__shards_add(s, row->name, part, tp, row->tensor->n_dims, row->tensor->dim, &added));
-    return added ? tx__shards_add_segment(s, file, t, at, n) : TX_OK;
+    TX_TRY(tx__shards_add(s, &key, row->tensor->n_dims, row->tensor->dim, &added));
+    return added ? tx__shards_add_segment(s, f->file, t, at, n) : TX_OK;
 }
 
 /* Adam's t: of a parameter's state, or of the group, where apex has it. */
@@ -47,27 +48,28 @@ typedef struct group {
 } group;
 
 /* The next parameter of a group: by itself, or in the group's one tensor. */
-static tx_status add_next(tx__shards *s, const tx_pt *file, const tx__row *row, int tp, group *g, int64_t *step)
+static tx_status add_next(tx__shards *s, const tx__optim_file *f, const tx__row *row, group *g, int64_t *step)
 {
     const tx_py *numbers = tx_py_get(g->torch_group, "params");
     int64_t number;
     bool flat = tx_py_len(numbers) == 1 && tx_py_tensor(g->masters);
     if (!tx_py_int(tx_py_item(numbers, flat ? 0 : g->k), &number))
         return TX_FAIL(TX_ERR_FORMAT, "%s: a group of the optimizer has %zu parameters, the model has more",
-                       tx_pt_path(file), tx_py_len(numbers));
+                       tx_pt_path(f->file), tx_py_len(numbers));
     const tx_py *mine = tx_py_get_int(g->state, number);
     int64_t at = flat ? g->at : 0;
-    if (g->masters) TX_TRY(add_part(s, file, row, 0, tp, flat ? g->masters : tx_py_item(g->masters, g->k), at));
-    for (int part = 1; part < 3; part++) TX_TRY(add_part(s, file, row, part, tp, tx_py_get(mine, moments[part]), at));
+    if (g->masters) TX_TRY(add_part(s, f, row, 0, flat ? g->masters : tx_py_item(g->masters, g->k), at));
+    for (int part = 1; part < 3; part++) TX_TRY(add_part(s, f, row, part, tx_py_get(mine, moments[part]), at));
     raise_step(mine, g->torch_group, step);
     g->k++;
     g->at += tx_pt_numel(row->tensor);
     return TX_OK;
 }
 
-tx_status tx__optim_add(tx__shards *s, const tx_pt *file, const tx__rows *r, int tp, const tx_py *torch_state,
-                        const tx_py *masters, int64_t *step)
+tx_status tx__optim_add(tx__shards *s, const tx__optim_file *f, const tx_py *torch_state, const tx_py *masters,
+                        int64_t *step)
 {
+    const tx__rows *r = f->rows;
     size_t n = 0;
     for (int decay = 1; decay >= 0; decay--) {
         group g = { .torch_group = tx_py_item(tx_py_get(torch_state, "param_groups"), n),
@@ -75,15 +77,16 @@ tx_status tx__optim_add(tx__shards *s, const tx_pt *file, const tx__rows *r, int
                     .masters = tx_py_item(masters, n) };
         for (size_t i = 0; i < r->n; i++)
             if (tx__decays(r->row[i].name, r->row[i].tensor->n_dims) == (decay == 1))
-                TX_TRY(add_next(s, file, &r->row[i], tp, &g, step));
+                TX_TRY(add_next(s, f, &r->row[i], &g, step));
         n += g.k > 0;
     }
     return TX_OK;
 }
 
-tx_status tx__optim_add_reversed(tx__shards *s, const tx_pt *file, const tx__rows *r, int tp)
+tx_status tx__optim_add_reversed(tx__shards *s, const tx__optim_file *f)
 {
-    const tx_py *root = tx_pt_root(file), *buffers = NULL;
+    const tx__rows *r = f->rows;
+    const tx_py *root = tx_pt_root(f->file), *buffers = NULL;
     int chunk = -1;
     int64_t at = 0;
     for (size_t i = r->n; i-- > 0;) {
@@ -96,9 +99,9 @@ tx_status tx__optim_add_reversed(tx__shards *s, const tx_pt *file, const tx__row
         }
         if (!tx_py_get(buffers, "param"))
             return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: not a distributed optimizer's state with one buffer a model chunk",
-                           tx_pt_path(file));
+                           tx_pt_path(f->file));
         for (int part = 0; part < 3; part++)
-            TX_TRY(add_part(s, file, row, part, tp, tx_py_get(buffers, part ? moments[part] : "param"), at));
+            TX_TRY(add_part(s, f, row, part, tx_py_get(buffers, part ? moments[part] : "param"), at));
         at += tx_pt_numel(row->tensor);
     }
     return TX_OK;

@@ -25,13 +25,21 @@ typedef struct tx__rows {
 
 tx_status tx__rows_add(tx__rows *r, const tx__row *row);
 
-/* Adds masters (NULL: there are none) and moments of tensor rank `tp`. *step is raised to Adam's t. TX_ERR_FORMAT: they
- * do not fit the rows. */
-tx_status tx__optim_add(tx__shards *s, const tx_pt *file, const tx__rows *r, int tp, const tx_py *torch_state,
-                        const tx_py *masters, int64_t *step);
+/* The file of a rank's optimizer, and the parameters that it has the state of. */
+typedef struct tx__optim_file {
+    const tx_pt *file;
+    const tx__rows *rows;
+    int tp_rank;
+} tx__optim_file;
+
+/* Adds masters (NULL: there are none) and moments. *step is raised to Adam's t. TX_ERR_FORMAT: they do not fit the
+ * rows.
+ */
+tx_status tx__optim_add(tx__shards *s, const tx__optim_file *f, const tx_py *torch_state, const tx_py *masters,
+                        int64_t *step);
 
 /* Megatron's distributed optimizer: {chunk: {dtype: {'param', 'exp_avg', 'exp_avg_sq'}}}, each a flat buffer in which
  * the last parameter comes first. */
-tx_status tx__optim_add_reversed(tx__shards *s, const tx_pt *file, const tx__rows *r, int tp);
+tx_status tx__optim_add_reversed(tx__shards *s, const tx__optim_file *f);
 
 #endif

@@ -50,7 +50,7 @@ tx_status tx__check_layout(const tx_conversion *c)
 
 tx_status tx__check_engine(const tx_conversion *c)
 {
-    if (!c->m->type->reads_sentences || !(c->pipeline || c->n_pp > 1)) return TX_OK;
+    if (c->m->type->upstream_pipeline || !(c->pipeline || c->n_pp > 1)) return TX_OK;
     return TX_FAIL(TX_ERR_UNSUPPORTED,
                    "%s: is a BERT, which DeepSpeed's pipeline engine does not have: leave --target-pp and "
                    "--target-pipeline-engine out, or convert to megatron",
@@ -158,7 +158,7 @@ void tx__rank_close(tx__rank *r)
 struct tx__store {
     struct tx__store *next;
     int n;
-    tx__span span[];
+    tx__shard_range span[];
 };
 
 static void free_file(tx__file *f)
@@ -185,7 +185,7 @@ out:
     return st;
 }
 
-static tx_status fetch_span(tx_conversion *c, const tx__span *s, int64_t at, int64_t n, float *x)
+static tx_status fetch_span(tx_conversion *c, const tx__shard_range *s, int64_t at, int64_t n, float *x)
 {
     const float *whole;
     if (s->row < 0) {
@@ -203,7 +203,7 @@ static tx_status fetch(void *user, const tx_pt_storage *storage, int64_t first, 
     const struct tx__store *store = storage->source;
     float *x = buf;
     for (int i = 0; i < store->n && n > 0; i++) {
-        const tx__span *s = &store->span[i];
+        const tx__shard_range *s = &store->span[i];
         if (first >= s->n) {
             first -= s->n;
             continue;
@@ -227,7 +227,8 @@ tx_status tx__file_end(tx__file *f, const char *dir, const char *name, const tx_
     return st;
 }
 
-tx_py *tx__file_tensor(tx__file *f, tx_pt_dtype dtype, int n_dims, const int64_t *dim, const tx__span *span, int n)
+tx_py *tx__file_tensor(tx__file *f, tx_pt_dtype dtype, int n_dims, const int64_t *dim, const tx__shard_range *span,
+                       int n)
 {
     struct tx__store *s;
     int64_t numel = 0;
@@ -242,18 +243,18 @@ tx_py *tx__file_tensor(tx__file *f, tx_pt_dtype dtype, int n_dims, const int64_t
 
 tx_py *tx__file_number(tx__file *f, float value)
 {
-    return tx__file_tensor(f, TX_PT_F32, 0, NULL, &(tx__span){ .row = -1, .n = 1, .value = value }, 1);
+    return tx__file_tensor(f, TX_PT_F32, 0, NULL, &(tx__shard_range){ .row = -1, .n = 1, .value = value }, 1);
 }
 
 tx_py *tx__file_ones(tx__file *f, float value)
 {
     const int64_t one = 1;
-    return tx__file_tensor(f, TX_PT_F32, 1, &one, &(tx__span){ .row = -1, .n = 1, .value = value }, 1);
+    return tx__file_tensor(f, TX_PT_F32, 1, &one, &(tx__shard_range){ .row = -1, .n = 1, .value = value }, 1);
 }
 
 tx_py *tx__file_shard(tx__file *f, tx_pt_dtype dtype, int part, const tx__rank_row *r)
 {
-    const tx__span all = { .part = part, .row = r->row, .shard = &r->shard, .n = r->shard.numel };
+    const tx__shard_range all = { .part = part, .row = r->row, .shard = &r->shard, .n = r->shard.numel };
     return tx__file_tensor(f, dtype, r->shard.n_dims, r->shard.dim, &all, 1);
 }
 
@@ -437,8 +438,7 @@ tx_py *tx__args(tx__file *f)
         if (!skip) tx__set(f, args, field, tx_py_of_json(f->a, v));
     }
     if (!json_is_string(json_object_get(f->options, "tokenizer_type")))
-        tx__set(f, args, "tokenizer_type",
-                tx_py_of_str(f->a, f->c->m->type->reads_sentences ? "BertWordPieceLowerCase" : "GPT2BPETokenizer"));
+        tx__set(f, args, "tokenizer_type", tx_py_of_str(f->a, f->c->m->type->upstream_tokenizer));
     set_layout(f, args);
     set_run(f, args);
     set_positions(f, args);

@@ -66,12 +66,12 @@ unsigned tx__change(const tx_conversion *c, const tx_param *p);
 /* ---- a file ---- */
 
 /* Elements [first, first + n) of a shard of a part; row -1: n times `value`. */
-typedef struct tx__span {
+typedef struct tx__shard_range {
     int part, row;
     const tx_param *shard; /* borrowed until the file is written */
     int64_t first, n;
     float value;
-} tx__span;
+} tx__shard_range;
 
 typedef struct tx__file {
     tx_conversion *c;
@@ -86,7 +86,8 @@ tx_status tx__file_begin(tx__file *f, tx_conversion *c);
 tx_status tx__file_end(tx__file *f, const char *dir, const char *name, const tx_py *root);
 
 /* A tensor of one or two dims whose elements are those of the spans, one after the other; NULL: no memory. */
-tx_py *tx__file_tensor(tx__file *f, tx_pt_dtype dtype, int n_dims, const int64_t *dim, const tx__span *span, int n);
+tx_py *tx__file_tensor(tx__file *f, tx_pt_dtype dtype, int n_dims, const int64_t *dim, const tx__shard_range *span,
+                       int n);
 tx_py *tx__file_number(tx__file *f, float value); /* torch.tensor(value) */
 tx_py *tx__file_shard(tx__file *f, tx_pt_dtype dtype, int part, const tx__rank_row *r);
 tx_py *tx__file_ones(tx__file *f, float value); /* torch.tensor([value]) */

@@ -202,21 +202,6 @@ const tx_indexed *tx_bert_dataset_file(const tx_bert_dataset *ds)
 
 /* ---- samples ---- */
 
-tx_status tx_bert_sample_init(tx_bert_sample *s, int64_t seq_length)
-{
-    int32_t *p;
-    size_t n = (size_t)seq_length;
-    TX_TRY(tx_alloc(&p, 6 * n, sizeof *p, "a sample"));
-    *s = (tx_bert_sample){ .tokens = p, .types = p + n, .labels = p + 2 * n, .scratch = p + 3 * n };
-    return TX_OK;
-}
-
-void tx_bert_sample_deinit(tx_bert_sample *s)
-{
-    tx_free(s->tokens);
-    *s = (tx_bert_sample){ 0 };
-}
-
 /* Sentences of the file end to end, of which the tokens [begin, end) are kept. */
 typedef struct segment {
     int64_t first, n_sentences, begin, end;
@@ -354,13 +339,12 @@ tx_status tx_bert_dataset_get(const tx_bert_dataset *ds, tx_bert_sample *s, int6
     return TX_OK;
 }
 
-tx_status tx_bert_dataset_get_row(const tx_bert_dataset *ds, tx_bert_sample *s, int32_t *row, int64_t i)
+tx_status tx_bert_dataset_get_row(const tx_bert_dataset *ds, int32_t *scratch, int32_t *row, int64_t i)
 {
-    int64_t n = ds->data->seq_length;
-    TX_TRY(tx_bert_dataset_get(ds, s, i));
-    memcpy(row, s->tokens, (size_t)(3 * n) * sizeof *row); /* tokens, types and labels lie one behind the other */
-    tx_bert_ids to = tx_bert_ids_of(row, n);
-    *to.n_tokens = s->n_tokens;
-    *to.is_random = s->is_random;
+    tx_bert_ids to = tx_bert_ids_of(row, ds->data->seq_length);
+    tx_bert_sample s = { .tokens = to.tokens, .types = to.types, .labels = to.labels, .scratch = scratch };
+    TX_TRY(tx_bert_dataset_get(ds, &s, i));
+    *to.n_tokens = s.n_tokens;
+    *to.is_random = s.is_random;
     return TX_OK;
 }

@@ -1,11 +1,9 @@
 /* bert_dataset.h - BERT training samples: a token file of sentences cut, paired and masked as Megatron does it.
  *
  *      tx_bert_data *data;
- *      tx_bert_sample s;                                                        // one a thread
  *      TX_TRY(tx_bert_data_open(&data, &opts));
  *      const tx_bert_dataset *train = tx_bert_data_split(data, TX_SPLIT_TRAIN); // NULL: --split gives it no document
- *      TX_TRY(tx_bert_sample_init(&s, seq_length));
- *      TX_TRY(tx_bert_dataset_get(train, &s, i));
+ *      TX_TRY(tx_bert_dataset_get_row(train, scratch, row, i));                 // scratch and row: one a thread
  *
  *      tokens   [CLS] a a [MASK] a [SEP] b b b [SEP] [PAD] [PAD]
  *      types      0   0 0   0    0   0   1 1 1   1   [PAD] [PAD]      as upstream, and [PAD] is 0 in BERT's vocabulary
@@ -61,13 +59,10 @@ typedef struct tx_bert_sample {
     int32_t n_tokens;                 /* before padding */
     bool is_random;                   /* the second segment comes first */
     bool truncated;
-    int32_t *scratch;
+    int32_t *scratch; /* [3 * seq_length] */
 } tx_bert_sample;
 
-tx_status tx_bert_sample_init(tx_bert_sample *s, int64_t seq_length);
-void tx_bert_sample_deinit(tx_bert_sample *s); /* a zeroed one is fine */
-
-/* Sample i, 0 <= i < len, into s, which was made for the dataset's seq_length. Errors: TX_ERR_FORMAT (an id outside the
+/* Sample i, 0 <= i < len, into s, whose memory is the caller's. Errors: TX_ERR_FORMAT (an id outside the
  * vocabulary, an empty first segment). */
 tx_status tx_bert_dataset_get(const tx_bert_dataset *ds, tx_bert_sample *s, int64_t i);
 
@@ -85,8 +80,8 @@ static inline tx_bert_ids tx_bert_ids_of(int32_t *row, int64_t s)
     return (tx_bert_ids){ row, row + s, row + 2 * s, row + 3 * s, row + 3 * s + 1 };
 }
 
-/* Sample i as such a row. @s made for the dataset's seq_length, used up   @row [tx_bert_row_len] */
-tx_status tx_bert_dataset_get_row(const tx_bert_dataset *ds, tx_bert_sample *s, int32_t *row, int64_t i);
+/* Sample i as such a row.   @scratch [3 * seq_length]   @row [tx_bert_row_len] */
+tx_status tx_bert_dataset_get_row(const tx_bert_dataset *ds, int32_t *scratch, int32_t *row, int64_t i);
 
 /* The sentences that sample i is made of. */
 tx_bert_row tx_bert_dataset_row(const tx_bert_dataset *ds, int64_t i);

@@ -94,16 +94,16 @@ static void log_ratios(const tx_blend *b)
                 (double)tx_blend_order_before(o, o->n, d) / (double)o->n);
 }
 
-static int64_t part_len(tx_blend_part p)
+static int64_t len_of(tx_sample_set s)
 {
-    return p.bert ? tx_bert_dataset_len(p.bert) : tx_gpt_dataset_len(p.gpt);
+    return s.kind->len(s.set);
 }
 
 /* Whether every dataset gives what the order asks of it. */
 static tx_status check_counts(const tx_blend *b)
 {
     for (int d = 0; d < b->n_datasets && !b->keyed; d++) {
-        int64_t n = tx_blend_order_before(&b->order, b->order.n, d), len = part_len(b->dataset[d]);
+        int64_t n = tx_blend_order_before(&b->order, b->order.n, d), len = len_of(b->dataset[d]);
         if (n > len)
             return TX_FAIL(TX_ERR_ARG, "a blend of %lld samples needs %lld of dataset %d, which gives only %lld",
                            (long long)b->n_samples, (long long)n, d, (long long)len);
@@ -111,10 +111,10 @@ static tx_status check_counts(const tx_blend *b)
     return TX_OK;
 }
 
-static tx_status make(tx_blend *out, const tx_blend_part *dataset, const double *weight, int n, int64_t n_samples,
+static tx_status make(tx_blend *out, const tx_sample_set *dataset, const double *weight, int n, int64_t n_samples,
                       bool keyed)
 {
-    TX_ASSERT(!keyed || !dataset->bert);
+    TX_ASSERT(!keyed || dataset->kind->id);
     tx_blend b = { .n_datasets = n, .n_samples = n_samples, .keyed = keyed };
     tx_status st;
     TX_GOTO(tx_alloc(&b.dataset, (size_t)n, sizeof *b.dataset, "a blend"));
@@ -132,7 +132,7 @@ out:
     return st;
 }
 
-tx_status tx_blend_build(tx_blend *out, const tx_blend_part *dataset, const double *weight, int n, int64_t n_samples,
+tx_status tx_blend_build(tx_blend *out, const tx_sample_set *dataset, const double *weight, int n, int64_t n_samples,
                          bool keyed)
 {
     TX_ASSERT(n >= 1 && n <= TX_BLEND_MAX && n_samples > 0);
@@ -153,9 +153,9 @@ out:
     return st;
 }
 
-tx_status tx_blend_of_one(tx_blend *out, tx_blend_part dataset, bool keyed)
+tx_status tx_blend_of_one(tx_blend *out, tx_sample_set dataset, bool keyed)
 {
-    return make(out, &dataset, &(double){ 1 }, 1, part_len(dataset), keyed);
+    return make(out, &dataset, &(double){ 1 }, 1, len_of(dataset), keyed);
 }
 
 void tx_blend_free(tx_blend *b)
@@ -182,11 +182,15 @@ int tx_blend_find(const tx_blend *b, int64_t i, int64_t *sample)
     return set;
 }
 
-tx_status tx_blend_get(const tx_blend *b, tx_bert_sample *bert, int32_t *row, int64_t i)
+tx_status tx_blend_get(const tx_blend *b, int32_t *scratch, int32_t *row, int64_t i)
 {
-    int64_t sample;
-    int set = tx_blend_find(b, i, &sample);
-    const tx_blend_part *part = &b->dataset[set];
-    if (part->bert) return tx_bert_dataset_get_row(part->bert, bert, row, sample);
-    return tx_gpt_dataset_get(part->gpt, row, sample);
+    int64_t own;
+    const tx_sample_set *from = &b->dataset[tx_blend_find(b, i, &own)];
+    return from->kind->get(from->set, scratch, row, own);
+}
+
+const char *tx_blend_path(const tx_blend *b, int dataset)
+{
+    const tx_sample_set *s = &b->dataset[dataset];
+    return s->kind->file(s->set)->prefix;
 }

@@ -9,8 +9,7 @@
 #ifndef TX_DATA_BLEND_H
 #define TX_DATA_BLEND_H
 
-#include "data/bert_dataset.h"
-#include "data/gpt_dataset.h"
+#include "data/samples.h"
 
 enum { TX_BLEND_MAX = 254 }; /* datasets in a blend, as upstream */
 
@@ -34,19 +33,13 @@ int tx_blend_order_at(const tx_blend_order *o, int64_t i, int64_t *sample);
 /* How many of the first i samples, 0 <= i <= n, are from that dataset. */
 int64_t tx_blend_order_before(const tx_blend_order *o, int64_t i, int set);
 
-/* A dataset of either kind: one of the two is set, in all parts of a blend the same one. Borrowed. */
-typedef struct tx_blend_part {
-    const tx_gpt_dataset *gpt;
-    const tx_bert_dataset *bert;
-} tx_blend_part;
-
 /* The samples of one split. With one dataset and an empty order they are that dataset's own. A blend of keyed
- * datasets (GPT) has no end: its order is TX_BLEND_PERIOD samples long and comes again and again, each dataset's
+ * datasets has no end: its order is TX_BLEND_PERIOD samples long and comes again and again, each dataset's
  * samples going on. A share is met to a sample in a period. From sample `from` on it begins anew, with sample[d] of
  * dataset d (blend_phase.h). */
 enum { TX_BLEND_PERIOD = 1 << 20 };
 typedef struct tx_blend {
-    tx_blend_part *dataset; /* [n_datasets] */
+    tx_sample_set *dataset; /* [n_datasets], of one kind */
     double *weight;         /* [n_datasets], of sum 1 */
     int n_datasets;
     int64_t n_samples; /* what a sampler takes for its length */
@@ -65,18 +58,20 @@ tx_status tx_blend_request(int64_t *out, int64_t n, double weight);
 
 /* Blends n datasets; weight is normalized once more, as upstream does. Logs Megatron's lines.
  * Errors: TX_ERR_ARG when a dataset has too few samples, TX_ERR_NOMEM. */
-tx_status tx_blend_build(tx_blend *out, const tx_blend_part *dataset, const double *weight, int n, int64_t n_samples,
+tx_status tx_blend_build(tx_blend *out, const tx_sample_set *dataset, const double *weight, int n, int64_t n_samples,
                          bool keyed);
 
 /* A dataset as it is. */
-tx_status tx_blend_of_one(tx_blend *out, tx_blend_part dataset, bool keyed);
+tx_status tx_blend_of_one(tx_blend *out, tx_sample_set dataset, bool keyed);
 void tx_blend_free(tx_blend *b); /* a zeroed one is fine */
 
 /* The dataset that sample i comes from, 0 <= i < n_samples (keyed: from <= i); *sample is its number there. */
 int tx_blend_find(const tx_blend *b, int64_t i, int64_t *sample);
 
-/* Sample i as a row of numbers: GPT's s + 1 tokens, BERT's tx_bert_row_len.   @bert BERT's, made for its seq_length;
- * else NULL. Errors: those of tx_gpt_dataset_get and tx_bert_dataset_get. */
-tx_status tx_blend_get(const tx_blend *b, tx_bert_sample *bert, int32_t *row, int64_t i);
+/* Sample i as a row.   @scratch, @row and errors as tx_samples.get has them */
+tx_status tx_blend_get(const tx_blend *b, int32_t *scratch, int32_t *row, int64_t i);
+
+/* The path of a dataset, without .bin and .idx. Borrowed. */
+const char *tx_blend_path(const tx_blend *b, int dataset);
 
 #endif

@@ -134,7 +134,7 @@ static tx_status find_phase(phase *new, phase *old, tx_blend *b, const json_t *s
     new->n = new->n_active = b->n_datasets;
     for (int k = 0; k < new->n; k++) {
         snprintf(new->at[k].id, sizeof new->at[k].id, "%016llx",
-                 (unsigned long long)tx_gpt_dataset_id(b->dataset[k].gpt));
+                 (unsigned long long)b->dataset[k].kind->id(b->dataset[k].set));
         new->at[k].weight = b->weight[k];
     }
     if (!saved) return TX_OK;

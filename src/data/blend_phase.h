@@ -7,7 +7,7 @@
  *  A phase is a stretch of the run with one blend: it holds at which sample of the run it begins and at which sample of
  *  each dataset. Checkpoints carry the phase they were written in. A run that goes on with the same blend goes on in
  *  that phase; with another blend (weights, datasets, their order) it begins a new one where the checkpoint's ends,
- * with every dataset where it was left. A dataset is known again by tx_gpt_dataset_id, not by its path; one that is not
+ * with every dataset where it was left. A dataset is known again by tx_samples.id, not by its path; one that is not
  * in the new blend keeps its place in case it comes back. A change of seed, sequence length or documents makes it
  * another dataset, which begins at its first sample, with a warning.
  *

@@ -23,7 +23,7 @@ struct tx_corpus {
     tx_corpus_position where; /* without the input being read */
 
     /* the input being read; src NULL: none */
-    tx_source *src;
+    tx_text_source *src;
     const char *name;
     bool json, file_done;
     int64_t n_before; /* n_records when it was opened */
@@ -41,7 +41,7 @@ struct tx_corpus {
 
 static tx_status next_block(tx_corpus *c)
 {
-    TX_TRY(tx__source_read(c->src, &c->block, &c->n));
+    TX_TRY(tx__text_source_read(c->src, &c->block, &c->n));
     c->at = 0;
     const char *nl = c->n ? memchr(c->block, '\n', c->n) : NULL;
     c->nl = nl ? (size_t)(nl - c->block) : c->n;
@@ -208,7 +208,7 @@ static tx_status open_next(tx_corpus *c)
     c->line = 0;
     c->after_cr = c->file_done = false;
     c->n_before = c->n_records;
-    TX_TRY(tx__source_open(&c->src, path, c->name));
+    TX_TRY(tx__text_source_open(&c->src, path, c->name));
     tx_info("Opening %s", c->name);
     TX_TRY(look(c));
     say_kind(c);
@@ -217,8 +217,8 @@ static tx_status open_next(tx_corpus *c)
 
 static void close_input(tx_corpus *c)
 {
-    c->where.done += tx__source_taken(c->src);
-    tx__source_close(c->src);
+    c->where.done += tx__text_source_taken(c->src);
+    tx__text_source_close(c->src);
     c->src = NULL;
     if (c->n_records == c->n_before) tx_warn("%s: holds no document", c->name);
 }
@@ -290,7 +290,7 @@ tx_status tx_corpus_open(tx_corpus **out, const tx_corpus_opts *opts)
 tx_corpus_position tx_corpus_where(const tx_corpus *c)
 {
     tx_corpus_position w = c->where;
-    if (c->src) w.done += tx__source_taken(c->src);
+    if (c->src) w.done += tx__text_source_taken(c->src);
     if (w.total < 0) w.total = 0;
     return w;
 }
@@ -335,7 +335,7 @@ tx_status tx_corpus_next(tx_corpus *c, tx_record *record, bool *more)
 void tx_corpus_close(tx_corpus *c)
 {
     if (!c) return;
-    tx__source_close(c->src);
+    tx__text_source_close(c->src);
     tx_names_free(&c->inputs);
     tx_str_free(&c->head);
     tx_str_free(&c->record);

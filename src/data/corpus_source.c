@@ -17,7 +17,7 @@
 
 #define BLOCK ((size_t)256 << 10)
 
-struct tx_source {
+struct tx_text_source {
     int fd;
     const char *name;
     struct archive *decoder; /* NULL: the bytes are plain */
@@ -51,7 +51,7 @@ static match is_compressed(const unsigned char *p, size_t n)
 }
 
 /* A signal can come right before a read that then waits, or to another thread; so nothing here waits for long. */
-static ssize_t read_some(tx_source *s, void *buf, size_t n)
+static ssize_t read_some(tx_text_source *s, void *buf, size_t n)
 {
     enum { WAIT_MS = 100 };
     while (!tx_signals_seen()) {
@@ -66,7 +66,7 @@ static ssize_t read_some(tx_source *s, void *buf, size_t n)
 }
 
 /* Reads no further than needed to tell: a person may be typing. */
-static tx_status look(tx_source *s, bool *compressed)
+static tx_status look(tx_text_source *s, bool *compressed)
 {
     match m;
     while ((m = is_compressed(s->buf, s->n_head)) == MATCH_SO_FAR) {
@@ -82,7 +82,7 @@ static tx_status look(tx_source *s, bool *compressed)
 /* libarchive asks for more compressed bytes. */
 static la_ssize_t feed(struct archive *a, void *user, const void **data)
 {
-    tx_source *s = user;
+    tx_text_source *s = user;
     ssize_t k = (ssize_t)s->n_head;
     s->n_head = 0;
     if (!k) k = read_some(s, s->buf, BLOCK);
@@ -91,14 +91,14 @@ static la_ssize_t feed(struct archive *a, void *user, const void **data)
     return k;
 }
 
-static tx_status decoder_fail(const tx_source *s)
+static tx_status decoder_fail(const tx_text_source *s)
 {
     const char *why = archive_error_string(s->decoder);
     return TX_FAIL(TX_ERR_FORMAT, "%s: cannot decompress: %s; the file is cut off or damaged, get it again", s->name,
                    why ? why : "unknown error");
 }
 
-static tx_status start_decoder(tx_source *s)
+static tx_status start_decoder(tx_text_source *s)
 {
     struct archive_entry *entry;
     s->decoder = archive_read_new();
@@ -117,7 +117,7 @@ static tx_status start_decoder(tx_source *s)
     return TX_OK;
 }
 
-static tx_status open_fd(tx_source *s, const char *path)
+static tx_status open_fd(tx_text_source *s, const char *path)
 {
     struct stat sb;
     if (!strcmp(path, "-")) {
@@ -132,9 +132,9 @@ static tx_status open_fd(tx_source *s, const char *path)
     return TX_OK;
 }
 
-tx_status tx__source_open(tx_source **out, const char *path, const char *name)
+tx_status tx__text_source_open(tx_text_source **out, const char *path, const char *name)
 {
-    tx_source *s = NULL;
+    tx_text_source *s = NULL;
     tx_status st;
     bool compressed;
     TX_GOTO(tx_alloc(&s, 1, sizeof *s, "an input"));
@@ -147,11 +147,11 @@ tx_status tx__source_open(tx_source **out, const char *path, const char *name)
     *out = s;
     return TX_OK;
 out:
-    tx__source_close(s);
+    tx__text_source_close(s);
     return st;
 }
 
-static tx_status read_decoded(tx_source *s, const char **data, size_t *n)
+static tx_status read_decoded(tx_text_source *s, const char **data, size_t *n)
 {
     const void *block = NULL;
     la_int64_t offset;
@@ -169,7 +169,7 @@ static tx_status read_decoded(tx_source *s, const char **data, size_t *n)
     return TX_OK;
 }
 
-tx_status tx__source_read(tx_source *s, const char **data, size_t *n)
+tx_status tx__text_source_read(tx_text_source *s, const char **data, size_t *n)
 {
     if (s->decoder) return read_decoded(s, data, n);
     ssize_t k = (ssize_t)s->n_head;
@@ -181,12 +181,12 @@ tx_status tx__source_read(tx_source *s, const char **data, size_t *n)
     return TX_OK;
 }
 
-int64_t tx__source_taken(const tx_source *s)
+int64_t tx__text_source_taken(const tx_text_source *s)
 {
     return s->taken;
 }
 
-void tx__source_close(tx_source *s)
+void tx__text_source_close(tx_text_source *s)
 {
     if (!s) return;
     if (s->decoder) archive_read_free(s->decoder);

@@ -7,20 +7,20 @@
 
 #include "base/status.h"
 
-typedef struct tx_source tx_source;
+typedef struct tx_text_source tx_text_source;
 
 /* Opens a path, or "-" for standard input. gzip, xz and zstd are known by content, whatever the name. `name` is used in
  * messages and must outlive the source. Errors: TX_ERR_NOTFOUND, TX_ERR_IO. */
-tx_status tx__source_open(tx_source **out, const char *path, const char *name);
+tx_status tx__text_source_open(tx_text_source **out, const char *path, const char *name);
 
 /* The next bytes, valid until the next call; *n == 0 at the end. Returns what is there without waiting for more.
  * Errors: TX_ERR_IO, also when a signal ends the wait (base/signals.h); TX_ERR_FORMAT for compressed data that is
  * damaged or cut off. */
-tx_status tx__source_read(tx_source *s, const char **data, size_t *n);
+tx_status tx__text_source_read(tx_text_source *s, const char **data, size_t *n);
 
 /* Bytes taken from the file so far, before decompression. */
-int64_t tx__source_taken(const tx_source *s);
+int64_t tx__text_source_taken(const tx_text_source *s);
 
-void tx__source_close(tx_source *s); /* NULL allowed */
+void tx__text_source_close(tx_text_source *s); /* NULL allowed */
 
 #endif

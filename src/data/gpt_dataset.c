@@ -221,7 +221,9 @@ static bool next(tx_sample_piece *p, cursor *c, const tx_gpt_dataset *ds)
     while (c->missing) {
         int64_t item = ds->keyed ? c->place : tx_ints_at(&ds->samples.doc_idx, c->place);
         int64_t here = tx_indexed_size(ds->ix, item) - c->token;
-        *p = (tx_sample_piece){ item, c->token, here < c->missing ? here : c->missing };
+        *p = (tx_sample_piece){
+            .item = item, .document = item, .offset = c->token, .n_tokens = here < c->missing ? here : c->missing
+        };
         c->missing -= p->n_tokens;
         c->place++;
         c->token = 0;
@@ -230,9 +232,9 @@ static bool next(tx_sample_piece *p, cursor *c, const tx_gpt_dataset *ds)
     return false;
 }
 
-const char *tx_gpt_dataset_path(const tx_gpt_dataset *ds)
+const tx_indexed *tx_gpt_dataset_file(const tx_gpt_dataset *ds)
 {
-    return ds->ix->prefix;
+    return ds->ix;
 }
 
 tx_status tx_gpt_dataset_get(const tx_gpt_dataset *ds, int32_t *tokens, int64_t i)

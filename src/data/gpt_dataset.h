@@ -14,9 +14,8 @@
 #ifndef TX_DATA_GPT_DATASET_H
 #define TX_DATA_GPT_DATASET_H
 
-#include "data/indexed.h"
 #include "data/sample_index.h"
-#include "data/split.h"
+#include "data/samples.h"
 
 typedef struct tx_gpt_data_opts {
     const char *path; /* prefix without .bin/.idx */
@@ -53,8 +52,8 @@ int64_t tx_gpt_data_documents(const tx_gpt_data *data);
 /* Number of samples, at least as many as were wanted. */
 int64_t tx_gpt_dataset_len(const tx_gpt_dataset *ds);
 
-/* The prefix of its files. Borrowed. */
-const char *tx_gpt_dataset_path(const tx_gpt_dataset *ds);
+/* The token file behind a split. Borrowed. */
+const tx_indexed *tx_gpt_dataset_file(const tx_gpt_dataset *ds);
 
 /* A number by which a split of keyed order is known again wherever its files lie: two that differ in documents, seed or
  * seq_length differ in it, unless their files differ only in what lies between 65536 evenly spaced documents. */
@@ -64,13 +63,8 @@ uint64_t tx_gpt_dataset_id(const tx_gpt_dataset *ds);
  * vocabulary). */
 tx_status tx_gpt_dataset_get(const tx_gpt_dataset *ds, int32_t *tokens, int64_t i);
 
-/* A stretch of one document within a sample; not empty. */
-typedef struct tx_sample_piece {
-    int64_t item; /* of the dataset; for GPT files also the number of the document */
-    int64_t offset, n_tokens;
-} tx_sample_piece;
-
-/* The stretches that make up sample i, in order: the first `cap` of them into pieces, their whole number returned. */
+/* The pieces of sample i in order, none of them empty: the first `cap` of them into pieces. Returns how many there are.
+ */
 int64_t tx_gpt_dataset_pieces(const tx_gpt_dataset *ds, tx_sample_piece *pieces, int64_t cap, int64_t i);
 
 #endif

@@ -8,12 +8,12 @@
 tx_status tx_sample_pieces_read(tx_sample_pieces *p, const tx_blend *b, int64_t i)
 {
     p->dataset = tx_blend_find(b, i, &i);
-    const tx_gpt_dataset *ds = b->dataset[p->dataset].gpt;
-    p->n = tx_gpt_dataset_pieces(ds, p->piece, p->cap, i);
+    const tx_sample_set *s = &b->dataset[p->dataset];
+    p->n = s->kind->pieces(s->set, p->piece, p->cap, i);
     if (p->n <= p->cap) return TX_OK;
     TX_TRY(tx_realloc(&p->piece, (size_t)p->n, sizeof *p->piece, "the documents of a sample"));
     p->cap = p->n;
-    tx_gpt_dataset_pieces(ds, p->piece, p->cap, i);
+    s->kind->pieces(s->set, p->piece, p->cap, i);
     return TX_OK;
 }
 
@@ -35,26 +35,13 @@ static int by_place(const void *a, const void *b)
     return (x->number > y->number) - (x->number < y->number);
 }
 
-/* Appends the documents of sample i: of a BERT one, which its sentences are of. */
+/* Appends the documents of sample i. */
 static tx_status add_documents(document **d, int64_t *used, tx_sample_pieces *p, const tx_blend *b, int64_t i)
 {
-    int64_t own;
-    int set = tx_blend_find(b, i, &own);
-    const tx_bert_dataset *bert = b->dataset[set].bert;
-    if (!bert) TX_TRY(tx_sample_pieces_read(p, b, i));
-    TX_TRY(tx_realloc(d, (size_t)(*used + (bert ? 1 : p->n)), sizeof **d, "the documents of a sample"));
-    if (bert) {
-        int64_t first = tx_bert_dataset_row(bert, own).first;
-        (*d)[(*used)++] = (document){ set, tx_indexed_doc_of(tx_bert_dataset_file(bert), first) };
-        return TX_OK;
-    }
-    for (int64_t k = 0; k < p->n; k++) (*d)[(*used)++] = (document){ p->dataset, p->piece[k].item };
+    TX_TRY(tx_sample_pieces_read(p, b, i));
+    TX_TRY(tx_realloc(d, (size_t)(*used + p->n), sizeof **d, "the documents of a sample"));
+    for (int64_t k = 0; k < p->n; k++) (*d)[(*used)++] = (document){ p->dataset, p->piece[k].document };
     return TX_OK;
-}
-
-static const char *path_of(const tx_blend_part *part)
-{
-    return part->bert ? tx_bert_dataset_file(part->bert)->prefix : tx_gpt_dataset_path(part->gpt);
 }
 
 /* All documents of the samples, sorted, each once. */
@@ -88,7 +75,7 @@ static tx_status put_dataset(tx_str *out, const tx_blend *b, const document *d, 
         if (last > first) TX_TRY(tx_str_printf(out, "%s%lld", last > first + 1 ? "-" : ", ", (long long)last));
     }
     if (i < n) TX_TRY(tx_str_printf(out, " and %lld more", (long long)(n - i)));
-    return tx_str_printf(out, " of %.255s", path_of(&b->dataset[d->dataset]));
+    return tx_str_printf(out, " of %.255s", tx_blend_path(b, d->dataset));
 }
 
 tx_status tx_sample_documents(tx_str *out, const tx_blend *b, const int64_t *sample, int64_t n)

@@ -5,14 +5,14 @@
 #include "base/str.h"
 #include "data/blend.h"
 
-/* The stretches of one sample after the other; memory is kept between them. */
+/* The pieces of a sample. The memory is used again for the next one. */
 typedef struct tx_sample_pieces {
     tx_sample_piece *piece; /* [n] */
     int64_t n, cap;
-    int dataset; /* of the blend, which they lie in */
+    int dataset; /* of the blend, which they are of */
 } tx_sample_pieces;
 
-/* Sample i of a blend of GPT data. TX_ERR_NOMEM */
+/* Those of sample i of a blend. TX_ERR_NOMEM */
 tx_status tx_sample_pieces_read(tx_sample_pieces *p, const tx_blend *b, int64_t i);
 void tx_sample_pieces_free(tx_sample_pieces *p); /* a zeroed one is fine */
 

@@ -19,7 +19,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "config/config.h"
-#include "data/indexed.h"
+#include "data/samples.h"
 #include "triax/data.h"
 
 enum { MAX_PATH = 4096, MAX_FILES = 1000 };
@@ -89,11 +89,6 @@ static void mix_file(uint64_t *hash, const char *path)
     mix(hash, about, sizeof about);
 }
 
-static bool is_bert(const tx_config *cfg)
-{
-    return cfg->model_type && tx_word_index(cfg->model_type, "GPT|BERT") == 1;
-}
-
 static tx_status name_dataset(text *t)
 {
     const tx_config *c = t->cfg;
@@ -107,7 +102,7 @@ static tx_status name_dataset(text *t)
     mix_text(&hash, c->text_key);
     int n = snprintf(t->prefix, sizeof t->prefix, "%s.triax-%016" PRIx64, t->file[0], hash);
     int all = snprintf(t->dataset, sizeof t->dataset, "%s_%s_%s", t->prefix, c->text_key,
-                       is_bert(c) ? "sentence" : "document");
+                       tx_samples_of(c)->sentences ? "sentence" : "document");
     if (n < 0 || all < 0 || (size_t)all >= sizeof t->dataset)
         return TX_FAIL(TX_ERR_ARG, "--%s %.60s...: the path is too long", t->flag, t->file[0]);
     return TX_OK;
@@ -126,7 +121,7 @@ static tx_status preprocess(const text *t)
     snprintf(vocab_size, sizeof vocab_size, "%lld", (long long)c->vocab_size);
     argv[n++] = "--input";
     for (int i = 0; i < t->names->n; i++) argv[n++] = t->file[i];
-    argv[n++] = is_bert(c) ? "--split-sentences" : "--append-eod";
+    argv[n++] = tx_samples_of(c)->sentences ? "--split-sentences" : "--append-eod";
     const char *pairs[][2] = { { "--output-prefix", t->prefix },
                                { "--json-keys", c->text_key },
                                { "--workers", workers },

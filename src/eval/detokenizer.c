@@ -1,4 +1,4 @@
-/* detokenizer.c - replacements in a text, one after the other. */
+/* detokenizer.c - the rules, which are replacements applied to a text in order. */
 #include "eval/detokenizer.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* masked.c - micro-batches of masked samples through the stages, and from the last one's output to scores.
  *
- *  A tensor rank has a part of the vocabulary's logits, and tells the others of each row what `read_row` reads off
- * them, so logits themselves are never sent. What the last stage knows then goes to all stages. */
+ *  A tensor rank has a part of the vocabulary's logits. It sends the others what `read_row` computes from its part of a
+ *  row, so the logits themselves are never sent. The last stage sends the result to all stages. */
 #include "eval/masked.h"
 
 #include <math.h>

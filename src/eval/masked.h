@@ -1,5 +1,5 @@
-/* masked.h - what a model that sees samples from both sides (a BERT) makes of them: how likely it finds the tokens that
- * were masked, which ones it would take, and whether the segments stand in their order.
+/* masked.h - runs a model with masked tokens, a BERT, on samples: the probabilities of the masked tokens, the tokens
+ * that it finds likeliest there, and whether it finds the two segments to be in order.
  *
  *      tx_masked_create(&m, model, cfg, grid, &opts)
  *      for each lot of at most m->room samples:
@@ -7,8 +7,9 @@
  *          tx_masked_run(m, n)                        collective over grid->model
  *          m->score, m->top, m->word, m->pair         the same on all ranks of the model
  *
- *  Sample by sample and in the order of positions, every position with a label is one of the m->n_labels tokens. A lot
- * is the micro-batches that keep the pipeline's stages busy. The room is found dry and taken once; without dropout. */
+ *  Every position with a label is one of the m->n_labels tokens, in the order of samples and then positions. A lot is
+ * as many micro-batches as keep the pipeline's stages busy. A dry run counts the memory, which is taken once. There is
+ * no dropout. */
 #ifndef TX_EVAL_MASKED_H
 #define TX_EVAL_MASKED_H
 
@@ -18,7 +19,7 @@
 
 typedef struct tx_masked_opts {
     int64_t s, b;        /* positions of a sample, at most the model's; samples of a micro-batch */
-    int64_t n_top;       /* how many of the likeliest tokens are wanted */
+    int64_t n_top;       /* number of likeliest tokens that are wanted */
     const int32_t *word; /* [n_words] further tokens whose log-probabilities are wanted; borrowed by create */
     int64_t n_words;
 } tx_masked_opts;
@@ -41,14 +42,14 @@ typedef struct tx_masked {
     int32_t *rows;       /* [room][tx_bert_row_len(s)] */
     int64_t n_samples;   /* of the lot that runs */
     int64_t *first;      /* [room + 1]: the number of each sample's first token */
-    /* What the last run has found. */
+    /* Results of the last run. */
     int64_t n_labels;
     tx_token_score *score; /* [n_labels] of the label */
     tx_guess *top;         /* [n_labels][n_top], likeliest first; of equally likely ones the lower id */
     double *word;          /* [n_labels][n_words] */
     double *pair;  /* [n_samples] log-probability of the sample's is_random by the binary head; NULL: there is none */
     float *logits; /* of a lot, where a device computes them; else NULL */
-    double *part, *parts; /* what the tensor ranks tell each other of some rows: mine, everybody's */
+    double *part, *parts; /* what the tensor ranks exchange of some rows: this rank's, all ranks' */
 } tx_masked;
 
 /* For the ranks of `grid` that have the model's layers; cfg is complete, grid outlives m. TX_ERR_ARG: opts.s is more
@@ -59,11 +60,11 @@ void tx_masked_destroy(tx_masked *m); /* NULL allowed */
 
 tx_bert_ids tx_masked_row(const tx_masked *m, int64_t k);
 
-/* From the first rank of the model: *n and so many rows to the others. Collective over grid->model; 0: no rows. */
+/* Sends *n and the first *n rows from the first rank of the model to the others. Collective over grid->model. */
 tx_status tx_masked_share(tx_masked *m, int64_t *n);
 
-/* The first n samples of the rows. Their tokens are those of m->first[k] .. m->first[k + 1]. TX_ERR_FORMAT: an id that
- * is none of the model's. */
+/* Runs the first n samples of the rows. The tokens of sample k are m->first[k] .. m->first[k + 1]. TX_ERR_FORMAT: an id
+ * that the model does not have. */
 tx_status tx_masked_run(tx_masked *m, int64_t n);
 
 #endif

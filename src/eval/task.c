@@ -1,4 +1,4 @@
-/* task.c - reading a task, going through its items, counting. */
+/* task.c - the table of tasks; reads a task, scores its items and counts. */
 #include "eval/task.h"
 
 #include <math.h>
@@ -9,6 +9,34 @@
 #include "base/log.h"
 
 const char *const tx_task_names[TX_N_TASK_KINDS] = { "text", "WIKITEXT103", "LAMBADA", "multiple-choice" };
+
+static const tx__task_type types[TX_N_TASK_KINDS] = {
+    [TX_TASK_TEXT] = { .windows = true,
+                       .read = tx__task_read_text,
+                       .figures = tx__task_text_figures,
+                       .words = tx__task_text_words },
+    [TX_TASK_WIKITEXT103] = { .windows = true,
+                              .read = tx__task_read_wikitext,
+                              .figures = tx__task_wikitext_figures,
+                              .words = tx__task_wikitext_words },
+    [TX_TASK_LAMBADA] = { .read = tx__task_read_lambada,
+                          .figures = tx__task_lambada_figures,
+                          .words = tx__task_lambada_words },
+    [TX_TASK_CHOICE] = { .choices = true,
+                         .read = tx__task_read_choices,
+                         .figures = tx__task_choice_figures,
+                         .words = tx__task_choice_words },
+};
+
+bool tx_task_has_windows(tx_task_kind kind)
+{
+    return types[kind].windows;
+}
+
+const tx__task_type *tx__task_type_of(const tx_task *t)
+{
+    return &types[t->opts.kind];
+}
 
 /* ---- reading ---- */
 
@@ -21,7 +49,7 @@ static tx_status grow(void *items, int64_t n, int64_t *cap, size_t size)
     return TX_OK;
 }
 
-tx_status tx__task_add_span(tx_task *t, tx_span s, const char *where)
+tx_status tx__task_add_span(tx_task *t, tx_task_span s, const char *where)
 {
     int64_t most = t->opts.seq_length + 1; /* the last one is seen by nobody */
     if (s.first == s.end) return TX_FAIL(TX_ERR_FORMAT, "%s: there is no token to predict", where);
@@ -67,13 +95,10 @@ static tx_status set_overlap(tx_task_opts *o)
 
 tx_status tx_task_open(tx_task *t, const tx_task_opts *opts, const tx_tokenizer *tok)
 {
-    static tx_status (*const read[TX_N_TASK_KINDS])(tx_task *, const tx_tokenizer *) = {
-        tx__task_read_text, tx__task_read_wikitext, tx__task_read_lambada, tx__task_read_choices
-    };
     *t = (tx_task){ .opts = *opts };
     tx_status st;
     TX_GOTO(set_overlap(&t->opts));
-    TX_GOTO(read[opts->kind](t, tok));
+    TX_GOTO(tx__task_type_of(t)->read(t, tok));
     TX_GOTO(take_scores(t));
     if (t->n_cut)
         tx_warn_once("%s: %lld of its texts have more than --seq-length %lld tokens: their beginnings are left out",
@@ -98,12 +123,11 @@ typedef struct run {
     tx_task *t;
     tx_decoder *d;
     tx_task_sums *sums;
-    tx_task_token_fn *token;
-    void *user;
+    const tx_task_listener *each; /* or NULL */
 } run;
 
 /* Sum of a span's log-probabilities.   @all_first every target is what the model would have taken */
-static double sum_of(const tx_task *t, const tx_span *s, bool *all_first)
+static double sum_of(const tx_task *t, const tx_task_span *s, bool *all_first)
 {
     double sum = 0;
     *all_first = true;
@@ -114,20 +138,21 @@ static double sum_of(const tx_task *t, const tx_span *s, bool *all_first)
     return sum;
 }
 
-static tx_status tell(const run *r, const tx_task_item *item, const tx_span *s)
+static tx_status tell(const run *r, const tx_task_item *item, const tx_task_span *s)
 {
     const int32_t *id = r->t->ids.id;
-    if (!r->token) return TX_OK;
-    if (item->begins) TX_TRY(r->token(r->user, item->document, id[s->begin], NULL));
+    const tx_task_listener *l = r->each;
+    if (!l || !l->token) return TX_OK;
+    if (item->begins) TX_TRY(l->token(l->user, item->document, id[s->begin], NULL));
     for (int64_t i = s->first; i < s->end; i++)
-        TX_TRY(r->token(r->user, item->document, id[i], &r->t->score[i - s->first]));
+        TX_TRY(l->token(l->user, item->document, id[i], &r->t->score[i - s->first]));
     return TX_OK;
 }
 
 static tx_status run_one(const run *r, const tx_task_item *item)
 {
     tx_task *t = r->t;
-    const tx_span *s = &t->span[item->span];
+    const tx_task_span *s = &t->span[item->span];
     bool right;
     TX_TRY(tx_score_tokens(r->d, t->ids.id + s->begin, s->end - s->begin, s->first - s->begin, 0, t->score));
     r->sums->nats -= sum_of(t, s, &right);
@@ -138,7 +163,7 @@ static tx_status run_one(const run *r, const tx_task_item *item)
 }
 
 /* Tokens that a span has in common with the one before it, which the decoder need not see again. */
-static int64_t kept_of(const tx_task *t, const tx_span *s, const tx_span *before)
+static int64_t kept_of(const tx_task *t, const tx_task_span *s, const tx_task_span *before)
 {
     const int32_t *a = t->ids.id + s->begin, *b = t->ids.id + before->begin;
     int64_t k = 0;
@@ -153,7 +178,7 @@ static tx_status run_choices(const run *r, const tx_task_item *item)
     double most = -INFINITY, most_norm = -INFINITY;
     bool ignored;
     for (int i = 0; i < item->n_spans; i++) {
-        const tx_span *s = &t->span[item->span + i];
+        const tx_task_span *s = &t->span[item->span + i];
         int64_t kept = i ? kept_of(t, s, s - 1) : 0;
         TX_TRY(tx_score_tokens(r->d, t->ids.id + s->begin, s->end - s->begin, s->first - s->begin, kept, t->score));
         double sum = sum_of(t, s, &ignored), norm = sum / (double)s->n_chars;
@@ -170,14 +195,14 @@ static tx_status run_choices(const run *r, const tx_task_item *item)
 }
 
 tx_status tx_task_run(tx_task *t, tx_decoder *d, int64_t part, int64_t n_parts, tx_task_sums *out,
-                      tx_task_token_fn *token, void *user)
+                      const tx_task_listener *each)
 {
-    run r = { .t = t, .d = d, .sums = out, .token = token, .user = user };
+    run r = { .t = t, .d = d, .sums = out, .each = each };
     double shown = tx_clock();
     *out = (tx_task_sums){ 0 };
     for (int64_t i = part; i < t->n_items; i += n_parts) {
         const tx_task_item *item = &t->item[i];
-        TX_TRY(t->opts.kind == TX_TASK_CHOICE ? run_choices(&r, item) : run_one(&r, item));
+        TX_TRY(tx__task_type_of(t)->choices ? run_choices(&r, item) : run_one(&r, item));
         if (tx_clock() - shown < TX_PROGRESS_SECONDS) continue;
         shown = tx_clock();
         tx_log(TX_LOG_PROGRESS, "%s: scored %lld/%lld", tx_task_names[t->opts.kind], (long long)(i + 1),

@@ -107,7 +107,7 @@ static tx_status add_text(reading *r, const json_t *line)
         first = (int64_t)t->ids.n - 1;
     }
     TX_TRY(tx__task_add_item(t, (tx_task_item){ .span = t->n_spans, .n_spans = 1, .document = t->n_documents }));
-    return tx__task_add_span(t, (tx_span){ .begin = begin, .first = first, .end = (int64_t)t->ids.n }, r->where);
+    return tx__task_add_span(t, (tx_task_span){ .begin = begin, .first = first, .end = (int64_t)t->ids.n }, r->where);
 }
 
 tx_status tx__task_read_lambada(tx_task *t, const tx_tokenizer *tok)
@@ -166,7 +166,8 @@ static tx_status add_choice(reading *r, const char *context, size_t n_context, c
     end = (int64_t)ids->n;
     return tx__task_add_span(
         r->t,
-        (tx_span){ .begin = begin, .first = first < end ? first : end, .end = end, .n_chars = count_chars(choice, n) },
+        (tx_task_span){
+            .begin = begin, .first = first < end ? first : end, .end = end, .n_chars = count_chars(choice, n) },
         r->where);
 }
 

@@ -1,5 +1,5 @@
-/* task_masked.c - a text for a model that sees both sides: each token masked in turn, and what is left unchanged around
- * it. The sum of the log-probabilities is the pseudo-log-likelihood of Salazar et al., arXiv:1910.14659. */
+/* task_masked.c - a text for a masked language model: each token is masked in turn, with the tokens around it as they
+ * are. The sum of the log-probabilities is the pseudo-log-likelihood of Salazar et al., arXiv:1910.14659. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -15,7 +15,7 @@ typedef struct run {
 } run;
 
 /* [CLS] window [SEP], with [MASK] for one of the window's tokens, which is the label. */
-static void put_sample(const run *r, int64_t k, const tx_span *s)
+static void put_sample(const run *r, int64_t k, const tx_task_span *s)
 {
     tx_bert_ids row = tx_masked_row(r->m, k);
     int64_t n = s->end - s->begin, len = r->m->opts.s;
@@ -34,15 +34,14 @@ static int64_t put_lot(run *r)
 {
     int64_t n = 0;
     for (; n < r->m->room && r->window < r->t->n_spans; n++) {
-        const tx_span *s = &r->t->span[r->window];
+        const tx_task_span *s = &r->t->span[r->window];
         put_sample(r, n, s);
         if (++r->at == s->end) r->window++; /* the next one begins there, or with the next document's first token */
     }
     return n;
 }
 
-static tx_status take_lot(const run *r, int64_t first, int64_t n, tx_task_sums *sums, tx_task_token_fn *token,
-                          void *user)
+static tx_status take_lot(const run *r, int64_t first, int64_t n, tx_task_sums *sums, const tx_task_listener *each)
 {
     int64_t window = 0;
     for (int64_t k = 0; k < n; k++) {
@@ -51,13 +50,14 @@ static tx_status take_lot(const run *r, int64_t first, int64_t n, tx_task_sums *
         sums->nats -= score->logprob;
         sums->n_correct += score->rank == 1;
         sums->n_targets++;
-        if (token) TX_TRY(token(user, r->t->item[window].document, r->t->ids.id[first + k], score));
+        if (each && each->token)
+            TX_TRY(each->token(each->user, r->t->item[window].document, r->t->ids.id[first + k], score));
     }
     return TX_OK;
 }
 
 tx_status tx_task_run_masked(tx_task *t, tx_masked *m, const tx_tokenizer *tok, tx_task_sums *out,
-                             tx_task_token_fn *token, void *user)
+                             const tx_task_listener *each)
 {
     run r = { .t = t,
               .m = m,
@@ -72,7 +72,7 @@ tx_status tx_task_run_masked(tx_task *t, tx_masked *m, const tx_tokenizer *tok, 
         if (!n) return TX_OK;
         TX_TRY(tx_masked_run(m, n));
         if (!t) continue;
-        TX_TRY(take_lot(&r, done, n, out, token, user));
+        TX_TRY(take_lot(&r, done, n, out, each));
         if (tx_clock() - shown < TX_PROGRESS_SECONDS) continue;
         shown = tx_clock();
         tx_log(TX_LOG_PROGRESS, "text: scored %lld/%zu tokens", (long long)done, t->ids.n);

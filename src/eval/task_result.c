@@ -1,4 +1,4 @@
-/* task_result.c - from counts to figures, and the words for them. */
+/* task_result.c - counts to figures, and the words for them. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,24 +19,43 @@ static void put(tx_task_result *r, const char *name, double value)
     r->number[r->n++] = (tx_named_number){ name, value };
 }
 
+void tx__task_text_figures(tx_task_result *r, const tx_task *t, const tx_task_sums *s)
+{
+    put(r, "bits_per_byte", s->nats / log(2) / (double)t->n_bytes);
+    if (t->opts.masked) put(r, "accuracy", s->n_correct / s->n_targets);
+}
+
+void tx__task_wikitext_figures(tx_task_result *r, const tx_task *t, const tx_task_sums *s)
+{
+    double ratio = (double)(t->n_tokens - 1) / (double)(t->n_words - 1);
+    (void)s;
+    put(r, "adjusted_ppl", perplexity(r->loss * ratio));
+    put(r, "token_ratio", ratio);
+}
+
+void tx__task_lambada_figures(tx_task_result *r, const tx_task *t, const tx_task_sums *s)
+{
+    (void)t;
+    put(r, "accuracy", s->n_correct / s->n_items);
+    put(r, "correct", s->n_correct);
+    put(r, "examples", s->n_items);
+}
+
+void tx__task_choice_figures(tx_task_result *r, const tx_task *t, const tx_task_sums *s)
+{
+    (void)t;
+    put(r, "accuracy", s->n_correct / s->n_items);
+    put(r, "accuracy_norm", s->n_correct_norm / s->n_items);
+    put(r, "correct", s->n_correct);
+    put(r, "correct_norm", s->n_correct_norm);
+    put(r, "examples", s->n_items);
+}
+
 tx_task_result tx_task_result_of(const tx_task *t, const tx_task_sums *s)
 {
     double loss = s->nats / s->n_targets;
     tx_task_result r = { .loss = loss, .ppl = perplexity(loss) };
-    if (t->opts.kind == TX_TASK_TEXT) {
-        put(&r, "bits_per_byte", s->nats / log(2) / (double)t->n_bytes);
-        if (t->opts.masked) put(&r, "accuracy", s->n_correct / s->n_targets);
-    } else if (t->opts.kind == TX_TASK_WIKITEXT103) {
-        double ratio = (double)(t->n_tokens - 1) / (double)(t->n_words - 1);
-        put(&r, "adjusted_ppl", perplexity(r.loss * ratio));
-        put(&r, "token_ratio", ratio);
-    } else {
-        put(&r, "accuracy", s->n_correct / s->n_items);
-        if (t->opts.kind == TX_TASK_CHOICE) put(&r, "accuracy_norm", s->n_correct_norm / s->n_items);
-        put(&r, "correct", s->n_correct);
-        if (t->opts.kind == TX_TASK_CHOICE) put(&r, "correct_norm", s->n_correct_norm);
-        put(&r, "examples", s->n_items);
-    }
+    tx__task_type_of(t)->figures(&r, t, s);
     put(&r, "targets", s->n_targets);
     return r;
 }
@@ -59,26 +78,40 @@ static void shortest(char buf[32], double x)
     if (!strpbrk(buf, ".en")) strcat(buf, ".0");
 }
 
-tx_status tx_task_result_line(tx_str *out, const tx_task *t, const tx_task_result *r)
+tx_status tx__task_text_words(tx_str *out, const tx_task *t, const tx_task_result *r)
+{
+    TX_TRY(tx_str_printf(out, "avg loss: %.4E | ppl: %.4E | bits per byte: %.4E |", r->loss, r->ppl,
+                         number(r, "bits_per_byte")));
+    return t->opts.masked ? tx_str_printf(out, " avg accuracy: %.4E |", number(r, "accuracy")) : TX_OK;
+}
+
+tx_status tx__task_wikitext_words(tx_str *out, const tx_task *t, const tx_task_result *r)
 {
     char ratio[32];
+    (void)t;
+    shortest(ratio, number(r, "token_ratio"));
+    return tx_str_printf(out, "avg loss: %.4E | ppl: %.4E | adjusted ppl: %.4E | token ratio: %s |", r->loss, r->ppl,
+                         number(r, "adjusted_ppl"), ratio);
+}
+
+tx_status tx__task_lambada_words(tx_str *out, const tx_task *t, const tx_task_result *r)
+{
+    (void)t;
+    return tx_str_printf(out, "number correct: %.4E | total examples: %.4E | avg accuracy: %.4E", number(r, "correct"),
+                         number(r, "examples"), number(r, "accuracy"));
+}
+
+tx_status tx__task_choice_words(tx_str *out, const tx_task *t, const tx_task_result *r)
+{
+    TX_TRY(tx__task_lambada_words(out, t, r));
+    return tx_str_printf(out, " | by characters: number correct: %.4E | avg accuracy: %.4E", number(r, "correct_norm"),
+                         number(r, "accuracy_norm"));
+}
+
+tx_status tx_task_result_line(tx_str *out, const tx_task *t, const tx_task_result *r)
+{
     TX_TRY(tx_str_printf(out, " validation results on %s | ", tx_task_names[t->opts.kind]));
-    switch (t->opts.kind) {
-    case TX_TASK_TEXT:
-        TX_TRY(tx_str_printf(out, "avg loss: %.4E | ppl: %.4E | bits per byte: %.4E |", r->loss, r->ppl,
-                             number(r, "bits_per_byte")));
-        return t->opts.masked ? tx_str_printf(out, " avg accuracy: %.4E |", number(r, "accuracy")) : TX_OK;
-    case TX_TASK_WIKITEXT103:
-        shortest(ratio, number(r, "token_ratio"));
-        return tx_str_printf(out, "avg loss: %.4E | ppl: %.4E | adjusted ppl: %.4E | token ratio: %s |", r->loss,
-                             r->ppl, number(r, "adjusted_ppl"), ratio);
-    default:
-        TX_TRY(tx_str_printf(out, "number correct: %.4E | total examples: %.4E | avg accuracy: %.4E",
-                             number(r, "correct"), number(r, "examples"), number(r, "accuracy")));
-        if (t->opts.kind != TX_TASK_CHOICE) return TX_OK;
-        return tx_str_printf(out, " | by characters: number correct: %.4E | avg accuracy: %.4E",
-                             number(r, "correct_norm"), number(r, "accuracy_norm"));
-    }
+    return tx__task_type_of(t)->words(out, t, r);
 }
 
 static json_t *json_of(double x)

@@ -1,4 +1,4 @@
-/* task_text.c - running text as windows. */
+/* task_text.c - reads running text as windows. */
 #include <string.h>
 
 #include "base/file.h"
@@ -12,7 +12,7 @@ static tx_status add_windows(tx_task *t, int64_t begin)
 {
     int64_t end = (int64_t)t->ids.n, s = t->opts.seq_length, step = t->opts.overlap, counted = begin + 1;
     for (int64_t at = begin; counted < end; at += step) {
-        tx_span window = { .begin = at, .first = counted, .end = at + s + 1 < end ? at + s + 1 : end };
+        tx_task_span window = { .begin = at, .first = counted, .end = at + s + 1 < end ? at + s + 1 : end };
         TX_TRY(tx__task_add_item(
             t, (tx_task_item){ .span = t->n_spans, .n_spans = 1, .document = t->n_documents, .begins = at == begin }));
         TX_TRY(tx__task_add_span(t, window, t->opts.file));
@@ -28,7 +28,7 @@ static tx_status add_masked_windows(tx_task *t, int64_t begin)
     int64_t end = (int64_t)t->ids.n, s = t->opts.seq_length;
     for (int64_t at = begin; at < end; at += s) {
         TX_TRY(tx__task_add_item(t, (tx_task_item){ .span = t->n_spans, .n_spans = 1, .document = t->n_documents }));
-        TX_TRY(tx__task_add_span(t, (tx_span){ .begin = at, .first = at, .end = at + s < end ? at + s : end },
+        TX_TRY(tx__task_add_span(t, (tx_task_span){ .begin = at, .first = at, .end = at + s < end ? at + s : end },
                                  t->opts.file));
     }
     t->n_documents++;

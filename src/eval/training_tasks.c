@@ -1,4 +1,4 @@
-/* training_tasks.c - --eval-tasks. */
+/* training_tasks.c - tasks of --eval-tasks at an evaluation. */
 #include "eval/training_tasks.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ static tx_task_opts options_of(const tx_config *cfg, const char *item)
         o.kind++;
     TX_ASSERT(o.kind < TX_N_TASK_KINDS);
     o.file = item + n + 1;
-    if (o.kind == TX_TASK_TEXT || o.kind == TX_TASK_WIKITEXT103) o.overlap = cfg->overlapping_eval;
+    if (tx_task_has_windows(o.kind)) o.overlap = cfg->overlapping_eval;
     return o;
 }
 
@@ -67,7 +67,7 @@ static tx_status lead(const tx_training_tasks *x)
     const tx_axis *dp = &x->t->grid->dp;
     for (int i = 0; i < x->n; i++) {
         tx_task_sums s;
-        TX_TRY(tx_task_run(&x->task[i], x->decoder, dp->rank, dp->size, &s, NULL, NULL));
+        TX_TRY(tx_task_run(&x->task[i], x->decoder, dp->rank, dp->size, &s, NULL));
         TX_TRY(sum_over_data(x, &s));
         tx_task_result r = tx_task_result_of(&x->task[i], &s);
         TX_TRY(tell(x, &x->task[i], &r));

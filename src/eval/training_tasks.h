@@ -1,7 +1,7 @@
-/* training_tasks.h - --eval-tasks: a run's weights scored on tasks as they are at an evaluation.
+/* training_tasks.h - --eval-tasks: scores a run's current weights on tasks at each evaluation.
  *
- *  The ranks of grid->model compute together, as the decoder has it; each data-parallel replica scores every dp-th
- * item, and counts are summed. Nothing of the trainer changes. */
+ *  The ranks of grid->model work together as the decoder describes. Each of the n data-parallel replicas scores every
+ * n-th item, and the counts are summed. The trainer's state does not change. */
 #ifndef TX_EVAL_TRAINING_TASKS_H
 #define TX_EVAL_TRAINING_TASKS_H
 
@@ -11,14 +11,14 @@
 typedef struct tx_training_tasks {
     const tx_trainer *t;
     tx_metrics *metrics;
-    tx_task *task; /* [n] of ranks that lead */
+    tx_task *task; /* [n]; on ranks that lead */
     int n;
     tx_decoder *decoder;
     tx_task_sums *all; /* [data ranks] */
     tx_also also;      /* for tx_train_loop */
 } tx_training_tasks;
 
-/* Reads the files and takes the decoder's memory. Collective; without --eval-tasks x->n is 0. x is to be closed also
+/* Reads the files and takes the decoder's memory. Collective; without --eval-tasks x->n is 0. x has to be closed also
  * when this fails. */
 tx_status tx_training_tasks_open(tx_training_tasks *x, tx_trainer *t, const tx_tokenizer *tok, tx_metrics *metrics);
 void tx_training_tasks_close(tx_training_tasks *x); /* a zeroed one is fine */

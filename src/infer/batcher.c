@@ -1,4 +1,4 @@
-/* batcher.c - slots, who sits in them, and the step. */
+/* batcher.c - slots, the sequences in them, and the step. */
 #include "infer/batcher.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 
 struct tx_batcher {
     tx_decoder *d; /* borrowed */
-    int64_t n_slots, max_len, vocab;
+    int64_t n_slots, max_len;
     tx_sequence **in;             /* [n_slots], NULL: free */
     tx_sequence *first, *last;    /* who waits */
     tx_sequence *reading;         /* its prompt is not all in; or NULL */
@@ -20,7 +20,7 @@ struct tx_batcher {
     int *slot;                    /* of a step: [n_slots], as the next two */
     int32_t *token;
     tx_finish *ended;
-    double *prob, *work; /* [vocab] */
+    tx_token_probs probs; /* of the vocabulary */
 };
 
 tx_status tx_batcher_create(tx_batcher **out, tx_decoder *d)
@@ -31,13 +31,13 @@ tx_status tx_batcher_create(tx_batcher **out, tx_decoder *d)
     b->d = d;
     b->n_slots = tx_decoder_slots(d);
     b->max_len = tx_decoder_max_len(d);
-    b->vocab = tx_decoder_vocab(d);
+    b->probs.n = tx_decoder_vocab(d);
     TX_GOTO(tx_alloc(&b->in, (size_t)b->n_slots, sizeof(tx_sequence *), "the batch"));
     TX_GOTO(tx_alloc(&b->slot, (size_t)b->n_slots, sizeof *b->slot, "the batch"));
     TX_GOTO(tx_alloc(&b->token, (size_t)b->n_slots, sizeof *b->token, "the batch"));
     TX_GOTO(tx_alloc(&b->ended, (size_t)b->n_slots, sizeof *b->ended, "the batch"));
-    TX_GOTO(tx_alloc(&b->prob, (size_t)b->vocab, sizeof *b->prob, "the sampler"));
-    TX_GOTO(tx_alloc(&b->work, (size_t)b->vocab, sizeof *b->work, "the sampler"));
+    TX_GOTO(tx_alloc(&b->probs.prob, (size_t)b->probs.n, sizeof *b->probs.prob, "the sampler"));
+    TX_GOTO(tx_alloc(&b->probs.work, (size_t)b->probs.n, sizeof *b->probs.work, "the sampler"));
     *out = b;
 out:
     if (st) tx_batcher_destroy(b);
@@ -54,16 +54,16 @@ void tx_batcher_destroy(tx_batcher *b)
     tx_free(b->slot);
     tx_free(b->token);
     tx_free(b->ended);
-    tx_free(b->prob);
-    tx_free(b->work);
+    tx_free(b->probs.prob);
+    tx_free(b->probs.work);
     tx_free(b);
 }
 
 static tx_status check_ids(const tx_batcher *b, const int32_t *id, int64_t n, const char *what)
 {
     for (int64_t i = 0; i < n; i++)
-        if (id[i] < 0 || id[i] >= b->vocab)
-            return TX_FAIL(TX_ERR_ARG, "%s %d is no token: the model has %lld", what, id[i], (long long)b->vocab);
+        if (id[i] < 0 || id[i] >= b->probs.n)
+            return TX_FAIL(TX_ERR_ARG, "%s %d is no token: the model has %lld", what, id[i], (long long)b->probs.n);
     return TX_OK;
 }
 
@@ -159,8 +159,7 @@ static int32_t draw(tx_batcher *b, const tx_sequence *s, const tx_sample_past *p
     const tx_rng rng = { .seed = s->seed,
                          .stream = tx_rng_stream("generate") + (uint32_t)(s->sample >> 32),
                          .step = (uint32_t)s->sample };
-    return tx_sample_token(&s->sampler, past, logits, b->vocab, tx_rng_uniform(&rng, (uint64_t)s->n_new), b->prob,
-                           b->work);
+    return tx_sample_token(&b->probs, &s->sampler, past, logits, tx_rng_uniform(&rng, (uint64_t)s->n_new));
 }
 
 static bool is_stop_id(const tx_sequence *s, int32_t id)
@@ -173,7 +172,7 @@ static bool is_stop_id(const tx_sequence *s, int32_t id)
 static bool tell(const tx_batcher *b, tx_sequence *s, const tx_token_made *made, bool logprob)
 {
     tx_token_made t = *made;
-    t.logprob = logprob && t.logits ? tx_logprob(t.logits, b->vocab, t.id) : NAN;
+    t.logprob = logprob && t.logits ? tx_logprob(t.logits, b->probs.n, t.id) : NAN;
     return !s->token || s->token(s->user, s, &t);
 }
 
@@ -278,7 +277,9 @@ static tx_status read_piece(tx_batcher *b, tx_sequence *s, int64_t room, int64_t
     reader r = { .b = b, .s = s };
     if (s->n_in == 0 && s->prompt_logprobs)
         if (!tell(b, s, &(tx_token_made){ .id = s->prompt[0], .of_prompt = true }, true)) r.ended = TX_FINISH_STOP;
-    if (!r.ended) TX_TRY(tx_decoder_append(b->d, s->slot, s->prompt + s->n_in, n, wanted, read_logits, &r));
+    if (!r.ended)
+        TX_TRY(
+            tx_decoder_append(b->d, s->slot, s->prompt + s->n_in, n, &(tx_logits_wanted){ wanted, read_logits, &r }));
     s->n_in += n;
     *n_read = n;
     if (s->n_in == s->n_prompt) b->reading = NULL;

@@ -1,14 +1,14 @@
-/* batcher.h - many sequences at once, each with its own sampler and length: who waits joins at the next token, who is
- * done leaves its slot to the next (continuous batching, Orca, OSDI 2022).
+/* batcher.h - many sequences at once, each with its own sampler and length. A waiting sequence joins at the next token;
+ * when one is finished, its slot goes to the next (continuous batching; Orca, OSDI 2022).
  *
  *      slot 0   PPPPttttttttttttt|PPtttttt...        P prompt, t a step's token
  *      slot 1   ..PPPttttt|PPPPPPPPtttttt...         waiting sequences join in the order in which they came
  *
- *  A step computes at most TX_BATCHER_PIECE positions of prompts beside one token of everybody else, so that a long
- *  prompt does not hold up the others. What a prompt has in common with the beginning of a sequence that is in is
- * copied from its slot: several samples of one prompt compute it once. Random numbers are counted by (seed, sample,
- * number of the new token): what a sequence becomes does not depend on who runs beside it, up to the rounding of
- * products. */
+ *  A step computes at most TX_BATCHER_PIECE positions of prompts, and one token of every other sequence, so that a
+ *  long prompt does not delay the others. Where a prompt begins like a sequence that has a slot, the common part is
+ *  copied from that slot: several samples of one prompt compute it once. Random numbers are a function of (seed,
+ *  sample, number of the new token): a sequence does not depend on those that run beside it, up to the rounding of
+ *  matrix products. */
 #ifndef TX_INFER_BATCHER_H
 #define TX_INFER_BATCHER_H
 
@@ -19,25 +19,25 @@ enum { TX_BATCHER_PIECE = 512 };
 
 typedef enum tx_finish {
     TX_UNFINISHED = 0,
-    TX_FINISH_EOD,    /* the end-of-document token came, which is not among the tokens told */
-    TX_FINISH_STOP,   /* a stop id came (it is not told either), or the caller's `token` said stop */
+    TX_FINISH_EOD,    /* the end-of-document token was drawn; it is not reported */
+    TX_FINISH_STOP,   /* a stop id was drawn (it is not reported either), or the caller's `token` returned false */
     TX_FINISH_LENGTH, /* max_new, or the slot is full */
     TX_FINISH_CANCELLED
 } tx_finish;
 
-/* A new token, or one of the prompt where prompt_logprobs asks for them. */
+/* A new token; with prompt_logprobs also a token of the prompt. */
 typedef struct tx_token_made {
     int32_t id;
     bool of_prompt;
-    int64_t index;  /* in the prompt, or among the new ones */
+    int64_t index;  /* in the prompt, or among the new tokens */
     double logprob; /* log softmax of the model's own logits, before any filter, nats; NaN: not asked for (logprobs,
                      * prompt_logprobs), or the first of a prompt */
     const float *logits;        /* [vocabulary] that it came from, borrowed for the call; NULL: the first of a prompt */
-    const tx_sample_past *past; /* of a new token: what its filters knew (tx_sample_filter); borrowed; else NULL */
+    const tx_sample_past *past; /* of a new token: the input of its filters (tx_sample_filter); borrowed; else NULL */
 } tx_token_made;
 
-/* One text that is being made. The caller fills in the first part, zeroed where not named, and keeps it, and what it
- * points to, until it is finished. */
+/* One text that is being made. The caller fills in the first part, zeroed where not named, and keeps the struct and
+ * everything that it points to until `finished` is called. */
 typedef struct tx_sequence {
     const int32_t *prompt; /* at least one token */
     int64_t n_prompt;
@@ -45,18 +45,18 @@ typedef struct tx_sequence {
     int32_t eod;              /* -1: none */
     const int32_t *stop_id;
     int64_t n_stop_ids;
-    const int32_t *forbidden; /* ids that never come */
+    const int32_t *forbidden; /* ids that are never drawn */
     int64_t n_forbidden;
-    bool prevent; /* `then` never comes right behind `after`, also behind the prompt's last */
+    bool prevent; /* `then` is never drawn right after `after`, nor after the prompt's last token if that is `after` */
     int32_t after, then;
     tx_sampler sampler;
     uint64_t seed;
     uint64_t sample;      /* number among those of one seed */
     bool logprobs;        /* of new tokens: a pass over the vocabulary for each */
-    bool prompt_logprobs; /* tells the prompt's tokens too */
-    /* Told of every token, in order; false: enough (TX_FINISH_STOP). */
+    bool prompt_logprobs; /* the prompt's tokens are reported too */
+    /* Called with every token, in order. Returning false finishes the sequence (TX_FINISH_STOP). */
     bool (*token)(void *user, struct tx_sequence *s, const tx_token_made *t);
-    /* Once, when it has left the batch. May add other sequences. */
+    /* Called once, when the sequence has left the batch. May add other sequences. */
     void (*finished)(void *user, struct tx_sequence *s);
     void *user;
 
@@ -64,11 +64,11 @@ typedef struct tx_sequence {
     tx_finish finish;
     int64_t n_new;
 
-    /* the batcher's own, from here on */
+    /* of the batcher, from here on */
     struct tx_sequence *next;
-    int slot;     /* -1: it waits, or is done */
+    int slot;     /* -1: it is waiting, or finished */
     int64_t n_in; /* tokens of the prompt that have been read */
-    int32_t *all; /* prompt and new tokens, and behind them room for the ids that must not come now */
+    int32_t *all; /* prompt and new tokens, and after them room for the ids that are forbidden at this step */
     int64_t room; /* for prompt and new tokens */
     bool cancelled;
 } tx_sequence;
@@ -76,20 +76,20 @@ typedef struct tx_sequence {
 typedef struct tx_batcher tx_batcher;
 
 tx_status tx_batcher_create(tx_batcher **out, tx_decoder *d); /* the decoder's leader; borrowed */
-void tx_batcher_destroy(tx_batcher *b);                       /* what is in it is forgotten, nobody is told */
+void tx_batcher_destroy(tx_batcher *b); /* its sequences are dropped without a call of `finished` */
 
-/* Behind those that wait. TX_ERR_ARG (an empty prompt, an id outside the vocabulary, a prompt longer than a slot): it
- * is not taken. */
+/* Adds a sequence after those that are waiting. TX_ERR_ARG: an empty prompt, an id outside the vocabulary, a prompt
+ * longer than a slot; then it is not added. */
 tx_status tx_batcher_add(tx_batcher *b, tx_sequence *s);
 
-/* It ends at the next step, before another token of it is made. Nothing happens to one that is done. */
+/* It finishes at the next step, before another token of it is made. One that is finished is left as it is. */
 void tx_batcher_cancel(tx_batcher *b, tx_sequence *s);
 
-/* Lets waiting ones join, and makes a token of everyone whose prompt is read. Nothing to do: returns at once. After a
- * failure only destroy is left. */
+/* Lets waiting sequences join, and makes one token of every sequence whose prompt has been read. Returns at once if
+ * there are none. After a failure only destroy may be called. */
 tx_status tx_batcher_step(tx_batcher *b);
 
 int64_t tx_batcher_waiting(const tx_batcher *b);
-int64_t tx_batcher_running(const tx_batcher *b); /* have a slot */
+int64_t tx_batcher_running(const tx_batcher *b); /* those with a slot */
 
 #endif

@@ -1,4 +1,4 @@
-/* beam.c - candidates, hypotheses, and the slots of those that go on. */
+/* beam.c - candidates, hypotheses, and the slots of those that are continued. */
 #include "infer/beam.h"
 
 #include <math.h>
@@ -202,7 +202,7 @@ static tx_status run(search *s, const int32_t *prompt, int64_t n_prompt)
     first_step f = { .s = s, .last = prompt[n_prompt - 1] };
     bool done = false;
     s->n_live = 1; /* the prompt, in slot 0 */
-    TX_TRY(tx_decoder_append(s->d, 0, prompt, n_prompt, n_prompt - 1, first_logits, &f));
+    TX_TRY(tx_decoder_append(s->d, 0, prompt, n_prompt, &(tx_logits_wanted){ n_prompt - 1, first_logits, &f }));
     for (int64_t at = 0; at < s->o->max_new; at++) {
         if (at && s->o->cancelled && s->o->cancelled(s->o->user)) {
             tx_hypotheses_free(s->ended, s->n_ended);

@@ -1,10 +1,10 @@
 /* beam.h - beam search: the likeliest continuations by the sum of their log-probabilities.
  * Rules of Megatron's server (megatron/text_generation/generation.py, beam_search_and_return_on_first_stage):
- *   - of each step's 2 × width likeliest continuations those that stop end a hypothesis, if they are among the first
- *     width; the width likeliest others go on
+ *   - of each step's 2 × width likeliest continuations, those that stop end a hypothesis if they are among the first
+ *     width; the width likeliest others are continued
  *   - hypotheses that end are scored  sum / length^length_penalty,  `stop` counted in both
- *   - a search ends when as many as the beam is wide have ended and the likeliest continuation is no better than the
- *     worst of them, or at max_new: then those that run are scored with the others. */
+ *   - a search ends when `width` hypotheses have ended and the likeliest continuation is no better than the worst of
+ *     them. It also ends at max_new: then the hypotheses that have not ended are scored with the others. */
 #ifndef TX_INFER_BEAM_H
 #define TX_INFER_BEAM_H
 
@@ -15,7 +15,7 @@ typedef struct tx_beam_opts {
     int64_t max_new;
     int32_t stop; /* ends a hypothesis; -1: none */
     double length_penalty;
-    bool prevent; /* `then` never comes right behind `after` */
+    bool prevent; /* `then` never comes right after `after` */
     int32_t after, then;
     bool (*cancelled)(void *user); /* asked before each step after the prompt's; true ends the search. NULL: never */
     void *user;

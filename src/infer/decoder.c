@@ -1,12 +1,13 @@
 /* decoder.c - the cache's slots, and the calls of the model.
  *
- *  A call is a command of the leader's: how many positions s of how many sequences b, what they are, and of how many of
- * the s b rows logits are wanted, which are the last ones. Every rank of grid->model runs the same:
+ *  A call is a command of the leader: s positions of b sequences, what they are, and of how many of the s b rows
+ *  logits are wanted; these are the last rows. Every rank of grid->model runs the same:
  *
- *      the command  ->  x from the stage before  ->  its layers  ->  y to the stage behind
+ *      the command  ->  x from the stage before  ->  its layers  ->  y to the stage after
  *                                                    last stage:     its part of the vocabulary to the leader
  *
- *  Positions come in numbers that the dry run has seen (piece_of), so that nothing is planned, made or taken later. */
+ *  The number of positions in a call is always one that the dry run has seen (piece_of), so that no memory is planned
+ *  or taken later. */
 #include "infer/decoder.h"
 
 #include <string.h>
@@ -19,7 +20,7 @@ enum { TAG_STREAM = 1, TAG_LOGITS };
 
 typedef enum order { DECODE, COPY, DISMISS } order;
 
-/* What the leader says, all of it int32. */
+/* What the leader sends, all of it int32. */
 typedef struct command {
     int32_t what;
     int32_t s, b, n_wanted; /* DECODE */
@@ -43,17 +44,16 @@ struct tx_decoder {
     int32_t *position; /* [rows] */
     int32_t *there;    /* [4 rows], where the context computes: of token, position, n_past, slot; NULL: the host */
     int64_t rows;
-    bool broken; /* a command has failed half-way: the ranks are not of one mind */
+    bool broken; /* a command has failed half-way: the ranks no longer agree */
 };
 
-/* Whom the rows of logits are for. */
+/* Who takes the rows of logits. */
 typedef struct listener {
-    float *logits; /* where the leader puts them, stride vocab_padded */
-    int64_t first; /* position of the first one */
-    tx_logits_fn
-        *each; /* NULL: they stay in `logits` one behind the other; else it takes each lot from its beginning */
+    float *logits;      /* where the leader puts them, stride vocab_padded */
+    int64_t first;      /* position of the first one */
+    tx_logits_fn *each; /* NULL: they stay in `logits` one after the other; else each lot is at its beginning */
     void *user;
-    tx_status st; /* its first error; those behind it are not told */
+    tx_status st; /* its first error; it is not called for the rows after that */
 } listener;
 
 static bool is_first(const tx_decoder *d)
@@ -391,19 +391,19 @@ static tx_status check(const tx_decoder *d, int slot, const int32_t *token, int6
     return TX_OK;
 }
 
-tx_status tx_decoder_append(tx_decoder *d, int slot, const int32_t *token, int64_t n, int64_t first_wanted,
-                            tx_logits_fn *each, void *user)
+tx_status tx_decoder_append(tx_decoder *d, int slot, const int32_t *token, int64_t n, const tx_logits_wanted *wanted)
 {
     TX_TRY(check(d, slot, token, n));
     for (int64_t done = 0, piece; done < n; done += piece) {
         piece = piece_of(d, n - done);
-        int64_t end = d->length[slot] + piece, wanted = !each ? 0 : min(piece, end - first_wanted);
-        if (wanted < 0) wanted = 0;
-        *d->cmd = (command){ .what = DECODE, .s = (int32_t)piece, .b = 1, .n_wanted = (int32_t)wanted };
+        int64_t end = d->length[slot] + piece, rows = wanted ? min(piece, end - wanted->first) : 0;
+        if (rows < 0) rows = 0;
+        *d->cmd = (command){ .what = DECODE, .s = (int32_t)piece, .b = 1, .n_wanted = (int32_t)rows };
         memcpy(d->token, token + done, (size_t)piece * sizeof *token);
         d->n_past[0] = (int32_t)d->length[slot];
         d->slot[0] = slot;
-        listener to = { .logits = d->logits, .first = end - wanted, .each = each, .user = user };
+        listener to = { .logits = d->logits, .first = end - rows };
+        if (wanted) to.each = wanted->each, to.user = wanted->user;
         TX_TRY(lead(d, &to));
         d->length[slot] = end;
         TX_TRY(to.st);

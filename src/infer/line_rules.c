@@ -1,4 +1,4 @@
-/* line_rules.c - tokens of line ends. */
+/* line_rules.c - finds the tokens of line ends, and applies the rules for them. */
 #include "infer/line_rules.h"
 
 #include <string.h>

@@ -161,30 +161,34 @@ static double top_p_of(const tx_sampler *s, const tx_sample_past *past)
     return p;
 }
 
-/* Logits up to and with the stage temperature. */
-static void prepare(const tx_sampler *s, const tx_sample_past *past, tx_sample_stage last, double *x,
-                    const float *logits, int64_t n, double *work)
+/* Logits up to and with the stage temperature, in p->prob. */
+static void prepare(tx_token_probs *p, const tx_sampler *s, const tx_sample_past *past, tx_sample_stage last,
+                    const float *logits)
 {
+    double *x = p->prob;
+    int64_t n = p->n;
     for (int64_t i = 0; i < n; i++) x[i] = logits[i];
-    if (last >= TX_STAGE_PENALTY && past && penalizes(s)) penalize(s, past, x, n, work);
+    if (last >= TX_STAGE_PENALTY && past && penalizes(s)) penalize(s, past, x, n, p->work);
     if (last >= TX_STAGE_PENALTY && past)
         for (int64_t i = 0; i < past->n_forbidden; i++) x[past->forbidden[i]] = -INFINITY;
     if (last >= TX_STAGE_TEMPERATURE && !s->greedy)
         for (int64_t i = 0; i < n; i++) x[i] /= s->temperature;
 }
 
-void tx_sample_filter(const tx_sampler *s, const tx_sample_past *past, tx_sample_stage last, double *prob,
-                      const float *logits, int64_t n, double *work)
+void tx_sample_filter(tx_token_probs *out, const tx_sampler *s, const tx_sample_past *past, tx_sample_stage last,
+                      const float *logits)
 {
-    prepare(s, past, last, prob, logits, n, work);
+    double *prob = out->prob;
+    int64_t n = out->n;
+    prepare(out, s, past, last, logits);
     if (last >= TX_STAGE_TOP_K && !s->greedy && s->top_k > 0 && s->top_k < n) {
-        double threshold = kth_largest(prob, n, s->top_k, work);
+        double threshold = kth_largest(prob, n, s->top_k, out->work);
         for (int64_t i = 0; i < n; i++)
             if (prob[i] < threshold) prob[i] = -INFINITY;
     }
     softmax(prob, n);
     double p = top_p_of(s, past);
-    if (last >= TX_STAGE_TOP_P && !s->greedy && p > 0 && p < 1) keep_nucleus(prob, n, p, work);
+    if (last >= TX_STAGE_TOP_P && !s->greedy && p > 0 && p < 1) keep_nucleus(prob, n, p, out->work);
 }
 
 static int32_t largest_logit(const float *x, int64_t n)
@@ -203,21 +207,21 @@ static int64_t largest(const double *x, int64_t n)
     return best;
 }
 
-int32_t tx_sample_token(const tx_sampler *s, const tx_sample_past *past, const float *logits, int64_t n, double u,
-                        double *prob, double *work)
+int32_t tx_sample_token(tx_token_probs *p, const tx_sampler *s, const tx_sample_past *past, const float *logits,
+                        double u)
 {
     if (s->greedy || s->top_k == 1) {
-        if (!past || (past->n_forbidden == 0 && !penalizes(s))) return largest_logit(logits, n);
-        prepare(s, past, TX_STAGE_PENALTY, prob, logits, n, work);
-        return (int32_t)largest(prob, n);
+        if (!past || (past->n_forbidden == 0 && !penalizes(s))) return largest_logit(logits, p->n);
+        prepare(p, s, past, TX_STAGE_PENALTY, logits);
+        return (int32_t)largest(p->prob, p->n);
     }
-    tx_sample_filter(s, past, TX_STAGE_TOP_P, prob, logits, n, work);
+    tx_sample_filter(p, s, past, TX_STAGE_TOP_P, logits);
     int64_t token = 0;
     double at = 0;
-    for (int64_t i = 0; i < n; i++) {
-        if (prob[i] == 0) continue;
+    for (int64_t i = 0; i < p->n; i++) {
+        if (p->prob[i] == 0) continue;
         token = i; /* rounding may leave u at or above the sum: then the last token kept */
-        at += prob[i];
+        at += p->prob[i];
         if (u < at) break;
     }
     return (int32_t)token;

@@ -1,4 +1,4 @@
-/* sample.h - from logits to the next token. Pure functions.
+/* sample.h - draws the next token from logits. Pure functions.
  *
  *      logits -> repetition penalty -> forbidden tokens -> temperature -> top-k -> top-p -> softmax -> draw
  *
@@ -13,25 +13,25 @@
 
 typedef struct tx_sampler {
     double temperature; /* > 0 */
-    int64_t top_k;      /* 0: off. Keeps the k largest logits (and what is equal to the k-th) */
-    double top_p; /* 0 or 1: off. Keeps the smallest set of likeliest tokens whose probability reaches p; of equals
-                   * the higher ids */
-    /* Megatron's server: behind every new token top_p = max(top_p * top_p_decay, top_p_bound). 0: off */
+    int64_t top_k;      /* 0: off. Keeps the k largest logits, and those that are equal to the k-th */
+    double top_p; /* 0 or 1: off. Keeps the smallest set of likeliest tokens whose probability reaches p; of equally
+                   * likely ones those with higher ids */
+    /* Megatron's server: after every new token top_p = max(top_p * top_p_decay, top_p_bound). 0: off */
     double top_p_decay, top_p_bound;
     double repetition_penalty; /* 0 or 1: off. Logits of tokens that the sequence has: divided by it where positive,
                                 * multiplied where negative (arXiv:1909.05858 §4.1) */
-    bool greedy;               /* the largest logit, the lowest id of equals; temperature, top_k, top_p are ignored */
+    bool greedy; /* the largest logit, and of equal ones the lowest id; temperature, top_k, top_p are ignored */
 } tx_sampler;
 
-/* 0, and less than 1e-6, is greedy: the limit of lower and lower temperatures. t >= 0. */
+/* A temperature below 1e-6 means greedy, which is the limit of falling temperatures. t >= 0. */
 void tx_sampler_set_temperature(tx_sampler *s, double t);
 
-/* What has come before, for the filters that ask. */
+/* What came before, for the filters that depend on it. */
 typedef struct tx_sample_past {
     const int32_t *token; /* prompt and new tokens */
     int64_t n;
-    int64_t n_new;            /* of them new: decays top_p */
-    const int32_t *forbidden; /* tokens that must not come now */
+    int64_t n_new;            /* how many of them are new: decays top_p */
+    const int32_t *forbidden; /* tokens that must not be drawn now */
     int64_t n_forbidden;
 } tx_sample_past;
 
@@ -46,21 +46,28 @@ typedef enum tx_sample_stage {
 } tx_sample_stage;
 extern const char *const tx_sample_stage_names[TX_N_STAGES];
 
-/* Probabilities after the filters up to and with `last`, summing to 1; dropped tokens are exactly 0.
- * @prob [n] out   @logits [n]   @work [n] scratch   @past may be NULL */
-void tx_sample_filter(const tx_sampler *s, const tx_sample_past *past, tx_sample_stage last, double *prob,
-                      const float *logits, int64_t n, double *work);
+/* The probabilities of a vocabulary's tokens. Memory is the caller's. */
+typedef struct tx_token_probs {
+    double *prob; /* [n] */
+    double *work; /* [n] scratch */
+    int64_t n;
+} tx_token_probs;
 
-/* The token that u in [0,1) falls on. @prob, @work [n] scratch; prob has the filtered probabilities afterwards, unless
- * greedy */
-int32_t tx_sample_token(const tx_sampler *s, const tx_sample_past *past, const float *logits, int64_t n, double u,
-                        double *prob, double *work);
+/* Probabilities after the filters up to and with `last`, summing to 1; dropped tokens are exactly 0.
+ * @out prob is written   @logits [out->n]   @past may be NULL */
+void tx_sample_filter(tx_token_probs *out, const tx_sampler *s, const tx_sample_past *past, tx_sample_stage last,
+                      const float *logits);
+
+/* The token that u in [0,1) falls on.   @p scratch; has the filtered probabilities afterwards, unless greedy
+ * @logits [p->n] */
+int32_t tx_sample_token(tx_token_probs *p, const tx_sampler *s, const tx_sample_past *past, const float *logits,
+                        double u);
 
 /* log softmax(logits)[token], in nats. */
 double tx_logprob(const float *logits, int64_t n, int32_t token);
 
-/* The k likeliest of prob (or logits), largest first, lower ids first among equals; returns how many there are (those
- * with prob 0 are none).   @id [k] out */
+/* The k likeliest of prob (or logits): largest first, lower ids first among equals. Tokens with prob 0 are left out;
+ * returns how many there are.   @id [k] out */
 int64_t tx_sample_top(const double *prob, int64_t n, int64_t k, int32_t *id);
 
 #endif

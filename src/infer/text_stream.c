@@ -1,4 +1,4 @@
-/* text_stream.c - what may be let out. */
+/* text_stream.c - decides how much of the text can be released. */
 #include "infer/text_stream.h"
 
 #include <string.h>

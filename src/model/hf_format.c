@@ -40,7 +40,7 @@ tx_status tx_hf_format_of(const tx_hf_format **out, const tx_model *m)
             *out = formats[i];
             return TX_OK;
         }
-    if (m->type->reads_sentences)
+    if (m->type->samples->masked)
         return TX_FAIL(
             TX_ERR_UNSUPPORTED,
             "Hugging Face has no BERT with these options: MegatronBertForPreTraining is the model without any "

@@ -5,6 +5,7 @@
 #define TX_MODEL_MODEL_H
 
 #include "config/config.h"
+#include "data/samples.h"
 #include "nn/attention.h"
 #include "nn/dropout.h"
 #include "nn/stack.h"
@@ -95,10 +96,16 @@ typedef struct tx_model {
 } tx_model;
 
 typedef struct tx_model_type {
-    const char *name;     /* as --model-type has it: "GPT" */
-    bool reads_sentences; /* its samples are those of data/bert_dataset.h; else of data/gpt_dataset.h */
-    /* A sample of s positions as the data gives it: so many i32. */
-    int64_t (*row_len)(int64_t s);
+    const char *name;          /* as --model-type has it: "GPT" */
+    const tx_samples *samples; /* what it is trained on */
+    /* The vocabulary of its usual tokenizer, which a plan takes where nothing else is known: tokens, and whose it is.
+     */
+    int64_t usual_tokens;
+    const char *usual_tokenizer;
+    const char *prefix; /* of its description in a plan: "BERT, ", or "" */
+    /* In Megatron-DeepSpeed: whether it has a PipelineModule of the model, and --tokenizer-type where none is known. */
+    bool upstream_pipeline;
+    const char *upstream_tokenizer;
     /* Sizes from the options, vocabulary from the tokenizer; declares the parameters of a rank of the grid (NULL: of
      * one alone), allocates no weights. */
     tx_status (*create)(tx_model **out, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid);

@@ -22,9 +22,9 @@ static tx_tensor stream_output(tx_ctx *c, const tx_stack_call *k)
 
 /* ---- the embedding ---- */
 
-static tx_shard words_here(const tx_ctx *c, const tx_transformer *t)
+static tx_table_shard words_here(const tx_ctx *c, const tx_transformer *t)
 {
-    return (tx_shard){ .first = tx_grid_of(c)->tp.rank * t->word.value.dim[0], .whole = t->base.vocab_padded };
+    return (tx_table_shard){ .first = tx_grid_of(c)->tp.rank * t->word.value.dim[0], .whole = t->base.vocab_padded };
 }
 
 /* What the words are added to, or the gradients of that; either may be absent. */

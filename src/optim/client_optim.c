@@ -36,16 +36,22 @@ int tx_optim_n_state(const tx_config *cfg, const tx_client_optimizer *client)
 
 enum { AT_A_TIME = 4096 }; /* gradients that are not fp32 */
 
-/* Elements [at, at + n) of the range, whose gradients are at `grad`. */
-static tx_status call(const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s, double grad_scale, int64_t at,
-                      int64_t n, const float *grad)
+/* Gradients of elements [at, at + n) of a range. */
+typedef struct gradients {
+    int64_t at, n;
+    const float *grad;
+    double scale; /* what they are still to be multiplied with */
+} gradients;
+
+static tx_status call(const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s, const gradients *g)
 {
+    int64_t at = g->at;
     tx_optimizer_update u = { .name = r->name,
                               .first = r->first + at,
-                              .numel = n,
+                              .numel = g->n,
                               .value = r->value + at,
-                              .grad = grad,
-                              .grad_scale = grad_scale,
+                              .grad = g->grad,
+                              .grad_scale = g->scale,
                               .lr = s->lr,
                               .weight_decay = s->weight_decay,
                               .step = s->t };
@@ -59,11 +65,11 @@ static tx_status call_all(tx_ctx *c, const tx_optim *o, const tx_optim_range *r,
 {
     float grad[AT_A_TIME];
     if (!r->n_real) return TX_OK;
-    if (r->grad.dtype == TX_F32) return call(o, r, s, grad_scale, 0, r->n_real, r->grad.data);
+    if (r->grad.dtype == TX_F32) return call(o, r, s, &(gradients){ 0, r->n_real, r->grad.data, grad_scale });
     for (int64_t at = 0; at < r->n_real; at += AT_A_TIME) {
         int64_t n = r->n_real - at < AT_A_TIME ? r->n_real - at : AT_A_TIME;
         TX_RUN(c, cast, .y = tx_tensor1(grad, TX_F32, n), .x = tx_slice1(r->grad, at, n));
-        TX_TRY(call(o, r, s, grad_scale, at, n, grad));
+        TX_TRY(call(o, r, s, &(gradients){ at, n, grad, grad_scale }));
     }
     return TX_OK;
 }

@@ -34,21 +34,23 @@ typedef struct tx__optim_sums {
     char bad[128]; /* the first tensor that is not finite, or "" */
 } sums;
 
-tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_client_optimizer *client, tx_comm *ranks,
-                        tx_device *device, const tx_optim_range *range, int n_ranges)
+tx_status tx_optim_init(tx_optim *o, const tx_optim_args *a)
 {
     static const char what[] = "the gradient norm";
+    const tx_config *cfg = a->cfg;
+    const tx_client_optimizer *client = a->client;
+    tx_device *device = a->device;
     if (client && cfg->log_optimizer_states_to_tensorboard)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "--log-optimizer-states-to-tensorboard shows what Adam holds: not with the optimizer %s",
                        client->name);
     *o = (tx_optim){ .client = client,
                      .cfg = cfg,
-                     .ranks = ranks,
+                     .ranks = a->ranks,
                      .device = device,
                      .slab = device ? DEVICE_SLAB : SLAB,
-                     .range = range,
-                     .n_ranges = n_ranges,
+                     .range = a->range,
+                     .n_ranges = a->n_ranges,
                      .betas = { cfg->adam_beta1, cfg->adam_beta2 },
                      .momentum = cfg->sgd_momentum };
     if (client) o->own = tx__optim_of_client(client);
@@ -56,7 +58,7 @@ tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_client_optim
     TX_ASSERT(o->type);
     size_t sums_bytes = (size_t)(o->slab / TX_SUMSQ_BLOCK) * 4 * sizeof(double);
     tx_status st;
-    TX_GOTO(tx_alloc(&o->all, (size_t)tx_comm_size(ranks), sizeof *o->all, what));
+    TX_GOTO(tx_alloc(&o->all, (size_t)tx_comm_size(a->ranks), sizeof *o->all, what));
     TX_GOTO(tx_device_take(device, &o->block_sums, sums_bytes, false, what));
     TX_GOTO(tx_device_take(device, &o->squares, (size_t)TX_EXACT_WORDS * sizeof *o->squares, false, what));
     TX_GOTO(tx_device_take(device, &o->gate, 3 * sizeof *o->gate, false, what));

@@ -100,10 +100,18 @@ struct tx_optim {
 /* Of that name; the words of --optimizer are the names there are. */
 const tx_optim_type *tx_optim_type_find(const char *name);
 
-/* The optimizer that cfg->optimizer names, or the client's (NULL: there is none). range, cfg and ranks are the caller's
- * and outlive it. Norms and counts are collective over `ranks`. TX_ERR_NOMEM, TX_ERR_UNSUPPORTED. */
-tx_status tx_optim_init(tx_optim *o, const tx_config *cfg, const tx_client_optimizer *client, tx_comm *ranks,
-                        tx_device *device, const tx_optim_range *range, int n_ranges);
+/* What an optimizer works on; all of it is the caller's and outlives the optimizer. */
+typedef struct tx_optim_args {
+    const tx_config *cfg;
+    const tx_client_optimizer *client; /* in place of the one that cfg->optimizer names; or NULL */
+    tx_comm *ranks;                    /* norms and counts are collective over these */
+    tx_device *device;                 /* where the ranges are; NULL: the host */
+    const tx_optim_range *range;
+    int n_ranges;
+} tx_optim_args;
+
+/* TX_ERR_NOMEM, TX_ERR_UNSUPPORTED. */
+tx_status tx_optim_init(tx_optim *o, const tx_optim_args *a);
 void tx_optim_deinit(tx_optim *o);
 
 /* Between the gradients and the update: the L2 norm of them all, and with it the gate of the steps that follow: clipped

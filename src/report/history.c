@@ -87,7 +87,7 @@ static tx_status take_run(tx_history *h, const place *p, json_t *line)
     TX_TRY(count(p, line, "train_iters", &n));
     if (!json_is_object(json_object_get(line, "arguments")))
         return TX_FAIL(TX_ERR_FORMAT, "%s:%zu: \"arguments\" is not an object", p->path, p->line);
-    tx_start s = { .line = line, .iteration = iteration, .before = h->last_time };
+    tx_run_start s = { .line = line, .iteration = iteration, .before = h->last_time };
     TX_TRY(number(p, line, "time", &s.time));
     TX_TRY(grow(&h->start, h->n_starts, &h->cap_starts, sizeof *h->start));
     go_back(h, iteration);

@@ -29,15 +29,15 @@ typedef struct tx_evaluation {
 } tx_evaluation;
 
 /* The run began, or was resumed. */
-typedef struct tx_start {
+typedef struct tx_run_start {
     json_t *line; /* owned */
     double iteration;
     double time, before; /* of its line and of the one above it, when the run was last seen; NaN: none */
-} tx_start;
+} tx_run_start;
 
 typedef struct tx_history {
     json_t *run; /* the last start's line; borrowed */
-    tx_start *start;
+    tx_run_start *start;
     size_t n_starts, cap_starts;
     double first_time, last_time;
     double (*step)[TX_N_COLUMNS]; /* by iteration; NaN where there is no number */

@@ -119,7 +119,7 @@ static tx_status put_starts(tx_str *out, const tx_history *h)
 {
     TX_TRY(tx_str_puts(out, ",\"starts\":["));
     for (size_t i = 0; i < h->n_starts; i++) {
-        const tx_start *s = &h->start[i], *last = i ? s - 1 : s;
+        const tx_run_start *s = &h->start[i], *last = i ? s - 1 : s;
         json_t *layout = json_object_get(s->line, "layout");
         TX_TRY(tx_str_puts(out, i ? ",{\"iteration\":" : "{\"iteration\":"));
         TX_TRY(put_number(out, s->iteration));

@@ -1,4 +1,4 @@
-/* answers.c - what goes back to a client. */
+/* answers.c - writes the answers to a client. */
 #include "serve/answers.h"
 
 #include <math.h>
@@ -141,23 +141,23 @@ static tx_status log_probabilities(tx_str *out, const tx__choice *c)
     return tx_str_puts(out, "]");
 }
 
-static tx_status beams(tx_str *out, const tx__task *task, const tx_tokenizer *tok)
+static tx_status beams(tx_str *out, const tx__generation *g, const tx_tokenizer *tok)
 {
-    int n = task->request.beam_width;
-    const tx_hypothesis *h = task->hypothesis;
+    int n = g->request.beam_width;
+    const tx_hypothesis *h = g->hypothesis;
     TX_TRY(tx_str_puts(out, "{\"text\":["));
     for (int i = 0; i < n; i++) {
         tx_bytes raw = { 0 };
         TX_TRY(comma(out, (size_t)i));
         tx_status st = tx_tokenizer_decode(tok, h[i].token, (size_t)h[i].n, &raw);
-        if (!st) st = whole_text(out, tok, &task->prompt[0], raw.data, raw.n);
+        if (!st) st = whole_text(out, tok, &g->prompt[0], raw.data, raw.n);
         tx_bytes_free(&raw);
         TX_TRY(st);
     }
     TX_TRY(tx_str_puts(out, "],\"segments\":["));
     for (int i = 0; i < n; i++) {
         TX_TRY(comma(out, (size_t)i));
-        TX_TRY(segments(out, tok, &task->prompt[0], NULL, &h[i]));
+        TX_TRY(segments(out, tok, &g->prompt[0], NULL, &h[i]));
     }
     TX_TRY(tx_str_puts(out, "],\"scores\":["));
     for (int i = 0; i < n; i++) {
@@ -167,26 +167,26 @@ static tx_status beams(tx_str *out, const tx__task *task, const tx_tokenizer *to
     return tx_str_puts(out, "]}\n");
 }
 
-tx_status tx__answer_megatron(tx_str *out, const tx__task *task, const tx_tokenizer *tok)
+tx_status tx__answer_megatron(tx_str *out, const tx__generation *g, const tx_tokenizer *tok)
 {
-    if (task->hypothesis) return beams(out, task, tok);
+    if (g->hypothesis) return beams(out, g, tok);
     TX_TRY(tx_str_puts(out, "{\"text\":["));
-    for (int i = 0; i < task->n_choices; i++) {
-        const tx__choice *c = &task->choice[i];
+    for (int i = 0; i < g->n_choices; i++) {
+        const tx__choice *c = &g->choice[i];
         TX_TRY(comma(out, (size_t)i));
-        TX_TRY(whole_text(out, tok, &task->prompt[c->prompt], c->stream.text.data, c->stream.text.len));
+        TX_TRY(whole_text(out, tok, &g->prompt[c->prompt], c->stream.text.data, c->stream.text.len));
     }
     TX_TRY(tx_str_puts(out, "],\"segments\":["));
-    for (int i = 0; i < task->n_choices; i++) {
+    for (int i = 0; i < g->n_choices; i++) {
         TX_TRY(comma(out, (size_t)i));
-        TX_TRY(segments(out, tok, &task->prompt[task->choice[i].prompt], &task->choice[i], NULL));
+        TX_TRY(segments(out, tok, &g->prompt[g->choice[i].prompt], &g->choice[i], NULL));
     }
     TX_TRY(tx_str_puts(out, "],\"logprobs\":"));
-    if (!task->request.logprobs) return tx_str_puts(out, "null}\n");
+    if (!g->request.logprobs) return tx_str_puts(out, "null}\n");
     TX_TRY(tx_str_puts(out, "["));
-    for (int i = 0; i < task->n_choices; i++) {
+    for (int i = 0; i < g->n_choices; i++) {
         TX_TRY(comma(out, (size_t)i));
-        TX_TRY(log_probabilities(out, &task->choice[i]));
+        TX_TRY(log_probabilities(out, &g->choice[i]));
     }
     return tx_str_puts(out, "]}\n");
 }
@@ -209,7 +209,7 @@ static tx_status alternatives(tx_str *out, const tx__alternative *row, int k, co
 /* The tokens of a choice that have not been told, in OpenAI's four lists. */
 static tx_status logprobs(tx_str *out, tx__choice *c, const tx_tokenizer *tok)
 {
-    int k = c->task->request.alternatives;
+    int k = c->generation->request.alternatives;
     size_t first = c->n_told, last = c->n_made;
     tx_str offset = { 0 };
     tx_status st;
@@ -250,9 +250,9 @@ static tx_status head_text(tx_str *out, const tx__answer_head *h)
     return tx__answer_string(out, h->model, strlen(h->model));
 }
 
-static tx_status usage(tx_str *out, const tx__task *task)
+static tx_status usage(tx_str *out, const tx__generation *g)
 {
-    long long in = tx__task_prompt_tokens(task), made = tx__task_new_tokens(task);
+    long long in = tx__generation_prompt_tokens(g), made = tx__generation_new_tokens(g);
     return tx_str_printf(out, "\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld}", in,
                          made, in + made);
 }
@@ -260,13 +260,13 @@ static tx_status usage(tx_str *out, const tx__task *task)
 /* What a choice has got since the last time: text, tokens, its end. */
 static tx_status news(tx_str *out, tx__choice *c, int index, const tx__answer_head *h)
 {
-    const tx_text_request *r = &c->task->request;
+    const tx_text_request *r = &c->generation->request;
     const tx_str *text = &c->stream.text;
     TX_TRY(tx_str_puts(out, "{\"text\":"));
     const char *more = text->data ? text->data + c->n_sent : "";
     size_t n = text->len - c->n_sent;
     if (r->echo && !c->begun)
-        TX_TRY(whole_text(out, h->tok, &c->task->prompt[c->prompt], more, n));
+        TX_TRY(whole_text(out, h->tok, &c->generation->prompt[c->prompt], more, n));
     else
         TX_TRY(tx__answer_string(out, more, n));
     TX_TRY(tx_str_printf(out, ",\"index\":%d,\"logprobs\":", index));
@@ -282,17 +282,17 @@ static tx_status news(tx_str *out, tx__choice *c, int index, const tx__answer_he
     return TX_OK;
 }
 
-tx_status tx__answer_completion(tx_str *out, const tx__task *task, const tx__answer_head *head)
+tx_status tx__answer_completion(tx_str *out, const tx__generation *g, const tx__answer_head *head)
 {
     TX_TRY(head_text(out, head));
     TX_TRY(tx_str_puts(out, ",\"choices\":["));
-    for (int i = 0; i < task->n_choices; i++) {
-        tx__choice all = task->choice[i];
+    for (int i = 0; i < g->n_choices; i++) {
+        tx__choice all = g->choice[i];
         TX_TRY(comma(out, (size_t)i));
         TX_TRY(news(out, &all, i, head));
     }
     TX_TRY(tx_str_puts(out, "],"));
-    TX_TRY(usage(out, task));
+    TX_TRY(usage(out, g));
     return tx_str_puts(out, "}\n");
 }
 
@@ -301,31 +301,31 @@ static bool has_news(const tx__choice *c)
     return !c->ended && (c->done || c->stream.text.len > c->n_sent || c->n_made > c->n_told);
 }
 
-tx_status tx__answer_events(tx_str *out, tx__task *task, const tx__answer_head *head, bool *over)
+tx_status tx__answer_events(tx_str *out, tx__generation *g, const tx__answer_head *head, bool *over)
 {
     *over = false;
-    for (int i = 0; i < task->n_choices; i++) {
-        if (!has_news(&task->choice[i])) continue;
+    for (int i = 0; i < g->n_choices; i++) {
+        if (!has_news(&g->choice[i])) continue;
         TX_TRY(tx_str_puts(out, "data: "));
         TX_TRY(head_text(out, head));
         TX_TRY(tx_str_puts(out, ",\"choices\":["));
-        TX_TRY(news(out, &task->choice[i], i, head));
+        TX_TRY(news(out, &g->choice[i], i, head));
         TX_TRY(tx_str_puts(out, "]}\n\n"));
     }
-    if (task->end == TX__GOES_ON) return TX_OK;
+    if (g->end == TX__GOES_ON) return TX_OK;
     *over = true;
-    if (task->end != TX__COMPLETE) {
-        const char *what = task->end == TX__TIMED_OUT   ? "the request took longer than --request-timeout"
-                           : task->end == TX__CANCELLED ? "the server has ended"
-                                                        : "the request failed; the server's log says why";
+    if (g->end != TX__COMPLETE) {
+        const char *what = g->end == TX__TIMED_OUT   ? "the request took longer than --request-timeout"
+                           : g->end == TX__CANCELLED ? "the server has ended"
+                                                     : "the request failed; the server's log says why";
         TX_TRY(tx_str_puts(out, "data: "));
-        TX_TRY(tx__answer_error(out, false, task->end == TX__TIMED_OUT ? 504 : 500, what));
+        TX_TRY(tx__answer_error(out, false, g->end == TX__TIMED_OUT ? 504 : 500, what));
         TX_TRY(tx_str_puts(out, "\n"));
-    } else if (task->request.stream_usage) {
+    } else if (g->request.stream_usage) {
         TX_TRY(tx_str_puts(out, "data: "));
         TX_TRY(head_text(out, head));
         TX_TRY(tx_str_puts(out, ",\"choices\":[],"));
-        TX_TRY(usage(out, task));
+        TX_TRY(usage(out, g));
         TX_TRY(tx_str_puts(out, "}\n\n"));
     }
     return tx_str_puts(out, "data: [DONE]\n\n");

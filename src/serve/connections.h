@@ -1,5 +1,5 @@
-/* connections.h - what libmicrohttpd does not see: a client that sends a byte now and then, and one that has gone while
- * its connection waits for tokens. Shared inside this room.
+/* connections.h - watches for what libmicrohttpd does not notice: a client that sends a byte now and then, and one that
+ * has closed its connection while it waits for tokens. Shared inside this room.
  *
  *      opened -> SENDING (nothing, a head, a body) -> ANSWERED -> SENDING the next request ... -> closed  */
 #ifndef TX_SERVE_CONNECTIONS_H
@@ -12,10 +12,10 @@
 
 typedef struct tx__connection {
     int fd;
-    bool sending;    /* the client is to send */
-    bool has_head;   /* and has sent the head of a request, so that it can be told */
+    bool sending;    /* the server waits for bytes of the client */
+    bool has_head;   /* which has sent the head of a request, so that an answer can be sent */
     double since;    /* tx_clock */
-    void *waits_for; /* what is given up if the client goes; NULL: nothing */
+    void *waits_for; /* what is cancelled if the client closes; NULL: nothing */
     struct tx__connection *next, **at;
 } tx__connection;
 
@@ -38,8 +38,8 @@ void tx__connection_has_head(tx__connections *all, tx__connection *c);
 void tx__connection_answered(tx__connections *all, tx__connection *c, void *waits_for); /* the request is complete */
 void tx__connection_next(tx__connections *all, tx__connection *c);                      /* so is the answer */
 
-/* To be called several times a second. Those that have been sending for too long are answered 408, if they have sent a
- * head, and shut. */
+/* To be called several times a second. Clients that have been sending for too long are answered 408, if they have sent
+ * a head, and their connections are shut. */
 void tx__connections_sweep(tx__connections *all);
 
 #endif

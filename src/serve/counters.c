@@ -1,4 +1,4 @@
-/* counters.c - what the server has done. */
+/* counters.c - counts what the server does. */
 #include "serve/counters.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "serve/exchange.h"
+#include "serve/generation.h"
 
 static const double bounds[TX__BOUNDS] = { .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300 };
 
@@ -50,14 +50,14 @@ static void add(tx__histogram *h, double seconds)
     h->sum += seconds;
 }
 
-void tx__counters_ended(tx__counters *c, const struct tx__task *task)
+void tx__counters_ended(tx__counters *c, const struct tx__generation *g)
 {
     pthread_mutex_lock(&c->lock);
-    c->prompt_tokens += (uint64_t)tx__task_prompt_tokens(task);
-    c->new_tokens += (uint64_t)tx__task_new_tokens(task);
-    if (task->end == TX__CANCELLED) c->cancelled++;
-    if (task->end == TX__COMPLETE) add(&c->request, tx_clock() - task->created);
-    if (task->first_token > 0) add(&c->first_token, task->first_token - task->created);
+    c->prompt_tokens += (uint64_t)tx__generation_prompt_tokens(g);
+    c->new_tokens += (uint64_t)tx__generation_new_tokens(g);
+    if (g->end == TX__CANCELLED) c->cancelled++;
+    if (g->end == TX__COMPLETE) add(&c->request, tx_clock() - g->created);
+    if (g->first_token > 0) add(&c->first_token, g->first_token - g->created);
     pthread_mutex_unlock(&c->lock);
 }
 

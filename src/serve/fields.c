@@ -1,4 +1,4 @@
-/* fields.c - members of a JSON object, read with their bounds. */
+/* fields.c - reads members of a JSON object and checks them against bounds. */
 #include "serve/fields.h"
 
 #include <math.h>
@@ -60,16 +60,16 @@ tx_status tx__field_bool(const tx__fields *f, const char *name, bool *out)
     return TX_OK;
 }
 
-tx_status tx__field_number(const tx__fields *f, const char *name, double lo, bool closed, double hi, const char *rule,
-                           double *out)
+tx_status tx__field_number(const tx__fields *f, const char *name, tx__bounds bounds, const char *rule, double *out)
 {
     const json_t *v = tx__field(f, name);
     if (!v) return TX_OK;
     double x = json_number_value(v);
-    if (json_is_number(v) && isfinite(x) && (closed ? x >= lo : x > lo) && x <= hi) {
+    if (json_is_number(v) && isfinite(x) && (bounds.above ? x > bounds.lo : x >= bounds.lo) && x <= bounds.hi) {
         *out = x;
         return TX_OK;
     }
     if (rule) return TX_FAIL(TX_ERR_ARG, "%s", rule);
-    return TX_FAIL(TX_ERR_ARG, "%s must be a number %s %g and at most %g", name, closed ? "from" : "above", lo, hi);
+    return TX_FAIL(TX_ERR_ARG, "%s must be a number %s %g and at most %g", name, bounds.above ? "above" : "from",
+                   bounds.lo, bounds.hi);
 }

@@ -1,9 +1,9 @@
-/* http.c - requests of any client: routes, limits, answers. Runs on libmicrohttpd's threads.
+/* http.c - handles HTTP requests: routes, limits, answers. Runs on libmicrohttpd's threads.
  *
  *      tx__http_request is called     once with the head        begin: route, method, token, length
  *                                     for pieces of the body    taken, or dropped where it has been refused
- *                                     when the body is whole    answer, or a task; its connection is suspended
- *                                     when it is resumed        the task's answer                               */
+ *                                     when the body is whole    answer, or a generation; its connection is suspended
+ *                                     when it is resumed        the generation's answer */
 #include <netdb.h>
 #include <nettle/memops.h>
 #include <string.h>
@@ -39,8 +39,8 @@ struct exchange {
     size_t dropped;
     unsigned refused; /* the code, or 0 */
     char why[160];
-    tx__task *task;
-    bool suspended; /* with the task's lock */
+    tx__generation *generation; /* NULL: the path has none, or not yet */
+    bool suspended;             /* with the generation's lock */
     tx__answer_head head;
     tx_str out; /* of a stream, from `sent` on not yet given */
     size_t sent;
@@ -96,7 +96,7 @@ static unsigned code_of(tx_status st)
     return st == TX_ERR_ARG || st == TX_ERR_FORMAT ? 400 : st == TX_ERR_STATE ? 503 : 500;
 }
 
-/* ---------------------------------------------------------------- tasks */
+/* ---------------------------------------------------------------- generations */
 
 static void wake(void *user)
 {
@@ -106,28 +106,28 @@ static void wake(void *user)
     MHD_resume_connection(x->connection);
 }
 
-static tx_status task_answer(exchange *x, tx_str *out)
+static tx_status text_answer(exchange *x, tx_str *out)
 {
-    return x->task->is_megatron ? tx__answer_megatron(out, x->task, x->server->o->tok)
-                                : tx__answer_completion(out, x->task, &x->head);
+    return x->generation->is_megatron ? tx__answer_megatron(out, x->generation, x->server->o->tok)
+                                      : tx__answer_completion(out, x->generation, &x->head);
 }
 
-/* The task is over, or the connection is suspended until it is. */
-static enum MHD_Result answer_task(exchange *x)
+/* The generation is over, or the connection is suspended until it is. */
+static enum MHD_Result answer_texts(exchange *x)
 {
     tx_str text = { 0 };
-    pthread_mutex_lock(&x->task->lock);
-    tx__end end = x->task->end;
+    pthread_mutex_lock(&x->generation->lock);
+    tx__end end = x->generation->end;
     if (end == TX__GOES_ON) {
         x->suspended = true;
         MHD_suspend_connection(x->connection);
     }
-    pthread_mutex_unlock(&x->task->lock);
+    pthread_mutex_unlock(&x->generation->lock);
     switch (end) {
     case TX__GOES_ON:
         return MHD_YES;
     case TX__COMPLETE:
-        return respond_made(x, task_answer(x, &text), &text, JSON);
+        return respond_made(x, text_answer(x, &text), &text, JSON);
     case TX__TIMED_OUT:
         return refuse(x, 504, "the request took longer than --request-timeout");
     case TX__CANCELLED:
@@ -147,13 +147,13 @@ static ssize_t stream_read(void *user, uint64_t at, char *buf, size_t max)
     if (x->sent == x->out.len && x->over) return MHD_CONTENT_READER_END_OF_STREAM;
     if (x->sent == x->out.len) {
         x->sent = x->out.len = 0;
-        pthread_mutex_lock(&x->task->lock);
-        st = tx__answer_events(&x->out, x->task, &x->head, &x->over);
+        pthread_mutex_lock(&x->generation->lock);
+        st = tx__answer_events(&x->out, x->generation, &x->head, &x->over);
         if (!st && !x->out.len) {
             x->suspended = true;
             MHD_suspend_connection(x->connection);
         }
-        pthread_mutex_unlock(&x->task->lock);
+        pthread_mutex_unlock(&x->generation->lock);
     }
     if (st) return MHD_CONTENT_READER_END_WITH_ERROR;
     size_t n = x->out.len - x->sent < max ? x->out.len - x->sent : max;
@@ -162,7 +162,7 @@ static ssize_t stream_read(void *user, uint64_t at, char *buf, size_t max)
     return (ssize_t)n;
 }
 
-static enum MHD_Result stream_task(exchange *x)
+static enum MHD_Result stream_texts(exchange *x)
 {
     enum { BLOCK = 16384 };
     struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, stream_read, x, NULL);
@@ -179,26 +179,26 @@ static enum MHD_Result stream_task(exchange *x)
 static enum MHD_Result submit(exchange *x, tx_text_request *request, bool is_megatron)
 {
     tx__server *s = x->server;
-    tx__task *task;
-    tx_status st = tx__task_create(&task, request, is_megatron, &s->model);
+    tx__generation *g;
+    tx_status st = tx__generation_create(&g, request, is_megatron, &s->model);
     if (st) return refuse(x, code_of(st), tx_last_error());
-    task->deadline = task->created + s->o->request_seconds;
-    task->wake = wake;
-    task->user = x;
-    x->task = task;
-    tx__connection_answered(&s->connections, x->link, task);
-    st = tx__scheduler_submit(s->scheduler, task);
+    g->deadline = g->created + s->o->request_seconds;
+    g->wake = wake;
+    g->user = x;
+    x->generation = g;
+    tx__connection_answered(&s->connections, x->link, g);
+    st = tx__scheduler_submit(s->scheduler, g);
     if (st) {
         tx__connection_answered(&s->connections, x->link, NULL);
-        x->task = NULL;
-        tx__task_release(task);
+        x->generation = NULL;
+        tx__generation_release(g);
         return refuse(x, code_of(st), tx_last_error());
     }
     snprintf(x->head.id, sizeof x->head.id, "cmpl-%lld", (long long)atomic_fetch_add(&s->number, 1) + 1);
     x->head.created = (long long)tx_clock_unix();
     x->head.model = s->o->model_name;
     x->head.tok = s->o->tok;
-    return task->request.stream ? stream_task(x) : answer_task(x);
+    return g->request.stream ? stream_texts(x) : answer_texts(x);
 }
 
 static tx_text_request_limits limits_of(const tx__server *s)
@@ -210,7 +210,7 @@ static tx_text_request_limits limits_of(const tx__server *s)
 
 static enum MHD_Result answer_api(exchange *x)
 {
-    if (x->task) return answer_task(x);
+    if (x->generation) return answer_texts(x);
     tx_text_request request;
     const tx_text_request_limits limits = limits_of(x->server);
     tx_status st = tx_text_request_megatron(&request, x->body.data, x->body.len, &limits);
@@ -221,7 +221,7 @@ static enum MHD_Result answer_api(exchange *x)
 
 static enum MHD_Result answer_completions(exchange *x)
 {
-    if (x->task) return answer_task(x);
+    if (x->generation) return answer_texts(x);
     tx_text_request request;
     char why[256];
     const char *model = x->server->o->model_name;
@@ -374,7 +374,7 @@ enum MHD_Result tx__http_request(void *user, struct MHD_Connection *connection, 
         *n_bytes = 0;
         return take(x, bytes, n);
     }
-    if (!x->task) tx__connection_answered(&x->server->connections, x->link, NULL);
+    if (!x->generation) tx__connection_answered(&x->server->connections, x->link, NULL);
     return x->refused ? refuse(x, x->refused, x->why) : x->route->answer(x);
 }
 
@@ -391,9 +391,10 @@ static void log_line(const exchange *x)
                           host, sizeof host, NULL, 0, NI_NUMERICHOST);
     const char *path = x->route ? x->route->path : "(no such path)";
     double seconds = tx_clock() - x->began;
-    if (x->task)
+    if (x->generation)
         tx_info("%s %s %s %u, %lld + %lld tokens, %.3f s", host, x->method, path, x->code,
-                (long long)tx__task_prompt_tokens(x->task), (long long)tx__task_new_tokens(x->task), seconds);
+                (long long)tx__generation_prompt_tokens(x->generation),
+                (long long)tx__generation_new_tokens(x->generation), seconds);
     else if (x->code)
         tx_info("%s %s %s %u, %.3f s", host, x->method, path, x->code, seconds);
     else
@@ -407,20 +408,20 @@ void tx__http_completed(void *user, struct MHD_Connection *connection, void **st
     exchange *x = *state;
     (void)connection;
     if (!x) return;
-    if (x->task) {
-        pthread_mutex_lock(&x->task->lock);
-        x->task->wake = NULL;
-        bool goes_on = x->task->end == TX__GOES_ON;
-        pthread_mutex_unlock(&x->task->lock);
-        if (goes_on) tx__scheduler_cancel(s->scheduler, x->task);
+    if (x->generation) {
+        pthread_mutex_lock(&x->generation->lock);
+        x->generation->wake = NULL;
+        bool goes_on = x->generation->end == TX__GOES_ON;
+        pthread_mutex_unlock(&x->generation->lock);
+        if (goes_on) tx__scheduler_cancel(s->scheduler, x->generation);
         if (goes_on) x->code = 499; /* nginx's number for a client that went away */
     }
     tx__connection_next(&s->connections, x->link);
     if (x->code && code == MHD_REQUEST_TERMINATED_COMPLETED_OK)
         tx__counters_answered(&s->counters, x->route ? x->route->path : "other", x->code);
     bool quiet = x->route && x->route->get && x->code == 200; /* monitoring asks every few seconds */
-    if (!(x->task && x->task->request.no_log) && !quiet) log_line(x);
-    tx__task_release(x->task);
+    if (!(x->generation && x->generation->request.no_log) && !quiet) log_line(x);
+    tx__generation_release(x->generation);
     tx_str_free(&x->body);
     tx_str_free(&x->out);
     tx_free(x);

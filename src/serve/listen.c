@@ -1,4 +1,4 @@
-/* listen.c - the socket. */
+/* listen.c - opens the socket. */
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* request.c - JSON to a request. */
+/* request.c - parses and checks the JSON of a request. */
 #include "serve/request.h"
 
 #include <string.h>
@@ -21,6 +21,16 @@ void tx_text_request_free(tx_text_request *r)
     *r = (tx_text_request){ 0 };
 }
 
+static tx__bounds from(double lo, double hi)
+{
+    return (tx__bounds){ .lo = lo, .hi = hi };
+}
+
+static tx__bounds above(double lo, double hi)
+{
+    return (tx__bounds){ .lo = lo, .hi = hi, .above = true };
+}
+
 static tx_status start(tx_text_request *r, int n_prompts)
 {
     TX_TRY(tx_alloc(&r->prompt, (size_t)n_prompts, sizeof *r->prompt, "a request's prompts"));
@@ -28,13 +38,13 @@ static tx_status start(tx_text_request *r, int n_prompts)
     return TX_OK;
 }
 
-static tx_status take_text(tx_prompt *p, const json_t *v)
+static tx_status take_text(tx_request_prompt *p, const json_t *v)
 {
     p->n_bytes = json_string_length(v);
     return tx_memdup0(&p->text, json_string_value(v), p->n_bytes, "a prompt");
 }
 
-static tx_status take_ids(tx_prompt *p, const json_t *list, int32_t vocab_size)
+static tx_status take_ids(tx_request_prompt *p, const json_t *list, int32_t vocab_size)
 {
     size_t n = json_array_size(list);
     if (!n) return TX_FAIL(TX_ERR_ARG, "prompt is a list of no tokens");
@@ -75,14 +85,14 @@ static tx_status megatron_sampling(tx_text_request *r, const tx__fields *f)
 {
     tx_sampler *s = &r->sampler;
     double temperature = 1;
-    TX_TRY(tx__field_number(f, "temperature", 0, true, 100, NULL, &temperature));
+    TX_TRY(tx__field_number(f, "temperature", from(0, 100), NULL, &temperature));
     TX_TRY(tx__field_int(f, "top_k", 0, 1000, NULL, &s->top_k));
-    TX_TRY(tx__field_number(f, "top_p", 0, true, 1, NULL, &s->top_p));
+    TX_TRY(tx__field_number(f, "top_p", from(0, 1), NULL, &s->top_p));
     if (s->top_p > 0 && s->top_k > 0) return TX_FAIL(TX_ERR_ARG, "cannot set both top-k and top-p samplings.");
     bool follows = tx__field(f, "top_p_decay") || tx__field(f, "top_p_bound");
     if (follows && s->top_p <= 0) return TX_FAIL(TX_ERR_ARG, "top_p_decay and top_p_bound need top_p above 0");
-    TX_TRY(tx__field_number(f, "top_p_decay", 0, true, 1, NULL, &s->top_p_decay));
-    TX_TRY(tx__field_number(f, "top_p_bound", 0, false, s->top_p, "top_p_bound must be above 0 and at most top_p",
+    TX_TRY(tx__field_number(f, "top_p_decay", from(0, 1), NULL, &s->top_p_decay));
+    TX_TRY(tx__field_number(f, "top_p_bound", above(0, s->top_p), "top_p_bound must be above 0 and at most top_p",
                             &s->top_p_bound));
     s->greedy = s->top_k == 1;
     tx_sampler_set_temperature(s, temperature);
@@ -102,7 +112,7 @@ static tx_status megatron_beam(tx_text_request *r, const tx__fields *f)
     r->has_stop_token = tx__field(f, "stop_token");
     r->stop_token = (int32_t)stop;
     r->length_penalty = 1;
-    TX_TRY(tx__field_number(f, "length_penalty", -100, true, 100, NULL, &r->length_penalty));
+    TX_TRY(tx__field_number(f, "length_penalty", from(-100, 100), NULL, &r->length_penalty));
     r->beam_width = (int)width;
     if (!width && r->length_penalty != 1) return TX_FAIL(TX_ERR_ARG, "length_penalty needs beam_width");
     if (!width) return TX_OK;
@@ -213,10 +223,10 @@ static tx_status completion_sampling(tx_text_request *r, const tx__fields *f)
 {
     tx_sampler *s = &r->sampler;
     double temperature = 1, top_p = 1, penalty = 1;
-    TX_TRY(tx__field_number(f, "temperature", 0, true, 100, NULL, &temperature));
-    TX_TRY(tx__field_number(f, "top_p", 0, false, 1, NULL, &top_p));
+    TX_TRY(tx__field_number(f, "temperature", from(0, 100), NULL, &temperature));
+    TX_TRY(tx__field_number(f, "top_p", above(0, 1), NULL, &top_p));
     TX_TRY(tx__field_int(f, "top_k", 0, MAX_ID, NULL, &s->top_k));
-    TX_TRY(tx__field_number(f, "repetition_penalty", 0, false, 100, NULL, &penalty));
+    TX_TRY(tx__field_number(f, "repetition_penalty", above(0, 100), NULL, &penalty));
     tx_sampler_set_temperature(s, temperature);
     s->top_p = top_p;
     s->repetition_penalty = penalty;
@@ -232,9 +242,9 @@ static tx_status completion_sampling(tx_text_request *r, const tx__fields *f)
 static tx_status completion_not_built(const tx_text_request *r, const tx__fields *f)
 {
     double penalty = 0;
-    TX_TRY(tx__field_number(f, "presence_penalty", 0, true, 0, "presence_penalty is not built: leave it out, or 0",
+    TX_TRY(tx__field_number(f, "presence_penalty", from(0, 0), "presence_penalty is not built: leave it out, or 0",
                             &penalty));
-    TX_TRY(tx__field_number(f, "frequency_penalty", 0, true, 0, "frequency_penalty is not built: leave it out, or 0",
+    TX_TRY(tx__field_number(f, "frequency_penalty", from(0, 0), "frequency_penalty is not built: leave it out, or 0",
                             &penalty));
     const json_t *bias = tx__field(f, "logit_bias"), *suffix = tx__field(f, "suffix"), *user = tx__field(f, "user");
     if (bias && !(json_is_object(bias) && !json_object_size(bias)))

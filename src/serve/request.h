@@ -1,8 +1,8 @@
-/* request.h - what a client asks for: the JSON of Megatron's text generation server or of OpenAI's completions, checked
- * and made one struct. Pure functions: bytes in, a request or a sentence out.
+/* request.h - parses requests: the JSON of Megatron's text generation server or of OpenAI's completions is checked and
+ * becomes one struct. Pure functions: bytes in, a request or an error message out.
  *
- *  Nothing that a request holds is ignored: a field that is not known, and a value that is known and cannot be had, are
- *  TX_ERR_ARG, and the sentence names them. Where Megatron's server has words for a mistake, they are ours. */
+ *  Nothing in a request is ignored: an unknown field, and a known value that is not supported, are TX_ERR_ARG, and the
+ *  message names them. Where Megatron's server has a message for a mistake, ours is the same. */
 #ifndef TX_SERVE_REQUEST_H
 #define TX_SERVE_REQUEST_H
 
@@ -19,23 +19,23 @@ enum {
     TX_REQUEST_BEAM = 64
 };
 
-typedef struct tx_prompt {
+typedef struct tx_request_prompt {
     char *text; /* owned; NULL: it came as ids */
     size_t n_bytes;
     int32_t *id; /* owned */
     size_t n_ids;
-} tx_prompt;
+} tx_request_prompt;
 
 typedef struct tx_text_request {
-    tx_prompt *prompt; /* [n_prompts] */
+    tx_request_prompt *prompt; /* [n_prompts] */
     int n_prompts;
     int n; /* samples of each */
     int64_t max_new, min_new;
     tx_sampler sampler;
     bool has_seed;
     uint64_t seed;
-    bool logprobs;    /* of Megatron's the prompt's too */
-    int alternatives; /* that are told beside each token; 0: none */
+    bool logprobs;    /* in Megatron's API the prompt's too */
+    int alternatives; /* likely tokens that are shown with each token; 0: none */
     char *stop[TX_REQUEST_STOPS];
     int n_stops;
 
@@ -57,8 +57,8 @@ typedef struct tx_text_request_limits {
     int32_t vocab_size; /* ids are below it */
 } tx_text_request_limits;
 
-/* A body of PUT or POST /api. *out is to be freed also after a failure. TX_ERR_FORMAT: no JSON object (invalid UTF-8
- * is none); TX_ERR_ARG; TX_ERR_NOMEM. */
+/* A body of PUT or POST /api. *out has to be freed also after a failure. TX_ERR_FORMAT: not a JSON object, or not
+ * UTF-8; TX_ERR_ARG; TX_ERR_NOMEM. */
 tx_status tx_text_request_megatron(tx_text_request *out, const char *body, size_t n,
                                    const tx_text_request_limits *limits);
 

@@ -1,4 +1,4 @@
-/* scheduler.c - waiting tasks, their turns, and the loop around the batcher. */
+/* scheduler.c - waiting generations, their turns, and the loop around the batcher. */
 #include "serve/scheduler.h"
 
 #include "base/alloc.h"
@@ -11,8 +11,8 @@ struct tx__scheduler {
     tx_batcher *batcher;
     tx__counters *counters;
     int64_t max_queue;
-    tx__task *tasks;               /* all that are not over */
-    tx__task *waiting, **wait_end; /* those with texts that have not joined, in the order of their turns */
+    tx__generation *generations;         /* all that are not over */
+    tx__generation *waiting, **wait_end; /* those with texts that have not joined, in the order of their turns */
     int64_t n_waiting;
     bool closed;
     double close_at; /* when what runs is cancelled */
@@ -47,34 +47,34 @@ void tx__scheduler_destroy(tx__scheduler *s)
 
 /* ---------------------------------------------------------------- from any thread */
 
-static void wait_last(tx__scheduler *s, tx__task *task)
+static void wait_last(tx__scheduler *s, tx__generation *g)
 {
-    task->next_waiting = NULL;
-    *s->wait_end = task;
-    s->wait_end = &task->next_waiting;
+    g->next_waiting = NULL;
+    *s->wait_end = g;
+    s->wait_end = &g->next_waiting;
 }
 
-static tx__task *wait_pop(tx__scheduler *s)
+static tx__generation *wait_pop(tx__scheduler *s)
 {
-    tx__task *task = s->waiting;
-    s->waiting = task->next_waiting;
+    tx__generation *g = s->waiting;
+    s->waiting = g->next_waiting;
     if (!s->waiting) s->wait_end = &s->waiting;
-    return task;
+    return g;
 }
 
-tx_status tx__scheduler_submit(tx__scheduler *s, tx__task *task)
+tx_status tx__scheduler_submit(tx__scheduler *s, tx__generation *g)
 {
     tx_status st = TX_OK;
     pthread_mutex_lock(&s->lock);
     if (s->closed) {
         st = TX_FAIL(TX_ERR_STATE, "the server is about to end");
-    } else if (s->n_waiting >= s->max_queue && (s->max_queue || s->tasks)) {
+    } else if (s->n_waiting >= s->max_queue && (s->max_queue || s->generations)) {
         st = TX_FAIL(TX_ERR_STATE, "%lld requests are waiting, no more are taken", (long long)s->n_waiting);
     } else {
-        atomic_fetch_add(&task->holders, 1);
-        task->next = s->tasks;
-        s->tasks = task;
-        wait_last(s, task);
+        atomic_fetch_add(&g->holders, 1);
+        g->next = s->generations;
+        s->generations = g;
+        wait_last(s, g);
         tx__counters_set(s->counters, TX__REQUESTS_WAITING, ++s->n_waiting);
         pthread_cond_signal(&s->news);
     }
@@ -82,10 +82,10 @@ tx_status tx__scheduler_submit(tx__scheduler *s, tx__task *task)
     return st;
 }
 
-void tx__scheduler_cancel(tx__scheduler *s, tx__task *task)
+void tx__scheduler_cancel(tx__scheduler *s, tx__generation *g)
 {
     pthread_mutex_lock(&s->lock);
-    atomic_store(&task->cancel, true);
+    atomic_store(&g->cancel, true);
     pthread_cond_signal(&s->news);
     pthread_mutex_unlock(&s->lock);
 }
@@ -101,82 +101,83 @@ void tx__scheduler_close(tx__scheduler *s, double seconds)
 
 /* ---------------------------------------------------------------- the batching thread, with the lock held */
 
-static void stop_waiting(tx__scheduler *s, tx__task *task)
+static void stop_waiting(tx__scheduler *s, tx__generation *g)
 {
-    tx__task **at = &s->waiting;
-    while (*at && *at != task) at = &(*at)->next_waiting;
+    tx__generation **at = &s->waiting;
+    while (*at && *at != g) at = &(*at)->next_waiting;
     if (!*at) return;
-    *at = task->next_waiting;
+    *at = g->next_waiting;
     if (!*at) s->wait_end = at;
     s->n_waiting--;
 }
 
-static void cancel_texts(tx__scheduler *s, tx__task *task)
+static void cancel_texts(tx__scheduler *s, tx__generation *g)
 {
-    for (int i = 0; i < task->n_choices; i++)
-        if (task->choice[i].in_batch) tx_batcher_cancel(s->batcher, &task->choice[i].seq);
+    for (int i = 0; i < g->n_choices; i++)
+        if (g->choice[i].in_batch) tx_batcher_cancel(s->batcher, &g->choice[i].seq);
 }
 
-/* Whether nobody wants a task any more, or it has had its time. */
-static tx__end early_end(const tx__scheduler *s, const tx__task *task, double now)
+/* Whether nobody wants a generation any more, or its time is over. */
+static tx__end early_end(const tx__scheduler *s, const tx__generation *g, double now)
 {
-    if ((s->closed && now > s->close_at) || atomic_load(&task->cancel)) return TX__CANCELLED;
-    return now > task->deadline ? TX__TIMED_OUT : TX__GOES_ON;
+    if ((s->closed && now > s->close_at) || atomic_load(&g->cancel)) return TX__CANCELLED;
+    return now > g->deadline ? TX__TIMED_OUT : TX__GOES_ON;
 }
 
 /* Those with an early end leave. */
 static void sweep(tx__scheduler *s)
 {
     double now = tx_clock();
-    for (tx__task *task = s->tasks; task; task = task->next) {
-        tx__end end = early_end(s, task, now);
-        if (end == TX__GOES_ON && task->end == TX__GOES_ON) continue;
-        stop_waiting(s, task);
-        tx__task_end(task, end);
-        cancel_texts(s, task);
+    for (tx__generation *g = s->generations; g; g = g->next) {
+        tx__end end = early_end(s, g, now);
+        if (end == TX__GOES_ON && g->end == TX__GOES_ON) continue;
+        stop_waiting(s, g);
+        tx__generation_end(g, end);
+        cancel_texts(s, g);
     }
 }
 
 /* Tasks of which no text is in the batch or has yet to join are over. */
 static void drop_ended(tx__scheduler *s)
 {
-    for (tx__task **at = &s->tasks; *at;) {
-        tx__task *task = *at;
+    for (tx__generation **at = &s->generations; *at;) {
+        tx__generation *g = *at;
         bool in_batch = false;
-        for (int i = 0; i < task->n_choices; i++) in_batch |= task->choice[i].in_batch;
-        if (in_batch || (task->end == TX__GOES_ON && (task->n_left || !task->n_choices))) {
-            at = &task->next;
+        for (int i = 0; i < g->n_choices; i++) in_batch |= g->choice[i].in_batch;
+        if (in_batch || (g->end == TX__GOES_ON && (g->n_left || !g->n_choices))) {
+            at = &g->next;
             continue;
         }
-        *at = task->next;
-        stop_waiting(s, task);
-        tx__task_end(task, TX__COMPLETE);
-        tx__counters_ended(s->counters, task);
-        tx__task_release(task);
+        *at = g->next;
+        stop_waiting(s, g);
+        tx__generation_end(g, TX__COMPLETE);
+        tx__counters_ended(s->counters, g);
+        tx__generation_release(g);
     }
 }
 
-/* One text of the first in the queue joins, and if it has more it goes to the end. TX_ERR_ARG is the task's alone. */
+/* One text of the first in the queue joins, and if it has more it goes to the end. TX_ERR_ARG is the error of that
+ * generation alone. */
 static tx_status admit_one(tx__scheduler *s)
 {
-    tx__task *task = wait_pop(s);
-    tx__choice *c = &task->choice[task->n_admitted++];
+    tx__generation *g = wait_pop(s);
+    tx__choice *c = &g->choice[g->n_admitted++];
     tx_status st = tx_batcher_add(s->batcher, &c->seq);
     c->in_batch = !st;
     if (st == TX_ERR_ARG) {
-        tx__task_end(task, TX__FAILED);
-        cancel_texts(s, task);
+        tx__generation_end(g, TX__FAILED);
+        cancel_texts(s, g);
         st = TX_OK;
-    } else if (task->n_admitted < task->n_choices) {
-        wait_last(s, task);
+    } else if (g->n_admitted < g->n_choices) {
+        wait_last(s, g);
         return st;
     }
     s->n_waiting--;
     return st;
 }
 
-/* *beam: the task whose turn it is to search. */
-static tx_status admit(tx__scheduler *s, tx__task **beam)
+/* *beam: the generation whose turn it is to search. */
+static tx_status admit(tx__scheduler *s, tx__generation **beam)
 {
     int64_t slots = tx_decoder_slots(s->decoder);
     *beam = NULL;
@@ -197,7 +198,7 @@ static tx_status admit(tx__scheduler *s, tx__task **beam)
 
 typedef struct search {
     tx__scheduler *s;
-    tx__task *task;
+    tx__generation *generation;
     tx__end end;
 } search;
 
@@ -206,35 +207,35 @@ static bool ends_early(void *user)
 {
     search *x = user;
     pthread_mutex_lock(&x->s->lock);
-    x->end = early_end(x->s, x->task, tx_clock());
+    x->end = early_end(x->s, x->generation, tx_clock());
     pthread_mutex_unlock(&x->s->lock);
     return x->end != TX__GOES_ON;
 }
 
-static tx_status work(tx__scheduler *s, tx__task *beam)
+static tx_status work(tx__scheduler *s, tx__generation *beam)
 {
     if (!beam) return tx_batcher_step(s->batcher);
-    search x = { .s = s, .task = beam };
-    tx_status st = tx__task_search(beam, s->decoder, ends_early, &x);
-    if (!st) tx__task_end(beam, x.end == TX__GOES_ON ? TX__COMPLETE : x.end);
+    search x = { .s = s, .generation = beam };
+    tx_status st = tx__generation_search(beam, s->decoder, ends_early, &x);
+    if (!st) tx__generation_end(beam, x.end == TX__GOES_ON ? TX__COMPLETE : x.end);
     return st;
 }
 
 /* Waits until there is something to do. False: it is closed, and all is done. */
 static bool next_round(tx__scheduler *s)
 {
-    while (!s->tasks && !s->closed) pthread_cond_wait(&s->news, &s->lock);
-    return s->tasks;
+    while (!s->generations && !s->closed) pthread_cond_wait(&s->news, &s->lock);
+    return s->generations;
 }
 
 static void end_all(tx__scheduler *s)
 {
     s->closed = true;
-    while (s->tasks) {
-        tx__task *task = s->tasks;
-        s->tasks = task->next;
-        tx__task_end(task, TX__FAILED);
-        tx__task_release(task);
+    while (s->generations) {
+        tx__generation *g = s->generations;
+        s->generations = g->next;
+        tx__generation_end(g, TX__FAILED);
+        tx__generation_release(g);
     }
     s->waiting = NULL;
     s->n_waiting = 0;
@@ -243,7 +244,7 @@ static void end_all(tx__scheduler *s)
 tx_status tx__scheduler_run(tx__scheduler *s)
 {
     tx_status st = TX_OK;
-    tx__task *beam;
+    tx__generation *beam;
     pthread_mutex_lock(&s->lock);
     while (!st && next_round(s)) {
         sweep(s);

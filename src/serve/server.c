@@ -1,4 +1,4 @@
-/* server.c - the server's life: its threads, and its end. */
+/* server.c - starts the server's threads, runs it, and stops it. */
 #include "serve/server.h"
 
 #include <stdio.h>
@@ -50,10 +50,10 @@ static void *watching(void *user)
     return NULL;
 }
 
-static void task_is_unwanted(void *user, void *task)
+static void generation_is_unwanted(void *user, void *g)
 {
     tx__server *s = user;
-    tx__scheduler_cancel(s->scheduler, task);
+    tx__scheduler_cancel(s->scheduler, g);
 }
 
 static void mhd_says(void *user, const char *format, va_list args)
@@ -130,7 +130,7 @@ tx_status tx_server_run(const tx_server_opts *o, tx_decoder *decoder, int fd, co
                                  .max_len = tx_decoder_max_len(decoder),
                                  .beams = tx_decoder_slots(decoder) / 2 };
     tx__counters_init(&s.counters);
-    tx__connections_init(&s.connections, o->read_seconds, task_is_unwanted, &s);
+    tx__connections_init(&s.connections, o->read_seconds, generation_is_unwanted, &s);
     tx_status st = forbid(&s.model, &forbidden, decoder);
     if (!st) st = tx__scheduler_create(&s.scheduler, decoder, o->max_queue, &s.counters);
     if (st)

@@ -1,4 +1,4 @@
-/* server_state.h - a server's parts, for http.c, which answers, and server.c, which runs. */
+/* server_state.h - the parts of a server, shared by http.c, which answers requests, and server.c, which runs it. */
 #ifndef TX_SERVE_SERVER_STATE_H
 #define TX_SERVE_SERVER_STATE_H
 
@@ -7,7 +7,7 @@
 #include "serve/connections.h"
 #include "serve/counters.h"
 #include "serve/scheduler.h"
-#include "serve/server.h"
+#include "serve/server_opts.h"
 
 typedef struct tx__server {
     const tx_server_opts *o;

@@ -1,5 +1,4 @@
-/* web_page.h - web_page.html, which GET / answers with; its NUL-terminated text is made part of the library by the
- * build. */
+/* web_page.h - web_page.html, the answer to GET /. The build makes its text, NUL-terminated, part of the library. */
 #ifndef TX_SERVE_WEB_PAGE_H
 #define TX_SERVE_WEB_PAGE_H
 

@@ -3,15 +3,15 @@
  *      drop NUL, U+FFFD and the categories Cc, Cf (but \t \n \r)      -> cut at white space, and around every CJK
  *      character      -> [lower case, NFD, drop Mn]      -> every punctuation mark is a word
  *
- *  [ ] only with lower_case. Bytes that are not UTF-8 are dropped, which is what upstream makes of them both when it
- *  ignores them in decoding and when they became U+FFFD.
+ *  [ ] only with lower_case. Bytes that are not UTF-8 are dropped, which is also what upstream does with them, whether
+ * it ignores them in decoding or has replaced them by U+FFFD.
  *
  *  Case and categories are str.lower's and unicodedata's in the Python version that has the Unicode version of
  *  utf8proc's tables (15.0 in utf8proc 2.8: Python 3.12). A Python with other tables differs in those characters of Mn,
  *  Cf, Zs or punctuation that are assigned in one version only: 65 between Python 3.11 and utf8proc 2.8.
  *
- *  What str.lower knows beyond utf8proc is here: a capital sigma at a word's end. (Its other speciality, U+0130 to i
- * and U+0307, is plain i after Mn is dropped.)
+ *  What str.lower does beyond utf8proc is done here: a capital sigma at a word's end. (Its other special case, U+0130
+ * to i and U+0307, is plain i after Mn is dropped.)
  *
  *  Source: Megatron-DeepSpeed, megatron/tokenizer/bert_tokenization.py. */
 #include "token/bert_words.h"

@@ -17,10 +17,10 @@ typedef struct tx__word {
 
 typedef tx_status (*tx__word_fn)(void *user, const tx__word *word);
 
-/* Calls fn for one word after the other. A failure of fn ends it and is returned; there are no others. */
+/* Calls fn for each word, in order. Stops at the first failure of fn and returns it; nothing else can fail. */
 tx_status tx__bert_words(const unsigned char *text, size_t n, bool lower_case, tx__word_fn fn, void *user);
 
-/* Whether Python's str.split() and str.strip() take a character for white space. */
+/* Whether a character is white space to Python's str.split() and str.strip(). */
 bool tx__python_space(uint32_t c);
 
 #endif

@@ -1,7 +1,7 @@
-/* bpe.c - byte-pair merging: as long as some pair of neighbours is a merge, take the strongest such merge, of equal
- * ones the leftmost. That is Hugging Face's rule. OpenAI's encoder.py goes in rounds: the strongest merge everywhere in
- * the piece, from left to right, before anything that this makes. The two differ only where a merge makes what a
- * stronger one takes, which a list as it is learned hardly ever has.
+/* bpe.c - byte-pair merging: as long as some pair of neighbours is a merge, apply the strongest such merge, and of
+ * equal ones the leftmost. That is Hugging Face's rule. OpenAI's encoder.py works in rounds: it applies the strongest
+ * merge everywhere in the piece, from left to right, before it looks at the symbols that this made. The two differ only
+ * where a merge makes a symbol that a stronger merge takes, which hardly ever happens in a list as it was learned.
  *
  *  Short pieces (nearly all) do just that in arrays on the stack. Long ones (a line of dashes, a genome, base64) keep
  *  their symbols in a linked list and all mergeable pairs in a heap by (rank, place): n log n instead of n². */

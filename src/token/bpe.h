@@ -1,4 +1,4 @@
-/* bpe.h - the merging of one piece of text. */
+/* bpe.h - merges the symbols of one piece of text. */
 #ifndef TX_TOKEN_BPE_H
 #define TX_TOKEN_BPE_H
 
@@ -15,9 +15,9 @@ typedef struct tx__bpe_scratch {
 } tx__bpe_scratch;
 void tx__bpe_scratch_free(tx__bpe_scratch *s);
 
-/* The merges as the inner loop wants them. A slot is rank << 42 | left << 21 | right, or all ones: free. Most pairs are
- * no merge, which `maybe` says at less cost than the table: its bit at the pair's hash is set if some merge has that
- * hash. */
+/* The merges in the form that the inner loop reads. A slot is rank << 42 | left << 21 | right, or all ones: free. Most
+ * pairs are no merge. `maybe` answers that at less cost than the table: its bit at the pair's hash is set if some merge
+ * has that hash. */
 typedef struct tx__merges {
     uint64_t *slot;                /* open addressing, linear probing, at most half full */
     uint64_t *maybe;               /* 8 bits a slot */
@@ -28,12 +28,12 @@ typedef struct tx__merges {
     bool in_rounds;                /* see bpe.c; matters only where a merge makes what a stronger one takes */
 } tx__merges;
 
-/* Takes v's merges over: v->rank and v->merged are empty afterwards, except on failure. Errors: TX_ERR_NOMEM;
+/* Moves the merges out of v: v->rank and v->merged are empty afterwards, except on failure. Errors: TX_ERR_NOMEM;
  * TX_ERR_UNSUPPORTED beyond 2 million tokens or merges. */
 tx_status tx__merges_build(tx__merges *out, tx__vocab *v);
 void tx__merges_free(tx__merges *m); /* a zeroed one is fine */
 
-/* Of all merges with their ranks, whatever the order they were added in. */
+/* A hash of all merges with their ranks. It does not depend on the order in which they were added. */
 uint64_t tx__merges_hash(const tx__merges *m);
 
 /* Writes the ids of piece[0..*n_ids), to id, which has room for one per byte, and their number to

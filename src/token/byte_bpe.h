@@ -1,5 +1,5 @@
-/* byte_bpe.h - text to ids by byte-level BPE, whatever files the vocabulary came from: cut the text into pieces,
- * take the ids of those that were seen before from a cache (piece_cache.h), merge the others (bpe.h). */
+/* byte_bpe.h - text to ids by byte-level BPE, whichever files the vocabulary was read from: the text is cut into
+ * pieces; ids of pieces that were seen before come from a cache (piece_cache.h), the others are merged (bpe.h). */
 #ifndef TX_TOKEN_BYTE_BPE_H
 #define TX_TOKEN_BYTE_BPE_H
 
@@ -24,7 +24,7 @@ typedef struct tx__byte_bpe {
 
 tx_status tx__byte_bpe_prepare(tx__byte_bpe *b);
 
-/* Appends the ids of text[0..n); leaves a part behind on failure. */
+/* Appends the ids of text[0..n). After a failure *out may hold some of them. */
 tx_status tx__byte_bpe_encode(const tx__byte_bpe *b, const unsigned char *text, size_t n, tx_ids *out);
 
 void tx__byte_bpe_free(tx__byte_bpe *b);

@@ -1,6 +1,6 @@
 /* char_class.c - categories from utf8proc's tables (Unicode 15.0 in utf8proc 2.8) and a short list of the characters
- * that Unicode 15.1 and 16.0 added, which is what the peers' tables hold; characters still younger are "other". White
- * space is Unicode's White_Space. */
+ * that Unicode 15.1 and 16.0 added, which are those in the tables of Hugging Face's tokenizers; characters newer than
+ * that are "other". White space is Unicode's White_Space. */
 #include "token/char_class.h"
 
 #include <pthread.h>

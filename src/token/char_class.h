@@ -1,4 +1,4 @@
-/* char_class.h - what the splitters want to know of a character. */
+/* char_class.h - the classes of characters that the splitters distinguish. */
 #ifndef TX_TOKEN_CHAR_CLASS_H
 #define TX_TOKEN_CHAR_CLASS_H
 
@@ -16,7 +16,7 @@ extern atomic_bool tx__char_class_ready;
 void tx__char_class_fill(void);
 uint8_t tx__category_class(uint32_t c); /* of any character, white space apart; slow */
 
-/* Before any of this is used. Thread-safe, and nothing after the first call. */
+/* To be called before anything here is used. Thread-safe; calls after the first one do nothing. */
 static inline void tx__char_class_init(void)
 {
     if (!atomic_load_explicit(&tx__char_class_ready, memory_order_acquire)) tx__char_class_fill();

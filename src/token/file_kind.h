@@ -1,4 +1,4 @@
-/* file_kind.h - which of the tokenizers' files a file is, for whoever was given the wrong one. */
+/* file_kind.h - recognizes the files of tokenizers, so that an error can name what a wrong file is. */
 #ifndef TX_TOKEN_FILE_KIND_H
 #define TX_TOKEN_FILE_KIND_H
 
@@ -12,8 +12,8 @@ typedef enum tx__file_kind {
     TX__FILE_OTHER
 } tx__file_kind;
 
-/* st, with which reading `file` as `wanted` has failed; where the file is clearly one of the other kinds, that is the
- * error instead, and what reads it. */
+/* To be called after reading `file` as `wanted` has failed with st. Returns st; but if the file is clearly of another
+ * kind, the error becomes one that names that kind and what reads it. */
 tx_status tx__file_is_wrong(tx_status st, const char *file, tx__file_kind wanted);
 
 #endif

@@ -7,15 +7,15 @@
  *      word     0  0  0  1  1  1  1              (o,w)              w0      1
  *
  *  A merge visits the occurrences of its pair, and so all merges together cost about text + n log n, however long the
- *  words are. A merged symbol stays at its first place. The others are swallowed; the second and the last of them say
- *  how many places it has, so that both neighbours are one step away:
+ *  words are. A merged symbol stays at its first place. The places of the others are absorbed; the second and the
+ *  last place of a merged symbol hold how many places it has, so that both neighbours are one step away:
  *
  *      after (l,o) -> A:   A -2  w  A -2  g  o        then (A,w) -> B:   B -3 -3  A -2  g  o
  *
  *  All occurrences of a pair come into being at once, with the younger of its two symbols. After that its count only
  *  falls. So a pair that is too rare when it appears needs no record; occurrences are a stretch of one array; those
- *  that another merge has taken are recognized by their symbols; and a heap entry whose count has fallen is put back
- *  with the true one.
+ *  that another merge has taken are recognized by their symbols; and a heap entry whose count has fallen is pushed
+ *  again with the true count.
  *
  *  Hugging Face's trainer takes pairs in the same order: by count, then by the smaller left, then right id. */
 #include "token/merge_learner.h"
@@ -50,12 +50,12 @@ typedef struct side {
     uint32_t *n_added;        /* [symbol] occurrences */
     int32_t *touched;
     size_t n_touched;
-    tx__place *occurrence; /* of the new pairs: the neighbour's symbol, and the place instead of a word */
+    tx__word_place *occurrence; /* of the new pairs: the neighbour's symbol, and the place instead of a word */
     size_t n_occurrences, cap;
 } side;
 
 typedef struct learner {
-    tx__place *place;
+    tx__word_place *place;
     size_t n_places;
     const int64_t *count; /* [word] */
     int64_t min_frequency;
@@ -204,7 +204,7 @@ static tx_status count_pairs(learner *l)
 {
     uint32_t *r;
     for (size_t i = 0; i + 1 < l->n_places; i++) {
-        const tx__place *p = &l->place[i];
+        const tx__word_place *p = &l->place[i];
         if (p[1].word != p[0].word) continue;
         uint64_t pair = tx__pair(p[0].symbol, p[1].symbol);
         TX_TRY(tx__pairs_at(&l->index, pair, &r));
@@ -236,7 +236,7 @@ static tx_status learner_init(learner *l)
         rec->n = 0;
     }
     for (uint32_t i = 0; i + 1 < l->n_places; i++) {
-        const tx__place *p = &l->place[i];
+        const tx__word_place *p = &l->place[i];
         if (p[1].word != p[0].word) continue;
         record *rec = &l->record[tx__pairs_find(&l->index, tx__pair(p[0].symbol, p[1].symbol))];
         if (rec->count >= l->min_frequency) l->occurrence[rec->first + rec->n++] = i;
@@ -262,7 +262,7 @@ static inline void touch(side *s, int32_t symbol, int64_t dropped, int64_t added
     s->added[symbol] += added;
     if (!added) return;
     s->n_added[symbol]++;
-    s->occurrence[s->n_occurrences++] = (tx__place){ symbol, place };
+    s->occurrence[s->n_occurrences++] = (tx__word_place){ symbol, place };
 }
 
 /* Replaces the pair by `id` wherever it still is; the sides collect what that means for its neighbours. Occurrences
@@ -381,7 +381,8 @@ static tx_status learn(learner *l, const tx__learn_opts *o, uint64_t *merge, siz
     return TX_OK;
 }
 
-tx_status tx__learn_merges(tx__place *place, size_t n, const tx__learn_opts *o, uint64_t **merges, size_t *n_merges)
+tx_status tx__learn_merges(tx__word_place *place, size_t n, const tx__learn_opts *o, uint64_t **merges,
+                           size_t *n_merges)
 {
     tx_status st;
     learner l = { .place = place, .n_places = n, .count = o->count, .min_frequency = o->min_frequency };

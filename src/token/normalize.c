@@ -1,6 +1,6 @@
-/* normalize.c - NFC, NFD, NFKC and NFKD by utf8proc, in stretches: two ASCII characters in a row, a character that the
- * peer does not know and bytes that are no character cannot take part in anything, so what lies between them is
- * normalized alone. */
+/* normalize.c - NFC, NFD, NFKC and NFKD by utf8proc, in parts: two ASCII characters in a row, a character that Hugging
+ * Face's tables lack, and bytes that are no character never combine with their neighbours, so the text between them is
+ * normalized by itself. */
 #include "token/normalize.h"
 
 #include <stdbool.h>

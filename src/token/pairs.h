@@ -27,7 +27,7 @@ static inline uint64_t tx__pair(int32_t left, int32_t right)
     return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
 }
 
-/* The pair's slot, or the free one where it would go. Needs a table. */
+/* The pair's slot, or the free one that it would take. p->slot is not NULL. */
 static inline tx__pair_slot *tx__pairs_slot(const tx__pairs *p, uint64_t pair)
 {
     for (size_t i = (pair * 0x9E3779B97F4A7C15u) >> p->shift;; i = (i + 1) & p->mask)

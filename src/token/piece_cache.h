@@ -1,12 +1,13 @@
 /* piece_cache.h - the ids of pieces of text that were encoded before. Text repeats its words, and a word found here
- * costs a line of memory instead of merges.
+ * costs one cache line instead of merges.
  *
  *      row   | piece of up to 15 bytes, its length | number of ids, ids |  | the same, older |      64 bytes
  *
  *  A piece of more bytes, or of more ids than an entry has room for, keeps its ids (and if it is long its bytes, which
  * a hash stands for in the entry) in a pool. A piece's row follows from its hash; in a row the one used last comes
- * first, and a new one pushes out the second. Rows and pool grow with what is put in, up to 32 and 64 MiB; then old
- * pieces go, and when the pool is full all of them. A hit always has the same bytes. For one thread at a time. */
+ * first, and a new one replaces the second. Rows and pool grow as pieces are added, up to 32 and 64 MiB. After that old
+ * pieces are dropped, and when the pool is full, all of them. A hit always has the same bytes. For one thread at a
+ * time. */
 #ifndef TX_TOKEN_PIECE_CACHE_H
 #define TX_TOKEN_PIECE_CACHE_H
 
@@ -48,7 +49,7 @@ typedef struct tx__piece_caches tx__piece_caches;
 tx_status tx__piece_caches_create(tx__piece_caches **out);
 void tx__piece_caches_destroy(tx__piece_caches *all); /* NULL allowed; none may be taken */
 
-/* A cache for this thread alone, at best the one that it had before. Given back with _give. Thread-safe. */
+/* A cache for this thread alone, if possible the one that it had before. Returned with _give. Thread-safe. */
 tx_status tx__piece_caches_take(tx__piece_caches *all, tx__piece_cache **out);
 void tx__piece_caches_give(tx__piece_caches *all, tx__piece_cache *cache);
 
@@ -56,7 +57,7 @@ void tx__piece_caches_give(tx__piece_caches *all, tx__piece_cache *cache);
 void tx__piece_cache_add(tx__piece_cache *c, tx__piece_key key, const unsigned char *piece, size_t n, const int32_t *id,
                          size_t n_ids);
 
-/* The ids, when they are not in the entry: NULL if it is another piece's after all. */
+/* The ids of an entry that keeps them in the pool; NULL if the entry turns out to be another piece's. */
 const int32_t *tx__piece_cache_pooled(const tx__piece_cache *c, const tx__piece_entry *e, const unsigned char *piece,
                                       size_t n);
 
@@ -81,8 +82,8 @@ static inline tx__piece_entry *tx__piece_row(const tx__piece_cache *c, tx__piece
     return c->row[(h ^ k.hi * 0x9E3779B97F4A7C15u) >> c->shift];
 }
 
-/* Writes the piece's ids to id, which has room for one per byte and TX__PIECE_INLINE more. Their number, or 0: not
- * here. */
+/* Writes the piece's ids to id, which has room for one per byte and TX__PIECE_INLINE more. Returns their
+ * number; 0: the piece is not in the cache. */
 static inline size_t tx__piece_cache_find(tx__piece_cache *c, tx__piece_key k, const unsigned char *piece, size_t n,
                                           int32_t *id)
 {

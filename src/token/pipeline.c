@@ -1,4 +1,4 @@
-/* pipeline.c - the parts of a tokenizer.json around its model. */
+/* pipeline.c - reads the parts of a tokenizer.json around its model. */
 #include "token/pipeline.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* pipeline.h - what a tokenizer.json does with text before its words are merged: normal forms and cuts. */
+/* pipeline.h - the steps of a tokenizer.json that come before BPE merges: normal forms and cuts. */
 #ifndef TX_TOKEN_PIPELINE_H
 #define TX_TOKEN_PIPELINE_H
 
@@ -11,7 +11,7 @@
 #define TX__MAX_STEPS 8
 #define TX__MAX_ENDS  16
 
-/* Ids that go to one end of every text. */
+/* Ids that are added at one end of every text. */
 typedef struct tx__ends {
     int32_t id[TX__MAX_ENDS];
     size_t n;
@@ -23,20 +23,20 @@ typedef struct tx__pipeline {
     tx__split_fn *cut[TX__MAX_STEPS]; /* each cuts what the one before it left; the last makes the words */
     size_t n_cuts;
     tx__ends before, after; /* the post-processor's; not checked against the vocabulary */
-    bool prefix_space;      /* what comes to the last cut gets a blank in front where it has none */
+    bool prefix_space;      /* a blank is added before the input of the last cut, unless it begins with one */
 } tx__pipeline;
 
 /* Reads "normalizer", "pre_tokenizer" and "post_processor", and checks that "decoder", if there is one, is the byte
- * level's. Anything that is not known is TX_ERR_UNSUPPORTED and named by its place. */
+ * level's. Anything else is TX_ERR_UNSUPPORTED, and the error names its place. */
 tx_status tx__pipeline_read(tx__pipeline *out, json_t *root, const char *file);
 
-/* An error if the object at `place` has another key than those, which end with NULL. */
+/* An error if the object at `place` has a key that is not among `keys`, which end with NULL. */
 tx_status tx__json_only(json_t *object, const char *file, const char *place, const char *const *keys);
 
-/* object[key] as a truth value; not there: `missing`, or an error where that is negative. */
+/* object[key] as a truth value. Where there is no such key: `missing`, or an error if that is negative. */
 tx_status tx__json_bool(bool *out, json_t *object, const char *key, int missing, const char *file, const char *place);
 
-/* A value as it can stand in a message: a string in quotes, numbers, or what kind of value it is. */
+/* A value as it is shown in a message: a string in quotes, numbers, or what kind of value it is. */
 tx__shown tx__json_show(json_t *value);
 
 #endif

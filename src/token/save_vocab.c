@@ -15,10 +15,10 @@ static tx_status put_token(tx_str *s, const tx_vocab_trainer *t, uint32_t id, in
     size_t n;
     const char *bytes = tx__strings_at(&t->token, id, &n);
     for (size_t i = 0; i < n; i++) {
-        uint32_t c = t->kind == TX_VOCAB_BPE ? tx__symbol_of_byte((unsigned char)bytes[i]) : (unsigned char)bytes[i];
+        uint32_t c = t->learner->bytes ? tx__symbol_of_byte((unsigned char)bytes[i]) : (unsigned char)bytes[i];
         char two[2] = { (char)(0xC0 | c >> 6), (char)(0x80 | (c & 0x3F)) };
         if (form != PLAIN && (c == '"' || c == '\\')) TX_TRY(tx_str_puts(s, "\\"));
-        if (c < 0x80 || t->kind != TX_VOCAB_BPE)
+        if (c < 0x80 || !t->learner->bytes)
             TX_TRY(tx_str_append(s, &bytes[i], 1));
         else if (form == ASCII_JSON)
             TX_TRY(tx_str_printf(s, "\\u%04x", c));
@@ -53,18 +53,18 @@ static tx_status put_merges(tx_str *s, const tx_vocab_trainer *t, int form, cons
     return TX_OK;
 }
 
-static tx_status vocab_json(tx_str *s, const tx_vocab_trainer *t)
+tx_status tx__put_vocab_json(tx_str *s, const tx_vocab_trainer *t)
 {
     return put_ids(s, t, ASCII_JSON);
 }
 
-static tx_status merges_txt(tx_str *s, const tx_vocab_trainer *t)
+tx_status tx__put_merges_txt(tx_str *s, const tx_vocab_trainer *t)
 {
     TX_TRY(tx_str_puts(s, "#version: 0.2\n"));
     return put_merges(s, t, PLAIN, "", "\n");
 }
 
-static tx_status vocab_txt(tx_str *s, const tx_vocab_trainer *t)
+tx_status tx__put_vocab_txt(tx_str *s, const tx_vocab_trainer *t)
 {
     for (uint32_t id = 0; id < t->token.n; id++) {
         TX_TRY(put_token(s, t, id, PLAIN));
@@ -73,10 +73,9 @@ static tx_status vocab_txt(tx_str *s, const tx_vocab_trainer *t)
     return TX_OK;
 }
 
-static tx_status tokenizer_json(tx_str *s, const tx_vocab_trainer *t)
+/* The beginning of a tokenizer.json, with the special tokens, which have the ids from `first` on. */
+static tx_status put_added_tokens(tx_str *s, const tx_vocab_trainer *t, uint32_t first)
 {
-    bool bpe = t->kind == TX_VOCAB_BPE;
-    uint32_t first = bpe ? t->token.n - t->special.n : 0;
     TX_TRY(tx_str_puts(s, "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": ["));
     for (uint32_t id = first; id < first + t->special.n; id++) {
         TX_TRY(tx_str_printf(s, "%s{\"id\": %u, \"content\": \"", id > first ? ", " : "", id));
@@ -84,54 +83,57 @@ static tx_status tokenizer_json(tx_str *s, const tx_vocab_trainer *t)
         TX_TRY(tx_str_puts(s, "\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
                               "\"normalized\": false, \"special\": true}"));
     }
-    if (bpe)
-        TX_TRY(tx_str_puts(
-            s, "],\n\"normalizer\": null, \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
-               "\"trim_offsets\": true, \"use_regex\": true}, \"post_processor\": null, \"decoder\": {\"type\": "
-               "\"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true},\n"
-               "\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
-               "\"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": false, "
-               "\"byte_fallback\": false, \"vocab\": "));
-    else /* 200 characters at most in a word, as in triax and Megatron */
-        TX_TRY(tx_str_printf(
-            s,
-            "],\n\"normalizer\": {\"type\": \"BertNormalizer\", \"clean_text\": true, "
-            "\"handle_chinese_chars\": true, \"strip_accents\": null, \"lowercase\": %s}, "
-            "\"pre_tokenizer\": {\"type\": \"BertPreTokenizer\"}, \"post_processor\": {\"type\": "
-            "\"BertProcessing\", \"sep\": [\"[SEP]\", 3], \"cls\": [\"[CLS]\", 2]}, \"decoder\": {\"type\": "
-            "\"WordPiece\", \"prefix\": \"##\", \"cleanup\": true},\n\"model\": {\"type\": \"WordPiece\", "
-            "\"unk_token\": \"[UNK]\", \"continuing_subword_prefix\": \"##\", "
-            "\"max_input_chars_per_word\": 200, \"vocab\": ",
-            t->kind == TX_VOCAB_WORDPIECE_LOWER_CASE ? "true" : "false"));
+    return TX_OK;
+}
+
+tx_status tx__put_bpe_tokenizer_json(tx_str *s, const tx_vocab_trainer *t)
+{
+    TX_TRY(put_added_tokens(s, t, t->token.n - t->special.n));
+    TX_TRY(tx_str_puts(
+        s, "],\n\"normalizer\": null, \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
+           "\"trim_offsets\": true, \"use_regex\": true}, \"post_processor\": null, \"decoder\": {\"type\": "
+           "\"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true},\n"
+           "\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
+           "\"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": false, "
+           "\"byte_fallback\": false, \"vocab\": "));
     TX_TRY(put_ids(s, t, JSON));
-    if (bpe) TX_TRY(tx_str_puts(s, ",\n\"merges\": ["));
-    if (bpe) TX_TRY(put_merges(s, t, JSON, "\"", "\""));
-    return tx_str_puts(s, bpe ? "]}}\n" : "}}\n");
+    TX_TRY(tx_str_puts(s, ",\n\"merges\": ["));
+    TX_TRY(put_merges(s, t, JSON, "\"", "\""));
+    return tx_str_puts(s, "]}}\n");
+}
+
+tx_status tx__put_wordpiece_tokenizer_json(tx_str *s, const tx_vocab_trainer *t)
+{
+    TX_TRY(put_added_tokens(s, t, 0));
+    /* 200 characters at most in a word, as in triax and Megatron */
+    TX_TRY(
+        tx_str_printf(s,
+                      "],\n\"normalizer\": {\"type\": \"BertNormalizer\", \"clean_text\": true, "
+                      "\"handle_chinese_chars\": true, \"strip_accents\": null, \"lowercase\": %s}, "
+                      "\"pre_tokenizer\": {\"type\": \"BertPreTokenizer\"}, \"post_processor\": {\"type\": "
+                      "\"BertProcessing\", \"sep\": [\"[SEP]\", 3], \"cls\": [\"[CLS]\", 2]}, \"decoder\": {\"type\": "
+                      "\"WordPiece\", \"prefix\": \"##\", \"cleanup\": true},\n\"model\": {\"type\": \"WordPiece\", "
+                      "\"unk_token\": \"[UNK]\", \"continuing_subword_prefix\": \"##\", "
+                      "\"max_input_chars_per_word\": 200, \"vocab\": ",
+                      t->learner->lower_case ? "true" : "false"));
+    TX_TRY(put_ids(s, t, JSON));
+    return tx_str_puts(s, "}}\n");
 }
 
 tx_status tx_vocab_trainer_save(const tx_vocab_trainer *t, const char *dir)
 {
-    static const struct {
-        const char *name;
-        bool bpe, wordpiece;
-        tx_status (*write)(tx_str *s, const tx_vocab_trainer *t);
-    } file[] = { { "vocab.json", true, false, vocab_json },
-                 { "merges.txt", true, false, merges_txt },
-                 { "vocab.txt", false, true, vocab_txt },
-                 { "tokenizer.json", true, true, tokenizer_json } };
-    enum { N = sizeof file / sizeof *file };
+    enum { N = TX__MAX_VOCAB_FILES };
+    const tx__vocab_file *file = t->learner->file;
     if (!t->finished) return TX_FAIL(TX_ERR_STATE, "this vocabulary's trainer has not finished: nothing to save yet");
     tx_status st = TX_OK;
     tx_str text = { 0 };
     tx_writer writer[N] = { 0 };
-    bool bpe = t->kind == TX_VOCAB_BPE;
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < N && file[i].name; i++) {
         char path[4096];
-        if (!(bpe ? file[i].bpe : file[i].wordpiece)) continue;
         text.len = 0;
         TX_GOTO(tx_path_join(path, sizeof path, dir, file[i].name));
         TX_GOTO(tx_writer_open(&writer[i], path));
-        TX_GOTO(file[i].write(&text, t));
+        TX_GOTO(file[i].put(&text, t));
         TX_GOTO(tx_writer_put(&writer[i], text.data, text.len));
         TX_GOTO(tx_writer_seal(&writer[i]));
     }

@@ -1,5 +1,6 @@
-/* split_pattern.c - the regular expressions of the published byte-level tokenizers, by hand. Alternatives are tried
- * from left to right as a backtracking engine does; where greedy parts can give characters back, a comment says when.
+/* split_pattern.c - the regular expressions of the published byte-level tokenizers, written as C. Alternatives are
+ * tried from left to right, as a backtracking engine does; where a greedy part can return characters, a comment says
+ * when.
  */
 #include "token/split_pattern.h"
 

@@ -1,7 +1,7 @@
-/* split_pattern.h - the splitters that tokenizer.json asks for by a regular expression or by name.
+/* split_pattern.h - the splitters that a tokenizer.json names, by a regular expression or by a word.
  *
- *  Each cuts off the first piece of text[0..n), n > 0, and gives its length in bytes: a match, or what stands before
- *  the next match. What is not UTF-8 is none of letter, mark, number, white space or symbol, byte by byte.
+ *  Each returns the length in bytes of the first piece of text[0..n), n > 0: a match, or the text before the next
+ *  match. A byte that is not part of UTF-8 is neither letter, mark, number, white space nor symbol.
  *  Thread-safe. */
 #ifndef TX_TOKEN_SPLIT_PATTERN_H
 #define TX_TOKEN_SPLIT_PATTERN_H
@@ -13,15 +13,15 @@
 typedef struct tx__split_pattern {
     const char *name, *regex;
     tx__split_fn *split;
-    bool everywhere; /* every text is matches only */
+    bool everywhere; /* the matches cover every text */
 } tx__split_pattern;
 
 extern const tx__split_pattern tx__split_patterns[]; /* ends with a NULL regex */
 
-/* The pattern of that very text, NULL: not known. */
+/* The pattern with exactly this text; NULL: there is none. */
 const tx__split_pattern *tx__split_pattern_find(const char *regex);
 
-/* Each number (\p{N}) apart; runs of numbers apart; all in one piece. */
+/* Each number character (\p{N}) is a piece; each run of them is; the whole text is. */
 tx__split_fn tx__split_digits, tx__split_digit_runs, tx__split_nothing;
 
 #endif

@@ -1,4 +1,5 @@
-/* strings.h - distinct byte strings, numbered 0, 1, 2, ... as they come, and found again by their bytes. */
+/* strings.h - distinct byte strings, numbered 0, 1, 2, ... in the order in which they are added, and found by their
+ * bytes. */
 #ifndef TX_TOKEN_STRINGS_H
 #define TX_TOKEN_STRINGS_H
 
@@ -18,11 +19,11 @@ typedef struct tx__strings {
 /* The string's number, or -1. */
 int64_t tx__strings_find(const tx__strings *s, const void *bytes, size_t n);
 
-/* Number of the string, which is added if it is new; *fresh says whether it was. Needs more than 4 GiB of distinct
+/* The number of the string, which is added if it is new; *fresh is whether it was. Needs more than 4 GiB of distinct
  * bytes or 2^31 strings: TX_ERR_NOMEM. */
 tx_status tx__strings_add(tx__strings *s, const void *bytes, size_t n, uint32_t *number, int *fresh);
 
-/* Gives a string the next number without making it findable. */
+/* Adds a string that tx__strings_find does not find; it gets the next number. */
 tx_status tx__strings_add_hidden(tx__strings *s, const void *bytes, size_t n);
 
 static inline const char *tx__strings_at(const tx__strings *s, uint32_t i, size_t *n)

@@ -8,11 +8,11 @@
 #include "triax/token.h"
 
 typedef struct tx__tokenizer_kind {
-    /* Appends; may leave a part behind on failure, the caller cuts it off. */
+    /* Appends. On failure the caller removes what has been appended. */
     tx_status (*encode)(const tx_tokenizer *t, const unsigned char *text, size_t n, tx_ids *out);
     tx_status (*decode)(const tx_tokenizer *t, const int32_t *ids, size_t n, tx_bytes *out); /* ids are in range */
     int32_t (*special)(const tx_tokenizer *t, const char *name); /* id of a special token, -1: none of that name */
-    void (*hash)(const tx_tokenizer *t, XXH3_state_t *s);        /* feeds it what makes ids of a text */
+    void (*hash)(const tx_tokenizer *t, XXH3_state_t *s);        /* updates it with everything that ids depend on */
     void (*close)(tx_tokenizer *t);                              /* frees t too */
 } tx__tokenizer_kind;
 
@@ -22,11 +22,11 @@ struct tx_tokenizer {
     int32_t vocab_size, eod;
 };
 
-/* Room for `more` ids after the ones that are there. */
+/* Makes room for `more` ids after the first ids->n. */
 tx_status tx__ids_reserve(tx_ids *ids, size_t more);
 tx_status tx__bytes_append(tx_bytes *bytes, const void *p, size_t n);
 
-/* A token's length and bytes: no two lists of tokens feed the same. */
+/* Hashes a token's length and bytes, so that two different lists of tokens never hash the same bytes. */
 void tx__hash_token(XXH3_state_t *s, const char *token, size_t n);
 
 #endif

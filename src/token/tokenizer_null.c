@@ -1,4 +1,4 @@
-/* tokenizer_null.c - text that already is ids: whole numbers between blanks. */
+/* tokenizer_null.c - text that consists of ids: whole numbers between blanks. */
 #include <stdio.h>
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-/* tokenizer_wordpiece.c - BERT's WordPiece: of each word the longest token that it begins with, then of the rest the
- * longest token "##...", and so on; a word that cannot be cut so is [UNK] as a whole. */
+/* tokenizer_wordpiece.c - BERT's WordPiece: the longest token that a word begins with, then the longest token "##..."
+ * that the rest begins with, and so on. A word that cannot be cut in this way is [UNK] as a whole. */
 #include <string.h>
 #include <utf8proc.h>
 

@@ -3,7 +3,19 @@
  * so equal counts are decided alike. */
 #include "base/alloc.h"
 #include "token/byte_symbols.h"
+#include "token/unicode_split.h"
+#include "token/vocab.h"
 #include "token/vocab_trainer.h"
+
+static tx_status feed(tx_vocab_trainer *t, const char *text, size_t n_bytes)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    for (size_t at = 0, len; at < n_bytes; at += len) {
+        len = tx__split_next(p + at, n_bytes - at);
+        TX_TRY(tx__count_word(t, p + at, len, 1));
+    }
+    return TX_OK;
+}
 
 /* The 256 bytes in the order of their symbols, which is GPT-2's. */
 static tx_status add_bytes(tx__strings *token, int32_t id_of[256])
@@ -19,15 +31,16 @@ static tx_status add_bytes(tx__strings *token, int32_t id_of[256])
 }
 
 /* The bytes of all words of two and more. */
-static tx_status places_of_words(const tx__strings *words, const int32_t id_of[256], tx__place **out, size_t *n)
+static tx_status places_of_words(const tx__strings *words, const int32_t id_of[256], tx__word_place **out, size_t *n)
 {
-    tx__place *place = NULL;
+    tx__word_place *place = NULL;
     TX_TRY(tx_realloc(&place, words->pool.len + 1, sizeof *place, "distinct words"));
     *n = 0;
     for (uint32_t w = 0; w < words->n; w++) {
         size_t len;
         const char *bytes = tx__strings_at(words, w, &len);
-        for (size_t i = 0; len > 1 && i < len; i++) place[(*n)++] = (tx__place){ id_of[(unsigned char)bytes[i]], w };
+        for (size_t i = 0; len > 1 && i < len; i++)
+            place[(*n)++] = (tx__word_place){ id_of[(unsigned char)bytes[i]], w };
     }
     *out = place;
     return TX_OK;
@@ -55,10 +68,10 @@ out:
     return st;
 }
 
-tx_status tx__bpe_learn(tx_vocab_trainer *t)
+static tx_status learn(tx_vocab_trainer *t)
 {
     tx_status st;
-    tx__place *place = NULL;
+    tx__word_place *place = NULL;
     int32_t id_of[256];
     size_t n;
     tx__learn_opts o = { .n_symbols = 256,
@@ -74,3 +87,15 @@ out:
     tx_free(place);
     return st;
 }
+
+const tx__vocab_learner tx__learner_bpe = {
+    .special = { TX__EOD_TOKEN },
+    .n_smallest = 256,
+    .smallest = "256 bytes",
+    .bytes = true,
+    .feed = feed,
+    .learn = learn,
+    .file = { { "vocab.json", tx__put_vocab_json },
+              { "merges.txt", tx__put_merges_txt },
+              { "tokenizer.json", tx__put_bpe_tokenizer_json } },
+};

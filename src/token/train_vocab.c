@@ -1,11 +1,17 @@
-/* train_vocab.c - tx_vocab_trainer: counts the distinct words of a text and has tokens learned from them. */
+/* train_vocab.c - tx_vocab_trainer: counts the distinct words of a text; the learner of the vocabulary's kind makes
+ * tokens of them. */
 #include "base/alloc.h"
 #include "base/log.h"
-#include "token/unicode_split.h"
-#include "token/vocab.h"
 #include "token/vocab_trainer.h"
 
 #include <string.h>
+
+/* By tx_vocab_kind. */
+static const tx__vocab_learner *const learners[] = {
+    [TX_VOCAB_BPE] = &tx__learner_bpe,
+    [TX_VOCAB_WORDPIECE_LOWER_CASE] = &tx__learner_wordpiece_lower_case,
+    [TX_VOCAB_WORDPIECE_CASE] = &tx__learner_wordpiece_case,
+};
 
 /* ---- special tokens ---- */
 
@@ -41,10 +47,8 @@ static tx_status add_special(tx__strings *special, const char *s)
 
 static tx_status add_specials(tx_vocab_trainer *t, const tx_vocab_opts *o)
 {
-    static const char *const bert[] = { "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]" };
-    if (o->kind == TX_VOCAB_BPE) TX_TRY(add_special(&t->special, TX__EOD_TOKEN));
-    for (size_t i = 0; o->kind != TX_VOCAB_BPE && i < sizeof bert / sizeof *bert; i++)
-        TX_TRY(add_special(&t->special, bert[i]));
+    const tx__vocab_learner *l = t->learner;
+    for (int i = 0; i < TX__MAX_VOCAB_SPECIALS && l->special[i]; i++) TX_TRY(add_special(&t->special, l->special[i]));
     for (int i = 0; i < o->n_special; i++) TX_TRY(add_special(&t->special, o->special[i]));
     return TX_OK;
 }
@@ -56,15 +60,15 @@ tx_status tx_vocab_trainer_create(tx_vocab_trainer **out, const tx_vocab_opts *o
     tx_status st;
     tx_vocab_trainer *t;
     TX_TRY(tx_alloc(&t, 1, sizeof *t, "a vocabulary's trainer"));
-    t->kind = o->kind;
+    t->learner = learners[o->kind];
     t->vocab_size = o->vocab_size;
     t->limit_alphabet = o->limit_alphabet;
     t->min_frequency = o->min_frequency;
     TX_GOTO(add_specials(t, o));
-    int64_t least = (int64_t)t->special.n + (o->kind == TX_VOCAB_BPE ? 256 : 1);
+    int64_t least = (int64_t)t->special.n + t->learner->n_smallest;
     if (o->vocab_size < least)
-        st = TX_FAIL(TX_ERR_ARG, "vocabulary size %d is too small: %s%u special tokens need %lld", o->vocab_size,
-                     o->kind == TX_VOCAB_BPE ? "256 bytes and " : "a character and ", t->special.n, (long long)least);
+        st = TX_FAIL(TX_ERR_ARG, "vocabulary size %d is too small: %s and %u special tokens need %lld", o->vocab_size,
+                     t->learner->smallest, t->special.n, (long long)least);
     else if (o->min_frequency < 0)
         st = TX_FAIL(TX_ERR_ARG, "minimum frequency %lld of a pair is negative", (long long)o->min_frequency);
     else if (o->limit_alphabet < 0)
@@ -104,14 +108,8 @@ tx_status tx__count_word(tx_vocab_trainer *t, const void *bytes, size_t len, int
 
 tx_status tx_vocab_trainer_feed(tx_vocab_trainer *t, const char *text, size_t n_bytes)
 {
-    const unsigned char *p = (const unsigned char *)text;
     if (t->finished) return TX_FAIL(TX_ERR_STATE, "this vocabulary's trainer has finished and takes no more text");
-    if (t->kind != TX_VOCAB_BPE) return tx__wordpiece_feed(t, text, n_bytes);
-    for (size_t at = 0, len; at < n_bytes; at += len) {
-        len = tx__split_next(p + at, n_bytes - at);
-        TX_TRY(tx__count_word(t, p + at, len, 1));
-    }
-    return TX_OK;
+    return t->learner->feed(t, text, n_bytes);
 }
 
 static void forget_words(tx_vocab_trainer *t)
@@ -126,7 +124,8 @@ tx_status tx_vocab_trainer_absorb(tx_vocab_trainer *t, tx_vocab_trainer *from)
 {
     if (t->finished || from->finished)
         return TX_FAIL(TX_ERR_STATE, "this vocabulary's trainer has finished and takes no more text");
-    if (t == from || t->kind != from->kind) return TX_FAIL(TX_ERR_ARG, "two trainers of one kind are needed to join");
+    if (t == from || t->learner != from->learner)
+        return TX_FAIL(TX_ERR_ARG, "two trainers of one kind are needed to join");
     for (uint32_t i = 0; i < from->word.n; i++) {
         size_t n;
         const char *word = tx__strings_at(&from->word, i, &n);
@@ -146,7 +145,7 @@ int64_t tx_vocab_trainer_words(const tx_vocab_trainer *t)
 tx_status tx_vocab_trainer_finish(tx_vocab_trainer *t)
 {
     if (t->finished) return TX_FAIL(TX_ERR_STATE, "this vocabulary's trainer has finished already");
-    TX_TRY(t->kind == TX_VOCAB_BPE ? tx__bpe_learn(t) : tx__wordpiece_learn(t));
+    TX_TRY(t->learner->learn(t));
     forget_words(t);
     t->finished = true;
     if (tx_vocab_trainer_size(t) < t->vocab_size)

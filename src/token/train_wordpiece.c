@@ -23,10 +23,9 @@ static tx_status count_word(void *user, const tx__word *word)
     return tx__count_word(user, bytes, n, 1);
 }
 
-tx_status tx__wordpiece_feed(tx_vocab_trainer *t, const char *text, size_t n_bytes)
+static tx_status feed(tx_vocab_trainer *t, const char *text, size_t n_bytes)
 {
-    return tx__bert_words((const unsigned char *)text, n_bytes, t->kind == TX_VOCAB_WORDPIECE_LOWER_CASE, count_word,
-                          t);
+    return tx__bert_words((const unsigned char *)text, n_bytes, t->learner->lower_case, count_word, t);
 }
 
 /* ---- the alphabet ---- */
@@ -108,9 +107,9 @@ static tx_status add_letters(tx_vocab_trainer *t, alphabet *a)
 /* ---- learning ---- */
 
 /* Words of two and more characters; those left out of the alphabet are passed over. */
-static tx_status places_of_words(const tx__strings *words, const alphabet *a, tx__place **out, size_t *n)
+static tx_status places_of_words(const tx__strings *words, const alphabet *a, tx__word_place **out, size_t *n)
 {
-    tx__place *place = NULL;
+    tx__word_place *place = NULL;
     TX_TRY(tx_realloc(&place, a->n_places + 1, sizeof *place, "distinct words"));
     *n = 0;
     for (uint32_t w = 0; w < words->n; w++) {
@@ -120,7 +119,7 @@ static tx_status places_of_words(const tx__strings *words, const alphabet *a, tx
             uint32_t c;
             len = tx__utf8_next(p + i, n_bytes - i, &c);
             int32_t id = a->id[c][i > 0];
-            if (id >= 0) place[(*n)++] = (tx__place){ id, w };
+            if (id >= 0) place[(*n)++] = (tx__word_place){ id, w };
         }
         if (*n - first == 1) *n = first;
     }
@@ -147,11 +146,11 @@ out:
     return st;
 }
 
-tx_status tx__wordpiece_learn(tx_vocab_trainer *t)
+static tx_status learn(tx_vocab_trainer *t)
 {
     tx_status st;
     alphabet a = { 0 };
-    tx__place *place = NULL;
+    tx__word_place *place = NULL;
     size_t n;
     TX_GOTO(alphabet_init(&a, t));
     TX_GOTO(add_letters(t, &a));
@@ -169,3 +168,12 @@ out:
     tx_free(place);
     return st;
 }
+
+/* What a vocabulary has with case and without. */
+#define OF_BERT                                                                                              \
+    .special = { "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]" }, .n_smallest = 1, .smallest = "a character", \
+    .feed = feed, .learn = learn,                                                                            \
+    .file = { { "vocab.txt", tx__put_vocab_txt }, { "tokenizer.json", tx__put_wordpiece_tokenizer_json } }
+
+const tx__vocab_learner tx__learner_wordpiece_lower_case = { OF_BERT, .lower_case = true };
+const tx__vocab_learner tx__learner_wordpiece_case = { OF_BERT };

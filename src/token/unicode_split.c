@@ -1,11 +1,12 @@
-/* unicode_split.c - GPT-2's pre-tokenizer by hand. The regular expression, leftmost alternative first:
+/* unicode_split.c - GPT-2's pre-tokenizer, written as C. The regular expression, leftmost alternative first:
  *
  *      's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  *
- *  Nothing looks back, so one pass without backtracking does it: after a contraction, a piece is a run of one class
- *  with at most one U+0020 before it; white space that something else follows leaves its last character to that.
+ *  The expression never looks back, so one pass without backtracking is enough: after a contraction, a piece is a run
+ * of one class with at most one U+0020 before it; white space that something else follows leaves its last character to
+ * that.
  *
- *  What a letter is says char_class.h; bytes that are not UTF-8 are neither. */
+ *  char_class.h defines letters and numbers; bytes that are not UTF-8 are neither. */
 #include "token/unicode_split.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* unicode_split.h - GPT-2's cutting of text into pieces; BPE never merges across them. */
+/* unicode_split.h - cuts text into pieces as GPT-2 does; BPE never merges across them. */
 #ifndef TX_TOKEN_UNICODE_SPLIT_H
 #define TX_TOKEN_UNICODE_SPLIT_H
 

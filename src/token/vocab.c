@@ -1,6 +1,6 @@
-/* vocab.c - reads vocab.json and merges.txt, and the same out of tokenizer.json. They are a user's files, so nothing in
- * them is believed: after this, no two tokens share an id, all bytes have a token, and every merge joins two tokens to
- * a third with the same bytes. */
+/* vocab.c - reads vocab.json and merges.txt, and the same out of tokenizer.json. They are a user's files, so everything
+ * in them is checked: after this, no two tokens share an id, all bytes have a token, and every merge joins two tokens
+ * to a third with the same bytes. */
 #include "token/vocab.h"
 
 #include <string.h>

@@ -22,19 +22,19 @@ typedef struct tx__vocab {
     bool in_rounds;       /* merges are to be taken in rounds, and here that matters (see bpe.c) */
 } tx__vocab;
 
-/* Reads both files as tx_tokenizer_open_gpt2 describes. *out is zeroed; on failure it is again. */
+/* Reads both files as tx_tokenizer_open_gpt2 describes. *out is zeroed before, and again after a failure. */
 tx_status tx__vocab_load(tx__vocab *out, const char *vocab_file, const char *merge_file);
 
 /* The same from "vocab" and "merges" of a tokenizer.json, which `file` names in messages. Ids may have holes, tokens
- * that are not spelled in byte symbols are special whatever they look like, a merge is "a b" or ["a", "b"], and the
+ * that are not spelled in byte symbols are special, however they look, a merge is "a b" or ["a", "b"], and the
  * merges are taken in Hugging Face's order. */
 tx_status tx__vocab_from_json(tx__vocab *out, json_t *tokens, json_t *merges, const char *file);
 
-/* A whole file of JSON, not more than tokenizers' files have, with more of Jansson's flags. *out is decref'd by the
- * caller. */
+/* Reads a file of JSON, with a limit for its size.   @more_flags of Jansson, besides ours   @out the caller calls
+ * json_decref */
 tx_status tx__vocab_json(json_t **out, const char *file, size_t more_flags);
 
-/* A user's text as it can stand in a one-line message: cut after 60 bytes, control bytes as '?'. */
+/* A user's text as it is shown in a one-line message: cut after 60 bytes, with '?' for control bytes. */
 typedef struct tx__shown {
     char text[72];
 } tx__shown;

@@ -1,15 +1,40 @@
-/* vocab_trainer.h - inside of tx_vocab_trainer (triax/token.h). */
+/* vocab_trainer.h - the inside of tx_vocab_trainer (triax/token.h). Shared inside this room. */
 #ifndef TX_TOKEN_VOCAB_TRAINER_H
 #define TX_TOKEN_VOCAB_TRAINER_H
 
 #include <stdbool.h>
 
+#include "base/str.h"
 #include "token/merge_learner.h"
 #include "token/strings.h"
 #include "triax/token.h"
 
+enum { TX__MAX_VOCAB_SPECIALS = 5, TX__MAX_VOCAB_FILES = 3 };
+
+/* A file of a learned vocabulary. `put` appends all of its text. */
+typedef struct tx__vocab_file {
+    const char *name;
+    tx_status (*put)(tx_str *s, const tx_vocab_trainer *t);
+} tx__vocab_file;
+
+/* A kind of vocabulary: a row of the table in train_vocab.c. */
+typedef struct tx__vocab_learner {
+    const char *special[TX__MAX_VOCAB_SPECIALS]; /* come before the caller's; NULL: no more */
+    int32_t n_smallest;                          /* tokens that there are besides the special ones, at least, */
+    const char *smallest;                        /* in words, for the error message */
+    bool bytes;                                  /* tokens are bytes, which files show as GPT-2's symbols */
+    bool lower_case;                             /* WordPiece's */
+    tx_status (*feed)(tx_vocab_trainer *t, const char *text, size_t n_bytes); /* counts the words of a document */
+    tx_status (*learn)(tx_vocab_trainer *t); /* words to tokens and merges; t->word is freed afterwards */
+    tx__vocab_file file[TX__MAX_VOCAB_FILES];
+} tx__vocab_learner;
+
+extern const tx__vocab_learner tx__learner_bpe;                  /* train_bpe.c */
+extern const tx__vocab_learner tx__learner_wordpiece_lower_case; /* train_wordpiece.c */
+extern const tx__vocab_learner tx__learner_wordpiece_case;
+
 struct tx_vocab_trainer {
-    tx_vocab_kind kind;
+    const tx__vocab_learner *learner;
     int32_t vocab_size, limit_alphabet;
     int64_t min_frequency;
     tx__strings special; /* all of them, in the order of their ids */
@@ -25,11 +50,11 @@ struct tx_vocab_trainer {
 /* Counts `n` more of a word. */
 tx_status tx__count_word(tx_vocab_trainer *t, const void *bytes, size_t len, int64_t n);
 
-/* Words to tokens and merges; t->word is gone afterwards. */
-tx_status tx__bpe_learn(tx_vocab_trainer *t);
-tx_status tx__wordpiece_learn(tx_vocab_trainer *t);
-
-/* tx_vocab_trainer_feed's part for WordPiece. */
-tx_status tx__wordpiece_feed(tx_vocab_trainer *t, const char *text, size_t n_bytes);
+/* The texts of files (save_vocab.c). */
+tx_status tx__put_vocab_json(tx_str *s, const tx_vocab_trainer *t);
+tx_status tx__put_merges_txt(tx_str *s, const tx_vocab_trainer *t);
+tx_status tx__put_vocab_txt(tx_str *s, const tx_vocab_trainer *t);
+tx_status tx__put_bpe_tokenizer_json(tx_str *s, const tx_vocab_trainer *t);
+tx_status tx__put_wordpiece_tokenizer_json(tx_str *s, const tx_vocab_trainer *t);
 
 #endif

@@ -490,13 +490,11 @@ static tx_status unknown(tx__pickle *p, unsigned char op)
     return TX__PICKLE_FAIL(p, TX_ERR_UNSUPPORTED, "opcode 0x%02x %s, and is refused", op, what);
 }
 
-static tx_status step(tx__pickle *p, unsigned char op)
+/* Numbers, texts, bytes and names; *known false: the opcode is another. */
+static tx_status step_value(tx__pickle *p, unsigned char op, bool *known)
 {
     switch (op) {
         /* clang-format off */
-    case 0x80: return protocol(p);
-    case 0x95: return frame(p);
-    /* values */
     case 'N':  return push_small(p, TX_PY_NONE, 0);
     case 0x88: return push_small(p, TX_PY_BOOL, 1);
     case 0x89: return push_small(p, TX_PY_BOOL, 0);
@@ -517,7 +515,16 @@ static tx_status step(tx__pickle *p, unsigned char op)
     case 0x8E: case 0x96: return push_string(p, TX_PY_BYTES, 8, false);
     case 'c':  return global_lines(p);
     case 0x93: return global_from_stack(p);
-    /* containers */
+    default:   *known = false; return TX_OK;
+        /* clang-format on */
+    }
+}
+
+/* Lists, tuples, sets and dicts; likewise. */
+static tx_status step_container(tx__pickle *p, unsigned char op, bool *known)
+{
+    switch (op) {
+        /* clang-format off */
     case '(':  return push_mark(p);
     case ')':  return push_small(p, TX_PY_TUPLE, 0);
     case 0x85: return push_tuple(p, 1);
@@ -535,6 +542,23 @@ static tx_status step(tx__pickle *p, unsigned char op)
     case 'd':  return dict_marked(p);
     case 's':  return set_one(p);
     case 'u':  return set_marked(p);
+    default:   *known = false; return TX_OK;
+        /* clang-format on */
+    }
+}
+
+static tx_status step(tx__pickle *p, unsigned char op)
+{
+    bool known = true;
+    tx_status st = step_value(p, op, &known);
+    if (known) return st;
+    known = true;
+    st = step_container(p, op, &known);
+    if (known) return st;
+    switch (op) {
+        /* clang-format off */
+    case 0x80: return protocol(p);
+    case 0x95: return frame(p);
     /* memo and stack */
     case 'q':  return number_then(p, 1, put);
     case 'r':  return number_then(p, 4, put);

@@ -1,4 +1,4 @@
-/* py_room.h - making values, shared inside the room: memory of an arena, and containers that grow. All give NULL (or
+/* py_room.h - memory of an arena, and containers that grow. Shared inside the torch room. All return NULL (or
  * false) when memory is short. */
 #ifndef TX_TORCH_PY_ROOM_H
 #define TX_TORCH_PY_ROOM_H

@@ -72,7 +72,7 @@ tx_status tx_hf_export_tensors(const tx_model *m, float *flat, double factor, co
     export e = { .m = m, .flat = flat, .factor = factor };
     tx_status st;
     TX_GOTO(list_tensors(&e, group));
-    TX_GOTO(tx_huggingface_write_tensors(path, e.tensor, e.n, fetch, &e));
+    TX_GOTO(tx_huggingface_write_tensors(path, &(tx_hf_tensors){ e.tensor, e.n, fetch, &e }));
 out:
     free_list(&e);
     return st;
@@ -85,7 +85,7 @@ tx_status tx_hf_export_model(const tx_model *m, float *flat, const char *dir, co
     tx_status st;
     TX_GOTO(list_tensors(&e, group));
     TX_GOTO(e.format->config(&config, m));
-    TX_GOTO(tx_huggingface_write(dir, config, e.tensor, e.n, 0, fetch, &e));
+    TX_GOTO(tx_huggingface_write(dir, config, &(tx_hf_tensors){ e.tensor, e.n, fetch, &e }, 0));
 out:
     json_decref(config);
     free_list(&e);

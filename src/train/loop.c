@@ -67,7 +67,7 @@ tx_status tx_feed_open(tx_feed *f, const tx_trainer *t, const tx_blend *data)
     };
     TX_TRY(tx_order_open(&f->sampler));
     TX_TRY(tx_alloc(&f->sample, (size_t)t->b, sizeof *f->sample, "a batch"));
-    if (t->model->type->reads_sentences) TX_TRY(tx_bert_sample_init(&f->bert, t->s));
+    TX_TRY(tx_alloc(&f->scratch, (size_t)(t->model->type->samples->n_scratch * t->s), sizeof *f->scratch, "a batch"));
     return tx_alloc(&f->rows, (size_t)(t->b * tx_trainer_row_len(t)), sizeof *f->rows, "a batch");
 }
 
@@ -75,7 +75,7 @@ void tx_feed_close(tx_feed *f)
 {
     tx_order_close(&f->sampler);
     tx_free(f->sample);
-    tx_bert_sample_deinit(&f->bert);
+    tx_free(f->scratch);
     tx_free(f->rows);
     *f = (tx_feed){ 0 };
 }
@@ -88,11 +88,9 @@ static void tell_samples(const tx_feed *f, int64_t b, int64_t consumed)
     for (int64_t j = 0; j < b && n < (int)sizeof text - 320; j++) {
         int64_t number;
         int d = tx_blend_find(f->data, f->sample[j], &number);
-        const tx_blend_part *p = &f->data->dataset[d];
-        const char *path = p->gpt ? tx_gpt_dataset_path(p->gpt) : tx_bert_dataset_file(p->bert)->prefix;
-        n += d == last
-                 ? snprintf(text + n, sizeof text - (size_t)n, ", %lld", (long long)number)
-                 : snprintf(text + n, sizeof text - (size_t)n, "%s%.250s %lld", j ? "; " : "", path, (long long)number);
+        n += d == last ? snprintf(text + n, sizeof text - (size_t)n, ", %lld", (long long)number)
+                       : snprintf(text + n, sizeof text - (size_t)n, "%s%.250s %lld", j ? "; " : "",
+                                  tx_blend_path(f->data, d), (long long)number);
         last = d;
     }
     tx_trace("data: micro-batch of %lld behind %lld samples: %s", (long long)b, (long long)consumed, text);
@@ -103,7 +101,7 @@ tx_status tx_feed_read(tx_feed *f, const tx_trainer *t, int64_t consumed)
     TX_TRY(tx_order_get(&f->sampler, f->sample, consumed));
     if (tx_log_wants(TX_LOG_TRACE)) tell_samples(f, t->b, consumed);
     for (int64_t j = 0; j < t->b; j++)
-        TX_TRY(tx_blend_get(f->data, &f->bert, f->rows + j * tx_trainer_row_len(t), f->sample[j]));
+        TX_TRY(tx_blend_get(f->data, f->scratch, f->rows + j * tx_trainer_row_len(t), f->sample[j]));
     return TX_OK;
 }
 

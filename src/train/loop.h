@@ -39,8 +39,8 @@ typedef struct tx_feed {
     const tx_blend *data;
     tx_order sampler;
     int64_t *sample; /* [b] */
-    int32_t *rows;   /* [b][row_len], as tx_model_type has a sample */
-    tx_bert_sample bert;
+    int32_t *rows;   /* [b][row_len] (data/samples.h) */
+    int32_t *scratch;
 } tx_feed;
 
 tx_status tx_feed_open(tx_feed *f, const tx_trainer *t, const tx_blend *data);

@@ -104,7 +104,7 @@ static tx_status run_watched(tx_trainer *t, const tx_bad_iteration *bad, tx_micr
         size_t mark = tx_arena_mark(&t->ctx.acts);
         *micro = t->micro;
         TX_TRY(read(user, t->micro, &rows));
-        t->ctx.at = (tx_place){ 0 };
+        t->ctx.at = (tx_model_place){ 0 };
         t->ctx.watch = w;
         tx_status st = tx_trainer_forward(t, rows, &loss);
         if (!st && !w->op) st = tx_trainer_backward(t);

@@ -193,7 +193,7 @@ void tx__trainer_note(const tx_trainer *t, const char *what)
 
 int64_t tx_trainer_row_len(const tx_trainer *t)
 {
-    return t->model->type->row_len(t->s);
+    return t->model->type->samples->row_len(t->s);
 }
 
 /* The objective is the mean over all ranks' micro-batches of each one's mean losses: Megatron's loss averaging. Times

@@ -25,11 +25,12 @@ tx_status tx_trainer_require_idle(const tx_trainer *t, const char *what)
 
 /* A tx_ckpt_move: numbers that lie on a disk or in a device's memory. Part 0 are the weights, the others the
  * optimizer's. */
-static tx_status move(void *user, int part, const tx_stretch *s, int64_t first, int64_t n, float *buf, bool store)
+static tx_status move(void *user, const tx_ckpt_window *w, bool store)
 {
     tx_zero *z = user;
     int weights = z->dtype == TX_F32 ? TX_AWAY_VALUE : TX_AWAY_MASTER;
-    return tx_zero_move(z, part ? TX_AWAY_STATE + part - 1 : weights, s->at + (first - s->first), n, buf, store);
+    int64_t at = w->stretch->at + (w->first - w->stretch->first);
+    return tx_zero_move(z, w->part ? TX_AWAY_STATE + w->part - 1 : weights, at, w->n, w->buf, store);
 }
 
 /* The weights and, if they are wanted, the optimizer's buffers, as checkpoints name them; their number.

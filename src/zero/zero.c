@@ -336,8 +336,12 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_config *cf
     TX_GOTO(cut_pieces(z));
     point_ranges(z);
     if (train)
-        TX_GOTO(tx_optim_init(&z->optim, cfg, client, z->stage ? z->grid->world : z->grid->model, c->device, z->range,
-                              z->n_ranges));
+        TX_GOTO(tx_optim_init(&z->optim, &(tx_optim_args){ .cfg = cfg,
+                                                           .client = client,
+                                                           .ranks = z->stage ? z->grid->world : z->grid->model,
+                                                           .device = c->device,
+                                                           .range = z->range,
+                                                           .n_ranges = z->n_ranges }));
     z->optim.bring = tx__offload_bring;
     z->optim.bring_user = z;
 out:

@@ -32,7 +32,7 @@ static inline void logits_behind(tx_decoder *d, const int32_t *token, int64_t n,
 {
     wanted_row w = { out, tx_decoder_vocab(d) };
     tx_decoder_truncate(d, 0, 0);
-    ASSERT_OK(tx_decoder_append(d, 0, token, n, n - 1, keep_row, &w));
+    ASSERT_OK(tx_decoder_append(d, 0, token, n, &(tx_logits_wanted){ n - 1, keep_row, &w }));
 }
 
 /* The likeliest tokens behind a prompt, one after the other over the cache; logits that the last was taken from.

@@ -89,7 +89,8 @@ static void logits_beyond_the_training_length(void **state)
             for (int n = 1; n <= LONG; n++) {
                 wanted_row w = { got, VOCAB };
                 if (cached)
-                    ASSERT_OK(tx_decoder_append(d, 0, tokens + j * LONG + n - 1, 1, n - 1, keep_row, &w));
+                    ASSERT_OK(tx_decoder_append(d, 0, tokens + j * LONG + n - 1, 1,
+                                                &(tx_logits_wanted){ n - 1, keep_row, &w }));
                 else
                     logits_behind(d, tokens + j * LONG, n, got);
                 for (int i = 0; i < VOCAB; i++) {

@@ -473,24 +473,24 @@ static tx_status linear_forward(tx_ctx *c, const tx_layer_call *k)
     tx_tensor *dz = k->saved, none = { 0 };
     *dz = tx_ctx_push(c, k->dtype, 2, (int64_t[]){ k->b, N_CLASSES });
     tx_tensor z = tx_ctx_push(c, k->dtype, 2, (int64_t[]){ k->b, N_CLASSES });
-    TX_TRY(tx_run_gemm(
+    TX_TRY(tx_op_gemm(
         c, &(tx_gemm_args){
                .c = z, .a = k->input[0], .b = k->weight[0].value, .bias = k->weight[1].value, .trans_b = true }));
-    return tx_run_cross_entropy(
-        c, &(tx_cross_entropy_args){ .loss = tx_slice1(k->loss, 0, k->b),
-                                     .z = z,
-                                     .dz = k->train ? *dz : none,
-                                     .y = tx_slice1(k->input[1], 0, k->b),
-                                     .weight = k->train ? tx_slice1(k->loss_weight, 0, k->b) : none,
-                                     .n_valid = N_CLASSES });
+    return tx_op_cross_entropy(c,
+                               &(tx_cross_entropy_args){ .loss = tx_slice1(k->loss, 0, k->b),
+                                                         .z = z,
+                                                         .dz = k->train ? *dz : none,
+                                                         .y = tx_slice1(k->input[1], 0, k->b),
+                                                         .weight = k->train ? tx_slice1(k->loss_weight, 0, k->b) : none,
+                                                         .n_valid = N_CLASSES });
 }
 
 static tx_status linear_backward(tx_ctx *c, const tx_layer_call *k)
 {
     const tx_tensor *dz = k->saved;
-    TX_TRY(tx_run_gemm(
+    TX_TRY(tx_op_gemm(
         c, &(tx_gemm_args){ .c = k->weight[0].grad, .a = *dz, .b = k->input[0], .trans_a = true, .accumulate = true }));
-    return tx_run_col_sum(c, &(tx_col_sum_args){ .y = k->weight[1].grad, .x = *dz });
+    return tx_op_col_sum(c, &(tx_col_sum_args){ .y = k->weight[1].grad, .x = *dz });
 }
 
 static const tx_param_spec linear_params[] = {
@@ -655,10 +655,10 @@ static const struct {
     { "work in memory that the engine has taken before: a step allocates nothing (test_engine)",
       "tx_checkpoint_forward tx_checkpoint_backward tx_ctx_is_dry tx_ctx_threads tx_ctx_mark tx_ctx_pop tx_ctx_read "
       "tx_layer_dropout tx_ctx_tensor_rank "
-      "tx_ctx_tensor_size tx_ctx_tensor_sum tx_run_fill tx_run_cast tx_run_layernorm_fwd tx_run_layernorm_bwd "
-      "tx_run_rmsnorm_fwd tx_run_rmsnorm_bwd tx_run_activation_fwd tx_run_activation_bwd tx_run_glu_fwd "
-      "tx_run_glu_bwd tx_run_rope tx_run_dropout_add_fwd tx_run_dropout_add_bwd tx_run_attention_fwd "
-      "tx_run_attention_bwd tx_run_embedding_fwd tx_run_embedding_bwd tx_run_head_loss" },
+      "tx_ctx_tensor_size tx_ctx_tensor_sum tx_op_fill tx_op_cast tx_op_layernorm_fwd tx_op_layernorm_bwd "
+      "tx_op_rmsnorm_fwd tx_op_rmsnorm_bwd tx_op_activation_fwd tx_op_activation_bwd tx_op_glu_fwd "
+      "tx_op_glu_bwd tx_op_rope tx_op_dropout_add_fwd tx_op_dropout_add_bwd tx_op_attention_fwd "
+      "tx_op_attention_bwd tx_op_embedding_fwd tx_op_embedding_bwd tx_op_head_loss" },
     { "go on until they are stopped, or end processes; their parts are tried in tests/serve, tests/launch, tests/fault",
       "tx_serve tx_torchrun tx_deepspeed tx_launch_agent tx_world_abort" },
     { "change the process's environment, look at the machine: tests/cli; a replay file: tests/train",

@@ -118,7 +118,7 @@ static void scored_in_pieces(void **state)
     static double expected[LONG];
     tx_decoder *d = three_slots();
     tx_batcher *b;
-    ASSERT_OK(tx_decoder_append(d, 0, prompt, LONG, 0, keep_logprobs, expected));
+    ASSERT_OK(tx_decoder_append(d, 0, prompt, LONG, &(tx_logits_wanted){ 0, keep_logprobs, expected }));
     tx_decoder_truncate(d, 0, 0);
     ASSERT_OK(tx_batcher_create(&b, d));
     prepare(&scored, LONG, 0);

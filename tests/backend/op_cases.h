@@ -437,7 +437,7 @@ static void head_loss(tx_ctx *c, const int64_t *p, results *o)
 static void embedding(tx_ctx *c, const int64_t *p, results *o)
 {
     int64_t s = p[0], b = p[1], h = p[2], v = p[3];
-    tx_shard shard = { p[5], p[6] };
+    tx_table_shard shard = { p[5], p[6] };
     tx_tensor token = indices(ZEROS(TX_I32, s, b), 0, (int32_t)(p[6] ? p[6] : v)),
               position = indices(ZEROS(TX_I32, s, b), 0, (int32_t)s);
     tx_tensor word = RAND(V, v, h), pos = RAND(V, s, h), y = ZEROS(S, s, b, h);

@@ -7,7 +7,7 @@
 #include "backend/backend.h"
 #include "backend/ref/ref.h"
 
-#define RUN(c, op, ...) ASSERT_OK(tx_run_##op((c), &(tx_##op##_args){ __VA_ARGS__ }))
+#define RUN(c, op, ...) ASSERT_OK(tx_op_##op((c), &(tx_##op##_args){ __VA_ARGS__ }))
 
 /* ---- tensors: contiguous, freed all together ---- */
 

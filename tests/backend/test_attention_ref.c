@@ -65,7 +65,7 @@ static void test_attention_padding(void **state)
     for (int64_t i = N * B + 1; i < S * B; i += B)
         for (int64_t x = 0; x < D; x++) ((double *)k.data)[i * D + x] = ((double *)v.data)[i * D + x] = NAN;
     tx_attention_fwd_args a = { .o = o, .q = q, .k = k, .v = v, .scale = 0.5, .mask = mask, .n_keys = n_keys };
-    ASSERT_OK(tx_run_attention_fwd(&ctx, &a));
+    ASSERT_OK(tx_op_attention_fwd(&ctx, &a));
     mask.sample = 1;
     RUN(&ctx, attention_fwd, .o = alone, .q = view5(q, D, alone.dim, B * D, 0, 0, D),
         .k = view4(k, D, N, 1, 1, D, B * D, 0, D), .v = view4(v, D, N, 1, 1, D, B * D, 0, D), .scale = 0.5,
@@ -73,9 +73,9 @@ static void test_attention_padding(void **state)
     for (int i = 0; i < N * D; i++) assert_true(tx__ref_load(alone, i) == tx__ref_load(o, (i / D * B + 1) * D + i % D));
 
     ((int32_t *)n_keys.data)[1] = 0;
-    ASSERT_FAILS(tx_run_attention_fwd(&ctx, &a), TX_ERR_ARG, "attention_fwd: n_keys[1] is 0; it has to be in 1..7");
+    ASSERT_FAILS(tx_op_attention_fwd(&ctx, &a), TX_ERR_ARG, "attention_fwd: n_keys[1] is 0; it has to be in 1..7");
     ((int32_t *)n_keys.data)[1] = S + 1;
-    ASSERT_FAILS(tx_run_attention_fwd(&ctx, &a), TX_ERR_ARG, "n_keys[1] is 8");
+    ASSERT_FAILS(tx_op_attention_fwd(&ctx, &a), TX_ERR_ARG, "n_keys[1] is 8");
     tx_attention_bwd_args g = { .dq = q,
                                 .dk = k,
                                 .dv = v,
@@ -87,13 +87,13 @@ static void test_attention_padding(void **state)
                                 .v = v,
                                 .scale = 0.5,
                                 .n_keys = n_keys };
-    ASSERT_FAILS(tx_run_attention_bwd(&ctx, &g), TX_ERR_ARG, "attention_bwd: n_keys[1] is 8");
+    ASSERT_FAILS(tx_op_attention_bwd(&ctx, &g), TX_ERR_ARG, "attention_bwd: n_keys[1] is 8");
     g.causal = a.causal = true;
-    ASSERT_FAILS(tx_run_attention_bwd(&ctx, &g), TX_ERR_SHAPE, "neither causal nor a past");
-    ASSERT_FAILS(tx_run_attention_fwd(&ctx, &a), TX_ERR_SHAPE, "neither causal nor a past");
+    ASSERT_FAILS(tx_op_attention_bwd(&ctx, &g), TX_ERR_SHAPE, "neither causal nor a past");
+    ASSERT_FAILS(tx_op_attention_fwd(&ctx, &a), TX_ERR_SHAPE, "neither causal nor a past");
     a.causal = false;
     a.n_keys = tx_slice1(n_keys, 0, 1);
-    ASSERT_FAILS(tx_run_attention_fwd(&ctx, &a), TX_ERR_SHAPE, "n_keys [b] int32");
+    ASSERT_FAILS(tx_op_attention_fwd(&ctx, &a), TX_ERR_SHAPE, "n_keys [b] int32");
     pool_free();
 }
 
@@ -167,7 +167,7 @@ static void test_attention_leans(void **state)
     tx_attention_fwd_args a = {
         .o = o, .q = q, .k = k, .v = v, .scale = 0.5, .causal = true, .alibi = { .n_heads = N }
     };
-    ASSERT_OK(tx_run_attention_fwd(&ctx, &a));
+    ASSERT_OK(tx_op_attention_fwd(&ctx, &a));
     for (int n = 0; n < N; n++)
         for (int i = 0; i < S; i++) {
             double p[S], sum = 0;
@@ -186,16 +186,16 @@ static void test_attention_leans(void **state)
     tx_tensor first_key = ZEROS(TX_I32, S, 1);
     for (int i = 2; i < S; i++) ((int32_t *)first_key.data)[i] = 2;
     a.first_key = first_key;
-    ASSERT_OK(tx_run_attention_fwd(&ctx, &a));
+    ASSERT_OK(tx_op_attention_fwd(&ctx, &a));
     RUN(&ctx, attention_fwd, .o = alone, .q = tx_slice_rows(q, 2, S - 2), .k = tx_slice_rows(k, 2, S - 2),
         .v = tx_slice_rows(v, 2, S - 2), .scale = 0.5, .causal = true, .alibi = { .n_heads = N });
     for (int i = 0; i < (S - 2) * N * D; i++) assert_true(tx__ref_load(alone, i) == tx__ref_load(o, 2 * N * D + i));
 
     a.alibi.first_head = 1;
-    ASSERT_FAILS(tx_run_attention_fwd(&ctx, &a), TX_ERR_SHAPE, "heads 1 + 3 do not lie in the biases' 3");
+    ASSERT_FAILS(tx_op_attention_fwd(&ctx, &a), TX_ERR_SHAPE, "heads 1 + 3 do not lie in the biases' 3");
     a.alibi.first_head = 0;
     a.causal = false;
-    ASSERT_FAILS(tx_run_attention_fwd(&ctx, &a), TX_ERR_ARG, "biases of positions need causal attention");
+    ASSERT_FAILS(tx_op_attention_fwd(&ctx, &a), TX_ERR_ARG, "biases of positions need causal attention");
     tx_attention_bwd_args g = { .dq = q,
                                 .dk = k,
                                 .dv = v,
@@ -207,7 +207,7 @@ static void test_attention_leans(void **state)
                                 .v = v,
                                 .scale = 0.5,
                                 .alibi = { .n_heads = N } };
-    ASSERT_FAILS(tx_run_attention_bwd(&ctx, &g), TX_ERR_ARG, "attention_bwd: linear biases");
+    ASSERT_FAILS(tx_op_attention_bwd(&ctx, &g), TX_ERR_ARG, "attention_bwd: linear biases");
     pool_free();
 }
 

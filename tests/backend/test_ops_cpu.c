@@ -187,10 +187,10 @@ static void test_refuses_other_types(void **state)
     (void)state;
     tx_ctx c = open_ctx("cpu", 1);
     tx_tensor a = ZEROS(TX_F64, 4, 4), p = ZEROS(TX_F32, 4), low = ZEROS(TX_F64, 4);
-    ASSERT_FAILS(tx_run_gemm(&c, &(tx_gemm_args){ .c = a, .a = a, .b = a }), TX_ERR_UNSUPPORTED, "gemm");
+    ASSERT_FAILS(tx_op_gemm(&c, &(tx_gemm_args){ .c = a, .a = a, .b = a }), TX_ERR_UNSUPPORTED, "gemm");
     ASSERT_CONTAINS(tx_last_error(), "fp64");
-    assert_int_equal(tx_run_activation_fwd(&c, &(tx_activation_fwd_args){ .y = a, .x = a }), TX_ERR_UNSUPPORTED);
-    ASSERT_FAILS(tx_run_adam(&c, &(tx_adam_args){ .p = p, .m = p, .v = p, .g = p, .low = low, .t = 1 }),
+    assert_int_equal(tx_op_activation_fwd(&c, &(tx_activation_fwd_args){ .y = a, .x = a }), TX_ERR_UNSUPPORTED);
+    ASSERT_FAILS(tx_op_adam(&c, &(tx_adam_args){ .p = p, .m = p, .v = p, .g = p, .low = low, .t = 1 }),
                  TX_ERR_UNSUPPORTED, "fp64");
     tx_ctx_deinit(&c);
     pool_free();
@@ -255,7 +255,7 @@ static void test_plan_refuses(void **state)
     tx_ctx c;
     tx_tensor a = tx_tensor2(TX_DRY_ADDRESS, TX_F64, 4, 4);
     ASSERT_OK(tx_ctx_init(&c, "cpu", 1));
-    ASSERT_FAILS(tx_run_gemm(&c, &(tx_gemm_args){ .c = a, .a = a, .b = a }), TX_ERR_UNSUPPORTED, "gemm");
+    ASSERT_FAILS(tx_op_gemm(&c, &(tx_gemm_args){ .c = a, .a = a, .b = a }), TX_ERR_UNSUPPORTED, "gemm");
     tx_ctx_deinit(&c);
 }
 

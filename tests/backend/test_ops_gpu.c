@@ -50,10 +50,10 @@ static void test_wrong_numbers_of_keys(void **state)
         ((int32_t *)n.data)[0] = 5;
         ((int32_t *)n.data)[1] = wrong[i];
         tx_attention_fwd_args a = { .o = q, .q = q, .k = k, .v = k, .scale = 1, .n_keys = n };
-        assert_int_equal(tx_run_attention_fwd(&c, &a), TX_ERR_ARG);
+        assert_int_equal(tx_op_attention_fwd(&c, &a), TX_ERR_ARG);
         ASSERT_CONTAINS(tx_last_error(), "number of keys");
         tx_attention_fwd_args behind = { .o = q, .q = q, .k = k, .v = k, .scale = 1, .causal = true, .past = { n, n } };
-        assert_int_equal(tx_run_attention_fwd(&c, &behind), TX_ERR_ARG);
+        assert_int_equal(tx_op_attention_fwd(&c, &behind), TX_ERR_ARG);
         ASSERT_CONTAINS(tx_last_error(), "number of keys");
     }
     pool_free();

@@ -211,7 +211,7 @@ static double rope_loss(void *user)
     tx_rope_args a = rope_args;
     a.x = k->turned;
     memcpy(k->turned.data, k->x.data, (size_t)tx_numel(k->x) * sizeof(double));
-    ASSERT_OK(tx_run_rope(&ctx, &a));
+    ASSERT_OK(tx_op_rope(&ctx, &a));
     return weighted(k->turned, k->dy);
 }
 
@@ -231,13 +231,13 @@ static void test_rope(void **state)
     memcpy(dx.data, k.dy.data, 72 * sizeof(double));
     back.x = dx;
     back.inverse = true;
-    ASSERT_OK(tx_run_rope(&ctx, &back));
+    ASSERT_OK(tx_op_rope(&ctx, &back));
     check_grad("dx", k.x, dx, rope_loss, &k);
     for (int i = 0; i < 3; i++) { /* what is refused */
         tx_rope_args bad = rope_args;
         bad.x = k.x;
         bad.n_rot = (const int64_t[]){ 3, 8, 0 }[i];
-        ASSERT_FAILS(tx_run_rope(&ctx, &bad), TX_ERR_SHAPE, "not an even number in 2..6");
+        ASSERT_FAILS(tx_op_rope(&ctx, &bad), TX_ERR_SHAPE, "not an even number in 2..6");
     }
     pool_free();
 }
@@ -381,16 +381,16 @@ static void test_attention_past(void **state)
                 assert_true(tx__ref_load(alone, i * G * R * D + j) == tx__ref_load(o, (i * B + b) * G * R * D + j));
     }
     ((int32_t *)past.n.data)[1] = MAX - 1;
-    ASSERT_FAILS(tx_run_cache_append(&ctx, &(tx_cache_append_args){ k, v, new_k, new_v, past }), TX_ERR_ARG,
+    ASSERT_FAILS(tx_op_cache_append(&ctx, &(tx_cache_append_args){ k, v, new_k, new_v, past }), TX_ERR_ARG,
                  "past.n[1] is 8; it has to be in 0..7");
     ((int32_t *)past.n.data)[1] = 0;
     ((int32_t *)past.slot.data)[2] = SLOTS;
-    ASSERT_FAILS(tx_run_attention_fwd(&ctx,
-                                      &(tx_attention_fwd_args){
-                                          .o = o, .q = q, .k = k, .v = v, .scale = 0.5, .causal = true, .past = past }),
+    ASSERT_FAILS(tx_op_attention_fwd(&ctx,
+                                     &(tx_attention_fwd_args){
+                                         .o = o, .q = q, .k = k, .v = v, .scale = 0.5, .causal = true, .past = past }),
                  TX_ERR_ARG, "past.slot[2] is 4");
     past.slot.data = NULL;
-    ASSERT_FAILS(tx_run_cache_append(&ctx, &(tx_cache_append_args){ k, v, new_k, new_v, past }), TX_ERR_SHAPE,
+    ASSERT_FAILS(tx_op_cache_append(&ctx, &(tx_cache_append_args){ k, v, new_k, new_v, past }), TX_ERR_SHAPE,
                  "past.slot=absent");
 }
 
@@ -439,17 +439,17 @@ static void test_embedding(void **state)
     /* what is refused */
     tx_embedding_fwd_args a = { .y = k.y, .token = k.token, .type = k.type, .word = k.word, .kind = k.kind };
     ((int32_t *)k.type.data)[6] = 2;
-    ASSERT_FAILS(tx_run_embedding_fwd(&ctx, &a), TX_ERR_ARG, "embedding_fwd: type[6] is 2; it has to be in 0..1");
+    ASSERT_FAILS(tx_op_embedding_fwd(&ctx, &a), TX_ERR_ARG, "embedding_fwd: type[6] is 2; it has to be in 0..1");
     tx_embedding_bwd_args g = {
         .dword = k.word, .dkind = k.kind, .dy = k.dy, .token = k.token, .position = k.position, .type = k.type
     };
-    ASSERT_FAILS(tx_run_embedding_bwd(&ctx, &g), TX_ERR_ARG, "embedding_bwd: type[6] is 2");
+    ASSERT_FAILS(tx_op_embedding_bwd(&ctx, &g), TX_ERR_ARG, "embedding_bwd: type[6] is 2");
     a.type.data = g.type.data = NULL;
-    ASSERT_FAILS(tx_run_embedding_fwd(&ctx, &a), TX_ERR_SHAPE, "type=absent");
-    ASSERT_FAILS(tx_run_embedding_bwd(&ctx, &g), TX_ERR_SHAPE, "type=absent");
+    ASSERT_FAILS(tx_op_embedding_fwd(&ctx, &a), TX_ERR_SHAPE, "type=absent");
+    ASSERT_FAILS(tx_op_embedding_bwd(&ctx, &g), TX_ERR_SHAPE, "type=absent");
     a.type = k.type;
     a.kind = RAND(t, 2, 4);
-    ASSERT_FAILS(tx_run_embedding_fwd(&ctx, &a), TX_ERR_SHAPE, "kind [types,h]");
+    ASSERT_FAILS(tx_op_embedding_fwd(&ctx, &a), TX_ERR_SHAPE, "kind [types,h]");
     pool_free();
 }
 
@@ -548,14 +548,14 @@ static void test_head_loss_bias(void **state)
                             .y = k.y,
                             .weight = k.weight,
                             .n_valid = VALID };
-    ASSERT_FAILS(tx_run_head_loss(&ctx, &a), TX_ERR_SHAPE, "dbias=absent");
+    ASSERT_FAILS(tx_op_head_loss(&ctx, &a), TX_ERR_SHAPE, "dbias=absent");
     a.dbias = tx_slice1(dbias, 0, HALF);
-    ASSERT_FAILS(tx_run_head_loss(&ctx, &a), TX_ERR_SHAPE, "dbias as bias");
+    ASSERT_FAILS(tx_op_head_loss(&ctx, &a), TX_ERR_SHAPE, "dbias as bias");
     a.dbias = dbias;
     a.bias = tx_slice1(k.bias, 0, HALF);
-    ASSERT_FAILS(tx_run_head_loss(&ctx, &a), TX_ERR_SHAPE, "bias [v]");
+    ASSERT_FAILS(tx_op_head_loss(&ctx, &a), TX_ERR_SHAPE, "bias [v]");
     a.bias.data = NULL;
-    ASSERT_FAILS(tx_run_head_loss(&ctx, &a), TX_ERR_SHAPE, "bias=absent");
+    ASSERT_FAILS(tx_op_head_loss(&ctx, &a), TX_ERR_SHAPE, "bias=absent");
     pool_free();
 }
 
@@ -604,9 +604,9 @@ static void check_cross_entropy(double smoothing)
     tx_tensor z = RAND(t, 4, 8), apart = ZEROS(t, 4, 8); /* the same beside z */
     memcpy(z.data, k.z.data, 32 * sizeof(double));
     tx_cross_entropy_args a = { .loss = k.loss, .z = z, .dz = apart, .y = k.y, .n_valid = 6, .smoothing = smoothing };
-    ASSERT_FAILS(tx_run_cross_entropy(&ctx, &a), TX_ERR_SHAPE, "only with weight");
+    ASSERT_FAILS(tx_op_cross_entropy(&ctx, &a), TX_ERR_SHAPE, "only with weight");
     a.weight = k.weight;
-    ASSERT_OK(tx_run_cross_entropy(&ctx, &a));
+    ASSERT_OK(tx_op_cross_entropy(&ctx, &a));
     assert_memory_equal(apart.data, dz.data, 32 * sizeof(double));
     double sum = 0, want = 0;
     for (int j = 0; j < 6; j++) sum += exp(tx__ref_load(k.z, j));
@@ -644,7 +644,7 @@ static void check_cross_entropy_parts(double smoothing)
             ASSERT_NEAR(tx__ref_load(part[k], i), tx__ref_load(z, i / V * PARTS * V + k * V + i % V), 1e-13, "dz");
     }
     tx_cross_entropy_part_args a = { .stats = loss, .z = part[0], .y = y, .classes = classes[0] };
-    ASSERT_FAILS(tx_run_cross_entropy_part(&ctx, &a), TX_ERR_SHAPE, "stats [rows,4]");
+    ASSERT_FAILS(tx_op_cross_entropy_part(&ctx, &a), TX_ERR_SHAPE, "stats [rows,4]");
     pool_free();
 }
 
@@ -657,7 +657,7 @@ static void test_cross_entropy(void **state)
     check_cross_entropy_parts(0.1);
     tx_tensor z = RAND(TX_F64, 1, 2), y = ZEROS(TX_I32, 1), loss = ZEROS(TX_F64, 1);
     const tx_cross_entropy_args one = { .loss = loss, .z = z, .y = y, .n_valid = 1, .smoothing = 0.1 };
-    ASSERT_FAILS(tx_run_cross_entropy(&ctx, &one), TX_ERR_ARG, "smoothing 0.1 of 1 classes");
+    ASSERT_FAILS(tx_op_cross_entropy(&ctx, &one), TX_ERR_ARG, "smoothing 0.1 of 1 classes");
     pool_free();
 }
 

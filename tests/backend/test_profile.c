@@ -236,7 +236,7 @@ static void a_refused_or_dry_op_is_no_run(void **state)
 {
     (void)state;
     tx_tensor x = RAND(TX_F32, 6, 4);
-    assert_int_equal(tx_run_cast(&ctx, &(tx_cast_args){ .y = ZEROS(TX_F32, 6), .x = x }), TX_ERR_SHAPE);
+    assert_int_equal(tx_op_cast(&ctx, &(tx_cast_args){ .y = ZEROS(TX_F32, 6), .x = x }), TX_ERR_SHAPE);
     ctx.dry = true;
     RUN(&ctx, cast, .y = ZEROS(TX_F32, 6, 4), .x = x);
     RUN(&ctx, gemm, .c = ZEROS(TX_F32, 6, 6), .a = x, .b = x, .trans_b = true);
@@ -263,7 +263,7 @@ static void events_are_bounded_and_rows_are_not(void **state)
     char part[100][8];
     for (int i = 0; i < 100; i++) snprintf(part[i], sizeof part[i], "%d", i);
     for (int i = 0; i < TX_PROFILE_MAX_EVENTS + 300; i++)
-        ASSERT_OK(tx_profile_add(&profile, "op", &(tx_place){ .part = part[i % 100] }, i, 1, &cost));
+        ASSERT_OK(tx_profile_add(&profile, "op", &(tx_model_place){ .part = part[i % 100] }, i, 1, &cost));
     assert_int_equal(profile.n_events, TX_PROFILE_MAX_EVENTS);
     assert_int_equal(profile.n_left_out, 300);
     assert_int_equal(profile.n_rows, 100);
@@ -277,7 +277,7 @@ static void no_memory(void **state)
     for (int64_t n = 0; n < 2; n++) {
         tx_profile_free(&profile);
         allocation_fails_at(n);
-        tx_status st = tx_run_cast(&ctx, &(tx_cast_args){ .y = y, .x = x });
+        tx_status st = tx_op_cast(&ctx, &(tx_cast_args){ .y = y, .x = x });
         allocations_succeed();
         assert_int_equal(st, TX_ERR_NOMEM);
     }

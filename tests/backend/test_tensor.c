@@ -49,30 +49,30 @@ static void test_refusals(void **state)
     (void)state;
     tx_ctx c = open_ctx("ref", 1);
     tx_tensor a = ZEROS(TX_F32, 3, 5), b = ZEROS(TX_F32, 4, 6), out = ZEROS(TX_F32, 3, 6);
-    ASSERT_FAILS(tx_run_gemm(&c, &(tx_gemm_args){ .c = out, .a = a, .b = b }), TX_ERR_SHAPE, "gemm");
+    ASSERT_FAILS(tx_op_gemm(&c, &(tx_gemm_args){ .c = out, .a = a, .b = b }), TX_ERR_SHAPE, "gemm");
     ASSERT_CONTAINS(tx_last_error(), "b=fp32[4,6]");
-    ASSERT_FAILS(tx_run_gemm(&c, &(tx_gemm_args){ .c = out, .a = a }), TX_ERR_SHAPE, "b=absent");
+    ASSERT_FAILS(tx_op_gemm(&c, &(tx_gemm_args){ .c = out, .a = a }), TX_ERR_SHAPE, "b=absent");
     /* dtypes are part of the shape */
-    assert_int_equal(tx_run_activation_fwd(&c, &(tx_activation_fwd_args){ .y = ZEROS(TX_F64, 3, 5), .x = a }),
+    assert_int_equal(tx_op_activation_fwd(&c, &(tx_activation_fwd_args){ .y = ZEROS(TX_F64, 3, 5), .x = a }),
                      TX_ERR_SHAPE);
     /* a strided tensor where contiguity is needed */
     tx_tensor strided = out;
     strided.dim[1] = 5;
-    ASSERT_FAILS(tx_run_activation_fwd(&c, &(tx_activation_fwd_args){ .y = strided, .x = a }), TX_ERR_SHAPE, "strided");
+    ASSERT_FAILS(tx_op_activation_fwd(&c, &(tx_activation_fwd_args){ .y = strided, .x = a }), TX_ERR_SHAPE, "strided");
     /* a causal mask with fewer keys than queries */
     tx_tensor q = ZEROS(TX_F32, 4, 1, 1, 1, 8), k = ZEROS(TX_F32, 3, 1, 1, 8);
     tx_attention_fwd_args attn = { .o = q, .q = q, .k = k, .v = k, .scale = 1, .causal = true };
-    assert_int_equal(tx_run_attention_fwd(&c, &attn), TX_ERR_SHAPE);
+    assert_int_equal(tx_op_attention_fwd(&c, &attn), TX_ERR_SHAPE);
     attn.causal = false;
-    ASSERT_OK(tx_run_attention_fwd(&c, &attn));
+    ASSERT_OK(tx_op_attention_fwd(&c, &attn));
     attn.first_key = ZEROS(TX_I32, 3, 1); /* one a query */
-    ASSERT_FAILS(tx_run_attention_fwd(&c, &attn), TX_ERR_SHAPE, "first_key [sq,b] int32");
+    ASSERT_FAILS(tx_op_attention_fwd(&c, &attn), TX_ERR_SHAPE, "first_key [sq,b] int32");
     /* a dropout mask that does not reach as far as the tensor */
     tx_tensor x = ZEROS(TX_F32, 4, 1, 8);
     tx_dropout_add_fwd_args drop = { .y = x, .x = x, .mask = { .drop = 100, .s_global = 4, .first_s = 1 } };
-    assert_int_equal(tx_run_dropout_add_fwd(&c, &drop), TX_ERR_SHAPE);
+    assert_int_equal(tx_op_dropout_add_fwd(&c, &drop), TX_ERR_SHAPE);
     drop.mask.first_s = 0;
-    ASSERT_OK(tx_run_dropout_add_fwd(&c, &drop));
+    ASSERT_OK(tx_op_dropout_add_fwd(&c, &drop));
     tx_ctx_deinit(&c);
     pool_free();
 }
@@ -86,15 +86,15 @@ static void test_bad_index(void **state)
         tx_ctx c = open_ctx(backend[i], 1);
         tx_tensor token = ZEROS(TX_I32, 2, 2), word = ZEROS(TX_F32, 5, 4), y = ZEROS(TX_F32, 2, 2, 4);
         ((int32_t *)token.data)[3] = 5;
-        assert_int_equal(tx_run_embedding_fwd(&c, &(tx_embedding_fwd_args){ .y = y, .token = token, .word = word }),
+        assert_int_equal(tx_op_embedding_fwd(&c, &(tx_embedding_fwd_args){ .y = y, .token = token, .word = word }),
                          TX_ERR_ARG);
         ASSERT_CONTAINS(tx_last_error(), "token[3] is 5");
         tx_tensor z = ZEROS(TX_F32, 4, 8), loss = ZEROS(TX_F32, 4), label = ZEROS(TX_I32, 4);
         ((int32_t *)label.data)[1] = 7; /* a column that pads */
         tx_cross_entropy_args ce = { .loss = loss, .z = z, .y = label, .n_valid = 7 };
-        assert_int_equal(tx_run_cross_entropy(&c, &ce), TX_ERR_ARG);
+        assert_int_equal(tx_op_cross_entropy(&c, &ce), TX_ERR_ARG);
         ((int32_t *)label.data)[1] = -2;
-        assert_int_equal(tx_run_cross_entropy(&c, &ce), TX_ERR_ARG);
+        assert_int_equal(tx_op_cross_entropy(&c, &ce), TX_ERR_ARG);
         tx_ctx_deinit(&c);
         pool_free();
     }

@@ -85,7 +85,8 @@ static inline tx_status model_save(const model *m, const char *dir, int64_t iter
     json_t *config = json_pack("{s:i, s:f, s:s}", "num_layers", m->ps.n / 3, "lr", 0.1, "name", "\xc3\xa9t\xc3\xa9");
     const tx_ckpt_part part[] = { whole_part(TX_CKPT_MODEL, m->buf[0]), whole_part("exp_avg", m->buf[1]),
                                   whole_part("exp_avg_sq", m->buf[2]) };
-    tx_status st = tx_checkpoint_save(dir, &s, config, &m->ps, NULL, part, with_optimizer ? 3 : 1, &tx_comm_self);
+    tx_status st = tx_checkpoint_save(
+        &(tx_ckpt_save_args){ dir, &s, config, &m->ps, NULL, part, with_optimizer ? 3 : 1, &tx_comm_self });
     json_decref(config);
     return st;
 }

@@ -136,7 +136,7 @@ static inline tx_status shard_save(const shard *s, const char *dir, int64_t iter
 {
     tx_ckpt_state state = { .iteration = iteration, .vocab_size = VOCAB, .seed = 7 };
     json_t *config = json_pack("{s:i}", "num_layers", N_LAYERS);
-    tx_status st = tx_checkpoint_save(dir, &state, config, &s->ps, NULL, ALL_PARTS(*s), group);
+    tx_status st = tx_checkpoint_save(&(tx_ckpt_save_args){ dir, &state, config, &s->ps, NULL, ALL_PARTS(*s), group });
     json_decref(config);
     return st;
 }

@@ -45,18 +45,19 @@ static inline int64_t below(draw *d, int64_t n)
 
 /* Numbers that are not in memory, as far as the checkpoint knows: only whole windows of a stretch, and stored in order.
  */
-static inline tx_status move_numbers(void *user, int part_number, const tx_stretch *s, int64_t first, int64_t n,
-                                     float *buf, bool store)
+static inline tx_status move_numbers(void *user, const tx_ckpt_window *w, bool store)
 {
     keeper *k = user;
+    const tx_stretch *s = w->stretch;
+    int64_t first = w->first, n = w->n;
     int64_t left = s->first + s->numel - first, window = left < TX_CKPT_WINDOW ? left : TX_CKPT_WINDOW;
     if (n != window || n < 1 || first < s->first || (first - s->first) % TX_CKPT_WINDOW)
         return TX_FAIL(TX_ERR_ARG, "%lld elements at %lld are no window", (long long)n, (long long)first);
     if (store && first != s->first && (k->row_moved != s->row || k->moved != first))
         return TX_FAIL(TX_ERR_ARG, "element %lld is not the next", (long long)first);
     if (k->moves_left >= 0 && k->moves_left-- == 0) return TX_FAIL(TX_ERR_IO, "the disk is gone");
-    float *x = k->store[part_number] + s->at + first - s->first;
-    memcpy(store ? x : buf, store ? buf : x, (size_t)n * sizeof *x);
+    float *x = k->store[w->part] + s->at + first - s->first;
+    memcpy(store ? x : w->buf, store ? w->buf : x, (size_t)n * sizeof *x);
     k->row_moved = s->row;
     k->moved = first + n;
     return TX_OK;
@@ -144,7 +145,8 @@ static inline tx_status keeper_save(keeper *k, const char *dir, int64_t iteratio
 {
     tx_ckpt_state state = { .iteration = iteration, .vocab_size = VOCAB, .seed = 7 };
     json_t *config = json_pack("{s:i}", "num_layers", N_LAYERS);
-    tx_status st = tx_checkpoint_save(dir, &state, config, &k->ps, &k->kept, k->part, N_BUFFERS, group);
+    tx_status st =
+        tx_checkpoint_save(&(tx_ckpt_save_args){ dir, &state, config, &k->ps, &k->kept, k->part, N_BUFFERS, group });
     json_decref(config);
     return st;
 }

@@ -55,7 +55,7 @@ static void stretches_are_up_to_three_boxes(void **state)
 
 /* ---- covering ---- */
 
-static size_t tile(tx__piece *piece, int64_t row, int64_t col, int64_t rows, int64_t cols)
+static size_t tile(tx__saved_piece *piece, int64_t row, int64_t col, int64_t rows, int64_t cols)
 {
     int64_t part = below(3);
     if (part == 1 && rows > 1) {
@@ -68,7 +68,7 @@ static size_t tile(tx__piece *piece, int64_t row, int64_t col, int64_t rows, int
         size_t n = tile(piece, row, col, rows, k);
         return n + tile(piece + n, row, col + k, rows, cols - k);
     }
-    *piece = (tx__piece){ .start = { row, col }, .size = { rows, cols } };
+    *piece = (tx__saved_piece){ .start = { row, col }, .size = { rows, cols } };
     return 1;
 }
 
@@ -89,7 +89,7 @@ static bool covered_by_count(const tx__saved *s)
 static void disturb(tx__saved *s)
 {
     size_t i = (size_t)below((int64_t)s->n_pieces);
-    tx__piece *p = &s->piece[i];
+    tx__saved_piece *p = &s->piece[i];
     int k = (int)below(2);
     switch (below(4)) {
     case 0:
@@ -109,7 +109,7 @@ static void disturb(tx__saved *s)
 static void covers_as_counting_says(void **state)
 {
     (void)state;
-    tx__piece piece[MAX_BOXES];
+    tx__saved_piece piece[MAX_BOXES];
     int seen[2] = { 0 };
     for (int i = 0; i < 20000; i++) {
         tx__saved s = { .dim = { 1 + below(SIDE), 1 + below(SIDE) }, .piece = piece };
@@ -133,7 +133,7 @@ static void many_pieces(void **state)
     ASSERT_OK(tx_alloc(&s.piece, (size_t)(side * side), sizeof *s.piece, "test"));
     for (int64_t i = 0; i < side * side; i++) {
         int64_t at = i * 7919 % (side * side); /* in no order */
-        s.piece[at] = (tx__piece){ .start = { i / side * 3, i % side * 2 }, .size = { 3, 2 } };
+        s.piece[at] = (tx__saved_piece){ .start = { i / side * 3, i % side * 2 }, .size = { 3, 2 } };
     }
     s.n_pieces = (size_t)(side * side);
     ASSERT_OK(tx__pieces_cover(&s, &covered));

@@ -194,8 +194,8 @@ static tx_status save_large(tx_world *w, void *user)
     float unused = 0;
     json_t *config = json_object();
     TX_TRY(tx_params_declare(&ps, "", &decl, 1, NULL, &d));
-    note_outcome(&t->seen[tx_world_rank(w)],
-                 tx_checkpoint_save(t->dir, &s, config, &ps, NULL, WEIGHTS(&unused), tx_world_comm(w)));
+    note_outcome(&t->seen[tx_world_rank(w)], tx_checkpoint_save(&(tx_ckpt_save_args){
+                                                 t->dir, &s, config, &ps, NULL, WEIGHTS(&unused), tx_world_comm(w) }));
     json_decref(config);
     tx_params_deinit(&ps);
     return TX_OK;

@@ -223,8 +223,9 @@ static void too_little_space(void **state)
     float unused = 0;
     json_t *config = json_object();
     ASSERT_OK(tx_params_declare(&ps, "", &decl, 1, NULL, &d));
-    ASSERT_FAILS(tx_checkpoint_save(scratch_dir, &s, config, &ps, NULL, WEIGHTS(&unused), &tx_comm_self), TX_ERR_IO,
-                 "iteration 0000012 needs 4503");
+    ASSERT_FAILS(
+        tx_checkpoint_save(&(tx_ckpt_save_args){ scratch_dir, &s, config, &ps, NULL, WEIGHTS(&unused), &tx_comm_self }),
+        TX_ERR_IO, "iteration 0000012 needs 4503");
     ASSERT_CONTAINS(tx_last_error(), "are free");
     json_decref(config);
     tx_params_deinit(&ps);

@@ -150,8 +150,10 @@ static void whole_stretches_write_what_none_do(void **state)
         const tx_param *p = &s.ps.param[kept.n];
         stretch[kept.n] = (tx_stretch){ .row = kept.n, .numel = p->numel, .at = p->offset };
     }
-    ASSERT_OK(tx_checkpoint_save(in_scratch("listed"), &at, config, &s.ps, &kept, ALL_PARTS(s), &tx_comm_self));
-    ASSERT_OK(tx_checkpoint_save(in_scratch("none"), &at, config, &s.ps, NULL, ALL_PARTS(s), &tx_comm_self));
+    ASSERT_OK(tx_checkpoint_save(
+        &(tx_ckpt_save_args){ in_scratch("listed"), &at, config, &s.ps, &kept, ALL_PARTS(s), &tx_comm_self }));
+    ASSERT_OK(tx_checkpoint_save(
+        &(tx_ckpt_save_args){ in_scratch("none"), &at, config, &s.ps, NULL, ALL_PARTS(s), &tx_comm_self }));
     assert_same_file(in_scratch("listed/iter_0000003/manifest.json"), in_scratch("none/iter_0000003/manifest.json"));
     json_decref(config);
     shard_destroy(&s);
@@ -175,7 +177,7 @@ static void keys_are_as_the_format_says(void **state)
     json_t *config = json_object();
     tx_safetensors *f;
     ASSERT_OK(tx_params_declare(&ps, "", decl, 2, NULL, &d));
-    ASSERT_OK(tx_checkpoint_save(scratch_dir, &s, config, &ps, &kept, &part, 1, &tx_comm_self));
+    ASSERT_OK(tx_checkpoint_save(&(tx_ckpt_save_args){ scratch_dir, &s, config, &ps, &kept, &part, 1, &tx_comm_self }));
     ASSERT_OK(tx_safetensors_open(&f, in_scratch("iter_0000003/shard_00000.safetensors")));
     assert_int_equal(tx_safetensors_count(f), 6);
     for (size_t i = 0; i < 6; i++) {

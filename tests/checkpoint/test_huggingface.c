@@ -35,8 +35,9 @@ static void writes_and_reads(void **state)
     tx_hf_tensor t[] = { { { "h.0.attn.c_attn.bias", TX_ST_BF16, 1, { 2 } }, b },
                          { { "h.0.attn.c_attn.weight", TX_ST_F32, 2, { 3, 2 } }, w } };
     json_t *config = json_pack("{s:s, s:i}", "model_type", "gpt2", "n_layer", 1);
-    ASSERT_OK(tx_huggingface_write(in_scratch("out/model"), config, t, 2, 0, fetch, NULL));
-    ASSERT_OK(tx_huggingface_write(in_scratch("out/model"), config, t, 2, 0, fetch, NULL)); /* replaces */
+    ASSERT_OK(tx_huggingface_write(in_scratch("out/model"), config, &(tx_hf_tensors){ t, 2, fetch, NULL }, 0));
+    ASSERT_OK(
+        tx_huggingface_write(in_scratch("out/model"), config, &(tx_hf_tensors){ t, 2, fetch, NULL }, 0)); /* replaces */
     tx_huggingface *hf;
     ASSERT_OK(tx_huggingface_open(&hf, in_scratch("out/model")));
     assert_true(json_equal(config, (json_t *)(uintptr_t)tx_huggingface_config(hf)));
@@ -54,8 +55,8 @@ static void writes_and_reads(void **state)
     tx_huggingface_close(hf);
     assert_n_files(in_scratch("out/model"), 2);
     write_text(in_scratch("out/model/model.safetensors.index.json"), "{}");
-    ASSERT_FAILS(tx_huggingface_write(in_scratch("out/model"), config, t, 2, 0, fetch, NULL), TX_ERR_ARG,
-                 "another form");
+    ASSERT_FAILS(tx_huggingface_write(in_scratch("out/model"), config, &(tx_hf_tensors){ t, 2, fetch, NULL }, 0),
+                 TX_ERR_ARG, "another form");
     json_decref(config);
 }
 
@@ -67,8 +68,9 @@ static void failed_write_keeps_the_old(void **state)
     tx_hf_tensor good = { { "w", TX_ST_F16, 1, { 1 } }, small }, bad = good;
     json_t *config = json_pack("{s:i}", "a", 1), *other = json_pack("{s:i}", "a", 2);
     bad.source = big;
-    ASSERT_OK(tx_huggingface_write(scratch_dir, config, &good, 1, 0, fetch, NULL));
-    ASSERT_FAILS(tx_huggingface_write(scratch_dir, other, &bad, 1, 0, fetch, NULL), TX_ERR_NUMERIC, "save as F32");
+    ASSERT_OK(tx_huggingface_write(scratch_dir, config, &(tx_hf_tensors){ &good, 1, fetch, NULL }, 0));
+    ASSERT_FAILS(tx_huggingface_write(scratch_dir, other, &(tx_hf_tensors){ &bad, 1, fetch, NULL }, 0), TX_ERR_NUMERIC,
+                 "save as F32");
     tx_huggingface *hf;
     float x;
     ASSERT_OK(tx_huggingface_open(&hf, scratch_dir));

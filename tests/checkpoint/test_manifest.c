@@ -21,7 +21,7 @@ static tx_str many(void)
     for (int i = 0; i < 2 * N; i++) {
         char name[32], key[48];
         tx__saved s = { .name = name, .n_dims = 2, .dim = { 2, 3 } };
-        tx__piece p = { .key = key, .start = { i / N, 0 }, .size = { 1, 3 } };
+        tx__saved_piece p = { .key = key, .start = { i / N, 0 }, .size = { 1, 3 } };
         snprintf(name, sizeof name, "model.layer_%d.w", i % N);
         snprintf(key, sizeof key, "%s.%d", name, i / N);
         ASSERT_OK(tx__manifest_add_piece(m, &s, &p, "a.safetensors"));

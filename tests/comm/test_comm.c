@@ -173,7 +173,7 @@ static tx_status late(tx_world *w, void *user)
         tx_world_note(w, "reading data");
         while (!*release) nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
     } else if (rank == 2) {
-        c.at = (tx_place){ .layer = 2 };
+        c.at = (tx_model_place){ .layer = 2 };
         st = tx_all_gather(&c, pair, tx_tensor1(x, TX_F32, 8), tx_tensor1(x, TX_F32, 4));
         EXPECT(st == TX_ERR_COMM && tx_world_aborted(w), "%d", (int)st);
     } else

@@ -46,7 +46,7 @@ static void test_so_do_gpus_among_themselves(void **state)
 
 /* ---- between ops, which nobody waits for ---- */
 
-#define FILL(c, tensor, number) tx_run_fill((c), &(tx_fill_args){ .x = (tensor), .value = (number) })
+#define FILL(c, tensor, number) tx_op_fill((c), &(tx_fill_args){ .x = (tensor), .value = (number) })
 
 enum { N_OPS = 5000, ROUNDS = 20 };
 

@@ -77,7 +77,7 @@ static void make_checkpoint(const family *of)
     tx_config *cfg = config_of(of);
     tx_engine *e;
     ASSERT_OK(tx_engine_create(&e, cfg, 509));
-    if (tx_model_type_of(cfg)->reads_sentences)
+    if (tx_model_type_of(cfg)->samples->masked)
         train_pairs(e, 2);
     else
         train(e, 2, NULL);

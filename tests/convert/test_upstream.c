@@ -225,7 +225,7 @@ static void many_names(void **state)
         for (int i = 0; i < N; i++) {
             char name[64];
             snprintf(name, sizeof name, "encoder.layers.%d.x", i / 4);
-            ASSERT_OK(tx__shards_add(&s, name, i % 2, i / 2 % 2, 1, dim, &added));
+            ASSERT_OK(tx__shards_add(&s, &(tx__shard_key){ name, i % 2, i / 2 % 2 }, 1, dim, &added));
             assert_int_equal(added, round == 0);
         }
     assert_int_equal(s.n, N);

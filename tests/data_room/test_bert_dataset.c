@@ -1,6 +1,7 @@
 /* labels: unit golden */
 /* The mapping and the first samples of Megatron's own BertDataset; how they were stored: tests/data/dataset/README.md.
  */
+#include "bert_sample.h"
 #include "data/bert_dataset.h"
 #include "support.h"
 
@@ -61,7 +62,7 @@ static void assert_split(const tx_bert_data *d, tx_split k, const int32_t **at, 
         assert_int_equal(row.first + row.n_sentences, map[3 * i + 1]);
         assert_int_equal(row.target, map[3 * i + 2]);
     }
-    ASSERT_OK(tx_bert_sample_init(&s, S));
+    s = sample_in((int32_t[6 *S]){ 0 }, S);
     for (int64_t i = 0; i < n_stored; i++) {
         ASSERT_OK(tx_bert_dataset_get(ds, &s, i));
         assert_memory_equal(s.tokens, text + i * S, S * sizeof *text);
@@ -74,7 +75,6 @@ static void assert_split(const tx_bert_data *d, tx_split k, const int32_t **at, 
             assert_int_equal(p < s.n_tokens, padding_mask[i * S + p]);
         }
     }
-    tx_bert_sample_deinit(&s);
 }
 
 static void samples_are_megatrons(void **state)
@@ -107,7 +107,7 @@ static void masks_are_megatrons(void **state)
     const int32_t *at = (const int32_t *)(const void *)stored.data;
     tx_bert_sample s;
     assert_int_equal(stored.len, 3 * N * 2 * S * sizeof *at);
-    ASSERT_OK(tx_bert_sample_init(&s, S));
+    s = sample_in((int32_t[6 *S]){ 0 }, S);
     for (size_t w = 0; w < sizeof way / sizeof *way; w++) {
         tx_bert_data_opts o = tiny_opts();
         tx_bert_data *d;
@@ -122,7 +122,6 @@ static void masks_are_megatrons(void **state)
         }
         tx_bert_data_close(d);
     }
-    tx_bert_sample_deinit(&s);
     tx_str_free(&stored);
 }
 
@@ -251,7 +250,7 @@ static void without_a_head_there_is_one_segment(void **state)
     int masked = 0, tokens = 0;
     o.binary_head = false;
     ASSERT_OK(tx_bert_data_open(&d, &o));
-    ASSERT_OK(tx_bert_sample_init(&s, S));
+    s = sample_in((int32_t[6 *S]){ 0 }, S);
     const tx_bert_dataset *ds = tx_bert_data_split(d, TX_SPLIT_TRAIN);
     for (int64_t i = 0; i < tx_bert_dataset_len(ds); i++) {
         int n_masked = 0;
@@ -275,7 +274,6 @@ static void without_a_head_there_is_one_segment(void **state)
     ASSERT_OK(tx_bert_data_open(&d, &o));
     ASSERT_OK(tx_bert_dataset_get(tx_bert_data_split(d, TX_SPLIT_TRAIN), &s, 5));
     for (int32_t p = 0; p < S; p++) assert_int_equal(s.labels[p], -1);
-    tx_bert_sample_deinit(&s);
     tx_bert_data_close(d);
 }
 
@@ -309,10 +307,9 @@ static void masks_whatever_lies_in_the_file(void **state)
     o.mask_prob = 1;
     o.short_seq_prob = 1;
     ASSERT_OK(tx_bert_data_open(&d, &o));
-    ASSERT_OK(tx_bert_sample_init(&s, S));
+    s = sample_in((int32_t[6 *S]){ 0 }, S);
     for (int64_t i = 0; i < tx_bert_dataset_len(tx_bert_data_split(d, TX_SPLIT_TRAIN)); i++)
         ASSERT_OK(tx_bert_dataset_get(tx_bert_data_split(d, TX_SPLIT_TRAIN), &s, i));
-    tx_bert_sample_deinit(&s);
     tx_bert_data_close(d);
     tx_ids_free(&ids);
 }
@@ -392,7 +389,7 @@ static void damaged_samples_are_named(void **state)
     tx_bert_data *d;
     tx_bert_sample s;
     tx_indexed_builder *b;
-    ASSERT_OK(tx_bert_sample_init(&s, S));
+    s = sample_in((int32_t[6 *S]){ 0 }, S);
     o.path = make_dataset("d", (const int[]){ -1, -1, -1, 0, 5, 0, 0 });
     o.split = "1,0,0";
     ASSERT_OK(tx_bert_data_open(&d, &o));
@@ -408,7 +405,6 @@ static void damaged_samples_are_named(void **state)
     ASSERT_OK(tx_bert_data_open(&d, &o));
     ASSERT_FAILS(tx_bert_dataset_get(tx_bert_data_split(d, TX_SPLIT_TRAIN), &s, 0), TX_ERR_FORMAT, "token id 1002");
     tx_bert_data_close(d);
-    tx_bert_sample_deinit(&s);
 }
 
 static void survives_every_failing_allocation(void **state)

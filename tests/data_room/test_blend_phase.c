@@ -2,13 +2,14 @@
 /* A blend of keyed datasets that changes in mid-run: over the whole run every dataset's samples come one after the
  * other, none twice and none left out. */
 #include "data/blend_phase.h"
+#include "data/gpt_dataset.h"
 #include "support.h"
 
 enum { N_SETS = 4 };
 
 typedef struct sets {
     tx_gpt_data *file[N_SETS];
-    tx_blend_part ds[N_SETS];
+    tx_sample_set ds[N_SETS];
 } sets;
 
 /* Datasets of 100 + 10 d samples of 4 tokens; the ids tell which it is. */
@@ -30,7 +31,7 @@ static void open_sets(sets *s, int64_t seq_length)
             .path = path, .split = "1,0,0", .seq_length = seq_length, .seed = 1, .keyed = true, .vocab_size = 5000
         };
         ASSERT_OK(tx_gpt_data_open(&s->file[d], &o));
-        s->ds[d] = (tx_blend_part){ .gpt = tx_gpt_data_split(s->file[d], TX_SPLIT_TRAIN) };
+        s->ds[d] = (tx_sample_set){ &tx_gpt_samples, tx_gpt_data_split(s->file[d], TX_SPLIT_TRAIN) };
     }
 }
 
@@ -43,7 +44,7 @@ static void close_sets(sets *s)
 static json_t *start(tx_blend *b, const sets *s, const char *which, const double *weight, const json_t *saved,
                      int64_t consumed)
 {
-    tx_blend_part ds[N_SETS];
+    tx_sample_set ds[N_SETS];
     json_t *phase;
     int n = (int)strlen(which);
     for (int k = 0; k < n; k++) ds[k] = s->ds[which[k] - '0'];

@@ -2,6 +2,7 @@
 /* The documents of samples in words. */
 #include "support.h"
 
+#include "data/gpt_dataset.h"
 #include "data/sample_documents.h"
 
 enum { N_DOCS = 300 };
@@ -32,7 +33,7 @@ static tx_gpt_data *open_data(const char *name, int size)
 static tx_blend blend_of_one(const tx_gpt_data *data)
 {
     tx_blend b;
-    ASSERT_OK(tx_blend_of_one(&b, (tx_blend_part){ .gpt = tx_gpt_data_split(data, TX_SPLIT_TRAIN) }, true));
+    ASSERT_OK(tx_blend_of_one(&b, (tx_sample_set){ &tx_gpt_samples, tx_gpt_data_split(data, TX_SPLIT_TRAIN) }, true));
     return b;
 }
 
@@ -95,13 +96,12 @@ static void a_blend_names_each_dataset(void **state)
 {
     (void)state;
     tx_gpt_data *data[5];
-    tx_blend_part part[5];
+    tx_sample_set part[5];
     char name[8];
     for (int i = 0; i < 5; i++) {
         snprintf(name, sizeof name, "d%d", i);
         data[i] = open_data(name, 64);
-        part[i].gpt = tx_gpt_data_split(data[i], TX_SPLIT_TRAIN);
-        part[i].bert = NULL;
+        part[i] = (tx_sample_set){ &tx_gpt_samples, tx_gpt_data_split(data[i], TX_SPLIT_TRAIN) };
     }
     tx_blend b;
     tx_str out = { 0 };

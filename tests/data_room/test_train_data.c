@@ -1,5 +1,8 @@
 /* labels: unit golden */
 /* Blends: Megatron's own blending indices, and the data options from end to end over small datasets. */
+#include "bert_sample.h"
+#include "data/bert_dataset.h"
+#include "data/gpt_dataset.h"
 #include "data/sample_documents.h"
 #include "data/train_data.h"
 #include "support.h"
@@ -144,7 +147,7 @@ static void a_blend_reads_its_datasets(void **state)
     for (int64_t i = 0, seen[2] = { 0 }; i < 10; i++) {
         ASSERT_OK(tx_blend_get(train, NULL, tokens, i));
         assert_int_equal(tokens[0] / 100, from[i]);
-        ASSERT_OK(tx_gpt_dataset_get(train->dataset[from[i]].gpt, own, seen[from[i]]++));
+        ASSERT_OK(tx_gpt_dataset_get(train->dataset[from[i]].set, own, seen[from[i]]++));
         assert_memory_equal(tokens, own, sizeof own);
     }
     tx_train_data_close(d);
@@ -256,14 +259,14 @@ static void assert_bert_rows(const tx_blend *b)
 {
     enum { S = 64, ROW = 3 * S + 2 };
     tx_bert_sample used, own;
-    ASSERT_OK(tx_bert_sample_init(&used, S));
-    ASSERT_OK(tx_bert_sample_init(&own, S));
+    used = sample_in((int32_t[6 *S]){ 0 }, S);
+    own = sample_in((int32_t[6 *S]){ 0 }, S);
     for (int64_t i = 0, at; i < 20; i++) {
         int32_t row[ROW + 1] = { [ROW] = -7 };
-        const tx_bert_dataset *ds = b->dataset[tx_blend_find(b, i, &at)].bert;
+        const tx_bert_dataset *ds = b->dataset[tx_blend_find(b, i, &at)].set;
         char say[1024];
         tx_str said = { 0 };
-        ASSERT_OK(tx_blend_get(b, &used, row, i));
+        ASSERT_OK(tx_blend_get(b, used.scratch, row, i));
         ASSERT_OK(tx_bert_dataset_get(ds, &own, at));
         assert_memory_equal(row, own.tokens, S * sizeof *row);
         assert_memory_equal(row + S, own.types, S * sizeof *row);
@@ -278,8 +281,6 @@ static void assert_bert_rows(const tx_blend *b)
         assert_string_equal(said.data, say);
         tx_str_free(&said);
     }
-    tx_bert_sample_deinit(&used);
-    tx_bert_sample_deinit(&own);
 }
 
 static void a_blend_of_bert(void **state)
@@ -315,7 +316,7 @@ static void a_blend_of_bert(void **state)
     assert_int_equal(train->n_datasets, 2);
     for (int64_t i = 0; i < 20; i++) {
         int k = tx_blend_find(train, i, &sample);
-        const tx_bert_dataset *ds = train->dataset[k].bert;
+        const tx_bert_dataset *ds = train->dataset[k].set;
         int64_t doc = tx_indexed_doc_of(tx_bert_dataset_file(ds), tx_bert_dataset_row(ds, sample).first);
         assert_int_equal(k, 2 * doc >= tx_bert_dataset_file(ds)->n_docs);
     }

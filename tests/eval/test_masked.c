@@ -169,12 +169,12 @@ static void text_is_masked_token_by_token(void **state)
     for (size_t i = 0; i < t.ids.n; i++) t.ids.id[i] %= VOCAB; /* the random model's vocabulary is another */
     ASSERT_OK(random_model(&model, &value, cfg, NULL));
     ASSERT_OK(tx_masked_create(&m, model, cfg, &tx_grid_alone, &rows));
-    ASSERT_OK(tx_task_run_masked(&t, m, tok, &sums, listen, &heard));
+    ASSERT_OK(tx_task_run_masked(&t, m, tok, &sums, &(tx_task_listener){ listen, &heard }));
     assert_int_equal(t.n_documents, 3);
     assert_true(t.n_spans >= 3); /* the first document has two windows or more, the last one */
     double nats = 0;
     for (int64_t k = 0; k < t.n_spans; k++) {
-        const tx_span *s = &t.span[k];
+        const tx_task_span *s = &t.span[k];
         assert_int_equal(s->begin, k ? t.span[k - 1].end : 0);
         assert_true(s->end - s->begin <= WINDOW);
         nats += nats_of_window(m, tok, t.ids.id + s->begin, s->end - s->begin);

@@ -101,9 +101,9 @@ static void parts_add_up(void **state)
         log_begin();
         ASSERT_OK(tx_task_open(&t, &o, m.tok));
         log_end();
-        ASSERT_OK(tx_task_run(&t, m.d, 0, 1, &all, NULL, NULL));
+        ASSERT_OK(tx_task_run(&t, m.d, 0, 1, &all, NULL));
         for (int i = 0; i < 5; i++) {
-            ASSERT_OK(tx_task_run(&t, m.d, i, 5, &part, NULL, NULL));
+            ASSERT_OK(tx_task_run(&t, m.d, i, 5, &part, NULL));
             sum.n_items += part.n_items;
             sum.n_correct += part.n_correct;
             sum.n_correct_norm += part.n_correct_norm;
@@ -129,12 +129,12 @@ static void choices_by_hand(void **state)
     log_begin();
     ASSERT_OK(tx_task_open(&t, &o, m.tok));
     log_end();
-    ASSERT_OK(tx_task_run(&t, m.d, 0, 1, &got, NULL, NULL));
+    ASSERT_OK(tx_task_run(&t, m.d, 0, 1, &got, NULL));
     for (int64_t i = 0; i < t.n_items; i++) {
         double sum[3], norm[3];
         int best = 0, best_norm = 0;
         for (int k = 0; k < t.item[i].n_spans; k++) {
-            const tx_span *s = &t.span[t.item[i].span + k];
+            const tx_task_span *s = &t.span[t.item[i].span + k];
             tx_token_score score[16];
             ASSERT_OK(tx_score_tokens(m.d, t.ids.id + s->begin, s->end - s->begin, s->first - s->begin, 0, score));
             sum[k] = 0;

@@ -62,7 +62,7 @@ static void windows_count_every_target_once(void **state)
                                     numbers, count_to(n)));
                 assert_int_equal(t.ids.n, n);
                 for (int64_t i = 0; i < t.n_spans; i++) {
-                    const tx_span *w = &t.span[i];
+                    const tx_task_span *w = &t.span[i];
                     assert_int_equal(w->first, next);
                     for (int64_t k = w->first; k < w->end; k++) assert_int_equal(w->begin, upstream_begin(k, s, step));
                     assert_true(w->end - w->begin <= s + 1);
@@ -105,7 +105,7 @@ static void documents_stand_alone(void **state)
 {
     (void)state;
     static const char lines[] = "{\"text\": \"1 2 3\"}\n{\"text\": \"\"}\n{\"text\": \"4\"}\n{\"text\": \"5 6 7 8\"}\n";
-    static const tx_span expect[] = { { 0, 1, 3, 0 }, { 4, 5, 7, 0 }, { 6, 7, 8, 0 } };
+    static const tx_task_span expect[] = { { 0, 1, 3, 0 }, { 4, 5, 7, 0 }, { 6, 7, 8, 0 } };
     tx_task t;
     ASSERT_OK(open_text(&t, (tx_task_opts){ .seq_length = 2, .overlap = 2 }, numbers, lines));
     assert_int_equal(t.n_spans, 3);

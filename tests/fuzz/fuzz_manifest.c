@@ -12,7 +12,7 @@ static void check_saved(const tx__manifest *m, const tx__saved *s)
     int64_t covered = 0, whole = s->dim[0] * (s->n_dims == 2 ? s->dim[1] : 1);
     FUZZ_CHECK(tx__manifest_find(m, s->name) == s && (s->n_dims == 1 || s->n_dims == 2));
     for (size_t i = 0; i < s->n_pieces; i++) {
-        const tx__piece *p = &s->piece[i];
+        const tx__saved_piece *p = &s->piece[i];
         FUZZ_CHECK(p->shard < m->n_shards);
         for (int k = 0; k < s->n_dims; k++)
             FUZZ_CHECK(p->start[k] >= 0 && p->size[k] >= 0 && p->start[k] <= s->dim[k] - p->size[k]);

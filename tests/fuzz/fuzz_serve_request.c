@@ -26,7 +26,7 @@ static void check(const tx_text_request *r)
         fuzz_check_utf8(r->stop[i], strlen(r->stop[i]));
     }
     for (int i = 0; i < r->n_prompts; i++) {
-        const tx_prompt *p = &r->prompt[i];
+        const tx_request_prompt *p = &r->prompt[i];
         FUZZ_CHECK(!p->text != !p->id && (p->text || p->n_ids));
         if (p->text) fuzz_check_utf8(p->text, p->n_bytes);
         for (size_t k = 0; k < p->n_ids; k++) FUZZ_CHECK(p->id[k] >= 0 && p->id[k] < VOCAB);

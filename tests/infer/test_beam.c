@@ -21,10 +21,10 @@ static void log_probs(tx_decoder *d, const int32_t *prompt, int64_t n_prompt, co
 {
     tx_decoder_truncate(d, 0, 0);
     if (n == 0) {
-        ASSERT_OK(tx_decoder_append(d, 0, prompt, n_prompt, n_prompt - 1, keep_logits, out));
+        ASSERT_OK(tx_decoder_append(d, 0, prompt, n_prompt, &(tx_logits_wanted){ n_prompt - 1, keep_logits, out }));
     } else {
-        ASSERT_OK(tx_decoder_append(d, 0, prompt, n_prompt, 0, NULL, NULL));
-        ASSERT_OK(tx_decoder_append(d, 0, more, n, n_prompt + n - 1, keep_logits, out));
+        ASSERT_OK(tx_decoder_append(d, 0, prompt, n_prompt, NULL));
+        ASSERT_OK(tx_decoder_append(d, 0, more, n, &(tx_logits_wanted){ n_prompt + n - 1, keep_logits, out }));
     }
     tx_decoder_truncate(d, 0, 0);
 }

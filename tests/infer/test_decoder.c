@@ -44,7 +44,7 @@ static float *whole(rig *r, int number, int64_t n)
     kept_logits k = { .row = rows(n) };
     text_of(number, token, n);
     tx_decoder_truncate(r->d, 0, 0);
-    ASSERT_OK(tx_decoder_append(r->d, 0, token, n, 0, keep_logits, &k));
+    ASSERT_OK(tx_decoder_append(r->d, 0, token, n, &(tx_logits_wanted){ 0, keep_logits, &k }));
     assert_int_equal(k.n, n);
     assert_int_equal(tx_decoder_length(r->d, 0), n);
     return k.row;
@@ -114,8 +114,8 @@ static void pieces_are_all_at_once(void **state)
         kept_logits got = { .row = rows(N), .first = 3 };
         text_of(0, token, N);
         r = open_rig(LIKE_LLAMA, 3, max_rows[k]);
-        ASSERT_OK(tx_decoder_append(r.d, 2, token, 2, 0, NULL, NULL));
-        ASSERT_OK(tx_decoder_append(r.d, 2, token + 2, N - 2, 3, keep_logits, &got));
+        ASSERT_OK(tx_decoder_append(r.d, 2, token, 2, NULL));
+        ASSERT_OK(tx_decoder_append(r.d, 2, token + 2, N - 2, &(tx_logits_wanted){ 3, keep_logits, &got }));
         assert_int_equal(got.n, N - 3);
         for (int64_t i = 0; i < got.n; i++)
             ASSERT_OK(same_logits(got.row + i * VOCAB, want + (3 + i) * VOCAB, "piece"));
@@ -142,7 +142,7 @@ static void steps_of_many_are_each_alone(void **state)
         for (int i = 0; i < SLOTS; i++) {
             int32_t token[LEN];
             text_of(i, token, prompt[i]);
-            ASSERT_OK(tx_decoder_append(r.d, i, token, prompt[i], 0, NULL, NULL));
+            ASSERT_OK(tx_decoder_append(r.d, i, token, prompt[i], NULL));
         }
         for (int step = 0; step < STEPS; step++) {
             int slot[SLOTS], n = 0;
@@ -175,7 +175,7 @@ static void the_same_calls_have_the_same_bits(void **state)
         for (int i = 0; i < SLOTS; i++) {
             int32_t token[LEN];
             text_of(i, token, 9 * i + 1);
-            ASSERT_OK(tx_decoder_append(r.d, i, token, 9 * i + 1, 0, NULL, NULL));
+            ASSERT_OK(tx_decoder_append(r.d, i, token, 9 * i + 1, NULL));
         }
         for (int step = 0; step < STEPS; step++) {
             const int slot[SLOTS] = { 0, 1, 2, 3, 4 };
@@ -204,14 +204,14 @@ static void copies_go_their_own_ways(void **state)
     for (int i = 40; i < 60; i++) other[i] = token_of(5, i);
     kept_logits k = { .row = want[1] = rows(60) };
     tx_decoder_truncate(r.d, 0, 0);
-    ASSERT_OK(tx_decoder_append(r.d, 0, other, 60, 0, keep_logits, &k));
+    ASSERT_OK(tx_decoder_append(r.d, 0, other, 60, &(tx_logits_wanted){ 0, keep_logits, &k }));
     tx_decoder_truncate(r.d, 0, 40);
     assert_int_equal(tx_decoder_length(r.d, 0), 40);
     ASSERT_OK(tx_decoder_copy(r.d, 2, 0));
     assert_int_equal(tx_decoder_length(r.d, 2), 40);
     assert_int_equal(tx_decoder_length(r.d, 1), 0);
-    ASSERT_OK(tx_decoder_append(r.d, 0, token + 40, 20, 40, keep_logits, &got[0]));
-    ASSERT_OK(tx_decoder_append(r.d, 2, other + 40, 20, 40, keep_logits, &got[1]));
+    ASSERT_OK(tx_decoder_append(r.d, 0, token + 40, 20, &(tx_logits_wanted){ 40, keep_logits, &got[0] }));
+    ASSERT_OK(tx_decoder_append(r.d, 2, other + 40, 20, &(tx_logits_wanted){ 40, keep_logits, &got[1] }));
     for (int j = 0; j < 2; j++)
         for (int i = 0; i < 20; i++)
             ASSERT_OK(same_logits(got[j].row + i * VOCAB, want[j] + (40 + i) * VOCAB, j ? "copy" : "original"));
@@ -239,16 +239,16 @@ static void errors_leave_the_decoder_usable(void **state)
     int64_t stride;
     int calls = 0;
     text_of(0, token, LEN);
-    ASSERT_FAILS(tx_decoder_append(r.d, 0, token, LEN - N + 1, 0, NULL, NULL), TX_ERR_ARG,
-                 "201 tokens, there is room for 200");
-    ASSERT_FAILS(tx_decoder_append(r.d, 1, &bad, 1, 0, NULL, NULL), TX_ERR_ARG, "token 509");
+    ASSERT_FAILS(tx_decoder_append(r.d, 0, token, LEN - N + 1, NULL), TX_ERR_ARG, "201 tokens, there is room for 200");
+    ASSERT_FAILS(tx_decoder_append(r.d, 1, &bad, 1, NULL), TX_ERR_ARG, "token 509");
     ASSERT_FAILS(tx_decoder_step(r.d, (const int[]){ 1 }, &negative, 1, &got, &stride), TX_ERR_ARG, "token -1");
     assert_int_equal(tx_decoder_length(r.d, 0), N);
     assert_int_equal(tx_decoder_length(r.d, 1), 0);
-    ASSERT_FAILS(tx_decoder_append(r.d, 1, token, N - 1, 0, refuse, &calls), TX_ERR_IO, "full at 0");
+    ASSERT_FAILS(tx_decoder_append(r.d, 1, token, N - 1, &(tx_logits_wanted){ 0, refuse, &calls }), TX_ERR_IO,
+                 "full at 0");
     assert_int_equal(calls, 1);
     tx_decoder_truncate(r.d, 1, 0);
-    ASSERT_OK(tx_decoder_append(r.d, 1, token, N - 1, 0, NULL, NULL));
+    ASSERT_OK(tx_decoder_append(r.d, 1, token, N - 1, NULL));
     ASSERT_OK(tx_decoder_step(r.d, (const int[]){ 1 }, token + N - 1, 1, &got, &stride));
     ASSERT_OK(same_logits(got, want + (N - 1) * VOCAB, "behind errors"));
     free(want);
@@ -269,7 +269,7 @@ static void rotary_positions_go_on(void **state)
     text_of(0, token, 2 * LEN);
     tx_decoder_destroy(r.d);
     ASSERT_OK(tx_decoder_create(&r.d, r.model, NULL, &opts));
-    ASSERT_OK(tx_decoder_append(r.d, 0, token, 2 * LEN, 2 * LEN - 1, keep_logits, &got));
+    ASSERT_OK(tx_decoder_append(r.d, 0, token, 2 * LEN, &(tx_logits_wanted){ 2 * LEN - 1, keep_logits, &got }));
     assert_int_equal(got.n, 1);
     free(got.row);
     close_rig(&r);
@@ -286,8 +286,8 @@ static void calls_allocate_nothing(void **state)
     kept_logits k = { .row = rows(LEN) };
     text_of(0, token, LEN);
     uint64_t before = tx_alloc_count();
-    ASSERT_OK(tx_decoder_append(r.d, 0, token, 150, 0, keep_logits, &k));
-    ASSERT_OK(tx_decoder_append(r.d, 1, token, 3, 0, NULL, NULL));
+    ASSERT_OK(tx_decoder_append(r.d, 0, token, 150, &(tx_logits_wanted){ 0, keep_logits, &k }));
+    ASSERT_OK(tx_decoder_append(r.d, 1, token, 3, NULL));
     ASSERT_OK(tx_decoder_copy(r.d, 2, 0));
     ASSERT_OK(tx_decoder_step(r.d, (const int[]){ 2, 0, 1 }, token, 3, &got, &stride));
     assert_int_equal(tx_alloc_count(), before);

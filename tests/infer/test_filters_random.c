@@ -218,7 +218,7 @@ static void compare_stage(const test_case *c, int64_t number, tx_sample_stage st
 {
     static reference r;
     double work[MAX_N], sum = 0;
-    tx_sample_filter(&c->s, past_of(c), stage, prob, c->logits, c->n, work);
+    tx_sample_filter(&(tx_token_probs){ prob, work, c->n }, &c->s, past_of(c), stage, c->logits);
     filter_by_definition(&r, c, stage, prob);
     for (int64_t i = 0; i < c->n; i++) {
         double expect = (double)r.prob[i];
@@ -236,7 +236,7 @@ static void compare_draw(const test_case *c, int64_t number, const double *prob)
     double p[MAX_N], work[MAX_N];
     double us[] = { 0, uniform(), uniform(), 1 - 0x1p-53 };
     for (size_t k = 0; k < sizeof us / sizeof *us; k++) {
-        int32_t id = tx_sample_token(&c->s, past_of(c), c->logits, c->n, us[k], p, work);
+        int32_t id = tx_sample_token(&(tx_token_probs){ p, work, c->n }, &c->s, past_of(c), c->logits, us[k]);
         long double before = 0;
         if (id < 0 || id >= c->n) fail_case(c, number, "drawn", id, id, 0);
         for (int64_t i = 0; i < id; i++) before += prob[i];
@@ -257,7 +257,7 @@ static void compare_greedy(const test_case *c, int64_t number)
     for (int k = 0; k < 2; k++) {
         s.greedy = k == 0;
         s.top_k = 1;
-        int32_t id = tx_sample_token(&s, past_of(c), c->logits, c->n, uniform(), p, work);
+        int32_t id = tx_sample_token(&(tx_token_probs){ p, work, c->n }, &s, past_of(c), c->logits, uniform());
         if (id != r.order[0]) fail_case(c, number, "greedy", id, id, r.order[0]);
     }
 }
@@ -292,7 +292,7 @@ static void border_of_top_p(test_case *c)
 {
     static reference r;
     double prob[MAX_N], work[MAX_N], tail = 0;
-    tx_sample_filter(&c->s, past_of(c), TX_STAGE_TOP_K, prob, c->logits, c->n, work);
+    tx_sample_filter(&(tx_token_probs){ prob, work, c->n }, &c->s, past_of(c), TX_STAGE_TOP_K, c->logits);
     for (int64_t i = 0; i < c->n; i++) r.prob[i] = prob[i];
     sort_by(&r, r.prob, c->n, true);
     for (int64_t i = c->n - 1, n_kept = 1 + below(c->n); i >= n_kept; i--) tail += prob[r.order[i]];
@@ -325,7 +325,7 @@ static void equals_at_the_border(void **state)
     double prob[8], work[8];
     for (int n_kept = 1; n_kept <= 8; n_kept++) {
         tx_sampler s = { .temperature = 1, .top_p = (n_kept - 0.5) / 8 };
-        tx_sample_filter(&s, NULL, TX_STAGE_TOP_P, prob, logits, 8, work);
+        tx_sample_filter(&(tx_token_probs){ prob, work, 8 }, &s, NULL, TX_STAGE_TOP_P, logits);
         for (int i = 0; i < 8; i++) ASSERT_NEAR(prob[i], i >= 8 - n_kept ? 1.0 / n_kept : 0, 1e-15, "one of equals");
     }
 }

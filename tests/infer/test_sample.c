@@ -25,7 +25,7 @@ static void filters(void **state)
                              .top_k = json_integer_value(json_object_get(one, "top_k")),
                              .top_p = json_number_value(json_object_get(one, "top_p")) };
             json_t *kept = json_object_get(one, "kept"), *p = json_object_get(one, "probs");
-            tx_sample_filter(&s, NULL, TX_STAGE_TOP_P, prob, logits, VOCAB, work);
+            tx_sample_filter(&(tx_token_probs){ prob, work, VOCAB }, &s, NULL, TX_STAGE_TOP_P, logits);
             size_t at = 0;
             for (int64_t v = 0; v < VOCAB; v++) {
                 bool expected = at < json_array_size(kept) && json_integer_value(json_array_get(kept, at)) == v;
@@ -56,8 +56,8 @@ static void top_k_against_sorting(void **state)
             for (int i = 0; i < N; i++)
                 logits[i] = (float)(shape == 0 ? i : shape == 1 ? -i : shape == 2 ? i * 7919 % 13 : 1);
             int64_t n_above, n_kept = 0;
-            tx_sample_filter(&(tx_sampler){ .temperature = 1, .top_k = k }, NULL, TX_STAGE_TOP_P, prob, logits, N,
-                             work);
+            tx_sample_filter(&(tx_token_probs){ prob, work, N }, &(tx_sampler){ .temperature = 1, .top_k = k }, NULL,
+                             TX_STAGE_TOP_P, logits);
             for (int i = 0; i < N; i++) n_kept += prob[i] > 0;
             assert_true(n_kept >= k);
             for (int i = 0; i < N; i++) { /* kept: fewer than k are larger */
@@ -88,18 +88,18 @@ static void stages_in_order(void **state)
     const double e = exp(1), raw = exp(2) + e + 1 + 1 / e + exp(-2),
                  second = exp(-1) / (1 + exp(-1) + exp(-2) + exp(-5));
     double prob[5], work[5];
-    tx_sample_filter(&s, &past, TX_STAGE_RAW, prob, logits, 5, work);
+    tx_sample_filter(&(tx_token_probs){ prob, work, 5 }, &s, &past, TX_STAGE_RAW, logits);
     ASSERT_NEAR(prob[1], e / raw, 1e-12, "raw");
-    tx_sample_filter(&s, &past, TX_STAGE_PENALTY, prob, logits, 5, work);
+    tx_sample_filter(&(tx_token_probs){ prob, work, 5 }, &s, &past, TX_STAGE_PENALTY, logits);
     ASSERT_NEAR(prob[2], second, 1e-12, "penalty");
     assert_true(prob[1] == 0);
-    tx_sample_filter(&s, &past, TX_STAGE_TEMPERATURE, prob, logits, 5, work);
+    tx_sample_filter(&(tx_token_probs){ prob, work, 5 }, &s, &past, TX_STAGE_TEMPERATURE, logits);
     ASSERT_NEAR(prob[2] / prob[0], exp(-2), 1e-12, "temperature");
     ASSERT_NEAR(prob[4] / prob[0], exp(-10), 1e-12, "temperature of what was penalized");
-    tx_sample_filter(&s, &past, TX_STAGE_TOP_K, prob, logits, 5, work);
+    tx_sample_filter(&(tx_token_probs){ prob, work, 5 }, &s, &past, TX_STAGE_TOP_K, logits);
     assert_true(prob[0] > 0 && prob[1] == 0 && prob[2] > 0 && prob[3] > 0 && prob[4] == 0);
     ASSERT_NEAR(total(prob, 5), 1, 1e-12, "sum");
-    tx_sample_filter(&s, &past, TX_STAGE_TOP_P, prob, logits, 5, work);
+    tx_sample_filter(&(tx_token_probs){ prob, work, 5 }, &s, &past, TX_STAGE_TOP_P, logits);
     ASSERT_NEAR(prob[0], 1, 1e-12, "top-p leaves the likeliest alone");
     for (int i = 0; i < TX_N_STAGES; i++) assert_true(tx_sample_stage_names[i][0] != 0);
 }
@@ -114,12 +114,14 @@ static void top_p_decays(void **state)
     double prob[4], work[4];
     for (int64_t n_new = 0; n_new < 5; n_new++) {
         int n = 0;
-        tx_sample_filter(&s, &(tx_sample_past){ .n_new = n_new }, TX_STAGE_TOP_P, prob, logits, 4, work);
+        tx_sample_filter(&(tx_token_probs){ prob, work, 4 }, &s, &(tx_sample_past){ .n_new = n_new }, TX_STAGE_TOP_P,
+                         logits);
         for (int i = 0; i < 4; i++) n += prob[i] > 0;
         assert_int_equal(n, kept[n_new]);
     }
     const tx_sampler unbound = { .temperature = 1, .top_p = 0.95, .top_p_decay = 0.5 };
-    tx_sample_filter(&unbound, &(tx_sample_past){ .n_new = 3 }, TX_STAGE_TOP_P, prob, logits, 4, work);
+    tx_sample_filter(&(tx_token_probs){ prob, work, 4 }, &unbound, &(tx_sample_past){ .n_new = 3 }, TX_STAGE_TOP_P,
+                     logits);
     ASSERT_NEAR(prob[3], 1, 0, "0.11875 keeps one");
 }
 
@@ -135,9 +137,10 @@ static void top_p_against_sorting(void **state)
             double p = k / 20.0;
             for (int i = 0; i < N; i++)
                 logits[i] = shape == 0 ? (float)(i * 7919 % N) / 90 : shape == 1 ? (float)(i * 7919 % 13) : (float)(-i);
-            tx_sample_filter(&(tx_sampler){ .temperature = 1 }, NULL, TX_STAGE_TOP_P, all, logits, N, work);
-            tx_sample_filter(&(tx_sampler){ .temperature = 1, .top_p = p }, NULL, TX_STAGE_TOP_P, prob, logits, N,
-                             work);
+            tx_sample_filter(&(tx_token_probs){ all, work, N }, &(tx_sampler){ .temperature = 1 }, NULL, TX_STAGE_TOP_P,
+                             logits);
+            tx_sample_filter(&(tx_token_probs){ prob, work, N }, &(tx_sampler){ .temperature = 1, .top_p = p }, NULL,
+                             TX_STAGE_TOP_P, logits);
             double kept = 0, least = 1, most_dropped = 0;
             for (int i = 0; i < N; i++) {
                 if (prob[i] > 0) kept += all[i], least = fmin(least, all[i]);
@@ -178,9 +181,10 @@ static void frequencies(void **state)
             logits[i] = (float)(2 * tx_rng_normal(&noise, (uint64_t)i));
             count[i] = 0;
         }
-        tx_sample_filter(&cases[c], &past, TX_STAGE_TOP_P, expected, logits, N, work);
+        tx_sample_filter(&(tx_token_probs){ expected, work, N }, &cases[c], &past, TX_STAGE_TOP_P, logits);
         for (int i = 0; i < DRAWS; i++)
-            count[tx_sample_token(&cases[c], &past, logits, N, tx_rng_uniform(&rng, (uint64_t)i), prob, work)]++;
+            count[tx_sample_token(&(tx_token_probs){ prob, work, N }, &cases[c], &past, logits,
+                                  tx_rng_uniform(&rng, (uint64_t)i))]++;
         double chi2 = 0, df = -1;
         for (int i = 0; i < N; i++) {
             double e = expected[i] * DRAWS;
@@ -203,15 +207,18 @@ static void greedy_and_top(void **state)
     double prob[6], work[6];
     int32_t id[6];
     const tx_sampler greedy = { .temperature = 9, .top_p = 0.1, .greedy = true };
-    assert_int_equal(tx_sample_token(&greedy, NULL, logits, 6, 0.99, prob, work), 1);
-    assert_int_equal(tx_sample_token(&(tx_sampler){ .temperature = 1, .top_k = 1 }, NULL, logits, 6, 0.99, prob, work),
+    assert_int_equal(tx_sample_token(&(tx_token_probs){ prob, work, 6 }, &greedy, NULL, logits, 0.99), 1);
+    assert_int_equal(tx_sample_token(&(tx_token_probs){ prob, work, 6 }, &(tx_sampler){ .temperature = 1, .top_k = 1 },
+                                     NULL, logits, 0.99),
                      1);
     const tx_sample_past not_best = { .forbidden = best, .n_forbidden = 1 };
-    assert_int_equal(tx_sample_token(&greedy, &not_best, logits, 6, 0, prob, work), 2);
+    assert_int_equal(tx_sample_token(&(tx_token_probs){ prob, work, 6 }, &greedy, &not_best, logits, 0), 2);
     const tx_sampler penalty = { .greedy = true, .repetition_penalty = 1.1 };
-    assert_int_equal(tx_sample_token(&penalty, &(tx_sample_past){ .token = seen, .n = 1 }, logits, 6, 0, prob, work),
+    assert_int_equal(tx_sample_token(&(tx_token_probs){ prob, work, 6 }, &penalty,
+                                     &(tx_sample_past){ .token = seen, .n = 1 }, logits, 0),
                      2);
-    tx_sample_filter(&(tx_sampler){ .temperature = 1, .top_k = 3 }, NULL, TX_STAGE_TOP_P, prob, logits, 6, work);
+    tx_sample_filter(&(tx_token_probs){ prob, work, 6 }, &(tx_sampler){ .temperature = 1, .top_k = 3 }, NULL,
+                     TX_STAGE_TOP_P, logits);
     assert_int_equal(tx_sample_top(prob, 6, 5, id), 3);
     assert_int_equal(id[0], 1);
     assert_int_equal(id[1], 2);

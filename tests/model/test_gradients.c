@@ -56,9 +56,9 @@ static void make_params(rig *r)
 static void make_rows(rig *r)
 {
     const tx_rng rng = { .seed = 3 };
-    int64_t n = r->model->type->row_len(S);
+    int64_t n = r->model->type->samples->row_len(S);
     for (int64_t i = 0; i < B * n; i++) r->rows[i] = (int32_t)(VOCAB * tx_rng_uniform(&rng, (uint64_t)i));
-    for (int64_t j = 0; j < B && r->model->type->reads_sentences; j++) {
+    for (int64_t j = 0; j < B && r->model->type->samples->masked; j++) {
         const tx_bert_ids to = tx_bert_ids_of(r->rows + j * n, S);
         *to.n_tokens = (int32_t)(S - 2 * j);
         *to.is_random = (int32_t)j % 2;

@@ -62,9 +62,9 @@ static void fill(rig *r, int i)
 {
     const tx_model_type *type = r->model->type;
     const tx_batch_rule rule = { .eod = 99, .reset_position_ids = r->cfg->reset_position_ids, .scale = 1.0 / N_MICRO };
-    int64_t s = r->cfg->seq_length, b = r->cfg->micro_batch_size, n = type->row_len(s);
-    for (int64_t k = 0; k < b * n && !type->reads_sentences; k++) r->rows[k] = token_of(i, k);
-    for (int64_t j = 0; j < b && type->reads_sentences; j++) pair_of(r->rows + j * n, s, i, j);
+    int64_t s = r->cfg->seq_length, b = r->cfg->micro_batch_size, n = type->samples->row_len(s);
+    for (int64_t k = 0; k < b * n && !type->samples->masked; k++) r->rows[k] = token_of(i, k);
+    for (int64_t j = 0; j < b && type->samples->masked; j++) pair_of(r->rows + j * n, s, i, j);
     ASSERT_OK(type->collate(r->model, &r->batch, r->rows, &rule));
     r->batch.dropout =
         (tx_dropout_key){ .seed = 5, .iteration = 1, .sample = (uint64_t)(i * b), .s_global = s, .on = true };
@@ -107,7 +107,7 @@ static void build(rig *r, const char *flags, const char *more, tx_dtype dtype)
     r->model->dtype = dtype; /* with the residual stream in fp32, as it is made, but where the norms are behind it */
     if (r->cfg->post_layernorm) r->model->stream = dtype;
     make_params(r, dtype);
-    r->rows = zeros(b * type->row_len(s), sizeof *r->rows);
+    r->rows = zeros(b * type->samples->row_len(s), sizeof *r->rows);
     type->shape(r->model, r->cfg, &r->batch, s, b);
     tx_batch_buffers(&r->batch, own);
     for (int i = 0; i < TX_BATCH_BUFFERS; i++)

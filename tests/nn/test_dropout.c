@@ -28,12 +28,12 @@ static tx_dropout mlp_mask(const tx_dropout_key *key, double p)
 static void forward(tx_ctx *c, tx_tensor y, tx_tensor x, tx_tensor residual, tx_dropout mask)
 {
     ASSERT_OK(
-        tx_run_dropout_add_fwd(c, &(tx_dropout_add_fwd_args){ .y = y, .x = x, .residual = residual, .mask = mask }));
+        tx_op_dropout_add_fwd(c, &(tx_dropout_add_fwd_args){ .y = y, .x = x, .residual = residual, .mask = mask }));
 }
 
 static void backward(tx_ctx *c, tx_tensor dx, tx_tensor dy, tx_dropout mask)
 {
-    ASSERT_OK(tx_run_dropout_add_bwd(c, &(tx_dropout_add_bwd_args){ .dx = dx, .dy = dy, .mask = mask }));
+    ASSERT_OK(tx_op_dropout_add_bwd(c, &(tx_dropout_add_bwd_args){ .dx = dx, .dy = dy, .mask = mask }));
 }
 
 /* What of ones stays: 0 or 1 / (1 - p) each.   @keep [s, b, H] of F64 */

@@ -62,7 +62,8 @@ static void states_are_summed_over_all_tensors(void **state)
         tx_optim_states s;
         ASSERT_OK(tx_ctx_init(&c, backends[k], 2));
         ASSERT_OK(tx_ctx_take_memory(&c));
-        ASSERT_OK(tx_optim_init(&o, cfg, NULL, &tx_comm_self, NULL, range, 2));
+        ASSERT_OK(
+            tx_optim_init(&o, &(tx_optim_args){ .cfg = cfg, .ranks = &tx_comm_self, .range = range, .n_ranges = 2 }));
         for (int64_t i = 0; i < N; i++) {
             value[i] = (float)weight(i);
             state0[i] = (float)momentum(i);

@@ -69,7 +69,7 @@ static inline tx_status deal(void *user, int64_t micro, const void **rows)
     const tx_trainer *t = d->t;
     int64_t first = d->begin + (micro * t->grid->dp.size + t->grid->dp.rank) * t->b;
     for (int64_t j = 0; j < t->b; j++)
-        (t->model->type->reads_sentences ? sample_pair : sample_tokens)(d->rows + j * tx_trainer_row_len(t), first + j,
+        (t->model->type->samples->masked ? sample_pair : sample_tokens)(d->rows + j * tx_trainer_row_len(t), first + j,
                                                                         t->s, t->model->vocab_size);
     *rows = d->rows;
     return TX_OK;

@@ -14,9 +14,9 @@ static tx_status go_on(tx_decoder *d, float *out)
     int32_t token[PROMPT];
     kept_logits long_one = { .row = out }, short_one = { .row = out + PROMPT * VOCAB };
     text_of(0, token, PROMPT);
-    TX_TRY(tx_decoder_append(d, 0, token, PROMPT, 0, keep_logits, &long_one));
+    TX_TRY(tx_decoder_append(d, 0, token, PROMPT, &(tx_logits_wanted){ 0, keep_logits, &long_one }));
     text_of(1, token, SHORT);
-    TX_TRY(tx_decoder_append(d, 1, token, SHORT, 0, keep_logits, &short_one));
+    TX_TRY(tx_decoder_append(d, 1, token, SHORT, &(tx_logits_wanted){ 0, keep_logits, &short_one }));
     TX_TRY(tx_decoder_copy(d, 2, 0));
     tx_decoder_truncate(d, 2, PROMPT - 10);
     out = short_one.row + SHORT * VOCAB;
@@ -42,8 +42,8 @@ static tx_status go_on_behind_errors(tx_decoder *d, float *out)
 {
     int32_t token[PROMPT], bad = VOCAB;
     text_of(3, token, PROMPT);
-    if (tx_decoder_append(d, 0, token, PROMPT, 0, refuse, NULL) != TX_ERR_IO ||
-        tx_decoder_append(d, 1, &bad, 1, 0, NULL, NULL) != TX_ERR_ARG)
+    if (tx_decoder_append(d, 0, token, PROMPT, &(tx_logits_wanted){ 0, refuse, NULL }) != TX_ERR_IO ||
+        tx_decoder_append(d, 1, &bad, 1, NULL) != TX_ERR_ARG)
         return TX_FAIL(TX_ERR_NUMERIC, "no error");
     tx_decoder_truncate(d, 0, 0);
     return go_on(d, out);

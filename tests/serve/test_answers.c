@@ -48,16 +48,16 @@ static void errors_are_json(void **state)
     tx_str_free(&out);
 }
 
-/* A task of one prompt, whose choices the test fills in as the batching thread does. */
-static tx__task *task_of(const char *body)
+/* A generation of one prompt, whose choices the test fills in as the batching thread does. */
+static tx__generation *generation_of(const char *body)
 {
     const tx_text_request_limits limits = { .max_new = 50, .vocab_size = 512 };
     const tx__model_facts m = { .tok = tok, .max_len = 100, .beams = 2 };
     tx_text_request r;
-    tx__task *task;
+    tx__generation *g;
     ASSERT_OK(tx_text_request_completion(&r, body, strlen(body), &limits));
-    ASSERT_OK(tx__task_create(&task, &r, false, &m));
-    return task;
+    ASSERT_OK(tx__generation_create(&g, &r, false, &m));
+    return g;
 }
 
 static void make(tx__choice *c, int32_t id, float *logits)
@@ -91,19 +91,19 @@ static void a_stream_is_the_whole_answer(void **state)
     json_t *tokens = json_array();
     const tx__answer_head head = { .id = "cmpl-1", .created = 5, .model = "m\"", .tok = tok };
     bool over;
-    tx__task *task = task_of("{\"prompt\": \"F\", \"logprobs\": 2, \"echo\": true, \"stream\": true}");
-    tx__choice *c = &task->choice[0];
+    tx__generation *g = generation_of("{\"prompt\": \"F\", \"logprobs\": 2, \"echo\": true, \"stream\": true}");
+    tx__choice *c = &g->choice[0];
     ASSERT_OK(tx_tokenizer_encode(tok, "so \xe2\x82\xac", 6, &ids));
     for (size_t i = 0; i < ids.n; i++) {
         logits[ids.id[i]] = 3;
         make(c, ids.id[i], logits);
-        ASSERT_OK(tx__answer_events(&events, task, &head, &over));
+        ASSERT_OK(tx__answer_events(&events, g, &head, &over));
         assert_false(over);
     }
     c->seq.finish = TX_FINISH_EOD;
     c->seq.finished(NULL, &c->seq);
-    tx__task_end(task, TX__COMPLETE);
-    ASSERT_OK(tx__answer_events(&events, task, &head, &over));
+    tx__generation_end(g, TX__COMPLETE);
+    ASSERT_OK(tx__answer_events(&events, g, &head, &over));
     assert_true(over);
     assert_string_equal(events.data + events.len - 14, "data: [DONE]\n\n");
     join(events.data, &text, tokens);
@@ -115,7 +115,7 @@ static void a_stream_is_the_whole_answer(void **state)
     c->n_told = c->n_sent = 0; /* the same once more, in one piece */
     c->n_chars = 0;
     c->begun = false;
-    ASSERT_OK(tx__answer_completion(&whole, task, &head));
+    ASSERT_OK(tx__answer_completion(&whole, g, &head));
     json_t *v = json_loads(whole.data, 0, NULL), *choice = json_array_get(json_object_get(v, "choices"), 0);
     assert_string_equal(json_string_value(json_object_get(choice, "text")), text.data);
     json_t *lists = json_object_get(choice, "logprobs");
@@ -130,10 +130,10 @@ static void a_stream_is_the_whole_answer(void **state)
     tx_str_free(&events);
     tx_str_free(&whole);
     tx_ids_free(&ids);
-    tx__task_release(task);
+    tx__generation_release(g);
 }
 
-static void a_task_fits_or_is_refused(void **state)
+static void a_request_fits_or_is_refused(void **state)
 {
     (void)state;
     const tx_text_request_limits limits = { .max_new = 50, .vocab_size = 512 };
@@ -150,12 +150,12 @@ static void a_task_fits_or_is_refused(void **state)
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         tx_text_request r;
-        tx__task *task;
+        tx__generation *g;
         if (bad[i].megatron)
             ASSERT_OK(tx_text_request_megatron(&r, bad[i].body, strlen(bad[i].body), &limits));
         else
             ASSERT_OK(tx_text_request_completion(&r, bad[i].body, strlen(bad[i].body), &limits));
-        ASSERT_FAILS(tx__task_create(&task, &r, bad[i].megatron, &m), TX_ERR_ARG, bad[i].says);
+        ASSERT_FAILS(tx__generation_create(&g, &r, bad[i].megatron, &m), TX_ERR_ARG, bad[i].says);
     }
 }
 
@@ -165,7 +165,7 @@ int main(void)
         cmocka_unit_test(strings_are_json),
         cmocka_unit_test(errors_are_json),
         cmocka_unit_test(a_stream_is_the_whole_answer),
-        cmocka_unit_test(a_task_fits_or_is_refused),
+        cmocka_unit_test(a_request_fits_or_is_refused),
     };
     return cmocka_run_group_tests(tests, open_tokenizer, close_tokenizer);
 }

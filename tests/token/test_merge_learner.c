@@ -11,7 +11,7 @@ enum { N_WORDS = 60, N_SYMBOLS = 3, N_MERGES = 40, MAX_PLACES = N_WORDS * 12 };
 static void counts_beyond_32_bits(void **state)
 {
     /* words "ab", "cd", "ce": (c,d) is 1 ahead of (a,b), which 32 bits would not show */
-    tx__place place[] = { { 0, 0 }, { 1, 0 }, { 2, 1 }, { 3, 1 }, { 2, 2 }, { 4, 2 } };
+    tx__word_place place[] = { { 0, 0 }, { 1, 0 }, { 2, 1 }, { 3, 1 }, { 2, 2 }, { 4, 2 } };
     const int64_t count[] = { (int64_t)1 << 40, ((int64_t)1 << 40) + 1, (int64_t)3 << 60 >> 1 };
     tx__learn_opts o = { count, 5, 10, (int64_t)1 << 33 };
     uint64_t *merge;
@@ -69,7 +69,7 @@ static void as_the_slow_way(void **state)
     (void)state;
     for (int round = 0; round < 300; round++) {
         text t;
-        tx__place place[MAX_PLACES];
+        tx__word_place place[MAX_PLACES];
         size_t n_places = 0, n, want = 0;
         uint64_t *merge;
         for (int w = 0; w < N_WORDS; w++) {
@@ -79,7 +79,7 @@ static void as_the_slow_way(void **state)
             for (int i = 0; i < t.n[w]; i++) {
                 x = x * 1664525 + 1013904223;
                 t.symbol[w][i] = (int32_t)((x >> 24) % N_SYMBOLS);
-                place[n_places++] = (tx__place){ t.symbol[w][i], (uint32_t)w };
+                place[n_places++] = (tx__word_place){ t.symbol[w][i], (uint32_t)w };
             }
         }
         int64_t min_frequency = round % 3;
@@ -98,7 +98,7 @@ static void as_the_slow_way(void **state)
 
 static void nothing_to_learn(void **state)
 {
-    tx__place place[] = { { 0, 0 }, { 1, 1 } };
+    tx__word_place place[] = { { 0, 0 }, { 1, 1 } };
     const int64_t count[] = { 5, 5 };
     uint64_t *merge;
     size_t n;

@@ -118,7 +118,7 @@ static void a_step_uses_all_of_it(void **state)
         double loss;
         int32_t rows[8 * (3 * 64 + 2)] = { 0 }; /* of a BERT, where each has a token to predict */
         ASSERT_OK(tx_trainer_create(&t, cfg, cfg->vocab_size + 1, 5, true, NULL));
-        for (int64_t j = 0; j < t->b && t->model->type->reads_sentences; j++) {
+        for (int64_t j = 0; j < t->b && t->model->type->samples->masked; j++) {
             const tx_bert_ids to = tx_bert_ids_of(rows + j * tx_bert_row_len(t->s), t->s);
             *to.n_tokens = 60;
             memset(to.labels + 1, 0xff, (size_t)(t->s - 1) * sizeof *to.labels);

@@ -12,7 +12,7 @@ static int setup(void **state)
     profile = (tx_step_profile){ .first = 3, .last = 4, .n = 2, .start = start, .seconds = seconds };
     tx_cost product = { TX_COST_PRODUCT, 3e9, 10, { .dtype = TX_BF16, .n_dims = 3, .dim = { 2, 3, 4 } } };
     tx_cost memory = { TX_COST_MEMORY, 0, 1e9, { .dtype = TX_F32, .n_dims = 1, .dim = { 7 } } };
-    tx_place hostile = { .layer = 2, .part = "a\"b\\\n\x01", .backward = true }, none = { 0 };
+    tx_model_place hostile = { .layer = 2, .part = "a\"b\\\n\x01", .backward = true }, none = { 0 };
     ASSERT_OK(tx_profile_add(&profile.ops, "gemm", &hostile, 100.1, 0.25, &product));
     ASSERT_OK(tx_profile_add(&profile.ops, "fill", &none, 101.000000001, 0.5, &memory));
     ASSERT_OK(tx_profile_add(&profile.ops, "cast", &none, 101.2, 0, &memory)); /* a clock that did not move */

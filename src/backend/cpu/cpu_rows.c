@@ -39,15 +39,15 @@ tx_status tx__cpu_layernorm_fwd(tx_ctx *c, const tx_layernorm_fwd_args *a, void 
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(rows, 1, parts, t);
-        const tx__norm part = { .t = a->y.dtype,
-                                .s = a->x.dtype,
-                                .h = h,
-                                .gamma = gamma,
-                                .beta = beta,
-                                .x = tx__cpu_at(a->x, r.lo * h),
-                                .y = tx__cpu_at(a->y, r.lo * h),
-                                .mu = tx__cpu_at(a->mu, r.lo),
-                                .rs = tx__cpu_at(a->rs, r.lo) };
+        const tx__norm_rows part = { .t = a->y.dtype,
+                                     .s = a->x.dtype,
+                                     .h = h,
+                                     .gamma = gamma,
+                                     .beta = beta,
+                                     .x = tx__cpu_at(a->x, r.lo * h),
+                                     .y = tx__cpu_at(a->y, r.lo * h),
+                                     .mu = tx__cpu_at(a->mu, r.lo),
+                                     .rs = tx__cpu_at(a->rs, r.lo) };
         tx__cpu_k(c)->layernorm_fwd(&part, r.hi - r.lo, a->eps);
     }
     return TX_OK;
@@ -72,18 +72,18 @@ tx_status tx__cpu_layernorm_bwd(tx_ctx *c, const tx_layernorm_bwd_args *a, void 
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(rows, 1, parts, t);
-        const tx__norm part = { .t = a->dy.dtype,
-                                .s = a->x.dtype,
-                                .h = h,
-                                .gamma = gamma,
-                                .x = tx__cpu_at(a->x, r.lo * h),
-                                .mu = tx__cpu_at(a->mu, r.lo),
-                                .rs = tx__cpu_at(a->rs, r.lo),
-                                .dx = tx__cpu_at(a->dx, r.lo * h),
-                                .dy = tx__cpu_at(a->dy, r.lo * h),
-                                .dres = tx__cpu_at(a->dres, r.lo * h),
-                                .dgamma = partial + t * 2 * ld,
-                                .dbeta = partial + t * 2 * ld + ld };
+        const tx__norm_rows part = { .t = a->dy.dtype,
+                                     .s = a->x.dtype,
+                                     .h = h,
+                                     .gamma = gamma,
+                                     .x = tx__cpu_at(a->x, r.lo * h),
+                                     .mu = tx__cpu_at(a->mu, r.lo),
+                                     .rs = tx__cpu_at(a->rs, r.lo),
+                                     .dx = tx__cpu_at(a->dx, r.lo * h),
+                                     .dy = tx__cpu_at(a->dy, r.lo * h),
+                                     .dres = tx__cpu_at(a->dres, r.lo * h),
+                                     .dgamma = partial + t * 2 * ld,
+                                     .dbeta = partial + t * 2 * ld + ld };
         k->fill(part.dgamma, 2 * ld, 0.0f);
         k->layernorm_bwd(&part, r.hi - r.lo);
     }
@@ -108,13 +108,13 @@ tx_status tx__cpu_rmsnorm_fwd(tx_ctx *c, const tx_rmsnorm_fwd_args *a, void *scr
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(rows, 1, parts, t);
-        const tx__norm part = { .t = a->y.dtype,
-                                .s = a->x.dtype,
-                                .h = h,
-                                .gamma = gamma,
-                                .x = tx__cpu_at(a->x, r.lo * h),
-                                .y = tx__cpu_at(a->y, r.lo * h),
-                                .rs = tx__cpu_at(a->rs, r.lo) };
+        const tx__norm_rows part = { .t = a->y.dtype,
+                                     .s = a->x.dtype,
+                                     .h = h,
+                                     .gamma = gamma,
+                                     .x = tx__cpu_at(a->x, r.lo * h),
+                                     .y = tx__cpu_at(a->y, r.lo * h),
+                                     .rs = tx__cpu_at(a->rs, r.lo) };
         tx__cpu_k(c)->rmsnorm_fwd(&part, r.hi - r.lo, a->eps);
     }
     return TX_OK;
@@ -138,16 +138,16 @@ tx_status tx__cpu_rmsnorm_bwd(tx_ctx *c, const tx_rmsnorm_bwd_args *a, void *scr
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
         tx__range r = tx__cpu_part(rows, 1, parts, t);
-        const tx__norm part = { .t = a->dy.dtype,
-                                .s = a->x.dtype,
-                                .h = h,
-                                .gamma = gamma,
-                                .x = tx__cpu_at(a->x, r.lo * h),
-                                .rs = tx__cpu_at(a->rs, r.lo),
-                                .dx = tx__cpu_at(a->dx, r.lo * h),
-                                .dy = tx__cpu_at(a->dy, r.lo * h),
-                                .dres = tx__cpu_at(a->dres, r.lo * h),
-                                .dgamma = partial + t * ld };
+        const tx__norm_rows part = { .t = a->dy.dtype,
+                                     .s = a->x.dtype,
+                                     .h = h,
+                                     .gamma = gamma,
+                                     .x = tx__cpu_at(a->x, r.lo * h),
+                                     .rs = tx__cpu_at(a->rs, r.lo),
+                                     .dx = tx__cpu_at(a->dx, r.lo * h),
+                                     .dy = tx__cpu_at(a->dy, r.lo * h),
+                                     .dres = tx__cpu_at(a->dres, r.lo * h),
+                                     .dgamma = partial + t * ld };
         k->fill(part.dgamma, ld, 0.0f);
         k->rmsnorm_bwd(&part, r.hi - r.lo);
     }

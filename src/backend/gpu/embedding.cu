@@ -58,7 +58,7 @@ __global__ void embedding_fwd_kernel(Y *y, lookup word, lookup pos, lookup kind,
     }
 }
 
-static lookup lookup_of(tx_tensor index, tx_tensor table, tx_shard shard)
+static lookup lookup_of(tx_tensor index, tx_tensor table, tx_table_shard shard)
 {
     lookup l = { (const int32_t *)index.data, table.data, shard.first, table.dim[0],
                  shard.whole ? shard.whole : table.dim[0] };
@@ -67,7 +67,7 @@ static lookup lookup_of(tx_tensor index, tx_tensor table, tx_shard shard)
 
 template <class Y, class T> static void embedding_fwd(const tx_ctx *c, const tx_embedding_fwd_args *a)
 {
-    const tx_shard all = { 0, 0 };
+    const tx_table_shard all = { 0, 0 };
     int64_t n = tx_numel(a->token), h = a->y.dim[2];
     lookup word = lookup_of(a->token, a->word, a->shard), pos = lookup_of(a->position, a->pos, all);
     lookup kind = lookup_of(a->type, a->kind, all);
@@ -254,7 +254,7 @@ static void add_to_table(const tx_ctx *c, void *scratch, tx_tensor table, tx_ten
 
 TX_GPU_ROW tx_status tx__gpu_embedding_bwd(tx_ctx *c, const tx_embedding_bwd_args *a, void *scratch)
 {
-    const tx_shard all = { 0, 0 };
+    const tx_table_shard all = { 0, 0 };
     const tx_tensor table[] = { a->dword, a->dpos, a->dkind }, index[] = { a->token, a->position, a->type };
     const int kind[] = { TX__FAULT_TOKEN, TX__FAULT_POSITION, TX__FAULT_KIND };
     TX_TRY(tx__gpu_need_float("embedding_bwd", a->dy));

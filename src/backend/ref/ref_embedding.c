@@ -2,7 +2,7 @@
 #include "backend/ref/ref.h"
 
 /* The row of token i here, or -1. */
-static int64_t row_here(const int32_t *token, int64_t i, tx_shard shard, tx_tensor word)
+static int64_t row_here(const int32_t *token, int64_t i, tx_table_shard shard, tx_tensor word)
 {
     int64_t row = token[i] - shard.first;
     return row >= 0 && row < word.dim[0] ? row : -1;

@@ -40,7 +40,6 @@ extern const tx_model_type tx_model_bert;
 enum { TX_WITH_BINARY = TX_HEAD_TRAITS };
 
 /* bert_batch.c: tx_model_type's. A sample is [tokens s][types s][labels s][real tokens][is_random]. */
-int64_t tx__bert_row_len(int64_t s);
 void tx__bert_shape(const tx_model *m, const tx_config *cfg, tx_batch *batch, int64_t s, int64_t b);
 tx_status tx__bert_collate(const tx_model *m, tx_batch *batch, const void *rows, const tx_batch_rule *rule);
 void tx__bert_losses(const tx_model *m, const tx_batch *batch, int64_t n_samples, tx_loss_sum *sum);

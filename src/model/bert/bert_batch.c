@@ -4,11 +4,6 @@
 #include "data/bert_dataset.h"
 #include "model/bert/bert.h"
 
-int64_t tx__bert_row_len(int64_t s)
-{
-    return tx_bert_row_len(s);
-}
-
 /* Tokens of a sample that are predicted, at most. */
 static int64_t most_labels(const tx_config *cfg, int64_t s)
 {

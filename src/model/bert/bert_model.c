@@ -301,8 +301,11 @@ static tx_status bert_pair_logits(tx_ctx *c, tx_model *m, tx_tensor logits, tx_t
 
 const tx_model_type tx_model_bert = {
     .name = "BERT",
-    .reads_sentences = true,
-    .row_len = tx__bert_row_len,
+    .samples = &tx_bert_samples,
+    .usual_tokens = 30524, /* the uncased ones, and two that Megatron adds */
+    .usual_tokenizer = "BERT's",
+    .prefix = "BERT, ",
+    .upstream_tokenizer = "BertWordPieceLowerCase",
     .create = bert_create,
     .destroy = bert_destroy,
     .shape = tx__bert_shape,

@@ -71,13 +71,6 @@ static void losses(const tx_model *m, const tx_batch *batch, int64_t n_samples, 
     for (int64_t i = 0; i < sum->n; i++) sum->sum += (double)loss[i];
 }
 
-/* Its samples are the client's, not rows of ids. */
-static int64_t row_len(int64_t s)
-{
-    (void)s;
-    return 0;
-}
-
 static void destroy(tx_model *m)
 {
     tx_client_net *n = (tx_client_net *)m;
@@ -150,7 +143,7 @@ out:
 
 const tx_model_type tx_model_client = {
     .name = "client",
-    .row_len = row_len,
+    .samples = &tx_user_samples,
     .destroy = destroy,
     .between = between,
     .shape = shape,

@@ -1,11 +1,6 @@
 /* gpt_batch.c - what a GPT sees of samples of s + 1 tokens, and what its losses sum to. */
 #include "model/gpt/gpt.h"
 
-int64_t tx__gpt_row_len(int64_t s)
-{
-    return s + 1;
-}
-
 void tx__gpt_shape(const tx_model *m, const tx_config *cfg, tx_batch *batch, int64_t s, int64_t b)
 {
     (void)m;

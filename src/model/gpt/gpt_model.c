@@ -111,7 +111,12 @@ static tx_status gpt_logits(tx_ctx *c, tx_model *m, tx_tensor logits, tx_tensor 
 
 const tx_model_type tx_model_gpt = {
     .name = "GPT",
-    .row_len = tx__gpt_row_len,
+    .samples = &tx_gpt_samples,
+    .usual_tokens = 50257,
+    .usual_tokenizer = "GPT-2's",
+    .prefix = "",
+    .upstream_pipeline = true,
+    .upstream_tokenizer = "GPT2BPETokenizer",
     .create = gpt_create,
     .destroy = gpt_destroy,
     .shape = tx__gpt_shape,

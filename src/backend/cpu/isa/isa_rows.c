@@ -9,7 +9,7 @@
 
 enum { AT_ONCE = TX__VEC == 16 ? 4 : 2 };
 
-TX__INLINE void norm_fwd_rows(int rows, bool centred, tx_dtype t, tx_dtype s, const tx__norm *a, int64_t first,
+TX__INLINE void norm_fwd_rows(int rows, bool centred, tx_dtype t, tx_dtype s, const tx__norm_rows *a, int64_t first,
                               double eps)
 {
     const int64_t h = a->h, at = first * h;
@@ -39,7 +39,7 @@ TX__INLINE void norm_fwd_rows(int rows, bool centred, tx_dtype t, tx_dtype s, co
     }
 }
 
-TX__INLINE void norm_bwd_rows(int rows, bool centred, tx_dtype t, tx_dtype s, const tx__norm *a, int64_t first)
+TX__INLINE void norm_bwd_rows(int rows, bool centred, tx_dtype t, tx_dtype s, const tx__norm_rows *a, int64_t first)
 {
     const int64_t h = a->h, at = first * h;
     tx__vec sum_g[AT_ONCE] = { 0 }, sum_gx[AT_ONCE] = { 0 };
@@ -81,21 +81,21 @@ TX__INLINE void norm_bwd_rows(int rows, bool centred, tx_dtype t, tx_dtype s, co
     }
 }
 
-TX__INLINE void norm_fwd(bool centred, tx_dtype t, tx_dtype s, const tx__norm *a, int64_t rows, double eps)
+TX__INLINE void norm_fwd(bool centred, tx_dtype t, tx_dtype s, const tx__norm_rows *a, int64_t rows, double eps)
 {
     int64_t i = 0;
     for (; i + AT_ONCE <= rows; i += AT_ONCE) norm_fwd_rows(AT_ONCE, centred, t, s, a, i, eps);
     for (; i < rows; i++) norm_fwd_rows(1, centred, t, s, a, i, eps);
 }
 
-TX__INLINE void norm_bwd(bool centred, tx_dtype t, tx_dtype s, const tx__norm *a, int64_t rows)
+TX__INLINE void norm_bwd(bool centred, tx_dtype t, tx_dtype s, const tx__norm_rows *a, int64_t rows)
 {
     int64_t i = 0;
     for (; i + AT_ONCE <= rows; i += AT_ONCE) norm_bwd_rows(AT_ONCE, centred, t, s, a, i);
     for (; i < rows; i++) norm_bwd_rows(1, centred, t, s, a, i);
 }
 
-TX__INLINE void norm_fwd_any(bool centred, const tx__norm *a, int64_t rows, double eps)
+TX__INLINE void norm_fwd_any(bool centred, const tx__norm_rows *a, int64_t rows, double eps)
 {
     if (a->t == TX_F32)
         norm_fwd(centred, TX_F32, TX_F32, a, rows, eps);
@@ -109,7 +109,7 @@ TX__INLINE void norm_fwd_any(bool centred, const tx__norm *a, int64_t rows, doub
         norm_fwd(centred, TX_F16, TX_F32, a, rows, eps);
 }
 
-TX__INLINE void norm_bwd_any(bool centred, const tx__norm *a, int64_t rows)
+TX__INLINE void norm_bwd_any(bool centred, const tx__norm_rows *a, int64_t rows)
 {
     if (a->t == TX_F32)
         norm_bwd(centred, TX_F32, TX_F32, a, rows);
@@ -123,22 +123,22 @@ TX__INLINE void norm_bwd_any(bool centred, const tx__norm *a, int64_t rows)
         norm_bwd(centred, TX_F16, TX_F32, a, rows);
 }
 
-void tx__k(layernorm_fwd)(const tx__norm *a, int64_t rows, double eps)
+void tx__k(layernorm_fwd)(const tx__norm_rows *a, int64_t rows, double eps)
 {
     norm_fwd_any(true, a, rows, eps);
 }
 
-void tx__k(layernorm_bwd)(const tx__norm *a, int64_t rows)
+void tx__k(layernorm_bwd)(const tx__norm_rows *a, int64_t rows)
 {
     norm_bwd_any(true, a, rows);
 }
 
-void tx__k(rmsnorm_fwd)(const tx__norm *a, int64_t rows, double eps)
+void tx__k(rmsnorm_fwd)(const tx__norm_rows *a, int64_t rows, double eps)
 {
     norm_fwd_any(false, a, rows, eps);
 }
 
-void tx__k(rmsnorm_bwd)(const tx__norm *a, int64_t rows)
+void tx__k(rmsnorm_bwd)(const tx__norm_rows *a, int64_t rows)
 {
     norm_bwd_any(false, a, rows);
 }

@@ -29,7 +29,7 @@ typedef struct tx__dropout_add {
 
 /* Rows of h for a norm, forward or backward; values are of type t, the stream's tensors of type s, which is t or fp32.
  * Without means (RMSNorm) mu, beta and dbeta are not there. */
-typedef struct tx__norm {
+typedef struct tx__norm_rows {
     tx_dtype t, s;
     int64_t h;
     const float *gamma, *beta; /* [h] */
@@ -40,7 +40,7 @@ typedef struct tx__norm {
     const void *dy;            /* t */
     const void *dres;          /* s, NULL: none */
     float *dgamma, *dbeta;     /* [h] */
-} tx__norm;
+} tx__norm_rows;
 
 /* One head of one sample. Tensors are of `dtype` - fp32, bf16 or fp16 -, lse is fp32 and so is what is computed in.
  * Rows of q, o, ... lie q_s, o_s, ... elements apart. Element e + query position × e_row + key of the dropout mask

@@ -1,12 +1,14 @@
-/* exchange.h - a request on its way: what it asks for, one choice for each text of it, and who waits for them.
+/* generation.h - a request for texts that is being worked on: what it asks for, one choice for each text of it, and who
+ * waits for them.
  *
  *      HTTP's threads     create -> submit -> wait ............. read, release
  *      the batching one              admit -> tokens -> finish -> release
  *
- *  Both hold the task, and the last to let it go frees it. What tokens change is read and written under `lock`. Shared
- *  inside this room. */
-#ifndef TX_SERVE_EXCHANGE_H
-#define TX_SERVE_EXCHANGE_H
+ *  Both hold a reference, and the last to release it frees the generation. Members that change with tokens are read and
+ * written under `lock`.
+ * Shared inside this room. */
+#ifndef TX_SERVE_GENERATION_H
+#define TX_SERVE_GENERATION_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -22,18 +24,18 @@ typedef struct tx__alternative {
     float logprob;
 } tx__alternative;
 
-/* A token of a choice that is told: new, or of the prompt. */
+/* A token of a choice that the answer shows: new, or of the prompt. */
 typedef struct tx__made {
     int32_t id;
     bool of_prompt;
     double logprob; /* NaN: not known */
 } tx__made;
 
-struct tx__task;
+struct tx__generation;
 
 /* One text. */
 typedef struct tx__choice {
-    struct tx__task *task;
+    struct tx__generation *generation;
     int prompt; /* its number */
     tx_sequence seq;
     tx_text_stream stream;        /* of the new tokens */
@@ -49,7 +51,7 @@ typedef struct tx__choice {
 
 typedef enum tx__end { TX__GOES_ON = 0, TX__COMPLETE, TX__CANCELLED, TX__TIMED_OUT, TX__FAILED } tx__end;
 
-typedef struct tx__task {
+typedef struct tx__generation {
     pthread_mutex_t lock;
     atomic_int holders;
     tx_text_request request;
@@ -67,10 +69,10 @@ typedef struct tx__task {
     atomic_bool cancel;                    /* asked for */
     void (*wake)(void *user);              /* with the lock held; NULL: nobody waits */
     void *user;
-    struct tx__task *next, *next_waiting; /* the scheduler's */
-} tx__task;
+    struct tx__generation *next, *next_waiting; /* the scheduler's */
+} tx__generation;
 
-/* What tasks are made for. */
+/* The model that generations are made for. */
 typedef struct tx__model_facts {
     const tx_tokenizer *tok;
     int64_t max_len;          /* tokens that prompt and continuation may have in all */
@@ -81,18 +83,19 @@ typedef struct tx__model_facts {
 
 /* Takes the request, which is zeros afterwards. TX_ERR_ARG: it does not fit into the model, or a prompt has no
  * tokens. */
-tx_status tx__task_create(tx__task **out, tx_text_request *request, bool is_megatron, const tx__model_facts *m);
-void tx__task_release(tx__task *task); /* NULL allowed */
+tx_status tx__generation_create(tx__generation **out, tx_text_request *request, bool is_megatron,
+                                const tx__model_facts *m);
+void tx__generation_release(tx__generation *g); /* NULL allowed */
 
 /* ---- the batching thread's ---- */
 
 /* All of it is over. */
-void tx__task_end(tx__task *task, tx__end end);
+void tx__generation_end(tx__generation *g, tx__end end);
 
 /* Beam search, in place of choices. `cancelled` is asked before each step (infer/beam.h). */
-tx_status tx__task_search(tx__task *task, tx_decoder *d, bool (*cancelled)(void *user), void *user);
+tx_status tx__generation_search(tx__generation *g, tx_decoder *d, bool (*cancelled)(void *user), void *user);
 
-int64_t tx__task_new_tokens(const tx__task *task);
-int64_t tx__task_prompt_tokens(const tx__task *task);
+int64_t tx__generation_new_tokens(const tx__generation *g);
+int64_t tx__generation_prompt_tokens(const tx__generation *g);
 
 #endif

@@ -1,5 +1,5 @@
-/* exchange.c - a request on its way. */
-#include "serve/exchange.h"
+/* generation.c - a request for texts that is being worked on. */
+#include "serve/generation.h"
 
 #include <math.h>
 #include <string.h>
@@ -16,18 +16,18 @@ static void choice_deinit(tx__choice *c)
     tx_free(c->alternative);
 }
 
-void tx__task_release(tx__task *task)
+void tx__generation_release(tx__generation *g)
 {
-    if (!task || atomic_fetch_sub(&task->holders, 1) > 1) return;
-    for (int i = 0; i < task->n_choices; i++) choice_deinit(&task->choice[i]);
-    for (int i = 0; task->prompt && i < task->request.n_prompts; i++) tx_ids_free(&task->prompt[i]);
-    if (task->hypothesis) tx_hypotheses_free(task->hypothesis, task->request.beam_width);
-    tx_free(task->hypothesis);
-    tx_free(task->prompt);
-    tx_free(task->choice);
-    tx_text_request_free(&task->request);
-    pthread_mutex_destroy(&task->lock);
-    tx_free(task);
+    if (!g || atomic_fetch_sub(&g->holders, 1) > 1) return;
+    for (int i = 0; i < g->n_choices; i++) choice_deinit(&g->choice[i]);
+    for (int i = 0; g->prompt && i < g->request.n_prompts; i++) tx_ids_free(&g->prompt[i]);
+    if (g->hypothesis) tx_hypotheses_free(g->hypothesis, g->request.beam_width);
+    tx_free(g->hypothesis);
+    tx_free(g->prompt);
+    tx_free(g->choice);
+    tx_text_request_free(&g->request);
+    pthread_mutex_destroy(&g->lock);
+    tx_free(g);
 }
 
 /* ---------------------------------------------------------------- tokens as they come */
@@ -48,7 +48,7 @@ static void likeliest(tx__alternative *best, int n, const float *logits, int64_t
 
 static tx_status keep(tx__choice *c, const tx_token_made *t, int64_t n_vocab)
 {
-    int n = c->task->request.alternatives;
+    int n = c->generation->request.alternatives;
     if (c->n_made == c->cap) {
         size_t cap = c->cap ? 2 * c->cap : 64;
         TX_TRY(tx_realloc(&c->made, cap, sizeof *c->made, "a request's tokens"));
@@ -71,58 +71,58 @@ static tx_status keep(tx__choice *c, const tx_token_made *t, int64_t n_vocab)
 static bool ends_line(const tx__choice *c, const tx_token_made *t)
 {
     int32_t before = t->index ? c->made[c->n_made - 2].id : c->seq.prompt[c->seq.n_prompt - 1];
-    return tx_line_rules_end(&c->task->lines, before, t->id);
+    return tx_line_rules_end(&c->generation->lines, before, t->id);
 }
 
-static void fail(tx__task *task)
+static void fail(tx__generation *g)
 {
     tx_warn("a request failed: %s", tx_last_error());
-    if (task->end == TX__GOES_ON) task->end = TX__FAILED;
+    if (g->end == TX__GOES_ON) g->end = TX__FAILED;
 }
 
 static bool on_token(void *user, tx_sequence *s, const tx_token_made *t)
 {
     tx__choice *c = s->user;
-    tx__task *task = c->task;
+    tx__generation *g = c->generation;
     (void)user;
-    pthread_mutex_lock(&task->lock);
+    pthread_mutex_lock(&g->lock);
     tx_status st = TX_OK;
-    if (task->request.logprobs || task->is_megatron) st = keep(c, t, tx_tokenizer_vocab_size(c->stream.tok));
+    if (g->request.logprobs || g->is_megatron) st = keep(c, t, tx_tokenizer_vocab_size(c->stream.tok));
     if (!st && !t->of_prompt) st = tx_text_stream_put(&c->stream, t->id);
-    if (!t->of_prompt && task->first_token == 0) task->first_token = tx_clock();
-    if (st) fail(task);
-    bool goes_on = !st && !c->stream.stopped && (t->of_prompt || !task->is_megatron || !ends_line(c, t));
-    if (task->wake && task->request.stream) task->wake(task->user);
-    pthread_mutex_unlock(&task->lock);
+    if (!t->of_prompt && g->first_token == 0) g->first_token = tx_clock();
+    if (st) fail(g);
+    bool goes_on = !st && !c->stream.stopped && (t->of_prompt || !g->is_megatron || !ends_line(c, t));
+    if (g->wake && g->request.stream) g->wake(g->user);
+    pthread_mutex_unlock(&g->lock);
     return goes_on;
 }
 
 static void on_finished(void *user, tx_sequence *s)
 {
     tx__choice *c = s->user;
-    tx__task *task = c->task;
+    tx__generation *g = c->generation;
     (void)user;
-    pthread_mutex_lock(&task->lock);
+    pthread_mutex_lock(&g->lock);
     c->in_batch = false;
     c->done = true;
-    if (tx_text_stream_end(&c->stream)) fail(task);
-    task->n_left--;
-    if (task->wake && task->request.stream && task->n_left) task->wake(task->user);
-    pthread_mutex_unlock(&task->lock);
+    if (tx_text_stream_end(&c->stream)) fail(g);
+    g->n_left--;
+    if (g->wake && g->request.stream && g->n_left) g->wake(g->user);
+    pthread_mutex_unlock(&g->lock);
 }
 
-void tx__task_end(tx__task *task, tx__end end)
+void tx__generation_end(tx__generation *g, tx__end end)
 {
-    pthread_mutex_lock(&task->lock);
-    if (task->end == TX__GOES_ON) task->end = end;
-    if (task->wake) task->wake(task->user);
-    pthread_mutex_unlock(&task->lock);
+    pthread_mutex_lock(&g->lock);
+    if (g->end == TX__GOES_ON) g->end = end;
+    if (g->wake) g->wake(g->user);
+    pthread_mutex_unlock(&g->lock);
 }
 
 /* ---------------------------------------------------------------- making one */
 
 /* The tokens of a prompt; one that is empty, or wants it so, begins with the end of the document before it. */
-static tx_status encode(tx_ids *out, tx_prompt *p, bool add_bos, const tx_tokenizer *tok)
+static tx_status encode(tx_ids *out, tx_request_prompt *p, bool add_bos, const tx_tokenizer *tok)
 {
     if (p->id) {
         *out = (tx_ids){ .id = p->id, .n = p->n_ids, .cap = p->n_ids };
@@ -143,27 +143,27 @@ static tx_status encode(tx_ids *out, tx_prompt *p, bool add_bos, const tx_tokeni
     return TX_OK;
 }
 
-static tx_status encode_prompts(tx__task *task, const tx_tokenizer *tok, int64_t max_len)
+static tx_status encode_prompts(tx__generation *g, const tx_tokenizer *tok, int64_t max_len)
 {
-    tx_text_request *r = &task->request;
-    TX_TRY(tx_alloc(&task->prompt, (size_t)r->n_prompts, sizeof *task->prompt, "a request's prompts"));
+    tx_text_request *r = &g->request;
+    TX_TRY(tx_alloc(&g->prompt, (size_t)r->n_prompts, sizeof *g->prompt, "a request's prompts"));
     for (int i = 0; i < r->n_prompts; i++) {
-        TX_TRY(encode(&task->prompt[i], &r->prompt[i], r->add_bos, tok));
-        if ((int64_t)task->prompt[i].n + r->max_new <= max_len) continue;
-        if (task->is_megatron) return TX_FAIL(TX_ERR_ARG, "Length of prompt + tokens_to_generate longer than allowed");
+        TX_TRY(encode(&g->prompt[i], &r->prompt[i], r->add_bos, tok));
+        if ((int64_t)g->prompt[i].n + r->max_new <= max_len) continue;
+        if (g->is_megatron) return TX_FAIL(TX_ERR_ARG, "Length of prompt + tokens_to_generate longer than allowed");
         return TX_FAIL(
             TX_ERR_ARG,
             "the prompt has %zu tokens, with max_tokens %lld that is more than the %lld of this model's context",
-            task->prompt[i].n, (long long)r->max_new, (long long)max_len);
+            g->prompt[i].n, (long long)r->max_new, (long long)max_len);
     }
     return TX_OK;
 }
 
-static void choice_init(tx__choice *c, tx__task *task, int index, const tx__model_facts *m)
+static void choice_init(tx__choice *c, tx__generation *g, int index, const tx__model_facts *m)
 {
-    const tx_text_request *r = &task->request;
-    const tx_ids *prompt = &task->prompt[index / r->n];
-    c->task = task;
+    const tx_text_request *r = &g->request;
+    const tx_ids *prompt = &g->prompt[index / r->n];
+    c->generation = g;
     c->prompt = index / r->n;
     tx_text_stream_init(&c->stream, m->tok, (const char *const *)r->stop, r->n_stops);
     c->seq = (tx_sequence){
@@ -171,91 +171,92 @@ static void choice_init(tx__choice *c, tx__task *task, int index, const tx__mode
         .n_prompt = (int64_t)prompt->n,
         .max_new = r->max_new,
         .min_new = r->min_new,
-        .eod = task->eod,
+        .eod = g->eod,
         .forbidden = m->forbidden,
         .n_forbidden = m->n_forbidden,
         .sampler = r->sampler,
-        .seed = task->seed,
+        .seed = g->seed,
         .sample = (uint64_t)index,
         .logprobs = r->logprobs,
-        .prompt_logprobs = r->logprobs && (r->echo || task->is_megatron),
+        .prompt_logprobs = r->logprobs && (r->echo || g->is_megatron),
         .token = on_token,
         .finished = on_finished,
         .user = c,
     };
-    tx_line_rules_apply(&task->lines, &c->seq);
+    tx_line_rules_apply(&g->lines, &c->seq);
 }
 
-static tx_status prepare(tx__task *task, const tx__model_facts *m)
+static tx_status prepare(tx__generation *g, const tx__model_facts *m)
 {
-    const tx_text_request *r = &task->request;
+    const tx_text_request *r = &g->request;
     int n_vocab = tx_tokenizer_vocab_size(m->tok);
     if (r->beam_width > m->beams)
         return TX_FAIL(TX_ERR_ARG, "beam_width is %d: with its --max-batch this server searches for %lld at most",
                        r->beam_width, (long long)m->beams);
     if (r->has_stop_token && r->stop_token >= n_vocab)
         return TX_FAIL(TX_ERR_ARG, "stop_token %d is not in the vocabulary of %d tokens", r->stop_token, n_vocab);
-    task->eod = r->has_stop_token ? r->stop_token : tx_tokenizer_eod(m->tok);
-    TX_TRY(encode_prompts(task, m->tok, m->max_len));
-    task->lines = (tx_line_rules){ .prevent_newline_after_colon = r->prevent_newline_after_colon,
-                                   .stop_on_eol = r->stop_on_eol,
-                                   .stop_on_double_eol = r->stop_on_double_eol };
-    TX_TRY(tx_line_rules_find(&task->lines, m->tok));
+    g->eod = r->has_stop_token ? r->stop_token : tx_tokenizer_eod(m->tok);
+    TX_TRY(encode_prompts(g, m->tok, m->max_len));
+    g->lines = (tx_line_rules){ .prevent_newline_after_colon = r->prevent_newline_after_colon,
+                                .stop_on_eol = r->stop_on_eol,
+                                .stop_on_double_eol = r->stop_on_double_eol };
+    TX_TRY(tx_line_rules_find(&g->lines, m->tok));
     if (r->beam_width)
-        return tx_alloc(&task->hypothesis, (size_t)r->beam_width, sizeof *task->hypothesis, "a request's beam");
-    task->seed = r->seed;
-    if (!r->has_seed && getrandom(&task->seed, sizeof task->seed, 0) != (ssize_t)sizeof task->seed)
+        return tx_alloc(&g->hypothesis, (size_t)r->beam_width, sizeof *g->hypothesis, "a request's beam");
+    g->seed = r->seed;
+    if (!r->has_seed && getrandom(&g->seed, sizeof g->seed, 0) != (ssize_t)sizeof g->seed)
         return TX_FAIL(TX_ERR_IO, "the system has no random numbers");
     int n = r->n_prompts * r->n;
-    TX_TRY(tx_alloc(&task->choice, (size_t)n, sizeof *task->choice, "a request's texts"));
-    task->n_choices = task->n_left = n;
-    for (int i = 0; i < n; i++) choice_init(&task->choice[i], task, i, m);
+    TX_TRY(tx_alloc(&g->choice, (size_t)n, sizeof *g->choice, "a request's texts"));
+    g->n_choices = g->n_left = n;
+    for (int i = 0; i < n; i++) choice_init(&g->choice[i], g, i, m);
     return TX_OK;
 }
 
-tx_status tx__task_create(tx__task **out, tx_text_request *request, bool is_megatron, const tx__model_facts *m)
+tx_status tx__generation_create(tx__generation **out, tx_text_request *request, bool is_megatron,
+                                const tx__model_facts *m)
 {
-    tx__task *task;
-    TX_TRY(tx_alloc(&task, 1, sizeof *task, "a request"));
-    pthread_mutex_init(&task->lock, NULL);
-    atomic_store(&task->holders, 1);
-    task->request = *request;
+    tx__generation *g;
+    TX_TRY(tx_alloc(&g, 1, sizeof *g, "a request"));
+    pthread_mutex_init(&g->lock, NULL);
+    atomic_store(&g->holders, 1);
+    g->request = *request;
     *request = (tx_text_request){ 0 };
-    task->is_megatron = is_megatron;
-    task->created = tx_clock();
-    tx_status st = prepare(task, m);
+    g->is_megatron = is_megatron;
+    g->created = tx_clock();
+    tx_status st = prepare(g, m);
     if (st)
-        tx__task_release(task);
+        tx__generation_release(g);
     else
-        *out = task;
+        *out = g;
     return st;
 }
 
 /* ---------------------------------------------------------------- */
 
-tx_status tx__task_search(tx__task *task, tx_decoder *d, bool (*cancelled)(void *user), void *user)
+tx_status tx__generation_search(tx__generation *g, tx_decoder *d, bool (*cancelled)(void *user), void *user)
 {
-    const tx_text_request *r = &task->request;
+    const tx_text_request *r = &g->request;
     const tx_beam_opts opts = { .width = r->beam_width,
                                 .max_new = r->max_new,
-                                .stop = task->eod,
+                                .stop = g->eod,
                                 .length_penalty = r->length_penalty,
                                 .cancelled = cancelled,
                                 .user = user };
-    return tx_beam_search(d, task->prompt[0].id, (int64_t)task->prompt[0].n, &opts, task->hypothesis);
+    return tx_beam_search(d, g->prompt[0].id, (int64_t)g->prompt[0].n, &opts, g->hypothesis);
 }
 
-int64_t tx__task_new_tokens(const tx__task *task)
+int64_t tx__generation_new_tokens(const tx__generation *g)
 {
     int64_t n = 0;
-    for (int i = 0; i < task->n_choices; i++) n += task->choice[i].seq.n_new;
-    for (int i = 0; task->hypothesis && i < task->request.beam_width; i++) n += task->hypothesis[i].n;
+    for (int i = 0; i < g->n_choices; i++) n += g->choice[i].seq.n_new;
+    for (int i = 0; g->hypothesis && i < g->request.beam_width; i++) n += g->hypothesis[i].n;
     return n;
 }
 
-int64_t tx__task_prompt_tokens(const tx__task *task)
+int64_t tx__generation_prompt_tokens(const tx__generation *g)
 {
     int64_t n = 0;
-    for (int i = 0; i < task->request.n_prompts; i++) n += (int64_t)task->prompt[i].n;
+    for (int i = 0; i < g->request.n_prompts; i++) n += (int64_t)g->prompt[i].n;
     return n;
 }

@@ -1,11 +1,11 @@
-/* samples.c - samples in a batch, told in order.
+/* sampling.c - samples in a batch, told in order.
  *
  *      number of a sample    0  1  2  3  4  5  6  7  8  9 ...
  *                            |told|  shown  |     | not begun
  *                                 ^current        ^next          next - current <= window
  *
  *  The current one is shown piece by piece; those behind it are kept until it is their turn. */
-#include "api/samples.h"
+#include "api/sampling.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -37,9 +37,8 @@ typedef struct run {
     tx_batcher *batcher;
     making **ring; /* [window] */
     int64_t window, current, next, total;
-    int64_t vocab;
-    double *prob, *work; /* [vocab] */
-    int32_t *likeliest;  /* [n_top] */
+    tx_token_probs probs; /* of the vocabulary */
+    int32_t *likeliest;   /* [n_top] */
 } run;
 
 tx_status tx__sampling_init(tx_sampling *s, const tx_config *cfg, const tx_tokenizer *tok, int64_t vocab_size)
@@ -110,11 +109,11 @@ static tx_status keep_top(making *m, const tx_token_made *t)
     TX_TRY(tx_realloc(&m->top, (m->ids.n + 1) * row, sizeof *m->top, "likely tokens"));
     for (size_t stage = 0; stage < TX_N_STAGES; stage++) {
         tx_top_token *out = m->top + m->ids.n * row + stage * k;
-        tx_sample_filter(&m->s.sampler, t->past, (tx_sample_stage)stage, r->prob, t->logits, r->vocab, r->work);
-        size_t have = (size_t)tx_sample_top(r->prob, r->vocab, (int64_t)k, r->likeliest);
+        tx_sample_filter(&r->probs, &m->s.sampler, t->past, (tx_sample_stage)stage, t->logits);
+        size_t have = (size_t)tx_sample_top(r->probs.prob, r->probs.n, (int64_t)k, r->likeliest);
         for (size_t i = 0; i < k; i++)
-            out[i] =
-                i < have ? (tx_top_token){ r->likeliest[i], log(r->prob[r->likeliest[i]]) } : (tx_top_token){ -1, 0 };
+            out[i] = i < have ? (tx_top_token){ r->likeliest[i], log(r->probs.prob[r->likeliest[i]]) }
+                              : (tx_top_token){ -1, 0 };
     }
     return TX_OK;
 }
@@ -290,14 +289,14 @@ static tx_status search_all(run *r, tx_decoder *d)
 
 tx_status tx__samples_run(const tx_sampling *s, tx_decoder *d, const tx_prompts *p, const tx_generate_sink *sink)
 {
-    run r = { .o = s, .p = p, .sink = sink, .total = p->n * s->n_samples, .vocab = tx_decoder_vocab(d) };
+    run r = { .o = s, .p = p, .sink = sink, .total = p->n * s->n_samples, .probs.n = tx_decoder_vocab(d) };
     tx_status st;
     if (s->wants_beam) return search_all(&r, d);
     r.window = WINDOW * tx_decoder_slots(d);
     TX_GOTO(tx_alloc(&r.ring, (size_t)r.window, sizeof(making *), "the samples"));
     if (n_top(&r)) {
-        TX_GOTO(tx_alloc(&r.prob, (size_t)r.vocab, sizeof *r.prob, "likely tokens"));
-        TX_GOTO(tx_alloc(&r.work, (size_t)r.vocab, sizeof *r.work, "likely tokens"));
+        TX_GOTO(tx_alloc(&r.probs.prob, (size_t)r.probs.n, sizeof *r.probs.prob, "likely tokens"));
+        TX_GOTO(tx_alloc(&r.probs.work, (size_t)r.probs.n, sizeof *r.probs.work, "likely tokens"));
         TX_GOTO(tx_alloc(&r.likeliest, (size_t)n_top(&r), sizeof *r.likeliest, "likely tokens"));
     }
     TX_GOTO(tx_batcher_create(&r.batcher, d));
@@ -306,8 +305,8 @@ out:
     tx_batcher_destroy(r.batcher);
     for (int64_t i = 0; r.ring && i < r.window; i++) free_making(r.ring[i]);
     tx_free(r.ring);
-    tx_free(r.prob);
-    tx_free(r.work);
+    tx_free(r.probs.prob);
+    tx_free(r.probs.work);
     tx_free(r.likeliest);
     return st;
 }

@@ -1,6 +1,6 @@
-/* samples.h - the work of `generate` between prompts and a sink: how many at once, and in order. */
-#ifndef TX_API_SAMPLES_H
-#define TX_API_SAMPLES_H
+/* sampling.h - the work of `generate` between prompts and a sink: how many at once, and in order. */
+#ifndef TX_API_SAMPLING_H
+#define TX_API_SAMPLING_H
 
 #include "api/inference.h"
 #include "api/prompts.h"
