@@ -6,7 +6,7 @@
 #
 # The text is ./quickstart/corpus.txt, or where that is not there what the program `bible` prints (Debian: bible-kjv);
 # CORPUS names another, with documents between empty lines. Everything lands in ./bert-example (DIR). ITERS is how long it
-# trains. Flags behind the script's name go to pretrain-bert behind its own, and the last of two counts.
+# trains. Flags after the script's name are added to pretrain-bert's; the last of two equal ones counts.
 #
 # It fails when the loss on text that was not trained on is not MARGIN nats below the entropy of the training text's
 # tokens, which is the least loss that is possible without looking at a token's neighbours.

@@ -4,7 +4,7 @@
 #
 #   examples/pretrain_gpt_345m_zero3.sh
 #
-# Flags behind the script's name go behind its own, and the last of two counts, so it can be tried small:
+# Flags after the script's name are added; the last of two equal ones counts, so it can be tried small:
 #   N_RANKS=2 examples/pretrain_gpt_345m_zero3.sh --num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 \
 #       --max-position-embeddings 64 --micro-batch-size 1 --global-batch-size 4 --train-iters 10 --log-interval 1
 set -euo pipefail

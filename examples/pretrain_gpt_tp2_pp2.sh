@@ -3,7 +3,7 @@
 #
 #   examples/pretrain_gpt_tp2_pp2.sh
 #
-# Flags behind the script's name go behind its own, and the last of two counts, so it can be tried small:
+# Flags after the script's name are added; the last of two equal ones counts, so it can be tried small:
 #   examples/pretrain_gpt_tp2_pp2.sh --num-layers 4 --hidden-size 64 --num-attention-heads 4 --train-iters 10
 set -euo pipefail
 TRIAX=${TRIAX:-triax}

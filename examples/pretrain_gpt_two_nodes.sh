@@ -4,7 +4,7 @@
 #   node0$ NODE_RANK=0 MASTER_ADDR=node0 examples/pretrain_gpt_two_nodes.sh
 #   node1$ NODE_RANK=1 MASTER_ADDR=node0 examples/pretrain_gpt_two_nodes.sh
 #
-# Flags behind the script's name go behind its own, so the last of two counts: NPROC=1 examples/... --num-layers 2 --lr 1e-3
+# Flags after the script's name are added; the last of two equal ones counts: NPROC=1 examples/... --num-layers 2 --lr 1e-3
 set -euo pipefail
 TRIAX=${TRIAX:-triax}
 

@@ -5,7 +5,7 @@
 #   sbatch --ntasks-per-node=1 examples/slurm_13b.sh       one task a node, which starts torchrun there
 #
 # Slurm's USR1 five minutes before the time is over makes the ranks save and exit; the job then goes back into the queue, as
-# it does when a node is lost. Flags behind the script's name go behind its own, and the last of two counts, so it can be tried
+# it does when a node is lost. Flags after the script's name are added; the last of two equal ones counts, so it can be tried
 # small:  sbatch --nodes=2 --ntasks-per-node=2 examples/slurm_13b.sh --num-layers 2 --hidden-size 64 ...
 #
 # MPI is srun's --mpi for one task a rank: pmix for Open MPI, pmi2 for MPICH, cray_shasta for Cray's. CONTAINER goes before the

@@ -4,7 +4,7 @@
 #
 #   examples/tutorials/amd_gpus.sh gpt|bert [FLAGS...]
 #
-# FLAGS go behind its own, and the last of two counts.
+# FLAGS are added after its own; the last of two equal ones counts.
 set -euo pipefail
 TRIAX=${TRIAX:-triax}
 model=${1:-gpt}

@@ -4,7 +4,7 @@
 #
 #   TRAIN_DATA=webtext/train.json examples/tutorials/gpt2_2020.sh plain|model-parallel|zero2 [FLAGS...]
 #
-# FLAGS go behind its own, and the last of two counts.
+# FLAGS are added after its own; the last of two equal ones counts.
 set -euo pipefail
 TRIAX=${TRIAX:-triax}
 kind=${1:-plain}

@@ -5,7 +5,7 @@
 #
 #   TEXT=corpus.jsonl examples/tutorials/gpt_125m.sh [prepare|train|convert|sample|all] [FLAGS...]
 #
-# FLAGS go behind the training's own, and the last of two counts. Small, on any laptop:
+# FLAGS are added after the training's own; the last of two equal ones counts. Small, on any laptop:
 #   examples/tutorials/gpt_125m.sh all --num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 \
 #       --max-position-embeddings 64 --micro-batch-size 1 --global-batch-size 4 --train-samples 64 --save-interval 8
 set -euo pipefail

@@ -5,7 +5,7 @@
 #
 #   examples/tutorials/gpt_125m_prose.sh [FLAGS...]       DIR=prose EARLY=100 LATE=400
 #
-# FLAGS go behind the training's own, and the last of two counts.
+# FLAGS are added after the training's own; the last of two equal ones counts.
 set -euo pipefail
 export TRIAX=${TRIAX:-triax}
 dir=${DIR:-gpt-125m-prose}

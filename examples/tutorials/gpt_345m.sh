@@ -4,7 +4,7 @@
 #
 #   examples/tutorials/gpt_345m.sh one|tensor|zero3 [FLAGS...]
 #
-# FLAGS go behind its own, and the last of two counts.
+# FLAGS are added after its own; the last of two equal ones counts.
 set -euo pipefail
 TRIAX=${TRIAX:-triax}
 kind=${1:-zero3}

@@ -10,7 +10,7 @@
 #
 #   sbatch examples/tutorials/lumi_gpt_13b.sh [FLAGS...]       TP=8 PP=2 sbatch --nodes=4 ...
 #
-# FLAGS go behind its own, and the last of two counts. Without Slurm it is one node.
+# FLAGS are added after its own; the last of two equal ones counts. Without Slurm it is one node.
 set -euo pipefail
 TRIAX=${TRIAX:-triax}
 

@@ -12,6 +12,7 @@
 #define TRIAX_WORLD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "triax/status.h"
 
@@ -21,8 +22,10 @@ extern "C" {
 
 typedef struct tx_world tx_world;
 
-/* This rank's place on the three axes, by the client's own count (Megatron's mpu); sizes are those of the options. */
+/* A rank's place on the axes of parallelism, as the user's own program counts them (Megatron's mpu). How many ranks
+ * there are along each axis is what the options say. */
 typedef struct tx_rank_place {
+    size_t size; /* sizeof(tx_rank_place) */
     int tensor, pipeline, data;
 } tx_rank_place;
 

@@ -38,17 +38,25 @@ static int64_t size_of(const char *text)
     return (int64_t)bytes;
 }
 
-static tx_st_dtype dtype_of(const char *word)
+static tx_st_dtype dtype_of(enum tx_float_type type)
 {
-    static const tx_st_dtype dtypes[] = { TX_ST_F32, TX_ST_BF16, TX_ST_F16 };
-    return dtypes[tx_word_index(word, "fp32|bf16|fp16")];
+    switch (type) {
+    case TX_FLOAT_FP32:
+        return TX_ST_F32;
+    case TX_FLOAT_BF16:
+        return TX_ST_BF16;
+    case TX_FLOAT_FP16:
+        return TX_ST_F16;
+    }
+    TX_ASSERT(!"a word of --dtype");
+    return TX_ST_F32;
 }
 
 static tx_status ask_convert(job *j)
 {
     const tx_config *cfg = j->cfg;
-    j->from = cfg->convert_from ? tx_source_type_find(cfg->convert_from) : NULL;
-    j->to = tx_sink_type_find(cfg->convert_to);
+    j->from = cfg->convert_from ? tx_source_type_find(tx_checkpoint_format_word(cfg->convert_from)) : NULL;
+    j->to = tx_sink_type_find(tx_checkpoint_format_word(cfg->convert_to));
     TX_ASSERT(j->to && (j->from || !cfg->convert_from));
     j->in = cfg->convert_paths.item[0];
     j->c.out = cfg->convert_paths.item[1];
@@ -67,7 +75,7 @@ static tx_status ask_convert(job *j)
 static tx_status ask_tool(job *j)
 {
     const tx_config *cfg = j->cfg;
-    bool megatron = tx_word_index(cfg->command->name, "deepspeed-to-transformers|deepspeed-to-megatron") == 1;
+    bool megatron = !strcmp(cfg->command->name, "deepspeed-to-megatron");
     j->to = megatron ? &tx_sink_megatron : &tx_sink_huggingface;
     j->in = cfg->input_folder;
     j->c.out = cfg->output_folder;

@@ -47,7 +47,7 @@ static tx_status report_use(const tx_config *cfg)
 {
     tx_ctx c;
     char threads[400];
-    TX_TRY(tx_ctx_init(&c, cfg->device, (int)cfg->threads));
+    TX_TRY(tx_ctx_init(&c, tx_device_choice_word(cfg->device), (int)cfg->threads));
     tx_threads_describe(threads, sizeof threads, c.n_threads);
     tx_info("triax %s will use", tx_version());
     tx_info("  backend          %s: %s", c.backend->name, c.backend->describe());

@@ -101,20 +101,21 @@ static tx_status check_model(const tx_engine_args *args)
 /* A model that only a CPU can compute does so wherever it may. */
 static tx_status stay_on_host(tx_config *cfg, const tx_client_model *m)
 {
-    enum { AUTO, CPU, GPU, REF };
-    const int device = tx_word_index(cfg->device, "auto|cpu|gpu|ref");
-    if (!m || !m->host_only || device == CPU || device == REF) return TX_OK;
-    if (device == GPU)
+    if (!m || !m->host_only || cfg->device == TX_DEVICE_CPU || cfg->device == TX_DEVICE_REF) return TX_OK;
+    if (cfg->device == TX_DEVICE_GPU)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "--device gpu: the model %s computes on the host alone", m->name);
-    return tx_config_set_text(&cfg->device, "cpu");
+    cfg->device = TX_DEVICE_CPU;
+    return TX_OK;
 }
 
 /* A process that is one of several may have an engine of its own: --world-size 1. */
 static tx_status open_ranks(tx_engine *e, tx_world *given, const tx_rank_place *place)
 {
     tx_world *alone = NULL;
+    tx_rank_place own;
+    if (place) TX_TRY(TX_ARGS_TAKE(&own, place, tx_rank_place, data));
     if (!given && e->cfg->world_size == 1) TX_TRY(tx_world_self(&alone));
-    tx_status st = tx_ranks_open(&e->ranks, e->cfg, given ? given : alone, place);
+    tx_status st = tx_ranks_open(&e->ranks, e->cfg, given ? given : alone, place ? &own : NULL);
     e->ranks.owned = !given;
     return st;
 }
@@ -140,17 +141,18 @@ static tx_status open_vocabulary(tx_engine *e, const tx_engine_args *args, const
 static void say_schedule(const tx_engine *e)
 {
     const tx_config *cfg = e->cfg;
-    if (!cfg->lr_schedule) return;
+    const char *name = tx_ds_schedule_kind_word(cfg->lr_schedule);
+    if (!name) return;
     if (e->client.lr) {
-        tx_info("DeepSpeed using client LR scheduler, not %s", cfg->lr_schedule);
+        tx_info("DeepSpeed using client LR scheduler, not %s", name);
         return;
     }
     tx_ds_schedule s = tx_ds_schedule_from_config(cfg);
-    tx_info("DeepSpeed using configured LR scheduler = %s", tx_ds_schedule_name(s.kind));
+    tx_info("DeepSpeed using configured LR scheduler = %s", name);
     if (s.kind == TX_DS_ONE_CYCLE && cfg->cycle_momentum && s.cycles_momentum == 0)
         tx_warn_once("cycle_momentum is disabled because optimizer %s does not support momentum, no betas attribute in "
                      "defaults",
-                     cfg->optimizer);
+                     tx_optimizer_kind_word(cfg->optimizer));
 }
 
 tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *given)
@@ -178,9 +180,9 @@ tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *given)
     e->failed = true; /* until all ranks have come through */
     TX_GOTO(stay_on_host(e->cfg, args->model));
     TX_GOTO(open_ranks(e, args->world, args->place));
-    TX_GOTO(tx_source_open_for_run(&src, e->cfg, e->ranks.grid.world));
+    TX_GOTO(tx_source_open_for_run(&src, e->cfg, tx_grid_group(&e->ranks.grid, TX_GROUP_WORLD)));
     TX_GOTO(open_vocabulary(e, args, &src, &v));
-    tx_info("building %s model ...", args->model ? "the client's" : e->cfg->model_type);
+    tx_info("building %s model ...", args->model ? "the client's" : tx_model_kind_word(e->cfg->model_type));
     TX_GOTO(open_trainer(e, &src, v.size, v.least, v.eod, &e->ranks.grid));
     e->optimizer.t = e->trainer;
     e->scheduler.t = e->trainer;
@@ -350,7 +352,7 @@ static tx_status read_client_state(const char *text, json_t **out)
 tx_status tx_engine_save_checkpoint(tx_engine *e, const char *dir, const char *tag, const char *client_state)
 {
     json_t *state;
-    tx_comm *world = e->trainer->grid->world;
+    tx_comm *world = tx_grid_group(e->trainer->grid, TX_GROUP_WORLD);
     TX_TRY(tx_comm_agree(world, tag ? tx_checkpoint_check_tag(tag) : TX_OK));
     TX_TRY(tx_comm_agree(world, read_client_state(client_state, &state)));
     tx_status st = tx__engine_ended(e, tx_trainer_save(e->trainer, dir, tag, state));
@@ -396,10 +398,10 @@ static tx_status load_folder(tx_engine *e, const char *dir, char **path, char **
     tx_source src = { 0 };
     char *its_path = NULL, *its_state = NULL;
     tx_status st;
-    TX_GOTO(tx_source_open(&src, dir, NULL, e->trainer->grid->world));
+    TX_GOTO(tx_source_open(&src, dir, NULL, tx_grid_group(e->trainer->grid, TX_GROUP_WORLD)));
     TX_GOTO(load(e, &src));
     st = tell_loaded(&src, path ? &its_path : NULL, client_state ? &its_state : NULL);
-    TX_GOTO(tx_comm_agree(e->trainer->grid->world, st)); /* given on all ranks or on none */
+    TX_GOTO(tx_comm_agree(tx_grid_group(e->trainer->grid, TX_GROUP_WORLD), st)); /* given on all ranks or on none */
     if (path) *path = its_path;
     if (client_state) *client_state = its_state;
 out:
@@ -413,7 +415,7 @@ out:
 static tx_status find_nothing(const tx_engine *e, const char *dir, bool *nothing)
 {
     char detail[1024];
-    tx_comm *world = e->trainer->grid->world;
+    tx_comm *world = tx_grid_group(e->trainer->grid, TX_GROUP_WORLD);
     tx_ckpt_kind kind = TX_CKPT_UNKNOWN;
     tx_status st = TX_OK;
     if (tx_comm_rank(world) == 0) st = tx_checkpoint_probe(dir, &kind, detail, sizeof detail);

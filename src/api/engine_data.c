@@ -65,7 +65,8 @@ tx_status tx__engine_data_read(void *data, int64_t micro, const void **batch)
     tx_engine_data *d = data;
     const tx_trainer *t = d->t;
     int64_t n = d->from.n_samples;
-    int64_t first = t->consumed_train_samples + (micro * t->grid->dp.size + t->grid->dp.rank) * t->b;
+    int64_t first = t->consumed_train_samples +
+                    (micro * tx_grid_size(t->grid, TX_AXIS_DATA) + tx_grid_rank(t->grid, TX_AXIS_DATA)) * t->b;
     for (int64_t j = 0; j < t->b; j++) {
         int64_t epoch = (first + j) / n, at = (first + j) % n;
         d->sample[j] = d->from.in_order ? at : tx_keyed_order((uint64_t)t->cfg->seed, (uint32_t)epoch, n, at);

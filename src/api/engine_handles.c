@@ -75,7 +75,7 @@ int64_t tx_engine_skipped_steps(const tx_engine *e)
 int tx_engine_global_rank(const tx_engine *e)
 {
     const tx_grid *g = e->trainer->grid;
-    return g->size == 1 ? 0 : tx_comm_world_rank(g->world, g->rank);
+    return g->size == 1 ? 0 : tx_comm_world_rank(tx_grid_group(g, TX_GROUP_WORLD), g->rank);
 }
 
 int tx_engine_world_size(const tx_engine *e)
@@ -85,12 +85,12 @@ int tx_engine_world_size(const tx_engine *e)
 
 int tx_engine_data_parallel_rank(const tx_engine *e)
 {
-    return e->trainer->grid->dp.rank;
+    return tx_grid_rank(e->trainer->grid, TX_AXIS_DATA);
 }
 
 int tx_engine_data_parallel_size(const tx_engine *e)
 {
-    return e->trainer->grid->dp.size;
+    return tx_grid_size(e->trainer->grid, TX_AXIS_DATA);
 }
 
 int64_t tx_engine_train_micro_batch_size(const tx_engine *e)
@@ -105,22 +105,22 @@ int64_t tx_engine_train_batch_size(const tx_engine *e)
 
 int tx_engine_tensor_parallel_rank(const tx_engine *e)
 {
-    return e->trainer->grid->tp.rank;
+    return tx_grid_rank(e->trainer->grid, TX_AXIS_TENSOR);
 }
 
 int tx_engine_tensor_parallel_size(const tx_engine *e)
 {
-    return e->trainer->grid->tp.size;
+    return tx_grid_size(e->trainer->grid, TX_AXIS_TENSOR);
 }
 
 int tx_engine_pipeline_parallel_rank(const tx_engine *e)
 {
-    return e->trainer->grid->pp.rank;
+    return tx_grid_rank(e->trainer->grid, TX_AXIS_PIPELINE);
 }
 
 int tx_engine_pipeline_parallel_size(const tx_engine *e)
 {
-    return e->trainer->grid->pp.size;
+    return tx_grid_size(e->trainer->grid, TX_AXIS_PIPELINE);
 }
 
 int64_t tx_engine_gradient_accumulation_steps(const tx_engine *e)
@@ -293,7 +293,7 @@ const char *tx_lr_scheduler_name(const tx_lr_scheduler *s)
 {
     const tx_trainer *t = s->t;
     if (t->client->lr) return "client";
-    return t->ds_schedule.kind ? tx_ds_schedule_name(t->ds_schedule.kind) : "OptimizerParamScheduler";
+    return t->ds_schedule.kind ? tx_ds_schedule_kind_word(t->ds_schedule.kind) : "OptimizerParamScheduler";
 }
 
 double tx_lr_scheduler_lr(const tx_lr_scheduler *s)

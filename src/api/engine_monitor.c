@@ -46,7 +46,7 @@ tx_status tx__engine_monitor_begin(tx__engine_monitor *m, const tx_trainer *t)
 {
     if (m->begun) return TX_OK;
     m->begun = true;
-    return tx_comm_agree(t->grid->world, open_files(m, t));
+    return tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), open_files(m, t));
 }
 
 void tx__engine_monitor_time(tx__engine_monitor *m, int timer, double since)
@@ -92,7 +92,7 @@ static tx_status put_groups(tx__engine_monitor *m, const tx_trainer *t, bool mom
 {
     const tx_optim *o = &t->zero.optim;
     tx_optim_step all = tx_optim_next(o, tx_trainer_lr(t), t->weight_decay);
-    bool adam = !t->client->optimizer && tx_word_index(t->cfg->optimizer, "adam|sgd") == 0;
+    bool adam = !t->client->optimizer && t->cfg->optimizer == TX_OPTIMIZER_ADAM;
     int n = t->client->n_groups;
     for (int i = 0; i <= n; i++) {
         bool others = i == n;

@@ -18,18 +18,17 @@
 static tx_status open_split(tx_train_data **data, const tx_blend **part, tx_config *cfg, int64_t vocab_size,
                             const tx_tokenizer *bert)
 {
-    enum { TRAIN, VALID, TEST, ALL };
-    const int asked = tx_word_index(cfg->eval_split, "train|valid|test|all");
-    bool all = asked == ALL;
+    bool all = cfg->eval_split == TX_EVAL_SPLIT_ALL;
     int64_t n_samples[TX_N_SPLITS] = { 0 }; /* of one dataset: all that one pass over it gives */
-    tx_split which = asked == VALID ? TX_SPLIT_VALID : asked == TEST ? TX_SPLIT_TEST : TX_SPLIT_TRAIN;
+    tx_split which = tx_split_asked(cfg->eval_split);
     if (cfg->data_path.n > 1) n_samples[which] = cfg->eval_iters * cfg->micro_batch_size;
     if (all) TX_TRY(tx_config_set_text(&cfg->split, "1,0,0"));
     TX_TRY(tx_train_data_open(data, cfg, n_samples, vocab_size, -1, bert));
     *part = tx_train_data_split(*data, which);
     if (*part) return TX_OK;
     return TX_FAIL(TX_ERR_ARG, "%s: its %s part holds no sample of %lld tokens",
-                   tx_weighted_at(&cfg->data_path, 0, NULL), cfg->eval_split, (long long)cfg->seq_length);
+                   tx_weighted_at(&cfg->data_path, 0, NULL), tx_eval_split_word(cfg->eval_split),
+                   (long long)cfg->seq_length);
 }
 
 /* Rank 0 makes the index files that the others then find. */
@@ -38,9 +37,9 @@ tx_status tx__evaluation_data_open(tx_train_data **data, const tx_blend **part, 
 {
     tx_status st = TX_OK;
     if (grid->rank == 0) st = open_split(data, part, cfg, vocab_size, bert);
-    TX_TRY(tx_comm_agree(grid->world, st));
+    TX_TRY(tx_comm_agree(tx_grid_group(grid, TX_GROUP_WORLD), st));
     if (grid->rank) st = open_split(data, part, cfg, vocab_size, bert);
-    return tx_comm_agree(grid->world, st);
+    return tx_comm_agree(tx_grid_group(grid, TX_GROUP_WORLD), st);
 }
 
 /* One line of JSON, or the words of a run's evaluation. */
@@ -51,7 +50,7 @@ static tx_status tell(const tx_trainer *t, int64_t n, const double *loss, tx_lin
     char where[256], text[512];
     if (!cfg->eval_json) {
         snprintf(where, sizeof where, "iteration %lld on %lld samples of %s (%s)", (long long)t->iteration,
-                 (long long)n, data, cfg->eval_split);
+                 (long long)n, data, tx_eval_split_word(cfg->eval_split));
         tx_evaluation_line(text, sizeof text, t->model, NULL, where, loss);
         tx_boxed_lines(text, line, user);
         return TX_OK;
@@ -59,8 +58,8 @@ static tx_status tell(const tx_trainer *t, int64_t n, const double *loss, tx_lin
     tx_bytes name = { 0 };
     TX_TRY(tx_text_replace_invalid(data, strlen(data), &name));
     json_t *o = json_pack("{s:s, s:s#, s:s, s:I, s:I, s:o, s:o}", "task", "dataset", "data", name.data, (int)name.n,
-                          "split", cfg->eval_split, "iteration", (json_int_t)t->iteration, "samples", (json_int_t)n,
-                          "loss", isfinite(*loss) ? json_real(*loss) : json_null(), "ppl",
+                          "split", tx_eval_split_word(cfg->eval_split), "iteration", (json_int_t)t->iteration,
+                          "samples", (json_int_t)n, "loss", isfinite(*loss) ? json_real(*loss) : json_null(), "ppl",
                           isfinite(*loss) ? json_real(exp(fmin(20, *loss))) : json_null());
     char *json = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     if (json) line(user, json);
@@ -73,7 +72,7 @@ static tx_status tell(const tx_trainer *t, int64_t n, const double *loss, tx_lin
 static tx_status evaluate(tx_trainer *t, const tx_blend *data, tx_line_fn *line, void *user)
 {
     const tx_config *cfg = t->cfg;
-    int64_t n = data->n_samples, each = t->b * t->grid->dp.size;
+    int64_t n = data->n_samples, each = t->b * tx_grid_size(t->grid, TX_AXIS_DATA);
     if (cfg->given.eval_iters && cfg->eval_iters * each < n) n = cfg->eval_iters * each;
     if (n == 0) return TX_FAIL(TX_ERR_ARG, "--eval-iters 0 leaves nothing to evaluate");
     tx_feed feed;
@@ -96,7 +95,7 @@ static tx_status evaluate_gpt(tx_config *cfg, tx_source *src, const tx_grid *gri
     int32_t eod = -1;
     tx_status st;
     if (tx_trainer_eod_flag(cfg) || cfg->vocab_file || cfg->merge_file || cfg->tokenizer_model) {
-        TX_GOTO(tx_comm_agree(grid->world, tx__tokenizer_of(cfg, src, &tok)));
+        TX_GOTO(tx_comm_agree(tx_grid_group(grid, TX_GROUP_WORLD), tx__tokenizer_of(cfg, src, &tok)));
         eod = tx_tokenizer_eod(tok);
     }
     TX_GOTO(tx_trainer_create(&t, cfg, src->vocab_size, eod, false, grid));
@@ -118,7 +117,7 @@ static tx_status evaluate_dataset(tx_config *cfg, const tx_grid *grid, tx_line_f
     tx_source src = { 0 };
     tx_status st;
     TX_GOTO(tx_train_data_exists(cfg));
-    TX_GOTO(tx_source_open_options(&src, cfg, grid->world));
+    TX_GOTO(tx_source_open_options(&src, cfg, tx_grid_group(grid, TX_GROUP_WORLD)));
     TX_GOTO(tx_source_options(&src, cfg, false));
     if (!cfg->seq_length) cfg->seq_length = cfg->max_position_embeddings; /* a Hugging Face folder does not say */
     st = tx_model_type_of(cfg)->samples->masked ? tx__evaluate_sentences(cfg, &src, grid, line, user)

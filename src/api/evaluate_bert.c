@@ -44,8 +44,8 @@ static tx_status run(job *j, const tx_grid *grid)
 {
     tx_masked *m = j->m;
     double shown = tx_clock();
-    for (int64_t i = grid->dp.rank, n; i < j->n_samples;) {
-        for (n = 0; n < m->room && i < j->n_samples; n++, i += grid->dp.size)
+    for (int64_t i = tx_grid_rank(grid, TX_AXIS_DATA), n; i < j->n_samples;) {
+        for (n = 0; n < m->room && i < j->n_samples; n++, i += tx_grid_size(grid, TX_AXIS_DATA))
             TX_TRY(tx_blend_get(j->data, j->scratch, tx_masked_row(m, n).tokens, i));
         TX_TRY(tx_masked_run(m, n));
         add_run(j, n);
@@ -54,10 +54,10 @@ static tx_status run(job *j, const tx_grid *grid)
         tx_log(TX_LOG_PROGRESS, "evaluated %lld/%lld samples", (long long)i, (long long)j->n_samples);
     }
     double *all;
-    TX_TRY(tx_alloc(&all, (size_t)(grid->dp.size * N_SUMS), sizeof *all, "the sums of all ranks"));
-    tx_status st = tx_comm_gather(grid->data, all, j->sum, sizeof j->sum);
+    TX_TRY(tx_alloc(&all, (size_t)(tx_grid_size(grid, TX_AXIS_DATA) * N_SUMS), sizeof *all, "the sums of all ranks"));
+    tx_status st = tx_comm_gather(tx_grid_group(grid, TX_GROUP_DATA), all, j->sum, sizeof j->sum);
     memset(j->sum, 0, sizeof j->sum);
-    for (int i = 0; i < grid->dp.size * N_SUMS; i++) j->sum[i % N_SUMS] += all[i];
+    for (int i = 0; i < tx_grid_size(grid, TX_AXIS_DATA) * N_SUMS; i++) j->sum[i % N_SUMS] += all[i];
     tx_free(all);
     return st;
 }
@@ -84,8 +84,8 @@ static tx_status tell_words(const job *j, tx_line_fn *line, void *user)
         tx_str_printf(&text,
                       " validation loss at iteration %lld on %lld samples of %s (%s) | lm loss value: %.6E | lm loss "
                       "PPL: %.6E | lm accuracy: %.4E | ",
-                      (long long)j->iteration, (long long)j->n_samples, data_name(j->cfg), j->cfg->eval_split, loss,
-                      perplexity(loss), s[CORRECT] / s[TOKENS]));
+                      (long long)j->iteration, (long long)j->n_samples, data_name(j->cfg),
+                      tx_eval_split_word(j->cfg->eval_split), loss, perplexity(loss), s[CORRECT] / s[TOKENS]));
     if (s[PAIRS] > 0)
         TX_GOTO(tx_str_printf(&text, "sop loss value: %.6E | sop accuracy: %.4E | ", s[PAIR_NATS] / s[PAIRS],
                               s[PAIRS_CORRECT] / s[PAIRS]));
@@ -106,10 +106,11 @@ static tx_status tell_json(const job *j, tx_line_fn *line, void *user)
     double loss = s[NATS] / s[TOKENS];
     tx_bytes name = { 0 };
     TX_TRY(tx_text_replace_invalid(data_name(j->cfg), strlen(data_name(j->cfg)), &name));
-    json_t *o = json_pack("{s:s, s:s#, s:s, s:I, s:I, s:o, s:o, s:o, s:I}", "task", "dataset", "data", name.data,
-                          (int)name.n, "split", j->cfg->eval_split, "iteration", (json_int_t)j->iteration, "samples",
-                          (json_int_t)j->n_samples, "loss", number(loss), "ppl", number(perplexity(loss)), "accuracy",
-                          number(s[CORRECT] / s[TOKENS]), "targets", (json_int_t)s[TOKENS]);
+    json_t *o =
+        json_pack("{s:s, s:s#, s:s, s:I, s:I, s:o, s:o, s:o, s:I}", "task", "dataset", "data", name.data, (int)name.n,
+                  "split", tx_eval_split_word(j->cfg->eval_split), "iteration", (json_int_t)j->iteration, "samples",
+                  (json_int_t)j->n_samples, "loss", number(loss), "ppl", number(perplexity(loss)), "accuracy",
+                  number(s[CORRECT] / s[TOKENS]), "targets", (json_int_t)s[TOKENS]);
     if (s[PAIRS] > 0) {
         json_object_set_new(o, "sop_loss", number(s[PAIR_NATS] / s[PAIRS]));
         json_object_set_new(o, "sop_accuracy", number(s[PAIRS_CORRECT] / s[PAIRS]));
@@ -127,7 +128,7 @@ static tx_status tell_json(const job *j, tx_line_fn *line, void *user)
 /* How much of the data: all of it, or --eval-iters times the micro-batches of all data ranks. */
 static tx_status count_samples(job *j, const tx_grid *grid)
 {
-    int64_t each = j->cfg->micro_batch_size * grid->dp.size;
+    int64_t each = j->cfg->micro_batch_size * tx_grid_size(grid, TX_AXIS_DATA);
     j->n_samples = j->data->n_samples;
     if (j->cfg->given.eval_iters && j->cfg->eval_iters * each < j->n_samples) j->n_samples = j->cfg->eval_iters * each;
     return j->n_samples ? TX_OK : TX_FAIL(TX_ERR_ARG, "--eval-iters 0 leaves nothing to evaluate");
@@ -143,7 +144,7 @@ tx_status tx__evaluate_sentences(tx_config *cfg, tx_source *src, const tx_grid *
     tx_device *device = NULL;
     const tx_masked_opts opts = { .s = cfg->seq_length, .b = cfg->micro_batch_size, .n_top = 1 };
     tx_status st;
-    TX_GOTO(tx_comm_agree(grid->world, tx__tokenizer_of(cfg, src, &tok)));
+    TX_GOTO(tx_comm_agree(tx_grid_group(grid, TX_GROUP_WORLD), tx__tokenizer_of(cfg, src, &tok)));
     TX_GOTO(tx__model_load(&model, &value, cfg, src, grid));
     TX_GOTO(tx__evaluation_data_open(&data, &j.data, cfg, grid, model->vocab_size, tok));
     TX_GOTO(count_samples(&j, grid));

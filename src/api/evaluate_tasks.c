@@ -75,6 +75,22 @@ static tx_status run_task(job *j, tx_task *t)
     return TX_OK;
 }
 
+/* --task left out is text. */
+static tx_task_kind kind_of(enum tx_task_choice task)
+{
+    switch (task) {
+    case TX_TASK_CHOICE_TEXT:
+        return TX_TASK_TEXT;
+    case TX_TASK_CHOICE_WIKITEXT103:
+        return TX_TASK_WIKITEXT103;
+    case TX_TASK_CHOICE_LAMBADA:
+        return TX_TASK_LAMBADA;
+    case TX_TASK_CHOICE_MULTIPLE_CHOICE:
+        return TX_TASK_CHOICE;
+    }
+    return TX_TASK_TEXT;
+}
+
 static tx_task_opts options_of(const tx_config *cfg, const char *file, bool masked)
 {
     tx_task_opts o = { .file = file,
@@ -82,8 +98,8 @@ static tx_task_opts options_of(const tx_config *cfg, const char *file, bool mask
                        .masked = masked,
                        .overlap = cfg->overlapping_eval,
                        .strict = cfg->strict_lambada,
-                       .detokenizer = cfg->detokenizer };
-    if (cfg->task) o.kind = (tx_task_kind)tx_word_index(cfg->task, "text|WIKITEXT103|LAMBADA|multiple-choice");
+                       .detokenizer = cfg->detokenizer,
+                       .kind = kind_of(cfg->task) };
     return o;
 }
 
@@ -102,11 +118,11 @@ static tx_status check_masked(const tx_inference *f)
 {
     const tx_config *cfg = f->cfg;
     const char *name = f->model->type->name;
-    if (cfg->task && tx_word_index(cfg->task, "text|WIKITEXT103|LAMBADA|multiple-choice") != TX_TASK_TEXT)
+    if (cfg->task && cfg->task != TX_TASK_CHOICE_TEXT)
         return TX_FAIL(TX_ERR_ARG,
                        "--task %s asks how a text goes on, and --load %s is a %s, which sees both sides: use "
                        "--task text",
-                       cfg->task, cfg->load, name);
+                       tx_task_choice_word(cfg->task), cfg->load, name);
     if (cfg->given.overlapping_eval)
         return TX_FAIL(TX_ERR_ARG,
                        "--overlapping-eval: a %s sees both sides of a token, its windows do not overlap: "
@@ -130,8 +146,9 @@ static tx_status start(job *j, tx_inference *f, tx_task *task)
     if (masked) TX_TRY(check_masked(f));
     tx_status st = f->leads ? open_tasks(task, cfg, f->tok, masked) : TX_OK;
     if (!masked) return tx_inference_start(f, st, 1, cfg->seq_length);
-    TX_TRY(tx_comm_agree(f->ranks.grid.world, st));
-    TX_TRY(tx_comm_agree(f->ranks.grid.world, tx_masked_create(&j->m, f->model, cfg, &f->ranks.grid, &opts)));
+    TX_TRY(tx_comm_agree(tx_grid_group(&f->ranks.grid, TX_GROUP_WORLD), st));
+    TX_TRY(tx_comm_agree(tx_grid_group(&f->ranks.grid, TX_GROUP_WORLD),
+                         tx_masked_create(&j->m, f->model, cfg, &f->ranks.grid, &opts)));
     return tx_inference_move(f, j->m->ctx.device);
 }
 

@@ -83,7 +83,7 @@ static tx_status prepare(job *j)
 /* The model for as many texts as there are, of the length of the longest. Collective. */
 static tx_status start(job *j, tx_status st)
 {
-    tx_comm *world = j->f.ranks.grid.world;
+    tx_comm *world = tx_grid_group(&j->f.ranks.grid, TX_GROUP_WORLD);
     int64_t size[3] = { j->prompts.n, j->longest, j->n_words };
     TX_TRY(tx_comm_agree(world, st));
     TX_TRY(tx_comm_spread(world, size, sizeof size, 0));

@@ -34,7 +34,7 @@ void tx_gpus_show_groups(const tx_grid *g)
     const tx_gpu_module *m;
     char library[64] = "";
     if (tx_gpu_module_get(&m) || !m->collectives || m->collectives->library(library, sizeof library)) *library = 0;
-    for (int i = 0; i < TX_N_GROUPS; i++) {
+    for (int i = 0; i < TX_N_STEP_GROUPS; i++) {
         const tx_comm *group = tx_grid_group(g, i);
         if (tx_comm_size(group) < 2) continue;
         bool team = tx_comm_has_team(group);

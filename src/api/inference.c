@@ -38,26 +38,26 @@ tx_status tx_inference_open(tx_inference *f, tx_config *cfg, tx_inference_use us
     *f = (tx_inference){ .cfg = cfg };
     TX_TRY(tx_ranks_open(&f->ranks, cfg, NULL, NULL));
     const tx_grid *grid = &f->ranks.grid;
-    f->leads = tx_comm_rank(grid->model) == 0;
-    if (grid->dp.size > 1)
+    f->leads = tx_comm_rank(tx_grid_group(grid, TX_GROUP_MODEL)) == 0;
+    if (tx_grid_size(grid, TX_AXIS_DATA) > 1)
         return TX_FAIL(TX_ERR_ARG,
                        "%d ranks, but --tensor-model-parallel-size times --pipeline-model-parallel-size is "
                        "%d: start as many",
-                       grid->size, grid->size / grid->dp.size);
-    TX_TRY(tx_source_open_options(&f->src, cfg, grid->world));
+                       grid->size, grid->size / tx_grid_size(grid, TX_AXIS_DATA));
+    TX_TRY(tx_source_open_options(&f->src, cfg, tx_grid_group(grid, TX_GROUP_WORLD)));
     TX_TRY(tx_source_options(&f->src, cfg, false));
     TX_TRY(check_use(cfg, use));
-    TX_TRY(tx_comm_agree(grid->world, open_tokenizer(f)));
+    TX_TRY(tx_comm_agree(tx_grid_group(grid, TX_GROUP_WORLD), open_tokenizer(f)));
     return tx__model_load(&f->model, &f->value, cfg, &f->src, grid);
 }
 
 tx_status tx_inference_start(tx_inference *f, tx_status st, int64_t n_slots, int64_t max_len)
 {
-    tx_comm *world = f->ranks.grid.world;
+    tx_comm *world = tx_grid_group(&f->ranks.grid, TX_GROUP_WORLD);
     int64_t size[2] = { n_slots, max_len };
     TX_TRY(tx_comm_agree(world, st));
     TX_TRY(tx_comm_spread(world, size, sizeof size, 0));
-    const tx_decoder_opts opts = { .backend = f->cfg->device,
+    const tx_decoder_opts opts = { .backend = tx_device_choice_word(f->cfg->device),
                                    .n_threads = (int)f->cfg->threads,
                                    .teams = true,
                                    .n_slots = size[0],
@@ -71,7 +71,7 @@ tx_status tx_inference_move(tx_inference *f, tx_device *d)
 {
     tx_status st = tx__model_move(f->model, &f->value, d);
     if (!st) f->device = d;
-    return tx_comm_agree(f->ranks.grid.world, st);
+    return tx_comm_agree(tx_grid_group(&f->ranks.grid, TX_GROUP_WORLD), st);
 }
 
 void tx_inference_give(tx_inference *f)

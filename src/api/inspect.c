@@ -253,7 +253,11 @@ static tx_status show_parameters(tx__report *r, tx_source *src, const tx_model *
         TX_TRY(tx__report_line(r, "  %-64s %s", p->name, shape));
     }
     TX_TRY(tx__report_line(r, "total parameters: %lld", (long long)n));
-    return tx__report_line(r, "optimizer state: %s", src->n_parts > 1 ? "exp_avg, exp_avg_sq" : "none");
+    char state[128] = "none";
+    size_t at = 0;
+    for (int i = 1; i < src->n_parts && at < sizeof state; i++)
+        at += (size_t)snprintf(state + at, sizeof state - at, "%s%s", i > 1 ? ", " : "", src->part[i]);
+    return tx__report_line(r, "optimizer state: %s", state);
 }
 
 /* All numbers of all parts, as a run that loads them sees them. */

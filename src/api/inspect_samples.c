@@ -98,8 +98,8 @@ static tx_status put_stats(view *v, tx_str *out, double n_tokens, double *passes
     qsort(passes, (size_t)n_docs, sizeof *passes, by_value);
     while (never < n_docs && passes[never] == 0) never++;
     TX_TRY(tx_str_printf(out, "{\"split\":\"%s\",\"samples\":%lld,\"tokens\":%.0f,\"documents\":%lld,\"empty\":%lld",
-                         v->cfg->inspect_split, (long long)v->wanted, n_tokens, (long long)(n_docs + n_empty),
-                         (long long)n_empty));
+                         tx_eval_split_word(v->cfg->inspect_split), (long long)v->wanted, n_tokens,
+                         (long long)(n_docs + n_empty), (long long)n_empty));
     TX_TRY(tx_str_printf(out, ",\"never\":%lld,\"min\":%.4g,\"median\":%.4g,\"max\":%.4g", (long long)never, passes[0],
                          passes[(n_docs - 1) / 2], passes[n_docs - 1]));
     return put_histogram(out, passes + never, n_docs - never);
@@ -158,15 +158,15 @@ out:
 static tx_status find_split(view *v, const tx_train_data *data)
 {
     int64_t wanted[TX_N_SPLITS];
-    v->split = (tx_split)tx_word_index(v->cfg->inspect_split, "train|valid|test");
+    v->split = tx_split_asked(v->cfg->inspect_split);
     tx_train_sample_counts(v->cfg, wanted);
     v->wanted = wanted[v->split];
     if (tx_train_data_groups(data, v->split)) return TX_OK;
     if (!v->cfg->data_path.n)
         return TX_FAIL(TX_ERR_ARG, "no data is named for the %s split, or it holds no sample of %lld tokens",
-                       v->cfg->inspect_split, (long long)v->cfg->seq_length);
+                       tx_eval_split_word(v->cfg->inspect_split), (long long)v->cfg->seq_length);
     return TX_FAIL(TX_ERR_ARG, "the %s part of the data (--split %s) holds no sample of %lld tokens",
-                   v->cfg->inspect_split, v->cfg->split, (long long)v->cfg->seq_length);
+                   tx_eval_split_word(v->cfg->inspect_split), v->cfg->split, (long long)v->cfg->seq_length);
 }
 
 static tx_status open_tokenizer(view *v)

@@ -145,8 +145,8 @@ tx_status tx_ranks_join(tx_ranks *r, const tx_config *cfg, tx_world *given)
 tx_status tx_ranks_open(tx_ranks *r, const tx_config *cfg, tx_world *given, const tx_rank_place *place)
 {
     TX_TRY(tx_ranks_join(r, cfg, given));
-    TX_TRY(tx_grid_open(&r->grid, r->world, (int)cfg->tensor_model_parallel_size,
-                        (int)cfg->pipeline_model_parallel_size, cfg->sequence_parallel, place));
+    const tx_layout layout = tx_layout_of(cfg);
+    TX_TRY(tx_grid_open(&r->grid, r->world, &layout, place));
     return tx_grid_choose_work(&r->grid, cfg->device);
 }
 
@@ -223,14 +223,16 @@ static tx_status show_each(const tx_ranks *r, const char *threads, const tx_devi
 {
     char mine[460], *all;
     int n = tx_world_size(r->world);
+    const tx_layout layout = tx_grid_layout(&r->grid);
     TX_TRY(tx_alloc(&all, (size_t)n, sizeof mine, "the ranks' threads"));
     describe_mine(mine, sizeof mine, r, threads, d);
     tx_status st = tx_comm_gather(tx_world_comm(r->world), all, mine, sizeof mine);
     for (int i = 0; i < n && !st; i++) {
         tx_grid g;
-        tx_grid_place(&g, i, r->grid.tp.size, r->grid.pp.size, r->grid.dp.size);
-        tx_info("    rank %2d: tensor %d, pipeline %d, data %d | host %s, number %d | %s", i, g.tp.rank, g.pp.rank,
-                g.dp.rank, tx_world_seat(r->world, i)->host_name, tx_world_seat(r->world, i)->local_rank,
+        char place[TX_PLACE_TEXT];
+        tx_grid_place(&g, i, &layout);
+        tx_info("    rank %2d: %s | host %s, number %d | %s", i, tx_grid_text(place, &g),
+                tx_world_seat(r->world, i)->host_name, tx_world_seat(r->world, i)->local_rank,
                 all + (size_t)i * sizeof mine);
     }
     tx_free(all);
@@ -256,7 +258,8 @@ tx_status tx_ranks_show(const tx_ranks *r, const char *threads, const tx_device 
         if (tx_world_seat(r->world, i)->host >= n_hosts) n_hosts = tx_world_seat(r->world, i)->host + 1;
     if (n > 1)
         tx_info(" > %d ranks on %d host%s, tensor x pipeline x data parallel %d x %d x %d:", n, n_hosts,
-                n_hosts == 1 ? "" : "s", r->grid.tp.size, r->grid.pp.size, r->grid.dp.size);
+                n_hosts == 1 ? "" : "s", tx_grid_size(&r->grid, TX_AXIS_TENSOR),
+                tx_grid_size(&r->grid, TX_AXIS_PIPELINE), tx_grid_size(&r->grid, TX_AXIS_DATA));
     if (n > MAX_SHOWN)
         show_hosts(r);
     else if (n > 1)

@@ -30,7 +30,7 @@ static tx_status parse_flags(replay *r, const tx_config *cfg)
     TX_TRY(tx_alloc(&arg, n + 2, sizeof *arg, "the flags of a run"));
     for (size_t i = 0; i < n; i++) arg[i] = (char *)json_string_value(json_array_get(r->file.flags, i));
     snprintf(threads, sizeof threads, "--threads=%lld", (long long)cfg->threads);
-    snprintf(device, sizeof device, "--device=%s", cfg->device);
+    snprintf(device, sizeof device, "--device=%s", tx_device_choice_word(cfg->device));
     if (cfg->given.threads) arg[n++] = threads;
     if (cfg->given.device) arg[n++] = device;
     tx_status st = tx_config_parse(&r->cfg, r->file.command, (int)n, arg);

@@ -80,7 +80,7 @@ tx_status tx_run_close(tx_run *run, tx_status st)
 static tx_status open_data(tx_train_data **data, const tx_engine *e)
 {
     const tx_trainer *t = e->trainer;
-    tx_comm *world = t->grid->world;
+    tx_comm *world = tx_grid_group(t->grid, TX_GROUP_WORLD);
     int32_t eod = e->tokenizer ? tx_tokenizer_eod(e->tokenizer) : -1;
     tx_status st = TX_OK;
     if (t->grid->rank == 0) st = tx__run_data_open(data, t->cfg, t->model->vocab_size, eod, e->tokenizer);

@@ -36,9 +36,9 @@ static tx_status set_option(void *user, const char *name, const char *value)
 static tx_status count_parameters(const tx_trainer *t, int64_t *sum)
 {
     int64_t mine = tx_params_count(&t->model->params), *each;
-    int n = tx_comm_size(t->grid->model);
+    int n = tx_comm_size(tx_grid_group(t->grid, TX_GROUP_MODEL));
     TX_TRY(tx_alloc(&each, (size_t)n, sizeof *each, "the ranks' numbers of parameters"));
-    tx_status st = tx_comm_gather(t->grid->model, each, &mine, sizeof mine);
+    tx_status st = tx_comm_gather(tx_grid_group(t->grid, TX_GROUP_MODEL), each, &mine, sizeof mine);
     *sum = 0;
     for (int i = 0; i < n && !st; i++) *sum += each[i];
     tx_free(each);
@@ -59,8 +59,9 @@ static tx_status run_line(json_t **out, const tx_trainer *t, int64_t n_params)
     json_t *machine = json_pack("{s:I, s:I}", "cores", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "memory_bytes",
                                 (json_int_t)(sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE)));
     const tx_grid *g = t->grid;
-    json_t *layout = json_pack("{s:i, s:i, s:i, s:i, s:i}", "ranks", g->size, "tensor", g->tp.size, "pipeline",
-                               g->pp.size, "data", g->dp.size, "zero_stage", t->zero.stage);
+    json_t *layout = json_pack("{s:i, s:i, s:i, s:i, s:i}", "ranks", g->size, "tensor", tx_grid_size(g, TX_AXIS_TENSOR),
+                               "pipeline", tx_grid_size(g, TX_AXIS_PIPELINE), "data", tx_grid_size(g, TX_AXIS_DATA),
+                               "zero_stage", t->zero.stage);
     json_t *memory = tx__memory_to_json(&m);
     tx_status st = line && machine && layout && memory && arguments
                        ? TX_OK

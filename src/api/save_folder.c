@@ -139,8 +139,8 @@ static tx_status check_kind(const tx_trainer *t, tx_ckpt_kind kind)
         return TX_FAIL(TX_ERR_ARG,
                        "--save: %s holds %s, and the next start would take that for this run's own "
                        "(--save-format %s): save into another folder%s%s",
-                       t->cfg->save, row[i].title, t->cfg->save_format, row[i].save ? ", or with --save-format " : "",
-                       row[i].save ? row[i].save : "");
+                       t->cfg->save, row[i].title, tx_checkpoint_format_word(t->cfg->save_format),
+                       row[i].save ? ", or with --save-format " : "", row[i].save ? row[i].save : "");
     }
     return TX_OK;
 }
@@ -175,7 +175,7 @@ tx_status tx__save_folder_check(tx_engine *e)
     bool replaces = false;
     if (!t->cfg->save) return TX_OK;
     tx_status st = t->grid->rank == 0 ? check(t, &replaces) : TX_OK;
-    TX_TRY(tx_comm_agree(t->grid->world, st));
+    TX_TRY(tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), st));
     t->replaces_run = replaces; /* rank 0 removes */
     return TX_OK;
 }

@@ -70,7 +70,7 @@ tx_status tx__show_zero(tx__report *r, const tx_volume_sizes *z)
     if (z->zero < 2 || z->p == 1) return TX_OK;
     tx_volume_sizes one = *z;
     one.zero = 1;
-    one.passing = false;
+    one.reduce_every_micro_batch = false;
     char psi[48];
     snprintf(psi, sizeof psi, z->zero == 3 ? "3 x %lld Psi" : "(%lld + 1) Psi", m);
     return tx__report_line(r,
@@ -141,7 +141,7 @@ static json_t *messages_to_json(const tx_run_plan *p)
 {
     json_t *all = json_array();
     bool ok = all != NULL;
-    for (int i = 0; i < TX_N_GROUPS; i++)
+    for (int i = 0; i < TX_N_STEP_GROUPS; i++)
         for (int op = 0; op < TX_N_COMM_OPS && ok; op++) {
             const tx_comm_volume *v = &p->volume.of[i][op];
             if (v->calls)

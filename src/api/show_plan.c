@@ -31,7 +31,7 @@ static tx_status find_vocabulary(plan_view *v, const tx_source *src)
     const tx_model_type *type = tx_model_type_of(cfg);
     const char *from;
     tx_tokenizer *tok;
-    bool null = !strcmp(cfg->tokenizer_type, "NullTokenizer");
+    bool null = cfg->tokenizer_type == TX_TOKENIZER_NULL;
     if (src->vocab_size) {
         v->vocab_size = src->vocab_size;
         from = "the checkpoint's";
@@ -125,7 +125,7 @@ static tx_status show_work(tx__report *r, const tx_config *cfg, const tx_run_pla
 {
     char samples[32], n[32], all[32], each[32], again[64] = "";
     if (p->flops_told != p->flops)
-        snprintf(again, sizeof again, ", by --flops-formula %s", cfg->flops_formula);
+        snprintf(again, sizeof again, ", by --flops-formula %s", tx_flops_formula_word(cfg->flops_formula));
     else if (p->flops_again > 0)
         snprintf(again, sizeof again, "; %s with what is computed again", flops_text(all, p->flops + p->flops_again));
     TX_TRY(tx__report_line(r, "iteration: %s samples in micro-batches of %lld, %s tokens; %s, %s a token%s",

@@ -58,7 +58,7 @@ static tx_status show_lines(tx__report *r, const char *picture)
 tx_status tx__show_schedule(tx__report *r, const tx_config *cfg)
 {
     int64_t m = cfg->global_batch_size / (cfg->micro_batch_size * tx_config_data_parallel(cfg));
-    tx_pp_shape shape = { .kind = tx_word_index(cfg->pipeline_schedule, "1f1b|gpipe") ? TX_PP_GPIPE : TX_PP_1F1B,
+    tx_pp_shape shape = { .kind = cfg->pipeline_schedule == TX_PIPELINE_GPIPE ? TX_PP_GPIPE : TX_PP_1F1B,
                           .p = (int)cfg->pipeline_model_parallel_size,
                           .m = (int)m,
                           .n_chunks = tx_config_chunks(cfg) };

@@ -15,12 +15,12 @@ static tx_status log_params(const tx_trainer *t)
     const tx_grid *g = t->grid;
     int64_t all = 0, *every;
     for (int i = 0; i < t->model->params.n; i++) all += t->model->params.param[i].numel;
-    int n = tx_comm_size(g->model);
+    int n = tx_comm_size(tx_grid_group(g, TX_GROUP_MODEL));
     TX_TRY(tx_alloc(&every, (size_t)n, sizeof *every, "the ranks' numbers of parameters"));
-    tx_status st = tx_comm_gather(g->model, every, &all, sizeof all);
+    tx_status st = tx_comm_gather(tx_grid_group(g, TX_GROUP_MODEL), every, &all, sizeof all);
     for (int i = 0; i < n && i < MAX_SHOWN && !st; i++)
-        tx_info(" > number of parameters on (tensor, pipeline) model parallel rank (%d, %d): %lld", i % g->tp.size,
-                i / g->tp.size, (long long)every[i]);
+        tx_info(" > number of parameters on (tensor, pipeline) model parallel rank (%d, %d): %lld",
+                i % tx_grid_size(g, TX_AXIS_TENSOR), i / tx_grid_size(g, TX_AXIS_TENSOR), (long long)every[i]);
     tx_free(every);
     return st;
 }
@@ -41,7 +41,7 @@ static tx_status log_model(const tx_trainer *t)
     TX_TRY(log_params(t));
     if (padding) tx_info(" > %lld of them pad the vocabulary: they are zero and not trained", (long long)padding);
     tx_memory_table(&mem, &formula, NULL, NULL);
-    tx_info("> learning rate decay style: %s", t->cfg->lr_decay_style);
+    tx_info("> learning rate decay style: %s", tx_lr_decay_style_word(t->cfg->lr_decay_style));
     return TX_OK;
 }
 
@@ -54,7 +54,9 @@ static void to_log(void *user, const char *line)
 static tx_status log_division(const tx_trainer *t)
 {
     tx__report r = { .line = to_log };
-    tx_volume_sizes sizes = { .zero = t->zero.stage, .p = 1, .r = t->grid->dp.size }; /* of a client's model */
+    tx_volume_sizes sizes = { .zero = t->zero.stage,
+                              .p = 1,
+                              .r = tx_grid_size(t->grid, TX_AXIS_DATA) }; /* of a client's model */
     if (!t->client->model) sizes = tx__plan_volume_sizes(t->model, t->cfg, t->grid, t->n_micro, &t->zero);
     tx_status st = tx__show_zero(&r, &sizes);
     tx_str_free(&r.text);

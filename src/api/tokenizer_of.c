@@ -32,19 +32,26 @@ typedef struct tokenizer_file {
 /* Number of files that the type has. */
 static int files_of(tx_config *c, tokenizer_file f[2])
 {
-    enum { GPT2, NONE, LOWER, CASE, PIECE, GPT_PIECE, HF, FROM_HF };
-    int type = NONE;
-    if (c->tokenizer_type)
-        type = tx_word_index(c->tokenizer_type,
-                             "GPT2BPETokenizer|NullTokenizer|BertWordPieceLowerCase|BertWordPieceCase|"
-                             "SentencePieceTokenizer|GPTSentencePieceTokenizer|HFTokenizer|PretrainedFromHF");
     f[0].name = "vocab.json", f[0].option = &c->vocab_file;
     f[1].name = "merges.txt", f[1].option = &c->merge_file;
-    if (type == GPT2) return 2;
-    f[0].name = "vocab.txt";
-    if (type == LOWER || type == CASE) return 1;
+    switch (c->tokenizer_type) {
+    case TX_TOKENIZER_GPT2_BPE:
+        return 2;
+    case TX_TOKENIZER_BERT_LOWER_CASE:
+    case TX_TOKENIZER_BERT_CASE:
+        f[0].name = "vocab.txt";
+        return 1;
+    case TX_TOKENIZER_HF:
+    case TX_TOKENIZER_PRETRAINED_HF:
+        f[0].name = HF_FILE, f[0].option = &c->tokenizer_model;
+        return 1;
+    case TX_TOKENIZER_NULL:
+    case TX_TOKENIZER_SENTENCE_PIECE: /* these two are not built */
+    case TX_TOKENIZER_GPT_SENTENCE_PIECE:
+        break;
+    }
     f[0].name = HF_FILE, f[0].option = &c->tokenizer_model;
-    return type == HF || type == FROM_HF; /* the others have none, or are not built */
+    return 0;
 }
 
 static bool names_files(const tx_config *c)
@@ -71,11 +78,11 @@ static tx_status take_bert_type(tx_config *c, const char *dir)
 {
     char path[PATH_CAP];
     if (c->given.tokenizer_type || !tx_model_type_of(c)->samples->masked) return TX_OK;
-    if (!c->tokenizer_type || strncmp(c->tokenizer_type, "Bert", 4)) c->tokenizer_type = "BertWordPieceLowerCase";
+    if (!tx_tokenizer_is_wordpiece(c->tokenizer_type)) c->tokenizer_type = TX_TOKENIZER_BERT_LOWER_CASE;
     if (!dir) return TX_OK;
     TX_TRY(tx_path_join(path, sizeof path, dir, HF_CONFIG));
     json_t *config = json_load_file(path, 0, NULL);
-    if (json_is_false(json_object_get(config, "do_lower_case"))) c->tokenizer_type = "BertWordPieceCase";
+    if (json_is_false(json_object_get(config, "do_lower_case"))) c->tokenizer_type = TX_TOKENIZER_BERT_CASE;
     json_decref(config);
     return TX_OK;
 }
@@ -89,9 +96,10 @@ typedef struct place {
 /* A checkpoint whose tokens are numbers has no file of them. */
 static bool take_numbers(tx_config *c, const place *p)
 {
-    if (!p->checkpoint || names_files(c) || c->given.tokenizer_type || strcmp(p->own.type, "NullTokenizer"))
+    if (!p->checkpoint || names_files(c) || c->given.tokenizer_type ||
+        tx_tokenizer_type_of(p->own.type) != TX_TOKENIZER_NULL)
         return false;
-    c->tokenizer_type = (char *)p->own.type;
+    c->tokenizer_type = TX_TOKENIZER_NULL;
     if (!c->vocab_size) c->vocab_size = p->own.vocab_size - 1; /* it adds one */
     return true;
 }
@@ -100,7 +108,7 @@ static tx_status find_tokenizer(tx_config *c, place *p, tokenizer_file f[2], int
 {
     if (take_numbers(c, p)) return find_files(c, NULL, f, n);
     if (p->checkpoint && p->own.n_files && !names_files(c)) {
-        if (!c->given.tokenizer_type) c->tokenizer_type = p->own.type;
+        if (!c->given.tokenizer_type) c->tokenizer_type = tx_tokenizer_type_of(p->own.type);
         TX_TRY(find_files(c, p->checkpoint, f, n));
         if (names_files(c)) return TX_OK;
     }
@@ -108,10 +116,10 @@ static tx_status find_tokenizer(tx_config *c, place *p, tokenizer_file f[2], int
     TX_TRY(find_files(c, p->dir, f, n));
     if (!*n || *f[0].option) return TX_OK;
     tx_config other = *c;
-    other.tokenizer_type = "HFTokenizer";
+    other.tokenizer_type = TX_TOKENIZER_HF;
     TX_TRY(find_files(&other, p->dir, f, n));
     if (other.tokenizer_model) {
-        c->tokenizer_type = "HFTokenizer";
+        c->tokenizer_type = TX_TOKENIZER_HF;
         c->tokenizer_model = other.tokenizer_model;
     }
     *n = files_of(c, f);
@@ -288,7 +296,8 @@ static tx_status record(const tx_config *cfg, place *p, const tx_tokenizer *tok,
     tokenizer_file f[2];
     int n;
     TX_TRY(find_tokenizer(&c, p, f, &n));
-    snprintf(out->type, sizeof out->type, "%s", c.tokenizer_type ? c.tokenizer_type : "GPT2BPETokenizer");
+    snprintf(out->type, sizeof out->type, "%s",
+             tx_tokenizer_type_word(c.tokenizer_type ? c.tokenizer_type : TX_TOKENIZER_GPT2_BPE));
     out->vocab_size = tx_tokenizer_vocab_size(tok);
     TX_TRY(tx_tokenizer_hash(tok, out->hash));
     return add_files(out, &c, f, n);

@@ -35,12 +35,11 @@ const char *tx_backend_auto(void); /* "gpu" where there is one that can be used,
 /* The finished table of a backend: compose.c's rows, then its base's, then its own. */
 void tx_backend_ops(const tx_backend *be, tx_ops *out);
 
-/* watch.c: looks at what an op has written. profile.c: what a run of it costs. */
-#define OP(name)                                                       \
+/* watch.c: looks at what an op has written. op_costs.c: what a run of it costs. */
+#define OP(name, ...)                                                  \
     void tx__watch_##name(const tx_ctx *c, const tx_##name##_args *a); \
     tx_cost tx__cost_##name(const tx_##name##_args *a);
 #include "backend/ops.def"
-#undef OP
 
 /* The peak of a run whose values are *t, flop/s; 0: not known. A CPU's is measured, and *t becomes fp32 where there are
  * no instructions for it and the sums are made in fp32; a GPU's is the vendor's figure. */

@@ -150,7 +150,7 @@ typedef struct tx_sgd_args {
 
 /* A row: `run` does the work with `scratch` bytes at its disposal; `scratch` (optional) says how many those are.
  * `composed` rows are called in a dry run too: they are made of other TX_RUNs, or find out there that they cannot. */
-#define OP(name)                                                                \
+#define OP(name, ...)                                                           \
     typedef struct tx_##name##_row {                                            \
         tx_status (*run)(tx_ctx * c, const tx_##name##_args *a, void *scratch); \
         size_t (*scratch)(const tx_ctx *c, const tx_##name##_args *a);          \
@@ -159,12 +159,10 @@ typedef struct tx_sgd_args {
     tx_status tx_op_##name(tx_ctx *c, const tx_##name##_args *a);               \
     tx_status tx__check_##name(const tx_##name##_args *a);
 #include "backend/ops.def"
-#undef OP
 
 struct tx_ops {
-#define OP(name) tx_##name##_row name;
+#define OP(name, ...) tx_##name##_row name;
 #include "backend/ops.def"
-#undef OP
 };
 typedef struct tx_ops tx_ops;
 

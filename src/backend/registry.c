@@ -86,13 +86,12 @@ tx_status tx_ctx_init_on(tx_ctx *c, const char *backend, int n_threads, int devi
     c->acts.shared = c->scratch.shared = true; /* what ranks send each other lies there */
     TX_GOTO(tx_alloc(&c->ops, 1, sizeof *c->ops, "the op table"));
     tx_backend_ops(be, c->ops);
-#define OP(op)                                                                      \
+#define OP(op, ...)                                                                 \
     if (!c->ops->op.run) {                                                          \
         st = TX_FAIL(TX_ERR_UNSUPPORTED, "backend %s has no op %s", be->name, #op); \
         goto out;                                                                   \
     }
 #include "backend/ops.def"
-#undef OP
     if (be->open) TX_GOTO(be->open(c));
     c->backend = be;
     c->acts.device = c->scratch.device = c->host.device = c->device;
@@ -134,7 +133,7 @@ static tx_status add_run(const tx_ctx *c, const char *op, double start, int64_t 
 
 /* Checks, takes the op's scratch, runs; a device is waited for where runs are timed. In a dry run only composed rows
  * are called, all others just count their scratch. */
-#define OP(op)                                                                             \
+#define OP(op, ...)                                                                        \
     tx_status tx_op_##op(tx_ctx *c, const tx_##op##_args *a)                               \
     {                                                                                      \
         const tx_##op##_row *row = &c->ops->op;                                            \
@@ -152,4 +151,3 @@ static tx_status add_run(const tx_ctx *c, const char *op, double start, int64_t 
         return st;                                                                         \
     }
 #include "backend/ops.def"
-#undef OP

@@ -56,12 +56,10 @@ static void look(const tx_ctx *c, const char *op, const char *output, tx_tensor 
 }
 
 #define OUT(tensor) look(c, name, #tensor, a->tensor);
-#define OUTPUTS(op, list)                                         \
+#define OP(op, outputs, ...)                                      \
     void tx__watch_##op(const tx_ctx *c, const tx_##op##_args *a) \
     {                                                             \
         static const char name[] = #op;                           \
-        list                                                      \
+        outputs                                                   \
     }
-#include "backend/op_outputs.def"
-#undef OUTPUTS
-#undef OUT
+#include "backend/ops.def"

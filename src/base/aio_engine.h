@@ -1,12 +1,16 @@
-/* aio_engine.h - inside aio: how a worker hands pieces of requests to the kernel. */
+/* aio_engine.h - inside aio: how a worker submits pieces of requests to the kernel. */
 #ifndef TX_BASE_AIO_ENGINE_H
 #define TX_BASE_AIO_ENGINE_H
 
-#include "base/aio.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tx_aio_request; /* aio.h; an engine only carries it along */
 
 /* What the kernel is asked for at once. */
 typedef struct tx__aio_piece {
-    tx_aio_request *request;
+    struct tx_aio_request *request;
     unsigned char *buf;
     uint64_t at;
     size_t n;

@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 
-/* ---- stretches ---- */
+/* ---- fragments ---- */
 
 static int64_t clamp(int64_t x, int64_t hi)
 {
@@ -29,7 +29,7 @@ static tx_param_piece box_of(const tx_param_piece *piece, int64_t row, int64_t r
                              .at = { piece->at[0] + row, piece->at[1] + col } };
 }
 
-/* A piece's elements follow each other in its rows as they do in the shard, so the stretch is one of the piece too. */
+/* A piece's elements follow each other in its rows as they do in the shard, so the fragment is one of the piece too. */
 int tx__piece_cut(tx_param_piece box[TX__CUT_MAX], const tx_param *p, const tx_param_piece *piece, int64_t first,
                   int64_t end)
 {
@@ -47,21 +47,21 @@ int tx__piece_cut(tx_param_piece box[TX__CUT_MAX], const tx_param *p, const tx_p
     return n;
 }
 
-int tx__stretch_count(const tx_params *ps, const tx_stretches *kept)
+int tx__fragment_count(const tx_params *ps, const tx_fragments *kept)
 {
     return kept ? kept->n : ps->n;
 }
 
-tx_stretch tx__stretch_at(const tx_params *ps, const tx_stretches *kept, int i)
+tx_fragment tx__fragment_at(const tx_params *ps, const tx_fragments *kept, int i)
 {
-    if (!kept) return (tx_stretch){ .row = i, .numel = ps->param[i].numel, .at = ps->param[i].offset };
-    tx_stretch s = kept->stretch[i];
+    if (!kept) return (tx_fragment){ .row = i, .numel = ps->param[i].numel, .at = ps->param[i].offset };
+    tx_fragment s = kept->fragment[i];
     TX_ASSERT(s.row >= 0 && s.row < ps->n && s.first >= 0 && s.numel >= 0 && s.at >= 0);
     TX_ASSERT(s.first <= ps->param[s.row].numel - s.numel);
     return s;
 }
 
-float *tx__stretch_element(const tx_ckpt_part *part, const tx_params *ps, const tx_stretch *s, int64_t i)
+float *tx__fragment_element(const tx_ckpt_part *part, const tx_params *ps, const tx_fragment *s, int64_t i)
 {
     return part->flat + (part->whole ? ps->param[s->row].offset + i : s->at + i - s->first);
 }

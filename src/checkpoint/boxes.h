@@ -1,7 +1,7 @@
-/* boxes.h - the boxes that stretches of shards are, and whether boxes cover a tensor. Shared inside the checkpoint
+/* boxes.h - the boxes that fragments of shards are, and whether boxes cover a tensor. Shared inside the checkpoint
  * room.
  *
- *      a stretch of a shard in memory order            is of a matrix up to three boxes of each of its pieces
+ *      a fragment of a shard in memory order            is of a matrix up to three boxes of each of its pieces
  *
  *          . . . . . # # #                                 . . . . . 1 1 1      the rest of a row
  *          # # # # # # # #                                 2 2 2 2 2 2 2 2      whole rows
@@ -37,12 +37,12 @@ enum { TX__CUT_MAX = 3 };
 int tx__piece_cut(tx_param_piece box[TX__CUT_MAX], const tx_param *p, const tx_param_piece *piece, int64_t first,
                   int64_t end);
 
-/* The stretches that a rank keeps; kept NULL: the whole of every row. */
-int tx__stretch_count(const tx_params *ps, const tx_stretches *kept);
-tx_stretch tx__stretch_at(const tx_params *ps, const tx_stretches *kept, int i);
+/* The fragments that a rank keeps; kept NULL: the whole of every row. */
+int tx__fragment_count(const tx_params *ps, const tx_fragments *kept);
+tx_fragment tx__fragment_at(const tx_params *ps, const tx_fragments *kept, int i);
 
-/* Where element i of the shard, one of the stretch's, lies in part->flat. */
-float *tx__stretch_element(const tx_ckpt_part *part, const tx_params *ps, const tx_stretch *s, int64_t i);
+/* Where element i of the shard, one of the fragment's, lies in part->flat. */
+float *tx__fragment_element(const tx_ckpt_part *part, const tx_params *ps, const tx_fragment *s, int64_t i);
 
 /* Whether s->piece, boxes inside the tensor, do not overlap and leave nothing out. Sorts them by start. TX_ERR_NOMEM */
 tx_status tx__pieces_cover(tx__saved *s, bool *covered);

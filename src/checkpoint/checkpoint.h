@@ -8,7 +8,7 @@
  *      DIR/iter_0000010/vocab.json, ...            the tokenizer's files
  *
  *  What is saved and read is a list of parts, the model's weights and the optimizer's buffers, each of them of one rank
- * the same stretches of its shards: all of them, or with ZeRO those that it keeps. Stretches are no more to be seen in
+ * the same fragments of its shards: all of them, or with ZeRO those that it keeps. Stretches are no more to be seen in
  * a checkpoint than shards are.
  *
  *      DIR/latest_checkpointed_iteration.txt       "10": for scripts that ask how far a run is
@@ -73,11 +73,11 @@ enum { TX_CKPT_MAX_PARTS = 3, TX_CKPT_WINDOW = 1 << 20 };
 
 #define TX_CKPT_SPARE ((uint64_t)1 << 20) /* bytes of a disk that stay free beside what is saved: folders, records */
 
-/* A window of a stretch: TX_CKPT_WINDOW elements, or what is left of the stretch, from stretch->first or a multiple of
- * TX_CKPT_WINDOW after it on. */
+/* A window of a fragment: TX_CKPT_WINDOW elements, or what is left of the fragment, from fragment->first or a multiple
+ * of TX_CKPT_WINDOW after it on. */
 typedef struct tx_ckpt_window {
     int part; /* its place in the list of parts */
-    const tx_stretch *stretch;
+    const tx_fragment *fragment;
     int64_t first, n; /* elements [first, first + n) of the shard */
     float *buf;       /* [n] */
 } tx_ckpt_window;
@@ -91,7 +91,7 @@ typedef tx_status tx_ckpt_move(void *user, const tx_ckpt_window *w, bool store);
 typedef struct tx_ckpt_part {
     const char *name; /* TX_CKPT_MODEL, "exp_avg" */
     float *flat;      /* NULL: `move` has the numbers */
-    bool whole; /* flat has ps->numel elements, at the table's offsets; else kept->numel, at the stretches' `at` */
+    bool whole; /* flat has ps->numel elements, at the table's offsets; else kept->numel, at the fragments' `at` */
     tx_ckpt_move *move;
     void *user; /* move's */
 } tx_ckpt_part;
@@ -115,17 +115,17 @@ typedef struct tx_ckpt_save_args {
     const tx_ckpt_state *state;
     const json_t *config; /* any object: saved as it is, so it must not hold times, paths or host names */
     const tx_params *ps;
-    const tx_stretches *kept; /* NULL: every row whole */
+    const tx_fragments *kept; /* NULL: every row whole */
     const tx_ckpt_part *part;
     int n_parts;
     tx_comm *group;
 } tx_ckpt_save_args;
 
-/* Writes DIR/iter_<iteration> and points DIR/latest to it; DIR is made if need be. Of each part the stretches in `kept`
+/* Writes DIR/iter_<iteration> and points DIR/latest to it; DIR is made if need be. Of each part the fragments in `kept`
  * are saved, which do not overlap; rows that pad the vocabulary are not. An existing iter_<iteration> is
  * replaced; until the new one is complete the old one stays as it is. Temporaries that a dead process left in DIR are
  * removed first. On failure DIR holds what it held before.
- *  Collective over `group`: ranks that keep the model together, everything once. Without stretches these are one of
+ *  Collective over `group`: ranks that keep the model together, everything once. Without fragments these are one of
  * each kind (tensor x pipeline, not data); with them the data-parallel ranks belong to it too. Each writes a shard, of
  * its counted parameters, rank 0 all else, and an error on one is an error on all (tx_comm_agree). State and config are
  * rank 0's; parts have the same names on all. DIR is a folder that all of them see.
@@ -151,9 +151,9 @@ void tx_checkpoint_save_abandon(tx_ckpt_save *s);
 /* Copies what is saved of the parts into `to`, so that copy[0 .. n_parts), parts as the others and of the same `kept`,
  * can be saved while these change. Numbers that are not in memory are brought.   @to [tx_checkpoint_copy_numel]
  * Errors: those of `move`. */
-tx_status tx_checkpoint_copy(tx_ckpt_part *copy, float *to, const tx_params *ps, const tx_stretches *kept,
+tx_status tx_checkpoint_copy(tx_ckpt_part *copy, float *to, const tx_params *ps, const tx_fragments *kept,
                              const tx_ckpt_part *part, int n_parts);
-int64_t tx_checkpoint_copy_numel(const tx_params *ps, const tx_stretches *kept, int n_parts);
+int64_t tx_checkpoint_copy_numel(const tx_params *ps, const tx_fragments *kept, int n_parts);
 
 /* Removes what saves of processes that have ended left in DIR unfinished, as every save does before it begins, and has
  * Megatron's tracker say what `latest` says; one rank's. */
@@ -182,7 +182,7 @@ tx_status tx_checkpoint_newest(const char *dir, tx_ckpt_kind kind, int64_t *iter
  * to come add at the most at any time to those that lie there, where --keep-last (0: all stay) may remove `there` of
  * them; how many that is: those before `iteration` without `spare`; and the bytes that are free for DIR, which exists.
  */
-int64_t tx_checkpoint_numel(const tx_params *ps, const tx_stretches *kept);
+int64_t tx_checkpoint_numel(const tx_params *ps, const tx_fragments *kept);
 int64_t tx_checkpoint_more(int64_t n_saves, int64_t keep_last, int64_t there);
 tx_status tx_checkpoint_count(const char *dir, tx_ckpt_kind kind, int64_t iteration, const char *spare, int64_t *n);
 tx_status tx_checkpoint_free_space(const char *dir, uint64_t *bytes);
@@ -256,14 +256,14 @@ const json_t *tx_checkpoint_manifest(const tx_checkpoint *c); /* all of it, for 
  * Errors: TX_ERR_FORMAT (damaged: names the file), TX_ERR_IO, TX_ERR_NOTFOUND, TX_ERR_NOMEM. Not collective. */
 tx_status tx_checkpoint_tokenizer(const tx_checkpoint *c, bool with_files, tx_ckpt_tokenizer *out);
 
-/* Fills the stretches in `kept` (NULL: every row whole) of the parts with what was saved and padding rows with zero;
- * parts of the checkpoint that are not in the list are left out. Only the bytes that the stretches need are touched.
+/* Fills the fragments in `kept` (NULL: every row whole) of the parts with what was saved and padding rows with zero;
+ * parts of the checkpoint that are not in the list are left out. Only the bytes that the fragments need are touched.
  * Collective over the group that c was opened with: together its ranks' tables have the whole model, some of it perhaps
  * several times. That and the checkpoint must hold the same tensors in the same shapes: a rank lists all differences of
  * its own tensors, and those that no rank has, in one TX_ERR_SHAPE; ranks without any fail with TX_ERR_COMM and the
  * first such list. TX_ERR_NOTFOUND: there is no optimizer state, or another optimizer's. Nothing is written on failure,
  * on any rank, but when it is a `move` that fails. */
-tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, const tx_stretches *kept,
+tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, const tx_fragments *kept,
                              const tx_ckpt_part *part, int n_parts);
 
 /* Whether it has a part of that name, such as "exp_avg". */

@@ -7,12 +7,12 @@
 
 #define CHUNK ((int64_t)1 << 18) /* elements that one thread copies at a time */
 
-static int64_t part_numel(const tx_params *ps, const tx_stretches *kept)
+static int64_t part_numel(const tx_params *ps, const tx_fragments *kept)
 {
     return kept ? kept->numel : ps->numel;
 }
 
-int64_t tx_checkpoint_copy_numel(const tx_params *ps, const tx_stretches *kept, int n_parts)
+int64_t tx_checkpoint_copy_numel(const tx_params *ps, const tx_fragments *kept, int n_parts)
 {
     return part_numel(ps, kept) * n_parts;
 }
@@ -28,7 +28,7 @@ static void copy_flat(float *to, const float *from, int64_t n)
 
 /* What pads is not saved, and `move` is not asked for it. */
 static tx_status copy_moved(float *to, const tx_ckpt_part *from, int part_number, const tx_param *p,
-                            const tx_stretch *s)
+                            const tx_fragment *s)
 {
     int64_t real = tx_param_n_real(p), end = s->first + s->numel < real ? s->first + s->numel : real;
     for (int64_t at = s->first; at < end; at += TX_CKPT_WINDOW) {
@@ -39,18 +39,18 @@ static tx_status copy_moved(float *to, const tx_ckpt_part *from, int part_number
     return TX_OK;
 }
 
-tx_status tx_checkpoint_copy(tx_ckpt_part *copy, float *to, const tx_params *ps, const tx_stretches *kept,
+tx_status tx_checkpoint_copy(tx_ckpt_part *copy, float *to, const tx_params *ps, const tx_fragments *kept,
                              const tx_ckpt_part *part, int n_parts)
 {
     for (int i = 0; i < n_parts; i++) {
         copy[i] = (tx_ckpt_part){ .name = part[i].name, .flat = to + i * part_numel(ps, kept), .whole = !kept };
-        for (int n = tx__stretch_count(ps, kept), k = 0; k < n; k++) {
-            tx_stretch s = tx__stretch_at(ps, kept, k);
+        for (int n = tx__fragment_count(ps, kept), k = 0; k < n; k++) {
+            tx_fragment s = tx__fragment_at(ps, kept, k);
             const tx_param *p = &ps->param[s.row];
-            float *y = tx__stretch_element(&copy[i], ps, &s, s.first);
+            float *y = tx__fragment_element(&copy[i], ps, &s, s.first);
             if (!p->counted || !s.numel) continue;
             if (part[i].flat)
-                copy_flat(y, tx__stretch_element(&part[i], ps, &s, s.first), s.numel);
+                copy_flat(y, tx__fragment_element(&part[i], ps, &s, s.first), s.numel);
             else
                 TX_TRY(copy_moved(y, &part[i], i, p, &s));
         }

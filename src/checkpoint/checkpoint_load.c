@@ -493,22 +493,22 @@ static void read_elements(const tx_checkpoint *c, const char *part, const tx_par
     if (real < n) memset(x + (real > 0 ? real : 0), 0, (size_t)(n - (real > 0 ? real : 0)) * sizeof *x);
 }
 
-static void read_flat(const tx_checkpoint *c, const tx_params *ps, const tx_stretches *kept, const tx_ckpt_part *part)
+static void read_flat(const tx_checkpoint *c, const tx_params *ps, const tx_fragments *kept, const tx_ckpt_part *part)
 {
-    int n = tx__stretch_count(ps, kept);
+    int n = tx__fragment_count(ps, kept);
 #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < n; i++) {
-        tx_stretch s = tx__stretch_at(ps, kept, i);
-        read_elements(c, part->name, &ps->param[s.row], s.first, s.numel, tx__stretch_element(part, ps, &s, s.first));
+        tx_fragment s = tx__fragment_at(ps, kept, i);
+        read_elements(c, part->name, &ps->param[s.row], s.first, s.numel, tx__fragment_element(part, ps, &s, s.first));
     }
 }
 
 /* @window [TX_CKPT_WINDOW] */
-static tx_status read_moved(const tx_checkpoint *c, const tx_params *ps, const tx_stretches *kept,
+static tx_status read_moved(const tx_checkpoint *c, const tx_params *ps, const tx_fragments *kept,
                             const tx_ckpt_part *part, int part_number, float *window)
 {
-    for (int n = tx__stretch_count(ps, kept), i = 0; i < n; i++) {
-        tx_stretch s = tx__stretch_at(ps, kept, i);
+    for (int n = tx__fragment_count(ps, kept), i = 0; i < n; i++) {
+        tx_fragment s = tx__fragment_at(ps, kept, i);
         for (int64_t at = s.first, end = s.first + s.numel; at < end; at += TX_CKPT_WINDOW) {
             int64_t k = end - at < TX_CKPT_WINDOW ? end - at : TX_CKPT_WINDOW;
             read_elements(c, part->name, &ps->param[s.row], at, k, window);
@@ -527,7 +527,7 @@ static tx_status get_window(float **window, const tx_ckpt_part *part, int n_part
     return TX_OK;
 }
 
-tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, const tx_stretches *kept,
+tx_status tx_checkpoint_read(const tx_checkpoint *c, const tx_params *ps, const tx_fragments *kept,
                              const tx_ckpt_part *part, int n_parts)
 {
     unsigned char *seen = NULL;

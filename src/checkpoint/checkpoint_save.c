@@ -41,9 +41,9 @@ typedef struct entry {
     tx__saved of;
     tx__saved_piece box;
     int part;
-    tx_stretch stretch; /* that it lies in */
-    int64_t first;      /* element of the parameter's shard */
-    int64_t width;      /* of the rows that it lies in */
+    tx_fragment fragment; /* that it lies in */
+    int64_t first;        /* element of the parameter's shard */
+    int64_t width;        /* of the rows that it lies in */
 } entry;
 
 /* What was last moved into memory, of a part whose numbers are elsewhere. */
@@ -57,11 +57,11 @@ typedef struct tx_ckpt_save {
     char *dir; /* owned */
     tx_comm *group;
     const tx_params *ps;
-    const tx_stretches *kept;
+    const tx_fragments *kept;
     tx_ckpt_part part[TX_CKPT_MAX_PARTS];
     int n_parts;
     window window;
-    entry *entry;     /* owned; part by part, in the order of the stretches */
+    entry *entry;     /* owned; part by part, in the order of the fragments */
     tx_st_spec *spec; /* owned; the same */
     size_t n;
     uint64_t need; /* bytes */
@@ -196,7 +196,7 @@ static void name_entry(entry *e, const tx_ckpt_part *part, const tx_param *p, co
         snprintf(e->key, sizeof e->key, "%s@%" PRId64, e->name, box->start[0]);
 }
 
-static void add_entry(job *j, int part, const tx_stretch *s, const tx_param_piece *box, int k, int n)
+static void add_entry(job *j, int part, const tx_fragment *s, const tx_param_piece *box, int k, int n)
 {
     const tx_param *p = &j->ps->param[s->row];
     entry *e = &j->entry[j->n];
@@ -206,15 +206,15 @@ static void add_entry(job *j, int part, const tx_stretch *s, const tx_param_piec
     memcpy(e->box.start, box->start, sizeof e->box.start);
     memcpy(e->box.size, box->size, sizeof e->box.size);
     e->part = part;
-    e->stretch = *s;
+    e->fragment = *s;
     e->width = p->n_dims == 2 ? p->dim[1] : 1;
     e->first = box->at[0] * e->width + box->at[1];
     j->spec[j->n++] = (tx_st_spec){ e->key, TX_ST_F32, p->n_dims, { e->box.size[0], e->box.size[1] } };
 }
 
-/* The boxes of a stretch, of those that this rank saves; none of rows that pad the vocabulary. part < 0: they are only
+/* The boxes of a fragment, of those that this rank saves; none of rows that pad the vocabulary. part < 0: they are only
  * counted. */
-static size_t list_stretch(job *j, int part, const tx_stretch *s)
+static size_t list_fragment(job *j, int part, const tx_fragment *s)
 {
     const tx_param *p = &j->ps->param[s->row];
     tx_param_piece piece[TX_PARAM_MAX_PIECES], box[TX__CUT_MAX];
@@ -232,9 +232,9 @@ static size_t list_stretch(job *j, int part, const tx_stretch *s)
 static size_t list_part(job *j, int part)
 {
     size_t n_boxes = 0;
-    for (int n = tx__stretch_count(j->ps, j->kept), i = 0; i < n; i++) {
-        tx_stretch s = tx__stretch_at(j->ps, j->kept, i);
-        n_boxes += list_stretch(j, part, &s);
+    for (int n = tx__fragment_count(j->ps, j->kept), i = 0; i < n; i++) {
+        tx_fragment s = tx__fragment_at(j->ps, j->kept, i);
+        n_boxes += list_fragment(j, part, &s);
     }
     return n_boxes;
 }
@@ -308,17 +308,17 @@ out:
 
 /* ---- writing ---- */
 
-/* Has the window hold element i of the entry's stretch. */
+/* Has the window hold element i of the entry's fragment. */
 static tx_status move_window(job *j, const entry *e, int64_t i)
 {
     window *w = &j->window;
-    const tx_stretch *s = &e->stretch;
+    const tx_fragment *s = &e->fragment;
     const tx_ckpt_part *part = &j->part[e->part];
-    bool same = w->of && w->of->part == e->part && w->of->stretch.row == s->row && w->of->stretch.first == s->first;
+    bool same = w->of && w->of->part == e->part && w->of->fragment.row == s->row && w->of->fragment.first == s->first;
     if (same && i >= w->first && i < w->first + w->n) return TX_OK;
     int64_t first = s->first + (i - s->first) / TX_CKPT_WINDOW * TX_CKPT_WINDOW, left = s->first + s->numel - first;
     *w = (window){ w->buf, e, first, left < TX_CKPT_WINDOW ? left : TX_CKPT_WINDOW };
-    const tx_ckpt_window asked = { .part = e->part, .stretch = s, .first = first, .n = w->n, .buf = w->buf };
+    const tx_ckpt_window asked = { .part = e->part, .fragment = s, .first = first, .n = w->n, .buf = w->buf };
     return part->move(part->user, &asked, false);
 }
 
@@ -327,7 +327,7 @@ static tx_status put_elements(job *j, tx_st_writer *w, const entry *e, int64_t f
 {
     const tx_ckpt_part *part = &j->part[e->part];
     if (part->flat) {
-        const float *x = tx__stretch_element(part, j->ps, &e->stretch, first);
+        const float *x = tx__fragment_element(part, j->ps, &e->fragment, first);
         return tx_st_writer_put_f32(w, x, (size_t)n, TX_ST_F32);
     }
     while (n) {

@@ -7,11 +7,11 @@
 #include "checkpoint/boxes.h"
 #include "checkpoint/checkpoint.h"
 
-int64_t tx_checkpoint_numel(const tx_params *ps, const tx_stretches *kept)
+int64_t tx_checkpoint_numel(const tx_params *ps, const tx_fragments *kept)
 {
     int64_t n = 0;
-    for (int k = tx__stretch_count(ps, kept), i = 0; i < k; i++) {
-        tx_stretch s = tx__stretch_at(ps, kept, i);
+    for (int k = tx__fragment_count(ps, kept), i = 0; i < k; i++) {
+        tx_fragment s = tx__fragment_at(ps, kept, i);
         const tx_param *p = &ps->param[s.row];
         int64_t real = tx_param_n_real(p), end = s.first + s.numel < real ? s.first + s.numel : real;
         if (p->counted && end > s.first) n += end - s.first;

@@ -3,7 +3,7 @@
  *  options.def is the table; this header turns each of its rows into one member, named as Megatron names it: the flag
  *  with underscores (--micro-batch-size -> cfg->micro_batch_size). What an unset option looks like:
  *
- *      I64 0    F64 0.0    STR, ENUM NULL    LIST n = 0    FLAG false    FLAG_OFF (--no-...) true
+ *      I64 0    F64 0.0    STR NULL    ENUM 0    LIST n = 0    FLAG false    FLAG_OFF (--no-...) true
  *
  *  cfg->given.<field> tells whether the user typed it. A parsed config is complete: every rule holds and what follows
  *  from other options is filled in (tx_config_complete lists it). Treat it as const from then on. */
@@ -15,7 +15,28 @@
 #include <stdint.h>
 
 #include "base/str.h"
+#include "kinds/formats.h"
+#include "kinds/models.h"
+#include "kinds/optimizers.h"
+#include "kinds/schedules.h"
+#include "kinds/tokenizers.h"
 #include "triax/config.h"
+
+/* ---- the words of ENUM rows ---- */
+
+/* The words of the ENUM row of `type` as enum tx_<type>, from 1 on, and the word of each; NULL of 0. Those of ENUM_OF
+ * rows are made here or in src/kinds/. A switch over one has no default: the compiler then finds the place that a new
+ * word needs. */
+#define W(...)                                    TX_KIND_PLACE(__VA_ARGS__)
+#define ENUM(field, flag, init, type, words, ...) enum { words };
+#include "config/options.def"
+#define W(...)                                    TX_KIND_CONSTANT(__VA_ARGS__)
+#define ENUM(field, flag, init, type, words, ...) enum tx_##type{ words };
+#include "config/options.def"
+#define ENUM(field, flag, init, type, ...) const char *tx_##type##_word(enum tx_##type value);
+#include "config/options.def"
+
+/* ---- a config ---- */
 
 typedef struct tx_list {
     char **item; /* owned by the config */
@@ -50,6 +71,7 @@ typedef struct tx_config_given {
 #define F64(field, ...)      bool field;
 #define STR(field, ...)      bool field;
 #define ENUM(field, ...)     bool field;
+#define ENUM_OF(field, ...)  bool field;
 #define LIST(field, ...)     bool field;
 #define FLAG(field, ...)     bool field;
 #define FLAG_OFF(field, ...) bool field;
@@ -57,13 +79,14 @@ typedef struct tx_config_given {
 } tx_config_given;
 
 struct tx_config {
-#define I64(field, ...)      int64_t field;
-#define F64(field, ...)      double field;
-#define STR(field, ...)      char *field;
-#define ENUM(field, ...)     char *field;
-#define LIST(field, ...)     tx_list field;
-#define FLAG(field, ...)     bool field;
-#define FLAG_OFF(field, ...) bool field;
+#define I64(field, ...)                       int64_t field;
+#define F64(field, ...)                       double field;
+#define STR(field, ...)                       char *field;
+#define ENUM(field, flag, init, type, ...)    enum tx_##type field;
+#define ENUM_OF(field, flag, init, type, ...) enum tx_##type field;
+#define LIST(field, ...)                      tx_list field;
+#define FLAG(field, ...)                      bool field;
+#define FLAG_OFF(field, ...)                  bool field;
 #include "config/options.def"
     tx_config_given given;
     const tx_command *command; /* a row of options.def */
@@ -77,7 +100,7 @@ tx_status tx_config_new(tx_config **out, const char *command);
  * own flags end. A flag that the command does not know is the last one. */
 int tx_config_own_flags(const char *command, int argc, char *const *argv);
 
-/* Sets a STR or ENUM member: frees the old text, keeps a copy of the new one (NULL: unset). Does not mark it given. */
+/* Sets a STR member: frees the old text, keeps a copy of the new one (NULL: unset). Does not mark it given. */
 tx_status tx_config_set_text(char **member, const char *text);
 
 /* The same of a LIST member: `item` and nothing else. */
@@ -134,12 +157,6 @@ int tx_config_chunks(const tx_config *cfg);
 /* Seconds that a rank waits for others. */
 double tx_config_timeout(const tx_config *cfg);
 
-/* ---- an option's word ---- */
-
-/* Which of "a|b|c" an option's word is, from 0. The caller lists all words of the option's row, in its order
- * (tools/lint compares them); another word is a bug. */
-int tx_word_index(const char *word, const char *words);
-
 /* ---- other things that follow ---- */
 
 /* How the model knows positions. --position-embedding-type has the first of the words that mean one, in a complete
@@ -179,6 +196,12 @@ enum tx_kept {
 
 /* An object of all kept options, in the table's order, unset ones as null. Caller json_decref()s *out. */
 tx_status tx_config_to_json(const tx_config *cfg, json_t **out);
+
+/* The model's shape: every option that is kept as SHAPE, at its default, unset ones as null. */
+tx_status tx_config_shape(json_t **out);
+
+/* Whether an option, by its field, is one of these. */
+bool tx_config_is_shape(const char *field);
 
 /* Compares and fills from such an object. `which` is an or of tx_kept:
  *      SHAPE  left-out options are filled; a given one that differs is an error that lists all that differ

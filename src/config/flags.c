@@ -42,8 +42,9 @@ static tx_status append_option(json_t *all, const tx_config *cfg, const tx_optio
     case TX_OPTION_F64:
         return append(all, json_sprintf("--%s=%.17g", o->flag, *(const double *)at));
     case TX_OPTION_STR:
-    case TX_OPTION_ENUM:
         return append_pair(all, o, *(char *const *)at);
+    case TX_OPTION_ENUM:
+        return append_pair(all, o, tx__enum_word(o, *(const int *)at));
     case TX_OPTION_LIST:
         if (list->n == 1) return append_pair(all, o, list->item[0]);
         TX_TRY(append(all, json_sprintf("--%s", o->flag)));

@@ -8,15 +8,27 @@
     .text = text_
 #define AT(f) .field = #f, .at = offsetof(struct tx_config, f), .given_at = offsetof(tx_config_given, f)
 
+/* An ENUM member is read and written as an int. */
+#define ENUM(f, flag, init, type, ...) _Static_assert(sizeof(enum tx_##type) == sizeof(int), #type);
+#include "config/options.def"
+
+#define W(constant, word_, ...)                  { constant, word_ },
+#define ENUM(f, flag, init, type, words, ...)    static const tx__option_word f##_words[] = { words{ 0, NULL } };
+#define ENUM_OF(f, flag, init, type, words, ...) static const tx__option_word f##_words[] = { words{ 0, NULL } };
+#include "config/options.def"
+
+/* clang-format off */
 const tx_option tx__options[] = {
+#define W(constant, word, ...) "|" word
 #define I64(f, flag, init, low, high, u, group, kept, text) \
     { ROW(I64, flag, group, kept, 1, text), AT(f), .initial = init, .lo = low, .hi = high, .unit = u },
 #define F64(f, flag, init, low, high, u, group, kept, text) \
     { ROW(F64, flag, group, kept, 1, text), AT(f), .initial = init, .lo = low, .hi = high, .unit = u },
 #define STR(f, flag, init, u, group, kept, text) \
     { ROW(STR, flag, group, kept, 1, text), AT(f), .initial = init, .unit = u },
-#define ENUM(f, flag, init, w, group, kept, text) \
-    { ROW(ENUM, flag, group, kept, 1, text), AT(f), .initial = init, .words = w },
+#define ENUM(f, flag, init, type, w, group, kept, text) \
+    { ROW(ENUM, flag, group, kept, 1, text), AT(f), .initial = init, .words = &"" w[1], .enums = f##_words },
+#define ENUM_OF(...)                         ENUM(__VA_ARGS__)
 #define LIST(f, flag, init, low, high, u, group, kept, text) \
     { ROW(LIST, flag, group, kept, -1, text), AT(f), .initial = init, .lo = low, .hi = high, .unit = u },
 #define FLAG(f, flag, group, kept, text)     { ROW(FLAG, flag, group, kept, 0, text), AT(f) },
@@ -27,6 +39,7 @@ const tx_option tx__options[] = {
 #define REFUSED(flag, n, group, text)        { ROW(REFUSED, flag, group, NO, n, text) },
 #include "config/options.def"
 };
+/* clang-format on */
 const size_t tx__n_options = sizeof tx__options / sizeof *tx__options;
 
 const char *const tx__group_titles[TX_N_GROUPS] = {
@@ -162,29 +175,40 @@ const tx_option *tx__option_find(const tx_command *cmd, const char *flag, size_t
     return family;
 }
 
-/* -1: none of them. */
-static int number_of_word(const char *words, const char *word)
-{
-    size_t n = strchr(word, '|') ? 0 : strlen(word); /* two words with that between them are none */
-    int i = 0;
-    for (const char *w = words; n && w; w = strchr(w, '|'), i++) {
-        w += *w == '|';
-        if (!strncmp(w, word, n) && (w[n] == '|' || !w[n])) return i;
-    }
-    return -1;
-}
-
 bool tx__word_in(const char *words, const char *word)
 {
-    return number_of_word(words, word) >= 0;
+    size_t n = strchr(word, '|') ? 0 : strlen(word); /* two words with that between them are none */
+    for (const char *w = words; n && w; w = strchr(w, '|')) {
+        w += *w == '|';
+        if (!strncmp(w, word, n) && (w[n] == '|' || !w[n])) return true;
+    }
+    return false;
 }
 
-int tx_word_index(const char *word, const char *words)
+int tx__enum_of(const tx_option *o, const char *word)
 {
-    int i = word ? number_of_word(words, word) : -1;
-    TX_ASSERT(i >= 0);
-    return i;
+    const tx__option_word *w = o->enums;
+    while (w->word && strcmp(w->word, word) != 0) w++;
+    return w->value;
 }
+
+const char *tx__enum_word(const tx_option *o, int value)
+{
+    const tx__option_word *w = o->enums;
+    while (w->word && w->value != value) w++;
+    return w->word;
+}
+
+#define W(...) TX_KIND_CASE(__VA_ARGS__)
+#define ENUM(field, flag, init, type, words, ...)      \
+    const char *tx_##type##_word(enum tx_##type value) \
+    {                                                  \
+        switch (value) {                               \
+            words                                      \
+        }                                              \
+        return NULL;                                   \
+    }
+#include "config/options.def"
 
 const tx_option *tx__option_bare(const tx_command *cmd)
 {

@@ -29,17 +29,24 @@ typedef enum tx_option_kind {
     TX_OPTION_REFUSED
 } tx_option_kind;
 
+/* A word of an ENUM, and its constant. */
+typedef struct tx__option_word {
+    int value;
+    const char *word;
+} tx__option_word;
+
 typedef struct tx_option {
     tx_option_kind kind;
     unsigned group, kept;
-    int n_args;               /* 0, 1, or -1: a list */
-    const char *flag, *field; /* without dashes; field NULL for rows without a member */
-    size_t at, given_at;      /* offset of the member and of its bool in tx_config_given */
-    const char *initial;      /* the default as text, NULL: unset */
-    double lo, hi;            /* bounds of a number, or of a list's length */
-    const char *unit;         /* of a number; for STR and LIST what --help calls the value */
-    const char *words;        /* ENUM, FIXED: "a|b|c" */
-    const char *text;         /* help, meaning or reason */
+    int n_args;                   /* 0, 1, or -1: a list */
+    const char *flag, *field;     /* without dashes; field NULL for rows without a member */
+    size_t at, given_at;          /* offset of the member and of its bool in tx_config_given */
+    const char *initial;          /* the default as text, NULL: unset */
+    double lo, hi;                /* bounds of a number, or of a list's length */
+    const char *unit;             /* of a number; for STR and LIST what --help calls the value */
+    const char *words;            /* ENUM, FIXED: "a|b|c" */
+    const tx__option_word *enums; /* ENUM: the same, NULL at the end */
+    const char *text;             /* help, meaning or reason */
 } tx_option;
 
 extern const tx_option tx__options[];
@@ -80,6 +87,10 @@ bool tx__flag_equal(const char *table, const char *typed, size_t n);
 
 /* Whether `word` is one of "a|b|c". */
 bool tx__word_in(const char *words, const char *word);
+
+/* The value that an ENUM has for a word, 0: none; and its word for a value, NULL: unset. */
+int tx__enum_of(const tx_option *o, const char *word);
+const char *tx__enum_word(const tx_option *o, int value);
 
 /* ---- an option's value inside a config ---- */
 

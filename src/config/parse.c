@@ -386,11 +386,13 @@ static void log_derived(const tx_config *cfg)
         (g->initial_loss_scale || g->min_loss_scale || g->loss_scale_window || g->hysteresis))
         tx_info("flags for a dynamic loss scale: --loss-scale %g is constant", cfg->loss_scale);
     bool no_file = !strcmp(cfg->command->name, "plan") && !cfg->vocab_file && !cfg->tokenizer_model;
-    if (g->vocab_size && strcmp(cfg->tokenizer_type, "NullTokenizer") != 0 && !no_file)
+    if (g->vocab_size && cfg->tokenizer_type != TX_TOKENIZER_NULL && !no_file)
         tx_warn_once("--vocab-size: the size of this vocabulary is that of its file");
-    bool bert = !strncmp(cfg->tokenizer_type, "Bert", 4), hf = strstr(cfg->tokenizer_type, "HF") != NULL;
-    if (g->merge_file && (bert || hf)) tx_warn_once("--merge-file: is not read by %s", cfg->tokenizer_type);
-    if (g->vocab_file && hf) tx_warn_once("--vocab-file: is not read by %s", cfg->tokenizer_type);
+    const char *tokenizer = tx_tokenizer_type_word(cfg->tokenizer_type);
+    bool bert = tx_tokenizer_is_wordpiece(cfg->tokenizer_type);
+    bool hf = cfg->tokenizer_type == TX_TOKENIZER_HF || cfg->tokenizer_type == TX_TOKENIZER_PRETRAINED_HF;
+    if (g->merge_file && (bert || hf)) tx_warn_once("--merge-file: is not read by %s", tokenizer);
+    if (g->vocab_file && hf) tx_warn_once("--vocab-file: is not read by %s", tokenizer);
 }
 
 static void set_defaults_given(struct parse *p, bool given)
@@ -565,7 +567,20 @@ out:
 
 tx_log_level tx_config_log_level(const tx_config *cfg)
 {
-    static const tx_log_level levels[] = { TX_LOG_ERROR, TX_LOG_WARN, TX_LOG_INFO, TX_LOG_DEBUG,
-                                           TX_LOG_TRACE, TX_LOG_WARN, TX_LOG_ERROR };
-    return levels[tx_word_index(cfg->log_level, "error|warn|info|debug|trace|warning|critical")];
+    switch (cfg->log_level) {
+    case TX_LOG_LEVEL_ERROR:
+    case TX_LOG_LEVEL_CRITICAL:
+        return TX_LOG_ERROR;
+    case TX_LOG_LEVEL_WARN:
+    case TX_LOG_LEVEL_WARNING:
+        return TX_LOG_WARN;
+    case TX_LOG_LEVEL_INFO:
+        return TX_LOG_INFO;
+    case TX_LOG_LEVEL_DEBUG:
+        return TX_LOG_DEBUG;
+    case TX_LOG_LEVEL_TRACE:
+        return TX_LOG_TRACE;
+    }
+    TX_ASSERT(!"a word of --log-level");
+    return TX_LOG_INFO;
 }

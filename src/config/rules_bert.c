@@ -5,7 +5,7 @@
 
 static bool is_bert(const tx__check *k)
 {
-    return !strcmp(k->c->model_type, "BERT");
+    return k->c->model_type == TX_MODEL_BERT;
 }
 
 static void rule_command_has_its_model(const tx__check *k)
@@ -15,7 +15,7 @@ static void rule_command_has_its_model(const tx__check *k)
     bool bert = is_bert(k);
     if (bert != !strcmp(command, "pretrain-bert"))
         tx__violate(k->v, "%s trains a %s, and this is --model-type %s: use triax %s", command, bert ? "GPT" : "BERT",
-                    k->c->model_type, bert ? "pretrain-bert" : "pretrain-gpt");
+                    tx_model_kind_word(k->c->model_type), bert ? "pretrain-bert" : "pretrain-gpt");
 }
 
 /* ---------------------------------------------------------------- options of a BERT's samples */
@@ -41,9 +41,9 @@ static void rule_index_is_of_the_model(const tx__check *k)
                        g->train_data_exact_num_epochs))
         tx__violate(k->v, "--model-type BERT has no such index: leave --train-doc-idx-path, --train-sample-idx-path, "
                           "--train-shuffle-idx-path and --train-data-exact-num-epochs out");
-    if (is_bert(k) && !k->bad->data_order && strcmp(k->c->data_order, "microsoft"))
+    if (is_bert(k) && !k->bad->data_order && k->c->data_order != TX_DATA_ORDER_MICROSOFT)
         tx__violate(k->v, "--model-type BERT has one order of samples, Megatron's: leave --data-order %s out",
-                    k->c->data_order);
+                    tx_data_order_word(k->c->data_order));
 }
 
 /* Pairs and masks need its tokenizer. That a file of it is missing is said elsewhere, but where it may lie beside a
@@ -53,7 +53,7 @@ static void rule_bert_reads_pieces_of_words(const tx__check *k)
     const tx_config *c = k->c;
     if (k->bad->model_type || k->bad->tokenizer_type || !is_bert(k)) return;
     bool shows = !strcmp(c->command->name, "inspect-samples");
-    if (strncmp(c->tokenizer_type, "BertWordPiece", 13) || (shows && !c->vocab_file && !k->g->vocab_file))
+    if (!tx_tokenizer_is_wordpiece(c->tokenizer_type) || (shows && !c->vocab_file && !k->g->vocab_file))
         tx__violate(k->v, "--model-type BERT needs --tokenizer-type BertWordPieceLowerCase or BertWordPieceCase, and "
                           "--vocab-file");
 }

@@ -21,30 +21,29 @@ static void rule_async_save_has_a_folder(const tx__check *k)
 static void rule_save_format_holds_the_run(const tx__check *k)
 {
     const tx_config *c = k->c;
-    const char *to = c->save_format;
+    const char *to = tx_checkpoint_format_word(c->save_format);
     bool pipeline = c->pipeline_model_parallel_size > 1;
-    int format = tx_word_index(to, "native|megatron|deepspeed");
-    if (!format) return;
+    if (c->save_format == TX_FORMAT_NATIVE) return;
     if (c->post_layernorm)
         tx__violate(k->v, "--save-format %s cannot hold a --post-layernorm model; save native, and leave the flag out",
                     to);
-    if (tx_word_index(c->optimizer, "adam|sgd") && !c->no_save_optim)
+    if (c->optimizer != TX_OPTIMIZER_ADAM && !c->no_save_optim)
         tx__violate(k->v,
                     "--save-format %s holds Adam's state only, not --optimizer %s's: save native, or --no-save-optim",
-                    to, c->optimizer);
+                    to, tx_optimizer_kind_word(c->optimizer));
     if (k->g->num_layers_per_virtual_pipeline_stage || c->num_layers_per_virtual_pipeline_stage)
         tx__violate(
             k->v,
             "--save-format %s writes stages of consecutive layers, not --num-layers-per-virtual-pipeline-stage's: "
             "save native, and convert what is needed",
             to);
-    if (format != 2) return;
+    if (c->save_format != TX_FORMAT_DEEPSPEED) return;
     if (pipeline && c->zero_stage > 1)
         tx__violate(k->v,
                     "--save-format deepspeed: DeepSpeed's pipeline engine has no ZeRO-%lld; --zero-stage 0 or 1, one "
                     "pipeline stage, or save native",
                     (long long)c->zero_stage);
-    if (pipeline && tx_word_index(c->model_type, "GPT|BERT") == 1)
+    if (pipeline && c->model_type == TX_MODEL_BERT)
         tx__violate(k->v, "--save-format deepspeed: DeepSpeed's pipeline engine has no BERT; save megatron or native");
     if (c->zero_stage == 3 && c->no_save_optim)
         tx__violate(k->v, "--save-format deepspeed: with ZeRO-3 weights are in the optimizer's files, and "
@@ -167,7 +166,7 @@ static void rule_mock_data_stand_alone(const tx__check *k)
     if (g->data_path || g->train_data_path || g->valid_data_path || g->test_data_path || g->train_data ||
         tx__names_weighted(g))
         tx__violate(k->v, "--mock-data takes the place of a dataset: leave it out, or --data-path and its kin");
-    if (c->model_type && !strcmp(c->model_type, "BERT"))
+    if (c->model_type == TX_MODEL_BERT)
         tx__violate(k->v,
                     "--mock-data is for a GPT: its documents have no sentences, which a BERT's samples are made of; "
                     "give --data-path");
@@ -200,12 +199,12 @@ static void rule_index_files_are_three(const tx__check *k)
 static void rule_keyed_order_stands_alone(const tx__check *k)
 {
     const tx_config_given *g = k->g;
-    if (k->bad->data_order || strcmp(k->c->data_order, "keyed")) return;
+    if (k->bad->data_order || k->c->data_order != TX_DATA_ORDER_KEYED) return;
     if (g->train_doc_idx_path || g->train_sample_idx_path || g->train_shuffle_idx_path ||
         g->train_data_exact_num_epochs)
         tx__violate(k->v, "--data-order keyed has no index: leave --train-doc-idx-path, --train-sample-idx-path, "
                           "--train-shuffle-idx-path and --train-data-exact-num-epochs out");
-    if (!k->bad->dataloader_type && !strcmp(k->c->dataloader_type, "cyclic"))
+    if (!k->bad->dataloader_type && k->c->dataloader_type == TX_DATALOADER_CYCLIC)
         tx__violate(k->v, "--data-order keyed is another order in each epoch already: use --dataloader-type single");
 }
 
@@ -241,22 +240,32 @@ static void rule_tokenizer_has_its_files(const tx__check *k)
     bool optional = (c->load && !k->g->train_data) || tx__plans_only(k) || reads_a_model(c->command->name);
     bool vocab = c->vocab_file || k->g->vocab_file, merge = c->merge_file || k->g->merge_file;
     bool model = c->tokenizer_model || k->g->tokenizer_model;
-    const char *type = c->tokenizer_type;
+    const char *type = tx_tokenizer_type_word(c->tokenizer_type);
     if (k->bad->tokenizer_type) return;
-    if (c->mock_data && !k->g->tokenizer_type && !optional && !vocab && !merge && !model &&
-        strcmp(type, "GPT2BPETokenizer") == 0) {
-        tx__violate(k->v, "--mock-data needs the size of the vocabulary: give --vocab-size, or the tokenizer's files");
-    } else if (!strcmp(type, "NullTokenizer")) {
+    switch (c->tokenizer_type) {
+    case TX_TOKENIZER_NULL:
         if (!c->vocab_size && !k->g->vocab_size && !optional) tx__violate(k->v, "NullTokenizer needs --vocab-size");
-    } else if (!strcmp(type, "BertWordPieceLowerCase") || !strcmp(type, "BertWordPieceCase")) {
+        return;
+    case TX_TOKENIZER_BERT_LOWER_CASE:
+    case TX_TOKENIZER_BERT_CASE:
         if (!vocab && !optional) tx__violate(k->v, "%s needs --vocab-file", type);
-    } else if (!strcmp(type, "HFTokenizer") || !strcmp(type, "PretrainedFromHF")) {
+        return;
+    case TX_TOKENIZER_HF:
+    case TX_TOKENIZER_PRETRAINED_HF:
         if (!model && !optional) tx__violate(k->v, "%s needs --tokenizer-model, a folder or file", type);
-    } else if (strcmp(type, "GPT2BPETokenizer")) {
+        return;
+    case TX_TOKENIZER_SENTENCE_PIECE:
+    case TX_TOKENIZER_GPT_SENTENCE_PIECE:
         tx__violate(k->v,
                     "--tokenizer-type %s is not built yet: use GPT2BPETokenizer, HFTokenizer, BertWordPieceLowerCase, "
                     "BertWordPieceCase or NullTokenizer",
                     type);
+        return;
+    case TX_TOKENIZER_GPT2_BPE:
+        break;
+    }
+    if (c->mock_data && !k->g->tokenizer_type && !optional && !vocab && !merge && !model) {
+        tx__violate(k->v, "--mock-data needs the size of the vocabulary: give --vocab-size, or the tokenizer's files");
     } else if (model && !vocab && !merge) {
         if (!optional) tx__violate(k->v, "--tokenizer-model needs --tokenizer-type HFTokenizer");
     } else {
@@ -274,10 +283,12 @@ static void rule_tokenizer_has_its_files(const tx__check *k)
 static void rule_formats_are_built(const tx__check *k)
 {
     const tx_config *c = k->c;
-    if (strcmp(c->data_impl, "mmap") && strcmp(c->data_impl, "infer"))
-        tx__violate(k->v, "--data-impl %s is not built yet: make the dataset again with preprocess-data", c->data_impl);
-    if (strcmp(c->dataset_impl, "mmap"))
-        tx__violate(k->v, "--dataset-impl %s is not built yet: use mmap, or leave the flag out", c->dataset_impl);
+    if (c->data_impl != TX_DATA_IMPL_MMAP && c->data_impl != TX_DATA_IMPL_INFER)
+        tx__violate(k->v, "--data-impl %s is not built yet: make the dataset again with preprocess-data",
+                    tx_data_impl_word(c->data_impl));
+    if (c->dataset_impl != TX_DATASET_IMPL_MMAP)
+        tx__violate(k->v, "--dataset-impl %s is not built yet: use mmap, or leave the flag out",
+                    tx_dataset_impl_word(c->dataset_impl));
 }
 
 /* ---------------------------------------------------------------- the table */

@@ -144,7 +144,7 @@ static void rule_virtual_stages_are_even(const tx__check *k)
         k->bad->num_layers_per_virtual_pipeline_stage = true;
         return;
     }
-    if (!strcmp(c->pipeline_schedule, "gpipe"))
+    if (c->pipeline_schedule == TX_PIPELINE_GPIPE)
         tx__violate_mendable(k, TX__NO_VIRTUAL | TX__ONE_F_ONE_B,
                              "--pipeline-schedule gpipe has one run of layers in a stage, and "
                              "--num-layers-per-virtual-pipeline-stage is given");
@@ -255,8 +255,7 @@ static void rule_dumped_step_is_of_one_rank(const tx__check *k)
                              "--dump-step writes whole parameters, and --tensor-model-parallel-size and "
                              "--pipeline-model-parallel-size divide them");
     bool divided = c->zero_stage && tx_config_data_parallel(c) > 1;
-    if (c->dump_step.n &&
-        (divided || strcmp(c->offload_optimizer, "none") != 0 || strcmp(c->offload_param, "none") != 0))
+    if (c->dump_step.n && (divided || c->offload_optimizer != TX_OFFLOAD_NONE || c->offload_param != TX_OFFLOAD_NONE))
         tx__violate_mendable(k, TX__NO_DUMP | TX__ZERO,
                              "--dump-step writes whole parameters, and --zero-stage and what is offloaded divide them");
 }

@@ -42,7 +42,7 @@ static void rule_query_groups_are_key_heads(const tx__check *k)
 static void rule_activation_is_one(const tx__check *k)
 {
     const tx_config *c = k->c;
-    if (c->openai_gelu + c->squared_relu + c->swiglu + (c->glu_activation != NULL) > 1)
+    if (c->openai_gelu + c->squared_relu + c->swiglu + (c->glu_activation != 0) > 1)
         tx__violate(k->v, "--openai-gelu, --squared-relu, --swiglu and --glu-activation: give one of the four");
     if (c->glu_activation && c->bias_gelu_fusion)
         tx__violate(k->v, "if glu-activation is used, please set --no-bias-gelu-fusion");
@@ -69,30 +69,30 @@ static void rule_gradients_have_a_type(const tx__check *k)
 {
     const tx_config *c = k->c;
     if (k->bad->grad_dtype || k->bad->grad_reduce_dtype) return;
-    int kept = tx_word_index(c->grad_dtype, "fp32|bf16|fp16"), summed = kept;
-    if (c->grad_reduce_dtype) summed = tx_word_index(c->grad_reduce_dtype, "fp32|bf16|fp16");
-    if ((kept == 1 && !c->bf16) || (kept == 2 && !c->fp16))
-        tx__violate(k->v, "--grad-dtype %s needs --%s: gradients are fp32, or what weights and activations are",
-                    c->grad_dtype, c->grad_dtype);
-    if (kept && c->accumulate_allreduce_grads_in_fp32)
+    enum tx_float_type kept = c->grad_dtype, summed = c->grad_reduce_dtype ? c->grad_reduce_dtype : kept;
+    const char *word = tx_float_type_word(kept);
+    if ((kept == TX_FLOAT_BF16 && !c->bf16) || (kept == TX_FLOAT_FP16 && !c->fp16))
+        tx__violate(k->v, "--grad-dtype %s needs --%s: gradients are fp32, or what weights and activations are", word,
+                    word);
+    if (kept != TX_FLOAT_FP32 && c->accumulate_allreduce_grads_in_fp32)
         tx__violate(
             k->v,
             "--accumulate-allreduce-grads-in-fp32 is --grad-dtype fp32, but --grad-dtype %s is given: leave one "
             "out",
-            c->grad_dtype);
-    if (kept != 1 && c->grad_reduce_in_bf16)
+            word);
+    if (kept != TX_FLOAT_BF16 && c->grad_reduce_in_bf16)
         tx__violate(k->v, "--grad-reduce-in-bf16 is --grad-dtype bf16, but --grad-dtype %s is given: leave one out",
-                    c->grad_dtype);
-    if (kept && summed && kept != summed)
+                    word);
+    if (kept != TX_FLOAT_FP32 && summed != TX_FLOAT_FP32 && kept != summed)
         tx__violate(k->v, "--grad-reduce-dtype %s: gradients that are kept in %s are summed in %s or fp32",
-                    c->grad_reduce_dtype, c->grad_dtype, c->grad_dtype);
+                    tx_float_type_word(summed), word, word);
 }
 
 static void rule_one_is_added_by_layernorm(const tx__check *k)
 {
-    if (k->bad->normalization || !k->c->apply_layernorm_1p || !strcmp(k->c->normalization, "layernorm")) return;
+    if (k->bad->normalization || !k->c->apply_layernorm_1p || k->c->normalization == TX_NORMALIZATION_LAYERNORM) return;
     tx__violate(k->v, "--apply-layernorm-1p is for layer normalisation: leave it out with --normalization %s",
-                k->c->normalization);
+                tx_normalization_word(k->c->normalization));
 }
 
 static void rule_rotation_has_pairs(const tx__check *k)
@@ -118,13 +118,13 @@ static void rule_positions_are_of_one_kind(const tx__check *k)
         tx__violate(k->v,
                     "--use-rotary-position-embeddings is --position-embedding-type rope, but %s is given: give one of "
                     "the two",
-                    c->position_embedding_type);
+                    tx_position_embedding_word(c->position_embedding_type));
     if (k->g->add_position_embedding && p == TX_POSITIONS_LEARNED)
         tx__violate(k->v,
                     "--no-position-embedding, but --position-embedding-type %s adds learned positions: give one of the "
                     "two",
-                    c->position_embedding_type);
-    if (p == TX_POSITIONS_ALIBI && c->model_type && !strcmp(c->model_type, "BERT"))
+                    tx_position_embedding_word(c->position_embedding_type));
+    if (p == TX_POSITIONS_ALIBI && c->model_type == TX_MODEL_BERT)
         tx__violate(k->v, "--position-embedding-type alibi is for a GPT: its biases grow with how far back a key lies, "
                           "and a BERT looks both ways; leave the flag out");
 }
@@ -144,9 +144,10 @@ static void rule_positions_reach(const tx__check *k)
 static void rule_recomputation_is_whole(const tx__check *k)
 {
     const tx_config *c = k->c;
-    const char *granularity = c->recompute_granularity, *method = c->recompute_method;
+    enum tx_recompute_granularity granularity = c->recompute_granularity;
+    const char *method = tx_recompute_method_word(c->recompute_method);
     if (k->bad->recompute_granularity || k->bad->recompute_method) return;
-    bool full = granularity && !strcmp(granularity, "full");
+    bool full = granularity == TX_RECOMPUTE_FULL;
     if (c->checkpoint_activations && (granularity || method || c->recompute_activations))
         tx__violate(k->v, "--checkpoint-activations is --recompute-granularity full --recompute-method uniform "
                           "already: leave --recompute-activations, --recompute-granularity and --recompute-method out");

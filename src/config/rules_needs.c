@@ -28,11 +28,11 @@ static void rule_engine_has_its_sizes(const tx__check *k)
 {
     const tx_config *c = k->c;
     tx__need(k, k->g->micro_batch_size || c->micro_batch_size, "micro-batch-size");
-    if (!strcmp(c->lr_decay_style, "constant") || c->train_iters || c->train_samples || c->lr_decay_iters ||
+    if (c->lr_decay_style == TX_LR_DECAY_CONSTANT || c->train_iters || c->train_samples || c->lr_decay_iters ||
         c->lr_decay_samples || c->lr_decay_tokens || k->bad->train_iters || k->bad->train_samples)
         return;
     tx__violate(k->v, "--lr-decay-style %s needs its length: give --train-iters or --lr-decay-iters",
-                c->lr_decay_style);
+                tx_lr_decay_style_word(c->lr_decay_style));
 }
 
 static void rule_training_has_a_shape(const tx__check *k)
@@ -66,8 +66,7 @@ static void rule_train_tokenizer_has_files(const tx__check *k)
     tx__need(k, k->g->input || k->c->input.n, "input");
     tx__need(k, k->g->train_vocab_size || k->c->train_vocab_size, "vocab-size");
     tx__need(k, k->c->output_dir || k->g->output_dir, "output-dir");
-    if (k->g->limit_alphabet && !strcmp(k->c->train_tokenizer_type, "GPT2BPETokenizer") &&
-        !k->bad->train_tokenizer_type)
+    if (k->g->limit_alphabet && k->c->train_tokenizer_type == TX_TOKENIZER_GPT2_BPE && !k->bad->train_tokenizer_type)
         tx__violate(k->v,
                     "--limit-alphabet is for BERT's WordPiece: the alphabet of GPT2BPETokenizer is the 256 bytes; "
                     "leave the flag out, or give --tokenizer-type");
@@ -133,10 +132,10 @@ static void rule_task_has_its_options(const tx__check *k)
 {
     const tx_config *c = k->c;
     if (k->bad->task) return;
-    const char *task = c->task ? c->task : "text";
-    bool words = !strcmp(task, "WIKITEXT103"), text = words || !strcmp(task, "text");
+    const char *task = c->task ? tx_task_choice_word(c->task) : "text";
+    bool words = c->task == TX_TASK_CHOICE_WIKITEXT103, text = words || !c->task || c->task == TX_TASK_CHOICE_TEXT;
     bool files = k->g->valid_data || c->valid_data.n;
-    if (c->strict_lambada && strcmp(task, "LAMBADA"))
+    if (c->strict_lambada && c->task != TX_TASK_CHOICE_LAMBADA)
         tx__violate(k->v, "--strict-lambada is for --task LAMBADA, not for %s", task);
     if (k->g->overlapping_eval && !(text && files))
         tx__violate(k->v, "--overlapping-eval is for --valid-data with --task text or WIKITEXT103");
@@ -283,18 +282,18 @@ static void rule_convert_has_folders(const tx__check *k)
         tx__violate(k->v, "convert needs two folders: triax convert --to FORMAT IN OUT");
     tx__need(k, c->convert_to || k->bad->convert_to, "to");
     if (!c->convert_to || k->bad->convert_to) return;
-    bool megatron = !strcmp(c->convert_to, "megatron"), deepspeed = !strcmp(c->convert_to, "deepspeed");
-    bool universal = !strcmp(c->convert_to, "universal"); /* which has a file of the run's state for each rank */
+    bool megatron = c->convert_to == TX_FORMAT_MEGATRON, deepspeed = c->convert_to == TX_FORMAT_DEEPSPEED;
+    bool universal = c->convert_to == TX_FORMAT_UNIVERSAL; /* which has a file of the run's state for each rank */
     if (!megatron && !deepspeed && !universal && (c->target_tp > 1 || c->target_pp > 1))
         tx__violate(
             k->v,
             "--target-tp and --target-pp are for --to megatron, deepspeed and universal: a checkpoint of %s has no "
             "ranks, any number of them loads it",
-            c->convert_to);
+            tx_checkpoint_format_word(c->convert_to));
     if (!deepspeed && (k->g->target_dp || k->g->target_zero_stage || c->target_pipeline))
         tx__violate(k->v, "--target-dp, --target-zero-stage and --target-pipeline-engine are for --to deepspeed");
     if (!megatron && c->for_release) tx__violate(k->v, "--for-release is for --to megatron");
-    if (k->g->max_shard_size && strcmp(c->convert_to, "huggingface"))
+    if (k->g->max_shard_size && c->convert_to != TX_FORMAT_HUGGINGFACE)
         tx__violate(k->v, "--max-shard-size is for --to huggingface");
 }
 

@@ -178,7 +178,7 @@ static void rule_wsd_has_its_length(const tx__check *k)
     int64_t length = tx__in_samples(c) ? c->lr_wsd_decay_samples : c->lr_wsd_decay_iters;
     int64_t span = tx__in_samples(c) ? c->lr_decay_samples : c->lr_decay_iters;
     const char *flag = tx__in_samples(c) ? "--lr-wsd-decay-samples" : "--lr-wsd-decay-iters";
-    if (strcmp(c->lr_decay_style, "WSD")) {
+    if (c->lr_decay_style != TX_LR_DECAY_WSD) {
         if (length || k->g->lr_wsd_decay_style)
             tx__violate(k->v, "--lr-wsd-decay-style, -iters and -samples need --lr-decay-style WSD");
     } else if (c->lr_decay_tokens) {
@@ -226,13 +226,13 @@ static void rule_weight_decay_has_its_ends(const tx__check *k)
     const tx_config *c = k->c;
     const tx_config_given *g = k->g;
     if (k->bad->weight_decay_incr_style || k->bad->start_weight_decay || k->bad->end_weight_decay) return;
-    if (!strcmp(c->weight_decay_incr_style, "constant")) {
+    if (c->weight_decay_incr_style == TX_WD_INCR_CONSTANT) {
         if (g->start_weight_decay || g->end_weight_decay)
             tx__violate(k->v,
                         "--start-weight-decay and --end-weight-decay need --weight-decay-incr-style linear or cosine");
     } else if (!g->start_weight_decay || !g->end_weight_decay) {
         tx__violate(k->v, "--weight-decay-incr-style %s needs --start-weight-decay and --end-weight-decay",
-                    c->weight_decay_incr_style);
+                    tx_wd_incr_style_word(c->weight_decay_incr_style));
     } else if (c->end_weight_decay < c->start_weight_decay) {
         tx__violate(k->v, "--end-weight-decay %g is less than --start-weight-decay %g", c->end_weight_decay,
                     c->start_weight_decay);
@@ -255,9 +255,9 @@ static void rule_less_than_one(const tx__check *k)
 
 static void rule_states_are_adams(const tx__check *k)
 {
-    if (k->bad->optimizer || !k->c->log_optimizer_states_to_tensorboard || !strcmp(k->c->optimizer, "adam")) return;
+    if (k->bad->optimizer || !k->c->log_optimizer_states_to_tensorboard || k->c->optimizer == TX_OPTIMIZER_ADAM) return;
     tx__violate(k->v, "--log-optimizer-states-to-tensorboard shows what Adam holds: not with --optimizer %s",
-                k->c->optimizer);
+                tx_optimizer_kind_word(k->c->optimizer));
 }
 
 /* Tasks are scored by a decoder, which has the whole of a rank's layers in one piece. */

@@ -24,7 +24,7 @@ static const char *schedules_of(const char *flag)
 
 static void rule_parameters_are_the_schedules(const tx__check *k)
 {
-    const char *name = k->c->lr_schedule;
+    const char *name = tx_ds_schedule_kind_word(k->c->lr_schedule);
     for (size_t i = 0; i < tx__n_options && !k->bad->lr_schedule; i++) {
         const tx_option *o = &tx__options[i];
         if (o->group != TX_GROUP_DS_SCHEDULE || !tx__has_member(o) || !tx__is_given(k->c, o)) continue;
@@ -39,20 +39,21 @@ static void rule_parameters_are_the_schedules(const tx__check *k)
 
 static void rule_schedules_have_what_they_need(const tx__check *k)
 {
-    enum { RANGE_TEST, ONE_CYCLE, WARMUP, WARMUP_DECAY, WARMUP_COSINE };
     const tx_config_given *g = &k->c->given;
     if (!k->c->lr_schedule || k->bad->lr_schedule) return;
-    int kind = tx_word_index(k->c->lr_schedule, "LRRangeTest|OneCycle|WarmupLR|WarmupDecayLR|WarmupCosineLR");
+    enum tx_ds_schedule_kind kind = k->c->lr_schedule;
+    bool counts = kind == TX_DS_WARMUP_DECAY || kind == TX_DS_WARMUP_COSINE;
     const struct {
         bool needed, have;
         const char *flag, *key;
-    } all[] = { { kind == ONE_CYCLE, g->cycle_min_lr, "cycle-min-lr", "scheduler.params.cycle_min_lr" },
-                { kind == ONE_CYCLE, g->cycle_max_lr, "cycle-max-lr", "scheduler.params.cycle_max_lr" },
-                { kind >= WARMUP_DECAY, g->total_num_steps, "total-num-steps", "scheduler.params.total_num_steps" },
-                { kind == WARMUP_COSINE, g->lr, "lr", "optimizer.params.lr" } };
+    } all[] = { { kind == TX_DS_ONE_CYCLE, g->cycle_min_lr, "cycle-min-lr", "scheduler.params.cycle_min_lr" },
+                { kind == TX_DS_ONE_CYCLE, g->cycle_max_lr, "cycle-max-lr", "scheduler.params.cycle_max_lr" },
+                { counts, g->total_num_steps, "total-num-steps", "scheduler.params.total_num_steps" },
+                { kind == TX_DS_WARMUP_COSINE, g->lr, "lr", "optimizer.params.lr" } };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].needed && !all[i].have)
-            tx__violate(k->v, "--lr-schedule %s needs --%s (%s)", k->c->lr_schedule, all[i].flag, all[i].key);
+            tx__violate(k->v, "--lr-schedule %s needs --%s (%s)", tx_ds_schedule_kind_word(kind), all[i].flag,
+                        all[i].key);
 }
 
 const tx__rule tx__rules_schedule[] = {

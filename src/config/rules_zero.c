@@ -1,12 +1,10 @@
 /* rules_zero.c - rules across options: ZeRO's stages, what is offloaded and where to. Words of upstream's are those of
  * deepspeed/runtime/config.py and deepspeed/runtime/activation_checkpointing/checkpointing.py. */
-#include <string.h>
-
 #include "config/rules.h"
 
-static bool is_offloaded(const char *where)
+static bool is_offloaded(enum tx_offload_place where)
 {
-    return strcmp(where, "none") != 0;
+    return where != TX_OFFLOAD_NONE;
 }
 
 /* ---------------------------------------------------------------- stages */
@@ -28,7 +26,7 @@ static void rule_offloaded_state_is_divided(const tx__check *k)
     if (k->bad->zero_stage || k->bad->offload_optimizer || !is_offloaded(c->offload_optimizer) || c->zero_stage) return;
     tx__violate_mendable(k, TX__ZERO,
                          "--offload-optimizer %s needs a --zero-stage of 1 or more, with one data-parallel rank, too",
-                         c->offload_optimizer);
+                         tx_offload_place_word(c->offload_optimizer));
 }
 
 static void rule_offloaded_parameters_are_divided(const tx__check *k)
@@ -38,12 +36,12 @@ static void rule_offloaded_parameters_are_divided(const tx__check *k)
     tx__violate_mendable(k, TX__ZERO,
                          "--offload-param %s needs --zero-stage 3, not %lld: at lower stages every parameter is in use "
                          "all the time; with them there is --offload-optimizer",
-                         c->offload_param, (long long)c->zero_stage);
+                         tx_offload_place_word(c->offload_param), (long long)c->zero_stage);
 }
 
-static void need_folder(const tx__check *k, const char *flag, const char *device, const char *path)
+static void need_folder(const tx__check *k, const char *flag, enum tx_offload_place place, const char *path)
 {
-    if (!strcmp(device, "nvme") && (!path || !*path))
+    if (place == TX_OFFLOAD_NVME && (!path || !*path))
         tx__violate(k->v, "--%s nvme needs a folder on a local disk: give --%s-nvme-path DIR", flag, flag);
 }
 
@@ -72,7 +70,7 @@ static void rule_one_piece_has_room(const tx__check *k)
         k->bad->num_layers || k->bad->recompute_granularity || k->bad->recompute_method ||
         k->bad->checkpoint_num_layers || k->bad->recompute_num_layers)
         return;
-    if (c->recompute_granularity && !strcmp(c->recompute_granularity, "full") && !c->recompute_method) return;
+    if (c->recompute_granularity == TX_RECOMPUTE_FULL && !c->recompute_method) return;
     tx_recompute r = tx_config_recompute(c);
     int64_t here = r.n_layers / c->pipeline_model_parallel_size, n = r.group ? (here + r.group - 1) / r.group : 0;
     if (c->number_checkpoints < n)

@@ -31,8 +31,9 @@ static json_t *value_to_json(const tx_config *cfg, const tx_option *o)
     case TX_OPTION_FLAG_OFF:
         return json_boolean(*(const bool *)at);
     case TX_OPTION_STR:
-    case TX_OPTION_ENUM:
         return json_string(*(char *const *)at);
+    case TX_OPTION_ENUM:
+        return json_string(tx__enum_word(o, *(const int *)at));
     default:
         return list_to_json(at);
     }
@@ -45,7 +46,7 @@ tx_status tx_config_to_json(const tx_config *cfg, json_t **out)
         const tx_option *o = &tx__options[i];
         if (!tx__has_member(o) || o->kept == TX_KEPT_NO) continue;
         json_t *value = value_to_json(cfg, o);
-        if (!value && (o->kind == TX_OPTION_STR || o->kind == TX_OPTION_ENUM)) {
+        if (!value && o->kind == TX_OPTION_STR) {
             json_decref(all);
             return TX_FAIL(TX_ERR_ARG, "--%s is not UTF-8 and cannot be kept in a checkpoint", o->flag);
         }
@@ -57,6 +58,33 @@ tx_status tx_config_to_json(const tx_config *cfg, json_t **out)
     if (!all) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for the options of a checkpoint");
     *out = all;
     return TX_OK;
+}
+
+tx_status tx_config_shape(json_t **out)
+{
+    tx_config *cfg = NULL;
+    json_t *shape = json_object();
+    tx_status st = tx_config_new(&cfg, TX_ENGINE_COMMAND);
+    for (size_t i = 0; shape && !st && i < tx__n_options; i++) {
+        const tx_option *o = &tx__options[i];
+        if (!tx__has_member(o) || o->kept != TX_KEPT_SHAPE) continue;
+        if (json_object_set_new(shape, o->field, value_to_json(cfg, o)))
+            st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for a model's options");
+    }
+    if (!shape) st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for a model's options");
+    tx_config_free(cfg);
+    if (st)
+        json_decref(shape);
+    else
+        *out = shape;
+    return st;
+}
+
+bool tx_config_is_shape(const char *field)
+{
+    for (size_t i = 0; i < tx__n_options; i++)
+        if (tx__options[i].kept == TX_KEPT_SHAPE && !strcmp(tx__options[i].field, field)) return true;
+    return false;
 }
 
 /* ---------------------------------------------------------------- in */
@@ -85,7 +113,7 @@ static tx_status check_saved(const tx_option *o, const json_t *value)
         for (size_t i = 0; fits && i < json_array_size(value); i++) fits = json_is_string(json_array_get(value, i));
         break;
     default:
-        fits = json_is_string(value) && tx__word_in(o->words, json_string_value(value));
+        fits = json_is_string(value) && tx__enum_of(o, json_string_value(value));
         break;
     }
     if (!fits) return TX_FAIL(TX_ERR_FORMAT, "the checkpoint's option %s has a value that it cannot have", o->field);
@@ -114,6 +142,8 @@ static bool same(const tx_config *cfg, const tx_option *o, const json_t *value)
         return *(const bool *)at == json_is_true(value);
     case TX_OPTION_LIST:
         return same_list(at, value);
+    case TX_OPTION_ENUM:
+        return *(const int *)at == tx__enum_of(o, json_string_value(value));
     default:
         return !strcmp(*(char *const *)at, json_string_value(value));
     }
@@ -132,6 +162,9 @@ static tx_status fill(tx_config *cfg, const tx_option *o, const json_t *value)
     case TX_OPTION_FLAG:
     case TX_OPTION_FLAG_OFF:
         *(bool *)at = json_is_true(value);
+        return TX_OK;
+    case TX_OPTION_ENUM:
+        *(int *)at = tx__enum_of(o, json_string_value(value));
         return TX_OK;
     default:
         TX_ASSERT(o->kind != TX_OPTION_LIST); /* kept lists are compared, never taken */

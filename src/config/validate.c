@@ -34,30 +34,40 @@ static void derive_layout(tx_config *c)
 }
 
 /* Where the model is chosen, its tokenizer need not be; what counts has no text. */
-static tx_status derive_tokenizer(tx_config *c)
+static void derive_tokenizer(tx_config *c)
 {
-    bool bert = c->model_type && tx_word_index(c->model_type, "GPT|BERT") == 1;
+    bool bert = c->model_type == TX_MODEL_BERT;
     bool files = c->vocab_file || c->merge_file || c->tokenizer_model;
     if (!bert && c->mock_data && c->given.vocab_size && !c->given.tokenizer_type && !files)
-        return tx_config_set_text(&c->tokenizer_type, "NullTokenizer");
-    if (!bert || c->given.tokenizer_type || (c->tokenizer_type && !strncmp(c->tokenizer_type, "BertWordPiece", 13)))
-        return TX_OK;
-    return tx_config_set_text(&c->tokenizer_type, "BertWordPieceLowerCase");
+        c->tokenizer_type = TX_TOKENIZER_NULL;
+    else if (bert && !c->given.tokenizer_type && !tx_tokenizer_is_wordpiece(c->tokenizer_type))
+        c->tokenizer_type = TX_TOKENIZER_BERT_LOWER_CASE;
 }
 
 tx_positions tx_config_positions(const tx_config *cfg)
 {
-    static const tx_positions of_word[] = { TX_POSITIONS_LEARNED, TX_POSITIONS_LEARNED, TX_POSITIONS_ALIBI,
-                                            TX_POSITIONS_ROPE,    TX_POSITIONS_ROPE,    TX_POSITIONS_NONE };
-    const char *word = cfg->position_embedding_type;
-    return word ? of_word[tx_word_index(word, "absolute|learned_absolute|alibi|rotary|rope|none")]
-                : TX_POSITIONS_LEARNED;
+    switch (cfg->position_embedding_type) {
+    case TX_POSITION_EMBEDDING_ABSOLUTE:
+    case TX_POSITION_EMBEDDING_LEARNED_ABSOLUTE:
+        return TX_POSITIONS_LEARNED;
+    case TX_POSITION_EMBEDDING_ALIBI:
+        return TX_POSITIONS_ALIBI;
+    case TX_POSITION_EMBEDDING_ROTARY:
+    case TX_POSITION_EMBEDDING_ROPE:
+        return TX_POSITIONS_ROPE;
+    case TX_POSITION_EMBEDDING_NONE:
+        return TX_POSITIONS_NONE;
+    }
+    return TX_POSITIONS_LEARNED; /* unset */
 }
 
 /* The type that the other two flags say where no other is given or of a checkpoint, in one word for each. */
-static tx_status derive_positions(tx_config *c)
+static void derive_positions(tx_config *c)
 {
-    static const char *const word[] = { "learned_absolute", "alibi", "rope", "none" };
+    static const enum tx_position_embedding type[] = { [TX_POSITIONS_LEARNED] = TX_POSITION_EMBEDDING_LEARNED_ABSOLUTE,
+                                                       [TX_POSITIONS_ALIBI] = TX_POSITION_EMBEDDING_ALIBI,
+                                                       [TX_POSITIONS_ROPE] = TX_POSITION_EMBEDDING_ROPE,
+                                                       [TX_POSITIONS_NONE] = TX_POSITION_EMBEDDING_NONE };
     tx_positions p = tx_config_positions(c);
     bool open = !c->given.position_embedding_type;
     if (open &&
@@ -65,8 +75,7 @@ static tx_status derive_positions(tx_config *c)
         p = TX_POSITIONS_ROPE;
     else if (open && p == TX_POSITIONS_LEARNED && !c->add_position_embedding)
         p = TX_POSITIONS_NONE;
-    if (c->position_embedding_type && !strcmp(c->position_embedding_type, word[p])) return TX_OK;
-    return tx_config_set_text(&c->position_embedding_type, word[p]);
+    c->position_embedding_type = type[p];
 }
 
 /* Nothing but a table has an end. */
@@ -119,7 +128,7 @@ static void derive_numbers(tx_config *c, tx_config_given *bad, const tx__equatio
     } else if (!c->lr_decay_iters) {
         c->lr_decay_iters = c->train_iters;
     }
-    if (!tx_word_index(c->weight_decay_incr_style, "constant|linear|cosine")) {
+    if (c->weight_decay_incr_style == TX_WD_INCR_CONSTANT) {
         if (!g->start_weight_decay) c->start_weight_decay = c->weight_decay;
         if (!g->end_weight_decay) c->end_weight_decay = c->weight_decay;
     }
@@ -151,14 +160,19 @@ int64_t tx_config_rotary_dim(const tx_config *cfg)
 /* Which layers are computed again. */
 static tx_recompute layers_again(const tx_config *cfg)
 {
-    const char *granularity = cfg->recompute_granularity;
     int64_t all = cfg->num_layers, n = cfg->recompute_num_layers;
     if (cfg->checkpoint_activations) return (tx_recompute){ .n_layers = all, .group = cfg->checkpoint_num_layers };
-    if (cfg->recompute_activations || (granularity && tx_word_index(granularity, "full|selective") == 1))
+    if (cfg->recompute_activations || cfg->recompute_granularity == TX_RECOMPUTE_SELECTIVE)
         return (tx_recompute){ .selective = true };
-    if (!granularity || !cfg->recompute_method) return (tx_recompute){ 0 }; /* the latter: as rules ask, too */
-    if (!tx_word_index(cfg->recompute_method, "uniform|block")) return (tx_recompute){ .n_layers = all, .group = n };
-    return (tx_recompute){ .n_layers = n < all ? n : all, .group = 1 };
+    if (!cfg->recompute_granularity || !cfg->recompute_method)
+        return (tx_recompute){ 0 }; /* the latter: as rules ask, too */
+    switch (cfg->recompute_method) {
+    case TX_RECOMPUTE_UNIFORM:
+        return (tx_recompute){ .n_layers = all, .group = n };
+    case TX_RECOMPUTE_BLOCK:
+        return (tx_recompute){ .n_layers = n < all ? n : all, .group = 1 };
+    }
+    return (tx_recompute){ 0 };
 }
 
 tx_recompute tx_config_recompute(const tx_config *cfg)
@@ -226,18 +240,17 @@ void tx__config_settle_numbers(tx_config *cfg, const tx_config_given *bad, const
 }
 
 /* Megatron Core's word for it. */
-static tx_status derive_gradients(tx_config *c)
+static void derive_gradients(tx_config *c)
 {
-    if (!c->grad_reduce_in_bf16 || c->given.grad_dtype) return TX_OK;
-    return tx_config_set_text(&c->grad_dtype, "bf16");
+    if (c->grad_reduce_in_bf16 && !c->given.grad_dtype) c->grad_dtype = TX_FLOAT_BF16;
 }
 
 tx_status tx__config_settle(tx_config *cfg, const tx_config_given *bad, const tx__equation *equation, bool advises,
                             tx_violations *v)
 {
-    TX_TRY(derive_tokenizer(cfg));
-    TX_TRY(derive_positions(cfg));
-    TX_TRY(derive_gradients(cfg));
+    derive_tokenizer(cfg);
+    derive_positions(cfg);
+    derive_gradients(cfg);
     const tx_config as_given = *cfg; /* its texts are cfg's, which stay */
     tx__config_settle_numbers(cfg, bad, equation, v);
     if (advises) tx__advise(&as_given, bad, equation, v);

@@ -196,6 +196,7 @@ tx_status tx__option_set(tx_config *cfg, const tx_option *o, int n, const char *
     void *at = tx__member(cfg, o);
     int64_t i;
     double d;
+    int word;
     switch (o->kind) {
     case TX_OPTION_I64:
         if (!tx__integer_parse(values[0], &i)) return refuse(o, values[0], "is not a whole number");
@@ -208,8 +209,10 @@ tx_status tx__option_set(tx_config *cfg, const tx_option *o, int n, const char *
         *(double *)at = d;
         return TX_OK;
     case TX_OPTION_ENUM:
-        if (!tx__word_in(o->words, tx__word_of(o, values[0]))) return refuse(o, values[0], "is unknown");
-        return tx_config_set_text(at, tx__word_of(o, values[0]));
+        word = tx__enum_of(o, tx__word_of(o, values[0]));
+        if (!word) return refuse(o, values[0], "is unknown");
+        *(int *)at = word;
+        return TX_OK;
     case TX_OPTION_STR:
         return tx_config_set_text(at, values[0]);
     case TX_OPTION_LIST:
@@ -234,6 +237,9 @@ tx_status tx__option_reset(tx_config *cfg, const tx_option *o, const char *initi
         break;
     case TX_OPTION_F64:
         *(double *)at = 0;
+        break;
+    case TX_OPTION_ENUM:
+        *(int *)at = 0;
         break;
     case TX_OPTION_LIST:
         list_free(at);
@@ -260,6 +266,9 @@ tx_status tx__option_copy(tx_config *to, const tx_config *from, const tx_option 
     case TX_OPTION_F64:
         *(double *)at = *(const double *)old;
         return TX_OK;
+    case TX_OPTION_ENUM:
+        *(int *)at = *(const int *)old;
+        return TX_OK;
     case TX_OPTION_LIST:
         list_free(at);
         return list->n ? list_set(at, list->n, (const char *const *)list->item) : TX_OK;
@@ -283,8 +292,9 @@ bool tx__is_unset(const tx_config *cfg, const tx_option *o)
     case TX_OPTION_F64:
         return !initial && !tx__is_given(cfg, o) && *(const double *)at == 0;
     case TX_OPTION_STR:
-    case TX_OPTION_ENUM:
         return !*(char *const *)at;
+    case TX_OPTION_ENUM:
+        return !*(const int *)at;
     case TX_OPTION_LIST:
         return !((const tx_list *)at)->n;
     default:
@@ -325,6 +335,8 @@ tx_status tx__option_format(tx_str *out, const tx_config *cfg, const tx_option *
         return tx_str_printf(out, "%lld", (long long)*(const int64_t *)at);
     case TX_OPTION_F64:
         return tx_str_put_f64(out, *(const double *)at);
+    case TX_OPTION_ENUM:
+        return tx_str_puts(out, tx__enum_word(o, *(const int *)at));
     case TX_OPTION_LIST:
         return format_list(out, at);
     case TX_OPTION_FLAG:

@@ -43,8 +43,7 @@ static tx_py *even_state(tx__file *f, const tx__rank *r, int dp)
         const tx__group *g = &r->group[i];
         int64_t part = tx__ds_padded(c, g) / c->n_dp, begin = dp * part, end = begin + part;
         int64_t real = end < g->numel || !c->zero_stage ? end : begin < g->numel ? g->numel : begin;
-        const tx_py *m = tx__ds_flat(f, r, g, tx__moment(c, 0), begin, end);
-        tx__set_at(f, state, i, tx__adam_state(f, m, tx__ds_flat(f, r, g, tx__moment(c, 1), begin, end)));
+        tx__set_at(f, state, i, tx__ds_flat_state(f, r, g, begin, end));
         tx__append(f, masters, tx__ds_flat(f, r, g, 0, begin, real));
         tx__append(f, mappings, slices(f, r, g, begin, end));
     }
@@ -84,8 +83,10 @@ static tx_py *divided_state(tx__file *f, const tx__rank *r, int dp)
     tx_py *o = tx__ds_global_state(f, r, dp), *inner = tx_py_dict(a), *state = tx_py_dict(a), *flat = tx_py_list(a);
     for (int i = 0; i < r->n_groups; i++) {
         const tx__group *g = &r->group[i];
-        const tx_py *m = divided_flat(f, r, g, tx__moment(f->c, 0), dp);
-        tx__set_at(f, state, i, tx__adam_state(f, m, divided_flat(f, r, g, tx__moment(f->c, 1), dp)));
+        const tx_py *one[TX_OPTIM_MAX_STATE];
+        for (int k = 0; k < tx_optim_upstream()->n_state; k++)
+            one[k] = divided_flat(f, r, g, tx__state_part(f->c, k), dp);
+        tx__set_at(f, state, i, tx__optim_state(f, one));
         tx__append(f, flat, divided_flat(f, r, g, 0, dp));
     }
     tx__set(f, inner, "state", state);

@@ -22,9 +22,7 @@
 #include "convert/upstream.h"
 #include "convert/upstream_optim.h"
 
-enum { PATH_CAP = 4096, N_BUFFERS = 3 };
-
-static const char *const buffers[N_BUFFERS] = { TX_CKPT_MODEL, "exp_avg", "exp_avg_sq" };
+enum { PATH_CAP = 4096 };
 
 typedef struct deepspeed {
     tx__shards s;      /* first: shards.h */
@@ -127,7 +125,7 @@ static const tx_py *group_of(const tx_py *optim, int buffer, size_t g)
         if (tx_py_get(optim, masters[i])) return tx_py_item(tx_py_get(optim, masters[i]), g);
     for (size_t i = 0; buffer && i < sizeof inner / sizeof *inner; i++) {
         const tx_py *state = tx_py_get(tx_py_get(optim, inner[i]), "state");
-        if (state) return tx_py_get(tx_py_get_int(state, (int64_t)g), buffers[buffer]);
+        if (state) return tx_py_get(tx_py_get_int(state, (int64_t)g), tx_optim_upstream()->state_name[buffer - 1]);
     }
     return NULL;
 }
@@ -292,7 +290,8 @@ static tx_status add_optimizer(deepspeed *d, const tx_source *src, const tx_pt *
     }
     if (!d->scaler) d->scaler = tx_py_get(f.optim[0], "loss_scaler");
     if (step_of(f.optim[0]) > d->optim_step) d->optim_step = step_of(f.optim[0]);
-    for (int b = 0; b < N_BUFFERS; b++) TX_GOTO((d->stage_3 ? add_divided_groups : add_even_groups)(d, &f, b));
+    for (int b = 0; b <= tx_optim_upstream()->n_state; b++)
+        TX_GOTO((d->stage_3 ? add_divided_groups : add_even_groups)(d, &f, b));
 out:
     tx_free(f.file);
     tx_free(f.optim);
@@ -503,8 +502,7 @@ static tx_status read_run(deepspeed *d, tx_source *src)
     src->n_pp = d->n_mp / d->s.n_tp;
     src->pipeline = d->pipeline;
     src->vocab_size = tx__vocabulary_of(d->root);
-    src->n_parts = d->optim || d->inside ? N_BUFFERS : 1;
-    memcpy(src->part, buffers, sizeof buffers);
+    tx__upstream_parts(src, d->optim || d->inside);
     if (src->n_parts == 1 && d->pipeline && tx_py_get(tx_py_get(d->root, "optimizer"), "param_groups"))
         tx_warn_once(
             "%s: the optimizer's state of a pipeline without ZeRO, whose stages have different numbers of layers, "

@@ -47,6 +47,14 @@ tx_py *tx__ds_flat(tx__file *f, const tx__rank *r, const tx__group *g, int part,
     return t;
 }
 
+tx_py *tx__ds_flat_state(tx__file *f, const tx__rank *r, const tx__group *g, int64_t begin, int64_t end)
+{
+    const tx_py *state[TX_OPTIM_MAX_STATE];
+    for (int k = 0; k < tx_optim_upstream()->n_state; k++)
+        state[k] = tx__ds_flat(f, r, g, tx__state_part(f->c, k), begin, end);
+    return tx__optim_state(f, state);
+}
+
 tx_py *tx__ds_param_groups(tx__file *f, const tx__rank *r)
 {
     tx_py *groups = tx_py_list(f->a);
@@ -141,8 +149,7 @@ static tx_py *flat_fp16(tx__file *f, const tx__rank *r)
     int64_t now = f->c->src->state.iteration;
     for (int i = 0; i < r->n_groups; i++) {
         const tx__group *g = &r->group[i];
-        const tx_py *m = tx__ds_flat(f, r, g, tx__moment(f->c, 0), 0, g->numel);
-        tx__set_at(f, state, i, tx__adam_state(f, m, tx__ds_flat(f, r, g, tx__moment(f->c, 1), 0, g->numel)));
+        tx__set_at(f, state, i, tx__ds_flat_state(f, r, g, 0, g->numel));
         tx__append(f, groups, tx__ds_flat(f, r, g, 0, 0, g->numel));
     }
     tx__set(f, inner, "state", state);

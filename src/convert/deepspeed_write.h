@@ -27,5 +27,7 @@ int64_t tx__ds_padded(const tx_conversion *c, const tx__group *g);
 
 /* Elements [begin, end) of a group's flat numbers; beyond the group's end zeros. */
 tx_py *tx__ds_flat(tx__file *f, const tx__rank *r, const tx__group *g, int part, int64_t begin, int64_t end);
+/* tx__optim_state of these. */
+tx_py *tx__ds_flat_state(tx__file *f, const tx__rank *r, const tx__group *g, int64_t begin, int64_t end);
 
 #endif

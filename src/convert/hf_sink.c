@@ -40,7 +40,7 @@ static tx_status write(tx_conversion *c)
         tensor[i] =
             (tx_hf_tensor){ .spec = { part[i].name, c->dtype, part[i].n_dims, { part[i].dim[0], part[i].dim[1] } },
                             .source = &part[i] };
-    TX_GOTO(format->config(&config, c->m));
+    TX_GOTO(tx_hf_config(format, &config, c->m));
     if (json_object_set_new(config, "torch_dtype", json_string(dtype_word(c->dtype))))
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
     else

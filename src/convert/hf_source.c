@@ -39,7 +39,7 @@ static tx_status options(tx_source *src, const json_t *all, json_t **out)
     (void)all;
     const char *model_type = json_string_value(json_object_get(config, "model_type"));
     tx_status st = tx_hf_format_find(&format, model_type, has_tensor, hf_of(src));
-    if (!st) st = format->options(out, config);
+    if (!st) st = tx_hf_options(format, out, config);
     if (st) return tx_fail_prefix(st, "%s", src->path);
     src->vocab_size = json_integer_value(json_object_get(*out, "vocab_size"));
     json_object_del(*out, "vocab_size");

@@ -204,11 +204,7 @@ static tx_status read_run(megatron *g, tx_source *src)
     src->state.optim_step =
         g->optim_step ? g->optim_step : src->state.iteration; /* a distributed optimizer's is lost */
     src->vocab_size = tx__vocabulary_of(root);
-    src->part[src->n_parts++] = TX_CKPT_MODEL;
-    if (g->seen_optim && !g->no_optim) {
-        src->part[src->n_parts++] = "exp_avg";
-        src->part[src->n_parts++] = "exp_avg_sq";
-    }
+    tx__upstream_parts(src, g->seen_optim && !g->no_optim);
     return tx__run_of(schedule, g->args, tx_py_at(root, "optimizer.grad_scaler"), &src->run);
 }
 

@@ -10,8 +10,8 @@ static tx_status move(void *user, const tx_ckpt_window *w, bool store)
     tx_conversion *c = user;
     const float *whole;
     TX_ASSERT(!store);
-    TX_TRY(tx_conversion_fetch(c, w->part, w->stretch->row, &whole));
-    tx_param_cut_range(&c->m->params.param[w->stretch->row], w->buf, whole, w->first, w->n);
+    TX_TRY(tx_conversion_fetch(c, w->part, w->fragment->row, &whole));
+    tx_param_cut_range(&c->m->params.param[w->fragment->row], w->buf, whole, w->first, w->n);
     return TX_OK;
 }
 

@@ -33,8 +33,19 @@ struct tx_save {
 
 static const tx_sink_type *sink_of(const tx_config *cfg)
 {
-    static const tx_sink_type *const sinks[] = { NULL, &tx_sink_megatron, &tx_sink_deepspeed };
-    return sinks[tx_word_index(cfg->save_format, "native|megatron|deepspeed")];
+    switch (cfg->save_format) {
+    case TX_FORMAT_NATIVE:
+        return NULL;
+    case TX_FORMAT_MEGATRON:
+        return &tx_sink_megatron;
+    case TX_FORMAT_DEEPSPEED:
+        return &tx_sink_deepspeed;
+    case TX_FORMAT_HUGGINGFACE:
+    case TX_FORMAT_UNIVERSAL:
+        break; /* no words of --save-format */
+    }
+    TX_ASSERT(!"a word of --save-format");
+    return NULL;
 }
 
 tx_ckpt_kind tx_save_kind(const tx_config *cfg)
@@ -98,7 +109,8 @@ static tx_status check_space(const tx_save *s, int64_t numel)
                    "%s: iteration %" PRId64
                    " in --save-format %s needs %.1f MB while it is written and %.1f MB are free; make room or save "
                    "somewhere else",
-                   s->dir, s->iteration, cfg->save_format, (double)need / 1e6, (double)have / 1e6);
+                   s->dir, s->iteration, tx_checkpoint_format_word(cfg->save_format), (double)need / 1e6,
+                   (double)have / 1e6);
 }
 
 static tx_status make_dir(const tx_save *s, int64_t numel)
@@ -130,7 +142,7 @@ typedef struct told {
 
 static tx_status prepare(tx_save *s, const char *tag, tx_status st)
 {
-    tx_comm *world = s->a.grid->world;
+    tx_comm *world = tx_grid_group(s->a.grid, TX_GROUP_WORLD);
     int n = tx_comm_size(world);
     told mine = { 0, (long)getpid() }, *all = NULL;
     if (s->a.group) mine.numel = tx_checkpoint_numel(s->a.ps, s->a.kept);
@@ -173,7 +185,7 @@ static tx_status begin_as(tx_save *s)
             "save native or deepspeed",
             s->a.state->tag);
     TX_TRY(prepare(s, s->a.state->tag, st));
-    return tx_comm_agree(s->a.grid->world, begin_shard(s, s->exchange));
+    return tx_comm_agree(tx_grid_group(s->a.grid, TX_GROUP_WORLD), begin_shard(s, s->exchange));
 }
 
 tx_status tx_save_begin(tx_save **out, const tx_save_args *a)
@@ -182,7 +194,8 @@ tx_status tx_save_begin(tx_save **out, const tx_save_args *a)
     const tx_sink_type *to = sink_of(a->cfg);
     *out = NULL;
     if (!to && !a->group) return TX_OK;
-    tx_status st = tx_comm_agree(to ? a->grid->world : a->group, tx_alloc(&s, 1, sizeof *s, "a save"));
+    tx_status st =
+        tx_comm_agree(to ? tx_grid_group(a->grid, TX_GROUP_WORLD) : a->group, tx_alloc(&s, 1, sizeof *s, "a save"));
     if (st) {
         tx_free(s);
         return st;
@@ -210,7 +223,8 @@ void tx_save_write(tx_save *s)
         if (s->shard) tx_checkpoint_save_write(s->shard);
         return;
     }
-    s->written = s->to->write_rank(&s->c, s->tmp, g->tp.rank, g->pp.rank, g->dp.rank);
+    s->written = s->to->write_rank(&s->c, s->tmp, tx_grid_rank(g, TX_AXIS_TENSOR), tx_grid_rank(g, TX_AXIS_PIPELINE),
+                                   tx_grid_rank(g, TX_AXIS_DATA));
     if (s->written) snprintf(s->why, sizeof s->why, "%s", tx_last_error());
 }
 
@@ -225,7 +239,7 @@ static tx_status make_model(tx_save *s)
     tx_status st = s->src.type->options(&s->src, all, &s->options);
     json_decref(all);
     TX_TRY(st);
-    s->cfg.make_vocab_size_divisible_by *= s->a.grid->tp.size;
+    s->cfg.make_vocab_size_divisible_by *= tx_grid_size(s->a.grid, TX_AXIS_TENSOR);
     st = tx_model_type_of(&s->cfg)->create(&s->m, &s->cfg, s->src.vocab_size, NULL);
     s->cfg.make_vocab_size_divisible_by = s->a.cfg->make_vocab_size_divisible_by;
     return st;
@@ -235,7 +249,8 @@ static tx_status make_model(tx_save *s)
  * stops. */
 static bool has_pipeline(const tx_config *cfg, const tx_grid *g, const tx_model *m)
 {
-    return g->pp.size > 1 || (!cfg->no_pipeline_parallel && cfg->zero_stage < 2 && m->type->upstream_pipeline);
+    return tx_grid_size(g, TX_AXIS_PIPELINE) > 1 ||
+           (!cfg->no_pipeline_parallel && cfg->zero_stage < 2 && m->type->upstream_pipeline);
 }
 
 static tx_status open_conversion(tx_save *s)
@@ -249,9 +264,9 @@ static tx_status open_conversion(tx_save *s)
                             .cfg = cfg,
                             .options = s->options,
                             .out = s->dir,
-                            .n_tp = g->tp.size,
-                            .n_pp = g->pp.size,
-                            .n_dp = g->dp.size,
+                            .n_tp = tx_grid_size(g, TX_AXIS_TENSOR),
+                            .n_pp = tx_grid_size(g, TX_AXIS_PIPELINE),
+                            .n_dp = tx_grid_size(g, TX_AXIS_DATA),
                             .zero_stage = (int)cfg->zero_stage,
                             .pipeline = has_pipeline(cfg, g, s->m),
                             .dtype = cfg->bf16   ? TX_ST_BF16
@@ -264,7 +279,7 @@ static tx_status open_conversion(tx_save *s)
 /* Collective over the world. */
 static tx_status begin_second(tx_save *s)
 {
-    tx_comm *world = s->a.grid->world;
+    tx_comm *world = tx_grid_group(s->a.grid, TX_GROUP_WORLD);
     tx_status st = open_conversion(s);
     if (!st && s->a.grid->rank == 0) st = tx_make_dirs(s->tmp);
     s->second = !st;
@@ -297,7 +312,7 @@ static tx_status publish(const tx_save *s)
 
 static tx_status finish_second(tx_save *s)
 {
-    tx_comm *world = s->a.grid->world;
+    tx_comm *world = tx_grid_group(s->a.grid, TX_GROUP_WORLD);
     tx_status st = s->written ? TX_FAIL_LINES(s->written, "%s", s->why) : TX_OK;
     st = tx_comm_agree(world, st);
     if (!st && s->a.grid->rank == 0) st = publish(s);
@@ -310,7 +325,7 @@ static tx_status finish_first(tx_save *s)
     tx_status st = s->shard ? tx_checkpoint_save_finish(s->shard) : TX_OK;
     s->shard = NULL;
     if (!s->to) return st;
-    TX_TRY(tx_comm_agree(s->a.grid->world, st));
+    TX_TRY(tx_comm_agree(tx_grid_group(s->a.grid, TX_GROUP_WORLD), st));
     return begin_second(s);
 }
 

@@ -28,7 +28,7 @@ typedef struct tx_save_args {
     const tx_ckpt_state *state; /* this and the next two as tx_checkpoint_save_begin has them */
     const json_t *config;
     const tx_params *ps;
-    const tx_stretches *kept;
+    const tx_fragments *kept;
     const tx_ckpt_part *part;
     int n_parts;
     tx_comm *group; /* that saves together; NULL: this rank keeps nothing that another does not */

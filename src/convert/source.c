@@ -338,14 +338,14 @@ tx_status tx_source_set_version(tx_source *src, int version)
 /* What is read into. */
 typedef struct target {
     const tx_params *ps;
-    const tx_stretches *kept; /* NULL: every row whole */
+    const tx_fragments *kept; /* NULL: every row whole */
     const tx_ckpt_part *part;
     int n_parts;
     float *whole, *window; /* owned; a parameter that is being read, and a window of what is kept of it */
 } target;
 
-/* A stretch of the parameter in t->whole, into part k. */
-static tx_status give_stretch(const target *t, int k, const tx_stretch *s)
+/* A fragment of the parameter in t->whole, into part k. */
+static tx_status give_fragment(const target *t, int k, const tx_fragment *s)
 {
     const tx_param *p = &t->ps->param[s->row];
     const tx_ckpt_part *part = &t->part[k];
@@ -367,17 +367,17 @@ static tx_status give_row(const target *t, int k, int row)
 {
     if (!t->kept) {
         const tx_param *p = &t->ps->param[row];
-        return give_stretch(t, k, &(tx_stretch){ .row = row, .numel = p->numel, .at = p->offset });
+        return give_fragment(t, k, &(tx_fragment){ .row = row, .numel = p->numel, .at = p->offset });
     }
     for (int i = 0; i < t->kept->n; i++)
-        if (t->kept->stretch[i].row == row) TX_TRY(give_stretch(t, k, &t->kept->stretch[i]));
+        if (t->kept->fragment[i].row == row) TX_TRY(give_fragment(t, k, &t->kept->fragment[i]));
     return TX_OK;
 }
 
-static bool is_kept(const tx_stretches *kept, int row)
+static bool is_kept(const tx_fragments *kept, int row)
 {
     for (int i = 0; kept && i < kept->n; i++)
-        if (kept->stretch[i].row == row) return true;
+        if (kept->fragment[i].row == row) return true;
     return !kept;
 }
 
@@ -395,7 +395,7 @@ static tx_status read_parts(tx_source *src, const tx_model *m, const target *t)
     return TX_OK;
 }
 
-tx_status tx_source_read(tx_source *src, const tx_model *m, const tx_stretches *kept, const tx_ckpt_part *part,
+tx_status tx_source_read(tx_source *src, const tx_model *m, const tx_fragments *kept, const tx_ckpt_part *part,
                          int n_parts)
 {
     target t = { .ps = &m->params, .kept = kept, .part = part, .n_parts = n_parts };

@@ -111,10 +111,10 @@ tx_status tx_source_require_own_model(const tx_source *src);
  * options of the trajectory that differ are warned about. The config is complete afterwards. */
 tx_status tx_source_options(tx_source *src, tx_config *cfg, bool resume);
 
-/* As tx_checkpoint_read: the stretches in `kept` (NULL: every row whole) of the parts, of a model with the source's
+/* As tx_checkpoint_read: the fragments in `kept` (NULL: every row whole) of the parts, of a model with the source's
  * shape. Parts that are not in the source are TX_ERR_NOTFOUND. Needs a parameter's memory beside. Collective over the
  * group. */
-tx_status tx_source_read(tx_source *src, const tx_model *m, const tx_stretches *kept, const tx_ckpt_part *part,
+tx_status tx_source_read(tx_source *src, const tx_model *m, const tx_fragments *kept, const tx_ckpt_part *part,
                          int n_parts);
 
 /* One parameter of part src->part[part], whole, from any format; not collective.   @whole [p->whole] */

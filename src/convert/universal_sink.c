@@ -47,8 +47,11 @@ static tx_status write_parameters(tx_conversion *c, const char *zero, bool pipel
         TX_TRY(tx_path_join(dir, sizeof dir, zero, name));
         TX_TRY(tx_make_dirs(dir));
         TX_TRY(write_part(c, dir, i, 0, "fp32.pt"));
-        TX_TRY(write_part(c, dir, i, tx__moment(c, 0), "exp_avg.pt"));
-        TX_TRY(write_part(c, dir, i, tx__moment(c, 1), "exp_avg_sq.pt"));
+        for (int k = 0; k < tx_optim_upstream()->n_state; k++) {
+            char file[64];
+            snprintf(file, sizeof file, "%s.pt", tx_optim_upstream()->state_name[k]);
+            TX_TRY(write_part(c, dir, i, tx__state_part(c, k), file));
+        }
         TX_TRY(write_step(c, dir));
     }
     return tx_dir_sync(zero);

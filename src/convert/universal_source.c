@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "convert/shards.h"
 #include "convert/upstream.h"
+#include "convert/upstream_optim.h"
 
 enum { PATH_CAP = 4096 };
 
@@ -45,9 +46,10 @@ static tx_status open_states(universal *u, const tx_source *src, const tx_pt **o
 
 static tx_status add_tensor(universal *u, const tx_source *src, const char *folder, int part, const char *ours)
 {
-    static const char *const file[] = { "fp32.pt", "exp_avg.pt", "exp_avg_sq.pt" };
+    char name[64] = "fp32.pt";
     const tx_pt *f;
-    TX_TRY(open_in(u, src, folder, file[part], &f));
+    if (part) snprintf(name, sizeof name, "%s.pt", src->part[part]);
+    TX_TRY(open_in(u, src, folder, name, &f));
     const tx_py *v = tx_pt_root(f);
     const tx_pt_tensor *t = tx_py_tensor(v) ? tx_py_tensor(v) : tx_py_tensor(tx_py_get(v, "param"));
     if (!t) return TX_FAIL(TX_ERR_FORMAT, "%s: holds no tensor", tx_pt_path(f));
@@ -119,9 +121,7 @@ static tx_status open_universal(tx_source *src)
     u->root = tx_pt_root(states);
     tx_py_int(tx_py_at(u->root, "args.num_layers"), &u->s.n_layers);
     find_first_layer(u);
-    src->part[src->n_parts++] = TX_CKPT_MODEL;
-    src->part[src->n_parts++] = "exp_avg";
-    src->part[src->n_parts++] = "exp_avg_sq";
+    tx__upstream_parts(src, true);
     for (size_t i = 0; i < u->names.n; i++) TX_TRY(add_parameter(u, src, u->names.name[i]));
     TX_TRY(tx__shards_sort(&u->s, src->path));
     TX_TRY(find_step_number(u, src));

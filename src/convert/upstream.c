@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "config/config.h"
 
 #define WORDS     "embedding.word_embeddings.weight"
 #define POSITIONS "embedding.position_embeddings.weight"
@@ -200,36 +201,15 @@ static json_t *lower_case(json_t *word)
     return json_string(text);
 }
 
-/* Older versions have fewer options: those that this model would be without are off. */
+/* An option of the shape that args do not have: older versions have fewer, and flags that this model would be without
+ * are off. NULL: nothing is said of it. */
 static json_t *default_of(const char *field, json_t *ours)
 {
-    static const char *const later[] = { "add_bias_linear", "add_position_embedding" };
+    static const char *const later[] = { "add_bias_linear", "add_position_embedding" }; /* what they did before */
+    if (json_is_null(ours) || !strcmp(field, "bert_binary_head")) return NULL;
     for (size_t i = 0; i < sizeof later / sizeof *later; i++)
         if (!strcmp(field, later[i])) return json_true();
     return json_is_boolean(ours) ? json_false() : json_incref(ours);
-}
-
-static bool is_shape(const char *field)
-{
-    static const char *const shape[] = {
-        "openai_gelu",
-        "squared_relu",
-        "swiglu",
-        "normalization",
-        "apply_layernorm_1p",
-        "embed_layernorm",
-        "apply_residual_connection_post_layernorm",
-        "add_bias_linear",
-        "untie_embeddings_and_output_weights",
-        "add_position_embedding",
-        "use_rotary_position_embeddings",
-        "bias_gelu_fusion",
-        "rotary_percent",
-        "rope_theta",
-    };
-    for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
-        if (!strcmp(field, shape[i])) return true;
-    return false;
 }
 
 static bool is_left_out(const char *field)
@@ -290,7 +270,7 @@ tx_status tx__args_to_options(const tx_py *args, const char *model, const json_t
         if (is_left_out(field)) continue;
         json_t *v = args_value(args, field);
         if (v && !strcmp(field, "normalization")) v = lower_case(v);
-        if (!v && is_shape(field)) v = default_of(field, ours);
+        if (!v && tx_config_is_shape(field)) v = default_of(field, ours);
         if (v && json_object_set_new(o, field, v) && !st) st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for options");
     }
     const char *type = positions_of(args); /* "learned_absolute" is also what its default says beside the two flags */

@@ -4,7 +4,13 @@
 #include "base/alloc.h"
 #include "convert/upstream.h"
 
-static const char *const moments[] = { NULL, "exp_avg", "exp_avg_sq" };
+void tx__upstream_parts(tx_source *src, bool with_state)
+{
+    const tx_optim_type *o = tx_optim_upstream();
+    src->n_parts = 0;
+    src->part[src->n_parts++] = TX_CKPT_MODEL;
+    for (int k = 0; k < o->n_state && with_state; k++) src->part[src->n_parts++] = o->state_name[k];
+}
 
 tx_status tx__rows_add(tx__rows *r, const tx__row *row)
 {
@@ -50,6 +56,7 @@ typedef struct group {
 /* The next parameter of a group: by itself, or in the group's one tensor. */
 static tx_status add_next(tx__shards *s, const tx__optim_file *f, const tx__row *row, group *g, int64_t *step)
 {
+    const tx_optim_type *o = tx_optim_upstream();
     const tx_py *numbers = tx_py_get(g->torch_group, "params");
     int64_t number;
     bool flat = tx_py_len(numbers) == 1 && tx_py_tensor(g->masters);
@@ -59,7 +66,7 @@ static tx_status add_next(tx__shards *s, const tx__optim_file *f, const tx__row 
     const tx_py *mine = tx_py_get_int(g->state, number);
     int64_t at = flat ? g->at : 0;
     if (g->masters) TX_TRY(add_part(s, f, row, 0, flat ? g->masters : tx_py_item(g->masters, g->k), at));
-    for (int part = 1; part < 3; part++) TX_TRY(add_part(s, f, row, part, tx_py_get(mine, moments[part]), at));
+    for (int k = 0; k < o->n_state; k++) TX_TRY(add_part(s, f, row, 1 + k, tx_py_get(mine, o->state_name[k]), at));
     raise_step(mine, g->torch_group, step);
     g->k++;
     g->at += tx_pt_numel(row->tensor);
@@ -85,6 +92,7 @@ tx_status tx__optim_add(tx__shards *s, const tx__optim_file *f, const tx_py *tor
 
 tx_status tx__optim_add_reversed(tx__shards *s, const tx__optim_file *f)
 {
+    const tx_optim_type *o = tx_optim_upstream();
     const tx__rows *r = f->rows;
     const tx_py *root = tx_pt_root(f->file), *buffers = NULL;
     int chunk = -1;
@@ -100,8 +108,8 @@ tx_status tx__optim_add_reversed(tx__shards *s, const tx__optim_file *f)
         if (!tx_py_get(buffers, "param"))
             return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: not a distributed optimizer's state with one buffer a model chunk",
                            tx_pt_path(f->file));
-        for (int part = 0; part < 3; part++)
-            TX_TRY(add_part(s, f, row, part, tx_py_get(buffers, part ? moments[part] : "param"), at));
+        for (int part = 0; part <= o->n_state; part++)
+            TX_TRY(add_part(s, f, row, part, tx_py_get(buffers, part ? o->state_name[part - 1] : "param"), at));
         at += tx_pt_numel(row->tensor);
     }
     return TX_OK;

@@ -9,6 +9,7 @@
 #define TX_CONVERT_UPSTREAM_OPTIM_H
 
 #include "convert/shards.h"
+#include "optim/optim.h"
 
 /* A parameter of a rank's model, in the order of the file. */
 typedef struct tx__row {
@@ -31,6 +32,9 @@ typedef struct tx__optim_file {
     const tx__rows *rows;
     int tp_rank;
 } tx__optim_file;
+
+/* Fills src->part with what such files hold: the weights and, `with_state`, tx_optim_upstream()'s buffers. */
+void tx__upstream_parts(tx_source *src, bool with_state);
 
 /* Adds masters (NULL: there are none) and moments. *step is raised to Adam's t. TX_ERR_FORMAT: they do not fit the
  * rows.

@@ -22,11 +22,18 @@ bool tx__is_tied(const tx_conversion *c)
     return tx_params_find(&c->m->params, "output_layer.weight") == NULL;
 }
 
-int tx__moment(const tx_conversion *c, int which)
+int tx__state_part(const tx_conversion *c, int k)
 {
     for (int i = 0; i < c->src->n_parts; i++)
-        if (!strcmp(c->src->part[i], which ? "exp_avg_sq" : "exp_avg")) return i;
+        if (!strcmp(c->src->part[i], tx_optim_upstream()->state_name[k])) return i;
     return -1;
+}
+
+static bool has_state(const tx_conversion *c)
+{
+    for (int k = 0; k < tx_optim_upstream()->n_state; k++)
+        if (tx__state_part(c, k) < 0) return false;
+    return true;
 }
 
 unsigned tx__change(const tx_conversion *c, const tx_param *p)
@@ -42,7 +49,7 @@ tx_status tx__check_layout(const tx_conversion *c)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "%s: normalises behind its layers (--post-layernorm), which Megatron's models do not",
                        c->src->path);
-    if (c->with_optim && (tx__moment(c, 0) < 0 || tx__moment(c, 1) < 0))
+    if (c->with_optim && !has_state(c))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: only Adam's state can be written in this format; leave it out",
                        c->src->path);
     return TX_OK;
@@ -585,12 +592,13 @@ const tx_py *tx__scheduler(tx__file *f)
     };
     const json_t *saved = json_object_get(f->c->src->run, "opt_param_scheduler");
     const char *style = json_string_value(json_object_get(saved, "lr_decay_style"));
+    bool wsd = style && tx_lr_decay_style_of(style) == TX_LR_DECAY_WSD;
     const tx_ckpt_state *s = &f->c->src->state;
     if (!saved) return NULL;
     tx_py *o = tx_py_dict(f->a);
     for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
         const json_t *v = json_object_get(saved, field[i].key);
-        if (!v || (field[i].wsd && !(style && !strcmp(style, "WSD")))) continue;
+        if (!v || (field[i].wsd && !wsd)) continue;
         bool none = field[i].tokens && json_number_value(v) <= 0;
         tx__set(f, o, field[i].key,
                 none                ? tx_py_none(f->a)
@@ -631,21 +639,26 @@ static double rate_of(const tx__file *f, bool of_decay)
     return of_decay ? tx_schedule_wd(&s, &at) : tx_schedule_lr(&s, &at);
 }
 
+static tx_py *option_of(tx__file *f, const tx_optim_member *m)
+{
+    tx_py *pair = tx_py_tuple(f->a);
+    if (!m->option[1]) return tx_py_of_float(f->a, tx__option(f, m->option[0]));
+    tx__append(f, pair, tx_py_of_float(f->a, tx__option(f, m->option[0])));
+    return tx__append(f, pair, tx_py_of_float(f->a, tx__option(f, m->option[1])));
+}
+
 /* Members of torch's AdamW; of apex's and DeepSpeed's fused Adam bias_correction and step. */
 tx_py *tx__param_group(tx__file *f, bool decay, int64_t first, int64_t n)
 {
     static const char *const off[] = { "amsgrad", "maximize", "capturable", "differentiable" };
     tx_py_arena *a = f->a;
-    tx_py *g = tx_py_dict(a), *params = tx_py_list(a), *betas = tx_py_tuple(a);
+    tx_py *g = tx_py_dict(a), *params = tx_py_list(a);
     for (int64_t i = 0; i < n; i++) tx__append(f, params, tx_py_of_int(a, first + i));
-    tx__append(f, betas, tx_py_of_float(a, tx__option(f, "adam_beta1")));
-    tx__append(f, betas, tx_py_of_float(a, tx__option(f, "adam_beta2")));
     tx__set(f, g, "name", tx_py_of_str(a, decay ? "wd_no_scale_lr" : "no_wd_no_scale_lr"));
     tx__set(f, g, "wd_mult", tx_py_of_float(a, decay ? 1 : 0));
     tx__set(f, g, "lr_mult", tx_py_of_float(a, 1));
     tx__set(f, g, "lr", tx_py_of_float(a, rate_of(f, false)));
-    tx__set(f, g, "betas", betas);
-    tx__set(f, g, "eps", tx_py_of_float(a, tx__option(f, "adam_eps")));
+    for (const tx_optim_member *m = tx_optim_upstream()->member; m->key; m++) tx__set(f, g, m->key, option_of(f, m));
     tx__set(f, g, "weight_decay", tx_py_of_float(a, decay ? rate_of(f, true) : 0));
     for (size_t i = 0; i < sizeof off / sizeof *off; i++) set_bool(f, g, off[i], false);
     tx__set(f, g, "foreach", tx_py_none(a));
@@ -656,12 +669,13 @@ tx_py *tx__param_group(tx__file *f, bool decay, int64_t first, int64_t n)
     return tx__set(f, g, "params", params);
 }
 
-tx_py *tx__adam_state(tx__file *f, const tx_py *exp_avg, const tx_py *exp_avg_sq)
+tx_py *tx__optim_state(tx__file *f, const tx_py *const *state)
 {
+    const tx_optim_type *o = tx_optim_upstream();
     tx_py *s = tx_py_dict(f->a);
     tx__set(f, s, "step", tx__file_number(f, (float)f->c->src->state.optim_step));
-    tx__set(f, s, "exp_avg", exp_avg);
-    return tx__set(f, s, "exp_avg_sq", exp_avg_sq);
+    for (int k = 0; k < o->n_state; k++) tx__set(f, s, o->state_name[k], state[k]);
+    return s;
 }
 
 tx_py *tx__torch_optimizer(tx__file *f, const tx__rank *r)
@@ -671,8 +685,10 @@ tx_py *tx__torch_optimizer(tx__file *f, const tx__rank *r)
         const tx__group *group = &r->group[g];
         for (int i = group->first; i < group->first + group->n; i++) {
             const tx__rank_row *row = &r->row[r->order[i]];
-            const tx_py *m = tx__file_shard(f, TX_PT_F32, tx__moment(f->c, 0), row);
-            tx__set_at(f, state, i, tx__adam_state(f, m, tx__file_shard(f, TX_PT_F32, tx__moment(f->c, 1), row)));
+            const tx_py *one[TX_OPTIM_MAX_STATE];
+            for (int k = 0; k < tx_optim_upstream()->n_state; k++)
+                one[k] = tx__file_shard(f, TX_PT_F32, tx__state_part(f->c, k), row);
+            tx__set_at(f, state, i, tx__optim_state(f, one));
         }
         tx__append(f, groups, tx__param_group(f, group->decay, group->first, group->n));
     }

@@ -13,6 +13,7 @@
 
 #include "convert/sink.h"
 #include "convert/upstream.h"
+#include "optim/optim.h"
 #include "torch/pt.h"
 
 enum { TX__PATH_CAP = 4096 };
@@ -57,8 +58,8 @@ void tx__rank_close(tx__rank *r);
 
 bool tx__is_tied(const tx_conversion *c);
 
-/* Number of exp_avg (0) or exp_avg_sq (1) in c->src->part. */
-int tx__moment(const tx_conversion *c, int which);
+/* Number in c->src->part of the k-th buffer of the optimizer whose state these files hold; -1: it is not there. */
+int tx__state_part(const tx_conversion *c, int k);
 
 /* tx_sink_type.change of what tensor ranks split. */
 unsigned tx__change(const tx_conversion *c, const tx_param *p);
@@ -123,8 +124,8 @@ tx_py *tx__param_group(tx__file *f, bool decay, int64_t first, int64_t n);
 /* state_dict() of torch's AdamW over the rank's parameters as they are. */
 tx_py *tx__torch_optimizer(tx__file *f, const tx__rank *r);
 
-/* {'step', 'exp_avg', 'exp_avg_sq'} */
-tx_py *tx__adam_state(tx__file *f, const tx_py *exp_avg, const tx_py *exp_avg_sq);
+/* {'step', 'exp_avg', 'exp_avg_sq'}, for the optimizer whose state these files hold.   @state [its n_state] */
+tx_py *tx__optim_state(tx__file *f, const tx_py *const *state);
 
 /* fp16's loss scale in the saved run, else as a run begins; growth: iterations since it changed. */
 typedef struct tx__loss_scale {

@@ -22,7 +22,7 @@ static tx_status open_dataset(void **out, const tx_dataset_request *from)
         .mask_prob = cfg->mask_prob,
         .short_seq_prob = cfg->short_seq_prob,
         .max_ngrams = (int)cfg->bert_max_ngrams,
-        .always_masked = tx_word_index(cfg->bert_mask_type, "bert|t5") == 1,
+        .always_masked = cfg->bert_mask_type == TX_BERT_MASK_T5,
         .binary_head = cfg->bert_binary_head,
     };
     tx_bert_data *data;

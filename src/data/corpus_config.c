@@ -10,9 +10,17 @@ tx_json_keys tx__json_keys_from_config(const tx_config *cfg)
     return (tx_json_keys){ (const char *const *)cfg->json_keys.item, cfg->json_keys.n };
 }
 
-static tx_text_split split_named(const char *text_split)
+static tx_text_split split_of(enum tx_text_split_choice choice)
 {
-    return (tx_text_split)tx_word_index(text_split, "file|blank-line|line");
+    switch (choice) {
+    case TX_TEXT_SPLIT_FILE:
+        return TX_TEXT_FILE;
+    case TX_TEXT_SPLIT_BLANK_LINE:
+        return TX_TEXT_BLANK_LINE;
+    case TX_TEXT_SPLIT_LINE:
+        return TX_TEXT_LINE;
+    }
+    return TX_TEXT_FILE; /* unset */
 }
 
 tx_status tx__corpus_from_config(const tx_config *cfg, tx_corpus **out)
@@ -22,9 +30,9 @@ tx_status tx__corpus_from_config(const tx_config *cfg, tx_corpus **out)
     if (cfg->input.n) {
         o.inputs = (const char *const *)cfg->input.item;
         o.n_inputs = cfg->input.n;
-        o.text_split = split_named(cfg->text_split ? cfg->text_split : "file");
+        o.text_split = split_of(cfg->text_split);
     }
     /* Megatron's BERT tokenizers know no word with one; its others fail */
-    o.pass_surrogates = cfg->tokenizer_type && !strncmp(cfg->tokenizer_type, "BertWordPiece", 13);
+    o.pass_surrogates = tx_tokenizer_is_wordpiece(cfg->tokenizer_type);
     return tx_corpus_open(out, &o);
 }

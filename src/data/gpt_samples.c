@@ -15,8 +15,6 @@ static tx_status open_dataset(void **out, const tx_dataset_request *from)
 {
     const tx_config *cfg = from->cfg;
     const tx_data_group *g = from->group;
-    enum { MICROSOFT, BIGSCIENCE, KEYED };
-    const int order = tx_word_index(cfg->data_order, "microsoft|bigscience|keyed");
     const char *const index[] = { cfg->train_doc_idx_path, cfg->train_sample_idx_path, cfg->train_shuffle_idx_path };
     tx_gpt_data_opts o = {
         .path = from->set->path,
@@ -27,8 +25,8 @@ static tx_status open_dataset(void **out, const tx_dataset_request *from)
         .range_for = g->split,
         .seq_length = cfg->seq_length,
         .seed = cfg->seed,
-        .rule = order == BIGSCIENCE ? TX_EPOCH_BIGSCIENCE : TX_EPOCH_MICROSOFT,
-        .keyed = order == KEYED,
+        .rule = cfg->data_order == TX_DATA_ORDER_BIGSCIENCE ? TX_EPOCH_BIGSCIENCE : TX_EPOCH_MICROSOFT,
+        .keyed = cfg->data_order == TX_DATA_ORDER_KEYED,
         .exact_epochs = cfg->train_data_exact_num_epochs,
         .index_path = index[0] ? index : NULL,
         .vocab_size = from->vocab_size,

@@ -262,7 +262,7 @@ static void show_live(job *j, const tx_corpus_position *w)
 static tx_status bad_line(job *j, const slot *s)
 {
     if (s->status != TX_ERR_FORMAT) return TX_FAIL(s->status, "%s", kept(s->error));
-    if (!tx_word_index(j->cfg->on_bad_line, "error|skip"))
+    if (j->cfg->on_bad_line == TX_BAD_LINE_ERROR)
         return TX_FAIL(s->status, "%s, or leave such lines out with --on-bad-line skip", kept(s->error));
     if (++j->n_bad <= BAD_LINES_SHOWN) tx_warn("left out: %s", kept(s->error));
     return TX_OK;

@@ -10,8 +10,9 @@ const tx_samples *tx_samples_of(const tx_config *cfg)
         TX_SAMPLES(X)
 #undef X
     };
-    for (size_t i = 0; cfg->model_type && i < sizeof kinds / sizeof *kinds; i++)
-        if (!strcmp(kinds[i]->name, cfg->model_type)) return kinds[i];
+    const char *model = tx_model_kind_word(cfg->model_type);
+    for (size_t i = 0; model && i < sizeof kinds / sizeof *kinds; i++)
+        if (!strcmp(kinds[i]->name, model)) return kinds[i];
     return &tx_gpt_samples;
 }
 

@@ -94,7 +94,7 @@ static tx_status name_dataset(text *t)
     const tx_config *c = t->cfg;
     uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
     for (int i = 0; i < t->names->n; i++) mix_file(&hash, t->file[i]);
-    mix_text(&hash, c->tokenizer_type);
+    mix_text(&hash, tx_tokenizer_type_word(c->tokenizer_type));
     mix_file(&hash, c->vocab_file);
     mix_file(&hash, c->merge_file);
     mix_file(&hash, c->tokenizer_model);
@@ -125,7 +125,7 @@ static tx_status preprocess(const text *t)
     const char *pairs[][2] = { { "--output-prefix", t->prefix },
                                { "--json-keys", c->text_key },
                                { "--workers", workers },
-                               { "--tokenizer-type", c->tokenizer_type },
+                               { "--tokenizer-type", tx_tokenizer_type_word(c->tokenizer_type) },
                                { "--vocab-file", c->vocab_file },
                                { "--merge-file", c->merge_file },
                                { "--tokenizer-model", c->tokenizer_model },

@@ -14,7 +14,7 @@ static tx_status missing(const char *flag, const char *type, const char *what)
 
 bool tx__tokenizer_is_given(const tx_config *cfg)
 {
-    bool numbers = cfg->vocab_size && cfg->tokenizer_type && !strcmp(cfg->tokenizer_type, "NullTokenizer");
+    bool numbers = cfg->vocab_size && cfg->tokenizer_type == TX_TOKENIZER_NULL;
     return cfg->given.tokenizer_type || numbers || cfg->vocab_file || cfg->merge_file || cfg->tokenizer_model;
 }
 
@@ -38,10 +38,11 @@ tx_status tx__tokenizer_model_file(const tx_config *cfg, char *path, size_t cap)
 tx_status tx__tokenizer_from_config(const tx_config *cfg, tx_tokenizer **out)
 {
     char path[4096];
-    const char *type = cfg->tokenizer_type ? cfg->tokenizer_type : "GPT2BPETokenizer";
-    bool gpt2 = !strcmp(type, "GPT2BPETokenizer"), null = !strcmp(type, "NullTokenizer");
-    bool lower = !strcmp(type, "BertWordPieceLowerCase"), bert = lower || !strcmp(type, "BertWordPieceCase");
-    bool hf = !strcmp(type, "HFTokenizer") || !strcmp(type, "PretrainedFromHF");
+    enum tx_tokenizer_type kind = cfg->tokenizer_type ? cfg->tokenizer_type : TX_TOKENIZER_GPT2_BPE;
+    const char *type = tx_tokenizer_type_word(kind);
+    bool gpt2 = kind == TX_TOKENIZER_GPT2_BPE, null = kind == TX_TOKENIZER_NULL;
+    bool lower = kind == TX_TOKENIZER_BERT_LOWER_CASE, bert = tx_tokenizer_is_wordpiece(kind);
+    bool hf = kind == TX_TOKENIZER_HF || kind == TX_TOKENIZER_PRETRAINED_HF;
     if (!gpt2 && !bert && !null && !hf)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "--tokenizer-type %s is not built yet; %s", type,
                        "use GPT2BPETokenizer, HFTokenizer, BertWordPieceLowerCase, BertWordPieceCase or NullTokenizer");

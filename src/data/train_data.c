@@ -42,7 +42,7 @@ tx_status tx_train_data_exists(const tx_config *cfg)
 
 static bool is_keyed(const tx_config *cfg)
 {
-    return tx_word_index(cfg->data_order, "microsoft|bigscience|keyed") == 2;
+    return cfg->data_order == TX_DATA_ORDER_KEYED;
 }
 
 static tx_sample_set set_of(const tx_train_data *data, int dataset, tx_split k)
@@ -277,6 +277,21 @@ const tx_blend *tx_train_data_group(const tx_train_data *data, tx_split split, i
     TX_ASSERT(g >= 0 && g < data->n_groups[split]);
     if (name) *name = data->of[split][g].name;
     return &data->of[split][g].blend;
+}
+
+tx_split tx_split_asked(enum tx_eval_split asked)
+{
+    switch (asked) {
+    case TX_EVAL_SPLIT_TRAIN:
+    case TX_EVAL_SPLIT_ALL:
+        return TX_SPLIT_TRAIN;
+    case TX_EVAL_SPLIT_VALID:
+        return TX_SPLIT_VALID;
+    case TX_EVAL_SPLIT_TEST:
+        return TX_SPLIT_TEST;
+    }
+    TX_ASSERT(!"a word of --eval-split");
+    return TX_SPLIT_TRAIN;
 }
 
 const tx_blend *tx_train_data_split(const tx_train_data *data, tx_split split)

@@ -35,6 +35,9 @@ int tx_train_data_groups(const tx_train_data *data, tx_split split);
 const tx_blend *tx_train_data_group(const tx_train_data *data, tx_split split, int g, const char **name);
 
 /* The first group, NULL when the split has no sample. */
+/* The split of --eval-split; "all" is made the first one. */
+tx_split tx_split_asked(enum tx_eval_split asked);
+
 const tx_blend *tx_train_data_split(const tx_train_data *data, tx_split split);
 
 #endif

@@ -170,7 +170,7 @@ static void run_batch(job *j, batch *now, batch *next)
 
 static tx_status check_batch(job *j, const batch *b)
 {
-    bool skip = j->cfg->on_bad_line && tx_word_index(j->cfg->on_bad_line, "error|skip") == 1;
+    bool skip = j->cfg->on_bad_line == TX_BAD_LINE_SKIP;
     for (size_t i = 0; i < b->n; i++) {
         const item *x = &b->item[i];
         const char *error = x->error ? x->error : "not enough memory for a message";
@@ -216,12 +216,29 @@ static tx_status count_corpus(job *j)
 
 /* ---- the job ---- */
 
+static tx_vocab_kind kind_of(enum tx_tokenizer_type type)
+{
+    switch (type) {
+    case TX_TOKENIZER_GPT2_BPE:
+        return TX_VOCAB_BPE;
+    case TX_TOKENIZER_BERT_LOWER_CASE:
+        return TX_VOCAB_WORDPIECE_LOWER_CASE;
+    case TX_TOKENIZER_BERT_CASE:
+        return TX_VOCAB_WORDPIECE_CASE;
+    case TX_TOKENIZER_NULL:
+    case TX_TOKENIZER_SENTENCE_PIECE:
+    case TX_TOKENIZER_GPT_SENTENCE_PIECE:
+    case TX_TOKENIZER_HF:
+    case TX_TOKENIZER_PRETRAINED_HF:
+        break; /* no words of this command's --tokenizer-type */
+    }
+    TX_ASSERT(!"a tokenizer that is learned");
+    return TX_VOCAB_BPE;
+}
+
 static tx_vocab_opts options(const tx_config *cfg)
 {
-    static const tx_vocab_kind kinds[] = { TX_VOCAB_BPE, TX_VOCAB_WORDPIECE_LOWER_CASE, TX_VOCAB_WORDPIECE_CASE };
-    const char *type = cfg->train_tokenizer_type;
-    return (tx_vocab_opts){ .kind =
-                                kinds[tx_word_index(type, "GPT2BPETokenizer|BertWordPieceLowerCase|BertWordPieceCase")],
+    return (tx_vocab_opts){ .kind = kind_of(cfg->train_tokenizer_type),
                             .vocab_size = (int32_t)cfg->train_vocab_size,
                             .min_frequency = cfg->min_frequency,
                             .limit_alphabet = (int32_t)cfg->limit_alphabet,

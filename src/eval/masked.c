@@ -104,7 +104,7 @@ static double count_before(const row_part *r, int32_t label, double logit)
 static tx_status score_rows(tx_masked *m, const int32_t *label, tx_tensor y, int64_t lot, int64_t n, int64_t at)
 {
     tx_ctx *c = &m->ctx;
-    const tx_axis *tp = &m->grid->tp;
+    const tx_axis *tp = &m->grid->axis[TX_AXIS_TENSOR];
     int64_t v = m->model->vocab_padded / tp->size, first = tp->rank * v, w = width(m);
     int64_t n_valid = m->model->n_valid > first ? min(v, m->model->n_valid - first) : 0;
     size_t mark = tx_arena_mark(&c->scratch);
@@ -116,14 +116,15 @@ static tx_status score_rows(tx_masked *m, const int32_t *label, tx_tensor y, int
     if (m->logits) TX_TRY(tx_device_read(c->device, m->logits, logits.data, (size_t)(LOT * v) * sizeof *m->logits));
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; i++) read_row(m, m->part + i * w, &(row_part){ x + i * v, first, n_valid }, label[i]);
-    TX_TRY(tx_comm_gather(m->grid->tensor, m->parts, m->part, (size_t)(n * w) * sizeof *m->part));
+    TX_TRY(
+        tx_comm_gather(tx_grid_group(m->grid, TX_GROUP_TENSOR), m->parts, m->part, (size_t)(n * w) * sizeof *m->part));
     for (int64_t i = 0; i < n; i++) {
         double *row = m->parts + i * w;
         for (int r = 1; r < tp->size; r++) add_part(m, row, row + r * n * w);
         keep_row(m, at + i, row);
         m->part[i] = count_before(&(row_part){ x + i * v, first, n_valid }, label[i], row[LABEL]);
     }
-    TX_TRY(tx_comm_gather(m->grid->tensor, m->parts, m->part, (size_t)n * sizeof *m->part));
+    TX_TRY(tx_comm_gather(tx_grid_group(m->grid, TX_GROUP_TENSOR), m->parts, m->part, (size_t)n * sizeof *m->part));
     for (int64_t i = 0; i < n; i++) {
         double before = 0;
         for (int r = 0; r < tp->size; r++) before += m->parts[r * n + i];
@@ -209,8 +210,8 @@ static void count_labels(tx_masked *m)
 /* What the last stage has found, to all stages. */
 static tx_status spread(tx_masked *m)
 {
-    tx_comm *g = m->grid->pipeline;
-    int last = m->grid->pp.size - 1;
+    tx_comm *g = tx_grid_group(m->grid, TX_GROUP_PIPELINE);
+    int last = tx_grid_size(m->grid, TX_AXIS_PIPELINE) - 1;
     size_t n = (size_t)m->n_labels;
     if (last == 0) return TX_OK;
     if (m->pair) TX_TRY(tx_comm_spread(g, m->pair, (size_t)m->n_samples * sizeof *m->pair, last));
@@ -228,7 +229,7 @@ tx_bert_ids tx_masked_row(const tx_masked *m, int64_t k)
 
 tx_status tx_masked_share(tx_masked *m, int64_t *n)
 {
-    tx_comm *g = m->grid->model;
+    tx_comm *g = tx_grid_group(m->grid, TX_GROUP_MODEL);
     TX_TRY(tx_comm_spread(g, n, sizeof *n, 0));
     if (!*n) return TX_OK;
     return tx_comm_spread(g, m->rows, (size_t)(*n * tx_bert_row_len(m->opts.s)) * sizeof *m->rows, 0);
@@ -237,7 +238,7 @@ tx_status tx_masked_share(tx_masked *m, int64_t *n)
 tx_status tx_masked_run(tx_masked *m, int64_t n)
 {
     TX_ASSERT(n >= 1 && n <= m->room);
-    int64_t b = m->opts.b, p = m->grid->pp.size, n_micro = (n + b - 1) / b;
+    int64_t b = m->opts.b, p = tx_grid_size(m->grid, TX_AXIS_PIPELINE), n_micro = (n + b - 1) / b;
     const tx_stage_hooks h = { .fill = fill, .behind = score_batch, .user = m };
     if (m->model->n_chunks > 1) n_micro = (n_micro + p - 1) / p * p; /* the schedule's */
     for (int64_t k = n; k < n_micro * b; k++) put_nothing(m, k);
@@ -267,7 +268,7 @@ static tx_status take_results(tx_masked *m)
     TX_TRY(tx_alloc(&m->top, n * (size_t)m->opts.n_top, sizeof *m->top, what));
     TX_TRY(tx_alloc(&m->word, n * (size_t)m->opts.n_words, sizeof *m->word, what));
     TX_TRY(tx_alloc(&m->part, lot, sizeof *m->part, what));
-    TX_TRY(tx_alloc(&m->parts, lot * (size_t)m->grid->tp.size, sizeof *m->parts, what));
+    TX_TRY(tx_alloc(&m->parts, lot * (size_t)tx_grid_size(m->grid, TX_AXIS_TENSOR), sizeof *m->parts, what));
     return m->model->n_losses > 1 ? tx_alloc(&m->pair, (size_t)m->room, sizeof *m->pair, what) : TX_OK;
 }
 
@@ -295,15 +296,15 @@ tx_status tx_masked_create(tx_masked **out, tx_model *model, const tx_config *cf
     tx_status st;
     m->model = model;
     m->grid = grid;
-    m->n_micro = grid->pp.size;
+    m->n_micro = tx_grid_size(grid, TX_AXIS_PIPELINE);
     m->room = m->n_micro * opts->b;
     TX_GOTO(set_options(m, cfg, opts));
     TX_GOTO(take_results(m));
-    TX_GOTO(tx_grid_ctx(&m->ctx, grid, cfg->device, (int)cfg->threads, true));
+    TX_GOTO(tx_grid_ctx(&m->ctx, grid, tx_device_choice_word(cfg->device), (int)cfg->threads, true));
     TX_GOTO(tx_stage_open(&m->stage, &m->ctx, model, &m->cfg, m->n_micro, false));
     TX_GOTO(tx_stage_run(&m->stage, m->n_micro, false, &dry));
     TX_GOTO(tx_stage_take(&m->stage));
-    size_t lot = (size_t)(LOT * model->vocab_padded / grid->tp.size);
+    size_t lot = (size_t)(LOT * model->vocab_padded / tx_grid_size(grid, TX_AXIS_TENSOR));
     if (m->ctx.device) TX_GOTO(tx_alloc(&m->logits, lot, sizeof *m->logits, "the scores of masked tokens"));
     *out = m;
 out:

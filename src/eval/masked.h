@@ -4,7 +4,7 @@
  *      tx_masked_create(&m, model, cfg, grid, &opts)
  *      for each lot of at most m->room samples:
  *          sample k into tx_masked_row(m, k)          the same ones on all ranks of the model
- *          tx_masked_run(m, n)                        collective over grid->model
+ *          tx_masked_run(m, n)                        collective over the model group
  *          m->score, m->top, m->word, m->pair         the same on all ranks of the model
  *
  *  Every position with a label is one of the m->n_labels tokens, in the order of samples and then positions. A lot is
@@ -60,7 +60,7 @@ void tx_masked_destroy(tx_masked *m); /* NULL allowed */
 
 tx_bert_ids tx_masked_row(const tx_masked *m, int64_t k);
 
-/* Sends *n and the first *n rows from the first rank of the model to the others. Collective over grid->model. */
+/* Sends *n and the first *n rows from the first rank of the model to the others. Collective over the model group. */
 tx_status tx_masked_share(tx_masked *m, int64_t *n);
 
 /* Runs the first n samples of the rows. The tokens of sample k are m->first[k] .. m->first[k + 1]. TX_ERR_FORMAT: an id

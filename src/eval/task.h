@@ -38,11 +38,11 @@ bool tx_task_has_windows(tx_task_kind kind); /* of a text, which --overlapping-e
 typedef struct tx_task_opts {
     tx_task_kind kind;
     const char *file;
-    int64_t seq_length;      /* tokens that the model sees at once */
-    int64_t overlap;         /* of windows: 1 to seq_length. 0: 32, or seq_length where that is less */
-    bool masked;             /* text: for a masked language model; seq_length is without [CLS] and [SEP] */
-    bool strict;             /* LAMBADA: the whole last word */
-    const char *detokenizer; /* WIKITEXT103: "wiki", "ptb", "none"; NULL, "auto": as the file's path says */
+    int64_t seq_length; /* tokens that the model sees at once */
+    int64_t overlap;    /* of windows: 1 to seq_length. 0: 32, or seq_length where that is less */
+    bool masked;        /* text: for a masked language model; seq_length is without [CLS] and [SEP] */
+    bool strict;        /* LAMBADA: the whole last word */
+    enum tx_detokenizer_choice detokenizer; /* WIKITEXT103: the rules; unset, auto: as the file's path says */
 } tx_task_opts;
 
 /* Tokens ids[begin, end), of which [first, end) are predicted. */

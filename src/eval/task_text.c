@@ -99,10 +99,17 @@ out:
 
 static tx_detokenizer detokenizer_of(const tx_task_opts *o)
 {
-    static const tx_detokenizer named[] = { TX_DETOKENIZE_NONE, TX_DETOKENIZE_WIKI, TX_DETOKENIZE_PTB,
-                                            TX_DETOKENIZE_NONE };
-    int i = o->detokenizer ? tx_word_index(o->detokenizer, "auto|wiki|ptb|none") : 0;
-    return i ? named[i] : tx_detokenizer_for(o->file);
+    switch (o->detokenizer) {
+    case TX_DETOKENIZER_WIKI:
+        return TX_DETOKENIZE_WIKI;
+    case TX_DETOKENIZER_PTB:
+        return TX_DETOKENIZE_PTB;
+    case TX_DETOKENIZER_NONE:
+        return TX_DETOKENIZE_NONE;
+    case TX_DETOKENIZER_AUTO:
+        break;
+    }
+    return tx_detokenizer_for(o->file);
 }
 
 /* "Original tokens": the parts that blanks divide the text into, as Python's text.strip().split(" ") counts them. */

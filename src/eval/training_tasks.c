@@ -37,9 +37,9 @@ static tx_status sum_over_data(const tx_training_tasks *x, tx_task_sums *s)
 {
     const tx_grid *g = x->t->grid;
     const tx_task_sums mine = *s;
-    TX_TRY(tx_comm_gather(g->data, x->all, &mine, sizeof mine));
+    TX_TRY(tx_comm_gather(tx_grid_group(g, TX_GROUP_DATA), x->all, &mine, sizeof mine));
     *s = (tx_task_sums){ 0 };
-    for (int r = 0; r < g->dp.size; r++) {
+    for (int r = 0; r < tx_grid_size(g, TX_AXIS_DATA); r++) {
         s->n_items += x->all[r].n_items;
         s->n_correct += x->all[r].n_correct;
         s->n_correct_norm += x->all[r].n_correct_norm;
@@ -64,7 +64,7 @@ static tx_status tell(const tx_training_tasks *x, const tx_task *t, const tx_tas
 
 static tx_status lead(const tx_training_tasks *x)
 {
-    const tx_axis *dp = &x->t->grid->dp;
+    const tx_axis *dp = &x->t->grid->axis[TX_AXIS_DATA];
     for (int i = 0; i < x->n; i++) {
         tx_task_sums s;
         TX_TRY(tx_task_run(&x->task[i], x->decoder, dp->rank, dp->size, &s, NULL));
@@ -88,7 +88,7 @@ static tx_status evaluate(void *user)
     } else {
         st = tx_decoder_follow(x->decoder);
     }
-    return tx_comm_agree(x->t->grid->world, st);
+    return tx_comm_agree(tx_grid_group(x->t->grid, TX_GROUP_WORLD), st);
 }
 
 /* ---- opening ---- */
@@ -101,15 +101,16 @@ tx_status tx_training_tasks_open(tx_training_tasks *x, tx_trainer *t, const tx_t
     x->also = (tx_also){ evaluate, x };
     if (!x->n) return TX_OK;
     tx_status st;
-    TX_GOTO(tx_alloc(&x->all, (size_t)g->dp.size, sizeof *x->all, "the counts of all ranks"));
+    TX_GOTO(tx_alloc(&x->all, (size_t)tx_grid_size(g, TX_AXIS_DATA), sizeof *x->all, "the counts of all ranks"));
     TX_GOTO(tx_alloc(&x->task, (size_t)x->n, sizeof *x->task, "the tasks"));
-    if (tx_comm_rank(g->model) == 0) TX_GOTO(open_tasks(x, tok));
+    if (tx_comm_rank(tx_grid_group(g, TX_GROUP_MODEL)) == 0) TX_GOTO(open_tasks(x, tok));
 out:
-    TX_TRY(tx_comm_agree(g->world, st));
-    const tx_decoder_opts opts = {
-        .backend = cfg->device, .n_threads = (int)cfg->threads, .n_slots = 1, .max_len = cfg->seq_length
-    };
-    return tx_comm_agree(g->world, tx_decoder_create(&x->decoder, t->model, g, &opts));
+    TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD), st));
+    const tx_decoder_opts opts = { .backend = tx_device_choice_word(cfg->device),
+                                   .n_threads = (int)cfg->threads,
+                                   .n_slots = 1,
+                                   .max_len = cfg->seq_length };
+    return tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD), tx_decoder_create(&x->decoder, t->model, g, &opts));
 }
 
 void tx_training_tasks_close(tx_training_tasks *x)

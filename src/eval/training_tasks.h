@@ -1,7 +1,7 @@
 /* training_tasks.h - --eval-tasks: scores a run's current weights on tasks at each evaluation.
  *
- *  The ranks of grid->model work together as the decoder describes. Each of the n data-parallel replicas scores every
- * n-th item, and the counts are summed. The trainer's state does not change. */
+ *  The ranks of the model group work together as the decoder describes. Each of the n data-parallel replicas scores
+ * every n-th item, and the counts are summed. The trainer's state does not change. */
 #ifndef TX_EVAL_TRAINING_TASKS_H
 #define TX_EVAL_TRAINING_TASKS_H
 

@@ -1,7 +1,7 @@
 /* decoder.c - the cache's slots, and the calls of the model.
  *
  *  A call is a command of the leader: s positions of b sequences, what they are, and of how many of the s b rows
- *  logits are wanted; these are the last rows. Every rank of grid->model runs the same:
+ *  logits are wanted; these are the last rows. Every rank of the model group runs the same:
  *
  *      the command  ->  x from the stage before  ->  its layers  ->  y to the stage after
  *                                                    last stage:     its part of the vocabulary to the leader
@@ -58,12 +58,12 @@ typedef struct listener {
 
 static bool is_first(const tx_decoder *d)
 {
-    return d->grid.pp.rank == 0;
+    return tx_grid_rank(&d->grid, TX_AXIS_PIPELINE) == 0;
 }
 
 static bool is_last(const tx_decoder *d)
 {
-    return d->grid.pp.rank == d->grid.pp.size - 1;
+    return tx_grid_rank(&d->grid, TX_AXIS_PIPELINE) == tx_grid_size(&d->grid, TX_AXIS_PIPELINE) - 1;
 }
 
 static int64_t min(int64_t a, int64_t b)
@@ -76,7 +76,7 @@ static int64_t min(int64_t a, int64_t b)
 /* A part of the vocabulary joins the logits of n rows. */
 static tx_status join(const tx_decoder *d, float *logits, const float *part, int t, int64_t n)
 {
-    int64_t v = d->model->vocab_padded / d->grid.tp.size;
+    int64_t v = d->model->vocab_padded / tx_grid_size(&d->grid, TX_AXIS_TENSOR);
     if (d->ctx.dry) return TX_OK;
     for (int64_t i = 0; i < n; i++)
         TX_TRY(tx_device_copy(d->ctx.device, TX_STREAM_COMPUTE, logits + i * d->model->vocab_padded + t * v,
@@ -90,7 +90,7 @@ static tx_status make_logits(tx_decoder *d, tx_tensor y, int64_t n, float *logit
     tx_ctx *c = &d->ctx;
     const tx_grid *g = &d->grid;
     bool leads = tx_decoder_leads(d);
-    int64_t v = d->model->vocab_padded / g->tp.size;
+    int64_t v = d->model->vocab_padded / tx_grid_size(g, TX_AXIS_TENSOR);
     size_t mark = tx_arena_mark(&c->acts);
     tx_tensor part = tx_push2(&c->acts, TX_F32, n, v);
     tx_request sent = { 0 };
@@ -99,11 +99,12 @@ static tx_status make_logits(tx_decoder *d, tx_tensor y, int64_t n, float *logit
         if (leads && !c->device) to.data = logits, to.stride[0] = d->model->vocab_padded;
         TX_TRY(d->model->type->logits(c, d->model, to, y));
         if (leads && c->device) TX_TRY(join(d, logits, part.data, 0, n));
-        if (!leads) TX_TRY(tx_send_start(c, g->model, part, 0, TAG_LOGITS, &sent));
+        if (!leads) TX_TRY(tx_send_start(c, tx_grid_group(g, TX_GROUP_MODEL), part, 0, TAG_LOGITS, &sent));
         TX_TRY(tx_wait(c, &sent));
     }
-    for (int t = is_last(d); leads && t < g->tp.size; t++) {
-        TX_TRY(tx_recv(c, g->model, part, (g->pp.size - 1) * g->tp.size + t, TAG_LOGITS));
+    for (int t = is_last(d); leads && t < tx_grid_size(g, TX_AXIS_TENSOR); t++) {
+        TX_TRY(tx_recv(c, tx_grid_group(g, TX_GROUP_MODEL), part,
+                       (tx_grid_size(g, TX_AXIS_PIPELINE) - 1) * tx_grid_size(g, TX_AXIS_TENSOR) + t, TAG_LOGITS));
         TX_TRY(join(d, logits, part.data, t, n));
     }
     tx_arena_pop(&c->acts, mark);
@@ -150,7 +151,8 @@ static tx_status run(tx_decoder *d, int64_t s, int64_t b, int64_t wanted, listen
     tx_tensor x = { 0 }, y = tx_push3(&c->acts, m->stream, s, b, m->hidden);
     if (!is_first(d)) {
         x = tx_push3(&c->acts, m->stream, s, b, m->hidden);
-        TX_TRY(tx_recv(c, d->grid.pipeline, x, d->grid.pp.rank - 1, TAG_STREAM));
+        TX_TRY(tx_recv(c, tx_grid_group(&d->grid, TX_GROUP_PIPELINE), x, tx_grid_rank(&d->grid, TX_AXIS_PIPELINE) - 1,
+                       TAG_STREAM));
     }
     TX_TRY(m->type->decode(c, m,
                            &(tx_decode){
@@ -162,7 +164,8 @@ static tx_status run(tx_decoder *d, int64_t s, int64_t b, int64_t wanted, listen
                            }));
     if (!is_last(d)) {
         tx_request sent = { 0 };
-        TX_TRY(tx_send_start(c, d->grid.pipeline, y, d->grid.pp.rank + 1, TAG_STREAM, &sent));
+        TX_TRY(tx_send_start(c, tx_grid_group(&d->grid, TX_GROUP_PIPELINE), y,
+                             tx_grid_rank(&d->grid, TX_AXIS_PIPELINE) + 1, TAG_STREAM, &sent));
         TX_TRY(tx_wait(c, &sent));
     }
     TX_TRY(tell_logits(d, tx_as_rows(y), s * b, wanted, to));
@@ -196,26 +199,26 @@ static tx_status obey(tx_decoder *d, listener *to)
 static tx_status lead(tx_decoder *d, listener *to)
 {
     if (d->broken) return TX_FAIL(TX_ERR_COMM, "the decoder's ranks have been stopped by an error before");
-    tx_status st = tx_comm_spread(d->grid.model, d->message, d->message_bytes, 0);
+    tx_status st = tx_comm_spread(tx_grid_group(&d->grid, TX_GROUP_MODEL), d->message, d->message_bytes, 0);
     if (!st) st = obey(d, to);
-    d->broken = st && d->grid.tp.size * d->grid.pp.size > 1;
+    d->broken = st && tx_grid_size(&d->grid, TX_AXIS_TENSOR) * tx_grid_size(&d->grid, TX_AXIS_PIPELINE) > 1;
     return st;
 }
 
 /* A server may have nothing to do for hours. */
 static tx_status next_command(tx_decoder *d)
 {
-    tx_world *w = tx_comm_world(d->grid.model);
+    tx_world *w = tx_comm_world(tx_grid_group(&d->grid, TX_GROUP_MODEL));
     double timeout = tx_world_timeout(w);
     tx_world_set_timeout(w, 0);
-    tx_status st = tx_comm_spread(d->grid.model, d->message, d->message_bytes, 0);
+    tx_status st = tx_comm_spread(tx_grid_group(&d->grid, TX_GROUP_MODEL), d->message, d->message_bytes, 0);
     tx_world_set_timeout(w, timeout);
     return st;
 }
 
 bool tx_decoder_leads(const tx_decoder *d)
 {
-    return d->grid.tp.rank == 0 && is_first(d);
+    return tx_grid_rank(&d->grid, TX_AXIS_TENSOR) == 0 && is_first(d);
 }
 
 tx_status tx_decoder_follow(tx_decoder *d)
@@ -309,7 +312,7 @@ tx_status tx_decoder_create(tx_decoder **out, tx_model *model, const tx_grid *gr
     if (!d->opts.max_rows) d->opts.max_rows = MAX_ROWS;
     d->opts.max_rows = min(d->opts.max_rows, opts->max_len);
     d->n_layers = model->chunk[0].end - model->chunk[0].first;
-    d->n_groups = model->n_groups / d->grid.tp.size;
+    d->n_groups = model->n_groups / tx_grid_size(&d->grid, TX_AXIS_TENSOR);
     size_t slots = (size_t)opts->n_slots, rows = slots > FEW ? slots : FEW;
     TX_GOTO(tx_grid_ctx(&d->ctx, &d->grid, opts->backend, opts->n_threads, opts->teams));
     TX_GOTO(tx_alloc(&d->kv, (size_t)d->n_layers, sizeof *d->kv, "the key-value cache"));

@@ -110,19 +110,35 @@ static tx_status filter_hosts(struct job *j)
     return tx__hosts_limit(&j->hosts, c->num_nodes, c->num_gpus);
 }
 
-static bool word_is(const char *word, const char *a, const char *b)
+/* Whether the launcher is srun; *built: ranks can be started so. */
+static bool is_srun(enum tx_launcher launcher, bool *built)
 {
-    return word && (!strcmp(word, a) || !strcmp(word, b));
+    *built = true;
+    switch (launcher) {
+    case TX_LAUNCHER_SRUN:
+    case TX_LAUNCHER_SLURM:
+        return true;
+    case TX_LAUNCHER_MPIRUN:
+    case TX_LAUNCHER_OPENMPI:
+    case TX_LAUNCHER_PDSH:
+        return false;
+    case TX_LAUNCHER_MPICH:
+    case TX_LAUNCHER_IMPI:
+    case TX_LAUNCHER_MVAPICH:
+        *built = false;
+    }
+    return false;
 }
 
 /* Under Slurm a hostfile that is asked for goes by srun only on demand: its hosts may be others. */
 static tx_status choose_starter(struct job *j)
 {
-    const char *l = j->cfg->launcher, *job = getenv("SLURM_JOB_ID"), *tasks = getenv("SLURM_STEP_NUM_TASKS");
-    if (l && !word_is(l, "pdsh", "openmpi") && !word_is(l, "mpirun", "slurm") && !word_is(l, "srun", "srun"))
+    const char *l = tx_launcher_word(j->cfg->launcher), *job = getenv("SLURM_JOB_ID");
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+    bool built, asked = is_srun(j->cfg->launcher, &built);
+    if (!built)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "--launcher %s: ranks are started by Open MPI's mpirun (openmpi) or by srun (slurm)", l);
-    bool asked = word_is(l, "srun", "slurm");
     if (asked && !job)
         return TX_FAIL(TX_ERR_ARG, "--launcher %s: this is no Slurm allocation; sbatch and salloc make one", l);
     j->srun = asked || (!l && job && !j->hosts.n);

@@ -95,9 +95,9 @@ static tx_status take_place_to_meet(struct job *j)
 static tx_status take_node_rank(struct job *j)
 {
     const tx_config *c = j->cfg;
-    const char *backend = c->rdzv_backend, *slurm = getenv("SLURM_NODEID");
-    bool numbered = backend && !tx_word_index(backend, "static|c10d"),
-         as_they_come = !numbered && (backend || c->rdzv_endpoint);
+    const char *slurm = getenv("SLURM_NODEID");
+    bool numbered = c->rdzv_backend == TX_RDZV_STATIC,
+         as_they_come = !numbered && (c->rdzv_backend || c->rdzv_endpoint);
     if (j->m.n_nodes == 1)
         j->m.node_rank = 0;
     else if (c->given.torchrun_node_rank)

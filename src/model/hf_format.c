@@ -57,6 +57,80 @@ tx_status tx_hf_format_of(const tx_hf_format **out, const tx_model *m)
                    "--use-rotary-position-embeddings and --disable-bias-linear");
 }
 
+/* ---- config.json ---- */
+
+tx_status tx_hf_set(json_t *o, json_t *values)
+{
+    int bad = !values || json_object_update(o, values);
+    json_decref(values);
+    return bad ? TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json") : TX_OK;
+}
+
+static tx_status set_size(json_t *o, const char *option, int64_t n)
+{
+    return tx_hf_set(o, json_pack("{sI}", option, (json_int_t)n));
+}
+
+static int64_t size_in(const json_t *o, const char *option)
+{
+    return json_integer_value(json_object_get(o, option));
+}
+
+static tx_status read_sizes(const tx_hf_format *f, json_t *o, const json_t *config)
+{
+    int64_t n;
+    for (const tx_hf_size *s = f->sizes; s->option; s++) {
+        if (s->optional) continue;
+        TX_TRY(tx_hf_get_size(config, s->theirs, &n));
+        TX_TRY(set_size(o, s->option, n));
+    }
+    int64_t hidden = size_in(o, "hidden_size"), heads = size_in(o, "num_attention_heads");
+    if (!size_in(o, "ffn_hidden_size")) TX_TRY(set_size(o, "ffn_hidden_size", 4 * hidden));
+    TX_TRY(set_size(o, "num_key_value_heads", heads));
+    TX_TRY(set_size(o, "kv_channels", hidden / heads));
+    for (const tx_hf_size *s = f->sizes; s->option; s++) {
+        if (!s->optional) continue;
+        TX_TRY(tx_hf_get_size_or(config, s->theirs, size_in(o, s->option), &n));
+        TX_TRY(set_size(o, s->option, n));
+    }
+    return TX_OK;
+}
+
+tx_status tx_hf_options(const tx_hf_format *f, json_t **out, const json_t *config)
+{
+    /* How a run pads the vocabulary is its own; how positions are known follows from two flags of the shape. */
+    static const char *const always[] = { "megatron_padded_logits", "position_embedding_type" };
+    json_t *o;
+    TX_TRY(tx_config_shape(&o));
+    for (size_t i = 0; i < sizeof always / sizeof *always; i++) json_object_del(o, always[i]);
+    for (const char *const *name = f->unsaid; *name; name++) json_object_del(o, *name);
+    tx_status st = tx_hf_set(o, json_pack("{ss}", "model_type", f->model));
+    if (!st) st = read_sizes(f, o, config);
+    if (!st) st = f->read(o, config);
+    if (st)
+        json_decref(o);
+    else
+        *out = o;
+    return st;
+}
+
+tx_status tx_hf_config(const tx_hf_format *f, json_t **out, const tx_model *m)
+{
+    json_t *o = json_object();
+    tx_status st = o ? TX_OK : TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
+    for (const tx_hf_size *s = f->sizes; s->option && !st; s++)
+        st = set_size(o, s->theirs, *(const int64_t *)((const char *)m + s->at));
+    if (!st) st = tx_hf_set(o, json_pack("{ss}", "model_type", f->model_type));
+    if (!st) st = f->write(o, m);
+    if (st)
+        json_decref(o);
+    else
+        *out = o;
+    return st;
+}
+
+/* ---- tensors ---- */
+
 /* Sizes there, of a tensor that holds `rows` of our matrix. */
 static int64_t rows_of(const tx_model *m, const tx_param *p, tx_hf_rows rows)
 {
@@ -165,6 +239,8 @@ void tx_hf_copy(const tx_model *m, const tx_hf_part *part, float *theirs, float 
         }
     }
 }
+
+/* ---- members of config.json ---- */
 
 tx_status tx_hf_get_size(const json_t *config, const char *key, int64_t *out)
 {

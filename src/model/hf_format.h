@@ -1,5 +1,9 @@
 /* hf_format.h - the Hugging Face models that triax reads and writes: a table of names and row orders each, and their
- * config.json. A new one is a file beside its model's and a line in hf_format.c. */
+ * config.json. A new one is a file beside its model's and a line in hf_format.c.
+ *
+ *  The flags of a model's shape are the rows of options.def that are marked SHAPE, each at its default. A format's
+ * table of sizes says what config.json calls some of them; `read` sets those that are not at their default, and
+ * `unsaid` lists those that mean nothing in a model of the format. */
 #ifndef TX_MODEL_HF_FORMAT_H
 #define TX_MODEL_HF_FORMAT_H
 
@@ -38,6 +42,21 @@ typedef struct tx_hf_extra {
     const char *end, *why; /* why: no parameter comes from it */
 } tx_hf_extra;
 
+/* A size in config.json. */
+typedef struct tx_hf_size {
+    const char *option, *theirs; /* "num_layers", "n_layer" */
+    size_t at;                   /* of tx_model's member, int64_t */
+    bool optional; /* left out or null: what --ffn-hidden-size, --kv-channels and --num-key-value-heads are then */
+} tx_hf_size;
+#define TX_HF_SIZE(option, theirs, member)                \
+    {                                                     \
+        option, theirs, offsetof(tx_model, member), false \
+    }
+#define TX_HF_SIZE_OR(option, theirs, member)            \
+    {                                                    \
+        option, theirs, offsetof(tx_model, member), true \
+    }
+
 typedef struct tx_hf_format {
     const char *model_type;        /* in config.json */
     const char *sign;              /* a tensor that tells its files from others of this model_type; NULL: none has to */
@@ -50,10 +69,16 @@ typedef struct tx_hf_format {
     const char *partial;           /* of the error where a tensor without the prefix is missing; or NULL */
     /* Whether a model is one of these; the same on all ranks. */
     bool (*fits)(const tx_model *m);
-    /* config.json to option values (for tx_config_from_json) plus "vocab_size", and back. */
-    tx_status (*options)(json_t **out, const json_t *config);
-    tx_status (*config)(json_t **out, const tx_model *m);
+    const tx_hf_size *sizes;   /* NULLs at the end; "vocab_size" among them */
+    const char *const *unsaid; /* options of the shape that config.json says nothing of; NULL at the end */
+    /* Sets in `options` what else config.json says, sizes being there; and members of config.json beside the sizes. */
+    tx_status (*read)(json_t *options, const json_t *config);
+    tx_status (*write)(json_t *config, const tx_model *m);
 } tx_hf_format;
+
+/* config.json to option values (for tx_config_from_json) plus "vocab_size", and back. Caller json_decref()s *out. */
+tx_status tx_hf_options(const tx_hf_format *f, json_t **out, const json_t *config);
+tx_status tx_hf_config(const tx_hf_format *f, json_t **out, const tx_model *m);
 
 /* Whether there is a tensor of that name. */
 typedef bool tx_hf_has(const void *user, const char *name);
@@ -84,7 +109,10 @@ bool tx_hf_reorders(const tx_hf_part *part);
 /* Copies between the tensor there and the whole parameter here.   @ours [whole], not this rank's shard */
 void tx_hf_copy(const tx_model *m, const tx_hf_part *part, float *theirs, float *ours, bool to_hf);
 
-/* For options(): a positive whole number of 31 bits; the same, or `fallback` when it is not there or null; a number, a
+/* For read and write: takes `values` (NULL: no memory), whose members become members of o. */
+tx_status tx_hf_set(json_t *o, json_t *values);
+
+/* For read: a positive whole number of 31 bits; the same, or `fallback` when it is not there or null; a number, a
  * bool or a word, or `fallback` when it is not there. TX_ERR_FORMAT: it is something else. */
 tx_status tx_hf_get_size(const json_t *config, const char *key, int64_t *out);
 tx_status tx_hf_get_size_or(const json_t *config, const char *key, int64_t fallback, int64_t *out);

@@ -16,7 +16,7 @@ const tx_model_type *tx_model_type_find(const char *name)
 
 const tx_model_type *tx_model_type_of(const tx_config *cfg)
 {
-    const tx_model_type *type = tx_model_type_find(cfg->model_type);
+    const tx_model_type *type = tx_model_type_find(tx_model_kind_word(cfg->model_type));
     TX_ASSERT(type);
     return type;
 }

@@ -24,7 +24,8 @@ static tx_tensor stream_output(tx_ctx *c, const tx_stack_call *k)
 
 static tx_table_shard words_here(const tx_ctx *c, const tx_transformer *t)
 {
-    return (tx_table_shard){ .first = tx_grid_of(c)->tp.rank * t->word.value.dim[0], .whole = t->base.vocab_padded };
+    return (tx_table_shard){ .first = tx_grid_rank(tx_grid_of(c), TX_AXIS_TENSOR) * t->word.value.dim[0],
+                             .whole = t->base.vocab_padded };
 }
 
 /* What the words are added to, or the gradients of that; either may be absent. */
@@ -37,7 +38,7 @@ static tx_status look_up(tx_ctx *c, const tx_transformer *t, tx_tensor y, const 
 {
     size_t mark = tx_arena_mark(&c->scratch);
     tx_tensor whole = tx_tp_room(c, &c->scratch, y);
-    if (tx_grid_of(c)->tp.rank) add.pos.data = add.kind.data = NULL;
+    if (tx_grid_rank(tx_grid_of(c), TX_AXIS_TENSOR)) add.pos.data = add.kind.data = NULL;
     TX_RUN(c, embedding_fwd, .y = whole, .token = batch->token, .position = batch->position, .type = batch->type,
            .word = t->word.value, .pos = add.pos, .kind = add.kind, .shard = words_here(c, t));
     TX_TRY(tx_tp_sum(c, y, whole));
@@ -165,7 +166,8 @@ void tx_transformer_lend(tx_ctx *c, void *model, tx_tensor x)
     t->lent = (tx_block_rooms){ 0 };
     if (m->stream != m->dtype) t->lent.branch = tx_push3(&c->scratch, m->dtype, s, b, m->hidden);
     if (m->recompute.selective) t->lent.norm = tx_push2(&c->scratch, m->dtype, s * b, m->hidden);
-    if (!tx_tp_is_whole(c)) t->lent.whole = tx_push3(&c->scratch, m->dtype, s * tx_grid_of(c)->tp.size, b, m->hidden);
+    if (!tx_tp_is_whole(c))
+        t->lent.whole = tx_push3(&c->scratch, m->dtype, s * tx_grid_size(tx_grid_of(c), TX_AXIS_TENSOR), b, m->hidden);
 }
 
 static tx_block_call block_call(const tx_stack_call *k)

@@ -40,22 +40,30 @@ enum { N_EMBEDDING_PARAMS = sizeof embedding_params / sizeof embedding_params[0]
 
 static tx_norm norm_of(const tx_config *cfg)
 {
-    return (tx_norm){ .kind = tx_word_index(cfg->normalization, "layernorm|rmsnorm") ? TX_RMSNORM : TX_LAYERNORM,
+    return (tx_norm){ .kind = cfg->normalization == TX_NORMALIZATION_RMSNORM ? TX_RMSNORM : TX_LAYERNORM,
                       .eps = cfg->layernorm_epsilon,
                       .plus_one = cfg->apply_layernorm_1p };
 }
 
 static tx_glu gate_of(const tx_config *cfg)
 {
-    static const tx_glu gate[] = { TX_GLU_GELU, TX_GLU_LINEAR, TX_GLU_RELU, TX_GLU_SILU };
-    const char *word = cfg->glu_activation;
-    return word ? gate[tx_word_index(word, "geglu|liglu|reglu|swiglu")] : TX_GLU_SILU;
+    switch (cfg->glu_activation) {
+    case TX_GLU_ACTIVATION_GEGLU:
+        return TX_GLU_GELU;
+    case TX_GLU_ACTIVATION_LIGLU:
+        return TX_GLU_LINEAR;
+    case TX_GLU_ACTIVATION_REGLU:
+        return TX_GLU_RELU;
+    case TX_GLU_ACTIVATION_SWIGLU:
+        return TX_GLU_SILU;
+    }
+    return TX_GLU_SILU; /* unset: --swiglu's */
 }
 
 /* Layer i, from 0, as the options have it. */
 static tx_block block_of(const tx_config *cfg, int64_t i, const tx_grid *grid, bool causal)
 {
-    int64_t t = grid->tp.size, n = cfg->num_attention_heads;
+    int64_t t = tx_grid_size(grid, TX_AXIS_TENSOR), n = cfg->num_attention_heads;
     bool gelu_tanh = cfg->bias_gelu_fusion || cfg->openai_gelu;
     return (tx_block){
         .ln1 = norm_of(cfg),
@@ -64,7 +72,7 @@ static tx_block block_of(const tx_config *cfg, int64_t i, const tx_grid *grid, b
                   .n_heads = n / t,
                   .n_groups = cfg->num_key_value_heads / t,
                   .n_heads_whole = n,
-                  .first_head = grid->tp.rank * (n / t),
+                  .first_head = tx_grid_rank(grid, TX_AXIS_TENSOR) * (n / t),
                   .d = cfg->kv_channels,
                   .n_rot = cfg->use_rotary_position_embeddings ? tx_config_rotary_dim(cfg) : 0,
                   .rope_theta = cfg->rope_theta,
@@ -92,7 +100,8 @@ static tx_block block_of(const tx_config *cfg, int64_t i, const tx_grid *grid, b
 static tx_status pad_vocab(int64_t *out, int64_t *n_valid, const tx_config *cfg, int64_t vocab_size,
                            const tx_grid *grid)
 {
-    int64_t multiple = cfg->make_vocab_size_divisible_by * grid->tp.size, to = cfg->pad_vocab_size_to;
+    int64_t multiple = cfg->make_vocab_size_divisible_by * tx_grid_size(grid, TX_AXIS_TENSOR),
+            to = cfg->pad_vocab_size_to;
     *out = to ? to : tx_vocab_padded(vocab_size, multiple);
     *n_valid = cfg->megatron_padded_logits ? *out : vocab_size;
     if (cfg->megatron_padded_logits) *out = tx_vocab_padded(*out, multiple);
@@ -102,7 +111,7 @@ static tx_status pad_vocab(int64_t *out, int64_t *n_valid, const tx_config *cfg,
     if (*out % multiple)
         return TX_FAIL(TX_ERR_ARG, "--pad-vocab-size-to %lld is not divisible by --make-vocab-size-divisible-by %lld%s",
                        (long long)to, (long long)cfg->make_vocab_size_divisible_by,
-                       grid->tp.size > 1 ? " times the tensor-parallel size" : "");
+                       tx_grid_size(grid, TX_AXIS_TENSOR) > 1 ? " times the tensor-parallel size" : "");
     return TX_OK;
 }
 
@@ -144,8 +153,9 @@ static void take_chunks(tx_model *m, const tx_config *cfg, const tx_grid *grid)
     m->n_chunks = tx_config_chunks(cfg);
     TX_ASSERT(m->n_chunks <= TX_MAX_CHUNKS);
     for (int k = 0; k < m->n_chunks; k++)
-        m->chunk[k] = tx_pp_layers(m->n_layers, grid->pp.size, m->n_chunks, grid->pp.rank, k, 0, post);
-    m->n_again = count_again(m, grid->pp.size, post);
+        m->chunk[k] = tx_pp_layers(m->n_layers, tx_grid_size(grid, TX_AXIS_PIPELINE), m->n_chunks,
+                                   tx_grid_rank(grid, TX_AXIS_PIPELINE), k, 0, post);
+    m->n_again = count_again(m, tx_grid_size(grid, TX_AXIS_PIPELINE), post);
 }
 
 static tx_model sizes_of(const tx_config *cfg, const tx_model_type *type, int64_t vocab_size, int64_t padded,
@@ -196,8 +206,8 @@ static tx_dims dims_of(const tx_transformer *t, const tx_grid *grid, int64_t n_t
                       .a = m->n_heads * m->head_dim,
                       .u = m->mlp_in,
                       .u_parts = m->mlp_in == m->ffn ? 1 : 2,
-                      .n_tp = grid->tp.size,
-                      .tp_rank = grid->tp.rank,
+                      .n_tp = tx_grid_size(grid, TX_AXIS_TENSOR),
+                      .tp_rank = tx_grid_rank(grid, TX_AXIS_TENSOR),
                       .traits = t->traits };
 }
 
@@ -228,9 +238,9 @@ tx_status tx_transformer_create(tx_transformer *t, const tx_model_type *type, co
 static tx_status declare_words(tx_transformer *t, tx_dims dims, const tx_grid *grid, int chunk, bool tied, bool copy)
 {
     TX_TRY(tx_params_begin_unit(&t->base.params, TX_UNIT_WORDS, chunk));
-    dims.tied = tied && grid->pp.size > 1;
+    dims.tied = tied && tx_grid_size(grid, TX_AXIS_PIPELINE) > 1;
     dims.copy = dims.tied && copy;
-    dims.traits = tied && (copy || grid->pp.size == 1) ? TX_WITH_HEAD : TX_WITH_WORDS;
+    dims.traits = tied && (copy || tx_grid_size(grid, TX_AXIS_PIPELINE) == 1) ? TX_WITH_HEAD : TX_WITH_WORDS;
     return tx_params_declare(&t->base.params, "", word_params, 2, t, &dims);
 }
 
@@ -281,11 +291,12 @@ void tx_transformer_declared(tx_transformer *t)
 /* The words may be the head's as well: then their gradients are complete after it and the embedding. */
 static tx_status list_embedding(tx_transformer *t)
 {
-    unsigned once = TX_USE_FWD | TX_LEAVE_FWD | TX_TOUCH_BWD;
+    unsigned once = TX_GATHER_FWD | TX_RELEASE_FWD | TX_GRADS_BWD;
     const tx_stack_unit unit[] = {
         { t->unit.words, once },
-        { t->unit.embedding, once | TX_DONE_BWD | (t->normed ? TX_USE_BWD | TX_LEAVE_BWD | TX_NOT_AHEAD : 0u) },
-        { t->unit.words, TX_DONE_BWD },
+        { t->unit.embedding,
+          once | TX_COMPLETE_BWD | (t->normed ? TX_GATHER_BWD | TX_RELEASE_BWD | TX_NOT_AHEAD : 0u) },
+        { t->unit.words, TX_COMPLETE_BWD },
     };
     return tx_stack_add(&t->base.stack, &(tx_stack_layer){ .kind = &tx_embedding_layer,
                                                            .saved_size = sizeof(tx_embedding_saved),

@@ -14,7 +14,7 @@ bool tx_inputs_move(const tx_recompute *how)
 /* What of x this rank keeps. */
 static tx_tensor part_of(const tx_ctx *c, const tx_recompute *how, tx_tensor x)
 {
-    const tx_axis *tp = &tx_grid_of(c)->tp;
+    const tx_axis *tp = &tx_grid_of(c)->axis[TX_AXIS_TENSOR];
     int64_t n = tx_numel(x) / tp->size;
     if (!how->divided) return tx_slice1(x, 0, tx_numel(x));
     TX_ASSERT(n * tp->size == tx_numel(x));
@@ -41,5 +41,5 @@ tx_status tx_fetch_input(tx_ctx *c, const tx_recompute *how, tx_tensor x, tx_ten
         kept = part;
     }
     if (!how->divided) return TX_OK;
-    return tx_all_gather(c, tx_grid_of(c)->tensor, tx_slice1(x, 0, tx_numel(x)), kept);
+    return tx_all_gather(c, tx_grid_group(tx_grid_of(c), TX_GROUP_TENSOR), tx_slice1(x, 0, tx_numel(x)), kept);
 }

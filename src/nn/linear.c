@@ -5,7 +5,7 @@
 
 tx_status tx_linear_fwd(tx_ctx *c, const tx_linear *l, tx_tensor y, tx_tensor x)
 {
-    bool adds = !l->summed || tx_grid_of(c)->tp.rank == 0;
+    bool adds = !l->summed || tx_grid_rank(tx_grid_of(c), TX_AXIS_TENSOR) == 0;
     TX_RUN(c, gemm, .c = y, .a = x, .b = l->w.value, .trans_b = true, .bias = adds ? l->b.value : (tx_tensor){ 0 });
     return TX_OK;
 }

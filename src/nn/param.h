@@ -21,7 +21,7 @@
 #include "triax/model.h"
 #include "triax/optimizer.h"
 
-#define TX_PARAM_ALIGN    TX_SUMSQ_BLOCK /* so that a stretch of a tensor has whole blocks of the norm's */
+#define TX_PARAM_ALIGN    TX_SUMSQ_BLOCK /* so that a fragment of a tensor has whole blocks of the norm's */
 #define TX_PARAM_NAME_MAX 128
 
 /* What the first contribution to a gradient in an iteration does: it is added to zeros, or, of a matrix that only
@@ -82,7 +82,7 @@ typedef struct tx_param {
     int n_parts;           /* blocks that it is made of, each split over the ranks */
     int n_tp, tp_rank;     /* how many shards, and which one this is; 1 and 0 where nothing is split */
     tx_over_tp over_tp;
-    bool tied;    /* both ends of the pipeline have it: gradients are summed over grid.ends */
+    bool tied;    /* both ends of the pipeline have it: gradients are summed over the ends group */
     bool counted; /* this rank is the one of those with the same numbers that counts them in norms and totals, and saves
                      them: the first of the tensor-parallel ones, of a tied one the first stage's */
     int64_t offset, numel; /* elements, in every flat buffer */
@@ -105,7 +105,7 @@ typedef struct tx_params {
     tx_hash_table by_name; /* of param */
 } tx_params;
 
-/* Where a stretch of rows or columns of a shard lies in the whole parameter. */
+/* Where a fragment of rows or columns of a shard lies in the whole parameter. */
 typedef struct tx_param_piece {
     int64_t start[2], size[2]; /* a box of the whole, real rows only; size[0] may be 0. [1] is 0, 1 of a vector */
     int64_t at[2];             /* row and column of its first element in the shard */
@@ -115,16 +115,16 @@ enum { TX_PARAM_MAX_PIECES = 2 };
 
 /* Elements [first, first + numel) of the shard of a row of the table, in memory order, that a rank keeps; in buffers
  * that hold only what is kept they begin at `at`. */
-typedef struct tx_stretch {
+typedef struct tx_fragment {
     int row;
     int64_t first, numel, at;
-} tx_stretch;
+} tx_fragment;
 
-typedef struct tx_stretches {
-    tx_stretch *stretch;
+typedef struct tx_fragments {
+    tx_fragment *fragment;
     int n;
     int64_t numel; /* of a kept buffer */
-} tx_stretches;
+} tx_fragments;
 
 /* The pieces of the shard; their number, at most TX_PARAM_MAX_PIECES. */
 int tx_param_pieces(const tx_param *p, tx_param_piece *piece);
@@ -178,10 +178,11 @@ void tx_params_contributed(const tx_params *ps, int first, int end); /* rows [fi
 /* What a model tells of the units of its table as it comes to them; parameters and gradients may be
  * somewhere else until then, and afterwards. `next` is a unit that is likely to be used next, or -1. */
 typedef struct tx_unit_hooks {
-    tx_status (*use)(void *user, int unit, int next);     /* its values will be read, until they are left */
-    tx_status (*leave)(void *user, int unit, bool again); /* as often as used; again: backward will use it */
-    tx_status (*touch)(void *user, int unit);             /* gradients will be contributed */
-    tx_status (*done)(void *user, int unit, bool last);   /* this micro-batch contributes no more; last: none does */
+    tx_status (*gather)(void *user, int unit, int next);    /* its values will be read, until they are left */
+    tx_status (*release)(void *user, int unit, bool again); /* as often as used; again: backward will use it */
+    tx_status (*pre_backward)(void *user, int unit);        /* gradients will be contributed */
+    tx_status (*post_backward)(void *user, int unit,
+                               bool last); /* this micro-batch contributes no more; last: none does */
     void *user;
 } tx_unit_hooks;
 

@@ -147,7 +147,7 @@ static int next_forward(const job *j, int i, int k, int end)
 {
     for (; i < end; i++, k = 0)
         for (; k < j->s->layer[i].n_units; k++)
-            if (units_of(j, i)[k].does & TX_USE_FWD) return units_of(j, i)[k].unit;
+            if (units_of(j, i)[k].does & TX_GATHER_FWD) return units_of(j, i)[k].unit;
     return -1;
 }
 
@@ -157,7 +157,7 @@ static int next_backward(const job *j, int i)
     while (--i >= j->chunk->first)
         for (int k = 0; k < j->s->layer[i].n_units; k++) {
             const tx_stack_unit *u = &units_of(j, i)[k];
-            if (u->does & TX_USE_BWD) return u->does & TX_NOT_AHEAD ? -1 : u->unit;
+            if (u->does & TX_GATHER_BWD) return u->does & TX_NOT_AHEAD ? -1 : u->unit;
         }
     return -1;
 }
@@ -169,48 +169,48 @@ static bool comes_back(const job *j, int i, int unit)
     for (int q = j->chunk->first; q < j->chunk->end; q++)
         for (int k = 0; k < j->s->layer[q].n_units; k++) {
             const tx_stack_unit *u = &units_of(j, q)[k];
-            if (u->unit == unit && (u->does & TX_USE_BWD || (q > i && u->does & TX_USE_FWD))) return true;
+            if (u->unit == unit && (u->does & TX_GATHER_BWD || (q > i && u->does & TX_GATHER_FWD))) return true;
         }
     return false;
 }
 
 /* Uses of layer i.   @next the unit that is used after them */
-static tx_status use_units(const job *j, int i, unsigned use, int next)
+static tx_status gather_units(const job *j, int i, unsigned event, int next)
 {
     const tx_unit_hooks *h = j->p->units;
     const tx_stack_unit *u = units_of(j, i);
     int n = j->s->layer[i].n_units;
     for (int k = 0, then; k < n && h; k = then) {
-        for (then = k + 1; then < n && !(u[then].does & use);) then++;
-        if (u[k].does & use) TX_TRY(h->use(h->user, u[k].unit, then < n ? u[then].unit : next));
+        for (then = k + 1; then < n && !(u[then].does & event);) then++;
+        if (u[k].does & event) TX_TRY(h->gather(h->user, u[k].unit, then < n ? u[then].unit : next));
     }
     return TX_OK;
 }
 
-static tx_status touch_units(const job *j, int i, unsigned touch)
+static tx_status begin_grads(const job *j, int i, unsigned event)
 {
     const tx_unit_hooks *h = j->p->units;
     for (int k = 0; k < j->s->layer[i].n_units && h; k++)
-        if (units_of(j, i)[k].does & touch) TX_TRY(h->touch(h->user, units_of(j, i)[k].unit));
+        if (units_of(j, i)[k].does & event) TX_TRY(h->pre_backward(h->user, units_of(j, i)[k].unit));
     return TX_OK;
 }
 
-static tx_status leave_units(const job *j, int i, bool backward)
+static tx_status release_units(const job *j, int i, bool backward)
 {
     const tx_unit_hooks *h = j->p->units;
-    unsigned leave = backward ? TX_LEAVE_BWD : TX_LEAVE_FWD;
+    unsigned event = backward ? TX_RELEASE_BWD : TX_RELEASE_FWD;
     for (int k = 0; k < j->s->layer[i].n_units && h; k++) {
         const tx_stack_unit *u = &units_of(j, i)[k];
-        if (u->does & leave) TX_TRY(h->leave(h->user, u->unit, !backward && comes_back(j, i, u->unit)));
+        if (u->does & event) TX_TRY(h->release(h->user, u->unit, !backward && comes_back(j, i, u->unit)));
     }
     return TX_OK;
 }
 
-static tx_status done_units(const job *j, int i, unsigned done)
+static tx_status end_grads(const job *j, int i, unsigned event)
 {
     const tx_unit_hooks *h = j->p->units;
     for (int k = 0; k < j->s->layer[i].n_units && h; k++)
-        if (units_of(j, i)[k].does & done) TX_TRY(h->done(h->user, units_of(j, i)[k].unit, j->p->last));
+        if (units_of(j, i)[k].does & event) TX_TRY(h->post_backward(h->user, units_of(j, i)[k].unit, j->p->last));
     return TX_OK;
 }
 
@@ -334,12 +334,12 @@ static tx_status forward(tx_ctx *c, const job *j, int i, int next, bool holds)
     if (!l->kind->bwd) k.dx = record_of(j, i)->dx;
     if (before) k.spare = k.y.data == j->a->d[0].data ? j->a->place : j->a->d[0];
     note_layer(c, l);
-    TX_TRY(use_units(j, i, TX_USE_FWD, next));
-    if (k.train && !holds) TX_TRY(touch_units(j, i, TX_TOUCH_FWD));
+    TX_TRY(gather_units(j, i, TX_GATHER_FWD, next));
+    if (k.train && !holds) TX_TRY(begin_grads(j, i, TX_GRADS_FWD));
     if (l->kind->fwd) TX_TRY(l->kind->fwd(c, &k));
     if (holds) return TX_OK;
-    TX_TRY(leave_units(j, i, false));
-    return k.train ? done_units(j, i, TX_DONE_FWD) : TX_OK;
+    TX_TRY(release_units(j, i, false));
+    return k.train ? end_grads(j, i, TX_COMPLETE_FWD) : TX_OK;
 }
 
 /* used: its units are, since forward. */
@@ -351,16 +351,16 @@ static tx_status backward(tx_ctx *c, const job *j, int i, tx_tensor dy, tx_tenso
     k.dx = dx;
     if (j->stream && dy.data != j->a->d[0].data) k.spare = j->a->d[0];
     note_layer(c, l);
-    if (!used) TX_TRY(use_units(j, i, TX_USE_BWD, next_backward(j, i)));
-    TX_TRY(touch_units(j, i, TX_TOUCH_BWD));
+    if (!used) TX_TRY(gather_units(j, i, TX_GATHER_BWD, next_backward(j, i)));
+    TX_TRY(begin_grads(j, i, TX_GRADS_BWD));
     if (l->kind->fwd && l->kind->bwd) TX_TRY(l->kind->bwd(c, &k));
     tx_arena_pop(&c->acts, record_of(j, i)->mark);
     for (int u = 0; u < l->n_units; u++) {
         const tx_unit *rows = &j->s->params->unit[units_of(j, i)[u].unit];
-        if (units_of(j, i)[u].does & TX_TOUCH_BWD) tx_params_contributed(j->s->params, rows->first, rows->end);
+        if (units_of(j, i)[u].does & TX_GRADS_BWD) tx_params_contributed(j->s->params, rows->first, rows->end);
     }
-    TX_TRY(leave_units(j, i, true));
-    return done_units(j, i, TX_DONE_BWD);
+    TX_TRY(release_units(j, i, true));
+    return end_grads(j, i, TX_COMPLETE_BWD);
 }
 
 /* ---- forward ---- */

@@ -63,19 +63,20 @@ typedef struct tx_layer_kind {
     tx_stack_fn *bwd; /* NULL (after the body): forward with `train` also does the backward; it writes dx */
 } tx_layer_kind;
 
-/* What happens to a unit of parameters around a layer: first all uses, then gradients, then the layer's function, then
- * all releases, then what is done; each in the order of the layer's rows. A unit may stand in several rows. */
+/* What happens to a unit of parameters around a layer (tx_unit_hooks): first all are gathered, then their gradients
+ * begin, then the layer's function runs, then all are released, then gradients are complete; each in the order of the
+ * layer's rows. A unit may stand in several rows. */
 enum {
-    TX_USE_FWD = 1,   /* values are read from here on, in forward */
-    TX_TOUCH_FWD = 2, /* with `train`: forward contributes to gradients */
-    TX_LEAVE_FWD = 4, /* values are not read any more */
-    TX_DONE_FWD = 8,  /* with `train`: the gradients of this micro-batch are complete */
-    TX_USE_BWD = 16,  /* the same in backward */
-    TX_TOUCH_BWD = 32,
-    TX_LEAVE_BWD = 64,
-    TX_DONE_BWD = 128,
+    TX_GATHER_FWD = 1,   /* values are read from here on, in forward */
+    TX_GRADS_FWD = 2,    /* with `train`: forward contributes to gradients (pre_backward) */
+    TX_RELEASE_FWD = 4,  /* values are not read any more */
+    TX_COMPLETE_FWD = 8, /* with `train`: the gradients of this micro-batch are complete (post_backward) */
+    TX_GATHER_BWD = 16,  /* the same in backward */
+    TX_GRADS_BWD = 32,
+    TX_RELEASE_BWD = 64,
+    TX_COMPLETE_BWD = 128,
     TX_NOT_AHEAD = 256, /* backward does not prefetch it */
-    TX_OWN_UNIT = TX_USE_FWD | TX_LEAVE_FWD | TX_USE_BWD | TX_TOUCH_BWD | TX_LEAVE_BWD | TX_DONE_BWD
+    TX_OWN_UNIT = TX_GATHER_FWD | TX_RELEASE_FWD | TX_GATHER_BWD | TX_GRADS_BWD | TX_RELEASE_BWD | TX_COMPLETE_BWD
 };
 
 typedef struct tx_stack_unit {

@@ -10,6 +10,10 @@ static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, con
     return TX_OK;
 }
 
+static const tx_optim_member member[] = { { "betas", { "adam_beta1", "adam_beta2" } },
+                                          { "eps", { "adam_eps" } },
+                                          { .key = NULL } };
+
 const tx_optim_type tx__optim_adam = {
-    .name = "adam", .n_state = 2, .state_name = { "exp_avg", "exp_avg_sq" }, .step = step
+    .name = "adam", .n_state = 2, .state_name = { "exp_avg", "exp_avg_sq" }, .member = member, .step = step
 };

@@ -31,7 +31,7 @@ tx_status tx_optim_check_client(const tx_client_optimizer *from)
 
 int tx_optim_n_state(const tx_config *cfg, const tx_client_optimizer *client)
 {
-    return client ? client->n_state : tx_optim_type_find(cfg->optimizer)->n_state;
+    return client ? client->n_state : tx_optim_type_find(tx_optimizer_kind_word(cfg->optimizer))->n_state;
 }
 
 enum { AT_A_TIME = 4096 }; /* gradients that are not fp32 */

@@ -3,26 +3,18 @@
 #include "optim/deepspeed_schedule.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/status.h"
 
 #define PI 3.14159265358979323846
 
-static const char *const names[] = { NULL, "LRRangeTest", "OneCycle", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR" };
-
-const char *tx_ds_schedule_name(tx_ds_kind kind)
-{
-    return names[kind];
-}
-
 /* ---- from options ---- */
 
-static tx_ds_schedule warmup_of(const tx_config *c, tx_ds_kind kind)
+static tx_ds_schedule warmup_of(const tx_config *c, enum tx_ds_schedule_kind kind)
 {
     tx_ds_schedule s = { .kind = kind,
-                         .log_warmup = tx_word_index(c->warmup_type, "log|linear") == 0,
+                         .log_warmup = c->warmup_type == TX_WARMUP_LOG,
                          .warmup_steps = fmax(2, (double)c->warmup_num_steps) };
     if (kind != TX_DS_WARMUP) s.total_steps = (double)c->total_num_steps;
     if (kind == TX_DS_WARMUP_COSINE) {
@@ -40,7 +32,7 @@ static tx_ds_schedule warmup_of(const tx_config *c, tx_ds_kind kind)
 static tx_ds_schedule cycle_of(const tx_config *c)
 {
     const tx_config_given *g = &c->given;
-    bool adam = tx_word_index(c->optimizer, "adam|sgd") == 0; /* the other has no betas */
+    bool adam = c->optimizer == TX_OPTIMIZER_ADAM; /* the other has no betas */
     tx_ds_schedule s = {
         .kind = TX_DS_ONE_CYCLE,
         .min_lr = c->cycle_min_lr,
@@ -61,19 +53,28 @@ static tx_ds_schedule cycle_of(const tx_config *c)
     return s;
 }
 
+static tx_ds_schedule range_test_of(const tx_config *c)
+{
+    return (tx_ds_schedule){ .kind = TX_DS_RANGE_TEST,
+                             .min_lr = c->lr_range_test_min_lr,
+                             .step_rate = c->lr_range_test_step_rate,
+                             .step_size = (double)c->lr_range_test_step_size,
+                             .staircase = c->lr_range_test_staircase };
+}
+
 tx_ds_schedule tx_ds_schedule_from_config(const tx_config *c)
 {
-    if (!c->lr_schedule) return (tx_ds_schedule){ .kind = TX_DS_NONE };
-    tx_ds_kind kind =
-        (tx_ds_kind)(1 + tx_word_index(c->lr_schedule, "LRRangeTest|OneCycle|WarmupLR|WarmupDecayLR|WarmupCosineLR"));
-    if (kind == TX_DS_ONE_CYCLE) return cycle_of(c);
-    if (kind == TX_DS_RANGE_TEST)
-        return (tx_ds_schedule){ .kind = kind,
-                                 .min_lr = c->lr_range_test_min_lr,
-                                 .step_rate = c->lr_range_test_step_rate,
-                                 .step_size = (double)c->lr_range_test_step_size,
-                                 .staircase = c->lr_range_test_staircase };
-    return warmup_of(c, kind);
+    switch (c->lr_schedule) {
+    case TX_DS_RANGE_TEST:
+        return range_test_of(c);
+    case TX_DS_ONE_CYCLE:
+        return cycle_of(c);
+    case TX_DS_WARMUP:
+    case TX_DS_WARMUP_DECAY:
+    case TX_DS_WARMUP_COSINE:
+        return warmup_of(c, c->lr_schedule);
+    }
+    return (tx_ds_schedule){ 0 };
 }
 
 /* ---- formulas; last: DeepSpeed's last_batch_iteration ---- */
@@ -138,19 +139,18 @@ static double one_cycle_lr(const tx_ds_schedule *s, double last)
     return s->min_lr + (s->max_lr - s->min_lr) * cycle_height(s, last);
 }
 
+/* clang-format off */
+#define RATE(constant, word, rate) case constant: return rate;
+/* clang-format on */
+
 double tx_ds_schedule_lr(const tx_ds_schedule *s, int64_t steps)
 {
     double last = (double)steps - 1;
     switch (s->kind) {
-    case TX_DS_RANGE_TEST:
-        return range_test_lr(s, last);
-    case TX_DS_ONE_CYCLE:
-        return one_cycle_lr(s, last);
-    case TX_DS_WARMUP_COSINE:
-        return warmup_cosine_lr(s, last);
-    default:
-        return warmup_lr(s, last);
+        TX_DS_SCHEDULES(RATE)
     }
+    TX_ASSERT(!"a kind of --lr-schedule");
+    return 0;
 }
 
 /* Before the first step it is the lowest, behind it near the highest: so it is upstream. */
@@ -194,7 +194,7 @@ static double *number_at(tx_ds_schedule *s, const struct field *f)
 tx_status tx_ds_schedule_to_json(const tx_ds_schedule *s, int64_t steps, json_t **out)
 {
     tx_ds_schedule copy = *s;
-    const char *type = s->kind ? names[s->kind] : "client";
+    const char *type = s->kind ? tx_ds_schedule_kind_word(s->kind) : "client";
     json_t *all = json_pack("{s:s, s:I}", "type", type, "last_batch_iteration", (json_int_t)(steps - 1));
     int failed = !all;
     for (size_t i = 0; i < N_FIELDS && !failed && s->kind; i++)
@@ -219,9 +219,7 @@ tx_status tx_ds_schedule_steps(const json_t *saved, int64_t *steps)
 static tx_status from_json(tx_ds_schedule *s, const json_t *saved)
 {
     const char *type = json_string_value(json_object_get(saved, "type"));
-    *s = (tx_ds_schedule){ .kind = TX_DS_NONE };
-    for (int k = TX_DS_RANGE_TEST; k <= TX_DS_WARMUP_COSINE && type; k++)
-        if (!strcmp(names[k], type)) s->kind = (tx_ds_kind)k;
+    *s = (tx_ds_schedule){ .kind = type ? tx_ds_schedule_kind_of(type) : 0 };
     for (size_t i = 0; i < N_FIELDS && s->kind; i++) {
         const json_t *v = json_object_get(saved, fields[i].key);
         if (!json_is_number(v) || !isfinite(json_number_value(v)))
@@ -238,7 +236,7 @@ static tx_status from_json(tx_ds_schedule *s, const json_t *saved)
 
 static const char *name_or_none(const tx_ds_schedule *s)
 {
-    return s->kind ? names[s->kind] : "none of DeepSpeed's";
+    return s->kind ? tx_ds_schedule_kind_word(s->kind) : "none of DeepSpeed's";
 }
 
 tx_status tx_ds_schedule_resume(tx_ds_schedule *s, const json_t *saved, bool own, bool theirs)
@@ -252,8 +250,8 @@ tx_status tx_ds_schedule_resume(tx_ds_schedule *s, const json_t *saved, bool own
     if (mine.kind != other.kind)
         snprintf(what, sizeof what, "the run's is %s, the checkpoint's %s", name_or_none(&mine), name_or_none(&other));
     else
-        snprintf(what, sizeof what, "%s of the run's %s is %.10g, of the checkpoint's %.10g", f->key, names[mine.kind],
-                 *number_at(&mine, f), *number_at(&other, f));
+        snprintf(what, sizeof what, "%s of the run's %s is %.10g, of the checkpoint's %.10g", f->key,
+                 tx_ds_schedule_kind_word(mine.kind), *number_at(&mine, f), *number_at(&other, f));
     if (!own && !theirs)
         return TX_FAIL(TX_ERR_ARG,
                        "the scheduler: %s; give --override-opt_param-scheduler to go on with the run's, or "

@@ -7,19 +7,9 @@
 
 #include "config/config.h"
 
-/* In the order of --lr-schedule's words, from 1. */
-typedef enum tx_ds_kind {
-    TX_DS_NONE, /* the schedule is another */
-    TX_DS_RANGE_TEST,
-    TX_DS_ONE_CYCLE,
-    TX_DS_WARMUP,
-    TX_DS_WARMUP_DECAY,
-    TX_DS_WARMUP_COSINE
-} tx_ds_kind;
-
 /* What is of another kind is 0. */
 typedef struct tx_ds_schedule {
-    tx_ds_kind kind;
+    enum tx_ds_schedule_kind kind;                 /* kinds/schedules.h; 0: the schedule is none of them */
     double log_warmup, staircase, cycles_momentum; /* 0 or 1 */
     /* WarmupLR, WarmupDecayLR, WarmupCosineLR; total_steps of the last two */
     double min_lr, max_lr, warmup_steps, total_steps;
@@ -30,7 +20,7 @@ typedef struct tx_ds_schedule {
     double min_mom, max_mom, decay_mom_rate;
 } tx_ds_schedule;
 
-/* Of complete options; kind TX_DS_NONE where they name none. */
+/* Of complete options; kind 0 where they name none. */
 tx_ds_schedule tx_ds_schedule_from_config(const tx_config *cfg);
 
 /* The learning rate of the update behind `steps` steps. */
@@ -38,8 +28,6 @@ double tx_ds_schedule_lr(const tx_ds_schedule *s, int64_t steps);
 
 /* OneCycle's momentum of that update, as Adam's betas; false: they are the options'. Its second beta is always 0.99. */
 bool tx_ds_schedule_betas(const tx_ds_schedule *s, int64_t steps, double betas[2]);
-
-const char *tx_ds_schedule_name(tx_ds_kind kind); /* "WarmupLR"; NULL of none */
 
 /* ---- in checkpoints ---- */
 

@@ -27,6 +27,11 @@ const tx_optim_type *tx_optim_type_find(const char *name)
     return NULL;
 }
 
+const tx_optim_type *tx_optim_upstream(void)
+{
+    return &tx__optim_adam;
+}
+
 /* What a rank gives to sums over all of them. */
 typedef struct tx__optim_sums {
     tx_exact exact;
@@ -54,7 +59,7 @@ tx_status tx_optim_init(tx_optim *o, const tx_optim_args *a)
                      .betas = { cfg->adam_beta1, cfg->adam_beta2 },
                      .momentum = cfg->sgd_momentum };
     if (client) o->own = tx__optim_of_client(client);
-    o->type = client ? &o->own : tx_optim_type_find(cfg->optimizer);
+    o->type = client ? &o->own : tx_optim_type_find(tx_optimizer_kind_word(cfg->optimizer));
     TX_ASSERT(o->type);
     size_t sums_bytes = (size_t)(o->slab / TX_SUMSQ_BLOCK) * 4 * sizeof(double);
     tx_status st;
@@ -94,9 +99,9 @@ static tx_status over_ranks(const tx_ctx *c, tx_optim *o, sums *mine, int n, boo
     return TX_OK;
 }
 
-static tx_status bring(const tx_optim *o, int i, unsigned what, bool changes)
+static tx_status fetch(const tx_optim *o, int i, unsigned what, bool changes)
 {
-    return o->bring ? o->bring(o->bring_user, i, what, changes) : TX_OK;
+    return o->fetch ? o->fetch(o->fetch_user, i, what, changes) : TX_OK;
 }
 
 /* The tensors that something is asked about. */
@@ -184,7 +189,7 @@ static tx_status sum_squares(tx_ctx *c, tx_optim *o, tensor_fn *of, unsigned wha
     for (int i = 0; i < o->n_ranges; i++) {
         const tx_optim_range *r = &o->range[i];
         if (!r->counted) continue;
-        if (what) TX_TRY(bring(o, i, what, false));
+        if (what) TX_TRY(fetch(o, i, what, false));
         TX_TRY(add_squares(c, o, of(r), what));
     }
     if (c->dry || tx_comm_size(o->ranks) == 1) return TX_OK;
@@ -203,7 +208,7 @@ static tx_status find_bad(tx_ctx *c, tx_optim *o, tensor_fn *of, unsigned what, 
         const tx_optim_range *r = &o->range[i];
         tx_exact one;
         if (!r->counted) continue;
-        if (what) TX_TRY(bring(o, i, what, false));
+        if (what) TX_TRY(fetch(o, i, what, false));
         TX_TRY(set_squares(c, o, &zero));
         TX_TRY(add_squares(c, o, of(r), what));
         TX_TRY(tx_device_read(o->device, &one, o->squares, sizeof one));
@@ -242,12 +247,12 @@ tx_status tx_optim_value_norm(tx_ctx *c, tx_optim *o, double *norm, const char *
     tx_exact sum;
     *norm = 0;
     *bad = NULL;
-    TX_TRY(sum_squares(c, o, value_of, TX_BRING_VALUE));
+    TX_TRY(sum_squares(c, o, value_of, TX_FETCH_VALUE));
     if (c->dry) return TX_OK;
     TX_TRY(tx_device_read(o->device, &sum, o->squares, sizeof sum));
     double total = tx_exact_value(&sum);
     *norm = isnan(total) ? NAN : sqrt(total);
-    return isfinite(total) ? TX_OK : find_bad(c, o, value_of, TX_BRING_VALUE, bad);
+    return isfinite(total) ? TX_OK : find_bad(c, o, value_of, TX_FETCH_VALUE, bad);
 }
 
 /* Of what the ranges have and, if wanted, of its elements' square roots. */
@@ -261,7 +266,7 @@ static tx_status magnitudes(tx_ctx *c, tx_optim *o, tensor_fn *tensor, unsigned 
     for (int i = 0; i < o->n_ranges; i++) {
         const tx_optim_range *r = &o->range[i];
         if (!r->counted) continue;
-        TX_TRY(bring(o, i, TX_BRING_MASTER | TX_BRING_STATE, false));
+        TX_TRY(fetch(o, i, TX_FETCH_MASTER | TX_FETCH_STATE, false));
         for (int64_t first = 0; first < r->numel; first += o->slab) {
             int64_t n = r->numel - first < o->slab ? r->numel - first : o->slab, blocks = blocks_of(n);
             TX_RUN(here ? o->host : c, magnitudes, .out = tx_tensor2(sums_of, TX_F64, blocks, 4),
@@ -283,9 +288,9 @@ static tx_status magnitudes(tx_ctx *c, tx_optim *o, tensor_fn *tensor, unsigned 
 tx_status tx_optim_states_of(tx_ctx *c, tx_optim *o, tx_optim_states *out)
 {
     TX_ASSERT(o->type == &tx__optim_adam); /* a rule of the options */
-    TX_TRY(magnitudes(c, o, variance_of, TX_BRING_STATE, &out->variance, &out->variance_sqrt));
-    TX_TRY(magnitudes(c, o, momentum_of, TX_BRING_STATE, &out->momentum, NULL));
-    return magnitudes(c, o, master_of, TX_BRING_MASTER, &out->weight, NULL);
+    TX_TRY(magnitudes(c, o, variance_of, TX_FETCH_STATE, &out->variance, &out->variance_sqrt));
+    TX_TRY(magnitudes(c, o, momentum_of, TX_FETCH_STATE, &out->momentum, NULL));
+    return magnitudes(c, o, master_of, TX_FETCH_MASTER, &out->weight, NULL);
 }
 
 tx_status tx_optim_count_zeros(tx_ctx *c, tx_optim *o, double *n)
@@ -331,7 +336,7 @@ tx_status tx_optim_step_some(tx_ctx *c, const tx_optim *o, const tx_optim_step *
     tx_at_part(c, STEP);
     for (int i = first; i < end; i++) {
         tx_optim_step one = tx_optim_step_of(s, &o->range[i]);
-        TX_TRY(bring(o, i, TX_BRING_ALL, true));
+        TX_TRY(fetch(o, i, TX_FETCH_ALL, true));
         TX_TRY(o->type->step(c, o, &o->range[i], &one));
     }
     return TX_OK;

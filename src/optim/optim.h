@@ -35,8 +35,8 @@ typedef struct tx_optim_range {
 
 /* Numbers of a range may be somewhere else until they are asked for, in the order of ranges; what is changed then goes
  * back. Pointers of the ranges are valid until the next call. */
-enum { TX_BRING_VALUE = 1, TX_BRING_MASTER = 2, TX_BRING_STATE = 4, TX_BRING_ALL = 7 };
-typedef tx_status tx_bring_fn(void *user, int range, unsigned what, bool changes);
+enum { TX_FETCH_VALUE = 1, TX_FETCH_MASTER = 2, TX_FETCH_STATE = 4, TX_FETCH_ALL = 7 };
+typedef tx_status tx_fetch_fn(void *user, int range, unsigned what, bool changes);
 
 typedef struct tx_optim tx_optim;
 
@@ -55,10 +55,16 @@ typedef struct tx_optim_step {
     int64_t t;      /* 1 for the first */
 } tx_optim_step;
 
+/* A member of torch's param_groups, and the options that it is of: one, or a pair. */
+typedef struct tx_optim_member {
+    const char *key, *option[2]; /* "betas", { "adam_beta1", "adam_beta2" } */
+} tx_optim_member;
+
 typedef struct tx_optim_type {
     const char *name; /* of --optimizer */
     int n_state;
-    const char *state_name[TX_OPTIM_MAX_STATE]; /* torch's: "exp_avg" */
+    const char *state_name[TX_OPTIM_MAX_STATE]; /* torch's, Megatron's and DeepSpeed's: "exp_avg" */
+    const tx_optim_member *member; /* of one that Megatron's and DeepSpeed's checkpoints hold; NULLs at the end */
     tx_status (*step)(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s);
 } tx_optim_type;
 
@@ -79,11 +85,11 @@ struct tx_optim {
     const tx_config *cfg;              /* borrowed: adam_beta1, sgd_momentum, ... */
     const tx_optim_range *range;       /* borrowed */
     int n_ranges;
-    tx_bring_fn *bring; /* NULL: everything is there */
-    void *bring_user;
+    tx_fetch_fn *fetch; /* NULL: everything is there */
+    void *fetch_user;
     tx_ctx *host;                    /* borrowed: what computes norms of arrays that are in the host's memory while the
                                       * others are in a device's; NULL: there are none */
-    unsigned in_host;                /* then: which, as TX_BRING_... */
+    unsigned in_host;                /* then: which, as TX_FETCH_... */
     tx_device *device;               /* borrowed: where ranges and the next three are; NULL: the host */
     int64_t slab;                    /* elements that are summed at a time */
     double *block_sums;              /* owned; scratch of the sums over a slab */
@@ -96,6 +102,9 @@ struct tx_optim {
     double betas[2], momentum;       /* of the updates to come; at first the options' */
     const tx_optim_setting *setting; /* borrowed; by group of the ranges; NULL: none */
 };
+
+/* The optimizer whose state Megatron's and DeepSpeed's checkpoints hold. */
+const tx_optim_type *tx_optim_upstream(void);
 
 /* Of that name; the words of --optimizer are the names there are. */
 const tx_optim_type *tx_optim_type_find(const char *name);

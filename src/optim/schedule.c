@@ -1,45 +1,11 @@
-/* schedule.c - Megatron's learning-rate and weight-decay formulas. */
+/* schedule.c - learning rate and weight decay by the formulas of kinds/schedules.h. */
 #include "optim/schedule.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/status.h"
 
 #define PI 3.14159265358979323846
-
-static const char *const words[] = {
-    [TX_DECAY_CONSTANT] = "constant",
-    [TX_DECAY_LINEAR] = "linear",
-    [TX_DECAY_COSINE] = "cosine",
-    [TX_DECAY_INVERSE_SQRT] = "inverse-square-root",
-    [TX_DECAY_WSD] = "WSD",
-    [TX_DECAY_EXPONENTIAL] = "exponential",
-    [TX_DECAY_MINUS_SQRT] = "minus_sqrt",
-};
-
-const char *tx_decay_style_word(tx_decay_style style)
-{
-    return words[style];
-}
-
-bool tx_decay_style_find(tx_decay_style *out, const char *word)
-{
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (!strcmp(words[i], word)) {
-            *out = (tx_decay_style)i;
-            return true;
-        }
-    return false;
-}
-
-/* Of an option, whose words are all known here. */
-static tx_decay_style style_of(const char *word)
-{
-    tx_decay_style style = TX_DECAY_CONSTANT;
-    TX_ASSERT(tx_decay_style_find(&style, word));
-    return style;
-}
 
 tx_schedule tx_schedule_from_config(const tx_config *cfg)
 {
@@ -50,11 +16,11 @@ tx_schedule tx_schedule_from_config(const tx_config *cfg)
     double wsd =
         cfg->lr_wsd_decay_samples ? (double)cfg->lr_wsd_decay_samples : (double)cfg->lr_wsd_decay_iters * batch;
     if (cfg->lr_warmup_fraction > 0) warmup = cfg->lr_warmup_fraction * decay;
-    bool constant_wd = style_of(cfg->weight_decay_incr_style) == TX_DECAY_CONSTANT;
+    bool constant_wd = cfg->weight_decay_incr_style == TX_WD_INCR_CONSTANT;
     return (tx_schedule){
-        .lr_style = style_of(cfg->lr_decay_style),
-        .wsd_style = style_of(cfg->lr_wsd_decay_style),
-        .wd_style = style_of(cfg->weight_decay_incr_style),
+        .lr_style = cfg->lr_decay_style,
+        .wsd_style = cfg->lr_wsd_decay_style,
+        .wd_style = cfg->weight_decay_incr_style,
         .init_lr = cfg->lr_warmup_init,
         .max_lr = cfg->lr,
         .min_lr = cfg->min_lr,
@@ -69,59 +35,86 @@ tx_schedule tx_schedule_from_config(const tx_config *cfg)
     };
 }
 
-/* The part of max_lr - min_lr that is left when r of a fall, 0 to 1, has passed. */
-static double left(tx_decay_style style, double r)
-{
-    switch (style) {
-    case TX_DECAY_LINEAR:
-        return 1 - r;
-    case TX_DECAY_COSINE:
-        return 0.5 * (cos(PI * r) + 1);
-    case TX_DECAY_EXPONENTIAL:
-        return 2 * pow(0.5, r) - 1;
-    case TX_DECAY_MINUS_SQRT:
-        return 1 - sqrt(r);
-    default:
-        return 1;
-    }
-}
-
-/* How far a stretch of a schedule has come: n of which `warmup` is warm-up and `decay` the end. */
+/* Where a schedule stands, counted in samples or in tokens: n of which `warmup` is warm-up and `decay` the end. */
 typedef struct progress {
     double n, warmup, decay;
 } progress;
+
+/* Both counts may play a part: `up` is the one of the warm-up, `down` the one of the decay. */
+typedef struct progress_of_lr {
+    progress up, down, tokens;
+    bool over; /* the decay */
+} progress_of_lr;
+
+/* clang-format off */
+#define PART(constant, word, part) case constant: return part;
+/* clang-format on */
+
+/* The part of max_lr - min_lr that is left when r of a WSD's decay, 0 to 1, has passed. */
+static double left_of_wsd(enum tx_wsd_decay_style style, double r)
+{
+    switch (style) {
+        TX_WSD_DECAY_STYLES(PART)
+    }
+    TX_ASSERT(!"a style of --lr-wsd-decay-style");
+    return 0;
+}
+
+static double wsd_lr(const tx_schedule *s, const progress_of_lr *p)
+{
+    double begin = p->down.decay - s->wsd_decay, r = (p->down.n - begin) / s->wsd_decay;
+    if (p->over) return s->min_lr;
+    return s->min_lr + (p->down.n <= begin ? 1 : left_of_wsd(s->wsd_style, r)) * (s->max_lr - s->min_lr);
+}
+
+static double inverse_sqrt_lr(const tx_schedule *s, const progress_of_lr *p)
+{
+    progress by = s->decay_tokens > 0 && p->up.warmup > 0 ? p->tokens : p->up;
+    if (p->over) return s->min_lr;
+    return fmax(s->min_lr, s->max_lr * sqrt(fmax(by.warmup, 1)) / sqrt(fmax(by.n, 1)));
+}
+
+#define FALLS(part) (p->over ? s->min_lr : s->min_lr + (part) * (s->max_lr - s->min_lr))
+
+static double lr_after_warmup(const tx_schedule *s, const progress_of_lr *p)
+{
+    double r = p->over ? 1 : (p->down.n - p->down.warmup) / (p->down.decay - p->down.warmup);
+    switch (s->lr_style) {
+        TX_LR_DECAY_STYLES(PART)
+    }
+    TX_ASSERT(!"a style of --lr-decay-style");
+    return 0;
+}
 
 double tx_schedule_lr(const tx_schedule *s, const tx_schedule_place *at)
 {
     progress samples = { (double)at->samples, s->warmup, s->decay };
     progress tokens = { (double)at->tokens, s->warmup_tokens > 0 ? s->warmup_tokens : (double)at->warmup_tokens,
                         s->decay_tokens };
-    progress up = s->warmup_tokens > 0 ? tokens : samples, down = s->decay_tokens > 0 ? tokens : samples;
-    if (up.warmup > 0 && up.n <= up.warmup) return s->init_lr + (s->max_lr - s->init_lr) * up.n / up.warmup;
-    if (s->lr_style == TX_DECAY_CONSTANT) return s->max_lr;
-    if (down.n > down.decay || down.decay <= down.warmup)
-        return s->min_lr; /* a warm-up in samples may outlast tokens */
-    if (s->lr_style == TX_DECAY_INVERSE_SQRT) {
-        progress by = s->decay_tokens > 0 && up.warmup > 0 ? tokens : up;
-        return fmax(s->min_lr, s->max_lr * sqrt(fmax(by.warmup, 1)) / sqrt(fmax(by.n, 1)));
+    progress_of_lr p = { .up = s->warmup_tokens > 0 ? tokens : samples,
+                         .down = s->decay_tokens > 0 ? tokens : samples,
+                         .tokens = tokens };
+    if (p.up.warmup > 0 && p.up.n <= p.up.warmup) return s->init_lr + (s->max_lr - s->init_lr) * p.up.n / p.up.warmup;
+    /* a warm-up in samples may outlast a decay in tokens */
+    p.over = p.down.n > p.down.decay || p.down.decay <= p.down.warmup;
+    return lr_after_warmup(s, &p);
+}
+
+/* The part of the way from start_wd to end_wd that is done at r of it, 0 to 1. */
+static double done_of_wd(enum tx_wd_incr_style style, double r)
+{
+    switch (style) {
+        TX_WD_INCR_STYLES(PART)
     }
-    double r = (down.n - down.warmup) / (down.decay - down.warmup);
-    tx_decay_style style = s->lr_style;
-    if (style == TX_DECAY_WSD) {
-        double begin = down.decay - s->wsd_decay;
-        r = (down.n - begin) / s->wsd_decay;
-        style = down.n <= begin ? TX_DECAY_CONSTANT : s->wsd_style;
-    }
-    return s->min_lr + left(style, r) * (s->max_lr - s->min_lr);
+    TX_ASSERT(!"a style of --weight-decay-incr-style");
+    return 1;
 }
 
 double tx_schedule_wd(const tx_schedule *s, const tx_schedule_place *at)
 {
     double n = (double)at->samples;
-    if (s->wd_style == TX_DECAY_CONSTANT || n > s->wd_incr) return s->end_wd;
-    double r = n / s->wd_incr;
-    double coeff = s->wd_style == TX_DECAY_LINEAR ? r : 0.5 * (cos(PI * (1 - r)) + 1);
-    return s->start_wd + coeff * (s->end_wd - s->start_wd);
+    if (s->wd_style == TX_WD_INCR_CONSTANT || n > s->wd_incr) return s->end_wd;
+    return s->start_wd + done_of_wd(s->wd_style, n / s->wd_incr) * (s->end_wd - s->start_wd);
 }
 
 void tx_schedule_advance(const tx_schedule *s, tx_schedule_place *at, int64_t samples, int64_t tokens)

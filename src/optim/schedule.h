@@ -1,23 +1,16 @@
 /* schedule.h - learning rate and weight decay as functions of what has been consumed. Pure.
  * Megatron's rules (OptimizerParamScheduler): steps are samples, so that a schedule does not move when the batch size
- * changes; warm-up and decay can be counted in tokens instead. */
+ * changes; warm-up and decay can be counted in tokens instead. The styles and their formulas are in kinds/schedules.h.
+ */
 #ifndef TX_OPTIM_SCHEDULE_H
 #define TX_OPTIM_SCHEDULE_H
 
 #include "config/config.h"
 
-typedef enum tx_decay_style {
-    TX_DECAY_CONSTANT,
-    TX_DECAY_LINEAR,
-    TX_DECAY_COSINE,
-    TX_DECAY_INVERSE_SQRT,
-    TX_DECAY_WSD, /* stays at max_lr, and falls in the last wsd_decay steps */
-    TX_DECAY_EXPONENTIAL,
-    TX_DECAY_MINUS_SQRT
-} tx_decay_style; /* the last two only as wsd_style */
-
 typedef struct tx_schedule {
-    tx_decay_style lr_style, wsd_style, wd_style;
+    enum tx_lr_decay_style lr_style;
+    enum tx_wsd_decay_style wsd_style;
+    enum tx_wd_incr_style wd_style;
     double init_lr, max_lr, min_lr, start_wd, end_wd;
     double warmup, decay, wsd_decay, wd_incr; /* samples */
     double warmup_tokens, decay_tokens;       /* 0: counted in samples */
@@ -38,10 +31,6 @@ double tx_schedule_wd(const tx_schedule *s, const tx_schedule_place *at);
 
 /* After an update of so many samples, before which the run had consumed so many tokens. */
 void tx_schedule_advance(const tx_schedule *s, tx_schedule_place *at, int64_t samples, int64_t tokens);
-
-/* Upstream's word for a style, and back; false: no style has that word. */
-const char *tx_decay_style_word(tx_decay_style style);
-bool tx_decay_style_find(tx_decay_style *out, const char *word);
 
 /* ---- in checkpoints: schedule_state.c ---- */
 

@@ -8,31 +8,32 @@
 #include "optim/schedule.h"
 
 enum part { EVERY, OF_WD_RAMP, OF_WSD }; /* what has to be on for a field to matter */
+enum kind { NUMBER, LR_STYLE, WSD_STYLE, WD_STYLE };
 
 static const struct field {
     const char *key, *name;
     const char *flags; /* that say it, for an error; "" where the name says enough */
     enum part part;
-    bool style; /* a tx_decay_style, else a double */
+    enum kind kind; /* a double, or an enum of kinds/schedules.h */
     size_t offset;
 } fields[] = {
-    { "max_lr", "learning rate", "", EVERY, false, offsetof(tx_schedule, max_lr) },
-    { "min_lr", "minimum learning rate", "", EVERY, false, offsetof(tx_schedule, min_lr) },
-    { "init_lr", "learning rate of the warm-up's beginning", "", EVERY, false, offsetof(tx_schedule, init_lr) },
-    { "lr_warmup_steps", "warmup iterations", " (--lr-warmup-iters, -samples or -fraction)", EVERY, false,
+    { "max_lr", "learning rate", "", EVERY, NUMBER, offsetof(tx_schedule, max_lr) },
+    { "min_lr", "minimum learning rate", "", EVERY, NUMBER, offsetof(tx_schedule, min_lr) },
+    { "init_lr", "learning rate of the warm-up's beginning", "", EVERY, NUMBER, offsetof(tx_schedule, init_lr) },
+    { "lr_warmup_steps", "warmup iterations", " (--lr-warmup-iters, -samples or -fraction)", EVERY, NUMBER,
       offsetof(tx_schedule, warmup) },
-    { "lr_warmup_tokens", "warmup tokens", "", EVERY, false, offsetof(tx_schedule, warmup_tokens) },
+    { "lr_warmup_tokens", "warmup tokens", "", EVERY, NUMBER, offsetof(tx_schedule, warmup_tokens) },
     { "lr_decay_steps", "total number of iterations", " (--lr-decay-iters or -samples, else --train-iters or -samples)",
-      EVERY, false, offsetof(tx_schedule, decay) },
-    { "lr_decay_tokens", "decay tokens", "", EVERY, false, offsetof(tx_schedule, decay_tokens) },
-    { "lr_decay_style", "learning rate decay style", "", EVERY, true, offsetof(tx_schedule, lr_style) },
-    { "wsd_decay_steps", "WSD decay iterations", "", OF_WSD, false, offsetof(tx_schedule, wsd_decay) },
-    { "lr_wsd_decay_style", "WSD decay style", "", OF_WSD, true, offsetof(tx_schedule, wsd_style) },
-    { "start_wd", "start weight decay", "", EVERY, false, offsetof(tx_schedule, start_wd) },
-    { "end_wd", "end weight decay", "", EVERY, false, offsetof(tx_schedule, end_wd) },
-    { "wd_incr_steps", "total number of weight decay iterations", " (--train-iters or -samples)", OF_WD_RAMP, false,
+      EVERY, NUMBER, offsetof(tx_schedule, decay) },
+    { "lr_decay_tokens", "decay tokens", "", EVERY, NUMBER, offsetof(tx_schedule, decay_tokens) },
+    { "lr_decay_style", "learning rate decay style", "", EVERY, LR_STYLE, offsetof(tx_schedule, lr_style) },
+    { "wsd_decay_steps", "WSD decay iterations", "", OF_WSD, NUMBER, offsetof(tx_schedule, wsd_decay) },
+    { "lr_wsd_decay_style", "WSD decay style", "", OF_WSD, WSD_STYLE, offsetof(tx_schedule, wsd_style) },
+    { "start_wd", "start weight decay", "", EVERY, NUMBER, offsetof(tx_schedule, start_wd) },
+    { "end_wd", "end weight decay", "", EVERY, NUMBER, offsetof(tx_schedule, end_wd) },
+    { "wd_incr_steps", "total number of weight decay iterations", " (--train-iters or -samples)", OF_WD_RAMP, NUMBER,
       offsetof(tx_schedule, wd_incr) },
-    { "wd_incr_style", "weight decay incr style", "", EVERY, true, offsetof(tx_schedule, wd_style) },
+    { "wd_incr_style", "weight decay incr style", "", EVERY, WD_STYLE, offsetof(tx_schedule, wd_style) },
 };
 enum { N_FIELDS = sizeof fields / sizeof *fields };
 
@@ -43,11 +44,36 @@ static double number_at(const tx_schedule *s, const struct field *f)
     return v;
 }
 
-static tx_decay_style style_at(const tx_schedule *s, const struct field *f)
+/* The word of a style; NULL of a number. */
+static const char *word_at(const tx_schedule *s, const struct field *f)
 {
-    tx_decay_style v;
-    memcpy(&v, (const char *)s + f->offset, sizeof v);
-    return v;
+    switch (f->kind) {
+    case NUMBER:
+        return NULL;
+    case LR_STYLE:
+        return tx_lr_decay_style_word(s->lr_style);
+    case WSD_STYLE:
+        return tx_wsd_decay_style_word(s->wsd_style);
+    case WD_STYLE:
+        return tx_wd_incr_style_word(s->wd_style);
+    }
+    return NULL;
+}
+
+/* false: no style has that word. */
+static bool set_style(tx_schedule *s, const struct field *f, const char *word)
+{
+    switch (f->kind) {
+    case NUMBER:
+        return false;
+    case LR_STYLE:
+        return (s->lr_style = tx_lr_decay_style_of(word)) != 0;
+    case WSD_STYLE:
+        return (s->wsd_style = tx_wsd_decay_style_of(word)) != 0;
+    case WD_STYLE:
+        return (s->wd_style = tx_wd_incr_style_of(word)) != 0;
+    }
+    return false;
 }
 
 tx_status tx_schedule_to_json(const tx_schedule *s, json_t **out)
@@ -55,7 +81,7 @@ tx_status tx_schedule_to_json(const tx_schedule *s, json_t **out)
     json_t *all = json_object();
     for (size_t i = 0; i < N_FIELDS; i++) {
         const struct field *f = &fields[i];
-        json_t *v = f->style ? json_string(tx_decay_style_word(style_at(s, f))) : json_real(number_at(s, f));
+        json_t *v = f->kind == NUMBER ? json_real(number_at(s, f)) : json_string(word_at(s, f));
         if (!json_object_set_new(all, f->key, v)) continue;
         json_decref(all);
         return TX_FAIL(TX_ERR_NOMEM, "not enough memory for the schedule of a checkpoint");
@@ -71,14 +97,12 @@ tx_status tx_schedule_from_json(tx_schedule *s, const json_t *saved)
     for (size_t i = 0; i < N_FIELDS && good; i++) {
         const struct field *f = &fields[i];
         const json_t *v = json_object_get(saved, f->key);
-        if (f->style) {
+        if (f->kind != NUMBER) {
             const char *word = json_string_value(v);
-            tx_decay_style style = TX_DECAY_CONSTANT;
-            good = word && tx_decay_style_find(&style, word);
+            good = word && set_style(s, f, word);
             if (word && !good)
                 return TX_FAIL(TX_ERR_FORMAT, "the checkpoint's schedule has %s \"%s\", which this triax does not know",
                                f->key, word);
-            memcpy((char *)s + f->offset, &style, sizeof style);
         } else {
             double number = json_number_value(v);
             good = json_is_number(v) && isfinite(number) && number >= 0;
@@ -86,26 +110,28 @@ tx_status tx_schedule_from_json(tx_schedule *s, const json_t *saved)
         }
         if (!good) return TX_FAIL(TX_ERR_FORMAT, "the checkpoint's schedule has no %s that can be", f->key);
     }
-    bool endless = s->lr_style == TX_DECAY_CONSTANT && s->decay == 0; /* a client trains as long as it likes */
+    bool endless = s->lr_style == TX_LR_DECAY_CONSTANT && s->decay == 0; /* a client trains as long as it likes */
     if (s->min_lr > s->max_lr || s->init_lr > s->max_lr || (s->warmup >= s->decay && !endless) ||
         s->end_wd < s->start_wd ||
-        (s->lr_style == TX_DECAY_WSD && (s->wsd_decay <= 0 || s->wsd_decay > s->decay || s->decay_tokens > 0)) ||
-        (s->decay_tokens > 0 && s->warmup_tokens >= s->decay_tokens) || (s->wd_style && s->wd_incr <= 0))
+        (s->lr_style == TX_LR_DECAY_WSD && (s->wsd_decay <= 0 || s->wsd_decay > s->decay || s->decay_tokens > 0)) ||
+        (s->decay_tokens > 0 && s->warmup_tokens >= s->decay_tokens) ||
+        (s->wd_style != TX_WD_INCR_CONSTANT && s->wd_incr <= 0))
         return TX_FAIL(TX_ERR_FORMAT, "the checkpoint's schedule contradicts itself");
     return TX_OK;
 }
 
 static bool matters(const struct field *f, const tx_schedule *a, const tx_schedule *b)
 {
-    if (f->part == OF_WSD) return a->lr_style == TX_DECAY_WSD || b->lr_style == TX_DECAY_WSD;
-    if (f->part == OF_WD_RAMP) return a->wd_style != TX_DECAY_CONSTANT || b->wd_style != TX_DECAY_CONSTANT;
+    if (f->part == OF_WSD) return a->lr_style == TX_LR_DECAY_WSD || b->lr_style == TX_LR_DECAY_WSD;
+    if (f->part == OF_WD_RAMP) return a->wd_style != TX_WD_INCR_CONSTANT || b->wd_style != TX_WD_INCR_CONSTANT;
     return true;
 }
 
 static const char *text_of(char text[32], const tx_schedule *s, const struct field *f)
 {
-    if (f->style)
-        snprintf(text, 32, "%s", tx_decay_style_word(style_at(s, f)));
+    const char *word = word_at(s, f);
+    if (word)
+        snprintf(text, 32, "%s", word);
     else
         snprintf(text, 32, "%.10g", number_at(s, f));
     return text;
@@ -120,7 +146,7 @@ tx_status tx_schedule_resume(tx_schedule *s, const json_t *saved, tx_schedule_ch
     for (size_t i = 0; i < N_FIELDS; i++) {
         const struct field *f = &fields[i];
         char mine[32], other[32];
-        bool same = f->style ? style_at(s, f) == style_at(&theirs, f) : number_at(s, f) == number_at(&theirs, f);
+        bool same = f->kind == NUMBER ? number_at(s, f) == number_at(&theirs, f) : word_at(s, f) == word_at(&theirs, f);
         if (!matters(f, s, &theirs)) continue;
         text_of(mine, s, f);
         text_of(other, &theirs, f);

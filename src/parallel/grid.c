@@ -1,109 +1,183 @@
-/* grid.c - places of ranks along the three axes, and the groups of those who share all places but one. */
+/* grid.c - places of ranks along the axes, and the groups of those whose places differ along some of them. */
 #include "parallel/grid.h"
 
+#include <stdio.h>
+
 #include "base/alloc.h"
+#include "base/str.h"
+#include "config/config.h"
 
-const char *const tx_group_names[TX_N_GROUPS] = { "tensor-parallel", "pipeline", "data-parallel",
-                                                  "first and last stage" };
+/* ---- the tables ---- */
 
-tx_comm *tx_grid_group(const tx_grid *g, int group)
-{
-    tx_comm *const all[TX_N_GROUPS] = { g->tensor, g->pipeline, g->data, g->ends };
-    return all[group];
-}
+static const char *const axis_word[TX_N_AXES] = {
+#define X(constant, word, order, size) #word,
+    TX_AXES(X)
+#undef X
+};
 
-void tx_grid_place(tx_grid *g, int rank, int tp, int pp, int dp)
-{
-    g->rank = rank;
-    g->size = tp * pp * dp;
-    g->tp = (tx_axis){ .size = tp, .rank = rank % tp };
-    g->dp = (tx_axis){ .size = dp, .rank = rank / tp % dp };
-    g->pp = (tx_axis){ .size = pp, .rank = rank / (tp * dp) };
-}
+/* The axes from the one that varies fastest with the rank to the one that varies slowest. */
+static const tx_axis_kind in_order[TX_N_AXES] = {
+#define X(constant, word, order, size) [order] = TX_AXIS_##constant,
+    TX_AXES(X)
+#undef X
+};
 
-/* What a group is made from: members have a colour in common, and their order is that of their ranks. */
-typedef struct group_spec {
-    tx_comm **at;
+enum { ALL, ENDS };
+static const struct {
     const char *name;
-    int size, rank, color; /* size and rank of this rank's group, color < 0: in none */
-} group_spec;
+    unsigned axes;
+    int members;
+} groups[TX_N_GROUPS] = {
+#define X(constant, name, axes, members) { name, axes, members },
+    TX_STEP_GROUPS(X) TX_OTHER_GROUPS(X)
+#undef X
+};
 
-enum { N_GROUPS = 5 };
+const char *const tx_group_names[TX_N_GROUPS] = {
+#define X(constant, name, axes, members) name,
+    TX_STEP_GROUPS(X) TX_OTHER_GROUPS(X)
+#undef X
+};
 
-static void describe_groups(group_spec spec[N_GROUPS], tx_grid *g)
+tx_layout tx_layout_of(const tx_config *cfg)
 {
-    const tx_axis tp = g->tp, pp = g->pp, dp = g->dp;
-    bool last = pp.rank == pp.size - 1, end = pp.size > 1 && (pp.rank == 0 || last);
-    spec[0] =
-        (group_spec){ &g->tensor, tx_group_names[TX_GROUP_TENSOR], tp.size, tp.rank, dp.rank + dp.size * pp.rank };
-    spec[1] = (group_spec){ &g->data, tx_group_names[TX_GROUP_DATA], dp.size, dp.rank, tp.rank + tp.size * pp.rank };
-    spec[2] =
-        (group_spec){ &g->pipeline, tx_group_names[TX_GROUP_PIPELINE], pp.size, pp.rank, tp.rank + tp.size * dp.rank };
-    spec[3] = (group_spec){ &g->model, "model-parallel", tp.size * pp.size, tp.rank + tp.size * pp.rank, dp.rank };
-    spec[4] = (group_spec){ &g->ends, tx_group_names[TX_GROUP_ENDS], end ? 2 : 1, end && last,
-                            end ? tp.rank + tp.size * dp.rank : -1 };
+    return (tx_layout){ .size = {
+#define X(constant, word, order, size) (int)(size),
+        TX_AXES(X)
+#undef X
+    }, .sequence = cfg->sequence_parallel };
 }
 
-/* Whether no rank of the job is with another in such a group: then nobody splits, and all do so together. */
-static bool is_alone_everywhere(const group_spec *s, const tx_grid *g)
+const tx_grid tx_grid_alone = {
+    .size = 1,
+    .axis = {
+#define X(constant, word, order, size) { 1, 0 },
+        TX_AXES(X)
+#undef X
+    },
+    .group = {
+#define X(constant, name, axes, members) &tx_comm_self,
+        TX_STEP_GROUPS(X) TX_OTHER_GROUPS(X)
+#undef X
+    },
+};
+
+/* ---- places ---- */
+
+static int size_of(const tx_layout *l, int axis)
 {
-    return s->at == &g->ends ? g->pp.size == 1 : s->size == 1;
+    return l->size[axis] ? l->size[axis] : 1;
+}
+
+void tx_grid_place(tx_grid *g, int rank, const tx_layout *layout)
+{
+    int below = 1; /* ranks along the axes that vary faster */
+    for (int i = 0; i < TX_N_AXES; i++) {
+        int axis = in_order[i], n = size_of(layout, axis);
+        g->axis[axis] = (tx_axis){ .size = n, .rank = rank / below % n };
+        below *= n;
+    }
+    g->rank = rank;
+    g->size = below;
+}
+
+tx_layout tx_grid_layout(const tx_grid *g)
+{
+    tx_layout l = { .sequence = g->sequence };
+    for (int i = 0; i < TX_N_AXES; i++) l.size[i] = g->axis[i].size;
+    return l;
+}
+
+/* @at [TX_N_AXES] */
+static const char *place_text(char buf[TX_PLACE_TEXT], const int *at)
+{
+    int n = 0;
+    for (int i = 0; i < TX_N_AXES; i++)
+        n += snprintf(buf + n, (size_t)(TX_PLACE_TEXT - n), "%s%s %d", i ? ", " : "", axis_word[i], at[i]);
+    return buf;
+}
+
+const char *tx_grid_text(char buf[TX_PLACE_TEXT], const tx_grid *g)
+{
+    int at[TX_N_AXES];
+    for (int i = 0; i < TX_N_AXES; i++) at[i] = g->axis[i].rank;
+    return place_text(buf, at);
+}
+
+int tx_layout_rank(const tx_layout *l, const int *at)
+{
+    int rank = 0, below = 1;
+    for (int i = 0; i < TX_N_AXES; i++) {
+        int axis = in_order[i], n = size_of(l, axis);
+        if (at[axis] < 0 || at[axis] >= n) return -1;
+        rank += below * at[axis];
+        below *= n;
+    }
+    return rank;
 }
 
 /* What a rank says of its place. */
 typedef struct claim {
     bool has;
-    tx_rank_place at;
+    int at[TX_N_AXES];
 } claim;
 
-/* The rank that a place has along the axes, or -1. */
-static int rank_at(const tx_rank_place *at, int tp, int pp, int dp)
+static claim claim_of(const tx_rank_place *place)
 {
-    bool in =
-        at->tensor >= 0 && at->tensor < tp && at->pipeline >= 0 && at->pipeline < pp && at->data >= 0 && at->data < dp;
-    return in ? at->tensor + tp * (at->data + dp * at->pipeline) : -1;
+    if (!place) return (claim){ .has = false };
+    return (claim){ .has = true,
+                    .at = {
+#define X(constant, word, order, size) place->word,
+                        TX_AXES(X)
+#undef X
+                    } };
+}
+
+/* "2 x 1 x 4" */
+static const char *sizes_text(char buf[TX_PLACE_TEXT], const tx_layout *l)
+{
+    int n = 0;
+    for (int i = 0; i < TX_N_AXES; i++)
+        n += snprintf(buf + n, (size_t)(TX_PLACE_TEXT - n), "%s%d", i ? " x " : "", size_of(l, i));
+    return buf;
 }
 
 /* All claims together are a grid.   @owner [n] room */
-static tx_status check_claims(const claim *all, int n, int *owner, int tp, int pp)
+static tx_status check_claims(const claim *all, int n, int *owner, const tx_layout *l)
 {
+    char at[TX_PLACE_TEXT], sizes[TX_PLACE_TEXT];
     for (int i = 0; i < n; i++) owner[i] = -1;
     for (int i = 0; i < n; i++) {
-        const tx_rank_place *at = &all[i].at;
         if (!all[i].has) return TX_FAIL(TX_ERR_ARG, "rank %d has no place of its own on the axes, and others have", i);
-        int rank = rank_at(at, tp, pp, n / tp / pp);
-        if (rank < 0)
-            return TX_FAIL(TX_ERR_ARG, "rank %d says it is tensor %d, pipeline %d, data %d of %d x %d x %d ranks", i,
-                           at->tensor, at->pipeline, at->data, tp, pp, n / tp / pp);
-        if (owner[rank] >= 0)
-            return TX_FAIL(TX_ERR_ARG, "ranks %d and %d both say they are tensor %d, pipeline %d, data %d", owner[rank],
-                           i, at->tensor, at->pipeline, at->data);
+        int rank = tx_layout_rank(l, all[i].at);
+        place_text(at, all[i].at);
+        if (rank < 0) return TX_FAIL(TX_ERR_ARG, "rank %d says it is %s of %s ranks", i, at, sizes_text(sizes, l));
+        if (owner[rank] >= 0) return TX_FAIL(TX_ERR_ARG, "ranks %d and %d both say they are %s", owner[rank], i, at);
         owner[rank] = i;
     }
     return TX_OK;
 }
 
-/* g->world in the order of the ranks' places, and this one's number there. */
-static tx_status order_world(tx_grid *g, tx_world *world, int tp, int pp, const tx_rank_place *place, int *rank)
+/* The group WORLD in the order of the ranks' places, and this rank's number there. */
+static tx_status order_world(tx_grid *g, tx_world *world, const tx_layout *l, const tx_rank_place *place, int *rank)
 {
     tx_comm *parent = tx_world_comm(world);
     int n = tx_world_size(world), *owner = NULL;
-    claim mine = { .has = place }, *all = NULL;
+    claim mine = claim_of(place), *all = NULL;
     bool any = false, moved = false;
     tx_status st;
-    if (place) mine.at = *place;
-    g->world = parent;
+    g->group[TX_GROUP_WORLD] = parent;
     *rank = tx_world_rank(world);
     TX_GOTO(tx_alloc(&all, (size_t)n, sizeof *all, "the ranks' places"));
     TX_GOTO(tx_alloc(&owner, (size_t)n, sizeof *owner, "the ranks' places"));
     TX_GOTO(tx_comm_gather(parent, all, &mine, sizeof mine));
     for (int i = 0; i < n; i++) any = any || all[i].has;
     if (!any) goto out;
-    TX_GOTO(check_claims(all, n, owner, tp, pp));
+    TX_GOTO(check_claims(all, n, owner, l));
     for (int i = 0; i < n; i++) moved = moved || owner[i] != i;
-    *rank = rank_at(place, tp, pp, n / tp / pp);
+    *rank = tx_layout_rank(l, mine.at);
     if (!moved) goto out;
-    st = tx_comm_reorder(&g->world, parent, *rank, "world");
+    st = tx_comm_reorder(&g->group[TX_GROUP_WORLD], parent, *rank, tx_group_names[TX_GROUP_WORLD]);
     g->reordered = !st;
 out:
     tx_free(all);
@@ -111,26 +185,72 @@ out:
     return st;
 }
 
-tx_status tx_grid_open(tx_grid *g, tx_world *world, int tp, int pp, bool sequence, const tx_rank_place *place)
+/* ---- groups ---- */
+
+/* What a group is made from: its members have a colour in common, and are in the order of their ranks. */
+typedef struct group_spec {
+    int size, rank; /* of this rank's group */
+    int color;      /* < 0: this rank is in none */
+    bool alone;     /* in the whole job no rank is with another in such a group */
+} group_spec;
+
+/* This rank's number among the ranks whose places differ from its own along `axes` alone; *n: how many those are. */
+static int number_along(const tx_grid *g, unsigned axes, int *n)
+{
+    int number = 0;
+    *n = 1;
+    for (int i = 0; i < TX_N_AXES; i++) {
+        const tx_axis *axis = &g->axis[in_order[i]];
+        if (!(axes & 1u << in_order[i])) continue;
+        number += *n * axis->rank;
+        *n *= axis->size;
+    }
+    return number;
+}
+
+static group_spec describe_group(const tx_grid *g, int kind)
+{
+    int n, n_colors, number = number_along(g, groups[kind].axes, &n);
+    int color = number_along(g, TX_ALONG_ALL & ~groups[kind].axes, &n_colors);
+    bool last = number == n - 1, end = n > 1 && (number == 0 || last);
+    if (groups[kind].members == ALL) return (group_spec){ n, number, color, n == 1 };
+    return (group_spec){ end ? 2 : 1, end && last, end ? color : -1, n == 1 };
+}
+
+/* All axes but DATA divide the world; the ranks that they leave are along DATA. */
+static tx_status fit_layout(tx_layout *l, int n)
+{
+    tx_str text = { 0 };
+    tx_status st = TX_OK;
+    int others = 1;
+    l->size[TX_AXIS_DATA] = 1;
+    for (int i = 0; i < TX_N_AXES; i++) others *= size_of(l, i);
+    l->size[TX_AXIS_DATA] = n / others;
+    if (n % others == 0) return TX_OK;
+    for (int i = 0; i < TX_N_AXES && !st; i++)
+        if (i != TX_AXIS_DATA)
+            st = tx_str_printf(&text, "%s%s model parallel size (%d)", i ? " times " : "", axis_word[i], size_of(l, i));
+    if (!st) st = TX_FAIL(TX_ERR_ARG, "world size (%d) is not divisible by %s", n, text.data);
+    tx_str_free(&text);
+    return st;
+}
+
+tx_status tx_grid_open(tx_grid *g, tx_world *world, const tx_layout *layout, const tx_rank_place *place)
 {
     int rank;
-    group_spec spec[N_GROUPS];
-    int n = tx_world_size(world);
+    tx_layout l = *layout;
     tx_status st;
     *g = (tx_grid){ 0 };
-    if (n % tp || n / tp % pp)
-        return TX_FAIL(TX_ERR_ARG,
-                       "world size (%d) is not divisible by tensor model parallel size (%d) times pipeline model "
-                       "parallel size (%d)",
-                       n, tp, pp);
-    TX_GOTO(order_world(g, world, tp, pp, place, &rank));
-    tx_grid_place(g, rank, tp, pp, n / tp / pp);
-    g->sequence = sequence && tp > 1;
-    describe_groups(spec, g);
-    for (int i = 0; i < N_GROUPS; i++) {
-        *spec[i].at = &tx_comm_self;
-        if (!is_alone_everywhere(&spec[i], g))
-            TX_GOTO(tx_comm_split(spec[i].at, g->world, spec[i].color, spec[i].name));
+    TX_TRY(fit_layout(&l, tx_world_size(world)));
+    TX_GOTO(order_world(g, world, &l, place, &rank));
+    tx_grid_place(g, rank, &l);
+    g->sequence = l.sequence && tx_grid_size(g, TX_AXIS_TENSOR) > 1;
+    for (int k = 0; k < TX_N_GROUPS; k++) {
+        if (k == TX_GROUP_WORLD) continue;
+        group_spec s = describe_group(g, k);
+        g->group[k] = &tx_comm_self;
+        if (!s.alone)
+            TX_GOTO(tx_comm_split(&g->group[k], tx_grid_group(g, TX_GROUP_WORLD), s.color, tx_group_names[k]));
     }
     return TX_OK;
 out:
@@ -138,51 +258,28 @@ out:
     return st;
 }
 
-tx_status tx_grid_plan(tx_grid *g, int rank, int tp, int pp, int dp, bool sequence)
+tx_status tx_grid_plan(tx_grid *g, int rank, const tx_layout *layout)
 {
-    group_spec spec[N_GROUPS];
     tx_status st;
     *g = (tx_grid){ 0 };
-    tx_grid_place(g, rank, tp, pp, dp);
-    g->sequence = sequence && tp > 1;
-    TX_GOTO(tx_comm_plan(&g->world, g->size, rank, "world"));
-    describe_groups(spec, g);
-    for (int i = 0; i < N_GROUPS; i++) {
-        *spec[i].at = &tx_comm_self;
-        if (spec[i].size > 1) TX_GOTO(tx_comm_plan(spec[i].at, spec[i].size, spec[i].rank, spec[i].name));
+    tx_grid_place(g, rank, layout);
+    g->sequence = layout->sequence && tx_grid_size(g, TX_AXIS_TENSOR) > 1;
+    for (int k = 0; k < TX_N_GROUPS; k++) {
+        group_spec s = describe_group(g, k);
+        g->group[k] = &tx_comm_self;
+        if (s.size > 1) TX_GOTO(tx_comm_plan(&g->group[k], s.size, s.rank, tx_group_names[k]));
     }
     return TX_OK;
 out:
     tx_grid_close(g);
     return st;
-}
-
-static void close_own(tx_comm *group)
-{
-    if (group && group != &tx_comm_self) tx_comm_close(group);
 }
 
 void tx_grid_close(tx_grid *g)
 {
-    bool planned = g->world && g->world != &tx_comm_self && !tx_comm_world(g->world);
-    close_own(g->tensor);
-    close_own(g->data);
-    close_own(g->pipeline);
-    close_own(g->model);
-    close_own(g->ends);
-    if (planned || g->reordered) tx_comm_close(g->world);
+    tx_comm *world = g->group[TX_GROUP_WORLD];
+    bool planned = world && !tx_comm_world(world);
+    for (int k = 0; k < TX_N_GROUPS; k++)
+        if (k != TX_GROUP_WORLD || planned || g->reordered) tx_comm_close(g->group[k]);
     *g = (tx_grid){ 0 };
 }
-
-const tx_grid tx_grid_alone = {
-    .size = 1,
-    .tp = { .size = 1 },
-    .pp = { .size = 1 },
-    .dp = { .size = 1 },
-    .world = &tx_comm_self,
-    .tensor = &tx_comm_self,
-    .pipeline = &tx_comm_self,
-    .data = &tx_comm_self,
-    .model = &tx_comm_self,
-    .ends = &tx_comm_self,
-};

@@ -1,4 +1,4 @@
-/* grid.h - the three axes: which rank has which place, and the groups along them. Nothing else maps ranks to axes.
+/* grid.h - the axes of a job: which rank has which place, and the groups along them. Nothing else maps ranks to axes.
  *
  *      rank = tensor + t (data + r pipeline)      t, r, p ranks along the axes; t varies fastest, as in Megatron-LM
  *
@@ -7,11 +7,77 @@
  *                                         stage 2   | 8 9 |10 11|       pipelines       [0 4 8 12] [1 5 9 13] ...
  *                                         stage 3   |12 13|14 15|
  *
+ *  Axes and groups are the two tables below. A new axis is a row of the first one and rows of the second one for its
+ *  groups; places, plans and groups are made by loops over the tables.
+ *
  *  Source: megatron/core/parallel_state.py (initialize_model_parallel). */
 #ifndef TX_PARALLEL_GRID_H
 #define TX_PARALLEL_GRID_H
 
 #include "comm/comm.h"
+#include "config/config.h"
+
+/* clang-format off */
+
+/* The axes, in the order in which messages list them.
+ *  word   in messages; also the axis's member of tx_rank_place (triax/world.h)
+ *  order  how fast the axis varies with the rank: 0 is the fastest
+ *  size   ranks along the axis, from the options; tx_grid_open takes for DATA what the other axes leave of the world */
+/*    constant  word      order  size */
+#define TX_AXES(X)                                                    \
+    X(TENSOR,   tensor,   0,     cfg->tensor_model_parallel_size)     \
+    X(PIPELINE, pipeline, 2,     cfg->pipeline_model_parallel_size)   \
+    X(DATA,     data,     1,     tx_config_data_parallel(cfg))
+
+/* clang-format on */
+
+typedef enum tx_axis_kind {
+#define X(constant, word, order, size) TX_AXIS_##constant,
+    TX_AXES(X)
+#undef X
+        TX_N_AXES
+} tx_axis_kind;
+
+/* A set of axes. */
+#define TX_ALONG(constant) (1u << TX_AXIS_##constant)
+#define TX_ALONG_ALL       ((1u << TX_N_AXES) - 1)
+
+/* clang-format off */
+
+/* The groups: a rank is in a group with the ranks whose places differ from its own along the group's axes alone.
+ *  name     in messages
+ *  axes     along which places differ
+ *  members  ALL of those ranks, or the two ENDS: the first and the last; a rank between them is in a group of one */
+/*    constant  name                    axes                                    members */
+#define TX_STEP_GROUPS(X) /* in which a step moves tensors */                            \
+    X(TENSOR,   "tensor-parallel",      TX_ALONG(TENSOR),                       ALL)     \
+    X(PIPELINE, "pipeline",             TX_ALONG(PIPELINE),                     ALL)     \
+    X(DATA,     "data-parallel",        TX_ALONG(DATA),                         ALL)     \
+    X(ENDS,     "first and last stage", TX_ALONG(PIPELINE),                     ENDS)
+#define TX_OTHER_GROUPS(X)                                                               \
+    X(MODEL,    "model-parallel",       TX_ALONG(TENSOR) | TX_ALONG(PIPELINE),  ALL)     \
+    X(WORLD,    "world",                TX_ALONG_ALL,                           ALL)
+
+/* clang-format on */
+
+typedef enum tx_group_kind {
+#define X(constant, name, axes, members) TX_GROUP_##constant,
+    TX_STEP_GROUPS(X) TX_OTHER_GROUPS(X)
+#undef X
+        TX_N_GROUPS,
+    TX_N_STEP_GROUPS = TX_GROUP_MODEL
+} tx_group_kind;
+extern const char *const tx_group_names[TX_N_GROUPS];
+
+/* How many ranks there are along each axis (0 is 1), and what else the options say of the division. */
+typedef struct tx_layout {
+    int size[TX_N_AXES];
+    bool sequence; /* sequence parallelism; ignored where there is one tensor rank */
+} tx_layout;
+tx_layout tx_layout_of(const tx_config *cfg);
+
+/* The rank that has a place, or -1: it is outside the layout.   @at [TX_N_AXES] */
+int tx_layout_rank(const tx_layout *l, const int *at);
 
 typedef struct tx_axis {
     int size, rank;
@@ -25,41 +91,54 @@ typedef struct tx_place_of_work {
 } tx_place_of_work;
 
 typedef struct tx_grid {
-    int rank, size; /* in the order above, which is the world's unless a client has another */
-    tx_axis tp, pp, dp;
+    int rank, size; /* in the order above, which is the world's unless the user has chosen other places */
+    tx_axis axis[TX_N_AXES];
+    tx_comm *group[TX_N_GROUPS];
     bool sequence;  /* sequence parallelism: between layers a tensor-parallel rank holds s/t positions */
-    tx_comm *world; /* all ranks, in that order */
-    bool reordered; /* it is the grid's own */
-    tx_comm *tensor, *pipeline, *data;
-    tx_comm *model; /* all of tensor x pipeline with the same place on the data axis, tensor fastest */
+    bool reordered; /* the group WORLD is the grid's own */
     tx_place_of_work work;
-    tx_comm *ends; /* first and last stage of a pipeline, for what both hold; of one for the stages between, or p = 1 */
 } tx_grid;
 
-/* The groups in which a step moves tensors, and their names. */
-enum { TX_GROUP_TENSOR, TX_GROUP_PIPELINE, TX_GROUP_DATA, TX_GROUP_ENDS, TX_N_GROUPS };
-extern const char *const tx_group_names[TX_N_GROUPS];
-tx_comm *tx_grid_group(const tx_grid *g, int group);
+/* Of the axes and groups above. */
+static inline int tx_grid_size(const tx_grid *g, int axis)
+{
+    return g->axis[axis].size;
+}
+static inline int tx_grid_rank(const tx_grid *g, int axis)
+{
+    return g->axis[axis].rank;
+}
+static inline tx_comm *tx_grid_group(const tx_grid *g, int group)
+{
+    return g->group[group];
+}
 
-/* Place of a rank; pure. */
-void tx_grid_place(tx_grid *g, int rank, int tp, int pp, int dp);
+/* Place of a rank; pure. Groups are left as they are. */
+void tx_grid_place(tx_grid *g, int rank, const tx_layout *layout);
 
-/* Collective over the world: the groups of its ranks. tp and pp divide the world's size. `world` is the caller's and
- * outlives the grid. sequence is ignored where tp is 1. place: the one that this rank has chosen, NULL on all: the
- * order above. TX_ERR_ARG: the sizes do not divide the ranks, or what they have chosen is no grid. */
-tx_status tx_grid_open(tx_grid *g, tx_world *world, int tp, int pp, bool sequence, const tx_rank_place *place);
+/* The grid's sizes: of all its ranks. */
+tx_layout tx_grid_layout(const tx_grid *g);
+
+/* "tensor 1, pipeline 0, data 3": the rank's place, in buf. */
+enum { TX_PLACE_TEXT = 32 * TX_N_AXES };
+const char *tx_grid_text(char buf[TX_PLACE_TEXT], const tx_grid *g);
+
+/* Collective over the world: the groups of its ranks. The sizes of all axes but DATA divide the world's size. `world`
+ * is the caller's and outlives the grid.   @place the place that this rank has chosen; NULL on all ranks: the order
+ * above.   TX_ERR_ARG: the sizes do not divide the ranks, or the chosen places are no grid */
+tx_status tx_grid_open(tx_grid *g, tx_world *world, const tx_layout *layout, const tx_rank_place *place);
 
 /* The grid of one rank of a job that does not exist, for a dry run. */
-tx_status tx_grid_plan(tx_grid *g, int rank, int tp, int pp, int dp, bool sequence);
+tx_status tx_grid_plan(tx_grid *g, int rank, const tx_layout *layout);
 
 void tx_grid_close(tx_grid *g); /* a zeroed one is fine */
 
 /* grid_work.c, collective over the world: which GPU each rank takes (comm/deal_gpus.h), where `device` is --device's
  * "gpu", or "auto" and all ranks have one to take; else all compute on the CPU.   TX_ERR_NOTFOUND of "gpu": what is
  * missing on the rank that has none */
-tx_status tx_grid_choose_work(tx_grid *g, const char *device);
+tx_status tx_grid_choose_work(tx_grid *g, enum tx_device_choice device);
 
-/* A context on what the rank has chosen, and its calls of other ranks from GPU to GPU where that goes
+/* A context on what the rank has chosen, and its calls of other ranks from GPU to GPU where that is possible
  * (tx_world_use_device; `teams`: collective over the world, for the one context that a job's steps run in). The grid is
  * borrowed.   @device, @n_threads as tx_ctx_init's, the first for a grid that has not chosen */
 tx_status tx_grid_ctx(tx_ctx *c, const tx_grid *g, const char *device, int n_threads, bool teams);

@@ -9,7 +9,7 @@
 void tx_volume_read(tx_volume *v, const tx_grid *g)
 {
     *v = (tx_volume){ 0 };
-    for (int i = 0; i < TX_N_GROUPS; i++) {
+    for (int i = 0; i < TX_N_STEP_GROUPS; i++) {
         tx_comm *group = tx_grid_group(g, i);
         if (tx_comm_size(group) > 1) memcpy(v->of[i], tx_comm_volumes(group), sizeof v->of[i]);
     }
@@ -17,7 +17,7 @@ void tx_volume_read(tx_volume *v, const tx_grid *g)
 
 void tx_volume_subtract(tx_volume *v, const tx_volume *before)
 {
-    for (int i = 0; i < TX_N_GROUPS; i++)
+    for (int i = 0; i < TX_N_STEP_GROUPS; i++)
         for (int op = 0; op < TX_N_COMM_OPS; op++) {
             v->of[i][op].calls -= before->of[i][op].calls;
             v->of[i][op].bytes -= before->of[i][op].bytes;
@@ -92,7 +92,7 @@ static void add_all_reduces(terms *t, const tx_volume_sizes *z)
 /* How often gradients are summed over ranks. */
 static int64_t n_sums(const tx_volume_sizes *z)
 {
-    return z->passing ? z->n_micro : 1;
+    return z->reduce_every_micro_batch ? z->n_micro : 1;
 }
 
 /* Gradients of norms, which a rank has of its part of the sequence; those of a layer together. */
@@ -153,7 +153,7 @@ static void add_gradients(terms *t, const tx_volume_sizes *z)
         { "4 bytes a parameter of the rank", "4 bytes a parameter, each micro-batch" },
         { "2 bytes a parameter of the rank", "2 bytes a parameter, each micro-batch" },
     };
-    add_buckets(t, op, what[z->sum == 2][z->passing], n_sums(z), z->all, z->sum);
+    add_buckets(t, op, what[z->sum == 2][z->reduce_every_micro_batch], n_sums(z), z->all, z->sum);
 }
 
 /* What all ranks have whole, behind the update. */
@@ -223,7 +223,10 @@ void tx_volume_expect(tx_volume *v, const tx_volume_sizes *z)
 
 int tx_volume_group_size(const tx_volume_sizes *z, int group)
 {
-    const int size[TX_N_GROUPS] = { z->t, z->p, z->r, z->p > 1 && (has_pre(z) || has_post(z)) ? 2 : 1 };
+    const int size[TX_N_STEP_GROUPS] = { [TX_GROUP_TENSOR] = z->t,
+                                         [TX_GROUP_PIPELINE] = z->p,
+                                         [TX_GROUP_DATA] = z->r,
+                                         [TX_GROUP_ENDS] = z->p > 1 && (has_pre(z) || has_post(z)) ? 2 : 1 };
     return size[group];
 }
 
@@ -235,7 +238,7 @@ static double least(const tx_volume *v, const tx_volume_sizes *z, int group, int
 double tx_volume_sent(const tx_volume *v, const tx_volume_sizes *z)
 {
     double sum = 0;
-    for (int i = 0; i < TX_N_GROUPS; i++)
+    for (int i = 0; i < TX_N_STEP_GROUPS; i++)
         for (int op = 0; op < TX_N_COMM_OPS; op++) sum += least(v, z, i, op);
     return sum;
 }
@@ -258,7 +261,7 @@ bool tx_volume_agrees(const tx_volume *counted, const tx_volume_sizes *z)
     tx_volume expected;
     bool all = true;
     tx_volume_expect(&expected, z);
-    for (int i = 0; i < TX_N_GROUPS; i++)
+    for (int i = 0; i < TX_N_STEP_GROUPS; i++)
         for (int op = 0; op < TX_N_COMM_OPS; op++) all = all && agrees(counted, &expected, z, i, op);
     return all;
 }
@@ -296,7 +299,7 @@ tx_status tx_volume_table(tx_str *out, const tx_volume *counted, const tx_volume
     tx_volume_expect(&expected, z);
     TX_TRY(tx_str_printf(out, "    %-45s %9s %14s %14s\n", "among, and what it is by the formulas", "calls",
                          "tensors (MB)", "sent (MB)"));
-    for (int i = 0; i < TX_N_GROUPS; i++)
+    for (int i = 0; i < TX_N_STEP_GROUPS; i++)
         for (int op = 0; op < TX_N_COMM_OPS; op++) TX_TRY(show(out, counted, &expected, z, i, op));
     TX_TRY(tx_str_printf(out, "    %-45s %9s %14s %14.3f\n", "sent in all, by algorithms that send least", "", "",
                          tx_volume_sent(counted, z) / MB));

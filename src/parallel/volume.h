@@ -30,7 +30,7 @@
 
 /* Counted: calls, and bytes of whole tensors. */
 typedef struct tx_volume {
-    tx_comm_volume of[TX_N_GROUPS][TX_N_COMM_OPS];
+    tx_comm_volume of[TX_N_STEP_GROUPS][TX_N_COMM_OPS];
 } tx_volume;
 
 /* What the groups of a grid have counted so far; and that less what they had counted before. */
@@ -70,13 +70,13 @@ typedef struct tx_volume_sizes {
     int64_t head_rows, head_chunks; /* of a micro-batch: that logits are made of, in so many pieces */
     bool head_selects; /* these are some of b s, and the head is whole on every tensor rank but for the words */
 
-    int zero;              /* stage */
-    bool passing;          /* gradients are summed over data ranks after each micro-batch */
-    bool scatters;         /* ZeRO: a rank gets the sums of its part only */
-    bool gathers;          /* ZeRO: all parts at once, and not one rank's after the other */
-    bool skips;            /* there was no update: what behind it would be moved is not */
-    tx_volume_buckets all; /* runs that gradients are summed in */
-    int64_t ends;          /* elements of the word embedding's gradient that are summed over the ends */
+    int zero;                      /* stage */
+    bool reduce_every_micro_batch; /* gradients are summed over data ranks after each micro-batch */
+    bool scatters;                 /* ZeRO: a rank gets the sums of its part only */
+    bool gathers;                  /* ZeRO: all parts at once, and not one rank's after the other */
+    bool skips;                    /* there was no update: what behind it would be moved is not */
+    tx_volume_buckets all;         /* runs that gradients are summed in */
+    int64_t ends;                  /* elements of the word embedding's gradient that are summed over the ends */
 
     /* ZeRO 3: what is gathered before use, [1]: and waits where it is from forward to backward; what is whole always */
     tx_volume_buckets gathered[TX_N_GATHERED][2], whole;

@@ -128,7 +128,7 @@ static tx_status put_text(tx_tensorboard *tb, const char *name, int64_t step, co
 
 static bool is_deepspeeds(const tx_tensorboard *tb)
 {
-    return tx_word_index(tb->cfg->log_dialect, "megatron|megatron-deepspeed") == 1;
+    return tb->cfg->log_dialect == TX_DIALECT_MEGATRON_DEEPSPEED;
 }
 
 /* Megatron-LM: "name" and "name vs samples". Megatron-DeepSpeed: a group in front, and also "vs tokens". */

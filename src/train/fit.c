@@ -340,7 +340,7 @@ static void list_work(const search *s, table *t)
 static void list_states(const search *s, table *t)
 {
     bool gpu = s->plan->memory.gpu_free, values = s->cfg->bf16 || s->cfg->fp16 || t->on.bf16;
-    bool fp32 = values && !tx_word_index(s->cfg->grad_dtype, "fp32|bf16|fp16");
+    bool fp32 = values && s->cfg->grad_dtype == TX_FLOAT_FP32;
     t->n_state = 0;
     for (int i = 0; i < (1 + fp32) * 4 * N_PLACES * N_PLACES; i++) {
         state_choice is = { .zero = i / (N_PLACES * N_PLACES) % 4,

@@ -84,7 +84,7 @@ tx_status tx_hf_export_model(const tx_model *m, float *flat, const char *dir, co
     json_t *config = NULL;
     tx_status st;
     TX_GOTO(list_tensors(&e, group));
-    TX_GOTO(e.format->config(&config, m));
+    TX_GOTO(tx_hf_config(e.format, &config, m));
     TX_GOTO(tx_huggingface_write(dir, config, &(tx_hf_tensors){ e.tensor, e.n, fetch, &e }, 0));
 out:
     json_decref(config);

@@ -52,7 +52,7 @@ static void megatron_deepspeed(char line[1024], const tx_config *cfg, const tx_s
 
 void tx_log_interval(const tx_config *cfg, const tx_step_record *r)
 {
-    bool deepspeed = tx_word_index(cfg->log_dialect, "megatron|megatron-deepspeed") == 1;
+    bool deepspeed = cfg->log_dialect == TX_DIALECT_MEGATRON_DEEPSPEED;
     char line[1024] = "";
     add(line, " iteration %8lld/%8lld | consumed samples: %12lld |", (long long)r->iteration, (long long)r->train_iters,
         (long long)r->consumed_samples);
@@ -92,9 +92,7 @@ void tx_log_interval(const tx_config *cfg, const tx_step_record *r)
 void tx_log_timers(const tx_config *cfg, int n, const char *const *name, const double *ms)
 {
     enum { WIDTH = 48 };
-    enum { MAX, MINMAX, ALL };
-    const int shown = tx_word_index(cfg->timing_log_option, "max|minmax|all");
-    bool all = shown == ALL, begun = false;
+    bool all = cfg->timing_log_option == TX_TIMING_LOG_ALL, begun = false;
     for (int i = 0; i < n; i++) {
         if (!(ms[i] > 0)) continue;
         if (!begun) tx_info(all ? "times across ranks (ms):" : "(min, max) time across ranks (ms):");
@@ -108,7 +106,7 @@ void tx_log_timers(const tx_config *cfg, int n, const char *const *name, const d
         int used = snprintf(dots, sizeof dots, "%s ", name[i]);
         memset(dots + used, '.', (size_t)(WIDTH - used)); /* names are shorter */
         dots[WIDTH] = 0;
-        if (shown == MAX)
+        if (cfg->timing_log_option == TX_TIMING_LOG_MAX)
             tx_info("    %s: %.2f", dots, ms[i]);
         else
             tx_info("    %s: (%.2f, %.2f)", dots, ms[i], ms[i]);

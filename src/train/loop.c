@@ -60,9 +60,9 @@ tx_status tx_feed_open(tx_feed *f, const tx_trainer *t, const tx_blend *data)
     f->sampler = (tx_order){
         .n_samples = data->keyed ? INT64_MAX : data->n_samples, /* keyed order has no end to go around at */
         .micro_batch = t->b,
-        .rank = t->grid->dp.rank,
-        .n_ranks = t->grid->dp.size,
-        .cyclic = tx_word_index(t->cfg->dataloader_type, "single|cyclic") == 1,
+        .rank = tx_grid_rank(t->grid, TX_AXIS_DATA),
+        .n_ranks = tx_grid_size(t->grid, TX_AXIS_DATA),
+        .cyclic = t->cfg->dataloader_type == TX_DATALOADER_CYCLIC,
         .sharded = t->cfg->data_sharding,
     };
     TX_TRY(tx_order_open(&f->sampler));
@@ -125,7 +125,7 @@ typedef struct reader {
 static tx_status read_micro(void *user, int64_t micro, const void **rows)
 {
     reader *r = user;
-    int64_t each = r->t->b * r->t->grid->dp.size, done = micro * each;
+    int64_t each = r->t->b * tx_grid_size(r->t->grid, TX_AXIS_DATA), done = micro * each;
     TX_TRY(tx_feed_read(r->f, r->t, r->begin + done));
     *rows = r->f->rows;
     if (!r->n_samples || tx_clock() - r->shown < TX_PROGRESS_SECONDS) return TX_OK;
@@ -167,7 +167,9 @@ static tx_status train_iteration(loop *l)
 static tx_status gather_round(loop *l, struct round mine)
 {
     l->round[0] = mine;
-    return l->t->grid->size > 1 ? tx_comm_gather(l->t->grid->world, l->round, &mine, sizeof mine) : TX_OK;
+    return l->t->grid->size > 1
+               ? tx_comm_gather(tx_grid_group(l->t->grid, TX_GROUP_WORLD), l->round, &mine, sizeof mine)
+               : TX_OK;
 }
 
 /* A tx_stop's: whether any rank has seen a signal. Once it is so it stays so. */
@@ -318,7 +320,7 @@ static bool sees_exit(const loop *l, char *why, size_t cap)
  * times. *writing: any of them still writes a checkpoint. */
 static tx_status wants_exit(loop *l, char *why, size_t cap, bool *yes, bool *writing)
 {
-    tx_comm *world = l->t->grid->world;
+    tx_comm *world = tx_grid_group(l->t->grid, TX_GROUP_WORLD);
     int n = tx_comm_size(world), first = 0;
     struct round mine = { .exits = sees_exit(l, why, cap), .writes = tx_saver_writes(&l->saver) };
     TX_TRY(gather_round(l, mine));

@@ -35,9 +35,9 @@ static tx_status check_sizes(const tx_config *cfg, int64_t vocab_size)
 static tx_status require_matches(const tx_client *client, const tx_grid *grid, bool *matched, bool *all)
 {
     size_t n = (size_t)client->n_groups;
-    int n_stages = grid->pp.size;
+    int n_stages = tx_grid_size(grid, TX_AXIS_PIPELINE);
     memcpy(all, matched, n);
-    if (n_stages > 1) TX_TRY(tx_comm_gather(grid->pipeline, all, matched, n));
+    if (n_stages > 1) TX_TRY(tx_comm_gather(tx_grid_group(grid, TX_GROUP_PIPELINE), all, matched, n));
     for (size_t k = 0; k < n; k++) {
         bool any = false;
         for (int s = 0; s < n_stages; s++) any = any || all[(size_t)s * n + k];
@@ -52,7 +52,8 @@ static tx_status group_params(tx_params *ps, const tx_client *client, const tx_g
     int n = client->n_groups;
     if (!n) return TX_OK;
     if (n < 0 || !client->group) return TX_FAIL(TX_ERR_ARG, "%d parameter groups, but there are none", n);
-    TX_TRY(tx_alloc(&matched, (size_t)n * (size_t)(1 + grid->pp.size), sizeof *matched, "parameter groups"));
+    TX_TRY(tx_alloc(&matched, (size_t)n * (size_t)(1 + tx_grid_size(grid, TX_AXIS_PIPELINE)), sizeof *matched,
+                    "parameter groups"));
     tx_status st = tx_params_group(ps, client->group, n, matched);
     if (!st) st = require_matches(client, grid, matched, matched + n);
     tx_free(matched);
@@ -70,7 +71,7 @@ tx_status tx__plan_open(tx_ctx *c, tx_model **m, const tx_config *cfg, int64_t v
                         const tx_client *client)
 {
     TX_TRY(check_sizes(cfg, vocab_size));
-    TX_TRY(tx_grid_ctx(c, grid, cfg->device, (int)cfg->threads, true));
+    TX_TRY(tx_grid_ctx(c, grid, tx_device_choice_word(cfg->device), (int)cfg->threads, true));
     TX_TRY(make_model(m, cfg, vocab_size, grid, client));
     return group_params(&(*m)->params, client, grid);
 }
@@ -89,18 +90,19 @@ static tx_status update(tx_ctx *c, tx_zero *z)
 
 /* What the groups have moved. */
 typedef struct moved {
-    tx_comm_volume of[TX_N_GROUPS][TX_N_COMM_OPS];
+    tx_comm_volume of[TX_N_STEP_GROUPS][TX_N_COMM_OPS];
 } moved;
 
 static void read_moved(moved *out, const tx_grid *g)
 {
-    for (int i = 0; i < TX_N_GROUPS; i++) memcpy(out->of[i], tx_comm_volumes(tx_grid_group(g, i)), sizeof out->of[i]);
+    for (int i = 0; i < TX_N_STEP_GROUPS; i++)
+        memcpy(out->of[i], tx_comm_volumes(tx_grid_group(g, i)), sizeof out->of[i]);
 }
 
 /* Sets it to that of `from` and so many times the difference to it. */
 static void extend(const tx_grid *g, const moved *from, const moved *to, int64_t times)
 {
-    for (int i = 0; i < TX_N_GROUPS; i++)
+    for (int i = 0; i < TX_N_STEP_GROUPS; i++)
         for (int k = 0; k < TX_N_COMM_OPS && tx_comm_size(tx_grid_group(g, i)) > 1; k++) {
             const tx_comm_volume *a = &from->of[i][k], *b = &to->of[i][k];
             tx_comm_volumes(tx_grid_group(g, i))[k] =
@@ -134,7 +136,7 @@ int64_t tx__plan_micro_batches(int64_t n_micro, int64_t p, int64_t n_chunks)
 static tx_status train(tx_ctx *c, const tx_model *m, tx_stage *stage, tx_zero *z, int64_t n_micro)
 {
     const tx_grid *g = tx_grid_of(c);
-    int64_t p = g->pp.size, some = tx__plan_micro_batches(n_micro, p, m->n_chunks);
+    int64_t p = tx_grid_size(g, TX_AXIS_PIPELINE), some = tx__plan_micro_batches(n_micro, p, m->n_chunks);
     moved few, more;
     if (some == n_micro) return iteration(c, stage, z, n_micro);
     TX_TRY(iteration(c, stage, z, some));
@@ -161,12 +163,13 @@ tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, tx_ctx *c, tx_mo
                         bool is_training, tx_stage *stage, tx_zero *zero, const tx_client *client)
 {
     const tx_grid *g = tx_grid_of(c);
-    int64_t n_micro = is_training ? cfg->global_batch_size / (cfg->micro_batch_size * g->dp.size) : 1;
+    int64_t n_micro =
+        is_training ? cfg->global_batch_size / (cfg->micro_batch_size * tx_grid_size(g, TX_AXIS_DATA)) : 1;
     TX_ASSERT(c->dry);
     TX_TRY(tx_zero_open(zero, c, &m->params, cfg, m->dtype, is_training, client->optimizer));
     TX_TRY(tx_stage_open(stage, c, m, cfg, n_micro, is_training));
     const tx_stage_hooks score = { .units = &zero->hooks };
-    TX_TRY(tx_stage_run(stage, 1 < n_micro && m->n_chunks > 1 ? g->pp.size : 1, false, &score));
+    TX_TRY(tx_stage_run(stage, 1 < n_micro && m->n_chunks > 1 ? tx_grid_size(g, TX_AXIS_PIPELINE) : 1, false, &score));
     forget_moved(g);
     if (is_training) TX_TRY(train(c, m, stage, zero, n_micro));
     if (sizes) *sizes = tx__plan_volume_sizes(m, cfg, g, n_micro, zero);
@@ -207,7 +210,7 @@ static void count_gathered(tx_volume_sizes *s, const tx_config *cfg, const tx_ze
         tx_volume_buckets *to = &s->gathered[what[u->kind]][2 * behind < cfg->zero_max_reuse_distance];
         for (int row = u->first; row < u->end; row++) {
             const tx_bucket *its = &z->flat.bucket[z->flat.of_row[row]];
-            if (!its->stays) b = its;
+            if (!its->persistent) b = its;
             behind += ps->param[row].numel;
         }
         if (!b) continue;
@@ -222,7 +225,7 @@ static void count_gathered(tx_volume_sizes *s, const tx_config *cfg, const tx_ze
 static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z)
 {
     s->zero = z->stage;
-    s->passing = z->passing;
+    s->reduce_every_micro_batch = z->reduce_every_micro_batch;
     s->scatters = cfg->zero_reduce_scatter;
     s->grad = (int64_t)tx_dtype_size(z->grad_type);
     s->sum = (int64_t)tx_dtype_size(z->sum_type);
@@ -230,8 +233,8 @@ static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z
     s->all = (tx_volume_buckets){ z->flat.n_buckets, z->ps->numel };
     for (int row = 0; row < z->ps->n; row++)
         if (z->ps->param[row].tied) s->ends = tx_bucket_part(&z->flat, &z->flat.bucket[z->flat.of_row[row]]);
-    for (int k = 0; k < z->flat.n_buckets; k++) s->whole.n += z->flat.bucket[k].stays;
-    s->whole.numel = z->stay_numel;
+    for (int k = 0; k < z->flat.n_buckets; k++) s->whole.n += z->flat.bucket[k].persistent;
+    s->whole.numel = z->persistent_numel;
     count_gathered(s, cfg, z);
 }
 
@@ -239,7 +242,7 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
                                       const tx_zero *z)
 {
     int64_t s = cfg->seq_length, b = cfg->micro_batch_size, n_layers = 0, n_again = 0, n_gathered = 0;
-    int64_t norm = tx_word_index(cfg->normalization, "layernorm|rmsnorm") ? m->hidden : 2 * m->hidden;
+    int64_t norm = cfg->normalization == TX_NORMALIZATION_RMSNORM ? m->hidden : 2 * m->hidden;
     const tx_recompute *r = &m->recompute;
     tx_batch batch = { .chunk = 0 };
     for (int k = 0; k < m->n_chunks; k++) {
@@ -249,10 +252,10 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
         if (r->divided) n_gathered += (again + r->group - 1) / r->group;
     }
     tx_volume_sizes sizes = {
-        .t = g->tp.size,
-        .p = g->pp.size,
-        .r = g->dp.size,
-        .stage = g->pp.rank,
+        .t = tx_grid_size(g, TX_AXIS_TENSOR),
+        .p = tx_grid_size(g, TX_AXIS_PIPELINE),
+        .r = tx_grid_size(g, TX_AXIS_DATA),
+        .stage = tx_grid_rank(g, TX_AXIS_PIPELINE),
         .sequence = g->sequence,
         .s = s,
         .b = b,
@@ -274,7 +277,8 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
     };
     m->type->shape(m, cfg, &batch, s, b);
     sizes.head_rows = batch.label.dim[0];
-    sizes.head_chunks = tx_head_loss_chunks(sizes.head_rows, m->vocab_padded / g->tp.size, m->dtype);
+    sizes.head_chunks =
+        tx_head_loss_chunks(sizes.head_rows, m->vocab_padded / tx_grid_size(g, TX_AXIS_TENSOR), m->dtype);
     sizes.head_selects = batch.row.data;
     read_zero(&sizes, cfg, z);
     return sizes;
@@ -283,7 +287,7 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
 int64_t tx__plan_copy_numel(const tx_zero *z)
 {
     const tx_config *cfg = z->cfg;
-    bool saves = z->train && (z->stage || z->grid->dp.rank == 0);
+    bool saves = z->train && (z->stage || tx_grid_rank(z->grid, TX_AXIS_DATA) == 0);
     if (!saves || !cfg->async_save) return 0;
     int n_parts = 1 + (cfg->no_save_optim ? 0 : z->optim.type->n_state);
     return tx_checkpoint_copy_numel(z->ps, z->stage ? &z->flat.kept : NULL, n_parts);
@@ -306,7 +310,7 @@ tx_memory tx__plan_memory(const tx_zero *zero, size_t activations, size_t worksp
                         .buckets = z.buckets,
                         .optimizer = z.optimizer,
                         .host = z.host,
-                        .passing = z.passing,
+                        .passing = z.disk_buffers,
                         .nvme = z.nvme,
                         .saving = (size_t)tx__plan_copy_numel(zero) * sizeof(float) + saved_parameter_bytes(zero),
                         .activations = activations,
@@ -341,7 +345,7 @@ tx_zero_formula tx__plan_formula(const tx_zero *z)
         master = z->dtype == TX_F32 ? 0 : 4;
     tx_zero_formula f = { .stage = z->stage, .n_ranks = z->flat.n_ranks };
     for (int row = 0; row < z->ps->n; row++) f.n_params += z->ps->param[row].numel;
-    f.whole = (z->stage < 3 ? value : 0) + (z->stage == 0 || !z->passing ? grad : 0);
+    f.whole = (z->stage < 3 ? value : 0) + (z->stage == 0 || !z->reduce_every_micro_batch ? grad : 0);
     f.divided = value + grad + master + 4 * z->optim.type->n_state - f.whole;
     return f;
 }
@@ -390,7 +394,7 @@ static tx_status count_params(tx_run_plan *p, const tx_config *cfg, int64_t voca
 
 double tx_flops_told(const tx_config *cfg, const tx_model *m, int64_t b)
 {
-    bool exact = tx_word_index(cfg->flops_formula, "exact|megatron-2021") == 0;
+    bool exact = cfg->flops_formula == TX_FLOPS_EXACT;
     return exact ? tx_model_flops(m, cfg->seq_length, b) : tx_model_flops_2021(m, cfg->seq_length, b);
 }
 
@@ -415,10 +419,10 @@ static tx_status plan_stage(tx_run_plan *out, const tx_config *cfg, int64_t voca
     tx_zero zero = { 0 };
     tx_grid grid = { 0 };
     tx_run_plan p = { .stage = stage };
-    int tp = (int)cfg->tensor_model_parallel_size, pp = (int)cfg->pipeline_model_parallel_size;
-    int dp = (int)tx_config_data_parallel(cfg);
+    const tx_layout layout = tx_layout_of(cfg);
+    const int first[TX_N_AXES] = { [TX_AXIS_PIPELINE] = stage };
     tx_status st;
-    TX_GOTO(tx_grid_plan(&grid, stage * tp * dp, tp, pp, dp, cfg->sequence_parallel));
+    TX_GOTO(tx_grid_plan(&grid, tx_layout_rank(&layout, first), &layout));
     TX_GOTO(tx__plan_open(&c, &m, cfg, vocab_size, &grid, &tx_no_client));
     TX_GOTO(tx__plan_step(&p.memory, &p.sizes, &c, m, cfg, true, &run, &zero, &tx_no_client));
     if (counts) TX_GOTO(count_params(&p, cfg, vocab_size, m->vocab_padded - m->n_valid));

@@ -21,7 +21,7 @@ static tx_status require_losses(const tx_trainer *t)
     if (!t->client->model)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "the losses of a %s are its own: they are known and changed of a client's model",
-                       t->cfg->model_type);
+                       tx_model_kind_word(t->cfg->model_type));
     if (t->want != TX_WANT_BACKWARD)
         return TX_FAIL(TX_ERR_STATE, "the losses of a micro-batch are known and changed between forward and backward");
     return TX_OK;
@@ -39,7 +39,7 @@ static tx_status set_weights(tx_trainer *t, tx_batch *batch, double factor, cons
 {
     int64_t n = n_losses(t);
     float *weight = t->own_losses + 2 * n;
-    double scale = t->scaler.scale / (double)(t->n_micro * t->grid->dp.size);
+    double scale = t->scaler.scale / (double)(t->n_micro * tx_grid_size(t->grid, TX_AXIS_DATA));
     for (int64_t i = 0; i < n; i++) weight[i] = (float)(dloss ? scale * (double)dloss[i] : scale * factor / (double)n);
     batch->reweighted = true;
     return tx_device_write(t->ctx.device, batch->weight.data, weight, (size_t)n * sizeof *weight);

@@ -33,7 +33,7 @@ tx_status tx_saver_open(tx_saver *s, tx_trainer *t)
     *s = (tx_saver){ .t = t, .dir = t->cfg->save, .iteration = -1, .good = -1 };
     bool there = is_there(t);
     TX_TRY(tx_alloc(&s->results, (size_t)t->grid->size, sizeof *s->results, "the ranks' results"));
-    TX_TRY(tx_comm_spread(t->grid->world, &there, sizeof there, 0));
+    TX_TRY(tx_comm_spread(tx_grid_group(t->grid, TX_GROUP_WORLD), &there, sizeof there, 0));
     if (there) s->iteration = t->iteration;
     if (there && t->grid->rank == 0 && tx_checkpoint_clean_up(s->dir)) tx_warn("--save: %s", tx_last_error());
     return TX_OK;
@@ -81,7 +81,7 @@ static tx_status look_for_space(const tx_saver *s, int64_t each, int64_t passing
 tx_status tx_saver_foresee(const tx_saver *s)
 {
     tx_trainer *t = s->t;
-    tx_comm *world = t->grid->world;
+    tx_comm *world = tx_grid_group(t->grid, TX_GROUP_WORLD);
     int64_t n = tx__saver_to_come(t->cfg, t->iteration, t->consumed_train_tokens), mine[2], all[2] = { 0 };
     int64_t(*bytes)[2] = NULL; /* of a checkpoint, and passing */
     if (!s->dir || !n) return TX_OK;
@@ -167,7 +167,7 @@ static bool is_curable(tx_status st)
  * is what any has else. *failed: it can be made again. */
 static tx_status judge(tx_saver *s, tx_status st, bool *failed)
 {
-    tx_comm *world = s->t->grid->world;
+    tx_comm *world = tx_grid_group(s->t->grid, TX_GROUP_WORLD);
     int mine = (int)st, cause = mine, n = tx_comm_size(world);
     *failed = false;
     snprintf(s->why, sizeof s->why, "%s", st ? tx_last_error() : "another rank could not save");

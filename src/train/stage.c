@@ -84,11 +84,11 @@ static void free_staged(tx_stage *st)
 
 static tx_pp_shape shape_of(const tx_stage *st, int64_t n_micro, bool train)
 {
-    bool gpipe = tx_word_index(st->cfg->pipeline_schedule, "1f1b|gpipe") == 1;
+    bool gpipe = st->cfg->pipeline_schedule == TX_PIPELINE_GPIPE;
     return (tx_pp_shape){ .kind = !train  ? TX_PP_FORWARD
                                   : gpipe ? TX_PP_GPIPE
                                           : TX_PP_1F1B,
-                          .p = st->grid->pp.size,
+                          .p = tx_grid_size(st->grid, TX_AXIS_PIPELINE),
                           .m = (int)n_micro,
                           .n_chunks = st->m->n_chunks };
 }
@@ -98,7 +98,7 @@ static tx_status make_list(tx_stage *st, int64_t n_micro, bool train)
     if (st->plan[train].n_micro == n_micro) return TX_OK;
     tx_pp_shape shape = shape_of(st, n_micro, train);
     tx_pp_list list = { 0 };
-    TX_TRY(tx_pp_schedule(&list, &shape, st->grid->pp.rank));
+    TX_TRY(tx_pp_schedule(&list, &shape, tx_grid_rank(st->grid, TX_AXIS_PIPELINE)));
     tx_pp_list_free(&st->plan[train].list);
     st->plan[train].list = list;
     st->plan[train].n_micro = n_micro;
@@ -122,7 +122,7 @@ static void shape_messages(tx_stage *st)
 /* Copies of what is sent, where there are other stages. */
 static void push_messages(tx_stage *st)
 {
-    if (st->grid->pp.size == 1) return;
+    if (tx_grid_size(st->grid, TX_AXIS_PIPELINE) == 1) return;
     for (int k = 0; k < TX_N_OUTGOING; k++) {
         st->out[0].copy[k] = push(&st->messages, st->behind);
         st->out[1].copy[k] = push(&st->messages, st->front);
@@ -244,25 +244,25 @@ static void begin_slot(tx_stage *st, int slot, int chunk)
 /* Messages between two ranks are told apart by the virtual stage that sends, and by direction. */
 static int tag(const tx_stage *st, int stage, int chunk, bool backward)
 {
-    return 2 * (chunk * st->grid->pp.size + stage) + backward;
+    return 2 * (chunk * tx_grid_size(st->grid, TX_AXIS_PIPELINE) + stage) + backward;
 }
 
 static tx_status receive_forward(tx_stage *st, const tx_pp_instr *in)
 {
-    int me = st->grid->pp.rank;
+    int me = tx_grid_rank(st->grid, TX_AXIS_PIPELINE);
     tx_batch *batch = &st->slot[in->slot].batch;
     begin_slot(st, in->slot, in->chunk);
     batch->x = st->incoming;
     if (!batch->x.data) batch->x = push(&st->c->acts, st->front);
-    return tx_recv(st->c, st->grid->pipeline, batch->x, in->peer,
+    return tx_recv(st->c, tx_grid_group(st->grid, TX_GROUP_PIPELINE), batch->x, in->peer,
                    tag(st, in->peer, me ? in->chunk : in->chunk - 1, false));
 }
 
 static tx_status receive_backward(tx_stage *st, const tx_pp_instr *in)
 {
-    int me = st->grid->pp.rank, p = st->grid->pp.size;
+    int me = tx_grid_rank(st->grid, TX_AXIS_PIPELINE), p = tx_grid_size(st->grid, TX_AXIS_PIPELINE);
     enter(st, in->slot);
-    return tx_recv(st->c, st->grid->pipeline, st->slot[in->slot].batch.d, in->peer,
+    return tx_recv(st->c, tx_grid_group(st->grid, TX_GROUP_PIPELINE), st->slot[in->slot].batch.d, in->peer,
                    tag(st, in->peer, me < p - 1 ? in->chunk : in->chunk + 1, true));
 }
 
@@ -358,9 +358,10 @@ static tx_status tell_list(tx_stage *st, bool train)
         if (!st_text && in->chunk) st_text = tx_str_printf(&text, ".%d", in->chunk);
     }
     if (!st_text)
-        tx_debug("schedule: stage %d of %d, %s, %lld micro-batches in %d slots, %d instructions:%s", st->grid->pp.rank,
-                 st->grid->pp.size, train ? "training" : "evaluation", (long long)st->plan[train].n_micro, l->n_slots,
-                 l->n, text.data ? text.data : "");
+        tx_debug("schedule: stage %d of %d, %s, %lld micro-batches in %d slots, %d instructions:%s",
+                 tx_grid_rank(st->grid, TX_AXIS_PIPELINE), tx_grid_size(st->grid, TX_AXIS_PIPELINE),
+                 train ? "training" : "evaluation", (long long)st->plan[train].n_micro, l->n_slots, l->n,
+                 text.data ? text.data : "");
     tx_str_free(&text);
     return st_text;
 }
@@ -404,8 +405,8 @@ static tx_status send(tx_stage *st, const tx_pp_instr *in, bool back)
     o->next = (k + 1) % TX_N_OUTGOING;
     TX_TRY(tx_wait(st->c, &o->sent[k]));
     TX_RUN(st->c, cast, .y = o->copy[k], .x = back ? batch->d : batch->y);
-    return tx_send_start(st->c, st->grid->pipeline, o->copy[k], in->peer, tag(st, st->grid->pp.rank, in->chunk, back),
-                         &o->sent[k]);
+    return tx_send_start(st->c, tx_grid_group(st->grid, TX_GROUP_PIPELINE), o->copy[k], in->peer,
+                         tag(st, tx_grid_rank(st->grid, TX_AXIS_PIPELINE), in->chunk, back), &o->sent[k]);
 }
 
 static tx_status carry_out(tx_stage *st, const tx_pp_instr *in, int64_t n_micro, bool train, const tx_stage_hooks *h)
@@ -446,12 +447,12 @@ tx_status tx_stage_run(tx_stage *st, int64_t n_micro, bool train, const tx_stage
 
 tx_status tx_stage_forward(tx_stage *st, int64_t micro, bool last, bool train, const tx_stage_hooks *h)
 {
-    TX_ASSERT(st->grid->pp.size == 1);
+    TX_ASSERT(tx_grid_size(st->grid, TX_AXIS_PIPELINE) == 1);
     return forward(st, &(tx_pp_instr){ .op = TX_PP_FWD, .micro = (int)micro }, last, train, h);
 }
 
 tx_status tx_stage_backward(tx_stage *st, bool last)
 {
-    TX_ASSERT(st->grid->pp.size == 1);
+    TX_ASSERT(tx_grid_size(st->grid, TX_AXIS_PIPELINE) == 1);
     return backward(st, &(tx_pp_instr){ .op = TX_PP_BWD, .last_of_chunk = last });
 }

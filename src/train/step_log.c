@@ -8,7 +8,7 @@ void tx_step_log_begin(tx_step_log *l, const tx_trainer *t)
     l->on = tx_log_wants(TX_LOG_DEBUG);
     if (!l->on) return;
     tx_volume_read(&l->before, t->grid);
-    for (int i = 0; i < TX_N_GROUPS; i++)
+    for (int i = 0; i < TX_N_STEP_GROUPS; i++)
         for (int op = 0; op < TX_N_COMM_OPS; op++)
             l->waited[i][op] = tx_comm_waited(tx_grid_group(t->grid, i), (tx_comm_op)op);
     l->moved = tx_zero_moved_so_far(&t->zero);
@@ -20,7 +20,7 @@ static void tell_messages(const tx_step_log *l, const tx_trainer *t)
     tx_volume now;
     tx_volume_read(&now, t->grid);
     tx_volume_subtract(&now, &l->before);
-    for (int i = 0; i < TX_N_GROUPS; i++)
+    for (int i = 0; i < TX_N_STEP_GROUPS; i++)
         for (int op = 0; op < TX_N_COMM_OPS; op++) {
             const tx_comm_volume *v = &now.of[i][op];
             double waited = tx_comm_waited(tx_grid_group(t->grid, i), (tx_comm_op)op) - l->waited[i][op];
@@ -44,8 +44,8 @@ static void tell_data(const tx_trainer *t, int64_t position)
     else
         tx_debug(
             "iteration %lld: data: samples %lld to %lld of the training order, %lld of them for data rank %d of %d",
-            iteration, (long long)position, (long long)position + n - 1, n / t->grid->dp.size, t->grid->dp.rank,
-            t->grid->dp.size);
+            iteration, (long long)position, (long long)position + n - 1, n / tx_grid_size(t->grid, TX_AXIS_DATA),
+            tx_grid_rank(t->grid, TX_AXIS_DATA), tx_grid_size(t->grid, TX_AXIS_DATA));
 }
 
 static void tell_work(const tx_trainer *t)
@@ -60,14 +60,14 @@ static void tell_work(const tx_trainer *t)
 
 static void tell_offload(const tx_step_log *l, const tx_trainer *t)
 {
-    const tx_offload *away = &t->zero.away;
+    const tx_offload *offload = &t->zero.offload;
     tx_zero_moved now = tx_zero_moved_so_far(&t->zero);
-    if (!away->host && !away->nvme) return;
+    if (!offload->host && !offload->nvme) return;
     tx_debug("iteration %lld: offload: %zu bytes in the host's memory, %zu on a disk; fetched %llu bytes, stored %llu, "
              "to the device %llu, from it %llu",
-             (long long)t->iteration, away->host, away->nvme, (unsigned long long)(now.fetched - l->moved.fetched),
-             (unsigned long long)(now.stored - l->moved.stored), (unsigned long long)(now.up - l->moved.up),
-             (unsigned long long)(now.down - l->moved.down));
+             (long long)t->iteration, offload->host, offload->nvme,
+             (unsigned long long)(now.fetched - l->moved.fetched), (unsigned long long)(now.stored - l->moved.stored),
+             (unsigned long long)(now.up - l->moved.up), (unsigned long long)(now.down - l->moved.down));
 }
 
 void tx_step_log_end(tx_step_log *l, const tx_trainer *t, int64_t position)

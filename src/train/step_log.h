@@ -9,7 +9,7 @@
 typedef struct tx_step_log {
     bool on; /* between begin and end */
     tx_volume before;
-    double waited[TX_N_GROUPS][TX_N_COMM_OPS];
+    double waited[TX_N_STEP_GROUPS][TX_N_COMM_OPS];
     tx_zero_moved moved;
 } tx_step_log;
 

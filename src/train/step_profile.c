@@ -37,7 +37,7 @@ tx_status tx_step_profile_open(tx_step_profile *p, const tx_trainer *t, double p
 
 static void watch_ranks(const tx_trainer *t, tx_ctx *c)
 {
-    tx_world *w = tx_comm_world(t->grid->world);
+    tx_world *w = tx_comm_world(tx_grid_group(t->grid, TX_GROUP_WORLD));
     if (w) tx_world_profile(w, c);
 }
 
@@ -223,7 +223,7 @@ static tx_status show_most(account *a, const verdict *all, const tx_grid *g, int
         if (all[i].sent > all[most].sent) most = i;
         n_different += all[i].differs != 0;
     }
-    TX_TRY(tx_comm_spread(g->world, a, sizeof *a, most));
+    TX_TRY(tx_comm_spread(tx_grid_group(g, TX_GROUP_WORLD), a, sizeof *a, most));
     tx_info(" > messages of rank %d, which sends most, in iteration %lld:", most, (long long)iteration);
     tx_status st = tx_volume_table(&table, &a->counted, &a->sizes);
     if (!st) log_lines(table.data);
@@ -242,7 +242,7 @@ static tx_status show_volume(const tx_step_profile *p, const tx_trainer *t, int6
     a.sizes.skips = t->last_step != TX_STEP_TAKEN;
     verdict mine = judge(&a), *all;
     TX_TRY(tx_alloc(&all, (size_t)g->size, sizeof *all, "the ranks' messages"));
-    tx_status st = tx_comm_gather(g->world, all, &mine, sizeof mine);
+    tx_status st = tx_comm_gather(tx_grid_group(g, TX_GROUP_WORLD), all, &mine, sizeof mine);
     if (!st) st = show_most(&a, all, g, iteration);
     tx_free(all);
     return st;

@@ -19,16 +19,16 @@ void tx__trainer_move_schedule(tx_trainer *t)
         t->lr = own->lr(own->lr_user, t->schedule_steps);
     else if (t->ds_schedule.kind)
         t->lr = tx_ds_schedule_lr(&t->ds_schedule, t->schedule_steps);
-    else
+    else if (t->schedule.lr_style) /* one that only evaluates has none */
         t->lr = tx_schedule_lr(&t->schedule, &t->place);
     if (t->ds_schedule.kind) tx_ds_schedule_betas(&t->ds_schedule, t->schedule_steps, t->zero.optim.betas);
-    t->weight_decay = tx_schedule_wd(&t->schedule, &t->place);
+    if (t->schedule.wd_style) t->weight_decay = tx_schedule_wd(&t->schedule, &t->place);
 }
 
 /* Micro-batches of the iteration that comes after what is consumed. */
 int64_t tx__trainer_n_micro(const tx_trainer *t)
 {
-    return tx_config_batch_size(t->cfg, t->consumed_train_samples) / (t->b * t->grid->dp.size);
+    return tx_config_batch_size(t->cfg, t->consumed_train_samples) / (t->b * tx_grid_size(t->grid, TX_AXIS_DATA));
 }
 
 /* ---- creation: declare, plan, take memory, initialise ---- */
@@ -44,7 +44,7 @@ const char *tx_trainer_eod_flag(const tx_config *cfg)
 static tx_status prepare_dump(tx_trainer *t)
 {
     if (t->client->model) return TX_FAIL(TX_ERR_UNSUPPORTED, "--dump-step is for GPT and BERT alone");
-    TX_TRY(tx_hf_export_check(t->model, t->grid->world)); /* better now than at the step */
+    TX_TRY(tx_hf_export_check(t->model, tx_grid_group(t->grid, TX_GROUP_WORLD))); /* better now than at the step */
     t->dump_iteration = atoll(t->cfg->dump_step.item[0]);
     return tx_alloc(&t->dump_tokens, (size_t)(t->cfg->global_batch_size * tx_trainer_row_len(t)), sizeof(int32_t),
                     "--dump-step");
@@ -53,18 +53,18 @@ static tx_status prepare_dump(tx_trainer *t)
 tx_status tx__trainer_agree_products(tx_trainer *t)
 {
     tx_free(t->products);
-    return tx_products_agree(&t->ctx, t->grid->world, &t->products);
+    return tx_products_agree(&t->ctx, tx_grid_group(t->grid, TX_GROUP_WORLD), &t->products);
 }
 
 /* While the memory of a GPU is free. */
 static tx_status choose_products(tx_trainer *t)
 {
     const char *dir = t->cfg->save;
-    if (dir) TX_TRY(tx_products_read(&t->ctx, t->grid->world, dir));
-    TX_TRY(tx_products_choose(&t->ctx, t->grid->world));
+    if (dir) TX_TRY(tx_products_read(&t->ctx, tx_grid_group(t->grid, TX_GROUP_WORLD), dir));
+    TX_TRY(tx_products_choose(&t->ctx, tx_grid_group(t->grid, TX_GROUP_WORLD)));
     TX_TRY(tx__trainer_agree_products(t));
     bool writes = dir && t->products && *t->products && !t->grid->rank;
-    return tx_comm_agree(t->grid->world, writes ? tx_products_write(t->products, dir) : TX_OK);
+    return tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), writes ? tx_products_write(t->products, dir) : TX_OK);
 }
 
 static void forget_rates(tx_trainer *t)
@@ -94,13 +94,13 @@ tx_status tx_trainer_open(tx_trainer **out, const tx_trainer_args *args)
             TX_ERR_UNSUPPORTED,
             "--save-format %s: Megatron and DeepSpeed have names for GPT and BERT alone, not for the model %s; "
             "save native",
-            cfg->save_format, args->client->model->name);
+            tx_checkpoint_format_word(cfg->save_format), args->client->model->name);
     if (args->train && args->client && args->client->optimizer && !cfg->no_save_optim &&
         tx_save_kind(cfg) != TX_CKPT_NATIVE)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "--save-format %s holds Adam's state only, not that of the optimizer %s; save native, or "
                        "--no-save-optim",
-                       cfg->save_format, args->client->optimizer->name);
+                       tx_checkpoint_format_word(cfg->save_format), args->client->optimizer->name);
     TX_TRY(tx_alloc(&t, 1, sizeof *t, "the trainer"));
     bool train = args->train;
     tx_memory planned;
@@ -127,7 +127,7 @@ tx_status tx_trainer_open(tx_trainer **out, const tx_trainer_args *args)
     TX_GOTO(tx_zero_take(&t->zero));
     int64_t n_copy = tx__plan_copy_numel(&t->zero);
     if (n_copy) TX_GOTO(tx_alloc(&t->copy, (size_t)n_copy, sizeof *t->copy, "--async-save's copy of the state"));
-    TX_GOTO(tx_alloc(&t->all_losses, (size_t)t->grid->dp.size * TX_MAX_LOSSES, sizeof *t->all_losses,
+    TX_GOTO(tx_alloc(&t->all_losses, (size_t)tx_grid_size(t->grid, TX_AXIS_DATA) * TX_MAX_LOSSES, sizeof *t->all_losses,
                      "the losses of all ranks"));
     if (train && cfg->given.dump_step) TX_GOTO(prepare_dump(t));
     TX_GOTO(tx_stage_take(&t->stage));
@@ -179,7 +179,7 @@ tx_status tx_trainer_fill(tx_trainer *t, tx_weights_fn *fill, void *user)
     float *whole;
     TX_TRY(tx_alloc(&whole, (size_t)ps->numel, sizeof *whole, "the weights in fp32"));
     tx_status st = fill(user, ps, whole);
-    if (!st) st = tx_zero_fill(&t->zero, whole);
+    if (!st) st = tx_zero_set_weights(&t->zero, whole);
     tx_free(whole);
     return st;
 }
@@ -188,7 +188,7 @@ tx_status tx_trainer_fill(tx_trainer *t, tx_weights_fn *fill, void *user)
 
 void tx__trainer_note(const tx_trainer *t, const char *what)
 {
-    if (t->grid->size > 1) tx_world_note(tx_comm_world(t->grid->world), what);
+    if (t->grid->size > 1) tx_world_note(tx_comm_world(tx_grid_group(t->grid, TX_GROUP_WORLD)), what);
 }
 
 int64_t tx_trainer_row_len(const tx_trainer *t)
@@ -203,7 +203,8 @@ tx_status tx__trainer_fill(const tx_trainer *t, tx_batch *batch, const void *row
     const tx_batch_rule rule = { .eod = t->eod,
                                  .eod_mask_loss = t->cfg->eod_mask_loss,
                                  .reset_position_ids = t->cfg->reset_position_ids,
-                                 .scale = t->scaler.scale / (double)(t->n_micro * t->grid->dp.size) };
+                                 .scale =
+                                     t->scaler.scale / (double)(t->n_micro * tx_grid_size(t->grid, TX_AXIS_DATA)) };
     return t->model->type->collate(t->model, batch, rows, &rule);
 }
 
@@ -213,12 +214,12 @@ static tx_status fill(void *user, int64_t micro, tx_batch *batch)
     tx_trainer *t = user;
     const tx_pp_chunk *chunk = &t->model->chunk[batch->chunk];
     const void *rows = t->run.rows;
-    int64_t data = t->grid->dp.size, n = t->b * tx_trainer_row_len(t);
+    int64_t data = tx_grid_size(t->grid, TX_AXIS_DATA), n = t->b * tx_trainer_row_len(t);
     micro += t->run.first;
     batch->dropout = (tx_dropout_key){
         .seed = (uint64_t)t->cfg->seed,
         .iteration = (uint32_t)(t->iteration + 1),
-        .sample = (uint64_t)(t->consumed_train_samples + (micro * data + t->grid->dp.rank) * t->b),
+        .sample = (uint64_t)(t->consumed_train_samples + (micro * data + tx_grid_rank(t->grid, TX_AXIS_DATA)) * t->b),
         .s_global = t->s,
         .on = !t->run.n_samples,
     };
@@ -267,7 +268,8 @@ static tx_status add_score(void *user, int64_t micro, const tx_batch *batch)
 {
     tx_trainer *t = user;
     micro += t->run.first;
-    int64_t left = t->run.n_samples - (micro * t->grid->dp.size + t->grid->dp.rank) * t->b;
+    int64_t left =
+        t->run.n_samples - (micro * tx_grid_size(t->grid, TX_AXIS_DATA) + tx_grid_rank(t->grid, TX_AXIS_DATA)) * t->b;
     int64_t rows = left < 0 ? 0 : left < t->b ? left : t->b;
     if (rows) add_means(t, t->run.sum, batch, rows, (double)rows);
     return TX_OK;
@@ -298,11 +300,11 @@ static tx_status sum_few(const tx_trainer *t, double *x, int n)
     size_t bytes = (size_t)n * sizeof *x;
     double mine[TX_MAX_LOSSES], *all = t->all_losses;
     memcpy(mine, x, bytes);
-    TX_TRY(tx_comm_gather(g->data, all, mine, bytes));
+    TX_TRY(tx_comm_gather(tx_grid_group(g, TX_GROUP_DATA), all, mine, bytes));
     memset(x, 0, bytes);
-    for (int r = 0; r < g->dp.size; r++)
+    for (int r = 0; r < tx_grid_size(g, TX_AXIS_DATA); r++)
         for (int k = 0; k < n; k++) x[k] += all[r * n + k];
-    return tx_comm_spread(g->pipeline, x, bytes, g->pp.size - 1);
+    return tx_comm_spread(tx_grid_group(g, TX_GROUP_PIPELINE), x, bytes, tx_grid_size(g, TX_AXIS_PIPELINE) - 1);
 }
 
 tx_status tx_trainer_sum(const tx_trainer *t, double *x, int n)
@@ -325,8 +327,9 @@ static tx_status begin_iteration(tx_trainer *t)
 
 static tx_status no_pipeline(const tx_trainer *t)
 {
-    if (t->grid->pp.size == 1) return TX_OK;
-    return TX_FAIL(TX_ERR_STATE, "with %d pipeline stages a whole iteration is trained at a time", t->grid->pp.size);
+    if (tx_grid_size(t->grid, TX_AXIS_PIPELINE) == 1) return TX_OK;
+    return TX_FAIL(TX_ERR_STATE, "with %d pipeline stages a whole iteration is trained at a time",
+                   tx_grid_size(t->grid, TX_AXIS_PIPELINE));
 }
 
 tx_status tx_trainer_forward(tx_trainer *t, const void *rows, double *loss)
@@ -386,7 +389,8 @@ tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *
                            tx_stop *stop)
 {
     TX_ASSERT(t->want == TX_WANT_FORWARD && n_samples > 0);
-    int64_t each = t->b * t->grid->dp.size, n = (n_samples + each - 1) / each, p = t->grid->pp.size;
+    int64_t each = t->b * tx_grid_size(t->grid, TX_AXIS_DATA), n = (n_samples + each - 1) / each,
+            p = tx_grid_size(t->grid, TX_AXIS_PIPELINE);
     if (t->model->n_chunks > 1) n = (n + p - 1) / p * p; /* the schedule's; what is too many has no samples */
     t->run.read = read;
     t->run.user = user;
@@ -403,7 +407,7 @@ tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *
 
 int64_t tx_trainer_batch_size(const tx_trainer *t)
 {
-    return t->n_micro * t->b * t->grid->dp.size;
+    return t->n_micro * t->b * tx_grid_size(t->grid, TX_AXIS_DATA);
 }
 
 bool tx_trainer_at_boundary(const tx_trainer *t)
@@ -471,7 +475,7 @@ static tx_status sum_losses(tx_trainer *t)
     tx_stage_hooks h = hooks(t, true);
     TX_TRY(tx_stage_settle(&t->stage, &h));
     TX_TRY(tx_trainer_sum(t, t->losses, t->model->n_losses));
-    for (int k = 0; k < t->model->n_losses; k++) t->losses[k] /= t->grid->dp.size;
+    for (int k = 0; k < t->model->n_losses; k++) t->losses[k] /= tx_grid_size(t->grid, TX_AXIS_DATA);
     t->iteration_loss = total(t, t->losses);
     return TX_OK;
 }

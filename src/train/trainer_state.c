@@ -28,9 +28,9 @@ tx_status tx_trainer_require_idle(const tx_trainer *t, const char *what)
 static tx_status move(void *user, const tx_ckpt_window *w, bool store)
 {
     tx_zero *z = user;
-    int weights = z->dtype == TX_F32 ? TX_AWAY_VALUE : TX_AWAY_MASTER;
-    int64_t at = w->stretch->at + (w->first - w->stretch->first);
-    return tx_zero_move(z, w->part ? TX_AWAY_STATE + w->part - 1 : weights, at, w->n, w->buf, store);
+    int weights = z->dtype == TX_F32 ? TX_ARRAY_VALUE : TX_ARRAY_MASTER;
+    int64_t at = w->fragment->at + (w->first - w->fragment->first);
+    return tx_zero_move(z, w->part ? TX_ARRAY_STATE + w->part - 1 : weights, at, w->n, w->buf, store);
 }
 
 /* The weights and, if they are wanted, the optimizer's buffers, as checkpoints name them; their number.
@@ -39,7 +39,7 @@ static int state_parts(tx_zero *z, float *room, bool with_optim, tx_ckpt_part *p
 {
     const tx_optim_type *type = z->optim.type;
     int n = with_optim && type ? type->n_state : 0;
-    int weights = z->dtype == TX_F32 ? TX_AWAY_VALUE : TX_AWAY_MASTER;
+    int weights = z->dtype == TX_F32 ? TX_ARRAY_VALUE : TX_ARRAY_MASTER;
     part[0] = (tx_ckpt_part){ .name = TX_CKPT_MODEL,
                               .flat = room                          ? room
                                       : tx_zero_in_host(z, weights) ? z->master
@@ -49,7 +49,7 @@ static int state_parts(tx_zero *z, float *room, bool with_optim, tx_ckpt_part *p
                               .user = z };
     for (int i = 0; i < n; i++)
         part[1 + i] = (tx_ckpt_part){ .name = type->state_name[i],
-                                      .flat = tx_zero_in_host(z, TX_AWAY_STATE + i) ? z->state[i] : NULL,
+                                      .flat = tx_zero_in_host(z, TX_ARRAY_STATE + i) ? z->state[i] : NULL,
                                       .move = move,
                                       .user = z };
     return 1 + n;
@@ -172,7 +172,7 @@ static tx_status list_masters(tx_zero *z, tx_replica *row)
     tx_status st = TX_OK;
     if (z->c->device) TX_TRY(tx_alloc(&room, (size_t)z->ps->numel, sizeof *room, "a copy of the device's numbers"));
     for (int i = 0; i < z->n_ranges; i++) {
-        tx_replica *r = &row[z->piece[i].row];
+        tx_replica *r = &row[z->fragment[i].row];
         TX_GOTO(tx_zero_see_master(z, i, &x, room));
         *r = hashed(r, x, (size_t)z->range[i].n_real * sizeof *x);
     }
@@ -207,11 +207,14 @@ static tx_status compare_replicas(tx_trainer *t, tx_replica *row)
 {
     const tx_grid *g = t->grid;
     const tx_params *ps = &t->model->params;
-    TX_TRY(tx_comm_agree(g->world, list_masters(&t->zero, row)));
-    TX_TRY(tx_comm_agree(g->world, tx_replicas_compare(ps, row, g->tensor, TX_UNSPLIT)));
-    TX_TRY(tx_comm_agree(g->world, tx_replicas_compare(ps, row, g->ends, TX_BY_NAME)));
-    if (t->zero.stage) TX_TRY(tx_comm_agree(g->world, list_values(&t->zero, row)));
-    return tx_comm_agree(g->world, tx_replicas_compare(ps, row, g->data, TX_BY_NAME));
+    TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD), list_masters(&t->zero, row)));
+    TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD),
+                         tx_replicas_compare(ps, row, tx_grid_group(g, TX_GROUP_TENSOR), TX_UNSPLIT)));
+    TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD),
+                         tx_replicas_compare(ps, row, tx_grid_group(g, TX_GROUP_ENDS), TX_BY_NAME)));
+    if (t->zero.stage) TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD), list_values(&t->zero, row)));
+    return tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD),
+                         tx_replicas_compare(ps, row, tx_grid_group(g, TX_GROUP_DATA), TX_BY_NAME));
 }
 
 static tx_status require_replicas(tx_trainer *t)
@@ -219,7 +222,7 @@ static tx_status require_replicas(tx_trainer *t)
     tx_replica *row = NULL;
     if (t->grid->size == 1) return TX_OK;
     tx_status st = tx_alloc(&row, (size_t)t->model->params.n, sizeof *row, "hashes of parameters");
-    st = tx_comm_agree(t->grid->world, st);
+    st = tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), st);
     if (!st) st = compare_replicas(t, row);
     tx_free(row);
     return st;
@@ -264,10 +267,10 @@ static tx_ckpt_state place_of(const tx_trainer *t)
 /* With ZeRO every rank saves what it keeps; without, those with the first place on the data axis. */
 static bool saves(const tx_trainer *t)
 {
-    return t->zero.stage || t->grid->dp.rank == 0;
+    return t->zero.stage || tx_grid_rank(t->grid, TX_AXIS_DATA) == 0;
 }
 
-static const tx_stretches *saved_stretches(const tx_zero *z)
+static const tx_fragments *saved_fragments(const tx_zero *z)
 {
     return z->stage ? &z->flat.kept : NULL;
 }
@@ -276,7 +279,7 @@ int64_t tx__trainer_save_bytes(const tx_trainer *t, int64_t *passing)
 {
     const tx_zero *z = &t->zero;
     int n_parts = 1 + (t->cfg->no_save_optim ? 0 : z->optim.type->n_state);
-    int64_t numel = saves(t) ? tx_checkpoint_numel(z->ps, saved_stretches(z)) : 0;
+    int64_t numel = saves(t) ? tx_checkpoint_numel(z->ps, saved_fragments(z)) : 0;
     *passing = tx_save_bytes_passing(t->cfg, numel, n_parts);
     return tx_save_bytes(t->cfg, numel, n_parts);
 }
@@ -287,7 +290,7 @@ tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy)
     *out = (tx_snapshot){ .config = NULL };
     TX_TRY(tx_trainer_require_idle(t, "a checkpoint is saved"));
     tx__trainer_note(t, "saving a checkpoint");
-    TX_TRY(tx_comm_agree(t->grid->world, require_finite(t)));
+    TX_TRY(tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), require_finite(t)));
     TX_TRY(require_replicas(t));
     TX_TRY(tx__trainer_agree_products(t));
     tx_ckpt_part own[TX_CKPT_MAX_PARTS];
@@ -296,8 +299,8 @@ tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy)
     memcpy(out->part, own, sizeof own);
     tx_status st = config_to_save(t, &out->config);
     if (!st && copy && saves(t))
-        st = tx_checkpoint_copy(out->part, t->copy, z->ps, saved_stretches(z), own, out->n_parts);
-    st = tx_comm_agree(t->grid->world, st);
+        st = tx_checkpoint_copy(out->part, t->copy, z->ps, saved_fragments(z), own, out->n_parts);
+    st = tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), st);
     if (st) tx_snapshot_free(out);
     return st;
 }
@@ -317,12 +320,12 @@ tx_status tx__trainer_save_begin(tx_trainer *t, const tx_snapshot *what, const c
                              .state = &what->state,
                              .config = what->config,
                              .ps = z->ps,
-                             .kept = saved_stretches(z),
+                             .kept = saved_fragments(z),
                              .part = what->part,
                              .n_parts = what->n_parts,
                              .group = !saves(t)  ? NULL
-                                      : z->stage ? t->grid->world
-                                                 : t->grid->model };
+                                      : z->stage ? tx_grid_group(t->grid, TX_GROUP_WORLD)
+                                                 : tx_grid_group(t->grid, TX_GROUP_MODEL) };
     return tx_save_begin(out, &a);
 }
 
@@ -354,7 +357,7 @@ tx_status tx_trainer_save(tx_trainer *t, const char *dir, const char *tag, json_
     tx_status st = TX_OK;
     if (client_state && json_object_set(what.config, TX_CLIENT_STATE, client_state))
         st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for the client's state");
-    st = tx_comm_agree(t->grid->world, st);
+    st = tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), st);
     if (!st) st = tx__trainer_save_begin(t, &what, dir, &save);
     for (bool more = save != NULL; !st && more;) {
         tx_save_write(save);
@@ -362,7 +365,7 @@ tx_status tx_trainer_save(tx_trainer *t, const char *dir, const char *tag, json_
     }
     tx_ckpt_state saved = what.state;
     tx_snapshot_free(&what);
-    TX_TRY(tx_comm_agree(t->grid->world, st));
+    TX_TRY(tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), st));
     return tx__trainer_saved(t, dir, &saved);
 }
 
@@ -430,7 +433,7 @@ static tx_status read_state(tx_trainer *t, tx_source *from, bool with_optim)
     if (!z->train && !z->master) TX_TRY(tx_alloc(&room, (size_t)z->ps->numel, sizeof *room, "the weights in fp32"));
     int n = state_parts(z, room, with_optim, part);
     TX_GOTO(tx_source_read(from, t->model, z->stage ? &z->flat.kept : NULL, part, n));
-    st = room ? tx_zero_fill(z, room) : tx_zero_publish(z);
+    st = room ? tx_zero_set_weights(z, room) : tx_zero_publish(z);
 out:
     tx_free(room);
     return st;

@@ -29,19 +29,19 @@ typedef struct tx__bounce {
 
 static tx_status copy_down(const tx_zero *z, void *to, const void *from, size_t bytes)
 {
-    z->away.bounce->down += bytes;
+    z->offload.bounce->down += bytes;
     return tx_device_copy(z->c->device, TX_STREAM_COPY, to, from, bytes);
 }
 
 static tx_status copy_up(const tx_zero *z, void *to, const void *from, size_t bytes)
 {
-    z->away.bounce->up += bytes;
+    z->offload.bounce->up += bytes;
     return tx_device_copy(z->c->device, TX_STREAM_COPY, to, from, bytes);
 }
 
 void tx__bounce_moved(const tx_zero *z, uint64_t *up, uint64_t *down)
 {
-    const tx__bounce *b = z->away.bounce;
+    const tx__bounce *b = z->offload.bounce;
     *up = b ? b->up : 0;
     *down = b ? b->down : 0;
 }
@@ -57,15 +57,15 @@ static tx_status take_place(place *p, tx_device *d, size_t grad_bytes, size_t va
 static tx_status take_values(tx_zero *z, tx__bounce *b)
 {
     static const char what[] = "offloaded values on their way";
-    int64_t stays = 0;
-    if (!tx__is_away(z, TX_AWAY_VALUE)) return TX_OK;
+    int64_t persistent = 0;
+    if (!tx__is_offloaded(z, TX_ARRAY_VALUE)) return TX_OK;
     for (int k = 0; k < z->flat.n_buckets; k++)
-        if (z->flat.bucket[k].stays && z->flat.bucket[k].numel > stays) stays = z->flat.bucket[k].numel;
+        if (z->flat.bucket[k].persistent && z->flat.bucket[k].numel > persistent) persistent = z->flat.bucket[k].numel;
     b->n_values = z->values.n + 1;
     TX_TRY(tx_alloc(&b->values, (size_t)b->n_values, sizeof *b->values, what));
     TX_TRY(tx_alloc(&b->came, (size_t)b->n_values, sizeof *b->came, what));
     for (int i = 0; i < b->n_values; i++) {
-        int64_t n = (i < z->values.n ? z->values.turn[i].numel : stays) / z->flat.n_ranks;
+        int64_t n = (i < z->values.n ? z->values.buffer[i].numel : persistent) / z->flat.n_ranks;
         size_t bytes = (size_t)tx_tier_padded(n) * z->values.size;
         TX_TRY(tx_device_take_host(z->c->device, &b->values[i], bytes + TX_AIO_ALIGN, what));
         TX_TRY(tx_device_event_make(z->c->device, &b->came[i]));
@@ -80,8 +80,8 @@ tx_status tx__bounce_open(tx_zero *z)
     if (!d || !tx__offloads(z)) return TX_OK;
     for (int i = 0; i < z->n_ranges; i++)
         if (z->range[i].numel > most) most = z->range[i].numel;
-    TX_TRY(tx_alloc(&z->away.bounce, 1, sizeof *z->away.bounce, "the offloaded update"));
-    tx__bounce *b = z->away.bounce;
+    TX_TRY(tx_alloc(&z->offload.bounce, 1, sizeof *z->offload.bounce, "the offloaded update"));
+    tx__bounce *b = z->offload.bounce;
     TX_TRY(tx_ctx_init(&b->host, "cpu", z->c->n_threads));
     TX_TRY(tx_ctx_take_memory(&b->host)); /* updates and norms take no scratch */
     for (int i = 0; i < N_PLACES; i++)
@@ -90,15 +90,15 @@ tx_status tx__bounce_open(tx_zero *z)
     TX_TRY(tx_device_take_host(d, &b->gate, 3 * sizeof *b->gate, "the offloaded update"));
     z->optim.host = &b->host;
     z->optim.in_host =
-        (tx_zero_in_host(z, TX_AWAY_VALUE) ? TX_BRING_VALUE : 0u) |
-        (tx_zero_in_host(z, z->dtype == TX_F32 ? TX_AWAY_VALUE : TX_AWAY_MASTER) ? TX_BRING_MASTER : 0u) |
-        (tx_zero_in_host(z, TX_AWAY_STATE) ? TX_BRING_STATE : 0u);
+        (tx_zero_in_host(z, TX_ARRAY_VALUE) ? TX_FETCH_VALUE : 0u) |
+        (tx_zero_in_host(z, z->dtype == TX_F32 ? TX_ARRAY_VALUE : TX_ARRAY_MASTER) ? TX_FETCH_MASTER : 0u) |
+        (tx_zero_in_host(z, TX_ARRAY_STATE) ? TX_FETCH_STATE : 0u);
     return take_values(z, b);
 }
 
 void tx__bounce_close(tx_zero *z)
 {
-    tx__bounce *b = z->away.bounce;
+    tx__bounce *b = z->offload.bounce;
     tx_device *d = z->c->device;
     if (!b) return;
     for (int i = 0; i < N_PLACES; i++) {
@@ -117,7 +117,7 @@ void tx__bounce_close(tx_zero *z)
     tx_device_give_host(d, b->gate);
     tx_ctx_deinit(&b->host);
     tx_free(b);
-    z->away.bounce = NULL;
+    z->offload.bounce = NULL;
 }
 
 /* ---- the update ---- */
@@ -125,7 +125,7 @@ void tx__bounce_close(tx_zero *z)
 /* What layers read, in fp32 the masters themselves, is in the device's memory. */
 static bool values_there(const tx_zero *z)
 {
-    return !tx_zero_in_host(z, TX_AWAY_VALUE);
+    return !tx_zero_in_host(z, TX_ARRAY_VALUE);
 }
 
 /* Where layers read a range's values, and how many bytes those are. */
@@ -139,7 +139,7 @@ static void *values_of(const tx_zero *z, const tx_optim_range *r, size_t *bytes)
 static tx_status down_start(tx_zero *z, int i)
 {
     const tx_optim_range *r = &z->range[i];
-    place *p = &z->away.bounce->at[i % N_PLACES];
+    place *p = &z->offload.bounce->at[i % N_PLACES];
     tx_device *d = z->c->device;
     size_t bytes = (size_t)r->numel * sizeof(float);
     TX_TRY(tx_device_event_wait(d, p->up));
@@ -150,10 +150,10 @@ static tx_status down_start(tx_zero *z, int i)
 
 static tx_status update(tx_zero *z, const tx_optim_step *s, int i)
 {
-    tx__bounce *b = z->away.bounce;
+    tx__bounce *b = z->offload.bounce;
     place *p = &b->at[i % N_PLACES];
     tx_optim_step one = tx_optim_step_of(s, &z->range[i]);
-    TX_TRY(tx_zero_bring(z, i, TX_BRING_ALL, true));
+    TX_TRY(tx_zero_fetch(z, i, TX_FETCH_ALL, true));
     tx_optim_range r = z->range[i];
     size_t bytes;
     void *to = values_of(z, &r, &bytes);
@@ -170,7 +170,7 @@ static tx_status update(tx_zero *z, const tx_optim_step *s, int i)
 
 tx_status tx__bounce_step_some(tx_zero *z, const tx_optim_step *s, int first, int end)
 {
-    tx__bounce *b = z->away.bounce;
+    tx__bounce *b = z->offload.bounce;
     tx_device *d = z->c->device;
     if (z->c->dry) return TX_OK;
     if (first == 0) TX_TRY(tx_device_read(d, b->gate, z->optim.gate, 3 * sizeof *b->gate));
@@ -188,28 +188,28 @@ tx_status tx__bounce_step_some(tx_zero *z, const tx_optim_step *s, int first, in
 /* ---- offloaded values that layers are about to read ---- */
 
 /* The place of a turn, or with -1 that of what stays. */
-static int number_of(const tx__bounce *b, int turn)
+static int number_of(const tx__bounce *b, int buffer)
 {
-    return turn < 0 ? b->n_values - 1 : turn;
+    return buffer < 0 ? b->n_values - 1 : buffer;
 }
 
-tx_status tx__bounce_place(const tx_zero *z, int turn, void **out)
+tx_status tx__bounce_place(const tx_zero *z, int buffer, void **out)
 {
-    const tx__bounce *b = z->away.bounce;
-    int i = number_of(b, turn);
+    const tx__bounce *b = z->offload.bounce;
+    int i = number_of(b, buffer);
     uintptr_t at = (uintptr_t)b->values[i];
     *out = (char *)b->values[i] + (TX_AIO_ALIGN - at % TX_AIO_ALIGN) % TX_AIO_ALIGN;
     return tx_device_event_wait(z->c->device, b->came[i]);
 }
 
 /* Whatever the compute stream has read from there before is behind it. */
-tx_status tx__bounce_up(const tx_zero *z, int turn, void *to, size_t bytes)
+tx_status tx__bounce_up(const tx_zero *z, int buffer, void *to, size_t bytes)
 {
-    tx__bounce *b = z->away.bounce;
+    tx__bounce *b = z->offload.bounce;
     tx_device *d = z->c->device;
-    int i = number_of(b, turn);
+    int i = number_of(b, buffer);
     void *from;
-    TX_TRY(tx__bounce_place(z, turn, &from));
+    TX_TRY(tx__bounce_place(z, buffer, &from));
     TX_TRY(tx_device_record(d, b->ready, TX_STREAM_COMPUTE));
     TX_TRY(tx_device_stream_wait(d, TX_STREAM_COPY, b->ready));
     TX_TRY(copy_up(z, to, from, bytes));

@@ -11,9 +11,9 @@ static bool is_layer(const tx_unit *u)
 }
 
 /* A new bucket. Layers' take turns; the others' kinds are counted from 1. */
-static int add_bucket(tx_flat *f, bool turns, bool stays)
+static int add_bucket(tx_flat *f, bool turns, bool persistent)
 {
-    f->bucket[f->n_buckets] = (tx_bucket){ .kind = turns ? 0 : f->n_kinds++, .stays = stays };
+    f->bucket[f->n_buckets] = (tx_bucket){ .kind = turns ? 0 : f->n_kinds++, .persistent = persistent };
     return f->n_buckets++;
 }
 
@@ -53,12 +53,12 @@ static void cut_units(tx_flat *f, const tx_params *ps, const tx_flat_spec *s)
         bool counted = false;
         for (int row = u->first; row < u->end; row++) {
             int64_t n = ps->param[row].numel;
-            bool stays = n <= s->small && n <= left;
-            if (stays) left -= n;
-            if (stays && small < 0) small = add_bucket(f, false, true);
-            if (!stays && own < 0) own = add_bucket(f, is_layer(u), false), f->bucket[own].n_units = 1;
-            if (stays && !counted) f->bucket[small].n_units++, counted = true;
-            f->of_row[row] = stays ? small : own;
+            bool persistent = n <= s->small && n <= left;
+            if (persistent) left -= n;
+            if (persistent && small < 0) small = add_bucket(f, false, true);
+            if (!persistent && own < 0) own = add_bucket(f, is_layer(u), false), f->bucket[own].n_units = 1;
+            if (persistent && !counted) f->bucket[small].n_units++, counted = true;
+            f->of_row[row] = persistent ? small : own;
         }
         if (is_layer(u)) staying = small, chunk = u->chunk;
     }
@@ -92,7 +92,7 @@ static void place(tx_flat *f, tx_params *ps, int64_t align)
             int64_t from = p->offset > own ? p->offset : own, to = p->offset + p->numel;
             if (to > end) to = end;
             if (from < to)
-                f->kept.stretch[f->kept.n++] = (tx_stretch){
+                f->kept.fragment[f->kept.n++] = (tx_fragment){
                     .row = row, .first = from - p->offset, .numel = to - from, .at = tx_bucket_at(f, b) + from - own
                 };
         }
@@ -108,7 +108,7 @@ tx_status tx_flat_open(tx_flat *f, tx_params *ps, const tx_flat_spec *s)
     TX_ASSERT(s->align % TX_PARAM_ALIGN == 0);
     TX_GOTO(tx_alloc(&f->bucket, 2 * (size_t)ps->n_units + 1, sizeof *f->bucket, "the buckets"));
     TX_GOTO(tx_alloc(&f->of_row, (size_t)ps->n, sizeof *f->of_row, "the buckets"));
-    TX_GOTO(tx_alloc(&f->kept.stretch, (size_t)ps->n, sizeof *f->kept.stretch, "the buckets"));
+    TX_GOTO(tx_alloc(&f->kept.fragment, (size_t)ps->n, sizeof *f->kept.fragment, "the buckets"));
     if (s->each)
         cut_units(f, ps, s);
     else
@@ -123,6 +123,6 @@ void tx_flat_close(tx_flat *f)
 {
     tx_free(f->bucket);
     tx_free(f->of_row);
-    tx_free(f->kept.stretch);
+    tx_free(f->kept.fragment);
     *f = (tx_flat){ 0 };
 }

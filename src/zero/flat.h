@@ -19,9 +19,9 @@
 typedef struct tx_bucket {
     int64_t offset, numel; /* elements of a whole buffer */
     int kind; /* of memory for one at a time: buckets of a kind take turns in it. 0: layers; all others are alone */
-    bool stays;
+    bool persistent;
     int n_units;    /* that have parameters in it */
-    int first, end; /* of the kept stretches */
+    int first, end; /* of the kept fragments */
 } tx_bucket;
 
 typedef struct tx_flat_spec {
@@ -37,7 +37,7 @@ typedef struct tx_flat {
     tx_bucket *bucket;
     int n_buckets, n_kinds;
     int *of_row;       /* a row's bucket */
-    tx_stretches kept; /* bucket by bucket, in the order of memory */
+    tx_fragments kept; /* bucket by bucket, in the order of memory */
 } tx_flat;
 
 /* Gives every parameter of the table its place, and the table its size. TX_ERR_NOMEM. */

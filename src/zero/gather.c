@@ -6,7 +6,7 @@ static int moving_bucket(const tx_zero *z, int unit)
 {
     if (z->stage < 3 || unit < 0) return -1;
     for (int i = 0, k; (k = tx__zero_bucket_of(z, unit, i)) >= 0; i++)
-        if (!z->flat.bucket[k].stays) return k;
+        if (!z->flat.bucket[k].persistent) return k;
     return -1;
 }
 
@@ -14,7 +14,7 @@ static void drop(tx_zero *z, int k)
 {
     tx_bucket_now *n = &z->now[k];
     tx__zero_bind_values(z, k, NULL);
-    z->values.turn[n->value].bucket = -1;
+    z->values.buffer[n->value].bucket = -1;
     n->value = -1;
     z->live -= z->flat.bucket[k].numel;
 }
@@ -23,8 +23,8 @@ static void drop(tx_zero *z, int k)
 static bool drop_kept(tx_zero *z, int kind)
 {
     for (int i = 0; i < z->values.n; i++) {
-        int k = z->values.turn[i].bucket;
-        if (k < 0 || z->values.turn[i].kind != kind || z->now[k].users || z->now[k].gathering) continue;
+        int k = z->values.buffer[i].bucket;
+        if (k < 0 || z->values.buffer[i].kind != kind || z->now[k].users || z->now[k].gathering) continue;
         drop(z, k);
         return true;
     }
@@ -34,7 +34,7 @@ static bool drop_kept(tx_zero *z, int kind)
 /* A bucket's memory, and of it this rank's part. */
 static tx_tensor all_of(const tx_zero *z, int k)
 {
-    return tx_tensor1(z->values.turn[z->now[k].value].data, z->dtype, z->flat.bucket[k].numel);
+    return tx_tensor1(z->values.buffer[z->now[k].value].data, z->dtype, z->flat.bucket[k].numel);
 }
 
 static tx_tensor own_of(const tx_zero *z, int k)
@@ -54,23 +54,23 @@ static tx_status gather_start(tx_zero *z, int k, bool ahead)
     const tx_bucket *b = &z->flat.bucket[k];
     tx_bucket_now *n = &z->now[k];
     if (n->value >= 0) return TX_OK;
-    int turn = tx__turns_find(&z->values, b->kind);
-    if (turn < 0 && z->c->dry && z->live + b->numel <= z->cfg->zero_max_live_parameters)
-        TX_TRY(tx__turns_add(&z->values, z, k, &turn));
-    if (turn < 0 && ahead) return TX_OK;
-    if (turn < 0 && drop_kept(z, b->kind)) turn = tx__turns_find(&z->values, b->kind);
-    if (turn < 0) TX_TRY(tx__turns_add(&z->values, z, k, &turn)); /* a dry run's: it is needed */
-    z->values.turn[turn].bucket = k;
-    n->value = turn;
+    int buffer = tx__pool_find(&z->values, b->kind);
+    if (buffer < 0 && z->c->dry && z->live + b->numel <= z->cfg->zero_max_live_parameters)
+        TX_TRY(tx__pool_add(&z->values, z, k, &buffer));
+    if (buffer < 0 && ahead) return TX_OK;
+    if (buffer < 0 && drop_kept(z, b->kind)) buffer = tx__pool_find(&z->values, b->kind);
+    if (buffer < 0) TX_TRY(tx__pool_add(&z->values, z, k, &buffer)); /* a dry run's: it is needed */
+    z->values.buffer[buffer].bucket = k;
+    n->value = buffer;
     n->gathering = true;
     z->live += b->numel;
     tx_tensor own = own_of(z, k);
-    if (!tx__is_away(z, TX_AWAY_VALUE)) {
+    if (!tx__is_offloaded(z, TX_ARRAY_VALUE)) {
         TX_RUN(z->c, cast, .y = own, .x = tx__zero_value_part(z, k));
     } else if (!z->c->dry) {
         void *to = own.data;
         n->reading = true;
-        if (z->c->device) TX_TRY(tx__bounce_place(z, turn, &to));
+        if (z->c->device) TX_TRY(tx__bounce_place(z, buffer, &to));
         return tx__offload_values_start(z, k, to, &n->read);
     }
     return parts_start(z, k);
@@ -80,7 +80,7 @@ tx_status tx__zero_read_part(tx_zero *z, int k, tx_tensor y)
 {
     tx_tier_request r = { 0 };
     if (z->c->dry) return TX_OK;
-    if (!tx__is_away(z, TX_AWAY_VALUE)) {
+    if (!tx__is_offloaded(z, TX_ARRAY_VALUE)) {
         TX_RUN(z->c, cast, .y = y, .x = tx__zero_value_part(z, k));
         return TX_OK;
     }
@@ -103,12 +103,12 @@ static tx_status gather_wait(tx_zero *z, int k)
         TX_TRY(parts_start(z, k));
     }
     TX_TRY(tx_wait(z->c, &n->gather));
-    if (n->gathering) tx__zero_bind_values(z, k, z->values.turn[n->value].data);
+    if (n->gathering) tx__zero_bind_values(z, k, z->values.buffer[n->value].data);
     n->gathering = false;
     return TX_OK;
 }
 
-tx_status tx__zero_use(void *user, int unit, int next)
+tx_status tx__zero_gather(void *user, int unit, int next)
 {
     tx_zero *z = user;
     int k = moving_bucket(z, unit), ahead = moving_bucket(z, next);
@@ -130,7 +130,7 @@ static int64_t distance(const tx_zero *z, int unit)
     return n;
 }
 
-tx_status tx__zero_leave(void *user, int unit, bool again)
+tx_status tx__zero_release(void *user, int unit, bool again)
 {
     tx_zero *z = user;
     int k = moving_bucket(z, unit);

@@ -11,54 +11,42 @@
 /* Elements of a chunk on a disk, at most: 4 MiB of fp32 for each array. */
 #define MOST_OF_A_CHUNK ((int64_t)1 << 20)
 
-/* Where it lies, as a word of --offload-param or --offload-optimizer says. */
-enum { WITH_COMPUTE, IN_HOST, ON_DISK };
-
-static int param_place(const tx_zero *z)
+static bool offloads_params(const tx_zero *z)
 {
-    return tx_word_index(z->cfg->offload_param, "none|cpu|nvme");
-}
-
-static int optimizer_place(const tx_zero *z)
-{
-    return tx_word_index(z->cfg->offload_optimizer, "none|cpu|nvme");
-}
-
-static bool params_away(const tx_zero *z)
-{
-    return z->stage == 3 && param_place(z) != WITH_COMPUTE;
+    return z->stage == 3 && z->cfg->offload_param != TX_OFFLOAD_NONE;
 }
 
 bool tx__offloads_optimizer(const tx_zero *z)
 {
-    return z->stage && optimizer_place(z) != WITH_COMPUTE;
+    return z->stage && z->cfg->offload_optimizer != TX_OFFLOAD_NONE;
 }
 
 bool tx__offloads(const tx_zero *z)
 {
-    return params_away(z) || tx__offloads_optimizer(z);
+    return offloads_params(z) || tx__offloads_optimizer(z);
 }
 
-bool tx__is_away(const tx_zero *z, int array)
+bool tx__is_offloaded(const tx_zero *z, int array)
 {
-    if (array == TX_AWAY_VALUE) return params_away(z);
-    if (array == TX_AWAY_MASTER) return tx__offloads_optimizer(z) && z->dtype != TX_F32;
-    return tx__offloads_optimizer(z) && array - TX_AWAY_STATE < z->n_state;
+    if (array == TX_ARRAY_VALUE) return offloads_params(z);
+    if (array == TX_ARRAY_MASTER) return tx__offloads_optimizer(z) && z->dtype != TX_F32;
+    return tx__offloads_optimizer(z) && array - TX_ARRAY_STATE < z->n_state;
 }
 
 static tx_tier *tier_of(const tx_zero *z, int array)
 {
-    return array == TX_AWAY_VALUE ? z->away.params : z->away.optimizer;
+    return array == TX_ARRAY_VALUE ? z->offload.params : z->offload.optimizer;
 }
 
 static bool on_disk(const tx_zero *z, int array)
 {
-    return tx__is_away(z, array) && (array == TX_AWAY_VALUE ? param_place(z) : optimizer_place(z)) == ON_DISK;
+    return tx__is_offloaded(z, array) &&
+           (array == TX_ARRAY_VALUE ? z->cfg->offload_param : z->cfg->offload_optimizer) == TX_OFFLOAD_NVME;
 }
 
 static tx_dtype dtype_of(const tx_zero *z, int array)
 {
-    return array == TX_AWAY_VALUE ? z->dtype : TX_F32;
+    return array == TX_ARRAY_VALUE ? z->dtype : TX_F32;
 }
 
 int64_t tx__offload_chunk(const tx_zero *z)
@@ -80,7 +68,7 @@ int64_t tx__offload_chunk(const tx_zero *z)
 static int64_t near_numel(const tx_zero *z)
 {
     int64_t n = 0;
-    if (!on_disk(z, TX_AWAY_VALUE)) return 0;
+    if (!on_disk(z, TX_ARRAY_VALUE)) return 0;
     for (int k = 0; k < z->flat.n_buckets; k++) {
         int64_t end = n + tx_bucket_part(&z->flat, &z->flat.bucket[k]);
         if (end > z->cfg->offload_param_max_in_cpu) break;
@@ -97,7 +85,7 @@ static tx_tier_config config_of(const tx_zero *z, int first, int n_arrays, int64
         .n_arrays = n_arrays,
         .numel = numel,
         .dtype = dtype_of(z, first),
-        .what = first == TX_AWAY_VALUE ? "offloaded parameters" : "the offloaded optimizer state",
+        .what = first == TX_ARRAY_VALUE ? "offloaded parameters" : "the offloaded optimizer state",
         .dir = dir,
         .aio = { .block_size = (size_t)cfg->aio_block_size,
                  .queue_depth = (int)cfg->aio_queue_depth,
@@ -109,20 +97,20 @@ static tx_tier_config config_of(const tx_zero *z, int first, int n_arrays, int64
 
 static tx_tier_config optimizer_config(const tx_zero *z)
 {
-    int n = 0, first = TX_AWAY_STATE;
-    for (int a = TX_N_AWAY - 1; a >= TX_AWAY_MASTER; a--)
-        if (tx__is_away(z, a)) first = a, n++;
+    int n = 0, first = TX_ARRAY_STATE;
+    for (int a = TX_N_ARRAYS - 1; a >= TX_ARRAY_MASTER; a--)
+        if (tx__is_offloaded(z, a)) first = a, n++;
     return config_of(z, first, n, z->flat.kept.numel, z->cfg->offload_optimizer_nvme_path);
 }
 
 static tx_tier_config params_config(const tx_zero *z)
 {
-    return config_of(z, TX_AWAY_VALUE, 1, z->flat.kept.numel - z->away.near, z->cfg->offload_param_nvme_path);
+    return config_of(z, TX_ARRAY_VALUE, 1, z->flat.kept.numel - z->offload.near, z->cfg->offload_param_nvme_path);
 }
 
 static tx_tier_config near_config(const tx_zero *z)
 {
-    tx_tier_config c = config_of(z, TX_AWAY_VALUE, 1, z->away.near, NULL);
+    tx_tier_config c = config_of(z, TX_ARRAY_VALUE, 1, z->offload.near, NULL);
     c.kind = TX_TIER_CPU;
     return c;
 }
@@ -131,27 +119,27 @@ static void count_tier(tx_zero *z, tx_tier_config c)
 {
     size_t bytes = (size_t)tx_tier_bytes(&c);
     if (c.kind == TX_TIER_NVME)
-        z->away.nvme += bytes;
+        z->offload.nvme += bytes;
     else
-        z->away.host += bytes;
+        z->offload.host += bytes;
 }
 
 void tx__offload_plan(tx_zero *z)
 {
-    tx_offload *o = &z->away;
-    size_t a_way = 0;
+    tx_offload *o = &z->offload;
+    size_t one = 0;
     int next = 0;
     o->current = -1;
     o->near = near_numel(z);
-    for (int a = 0; a < TX_N_AWAY; a++) {
-        o->array[a] = !tx__is_away(z, a) ? -1 : a == TX_AWAY_VALUE ? 0 : next++;
-        if (on_disk(z, a)) a_way += (size_t)tx__offload_chunk(z) * tx_dtype_size(dtype_of(z, a));
+    for (int a = 0; a < TX_N_ARRAYS; a++) {
+        o->array[a] = !tx__is_offloaded(z, a) ? -1 : a == TX_ARRAY_VALUE ? 0 : next++;
+        if (on_disk(z, a)) one += (size_t)tx__offload_chunk(z) * tx_dtype_size(dtype_of(z, a));
     }
     if (next) count_tier(z, optimizer_config(z));
-    if (params_away(z) && o->near < z->flat.kept.numel) count_tier(z, params_config(z));
+    if (offloads_params(z) && o->near < z->flat.kept.numel) count_tier(z, params_config(z));
     if (o->near) count_tier(z, near_config(z));
-    o->n_ways = a_way ? (int)z->cfg->offload_optimizer_buffer_count : 0;
-    o->passing = (size_t)o->n_ways * a_way;
+    o->n_buffers = one ? (int)z->cfg->offload_optimizer_buffer_count : 0;
+    o->buffer_bytes = (size_t)o->n_buffers * one;
 }
 
 /* ---- opening ---- */
@@ -159,7 +147,7 @@ void tx__offload_plan(tx_zero *z)
 /* Chunks end where buckets do. */
 static tx_status list_chunks(tx_zero *z)
 {
-    tx_offload *o = &z->away;
+    tx_offload *o = &z->offload;
     int64_t most = tx__offload_chunk(z);
     TX_TRY(tx_alloc(&o->chunk, (size_t)(z->flat.kept.numel / most) + (size_t)z->flat.n_buckets + 1, sizeof *o->chunk,
                     "offloaded chunks"));
@@ -170,7 +158,7 @@ static tx_status list_chunks(tx_zero *z)
         for (; at < end; at += most) {
             tx_chunk *c = &o->chunk[o->n_chunks];
             *c = (tx_chunk){ .at = at, .n = end - at < most ? end - at : most, .first = i };
-            for (; i < z->n_ranges && z->piece[i].at < at + c->n; i++) o->of_range[i] = o->n_chunks;
+            for (; i < z->n_ranges && z->fragment[i].at < at + c->n; i++) o->of_range[i] = o->n_chunks;
             c->end = i;
             o->n_chunks++;
         }
@@ -186,15 +174,15 @@ static tx_status open_tier(tx_tier **out, const tx_zero *z, tx_tier_config c, co
     return tx_tier_open(out, &c);
 }
 
-static tx_status open_ways(tx_zero *z)
+static tx_status open_buffers(tx_zero *z)
 {
-    tx_offload *o = &z->away;
-    TX_TRY(tx_alloc(&o->way, (size_t)o->n_ways + 1, sizeof *o->way, "offloaded chunks"));
-    for (int i = 0; i < o->n_ways; i++) {
-        o->way[i].chunk = -1;
-        for (int a = 0; a < TX_N_AWAY; a++)
+    tx_offload *o = &z->offload;
+    TX_TRY(tx_alloc(&o->buffer, (size_t)o->n_buffers + 1, sizeof *o->buffer, "offloaded chunks"));
+    for (int i = 0; i < o->n_buffers; i++) {
+        o->buffer[i].chunk = -1;
+        for (int a = 0; a < TX_N_ARRAYS; a++)
             if (on_disk(z, a))
-                TX_TRY(tx_aio_alloc(&o->way[i].buf[a], (size_t)tx__offload_chunk(z) * tx_dtype_size(dtype_of(z, a)),
+                TX_TRY(tx_aio_alloc(&o->buffer[i].buf[a], (size_t)tx__offload_chunk(z) * tx_dtype_size(dtype_of(z, a)),
                                     "offloaded chunks"));
     }
     return TX_OK;
@@ -203,11 +191,11 @@ static tx_status open_ways(tx_zero *z)
 /* What lies in the host's memory is used there. */
 static void point_into_memory(tx_zero *z, int i)
 {
-    tx_offload *o = &z->away;
+    tx_offload *o = &z->offload;
     tx_optim_range *r = &z->range[i];
-    int64_t at = z->piece[i].at;
-    for (int a = 0; a < TX_N_AWAY; a++) {
-        bool near = a == TX_AWAY_VALUE && at < o->near;
+    int64_t at = z->fragment[i].at;
+    for (int a = 0; a < TX_N_ARRAYS; a++) {
+        bool near = a == TX_ARRAY_VALUE && at < o->near;
         if (o->array[a] < 0 || (on_disk(z, a) && !near)) continue;
         char *x = near ? tx_tier_direct(o->params_near, 0, 0) : tx_tier_direct(tier_of(z, a), o->array[a], 0);
         x += (size_t)at * tx_dtype_size(dtype_of(z, a));
@@ -217,28 +205,28 @@ static void point_into_memory(tx_zero *z, int i)
 
 tx_status tx__offload_open(tx_zero *z)
 {
-    tx_offload *o = &z->away;
+    tx_offload *o = &z->offload;
     if (!tx__offloads(z)) return TX_OK;
     TX_TRY(list_chunks(z));
     if (optimizer_config(z).n_arrays) TX_TRY(open_tier(&o->optimizer, z, optimizer_config(z), "optimizer"));
-    if (params_away(z) && o->near < z->flat.kept.numel)
+    if (offloads_params(z) && o->near < z->flat.kept.numel)
         TX_TRY(open_tier(&o->params, z, params_config(z), "parameters"));
     if (o->near) TX_TRY(open_tier(&o->params_near, z, near_config(z), "parameters"));
-    TX_TRY(open_ways(z));
+    TX_TRY(open_buffers(z));
     for (int i = 0; i < z->n_ranges; i++) point_into_memory(z, i);
     return tx__bounce_open(z);
 }
 
 void tx__offload_close(tx_zero *z)
 {
-    tx_offload *o = &z->away;
+    tx_offload *o = &z->offload;
     if (z->c) tx__bounce_close(z);
     tx_tier_close(o->optimizer); /* waits for the requests of the ways */
     tx_tier_close(o->params);
     tx_tier_close(o->params_near);
-    for (int i = 0; i < o->n_ways && o->way; i++)
-        for (int a = 0; a < TX_N_AWAY; a++) tx_aio_free(o->way[i].buf[a]);
-    tx_free(o->way);
+    for (int i = 0; i < o->n_buffers && o->buffer; i++)
+        for (int a = 0; a < TX_N_ARRAYS; a++) tx_aio_free(o->buffer[i].buf[a]);
+    tx_free(o->buffer);
     tx_free(o->chunk);
     tx_free(o->of_range);
     *o = (tx_offload){ 0 };
@@ -246,7 +234,7 @@ void tx__offload_close(tx_zero *z)
 
 tx_zero_moved tx_zero_moved_so_far(const tx_zero *z)
 {
-    const tx_tier *tier[] = { z->away.optimizer, z->away.params, z->away.params_near };
+    const tx_tier *tier[] = { z->offload.optimizer, z->offload.params, z->offload.params_near };
     tx_zero_moved all = { 0 };
     for (int i = 0; i < 3; i++) {
         uint64_t fetched = 0, stored = 0;
@@ -269,11 +257,11 @@ static unsigned bit(int array)
 static unsigned arrays_of(const tx_zero *z, const tx_chunk *c, unsigned what)
 {
     unsigned arrays = 0;
-    for (int a = 0; a < TX_N_AWAY; a++) {
-        bool master = a == TX_AWAY_MASTER || (a == TX_AWAY_VALUE && z->dtype == TX_F32);
-        bool asked = (a == TX_AWAY_VALUE && what & TX_BRING_VALUE) || (master && what & TX_BRING_MASTER) ||
-                     (a >= TX_AWAY_STATE && what & TX_BRING_STATE);
-        if (asked && on_disk(z, a) && !(a == TX_AWAY_VALUE && c->at < z->away.near)) arrays |= bit(a);
+    for (int a = 0; a < TX_N_ARRAYS; a++) {
+        bool master = a == TX_ARRAY_MASTER || (a == TX_ARRAY_VALUE && z->dtype == TX_F32);
+        bool asked = (a == TX_ARRAY_VALUE && what & TX_FETCH_VALUE) || (master && what & TX_FETCH_MASTER) ||
+                     (a >= TX_ARRAY_STATE && what & TX_FETCH_STATE);
+        if (asked && on_disk(z, a) && !(a == TX_ARRAY_VALUE && c->at < z->offload.near)) arrays |= bit(a);
     }
     return arrays;
 }
@@ -281,89 +269,89 @@ static unsigned arrays_of(const tx_zero *z, const tx_chunk *c, unsigned what)
 /* Where an array's chunk begins in its tier. */
 static int64_t place_of(const tx_zero *z, int array, const tx_chunk *c)
 {
-    return array == TX_AWAY_VALUE ? c->at - z->away.near : c->at;
+    return array == TX_ARRAY_VALUE ? c->at - z->offload.near : c->at;
 }
 
-static tx_way *way_of(const tx_offload *o, int chunk)
+static tx_disk_buffer *buffer_of(const tx_offload *o, int chunk)
 {
-    return &o->way[chunk % o->n_ways];
+    return &o->buffer[chunk % o->n_buffers];
 }
 
-static tx_status wait_way(tx_way *w)
+static tx_status wait_buffer(tx_disk_buffer *w)
 {
-    for (int a = 0; a < TX_N_AWAY; a++) TX_TRY(tx_tier_wait(&w->request[a]));
+    for (int a = 0; a < TX_N_ARRAYS; a++) TX_TRY(tx_tier_wait(&w->request[a]));
     return TX_OK;
 }
 
 /* Begins to read what is not there. */
 static tx_status read_start(tx_zero *z, int chunk, unsigned arrays)
 {
-    tx_way *w = way_of(&z->away, chunk);
-    const tx_chunk *c = &z->away.chunk[chunk];
+    tx_disk_buffer *w = buffer_of(&z->offload, chunk);
+    const tx_chunk *c = &z->offload.chunk[chunk];
     if (w->chunk != chunk) {
-        TX_TRY(wait_way(w));
+        TX_TRY(wait_buffer(w));
         w->chunk = chunk;
         w->have = 0;
     }
-    for (int a = 0; a < TX_N_AWAY; a++) {
+    for (int a = 0; a < TX_N_ARRAYS; a++) {
         if (!(arrays & bit(a) & ~w->have)) continue;
         TX_TRY(tx_tier_wait(&w->request[a]));
-        tx_tier_fetch_start(tier_of(z, a), z->away.array[a], place_of(z, a, c), c->n, w->buf[a], &w->request[a]);
+        tx_tier_fetch_start(tier_of(z, a), z->offload.array[a], place_of(z, a, c), c->n, w->buf[a], &w->request[a]);
         w->have |= bit(a);
     }
     return TX_OK;
 }
 
-static void point_into_way(tx_zero *z, const tx_chunk *c, const tx_way *w)
+static void point_into_buffer(tx_zero *z, const tx_chunk *c, const tx_disk_buffer *w)
 {
     for (int i = c->first; i < c->end; i++)
-        for (int a = 0; a < TX_N_AWAY; a++) {
-            size_t at = (size_t)(z->piece[i].at - c->at) * tx_dtype_size(dtype_of(z, a));
+        for (int a = 0; a < TX_N_ARRAYS; a++) {
+            size_t at = (size_t)(z->fragment[i].at - c->at) * tx_dtype_size(dtype_of(z, a));
             if (w->have & bit(a)) tx__zero_point(z, &z->range[i], a, (char *)w->buf[a] + at);
         }
 }
 
-tx_status tx_zero_put(tx_zero *z)
+tx_status tx_zero_flush(tx_zero *z)
 {
-    tx_offload *o = &z->away;
+    tx_offload *o = &z->offload;
     if (o->current < 0) return TX_OK;
-    tx_way *w = way_of(o, o->current);
+    tx_disk_buffer *w = buffer_of(o, o->current);
     const tx_chunk *c = &o->chunk[o->current];
     o->current = -1;
     if (!w->changed) return TX_OK;
     w->changed = false;
-    for (int a = 0; a < TX_N_AWAY; a++)
+    for (int a = 0; a < TX_N_ARRAYS; a++)
         if (w->have & bit(a))
             tx_tier_store_start(tier_of(z, a), o->array[a], place_of(z, a, c), c->n, w->buf[a], &w->request[a]);
     return TX_OK;
 }
 
-tx_status tx__offload_bring(void *user, int range, unsigned what, bool changes)
+tx_status tx__offload_fetch(void *user, int range, unsigned what, bool changes)
 {
     tx_zero *z = user;
-    tx_offload *o = &z->away;
-    if (!o->n_ways || z->c->dry) return TX_OK;
+    tx_offload *o = &z->offload;
+    if (!o->n_buffers || z->c->dry) return TX_OK;
     int chunk = o->of_range[range];
     const tx_chunk *c = &o->chunk[chunk];
-    tx_way *w = way_of(o, chunk);
+    tx_disk_buffer *w = buffer_of(o, chunk);
     unsigned arrays = arrays_of(z, c, what);
     if (!arrays) return TX_OK;
     if (o->current != chunk || (arrays & ~w->have)) {
-        if (o->current != chunk) TX_TRY(tx_zero_put(z));
+        if (o->current != chunk) TX_TRY(tx_zero_flush(z));
         TX_TRY(read_start(z, chunk, arrays));
-        for (int k = chunk + 1; k < chunk + o->n_ways && k < o->n_chunks; k++)
+        for (int k = chunk + 1; k < chunk + o->n_buffers && k < o->n_chunks; k++)
             TX_TRY(read_start(z, k, arrays_of(z, &o->chunk[k], what)));
-        TX_TRY(wait_way(w));
-        point_into_way(z, c, w);
+        TX_TRY(wait_buffer(w));
+        point_into_buffer(z, c, w);
         o->current = chunk;
     }
     w->changed = w->changed || changes;
     return TX_OK;
 }
 
-tx_status tx_zero_bring(tx_zero *z, int i, unsigned what, bool changes)
+tx_status tx_zero_fetch(tx_zero *z, int i, unsigned what, bool changes)
 {
-    return tx__offload_bring(z, i, what, changes);
+    return tx__offload_fetch(z, i, what, changes);
 }
 
 /* ---- others that want the numbers ---- */
@@ -372,14 +360,14 @@ tx_status tx__offload_values_start(tx_zero *z, int bucket, void *to, tx_tier_req
 {
     const tx_bucket *b = &z->flat.bucket[bucket];
     int64_t at = tx_bucket_at(&z->flat, b), n = tx_bucket_part(&z->flat, b);
-    TX_TRY(tx_zero_put(z));
-    if (at < z->away.near) {
-        tx_tier_fetch_start(z->away.params_near, 0, at, n, to, r);
+    TX_TRY(tx_zero_flush(z));
+    if (at < z->offload.near) {
+        tx_tier_fetch_start(z->offload.params_near, 0, at, n, to, r);
         return TX_OK;
     }
-    for (int i = 0; i < z->away.n_ways; i++) /* what the update has written must have arrived */
-        TX_TRY(tx_tier_wait(&z->away.way[i].request[TX_AWAY_VALUE]));
-    tx_tier_fetch_start(z->away.params, 0, at - z->away.near, n, to, r);
+    for (int i = 0; i < z->offload.n_buffers; i++) /* what the update has written must have arrived */
+        TX_TRY(tx_tier_wait(&z->offload.buffer[i].request[TX_ARRAY_VALUE]));
+    tx_tier_fetch_start(z->offload.params, 0, at - z->offload.near, n, to, r);
     return TX_OK;
 }
 
@@ -388,21 +376,21 @@ tx_status tx__offload_move(tx_zero *z, int array, int64_t first, int64_t n, floa
     int64_t begin = first / TX_TIER_BLOCK * TX_TIER_BLOCK, end = tx_tier_padded(first + n);
     tx_tier_request r = { 0 };
     float *blocks;
-    TX_ASSERT(dtype_of(z, array) == TX_F32 && tx__is_away(z, array));
-    TX_TRY(tx_zero_put(z));
-    for (int i = 0; i < z->away.n_ways; i++) {
-        TX_TRY(wait_way(&z->away.way[i]));
-        if (store) z->away.way[i].chunk = -1;
+    TX_ASSERT(dtype_of(z, array) == TX_F32 && tx__is_offloaded(z, array));
+    TX_TRY(tx_zero_flush(z));
+    for (int i = 0; i < z->offload.n_buffers; i++) {
+        TX_TRY(wait_buffer(&z->offload.buffer[i]));
+        if (store) z->offload.buffer[i].chunk = -1;
     }
     TX_TRY(tx_aio_alloc(&blocks, (size_t)(end - begin) * sizeof *blocks, "a piece of a checkpoint"));
-    bool near = array == TX_AWAY_VALUE && first < z->away.near; /* a stretch lies in one bucket */
-    tx_tier *t = near ? z->away.params_near : tier_of(z, array);
-    int64_t at = array == TX_AWAY_VALUE && !near ? begin - z->away.near : begin;
-    tx_tier_fetch_start(t, z->away.array[array], at, end - begin, blocks, &r);
+    bool near = array == TX_ARRAY_VALUE && first < z->offload.near; /* a stretch lies in one bucket */
+    tx_tier *t = near ? z->offload.params_near : tier_of(z, array);
+    int64_t at = array == TX_ARRAY_VALUE && !near ? begin - z->offload.near : begin;
+    tx_tier_fetch_start(t, z->offload.array[array], at, end - begin, blocks, &r);
     tx_status st = tx_tier_wait(&r);
     if (!st && store) {
         memcpy(blocks + (first - begin), x, (size_t)n * sizeof *x);
-        tx_tier_store_start(t, z->away.array[array], at, end - begin, blocks, &r);
+        tx_tier_store_start(t, z->offload.array[array], at, end - begin, blocks, &r);
         st = tx_tier_wait(&r);
     } else if (!st) {
         memcpy(x, blocks + (first - begin), (size_t)n * sizeof *x);

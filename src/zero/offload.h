@@ -17,8 +17,8 @@
 struct tx_zero;
 struct tx__bounce;
 
-/* Arrays of what is kept. TX_AWAY_VALUE is what layers compute with; in fp32 there is no other master. */
-enum { TX_AWAY_VALUE, TX_AWAY_MASTER, TX_AWAY_STATE, TX_N_AWAY = TX_AWAY_STATE + TX_OPTIM_MAX_STATE };
+/* Arrays of what is kept. TX_ARRAY_VALUE is what layers compute with; in fp32 there is no other master. */
+enum { TX_ARRAY_VALUE, TX_ARRAY_MASTER, TX_ARRAY_STATE, TX_N_ARRAYS = TX_ARRAY_STATE + TX_OPTIM_MAX_STATE };
 
 typedef struct tx_chunk {
     int64_t at, n;  /* of a kept buffer */
@@ -26,32 +26,32 @@ typedef struct tx_chunk {
 } tx_chunk;
 
 /* Memory that chunks on a disk pass through, one after the other. */
-typedef struct tx_way {
+typedef struct tx_disk_buffer {
     int chunk;     /* -1: none */
     unsigned have; /* arrays that are there: a bit each */
     bool changed;
-    void *buf[TX_N_AWAY]; /* owned; NULL: not on a disk */
-    tx_tier_request request[TX_N_AWAY];
-} tx_way;
+    void *buf[TX_N_ARRAYS]; /* owned; NULL: not on a disk */
+    tx_tier_request request[TX_N_ARRAYS];
+} tx_disk_buffer;
 
 typedef struct tx_offload {
     tx_tier *optimizer, *params, *params_near; /* NULL: not offloaded; the last: of params what stays in memory */
-    int array[TX_N_AWAY];                      /* its number in its tier; -1: not offloaded */
+    int array[TX_N_ARRAYS];                    /* its number in its tier; -1: not offloaded */
     int64_t near; /* elements of params_near, the first ones of what is kept (--offload-param-max-in-cpu) */
     tx_chunk *chunk;
     int n_chunks;
     int *of_range;
-    tx_way *way;
-    int n_ways;
-    int current;                /* the chunk that ranges point into, or -1 */
-    struct tx__bounce *bounce;  /* bounce.c's, where layers compute on a device */
-    size_t host, nvme, passing; /* bytes: of a plan, or taken */
+    tx_disk_buffer *buffer;
+    int n_buffers;
+    int current;                     /* the chunk that ranges point into, or -1 */
+    struct tx__bounce *bounce;       /* bounce.c's, where layers compute on a device */
+    size_t host, nvme, buffer_bytes; /* bytes: of a plan, or taken */
 } tx_offload;
 
 /* Whether anything is; the optimizer; an array. */
 bool tx__offloads(const struct tx_zero *z);
 bool tx__offloads_optimizer(const struct tx_zero *z);
-bool tx__is_away(const struct tx_zero *z, int array);
+bool tx__is_offloaded(const struct tx_zero *z, int array);
 
 /* Elements that a chunk ends at, behind its bucket's begin; 0: anywhere. */
 int64_t tx__offload_chunk(const struct tx_zero *z);
@@ -61,8 +61,8 @@ void tx__offload_plan(struct tx_zero *z);
 tx_status tx__offload_open(struct tx_zero *z);
 void tx__offload_close(struct tx_zero *z);
 
-/* A tx_bring_fn; the user is the tx_zero. What goes with it, tx_zero_put and tx_zero_move, is in zero.h. */
-tx_status tx__offload_bring(void *z, int range, unsigned what, bool changes);
+/* A tx_fetch_fn; the user is the tx_zero. What goes with it, tx_zero_flush and tx_zero_move, is in zero.h. */
+tx_status tx__offload_fetch(void *z, int range, unsigned what, bool changes);
 
 /* tx_zero_move of an offloaded array. */
 tx_status tx__offload_move(struct tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store);
@@ -79,8 +79,8 @@ void tx__bounce_moved(const struct tx_zero *z, uint64_t *up, uint64_t *down);
 
 /* Offloaded values of a bucket on their way to a turn's memory, number `turn`, or with -1 to that of what stays: the
  * place that they are read into, and from there to the device, which the compute stream then waits for. */
-tx_status tx__bounce_place(const struct tx_zero *z, int turn, void **out);
-tx_status tx__bounce_up(const struct tx_zero *z, int turn, void *to, size_t bytes);
+tx_status tx__bounce_place(const struct tx_zero *z, int buffer, void **out);
+tx_status tx__bounce_up(const struct tx_zero *z, int buffer, void *to, size_t bytes);
 
 /* Offloaded parameters of a bucket, from the disk or the host's memory to @to [part]. */
 tx_status tx__offload_values_start(struct tx_zero *z, int bucket, void *to, tx_tier_request *r);

@@ -18,7 +18,8 @@ static tx_tensor written(const tx_zero *z, int k)
 {
     const tx_bucket *b = &z->flat.bucket[k];
     char *whole = z->grad;
-    void *data = z->passing ? z->grads.turn[z->now[k].grad].data : whole + (size_t)b->offset * z->grads.size;
+    void *data =
+        z->reduce_every_micro_batch ? z->grads.buffer[z->now[k].grad].data : whole + (size_t)b->offset * z->grads.size;
     return tx_tensor1(data, z->grad_type, b->numel);
 }
 
@@ -30,10 +31,10 @@ static tx_tensor collected(const tx_zero *z, int row)
     return tx_slice1(written(z, k), p->offset - z->flat.bucket[k].offset, p->numel);
 }
 
-static void free_turn(tx_turns *t, int *turn)
+static void free_buffer(tx_pool *t, int *buffer)
 {
-    if (*turn >= 0) t->turn[*turn].bucket = -1;
-    *turn = -1;
+    if (*buffer >= 0) t->buffer[*buffer].bucket = -1;
+    *buffer = -1;
 }
 
 static tx_status add_to(tx_zero *z, tx_tensor to, tx_tensor from)
@@ -49,7 +50,7 @@ static tx_status add_to(tx_zero *z, tx_tensor to, tx_tensor from)
 
 static bool has_parts(const tx_zero *z, const tx_param *p)
 {
-    return p->over_tp == TX_PARTS && z->grid->sequence && z->grid->tp.size > 1;
+    return p->over_tp == TX_PARTS && z->grid->sequence && tx_grid_size(z->grid, TX_AXIS_TENSOR) > 1;
 }
 
 /* Copies the gradients of a unit that have parts side by side into `all`, or with `back` from there. */
@@ -77,7 +78,7 @@ static tx_status sum_parts(tx_zero *z, const tx_unit *u)
     size_t mark = tx_arena_mark(&c->scratch);
     tx_tensor all = tx_push1(&c->scratch, TX_F32, n);
     TX_TRY(side_by_side(z, u, all, false));
-    TX_TRY(tx_all_reduce(c, z->grid->tensor, all, TX_SUM));
+    TX_TRY(tx_all_reduce(c, tx_grid_group(z->grid, TX_GROUP_TENSOR), all, TX_SUM));
     TX_TRY(side_by_side(z, u, all, true));
     tx_arena_pop(&c->scratch, mark);
     return TX_OK;
@@ -88,14 +89,14 @@ static tx_status sum_parts(tx_zero *z, const tx_unit *u)
 /* Whether sums are of another type than what is kept. */
 static bool converts(const tx_zero *z)
 {
-    return z->sum_type != z->grad_type && tx_comm_size(z->grid->data) > 1;
+    return z->sum_type != z->grad_type && tx_comm_size(tx_grid_group(z->grid, TX_GROUP_DATA)) > 1;
 }
 
 /* A bucket's gradients as they are summed; and of these what this rank keeps. */
 static tx_tensor summed(const tx_zero *z, int k)
 {
     if (!converts(z)) return written(z, k);
-    return tx_tensor1(z->sums.turn[z->now[k].sums].data, z->sum_type, z->flat.bucket[k].numel);
+    return tx_tensor1(z->sums.buffer[z->now[k].sums].data, z->sum_type, z->flat.bucket[k].numel);
 }
 
 static tx_tensor own_part(const tx_zero *z, int k)
@@ -113,34 +114,34 @@ static bool scatters(const tx_zero *z)
 /* A micro-batch's gradients of the bucket are needed there no more. */
 static void leave_bucket(tx_zero *z, int k)
 {
-    free_turn(&z->grads, &z->now[k].grad);
+    free_buffer(&z->grads, &z->now[k].grad);
     tx__zero_bind_grads(z, k, NULL);
 }
 
 /* Where the sum is made: in the kept gradients, where they hold no other yet. */
 static tx_tensor target(const tx_zero *z, int k)
 {
-    bool there = z->passing && !z->now[k].summed && scatters(z) && !converts(z);
+    bool there = z->reduce_every_micro_batch && !z->now[k].summed && scatters(z) && !converts(z);
     return there ? tx__zero_kept_grads(z, k) : own_part(z, k);
 }
 
 /* Waits for the bucket that waits longest, adds its sum to what is kept, and frees its memory. */
 static tx_status sum_wait(tx_zero *z)
 {
-    int k = z->line[0];
+    int k = z->reduce_queue[0];
     tx_bucket_now *n = &z->now[k];
-    z->n_line--;
-    for (int i = 0; i < z->n_line; i++) z->line[i] = z->line[i + 1];
+    z->n_queued--;
+    for (int i = 0; i < z->n_queued; i++) z->reduce_queue[i] = z->reduce_queue[i + 1];
     TX_TRY(tx_wait(z->c, &n->sum));
-    if (z->passing || converts(z)) {
+    if (z->reduce_every_micro_batch || converts(z)) {
         tx_tensor to = tx__zero_kept_grads(z, k), from = own_part(z, k);
         if (n->summed)
             TX_TRY(add_to(z, to, from));
         else if (target(z, k).data != to.data)
             TX_RUN(z->c, cast, .y = to, .x = from);
     }
-    free_turn(&z->sums, &n->sums);
-    if (z->passing) leave_bucket(z, k);
+    free_buffer(&z->sums, &n->sums);
+    if (z->reduce_every_micro_batch) leave_bucket(z, k);
     n->summing = false;
     n->summed = true;
     n->left = z->flat.bucket[k].n_units;
@@ -148,27 +149,27 @@ static tx_status sum_wait(tx_zero *z)
 }
 
 /* How many buckets of a kind are being summed. */
-static int in_line(const tx_zero *z, int kind)
+static int in_queue(const tx_zero *z, int kind)
 {
     int n = 0;
-    for (int i = 0; i < z->n_line; i++) n += z->flat.bucket[z->line[i]].kind == kind;
+    for (int i = 0; i < z->n_queued; i++) n += z->flat.bucket[z->reduce_queue[i]].kind == kind;
     return n;
 }
 
 /* A turn for a bucket. While one of a kind is summed another one may have its own, and no third. */
-static tx_status take_turn(tx_zero *z, tx_turns *t, int k, int *turn)
+static tx_status take_buffer(tx_zero *z, tx_pool *t, int k, int *buffer)
 {
     int kind = z->flat.bucket[k].kind;
-    while (z->now[k].summing || in_line(z, kind) > 1) TX_TRY(sum_wait(z));
-    while ((*turn = tx__turns_find(t, kind)) < 0) {
+    while (z->now[k].summing || in_queue(z, kind) > 1) TX_TRY(sum_wait(z));
+    while ((*buffer = tx__pool_find(t, kind)) < 0) {
         if (!z->c->dry) {
-            TX_ASSERT(z->n_line > 0);
+            TX_ASSERT(z->n_queued > 0);
             TX_TRY(sum_wait(z));
             continue;
         }
-        TX_TRY(tx__turns_add(t, z, k, turn));
+        TX_TRY(tx__pool_add(t, z, k, buffer));
     }
-    t->turn[*turn].bucket = k;
+    t->buffer[*buffer].bucket = k;
     return TX_OK;
 }
 
@@ -176,13 +177,13 @@ static tx_status sum_start(tx_zero *z, int k)
 {
     tx_bucket_now *n = &z->now[k];
     if (converts(z)) {
-        TX_TRY(take_turn(z, &z->sums, k, &n->sums));
+        TX_TRY(take_buffer(z, &z->sums, k, &n->sums));
         TX_RUN(z->c, cast, .y = summed(z, k), .x = written(z, k));
-        if (z->passing) leave_bucket(z, k);
+        if (z->reduce_every_micro_batch) leave_bucket(z, k);
     }
     n->summing = true;
-    z->line[z->n_line++] = k;
-    if (!scatters(z)) return tx_all_reduce_start(z->c, z->grid->data, summed(z, k), &n->sum);
+    z->reduce_queue[z->n_queued++] = k;
+    if (!scatters(z)) return tx_all_reduce_start(z->c, tx_grid_group(z->grid, TX_GROUP_DATA), summed(z, k), &n->sum);
     return tx_reduce_scatter_start(z->c, z->data, target(z, k), summed(z, k), &n->sum);
 }
 
@@ -193,8 +194,8 @@ static tx_status begin_bucket(tx_zero *z, int k)
 {
     tx_bucket_now *n = &z->now[k];
     if (n->grad >= 0 && !n->summing) return TX_OK;
-    TX_TRY(take_turn(z, &z->grads, k, &n->grad));
-    tx__zero_bind_grads(z, k, z->grads.turn[n->grad].data);
+    TX_TRY(take_buffer(z, &z->grads, k, &n->grad));
+    tx__zero_bind_grads(z, k, z->grads.buffer[n->grad].data);
     return TX_OK;
 }
 
@@ -212,22 +213,23 @@ static void bind_work(const tx_zero *z, const tx_unit *u, float *data)
  * model need one turn. */
 static tx_status begin_work(tx_zero *z, int unit)
 {
-    int turn = tx__turns_find(&z->work, tx__unit_kind(z, unit));
-    if (turn < 0) TX_TRY(tx__turns_add_unit(&z->work, z, unit, &turn)); /* a dry run's */
-    z->work.turn[turn].bucket = unit;
-    z->unit[unit].work = turn;
-    bind_work(z, &z->ps->unit[unit], z->work.turn[turn].data);
+    int buffer = tx__pool_find(&z->work, tx__unit_kind(z, unit));
+    if (buffer < 0) TX_TRY(tx__pool_add_unit(&z->work, z, unit, &buffer)); /* a dry run's */
+    z->work.buffer[buffer].bucket = unit;
+    z->unit[unit].work = buffer;
+    bind_work(z, &z->ps->unit[unit], z->work.buffer[buffer].data);
     return TX_OK;
 }
 
-tx_status tx__zero_touch(void *user, int unit)
+tx_status tx__zero_pre_backward(void *user, int unit)
 {
     tx_zero *z = user;
     const tx_unit *u = &z->ps->unit[unit];
-    if (!(z->passing || widens(z)) || z->unit[unit].touched) return TX_OK;
-    for (int i = 0, k; z->passing && (k = tx__zero_bucket_of(z, unit, i)) >= 0; i++) TX_TRY(begin_bucket(z, k));
+    if (!(z->reduce_every_micro_batch || widens(z)) || z->unit[unit].in_backward) return TX_OK;
+    for (int i = 0, k; z->reduce_every_micro_batch && (k = tx__zero_bucket_of(z, unit, i)) >= 0; i++)
+        TX_TRY(begin_bucket(z, k));
     if (widens(z)) TX_TRY(begin_work(z, unit));
-    z->unit[unit].touched = true;
+    z->unit[unit].in_backward = true;
     return tx_params_zero_grad(z->c, z->ps, u->first, u->end);
 }
 
@@ -239,7 +241,7 @@ static tx_status collect(tx_zero *z, int unit)
     for (int row = u->first; row < u->end; row++) {
         tx_tensor to = collected(z, row), from = z->ps->param[row].weight->grad;
         from = tx_tensor1(from.data, from.dtype, tx_numel(from));
-        if (n->added && !z->passing)
+        if (n->added && !z->reduce_every_micro_batch)
             TX_TRY(add_to(z, to, from));
         else
             TX_RUN(z->c, cast, .y = to, .x = from);
@@ -270,44 +272,44 @@ static void note_hit(tx_zero *z, const tx_unit *u)
     }
 }
 
-tx_status tx__zero_done(void *user, int unit, bool last)
+tx_status tx__zero_post_backward(void *user, int unit, bool last)
 {
     tx_zero *z = user;
     const char *part = z->c->at.part;
     const tx_unit *u = &z->ps->unit[unit];
-    z->unit[unit].touched = false;
+    z->unit[unit].in_backward = false;
     tx_at_part(z->c, SUMS);
     if (widens(z)) TX_TRY(collect(z, unit));
     note_hit(z, u);
     if (widens(z)) bind_work(z, u, NULL);
-    free_turn(&z->work, &z->unit[unit].work);
-    if (!last && !z->passing) {
+    free_buffer(&z->work, &z->unit[unit].work);
+    if (!last && !z->reduce_every_micro_batch) {
         tx_at_part(z->c, part);
         return TX_OK;
     }
     TX_TRY(sum_parts(z, u));
     for (int i = 0, k; (k = tx__zero_bucket_of(z, unit, i)) >= 0; i++) {
         TX_ASSERT(z->now[k].left > 0);
-        if (--z->now[k].left || !(z->overlap || z->passing)) continue;
+        if (--z->now[k].left || !(z->overlap || z->reduce_every_micro_batch)) continue;
         TX_TRY(sum_start(z, k));
-        while (!z->overlap && z->n_line) TX_TRY(sum_wait(z));
+        while (!z->overlap && z->n_queued) TX_TRY(sum_wait(z));
     }
     tx_at_part(z->c, part);
-    return tx_comm_poll(z->c, z->grid->data);
+    return tx_comm_poll(z->c, tx_grid_group(z->grid, TX_GROUP_DATA));
 }
 
 /* ---- an iteration ---- */
 
 tx_status tx_zero_begin(tx_zero *z)
 {
-    while (z->n_line) TX_TRY(sum_wait(z)); /* of an iteration that was given up */
+    while (z->n_queued) TX_TRY(sum_wait(z)); /* of an iteration that was given up */
     for (int k = 0; k < z->flat.n_buckets; k++) {
         z->now[k].summed = false;
         z->now[k].left = z->flat.bucket[k].n_units;
     }
     for (int i = 0; i < z->ps->n_units; i++) z->unit[i].added = false;
     z->hit.param = NULL;
-    return z->passing || widens(z) ? TX_OK : tx_params_zero_grad(z->c, z->ps, 0, z->ps->n);
+    return z->reduce_every_micro_batch || widens(z) ? TX_OK : tx_params_zero_grad(z->c, z->ps, 0, z->ps->n);
 }
 
 /* What first and last stage of a pipeline have both: they divide it alike. */
@@ -315,14 +317,15 @@ static tx_status sum_ends(tx_zero *z)
 {
     for (int row = 0; row < z->ps->n; row++)
         if (z->ps->param[row].tied)
-            TX_TRY(tx_all_reduce(z->c, z->grid->ends, tx__zero_kept_grads(z, z->flat.of_row[row]), TX_SUM));
+            TX_TRY(tx_all_reduce(z->c, tx_grid_group(z->grid, TX_GROUP_ENDS),
+                                 tx__zero_kept_grads(z, z->flat.of_row[row]), TX_SUM));
     return TX_OK;
 }
 
 tx_status tx_zero_finish(tx_zero *z)
 {
     tx_at_part(z->c, SUMS);
-    for (int k = 0; k < z->flat.n_buckets && !z->overlap && !z->passing; k++) TX_TRY(sum_start(z, k));
-    while (z->n_line) TX_TRY(sum_wait(z));
+    for (int k = 0; k < z->flat.n_buckets && !z->overlap && !z->reduce_every_micro_batch; k++) TX_TRY(sum_start(z, k));
+    while (z->n_queued) TX_TRY(sum_wait(z));
     return sum_ends(z);
 }

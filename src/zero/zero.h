@@ -43,18 +43,18 @@
 #include "zero/offload.h"
 
 /* Memory that one bucket after the other is in. */
-typedef struct tx_turn {
+typedef struct tx_pool_buffer {
     int kind, bucket; /* -1: free */
     int64_t numel;
     void *data; /* aligned for a disk */
     void *base; /* shared; owned */
-} tx_turn;
+} tx_pool_buffer;
 
-typedef struct tx_turns {
-    tx_turn *turn; /* owned */
+typedef struct tx_pool {
+    tx_pool_buffer *buffer; /* owned */
     int n;
     size_t size; /* of an element */
-} tx_turns;
+} tx_pool;
 
 /* What is going on with a bucket. */
 typedef struct tx_bucket_now {
@@ -71,9 +71,9 @@ typedef struct tx_bucket_now {
 
 /* What is going on with a unit of parameters. */
 typedef struct tx_unit_now {
-    bool touched; /* this micro-batch contributes to its gradients */
-    bool added;   /* an earlier one has, in this iteration: what is kept is added to */
-    int work;     /* the turn that it writes them to, or -1: they are written where they are collected */
+    bool in_backward; /* this micro-batch contributes to its gradients */
+    bool added;       /* an earlier one has, in this iteration: what is kept is added to */
+    int work;         /* the turn that it writes them to, or -1: they are written where they are collected */
 } tx_unit_now;
 
 typedef struct tx_zero {
@@ -87,24 +87,24 @@ typedef struct tx_zero {
     tx_dtype grad_type, sum_type; /* of gradients: kept, and while they are summed over the data ranks */
     int stage;
     bool train;
-    int n_state;  /* buffers of the optimizer */
-    bool passing; /* gradients of one micro-batch at a time */
-    bool overlap; /* sums go on while backward does */
+    int n_state;                   /* buffers of the optimizer */
+    bool reduce_every_micro_batch; /* gradients of one micro-batch at a time */
+    bool overlap;                  /* sums go on while backward does */
     tx_flat flat;
     tx_bucket_now *now; /* [flat.n_buckets] */
     tx_unit_now *unit;  /* [units] */
-    int *line;          /* [flat.n_buckets] buckets that are being summed, the oldest first */
-    int n_line;
-    int64_t stay_numel; /* elements of all buckets that stay */
-    int64_t live;       /* elements that are gathered now */
-    tx_turns values, grads, sums, work;
+    int *reduce_queue;  /* [flat.n_buckets] buckets that are being summed, the oldest first */
+    int n_queued;
+    int64_t persistent_numel; /* elements of all buckets that stay */
+    int64_t live;             /* elements that are gathered now */
+    tx_pool values, grads, sums, work;
     /* flat buffers; of which of them is what, see above; NULL: offloaded */
-    void *value, *stay, *stay_base; /* stay is aligned for a disk */
+    void *value, *persistent, *persistent_base; /* stay is aligned for a disk */
     void *grad;
     float *master, *state[TX_OPTIM_MAX_STATE];
-    tx_offload away;
+    tx_offload offload;
     /* what is kept, bucket by bucket in the order of memory, cut where offload.h cuts: */
-    tx_stretch *piece;
+    tx_fragment *fragment;
     tx_optim_range *range; /* the piece's numbers; without training masters or values only */
     int n_ranges;
     int *first_range; /* [flat.n_buckets + 1] of each bucket */
@@ -121,7 +121,7 @@ typedef struct tx_zero_memory {
     size_t grads, buckets;               /* kept gradients; those that are on their way */
     size_t optimizer;                    /* master weights and state */
     size_t host, nvme;                   /* what is offloaded, to memory and to a disk */
-    size_t passing;                      /* memory that it passes through */
+    size_t disk_buffers;                 /* memory that it passes through */
 } tx_zero_memory;
 tx_zero_memory tx_zero_memory_of(const tx_zero *z);
 
@@ -148,9 +148,9 @@ tx_status tx_zero_stepped(tx_zero *z, double *norm, const char **bad);
 /* ---- the numbers ---- */
 
 /* Brings the numbers of range i, where they are offloaded, and those behind it under way: to be called in the order of
- * ranges. Behind the last one that was changed: tx_zero_put. `what` as in optim.h. TX_ERR_IO. */
-tx_status tx_zero_bring(tx_zero *z, int i, unsigned what, bool changes);
-tx_status tx_zero_put(tx_zero *z);
+ * ranges. Behind the last one that was changed: tx_zero_flush. `what` as in optim.h. TX_ERR_IO. */
+tx_status tx_zero_fetch(tx_zero *z, int i, unsigned what, bool changes);
+tx_status tx_zero_flush(tx_zero *z);
 
 /* Bytes moved since it was opened, of what is offloaded: from where it is kept to where it is used and back, and, where
  * layers compute on a device, to that and from it. What the host updates where it lies is not moved. */
@@ -163,7 +163,7 @@ tx_zero_moved tx_zero_moved_so_far(const tx_zero *z);
 tx_status tx_zero_init(tx_zero *z, uint64_t seed, tx_init_method method);
 
 /* The weights out of a flat buffer of all the table's.   @whole [ps->numel] */
-tx_status tx_zero_fill(tx_zero *z, const float *whole);
+tx_status tx_zero_set_weights(tx_zero *z, const float *whole);
 
 /* Behind a change of the masters: values from them, everywhere. Collective over the data-parallel ranks. The two above
  * end with it. */
@@ -189,12 +189,12 @@ bool tx_zero_whole_masters(const tx_zero *z);
 
 /* ---- inside the room ---- */
 
-tx_status tx__turns_take(tx_turns *t, tx_device *d, const char *what);
-void tx__turns_close(tx_turns *t, tx_device *d);
-size_t tx__turns_bytes(const tx_turns *t);
-int tx__turns_find(const tx_turns *t, int kind);                              /* a free one, or -1 */
-tx_status tx__turns_add(tx_turns *t, const tx_zero *z, int bucket, int *out); /* in a dry run */
-tx_status tx__turns_add_unit(tx_turns *t, const tx_zero *z, int unit, int *out);
+tx_status tx__pool_take(tx_pool *t, tx_device *d, const char *what);
+void tx__pool_close(tx_pool *t, tx_device *d);
+size_t tx__pool_bytes(const tx_pool *t);
+int tx__pool_find(const tx_pool *t, int kind);                              /* a free one, or -1 */
+tx_status tx__pool_add(tx_pool *t, const tx_zero *z, int bucket, int *out); /* in a dry run */
+tx_status tx__pool_add_unit(tx_pool *t, const tx_zero *z, int unit, int *out);
 int tx__unit_kind(const tx_zero *z, int unit); /* of its turn in z->work */
 
 /* Elements that a parameter takes there. */
@@ -204,10 +204,10 @@ static inline int64_t tx__row_room(const tx_param *p)
 }
 
 /* Hooks: gather.c and sums.c. */
-tx_status tx__zero_use(void *z, int unit, int next);
-tx_status tx__zero_leave(void *z, int unit, bool again);
-tx_status tx__zero_touch(void *z, int unit);
-tx_status tx__zero_done(void *z, int unit, bool last);
+tx_status tx__zero_gather(void *z, int unit, int next);
+tx_status tx__zero_release(void *z, int unit, bool again);
+tx_status tx__zero_pre_backward(void *z, int unit);
+tx_status tx__zero_post_backward(void *z, int unit, bool last);
 
 void tx__zero_drop_all(tx_zero *z); /* gather.c: values change */
 

@@ -254,7 +254,10 @@ static inline tx_status rank_of(tx_world *world, void *user)
              FLAGS "--world-size %d --tensor-model-parallel-size %d --pipeline-model-parallel-size %d %s", j->n, j->tp,
              j->pp, j->flags);
     int at = j->turned == 2 ? 0 : (3 * tx_world_rank(world) + 1) % j->n, dp = j->n / j->tp / j->pp;
-    const tx_rank_place place = { .tensor = at % j->tp, .data = at / j->tp % dp, .pipeline = at / j->tp / dp };
+    const tx_rank_place place = { .size = j->turned == 3 ? 0 : sizeof place,
+                                  .tensor = at % j->tp,
+                                  .pipeline = at / j->tp / dp,
+                                  .data = at / j->tp % dp };
     TX_GOTO(tx_config_parse_string(&cfg, "engine", flags));
     const tx_engine_args args = { .size = sizeof args,
                                   .config = cfg,

@@ -19,7 +19,8 @@ typedef struct job {
     int64_t micro_steps;
     int fails_at;                 /* iteration in which rank 1 has no data; 0: none */
     const tx_client_model *model; /* NULL: the test's usual one */
-    int turned;                   /* 1: ranks have places of their own, in another order; 2: two have the same */
+    int turned;                   /* 1: ranks have places of their own, in another order; 2: two have the same;
+                                   * 3: places of no size */
 } job;
 
 static inline tx_status rank_of(tx_world *world, void *user); /* user: the job, which all ranks share */

@@ -125,6 +125,8 @@ static void ranks_have_places_of_the_clients(void **state)
     }
     job twice = { .n = 4, .tp = 1, .pp = 1, .flags = "", .until = STEPS, .turned = 2 };
     ASSERT_FAILS(tx_world_threads(4, rank_of, &twice), TX_ERR_ARG, "ranks 0 and 1 both say they are tensor 0");
+    twice.turned = 3;
+    ASSERT_FAILS(tx_world_threads(4, rank_of, &twice), TX_ERR_ARG, "set it to sizeof(tx_rank_place)");
 }
 
 /* The same by an op, which a GPU has, too. */

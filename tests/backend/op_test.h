@@ -117,7 +117,7 @@ static inline tx_ctx open_ctx(const char *backend, int n_threads)
 
 /* ---- every op counts its calls ---- */
 
-#define OP(op)                                                                         \
+#define OP(op, ...)                                                                    \
     static int calls_##op;                                                             \
     static tx_status (*real_##op)(tx_ctx * c, const tx_##op##_args *a, void *scratch); \
     static tx_status count_##op(tx_ctx *c, const tx_##op##_args *a, void *scratch)     \
@@ -126,23 +126,20 @@ static inline tx_ctx open_ctx(const char *backend, int n_threads)
         return real_##op(c, a, scratch);                                               \
     }
 #include "backend/ops.def"
-#undef OP
 
 static inline void count_calls(tx_ctx *c)
 {
-#define OP(op)                  \
+#define OP(op, ...)             \
     real_##op = c->ops->op.run; \
     c->ops->op.run = count_##op;
 #include "backend/ops.def"
-#undef OP
 }
 
 static inline void assert_every_op_called(void)
 {
-#define OP(op) \
+#define OP(op, ...) \
     if (!calls_##op) fail_msg("no test ran %s", #op);
 #include "backend/ops.def"
-#undef OP
 }
 
 #endif

@@ -162,14 +162,9 @@ static void on_a_gpu(void **state)
 static void every_op_has_an_output(void **state)
 {
     (void)state;
-#define OUT(tensor)       +1
-#define OUTPUTS(op, list) const int n_##op = 0 list;
-#include "backend/op_outputs.def"
-#undef OUTPUTS
-#undef OUT
-#define OP(op) assert_true(n_##op > 0);
+#define OUT(tensor)          +1
+#define OP(op, outputs, ...) assert_true(0 outputs > 0);
 #include "backend/ops.def"
-#undef OP
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -1,4 +1,4 @@
-/* stretch_fixture.h - ranks that keep stretches of the shards of a table: which ones is drawn at random, and in what
+/* stretch_fixture.h - ranks that keep fragments of the shards of a table: which ones is drawn at random, and in what
  * kind of buffer each of the parts is. Numbers are those of layout_fixture.h. */
 #ifndef TX_TESTS_STRETCH_FIXTURE_H
 #define TX_TESTS_STRETCH_FIXTURE_H
@@ -7,11 +7,11 @@
 
 enum { MAX_STRETCHES = 256 };
 
-/* Tensor-parallel ranks, fastest, and data-parallel ones. A row of the table is cut into up to max_cuts + 1 stretches,
+/* Tensor-parallel ranks, fastest, and data-parallel ones. A row of the table is cut into up to max_cuts + 1 fragments,
  * every one some data-parallel rank's; max_cuts 0: every data-parallel rank has all, and only the first saves. */
 typedef struct cut {
     int tp, dp, max_cuts;
-    uint64_t seed; /* of the stretches and of the kinds of buffers */
+    uint64_t seed; /* of the fragments and of the kinds of buffers */
 } cut;
 
 /* Rows of a table, and its sizes; those that a split needs are multiples of 24. */
@@ -24,7 +24,7 @@ typedef struct table {
 /* What one rank keeps. */
 typedef struct keeper {
     tx_params ps;
-    tx_stretches kept;
+    tx_fragments kept;
     float *store[N_BUFFERS]; /* of part[i].flat, or of what it moves */
     size_t n_store[N_BUFFERS];
     tx_ckpt_part part[N_BUFFERS];
@@ -43,12 +43,13 @@ static inline int64_t below(draw *d, int64_t n)
     return (int64_t)(tx_rng_uniform(&d->rng, d->n++) * (double)n);
 }
 
-/* Numbers that are not in memory, as far as the checkpoint knows: only whole windows of a stretch, and stored in order.
+/* Numbers that are not in memory, as far as the checkpoint knows: only whole windows of a fragment, and stored in
+ * order.
  */
 static inline tx_status move_numbers(void *user, const tx_ckpt_window *w, bool store)
 {
     keeper *k = user;
-    const tx_stretch *s = w->stretch;
+    const tx_fragment *s = w->fragment;
     int64_t first = w->first, n = w->n;
     int64_t left = s->first + s->numel - first, window = left < TX_CKPT_WINDOW ? left : TX_CKPT_WINDOW;
     if (n != window || n < 1 || first < s->first || (first - s->first) % TX_CKPT_WINDOW)
@@ -73,7 +74,7 @@ static inline void cut_row(keeper *k, draw *d, const cut *c, int row, int dp_ran
         bool mine = !c->max_cuts || below(d, c->dp) == dp_rank;
         if (mine) {
             TX_ASSERT(k->kept.n < MAX_STRETCHES);
-            k->kept.stretch[k->kept.n++] = (tx_stretch){ row, first, n, k->kept.numel };
+            k->kept.fragment[k->kept.n++] = (tx_fragment){ row, first, n, k->kept.numel };
             k->kept.numel += n + 5;
         }
         first += n;
@@ -104,7 +105,7 @@ static inline tx_status keeper_create(keeper *k, const table *t, const cut *c, i
     dims.V = (dims.v_logical / c->tp + 1 + (int64_t)(c->seed % 9)) * c->tp; /* padding, of whole ranks too */
     *k = (keeper){ .moves_left = -1 };
     TX_TRY(tx_params_declare(&k->ps, "", t->decl, t->n, NULL, &dims));
-    TX_TRY(tx_alloc(&k->kept.stretch, MAX_STRETCHES, sizeof *k->kept.stretch, "test"));
+    TX_TRY(tx_alloc(&k->kept.fragment, MAX_STRETCHES, sizeof *k->kept.fragment, "test"));
     for (int i = 0; i < k->ps.n; i++) cut_row(k, &d, c, i, rank / c->tp);
     d.rng.stream = (uint32_t)rank + 1; /* kinds of buffers are a rank's own */
     return keeper_buffers(k, &d);
@@ -113,7 +114,7 @@ static inline tx_status keeper_create(keeper *k, const table *t, const cut *c, i
 static inline void keeper_destroy(keeper *k)
 {
     for (int g = 0; g < N_BUFFERS; g++) tx_free(k->store[g]);
-    tx_free(k->kept.stretch);
+    tx_free(k->kept.fragment);
     tx_params_deinit(&k->ps);
 }
 
@@ -122,7 +123,7 @@ static inline tx_status keeper_numbers(keeper *k, bool fill)
 {
     for (int g = 0; g < N_BUFFERS; g++) {
         for (int n = 0; n < k->kept.n; n++) {
-            const tx_stretch *s = &k->kept.stretch[n];
+            const tx_fragment *s = &k->kept.fragment[n];
             const tx_param *p = &k->ps.param[s->row];
             int64_t width = p->n_dims == 2 ? p->dim[1] : 1;
             float *base = k->store[g] + (k->part[g].whole ? p->offset : s->at - s->first);

@@ -1,5 +1,5 @@
 /* labels: unit fault resume threads */
-/* test_checkpoint_stretches.c - ranks that keep stretches of their shards, each in a buffer of its own kind, save what
+/* test_checkpoint_stretches.c - ranks that keep fragments of their shards, each in a buffer of its own kind, save what
  * any others load, bit for bit. */
 #include "checkpoint/safetensors.h"
 
@@ -26,7 +26,7 @@ typedef struct task {
     const cut *cut;
     const char *dir;
     int fails_at;  /* moves before the one that fails on rank 1; < 0: none does */
-    bool lose_one; /* rank 1 forgets a stretch */
+    bool lose_one; /* rank 1 forgets a fragment */
     bool all_save; /* also where every rank has all */
     outcome seen[MAX_RANKS];
 } task;
@@ -120,7 +120,7 @@ static void any_cut_loads_in_any_other(void **state)
 }
 
 /* A parameter of several windows, whose shards are two blocks of columns. */
-static void large_stretches_are_moved_window_by_window(void **state)
+static void large_fragments_are_moved_window_by_window(void **state)
 {
     (void)state;
     const table t = { &rows[8], 1, { .h = 1300, .v_logical = 12, .u = 2400, .u_parts = 2 } };
@@ -135,20 +135,20 @@ static void large_stretches_are_moved_window_by_window(void **state)
 /* ---- bytes ---- */
 
 /* The whole of every row, listed. */
-static void whole_stretches_write_what_none_do(void **state)
+static void whole_fragments_write_what_none_do(void **state)
 {
     (void)state;
     const layout l = { 1, 1, 1, 512, 0 };
     shard s;
-    tx_stretch stretch[64];
-    tx_stretches kept = { .stretch = stretch };
+    tx_fragment fragment[64];
+    tx_fragments kept = { .fragment = fragment };
     tx_ckpt_state at = { .iteration = 3, .vocab_size = VOCAB, .seed = 7 };
     json_t *config = json_pack("{s:i}", "num_layers", N_LAYERS);
     ASSERT_OK(shard_create(&s, &l, 0));
     ASSERT_OK(for_each_number(&s, true));
     for (; kept.n < s.ps.n; kept.n++) {
         const tx_param *p = &s.ps.param[kept.n];
-        stretch[kept.n] = (tx_stretch){ .row = kept.n, .numel = p->numel, .at = p->offset };
+        fragment[kept.n] = (tx_fragment){ .row = kept.n, .numel = p->numel, .at = p->offset };
     }
     ASSERT_OK(tx_checkpoint_save(
         &(tx_ckpt_save_args){ in_scratch("listed"), &at, config, &s.ps, &kept, ALL_PARTS(s), &tx_comm_self }));
@@ -159,7 +159,7 @@ static void whole_stretches_write_what_none_do(void **state)
     shard_destroy(&s);
 }
 
-/* By hand: a matrix [5,4] in stretches of three, thirteen and four elements, a vector of four in one and three. */
+/* By hand: a matrix [5,4] in fragments of three, thirteen and four elements, a vector of four in one and three. */
 static void keys_are_as_the_format_says(void **state)
 {
     (void)state;
@@ -167,8 +167,8 @@ static void keys_are_as_the_format_says(void **state)
                                           { "v", "h", TX_INIT_ZERO, TX_DECAY, TX_ADDS, 0, 0 } };
     static const char *const expect[] = { "model.m@0,0 [1,3]", "model.m@0,3 [1,1]", "model.m@1,0 [3,4]",
                                           "model.m@4,0 [1,4]", "model.v@0 [1]",     "model.v@1 [3]" };
-    tx_stretch stretch[] = { { 0, 0, 3, 0 }, { 0, 3, 13, 3 }, { 0, 16, 4, 16 }, { 1, 0, 1, 20 }, { 1, 1, 3, 21 } };
-    const tx_stretches kept = { stretch, 5, 24 };
+    tx_fragment fragment[] = { { 0, 0, 3, 0 }, { 0, 3, 13, 3 }, { 0, 16, 4, 16 }, { 1, 0, 1, 20 }, { 1, 1, 3, 21 } };
+    const tx_fragments kept = { fragment, 5, 24 };
     tx_dims d = { .h = 4, .f = 5 };
     tx_params ps = { 0 };
     float x[24] = { 0 };
@@ -201,7 +201,7 @@ static void assert_all_failed(const task *t, int rank, tx_status st, const char 
 }
 
 /* Stretches that leave something out or overlap never become a checkpoint. */
-static void stretches_have_to_fit(void **state)
+static void fragments_have_to_fit(void **state)
 {
     (void)state;
     draw d = { .rng = { .seed = 6 } };
@@ -263,10 +263,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCRATCH_TEST(any_cut_loads_in_any_other),
-        SCRATCH_TEST(large_stretches_are_moved_window_by_window),
-        SCRATCH_TEST(whole_stretches_write_what_none_do),
+        SCRATCH_TEST(large_fragments_are_moved_window_by_window),
+        SCRATCH_TEST(whole_fragments_write_what_none_do),
         SCRATCH_TEST(keys_are_as_the_format_says),
-        SCRATCH_TEST(stretches_have_to_fit),
+        SCRATCH_TEST(fragments_have_to_fit),
         SCRATCH_TEST(numbers_cannot_be_moved),
         SCRATCH_TEST(parts_are_read_by_name),
     };

@@ -1,40 +1,34 @@
 #!/bin/bash
 # labels: cli
-# tools/lint_words finds words of options that fall to a default, and lists of words that are not the row's; on a tree of its own.
+# tools/lint_words finds what compares the words of kinds instead of their constants; on a tree of its own.
 . "$(dirname "$0")/lib.sh"
 source=$(cd "$(dirname "$0")/../.." && pwd)
 command -v git >/dev/null || { echo "skipped: no git"; exit 77; }
 
-mkdir -p tools src/config src/train
+mkdir -p tools src/config src/kinds src/train
 cp "$source/tools/lint_words" tools/
 git init -q .
-cat >src/config/options.def <<'S'
-ENUM(order, "order", "a", "a|b|c", DATA, HINT,
-    "Help, with a comma.")
-ENUM(long_words, "long-words", NULL,
-    "first|second|"
-    "third", DATA, NO,
-    "Help.")
-STR(path, "path", NULL, "FILE", DATA, NO, "Help.")
+cat >src/kinds/orders.h <<'S'
+#define TX_ORDERS(X)             \
+    X(TX_ORDER_UP, "upward")     \
+    X(TX_ORDER_DOWN, "downward")
 S
 cat >src/config/rules_x.c <<'S'
-bool r = !strcmp(c->order, "a"); /* rules may */
+bool r = !strcmp(word, "upward"); /* the room that reads them may */
 S
 cat >src/train/good.c <<'S'
-int a = tx_word_index(cfg->order, "a|b|c");
-int b = tx_word_index(cfg->long_words, "first|second|"
-                                       "third");
-int c = tx_word_index(order, "a|b|c") == 1;
-bool d = !strcmp(cfg->path, "-");
+bool a = cfg->order == TX_ORDER_UP;
+bool b = tx_order_of(word) == TX_ORDER_UP;
+bool c = !strcmp(cfg->path, "-") && !strcmp(name, "up");
+tx_info("%s is upward", tx_order_word(cfg->order));
 S
 tools/lint_words >out || { cat out; die "a clean tree is complained about"; }
 cat >src/train/bad.c <<'S'
-bool a = !strcmp(cfg->order, "b");
-int b = tx_word_index(cfg->order, "a|b");
-int c = tx_word_index(order, "a|c|b");
-int d = tx_word_index(t->cfg->long_words, "first|"
-                                          "second|fourth");
-bool e = x && strncmp(o.long_words, "fir", 3) == 0;
+bool a = !strcmp(word, "upward");
+bool b = !strcmp(word, "up") || !strcmp(word, "downward");
+bool c = x && strncmp("upward", o.word, 3) == 0;
+bool d = !strcasecmp(tx_order_word(cfg->order), other);
+bool e = !strcmp(other, tx_order_word(cfg->order));
 S
 tools/lint_words >out && die "nothing was found"
 cat >expected <<'S'
@@ -42,6 +36,6 @@ src/train/bad.c:1
 src/train/bad.c:2
 src/train/bad.c:3
 src/train/bad.c:4
-src/train/bad.c:6
+src/train/bad.c:5
 S
 cut -d: -f1,2 out | diff expected - || { cat out; die "the list is another"; }

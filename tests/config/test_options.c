@@ -176,8 +176,8 @@ static void help_shows_defaults_bounds_and_other_spellings(void **state)
     "--micro-batch-size 1 --seq-length 8 --num-layers 1 --hidden-size 8 --num-attention-heads 1 " \
     "--max-position-embeddings 8 "
 
-/* Each word of each row has its number, and one that begins, ends or is like a word has none. */
-static void a_word_has_its_number(void **state)
+/* Each word of each row has its constant, and one that begins, ends or is like a word has none. */
+static void a_word_has_its_constant(void **state)
 {
     (void)state;
     int n = 0;
@@ -186,42 +186,49 @@ static void a_word_has_its_number(void **state)
         char words[512], *rest = NULL;
         if (o->kind != TX_OPTION_ENUM) continue;
         snprintf(words, sizeof words, "%s", o->words);
-        int at = 0;
-        for (char *word = strtok_r(words, "|", &rest); word; word = strtok_r(NULL, "|", &rest), n++) {
+        const tx__option_word *w = o->enums;
+        assert_null(tx__enum_word(o, 0));
+        for (char *word = strtok_r(words, "|", &rest); word; word = strtok_r(NULL, "|", &rest), n++, w++) {
             char other[72];
-            assert_int_equal(tx_word_index(word, o->words), at++);
-            assert_true(tx__word_in(o->words, word));
+            assert_string_equal(w->word, word);
+            assert_true(w->value > 0);
+            assert_int_equal(tx__enum_of(o, word), w->value);
+            assert_string_equal(tx__enum_word(o, w->value), word);
             snprintf(other, sizeof other, "%s_", word);
-            assert_false(tx__word_in(o->words, other));
+            assert_int_equal(tx__enum_of(o, other), 0);
             snprintf(other, sizeof other, "%s|", word);
-            assert_false(tx__word_in(o->words, other));
+            assert_int_equal(tx__enum_of(o, other), 0);
         }
+        assert_null(w->word);
+        assert_int_equal(tx__enum_of(o, ""), 0);
     }
     assert_true(n > 80);
     tx_config *cfg;
     ASSERT_FAILS(tx_config_parse_string(&cfg, "plan", SIZES "--pipeline-schedule 1f1b|gpipe"), TX_ERR_ARG,
                  "--pipeline-schedule 1f1b|gpipe is unknown; allowed: one of 1f1b, gpipe");
-    assert_int_equal(tx_word_index("megatron", "megatron|megatron-deepspeed"), 0);
-    assert_int_equal(tx_word_index("megatron-deepspeed", "megatron|megatron-deepspeed"), 1);
+    assert_true(tx__word_in("megatron|megatron-deepspeed", "megatron"));
+    assert_true(tx__word_in("megatron|megatron-deepspeed", "megatron-deepspeed"));
+    assert_false(tx__word_in("megatron|megatron-deepspeed", "deepspeed"));
+    assert_string_equal(tx_log_dialect_word(TX_DIALECT_MEGATRON_DEEPSPEED), "megatron-deepspeed");
 }
 
 /* A word that the code does not know, as of a row that has got one more, ends the program. */
 static void an_unknown_word_is_no_default(void **state)
 {
     (void)state;
-    static const char *const unknown[] = { "2f2b", "", "1f1", "1f1b|gpipe", "GPIPE", NULL };
-    for (int i = 0; i < 6; i++) {
+    static const int unknown[] = { 0, 99, -1 };
+    for (int i = 0; i < 3; i++) {
         int how;
         fflush(NULL);
         pid_t pid = fork();
         if (!pid) {
             signal(SIGABRT, SIG_DFL);
             if (!freopen("/dev/null", "w", stderr)) _exit(2);
-            tx_word_index(unknown[i], "1f1b|gpipe");
-            _exit(0);
+            tx_config cfg = { .log_level = (enum tx_log_level_choice)unknown[i] };
+            _exit((int)tx_config_log_level(&cfg) < 0);
         }
         assert_int_equal(waitpid(pid, &how, 0), pid);
-        if (!WIFSIGNALED(how) || WTERMSIG(how) != SIGABRT) fail_msg("%s", unknown[i] ? unknown[i] : "NULL");
+        if (!WIFSIGNALED(how) || WTERMSIG(how) != SIGABRT) fail_msg("%d", unknown[i]);
     }
 }
 
@@ -256,7 +263,7 @@ int main(void)
         cmocka_unit_test(a_client_has_options_of_its_own),
         SCRATCH_TEST(a_file_counts_more_than_a_clients_defaults),
         cmocka_unit_test(help_shows_defaults_bounds_and_other_spellings),
-        cmocka_unit_test(a_word_has_its_number),
+        cmocka_unit_test(a_word_has_its_constant),
         cmocka_unit_test(an_unknown_word_is_no_default),
         cmocka_unit_test(docs_are_current),
     };

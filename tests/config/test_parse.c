@@ -43,7 +43,7 @@ static void every_kind_is_stored(void **state)
     assert_true(c->init_method_std == 0.5);
     assert_true(c->finetune && c->given.finetune);
     assert_false(c->bias_gelu_fusion);
-    assert_string_equal(c->lr_decay_style, "cosine");
+    assert_string_equal(tx_lr_decay_style_word(c->lr_decay_style), "cosine");
     assert_string_equal(c->split, "9,1,0");
     assert_int_equal(c->dump_step.n, 2);
     assert_string_equal(c->dump_step.item[1], "D");
@@ -68,7 +68,7 @@ static void defaults_stand_where_nothing_was_given(void **state)
     c = parsed("evaluate", "--load L --data-path d");
     assert_int_equal(c->micro_batch_size, 4); /* its own default */
     assert_int_equal(c->eval_iters, 0);
-    assert_string_equal(c->eval_split, "all");
+    assert_string_equal(tx_eval_split_word(c->eval_split), "all");
     tx_config_free(c);
 
     c = parsed("preprocess-data", "--input a b c --output-prefix p " FILES);
@@ -313,14 +313,14 @@ static void a_word_of_other_programs_is_the_one_here(void **state)
     log_begin();
     tx_config *c = parsed("pretrain-gpt", GOOD "--normalization RMSNorm");
     log_end();
-    assert_string_equal(c->normalization, "rmsnorm");
+    assert_string_equal(tx_normalization_word(c->normalization), "rmsnorm");
     ASSERT_CONTAINS(logged, "--normalization RMSNorm: rmsnorm");
     tx_config_free(c);
     c = parsed("pretrain-gpt", SHAPE RUN "--tokenizer-type HuggingFaceTokenizer --tokenizer-model t");
-    assert_string_equal(c->tokenizer_type, "HFTokenizer");
+    assert_string_equal(tx_tokenizer_type_word(c->tokenizer_type), "HFTokenizer");
     tx_config_free(c);
     c = parsed("pretrain-bert", SHAPE RUN "--tokenizer-type BertWordPieceTokenizer --vocab-file v");
-    assert_string_equal(c->tokenizer_type, "BertWordPieceLowerCase");
+    assert_string_equal(tx_tokenizer_type_word(c->tokenizer_type), "BertWordPieceLowerCase");
     tx_config_free(c);
 }
 

@@ -392,8 +392,8 @@ static void what_the_rules_allow_of_a_bert(void **state)
         tx_config *c = NULL;
         if (tx_config_parse_string(&c, good[i].command, good[i].flags))
             fail_msg("%s %s: %s", good[i].command, good[i].flags, tx_last_error());
-        assert_string_equal(c->tokenizer_type, good[i].tokenizer);
-        assert_string_equal(c->model_type, strncmp(good[i].tokenizer, "Bert", 4) ? "GPT" : "BERT");
+        assert_string_equal(tx_tokenizer_type_word(c->tokenizer_type), good[i].tokenizer);
+        assert_string_equal(tx_model_kind_word(c->model_type), strncmp(good[i].tokenizer, "Bert", 4) ? "GPT" : "BERT");
         tx_config_free(c);
     }
 }
@@ -475,7 +475,7 @@ static void positions_are_of_one_kind(void **state)
             snprintf(flags, sizeof flags, "%s --max-position-embeddings 64 %s", sizes, said[i].flags);
         }
         ASSERT_OK(tx_config_parse_string(&c, "pretrain-gpt", flags));
-        assert_string_equal(c->position_embedding_type, said[i].type);
+        assert_string_equal(tx_position_embedding_word(c->position_embedding_type), said[i].type);
         assert_int_equal(tx_config_positions(c), said[i].kind);
         assert_int_equal(c->add_position_embedding, said[i].kind == TX_POSITIONS_LEARNED);
         assert_int_equal(c->use_rotary_position_embeddings, said[i].kind == TX_POSITIONS_ROPE);
@@ -490,7 +490,7 @@ static void gradients_in_bf16(void **state)
     (void)state;
     tx_config *c;
     ASSERT_OK(tx_config_parse_string(&c, "pretrain-gpt", GOOD "--bf16 --grad-reduce-in-bf16"));
-    assert_string_equal(c->grad_dtype, "bf16");
+    assert_string_equal(tx_float_type_word(c->grad_dtype), "bf16");
     tx_config_free(c);
 }
 

@@ -44,7 +44,7 @@ static tx_status load_rank(tx_world *w, void *user)
     float *value = NULL;
     tx_status st;
     cfg.num_layers = t->n_layers;
-    TX_TRY(tx_grid_open(&grid, w, TP, PP, false, NULL));
+    TX_TRY(tx_grid_open(&grid, w, &(tx_layout){ .size = { [TX_AXIS_TENSOR] = TP, [TX_AXIS_PIPELINE] = PP } }, NULL));
     TX_GOTO(t->m->type->create(&mine, &cfg, t->m->vocab_size, &grid));
     TX_GOTO(tx_alloc(&value, (size_t)mine->params.numel, sizeof *value, "test"));
     memset(value, 0xff, (size_t)mine->params.numel * sizeof *value);

@@ -28,10 +28,10 @@ static void open_set(const tx_samples *kind, const char *path, const tx_tokenize
 {
     tx_config cfg = { .seq_length = S,
                       .seed = 5,
-                      .data_order = "microsoft",
+                      .data_order = TX_DATA_ORDER_MICROSOFT,
                       .mask_prob = 0.15,
                       .bert_max_ngrams = 3,
-                      .bert_mask_type = "bert",
+                      .bert_mask_type = TX_BERT_MASK_BERT,
                       .bert_binary_head = true,
                       .short_seq_prob = 0.1 };
     const int64_t n[TX_N_SPLITS] = { 20, 0, 0 };

@@ -78,7 +78,10 @@ static inline tx_status masked_rank(tx_world *w, void *user)
     void *value = NULL;
     tx_masked *m = NULL;
     tx_status st;
-    TX_TRY(tx_grid_open(&grid, w, j->tp, j->pp, j->cfg->sequence_parallel, NULL));
+    TX_TRY(tx_grid_open(&grid, w,
+                        &(tx_layout){ .size = { [TX_AXIS_TENSOR] = j->tp, [TX_AXIS_PIPELINE] = j->pp },
+                                      .sequence = j->cfg->sequence_parallel },
+                        NULL));
     TX_GOTO(random_model(&model, &value, j->cfg, &grid));
     TX_GOTO(tx_masked_create(&m, model, j->cfg, &grid, &opts));
     st = look(m, grid.rank == 0, grid.rank == j->rank ? j->out : NULL);

@@ -99,7 +99,7 @@ static void build(rig *r, const char *flags)
     tx_tensor *own[TX_BATCH_BUFFERS];
     *r = (rig){ 0 };
     ASSERT_OK(tx_config_parse_string(&r->cfg, strstr(flags, "BERT") ? "pretrain-bert" : "pretrain-gpt", flags));
-    ASSERT_OK(tx_ctx_init(&r->ctx, r->cfg->device, 1));
+    ASSERT_OK(tx_ctx_init(&r->ctx, tx_device_choice_word(r->cfg->device), 1));
     const tx_model_type *type = tx_model_type_of(r->cfg);
     ASSERT_OK(type->create(&r->model, r->cfg, VOCAB, NULL));
     r->model->dtype = r->model->stream = TX_F64;

@@ -101,7 +101,7 @@ static void build(rig *r, const char *flags, const char *more, tx_dtype dtype)
     snprintf(all, sizeof all, FLAGS "%s %s", flags, more);
     ASSERT_OK(tx_config_parse_string(&r->cfg, strstr(all, "BERT") ? "pretrain-bert" : "pretrain-gpt", all));
     int64_t s = r->cfg->seq_length, b = r->cfg->micro_batch_size;
-    ASSERT_OK(tx_ctx_init(&r->ctx, r->cfg->device, (int)r->cfg->threads));
+    ASSERT_OK(tx_ctx_init(&r->ctx, tx_device_choice_word(r->cfg->device), (int)r->cfg->threads));
     const tx_model_type *type = tx_model_type_of(r->cfg);
     ASSERT_OK(type->create(&r->model, r->cfg, 100, NULL));
     r->model->dtype = dtype; /* with the residual stream in fp32, as it is made, but where the norms are behind it */

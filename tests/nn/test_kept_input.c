@@ -42,14 +42,14 @@ static tx_status on_rank(tx_world *w, void *user)
     const size_t bytes = N * tx_dtype_size(j->t);
     unsigned char x_bytes[N * 4], again_bytes[N * 4], was[N * 4];
     tx_tensor x = tx_tensor3(x_bytes, j->t, S, B, H), again = tx_tensor3(again_bytes, j->t, S, B, H);
-    TX_TRY(tx_grid_open(&grid, w, tx_world_size(w), 1, false, NULL));
+    TX_TRY(tx_grid_open(&grid, w, &(tx_layout){ .size = { [TX_AXIS_TENSOR] = tx_world_size(w) } }, NULL));
     tx_status st = tx_grid_ctx(&c, &grid, "cpu", 1, false);
     if (st) goto closed;
     fill_drawn(x, 7); /* all tensor ranks have the same */
     memcpy(was, x_bytes, bytes);
     memset(again_bytes, 0x55, bytes);
     TX_GOTO(keep_and_fetch(&c, j, x, again, &kept));
-    int64_t part = j->how.divided ? N / grid.tp.size : N;
+    int64_t part = j->how.divided ? N / tx_grid_size(&grid, TX_AXIS_TENSOR) : N;
     bool moves = tx_inputs_move(&j->how);
     size_t size = (size_t)part * tx_dtype_size(j->t);
     if (moves && tx_numel(kept) != part) TX_GOTO(wrong(j, "another part is kept"));

@@ -129,7 +129,7 @@ static void parts_of_tensor_ranks_are_the_whole(void **state)
             tx_grid grid = tx_grid_alone;
             int64_t first_out = by_columns ? 0 : rank * out, first_in = by_columns ? rank * in : 0;
             begin(&part, "ref", TX_F64, out, in, true);
-            grid.tp = (tx_axis){ T, rank };
+            grid.axis[TX_AXIS_TENSOR] = (tx_axis){ T, rank };
             part.c.grid = &grid;
             part.l.summed = by_columns;
             for (int64_t r = 0; r < ROWS; r++) {

@@ -2,12 +2,16 @@
 /* Learning rate and weight decay against Megatron's own scheduler, and against its rules written down once more. */
 #include "support.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "optim/schedule.h"
 
-static tx_decay_style style_of(const char *word)
+static enum tx_lr_decay_style style_of(const char *word)
 {
-    tx_decay_style style = TX_DECAY_CONSTANT;
-    if (!word || !tx_decay_style_find(&style, word)) fail_msg("\"%s\" is no style", word ? word : "");
+    enum tx_lr_decay_style style = word ? tx_lr_decay_style_of(word) : 0;
+    if (!style) fail_msg("\"%s\" is no style", word ? word : "");
     return style;
 }
 
@@ -15,12 +19,35 @@ static tx_decay_style style_of(const char *word)
 static void words_of_styles(void **state)
 {
     (void)state;
-    for (int i = TX_DECAY_CONSTANT; i <= TX_DECAY_MINUS_SQRT; i++)
-        assert_int_equal(style_of(tx_decay_style_word((tx_decay_style)i)), i);
-    tx_decay_style style = TX_DECAY_COSINE;
-    assert_false(tx_decay_style_find(&style, "cosin"));
-    assert_false(tx_decay_style_find(&style, ""));
-    assert_int_equal(style, TX_DECAY_COSINE);
+    for (int i = TX_LR_DECAY_CONSTANT; i <= TX_LR_DECAY_WSD; i++)
+        assert_int_equal(style_of(tx_lr_decay_style_word((enum tx_lr_decay_style)i)), i);
+    assert_int_equal(tx_lr_decay_style_of("cosin"), 0);
+    assert_int_equal(tx_lr_decay_style_of(""), 0);
+    assert_int_equal(tx_wsd_decay_style_of("constant"), 0);
+    assert_null(tx_lr_decay_style_word((enum tx_lr_decay_style)0));
+}
+
+/* A style that the code does not know, as of a row that has got one more, ends the program: no rate stays constant. */
+static void an_unknown_style_is_no_default(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        int how;
+        fflush(NULL);
+        pid_t pid = fork();
+        if (!pid) {
+            tx_schedule s = { .lr_style = TX_LR_DECAY_LINEAR, .wd_style = TX_WD_INCR_LINEAR, .max_lr = 1, .decay = 10 };
+            tx_schedule_place at = { .samples = 5 };
+            signal(SIGABRT, SIG_DFL);
+            if (!freopen("/dev/null", "w", stderr)) _exit(2);
+            s.wd_incr = 10;
+            if (i == 1) s.lr_style = (enum tx_lr_decay_style)99;
+            if (i == 2) s.wd_style = (enum tx_wd_incr_style)99;
+            _exit(!(tx_schedule_lr(&s, &at) >= 0 && tx_schedule_wd(&s, &at) >= 0));
+        }
+        assert_int_equal(waitpid(pid, &how, 0), pid);
+        if (i ? !WIFSIGNALED(how) || WTERMSIG(how) != SIGABRT : how != 0) fail_msg("style %d: status %d", i, how);
+    }
 }
 
 static void against_megatron(void **state)
@@ -33,7 +60,7 @@ static void against_megatron(void **state)
 #define NUMBER(key) json_number_value(json_object_get(c, key))
         tx_schedule s = {
             .lr_style = style_of(json_string_value(json_object_get(c, "style"))),
-            .wd_style = style_of(json_string_value(json_object_get(c, "wd_incr_style"))),
+            .wd_style = tx_wd_incr_style_of(json_string_value(json_object_get(c, "wd_incr_style"))),
             .max_lr = NUMBER("max_lr"),
             .min_lr = NUMBER("min_lr"),
             .start_wd = NUMBER("start_wd"),
@@ -125,7 +152,7 @@ static void wsd(void **state)
 typedef struct upstream {
     double max, min, w, d, wt, dt;
     double n, t;
-    tx_decay_style style;
+    enum tx_lr_decay_style style;
 } upstream;
 
 static double upstream_lr(upstream *u)
@@ -138,15 +165,15 @@ static double upstream_lr(upstream *u)
     } else if (u->wt > 0 && u->t <= u->wt) {
         return u->max * u->t / u->wt;
     }
-    if (u->style == TX_DECAY_CONSTANT) return u->max;
+    if (u->style == TX_LR_DECAY_CONSTANT) return u->max;
     if (u->dt < 0 ? u->n > u->d : u->t > u->dt) return u->min;
-    if (u->style == TX_DECAY_INVERSE_SQRT) {
+    if (u->style == TX_LR_DECAY_INVERSE_SQRT) {
         double lr = u->wt < 0 ? u->max * sqrt(fmax(u->w, 1)) / sqrt(fmax(u->n, 1))
                               : u->max * sqrt(fmax(u->wt, 1)) / sqrt(fmax(u->t, 1));
         return fmax(u->min, lr);
     }
     double r = u->dt < 0 ? (u->n - u->w) / (u->d - u->w) : (u->t - u->wt) / (u->dt - u->wt);
-    double coeff = u->style == TX_DECAY_LINEAR ? 1 - r : 0.5 * (cos(acos(-1.0) * r) + 1);
+    double coeff = u->style == TX_LR_DECAY_LINEAR ? 1 - r : 0.5 * (cos(acos(-1.0) * r) + 1);
     return u->min + coeff * (u->max - u->min);
 }
 
@@ -157,8 +184,8 @@ static void tokens_count_as_upstream_counts_them(void **state)
     static const struct {
         int w, wt, dt; /* -1: not given */
     } span[] = { { 40, -1, 1500 }, { 0, 160, 1500 }, { 0, 160, -1 }, { 40, -1, -1 } };
-    static const tx_decay_style styles[] = { TX_DECAY_CONSTANT, TX_DECAY_LINEAR, TX_DECAY_COSINE,
-                                             TX_DECAY_INVERSE_SQRT };
+    static const enum tx_lr_decay_style styles[] = { TX_LR_DECAY_CONSTANT, TX_LR_DECAY_LINEAR, TX_LR_DECAY_COSINE,
+                                                     TX_LR_DECAY_INVERSE_SQRT };
     for (int k = 0; k < 16; k++) {
         int i = k / 4;
         upstream u = { 1e-3, 1e-5, span[i].w, 480, span[i].wt, span[i].dt, 0, 0, styles[k % 4] };
@@ -201,7 +228,7 @@ static void a_saved_schedule_is_the_same_or_a_choice(void **state)
     ASSERT_OK(tx_schedule_resume(&got, saved, TX_SCHEDULE_SAME));
     assert_same(&got, &own);
     other.max_lr = 2e-3;
-    other.lr_style = TX_DECAY_COSINE;
+    other.lr_style = TX_LR_DECAY_COSINE;
     other.wd_incr = 5; /* of no meaning while weight decay is constant */
     got = other;
     ASSERT_FAILS(tx_schedule_resume(&got, saved, TX_SCHEDULE_SAME), TX_ERR_ARG,
@@ -246,6 +273,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_of_styles),
+        cmocka_unit_test(an_unknown_style_is_no_default),
         cmocka_unit_test(against_megatron),
         cmocka_unit_test(from_options),
         cmocka_unit_test(wsd),

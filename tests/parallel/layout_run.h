@@ -67,7 +67,8 @@ static inline tx_status deal(void *user, int64_t micro, const void **rows)
 {
     dealer *d = user;
     const tx_trainer *t = d->t;
-    int64_t first = d->begin + (micro * t->grid->dp.size + t->grid->dp.rank) * t->b;
+    int64_t first =
+        d->begin + (micro * tx_grid_size(t->grid, TX_AXIS_DATA) + tx_grid_rank(t->grid, TX_AXIS_DATA)) * t->b;
     for (int64_t j = 0; j < t->b; j++)
         (t->model->type->samples->masked ? sample_pair : sample_tokens)(d->rows + j * tx_trainer_row_len(t), first + j,
                                                                         t->s, t->model->vocab_size);
@@ -144,7 +145,7 @@ static inline tx_status first_weights_are_the_same(tx_trainer *t, const referenc
     tx_zero *z = &t->zero;
     float *cut = room + t->model->params.numel;
     for (int i = 0; i < z->n_ranges; i++) {
-        const tx_stretch *s = &z->piece[i];
+        const tx_fragment *s = &z->fragment[i];
         const float *now;
         TX_TRY(tx_zero_see_master(z, i, &now, room));
         const tx_param *p = &z->ps->param[s->row], *q = reference_param(ref, p->name);
@@ -171,7 +172,7 @@ static inline tx_status measure_last_weights(tx_trainer *t, const reference *ref
     int rank = t->grid->rank;
     float *cut = room + t->model->params.numel, *marks = cut + t->model->params.numel;
     for (int i = 0; i < z->n_ranges; i++) {
-        const tx_stretch *s = &z->piece[i];
+        const tx_fragment *s = &z->fragment[i];
         const tx_param *p = &z->ps->param[s->row], *q = reference_param(ref, p->name);
         const float *now;
         TX_TRY(tx_zero_see_master(z, i, &now, room));
@@ -209,7 +210,7 @@ static inline tx_status score(tx_trainer *t, dealer *d, double *sum)
 static inline tx_status load_from(tx_trainer *t, const char *dir)
 {
     tx_source from;
-    TX_TRY(tx_source_open(&from, dir, NULL, t->grid->world));
+    TX_TRY(tx_source_open(&from, dir, NULL, tx_grid_group(t->grid, TX_GROUP_WORLD)));
     tx_status st = tx_trainer_load(t, &from);
     tx_source_close(&from);
     return st;
@@ -218,7 +219,7 @@ static inline tx_status load_from(tx_trainer *t, const char *dir)
 /* Of a range's numbers, block by block of the tensor. */
 static inline uint64_t hash_of(const tx_zero *z, int i, const float *x, int which)
 {
-    const tx_stretch *s = &z->piece[i];
+    const tx_fragment *s = &z->fragment[i];
     uint64_t h = 0;
     for (int64_t k = 0; k < s->numel; k += TX_PARAM_ALIGN) {
         struct {
@@ -241,7 +242,7 @@ static inline tx_status hash_all(tx_zero *z, outcome *o, float *room)
         TX_TRY(tx_zero_see_master(z, i, &now, room));
         o->weights += hash_of(z, i, now, 0);
         if (z->c->device) continue;
-        TX_TRY(tx_zero_bring(z, i, TX_BRING_STATE, false));
+        TX_TRY(tx_zero_fetch(z, i, TX_FETCH_STATE, false));
         for (int k = 0; k < z->optim.type->n_state; k++) o->states += hash_of(z, i, z->range[i].state[k], 1 + k);
     }
     return TX_OK;
@@ -301,7 +302,10 @@ static inline tx_status run_rank_of(tx_world *w, void *user)
     tx_status st;
     omp_set_num_threads(1);
     tx_world_set_timeout(w, 200);
-    TX_TRY(tx_grid_open(&grid, w, r->tp, r->pp, r->cfg->sequence_parallel, NULL));
+    TX_TRY(tx_grid_open(&grid, w,
+                        &(tx_layout){ .size = { [TX_AXIS_TENSOR] = r->tp, [TX_AXIS_PIPELINE] = r->pp },
+                                      .sequence = r->cfg->sequence_parallel },
+                        NULL));
     TX_GOTO(tx_grid_choose_work(&grid, r->cfg->device));
     TX_GOTO(tx_trainer_create(&t, r->cfg, r->vocab, (int32_t)r->vocab - 1, true, &grid));
     TX_GOTO(tx_alloc(&d.rows, (size_t)(t->b * tx_trainer_row_len(t)), sizeof *d.rows, "test"));

@@ -81,10 +81,14 @@ static tx_status rank_of(tx_world *w, void *user)
     void *value = NULL;
     tx_decoder *d = NULL;
     tx_status st;
-    TX_TRY(tx_grid_open(&grid, w, j->tp, j->pp, j->cfg->sequence_parallel, NULL));
+    TX_TRY(tx_grid_open(&grid, w,
+                        &(tx_layout){ .size = { [TX_AXIS_TENSOR] = j->tp, [TX_AXIS_PIPELINE] = j->pp },
+                                      .sequence = j->cfg->sequence_parallel },
+                        NULL));
     TX_GOTO(random_model(&m, &value, j->cfg, &grid));
     TX_GOTO(tx_decoder_create(&d, m, &grid, &opts));
-    if (j->timeout > 0) TX_GOTO(tx_comm_barrier(grid.world)); /* all are there: now time counts */
+    if (j->timeout > 0)
+        TX_GOTO(tx_comm_barrier(tx_grid_group(&grid, TX_GROUP_WORLD))); /* all are there: now time counts */
     if (j->timeout > 0) tx_world_set_timeout(w, j->timeout);
     if (tx_decoder_leads(d)) TX_GOTO(j->script(d, j->out));
     TX_GOTO(tx_decoder_leads(d) ? tx_decoder_dismiss(d) : tx_decoder_follow(d));

@@ -9,13 +9,15 @@ static void places_of_the_drawing(void **state)
     (void)state;
     tx_grid g = { 0 };
     for (int rank = 0; rank < 16; rank++) {
-        tx_grid_place(&g, rank, 2, 4, 2);
+        tx_grid_place(&g, rank,
+                      &(tx_layout){ .size = { [TX_AXIS_TENSOR] = 2, [TX_AXIS_PIPELINE] = 4, [TX_AXIS_DATA] = 2 } });
         assert_int_equal(g.rank, rank);
         assert_int_equal(g.size, 16);
-        assert_int_equal(g.tp.rank, rank & 1);
-        assert_int_equal(g.dp.rank, rank >> 1 & 1);
-        assert_int_equal(g.pp.rank, rank >> 2);
-        assert_true(g.tp.size == 2 && g.dp.size == 2 && g.pp.size == 4);
+        assert_int_equal(tx_grid_rank(&g, TX_AXIS_TENSOR), rank & 1);
+        assert_int_equal(tx_grid_rank(&g, TX_AXIS_DATA), rank >> 1 & 1);
+        assert_int_equal(tx_grid_rank(&g, TX_AXIS_PIPELINE), rank >> 2);
+        assert_true(tx_grid_size(&g, TX_AXIS_TENSOR) == 2 && tx_grid_size(&g, TX_AXIS_DATA) == 2 &&
+                    tx_grid_size(&g, TX_AXIS_PIPELINE) == 4);
     }
 }
 
@@ -32,9 +34,17 @@ static tx_status check_members(const tx_grid *g, tx_comm *group, bool tp, bool p
     TX_TRY(tx_comm_gather(group, all, &g->rank, sizeof g->rank));
     for (int rank = 0; rank < g->size; rank++) {
         tx_grid o = { 0 };
-        tx_grid_place(&o, rank, g->tp.size, g->pp.size, g->dp.size);
-        bool in = (tp || o.tp.rank == g->tp.rank) && (pp || o.pp.rank == g->pp.rank) && (dp || o.dp.rank == g->dp.rank);
-        bool inner = ends && (o.pp.rank % (g->pp.size - 1) || g->pp.rank % (g->pp.size - 1)) && rank != g->rank;
+        tx_grid_place(&o, rank,
+                      &(tx_layout){ .size = { [TX_AXIS_TENSOR] = tx_grid_size(g, TX_AXIS_TENSOR),
+                                              [TX_AXIS_PIPELINE] = tx_grid_size(g, TX_AXIS_PIPELINE),
+                                              [TX_AXIS_DATA] = tx_grid_size(g, TX_AXIS_DATA) } });
+        bool in = (tp || tx_grid_rank(&o, TX_AXIS_TENSOR) == tx_grid_rank(g, TX_AXIS_TENSOR)) &&
+                  (pp || tx_grid_rank(&o, TX_AXIS_PIPELINE) == tx_grid_rank(g, TX_AXIS_PIPELINE)) &&
+                  (dp || tx_grid_rank(&o, TX_AXIS_DATA) == tx_grid_rank(g, TX_AXIS_DATA));
+        bool inner = ends &&
+                     (tx_grid_rank(&o, TX_AXIS_PIPELINE) % (tx_grid_size(g, TX_AXIS_PIPELINE) - 1) ||
+                      tx_grid_rank(g, TX_AXIS_PIPELINE) % (tx_grid_size(g, TX_AXIS_PIPELINE) - 1)) &&
+                     rank != g->rank;
         if (!in || inner) continue;
         if (n >= tx_comm_size(group) || all[n] != rank)
             return TX_FAIL(TX_ERR_STATE, "rank %d, %s: member %d is not %d", g->rank, tx_comm_name(group), n, rank);
@@ -52,14 +62,16 @@ static tx_status one_rank(tx_world *world, void *user)
     const layout *l = user;
     tx_grid g;
     tx_status st;
-    TX_TRY(tx_grid_open(&g, world, l->tp, l->pp, true, NULL));
+    TX_TRY(tx_grid_open(
+        &g, world, &(tx_layout){ .size = { [TX_AXIS_TENSOR] = l->tp, [TX_AXIS_PIPELINE] = l->pp }, .sequence = true },
+        NULL));
     TX_GOTO(g.sequence == (l->tp > 1) ? TX_OK : TX_FAIL(TX_ERR_STATE, "sequence parallelism is %d", g.sequence));
-    TX_GOTO(check_members(&g, g.world, true, true, true, false));
-    TX_GOTO(check_members(&g, g.tensor, true, false, false, false));
-    TX_GOTO(check_members(&g, g.pipeline, false, true, false, false));
-    TX_GOTO(check_members(&g, g.data, false, false, true, false));
-    TX_GOTO(check_members(&g, g.model, true, true, false, false));
-    TX_GOTO(check_members(&g, g.ends, false, true, false, l->pp > 1));
+    TX_GOTO(check_members(&g, tx_grid_group(&g, TX_GROUP_WORLD), true, true, true, false));
+    TX_GOTO(check_members(&g, tx_grid_group(&g, TX_GROUP_TENSOR), true, false, false, false));
+    TX_GOTO(check_members(&g, tx_grid_group(&g, TX_GROUP_PIPELINE), false, true, false, false));
+    TX_GOTO(check_members(&g, tx_grid_group(&g, TX_GROUP_DATA), false, false, true, false));
+    TX_GOTO(check_members(&g, tx_grid_group(&g, TX_GROUP_MODEL), true, true, false, false));
+    TX_GOTO(check_members(&g, tx_grid_group(&g, TX_GROUP_ENDS), false, true, false, l->pp > 1));
 out:
     tx_grid_close(&g);
     return st;
@@ -81,7 +93,7 @@ static tx_status opens_nothing(tx_world *world, void *user)
 {
     tx_grid g;
     (void)user;
-    return tx_grid_open(&g, world, 2, 1, false, NULL);
+    return tx_grid_open(&g, world, &(tx_layout){ .size = { [TX_AXIS_TENSOR] = 2 } }, NULL);
 }
 
 static void sizes_that_do_not_divide(void **state)
@@ -96,19 +108,26 @@ static void a_job_that_does_not_exist(void **state)
     (void)state;
     tx_grid g;
     for (int rank = 0; rank < 4096; rank += 17) {
-        ASSERT_OK(tx_grid_plan(&g, rank, 8, 16, 32, true));
-        assert_int_equal(tx_comm_size(g.world), 4096);
-        assert_int_equal(tx_comm_rank(g.world), rank);
-        assert_true(tx_comm_size(g.tensor) == 8 && tx_comm_rank(g.tensor) == rank % 8);
-        assert_true(tx_comm_size(g.data) == 32 && tx_comm_rank(g.data) == rank / 8 % 32);
-        assert_true(tx_comm_size(g.pipeline) == 16 && tx_comm_rank(g.pipeline) == rank / 256);
-        assert_true(tx_comm_size(g.model) == 128 && tx_comm_rank(g.model) == rank % 8 + 8 * (rank / 256));
+        ASSERT_OK(
+            tx_grid_plan(&g, rank,
+                         &(tx_layout){ .size = { [TX_AXIS_TENSOR] = 8, [TX_AXIS_PIPELINE] = 16, [TX_AXIS_DATA] = 32 },
+                                       .sequence = true }));
+        assert_int_equal(tx_comm_size(tx_grid_group(&g, TX_GROUP_WORLD)), 4096);
+        assert_int_equal(tx_comm_rank(tx_grid_group(&g, TX_GROUP_WORLD)), rank);
+        assert_true(tx_comm_size(tx_grid_group(&g, TX_GROUP_TENSOR)) == 8 &&
+                    tx_comm_rank(tx_grid_group(&g, TX_GROUP_TENSOR)) == rank % 8);
+        assert_true(tx_comm_size(tx_grid_group(&g, TX_GROUP_DATA)) == 32 &&
+                    tx_comm_rank(tx_grid_group(&g, TX_GROUP_DATA)) == rank / 8 % 32);
+        assert_true(tx_comm_size(tx_grid_group(&g, TX_GROUP_PIPELINE)) == 16 &&
+                    tx_comm_rank(tx_grid_group(&g, TX_GROUP_PIPELINE)) == rank / 256);
+        assert_true(tx_comm_size(tx_grid_group(&g, TX_GROUP_MODEL)) == 128 &&
+                    tx_comm_rank(tx_grid_group(&g, TX_GROUP_MODEL)) == rank % 8 + 8 * (rank / 256));
         bool end = rank / 256 == 0 || rank / 256 == 15;
-        assert_int_equal(tx_comm_size(g.ends), end ? 2 : 1);
-        assert_int_equal(tx_comm_rank(g.ends), rank / 256 == 15);
+        assert_int_equal(tx_comm_size(tx_grid_group(&g, TX_GROUP_ENDS)), end ? 2 : 1);
+        assert_int_equal(tx_comm_rank(tx_grid_group(&g, TX_GROUP_ENDS)), rank / 256 == 15);
         assert_true(g.sequence);
         tx_grid_close(&g);
-        assert_null(g.world);
+        assert_null(tx_grid_group(&g, TX_GROUP_WORLD));
     }
 }
 
@@ -120,7 +139,8 @@ static void memory_that_is_not_there(void **state)
     for (; st == TX_ERR_NOMEM && n < 100; n++) {
         tx_grid g;
         allocation_fails_at(n);
-        st = tx_grid_plan(&g, 5, 2, 2, 2, false);
+        st = tx_grid_plan(&g, 5,
+                          &(tx_layout){ .size = { [TX_AXIS_TENSOR] = 2, [TX_AXIS_PIPELINE] = 2, [TX_AXIS_DATA] = 2 } });
         tx_grid_close(&g);
         allocations_succeed();
     }
@@ -133,9 +153,10 @@ static void alone(void **state)
     (void)state;
     tx_ctx c = { 0 };
     const tx_grid *g = tx_grid_of(&c);
-    assert_true(g->tp.size == 1 && g->pp.size == 1 && g->dp.size == 1 && g->rank == 0 && g->size == 1);
-    assert_ptr_equal(g->tensor, &tx_comm_self);
-    assert_int_equal(tx_comm_size(g->world), 1);
+    assert_true(tx_grid_size(g, TX_AXIS_TENSOR) == 1 && tx_grid_size(g, TX_AXIS_PIPELINE) == 1 &&
+                tx_grid_size(g, TX_AXIS_DATA) == 1 && g->rank == 0 && g->size == 1);
+    assert_ptr_equal(tx_grid_group(g, TX_GROUP_TENSOR), &tx_comm_self);
+    assert_int_equal(tx_comm_size(tx_grid_group(g, TX_GROUP_WORLD)), 1);
 }
 
 int main(void)

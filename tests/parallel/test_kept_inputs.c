@@ -91,7 +91,10 @@ static tx_status measure_rank(tx_world *w, void *user)
     dealer d = { 0 };
     tx_status st;
     size_t peak, host_peak;
-    TX_TRY(tx_grid_open(&grid, w, m->tp, m->pp, m->cfg->sequence_parallel, NULL));
+    TX_TRY(tx_grid_open(&grid, w,
+                        &(tx_layout){ .size = { [TX_AXIS_TENSOR] = m->tp, [TX_AXIS_PIPELINE] = m->pp },
+                                      .sequence = m->cfg->sequence_parallel },
+                        NULL));
     TX_GOTO(tx_trainer_create(&t, m->cfg, 512, 511, true, &grid));
     TX_GOTO(tx_alloc(&d.rows, (size_t)(t->b * tx_trainer_row_len(t)), sizeof *d.rows, "test"));
     d.t = t;

@@ -169,7 +169,7 @@ static void change_a_matrix(tx_trainer *t)
 
 static void change_the_tied_table(tx_trainer *t)
 {
-    if (t->grid->pp.rank == 1) change(t, "word_embeddings.weight", 7);
+    if (tx_grid_rank(t->grid, TX_AXIS_PIPELINE) == 1) change(t, "word_embeddings.weight", 7);
 }
 
 static void change_everything(tx_trainer *t)

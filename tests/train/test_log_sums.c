@@ -58,7 +58,7 @@ static void spoil(void *user, const tx_step_record *r)
 static tx_status load(run *r, tx_trainer *t, const tx_grid *grid)
 {
     tx_source from;
-    TX_TRY(tx_source_open(&from, r->load, NULL, grid->world));
+    TX_TRY(tx_source_open(&from, r->load, NULL, tx_grid_group(grid, TX_GROUP_WORLD)));
     if (r->change) r->change(from.run);
     tx_status st = tx_trainer_load(t, &from);
     tx_source_close(&from);
@@ -72,9 +72,9 @@ static tx_status open_data(tx_train_data **data, const tx_config *cfg, const tx_
     tx_status st = TX_OK;
     tx_train_sample_counts(cfg, n);
     if (grid->rank == 0) st = tx_train_data_open(data, cfg, n, tok ? 0 : 512, -1, tok);
-    TX_TRY(tx_comm_agree(grid->world, st));
+    TX_TRY(tx_comm_agree(tx_grid_group(grid, TX_GROUP_WORLD), st));
     if (grid->rank) st = tx_train_data_open(data, cfg, n, tok ? 0 : 512, -1, tok);
-    return tx_comm_agree(grid->world, st);
+    return tx_comm_agree(tx_grid_group(grid, TX_GROUP_WORLD), st);
 }
 
 static tx_status run_rank(tx_world *w, void *user)
@@ -90,7 +90,7 @@ static tx_status run_rank(tx_world *w, void *user)
     omp_set_num_threads(1);
     tx_world_set_timeout(w, 100);
     tx_log_rank(tx_world_rank(w), NULL);
-    TX_TRY(tx_grid_open(&grid, w, 1, 1, false, NULL));
+    TX_TRY(tx_grid_open(&grid, w, &(tx_layout){ 0 }, NULL));
     if (bert) TX_GOTO(tx_tokenizer_open_wordpiece(&tok, r->cfg->vocab_file, true));
     TX_GOTO(tx_trainer_create(&t, r->cfg, bert ? tx_tokenizer_vocab_size(tok) : 512, bert ? -1 : 511, true, &grid));
     if (r->load) TX_GOTO(load(r, t, &grid));

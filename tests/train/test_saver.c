@@ -106,7 +106,7 @@ static tx_status open_data(tx_train_data **data, const tx_config *cfg, const tx_
 {
     int64_t n[TX_N_SPLITS];
     tx_train_sample_counts(cfg, n);
-    return tx_comm_agree(grid->world, tx_train_data_open(data, cfg, n, 512, -1, NULL));
+    return tx_comm_agree(tx_grid_group(grid, TX_GROUP_WORLD), tx_train_data_open(data, cfg, n, 512, -1, NULL));
 }
 
 static tx_status run_rank(tx_world *w, void *user)
@@ -121,11 +121,12 @@ static tx_status run_rank(tx_world *w, void *user)
     own_rank = tx_world_rank(w);
     tx_world_set_timeout(w, 100);
     tx_log_rank(tx_world_rank(w), NULL);
-    TX_TRY(tx_grid_open(&grid, w, r->tp, 1, r->cfg->sequence_parallel, NULL));
+    TX_TRY(tx_grid_open(
+        &grid, w, &(tx_layout){ .size = { [TX_AXIS_TENSOR] = r->tp }, .sequence = r->cfg->sequence_parallel }, NULL));
     TX_GOTO(tx_trainer_create(&t, r->cfg, 512, 511, true, &grid));
     if (r->cfg->load) {
         tx_source from;
-        TX_GOTO(tx_source_open(&from, r->cfg->load, NULL, grid.world));
+        TX_GOTO(tx_source_open(&from, r->cfg->load, NULL, tx_grid_group(&grid, TX_GROUP_WORLD)));
         st = tx_trainer_load(t, &from);
         tx_source_close(&from);
         if (st) goto out;

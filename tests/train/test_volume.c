@@ -152,11 +152,11 @@ static tx_status train_as_a_rank(tx_world *world, void *user)
     tx_trainer *t = NULL;
     tx_grid grid;
     tx_volume before, *v = &r->volume[tx_world_rank(world)];
-    bool bert = !strcmp(cfg->model_type, "BERT");
+    bool bert = cfg->model_type == TX_MODEL_BERT;
     int32_t rows[2 * ROW];
     tx_status st;
-    TX_TRY(tx_grid_open(&grid, world, (int)cfg->tensor_model_parallel_size, (int)cfg->pipeline_model_parallel_size,
-                        cfg->sequence_parallel, NULL));
+    const tx_layout layout = tx_layout_of(cfg);
+    TX_TRY(tx_grid_open(&grid, world, &layout, NULL));
     TX_GOTO(tx_trainer_create(&t, cfg, VOCAB, -1, true, &grid));
     TX_GOTO(tx_trainer_train(t, bert ? read_pairs : read_tokens, rows));
     tx_volume_read(&before, &grid);
@@ -174,7 +174,7 @@ out:
 
 static void assert_equal(const char *layout, int rank, const tx_volume *got, const tx_volume *expected)
 {
-    for (int i = 0; i < TX_N_GROUPS; i++)
+    for (int i = 0; i < TX_N_STEP_GROUPS; i++)
         for (int op = 0; op < TX_N_COMM_OPS; op++) {
             const tx_comm_volume *a = &got->of[i][op], *b = &expected->of[i][op];
             if (a->calls != b->calls || a->bytes != b->bytes)

@@ -137,7 +137,7 @@ static tx_status run_rank(tx_world *w, void *user)
     tx_trainer *t = NULL;
     tx_status st;
     omp_set_num_threads(1);
-    TX_TRY(tx_grid_open(&grid, w, 1, 1, false, NULL));
+    TX_TRY(tx_grid_open(&grid, w, &(tx_layout){ 0 }, NULL));
     TX_GOTO(tx_trainer_create(&t, j->cfg, 512, 5, true, &grid));
     TX_GOTO(tx_trainer_train(t, zeros, NULL));
     st = compare(t, &j->planned);

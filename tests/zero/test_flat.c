@@ -47,7 +47,7 @@ static void assert_divided(const tx_flat_spec *spec)
             assert_true(b->numel % (spec->n_ranks * spec->align) == 0 &&
                         b->offset % (spec->n_ranks * spec->align) == 0);
             for (int i = b->first; i < b->end; i++) {
-                const tx_stretch *q = &f.kept.stretch[i];
+                const tx_fragment *q = &f.kept.fragment[i];
                 const tx_param *p = &ps.param[q->row];
                 assert_int_equal(f.of_row[q->row], k);
                 assert_int_equal(q->first, next[q->row]);
@@ -88,7 +88,7 @@ static int n_buckets(tx_flat_spec s, int *n_stay)
     ASSERT_OK(tx_flat_open(&f, &ps, &s));
     int n = f.n_buckets;
     *n_stay = 0;
-    for (int k = 0; k < n; k++) *n_stay += f.bucket[k].stays;
+    for (int k = 0; k < n; k++) *n_stay += f.bucket[k].persistent;
     tx_flat_close(&f);
     tx_params_deinit(&ps);
     return n;

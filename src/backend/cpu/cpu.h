@@ -77,9 +77,12 @@ static inline tx__range tx__cpu_part(int64_t n, int64_t unit, int parts, int t)
     return (tx__range){ lo, hi < n ? hi : n };
 }
 
-#define OP(name) tx_status tx__cpu_##name(tx_ctx *c, const tx_##name##_args *a, void *scratch);
+#define ROW(op) tx_status tx__cpu_##op(tx_ctx *c, const tx_##op##_args *a, void *scratch);
+#include "backend/cpu/rows.def"
+
+#define OP(op, outputs, cost, scratch) scratch
+#define CPU_SCRATCH(op)                size_t tx__cpu_##op##_scratch(const tx_ctx *c, const tx_##op##_args *a);
 #include "backend/ops.def"
-#undef OP
 
 /* Up to this many rows a product by a transposed matrix is ours (isa_few.c). */
 enum { TX__CPU_FEW = 64 };
@@ -88,16 +91,6 @@ enum { TX__CPU_FEW = 64 };
  * and, behind them, those returned, for oneDNN. */
 tx_status tx__cpu_gemm_widened(tx_ctx *c, const tx_gemm_args *a, void *scratch);
 size_t tx__cpu_gemm_widened_scratch(const tx_ctx *c, const tx_gemm_args *a, size_t *rooms);
-
-size_t tx__cpu_gemm_scratch(const tx_ctx *c, const tx_gemm_args *a);
-size_t tx__cpu_layernorm_fwd_scratch(const tx_ctx *c, const tx_layernorm_fwd_args *a);
-size_t tx__cpu_layernorm_bwd_scratch(const tx_ctx *c, const tx_layernorm_bwd_args *a);
-size_t tx__cpu_rmsnorm_fwd_scratch(const tx_ctx *c, const tx_rmsnorm_fwd_args *a);
-size_t tx__cpu_rmsnorm_bwd_scratch(const tx_ctx *c, const tx_rmsnorm_bwd_args *a);
-size_t tx__cpu_rope_scratch(const tx_ctx *c, const tx_rope_args *a);
-size_t tx__cpu_attention_fwd_scratch(const tx_ctx *c, const tx_attention_fwd_args *a);
-size_t tx__cpu_attention_bwd_scratch(const tx_ctx *c, const tx_attention_bwd_args *a);
-size_t tx__cpu_cross_entropy_scratch(const tx_ctx *c, const tx_cross_entropy_args *a);
 
 /* cpu_peak.c: backend.h has the contracts. */
 double tx__cpu_peak_flops(const tx_ctx *c, tx_dtype t);

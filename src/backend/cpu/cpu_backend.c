@@ -113,33 +113,12 @@ static tx_status open_cpu(tx_ctx *c)
 
 static void fill_ops(tx_ops *ops)
 {
-    ops->fill.run = tx__cpu_fill;
-    ops->cast.run = tx__cpu_cast;
-    ops->gemm = (tx_gemm_row){ tx__cpu_gemm, tx__cpu_gemm_scratch, true };
-    ops->col_sum.run = tx__cpu_col_sum;
-    ops->layernorm_fwd = (tx_layernorm_fwd_row){ tx__cpu_layernorm_fwd, tx__cpu_layernorm_fwd_scratch, false };
-    ops->layernorm_bwd = (tx_layernorm_bwd_row){ tx__cpu_layernorm_bwd, tx__cpu_layernorm_bwd_scratch, false };
-    ops->rmsnorm_fwd = (tx_rmsnorm_fwd_row){ tx__cpu_rmsnorm_fwd, tx__cpu_rmsnorm_fwd_scratch, false };
-    ops->rmsnorm_bwd = (tx_rmsnorm_bwd_row){ tx__cpu_rmsnorm_bwd, tx__cpu_rmsnorm_bwd_scratch, false };
-    ops->activation_fwd.run = tx__cpu_activation_fwd;
-    ops->activation_bwd.run = tx__cpu_activation_bwd;
-    ops->glu_fwd.run = tx__cpu_glu_fwd;
-    ops->glu_bwd.run = tx__cpu_glu_bwd;
-    ops->rope = (tx_rope_row){ tx__cpu_rope, tx__cpu_rope_scratch, false };
-    ops->dropout_add_fwd.run = tx__cpu_dropout_add_fwd;
-    ops->dropout_add_bwd.run = tx__cpu_dropout_add_bwd;
-    ops->attention_fwd = (tx_attention_fwd_row){ tx__cpu_attention_fwd, tx__cpu_attention_fwd_scratch, false };
-    ops->attention_bwd = (tx_attention_bwd_row){ tx__cpu_attention_bwd, tx__cpu_attention_bwd_scratch, false };
-    ops->cache_append.run = tx__cpu_cache_append;
-    ops->embedding_fwd.run = tx__cpu_embedding_fwd;
-    ops->embedding_bwd.run = tx__cpu_embedding_bwd;
-    ops->cross_entropy = (tx_cross_entropy_row){ tx__cpu_cross_entropy, tx__cpu_cross_entropy_scratch, false };
-    ops->cross_entropy_part.run = tx__cpu_cross_entropy_part;
-    ops->cross_entropy_join.run = tx__cpu_cross_entropy_join;
-    ops->sumsq.run = tx__cpu_sumsq;
-    ops->magnitudes.run = tx__cpu_magnitudes;
-    ops->adam.run = tx__cpu_adam;
-    ops->sgd.run = tx__cpu_sgd;
+#define ROW(op) ops->op = (tx_##op##_row){ .run = tx__cpu_##op };
+#include "backend/cpu/rows.def"
+#define OP(op, outputs, cost, scratch) scratch
+#define CPU_SCRATCH(op)                ops->op.scratch = tx__cpu_##op##_scratch;
+#include "backend/ops.def"
+    ops->gemm.composed = true; /* in a dry run it finds out whether oneDNN has the product */
 }
 
 extern const tx_backend tx_backend_cpu; /* registry.c lists it */

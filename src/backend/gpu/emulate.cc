@@ -1,5 +1,5 @@
 /* emulate.cc - fibers, streams and memory of the GPU that is not there. */
-#include "backend/gpu/port.h"
+#include "backend/gpu/emulate.h"
 
 #include <chrono>
 #include <deque>
@@ -8,6 +8,7 @@
 #include <set>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <vector>

@@ -16,6 +16,7 @@
 #define TX_BACKEND_GPU_EMULATE_H
 
 #include <functional>
+#include <stddef.h>
 #include <tuple>
 #include <type_traits>
 

@@ -169,15 +169,12 @@ static inline unsigned tx__gpu_threads(int64_t n)
 /* basic.cu: y[j] += part[0][j] + part[1][j] + ..., in this order. */
 void tx__gpu_add_parts(const tx_ctx *c, float *y, const float *part, int64_t parts, int64_t n);
 
-/* All rows; those of ops that are made of others are compose.c's. */
-#define OP(name) TX_GPU_ROW tx_status tx__gpu_##name(tx_ctx *c, const tx_##name##_args *a, void *scratch);
-#include "backend/ops.def"
-#undef OP
+#define ROW(op) TX_GPU_ROW tx_status tx__gpu_##op(tx_ctx *c, const tx_##op##_args *a, void *scratch);
+#include "backend/gpu/rows.def"
 
-/* Scratch of those that need some. */
-#define SCRATCH(name) TX_GPU_ROW size_t tx__gpu_##name##_scratch(const tx_ctx *c, const tx_##name##_args *a);
-#include "backend/gpu/scratch.def"
-#undef SCRATCH
+#define OP(op, outputs, cost, scratch) scratch
+#define GPU_SCRATCH(op)                TX_GPU_ROW size_t tx__gpu_##op##_scratch(const tx_ctx *c, const tx_##op##_args *a);
+#include "backend/ops.def"
 
 /* device.cu */
 tx_status tx__gpu_device_open(tx__gpu *g, int number);

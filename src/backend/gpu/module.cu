@@ -107,12 +107,11 @@ out:
 
 static void fill_ops(tx_ops *ops)
 {
-#define OP(name) ops->name.run = tx__gpu_##name;
+#define ROW(op) ops->op.run = tx__gpu_##op;
 #include "backend/gpu/rows.def"
-#undef OP
-#define SCRATCH(name) ops->name.scratch = tx__gpu_##name##_scratch;
-#include "backend/gpu/scratch.def"
-#undef SCRATCH
+#define OP(op, outputs, cost, scratch) scratch
+#define GPU_SCRATCH(op)                ops->op.scratch = tx__gpu_##op##_scratch;
+#include "backend/ops.def"
 }
 
 extern "C" __attribute__((visibility("default"))) const tx_gpu_module *tx_gpu_module_open(const tx_gpu_host *host)

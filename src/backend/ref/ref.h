@@ -65,11 +65,11 @@ static inline double tx__ref_keep(const tx_dropout *m, uint64_t e)
     return tx_rng_u16(&m->rng, e) >= m->drop ? tx_dropout_scale(m) : 0;
 }
 
-#define OP(name) tx_status tx__ref_##name(tx_ctx *c, const tx_##name##_args *a, void *scratch);
-#include "backend/ops.def"
-#undef OP
+#define ROW(op) tx_status tx__ref_##op(tx_ctx *c, const tx_##op##_args *a, void *scratch);
+#include "backend/ref/rows.def"
 
-size_t tx__ref_attention_fwd_scratch(const tx_ctx *c, const tx_attention_fwd_args *a);
-size_t tx__ref_attention_bwd_scratch(const tx_ctx *c, const tx_attention_bwd_args *a);
+#define OP(op, outputs, cost, scratch) scratch
+#define REF_SCRATCH(op)                size_t tx__ref_##op##_scratch(const tx_ctx *c, const tx_##op##_args *a);
+#include "backend/ops.def"
 
 #endif

@@ -137,52 +137,44 @@ static tx_status check_config(const json_t *config)
     return TX_OK;
 }
 
-static tx_status options(json_t **out, const json_t *config, bool post_norm, bool has_binary)
+static const tx_hf_size sizes[] = { TX_HF_SIZE("num_layers", "num_hidden_layers", n_layers),
+                                    TX_HF_SIZE("hidden_size", "hidden_size", hidden),
+                                    TX_HF_SIZE("num_attention_heads", "num_attention_heads", n_heads),
+                                    TX_HF_SIZE("ffn_hidden_size", "intermediate_size", ffn),
+                                    TX_HF_SIZE("max_position_embeddings", "max_position_embeddings", max_positions),
+                                    TX_HF_SIZE("vocab_size", "vocab_size", n_valid),
+                                    { .option = NULL } };
+static const char *const unsaid[] = { "rotary_percent", "rope_theta", NULL };
+
+static tx_status read(json_t *o, const json_t *config, bool post_norm, bool has_binary)
 {
-    int64_t layers, hidden, heads, positions, vocab, inner;
     bool tanh_form;
+    double eps;
     TX_TRY(check_config(config));
     TX_TRY(get_activation(config, &tanh_form));
-    TX_TRY(tx_hf_get_size(config, "num_hidden_layers", &layers));
-    TX_TRY(tx_hf_get_size(config, "hidden_size", &hidden));
-    TX_TRY(tx_hf_get_size(config, "num_attention_heads", &heads));
-    TX_TRY(tx_hf_get_size(config, "intermediate_size", &inner));
-    TX_TRY(tx_hf_get_size(config, "max_position_embeddings", &positions));
-    TX_TRY(tx_hf_get_size(config, "vocab_size", &vocab));
-    double eps;
     TX_TRY(tx_hf_get_number(config, "layer_norm_eps", 1e-12, &eps));
-    json_t *o = json_pack("{ss sb sb sI sI sI sI sI sI sI ss sf sb sb sb sb sn sb sb sb sb sb sb sb sI}", "model_type",
-                          "BERT", "post_layernorm", post_norm, "bert_binary_head", has_binary, "num_layers", layers,
-                          "hidden_size", hidden, "num_attention_heads", heads, "num_key_value_heads", heads,
-                          "kv_channels", hidden / heads, "ffn_hidden_size", inner, "max_position_embeddings", positions,
-                          "normalization", "layernorm", "layernorm_epsilon", eps, "bias_gelu_fusion", 0, "openai_gelu",
-                          tanh_form, "squared_relu", 0, "swiglu", 0, "glu_activation", "add_bias_linear", 1,
-                          "add_position_embedding", 1, "use_rotary_position_embeddings", 0,
-                          "untie_embeddings_and_output_weights", 0, "apply_residual_connection_post_layernorm", 0,
-                          "apply_layernorm_1p", 0, "embed_layernorm", 0, "vocab_size", vocab);
-    if (!o) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
-    *out = o;
-    return TX_OK;
+    return tx_hf_set(o, json_pack("{sb sb sf sb sb}", "post_layernorm", post_norm, "bert_binary_head", has_binary,
+                                  "layernorm_epsilon", eps, "bias_gelu_fusion", 0, "openai_gelu", tanh_form));
 }
 
-static tx_status options_post(json_t **out, const json_t *config)
+static tx_status read_post(json_t *o, const json_t *config)
 {
-    return options(out, config, true, true);
+    return read(o, config, true, true);
 }
 
-static tx_status options_post_masked(json_t **out, const json_t *config)
+static tx_status read_post_masked(json_t *o, const json_t *config)
 {
-    return options(out, config, true, false);
+    return read(o, config, true, false);
 }
 
-static tx_status options_pre(json_t **out, const json_t *config)
+static tx_status read_pre(json_t *o, const json_t *config)
 {
-    return options(out, config, false, true);
+    return read(o, config, false, true);
 }
 
-static tx_status options_pre_masked(json_t **out, const json_t *config)
+static tx_status read_pre_masked(json_t *o, const json_t *config)
 {
-    return options(out, config, false, false);
+    return read(o, config, false, false);
 }
 
 static const char *class_of(const tx_bert *g)
@@ -191,41 +183,34 @@ static const char *class_of(const tx_bert *g)
     return g->has_binary ? "MegatronBertForPreTraining" : "MegatronBertForMaskedLM";
 }
 
-static tx_status config(json_t **out, const tx_model *m)
+static tx_status write(json_t *o, const tx_model *m)
 {
     const tx_bert *g = (const tx_bert *)m;
     const tx_block *b = &g->t.block[0];
     if (b->mlp.activation != g->activation)
         tx_warn("this model's layers have the tanh form of GELU and its masked-LM head, as Megatron's, the erf form; "
                 "Hugging Face has one hidden_act for both, gelu_new here: its logits differ a little");
-    json_t *o = json_pack(
-        "{ss s[s] sI sI sI sI sI sI sI ss sf sf sf sI sb}", "model_type", b->post_norm ? "bert" : "megatron-bert",
-        "architectures", class_of(g), "num_hidden_layers", (json_int_t)m->n_layers, "hidden_size",
-        (json_int_t)m->hidden, "num_attention_heads", (json_int_t)m->n_heads, "intermediate_size", (json_int_t)m->ffn,
-        "max_position_embeddings", (json_int_t)m->max_positions, "vocab_size", (json_int_t)m->n_valid,
-        "type_vocab_size", (json_int_t)2, "hidden_act", b->mlp.activation == TX_GELU_TANH ? "gelu_new" : "gelu",
-        "layer_norm_eps", b->ln1.eps, "hidden_dropout_prob", b->p_drop, "attention_probs_dropout_prob", b->attn.p_drop,
-        "pad_token_id", (json_int_t)0, "tie_word_embeddings", 1);
-    if (!o) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
-    *out = o;
-    return TX_OK;
+    return tx_hf_set(o, json_pack("{s[s] sI ss sf sf sf sI sb}", "architectures", class_of(g), "type_vocab_size",
+                                  (json_int_t)2, "hidden_act", b->mlp.activation == TX_GELU_TANH ? "gelu_new" : "gelu",
+                                  "layer_norm_eps", b->ln1.eps, "hidden_dropout_prob", b->p_drop,
+                                  "attention_probs_dropout_prob", b->attn.p_drop, "pad_token_id", (json_int_t)0,
+                                  "tie_word_embeddings", 1));
 }
 
 extern const tx_hf_format tx_hf_bert, tx_hf_bert_masked, tx_hf_megatron_bert,
     tx_hf_megatron_bert_masked; /* hf_format.c lists them */
 
-#define FORMAT(type, mark, tops, layers_, extras, fits_, options_)                                                    \
+#define FORMAT(type, mark, tops, layers_, extras, fits_, read_)                                                       \
     {                                                                                                                 \
         .model_type = type, .sign = mark, .model = "BERT", .prefix = "bert.", .layers = "encoder.layer", .top = tops, \
-        .layer = layers_, .extra = extras, .old = old, .partial = partial, .fits = fits_, .options = options_,        \
-        .config = config                                                                                              \
+        .layer = layers_, .extra = extras, .old = old, .partial = partial, .fits = fits_, .sizes = sizes,             \
+        .unsaid = unsaid, .read = read_, .write = write                                                               \
     }
 #define SIGN "cls.seq_relationship.weight"
 
-const tx_hf_format tx_hf_bert = FORMAT("bert", SIGN, post_top, post_layer, extra, fits_post, options_post);
+const tx_hf_format tx_hf_bert = FORMAT("bert", SIGN, post_top, post_layer, extra, fits_post, read_post);
 const tx_hf_format tx_hf_bert_masked =
-    FORMAT("bert", NULL, post_top_masked, post_layer, extra_masked, fits_post_masked, options_post_masked);
-const tx_hf_format tx_hf_megatron_bert =
-    FORMAT("megatron-bert", SIGN, pre_top, pre_layer, extra, fits_pre, options_pre);
+    FORMAT("bert", NULL, post_top_masked, post_layer, extra_masked, fits_post_masked, read_post_masked);
+const tx_hf_format tx_hf_megatron_bert = FORMAT("megatron-bert", SIGN, pre_top, pre_layer, extra, fits_pre, read_pre);
 const tx_hf_format tx_hf_megatron_bert_masked =
-    FORMAT("megatron-bert", NULL, pre_top_masked, pre_layer, extra_masked, fits_pre_masked, options_pre_masked);
+    FORMAT("megatron-bert", NULL, pre_top_masked, pre_layer, extra_masked, fits_pre_masked, read_pre_masked);

@@ -132,7 +132,7 @@ static tx_status words_fwd(tx_ctx *c, const tx_stack_call *k)
     tx_bert *g = k->model;
     const tx_batch *batch = k->batch;
     const tx_model *m = &g->t.base;
-    const tx_axis *tp = &tx_grid_of(c)->tp;
+    const tx_axis *tp = &tx_grid_of(c)->axis[TX_AXIS_TENSOR];
     tx_weight *word = &g->t.word;
     tx_tensor none = { 0 };
     tx_at_part(c, WORDS);
@@ -143,7 +143,7 @@ static tx_status words_fwd(tx_ctx *c, const tx_stack_call *k)
            .exchange = tx_tp_exchange);
     if (!k->train) return TX_OK;
     word->fresh = false;
-    return tp->size > 1 ? tx_all_reduce(c, tx_grid_of(c)->tensor, k->dx, TX_SUM) : TX_OK;
+    return tp->size > 1 ? tx_all_reduce(c, tx_grid_group(tx_grid_of(c), TX_GROUP_TENSOR), k->dx, TX_SUM) : TX_OK;
 }
 
 /* ---- the binary head ---- */
@@ -231,13 +231,13 @@ static tx_status list_layers(tx_bert *g)
 {
     tx_transformer *t = &g->t;
     tx_stack *s = &t->base.stack;
-    unsigned done = t->unit.head == t->unit.words ? 0 : TX_DONE_FWD; /* the embedding contributes last */
-    const tx_stack_unit heads = { t->unit.norm, TX_USE_BWD | TX_TOUCH_BWD };
-    const tx_stack_unit words[] = { { t->unit.head, TX_USE_FWD | TX_TOUCH_FWD | TX_LEAVE_FWD | done },
-                                    { t->unit.norm, TX_TOUCH_FWD | TX_LEAVE_FWD } };
+    unsigned done = t->unit.head == t->unit.words ? 0 : TX_COMPLETE_FWD; /* the embedding contributes last */
+    const tx_stack_unit heads = { t->unit.norm, TX_GATHER_BWD | TX_GRADS_BWD };
+    const tx_stack_unit words[] = { { t->unit.head, TX_GATHER_FWD | TX_GRADS_FWD | TX_RELEASE_FWD | done },
+                                    { t->unit.norm, TX_GRADS_FWD | TX_RELEASE_FWD } };
     TX_TRY(tx_transformer_list(t));
     if (!t->base.chunk[t->base.n_chunks - 1].post) return TX_OK;
-    TX_TRY(tx_transformer_list_norm(t, TX_USE_FWD | TX_LEAVE_BWD | TX_DONE_BWD));
+    TX_TRY(tx_transformer_list_norm(t, TX_GATHER_FWD | TX_RELEASE_BWD | TX_COMPLETE_BWD));
     TX_TRY(tx_stack_add(
         s,
         &(tx_stack_layer){ .kind = &heads_layer, .saved_size = sizeof(tx_bert_saved), .unit = &heads, .n_units = 1 }));

@@ -41,7 +41,7 @@ static tx_status check_param(const tx_client_model *m, const tx_layer *l, const 
 static int stage_of(const tx_client_model *m, int layer, const tx_grid *grid)
 {
     int stage = 0;
-    while (layer >= tx_pp_layers(m->n_layers, grid->pp.size, 1, stage, 0, 0, 0).end) stage++;
+    while (layer >= tx_pp_layers(m->n_layers, tx_grid_size(grid, TX_AXIS_PIPELINE), 1, stage, 0, 0, 0).end) stage++;
     return stage;
 }
 
@@ -62,7 +62,7 @@ static tx_status check_tie(const tx_client_names *names, int i, const tx_param_s
                        (long long)p->dim[0], (long long)p->dim[1], p->tied, (long long)to->dim[0],
                        (long long)to->dim[1]);
     int from = stage_of(m, source->layer, grid), at = stage_of(m, i, grid);
-    if (from == at || (!from && at == grid->pp.size - 1)) return TX_OK;
+    if (from == at || (!from && at == tx_grid_size(grid, TX_AXIS_PIPELINE) - 1)) return TX_OK;
     return TX_FAIL(
         TX_ERR_UNSUPPORTED,
         "%s.%s on pipeline stage %d is tied to %s on stage %d: both have to be on one stage, or on the first "
@@ -93,7 +93,7 @@ static tx_status check_layer(tx_client_names *names, int i, const tx_grid *grid)
     if (l->n_params < 0 || (l->n_params && !l->param))
         return TX_FAIL(TX_ERR_ARG, "layer %s says that it has %d parameters, and names none", l->name, l->n_params);
     for (int k = 0; k < l->n_params; k++) {
-        TX_TRY(check_param(m, l, &l->param[k], grid->tp.size));
+        TX_TRY(check_param(m, l, &l->param[k], tx_grid_size(grid, TX_AXIS_TENSOR)));
         if (l->param[k].tied) TX_TRY(check_tie(names, i, &l->param[k], grid));
         TX_TRY(tx_client_names_add(names, i, k));
     }
@@ -116,9 +116,9 @@ static tx_status check_inputs(const tx_client_model *m)
 /* What of the layout needs to know more of a model than there is to know. */
 static tx_status check_layout(const tx_client_model *m, const tx_config *cfg, const tx_grid *grid)
 {
-    if (grid->pp.size > m->n_layers)
-        return TX_FAIL(TX_ERR_ARG, "--pipeline-model-parallel-size %d: the model %s has %d layers", grid->pp.size,
-                       m->name, m->n_layers);
+    if (tx_grid_size(grid, TX_AXIS_PIPELINE) > m->n_layers)
+        return TX_FAIL(TX_ERR_ARG, "--pipeline-model-parallel-size %d: the model %s has %d layers",
+                       tx_grid_size(grid, TX_AXIS_PIPELINE), m->name, m->n_layers);
     if (cfg->num_layers_per_virtual_pipeline_stage)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "--num-layers-per-virtual-pipeline-stage is for GPT and BERT alone");
     if (grid->sequence) return TX_FAIL(TX_ERR_UNSUPPORTED, "--sequence-parallel is for GPT and BERT alone");

@@ -128,10 +128,11 @@ tx_status tx_client_model_create(tx_model **out, const tx_config *cfg, const tx_
                      .recompute = recompute_of(cfg, spec.n_layers),
                      .n_chunks = 1 };
     m->n_again = m->recompute.n_layers < m->n_layers ? m->recompute.n_layers : m->n_layers;
-    m->chunk[0] = tx_pp_layers(m->n_layers, grid->pp.size, 1, grid->pp.rank, 0, 0, 0);
+    m->chunk[0] = tx_pp_layers(m->n_layers, tx_grid_size(grid, TX_AXIS_PIPELINE), 1,
+                               tx_grid_rank(grid, TX_AXIS_PIPELINE), 0, 0, 0);
     n->first = (int)m->chunk[0].first;
     n->n_layers = (int)(m->chunk[0].end - m->chunk[0].first);
-    TX_GOTO(check_divided(n, grid->tp.size));
+    TX_GOTO(check_divided(n, tx_grid_size(grid, TX_AXIS_TENSOR)));
     TX_GOTO(tx_client_declare(n, grid));
     TX_GOTO(tx_client_list(n));
     TX_GOTO(tx_stack_hold(&m->stack, 1));

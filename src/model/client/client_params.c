@@ -62,7 +62,7 @@ static void add_unit(tx_client_net *n, int i, bool completes)
     int unit = n->base.params.n_units - 1;
     if (p->n_units && p->unit[p->n_units - 1].unit == unit) return; /* tied to it twice */
     unsigned own = TX_OWN_UNIT;
-    p->unit[p->n_units++] = (tx_stack_unit){ unit, completes ? own : own & ~(unsigned)TX_DONE_BWD };
+    p->unit[p->n_units++] = (tx_stack_unit){ unit, completes ? own : own & ~(unsigned)TX_COMPLETE_BWD };
 }
 
 /* The parameters of layer i of the stage that are its alone.   @number: of the layer's first */
@@ -105,7 +105,7 @@ static tx_status declare_shared(tx_client_net *n, const ties *t, int of, tx_dims
 
 tx_status tx_client_declare(tx_client_net *n, const tx_grid *grid)
 {
-    const tx_dims dims = { .n_tp = grid->tp.size, .tp_rank = grid->tp.rank };
+    const tx_dims dims = { .n_tp = tx_grid_size(grid, TX_AXIS_TENSOR), .tp_rank = tx_grid_rank(grid, TX_AXIS_TENSOR) };
     ties t;
     tx_status st;
     TX_GOTO(find_ties(&t, &n->spec));

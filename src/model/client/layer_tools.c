@@ -54,15 +54,16 @@ tx_dropout tx_layer_dropout(const tx_layer_call *k, const char *site, double p, 
 
 int tx_ctx_tensor_rank(const tx_ctx *c)
 {
-    return tx_grid_of(c)->tp.rank;
+    return tx_grid_rank(tx_grid_of(c), TX_AXIS_TENSOR);
 }
 
 int tx_ctx_tensor_size(const tx_ctx *c)
 {
-    return tx_grid_of(c)->tp.size;
+    return tx_grid_size(tx_grid_of(c), TX_AXIS_TENSOR);
 }
 
 tx_status tx_ctx_tensor_sum(tx_ctx *c, tx_tensor x)
 {
-    return tx_ctx_tensor_size(c) > 1 ? tx_all_reduce(c, tx_grid_of(c)->tensor, x, TX_SUM) : TX_OK;
+    return tx_ctx_tensor_size(c) > 1 ? tx_all_reduce(c, tx_grid_group(tx_grid_of(c), TX_GROUP_TENSOR), x, TX_SUM)
+                                     : TX_OK;
 }

@@ -45,18 +45,22 @@ static bool fits(const tx_model *m)
            b->mlp.activation != TX_SQUARED_RELU && g->t.traits & TX_WITH_POS && g->t.traits & TX_WITH_BIAS;
 }
 
-static tx_status options(json_t **out, const json_t *config)
+/* ---- config.json ---- */
+
+static const tx_hf_size sizes[] = { TX_HF_SIZE("num_layers", "n_layer", n_layers),
+                                    TX_HF_SIZE("hidden_size", "n_embd", hidden),
+                                    TX_HF_SIZE("num_attention_heads", "n_head", n_heads),
+                                    TX_HF_SIZE("max_position_embeddings", "n_positions", max_positions),
+                                    TX_HF_SIZE("vocab_size", "vocab_size", n_valid),
+                                    TX_HF_SIZE_OR("ffn_hidden_size", "n_inner", ffn),
+                                    { .option = NULL } };
+static const char *const unsaid[] = { "rotary_percent", "rope_theta", "bert_binary_head", NULL };
+
+static tx_status read(json_t *o, const json_t *config)
 {
     const char *act;
-    int64_t layers, hidden, heads, positions, vocab, inner;
     double eps;
     bool by_layer, scaled, tied;
-    TX_TRY(tx_hf_get_size(config, "n_layer", &layers));
-    TX_TRY(tx_hf_get_size(config, "n_embd", &hidden));
-    TX_TRY(tx_hf_get_size(config, "n_head", &heads));
-    TX_TRY(tx_hf_get_size(config, "n_positions", &positions));
-    TX_TRY(tx_hf_get_size(config, "vocab_size", &vocab));
-    TX_TRY(tx_hf_get_size_or(config, "n_inner", 4 * hidden, &inner));
     TX_TRY(tx_hf_get_word(config, "activation_function", "gelu_new", &act));
     bool tanh_form = !strcmp(act, "gelu_new") || !strcmp(act, "gelu_pytorch_tanh") || !strcmp(act, "gelu_fast");
     if (!tanh_form && strcmp(act, "gelu"))
@@ -68,33 +72,18 @@ static tx_status options(json_t **out, const json_t *config)
     if (by_layer || !scaled)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: only attention scaled by 1/sqrt(head size) is built");
     TX_TRY(tx_hf_get_number(config, "layer_norm_epsilon", 1e-5, &eps));
-    json_t *o =
-        json_pack("{ss sb sI sI sI sI sI sI sI ss sf sb sb sb sb sn sb sb sb sb sb sb sb sI}", "model_type", "GPT",
-                  "post_layernorm", 0, "num_layers", layers, "hidden_size", hidden, "num_attention_heads", heads,
-                  "num_key_value_heads", heads, "kv_channels", hidden / heads, "ffn_hidden_size", inner,
-                  "max_position_embeddings", positions, "normalization", "layernorm", "layernorm_epsilon", eps,
-                  "bias_gelu_fusion", tanh_form, "openai_gelu", 0, "squared_relu", 0, "swiglu", 0, "glu_activation",
-                  "add_bias_linear", 1, "add_position_embedding", 1, "use_rotary_position_embeddings", 0,
-                  "untie_embeddings_and_output_weights", !tied, "apply_residual_connection_post_layernorm", 0,
-                  "apply_layernorm_1p", 0, "embed_layernorm", 0, "vocab_size", vocab);
-    if (!o) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
-    *out = o;
-    return TX_OK;
+    return tx_hf_set(o, json_pack("{sf sb sb}", "layernorm_epsilon", eps, "bias_gelu_fusion", tanh_form,
+                                  "untie_embeddings_and_output_weights", !tied));
 }
 
-static tx_status config(json_t **out, const tx_model *m)
+static tx_status write(json_t *o, const tx_model *m)
 {
     const tx_block *b = &((const tx_gpt *)m)->t.block[0];
-    json_t *o = json_pack(
-        "{ss s[s] sI sI sI sI sI sI sI ss sf sb sn sn}", "model_type", "gpt2", "architectures", "GPT2LMHeadModel",
-        "n_layer", (json_int_t)m->n_layers, "n_embd", (json_int_t)m->hidden, "n_head", (json_int_t)m->n_heads,
-        "n_inner", (json_int_t)m->ffn, "n_positions", (json_int_t)m->max_positions, "n_ctx",
-        (json_int_t)m->max_positions, "vocab_size", (json_int_t)m->n_valid, "activation_function",
-        b->mlp.activation == TX_GELU_TANH ? "gelu_new" : "gelu", "layer_norm_epsilon", b->ln1.eps,
-        "tie_word_embeddings", !(((const tx_gpt *)m)->t.traits & TX_WITH_OUTPUT), "bos_token_id", "eos_token_id");
-    if (!o) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
-    *out = o;
-    return TX_OK;
+    return tx_hf_set(o, json_pack("{s[s] sI ss sf sb sn sn}", "architectures", "GPT2LMHeadModel", "n_ctx",
+                                  (json_int_t)m->max_positions, "activation_function",
+                                  b->mlp.activation == TX_GELU_TANH ? "gelu_new" : "gelu", "layer_norm_epsilon",
+                                  b->ln1.eps, "tie_word_embeddings", !(((const tx_gpt *)m)->t.traits & TX_WITH_OUTPUT),
+                                  "bos_token_id", "eos_token_id"));
 }
 
 extern const tx_hf_format tx_hf_gpt2; /* hf_format.c lists it */
@@ -107,6 +96,8 @@ const tx_hf_format tx_hf_gpt2 = {
     .layer = layer,
     .extra = extra,
     .fits = fits,
-    .options = options,
-    .config = config,
+    .sizes = sizes,
+    .unsaid = unsaid,
+    .read = read,
+    .write = write,
 };

@@ -43,7 +43,7 @@ static tx_status head_fwd(tx_ctx *c, const tx_stack_call *k)
     const tx_gpt *g = k->model;
     const tx_batch *batch = k->batch;
     const tx_model *m = &g->t.base;
-    const tx_axis *tp = &tx_grid_of(c)->tp;
+    const tx_axis *tp = &tx_grid_of(c)->axis[TX_AXIS_TENSOR];
     size_t mark = tx_arena_mark(&c->scratch);
     tx_tensor none = { 0 }, y = tx_as_rows(k->x), x = tx_tp_room(c, &c->scratch, y), dx = none;
     if (k->train) dx = tx_tp_room(c, &c->scratch, tx_as_rows(k->dx));
@@ -65,8 +65,8 @@ static const tx_layer_kind head_layer = { .part = TX_AFTER_BODY, .output = tx_no
 static tx_status list_layers(tx_gpt *g)
 {
     tx_transformer *t = &g->t;
-    unsigned done = t->unit.head == t->unit.words ? 0 : TX_DONE_FWD; /* the embedding contributes last */
-    const tx_stack_unit head = { t->unit.head, TX_USE_FWD | TX_TOUCH_FWD | TX_LEAVE_FWD | done };
+    unsigned done = t->unit.head == t->unit.words ? 0 : TX_COMPLETE_FWD; /* the embedding contributes last */
+    const tx_stack_unit head = { t->unit.head, TX_GATHER_FWD | TX_GRADS_FWD | TX_RELEASE_FWD | done };
     TX_TRY(tx_transformer_list(t));
     if (!t->base.chunk[t->base.n_chunks - 1].post) return TX_OK;
     TX_TRY(tx_transformer_list_norm(t, TX_OWN_UNIT));

@@ -58,21 +58,24 @@ static tx_status get_rope(const json_t *config, double *theta)
     return TX_OK;
 }
 
-static tx_status options(json_t **out, const json_t *config)
+static const tx_hf_size sizes[] = { TX_HF_SIZE("num_layers", "num_hidden_layers", n_layers),
+                                    TX_HF_SIZE("hidden_size", "hidden_size", hidden),
+                                    TX_HF_SIZE("num_attention_heads", "num_attention_heads", n_heads),
+                                    TX_HF_SIZE("ffn_hidden_size", "intermediate_size", ffn),
+                                    TX_HF_SIZE("max_position_embeddings", "max_position_embeddings", max_positions),
+                                    TX_HF_SIZE("vocab_size", "vocab_size", n_valid),
+                                    TX_HF_SIZE_OR("num_key_value_heads", "num_key_value_heads", n_groups),
+                                    TX_HF_SIZE_OR("kv_channels", "head_dim", head_dim),
+                                    { .option = NULL } };
+static const char *const unsaid[] = { "bias_gelu_fusion", "bert_binary_head", NULL };
+
+static tx_status read(json_t *o, const json_t *config)
 {
     const char *act;
-    int64_t layers, hidden, heads, groups, d, positions, vocab, inner;
     double theta, eps;
     bool attention_bias, mlp_bias, tied;
-    TX_TRY(tx_hf_get_size(config, "num_hidden_layers", &layers));
-    TX_TRY(tx_hf_get_size(config, "hidden_size", &hidden));
-    TX_TRY(tx_hf_get_size(config, "num_attention_heads", &heads));
-    TX_TRY(tx_hf_get_size(config, "intermediate_size", &inner));
-    TX_TRY(tx_hf_get_size(config, "max_position_embeddings", &positions));
-    TX_TRY(tx_hf_get_size(config, "vocab_size", &vocab));
-    TX_TRY(tx_hf_get_size_or(config, "num_key_value_heads", heads, &groups));
-    TX_TRY(tx_hf_get_size_or(config, "head_dim", hidden / heads, &d));
-    if (d < 1) return TX_FAIL(TX_ERR_FORMAT, "config.json: hidden_size is less than num_attention_heads");
+    if (json_integer_value(json_object_get(o, "kv_channels")) < 1)
+        return TX_FAIL(TX_ERR_FORMAT, "config.json: hidden_size is less than num_attention_heads");
     TX_TRY(get_rope(config, &theta));
     TX_TRY(tx_hf_get_word(config, "hidden_act", "silu", &act));
     if (strcmp(act, "silu"))
@@ -83,37 +86,22 @@ static tx_status options(json_t **out, const json_t *config)
     if (attention_bias || mlp_bias)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: a Llama with attention_bias or mlp_bias is not built yet");
     TX_TRY(tx_hf_get_number(config, "rms_norm_eps", 1e-6, &eps));
-    json_t *o =
-        json_pack("{ss sb sI sI sI sI sI sI sI ss sf sb sb sb sn sb sb sb sf sf sb sb sb sb sI}", "model_type", "GPT",
-                  "post_layernorm", 0, "num_layers", layers, "hidden_size", hidden, "num_attention_heads", heads,
-                  "num_key_value_heads", groups, "kv_channels", d, "ffn_hidden_size", inner, "max_position_embeddings",
-                  positions, "normalization", "rmsnorm", "layernorm_epsilon", eps, "openai_gelu", 0, "squared_relu", 0,
-                  "swiglu", 1, "glu_activation", "add_bias_linear", 0, "add_position_embedding", 0,
-                  "use_rotary_position_embeddings", 1, "rope_theta", theta, "rotary_percent", 1.0,
-                  "untie_embeddings_and_output_weights", !tied, "apply_residual_connection_post_layernorm", 0,
-                  "apply_layernorm_1p", 0, "embed_layernorm", 0, "vocab_size", vocab);
-    if (!o) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
-    *out = o;
-    return TX_OK;
+    return tx_hf_set(o, json_pack("{ss sf sb sb sb sb sf sb}", "normalization", "rmsnorm", "layernorm_epsilon", eps,
+                                  "swiglu", 1, "add_bias_linear", 0, "add_position_embedding", 0,
+                                  "use_rotary_position_embeddings", 1, "rope_theta", theta,
+                                  "untie_embeddings_and_output_weights", !tied));
 }
 
 /* Both ways of writing the base, for old and new readers. */
-static tx_status config(json_t **out, const tx_model *m)
+static tx_status write(json_t *o, const tx_model *m)
 {
     const tx_gpt *g = (const tx_gpt *)m;
     const tx_block *b = &g->t.block[0];
-    json_t *o =
-        json_pack("{ss s[s] sI sI sI sI sI sI sI sI ss sf sf s{ss sf} sb sb sb sn sn}", "model_type", "llama",
-                  "architectures", "LlamaForCausalLM", "num_hidden_layers", (json_int_t)m->n_layers, "hidden_size",
-                  (json_int_t)m->hidden, "num_attention_heads", (json_int_t)m->n_heads, "num_key_value_heads",
-                  (json_int_t)m->n_groups, "head_dim", (json_int_t)m->head_dim, "intermediate_size", (json_int_t)m->ffn,
-                  "max_position_embeddings", (json_int_t)m->max_positions, "vocab_size", (json_int_t)m->n_valid,
-                  "hidden_act", "silu", "rms_norm_eps", b->ln1.eps, "rope_theta", b->attn.rope_theta, "rope_parameters",
-                  "rope_type", "default", "rope_theta", b->attn.rope_theta, "attention_bias", 0, "mlp_bias", 0,
-                  "tie_word_embeddings", !(g->t.traits & TX_WITH_OUTPUT), "bos_token_id", "eos_token_id");
-    if (!o) return TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
-    *out = o;
-    return TX_OK;
+    return tx_hf_set(o, json_pack("{s[s] ss sf sf s{ss sf} sb sb sb sn sn}", "architectures", "LlamaForCausalLM",
+                                  "hidden_act", "silu", "rms_norm_eps", b->ln1.eps, "rope_theta", b->attn.rope_theta,
+                                  "rope_parameters", "rope_type", "default", "rope_theta", b->attn.rope_theta,
+                                  "attention_bias", 0, "mlp_bias", 0, "tie_word_embeddings",
+                                  !(g->t.traits & TX_WITH_OUTPUT), "bos_token_id", "eos_token_id"));
 }
 
 extern const tx_hf_format tx_hf_llama; /* hf_format.c lists it */
@@ -126,6 +114,8 @@ const tx_hf_format tx_hf_llama = {
     .layer = layer,
     .extra = extra,
     .fits = fits,
-    .options = options,
-    .config = config,
+    .sizes = sizes,
+    .unsaid = unsaid,
+    .read = read,
+    .write = write,
 };

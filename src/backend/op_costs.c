@@ -1,0 +1,86 @@
+/* op_costs.c - what a run of each op costs, as ops.def has it. */
+#include "backend/backend.h"
+
+static double size_of(tx_tensor x)
+{
+    return x.data ? (double)tx_numel(x) * (double)tx_dtype_size(x.dtype) : 0;
+}
+
+/* One row of `table` for each index. */
+static double rows_of(tx_tensor index, tx_tensor table)
+{
+    return table.data ? (double)tx_numel(index) * (double)table.dim[1] * (double)tx_dtype_size(table.dtype) : 0;
+}
+
+static tx_tensor gemm_shape(const tx_gemm_args *a)
+{
+    return (tx_tensor){ .dtype = a->a.dtype,
+                        .n_dims = 3,
+                        .dim = { a->c.dim[0], a->c.dim[1], a->a.dim[a->trans_a ? 0 : 1] } };
+}
+
+static double gemm_flops(const tx_gemm_args *a)
+{
+    tx_tensor s = gemm_shape(a);
+    return 2.0 * (double)s.dim[0] * (double)s.dim[1] * (double)s.dim[2];
+}
+
+static double head_flops(const tx_head_loss_args *a)
+{
+    double product = 2.0 * (double)a->x.dim[0] * (double)a->x.dim[1] * (double)a->w.dim[0];
+    return (a->weight.data ? 3 : 1) * product;
+}
+
+/* What attention sees of its keys: the same of forward and of backward, which knows no past. */
+typedef struct seen {
+    tx_tensor q, k, first_key, n_keys;
+    tx_past past;
+    bool causal;
+} seen;
+
+static seen seen_fwd(const tx_attention_fwd_args *a)
+{
+    return (seen){ a->q, a->k, a->first_key, a->n_keys, a->past, a->causal };
+}
+
+static seen seen_bwd(const tx_attention_bwd_args *a)
+{
+    return (seen){ .q = a->q, .k = a->k, .first_key = a->first_key, .n_keys = a->n_keys, .causal = a->causal };
+}
+
+/* n_products over all pairs of a query and a key that it sees. */
+static double attention_flops(int n_products, seen a)
+{
+    int64_t sq = a.q.dim[0], b = a.q.dim[1], pairs = 0;
+    for (int64_t i = 0; i < sq; i++) {
+        for (int64_t j = 0; j < b; j++)
+            pairs += tx__keys_of(a.past, a.n_keys, a.k, sq, j) + (a.causal ? i + 1 - sq : 0);
+        for (int64_t j = 0; a.first_key.data && j < b; j++) pairs -= ((const int32_t *)a.first_key.data)[i * b + j];
+    }
+    return 2.0 * n_products * (double)pairs * (double)(a.q.dim[2] * a.q.dim[3] * a.q.dim[4]);
+}
+
+/* What is read of keys: what does not pad, of a cache what its sequences have. */
+static double keys_read(seen a)
+{
+    double n = 0;
+    for (int64_t j = 0; j < a.q.dim[1]; j++) n += (double)tx__keys_of(a.past, a.n_keys, a.k, a.q.dim[0], j);
+    return n * (double)(a.k.dim[2] * a.k.dim[3]) * (double)tx_dtype_size(a.k.dtype);
+}
+
+#define B(tensor)          size_of(a->tensor)
+#define ROWS(index, table) rows_of(a->index, a->table)
+#define COST(cost_kind, ...)             \
+    (tx_cost)                            \
+    {                                    \
+        .kind = (cost_kind), __VA_ARGS__ \
+    }
+#define MEMORY(tensor, moved)           COST(TX_COST_MEMORY, .bytes = (moved), .shape = a->tensor)
+#define PRODUCT(size, n_flops, moved)   COST(TX_COST_PRODUCT, .flops = (n_flops), .bytes = (moved), .shape = (size))
+#define ATTENTION(size, n_flops, moved) COST(TX_COST_ATTENTION, .flops = (n_flops), .bytes = (moved), .shape = (size))
+#define OP(op, outputs, cost, scratch)             \
+    tx_cost tx__cost_##op(const tx_##op##_args *a) \
+    {                                              \
+        return cost;                               \
+    }
+#include "backend/ops.def"

@@ -1,0 +1,14 @@
+/* models.h - the models that triax trains by its own commands: --model-type, and what a checkpoint says it holds. */
+#ifndef TX_KINDS_MODELS_H
+#define TX_KINDS_MODELS_H
+
+#include "kinds/kind.h"
+
+/*   X(constant, word) */
+#define TX_MODELS(X)       \
+    X(TX_MODEL_GPT, "GPT") \
+    X(TX_MODEL_BERT, "BERT")
+
+TX_KIND(model_kind, TX_MODELS)
+
+#endif
