@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "train/loop.h"
 #include "train/metrics.h"
-#include "triax/run.h"
+#include "triax/jobs.h"
 
 /* The part of the dataset that --eval-split names; "all" is every document as one split. */
 static tx_status open_split(tx_train_data **data, const tx_blend **part, tx_config *cfg, int64_t vocab_size,

@@ -132,7 +132,7 @@ static tx_status read_samples(void *user, int64_t micro, const tx_batch *batch, 
     tx_tensor words = tx_push2(&c->scratch, TX_F32, from.dim[0], m->vocab_padded);
     tx_tensor pair = tx_push2(&c->scratch, TX_F32, N_SAMPLES, 2);
     (void)micro, (void)host;
-    TX_RUN(c, cast, .y = y, .x = from);
+    TX_RUN(c, copy, .y = y, .x = from);
     TX_TRY(m->type->logits(c, m, words, y));
     if (k->out->n_pairs) TX_TRY(m->type->pair_logits(c, m, pair, tx_slice_rows(y, 0, N_SAMPLES)));
     tx_arena_pop(&c->scratch, mark);

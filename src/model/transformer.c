@@ -83,7 +83,10 @@ static tx_status embed_word_norm(tx_ctx *c, tx_transformer *t, tx_transformer_sa
         TX_RUN(c, embedding_fwd, .y = x, .token = here, .position = here, .word = t->pos.value);
         added = x;
     }
-    TX_RUN(c, dropout_add_fwd, .y = x, .x = normed, .residual = added);
+    if (added.data)
+        TX_RUN(c, add, .y = x, .a = normed, .b = added);
+    else
+        TX_RUN(c, cast, .y = x, .x = normed);
     return TX_OK;
 }
 
@@ -102,7 +105,7 @@ static tx_status embed_word_norm_bwd(tx_ctx *c, tx_transformer *t, tx_transforme
     }
     if (d.dtype != t->base.dtype) {
         dy = a->dy;
-        TX_RUN(c, dropout_add_bwd, .dx = dy, .dy = d);
+        TX_RUN(c, cast, .y = dy, .x = d);
     }
     TX_TRY(embedding_norm_bwd(c, t, a, dy));
     return look_up_bwd(c, t, batch, dy, (tables){ .pos = { 0 } });
@@ -439,7 +442,7 @@ tx_status tx_transformer_decode(tx_ctx *c, tx_transformer *t, const tx_decode *d
         tx_arena_pop(&c->acts, mark);
         x = y;
     }
-    if (n == 0 && !chunk->pre) TX_RUN(c, cast, .y = dec->y, .x = x);
+    if (n == 0 && !chunk->pre) TX_RUN(c, copy, .y = dec->y, .x = x);
     tx_arena_pop(&c->scratch, scratch);
     tx_arena_pop(&c->acts, start);
     return TX_OK;

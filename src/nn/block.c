@@ -139,7 +139,10 @@ static tx_status branch_gradient(tx_ctx *c, tx_tensor *out, tx_tensor scratch, t
 {
     bool other = mask.drop || scratch.dtype != d.dtype;
     *out = other ? scratch : d;
-    if (other) TX_RUN(c, dropout_add_bwd, .dx = scratch, .dy = d, .mask = mask);
+    if (mask.drop)
+        TX_RUN(c, dropout_add_bwd, .dx = scratch, .dy = d, .mask = mask);
+    else if (other)
+        TX_RUN(c, cast, .y = scratch, .x = d);
     return TX_OK;
 }
 
@@ -158,7 +161,7 @@ static tx_status join(tx_ctx *c, const tx_block *w, const tx_norm *norm, const t
                       tx_tensor dn, tx_tensor x)
 {
     if (!w->residual_post_norm) return tx_norm_bwd(c, norm, a, d, dn, d, x);
-    TX_RUN(c, dropout_add_fwd, .y = dn, .x = dn, .residual = d); /* without a mask: dn += d */
+    TX_RUN(c, add, .y = dn, .a = dn, .b = d);
     return tx_norm_bwd(c, norm, a, d, dn, (tx_tensor){ 0 }, x);
 }
 
@@ -224,12 +227,12 @@ static tx_status post_norm_bwd(tx_ctx *c, const tx_block *w, const tx_block_save
     tx_at_part(c, LN2);
     if (a->norm.data) TX_TRY(tx_norm_again(c, &w->ln1, &a->ln1, a->x1));
     TX_TRY(mlp_branch_bwd(c, w, a, key, r, d, a->ln1.y));
-    TX_RUN(c, dropout_add_fwd, .y = d, .x = r->dn, .residual = d);
+    TX_RUN(c, add, .y = d, .a = r->dn, .b = d);
     /* 3  d = norm'(d)   2, 1  d += dn */
     tx_at_part(c, LN2);
     TX_TRY(tx_norm_bwd(c, &w->ln1, &a->ln1, d, d, none, a->x1));
     TX_TRY(attention_branch_bwd(c, w, a, key, r, d, a->x));
-    TX_RUN(c, dropout_add_fwd, .y = d, .x = r->dn, .residual = d);
+    TX_RUN(c, add, .y = d, .a = r->dn, .b = d);
     return TX_OK;
 }
 

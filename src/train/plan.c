@@ -181,7 +181,9 @@ tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, const tx_dry_ste
     tx_zero *zero = d->zero;
     int64_t n_micro = d->train ? cfg->global_batch_size / (cfg->micro_batch_size * tx_grid_size(g, TX_AXIS_DATA)) : 1;
     TX_ASSERT(c->dry);
-    TX_TRY(tx_zero_open(zero, c, &d->m->params, cfg, d->m->dtype, d->train, d->client->optimizer));
+    TX_TRY(tx_zero_open(
+        zero, c, &d->m->params,
+        &(tx_zero_args){ .cfg = cfg, .dtype = d->m->dtype, .train = d->train, .optimizer = d->client->optimizer }));
     TX_TRY(tx_stage_open(stage, c, d->m, cfg, n_micro, d->train));
     TX_TRY(score(d, n_micro));
     forget_moved(g);
@@ -355,7 +357,7 @@ tx_zero_formula tx__plan_formula(const tx_zero *z)
 {
     int value = (int)tx_dtype_size(z->dtype), grad = (int)tx_dtype_size(z->grad_type),
         master = z->dtype == TX_F32 ? 0 : 4;
-    tx_zero_formula f = { .stage = z->stage, .n_ranks = z->flat.n_ranks };
+    tx_zero_formula f = { .stage = z->stage, .n_ranks = z->flat.ranks[TX_GROUP_DATA].n };
     for (int row = 0; row < z->ps->n; row++) f.n_params += z->ps->param[row].numel;
     f.whole = (z->stage < 3 ? value : 0) + (z->stage == 0 || !z->reduce_every_micro_batch ? grad : 0);
     f.divided = value + grad + master + 4 * z->optim.type->n_state - f.whole;

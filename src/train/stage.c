@@ -414,7 +414,7 @@ static tx_status send(tx_stage *st, const tx_pp_instr *in, bool back)
     int k = o->next;
     o->next = (k + 1) % TX_N_OUTGOING;
     TX_TRY(tx_wait(st->c, &o->sent[k]));
-    TX_RUN(st->c, cast, .y = o->copy[k], .x = back ? batch->d : batch->y);
+    TX_RUN(st->c, copy, .y = o->copy[k], .x = back ? batch->d : batch->y);
     return tx_send_start(st->c, tx_grid_group(st->grid, TX_GROUP_PIPELINE), o->copy[k], in->peer,
                          tag(st, tx_grid_rank(st->grid, TX_AXIS_PIPELINE), in->chunk, back), &o->sent[k]);
 }

@@ -274,7 +274,7 @@ tx_status tx__client_bwd(tx_ctx *c, tx_model *m, tx_batch *batch)
         void *data = batch->d.data;
         batch->d = dy;
         batch->d.data = data;
-        TX_RUN(c, cast, .y = batch->d, .x = dy);
+        TX_RUN(c, copy, .y = batch->d, .x = dy);
     }
     tx_at_backward(c, false);
     tx_arena_pop(&c->acts, a->mark);
