@@ -12,7 +12,7 @@
 
 enum {
     TX__MEMBERS = 256,   /* at most */
-    TX__RING = 64,       /* collectives under way at once; more wait in line */
+    TX__RING = 64,       /* collectives under way at once; more wait in a queue */
     TX__SMALL = 2048,    /* bytes that go through the slots themselves */
     TX__CHUNK = 1 << 20, /* bytes */
     TX__STAGES = 4,      /* chunks that a member copies ahead, of a buffer that others cannot reach */

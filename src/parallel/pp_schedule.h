@@ -34,7 +34,7 @@ typedef struct tx_pp_shape {
 typedef enum tx_pp_op {
     TX_PP_RECV_FWD, /* the input of a chunk, from the virtual stage before; waits */
     TX_PP_FWD,
-    TX_PP_SEND_FWD, /* its output, to the one behind; does not wait for the receiver */
+    TX_PP_SEND_FWD, /* its output, to the virtual stage after it; does not wait for the receiver */
     TX_PP_RECV_BWD, /* the gradient of its output; waits */
     TX_PP_BWD,
     TX_PP_SEND_BWD /* the gradient of its input; does not wait */
@@ -84,7 +84,7 @@ double tx_pp_bubble(const tx_pp_shape *shape);
 
 typedef struct tx_pp_chunk {
     int64_t first, end; /* layers [first, end), from 0 */
-    bool pre, post;     /* also what comes before the first layer, what comes behind the last one */
+    bool pre, post;     /* also what comes before the first layer, what comes after the last one */
 } tx_pp_chunk;
 
 /* A model's layers, divided over the p n_chunks virtual stages of a pipeline. */

@@ -1,4 +1,4 @@
-/* offload.c - chunks of what is kept, on their way between a disk and the update. */
+/* offload.c - chunks of what is kept are read from a disk before the update, and written back after it. */
 #include "zero/offload.h"
 
 #include <stdio.h>
@@ -245,7 +245,7 @@ tx_zero_moved tx_zero_moved_so_far(const tx_zero *z)
     return all;
 }
 
-/* ---- chunks on their way ---- */
+/* ---- chunks between the disk and the update ---- */
 
 static unsigned bit(int array)
 {

@@ -1,5 +1,5 @@
-/* sums.c - what has to happen to gradients between backward and the update: they are collected in the type that they
- * are kept in, and summed over the ranks that have a part of them each. */
+/* sums.c - gradients between backward and the update: they are collected in the type that they are kept in, and summed
+ * over the ranks of their bucket's group. */
 #include "backend/watch.h"
 #include "zero/zero.h"
 
@@ -147,7 +147,8 @@ static int in_queue(const tx_zero *z, int kind)
     return n;
 }
 
-/* A turn for a bucket. While one of a kind is summed another one may have its own, and no third. */
+/* A pool buffer for a bucket. While one bucket of a kind is being summed, a second one may have a buffer, and no third.
+ */
 static tx_status take_buffer(tx_zero *z, tx_pool *t, int k, int *buffer)
 {
     int kind = z->flat.bucket[k].kind;
@@ -178,7 +179,7 @@ static tx_status sum_start(tx_zero *z, int k)
     return tx_reduce_scatter_start(z->c, tx__bucket_owners(z, k), target(z, k), summed(z, k), &n->sum);
 }
 
-/* ---- as backward comes to them ---- */
+/* ---- the hooks of backward ---- */
 
 /* Memory for a micro-batch's gradients of a bucket. */
 static tx_status begin_bucket(tx_zero *z, int k)
@@ -190,7 +191,7 @@ static tx_status begin_bucket(tx_zero *z, int k)
     return TX_OK;
 }
 
-/* Points the gradients of a unit's rows to work memory, one behind the other, or with NULL nowhere. */
+/* Points the gradients of a unit's rows to work memory, one after the other, or with NULL nowhere. */
 static void bind_work(const tx_zero *z, const tx_unit *u, float *data)
 {
     for (int row = u->first; row < u->end; row++) {
@@ -201,7 +202,7 @@ static void bind_work(const tx_zero *z, const tx_unit *u, float *data)
 }
 
 /* Memory that layers write a unit's gradients to. It is free as soon as its backward is done, so that the layers of a
- * model need one turn. */
+ * model need one buffer. */
 static tx_status begin_work(tx_zero *z, int unit)
 {
     int buffer = tx__pool_find(&z->work, tx__unit_kind(z, unit));
@@ -224,7 +225,7 @@ tx_status tx__zero_pre_backward(void *user, int unit)
     return tx_params_zero_grad(z->c, z->ps, u->first, u->end);
 }
 
-/* A micro-batch's gradients of a unit from the work memory to where they are kept, or on their way there. */
+/* A micro-batch's gradients of a unit from the work memory to where they are kept or collected. */
 static tx_status collect(tx_zero *z, int unit)
 {
     const tx_unit *u = &z->ps->unit[unit];
