@@ -157,7 +157,7 @@ tx_optimizer *tx_engine_optimizer(tx_engine *e)
 
 const char *tx_optimizer_name(const tx_optimizer *o)
 {
-    return o->t->zero.optim.type->name;
+    return tx_optim_name(&o->t->zero.optim);
 }
 
 int64_t tx_optimizer_steps(const tx_optimizer *o)

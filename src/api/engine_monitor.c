@@ -92,7 +92,7 @@ static tx_status put_groups(tx__engine_monitor *m, const tx_trainer *t, bool mom
 {
     const tx_optim *o = &t->zero.optim;
     tx_optim_step all = tx_optim_next(o, tx_trainer_lr(t), t->weight_decay);
-    bool adam = !t->client->optimizer && t->cfg->optimizer == TX_OPTIMIZER_ADAM;
+    bool betas = !t->client->optimizer && tx_optimizer_traits(t->cfg->optimizer) & TX_OPTIMIZER_MOMENTS;
     int n = t->client->n_groups;
     for (int i = 0; i <= n; i++) {
         bool others = i == n;
@@ -101,7 +101,7 @@ static tx_status put_groups(tx__engine_monitor *m, const tx_trainer *t, bool mom
         TX_TRY(tx_str_puts(&m->line, i ? ", " : "["));
         if (!momentum) {
             TX_TRY(tx_str_put_f64(&m->line, tx_optim_step_of(&all, &range).lr));
-        } else if (adam) {
+        } else if (betas) {
             TX_TRY(tx_str_puts(&m->line, "("));
             TX_TRY(tx_str_put_f64(&m->line, o->betas[0]));
             TX_TRY(tx_str_puts(&m->line, ", "));

@@ -11,7 +11,7 @@
 #include "convert/meant_folder.h"
 #include "convert/source.h"
 #include "data/indexed_meant.h"
-#include "triax/run.h"
+#include "triax/jobs.h"
 
 /* ---- tensors ---- */
 
@@ -382,7 +382,7 @@ tx_status tx_inspect(const tx_config *cfg, tx_line_fn *line, void *user)
         st = inspect_checkpoint(&r, cfg, path);
     else if (kind == TX_CKPT_HUGGINGFACE)
         st = inspect_huggingface(&r, cfg, path);
-    else if (kind == TX_CKPT_MEGATRON || kind == TX_CKPT_DEEPSPEED || kind == TX_CKPT_UNIVERSAL)
+    else if (kind != TX_CKPT_NONE && kind != TX_CKPT_UNKNOWN)
         st = inspect_upstream(&r, cfg, path);
     else if (folder)
         st =

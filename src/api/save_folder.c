@@ -127,22 +127,15 @@ static tx_status refuse(const tx_trainer *t, const other_run *o)
 /* One folder has one format: its file `latest` has room for one. */
 static tx_status check_kind(const tx_trainer *t, tx_ckpt_kind kind)
 {
-    static const struct {
-        tx_ckpt_kind kind;
-        const char *title, *save; /* save: what writes such */
-    } row[] = { { TX_CKPT_NATIVE, "triax's own checkpoints", "native" },
-                { TX_CKPT_MEGATRON, "a Megatron checkpoint", "megatron" },
-                { TX_CKPT_DEEPSPEED, "a DeepSpeed checkpoint", "deepspeed" },
-                { TX_CKPT_UNIVERSAL, "a universal DeepSpeed checkpoint", NULL } };
-    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-        if (row[i].kind != kind || kind == tx_save_kind(t->cfg)) continue;
-        return TX_FAIL(TX_ERR_ARG,
-                       "--save: %s holds %s, and the next start would take that for this run's own "
-                       "(--save-format %s): save into another folder%s%s",
-                       t->cfg->save, row[i].title, tx_checkpoint_format_word(t->cfg->save_format),
-                       row[i].save ? ", or with --save-format " : "", row[i].save ? row[i].save : "");
-    }
-    return TX_OK;
+    const enum tx_checkpoint_format format = (enum tx_checkpoint_format)kind;
+    bool none = kind == TX_CKPT_NONE || kind == TX_CKPT_UNKNOWN, saved = !none && tx_checkpoint_format_is_saved(format);
+    /* A Hugging Face model has no state of a run: no start would go on from it. */
+    if (none || kind == TX_CKPT_HUGGINGFACE || kind == tx_save_kind(t->cfg)) return TX_OK;
+    return TX_FAIL(TX_ERR_ARG,
+                   "--save: %s holds %s, and the next start would take that for this run's own "
+                   "(--save-format %s): save into another folder%s%s",
+                   t->cfg->save, tx_checkpoint_format_what(format), tx_checkpoint_format_word(t->cfg->save_format),
+                   saved ? ", or with --save-format " : "", saved ? tx_checkpoint_format_word(format) : "");
 }
 
 /* Rank 0's. *replaces: there is a run, and it is to go */

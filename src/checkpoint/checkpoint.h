@@ -27,14 +27,14 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "comm/comm.h"
+#include "kinds/formats.h"
 #include "nn/param.h"
 
-/* A tokenizer: the names of the files that a checkpoint keeps of one, and what it keeps. */
-#define TX_TOKENIZER_FILES "vocab.json", "merges.txt", "vocab.txt", "tokenizer.json", "tokenizer_config.json"
+/* What a checkpoint keeps of a tokenizer. */
 enum { TX_CKPT_MAX_FILES = 2 };
 
 typedef struct tx_ckpt_file {
-    const char *name; /* one of TX_TOKENIZER_FILES */
+    const char *name; /* one of tx_tokenizer_file_name */
     tx_str text;      /* owned */
 } tx_ckpt_file;
 
@@ -96,15 +96,12 @@ typedef struct tx_ckpt_part {
     void *user; /* move's */
 } tx_ckpt_part;
 
-/* What a folder holds. */
+/* What a folder holds: of each format the number that enum tx_checkpoint_format has. */
 typedef enum tx_ckpt_kind {
-    TX_CKPT_NONE,
-    TX_CKPT_UNKNOWN,
-    TX_CKPT_NATIVE,
-    TX_CKPT_HUGGINGFACE,
-    TX_CKPT_MEGATRON,
-    TX_CKPT_DEEPSPEED,
-    TX_CKPT_UNIVERSAL /* DeepSpeed's */
+    TX_CKPT_UNKNOWN = -1,
+    TX_CKPT_NONE = 0,
+#define TX_CKPT_KIND(constant, word, kind, ...) kind = constant,
+    TX_FORMATS(TX_CKPT_KIND)
 } tx_ckpt_kind;
 
 /* ---- saving ---- */

@@ -260,6 +260,21 @@ static tx_status find_upstream(const char *dir, const tx_names *names, tx_ckpt_k
     return TX_OK;
 }
 
+/* The format that has a sign there. */
+static tx_ckpt_kind find_sign(const char *dir)
+{
+    static const tx_ckpt_kind kinds[] = {
+#define KIND(constant, word, kind, ...) kind,
+        TX_FORMATS(KIND)
+#undef KIND
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const char *sign = tx_checkpoint_format_sign((enum tx_checkpoint_format)kinds[i]);
+        if (sign && has_file(dir, sign)) return kinds[i];
+    }
+    return TX_CKPT_NONE;
+}
+
 static tx_status find_huggingface(const char *dir, tx_ckpt_kind *out)
 {
     static const char *const weights[] = { TX_HF_WEIGHTS, TX_HF_INDEX, TX_HF_BIN, TX_HF_BIN_INDEX };
@@ -306,10 +321,6 @@ static tx_ckpt_kind describe_nothing(const char *dir, const tx_names *names, cha
 
 static tx_status probe_folder(const char *dir, const tx_names *names, tx_ckpt_kind *out, char *detail, size_t cap)
 {
-    static const char *const what[] = { [TX_CKPT_HUGGINGFACE] = "a Hugging Face model",
-                                        [TX_CKPT_MEGATRON] = "a Megatron checkpoint",
-                                        [TX_CKPT_DEEPSPEED] = "a DeepSpeed checkpoint",
-                                        [TX_CKPT_UNIVERSAL] = "a universal DeepSpeed checkpoint" };
     tx__found_checkpoint place = { 0 };
     TX_TRY(find_upstream(dir, names, out));
     if (*out == TX_CKPT_NONE) TX_TRY(tx__checkpoint_find(dir, &place));
@@ -318,11 +329,12 @@ static tx_status probe_folder(const char *dir, const tx_names *names, tx_ckpt_ki
         snprintf(detail, cap, "%s", place.note[0] ? place.note : place.path);
         return TX_OK;
     }
+    if (*out == TX_CKPT_NONE) *out = find_sign(dir);
     if (*out == TX_CKPT_NONE) TX_TRY(find_huggingface(dir, out));
     if (*out == TX_CKPT_NONE)
         *out = describe_nothing(dir, names, detail, cap);
     else
-        snprintf(detail, cap, "%s holds %s", dir, what[*out]);
+        snprintf(detail, cap, "%s holds %s", dir, tx_checkpoint_format_what((enum tx_checkpoint_format) * out));
     return TX_OK;
 }
 

@@ -203,11 +203,11 @@ static unsigned change(const tx_conversion *c, const tx_param *p)
 }
 
 const tx_sink_type tx_sink_deepspeed = {
-    .name = "deepspeed",
+    .format = TX_FORMAT_DEEPSPEED,
     .has_optim = true,
+    .has_latest = true,
     .write = write_folder,
     .change = change,
-    .kind = TX_CKPT_DEEPSPEED,
     .check = check,
     .write_rank = write_rank,
 };

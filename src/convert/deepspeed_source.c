@@ -549,9 +549,8 @@ static tx_status options(tx_source *src, const json_t *all, json_t **out)
 }
 
 const tx_source_type tx_source_deepspeed = {
-    .name = "deepspeed",
+    .format = TX_FORMAT_DEEPSPEED,
     .title = "DeepSpeed checkpoint",
-    .kind = TX_CKPT_DEEPSPEED,
     .resumes = true,
     .open = open_deepspeed,
     .close = close_deepspeed,

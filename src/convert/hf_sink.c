@@ -57,4 +57,4 @@ static unsigned change(const tx_conversion *c, const tx_param *p)
     return tx_hf_change(c->m, p, true) | (p->whole_logical < p->whole[0] ? TX_CHANGE_CUT : 0);
 }
 
-const tx_sink_type tx_sink_huggingface = { .name = "huggingface", .write = write, .change = change };
+const tx_sink_type tx_sink_huggingface = { .format = TX_FORMAT_HUGGINGFACE, .write = write, .change = change };

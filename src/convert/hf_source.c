@@ -205,9 +205,8 @@ static tx_status verify(const tx_source *src, uint64_t *bytes, size_t *n_files)
 }
 
 const tx_source_type tx_source_huggingface = {
-    .name = "huggingface",
+    .format = TX_FORMAT_HUGGINGFACE,
     .title = "Hugging Face model",
-    .kind = TX_CKPT_HUGGINGFACE,
     .open = open_folder,
     .close = close_folder,
     .options = options,

@@ -104,11 +104,10 @@ out:
 }
 
 const tx_sink_type tx_sink_megatron = {
-    .name = "megatron",
+    .format = TX_FORMAT_MEGATRON,
     .has_optim = true,
     .write = write_folder,
     .change = tx__change,
-    .kind = TX_CKPT_MEGATRON,
     .check = tx__check_layout,
     .write_rank = write_rank,
 };

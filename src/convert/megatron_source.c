@@ -243,9 +243,8 @@ static tx_status options(tx_source *src, const json_t *all, json_t **out)
 }
 
 const tx_source_type tx_source_megatron = {
-    .name = "megatron",
+    .format = TX_FORMAT_MEGATRON,
     .title = "Megatron checkpoint",
-    .kind = TX_CKPT_MEGATRON,
     .resumes = true,
     .open = open_megatron,
     .close = close_megatron,

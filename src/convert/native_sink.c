@@ -61,4 +61,4 @@ static unsigned change(const tx_conversion *c, const tx_param *p)
     return p->whole_logical < p->whole[0] ? TX_CHANGE_CUT : TX_CHANGE_NONE;
 }
 
-const tx_sink_type tx_sink_native = { .name = "native", .has_optim = true, .write = write, .change = change };
+const tx_sink_type tx_sink_native = { .format = TX_FORMAT_NATIVE, .has_optim = true, .write = write, .change = change };

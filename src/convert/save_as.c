@@ -31,27 +31,15 @@ struct tx_save {
     char why[2048];
 };
 
+/* NULL: a native save is all. */
 static const tx_sink_type *sink_of(const tx_config *cfg)
 {
-    switch (cfg->save_format) {
-    case TX_FORMAT_NATIVE:
-        return NULL;
-    case TX_FORMAT_MEGATRON:
-        return &tx_sink_megatron;
-    case TX_FORMAT_DEEPSPEED:
-        return &tx_sink_deepspeed;
-    case TX_FORMAT_HUGGINGFACE:
-    case TX_FORMAT_UNIVERSAL:
-        break; /* no words of --save-format */
-    }
-    TX_ASSERT(!"a word of --save-format");
-    return NULL;
+    return cfg->save_format == TX_FORMAT_NATIVE ? NULL : tx_sink_type_of(cfg->save_format);
 }
 
 tx_ckpt_kind tx_save_kind(const tx_config *cfg)
 {
-    const tx_sink_type *to = sink_of(cfg);
-    return to ? to->kind : TX_CKPT_NATIVE;
+    return (tx_ckpt_kind)cfg->save_format;
 }
 
 static int64_t value_bytes(const tx_config *cfg)
@@ -125,7 +113,7 @@ static tx_status name_paths(tx_save *s, const char *tag, long pid)
 {
     char hidden[NAME_CAP + 64];
     const char *slash;
-    TX_TRY(tx_checkpoint_path_of(s->tmp, sizeof s->tmp, s->dir, s->to->kind, s->iteration, tag));
+    TX_TRY(tx_checkpoint_path_of(s->tmp, sizeof s->tmp, s->dir, tx_save_kind(s->a.cfg), s->iteration, tag));
     slash = strrchr(s->tmp, '/');
     snprintf(s->name, sizeof s->name, "%.63s", slash ? slash + 1 : s->tmp);
     snprintf(hidden, sizeof hidden, ".tmp-iter_%s-%ld", s->name, pid);
@@ -178,12 +166,12 @@ static tx_status begin_shard(tx_save *s, const char *dir)
 static tx_status begin_as(tx_save *s)
 {
     tx_status st = tx_memdup0(&s->dir, s->a.dir, strlen(s->a.dir), "a path");
-    if (!st && s->a.state->tag && s->to->kind == TX_CKPT_MEGATRON)
+    if (!st && s->a.state->tag && !s->to->has_latest)
         st = TX_FAIL(
             TX_ERR_ARG,
-            "--save-format megatron: its folders are named by their iteration, not \"%s\"; leave the tag out, or "
-            "save native or deepspeed",
-            s->a.state->tag);
+            "--save-format %s: its folders are named by their iteration, not \"%s\"; leave the tag out, or save native "
+            "or deepspeed",
+            tx_checkpoint_format_word(s->to->format), s->a.state->tag);
     TX_TRY(prepare(s, s->a.state->tag, st));
     return tx_comm_agree(tx_grid_group(s->a.grid, TX_GROUP_WORLD), begin_shard(s, s->exchange));
 }
@@ -295,19 +283,19 @@ static tx_status publish_line(const tx_save *s, const char *name, const char *te
     return tx_file_publish(path, text, strlen(text));
 }
 
-/* Rank 0's. What is read decides: of DeepSpeed's folders `latest`, of Megatron's the tracker. */
+/* Rank 0's. What readers follow decides: `latest` where there is one, as DeepSpeed's do, else the tracker. */
 static tx_status publish(const tx_save *s)
 {
     char tracker[32];
-    bool deepspeed = s->to->kind == TX_CKPT_DEEPSPEED;
+    bool latest = s->to->has_latest;
     snprintf(tracker, sizeof tracker, "%" PRId64, s->iteration);
     if (s->tokenizer) TX_TRY(tx_ckpt_tokenizer_write(s->tokenizer, s->tmp));
     TX_TRY(tx_dir_sync(s->tmp));
     TX_TRY(tx_checkpoint_swap_in(s->dir, s->tmp, s->name));
-    if (deepspeed) TX_TRY(publish_line(s, "latest", s->name));
+    if (latest) TX_TRY(publish_line(s, "latest", s->name));
     tx_status st = publish_line(s, "latest_checkpointed_iteration.txt", tracker);
-    if (st && deepspeed) tx_warn("%s", tx_last_error()); /* the checkpoint is there */
-    return deepspeed ? TX_OK : st;
+    if (st && latest) tx_warn("%s", tx_last_error()); /* the checkpoint is there */
+    return latest ? TX_OK : st;
 }
 
 static tx_status finish_second(tx_save *s)

@@ -32,7 +32,7 @@ tx_status tx__follow_tracker(tx_source *src, const char *tracker)
     tx_str text = { 0 };
     tx_status st;
     TX_TRY(tx_path_join(path, sizeof path, src->folder, tracker));
-    if (!tx_path_exists(path)) return tx__take_newest(src, src->type->kind, tracker);
+    if (!tx_path_exists(path)) return tx__take_newest(src, (tx_ckpt_kind)src->type->format, tracker);
     TX_TRY(tx_file_read(path, 256, &text));
     while (text.len && strchr(" \r\n", text.data[text.len - 1])) text.data[--text.len] = 0;
     if (!text.len || strchr(text.data, '/') || text.data[0] == '.' || strlen(text.data) != text.len) {

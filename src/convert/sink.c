@@ -2,18 +2,15 @@
 #include "convert/sink.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "base/alloc.h"
 
-static const tx_sink_type *const types[] = { &tx_sink_native, &tx_sink_huggingface, &tx_sink_megatron,
-                                             &tx_sink_deepspeed, &tx_sink_universal };
+#define TYPE_OF(constant, word, kind, what, sign, source, sink) [constant] = &sink,
+static const tx_sink_type *const types[] = { TX_FORMATS(TYPE_OF) };
 
-const tx_sink_type *tx_sink_type_find(const char *name)
+const tx_sink_type *tx_sink_type_of(enum tx_checkpoint_format format)
 {
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (!strcmp(types[i]->name, name)) return types[i];
-    return NULL;
+    return types[format];
 }
 
 tx_status tx_conversion_check(const tx_conversion *c)

@@ -28,22 +28,24 @@ typedef struct tx_conversion {
 } tx_conversion;
 
 typedef struct tx_sink_type {
-    const char *name; /* of --to */
+    enum tx_checkpoint_format format; /* of kinds/formats.h */
     bool has_optim;
     /* Writes the folder, whose parent exists. On failure nothing is left that could be taken for a checkpoint. */
     tx_status (*write)(tx_conversion *c);
     unsigned (*change)(const tx_conversion *c, const tx_param *p); /* tx_tensor_change: what a parameter is there */
-    /* Of formats that runs save in beside the native one (save_as.h), else 0 and NULL: what it is recognised as,
-     * whether it has a place for such a run, and a rank's own files of an iteration into its folder, by no other's
-     * help. */
-    tx_ckpt_kind kind;
+    /* Of formats that runs save in beside the native one (save_as.h), else false and NULL: whether readers follow a
+     * file `latest`, which may name any folder (else one that is called by its iteration); whether the format has a
+     * place for such a run; and a rank's own files of an iteration into its folder, without another rank's help. */
+    bool has_latest;
     tx_status (*check)(const tx_conversion *c);
     tx_status (*write_rank)(tx_conversion *c, const char *dir, int tp, int pp, int dp);
 } tx_sink_type;
 
-extern const tx_sink_type tx_sink_native, tx_sink_huggingface, tx_sink_megatron, tx_sink_deepspeed, tx_sink_universal;
+/* Of each row: tx_sink_native, ... */
+#define TX_SINK_DECLARE(constant, word, kind, what, sign, source, sink) extern const tx_sink_type sink;
+TX_FORMATS(TX_SINK_DECLARE)
 
-const tx_sink_type *tx_sink_type_find(const char *name); /* NULL if there is none */
+const tx_sink_type *tx_sink_type_of(enum tx_checkpoint_format format); /* NULL of 0 */
 
 /* Whether the ranks can be: stages divide the layers, tensor ranks what they split. TX_ERR_SHAPE */
 tx_status tx_conversion_check(const tx_conversion *c);

@@ -9,16 +9,14 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "optim/optim.h"
 
-static const tx_source_type *const types[] = { &tx_source_native, &tx_source_huggingface, &tx_source_megatron,
-                                               &tx_source_deepspeed, &tx_source_universal };
-enum { N_TYPES = sizeof types / sizeof types[0] };
+#define TYPE_OF(constant, word, kind, what, sign, source, sink) [constant] = &source,
+static const tx_source_type *const types[] = { TX_FORMATS(TYPE_OF) };
 
-const tx_source_type *tx_source_type_find(const char *name)
+const tx_source_type *tx_source_type_of(enum tx_checkpoint_format format)
 {
-    for (int i = 0; i < N_TYPES; i++)
-        if (!strcmp(types[i]->name, name)) return types[i];
-    return NULL;
+    return types[format];
 }
 
 /* ---- opening ---- */
@@ -70,9 +68,8 @@ static tx_status open_kind(tx_source *src, tx_ckpt_kind kind, tx_status st)
     TX_TRY(tx_comm_agree(src->group, st));
     TX_TRY(tx_comm_spread(src->group, &kind, sizeof kind, 0));
     TX_TRY(tx_comm_spread(src->group, src->folder, sizeof src->folder, 0));
-    for (int i = 0; i < N_TYPES; i++)
-        if (types[i]->kind == kind) src->type = types[i];
-    if (!src->type) return TX_OK;
+    if (kind == TX_CKPT_NONE || kind == TX_CKPT_UNKNOWN) return TX_OK;
+    src->type = tx_source_type_of((enum tx_checkpoint_format)kind);
     st = src->type->open(src); /* a native one agrees by itself, once more does no harm */
     st = tx_comm_agree(src->group, st);
     if (st) {
@@ -87,7 +84,7 @@ static tx_status open_kind(tx_source *src, tx_ckpt_kind kind, tx_status st)
 /* What the folder holds; where the newest good one is wanted, `latest` need not be. */
 static tx_status probe(tx_ckpt_kind *kind, const char *folder, const reading *r, char *detail, size_t cap)
 {
-    *kind = r->type ? r->type->kind : TX_CKPT_NATIVE;
+    *kind = r->type ? (tx_ckpt_kind)r->type->format : TX_CKPT_NATIVE;
     if (r->type || (r->newest_good && tx_checkpoint_is_any_in(folder))) return TX_OK;
     return tx_checkpoint_probe(folder, kind, detail, cap);
 }
@@ -242,7 +239,7 @@ tx_status tx_source_options(tx_source *src, tx_config *cfg, bool resume)
     json_t *all = NULL, *options = NULL;
     tx_status st;
     if (!src->type) return TX_OK;
-    if (strcmp(cfg->command->name, TX_ENGINE_COMMAND) != 0) TX_TRY(tx_source_require_own_model(src));
+    if (cfg->command->id != TX_COMMAND_ENGINE) TX_TRY(tx_source_require_own_model(src));
     unsigned which = TX_KEPT_SHAPE | TX_KEPT_HINT | (resume && !cfg->finetune ? TX_KEPT_RUN : 0);
     TX_GOTO(tx_config_to_json(cfg, &all));
     TX_GOTO(src->type->options(src, all, &options));
@@ -256,9 +253,17 @@ out:
 
 /* ---- the native format ---- */
 
+/* A buffer of an optimizer, if it is there and another optimizer has not the same. */
+static void add_state(tx_source *src, const char *name)
+{
+    bool known = false;
+    for (int i = 0; i < src->n_parts; i++) known = known || !strcmp(src->part[i], name);
+    if (!known && src->n_parts < TX_CKPT_MAX_PARTS && tx_checkpoint_has(src->native, name))
+        src->part[src->n_parts++] = name;
+}
+
 static tx_status open_native(tx_source *src)
 {
-    static const char *const buffers[] = { "exp_avg", "exp_avg_sq", "momentum_buffer" };
     TX_TRY(src->just_written  ? tx_checkpoint_open_just_written(&src->native, src->folder)
            : src->newest_good ? tx_checkpoint_open_newest_good(&src->native, src->folder, src->group)
                               : tx_checkpoint_open(&src->native, src->folder, src->group));
@@ -268,8 +273,9 @@ static tx_status open_native(tx_source *src)
     src->vocab_size = src->state.vocab_size;
     src->run = (json_t *)tx_checkpoint_config(src->native);
     src->part[src->n_parts++] = TX_CKPT_MODEL;
-    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
-        if (tx_checkpoint_has(src->native, buffers[i])) src->part[src->n_parts++] = buffers[i];
+    const tx_optim_type *o;
+    for (int i = 0; (o = tx_optim_type_at(i)); i++)
+        for (int k = 0; k < o->n_state; k++) add_state(src, o->state_name[k]);
     return TX_OK;
 }
 
@@ -292,9 +298,8 @@ static tx_status read_native(tx_source *src, const tx_model *m, int part, const 
 }
 
 const tx_source_type tx_source_native = {
-    .name = "native",
+    .format = TX_FORMAT_NATIVE,
     .title = "checkpoint",
-    .kind = TX_CKPT_NATIVE,
     .resumes = true,
     .open = open_native,
     .close = close_native,

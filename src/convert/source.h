@@ -8,8 +8,8 @@
  *      deepspeed     global_stepN/mp_rank_*, layer_*, *zero_pp_rank_*    as native
  *      universal     .../zero/PARAMETER/fp32.pt, exp_avg.pt, ...         as native
  *
- *  A format is a tx_source_type; source.c lists them, and nothing else asks which one it is. Each rank of a run reads
- * for itself what it needs. */
+ *  A format is a row of kinds/formats.h, which names its tx_source_type; hardly anything asks which one it is. Each
+ * rank of a run reads for itself what it needs. */
 #ifndef TX_CONVERT_SOURCE_H
 #define TX_CONVERT_SOURCE_H
 
@@ -37,10 +37,9 @@ typedef tx_status tx_dropped_fn(void *user, const char *name, const char *reason
 
 struct tx_source;
 typedef struct tx_source_type {
-    const char *name;  /* of --from */
-    const char *title; /* "a Hugging Face model" */
-    tx_ckpt_kind kind; /* as tx_checkpoint_probe recognises it */
-    bool resumes;      /* it has a run's state, not weights alone */
+    enum tx_checkpoint_format format; /* of kinds/formats.h; the same number as tx_checkpoint_probe's */
+    const char *title;                /* "Hugging Face model" */
+    bool resumes;                     /* it has a run's state, not weights alone */
     /* Opens src->folder: fills path, impl, state, part, vocab_size, run. close takes what a failed one left. */
     tx_status (*open)(struct tx_source *src);
     void (*close)(struct tx_source *src);
@@ -61,8 +60,9 @@ typedef struct tx_source_type {
     tx_status (*verify)(const struct tx_source *src, uint64_t *bytes, size_t *n_files);
 } tx_source_type;
 
-extern const tx_source_type tx_source_native, tx_source_huggingface, tx_source_megatron, tx_source_deepspeed,
-    tx_source_universal;
+/* Of each row: tx_source_native, ... */
+#define TX_SOURCE_DECLARE(constant, word, kind, what, sign, source, sink) extern const tx_source_type source;
+TX_FORMATS(TX_SOURCE_DECLARE)
 
 #define TX_CLIENT_MODEL "client_model" /* in a native checkpoint's config: the name of a client's own model */
 
@@ -131,8 +131,7 @@ tx_status tx_source_set_version(tx_source *src, int version);
 /* Compares all checksums that .pt files have: also of what no parameter comes from. *n_files 0: there are none such. */
 tx_status tx_source_verify(const tx_source *src, uint64_t *bytes, size_t *n_files);
 
-/* By the name of --from; NULL if there is none. */
-const tx_source_type *tx_source_type_find(const char *name);
+const tx_source_type *tx_source_type_of(enum tx_checkpoint_format format); /* NULL of 0 */
 
 void tx_source_close(tx_source *src); /* safe on a zeroed source */
 

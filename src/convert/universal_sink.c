@@ -126,7 +126,7 @@ static unsigned change(const tx_conversion *c, const tx_param *p)
 }
 
 const tx_sink_type tx_sink_universal = {
-    .name = "universal",
+    .format = TX_FORMAT_UNIVERSAL,
     .has_optim = true,
     .write = write_folder,
     .change = change,

@@ -147,9 +147,8 @@ static tx_status options(tx_source *src, const json_t *all, json_t **out)
 }
 
 const tx_source_type tx_source_universal = {
-    .name = "universal",
+    .format = TX_FORMAT_UNIVERSAL,
     .title = "universal checkpoint",
-    .kind = TX_CKPT_UNIVERSAL,
     .resumes = true,
     .open = open_universal,
     .close = close_universal,

@@ -50,8 +50,8 @@ tx_status tx__check_layout(const tx_conversion *c)
                        "%s: normalises behind its layers (--post-layernorm), which Megatron's models do not",
                        c->src->path);
     if (c->with_optim && !has_state(c))
-        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: only Adam's state can be written in this format; leave it out",
-                       c->src->path);
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: only %s's state can be written in this format; leave it out",
+                       c->src->path, tx_optimizer_deepspeed_name(tx_optimizer_upstream()));
     return TX_OK;
 }
 

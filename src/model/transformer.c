@@ -91,7 +91,10 @@ static tx_status embed_word_norm(tx_ctx *c, const tx_transformer *t, const tx_st
         TX_RUN(c, embedding_fwd, .y = k->y, .token = here, .position = here, .word = t->pos.value);
         added = k->y;
     }
-    TX_RUN(c, dropout_add_fwd, .y = k->y, .x = normed, .residual = added);
+    if (added.data)
+        TX_RUN(c, add, .y = k->y, .a = normed, .b = added);
+    else
+        TX_RUN(c, cast, .y = k->y, .x = normed);
     return TX_OK;
 }
 
@@ -110,7 +113,7 @@ static tx_status embed_word_norm_bwd(tx_ctx *c, const tx_transformer *t, const t
     }
     if (d.dtype != t->base.dtype) {
         dy = k->spare;
-        TX_RUN(c, dropout_add_bwd, .dx = dy, .dy = d);
+        TX_RUN(c, cast, .y = dy, .x = d);
     }
     TX_TRY(embedding_norm_bwd(c, t, k->saved, dy));
     return look_up_bwd(c, t, batch, dy, (tables){ .pos = { 0 } });

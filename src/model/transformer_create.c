@@ -127,12 +127,12 @@ static tx_status make_blocks(tx_transformer *t, const tx_config *cfg, const tx_g
     return TX_OK;
 }
 
-/* Of the whole model, whose chunks' first layers are computed again.   @post as tx_pp_layers has it */
-static int64_t count_again(const tx_model *m, int p, double post)
+/* Of the whole model, whose chunks' first layers are computed again. */
+static int64_t count_again(const tx_model *m, const tx_pp_division *d)
 {
     int64_t n = 0;
-    for (int i = 0; i < p * m->n_chunks; i++) {
-        tx_pp_chunk chunk = tx_pp_layers(m->n_layers, p, m->n_chunks, i % p, i / p, 0, post);
+    for (int i = 0; i < d->p * d->n_chunks; i++) {
+        tx_pp_chunk chunk = tx_pp_layers(d, i % d->p, i / d->p);
         int64_t has = chunk.end - chunk.first;
         n += has < m->recompute.n_layers ? has : m->recompute.n_layers;
     }
@@ -149,13 +149,14 @@ static double head_cost(const tx_model *m, int64_t s)
 
 static void take_chunks(tx_model *m, const tx_config *cfg, const tx_grid *grid)
 {
-    double post = head_cost(m, cfg->seq_length);
     m->n_chunks = tx_config_chunks(cfg);
     TX_ASSERT(m->n_chunks <= TX_MAX_CHUNKS);
-    for (int k = 0; k < m->n_chunks; k++)
-        m->chunk[k] = tx_pp_layers(m->n_layers, tx_grid_size(grid, TX_AXIS_PIPELINE), m->n_chunks,
-                                   tx_grid_rank(grid, TX_AXIS_PIPELINE), k, 0, post);
-    m->n_again = count_again(m, tx_grid_size(grid, TX_AXIS_PIPELINE), post);
+    const tx_pp_division d = { .n_layers = m->n_layers,
+                               .p = tx_grid_size(grid, TX_AXIS_PIPELINE),
+                               .n_chunks = m->n_chunks,
+                               .post_cost = head_cost(m, cfg->seq_length) };
+    for (int k = 0; k < m->n_chunks; k++) m->chunk[k] = tx_pp_layers(&d, tx_grid_rank(grid, TX_AXIS_PIPELINE), k);
+    m->n_again = count_again(m, &d);
 }
 
 static tx_model sizes_of(const tx_config *cfg, const tx_model_type *type, int64_t vocab_size, int64_t padded,

@@ -151,7 +151,10 @@ static tx_status branch_gradient(tx_ctx *c, tx_tensor *out, tx_tensor scratch, t
 {
     bool other = mask.drop || scratch.dtype != d.dtype;
     *out = other ? scratch : d;
-    if (other) TX_RUN(c, dropout_add_bwd, .dx = scratch, .dy = d, .mask = mask);
+    if (mask.drop)
+        TX_RUN(c, dropout_add_bwd, .dx = scratch, .dy = d, .mask = mask);
+    else if (other)
+        TX_RUN(c, cast, .y = scratch, .x = d);
     return TX_OK;
 }
 
@@ -177,7 +180,7 @@ static tx_status join(tx_ctx *c, const tx_block *w, half of, tx_tensor d, tx_ten
 {
     tx_norm_gradient g = { .d = d, .dy = dn, .dres = d };
     if (w->residual_post_norm) {
-        TX_RUN(c, dropout_add_fwd, .y = dn, .x = dn, .residual = d); /* without a mask: dn += d */
+        TX_RUN(c, add, .y = dn, .a = dn, .b = d);
         g.dres = (tx_tensor){ 0 };
     }
     return tx_norm_bwd(c, of.norm, of.saved, g, of.x);
@@ -244,12 +247,12 @@ static tx_status post_norm_bwd(tx_ctx *c, const tx_block *w, const tx_block_save
     tx_at_part(c, LN2);
     if (k->lent->norm.data) TX_TRY(tx_norm_again(c, &w->ln1, &a->ln1, a->x1));
     TX_TRY(mlp_branch_bwd(c, w, a, k, r, a->ln1.y));
-    TX_RUN(c, dropout_add_fwd, .y = d, .x = r->dn, .residual = d);
+    TX_RUN(c, add, .y = d, .a = r->dn, .b = d);
     /* 3  d = norm'(d)   2, 1  d += dn */
     tx_at_part(c, LN2);
     TX_TRY(tx_norm_bwd(c, &w->ln1, &a->ln1, in_place, a->x1));
     TX_TRY(attention_branch_bwd(c, w, a, k, r, k->x));
-    TX_RUN(c, dropout_add_fwd, .y = d, .x = r->dn, .residual = d);
+    TX_RUN(c, add, .y = d, .a = r->dn, .b = d);
     return TX_OK;
 }
 

@@ -11,11 +11,9 @@ static tx_status make_factor(tx_ctx *c, const tx_norm *w, tx_norm_saved *a)
 {
     tx_tensor gamma = w->gamma.value;
     if (!w->plus_one) return TX_OK;
-    int64_t h = gamma.dim[0];
-    a->factor = tx_push1(&c->acts, gamma.dtype, h);
-    tx_tensor sum = tx_tensor3(a->factor.data, gamma.dtype, 1, 1, h);
+    a->factor = tx_push1(&c->acts, gamma.dtype, gamma.dim[0]);
     TX_RUN(c, fill, .x = a->factor, .value = 1);
-    TX_RUN(c, dropout_add_fwd, .y = sum, .x = tx_tensor3(gamma.data, gamma.dtype, 1, 1, h), .residual = sum);
+    TX_RUN(c, add, .y = a->factor, .a = gamma, .b = a->factor);
     return TX_OK;
 }
 

@@ -594,7 +594,7 @@ tx_status tx_stack_bwd(tx_ctx *c, tx_stack *s, tx_stack_pass *p)
     for (int i = k->body - 1; i >= k->first; i--) TX_TRY(step_back(c, &j, i, &dy, false));
     if (dy.data && dy.data != p->d.data) {
         p->d = with_data(dy, p->d);
-        TX_RUN(c, cast, .y = p->d, .x = dy);
+        TX_RUN(c, copy, .y = p->d, .x = dy);
     }
     tx_at_backward(c, false);
     tx_arena_pop(&c->acts, a->mark);
@@ -620,7 +620,7 @@ tx_status tx_stack_decode(tx_ctx *c, tx_stack *s, const tx_stack_pass *pass)
         if (i >= k->body) tx_arena_pop(&c->acts, record_of(&j, i)->mark);
         x = y;
     }
-    if (k->first == k->after) TX_RUN(c, cast, .y = p.y, .x = x);
+    if (k->first == k->after) TX_RUN(c, copy, .y = p.y, .x = x);
     tx_arena_pop(&c->scratch, scratch);
     tx_arena_pop(&c->acts, start);
     return TX_OK;

@@ -14,6 +14,7 @@ static const tx_optim_member member[] = { { "betas", { "adam_beta1", "adam_beta2
                                           { "eps", { "adam_eps" } },
                                           { .key = NULL } };
 
-const tx_optim_type tx__optim_adam = {
-    .name = "adam", .n_state = 2, .state_name = { "exp_avg", "exp_avg_sq" }, .member = member, .step = step
+/* As apex's FusedAdam and torch's AdamW. */
+const tx_optim_type tx_optim_adam = {
+    .n_state = 2, .state_name = { "exp_avg", "exp_avg_sq" }, .member = member, .step = step
 };

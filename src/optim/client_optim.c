@@ -31,7 +31,7 @@ tx_status tx_optim_check_client(const tx_client_optimizer *from)
 
 int tx_optim_n_state(const tx_config *cfg, const tx_client_optimizer *client)
 {
-    return client ? client->n_state : tx_optim_type_find(tx_optimizer_kind_word(cfg->optimizer))->n_state;
+    return client ? client->n_state : tx_optim_type_of(cfg->optimizer)->n_state;
 }
 
 enum { AT_A_TIME = 4096 }; /* gradients that are not fp32 */
@@ -86,7 +86,5 @@ static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, con
 
 tx_optim_type tx__optim_of_client(const tx_client_optimizer *o)
 {
-    return (tx_optim_type){
-        .name = o->name, .n_state = o->n_state, .state_name = { o->state_name[0], o->state_name[1] }, .step = step
-    };
+    return (tx_optim_type){ .n_state = o->n_state, .state_name = { o->state_name[0], o->state_name[1] }, .step = step };
 }

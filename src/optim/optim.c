@@ -1,4 +1,4 @@
-/* optim.c - the table of optimizers, and what they share. */
+/* optim.c - what all optimizers share. */
 #include "optim/optim.h"
 
 #include <math.h>
@@ -17,19 +17,28 @@
 #define SLAB        ((int64_t)4096 * TX_SUMSQ_BLOCK)
 #define DEVICE_SLAB (64 * SLAB)
 
-static const tx_optim_type *const types[] = { &tx__optim_adam, &tx__optim_sgd };
+#define TYPE_OF(constant, word, type, ...) [constant] = &type,
+static const tx_optim_type *const types[] = { TX_OPTIMIZERS(TYPE_OF) };
+enum { N_TYPES = sizeof types / sizeof *types };
 
-const tx_optim_type *tx_optim_type_find(const char *name)
+const tx_optim_type *tx_optim_type_of(enum tx_optimizer_kind kind)
 {
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (!strcmp(types[i]->name, name)) return types[i];
-    TX_ASSERT(false); /* the words of --optimizer are the names in this table */
-    return NULL;
+    return types[kind];
+}
+
+const tx_optim_type *tx_optim_type_at(int i)
+{
+    return i + 1 < N_TYPES ? types[i + 1] : NULL; /* kinds begin at 1 */
 }
 
 const tx_optim_type *tx_optim_upstream(void)
 {
-    return &tx__optim_adam;
+    return types[tx_optimizer_upstream()];
+}
+
+const char *tx_optim_name(const tx_optim *o)
+{
+    return o->client ? o->client->name : tx_optimizer_kind_word(o->cfg->optimizer);
 }
 
 /* What a rank gives to sums over all of them. */
@@ -59,7 +68,7 @@ tx_status tx_optim_init(tx_optim *o, const tx_optim_args *a)
                      .betas = { cfg->adam_beta1, cfg->adam_beta2 },
                      .momentum = cfg->sgd_momentum };
     if (client) o->own = tx__optim_of_client(client);
-    o->type = client ? &o->own : tx_optim_type_find(tx_optimizer_kind_word(cfg->optimizer));
+    o->type = client ? &o->own : tx_optim_type_of(cfg->optimizer);
     TX_ASSERT(o->type);
     size_t sums_bytes = (size_t)(o->slab / TX_SUMSQ_BLOCK) * 4 * sizeof(double);
     tx_status st;
@@ -287,7 +296,7 @@ static tx_status magnitudes(tx_ctx *c, tx_optim *o, tensor_fn *tensor, unsigned 
 
 tx_status tx_optim_states_of(tx_ctx *c, tx_optim *o, tx_optim_states *out)
 {
-    TX_ASSERT(o->type == &tx__optim_adam); /* a rule of the options */
+    TX_ASSERT(!o->client && tx_optimizer_traits(o->cfg->optimizer) & TX_OPTIMIZER_MOMENTS); /* a rule of the options */
     TX_TRY(magnitudes(c, o, variance_of, TX_FETCH_STATE, &out->variance, &out->variance_sqrt));
     TX_TRY(magnitudes(c, o, momentum_of, TX_FETCH_STATE, &out->momentum, NULL));
     return magnitudes(c, o, master_of, TX_FETCH_MASTER, &out->weight, NULL);

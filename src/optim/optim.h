@@ -1,8 +1,9 @@
 /* optim.h - optimizers over flat buffers, with Megatron's two groups (matrices decay, biases and norms do not), and
  * what is the same for all of them: the norm of the gradient for clipping, and the count of its zeros.
  *
- *  An optimizer is a tx_optim_type: its buffers of state by name, and the update of one tensor. One file and one line
- *  of the table in optim.c make a new one; --optimizer takes its name, and checkpoints the names of its buffers.
+ *  An optimizer is a tx_optim_type: its buffers of state by name, and the update of one tensor. A file that defines one
+ *  and a row of kinds/optimizers.h make a new one; --optimizer takes the row's word, and checkpoints the names of its
+ *  buffers.
  *  The norm's squares are summed in fp64 over fixed blocks of each tensor, and the blocks' sums without rounding
  * (base/exact.h); so it does not depend on threads, on buckets, on who has copies, or on how ZeRO divides tensors. */
 #ifndef TX_OPTIM_OPTIM_H
@@ -12,6 +13,7 @@
 #include "base/step_record.h"
 #include "comm/comm.h"
 #include "config/config.h"
+#include "kinds/optimizers.h"
 #include "triax/optimizer.h"
 
 enum { TX_OPTIM_MAX_STATE = 2 };
@@ -61,15 +63,21 @@ typedef struct tx_optim_member {
 } tx_optim_member;
 
 typedef struct tx_optim_type {
-    const char *name; /* of --optimizer */
     int n_state;
     const char *state_name[TX_OPTIM_MAX_STATE]; /* torch's, Megatron's and DeepSpeed's: "exp_avg" */
     const tx_optim_member *member; /* of one that Megatron's and DeepSpeed's checkpoints hold; NULLs at the end */
     tx_status (*step)(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, const tx_optim_step *s);
 } tx_optim_type;
 
-extern const tx_optim_type tx__optim_adam; /* decoupled weight decay, as apex FusedAdam and torch AdamW */
-extern const tx_optim_type tx__optim_sgd;  /* coupled weight decay and momentum, as apex FusedSGD and torch SGD */
+/* Of each row: tx_optim_adam in adam.c, ... */
+#define TX_OPTIM_DECLARE(constant, word, type, ...) extern const tx_optim_type type;
+TX_OPTIMIZERS(TX_OPTIM_DECLARE)
+
+/* NULL of 0. */
+const tx_optim_type *tx_optim_type_of(enum tx_optimizer_kind kind);
+
+/* The types of all optimizers whose state a checkpoint can hold: the i-th, from 0 on; NULL after the last. */
+const tx_optim_type *tx_optim_type_at(int i);
 
 /* client_optim.c: one of the client's. TX_ERR_ARG: it cannot be (NULL can); and once it can: */
 tx_status tx_optim_check_client(const tx_client_optimizer *o);
@@ -106,9 +114,6 @@ struct tx_optim {
 /* The optimizer whose state Megatron's and DeepSpeed's checkpoints hold. */
 const tx_optim_type *tx_optim_upstream(void);
 
-/* Of that name; the words of --optimizer are the names there are. */
-const tx_optim_type *tx_optim_type_find(const char *name);
-
 /* What an optimizer works on; all of it is the caller's and outlives the optimizer. */
 typedef struct tx_optim_args {
     const tx_config *cfg;
@@ -121,6 +126,8 @@ typedef struct tx_optim_args {
 
 /* TX_ERR_NOMEM, TX_ERR_UNSUPPORTED. */
 tx_status tx_optim_init(tx_optim *o, const tx_optim_args *a);
+
+const char *tx_optim_name(const tx_optim *o); /* the word of --optimizer, or the client's name */
 void tx_optim_deinit(tx_optim *o);
 
 /* Between the gradients and the update: the L2 norm of them all, and with it the gate of the steps that follow: clipped

@@ -10,4 +10,5 @@ static tx_status step(tx_ctx *c, const tx_optim *o, const tx_optim_range *r, con
     return TX_OK;
 }
 
-const tx_optim_type tx__optim_sgd = { .name = "sgd", .n_state = 1, .state_name = { "momentum_buffer" }, .step = step };
+/* Weight decay is part of the gradient, as in apex's FusedSGD and torch's SGD. */
+const tx_optim_type tx_optim_sgd = { .n_state = 1, .state_name = { "momentum_buffer" }, .step = step };

@@ -201,7 +201,7 @@ static void compare_options(const fixture *f, tx_source *back)
 
 static const tx_source_type *source_of(const layout *l)
 {
-    return tx_source_type_find(l->to->name);
+    return tx_source_type_of(l->to->format);
 }
 
 static void goes_through(const family *of, const layout *l)

@@ -128,8 +128,8 @@ tx_status tx_client_model_create(tx_model **out, const tx_config *cfg, const tx_
                      .recompute = recompute_of(cfg, spec.n_layers),
                      .n_chunks = 1 };
     m->n_again = m->recompute.n_layers < m->n_layers ? m->recompute.n_layers : m->n_layers;
-    m->chunk[0] = tx_pp_layers(m->n_layers, tx_grid_size(grid, TX_AXIS_PIPELINE), 1,
-                               tx_grid_rank(grid, TX_AXIS_PIPELINE), 0, 0, 0);
+    const tx_pp_division d = { .n_layers = m->n_layers, .p = tx_grid_size(grid, TX_AXIS_PIPELINE), .n_chunks = 1 };
+    m->chunk[0] = tx_pp_layers(&d, tx_grid_rank(grid, TX_AXIS_PIPELINE), 0);
     n->first = (int)m->chunk[0].first;
     n->n_layers = (int)(m->chunk[0].end - m->chunk[0].first);
     TX_GOTO(check_divided(n, tx_grid_size(grid, TX_AXIS_TENSOR)));
