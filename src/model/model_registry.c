@@ -3,22 +3,19 @@
 
 #include "model/model.h"
 
-extern const tx_model_type tx_model_gpt, tx_model_bert;
-
-static const tx_model_type *const types[] = { &tx_model_gpt, &tx_model_bert };
-
-const tx_model_type *tx_model_type_find(const char *name)
-{
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (!strcmp(types[i]->name, name)) return types[i];
-    return NULL;
-}
+#define X(constant, word, samples, model) extern const tx_model_type tx_model_##model;
+TX_MODELS(X)
+#undef X
 
 const tx_model_type *tx_model_type_of(const tx_config *cfg)
 {
-    const tx_model_type *type = tx_model_type_find(tx_model_kind_word(cfg->model_type));
-    TX_ASSERT(type);
-    return type;
+    static const tx_model_type *const types[] = {
+#define X(constant, word, samples, model) [constant] = &tx_model_##model,
+        TX_MODELS(X)
+#undef X
+    };
+    TX_ASSERT(cfg->model_type);
+    return types[cfg->model_type];
 }
 
 void tx_batch_buffers(tx_batch *batch, tx_tensor *own[TX_BATCH_BUFFERS])
