@@ -1,4 +1,5 @@
-/* cmd.h - what the sub-commands share. Each is one file and one row in main.c; they use only include/triax. */
+/* cmd.h - what the sub-commands share. Each is one file and one row of kinds/commands.h; they use
+ * that and include/triax alone. */
 #ifndef TX_CMD_H
 #define TX_CMD_H
 
@@ -6,16 +7,18 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "kinds/commands.h"
 #include "triax/config.h"
 
 /* Runs a sub-command with parsed options; a failure is reported by main. */
 typedef tx_status tx_cmd_fn(tx_config *cfg);
 
-tx_cmd_fn cmd_train_tokenizer, cmd_preprocess_data, cmd_tokenize, cmd_detokenize, cmd_merge_datasets, cmd_inspect,
-    cmd_inspect_samples, cmd_pretrain, cmd_plan, cmd_evaluate, cmd_generate, cmd_replay, cmd_report, cmd_doctor,
-    cmd_convert, cmd_serve, cmd_fill_mask;
+/* cmd_<run> of each row of kinds/commands.h. */
+#define CMD_NONE(...)
+#define CMD_JOB(constant, name, run, ...) tx_cmd_fn cmd_##run;
+TX_COMMANDS(CMD_JOB, CMD_NONE, CMD_NONE)
 
-/* The launchers: `triax NAME args`, behind the name; the program's exit code. */
+/* The launchers: the arguments after `triax NAME`; the program's exit code. */
 int cmd_torchrun(int argc, char **argv);
 int cmd_deepspeed(int argc, char **argv);
 int cmd_launch_agent(int argc, char **argv);

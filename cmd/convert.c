@@ -1,6 +1,6 @@
 /* convert.c - triax convert, and upstream's converters under their own names and flags. */
 #include "cmd.h"
-#include "triax/run.h"
+#include "triax/jobs.h"
 
 tx_status cmd_convert(tx_config *cfg)
 {

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "cmd.h"
-#include "triax/run.h"
+#include "triax/jobs.h"
 
 static void print_line(void *user, const char *line)
 {

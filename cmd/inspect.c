@@ -3,7 +3,7 @@
 
 #include "cmd.h"
 #include "triax/data.h"
-#include "triax/run.h"
+#include "triax/jobs.h"
 
 static void print_line(void *user, const char *line)
 {

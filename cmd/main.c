@@ -9,55 +9,26 @@
 #include <unistd.h>
 
 #include "cmd.h"
+#include "kinds/commands.h"
+#include "triax/jobs.h"
 #include "triax/log.h"
-#include "triax/run.h"
 
 typedef struct command {
     const char *name;
     tx_cmd_fn *run;
-    bool output_is_data; /* messages go to standard error */
-    bool computes;       /* for a while, with all its threads: they may be bound to cores */
-    bool alone;          /* in one process; of the others some take ranks, and the rest only shows */
+    unsigned traits; /* enum tx_command_trait */
 } command;
 
-static const command commands[] = {
-    { "train-tokenizer", cmd_train_tokenizer, false, false, true },
-    { "preprocess-data", cmd_preprocess_data, false, false, true },
-    { "tokenize", cmd_tokenize, true, false, true },
-    { "detokenize", cmd_detokenize, true, false, true },
-    { "merge-datasets", cmd_merge_datasets, false, false, true },
-    { "inspect", cmd_inspect, true, false, true },
-    { "inspect-checkpoint", cmd_inspect, true, false, true },
-    { "inspect-deepspeed-checkpoint", cmd_inspect, true, false, true },
-    { "ds-to-universal", cmd_convert, false, true, true },
-    { "inspect-samples", cmd_inspect_samples, true, false, true },
-    { "pretrain-gpt", cmd_pretrain, false, true, false },
-    { "pretrain-bert", cmd_pretrain, false, true, false },
-    { "plan", cmd_plan, true, false, false },
-    { "evaluate", cmd_evaluate, true, true, false },
-    { "generate", cmd_generate, true, true, false },
-    { "generate-samples-gpt", cmd_generate, true, true, false },
-    { "fill-mask", cmd_fill_mask, true, true, false },
-    { "serve", cmd_serve, false, true, false },
-    { "run-text-generation-server", cmd_serve, false, true, false },
-    { "convert", cmd_convert, false, true, true },
-    { "deepspeed-to-megatron", cmd_convert, false, true, true },
-    { "deepspeed-to-transformers", cmd_convert, false, true, true },
-    { "zero-to-fp32", cmd_convert, false, true, true },
-    { "replay", cmd_replay, false, true, true },
-    { "report", cmd_report, false, false, true },
-    { "doctor", cmd_doctor, false, true, false },
-};
+#define NONE(...)
+#define JOB(constant, name, run, traits, ...) { name, cmd_##run, traits },
+static const command commands[] = { TX_COMMANDS(JOB, NONE, NONE) };
 
 /* Launchers take flags, a script and the script's flags; launch-agent is called by mpirun only. */
+#define LAUNCHER(constant, name, run, ...) { name, cmd_##run },
 static const struct launcher {
     const char *name;
     int (*run)(int argc, char **argv);
-} launchers[] = {
-    { "torchrun", cmd_torchrun },
-    { "deepspeed", cmd_deepspeed },
-    { "launch-agent", cmd_launch_agent },
-};
+} launchers[] = { TX_COMMANDS(NONE, LAUNCHER, NONE){ "launch-agent", cmd_launch_agent } };
 #define N_LAUNCHERS (sizeof launchers / sizeof launchers[0])
 #define N_COMMANDS  (sizeof commands / sizeof commands[0])
 
@@ -73,7 +44,7 @@ static void show(void *user, tx_log_level level, const char *line)
     }
     const char *kind = level == TX_LOG_WARN ? "warning: " : level == TX_LOG_ERROR ? "error: " : "";
     snprintf(text, sizeof text, "%s%s", kind, line); /* a line has at most 4096 bytes and a rank's number */
-    cmd_terminal_line(&terminal, *kind || cmd->output_is_data ? stderr : stdout, text);
+    cmd_terminal_line(&terminal, *kind || (cmd->traits & TX_OUTPUT_IS_DATA) ? stderr : stdout, text);
 }
 
 static void usage(FILE *out)
@@ -90,7 +61,7 @@ static void usage(FILE *out)
 static void start_over(const command *cmd, int argc, char **argv)
 {
     tx_config *cfg = NULL;
-    if (!tx_config_parse(&cfg, cmd->name, argc, argv)) cmd_start_over(cfg, cmd->computes, argv - 2);
+    if (!tx_config_parse(&cfg, cmd->name, argc, argv)) cmd_start_over(cfg, cmd->traits & TX_COMPUTES, argv - 2);
     tx_config_free(cfg);
 }
 
@@ -101,12 +72,12 @@ static int run_command(const command *cmd, int argc, char **argv)
         if (cmd_asks_help(argv[i])) return cmd_help(cmd->name, i + 1 < argc ? argv[i + 1] : NULL);
     if (!cmd_started_over()) start_over(cmd, argc, argv);
     int rank = tx_launched_rank();
-    terminal = cmd_terminal_find(cmd->output_is_data);
+    terminal = cmd_terminal_find(cmd->traits & TX_OUTPUT_IS_DATA);
     tx_log_set(show, (void *)cmd, TX_LOG_INFO);
     tx_log_set_live(terminal.fd >= 0);
     tx_config *cfg = NULL;
     tx_status st = tx_config_parse(&cfg, cmd->name, argc, argv);
-    if (!st && cmd->alone) st = tx_launched_alone();
+    if (!st && (cmd->traits & TX_ALONE)) st = tx_launched_alone();
     int usage_error = st != TX_OK;
     if (!st) tx_log_set(show, (void *)cmd, tx_config_log_level(cfg));
     if (!st) st = cmd->run(cfg);

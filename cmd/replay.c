@@ -1,6 +1,6 @@
 /* replay.c - triax replay: runs the iteration again at which numbers went bad. */
 #include "cmd.h"
-#include "triax/run.h"
+#include "triax/jobs.h"
 
 tx_status cmd_replay(tx_config *cfg)
 {

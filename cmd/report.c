@@ -1,6 +1,6 @@
 /* report.c - triax report. */
 #include "cmd.h"
-#include "triax/run.h"
+#include "triax/jobs.h"
 
 tx_status cmd_report(tx_config *cfg)
 {

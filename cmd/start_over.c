@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cmd.h"
-#include "triax/run.h"
+#include "triax/jobs.h"
 
 #define MARK "TX_STARTED_OVER" /* = the process's number, so that programs started by this one are not meant */
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/file.h"
-#include "config/options.h"
+#include "config/option_table.h"
 
 static tx_status publish(const char *folder, const char *name, tx_status (*markdown)(tx_str *))
 {

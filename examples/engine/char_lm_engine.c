@@ -71,7 +71,7 @@ static tx_tensor as_stream(const tx_layer_call *k, tx_tensor x)
 /* y = x + residual */
 static tx_status add(tx_ctx *c, const tx_layer_call *k, tx_tensor y, tx_tensor x, tx_tensor residual)
 {
-    TX_RUN(c, dropout_add_fwd, .y = as_stream(k, y), .x = as_stream(k, x), .residual = as_stream(k, residual));
+    TX_RUN(c, add, .y = as_stream(k, y), .a = as_stream(k, x), .b = as_stream(k, residual));
     return TX_OK;
 }
 

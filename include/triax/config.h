@@ -30,7 +30,7 @@ TX_API tx_status tx_config_parse(tx_config **out, const char *command, int argc,
 /* The same from flags in one string, split at blanks: for programs and tests. */
 TX_API tx_status tx_config_parse_string(tx_config **out, const char *command, const char *flags);
 
-/* ---- a client's own options beside them: DeepSpeed's add_config_arguments ---- */
+/* ---- user-defined options beside them: DeepSpeed's add_config_arguments ---- */
 
 typedef enum tx_argument_kind {
     TX_ARGUMENT_FLAG,
@@ -39,7 +39,7 @@ typedef enum tx_argument_kind {
     TX_ARGUMENT_TEXT
 } tx_argument_kind;
 
-/* A row of a client's table, which ends with one that has no flag:
+/* A row of a table of user-defined options. A row without a flag ends the table:
  *
  *      int64_t epochs = 3;                        // the default
  *      const char *text = NULL;
@@ -56,7 +56,7 @@ typedef struct tx_argument {
     const char *value_name, *help; /* for --help; the first is NULL of a flag */
 } tx_argument;
 
-/* Adds the options of a command, "engine" for a model of the client's own, to those of its own table and parses a
+/* Adds the options of a command, "engine" for a user-defined model, to those of the table `own` and parses a
  * command line of both, as tx_config_parse does. Also TX_ERR_ARG: a row that cannot be, or has an option's flag.
  * @argv without the program's name
  * @defaults options of the command that hold where neither argv nor its --deepspeed_config says something else, in one
@@ -64,7 +64,7 @@ typedef struct tx_argument {
 TX_API tx_status tx_add_config_arguments(tx_config **out, const char *command, const tx_argument *own, int argc,
                                          char *const *argv, const char *defaults);
 
-/* The text of --help for both, beginning with the client's; freed with tx_text_free. */
+/* The text of --help for both, beginning with the user-defined ones; freed with tx_text_free. */
 TX_API tx_status tx_arguments_help(char **out, const char *command, const tx_argument *own);
 
 TX_API void tx_config_free(tx_config *cfg); /* NULL allowed */

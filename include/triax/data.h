@@ -81,16 +81,16 @@ TX_API int64_t tx_dataset_tokens(const tx_dataset *ds);    /* number of tokens i
 /* Appends the ids of document `document`, counted from 0, to *out. Errors: TX_ERR_ARG, TX_ERR_FORMAT, TX_ERR_NOMEM. */
 TX_API tx_status tx_dataset_read(const tx_dataset *ds, int64_t document, tx_ids *out);
 
-/* ---- training data of a client's own, for the engine ---- */
+/* ---- user-defined training data, for the engine ---- */
 
 /* Training data: samples 0 .. n_samples - 1, which the engine deals to the data-parallel ranks, epoch by epoch; a batch
- * that an epoch does not fill goes on with the next one. A run that is resumed goes on with what it has not seen. */
+ * that an epoch does not fill continues with the next one. A resumed run continues with what it has not seen. */
 typedef struct tx_training_data {
     size_t size; /* sizeof(tx_training_data) */
     int64_t n_samples;
     bool in_order; /* else each epoch is shuffled, by --seed */
-    /* Puts n samples into a micro-batch's inputs, in the host's memory: of a client's model as it declares them, of GPT
-     * and BERT one [n, row] of i32, as tx_engine_forward takes it. */
+    /* Puts n samples into a micro-batch's inputs, in the host's memory: of a user-defined model as it declares them, of
+     * GPT and BERT one [n, row] of i32, as tx_engine_forward takes it. */
     tx_status (*collate)(void *user, const int64_t *sample, int64_t n, const tx_tensor *input);
     void *user;
 } tx_training_data;

@@ -17,7 +17,7 @@
  *  One thread uses an engine at a time; several engines may live side by side. All memory is taken by create.
  *
  *  With several ranks each has an engine, of one world (world.h), and feeds it micro-batches of its own: tensor- and
- * pipeline-parallel ranks of one place on the data axis the same ones. Calls are collective; losses behind an iteration
+ * pipeline-parallel ranks of one place on the data axis the same ones. Calls are collective; losses after an iteration
  * and norms are those of all ranks. When a call has failed on a rank, but with TX_ERR_STATE, the ranks may not be in
  * step: that rank says why and ends the job (tx_world_abort, or the end of its process; threads by coming back with the
  * status). */
@@ -40,7 +40,7 @@ extern "C" {
 
 typedef struct tx_engine tx_engine;
 
-/* ---- what a client may bring, as to DeepSpeed's initialize: model.h, optimizer.h, data.h, world.h ---- */
+/* ---- what a program may bring, as to DeepSpeed's initialize: model.h, optimizer.h, data.h, world.h ---- */
 
 typedef struct tx_engine_args {
     size_t size;       /* sizeof(tx_engine_args) */
@@ -48,7 +48,7 @@ typedef struct tx_engine_args {
     int64_t vocab_size;
     bool with_tokenizer; /* in place of vocab_size: the tokenizer that the options name, or where they name no file, the
                           * one beside the checkpoint of --load; the engine opens it, and takes from it the vocabulary
-                          * and the end of a document. Not of a client's model */
+                          * and the end of a document. Not of a user-defined model */
     tx_world *world;     /* the ranks; borrowed, outlives the engine. NULL: this process as its launcher started it; the
                             engine opens and closes it, and MPI with it. With --world-size 1 the engine is alone in any
                             process */
@@ -62,7 +62,7 @@ typedef struct tx_engine_args {
     const tx_training_data *data; /* for tx_engine_forward, tx_engine_train_batch without a batch of their own */
     const tx_rank_place *place;   /* NULL: tensor fastest, then data, then pipeline, as Megatron. All ranks have one, or
                                      none has; no two have the same (TX_ERR_ARG) */
-    tx_loss_gradient_fn *loss_gradient; /* NULL: the objective is the mean of the losses. Of a client's model */
+    tx_loss_gradient_fn *loss_gradient; /* NULL: the objective is the mean of the losses. Of a user-defined model */
     void *loss_user;
 } tx_engine_args;
 
@@ -82,7 +82,7 @@ TX_API void tx_engine_destroy(tx_engine *e); /* NULL allowed. Collective, unless
 /* ---- one micro-batch; forward, backward, step, in this order (else TX_ERR_STATE) ---- */
 
 /* @batch this rank's next micro-batch, in the host's memory; NULL: the next one of the training data.
- * Of a client's model const void *const [n_inputs]: where each input is, [micro_batch_size, as declared].
+ * Of a user-defined model const void *const [n_inputs]: where each input is, [micro_batch_size, as declared].
  * Of "pretrain-gpt" const int32_t [micro_batch_size][seq_length + 1]: inputs are the first seq_length, labels the last.
  * An engine of "pretrain-bert" takes a row of 3 seq_length + 2 numbers a sample: seq_length tokens, then as many token
  * types (0, 1) and labels (what is under the mask, or -1), how many of the tokens are real, the others being padding at
@@ -94,7 +94,7 @@ TX_API tx_status tx_engine_forward(tx_engine *e, const void *batch, double *loss
 /* Adds the gradients of that loss, averaged over the micro-batches of the global batch. */
 TX_API tx_status tx_engine_backward(tx_engine *e);
 
-/* ---- backward of a loss that the client has changed. Of a client's model (else TX_ERR_UNSUPPORTED) ----
+/* ---- backward of a loss that the program has changed. Of a user-defined model (else TX_ERR_UNSUPPORTED) ----
  *
  *  The engine's own factors come on top: the mean over the global batch's micro-batches, the loss scale of fp16. What
  * tx_engine_forward and tx_engine_loss give stay the means of what the last layer wrote. The last layer's forward is
@@ -114,7 +114,8 @@ TX_API tx_status tx_engine_losses(tx_engine *e, float *loss);
 
 /* Ends the micro-batch. After the last of a global batch: clips, updates, moves the learning-rate schedule on. An
  * update with gradients that are not finite is skipped, with a warning; TX_ERR_NUMERIC after --max-consecutive-skips in
- * a row. TX_ERR_ARG: the client's schedule gives a learning rate that is negative or not finite; nothing is updated. */
+ * a row. TX_ERR_ARG: the user-defined schedule gives a learning rate that is negative or not finite; nothing is
+ * updated. */
 TX_API tx_status tx_engine_step(tx_engine *e);
 
 /* Whether the next step updates. */
@@ -137,7 +138,7 @@ TX_API tx_status tx_engine_train_batch(tx_engine *e, tx_read_fn *read, void *use
  * dropout and gradients; between iterations. */
 TX_API tx_status tx_engine_eval_batch(tx_engine *e, int64_t n_samples, tx_read_fn *read, void *user, double *loss);
 
-/* Numbers of the client's own, such as how many answers are right: their sum over the data-parallel ranks, in all
+/* User-defined numbers, such as how many answers are right: their sum over the data-parallel ranks, in all
  * ranks, added in the ranks' order. Of a pipeline the last stage's numbers count. Collective, between iterations.
  * @x [n] */
 TX_API tx_status tx_engine_sum(tx_engine *e, double *x, int n);
@@ -145,7 +146,7 @@ TX_API tx_status tx_engine_sum(tx_engine *e, double *x, int n);
 /* ---- checkpoints ---- */
 
 /* Publishes DIR/iter_NNNNNNN, or DIR/<tag>, and then DIR/latest. A crash or a full disk leaves what was there. Between
- * iterations only, collective.   @tag a name of the client's own, or NULL: letters, digits, _ - . =; --keep-last
+ * iterations only, collective.   @tag a user-defined name, or NULL: letters, digits, _ - . =; --keep-last
  * removes none of these   @client_state a JSON object that is kept with it, rank 0's, or NULL
  *
  *  TX_ERR_ARG: a tag or a state that cannot be; TX_ERR_NUMERIC: a parameter is not finite; nothing is written then. */
@@ -232,7 +233,7 @@ typedef struct tx_optimizer_group {
     double momentum;      /* SGD's, likewise */
 } tx_optimizer_group;
 
-TX_API const char *tx_optimizer_name(const tx_optimizer *o); /* "adam", "sgd", or the client's */
+TX_API const char *tx_optimizer_name(const tx_optimizer *o); /* "adam", "sgd", or the name of a user-defined one */
 TX_API int64_t tx_optimizer_steps(const tx_optimizer *o);    /* updates that were taken */
 TX_API int tx_optimizer_n_groups(const tx_optimizer *o);
 TX_API tx_status tx_optimizer_group_at(const tx_optimizer *o, int group, tx_optimizer_group *out); /* TX_ERR_ARG */

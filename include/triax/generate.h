@@ -72,7 +72,7 @@ TX_API bool tx_generate_numbers(const tx_config *cfg);
 
 /* Continues every prompt of `cfg` (command "generate" or "generate-samples-gpt") --num-samples times, or finds the
  * likeliest continuations by beam search; the sink is told in order. --genfile and --sample-input-file: into a file
- * instead. With several ranks: collective, only the first reads prompts and tells the sink. */
+ * instead. With several ranks: collective, only the first reads prompts and calls the sink. */
 TX_API tx_status tx_generate(tx_config *cfg, const tx_generate_sink *sink);
 
 /* One line of JSON, without its end: prompt (with_text), prompt_index, sample_index, text (with_text), tokens,

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* Starts ranks on this node, with the torchruns of other nodes, and waits for their end. argv is a command line behind
+/* Starts ranks on this node, with the torchruns of other nodes, and waits for their end. argv is a command line after
  * `triax torchrun`: flags, a script, the script's flags. *code becomes what the program should exit with: that of the
  * first rank that failed, or 128 + a signal; 0 after --dry-run.
  * TX_ERR_ARG: flags are wrong, nothing was started. TX_ERR_COMM: another node did not come, or was lost. */

@@ -1,4 +1,4 @@
-/* model.h - a model of a client's own, for the engine (engine.h) to train: layers, each with its parameters, a forward
+/* model.h - a user-defined model, which the engine (engine.h) trains: layers, each with its parameters, a forward
  * and a backward. What goes from one layer to the next is one tensor, as in DeepSpeed's PipelineModule:
  *
  *      input --> layer 0 --x--> layer 1 --x--> ... --x--> last layer --> loss
@@ -147,7 +147,7 @@ TX_API void tx_ctx_pop(tx_ctx *c, size_t mark);
 TX_API tx_status tx_ctx_read(tx_ctx *c, void *to, tx_tensor x);
 
 /* A mask for dropout and attention ops: a pure function of the seed, iteration, samples, layer and `site`, a name of
- * the client's; the same in every layout, and when a layer is computed again. Without `train` it keeps all.
+ * the program's; the same in every layout, and when a layer is computed again. Without `train` it keeps all.
  * @s_global as tx_dropout says: positions of a sample, or 1 */
 TX_API tx_dropout tx_layer_dropout(const tx_layer_call *k, const char *site, double p, int64_t s_global);
 

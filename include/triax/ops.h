@@ -55,6 +55,21 @@ typedef struct tx_cast_args {
 } tx_cast_args;
 TX_API tx_status tx_op_cast(tx_ctx *c, const tx_cast_args *a);
 
+/* copy: y = x, bit by bit; of one shape and any one dtype, all strides but the last dimension's (1) are free. y is x's
+ *  memory, or does not overlap it. */
+typedef struct tx_copy_args {
+    tx_tensor y; /* out */
+    tx_tensor x;
+} tx_copy_args;
+TX_API tx_status tx_op_copy(tx_ctx *c, const tx_copy_args *a);
+
+/* add: y = a + b, element by element; y may be a's or b's memory. The gradient of a and that of b is y's. */
+typedef struct tx_add_args {
+    tx_tensor y;    /* any shape, contiguous, out; stream, of whichever dtype a and b are */
+    tx_tensor a, b; /* as y; stream, likewise */
+} tx_add_args;
+TX_API tx_status tx_op_add(tx_ctx *c, const tx_add_args *a);
+
 /* gemm: C = op(A) op(B) + beta C + bias,  op(X) = X or Xᵀ.  A linear layer is y = x Wᵀ + b: trans_b with W [out, in].
  *  accumulate: beta = 1, else 0 (C is then never read, NaN in it does not matter). Sums over k are in fp32 or better.
  */
@@ -166,7 +181,7 @@ TX_API tx_status tx_op_glu_bwd(tx_ctx *c, const tx_glu_bwd_args *a);
 /* Samples that go on with sequences whose keys and values a cache [positions, slots, groups, d] has. Zeroed: samples
  * that begin here. Its numbers are read by the host. */
 typedef struct tx_past {
-    tx_tensor n;    /* [b] i32: positions that a sample's sequence has in front of this call's */
+    tx_tensor n;    /* [b] i32: positions that a sample's sequence has before this call's */
     tx_tensor slot; /* [b] i32: the sequence's place in the cache's second dimension */
 } tx_past;
 
@@ -217,7 +232,7 @@ typedef struct tx_dropout_add_bwd_args {
 TX_API tx_status tx_op_dropout_add_bwd(tx_ctx *c, const tx_dropout_add_bwd_args *a);
 
 /* Attention with linear biases of positions (ALiBi), arXiv:2108.12409: head i of n, counted over the whole layer from
- * 0, has the slope  2^(-8 (i + 1) / m)  with m the largest power of two that is at most n, or, behind the first m
+ * 0, has the slope  2^(-8 (i + 1) / m)  with m the largest power of two that is at most n, or, after the first m
  * heads, 2^(-4 (2 (i - m) + 1) / m).  Zeroed: no bias. */
 typedef struct tx_alibi {
     int64_t n_heads;    /* of the whole layer, over all tensor ranks; 0: no bias */
@@ -247,7 +262,7 @@ typedef struct tx_attention_fwd_args {
                           * one from it on: documents of a sample are kept apart (--reset-attention-mask) */
     tx_past past;        /* optional; causal */
     tx_tensor n_keys; /* [b] i32, optional, without causal and past: the queries of sample b, all of them, see its keys
-                       * j < n_keys[b], 1 .. sk: what is behind them pads. Read by the host */
+                       * j < n_keys[b], 1 .. sk: what is after them is padding. Read by the host */
     tx_alibi alibi;   /* optional; causal */
 } tx_attention_fwd_args;
 TX_API tx_status tx_op_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a);

@@ -1,4 +1,4 @@
-/* optimizer.h - what a client may put in place of the options' optimizer, schedule and parameter groups, and of the
+/* optimizer.h - what a program may put in place of the options' optimizer, schedule and parameter groups, and of the
  * mean of its model's losses. */
 #ifndef TRIAX_OPTIMIZER_H
 #define TRIAX_OPTIMIZER_H
@@ -32,7 +32,7 @@ typedef struct tx_optimizer_update {
     int64_t step; /* 1 for the first */
 } tx_optimizer_update;
 
-/* An optimizer of the client's own, in place of --optimizer: elements are updated one by one, so that ZeRO can divide
+/* A user-defined optimizer, in place of --optimizer: elements are updated one by one, so that ZeRO can divide
  * them. Called from one thread, stretch by stretch; not at all where gradients are not finite. On CPUs, or with the
  * optimizer offloaded to one (else TX_ERR_UNSUPPORTED). */
 typedef struct tx_client_optimizer {
@@ -44,16 +44,16 @@ typedef struct tx_client_optimizer {
     void *user;
 } tx_client_optimizer;
 
-/* A schedule of the client's own, in place of --lr-decay-style and --lr-schedule: the learning rate of the update
- * behind so many finished ones (skipped ones not counted). A pure function: a run that is resumed asks it again. */
+/* A user-defined schedule, in place of --lr-decay-style and --lr-schedule: the learning rate of the update
+ * after so many finished ones (skipped ones not counted). A pure function: a run that is resumed asks it again. */
 typedef double tx_lr_fn(void *user, int64_t n_updates);
 
-/* The objective of a micro-batch by a client's model's losses, where it is not their mean: called behind each training
- * forward on the ranks of the last pipeline stage, between forward and backward; tensor-parallel ranks all get the same
- * losses and have to answer alike.
+/* The objective of a micro-batch by a user-defined model's losses, where it is not their mean: called after each
+ * training forward on the ranks of the last pipeline stage, between forward and backward; tensor-parallel ranks all get
+ * the same losses and have to answer alike.
  * @loss [n] as the last layer's forward has written them, n = micro_batch_size x losses_per_sample, in the host's
  * memory
- * @dloss [n] in: the mean's gradient, 1 / n each; out: the gradient of the client's objective by each loss */
+ * @dloss [n] in: the mean's gradient, 1 / n each; out: the gradient of the user-defined objective by each loss */
 typedef tx_status tx_loss_gradient_fn(void *user, int64_t micro, const float *loss, int64_t n, float *dloss);
 
 #ifdef __cplusplus

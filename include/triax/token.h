@@ -100,9 +100,10 @@ TX_API int32_t tx_tokenizer_eod(const tx_tokenizer *t);        /* end-of-documen
  * [MASK], [BOS] and [EOS], GPT-2 <|endoftext|>. */
 TX_API int32_t tx_tokenizer_special(const tx_tokenizer *t, const char *name);
 
-/* What tells vocabularies apart: 32 hexadecimal digits and a NUL, of the tokens in the order of their ids, the merges,
- * and how text is cut, but not of how the files spell it. vocab.json with merges.txt, and a tokenizer.json that says
- * the same, have one hash; an uncased WordPiece and a cased one of the same vocab.txt have two. Errors: TX_ERR_NOMEM.
+/* What distinguishes vocabularies: 32 hexadecimal digits and a NUL, of the tokens in the order of their ids, the
+ * merges, and how text is cut, but not of how the files spell it. vocab.json with merges.txt, and a tokenizer.json that
+ * says the same, have one hash; an uncased WordPiece and a cased one of the same vocab.txt have two. Errors:
+ * TX_ERR_NOMEM.
  */
 TX_API tx_status tx_tokenizer_hash(const tx_tokenizer *t, char hex[33]);
 

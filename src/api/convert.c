@@ -9,7 +9,8 @@
 #include "base/log.h"
 #include "convert/meant_folder.h"
 #include "convert/sink.h"
-#include "triax/run.h"
+#include "token/tokenizer_kinds.h"
+#include "triax/jobs.h"
 
 enum { PATH_CAP = 4096 };
 
@@ -75,7 +76,7 @@ static tx_status ask_convert(job *j)
 static tx_status ask_tool(job *j)
 {
     const tx_config *cfg = j->cfg;
-    bool megatron = !strcmp(cfg->command->name, "deepspeed-to-megatron");
+    bool megatron = cfg->command->id == TX_COMMAND_DEEPSPEED_TO_MEGATRON;
     j->to = megatron ? &tx_sink_megatron : &tx_sink_huggingface;
     j->in = cfg->input_folder;
     j->c.out = cfg->output_folder;
@@ -130,10 +131,16 @@ static tx_status ask_universal(job *j)
 
 static tx_status ask_command(job *j)
 {
-    const char *name = j->cfg->command->name;
-    if (!strcmp(name, "convert")) return ask_convert(j);
-    if (!strcmp(name, "ds-to-universal")) return ask_universal(j);
-    return !strcmp(name, "zero-to-fp32") ? ask_zero_to_fp32(j) : ask_tool(j);
+    switch ((int)j->cfg->command->id) { /* of all commands those of this job */
+    case TX_COMMAND_CONVERT:
+        return ask_convert(j);
+    case TX_COMMAND_DS_TO_UNIVERSAL:
+        return ask_universal(j);
+    case TX_COMMAND_ZERO_TO_FP32:
+        return ask_zero_to_fp32(j);
+    default:
+        return ask_tool(j);
+    }
 }
 
 static tx_status ask(job *j)
@@ -261,18 +268,24 @@ static bool is_recorded(const tx_ckpt_tokenizer *t, const char *name)
     return false;
 }
 
+static tx_status copy_beside(const job *j, const char *name)
+{
+    char path[PATH_CAP];
+    TX_TRY(tx_path_join(path, sizeof path, tx__source_tokenizer_dir(&j->src), name));
+    if (is_recorded(&j->tokenizer, name) || !tx_path_exists(path)) return TX_OK;
+    TX_TRY(tx__copy_file(path, j->beside, name));
+    tx_info("  %-56s copied along", name);
+    return TX_OK;
+}
+
 /* A checkpoint of triax has its tokenizer in itself; whatever else of one lies beside the source is copied. */
 static tx_status copy_tokenizer(const job *j)
 {
-    static const char *const files[] = { TX_TOKENIZER_FILES, "special_tokens_map.json", "added_tokens.json",
-                                         "tokenizer.model", "generation_config.json" };
-    char path[PATH_CAP];
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        TX_TRY(tx_path_join(path, sizeof path, tx__source_tokenizer_dir(&j->src), files[i]));
-        if (is_recorded(&j->tokenizer, files[i]) || !tx_path_exists(path)) continue;
-        TX_TRY(tx__copy_file(path, j->beside, files[i]));
-        tx_info("  %-56s copied along", files[i]);
-    }
+    static const char *const more[] = { "special_tokens_map.json", "added_tokens.json", "tokenizer.model",
+                                        "generation_config.json" };
+    const char *name;
+    for (int i = 0; (name = tx_tokenizer_file_name(i)); i++) TX_TRY(copy_beside(j, name));
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) TX_TRY(copy_beside(j, more[i]));
     for (int i = 0; i < j->tokenizer.n_files; i++) tx_info("  %-56s copied along", j->tokenizer.file[i].name);
     return j->to == &tx_sink_native ? TX_OK : tx_ckpt_tokenizer_write(&j->tokenizer, j->beside);
 }
@@ -303,9 +316,9 @@ static tx_status open_source(job *j)
         return TX_FAIL(st, "%s; %s does: triax %s ... %s", why, meant, name, meant);
     }
     TX_TRY(st);
-    if (j->src.type == &tx_source_huggingface && !strcmp(name, "deepspeed-to-transformers"))
+    if (j->src.type == &tx_source_huggingface && j->cfg->command->id == TX_COMMAND_DEEPSPEED_TO_TRANSFORMERS)
         return TX_FAIL(TX_ERR_ARG, "%s: is a Hugging Face model already: triax generate --load %s", j->in, j->in);
-    if (!j->src.type->resumes && !strcmp(name, "ds-to-universal"))
+    if (!j->src.type->resumes && j->cfg->command->id == TX_COMMAND_DS_TO_UNIVERSAL)
         return TX_FAIL(
             TX_ERR_ARG,
             "%s: is a Hugging Face model, which has no state of an optimizer, as universal checkpoints have: "
@@ -347,7 +360,7 @@ static tx_status run(job *j)
     tx_free(j->c.whole);
     j->c.whole = NULL;
     tx_info("wrote %s", j->beside);
-    if (!strcmp(j->cfg->command->name, "convert") && !j->cfg->proof) {
+    if (j->cfg->command->id == TX_COMMAND_CONVERT && !j->cfg->proof) {
         tx_info("not proved (--no-proof)");
         return TX_OK;
     }

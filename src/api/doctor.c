@@ -17,7 +17,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "triax/engine.h"
-#include "triax/run.h"
+#include "triax/jobs.h"
 
 #define TINY_FLAGS                                                                                                    \
     "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 "           \

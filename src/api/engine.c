@@ -80,10 +80,10 @@ static tx_status check_model(const tx_engine_args *args)
 {
     const tx_config *cfg = args->config;
     const char *command = cfg->command->name;
-    if (!tx_config_trains(command))
+    if (cfg->command->load != TX_LOAD_RESUMES)
         return TX_FAIL(TX_ERR_ARG, "options of %s train no model: parse those of \"pretrain-gpt\" or \"engine\"",
                        command);
-    bool own = !strcmp(command, TX_ENGINE_COMMAND);
+    bool own = cfg->command->id == TX_COMMAND_ENGINE;
     if (own && !args->model) return TX_FAIL(TX_ERR_ARG, "tx_engine_args.model is missing: the options name no model");
     if (!own && args->model)
         return TX_FAIL(TX_ERR_ARG, "options of %s are of its own model: parse those of \"engine\" for another",

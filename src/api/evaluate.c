@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "train/loop.h"
 #include "train/metrics.h"
-#include "triax/run.h"
+#include "triax/jobs.h"
 
 /* The part of the dataset that --eval-split names; "all" is every document as one split. */
 static tx_status open_split(tx_train_data **data, const tx_blend **part, tx_config *cfg, int64_t vocab_size,
@@ -75,14 +75,14 @@ static tx_status evaluate(tx_trainer *t, const tx_blend *data, tx_line_fn *line,
     int64_t n = data->n_samples, each = t->b * tx_grid_size(t->grid, TX_AXIS_DATA);
     if (cfg->given.eval_iters && cfg->eval_iters * each < n) n = cfg->eval_iters * each;
     if (n == 0) return TX_FAIL(TX_ERR_ARG, "--eval-iters 0 leaves nothing to evaluate");
-    tx_feed feed;
+    tx_batch_reader reader;
     double loss[TX_MAX_LOSSES];
     tx_status st;
-    TX_GOTO(tx_feed_open(&feed, t, data));
-    TX_GOTO(tx_train_evaluate(t, &feed, 0, n, loss, NULL));
+    TX_GOTO(tx_batch_reader_open(&reader, t, data));
+    TX_GOTO(tx_train_evaluate(t, &reader, 0, n, loss, NULL));
     if (t->grid->rank == 0) st = tell(t, n, loss, line, user);
 out:
-    tx_feed_close(&feed);
+    tx_batch_reader_close(&reader);
     return st;
 }
 

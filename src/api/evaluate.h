@@ -4,7 +4,7 @@
 
 #include "api/inference.h"
 #include "data/train_data.h"
-#include "triax/run.h"
+#include "triax/jobs.h"
 
 /* Evaluates the files of --valid-data, each by itself, on the ranks of this job. */
 tx_status tx__evaluate_tasks(tx_config *cfg, tx_line_fn *line, void *user);

@@ -75,22 +75,6 @@ static tx_status run_task(job *j, tx_task *t)
     return TX_OK;
 }
 
-/* --task left out is text. */
-static tx_task_kind kind_of(enum tx_task_choice task)
-{
-    switch (task) {
-    case TX_TASK_CHOICE_TEXT:
-        return TX_TASK_TEXT;
-    case TX_TASK_CHOICE_WIKITEXT103:
-        return TX_TASK_WIKITEXT103;
-    case TX_TASK_CHOICE_LAMBADA:
-        return TX_TASK_LAMBADA;
-    case TX_TASK_CHOICE_MULTIPLE_CHOICE:
-        return TX_TASK_CHOICE;
-    }
-    return TX_TASK_TEXT;
-}
-
 static tx_task_opts options_of(const tx_config *cfg, const char *file, bool masked)
 {
     tx_task_opts o = { .file = file,
@@ -99,7 +83,7 @@ static tx_task_opts options_of(const tx_config *cfg, const char *file, bool mask
                        .overlap = cfg->overlapping_eval,
                        .strict = cfg->strict_lambada,
                        .detokenizer = cfg->detokenizer,
-                       .kind = kind_of(cfg->task) };
+                       .kind = cfg->task ? cfg->task : TX_TASK_TEXT };
     return o;
 }
 
@@ -118,11 +102,11 @@ static tx_status check_masked(const tx_inference *f)
 {
     const tx_config *cfg = f->cfg;
     const char *name = f->model->type->name;
-    if (cfg->task && cfg->task != TX_TASK_CHOICE_TEXT)
+    if (cfg->task && cfg->task != TX_TASK_TEXT)
         return TX_FAIL(TX_ERR_ARG,
                        "--task %s asks how a text goes on, and --load %s is a %s, which sees both sides: use "
                        "--task text",
-                       tx_task_choice_word(cfg->task), cfg->load, name);
+                       tx_task_kind_word(cfg->task), cfg->load, name);
     if (cfg->given.overlapping_eval)
         return TX_FAIL(TX_ERR_ARG,
                        "--overlapping-eval: a %s sees both sides of a token, its windows do not overlap: "
@@ -131,9 +115,7 @@ static tx_status check_masked(const tx_inference *f)
     if (cfg->seq_length < 3)
         return TX_FAIL(TX_ERR_ARG, "--seq-length %lld has room for [CLS] and [SEP] only", (long long)cfg->seq_length);
     if (tx_tokenizer_special(f->tok, "[MASK]") >= 0) return TX_OK;
-    return TX_FAIL(TX_ERR_ARG,
-                   "the tokenizer has no [MASK]: a %s needs --tokenizer-type BertWordPieceLowerCase or "
-                   "BertWordPieceCase",
+    return TX_FAIL(TX_ERR_ARG, "the tokenizer has no [MASK]: a %s needs --tokenizer-type " TX_TOKENIZERS_WORDPIECE,
                    name);
 }
 

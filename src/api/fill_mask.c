@@ -9,7 +9,7 @@
 #include "api/prompts.h"
 #include "base/alloc.h"
 #include "eval/masked.h"
-#include "triax/run.h"
+#include "triax/jobs.h"
 
 enum { AT_ONCE = 16 }; /* texts of a micro-batch */
 
@@ -67,7 +67,7 @@ static tx_status prepare(job *j)
     if (tx_tokenizer_special(j->f.tok, "[MASK]") < 0 || tx_tokenizer_special(j->f.tok, "[CLS]") < 0 ||
         tx_tokenizer_special(j->f.tok, "[SEP]") < 0)
         return TX_FAIL(TX_ERR_ARG, "the tokenizer has no [MASK], [CLS] and [SEP]: fill-mask needs BERT's, --vocab-file "
-                                   "vocab.txt with --tokenizer-type BertWordPieceLowerCase or BertWordPieceCase");
+                                   "vocab.txt with --tokenizer-type " TX_TOKENIZERS_WORDPIECE);
     TX_TRY(tx__prompts_read(&j->prompts, cfg, NULL, 0));
     TX_TRY(tx_alloc(&j->text, (size_t)j->prompts.n, sizeof *j->text, "the prompts"));
     for (int64_t i = 0; i < j->prompts.n; i++) {

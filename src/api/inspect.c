@@ -11,7 +11,7 @@
 #include "convert/meant_folder.h"
 #include "convert/source.h"
 #include "data/indexed_meant.h"
-#include "triax/run.h"
+#include "triax/jobs.h"
 
 /* ---- tensors ---- */
 

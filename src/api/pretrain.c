@@ -1,6 +1,6 @@
 /* pretrain.c - the whole of `triax pretrain-gpt` and `triax pretrain-bert`, over the public headers alone. */
-#include "triax/pretrain.h"
 #include "triax/data.h"
+#include "triax/jobs.h"
 #include "triax/run.h"
 
 static tx_status pretrain(tx_run *run, tx_config *cfg)

@@ -107,7 +107,7 @@ static tx_status fill_samples(void *user, int64_t micro, tx_batch *batch)
         for (int64_t i = n / 2; i < n && k->m->n_losses > 1; i++) ids.types[i] = 1;
         *ids.n_tokens = (int32_t)n;
     }
-    return k->m->type->fill(k->m, batch, row, &rule);
+    return k->m->type->collate(k->m, batch, row, &rule);
 }
 
 /* Rows of y, [s, b]: of the tokens that there are, one sample behind the other. */
@@ -120,7 +120,7 @@ static void keep_samples(const samples *k, const float *x, int64_t stride)
             memcpy(out->x + at++ * out->n, x + (i * N_SAMPLES + j) * stride, (size_t)out->n * sizeof *x);
 }
 
-/* A tx_stage_hooks.behind. What fwd has left is gone with the first push: y goes to the scratch. */
+/* A tx_feed.look. What fwd has left is gone with the first push: y goes to the scratch. */
 static tx_status read_samples(void *user, int64_t micro, const tx_batch *batch, const tx_batch *host)
 {
     samples *k = user;
@@ -132,7 +132,7 @@ static tx_status read_samples(void *user, int64_t micro, const tx_batch *batch, 
     tx_tensor words = tx_push2(&c->scratch, TX_F32, from.dim[0], m->vocab_padded);
     tx_tensor pair = tx_push2(&c->scratch, TX_F32, N_SAMPLES, 2);
     (void)micro, (void)host;
-    TX_RUN(c, cast, .y = y, .x = from);
+    TX_RUN(c, copy, .y = y, .x = from);
     TX_TRY(m->type->logits(c, m, words, y));
     if (k->out->n_pairs) TX_TRY(m->type->pair_logits(c, m, pair, tx_slice_rows(y, 0, N_SAMPLES)));
     tx_arena_pop(&c->scratch, mark);
@@ -145,8 +145,8 @@ static tx_status read_samples(void *user, int64_t micro, const tx_batch *batch, 
 static tx_status run_samples(tx_model *m, const tx_config *cfg, int64_t vocab_size, logits *out)
 {
     samples k = { .m = m, .cfg = *cfg, .vocab_size = vocab_size, .out = out };
-    const tx_stage_hooks dry = { .behind = read_samples, .user = &k };
-    const tx_stage_hooks hooks = { .fill = fill_samples, .behind = read_samples, .user = &k };
+    const tx_feed dry = { .look = read_samples, .user = &k };
+    const tx_feed feed = { .fill = fill_samples, .look = read_samples, .user = &k };
     int64_t s = length_of(m), n = 0;
     tx_status st;
     k.cfg.seq_length = s;
@@ -157,9 +157,12 @@ static tx_status run_samples(tx_model *m, const tx_config *cfg, int64_t vocab_si
     TX_GOTO(tx_alloc(&out->pair, (size_t)out->n_pairs * 2, sizeof *out->pair, "logits"));
     TX_GOTO(tx_ctx_init(&k.ctx, "cpu", 0));
     TX_GOTO(tx_stage_open(&k.stage, &k.ctx, m, &k.cfg, 1, false));
-    TX_GOTO(tx_stage_run(&k.stage, 1, false, &dry));
+    tx_stage_begin(&k.stage, &dry);
+    TX_GOTO(tx_stage_run(&k.stage, 1, false));
     TX_GOTO(tx_stage_take(&k.stage));
-    TX_GOTO(tx_stage_run(&k.stage, 1, false, &hooks));
+    tx_stage_begin(&k.stage, &feed);
+    TX_GOTO(tx_stage_run(&k.stage, 1, false));
+    st = tx_stage_end(&k.stage);
 out:
     tx_stage_close(&k.stage);
     tx_ctx_deinit(&k.ctx);

@@ -4,7 +4,7 @@
 
 #include "config/config.h"
 #include "parallel/grid.h"
-#include "triax/run.h"
+#include "triax/jobs.h"
 
 typedef struct tx_ranks {
     tx_world *world;

@@ -11,7 +11,7 @@
 #include "checkpoint/replay_file.h"
 #include "train/loop.h"
 #include "train/non_finite.h"
-#include "triax/run.h"
+#include "triax/jobs.h"
 
 typedef struct replay {
     const char *path;

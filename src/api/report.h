@@ -4,7 +4,7 @@
 
 #include "base/str.h"
 #include "config/config.h"
-#include "triax/run.h"
+#include "triax/jobs.h"
 #include "triax/token.h"
 
 /* Zeroed but for the sink; text is freed by its owner. */

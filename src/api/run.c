@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "eval/training_tasks.h"
-#include "triax/pretrain.h"
+#include "triax/run.h"
 
 struct tx_run {
     const tx_config *cfg;

@@ -61,5 +61,5 @@ static tx_status fill(void *user, const tx_params *ps, float *weights)
 tx_status tx__trainer_take_weights(tx_trainer *t, tx_source *src)
 {
     filling f = { src, t->model };
-    return tx_trainer_fill(t, fill, &f);
+    return tx_trainer_set_weights(t, fill, &f);
 }

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "config/config.h"
 #include "report/page.h"
-#include "triax/run.h"
+#include "triax/jobs.h"
 
 /* A run as the user named it: its folder, or the file itself. */
 static tx_status read_run(tx_history *h, const char *run)

@@ -31,14 +31,14 @@ static tx_status find_vocabulary(plan_view *v, const tx_source *src)
     const tx_model_type *type = tx_model_type_of(cfg);
     const char *from;
     tx_tokenizer *tok;
-    bool null = cfg->tokenizer_type == TX_TOKENIZER_NULL;
+    bool numbers = tx_tokenizer_traits_of(cfg->tokenizer_type).numbers;
     if (src->vocab_size) {
         v->vocab_size = src->vocab_size;
         from = "the checkpoint's";
-    } else if (cfg->vocab_file || cfg->merge_file || cfg->tokenizer_model || (null && cfg->vocab_size)) {
+    } else if (cfg->vocab_file || cfg->merge_file || cfg->tokenizer_model || (numbers && cfg->vocab_size)) {
         TX_TRY(tx__tokenizer_of(cfg, NULL, &tok));
         v->vocab_size = tx_tokenizer_vocab_size(tok);
-        from = null ? "NullTokenizer's: --vocab-size and one for the end of a document" : "the tokenizer's";
+        from = numbers ? "NullTokenizer's: --vocab-size and one for the end of a document" : "the tokenizer's";
         tx_tokenizer_close(tok);
     } else {
         v->vocab_size = cfg->vocab_size ? cfg->vocab_size : type->usual_tokens;

@@ -6,7 +6,7 @@
 
 #include "base/cores.h"
 #include "config/config.h"
-#include "triax/run.h"
+#include "triax/jobs.h"
 
 static bool any_set(const char *const *variable)
 {

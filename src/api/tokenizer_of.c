@@ -9,9 +9,7 @@
 #include "base/log.h"
 #include "data/tokenizer_config.h"
 #include "model/model.h"
-
-#define HF_FILE   "tokenizer.json"
-#define HF_CONFIG "tokenizer_config.json"
+#include "token/tokenizer_kinds.h"
 
 enum {
     PATH_CAP = 4096,
@@ -29,29 +27,17 @@ typedef struct tokenizer_file {
     char path[PATH_CAP];
 } tokenizer_file;
 
+enum { MAX_FILES = 3 };
+
 /* Number of files that the type has. */
-static int files_of(tx_config *c, tokenizer_file f[2])
+static int files_of(tx_config *c, tokenizer_file f[MAX_FILES])
 {
-    f[0].name = "vocab.json", f[0].option = &c->vocab_file;
-    f[1].name = "merges.txt", f[1].option = &c->merge_file;
-    switch (c->tokenizer_type) {
-    case TX_TOKENIZER_GPT2_BPE:
-        return 2;
-    case TX_TOKENIZER_BERT_LOWER_CASE:
-    case TX_TOKENIZER_BERT_CASE:
-        f[0].name = "vocab.txt";
-        return 1;
-    case TX_TOKENIZER_HF:
-    case TX_TOKENIZER_PRETRAINED_HF:
-        f[0].name = HF_FILE, f[0].option = &c->tokenizer_model;
-        return 1;
-    case TX_TOKENIZER_NULL:
-    case TX_TOKENIZER_SENTENCE_PIECE: /* these two are not built */
-    case TX_TOKENIZER_GPT_SENTENCE_PIECE:
-        break;
-    }
-    f[0].name = HF_FILE, f[0].option = &c->tokenizer_model;
-    return 0;
+    const tx_tokenizer_traits reads = tx_tokenizer_traits_of(c->tokenizer_type);
+    int n = 0;
+    if (reads.vocab_file) f[n].name = reads.vocab_file, f[n++].option = &c->vocab_file;
+    if (reads.merge_file) f[n].name = reads.merge_file, f[n++].option = &c->merge_file;
+    if (reads.model_file) f[n].name = reads.model_file, f[n++].option = &c->tokenizer_model;
+    return n;
 }
 
 static bool names_files(const tx_config *c)
@@ -60,7 +46,7 @@ static bool names_files(const tx_config *c)
 }
 
 /* Names the files in `dir` in *c, if all are there and c names none. */
-static tx_status find_files(tx_config *c, const char *dir, tokenizer_file f[2], int *n)
+static tx_status find_files(tx_config *c, const char *dir, tokenizer_file f[MAX_FILES], int *n)
 {
     *n = files_of(c, f);
     if (names_files(c) || !dir) return TX_OK;
@@ -80,7 +66,7 @@ static tx_status take_bert_type(tx_config *c, const char *dir)
     if (c->given.tokenizer_type || !tx_model_type_of(c)->samples->masked) return TX_OK;
     if (!tx_tokenizer_is_wordpiece(c->tokenizer_type)) c->tokenizer_type = TX_TOKENIZER_BERT_LOWER_CASE;
     if (!dir) return TX_OK;
-    TX_TRY(tx_path_join(path, sizeof path, dir, HF_CONFIG));
+    TX_TRY(tx_path_join(path, sizeof path, dir, tx_tokenizer_traits_of(TX_TOKENIZER_HF).beside));
     json_t *config = json_load_file(path, 0, NULL);
     if (json_is_false(json_object_get(config, "do_lower_case"))) c->tokenizer_type = TX_TOKENIZER_BERT_CASE;
     json_decref(config);
@@ -97,18 +83,22 @@ typedef struct place {
 static bool take_numbers(tx_config *c, const place *p)
 {
     if (!p->checkpoint || names_files(c) || c->given.tokenizer_type ||
-        tx_tokenizer_type_of(p->own.type) != TX_TOKENIZER_NULL)
+        !tx_tokenizer_traits_of(tx_tokenizer_type_of(p->own.type)).numbers)
         return false;
-    c->tokenizer_type = TX_TOKENIZER_NULL;
+    c->tokenizer_type = tx_tokenizer_type_of(p->own.type);
     if (!c->vocab_size) c->vocab_size = p->own.vocab_size - 1; /* it adds one */
     return true;
 }
 
-static tx_status find_tokenizer(tx_config *c, place *p, tokenizer_file f[2], int *n)
+static tx_status find_tokenizer(tx_config *c, place *p, tokenizer_file f[MAX_FILES], int *n)
 {
     if (take_numbers(c, p)) return find_files(c, NULL, f, n);
     if (p->checkpoint && p->own.n_files && !names_files(c)) {
         if (!c->given.tokenizer_type) c->tokenizer_type = tx_tokenizer_type_of(p->own.type);
+        if (!c->tokenizer_type)
+            return TX_FAIL(TX_ERR_UNSUPPORTED,
+                           "%s: its tokenizer is a %s, which is not built; use " TX_TOKENIZERS_BUILT, p->checkpoint,
+                           p->own.type);
         TX_TRY(find_files(c, p->checkpoint, f, n));
         if (names_files(c)) return TX_OK;
     }
@@ -136,10 +126,10 @@ static tx_status place_of_checkpoint(place *p, const tx_config *cfg, const tx_ch
 
 const char *tx__source_tokenizer_dir(const tx_source *src)
 {
-    static const char *const files[] = { TX_TOKENIZER_FILES };
     char path[PATH_CAP];
-    for (size_t i = 0; i < sizeof files / sizeof *files && src->path && !src->native; i++)
-        if (!tx_path_join(path, sizeof path, src->path, files[i]) && tx_path_exists(path)) return src->path;
+    const char *name;
+    for (int i = 0; src->path && !src->native && (name = tx_tokenizer_file_name(i)); i++)
+        if (!tx_path_join(path, sizeof path, src->path, name) && tx_path_exists(path)) return src->path;
     return src->dir;
 }
 
@@ -157,7 +147,7 @@ static void hash_of_folder(const tx_config *cfg, const place *p, char hex[33])
 {
     tx_config c = *cfg;
     place own = { .dir = p->dir };
-    tokenizer_file f[2];
+    tokenizer_file f[MAX_FILES];
     tx_tokenizer *tok;
     int n;
     *hex = 0;
@@ -211,14 +201,16 @@ static tx_status check_model(const tx_config *cfg, const tx_source *src, const p
 static tx_status open_at(const tx_config *cfg, place *p, tx_tokenizer **out)
 {
     tx_config c = *cfg; /* with the files found; owns nothing */
-    tokenizer_file f[2];
+    tokenizer_file f[MAX_FILES];
     int n;
     TX_TRY(find_tokenizer(&c, p, f, &n));
+    const char *hf = tx_tokenizer_traits_of(TX_TOKENIZER_HF).model_file;
     if (p->dir && n && !names_files(&c))
         return TX_FAIL(TX_ERR_ARG,
-                       "no tokenizer: %s has no %s, so name its files (--vocab-file and --merge-file, or "
+                       "no tokenizer: %s has no %s%s%s%s%s, so name its files (--vocab-file and --merge-file, or "
                        "--tokenizer-type HFTokenizer --tokenizer-model)",
-                       p->dir, n == 2 ? "vocab.json with merges.txt and no " HF_FILE : f[0].name);
+                       p->dir, f[0].name, n > 1 ? " with " : "", n > 1 ? f[1].name : "", n > 1 ? " and no " : "",
+                       n > 1 ? hf : "");
     return tx__tokenizer_from_config(&c, out);
 }
 
@@ -267,6 +259,7 @@ int32_t tx__text_tokens(const tx_tokenizer *tok)
 
 static tx_status add_file(tx_ckpt_tokenizer *t, const char *name, const char *path)
 {
+    TX_ASSERT(t->n_files < TX_CKPT_MAX_FILES);
     tx_ckpt_file *f = &t->file[t->n_files++];
     f->name = name;
     return tx_file_read(path, FILE_MAX, &f->text);
@@ -274,18 +267,20 @@ static tx_status add_file(tx_ckpt_tokenizer *t, const char *name, const char *pa
 
 static tx_status add_files(tx_ckpt_tokenizer *t, const tx_config *c, const tokenizer_file *f, int n)
 {
-    char path[PATH_CAP], config[PATH_CAP];
+    const char *beside = tx_tokenizer_traits_of(c->tokenizer_type).beside;
+    char path[PATH_CAP], dir[PATH_CAP];
     for (int i = 0; i < n; i++) {
-        if (strcmp(f[i].name, HF_FILE) != 0) {
+        if (f[i].option != &c->tokenizer_model) {
             TX_TRY(add_file(t, f[i].name, *f[i].option));
             continue;
         }
         TX_TRY(tx__tokenizer_model_file(c, path, sizeof path));
-        TX_TRY(add_file(t, HF_FILE, path));
+        TX_TRY(add_file(t, f[i].name, path));
+        if (!beside) continue;
         const char *slash = strrchr(path, '/');
-        snprintf(config, sizeof config, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
-        TX_TRY(tx_path_join(path, sizeof path, config, HF_CONFIG));
-        if (tx_path_exists(path)) TX_TRY(add_file(t, HF_CONFIG, path));
+        snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+        TX_TRY(tx_path_join(path, sizeof path, dir, beside));
+        if (tx_path_exists(path)) TX_TRY(add_file(t, beside, path));
     }
     return TX_OK;
 }
@@ -293,7 +288,7 @@ static tx_status add_files(tx_ckpt_tokenizer *t, const tx_config *c, const token
 static tx_status record(const tx_config *cfg, place *p, const tx_tokenizer *tok, tx_ckpt_tokenizer *out)
 {
     tx_config c = *cfg;
-    tokenizer_file f[2];
+    tokenizer_file f[MAX_FILES];
     int n;
     TX_TRY(find_tokenizer(&c, p, f, &n));
     snprintf(out->type, sizeof out->type, "%s",

@@ -95,13 +95,42 @@ tx_status tx__check_fill(const tx_fill_args *a)
     return TX_OK;
 }
 
+/* Of one shape, whose strides are free but for the last dimension's. */
+static bool rows_match(tx_tensor y, tx_tensor x)
+{
+    int n = x.n_dims;
+    return x.data && y.data && n >= 1 && tx_same_shape(x, y) && x.stride[n - 1] == 1 && y.stride[n - 1] == 1;
+}
+
 tx_status tx__check_cast(const tx_cast_args *a)
 {
-    int n = a->x.n_dims;
-    if (!a->x.data || !a->y.data || n < 1 || !tx_same_shape(a->x, a->y) || a->x.stride[n - 1] != 1 ||
-        a->y.stride[n - 1] != 1)
-        return REFUSE("cast", "y and x of one shape, their last dimension dense", T(y), T(x));
+    if (!rows_match(a->y, a->x)) return REFUSE("cast", "y and x of one shape, their last dimension dense", T(y), T(x));
     return TX_OK;
+}
+
+tx_status tx__check_copy(const tx_copy_args *a)
+{
+    if (!rows_match(a->y, a->x) || a->y.dtype != a->x.dtype)
+        return REFUSE("copy", "y and x of one shape and dtype, their last dimension dense", T(y), T(x));
+    return TX_OK;
+}
+
+/* The dtype of the values beside up to three tensors of the residual stream: the one that is not wide, if one is not.
+ */
+static tx_dtype values_beside(tx_dtype x, tx_dtype y, tx_dtype z)
+{
+    tx_dtype t = x == TX_F32 ? y : x;
+    return t == TX_F32 ? z : t;
+}
+
+tx_status tx__check_add(const tx_add_args *a)
+{
+    tx_dtype y = a->y.dtype, p = a->a.dtype, q = a->b.dtype, t = values_beside(y, p, q);
+    bool ok = is_float(y) && is_float(p) && is_float(q) && flat(a->y) && shaped_like(a->a, a->y, p) &&
+              shaped_like(a->b, a->y, q) && is_stream(y, t) && is_stream(p, t) && is_stream(q, t);
+    if (ok) return TX_OK;
+    return REFUSE("add", "y, a and b of one shape, contiguous, of one float dtype, some perhaps fp32", T(y), T(a),
+                  T(b));
 }
 
 tx_status tx__check_gemm(const tx_gemm_args *a)
@@ -230,8 +259,7 @@ tx_status tx__check_dropout_add_fwd(const tx_dropout_add_fwd_args *a)
 {
     tx_dtype x = a->x.dtype, y = a->y.dtype, r = a->residual.data ? a->residual.dtype : x;
     bool ok = is_float(x) && is_float(y) && is_float(r) && dense(a->x, x, 3) && shaped_like(a->y, a->x, y);
-    tx_dtype t = x == TX_F32 ? y : x; /* the one that is not wide, if one is not */
-    t = t == TX_F32 ? r : t;
+    tx_dtype t = values_beside(x, y, r);
     if (!ok || !is_stream(x, t) || !is_stream(y, t) || !is_stream(r, t) ||
         (a->residual.data && !shaped_like(a->residual, a->x, r)))
         return REFUSE("dropout_add_fwd", "y, x, residual [s,b,h], contiguous, of one float dtype, some perhaps fp32",

@@ -47,10 +47,17 @@ static size_t head_loss_scratch(const tx_ctx *c, const tx_head_loss_args *a)
     return head_layout(a).end;
 }
 
-/* loss and dz of a chunk: rows first .. first + n, from its logits */
-static tx_status chunk_loss(tx_ctx *c, const tx_head_loss_args *a, char *scratch, int64_t first, int64_t n, tx_tensor z,
-                            tx_tensor rounded)
+/* Rows first .. first + n, their logits, and what these are rounded to, if they are. */
+typedef struct logits {
+    int64_t first, n;
+    tx_tensor z, rounded;
+} logits;
+
+/* loss and dz of a chunk */
+static tx_status chunk_loss(tx_ctx *c, const tx_head_loss_args *a, char *scratch, const logits *k)
 {
+    int64_t first = k->first, n = k->n;
+    tx_tensor z = k->z, rounded = k->rounded;
     bool grad = a->weight.data != NULL;
     tx_tensor loss = tx_slice1(a->loss, first, n), y = tx_slice1(a->y, first, n), weight = { 0 };
     if (grad) weight = tx_slice1(a->weight, first, n);
@@ -85,7 +92,7 @@ static tx_status head_loss(tx_ctx *c, const tx_head_loss_args *a, void *scratch)
         /* 1  z = x Wᵀ + bias */
         TX_RUN(c, gemm, .c = z, .a = x, .b = a->w, .bias = a->bias, .trans_b = true);
         /* 2  loss, dz */
-        TX_TRY(chunk_loss(c, a, scratch, first, n, z, rounded));
+        TX_TRY(chunk_loss(c, a, scratch, &(logits){ first, n, z, rounded }));
         if (!grad) continue;
         tx_at_backward(c, true);
         /* 3  dx = dz W */

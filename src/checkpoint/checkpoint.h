@@ -30,12 +30,11 @@
 #include "kinds/formats.h"
 #include "nn/param.h"
 
-/* A tokenizer: the names of the files that a checkpoint keeps of one, and what it keeps. */
-#define TX_TOKENIZER_FILES "vocab.json", "merges.txt", "vocab.txt", "tokenizer.json", "tokenizer_config.json"
+/* What a checkpoint keeps of a tokenizer. */
 enum { TX_CKPT_MAX_FILES = 2 };
 
 typedef struct tx_ckpt_file {
-    const char *name; /* one of TX_TOKENIZER_FILES */
+    const char *name; /* one of tx_tokenizer_file_name */
     tx_str text;      /* owned */
 } tx_ckpt_file;
 

@@ -11,11 +11,9 @@
 #include "checkpoint/json_text.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/place.h"
+#include "token/tokenizer_kinds.h"
 
 #define KEY "tokenizer"
-
-static const char *const names[] = { TX_TOKENIZER_FILES };
-enum { N_NAMES = sizeof names / sizeof *names };
 
 static void hash_of(const void *bytes, size_t n, char hex[33])
 {
@@ -64,12 +62,12 @@ tx_status tx_ckpt_tokenizer_write(const tx_ckpt_tokenizer *t, const char *folder
 
 /* ---- loading ---- */
 
-/* Only what it is known by becomes a path. */
+/* Only the names of tokenizers' files become paths. */
 static const char *known_name(const char *name)
 {
-    for (int i = 0; i < N_NAMES; i++)
-        if (!strcmp(names[i], name)) return names[i];
-    return NULL;
+    const char *known;
+    for (int i = 0; (known = tx_tokenizer_file_name(i)) && strcmp(known, name); i++) continue;
+    return known;
 }
 
 static bool take_hex(char to[33], const json_t *v)

@@ -7,13 +7,13 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "checkpoint/json_text.h"
+#include "config/config.h"
 
 #define FORMAT    "triax replay 1"
 #define MAX_BYTES ((size_t)64 << 20)
 #define MAX_FLAGS 100000
 #define MAX_TEXT  4096
-
-static const char *const commands[] = { "pretrain-gpt", "pretrain-bert" };
+#define GPT       tx_command_id_word(TX_COMMAND_PRETRAIN_GPT) /* where a file names no command */
 
 /* ---- writing ---- */
 
@@ -54,7 +54,7 @@ tx_status tx_replay_file_write(const tx_replay_file *r, const char *path)
     TX_GOTO(put_number(&out, "eod", r->eod));
     TX_GOTO(put_member(&out, "found", r->found));
     TX_GOTO(put_member(&out, "documents", r->documents));
-    TX_GOTO(tx_str_printf(&out, "  \"command\": \"%s\",\n", r->command ? r->command : commands[0]));
+    TX_GOTO(tx_str_printf(&out, "  \"command\": \"%s\",\n", r->command ? r->command : GPT));
     TX_GOTO(put_member(&out, "flags", r->flags));
     TX_GOTO(put_number(&out, "first_micro_batch", r->first_micro));
     TX_GOTO(put_ids(&out, r));
@@ -103,9 +103,9 @@ static tx_status get_command(tx_replay_file *r, const json_t *root, const char *
 {
     const json_t *v = json_object_get(root, "command");
     const char *text = json_string_value(v);
-    r->command = v ? NULL : commands[0];
-    for (size_t i = 0; i < sizeof commands / sizeof *commands && text; i++)
-        if (!strcmp(commands[i], text)) r->command = commands[i];
+    const tx_command *c = tx_command_find(text ? text : v ? "" : GPT);
+    bool trains = c && c->load == TX_LOAD_RESUMES && c->id != TX_COMMAND_ENGINE;
+    r->command = trains ? c->name : NULL;
     return r->command ? TX_OK : bad(path, "command");
 }
 
@@ -123,7 +123,8 @@ static tx_status get_flags(tx_replay_file *r, const json_t *root, const char *pa
 static tx_status get_ids(tx_replay_file *r, const json_t *root, const char *path)
 {
     const json_t *rows = json_object_get(root, "ids");
-    bool gpt = r->command == commands[0]; /* a BERT's row holds labels and counts, too */
+    bool gpt =
+        tx_command_find(r->command)->id == TX_COMMAND_PRETRAIN_GPT; /* a BERT's row holds labels and counts, too */
     int64_t lo = gpt ? 0 : -1, end = gpt ? r->vocab_size : INT32_MAX;
     size_t n = json_array_size(rows), width = json_array_size(json_array_get(rows, 0));
     if (n < 1 || width < 2) return bad(path, "ids");

@@ -17,7 +17,7 @@ static size_t slots_at(int n)
 
 static size_t boxes_at(int n)
 {
-    return slots_at(n) + (size_t)TX__RING * (size_t)n * sizeof(tx__slot);
+    return slots_at(n) + (size_t)TX__RING * (size_t)n * sizeof(tx__call_slot);
 }
 
 static size_t stages_at(int n)
@@ -35,9 +35,9 @@ tx__line *tx__board_line(tx__board *b, int rank)
     return (tx__line *)((unsigned char *)b + lines_at()) + rank;
 }
 
-tx__slot *tx__board_slot(tx__board *b, int64_t order, int rank)
+tx__call_slot *tx__board_slot(tx__board *b, int64_t order, int rank)
 {
-    return (tx__slot *)((unsigned char *)b + slots_at(b->n)) + (order % TX__RING) * b->n + rank;
+    return (tx__call_slot *)((unsigned char *)b + slots_at(b->n)) + (order % TX__RING) * b->n + rank;
 }
 
 tx__box *tx__board_box(tx__board *b, int from, int to)

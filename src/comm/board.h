@@ -12,7 +12,7 @@
 
 enum {
     TX__MEMBERS = 256,   /* at most */
-    TX__RING = 64,       /* collectives under way at once; more wait in line */
+    TX__RING = 64,       /* collectives under way at once; more wait in a queue */
     TX__SMALL = 2048,    /* bytes that go through the slots themselves */
     TX__CHUNK = 1 << 20, /* bytes */
     TX__STAGES = 4,      /* chunks that a member copies ahead, of a buffer that others cannot reach */
@@ -25,13 +25,13 @@ typedef struct tx__line {
     _Atomic int64_t done;
 } tx__line;
 
-typedef struct tx__slot {
+typedef struct tx__call_slot {
     int how, dtype, reduce, root;
     int64_t n;
     tx__address at;
     bool staged; /* not at `at`: a chunk at a time in the staging area */
     _Alignas(64) unsigned char small[TX__SMALL];
-} tx__slot;
+} tx__call_slot;
 
 enum { TX__FREE, TX__POSTED, TX__TAKEN };
 
@@ -58,16 +58,16 @@ typedef struct tx__board {
 struct tx__local {
     tx__board *board;
     bool one_process;
-    void **from;                /* [size]: where the members' buffers of the request in work are */
-    bool *staged;               /* [size] */
-    int64_t ring_end[TX__RING]; /* the last chunk + 1 of the request that used the slot last */
-    int64_t completed;          /* chunks */
-    struct tx__bounce *bounces; /* shared copies of private messages */
+    void **from;                  /* [size]: where the members' buffers of the request in work are */
+    bool *staged;                 /* [size] */
+    int64_t ring_end[TX__RING];   /* the last chunk + 1 of the request that used the slot last */
+    int64_t completed;            /* chunks */
+    struct tx__mail_copy *copies; /* shared copies of private messages */
 };
 
 size_t tx__board_bytes(int n, bool staging);
 tx__line *tx__board_line(tx__board *b, int rank);
-tx__slot *tx__board_slot(tx__board *b, int64_t order, int rank);
+tx__call_slot *tx__board_slot(tx__board *b, int64_t order, int rank);
 tx__box *tx__board_box(tx__board *b, int from, int to);
 unsigned char *tx__board_stage(tx__board *b, int rank, int64_t chunk);
 

@@ -1,8 +1,8 @@
 /* comm.h - groups of ranks, and what they do together.
  *
  *  A rank is a thread or a process with a tx_world of its own; a tx_comm is one rank's end of a group of them. Members
- *  of a group make the same collective calls on it in the same order. What moves the numbers is found out when a group
- *  is made, and no caller asks:
+ *  of a group make the same collective calls on it in the same order. How numbers are moved is decided when a group is
+ *  made, and callers need not know:
  *
  *      self    a group of one: nothing to do
  *      local   ranks that can read each other's memory: threads of one process, or processes of one host, which share
@@ -11,22 +11,22 @@
  *      team    ranks with a GPU each, for tensors in its memory: NCCL or RCCL (tx_world_use_device)
  *      plan    a group that does not exist, for a dry run: calls are counted, nothing moves
  *
- *  But by a team, sums are made by our own code in the order of ranks, in fp32 (fp64 of fp64) and rounded once at the
- * end, whatever moves the bytes: the same group gives the same bits, also when its members sit on other hosts or the
- * buffer is cut in another way. A team's sums are made in an order that the library chooses by size and group: the same
- * from run to run where that choice is fixed (NCCL_ALGO=Ring, NCCL_PROTO=Simple), and with other bits than the host's.
- * All tensors are contiguous and of the same size in all members, or TX_ERR_COMM.
+ *  Except in a team, sums are made by our own code in the order of ranks, in fp32 (fp64 of fp64) and rounded once at
+ * the end, whatever moves the bytes: the same group gives the same bits, also when its members sit on other hosts or
+ * the buffer is cut in another way. A team's sums are made in an order that the library chooses by size and group: the
+ * same from run to run where that choice is fixed (NCCL_ALGO=Ring, NCCL_PROTO=Simple), and with other bits than the
+ * host's. All tensors are contiguous and of the same size in all members, or TX_ERR_COMM.
  *
  *  Tensors may lie in the memory of the rank's device (c->device, base/device.h). A call then belongs to the compute
- * stream: it takes what ops before it wrote, and ops behind the call (behind tx_wait) find its result; the host finds
+ * stream: it reads what ops before it wrote, and ops after the call (after tx_wait) find its result; the host finds
  * it when it has waited for that stream. The same tensors lie on a device in all members. A tensor in the host's memory
  * is the host's: whoever lets the device write one waits for that before the call.
  *
  *  Every call counts what it moves (tx_comm_volume), a dry run included: it counts and returns.
  *
- *  Errors: TX_ERR_COMM when another rank has ended the job (tx_world_abort), or did not come within the world's
- *  time-out: the message names the ranks that did not come, to what, and what they were seen doing last. After an error
- *  the job can only end. */
+ *  Errors: TX_ERR_COMM when another rank has ended the job (tx_world_abort), or was missing from
+ *  a call until the world's time-out: the message names the ranks that are missing, the call, and what each was last
+ *  seen doing. After an error the job can only end. */
 #ifndef TX_COMM_COMM_H
 #define TX_COMM_COMM_H
 
@@ -64,7 +64,7 @@ void tx_world_note(tx_world *w, const char *what);
  * looks like waiting, too. NULL: no more. */
 void tx_world_profile(tx_world *w, tx_ctx *c);
 
-/* Whether the job is being ended by another rank: then this one has nothing to say. */
+/* Whether another rank is ending the job: then this one reports nothing. */
 bool tx_world_aborted(const tx_world *w);
 
 /* ---- GPUs ---- */
@@ -130,7 +130,7 @@ tx_status tx_comm_agree(tx_comm *g, tx_status st);
 
 /* ---- while something else is computed ---- */
 
-/* What has been started and not waited for. The caller's, zeroed; it and the tensor stay where they are until it is
+/* A call that has been started and not waited for. The caller's, zeroed; it and the tensor must not move until it is
  * waited for. Requests of one group are started in the same order by all its members. Starting never waits. */
 typedef struct tx_request {
     tx_comm *g; /* NULL: nothing is under way */
@@ -152,12 +152,12 @@ typedef struct tx_request {
     /* of a tensor in a device's memory (staging.c) */
     tx_device *device;
     struct tx_request *next_device;
-    struct tx__stage *stage; /* NULL: in the host's */
+    struct tx__staged_copy *stage; /* NULL: in the host's */
     struct tx__flight *flight;
     void *back; /* where the result belongs; NULL: nowhere */
     const void *back_from;
     size_t back_bytes;
-    bool landed; /* the result is on its way there */
+    bool landed; /* the result is being copied there */
 } tx_request;
 
 /* As the calls above. */

@@ -166,15 +166,28 @@ tx_status tx__sleep(tx_world *w, const tx_request *r)
 
 /* ---- in words ---- */
 
-static void describe(char *buf, size_t cap, int what, int64_t call, const char *group, int layer, bool backward)
+/* A call, by what names it in messages. */
+typedef struct call_id {
+    int what;       /* its name in tx__call_names */
+    int64_t number; /* among the calls of its kind */
+    const char *group;
+    int layer; /* that the model was in; 0: none */
+    bool backward;
+} call_id;
+
+static void describe(char *buf, size_t cap, const call_id *c)
 {
-    size_t n = (size_t)snprintf(buf, cap, "%s #%lld of the %s group", tx__call_names[what], (long long)call, group);
-    if (layer && n < cap) snprintf(buf + n, cap - n, " (layer %d, %s)", layer, backward ? "backward" : "forward");
+    size_t n =
+        (size_t)snprintf(buf, cap, "%s #%lld of the %s group", tx__call_names[c->what], (long long)c->number, c->group);
+    if (c->layer && n < cap)
+        snprintf(buf + n, cap - n, " (layer %d, %s)", c->layer, c->backward ? "backward" : "forward");
 }
 
 void tx__request_describe(char *buf, size_t cap, const tx_request *r)
 {
-    describe(buf, cap, r->what, r->call, r->g->name, r->layer, r->backward);
+    describe(buf, cap,
+             &(call_id){
+                 .what = r->what, .number = r->call, .group = r->g->name, .layer = r->layer, .backward = r->backward });
 }
 
 void tx__presence_describe(char *buf, size_t cap, tx_world *w, int rank)
@@ -200,7 +213,10 @@ void tx__presence_describe(char *buf, size_t cap, tx_world *w, int rank)
     } while (((version & 1) || atomic_load(&p->version) != version) &&
              ++tries < 1000); /* a rank that was stopped while it wrote stays odd for ever */
     if (what >= TX__N_CALLS) what = 0;
-    describe(call, sizeof call, (int)what, (int64_t)number, group, (int)layer, backward);
+    describe(
+        call, sizeof call,
+        &(call_id){
+            .what = (int)what, .number = (int64_t)number, .group = group, .layer = (int)layer, .backward = backward });
     switch (doing) {
     case TX__IDLE:
         snprintf(buf, cap, "before its first call");

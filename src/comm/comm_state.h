@@ -1,13 +1,13 @@
 /* comm_state.h - what a group and a world are made of; for this room only.
  *
- *      comm.c         the calls: checks, counts, starts a request, waits for it
+ *      comm_calls.c   the calls: checks, counts, starts a request, waits for it
  *      waiting.c      the loop that waits: moves everything on, looks at the time and at whether the job has been ended
  *      staging.c      requests on tensors of a device's memory, by way of the host's
  *      teams.c        the same between GPUs, by the vendor's library
  *      local*.c       requests between ranks that read each other's memory
  *      remote*.c      the same over a transport
  *      comm_job.c     what the ranks of a host know of each other
- *      world*.c       how ranks come to be */
+ *      world*.c       how ranks are made */
 #ifndef TX_COMM_COMM_STATE_H
 #define TX_COMM_COMM_STATE_H
 
@@ -37,8 +37,8 @@ struct tx__board;
 struct tx__transport;
 
 typedef struct tx__kind {
-    void (*start)(tx_comm *g, tx_request *r);                           /* r is filled in and zeroed behind that */
-    tx_status (*progress)(tx_comm *g);                                  /* moves on all of the group's requests */
+    void (*start)(tx_comm *g, tx_request *r); /* r is filled in up to `staged` and zeroed after it */
+    tx_status (*progress)(tx_comm *g);        /* moves on all of the group's requests */
     void (*absent)(const tx_comm *g, const tx_request *r, bool *ranks); /* who is waited for: true of members */
     void (*close)(tx_comm *g);
 } tx__kind;
@@ -56,13 +56,13 @@ struct tx_comm {
     char name[32];
     tx_world *world;
     int *world_rank; /* [size], owned; NULL: a plan, or tx_comm_self */
-    int *said;       /* [size], behind it: of an agreement, which is to work where no memory is left */
+    int *said;       /* [size], after it: of an agreement, which has to work when no memory is left */
     tx_comm *next;   /* of the world's groups */
     tx_comm_volume volume[TX_N_COMM_OPS];
     int64_t n_calls[TX__N_CALLS];
     double waited[TX__N_CALLS]; /* seconds, while debug lines are wanted */
 
-    tx__queue coming;                       /* started, but not what the kind knows of: behind copies from a device */
+    tx__queue coming; /* started, but not yet passed to the kind: copies from a device come first */
     tx__queue collectives, sends, receives; /* under way */
     tx_request *to_publish, *to_work;       /* in collectives: the first with that left to do */
     int64_t n_requests, n_chunks;           /* collectives so far */
@@ -91,15 +91,15 @@ tx_status tx__wait_for(tx_request *r);
 /* ---- tensors in a device's memory ---- */
 
 /* Where a tensor is while it is not in the device's memory. */
-typedef struct tx__stage {
-    struct tx__stage *next;
+typedef struct tx__staged_copy {
+    struct tx__staged_copy *next;
     tx_event *down, *up; /* it has come; its result has gone */
     void *host;
     size_t bytes;
     bool used;
-} tx__stage;
+} tx__staged_copy;
 
-/* A call on a team, on its way in the communication stream. */
+/* A call on a team that is in the communication stream. */
 typedef struct tx__flight {
     struct tx__flight *next;
     tx_event *done;
@@ -113,7 +113,7 @@ typedef struct tx__side {
     tx_world *world;
     tx_device *device;
     struct tx__side *next;
-    tx__stage *stages;
+    tx__staged_copy *stages;
     tx_event *start; /* of the compute stream; recorded anew by each request */
 
     tx__flight *flights, *idle; /* in the order of calls; free */
@@ -130,7 +130,7 @@ tx_status tx__stage_begin(tx_ctx *c, tx_request *r);
 tx_status tx__coming_progress(tx_comm *g);
 tx_status tx__landing_progress(tx_world *w);
 
-/* Of a finished request: the compute stream goes on when its result is there. Of another: forgets it. */
+/* A finished request: the compute stream waits until its result is there. Another one: forgets it. */
 tx_status tx__stage_end(tx_request *r);
 
 void tx__sides_close(tx_world *w);
@@ -142,7 +142,7 @@ struct tx__team_card;
 /* Whether r is its group's team's to do; then it is done in the communication stream. */
 bool tx__flies(const tx_ctx *c, const tx_request *r);
 tx_status tx__flight_begin(tx_request *r);
-tx_status tx__flight_end(tx_request *r); /* the compute stream goes on when it is done */
+tx_status tx__flight_end(tx_request *r); /* the compute stream waits until it is done */
 
 /* Looks on: errors, the end of the job, the time. */
 tx_status tx__teams_watch(tx_world *w);
@@ -151,7 +151,7 @@ tx_status tx__teams_watch(tx_world *w);
 tx_status tx__team_open(tx_comm *g);
 void tx__team_close(tx_comm *g);
 
-/* Of a device that is about to be closed: all teams on it, and what is on its way. */
+/* Of a device that is about to be closed: all teams on it, and their unfinished calls. */
 void tx__flights_close(tx__side *s);
 
 /* ---- what the ranks of a host know of each other ---- */
@@ -197,7 +197,7 @@ struct tx_world {
     bool one_process;
     tx__side *sides;             /* a device each, owned */
     tx__side *team_side;         /* of them that of tx_world_use_device; NULL: none */
-    struct tx__team_card *cards; /* [size], owned: what ranks have told of their GPUs */
+    struct tx__team_card *cards; /* [size], owned: what each rank has reported of its GPU */
     const struct tx_gpu_collectives *collectives;
     tx_request *on_device;           /* all that have a stage */
     struct tx__board *boards;        /* made here (board.c) */
@@ -238,7 +238,7 @@ void tx__presence_describe(char *buf, size_t cap, tx_world *w, int rank);
 /* "all-reduce #1580 of the data-parallel group (layer 3, backward)" */
 void tx__request_describe(char *buf, size_t cap, const tx_request *r);
 
-/* A rank of this host below this one has waited too long as well, and is to tell it. */
+/* A lower rank of this host has waited too long as well, and reports it. */
 bool tx__lower_rank_waits(tx_world *w, double since);
 
 /* ---- groups between ranks of one host ---- */

@@ -102,7 +102,7 @@ static bool slot_is_free(const tx_comm *g, const tx_request *r)
 static void write_slot(tx_comm *g, tx_request *r)
 {
     struct tx__local *l = g->local;
-    tx__slot *s = tx__board_slot(l->board, r->order, g->rank);
+    tx__call_slot *s = tx__board_slot(l->board, r->order, g->rank);
     int64_t bytes = bytes_of_x(r);
     s->how = r->how;
     s->dtype = r->dtype;
@@ -156,7 +156,7 @@ static tx_status meet(tx_request *r)
     tx_comm *g = r->g;
     struct tx__local *l = g->local;
     for (int i = 0; i < g->size; i++) {
-        tx__slot *s = tx__board_slot(l->board, r->order, i);
+        tx__call_slot *s = tx__board_slot(l->board, r->order, i);
         if (s->how != r->how || s->dtype != r->dtype || s->reduce != r->reduce || s->root != r->peer || s->n != r->n) {
             char what[128];
             tx__request_describe(what, sizeof what, r);

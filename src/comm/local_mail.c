@@ -6,16 +6,16 @@
 #include "comm/board.h"
 
 /* A shared copy of a message that lies in private memory; kept for the next one. */
-typedef struct tx__bounce {
-    struct tx__bounce *next;
+typedef struct tx__mail_copy {
+    struct tx__mail_copy *next;
     void *data;
     size_t bytes;
     tx_request *user; /* NULL: free */
-} tx__bounce;
+} tx__mail_copy;
 
-static tx_status bounce_for(tx__bounce **out, struct tx__local *l, tx_request *r, size_t bytes)
+static tx_status copy_for(tx__mail_copy **out, struct tx__local *l, tx_request *r, size_t bytes)
 {
-    tx__bounce *b = l->bounces;
+    tx__mail_copy *b = l->copies;
     while (b && (b->user || b->bytes < bytes)) b = b->next;
     if (!b) {
         TX_TRY(tx_alloc(&b, 1, sizeof *b, "a message's copy"));
@@ -25,8 +25,8 @@ static tx_status bounce_for(tx__bounce **out, struct tx__local *l, tx_request *r
             return st;
         }
         b->bytes = bytes;
-        b->next = l->bounces;
-        l->bounces = b;
+        b->next = l->copies;
+        l->copies = b;
     }
     b->user = r;
     *out = b;
@@ -54,7 +54,7 @@ static void collect(tx_comm *g)
         tx__letter *letter = &tx__board_box(l->board, g->rank, r->peer)->letter[r->slot];
         if (atomic_load_explicit(&letter->state, memory_order_acquire) != TX__TAKEN) continue;
         atomic_store_explicit(&letter->state, TX__FREE, memory_order_relaxed); /* only the sender waits for that */
-        for (tx__bounce *b = l->bounces; b; b = b->next)
+        for (tx__mail_copy *b = l->copies; b; b = b->next)
             if (b->user == r) b->user = NULL;
         tx__remove(&g->sends, r);
         r->finished = true;
@@ -73,8 +73,8 @@ static tx_status post(tx_comm *g, tx_request *r)
     if (!letter_waits(bytes) && bytes)
         memcpy(letter->small, r->x, bytes);
     else if (letter_waits(bytes) && !tx__address_of(&letter->at, l->one_process, r->x, bytes)) {
-        tx__bounce *b;
-        TX_TRY(bounce_for(&b, l, r, bytes));
+        tx__mail_copy *b;
+        TX_TRY(copy_for(&b, l, r, bytes));
         tx__copy(b->data, r->x, bytes, r->n_threads);
         TX_ASSERT(tx__address_of(&letter->at, l->one_process, b->data, bytes));
     }
@@ -149,7 +149,7 @@ tx_status tx__mail_progress(tx_comm *g)
 
 void tx__mail_close(tx_comm *g)
 {
-    for (tx__bounce *b = g->local->bounces, *next; b; b = next) {
+    for (tx__mail_copy *b = g->local->copies, *next; b; b = next) {
         next = b->next;
         tx_shared_free(b->data);
         tx_free(b);

@@ -16,7 +16,7 @@
 
 /* ---- buffers ---- */
 
-static void stage_free(tx_device *d, tx__stage *t)
+static void stage_free(tx_device *d, tx__staged_copy *t)
 {
     tx_device_event_free(d, t->down);
     tx_device_event_free(d, t->up);
@@ -28,7 +28,7 @@ static void side_close(tx_device_guest *guest)
 {
     tx__side *s = (tx__side *)guest, **at = &s->world->sides;
     tx__flights_close(s); /* first: what waits for others in a stream must not be waited for */
-    for (tx__stage *t = s->stages, *next; t; t = next) {
+    for (tx__staged_copy *t = s->stages, *next; t; t = next) {
         next = t->next;
         stage_free(s->device, t);
     }
@@ -65,10 +65,10 @@ tx_status tx__side_of(tx__side **out, tx_world *w, tx_device *d)
     return TX_OK;
 }
 
-static tx_status stage_new(tx__stage **out, tx__side *s, size_t bytes)
+static tx_status stage_new(tx__staged_copy **out, tx__side *s, size_t bytes)
 {
     static const char what[] = "calls between ranks on a device's memory";
-    tx__stage *t;
+    tx__staged_copy *t;
     tx_status st;
     TX_TRY(tx_alloc(&t, 1, sizeof *t, what));
     TX_GOTO(tx_device_event_make(s->device, &t->down));
@@ -83,11 +83,11 @@ out:
 }
 
 /* The smallest that is free and large enough. None is given back for a larger one: that would wait for all streams. */
-static tx_status stage_for(tx__stage **out, tx__side *s, size_t bytes)
+static tx_status stage_for(tx__staged_copy **out, tx__side *s, size_t bytes)
 {
     enum { UNIT = 65536 };
-    tx__stage *best = NULL;
-    for (tx__stage *t = s->stages; t; t = t->next)
+    tx__staged_copy *best = NULL;
+    for (tx__staged_copy *t = s->stages; t; t = t->next)
         if (!t->used && t->bytes >= bytes && (!best || t->bytes < best->bytes)) best = t;
     if (!best) TX_TRY(stage_new(&best, s, (bytes + UNIT - 1) / UNIT * UNIT));
     best->used = true;

@@ -29,7 +29,7 @@ typedef struct tx__transport {
     int (*test)(tx__move *m, int *done, size_t *bytes);
 
     void (*explain)(int error, char *text, size_t cap);
-    void (*abort)(int exit_code); /* ends all ranks; does not come back */
+    void (*abort)(int exit_code); /* ends all ranks; does not return */
     void (*close)(void);          /* collective */
 
     /* For comparison, in bench/: the library's own sum of n floats, in place. */

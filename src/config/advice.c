@@ -138,9 +138,9 @@ enum { N_LEVERS = sizeof levers / sizeof *levers };
 
 typedef struct change {
     int lever;
-    int64_t value;      /* NUMBER, and BATCH without a file of DeepSpeed's; RAMP: START */
-    int64_t increment;  /* RAMP */
-    tx__batch equation; /* BATCH with a file */
+    int64_t value;            /* NUMBER, and BATCH without a file of DeepSpeed's; RAMP: START */
+    int64_t increment;        /* RAMP */
+    tx__batch_sizes equation; /* BATCH with a file */
 } change;
 
 typedef struct attempt {
@@ -179,7 +179,7 @@ static const tx_option *option_of(const search *s, const lever *l)
 /* Ranks that are started, not planned or given. */
 static bool are_started(const search *s, const lever *l)
 {
-    return l->remedy == TX__RANKS && !s->as_given->given.world_size && tx__runs_on_ranks(s->as_given->command->name);
+    return l->remedy == TX__RANKS && !s->as_given->given.world_size && (s->as_given->command->traits & TX_ON_RANKS);
 }
 
 static int64_t *number_of(changed *to, const tx_option *o)
@@ -373,7 +373,7 @@ static void try_number(search *s, const attempt *from, int which, range r)
 /* The solutions near what the file says, for these ranks. */
 static void try_equation(search *s, const attempt *from, int which, const tx_config *now)
 {
-    tx__batch near[64], b = s->equation->given;
+    tx__batch_sizes near[64], b = s->equation->given;
     int most = breadth[s->n_wanted] < 64 ? breadth[s->n_wanted] : 64;
     b.ranks = tx_config_data_parallel(now);
     if (!b.train && !b.micro) return;
@@ -484,7 +484,7 @@ static void say_change(const search *s, advice *to, const change *c, const chang
 {
     const lever *l = &levers[c->lever];
     char also[64] = "";
-    const tx__batch *e = &c->equation;
+    const tx__batch_sizes *e = &c->equation;
     if (l->kind == LEFT_OUT) {
         say(to, "--%s", l->flag);
     } else if (l->kind == WORD || l->kind == GIVEN) {

@@ -1,7 +1,7 @@
-/* arguments.c - options of a client's own, beside those of a command. */
+/* arguments.c - user-defined options, beside those of a command. */
 #include <string.h>
 
-#include "config/options.h"
+#include "config/option_table.h"
 
 const tx_argument *tx__argument_find(const tx_argument *own, const char *typed, size_t n)
 {

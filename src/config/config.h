@@ -5,7 +5,7 @@
  *
  *      I64 0    F64 0.0    STR NULL    ENUM 0    LIST n = 0    FLAG false    FLAG_OFF (--no-...) true
  *
- *  cfg->given.<field> tells whether the user typed it. A parsed config is complete: every rule holds and what follows
+ *  cfg->given.<field> is true where the user typed it. A parsed config is complete: every rule holds and what follows
  *  from other options is filled in (tx_config_complete lists it). Treat it as const from then on. */
 #ifndef TX_CONFIG_CONFIG_H
 #define TX_CONFIG_CONFIG_H
@@ -15,10 +15,12 @@
 #include <stdint.h>
 
 #include "base/str.h"
+#include "kinds/commands.h"
 #include "kinds/formats.h"
 #include "kinds/models.h"
 #include "kinds/optimizers.h"
 #include "kinds/schedules.h"
+#include "kinds/tasks.h"
 #include "kinds/tokenizers.h"
 #include "triax/config.h"
 
@@ -55,15 +57,23 @@ bool tx_size_parse(const char *text, size_t *bytes);
 /* A share as --memory-limit takes it, 0 < share <= 1: "90%" or "0.9", a number with a point. */
 bool tx_share_parse(const char *text, double *share);
 
-/* Which iterations --profile asks for, [*first, *last], of a process that begins behind `done` of them: N from the
+/* Which iterations --profile asks for, [*first, *last], of a process that begins after `done` of them: N from the
  * third of the process on, --profile-steps of the process, or --profile-step-start and -end of the run. false: it is
  * not given, or, where the rules have not been asked, no such thing. */
 bool tx_config_profiled(const tx_config *cfg, int64_t done, int64_t *first, int64_t *last);
 
+/* A row of kinds/commands.h. */
 typedef struct tx_command {
+    enum tx_command_id id;
     const char *name, *summary; /* "pretrain-gpt" */
-    uint64_t groups;            /* of options that it takes: a bit each */
+    unsigned traits;            /* of enum tx_command_trait */
+    enum tx_command_load load;
+    bool launches;   /* starts the ranks of another command */
+    uint64_t groups; /* of options that it takes: a bit each */
 } tx_command;
+
+/* The command of that name, or NULL. */
+const tx_command *tx_command_find(const char *name);
 
 /* One bool per option. */
 typedef struct tx_config_given {
@@ -89,7 +99,7 @@ struct tx_config {
 #define FLAG_OFF(field, ...)                  bool field;
 #include "config/options.def"
     tx_config_given given;
-    const tx_command *command; /* a row of options.def */
+    const tx_command *command;
 };
 
 /* A config with every option at the command's default, nothing given, nothing derived, no rule checked: for tests and
@@ -145,11 +155,6 @@ int64_t tx_config_skipped_iterations(const tx_config *cfg, int64_t iteration, in
 
 /* Ranks along the data axis: world_size / (tensor- x pipeline-parallel size). */
 int64_t tx_config_data_parallel(const tx_config *cfg);
-
-#define TX_ENGINE_COMMAND "engine" /* the options of a client's program, which names no model */
-
-/* Whether it is one of the commands that train a model: pretrain-gpt, pretrain-bert, engine. */
-bool tx_config_trains(const char *command);
 
 /* Model chunks of a pipeline stage: more than 1 when the schedule is interleaved. */
 int tx_config_chunks(const tx_config *cfg);
@@ -231,7 +236,7 @@ tx_status tx_config_each(const tx_config *cfg, tx_config_item_fn *item, void *us
 /* A list of arguments in Megatron's form, one call per line:
  *      ------------------------ arguments ------------------------
  *        lr .............................................. 0.001
- * Those that were given, and those that differ from the defaults; with --log-level debug the others behind them. Where
+ * Those that were given, and those that differ from the defaults; with --log-level debug the others after them. Where
  * --log-dialect is given the list is Megatron's: all in one.
  * `line` NULL: each line is logged with tx_info. */
 tx_status tx_config_print(const tx_config *cfg, void (*line)(void *user, const char *text), void *user);

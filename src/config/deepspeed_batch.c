@@ -1,16 +1,16 @@
 /* deepspeed_batch.c - DeepSpeed's three batch sizes: any of them follows from the others. */
 #include <math.h>
 
-#include "config/options.h"
+#include "config/option_table.h"
 
-static bool is_a_number(const tx__batch *c)
+static bool is_a_number(const tx__batch_sizes *c)
 {
     return (double)c->micro * (double)c->accumulation * (double)c->ranks < 1e18;
 }
 
-bool tx__batch_complete(tx__batch *b)
+bool tx__batch_complete(tx__batch_sizes *b)
 {
-    tx__batch c = *b;
+    tx__batch_sizes c = *b;
     if (!c.train && !c.micro) return false;
     if (!c.accumulation && (!c.train || !c.micro)) c.accumulation = 1;
     if (!is_a_number(&c)) return false;
@@ -31,22 +31,22 @@ static double change(int64_t from, int64_t to)
     return !from || from == to ? 0 : any + fabs(log((double)to / (double)from));
 }
 
-static double distance(const tx__batch *b, const tx__batch *c)
+static double distance(const tx__batch_sizes *b, const tx__batch_sizes *c)
 {
     return change(b->train, c->train) + change(b->micro, c->micro) + change(b->accumulation, c->accumulation);
 }
 
 /* The nearest, sorted. */
 typedef struct nearest {
-    const tx__batch *to;
-    tx__batch *at;
+    const tx__batch_sizes *to;
+    tx__batch_sizes *at;
     int n, n_most;
 } nearest;
 
 /* Of two that are as near the first one stands first. */
 static void keep(nearest *near, int64_t micro, int64_t accumulation)
 {
-    tx__batch c = { .micro = micro, .accumulation = accumulation, .ranks = near->to->ranks };
+    tx__batch_sizes c = { .micro = micro, .accumulation = accumulation, .ranks = near->to->ranks };
     if (micro < 1 || accumulation < 1 || !is_a_number(&c)) return;
     c.train = c.micro * c.accumulation * c.ranks;
     for (int i = 0; i < near->n; i++)
@@ -63,7 +63,7 @@ static void keep(nearest *near, int64_t micro, int64_t accumulation)
  */
 static void keep_micro(nearest *near, int64_t micro)
 {
-    const tx__batch *b = near->to;
+    const tx__batch_sizes *b = near->to;
     keep(near, micro, b->accumulation ? b->accumulation : 1);
     if (micro < 1 || (!b->micro && !b->accumulation)) return;
     int64_t below = b->train / (micro * b->ranks);
@@ -71,7 +71,7 @@ static void keep_micro(nearest *near, int64_t micro)
     keep(near, micro, below + 1);
 }
 
-int tx__batch_nearest(const tx__batch *b, int n_most, tx__batch *at)
+int tx__batch_nearest(const tx__batch_sizes *b, int n_most, tx__batch_sizes *at)
 {
     enum { AROUND = 1024 };
     nearest near = { .to = b, .at = at, .n_most = n_most };

@@ -1,5 +1,5 @@
-/* deepspeed_json.c - walks DeepSpeed's JSON and does with each key what its row in deepspeed_keys.def says. All that is
- * wrong is told, with its place; the walk goes on. */
+/* deepspeed_json.c - walks DeepSpeed's JSON and does with each key what its row in deepspeed_keys.def demands. All that
+ * is wrong is told, with its place; the walk goes on. */
 #include "config/deepspeed_json.h"
 
 #include <ctype.h>
@@ -96,17 +96,17 @@ struct reading {
     tx_violations *found;
     const char *file;
     const char *key; /* the one at hand, as the table has it, and where it stands */
-    tx__place at;
+    tx__json_place at;
     bool foreign_optimizer; /* of a type that is refused: its parameters are none of ours */
     bool fp16;              /* by the file or a flag; else the other keys of that section say nothing */
     bool has_scale_power, has_scale_key, has_grad_dtype;
-    tx__place fp16_at;
+    tx__json_place fp16_at;
     int64_t accumulation, data_parallel; /* 0: left out */
-    tx__place accumulation_at, data_parallel_at;
+    tx__json_place accumulation_at, data_parallel_at;
     struct monitor {
         bool enabled;
         const char *path, *job; /* of the JSON */
-        tx__place at;
+        tx__json_place at;
     } tensorboard, csv;
 };
 
@@ -638,7 +638,7 @@ static tx_status read_key(reading *r, const key_row *row, const json_t *value)
     return note(r, "%s: accepted, without effect here: %s", row->path, row->text);
 }
 
-static tx_status read_any(void *user, const char *path, const char *name, tx__place at, const json_t *value,
+static tx_status read_any(void *user, const char *path, const char *name, tx__json_place at, const json_t *value,
                           bool *enter)
 {
     reading *r = user;
@@ -666,14 +666,14 @@ static tx_status read_any(void *user, const char *path, const char *name, tx__pl
 /* ---------------------------------------------------------------- what several keys say together */
 
 /* Where the first key of the equation stands. */
-static tx__place batch_place(const reading *r)
+static tx__json_place batch_place(const reading *r)
 {
     const tx__origin *train = &r->d->from[option_of(r, "global-batch-size") - tx__options];
     const tx__origin *micro = &r->d->from[option_of(r, "micro-batch-size") - tx__options];
     return train->key ? train->at : micro->key ? micro->at : r->accumulation_at;
 }
 
-static void say_where(char text[160], const reading *r, tx__place at)
+static void say_where(char text[160], const reading *r, tx__json_place at)
 {
     snprintf(text, 160, "%s: line %d, column %d", file_end(r->file), at.line, at.column);
 }
@@ -684,7 +684,7 @@ static void note_equation(reading *r)
     const tx_config *c = r->cfg;
     const tx_config_given *g = &c->given;
     const tx__origin *from = r->d->from;
-    tx__place at = batch_place(r);
+    tx__json_place at = batch_place(r);
     tx__equation e = { .any = at.line && !r->bad->global_batch_size && !r->bad->micro_batch_size,
                        .given = { .train = g->global_batch_size ? c->global_batch_size : 0,
                                   .micro = g->micro_batch_size ? c->micro_batch_size : 0,
@@ -714,7 +714,7 @@ static tx_status settle_grad_dtype(reading *r)
     const tx_config_given *g = &r->cfg->given;
     if (!r->fp16 || r->has_grad_dtype || g->grad_dtype || g->accumulate_allreduce_grads_in_fp32) return TX_OK;
     r->key = "data_types.grad_accum_dtype";
-    r->at = r->fp16_at.line ? r->fp16_at : (tx__place){ 1, 1 };
+    r->at = r->fp16_at.line ? r->fp16_at : (tx__json_place){ 1, 1 };
     TX_TRY(note(r, "data_types.grad_accum_dtype is left out: gradients are kept in fp16, as DeepSpeed's are; "
                    "--accumulate-allreduce-grads-in-fp32 keeps them in fp32"));
     return put(r, "grad-dtype", "fp16", false);
@@ -800,12 +800,12 @@ static bool names_flag(const char *text, const char *flag)
     return false;
 }
 
-void tx__deepspeed_explain(const tx__deepspeed *d, const tx_config *cfg, size_t behind, tx_violations *found)
+void tx__deepspeed_explain(const tx__deepspeed *d, const tx_config *cfg, size_t first, tx_violations *found)
 {
     size_t n = found->text.len;
     char *rules = NULL;
-    if (!d->from || n <= behind) return;
-    if (!found->st) found->st = tx_memdup0(&rules, found->text.data + behind, n - behind, "a message");
+    if (!d->from || n <= first) return;
+    if (!found->st) found->st = tx_memdup0(&rules, found->text.data + first, n - first, "a message");
     for (size_t i = 0; rules && i < tx__n_options; i++) {
         const tx__origin *from = &d->from[i];
         if (from->key && names_flag(rules, tx__options[i].flag))

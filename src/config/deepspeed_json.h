@@ -5,12 +5,12 @@
 #ifndef TX_CONFIG_DEEPSPEED_JSON_H
 #define TX_CONFIG_DEEPSPEED_JSON_H
 
-#include "config/options.h"
+#include "config/option_table.h"
 #include "config/relaxed_json.h"
 
 typedef struct tx__origin {
     const char *key; /* of the table; NULL: the option's value is not from the file */
-    tx__place at;
+    tx__json_place at;
 } tx__origin;
 
 typedef struct tx__deepspeed {
@@ -26,9 +26,9 @@ typedef struct tx__deepspeed {
 tx_status tx__deepspeed_read(tx__deepspeed *d, tx_config *cfg, const char *const *typed, tx_config_given *bad,
                              tx_violations *found);
 
-/* Rules name flags. Of each that stands in the violations from byte `behind` on and whose value the file has set, adds
+/* Rules name flags. Of each that stands in the violations from byte `first` on and whose value the file has set, adds
  * a line that says so. */
-void tx__deepspeed_explain(const tx__deepspeed *d, const tx_config *cfg, size_t behind, tx_violations *found);
+void tx__deepspeed_explain(const tx__deepspeed *d, const tx_config *cfg, size_t first, tx_violations *found);
 
 void tx__deepspeed_log(const tx__deepspeed *d);
 void tx__deepspeed_deinit(tx__deepspeed *d);

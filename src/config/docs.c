@@ -2,7 +2,7 @@
  * docs/deepspeed-keys.md from the other table. */
 #include <string.h>
 
-#include "config/options.h"
+#include "config/option_table.h"
 
 /* Text in a cell of a Markdown table. */
 static tx_status cell(tx_str *out, const char *text)
@@ -100,7 +100,7 @@ static tx_status other_table(tx_str *out, const tx_command *cmd, const char *hea
 
 static tx_status command_section(tx_str *out, const tx_command *cmd)
 {
-    const char *triax = strcmp(cmd->name, TX_ENGINE_COMMAND) ? "triax " : "";
+    const char *triax = cmd->id == TX_COMMAND_ENGINE ? "" : "triax ";
     TX_TRY(tx_str_printf(out, "\n## %s%s\n\n%s\n", triax, cmd->name, cmd->summary));
     for (unsigned g = 0; g < TX_N_GROUPS; g++) TX_TRY(group_table(out, cmd, g));
     TX_TRY(other_table(out, cmd, "\n### Accepted, without effect here\n\n| flag | what it means here |\n|---|---|\n",

@@ -1,7 +1,7 @@
 /* flags.c - the options that were given, as the command line that gives them again. */
 #include <string.h>
 
-#include "config/options.h"
+#include "config/option_table.h"
 
 static bool is_left_out(const char *field, const char *const *without)
 {

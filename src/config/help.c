@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "config/options.h"
+#include "config/option_table.h"
 
 enum { WIDTH = 100, HELP_AT = 38 };
 
 const char *tx_config_command(int i, const char **summary)
 {
-    if (i < 0 || (size_t)i >= tx__n_commands || !strcmp(tx__commands[i].name, TX_ENGINE_COMMAND)) return NULL;
+    if (i < 0 || (size_t)i >= tx__n_commands || tx__commands[i].id == TX_COMMAND_ENGINE) return NULL;
     if (summary) *summary = tx__commands[i].summary;
     return tx__commands[i].name;
 }
@@ -260,7 +260,7 @@ static tx_status help_own(tx_str *out, const tx_argument *own)
 /* The view of a command's flags. */
 static tx_status view_of(view *v, const char *command, const char *word)
 {
-    *v = (view){ .cmd = tx__command_find(command), .word = word };
+    *v = (view){ .cmd = tx_command_find(command), .word = word };
     if (!v->cmd) return TX_FAIL(TX_ERR_NOTFOUND, "there is no command %.60s", command);
     return find_needed(v);
 }

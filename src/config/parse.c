@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "config/deepspeed_json.h"
-#include "config/options.h"
+#include "config/option_table.h"
 
 /* ---------------------------------------------------------------- violations */
 
@@ -64,7 +64,7 @@ tx_status tx__violations_close(tx_violations *v)
 
 tx_status tx_config_new(tx_config **out, const char *command)
 {
-    const tx_command *cmd = tx__command_find(command);
+    const tx_command *cmd = tx_command_find(command);
     if (!cmd) return TX_FAIL(TX_ERR_NOTFOUND, "there is no command %.60s", command);
     tx_config *cfg = NULL;
     tx_status st;
@@ -169,7 +169,7 @@ static void unknown_flag(struct parse *p, const char *typed)
     const tx_command *cmd = p->cfg->command;
     tx_str others = { 0 };
     for (size_t i = 0; i < tx__n_commands && !p->found.st; i++) {
-        if (!strcmp(tx__commands[i].name, TX_ENGINE_COMMAND)) continue; /* nobody types it */
+        if (tx__commands[i].id == TX_COMMAND_ENGINE) continue; /* nobody types it */
         if (tx__option_find(&tx__commands[i], typed, strlen(typed), NULL))
             p->found.st = tx_str_printf(&others, "%s%s", others.len ? ", " : "", tx__commands[i].name);
     }
@@ -178,7 +178,7 @@ static void unknown_flag(struct parse *p, const char *typed)
         tx__violate(&p->found, "--%.60s is a flag of %s, not of %s", typed, others.data, cmd->name);
     else if (near)
         tx__violate(&p->found, "unknown flag --%.60s; did you mean --%s?", typed, near);
-    else if (!strcmp(cmd->name, TX_ENGINE_COMMAND))
+    else if (cmd->id == TX_COMMAND_ENGINE)
         tx__violate(&p->found, "unknown flag --%.60s", typed);
     else
         tx__violate(&p->found, "unknown flag --%.60s; triax %s --help lists the flags", typed, cmd->name);
@@ -281,7 +281,7 @@ static int take_flag(struct parse *p, int argc, char *const *argv, int i)
 
 int tx_config_own_flags(const char *command, int argc, char *const *argv)
 {
-    const tx_command *cmd = tx__command_find(command);
+    const tx_command *cmd = tx_command_find(command);
     int i = 0;
     while (cmd && i < argc && is_flag(argv[i])) {
         const char *typed = argv[i] + 2, *equals = strchr(typed, '=');
@@ -364,7 +364,8 @@ static void log_derived(const tx_config *cfg)
         tx_info("--deepspeed-activation-checkpointing: accepted, without effect here: there is one recomputation here; "
                 "--checkpoint-activations or --recompute-granularity turn it on");
     if (g->profile && cfg->skip_train) tx_warn_once("--profile: nothing is profiled with --skip-train");
-    if (cfg->save && !g->save_interval && !cfg->skip_train && !strncmp(cfg->command->name, "pretrain-", 9))
+    bool runs = cfg->command->load == TX_LOAD_RESUMES && cfg->command->id != TX_COMMAND_ENGINE;
+    if (cfg->save && !g->save_interval && !cfg->skip_train && runs)
         tx_info("--save %.200s: without --save-interval the run saves at its end and on exits (--exit-interval, "
                 "--exit-duration-in-mins, --kill-switch-file, signals)",
                 cfg->save);
@@ -385,14 +386,14 @@ static void log_derived(const tx_config *cfg)
     if (cfg->fp16 && g->loss_scale &&
         (g->initial_loss_scale || g->min_loss_scale || g->loss_scale_window || g->hysteresis))
         tx_info("flags for a dynamic loss scale: --loss-scale %g is constant", cfg->loss_scale);
-    bool no_file = !strcmp(cfg->command->name, "plan") && !cfg->vocab_file && !cfg->tokenizer_model;
-    if (g->vocab_size && cfg->tokenizer_type != TX_TOKENIZER_NULL && !no_file)
+    bool no_file = cfg->command->load == TX_LOAD_PLANS && !cfg->vocab_file && !cfg->tokenizer_model;
+    if (g->vocab_size && !tx_tokenizer_traits_of(cfg->tokenizer_type).numbers && !no_file)
         tx_warn_once("--vocab-size: the size of this vocabulary is that of its file");
     const char *tokenizer = tx_tokenizer_type_word(cfg->tokenizer_type);
-    bool bert = tx_tokenizer_is_wordpiece(cfg->tokenizer_type);
-    bool hf = cfg->tokenizer_type == TX_TOKENIZER_HF || cfg->tokenizer_type == TX_TOKENIZER_PRETRAINED_HF;
-    if (g->merge_file && (bert || hf)) tx_warn_once("--merge-file: is not read by %s", tokenizer);
-    if (g->vocab_file && hf) tx_warn_once("--vocab-file: is not read by %s", tokenizer);
+    const tx_tokenizer_traits reads = tx_tokenizer_traits_of(cfg->tokenizer_type);
+    bool has_files = tx_tokenizer_has_files(cfg->tokenizer_type);
+    if (g->merge_file && has_files && !reads.merge_file) tx_warn_once("--merge-file: is not read by %s", tokenizer);
+    if (g->vocab_file && has_files && !reads.vocab_file) tx_warn_once("--vocab-file: is not read by %s", tokenizer);
 }
 
 static void set_defaults_given(struct parse *p, bool given)

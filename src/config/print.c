@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "config/options.h"
+#include "config/option_table.h"
 
 enum { NAME_WIDTH = 48 };
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config/options.h"
+#include "config/option_table.h"
 #include "config/rules.h"
 
 enum { WARM_UP = 2, MOST = 10000 }; /* iterations: left out before N, profiled */

@@ -1,6 +1,6 @@
 /* rampup.c - the global batch size, which --rampup-batch-size START INCREMENT SAMPLES lets grow with the samples
  * consumed. Megatron's rule, in its own floating-point arithmetic. */
-#include "config/options.h"
+#include "config/option_table.h"
 
 tx__ramp_fault tx__ramp_of(const tx_config *c, tx__ramp *r)
 {

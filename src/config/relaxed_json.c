@@ -66,7 +66,7 @@ static void blank_last_commas(char *p, char *end)
 
 typedef struct walk {
     const char *p;
-    tx__place at;
+    tx__json_place at;
     tx_str path;
     tx__member_fn *member;
     void *user;
@@ -75,7 +75,7 @@ typedef struct walk {
 static void step(walk *w)
 {
     if (!*w->p) return;
-    if (*w->p == '\n') w->at = (tx__place){ w->at.line + 1, 0 };
+    if (*w->p == '\n') w->at = (tx__json_place){ w->at.line + 1, 0 };
     w->p++;
     if (((unsigned char)*w->p & 0xC0) != 0x80) w->at.column++; /* not inside a character */
 }
@@ -150,7 +150,7 @@ static tx_status walk_object(walk *w, const json_t *object)
         const json_t *value = json_object_iter_value(i);
         bool enter = false;
         skip_space(w);
-        tx__place at = w->at;
+        tx__json_place at = w->at;
         skip_string(w);
         skip_space(w);
         step(w); /* the colon */

@@ -14,7 +14,7 @@
 #ifndef TX_CONFIG_RULES_H
 #define TX_CONFIG_RULES_H
 
-#include "config/options.h"
+#include "config/option_table.h"
 
 enum { TX__MAX_BATCH = 1000000000 };
 
@@ -61,7 +61,7 @@ void tx__violate_mendable(const tx__check *k, unsigned remedies, const char *fmt
 /* Tries changes on the whole configuration and adds to the violations those with which it is accepted, three
  * alternatives at most:
  *
- *      "; try --tensor-model-parallel-size 6 or 12, or --a 1 without --b"         a line of its own behind several
+ *      "; try --tensor-model-parallel-size 6 or 12, or --a 1 without --b"         a line of its own after several
  *
  * Each alternative is tried as a whole and is enough by itself: with it no violation is left but those for which nobody
  * named a remedy, and these were there before. The nearest come first: fewer changes before more (up to four), then by
@@ -70,9 +70,6 @@ void tx__advise(const tx_config *as_given, const tx_config_given *bad, const tx_
 
 /* profiled.c: a rule, of --profile and its steps. */
 void tx__check_profile(const tx__check *k);
-
-/* Whether a command's job takes place on all ranks that have been started. */
-bool tx__runs_on_ranks(const char *command);
 
 /* Whether tensor- and pipeline-parallel size and the number of ranks are sound, so that others may reckon from them. */
 bool tx__layout_is_known(const tx__check *k);

@@ -10,12 +10,12 @@ static bool is_bert(const tx__check *k)
 
 static void rule_command_has_its_model(const tx__check *k)
 {
-    const char *command = k->c->command->name;
     if (k->bad->model_type || tx__plans_only(k)) return;
     bool bert = is_bert(k);
-    if (bert != !strcmp(command, "pretrain-bert"))
-        tx__violate(k->v, "%s trains a %s, and this is --model-type %s: use triax %s", command, bert ? "GPT" : "BERT",
-                    tx_model_kind_word(k->c->model_type), bert ? "pretrain-bert" : "pretrain-gpt");
+    if (bert != (k->c->command->id == TX_COMMAND_PRETRAIN_BERT))
+        tx__violate(k->v, "%s trains a %s, and this is --model-type %s: use triax %s", k->c->command->name,
+                    bert ? "GPT" : "BERT", tx_model_kind_word(k->c->model_type),
+                    bert ? "pretrain-bert" : "pretrain-gpt");
 }
 
 /* ---------------------------------------------------------------- options of a BERT's samples */
@@ -52,10 +52,9 @@ static void rule_bert_reads_pieces_of_words(const tx__check *k)
 {
     const tx_config *c = k->c;
     if (k->bad->model_type || k->bad->tokenizer_type || !is_bert(k)) return;
-    bool shows = !strcmp(c->command->name, "inspect-samples");
+    bool shows = c->command->id == TX_COMMAND_INSPECT_SAMPLES;
     if (!tx_tokenizer_is_wordpiece(c->tokenizer_type) || (shows && !c->vocab_file && !k->g->vocab_file))
-        tx__violate(k->v, "--model-type BERT needs --tokenizer-type BertWordPieceLowerCase or BertWordPieceCase, and "
-                          "--vocab-file");
+        tx__violate(k->v, "--model-type BERT needs --tokenizer-type " TX_TOKENIZERS_WORDPIECE ", and --vocab-file");
 }
 
 /* ---------------------------------------------------------------- options of a GPT */

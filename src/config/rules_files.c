@@ -222,59 +222,36 @@ static void rule_dump_step_is_a_step(const tx__check *k)
         tx__violate(k->v, "--dump-step %.60s is not a step; it takes a step from 1 on and a folder", l->item[0]);
 }
 
-static bool reads_a_model(const char *command)
-{
-    static const char *const begins[] = {
-        "evaluate", "generate", "inspect", "serve", "run-text-generation", "fill-mask"
-    };
-    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
-        if (!strncmp(command, begins[i], strlen(begins[i]))) return true;
-    return false;
-}
-
 /* A checkpoint of triax knows its tokenizer, so the commands that read one may leave the files out. */
 static void rule_tokenizer_has_its_files(const tx__check *k)
 {
     const tx_config *c = k->c;
     /* the files may lie beside the checkpoint, or are not needed */
-    bool optional = (c->load && !k->g->train_data) || tx__plans_only(k) || reads_a_model(c->command->name);
+    bool optional = (c->load && !k->g->train_data) || tx__plans_only(k) || c->command->load == TX_LOAD_MODEL;
     bool vocab = c->vocab_file || k->g->vocab_file, merge = c->merge_file || k->g->merge_file;
     bool model = c->tokenizer_model || k->g->tokenizer_model;
     const char *type = tx_tokenizer_type_word(c->tokenizer_type);
+    const tx_tokenizer_traits reads = tx_tokenizer_traits_of(c->tokenizer_type);
     if (k->bad->tokenizer_type) return;
-    switch (c->tokenizer_type) {
-    case TX_TOKENIZER_NULL:
-        if (!c->vocab_size && !k->g->vocab_size && !optional) tx__violate(k->v, "NullTokenizer needs --vocab-size");
-        return;
-    case TX_TOKENIZER_BERT_LOWER_CASE:
-    case TX_TOKENIZER_BERT_CASE:
-        if (!vocab && !optional) tx__violate(k->v, "%s needs --vocab-file", type);
-        return;
-    case TX_TOKENIZER_HF:
-    case TX_TOKENIZER_PRETRAINED_HF:
+    if (!tx_tokenizer_is_built(c->tokenizer_type)) {
+        tx__violate(k->v, "--tokenizer-type %s is not built yet: use " TX_TOKENIZERS_BUILT, type);
+    } else if (reads.numbers) {
+        if (!c->vocab_size && !k->g->vocab_size && !optional) tx__violate(k->v, "%s needs --vocab-size", type);
+    } else if (reads.model_file) {
         if (!model && !optional) tx__violate(k->v, "%s needs --tokenizer-model, a folder or file", type);
-        return;
-    case TX_TOKENIZER_SENTENCE_PIECE:
-    case TX_TOKENIZER_GPT_SENTENCE_PIECE:
-        tx__violate(k->v,
-                    "--tokenizer-type %s is not built yet: use GPT2BPETokenizer, HFTokenizer, BertWordPieceLowerCase, "
-                    "BertWordPieceCase or NullTokenizer",
-                    type);
-        return;
-    case TX_TOKENIZER_GPT2_BPE:
-        break;
-    }
-    if (c->mock_data && !k->g->tokenizer_type && !optional && !vocab && !merge && !model) {
+    } else if (!reads.merge_file) {
+        if (!vocab && !optional) tx__violate(k->v, "%s needs --vocab-file", type);
+    } else if (c->mock_data && !k->g->tokenizer_type && !optional && !vocab && !merge && !model) {
         tx__violate(k->v, "--mock-data needs the size of the vocabulary: give --vocab-size, or the tokenizer's files");
     } else if (model && !vocab && !merge) {
         if (!optional) tx__violate(k->v, "--tokenizer-model needs --tokenizer-type HFTokenizer");
     } else {
-        if (!vocab && (merge || !optional)) tx__violate(k->v, "GPT2BPETokenizer needs --vocab-file");
+        if (!vocab && (merge || !optional)) tx__violate(k->v, "%s needs --vocab-file", type);
         if (!merge && (vocab || !optional))
             tx__violate(k->v,
-                        "GPT2BPETokenizer needs --merge-file; a tokenizer.json is read by --tokenizer-type "
-                        "HFTokenizer --tokenizer-model FILE, a vocab.txt by --tokenizer-type BertWordPieceLowerCase "
-                        "or BertWordPieceCase");
+                        "%s needs --merge-file; a tokenizer.json is read by --tokenizer-type HFTokenizer "
+                        "--tokenizer-model FILE, a vocab.txt by --tokenizer-type " TX_TOKENIZERS_WORDPIECE,
+                        type);
     }
 }
 

@@ -178,7 +178,7 @@ static void rule_deepspeeds_equation_holds(const tx__check *k)
     const tx__equation *e = k->equation;
     const unsigned remedies = TX__BATCH | TX__RANKS | TX__TENSOR | TX__PIPELINE;
     if (!e || (!e->any && !e->data_parallel) || !tx__layout_is_known(k)) return;
-    tx__batch b = e->given;
+    tx__batch_sizes b = e->given;
     b.ranks = tx_config_data_parallel(k->c);
     char train[64], micro[64], accumulation[64];
     print_number(train, "train_batch_size", e->train_typed ? "global-batch-size" : NULL, b.train);

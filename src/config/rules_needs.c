@@ -66,7 +66,7 @@ static void rule_train_tokenizer_has_files(const tx__check *k)
     tx__need(k, k->g->input || k->c->input.n, "input");
     tx__need(k, k->g->train_vocab_size || k->c->train_vocab_size, "vocab-size");
     tx__need(k, k->c->output_dir || k->g->output_dir, "output-dir");
-    if (k->g->limit_alphabet && k->c->train_tokenizer_type == TX_TOKENIZER_GPT2_BPE && !k->bad->train_tokenizer_type)
+    if (k->g->limit_alphabet && !tx_tokenizer_is_wordpiece(k->c->train_tokenizer_type) && !k->bad->train_tokenizer_type)
         tx__violate(k->v,
                     "--limit-alphabet is for BERT's WordPiece: the alphabet of GPT2BPETokenizer is the 256 bytes; "
                     "leave the flag out, or give --tokenizer-type");
@@ -132,10 +132,10 @@ static void rule_task_has_its_options(const tx__check *k)
 {
     const tx_config *c = k->c;
     if (k->bad->task) return;
-    const char *task = c->task ? tx_task_choice_word(c->task) : "text";
-    bool words = c->task == TX_TASK_CHOICE_WIKITEXT103, text = words || !c->task || c->task == TX_TASK_CHOICE_TEXT;
+    const char *task = c->task ? tx_task_kind_word(c->task) : "text";
+    bool words = c->task == TX_TASK_WIKITEXT103, text = !c->task || tx_task_has_windows(c->task);
     bool files = k->g->valid_data || c->valid_data.n;
-    if (c->strict_lambada && c->task != TX_TASK_CHOICE_LAMBADA)
+    if (c->strict_lambada && c->task != TX_TASK_LAMBADA)
         tx__violate(k->v, "--strict-lambada is for --task LAMBADA, not for %s", task);
     if (k->g->overlapping_eval && !(text && files))
         tx__violate(k->v, "--overlapping-eval is for --valid-data with --task text or WIKITEXT103");
@@ -197,7 +197,7 @@ static void rule_generate_has_one_source(const tx__check *k)
 static void rule_samples_go_into_files(const tx__check *k)
 {
     const tx_config *c = k->c;
-    if (!strcmp(c->command->name, "generate-samples-gpt")) {
+    if (c->command->id == TX_COMMAND_GENERATE_SAMPLES_GPT) {
         tx__need(k, c->load || k->g->load, "load");
         if (c->num_samples && !c->genfile && !k->bad->genfile && !c->sample_input_file)
             tx__violate(k->v, "--num-samples %lld needs --genfile, the file for the samples",

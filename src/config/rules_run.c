@@ -33,7 +33,7 @@ static void rule_skipped_ranges_are_ranges(const tx__check *k)
                         l->item[i]);
     if (l->n && k->c->rampup_batch_size.n)
         tx__violate(k->v, "--skip-train-iteration-range needs batches of one size: leave --rampup-batch-size out");
-    if (l->n && !strcmp(k->c->command->name, "inspect-samples"))
+    if (l->n && k->c->command->id == TX_COMMAND_INSPECT_SAMPLES)
         tx__violate(k->v, "inspect-samples shows the data in its order: leave --skip-train-iteration-range out");
 }
 
@@ -265,19 +265,18 @@ static void rule_states_are_adams(const tx__check *k)
 /* Tasks are scored by a decoder, which has the whole of a rank's layers in one piece. */
 static void rule_eval_tasks_can_be_scored(const tx__check *k)
 {
-    static const char *const tasks[] = { "text=", "WIKITEXT103=", "LAMBADA=", "multiple-choice=" };
     const tx_config *c = k->c;
     bool windows = false, lambada = false;
     for (int i = 0; i < c->eval_tasks.n; i++) {
-        size_t t = 0;
-        while (t < 4 && strncmp(c->eval_tasks.item[i], tasks[t], strlen(tasks[t]))) t++;
-        if (t == 4 || !c->eval_tasks.item[i][strlen(tasks[t])])
+        const char *file;
+        enum tx_task_kind task = tx_task_of_item(c->eval_tasks.item[i], &file);
+        if (!task)
             tx__violate(k->v,
                         "--eval-tasks %.80s: is not TASK=FILE, with text, WIKITEXT103, LAMBADA or multiple-choice as "
                         "TASK",
                         c->eval_tasks.item[i]);
-        windows = windows || t < 2;
-        lambada = lambada || t == 2;
+        windows = windows || tx_task_has_windows(task);
+        lambada = lambada || task == TX_TASK_LAMBADA;
     }
     if (k->bad->eval_tasks) return;
     if (k->g->overlapping_eval && !windows)

@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "config/options.h"
+#include "config/option_table.h"
 
 /* ---------------------------------------------------------------- out */
 
@@ -64,7 +64,7 @@ tx_status tx_config_shape(json_t **out)
 {
     tx_config *cfg = NULL;
     json_t *shape = json_object();
-    tx_status st = tx_config_new(&cfg, TX_ENGINE_COMMAND);
+    tx_status st = tx_config_new(&cfg, tx_command_id_word(TX_COMMAND_ENGINE));
     for (size_t i = 0; shape && !st && i < tx__n_options; i++) {
         const tx_option *o = &tx__options[i];
         if (!tx__has_member(o) || o->kept != TX_KEPT_SHAPE) continue;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/options.h"
+#include "config/option_table.h"
 
 enum { MAX_RANGES = 1000 }; /* as in options.def */
 

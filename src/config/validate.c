@@ -11,25 +11,11 @@ bool tx__in_samples(const tx_config *c)
     return c->train_samples && !c->given.train_iters;
 }
 
-bool tx_config_trains(const char *command)
-{
-    return !strncmp(command, "pretrain-", 9) || !strcmp(command, TX_ENGINE_COMMAND);
-}
-
-bool tx__runs_on_ranks(const char *command)
-{
-    static const char *const names[] = { "evaluate", "generate",  "generate-samples-gpt",
-                                         "serve",    "fill-mask", "run-text-generation-server" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(command, names[i])) return true;
-    return tx_config_trains(command);
-}
-
 /* A job that does not take place, and one whose data is looked at, are as large as a model needs. */
 static void derive_layout(tx_config *c)
 {
     int64_t model = c->tensor_model_parallel_size * c->pipeline_model_parallel_size;
-    if (!c->world_size) c->world_size = tx__runs_on_ranks(c->command->name) ? tx_launched_find().size : model;
+    if (!c->world_size) c->world_size = c->command->traits & TX_ON_RANKS ? tx_launched_find().size : model;
     if (c->tensor_model_parallel_size == 1) c->sequence_parallel = false;
 }
 
@@ -91,7 +77,7 @@ static void derive_positions_reach(tx_config *c)
 /* Where it has no solution, or what its ranks are is not known, the batch sizes say nothing. */
 static void derive_batch(tx_config *c, tx_config_given *bad, const tx__equation *e)
 {
-    tx__batch b = e->given;
+    tx__batch_sizes b = e->given;
     int64_t model = c->tensor_model_parallel_size * c->pipeline_model_parallel_size;
     bool known = !bad->tensor_model_parallel_size && !bad->pipeline_model_parallel_size && !bad->world_size;
     if (!known || c->world_size % model) return;
@@ -206,7 +192,7 @@ void tx__need(const tx__check *k, bool have, const char *flag)
 
 bool tx__plans_only(const tx__check *k)
 {
-    return !strcmp(k->c->command->name, "plan");
+    return k->c->command->load == TX_LOAD_PLANS;
 }
 
 bool tx__names_weighted(const tx_config_given *g)
@@ -223,8 +209,8 @@ static void check(const tx_config *cfg, tx_config_given *bad, const tx__equation
                                               tx__rules_zero,  tx__rules_files, tx__rules_bert,   tx__rules_schedule };
     const tx__check k = { .c = cfg, .g = &cfg->given, .bad = bad, .equation = equation, .v = v };
     const char *command = cfg->command->name;
-    bool trains = tx__plans_only(&k) || tx_config_trains(command);
-    if (trains && strcmp(command, TX_ENGINE_COMMAND) != 0) command = "pretrain";
+    bool trains = tx__plans_only(&k) || cfg->command->load == TX_LOAD_RESUMES;
+    if (trains && cfg->command->id != TX_COMMAND_ENGINE) command = "pretrain";
     for (size_t i = 0; i < sizeof topics / sizeof *topics; i++)
         for (const tx__rule *r = topics[i]; r->check; r++)
             if (!r->command || !strcmp(r->command, command) || (trains && !strcmp(r->command, "training")))

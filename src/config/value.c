@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "config/options.h"
+#include "config/option_table.h"
 
 /* ---------------------------------------------------------------- numbers */
 

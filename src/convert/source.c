@@ -239,7 +239,7 @@ tx_status tx_source_options(tx_source *src, tx_config *cfg, bool resume)
     json_t *all = NULL, *options = NULL;
     tx_status st;
     if (!src->type) return TX_OK;
-    if (strcmp(cfg->command->name, TX_ENGINE_COMMAND) != 0) TX_TRY(tx_source_require_own_model(src));
+    if (cfg->command->id != TX_COMMAND_ENGINE) TX_TRY(tx_source_require_own_model(src));
     unsigned which = TX_KEPT_SHAPE | TX_KEPT_HINT | (resume && !cfg->finetune ? TX_KEPT_RUN : 0);
     TX_GOTO(tx_config_to_json(cfg, &all));
     TX_GOTO(src->type->options(src, all, &options));

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "data/numpy_rng.h"
+#include "kinds/tokenizers.h"
 
 enum { N_ADDED = 3 /* [CLS], [SEP], [SEP] */ };
 
@@ -67,8 +68,8 @@ static tx_status read_vocabulary(tx_bert_data *data, const tx_tokenizer *tok, in
     data->mask = tx_tokenizer_special(tok, "[MASK]");
     data->pad = tx_tokenizer_special(tok, "[PAD]");
     if (data->cls < 0 || data->sep < 0 || data->mask < 0 || data->pad < 0)
-        return TX_FAIL(TX_ERR_ARG, "the tokenizer has no [CLS], [SEP], [MASK] and [PAD]: BERT needs --tokenizer-type "
-                                   "BertWordPieceLowerCase or BertWordPieceCase");
+        return TX_FAIL(TX_ERR_ARG, "the tokenizer has no [CLS], [SEP], [MASK] and [PAD]: BERT needs "
+                                   "--tokenizer-type " TX_TOKENIZERS_WORDPIECE);
     TX_GOTO(tx_alloc(&data->goes_on, (size_t)data->vocab_size, 1, "the vocabulary"));
     for (int32_t id = 0; id < data->vocab_size; id++) {
         word.n = 0;

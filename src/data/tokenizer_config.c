@@ -6,15 +6,18 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "token/tokenizer_kinds.h"
 
-static tx_status missing(const char *flag, const char *type, const char *what)
+/* A flag that `type` reads, and whose value is `given`, is there.   @file the name of such a file; NULL: not read */
+static tx_status check_given(const char *type, const char *flag, const char *given, const char *file, const char *or_so)
 {
-    return TX_FAIL(TX_ERR_ARG, "%s is missing: --tokenizer-type %s needs %s", flag, type, what);
+    if (!file || given) return TX_OK;
+    return TX_FAIL(TX_ERR_ARG, "%s is missing: --tokenizer-type %s needs a %s%s", flag, type, file, or_so);
 }
 
 bool tx__tokenizer_is_given(const tx_config *cfg)
 {
-    bool numbers = cfg->vocab_size && cfg->tokenizer_type == TX_TOKENIZER_NULL;
+    bool numbers = cfg->vocab_size && tx_tokenizer_traits_of(cfg->tokenizer_type).numbers;
     return cfg->given.tokenizer_type || numbers || cfg->vocab_file || cfg->merge_file || cfg->tokenizer_model;
 }
 
@@ -26,9 +29,10 @@ tx_status tx__tokenizer_model_file(const tx_config *cfg, char *path, size_t cap)
             TX_ERR_NOTFOUND,
             "--tokenizer-model %s: there is no such file or folder; give a local one, triax downloads nothing", given);
     if (tx_path_is_dir(given)) {
-        TX_TRY(tx_path_join(path, cap, given, "tokenizer.json"));
+        const char *name = tx_tokenizer_traits_of(cfg->tokenizer_type).model_file;
+        TX_TRY(tx_path_join(path, cap, given, name));
         if (!tx_path_exists(path))
-            return TX_FAIL(TX_ERR_NOTFOUND, "--tokenizer-model %s: the folder has no tokenizer.json", given);
+            return TX_FAIL(TX_ERR_NOTFOUND, "--tokenizer-model %s: the folder has no %s", given, name);
     } else if ((size_t)snprintf(path, cap, "%s", given) >= cap) {
         return TX_FAIL(TX_ERR_ARG, "--tokenizer-model %.60s...: the path is too long", given);
     }
@@ -38,25 +42,19 @@ tx_status tx__tokenizer_model_file(const tx_config *cfg, char *path, size_t cap)
 tx_status tx__tokenizer_from_config(const tx_config *cfg, tx_tokenizer **out)
 {
     char path[4096];
-    enum tx_tokenizer_type kind = cfg->tokenizer_type ? cfg->tokenizer_type : TX_TOKENIZER_GPT2_BPE;
-    const char *type = tx_tokenizer_type_word(kind);
-    bool gpt2 = kind == TX_TOKENIZER_GPT2_BPE, null = kind == TX_TOKENIZER_NULL;
-    bool lower = kind == TX_TOKENIZER_BERT_LOWER_CASE, bert = tx_tokenizer_is_wordpiece(kind);
-    bool hf = kind == TX_TOKENIZER_HF || kind == TX_TOKENIZER_PRETRAINED_HF;
-    if (!gpt2 && !bert && !null && !hf)
-        return TX_FAIL(TX_ERR_UNSUPPORTED, "--tokenizer-type %s is not built yet; %s", type,
-                       "use GPT2BPETokenizer, HFTokenizer, BertWordPieceLowerCase, BertWordPieceCase or NullTokenizer");
-    if (!hf && cfg->tokenizer_model)
-        return TX_FAIL(TX_ERR_ARG, "--tokenizer-model: %s does not read it, say --tokenizer-type HFTokenizer", type);
-    if (gpt2 && !cfg->vocab_file) return missing("--vocab-file", type, "a vocab.json");
-    if (gpt2 && !cfg->merge_file) return missing("--merge-file", type, "a merges.txt");
-    if (bert && !cfg->vocab_file) return missing("--vocab-file", type, "a vocab.txt");
-    if (hf && !cfg->tokenizer_model) return missing("--tokenizer-model", type, "a tokenizer.json or its folder");
-    if (null && !cfg->vocab_size) return missing("--vocab-size", type, "the number of ids");
-    if (hf) TX_TRY(tx__tokenizer_model_file(cfg, path, sizeof path));
-    tx_info("> building %s tokenizer ...", type);
-    if (bert) return tx_tokenizer_open_wordpiece(out, cfg->vocab_file, lower);
-    if (hf) return tx_tokenizer_open_json(out, path);
-    return gpt2 ? tx_tokenizer_open_gpt2(out, cfg->vocab_file, cfg->merge_file)
-                : tx_tokenizer_open_null(out, (int32_t)cfg->vocab_size);
+    enum tx_tokenizer_type type = cfg->tokenizer_type ? cfg->tokenizer_type : TX_TOKENIZER_GPT2_BPE;
+    const char *word = tx_tokenizer_type_word(type);
+    const tx_tokenizer_traits reads = tx_tokenizer_traits_of(type);
+    tx_tokenizer_files files = { cfg->vocab_file, cfg->merge_file, path, (int32_t)cfg->vocab_size };
+    if (!tx_tokenizer_is_built(type)) return tx_tokenizer_open_type(out, type, &files);
+    if (!reads.model_file && cfg->tokenizer_model)
+        return TX_FAIL(TX_ERR_ARG, "--tokenizer-model: %s does not read it, say --tokenizer-type HFTokenizer", word);
+    TX_TRY(check_given(word, "--vocab-file", cfg->vocab_file, reads.vocab_file, ""));
+    TX_TRY(check_given(word, "--merge-file", cfg->merge_file, reads.merge_file, ""));
+    TX_TRY(check_given(word, "--tokenizer-model", cfg->tokenizer_model, reads.model_file, " or its folder"));
+    if (reads.numbers && !cfg->vocab_size)
+        return TX_FAIL(TX_ERR_ARG, "--vocab-size is missing: --tokenizer-type %s needs the number of ids", word);
+    if (reads.model_file) TX_TRY(tx__tokenizer_model_file(cfg, path, sizeof path));
+    tx_info("> building %s tokenizer ...", word);
+    return tx_tokenizer_open_type(out, type, &files);
 }

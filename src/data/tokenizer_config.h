@@ -13,7 +13,8 @@ bool tx__tokenizer_is_given(const tx_config *cfg);
  * for types that are not built; those of the tokenizer's own files. */
 tx_status tx__tokenizer_from_config(const tx_config *cfg, tx_tokenizer **out);
 
-/* The file that --tokenizer-model means: itself, or the tokenizer.json in it. TX_ERR_NOTFOUND if there is none. */
+/* The file that --tokenizer-model names: itself, or the one in that folder whose name the type has (a tokenizer.json).
+ * TX_ERR_NOTFOUND if there is none.   @cfg its type reads such a file */
 tx_status tx__tokenizer_model_file(const tx_config *cfg, char *path, size_t cap);
 
 #endif

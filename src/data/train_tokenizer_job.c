@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "data/corpus_config.h"
+#include "token/tokenizer_kinds.h"
 #include "triax/data.h"
 
 #define BATCH_BYTES      ((size_t)1 << 20) /* of text, for each thread */
@@ -216,29 +217,9 @@ static tx_status count_corpus(job *j)
 
 /* ---- the job ---- */
 
-static tx_vocab_kind kind_of(enum tx_tokenizer_type type)
-{
-    switch (type) {
-    case TX_TOKENIZER_GPT2_BPE:
-        return TX_VOCAB_BPE;
-    case TX_TOKENIZER_BERT_LOWER_CASE:
-        return TX_VOCAB_WORDPIECE_LOWER_CASE;
-    case TX_TOKENIZER_BERT_CASE:
-        return TX_VOCAB_WORDPIECE_CASE;
-    case TX_TOKENIZER_NULL:
-    case TX_TOKENIZER_SENTENCE_PIECE:
-    case TX_TOKENIZER_GPT_SENTENCE_PIECE:
-    case TX_TOKENIZER_HF:
-    case TX_TOKENIZER_PRETRAINED_HF:
-        break; /* no words of this command's --tokenizer-type */
-    }
-    TX_ASSERT(!"a tokenizer that is learned");
-    return TX_VOCAB_BPE;
-}
-
 static tx_vocab_opts options(const tx_config *cfg)
 {
-    return (tx_vocab_opts){ .kind = kind_of(cfg->train_tokenizer_type),
+    return (tx_vocab_opts){ .kind = tx_tokenizer_vocab_kind(cfg->train_tokenizer_type),
                             .vocab_size = (int32_t)cfg->train_vocab_size,
                             .min_frequency = cfg->min_frequency,
                             .limit_alphabet = (int32_t)cfg->limit_alphabet,
@@ -285,8 +266,9 @@ tx_status tx_train_tokenizer(const tx_config *cfg)
     TX_GOTO(tx_vocab_trainer_finish(j.all));
     tx_info("Learned a vocabulary of %d tokens in %.1f s", tx_vocab_trainer_size(j.all), tx_clock() - begin);
     TX_GOTO(tx_vocab_trainer_save(j.all, cfg->output_dir));
-    tx_info("Wrote %s/%s and tokenizer.json", cfg->output_dir,
-            options(cfg).kind == TX_VOCAB_BPE ? "vocab.json, merges.txt" : "vocab.txt");
+    const tx_tokenizer_traits files = tx_tokenizer_traits_of(cfg->train_tokenizer_type);
+    tx_info("Wrote %s/%s%s%s and tokenizer.json", cfg->output_dir, files.vocab_file, files.merge_file ? ", " : "",
+            files.merge_file ? files.merge_file : "");
 out:
     stop_reading(&j);
     tx_vocab_trainer_free(j.all);

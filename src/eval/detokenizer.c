@@ -113,20 +113,31 @@ static const rule wiki[] = {
     { " \n", "\n" }, { "\n ", "\n" },       { " N ", " 1 " },   { " 's", "'s" },
 };
 
-tx_detokenizer tx_detokenizer_for(const char *path)
+#define RULES(list)                      \
+    {                                    \
+        list, sizeof list / sizeof *list \
+    }
+static const struct {
+    const rule *rule;
+    size_t n;
+} rules[] = {
+    [TX_DETOKENIZER_WIKI] = RULES(wiki),
+    [TX_DETOKENIZER_PTB] = RULES(ptb),
+    [TX_DETOKENIZER_NONE] = { NULL, 0 },
+};
+
+enum tx_detokenizer_choice tx_detokenizer_for(const char *path)
 {
-    if (strstr(path, "ptb")) return TX_DETOKENIZE_PTB;
-    return strstr(path, "wiki") ? TX_DETOKENIZE_WIKI : TX_DETOKENIZE_NONE;
+    if (strstr(path, "ptb")) return TX_DETOKENIZER_PTB;
+    return strstr(path, "wiki") ? TX_DETOKENIZER_WIKI : TX_DETOKENIZER_NONE;
 }
 
-tx_status tx_detokenize(tx_detokenizer which, tx_str *text)
+tx_status tx_detokenize(enum tx_detokenizer_choice which, tx_str *text)
 {
-    const rule *r = which == TX_DETOKENIZE_PTB ? ptb : wiki;
-    size_t n = which == TX_DETOKENIZE_PTB ? sizeof ptb / sizeof *ptb : sizeof wiki / sizeof *wiki;
+    const rule *r = rules[which].rule;
     tx_str work = { 0 };
     tx_status st = TX_OK;
-    if (which == TX_DETOKENIZE_NONE || !text->len) return TX_OK;
-    for (size_t i = 0; i < n && !st && text->len; i++)
+    for (size_t i = 0; i < rules[which].n && !st && text->len; i++)
         st = !r[i].from ? tighten(text, r[i].to[0], r[i].to[1], &work)
              : r[i].to  ? replace(text, r[i].from, r[i].to, &work)
                         : digit_in_slashes(text, &work);

@@ -5,15 +5,13 @@
 #include <stdbool.h>
 
 #include "base/str.h"
-
-/* The rules that upstream's tasks apply, in its order (tasks/zeroshot_gpt/detokenizer.py). */
-typedef enum tx_detokenizer { TX_DETOKENIZE_NONE, TX_DETOKENIZE_PTB, TX_DETOKENIZE_WIKI } tx_detokenizer;
+#include "config/config.h"
 
 /* The rules that upstream takes for a file: those whose name, "ptb" or else "wiki", is part of the path. */
-tx_detokenizer tx_detokenizer_for(const char *path);
+enum tx_detokenizer_choice tx_detokenizer_for(const char *path);
 
-/* Changes the text in place. */
-tx_status tx_detokenize(tx_detokenizer which, tx_str *text);
+/* Changes the text in place by upstream's rules, in its order (tasks/zeroshot_gpt/detokenizer.py).   @which not auto */
+tx_status tx_detokenize(enum tx_detokenizer_choice which, tx_str *text);
 
 /* ---- white space as Python has it, which upstream's counts and tasks depend on ---- */
 

@@ -157,7 +157,7 @@ static tx_status keep_pairs(tx_masked *m, const tx_batch *batch, const tx_batch 
     return TX_OK;
 }
 
-/* A tx_stage_hooks.behind. */
+/* A tx_feed.look. */
 static tx_status score_batch(void *user, int64_t micro, const tx_batch *batch, const tx_batch *host)
 {
     tx_masked *m = user;
@@ -188,12 +188,12 @@ static void put_nothing(const tx_masked *m, int64_t k)
     *ids.n_tokens = 1;
 }
 
-/* A tx_stage_hooks.fill. */
+/* A tx_feed.fill. */
 static tx_status fill(void *user, int64_t micro, tx_batch *batch)
 {
     tx_masked *m = user;
     const tx_batch_rule rule = { .eod = -1, .scale = 1 };
-    return m->model->type->fill(m->model, batch, m->rows + micro * m->opts.b * tx_bert_row_len(m->opts.s), &rule);
+    return m->model->type->collate(m->model, batch, m->rows + micro * m->opts.b * tx_bert_row_len(m->opts.s), &rule);
 }
 
 static void count_labels(tx_masked *m)
@@ -239,12 +239,14 @@ tx_status tx_masked_run(tx_masked *m, int64_t n)
 {
     TX_ASSERT(n >= 1 && n <= m->room);
     int64_t b = m->opts.b, p = tx_grid_size(m->grid, TX_AXIS_PIPELINE), n_micro = (n + b - 1) / b;
-    const tx_stage_hooks h = { .fill = fill, .behind = score_batch, .user = m };
+    const tx_feed feed = { .fill = fill, .look = score_batch, .user = m };
     if (m->model->n_chunks > 1) n_micro = (n_micro + p - 1) / p * p; /* the schedule's */
     for (int64_t k = n; k < n_micro * b; k++) put_nothing(m, k);
     m->n_samples = n;
     count_labels(m);
-    TX_TRY(tx_stage_run(&m->stage, n_micro, false, &h));
+    tx_stage_begin(&m->stage, &feed);
+    TX_TRY(tx_stage_run(&m->stage, n_micro, false));
+    TX_TRY(tx_stage_end(&m->stage));
     return spread(m);
 }
 
@@ -292,7 +294,7 @@ tx_status tx_masked_create(tx_masked **out, tx_model *model, const tx_config *cf
     tx_masked *m;
     TX_TRY(check_opts(model, opts));
     TX_TRY(tx_alloc(&m, 1, sizeof *m, "the evaluation of masked samples"));
-    const tx_stage_hooks dry = { .behind = score_batch, .user = m };
+    const tx_feed dry = { .look = score_batch, .user = m };
     tx_status st;
     m->model = model;
     m->grid = grid;
@@ -302,7 +304,9 @@ tx_status tx_masked_create(tx_masked **out, tx_model *model, const tx_config *cf
     TX_GOTO(take_results(m));
     TX_GOTO(tx_grid_ctx(&m->ctx, grid, tx_device_choice_word(cfg->device), (int)cfg->threads, true));
     TX_GOTO(tx_stage_open(&m->stage, &m->ctx, model, &m->cfg, m->n_micro, false));
-    TX_GOTO(tx_stage_run(&m->stage, m->n_micro, false, &dry));
+    tx_stage_begin(&m->stage, &dry);
+    TX_GOTO(tx_stage_run(&m->stage, m->n_micro, false));
+    TX_GOTO(tx_stage_end(&m->stage));
     TX_GOTO(tx_stage_take(&m->stage));
     size_t lot = (size_t)(LOT * model->vocab_padded / tx_grid_size(grid, TX_AXIS_TENSOR));
     if (m->ctx.device) TX_GOTO(tx_alloc(&m->logits, lot, sizeof *m->logits, "the scores of masked tokens"));

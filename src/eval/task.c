@@ -8,15 +8,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-const char *const tx_task_names[TX_N_TASK_KINDS] = { "text", "WIKITEXT103", "LAMBADA", "multiple-choice" };
-
-static const tx__task_type types[TX_N_TASK_KINDS] = {
-    [TX_TASK_TEXT] = { .windows = true,
-                       .read = tx__task_read_text,
-                       .figures = tx__task_text_figures,
-                       .words = tx__task_text_words },
-    [TX_TASK_WIKITEXT103] = { .windows = true,
-                              .read = tx__task_read_wikitext,
+static const tx__task_type types[] = {
+    [TX_TASK_TEXT] = { .read = tx__task_read_text, .figures = tx__task_text_figures, .words = tx__task_text_words },
+    [TX_TASK_WIKITEXT103] = { .read = tx__task_read_wikitext,
                               .figures = tx__task_wikitext_figures,
                               .words = tx__task_wikitext_words },
     [TX_TASK_LAMBADA] = { .read = tx__task_read_lambada,
@@ -27,11 +21,6 @@ static const tx__task_type types[TX_N_TASK_KINDS] = {
                          .figures = tx__task_choice_figures,
                          .words = tx__task_choice_words },
 };
-
-bool tx_task_has_windows(tx_task_kind kind)
-{
-    return types[kind].windows;
-}
 
 const tx__task_type *tx__task_type_of(const tx_task *t)
 {
@@ -205,7 +194,7 @@ tx_status tx_task_run(tx_task *t, tx_decoder *d, int64_t part, int64_t n_parts, 
         TX_TRY(tx__task_type_of(t)->choices ? run_choices(&r, item) : run_one(&r, item));
         if (tx_clock() - shown < TX_PROGRESS_SECONDS) continue;
         shown = tx_clock();
-        tx_log(TX_LOG_PROGRESS, "%s: scored %lld/%lld", tx_task_names[t->opts.kind], (long long)(i + 1),
+        tx_log(TX_LOG_PROGRESS, "%s: scored %lld/%lld", tx_task_kind_word(t->opts.kind), (long long)(i + 1),
                (long long)t->n_items);
     }
     tx_decoder_truncate(d, 0, 0);

@@ -20,23 +20,13 @@
 #include <jansson.h>
 
 #include "base/step_record.h"
+#include "config/config.h"
 #include "data/corpus.h"
 #include "eval/score.h"
 #include "triax/token.h"
 
-typedef enum tx_task_kind {
-    TX_TASK_TEXT,
-    TX_TASK_WIKITEXT103,
-    TX_TASK_LAMBADA,
-    TX_TASK_CHOICE,
-    TX_N_TASK_KINDS
-} tx_task_kind;
-extern const char *const tx_task_names[TX_N_TASK_KINDS]; /* as --task takes them */
-
-bool tx_task_has_windows(tx_task_kind kind); /* of a text, which --overlapping-eval is for */
-
 typedef struct tx_task_opts {
-    tx_task_kind kind;
+    enum tx_task_kind kind; /* kinds/tasks.h */
     const char *file;
     int64_t seq_length; /* tokens that the model sees at once */
     int64_t overlap;    /* of windows: 1 to seq_length. 0: 32, or seq_length where that is less */
@@ -126,7 +116,6 @@ tx_status tx_task_result_json(tx_str *out, const tx_task *t, const tx_task_resul
 
 /* A kind of task: a row of the table in task.c. */
 typedef struct tx__task_type {
-    bool windows; /* items are windows of a text */
     bool choices; /* an item's spans are choices, of which the likeliest is the answer; else it has one span */
     tx_status (*read)(tx_task *t, const tx_tokenizer *tok);                      /* the file: items and spans */
     void (*figures)(tx_task_result *r, const tx_task *t, const tx_task_sums *s); /* beside loss and targets */

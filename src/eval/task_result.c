@@ -110,7 +110,7 @@ tx_status tx__task_choice_words(tx_str *out, const tx_task *t, const tx_task_res
 
 tx_status tx_task_result_line(tx_str *out, const tx_task *t, const tx_task_result *r)
 {
-    TX_TRY(tx_str_printf(out, " validation results on %s | ", tx_task_names[t->opts.kind]));
+    TX_TRY(tx_str_printf(out, " validation results on %s | ", tx_task_kind_word(t->opts.kind)));
     return tx__task_type_of(t)->words(out, t, r);
 }
 
@@ -124,8 +124,8 @@ tx_status tx_task_result_json(tx_str *out, const tx_task *t, const tx_task_resul
 {
     tx_bytes file = { 0 };
     TX_TRY(tx_text_replace_invalid(t->opts.file, strlen(t->opts.file), &file));
-    json_t *o = json_pack("{s:s, s:s#, s:o, s:o}", "task", tx_task_names[t->opts.kind], "file", file.data, (int)file.n,
-                          "loss", json_of(r->loss), "ppl", json_of(r->ppl));
+    json_t *o = json_pack("{s:s, s:s#, s:o, s:o}", "task", tx_task_kind_word(t->opts.kind), "file", file.data,
+                          (int)file.n, "loss", json_of(r->loss), "ppl", json_of(r->ppl));
     tx_bytes_free(&file);
     for (int i = 0; i < r->n; i++) json_object_set_new(o, r->number[i].name, json_of(r->number[i].value));
     char *text = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;

@@ -97,19 +97,10 @@ out:
 
 /* ---- WikiText ---- */
 
-static tx_detokenizer detokenizer_of(const tx_task_opts *o)
+static enum tx_detokenizer_choice detokenizer_of(const tx_task_opts *o)
 {
-    switch (o->detokenizer) {
-    case TX_DETOKENIZER_WIKI:
-        return TX_DETOKENIZE_WIKI;
-    case TX_DETOKENIZER_PTB:
-        return TX_DETOKENIZE_PTB;
-    case TX_DETOKENIZER_NONE:
-        return TX_DETOKENIZE_NONE;
-    case TX_DETOKENIZER_AUTO:
-        break;
-    }
-    return tx_detokenizer_for(o->file);
+    bool named = o->detokenizer && o->detokenizer != TX_DETOKENIZER_AUTO;
+    return named ? o->detokenizer : tx_detokenizer_for(o->file);
 }
 
 /* "Original tokens": the parts that blanks divide the text into, as Python's text.strip().split(" ") counts them. */
@@ -123,8 +114,7 @@ static int64_t count_words(const char *text, size_t n)
 
 tx_status tx__task_read_wikitext(tx_task *t, const tx_tokenizer *tok)
 {
-    static const char *const rules[] = { "none", "ptb", "wiki" };
-    tx_detokenizer which = detokenizer_of(&t->opts);
+    enum tx_detokenizer_choice which = detokenizer_of(&t->opts);
     tx_str text = { 0 };
     tx_status st;
     TX_GOTO(tx_file_read(t->opts.file, (size_t)1 << 34, &text));
@@ -133,7 +123,7 @@ tx_status tx__task_read_wikitext(tx_task *t, const tx_tokenizer *tok)
     TX_GOTO(tx_tokenizer_encode(tok, text.len ? text.data : "", text.len, &t->ids));
     t->n_tokens = (int64_t)t->ids.n;
     tx_info(" > number of original tokens: %lld, number of detokenized tokens: %lld (rules: %s)", (long long)t->n_words,
-            (long long)t->n_tokens, rules[which]);
+            (long long)t->n_tokens, tx_detokenizer_choice_word(which));
     if (t->n_tokens < 2)
         st = too_short(t);
     else if (t->n_words < 2)

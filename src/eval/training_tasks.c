@@ -11,11 +11,8 @@
 static tx_task_opts options_of(const tx_config *cfg, const char *item)
 {
     tx_task_opts o = { .seq_length = cfg->seq_length, .strict = cfg->strict_lambada };
-    size_t n = strcspn(item, "=");
-    while (o.kind < TX_N_TASK_KINDS && (strlen(tx_task_names[o.kind]) != n || strncmp(item, tx_task_names[o.kind], n)))
-        o.kind++;
-    TX_ASSERT(o.kind < TX_N_TASK_KINDS);
-    o.file = item + n + 1;
+    o.kind = tx_task_of_item(item, &o.file);
+    TX_ASSERT(o.kind);
     if (tx_task_has_windows(o.kind)) o.overlap = cfg->overlapping_eval;
     return o;
 }
@@ -26,7 +23,7 @@ static tx_status open_tasks(tx_training_tasks *x, const tx_tokenizer *tok)
     for (int i = 0; i < x->n; i++) {
         const tx_task_opts o = options_of(cfg, cfg->eval_tasks.item[i]);
         TX_TRY(tx_task_open(&x->task[i], &o, tok));
-        tx_info(" > task %s: %lld of %s", tx_task_names[o.kind], (long long)x->task[i].n_items, o.file);
+        tx_info(" > task %s: %lld of %s", tx_task_kind_word(o.kind), (long long)x->task[i].n_items, o.file);
     }
     return TX_OK;
 }
@@ -54,7 +51,7 @@ static tx_status tell(const tx_training_tasks *x, const tx_task *t, const tx_tas
     const char *slash = strrchr(t->opts.file, '/');
     char name[320];
     tx_str line = { 0 };
-    snprintf(name, sizeof name, "%s %.256s", tx_task_names[t->opts.kind], slash ? slash + 1 : t->opts.file);
+    snprintf(name, sizeof name, "%s %.256s", tx_task_kind_word(t->opts.kind), slash ? slash + 1 : t->opts.file);
     tx_status st = tx_task_result_line(&line, t, r);
     if (!st) tx_boxed_lines(line.data, NULL, NULL);
     tx_str_free(&line);

@@ -1,4 +1,4 @@
-/* models.h - the models that triax trains by its own commands: --model-type, and what a checkpoint says it holds. */
+/* models.h - the models that triax trains by its own commands: --model-type, and the model that a checkpoint names. */
 #ifndef TX_KINDS_MODELS_H
 #define TX_KINDS_MODELS_H
 

@@ -18,7 +18,7 @@
 
 #include "kinds/kind.h"
 
-/* The learning rate behind the warm-up. X(constant, word, learning rate) */
+/* The learning rate after the warm-up. X(constant, word, learning rate) */
 #define TX_LR_DECAY_STYLES(X)                                                 \
     X(TX_LR_DECAY_CONSTANT, "constant", s->max_lr)                            \
     X(TX_LR_DECAY_LINEAR, "linear", FALLS(1 - r))                             \

@@ -1,26 +1,80 @@
-/* tokenizers.h - the tokenizers: --tokenizer-type. Some are upstream's names of what is not built yet. */
+/* tokenizers.h - the tokenizers: --tokenizer-type.
+ *
+ *  A row is a constant, its word, the tx_tokenizer_kind in src/token/ that does the work, and what it is opened from:
+ *
+ *      .vocab_file    it reads --vocab-file, --merge-file, --tokenizer-model; the value is the name that such a file
+ * has .merge_file    in a model's folder .model_file .beside        a file in the same folder that is kept with
+ * model_file, if there is one .numbers       a text consists of ids; --vocab-size is their number .wordpiece     for
+ * BERT: it cuts words into pieces, and has [CLS], [SEP] and [MASK]
+ *
+ *  To add a tokenizer: a row here, and src/token/tokenizer_<name>.c, which defines its tx_tokenizer_kind. Rows with
+ *  not_built are upstream's words for what is not built yet. */
 #ifndef TX_KINDS_TOKENIZERS_H
 #define TX_KINDS_TOKENIZERS_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "kinds/kind.h"
 
-/*   X(constant, word) */
-#define TX_TOKENIZERS(X)                                            \
-    X(TX_TOKENIZER_GPT2_BPE, "GPT2BPETokenizer")                    \
-    X(TX_TOKENIZER_NULL, "NullTokenizer")                           \
-    X(TX_TOKENIZER_BERT_LOWER_CASE, "BertWordPieceLowerCase")       \
-    X(TX_TOKENIZER_BERT_CASE, "BertWordPieceCase")                  \
-    X(TX_TOKENIZER_SENTENCE_PIECE, "SentencePieceTokenizer")        \
-    X(TX_TOKENIZER_GPT_SENTENCE_PIECE, "GPTSentencePieceTokenizer") \
-    X(TX_TOKENIZER_HF, "HFTokenizer")                               \
-    X(TX_TOKENIZER_PRETRAINED_HF, "PretrainedFromHF")
+/* clang-format off */
+#define TX_GPT2_FILES .vocab_file = "vocab.json", .merge_file = "merges.txt"
+#define TX_BERT_FILES .vocab_file = "vocab.txt", .wordpiece = true
+#define TX_HF_FILES   .model_file = "tokenizer.json", .beside = "tokenizer_config.json"
+
+/*   X(constant, word, kind, what it is opened from) */
+#define TX_TOKENIZERS(X)                                                                                      \
+    X(TX_TOKENIZER_GPT2_BPE,           "GPT2BPETokenizer",          gpt2,                 TX_GPT2_FILES)      \
+    X(TX_TOKENIZER_NULL,               "NullTokenizer",             null,                 .numbers = true)    \
+    X(TX_TOKENIZER_BERT_LOWER_CASE,    "BertWordPieceLowerCase",    wordpiece_lower_case, TX_BERT_FILES)      \
+    X(TX_TOKENIZER_BERT_CASE,          "BertWordPieceCase",         wordpiece_case,       TX_BERT_FILES)      \
+    X(TX_TOKENIZER_SENTENCE_PIECE,     "SentencePieceTokenizer",    not_built,            .wordpiece = false) \
+    X(TX_TOKENIZER_GPT_SENTENCE_PIECE, "GPTSentencePieceTokenizer", not_built,            .wordpiece = false) \
+    X(TX_TOKENIZER_HF,                 "HFTokenizer",               json,                 TX_HF_FILES)        \
+    X(TX_TOKENIZER_PRETRAINED_HF,      "PretrainedFromHF",          json,                 TX_HF_FILES)
+
+/* As messages list them. */
+#define TX_TOKENIZERS_BUILT     "GPT2BPETokenizer, HFTokenizer, BertWordPieceLowerCase, BertWordPieceCase or NullTokenizer"
+#define TX_TOKENIZERS_WORDPIECE "BertWordPieceLowerCase or BertWordPieceCase"
+
+/* Those that train-tokenizer makes files for. */
+#define TX_LEARNED_TOKENIZERS(X)                                \
+    X(TX_TOKENIZER_GPT2_BPE, "GPT2BPETokenizer")                \
+    X(TX_TOKENIZER_BERT_LOWER_CASE, "BertWordPieceLowerCase")   \
+    X(TX_TOKENIZER_BERT_CASE, "BertWordPieceCase")
+/* clang-format on */
 
 TX_KIND(tokenizer_type, TX_TOKENIZERS)
 
-/* Whether it cuts words into BERT's pieces, with a vocab.txt. */
-static inline int tx_tokenizer_is_wordpiece(enum tx_tokenizer_type type)
+typedef struct tx_tokenizer_traits {
+    const char *vocab_file, *merge_file, *model_file, *beside; /* NULL: none */
+    bool numbers, wordpiece;
+} tx_tokenizer_traits;
+
+/* All zeros of 0, and of a tokenizer that is not built. */
+static inline tx_tokenizer_traits tx_tokenizer_traits_of(enum tx_tokenizer_type type)
 {
-    return type == TX_TOKENIZER_BERT_LOWER_CASE || type == TX_TOKENIZER_BERT_CASE;
+#define TX_TOKENIZER_TRAITS(constant, word, kind, ...) [constant] = { __VA_ARGS__ },
+    static const tx_tokenizer_traits traits[] = { TX_TOKENIZERS(TX_TOKENIZER_TRAITS) };
+#undef TX_TOKENIZER_TRAITS
+    return traits[type];
+}
+
+static inline bool tx_tokenizer_is_wordpiece(enum tx_tokenizer_type type)
+{
+    return tx_tokenizer_traits_of(type).wordpiece;
+}
+
+/* Whether it reads any file. */
+static inline bool tx_tokenizer_has_files(enum tx_tokenizer_type type)
+{
+    tx_tokenizer_traits t = tx_tokenizer_traits_of(type);
+    return t.vocab_file || t.merge_file || t.model_file;
+}
+
+static inline bool tx_tokenizer_is_built(enum tx_tokenizer_type type)
+{
+    return tx_tokenizer_has_files(type) || tx_tokenizer_traits_of(type).numbers;
 }
 
 #endif

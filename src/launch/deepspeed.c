@@ -22,7 +22,7 @@ struct job {
     tx_config *cfg;
     tx_words program, env; /* env: NAME=VALUE for the ranks */
     tx_hosts hosts;        /* none: this host, or what Slurm has given */
-    tx_place *place;       /* of the hosts, or this one */
+    tx_node_place *place;  /* of the hosts, or this one */
     int n_places;
     bool chosen;  /* slots were chosen by number ... */
     tx_str slots; /* ... these, slots.h */
@@ -65,7 +65,7 @@ static tx_status check_filters(const tx_config *c)
 static tx_status local_hosts(struct job *j)
 {
     char line[64];
-    tx_place here;
+    tx_node_place here;
     TX_TRY(tx__place_here(&here, 1));
     int gpus = tx__gpus_here(), n = snprintf(line, sizeof line, "localhost slots=%d", gpus ? gpus : here.n_cores);
     return tx__hostfile_parse(&j->hosts, "this host", line, (size_t)n);
@@ -176,7 +176,7 @@ static tx_status find_hosts(struct job *j)
 
 static bool is_here(const char *name)
 {
-    tx_place here;
+    tx_node_place here;
     return !strcmp(name, "localhost") || (!tx__place_here(&here, 1) && !strcmp(here.host, name)) || tx__is_local(name);
 }
 
@@ -249,7 +249,7 @@ static tx_status write_hostfile(struct job *j)
 }
 
 /* The variables go to every host as "-x NAME". */
-static tx_status hand_on(tx_str *args, tx_start *start, const tx_words *env)
+static tx_status hand_on(tx_str *args, tx_launch_command *start, const tx_words *env)
 {
     tx_words names = { 0 };
     tx_status st = tx__environment_to_hand_on(&names);
@@ -266,7 +266,7 @@ static tx_status hand_on(tx_str *args, tx_start *start, const tx_words *env)
     return st;
 }
 
-static tx_status build_several(tx_start *out, struct job *j)
+static tx_status build_several(tx_launch_command *out, struct job *j)
 {
     const tx_config *c = j->cfg;
     tx_str shell = { 0 }, args = { 0 };
@@ -292,7 +292,7 @@ out:
     return st;
 }
 
-static tx_status build_here(tx_start *out, const struct job *j)
+static tx_status build_here(tx_launch_command *out, const struct job *j)
 {
     tx_mpirun m = { .place = j->place, .n_places = 1, .args = j->cfg->launcher_args, .slots = j->slots.data };
     TX_TRY(tx__words_add_all(&out->env, (const char *const *)j->env.word));
@@ -308,7 +308,7 @@ static int slurm_tasks(void)
     return all && !strchr(all, ',') ? atoi(all) : 0;
 }
 
-static tx_status build_srun(tx_start *out, const struct job *j)
+static tx_status build_srun(tx_launch_command *out, const struct job *j)
 {
     const tx_config *c = j->cfg;
     const char *nodes = getenv("SLURM_JOB_NUM_NODES");
@@ -354,7 +354,7 @@ out:
     return st;
 }
 
-static tx_status build(tx_start *out, struct job *j)
+static tx_status build(tx_launch_command *out, struct job *j)
 {
     if (j->srun) return build_srun(out, j);
     TX_TRY(find_places(j));
@@ -365,7 +365,7 @@ static tx_status build(tx_start *out, struct job *j)
 
 /* ---- the whole ---- */
 
-static tx_status run(struct job *j, const tx_start *start, int *code)
+static tx_status run(struct job *j, const tx_launch_command *start, int *code)
 {
     bool read = j->srun || several(j) || j->place->n_ranks > 1;
     TX_TRY(tx__supervisor_open(&j->s, (double)j->cfg->grace));
@@ -379,7 +379,7 @@ static tx_status run(struct job *j, const tx_start *start, int *code)
 tx_status tx_deepspeed(int argc, char *const *argv, int *code)
 {
     struct job j = { 0 };
-    tx_start start = { 0 };
+    tx_launch_command start = { 0 };
     tx_status st;
     *code = 0;
     TX_GOTO(tx__launch_parse(&j.cfg, &j.program, "deepspeed", argc, argv));

@@ -1,4 +1,4 @@
-/* hello.c - what a node says of itself when it joins, and whether it belongs. */
+/* hello.c - what a node reports of itself when it joins, and whether it belongs to the job. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@ static tx_status digest(uint8_t out[TX_TAG_BYTES], const tx_meeting *m)
 {
     tx_str words = { 0 };
     tx_status st = tx__pack_words(&words, m->program->word, m->program->n);
-    if (!st) tx__key_tag(out, &m->key, "program", words.data, words.len, NULL, 0);
+    if (!st) tx__key_tag(out, &m->key, "program", (tx_tagged){ words.data, words.len }, (tx_tagged){ 0 });
     tx_str_free(&words);
     return st;
 }

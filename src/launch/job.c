@@ -11,9 +11,9 @@
 #include "launch/ssh_agent.h"
 #include "triax/launch.h"
 
-tx_status tx__places_guess(tx_place **out, int n, int at, const tx_place *here)
+tx_status tx__places_guess(tx_node_place **out, int n, int at, const tx_node_place *here)
 {
-    tx_place *place = NULL;
+    tx_node_place *place = NULL;
     TX_TRY(tx_alloc(&place, (size_t)n, sizeof *place, "the nodes"));
     for (int i = 0; i < n; i++) {
         place[i].n_ranks = here->n_ranks;
@@ -24,12 +24,12 @@ tx_status tx__places_guess(tx_place **out, int n, int at, const tx_place *here)
     return TX_OK;
 }
 
-void tx__places_free(tx_place *place)
+void tx__places_free(tx_node_place *place)
 {
     tx_free(place);
 }
 
-tx_status tx__start_show(const tx_start *s)
+tx_status tx__start_show(const tx_launch_command *s)
 {
     tx_str text = { 0 };
     tx_status st = tx__start_quote(&text, s);

@@ -119,7 +119,7 @@ static tx_status separate_shared_memory(struct member *b, tx_words *env)
 
 static tx_status on_run(struct member *b, tx_unpack *u)
 {
-    tx_start start = { 0 };
+    tx_launch_command start = { 0 };
     int64_t same_host;
     tx_status st;
     if (b->s->pid) return TX_FAIL(TX_ERR_FORMAT, "node 0 wants a second daemon here");

@@ -29,14 +29,13 @@ tx_status tx__random(void *bytes, size_t n)
     return TX_OK;
 }
 
-void tx__key_tag(uint8_t tag[TX_TAG_BYTES], const tx_key *key, const char *word, const void *a, size_t n_a,
-                 const void *b, size_t n_b)
+void tx__key_tag(uint8_t tag[TX_TAG_BYTES], const tx_key *key, const char *word, tx_tagged a, tx_tagged b)
 {
     struct hmac_sha256_ctx c;
     hmac_sha256_set_key(&c, sizeof key->byte, key->byte);
     hmac_sha256_update(&c, strlen(word) + 1, (const uint8_t *)word);
-    if (n_a) hmac_sha256_update(&c, n_a, a);
-    if (n_b) hmac_sha256_update(&c, n_b, b);
+    if (a.n) hmac_sha256_update(&c, a.n, a.data);
+    if (b.n) hmac_sha256_update(&c, b.n, b.data);
     hmac_sha256_digest(&c, TX_TAG_BYTES, tag);
 }
 
@@ -92,7 +91,7 @@ tx_status tx__key_read(tx_key *out, const char *path, const char *job)
     if (n != DIGITS || !parse_hex(&key, text))
         return TX_FAIL(TX_ERR_FORMAT, "%s is no key: it has to be %d digits 0-9a-f; remove it, and a new one is made",
                        path, DIGITS);
-    tx__key_tag(out->byte, &key, "job", job, job ? strlen(job) : 0, NULL, 0);
+    tx__key_tag(out->byte, &key, "job", (tx_tagged){ job, job ? strlen(job) : 0 }, (tx_tagged){ 0 });
     return TX_OK;
 }
 

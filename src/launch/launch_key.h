@@ -25,11 +25,16 @@ tx_status tx__key_open(tx_key *out, char *path, size_t cap);
 /* The same for one file and one job ("" or NULL: none). */
 tx_status tx__key_read(tx_key *out, const char *path, const char *job);
 
-/* HMAC-SHA256 over a word and two stretches of bytes; the word's NUL counts, so that no two uses meet. */
-void tx__key_tag(uint8_t tag[TX_TAG_BYTES], const tx_key *key, const char *word, const void *a, size_t n_a,
-                 const void *b, size_t n_b);
+/* Bytes that a tag is computed of; borrowed. */
+typedef struct tx_tagged {
+    const void *data;
+    size_t n;
+} tx_tagged;
 
-/* Equal, in a time that does not tell where they differ. */
+/* HMAC-SHA256 over a word and two pieces of data; the word's NUL counts, so that no two uses have the same input. */
+void tx__key_tag(uint8_t tag[TX_TAG_BYTES], const tx_key *key, const char *word, tx_tagged a, tx_tagged b);
+
+/* Equal, in a time that does not depend on where they differ. */
 bool tx__tag_equal(const uint8_t a[TX_TAG_BYTES], const uint8_t b[TX_TAG_BYTES]);
 
 /* Bytes that nobody can guess. TX_ERR_IO: the system has none. */

@@ -29,7 +29,7 @@ struct tx_lead {
     struct guest *guest; /* n_guests, those not `used` are free */
     int n_guests;
     struct pollfd *poll;
-    tx_place *place; /* of every node; host "" until it has come */
+    tx_node_place *place; /* of every node; host "" until it has come */
     bool *ready;
     bool running, agents_may_come;
     bool hopeless; /* a node of the job cannot take part */
@@ -103,7 +103,7 @@ tx_status tx__lead_open(tx_lead **out, const tx_meeting *m)
     return st == TX_ERR_STATE && m->node_rank < 0 ? TX_OK : st; /* the port is taken: another one leads */
 }
 
-const tx_place *tx__lead_places(const tx_lead *l)
+const tx_node_place *tx__lead_places(const tx_lead *l)
 {
     return l->place;
 }
@@ -177,7 +177,7 @@ static void lose(tx_lead *l, struct guest *g, tx_supervisor *s)
         tx__supervisor_end(s);
     } else if (!l->running) {
         tx_warn("node %d (%s) has left again", node, l->place[node].host);
-        l->place[node] = (tx_place){ 0 };
+        l->place[node] = (tx_node_place){ 0 };
     }
     l->ready[node] = false;
 }
@@ -434,7 +434,7 @@ static void forget_agents(tx_lead *l)
     }
 }
 
-tx_status tx__lead_run(tx_lead *l, tx_supervisor *s, const tx_start *mpirun)
+tx_status tx__lead_run(tx_lead *l, tx_supervisor *s, const tx_launch_command *mpirun)
 {
     s->start_within = START_SECONDS;
     tx_status st = tx__supervisor_start(s, mpirun, true);

@@ -28,7 +28,7 @@ tx_status tx__link_next(tx_link *l, tx_message *out);
 
 tx_status tx__link_say(tx_link *l, int type, const tx_str *payload); /* payload NULL: none */
 
-/* Waits up to so many seconds until all that was said is on its way. */
+/* Waits up to so many seconds until all messages are sent. */
 void tx__link_flush(tx_link *l, double seconds);
 
 /* Sockets. The names of the other side go into peer. -1: errno. */

@@ -7,7 +7,7 @@
 
 typedef struct tx_mpi_output {
     tx_str held;    /* a line that may begin a paragraph, or one that has begun */
-    int in_block;   /* behind a paragraph's first line of dashes */
+    int in_block;   /* after a paragraph's first line of dashes */
     int rank;       /* that was ended by a signal: its number, ... */
     int signal;     /* ... the signal (0: none was), ... */
     char host[256]; /* ... and its host */

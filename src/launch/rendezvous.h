@@ -27,7 +27,7 @@ typedef struct tx_meeting {
     double timeout; /* seconds that nodes wait for each other */
     const char *id; /* the job's name, "" if it has none */
     const tx_words *program;
-    tx_place here;
+    tx_node_place here;
     tx_key key;
     char key_path[4096];
 } tx_meeting;
@@ -46,12 +46,12 @@ enum {
 
 enum { TX_MAX_NODES = 4096 };
 
-/* What a node says of itself; the digest is of its program's words. */
+/* What a node reports of itself; the digest is of its program's words. */
 typedef struct tx_hello {
     int64_t n_nodes, node_rank;
     char version[32], id[128];
     uint8_t digest[TX_TAG_BYTES];
-    tx_place place;
+    tx_node_place place;
 } tx_hello;
 
 tx_status tx__hello_pack(tx_str *out, const tx_meeting *m);
@@ -72,12 +72,12 @@ tx_status tx__lead_open(tx_lead **out, const tx_meeting *m);
 tx_status tx__lead_gather(tx_lead *l, tx_supervisor *s);
 
 /* Places in the order of nodes; hostfile and agent for tx_mpirun. */
-const tx_place *tx__lead_places(const tx_lead *l);
+const tx_node_place *tx__lead_places(const tx_lead *l);
 const char *tx__lead_hostfile(const tx_lead *l);
 const char *tx__lead_agent(const tx_lead *l);
 
 /* Runs mpirun to its end. TX_ERR_COMM: a node was lost, the job was ended. */
-tx_status tx__lead_run(tx_lead *l, tx_supervisor *s, const tx_start *mpirun);
+tx_status tx__lead_run(tx_lead *l, tx_supervisor *s, const tx_launch_command *mpirun);
 
 /* Tells the nodes the exit code, and what to say ("" nothing). NULL allowed. */
 void tx__lead_close(tx_lead *l, int code, const char *why);

@@ -4,11 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-
-static bool launches(const char *command)
-{
-    return !strcmp(command, "torchrun") || !strcmp(command, "deepspeed");
-}
+#include "config/config.h"
 
 const char *tx__script_command(const char *script)
 {
@@ -25,17 +21,15 @@ const char *tx__script_command(const char *script)
     for (int i = 0; n && (name = tx_config_command(i, NULL)); i++) {
         size_t k = 0;
         while (k < n && name[k] && (name[k] == base[k] || (name[k] == '-' && base[k] == '_'))) k++;
-        if (k == n && !name[k] && !launches(name)) return name;
+        if (k == n && !name[k] && !tx_command_find(name)->launches) return name;
     }
     return NULL;
 }
 
 bool tx__command_listens(const char *command)
 {
-    static const char *const listening[] = { "pretrain-gpt", "pretrain-bert", "serve", "run-text-generation-server" };
-    for (size_t i = 0; i < sizeof listening / sizeof *listening; i++)
-        if (!strcmp(command, listening[i])) return true;
-    return false;
+    const tx_command *c = tx_command_find(command);
+    return c && c->traits & TX_TAKES_SIGNALS;
 }
 
 static tx_status unknown_script(const char *script)

@@ -15,7 +15,7 @@ const char *tx__script_command(const char *script);
 bool tx__command_listens(const char *command);
 
 /* Takes `command`'s own flags (also -H, -i, -e, -m, -r, -t, as the upstream launchers have them) into a config whose
- * `script` is set, and puts the sub-command and everything behind the script into *program. Nothing behind the script
+ * `script` is set, and puts the sub-command and everything after the script into *program. Nothing after the script
  * is looked at. TX_ERR_ARG: a flag is wrong; there is no script; it is no sub-command (the message lists them). */
 tx_status tx__launch_parse(tx_config **cfg, tx_words *program, const char *command, int argc, char *const *argv);
 

@@ -28,12 +28,12 @@ static void keep(char *out, size_t cap, tx_str *s)
 }
 
 /* @slot [n_ranks] of n_all each rank's */
-static tx_status place_here(tx_place *out, int n_ranks, const int *slot, int n_all)
+static tx_status place_here(tx_node_place *out, int n_ranks, const int *slot, int n_all)
 {
     tx_cores c = { 0 };
     tx_str s = { 0 };
     tx_status st;
-    *out = (tx_place){ .n_ranks = n_ranks };
+    *out = (tx_node_place){ .n_ranks = n_ranks };
     if (gethostname(out->host, sizeof out->host - 1) || !tx__is_host_name(out->host, strlen(out->host)))
         strcpy(out->host, "localhost");
     TX_GOTO(tx_cores_find(&c, NULL, (tx_local_rank){ 0, 1 }, ""));
@@ -52,12 +52,12 @@ out:
     return st;
 }
 
-tx_status tx__place_here(tx_place *out, int n_ranks)
+tx_status tx__place_here(tx_node_place *out, int n_ranks)
 {
     return place_here(out, n_ranks, NULL, n_ranks);
 }
 
-tx_status tx__place_of_slots(tx_place *out, const tx_host *h)
+tx_status tx__place_of_slots(tx_node_place *out, const tx_host *h)
 {
     tx_str s = { 0 };
     tx_status st = place_here(out, h->n_slots, h->slot, h->n_all);
@@ -118,10 +118,10 @@ const char *tx__gpus_chosen(const char **list)
     return NULL;
 }
 
-void tx__places_name(tx_place *place, int n)
+void tx__places_name(tx_node_place *place, int n)
 {
     for (int i = 0; i < n; i++) {
-        tx_place *p = &place[i];
+        tx_node_place *p = &place[i];
         size_t length = strcspn(p->host, ".");
         bool address = strspn(p->host, "0123456789.") == strlen(p->host);
         snprintf(p->name, sizeof p->name, "%.*s", (int)(address || length > 200 ? 200 : length), p->host);
@@ -133,25 +133,25 @@ void tx__places_name(tx_place *place, int n)
     }
 }
 
-bool tx__places_crowded(const tx_place *place, int n)
+bool tx__places_crowded(const tx_node_place *place, int n)
 {
     for (int i = 0; i < n; i++)
         if (place[i].n_cores && place[i].n_ranks > place[i].n_cores) return true;
     return false;
 }
 
-int tx__places_ranks(const tx_place *place, int n)
+int tx__places_ranks(const tx_node_place *place, int n)
 {
     int sum = 0;
     for (int i = 0; i < n; i++) sum += place[i].n_ranks;
     return sum;
 }
 
-void tx__places_show(const tx_place *place, int n)
+void tx__places_show(const tx_node_place *place, int n)
 {
     int first = 0;
     for (int i = 0; i < n; i++) {
-        const tx_place *p = &place[i];
+        const tx_node_place *p = &place[i];
         char ranks[48];
         snprintf(ranks, sizeof ranks, p->n_ranks > 1 ? "ranks %d-%d" : "rank %d", first, first + p->n_ranks - 1);
         tx_info("%-16s host %-16s %s%s%s%s%s", ranks, p->host, *p->slots ? "slots " : "", p->slots,

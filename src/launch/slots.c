@@ -40,7 +40,7 @@ static tx_status bad_text(const char *text)
     return TX_FAIL(TX_ERR_ARG, "launch-agent --slots %.80s: called by triax deepspeed, not by people", text);
 }
 
-tx_status tx__slot_of(tx_slot *out, const char *text, const char *host, int rank)
+tx_status tx__slot_of(tx_launch_slot *out, const char *text, const char *host, int rank)
 {
     for (const char *at = text; *at; at += *at == '@') {
         size_t length = strcspn(at, "@");
@@ -69,7 +69,7 @@ tx_status tx__slot_of(tx_slot *out, const char *text, const char *host, int rank
 /* ---- in a rank's place ---- */
 
 /* Open MPI numbers ranks in the order of the hosts; Slurm has an order of nodes of its own. */
-static tx_status find_mine(tx_slot *out, const char *text)
+static tx_status find_mine(tx_launch_slot *out, const char *text)
 {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *local = getenv("SLURM_LOCALID"),
                *node = getenv("SLURMD_NODENAME");
@@ -97,7 +97,7 @@ static tx_status take_cores(tx_local_rank slot)
 tx_status tx__slots_become(int argc, char *const *argv)
 {
     static const char *const variables[] = { "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES" };
-    tx_slot mine;
+    tx_launch_slot mine;
     if (argc < 2) return bad_text(argc ? argv[0] : "");
     TX_TRY(find_mine(&mine, argv[0]));
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {

@@ -16,14 +16,14 @@ int tx__slots_parse(const char *text, size_t length, int *slot, int n);
 /* The text above. */
 tx_status tx__slots_text(tx_str *out, const tx_hosts *h);
 
-typedef struct tx_slot {
+typedef struct tx_launch_slot {
     tx_local_rank cores; /* the slot's number, of how many */
     bool whole;          /* all slots of the host are used */
     char devices[16384]; /* of all ranks of the host, "2,3" */
-} tx_slot;
+} tx_launch_slot;
 
 /* Of the rank-th of all ranks or, where `host` is no NULL, of that host's.   TX_ERR_ARG: the text has none such. */
-tx_status tx__slot_of(tx_slot *out, const char *text, const char *host, int rank);
+tx_status tx__slot_of(tx_launch_slot *out, const char *text, const char *host, int rank);
 
 /* What a starter runs in a rank's place. argv: TEXT PROGRAM WORDS...  Gives this process what its slot has and becomes
  * the program; comes back with why not. */

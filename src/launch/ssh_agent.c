@@ -27,7 +27,7 @@ out:
     return st;
 }
 
-static tx_status wait_for_shell(tx_supervisor *s, const tx_start *start, double seconds)
+static tx_status wait_for_shell(tx_supervisor *s, const tx_launch_command *start, double seconds)
 {
     struct pollfd fds[TX_SUPERVISOR_FDS];
     double until = tx_clock() + seconds;
@@ -39,7 +39,7 @@ static tx_status wait_for_shell(tx_supervisor *s, const tx_start *start, double 
 tx_status tx__ssh_agent(int argc, char *const *argv, int *code)
 {
     tx_supervisor s = { 0 };
-    tx_start start = { 0 };
+    tx_launch_command start = { 0 };
     tx_status st;
     int seconds = argc > 0 ? atoi(argv[0]) : 0, n = argc > 1 ? atoi(argv[1]) : 0;
     *code = 1;

@@ -13,7 +13,7 @@
 #include "base/alloc.h"
 #include "base/cores.h"
 
-void tx__start_free(tx_start *s)
+void tx__start_free(tx_launch_command *s)
 {
     tx__words_free(&s->words);
     tx__words_free(&s->env);
@@ -81,7 +81,7 @@ tx_status tx__share_cores(tx_words *env)
     return st == TX_ERR_NOTFOUND ? TX_OK : st; /* a machine that hwloc does not know */
 }
 
-tx_status tx__start_direct(tx_start *out, const char *slots, const tx_words *program)
+tx_status tx__start_direct(tx_launch_command *out, const char *slots, const tx_words *program)
 {
     out->command = program->word[0];
     TX_TRY(tx__forget_outer_launcher(&out->env));
@@ -132,7 +132,7 @@ static tx_status add_mca(tx_words *w, const char *name, const char *value)
 }
 
 /* A dead link is noticed after 5 + 3 * 3 seconds; by default it takes Open MPI eight minutes. */
-static tx_status add_several_hosts(tx_start *out, const tx_mpirun *m)
+static tx_status add_several_hosts(tx_launch_command *out, const tx_mpirun *m)
 {
     TX_TRY(tx__words_add(&out->words, "--hostfile"));
     TX_TRY(tx__words_add(&out->words, m->hostfile));
@@ -148,7 +148,7 @@ static tx_status add_several_hosts(tx_start *out, const tx_mpirun *m)
     return tx__words_addf(&out->env, "OMPI_MCA_plm_rsh_agent=%s", m->agent);
 }
 
-static tx_status add_flags(tx_start *out, const tx_mpirun *m)
+static tx_status add_flags(tx_launch_command *out, const tx_mpirun *m)
 {
     static const char *const always[] = { "--map-by", "slot", "--bind-to", "none", NULL };
     if (!geteuid()) TX_TRY(tx__words_add(&out->words, "--allow-run-as-root"));
@@ -163,7 +163,7 @@ static tx_status add_flags(tx_start *out, const tx_mpirun *m)
     return m->args ? tx__words_add_cut(&out->words, m->args) : TX_OK;
 }
 
-tx_status tx__start_mpirun(tx_start *out, const tx_mpirun *m, const tx_words *program)
+tx_status tx__start_mpirun(tx_launch_command *out, const tx_mpirun *m, const tx_words *program)
 {
     const char *mpirun;
     out->command = program->word[0];
@@ -177,7 +177,7 @@ tx_status tx__start_mpirun(tx_start *out, const tx_mpirun *m, const tx_words *pr
     return tx__rank_words(&out->words, m->slots, program);
 }
 
-tx_status tx__mpirun_hostfile(tx_str *out, const tx_place *place, int n)
+tx_status tx__mpirun_hostfile(tx_str *out, const tx_node_place *place, int n)
 {
     for (int i = 0; i < n; i++) TX_TRY(tx_str_printf(out, "%s slots=%d\n", place[i].name, place[i].n_ranks));
     return TX_OK;
@@ -193,7 +193,7 @@ static bool chooses_mpi(const tx_srun *s)
     return getenv("SLURM_MPI_TYPE") || getenv("CRAY_MPICH_DIR") || (s->args && strstr(s->args, "--mpi"));
 }
 
-tx_status tx__start_srun(tx_start *out, const tx_srun *s, const tx_words *program)
+tx_status tx__start_srun(tx_launch_command *out, const tx_srun *s, const tx_words *program)
 {
     static const char *const always[] = { "--export=ALL", "--kill-on-bad-exit=1", "--wait=60", NULL };
     const char *cores = getenv("SLURM_CPUS_PER_TASK"); /* srun does not take it over since 22.05 */
@@ -212,7 +212,7 @@ tx_status tx__start_srun(tx_start *out, const tx_srun *s, const tx_words *progra
     return tx__rank_words(&out->words, s->slots, program);
 }
 
-tx_status tx__start_quote(tx_str *out, const tx_start *s)
+tx_status tx__start_quote(tx_str *out, const tx_launch_command *s)
 {
     bool any = false;
     for (int i = 0; i < s->env.n; i++) {

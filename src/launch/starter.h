@@ -6,13 +6,13 @@
 #include "launch/words.h"
 
 /* A command and what it needs in its environment: "NAME=VALUE" sets, "NAME" removes. */
-typedef struct tx_start {
+typedef struct tx_launch_command {
     tx_words words, env;
     const char *command; /* the sub-command that the ranks run, borrowed */
     bool ranks_below;    /* those of this host are its children, mpirun's, with a process group each */
-} tx_start;
+} tx_launch_command;
 
-void tx__start_free(tx_start *s);
+void tx__start_free(tx_launch_command *s);
 
 /* The program that every rank runs: triax itself, or for tests TX_LAUNCH_PROGRAM; with the sub-command and its flags.
  */
@@ -27,10 +27,10 @@ tx_status tx__forget_outer_launcher(tx_words *env);
 tx_status tx__share_cores(tx_words *env);
 
 /* One rank: the program alone. */
-tx_status tx__start_direct(tx_start *out, const char *slots, const tx_words *program);
+tx_status tx__start_direct(tx_launch_command *out, const char *slots, const tx_words *program);
 
 typedef struct tx_mpirun {
-    const tx_place *place;
+    const tx_node_place *place;
     int n_places;
     const char *hostfile; /* NULL: the one place is this host */
     const char *agent;    /* what mpirun is to call in ssh's place */
@@ -40,7 +40,7 @@ typedef struct tx_mpirun {
 } tx_mpirun;
 
 /* TX_ERR_NOTFOUND: there is no mpirun of Open MPI; TX_ERR_UNSUPPORTED: another version, and several hosts. */
-tx_status tx__start_mpirun(tx_start *out, const tx_mpirun *m, const tx_words *program);
+tx_status tx__start_mpirun(tx_launch_command *out, const tx_mpirun *m, const tx_words *program);
 
 typedef struct tx_srun {
     int n_nodes, n_per_node;
@@ -50,12 +50,12 @@ typedef struct tx_srun {
     const char *slots;
 } tx_srun;
 
-tx_status tx__start_srun(tx_start *out, const tx_srun *s, const tx_words *program);
+tx_status tx__start_srun(tx_launch_command *out, const tx_srun *s, const tx_words *program);
 
 /* The hostfile for mpirun. */
-tx_status tx__mpirun_hostfile(tx_str *out, const tx_place *place, int n);
+tx_status tx__mpirun_hostfile(tx_str *out, const tx_node_place *place, int n);
 
 /* The command as one would type it. */
-tx_status tx__start_quote(tx_str *out, const tx_start *s);
+tx_status tx__start_quote(tx_str *out, const tx_launch_command *s);
 
 #endif

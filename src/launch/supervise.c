@@ -58,7 +58,7 @@ static void change_environment(const tx_words *env)
     }
 }
 
-static _Noreturn void become(const tx_supervisor *s, const tx_start *what, int err_fd, pid_t parent)
+static _Noreturn void become(const tx_supervisor *s, const tx_launch_command *what, int err_fd, pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127);
@@ -74,7 +74,7 @@ static _Noreturn void become(const tx_supervisor *s, const tx_start *what, int e
     _exit(127);
 }
 
-tx_status tx__supervisor_start(tx_supervisor *s, const tx_start *what, bool is_starter)
+tx_status tx__supervisor_start(tx_supervisor *s, const tx_launch_command *what, bool is_starter)
 {
     int fd[2] = { -1, -1 };
     pid_t parent = getpid();
@@ -305,7 +305,7 @@ tx_status tx__supervisor_wait(tx_supervisor *s, struct pollfd *fds, int n, doubl
     return TX_OK;
 }
 
-tx_status tx__supervisor_run(tx_supervisor *s, const tx_start *what, bool is_starter)
+tx_status tx__supervisor_run(tx_supervisor *s, const tx_launch_command *what, bool is_starter)
 {
     struct pollfd fds[TX_SUPERVISOR_FDS];
     TX_TRY(tx__supervisor_start(s, what, is_starter));

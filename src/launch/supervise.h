@@ -50,7 +50,7 @@ void tx__supervisor_close(tx_supervisor *s); /* kills a child that still runs; s
 
 /* Starts a child. `is_starter`: its standard error is read, and mpirun's and srun's own words are taken out. It reads
  * nothing: standard input is /dev/null. */
-tx_status tx__supervisor_start(tx_supervisor *s, const tx_start *what, bool is_starter);
+tx_status tx__supervisor_start(tx_supervisor *s, const tx_launch_command *what, bool is_starter);
 
 /* Waits until something happens to the child, a signal, one of the caller's descriptors, or for so many seconds (< 0:
  * as long as it takes). fds[0 .. TX_SUPERVISOR_FDS-1] are the supervisor's, the caller's n follow. */
@@ -66,7 +66,7 @@ void tx__supervisor_end(tx_supervisor *s);
 void tx__supervisor_finish(tx_supervisor *s);
 
 /* Runs one child from its start to its end. */
-tx_status tx__supervisor_run(tx_supervisor *s, const tx_start *what, bool is_starter);
+tx_status tx__supervisor_run(tx_supervisor *s, const tx_launch_command *what, bool is_starter);
 
 /* Says in the log how the child ended when no rank can have said it: killed by a signal, a host lost. */
 void tx__supervisor_tell(const tx_supervisor *s);

@@ -149,7 +149,7 @@ static tx_status take_flags(struct job *j)
 
 /* ---- one start ---- */
 
-static tx_status build(tx_start *out, const struct job *j)
+static tx_status build(tx_launch_command *out, const struct job *j)
 {
     tx_mpirun m = { .place = &j->m.here, .n_places = 1 };
     if (j->m.n_nodes == 1 && j->m.here.n_ranks == 1) return tx__start_direct(out, NULL, &j->program);
@@ -164,7 +164,7 @@ static tx_status build(tx_start *out, const struct job *j)
 
 static tx_status start_once(struct job *j)
 {
-    tx_start start = { 0 };
+    tx_launch_command start = { 0 };
     tx_status st;
     if (j->lead) TX_TRY(tx__lead_gather(j->lead, &j->s));
     TX_GOTO(build(&start, j));
@@ -280,8 +280,8 @@ static tx_status run_one(struct job *j, int *code)
 /* The other nodes' names and cores are theirs to tell: they are taken to have as many ranks. */
 static tx_status dry_run(const struct job *j)
 {
-    tx_place *place = NULL;
-    tx_start start = { 0 };
+    tx_node_place *place = NULL;
+    tx_launch_command start = { 0 };
     int n = j->m.n_nodes, at = j->m.node_rank > 0 ? j->m.node_rank : 0;
     tx_status st;
     TX_GOTO(tx__places_guess(&place, n, at, &j->m.here));

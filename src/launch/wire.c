@@ -27,7 +27,7 @@ static void frame_tag(uint8_t tag[TX_TAG_BYTES], const tx_key *key, uint64_t num
     uint8_t head[9];
     put_be(head, number, 8);
     head[8] = (uint8_t)type;
-    tx__key_tag(tag, key, "frame", head, sizeof head, bytes, n);
+    tx__key_tag(tag, key, "frame", (tx_tagged){ head, sizeof head }, (tx_tagged){ bytes, n });
 }
 
 static tx_status put_frame(tx_wire *w, int type, const void *bytes, size_t n)
@@ -83,7 +83,7 @@ void tx__wire_deinit(tx_wire *w)
 
 static void tag_both(uint8_t tag[TX_TAG_BYTES], const tx_wire *w, const char *word)
 {
-    tx__key_tag(tag, &w->key, word, w->client, TX_NONCE_BYTES, w->server, TX_NONCE_BYTES);
+    tx__key_tag(tag, &w->key, word, (tx_tagged){ w->client, TX_NONCE_BYTES }, (tx_tagged){ w->server, TX_NONCE_BYTES });
 }
 
 static void open_wire(tx_wire *w)

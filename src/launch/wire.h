@@ -49,7 +49,7 @@ typedef struct tx_message {
 /* Takes what was received. */
 tx_status tx__wire_feed(tx_wire *w, const void *bytes, size_t n);
 
-/* The next whole message, or type 0. The handshake goes on inside. TX_ERR_FORMAT: not our protocol, or changed on its
+/* The next whole message, or type 0. The handshake happens inside. TX_ERR_FORMAT: not our protocol, or changed on its
  * way; TX_ERR_STATE: the other side has another key. After an error the wire is of no use. */
 tx_status tx__wire_next(tx_wire *w, tx_message *out);
 

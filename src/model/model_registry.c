@@ -39,26 +39,6 @@ tx_status tx_check_id(const tx_model *m, int32_t id)
         (long long)m->vocab_size);
 }
 
-tx_status tx_unit_gather(const tx_batch *batch, int unit, int next)
-{
-    return batch->units ? batch->units->gather(batch->units->user, unit, next) : TX_OK;
-}
-
-tx_status tx_unit_release(const tx_batch *batch, int unit, bool again)
-{
-    return batch->units ? batch->units->release(batch->units->user, unit, again) : TX_OK;
-}
-
-tx_status tx_unit_pre_backward(const tx_batch *batch, int unit)
-{
-    return batch->units ? batch->units->pre_backward(batch->units->user, unit) : TX_OK;
-}
-
-tx_status tx_unit_post_backward(const tx_batch *batch, int unit)
-{
-    return batch->units ? batch->units->post_backward(batch->units->user, unit, batch->last) : TX_OK;
-}
-
 int64_t tx_vocab_padded(int64_t vocab_size, int64_t multiple)
 {
     return (vocab_size + multiple - 1) / multiple * multiple;

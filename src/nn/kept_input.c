@@ -28,7 +28,7 @@ tx_status tx_keep_input(tx_ctx *c, const tx_recompute *how, tx_tensor *kept, tx_
     tx_tensor part = part_of(c, how, x);
     *kept = tx_push1(how->in_host ? &c->host : &c->acts, x.dtype, tx_numel(part));
     tx_at_part(c, INPUT);
-    TX_RUN(c, cast, .y = *kept, .x = part);
+    TX_RUN(c, copy, .y = *kept, .x = part);
     return TX_OK;
 }
 
@@ -37,7 +37,7 @@ tx_status tx_fetch_input(tx_ctx *c, const tx_recompute *how, tx_tensor x, tx_ten
     tx_tensor part = part_of(c, how, x);
     tx_at_part(c, INPUT);
     if (how->in_host) { /* ranks reach each other's part in the device's memory only */
-        TX_RUN(c, cast, .y = part, .x = kept);
+        TX_RUN(c, copy, .y = part, .x = kept);
         kept = part;
     }
     if (!how->divided) return TX_OK;

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/half.h"
 #include "base/rng.h"
+#include "parallel/grid.h"
 
 #define ZERO_GRAD "optimizer.zero_grad" /* for tx_at_part */
 
@@ -196,6 +197,7 @@ static tx_status append(tx_params *ps, tx_param p)
     TX_TRY(tx_hash_add(&ps->by_name, hash_of(p.name), (size_t)ps->n));
     p.offset = ps->numel;
     p.unit = ps->n_units - 1;
+    p.reduce_group = TX_GROUP_DATA;
     ps->param[ps->n++] = p;
     if (ps->n_units) ps->unit[p.unit].end = ps->n;
     ps->numel += (p.numel + TX_PARAM_ALIGN - 1) / TX_PARAM_ALIGN * TX_PARAM_ALIGN;

@@ -85,6 +85,8 @@ typedef struct tx_param {
     bool tied;    /* both ends of the pipeline have it: gradients are summed over the ends group */
     bool counted; /* this rank is the one of those with the same numbers that counts them in norms and totals, and saves
                      them: the first of the tensor-parallel ones, of a tied one the first stage's */
+    int reduce_group;      /* tx_group_kind (parallel/grid.h): over these ranks ZeRO sums its gradients and divides its
+                              state. TX_GROUP_DATA, for all so far */
     int64_t offset, numel; /* elements, in every flat buffer */
     int unit;
     tx_init init;

@@ -1,5 +1,5 @@
-/* deepspeed_schedule.h - DeepSpeed's learning-rate schedules: the JSON's `scheduler`, for a user's own loop. Pure
- * functions of how often the schedule was stepped: once after every update that was taken.
+/* deepspeed_schedule.h - DeepSpeed's learning-rate schedules: the JSON's `scheduler`, for a user-defined loop. Pure
+ * functions of how often the schedule was stepped, once after every update that was taken.
  *
  *  Source: DeepSpeed 0.19, deepspeed/runtime/lr_schedules.py, whose names these are. */
 #ifndef TX_OPTIM_DEEPSPEED_SCHEDULE_H
@@ -23,7 +23,7 @@ typedef struct tx_ds_schedule {
 /* Of complete options; kind 0 where they name none. */
 tx_ds_schedule tx_ds_schedule_from_config(const tx_config *cfg);
 
-/* The learning rate of the update that follows `steps` steps. */
+/* The learning rate of the update after `steps` steps. */
 double tx_ds_schedule_lr(const tx_ds_schedule *s, int64_t steps);
 
 /* OneCycle's momentum of that update, as Adam's betas; false: they are the options'. Its second beta is always 0.99. */

@@ -19,7 +19,7 @@ typedef struct tx_schedule {
 /* Where a schedule stands: what all updates so far have consumed. */
 typedef struct tx_schedule_place {
     int64_t samples;
-    int64_t tokens; /* consumed before the last update, as upstream counts them: one batch less than the samples have */
+    int64_t tokens; /* consumed before the last update, as upstream counts them: one batch less than the samples */
     int64_t warmup_tokens; /* the value of `tokens` when a warm-up in samples ended; where a decay in tokens begins */
 } tx_schedule_place;
 

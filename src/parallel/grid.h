@@ -85,7 +85,7 @@ typedef struct tx_axis {
 
 /* What a rank computes on. */
 typedef struct tx_place_of_work {
-    const char *backend; /* NULL: not chosen; whoever opens a context takes what it is told */
+    const char *backend; /* NULL: not chosen; a context takes its own argument */
     int gpu;             /* which of those that the rank sees */
     int n_sharing;       /* ranks that have it, this one among them; 0: no GPU */
 } tx_place_of_work;

@@ -17,7 +17,7 @@ static tx_status list_gpus(tx_gpu_info *gpus, int *n)
     return m->list(gpus, n);
 }
 
-/* Whether all have one. Those that have none are told of, once. */
+/* Whether all ranks have one. The first rank that has none is reported, once. */
 static tx_status all_have(const tx_grid *g, bool mine, bool *out)
 {
     bool *all;

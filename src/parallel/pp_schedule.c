@@ -164,35 +164,35 @@ double tx_pp_bubble(const tx_pp_shape *shape)
 
 /* ---------------------------------------------------------------- which layers a chunk has */
 
-typedef struct division {
-    int64_t n_layers, n_parts;
-    double pre, post;
-} division;
-
-static double extra_cost(const division *d, int64_t part)
+static int64_t n_parts(const tx_pp_division *d)
 {
-    return (part == 0 ? d->pre : 0) + (part == d->n_parts - 1 ? d->post : 0);
+    return (int64_t)d->p * d->n_chunks;
+}
+
+static double extra_cost(const tx_pp_division *d, int64_t part)
+{
+    return (part == 0 ? d->pre_cost : 0) + (part == n_parts(d) - 1 ? d->post_cost : 0);
 }
 
 /* Layers that a part takes at most when none may cost more than `cost`. */
-static int64_t most_layers(const division *d, double cost, int64_t part)
+static int64_t most_layers(const tx_pp_division *d, double cost, int64_t part)
 {
     return (int64_t)floor(cost - extra_cost(d, part) + 1e-9);
 }
 
 /* Whether parts of at most this cost, each with a layer, hold all layers. */
-static bool suffices(const division *d, double cost)
+static bool suffices(const tx_pp_division *d, double cost)
 {
-    int64_t last = d->n_parts - 1, first_n = most_layers(d, cost, 0), last_n = last ? most_layers(d, cost, last) : 1;
+    int64_t last = n_parts(d) - 1, first_n = most_layers(d, cost, 0), last_n = last ? most_layers(d, cost, last) : 1;
     int64_t inner_n = last > 1 ? most_layers(d, cost, 1) : 1;
     if (first_n < 1 || last_n < 1 || inner_n < 1) return false;
     return first_n + (last ? last_n : 0) + (last > 1 ? (last - 1) * inner_n : 0) >= d->n_layers;
 }
 
 /* The least cost of the costliest part: some part's extra cost and a whole number of layers. */
-static double least_cost(const division *d)
+static double least_cost(const tx_pp_division *d)
 {
-    const double extra[] = { 0, extra_cost(d, 0), extra_cost(d, d->n_parts - 1) };
+    const double extra[] = { 0, extra_cost(d, 0), extra_cost(d, n_parts(d) - 1) };
     double best = INFINITY;
     for (int i = 0; i < 3; i++) {
         int64_t n = 1;
@@ -202,23 +202,22 @@ static double least_cost(const division *d)
     return best;
 }
 
-tx_pp_chunk tx_pp_layers(int64_t n_layers, int p, int n_chunks, int stage, int chunk, double pre_cost, double post_cost)
+tx_pp_chunk tx_pp_layers(const tx_pp_division *d, int stage, int chunk)
 {
-    division d = { .n_layers = n_layers, .n_parts = (int64_t)p * n_chunks, .pre = pre_cost, .post = post_cost };
-    int64_t at = (int64_t)chunk * p + stage;
-    tx_pp_chunk out = { .pre = at == 0, .post = at == d.n_parts - 1 };
-    TX_ASSERT(n_layers >= d.n_parts && stage >= 0 && stage < p && chunk >= 0 && chunk < n_chunks);
-    if (n_layers % d.n_parts == 0) {
-        int64_t each = n_layers / d.n_parts;
+    int64_t n_all = n_parts(d), at = (int64_t)chunk * d->p + stage;
+    tx_pp_chunk out = { .pre = at == 0, .post = at == n_all - 1 };
+    TX_ASSERT(d->n_layers >= n_all && stage >= 0 && stage < d->p && chunk >= 0 && chunk < d->n_chunks);
+    if (d->n_layers % n_all == 0) {
+        int64_t each = d->n_layers / n_all;
         out.first = at * each;
         out.end = out.first + each;
         return out;
     }
-    double cost = least_cost(&d);
+    double cost = least_cost(d);
     for (int64_t part = 0; part <= at; part++) {
-        int64_t behind = d.n_parts - 1 - part, n = most_layers(&d, cost, part), left = n_layers - out.end - behind;
+        int64_t after = n_all - 1 - part, n = most_layers(d, cost, part), left = d->n_layers - out.end - after;
         out.first = out.end;
-        out.end += n < left ? n : left; /* each part behind has at least one */
+        out.end += n < left ? n : left; /* each part after it has at least one */
     }
     return out;
 }

@@ -34,7 +34,7 @@ typedef struct tx_pp_shape {
 typedef enum tx_pp_op {
     TX_PP_RECV_FWD, /* the input of a chunk, from the virtual stage before; waits */
     TX_PP_FWD,
-    TX_PP_SEND_FWD, /* its output, to the one behind; does not wait for the receiver */
+    TX_PP_SEND_FWD, /* its output, to the virtual stage after it; does not wait for the receiver */
     TX_PP_RECV_BWD, /* the gradient of its output; waits */
     TX_PP_BWD,
     TX_PP_SEND_BWD /* the gradient of its input; does not wait */
@@ -84,13 +84,19 @@ double tx_pp_bubble(const tx_pp_shape *shape);
 
 typedef struct tx_pp_chunk {
     int64_t first, end; /* layers [first, end), from 0 */
-    bool pre, post;     /* also what comes before the first layer, what comes behind the last one */
+    bool pre, post;     /* also what comes before the first layer, what comes after the last one */
 } tx_pp_chunk;
 
-/* The layers of chunk `chunk` of stage `stage`: as many for each of the p n_chunks virtual stages; where that does not
- * come out even, contiguous runs of layers such that the costliest virtual stage costs least, and of those divisions
- * the one with the most layers in front. pre_cost and post_cost are in layers' cost of 1. n_layers >= p n_chunks. */
-tx_pp_chunk tx_pp_layers(int64_t n_layers, int p, int n_chunks, int stage, int chunk, double pre_cost,
-                         double post_cost);
+/* A model's layers, divided over the p n_chunks virtual stages of a pipeline. */
+typedef struct tx_pp_division {
+    int64_t n_layers; /* p n_chunks at least */
+    int p, n_chunks;
+    double pre_cost, post_cost; /* of what comes before the first layer and after the last one; a layer costs 1 */
+} tx_pp_division;
+
+/* The layers of chunk `chunk` of stage `stage`: the same number for each virtual stage; where that is not possible,
+ * contiguous runs of layers such that the costliest virtual stage costs least, and of those divisions the one with the
+ * most layers in the first stages. */
+tx_pp_chunk tx_pp_layers(const tx_pp_division *d, int stage, int chunk);
 
 #endif

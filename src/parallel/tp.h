@@ -24,7 +24,7 @@ int64_t tx_tp_first_position(const tx_ctx *c, int64_t s);
 /* Room for what x is a part of, pushed on an arena; x itself where that is whole. */
 tx_tensor tx_tp_room(tx_ctx *c, tx_arena *a, tx_tensor x);
 
-/* whole = all ranks' x, one behind the other; nothing where both are the same. Collective over the tensor group. */
+/* whole = all ranks' x, one after the other; nothing where both are the same. Collective over the tensor group. */
 tx_status tx_tp_gather(tx_ctx *c, tx_tensor whole, tx_tensor x);
 
 /* x = this rank's positions of Σ over the ranks of whole, which is used up; all positions where both are the same. */

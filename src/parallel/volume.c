@@ -156,7 +156,7 @@ static void add_gradients(terms *t, const tx_volume_sizes *z)
     add_buckets(t, op, what[z->sum == 2][z->reduce_every_micro_batch], n_sums(z), z->all, z->sum);
 }
 
-/* What all ranks have whole, behind the update. */
+/* What all ranks have whole, after the update. */
 static void add_updated(terms *t, const tx_volume_sizes *z)
 {
     tx_volume_buckets b = z->zero == 3 ? z->whole : z->all;

@@ -28,7 +28,7 @@
 #include "base/str.h"
 #include "parallel/grid.h"
 
-/* Counted: calls, and bytes of whole tensors. */
+/* What was counted: calls, and bytes of whole tensors. */
 typedef struct tx_volume {
     tx_comm_volume of[TX_N_STEP_GROUPS][TX_N_COMM_OPS];
 } tx_volume;
@@ -65,7 +65,7 @@ typedef struct tx_volume_sizes {
     int64_t norm;              /* parameters of a norm: 2 h, or h; */
     int64_t embedding_norm;    /* of the embedding's, and of the last one; 0: there is none */
     int64_t last_norm;
-    bool positions; /* are added behind the embedding's norm */
+    bool positions; /* are added after the embedding's norm */
     bool tied;
     int64_t head_rows, head_chunks; /* of a micro-batch: that logits are made of, in so many pieces */
     bool head_selects; /* these are some of b s, and the head is whole on every tensor rank but for the words */
@@ -74,7 +74,7 @@ typedef struct tx_volume_sizes {
     bool reduce_every_micro_batch; /* gradients are summed over data ranks after each micro-batch */
     bool scatters;                 /* ZeRO: a rank gets the sums of its part only */
     bool gathers;                  /* ZeRO: all parts at once, and not one rank's after the other */
-    bool skips;                    /* there was no update: what behind it would be moved is not */
+    bool skips;                    /* there was no update, and what is moved after one was not */
     tx_volume_buckets all;         /* runs that gradients are summed in */
     int64_t ends;                  /* elements of the word embedding's gradient that are summed over the ends */
 
@@ -93,7 +93,7 @@ typedef struct tx_volume_term {
 
 enum { TX_VOLUME_MAX_TERMS = 40 };
 
-/* The terms that are not zero, those of a group and op one behind the other; their number. */
+/* The terms that are not zero, those of a group and op one after the other; returns their number. */
 int tx_volume_terms(const tx_volume_sizes *z, tx_volume_term term[TX_VOLUME_MAX_TERMS]);
 
 /* Their sums. */

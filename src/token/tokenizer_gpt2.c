@@ -53,17 +53,31 @@ static void gpt2_close(tx_tokenizer *t)
 
 tx_status tx_tokenizer_open_gpt2(tx_tokenizer **out, const char *vocab_file, const char *merge_file)
 {
-    static const tx__tokenizer_kind kind = { gpt2_encode, gpt2_decode, gpt2_special, gpt2_hash, gpt2_close };
     tx_status st;
     gpt2_tokenizer *g = NULL;
     TX_GOTO(tx_alloc(&g, 1, sizeof *g, "a tokenizer"));
     TX_GOTO(tx__vocab_load(&g->bpe.vocab, vocab_file, merge_file));
     g->bpe.split = tx__split_next;
     TX_GOTO(tx__byte_bpe_prepare(&g->bpe));
-    g->base = (tx_tokenizer){ .kind = &kind, .vocab_size = (int32_t)g->bpe.vocab.token.n, .eod = g->bpe.vocab.eod };
+    g->base = (tx_tokenizer){ .kind = &tx__tokenizer_gpt2,
+                              .vocab_size = (int32_t)g->bpe.vocab.token.n,
+                              .eod = g->bpe.vocab.eod };
     *out = &g->base;
     return TX_OK;
 out:
     if (g) gpt2_close(&g->base);
     return st;
 }
+
+static tx_status gpt2_open(tx_tokenizer **out, const tx_tokenizer_files *from)
+{
+    return tx_tokenizer_open_gpt2(out, from->vocab_file, from->merge_file);
+}
+
+const tx_tokenizer_kind tx__tokenizer_gpt2 = { .open = gpt2_open,
+                                               .learner = &tx__learner_bpe,
+                                               .encode = gpt2_encode,
+                                               .decode = gpt2_decode,
+                                               .special = gpt2_special,
+                                               .hash = gpt2_hash,
+                                               .close = gpt2_close };

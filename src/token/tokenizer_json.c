@@ -382,7 +382,6 @@ static tx_status read_root(json_tokenizer *j, json_t *root, const char *file)
 
 tx_status tx_tokenizer_open_json(tx_tokenizer **out, const char *file)
 {
-    static const tx__tokenizer_kind kind = { json_encode, json_decode, json_special, json_hash, json_close };
     json_t *root = NULL;
     json_tokenizer *j = NULL;
     tx_status st = tx__vocab_json(&root, file, 0);
@@ -390,7 +389,19 @@ tx_status tx_tokenizer_open_json(tx_tokenizer **out, const char *file)
     if (!st && (st = read_root(j, root, file))) json_close(&j->base);
     json_decref(root);
     if (st) return tx__file_is_wrong(st, file, TX__FILE_TOKENIZER_JSON);
-    j->base.kind = &kind;
+    j->base.kind = &tx__tokenizer_json;
     *out = &j->base;
     return TX_OK;
 }
+
+static tx_status json_open(tx_tokenizer **out, const tx_tokenizer_files *from)
+{
+    return tx_tokenizer_open_json(out, from->model_file);
+}
+
+const tx_tokenizer_kind tx__tokenizer_json = { .open = json_open,
+                                               .encode = json_encode,
+                                               .decode = json_decode,
+                                               .special = json_special,
+                                               .hash = json_hash,
+                                               .close = json_close };

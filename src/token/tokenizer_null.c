@@ -68,13 +68,24 @@ static void null_close(tx_tokenizer *t)
 
 tx_status tx_tokenizer_open_null(tx_tokenizer **out, int32_t vocab_size)
 {
-    static const tx__tokenizer_kind kind = { null_encode, null_decode, null_special, null_hash, null_close };
     if (vocab_size < 1 || vocab_size == INT32_MAX)
         return TX_FAIL(TX_ERR_ARG, "the null tokenizer's vocabulary size is %d, allowed are 1 to %d", vocab_size,
                        INT32_MAX - 1);
     tx_tokenizer *t;
     TX_TRY(tx_alloc(&t, 1, sizeof *t, "a tokenizer"));
-    *t = (tx_tokenizer){ .kind = &kind, .vocab_size = vocab_size + 1, .eod = vocab_size };
+    *t = (tx_tokenizer){ .kind = &tx__tokenizer_null, .vocab_size = vocab_size + 1, .eod = vocab_size };
     *out = t;
     return TX_OK;
 }
+
+static tx_status null_open(tx_tokenizer **out, const tx_tokenizer_files *from)
+{
+    return tx_tokenizer_open_null(out, from->n_ids);
+}
+
+const tx_tokenizer_kind tx__tokenizer_null = { .open = null_open,
+                                               .encode = null_encode,
+                                               .decode = null_decode,
+                                               .special = null_special,
+                                               .hash = null_hash,
+                                               .close = null_close };

@@ -247,8 +247,7 @@ out:
 
 tx_status tx_tokenizer_open_wordpiece(tx_tokenizer **out, const char *vocab_file, bool lower_case)
 {
-    static const tx__tokenizer_kind kind = { wordpiece_encode, wordpiece_decode, wordpiece_special, wordpiece_hash,
-                                             wordpiece_close };
+    const tx_tokenizer_kind *kind = lower_case ? &tx__tokenizer_wordpiece_lower_case : &tx__tokenizer_wordpiece_case;
     static const char *const added[] = { "[BOS]", "[EOS]" };
     tx_status st;
     wordpiece_tokenizer *w = NULL;
@@ -262,10 +261,35 @@ tx_status tx_tokenizer_open_wordpiece(tx_tokenizer **out, const char *vocab_file
     for (int i = 0; i < 2; i++) TX_GOTO(tx__strings_add(&w->token, added[i], strlen(added[i]), &id, &fresh));
     w->unk = wordpiece_special(&w->base, "[UNK]");
     w->lower_case = lower_case;
-    w->base = (tx_tokenizer){ .kind = &kind, .vocab_size = (int32_t)w->token.n, .eod = (int32_t)id };
+    w->base = (tx_tokenizer){ .kind = kind, .vocab_size = (int32_t)w->token.n, .eod = (int32_t)id };
     *out = &w->base;
     return TX_OK;
 out:
     if (w) wordpiece_close(&w->base);
     return st;
 }
+
+static tx_status lower_case_open(tx_tokenizer **out, const tx_tokenizer_files *from)
+{
+    return tx_tokenizer_open_wordpiece(out, from->vocab_file, true);
+}
+
+static tx_status case_open(tx_tokenizer **out, const tx_tokenizer_files *from)
+{
+    return tx_tokenizer_open_wordpiece(out, from->vocab_file, false);
+}
+
+const tx_tokenizer_kind tx__tokenizer_wordpiece_lower_case = { .open = lower_case_open,
+                                                               .learner = &tx__learner_wordpiece_lower_case,
+                                                               .encode = wordpiece_encode,
+                                                               .decode = wordpiece_decode,
+                                                               .special = wordpiece_special,
+                                                               .hash = wordpiece_hash,
+                                                               .close = wordpiece_close };
+const tx_tokenizer_kind tx__tokenizer_wordpiece_case = { .open = case_open,
+                                                         .learner = &tx__learner_wordpiece_case,
+                                                         .encode = wordpiece_encode,
+                                                         .decode = wordpiece_decode,
+                                                         .special = wordpiece_special,
+                                                         .hash = wordpiece_hash,
+                                                         .close = wordpiece_close };

@@ -89,6 +89,7 @@ out:
 }
 
 const tx__vocab_learner tx__learner_bpe = {
+    .kind = TX_VOCAB_BPE,
     .special = { TX__EOD_TOKEN },
     .n_smallest = 256,
     .smallest = "256 bytes",

@@ -175,5 +175,6 @@ out:
     .feed = feed, .learn = learn,                                                                            \
     .file = { { "vocab.txt", tx__put_vocab_txt }, { "tokenizer.json", tx__put_wordpiece_tokenizer_json } }
 
-const tx__vocab_learner tx__learner_wordpiece_lower_case = { OF_BERT, .lower_case = true };
-const tx__vocab_learner tx__learner_wordpiece_case = { OF_BERT };
+const tx__vocab_learner tx__learner_wordpiece_lower_case = { OF_BERT, .kind = TX_VOCAB_WORDPIECE_LOWER_CASE,
+                                                             .lower_case = true };
+const tx__vocab_learner tx__learner_wordpiece_case = { OF_BERT, .kind = TX_VOCAB_WORDPIECE_CASE };

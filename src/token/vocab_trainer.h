@@ -19,6 +19,7 @@ typedef struct tx__vocab_file {
 
 /* A kind of vocabulary: a row of the table in train_vocab.c. */
 typedef struct tx__vocab_learner {
+    tx_vocab_kind kind;
     const char *special[TX__MAX_VOCAB_SPECIALS]; /* come before the caller's; NULL: no more */
     int32_t n_smallest;                          /* tokens that there are besides the special ones, at least, */
     const char *smallest;                        /* in words, for the error message */

@@ -14,7 +14,7 @@
 
 typedef struct job {
     tx_trainer *t;
-    tx_feed *feed;
+    tx_batch_reader *reader;
     tx_bad_iteration bad;
     tx_non_finite found;
     tx_str documents;
@@ -28,8 +28,8 @@ static int64_t micro_begin(const job *j, int64_t micro)
 static tx_status read_micro(void *user, int64_t micro, const void **rows)
 {
     job *j = user;
-    TX_TRY(tx_feed_read(j->feed, j->t, micro_begin(j, micro)));
-    *rows = j->feed->rows;
+    TX_TRY(tx_batch_reader_read(j->reader, j->t, micro_begin(j, micro)));
+    *rows = j->reader->rows;
     return TX_OK;
 }
 
@@ -39,8 +39,8 @@ static tx_status look(job *j)
     if (!j->found.found)
         snprintf(j->found.text, sizeof j->found.text,
                  "nothing, when it ran again: this machine computes the same in two ways, look at its memory");
-    TX_TRY(tx_feed_read(j->feed, j->t, micro_begin(j, j->found.micro)));
-    TX_TRY(tx_sample_documents(&j->documents, j->feed->data, j->feed->sample, j->t->b));
+    TX_TRY(tx_batch_reader_read(j->reader, j->t, micro_begin(j, j->found.micro)));
+    TX_TRY(tx_sample_documents(&j->documents, j->reader->data, j->reader->sample, j->t->b));
     tx_warn("iteration %lld: %s; its samples are of %s", (long long)j->bad.iteration, j->found.text, j->documents.data);
     return TX_OK;
 }
@@ -57,8 +57,8 @@ static tx_status read_ids(job *j, tx_replay_file *r)
     r->row = row;
     TX_TRY(tx_alloc(&r->id, (size_t)(n * size), sizeof *r->id, "the ids of a replay file"));
     for (int64_t i = 0; i < n; i++) {
-        TX_TRY(tx_feed_read(j->feed, j->t, micro_begin(j, r->first_micro + i)));
-        memcpy(r->id + i * size, j->feed->rows, (size_t)size * sizeof *r->id);
+        TX_TRY(tx_batch_reader_read(j->reader, j->t, micro_begin(j, r->first_micro + i)));
+        memcpy(r->id + i * size, j->reader->rows, (size_t)size * sizeof *r->id);
     }
     return TX_OK;
 }
@@ -127,10 +127,10 @@ static tx_status leave(job *j)
                    j->found.text);
 }
 
-tx_status tx_bad_step(tx_trainer *t, tx_feed *f, bool stop)
+tx_status tx_bad_step(tx_trainer *t, tx_batch_reader *from, bool stop)
 {
     job j = { .t = t,
-              .feed = f,
+              .reader = from,
               .bad = { .iteration = t->iteration,
                        .consumed_train_samples = t->consumed_train_samples - t->n_micro * t->b,
                        .n_micro = t->n_micro } };

@@ -25,7 +25,7 @@ typedef struct loop {
     tx_trainer *t;
     const tx_config *cfg;
     tx_loop_data data;
-    tx_feed *feed[TX_N_SPLITS]; /* one a group of the split's samples */
+    tx_batch_reader *reader[TX_N_SPLITS]; /* one a group of the split's samples */
     tx_metrics *metrics;
     tx_step_profile profile;
     tx_step_log log;
@@ -46,65 +46,6 @@ void tx_train_sample_counts(const tx_config *cfg, int64_t *n)
     n[TX_SPLIT_TEST] = cfg->eval_iters * batch;
 }
 
-int64_t tx_train_position(const tx_config *cfg, int64_t iteration, int64_t consumed)
-{
-    int64_t last;
-    return consumed + tx_config_skipped_iterations(cfg, iteration, &last) * cfg->global_batch_size;
-}
-
-/* ---- a split's micro-batches ---- */
-
-tx_status tx_feed_open(tx_feed *f, const tx_trainer *t, const tx_blend *data)
-{
-    *f = (tx_feed){ .data = data };
-    f->sampler = (tx_order){
-        .n_samples = data->keyed ? INT64_MAX : data->n_samples, /* keyed order has no end to go around at */
-        .micro_batch = t->b,
-        .rank = tx_grid_rank(t->grid, TX_AXIS_DATA),
-        .n_ranks = tx_grid_size(t->grid, TX_AXIS_DATA),
-        .cyclic = t->cfg->dataloader_type == TX_DATALOADER_CYCLIC,
-        .sharded = t->cfg->data_sharding,
-    };
-    TX_TRY(tx_order_open(&f->sampler));
-    TX_TRY(tx_alloc(&f->sample, (size_t)t->b, sizeof *f->sample, "a batch"));
-    TX_TRY(tx_alloc(&f->scratch, (size_t)(t->model->type->samples->n_scratch * t->s), sizeof *f->scratch, "a batch"));
-    return tx_alloc(&f->rows, (size_t)(t->b * tx_trainer_row_len(t)), sizeof *f->rows, "a batch");
-}
-
-void tx_feed_close(tx_feed *f)
-{
-    tx_order_close(&f->sampler);
-    tx_free(f->sample);
-    tx_free(f->scratch);
-    tx_free(f->rows);
-    *f = (tx_feed){ 0 };
-}
-
-/* A micro-batch's: each sample's number in its dataset, which is named where it is another than before. */
-static void tell_samples(const tx_feed *f, int64_t b, int64_t consumed)
-{
-    char text[1024] = "";
-    int n = 0, last = -1;
-    for (int64_t j = 0; j < b && n < (int)sizeof text - 320; j++) {
-        int64_t number;
-        int d = tx_blend_find(f->data, f->sample[j], &number);
-        n += d == last ? snprintf(text + n, sizeof text - (size_t)n, ", %lld", (long long)number)
-                       : snprintf(text + n, sizeof text - (size_t)n, "%s%.250s %lld", j ? "; " : "",
-                                  tx_blend_path(f->data, d), (long long)number);
-        last = d;
-    }
-    tx_trace("data: micro-batch of %lld behind %lld samples: %s", (long long)b, (long long)consumed, text);
-}
-
-tx_status tx_feed_read(tx_feed *f, const tx_trainer *t, int64_t consumed)
-{
-    TX_TRY(tx_order_get(&f->sampler, f->sample, consumed));
-    if (tx_log_wants(TX_LOG_TRACE)) tell_samples(f, t->b, consumed);
-    for (int64_t j = 0; j < t->b; j++)
-        TX_TRY(tx_blend_get(f->data, f->scratch, f->rows + j * tx_trainer_row_len(t), f->sample[j]));
-    return TX_OK;
-}
-
 /* ---- steps of the run ---- */
 
 /* Groups of samples that a split has. */
@@ -114,36 +55,37 @@ static int n_groups(const loop *l, tx_split k)
 }
 
 /* A tx_micro_batch_fn: this rank's part of what follows `begin` samples. */
-typedef struct reader {
+typedef struct batches {
     tx_trainer *t;
-    tx_feed *f;
+    tx_batch_reader *from;
     int64_t begin;
     int64_t n_samples; /* of an evaluation, which is shown live; 0: training */
     double shown;      /* clock */
-} reader;
+} batches;
 
 static tx_status read_micro(void *user, int64_t micro, const void **rows)
 {
-    reader *r = user;
+    batches *r = user;
     int64_t each = r->t->b * tx_grid_size(r->t->grid, TX_AXIS_DATA), done = micro * each;
-    TX_TRY(tx_feed_read(r->f, r->t, r->begin + done));
-    *rows = r->f->rows;
+    TX_TRY(tx_batch_reader_read(r->from, r->t, r->begin + done));
+    *rows = r->from->rows;
     if (!r->n_samples || tx_clock() - r->shown < TX_PROGRESS_SECONDS) return TX_OK;
     r->shown = tx_clock();
     tx_log(TX_LOG_PROGRESS, "evaluating %lld/%lld samples", (long long)done, (long long)r->n_samples);
     return TX_OK;
 }
 
-tx_status tx_train_evaluate(tx_trainer *t, tx_feed *f, int64_t consumed, int64_t n_samples, double *loss, tx_stop *stop)
+tx_status tx_train_evaluate(tx_trainer *t, tx_batch_reader *from, int64_t consumed, int64_t n_samples, double *loss,
+                            tx_stop *stop)
 {
-    reader r = { .t = t, .f = f, .begin = consumed, .n_samples = n_samples, .shown = tx_clock() };
+    batches r = { .t = t, .from = from, .begin = consumed, .n_samples = n_samples, .shown = tx_clock() };
     return tx_trainer_score(t, n_samples, read_micro, &r, loss, stop);
 }
 
 static tx_status train_iteration(loop *l)
 {
     tx_trainer *t = l->t;
-    tx_feed *f = l->feed[TX_SPLIT_TRAIN];
+    tx_batch_reader *from = l->reader[TX_SPLIT_TRAIN];
     tx_micro_batch_fn *own = l->data.read[TX_SPLIT_TRAIN];
     tx_metrics *m = l->metrics;
     int64_t last, iteration = t->iteration + 1, begin = tx_train_position(t->cfg, iteration, t->consumed_train_samples);
@@ -153,14 +95,14 @@ static tx_status train_iteration(loop *l)
                 (long long)last);
     tx_step_log_begin(&l->log, t);
     tx_step_profile_begin(&l->profile, t);
-    reader r = { .t = t, .f = f, .begin = begin };
+    batches r = { .t = t, .from = from, .begin = begin };
     tx_status st = own ? tx_trainer_train(t, own, l->data.user) : tx_trainer_train(t, read_micro, &r);
     if (st && st != TX_ERR_NUMERIC) return st;
     tx_metrics_step(m, t);
     tx_step_profile_end(&l->profile, t);
     tx_step_log_end(&l->log, t, own ? -1 : begin);
     if (l->quiet || own) return st;
-    return tx_non_finite_is_fault(t) && t->grid->size == 1 ? tx_bad_step(t, f, st != TX_OK) : st;
+    return tx_non_finite_is_fault(t) && t->grid->size == 1 ? tx_bad_step(t, from, st != TX_OK) : st;
 }
 
 /* What all ranks have to tell, in l->round. */
@@ -184,7 +126,7 @@ static tx_status ask_for_signals(tx_stop *stop, bool *yes)
 static tx_status evaluate_group(loop *l, tx_split k, int g, int64_t consumed, int64_t n, double *loss)
 {
     if (l->data.read[k]) return tx_trainer_score(l->t, n, l->data.read[k], l->data.user, loss, &l->stop);
-    return tx_train_evaluate(l->t, &l->feed[k][g], consumed, n, loss, &l->stop);
+    return tx_train_evaluate(l->t, &l->reader[k][g], consumed, n, loss, &l->stop);
 }
 
 /* Every group of the split's samples by itself: the n that come after `consumed`. */
@@ -407,23 +349,24 @@ static tx_status run(loop *l)
     return n ? evaluate_split(l, TX_SPLIT_TEST, 0, n, where) : TX_OK;
 }
 
-static tx_status open_feeds(loop *l)
+static tx_status open_readers(loop *l)
 {
     for (int k = 0; k < TX_N_SPLITS; k++) {
         int n = n_groups(l, (tx_split)k);
         if (l->data.read[k]) continue;
-        TX_TRY(tx_alloc(&l->feed[k], (size_t)n, sizeof *l->feed[k], "a batch"));
+        TX_TRY(tx_alloc(&l->reader[k], (size_t)n, sizeof *l->reader[k], "a batch"));
         for (int g = 0; g < n; g++)
-            TX_TRY(tx_feed_open(&l->feed[k][g], l->t, tx_train_data_group(l->data.sets, (tx_split)k, g, NULL)));
+            TX_TRY(
+                tx_batch_reader_open(&l->reader[k][g], l->t, tx_train_data_group(l->data.sets, (tx_split)k, g, NULL)));
     }
     return TX_OK;
 }
 
-static void close_feeds(loop *l)
+static void close_readers(loop *l)
 {
     for (int k = 0; k < TX_N_SPLITS; k++) {
-        for (int g = 0; l->feed[k] && g < n_groups(l, (tx_split)k); g++) tx_feed_close(&l->feed[k][g]);
-        tx_free(l->feed[k]);
+        for (int g = 0; l->reader[k] && g < n_groups(l, (tx_split)k); g++) tx_batch_reader_close(&l->reader[k][g]);
+        tx_free(l->reader[k]);
     }
 }
 
@@ -451,7 +394,7 @@ tx_status tx_train_loop(tx_trainer *t, const tx_loop_data *data, tx_metrics *met
     TX_GOTO(tx_alloc(&l.round, (size_t)t->grid->size, sizeof *l.round, "the ranks' exits"));
     TX_GOTO(tx_saver_open(&l.saver, t));
     TX_GOTO(tx_saver_foresee(&l.saver));
-    TX_GOTO(open_feeds(&l));
+    TX_GOTO(open_readers(&l));
     tx_metrics_start(metrics, t);
     if (!t->cfg->skip_train) TX_GOTO(tx_step_profile_open(&l.profile, t, metrics->peak_flops));
     say_what_signals_do(&l);
@@ -459,7 +402,7 @@ tx_status tx_train_loop(tx_trainer *t, const tx_loop_data *data, tx_metrics *met
 out:
     tx_saver_close(&l.saver, st);
     tx_step_profile_close(&l.profile, t);
-    close_feeds(&l);
+    close_readers(&l);
     tx_free(l.round);
     return st;
 }
@@ -469,10 +412,10 @@ tx_status tx_train_until(tx_trainer *t, const tx_train_data *data, int64_t itera
     tx_metrics metrics = { 0 };
     loop l = { .t = t, .cfg = t->cfg, .data = { .sets = data }, .metrics = &metrics, .quiet = true };
     tx_status st;
-    TX_GOTO(open_feeds(&l));
+    TX_GOTO(open_readers(&l));
     tx_metrics_start(&metrics, t);
     while (t->iteration < iteration) TX_GOTO(train_iteration(&l));
 out:
-    close_feeds(&l);
+    close_readers(&l);
     return st;
 }

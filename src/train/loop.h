@@ -2,10 +2,8 @@
 #ifndef TX_TRAIN_LOOP_H
 #define TX_TRAIN_LOOP_H
 
-#include "data/sampler.h"
-#include "data/train_data.h"
+#include "train/batch_reader.h"
 #include "train/metrics.h"
-#include "train/trainer.h"
 
 /* How many samples of each split a run of `cfg` will ask for: Megatron's rule. @n [TX_N_SPLITS] */
 void tx_train_sample_counts(const tx_config *cfg, int64_t *n);
@@ -34,28 +32,9 @@ tx_status tx_train_loop(tx_trainer *t, const tx_loop_data *data, tx_metrics *met
 /* Trains until that iteration is done: no evaluation, nothing saved, nothing left behind. */
 tx_status tx_train_until(tx_trainer *t, const tx_train_data *data, int64_t iteration);
 
-/* One split, read a micro-batch at a time in the order of the sampler. */
-typedef struct tx_feed {
-    const tx_blend *data;
-    tx_order sampler;
-    int64_t *sample; /* [b] */
-    int32_t *rows;   /* [b][row_len] (data/samples.h) */
-    int32_t *scratch;
-} tx_feed;
-
-tx_status tx_feed_open(tx_feed *f, const tx_trainer *t, const tx_blend *data);
-void tx_feed_close(tx_feed *f); /* a zeroed one is fine */
-
-/* The sample of the data with which the trained iteration `iteration` of a run that has consumed so many begins:
- * further on by what --skip-train-iteration-range passed over. */
-int64_t tx_train_position(const tx_config *cfg, int64_t iteration, int64_t consumed);
-
-/* f->rows = the micro-batch that follows `consumed` samples, f->sample the numbers of its samples. */
-tx_status tx_feed_read(tx_feed *f, const tx_trainer *t, int64_t consumed);
-
 /* [n_losses] means over micro-batches of their mean losses: the n_samples that come after `consumed` ones, around again
  * at the end. @stop as tx_trainer_score has it */
-tx_status tx_train_evaluate(tx_trainer *t, tx_feed *f, int64_t consumed, int64_t n_samples, double *loss,
+tx_status tx_train_evaluate(tx_trainer *t, tx_batch_reader *from, int64_t consumed, int64_t n_samples, double *loss,
                             tx_stop *stop);
 
 #endif

@@ -23,7 +23,7 @@ typedef struct tx_metrics { /* zeroed, then watched, then started */
      * after a resume they begin before this process did, so times must not be divided by their counts. */
     int64_t n_timed;                 /* iterations */
     double timer[TX_N_TIMERS];       /* seconds */
-    double groups[TX_N_GROUP_TIMES]; /* the model's group_seconds at the last log line */
+    double groups[TX_N_GROUP_TIMES]; /* the stack's group_seconds at the last log line */
     double last_progress;
 } tx_metrics;
 

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "checkpoint/checkpoint.h"
 #include "convert/save_as.h"
+#include "zero/zero_parts.h"
 
 const tx_client tx_no_client;
 
@@ -119,9 +120,11 @@ static void forget_moved(const tx_grid *g)
 /* An iteration of n_micro micro-batches. */
 static tx_status iteration(tx_ctx *c, tx_stage *stage, tx_zero *z, int64_t n_micro)
 {
-    const tx_stage_hooks h = { .units = &z->hooks };
+    const tx_feed feed = { .units = &z->hooks };
     TX_TRY(tx_zero_begin(z));
-    TX_TRY(tx_stage_run(stage, n_micro, true, &h));
+    tx_stage_begin(stage, &feed);
+    TX_TRY(tx_stage_run(stage, n_micro, true));
+    TX_TRY(tx_stage_end(stage));
     TX_TRY(tx_zero_finish(z));
     return update(c, z);
 }
@@ -159,20 +162,33 @@ static tx_status find_gpu_free(const tx_ctx *c, size_t *out)
     return TX_OK;
 }
 
-tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, tx_ctx *c, tx_model *m, const tx_config *cfg,
-                        bool is_training, tx_stage *stage, tx_zero *zero, const tx_client *client)
+/* An evaluation, of as few micro-batches as the schedule takes. */
+static tx_status score(const tx_dry_step *d, int64_t n_micro)
 {
+    const tx_feed feed = { .units = &d->zero->hooks };
+    tx_stage_begin(d->stage, &feed);
+    TX_TRY(tx_stage_run(
+        d->stage, 1 < n_micro && d->m->n_chunks > 1 ? tx_grid_size(tx_grid_of(d->c), TX_AXIS_PIPELINE) : 1, false));
+    return tx_stage_end(d->stage);
+}
+
+tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, const tx_dry_step *d)
+{
+    tx_ctx *c = d->c;
+    const tx_config *cfg = d->cfg;
     const tx_grid *g = tx_grid_of(c);
-    int64_t n_micro =
-        is_training ? cfg->global_batch_size / (cfg->micro_batch_size * tx_grid_size(g, TX_AXIS_DATA)) : 1;
+    tx_stage *stage = d->stage;
+    tx_zero *zero = d->zero;
+    int64_t n_micro = d->train ? cfg->global_batch_size / (cfg->micro_batch_size * tx_grid_size(g, TX_AXIS_DATA)) : 1;
     TX_ASSERT(c->dry);
-    TX_TRY(tx_zero_open(zero, c, &m->params, cfg, m->dtype, is_training, client->optimizer));
-    TX_TRY(tx_stage_open(stage, c, m, cfg, n_micro, is_training));
-    const tx_stage_hooks score = { .units = &zero->hooks };
-    TX_TRY(tx_stage_run(stage, 1 < n_micro && m->n_chunks > 1 ? tx_grid_size(g, TX_AXIS_PIPELINE) : 1, false, &score));
+    TX_TRY(tx_zero_open(
+        zero, c, &d->m->params,
+        &(tx_zero_args){ .cfg = cfg, .dtype = d->m->dtype, .train = d->train, .optimizer = d->client->optimizer }));
+    TX_TRY(tx_stage_open(stage, c, d->m, cfg, n_micro, d->train));
+    TX_TRY(score(d, n_micro));
     forget_moved(g);
-    if (is_training) TX_TRY(train(c, m, stage, zero, n_micro));
-    if (sizes) *sizes = tx__plan_volume_sizes(m, cfg, g, n_micro, zero);
+    if (d->train) TX_TRY(train(c, d->m, stage, zero, n_micro));
+    if (sizes) *sizes = tx__plan_volume_sizes(d->m, cfg, g, n_micro, zero);
     size_t peak, host;
     tx_stage_stacks(stage, &peak);
     tx_stage_host_stacks(stage, &host);
@@ -286,11 +302,9 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
 
 int64_t tx__plan_copy_numel(const tx_zero *z)
 {
-    const tx_config *cfg = z->cfg;
-    bool saves = z->train && (z->stage || tx_grid_rank(z->grid, TX_AXIS_DATA) == 0);
-    if (!saves || !cfg->async_save) return 0;
-    int n_parts = 1 + (cfg->no_save_optim ? 0 : z->optim.type->n_state);
-    return tx_checkpoint_copy_numel(z->ps, z->stage ? &z->flat.kept : NULL, n_parts);
+    tx_zero_part part[TX_ZERO_MAX_PARTS];
+    if (!z->train || !z->cfg->async_save || !tx_zero_saves(z)) return 0;
+    return tx_checkpoint_copy_numel(z->ps, tx_zero_kept(z), tx_zero_parts(z, !z->cfg->no_save_optim, part));
 }
 
 /* The parameter that is in memory while a rank's files of another format are written (convert/save_as.h). */
@@ -343,7 +357,7 @@ tx_zero_formula tx__plan_formula(const tx_zero *z)
 {
     int value = (int)tx_dtype_size(z->dtype), grad = (int)tx_dtype_size(z->grad_type),
         master = z->dtype == TX_F32 ? 0 : 4;
-    tx_zero_formula f = { .stage = z->stage, .n_ranks = z->flat.n_ranks };
+    tx_zero_formula f = { .stage = z->stage, .n_ranks = z->flat.ranks[TX_GROUP_DATA].n };
     for (int row = 0; row < z->ps->n; row++) f.n_params += z->ps->param[row].numel;
     f.whole = (z->stage < 3 ? value : 0) + (z->stage == 0 || !z->reduce_every_micro_batch ? grad : 0);
     f.divided = value + grad + master + 4 * z->optim.type->n_state - f.whole;
@@ -424,7 +438,10 @@ static tx_status plan_stage(tx_run_plan *out, const tx_config *cfg, int64_t voca
     tx_status st;
     TX_GOTO(tx_grid_plan(&grid, tx_layout_rank(&layout, first), &layout));
     TX_GOTO(tx__plan_open(&c, &m, cfg, vocab_size, &grid, &tx_no_client));
-    TX_GOTO(tx__plan_step(&p.memory, &p.sizes, &c, m, cfg, true, &run, &zero, &tx_no_client));
+    const tx_dry_step step = {
+        .c = &c, .m = m, .cfg = cfg, .client = &tx_no_client, .train = true, .stage = &run, .zero = &zero
+    };
+    TX_GOTO(tx__plan_step(&p.memory, &p.sizes, &step));
     if (counts) TX_GOTO(count_params(&p, cfg, vocab_size, m->vocab_padded - m->n_valid));
     tx_volume_read(&p.volume, &grid);
     p.formula = tx__plan_formula(&zero);

@@ -104,12 +104,21 @@ int64_t tx__plan_micro_batches(int64_t n_micro, int64_t p, int64_t n_chunks);
 tx_status tx__plan_open(tx_ctx *c, tx_model **m, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid,
                         const tx_client *client);
 
-/* Opens the stage and the rank's share of the training state, and runs a step dry: evaluation, and with `train`
- * forward, backward and update. Of many micro-batches it runs as many as show all there is: what they move, the groups'
- * volumes, is made to be that of all of them.
- * @sizes the formulas' for these; NULL allowed */
-tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, tx_ctx *c, tx_model *m, const tx_config *cfg,
-                        bool train, tx_stage *stage, tx_zero *zero, const tx_client *client);
+/* A step that is run dry: what tx__plan_open has made, the run's, and what tx__plan_step opens. */
+typedef struct tx_dry_step {
+    tx_ctx *c;
+    tx_model *m;
+    const tx_config *cfg;
+    const tx_client *client;
+    bool train; /* forward, backward and update after the evaluation */
+    tx_stage *stage;
+    tx_zero *zero;
+} tx_dry_step;
+
+/* Opens the stage and the rank's share of the training state, and runs the step. Of many micro-batches it runs as many
+ * as show everything, and sets the groups' volumes to what all of them move.
+ * @sizes those of the formulas for these volumes; NULL allowed */
+tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, const tx_dry_step *d);
 
 /* Elements of --async-save's copy of what the rank saves; 0: there is none. */
 int64_t tx__plan_copy_numel(const tx_zero *z);

@@ -1,7 +1,7 @@
 /* reweigh.c - an objective that is not the mean of a client's model's losses. What is changed is the weight of each
  * loss, which the last layer reads; its forward then comes once more (model/client/client_run.c). */
 #include "base/alloc.h"
-#include "train/trainer.h"
+#include "train/trainer_feed.h"
 
 /* Losses of a micro-batch. */
 static int64_t n_losses(const tx_trainer *t)
@@ -51,10 +51,10 @@ tx_status tx__trainer_reweigh(tx_trainer *t, double factor, const float *dloss)
     return set_weights(t, &t->stage.slot[0].batch, factor, dloss);
 }
 
-/* A tx_stage_hooks.behind, of training. */
+/* A tx_feed.look, of training. */
 tx_status tx__trainer_ask_gradient(void *user, int64_t micro, const tx_batch *batch, const tx_batch *host)
 {
-    tx_trainer *t = user;
+    tx_trainer *t = ((tx_trainer_feed *)user)->t;
     int64_t n = n_losses(t);
     float *loss = t->own_losses, *dloss = loss + n;
     (void)host;

@@ -63,10 +63,10 @@ static void free_batch(tx_device *d, tx_batch *batch, bool in_host)
     }
 }
 
-static tx_status take_staged(tx_stage *st)
+static tx_status take_host_batches(tx_stage *st)
 {
-    for (int i = 0; i < TX_N_STAGED && st->c->device; i++) {
-        tx_staged *g = &st->staged[i];
+    for (int i = 0; i < TX_N_HOST_BATCHES && st->c->device; i++) {
+        tx_host_batch *g = &st->host[i];
         shape_batch(st, &g->batch);
         TX_TRY(take_batch(st->c->device, &g->batch, true));
         TX_TRY(tx_device_event_make(st->c->device, &g->there));
@@ -74,11 +74,11 @@ static tx_status take_staged(tx_stage *st)
     return TX_OK;
 }
 
-static void free_staged(tx_stage *st)
+static void free_host_batches(tx_stage *st)
 {
-    for (int i = 0; i < TX_N_STAGED; i++) {
-        free_batch(st->c->device, &st->staged[i].batch, true);
-        tx_device_event_free(st->c->device, st->staged[i].there);
+    for (int i = 0; i < TX_N_HOST_BATCHES; i++) {
+        free_batch(st->c->device, &st->host[i].batch, true);
+        tx_device_event_free(st->c->device, st->host[i].there);
     }
 }
 
@@ -112,11 +112,12 @@ static tx_tensor push(tx_arena *a, tx_tensor shape)
     return shape;
 }
 
-/* What goes between stages: st->front, st->behind. */
+/* What goes between stages: st->from_previous, st->to_next. */
 static void shape_messages(tx_stage *st)
 {
-    st->front = st->behind = tx_tensor3(NULL, st->m->stream, tx_tp_positions(st->c, st->s), st->b, st->m->hidden);
-    if (st->m->type->between) st->m->type->between(st->m, st->b, &st->front, &st->behind);
+    st->from_previous = st->to_next =
+        tx_tensor3(NULL, st->m->stream, tx_tp_positions(st->c, st->s), st->b, st->m->hidden);
+    if (st->m->type->between) st->m->type->between(st->m, st->b, &st->from_previous, &st->to_next);
 }
 
 /* Copies of what is sent, where there are other stages. */
@@ -124,10 +125,10 @@ static void push_messages(tx_stage *st)
 {
     if (tx_grid_size(st->grid, TX_AXIS_PIPELINE) == 1) return;
     for (int k = 0; k < TX_N_OUTGOING; k++) {
-        st->out[0].copy[k] = push(&st->messages, st->behind);
-        st->out[1].copy[k] = push(&st->messages, st->front);
+        st->out[0].copy[k] = push(&st->messages, st->to_next);
+        st->out[1].copy[k] = push(&st->messages, st->from_previous);
     }
-    if (tx_inputs_move(&st->m->recompute)) st->incoming = push(&st->messages, st->front);
+    if (tx_inputs_move(&st->m->recompute)) st->incoming = push(&st->messages, st->from_previous);
 }
 
 tx_status tx_stage_open(tx_stage *st, tx_ctx *c, tx_model *m, const tx_config *cfg, int64_t n_micro, bool train)
@@ -156,7 +157,7 @@ tx_status tx_stage_open(tx_stage *st, tx_ctx *c, tx_model *m, const tx_config *c
     st->messages.device = c->device;
     shape_messages(st);
     push_messages(st);
-    return m->type->hold(m, n);
+    return tx_model_hold(m, n);
 }
 
 /* The most that a slot needs. Which chunk comes into which slot depends on the number of micro-batches, so all are as
@@ -190,7 +191,7 @@ tx_status tx_stage_take(tx_stage *st)
         if (i) TX_TRY(tx_arena_reserve(&st->slot[i].host, host));
         TX_TRY(take_batch(st->c->device, &st->slot[i].batch, false));
     }
-    return take_staged(st);
+    return take_host_batches(st);
 }
 
 void tx_stage_close(tx_stage *st)
@@ -202,7 +203,7 @@ void tx_stage_close(tx_stage *st)
         free_batch(st->c->device, &st->slot[i].batch, false);
     }
     if (st->c) tx_arena_deinit(&st->messages);
-    if (st->c) free_staged(st);
+    if (st->c) free_host_batches(st);
     tx_free(st->slot);
     for (int k = 0; k < 2; k++) tx_pp_list_free(&st->plan[k].list);
     *st = (tx_stage){ 0 };
@@ -253,7 +254,7 @@ static tx_status receive_forward(tx_stage *st, const tx_pp_instr *in)
     tx_batch *batch = &st->slot[in->slot].batch;
     begin_slot(st, in->slot, in->chunk);
     batch->x = st->incoming;
-    if (!batch->x.data) batch->x = push(&st->c->acts, st->front);
+    if (!batch->x.data) batch->x = push(&st->c->acts, st->from_previous);
     return tx_recv(st->c, tx_grid_group(st->grid, TX_GROUP_PIPELINE), batch->x, in->peer,
                    tag(st, in->peer, me ? in->chunk : in->chunk - 1, false));
 }
@@ -266,20 +267,27 @@ static tx_status receive_backward(tx_stage *st, const tx_pp_instr *in)
                    tag(st, in->peer, me < p - 1 ? in->chunk : in->chunk + 1, true));
 }
 
-/* ---- numbers of the host's ---- */
+/* ---- batches in the host's memory ---- */
 
-/* Tells the losses that a place holds, which is then free. */
-static tx_status settle(tx_stage *st, tx_staged *g, const tx_stage_hooks *h)
+/* Gives the feed the losses that a batch holds, which is then free. */
+static tx_status settle(tx_stage *st, tx_host_batch *g)
 {
     if (!g->has_losses) return TX_OK;
     g->has_losses = false;
     TX_TRY(tx_device_event_wait(st->c->device, g->there));
-    return h->loss(h->user, g->micro, &g->batch);
+    return st->feed->losses(st->feed->user, g->micro, &g->batch);
 }
 
-tx_status tx_stage_settle(tx_stage *st, const tx_stage_hooks *h)
+void tx_stage_begin(tx_stage *st, const tx_feed *feed)
 {
-    for (int i = 0; i < TX_N_STAGED; i++) TX_TRY(settle(st, &st->staged[(st->next_staged + i) % TX_N_STAGED], h));
+    for (int i = 0; i < TX_N_HOST_BATCHES; i++) st->host[i].has_losses = false; /* of an iteration that failed */
+    st->feed = feed;
+}
+
+tx_status tx_stage_end(tx_stage *st)
+{
+    for (int i = 0; i < TX_N_HOST_BATCHES; i++) TX_TRY(settle(st, &st->host[(st->next_host + i) % TX_N_HOST_BATCHES]));
+    st->feed = NULL;
     return TX_OK;
 }
 
@@ -295,19 +303,20 @@ static tx_status copy_there(tx_stage *st, tx_batch *to, tx_batch *from)
     return TX_OK;
 }
 
-/* The batch is filled: by way of a place of the host's (*g), or where it is. */
-static tx_status fill(tx_stage *st, tx_batch *batch, int64_t micro, const tx_stage_hooks *h, tx_staged **g)
+/* The batch is filled: by way of one in the host's memory (*g), or where it is. */
+static tx_status fill(tx_stage *st, tx_batch *batch, int64_t micro, tx_host_batch **g)
 {
+    const tx_feed *feed = st->feed;
     *g = NULL;
-    if (!h->fill) return TX_OK;
-    if (!st->c->device) return h->fill(h->user, micro, batch);
-    tx_staged *next = &st->staged[st->next_staged];
-    st->next_staged = (st->next_staged + 1) % TX_N_STAGED;
-    TX_TRY(settle(st, next, h));
+    if (!feed->fill) return TX_OK;
+    if (!st->c->device) return feed->fill(feed->user, micro, batch);
+    tx_host_batch *next = &st->host[st->next_host];
+    st->next_host = (st->next_host + 1) % TX_N_HOST_BATCHES;
+    TX_TRY(settle(st, next));
     TX_TRY(tx_device_event_wait(st->c->device, next->there)); /* what it held has been copied */
     next->batch.chunk = batch->chunk;
     next->batch.slot = batch->slot;
-    TX_TRY(h->fill(h->user, micro, &next->batch));
+    TX_TRY(feed->fill(feed->user, micro, &next->batch));
     batch->dropout = next->batch.dropout;
     batch->n_labels = next->batch.n_labels;
     TX_TRY(copy_there(st, batch, &next->batch));
@@ -317,12 +326,12 @@ static tx_status fill(tx_stage *st, tx_batch *batch, int64_t micro, const tx_sta
     return TX_OK;
 }
 
-/* The last chunk's losses are told, or will be. */
-static tx_status tell_losses(tx_stage *st, const tx_batch *batch, int64_t micro, const tx_stage_hooks *h, tx_staged *g)
+/* The last chunk's losses are given to the feed, or will be. */
+static tx_status give_losses(tx_stage *st, const tx_batch *batch, int64_t micro, tx_host_batch *g)
 {
     tx_device *d = st->c->device;
-    if (!h->loss) return TX_OK;
-    if (!g) return h->loss(h->user, micro, batch);
+    if (!st->feed->losses) return TX_OK;
+    if (!g) return st->feed->losses(st->feed->user, micro, batch);
     TX_TRY(tx_device_copy(d, TX_STREAM_COMPUTE, g->batch.loss.data, batch->loss.data, bytes_of(batch->loss)));
     if (batch->pair_loss.data)
         TX_TRY(tx_device_copy(d, TX_STREAM_COMPUTE, g->batch.pair_loss.data, batch->pair_loss.data,
@@ -367,21 +376,22 @@ static tx_status tell_list(tx_stage *st, bool train)
 }
 
 /* last: of the iteration's micro-batches. */
-static tx_status forward(tx_stage *st, const tx_pp_instr *in, bool last, bool train, const tx_stage_hooks *h)
+static tx_status forward(tx_stage *st, const tx_pp_instr *in, bool last, bool train)
 {
+    const tx_feed *feed = st->feed;
     tx_batch *batch = &st->slot[in->slot].batch;
     const tx_pp_chunk *chunk = &st->m->chunk[in->chunk];
     double now = tx_clock();
     if (chunk->pre) begin_slot(st, in->slot, in->chunk);
-    tx_staged *g;
-    TX_TRY(fill(st, batch, in->micro, h, &g));
+    tx_host_batch *g;
+    TX_TRY(fill(st, batch, in->micro, &g));
     batch->dropout.first_s = tx_tp_first_position(st->c, st->s);
-    batch->units = h->units;
+    batch->units = feed->units;
     batch->last = last;
     add_time(st, FILL, &now);
-    TX_TRY(st->m->type->fwd(st->c, st->m, batch, train));
-    if (chunk->post && h->behind) TX_TRY(h->behind(h->user, in->micro, batch, g ? &g->batch : batch));
-    if (chunk->post) TX_TRY(tell_losses(st, batch, in->micro, h, g));
+    TX_TRY(tx_model_fwd(st->c, st->m, batch, train));
+    if (chunk->post && feed->look) TX_TRY(feed->look(feed->user, in->micro, batch, g ? &g->batch : batch));
+    if (chunk->post) TX_TRY(give_losses(st, batch, in->micro, g));
     add_time(st, FORWARD, &now);
     return TX_OK;
 }
@@ -392,7 +402,7 @@ static tx_status backward(tx_stage *st, const tx_pp_instr *in)
     double now = tx_clock();
     enter(st, in->slot);
     batch->last = in->last_of_chunk;
-    TX_TRY(st->m->type->bwd(st->c, st->m, batch));
+    TX_TRY(tx_model_bwd(st->c, st->m, batch));
     add_time(st, BACKWARD, &now);
     return TX_OK;
 }
@@ -404,18 +414,18 @@ static tx_status send(tx_stage *st, const tx_pp_instr *in, bool back)
     int k = o->next;
     o->next = (k + 1) % TX_N_OUTGOING;
     TX_TRY(tx_wait(st->c, &o->sent[k]));
-    TX_RUN(st->c, cast, .y = o->copy[k], .x = back ? batch->d : batch->y);
+    TX_RUN(st->c, copy, .y = o->copy[k], .x = back ? batch->d : batch->y);
     return tx_send_start(st->c, tx_grid_group(st->grid, TX_GROUP_PIPELINE), o->copy[k], in->peer,
                          tag(st, tx_grid_rank(st->grid, TX_AXIS_PIPELINE), in->chunk, back), &o->sent[k]);
 }
 
-static tx_status carry_out(tx_stage *st, const tx_pp_instr *in, int64_t n_micro, bool train, const tx_stage_hooks *h)
+static tx_status carry_out(tx_stage *st, const tx_pp_instr *in, int64_t n_micro, bool train)
 {
     switch (in->op) {
     case TX_PP_RECV_FWD:
         return receive_forward(st, in);
     case TX_PP_FWD:
-        return forward(st, in, in->micro == n_micro - 1, train, h);
+        return forward(st, in, in->micro == n_micro - 1, train);
     case TX_PP_SEND_FWD:
         return send(st, in, false);
     case TX_PP_RECV_BWD:
@@ -428,7 +438,7 @@ static tx_status carry_out(tx_stage *st, const tx_pp_instr *in, int64_t n_micro,
     return TX_OK;
 }
 
-tx_status tx_stage_run(tx_stage *st, int64_t n_micro, bool train, const tx_stage_hooks *h)
+tx_status tx_stage_run(tx_stage *st, int64_t n_micro, bool train)
 {
     TX_TRY(make_list(st, n_micro, train));
     const tx_pp_list *list = &st->plan[train].list;
@@ -437,7 +447,7 @@ tx_status tx_stage_run(tx_stage *st, int64_t n_micro, bool train, const tx_stage
     if (!st->c->dry) TX_TRY(tell_list(st, train));
     for (int i = 0; i < list->n; i++) {
         if (!st->c->dry) tell_instruction(&list->instr[i]);
-        TX_TRY(carry_out(st, &list->instr[i], n_micro, train, h));
+        TX_TRY(carry_out(st, &list->instr[i], n_micro, train));
     }
     for (int k = 0; k < 2 * TX_N_OUTGOING; k++)
         TX_TRY(tx_wait(st->c, &st->out[k / TX_N_OUTGOING].sent[k % TX_N_OUTGOING]));
@@ -445,10 +455,10 @@ tx_status tx_stage_run(tx_stage *st, int64_t n_micro, bool train, const tx_stage
     return TX_OK;
 }
 
-tx_status tx_stage_forward(tx_stage *st, int64_t micro, bool last, bool train, const tx_stage_hooks *h)
+tx_status tx_stage_forward(tx_stage *st, int64_t micro, bool last, bool train)
 {
     TX_ASSERT(tx_grid_size(st->grid, TX_AXIS_PIPELINE) == 1);
-    return forward(st, &(tx_pp_instr){ .op = TX_PP_FWD, .micro = (int)micro }, last, train, h);
+    return forward(st, &(tx_pp_instr){ .op = TX_PP_FWD, .micro = (int)micro }, last, train);
 }
 
 tx_status tx_stage_backward(tx_stage *st, bool last)

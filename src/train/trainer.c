@@ -2,15 +2,11 @@
 #include "train/trainer.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "train/fit.h"
-#include "train/hf_export.h"
-#include "train/products.h"
+#include "train/trainer_feed.h"
 
 void tx__trainer_move_schedule(tx_trainer *t)
 {
@@ -31,266 +27,37 @@ int64_t tx__trainer_n_micro(const tx_trainer *t)
     return tx_config_batch_size(t->cfg, t->consumed_train_samples) / (t->b * tx_grid_size(t->grid, TX_AXIS_DATA));
 }
 
-/* ---- creation: declare, plan, take memory, initialise ---- */
-
-const char *tx_trainer_eod_flag(const tx_config *cfg)
-{
-    if (cfg->eod_mask_loss) return "--eod-mask-loss";
-    if (cfg->reset_position_ids) return "--reset-position-ids";
-    return cfg->reset_attention_mask ? "--reset-attention-mask" : NULL;
-}
-
-/* What --dump-step needs. */
-static tx_status prepare_dump(tx_trainer *t)
-{
-    if (t->client->model) return TX_FAIL(TX_ERR_UNSUPPORTED, "--dump-step is for GPT and BERT alone");
-    TX_TRY(tx_hf_export_check(t->model, tx_grid_group(t->grid, TX_GROUP_WORLD))); /* better now than at the step */
-    t->dump_iteration = atoll(t->cfg->dump_step.item[0]);
-    return tx_alloc(&t->dump_tokens, (size_t)(t->cfg->global_batch_size * tx_trainer_row_len(t)), sizeof(int32_t),
-                    "--dump-step");
-}
-
-tx_status tx__trainer_agree_products(tx_trainer *t)
-{
-    tx_free(t->products);
-    return tx_products_agree(&t->ctx, tx_grid_group(t->grid, TX_GROUP_WORLD), &t->products);
-}
-
-/* While the memory of a GPU is free. */
-static tx_status choose_products(tx_trainer *t)
-{
-    const char *dir = t->cfg->save;
-    if (dir) TX_TRY(tx_products_read(&t->ctx, tx_grid_group(t->grid, TX_GROUP_WORLD), dir));
-    TX_TRY(tx_products_choose(&t->ctx, tx_grid_group(t->grid, TX_GROUP_WORLD)));
-    TX_TRY(tx__trainer_agree_products(t));
-    bool writes = dir && t->products && *t->products && !t->grid->rank;
-    return tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), writes ? tx_products_write(t->products, dir) : TX_OK);
-}
-
-static void forget_rates(tx_trainer *t)
+void tx__trainer_forget_rates(tx_trainer *t)
 {
     t->lr_override = -1;
     for (int i = 0; i <= t->client->n_groups; i++) t->setting[i].lr = -1;
 }
-
-static tx_status take_settings(tx_trainer *t)
-{
-    size_t n = (size_t)t->client->n_groups + 1;
-    TX_TRY(tx_alloc(&t->setting, n, sizeof *t->setting, "the parameter groups' settings"));
-    for (size_t i = 0; i < n; i++) t->setting[i].weight_decay = -1;
-    forget_rates(t);
-    t->zero.optim.setting = t->setting;
-    return TX_OK;
-}
-
-tx_status tx_trainer_open(tx_trainer **out, const tx_trainer_args *args)
-{
-    const tx_config *cfg = args->cfg;
-    tx_trainer *t;
-    const char *eod_flag = tx_trainer_eod_flag(cfg);
-    if (args->eod < 0 && eod_flag) return TX_FAIL(TX_ERR_ARG, "%s: the vocabulary has no <|endoftext|>", eod_flag);
-    if (args->train && args->client && args->client->model && tx_save_kind(cfg) != TX_CKPT_NATIVE)
-        return TX_FAIL(
-            TX_ERR_UNSUPPORTED,
-            "--save-format %s: Megatron and DeepSpeed have names for GPT and BERT alone, not for the model %s; "
-            "save native",
-            tx_checkpoint_format_word(cfg->save_format), args->client->model->name);
-    if (args->train && args->client && args->client->optimizer && !cfg->no_save_optim &&
-        tx_save_kind(cfg) != TX_CKPT_NATIVE)
-        return TX_FAIL(TX_ERR_UNSUPPORTED,
-                       "--save-format %s holds Adam's state only, not that of the optimizer %s; save native, or "
-                       "--no-save-optim",
-                       tx_checkpoint_format_word(cfg->save_format), args->client->optimizer->name);
-    TX_TRY(tx_alloc(&t, 1, sizeof *t, "the trainer"));
-    bool train = args->train;
-    tx_memory planned;
-    tx_status st;
-    t->cfg = cfg;
-    t->grid = args->grid ? args->grid : &tx_grid_alone;
-    t->client = args->client ? args->client : &tx_no_client;
-    t->s = cfg->seq_length;
-    t->b = cfg->micro_batch_size;
-    t->n_micro = train ? tx__trainer_n_micro(t) : 1;
-    t->eod = args->eod;
-    t->lr_override = -1;
-    t->grads_begin = true;
-    t->scaler = tx_loss_scaler_from_config(cfg);
-    if (train) {
-        t->schedule = tx_schedule_from_config(cfg);
-        if (!t->client->lr) t->ds_schedule = tx_ds_schedule_from_config(cfg);
-    }
-    TX_GOTO(tx__plan_open(&t->ctx, &t->model, cfg, args->vocab_size, t->grid, t->client));
-    TX_GOTO(tx__plan_step(&planned, NULL, &t->ctx, t->model, cfg, train, &t->stage, &t->zero, t->client));
-    t->gpu_free = planned.gpu_free;
-    if (train) TX_GOTO(tx_fit_check(cfg, args->vocab_size, !t->client->model, &planned));
-    if (train) TX_GOTO(choose_products(t));
-    TX_GOTO(tx_zero_take(&t->zero));
-    int64_t n_copy = tx__plan_copy_numel(&t->zero);
-    if (n_copy) TX_GOTO(tx_alloc(&t->copy, (size_t)n_copy, sizeof *t->copy, "--async-save's copy of the state"));
-    TX_GOTO(tx_alloc(&t->all_losses, (size_t)tx_grid_size(t->grid, TX_AXIS_DATA) * TX_MAX_LOSSES, sizeof *t->all_losses,
-                     "the losses of all ranks"));
-    if (train && cfg->given.dump_step) TX_GOTO(prepare_dump(t));
-    TX_GOTO(tx_stage_take(&t->stage));
-    if (train) {
-        TX_GOTO(tx_zero_init(&t->zero, (uint64_t)cfg->seed,
-                             (tx_init_method){ .std = cfg->init_method_std,
-                                               .n_layers = (int)t->model->n_layers,
-                                               .own = t->model->initial,
-                                               .xavier_uniform = cfg->init_method_xavier_uniform }));
-    }
-    if (train) TX_GOTO(take_settings(t));
-    if (train) TX_GOTO(tx__trainer_take_losses(t));
-    if (train) tx__trainer_move_schedule(t);
-    *out = t;
-out:
-    if (st) tx_trainer_destroy(t);
-    return st;
-}
-
-tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t vocab_size, int32_t eod, bool train,
-                            const tx_grid *grid)
-{
-    return tx_trainer_open(
-        out, &(tx_trainer_args){ .cfg = cfg, .vocab_size = vocab_size, .eod = eod, .train = train, .grid = grid });
-}
-
-void tx_trainer_destroy(tx_trainer *t)
-{
-    if (!t) return;
-    tx_stage_close(&t->stage);
-    tx_zero_close(&t->zero);
-    if (t->model) t->model->type->destroy(t->model);
-    tx_ctx_deinit(&t->ctx);
-    tx_free(t->dump_tokens);
-    tx_free(t->all_losses);
-    tx_free(t->setting);
-    tx_free(t->own_losses);
-    json_decref(t->blend_phase);
-    tx_free(t->origin);
-    tx_free(t->loaded);
-    tx_free(t->copy);
-    tx_free(t->products);
-    tx_free(t);
-}
-
-tx_status tx_trainer_fill(tx_trainer *t, tx_weights_fn *fill, void *user)
-{
-    const tx_params *ps = &t->model->params;
-    float *whole;
-    TX_TRY(tx_alloc(&whole, (size_t)ps->numel, sizeof *whole, "the weights in fp32"));
-    tx_status st = fill(user, ps, whole);
-    if (!st) st = tx_zero_set_weights(&t->zero, whole);
-    tx_free(whole);
-    return st;
-}
-
-/* ---- one micro-batch ---- */
 
 void tx__trainer_note(const tx_trainer *t, const char *what)
 {
     if (t->grid->size > 1) tx_world_note(tx_comm_world(tx_grid_group(t->grid, TX_GROUP_WORLD)), what);
 }
 
-int64_t tx_trainer_row_len(const tx_trainer *t)
-{
-    return t->model->type->samples->row_len(t->s);
-}
+/* ---- losses ---- */
 
-/* The objective is the mean over all ranks' micro-batches of each one's mean losses: Megatron's loss averaging. Times
- * the loss scale. */
-tx_status tx__trainer_fill(const tx_trainer *t, tx_batch *batch, const void *rows)
-{
-    const tx_batch_rule rule = { .eod = t->eod,
-                                 .eod_mask_loss = t->cfg->eod_mask_loss,
-                                 .reset_position_ids = t->cfg->reset_position_ids,
-                                 .scale =
-                                     t->scaler.scale / (double)(t->n_micro * tx_grid_size(t->grid, TX_AXIS_DATA)) };
-    return t->model->type->fill(t->model, batch, rows, &rule);
-}
-
-/* A tx_stage_hooks.fill. */
-static tx_status fill(void *user, int64_t micro, tx_batch *batch)
-{
-    tx_trainer *t = user;
-    const tx_pp_chunk *chunk = &t->model->chunk[batch->chunk];
-    const void *rows = t->run.rows;
-    int64_t data = tx_grid_size(t->grid, TX_AXIS_DATA), n = t->b * tx_trainer_row_len(t);
-    micro += t->run.first;
-    batch->dropout = (tx_dropout_key){
-        .seed = (uint64_t)t->cfg->seed,
-        .iteration = (uint32_t)(t->iteration + 1),
-        .sample = (uint64_t)(t->consumed_train_samples + (micro * data + tx_grid_rank(t->grid, TX_AXIS_DATA)) * t->b),
-        .s_global = t->s,
-        .on = !t->run.n_samples,
-    };
-    if (!chunk->pre && !chunk->post && !batch->first_key.data && !batch->n_keys.data) return TX_OK;
-    if (t->run.n_samples && micro * data * t->b >= t->run.n_samples) micro = (t->run.n_samples - 1) / (data * t->b);
-    if (t->run.read) {
-        tx__trainer_note(t, "reading data");
-        TX_TRY(t->run.read(t->run.user, micro, &rows));
-        tx__trainer_note(t, "at a micro-batch");
-    }
-    if (t->dump_iteration == t->iteration + 1 && batch->dropout.on)
-        memcpy(t->dump_tokens + micro * n, rows, (size_t)n * sizeof *t->dump_tokens);
-    return tx__trainer_fill(t, batch, rows);
-}
-
-/* to[k] += weight times the mean of each of the batch's losses over its first n_samples. */
-static void add_means(const tx_trainer *t, double *to, const tx_batch *batch, int64_t n_samples, double weight)
-{
-    tx_loss_sum sum[TX_MAX_LOSSES];
-    t->model->type->losses(t->model, batch, n_samples, sum);
-    for (int k = 0; k < t->model->n_losses; k++)
-        if (sum[k].n) to[k] += weight * (sum[k].sum / (double)sum[k].n);
-}
-
-static double total(const tx_trainer *t, const double *losses)
-{
-    double sum = 0;
-    for (int k = 0; k < t->model->n_losses; k++) sum += losses[k];
-    return sum;
-}
-
-/* A tx_stage_hooks.loss, of training. */
+/* A tx_feed.losses, of training. */
 static tx_status add_loss(void *user, int64_t micro, const tx_batch *batch)
 {
+    tx_trainer_feed *f = user;
+    tx_trainer *t = f->t;
     (void)micro;
-    tx_trainer *t = user;
-    memset(t->run.sum, 0, sizeof t->run.sum);
-    add_means(t, t->run.sum, batch, t->b, 1);
-    for (int k = 0; k < t->model->n_losses; k++) t->losses[k] += t->run.sum[k] / (double)t->n_micro;
-    t->iteration_loss = total(t, t->losses);
+    memset(f->sum, 0, sizeof f->sum);
+    tx__trainer_feed_add(f, batch, t->b, 1);
+    for (int k = 0; k < t->model->n_losses; k++) t->losses[k] += f->sum[k] / (double)t->n_micro;
+    t->iteration_loss = tx__trainer_total(t, t->losses);
     return TX_OK;
 }
 
-/* The same of an evaluation: micro-batches weigh as their samples do. */
-static tx_status add_score(void *user, int64_t micro, const tx_batch *batch)
+static void make_feed(tx_trainer_feed *f, tx_trainer *t)
 {
-    tx_trainer *t = user;
-    micro += t->run.first;
-    int64_t left =
-        t->run.n_samples - (micro * tx_grid_size(t->grid, TX_AXIS_DATA) + tx_grid_rank(t->grid, TX_AXIS_DATA)) * t->b;
-    int64_t rows = left < 0 ? 0 : left < t->b ? left : t->b;
-    if (rows) add_means(t, t->run.sum, batch, rows, (double)rows);
-    return TX_OK;
-}
-
-/* The same, as sums of one micro-batch. */
-static tx_status take_sums(void *user, int64_t micro, const tx_batch *batch)
-{
-    (void)micro;
-    tx_trainer *t = user;
-    t->model->type->losses(t->model, batch, t->run.n_samples, t->run.sums);
-    return TX_OK;
-}
-
-static tx_stage_hooks hooks(tx_trainer *t, bool train)
-{
-    return (tx_stage_hooks){ .fill = fill,
-                             .loss = train ? add_loss : add_score,
-                             .behind = train && t->client->loss_gradient ? tx__trainer_ask_gradient : NULL,
-                             .units = &t->zero.hooks,
-                             .user = t };
+    tx__trainer_feed_init(f, t);
+    f->is.losses = add_loss;
+    if (t->client->loss_gradient) f->is.look = tx__trainer_ask_gradient;
 }
 
 /* tx_trainer_sum of at most TX_MAX_LOSSES numbers, for which there is room. */
@@ -325,25 +92,20 @@ static tx_status begin_iteration(tx_trainer *t)
     return TX_OK;
 }
 
-static tx_status no_pipeline(const tx_trainer *t)
-{
-    if (tx_grid_size(t->grid, TX_AXIS_PIPELINE) == 1) return TX_OK;
-    return TX_FAIL(TX_ERR_STATE, "with %d pipeline stages a whole iteration is trained at a time",
-                   tx_grid_size(t->grid, TX_AXIS_PIPELINE));
-}
-
 tx_status tx_trainer_forward(tx_trainer *t, const void *rows, double *loss)
 {
-    TX_TRY(no_pipeline(t));
+    TX_TRY(tx__trainer_no_pipeline(t));
     if (t->want != TX_WANT_FORWARD)
         return TX_FAIL(TX_ERR_STATE, "forward was called where %s is due",
                        t->want == TX_WANT_BACKWARD ? "backward" : "step");
-    tx_stage_hooks h = hooks(t, true);
+    tx_trainer_feed f;
+    make_feed(&f, t);
+    f.rows = rows;
     TX_TRY(begin_iteration(t));
-    t->run.rows = rows;
-    TX_TRY(tx_stage_forward(&t->stage, t->micro, tx_trainer_at_boundary(t), true, &h));
-    TX_TRY(tx_stage_settle(&t->stage, &h));
-    *loss = total(t, t->run.sum);
+    tx_stage_begin(&t->stage, &f.is);
+    TX_TRY(tx_stage_forward(&t->stage, t->micro, tx_trainer_at_boundary(t), true));
+    TX_TRY(tx_stage_end(&t->stage));
+    *loss = tx__trainer_total(t, f.sum);
     t->want = TX_WANT_BACKWARD;
     return TX_OK;
 }
@@ -353,55 +115,6 @@ tx_status tx_trainer_backward(tx_trainer *t)
     if (t->want != TX_WANT_BACKWARD) return TX_FAIL(TX_ERR_STATE, "backward was called before forward");
     TX_TRY(tx_stage_backward(&t->stage, tx_trainer_at_boundary(t)));
     t->want = TX_WANT_STEP;
-    return TX_OK;
-}
-
-tx_status tx_trainer_evaluate(tx_trainer *t, const void *rows, int64_t n_samples, tx_loss_sum *sum)
-{
-    TX_TRY(no_pipeline(t));
-    if (t->want != TX_WANT_FORWARD) return TX_FAIL(TX_ERR_STATE, "evaluate was called between forward and step");
-    tx_stage_hooks h = hooks(t, false);
-    h.loss = take_sums;
-    t->run.rows = rows;
-    t->run.n_samples = n_samples;
-    t->run.sums = sum;
-    tx_status st = tx_stage_forward(&t->stage, 0, true, false, &h);
-    if (!st) st = tx_stage_settle(&t->stage, &h);
-    t->run.n_samples = 0;
-    return st;
-}
-
-/* The n micro-batches of an evaluation; where it may be stopped, an iteration's worth at a time. */
-static tx_status score(tx_trainer *t, int64_t n, tx_stop *stop)
-{
-    tx_stage_hooks h = hooks(t, false);
-    for (int64_t each = stop ? t->n_micro : n; t->run.first < n; t->run.first += each) {
-        int64_t left = n - t->run.first;
-        if (stop && t->run.first) TX_TRY(stop->ask(stop, &stop->stopped));
-        if (stop && stop->stopped) return TX_OK;
-        TX_TRY(tx_stage_run(&t->stage, left < each ? left : each, false, &h));
-        TX_TRY(tx_stage_settle(&t->stage, &h));
-    }
-    return TX_OK;
-}
-
-tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *read, void *user, double *mean,
-                           tx_stop *stop)
-{
-    TX_ASSERT(t->want == TX_WANT_FORWARD && n_samples > 0);
-    int64_t each = t->b * tx_grid_size(t->grid, TX_AXIS_DATA), n = (n_samples + each - 1) / each,
-            p = tx_grid_size(t->grid, TX_AXIS_PIPELINE);
-    if (t->model->n_chunks > 1) n = (n + p - 1) / p * p; /* the schedule's; what is too many has no samples */
-    t->run.read = read;
-    t->run.user = user;
-    t->run.n_samples = n_samples;
-    memset(t->run.sum, 0, sizeof t->run.sum);
-    tx_status st = score(t, n, stop);
-    t->run.read = NULL;
-    t->run.n_samples = t->run.first = 0;
-    TX_TRY(st);
-    TX_TRY(tx_trainer_sum(t, t->run.sum, t->model->n_losses));
-    for (int k = 0; k < t->model->n_losses; k++) mean[k] = t->run.sum[k] / (double)n_samples;
     return TX_OK;
 }
 
@@ -472,11 +185,10 @@ static double part_done(tx_trainer *t, tx_timer part, double since)
 /* The losses of the micro-batches so far, which a device may still be computing, and of all ranks. */
 static tx_status sum_losses(tx_trainer *t)
 {
-    tx_stage_hooks h = hooks(t, true);
-    TX_TRY(tx_stage_settle(&t->stage, &h));
+    TX_TRY(tx_stage_end(&t->stage));
     TX_TRY(tx_trainer_sum(t, t->losses, t->model->n_losses));
     for (int k = 0; k < t->model->n_losses; k++) t->losses[k] /= tx_grid_size(t->grid, TX_AXIS_DATA);
-    t->iteration_loss = total(t, t->losses);
+    t->iteration_loss = tx__trainer_total(t, t->losses);
     return TX_OK;
 }
 
@@ -522,7 +234,7 @@ static tx_status update(tx_trainer *t)
     t->consumed_train_samples += batch;
     t->consumed_train_tokens += batch * t->s;
     count_iteration(t, !bad);
-    forget_rates(t);
+    tx__trainer_forget_rates(t);
     tx__trainer_move_schedule(t);
     const char *none;
     if (t->cfg->log_params_norm) TX_TRY(tx_optim_value_norm(&t->ctx, &t->zero.optim, &t->params_norm, &none));
@@ -557,28 +269,19 @@ tx_status tx_trainer_train(tx_trainer *t, tx_micro_batch_fn *read, void *user)
 {
     TX_ASSERT(!t->micro && t->want == TX_WANT_FORWARD);
     double start = tx_clock();
-    tx_stage_hooks h = hooks(t, true);
+    tx_trainer_feed f;
+    make_feed(&f, t);
+    f.read = read;
+    f.read_user = user;
     TX_TRY(begin_iteration(t));
-    t->run.read = read;
-    t->run.user = user;
-    tx_status st = tx_stage_run(&t->stage, t->n_micro, true, &h);
-    t->run.read = NULL;
-    TX_TRY(st);
+    tx_stage_begin(&t->stage, &f.is);
+    TX_TRY(tx_stage_run(&t->stage, t->n_micro, true));
     double between = tx_clock();
     end_iteration(t);
-    st = update(t);
+    tx_status st = update(t);
     t->seconds[TX_TIMER_FORWARD_BACKWARD] = between - start;
     t->seconds[TX_TIMER_OPTIMIZER] = tx_clock() - between - t->seconds[TX_TIMER_SUMS];
     static const tx_timer timer[3] = { TX_TIMER_BATCH, TX_TIMER_FORWARD, TX_TIMER_BACKWARD };
     for (int i = 0; i < 3; i++) t->seconds[timer[i]] = t->stage.seconds[i];
     return st;
-}
-
-tx_memory tx_trainer_memory(const tx_trainer *t)
-{
-    size_t peak;
-    tx_memory m = tx__plan_memory(&t->zero, tx_stage_stacks(&t->stage, &peak), t->ctx.scratch.cap);
-    m.host_activations = tx_stage_host_stacks(&t->stage, &peak);
-    m.gpu_free = t->gpu_free;
-    return m;
 }

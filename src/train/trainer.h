@@ -43,6 +43,7 @@ typedef struct tx_trainer {
     const tx_config *cfg;    /* borrowed */
     const tx_grid *grid;     /* borrowed */
     const tx_client *client; /* borrowed */
+    bool train;              /* false: it can only load and evaluate */
     tx_ctx ctx;
     tx_model *model;
     tx_stage stage; /* the micro-batches' buffers and activations */
@@ -55,16 +56,6 @@ typedef struct tx_trainer {
     int64_t s, b;
     int64_t n_micro; /* of this rank, of the iteration under way, or of the last one; of the first or next before any */
     int32_t eod;     /* token after which a document ends, or -1 */
-
-    struct {
-        tx_micro_batch_fn *read; /* NULL: rows are given */
-        void *user;
-        const void *rows;
-        int64_t n_samples; /* of an evaluation, over all data ranks */
-        int64_t first;     /* its micro-batches that are done */
-        double sum[TX_MAX_LOSSES];
-        tx_loss_sum *sums;
-    } run; /* what the stage's hooks work on */
 
     int64_t micro;    /* micro-batches of the current iteration that are done */
     bool grads_begin; /* the next micro-batch is the first that contributes to the gradients */
@@ -134,7 +125,7 @@ void tx_trainer_destroy(tx_trainer *t); /* NULL allowed */
 /* The weights from somewhere else: fill() puts them into a flat buffer of fp32 numbers of all the table's parameters,
  * which is taken for the time of the call where there is no such. Collective. TX_ERR_NOMEM, or fill's. */
 typedef tx_status tx_weights_fn(void *user, const tx_params *ps, float *weights);
-tx_status tx_trainer_fill(tx_trainer *t, tx_weights_fn *fill, void *user);
+tx_status tx_trainer_set_weights(tx_trainer *t, tx_weights_fn *fill, void *user);
 
 /* A whole iteration: forward and backward of its micro-batches, in the order of the pipeline's schedule, and step.
  * Errors are step's. */
@@ -152,7 +143,6 @@ tx_status tx_trainer_backward(tx_trainer *t);
  * function of them that has this gradient. */
 tx_status tx__trainer_losses(tx_trainer *t, float *loss);
 tx_status tx__trainer_reweigh(tx_trainer *t, double factor, const float *dloss);
-tx_status tx__trainer_ask_gradient(void *user, int64_t micro, const tx_batch *batch, const tx_batch *host);
 tx_status tx__trainer_take_losses(tx_trainer *t); /* memory for these */
 /* After the iteration's last micro-batch: clip, update, count. Else only counts. TX_ERR_NUMERIC when gradients were
  * not finite --max-consecutive-skips times in a row (the message names the first bad tensor); the state is then that
@@ -247,7 +237,7 @@ tx_status tx_trainer_set_origin(tx_trainer *t, const char *path);
 tx_memory tx_trainer_memory(const tx_trainer *t);
 
 /* Samples into a batch's buffers. */
-tx_status tx__trainer_fill(const tx_trainer *t, tx_batch *batch, const void *rows);
+tx_status tx__trainer_fill_batch(const tx_trainer *t, tx_batch *batch, const void *rows);
 
 /* All ranks' GPUs make matrix products alike from now on, and t->products says how. Collective. */
 tx_status tx__trainer_agree_products(tx_trainer *t);
@@ -259,6 +249,9 @@ void tx__trainer_note(const tx_trainer *t, const char *what);
  * micro-batches the next iteration has. */
 void tx__trainer_move_schedule(tx_trainer *t);
 int64_t tx__trainer_n_micro(const tx_trainer *t);
+
+/* What a client has set for the next update alone no longer holds. */
+void tx__trainer_forget_rates(tx_trainer *t);
 
 /* dump.c: --dump-step. Loss, parameters and gradients as they stand before the update. */
 tx_status tx__trainer_dump(tx_trainer *t, double grad_norm);

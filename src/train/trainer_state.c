@@ -1,13 +1,12 @@
 /* trainer_state.c - a trainer's state into checkpoints and out of them. */
 #include <math.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "nn/replicas.h"
 #include "train/products.h"
 #include "train/trainer.h"
+#include "zero/zero_parts.h"
 
 #define SCHEDULE_KEY "opt_param_scheduler" /* upstream's names for them */
 #define LR_KEY       "lr_scheduler"
@@ -23,36 +22,28 @@ tx_status tx_trainer_require_idle(const tx_trainer *t, const char *what)
     return TX_FAIL(TX_ERR_STATE, "%s only between iterations", what);
 }
 
-/* A tx_ckpt_move: numbers that lie on a disk or in a device's memory. Part 0 are the weights, the others the
- * optimizer's. */
+/* A tx_ckpt_move: numbers on a disk or in a device's memory. */
 static tx_status move(void *user, const tx_ckpt_window *w, bool store)
 {
-    tx_zero *z = user;
-    int weights = z->dtype == TX_F32 ? TX_ARRAY_VALUE : TX_ARRAY_MASTER;
-    int64_t at = w->fragment->at + (w->first - w->fragment->first);
-    return tx_zero_move(z, w->part ? TX_ARRAY_STATE + w->part - 1 : weights, at, w->n, w->buf, store);
+    const tx_fragment *f = w->fragment;
+    return tx_zero_part_move(user, w->part, f->at + (w->first - f->first), w->n, w->buf, store);
 }
 
-/* The weights and, if they are wanted, the optimizer's buffers, as checkpoints name them; their number.
- * @room of all of the table, for the weights where no masters are kept */
+/* The weights and, if they are wanted, the optimizer's buffers, as checkpoints name them; returns how many.
+ * @room of all of the table, for the weights where no masters are kept; else NULL */
 static int state_parts(tx_zero *z, float *room, bool with_optim, tx_ckpt_part *part)
 {
-    const tx_optim_type *type = z->optim.type;
-    int n = with_optim && type ? type->n_state : 0;
-    int weights = z->dtype == TX_F32 ? TX_ARRAY_VALUE : TX_ARRAY_MASTER;
-    part[0] = (tx_ckpt_part){ .name = TX_CKPT_MODEL,
-                              .flat = room                          ? room
-                                      : tx_zero_in_host(z, weights) ? z->master
-                                                                    : NULL,
-                              .whole = room || tx_zero_whole_masters(z),
-                              .move = move,
-                              .user = z };
+    tx_zero_part own[TX_ZERO_MAX_PARTS];
+    int n = tx_zero_parts(z, with_optim, own);
     for (int i = 0; i < n; i++)
-        part[1 + i] = (tx_ckpt_part){ .name = type->state_name[i],
-                                      .flat = tx_zero_in_host(z, TX_ARRAY_STATE + i) ? z->state[i] : NULL,
-                                      .move = move,
-                                      .user = z };
-    return 1 + n;
+        part[i] = (tx_ckpt_part){ .name = own[i].name ? own[i].name : TX_CKPT_MODEL,
+                                  .flat = own[i].flat,
+                                  .whole = own[i].whole,
+                                  .move = move,
+                                  .user = z };
+    if (room) part->flat = room;
+    if (room) part->whole = true;
+    return n;
 }
 
 /* ---- the sums of the next log line ---- */
@@ -159,60 +150,19 @@ static tx_status require_finite(tx_trainer *t)
                    (long long)t->iteration, bad);
 }
 
-static tx_replica hashed(const tx_replica *before, const void *x, size_t bytes)
-{
-    return (tx_replica){ true, XXH3_64bits_withSeed(x, bytes, before->hash) };
-}
-
-/* What this rank keeps of the master weights. */
-static tx_status list_masters(tx_zero *z, tx_replica *row)
-{
-    float *room = NULL;
-    const float *x;
-    tx_status st = TX_OK;
-    if (z->c->device) TX_TRY(tx_alloc(&room, (size_t)z->ps->numel, sizeof *room, "a copy of the device's numbers"));
-    for (int i = 0; i < z->n_ranges; i++) {
-        tx_replica *r = &row[z->fragment[i].row];
-        TX_GOTO(tx_zero_see_master(z, i, &x, room));
-        *r = hashed(r, x, (size_t)z->range[i].n_real * sizeof *x);
-    }
-out:
-    tx_free(room);
-    return st;
-}
-
-/* What every data-parallel rank has: nothing with ZeRO-3, else the values. */
-static tx_status list_values(const tx_zero *z, tx_replica *row)
-{
-    char *room = NULL;
-    tx_status st = TX_OK;
-    if (z->c->device) TX_TRY(tx_alloc(&room, (size_t)z->ps->numel, sizeof(float), "a copy of the device's numbers"));
-    for (int i = 0; i < z->ps->n; i++) {
-        const tx_param *p = &z->ps->param[i];
-        size_t bytes = (size_t)tx_param_n_real(p) * tx_dtype_size(z->dtype);
-        const void *x = p->weight->value.data;
-        row[i] = (tx_replica){ .has = false };
-        if (!tx_zero_whole_values(z)) continue;
-        if (room) TX_GOTO(tx_device_read(z->c->device, room, x, bytes));
-        row[i] = hashed(&row[i], room ? room : x, bytes);
-    }
-out:
-    tx_free(room);
-    return st;
-}
-
 /* Ranks that have the same tensors have the same numbers in them. All agree after each kind of group: a rank that goes
  * on must not wait for one that does not. */
 static tx_status compare_replicas(tx_trainer *t, tx_replica *row)
 {
     const tx_grid *g = t->grid;
     const tx_params *ps = &t->model->params;
-    TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD), list_masters(&t->zero, row)));
+    TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD), tx_zero_hash_masters(&t->zero, row)));
     TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD),
                          tx_replicas_compare(ps, row, tx_grid_group(g, TX_GROUP_TENSOR), TX_UNSPLIT)));
     TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD),
                          tx_replicas_compare(ps, row, tx_grid_group(g, TX_GROUP_ENDS), TX_BY_NAME)));
-    if (t->zero.stage) TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD), list_values(&t->zero, row)));
+    if (tx_zero_kept(&t->zero))
+        TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD), tx_zero_hash_values(&t->zero, row)));
     return tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD),
                          tx_replicas_compare(ps, row, tx_grid_group(g, TX_GROUP_DATA), TX_BY_NAME));
 }
@@ -264,22 +214,12 @@ static tx_ckpt_state place_of(const tx_trainer *t)
     };
 }
 
-/* With ZeRO every rank saves what it keeps; without, those with the first place on the data axis. */
-static bool saves(const tx_trainer *t)
-{
-    return t->zero.stage || tx_grid_rank(t->grid, TX_AXIS_DATA) == 0;
-}
-
-static const tx_fragments *saved_fragments(const tx_zero *z)
-{
-    return z->stage ? &z->flat.kept : NULL;
-}
-
 int64_t tx__trainer_save_bytes(const tx_trainer *t, int64_t *passing)
 {
     const tx_zero *z = &t->zero;
-    int n_parts = 1 + (t->cfg->no_save_optim ? 0 : z->optim.type->n_state);
-    int64_t numel = saves(t) ? tx_checkpoint_numel(z->ps, saved_fragments(z)) : 0;
+    tx_zero_part part[TX_ZERO_MAX_PARTS];
+    int n_parts = tx_zero_parts(z, !t->cfg->no_save_optim, part);
+    int64_t numel = tx_zero_saves(z) ? tx_checkpoint_numel(&t->model->params, tx_zero_kept(z)) : 0;
     *passing = tx_save_bytes_passing(t->cfg, numel, n_parts);
     return tx_save_bytes(t->cfg, numel, n_parts);
 }
@@ -298,8 +238,8 @@ tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy)
     out->n_parts = state_parts(z, NULL, !t->cfg->no_save_optim, own);
     memcpy(out->part, own, sizeof own);
     tx_status st = config_to_save(t, &out->config);
-    if (!st && copy && saves(t))
-        st = tx_checkpoint_copy(out->part, t->copy, z->ps, saved_fragments(z), own, out->n_parts);
+    if (!st && copy && tx_zero_saves(z))
+        st = tx_checkpoint_copy(out->part, t->copy, &t->model->params, tx_zero_kept(z), own, out->n_parts);
     st = tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), st);
     if (st) tx_snapshot_free(out);
     return st;
@@ -319,13 +259,13 @@ tx_status tx__trainer_save_begin(tx_trainer *t, const tx_snapshot *what, const c
                              .dir = dir,
                              .state = &what->state,
                              .config = what->config,
-                             .ps = z->ps,
-                             .kept = saved_fragments(z),
+                             .ps = &t->model->params,
+                             .kept = tx_zero_kept(z),
                              .part = what->part,
                              .n_parts = what->n_parts,
-                             .group = !saves(t)  ? NULL
-                                      : z->stage ? tx_grid_group(t->grid, TX_GROUP_WORLD)
-                                                 : tx_grid_group(t->grid, TX_GROUP_MODEL) };
+                             .group = !tx_zero_saves(z) ? NULL
+                                      : tx_zero_kept(z) ? tx_grid_group(t->grid, TX_GROUP_WORLD)
+                                                        : tx_grid_group(t->grid, TX_GROUP_MODEL) };
     return tx_save_begin(out, &a);
 }
 
@@ -428,11 +368,13 @@ static tx_status read_state(tx_trainer *t, tx_source *from, bool with_optim)
 {
     tx_zero *z = &t->zero;
     tx_ckpt_part part[TX_CKPT_MAX_PARTS];
+    tx_zero_part own[TX_ZERO_MAX_PARTS];
     float *room = NULL;
     tx_status st;
-    if (!z->train && !z->master) TX_TRY(tx_alloc(&room, (size_t)z->ps->numel, sizeof *room, "the weights in fp32"));
+    tx_zero_parts(z, false, own);
+    if (!own->kept) TX_TRY(tx_alloc(&room, (size_t)t->model->params.numel, sizeof *room, "the weights in fp32"));
     int n = state_parts(z, room, with_optim, part);
-    TX_GOTO(tx_source_read(from, t->model, z->stage ? &z->flat.kept : NULL, part, n));
+    TX_GOTO(tx_source_read(from, t->model, tx_zero_kept(z), part, n));
     st = room ? tx_zero_set_weights(z, room) : tx_zero_publish(z);
 out:
     tx_free(room);
@@ -455,8 +397,8 @@ tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
     TX_TRY(require_model(t, from));
     const tx_config *cfg = t->cfg;
     tx_schedule schedule = t->schedule;
-    bool optim = t->zero.train && !cfg->finetune && !cfg->no_load_optim, lr_state = optim && !cfg->no_load_lr_state;
-    bool resumes = t->zero.train && !cfg->finetune && !cfg->reset_iteration;
+    bool optim = t->train && !cfg->finetune && !cfg->no_load_optim, lr_state = optim && !cfg->no_load_lr_state;
+    bool resumes = t->train && !cfg->finetune && !cfg->reset_iteration;
     tx_ds_schedule ds_schedule = t->ds_schedule;
     int64_t schedule_steps = t->schedule_steps;
     if (lr_state) TX_TRY(resumed_schedule(t, from, &schedule));
@@ -494,7 +436,7 @@ tx_status tx_trainer_load(tx_trainer *t, tx_source *from)
         t->schedule_steps = schedule_steps;
         t->place = (tx_schedule_place){ s->schedule_samples, s->schedule_tokens, s->schedule_warmup_tokens };
     }
-    if (t->zero.train) t->n_micro = tx__trainer_n_micro(t);
+    if (t->train) t->n_micro = tx__trainer_n_micro(t);
     tx__trainer_move_schedule(t);
     return TX_OK;
 }

@@ -1,4 +1,4 @@
-/* bounce.c - what is offloaded from a device: its update on the host, and its way there and back.
+/* bounce.c - what is offloaded from a device: its update on the host, and the copies to there and back.
  *
  *      range         i            i + 1        i + 2
  *      copy stream   grad down .. grad down .. grad down ..  value up
@@ -21,7 +21,7 @@ typedef struct tx__bounce {
     place at[N_PLACES];
     tx_event *ready; /* what the compute stream had to do before */
     double *gate;    /* pinned */
-    void **values;   /* [turns of values, and one for what stays] pinned */
+    void **values;   /* [pool buffers of values, and one for the persistent ones] pinned */
     tx_event **came; /* of these: the device has what was in it */
     int n_values;
     uint64_t up, down; /* bytes */
@@ -54,18 +54,27 @@ static tx_status take_place(place *p, tx_device *d, size_t grad_bytes, size_t va
     return tx_device_event_make(d, &p->up);
 }
 
+/* Elements of the largest part of the buckets that use pool buffer number i, or with -1 of the persistent ones. */
+static int64_t largest_part(const tx_zero *z, int i)
+{
+    int64_t most = 0;
+    for (int k = 0; k < z->flat.n_buckets; k++) {
+        const tx_bucket *b = &z->flat.bucket[k];
+        bool uses = i < 0 ? b->persistent : b->kind == z->values.buffer[i].kind;
+        if (uses && tx_bucket_part(&z->flat, b) > most) most = tx_bucket_part(&z->flat, b);
+    }
+    return most;
+}
+
 static tx_status take_values(tx_zero *z, tx__bounce *b)
 {
     static const char what[] = "offloaded values on their way";
-    int64_t persistent = 0;
     if (!tx__is_offloaded(z, TX_ARRAY_VALUE)) return TX_OK;
-    for (int k = 0; k < z->flat.n_buckets; k++)
-        if (z->flat.bucket[k].persistent && z->flat.bucket[k].numel > persistent) persistent = z->flat.bucket[k].numel;
     b->n_values = z->values.n + 1;
     TX_TRY(tx_alloc(&b->values, (size_t)b->n_values, sizeof *b->values, what));
     TX_TRY(tx_alloc(&b->came, (size_t)b->n_values, sizeof *b->came, what));
     for (int i = 0; i < b->n_values; i++) {
-        int64_t n = (i < z->values.n ? z->values.buffer[i].numel : persistent) / z->flat.n_ranks;
+        int64_t n = largest_part(z, i < z->values.n ? i : -1);
         size_t bytes = (size_t)tx_tier_padded(n) * z->values.size;
         TX_TRY(tx_device_take_host(z->c->device, &b->values[i], bytes + TX_AIO_ALIGN, what));
         TX_TRY(tx_device_event_make(z->c->device, &b->came[i]));
@@ -135,7 +144,7 @@ static void *values_of(const tx_zero *z, const tx_optim_range *r, size_t *bytes)
     return z->dtype == TX_F32 ? (void *)r->value : r->low.data;
 }
 
-/* Brings a range's gradients, and values that the update starts from, to a place that is free. */
+/* Copies a range's gradients, and values that the update starts from, to a place that is free. */
 static tx_status down_start(tx_zero *z, int i)
 {
     const tx_optim_range *r = &z->range[i];
@@ -187,7 +196,7 @@ tx_status tx__bounce_step_some(tx_zero *z, const tx_optim_step *s, int first, in
 
 /* ---- offloaded values that layers are about to read ---- */
 
-/* The place of a turn, or with -1 that of what stays. */
+/* The number of a pool buffer's place, or with -1 of that for persistent values. */
 static int number_of(const tx__bounce *b, int buffer)
 {
     return buffer < 0 ? b->n_values - 1 : buffer;
@@ -202,7 +211,7 @@ tx_status tx__bounce_place(const tx_zero *z, int buffer, void **out)
     return tx_device_event_wait(z->c->device, b->came[i]);
 }
 
-/* Whatever the compute stream has read from there before is behind it. */
+/* The compute stream has finished reading what was there before. */
 tx_status tx__bounce_up(const tx_zero *z, int buffer, void *to, size_t bytes)
 {
     tx__bounce *b = z->offload.bounce;

@@ -10,31 +10,35 @@ static bool is_layer(const tx_unit *u)
     return u->kind == TX_UNIT_LAYER;
 }
 
-/* A new bucket. Layers' take turns; the others' kinds are counted from 1. */
-static int add_bucket(tx_flat *f, bool turns, bool persistent)
+/* A new bucket. A group's layers share pool buffers; the other kinds are counted on from those. */
+static int add_bucket(tx_flat *f, int group, bool shares, bool persistent)
 {
-    f->bucket[f->n_buckets] = (tx_bucket){ .kind = turns ? 0 : f->n_kinds++, .persistent = persistent };
+    f->bucket[f->n_buckets] =
+        (tx_bucket){ .group = group, .kind = shares ? group : f->n_kinds++, .persistent = persistent };
     return f->n_buckets++;
 }
 
-static int64_t numel_of(const tx_params *ps, const tx_unit *u)
+/* Elements of a unit's parameters in a group. */
+static int64_t numel_of(const tx_params *ps, const tx_unit *u, int group)
 {
     int64_t n = 0;
-    for (int row = u->first; row < u->end; row++) n += ps->param[row].numel;
+    for (int row = u->first; row < u->end; row++)
+        if (ps->param[row].reduce_group == group) n += ps->param[row].numel;
     return n;
 }
 
-/* Runs of layers, from the table's end on, which is the order in which backward completes them. */
-static void cut_runs(tx_flat *f, const tx_params *ps, int64_t bucket_size)
+/* Runs of a group's layers, from the table's end on, which is the order in which backward completes them. */
+static void cut_runs(tx_flat *f, const tx_params *ps, int group, int64_t bucket_size)
 {
     int open = -1, chunk = -1;
     for (int i = ps->n_units - 1; i >= 0; i--) {
         const tx_unit *u = &ps->unit[i];
-        if (u->first == u->end) continue;
-        int64_t n = numel_of(ps, u);
+        int64_t n = numel_of(ps, u, group);
+        if (!n) continue;
         bool joins = open >= 0 && is_layer(u) && u->chunk == chunk && f->bucket[open].numel + n <= bucket_size;
-        int k = joins ? open : add_bucket(f, is_layer(u), false);
-        for (int row = u->first; row < u->end; row++) f->of_row[row] = k;
+        int k = joins ? open : add_bucket(f, group, is_layer(u), false);
+        for (int row = u->first; row < u->end; row++)
+            if (ps->param[row].reduce_group == group) f->of_row[row] = k;
         f->bucket[k].numel += n;
         f->bucket[k].n_units++;
         open = is_layer(u) ? k : -1;
@@ -42,25 +46,26 @@ static void cut_runs(tx_flat *f, const tx_params *ps, int64_t bucket_size)
     }
 }
 
-/* A bucket for each unit, and for what stays of it, or of all layers of a chunk. */
-static void cut_units(tx_flat *f, const tx_params *ps, const tx_flat_spec *s)
+/* A group's bucket for each unit, and for what is persistent of it, or of all layers of a chunk.
+ * @left elements that may still be persistent */
+static void cut_units(tx_flat *f, const tx_params *ps, int group, int64_t small, int64_t *left)
 {
-    int64_t left = s->small_all;
-    int staying = -1, chunk = -1;
+    int shared = -1, chunk = -1;
     for (int i = 0; i < ps->n_units; i++) {
         const tx_unit *u = &ps->unit[i];
-        int own = -1, small = is_layer(u) && u->chunk == chunk ? staying : -1;
+        int own = -1, kept = is_layer(u) && u->chunk == chunk ? shared : -1;
         bool counted = false;
         for (int row = u->first; row < u->end; row++) {
             int64_t n = ps->param[row].numel;
-            bool persistent = n <= s->small && n <= left;
-            if (persistent) left -= n;
-            if (persistent && small < 0) small = add_bucket(f, false, true);
-            if (!persistent && own < 0) own = add_bucket(f, is_layer(u), false), f->bucket[own].n_units = 1;
-            if (persistent && !counted) f->bucket[small].n_units++, counted = true;
-            f->of_row[row] = persistent ? small : own;
+            if (ps->param[row].reduce_group != group) continue;
+            bool persistent = n <= small && n <= *left;
+            if (persistent) *left -= n;
+            if (persistent && kept < 0) kept = add_bucket(f, group, false, true);
+            if (!persistent && own < 0) own = add_bucket(f, group, is_layer(u), false), f->bucket[own].n_units = 1;
+            if (persistent && !counted) f->bucket[kept].n_units++, counted = true;
+            f->of_row[row] = persistent ? kept : own;
         }
-        if (is_layer(u)) staying = small, chunk = u->chunk;
+        if (is_layer(u)) shared = kept, chunk = u->chunk;
     }
 }
 
@@ -71,48 +76,60 @@ static int64_t round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
+/* The fragments of bucket k that this rank keeps. */
+static void keep_part(tx_flat *f, const tx_params *ps, int k)
+{
+    tx_bucket *b = &f->bucket[k];
+    int64_t own = tx_bucket_own(f, b), end = own + tx_bucket_part(f, b);
+    b->first = f->kept.n;
+    for (int row = 0; row < ps->n; row++) {
+        const tx_param *p = &ps->param[row];
+        if (f->of_row[row] != k) continue;
+        int64_t from = p->offset > own ? p->offset : own, to = p->offset + p->numel;
+        if (to > end) to = end;
+        if (from < to)
+            f->kept.fragment[f->kept.n++] =
+                (tx_fragment){ .row = row, .first = from - p->offset, .numel = to - from, .at = b->at + from - own };
+    }
+    b->end = f->kept.n;
+}
+
 static void place(tx_flat *f, tx_params *ps, int64_t align)
 {
     ps->numel = 0;
     for (int k = 0; k < f->n_buckets; k++) {
         tx_bucket *b = &f->bucket[k];
         b->offset = ps->numel;
-        b->first = f->kept.n;
+        b->at = f->kept.numel;
         for (int row = 0; row < ps->n; row++) {
             if (f->of_row[row] != k) continue;
             ps->param[row].offset = ps->numel;
             ps->numel += round_up(ps->param[row].numel, TX_PARAM_ALIGN);
         }
-        b->numel = round_up(ps->numel - b->offset, f->n_ranks * align);
+        b->numel = round_up(ps->numel - b->offset, f->ranks[b->group].n * align);
         ps->numel = b->offset + b->numel;
-        int64_t own = tx_bucket_own(f, b), end = own + tx_bucket_part(f, b);
-        for (int row = 0; row < ps->n; row++) {
-            const tx_param *p = &ps->param[row];
-            if (f->of_row[row] != k) continue;
-            int64_t from = p->offset > own ? p->offset : own, to = p->offset + p->numel;
-            if (to > end) to = end;
-            if (from < to)
-                f->kept.fragment[f->kept.n++] = (tx_fragment){
-                    .row = row, .first = from - p->offset, .numel = to - from, .at = tx_bucket_at(f, b) + from - own
-                };
-        }
-        b->end = f->kept.n;
+        f->kept.numel += tx_bucket_part(f, b);
+        keep_part(f, ps, k);
     }
-    f->kept.numel = ps->numel / f->n_ranks;
 }
 
 tx_status tx_flat_open(tx_flat *f, tx_params *ps, const tx_flat_spec *s)
 {
-    *f = (tx_flat){ .n_ranks = s->n_ranks, .rank = s->rank, .n_kinds = 1 };
+    *f = (tx_flat){ .n_kinds = TX_N_GROUPS };
+    size_t most = 2 * (size_t)ps->n_units * TX_N_GROUPS + 1; /* with `each`: two of a unit and group */
+    int64_t left = s->small_all;
     tx_status st;
     TX_ASSERT(s->align % TX_PARAM_ALIGN == 0);
-    TX_GOTO(tx_alloc(&f->bucket, 2 * (size_t)ps->n_units + 1, sizeof *f->bucket, "the buckets"));
+    for (int g = 0; g < TX_N_GROUPS; g++)
+        f->ranks[g] = s->ranks[g].n ? s->ranks[g] : (tx_flat_ranks){ .n = 1, .rank = 0 };
+    TX_GOTO(tx_alloc(&f->bucket, most, sizeof *f->bucket, "the buckets"));
     TX_GOTO(tx_alloc(&f->of_row, (size_t)ps->n, sizeof *f->of_row, "the buckets"));
     TX_GOTO(tx_alloc(&f->kept.fragment, (size_t)ps->n, sizeof *f->kept.fragment, "the buckets"));
-    if (s->each)
-        cut_units(f, ps, s);
-    else
-        cut_runs(f, ps, s->bucket_size);
+    for (int g = 0; g < TX_N_GROUPS; g++)
+        if (s->each)
+            cut_units(f, ps, g, s->small, &left);
+        else
+            cut_runs(f, ps, g, s->bucket_size);
     place(f, ps, s->align);
 out:
     if (st) tx_flat_close(f);

@@ -1,12 +1,12 @@
-/* gather.c - ZeRO-3: parameters come before they are used and go afterwards. */
-#include "zero/zero.h"
+/* gather.c - ZeRO-3: parameters are gathered before they are used and dropped after it. */
+#include "zero/offload.h"
 
-/* The bucket of a unit that comes and goes; -1: there is none. */
-static int moving_bucket(const tx_zero *z, int unit)
+/* The i-th bucket of a unit that is gathered and dropped, from 0; -1: there are no more. */
+static int moving_bucket(const tx_zero *z, int unit, int i)
 {
     if (z->stage < 3 || unit < 0) return -1;
-    for (int i = 0, k; (k = tx__zero_bucket_of(z, unit, i)) >= 0; i++)
-        if (!z->flat.bucket[k].persistent) return k;
+    for (int at = 0, k; (k = tx__zero_bucket_of(z, unit, at)) >= 0; at++)
+        if (!z->flat.bucket[k].persistent && i-- == 0) return k;
     return -1;
 }
 
@@ -14,8 +14,7 @@ static void drop(tx_zero *z, int k)
 {
     tx_bucket_now *n = &z->now[k];
     tx__zero_bind_values(z, k, NULL);
-    z->values.buffer[n->value].bucket = -1;
-    n->value = -1;
+    tx__pool_release(&z->values, &n->value);
     z->live -= z->flat.bucket[k].numel;
 }
 
@@ -39,13 +38,13 @@ static tx_tensor all_of(const tx_zero *z, int k)
 
 static tx_tensor own_of(const tx_zero *z, int k)
 {
-    int64_t part = tx_bucket_part(&z->flat, &z->flat.bucket[k]);
-    return tx_slice1(all_of(z, k), z->flat.rank * part, part);
+    const tx_bucket *b = &z->flat.bucket[k];
+    return tx_slice1(all_of(z, k), tx_bucket_own_in(&z->flat, b), tx_bucket_part(&z->flat, b));
 }
 
 static tx_status parts_start(tx_zero *z, int k)
 {
-    return tx_all_gather_start(z->c, z->data, all_of(z, k), own_of(z, k), &z->now[k].gather);
+    return tx_all_gather_start(z->c, tx__bucket_owners(z, k), all_of(z, k), own_of(z, k), &z->now[k].gather);
 }
 
 /* Starts to gather the bucket, if that is not under way or done. ahead: only if there is room. */
@@ -56,17 +55,17 @@ static tx_status gather_start(tx_zero *z, int k, bool ahead)
     if (n->value >= 0) return TX_OK;
     int buffer = tx__pool_find(&z->values, b->kind);
     if (buffer < 0 && z->c->dry && z->live + b->numel <= z->cfg->zero_max_live_parameters)
-        TX_TRY(tx__pool_add(&z->values, z, k, &buffer));
+        TX_TRY(tx__zero_add_buffer(z, &z->values, k, &buffer));
     if (buffer < 0 && ahead) return TX_OK;
     if (buffer < 0 && drop_kept(z, b->kind)) buffer = tx__pool_find(&z->values, b->kind);
-    if (buffer < 0) TX_TRY(tx__pool_add(&z->values, z, k, &buffer)); /* a dry run's: it is needed */
+    if (buffer < 0) TX_TRY(tx__zero_add_buffer(z, &z->values, k, &buffer)); /* a dry run's: it is needed */
     z->values.buffer[buffer].bucket = k;
     n->value = buffer;
     n->gathering = true;
     z->live += b->numel;
     tx_tensor own = own_of(z, k);
     if (!tx__is_offloaded(z, TX_ARRAY_VALUE)) {
-        TX_RUN(z->c, cast, .y = own, .x = tx__zero_value_part(z, k));
+        TX_RUN(z->c, copy, .y = own, .x = tx__zero_value_part(z, k));
     } else if (!z->c->dry) {
         void *to = own.data;
         n->reading = true;
@@ -108,18 +107,25 @@ static tx_status gather_wait(tx_zero *z, int k)
     return TX_OK;
 }
 
+/* Starts to gather a bucket of the next unit, if --zero-prefetch-bucket-size and --zero-max-live-parameters allow it.
+ */
+static tx_status prefetch(tx_zero *z, int k)
+{
+    int64_t numel = z->flat.bucket[k].numel;
+    if (numel > z->cfg->zero_prefetch_bucket_size || z->live + numel > z->cfg->zero_max_live_parameters) return TX_OK;
+    return gather_start(z, k, true);
+}
+
 tx_status tx__zero_gather(void *user, int unit, int next)
 {
     tx_zero *z = user;
-    int k = moving_bucket(z, unit), ahead = moving_bucket(z, next);
-    if (k >= 0) {
+    for (int i = 0, k; (k = moving_bucket(z, unit, i)) >= 0; i++) {
         TX_TRY(gather_start(z, k, false));
         TX_TRY(gather_wait(z, k));
         z->now[k].users++;
     }
-    if (ahead < 0 || z->flat.bucket[ahead].numel > z->cfg->zero_prefetch_bucket_size) return TX_OK;
-    if (z->live + z->flat.bucket[ahead].numel > z->cfg->zero_max_live_parameters) return TX_OK;
-    return gather_start(z, ahead, true);
+    for (int i = 0, k; (k = moving_bucket(z, next, i)) >= 0; i++) TX_TRY(prefetch(z, k));
+    return TX_OK;
 }
 
 /* Elements of the stage that are used until backward uses the unit again. */
@@ -133,11 +139,12 @@ static int64_t distance(const tx_zero *z, int unit)
 tx_status tx__zero_release(void *user, int unit, bool again)
 {
     tx_zero *z = user;
-    int k = moving_bucket(z, unit);
-    if (k < 0) return TX_OK;
-    TX_ASSERT(z->now[k].users > 0);
-    if (--z->now[k].users == 0 && !(again && distance(z, unit) < z->cfg->zero_max_reuse_distance)) drop(z, k);
-    return tx_comm_poll(z->c, z->data);
+    for (int i = 0, k; (k = moving_bucket(z, unit, i)) >= 0; i++) {
+        TX_ASSERT(z->now[k].users > 0);
+        if (--z->now[k].users == 0 && !(again && distance(z, unit) < z->cfg->zero_max_reuse_distance)) drop(z, k);
+        TX_TRY(tx_comm_poll(z->c, tx__bucket_owners(z, k)));
+    }
+    return TX_OK;
 }
 
 void tx__zero_drop_all(tx_zero *z)

@@ -1,4 +1,4 @@
-/* offload.c - chunks of what is kept, on their way between a disk and the update. */
+/* offload.c - chunks of what is kept are read from a disk before the update, and written back after it. */
 #include "zero/offload.h"
 
 #include <stdio.h>
@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "zero/zero.h"
 
 /* Elements of a chunk on a disk, at most: 4 MiB of fp32 for each array. */
 #define MOST_OF_A_CHUNK ((int64_t)1 << 20)
@@ -153,8 +152,8 @@ static tx_status list_chunks(tx_zero *z)
                     "offloaded chunks"));
     TX_TRY(tx_alloc(&o->of_range, (size_t)z->n_ranges + 1, sizeof *o->of_range, "offloaded chunks"));
     for (int k = 0, i = 0; k < z->flat.n_buckets; k++) {
-        int64_t at = tx_bucket_at(&z->flat, &z->flat.bucket[k]),
-                end = at + tx_bucket_part(&z->flat, &z->flat.bucket[k]);
+        const tx_bucket *b = &z->flat.bucket[k];
+        int64_t at = b->at, end = at + tx_bucket_part(&z->flat, b);
         for (; at < end; at += most) {
             tx_chunk *c = &o->chunk[o->n_chunks];
             *c = (tx_chunk){ .at = at, .n = end - at < most ? end - at : most, .first = i };
@@ -246,7 +245,7 @@ tx_zero_moved tx_zero_moved_so_far(const tx_zero *z)
     return all;
 }
 
-/* ---- chunks on their way ---- */
+/* ---- chunks between the disk and the update ---- */
 
 static unsigned bit(int array)
 {
@@ -359,7 +358,7 @@ tx_status tx_zero_fetch(tx_zero *z, int i, unsigned what, bool changes)
 tx_status tx__offload_values_start(tx_zero *z, int bucket, void *to, tx_tier_request *r)
 {
     const tx_bucket *b = &z->flat.bucket[bucket];
-    int64_t at = tx_bucket_at(&z->flat, b), n = tx_bucket_part(&z->flat, b);
+    int64_t at = b->at, n = tx_bucket_part(&z->flat, b);
     TX_TRY(tx_zero_flush(z));
     if (at < z->offload.near) {
         tx_tier_fetch_start(z->offload.params_near, 0, at, n, to, r);

@@ -1,5 +1,5 @@
-/* sums.c - what has to happen to gradients between backward and the update: they are collected in the type that they
- * are kept in, and summed over the ranks that have a part of them each. */
+/* sums.c - gradients between backward and the update: they are collected in the type that they are kept in, and summed
+ * over the ranks of their bucket's group. */
 #include "backend/watch.h"
 #include "zero/zero.h"
 
@@ -31,18 +31,9 @@ static tx_tensor collected(const tx_zero *z, int row)
     return tx_slice1(written(z, k), p->offset - z->flat.bucket[k].offset, p->numel);
 }
 
-static void free_buffer(tx_pool *t, int *buffer)
-{
-    if (*buffer >= 0) t->buffer[*buffer].bucket = -1;
-    *buffer = -1;
-}
-
 static tx_status add_to(tx_zero *z, tx_tensor to, tx_tensor from)
 {
-    int64_t n = tx_numel(to), row = n % TX_PARAM_ALIGN ? n : TX_PARAM_ALIGN; /* rows are what threads divide */
-    tx_tensor y = tx_tensor3(to.data, to.dtype, n / row, 1, row),
-              x = tx_tensor3(from.data, from.dtype, n / row, 1, row);
-    TX_RUN(z->c, dropout_add_fwd, .y = y, .x = x, .residual = y);
+    TX_RUN(z->c, add, .y = to, .a = from, .b = to);
     return TX_OK;
 }
 
@@ -84,25 +75,25 @@ static tx_status sum_parts(tx_zero *z, const tx_unit *u)
     return TX_OK;
 }
 
-/* ---- over data ranks ---- */
+/* ---- over the ranks of a bucket's group ---- */
 
-/* Whether sums are of another type than what is kept. */
-static bool converts(const tx_zero *z)
+/* Whether a bucket's sums are of another type than what is kept. */
+static bool converts(const tx_zero *z, int k)
 {
-    return z->sum_type != z->grad_type && tx_comm_size(tx_grid_group(z->grid, TX_GROUP_DATA)) > 1;
+    return z->sum_type != z->grad_type && tx_comm_size(tx__bucket_group(z, k)) > 1;
 }
 
 /* A bucket's gradients as they are summed; and of these what this rank keeps. */
 static tx_tensor summed(const tx_zero *z, int k)
 {
-    if (!converts(z)) return written(z, k);
+    if (!converts(z, k)) return written(z, k);
     return tx_tensor1(z->sums.buffer[z->now[k].sums].data, z->sum_type, z->flat.bucket[k].numel);
 }
 
 static tx_tensor own_part(const tx_zero *z, int k)
 {
-    int64_t part = tx_bucket_part(&z->flat, &z->flat.bucket[k]);
-    return tx_slice1(summed(z, k), z->flat.rank * part, part);
+    const tx_bucket *b = &z->flat.bucket[k];
+    return tx_slice1(summed(z, k), tx_bucket_own_in(&z->flat, b), tx_bucket_part(&z->flat, b));
 }
 
 /* Whether a rank gets the sum of its part alone. */
@@ -114,14 +105,14 @@ static bool scatters(const tx_zero *z)
 /* A micro-batch's gradients of the bucket are needed there no more. */
 static void leave_bucket(tx_zero *z, int k)
 {
-    free_buffer(&z->grads, &z->now[k].grad);
+    tx__pool_release(&z->grads, &z->now[k].grad);
     tx__zero_bind_grads(z, k, NULL);
 }
 
 /* Where the sum is made: in the kept gradients, where they hold no other yet. */
 static tx_tensor target(const tx_zero *z, int k)
 {
-    bool there = z->reduce_every_micro_batch && !z->now[k].summed && scatters(z) && !converts(z);
+    bool there = z->reduce_every_micro_batch && !z->now[k].summed && scatters(z) && !converts(z, k);
     return there ? tx__zero_kept_grads(z, k) : own_part(z, k);
 }
 
@@ -133,14 +124,14 @@ static tx_status sum_wait(tx_zero *z)
     z->n_queued--;
     for (int i = 0; i < z->n_queued; i++) z->reduce_queue[i] = z->reduce_queue[i + 1];
     TX_TRY(tx_wait(z->c, &n->sum));
-    if (z->reduce_every_micro_batch || converts(z)) {
+    if (z->reduce_every_micro_batch || converts(z, k)) {
         tx_tensor to = tx__zero_kept_grads(z, k), from = own_part(z, k);
         if (n->summed)
             TX_TRY(add_to(z, to, from));
         else if (target(z, k).data != to.data)
             TX_RUN(z->c, cast, .y = to, .x = from);
     }
-    free_buffer(&z->sums, &n->sums);
+    tx__pool_release(&z->sums, &n->sums);
     if (z->reduce_every_micro_batch) leave_bucket(z, k);
     n->summing = false;
     n->summed = true;
@@ -156,7 +147,8 @@ static int in_queue(const tx_zero *z, int kind)
     return n;
 }
 
-/* A turn for a bucket. While one of a kind is summed another one may have its own, and no third. */
+/* A pool buffer for a bucket. While one bucket of a kind is being summed, a second one may have a buffer, and no third.
+ */
 static tx_status take_buffer(tx_zero *z, tx_pool *t, int k, int *buffer)
 {
     int kind = z->flat.bucket[k].kind;
@@ -167,7 +159,7 @@ static tx_status take_buffer(tx_zero *z, tx_pool *t, int k, int *buffer)
             TX_TRY(sum_wait(z));
             continue;
         }
-        TX_TRY(tx__pool_add(t, z, k, buffer));
+        TX_TRY(tx__zero_add_buffer(z, t, k, buffer));
     }
     t->buffer[*buffer].bucket = k;
     return TX_OK;
@@ -176,18 +168,18 @@ static tx_status take_buffer(tx_zero *z, tx_pool *t, int k, int *buffer)
 static tx_status sum_start(tx_zero *z, int k)
 {
     tx_bucket_now *n = &z->now[k];
-    if (converts(z)) {
+    if (converts(z, k)) {
         TX_TRY(take_buffer(z, &z->sums, k, &n->sums));
         TX_RUN(z->c, cast, .y = summed(z, k), .x = written(z, k));
         if (z->reduce_every_micro_batch) leave_bucket(z, k);
     }
     n->summing = true;
     z->reduce_queue[z->n_queued++] = k;
-    if (!scatters(z)) return tx_all_reduce_start(z->c, tx_grid_group(z->grid, TX_GROUP_DATA), summed(z, k), &n->sum);
-    return tx_reduce_scatter_start(z->c, z->data, target(z, k), summed(z, k), &n->sum);
+    if (!scatters(z)) return tx_all_reduce_start(z->c, tx__bucket_group(z, k), summed(z, k), &n->sum);
+    return tx_reduce_scatter_start(z->c, tx__bucket_owners(z, k), target(z, k), summed(z, k), &n->sum);
 }
 
-/* ---- as backward comes to them ---- */
+/* ---- the hooks of backward ---- */
 
 /* Memory for a micro-batch's gradients of a bucket. */
 static tx_status begin_bucket(tx_zero *z, int k)
@@ -199,7 +191,7 @@ static tx_status begin_bucket(tx_zero *z, int k)
     return TX_OK;
 }
 
-/* Points the gradients of a unit's rows to work memory, one behind the other, or with NULL nowhere. */
+/* Points the gradients of a unit's rows to work memory, one after the other, or with NULL nowhere. */
 static void bind_work(const tx_zero *z, const tx_unit *u, float *data)
 {
     for (int row = u->first; row < u->end; row++) {
@@ -210,11 +202,11 @@ static void bind_work(const tx_zero *z, const tx_unit *u, float *data)
 }
 
 /* Memory that layers write a unit's gradients to. It is free as soon as its backward is done, so that the layers of a
- * model need one turn. */
+ * model need one buffer. */
 static tx_status begin_work(tx_zero *z, int unit)
 {
     int buffer = tx__pool_find(&z->work, tx__unit_kind(z, unit));
-    if (buffer < 0) TX_TRY(tx__pool_add_unit(&z->work, z, unit, &buffer)); /* a dry run's */
+    if (buffer < 0) TX_TRY(tx__zero_add_work(z, unit, &buffer)); /* a dry run's */
     z->work.buffer[buffer].bucket = unit;
     z->unit[unit].work = buffer;
     bind_work(z, &z->ps->unit[unit], z->work.buffer[buffer].data);
@@ -233,7 +225,7 @@ tx_status tx__zero_pre_backward(void *user, int unit)
     return tx_params_zero_grad(z->c, z->ps, u->first, u->end);
 }
 
-/* A micro-batch's gradients of a unit from the work memory to where they are kept, or on their way there. */
+/* A micro-batch's gradients of a unit from the work memory to where they are kept or collected. */
 static tx_status collect(tx_zero *z, int unit)
 {
     const tx_unit *u = &z->ps->unit[unit];
@@ -282,7 +274,7 @@ tx_status tx__zero_post_backward(void *user, int unit, bool last)
     if (widens(z)) TX_TRY(collect(z, unit));
     note_hit(z, u);
     if (widens(z)) bind_work(z, u, NULL);
-    free_buffer(&z->work, &z->unit[unit].work);
+    tx__pool_release(&z->work, &z->unit[unit].work);
     if (!last && !z->reduce_every_micro_batch) {
         tx_at_part(z->c, part);
         return TX_OK;

@@ -1,12 +1,9 @@
-/* zero.c - a rank's share of the training state: its memory, its update, and its numbers. */
+/* zero.c - a rank's share of the training state: its memory and its update. */
 #include "zero/zero.h"
 
 #include <stdint.h>
-#include <string.h>
 
 #include "base/alloc.h"
-#include "base/half.h"
-#include "base/shared.h"
 
 /* ---- which buffers are whole ---- */
 
@@ -40,14 +37,14 @@ static int64_t begin_of(const tx_zero *z, bool whole, const tx_fragment *s)
 tx_tensor tx__zero_kept_grads(const tx_zero *z, int k)
 {
     const tx_bucket *b = &z->flat.bucket[k];
-    int64_t first = grads_whole(z) ? tx_bucket_own(&z->flat, b) : tx_bucket_at(&z->flat, b);
+    int64_t first = grads_whole(z) ? tx_bucket_own(&z->flat, b) : b->at;
     return tx_tensor1((char *)z->grad + (size_t)first * z->grads.size, z->grad_type, tx_bucket_part(&z->flat, b));
 }
 
 tx_tensor tx__zero_value_part(const tx_zero *z, int k)
 {
     const tx_bucket *b = &z->flat.bucket[k];
-    size_t at = (size_t)tx_bucket_at(&z->flat, b) * tx_dtype_size(z->dtype);
+    size_t at = (size_t)b->at * tx_dtype_size(z->dtype);
     TX_ASSERT(!tx_zero_whole_values(z));
     return tx_tensor1((char *)z->value + at, z->dtype, tx_bucket_part(&z->flat, b));
 }
@@ -55,12 +52,23 @@ tx_tensor tx__zero_value_part(const tx_zero *z, int k)
 int tx__zero_bucket_of(const tx_zero *z, int unit, int i)
 {
     const tx_unit *u = &z->ps->unit[unit];
-    int found[2] = { -1, -1 }, n = 0;
-    for (int row = u->first; row < u->end && n < 2; row++) {
-        int k = z->flat.of_row[row];
-        if (n == 0 || found[0] != k) found[n++] = k;
+    int found[2 * TX_N_GROUPS], n = 0; /* of each group the persistent one and the other */
+    for (int row = u->first; row < u->end && n <= i; row++) {
+        int k = z->flat.of_row[row], at = 0;
+        while (at < n && found[at] != k) at++;
+        if (at == n) found[n++] = k;
     }
     return i < n ? found[i] : -1;
+}
+
+tx_comm *tx__bucket_group(const tx_zero *z, int bucket)
+{
+    return tx_grid_group(z->grid, z->flat.bucket[bucket].group);
+}
+
+tx_comm *tx__bucket_owners(const tx_zero *z, int bucket)
+{
+    return z->stage ? tx__bucket_group(z, bucket) : &tx_comm_self;
 }
 
 /* ---- weights ---- */
@@ -89,18 +97,18 @@ void tx__zero_bind_grads(tx_zero *z, int bucket, void *data)
     }
 }
 
-/* Where the values of a bucket lie that all ranks have: of whole values, or of what stays. */
+/* Where the values of a bucket lie that all ranks have: of whole values, or of persistent ones. */
 static char *place_of(const tx_zero *z, int k)
 {
     size_t size = tx_dtype_size(z->dtype);
-    int64_t persistent = 0;
+    int64_t before = 0;
     if (tx_zero_whole_values(z)) return (char *)z->value + (size_t)z->flat.bucket[k].offset * size;
     for (int i = 0; i < k; i++)
-        if (z->flat.bucket[i].persistent) persistent += z->flat.bucket[i].numel;
-    return (char *)z->persistent + (size_t)persistent * size;
+        if (z->flat.bucket[i].persistent) before += z->flat.bucket[i].numel;
+    return (char *)z->persistent + (size_t)before * size;
 }
 
-/* Whatever stays where it is. */
+/* What lies in one place all the time. */
 static void bind_all(tx_zero *z)
 {
     for (int k = 0; k < z->flat.n_buckets; k++) {
@@ -110,31 +118,16 @@ static void bind_all(tx_zero *z)
     }
 }
 
-/* ---- turns ---- */
+/* ---- pools ---- */
 
-int tx__pool_find(const tx_pool *t, int kind)
-{
-    for (int i = 0; i < t->n; i++)
-        if (t->buffer[i].kind == kind && t->buffer[i].bucket < 0) return i;
-    return -1;
-}
-
-static tx_status add_buffer(tx_pool *t, const tx_zero *z, int kind, int64_t numel, int *out)
-{
-    TX_ASSERT(z->c->dry);
-    TX_TRY(tx_realloc(&t->buffer, (size_t)t->n + 1, sizeof *t->buffer, "the buckets"));
-    t->buffer[t->n] = (tx_pool_buffer){ .kind = kind, .bucket = -1, .numel = numel, .data = TX_DRY_ADDRESS };
-    *out = t->n++;
-    return TX_OK;
-}
-
-tx_status tx__pool_add(tx_pool *t, const tx_zero *z, int bucket, int *out)
+tx_status tx__zero_add_buffer(const tx_zero *z, tx_pool *t, int bucket, int *out)
 {
     const tx_flat *f = &z->flat;
     int64_t most = 0;
+    TX_ASSERT(z->c->dry);
     for (int k = 0; k < f->n_buckets; k++)
         if (f->bucket[k].kind == f->bucket[bucket].kind && f->bucket[k].numel > most) most = f->bucket[k].numel;
-    return add_buffer(t, z, f->bucket[bucket].kind, most, out);
+    return tx__pool_add(t, f->bucket[bucket].kind, most, out);
 }
 
 /* All layers', or one of its own. */
@@ -143,48 +136,18 @@ int tx__unit_kind(const tx_zero *z, int unit)
     return z->ps->unit[unit].kind == TX_UNIT_LAYER ? 0 : 1 + unit;
 }
 
-tx_status tx__pool_add_unit(tx_pool *t, const tx_zero *z, int unit, int *out)
+tx_status tx__zero_add_work(tx_zero *z, int unit, int *out)
 {
     int kind = tx__unit_kind(z, unit);
     int64_t most = 0;
+    TX_ASSERT(z->c->dry);
     for (int i = 0; i < z->ps->n_units; i++) {
         int64_t n = 0;
         if (tx__unit_kind(z, i) != kind) continue;
         for (int row = z->ps->unit[i].first; row < z->ps->unit[i].end; row++) n += tx__row_room(&z->ps->param[row]);
         if (n > most) most = n;
     }
-    return add_buffer(t, z, kind, most, out);
-}
-
-/* Memory of the device's, or shared memory that a disk can read into. */
-static tx_status take_aligned(tx_device *d, void **base, void **data, size_t bytes, const char *what)
-{
-    TX_TRY(tx_device_take(d, base, bytes + TX_AIO_ALIGN, true, what));
-    *data = (char *)*base + (TX_AIO_ALIGN - (uintptr_t)*base % TX_AIO_ALIGN) % TX_AIO_ALIGN;
-    return TX_OK;
-}
-
-tx_status tx__pool_take(tx_pool *t, tx_device *d, const char *what)
-{
-    for (int i = 0; i < t->n; i++) {
-        tx_pool_buffer *buffer = &t->buffer[i];
-        TX_TRY(take_aligned(d, &buffer->base, &buffer->data, (size_t)buffer->numel * t->size, what));
-    }
-    return TX_OK;
-}
-
-void tx__pool_close(tx_pool *t, tx_device *d)
-{
-    for (int i = 0; i < t->n; i++) tx_device_give(d, t->buffer[i].base);
-    tx_free(t->buffer);
-    *t = (tx_pool){ 0 };
-}
-
-size_t tx__pool_bytes(const tx_pool *t)
-{
-    size_t bytes = 0;
-    for (int i = 0; i < t->n; i++) bytes += (size_t)t->buffer[i].numel * t->size;
-    return bytes;
+    return tx__pool_add(&z->work, kind, most, out);
 }
 
 /* ---- what is kept, and its optimizer ---- */
@@ -231,11 +194,11 @@ static tx_optim_range range_of(const tx_zero *z, int i)
     return r;
 }
 
-/* Pieces of bucket k's fragments, cut where chunks end. */
+/* The fragments of bucket k, cut where chunks end. */
 static void cut_bucket(tx_zero *z, int k)
 {
     const tx_bucket *b = &z->flat.bucket[k];
-    int64_t chunk = tx__offload_chunk(z), at = tx_bucket_at(&z->flat, b);
+    int64_t chunk = tx__offload_chunk(z), at = b->at;
     z->first_range[k] = z->n_ranges;
     for (int i = b->first; i < b->end; i++)
         for (tx_fragment left = z->flat.kept.fragment[i]; left.numel > 0;) {
@@ -294,61 +257,77 @@ static tx_flat_spec spec_of(const tx_zero *z)
     const tx_config *cfg = z->cfg;
     int64_t most = cfg->zero_reduce_bucket_size;
     if (cfg->zero_allgather_bucket_size < most) most = cfg->zero_allgather_bucket_size;
-    return (tx_flat_spec){ .n_ranks = tx_comm_size(z->data),
-                           .rank = tx_comm_rank(z->data),
-                           .bucket_size = z->stage ? most : cfg->ddp_bucket_size,
-                           .align = tx__offloads(z) ? TX_TIER_BLOCK : TX_PARAM_ALIGN,
-                           .each = z->stage == 3,
-                           .small = cfg->zero_param_persistence_threshold,
-                           .small_all = cfg->zero_model_persistence_threshold };
+    tx_flat_spec s = { .bucket_size = z->stage ? most : cfg->ddp_bucket_size,
+                       .align = tx__offloads(z) ? TX_TIER_BLOCK : TX_PARAM_ALIGN,
+                       .each = z->stage == 3,
+                       .small = cfg->zero_param_persistence_threshold,
+                       .small_all = cfg->zero_model_persistence_threshold };
+    for (int g = 0; g < TX_N_GROUPS && z->stage; g++) {
+        const tx_comm *group = tx_grid_group(z->grid, g);
+        s.ranks[g] = (tx_flat_ranks){ .n = tx_comm_size(group), .rank = tx_comm_rank(group) };
+    }
+    return s;
 }
 
-tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_config *cfg, tx_dtype t, bool train,
-                       const tx_client_optimizer *client)
+/* No bucket is in a buffer, and no unit writes to one. */
+static void clear_buffers(tx_zero *z)
 {
-    *z = (tx_zero){ .c = c, .ps = ps, .cfg = cfg, .grid = tx_grid_of(c), .dtype = t, .train = train };
+    for (int k = 0; k < z->flat.n_buckets; k++) z->now[k].value = z->now[k].grad = z->now[k].sums = -1;
+    for (int i = 0; i < z->ps->n_units; i++) z->unit[i].work = -1;
+}
+
+/* The buckets, and where in the dry run they are. */
+static tx_status open_buckets(tx_zero *z)
+{
+    tx_flat_spec spec = spec_of(z);
+    TX_TRY(tx_flat_open(&z->flat, z->ps, &spec));
+    size_t n = (size_t)z->flat.n_buckets;
+    TX_TRY(tx_alloc(&z->now, n + 1, sizeof *z->now, "the buckets"));
+    TX_TRY(tx_alloc(&z->reduce_queue, n + 1, sizeof *z->reduce_queue, "the buckets"));
+    TX_TRY(tx_alloc(&z->unit, (size_t)z->ps->n_units + 1, sizeof *z->unit, "the buckets"));
+    clear_buffers(z);
+    for (size_t k = 0; k < n; k++) {
+        z->now[k].left = z->flat.bucket[k].n_units;
+        if (z->flat.bucket[k].persistent) z->persistent_numel += z->flat.bucket[k].numel;
+    }
+    bind_all(z);
+    return TX_OK;
+}
+
+tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args *a)
+{
+    const tx_config *cfg = a->cfg;
+    *z = (tx_zero){ .c = c, .ps = ps, .cfg = cfg, .grid = tx_grid_of(c), .dtype = a->dtype, .train = a->train };
     z->hooks = (tx_unit_hooks){ .gather = tx__zero_gather,
                                 .release = tx__zero_release,
                                 .pre_backward = tx__zero_pre_backward,
                                 .post_backward = tx__zero_post_backward,
                                 .user = z };
-    TX_TRY(tx_optim_check_client(client));
-    z->n_state = train ? tx_optim_n_state(cfg, client) : 0;
-    z->stage = train ? (int)cfg->zero_stage : 0;
-    z->reduce_every_micro_batch = train && (z->stage >= 2 || cfg->reduce_every_micro_batch);
+    TX_TRY(tx_optim_check_client(a->optimizer));
+    z->n_state = a->train ? tx_optim_n_state(cfg, a->optimizer) : 0;
+    z->stage = a->train ? (int)cfg->zero_stage : 0;
+    z->reduce_every_micro_batch = a->train && (z->stage >= 2 || cfg->reduce_every_micro_batch);
     z->overlap = cfg->overlap_grad_reduce;
-    z->data = z->stage ? tx_grid_group(z->grid, TX_GROUP_DATA) : &tx_comm_self;
     choose_types(z);
-    z->values.size = tx_dtype_size(t);
+    z->values.size = tx_dtype_size(z->dtype);
     z->grads.size = tx_dtype_size(z->grad_type);
     z->sums.size = tx_dtype_size(z->sum_type);
     z->work.size = sizeof(float);
     z->value = z->persistent = z->master = z->grad = TX_DRY_ADDRESS;
     for (int k = 0; k < TX_OPTIM_MAX_STATE; k++) z->state[k] = TX_DRY_ADDRESS;
     tx_status st;
-    if (train && client && c->device && !tx__offloads_optimizer(z))
+    if (a->train && a->optimizer && c->device && !tx__offloads_optimizer(z))
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "the optimizer %s computes in the host's memory: on a GPU it needs --offload-optimizer",
-                       client->name);
-    tx_flat_spec spec = spec_of(z);
-    TX_GOTO(tx_flat_open(&z->flat, ps, &spec));
-    size_t n = (size_t)z->flat.n_buckets;
-    TX_GOTO(tx_alloc(&z->now, n + 1, sizeof *z->now, "the buckets"));
-    TX_GOTO(tx_alloc(&z->reduce_queue, n + 1, sizeof *z->reduce_queue, "the buckets"));
-    TX_GOTO(tx_alloc(&z->unit, (size_t)ps->n_units + 1, sizeof *z->unit, "the buckets"));
-    for (int i = 0; i < ps->n_units; i++) z->unit[i].work = -1;
-    for (size_t k = 0; k < n; k++) {
-        z->now[k] = (tx_bucket_now){ .value = -1, .grad = -1, .sums = -1, .left = z->flat.bucket[k].n_units };
-        if (z->flat.bucket[k].persistent) z->persistent_numel += z->flat.bucket[k].numel;
-    }
-    bind_all(z);
+                       a->optimizer->name);
+    TX_GOTO(open_buckets(z));
     tx__offload_plan(z);
     TX_GOTO(cut_fragments(z));
     point_ranges(z);
-    if (train)
+    if (a->train)
         TX_GOTO(tx_optim_init(
             &z->optim, &(tx_optim_args){ .cfg = cfg,
-                                         .client = client,
+                                         .client = a->optimizer,
                                          .ranks = tx_grid_group(z->grid, z->stage ? TX_GROUP_WORLD : TX_GROUP_MODEL),
                                          .device = c->device,
                                          .range = z->range,
@@ -382,12 +361,11 @@ tx_status tx_zero_take(tx_zero *z)
 {
     z->value = z->persistent = z->master = z->grad = NULL;
     for (int k = 0; k < TX_OPTIM_MAX_STATE; k++) z->state[k] = NULL;
-    for (int k = 0; k < z->flat.n_buckets; k++) z->now[k].value = z->now[k].grad = z->now[k].sums = -1;
-    for (int i = 0; i < z->ps->n_units; i++) z->unit[i].work = -1;
+    clear_buffers(z);
     TX_TRY(take_kept(z));
     size_t persistent = (size_t)z->persistent_numel * tx_dtype_size(z->dtype);
     tx_device *d = z->c->device;
-    TX_TRY(take_aligned(d, &z->persistent_base, &z->persistent, persistent, "the parameters that stay"));
+    TX_TRY(tx__take_aligned(d, &z->persistent_base, &z->persistent, persistent, "the parameters that stay"));
     TX_TRY(tx__pool_take(&z->values, d, "gathered parameters"));
     if (z->train)
         TX_TRY(tx_device_take(d, &z->grad, (size_t)numel_of(z, grads_whole(z)) * z->grads.size, true, "the gradients"));
@@ -448,20 +426,22 @@ tx_zero_memory tx_zero_memory_of(const tx_zero *z)
 
 /* ---- the update ---- */
 
-/* Values that all ranks have, from each rank's part, if they are such. */
-static tx_status gather_start(tx_zero *z, int k)
+tx_status tx__zero_spread_start(tx_zero *z, int k)
 {
     const tx_bucket *b = &z->flat.bucket[k];
-    int64_t part = tx_bucket_part(&z->flat, b), own = z->flat.rank * part;
+    tx_comm *owners = tx__bucket_owners(z, k);
+    int64_t part = tx_bucket_part(&z->flat, b);
     if (z->stage == 0 || (z->stage == 3 && !b->persistent)) return TX_OK;
-    tx_tensor all = tx_tensor1(place_of(z, k), z->dtype, b->numel), x = tx_slice1(all, own, part);
+    tx_tensor all = tx_tensor1(place_of(z, k), z->dtype, b->numel);
+    tx_tensor x = tx_slice1(all, tx_bucket_own_in(&z->flat, b), part);
     if (z->stage == 3) TX_TRY(tx__zero_read_part(z, k, x));
-    if (z->cfg->zero_allgather_partitions) return tx_all_gather_start(z->c, z->data, all, x, &z->now[k].gather);
-    for (int r = 0; r < z->flat.n_ranks; r++) TX_TRY(tx_broadcast(z->c, z->data, tx_slice1(all, r * part, part), r));
+    if (z->cfg->zero_allgather_partitions) return tx_all_gather_start(z->c, owners, all, x, &z->now[k].gather);
+    for (int r = 0; r < tx_comm_size(owners); r++)
+        TX_TRY(tx_broadcast(z->c, owners, tx_slice1(all, r * part, part), r));
     return TX_OK;
 }
 
-static tx_status gather_wait(tx_zero *z)
+tx_status tx__zero_spread_wait(tx_zero *z)
 {
     for (int k = 0; k < z->flat.n_buckets; k++) TX_TRY(tx_wait(z->c, &z->now[k].gather));
     return TX_OK;
@@ -476,10 +456,10 @@ tx_status tx_zero_step(tx_zero *z, double lr, double weight_decay)
         TX_TRY(z->offload.bounce ? tx__bounce_step_some(z, &s, first, end)
                                  : tx_optim_step_some(z->c, &z->optim, &s, first, end));
         TX_TRY(tx_zero_flush(z));
-        TX_TRY(gather_start(z, k));
-        TX_TRY(tx_comm_poll(z->c, z->data));
+        TX_TRY(tx__zero_spread_start(z, k));
+        TX_TRY(tx_comm_poll(z->c, tx__bucket_owners(z, k)));
     }
-    return gather_wait(z);
+    return tx__zero_spread_wait(z);
 }
 
 tx_status tx_zero_stepped(tx_zero *z, double *norm, const char **bad)
@@ -487,173 +467,4 @@ tx_status tx_zero_stepped(tx_zero *z, double *norm, const char **bad)
     TX_TRY(tx_optim_clipped(z->c, &z->optim, norm, bad));
     if (!z->c->dry && !*bad) z->optim.t++;
     return TX_OK;
-}
-
-/* ---- the numbers ---- */
-
-bool tx_zero_in_host(const tx_zero *z, int array)
-{
-    return !z->c->device || tx__is_offloaded(z, array);
-}
-
-/* The array that range's `value` is of, and `low`. */
-static int masters(const tx_zero *z)
-{
-    return z->dtype == TX_F32 ? TX_ARRAY_VALUE : TX_ARRAY_MASTER;
-}
-
-/* Room for the numbers of any range, where the host does not see them. */
-static tx_status take_room(const tx_zero *z, float **room)
-{
-    int64_t most = 0;
-    for (int i = 0; i < z->n_ranges; i++)
-        if (z->range[i].numel > most) most = z->range[i].numel;
-    *room = NULL;
-    return z->c->device ? tx_alloc(room, (size_t)most + 1, sizeof **room, "a tensor's numbers") : TX_OK;
-}
-
-/* Numbers of the host into one of a range's arrays. */
-static tx_status write_numbers(const tx_zero *z, int array, void *to, const void *from, size_t bytes)
-{
-    if (!tx_zero_in_host(z, array)) return tx_device_write(z->c->device, to, from, bytes);
-    if (to != from) memcpy(to, from, bytes);
-    return TX_OK;
-}
-
-tx_status tx_zero_see_whole(const tx_zero *z, void *whole, tx_dtype t, float **x, float **owned)
-{
-    int64_t n = z->ps->numel;
-    size_t size = tx_dtype_size(t);
-    *owned = NULL;
-    *x = whole;
-    if (!whole || (!z->c->device && t == TX_F32)) return TX_OK;
-    TX_TRY(tx_alloc(owned, (size_t)n, sizeof **owned, "a copy of a run's numbers"));
-    *x = *owned;
-    void *there = (char *)*owned + (size_t)n * (sizeof **owned - size); /* widened from the front on */
-    tx_status st = tx_device_read(z->c->device, there, whole, (size_t)n * size);
-    for (int64_t i = 0; i < n && t != TX_F32 && !st; i++) {
-        uint16_t half;
-        memcpy(&half, (char *)there + 2 * i, sizeof half);
-        (*owned)[i] = t == TX_BF16 ? tx_bf16_to_f32(half) : tx_f16_to_f32(half);
-    }
-    if (st) tx_free(*owned);
-    return st;
-}
-
-tx_status tx_zero_see_master(tx_zero *z, int i, const float **x, float *room)
-{
-    const tx_optim_range *r = &z->range[i];
-    TX_TRY(tx_zero_fetch(z, i, TX_FETCH_MASTER, false));
-    *x = r->value;
-    if (tx_zero_in_host(z, masters(z))) return TX_OK;
-    *x = room;
-    return tx_device_read(z->c->device, room, r->value, (size_t)r->numel * sizeof *room);
-}
-
-tx_status tx_zero_init(tx_zero *z, uint64_t seed, tx_init_method method)
-{
-    float *room;
-    tx_status st;
-    TX_TRY(take_room(z, &room));
-    for (int i = 0; i < z->n_ranges; i++) {
-        const tx_fragment *s = &z->fragment[i];
-        TX_GOTO(tx_zero_fetch(z, i, TX_FETCH_MASTER, true));
-        float *x = tx_zero_in_host(z, masters(z)) ? z->range[i].value : room;
-        tx_param_init(&z->ps->param[s->row], x, s->first, s->numel, seed, method);
-        TX_GOTO(write_numbers(z, masters(z), z->range[i].value, x, (size_t)s->numel * sizeof *x));
-    }
-    st = tx_zero_publish(z);
-out:
-    tx_free(room);
-    return st;
-}
-
-/* fp32 numbers of the host into the values of a range. */
-static tx_status write_low(const tx_zero *z, const tx_optim_range *r, const float *from, float *room)
-{
-    void *to = tx_zero_in_host(z, TX_ARRAY_VALUE) ? r->low.data : room;
-    tx_params_round(to, z->dtype, from, r->numel);
-    return write_numbers(z, TX_ARRAY_VALUE, r->low.data, to, (size_t)r->numel * tx_dtype_size(z->dtype));
-}
-
-tx_status tx_zero_set_weights(tx_zero *z, const float *whole)
-{
-    float *room;
-    tx_status st;
-    TX_TRY(take_room(z, &room));
-    for (int i = 0; i < z->n_ranges; i++) {
-        const tx_fragment *s = &z->fragment[i];
-        const tx_optim_range *r = &z->range[i];
-        const float *from = whole + z->ps->param[s->row].offset + s->first;
-        TX_GOTO(tx_zero_fetch(z, i, TX_FETCH_MASTER, true));
-        if (r->value)
-            TX_GOTO(write_numbers(z, masters(z), r->value, from, (size_t)s->numel * sizeof *from));
-        else
-            TX_GOTO(write_low(z, r, from, room));
-    }
-    st = tx_zero_publish(z);
-out:
-    tx_free(room);
-    return st;
-}
-
-/* Values from the masters of a range, wherever either is. */
-static tx_status round_range(tx_zero *z, int i, float *room)
-{
-    const tx_optim_range *r = &z->range[i];
-    TX_TRY(tx_zero_fetch(z, i, TX_FETCH_MASTER | TX_FETCH_VALUE, true));
-    if (tx_zero_in_host(z, TX_ARRAY_MASTER)) return write_low(z, r, r->value, room);
-    if (!tx_zero_in_host(z, TX_ARRAY_VALUE)) {
-        TX_RUN(z->c, cast, .y = r->low, .x = tx_tensor1(r->value, TX_F32, r->numel));
-        return TX_OK;
-    }
-    TX_TRY(tx_device_read(z->c->device, room, r->value, (size_t)r->numel * sizeof *room));
-    tx_params_round(r->low.data, z->dtype, room, r->numel);
-    return TX_OK;
-}
-
-tx_status tx_zero_publish(tx_zero *z)
-{
-    float *room;
-    TX_TRY(take_room(z, &room));
-    tx_status st;
-    TX_GOTO(tx_zero_flush(z));
-    for (int i = 0; i < z->n_ranges && z->dtype != TX_F32 && z->train; i++) TX_GOTO(round_range(z, i, room));
-    TX_GOTO(tx_zero_flush(z));
-    tx__zero_drop_all(z);
-    for (int k = 0; k < z->flat.n_buckets; k++) TX_GOTO(gather_start(z, k));
-    TX_GOTO(gather_wait(z));
-    st = tx_device_sync(z->c->device, TX_STREAM_COMPUTE); /* others than this context read them */
-out:
-    tx_free(room);
-    return st;
-}
-
-/* What of a range the array is. */
-static float *numbers_of(const tx_zero *z, int i, int array)
-{
-    const tx_optim_range *r = &z->range[i];
-    return array >= TX_ARRAY_STATE ? r->state[array - TX_ARRAY_STATE] : r->value;
-}
-
-/* tx_zero_move of an array in the device's memory. */
-static tx_status move_of_device(tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store)
-{
-    for (int i = 0; i < z->n_ranges; i++) {
-        const tx_fragment *s = &z->fragment[i];
-        int64_t begin = s->at > first ? s->at : first;
-        int64_t end = s->at + s->numel < first + n ? s->at + s->numel : first + n;
-        if (begin >= end) continue;
-        float *there = numbers_of(z, i, array) + (begin - s->at), *here = x + (begin - first);
-        size_t bytes = (size_t)(end - begin) * sizeof *x;
-        TX_TRY(store ? tx_device_write(z->c->device, there, here, bytes)
-                     : tx_device_read(z->c->device, here, there, bytes));
-    }
-    return TX_OK;
-}
-
-tx_status tx_zero_move(tx_zero *z, int array, int64_t first, int64_t n, float *x, bool store)
-{
-    if (tx__is_offloaded(z, array)) return tx__offload_move(z, array, first, n, x, store);
-    return move_of_device(z, array, first, n, x, store);
 }

@@ -343,11 +343,11 @@ static void gradient_against_differences(void **state)
         for (int sign = -1; sign <= 1; sign += 2) {
             for (int64_t i = 0; i < n; i++)
                 t->zero.master[i] = (float)((double)w[i] + sign * step * (double)g[i] / norm);
-            ASSERT_OK(t->model->type->fwd(&t->ctx, t->model, &t->stage.slot[0].batch,
-                                          true)); /* the same micro-batch, the same masks */
+            ASSERT_OK(tx_model_fwd(&t->ctx, t->model, &t->stage.slot[0].batch,
+                                   true)); /* the same micro-batch, the same masks */
             const float *each = t->stage.slot[0].batch.loss.data;
             for (int i = 0; i < B * S; i++) rise += sign * (double)each[i] / (B * S);
-            ASSERT_OK(t->model->type->bwd(&t->ctx, t->model, &t->stage.slot[0].batch));
+            ASSERT_OK(tx_model_bwd(&t->ctx, t->model, &t->stage.slot[0].batch));
         }
         ASSERT_NEAR(rise / (2 * step), norm, 5e-3 * norm, options[k]);
         free(g);

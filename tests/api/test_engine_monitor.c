@@ -5,7 +5,7 @@
 
 #include "base/str.h"
 #include "client_runs.h"
-#include "triax/pretrain.h"
+#include "triax/run.h"
 
 typedef struct told {
     int n;

@@ -15,7 +15,7 @@
 #include "engine_test.h"
 #include "triax/data.h"
 #include "triax/generate.h"
-#include "triax/pretrain.h"
+#include "triax/jobs.h"
 #include "triax/run.h"
 #include "triax/token.h"
 
@@ -655,7 +655,8 @@ static const struct {
     { "work in memory that the engine has taken before: a step allocates nothing (test_engine)",
       "tx_checkpoint_forward tx_checkpoint_backward tx_ctx_is_dry tx_ctx_threads tx_ctx_mark tx_ctx_pop tx_ctx_read "
       "tx_layer_dropout tx_ctx_tensor_rank "
-      "tx_ctx_tensor_size tx_ctx_tensor_sum tx_op_fill tx_op_cast tx_op_layernorm_fwd tx_op_layernorm_bwd "
+      "tx_ctx_tensor_size tx_ctx_tensor_sum tx_op_fill tx_op_cast tx_op_copy tx_op_add tx_op_layernorm_fwd "
+      "tx_op_layernorm_bwd "
       "tx_op_rmsnorm_fwd tx_op_rmsnorm_bwd tx_op_activation_fwd tx_op_activation_bwd tx_op_glu_fwd "
       "tx_op_glu_bwd tx_op_rope tx_op_dropout_add_fwd tx_op_dropout_add_bwd tx_op_attention_fwd "
       "tx_op_attention_bwd tx_op_embedding_fwd tx_op_embedding_bwd tx_op_head_loss" },

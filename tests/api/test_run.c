@@ -1,5 +1,5 @@
 /* labels: unit threads fault
- * A run around an engine (triax/pretrain.h), as a client's program has it: it is triax pretrain-gpt's, in its own
+ * A run around an engine (triax/run.h), as a client's program has it: it is triax pretrain-gpt's, in its own
  * process or on threads. */
 #include "support.h"
 
@@ -7,7 +7,7 @@
 #include <signal.h>
 
 #include "triax/data.h"
-#include "triax/pretrain.h"
+#include "triax/jobs.h"
 #include "triax/random.h"
 #include "triax/run.h"
 

@@ -498,6 +498,51 @@ static void flat_ops(tx_ctx *c, const int64_t *p, results *o)
 }
 
 /* p: rows, columns, extra row length: of part of each row into part of each row, and what lies between stays */
+/* p: rows, h: of values and of the stream, apart and in place; the bits are those of dropout_add without a mask. */
+static void add(tx_ctx *c, const int64_t *p, results *o)
+{
+    tx_tensor a = RAND(V, p[0], 1, p[1]), b = RAND(S, p[0], 1, p[1]), y = ZEROS(S, p[0], 1, p[1]);
+    tx_tensor narrow = ZEROS(V, p[0], 1, p[1]), same = ZEROS(S, p[0], 1, p[1]);
+    RUN(c, add, .y = y, .a = a, .b = b);
+    RUN(c, add, .y = narrow, .a = b, .b = b);
+    out(o, "sum", y, 0);
+    o->r[o->n - 1].exact = true;
+    out(o, "narrow sum", narrow, 0);
+    o->r[o->n - 1].exact = true;
+    RUN(c, dropout_add_fwd, .y = same, .x = a, .residual = b);
+    assert_same_bits(y, same);
+    RUN(c, dropout_add_fwd, .y = same, .x = b, .residual = a);
+    assert_same_bits(y, same);
+    RUN(c, add, .y = b, .a = a, .b = b);
+    assert_same_bits(b, y);
+    if (V != S) return;
+    b = RAND(S, p[0], 1, p[1]);
+    RUN(c, add, .y = same, .a = a, .b = b);
+    RUN(c, add, .y = a, .a = a, .b = b);
+    assert_same_bits(a, same);
+}
+
+/* p: rows, width, room beside it: as a whole, and rows of a wider tensor, whose room stays; the bits are those of a
+ * cast to the same type. */
+static void copy(tx_ctx *c, const int64_t *p, results *o)
+{
+    tx_tensor whole = RAND(V, p[0], 2, p[1] + p[2]), y = RAND(V, p[0], 2, p[1] + p[2]), from = whole, to = y;
+    tx_tensor dense = ZEROS(V, p[0], 2, p[1]), same = ZEROS(V, p[0], 2, p[1]), all = ZEROS(V, p[0], 2, p[1] + p[2]);
+    tx_tensor number = indices(ZEROS(TX_I32, p[0], p[1]), -9, 9), number_to = ZEROS(TX_I32, p[0], p[1]);
+    from.dim[2] = to.dim[2] = p[1];
+    RUN(c, copy, .y = to, .x = from);
+    RUN(c, copy, .y = dense, .x = from);
+    RUN(c, copy, .y = all, .x = whole);
+    RUN(c, copy, .y = number_to, .x = number);
+    RUN(c, copy, .y = all, .x = all);
+    assert_same_bits(all, whole);
+    assert_same_bits(number_to, number);
+    RUN(c, cast, .y = same, .x = from);
+    assert_same_bits(dense, same);
+    out(o, "rows", y, 0);
+    o->r[o->n - 1].exact = true;
+}
+
 static void strided_cast(tx_ctx *c, const int64_t *p, results *o)
 {
     static const tx_dtype type[] = { TX_F32, TX_BF16, TX_F16 };
@@ -741,6 +786,12 @@ static const op_case cases[] = {
     { "flat 1", flat_ops, { 1 } },
     { "flat 65", flat_ops, { 65 } },
     { "flat 200001", flat_ops, { 200001 } },
+    { "add 1x1", add, { 1, 1 } },
+    { "add 3x17", add, { 3, 17 } },
+    { "add 130x512", add, { 130, 512 } },
+    { "copy 1x1", copy, { 1, 1, 1 } },
+    { "copy 3x17 of 20", copy, { 3, 17, 3 } },
+    { "copy 300x64 of 72", copy, { 300, 64, 8 } },
     { "cast 3x17 of 20", strided_cast, { 3, 17, 3 } },
     { "cast 500x65 of 66", strided_cast, { 500, 65, 1 } },
     { "adam 1", adam, { 1, 1 } },

@@ -123,6 +123,8 @@ static void costs_of_elements(void)
     tx_tensor x = F32(6, 4), cube = F32(3, 2, 4), twice = F32(6, 8), none = { 0 };
     COSTS(fill, MEMORY, 0, 96, .x = x);
     COSTS(cast, MEMORY, 0, 96 + 48, .y = B16(6, 4), .x = x);
+    COSTS(copy, MEMORY, 0, 2 * 96, .y = x, .x = x);
+    COSTS(add, MEMORY, 0, 96 + 48 + 96, .y = x, .a = x, .b = B16(6, 4));
     COSTS(col_sum, MEMORY, 0, 96 + 32, .y = F32(4), .x = x);
     COSTS(activation_fwd, MEMORY, 0, 192, .y = x, .x = x);
     COSTS(activation_bwd, MEMORY, 0, 288, .dx = x, .dy = x, .x = x);

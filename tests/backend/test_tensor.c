@@ -59,6 +59,14 @@ static void test_refusals(void **state)
     tx_tensor strided = out;
     strided.dim[1] = 5;
     ASSERT_FAILS(tx_op_activation_fwd(&c, &(tx_activation_fwd_args){ .y = strided, .x = a }), TX_ERR_SHAPE, "strided");
+    /* a copy converts nothing, and what is added has one shape and one type of values */
+    tx_tensor bf = ZEROS(TX_BF16, 3, 5), half = ZEROS(TX_F16, 3, 5);
+    ASSERT_FAILS(tx_op_copy(&c, &(tx_copy_args){ .y = bf, .x = a }), TX_ERR_SHAPE, "of one shape and dtype");
+    ASSERT_FAILS(tx_op_copy(&c, &(tx_copy_args){ .y = b, .x = a }), TX_ERR_SHAPE, "y=fp32[4,6]");
+    ASSERT_FAILS(tx_op_add(&c, &(tx_add_args){ .y = a, .a = bf, .b = half }), TX_ERR_SHAPE, "of one float dtype");
+    ASSERT_FAILS(tx_op_add(&c, &(tx_add_args){ .y = a, .a = bf, .b = b }), TX_ERR_SHAPE, "of one shape");
+    ASSERT_FAILS(tx_op_add(&c, &(tx_add_args){ .y = strided, .a = a, .b = a }), TX_ERR_SHAPE, "contiguous");
+    ASSERT_OK(tx_op_add(&c, &(tx_add_args){ .y = bf, .a = a, .b = bf }));
     /* a causal mask with fewer keys than queries */
     tx_tensor q = ZEROS(TX_F32, 4, 1, 1, 1, 8), k = ZEROS(TX_F32, 3, 1, 1, 8);
     tx_attention_fwd_args attn = { .o = q, .q = q, .k = k, .v = k, .scale = 1, .causal = true };

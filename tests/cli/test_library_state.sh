@@ -20,7 +20,7 @@ char_class.c bmp_once    likewise
 char_class.c tx__bmp_bits likewise
 char_class.c tx__bmp_class likewise
 char_class.c tx__char_class_ready likewise
-comm.c tx_comm_self      the group of one: never written, but passed as groups are
+comm_calls.c tx_comm_self      the group of one: never written, but passed as groups are
 cores.c found            the process's number of cores, found once; atomic
 cpu_backend.c line       of each thread: a text to be returned
 gpu_module.c found       the module, opened once

@@ -637,7 +637,7 @@ static double change(int64_t from, int64_t to)
     return !from || from == to ? 0 : 0.25 + fabs(log((double)to / (double)from));
 }
 
-static double distance(const tx__batch *b, const tx__batch *c)
+static double distance(const tx__batch_sizes *b, const tx__batch_sizes *c)
 {
     return change(b->train, c->train) + change(b->micro, c->micro) + change(b->accumulation, c->accumulation);
 }
@@ -647,7 +647,7 @@ static void small_batches_all_of_them(void **state)
 {
     (void)state;
     for (int64_t i = 0; i < 25 * 7 * 7 * 3; i++) {
-        tx__batch b = { i % 25, i / 25 % 7, i / 25 / 7 % 7, 1 + i / 25 / 49 }, c = b, near[3];
+        tx__batch_sizes b = { i % 25, i / 25 % 7, i / 25 / 7 % 7, 1 + i / 25 / 49 }, c = b, near[3];
         if (!b.train && !b.micro) {
             assert_false(tx__batch_complete(&c));
             continue;
@@ -656,7 +656,7 @@ static void small_batches_all_of_them(void **state)
         double best = INFINITY;
         for (int64_t m = 1; m <= 25; m++)
             for (int64_t a = 1; a <= (given_alone ? 1 : 25); a++) {
-                tx__batch s = { m * a * b.ranks, m, a, b.ranks };
+                tx__batch_sizes s = { m * a * b.ranks, m, a, b.ranks };
                 double d = distance(&b, &s);
                 any |= d == 0;
                 if (d < best) best = d;

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "config/options.h"
+#include "config/option_table.h"
 
 #define SHAPE "--num-layers 12 --hidden-size 96 --num-attention-heads 12 --max-position-embeddings 64 "
 #define SIZES "--micro-batch-size 2 --seq-length 64 --lr 1e-3 --data-path d --vocab-file v --merge-file m "

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "config/options.h"
+#include "config/option_table.h"
 
 /* A default that its own bounds refuse, or a flag that a command finds twice, is a slip of the pen in options.def. */
 static void defaults_fit_their_rows(void **state)
@@ -59,7 +59,7 @@ static void rows_are_well_formed(void **state)
 static void both_models_take_the_same_flags(void **state)
 {
     (void)state;
-    const tx_command *gpt = tx__command_find("pretrain-gpt"), *bert = tx__command_find("pretrain-bert");
+    const tx_command *gpt = tx_command_find("pretrain-gpt"), *bert = tx_command_find("pretrain-bert");
     for (size_t i = 0; i < tx__n_options; i++) {
         const char *flag = tx__options[i].flag;
         bool takes = tx__option_find(gpt, flag, strlen(flag), NULL);
@@ -78,7 +78,7 @@ static void help_names_every_flag_within_100_columns(void **state)
         ASSERT_OK(tx_config_help(&help, name));
         ASSERT_CONTAINS(help, name);
         for (size_t i = 0; i < tx__n_options; i++) {
-            if (!tx__command_takes(tx__command_find(name), &tx__options[i], NULL)) continue;
+            if (!tx__command_takes(tx_command_find(name), &tx__options[i], NULL)) continue;
             snprintf(needle, sizeof needle, "--%s", tx__options[i].flag);
             if (!strstr(help, needle)) fail_msg("%s --help lacks %s", name, needle);
         }

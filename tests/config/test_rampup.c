@@ -2,7 +2,7 @@
 /* --rampup-batch-size against upstream's rule taken iteration by iteration, and what is refused of it. */
 #include "support.h"
 
-#include "config/options.h"
+#include "config/option_table.h"
 
 #define GOOD                                                                                                          \
     "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --max-position-embeddings 64 --seq-length 64 --lr 1e-3 " \

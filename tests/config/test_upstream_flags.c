@@ -3,7 +3,7 @@
  * values as it has there, it is known, to both models' commands, and takes as many. */
 #include "support.h"
 
-#include "config/options.h"
+#include "config/option_table.h"
 
 static void is_known(const char *command, const char *flag, const char *values)
 {

@@ -2,7 +2,7 @@
 /* Configs that are copied with other flags, and sizes. */
 #include "support.h"
 
-#include "config/options.h"
+#include "config/option_table.h"
 
 #define FLAGS                                                                                                         \
     "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 --lr 1 "    \

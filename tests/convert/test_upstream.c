@@ -11,7 +11,7 @@
 #include "convert/shards.h"
 #include "convert/source.h"
 #include "support.h"
-#include "triax/run.h"
+#include "triax/jobs.h"
 
 #define UPSTREAM "upstream/"
 

@@ -5,7 +5,7 @@
 
 #include "eval/detokenizer.h"
 
-static void becomes(tx_detokenizer which, const char *from, const char *to)
+static void becomes(enum tx_detokenizer_choice which, const char *from, const char *to)
 {
     tx_str text = { 0 };
     ASSERT_OK(tx_str_puts(&text, from));
@@ -19,18 +19,18 @@ static void rules(void **state)
 {
     (void)state;
     becomes(
-        TX_DETOKENIZE_WIKI,
+        TX_DETOKENIZER_WIKI,
         " = = = Title = = = \n It 's 5 @.@ 1 @,@ 000 ( a ( b ) c ) ; \" well \" he said . dogs ' N 20 \u00b0 C /' 7/ "
         "[ x\u00a0] { y \u3000} ' q ' ? ! end ",
         " === Title ===\nIt's 5.1,000 (a ( b) c ); \"well\" he said. dogs' 1 20\u00b0C /'[0-9]/ [x] {y}' q ' ?! end ");
-    becomes(TX_DETOKENIZE_WIKI, "no (close \" and ' odd", "no (close \" and ' odd");
-    becomes(TX_DETOKENIZE_WIKI, "( \t )( ) ''' ' =", "()() '''' =");
-    becomes(TX_DETOKENIZE_PTB, "do n't say ' N times $ 1 # 1 \n ok \n", "don't say'1 times $1 #1\nok\n");
-    becomes(TX_DETOKENIZE_NONE, " ( a ) ", " ( a ) ");
-    becomes(TX_DETOKENIZE_WIKI, "", "");
-    assert_int_equal(tx_detokenizer_for("/data/wikitext-103/wiki.test.tokens"), TX_DETOKENIZE_WIKI);
-    assert_int_equal(tx_detokenizer_for("/wiki/ptb.txt"), TX_DETOKENIZE_PTB);
-    assert_int_equal(tx_detokenizer_for("test.txt"), TX_DETOKENIZE_NONE);
+    becomes(TX_DETOKENIZER_WIKI, "no (close \" and ' odd", "no (close \" and ' odd");
+    becomes(TX_DETOKENIZER_WIKI, "( \t )( ) ''' ' =", "()() '''' =");
+    becomes(TX_DETOKENIZER_PTB, "do n't say ' N times $ 1 # 1 \n ok \n", "don't say'1 times $1 #1\nok\n");
+    becomes(TX_DETOKENIZER_NONE, " ( a ) ", " ( a ) ");
+    becomes(TX_DETOKENIZER_WIKI, "", "");
+    assert_int_equal(tx_detokenizer_for("/data/wikitext-103/wiki.test.tokens"), TX_DETOKENIZER_WIKI);
+    assert_int_equal(tx_detokenizer_for("/wiki/ptb.txt"), TX_DETOKENIZER_PTB);
+    assert_int_equal(tx_detokenizer_for("test.txt"), TX_DETOKENIZER_NONE);
 }
 
 static void stripped(const char *from, const char *to)
@@ -62,7 +62,7 @@ static void fails_without_memory(void **state)
         tx_str text = { 0 };
         ASSERT_OK(tx_str_puts(&text, "( a ) : b @-@ c"));
         allocation_fails_at(n);
-        tx_status st = tx_detokenize(TX_DETOKENIZE_WIKI, &text);
+        tx_status st = tx_detokenize(TX_DETOKENIZER_WIKI, &text);
         allocations_succeed();
         if (!st) assert_string_equal(text.data, "(a): b-c");
         tx_str_free(&text);

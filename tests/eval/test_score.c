@@ -76,7 +76,7 @@ static void ranks_of_equals_and_of_nothing(void **state)
     for (int32_t v = 0; v < 4; v++) assert_int_equal(tx_token_score_of(logits, 4, v).rank, 4);
 }
 
-static const char *const example[TX_N_TASK_KINDS] = {
+static const char *const example[TX_TASK_CHOICE + 1] = {
     [TX_TASK_TEXT] =
         "And it came to pass, that after we were gotten from them, and had launched, we came with a straight course. ",
     [TX_TASK_WIKITEXT103] =
@@ -91,9 +91,9 @@ static const char *const example[TX_N_TASK_KINDS] = {
 static void parts_add_up(void **state)
 {
     (void)state;
-    for (int kind = 0; kind < TX_N_TASK_KINDS; kind++) {
+    for (int kind = TX_TASK_TEXT; kind <= TX_TASK_CHOICE; kind++) {
         tx_task t;
-        tx_task_opts o = { .kind = (tx_task_kind)kind,
+        tx_task_opts o = { .kind = (enum tx_task_kind)kind,
                            .seq_length = 16,
                            .overlap = 4,
                            .file = write_text(in_scratch("f"), example[kind]) };
@@ -123,7 +123,9 @@ static void choices_by_hand(void **state)
 {
     (void)state;
     tx_task t;
-    tx_task_opts o = { .kind = TX_TASK_CHOICE, .seq_length = 16, .file = write_text(in_scratch("f"), example[3]) };
+    tx_task_opts o = { .kind = TX_TASK_CHOICE,
+                       .seq_length = 16,
+                       .file = write_text(in_scratch("f"), example[TX_TASK_CHOICE]) };
     tx_task_sums got;
     double correct = 0, correct_norm = 0, nats = 0;
     log_begin();

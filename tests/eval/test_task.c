@@ -52,7 +52,7 @@ static void windows_count_every_target_once(void **state)
 {
     (void)state;
     static const int seq[] = { 1, 2, 5, 8 };
-    static const tx_task_kind kinds[] = { TX_TASK_TEXT, TX_TASK_WIKITEXT103 };
+    static const enum tx_task_kind kinds[] = { TX_TASK_TEXT, TX_TASK_WIKITEXT103 };
     for (int c = 0; c < 8; c++)
         for (int step = 1; step <= seq[c / 2]; step++)
             for (int n = 2; n < 25; n++) {
@@ -80,7 +80,7 @@ static void too_little_or_too_much(void **state)
     static const char *const none[] = { "", "7", " " };
     tx_task t;
     for (int kind = TX_TASK_TEXT; kind <= TX_TASK_WIKITEXT103; kind++) {
-        tx_task_opts o = { .kind = (tx_task_kind)kind, .seq_length = 4 };
+        tx_task_opts o = { .kind = (enum tx_task_kind)kind, .seq_length = 4 };
         for (int i = 0; i < 3; i++)
             ASSERT_FAILS(open_text(&t, o, numbers, none[i]), TX_ERR_FORMAT, "file: no text in it has two tokens");
         o.overlap = 5;
@@ -96,7 +96,9 @@ static void too_little_or_too_much(void **state)
     }
     ASSERT_FAILS(open_text(&t, (tx_task_opts){ .kind = TX_TASK_WIKITEXT103, .seq_length = 4 }, words, "\n several\n"),
                  TX_ERR_FORMAT, "holds no two words");
-    ASSERT_FAILS(tx_task_open(&t, &(tx_task_opts){ .file = in_scratch("nowhere"), .seq_length = 4 }, numbers),
+    ASSERT_FAILS(tx_task_open(&t,
+                              &(tx_task_opts){ .kind = TX_TASK_TEXT, .file = in_scratch("nowhere"), .seq_length = 4 },
+                              numbers),
                  TX_ERR_NOTFOUND, "nowhere");
 }
 
@@ -107,7 +109,7 @@ static void documents_stand_alone(void **state)
     static const char lines[] = "{\"text\": \"1 2 3\"}\n{\"text\": \"\"}\n{\"text\": \"4\"}\n{\"text\": \"5 6 7 8\"}\n";
     static const tx_task_span expect[] = { { 0, 1, 3, 0 }, { 4, 5, 7, 0 }, { 6, 7, 8, 0 } };
     tx_task t;
-    ASSERT_OK(open_text(&t, (tx_task_opts){ .seq_length = 2, .overlap = 2 }, numbers, lines));
+    ASSERT_OK(open_text(&t, (tx_task_opts){ .kind = TX_TASK_TEXT, .seq_length = 2, .overlap = 2 }, numbers, lines));
     assert_int_equal(t.n_spans, 3);
     assert_memory_equal(t.span, expect, sizeof expect);
     assert_int_equal(t.item[0].document, 0);
@@ -183,7 +185,7 @@ static void bad_lines_are_named(void **state)
 {
     (void)state;
     static const struct {
-        tx_task_kind kind;
+        enum tx_task_kind kind;
         const char *text, *message;
     } bad[] = {
         { TX_TASK_TEXT, "{\"text\": \"1 2\"}\n{\"text\": 3}\n", "line 2: \"text\" is not a string" },
@@ -216,10 +218,14 @@ static void bad_lines_are_named(void **state)
 static void opening_fails_without_memory(void **state)
 {
     (void)state;
-    static const char *const text[] = { "1 2 3 4 5", "1 2 3 4 5", "{\"text\": \"a b\"}",
-                                        "{\"context\": \"\", \"choices\": [\"b\", \"c\"], \"answer\": 0}" };
-    for (int kind = 0; kind < TX_N_TASK_KINDS; kind++) {
-        tx_task_opts o = { .kind = (tx_task_kind)kind,
+    static const char *const text[] = {
+        [TX_TASK_TEXT] = "1 2 3 4 5",
+        [TX_TASK_WIKITEXT103] = "1 2 3 4 5",
+        [TX_TASK_LAMBADA] = "{\"text\": \"a b\"}",
+        [TX_TASK_CHOICE] = "{\"context\": \"\", \"choices\": [\"b\", \"c\"], \"answer\": 0}",
+    };
+    for (int kind = TX_TASK_TEXT; kind <= TX_TASK_CHOICE; kind++) {
+        tx_task_opts o = { .kind = (enum tx_task_kind)kind,
                            .seq_length = 4,
                            .file = write_text(in_scratch("f"), text[kind]) };
         for (int64_t n = 0;; n++) {

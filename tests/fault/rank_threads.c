@@ -7,8 +7,8 @@
 
 #include "comm/comm.h"
 #include "triax/config.h"
+#include "triax/jobs.h"
 #include "triax/log.h"
-#include "triax/run.h"
 
 static _Thread_local tx_world *own;
 

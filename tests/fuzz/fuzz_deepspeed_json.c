@@ -5,7 +5,7 @@
 #include "fuzz.h"
 
 /* A byte by its line and character. */
-static char at_place(const tx_str *text, tx__place at)
+static char at_place(const tx_str *text, tx__json_place at)
 {
     const char *p = text->data;
     for (int line = 1; line < at.line; line++) FUZZ_CHECK((p = strchr(p, '\n')) && *p++);
@@ -16,7 +16,7 @@ static char at_place(const tx_str *text, tx__place at)
     return *p;
 }
 
-static tx_status check_member(void *user, const char *path, const char *name, tx__place at, const json_t *value,
+static tx_status check_member(void *user, const char *path, const char *name, tx__json_place at, const json_t *value,
                               bool *enter)
 {
     size_t n = strlen(path), m = strlen(name);

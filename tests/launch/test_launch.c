@@ -166,10 +166,10 @@ static void words_for_a_shell(void **state)
 static void two_nodes_of_one_name(void **state)
 {
     (void)state;
-    tx_place p[4] = { { .host = "vm.example.org", .n_ranks = 2, .n_cores = 2 },
-                      { .host = "vm.example.org", .n_ranks = 3, .n_cores = 2 },
-                      { .host = "other", .n_ranks = 1 },
-                      { .host = "10.0.0.1", .n_ranks = 1 } };
+    tx_node_place p[4] = { { .host = "vm.example.org", .n_ranks = 2, .n_cores = 2 },
+                           { .host = "vm.example.org", .n_ranks = 3, .n_cores = 2 },
+                           { .host = "other", .n_ranks = 1 },
+                           { .host = "10.0.0.1", .n_ranks = 1 } };
     tx_str text = { 0 };
     tx__places_name(p, 4);
     assert_int_equal(tx__mpirun_hostfile(&text, p, 4), TX_OK);
@@ -276,7 +276,7 @@ static void paragraphs(void **state)
 
 /* ---- commands ---- */
 
-static const char *command_of(tx_start *s)
+static const char *command_of(tx_launch_command *s)
 {
     static char text[4096];
     tx_str t = { 0 };
@@ -292,7 +292,7 @@ static void starters(void **state)
     (void)state;
     char *words[] = { "plan", "--a", "b c", NULL };
     tx_words program = { words, 3, 4 };
-    tx_start s = { 0 };
+    tx_launch_command s = { 0 };
     setenv("TX_LAUNCH_PROGRAM", "/x", 1);
     unsetenv("SLURM_CPUS_PER_TASK");
     assert_int_equal(tx__start_direct(&s, NULL, &program), TX_OK);
@@ -340,7 +340,7 @@ static void chosen_slots(void **state)
     };
     tx_hosts h = { 0 };
     tx_str text = { 0 };
-    tx_slot s;
+    tx_launch_slot s;
     const char hosts[] = "a slots=4\nb slots=2\nfe80::1 slots=3\n";
     assert_int_equal(tx__hostfile_parse(&h, "hosts", hosts, strlen(hosts)), TX_OK);
     assert_int_equal(tx__hosts_filter(&h, "a:1,3@b@fe80::1:2", true), TX_OK);

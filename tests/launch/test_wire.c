@@ -47,13 +47,13 @@ static void tags(void **state)
     (void)state;
     tx_key key = { { 1, 2, 3 } };
     uint8_t a[TX_TAG_BYTES], b[TX_TAG_BYTES];
-    tx__key_tag(a, &key, "x", "yz", 2, NULL, 0);
-    tx__key_tag(b, &key, "x", "y", 1, "z", 1);
+    tx__key_tag(a, &key, "x", (tx_tagged){ "yz", 2 }, (tx_tagged){ NULL, 0 });
+    tx__key_tag(b, &key, "x", (tx_tagged){ "y", 1 }, (tx_tagged){ "z", 1 });
     assert_true(tx__tag_equal(a, b));
-    tx__key_tag(b, &key, "xy", "z", 1, NULL, 0);
+    tx__key_tag(b, &key, "xy", (tx_tagged){ "z", 1 }, (tx_tagged){ NULL, 0 });
     assert_false(tx__tag_equal(a, b));
     key.byte[31] = 1;
-    tx__key_tag(b, &key, "x", "yz", 2, NULL, 0);
+    tx__key_tag(b, &key, "x", (tx_tagged){ "yz", 2 }, (tx_tagged){ NULL, 0 });
     assert_false(tx__tag_equal(a, b));
 }
 

@@ -146,7 +146,7 @@ static tx_trainer *open_trainer(tx_config **cfg, const model_case *k)
              device_of(k), k->flags);
     ASSERT_OK(tx_config_parse_string(cfg, "pretrain-bert", flags));
     ASSERT_OK(tx_trainer_create(&t, *cfg, VOCAB, -1, true, NULL));
-    ASSERT_OK(tx_trainer_fill(t, golden_weights, t->model));
+    ASSERT_OK(tx_trainer_set_weights(t, golden_weights, t->model));
     return t;
 }
 
@@ -197,7 +197,7 @@ static tx_status fill_rows(void *user, int64_t micro, tx_batch *batch)
 {
     const scores *s = user;
     (void)micro;
-    return tx__trainer_fill(s->t, batch, s->rows);
+    return tx__trainer_fill_batch(s->t, batch, s->rows);
 }
 
 static tx_status read_scores(void *user, int64_t micro, const tx_batch *batch, const tx_batch *host)
@@ -238,8 +238,10 @@ static void logits(void **state)
     double *expect_pair = load_npy_f64(golden("nsp_logits_f64.npy"), (size_t)B * 2);
     s.t = t;
     s.rows = rows_of(in);
-    const tx_stage_hooks hooks = { .fill = fill_rows, .behind = read_scores, .units = &t->zero.hooks, .user = &s };
-    ASSERT_OK(tx_stage_run(&t->stage, 1, false, &hooks));
+    const tx_feed feed = { .fill = fill_rows, .look = read_scores, .units = &t->zero.hooks, .user = &s };
+    tx_stage_begin(&t->stage, &feed);
+    ASSERT_OK(tx_stage_run(&t->stage, 1, false));
+    ASSERT_OK(tx_stage_end(&t->stage));
     double most = 0;
     for (int j = 0; j < B; j++)
         for (int i = 0; i < S * VOCAB; i++) {

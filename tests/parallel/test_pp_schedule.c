@@ -302,10 +302,11 @@ static double least_cost(int64_t layers, int parts, int part, double pre, double
 
 static void check_division(int64_t layers, int p, int chunks, double pre, double post)
 {
+    const tx_pp_division d = { .n_layers = layers, .p = p, .n_chunks = chunks, .pre_cost = pre, .post_cost = post };
     int64_t at = 0;
     double worst = 0;
     for (int v = 0; v < p * chunks; v++) {
-        tx_pp_chunk c = tx_pp_layers(layers, p, chunks, v % p, v / p, pre, post);
+        tx_pp_chunk c = tx_pp_layers(&d, v % p, v / p);
         assert_int_equal(c.first, at);
         assert_true(c.end > c.first);
         assert_int_equal(c.pre, v == 0);
@@ -331,9 +332,10 @@ static void layers_are_divided_by_cost(void **state)
             }
     /* as many in front as the costliest part allows */
     static const int64_t ends[] = { 3, 6, 9, 10 };
-    for (int i = 0; i < 4; i++) assert_int_equal(tx_pp_layers(10, 4, 1, i, 0, 0, 2).end, ends[i]);
-    /* thousands of layers */
-    assert_int_equal(tx_pp_layers(9999, 64, 1, 63, 0, 0.25, 7.5).end, 9999);
+    const tx_pp_division ten = { .n_layers = 10, .p = 4, .n_chunks = 1, .post_cost = 2 };
+    for (int i = 0; i < 4; i++) assert_int_equal(tx_pp_layers(&ten, i, 0).end, ends[i]);
+    const tx_pp_division many = { .n_layers = 9999, .p = 64, .n_chunks = 1, .pre_cost = 0.25, .post_cost = 7.5 };
+    assert_int_equal(tx_pp_layers(&many, 63, 0).end, 9999);
 }
 
 int main(void)

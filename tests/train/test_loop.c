@@ -68,16 +68,16 @@ static void run_small(const char *name, const char *more, const int64_t *begin)
     }
     ASSERT_OK(tx_train_data_open(&data, cfg, n_samples, 512, -1, NULL));
     if (begin) {
-        tx_feed f;
+        tx_batch_reader f;
         double loss;
-        ASSERT_OK(tx_feed_open(&f, t, tx_train_data_split(data, TX_SPLIT_TRAIN)));
+        ASSERT_OK(tx_batch_reader_open(&f, t, tx_train_data_split(data, TX_SPLIT_TRAIN)));
         for (int i = 0; i < 12; i++) {
-            ASSERT_OK(tx_feed_read(&f, t, begin[i / 2] + i % 2 * 2));
+            ASSERT_OK(tx_batch_reader_read(&f, t, begin[i / 2] + i % 2 * 2));
             ASSERT_OK(tx_trainer_forward(t, f.rows, &loss));
             ASSERT_OK(tx_trainer_backward(t));
             ASSERT_OK(tx_trainer_step(t));
         }
-        tx_feed_close(&f);
+        tx_batch_reader_close(&f);
         ASSERT_OK(tx_trainer_save(t, cfg->save, NULL, NULL));
     } else {
         ASSERT_OK(tx_train_loop(t, &(tx_loop_data){ .sets = data }, &metrics, tx_clock(), NULL));
@@ -185,7 +185,7 @@ static void two_losses_are_told(void **state)
     (void)state;
     told all = { 0 };
     bert_run b;
-    tx_feed f;
+    tx_batch_reader f;
     char line[256];
     log_begin();
     run_bert(&all, "loop", "");
@@ -193,11 +193,11 @@ static void two_losses_are_told(void **state)
     assert_true(all.n_steps == 6 && all.n_intervals == 3 && all.n_evaluations == 2); /* in mid-run, at the end */
 
     open_bert(&b, "hand", "");
-    ASSERT_OK(tx_feed_open(&f, b.t, tx_train_data_split(b.data, TX_SPLIT_TRAIN)));
+    ASSERT_OK(tx_batch_reader_open(&f, b.t, tx_train_data_split(b.data, TX_SPLIT_TRAIN)));
     for (int i = 0; i < 6; i++) {
         for (int micro = 0; micro < 2; micro++) {
             double loss;
-            ASSERT_OK(tx_feed_read(&f, b.t, 4 * i + 2 * micro));
+            ASSERT_OK(tx_batch_reader_read(&f, b.t, 4 * i + 2 * micro));
             ASSERT_OK(tx_trainer_forward(b.t, f.rows, &loss));
             ASSERT_OK(tx_trainer_backward(b.t));
             ASSERT_OK(tx_trainer_step(b.t));
@@ -206,12 +206,12 @@ static void two_losses_are_told(void **state)
         assert_true(b.t->iteration_loss == b.t->losses[0] + b.t->losses[1]);
         assert_true(all.step[i][0] > 5 && all.step[i][1] < 2);
     }
-    tx_feed_close(&f);
+    tx_batch_reader_close(&f);
     double mean[2];
-    ASSERT_OK(tx_feed_open(&f, b.t, tx_train_data_split(b.data, TX_SPLIT_VALID)));
+    ASSERT_OK(tx_batch_reader_open(&f, b.t, tx_train_data_split(b.data, TX_SPLIT_VALID)));
     ASSERT_OK(tx_train_evaluate(b.t, &f, 8, 8, mean, NULL)); /* behind what the first one consumed */
     assert_memory_equal(mean, all.evaluation[1], sizeof mean);
-    tx_feed_close(&f);
+    tx_batch_reader_close(&f);
     close_bert(&b);
 
     for (int i = 0; i < 3; i++) {

@@ -32,37 +32,60 @@ static tx_params table(void)
     return ps;
 }
 
-/* Stretches of all ranks, in the order of ranks within a bucket, cover every parameter once. */
-static void assert_divided(const tx_flat_spec *spec)
+/* Which group each row is in. */
+typedef int group_of(const tx_param *p);
+
+static int all_in_data(const tx_param *p)
 {
-    int64_t next[2 + 4 * LAYERS] = { 0 }, kept = 0;
+    (void)p;
+    return TX_GROUP_DATA;
+}
+
+/* As experts will have it: a layer's matrices are shared with fewer ranks than the rest. */
+static int matrices_apart(const tx_param *p)
+{
+    return p->n_dims == 2 && !strstr(p->name, "words") ? TX_GROUP_MODEL : TX_GROUP_DATA;
+}
+
+/* Fragments of all ranks of a bucket's group, in the order of the ranks within a bucket, cover every parameter once.
+ * @n [2] ranks of the groups DATA and MODEL */
+static void assert_divided(const tx_flat_spec *spec, group_of *group, const int *n)
+{
+    int64_t next[2 + 4 * LAYERS] = { 0 };
+    int most = n[0] > n[1] ? n[0] : n[1];
     tx_params ps = table();
-    for (int rank = 0; rank < spec->n_ranks; rank++) {
+    for (int row = 0; row < ps.n; row++) ps.param[row].reduce_group = group(&ps.param[row]);
+    for (int rank = 0; rank < most; rank++) {
         tx_flat f;
         tx_flat_spec s = *spec;
-        s.rank = rank;
+        int64_t kept = 0;
+        s.ranks[TX_GROUP_DATA] = (tx_flat_ranks){ .n = n[0], .rank = rank % n[0] };
+        s.ranks[TX_GROUP_MODEL] = (tx_flat_ranks){ .n = n[1], .rank = rank % n[1] };
         ASSERT_OK(tx_flat_open(&f, &ps, &s));
         for (int k = 0; k < f.n_buckets; k++) {
             const tx_bucket *b = &f.bucket[k];
-            assert_true(b->numel % (spec->n_ranks * spec->align) == 0 &&
-                        b->offset % (spec->n_ranks * spec->align) == 0);
+            int n_ranks = n[b->group == TX_GROUP_MODEL];
+            assert_true(b->numel % (n_ranks * spec->align) == 0 && b->offset % spec->align == 0);
+            assert_int_equal(b->at, kept);
+            kept += tx_bucket_part(&f, b);
             for (int i = b->first; i < b->end; i++) {
                 const tx_fragment *q = &f.kept.fragment[i];
                 const tx_param *p = &ps.param[q->row];
                 assert_int_equal(f.of_row[q->row], k);
-                assert_int_equal(q->first, next[q->row]);
+                assert_int_equal(p->reduce_group, b->group);
                 assert_int_equal(q->first % TX_PARAM_ALIGN, 0);
-                assert_int_equal(q->at - tx_bucket_at(&f, b), p->offset + q->first - tx_bucket_own(&f, b));
-                assert_true(q->at + q->numel <= tx_bucket_at(&f, b) + tx_bucket_part(&f, b));
+                assert_int_equal(q->at - b->at, p->offset + q->first - tx_bucket_own(&f, b));
+                assert_true(q->at + q->numel <= b->at + tx_bucket_part(&f, b));
+                if (rank >= n_ranks) continue; /* it has the same as rank % n_ranks */
+                assert_int_equal(q->first, next[q->row]);
                 next[q->row] += q->numel;
             }
         }
-        assert_int_equal(f.kept.numel * spec->n_ranks, ps.numel);
-        kept = f.kept.numel;
+        assert_int_equal(f.kept.numel, kept);
+        assert_true(kept > 0);
         tx_flat_close(&f);
     }
     for (int row = 0; row < ps.n; row++) assert_int_equal(next[row], ps.param[row].numel);
-    assert_true(kept > 0);
     tx_params_deinit(&ps);
 }
 
@@ -72,13 +95,36 @@ static void every_element_is_kept_once(void **state)
     for (int n = 1; n <= 9; n++)
         for (int64_t size = 1; size <= 100000; size *= 10)
             for (int each = 0; each < 2; each++) {
-                tx_flat_spec s = { .n_ranks = n, .bucket_size = size, .align = TX_PARAM_ALIGN, .each = each };
+                tx_flat_spec s = { .bucket_size = size, .align = TX_PARAM_ALIGN, .each = each };
                 s.small = each ? size / 10 : 0;
                 s.small_all = 500;
-                assert_divided(&s);
-                s.align = 2048;
-                assert_divided(&s);
+                for (int align = TX_PARAM_ALIGN; align <= 2048; align += 2048 - TX_PARAM_ALIGN) {
+                    s.align = align;
+                    assert_divided(&s, all_in_data, (const int[]){ n, 1 });
+                    assert_divided(&s, matrices_apart, (const int[]){ n, 1 });
+                    assert_divided(&s, matrices_apart, (const int[]){ n, 3 });
+                }
             }
+}
+
+/* Rows of two groups share no bucket, and layers of two groups no pool buffer. */
+static void buckets_are_of_one_group(void **state)
+{
+    (void)state;
+    tx_params ps = table();
+    tx_flat f;
+    tx_flat_spec s = { .bucket_size = 1 << 30, .align = TX_PARAM_ALIGN };
+    for (int row = 0; row < ps.n; row++) ps.param[row].reduce_group = matrices_apart(&ps.param[row]);
+    ASSERT_OK(tx_flat_open(&f, &ps, &s));
+    assert_int_equal(f.n_buckets, 2 + 2 + 2); /* words and head; of either group the layers of two chunks */
+    for (int row = 0; row < ps.n; row++) assert_int_equal(f.bucket[f.of_row[row]].group, ps.param[row].reduce_group);
+    int up = f.of_row[2], norm = f.of_row[1];
+    assert_int_equal(ps.param[2].reduce_group, TX_GROUP_MODEL);
+    assert_int_not_equal(f.bucket[up].kind, f.bucket[norm].kind);
+    assert_int_equal(f.bucket[up].n_units, 3);
+    assert_int_equal(f.bucket[norm].n_units, 3);
+    tx_flat_close(&f);
+    tx_params_deinit(&ps);
 }
 
 static int n_buckets(tx_flat_spec s, int *n_stay)
@@ -98,7 +144,8 @@ static void buckets_are_runs_of_a_chunks_layers(void **state)
 {
     (void)state;
     int stay;
-    tx_flat_spec s = { .n_ranks = 2, .bucket_size = 1, .align = TX_PARAM_ALIGN, .small_all = 1 << 30 };
+    tx_flat_spec s = { .bucket_size = 1, .align = TX_PARAM_ALIGN, .small_all = 1 << 30 };
+    s.ranks[TX_GROUP_DATA].n = 2;
     assert_int_equal(n_buckets(s, &stay), 2 + LAYERS); /* a layer at least */
     s.bucket_size = 9000;                              /* two of 4434 */
     assert_int_equal(n_buckets(s, &stay), 2 + 2 + 1);
@@ -120,6 +167,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_element_is_kept_once),
+        cmocka_unit_test(buckets_are_of_one_group),
         cmocka_unit_test(buckets_are_runs_of_a_chunks_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

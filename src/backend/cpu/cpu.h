@@ -43,7 +43,7 @@ static inline float *tx__cpu_dst(tx_tensor y, int64_t at, float *room)
 void tx__cpu_put(const tx_ctx *c, tx_tensor y, int64_t at, int64_t n, const float *room);
 
 /* n elements from x + from to y + to, between any of the three types. */
-void tx__cpu_copy(const tx_ctx *c, tx_tensor y, int64_t to, tx_tensor x, int64_t from, int64_t n);
+void tx__cpu_move(const tx_ctx *c, tx_tensor y, int64_t to, tx_tensor x, int64_t from, int64_t n);
 
 /* The stretch of element-wise work, whose rooms lie on the stack: all of n where the op's values are fp32. */
 enum { TX__CPU_STRETCH = 1024 };

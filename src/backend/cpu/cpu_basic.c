@@ -30,21 +30,54 @@ static bool is_value(tx_dtype t)
     return t == TX_F32 || t == TX_BF16 || t == TX_F16;
 }
 
+/* y = x, of one dtype or of two among fp32, bf16 and fp16. */
+static void move(const tx_ctx *c, tx_tensor y, tx_tensor x)
+{
+    bool flat = tx_is_contiguous(x) && tx_is_contiguous(y);
+    int64_t n = tx_numel(x), width = x.dim[x.n_dims - 1], rows = width ? n / width : 0;
+    int parts = tx__cpu_parts(c, n, 1);
+#pragma omp parallel for schedule(static) num_threads(parts)
+    for (int t = 0; t < parts; t++) {
+        tx__range r = tx__cpu_part(flat ? n : rows, flat ? LINE : 1, parts, t);
+        if (flat) tx__cpu_move(c, y, r.lo, x, r.lo, r.hi - r.lo);
+        for (int64_t i = r.lo; i < r.hi && !flat; i++)
+            tx__cpu_move(c, y, tx_row_offset(y, i), x, tx_row_offset(x, i), width);
+    }
+}
+
 /* Copies and conversions among fp32, bf16 and fp16; the other pairs are rare (they happen at a checkpoint) and go ref's
  * way. */
 tx_status tx__cpu_cast(tx_ctx *c, const tx_cast_args *a, void *scratch)
 {
     tx_dtype to = a->y.dtype, from = a->x.dtype;
     if (to != from && !(is_value(to) && is_value(from))) return tx__ref_cast(c, a, scratch);
-    bool flat = tx_is_contiguous(a->x) && tx_is_contiguous(a->y);
-    int64_t n = tx_numel(a->x), width = a->x.dim[a->x.n_dims - 1], rows = width ? n / width : 0;
-    int parts = tx__cpu_parts(c, n, 1);
+    move(c, a->y, a->x);
+    return TX_OK;
+}
+
+tx_status tx__cpu_copy(tx_ctx *c, const tx_copy_args *a, void *scratch)
+{
+    (void)scratch;
+    move(c, a->y, a->x);
+    return TX_OK;
+}
+
+tx_status tx__cpu_add(tx_ctx *c, const tx_add_args *a, void *scratch)
+{
+    (void)scratch;
+    TX_TRY(tx__cpu_need_float("add", a->y));
+    int64_t n = tx_numel(a->y);
+    int parts = tx__cpu_parts(c, n, 2);
 #pragma omp parallel for schedule(static) num_threads(parts)
     for (int t = 0; t < parts; t++) {
-        tx__range r = tx__cpu_part(flat ? n : rows, flat ? LINE : 1, parts, t);
-        if (flat) tx__cpu_copy(c, a->y, r.lo, a->x, r.lo, r.hi - r.lo);
-        for (int64_t i = r.lo; i < r.hi && !flat; i++)
-            tx__cpu_copy(c, a->y, tx_row_offset(a->y, i), a->x, tx_row_offset(a->x, i), width);
+        tx__range r = tx__cpu_part(n, LINE, parts, t);
+        const tx__dropout_add sum = { .y = tx__cpu_at(a->y, r.lo),
+                                      .x = tx__cpu_at(a->a, r.lo),
+                                      .residual = tx__cpu_at(a->b, r.lo),
+                                      .y_type = a->y.dtype,
+                                      .x_type = a->a.dtype,
+                                      .residual_type = a->b.dtype };
+        tx__cpu_k(c)->dropout_add(&sum, r.hi - r.lo, 0, NULL);
     }
     return TX_OK;
 }
@@ -156,7 +189,7 @@ tx_status tx__cpu_adam(tx_ctx *c, const tx_adam_args *a, void *scratch)
         for (int64_t i = r.lo; i < r.hi; i += stretch) {
             int64_t some = tx__cpu_min(r.hi - i, stretch);
             tx__cpu_k(c)->adam(p + i, m + i, v + i, tx__cpu_get(c, a->g, i, some, g), some, &step);
-            if (a->low.data) tx__cpu_copy(c, a->low, i, a->p, i, some);
+            if (a->low.data) tx__cpu_move(c, a->low, i, a->p, i, some);
         }
     }
     return TX_OK;
@@ -183,7 +216,7 @@ tx_status tx__cpu_sgd(tx_ctx *c, const tx_sgd_args *a, void *scratch)
         for (int64_t i = r.lo; i < r.hi; i += stretch) {
             int64_t some = tx__cpu_min(r.hi - i, stretch);
             tx__cpu_k(c)->sgd(p + i, m + i, tx__cpu_get(c, a->g, i, some, g), some, &step);
-            if (a->low.data) tx__cpu_copy(c, a->low, i, a->p, i, some);
+            if (a->low.data) tx__cpu_move(c, a->low, i, a->p, i, some);
         }
     }
     return TX_OK;

@@ -184,8 +184,13 @@ tx_status tx__cpu_glu_bwd(tx_ctx *c, const tx_glu_bwd_args *a, void *scratch)
         tx__range r = tx__cpu_part(rows, 1, parts, t);
         for (int64_t i = r.lo; i < r.hi; i++) {
             int64_t gate = i * 2 * f + (a->gate_second ? f : 0), up = i * 2 * f + (a->gate_second ? 0 : f);
-            tx__cpu_k(c)->glu_bwd(tx__cpu_at(a->dx, gate), tx__cpu_at(a->dx, up), tx__cpu_at(a->dy, i * f),
-                                  tx__cpu_at(a->x, gate), tx__cpu_at(a->x, up), a->x.dtype, f, a->kind);
+            const tx__glu_bwd row = { .dgate = tx__cpu_at(a->dx, gate),
+                                      .dup = tx__cpu_at(a->dx, up),
+                                      .dy = tx__cpu_at(a->dy, i * f),
+                                      .gate = tx__cpu_at(a->x, gate),
+                                      .up = tx__cpu_at(a->x, up),
+                                      .t = a->x.dtype };
+            tx__cpu_k(c)->glu_bwd(&row, f, a->kind);
         }
     }
     return TX_OK;
@@ -281,7 +286,7 @@ static void add_rows(tx_ctx *c, tx_tensor y, int64_t i, const tx_tensor *table, 
 {
     int64_t h = y.dim[2];
     if (n_rows == 0) memset(tx__cpu_at(y, i * h), 0, (size_t)h * tx_dtype_size(y.dtype));
-    if (n_rows == 1) tx__cpu_copy(c, y, i * h, table[0], at[0], h);
+    if (n_rows == 1) tx__cpu_move(c, y, i * h, table[0], at[0], h);
     if (n_rows < 2) return;
     float sum[TX__CPU_STRETCH], one[TX__CPU_STRETCH], other[TX__CPU_STRETCH];
     int64_t step = tx__cpu_stretch(table[0].dtype, h);

@@ -27,7 +27,7 @@ void tx__cpu_put(const tx_ctx *c, tx_tensor y, int64_t at, int64_t n, const floa
     (y.dtype == TX_BF16 ? k->to_bf16 : k->to_f16)((uint16_t *)y.data + at, room, n);
 }
 
-void tx__cpu_copy(const tx_ctx *c, tx_tensor y, int64_t to, tx_tensor x, int64_t from, int64_t n)
+void tx__cpu_move(const tx_ctx *c, tx_tensor y, int64_t to, tx_tensor x, int64_t from, int64_t n)
 {
     if (x.dtype == y.dtype) {
         size_t size = tx_dtype_size(x.dtype);

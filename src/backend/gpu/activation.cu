@@ -135,24 +135,35 @@ TX_GPU_ROW tx_status tx__gpu_activation_bwd(tx_ctx *c, const tx_activation_bwd_a
 
 /* ---- gates ---- */
 
-template <int KIND, class T>
-__global__ void glu_fwd_kernel(T *y, const T *x, int64_t rows, int64_t f, int64_t gate, int64_t up)
+/* Rows of f beside rows of 2 f, in which a gate and its up begin at these columns. */
+struct glu_sizes {
+    int64_t rows, f, gate, up;
+};
+
+static glu_sizes glu_sizes_of(tx_tensor y, bool gate_second)
 {
-    for (int64_t i = grid_thread(); i < rows * f; i += grid_threads()) {
-        int64_t row = i / f, at = row * 2 * f + (i - row * f);
+    int64_t f = y.dim[1], gate = gate_second ? f : 0;
+    glu_sizes n = { y.dim[0], f, gate, f - gate };
+    return n;
+}
+
+template <int KIND, class T> __global__ void glu_fwd_kernel(T *y, const T *x, glu_sizes n)
+{
+    for (int64_t i = grid_thread(); i < n.rows * n.f; i += grid_threads()) {
+        int64_t row = i / n.f, at = row * 2 * n.f + (i - row * n.f);
         float unused;
-        y[i] = to<T>(open_gate<KIND>(f32(x[at + gate]), &unused) * f32(x[at + up]));
+        y[i] = to<T>(open_gate<KIND>(f32(x[at + n.gate]), &unused) * f32(x[at + n.up]));
     }
 }
 
-template <int KIND, class T>
-__global__ void glu_bwd_kernel(T *dx, const T *dy, const T *x, int64_t rows, int64_t f, int64_t gate, int64_t up)
+template <int KIND, class T> __global__ void glu_bwd_kernel(T *dx, const T *dy, const T *x, glu_sizes n)
 {
-    for (int64_t i = grid_thread(); i < rows * f; i += grid_threads()) {
-        int64_t row = i / f, at = row * 2 * f + (i - row * f);
-        float slope, d = f32(dy[i]), through = f32(x[at + up]), opened = open_gate<KIND>(f32(x[at + gate]), &slope);
-        dx[at + gate] = to<T>(d * through * slope);
-        dx[at + up] = to<T>(d * opened);
+    for (int64_t i = grid_thread(); i < n.rows * n.f; i += grid_threads()) {
+        int64_t row = i / n.f, at = row * 2 * n.f + (i - row * n.f);
+        float slope, d = f32(dy[i]), through = f32(x[at + n.up]);
+        float opened = open_gate<KIND>(f32(x[at + n.gate]), &slope);
+        dx[at + n.gate] = to<T>(d * through * slope);
+        dx[at + n.up] = to<T>(d * opened);
     }
 }
 
@@ -179,23 +190,22 @@ __global__ void glu_bwd_kernel(T *dx, const T *dy, const T *x, int64_t rows, int
 TX_GPU_ROW tx_status tx__gpu_glu_fwd(tx_ctx *c, const tx_glu_fwd_args *a, void *scratch)
 {
     (void)scratch;
-    int64_t rows = a->y.dim[0], f = a->y.dim[1], gate = a->gate_second ? f : 0, up = f - gate;
+    const glu_sizes n = glu_sizes_of(a->y, a->gate_second);
     TX_TRY(tx__gpu_need_float("glu_fwd", a->x));
     EACH_GATE(a->kind, GPU_FLOAT(a->x.dtype, T,
-                                 GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, rows * f, 256), 256, 0,
-                                            (glu_fwd_kernel<KIND, T>), (T *)a->y.data, (const T *)a->x.data, rows, f,
-                                            gate, up)));
+                                 GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, n.rows * n.f, 256), 256, 0,
+                                            (glu_fwd_kernel<KIND, T>), (T *)a->y.data, (const T *)a->x.data, n)));
     return tx__gpu_launched(c, "glu_fwd");
 }
 
 TX_GPU_ROW tx_status tx__gpu_glu_bwd(tx_ctx *c, const tx_glu_bwd_args *a, void *scratch)
 {
     (void)scratch;
-    int64_t rows = a->dy.dim[0], f = a->dy.dim[1], gate = a->gate_second ? f : 0, up = f - gate;
+    const glu_sizes n = glu_sizes_of(a->dy, a->gate_second);
     TX_TRY(tx__gpu_need_float("glu_bwd", a->x));
     EACH_GATE(a->kind, GPU_FLOAT(a->x.dtype, T,
-                                 GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, rows * f, 256), 256, 0,
+                                 GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, n.rows * n.f, 256), 256, 0,
                                             (glu_bwd_kernel<KIND, T>), (T *)a->dx.data, (const T *)a->dy.data,
-                                            (const T *)a->x.data, rows, f, gate, up)));
+                                            (const T *)a->x.data, n)));
     return tx__gpu_launched(c, "glu_bwd");
 }

@@ -22,17 +22,18 @@ static bool in_packs(tx_tensor x)
     return fits;
 }
 
-static flash_call call_of(const tx_ctx *c, tx_tensor q, tx_tensor k, tx_tensor v, double scale, const tx_dropout *mask,
-                          const tx_alibi *alibi)
+/* What forward and backward have in common. */
+template <class A> static flash_call call_of(const tx_ctx *c, const A *a)
 {
+    tx_tensor q = a->q, k = a->k;
     flash_call f = {};
-    f.q = view(q), f.k = view(k), f.v = view(v);
+    f.q = view(q), f.k = view(k), f.v = view(a->v);
     f.sq = (int)q.dim[0], f.b = (int)q.dim[1], f.groups = (int)q.dim[2], f.r = (int)q.dim[3], f.d = (int)q.dim[4];
     f.sk = (int)k.dim[0], f.slots = (int)k.dim[1];
-    f.scale = (float)scale, f.scale_log2 = (float)(scale * LOG2E);
-    f.mask = *mask;
-    f.alibi = *alibi;
-    f.keep_scale = (float)tx_dropout_scale(mask);
+    f.scale = (float)a->scale, f.scale_log2 = (float)(a->scale * LOG2E);
+    f.mask = a->mask;
+    f.alibi = a->alibi;
+    f.keep_scale = (float)tx_dropout_scale(&a->mask);
     f.fault = tx__gpu_of(c)->fault;
     return f;
 }
@@ -66,7 +67,7 @@ TX_GPU_ROW tx_status tx__gpu_attention_fwd(tx_ctx *c, const tx_attention_fwd_arg
     bool done;
     TX_TRY(tx__gpu_fused_attention_fwd(c, a, scratch, &done));
     if (done) return TX_OK;
-    flash_call f = call_of(c, a->q, a->k, a->v, a->scale, &a->mask, &a->alibi);
+    flash_call f = call_of(c, a);
     f.o = view(a->o);
     f.lse = (float *)a->lse.data;
     f.causal = a->causal;
@@ -94,7 +95,7 @@ TX_GPU_ROW tx_status tx__gpu_attention_bwd(tx_ctx *c, const tx_attention_bwd_arg
     bool done;
     TX_TRY(tx__gpu_fused_attention_bwd(c, a, scratch, &done));
     if (done) return TX_OK;
-    flash_call f = call_of(c, a->q, a->k, a->v, a->scale, &a->mask, &a->alibi);
+    flash_call f = call_of(c, a);
     f.o = view(a->o), f.do_ = view(a->do_);
     f.dq = view(a->dq), f.dk = view(a->dk), f.dv = view(a->dv);
     f.lse = (float *)a->lse.data;

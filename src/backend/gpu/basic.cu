@@ -1,4 +1,4 @@
-/* basic.cu - fill, cast, sums over columns, and what is summed of flat buffers: squares, zeros, magnitudes.
+/* basic.cu - fill, cast, copy, add, sums over columns, and what is summed of flat buffers: squares, zeros, magnitudes.
  *
  *  Sums are made in an order that depends on shapes alone, not on how many lanes a warp has. */
 #include "backend/gpu/gpu.h"
@@ -113,6 +113,85 @@ TX_GPU_ROW tx_status tx__gpu_cast(tx_ctx *c, const tx_cast_args *a, void *scratc
         GPU_FLOAT(a->y.dtype, Y, GPU_FLOAT(a->x.dtype, X, cast<Y, X>(c, a)));
     }
     return tx__gpu_launched(c, "cast");
+}
+
+/* ---- copy ---- */
+
+/* T has an element's size. */
+template <class T>
+__global__ void copy_rows_kernel(T *y, strides to_, const T *x, strides from, int64_t rows, int64_t n)
+{
+    for (int64_t i = grid_thread(); i < rows * n; i += grid_threads()) {
+        int64_t row = i / n, j = i - row * n;
+        y[row_begin(to_, row) + j] = x[row_begin(from, row) + j];
+    }
+}
+
+template <class T> static void copy_rows(const tx_ctx *c, const tx_copy_args *a)
+{
+    int64_t n = tx_numel(a->x), last = a->x.dim[a->x.n_dims - 1];
+    GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, n, 256), 256, 0, copy_rows_kernel<T>, (T *)a->y.data,
+               strides_of(a->y), (const T *)a->x.data, strides_of(a->x), n / last, last);
+}
+
+TX_GPU_ROW tx_status tx__gpu_copy(tx_ctx *c, const tx_copy_args *a, void *scratch)
+{
+    (void)scratch;
+    size_t size = tx_dtype_size(a->x.dtype), bytes = (size_t)tx_numel(a->x) * size;
+    if (!bytes) return TX_OK;
+    if (tx_is_contiguous(a->x) && tx_is_contiguous(a->y)) {
+        if (a->x.data != a->y.data) GPU_TRY(gpuMemcpyAsync(a->y.data, a->x.data, bytes, tx__gpu_compute(c)));
+    } else if (size == sizeof(uint16_t)) {
+        copy_rows<uint16_t>(c, a);
+    } else if (size == sizeof(uint32_t)) {
+        copy_rows<uint32_t>(c, a);
+    } else {
+        copy_rows<uint64_t>(c, a);
+    }
+    return tx__gpu_launched(c, "copy");
+}
+
+/* ---- add ---- */
+
+template <class Y, class A, class B> __global__ void add_kernel(Y *y, const A *a, const B *b, int64_t n)
+{
+    for (int64_t i = grid_thread(); i < n; i += grid_threads()) y[i] = to<Y>(f32(a[i]) + f32(b[i]));
+}
+
+/* All on 16 bytes: eight at a time. */
+template <class Y, class A, class B> __global__ void add_packs_kernel(Y *y, const A *a, const B *b, int64_t n_packs)
+{
+    for (int64_t i = grid_thread(); i < n_packs; i += grid_threads()) {
+        float v[8], w[8];
+        load_floats<8>(a + 8 * i, v);
+        load_floats<8>(b + 8 * i, w);
+        for (int k = 0; k < 8; k++) v[k] += w[k];
+        store_floats<8>(y + 8 * i, v);
+    }
+}
+
+template <class Y, class A, class B> static void add(const tx_ctx *c, const tx_add_args *a)
+{
+    gpuStream_t s = tx__gpu_compute(c);
+    int64_t n = tx_numel(a->y);
+    Y *y = (Y *)a->y.data;
+    const A *p = (const A *)a->a.data;
+    const B *q = (const B *)a->b.data;
+    if (aligned16(y) && aligned16(p) && aligned16(q) && n % 8 == 0)
+        GPU_LAUNCH(s, tx__gpu_blocks(c, n / 8, 256), 256, 0, (add_packs_kernel<Y, A, B>), y, p, q, n / 8);
+    else
+        GPU_LAUNCH(s, tx__gpu_blocks(c, n, 256), 256, 0, (add_kernel<Y, A, B>), y, p, q, n);
+}
+
+TX_GPU_ROW tx_status tx__gpu_add(tx_ctx *c, const tx_add_args *a, void *scratch)
+{
+    (void)scratch;
+    TX_TRY(tx__gpu_need_float("add", a->y));
+    TX_TRY(tx__gpu_need_float("add", a->a));
+    TX_TRY(tx__gpu_need_float("add", a->b));
+    if (!tx_numel(a->y)) return TX_OK;
+    GPU_FLOAT(a->y.dtype, Y, GPU_FLOAT(a->a.dtype, A, GPU_FLOAT(a->b.dtype, B, add<Y, A, B>(c, a))));
+    return tx__gpu_launched(c, "add");
 }
 
 /* ---- col_sum ---- */

@@ -8,9 +8,15 @@ __device__ static inline uint64_t first_of(const tx_dropout &mask, int64_t row, 
     return tx_dropout_row(&mask, row / b, row % b, h);
 }
 
+/* Sizes of [s, b, h], rows being s*b. */
+struct sizes {
+    int64_t rows, b, h;
+};
+
 template <class Y, class X, class R>
-__global__ void dropout_kernel(Y *y, const X *x, const R *residual, tx_dropout mask, int64_t rows, int64_t b, int64_t h)
+__global__ void dropout_kernel(Y *y, const X *x, const R *residual, tx_dropout mask, sizes n)
 {
+    const int64_t rows = n.rows, b = n.b, h = n.h;
     float scale = (float)tx_dropout_scale(&mask);
     for (int64_t i = grid_thread(); i < rows * h; i += grid_threads()) {
         int64_t row = i / h, j = i - row * h;
@@ -22,11 +28,10 @@ __global__ void dropout_kernel(Y *y, const X *x, const R *residual, tx_dropout m
 
 /* h is a multiple of 8, so rows begin at a counter; and all addresses are of 16 bytes. */
 template <class Y, class X, class R>
-__global__ void dropout_packs_kernel(Y *y, const X *x, const R *residual, tx_dropout mask, int64_t rows, int64_t b,
-                                     int64_t h)
+__global__ void dropout_packs_kernel(Y *y, const X *x, const R *residual, tx_dropout mask, sizes n)
 {
+    const int64_t rows = n.rows, b = n.b, h = n.h, each = h / 8;
     float scale = (float)tx_dropout_scale(&mask);
-    int64_t each = h / 8;
     for (int64_t i = grid_thread(); i < rows * each; i += grid_threads()) {
         int64_t row = i / each, j = i - row * each;
         float v[8], r[8];
@@ -47,16 +52,16 @@ __global__ void dropout_packs_kernel(Y *y, const X *x, const R *residual, tx_dro
 template <class Y, class X, class R>
 static void launch(const tx_ctx *c, tx_tensor y, tx_tensor x, tx_tensor residual, const tx_dropout *mask)
 {
-    int64_t b = x.dim[1], h = x.dim[2], rows = x.dim[0] * b;
-    bool packs = h % 8 == 0 && aligned16(y.data) && aligned16(x.data) && aligned16(residual.data);
-    int64_t n = packs ? rows * h / 8 : rows * h;
+    const sizes size = { x.dim[0] * x.dim[1], x.dim[1], x.dim[2] };
+    bool packs = size.h % 8 == 0 && aligned16(y.data) && aligned16(x.data) && aligned16(residual.data);
+    int64_t n = packs ? size.rows * size.h / 8 : size.rows * size.h;
     gpuStream_t s = tx__gpu_compute(c);
     if (packs)
         GPU_LAUNCH(s, tx__gpu_blocks(c, n, 256), 256, 0, (dropout_packs_kernel<Y, X, R>), (Y *)y.data,
-                   (const X *)x.data, (const R *)residual.data, *mask, rows, b, h);
+                   (const X *)x.data, (const R *)residual.data, *mask, size);
     else
         GPU_LAUNCH(s, tx__gpu_blocks(c, n, 256), 256, 0, (dropout_kernel<Y, X, R>), (Y *)y.data, (const X *)x.data,
-                   (const R *)residual.data, *mask, rows, b, h);
+                   (const R *)residual.data, *mask, size);
 }
 
 TX_GPU_ROW tx_status tx__gpu_dropout_add_fwd(tx_ctx *c, const tx_dropout_add_fwd_args *a, void *scratch)

@@ -59,28 +59,30 @@ __device__ static inline bool has_label(const int32_t *y, int64_t row, int64_t n
 
 /* ---- cross_entropy ---- */
 
-struct loss_numbers {
+struct loss_rows {
+    float *loss;
+    const int32_t *y;
+    const float *weight; /* NULL: no gradient */
+    tx__fault *fault;
     int64_t rows, v, n_valid, z_stride, dz_stride;
     float even, each;
 };
 
-template <class Z, class D>
-__global__ void cross_entropy_kernel(float *loss, Z *z, D *dz, const int32_t *y, const float *weight, loss_numbers n,
-                                     tx__fault *fault)
+template <class Z, class D> __global__ void cross_entropy_kernel(Z *z, D *dz, loss_rows n)
 {
     for (int64_t row = blockIdx.x; row < n.rows; row += gridDim.x) {
         Z *from = z + row * n.z_stride;
         D *grad = dz + row * n.dz_stride;
-        bool live = has_label(y, row, n.n_valid, fault);
-        int64_t label = live ? y[row] : 0;
+        bool live = has_label(n.y, row, n.n_valid, n.fault);
+        int64_t label = live ? n.y[row] : 0;
         float total = 0, at_label = f32(from[label]);
         softmax_sum s = block_join(own_share(from, n.n_valid, &total));
         if (n.even > 0) total = block_sum(total);
         float lse = s.max + logf(s.sum);
         __syncthreads(); /* everybody has read the label's logit */
-        if (threadIdx.x == 0) loss[row] = live ? lse - (1 - n.even) * at_label - n.each * total : 0;
-        if (!weight) continue;
-        float w = live ? weight[row] : 0;
+        if (threadIdx.x == 0) n.loss[row] = live ? lse - (1 - n.even) * at_label - n.each * total : 0;
+        if (!n.weight) continue;
+        float w = live ? n.weight[row] : 0;
         for (int64_t j = threadIdx.x; j < n.v; j += blockDim.x) {
             float g = 0;
             if (live && j < n.n_valid) g = w * (expf(f32(from[j]) - lse) - (j == label ? 1 - n.even : 0) - n.each);
@@ -92,16 +94,19 @@ __global__ void cross_entropy_kernel(float *loss, Z *z, D *dz, const int32_t *y,
 template <class Z, class D> static void cross_entropy(const tx_ctx *c, const tx_cross_entropy_args *a, tx_tensor dz)
 {
     double even = tx_even_smoothing(a->smoothing, a->n_valid);
-    loss_numbers n = { a->z.dim[0],
-                       a->z.dim[1],
-                       a->n_valid,
-                       a->z.stride[0],
-                       dz.stride[0],
-                       (float)even,
-                       (float)(even / (double)a->n_valid) };
+    loss_rows n = { (float *)a->loss.data,
+                    (const int32_t *)a->y.data,
+                    (const float *)a->weight.data,
+                    tx__gpu_of(c)->fault,
+                    a->z.dim[0],
+                    a->z.dim[1],
+                    a->n_valid,
+                    a->z.stride[0],
+                    dz.stride[0],
+                    (float)even,
+                    (float)(even / (double)a->n_valid) };
     GPU_LAUNCH(tx__gpu_compute(c), (unsigned)n.rows, tx__gpu_threads(n.v / 16 + 1), 0, (cross_entropy_kernel<Z, D>),
-               (float *)a->loss.data, (Z *)a->z.data, (D *)dz.data, (const int32_t *)a->y.data,
-               (const float *)a->weight.data, n, tx__gpu_of(c)->fault);
+               (Z *)a->z.data, (D *)dz.data, n);
 }
 
 TX_GPU_ROW tx_status tx__gpu_cross_entropy(tx_ctx *c, const tx_cross_entropy_args *a, void *scratch)
@@ -117,13 +122,21 @@ TX_GPU_ROW tx_status tx__gpu_cross_entropy(tx_ctx *c, const tx_cross_entropy_arg
 
 /* ---- classes split over ranks: z and stats are fp32 ---- */
 
-__global__ void cross_entropy_part_kernel(float *stats, float *z, const int32_t *y, int64_t rows, int64_t v,
-                                          tx_classes classes, bool keep, tx__fault *fault)
+struct part_rows {
+    const int32_t *y;
+    tx__fault *fault;
+    int64_t rows, v;
+    tx_classes classes;
+    bool keep;
+};
+
+__global__ void cross_entropy_part_kernel(float *stats, float *z, part_rows n)
 {
-    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-        float *from = z + row * v, total = 0;
-        bool live = has_label(y, row, classes.n_valid, fault);
-        int64_t label = live ? y[row] - classes.first : -1;
+    const tx_classes classes = n.classes;
+    for (int64_t row = blockIdx.x; row < n.rows; row += gridDim.x) {
+        float *from = z + row * n.v, total = 0;
+        bool live = has_label(n.y, row, classes.n_valid, n.fault);
+        int64_t label = live ? n.y[row] - classes.first : -1;
         float at_label = label >= 0 && label < classes.n_here ? from[label] : 0;
         softmax_sum s = block_join(own_share(from, classes.n_here, &total));
         total = block_sum(total);
@@ -131,7 +144,7 @@ __global__ void cross_entropy_part_kernel(float *stats, float *z, const int32_t 
             const float stat[4] = { s.max, s.sum, at_label, total };
             for (int k = 0; k < 4; k++) stats[4 * row + k] = stat[k];
         }
-        for (int64_t j = threadIdx.x; keep && j < classes.n_here; j += blockDim.x) from[j] = expf(from[j] - s.max);
+        for (int64_t j = threadIdx.x; n.keep && j < classes.n_here; j += blockDim.x) from[j] = expf(from[j] - s.max);
     }
 }
 
@@ -142,35 +155,44 @@ TX_GPU_ROW tx_status tx__gpu_cross_entropy_part(tx_ctx *c, const tx_cross_entrop
     if (a->z.dtype != TX_F32)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "cross_entropy_part: backend gpu takes fp32, not %s",
                        tx_dtype_name(a->z.dtype));
+    const part_rows n = { (const int32_t *)a->y.data, tx__gpu_of(c)->fault, rows, v, a->classes, a->keep };
     GPU_LAUNCH(tx__gpu_compute(c), (unsigned)rows, tx__gpu_threads(v / 16 + 1), 0, cross_entropy_part_kernel,
-               (float *)a->stats.data, (float *)a->z.data, (const int32_t *)a->y.data, rows, v, a->classes, a->keep,
-               tx__gpu_of(c)->fault);
+               (float *)a->stats.data, (float *)a->z.data, n);
     return tx__gpu_launched(c, "cross_entropy_part");
 }
 
-template <class D>
-__global__ void cross_entropy_join_kernel(float *loss, const float *z, D *dz, const float *stats, const int32_t *y,
-                                          const float *weight, int64_t rows, int64_t v, tx_classes classes,
-                                          int64_t parts, int64_t part, float even, float each, tx__fault *fault)
+struct join_rows {
+    float *loss;
+    const int32_t *y;
+    const float *weight; /* NULL: no gradient */
+    tx__fault *fault;
+    int64_t rows, v, parts, part;
+    tx_classes classes;
+    float even, each;
+};
+
+template <class D> __global__ void cross_entropy_join_kernel(const float *z, D *dz, const float *stats, join_rows n)
 {
-    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-        bool live = has_label(y, row, classes.n_valid, fault);
+    const tx_classes classes = n.classes;
+    for (int64_t row = blockIdx.x; row < n.rows; row += gridDim.x) {
+        bool live = has_label(n.y, row, classes.n_valid, n.fault);
         softmax_sum all = { -INFINITY, 0 };
         float at_label = 0, total = 0;
-        for (int64_t p = 0; p < parts; p++) {
-            const float *stat = stats + 4 * (p * rows + row);
+        for (int64_t p = 0; p < n.parts; p++) {
+            const float *stat = stats + 4 * (p * n.rows + row);
             softmax_sum one = { stat[0], stat[1] };
             all = join(all, one);
             at_label += stat[2];
             total += stat[3];
         }
-        if (threadIdx.x == 0) loss[row] = live ? all.max + logf(all.sum) - (1 - even) * at_label - each * total : 0;
-        if (!weight) continue;
-        float share = expf(stats[4 * (part * rows + row)] - all.max) / all.sum, w = live ? weight[row] : 0;
-        for (int64_t j = threadIdx.x; j < v; j += blockDim.x) {
-            bool here = j < classes.n_here, label = here && y[row] - classes.first == j;
-            float g = here && live ? w * (z[row * v + j] * share - (label ? 1 - even : 0) - each) : 0;
-            dz[row * v + j] = to<D>(g);
+        if (threadIdx.x == 0)
+            n.loss[row] = live ? all.max + logf(all.sum) - (1 - n.even) * at_label - n.each * total : 0;
+        if (!n.weight) continue;
+        float share = expf(stats[4 * (n.part * n.rows + row)] - all.max) / all.sum, w = live ? n.weight[row] : 0;
+        for (int64_t j = threadIdx.x; j < n.v; j += blockDim.x) {
+            bool here = j < classes.n_here, label = here && n.y[row] - classes.first == j;
+            float g = here && live ? w * (z[row * n.v + j] * share - (label ? 1 - n.even : 0) - n.each) : 0;
+            dz[row * n.v + j] = to<D>(g);
         }
     }
 }
@@ -185,11 +207,20 @@ TX_GPU_ROW tx_status tx__gpu_cross_entropy_join(tx_ctx *c, const tx_cross_entrop
         return TX_FAIL(TX_ERR_UNSUPPORTED, "cross_entropy_join: backend gpu takes fp32, not %s",
                        tx_dtype_name(a->loss.dtype));
     tx_dtype type = dz.data ? dz.dtype : TX_F32;
+    const join_rows n = { (float *)a->loss.data,
+                          (const int32_t *)a->y.data,
+                          (const float *)a->weight.data,
+                          tx__gpu_of(c)->fault,
+                          rows,
+                          v,
+                          a->stats.dim[0],
+                          a->part,
+                          a->classes,
+                          (float)even,
+                          (float)(even / (double)a->classes.n_valid) };
     GPU_FLOAT(type, D,
               GPU_LAUNCH(tx__gpu_compute(c), (unsigned)rows, tx__gpu_threads(v / 16 + 1), 0,
-                         cross_entropy_join_kernel<D>, (float *)a->loss.data, (const float *)a->z.data, (D *)dz.data,
-                         (const float *)a->stats.data, (const int32_t *)a->y.data, (const float *)a->weight.data, rows,
-                         v, a->classes, a->stats.dim[0], a->part, (float)even,
-                         (float)(even / (double)a->classes.n_valid), tx__gpu_of(c)->fault));
+                         cross_entropy_join_kernel<D>, (const float *)a->z.data, (D *)dz.data,
+                         (const float *)a->stats.data, n));
     return tx__gpu_launched(c, "cross_entropy_join");
 }

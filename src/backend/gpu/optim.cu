@@ -127,27 +127,32 @@ __device__ static inline void adam_one(const adam_numbers &s, float scale, float
     *p -= s.rate * *m / (sqrtf(*v) * s.root + s.eps) + s.decay * *p;
 }
 
-template <class G, class L>
-__global__ void adam_kernel(float *p, float *m, float *v, const G *g, L *low, adam_numbers s, const double *gate,
-                            int64_t n, int64_t n_packs)
+template <class G, class L> struct adam_arrays {
+    float *p, *m, *v;
+    const G *g;
+    L *low; /* NULL: none */
+    int64_t n, n_packs;
+};
+
+template <class G, class L> __global__ void adam_kernel(adam_arrays<G, L> a, adam_numbers s, const double *gate)
 {
     float scale;
     if (!is_open(gate, s.grad_scale, &scale)) return;
-    for (int64_t i = grid_thread(); i < n_packs; i += grid_threads()) {
+    for (int64_t i = grid_thread(); i < a.n_packs; i += grid_threads()) {
         float p4[4], m4[4], v4[4], g4[4];
-        load_floats<4>(p + 4 * i, p4);
-        load_floats<4>(m + 4 * i, m4);
-        load_floats<4>(v + 4 * i, v4);
-        load_floats<4>(g + 4 * i, g4);
+        load_floats<4>(a.p + 4 * i, p4);
+        load_floats<4>(a.m + 4 * i, m4);
+        load_floats<4>(a.v + 4 * i, v4);
+        load_floats<4>(a.g + 4 * i, g4);
         for (int k = 0; k < 4; k++) adam_one(s, scale, g4[k], &p4[k], &m4[k], &v4[k]);
-        store_floats<4>(p + 4 * i, p4);
-        store_floats<4>(m + 4 * i, m4);
-        store_floats<4>(v + 4 * i, v4);
-        if (low) store_floats<4>(low + 4 * i, p4);
+        store_floats<4>(a.p + 4 * i, p4);
+        store_floats<4>(a.m + 4 * i, m4);
+        store_floats<4>(a.v + 4 * i, v4);
+        if (a.low) store_floats<4>(a.low + 4 * i, p4);
     }
-    for (int64_t i = 4 * n_packs + grid_thread(); i < n; i += grid_threads()) {
-        adam_one(s, scale, f32(g[i]), &p[i], &m[i], &v[i]);
-        if (low) low[i] = to<L>(p[i]);
+    for (int64_t i = 4 * a.n_packs + grid_thread(); i < a.n; i += grid_threads()) {
+        adam_one(s, scale, f32(a.g[i]), &a.p[i], &a.m[i], &a.v[i]);
+        if (a.low) a.low[i] = to<L>(a.p[i]);
     }
 }
 
@@ -168,9 +173,11 @@ static int64_t packs_of(const void *const *address, int n_addresses, int64_t n)
 template <class G, class L>
 static void adam(const tx_ctx *c, const tx_adam_args *a, const adam_numbers &s, int64_t n, int64_t packs)
 {
-    GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, packs ? packs : n, 256), 256, 0, (adam_kernel<G, L>),
-               (float *)a->p.data, (float *)a->m.data, (float *)a->v.data, (const G *)a->g.data, (L *)a->low.data, s,
-               (const double *)a->gate.data, n, packs);
+    const adam_arrays<G, L> x = {
+        (float *)a->p.data, (float *)a->m.data, (float *)a->v.data, (const G *)a->g.data, (L *)a->low.data, n, packs
+    };
+    GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, packs ? packs : n, 256), 256, 0, (adam_kernel<G, L>), x, s,
+               (const double *)a->gate.data);
 }
 
 TX_GPU_ROW tx_status tx__gpu_adam(tx_ctx *c, const tx_adam_args *a, void *scratch)
@@ -202,23 +209,31 @@ struct sgd_numbers {
     float momentum, rate, decay;
 };
 
-template <class G, class L>
-__global__ void sgd_kernel(float *p, float *m, const G *g, L *low, sgd_numbers s, const double *gate, int64_t n)
+template <class G, class L> struct sgd_arrays {
+    float *p, *m;
+    const G *g;
+    L *low; /* NULL: none */
+    int64_t n;
+};
+
+template <class G, class L> __global__ void sgd_kernel(sgd_arrays<G, L> a, sgd_numbers s, const double *gate)
 {
     float scale;
     if (!is_open(gate, s.grad_scale, &scale)) return;
-    for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
-        float momentum = s.momentum * m[i] + (f32(g[i]) * scale + s.decay * p[i]), value = p[i] - s.rate * momentum;
-        m[i] = momentum;
-        p[i] = value;
-        if (low) low[i] = to<L>(value);
+    for (int64_t i = grid_thread(); i < a.n; i += grid_threads()) {
+        float momentum = s.momentum * a.m[i] + (f32(a.g[i]) * scale + s.decay * a.p[i]),
+              value = a.p[i] - s.rate * momentum;
+        a.m[i] = momentum;
+        a.p[i] = value;
+        if (a.low) a.low[i] = to<L>(value);
     }
 }
 
 template <class G, class L> static void sgd(const tx_ctx *c, const tx_sgd_args *a, const sgd_numbers &s, int64_t n)
 {
-    GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, n, 256), 256, 0, (sgd_kernel<G, L>), (float *)a->p.data,
-               (float *)a->m.data, (const G *)a->g.data, (L *)a->low.data, s, (const double *)a->gate.data, n);
+    const sgd_arrays<G, L> x = { (float *)a->p.data, (float *)a->m.data, (const G *)a->g.data, (L *)a->low.data, n };
+    GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, n, 256), 256, 0, (sgd_kernel<G, L>), x, s,
+               (const double *)a->gate.data);
 }
 
 TX_GPU_ROW tx_status tx__gpu_sgd(tx_ctx *c, const tx_sgd_args *a, void *scratch)

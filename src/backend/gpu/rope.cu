@@ -52,19 +52,19 @@ struct append_numbers {
     int64_t dim[4];                             /* of k: s, b, groups, d */
     int64_t k[4], v[4], k_cache[4], v_cache[4]; /* strides */
     int64_t positions, slots;
+    const int32_t *past, *slot;
+    tx__fault *fault;
 };
 
-template <class T>
-__global__ void append_kernel(T *k_cache, T *v_cache, const T *k, const T *v, append_numbers n, const int32_t *past,
-                              const int32_t *slot, tx__fault *fault)
+template <class T> __global__ void append_kernel(T *k_cache, T *v_cache, const T *k, const T *v, append_numbers n)
 {
     int64_t d = n.dim[3], all = n.dim[0] * n.dim[1] * n.dim[2] * d;
     for (int64_t i = grid_thread(); i < all; i += grid_threads()) {
         int64_t j = i % d, g = i / d % n.dim[2], b = i / d / n.dim[2] % n.dim[1], s = i / d / n.dim[2] / n.dim[1];
-        int64_t at = past[b] + s, to_slot = slot[b];
-        if (past[b] < 0 || at >= n.positions || to_slot < 0 || to_slot >= n.slots) {
+        int64_t at = n.past[b] + s, to_slot = n.slot[b];
+        if (n.past[b] < 0 || at >= n.positions || to_slot < 0 || to_slot >= n.slots) {
             bool bad_slot = to_slot < 0 || to_slot >= n.slots;
-            tx__gpu_fault(fault, TX__FAULT_KEYS, b, bad_slot ? to_slot : at, bad_slot ? n.slots : n.positions);
+            tx__gpu_fault(n.fault, TX__FAULT_KEYS, b, bad_slot ? to_slot : at, bad_slot ? n.slots : n.positions);
             continue;
         }
         k_cache[at * n.k_cache[0] + to_slot * n.k_cache[1] + g * n.k_cache[2] + j] =
@@ -88,9 +88,11 @@ TX_GPU_ROW tx_status tx__gpu_cache_append(tx_ctx *c, const tx_cache_append_args 
     }
     n.positions = a->k_cache.dim[0];
     n.slots = a->k_cache.dim[1];
+    n.past = (const int32_t *)a->past.n.data;
+    n.slot = (const int32_t *)a->past.slot.data;
+    n.fault = tx__gpu_of(c)->fault;
     GPU_FLOAT(a->k.dtype, T,
               GPU_LAUNCH(tx__gpu_compute(c), tx__gpu_blocks(c, tx_numel(a->k), 256), 256, 0, append_kernel<T>,
-                         (T *)a->k_cache.data, (T *)a->v_cache.data, (const T *)a->k.data, (const T *)a->v.data, n,
-                         (const int32_t *)a->past.n.data, (const int32_t *)a->past.slot.data, tx__gpu_of(c)->fault));
+                         (T *)a->k_cache.data, (T *)a->v_cache.data, (const T *)a->k.data, (const T *)a->v.data, n));
     return tx__gpu_launched(c, "cache_append");
 }

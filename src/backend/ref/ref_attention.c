@@ -106,10 +106,15 @@ size_t tx__ref_attention_bwd_scratch(const tx_ctx *c, const tx_attention_bwd_arg
     return (size_t)(2 * s * d + d) * sizeof(double);
 }
 
+/* Head r of group g of a sample. */
+typedef struct head {
+    int64_t i_b, g, r;
+} head;
+
 /* One query of one head: writes its dq, adds to dk and dv [s, d]. */
-static void query_bwd(const tx_attention_bwd_args *a, int64_t i_b, int64_t g, int64_t r, int64_t i, double *dk,
-                      double *dv, double *dq)
+static void query_bwd(const tx_attention_bwd_args *a, head at, int64_t i, double *dk, double *dv, double *dq)
 {
+    int64_t i_b = at.i_b, g = at.g, r = at.r;
     int64_t s = a->q.dim[0], heads = a->q.dim[3], d = a->q.dim[4];
     int64_t n_keys = a->causal ? i + 1 : tx__keys_of((tx_past){ .n = { 0 } }, a->n_keys, a->k, s, i_b);
     int64_t q_at = q_row(a->q, i, i_b, g, r), do_at = q_row(a->do_, i, i_b, g, r);
@@ -143,7 +148,7 @@ tx_status tx__ref_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a, void 
         for (int64_t g = 0; g < n[2]; g++) {
             memset(dk, 0, (size_t)(2 * s * d) * sizeof *dk);
             for (int64_t r = 0; r < n[3]; r++)
-                for (int64_t i = 0; i < s; i++) query_bwd(a, i_b, g, r, i, dk, dv, dq);
+                for (int64_t i = 0; i < s; i++) query_bwd(a, (head){ i_b, g, r }, i, dk, dv, dq);
             for (int64_t j = 0; j < s; j++)
                 for (int64_t x = 0; x < d; x++) {
                     tx__ref_store(a->dk, k_row(a->dk, j, i_b, g) + x, dk[j * d + x]);

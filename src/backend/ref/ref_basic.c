@@ -1,5 +1,6 @@
-/* ref_basic.c - fill, cast, col_sum, sumsq, count_zeros, magnitudes. */
+/* ref_basic.c - fill, cast, copy, add, col_sum, sumsq, count_zeros, magnitudes. */
 #include <math.h>
+#include <string.h>
 
 #include "backend/ref/ref.h"
 
@@ -18,6 +19,26 @@ tx_status tx__ref_cast(tx_ctx *c, const tx_cast_args *a, void *scratch)
         int64_t to = tx_row_offset(a->y, r), from = tx_row_offset(a->x, r);
         for (int64_t i = 0; i < n; i++) tx__ref_store(a->y, to + i, tx__ref_load(a->x, from + i));
     }
+    return TX_OK;
+}
+
+tx_status tx__ref_copy(tx_ctx *c, const tx_copy_args *a, void *scratch)
+{
+    (void)c, (void)scratch;
+    int64_t n = a->x.dim[a->x.n_dims - 1], rows = n ? tx_numel(a->x) / n : 0;
+    size_t size = tx_dtype_size(a->x.dtype);
+    for (int64_t r = 0; r < rows; r++) {
+        char *to = (char *)a->y.data + (size_t)tx_row_offset(a->y, r) * size;
+        memmove(to, (const char *)a->x.data + (size_t)tx_row_offset(a->x, r) * size, (size_t)n * size);
+    }
+    return TX_OK;
+}
+
+tx_status tx__ref_add(tx_ctx *c, const tx_add_args *a, void *scratch)
+{
+    (void)c, (void)scratch;
+    for (int64_t i = 0, n = tx_numel(a->y); i < n; i++)
+        tx__ref_store(a->y, i, tx__ref_load(a->a, i) + tx__ref_load(a->b, i));
     return TX_OK;
 }
 

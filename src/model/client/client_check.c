@@ -40,8 +40,9 @@ static tx_status check_param(const tx_client_model *m, const tx_layer *l, const 
 
 static int stage_of(const tx_client_model *m, int layer, const tx_grid *grid)
 {
+    const tx_pp_division d = { .n_layers = m->n_layers, .p = tx_grid_size(grid, TX_AXIS_PIPELINE), .n_chunks = 1 };
     int stage = 0;
-    while (layer >= tx_pp_layers(m->n_layers, tx_grid_size(grid, TX_AXIS_PIPELINE), 1, stage, 0, 0, 0).end) stage++;
+    while (layer >= tx_pp_layers(&d, stage, 0).end) stage++;
     return stage;
 }
 

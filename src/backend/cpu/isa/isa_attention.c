@@ -195,10 +195,15 @@ static inline __attribute__((always_inline)) void multiply(tile_kind kind, float
     }
 }
 
+/* Queries × keys: how many of each, and `off` as above. */
+typedef struct extent {
+    int64_t off, rows, n;
+} extent;
+
 /* scores[queries, keys n] = factor q kᵀ, or do vᵀ. */
-static void multiply_scores(const tx__attn *a, float factor, int64_t off, int64_t rows, int64_t n, const float *q,
-                            const float *kt, float *scores)
+static void multiply_scores(const tx__attn *a, float factor, extent e, const float *q, const float *kt, float *scores)
 {
+    const int64_t off = e.off, rows = e.rows, n = e.n;
     const strided by_row = { q, tx__lanes(units(a, a->d)), 1 };
     if (per_unit(a) == 2)
         multiply((tile_kind){ SCORES, true }, factor, off, rows, n, a->d, by_row, kt, n, scores, BK);
@@ -207,9 +212,9 @@ static void multiply_scores(const tx__attn *a, float factor, int64_t off, int64_
 }
 
 /* o[queries, ld] += p v, or dq += ds k. */
-static void multiply_by_query(const tx__attn *a, int64_t off, int64_t rows, int64_t n, const float *p, const float *v,
-                              float *o)
+static void multiply_by_query(const tx__attn *a, extent e, const float *p, const float *v, float *o)
 {
+    const int64_t off = e.off, rows = e.rows, n = e.n;
     const int64_t ld = tx__lanes(a->d);
     const strided by_row = { p, BK, 1 };
     if (per_unit(a) == 2)
@@ -219,9 +224,9 @@ static void multiply_by_query(const tx__attn *a, int64_t off, int64_t rows, int6
 }
 
 /* dv[keys n, ld] += pᵀ do, or dk += dsᵀ q. */
-static void multiply_by_key(const tx__attn *a, int64_t off, int64_t rows, int64_t n, const float *p, const float *do_,
-                            float *dv)
+static void multiply_by_key(const tx__attn *a, extent e, const float *p, const float *do_, float *dv)
 {
+    const int64_t off = e.off, rows = e.rows, n = e.n;
     const int64_t ld = tx__lanes(a->d);
     const strided by_column = { p, 1, per_unit(a) * BK };
     if (per_unit(a) == 2)
@@ -455,7 +460,8 @@ static inline void lean(float *p, int64_t n, float slope, int64_t apart)
 static void score_block(const tx__attn *a, float *p, const float *q, const float *kt, int64_t i0, int64_t rows,
                         const keys *b)
 {
-    multiply_scores(a, late_scale(a), b->off, rows, b->padded, q, kt + b->first * tx__lanes(units(a, a->d)), p);
+    multiply_scores(a, late_scale(a), (extent){ b->off, rows, b->padded }, q, kt + b->first * tx__lanes(units(a, a->d)),
+                    p);
     for (int64_t i = 0; i < rows; i++) {
         int64_t seen = reach(b, i), hidden = min(first_seen(a, i0 + i) - b->first, seen);
         if (a->slope > 0) lean(p + i * BK, seen, a->slope, b->first - i0 - i - a->q0);
@@ -548,7 +554,7 @@ static void fwd_block(const tx__attn *a, const float *packed, float *work, int64
             for (int64_t j = 0; j < b.n; j++) p[i * BK + j] *= z[i * BK + j];
         }
         pair_keys(a, p, p, rows, b.padded);
-        multiply_by_query(a, b.off, rows, b.n, p, v + first / per_unit(a) * ld, o);
+        multiply_by_query(a, (extent){ b.off, rows, b.n }, p, v + first / per_unit(a) * ld, o);
     }
     for (int64_t i = 0; i < rows; i++) {
         const float factor = 1.0f / w.sum[i];
@@ -684,7 +690,8 @@ static void bwd_block(const tx__attn *a, const packed_bwd *packed, float *work, 
     for (int64_t first = first_block(a, i0, rows); first < seen; first += BK) {
         const keys b = key_block(a, i0, first);
         score_block(a, w.p, w.q, packed->kt, i0, rows, &b);
-        multiply_scores(a, 1, b.off, rows, b.padded, w.do_, packed->vt + first * tx__lanes(units(a, a->d)), w.ds);
+        multiply_scores(a, 1, (extent){ b.off, rows, b.padded }, w.do_, packed->vt + first * tx__lanes(units(a, a->d)),
+                        w.ds);
         if (a->drop) mask_block(a, w.z, i0, rows, first, b.n);
         for (int64_t i = 0; i < rows; i++) {
             float *p = w.p + i * BK, *ds = w.ds + i * BK;
@@ -696,9 +703,9 @@ static void bwd_block(const tx__attn *a, const packed_bwd *packed, float *work, 
         pair_keys(a, ds_by_query, w.ds, rows, b.padded);
         pair_queries(a, w.p, rows, b.padded);
         pair_queries(a, w.ds, rows, b.padded);
-        multiply_by_key(a, b.off, rows, b.n, w.p, w.do_across, packed->dv + first * ld);
-        multiply_by_key(a, b.off, rows, b.n, w.ds, w.q_across, packed->dk + first * ld);
-        multiply_by_query(a, b.off, rows, b.n, ds_by_query, packed->k + first / per_unit(a) * ld, w.dq);
+        multiply_by_key(a, (extent){ b.off, rows, b.n }, w.p, w.do_across, packed->dv + first * ld);
+        multiply_by_key(a, (extent){ b.off, rows, b.n }, w.ds, w.q_across, packed->dk + first * ld);
+        multiply_by_query(a, (extent){ b.off, rows, b.n }, ds_by_query, packed->k + first / per_unit(a) * ld, w.dq);
     }
     scatter(a, a->dq, i0 * a->dq_s, a->dq_s, w.dq, rows, a->scale);
 }

@@ -321,9 +321,10 @@ void tx__k(glu_fwd)(void *y, const void *gate, const void *up, tx_dtype t, int64
         map2(t, y, gate, up, n, bilinear);
 }
 
-TX__INLINE void glu_bwd_of(tx_dtype t, void *dgate, void *dup, const void *dy, const void *gate, const void *up,
-                           int64_t n, function g, function slope)
+TX__INLINE void glu_bwd_of(tx_dtype t, const tx__glu_bwd *row, int64_t n, function g, function slope)
 {
+    void *const dgate = row->dgate, *const dup = row->dup;
+    const void *const dy = row->dy, *const gate = row->gate, *const up = row->up;
     int64_t i = 0;
     for (; i + 2 * TX__VEC <= n; i += 2 * TX__VEC) {
         tx__vec a[2], b[2];
@@ -347,28 +348,26 @@ TX__INLINE void glu_bwd_of(tx_dtype t, void *dgate, void *dup, const void *dy, c
     }
 }
 
-TX__INLINE void glu_bwd(tx_dtype t, void *dgate, void *dup, const void *dy, const void *gate, const void *up, int64_t n,
-                        function g, function slope)
+TX__INLINE void glu_bwd(const tx__glu_bwd *row, int64_t n, function g, function slope)
 {
-    if (t == TX_F32)
-        glu_bwd_of(TX_F32, dgate, dup, dy, gate, up, n, g, slope);
-    else if (t == TX_BF16)
-        glu_bwd_of(TX_BF16, dgate, dup, dy, gate, up, n, g, slope);
+    if (row->t == TX_F32)
+        glu_bwd_of(TX_F32, row, n, g, slope);
+    else if (row->t == TX_BF16)
+        glu_bwd_of(TX_BF16, row, n, g, slope);
     else
-        glu_bwd_of(TX_F16, dgate, dup, dy, gate, up, n, g, slope);
+        glu_bwd_of(TX_F16, row, n, g, slope);
 }
 
-void tx__k(glu_bwd)(void *dgate, void *dup, const void *dy, const void *gate, const void *up, tx_dtype t, int64_t n,
-                    tx_glu kind)
+void tx__k(glu_bwd)(const tx__glu_bwd *a, int64_t n, tx_glu kind)
 {
     if (kind == TX_GLU_SILU)
-        glu_bwd(t, dgate, dup, dy, gate, up, n, silu, silu_slope);
+        glu_bwd(a, n, silu, silu_slope);
     else if (kind == TX_GLU_GELU)
-        glu_bwd(t, dgate, dup, dy, gate, up, n, gelu_erf, gelu_erf_slope);
+        glu_bwd(a, n, gelu_erf, gelu_erf_slope);
     else if (kind == TX_GLU_RELU)
-        glu_bwd(t, dgate, dup, dy, gate, up, n, relu, relu_slope);
+        glu_bwd(a, n, relu, relu_slope);
     else
-        glu_bwd(t, dgate, dup, dy, gate, up, n, linear, linear_slope);
+        glu_bwd(a, n, linear, linear_slope);
 }
 
 void tx__k(rope)(float *x, const float *cosine, const float *sine, int64_t half)

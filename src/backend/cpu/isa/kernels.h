@@ -27,6 +27,13 @@ typedef struct tx__dropout_add {
     tx_dtype y_type, x_type, residual_type;
 } tx__dropout_add;
 
+/* A row of a gated unit's backward, all of type t. */
+typedef struct tx__glu_bwd {
+    void *dgate, *dup;
+    const void *dy, *gate, *up;
+    tx_dtype t;
+} tx__glu_bwd;
+
 /* Rows of h for a norm, forward or backward; values are of type t, the stream's tensors of type s, which is t or fp32.
  * Without means (RMSNorm) mu, beta and dbeta are not there. */
 typedef struct tx__norm_rows {

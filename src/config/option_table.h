@@ -1,6 +1,7 @@
-/* options.h - options.def as arrays, for this room: look-up by flag, and members reached through an option's row. */
-#ifndef TX_CONFIG_OPTIONS_H
-#define TX_CONFIG_OPTIONS_H
+/* option_table.h - options.def as arrays, for this room: look-up by flag, and members reached through an option's row.
+ */
+#ifndef TX_CONFIG_OPTION_TABLE_H
+#define TX_CONFIG_OPTION_TABLE_H
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -66,9 +67,6 @@ const char *tx__word_of(const tx_option *o, const char *typed);
 
 /* Whether the row is of all flags that begin as it does: "moe-*". */
 bool tx__is_family(const tx_option *o);
-
-/* The command of that name, or NULL. */
-const tx_command *tx__command_find(const char *name);
 
 /* Whether a command takes an option; then *initial (if not NULL) is the default it has there. */
 bool tx__command_takes(const tx_command *cmd, const tx_option *o, const char **initial);
@@ -166,7 +164,7 @@ tx__ramp_fault tx__ramp_of(const tx_config *c, tx__ramp *r);
 /* Iterations of a run of so many samples. Below 1 when there are too few. */
 int64_t tx__ramp_iterations(const tx__ramp *r, int64_t train_samples);
 
-/* ---- violations: all that is wrong is told in one error text ---- */
+/* ---- violations: all that is wrong is reported in one error text ---- */
 
 enum { TX__MAX_OTHER = 32 };
 typedef struct tx_violations {
@@ -189,7 +187,7 @@ void tx__violate_last_error(tx_violations *v); /* the sentence of the last TX_FA
 /* TX_OK when there was none; else TX_ERR_ARG with all sentences, one a line. Frees v. */
 tx_status tx__violations_close(tx_violations *v);
 
-/* ---- a client's own options: arguments.c ---- */
+/* ---- user-defined options: arguments.c ---- */
 
 const tx_argument *tx__argument_find(const tx_argument *own, const char *typed, size_t n); /* own may be NULL */
 
@@ -205,14 +203,14 @@ bool tx__skip_range_parse(const char *text, int64_t *first, int64_t *last);
 /* ---- DeepSpeed's equation of three batch sizes: deepspeed_batch.c ---- */
 
 /* train = micro x accumulation x ranks; 0: not known. */
-typedef struct tx__batch {
+typedef struct tx__batch_sizes {
     int64_t train, micro, accumulation, ranks;
-} tx__batch;
+} tx__batch_sizes;
 
 /* What a file of DeepSpeed's says of it: it has to hold for any layout. */
 typedef struct tx__equation {
     bool any;              /* the file has one of its numbers */
-    tx__batch given;       /* 0: left out; `ranks` is not of the file */
+    tx__batch_sizes given; /* 0: left out; `ranks` is not of the file */
     int64_t data_parallel; /* 0: left out */
     bool train_typed, micro_typed;
     char where[160], where_ranks[160]; /* "ds.json: line 2, column 2" */
@@ -220,11 +218,11 @@ typedef struct tx__equation {
 
 /* Fills in what is not known, by DeepSpeed's table: train alone, and micro alone, accumulate once. false, and nothing
  * is filled in: train and micro are both unknown, or there is no solution in whole numbers. */
-bool tx__batch_complete(tx__batch *b);
+bool tx__batch_complete(tx__batch_sizes *b);
 
 /* Solutions near these numbers, the nearest first: the fewer of the known ones change, and the less by ratio, the
  * nearer. Gives back how many, 1 to n_most. */
-int tx__batch_nearest(const tx__batch *b, int n_most, tx__batch *near);
+int tx__batch_nearest(const tx__batch_sizes *b, int n_most, tx__batch_sizes *near);
 
 /* ---- what follows, and the rules: validate.c ---- */
 

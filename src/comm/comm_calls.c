@@ -1,4 +1,4 @@
-/* comm.c - the calls on a group: what is checked, what is counted, what is started. A group of one and a plan end
+/* comm_calls.c - the calls on a group: what is checked, what is counted, what is started. A group of one and a plan end
  * here. */
 #include <string.h>
 

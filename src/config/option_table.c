@@ -1,5 +1,5 @@
-/* options.c - options.def as arrays, and finding a row by its flag. */
-#include "config/options.h"
+/* option_table.c - options.def as arrays, and finding a row by its flag. */
+#include "config/option_table.h"
 
 #include <string.h>
 
@@ -47,10 +47,19 @@ const char *const tx__group_titles[TX_N_GROUPS] = {
 #include "config/options.def"
 };
 
-const tx_command tx__commands[] = {
-#define COMMAND(name_, groups_, summary_) { .name = name_, .summary = summary_, .groups = groups_ },
-#include "config/options.def"
-};
+#define G(group) ((uint64_t)1 << TX_GROUP_##group)
+#define COMMAND(constant, name_, run, traits_, load_, groups_, summary_, launches_) \
+    { .id = constant,                                                               \
+      .name = name_,                                                                \
+      .summary = summary_,                                                          \
+      .traits = traits_,                                                            \
+      .load = load_,                                                                \
+      .launches = launches_,                                                        \
+      .groups = groups_ },
+#define TYPED(...)    COMMAND(__VA_ARGS__, false)
+#define LAUNCHER(...) COMMAND(__VA_ARGS__, true)
+
+const tx_command tx__commands[] = { TX_COMMANDS(TYPED, LAUNCHER, TYPED) };
 const size_t tx__n_commands = sizeof tx__commands / sizeof *tx__commands;
 
 static const struct alias {
@@ -90,7 +99,7 @@ bool tx__alias(size_t i, const char **spelling, const char **flag)
     return true;
 }
 
-const tx_command *tx__command_find(const char *name)
+const tx_command *tx_command_find(const char *name)
 {
     for (size_t i = 0; i < tx__n_commands; i++)
         if (!strcmp(tx__commands[i].name, name)) return &tx__commands[i];

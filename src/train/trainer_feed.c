@@ -1,0 +1,77 @@
+/* trainer_feed.c - samples into batches, and mean losses out of them. */
+#include "train/trainer_feed.h"
+
+#include <string.h>
+
+int64_t tx_trainer_row_len(const tx_trainer *t)
+{
+    return t->model->type->samples->row_len(t->s);
+}
+
+/* The objective is the mean over all ranks' micro-batches of each one's mean losses: Megatron's loss averaging. Times
+ * the loss scale. */
+tx_status tx__trainer_fill_batch(const tx_trainer *t, tx_batch *batch, const void *rows)
+{
+    const tx_batch_rule rule = { .eod = t->eod,
+                                 .eod_mask_loss = t->cfg->eod_mask_loss,
+                                 .reset_position_ids = t->cfg->reset_position_ids,
+                                 .scale =
+                                     t->scaler.scale / (double)(t->n_micro * tx_grid_size(t->grid, TX_AXIS_DATA)) };
+    return t->model->type->collate(t->model, batch, rows, &rule);
+}
+
+/* A tx_feed.fill. */
+static tx_status fill(void *user, int64_t micro, tx_batch *batch)
+{
+    tx_trainer_feed *f = user;
+    tx_trainer *t = f->t;
+    const tx_pp_chunk *chunk = &t->model->chunk[batch->chunk];
+    const void *rows = f->rows;
+    int64_t data = tx_grid_size(t->grid, TX_AXIS_DATA), n = t->b * tx_trainer_row_len(t);
+    micro += f->first;
+    batch->dropout = (tx_dropout_key){
+        .seed = (uint64_t)t->cfg->seed,
+        .iteration = (uint32_t)(t->iteration + 1),
+        .sample = (uint64_t)(t->consumed_train_samples + (micro * data + tx_grid_rank(t->grid, TX_AXIS_DATA)) * t->b),
+        .s_global = t->s,
+        .on = !f->n_samples,
+    };
+    if (!chunk->pre && !chunk->post && !batch->first_key.data && !batch->n_keys.data) return TX_OK;
+    if (f->n_samples && micro * data * t->b >= f->n_samples) micro = (f->n_samples - 1) / (data * t->b);
+    if (f->read) {
+        tx__trainer_note(t, "reading data");
+        TX_TRY(f->read(f->read_user, micro, &rows));
+        tx__trainer_note(t, "at a micro-batch");
+    }
+    if (t->dump_iteration == t->iteration + 1 && batch->dropout.on)
+        memcpy(t->dump_tokens + micro * n, rows, (size_t)n * sizeof *t->dump_tokens);
+    return tx__trainer_fill_batch(t, batch, rows);
+}
+
+void tx__trainer_feed_init(tx_trainer_feed *f, tx_trainer *t)
+{
+    *f = (tx_trainer_feed){ .is = { .fill = fill, .user = f, .units = &t->zero.hooks }, .t = t };
+}
+
+void tx__trainer_feed_add(tx_trainer_feed *f, const tx_batch *batch, int64_t n_samples, double weight)
+{
+    const tx_model *m = f->t->model;
+    tx_loss_sum sum[TX_MAX_LOSSES];
+    m->type->losses(m, batch, n_samples, sum);
+    for (int k = 0; k < m->n_losses; k++)
+        if (sum[k].n) f->sum[k] += weight * (sum[k].sum / (double)sum[k].n);
+}
+
+double tx__trainer_total(const tx_trainer *t, const double *losses)
+{
+    double sum = 0;
+    for (int k = 0; k < t->model->n_losses; k++) sum += losses[k];
+    return sum;
+}
+
+tx_status tx__trainer_no_pipeline(const tx_trainer *t)
+{
+    if (tx_grid_size(t->grid, TX_AXIS_PIPELINE) == 1) return TX_OK;
+    return TX_FAIL(TX_ERR_STATE, "with %d pipeline stages a whole iteration is trained at a time",
+                   tx_grid_size(t->grid, TX_AXIS_PIPELINE));
+}

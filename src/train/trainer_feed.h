@@ -1,0 +1,34 @@
+/* trainer_feed.h - what a trainer feeds its stage with: this rank's micro-batches in, their losses out. Training makes
+ * one for an iteration, or by hand for each micro-batch; an evaluation makes its own. Shared inside the room. */
+#ifndef TX_TRAIN_TRAINER_FEED_H
+#define TX_TRAIN_TRAINER_FEED_H
+
+#include "train/trainer.h"
+
+typedef struct tx_trainer_feed {
+    tx_feed is; /* for tx_stage_begin; its user is this struct */
+    tx_trainer *t;
+    tx_micro_batch_fn *read; /* NULL: rows are given */
+    void *read_user;
+    const void *rows;
+    int64_t n_samples;         /* of an evaluation, over all data ranks; 0: training */
+    int64_t first;             /* micro-batches of an evaluation that are done */
+    double sum[TX_MAX_LOSSES]; /* mean losses: of the last micro-batch, in an evaluation weighted and summed */
+} tx_trainer_feed;
+
+/* Fills batches, with dropout unless it is an evaluation. What becomes of the losses is the caller's to set. */
+void tx__trainer_feed_init(tx_trainer_feed *f, tx_trainer *t);
+
+/* f->sum[k] += weight times the mean of each of the batch's losses over its first n_samples. */
+void tx__trainer_feed_add(tx_trainer_feed *f, const tx_batch *batch, int64_t n_samples, double weight);
+
+/* The sum of a model's losses. */
+double tx__trainer_total(const tx_trainer *t, const double *losses);
+
+/* TX_ERR_STATE with a pipeline, whose micro-batches do not come one by one. */
+tx_status tx__trainer_no_pipeline(const tx_trainer *t);
+
+/* reweigh.c: a tx_feed.look, of training, which asks for the gradient of a user-defined objective. */
+tx_status tx__trainer_ask_gradient(void *user, int64_t micro, const tx_batch *batch, const tx_batch *host);
+
+#endif

@@ -1,0 +1,155 @@
+/* zero_state.h - what a tx_zero consists of, and what the files of the room share. The calls are in zero.h and
+ * offload.h. */
+#ifndef TX_ZERO_ZERO_STATE_H
+#define TX_ZERO_ZERO_STATE_H
+
+#include "optim/optim.h"
+#include "parallel/grid.h"
+#include "zero/flat.h"
+#include "zero/pool.h"
+#include "zero/tier.h"
+
+/* The arrays of what a rank keeps. TX_ARRAY_VALUE is what layers compute with; in fp32 there is no other master. */
+enum { TX_ARRAY_VALUE, TX_ARRAY_MASTER, TX_ARRAY_STATE, TX_N_ARRAYS = TX_ARRAY_STATE + TX_OPTIM_MAX_STATE };
+
+/* ---- what is offloaded (offload.h) ---- */
+
+typedef struct tx_chunk {
+    int64_t at, n;  /* of a kept buffer */
+    int first, end; /* ranges */
+} tx_chunk;
+
+/* Memory that one chunk of what is on a disk after the other is read into. */
+typedef struct tx_disk_buffer {
+    int chunk;     /* -1: none */
+    unsigned have; /* arrays that are there: a bit each */
+    bool changed;
+    void *buf[TX_N_ARRAYS]; /* owned; NULL: not on a disk */
+    tx_tier_request request[TX_N_ARRAYS];
+} tx_disk_buffer;
+
+typedef struct tx_offload {
+    tx_tier *optimizer, *params, *params_near; /* NULL: not offloaded; the last: of params what stays in memory */
+    int array[TX_N_ARRAYS];                    /* its number in its tier; -1: not offloaded */
+    int64_t near; /* elements of params_near, the first ones of what is kept (--offload-param-max-in-cpu) */
+    tx_chunk *chunk;
+    int n_chunks;
+    int *of_range;
+    tx_disk_buffer *buffer;
+    int n_buffers;
+    int current;                     /* the chunk that ranges point into, or -1 */
+    struct tx__bounce *bounce;       /* bounce.c's, where layers compute on a device */
+    size_t host, nvme, buffer_bytes; /* bytes: of a plan, or taken */
+} tx_offload;
+
+/* ---- the state of a step ---- */
+
+/* The state of a bucket. */
+typedef struct tx_bucket_now {
+    int value; /* stage 3: the pool buffer that it is gathered in, or -1 */
+    int users;
+    bool reading, gathering; /* this rank's part is being read from where it is offloaded; all parts are being sent */
+    int grad;                /* the pool buffer that its gradients are collected in, or -1 */
+    int sums;                /* the pool buffer of another type that they are summed in, or -1 */
+    int left;                /* units whose gradients are not complete */
+    bool summing, summed;    /* summed: what is kept has a micro-batch's sum */
+    tx_request gather, sum;
+    tx_tier_request read;
+} tx_bucket_now;
+
+/* The state of a unit of parameters. */
+typedef struct tx_unit_now {
+    bool in_backward; /* this micro-batch contributes to its gradients */
+    bool added;       /* an earlier one has, in this iteration: what is kept is added to */
+    int work;         /* the pool buffer that it writes them to, or -1: they are written where they are collected */
+} tx_unit_now;
+
+typedef struct tx_zero {
+    tx_unit_hooks hooks; /* for a model's batches */
+    tx_ctx *c;           /* borrowed, as the next three */
+    tx_params *ps;
+    const tx_config *cfg;
+    const tx_grid *grid;
+    tx_dtype dtype;               /* of values */
+    tx_dtype grad_type, sum_type; /* of gradients: as they are kept, and as they are summed over a bucket's group */
+    int stage;
+    bool train;
+    int n_state;                   /* buffers of the optimizer */
+    bool reduce_every_micro_batch; /* gradients are summed over the ranks after each micro-batch */
+    bool overlap;                  /* sums are made while backward goes on */
+    tx_flat flat;
+    tx_bucket_now *now; /* [flat.n_buckets] */
+    tx_unit_now *unit;  /* [units] */
+    int *reduce_queue;  /* [flat.n_buckets] buckets that are being summed, the oldest first */
+    int n_queued;
+    int64_t persistent_numel; /* elements of all persistent buckets */
+    int64_t live;             /* elements that are gathered now */
+    tx_pool values, grads, sums, work;
+    /* flat buffers; of which of them is what, see zero.h; NULL: offloaded */
+    void *value, *persistent, *persistent_base; /* persistent is aligned for a disk */
+    void *grad;
+    float *master, *state[TX_OPTIM_MAX_STATE];
+    tx_offload offload;
+    /* what is kept, bucket by bucket in the order of memory, cut where offload.h cuts: */
+    tx_fragment *fragment;
+    tx_optim_range *range; /* the fragment's numbers; without training masters or values only */
+    int n_ranges;
+    int *first_range; /* [flat.n_buckets + 1] of each bucket */
+    tx_optim optim;
+    struct {
+        const tx_param *param; /* NULL: in no gradient, or there was no watch */
+        int64_t element;
+    } hit; /* which gradient of this iteration the first hit of the context's watch is in */
+} tx_zero;
+
+/* ---- shared by the files of the room ---- */
+
+/* The ranks that a bucket's gradients are summed over, and those that its parts are divided over: the same, or with
+ * stage 0 this rank alone. */
+tx_comm *tx__bucket_group(const tx_zero *z, int bucket);
+tx_comm *tx__bucket_owners(const tx_zero *z, int bucket);
+
+/* A pool buffer more, in a dry run: for a bucket and others of its kind, and for a unit in z->work. */
+tx_status tx__zero_add_buffer(const tx_zero *z, tx_pool *t, int bucket, int *out);
+tx_status tx__zero_add_work(tx_zero *z, int unit, int *out);
+int tx__unit_kind(const tx_zero *z, int unit); /* of its buffer in z->work */
+
+/* Elements that a parameter takes there. */
+static inline int64_t tx__row_room(const tx_param *p)
+{
+    return (p->numel + TX_PARAM_ALIGN - 1) / TX_PARAM_ALIGN * TX_PARAM_ALIGN;
+}
+
+/* The hooks: gather.c and sums.c. */
+tx_status tx__zero_gather(void *z, int unit, int next);
+tx_status tx__zero_release(void *z, int unit, bool again);
+tx_status tx__zero_pre_backward(void *z, int unit);
+tx_status tx__zero_post_backward(void *z, int unit, bool last);
+
+void tx__zero_drop_all(tx_zero *z); /* gather.c: values change */
+
+/* Points the values, or the gradients, of the bucket's rows into `data`, where the bucket begins; NULL: nowhere. The
+ * gradients only where layers write them there, in fp32. */
+void tx__zero_bind_values(tx_zero *z, int bucket, void *data);
+void tx__zero_bind_grads(tx_zero *z, int bucket, void *data);
+
+/* The gradients of bucket k that this rank keeps. */
+tx_tensor tx__zero_kept_grads(const tx_zero *z, int k);
+
+/* Stage 3: the kept values of a bucket, in memory (not where they are offloaded), and copied to @y from where they are.
+ */
+tx_tensor tx__zero_value_part(const tx_zero *z, int bucket);
+tx_status tx__zero_read_part(tx_zero *z, int bucket, tx_tensor y);
+
+/* After the masters have changed: gathers the values of bucket k that all ranks have, from the ranks that keep their
+ * parts; and waits for all buckets. */
+tx_status tx__zero_spread_start(tx_zero *z, int k);
+tx_status tx__zero_spread_wait(tx_zero *z);
+
+/* Points a range to numbers of an array. */
+void tx__zero_point(const tx_zero *z, tx_optim_range *r, int array, void *x);
+
+/* The i-th bucket of a unit, from 0; -1: there are no more. */
+int tx__zero_bucket_of(const tx_zero *z, int unit, int i);
+
+#endif
