@@ -4,10 +4,10 @@
 
 #include "kinds/kind.h"
 
-/*   X(constant, word) */
-#define TX_MODELS(X)       \
-    X(TX_MODEL_GPT, "GPT") \
-    X(TX_MODEL_BERT, "BERT")
+/*   X(constant, word, samples: the kind that it is trained on, tx_<samples>_samples of data/samples.h) */
+#define TX_MODELS(X)            \
+    X(TX_MODEL_GPT, "GPT", gpt) \
+    X(TX_MODEL_BERT, "BERT", bert)
 
 TX_KIND(model_kind, TX_MODELS)
 
