@@ -12,11 +12,6 @@ static const tx_model_type *const types[] = {
     TX_MODELS(TYPE)
 };
 
-const tx_model_type *tx_model_type_find(const char *name)
-{
-    return types[tx_model_kind_of(name)];
-}
-
 const tx_model_type *tx_model_type_of(const tx_config *cfg)
 {
     TX_ASSERT(types[cfg->model_type]);
