@@ -99,8 +99,8 @@ typedef struct tx_layer {
     const char *name; /* unique in the model: "encoder.layers.0" */
     const tx_param_spec *param;
     int n_params;
-    int n_dims; /* of what it gives to the next layer, of one sample: y is [b, dim...] of dtype; not the */
-    int64_t dim[TX_MAX_DIMS]; /* last layer's. 1 to TX_MAX_DIMS - 1 */
+    int n_dims;               /* shape of one sample of the output: y is [b, dim...] */
+    int64_t dim[TX_MAX_DIMS]; /* of dtype. 1 to TX_MAX_DIMS - 1; the last layer has no y */
     tx_layer_fn *forward, *backward;
     size_t saved_size;
     void *user;
