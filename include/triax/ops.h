@@ -1,25 +1,31 @@
-/* ops.h - operations on tensors and their contracts. A layer fills an argument struct by name and runs it:
+/* ops.h - operations on tensors and their contracts.
+ *
+ * A layer fills an argument struct by name and runs the op:
  *
  *      TX_RUN(c, layernorm_fwd, .y = a->ln1, .mu = a->mu1, .rs = a->rs1, .x = x, .gamma = w->g1, .beta = w->b1);
  *
- *  which checks the shapes, runs the op where ctx computes (CPU, GPU) and returns from the caller on error; in C++
- * tx_op_layernorm_fwd(c, &args). While a run is planned (tx_ctx_is_dry) it counts what the op needs, and touches no
- * number. Legend: s sequence, b micro-batch, h hidden, n heads, d = head size, f ffn, v vocabulary; "rows" is s*b.
- *  Tensors are contiguous unless a stride is spoken of. Optional tensors have data NULL. "float" is fp32, bf16 or fp16
- *  (in `ref` also fp64: it loads to double, computes in double and rounds at the store, so that it is the specification
- *  and fit for finite differences); a backend computes in fp32 or better and rounds at the store. In one call
+ * TX_RUN checks the shapes, runs the op on the device of the ctx (CPU, GPU), and returns from the calling function on
+ * error. In C++ call tx_op_layernorm_fwd(c, &args). In a dry run (tx_ctx_is_dry) an op only counts the memory and the
+ * work that it needs, and reads and writes no numbers.
  *
- *      values   activations and parameters, all of one dtype T;
- *      wide     what is summed or summed up: statistics (mu, rs, lse, loss, weight) and gradients of parameters
- *               (col_sum's y, dgamma, dbeta, dword, dpos, dw), of tx_wide(T): fp32, or fp64 where T is;
- *      stream   the residual stream, of T or of tx_wide(T), whichever, but the same for all of them in the call.
+ * Legend: s sequence, b micro-batch, h hidden, n heads, d head size, f ffn, v vocabulary; "rows" is s*b.
+ * Tensors are contiguous unless the contract mentions strides. Optional tensors that are left out have data NULL.
+ * "float" is fp32, bf16 or fp16. A backend computes in fp32 or better and rounds when it stores. The backend `ref` is
+ * the specification: it computes in double, rounds when it stores, and also takes fp64, for checks by finite
+ * differences. In one call
  *
- *  What is marked neither is a value. Memory is shared, where a contract allows it, only between tensors of one dtype.
+ *      values   are activations and parameters, all of one dtype T;
+ *      wide     are sums and statistics (mu, rs, lse, loss, weight) and gradients of parameters (col_sum's y, dgamma,
+ *               dbeta, dword, dpos, dw), of tx_wide(T): fp32, or fp64 if T is fp64;
+ *      stream   is the residual stream, of T or of tx_wide(T), the same for all stream tensors of the call.
  *
- *  Gradient rule: gradients of parameters accumulate (+=; of matrices unless .accumulate is false), gradients of
- *  activations are written (=).
- *  Every op is deterministic: same arguments, same number of threads, same bits.
- *  Errors: TX_ERR_SHAPE names op and tensors; TX_ERR_UNSUPPORTED a dtype the backend's row does not take. */
+ * A tensor that is marked as neither wide nor stream is a value. Where a contract allows two tensors to share memory,
+ * they must have the same dtype.
+ *
+ * Gradients of parameters are accumulated (+=; of matrices unless .accumulate is false). Gradients of activations are
+ * written (=).
+ * Every op is deterministic: the same arguments and number of threads give the same bits.
+ * Errors: TX_ERR_SHAPE names the op and the tensors; TX_ERR_UNSUPPORTED: the backend does not support this dtype. */
 #ifndef TRIAX_OPS_H
 #define TRIAX_OPS_H
 
@@ -30,7 +36,7 @@
 extern "C" {
 #endif
 
-/* Where a rank computes: backend, threads, memory (model.h). One thread uses it at a time. */
+/* The backend, threads and memory with which a rank computes (model.h). One thread uses it at a time. */
 typedef struct tx_ctx tx_ctx;
 
 #ifndef __cplusplus
@@ -48,30 +54,32 @@ typedef struct tx_fill_args {
 } tx_fill_args;
 TX_API tx_status tx_op_fill(tx_ctx *c, const tx_fill_args *a);
 
-/* cast: y = x, converted; shapes equal, dtypes may differ, all strides but the last dimension's (1) are free */
+/* cast: y = x, converted. Shapes are equal, dtypes may differ. The last dimension has stride 1, all other strides are
+ * free. */
 typedef struct tx_cast_args {
     tx_tensor y; /* out */
     tx_tensor x;
 } tx_cast_args;
 TX_API tx_status tx_op_cast(tx_ctx *c, const tx_cast_args *a);
 
-/* copy: y = x, bit by bit; of one shape and any one dtype, all strides but the last dimension's (1) are free. y is x's
- *  memory, or does not overlap it. */
+/* copy: y = x, bit by bit, with the same shape and dtype. The last dimension has stride 1, all other strides are free.
+ * y is x's memory, or does not overlap it. */
 typedef struct tx_copy_args {
     tx_tensor y; /* out */
     tx_tensor x;
 } tx_copy_args;
 TX_API tx_status tx_op_copy(tx_ctx *c, const tx_copy_args *a);
 
-/* add: y = a + b, element by element; y may be a's or b's memory. The gradient of a and that of b is y's. */
+/* add: y = a + b, element by element; y may be a's or b's memory. The gradients of a and of b are both y's gradient. */
 typedef struct tx_add_args {
-    tx_tensor y;    /* any shape, contiguous, out; stream, of whichever dtype a and b are */
-    tx_tensor a, b; /* as y; stream, likewise */
+    tx_tensor y;    /* any shape, contiguous, out; stream, whatever the dtype of a and b */
+    tx_tensor a, b; /* as y; stream, whatever the dtype of the other two */
 } tx_add_args;
 TX_API tx_status tx_op_add(tx_ctx *c, const tx_add_args *a);
 
 /* gemm: C = op(A) op(B) + beta C + bias,  op(X) = X or Xᵀ.  A linear layer is y = x Wᵀ + b: trans_b with W [out, in].
- *  accumulate: beta = 1, else 0 (C is then never read, NaN in it does not matter). Sums over k are in fp32 or better.
+ *  accumulate: beta = 1, else 0. With beta = 0 C is never read, so it may contain NaN. Sums over k are in fp32 or
+ * better.
  */
 typedef struct tx_gemm_args {
     tx_tensor c;    /* [m, n], row stride may exceed n; value or wide */
@@ -102,7 +110,7 @@ TX_API tx_status tx_op_layernorm_fwd(tx_ctx *c, const tx_layernorm_fwd_args *a);
 
 /* layernorm_bwd: with xhat = (x - mu) rs and g = dy gamma,
  *  dx = dres + rs (g - mean(g) - xhat mean(g xhat)),  dgamma += Σ_rows dy xhat,  dbeta += Σ_rows dy.
- *  dres is the residual stream's gradient that joins here; dx may be dres's or dy's memory. */
+ *  dres is the gradient of the residual stream, added here; dx may be dres's or dy's memory. */
 typedef struct tx_layernorm_bwd_args {
     tx_tensor dx;            /* [rows, h], out; stream */
     tx_tensor dgamma, dbeta; /* [h], accumulated; wide */
@@ -164,7 +172,7 @@ typedef struct tx_glu_fwd_args {
     tx_tensor y; /* [rows, f], out */
     tx_tensor x; /* [rows, 2f]: a row's gate, then its up */
     tx_glu kind;
-    bool gate_second; /* its up, then its gate */
+    bool gate_second; /* a row's up, then its gate */
 } tx_glu_fwd_args;
 TX_API tx_status tx_op_glu_fwd(tx_ctx *c, const tx_glu_fwd_args *a);
 
@@ -178,47 +186,48 @@ typedef struct tx_glu_bwd_args {
 } tx_glu_bwd_args;
 TX_API tx_status tx_op_glu_bwd(tx_ctx *c, const tx_glu_bwd_args *a);
 
-/* Samples that go on with sequences whose keys and values a cache [positions, slots, groups, d] has. Zeroed: samples
- * that begin here. Its numbers are read by the host. */
+/* For samples that continue sequences whose keys and values are in a cache [positions, slots, groups, d]. All zero:
+ * the samples begin here. The host reads these tensors' numbers. */
 typedef struct tx_past {
-    tx_tensor n;    /* [b] i32: positions that a sample's sequence has before this call's */
-    tx_tensor slot; /* [b] i32: the sequence's place in the cache's second dimension */
+    tx_tensor n;    /* [b] i32: the number of positions of a sample's sequence before this call */
+    tx_tensor slot; /* [b] i32: the sequence's index in the cache's second dimension */
 } tx_past;
 
-/* rope: turns heads by their position, in place. With m = n_rot / 2 and φ = (first + i_s) theta^(-i/m), i < m:
+/* rope: rotates heads by their position, in place. With m = n_rot / 2 and φ = (first + i_s) theta^(-i/m), i < m:
  *  (x[i], x[i+m]) becomes (x[i] cos φ - x[i+m] sin φ, x[i+m] cos φ + x[i] sin φ); from n_rot on x stays. Angles are in
- *  fp64. inverse turns back, which is also what backward does to the gradient. arXiv:2104.09864; the halves, not
- *  neighbours, are the pairs, as in GPT-NeoX. With a past its n takes first's place, sample by sample. */
+ *  fp64. inverse rotates back, which is also what backward does to the gradient. arXiv:2104.09864. Pairs are
+ *  taken from the two halves, as in GPT-NeoX, not from neighbours. With a past, past.n replaces first for each sample.
+ */
 typedef struct tx_rope_args {
     tx_tensor x;   /* [s, b, groups, r, d], in and out; strides as in attention_fwd */
     int64_t n_rot; /* even, 2 .. d */
     int64_t first; /* position of i_s = 0 */
     double theta;
     bool inverse;
-    tx_past past; /* optional; its slots are not read */
+    tx_past past; /* optional; its slots are ignored */
 } tx_rope_args;
 TX_API tx_status tx_op_rope(tx_ctx *c, const tx_rope_args *a);
 
-/* A dropout mask that depends on nothing but global coordinates. Element e of the stream is kept iff
+/* A dropout mask that depends on global coordinates only. Element e of the stream is kept iff
  *  tx_rng_u16(&rng, e) >= drop, with drop = round(p 65536), and scaled by 65536 / (65536 - drop); drop 0 keeps all. For
  *  activations e = ((sample + i_b) s_global + first_s + i_s) h + i_h; for attention probabilities of head i_n of this
  *  call, query position q (= i + sk - sq) and key k:  e = (((sample + i_b) n_heads + first_head + i_n) s_global + q)
- *  s_global + k. With drop 0 the other members are not read. */
+ *  s_global + k. With drop 0 the other members are ignored. */
 typedef struct tx_dropout {
     tx_rng rng;
     uint32_t drop;      /* 0 .. 65535, in 65536ths */
     uint64_t sample;    /* global number of the micro-batch's first sample; sample i_b has number sample + i_b */
     int64_t s_global;   /* sequence length of the run */
-    int64_t first_s;    /* activations: position of i_s = 0, where the sequence is split over ranks */
-    int64_t n_heads;    /* attention: heads of the whole layer, over all tensor ranks */
+    int64_t first_s;    /* activations: position of i_s = 0, if the sequence is split over ranks */
+    int64_t n_heads;    /* attention: heads of the whole layer, over all tensor-parallel ranks */
     int64_t first_head; /* attention: number of this call's first head among them */
 } tx_dropout;
 
 /* dropout_add_fwd: y = residual + drop(x) */
 typedef struct tx_dropout_add_fwd_args {
     tx_tensor y;        /* [s, b, h], out; may be x's or residual's memory; stream */
-    tx_tensor x;        /* [s, b, h]; stream, of whichever dtype the others are */
-    tx_tensor residual; /* [s, b, h], optional; stream, likewise */
+    tx_tensor x;        /* [s, b, h]; stream, whatever the dtype of the others */
+    tx_tensor residual; /* [s, b, h], optional; stream, whatever the dtype of the others */
     tx_dropout mask;
 } tx_dropout_add_fwd_args;
 TX_API tx_status tx_op_dropout_add_fwd(tx_ctx *c, const tx_dropout_add_fwd_args *a);
@@ -231,11 +240,11 @@ typedef struct tx_dropout_add_bwd_args {
 } tx_dropout_add_bwd_args;
 TX_API tx_status tx_op_dropout_add_bwd(tx_ctx *c, const tx_dropout_add_bwd_args *a);
 
-/* Attention with linear biases of positions (ALiBi), arXiv:2108.12409: head i of n, counted over the whole layer from
+/* Attention with linear position biases (ALiBi), arXiv:2108.12409: head i of n, counted over the whole layer from
  * 0, has the slope  2^(-8 (i + 1) / m)  with m the largest power of two that is at most n, or, after the first m
- * heads, 2^(-4 (2 (i - m) + 1) / m).  Zeroed: no bias. */
+ * heads, 2^(-4 (2 (i - m) + 1) / m).  All zero: no bias. */
 typedef struct tx_alibi {
-    int64_t n_heads;    /* of the whole layer, over all tensor ranks; 0: no bias */
+    int64_t n_heads;    /* of the whole layer, over all tensor-parallel ranks; 0: no bias */
     int64_t first_head; /* number of this call's first head among them */
 } tx_alibi;
 
@@ -244,12 +253,13 @@ typedef struct tx_alibi {
  *  With sk > sq the queries are the last sq positions (key-value cache): query i sees keys j <= i + sk - sq.
  *  With a past k and v are the whole cache, and query i of sample b sees the keys j <= i + past.n[b] of its slot.
  *  With alibi, which is causal, slope (j - i) is added to the scaled score of the query at position i and the key at
- *  position j, counted from the sample's beginning or, with a past, the slot's. As a softmax does not see what is added
- *  to all scores of a query, that is also slope j, and the same with positions that begin again (--reset-position-ids).
+ *  position j, counted from the beginning of the sample or, with a past, of the slot. Adding the same number to all
+ *  scores of a query does not change a softmax, so this equals adding slope j, and position ids that restart
+ *  (--reset-position-ids) do not change it.
  *  A backend may round the probabilities, and in backward dS, to the values' dtype before it multiplies them; scores,
  *  softmax and sums are wide.
- *  Only log-sum-exp is kept for backward, so memory is linear in s. The last dimension of q, k, v, o has stride 1,
- *  all others are free: views into a fused [s, b, (q..q k v)...] tensor are meant to be passed as they are. */
+ *  Only the log-sum-exp is kept for backward, so memory is linear in s. The last dimension of q, k, v, o has stride 1,
+ *  all others are free: views into a fused [s, b, (q..q k v)...] tensor can be passed as they are. */
 typedef struct tx_attention_fwd_args {
     tx_tensor o;    /* [sq, b, groups, r, d], out */
     tx_tensor lse;  /* [b, groups, r, sq], contiguous, out: log Σ_j exp(score_j); optional (inference); wide */
@@ -258,12 +268,13 @@ typedef struct tx_attention_fwd_args {
     double scale;
     bool causal;
     tx_dropout mask;
-    tx_tensor first_key; /* [sq, b] i32, contiguous, optional: query i of sample b sees no key before it, and at least
-                          * one from it on: documents of a sample are kept apart (--reset-attention-mask) */
+    tx_tensor first_key; /* [sq, b] i32, contiguous, optional: query i of sample b sees no key before this one, so
+                          * that documents of a sample are separate (--reset-attention-mask). Each query must see at
+                          * least one key */
     tx_past past;        /* optional; causal */
-    tx_tensor n_keys; /* [b] i32, optional, without causal and past: the queries of sample b, all of them, see its keys
-                       * j < n_keys[b], 1 .. sk: what is after them is padding. Read by the host */
-    tx_alibi alibi;   /* optional; causal */
+    tx_tensor n_keys;    /* [b] i32, 1 .. sk, optional, without causal and past: all queries of sample b see only its
+                          * keys j < n_keys[b]; the others are padding. Read by the host */
+    tx_alibi alibi;      /* optional; causal */
 } tx_attention_fwd_args;
 TX_API tx_status tx_op_attention_fwd(tx_ctx *c, const tx_attention_fwd_args *a);
 
@@ -277,23 +288,24 @@ typedef struct tx_attention_bwd_args {
     double scale;
     bool causal;
     tx_dropout mask;
-    tx_tensor first_key, n_keys; /* as in forward; dk and dv of keys that pad are 0 */
+    tx_tensor first_key, n_keys; /* as in forward; dk and dv of padding keys are 0 */
     tx_alibi alibi;
 } tx_attention_bwd_args;
 TX_API tx_status tx_op_attention_bwd(tx_ctx *c, const tx_attention_bwd_args *a);
 
-/* Where a table is split over ranks: which of its rows are here. Zeroed: all of them. */
+/* If a table is split over ranks: the rows on this rank. All zero: all of them. */
 typedef struct tx_table_shard {
-    int64_t first; /* number of the first one */
-    int64_t whole; /* rows of the whole table; 0: those here */
+    int64_t first; /* number of the first row */
+    int64_t whole; /* rows of the whole table; 0: the rows on this rank */
 } tx_table_shard;
 
-/* embedding_fwd: y[s,b] = word[token[s,b]] + pos[position[s,b]] + kind[type[s,b]]; a word that is not among the rows
- * here is 0 */
+/* embedding_fwd: y[s,b] = word[token[s,b]] + pos[position[s,b]] + kind[type[s,b]]; a word whose row is on another rank
+ * counts as 0 */
 typedef struct tx_embedding_fwd_args {
     tx_tensor y;               /* [s, b, h], out; stream */
-    tx_tensor token, position; /* [s, b] i32; a token outside [0, rows of the whole) is TX_ERR_ARG naming it */
-    tx_tensor type;            /* [s, b] i32, with kind; outside its rows likewise */
+    tx_tensor token, position; /* [s, b] i32; a token outside [0, rows of the whole table) is TX_ERR_ARG, which names
+                                * it */
+    tx_tensor type;            /* [s, b] i32, with kind; a type outside kind's rows is TX_ERR_ARG, too */
     tx_tensor word, pos, kind; /* [v, h], [max positions, h], [types, h]; pos and kind optional */
     tx_table_shard shard;      /* of word */
 } tx_embedding_fwd_args;
@@ -309,30 +321,33 @@ typedef struct tx_embedding_bwd_args {
 TX_API tx_status tx_op_embedding_bwd(tx_ctx *c, const tx_embedding_bwd_args *a);
 
 /* cross_entropy: loss[i] = -Σ_{j < n_valid} q_j log softmax(z_i)_j  with q = [j = y_i], or with smoothing α > 0 (and
- *  n_valid > 1)  1 - α at y_i and α / (n_valid - 1) everywhere else. If weight is there, so is the gradient of z,
- *  weight[i] (softmax(z_i)_j - q_j), and 0 in columns j >= n_valid: in dz, z then being used up, or without dz in z
- *  itself. Without weight z is left as it is.
- *  y_i = -1: ignored (loss 0, gradient 0); any other y_i outside [0, n_valid) is TX_ERR_ARG. */
+ *  n_valid > 1)  1 - α at y_i and α / (n_valid - 1) everywhere else. With weight it also computes the
+ *  gradient of z, weight[i] (softmax(z_i)_j - q_j), and 0 in columns j >= n_valid. The gradient goes into dz, and z is
+ *  then overwritten too; without dz it goes into z itself. Without weight z is unchanged.
+ *  y_i = -1 is ignored (loss 0, gradient 0); any other y_i outside [0, n_valid) is TX_ERR_ARG. */
 typedef struct tx_cross_entropy_args {
     tx_tensor loss;   /* [rows], out, nats; wide */
-    tx_tensor z;      /* [rows, v], row stride may exceed v; in, and out if weight is there; value or wide */
+    tx_tensor z;      /* [rows, v], row stride may exceed v; in, and out if weight is present; value or wide */
     tx_tensor dz;     /* [rows, v], out, optional, with weight only; value; not z's memory */
     tx_tensor y;      /* [rows] i32 */
     tx_tensor weight; /* [rows]: d(total)/d(loss_i); wide; optional */
-    int64_t n_valid;  /* columns from here on pad the vocabulary */
+    int64_t n_valid;  /* columns from here on are padding of the vocabulary */
     double smoothing; /* below 1 */
 } tx_cross_entropy_args;
 TX_API tx_status tx_op_cross_entropy(tx_ctx *c, const tx_cross_entropy_args *a);
 
-/* Gathers what each part has computed, in the order of the parts. @all [parts, rows, 4]   @mine [rows, 4] */
+/* Gathers what each part has computed, in the order of the parts.
+ * @all [parts, rows, 4]
+ * @mine [rows, 4] */
 typedef tx_status tx_exchange_fn(tx_ctx *c, tx_tensor all, tx_tensor mine);
 
-/* head_loss: the output head and its loss as one op, in chunks of rows so that logits never exist whole.
+/* head_loss: the output head and its loss as one op, in chunks of rows, so that the logits are never all in memory.
  *  z = x Wᵀ + bias, loss as cross_entropy, and with weight also dx = dz W, dW = dzᵀ x + beta dW with gemm's beta, and
  *  dbias += Σ_rows dz.
- *  Scratch: chunk × v. Logits are wide; dz is rounded to a value before it is multiplied and summed.
- *  Where W's rows are split over n_parts ranks, w, dw, bias and dbias are the rows here, dx is this part's, to be
- *  summed over the parts, and loss is the whole's. Megatron-LM arXiv:1909.08053 §3. */
+ *  Scratch: chunk × v. Logits are wide; dz is rounded to a value (dtype T) before it is multiplied and summed.
+ *  If W's rows are split over n_parts ranks, w, dw, bias and dbias have the rows of this rank. dx is this part's
+ *  contribution, which the caller sums over the parts. loss is that of the whole vocabulary. Megatron-LM
+ * arXiv:1909.08053 §3. */
 typedef struct tx_head_loss_args {
     tx_tensor loss;   /* [rows], out; wide */
     tx_tensor dx;     /* [rows, h], out; with weight only */
@@ -346,7 +361,7 @@ typedef struct tx_head_loss_args {
     int64_t n_valid;  /* of all parts */
     double smoothing;
     bool accumulate;
-    int64_t n_parts, part;    /* zeroed: W is whole */
+    int64_t n_parts, part;    /* 0: W is not split */
     tx_exchange_fn *exchange; /* with n_parts > 1 */
 } tx_head_loss_args;
 TX_API tx_status tx_op_head_loss(tx_ctx *c, const tx_head_loss_args *a);

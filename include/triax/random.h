@@ -1,12 +1,12 @@
 /* random.h - random numbers without state: Philox4x32-10 (Salmon et al., SC 2011).
  *
- *  A number is a pure function of (seed, stream, step, index), so initial weights and dropout masks do not depend on
- * which rank or thread asks, in which order, or after which restart. `stream` says what the numbers are for (a
- * parameter's name hashed, a layer's dropout site), `step` which iteration (0: before the first), `index` which of
- * them.
+ * A number is a pure function of (seed, stream, step, index). Initial weights and dropout masks therefore do not
+ * depend on the rank or thread that computes them, on the order, or on restarts. `stream` is what the numbers are for
+ * (the hash of a parameter's name, a layer's dropout site), `step` is the iteration (0: before the first), and `index`
+ * is the number's position in the stream.
  *
- *  Where code wants to draw one number after the other there is the tracker, with Megatron's and DeepSpeed's verbs: all
- * its state is how many numbers of each name have been drawn. */
+ * For code that draws one number after another there is a tracker, with the verbs of Megatron's and DeepSpeed's. Its
+ * whole state is a count per name of the numbers drawn so far. */
 #ifndef TRIAX_RANDOM_H
 #define TRIAX_RANDOM_H
 
@@ -24,10 +24,10 @@ typedef struct tx_rng {
     uint32_t step;
 } tx_rng;
 
-/* Element i of the stream's uniforms in [0,1), 53 bits. */
+/* Element i of the stream as a uniform number in [0,1), with 53 random bits. */
 TX_API double tx_rng_uniform(const tx_rng *r, uint64_t i);
 
-/* Element i of the stream's standard normals (Box-Muller). */
+/* Element i of the stream as a standard normal number (Box-Muller). */
 TX_API double tx_rng_normal(const tx_rng *r, uint64_t i);
 
 /* A stream number from a name (FNV-1a). */
@@ -40,24 +40,26 @@ enum { TX_RANDOM_MAX_STATES = 16, TX_RANDOM_NAME_MAX = 32 };
 typedef struct tx_random_state {
     char name[TX_RANDOM_NAME_MAX];
     uint64_t seed;
-    uint64_t drawn; /* numbers so far */
+    uint64_t drawn; /* how many numbers have been drawn */
 } tx_random_state;
 
-/* A value, all zero at first: copying it keeps the states, copying back restores them, so that a forward that is run
- * again draws the same numbers. */
+/* A plain value, all zero at first. Copying it saves the states, and copying it back restores them, so that
+ * recomputing a forward draws the same numbers. */
 typedef struct tx_random_tracker {
     tx_random_state state[TX_RANDOM_MAX_STATES];
     int n;
 } tx_random_tracker;
 
-/* A new state. TX_ERR_ARG: the name is too long or there already, or there are TX_RANDOM_MAX_STATES. */
+/* Adds a state. TX_ERR_ARG: the name is too long or already in use, or there are TX_RANDOM_MAX_STATES states
+ * already. */
 TX_API tx_status tx_random_add(tx_random_tracker *t, const char *name, uint64_t seed);
 
-/* The next n numbers of a state: elements *first .. *first + n - 1 of *r. TX_ERR_NOTFOUND: there is no such name. */
+/* Takes the next n numbers of a state: elements *first .. *first + n - 1 of *r. TX_ERR_NOTFOUND: there is no state of
+ * that name. */
 TX_API tx_status tx_random_take(tx_random_tracker *t, const char *name, uint64_t n, tx_rng *r, uint64_t *first);
 
-/* Megatron's two states: "default-rng", the same on all tensor-parallel ranks, and "model-parallel-rng", another one on
- * each (seed + 2718 + tensor rank). Others are forgotten. */
+/* Replaces all states by Megatron's two: "default-rng", the same on all tensor-parallel ranks, and
+ * "model-parallel-rng", different on each (seed + 2718 + tensor rank). */
 TX_API void tx_model_parallel_seed(tx_random_tracker *t, uint64_t seed, int tensor_rank);
 
 #ifdef __cplusplus

@@ -8,10 +8,10 @@
 extern "C" {
 #endif
 
-/* Serves the checkpoint of `cfg` (command "serve") until the process gets SIGTERM, SIGINT or SIGUSR1, and comes back
- * when the requests that ran then are finished: Megatron's /api, OpenAI's /v1/completions, a web page. The address is
- * told to the log. As one of several ranks it is collective: the first one serves, the others compute with it.
- * Errors: those of reading the checkpoint; TX_ERR_IO: the address cannot be listened at. */
+/* Serves the checkpoint of `cfg` (command "serve") through Megatron's /api, OpenAI's /v1/completions and a web page.
+ * On SIGTERM, SIGINT or SIGUSR1 it finishes the running requests and returns. The address is logged. Collective with
+ * several ranks: the first rank serves, the others compute with it.
+ * Errors: those of reading the checkpoint; TX_ERR_IO: the server cannot listen at the address. */
 TX_API tx_status tx_serve(tx_config *cfg);
 
 #ifdef __cplusplus

@@ -1,12 +1,12 @@
-/* config.h - the options of one run as a struct, for the rooms that read them.
+/* config.h - the options of one run as a struct, for the library's other folders.
  *
- *  options.def is the table; this header turns each of its rows into one member, named as Megatron names it: the flag
- *  with underscores (--micro-batch-size -> cfg->micro_batch_size). What an unset option looks like:
+ * options.def is the table; this header turns each of its rows into one member, named as Megatron names it: the flag
+ * with underscores (--micro-batch-size -> cfg->micro_batch_size). What an unset option looks like:
  *
  *      I64 0    F64 0.0    STR NULL    ENUM 0    LIST n = 0    FLAG false    FLAG_OFF (--no-...) true
  *
- *  cfg->given.<field> is true where the user typed it. A parsed config is complete: every rule holds and what follows
- *  from other options is filled in (tx_config_complete lists it). Treat it as const from then on. */
+ * cfg->given.<field> is true if the user typed the option. A parsed config is complete: every rule holds, and options
+ * that follow from others are filled in (listed at tx_config_complete). Treat it as const afterwards. */
 #ifndef TX_CONFIG_CONFIG_H
 #define TX_CONFIG_CONFIG_H
 
@@ -45,21 +45,22 @@ typedef struct tx_list {
     int n;
 } tx_list;
 
-/* A list of datasets, --data-path and its kin: one prefix, or pairs of weight and prefix. Their number, and the i-th
- * one's prefix and (unless NULL) weight; a prefix alone weighs 1. */
+/* A list of datasets, as in --data-path and its kin: one prefix, or pairs of weight and prefix. Returns how many
+ * datasets there are; the prefix of the i-th one and, unless NULL, its weight (1 for a prefix alone). */
 int tx_weighted_count(const tx_list *l);
 const char *tx_weighted_at(const tx_list *l, int i, double *weight);
 
-/* A size as --memory-limit takes it: a number alone, and B, is bytes; K, M, G, T, P and KiB, MiB, ... are powers of
- * 1024, KB, MB, ... of 1000. false if it is none, or below one byte. */
+/* A size as --memory-limit accepts it. A bare number, or B, is in bytes; K, M, G, T, P and KiB, MiB, ... are powers of
+ * 1024; KB, MB, ... are powers of 1000. Returns false if the text is no size, or less than one byte. */
 bool tx_size_parse(const char *text, size_t *bytes);
 
-/* A share as --memory-limit takes it, 0 < share <= 1: "90%" or "0.9", a number with a point. */
+/* A fraction as --memory-limit accepts it, 0 < share <= 1: "90%", or a number with a decimal point such as "0.9". */
 bool tx_share_parse(const char *text, double *share);
 
-/* Which iterations --profile asks for, [*first, *last], of a process that begins after `done` of them: N from the
- * third of the process on, --profile-steps of the process, or --profile-step-start and -end of the run. false: it is
- * not given, or, where the rules have not been asked, no such thing. */
+/* The iterations that --profile asks for, [*first, *last], in a process that starts after `done` of them. --profile N
+ * counts from the third iteration of the process, --profile-steps counts those of the process, and
+ * --profile-step-start and -end count those of the run. Returns false if --profile is not given or, before the rules
+ * have been checked, is invalid. */
 bool tx_config_profiled(const tx_config *cfg, int64_t done, int64_t *first, int64_t *last);
 
 /* A row of kinds/commands.h. */
@@ -69,7 +70,7 @@ typedef struct tx_command {
     unsigned traits;            /* of enum tx_command_trait */
     enum tx_command_load load;
     bool launches;   /* starts the ranks of another command */
-    uint64_t groups; /* of options that it takes: a bit each */
+    uint64_t groups; /* of options that it accepts, one bit each */
 } tx_command;
 
 /* The command of that name, or NULL. */
@@ -102,23 +103,24 @@ struct tx_config {
     const tx_command *command;
 };
 
-/* A config with every option at the command's default, nothing given, nothing derived, no rule checked: for tests and
- * for programs that fill the struct themselves and then call tx_config_complete. TX_ERR_NOTFOUND: no such command. */
+/* A config with every option at the command's default: nothing is given, nothing is derived, and no rule is checked.
+ * For tests, and for programs that fill in the struct themselves and then call tx_config_complete. TX_ERR_NOTFOUND: no
+ * such command. */
 tx_status tx_config_new(tx_config **out, const char *command);
 
-/* The number of arguments before the first that is neither a flag of the command nor a flag's value: where a launcher's
- * own flags end. A flag that the command does not know is the last one. */
+/* Finds where a launcher's own flags end: the number of arguments before the first one that is neither a flag of the
+ * command nor a flag's value. A flag that the command does not know counts as the last of them. */
 int tx_config_own_flags(const char *command, int argc, char *const *argv);
 
 /* Sets a STR member: frees the old text, keeps a copy of the new one (NULL: unset). Does not mark it given. */
 tx_status tx_config_set_text(char **member, const char *text);
 
-/* The same of a LIST member: `item` and nothing else. */
+/* Sets a LIST member to the single item `item`. */
 tx_status tx_config_set_item(tx_list *member, const char *item);
 
-/* Fills in what follows from other options, then checks every rule across options; all violations are in the one
- * error text (TX_ERR_ARG). Parsing ends with this call. Whoever changes options later - a loader that has put the
- * shape of a checkpoint's model into the config - calls it again; it only fills members that are still 0 or NULL:
+/* Fills in the options that follow from others, then checks every rule across options; the one error text has all
+ * violations (TX_ERR_ARG). Parsing ends with this call. Code that changes options later, such as a loader that takes
+ * the model's shape from a checkpoint, calls it again. It fills only members that are still 0 or NULL:
  *
  *      world_size = ranks that the launcher has started; of other commands than those that train one model's
  *      global_batch_size = micro_batch_size x data-parallel size
@@ -134,38 +136,38 @@ tx_status tx_config_set_item(tx_list *member, const char *item);
  *      grad_dtype = bf16 with grad_reduce_in_bf16
  *      zero_stage = 1 with use_distributed_optimizer       deepspeed = true with deepspeed_config
  *
- * sequence_parallel is false where the tensor-parallel size is 1.
- * Training with --load may leave out the four shape flags (num_layers, hidden_size, num_attention_heads,
- * max_position_embeddings); they are 0 until tx_config_from_json has filled them. */
+ * sequence_parallel becomes false if the tensor-parallel size is 1.
+ * Training with --load may omit the four shape flags (num_layers, hidden_size, num_attention_heads,
+ * max_position_embeddings); they are 0 until tx_config_from_json has filled them in. */
 tx_status tx_config_complete(tx_config *cfg);
 
-/* A copy of a complete config with some flags more, or with other values: as they are typed, divided by blanks. What
- * the new flags do not say stays as it is in cfg, derived values too. TX_ERR_ARG: they break a rule, or are none of the
- * command's. */
+/* Copies a complete config and sets some flags, given as one would type them, separated by blanks. Everything that the
+ * new flags do not set stays as in cfg, derived values too. TX_ERR_ARG: the flags break a rule, or the command does
+ * not have them. */
 tx_status tx_config_with(tx_config **out, const tx_config *cfg, const char *flags);
 
-/* The global batch size of the iteration before which so many samples were consumed (--rampup-batch-size). */
+/* The global batch size of the iteration that starts after `consumed` samples (--rampup-batch-size). */
 int64_t tx_config_batch_size(const tx_config *cfg, int64_t consumed);
 
-/* How many iterations' data is passed over before iteration `iteration` is trained (--skip-train-iteration-range).
- * *last: where `iteration` begins a range its last one, else 0. */
+/* How many iterations' data are skipped before iteration `iteration` is trained (--skip-train-iteration-range). *last
+ * is set to the last iteration of the range that begins at `iteration`, or to 0. */
 int64_t tx_config_skipped_iterations(const tx_config *cfg, int64_t iteration, int64_t *last);
 
-/* ---- how the ranks divide the work ---- */
+/* ---- parallel layout ---- */
 
-/* Ranks along the data axis: world_size / (tensor- x pipeline-parallel size). */
+/* The data-parallel size: world_size / (tensor- x pipeline-parallel size). */
 int64_t tx_config_data_parallel(const tx_config *cfg);
 
-/* Model chunks of a pipeline stage: more than 1 when the schedule is interleaved. */
+/* Model chunks per pipeline stage: more than 1 with the interleaved schedule. */
 int tx_config_chunks(const tx_config *cfg);
 
-/* Seconds that a rank waits for others. */
+/* How many seconds a rank waits for others. */
 double tx_config_timeout(const tx_config *cfg);
 
-/* ---- other things that follow ---- */
+/* ---- other derived values ---- */
 
-/* How the model knows positions. --position-embedding-type has the first of the words that mean one, in a complete
- * config, and add_position_embedding and use_rotary_position_embeddings say the same. */
+/* How the model encodes positions. In a complete config --position-embedding-type has the first of the words for it,
+ * and add_position_embedding and use_rotary_position_embeddings agree. */
 typedef enum tx_positions {
     TX_POSITIONS_LEARNED,
     TX_POSITIONS_ALIBI,
@@ -174,70 +176,75 @@ typedef enum tx_positions {
 } tx_positions;
 tx_positions tx_config_positions(const tx_config *cfg);
 
-/* Elements of a head that rotary positions turn: Megatron's int(head * percent). */
+/* The number of elements of a head that rotary embeddings rotate: Megatron's int(head * percent). */
 int64_t tx_config_rotary_dim(const tx_config *cfg);
 
-/* What of the layers backward computes again: the RECOMPUTE options in one. */
+/* What backward recomputes: the recomputation options in one struct. */
 typedef struct tx_recompute {
-    bool selective;   /* of every layer what is cheap: the outputs of its norms and of its activation function */
-    int64_t n_layers; /* whole layers: so many, from the first one on, ... */
-    int64_t group;    /* ... in groups of so many (the last may be shorter) of which only the input is kept: */
-    bool divided;     /* a part of it on each tensor rank */
-    bool in_host;     /* in the host's memory */
+    bool selective;   /* in every layer only what is cheap: the outputs of its norms and of its activation function */
+    int64_t n_layers; /* whole layers: this many, from the first layer on, ... */
+    int64_t group;    /* ... in groups of this many (the last may be shorter), of which only the input is kept, ... */
+    bool divided;     /* ... partitioned over the tensor-parallel ranks, ... */
+    bool in_host;     /* ... or offloaded to host memory */
 } tx_recompute;
 tx_recompute tx_config_recompute(const tx_config *cfg);
 
 /* ---- the part of a config that lives in a checkpoint ---- */
 
-/* How an option is kept (a column of options.def). Options with paths in them are never kept. */
+/* How a checkpoint keeps an option (a column of options.def). Options that contain paths are never kept. */
 enum tx_kept {
     TX_KEPT_NO = 0,
-    TX_KEPT_SHAPE = 1,    /* the model's function: a checkpoint cannot be read with another value */
-    TX_KEPT_HINT = 2,     /* taken from the checkpoint when left out, free to differ when given (--seq-length) */
-    TX_KEPT_RUN = 4,      /* the trajectory: batch sizes, dropout, seed, ... */
-    TX_KEPT_SCHEDULE = 8, /* learning rate and weight decay: for the record; optim/schedule.h compares what they make */
-    TX_KEPT_ALL_GIVEN = 16 /* not of a row: every option counts as given, nothing is filled */
+    TX_KEPT_SHAPE = 1,     /* defines the model: a checkpoint cannot be loaded with another value */
+    TX_KEPT_HINT = 2,      /* taken from the checkpoint if left out; may differ if given (--seq-length) */
+    TX_KEPT_RUN = 4,       /* affects the course of training: batch sizes, dropout, seed, ... */
+    TX_KEPT_SCHEDULE = 8,  /* learning rate and weight decay: saved for information; optim/schedule.h compares the
+                            * resulting schedules */
+    TX_KEPT_ALL_GIVEN = 16 /* never in a row: treats every option as given, so nothing is filled in */
 };
 
-/* An object of all kept options, in the table's order, unset ones as null. Caller json_decref()s *out. */
+/* An object with all kept options, in the table's order; unset ones are null. The caller frees *out with
+ * json_decref(). */
 tx_status tx_config_to_json(const tx_config *cfg, json_t **out);
 
-/* The model's shape: every option that is kept as SHAPE, at its default, unset ones as null. */
+/* The options of the model's shape (SHAPE), at their defaults; unset ones are null. */
 tx_status tx_config_shape(json_t **out);
 
-/* Whether an option, by its field, is one of these. */
+/* Whether the option with this field is one of them. */
 bool tx_config_is_shape(const char *field);
 
-/* Compares and fills from such an object. `which` is an or of tx_kept:
- *      SHAPE  left-out options are filled; a given one that differs is an error that lists all that differ
- * (TX_ERR_ARG), but max_position_embeddings of a model that learns no positions, which is a hint HINT   left-out
- * options are filled; given ones win RUN    nothing is filled; each difference is one warning in the log. Only options
- * that the command takes. Members missing from `saved` are left alone; a value of the wrong type or out of bounds is
- * TX_ERR_FORMAT. cfg is unchanged on failure. Call tx_config_complete afterwards. */
+/* Compares cfg with such an object, and fills in options from it. `which` is a combination of tx_kept:
+ *
+ *      SHAPE  options that were left out are filled in; given ones that differ are an error that lists all of them
+ *             (TX_ERR_ARG). max_position_embeddings counts as HINT if the model learns no positions
+ *      HINT   options that were left out are filled in; given ones stay
+ *      RUN    nothing is filled in; each difference is one warning in the log
+ *
+ * Only options that the command accepts are compared. Members missing from `saved` are ignored. A value of the wrong
+ * type or out of bounds is TX_ERR_FORMAT. On failure cfg is unchanged. Call tx_config_complete afterwards. */
 tx_status tx_config_from_json(tx_config *cfg, const json_t *saved, unsigned which);
 
-/* Appends what of the shape differs: "its --hidden-size is 64, this run's 128; its ...". TX_ERR_FORMAT as above. */
+/* Appends how the shapes differ: "its --hidden-size is 64, this run's 128; its ...". TX_ERR_FORMAT as above. */
 tx_status tx_config_shape_differences(const tx_config *cfg, const json_t *saved, tx_str *out);
 
 /* ---- all that was given, as flags ---- */
 
-/* The command line that gives these options: an array of strings for tx_config_parse. Left out are deepspeed_config,
- * whose values are options by now, and the options whose fields `without` names, NULL at its end. Caller json_decref()s
- * *out. TX_ERR_ARG: a value is not UTF-8. */
+/* The command line that yields these options: an array of strings for tx_config_parse. It omits deepspeed_config,
+ * whose values are options by now, and the options whose fields are in the NULL-terminated list `without`. The caller
+ * frees *out with json_decref(). TX_ERR_ARG: a value is not UTF-8. */
 tx_status tx_config_to_flags(const tx_config *cfg, const char *const *without, json_t **out);
 
 /* ---- all options, for people ---- */
 
-/* item(user, field, value) for each of the command's options, sorted, values as Python prints them; stops at a failure
- * and gives it back. */
+/* Calls item(user, field, value) for each of the command's options, sorted, with values as Python prints them. Stops
+ * at the first failure and returns it. */
 typedef tx_status tx_config_item_fn(void *user, const char *name, const char *value);
 tx_status tx_config_each(const tx_config *cfg, tx_config_item_fn *item, void *user);
 
-/* A list of arguments in Megatron's form, one call per line:
+/* Prints the arguments in Megatron's form, one call per line:
  *      ------------------------ arguments ------------------------
  *        lr .............................................. 0.001
- * Those that were given, and those that differ from the defaults; with --log-level debug the others after them. Where
- * --log-dialect is given the list is Megatron's: all in one.
+ * Lists the options that were given and those that differ from the defaults; with --log-level debug the others follow.
+ * With --log-dialect it is one list, as in Megatron.
  * `line` NULL: each line is logged with tx_info. */
 tx_status tx_config_print(const tx_config *cfg, void (*line)(void *user, const char *text), void *user);
 

@@ -1,7 +1,8 @@
 /* deepspeed_json.h - --deepspeed_config: DeepSpeed's JSON as options, by the table deepspeed_keys.def.
  *
- *  A key is an option's value, read by the option's own parser; what the file leaves out is the flags' or the default.
- *  Called while a command line is parsed: when all flags are read, before anything is derived of them. */
+ * Each key sets an option, through the option's own parser. Options that the file leaves out keep the value of the
+ * flag or the default. Called while a command line is parsed: after all flags are read, before anything is derived
+ * from them. */
 #ifndef TX_CONFIG_DEEPSPEED_JSON_H
 #define TX_CONFIG_DEEPSPEED_JSON_H
 
@@ -9,7 +10,7 @@
 #include "config/relaxed_json.h"
 
 typedef struct tx__origin {
-    const char *key; /* of the table; NULL: the option's value is not from the file */
+    const char *key; /* from the table; NULL: the file did not set the option */
     tx__json_place at;
 } tx__origin;
 
@@ -19,15 +20,15 @@ typedef struct tx__deepspeed {
     tx__equation equation;
 } tx__deepspeed;
 
-/* Reads cfg->deepspeed_config into cfg: options that it sets count as given. typed: per option the flag as it was
- * typed, NULL if it was not. What is wrong with the file, and where it disagrees with flags, becomes violations; the
- * options are then `bad`, too. Fails for want of memory only. d is zeroed before and deinited after, also on failure.
- */
+/* Reads cfg->deepspeed_config into cfg; options that it sets count as given. Errors in the file and contradictions to
+ * flags become violations, and the options concerned are also marked `bad`. Fails only if memory runs out. Zero d
+ * before the call and deinit it afterwards, also on failure.
+ * @typed the flag of each option as it was typed; NULL: it was not */
 tx_status tx__deepspeed_read(tx__deepspeed *d, tx_config *cfg, const char *const *typed, tx_config_given *bad,
                              tx_violations *found);
 
-/* Rules name flags. Of each that stands in the violations from byte `first` on and whose value the file has set, adds
- * a line that says so. */
+/* Rules name flags. For each flag that the violations name from byte `first` on and that the file has set, adds a line
+ * that points to the file. */
 void tx__deepspeed_explain(const tx__deepspeed *d, const tx_config *cfg, size_t first, tx_violations *found);
 
 void tx__deepspeed_log(const tx__deepspeed *d);

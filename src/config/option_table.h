@@ -1,5 +1,5 @@
-/* option_table.h - options.def as arrays, for this room: look-up by flag, and members reached through an option's row.
- */
+/* option_table.h - options.def as arrays, for src/config/ only: finds options by flag, and accesses their members in a
+ * config. */
 #ifndef TX_CONFIG_OPTION_TABLE_H
 #define TX_CONFIG_OPTION_TABLE_H
 
@@ -15,7 +15,7 @@ enum {
     TX_N_GROUPS
 };
 
-/* What a row is; those before TX_OPTION_NOOP have a member in tx_config. */
+/* The kind of a row; kinds before TX_OPTION_NOOP have a member in tx_config. */
 typedef enum tx_option_kind {
     TX_OPTION_I64,
     TX_OPTION_F64,
@@ -56,37 +56,36 @@ extern const char *const tx__group_titles[TX_N_GROUPS];
 extern const tx_command tx__commands[];
 extern const size_t tx__n_commands;
 
-/* The i-th other spelling of any flag; false past the last. */
+/* The i-th alias of any flag; false past the last. */
 bool tx__alias(size_t i, const char **spelling, const char **flag);
 
-/* What the log says of a spelling of older scripts; NULL: nothing. */
+/* The log message for a flag's spelling in older scripts; NULL: none. */
 const char *tx__renamed(const char *spelling);
 
-/* The word of an ENUM's row that was meant; what was typed, where it has no other name. */
+/* The word of an ENUM that was meant: resolves an alias, else returns what was typed. */
 const char *tx__word_of(const tx_option *o, const char *typed);
 
-/* Whether the row is of all flags that begin as it does: "moe-*". */
+/* Whether the row stands for all flags with its prefix: "moe-*". */
 bool tx__is_family(const tx_option *o);
 
-/* Whether a command takes an option; then *initial (if not NULL) is the default it has there. */
+/* Whether a command accepts an option; *initial (if not NULL) is then set to the option's default for that command. */
 bool tx__command_takes(const tx_command *cmd, const tx_option *o, const char **initial);
 
-/* The option that a command (NULL: any) knows under this flag or other spelling, n bytes without the leading dashes;
- * *spelling (if not NULL) becomes the flag as the table spells it. A row of its own comes before a family's. NULL:
- * none.
- */
+/* Finds the option that a command (NULL: any) has under this flag or alias of n bytes, without the leading dashes.
+ * *spelling (if not NULL) is set to the flag as the table spells it. A flag's own row takes precedence over a
+ * family's. NULL: there is none. */
 const tx_option *tx__option_find(const tx_command *cmd, const char *flag, size_t n, const char **spelling);
 
-/* The option whose value a command's first argument is when it is no flag; NULL: the command takes none. */
+/* The option that a command's first argument sets if it is not a flag; NULL: the command has none. */
 const tx_option *tx__option_bare(const tx_command *cmd);
 
-/* Equal but for '_' and '-'. */
+/* Whether the two are equal, '_' and '-' being the same. */
 bool tx__flag_equal(const char *table, const char *typed, size_t n);
 
 /* Whether `word` is one of "a|b|c". */
 bool tx__word_in(const char *words, const char *word);
 
-/* The value that an ENUM has for a word, 0: none; and its word for a value, NULL: unset. */
+/* The value of an ENUM for a word, 0: none; and the word for a value, NULL: unset. */
 int tx__enum_of(const tx_option *o, const char *word);
 const char *tx__enum_word(const tx_option *o, int value);
 
@@ -117,20 +116,21 @@ static inline bool tx__is_given(const tx_config *cfg, const tx_option *o)
     return *(const bool *)((const char *)&cfg->given + o->given_at);
 }
 
-/* No default, not given, not derived. */
+/* Whether the option has no default, was not given and was not derived. */
 bool tx__is_unset(const tx_config *cfg, const tx_option *o);
 
-/* The value of one option in another config; both have the member. TX_ERR_NOMEM. */
+/* Copies the value of one option from another config; both have the member. TX_ERR_NOMEM. */
 tx_status tx__option_copy(tx_config *to, const tx_config *from, const tx_option *o);
 
-/* Stores the value(s) of one option. FLAG kinds take none. On TX_ERR_ARG the sentence, which names flag and value and
- * what is allowed, is the last error and nothing is stored. */
+/* Sets one option from its value(s); FLAG kinds take none. On TX_ERR_ARG the last error names the flag, the value and
+ * what is allowed, and nothing is stored. */
 tx_status tx__option_set(tx_config *cfg, const tx_option *o, int n, const char *const *values);
 
-/* Puts one default's text in (NULL: unset). */
+/* Sets an option to its default, given as text (NULL: unset). */
 tx_status tx__option_reset(tx_config *cfg, const tx_option *o, const char *initial);
 
-/* A number as the command line has it: digits with single underscores inside, for integers also 2e6; false if not. */
+/* Parses a number as on the command line: digits with single underscores between them, for integers also 2e6. Returns
+ * false if the text is not a number. */
 bool tx__number_parse(const char *text, double *out);
 bool tx__integer_parse(const char *text, int64_t *out);
 
@@ -161,21 +161,22 @@ typedef enum tx__ramp_fault {
 
 tx__ramp_fault tx__ramp_of(const tx_config *c, tx__ramp *r);
 
-/* Iterations of a run of so many samples. Below 1 when there are too few. */
+/* How many iterations a run of train_samples samples has. Below 1: there are too few samples. */
 int64_t tx__ramp_iterations(const tx__ramp *r, int64_t train_samples);
 
-/* ---- violations: all that is wrong is reported in one error text ---- */
+/* ---- violations: one error text reports all of them ---- */
 
 enum { TX__MAX_OTHER = 32 };
 typedef struct tx_violations {
     tx_str text;
-    int n, n_hidden;   /* hidden: did not fit into the error text any more, only counted */
-    tx_status st;      /* not enough memory while collecting */
+    int n, n_hidden;   /* hidden: did not fit into the error text, only counted */
+    tx_status st;      /* TX_ERR_NOMEM if memory ran out while collecting */
     bool silent;       /* sentences are only counted */
-    int n_mendable;    /* by changes of options that advice.c knows, ... */
-    unsigned remedies; /* ... these, and those of the first of them (rules.h: tx__remedy) */
+    int n_mendable;    /* violations that advice.c may remedy, ... */
+    unsigned remedies; /* ... by these remedies, and the remedies of the first one (rules.h: tx__remedy) */
     unsigned first_remedies;
-    uint64_t other[TX__MAX_OTHER]; /* what the others say, as numbers; more of them are only counted */
+    uint64_t other[TX__MAX_OTHER]; /* hashes of the other violations' texts; beyond TX__MAX_OTHER they are only
+                                    * counted */
     int n_other;
 } tx_violations;
 
@@ -184,17 +185,17 @@ void tx__violate_v(tx_violations *v, unsigned remedies, const char *fmt, va_list
     __attribute__((format(printf, 3, 0)));
 void tx__violate_last_error(tx_violations *v); /* the sentence of the last TX_FAIL */
 
-/* TX_OK when there was none; else TX_ERR_ARG with all sentences, one a line. Frees v. */
+/* TX_OK if there are no violations; else TX_ERR_ARG with all sentences, one per line. Frees v. */
 tx_status tx__violations_close(tx_violations *v);
 
 /* ---- user-defined options: arguments.c ---- */
 
 const tx_argument *tx__argument_find(const tx_argument *own, const char *typed, size_t n); /* own may be NULL */
 
-/* What a row's flag was given with; `value` is NULL where it takes none. */
+/* Stores the value of a user-defined flag; `value` is NULL for a flag without a value. */
 void tx__argument_set(const tx_argument *a, const char *value, tx_violations *v);
 
-/* Of rows that cannot be. */
+/* Adds violations for invalid rows of the table. */
 void tx__arguments_check(const tx_argument *own, const tx_command *cmd, tx_violations *v);
 
 /* "START-END", 1 <= START <= END. */
@@ -207,31 +208,32 @@ typedef struct tx__batch_sizes {
     int64_t train, micro, accumulation, ranks;
 } tx__batch_sizes;
 
-/* What a file of DeepSpeed's says of it: it has to hold for any layout. */
+/* The batch sizes of a DeepSpeed file; the equation has to hold in any layout. */
 typedef struct tx__equation {
-    bool any;              /* the file has one of its numbers */
-    tx__batch_sizes given; /* 0: left out; `ranks` is not of the file */
+    bool any;              /* the file has at least one of the numbers */
+    tx__batch_sizes given; /* 0: left out; `ranks` does not come from the file */
     int64_t data_parallel; /* 0: left out */
     bool train_typed, micro_typed;
     char where[160], where_ranks[160]; /* "ds.json: line 2, column 2" */
 } tx__equation;
 
-/* Fills in what is not known, by DeepSpeed's table: train alone, and micro alone, accumulate once. false, and nothing
- * is filled in: train and micro are both unknown, or there is no solution in whole numbers. */
+/* Fills in the unknown numbers by DeepSpeed's table: with train alone, or micro alone, accumulation is 1. Returns
+ * false and fills in nothing if train and micro are both unknown, or there is no solution in whole numbers. */
 bool tx__batch_complete(tx__batch_sizes *b);
 
-/* Solutions near these numbers, the nearest first: the fewer of the known ones change, and the less by ratio, the
- * nearer. Gives back how many, 1 to n_most. */
+/* Finds solutions near these numbers, nearest first. A solution is nearer if it changes fewer of the known numbers,
+ * then if the changes are smaller by ratio. Returns how many it found, 1 to n_most. */
 int tx__batch_nearest(const tx__batch_sizes *b, int n_most, tx__batch_sizes *near);
 
-/* ---- what follows, and the rules: validate.c ---- */
+/* ---- derived values and rules: validate.c ---- */
 
-/* tx_config_complete for options of which some could not be read: those are in `bad`, rules skip them.
- * @equation NULL: there is no file of DeepSpeed's   @advises whether the violations end with advice (advice.c) */
+/* tx_config_complete for options some of which could not be read: those are marked in `bad`, and rules skip them.
+ * @equation NULL: there is no DeepSpeed file
+ * @advises whether to add advice (advice.c) to the violations */
 tx_status tx__config_settle(tx_config *cfg, const tx_config_given *bad, const tx__equation *equation, bool advises,
                             tx_violations *v);
 
-/* The same without the texts that follow: no memory is taken, and cfg may borrow its texts. */
+/* Like tx__config_settle, but derives no texts: it allocates nothing, and cfg may borrow its texts. */
 void tx__config_settle_numbers(tx_config *cfg, const tx_config_given *bad, const tx__equation *equation,
                                tx_violations *v);
 

@@ -1,16 +1,17 @@
-/* rules.h - rules across options, for this room: one named function per rule, in one file and one table per topic. All
- * of them run, all violations are told. Bounds of a single option are in options.def. Where upstream has words for it,
- * they are the rule's.
+/* rules.h - rules across options, for src/config/ only.
  *
- *  A rule reads k->c (values), k->g (typed by the user) and k->bad (typed, but could not be read: its value says
- *  nothing, and the user hears about it anyway). Numbers that are 0 are not known: shape before a checkpoint is read.
+ * There is one named function per rule, and one file and one table per topic. All rules run, and all violations are
+ * reported, in upstream's words if it has a message for them. Bounds of a single option are in options.def.
  *
- *  A rule that finds a value wrong from which others reckon sets its k->bad, too: what would follow from a wrong number
- *  is no violation of its own. So rules stand in the order in which one's numbers are another's: model, tensor ranks,
- *  stages, world size, batch.
+ * A rule reads k->c (values), k->g (typed by the user) and k->bad (could not be read: its value means nothing, and has
+ * been reported). Numbers that are 0 are unknown: the shape, before a checkpoint is read.
  *
- *  No rule says which other value would do. It names options whose change may mend it (tx__remedy), and advice.c tries
- *  values on the whole configuration. */
+ * A rule that finds a value wrong from which other rules compute sets its k->bad, too, so that a wrong number is
+ * reported once and not again through its consequences. Rules therefore run in the order of their dependencies: model,
+ * tensor-parallel ranks, pipeline stages, world size, batch.
+ *
+ * A rule does not propose values. It names the options whose change may remedy the violation (tx__remedy), and
+ * advice.c tries values on the whole configuration. */
 #ifndef TX_CONFIG_RULES_H
 #define TX_CONFIG_RULES_H
 
@@ -26,8 +27,8 @@ typedef struct tx__check {
     tx_violations *v;
 } tx__check;
 
-/* Changes of options that advice.c tries, a bit each: other values, then flags that are left out, then words
- * and flags that are given. */
+/* The changes that advice.c tries, one bit each: first other values, then omitted flags, then words and flags that are
+ * added. */
 enum {
     TX__TENSOR = 1 << 0, /* --tensor-model-parallel-size, and so on */
     TX__PIPELINE = 1 << 1,
@@ -54,24 +55,26 @@ enum {
     TX__CHECKPOINT = 1 << 22,
 };
 
-/* tx__violate, with what may mend it. */
+/* tx__violate, with the changes that may remedy the violation. */
 void tx__violate_mendable(const tx__check *k, unsigned remedies, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Tries changes on the whole configuration and adds to the violations those with which it is accepted, three
+/* Tries changes on the whole configuration, and appends those with which it is accepted to the violations, three
  * alternatives at most:
  *
  *      "; try --tensor-model-parallel-size 6 or 12, or --a 1 without --b"         a line of its own after several
  *
- * Each alternative is tried as a whole and is enough by itself: with it no violation is left but those for which nobody
- * named a remedy, and these were there before. The nearest come first: fewer changes before more (up to four), then by
- * ratio. Where none is found, it says so.   @as_given before anything was derived */
+ * Each alternative is tried as a whole and is sufficient by itself: it leaves only violations that have no remedy and
+ * were there before. The nearest come first: fewer changes before more (up to four), then by ratio. If there is none,
+ * the text says so.
+ * @as_given the options before anything was derived */
 void tx__advise(const tx_config *as_given, const tx_config_given *bad, const tx__equation *equation, tx_violations *v);
 
 /* profiled.c: a rule, of --profile and its steps. */
 void tx__check_profile(const tx__check *k);
 
-/* Whether tensor- and pipeline-parallel size and the number of ranks are sound, so that others may reckon from them. */
+/* Whether the tensor- and pipeline-parallel sizes and the number of ranks are valid, so that other rules can compute
+ * from them. */
 bool tx__layout_is_known(const tx__check *k);
 
 typedef struct tx__rule {
@@ -80,20 +83,20 @@ typedef struct tx__rule {
     void (*check)(const tx__check *k);
 } tx__rule;
 
-/* A row without a function at the end of each. */
+/* Each table ends with a row without a function. */
 extern const tx__rule tx__rules_needs[], tx__rules_model[], tx__rules_layout[], tx__rules_run[], tx__rules_zero[],
     tx__rules_files[], tx__rules_bert[], tx__rules_schedule[];
 
-/* "<command> needs --<flag>", unless it is there. */
+/* Reports "<command> needs --<flag>" unless `have`. */
 void tx__need(const tx__check *k, bool have, const char *flag);
 
-/* `plan` runs nothing: it needs neither data nor a length. */
+/* Whether the command is `plan`, which trains nothing and so needs neither data nor a number of iterations. */
 bool tx__plans_only(const tx__check *k);
 
-/* The length of a run is in iterations or in samples, and so are decay span and warm-up. */
+/* Whether the length of the run is in samples, not in iterations; decay and warm-up then are, too. */
 bool tx__in_samples(const tx_config *c);
 
-/* Data given as weighted splits. */
+/* Whether the data are given as weighted splits. */
 bool tx__names_weighted(const tx_config_given *g);
 
 #endif
