@@ -4,10 +4,10 @@
 
 #include "kinds/kind.h"
 
-/*   X(constant, word) */
-#define TX_MODELS(X)       \
-    X(TX_MODEL_GPT, "GPT") \
-    X(TX_MODEL_BERT, "BERT")
+/*   X(constant, word, its tx_model_type (model/model.h), which a file in the model's folder in src/model/ defines) */
+#define TX_MODELS(X)                     \
+    X(TX_MODEL_GPT, "GPT", tx_model_gpt) \
+    X(TX_MODEL_BERT, "BERT", tx_model_bert)
 
 TX_KIND(model_kind, TX_MODELS)
 

@@ -3,22 +3,24 @@
 
 #include "model/model.h"
 
-extern const tx_model_type tx_model_gpt, tx_model_bert;
+#define DECLARE(constant, word, type) extern const tx_model_type type;
+TX_MODELS(DECLARE)
 
-static const tx_model_type *const types[] = { &tx_model_gpt, &tx_model_bert };
+/* By tx_model_kind; [0] is NULL. */
+static const tx_model_type *const types[] = {
+#define TYPE(constant, word, type) [constant] = &type,
+    TX_MODELS(TYPE)
+};
 
 const tx_model_type *tx_model_type_find(const char *name)
 {
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (!strcmp(types[i]->name, name)) return types[i];
-    return NULL;
+    return types[tx_model_kind_of(name)];
 }
 
 const tx_model_type *tx_model_type_of(const tx_config *cfg)
 {
-    const tx_model_type *type = tx_model_type_find(tx_model_kind_word(cfg->model_type));
-    TX_ASSERT(type);
-    return type;
+    TX_ASSERT(types[cfg->model_type]);
+    return types[cfg->model_type];
 }
 
 void tx_batch_buffers(tx_batch *batch, tx_tensor *own[TX_BATCH_BUFFERS])
