@@ -105,7 +105,7 @@ static void open_rig(rig *r, const char *dtype, int threads)
                            .position = tx_tensor2(r->position, TX_I32, PROMPT, 1),
                            .label = tx_tensor1(r->token, TX_I32, PROMPT),
                            .loss = tx_tensor1(r->loss, TX_F32, PROMPT) };
-    check(r->model->type->fwd(&r->fwd, r->model, &r->batch, false));
+    check(tx_model_fwd(&r->fwd, r->model, &r->batch, false));
     check(tx_ctx_take_memory(&r->fwd));
 }
 
@@ -149,7 +149,7 @@ static void prefill(rig *r)
     add(&r->prefill, start);
     tx_decoder_truncate(r->d, 0, PAST);
     start = tx_clock();
-    check(r->model->type->fwd(&r->fwd, r->model, &r->batch, false));
+    check(tx_model_fwd(&r->fwd, r->model, &r->batch, false));
     add(&r->forward, start);
 }
 

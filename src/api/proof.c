@@ -107,7 +107,7 @@ static tx_status fill_samples(void *user, int64_t micro, tx_batch *batch)
         for (int64_t i = n / 2; i < n && k->m->n_losses > 1; i++) ids.types[i] = 1;
         *ids.n_tokens = (int32_t)n;
     }
-    return k->m->type->fill(k->m, batch, row, &rule);
+    return k->m->type->collate(k->m, batch, row, &rule);
 }
 
 /* Rows of y, [s, b]: of the tokens that there are, one sample behind the other. */

@@ -193,7 +193,7 @@ static tx_status fill(void *user, int64_t micro, tx_batch *batch)
 {
     tx_masked *m = user;
     const tx_batch_rule rule = { .eod = -1, .scale = 1 };
-    return m->model->type->fill(m->model, batch, m->rows + micro * m->opts.b * tx_bert_row_len(m->opts.s), &rule);
+    return m->model->type->collate(m->model, batch, m->rows + micro * m->opts.b * tx_bert_row_len(m->opts.s), &rule);
 }
 
 static void count_labels(tx_masked *m)

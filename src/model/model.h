@@ -1,5 +1,6 @@
-/* model.h - what a model is to the rest of triax: a parameter table, a forward and a backward. What its parameters are
- * called elsewhere is in hf_format.h. A new model is a folder beside gpt/ and a line in model_registry.c. */
+/* model.h - what a model is to the rest of triax: a parameter table and a list of layers (nn/stack.h), and how samples
+ * become a batch for them. What its parameters are called in Hugging Face's files is in hf_format.h. A new model is a
+ * folder beside gpt/ and a line in model_registry.c. */
 #ifndef TX_MODEL_MODEL_H
 #define TX_MODEL_MODEL_H
 
@@ -7,14 +8,14 @@
 #include "data/samples.h"
 #include "nn/attention.h"
 #include "nn/dropout.h"
-#include "nn/param.h"
+#include "nn/stack.h"
 #include "parallel/grid.h"
 #include "parallel/pp_schedule.h"
 #include "triax/model.h"
 
 /* One micro-batch as a model sees it: s-major, as Megatron lays activations out. A pipeline's stage computes one chunk
  * of the model at a time, for several micro-batches in turn; each such pair has a slot, where what backward needs is
- * kept (tx_model_type.hold), and a tx_batch of its own. Between chunks tensors are [s, b, h] of the residual stream's
+ * kept (tx_model_hold), and a tx_batch of its own. Between chunks tensors are [s, b, h] of the residual stream's
  * dtype, s being the positions of a rank (parallel/tp.h). */
 typedef struct tx_batch {
     tx_tensor token, position; /* [s, b] i32 */
@@ -29,35 +30,31 @@ typedef struct tx_batch {
     int64_t n_labels; /* with `row`: what is predicted. Labels from there on are -1, and their row is the first */
     tx_tensor pair_label, pair_weight,
         pair_loss;                  /* [b] i32, fp32, fp32: the same of the binary head, if there is one */
-    tx_tensor input[TX_MAX_INPUTS]; /* of a client's model, instead of all above but weight and loss */
+    tx_tensor input[TX_MAX_INPUTS]; /* of a user-defined model, instead of all above but weight and loss */
     int64_t n_samples;              /* likewise */
     tx_dropout_key dropout;
+    tx_kv_cache *kv; /* generation: one per layer of this stage; else NULL */
     int chunk, slot;
     tx_tensor x; /* input of a chunk that is not the first; the caller's, until the slot's bwd, or where the
                   * layers' inputs move (nn/kept_input.h) until fwd has come back */
     tx_tensor y; /* set by fwd: the output of a chunk that is not the last. On the activation stack, as d */
     tx_tensor d; /* set by fwd with train: where the caller puts the gradient of y, and bwd then that of x */
-    const tx_unit_hooks *units; /* told of parameters as they are used; or NULL */
+    const tx_unit_hooks *units; /* called as parameters are used; or NULL */
     bool last;                  /* of the chunk's micro-batches of an iteration */
-    bool reweighted; /* of a client's model: `weight` has changed since fwd, so bwd runs what read it in fwd again */
+    bool
+        reweighted; /* of a user-defined model: `weight` has changed since fwd, so bwd runs what read it in fwd again */
 } tx_batch;
-
-/* For models: calls the hooks, if there are any. */
-tx_status tx_unit_gather(const tx_batch *batch, int unit, int next);
-tx_status tx_unit_release(const tx_batch *batch, int unit, bool again);
-tx_status tx_unit_pre_backward(const tx_batch *batch, int unit);
-tx_status tx_unit_post_backward(const tx_batch *batch, int unit);
 
 /* New tokens of b sequences through this stage's part of the model: the residual stream in and out, so that logits are
  * asked for where they are wanted. */
 typedef struct tx_decode {
     tx_tensor token, position; /* [s, b] i32; the first stage's */
     tx_tensor x;               /* [s, b, h], what the stage before gave; not the first stage's */
-    tx_tensor y;               /* [s, b, h], out, of the stream's dtype: behind this stage's layers */
+    tx_tensor y;               /* [s, b, h], out, of the stream's dtype: after this stage's layers */
     tx_kv_cache *kv;           /* one per layer of this stage */
 } tx_decode;
 
-enum { TX_MAX_CHUNKS = 64, TX_MAX_LOSSES = 2, TX_BATCH_BUFFERS = 12 + TX_MAX_INPUTS };
+enum { TX_MAX_LOSSES = 2, TX_BATCH_BUFFERS = 12 + TX_MAX_INPUTS };
 
 /* The losses of some tokens, or of some samples. */
 typedef struct tx_loss_sum {
@@ -72,12 +69,10 @@ typedef struct tx_batch_rule {
     double scale; /* of the objective, which is the mean of each loss over the micro-batch, summed over the losses */
 } tx_batch_rule;
 
-/* What --profile-backward times, of layers that are computed again. */
-typedef enum tx_group_time { TX_GROUP_FORWARD, TX_GROUP_AGAIN, TX_GROUP_BACKWARD, TX_N_GROUP_TIMES } tx_group_time;
-
 typedef struct tx_model {
     const struct tx_model_type *type;
     tx_params params; /* of this rank */
+    tx_stack stack;   /* its layers on this rank */
     tx_dtype dtype;   /* of parameters and activations */
     tx_dtype stream;  /* of the residual stream: dtype, or fp32 */
     int64_t n_layers, hidden, n_heads, max_positions;
@@ -92,13 +87,12 @@ typedef struct tx_model {
     int n_losses;
     const char *loss_name[TX_MAX_LOSSES]; /* as Megatron logs them: "lm loss"; the objective is their sum */
     double label_smoothing;               /* of the training loss */
-    double sample_flops;                  /* of a client's model: FLOPs of a sample's forward; 0: not known */
+    double sample_flops;                  /* of a user-defined model: FLOPs of a sample's forward; 0: not known */
     tx_initial initial;                   /* likewise: of its TX_INIT_OWN parameters */
     tx_recompute recompute;               /* n_layers: of each chunk */
     int64_t n_again;                      /* layers that are computed again, of the whole model */
     int n_chunks;                         /* what this pipeline stage has of the layers */
     tx_pp_chunk chunk[TX_MAX_CHUNKS];
-    double group_seconds[TX_N_GROUP_TIMES]; /* since the model was made; AGAIN with fetching what was kept */
 } tx_model;
 
 typedef struct tx_model_type {
@@ -116,21 +110,16 @@ typedef struct tx_model_type {
      * one alone), allocates no weights. */
     tx_status (*create)(tx_model **out, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid);
     void (*destroy)(tx_model *m);
-    tx_status (*hold)(tx_model *m, int n_slots); /* room for so many; one after create. TX_ERR_NOMEM */
     /* The batch's own tensors, contiguous and at TX_DRY_ADDRESS: shapes for b samples of s positions. */
     void (*shape)(const tx_model *m, const tx_config *cfg, tx_batch *batch, int64_t s, int64_t b);
-    /* What goes between pipeline stages of a model of one chunk a stage, in front of this rank's and behind it, absent
-     * at the ends; NULL: [s, b, h] of the stream */
+    /* What goes between pipeline stages of a model of one chunk a stage: the input of this rank's and its output,
+     * absent at the ends; NULL: [s, b, h] of the stream */
     void (*between)(const tx_model *m, int64_t b, tx_tensor *front, tx_tensor *behind);
-    /* Samples into these tensors.  @rows [b][row_len] i32, or of a client's [n_inputs] pointers.  TX_ERR_FORMAT: an id
-     * that is none of the vocabulary's */
-    tx_status (*fill)(const tx_model *m, tx_batch *batch, const void *rows, const tx_batch_rule *rule);
-    /* Behind the last chunk's forward: of the first n_samples samples.  @sum [n_losses] */
+    /* Samples become the batch.  @rows [b][row_len] i32, or of a user-defined model [n_inputs] pointers.
+     * TX_ERR_FORMAT: an id that is not in the vocabulary */
+    tx_status (*collate)(const tx_model *m, tx_batch *batch, const void *rows, const tx_batch_rule *rule);
+    /* After the last chunk's forward: of the first n_samples samples.  @sum [n_losses] */
     void (*losses)(const tx_model *m, const tx_batch *batch, int64_t n_samples, tx_loss_sum *sum);
-    /* The batch's chunk; the last one gives the loss of every token. With `train` also pushes on c->acts what bwd pops,
-     * and the head's gradients are done. Without, y lies there above the caller's mark. */
-    tx_status (*fwd)(tx_ctx *c, tx_model *m, tx_batch *batch, bool train);
-    tx_status (*bwd)(tx_ctx *c, tx_model *m, tx_batch *batch);
     /* The chunk that a stage has, which is one. Ranks have all positions: no sequence parallelism. NULL: the model does
      * not continue text. */
     tx_status (*decode)(tx_ctx *c, tx_model *m, const tx_decode *d);
@@ -145,7 +134,23 @@ typedef struct tx_model_type {
 const tx_model_type *tx_model_type_find(const char *name);   /* NULL if there is none */
 const tx_model_type *tx_model_type_of(const tx_config *cfg); /* by --model-type, which the options have checked */
 
-/* client/: a rank's part of a client's own model, whose declaration outlives it. TX_ERR_ARG: it cannot be. */
+/* ---- model_run.c: a batch through the layers ---- */
+
+/* Memory for what forward leaves of so many micro-batches at a time; of one after create. TX_ERR_NOMEM */
+tx_status tx_model_hold(tx_model *m, int n_slots);
+
+/* The batch's chunk; the last one gives the loss of every token. With `train` also pushes on c->acts what bwd pops, and
+ * the gradients of the layer that makes losses are done. Without, y lies there above the caller's mark. */
+tx_status tx_model_fwd(tx_ctx *c, tx_model *m, tx_batch *batch, bool train);
+tx_status tx_model_bwd(tx_ctx *c, tx_model *m, tx_batch *batch);
+
+/* tx_model_type.decode of models with a residual stream. */
+tx_status tx_model_decode(tx_ctx *c, tx_model *m, const tx_decode *d);
+
+/* tx_layer_kind.output of a layer that makes losses. */
+tx_tensor tx_no_output(tx_ctx *c, const tx_stack_call *k);
+
+/* client/: a rank's part of a user-defined model, whose declaration outlives it. TX_ERR_ARG: it cannot be. */
 tx_status tx_client_model_create(tx_model **out, const tx_config *cfg, const tx_client_model *client,
                                  const tx_grid *grid);
 
@@ -167,7 +172,7 @@ double tx_model_flops(const tx_model *m, int64_t s, int64_t b);
 double tx_model_flops_again(const tx_model *m, int64_t s, int64_t b);
 
 /* 24 f b s l h² (1 + s/6h + V/16lh), arXiv:2104.04473 eq. 3, V padded; f is 3, or 4 with any recomputation, as
- * Megatron-DeepSpeed's throughput_calculator has it. 0 of a client's model. */
+ * Megatron-DeepSpeed's throughput_calculator has it. 0 of a user-defined model. */
 double tx_model_flops_2021(const tx_model *m, int64_t s, int64_t b);
 
 #endif

@@ -10,23 +10,12 @@
 
 #include "model/model.h"
 #include "nn/block.h"
-#include "nn/kept_input.h"
 
-/* What the forward of a micro-batch through a chunk left for its backward; tensors lie on the activation stack. s is
- * the positions of a rank. */
-typedef struct tx_transformer_saved {
-    tx_block_saved *block; /* of the chunk's layers; in one piece with all slots'. The x of a group that is computed
-                            * again is what is kept of its input (nn/kept_input.h) */
-    tx_norm_saved embedding_norm, final_norm;
-    tx_tensor e;      /* [s, b, h], input of the embedding's norm */
-    tx_tensor x;      /* [s, b, h], input of the final norm, or what is behind the chunk's last layer */
-    tx_tensor y;      /* [s, b, h], output of the final norm */
-    tx_tensor dy;     /* [s, b, h], gradient of y, which the head writes */
-    tx_tensor d;      /* [s, b, h], of x; dy's memory where the stream has dy's dtype */
-    size_t mark;      /* of the stack before forward */
-    size_t head_mark; /* of the stack behind the layers */
-    size_t host_mark; /* of the host's stack before forward */
-} tx_transformer_saved;
+/* What the embedding's forward left for its backward; tensors lie on the activation stack. */
+typedef struct tx_embedding_saved {
+    tx_tensor e; /* [s, b, h], input of the norm */
+    tx_norm_saved norm;
+} tx_embedding_saved;
 
 /* What the embedding normalises: with --embed-layernorm word[token] alone, before anything is added. */
 typedef enum tx_embedding_norm { TX_NORM_NOTHING, TX_NORM_WORDS, TX_NORM_SUM } tx_embedding_norm;
@@ -45,9 +34,8 @@ typedef struct tx_transformer {
         int head;             /* the matrix that makes logits */
     } unit;                   /* of the parameter table; -1: not on this stage */
     int n_blocks;
-    int at[TX_MAX_CHUNKS]; /* where a chunk's layers begin among them */
+    tx_block_rooms lent; /* to the blocks, while the stack runs */
     double p_drop;
-    tx_transformer_saved *saved; /* one a slot */
 } tx_transformer;
 
 /* What a model may be without, beside its blocks' traits (block.h), and what its own head has (from TX_HEAD_TRAITS on).
@@ -87,33 +75,23 @@ tx_status tx_transformer_declare_tied(tx_transformer *t, const tx_grid *grid, co
 /* Behind all of them: initial values that the options change. */
 void tx_transformer_declared(tx_transformer *t);
 
-tx_status tx_transformer_hold(tx_transformer *t, int n_slots); /* tx_model_type's */
+/* Lists embedding and blocks of all chunks, whose units are declared; what is after the body of the last one is the
+ * caller's to list. TX_ERR_NOMEM */
+tx_status tx_transformer_list(tx_transformer *t);
+/* The final norm, next in the list. Without one the stream goes through.   @does to its unit */
+tx_status tx_transformer_list_norm(tx_transformer *t, unsigned does);
+
 void tx_transformer_deinit(tx_transformer *t);
 
 /* ---- transformer.c: computing ---- */
 
-/* Embedding and layers of the batch's chunk, to batch->y. With `train` the head may then push what its own backward
- * needs, and writes saved->dy; without, tx_transformer_end comes behind it. */
-tx_status tx_transformer_fwd(tx_ctx *c, tx_transformer *t, tx_batch *batch, bool train);
-/* Behind the last chunk's: saved->y. Its unit is the caller's to use and to leave. */
-tx_status tx_transformer_norm_fwd(tx_ctx *c, tx_transformer *t, const tx_batch *batch);
-void tx_transformer_end(tx_ctx *c, tx_transformer *t, const tx_batch *batch);
+extern const tx_layer_kind tx_embedding_layer, tx_block_layer, tx_final_norm_layer, tx_no_norm_layer;
 
-/* From saved->dy to saved->d, likewise. */
-tx_status tx_transformer_norm_bwd(tx_ctx *c, tx_transformer *t, const tx_batch *batch);
-/* Layers and embedding, from saved->d, which becomes the gradient of the chunk's input. Pops all that forward pushed.
- */
-tx_status tx_transformer_bwd(tx_ctx *c, tx_transformer *t, tx_batch *batch);
+/* tx_stack.stream and .lend */
+tx_tensor tx_transformer_stream(tx_ctx *c, const void *model, const void *batch);
+void tx_transformer_lend(tx_ctx *c, void *model, tx_tensor x);
 
-/* tx_model_type.decode. */
-tx_status tx_transformer_decode(tx_ctx *c, tx_transformer *t, const tx_decode *d);
-/* The final norm of some rows of y, pushed.  @y [rows, h] */
+/* The final norm of some rows of the body's output, pushed.  @y [rows, h] */
 tx_status tx_transformer_norm_rows(tx_ctx *c, tx_transformer *t, tx_tensor *normed, tx_tensor y);
-
-/* The unit of the chunk's last layer, or -1: what backward uses next. */
-int tx_transformer_last_unit(const tx_transformer *t, const tx_batch *batch);
-
-/* Rows of the vocabulary that this tensor rank has. */
-tx_table_shard tx_transformer_words_here(const tx_ctx *c, const tx_transformer *t);
 
 #endif

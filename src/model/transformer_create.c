@@ -119,10 +119,7 @@ static tx_status pad_vocab(int64_t *out, int64_t *n_valid, const tx_config *cfg,
 static tx_status make_blocks(tx_transformer *t, const tx_config *cfg, const tx_grid *grid, bool causal)
 {
     tx_model *m = &t->base;
-    for (int k = 0; k < m->n_chunks; k++) {
-        t->at[k] = t->n_blocks;
-        t->n_blocks += (int)(m->chunk[k].end - m->chunk[k].first);
-    }
+    for (int k = 0; k < m->n_chunks; k++) t->n_blocks += (int)(m->chunk[k].end - m->chunk[k].first);
     TX_TRY(tx_alloc(&t->block, (size_t)t->n_blocks, sizeof *t->block, "the model's layers"));
     for (int k = 0, i = 0; k < m->n_chunks; k++)
         for (int64_t layer = m->chunk[k].first; layer < m->chunk[k].end; layer++)
@@ -233,7 +230,7 @@ tx_status tx_transformer_create(tx_transformer *t, const tx_model_type *type, co
     take_chunks(m, cfg, grid);
     TX_TRY(make_blocks(t, cfg, grid, !head->no_direction));
     *dims = dims_of(t, grid, head->n_types);
-    return tx_transformer_hold(t, 1);
+    return TX_OK;
 }
 
 /* ---- parameters ---- */
@@ -290,35 +287,57 @@ void tx_transformer_declared(tx_transformer *t)
         if (ps->param[i].init == TX_INIT_ONE) ps->param[i].init = TX_INIT_ZERO;
 }
 
-/* ---- slots ---- */
+/* ---- the list ---- */
 
-tx_status tx_transformer_hold(tx_transformer *t, int n_slots)
+/* The words may be the head's as well: then their gradients are complete after it and the embedding. */
+static tx_status list_embedding(tx_transformer *t)
 {
-    const tx_model *m = &t->base;
-    size_t most = 1;
-    for (int k = 0; k < m->n_chunks; k++) {
-        size_t n = (size_t)(m->chunk[k].end - m->chunk[k].first);
-        if (n > most) most = n;
+    unsigned once = TX_GATHER_FWD | TX_RELEASE_FWD | TX_GRADS_BWD;
+    const tx_stack_unit unit[] = {
+        { t->unit.words, once },
+        { t->unit.embedding,
+          once | TX_COMPLETE_BWD | (t->normed ? TX_GATHER_BWD | TX_RELEASE_BWD | TX_NOT_AHEAD : 0u) },
+        { t->unit.words, TX_COMPLETE_BWD },
+    };
+    return tx_stack_add(&t->base.stack, &(tx_stack_layer){ .kind = &tx_embedding_layer,
+                                                           .saved_size = sizeof(tx_embedding_saved),
+                                                           .unit = unit,
+                                                           .n_units = 3 });
+}
+
+tx_status tx_transformer_list(tx_transformer *t)
+{
+    tx_model *m = &t->base;
+    m->stack =
+        (tx_stack){ .model = t, .params = &m->params, .stream = tx_transformer_stream, .lend = tx_transformer_lend };
+    for (int k = 0, i = 0; k < m->n_chunks; k++) {
+        tx_stack_begin_chunk(&m->stack);
+        if (m->chunk[k].pre) TX_TRY(list_embedding(t));
+        for (int64_t n = m->chunk[k].end - m->chunk[k].first; n > 0; n--, i++) {
+            const tx_stack_unit unit = { t->unit.layers + i, TX_OWN_UNIT };
+            TX_TRY(tx_stack_add(&m->stack, &(tx_stack_layer){ .kind = &tx_block_layer,
+                                                              .params = &t->block[i],
+                                                              .saved_size = sizeof(tx_block_saved),
+                                                              .unit = &unit,
+                                                              .n_units = 1 }));
+        }
     }
-    tx_transformer_saved *saved;
-    tx_block_saved *block;
-    TX_TRY(tx_alloc(&saved, (size_t)n_slots, sizeof *saved, "the model's slots"));
-    tx_status st = tx_alloc(&block, (size_t)n_slots * most, sizeof *block, "the model's slots");
-    if (st) {
-        tx_free(saved);
-        return st;
-    }
-    for (int i = 0; i < n_slots; i++) saved[i].block = block + (size_t)i * most;
-    if (t->saved) tx_free(t->saved[0].block);
-    tx_free(t->saved);
-    t->saved = saved;
     return TX_OK;
+}
+
+tx_status tx_transformer_list_norm(tx_transformer *t, unsigned does)
+{
+    const tx_stack_unit unit = { t->unit.norm, does };
+    bool normed = t->traits & TX_WITH_FINAL_NORM;
+    return tx_stack_add(&t->base.stack, &(tx_stack_layer){ .kind = normed ? &tx_final_norm_layer : &tx_no_norm_layer,
+                                                           .saved_size = sizeof(tx_norm_saved),
+                                                           .unit = &unit,
+                                                           .n_units = 1 });
 }
 
 void tx_transformer_deinit(tx_transformer *t)
 {
+    tx_stack_deinit(&t->base.stack);
     tx_params_deinit(&t->base.params);
     tx_free(t->block);
-    if (t->saved) tx_free(t->saved[0].block);
-    tx_free(t->saved);
 }

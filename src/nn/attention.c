@@ -69,20 +69,19 @@ static tx_status turn(tx_ctx *c, const tx_attention *w, tx_tensor qk, tx_past pa
     return TX_OK;
 }
 
-tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_saved *a, tx_kv_cache *kv, tx_keys keys,
-                                 const tx_dropout_key *key, tx_tensor y, tx_tensor x)
+tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_saved *a, const tx_attention_call *k)
 {
-    int64_t s = x.dim[0], b = x.dim[1], n = w->n_heads, g = w->n_groups;
-    tx_dtype t = x.dtype;
+    int64_t s = k->x.dim[0], b = k->x.dim[1], n = w->n_heads, g = w->n_groups;
+    tx_dtype t = k->x.dtype;
+    const tx_kv_cache *kv = k->kv;
     a->qkv = tx_push3(&c->acts, t, s, b, (n + 2 * g) * w->d);
     a->o = tx_push3(&c->acts, t, s, b, n * w->d);
     a->lse = kv ? (tx_tensor){ 0 } : tx_push1(&c->acts, tx_wide(t), b * n * s);
-    a->keys = keys;
     tx_past past = kv ? kv->past : (tx_past){ .n = { 0 } };
 
     /* 1  q, k, v = x W_qkvᵀ + b_qkv   [s, b, groups, r + 2, d] */
     tx_at_part(c, QKV);
-    TX_TRY(tx_linear_fwd(c, &w->qkv, tx_as_rows(a->qkv), tx_as_rows(x)));
+    TX_TRY(tx_linear_fwd(c, &w->qkv, tx_as_rows(a->qkv), tx_as_rows(k->x)));
     /* 2  q, k turned by their positions, in place */
     tx_at_part(c, CORE);
     parts p = cut(w, a->qkv);
@@ -99,16 +98,17 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
                           .dim = { b, g, n / g, s },
                           .stride = { n * s, n / g * s, s, 1 } };
     TX_RUN(c, attention_fwd, .o = all_heads(w, a->o), .lse = a->lse, .q = p.q, .k = p.k, .v = p.v,
-           .scale = 1.0 / sqrt((double)w->d), .causal = w->causal, .mask = attention_mask(w, key),
-           .first_key = keys.first, .n_keys = keys.n, .past = past, .alibi = biases(w));
+           .scale = 1.0 / sqrt((double)w->d), .causal = w->causal, .mask = attention_mask(w, k->dropout),
+           .first_key = k->seen.first, .n_keys = k->seen.n, .past = past, .alibi = biases(w));
     /* 4  y = o W_projᵀ + b_proj */
     tx_at_part(c, DENSE);
-    return tx_linear_fwd(c, &w->proj, tx_as_rows(y), tx_as_rows(a->o));
+    return tx_linear_fwd(c, &w->proj, tx_as_rows(k->y), tx_as_rows(a->o));
 }
 
 tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_attention_saved *a,
-                                 const tx_dropout_key *key, tx_tensor dx, tx_tensor dy, tx_tensor x)
+                                 const tx_attention_call *k)
 {
+    tx_tensor x = k->x;
     int64_t s = x.dim[0], b = x.dim[1];
     size_t mark = tx_arena_mark(&c->acts);
     tx_tensor d_o = tx_push3(&c->acts, x.dtype, s, b, a->o.dim[2]),
@@ -117,17 +117,17 @@ tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_atte
 
     /* 4  do = dy W_proj */
     tx_at_part(c, DENSE);
-    TX_TRY(tx_linear_bwd(c, &w->proj, tx_as_rows(d_o), tx_as_rows(dy), tx_as_rows(a->o)));
+    TX_TRY(tx_linear_bwd(c, &w->proj, tx_as_rows(d_o), tx_as_rows(k->dy), tx_as_rows(a->o)));
     /* 3  dq, dk, dv, side by side as the forward's fused tensor */
     tx_at_part(c, CORE);
     TX_RUN(c, attention_bwd, .dq = d.q, .dk = d.k, .dv = d.v, .do_ = all_heads(w, d_o), .o = all_heads(w, a->o),
            .lse = a->lse, .q = p.q, .k = p.k, .v = p.v, .scale = 1.0 / sqrt((double)w->d), .causal = w->causal,
-           .mask = attention_mask(w, key), .first_key = a->keys.first, .n_keys = a->keys.n, .alibi = biases(w));
+           .mask = attention_mask(w, k->dropout), .first_key = k->seen.first, .n_keys = k->seen.n, .alibi = biases(w));
     /* 2  dq, dk turned back */
     TX_TRY(turn(c, w, d.qk, (tx_past){ .n = { 0 } }, true));
     /* 1  dx = dqkv W_qkv */
     tx_at_part(c, QKV);
-    TX_TRY(tx_linear_bwd(c, &w->qkv, tx_as_rows(dx), tx_as_rows(dqkv), tx_as_rows(x)));
+    TX_TRY(tx_linear_bwd(c, &w->qkv, tx_as_rows(k->dx), tx_as_rows(dqkv), tx_as_rows(x)));
     tx_arena_pop(&c->acts, mark);
     return TX_OK;
 }

@@ -35,22 +35,27 @@ typedef struct tx_attention_saved {
     tx_tensor qkv; /* [s, b, (heads + 2 groups) d], q and k turned */
     tx_tensor o;   /* [s, b, heads d], heads side by side, before the projection */
     tx_tensor lse; /* [b, groups, r, s] */
-    tx_keys keys;  /* the caller's */
 } tx_attention_saved;
 
-/* A layer's keys and values of the positions already seen, for generation, and which of them a call goes on with. */
+/* A layer's keys and values of the positions already seen, for generation, and which of them a call continues. */
 typedef struct tx_kv_cache {
     tx_tensor k, v; /* [positions, slots, groups, d], any strides but the last */
     tx_past past;
 } tx_kv_cache;
 
-/* @y [s, b, h], written, this tensor rank's part of it   @x [s, b, h].  Pushes a's tensors. kv NULL: training and
- * scoring; else the s new positions are appended to the cache and look at all of their sequence. */
-tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_saved *a, tx_kv_cache *kv, tx_keys keys,
-                                 const tx_dropout_key *key, tx_tensor y, tx_tensor x);
+/* What a layer's attention works on. Of sums over tensor ranks a rank has its own part. */
+typedef struct tx_attention_call {
+    tx_tensor x, y;                /* [s, b, h]; forward writes y */
+    tx_tensor dy, dx;              /* [s, b, h]; backward writes dx, which may be dy's memory */
+    tx_keys seen;                  /* which keys a query sees */
+    const tx_dropout_key *dropout; /* of the probabilities */
+    tx_kv_cache *kv; /* NULL: training and scoring; else the s new positions are appended to the cache and see all of
+                      * their sequence */
+} tx_attention_call;
 
-/* @dx [s, b, h], written, this tensor rank's part; may be dy's memory   @dy [s, b, h]   @x as in forward */
+/* Pushes a's tensors. */
+tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_saved *a, const tx_attention_call *k);
 tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_attention_saved *a,
-                                 const tx_dropout_key *key, tx_tensor dx, tx_tensor dy, tx_tensor x);
+                                 const tx_attention_call *k);
 
 #endif

@@ -51,89 +51,101 @@ static tx_tensor shaped(const tx_norm_saved *a, tx_tensor x)
 }
 
 /* Room for all positions of x, which is one of the layer's: x itself where it has them all. */
-static tx_tensor whole_of(const tx_block_saved *a, tx_tensor x)
+static tx_tensor whole_of(const tx_block_call *k, tx_tensor x)
 {
-    if (!a->whole.data) return x;
-    tx_tensor w = a->whole;
-    return x.n_dims == 2 ? tx_as_rows(w) : w;
+    tx_tensor whole = k->lent->whole;
+    if (!whole.data) return x;
+    return x.n_dims == 2 ? tx_as_rows(whole) : whole;
+}
+
+static tx_dropout mask_of(const tx_block *w, const tx_block_call *k, tx_dropout_site site)
+{
+    return tx_dropout_at(k->dropout, w->p_drop, w->layer, site);
 }
 
 /* z = g(attn(f(in))): a branch between its norm and its dropout. */
-static tx_status attention_branch(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_cache *kv, tx_keys keys,
-                                  const tx_dropout_key *key, tx_tensor z, tx_tensor in)
+static tx_status attention_branch(tx_ctx *c, const tx_block *w, tx_block_saved *a, const tx_block_call *k, tx_tensor z,
+                                  tx_tensor in)
 {
-    TX_TRY(tx_tp_gather(c, whole_of(a, in), in));
-    TX_TRY(tx_attention_layer_fwd(c, &w->attn, &a->attn, kv, keys, key, whole_of(a, z), whole_of(a, in)));
-    TX_TRY(tx_tp_sum(c, z, whole_of(a, z)));
+    const tx_attention_call attn = {
+        .x = whole_of(k, in), .y = whole_of(k, z), .seen = k->seen, .dropout = k->dropout, .kv = k->kv
+    };
+    TX_TRY(tx_tp_gather(c, attn.x, in));
+    TX_TRY(tx_attention_layer_fwd(c, &w->attn, &a->attn, &attn));
+    TX_TRY(tx_tp_sum(c, z, attn.y));
     tx_at_part(c, ATTENTION);
     return TX_OK;
 }
 
 /* z = g(mlp(f(in))), likewise.   @in [s b, h] */
-static tx_status mlp_branch(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_tensor z, tx_tensor in)
+static tx_status mlp_branch(tx_ctx *c, const tx_block *w, tx_block_saved *a, const tx_block_call *k, tx_tensor z,
+                            tx_tensor in)
 {
-    TX_TRY(tx_tp_gather(c, whole_of(a, in), in));
-    TX_TRY(tx_mlp_fwd(c, &w->mlp, &a->mlp, tx_as_rows(whole_of(a, z)), whole_of(a, in)));
-    TX_TRY(tx_tp_sum(c, z, whole_of(a, z)));
+    TX_TRY(tx_tp_gather(c, whole_of(k, in), in));
+    TX_TRY(tx_mlp_fwd(c, &w->mlp, &a->mlp, tx_as_rows(whole_of(k, z)), whole_of(k, in)));
+    TX_TRY(tx_tp_sum(c, z, whole_of(k, z)));
     tx_at_part(c, MLP);
     return TX_OK;
 }
 
-static tx_status pre_norm_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_cache *kv, tx_keys keys,
-                              const tx_dropout_key *key, tx_tensor y, tx_tensor x)
+static tx_status pre_norm_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, const tx_block_call *k)
 {
+    tx_tensor x = k->x, room = k->lent->branch;
     bool own = x.dtype == w->ln1.gamma.value.dtype; /* then a branch ends where its half's output will be */
-    tx_tensor z1 = own ? a->x1 : a->branch, z2 = own ? y : a->branch;
+    tx_tensor z1 = own ? a->x1 : room, z2 = own ? k->y : room;
 
     /* 1  ln1 = norm(x)   2  z1 = g(attn(f(ln1)))   3  x1 = x + drop(z1) */
     tx_at_part(c, LN1);
-    TX_TRY(tx_norm_fwd(c, &w->ln1, &a->ln1, a->norm, x));
+    TX_TRY(tx_norm_fwd(c, &w->ln1, &a->ln1, k->lent->norm, x));
     tx_tensor normed = shaped(&a->ln1, x);
-    TX_TRY(attention_branch(c, w, a, kv, keys, key, z1, normed));
+    TX_TRY(attention_branch(c, w, a, k, z1, normed));
     TX_RUN(c, dropout_add_fwd, .y = a->x1, .x = z1, .residual = w->residual_post_norm ? normed : x,
-           .mask = tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_ATTENTION_OUT));
+           .mask = mask_of(w, k, TX_DROP_ATTENTION_OUT));
     /* 4  ln2 = norm(x1)   5  z2 = g(mlp(f(ln2)))   6  y = x1 + drop(z2) */
     tx_at_part(c, LN2);
-    TX_TRY(tx_norm_fwd(c, &w->ln2, &a->ln2, a->norm, a->x1));
-    TX_TRY(mlp_branch(c, w, a, z2, a->ln2.y));
-    TX_RUN(c, dropout_add_fwd, .y = y, .x = z2, .residual = w->residual_post_norm ? shaped(&a->ln2, x) : a->x1,
-           .mask = tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_MLP_OUT));
+    TX_TRY(tx_norm_fwd(c, &w->ln2, &a->ln2, k->lent->norm, a->x1));
+    TX_TRY(mlp_branch(c, w, a, k, z2, a->ln2.y));
+    TX_RUN(c, dropout_add_fwd, .y = k->y, .x = z2, .residual = w->residual_post_norm ? shaped(&a->ln2, x) : a->x1,
+           .mask = mask_of(w, k, TX_DROP_MLP_OUT));
     return TX_OK;
 }
 
-static tx_status post_norm_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_cache *kv, tx_keys keys,
-                               const tx_dropout_key *key, tx_tensor y, tx_tensor x)
+static tx_status post_norm_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, const tx_block_call *k)
 {
+    tx_tensor x = k->x;
     TX_ASSERT(x.dtype == w->ln1.gamma.value.dtype && !w->residual_post_norm);
     a->x2 = tx_push3(&c->acts, x.dtype, x.dim[0], x.dim[1], x.dim[2]);
 
     /* 1  x1 = g(attn(f(x)))   2  x1 = x + drop(x1)   3  ln1 = norm(x1) */
-    TX_TRY(attention_branch(c, w, a, kv, keys, key, a->x1, x));
-    TX_RUN(c, dropout_add_fwd, .y = a->x1, .x = a->x1, .residual = x,
-           .mask = tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_ATTENTION_OUT));
+    TX_TRY(attention_branch(c, w, a, k, a->x1, x));
+    TX_RUN(c, dropout_add_fwd, .y = a->x1, .x = a->x1, .residual = x, .mask = mask_of(w, k, TX_DROP_ATTENTION_OUT));
     tx_at_part(c, LN2);
-    TX_TRY(tx_norm_fwd(c, &w->ln1, &a->ln1, a->norm, a->x1));
+    TX_TRY(tx_norm_fwd(c, &w->ln1, &a->ln1, k->lent->norm, a->x1));
     /* 4  x2 = g(mlp(f(ln1)))   5  x2 = ln1 + drop(x2)   6  y = norm(x2) */
-    TX_TRY(mlp_branch(c, w, a, a->x2, a->ln1.y));
+    TX_TRY(mlp_branch(c, w, a, k, a->x2, a->ln1.y));
     TX_RUN(c, dropout_add_fwd, .y = a->x2, .x = a->x2, .residual = shaped(&a->ln1, x),
-           .mask = tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_MLP_OUT));
+           .mask = mask_of(w, k, TX_DROP_MLP_OUT));
     tx_at_part(c, POST_LN2);
-    return tx_norm_fwd(c, &w->ln2, &a->ln2, tx_as_rows(y), a->x2);
+    return tx_norm_fwd(c, &w->ln2, &a->ln2, tx_as_rows(k->y), a->x2);
 }
 
-tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_cache *kv, tx_keys keys,
-                       const tx_dropout_key *key, tx_tensor y, tx_tensor x)
+tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, const tx_block_call *k)
 {
-    a->x = x;
+    tx_tensor x = k->x;
     a->mark = tx_arena_mark(&c->acts);
     a->x1 = tx_push3(&c->acts, x.dtype, x.dim[0], x.dim[1], x.dim[2]);
     tx_at_layer(c, w->layer);
-    TX_TRY((w->post_norm ? post_norm_fwd : pre_norm_fwd)(c, w, a, kv, keys, key, y, x));
+    TX_TRY((w->post_norm ? post_norm_fwd : pre_norm_fwd)(c, w, a, k));
     tx_at_layer(c, 0);
     return TX_OK;
 }
 
-/* The gradient that enters a branch behind its dropout: d itself when nothing is dropped and the stream's dtype is the
+/* Room that both branches' backward uses in turn: what is dropped, and the gradient of what went in. */
+typedef struct branch_rooms {
+    tx_tensor dropped, dn; /* [s, b, h] */
+} branch_rooms;
+
+/* The gradient that enters a branch after its dropout: d itself when nothing is dropped and the stream's dtype is the
  * branch's. */
 static tx_status branch_gradient(tx_ctx *c, tx_tensor *out, tx_tensor scratch, tx_tensor d, tx_dropout mask)
 {
@@ -148,101 +160,109 @@ static tx_status branch_gradient(tx_ctx *c, tx_tensor *out, tx_tensor scratch, t
 
 /* What a branch's backward takes: the whole of db, and the whole of the branch's input once more; where sequence
  * parallelism splits them, dn, what it gives, is the whole of db's memory. */
-static tx_status enter_bwd(tx_ctx *c, const tx_block_saved *a, tx_tensor db, tx_tensor normed, tx_tensor *whole_normed)
+static tx_status enter_bwd(tx_ctx *c, const tx_block_call *k, tx_tensor db, tx_tensor normed, tx_tensor *whole_normed)
 {
     *whole_normed = tx_tp_room(c, &c->acts, normed);
-    TX_TRY(tx_tp_gather(c, whole_of(a, db), db));
+    TX_TRY(tx_tp_gather(c, whole_of(k, db), db));
     return tx_tp_gather(c, *whole_normed, normed);
 }
 
-/* From the gradient d of a half's output and dn, of what went into its branch, to d of the half's input x: the residual
- * joins behind the norm's backward, or before it where the residual is the norm's output. */
-static tx_status join(tx_ctx *c, const tx_block *w, const tx_norm *norm, const tx_norm_saved *a, tx_tensor d,
-                      tx_tensor dn, tx_tensor x)
+/* Half a layer in backward: its norm, and the norm's input x. */
+typedef struct half {
+    const tx_norm *norm;
+    const tx_norm_saved *saved;
+    tx_tensor x;
+} half;
+
+/* From the gradient d of a half's output and dn, of what went into its branch, to d of the half's input: the residual
+ * joins after the norm's backward, or before it where the residual is the norm's output. */
+static tx_status join(tx_ctx *c, const tx_block *w, half of, tx_tensor d, tx_tensor dn)
 {
-    if (!w->residual_post_norm) return tx_norm_bwd(c, norm, a, d, dn, d, x);
-    TX_RUN(c, add, .y = dn, .a = dn, .b = d);
-    return tx_norm_bwd(c, norm, a, d, dn, (tx_tensor){ 0 }, x);
+    tx_norm_gradient g = { .d = d, .dy = dn, .dres = d };
+    if (w->residual_post_norm) {
+        TX_RUN(c, add, .y = dn, .a = dn, .b = d);
+        g.dres = (tx_tensor){ 0 };
+    }
+    return tx_norm_bwd(c, of.norm, of.saved, g, of.x);
 }
 
-/* Room that both branches' backward uses in turn: what is dropped, and the gradient of what went in. */
-typedef struct room {
-    tx_tensor dropped, dn; /* [s, b, h] */
-} room;
-
 /* dn = f'(mlp'(g'(drop'(d))))   @in what the forward's branch took */
-static tx_status mlp_branch_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_dropout_key *key,
-                                const room *r, tx_tensor d, tx_tensor in)
+static tx_status mlp_branch_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_block_call *k,
+                                const branch_rooms *r, tx_tensor in)
 {
     size_t mark = tx_arena_mark(&c->acts);
     tx_tensor db, whole;
     tx_at_part(c, MLP);
-    TX_TRY(branch_gradient(c, &db, r->dropped, d, tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_MLP_OUT)));
-    TX_TRY(enter_bwd(c, a, db, in, &whole));
-    TX_TRY(tx_mlp_bwd(c, &w->mlp, &a->mlp, tx_as_rows(whole_of(a, r->dn)), tx_as_rows(whole_of(a, db)), whole));
-    TX_TRY(tx_tp_sum(c, r->dn, whole_of(a, r->dn)));
+    TX_TRY(branch_gradient(c, &db, r->dropped, k->d, mask_of(w, k, TX_DROP_MLP_OUT)));
+    TX_TRY(enter_bwd(c, k, db, in, &whole));
+    TX_TRY(tx_mlp_bwd(c, &w->mlp, &a->mlp, tx_as_rows(whole_of(k, r->dn)), tx_as_rows(whole_of(k, db)), whole));
+    TX_TRY(tx_tp_sum(c, r->dn, whole_of(k, r->dn)));
     tx_arena_pop(&c->acts, mark);
     return TX_OK;
 }
 
 /* dn = f'(attn'(g'(drop'(d)))) */
-static tx_status attention_branch_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_dropout_key *key,
-                                      const room *r, tx_tensor d, tx_tensor in)
+static tx_status attention_branch_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_block_call *k,
+                                      const branch_rooms *r, tx_tensor in)
 {
     size_t mark = tx_arena_mark(&c->acts);
-    tx_tensor db, whole;
+    tx_tensor db;
+    tx_attention_call attn = { .dx = whole_of(k, r->dn), .seen = k->seen, .dropout = k->dropout };
     tx_at_part(c, ATTENTION);
-    TX_TRY(branch_gradient(c, &db, r->dropped, d, tx_dropout_at(key, w->p_drop, w->layer, TX_DROP_ATTENTION_OUT)));
-    TX_TRY(enter_bwd(c, a, db, in, &whole));
-    TX_TRY(tx_attention_layer_bwd(c, &w->attn, &a->attn, key, whole_of(a, r->dn), whole_of(a, db), whole));
-    TX_TRY(tx_tp_sum(c, r->dn, whole_of(a, r->dn)));
+    TX_TRY(branch_gradient(c, &db, r->dropped, k->d, mask_of(w, k, TX_DROP_ATTENTION_OUT)));
+    TX_TRY(enter_bwd(c, k, db, in, &attn.x));
+    attn.dy = whole_of(k, db);
+    TX_TRY(tx_attention_layer_bwd(c, &w->attn, &a->attn, &attn));
+    TX_TRY(tx_tp_sum(c, r->dn, attn.dx));
     tx_arena_pop(&c->acts, mark);
     return TX_OK;
 }
 
-static tx_status pre_norm_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_dropout_key *key,
-                              const room *r, tx_tensor d)
+static tx_status pre_norm_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_block_call *k,
+                              const branch_rooms *r)
 {
-    bool again = a->norm.data; /* both norms wrote there, and other layers since */
+    bool again = k->lent->norm.data; /* both norms wrote there, and other layers since */
+    half first = { &w->ln1, &a->ln1, k->x }, second = { &w->ln2, &a->ln2, a->x1 };
     /* 6, 5  dn   4  d += norm'(dn) */
     tx_at_part(c, LN2);
     if (again) TX_TRY(tx_norm_again(c, &w->ln2, &a->ln2, a->x1));
-    TX_TRY(mlp_branch_bwd(c, w, a, key, r, d, a->ln2.y));
+    TX_TRY(mlp_branch_bwd(c, w, a, k, r, a->ln2.y));
     tx_at_part(c, LN2);
-    TX_TRY(join(c, w, &w->ln2, &a->ln2, d, r->dn, a->x1));
+    TX_TRY(join(c, w, second, k->d, r->dn));
     /* 3, 2  dn   1  d += norm'(dn) */
-    if (again) TX_TRY(tx_norm_again(c, &w->ln1, &a->ln1, a->x));
-    TX_TRY(attention_branch_bwd(c, w, a, key, r, d, shaped(&a->ln1, d)));
+    if (again) TX_TRY(tx_norm_again(c, &w->ln1, &a->ln1, k->x));
+    TX_TRY(attention_branch_bwd(c, w, a, k, r, shaped(&a->ln1, k->d)));
     tx_at_part(c, LN1);
-    return join(c, w, &w->ln1, &a->ln1, d, r->dn, a->x);
+    return join(c, w, first, k->d, r->dn);
 }
 
-static tx_status post_norm_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_dropout_key *key,
-                               const room *r, tx_tensor d)
+static tx_status post_norm_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_block_call *k,
+                               const branch_rooms *r)
 {
-    tx_tensor none = { 0 };
+    tx_tensor d = k->d;
+    const tx_norm_gradient in_place = { .d = d, .dy = d };
     /* 6  d = norm'(d)   5, 4  d += dn */
     tx_at_part(c, POST_LN2);
-    TX_TRY(tx_norm_bwd(c, &w->ln2, &a->ln2, d, d, none, a->x2));
+    TX_TRY(tx_norm_bwd(c, &w->ln2, &a->ln2, in_place, a->x2));
     tx_at_part(c, LN2);
-    if (a->norm.data) TX_TRY(tx_norm_again(c, &w->ln1, &a->ln1, a->x1));
-    TX_TRY(mlp_branch_bwd(c, w, a, key, r, d, a->ln1.y));
+    if (k->lent->norm.data) TX_TRY(tx_norm_again(c, &w->ln1, &a->ln1, a->x1));
+    TX_TRY(mlp_branch_bwd(c, w, a, k, r, a->ln1.y));
     TX_RUN(c, add, .y = d, .a = r->dn, .b = d);
     /* 3  d = norm'(d)   2, 1  d += dn */
     tx_at_part(c, LN2);
-    TX_TRY(tx_norm_bwd(c, &w->ln1, &a->ln1, d, d, none, a->x1));
-    TX_TRY(attention_branch_bwd(c, w, a, key, r, d, a->x));
+    TX_TRY(tx_norm_bwd(c, &w->ln1, &a->ln1, in_place, a->x1));
+    TX_TRY(attention_branch_bwd(c, w, a, k, r, k->x));
     TX_RUN(c, add, .y = d, .a = r->dn, .b = d);
     return TX_OK;
 }
 
-tx_status tx_block_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_dropout_key *key, tx_tensor d)
+tx_status tx_block_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_block_call *k)
 {
-    int64_t s = d.dim[0], b = d.dim[1], h = d.dim[2];
+    int64_t s = k->d.dim[0], b = k->d.dim[1], h = k->d.dim[2];
     tx_dtype t = w->ln1.gamma.value.dtype;
-    const room r = { .dropped = tx_push3(&c->acts, t, s, b, h), .dn = tx_push3(&c->acts, t, s, b, h) };
+    const branch_rooms r = { .dropped = tx_push3(&c->acts, t, s, b, h), .dn = tx_push3(&c->acts, t, s, b, h) };
     tx_at_layer(c, w->layer);
-    TX_TRY((w->post_norm ? post_norm_bwd : pre_norm_bwd)(c, w, a, key, &r, d));
+    TX_TRY((w->post_norm ? post_norm_bwd : pre_norm_bwd)(c, w, a, k, &r));
     tx_at_layer(c, 0);
     tx_arena_pop(&c->acts, a->mark);
     return TX_OK;

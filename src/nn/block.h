@@ -30,17 +30,30 @@ typedef struct tx_block {
 } tx_block;
 
 typedef struct tx_block_saved {
-    tx_tensor x, x1, x2; /* [s, b, h]; x is the layer's input, borrowed; x2 with post_norm */
-    /* the caller's, of the weights' dtype, for all layers in turn: */
-    tx_tensor branch; /* [s, b, h], a branch's output where the stream has another dtype */
-    tx_tensor norm;   /* [s b, h], the norms' outputs but for y, which backward then computes again; absent: they are
-                       * kept */
-    tx_tensor whole;  /* [s t, b, h], with sequence parallelism: what a branch takes and gives, of all positions */
+    tx_tensor x1, x2; /* [s, b, h]; x2 with post_norm */
     size_t mark;      /* of the activation stack before forward */
     tx_norm_saved ln1, ln2;
     tx_attention_saved attn;
     tx_mlp_saved mlp;
 } tx_block_saved;
+
+/* Memory that all layers use in turn, of the weights' dtype. */
+typedef struct tx_block_rooms {
+    tx_tensor branch; /* [s, b, h], a branch's output where the stream has another dtype */
+    tx_tensor norm;   /* [s b, h], the norms' outputs but for y, which backward then computes again; absent: they are
+                       * kept */
+    tx_tensor whole;  /* [s t, b, h], with sequence parallelism: what a branch takes and gives, of all positions */
+} tx_block_rooms;
+
+/* What a layer works on. */
+typedef struct tx_block_call {
+    tx_tensor x, y;                /* [s, b, h]: its input; its output, which forward writes */
+    tx_tensor d;                   /* [s, b, h], backward: in, the gradient of y; out, that of x */
+    tx_keys seen;                  /* which keys a query sees */
+    const tx_dropout_key *dropout; /* of all sites */
+    tx_kv_cache *kv;               /* as in attention.h */
+    const tx_block_rooms *lent;    /* the same in forward and backward */
+} tx_block_call;
 
 /* What a layer may be without: the traits in tx_dims that its table's rows ask for. */
 enum { TX_WITH_BIAS = 1, TX_WITH_BETA = 2, TX_WITH_PRE_NORM = 4, TX_WITH_POST_NORM = 8 };
@@ -49,12 +62,10 @@ enum { TX_WITH_BIAS = 1, TX_WITH_BETA = 2, TX_WITH_PRE_NORM = 4, TX_WITH_POST_NO
 extern const tx_param_decl tx_block_params[];
 extern const int tx_block_n_params;
 
-/* @y [s, b, h], written; pushed by the caller before   @x [s, b, h].  Pushes a's tensors. kv and keys as in
- * attention.h. */
-tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, tx_kv_cache *kv, tx_keys keys,
-                       const tx_dropout_key *key, tx_tensor y, tx_tensor x);
+/* Pushes a's tensors. */
+tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, const tx_block_call *k);
 
-/* @d [s, b, h]: in, the gradient of y; out, the gradient of x.  Pops what forward pushed and all that came after. */
-tx_status tx_block_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_dropout_key *key, tx_tensor d);
+/* Pops what forward pushed and all that came after. */
+tx_status tx_block_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_block_call *k);
 
 #endif

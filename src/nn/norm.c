@@ -38,16 +38,15 @@ tx_status tx_norm_fwd(tx_ctx *c, const tx_norm *w, tx_norm_saved *a, tx_tensor y
     return tx_norm_again(c, w, a, x);
 }
 
-tx_status tx_norm_bwd(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_tensor d, tx_tensor dy, tx_tensor dres,
-                      tx_tensor x)
+tx_status tx_norm_bwd(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_norm_gradient g, tx_tensor x)
 {
-    if (dres.data) dres = tx_as_rows(dres);
+    tx_tensor dres = g.dres.data ? tx_as_rows(g.dres) : g.dres;
     if (w->kind == TX_RMSNORM)
-        TX_RUN(c, rmsnorm_bwd, .dx = tx_as_rows(d), .dgamma = w->gamma.grad, .dy = tx_as_rows(dy), .x = tx_as_rows(x),
-               .dres = dres, .gamma = factor_of(w, a), .rs = a->rs);
+        TX_RUN(c, rmsnorm_bwd, .dx = tx_as_rows(g.d), .dgamma = w->gamma.grad, .dy = tx_as_rows(g.dy),
+               .x = tx_as_rows(x), .dres = dres, .gamma = factor_of(w, a), .rs = a->rs);
     else
-        TX_RUN(c, layernorm_bwd, .dx = tx_as_rows(d), .dgamma = w->gamma.grad, .dbeta = w->beta.grad,
-               .dy = tx_as_rows(dy), .x = tx_as_rows(x), .dres = dres, .gamma = factor_of(w, a), .mu = a->mu,
+        TX_RUN(c, layernorm_bwd, .dx = tx_as_rows(g.d), .dgamma = w->gamma.grad, .dbeta = w->beta.grad,
+               .dy = tx_as_rows(g.dy), .x = tx_as_rows(x), .dres = dres, .gamma = factor_of(w, a), .mu = a->mu,
                .rs = a->rs);
     return TX_OK;
 }

@@ -25,8 +25,14 @@ tx_status tx_norm_fwd(tx_ctx *c, const tx_norm *w, tx_norm_saved *a, tx_tensor y
 /* Writes what forward wrote once more: its y may have been overwritten. */
 tx_status tx_norm_again(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_tensor x);
 
-/* d = dres + norm'(dy): the branch's gradient joins the residual stream's. dres may be absent. */
-tx_status tx_norm_bwd(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_tensor d, tx_tensor dy, tx_tensor dres,
-                      tx_tensor x);
+/* d = dres + norm'(dy): the branch's gradient joins the residual stream's. */
+typedef struct tx_norm_gradient {
+    tx_tensor d;    /* of x, written; may be dy's or dres's memory */
+    tx_tensor dy;   /* of the norm's output */
+    tx_tensor dres; /* of the residual stream; may be absent */
+} tx_norm_gradient;
+
+/* Accumulates dgamma, dbeta.   @x as in forward */
+tx_status tx_norm_bwd(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_norm_gradient g, tx_tensor x);
 
 #endif

@@ -23,7 +23,7 @@ static void tell(const tx_metrics *m, const tx_step_record *r)
 
 static void start_interval(tx_metrics *m, const tx_trainer *t)
 {
-    memcpy(m->groups, t->model->group_seconds, sizeof m->groups);
+    memcpy(m->groups, t->model->stack.group_seconds, sizeof m->groups);
     m->n_timed = 0;
     memset(m->timer, 0, sizeof m->timer);
     m->interval_start = tx_clock();
@@ -181,7 +181,7 @@ void tx_metrics_step(tx_metrics *m, const tx_trainer *t)
     if (!t->interval.complete) return;
     r = interval(m, &r, t);
     tx_log_interval(t->cfg, &r);
-    for (int i = 0; i < TX_N_GROUP_TIMES; i++) m->groups[i] = t->model->group_seconds[i] - m->groups[i];
+    for (int i = 0; i < TX_N_GROUP_TIMES; i++) m->groups[i] = t->model->stack.group_seconds[i] - m->groups[i];
     tx_log_group_times(t->cfg, m->groups, (double)m->n_timed);
     tell(m, &r);
     start_interval(m, t);

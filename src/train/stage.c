@@ -157,7 +157,7 @@ tx_status tx_stage_open(tx_stage *st, tx_ctx *c, tx_model *m, const tx_config *c
     st->messages.device = c->device;
     shape_messages(st);
     push_messages(st);
-    return m->type->hold(m, n);
+    return tx_model_hold(m, n);
 }
 
 /* The most that a slot needs. Which chunk comes into which slot depends on the number of micro-batches, so all are as
@@ -389,7 +389,7 @@ static tx_status forward(tx_stage *st, const tx_pp_instr *in, bool last, bool tr
     batch->units = feed->units;
     batch->last = last;
     add_time(st, FILL, &now);
-    TX_TRY(st->m->type->fwd(st->c, st->m, batch, train));
+    TX_TRY(tx_model_fwd(st->c, st->m, batch, train));
     if (chunk->post && feed->look) TX_TRY(feed->look(feed->user, in->micro, batch, g ? &g->batch : batch));
     if (chunk->post) TX_TRY(give_losses(st, batch, in->micro, g));
     add_time(st, FORWARD, &now);
@@ -402,7 +402,7 @@ static tx_status backward(tx_stage *st, const tx_pp_instr *in)
     double now = tx_clock();
     enter(st, in->slot);
     batch->last = in->last_of_chunk;
-    TX_TRY(st->m->type->bwd(st->c, st->m, batch));
+    TX_TRY(tx_model_bwd(st->c, st->m, batch));
     add_time(st, BACKWARD, &now);
     return TX_OK;
 }

@@ -17,7 +17,7 @@ tx_status tx__trainer_fill_batch(const tx_trainer *t, tx_batch *batch, const voi
                                  .reset_position_ids = t->cfg->reset_position_ids,
                                  .scale =
                                      t->scaler.scale / (double)(t->n_micro * tx_grid_size(t->grid, TX_AXIS_DATA)) };
-    return t->model->type->fill(t->model, batch, rows, &rule);
+    return t->model->type->collate(t->model, batch, rows, &rule);
 }
 
 /* A tx_feed.fill. */

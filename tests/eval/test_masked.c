@@ -20,7 +20,7 @@ static void assert_losses(const char *flags, const found *f)
     ASSERT_OK(random_model(&m, &value, cfg, NULL));
     ASSERT_OK(tx_ctx_init(&c, "ref", 1));
     m->type->shape(m, cfg, &batch, LEN, 1);
-    ASSERT_OK(m->type->fwd(&c, m, &batch, false));
+    ASSERT_OK(tx_model_fwd(&c, m, &batch, false));
     ASSERT_OK(tx_ctx_take_memory(&c));
     tx_batch_buffers(&batch, own);
     for (int i = 0; i < TX_BATCH_BUFFERS; i++)
@@ -28,8 +28,8 @@ static void assert_losses(const char *flags, const found *f)
     for (int k = 0; k < SAMPLES; k++) {
         const tx_batch_rule rule = { .eod = -1, .scale = 1 };
         put_random_sample(tx_bert_ids_of(row, LEN), LEN, k);
-        ASSERT_OK(m->type->fill(m, &batch, row, &rule));
-        ASSERT_OK(m->type->fwd(&c, m, &batch, false));
+        ASSERT_OK(m->type->collate(m, &batch, row, &rule));
+        ASSERT_OK(tx_model_fwd(&c, m, &batch, false));
         assert_int_equal(batch.n_labels, f->first[k + 1] - f->first[k]);
         for (int64_t i = 0; i < batch.n_labels; i++)
             ASSERT_NEAR(f->score[f->first[k] + i].logprob, -(double)((float *)batch.loss.data)[i], BOUND, "lm loss");

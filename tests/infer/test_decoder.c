@@ -64,7 +64,7 @@ static void assert_forward(rig *r, const float *logits, int64_t n)
                            .position = tx_tensor2(position, TX_I32, n - 1, 1),
                            .label = tx_tensor1(token + 1, TX_I32, n - 1),
                            .loss = tx_tensor1(loss, TX_F32, n - 1) };
-        ASSERT_OK(r->model->type->fwd(&c, r->model, &batch, false));
+        ASSERT_OK(tx_model_fwd(&c, r->model, &batch, false));
         if (pass == 0) ASSERT_OK(tx_ctx_take_memory(&c));
     }
     for (int i = 0; i + 1 < n; i++) {

@@ -80,7 +80,7 @@ static void fill(rig *r)
         narrow[i] = *own[i];
         if (own[i]->dtype == TX_F64) own[i]->dtype = TX_F32;
     }
-    ASSERT_OK(r->model->type->fill(r->model, batch, r->rows, &rule));
+    ASSERT_OK(r->model->type->collate(r->model, batch, r->rows, &rule));
     for (int i = 0; i < TX_BATCH_BUFFERS; i++) {
         own[i]->dtype = narrow[i].dtype;
         if (own[i]->dtype != TX_F64) continue;
@@ -115,8 +115,8 @@ static void build(rig *r, const char *flags)
     fill(r);
     r->batch.dropout =
         (tx_dropout_key){ .seed = 5, .iteration = 1, .sample = 0, .s_global = S, .on = r->cfg->hidden_dropout > 0 };
-    ASSERT_OK(type->fwd(&r->ctx, r->model, &r->batch, true)); /* dry */
-    ASSERT_OK(type->bwd(&r->ctx, r->model, &r->batch));
+    ASSERT_OK(tx_model_fwd(&r->ctx, r->model, &r->batch, true)); /* dry */
+    ASSERT_OK(tx_model_bwd(&r->ctx, r->model, &r->batch));
     ASSERT_OK(tx_ctx_take_memory(&r->ctx));
 }
 
@@ -142,15 +142,15 @@ static double weighted(tx_tensor weight, tx_tensor loss)
 
 static double objective(rig *r)
 {
-    ASSERT_OK(r->model->type->fwd(&r->ctx, r->model, &r->batch, false));
+    ASSERT_OK(tx_model_fwd(&r->ctx, r->model, &r->batch, false));
     return weighted(r->batch.weight, r->batch.loss) + weighted(r->batch.pair_weight, r->batch.pair_loss);
 }
 
 static void gradients(rig *r)
 {
     ASSERT_OK(tx_params_zero_grad(&r->ctx, &r->model->params, 0, r->model->params.n));
-    ASSERT_OK(r->model->type->fwd(&r->ctx, r->model, &r->batch, true));
-    ASSERT_OK(r->model->type->bwd(&r->ctx, r->model, &r->batch));
+    ASSERT_OK(tx_model_fwd(&r->ctx, r->model, &r->batch, true));
+    ASSERT_OK(tx_model_bwd(&r->ctx, r->model, &r->batch));
 }
 
 /* Of each parameter the derivative in three directions. */

@@ -65,7 +65,7 @@ static void fill(rig *r, int i)
     int64_t s = r->cfg->seq_length, b = r->cfg->micro_batch_size, n = type->samples->row_len(s);
     for (int64_t k = 0; k < b * n && !type->samples->masked; k++) r->rows[k] = token_of(i, k);
     for (int64_t j = 0; j < b && type->samples->masked; j++) pair_of(r->rows + j * n, s, i, j);
-    ASSERT_OK(type->fill(r->model, &r->batch, r->rows, &rule));
+    ASSERT_OK(type->collate(r->model, &r->batch, r->rows, &rule));
     r->batch.dropout =
         (tx_dropout_key){ .seed = 5, .iteration = 1, .sample = (uint64_t)(i * b), .s_global = s, .on = true };
 }
@@ -73,8 +73,8 @@ static void fill(rig *r, int i)
 static tx_status step(rig *r, int micro)
 {
     if (micro == 0) TX_TRY(tx_params_zero_grad(&r->ctx, &r->model->params, 0, r->model->params.n));
-    TX_TRY(r->model->type->fwd(&r->ctx, r->model, &r->batch, true));
-    return r->model->type->bwd(&r->ctx, r->model, &r->batch);
+    TX_TRY(tx_model_fwd(&r->ctx, r->model, &r->batch, true));
+    return tx_model_bwd(&r->ctx, r->model, &r->batch);
 }
 
 static void make_params(rig *r, tx_dtype dtype)

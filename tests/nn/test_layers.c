@@ -36,6 +36,7 @@ typedef struct rig {
     tx_mlp_saved mlp_saved;
     tx_attention_saved attn_saved;
     tx_block_saved block_saved;
+    tx_block_rooms lent;
 } rig;
 
 #define BEFORE 0.25 /* what weights' gradients are before backward, which adds to them */
@@ -61,13 +62,15 @@ static tx_status norm_fwd(rig *r)
 
 static tx_status norm_bwd(rig *r)
 {
-    return tx_norm_bwd(&r->ctx, &r->norm, &r->norm_saved, r->x.grad, r->dy, (tx_tensor){ 0 }, r->x.value);
+    return tx_norm_bwd(&r->ctx, &r->norm, &r->norm_saved, (tx_norm_gradient){ .d = r->x.grad, .dy = r->dy },
+                       r->x.value);
 }
 
 /* The branch's gradient joins the stream's. */
 static tx_status norm_joined_bwd(rig *r)
 {
-    return tx_norm_bwd(&r->ctx, &r->norm, &r->norm_saved, r->x.grad, r->dy, r->dy, r->x.value);
+    return tx_norm_bwd(&r->ctx, &r->norm, &r->norm_saved,
+                       (tx_norm_gradient){ .d = r->x.grad, .dy = r->dy, .dres = r->dy }, r->x.value);
 }
 
 static tx_status norm_joined_fwd(rig *r)
@@ -167,12 +170,14 @@ static void mlp_geglu_second_again(rig *r)
 
 static tx_status attention_fwd(rig *r)
 {
-    return tx_attention_layer_fwd(&r->ctx, &r->attn, &r->attn_saved, NULL, r->keys, &r->key, r->y, r->x.value);
+    const tx_attention_call k = { .x = r->x.value, .y = r->y, .seen = r->keys, .dropout = &r->key };
+    return tx_attention_layer_fwd(&r->ctx, &r->attn, &r->attn_saved, &k);
 }
 
 static tx_status attention_bwd(rig *r)
 {
-    return tx_attention_layer_bwd(&r->ctx, &r->attn, &r->attn_saved, &r->key, r->x.grad, r->dy, r->x.value);
+    const tx_attention_call k = { .x = r->x.value, .dx = r->x.grad, .dy = r->dy, .seen = r->keys, .dropout = &r->key };
+    return tx_attention_layer_bwd(&r->ctx, &r->attn, &r->attn_saved, &k);
 }
 
 static void add_attention(rig *r, tx_attention *w, bool bias)
@@ -230,15 +235,24 @@ static void attention_documents(rig *r)
         for (int b = 0; b < B; b++) ((int32_t *)r->keys.first.data)[s * B + b] = s >= 2 + b ? 2 + b : 0;
 }
 
+static tx_block_call block_call(const rig *r)
+{
+    return (tx_block_call){
+        .x = r->x.value, .y = r->y, .d = r->x.grad, .seen = r->keys, .dropout = &r->key, .lent = &r->lent
+    };
+}
+
 static tx_status block_fwd(rig *r)
 {
-    return tx_block_fwd(&r->ctx, &r->block, &r->block_saved, NULL, r->keys, &r->key, r->y, r->x.value);
+    const tx_block_call k = block_call(r);
+    return tx_block_fwd(&r->ctx, &r->block, &r->block_saved, &k);
 }
 
 static tx_status block_bwd(rig *r)
 {
     if (!r->ctx.dry) memcpy(r->x.grad.data, r->dy.data, (size_t)tx_numel(r->dy) * tx_dtype_size(r->dy.dtype));
-    return tx_block_bwd(&r->ctx, &r->block, &r->block_saved, &r->key, r->x.grad);
+    const tx_block_call k = block_call(r);
+    return tx_block_bwd(&r->ctx, &r->block, &r->block_saved, &k);
 }
 
 static void make_block(rig *r, tx_block w, tx_norm_kind kind, bool bias)
@@ -287,7 +301,7 @@ static void block_llama(rig *r)
 static void block_norms_again(rig *r)
 {
     block_dropped(r);
-    r->block_saved.norm = make(r->t, S * B, H, 0);
+    r->lent.norm = make(r->t, S * B, H, 0);
 }
 
 typedef struct layer_case {
@@ -351,7 +365,7 @@ static void finish(rig *r)
     free(r->dy.data);
     free(r->keys.first.data);
     free(r->keys.n.data);
-    free(r->block_saved.norm.data);
+    free(r->lent.norm.data);
     tx_ctx_deinit(&r->ctx);
 }
 

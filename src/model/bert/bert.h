@@ -16,10 +16,9 @@
 
 /* What a micro-batch's heads left for backward; tensors lie on the activation stack. n rows of labels. */
 typedef struct tx_bert_saved {
-    tx_tensor x;  /* [b + n, h], X */
-    tx_tensor u;  /* [n, h], before gelu */
-    tx_tensor g;  /* [n, h], behind it */
-    tx_tensor dn; /* [n, h], gradient of the norm's output */
+    tx_tensor x; /* [b + n, h], X */
+    tx_tensor u; /* [n, h], before gelu */
+    tx_tensor g; /* [n, h], behind it */
     tx_norm_saved norm;
     tx_tensor pooled, dlogits; /* [b, h], before tanh; [b, 2] */
     tx_tensor tanh;            /* [b, h] */
@@ -34,7 +33,6 @@ typedef struct tx_bert {
     tx_linear binary;         /* [2, h] */
     tx_activation activation; /* lm_head's */
     bool has_binary;
-    tx_bert_saved *saved; /* one a slot */
 } tx_bert;
 
 extern const tx_model_type tx_model_bert;
@@ -43,7 +41,7 @@ enum { TX_WITH_BINARY = TX_HEAD_TRAITS };
 
 /* bert_batch.c: tx_model_type's. A sample is [tokens s][types s][labels s][real tokens][is_random]. */
 void tx__bert_shape(const tx_model *m, const tx_config *cfg, tx_batch *batch, int64_t s, int64_t b);
-tx_status tx__bert_fill(const tx_model *m, tx_batch *batch, const void *rows, const tx_batch_rule *rule);
+tx_status tx__bert_collate(const tx_model *m, tx_batch *batch, const void *rows, const tx_batch_rule *rule);
 void tx__bert_losses(const tx_model *m, const tx_batch *batch, int64_t n_samples, tx_loss_sum *sum);
 
 #endif

@@ -59,7 +59,7 @@ static tx_status fill_sample(const tx_model *m, tx_batch *batch, tx_bert_ids in,
 
 /* The head always reads as many rows as there may be: of one shape a product is made ready once, and its workspace is
  * what the dry run found. Rows that are too many are the first, with no label. */
-tx_status tx__bert_fill(const tx_model *m, tx_batch *batch, const void *rows, const tx_batch_rule *rule)
+tx_status tx__bert_collate(const tx_model *m, tx_batch *batch, const void *rows, const tx_batch_rule *rule)
 {
     int64_t s = batch->token.dim[0], b = batch->token.dim[1], most = batch->label.dim[0], n = 0;
     float *weight = batch->weight.data, *pair_weight = batch->pair_weight.data;

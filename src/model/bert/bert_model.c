@@ -29,25 +29,14 @@ static const tx_param_decl head_params[] = {
 /* clang-format on */
 enum { N_HEAD_PARAMS = sizeof head_params / sizeof head_params[0] };
 
-/* ---- making one ---- */
+/* ---- parameters ---- */
 
 static void bert_destroy(tx_model *m)
 {
     tx_bert *g = (tx_bert *)m;
     if (!g) return;
     tx_transformer_deinit(&g->t);
-    tx_free(g->saved);
     tx_free(g);
-}
-
-static tx_status bert_hold(tx_model *m, int n_slots)
-{
-    tx_bert *g = (tx_bert *)m;
-    tx_bert_saved *saved;
-    TX_TRY(tx_alloc(&saved, (size_t)n_slots, sizeof *saved, "the model's slots"));
-    tx_free(g->saved);
-    g->saved = saved;
-    return tx_transformer_hold(&g->t, n_slots);
 }
 
 static tx_status declare(tx_bert *g, const tx_grid *grid, const tx_dims *dims)
@@ -58,32 +47,6 @@ static tx_status declare(tx_bert *g, const tx_grid *grid, const tx_dims *dims)
     TX_TRY(tx_transformer_declare_tied(t, grid, dims));
     tx_transformer_declared(t);
     return TX_OK;
-}
-
-static tx_status bert_create(tx_model **out, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid)
-{
-    tx_bert *g;
-    tx_dims dims;
-    const tx_head_shape head = { .share = cfg->mask_prob,
-                                 .before = cfg->hidden_size * cfg->hidden_size,
-                                 .n_types = cfg->bert_binary_head ? 2 : 0,
-                                 .no_direction = true,
-                                 .traits = cfg->bert_binary_head ? TX_WITH_BINARY : 0 };
-    if (!grid) grid = &tx_grid_alone;
-    TX_TRY(tx_alloc(&g, 1, sizeof *g, "the model"));
-    tx_status st;
-    TX_GOTO(tx_transformer_create(&g->t, &tx_model_bert, cfg, vocab_size, grid, &head, &dims));
-    TX_GOTO(bert_hold(&g->t.base, 1));
-    g->has_binary = cfg->bert_binary_head;
-    g->norm = g->t.final_norm;
-    g->activation = cfg->openai_gelu ? TX_GELU_TANH : TX_GELU_ERF; /* whatever fuses with the layers' bias */
-    g->t.base.n_losses = 1 + g->has_binary;
-    g->t.base.loss_name[1] = "sop loss";
-    TX_GOTO(declare(g, grid, &dims));
-    *out = &g->t.base;
-out:
-    if (st) bert_destroy(&g->t.base);
-    return st;
 }
 
 /* ---- the rows that the heads read ---- */
@@ -140,8 +103,8 @@ static tx_status scatter_rows(tx_ctx *c, const tx_batch *batch, tx_tensor dy, tx
 
 /* ---- the masked-LM head ---- */
 
-/* From rows of y to what the words are multiplied with: a->norm.y. Pushes a's tensors. */
-static tx_status transform_fwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, tx_tensor x)
+/* From rows of y to what the words are multiplied with. Pushes a's tensors.   @y room for that; absent: pushed, too */
+static tx_status transform_fwd(tx_ctx *c, const tx_bert *g, tx_bert_saved *a, tx_tensor y, tx_tensor x)
 {
     a->u = tx_push2(&c->acts, x.dtype, x.dim[0], x.dim[1]);
     a->g = tx_push2(&c->acts, x.dtype, x.dim[0], x.dim[1]);
@@ -149,55 +112,43 @@ static tx_status transform_fwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, tx_tenso
     TX_TRY(tx_linear_fwd(c, &g->dense, a->u, x));
     TX_RUN(c, activation_fwd, .y = a->g, .x = a->u, .kind = g->activation);
     tx_at_part(c, NORM);
-    return tx_norm_fwd(c, &g->norm, &a->norm, (tx_tensor){ 0 }, a->g);
+    return tx_norm_fwd(c, &g->norm, &a->norm, y, a->g);
 }
 
-/* @dx [n, h], written */
-static tx_status transform_bwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, tx_tensor dx, tx_tensor x)
+/* @dx [n, h], written   @dn [n, h], the gradient of its output; used up */
+static tx_status transform_bwd(tx_ctx *c, const tx_bert *g, const tx_bert_saved *a, tx_tensor dx, tx_tensor dn,
+                               tx_tensor x)
 {
     tx_at_part(c, NORM);
-    TX_TRY(tx_norm_bwd(c, &g->norm, &a->norm, a->dn, a->dn, (tx_tensor){ 0 }, a->g));
+    TX_TRY(tx_norm_bwd(c, &g->norm, &a->norm, (tx_norm_gradient){ .d = dn, .dy = dn }, a->g));
     tx_at_part(c, DENSE);
-    TX_RUN(c, activation_bwd, .dx = a->dn, .dy = a->dn, .x = a->u, .kind = g->activation);
-    return tx_linear_bwd(c, &g->dense, dx, a->dn, x);
+    TX_RUN(c, activation_bwd, .dx = dn, .dy = dn, .x = a->u, .kind = g->activation);
+    return tx_linear_bwd(c, &g->dense, dx, dn, x);
 }
 
-/* The losses, and with train also a->dn and the words' gradient. */
-static tx_status words_loss(tx_ctx *c, tx_bert *g, tx_bert_saved *a, const tx_batch *batch, bool train)
+/* The losses, and with train also dx and the words' gradient. */
+static tx_status words_fwd(tx_ctx *c, const tx_stack_call *k)
 {
+    tx_bert *g = k->model;
+    const tx_batch *batch = k->batch;
     const tx_model *m = &g->t.base;
     const tx_axis *tp = &tx_grid_of(c)->axis[TX_AXIS_TENSOR];
     tx_weight *word = &g->t.word;
     tx_tensor none = { 0 };
     tx_at_part(c, WORDS);
-    TX_RUN(c, head_loss, .loss = batch->loss, .dx = a->dn, .dw = train ? word->grad : none, .accumulate = !word->fresh,
-           .x = a->norm.y, .w = word->value, .bias = g->bias.value, .dbias = train ? g->bias.grad : none,
-           .y = batch->label, .weight = train ? batch->weight : none, .n_valid = m->n_valid,
-           .smoothing = train ? m->label_smoothing : 0, .n_parts = tp->size, .part = tp->rank,
+    TX_RUN(c, head_loss, .loss = batch->loss, .dx = k->dx, .dw = k->train ? word->grad : none,
+           .accumulate = !word->fresh, .x = k->x, .w = word->value, .bias = g->bias.value,
+           .dbias = k->train ? g->bias.grad : none, .y = batch->label, .weight = k->train ? batch->weight : none,
+           .n_valid = m->n_valid, .smoothing = k->train ? m->label_smoothing : 0, .n_parts = tp->size, .part = tp->rank,
            .exchange = tx_tp_exchange);
-    if (!train) return TX_OK;
+    if (!k->train) return TX_OK;
     word->fresh = false;
-    return tp->size > 1 ? tx_all_reduce(c, tx_grid_group(tx_grid_of(c), TX_GROUP_TENSOR), a->dn, TX_SUM) : TX_OK;
-}
-
-static tx_status lm_fwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, const tx_batch *batch, bool train)
-{
-    const tx_transformer *t = &g->t;
-    tx_tensor x = label_rows(batch, a->x);
-    a->dn = (tx_tensor){ 0 };
-    TX_TRY(transform_fwd(c, g, a, x));
-    TX_TRY(tx_unit_gather(batch, t->unit.head, train ? t->unit.norm : -1));
-    if (train) TX_TRY(tx_unit_pre_backward(batch, t->unit.head));
-    if (train) TX_TRY(tx_unit_pre_backward(batch, t->unit.norm)); /* the bias's gradient is in its unit */
-    if (train) a->dn = tx_push2(&c->acts, x.dtype, x.dim[0], x.dim[1]);
-    TX_TRY(words_loss(c, g, a, batch, train));
-    TX_TRY(tx_unit_release(batch, t->unit.head, false));
-    return train && t->unit.head != t->unit.words ? tx_unit_post_backward(batch, t->unit.head) : TX_OK;
+    return tp->size > 1 ? tx_all_reduce(c, tx_grid_group(tx_grid_of(c), TX_GROUP_TENSOR), k->dx, TX_SUM) : TX_OK;
 }
 
 /* ---- the binary head ---- */
 
-static tx_status pool_fwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, tx_tensor logits, tx_tensor x)
+static tx_status pool_fwd(tx_ctx *c, const tx_bert *g, tx_bert_saved *a, tx_tensor logits, tx_tensor x)
 {
     a->pooled = tx_push2(&c->acts, x.dtype, x.dim[0], x.dim[1]);
     a->tanh = tx_push2(&c->acts, x.dtype, x.dim[0], x.dim[1]);
@@ -208,7 +159,7 @@ static tx_status pool_fwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, tx_tensor log
     return tx_linear_fwd(c, &g->binary, logits, a->tanh);
 }
 
-static tx_status binary_fwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, const tx_batch *batch, bool train)
+static tx_status binary_fwd(tx_ctx *c, const tx_bert *g, tx_bert_saved *a, const tx_batch *batch, bool train)
 {
     tx_tensor x = first_rows(batch, a->x);
     a->dlogits = tx_push2(&c->acts, x.dtype, x.dim[0], 2);
@@ -220,7 +171,7 @@ static tx_status binary_fwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, const tx_ba
 }
 
 /* @dx [b, h], written */
-static tx_status binary_bwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, const tx_batch *batch, tx_tensor dx)
+static tx_status binary_bwd(tx_ctx *c, const tx_bert *g, const tx_bert_saved *a, const tx_batch *batch, tx_tensor dx)
 {
     tx_at_part(c, BINARY);
     if (!g->has_binary) {
@@ -239,56 +190,87 @@ static tx_status binary_bwd(tx_ctx *c, tx_bert *g, tx_bert_saved *a, const tx_ba
 
 /* ---- both ---- */
 
-static tx_status heads_fwd(tx_ctx *c, tx_bert *g, const tx_batch *batch, bool train)
+static tx_tensor heads_output(tx_ctx *c, const tx_stack_call *k)
 {
-    tx_transformer *t = &g->t;
-    tx_bert_saved *a = &g->saved[batch->slot];
-    TX_TRY(tx_unit_gather(batch, t->unit.norm, t->unit.head));
-    TX_TRY(tx_transformer_norm_fwd(c, t, batch));
-    tx_tensor y = t->saved[batch->slot].y;
-    a->x = tx_push2(&c->acts, y.dtype, batch->row.dim[0], y.dim[2]);
-    TX_TRY(gather_rows(c, batch, a->x, y));
-    if (g->has_binary) TX_TRY(binary_fwd(c, g, a, batch, train));
-    TX_TRY(lm_fwd(c, g, a, batch, train));
-    return tx_unit_release(batch, t->unit.norm, train);
+    (void)c;
+    const tx_model *m = k->model;
+    return tx_tensor2(NULL, m->dtype, ((const tx_batch *)k->batch)->label.dim[0], m->hidden);
 }
 
-static tx_status heads_bwd(tx_ctx *c, tx_bert *g, const tx_batch *batch)
+/* From the final norm's output to the binary head's losses, and to what the words are multiplied with. */
+static tx_status heads_fwd(tx_ctx *c, const tx_stack_call *k)
 {
-    tx_transformer *t = &g->t;
-    tx_bert_saved *a = &g->saved[batch->slot];
-    const tx_unit *rows = &t->base.params.unit[t->unit.norm];
-    TX_TRY(tx_unit_gather(batch, t->unit.norm, tx_transformer_last_unit(t, batch)));
-    TX_TRY(tx_unit_pre_backward(batch, t->unit.norm));
+    const tx_bert *g = k->model;
+    const tx_batch *batch = k->batch;
+    tx_bert_saved *a = k->saved;
+    a->x = tx_push2(&c->acts, k->x.dtype, batch->row.dim[0], k->x.dim[2]);
+    TX_TRY(gather_rows(c, batch, a->x, k->x));
+    if (g->has_binary) TX_TRY(binary_fwd(c, g, a, batch, k->train));
+    return transform_fwd(c, g, a, k->y, label_rows(batch, a->x));
+}
+
+static tx_status heads_bwd(tx_ctx *c, const tx_stack_call *k)
+{
+    const tx_bert *g = k->model;
+    const tx_batch *batch = k->batch;
+    const tx_bert_saved *a = k->saved;
     tx_tensor dx = tx_push2(&c->acts, a->x.dtype, a->x.dim[0], a->x.dim[1]);
-    TX_TRY(transform_bwd(c, g, a, label_rows(batch, dx), label_rows(batch, a->x)));
+    TX_TRY(transform_bwd(c, g, a, label_rows(batch, dx), k->dy, label_rows(batch, a->x)));
     TX_TRY(binary_bwd(c, g, a, batch, first_rows(batch, dx)));
-    tx_params_contributed(&t->base.params, rows->first, rows->end);
-    TX_TRY(scatter_rows(c, batch, t->saved[batch->slot].dy, dx));
-    TX_TRY(tx_transformer_norm_bwd(c, t, batch));
-    TX_TRY(tx_unit_release(batch, t->unit.norm, false));
-    return tx_unit_post_backward(batch, t->unit.norm);
+    return scatter_rows(c, batch, k->dx, dx);
 }
 
-/* ---- a chunk ---- */
+static const tx_layer_kind heads_layer = {
+    .part = TX_AFTER_BODY, .output = heads_output, .fwd = heads_fwd, .bwd = heads_bwd
+};
+static const tx_layer_kind words_layer = { .part = TX_AFTER_BODY, .output = tx_no_output, .fwd = words_fwd };
 
-static tx_status bert_fwd(tx_ctx *c, tx_model *m, tx_batch *batch, bool train)
+/* Embedding, blocks, final norm, heads, and the words' losses. The heads' parameters are in the final norm's unit,
+ * which is in use until the last of these; the words' bias gets its gradient there. */
+static tx_status list_layers(tx_bert *g)
 {
-    tx_bert *g = (tx_bert *)m;
-    TX_TRY(tx_transformer_fwd(c, &g->t, batch, train));
-    if (m->chunk[batch->chunk].post) TX_TRY(heads_fwd(c, g, batch, train));
-    if (!train) tx_transformer_end(c, &g->t, batch);
-    return TX_OK;
+    tx_transformer *t = &g->t;
+    tx_stack *s = &t->base.stack;
+    unsigned done = t->unit.head == t->unit.words ? 0 : TX_COMPLETE_FWD; /* the embedding contributes last */
+    const tx_stack_unit heads = { t->unit.norm, TX_GATHER_BWD | TX_GRADS_BWD };
+    const tx_stack_unit words[] = { { t->unit.head, TX_GATHER_FWD | TX_GRADS_FWD | TX_RELEASE_FWD | done },
+                                    { t->unit.norm, TX_GRADS_FWD | TX_RELEASE_FWD } };
+    TX_TRY(tx_transformer_list(t));
+    if (!t->base.chunk[t->base.n_chunks - 1].post) return TX_OK;
+    TX_TRY(tx_transformer_list_norm(t, TX_GATHER_FWD | TX_RELEASE_BWD | TX_COMPLETE_BWD));
+    TX_TRY(tx_stack_add(
+        s,
+        &(tx_stack_layer){ .kind = &heads_layer, .saved_size = sizeof(tx_bert_saved), .unit = &heads, .n_units = 1 }));
+    return tx_stack_add(s, &(tx_stack_layer){ .kind = &words_layer, .unit = words, .n_units = 2 });
 }
 
-static tx_status bert_bwd(tx_ctx *c, tx_model *m, tx_batch *batch)
+/* ---- making one ---- */
+
+static tx_status bert_create(tx_model **out, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid)
 {
-    tx_bert *g = (tx_bert *)m;
-    tx_at_backward(c, true);
-    if (m->chunk[batch->chunk].post) TX_TRY(heads_bwd(c, g, batch));
-    TX_TRY(tx_transformer_bwd(c, &g->t, batch));
-    tx_at_backward(c, false);
-    return TX_OK;
+    tx_bert *g;
+    tx_dims dims;
+    const tx_head_shape head = { .share = cfg->mask_prob,
+                                 .before = cfg->hidden_size * cfg->hidden_size,
+                                 .n_types = cfg->bert_binary_head ? 2 : 0,
+                                 .no_direction = true,
+                                 .traits = cfg->bert_binary_head ? TX_WITH_BINARY : 0 };
+    if (!grid) grid = &tx_grid_alone;
+    TX_TRY(tx_alloc(&g, 1, sizeof *g, "the model"));
+    tx_status st;
+    TX_GOTO(tx_transformer_create(&g->t, &tx_model_bert, cfg, vocab_size, grid, &head, &dims));
+    g->has_binary = cfg->bert_binary_head;
+    g->norm = g->t.final_norm;
+    g->activation = cfg->openai_gelu ? TX_GELU_TANH : TX_GELU_ERF; /* whatever fuses with the layers' bias */
+    g->t.base.n_losses = 1 + g->has_binary;
+    g->t.base.loss_name[1] = "sop loss";
+    TX_GOTO(declare(g, grid, &dims));
+    TX_GOTO(list_layers(g));
+    TX_GOTO(tx_stack_hold(&g->t.base.stack, 1));
+    *out = &g->t.base;
+out:
+    if (st) bert_destroy(&g->t.base);
+    return st;
 }
 
 static tx_status bert_logits(tx_ctx *c, tx_model *m, tx_tensor logits, tx_tensor y)
@@ -298,7 +280,7 @@ static tx_status bert_logits(tx_ctx *c, tx_model *m, tx_tensor logits, tx_tensor
     size_t start = tx_arena_mark(&c->acts);
     tx_tensor normed;
     TX_TRY(tx_transformer_norm_rows(c, &g->t, &normed, y));
-    TX_TRY(transform_fwd(c, g, &a, normed));
+    TX_TRY(transform_fwd(c, g, &a, (tx_tensor){ 0 }, normed));
     tx_at_part(c, WORDS);
     TX_RUN(c, gemm, .c = logits, .a = a.norm.y, .b = g->t.word.value, .trans_b = true, .bias = g->bias.value);
     tx_arena_pop(&c->acts, start);
@@ -326,12 +308,9 @@ const tx_model_type tx_model_bert = {
     .upstream_tokenizer = "BertWordPieceLowerCase",
     .create = bert_create,
     .destroy = bert_destroy,
-    .hold = bert_hold,
     .shape = tx__bert_shape,
-    .fill = tx__bert_fill,
+    .collate = tx__bert_collate,
     .losses = tx__bert_losses,
-    .fwd = bert_fwd,
-    .bwd = bert_bwd,
     .logits = bert_logits,
     .pair_logits = bert_pair_logits,
 };

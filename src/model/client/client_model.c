@@ -48,7 +48,7 @@ static void shape(const tx_model *m, const tx_config *cfg, tx_batch *batch, int6
 
 /* ---- batches ---- */
 
-static tx_status fill(const tx_model *m, tx_batch *batch, const void *rows, const tx_batch_rule *rule)
+static tx_status collate(const tx_model *m, tx_batch *batch, const void *rows, const tx_batch_rule *rule)
 {
     const tx_client_net *n = (const tx_client_net *)m;
     const void *const *from = rows;
@@ -71,60 +71,20 @@ static void losses(const tx_model *m, const tx_batch *batch, int64_t n_samples, 
     for (int64_t i = 0; i < sum->n; i++) sum->sum += (double)loss[i];
 }
 
-/* ---- slots ---- */
-
-static tx_status hold(tx_model *m, int n_slots)
-{
-    tx_client_net *n = (tx_client_net *)m;
-    static const char what[] = "what layers save for backward";
-    size_t layers = (size_t)n->n_layers, slots = (size_t)n_slots;
-    tx_layer_saved *layer = NULL;
-    unsigned char *memory = NULL;
-    if (n->slot) {
-        layer = n->slot->layer;
-        memory = n->slot->memory;
-    }
-    TX_TRY(tx_realloc(&n->slot, slots, sizeof *n->slot, what));
-    n->slot[0] = (tx_client_saved){ .layer = layer, .memory = memory };
-    TX_TRY(tx_realloc(&n->slot[0].layer, slots * layers, sizeof *layer, what));
-    TX_TRY(tx_realloc(&n->slot[0].memory, slots * n->saved_size + 1, 1, what));
-    memset(n->slot[0].layer, 0, slots * layers * sizeof *layer);
-    memset(n->slot[0].memory, 0, slots * n->saved_size + 1);
-    for (int k = 0; k < n_slots; k++) {
-        n->slot[k].layer = n->slot[0].layer + (size_t)k * layers;
-        n->slot[k].memory = n->slot[0].memory + (size_t)k * n->saved_size;
-        for (size_t i = 0; i < layers; i++) n->slot[k].layer[i].saved = n->slot[k].memory + n->place[i].saved;
-    }
-    return TX_OK;
-}
-
 static void destroy(tx_model *m)
 {
     tx_client_net *n = (tx_client_net *)m;
     if (!n) return;
-    if (n->slot) {
-        tx_free(n->slot->layer);
-        tx_free(n->slot->memory);
-    }
-    tx_free(n->slot);
+    tx_stack_deinit(&m->stack);
     tx_free(n->weight);
     tx_free(n->home);
     tx_free(n->unit);
-    tx_free(n->place);
+    tx_free(n->layer);
     tx_params_deinit(&m->params);
     tx_free(n);
 }
 
 /* ---- making one ---- */
-
-/* Elements of the largest tensor between the stage's layers. */
-static void find_widest(tx_client_net *n)
-{
-    for (int i = n->first - 1; i < n->first + n->n_layers; i++) {
-        int64_t numel = tx_numel(tx_client_between(n, i, 1));
-        if (i >= 0 && i + 1 < n->spec.n_layers && numel > n->widest) n->widest = numel;
-    }
-}
 
 /* What is computed again, of a model that has its own number of layers. */
 static tx_recompute recompute_of(const tx_config *cfg, int n_layers)
@@ -173,9 +133,9 @@ tx_status tx_client_model_create(tx_model **out, const tx_config *cfg, const tx_
     n->first = (int)m->chunk[0].first;
     n->n_layers = (int)(m->chunk[0].end - m->chunk[0].first);
     TX_GOTO(check_divided(n, tx_grid_size(grid, TX_AXIS_TENSOR)));
-    find_widest(n);
     TX_GOTO(tx_client_declare(n, grid));
-    TX_GOTO(hold(m, 1));
+    TX_GOTO(tx_client_list(n));
+    TX_GOTO(tx_stack_hold(&m->stack, 1));
     *out = m;
 out:
     if (st) destroy(m);
@@ -186,11 +146,8 @@ const tx_model_type tx_model_client = {
     .name = "client",
     .samples = &tx_user_samples,
     .destroy = destroy,
-    .hold = hold,
     .between = between,
     .shape = shape,
-    .fill = fill,
+    .collate = collate,
     .losses = losses,
-    .fwd = tx__client_fwd,
-    .bwd = tx__client_bwd,
 };

@@ -36,33 +36,33 @@ static void free_ties(ties *t)
     tx_free(t->next);
 }
 
-/* Where each layer of the stage has its weights and units, and its part of what is saved. */
+/* Where each layer of the stage has its weights and units. */
 static tx_status place_layers(tx_client_net *n)
 {
     static const char what[] = "the model's layers";
     int n_weights = 0;
-    TX_TRY(tx_alloc(&n->place, (size_t)n->n_layers, sizeof *n->place, what));
+    TX_TRY(tx_alloc(&n->layer, (size_t)n->n_layers, sizeof *n->layer, what));
     for (int i = 0; i < n->n_layers; i++) {
         const tx_layer *l = &n->spec.layer[n->first + i];
-        n->place[i] = (tx_layer_place){ .weight = n_weights, .saved = n->saved_size };
+        n->layer[i].weight = n_weights;
         n_weights += l->n_params;
-        n->saved_size += (l->saved_size + 63) / 64 * 64;
     }
     TX_TRY(tx_alloc(&n->weight, (size_t)n_weights + 1, sizeof *n->weight, what));
     TX_TRY(tx_alloc(&n->home, (size_t)n_weights + 1, sizeof *n->home, what));
     TX_TRY(tx_alloc(&n->unit, (size_t)n_weights + 1, sizeof *n->unit, what));
     for (int i = 0; i < n_weights; i++) n->home[i] = i;
-    for (int i = 0; i < n->n_layers; i++) n->place[i].unit = n->unit + n->place[i].weight;
+    for (int i = 0; i < n->n_layers; i++) n->layer[i].unit = n->unit + n->layer[i].weight;
     return TX_OK;
 }
 
 /* The unit that was begun last is one of layer i's. */
 static void add_unit(tx_client_net *n, int i, bool completes)
 {
-    tx_layer_place *p = &n->place[i];
+    tx_client_layer *p = &n->layer[i];
     int unit = n->base.params.n_units - 1;
     if (p->n_units && p->unit[p->n_units - 1].unit == unit) return; /* tied to it twice */
-    p->unit[p->n_units++] = (tx_layer_unit){ unit, completes };
+    unsigned own = TX_OWN_UNIT;
+    p->unit[p->n_units++] = (tx_stack_unit){ unit, completes ? own : own & ~(unsigned)TX_COMPLETE_BWD };
 }
 
 /* The parameters of layer i of the stage that are its alone.   @number: of the layer's first */
@@ -76,7 +76,7 @@ static tx_status declare_layer(tx_client_net *n, int i, const ties *t, int numbe
         if (!begun) TX_TRY(tx_params_begin_unit(ps, TX_UNIT_LAYER, 0));
         if (!begun) add_unit(n, i, true);
         begun = true;
-        TX_TRY(tx_params_add(ps, l->name, &l->param[k], &n->weight[n->place[i].weight + k], dims));
+        TX_TRY(tx_params_add(ps, l->name, &l->param[k], &n->weight[n->layer[i].weight + k], dims));
     }
     return TX_OK;
 }
@@ -93,7 +93,7 @@ static tx_status declare_shared(tx_client_net *n, const ties *t, int of, tx_dims
         bool here = i >= 0 && i < n->n_layers;
         dims.tied = dims.tied || !here;
         if (!here) continue;
-        int slot = n->place[i].weight + t->names.at[number].param;
+        int slot = n->layer[i].weight + t->names.at[number].param;
         if (home < 0) TX_TRY(tx_params_begin_unit(ps, TX_UNIT_WORDS, 0));
         add_unit(n, i, home < 0);
         if (home < 0) home = slot;

@@ -21,7 +21,7 @@ enum { TX_WITH_OUTPUT = TX_HEAD_TRAITS };
 
 /* gpt_batch.c: tx_model_type's */
 void tx__gpt_shape(const tx_model *m, const tx_config *cfg, tx_batch *batch, int64_t s, int64_t b);
-tx_status tx__gpt_fill(const tx_model *m, tx_batch *batch, const void *rows, const tx_batch_rule *rule);
+tx_status tx__gpt_collate(const tx_model *m, tx_batch *batch, const void *rows, const tx_batch_rule *rule);
 void tx__gpt_losses(const tx_model *m, const tx_batch *batch, int64_t n_samples, tx_loss_sum *sum);
 
 #endif

@@ -13,7 +13,7 @@ void tx__gpt_shape(const tx_model *m, const tx_config *cfg, tx_batch *batch, int
 
 /* Rows of s+1 ids to s-major inputs, labels and weights. A weight is mask / Σ mask, so that the objective is the
  * micro-batch's mean loss. */
-tx_status tx__gpt_fill(const tx_model *m, tx_batch *batch, const void *rows, const tx_batch_rule *rule)
+tx_status tx__gpt_collate(const tx_model *m, tx_batch *batch, const void *rows, const tx_batch_rule *rule)
 {
     int64_t s = batch->token.dim[0], b = batch->token.dim[1], n_counted = 0;
     int32_t *token = batch->token.data, *position = batch->position.data, *label = batch->label.data;

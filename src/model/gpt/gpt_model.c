@@ -11,7 +11,7 @@ static const tx_param_decl output_params[] = {
 };
 /* clang-format on */
 
-/* ---- making one ---- */
+/* ---- parameters ---- */
 
 static void gpt_destroy(tx_model *m)
 {
@@ -35,6 +35,47 @@ static tx_status declare(tx_gpt *g, const tx_grid *grid, const tx_dims *dims)
     return tx_params_declare(ps, "", output_params, 1, g, dims);
 }
 
+/* ---- the head ---- */
+
+/* Loss, and with train also the gradient of the final norm's output and of the head. */
+static tx_status head_fwd(tx_ctx *c, const tx_stack_call *k)
+{
+    const tx_gpt *g = k->model;
+    const tx_batch *batch = k->batch;
+    const tx_model *m = &g->t.base;
+    const tx_axis *tp = &tx_grid_of(c)->axis[TX_AXIS_TENSOR];
+    size_t mark = tx_arena_mark(&c->scratch);
+    tx_tensor none = { 0 }, y = tx_as_rows(k->x), x = tx_tp_room(c, &c->scratch, y), dx = none;
+    if (k->train) dx = tx_tp_room(c, &c->scratch, tx_as_rows(k->dx));
+    TX_TRY(tx_tp_gather(c, x, y));
+    TX_RUN(c, head_loss, .loss = batch->loss, .dx = dx, .dw = k->train ? g->head->grad : none,
+           .accumulate = !g->head->fresh, .x = x, .w = g->head->value, .y = batch->label,
+           .weight = k->train ? batch->weight : none, .n_valid = m->n_valid,
+           .smoothing = k->train ? m->label_smoothing : 0, .n_parts = tp->size, .part = tp->rank,
+           .exchange = tx_tp_exchange);
+    if (k->train) g->head->fresh = false;
+    if (k->train) TX_TRY(tx_tp_sum(c, tx_as_rows(k->dx), dx));
+    tx_arena_pop(&c->scratch, mark);
+    return TX_OK;
+}
+
+static const tx_layer_kind head_layer = { .part = TX_AFTER_BODY, .output = tx_no_output, .fwd = head_fwd };
+
+/* Embedding, blocks, final norm, head. */
+static tx_status list_layers(tx_gpt *g)
+{
+    tx_transformer *t = &g->t;
+    unsigned done = t->unit.head == t->unit.words ? 0 : TX_COMPLETE_FWD; /* the embedding contributes last */
+    const tx_stack_unit head = { t->unit.head, TX_GATHER_FWD | TX_GRADS_FWD | TX_RELEASE_FWD | done };
+    TX_TRY(tx_transformer_list(t));
+    if (!t->base.chunk[t->base.n_chunks - 1].post) return TX_OK;
+    TX_TRY(tx_transformer_list_norm(t, TX_OWN_UNIT));
+    return tx_stack_add(&t->base.stack,
+                        &(tx_stack_layer){ .kind = &head_layer, .name = HEAD, .unit = &head, .n_units = 1 });
+}
+
+/* ---- making one ---- */
+
 static tx_status gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_size, const tx_grid *grid)
 {
     tx_gpt *g;
@@ -48,87 +89,12 @@ static tx_status gpt_create(tx_model **out, const tx_config *cfg, int64_t vocab_
     TX_GOTO(tx_transformer_create(&g->t, &tx_model_gpt, cfg, vocab_size, grid, &head, &dims));
     TX_GOTO(declare(g, grid, &dims));
     tx_transformer_declared(&g->t);
+    TX_GOTO(list_layers(g));
+    TX_GOTO(tx_stack_hold(&g->t.base.stack, 1));
     *out = &g->t.base;
 out:
     if (st) gpt_destroy(&g->t.base);
     return st;
-}
-
-static tx_status gpt_hold(tx_model *m, int n_slots)
-{
-    return tx_transformer_hold((tx_transformer *)m, n_slots);
-}
-
-/* ---- the head ---- */
-
-/* Loss, and with train also the gradient of the final norm's output and of the head. */
-static tx_status head_loss(tx_ctx *c, tx_gpt *g, tx_transformer_saved *a, const tx_batch *batch, bool train)
-{
-    const tx_model *m = &g->t.base;
-    const tx_axis *tp = &tx_grid_of(c)->axis[TX_AXIS_TENSOR];
-    size_t mark = tx_arena_mark(&c->scratch);
-    tx_tensor none = { 0 }, y = tx_as_rows(a->y), x = tx_tp_room(c, &c->scratch, y), dx = none;
-    if (train) dx = tx_tp_room(c, &c->scratch, tx_as_rows(a->dy));
-    TX_TRY(tx_tp_gather(c, x, y));
-    TX_RUN(c, head_loss, .loss = batch->loss, .dx = dx, .dw = train ? g->head->grad : none,
-           .accumulate = !g->head->fresh, .x = x, .w = g->head->value, .y = batch->label,
-           .weight = train ? batch->weight : none, .n_valid = m->n_valid, .smoothing = train ? m->label_smoothing : 0,
-           .n_parts = tp->size, .part = tp->rank, .exchange = tx_tp_exchange);
-    if (train) g->head->fresh = false;
-    if (train) TX_TRY(tx_tp_sum(c, tx_as_rows(a->dy), dx));
-    tx_arena_pop(&c->scratch, mark);
-    return TX_OK;
-}
-
-/* What is behind the layers. */
-static tx_status head_fwd(tx_ctx *c, tx_gpt *g, const tx_batch *batch, bool train)
-{
-    tx_transformer *t = &g->t;
-    TX_TRY(tx_unit_gather(batch, t->unit.norm, t->unit.head));
-    TX_TRY(tx_transformer_norm_fwd(c, t, batch));
-    TX_TRY(tx_unit_release(batch, t->unit.norm, train));
-    tx_at_part(c, HEAD);
-    TX_TRY(tx_unit_gather(batch, t->unit.head, train ? t->unit.norm : -1));
-    if (train) TX_TRY(tx_unit_pre_backward(batch, t->unit.head));
-    TX_TRY(head_loss(c, g, &t->saved[batch->slot], batch, train));
-    TX_TRY(tx_unit_release(batch, t->unit.head, false));
-    return train && t->unit.head != t->unit.words ? tx_unit_post_backward(batch, t->unit.head) : TX_OK;
-}
-
-static tx_status head_bwd(tx_ctx *c, tx_gpt *g, const tx_batch *batch)
-{
-    tx_transformer *t = &g->t;
-    TX_TRY(tx_unit_gather(batch, t->unit.norm, tx_transformer_last_unit(t, batch)));
-    TX_TRY(tx_unit_pre_backward(batch, t->unit.norm));
-    TX_TRY(tx_transformer_norm_bwd(c, t, batch));
-    TX_TRY(tx_unit_release(batch, t->unit.norm, false));
-    return tx_unit_post_backward(batch, t->unit.norm);
-}
-
-/* ---- a chunk ---- */
-
-static tx_status gpt_fwd(tx_ctx *c, tx_model *m, tx_batch *batch, bool train)
-{
-    tx_gpt *g = (tx_gpt *)m;
-    TX_TRY(tx_transformer_fwd(c, &g->t, batch, train));
-    if (m->chunk[batch->chunk].post) TX_TRY(head_fwd(c, g, batch, train));
-    if (!train) tx_transformer_end(c, &g->t, batch);
-    return TX_OK;
-}
-
-static tx_status gpt_bwd(tx_ctx *c, tx_model *m, tx_batch *batch)
-{
-    tx_gpt *g = (tx_gpt *)m;
-    tx_at_backward(c, true);
-    if (m->chunk[batch->chunk].post) TX_TRY(head_bwd(c, g, batch));
-    TX_TRY(tx_transformer_bwd(c, &g->t, batch));
-    tx_at_backward(c, false);
-    return TX_OK;
-}
-
-static tx_status gpt_decode(tx_ctx *c, tx_model *m, const tx_decode *d)
-{
-    return tx_transformer_decode(c, (tx_transformer *)m, d);
 }
 
 static tx_status gpt_logits(tx_ctx *c, tx_model *m, tx_tensor logits, tx_tensor y)
@@ -153,12 +119,9 @@ const tx_model_type tx_model_gpt = {
     .upstream_tokenizer = "GPT2BPETokenizer",
     .create = gpt_create,
     .destroy = gpt_destroy,
-    .hold = gpt_hold,
     .shape = tx__gpt_shape,
-    .fill = tx__gpt_fill,
+    .collate = tx__gpt_collate,
     .losses = tx__gpt_losses,
-    .fwd = gpt_fwd,
-    .bwd = gpt_bwd,
-    .decode = gpt_decode,
+    .decode = tx_model_decode,
     .logits = gpt_logits,
 };
