@@ -1,0 +1,48 @@
+/* labels: unit */
+/* The rows of optimizers and formats name types that fit them. */
+#include "support.h"
+
+#include "convert/sink.h"
+#include "optim/optim.h"
+
+#define CONSTANT(constant, ...) constant,
+
+static void optimizers(void **state)
+{
+    (void)state;
+    static const enum tx_optimizer_kind rows[] = { TX_OPTIMIZERS(CONSTANT) };
+    int n_upstream = 0, n = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++, n++) {
+        const tx_optim_type *o = tx_optim_type_of(rows[i]);
+        assert_non_null(o);
+        assert_ptr_equal(o, tx_optim_type_at((int)i));
+        assert_true(o->step && o->n_state <= TX_OPTIM_MAX_STATE);
+        for (int k = 0; k < o->n_state; k++) assert_non_null(o->state_name[k]);
+        if (tx_optimizer_traits(rows[i]) & TX_OPTIMIZER_MOMENTS) assert_int_equal(o->n_state, 2);
+        n_upstream += (tx_optimizer_traits(rows[i]) & TX_OPTIMIZER_UPSTREAM) != 0;
+    }
+    assert_null(tx_optim_type_at(n));
+    assert_int_equal(n_upstream, 1);
+    assert_true(tx_optim_upstream()->member && tx_optim_upstream()->n_state);
+}
+
+static void formats(void **state)
+{
+    (void)state;
+    static const enum tx_checkpoint_format rows[] = { TX_FORMATS(CONSTANT) };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const tx_source_type *source = tx_source_type_of(rows[i]);
+        const tx_sink_type *sink = tx_sink_type_of(rows[i]);
+        assert_true(source->format == rows[i] && sink->format == rows[i]);
+        assert_true(source->open && source->close && source->options && source->read && sink->write);
+        assert_non_null(tx_checkpoint_format_what(rows[i]));
+        bool shared = tx_checkpoint_format_is_saved(rows[i]) && rows[i] != TX_FORMAT_NATIVE;
+        assert_true(!shared || (sink->check && sink->write_rank));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(optimizers), cmocka_unit_test(formats) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
