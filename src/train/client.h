@@ -1,4 +1,4 @@
-/* client.h - what a client of the library brings to a run in place of what the options name. */
+/* client.h - user-defined models, optimizers and schedules, in place of what the options name. */
 #ifndef TX_TRAIN_CLIENT_H
 #define TX_TRAIN_CLIENT_H
 
@@ -6,7 +6,7 @@
 #include "triax/model.h"
 #include "triax/optimizer.h"
 
-/* All borrowed. Zeroed: the options' own. */
+/* All pointers are borrowed. All zero: everything is as the options say. */
 typedef struct tx_client {
     const tx_client_model *model;
     const tx_client_optimizer *optimizer;

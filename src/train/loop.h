@@ -1,39 +1,44 @@
-/* loop.h - pre-training from the current iteration to the last: steps, log lines, evaluation, checkpoints, exits. */
+/* loop.h - the training loop, from the current iteration to the last: steps, log lines, evaluation, checkpoints,
+ * exits. */
 #ifndef TX_TRAIN_LOOP_H
 #define TX_TRAIN_LOOP_H
 
 #include "train/batch_reader.h"
 #include "train/metrics.h"
 
-/* How many samples of each split a run of `cfg` will ask for: Megatron's rule. @n [TX_N_SPLITS] */
+/* How many samples of each split a run of `cfg` needs, by Megatron's rule.
+ * @n [TX_N_SPLITS] */
 void tx_train_sample_counts(const tx_config *cfg, int64_t *n);
 
-/* What else an evaluation on validation data does; collective, and leaves the trainer as it is. */
+/* What an evaluation on validation data does in addition. Collective; it leaves the trainer unchanged. */
 typedef struct tx_also {
     tx_status (*evaluate)(void *user);
     void *user;
 } tx_also;
 
-/* What it reads: of each split the datasets' samples, or a client's own micro-batches, which are those of the iteration
- * or the evaluation, from 0. */
+/* What the loop reads. For each split: samples of the datasets, or user-defined micro-batches, numbered from 0 in each
+ * iteration or evaluation. */
 typedef struct tx_loop_data {
     const tx_train_data *sets; /* NULL: none */
     tx_micro_batch_fn *read[TX_N_SPLITS];
     void *user;
 } tx_loop_data;
 
-/* Runs until train_iters, train_tokens, an exit the options ask for or a signal (base/signals.h), which also ends an
- * evaluation; evaluates at the end; saves where --save says.
- * Steps and evaluations are told to `metrics`, which is started here. @start clock at which the program began, for
- * --exit-duration-in-mins. @also NULL allowed */
+/* Runs until train_iters, train_tokens, an exit that the options ask for, or a signal (base/signals.h), which also
+ * ends an evaluation. Evaluates at the end, and saves if --save is given. Reports steps and evaluations to `metrics`,
+ * which is started here.
+ * @start clock at which the program began, for --exit-duration-in-mins
+ * @also NULL allowed */
 tx_status tx_train_loop(tx_trainer *t, const tx_loop_data *data, tx_metrics *metrics, double start,
                         const tx_also *also);
 
-/* Trains until that iteration is done: no evaluation, nothing saved, nothing left behind. */
+/* Trains until that iteration is done, without evaluating or writing anything. */
 tx_status tx_train_until(tx_trainer *t, const tx_train_data *data, int64_t iteration);
 
-/* [n_losses] means over micro-batches of their mean losses: the n_samples that come after `consumed` ones, around again
- * at the end. @stop as tx_trainer_score has it */
+/* Evaluates the n_samples samples that follow `consumed` ones; at the end of the data it continues at the beginning.
+ * Computes the means over micro-batches of their mean losses.
+ * @loss [n_losses]
+ * @stop as in tx_trainer_score */
 tx_status tx_train_evaluate(tx_trainer *t, tx_batch_reader *from, int64_t consumed, int64_t n_samples, double *loss,
                             tx_stop *stop);
 

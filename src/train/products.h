@@ -1,28 +1,30 @@
-/* products.h - how a GPU's library makes the matrix products of a run: each shape's algorithm is the quickest where it
- * is first needed, and from then on the run's (gpu_module.h). All ranks are to have the same, and a run that goes on
- * those of the one before, because another one gives other last places. On a CPU there is nothing to choose.
+/* products.h - which algorithms a GPU library uses for the matrix products of a run.
  *
- *      a run that begins      reads DIR/gpu_products.txt (--save), chooses what is not there, and writes it
- *      a checkpoint           keeps the text, also of shapes that came later
- *      a run that goes on     takes the text of its checkpoint   */
+ * The algorithm of each shape is the fastest one when the shape is first needed, and is then fixed for the run
+ * (gpu_module.h). All ranks use the same algorithms, and a resumed run uses those of the run before, because another
+ * algorithm rounds differently. On a CPU there is nothing to choose.
+ *
+ *      a new run              reads DIR/gpu_products.txt (--save), chooses what is missing, and writes the file
+ *      a checkpoint           has the text, with shapes that were added later
+ *      a resumed run          uses the text of its checkpoint   */
 #ifndef TX_TRAIN_PRODUCTS_H
 #define TX_TRAIN_PRODUCTS_H
 
 #include "checkpoint/checkpoint.h"
 #include "comm/comm.h"
 
-/* Collective: of all shapes that the dry run has shown and that have no algorithm each gets one, on the first rank that
- * has it. Takes memory for the time of it. */
+/* Chooses an algorithm for each shape of the dry run that has none, on the first rank that has the shape. Allocates
+ * memory temporarily. Collective. */
 tx_status tx_products_choose(tx_ctx *c, tx_comm *world);
 
-/* Collective: the algorithm of a shape becomes that of the first rank that has one.   @text rank 0's, gives: tx_free();
- * NULL where there is nothing to choose */
+/* Each shape gets the algorithm of the first rank that has one. Collective.
+ * @text rank 0's text, freed with tx_free(); NULL if there is nothing to choose */
 tx_status tx_products_agree(tx_ctx *c, tx_comm *world, char **text);
 
-/* From now on products are made as `text` says; `where` it was found is logged. TX_ERR_FORMAT names it. */
+/* Uses the algorithms of `text`; logs `where` it was found. TX_ERR_FORMAT names it. */
 tx_status tx_products_take(tx_ctx *c, const char *text, const char *where);
 
-/* The text of DIR/gpu_products.txt as rank 0 finds it, if there is one. Collective. */
+/* Reads the text of DIR/gpu_products.txt on rank 0, if the file exists. Collective. */
 tx_status tx_products_read(tx_ctx *c, tx_comm *world, const char *dir);
 tx_status tx_products_write(const char *text, const char *dir);
 
