@@ -1,45 +1,49 @@
-/* starter.h - the command lines of MPI's starters: pure functions of what is to be started, but for the environment. */
+/* starter.h - builds the command lines of MPI's starters. These functions depend only on their arguments and the
+ * environment. */
 #ifndef TX_LAUNCH_STARTER_H
 #define TX_LAUNCH_STARTER_H
 
 #include "launch/seats.h"
 #include "launch/words.h"
 
-/* A command and what it needs in its environment: "NAME=VALUE" sets, "NAME" removes. */
+/* A command and its changes to the environment: "NAME=VALUE" sets a variable, "NAME" removes it. */
 typedef struct tx_launch_command {
     tx_words words, env;
     const char *command; /* the sub-command that the ranks run, borrowed */
-    bool ranks_below;    /* those of this host are its children, mpirun's, with a process group each */
+    bool ranks_below;    /* the command is mpirun, and this host's ranks are its children, each with its own process
+                          * group */
 } tx_launch_command;
 
 void tx__start_free(tx_launch_command *s);
 
-/* The program that every rank runs: triax itself, or for tests TX_LAUNCH_PROGRAM; with the sub-command and its flags.
- */
-/* @slots slots.h's text, NULL: none were chosen */
+/* The program that every rank runs, with the sub-command and its flags: triax itself, or TX_LAUNCH_PROGRAM for
+ * tests. */
+/* @slots text of slots.h; NULL: no slots were selected */
 tx_status tx__rank_words(tx_words *out, const char *slots, const tx_words *program);
 tx_status tx__self_path(char *path, size_t cap);
 
-/* What a launcher around this one has said of its own tasks is not so of the ranks. */
+/* Removes what an outer launcher has set in the environment about its own tasks, since it does not apply to the
+ * ranks. */
 tx_status tx__forget_outer_launcher(tx_words *env);
 
-/* The cores that this process may use are for all ranks of the host to divide: base/cores.h. */
+/* The ranks of the host divide the cores that this process may use: base/cores.h. */
 tx_status tx__share_cores(tx_words *env);
 
-/* One rank: the program alone. */
+/* One rank: runs the program directly. */
 tx_status tx__start_direct(tx_launch_command *out, const char *slots, const tx_words *program);
 
 typedef struct tx_mpirun {
     const tx_node_place *place;
     int n_places;
     const char *hostfile; /* NULL: the one place is this host */
-    const char *agent;    /* what mpirun is to call in ssh's place */
-    bool attached;        /* the agent lives as long as the daemon that it started */
-    const char *args;     /* further flags of the user's, divided by blanks; NULL: none */
+    const char *agent;    /* what mpirun calls instead of ssh */
+    bool attached;        /* the agent runs as long as the daemon that it started */
+    const char *args;     /* additional flags from the user, separated by blanks; NULL: none */
     const char *slots;
 } tx_mpirun;
 
-/* TX_ERR_NOTFOUND: there is no mpirun of Open MPI; TX_ERR_UNSUPPORTED: another version, and several hosts. */
+/* TX_ERR_NOTFOUND: there is no Open MPI mpirun. TX_ERR_UNSUPPORTED: it is another version, and there are several
+ * hosts. */
 tx_status tx__start_mpirun(tx_launch_command *out, const tx_mpirun *m, const tx_words *program);
 
 typedef struct tx_srun {
@@ -52,10 +56,10 @@ typedef struct tx_srun {
 
 tx_status tx__start_srun(tx_launch_command *out, const tx_srun *s, const tx_words *program);
 
-/* The hostfile for mpirun. */
+/* Writes the hostfile for mpirun. */
 tx_status tx__mpirun_hostfile(tx_str *out, const tx_node_place *place, int n);
 
-/* The command as one would type it. */
+/* Writes the command as one would type it. */
 tx_status tx__start_quote(tx_str *out, const tx_launch_command *s);
 
 #endif

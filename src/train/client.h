@@ -6,7 +6,7 @@
 #include "triax/model.h"
 #include "triax/optimizer.h"
 
-/* All borrowed. Zeroed: the options' own. */
+/* All pointers are borrowed. All zero: everything is as the options say. */
 typedef struct tx_client {
     const tx_client_model *model;
     const tx_client_optimizer *optimizer;

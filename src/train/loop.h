@@ -1,11 +1,13 @@
-/* loop.h - pre-training from the current iteration to the last: steps, log lines, evaluation, checkpoints, exits. */
+/* loop.h - the training loop, from the current iteration to the last: steps, log lines, evaluation, checkpoints,
+ * exits. */
 #ifndef TX_TRAIN_LOOP_H
 #define TX_TRAIN_LOOP_H
 
 #include "train/batch_reader.h"
 #include "train/metrics.h"
 
-/* How many samples of each split a run of `cfg` will ask for: Megatron's rule. @n [TX_N_SPLITS] */
+/* How many samples of each split a run of `cfg` needs, by Megatron's rule.
+ * @n [TX_N_SPLITS] */
 void tx_train_sample_counts(const tx_config *cfg, int64_t *n);
 
 /* What an evaluation on validation data does besides; collective. It leaves the trainer as it is. */
@@ -32,8 +34,10 @@ tx_status tx_train_loop(tx_trainer *t, const tx_loop_data *data, tx_metrics *met
 /* Trains until that iteration is done: no evaluation, and nothing is saved. */
 tx_status tx_train_until(tx_trainer *t, const tx_train_data *data, int64_t iteration);
 
-/* [n_losses] means over micro-batches of their mean losses: the n_samples that come after `consumed` ones, around again
- * at the end. @stop as tx_trainer_score has it */
+/* Evaluates the n_samples samples that follow `consumed` ones; at the end of the data it continues at the beginning.
+ * Computes the means over micro-batches of their mean losses.
+ * @loss [n_losses]
+ * @stop as in tx_trainer_score */
 tx_status tx_train_evaluate(tx_trainer *t, tx_batch_reader *from, int64_t consumed, int64_t n_samples, double *loss,
                             tx_stop *stop);
 

@@ -17,10 +17,11 @@ typedef struct tx_metrics { /* zeroed, then watched, then started */
     double interval_start; /* clock of the last log line */
     double run_start;
     bool closing;      /* training is over: evaluations are the final ones */
-    double peak_flops; /* of this rank's device; 0: not known */
+    double peak_flops; /* of this rank's device; 0: unknown */
     int64_t first_iteration;
-    /* Of this process since its last log line. Sums of losses and counts of the line are the trainer's (tx_interval):
-     * after a resume they begin before this process did, so times must not be divided by their counts. */
+    /* Times of this process since its last log line. The sums of losses and the counts of that line belong to the
+     * trainer (tx_interval): after a resume they include iterations before this process, so do not divide these times
+     * by those counts. */
     int64_t n_timed;                 /* iterations */
     double timer[TX_N_TIMERS];       /* seconds */
     double groups[TX_N_GROUP_TIMES]; /* the stack's group_seconds at the last log line */
@@ -30,27 +31,28 @@ typedef struct tx_metrics { /* zeroed, then watched, then started */
 /* From now on fn(user, record) sees every step, interval and evaluation. */
 void tx_metrics_watch(tx_metrics *m, tx_record_fn *fn, void *user);
 
-/* Finds the peak for the run's kind of numbers (--peak-tflops, a GPU's by its name, a CPU's by measuring) and logs it;
- * then the first interval begins. */
+/* Finds the device's peak FLOPS for the run's dtype (--peak-tflops, by name for a GPU, by measurement for a CPU) and
+ * logs it. Then begins the first interval. */
 void tx_metrics_start(tx_metrics *m, const tx_trainer *t);
 
 /* Adds the time since `since` to a timer; returns the clock. Evaluation and saving are no training: their time is
  * taken out of the interval. */
 double tx_metrics_time(tx_metrics *m, tx_timer timer, double since);
 
-/* The time since `since` was no training: it is taken out of the interval. */
+/* Excludes the time since `since` from the interval, because it was not training. */
 void tx_metrics_pause(tx_metrics *m, double since);
 
 /* After every step: counts it, reports it, shows the live line, and logs when the iteration is divisible by
  * --log-interval. After the first step the memory used stands beside the memory predicted. */
 void tx_metrics_step(tx_metrics *m, const tx_trainer *t);
 
-/* After the scoring of a task: its numbers besides the loss. */
+/* After a task was scored: reports its loss and other numbers. */
 void tx_metrics_scored(tx_metrics *m, const tx_trainer *t, const char *name, double loss, const tx_named_number *more,
                        int n_more);
 
-/* After the evaluation of a group of a split. @name of the group, NULL: `split`'s, "validation" or "test"; @loss of
- * each kind that the model has */
+/* After the evaluation of a group of a split.
+ * @name of the group; NULL: that of `split`, "validation" or "test"
+ * @loss one for each loss of the model */
 void tx_metrics_evaluated(tx_metrics *m, const tx_trainer *t, const char *split, const char *name, const double *loss);
 
 /* "[<text>] datetime: YYYY-mm-dd HH:MM:SS ": Megatron's mark between the phases of a run. */
@@ -58,26 +60,26 @@ void tx_metrics_phase(const char *text);
 
 /* ---- log_line.c: the wording ---- */
 
-/* The line of an interval in the --log-dialect, and the timers that --timing-log-level asks for. */
+/* Logs an interval's line in the --log-dialect, and the timers of --timing-log-level. */
 void tx_log_interval(const tx_config *cfg, const tx_step_record *r);
 
-/* What --profile-backward asks for. @seconds of n iterations */
+/* Logs what --profile-backward asks for. @seconds of n iterations */
 void tx_log_group_times(const tx_config *cfg, const double seconds[TX_N_GROUP_TIMES], double n);
 
-/* Megatron's list of timers: a heading and one line each; those of 0 are left out. */
+/* Logs Megatron's list of timers: a heading and one line each; timers of 0 are omitted. */
 void tx_log_timers(const tx_config *cfg, int n, const char *const *name, const double *ms);
 
 /* Megatron's boxed line: " <name> loss at <where> | lm loss value: ... | lm loss PPL: ... | ", and so on for every loss
  * of the model. @name of the data's group, NULL: "validation"; @loss [m->n_losses] */
 void tx_metrics_evaluation(const tx_model *m, const char *name, const char *where, const double *loss);
 
-/* The line alone; and any line in Megatron's box: a rule above and below.   @line NULL: into the log */
+/* The line alone; and any line in Megatron's box, between two rules.   @line NULL: log it */
 void tx_evaluation_line(char *buf, size_t cap, const tx_model *m, const char *name, const char *where,
                         const double *loss);
 void tx_boxed_lines(const char *text, void (*line)(void *user, const char *text), void *user);
 
-/* The table of memory, what is taken for what: a heading and a line each. @line NULL: into the log, as Megatron marks
- * its lines there. */
+/* The table of memory use by purpose: a heading and one line each.
+ * @line NULL: log it, with Megatron's marks */
 void tx_memory_table(const tx_memory *m, const tx_zero_formula *f, void (*line)(void *user, const char *text),
                      void *user);
 

@@ -11,18 +11,18 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/comm.h"
 
-/* Collective: of all shapes that the dry run has shown and that have no algorithm each gets one, on the first rank that
- * has it. Takes memory for the time of it. */
+/* Chooses an algorithm for each shape of the dry run that has none, on the first rank that has the shape. Allocates
+ * memory temporarily. Collective. */
 tx_status tx_products_choose(tx_ctx *c, tx_comm *world);
 
 /* Collective: the algorithm of a shape becomes that of the first rank that has one.   @text rank 0's, out: tx_free();
  * NULL where there is nothing to choose */
 tx_status tx_products_agree(tx_ctx *c, tx_comm *world, char **text);
 
-/* From now on products are made as `text` says; `where` it was found is logged. TX_ERR_FORMAT names it. */
+/* Uses the algorithms of `text`; logs `where` it was found. TX_ERR_FORMAT names it. */
 tx_status tx_products_take(tx_ctx *c, const char *text, const char *where);
 
-/* The text of DIR/gpu_products.txt as rank 0 finds it, if there is one. Collective. */
+/* Reads the text of DIR/gpu_products.txt on rank 0, if the file exists. Collective. */
 tx_status tx_products_read(tx_ctx *c, tx_comm *world, const char *dir);
 tx_status tx_products_write(const char *text, const char *dir);
 
