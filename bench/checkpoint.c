@@ -107,7 +107,7 @@ int main(int argc, char **argv)
     float *x;
     char plain[4096], shard[4096];
     check(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
-    check(tx_model_type_find("GPT")->create(&m, cfg, 50257, NULL));
+    check(tx_model_type_of(cfg)->create(&m, cfg, 50257, NULL));
     size_t numel = (size_t)m->params.numel, bytes = 3 * numel * sizeof *x;
     check(tx_alloc(&x, 3 * numel, sizeof *x, "the state"));
     for (size_t i = 0; i < 3 * numel; i++) x[i] = (float)(i * 2654435761u >> 7) * 0x1p-25f;

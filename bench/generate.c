@@ -76,7 +76,7 @@ static void make_model(rig *r, const char *dtype)
              "--attention-dropout 0 --data-path none --tokenizer-type NullTokenizer --vocab-size %d %s",
              size.layers, size.hidden, size.heads, size.vocab - 1, dtype);
     check(tx_config_parse_string(&r->cfg, "pretrain-gpt", flags));
-    check(tx_model_type_find("GPT")->create(&r->model, r->cfg, size.vocab, NULL));
+    check(tx_model_type_of(r->cfg)->create(&r->model, r->cfg, size.vocab, NULL));
     const tx_model *m = r->model;
     check(tx_alloc(&x, (size_t)m->params.numel, sizeof *x, "weights"));
     const tx_rng rng = { .seed = 1 };

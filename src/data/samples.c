@@ -4,7 +4,7 @@
 const tx_samples *tx_samples_of(const tx_config *cfg)
 {
     static const tx_samples *const of_model[] = {
-#define X(model, word, samples, ...) [model] = &tx_##samples##_samples,
+#define X(model, word, type, samples, ...) [model] = &tx_##samples##_samples,
         TX_MODELS(X)
 #undef X
     };

@@ -60,7 +60,7 @@ typedef struct tx_hf_size {
 typedef struct tx_hf_format {
     const char *model_type;        /* in config.json */
     const char *sign;              /* a tensor that tells its files from others of this model_type; NULL: none has to */
-    const char *model;             /* ours: tx_model_type_find */
+    const char *model;             /* ours: --model-type */
     const char *prefix;            /* of all names but those that begin with '/'; files of the bare model lack it */
     const char *layers;            /* then "layers.0." */
     const tx_hf_name *top, *layer; /* both end with a row of NULLs */

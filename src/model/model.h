@@ -1,6 +1,6 @@
 /* model.h - what a model is to the rest of triax: a parameter table and a list of layers (nn/stack.h), and how samples
  * become a batch for them. What its parameters are called in Hugging Face's files is in hf_format.h. A new model is a
- * folder beside gpt/ and a line in model_registry.c. */
+ * folder beside gpt/ and a row in kinds/models.h. */
 #ifndef TX_MODEL_MODEL_H
 #define TX_MODEL_MODEL_H
 
@@ -131,7 +131,6 @@ typedef struct tx_model_type {
     tx_status (*pair_logits)(tx_ctx *c, tx_model *m, tx_tensor logits, tx_tensor y);
 } tx_model_type;
 
-const tx_model_type *tx_model_type_find(const char *name);   /* NULL if there is none */
 const tx_model_type *tx_model_type_of(const tx_config *cfg); /* by --model-type, which the options have checked */
 
 /* ---- model_run.c: a batch through the layers ---- */
