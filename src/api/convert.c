@@ -49,7 +49,7 @@ static tx_st_dtype dtype_of(enum tx_float_type type)
     case TX_FLOAT_FP16:
         return TX_ST_F16;
     }
-    TX_ASSERT(!"a word of --dtype");
+    TX_ASSERT(false && "a word of --dtype");
     return TX_ST_F32;
 }
 

@@ -49,25 +49,27 @@ static tx_status find_vocab_size(const tx_source *src, int64_t least, bool force
     return TX_OK;
 }
 
-static tx_status open_trainer(tx_engine *e, tx_source *src, int64_t vocab_size, int64_t least, int32_t eod,
-                              const tx_grid *grid)
+static tx_status open_trainer(tx_engine *e, tx_source *src, const tx__engine_vocabulary *v, const tx_grid *grid)
 {
+    int64_t vocab_size = v->size;
     TX_TRY(tx_source_options(src, e->cfg, true));
-    TX_TRY(find_vocab_size(src, least, e->cfg->force_vocabulary, &vocab_size));
-    TX_TRY(tx_trainer_open(
-        &e->trainer,
-        &(tx_trainer_args){
-            .cfg = e->cfg, .grid = grid, .client = &e->client, .vocab_size = vocab_size, .eod = eod, .train = true }));
+    TX_TRY(find_vocab_size(src, v->least, e->cfg->force_vocabulary, &vocab_size));
+    TX_TRY(tx_trainer_open(&e->trainer, &(tx_trainer_args){ .cfg = e->cfg,
+                                                            .grid = grid,
+                                                            .client = &e->client,
+                                                            .vocab_size = vocab_size,
+                                                            .eod = v->eod,
+                                                            .train = true }));
     return tx__engine_restore(e, src);
 }
 
-tx_status tx__engine_create(tx_engine **out, tx_config *cfg, tx_source *src, int64_t vocab_size, int64_t least,
-                            int32_t eod, const tx_grid *grid)
+tx_status tx__engine_create(tx_engine **out, tx_config *cfg, tx_source *src, const tx__engine_vocabulary *v,
+                            const tx_grid *grid)
 {
     tx_engine *e;
     TX_TRY(tx_alloc(&e, 1, sizeof *e, "the engine"));
     e->cfg = cfg;
-    tx_status st = open_trainer(e, src, vocab_size, least, eod, grid);
+    tx_status st = open_trainer(e, src, v, grid);
     if (st)
         tx_engine_destroy(e);
     else
@@ -120,20 +122,15 @@ static tx_status open_ranks(tx_engine *e, tx_world *given, const tx_rank_place *
     return st;
 }
 
-/* What a model's tokens are: how many, how many of them at least, and the end of document. */
-typedef struct vocabulary {
-    int64_t size, least;
-    int32_t eod; /* -1: none */
-} vocabulary;
-
-static tx_status open_vocabulary(tx_engine *e, const tx_engine_args *args, const tx_source *src, vocabulary *v)
+static tx_status open_vocabulary(tx_engine *e, const tx_engine_args *args, const tx_source *src,
+                                 tx__engine_vocabulary *v)
 {
-    *v = (vocabulary){ args->vocab_size, args->vocab_size, -1 };
+    *v = (tx__engine_vocabulary){ args->vocab_size, args->vocab_size, -1 };
     if (args->with_tokenizer) TX_TRY(tx__tokenizer_of(e->cfg, src, &e->tokenizer));
     TX_TRY(tx__tokenizer_record(e->cfg, src, e->tokenizer, &e->kept));
     if (!e->tokenizer) return TX_OK;
-    *v = (vocabulary){ tx_tokenizer_vocab_size(e->tokenizer), tx__text_tokens(e->tokenizer),
-                       tx_tokenizer_eod(e->tokenizer) };
+    *v = (tx__engine_vocabulary){ tx_tokenizer_vocab_size(e->tokenizer), tx__text_tokens(e->tokenizer),
+                                  tx_tokenizer_eod(e->tokenizer) };
     return TX_OK;
 }
 
@@ -160,7 +157,7 @@ tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *given)
     tx_engine_args all, *const args = &all;
     tx_source src = { 0 };
     tx_engine *e = NULL;
-    vocabulary v;
+    tx__engine_vocabulary v;
     tx_status st;
     TX_TRY(TX_ARGS_TAKE(args, given, tx_engine_args, place));
     if (!args->config) return TX_FAIL(TX_ERR_ARG, "tx_engine_args.config is missing");
@@ -183,7 +180,7 @@ tx_status tx_engine_initialize(tx_engine **out, const tx_engine_args *given)
     TX_GOTO(tx_source_open_for_run(&src, e->cfg, tx_grid_group(&e->ranks.grid, TX_GROUP_WORLD)));
     TX_GOTO(open_vocabulary(e, args, &src, &v));
     tx_info("building %s model ...", args->model ? "the client's" : tx_model_kind_word(e->cfg->model_type));
-    TX_GOTO(open_trainer(e, &src, v.size, v.least, v.eod, &e->ranks.grid));
+    TX_GOTO(open_trainer(e, &src, &v, &e->ranks.grid));
     e->optimizer.t = e->trainer;
     e->scheduler.t = e->trainer;
     say_schedule(e);

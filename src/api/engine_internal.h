@@ -22,7 +22,7 @@ struct tx_engine {
     tx_config *cfg; /* borrowed */
     tx_client client;
     tx_ranks ranks;          /* the engine's own; zeroed where somebody else has them */
-    tx_engine_data *data;    /* the client's training data, or NULL */
+    tx_engine_data *data;    /* the user's training data, or NULL */
     tx_tokenizer *tokenizer; /* args.with_tokenizer's, or NULL */
     tx_ckpt_tokenizer kept;  /* what checkpoints keep: of that one, or of the one that --load's was trained with */
     tx_optimizer optimizer;
@@ -32,12 +32,18 @@ struct tx_engine {
     bool failed; /* a collective call: the ranks may not be in step */
 };
 
-/* As tx_engine_create, from a source that is open already, whose model has `vocab_size` tokens, or `least`. eod -1: the
- * vocabulary has none. Collective over the grid (NULL: one rank alone), which is borrowed. */
-tx_status tx__engine_create(tx_engine **out, tx_config *cfg, tx_source *src, int64_t vocab_size, int64_t least,
-                            int32_t eod, const tx_grid *grid);
+/* The tokens of a model: how many, how many at least, and the end of a document. */
+typedef struct tx__engine_vocabulary {
+    int64_t size, least;
+    int32_t eod; /* -1: none */
+} tx__engine_vocabulary;
 
-/* What a collective call has come to: of a failed one the engine remembers that ranks may not be in step. */
+/* As tx_engine_create, from a source that is open already. Collective over the grid (NULL: one rank alone), which is
+ * borrowed. */
+tx_status tx__engine_create(tx_engine **out, tx_config *cfg, tx_source *src, const tx__engine_vocabulary *v,
+                            const tx_grid *grid);
+
+/* Returns st, the result of a collective call. After a failure the engine remembers that ranks may not be in step. */
 tx_status tx__engine_ended(tx_engine *e, tx_status st);
 
 /* Puts a source's weights, and in a native checkpoint all state, into an engine of the same shape. */

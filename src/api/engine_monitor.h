@@ -1,6 +1,6 @@
-/* engine_monitor.h - what a client's own loop around the engine tells of its steps, as DeepSpeed's engine does: lines
+/* engine_monitor.h - what a user's own loop around the engine reports of its steps, as DeepSpeed's engine does: lines
  * every steps_per_print, timers (wall_clock_breakdown), and events to TensorBoard and CSV files. A run of tx_run_train
- * tells by train/metrics.h instead. */
+ * reports by train/metrics.h instead. */
 #ifndef TX_API_ENGINE_MONITOR_H
 #define TX_API_ENGINE_MONITOR_H
 
@@ -11,12 +11,12 @@
 enum { TX_MONITOR_FORWARD, TX_MONITOR_BACKWARD, TX_MONITOR_REDUCE, TX_MONITOR_STEP, TX_MONITOR_TIMERS };
 
 typedef struct tx__engine_monitor {
-    bool begun;          /* what it is told of is known, and files are open */
+    bool begun;          /* what it reports is known, and files are open */
     bool prints, breaks; /* rank 0's: lines, and timers */
     tx_tensorboard tensorboard;
     tx_csv_monitor csv;
     int64_t failed_from;               /* iteration since which events could not be written; 0: they can */
-    double seconds[TX_MONITOR_TIMERS]; /* of the iteration under way */
+    double seconds[TX_MONITOR_TIMERS]; /* of the current iteration */
     double since_print[TX_MONITOR_TIMERS], since_second;
     int64_t n_since_print, n_since_second; /* iterations: of the next line; from the third on, as DeepSpeed's speeds */
     int64_t n;

@@ -44,8 +44,8 @@ static tx_status restore(replay *r)
 {
     tx_source src;
     TX_TRY(tx_source_open_for_run(&src, r->cfg, &tx_comm_self));
-    tx_status st =
-        tx__engine_create(&r->engine, r->cfg, &src, r->file.vocab_size, r->file.vocab_size, r->file.eod, NULL);
+    const tx__engine_vocabulary v = { r->file.vocab_size, r->file.vocab_size, r->file.eod };
+    tx_status st = tx__engine_create(&r->engine, r->cfg, &src, &v, NULL);
     tx_source_close(&src);
     return st;
 }

@@ -13,7 +13,7 @@
 tx_status tx__run_data_open(tx_train_data **out, const tx_config *cfg, int64_t vocab_size, int32_t eod,
                             const tx_tokenizer *tok);
 
-/* The training samples go on where the checkpoint's left its datasets, and checkpoints tell from now on. */
+/* The training samples continue where the checkpoint left the datasets; from now on checkpoints record it. */
 tx_status tx__run_data_carry(tx_trainer *t, tx_train_data *data);
 
 /* A model for scoring or sampling, a rank's part of it (grid NULL: all): weights from the source, sizes from its

@@ -32,7 +32,7 @@ void tx__sampling_deinit(tx_sampling *s); /* safe on a zeroed one */
 /* Slots that n prompts' samples are made in. */
 int64_t tx__sampling_slots(const tx_sampling *s, int64_t n_prompts);
 
-/* All samples of all prompts, to the sink, in order. */
+/* Makes all samples of all prompts, and hands them to the sink in order. */
 tx_status tx__samples_run(const tx_sampling *s, tx_decoder *d, const tx_prompts *p, const tx_generate_sink *sink);
 
 #endif

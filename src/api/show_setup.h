@@ -1,4 +1,4 @@
-/* show_setup.h - what a run says of its engine before it starts. */
+/* show_setup.h - what a run logs of its engine before it starts. */
 #ifndef TX_API_SHOW_SETUP_H
 #define TX_API_SHOW_SETUP_H
 

@@ -1,4 +1,4 @@
-/* boxes.h - the boxes that fragments of shards are, and whether boxes cover a tensor. Shared inside the checkpoint
+/* boxes.h - cuts fragments of shards into boxes, and checks that boxes cover a tensor. Shared inside the checkpoint
  * room.
  *
  *      a fragment of a shard in memory order            is of a matrix up to three boxes of each of its pieces

@@ -1,21 +1,21 @@
 /* checkpoint.h - saving and loading a run. Tensors are named and placed in global coordinates, so what one layout wrote
  * another can read; the parameter tables of the ranks say which tensors there are.
  *
- *      DIR/latest                                  "iter_0000010\n", or another name that a client has chosen
+ *      DIR/latest                                  "iter_0000010\n", or another name that the user has chosen
  *      DIR/iter_0000010/manifest.json              state, config, tensors, checksums
  *      DIR/iter_0000010/shard_00000.safetensors    fp32: model.<name>, and the optimizer's, such as exp_avg.<name>;
  *                                                  one file for each rank that saves
  *      DIR/iter_0000010/vocab.json, ...            the tokenizer's files
  *
- *  What is saved and read is a list of parts, the model's weights and the optimizer's buffers, each of them of one rank
- * the same fragments of its shards: all of them, or with ZeRO those that it keeps. Stretches are no more to be seen in
- * a checkpoint than shards are.
+ *  What is saved and read is a list of parts: the model's weights and the optimizer's buffers. Of each part a rank
+ * saves the same fragments of its shards: all of them, or with ZeRO those that it keeps. A checkpoint shows neither
+ * fragments nor shards.
  *
  *      DIR/latest_checkpointed_iteration.txt       "10": for scripts that ask how far a run is
  *
  *  A checkpoint appears whole or not at all: it is written to DIR/.tmp-iter_0000010-<pid>, fsynced, renamed, and only
  *  then named by `latest`. Two runs that hold the same numbers write the same bytes. One run at a time saves into a
- * DIR. docs/formats/checkpoint.md tells the format byte by byte. */
+ * DIR. docs/formats/checkpoint.md has the format byte by byte. */
 #ifndef TX_CHECKPOINT_CHECKPOINT_H
 #define TX_CHECKPOINT_CHECKPOINT_H
 
@@ -61,17 +61,18 @@ typedef struct tx_ckpt_state {
     int64_t skipped;                                 /* steps not taken because a gradient was not finite */
     int64_t vocab_size;                              /* of the tokenizer, without padding; 0: not known */
     uint64_t seed;
-    const char *tag; /* saving: the folder's name, a client's own (tx_checkpoint_check_tag); NULL: iter_<iteration> */
+    const char
+        *tag; /* saving: the folder's name if the user chose one (tx_checkpoint_check_tag); NULL: iter_<iteration> */
     const tx_ckpt_tokenizer *tokenizer; /* saving: goes along, and stays as it is until then; NULL: none does */
 } tx_ckpt_state;
 
-#define TX_PRODUCTS_FILE "gpu_products.txt" /* a run's, beside its checkpoints (train/products.h) */
+#define TX_PRODUCTS_FILE "gpu_products.txt" /* a run's, next to its checkpoints (train/products.h) */
 
 #define TX_CKPT_MODEL "model" /* the part that is the model's weights */
 
 enum { TX_CKPT_MAX_PARTS = 3, TX_CKPT_WINDOW = 1 << 20 };
 
-#define TX_CKPT_SPARE ((uint64_t)1 << 20) /* bytes of a disk that stay free beside what is saved: folders, records */
+#define TX_CKPT_SPARE ((uint64_t)1 << 20) /* bytes of a disk that a save leaves free, for folders and records */
 
 /* A window of a fragment: TX_CKPT_WINDOW elements, or what is left of the fragment, from fragment->first or a multiple
  * of TX_CKPT_WINDOW after it on. */
@@ -130,14 +131,14 @@ typedef struct tx_ckpt_save_args {
  * TX_ERR_COMM, TX_ERR_FORMAT (ranks keep something twice or not at all), those of `move`. */
 tx_status tx_checkpoint_save(const tx_ckpt_save_args *a);
 
-/* The same in three steps, so that the second can go on beside other work:
+/* The same in three steps, so that the second can overlap with other work:
  *
  *      begin    collective      too little space is found; the temporary folder
  *      write    of each rank    its shard, fsynced: what takes the time. No collective call, and in any thread
- *      finish   collective      what it is to say of all shards, the names; behind the write of every rank
+ *      finish   collective      the manifest of all shards, the names; after the write of every rank
  *
- *  begin gives a handle on success, which finish or abandon take. dir, state, config and the list of parts are copied;
- * ps, kept, group and the numbers stay as they are until then. How write went is finish's to say. abandon is not
+ *  begin returns a handle on success, which finish or abandon frees. dir, state, config and the list of parts are
+ * copied; ps, kept, group and the numbers must not change until then. finish reports how write went. abandon is not
  * collective: for a rank whose job ends. Within a process a DIR has one such handle of a rank at a time. */
 typedef struct tx_ckpt_save tx_ckpt_save;
 tx_status tx_checkpoint_save_begin(tx_ckpt_save **out, const tx_ckpt_save_args *a);
@@ -146,7 +147,7 @@ tx_status tx_checkpoint_save_finish(tx_ckpt_save *s);
 void tx_checkpoint_save_abandon(tx_ckpt_save *s);
 
 /* Copies what is saved of the parts into `to`, so that copy[0 .. n_parts), parts as the others and of the same `kept`,
- * can be saved while these change. Numbers that are not in memory are brought.   @to [tx_checkpoint_copy_numel]
+ * can be saved while these change. Numbers that are not in memory are fetched.   @to [tx_checkpoint_copy_numel]
  * Errors: those of `move`. */
 tx_status tx_checkpoint_copy(tx_ckpt_part *copy, float *to, const tx_params *ps, const tx_fragments *kept,
                              const tx_ckpt_part *part, int n_parts);
@@ -163,8 +164,8 @@ tx_status tx_checkpoint_swap_in(const char *dir, const char *tmp, const char *na
 /* The checkpoints of a run lie in DIR as iter_NNNNNNN or, of DeepSpeed's kind, as global_stepN. Those that follow take
  * which kind it is: native, Megatron's or DeepSpeed's; folders of that name that hold another are left alone. */
 
-/* Behind a save of `iteration` into DIR: removes the checkpoints before it but the keep - 1 newest, the one that
- * `latest` names, and `spare` (a path, or NULL). Later iterations are another run's and left alone. A crash leaves
+/* After a save of `iteration` into DIR: removes the checkpoints before it but the keep - 1 newest, the one that
+ * `latest` names, and `spare` (a path, or NULL). Later iterations are another run's and stay. A crash leaves
  * whole checkpoints and temporaries. Not collective: one rank's. TX_ERR_IO: the rest of them is still there. */
 tx_status tx_checkpoint_prune(const char *dir, tx_ckpt_kind kind, int64_t iteration, int64_t keep, const char *spare);
 
@@ -175,9 +176,10 @@ tx_status tx_checkpoint_remove_others(const char *dir, tx_ckpt_kind kind, int64_
 /* The highest iteration in DIR that is there, whatever `latest` says; -1: there is none. */
 tx_status tx_checkpoint_newest(const char *dir, tx_ckpt_kind kind, int64_t *iteration);
 
-/* Space, before there is anything to save: the elements that this rank saves of each part; checkpoints that `n_saves`
- * to come add at the most at any time to those that lie there, where --keep-last (0: all stay) may remove `there` of
- * them; how many that is: those before `iteration` without `spare`; and the bytes that are free for DIR, which exists.
+/* Space, before there is anything to save: the elements that this rank saves of each part; how many checkpoints
+ * `n_saves` saves add at most at any time to those in the folder, of which --keep-last (0: keeps all) may remove
+ * `there`; how many that is: those before `iteration` without `spare`; and the bytes that are free for DIR, which
+ * exists.
  */
 int64_t tx_checkpoint_numel(const tx_params *ps, const tx_fragments *kept);
 int64_t tx_checkpoint_more(int64_t n_saves, int64_t keep_last, int64_t there);
@@ -222,7 +224,7 @@ tx_status tx_checkpoint_open_newest_good(tx_checkpoint **out, const char *dir, t
 tx_status tx_checkpoint_open_just_written(tx_checkpoint **out, const char *dir);
 
 /* Of DIR, whose checkpoint cannot be opened: the folder that tx_checkpoint_open_newest_good would turn to, as far as
- * can be told without comparing its bytes. false: none. For a hint; the last error is anybody's afterwards. */
+ * can be told without comparing its bytes. false: none. For a hint; the last error is lost. */
 bool tx_checkpoint_other(char *path, size_t cap, const char *dir);
 
 /* ---- inspecting ---- */
@@ -230,9 +232,10 @@ bool tx_checkpoint_other(char *path, size_t cap, const char *dir);
 /* The manifest alone: quick, and no shard need be there. For one rank; nothing can be read from it. */
 tx_status tx_checkpoint_open_manifest(tx_checkpoint **out, const char *dir);
 
-/* Compares every byte of all shards with the checksums, and all their tensors with the manifest. What is wrong is told
- * line by line, and does not end it: each bad block with its bytes and the tensors that lie there. No more of a shard
- * is in memory at a time than some blocks. TX_ERR_FORMAT: how many are bad, and the first shard that is; tell's. */
+/* Compares every byte of all shards with the checksums, and all their tensors with the manifest. What is wrong is
+ * reported line by line, and does not end the comparison: each bad block with its bytes and the tensors that lie there.
+ * No more of a shard is in memory at a time than some blocks. TX_ERR_FORMAT: how many are bad, and the first shard that
+ * is; errors of tell. */
 typedef tx_status tx_ckpt_tell(void *user, const char *line);
 tx_status tx_checkpoint_verify(const tx_checkpoint *c, tx_ckpt_tell *tell, void *user);
 

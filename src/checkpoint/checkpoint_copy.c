@@ -1,4 +1,4 @@
-/* checkpoint_copy.c - a second copy of what a rank saves, in memory, so that saving can go on while the first one
+/* checkpoint_copy.c - a second copy of what a rank saves, in memory, so that saving can continue while the first one
  * changes. */
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* checkpoint_load.c - opening, verifying and reading a native checkpoint. Nothing is read from a folder whose checksums
- * have not been seen to fit, and nothing is written to the caller's buffers before all shapes have, on any rank. */
+/* checkpoint_load.c - opening, verifying and reading a native checkpoint. Nothing is read from a folder before its
+ * checksums are verified, and nothing is written to the caller's buffers before all shapes are, on any rank. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

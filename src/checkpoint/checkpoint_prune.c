@@ -1,4 +1,4 @@
-/* checkpoint_prune.c - --keep-last and --overwrite-run: removes checkpoints that newer ones have made superfluous.
+/* checkpoint_prune.c - --keep-last and --overwrite-run: removes checkpoints that newer ones replace.
  *
  *      iter_0000010  ->  .tmp-iter_0000010-<pid>      rename, fsync DIR: from here on it is no checkpoint
  *                        removed, file by file        a crash in between leaves a temporary, which the next save

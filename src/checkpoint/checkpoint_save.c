@@ -9,9 +9,9 @@
  *                    latest                                                published
  *                    latest_checkpointed_iteration.txt                     the same number, for scripts
  *
- *  The first line is begin, the second is write, which touches nothing but the job and so may be another thread's, the
- * others are finish. At every moment before the last step `latest` names what it named, and that folder is whole. Where
- * the file system cannot exchange two names (NFS, some cluster file systems) a replaced folder is set aside as
+ *  The first line is begin, the second is write, which touches nothing but the job and so may run in another thread,
+ * the others are finish. Until the last step `latest` names what it named before, and that folder is whole. Where the
+ * file system cannot exchange two names (NFS, some cluster file systems) a replaced folder is set aside as
  * .old-iter_0000010 for the time between two renames; loading looks there, and the next save puts it back. */
 #include <errno.h>
 #include <fcntl.h>

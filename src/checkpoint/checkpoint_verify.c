@@ -1,5 +1,5 @@
-/* checkpoint_verify.c - triax inspect: whether all files are there in their length, and with --verify every byte; all
- * that is wrong instead of the first. */
+/* checkpoint_verify.c - triax inspect: whether all files are there and have their length, and with --verify every byte.
+ * It reports all that is wrong, not only the first. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
 #include "base/status.h"
 
 /* Parses one JSON object; *out is the caller's (json_decref). Duplicate keys, NUL characters, invalid UTF-8 and
- * anything but white space behind the object are errors that name `path` and the position. */
+ * anything but white space after the object are errors that name `path` and the position. */
 tx_status tx__json_parse(json_t **out, const char *path, const char *bytes, size_t n);
 
 /* The same for a whole file of at most max_bytes. */

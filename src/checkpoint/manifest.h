@@ -1,5 +1,5 @@
 /* manifest.h - manifest.json of a native checkpoint: what is saved, where it lies and what its bytes hash to.
- * Shared inside the checkpoint room; the format is told in docs/formats/checkpoint.md. */
+ * Shared inside the checkpoint room; docs/formats/checkpoint.md has the format. */
 #ifndef TX_CHECKPOINT_MANIFEST_H
 #define TX_CHECKPOINT_MANIFEST_H
 
@@ -18,8 +18,8 @@
 #define TX__BLOCK_BYTES     (1 << 20)         /* bytes of a shard per checksum */
 #define TX__MAX_PIECES      (1 << 20)         /* of one tensor */
 
-/* A tensor's name is the part's, such as TX_CKPT_MODEL, a dot, and the parameter's. A key may have where its box starts
- * behind that. */
+/* A tensor's name is the part's, such as TX_CKPT_MODEL, a dot, and the parameter's. In a key the start of its
+ * box may follow. */
 #define TX__NAME_CAP (TX_PARAM_NAME_MAX + 24)
 #define TX__KEY_CAP  (TX__NAME_CAP + 40)
 
@@ -45,7 +45,7 @@ tx_status tx__manifest_add_piece(json_t *m, const tx__saved *s, const tx__saved_
 /* Puts the tokenizer (NULL: none, whatever is there) into the manifest's config. */
 tx_status tx__manifest_set_tokenizer(json_t *m, const tx_ckpt_tokenizer *t);
 
-/* What one rank has to say of a manifest, to be added to: an object that has only shards and tensors. NULL: out of
+/* One rank's part of a manifest, to be added to: an object that has only shards and tensors. NULL: out of
  * memory. */
 json_t *tx__manifest_part(void);
 
@@ -94,7 +94,7 @@ bool tx__piece_is_in(const tx_safetensors *f, const tx__saved *s, const tx__save
 const tx__manifest *tx__checkpoint_fields(const tx_checkpoint *c);
 
 /* The tokenizer's files: whether each is there and as long as the manifest says, and with `read` its checksum. What is
- * wrong is told, and counted. */
+ * wrong is reported, and counted. */
 tx_status tx__tokenizer_verify(const tx_checkpoint *c, bool read, tx_ckpt_tell *tell, void *user, size_t *n_bad);
 
 /* Compares blocks [first, end) of a shard with their checksums, on all threads, and the file's length. The error names

@@ -27,7 +27,7 @@ typedef struct tx_replay_file {
     int32_t *id;         /* [n_rows][row] */
 } tx_replay_file;
 
-/* Publishes it. The caller's members stay the caller's. */
+/* Publishes it. Takes none of its members. */
 tx_status tx_replay_file_write(const tx_replay_file *r, const char *path);
 
 /* Reads and checks one; freed with tx_replay_file_free. Every id of a GPT is of the vocabulary, a BERT's rows are for

@@ -582,6 +582,6 @@ tx_log_level tx_config_log_level(const tx_config *cfg)
     case TX_LOG_LEVEL_TRACE:
         return TX_LOG_TRACE;
     }
-    TX_ASSERT(!"a word of --log-level");
+    TX_ASSERT(false && "a word of --log-level");
     return TX_LOG_INFO;
 }

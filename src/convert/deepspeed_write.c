@@ -1,5 +1,5 @@
-/* deepspeed_write.c - mp_rank_NN_model_states.pt, and what DeepSpeed's optimizers keep beside the parameters' numbers.
- * The order of keys is the engine's. */
+/* deepspeed_write.c - mp_rank_NN_model_states.pt, and what DeepSpeed's optimizers keep besides the numbers of
+ * parameters. The order of keys is the engine's. */
 #include "convert/deepspeed_write.h"
 
 #include <stdio.h>

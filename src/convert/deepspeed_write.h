@@ -1,5 +1,5 @@
-/* deepspeed_write.h - the model-states files and the optimizer's small state, which DeepSpeed's own folders and
- * universal ones have both. */
+/* deepspeed_write.h - the model-states files and the optimizer's small state, which both DeepSpeed's folders and
+ * universal ones have. */
 #ifndef TX_CONVERT_DEEPSPEED_WRITE_H
 #define TX_CONVERT_DEEPSPEED_WRITE_H
 
@@ -7,7 +7,7 @@
 
 #define TX__DS_VERSION "0.19.8" /* whose files these are like */
 
-/* What a folder has: files of ZeRO, of stage c->zero_stage. */
+/* Whether a folder has files of ZeRO, of stage c->zero_stage. */
 bool tx__has_zero(const tx_conversion *c);
 
 /* Parameters are named and grouped as the engine does it. */
@@ -16,7 +16,7 @@ tx_status tx__ds_rank_open(tx__rank *r, const tx_conversion *c, int tp, int pp);
 /* [zero_pp_rank_D_]mp_rank_NN_model_states.pt of data rank `dp` (< 0: of all), but for a pipeline with weights. */
 tx_status tx__ds_write_states(tx_conversion *c, const char *dir, const tx__rank *r, int dp);
 
-/* The members of ZeRO's state that are no numbers of parameters: a new dict. */
+/* The members of ZeRO's state other than the numbers of parameters: a new dict. */
 tx_py *tx__ds_global_state(tx__file *f, const tx__rank *r, int dp);
 tx_py *tx__ds_param_groups(tx__file *f, const tx__rank *r);
 tx_py *tx__ds_zero_stage(tx__file *f);

@@ -1,4 +1,4 @@
-/* meant_folder.c - names that published commands have for folders that are called otherwise here. */
+/* meant_folder.c - finds the folder that a published command means by another name. */
 #include "convert/meant_folder.h"
 
 #include <inttypes.h>

@@ -8,7 +8,7 @@
  * X/global_step8000 and the other way round, which the log says. */
 tx_status tx__meant_step(char *buf, size_t cap, const char *path);
 
-/* "; there are iter_0000002, iter_0000004" beside a step's folder that is not there, or nothing. */
+/* "; there are iter_0000002, iter_0000004" that lie where a step's folder is missing, or "". */
 void tx__steps_beside(char *buf, size_t cap, const char *path);
 
 /* A folder in `path` that holds a checkpoint, where `path` holds none itself: runs side by side. false: there is none,

@@ -3,8 +3,8 @@
  *      {'args', 'checkpoint_version': 3.0, 'iteration', 'tokens', 'universal_checkpoint_info', 'model', 'optimizer',
  *       'opt_param_scheduler'}
  *
- *  The states of random numbers are not written: they are Python's, NumPy's and the device's own, and Megatron goes on
- * from there with --no-load-rng. */
+ *  The states of random numbers are not written: they belong to Python, NumPy and the device, and Megatron resumes
+ * with --no-load-rng. */
 #include <inttypes.h>
 #include <stdio.h>
 

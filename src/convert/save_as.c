@@ -1,4 +1,4 @@
-/* save_as.c - a native save, and behind it the ranks' files of another format. */
+/* save_as.c - a native save, and after it the ranks' files in another format. */
 #include "convert/save_as.h"
 
 #include <inttypes.h>

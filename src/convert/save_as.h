@@ -7,10 +7,11 @@
  *      write                                       this rank's files, into DIR/.tmp-iter_global_step10-<pid>
  *      finish                                      global_step10, latest, latest_checkpointed_iteration.txt
  *
- *  Upstream's files cut the numbers otherwise than the ranks keep them: a file of weights has what ZeRO has divided,
- * and DeepSpeed's parts of an optimizer's state begin elsewhere. So ranks exchange them, by way of the disk, since a
- * write beside the steps must not communicate. Both writes are of a rank alone, in any thread; one parameter at a time
- * is in memory. A folder appears whole or not at all, like a native one, and one of that name is replaced. */
+ *  Upstream's files divide the numbers differently from the ranks: a file of weights has what ZeRO has divided, and
+ * DeepSpeed's partitions of an optimizer's state begin elsewhere. So the ranks exchange their numbers through the disk,
+ * since a write that overlaps with training must not communicate. Each rank writes alone, in any thread, with one
+ * parameter at a time in memory. A folder appears whole or not at all, like a native one, and replaces one of the same
+ * name. */
 #ifndef TX_CONVERT_SAVE_AS_H
 #define TX_CONVERT_SAVE_AS_H
 
@@ -22,7 +23,7 @@
 tx_ckpt_kind tx_save_kind(const tx_config *cfg);
 
 typedef struct tx_save_args {
-    const tx_config *cfg; /* complete; it, the grid, ps, kept and the numbers stay as they are until the end */
+    const tx_config *cfg; /* complete; it, the grid, ps, kept and the numbers must not change until the end */
     const tx_grid *grid;
     const char *dir;
     const tx_ckpt_state *state; /* this and the next two as tx_checkpoint_save_begin has them */
@@ -31,7 +32,7 @@ typedef struct tx_save_args {
     const tx_fragments *kept;
     const tx_ckpt_part *part;
     int n_parts;
-    tx_comm *group; /* that saves together; NULL: this rank keeps nothing that another does not */
+    tx_comm *group; /* that saves together; NULL: other ranks keep all that this one does */
 } tx_save_args;
 
 typedef struct tx_save tx_save;
@@ -40,16 +41,17 @@ typedef struct tx_save tx_save;
  * Errors: tx_checkpoint_save's; TX_ERR_UNSUPPORTED and TX_ERR_SHAPE of runs that the format has no place for. */
 tx_status tx_save_begin(tx_save **out, const tx_save_args *a);
 
-/* How it went is finish's to say. */
+/* finish reports how it went. */
 void tx_save_write(tx_save *s);
 
-/* Collective over those that have begun it; behind the write of every rank. Frees s unless *more: then there is
+/* Collective over those that have begun it, after the write of every rank. Frees s unless *more: then there is
  * another write, and another finish. */
 tx_status tx_save_finish(tx_save *s, bool *more);
 
 void tx_save_abandon(tx_save *s); /* not collective: for a rank whose job ends; NULL allowed */
 
-/* Bytes that a save of `numel` elements in all, in n_parts, leaves on the disk; and how many more while it goes on. */
+/* Bytes that a save of `numel` elements in all, in n_parts, leaves on the disk; and how many more it takes while it
+ * runs. */
 int64_t tx_save_bytes(const tx_config *cfg, int64_t numel, int n_parts);
 int64_t tx_save_bytes_passing(const tx_config *cfg, int64_t numel, int n_parts);
 

@@ -1,5 +1,5 @@
 /* shards.h - the tensors that upstream's .pt files of many ranks hold, as places to read from: which file has which
- * elements of which rank's shard of which of our parameters. Shared by the readers of Megatron's and DeepSpeed's
+ * elements of a rank's shard of a parameter. Shared by the readers of Megatron's and DeepSpeed's
  * folders.
  *
  *      encoder.layers.0.mlp.dense_h_to_4h.weight   part 0   tensor rank 1   [128, 64]

@@ -1,5 +1,5 @@
-/* sink.h - writing a model, and where the format has a place for it the state of its run, in a format; the other side
- * of source.h. A sink takes parameters one at a time from a conversion, so that only one of them is in memory. */
+/* sink.h - writes a model in a format, and the state of its run where the format has a place for it. The other side of
+ * source.h. A sink takes parameters one at a time from a conversion, so that only one of them is in memory. */
 #ifndef TX_CONVERT_SINK_H
 #define TX_CONVERT_SINK_H
 
@@ -47,11 +47,11 @@ TX_FORMATS(TX_SINK_DECLARE)
 
 const tx_sink_type *tx_sink_type_of(enum tx_checkpoint_format format); /* NULL of 0 */
 
-/* Whether the ranks can be: stages divide the layers, tensor ranks what they split. TX_ERR_SHAPE */
+/* Whether the layout is possible: stages divide the layers, tensor ranks what they split. TX_ERR_SHAPE */
 tx_status tx_conversion_check(const tx_conversion *c);
 
-/* Row `row` of c->m's table of part src->part[part], whole: borrowed until the next call, which gives the same at once
- * when it asks for the same.   *whole [p->whole], padding zeroed */
+/* Row `row` of c->m's table of part src->part[part], whole. Borrowed until the next call; a call for the same
+ * row reads nothing again.   *whole [p->whole], padding zeroed */
 tx_status tx_conversion_fetch(tx_conversion *c, int part, int row, const float **whole);
 
 #endif

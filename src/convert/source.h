@@ -1,5 +1,5 @@
-/* source.h - where a model's numbers come from: a checkpoint in any of the formats that triax reads, seen as the
- * parameters of our table, whole, in our order of rows, as float32.
+/* source.h - reads a checkpoint in any of the formats that triax knows. Whatever the format, a source has the
+ * parameters of triax's table, each of them whole, in triax's order of rows, as float32.
  *
  *      format        folder                                              what is in it
  *      native        latest + iter_NNNNNNN/manifest.json                 weights, Adam's moments, the run's state
@@ -9,7 +9,7 @@
  *      universal     .../zero/PARAMETER/fp32.pt, exp_avg.pt, ...         as native
  *
  *  A format is a row of kinds/formats.h, which names its tx_source_type; hardly anything asks which one it is. Each
- * rank of a run reads for itself what it needs. */
+ * rank of a run reads what it needs by itself. */
 #ifndef TX_CONVERT_SOURCE_H
 #define TX_CONVERT_SOURCE_H
 
@@ -20,7 +20,7 @@
 #include "model/model.h"
 #include "torch/pt.h"
 
-/* What happened to a tensor on its way; of a conversion's report. */
+/* What a conversion does to a tensor; for its report. */
 typedef enum tx_tensor_change {
     TX_CHANGE_NONE = 0,
     TX_CHANGE_TRANSPOSED = 1,
@@ -32,7 +32,7 @@ typedef enum tx_tensor_change {
     TX_CHANGE_SUMMED = 64 /* positions, and what the only kind of segment adds */
 } tx_tensor_change;
 
-/* Tells of one tensor of the source that no parameter comes from. */
+/* Reports a tensor of the source that no parameter comes from. */
 typedef tx_status tx_dropped_fn(void *user, const char *name, const char *reason);
 
 struct tx_source;
@@ -45,7 +45,7 @@ typedef struct tx_source_type {
     void (*close)(struct tx_source *src);
     /* Options of tx_config_from_json. `all` has every option that a checkpoint keeps, with its default. */
     tx_status (*options)(struct tx_source *src, const json_t *all, json_t **out);
-    /* Once for a model, before reads: every tensor of its table is there in its shape, and none that is not known.
+    /* Once for a model, before reads: every tensor of its table is there in its shape, and no unknown one.
      * Collective over src->group where `m` is a rank's. NULL: reading finds out. */
     tx_status (*check)(struct tx_source *src, const tx_model *m);
     /* A parameter, whole, of part src->part[part]; padding is zeroed. What it goes through is an or of
@@ -64,7 +64,7 @@ typedef struct tx_source_type {
 #define TX_SOURCE_DECLARE(constant, word, kind, what, sign, source, sink) extern const tx_source_type source;
 TX_FORMATS(TX_SOURCE_DECLARE)
 
-#define TX_CLIENT_MODEL "client_model" /* in a native checkpoint's config: the name of a client's own model */
+#define TX_CLIENT_MODEL "client_model" /* in a native checkpoint's config: the name of a user-defined model */
 
 typedef struct tx_source {
     const tx_source_type *type; /* NULL: fresh weights */
@@ -93,7 +93,7 @@ tx_status tx_source_open(tx_source *src, const char *dir, const tx_source_type *
 /* The same with --no-verify-load. */
 tx_status tx_source_open_unverified(tx_source *src, const char *dir, const tx_source_type *type, tx_comm *group);
 
-/* The native one that this job itself has just written into `dir`: by this rank alone, without comparing checksums. */
+/* The native one that this job itself has just written into `dir`: by this rank alone; checksums are not compared. */
 tx_status tx_source_open_just_written(tx_source *src, const char *dir);
 
 /* The same of --load, as --load-tag, --load-latest-good, --no-verify-load and --universal-checkpoint have it. */
@@ -104,7 +104,7 @@ tx_status tx_source_open_options(tx_source *src, const tx_config *cfg, tx_comm *
  * happened. */
 tx_status tx_source_open_for_run(tx_source *src, const tx_config *cfg, tx_comm *group);
 
-/* TX_ERR_UNSUPPORTED of a checkpoint of a client's model. */
+/* TX_ERR_UNSUPPORTED for a checkpoint of a user-defined model. */
 tx_status tx_source_require_own_model(const tx_source *src);
 
 /* Fills left-out shape options from the checkpoint; given ones that differ are an error that lists them. With `resume`
@@ -112,7 +112,7 @@ tx_status tx_source_require_own_model(const tx_source *src);
 tx_status tx_source_options(tx_source *src, tx_config *cfg, bool resume);
 
 /* As tx_checkpoint_read: the fragments in `kept` (NULL: every row whole) of the parts, of a model with the source's
- * shape. Parts that are not in the source are TX_ERR_NOTFOUND. Needs a parameter's memory beside. Collective over the
+ * shape. Parts that are not in the source are TX_ERR_NOTFOUND. Needs memory for one more parameter. Collective over the
  * group. */
 tx_status tx_source_read(tx_source *src, const tx_model *m, const tx_fragments *kept, const tx_ckpt_part *part,
                          int n_parts);

@@ -29,7 +29,7 @@ tx__name_kind tx__megatron_name(const char *theirs, int64_t first, char ours[TX_
 tx__name_kind tx__pipeline_name(const char *theirs, int64_t first, int64_t n, char ours[TX_PARAM_NAME_MAX],
                                 bool *split);
 
-/* The number in front where the name is of a transformer layer of a pipeline, else -1. */
+/* The number that the name begins with if it is of a transformer layer of a pipeline, else -1. */
 int64_t tx__pipeline_layer(const char *theirs);
 
 /* Our name in the spellings; of a tied embedding in a pipeline `tied`. */
@@ -48,16 +48,16 @@ bool tx__decays(const char *name, int n_dims);
 bool tx__is_vocabulary(const char *ours);
 
 /* Options of tx_config_from_json from a file's `args`; `all` has the names to look for. TX_ERR_UNSUPPORTED: a model
- * that has what triax has not.   @model as --model-type has it: args do not say */
+ * that has something that is not built.   @model as --model-type has it: args do not say */
 tx_status tx__args_to_options(const tx_py *args, const char *model, const json_t *all, const char *path, json_t **out);
 
-/* The run's state from args and what lies beside it; zeros where nothing is known. */
+/* The run's state from args and the members next to them; zeros where nothing is known. */
 void tx__args_to_state(const tx_py *root, tx_ckpt_state *state);
 
 /* Tokens of the model: the tokenizer's, where the file says so, else with the padding. */
 int64_t tx__vocabulary_of(const tx_py *root);
 
-/* What args have of a run of triax beside its options, as native checkpoints' configs have it; NULL ends them. */
+/* What args of a run of triax have besides its options, as native checkpoints' configs have it; NULL ends them. */
 extern const char *const tx__run_keys[];
 
 /* tx__run_keys', "opt_param_scheduler" and "grad_scaler" of tx_source.run. args fill what old schedulers do not say.

@@ -1,4 +1,4 @@
-/* upstream_optim.c - numbered parameters to names. */
+/* upstream_optim.c - the state of parameters that files have by number, under their names. */
 #include "convert/upstream_optim.h"
 
 #include "base/alloc.h"

@@ -1,6 +1,6 @@
-/* upstream_write.h - what writers of Megatron's, DeepSpeed's and universal folders share: which parameters a rank of a
- * layout has and what they are called there, how an optimizer groups them, the values that every file has, tensors
- * that are fetched while a file is written, and folders that appear whole or not at all.
+/* upstream_write.h - shared by the writers of Megatron's, DeepSpeed's and universal folders: the parameters that a rank
+ * of a layout has and their names there, the groups of its optimizer, the values that every file has, tensors that are
+ * fetched while a file is written, and folders that appear whole or not at all.
  *
  *      layout             rank (tensor 1, stage 1 of 2 x 2)             groups of its optimizer
  *      word embeddings    [copy of the tied embedding's shard 1]        matrices: 0, 3, 5, 7, ...   decay
@@ -50,9 +50,9 @@ tx_status tx__check_layout(const tx_conversion *c);
 /* For DeepSpeed's formats, where several stages mean its pipeline engine: whether that has the model. */
 tx_status tx__check_engine(const tx_conversion *c);
 
-/* Lists what the rank has, in the order of its module, and groups it: by decay, or with `divided` (ZeRO-3) all in one,
- * cut where a data rank's share exceeds DeepSpeed's sub_group_size. Copies come first in a pipeline's module, last in
- * Megatron's. */
+/* Lists the rank's parameters in the order of its module, and groups them: by decay, or with `divided` (ZeRO-3) all in
+ * one, cut where a data rank's share exceeds DeepSpeed's sub_group_size. Copies come first in a pipeline's module, last
+ * in Megatron's. */
 tx_status tx__rank_open(tx__rank *r, const tx_conversion *c, int tp, int pp, bool pipeline, bool divided);
 void tx__rank_close(tx__rank *r);
 
@@ -96,7 +96,7 @@ tx_pt_dtype tx__weight_dtype(const tx_conversion *c);
 
 /* ---- values ---- */
 
-/* tx_py_set and its kin, which note in the file that memory was short; they give the first value back. */
+/* tx_py_set and the like; they note in the file that memory was short, and return the dict or list. */
 tx_py *tx__set(tx__file *f, tx_py *dict, const char *key, const tx_py *v);
 tx_py *tx__set_at(tx__file *f, tx_py *dict, int64_t key, const tx_py *v);
 tx_py *tx__append(tx__file *f, tx_py *list_or_tuple, const tx_py *v);

@@ -86,7 +86,7 @@ tx_status tx_bert_dataset_get_row(const tx_bert_dataset *ds, int32_t *scratch, i
 /* The sentences that sample i is made of. */
 tx_bert_row tx_bert_dataset_row(const tx_bert_dataset *ds, int64_t i);
 
-/* The token file behind a split. */
+/* The token file of a split. */
 const tx_indexed *tx_bert_dataset_file(const tx_bert_dataset *ds);
 
 #endif

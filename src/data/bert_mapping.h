@@ -19,7 +19,7 @@ typedef struct tx_bert_row {
 } tx_bert_row;
 
 typedef struct tx_bert_mapping {
-    int64_t n_samples; /* at least as many as wanted: all that whole epochs give */
+    int64_t n_samples; /* at least as many as wanted: those of whole epochs */
     tx_bert_row *row;  /* [n_samples] */
 } tx_bert_mapping;
 
@@ -33,7 +33,7 @@ typedef struct tx_bert_mapping_opts {
     int32_t seed;
 } tx_bert_mapping_opts;
 
-/* Errors: TX_ERR_ARG when the documents give no sample at all (names the dataset); TX_ERR_UNSUPPORTED for more than
+/* Errors: TX_ERR_ARG when the documents make no sample at all (names the dataset); TX_ERR_UNSUPPORTED for more than
  * 2^32 samples, or 2^31 sentences in a document; TX_ERR_NOMEM. 16 bytes a sample. */
 tx_status tx_bert_mapping_build(tx_bert_mapping *out, const tx_bert_mapping_opts *o);
 /* Reads the mapping that Megatron keeps in a file, rows of first sentence, end and target in a .npy of uint32 or

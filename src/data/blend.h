@@ -11,8 +11,6 @@
 
 #include "data/samples.h"
 
-enum { TX_BLEND_MAX = 254 }; /* datasets in a blend, as upstream */
-
 /* Which dataset each of n samples comes from, and which of that dataset's samples it is, in little more than a byte a
  * sample: the datasets are kept, and how often each came before every TX_BLEND_BLOCK-th sample. */
 enum { TX_BLEND_BLOCK = 1024 };

@@ -219,34 +219,40 @@ out:
 
 /* ---- JSON lines that are plainly right ---- */
 
-/* Hands a string out; *buf is memory for escaped ones, n bytes. */
-static tx_status give_string(tx_json_string s, int key, int64_t item, char **buf, size_t n, tx_item_fn *fn, void *user)
+/* Who gets a record's texts. */
+typedef struct receiver {
+    tx_item_fn *fn;
+    void *user;
+    char *buf; /* memory for escaped ones; owned */
+    size_t n;  /* bytes that it has to have */
+} receiver;
+
+static tx_status give_string(receiver *to, tx_json_string s, int key, int64_t item)
 {
-    if (!s.escaped) return fn(user, key, item, s.data, s.n);
-    if (!*buf) TX_TRY(tx_realloc(buf, n, 1, "a text"));
-    size_t n_text = tx__json_unescape(*buf, s);
-    return fn(user, key, item, *buf, n_text);
+    if (!s.escaped) return to->fn(to->user, key, item, s.data, s.n);
+    if (!to->buf) TX_TRY(tx_realloc(&to->buf, to->n, 1, "a text"));
+    size_t n_text = tx__json_unescape(to->buf, s);
+    return to->fn(to->user, key, item, to->buf, n_text);
 }
 
 /* *done = false, and nothing happened, for any other line. */
 static tx_status texts_at_once(const tx_record *r, const wanted *keys, tx_item_fn *fn, void *user, bool *done)
 {
     tx_json_member member[MAX_KEYS];
-    char *buf = NULL;
+    receiver to = { .fn = fn, .user = user, .n = r->n };
     tx_status st = TX_OK;
     *done = keys->n <= MAX_KEYS && tx__json_members(r->data, r->n, keys->name, keys->n, member);
     for (int k = 0; k < keys->n && *done; k++) {
         tx_json_string s = member[k].text;
         if (s.data) {
-            TX_GOTO(give_string(s, k, -1, &buf, r->n, fn, user));
+            TX_GOTO(give_string(&to, s, k, -1));
             continue;
         }
         const char *at = member[k].list;
-        for (int64_t i = 0; tx__json_list_next(&at, r->data + r->n, &s); i++)
-            TX_GOTO(give_string(s, k, i, &buf, r->n, fn, user));
+        for (int64_t i = 0; tx__json_list_next(&at, r->data + r->n, &s); i++) TX_GOTO(give_string(&to, s, k, i));
     }
 out:
-    tx_free(buf);
+    tx_free(to.buf);
     return st;
 }
 

@@ -7,7 +7,6 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "data/blend.h"
 #include "data/mock_documents.h"
 
 enum { MAX_GROUPS_FILE = 16 << 20 }; /* bytes */

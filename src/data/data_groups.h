@@ -14,8 +14,10 @@
 #include "config/config.h"
 #include "data/split.h"
 
+enum { TX_BLEND_MAX = 254 }; /* datasets in a group, as upstream */
+
 typedef struct tx_data_set {
-    char *path, *range; /* range NULL: --split says */
+    char *path, *range; /* range NULL: by --split */
     double weight;
 } tx_data_set;
 

@@ -28,7 +28,7 @@ typedef struct tx_gpt_data_opts {
     int64_t seq_length;
     int64_t seed; /* 0 .. 2^32 - 1 */
     tx_epoch_rule rule;
-    bool keyed;                    /* no index: see below; the four options around this one say nothing then */
+    bool keyed;                    /* no index: see above; the four options around this one are ignored then */
     int64_t exact_epochs;          /* of training; 0: as many as the samples need */
     const char *const *index_path; /* training's three index files, see tx_sample_index_open; NULL: built */
     int64_t vocab_size;            /* every id read is checked against it; 0: not checked */
@@ -52,7 +52,7 @@ int64_t tx_gpt_data_documents(const tx_gpt_data *data);
 /* Number of samples, at least as many as were wanted. */
 int64_t tx_gpt_dataset_len(const tx_gpt_dataset *ds);
 
-/* The token file behind a split. Borrowed. */
+/* The token file of a split. Borrowed. */
 const tx_indexed *tx_gpt_dataset_file(const tx_gpt_dataset *ds);
 
 /* A number by which a split of keyed order is known again wherever its files lie: two that differ in documents, seed or

@@ -51,7 +51,7 @@ static inline int32_t tx_indexed_size(const tx_indexed *ix, int64_t i)
     return n;
 }
 
-/* First item of document d; d == n_docs gives n_items. */
+/* First item of document d; for d == n_docs it is n_items. */
 static inline int64_t tx_indexed_doc_begin(const tx_indexed *ix, int64_t d)
 {
     int64_t i;
@@ -79,7 +79,7 @@ typedef struct tx_indexed_builder tx_indexed_builder;
  * int32. Nothing appears under the final names before tx_indexed_commit. */
 tx_status tx_indexed_create(tx_indexed_builder **out, const char *prefix, int64_t vocab_size);
 
-/* Starts <prefix>.bin/.idx as the datasets part[0..n), n > 0, one behind the other: .bin bytes as they are, items and
+/* Starts <prefix>.bin/.idx as the datasets part[0..n), n > 0, one after the other: .bin bytes as they are, items and
  * documents counted on, as Megatron's merge_datasets.py does. Only tx_indexed_seal, _commit and _destroy may follow;
  * the parts stay open until then. Memory does not grow with the datasets. Errors: TX_ERR_ARG when the id types differ
  * (names both files); TX_ERR_FORMAT, TX_ERR_UNSUPPORTED for parts that cannot be joined without harm; TX_ERR_IO. */

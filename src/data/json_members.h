@@ -1,6 +1,6 @@
 /* json_members.h - where the wanted members of a JSON line are, found in one walk and without a copy.
  *
- *  It says yes only to lines that are plainly right; any other line is for Jansson, whose answer counts. What it says
+ *  It accepts only lines that are plainly right. Any other line is for Jansson, whose answer counts. What it says
  *  yes to, Jansson reads the same way (tests/fuzz/fuzz_json_members.c). */
 #ifndef TX_DATA_JSON_MEMBERS_H
 #define TX_DATA_JSON_MEMBERS_H
@@ -17,7 +17,7 @@ typedef struct tx_json_string {
 
 typedef struct tx_json_member {
     tx_json_string text; /* a member that is a string */
-    const char *list;    /* one that is an array of strings and nothing else: behind the '[' */
+    const char *list;    /* one that is an array of strings and nothing else: after the '[' */
 } tx_json_member;
 
 /* Finds member[k] for each of keys[0..n_keys) in the object in line[0..n), the last one where a name comes twice.

@@ -18,7 +18,7 @@ typedef struct tx_npy {
     tx_ints ints;   /* all dim[0] * dim[1] of them, in the mapped file */
 } tx_npy;
 
-/* Errors: TX_ERR_NOTFOUND, TX_ERR_IO; TX_ERR_FORMAT for what is no .npy file or is not as long as it says;
+/* Errors: TX_ERR_NOTFOUND, TX_ERR_IO; TX_ERR_FORMAT for what is no .npy file or is not as long as its header says;
  * TX_ERR_UNSUPPORTED for other types than integers of 32 and 64 bits (uint64 is taken for
  * int64), Fortran order and more than two dimensions. */
 tx_status tx_npy_open(tx_npy *out, const char *path);

@@ -380,8 +380,13 @@ static tx_status open_output(job *j)
     int n_parts = cfg->keep_sequential_samples ? 1 : (int)cfg->partitions;
     if (!cfg->output_prefix)
         return TX_FAIL(TX_ERR_ARG, "--output-prefix is missing: it begins the names of the files to write");
-    TX_TRY(tx__output_open(&j->out, cfg->output_prefix, j->keys.name, j->keys.n,
-                           cfg->split_sentences ? "sentence" : "document", n_parts, tx_tokenizer_vocab_size(j->tok)));
+    const tx_output_spec spec = { .prefix = cfg->output_prefix,
+                                  .level = cfg->split_sentences ? "sentence" : "document",
+                                  .key = j->keys.name,
+                                  .n_keys = j->keys.n,
+                                  .n_parts = n_parts,
+                                  .vocab_size = tx_tokenizer_vocab_size(j->tok) };
+    TX_TRY(tx__output_open(&j->out, &spec));
     tx_info("Output prefix: %s", cfg->output_prefix);
     return TX_OK;
 }

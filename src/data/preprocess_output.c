@@ -57,14 +57,14 @@ out:
     return st;
 }
 
-tx_status tx__output_open(tx_output *o, const char *prefix, const char *const *keys, int n_keys, const char *level,
-                          int n_parts, int64_t vocab_size)
+tx_status tx__output_open(tx_output *o, const tx_output_spec *spec)
 {
+    int n_keys = spec->n_keys, n_parts = spec->n_parts;
     size_t n = (size_t)n_keys * (size_t)n_parts;
-    TX_TRY(check_keys(keys, n_keys));
-    TX_TRY(tx__output_has_folder(prefix));
+    TX_TRY(check_keys(spec->key, n_keys));
+    TX_TRY(tx__output_has_folder(spec->prefix));
     o->n_parts = n_parts;
-    o->key = keys;
+    o->key = spec->key;
     TX_TRY(tx_alloc(&o->name, (size_t)n_keys, sizeof *o->name, "datasets"));
     TX_TRY(tx_alloc(&o->part, n, sizeof *o->part, "datasets"));
     if (n_parts > 1) {
@@ -73,7 +73,7 @@ tx_status tx__output_open(tx_output *o, const char *prefix, const char *const *k
         TX_TRY(tx_alloc(&o->source, n, sizeof *o->source, "datasets"));
     }
     o->n_keys = n_keys;
-    for (int k = 0; k < n_keys; k++) TX_TRY(open_key(o, k, prefix, level, vocab_size));
+    for (int k = 0; k < n_keys; k++) TX_TRY(open_key(o, k, spec->prefix, spec->level, spec->vocab_size));
     return TX_OK;
 }
 

@@ -20,10 +20,17 @@ typedef struct tx_output {
 /* That the folder of an --output-prefix is there. */
 tx_status tx__output_has_folder(const char *prefix);
 
-/* Starts <prefix>_<key>_<level>.bin/.idx for each key. Nothing is there under these names before tx__output_publish.
- * *o is zeroed before, and deinitialized by tx__output_discard whatever happens. */
-tx_status tx__output_open(tx_output *o, const char *prefix, const char *const *keys, int n_keys, const char *level,
-                          int n_parts, int64_t vocab_size);
+/* What is to be written: <prefix>_<key>_<level>.bin/.idx for each key. */
+typedef struct tx_output_spec {
+    const char *prefix, *level;
+    const char *const *key; /* [n_keys]; outlives the output */
+    int n_keys, n_parts;
+    int64_t vocab_size;
+} tx_output_spec;
+
+/* Starts the datasets. Nothing is there under their names before tx__output_publish. *o is zeroed before, and
+ * deinitialized by tx__output_discard whatever happens. */
+tx_status tx__output_open(tx_output *o, const tx_output_spec *spec);
 
 /* Appends a document to a part: n items, sizes[i] ids each. */
 tx_status tx__output_add(tx_output *o, int key, int part, const int32_t *ids, const size_t *sizes, size_t n);

@@ -27,7 +27,7 @@ typedef enum tx_epoch_rule {
  * samples, so 10^8 samples take 1.2 GB and what their documents take; twice as much per cut and visit beyond. */
 typedef struct tx_sample_index {
     int64_t n_epochs, tokens_per_epoch;
-    int64_t n_samples; /* at least as many as asked for: all that the epochs give */
+    int64_t n_samples; /* at least as many as asked for: those of whole epochs */
     bool last_epoch_apart;
     tx_ints doc_idx;     /* items of the dataset; n_epochs times the number of documents */
     tx_ints sample_idx;  /* [2 (n_samples + 1)] pairs: sample k begins at token 2k + 1 of the document in place 2k */

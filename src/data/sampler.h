@@ -3,7 +3,7 @@
  *      single   samples in their order; every micro-batch's worth goes to the ranks in turn
  *               consumed c, rank r:  c + r*b .. c + (r+1)*b - 1
  *      cyclic   shuffled anew each epoch, by the permutation torch.randperm gives for the epoch's number as the seed
- *               sharded: each rank keeps to its own stretch; else one permutation for all, dealt out one by one
+ *               sharded: each rank has a range of its own; else one permutation for all, dealt out one by one
  *
  *  Source: Megatron-LM megatron/data/data_samplers.py. */
 #ifndef TX_DATA_SAMPLER_H

@@ -1,19 +1,14 @@
 /* samples.c - the kinds of samples, and what is the same for all of them. */
 #include "data/samples.h"
 
-#include <string.h>
-
 const tx_samples *tx_samples_of(const tx_config *cfg)
 {
-    static const tx_samples *const kinds[] = {
-#define X(kind) &tx_##kind##_samples,
-        TX_SAMPLES(X)
+    static const tx_samples *const of_model[] = {
+#define X(model, word, type, samples, ...) [model] = &tx_##samples##_samples,
+        TX_MODELS(X)
 #undef X
     };
-    const char *model = tx_model_kind_word(cfg->model_type);
-    for (size_t i = 0; model && i < sizeof kinds / sizeof *kinds; i++)
-        if (!strcmp(kinds[i]->name, model)) return kinds[i];
-    return &tx_gpt_samples;
+    return of_model[cfg->model_type ? cfg->model_type : TX_MODEL_GPT];
 }
 
 /* The item that a document begins with. */

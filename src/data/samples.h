@@ -15,7 +15,7 @@
 #include "data/indexed.h"
 #include "triax/token.h"
 
-/* All kinds: X(prefix of tx_<prefix>_samples). */
+/* All kinds: X(prefix of tx_<prefix>_samples). kinds/models.h says which model is trained on which. */
 #define TX_SAMPLES(X) \
     X(gpt)            \
     X(bert)           \
@@ -50,7 +50,7 @@ typedef struct tx_sample_view {
 } tx_sample_view;
 
 typedef struct tx_samples {
-    const char *name;     /* the model's --model-type; the log has it too */
+    const char *name;     /* of the datasets in the log */
     bool needs_tokenizer; /* to open a dataset */
     bool sentences;       /* an item of the dataset is a sentence, a document several; else an item is a document */
     bool masked;          /* rows are those of tx_bert_ids: some tokens are masked, and the labels are what they were */

@@ -3,8 +3,8 @@
  *      text       He met Dr. Brown.  "Why?"  It was 3.14...
  *      sentences  |----------------| |----|  |------------|
  *
- *  A sentence ends behind a run of . ? ! and the closing quotes and brackets after it, where white space (line ends are
- *  white space) or the text's end follows. It does not behind
+ *  A sentence ends after a run of . ? ! and the closing quotes and brackets after it, where white space (line ends are
+ *  white space) or the text's end follows. It does not after
  *    - a title (Dr.), and other abbreviations (e.g., U.S., Inc., Jan.) and initials (J.), unless a word follows that
  * often begins a sentence, with a capital letter (U.S. He);
  *    - a number before a small letter (No. 3. and); . . . and an ellipsis before anything but a capital letter.

@@ -290,7 +290,7 @@ tx_split tx_split_asked(enum tx_eval_split asked)
     case TX_EVAL_SPLIT_TEST:
         return TX_SPLIT_TEST;
     }
-    TX_ASSERT(!"a word of --eval-split");
+    TX_ASSERT(false && "a word of --eval-split");
     return TX_SPLIT_TRAIN;
 }
 

@@ -4,11 +4,11 @@
 
 #include "kinds/kind.h"
 
-/*   X(constant, word, samples: the kind that it is trained on, tx_<samples>_samples of data/samples.h,
- *     model: tx_model_<model> of model/<model>/) */
-#define TX_MODELS(X)                 \
-    X(TX_MODEL_GPT, "GPT", gpt, gpt) \
-    X(TX_MODEL_BERT, "BERT", bert, bert)
+/*   X(constant, word, its tx_model_type (model/model.h), which a file in the model's folder in src/model/ defines,
+ *     samples: the kind that it is trained on, tx_<samples>_samples of data/samples.h) */
+#define TX_MODELS(X)                          \
+    X(TX_MODEL_GPT, "GPT", tx_model_gpt, gpt) \
+    X(TX_MODEL_BERT, "BERT", tx_model_bert, bert)
 
 TX_KIND(model_kind, TX_MODELS)
 

@@ -3,18 +3,23 @@
 
 #include "model/model.h"
 
-#define X(constant, word, samples, model) extern const tx_model_type tx_model_##model;
-TX_MODELS(X)
-#undef X
+#define DECLARE(constant, word, type, ...) extern const tx_model_type type;
+TX_MODELS(DECLARE)
+
+/* By tx_model_kind; [0] is NULL. */
+static const tx_model_type *const types[] = {
+#define TYPE(constant, word, type, ...) [constant] = &type,
+    TX_MODELS(TYPE)
+};
+
+const tx_model_type *tx_model_type_find(const char *name)
+{
+    return types[tx_model_kind_of(name)];
+}
 
 const tx_model_type *tx_model_type_of(const tx_config *cfg)
 {
-    static const tx_model_type *const types[] = {
-#define X(constant, word, samples, model) [constant] = &tx_model_##model,
-        TX_MODELS(X)
-#undef X
-    };
-    TX_ASSERT(cfg->model_type);
+    TX_ASSERT(types[cfg->model_type]);
     return types[cfg->model_type];
 }
 
@@ -34,6 +39,26 @@ tx_status tx_check_id(const tx_model *m, int32_t id)
         TX_ERR_FORMAT,
         "the data holds token id %d, but the vocabulary has %lld tokens: was it made with another tokenizer?", id,
         (long long)m->vocab_size);
+}
+
+tx_status tx_unit_gather(const tx_batch *batch, int unit, int next)
+{
+    return batch->units ? batch->units->gather(batch->units->user, unit, next) : TX_OK;
+}
+
+tx_status tx_unit_release(const tx_batch *batch, int unit, bool again)
+{
+    return batch->units ? batch->units->release(batch->units->user, unit, again) : TX_OK;
+}
+
+tx_status tx_unit_pre_backward(const tx_batch *batch, int unit)
+{
+    return batch->units ? batch->units->pre_backward(batch->units->user, unit) : TX_OK;
+}
+
+tx_status tx_unit_post_backward(const tx_batch *batch, int unit)
+{
+    return batch->units ? batch->units->post_backward(batch->units->user, unit, batch->last) : TX_OK;
 }
 
 int64_t tx_vocab_padded(int64_t vocab_size, int64_t multiple)

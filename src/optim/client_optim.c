@@ -1,4 +1,4 @@
-/* client_optim.c - an optimizer of the client's. */
+/* client_optim.c - user-defined optimizers (triax/optimizer.h). */
 #include <string.h>
 
 #include "backend/backend.h"

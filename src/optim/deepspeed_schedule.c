@@ -149,7 +149,7 @@ double tx_ds_schedule_lr(const tx_ds_schedule *s, int64_t steps)
     switch (s->kind) {
         TX_DS_SCHEDULES(RATE)
     }
-    TX_ASSERT(!"a kind of --lr-schedule");
+    TX_ASSERT(false && "a kind of --lr-schedule");
     return 0;
 }
 

@@ -1,11 +1,11 @@
-/* optim.h - optimizers over flat buffers, with Megatron's two groups (matrices decay, biases and norms do not), and
- * what is the same for all of them: the norm of the gradient for clipping, and the count of its zeros.
+/* optim.h - optimizers over flat buffers, with Megatron's two groups (matrices decay, biases and norms do not). What is
+ * the same for all of them is here too: the norm of the gradient for clipping, and the number of its zeros.
  *
  *  An optimizer is a tx_optim_type: its buffers of state by name, and the update of one tensor. A file that defines one
  *  and a row of kinds/optimizers.h make a new one; --optimizer takes the row's word, and checkpoints the names of its
  *  buffers.
- *  The norm's squares are summed in fp64 over fixed blocks of each tensor, and the blocks' sums without rounding
- * (base/exact.h); so it does not depend on threads, on buckets, on who has copies, or on how ZeRO divides tensors. */
+ *  The squares of the norm are summed in fp64 over fixed blocks of each tensor, and the blocks' sums without rounding
+ * (base/exact.h). So the norm does not depend on threads, on buckets, on replicas, or on how ZeRO divides tensors. */
 #ifndef TX_OPTIM_OPTIM_H
 #define TX_OPTIM_OPTIM_H
 
@@ -22,7 +22,7 @@ enum { TX_OPTIM_MAX_STATE = 2 };
  * memory is the caller's. */
 typedef struct tx_optim_range {
     int64_t numel;
-    int64_t n_real; /* the first ones; what is behind pads the vocabulary */
+    int64_t n_real; /* the first ones; the rest pads the vocabulary */
     int64_t first;  /* its place in this rank's part of the tensor */
     bool decay;
     double lr_scale, decay_scale;     /* factors of the learning rate and of weight decay */
@@ -42,7 +42,7 @@ typedef tx_status tx_fetch_fn(void *user, int range, unsigned what, bool changes
 
 typedef struct tx_optim tx_optim;
 
-/* What a client has set for a group in place of what the schedules and its factors say; negative: nothing. */
+/* What the user has set for a group in place of what the schedules and its factors give; negative: nothing. */
 typedef struct tx_optim_setting {
     double lr; /* of the next update alone */
     double weight_decay;
@@ -79,7 +79,7 @@ const tx_optim_type *tx_optim_type_of(enum tx_optimizer_kind kind);
 /* The types of all optimizers whose state a checkpoint can hold: the i-th, from 0 on; NULL after the last. */
 const tx_optim_type *tx_optim_type_at(int i);
 
-/* client_optim.c: one of the client's. TX_ERR_ARG: it cannot be (NULL can); and once it can: */
+/* client_optim.c: a user-defined optimizer. Checks it (NULL is fine), TX_ERR_ARG; and makes a type of a good one. */
 tx_status tx_optim_check_client(const tx_client_optimizer *o);
 tx_optim_type tx__optim_of_client(const tx_client_optimizer *o);
 
@@ -88,7 +88,7 @@ int tx_optim_n_state(const tx_config *cfg, const tx_client_optimizer *client);
 
 struct tx_optim {
     const tx_optim_type *type;
-    tx_optim_type own;                 /* the client's */
+    tx_optim_type own;                 /* the user-defined one */
     const tx_client_optimizer *client; /* borrowed, or NULL */
     const tx_config *cfg;              /* borrowed: adam_beta1, sgd_momentum, ... */
     const tx_optim_range *range;       /* borrowed */
@@ -127,7 +127,7 @@ typedef struct tx_optim_args {
 /* TX_ERR_NOMEM, TX_ERR_UNSUPPORTED. */
 tx_status tx_optim_init(tx_optim *o, const tx_optim_args *a);
 
-const char *tx_optim_name(const tx_optim *o); /* the word of --optimizer, or the client's name */
+const char *tx_optim_name(const tx_optim *o); /* the word of --optimizer, or the user-defined optimizer's name */
 void tx_optim_deinit(tx_optim *o);
 
 /* Between the gradients and the update: the L2 norm of them all, and with it the gate of the steps that follow: clipped
@@ -136,9 +136,9 @@ void tx_optim_deinit(tx_optim *o);
  */
 tx_status tx_optim_clip(tx_ctx *c, tx_optim *o, double loss_scale, double max_norm);
 
-/* What that came to; to be asked behind the steps, which then go on meanwhile. *norm of gradients without the loss
- * scale. If it is not finite, *bad names the first tensor whose gradient is not, of the first rank that has one; else
- * NULL. It is o's, until the next call. */
+/* The result of the clipping; asked for after the steps, so that they overlap with it. *norm is of the gradients
+ * without the loss scale. If it is not finite, *bad names the first tensor whose gradient is not, of the first rank
+ * that has one; else NULL. It is o's, until the next call. */
 tx_status tx_optim_clipped(tx_ctx *c, tx_optim *o, double *norm, const char **bad);
 
 /* L2 norm of the parameters' values, as layers read them. *bad likewise. */

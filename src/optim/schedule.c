@@ -56,7 +56,7 @@ static double left_of_wsd(enum tx_wsd_decay_style style, double r)
     switch (style) {
         TX_WSD_DECAY_STYLES(PART)
     }
-    TX_ASSERT(!"a style of --lr-wsd-decay-style");
+    TX_ASSERT(false && "a style of --lr-wsd-decay-style");
     return 0;
 }
 
@@ -82,7 +82,7 @@ static double lr_after_warmup(const tx_schedule *s, const progress_of_lr *p)
     switch (s->lr_style) {
         TX_LR_DECAY_STYLES(PART)
     }
-    TX_ASSERT(!"a style of --lr-decay-style");
+    TX_ASSERT(false && "a style of --lr-decay-style");
     return 0;
 }
 
@@ -106,7 +106,7 @@ static double done_of_wd(enum tx_wd_incr_style style, double r)
     switch (style) {
         TX_WD_INCR_STYLES(PART)
     }
-    TX_ASSERT(!"a style of --weight-decay-incr-style");
+    TX_ASSERT(false && "a style of --weight-decay-incr-style");
     return 1;
 }
 

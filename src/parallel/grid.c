@@ -64,7 +64,7 @@ const tx_grid tx_grid_alone = {
 
 /* ---- places ---- */
 
-static int size_of(const tx_layout *l, int axis)
+static int size_of(const tx_layout *l, tx_axis_kind axis)
 {
     return l->size[axis] ? l->size[axis] : 1;
 }
@@ -73,7 +73,8 @@ void tx_grid_place(tx_grid *g, int rank, const tx_layout *layout)
 {
     int below = 1; /* ranks along the axes that vary faster */
     for (int i = 0; i < TX_N_AXES; i++) {
-        int axis = in_order[i], n = size_of(layout, axis);
+        tx_axis_kind axis = in_order[i];
+        int n = size_of(layout, axis);
         g->axis[axis] = (tx_axis){ .size = n, .rank = rank / below % n };
         below *= n;
     }
@@ -108,7 +109,8 @@ int tx_layout_rank(const tx_layout *l, const int *at)
 {
     int rank = 0, below = 1;
     for (int i = 0; i < TX_N_AXES; i++) {
-        int axis = in_order[i], n = size_of(l, axis);
+        tx_axis_kind axis = in_order[i];
+        int n = size_of(l, axis);
         if (at[axis] < 0 || at[axis] >= n) return -1;
         rank += below * at[axis];
         below *= n;
@@ -138,7 +140,7 @@ static const char *sizes_text(char buf[TX_PLACE_TEXT], const tx_layout *l)
 {
     int n = 0;
     for (int i = 0; i < TX_N_AXES; i++)
-        n += snprintf(buf + n, (size_t)(TX_PLACE_TEXT - n), "%s%d", i ? " x " : "", size_of(l, i));
+        n += snprintf(buf + n, (size_t)(TX_PLACE_TEXT - n), "%s%d", i ? " x " : "", size_of(l, (tx_axis_kind)i));
     return buf;
 }
 
@@ -224,12 +226,13 @@ static tx_status fit_layout(tx_layout *l, int n)
     tx_status st = TX_OK;
     int others = 1;
     l->size[TX_AXIS_DATA] = 1;
-    for (int i = 0; i < TX_N_AXES; i++) others *= size_of(l, i);
+    for (int i = 0; i < TX_N_AXES; i++) others *= size_of(l, (tx_axis_kind)i);
     l->size[TX_AXIS_DATA] = n / others;
     if (n % others == 0) return TX_OK;
     for (int i = 0; i < TX_N_AXES && !st; i++)
         if (i != TX_AXIS_DATA)
-            st = tx_str_printf(&text, "%s%s model parallel size (%d)", i ? " times " : "", axis_word[i], size_of(l, i));
+            st = tx_str_printf(&text, "%s%s model parallel size (%d)", i ? " times " : "", axis_word[i],
+                               size_of(l, (tx_axis_kind)i));
     if (!st) st = TX_FAIL(TX_ERR_ARG, "world size (%d) is not divisible by %s", n, text.data);
     tx_str_free(&text);
     return st;

@@ -18,7 +18,7 @@ enum { TX_CSV_FILES = 12, TX_MONITOR_EVENTS = 3 };
 
 typedef struct tx_csv_monitor {
     const char *dir; /* borrowed */
-    bool scaled;     /* there is a loss scale to be told */
+    bool scaled;     /* there is a loss scale to report */
     struct {
         char name[64]; /* the event's */
         tx_append file;
@@ -39,7 +39,7 @@ tx_status tx_csv_monitor_record(tx_csv_monitor *m, const tx_step_record *r);
 
 void tx_csv_monitor_close(tx_csv_monitor *m); /* a zeroed one is fine */
 
-/* What DeepSpeed's engine tells its monitors behind a step: loss, learning rate, and loss scale if it is `scaled`;
+/* What DeepSpeed's engine reports to its monitors after a step: loss, learning rate, and loss scale if it is `scaled`;
  * their number. Of a step that was skipped there is no loss. */
 int tx_monitor_events(const tx_step_record *r, bool scaled, tx_named_number out[TX_MONITOR_EVENTS]);
 

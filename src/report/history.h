@@ -1,4 +1,4 @@
-/* history.h - what a metrics file tells of its run. The file may be anything, and may grow meanwhile. */
+/* history.h - a run as its metrics file reports it. The file may hold anything, and may grow meanwhile. */
 #ifndef TX_REPORT_HISTORY_H
 #define TX_REPORT_HISTORY_H
 
@@ -25,7 +25,7 @@ typedef struct tx_evaluation {
     double iteration, consumed_tokens, time, loss;
     double sop_loss; /* NaN: the model has none */
     bool task;       /* of --eval-tasks: no validation loss */
-    bool final;      /* the closing one; of older files, which do not say so, what stands at the end */
+    bool final;      /* the closing one; in older files, which do not mark it, the one at the end */
 } tx_evaluation;
 
 /* The run began, or was resumed. */

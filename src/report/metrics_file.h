@@ -1,4 +1,4 @@
-/* metrics_file.h - a run as JSON lines, written while it goes on (docs/formats/metrics.md); history.h reads it. */
+/* metrics_file.h - a run as JSON lines, written while it is running (docs/formats/metrics.md); history.h reads it. */
 #ifndef TX_REPORT_METRICS_FILE_H
 #define TX_REPORT_METRICS_FILE_H
 
@@ -39,7 +39,7 @@ typedef struct tx_metrics_file {
     tx_str line;
 } tx_metrics_file;
 
-/* Creates or goes on with the file, and writes the line of kind "run": what the object `run` holds, which begins with
+/* Creates the file or appends to it, and writes the line of kind "run": what the object `run` holds, which begins with
  * "kind". TX_ERR_FORMAT for a file that is there and is none of these. */
 tx_status tx_metrics_file_open(tx_metrics_file *f, const char *path, const json_t *run);
 

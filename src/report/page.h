@@ -10,7 +10,7 @@ tx_status tx_page_write(const char *path, int n_runs, const char *const *name, c
 /* The same, appended to a text. */
 tx_status tx__page_text(tx_str *out, int n_runs, const char *const *name, const tx_history *run);
 
-/* Which rows of a run are drawn, in order: all, or of each of max/2 stretches the two with the least and the highest
+/* Which rows of a run are drawn, in order: all, or of each of max/2 ranges the two with the least and the highest
  * loss, so that no spike is lost, and the last. @row room for `max` + 1; returns their number */
 size_t tx__page_rows(const tx_history *run, size_t max, size_t *row);
 

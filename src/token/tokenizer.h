@@ -6,12 +6,13 @@
 #include <xxhash.h>
 
 #include "base/status.h"
-#include "token/tokenizer_kinds.h"
+#include "kinds/tokenizers.h"
+#include "token/tokenizer_files.h"
 #include "token/vocab_trainer.h"
 #include "triax/token.h"
 
 /* A kind of tokenizer: defined in tokenizer_<name>.c, and named by its rows in kinds/tokenizers.h. */
-struct tx_tokenizer_kind {
+typedef struct tx_tokenizer_kind {
     tx_status (*open)(tx_tokenizer **out, const tx_tokenizer_files *from); /* its files are all given */
     const tx__vocab_learner *learner; /* how train-tokenizer makes its files; NULL: it does not */
     /* Appends. On failure the caller removes what has been appended. */
@@ -20,7 +21,7 @@ struct tx_tokenizer_kind {
     int32_t (*special)(const tx_tokenizer *t, const char *name); /* id of a special token, -1: none of that name */
     void (*hash)(const tx_tokenizer *t, XXH3_state_t *s);        /* updates it with everything that ids depend on */
     void (*close)(tx_tokenizer *t);                              /* frees t too */
-};
+} tx_tokenizer_kind;
 
 #define TX__KIND(constant, word, kind, ...) extern const tx_tokenizer_kind tx__tokenizer_##kind;
 TX_TOKENIZERS(TX__KIND)

@@ -66,7 +66,7 @@ typedef struct tx__pickle_in {
     tx__find_storage *find; /* NULL: there are none */
     void *user;
     size_t *n_values;         /* of the file so far */
-    tx__check_storage *check; /* or NULL; called for tensors of one number, which py.h gives without the file */
+    tx__check_storage *check; /* or NULL; called for tensors of one number, which py.h reads without the file */
 } tx__pickle_in;
 
 /* One pickle from the start of `data` and how many bytes it took. Values are the arena's; nothing in them contains
@@ -88,7 +88,7 @@ struct tx__pickle {
 
 enum { TX__MARK_STORAGE = 254 }; /* tx_py.mark of a storage that is no tensor yet */
 
-/* TX_FAIL with file, part and place in front. */
+/* TX_FAIL, the message preceded by file, part and place. */
 #define TX__PICKLE_FAIL(p, code, ...) (tx__pickle_fail(p, TX_FAIL(code, __VA_ARGS__)), (tx_status)(code))
 tx_status tx__pickle_fail(const tx__pickle *p, tx_status code);
 tx_status tx__pickle_no_memory(const tx__pickle *p);

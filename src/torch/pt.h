@@ -32,8 +32,8 @@ typedef struct tx_pt tx_pt;
  * entry), TX_ERR_NOMEM.
  *
  * Of an archive the entries are compared with their CRC-32: the pickle here, a storage before the first of its numbers
- * is given, once, by all threads. So a file that was damaged is an error, or its damage is in what nobody asks for. A
- * file is one thread's at a time. */
+ * is given, once, by all threads. So a file that was damaged is an error, or its damage is in a part that is not read.
+ * A file is one thread's at a time. */
 tx_status tx_pt_open(tx_pt **out, const char *path);
 /* The same without comparing. */
 tx_status tx_pt_open_unchecked(tx_pt **out, const char *path);
@@ -59,7 +59,7 @@ tx_status tx_pt_check(const tx_pt *f, const tx_pt_tensor *t);
 tx_status tx_pt_verify(const tx_pt *f, uint64_t *bytes);
 
 /* What cannot be compared, as the end of a sentence about the file ("has no checksums ..."); NULL: nothing. The older
- * container has none, and torch can be told to store none. */
+ * container has none, and torch has a setting to store none. */
 const char *tx_pt_unchecked(const tx_pt *f);
 
 /* ---- writing ---- */

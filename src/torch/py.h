@@ -142,9 +142,9 @@ tx_py *tx_py_tuple(tx_py_arena *a);
 tx_py *tx_py_dict(tx_py_arena *a);
 tx_py *tx_py_ordered_dict(tx_py_arena *a);
 tx_py *tx_py_of_global(tx_py_arena *a, const char *module, const char *name);
-/* type(*args) and then its state, as BUILD gives it. args a tuple; state NULL: none. */
+/* type(*args) and then its state, as BUILD sets it. args a tuple; state NULL: none. */
 tx_py *tx_py_object(tx_py_arena *a, const char *module, const char *name, const tx_py *args, const tx_py *state);
-tx_py *tx_py_append(tx_py_arena *a, tx_py *list_or_tuple, const tx_py *item);       /* gives the list back */
+tx_py *tx_py_append(tx_py_arena *a, tx_py *list_or_tuple, const tx_py *item);       /* returns the list */
 tx_py *tx_py_set(tx_py_arena *a, tx_py *dict, const char *key, const tx_py *value); /* the dict; replaces */
 tx_py *tx_py_set_int(tx_py_arena *a, tx_py *dict, int64_t key, const tx_py *value); /* an int for a key */
 

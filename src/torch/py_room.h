@@ -7,7 +7,7 @@
 
 /* Zeroed memory of at least `bytes`, aligned for any value. */
 void *tx__py_memory(tx_py_arena *a, size_t bytes);
-/* A copy with a NUL behind it. */
+/* A copy that ends with a NUL. */
 char *tx__py_text(tx_py_arena *a, const void *bytes, size_t n);
 
 tx_py *tx__py_new(tx_py_arena *a, tx_py_kind kind);

@@ -25,7 +25,7 @@ typedef struct tx__zip_entry {
     size_t n_name;
     const unsigned char *data;
     uint64_t size;        /* bytes */
-    uint64_t header, end; /* first byte of its local header, first behind its data and what belongs to that */
+    uint64_t header, end; /* first byte of its local header, first after its data and what belongs to that */
     uint32_t crc;         /* 0: none is stored, or it is empty */
 } tx__zip_entry;
 

@@ -1,5 +1,5 @@
 /* zip_write.c - zip archives as torch.save's own writer lays them out, byte for byte but for the file's name: sizes and
- * CRC behind the data (flag 8), names as UTF-8 (flag 0x800), data on multiples of 64 by means of an extra field "FB",
+ * CRC after the data (flag 8), names as UTF-8 (flag 0x800), data on multiples of 64 by means of an extra field "FB",
  * zip64 fields where a number needs them, and a zip64 end record always. */
 #include <string.h>
 #include <xxhash.h>

@@ -1,4 +1,4 @@
-/* client.h - what a client of the library brings to a run in place of what the options name. */
+/* client.h - what a program that uses the library brings to a run in place of what the options name. */
 #ifndef TX_TRAIN_CLIENT_H
 #define TX_TRAIN_CLIENT_H
 

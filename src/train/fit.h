@@ -13,7 +13,7 @@
  *      offload            optimizer and parameters to the host, where there is a GPU, or to a disk
  *      ranks              2, 4 and TX_FIT_MOST_RANKS times as many
  *
- *  All else stays: the model, the global batch, and so the run. */
+ *  Everything else stays the same: the model, the global batch, and so the run. */
 #ifndef TX_TRAIN_FIT_H
 #define TX_TRAIN_FIT_H
 
@@ -25,8 +25,8 @@ typedef struct tx_memory_limit {
     size_t taken;    /* of these; by the program before the run takes any */
 } tx_memory_limit;
 
-/* What --memory-limit says of what tx_memory_limited counts; "auto" and shares ask the system, or the GPU that the plan
- * is for. */
+/* The limit by --memory-limit, of what tx_memory_limited counts; "auto" and shares ask the system, or the GPU that the
+ * plan is for. */
 tx_memory_limit tx_memory_limit_of(const tx_config *cfg, const tx_memory *planned);
 
 /* Whether it is of what is there, all or a share of it, and no size. */
@@ -35,7 +35,7 @@ bool tx_memory_limit_is_of_machine(const tx_config *cfg);
 /* A change of options: what the run takes with it, and what it costs. */
 enum { TX_FIT_FLAGS = 512 };
 typedef struct tx_change {
-    char flags[TX_FIT_FLAGS]; /* to put behind the run's */
+    char flags[TX_FIT_FLAGS]; /* to add after the run's */
     const char *without;      /* the run's flags that are to be left out, or ""; static */
     int64_t ranks;            /* on which it is run */
     tx_memory memory;
@@ -63,10 +63,10 @@ tx_status tx_fit_find(tx_fit *out, const tx_config *cfg, int64_t vocab_size, con
 
 /* TX_OK within --memory-limit; else TX_ERR_NOMEM with a message of several lines: what the run would take, the limit,
  * the changes. Warns when it fits, but not into the memory that is free now.
- * can_plan false: no changes are looked for, because the options alone do not say what the model is */
+ * can_plan false: no changes are looked for, because the model does not follow from the options alone */
 tx_status tx_fit_check(const tx_config *cfg, int64_t vocab_size, bool can_plan, const tx_memory *planned);
 
-/* That message, of changes that are found already. */
+/* The same message, of changes that have been found already. */
 tx_status tx_fit_refuse(const tx_fit *f, const tx_memory *planned, tx_memory_limit limit);
 
 /* "no extra compute", "about 33 % more compute, 1.5 times the messages". */

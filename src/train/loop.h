@@ -8,13 +8,13 @@
 /* How many samples of each split a run of `cfg` will ask for: Megatron's rule. @n [TX_N_SPLITS] */
 void tx_train_sample_counts(const tx_config *cfg, int64_t *n);
 
-/* What else an evaluation on validation data does; collective, and leaves the trainer as it is. */
+/* What an evaluation on validation data does besides; collective. It leaves the trainer as it is. */
 typedef struct tx_also {
     tx_status (*evaluate)(void *user);
     void *user;
 } tx_also;
 
-/* What it reads: of each split the datasets' samples, or a client's own micro-batches, which are those of the iteration
+/* What it reads: of each split the datasets' samples, or the user's own micro-batches, numbered within the iteration
  * or the evaluation, from 0. */
 typedef struct tx_loop_data {
     const tx_train_data *sets; /* NULL: none */
@@ -23,13 +23,13 @@ typedef struct tx_loop_data {
 } tx_loop_data;
 
 /* Runs until train_iters, train_tokens, an exit the options ask for or a signal (base/signals.h), which also ends an
- * evaluation; evaluates at the end; saves where --save says.
- * Steps and evaluations are told to `metrics`, which is started here. @start clock at which the program began, for
+ * evaluation; evaluates at the end; saves to --save.
+ * Steps and evaluations are reported to `metrics`, which is started here. @start clock at which the program began, for
  * --exit-duration-in-mins. @also NULL allowed */
 tx_status tx_train_loop(tx_trainer *t, const tx_loop_data *data, tx_metrics *metrics, double start,
                         const tx_also *also);
 
-/* Trains until that iteration is done: no evaluation, nothing saved, nothing left behind. */
+/* Trains until that iteration is done: no evaluation, and nothing is saved. */
 tx_status tx_train_until(tx_trainer *t, const tx_train_data *data, int64_t iteration);
 
 /* [n_losses] means over micro-batches of their mean losses: the n_samples that come after `consumed` ones, around again

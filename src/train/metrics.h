@@ -1,5 +1,5 @@
-/* metrics.h - what a training run tells: counts and times its steps, writes Megatron's log lines, shows a live line on
- * a terminal, and hands each record on to whoever watches (TensorBoard's files, the metrics file). */
+/* metrics.h - what a training run reports: counts and times its steps, writes Megatron's log lines, shows a live line
+ * on a terminal, and hands each record on to whoever watches (TensorBoard's files, the metrics file). */
 #ifndef TX_TRAIN_METRICS_H
 #define TX_TRAIN_METRICS_H
 
@@ -34,14 +34,14 @@ void tx_metrics_watch(tx_metrics *m, tx_record_fn *fn, void *user);
  * then the first interval begins. */
 void tx_metrics_start(tx_metrics *m, const tx_trainer *t);
 
-/* Adds the time since `since` to a timer; gives back the clock. Evaluation and saving are no training: their time is
+/* Adds the time since `since` to a timer; returns the clock. Evaluation and saving are no training: their time is
  * taken out of the interval. */
 double tx_metrics_time(tx_metrics *m, tx_timer timer, double since);
 
 /* The time since `since` was no training: it is taken out of the interval. */
 void tx_metrics_pause(tx_metrics *m, double since);
 
-/* After every step: counts it, tells it, shows the live line, and logs when the iteration is divisible by
+/* After every step: counts it, reports it, shows the live line, and logs when the iteration is divisible by
  * --log-interval. After the first step the memory used stands beside the memory predicted. */
 void tx_metrics_step(tx_metrics *m, const tx_trainer *t);
 

@@ -18,11 +18,12 @@
 /* Bytes; master weights count to the optimizer. Not in it: the program with its libraries, the vocabulary, the data's
  * index, one batch of ids. */
 typedef struct tx_memory {
-    size_t params, persistent, gathered; /* the last two with ZeRO-3: what stays whole, and what comes and goes */
-    size_t grads, buckets;               /* buckets: gradients on their way to the rank that keeps them */
+    size_t params, persistent,
+        gathered;          /* the last two with ZeRO-3: what stays whole, and what is gathered for a time */
+    size_t grads, buckets; /* buckets: gradients on their way to the rank that keeps them */
     size_t optimizer, activations, workspace;
     size_t host_activations; /* in the host's memory, which on a CPU is where all of it lies */
-    size_t host, passing;    /* what is offloaded to it; memory that what is on a disk passes through */
+    size_t host, passing;    /* what is offloaded to it; buffers for what is on a disk */
     size_t saving;           /* the copy that --async-save writes; a parameter, with --save-format */
     size_t nvme;             /* on a disk: no part of the total */
     size_t gpu_free;         /* what the GPU has for this rank, of which it may be one of several; 0: there is no GPU */
@@ -64,7 +65,7 @@ typedef struct tx_run_plan {
     int64_t first_layer, n_layers;      /* of the stage; of its first chunk the first one's number */
     tx_volume volume;                   /* what it moves in an iteration */
     tx_volume_sizes sizes;              /* and the formulas' sizes for that */
-    double sent;                        /* bytes of that; behind tx_plan_run the most of any stage */
+    double sent;                        /* bytes of that; after tx_plan_run the most of any stage */
     int64_t n_params[TX_N_PARAM_KINDS]; /* real ones, of the whole model */
     int64_t n_padding;                  /* zeros that pad the vocabulary */
     int64_t vocab_padded;
@@ -75,7 +76,7 @@ typedef struct tx_run_plan {
     double flops_told;   /* as --flops-formula counts */
 } tx_run_plan;
 
-/* FLOPs of an iteration of b samples by --flops-formula: what the log's TFLOPs, the metrics file and a plan tell. */
+/* FLOPs of an iteration of b samples by --flops-formula: what the log's TFLOPs, the metrics file and a plan show. */
 double tx_flops_told(const tx_config *cfg, const tx_model *m, int64_t b);
 
 /* What a training run of a complete config takes on the ranks of a pipeline stage (the first one along the other axes,
@@ -91,7 +92,7 @@ tx_status tx_plan_run(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size
 /* tx_plan_stage without the numbers of parameters. */
 tx_status tx__plan_sizes(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size, int stage);
 
-/* The stages that tx_plan_run looks at, which are enough: first, second, last. Gives back how many. */
+/* The stages that tx_plan_run looks at, which are enough: first, second, last. Returns how many. */
 enum { TX__PLAN_STAGES = 3 };
 int tx__plan_stages(const tx_config *cfg, int stage[TX__PLAN_STAGES]);
 

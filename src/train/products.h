@@ -1,10 +1,10 @@
 /* products.h - how a GPU's library makes the matrix products of a run: each shape's algorithm is the quickest where it
- * is first needed, and from then on the run's (gpu_module.h). All ranks are to have the same, and a run that goes on
- * those of the one before, because another one gives other last places. On a CPU there is nothing to choose.
+ * is first needed, and from then on the run's (gpu_module.h). All ranks are to have the same, and a resumed run
+ * those of the run before, because another choice rounds differently. On a CPU there is nothing to choose.
  *
  *      a run that begins      reads DIR/gpu_products.txt (--save), chooses what is not there, and writes it
  *      a checkpoint           keeps the text, also of shapes that came later
- *      a run that goes on     takes the text of its checkpoint   */
+ *      a resumed run          takes the text of its checkpoint   */
 #ifndef TX_TRAIN_PRODUCTS_H
 #define TX_TRAIN_PRODUCTS_H
 
@@ -15,7 +15,7 @@
  * has it. Takes memory for the time of it. */
 tx_status tx_products_choose(tx_ctx *c, tx_comm *world);
 
-/* Collective: the algorithm of a shape becomes that of the first rank that has one.   @text rank 0's, gives: tx_free();
+/* Collective: the algorithm of a shape becomes that of the first rank that has one.   @text rank 0's, out: tx_free();
  * NULL where there is nothing to choose */
 tx_status tx_products_agree(tx_ctx *c, tx_comm *world, char **text);
 

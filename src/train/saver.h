@@ -4,13 +4,13 @@
  *      one of its own                           | write .........|
  *
  *  With --async-save the state is copied to memory that is taken at the start (tx_memory.saving), else it is written
- * from where it is, by the rank's own thread. At most one iteration is under way. Ranks communicate at begin and finish
- * only, between steps, by their own threads; that all have written is found with what they exchange after each step
- * anyway (loop.c).
- *  An attempt may fail for a curable reason: no space, no memory, a disk's error. In mid-run the next attempt is that
- * of the next iteration to be saved, and with --async-save the copy is tried again until then. An iteration that could
- * not be saved is a warning, more than --max-failed-saves of them in a row are the error that ends the run. At the end
- * of a run there is no later one: some attempts are made, and the failure of the last is the error. */
+ * from where it is, by the rank's own thread. At most one iteration is being saved. Ranks communicate at begin and
+ * finish only, between steps, by their own threads; that all have written is found with what they exchange after each
+ * step anyway (loop.c). An attempt may fail for a curable reason: no space, no memory, a disk's error. In mid-run the
+ * next attempt is that of the next iteration to be saved, and with --async-save the copy is tried again until then. An
+ * iteration that could not be saved is a warning, more than --max-failed-saves of them in a row are the error that ends
+ * the run. At the end of a run there is no later one: some attempts are made, and the failure of the last is the error.
+ */
 #ifndef TX_TRAIN_SAVER_H
 #define TX_TRAIN_SAVER_H
 
@@ -44,7 +44,8 @@ typedef struct tx_saver {
     char why[4096]; /* the last attempt failed */
 } tx_saver;
 
-/* Of a zeroed struct; close frees it. A run that goes on from a checkpoint in --save has that one safe. Collective. */
+/* Of a zeroed struct; close frees it. For a run that resumes from a checkpoint in --save, that one counts as safe.
+ * Collective. */
 tx_status tx_saver_open(tx_saver *s, tx_trainer *t);
 
 /* Before the first step: a warning where the saves to come take more than the disk of --save has free. Collective. */
@@ -74,8 +75,8 @@ tx_status tx_saver_step(tx_saver *s, bool all_written);
 /* At the end of a run: waits for what is pending, and saves the trainer's iteration if that is not safe yet. */
 tx_status tx_saver_save_last(tx_saver *s);
 
-/* Ends it. @st how the run ended: an attempt under way is finished where all ranks can be expected to come. Keeps the
- * sentence of the error. */
+/* Ends it. @st how the run ended: an attempt that has begun is finished where all ranks can be expected to take part.
+ * Keeps the sentence of the error. */
 void tx_saver_close(tx_saver *s, tx_status st);
 
 #endif

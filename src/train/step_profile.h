@@ -1,10 +1,10 @@
-/* step_profile.h - --profile: where the time of some iterations went (tx_config_profiled). The first two of the
- * program are left out where it is for triax to say: memory is touched there for the first time, and libraries choose
+/* step_profile.h - --profile: where the time of some iterations went (tx_config_profiled). Where triax chooses, the
+ * first two of the program are left out: memory is touched there for the first time, and libraries choose
  * their kernels. Then ops are timed (backend/profile.h) for N iterations, a table goes into the log and a trace into a
  * file. What no op did (reading data, the loop, the log) is "outside ops", so that all lines add up to the iteration.
  *
- * With several ranks each profiles itself and rank 0 tells; calls to others are lines, too, and a table says what the
- * rank that sends most has moved in one iteration, beside the formulas for that (parallel/volume.h). */
+ * With several ranks each profiles itself and rank 0 reports; calls to others are lines, too, and a table shows what
+ * the rank that sends most has moved in one iteration, beside the formulas for that (parallel/volume.h). */
 #ifndef TX_TRAIN_STEP_PROFILE_H
 #define TX_TRAIN_STEP_PROFILE_H
 
@@ -13,7 +13,7 @@
 
 typedef struct tx_step_profile { /* zeroed: off */
     tx_profile ops;
-    int64_t first, last;     /* the iterations; last 0: none, or told already */
+    int64_t first, last;     /* the iterations; last 0: none, or reported already */
     int64_t n;               /* of them done */
     double *start, *seconds; /* [last - first + 1]: of an iteration, tx_clock's */
     double peak_flops;       /* the machine's; 0: not known */

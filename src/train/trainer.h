@@ -1,5 +1,5 @@
 /* trainer.h - one rank's training state and the three verbs of a step. With several ranks every call is collective, and
- * what it gives back (losses, norms, counts) is the same on all of them.
+ * what it returns (losses, norms, counts) is the same on all of them.
  *
  *   iteration   1                     2
  *   micro-batch | 0   1 ... n-1 |     | 0 ...          n = batch size of the iteration / micro_batch_size / data ranks
@@ -52,9 +52,9 @@ typedef struct tx_trainer {
     tx_schedule schedule;
     tx_schedule_place place;
     tx_ds_schedule ds_schedule; /* where there is one, `schedule` is that of weight decay alone */
-    int64_t schedule_steps;     /* of it, or of the client's: one for each update taken, or as a client has moved it */
+    int64_t schedule_steps;     /* of it, or of the client's: one for each update taken, or as the user has moved it */
     int64_t s, b;
-    int64_t n_micro; /* of this rank, of the iteration under way, or of the last one; of the first or next before any */
+    int64_t n_micro; /* of this rank: of the current iteration or the last one; before any, of the first or next */
     int32_t eod;     /* token after which a document ends, or -1 */
 
     int64_t micro;    /* micro-batches of the current iteration that are done */
@@ -71,10 +71,11 @@ typedef struct tx_trainer {
     } last_step;
     int64_t consecutive_skips; /* faulty ones since a step was taken */
     double lr;                 /* for the next update, as Megatron logs it */
-    double lr_override;        /* >= 0: a client's own for the next update */
-    tx_optim_setting *setting; /* what a client has set for its groups, the first for those that none matches; owned */
+    double lr_override;        /* >= 0: the user's own for the next update */
+    tx_optim_setting *setting; /* what the user has set for the parameter groups; the first is for parameters in none of
+                                  them; owned */
     double weight_decay;
-    double iteration_loss;        /* mean over the micro-batches so far; behind a step over all ranks' */
+    double iteration_loss;        /* mean over the micro-batches so far; after a step over those of all ranks */
     double losses[TX_MAX_LOSSES]; /* what it is the sum of, as model->loss_name has them */
     double grad_norm;             /* before clipping, of the last iteration */
     double params_norm;           /* with --log-params-norm */
@@ -84,11 +85,12 @@ typedef struct tx_trainer {
     int64_t dump_iteration;       /* --dump-step, or 0 */
     int32_t *dump_tokens;         /* [global batch, row_len] of that iteration */
     double *all_losses;           /* [data ranks] */
-    float *own_losses; /* 3 times [b, losses] of a client's model: losses, gradients by them, weights; owned, or NULL */
+    float *own_losses; /* 3 times [b, losses] of a user-defined model: losses, gradients by them, weights; owned, or
+                          NULL */
     char *origin;      /* checkpoint that the state was read from or saved to last; owned; NULL: initial weights */
     bool origin_own;   /* this trainer saved it */
     bool replaces_run; /* --overwrite-run: the next save removes what another run has left */
-    char *loaded;      /* the native checkpoint that the run goes on from; owned, or NULL */
+    char *loaded;      /* the native checkpoint that the run resumes from; owned, or NULL */
     size_t gpu_free;   /* as planned (tx_memory) */
     char *products;    /* how a GPU makes matrix products (products.h); owned, or NULL: not agreed on yet */
     float *copy;       /* --async-save: of what this rank saves (tx_memory.saving); owned, or NULL */
@@ -138,7 +140,7 @@ tx_status tx_trainer_train(tx_trainer *t, tx_micro_batch_fn *read, void *user);
 tx_status tx_trainer_forward(tx_trainer *t, const void *rows, double *loss);
 tx_status tx_trainer_backward(tx_trainer *t);
 
-/* reweigh.c: between the two, of a client's model (else TX_ERR_UNSUPPORTED): its losses of the micro-batch, [b,
+/* reweigh.c: between the two, of a user-defined model (else TX_ERR_UNSUPPORTED): its losses of the micro-batch, [b,
  * losses]; and backward of another objective than their mean, which is factor times it, or with dloss [b, losses] the
  * function of them that has this gradient. */
 tx_status tx__trainer_losses(tx_trainer *t, float *loss);
@@ -157,11 +159,11 @@ bool tx_trainer_at_boundary(const tx_trainer *t);
  * @sum [n_losses] */
 tx_status tx_trainer_evaluate(tx_trainer *t, const void *rows, int64_t n_samples, tx_loss_sum *sum);
 
-/* Whether an evaluation is to end before its end: asked by all ranks together after each iteration's worth of it. */
+/* Whether an evaluation is to stop early. All ranks ask together after each iteration's worth of micro-batches. */
 typedef struct tx_stop {
     tx_status (*ask)(struct tx_stop *s, bool *yes); /* the same on all ranks */
     void *user;
-    bool stopped; /* it did: what came of it is worth nothing */
+    bool stopped; /* it did: the result is worth nothing */
 } tx_stop;
 
 /* Mean losses of the n_samples that the data ranks' micro-batches hold in turn, each micro-batch's mean weighing as its
@@ -172,13 +174,13 @@ tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *
 /* The sum over the data ranks of numbers that those of the last stage have, everywhere; collective.   @x [n] */
 tx_status tx_trainer_sum(const tx_trainer *t, double *x, int n);
 
-/* Whether the learning rate is not the options' schedule's, but DeepSpeed's or the client's. */
+/* Whether the learning rate is not the options' schedule's, but DeepSpeed's or the user's. */
 static inline bool tx_trainer_counts_steps(const tx_trainer *t)
 {
     return t->ds_schedule.kind || t->client->lr;
 }
 
-/* optim_settings.c: what a client has set of its optimizer, whether that is anything, as an object that the caller
+/* optim_settings.c: what the user has set of the optimizer: whether there is anything, as an object that the caller
  * json_decref()s, and back, or with `apply` false only checked; TX_ERR_FORMAT: it is not of these groups, or none. */
 bool tx__trainer_has_settings(const tx_trainer *t);
 tx_status tx__trainer_settings_to_json(const tx_trainer *t, json_t **out);
@@ -199,7 +201,7 @@ int64_t tx_trainer_batch_size(const tx_trainer *t);
 /* TX_ERR_STATE in the middle of an iteration: "<a checkpoint is saved> only between iterations". */
 tx_status tx_trainer_require_idle(const tx_trainer *t, const char *what);
 
-/* Checkpoint under dir, in --save-format's (convert/save_as.h); then --keep-last. @tag a client's own name for it,
+/* Checkpoint under dir, in --save-format's (convert/save_as.h); then --keep-last. @tag the user's own name for it,
  * NULL: iter_<iteration>
  * @client_state saved with it, NULL: none; rank 0's counts. TX_ERR_NUMERIC: a parameter is not finite; nothing is
  * written. */
@@ -218,14 +220,14 @@ typedef struct tx_snapshot {
 tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy);
 void tx_snapshot_free(tx_snapshot *s); /* a zeroed one is fine */
 
-/* Bytes of the numbers that this rank leaves in a checkpoint, and more that a save takes while it goes on. */
+/* Bytes of the numbers that this rank leaves in a checkpoint, and more that a save takes while it is running. */
 int64_t tx__trainer_save_bytes(const tx_trainer *t, int64_t *passing);
 
 /* Saving a snapshot in steps: tx_save_begin, and what follows when all ranks have succeeded. */
 tx_status tx__trainer_save_begin(tx_trainer *t, const tx_snapshot *what, const char *dir, tx_save **out);
 tx_status tx__trainer_saved(tx_trainer *t, const char *dir, const tx_ckpt_state *state);
 
-/* Everything from an opened checkpoint of a format that resumes, as far as the options ask for it (--finetune,
+/* Loads everything from an opened checkpoint of a format that resumes, as far as the options ask for it (--finetune,
  * --no-load-optim, ...). TX_ERR_ARG: its schedule is another (optim/schedule.h); TX_ERR_NOTFOUND: it has no state for
  * this optimizer. The trainer is unchanged on failure. */
 tx_status tx_trainer_load(tx_trainer *t, tx_source *from);
@@ -239,10 +241,10 @@ tx_memory tx_trainer_memory(const tx_trainer *t);
 /* Samples into a batch's buffers. */
 tx_status tx__trainer_fill_batch(const tx_trainer *t, tx_batch *batch, const void *rows);
 
-/* All ranks' GPUs make matrix products alike from now on, and t->products says how. Collective. */
+/* From now on all ranks' GPUs make matrix products alike; t->products is how. Collective. */
 tx_status tx__trainer_agree_products(tx_trainer *t);
 
-/* For ranks that wait for this one: what it is doing (tx_world_note). */
+/* Notes what this rank is doing, for ranks that wait for it (tx_world_note). */
 void tx__trainer_note(const tx_trainer *t, const char *what);
 
 /* Learning rate, Adam's betas, if the schedule has them, and weight decay of the next update; and how many

@@ -241,7 +241,7 @@ static tx_dtype dtype_of(enum tx_float_type type)
     case TX_FLOAT_FP16:
         return TX_F16;
     }
-    TX_ASSERT(!"a word of --grad-dtype");
+    TX_ASSERT(false && "a word of --grad-dtype");
     return TX_F32;
 }
 

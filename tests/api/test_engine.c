@@ -736,6 +736,8 @@ static void every_allocation_may_fail(void **state)
     tx_config_free(cfg);
 }
 
+static const tx__engine_vocabulary no_eod = { 509, 509, -1 }, with_eod = { 509, 509, 508 };
+
 /* --reset-position-ids: sample 0 has documents that end at 3 and 4, sample 1 has none that ends. */
 static void positions_begin_again_behind_a_document(void **state)
 {
@@ -748,9 +750,9 @@ static void positions_begin_again_behind_a_document(void **state)
     char flags[2048];
     snprintf(flags, sizeof flags, "%s --reset-position-ids", FLAGS);
     ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
-    ASSERT_FAILS(tx__engine_create(&e, cfg, &none, 509, 509, -1, NULL), TX_ERR_ARG,
+    ASSERT_FAILS(tx__engine_create(&e, cfg, &none, &no_eod, NULL), TX_ERR_ARG,
                  "--reset-position-ids: the vocabulary has no <|endoftext|>");
-    ASSERT_OK(tx__engine_create(&e, cfg, &none, 509, 509, 508, NULL));
+    ASSERT_OK(tx__engine_create(&e, cfg, &none, &with_eod, NULL));
     tokens[3] = tokens[4] = 508;
     ASSERT_OK(tx_engine_forward(e, tokens, &loss));
     const int32_t *position = e->trainer->stage.slot[0].batch.position.data;
@@ -776,10 +778,10 @@ static void attention_stays_in_its_document(void **state)
     char flags[2048];
     snprintf(flags, sizeof flags, "%s --reset-attention-mask --hidden-dropout 0 --attention-dropout 0", FLAGS);
     ASSERT_OK(tx_config_parse_string(&cfg, "pretrain-gpt", flags));
-    ASSERT_FAILS(tx__engine_create(&e, cfg, &none, 509, 509, -1, NULL), TX_ERR_ARG,
+    ASSERT_FAILS(tx__engine_create(&e, cfg, &none, &no_eod, NULL), TX_ERR_ARG,
                  "--reset-attention-mask: the vocabulary has no <|endoftext|>");
     cfg->reset_position_ids = true;
-    ASSERT_OK(tx__engine_create(&e, cfg, &none, 509, 509, 508, NULL));
+    ASSERT_OK(tx__engine_create(&e, cfg, &none, &with_eod, NULL));
     batch(tokens, 0);
     for (int i = 0; i < S + 1; i++) tokens[i] %= 508;
     tokens[9] = 508;

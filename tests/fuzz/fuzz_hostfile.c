@@ -20,7 +20,7 @@ static void check_hosts(const tx_hosts *h)
 static void check_slots(const tx_hosts *h)
 {
     tx_str text = { 0 };
-    tx_slot s;
+    tx_launch_slot s;
     FUZZ_CHECK(!tx__slots_text(&text, h));
     for (int i = 0, rank = 0; i < h->n; i++)
         for (int k = 0; k < h->host[i].n_slots && rank < 8; k++, rank++)
@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     tx__hosts_free(&h);
     char slots[512];
-    tx_slot mine;
+    tx_launch_slot mine;
     snprintf(slots, sizeof slots, "%.*s", (int)(n < 500 ? n : 500), (const char *)data);
     if (fuzz_ok(tx__slot_of(&mine, slots, NULL, 1))) FUZZ_CHECK(mine.cores.rank >= 0 && mine.cores.rank < mine.cores.n);
     (void)fuzz_ok(tx__deepspeed_env_parse(&env, "env", (const char *)data, size));

@@ -1,4 +1,4 @@
-/* trainer.c - forward, backward, step: one rank's training state machine. */
+/* trainer_step.c - forward, backward, step: one rank's training state machine. */
 #include "train/trainer.h"
 
 #include <math.h>
