@@ -30,7 +30,7 @@ typedef struct tx_transformer {
     struct {
         int words, embedding; /* the words' matrix, which may be the head's as well; positions, types and a norm */
         int layers;           /* the first one of block[]; the others follow */
-        int norm;             /* behind the layers: the final norm, and what the model adds to it */
+        int norm;             /* after the layers: the final norm, and what the model adds to it */
         int head;             /* the matrix that makes logits */
     } unit;                   /* of the parameter table; -1: not on this stage */
     int n_blocks;

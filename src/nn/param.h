@@ -40,7 +40,7 @@ typedef enum tx_over_tp {
 /* One row of a layer's declaration: shape letters are looked up in the model's tx_dims ("q/t,h", "f", "V/t,h"). */
 typedef struct tx_param_decl {
     const char *name;  /* inside its layer: "self_attention.query_key_value.weight" */
-    const char *shape; /* dims joined by ',', each "[number]letter"; "/t" behind one that tensor ranks split (TX_SPLIT),
+    const char *shape; /* dims joined by ',', each "[number]letter"; "/t" after one that tensor ranks split (TX_SPLIT),
                         * '+' at the end of the shape of a TX_PARTS */
     tx_init init;
     tx_decay decay;
@@ -56,13 +56,13 @@ typedef struct tx_dims {
     int64_t T;                     /* token types, and classes of the binary head */
     int64_t q, a, u;               /* fused q+k+v rows, all heads side by side, rows of the MLP's first matrix */
     int u_parts;       /* blocks of equal size that u is made of, each split over the ranks: 2 with a gate; 0 is 1 */
-    int n_tp, tp_rank; /* tensor-parallel ranks, 0 is 1; they divide what "/t" stands behind */
+    int n_tp, tp_rank; /* tensor-parallel ranks, 0 is 1; they divide what "/t" stands after */
     bool tied, copy;   /* what is declared is on the pipeline's first and last stage; this is the last one's */
     unsigned traits;   /* the layers' own bits */
 } tx_dims;
 
 /* Parameters that a model uses together, rows [first, end) of the table: what ZeRO gathers and drops, and what the
- * model's code tells of as it uses them (tx_unit_hooks). */
+ * stack reports as layers use them (tx_unit_hooks). */
 typedef enum tx_unit_kind { TX_UNIT_LAYER, TX_UNIT_WORDS, TX_UNIT_EMBEDDING, TX_UNIT_HEAD } tx_unit_kind;
 typedef struct tx_unit {
     tx_unit_kind kind;
@@ -156,8 +156,8 @@ tx_status tx_params_begin_unit(tx_params *ps, tx_unit_kind kind, int chunk);
 tx_status tx_params_declare(tx_params *ps, const char *prefix, const tx_param_decl *decl, int n, void *base,
                             const tx_dims *dims);
 
-/* Appends a client's parameter "<layer>.<name>", which has been checked. Of dims ranks, tied and copy are read.
- * TX_ERR_NOMEM. */
+/* Appends the parameter of a user-defined model, "<layer>.<name>", which has been checked. Of dims ranks, tied and copy
+ * are read. TX_ERR_NOMEM. */
 tx_status tx_params_add(tx_params *ps, const char *layer, const tx_param_spec *spec, tx_weight *weight,
                         const tx_dims *dims);
 
@@ -177,7 +177,7 @@ void tx_params_bind(tx_params *ps, void *value, tx_dtype t, float *grad);
 tx_status tx_params_zero_grad(tx_ctx *c, const tx_params *ps, int first, int end);
 void tx_params_contributed(const tx_params *ps, int first, int end); /* rows [first, end) are fresh no more */
 
-/* What a model tells of the units of its table as it comes to them; parameters and gradients may be
+/* What the stack (nn/stack.h) reports of the units of a table as it comes to them; parameters and gradients may be
  * somewhere else until then, and afterwards. `next` is a unit that is likely to be used next, or -1. */
 typedef struct tx_unit_hooks {
     tx_status (*gather)(void *user, int unit, int next);    /* its values will be read, until they are left */
@@ -188,7 +188,7 @@ typedef struct tx_unit_hooks {
     void *user;
 } tx_unit_hooks;
 
-/* A client's own initial values. */
+/* The initial values of a user-defined model. */
 typedef struct tx_initial {
     tx_initial_fn *fn;
     void *user;

@@ -18,7 +18,7 @@
 typedef struct tx_bert_saved {
     tx_tensor x; /* [b + n, h], X */
     tx_tensor u; /* [n, h], before gelu */
-    tx_tensor g; /* [n, h], behind it */
+    tx_tensor g; /* [n, h], after it */
     tx_norm_saved norm;
     tx_tensor pooled, dlogits; /* [b, h], before tanh; [b, 2] */
     tx_tensor tanh;            /* [b, h] */

@@ -1,4 +1,4 @@
-/* client_check.c - whether a client's model can be. */
+/* client_check.c - whether a user-defined model can be trained. */
 #include <string.h>
 
 #include "model/client/client_model.h"

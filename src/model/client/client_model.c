@@ -1,4 +1,4 @@
-/* client_model.c - a client's own model as the trainer sees one: sizes, parameters, batches. */
+/* client_model.c - a user-defined model as the trainer sees one: sizes, parameters, batches. */
 #include "model/client/client_model.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* client_names.c - the parameters of a client's model by their full names. */
+/* client_names.c - the parameters of a user-defined model by their full names. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* client_params.c - the parameters of a client's model in the table. Those of a layer are a unit. One that others are
- * tied to is a unit by itself, as GPT's words are: all layers that have it use it, and its gradients are complete
- * behind the backward of the first of them. Where they are on both ends of a pipeline the last stage has a copy. */
+/* client_params.c - the parameters of a user-defined model in the table. Those of a layer are a unit. One that others
+ * are tied to is a unit by itself, as GPT's words are: all layers that have it use it, and its gradients are complete
+ * after the backward of the first of them. Where they are on both ends of a pipeline the last stage has a copy. */
 #include <string.h>
 
 #include "base/alloc.h"

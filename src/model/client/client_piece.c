@@ -1,4 +1,5 @@
-/* client_piece.c - activation checkpointing of a piece of a client's layer: forward, forgotten, and forward again. */
+/* client_piece.c - activation checkpointing of a piece of a user-defined layer: what forward pushed is freed at once,
+ * and forward runs again in backward. */
 #include <string.h>
 
 #include "backend/ctx.h"

@@ -1,4 +1,4 @@
-/* layer_tools.c - what a client's layers may ask of the context that they are called with. */
+/* layer_tools.c - what user-defined layers may ask of the context that they are called with. */
 #include <stdio.h>
 #include <string.h>
 
