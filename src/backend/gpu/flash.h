@@ -3,7 +3,7 @@
  *
  *      flash_fwd.cu     rows are queries, tiles are keys
  *      flash_bwd.cu     rows are keys, tiles queries (dk, dv), and the other way round (dq)
- *      flash_decode.cu  few queries behind a past: rows are the queries of a group's heads, and keys are split over
+ *      flash_decode.cu  few queries after a past: rows are the queries of a group's heads, and keys are split over
  *                       warps and blocks
  *
  *  What a row's result is a sum of, and in which order, depends on the row alone: not on how long the padding is, on
@@ -100,7 +100,7 @@ template <class T, int D> struct flash_row {
 /* ---- which keys a query sees ---- */
 
 typedef struct flash_sample {
-    int n_keys; /* of the sample: none behind them is ever loaded */
+    int n_keys; /* of the sample: none after them is ever loaded */
     int offset; /* position of query 0 */
     int slot;
 } flash_sample;
@@ -133,7 +133,7 @@ __device__ static inline flash_sample flash_sample_of(const flash_call &f, int i
     return s;
 }
 
-/* Query i sees the keys lo <= j < hi. A row behind the last query sees them all: what it makes of them goes nowhere. */
+/* Query i sees the keys lo <= j < hi. A row after the last query sees them all: its result is dropped. */
 typedef struct flash_range {
     int lo, hi;
 } flash_range;
@@ -146,7 +146,7 @@ __device__ static inline flash_range flash_seen(const flash_call &f, const flash
     if (f.first_key) {
         x.lo = f.first_key[(int64_t)i * f.b + i_b];
         if (x.lo < 0 || x.lo >= x.hi) {
-            if (!f.n_keys || i < s.n_keys) /* of what pads nobody asks */
+            if (!f.n_keys || i < s.n_keys) /* padding is not checked */
                 tx__gpu_fault(f.fault, TX__FAULT_KEYS, (int64_t)i * f.b + i_b, x.lo, x.hi);
             x.lo = x.lo < 0 ? 0 : x.hi - 1;
         }
