@@ -18,8 +18,8 @@ typedef struct tx_backend {
     const char *(*describe)(void); /* one line for `doctor` and the log: instruction set, libraries */
     tx_status (*open)(tx_ctx *c);  /* sets c->backend_state; optional */
     void (*close)(tx_ctx *c);
-    void (*fill_ops)(tx_ops *ops); /* starts from what is there already, overrides its own rows */
-    /* What the machine can do at most with c->n_threads threads, measured by the call; NULL: nobody knows.
+    void (*fill_ops)(tx_ops *ops); /* overrides its own rows, keeps the others */
+    /* What the machine can do at most with c->n_threads threads, measured by the call; NULL: unknown.
      *  peak_flops: multiply-adds on values of t, two operations each, a second, in some tens of milliseconds; 0 where
      *              there are no instructions for t. */
     double (*peak_flops)(const tx_ctx *c, tx_dtype t);
@@ -29,7 +29,7 @@ typedef struct tx_backend {
 
 /* The backends that are always there, NULL at the end; "gpu" is a module's (gpu_module.h). */
 extern const tx_backend *const tx_backends[];
-/* TX_ERR_NOTFOUND lists those there are, or says why there is no GPU. */
+/* TX_ERR_NOTFOUND lists the backends, or gives the reason why there is no GPU. */
 tx_status tx_backend_find(const tx_backend **out, const char *name);
 const char *tx_backend_auto(void); /* "gpu" where there is one that can be used, else "cpu" */
 /* The finished table of a backend: compose.c's rows, then its base's, then its own. */
@@ -59,7 +59,7 @@ void tx__compose_ops(tx_ops *ops);
  * naming op, tensor, place and value. */
 tx_status tx__check_index(const char *op, const char *name, tx_tensor x, int64_t lo, int64_t hi);
 
-/* The same of a past: s positions behind it lie in the cache. */
+/* The same for a past: the s positions after it fit into the cache. */
 tx_status tx__check_past(const char *op, tx_past past, int64_t s, tx_tensor cache);
 
 /* An optional n_keys of attention: 1 .. the keys there are. */

@@ -1,9 +1,9 @@
-/* ctx.h - everything one rank carries with it; it takes the place of globals, because ranks may be threads.
+/* ctx.h - the state of one rank. It is used instead of globals, because ranks may be threads.
  *
  *   acts     activation stack: forward pushes what backward needs, backward pops it
  *   scratch  lives only inside one op call
- *   host     a second stack, in the host's memory: what waits for backward outside the device's (nn/kept_input.h)
- *   dry      the plan: code runs, arenas count, no number is touched (DESIGN idea 8)
+ *   host     a second stack, in the host's memory: activations offloaded until backward (nn/kept_input.h)
+ *   dry      a dry run: code runs, arenas count, and no data is read or written (DESIGN idea 8)
  *   at       where in the model the code is
  *   watch    set while a value that is not finite is looked for (watch.h)
  *   profile  set while ops are timed (profile.h)
@@ -17,8 +17,8 @@
 #include "backend/tensor.h"
 #include "base/arena.h"
 
-/* Where in the model the code is. The model's code notes it as it goes; whoever follows the ops (watch.h, profile.h)
- * reads it. */
+/* Where in the model the code is. The model's code sets it as it runs; watch.h and profile.h
+ * read it. */
 typedef struct tx_model_place {
     int layer;                 /* from 1; 0: outside the layers */
     const char *part;          /* "mlp.dense_h_to_4h", a literal */
@@ -41,7 +41,7 @@ typedef struct tx_ctx {
     int n_threads;
 } tx_ctx;
 
-/* What follows belongs to this part, until the next call. */
+/* The ops that follow belong to this part, until the next call. */
 static inline void tx_at_part(tx_ctx *c, const char *part)
 {
     c->at.part = part;
@@ -64,8 +64,8 @@ static inline void tx_at_rows(tx_ctx *c, int64_t first, int64_t n)
 }
 
 /* Opens the named backend ("cpu", "gpu", "ref"; "auto" is tx_backend_auto's) with arenas in counting mode and ctx->dry
- * set. n_threads 0: tx_default_threads() of them. TX_ERR_NOTFOUND lists the backends there are, or says why there is no
- * GPU. The second: on that one of several devices. */
+ * set. n_threads 0: tx_default_threads() of them. TX_ERR_NOTFOUND lists the backends, or gives the reason why there is
+ * no GPU. tx_ctx_init_on: on the device of that number. */
 tx_status tx_ctx_init(tx_ctx *c, const char *backend, int n_threads);
 tx_status tx_ctx_init_on(tx_ctx *c, const char *backend, int n_threads, int device_number);
 

@@ -1,9 +1,9 @@
 /* gpu_collectives.h - sums and copies between several GPUs, by the vendor's library (NCCL, RCCL), as a module offers
- * them (gpu_module.h). Ranks of a group, each with a GPU of its own, open a team; what they call on it in one order
- * goes into the communication stream of their devices, and is done there when all have come to it.
+ * them (gpu_module.h). Ranks of a group, each with a GPU of its own, open a team; their calls, made in the same
+ * order, are queued in the communication stream of their devices, and run there once all ranks have reached them.
  *
- *  No call waits for other ranks. Opening, and a team's first calls, go on by themselves; until `settled` says that
- * they are done, nothing else may be called on the team. */
+ *  No call waits for other ranks. Opening, and a team's first calls, complete in the background; until `settled`
+ * reports that they are done, nothing else may be called on the team. */
 #ifndef TX_BACKEND_GPU_COLLECTIVES_H
 #define TX_BACKEND_GPU_COLLECTIVES_H
 
@@ -22,11 +22,11 @@ typedef struct tx_gpu_collectives {
     /* "NCCL 2.28.9"; TX_ERR_NOTFOUND: why the library cannot be used.  @out [64] */
     tx_status (*library)(char *out, size_t cap);
 
-    /* What the team's first rank tells the others.  @id [TX_GPU_ID_BYTES] */
+    /* An id that the team's first rank makes and sends to the others.  @id [TX_GPU_ID_BYTES] */
     tx_status (*id)(unsigned char *id);
     tx_status (*open)(tx_gpu_team **out, tx_device *d, const unsigned char *id, int size, int rank);
 
-    /* Whether what was called is where it has to be; or the error that the library has met since. */
+    /* Whether the calls so far have been queued; or the error that the library has met since. */
     tx_status (*settled)(tx_gpu_team *t, bool *done);
 
     /* n elements: of x; of a part in a reduce_scatter and an all_gather, where y and x may be in place. */
@@ -35,8 +35,8 @@ typedef struct tx_gpu_collectives {
     tx_status (*all_gather)(tx_gpu_team *t, void *y, const void *x, int64_t n, tx_dtype type);
     tx_status (*broadcast)(tx_gpu_team *t, void *x, int64_t n, tx_dtype type, int root);
 
-    void (*close)(tx_gpu_team *t); /* when all that was called on it is done */
-    void (*abort)(tx_gpu_team *t); /* instead: what waits for other ranks in the stream ends without a result */
+    void (*close)(tx_gpu_team *t); /* after all its calls are done */
+    void (*abort)(tx_gpu_team *t); /* instead of close: calls that wait for other ranks end without a result */
 } tx_gpu_collectives;
 
 #endif

@@ -1,13 +1,13 @@
 /* gpu_module.h - the module that knows a GPU: libtriax_cuda.so, libtriax_hip.so, or the emulated one of the tests. It
- * is opened at run time, so that the same program starts where there is none, and holds all that is compiled for a GPU:
- * kernels, and the calls of the vendor's libraries (backend/gpu/). It takes part as a backend, "gpu". */
+ * is opened at run time, so that the same program starts where there is no GPU, and holds all that is compiled for a
+ * GPU: kernels, and the calls of the vendor's libraries (backend/gpu/). It adds the backend "gpu". */
 #ifndef TX_BACKEND_GPU_MODULE_H
 #define TX_BACKEND_GPU_MODULE_H
 
 #include "backend/backend.h"
 #include "base/alloc.h"
 
-/* What a module calls of the program that opened it. */
+/* Functions of the program that opened the module, for the module to call. */
 typedef struct tx_gpu_host {
     size_t size; /* of this struct, and of those whose layout both sides have to agree on */
     size_t ctx_size, ops_size, tensor_size, backend_size;
@@ -29,7 +29,7 @@ typedef struct tx_gpu_info {
 /* A library that the module opens when it needs it. */
 typedef struct tx_gpu_library {
     char name[32], version[32], trouble[256]; /* "cuDNN", "9.19.0"; why it cannot be used, or "" */
-    bool optional;                            /* without it something else does the same */
+    bool optional;                            /* without it other code does the same */
 } tx_gpu_library;
 
 enum { TX_GPU_MAX = 64, TX_GPU_MAX_LIBRARIES = 8 };
@@ -45,19 +45,19 @@ typedef struct tx_gpu_module {
 
     /* Which of a library's algorithms makes a matrix product. A product of a shape (sizes, transposes, types, row
      * lengths, bias, accumulation, alignments) gets its algorithm once: the quickest of the library's own best guesses,
-     * each tried a few times; with TX_GPU_GEMM_TIMING=0 the first guess. Another run may choose otherwise and then
-     * differs in last places, so that a run goes on with the text of the one it continues, and makes the same bits. A
-     * line per shape, printable.
+     * each tried a few times; with TX_GPU_GEMM_TIMING=0 the first guess. Another run may choose
+     * differently and then differ in the last digits. So a run that continues another one loads its choices, and makes
+     * the same bits. The choices are text, one line a shape.
      *
      *  n_open  shapes that a dry run has shown and that have no algorithm yet
-     *  choose  gives them theirs, and takes memory for the time of it: to be called before the run takes its own. The
-     *          host waits. A shape that is not chosen here, because no dry run has shown it or memory was short, is
-     *          when it is first made, for which the host then waits, too
-     *  save    what was loaded and chosen so far, in the order in which it came; "" where nothing is chosen.  @out
-     *          gives: tx_free()
-     *  load    takes such a text, of another run or rank: from now on products are made as it says, also those that
-     *          have been made otherwise. Lines for other libraries, versions and GPUs are passed over.  @n_used,
-     *          @n_other: lines of either kind   TX_ERR_FORMAT: the text is none of ours */
+     *  choose  chooses for them. It needs memory while it runs, so it is called before the run allocates its own. The
+     *          host waits. For a shape that is left, because no dry run has shown it or memory was short, the algorithm
+     *          is chosen at its first product, and the host waits then
+     *  save    what was loaded and chosen so far, in that order; "" where nothing is chosen.  @out: the caller frees it
+     *          with tx_free()
+     *  load    reads such a text, of another run or rank: from now on products use its choices, also products that
+     *          used another algorithm before. Lines for other libraries, versions and GPUs are skipped.  @n_used,
+     *          @n_other: lines of either kind   TX_ERR_FORMAT: not a text that save has written */
     int (*n_open_choices)(const tx_ctx *c);
     tx_status (*choose)(tx_ctx *c);
     tx_status (*load_choices)(tx_ctx *c, const char *text, int *n_used, int *n_other);

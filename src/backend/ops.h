@@ -34,8 +34,8 @@ TX_DEVICE_CODE static inline double tx_alibi_log2_slope(const tx_alibi *a, int64
     return i < m ? -8.0 * (double)(i + 1) / (double)m : -4.0 * (double)(2 * (i - m) + 1) / (double)m;
 }
 
-/* cache_append: the positions of this call behind what the cache has: k_cache[past.n[b] + i, past.slot[b]] = k[i, b],
- *  and v likewise. Strides as in attention_fwd. */
+/* cache_append: puts the positions of this call after those in the cache: k_cache[past.n[b] + i, past.slot[b]] = k[i,
+ * b], and v likewise. Strides as in attention_fwd. */
 typedef struct tx_cache_append_args {
     tx_tensor k_cache, v_cache; /* [positions, slots, groups, d], in and out */
     tx_tensor k, v;             /* [s, b, groups, d] */
@@ -49,7 +49,7 @@ TX_DEVICE_CODE static inline double tx_even_smoothing(double smoothing, int64_t 
 }
 
 /* Of classes that are split over ranks in `shard`, as columns of z: numbers first .. first + n_here, of n_valid in all;
- * n_here may be 0. What is behind them pads. */
+ * n_here may be 0. Columns after them are padding. */
 typedef struct tx_classes {
     int64_t first, n_here, n_valid;
 } tx_classes;
@@ -111,7 +111,7 @@ typedef struct tx_exact_add_args {
     tx_tensor x;   /* [n] fp64 */
 } tx_exact_add_args;
 
-/* clip: what an update needs to know of gradients whose squares sum to `sum`, without asking the host:
+/* clip: what an update needs to know about gradients whose squares sum to `sum`, without waiting for the host:
  *  out = { norm = sqrt(sum) / loss_scale, factor, go }, go = 1 if norm is finite and else 0,
  *  factor = min(1, max_norm / (norm + 1e-6)) / loss_scale, as Megatron's clip_grad_norm; max_norm 0: nothing is clipped
  */
@@ -148,8 +148,8 @@ typedef struct tx_sgd_args {
 
 /* ---- the table ---- */
 
-/* A row: `run` does the work with `scratch` bytes at its disposal; `scratch` (optional) says how many those are.
- * `composed` rows are called in a dry run too: they are made of other TX_RUNs, or find out there that they cannot. */
+/* A row: `run` does the work in the memory `scratch`; the function `scratch` (optional) returns its size in bytes.
+ * `composed` rows are called in a dry run too: they are made of other TX_RUNs, or report there that they cannot run. */
 #define OP(name, ...)                                                           \
     typedef struct tx_##name##_row {                                            \
         tx_status (*run)(tx_ctx * c, const tx_##name##_args *a, void *scratch); \

@@ -1,7 +1,7 @@
 /* profile.h - times every op. While ctx->profile is set, each op in which no other op runs is timed, and
- * counted to the row of its kind: same op, same part of the model, same direction. Composed ops are there as their
- * parts, and calls to other ranks beside them (comm/comm.h: tx_world_profile). The first TX_PROFILE_MAX_EVENTS runs are
- * kept one by one as well. Without a profile an op pays one test of a pointer; with one, what it computes is the same.
+ * counted to the row of its kind: same op, same part of the model, same direction. Composed ops are counted as their
+ * parts, and so are calls to other ranks (comm/comm.h: tx_world_profile). The first TX_PROFILE_MAX_EVENTS runs are
+ * kept one by one as well. Without a profile an op costs one test of a pointer more; with one it computes the same.
  *
  *      tx_profile p = { 0 };
  *      c->profile = &p;  ... forward, backward, update ...  c->profile = NULL;
@@ -21,7 +21,7 @@ typedef enum tx_cost_kind {
     TX_COST_ATTENTION,
     TX_COST_MEMORY,
     TX_COST_MESSAGES, /* what ranks move and sum (comm/comm.h): op "all-reduce", part the group's name */
-    TX_COST_WAITING,  /* the same calls while another rank is what they wait for */
+    TX_COST_WAITING,  /* the same calls while they wait for another rank */
     TX_N_COST_KINDS
 } tx_cost_kind;
 
@@ -29,7 +29,7 @@ typedef enum tx_cost_kind {
 typedef struct tx_cost {
     tx_cost_kind kind;
     double flops, bytes; /* multiply-adds count two; every tensor read and written once */
-    tx_tensor shape;     /* without data: of the tensor that says how large it was; of a gemm [m, n, k] */
+    tx_tensor shape;     /* without data: of the tensor that determines the size; of a gemm [m, n, k] */
 } tx_cost;
 
 typedef struct tx_profile_row {

@@ -40,8 +40,8 @@ tx_aio_options tx_aio_defaults(void);
 
 typedef struct tx_aio tx_aio;
 
-/* Bytes [offset, offset + n) of the file on their way. The caller's memory, zeroed at first, in one place until waited
- * for. */
+/* Bytes [offset, offset + n) of the file being read or written. The caller owns the struct, zeroes it before the first
+ * use, and does not move it until tx_aio_wait returns. */
 typedef struct tx_aio_request {
     tx_aio *aio; /* NULL: nothing is under way */
     struct tx_aio_request *next;
@@ -54,11 +54,11 @@ typedef struct tx_aio_request {
     uint64_t error_at;
 } tx_aio_request;
 
-/* Makes the file and starts the workers. Says so in the log where the file system takes no O_DIRECT (info) and where
- * io_uring is not to be had (debug). TX_ERR_IO as tx_scratch_open; TX_ERR_ARG: options out of range; TX_ERR_NOMEM. */
+/* Makes the file and starts the workers. Logs when the file system does not support O_DIRECT (info) and when
+ * io_uring is not available (debug). TX_ERR_IO as tx_scratch_open; TX_ERR_ARG: options out of range; TX_ERR_NOMEM. */
 tx_status tx_aio_open(tx_aio **out, const char *dir, const char *name, uint64_t bytes, const tx_aio_options *o);
 
-/* Waits for all requests, and gives the disk's space back. NULL allowed. */
+/* Waits for all requests, and frees the disk space. NULL allowed. */
 void tx_aio_close(tx_aio *a);
 
 /* Starts n bytes between buf and the file; n = 0 is allowed. buf is the request's until tx_aio_wait. Never waits. */
@@ -72,7 +72,7 @@ tx_status tx_aio_wait(tx_aio_request *r);
 /* "io_uring, O_DIRECT", for the log. Static. */
 const char *tx_aio_how(const tx_aio *a);
 
-/* The file, for tests and for measuring what the disk gives to others. */
+/* The file, for tests and for measuring the disk by other means. */
 int tx_aio_fd(const tx_aio *a);
 
 /* Memory with the alignment that requests want, zeroed. TX_ERR_NOMEM names `what`. */

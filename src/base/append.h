@@ -1,5 +1,5 @@
-/* append.h - a file that grows while a run goes on. What was put is handed to the system at once, so that a reader sees
- * it and a kill loses nothing. */
+/* append.h - a file that grows while a run keeps running. What was put is handed to the system at once, so that a
+ * reader sees it and a kill loses nothing. */
 #ifndef TX_BASE_APPEND_H
 #define TX_BASE_APPEND_H
 
@@ -19,11 +19,11 @@ typedef struct tx_append {
 /* Creates the file; an existing one is added to, or with `fresh` TX_ERR_STATE. */
 tx_status tx_append_open(tx_append *a, const char *path, bool fresh);
 
-/* All of the bytes, or on failure none: what a disk had room for is cut off again, so that a later put follows what was
- * put before. Where the cut fails, too, later puts do before they have made up for it. */
+/* Appends all of the bytes, or on failure none: a part that was written is cut off again, so that a later put follows
+ * the last whole one. If that cut fails, later puts try it again first, and fail if it fails. */
 tx_status tx_append_put(tx_append *a, const void *bytes, size_t n);
 
-/* Cuts off what stands behind the last newline: a line that a killed process did not finish. */
+/* Cuts off what follows the last newline: a line that a killed process did not finish. */
 tx_status tx_append_cut_half_line(tx_append *a);
 
 void tx_append_close(tx_append *a); /* a zeroed or closed one is fine */

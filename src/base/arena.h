@@ -4,7 +4,7 @@
  *       |#### pushed ########|..... free ......:..............|
  *                            ^ push moves it right, pop back to a mark
  *
- *  An arena first runs in counting mode: pushes return addresses that must not be touched, and `peak` tells what the
+ *  An arena first runs in counting mode: pushes return addresses that must not be touched, and `peak` is what the
  *  same code will need. tx_arena_reserve() then takes exactly that much, once. Overflow afterwards is a bug in the
  * plan. */
 #ifndef TX_BASE_ARENA_H
@@ -24,7 +24,7 @@ typedef struct tx_arena {
     size_t used, peak, cap; /* bytes */
     bool counting;
     bool shared;       /* its memory is tx_shared_alloc's: other ranks read and write it in place */
-    bool in_host;      /* of a device's rank: in the host's memory, as tx_device_take_host gives it */
+    bool in_host;      /* of a device's rank: in the host's memory, allocated by tx_device_take_host */
     tx_device *device; /* borrowed, set before memory is taken; NULL: the host */
     const char *name;  /* for messages; static */
 } tx_arena;
@@ -43,7 +43,7 @@ static inline size_t tx_arena_mark(const tx_arena *a)
     return a->used;
 }
 
-/* Gives back everything pushed since the mark. */
+/* Frees everything pushed since the mark. */
 void tx_arena_pop(tx_arena *a, size_t mark);
 
 void tx_arena_deinit(tx_arena *a);

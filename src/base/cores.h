@@ -3,8 +3,8 @@
  *  A core is physical: its hyperthreads are one core here. Which cores, in this order of restriction: the process's
  *  affinity mask (taskset, Slurm, a control group's cpuset); among processes that a launcher started side by side with
  *  the same mask (OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID, LOCAL_RANK), an even share each. A mask
- * that is not the whole machine is taken for a process's own share, unless it is what the launcher says that it had
- * itself (TX_LAUNCHER_CPUS). */
+ * that is not the whole machine is taken for a process's own share, unless it is the launcher's own mask
+ * (TX_LAUNCHER_CPUS). */
 #ifndef TX_BASE_CORES_H
 #define TX_BASE_CORES_H
 
@@ -26,7 +26,7 @@ typedef struct tx_cores {
     bool shared;   /* the launcher's other processes have the other cores */
 } tx_cores;
 
-/* The one of the launcher's processes on this machine that this is, and how many there are; n <= 1: nobody said. */
+/* The one of the launcher's processes on this machine that this is, and how many there are; n <= 1: unknown. */
 typedef struct tx_local_rank {
     int rank, n;
 } tx_local_rank;
@@ -52,7 +52,7 @@ bool tx_cores_bind(const tx_cores *c, int n_threads);
 /* The first n cores as OMP_PLACES has them: "{0,4},{1,5}". */
 tx_status tx_cores_places(tx_str *out, const tx_cores *c, int n);
 
-/* How many threads a program uses that was not told: what OpenMP was told by the environment (OMP_NUM_THREADS,
+/* The number of threads for a program that does not set it: what the environment sets for OpenMP (OMP_NUM_THREADS,
  * OMP_PLACES, ...) or the caller (omp_set_num_threads), else one a core. TX_ERR_NOMEM. */
 tx_status tx_default_threads(int *out);
 
@@ -60,7 +60,7 @@ tx_status tx_default_threads(int *out);
  * be bound to the one of the thread that made it, and gets what processor time the team leaves over, or a tenth. */
 void tx_thread_stand_back(void);
 
-/* What is so, as in "2 threads on cores 0-1, node 0" or "2 threads, free to move among 2 processors". */
+/* What is in effect, as in "2 threads on cores 0-1, node 0" or "2 threads, free to move among 2 processors". */
 void tx_threads_describe(char *buf, size_t cap, int n_threads);
 
 #endif

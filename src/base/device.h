@@ -1,7 +1,7 @@
 /* device.h - where a rank's tensors are: the host's memory, or that of a device of its own, which the host cannot read
- * and which does what it is told in its own time.
+ * and which runs work asynchronously.
  *
- *      stream     a queue of work: what is in one is done in order, two streams know nothing of each other
+ *      stream     a queue of work: work in one is done in order; two streams are independent
  *      event      a place in a stream: recorded there, and waited for by the host or in another stream
  *
  *      TX_TRY(tx_device_record(d, e, TX_STREAM_COMPUTE));           // gradients are there when the event is
@@ -11,9 +11,9 @@
  *  A NULL device is the host: all calls take it, do what they say at once, and events are nothing. So code is written
  * once. A device is opened by its backend (ctx->device) and belongs to one rank, whose thread makes all calls.
  *
- *  Host memory that a copy reads or writes while the host goes on is tx_device_take_host's ("pinned": the device, and
- * its kernels too, can reach it). Any other is safe, but the call then waits: memory that is read may change as soon as
- * the call is back, memory that is written has been.
+ *  Host memory that a copy reads or writes while the host keeps running is from tx_device_take_host ("pinned": the
+ * device, and its kernels too, can reach it). Any other is safe, but the call then waits: memory that is read may
+ * change as soon as the call has returned, and memory that is written has been written by then.
  *
  *  Errors: TX_ERR_NOMEM names `what`; TX_ERR_DEVICE is the device's own, and the run can only end. What kernels find
  *  wrong with numbers (a token that is none of the vocabulary's) is an error of the next call that waits. */
@@ -53,12 +53,12 @@ typedef struct tx_device_calls {
     bool (*owns)(const tx_device *d, const void *p);
 } tx_device_calls;
 
-/* What somebody else keeps with a device (comm/, calls that are under way): it is told before the device is closed, and
- * may look on while the host waits for the device, because what it waits for may never come. */
+/* State that another room keeps with a device (comm/: calls under way). It is notified before the device is closed, and
+ * can be polled while the host waits for the device, because what the host waits for may never come. */
 typedef struct tx_device_guest {
     struct tx_device_guest *next;
-    void (*leave)(struct tx_device_guest *g);      /* gives back all that is the device's, and leaves it */
-    tx_status (*watch)(struct tx_device_guest *g); /* NULL: does not look on. Its error ends the wait */
+    void (*leave)(struct tx_device_guest *g);      /* frees all that is the device's, and leaves it */
+    tx_status (*watch)(struct tx_device_guest *g); /* NULL: is not polled. Its error ends the wait */
     tx_event *mark;                                /* the guest's, with `watch`: what is waited for meanwhile */
 } tx_device_guest;
 
@@ -70,7 +70,7 @@ struct tx_device { /* the first member of a backend's own */
     tx_device_guest *guests;
 };
 
-/* ---- memory; zeroed. NULL may be given back ---- */
+/* ---- memory; zeroed. NULL may be freed ---- */
 
 /* For tensors.   @out a pointer to any pointer type   @shared of the host's: as base/shared.h has it */
 tx_status tx_device_take(tx_device *d, void *out, size_t bytes, bool shared, const char *what);
@@ -80,7 +80,7 @@ void tx_device_give(tx_device *d, void *p);
 tx_status tx_device_take_host(tx_device *d, void *out, size_t bytes, const char *what);
 void tx_device_give_host(tx_device *d, void *p);
 
-/* Whether p lies in memory that tx_device_take gave: then the host cannot read it. False of all other memory, that of
+/* Whether p lies in memory from tx_device_take: then the host cannot read it. False of all other memory, that of
  * tx_device_take_host too. */
 bool tx_device_owns(const tx_device *d, const void *p);
 
@@ -92,7 +92,7 @@ tx_status tx_device_memory(tx_device *d, size_t *free_bytes, size_t *all_bytes);
 /* Between any two places; they do not overlap. */
 tx_status tx_device_copy(tx_device *d, tx_stream s, void *to, const void *from, size_t bytes);
 
-/* The same behind everything that is in the compute stream, and done when it comes back: for what is rare. */
+/* The same after everything in the compute stream, and done when the call returns: for rare copies. */
 tx_status tx_device_read(tx_device *d, void *host, const void *from, size_t bytes);
 tx_status tx_device_write(tx_device *d, void *to, const void *host, size_t bytes);
 
@@ -104,7 +104,7 @@ tx_status tx_device_sync(tx_device *d, tx_stream s);
 tx_status tx_device_event_make(tx_device *d, tx_event **out); /* the host's is NULL */
 void tx_device_event_free(tx_device *d, tx_event *e);         /* NULL allowed */
 tx_status tx_device_record(tx_device *d, tx_event *e, tx_stream s);
-/* Of an event that was never recorded nothing waits. */
+/* A wait for an event that was never recorded returns at once. */
 tx_status tx_device_stream_wait(tx_device *d, tx_stream s, tx_event *e);
 tx_status tx_device_event_wait(tx_device *d, tx_event *e);
 tx_status tx_device_event_done(tx_device *d, tx_event *e, bool *done);

@@ -58,8 +58,8 @@ typedef struct tx_writer {
     char *path, *tmp; /* owned */
     unsigned char *buf;
     size_t n_buf;
-    uint64_t written;           /* bytes handed in so far */
-    uint64_t started, in_cache; /* of the file: on their way to the disk, and behind them not yet */
+    uint64_t written;           /* bytes put so far */
+    uint64_t started, in_cache; /* of the file: handed to the disk; after them, still in the cache */
 } tx_writer;
 
 /* Starts the temporary file beside `path`, which may be no directory. Close with commit (publishes) or abort (removes);

@@ -1,10 +1,10 @@
-/* launched.h - what a launcher says of the processes that it has started. */
+/* launched.h - the rank and number of processes, from the launcher that started them. */
 #ifndef TX_BASE_LAUNCHED_H
 #define TX_BASE_LAUNCHED_H
 
 typedef struct tx_launched {
-    int rank, size;          /* among all; size 1: nobody has started several */
-    int local_rank, n_local; /* among those of this host; n_local 1: nobody said */
+    int rank, size;          /* among all; size 1: not started by a launcher */
+    int local_rank, n_local; /* among those of this host; n_local 1: unknown */
     const char *by;          /* "Open MPI's mpirun"; NULL: no launcher */
     int lone; /* > 1: one of so many tasks that srun has started without anything to find each other by */
 } tx_launched;

@@ -8,7 +8,7 @@
 
 void tx_log(tx_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* What all ranks of a job have to say in the same words: rank 0 says it for them, at any level. */
+/* A line that is the same on all ranks of a job: only rank 0 logs it, at any level. */
 void tx_log_once(tx_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #define tx_warn(...)      tx_log(TX_LOG_WARN, __VA_ARGS__)
@@ -19,12 +19,12 @@ void tx_log_once(tx_log_level level, const char *fmt, ...) __attribute__((format
 
 #define TX_PROGRESS_SECONDS 0.5 /* between two live lines, TX_LOG_PROGRESS */
 
-/* This thread is rank `rank` of several: what it has to say below warnings is rank 0's alone to say, and "rank 3: "
- * stands before the rest. With `copy`, an open file of the caller's, all of it goes there, too. rank < 0, NULL: as
+/* This thread is rank `rank` of several. Lines below warnings are logged by rank 0 only; other lines get the prefix
+ * "rank 3: ". With `copy`, an open file of the caller's, all of its lines are written there, too. rank < 0, NULL: as
  * before. */
 void tx_log_rank(int rank, FILE *copy);
 
-/* Whether a line of this level would reach a sink. Where it would not, as a rule, it takes one comparison, so that
+/* Whether a line of this level would reach a sink. Where it would not, the test usually costs one comparison, so that
  * trace and debug lines may stand in the hot path. */
 int tx_log_wants(tx_log_level level);
 

@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The file of that name beside the program, beside the library that this code is in, in a folder triax/ there, where it
- * is of a program that was installed (../lib/triax), or where it was to be installed; the first that can be read. So an
- * installation may be moved. False: there is none. */
+/* The first of these that can be read: the file of that name beside the program, beside the library that this code is
+ * in, in a folder triax/ there, in ../lib/triax of an installed program, or in the folder that the build was configured
+ * to install to. So an installation may be moved. False: there is none. */
 bool tx_module_path(char *out, size_t cap, const char *name);
 
 #endif

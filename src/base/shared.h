@@ -1,8 +1,8 @@
 /* shared.h - memory that other processes of this host can read and write in place.
  *
  *  Off, as it is until a world of several processes turns it on, this is tx_alloc. On, each block is an unnamed file in
- *  memory (memfd) that others open through /proc: nothing is left behind by a process that is killed, and /dev/shm,
- *  which is 64 MB in many containers, is no limit.
+ *  memory (memfd) that others open through /proc: a process that is killed leaves nothing, and the size
+ *  of /dev/shm, 64 MB in many containers, is no limit.
  *
  *  Two processes find out whether they can share by trying: tx_shared_map fails where they cannot see each other. */
 #ifndef TX_BASE_SHARED_H
@@ -21,7 +21,7 @@ void tx_shared_enable(bool on);
  * TX_ERR_NOMEM names `what`. */
 tx_status tx_shared_alloc(void *out, size_t bytes, const char *what);
 
-/* What tx_shared_alloc gave; NULL allowed. Others must not touch it any more: they would find zeros. */
+/* Frees memory from tx_shared_alloc; NULL allowed. Other processes must not use it any more: they would read zeros. */
 void tx_shared_free(void *p);
 
 /* Where a piece of shared memory is found by another process. */

@@ -28,17 +28,18 @@ void tx_signals_release(void);
  *  These are SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGPIPE, where nobody else handles them. SIGUSR1 (which is what
  * mpirun can hand to its ranks, and Slurm sends as a warning with --signal=USR1@120) and SIGPIPE (a terminal's Ctrl-C
  * has ended the `tee` that reads the log) may come again and again: they are never the second one. What the first one
- * means is said at once in the log, as a warning "SIGINT: <text>", by a thread that waits for it.
+ * means is logged at once, as a warning "SIGINT: <text>", by a thread that waits for it.
  */
 
 typedef struct tx_signal_watch {
-    bool speaks;      /* this process says in the log what a signal means */
+    bool speaks;      /* this process logs what a signal means */
     bool several;     /* it is one of several ranks: launchers may hand on what the terminal has sent to all of them, so
                        * what comes within a second of the first one is the same wish */
     bool silent_term; /* SIGTERM is not explained: mpirun also ends ranks with it when one of them has failed */
 } tx_signal_watch;
 
-/* Calls nest: the first one counts, and the last tx_signals_unwatch. @text static: how the sentence goes on */
+/* Calls nest: the first one counts, and the last tx_signals_unwatch. @text static: the rest of the log line after
+ * "SIGINT: " */
 void tx_signals_watch(const tx_signal_watch *w, const char *text);
 void tx_signals_take(const char *text); /* without effect where nobody watches */
 void tx_signals_unwatch(void);

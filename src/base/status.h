@@ -1,5 +1,5 @@
-/* status.h - writing errors and passing them on. Three kinds are never mixed: a user's or the machine's fault is a
- * tx_status with a sentence (TX_FAIL), a bug is TX_ASSERT, and everything else does not exist. */
+/* status.h - writing errors and passing them on. An error of the user or the machine is a
+ * tx_status with a sentence (TX_FAIL); a bug in triax is TX_ASSERT. There is no other kind. */
 #ifndef TX_BASE_STATUS_H
 #define TX_BASE_STATUS_H
 
@@ -36,12 +36,12 @@ tx_status tx__fail(tx_status code, const char *fmt, ...) __attribute__((format(p
 tx_status tx__fail_lines(tx_status code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void tx__assert_failed(const char *cond, const char *file, int line);
 
-/* Puts "text: " in front of the last error's sentence; for callers that know which file or flag it was about. */
+/* Puts "text: " before the last error's sentence; for callers that know which file or flag it was about. */
 tx_status tx_fail_prefix(tx_status code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Text for people into out[cap], which is given back: UTF-8 as it is, control characters and bytes that are no UTF-8 as
- * \xNN. Text out of a file must not end a message's line, move the cursor of the terminal that shows it, or come to a
- * log as something else than text. What does not fit is cut off. Errors, log lines and reports go through this; it
+/* Text for people into out[cap], which is returned: UTF-8 as it is, control characters and bytes that are no UTF-8 as
+ * \xNN. Text out of a file must not end a message's line, move the cursor of the terminal that shows it, or put
+ * anything but text into a log. What does not fit is cut off. Errors, log lines and reports go through this; it
  * changes nothing of what it made. */
 char *tx_printable(char *out, size_t cap, const char *text);
 

@@ -1,6 +1,6 @@
 /* cpu.h - what the files of backend "cpu" share. It computes in fp32 with OpenMP threads, bf16 and fp16 by way of it;
  * matrix products are oneDNN's, everything else is ours (isa/). How work is cut depends on shapes and c->n_threads
- * only, never on which threads come, so that the same call gives the same bits. */
+ * only, never on which threads run, so that the same call computes the same bits. */
 #ifndef TX_BACKEND_CPU_CPU_H
 #define TX_BACKEND_CPU_CPU_H
 
@@ -17,7 +17,8 @@ static inline const tx__cpu_kernels *tx__cpu_k(const tx_ctx *c)
     return ((const tx__cpu *)c->backend_state)->k;
 }
 
-/* TX_ERR_UNSUPPORTED unless x is fp32, bf16 or fp16; one tensor of a call speaks for all, check.c has seen to that. */
+/* TX_ERR_UNSUPPORTED unless x is fp32, bf16 or fp16; one tensor of a call is enough, because check.c has
+ * checked that the others match. */
 tx_status tx__cpu_need_float(const char *op, tx_tensor x);
 
 /* Element i of x; NULL if x is absent. */
@@ -88,18 +89,18 @@ static inline tx__range tx__cpu_part(int64_t n, int64_t unit, int parts, int t)
 enum { TX__CPU_FEW = 64 };
 
 /* cpu_gemm_widened.c: the product of bf16 and fp16 by way of fp32. Its scratch is `rooms` bytes for what is converted
- * and, behind them, those returned, for oneDNN. */
+ * and, after them, the bytes returned, for oneDNN. */
 tx_status tx__cpu_gemm_widened(tx_ctx *c, const tx_gemm_args *a, void *scratch);
 size_t tx__cpu_gemm_widened_scratch(const tx_ctx *c, const tx_gemm_args *a, size_t *rooms);
 
 /* cpu_peak.c: backend.h has the contracts. */
 double tx__cpu_peak_flops(const tx_ctx *c, tx_dtype t);
 tx_status tx__cpu_bandwidth(const tx_ctx *c, tx_bandwidth *out);
-/* Bytes of each of its three arrays: twice the last cache, but no more than 256 MiB, because hypervisors tell of a
+/* Bytes of each of its three arrays: twice the last cache, but no more than 256 MiB, because hypervisors report a
  * whole machine's cache, and no more than a sixteenth of the memory that is free (0: unknown), because a run measures,
  * too. */
 size_t tx__cpu_bandwidth_array(long cache, size_t free_bytes);
-const tx__cpu_kernels *tx__cpu_best_kernels(void); /* of the processor, whatever TX_CPU_ISA says */
+const tx__cpu_kernels *tx__cpu_best_kernels(void); /* of the processor, regardless of TX_CPU_ISA */
 
 tx_status tx__cpu_gemm_open(struct tx__cpu_gemm **out);
 void tx__cpu_gemm_close(struct tx__cpu_gemm *g); /* NULL allowed */

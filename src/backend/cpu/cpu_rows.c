@@ -42,13 +42,14 @@ tx_status tx__cpu_layernorm_fwd(tx_ctx *c, const tx_layernorm_fwd_args *a, void 
         const tx__norm_rows part = { .t = a->y.dtype,
                                      .s = a->x.dtype,
                                      .h = h,
+                                     .eps = a->eps,
                                      .gamma = gamma,
                                      .beta = beta,
                                      .x = tx__cpu_at(a->x, r.lo * h),
                                      .y = tx__cpu_at(a->y, r.lo * h),
                                      .mu = tx__cpu_at(a->mu, r.lo),
                                      .rs = tx__cpu_at(a->rs, r.lo) };
-        tx__cpu_k(c)->layernorm_fwd(&part, r.hi - r.lo, a->eps);
+        tx__cpu_k(c)->layernorm_fwd(&part, r.hi - r.lo);
     }
     return TX_OK;
 }
@@ -111,11 +112,12 @@ tx_status tx__cpu_rmsnorm_fwd(tx_ctx *c, const tx_rmsnorm_fwd_args *a, void *scr
         const tx__norm_rows part = { .t = a->y.dtype,
                                      .s = a->x.dtype,
                                      .h = h,
+                                     .eps = a->eps,
                                      .gamma = gamma,
                                      .x = tx__cpu_at(a->x, r.lo * h),
                                      .y = tx__cpu_at(a->y, r.lo * h),
                                      .rs = tx__cpu_at(a->rs, r.lo) };
-        tx__cpu_k(c)->rmsnorm_fwd(&part, r.hi - r.lo, a->eps);
+        tx__cpu_k(c)->rmsnorm_fwd(&part, r.hi - r.lo);
     }
     return TX_OK;
 }

@@ -61,7 +61,7 @@ bool tx__cudnn_on_device(tx__cudnn *l, void *stream, char *trouble, size_t cap);
  * for tests: plans are made where there is no GPU. */
 bool tx__cudnn_on_description(tx__cudnn *l, const char *json, char *trouble, size_t cap);
 
-/* Graph and plan, up to some seconds. False: cuDNN has no way, and *out says why. Free it in either case. */
+/* Graph and plan, up to some seconds. False: cuDNN cannot do it, and *out has the reason. Free it in either case. */
 bool tx__sdpa_make(tx__cudnn *l, const tx__sdpa *c, tx__sdpa_plan *out);
 void tx__sdpa_free(tx__cudnn *l, tx__sdpa_plan *p);
 

@@ -10,34 +10,35 @@
  *  those of every other run. */
 #include "backend/gpu/gpu.h"
 
-/* The table's row of token i; -1: another rank's, or none, which is a fault. */
-__device__ static inline int64_t row_of(const int32_t *index, int64_t i, int64_t first, int64_t here, int64_t whole,
-                                        tx__fault *fault, int kind)
-{
-    int64_t row = index[i];
-    if (row < 0 || row >= whole) {
-        tx__gpu_fault(fault, kind, i, row, whole);
-        return -1;
-    }
-    row -= first;
-    return row >= 0 && row < here ? row : -1;
-}
-
-/* ---- forward ---- */
-
+/* Rows of a table, looked up by index: `here` rows from `first` on are here, of `whole`. */
 struct lookup {
     const int32_t *index;
     const void *table; /* NULL: there is none */
     int64_t first, here, whole;
+    tx__fault *fault;
+    int fault_kind;
 };
 
+/* The table's row of token i; -1: another rank's, or none, which is a fault. */
+__device__ static inline int64_t row_of(const lookup &l, int64_t i)
+{
+    int64_t row = l.index[i];
+    if (row < 0 || row >= l.whole) {
+        tx__gpu_fault(l.fault, l.fault_kind, i, row, l.whole);
+        return -1;
+    }
+    row -= l.first;
+    return row >= 0 && row < l.here ? row : -1;
+}
+
+/* ---- forward ---- */
+
 template <int N, class T>
-__device__ static inline void add_row(float *v, const lookup &l, int64_t i, int64_t j, int64_t h, tx__fault *fault,
-                                      int kind)
+__device__ static inline void add_row(float *v, const lookup &l, int64_t i, int64_t j, int64_t h)
 {
     float w[N];
     if (!l.table) return;
-    int64_t row = row_of(l.index, i, l.first, l.here, l.whole, fault, kind);
+    int64_t row = row_of(l, i);
     if (row < 0) return;
     load_floats<N>((const T *)l.table + row * h + j, w);
     for (int k = 0; k < N; k++) v[k] += w[k];
@@ -45,23 +46,29 @@ __device__ static inline void add_row(float *v, const lookup &l, int64_t i, int6
 
 /* N columns a thread. */
 template <int N, class Y, class T>
-__global__ void embedding_fwd_kernel(Y *y, lookup word, lookup pos, lookup kind, int64_t n, int64_t h, tx__fault *fault)
+__global__ void embedding_fwd_kernel(Y *y, lookup word, lookup pos, lookup kind, int64_t n, int64_t h)
 {
     int64_t each = h / N;
     for (int64_t t = grid_thread(); t < n * each; t += grid_threads()) {
         int64_t i = t / each, j = (t - i * each) * N;
         float v[N] = { 0 };
-        add_row<N, T>(v, word, i, j, h, fault, TX__FAULT_TOKEN);
-        add_row<N, T>(v, pos, i, j, h, fault, TX__FAULT_POSITION);
-        add_row<N, T>(v, kind, i, j, h, fault, TX__FAULT_KIND);
+        add_row<N, T>(v, word, i, j, h);
+        add_row<N, T>(v, pos, i, j, h);
+        add_row<N, T>(v, kind, i, j, h);
         store_floats<N>(y + i * h + j, v);
     }
 }
 
-static lookup lookup_of(tx_tensor index, tx_tensor table, tx_table_shard shard)
+static lookup lookup_of(const tx_ctx *c, int fault_kind, tx_tensor index, tx_tensor table, tx_table_shard shard)
 {
-    lookup l = { (const int32_t *)index.data, table.data, shard.first, table.dim[0],
-                 shard.whole ? shard.whole : table.dim[0] };
+    lookup l;
+    l.index = (const int32_t *)index.data;
+    l.table = table.data;
+    l.first = shard.first;
+    l.here = table.dim[0];
+    l.whole = shard.whole ? shard.whole : table.dim[0];
+    l.fault = tx__gpu_of(c)->fault;
+    l.fault_kind = fault_kind;
     return l;
 }
 
@@ -69,17 +76,17 @@ template <class Y, class T> static void embedding_fwd(const tx_ctx *c, const tx_
 {
     const tx_table_shard all = { 0, 0 };
     int64_t n = tx_numel(a->token), h = a->y.dim[2];
-    lookup word = lookup_of(a->token, a->word, a->shard), pos = lookup_of(a->position, a->pos, all);
-    lookup kind = lookup_of(a->type, a->kind, all);
-    tx__fault *fault = tx__gpu_of(c)->fault;
+    lookup word = lookup_of(c, TX__FAULT_TOKEN, a->token, a->word, a->shard),
+           pos = lookup_of(c, TX__FAULT_POSITION, a->position, a->pos, all);
+    lookup kind = lookup_of(c, TX__FAULT_KIND, a->type, a->kind, all);
     gpuStream_t s = tx__gpu_compute(c);
     if (h % 8 == 0 && aligned16(a->y.data) && aligned16(a->word.data) && aligned16(a->pos.data) &&
         aligned16(a->kind.data))
         GPU_LAUNCH(s, tx__gpu_blocks(c, n * h / 8, 256), 256, 0, (embedding_fwd_kernel<8, Y, T>), (Y *)a->y.data, word,
-                   pos, kind, n, h, fault);
+                   pos, kind, n, h);
     else
         GPU_LAUNCH(s, tx__gpu_blocks(c, n * h, 256), 256, 0, (embedding_fwd_kernel<1, Y, T>), (Y *)a->y.data, word, pos,
-                   kind, n, h, fault);
+                   kind, n, h);
 }
 
 TX_GPU_ROW tx_status tx__gpu_embedding_fwd(tx_ctx *c, const tx_embedding_fwd_args *a, void *scratch)
@@ -95,13 +102,18 @@ TX_GPU_ROW tx_status tx__gpu_embedding_fwd(tx_ctx *c, const tx_embedding_fwd_arg
 
 enum { TILE = 256, DIGITS = 256, CHUNK = 64 };
 
-/* Rows of the tokens; those that have none here come behind all others. */
-__global__ void rows_kernel(int32_t *row, int32_t *order, lookup l, int64_t n, tx__fault *fault, int kind)
+/* Tokens in some order: the row of each, and which token it is. */
+struct tokens {
+    int32_t *row, *order;
+};
+
+/* Rows of the tokens; those that have none here come after all others. */
+__global__ void rows_kernel(tokens to, lookup l, int64_t n)
 {
     for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
-        int64_t r = row_of(l.index, i, l.first, l.here, l.whole, fault, kind);
-        row[i] = (int32_t)(r < 0 ? l.here : r);
-        order[i] = (int32_t)i;
+        int64_t r = row_of(l, i);
+        to.row[i] = (int32_t)(r < 0 ? l.here : r);
+        to.order[i] = (int32_t)i;
     }
 }
 
@@ -133,26 +145,26 @@ __global__ void places_kernel(int32_t *count, int64_t tiles)
     }
 }
 
-__global__ void move_kernel(int32_t *row_to, int32_t *order_to, const int32_t *row, const int32_t *order,
-                            const int32_t *place, int64_t n, int shift)
+__global__ void move_kernel(tokens to, tokens from, const int32_t *place, int64_t n, int shift)
 {
     __shared__ int digit[TILE];
     int64_t i = (int64_t)blockIdx.x * TILE + threadIdx.x;
-    int mine = i < n ? row[i] >> shift & (DIGITS - 1) : -1, before = 0;
+    int mine = i < n ? from.row[i] >> shift & (DIGITS - 1) : -1, before = 0;
     digit[threadIdx.x] = mine;
     __syncthreads();
     if (i >= n) return;
     for (int k = 0; k < (int)threadIdx.x; k++) before += digit[k] == mine;
-    int64_t to_ = place[(int64_t)blockIdx.x * DIGITS + mine] + before;
-    row_to[to_] = row[i];
-    order_to[to_] = order[i];
+    int64_t at = place[(int64_t)blockIdx.x * DIGITS + mine] + before;
+    to.row[at] = from.row[i];
+    to.order[at] = from.order[i];
 }
 
 /* ---- backward ---- */
 
 /* What the scratch of one table has in it. */
 struct sorted {
-    int32_t *row[2], *order[2], *count;
+    tokens by[2]; /* before a pass and after it */
+    int32_t *count;
     float *part; /* [chunks, 2, h]: of a row that began before, and of one that goes on */
 };
 
@@ -172,8 +184,8 @@ static sorted sorted_in(void *scratch, int64_t n)
     size_t each = round_up((size_t)n * sizeof(int32_t));
     sorted s;
     for (int k = 0; k < 2; k++) {
-        s.row[k] = (int32_t *)at;
-        s.order[k] = (int32_t *)(at + each);
+        s.by[k].row = (int32_t *)at;
+        s.by[k].order = (int32_t *)(at + each);
         at += 2 * each;
     }
     s.count = (int32_t *)at;
@@ -191,11 +203,18 @@ TX_GPU_ROW size_t tx__gpu_embedding_bwd_scratch(const tx_ctx *c, const tx_embedd
            (size_t)(chunks_of(n) * 2 * h) * sizeof(float);
 }
 
-/* A chunk's sums. rows: of the table; what has none here is behind them. */
-template <class T>
-__global__ void sum_kernel(float *table, float *part, const int32_t *row, const int32_t *order, const T *dy, int64_t n,
-                           int64_t h, int32_t rows)
+/* The gradient of a table: `rows` rows of h numbers. */
+struct table_gradient {
+    float *data;
+    int64_t h;
+    int32_t rows;
+};
+
+/* A chunk's sums. Tokens that have no row here come after all that have one. */
+template <class T> __global__ void sum_kernel(table_gradient table, float *part, tokens in, const T *dy, int64_t n)
 {
+    const int32_t *row = in.row, *order = in.order, rows = table.rows;
+    const int64_t h = table.h;
     int64_t first = (int64_t)blockIdx.x * CHUNK, end = first + CHUNK < n ? first + CHUNK : n;
     float *before = part + (int64_t)blockIdx.x * 2 * h, *after = before + h;
     for (int64_t j = threadIdx.x; j < h; j += blockDim.x) {
@@ -207,7 +226,7 @@ __global__ void sum_kernel(float *table, float *part, const int32_t *row, const 
             bool ends = p + 1 == n || row[p + 1] != mine;
             if (!ends && p + 1 < end) continue;
             if (began && ends)
-                table[(int64_t)mine * h + j] += sum;
+                table.data[(int64_t)mine * h + j] += sum;
             else
                 (began ? after : before)[j] = sum;
             sum = 0;
@@ -216,10 +235,11 @@ __global__ void sum_kernel(float *table, float *part, const int32_t *row, const 
     }
 }
 
-/* The parts of a row that began in a chunk and goes on behind it. */
-__global__ void join_kernel(float *table, const float *part, const int32_t *row, int64_t n, int64_t h, int32_t rows,
-                            int64_t chunks)
+/* The parts of a row that began in a chunk and goes on after it. */
+__global__ void join_kernel(table_gradient table, const float *part, const int32_t *row, int64_t n, int64_t chunks)
 {
+    const int64_t h = table.h;
+    const int32_t rows = table.rows;
     int64_t chunk = blockIdx.x, first = chunk * CHUNK, end = first + CHUNK;
     if (end >= n || row[end] != row[end - 1] || row[end] >= rows) return; /* nothing goes on */
     int32_t mine = row[end];
@@ -227,29 +247,27 @@ __global__ void join_kernel(float *table, const float *part, const int32_t *row,
     for (int64_t j = threadIdx.x; j < h; j += blockDim.x) {
         double sum = (double)part[(chunk * 2 + 1) * h + j];
         for (int64_t k = chunk + 1; k < chunks && row[k * CHUNK] == mine; k++) sum += (double)part[k * 2 * h + j];
-        table[(int64_t)mine * h + j] += (float)sum;
+        table.data[(int64_t)mine * h + j] += (float)sum;
     }
 }
 
-template <class T>
-static void add_to_table(const tx_ctx *c, void *scratch, tx_tensor table, tx_tensor dy, lookup l, int kind)
+template <class T> static void add_to_table(const tx_ctx *c, void *scratch, tx_tensor table, tx_tensor dy, lookup l)
 {
     gpuStream_t stream = tx__gpu_compute(c);
     int64_t n = dy.dim[0] * dy.dim[1], h = dy.dim[2], tiles = (n + TILE - 1) / TILE, chunks = chunks_of(n);
     sorted s = sorted_in(scratch, n);
+    table_gradient to = { (float *)table.data, h, (int32_t)l.here };
     int from = 0;
-    GPU_LAUNCH(stream, tx__gpu_blocks(c, n, 256), 256, 0, rows_kernel, s.row[0], s.order[0], l, n, tx__gpu_of(c)->fault,
-               kind);
+    GPU_LAUNCH(stream, tx__gpu_blocks(c, n, 256), 256, 0, rows_kernel, s.by[0], l, n);
     for (int shift = 0; shift < 31 && l.here >> shift; shift += 8, from = !from) {
-        GPU_LAUNCH(stream, (unsigned)tiles, TILE, 0, count_kernel, s.count, s.row[from], n, shift);
+        GPU_LAUNCH(stream, (unsigned)tiles, TILE, 0, count_kernel, s.count, s.by[from].row, n, shift);
         GPU_LAUNCH(stream, 1, DIGITS, 0, places_kernel, s.count, tiles);
-        GPU_LAUNCH(stream, (unsigned)tiles, TILE, 0, move_kernel, s.row[!from], s.order[!from], s.row[from],
-                   s.order[from], s.count, n, shift);
+        GPU_LAUNCH(stream, (unsigned)tiles, TILE, 0, move_kernel, s.by[!from], s.by[from], s.count, n, shift);
     }
-    GPU_LAUNCH(stream, (unsigned)chunks, tx__gpu_threads(h < 512 ? h : 512), 0, sum_kernel<T>, (float *)table.data,
-               s.part, s.row[from], s.order[from], (const T *)dy.data, n, h, (int32_t)l.here);
-    GPU_LAUNCH(stream, (unsigned)chunks, tx__gpu_threads(h < 512 ? h : 512), 0, join_kernel, (float *)table.data,
-               s.part, s.row[from], n, h, (int32_t)l.here, chunks);
+    GPU_LAUNCH(stream, (unsigned)chunks, tx__gpu_threads(h < 512 ? h : 512), 0, sum_kernel<T>, to, s.part, s.by[from],
+               (const T *)dy.data, n);
+    GPU_LAUNCH(stream, (unsigned)chunks, tx__gpu_threads(h < 512 ? h : 512), 0, join_kernel, to, s.part, s.by[from].row,
+               n, chunks);
 }
 
 TX_GPU_ROW tx_status tx__gpu_embedding_bwd(tx_ctx *c, const tx_embedding_bwd_args *a, void *scratch)
@@ -260,8 +278,8 @@ TX_GPU_ROW tx_status tx__gpu_embedding_bwd(tx_ctx *c, const tx_embedding_bwd_arg
     TX_TRY(tx__gpu_need_float("embedding_bwd", a->dy));
     for (int k = 0; k < 3; k++) {
         if (!table[k].data || !table[k].dim[0]) continue;
-        lookup l = lookup_of(index[k], table[k], k ? all : a->shard);
-        GPU_FLOAT(a->dy.dtype, T, add_to_table<T>(c, scratch, table[k], a->dy, l, kind[k]));
+        lookup l = lookup_of(c, kind[k], index[k], table[k], k ? all : a->shard);
+        GPU_FLOAT(a->dy.dtype, T, add_to_table<T>(c, scratch, table[k], a->dy, l));
     }
     return tx__gpu_launched(c, "embedding_bwd");
 }

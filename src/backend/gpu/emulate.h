@@ -1,10 +1,9 @@
-/* emulate.h - a GPU that is not there: kernels run on the host, one fiber a thread, so that every line of them is
+/* emulate.h - an emulated GPU: kernels run on the host, one fiber a thread, so that every line of them is
  * checked where there is no GPU, at both widths of a warp (TX_GPU_EMULATED is 32 or 64), by the sanitizers too.
  *
  *      memory    device memory is pages that nobody may touch but while kernels and copies run: host code that reads
- *                what it should have copied dies at that line. Nobody ever may touch the page behind a block of it, and
- *                with AddressSanitizer no byte behind it, behind an array that is shared, or behind a launch's shared
- *                memory
+ *                what it should have copied dies at that line. The page after a block of it is never accessible. With
+ *                AddressSanitizer neither is a byte after a block, a shared array, or a launch's shared memory
  *      launches  one at a time in the process, whichever thread waits for it
  *      streams   what is put into a stream runs as late as possible, when somebody waits for it: what nobody waits for
  *                is not done, and a missing event shows at every run
@@ -42,7 +41,7 @@ extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 void emulate_block_barrier(void);
 void emulate_warp_barrier(void);
 
-/* Makes x of this lane known to its warp, and gives that of another one. Two barriers of the warp. */
+/* Shares `mine` with the warp and reads that of another lane into `theirs`. Two barriers of the warp. */
 void emulate_exchange(const void *mine, void *theirs, size_t bytes, int lane);
 
 /* An instruction of a whole warp: the last of its lanes to come does the work for all. One barrier. */
@@ -52,7 +51,7 @@ void emulate_together(void *mine, void (*work)(void *const *lane));
 void emulate_copy16(void *to, const void *from);
 void emulate_copies_wait(void);
 
-/* Says where it happens and ends the program. */
+/* Prints where it happened and ends the program. */
 void emulate_die(const char *what);
 
 static inline void __syncthreads(void)

@@ -3,7 +3,7 @@
  *
  *      flash_fwd.cu     rows are queries, tiles are keys
  *      flash_bwd.cu     rows are keys, tiles queries (dk, dv), and the other way round (dq)
- *      flash_decode.cu  few queries behind a past: rows are the queries of a group's heads, and keys are split over
+ *      flash_decode.cu  few queries after a past: rows are the queries of a group's heads, and keys are split over
  *                       warps and blocks
  *
  *  What a row's result is a sum of, and in which order, depends on the row alone: not on how long the padding is, on
@@ -100,7 +100,7 @@ template <class T, int D> struct flash_row {
 /* ---- which keys a query sees ---- */
 
 typedef struct flash_sample {
-    int n_keys; /* of the sample: none behind them is ever loaded */
+    int n_keys; /* of the sample: none after them is ever loaded */
     int offset; /* position of query 0 */
     int slot;
 } flash_sample;
@@ -133,7 +133,7 @@ __device__ static inline flash_sample flash_sample_of(const flash_call &f, int i
     return s;
 }
 
-/* Query i sees the keys lo <= j < hi. A row behind the last query sees them all: what it makes of them goes nowhere. */
+/* Query i sees the keys lo <= j < hi. A row after the last query sees them all: its result is dropped. */
 typedef struct flash_range {
     int lo, hi;
 } flash_range;
@@ -146,7 +146,7 @@ __device__ static inline flash_range flash_seen(const flash_call &f, const flash
     if (f.first_key) {
         x.lo = f.first_key[(int64_t)i * f.b + i_b];
         if (x.lo < 0 || x.lo >= x.hi) {
-            if (!f.n_keys || i < s.n_keys) /* of what pads nobody asks */
+            if (!f.n_keys || i < s.n_keys) /* padding is not checked */
                 tx__gpu_fault(f.fault, TX__FAULT_KEYS, (int64_t)i * f.b + i_b, x.lo, x.hi);
             x.lo = x.lo < 0 ? 0 : x.hi - 1;
         }
@@ -195,22 +195,27 @@ __device__ static inline T *flash_at(const flash_view &x, int64_t position, int6
     return (T *)x.data + position * x.stride[0] + sample * x.stride[1] + group * x.stride[2] + head * x.stride[3];
 }
 
-/* n_rows rows of d values into rows of D in shared memory, thread `me` of n_threads doing its part; zeros behind a
+/* The threads that copy rows together, of which this one is number `me`. */
+typedef struct flash_team {
+    int me, n_threads;
+} flash_team;
+
+/* n_rows rows of d values into rows of D in shared memory, each thread of the team doing its part; zeros after a
  * row's end and where at(row) is NULL. To be waited for. */
 template <class T, int D, class F>
-__device__ static inline void flash_load(T *to, int n_rows, int d, bool packs, int me, int n_threads, F at)
+__device__ static inline void flash_load(T *to, int n_rows, int d, bool packs, flash_team team, F at)
 {
     constexpr int ld = flash_row<T, D>::ld, n = pack_of<T>::n, n_packs = D / n;
     if (packs) {
 #pragma unroll 1 /* copies are not waited for here, and registers are dear */
-        for (int i = me; i < n_rows * n_packs; i += n_threads) {
+        for (int i = team.me; i < n_rows * n_packs; i += team.n_threads) {
             int row = i / n_packs, x = i % n_packs * n;
             const T *from = at(row);
             copy16_async(to + row * ld + x, from + (from ? x : 0), from && x < d);
         }
     } else {
 #pragma unroll 1
-        for (int i = me; i < n_rows * D; i += n_threads) {
+        for (int i = team.me; i < n_rows * D; i += team.n_threads) {
             int row = i / D, x = i % D;
             const T *from = at(row);
             to[row * ld + x] = from && x < d ? from[x] : T();
@@ -220,18 +225,18 @@ __device__ static inline void flash_load(T *to, int n_rows, int d, bool packs, i
 
 /* The way back, n values of each row; rows without an address are left out. */
 template <class T, int D, class F>
-__device__ static inline void flash_store(const T *from, int n_rows, int n, bool packs, int me, int n_threads, F at)
+__device__ static inline void flash_store(const T *from, int n_rows, int n, bool packs, flash_team team, F at)
 {
     constexpr int ld = flash_row<T, D>::ld, per = pack_of<T>::n;
     if (packs) {
         int n_packs = n / per;
-        for (int i = me; i < n_rows * n_packs; i += n_threads) {
+        for (int i = team.me; i < n_rows * n_packs; i += team.n_threads) {
             int row = i / n_packs, x = i % n_packs * per;
             T *to = at(row);
             if (to) store_pack<T, per>(to + x, load_pack<T, per>(from + row * ld + x));
         }
     } else {
-        for (int i = me; i < n_rows * n; i += n_threads) {
+        for (int i = team.me; i < n_rows * n; i += team.n_threads) {
             int row = i / n, x = i % n;
             T *to = at(row);
             if (to) to[x] = from[row * ld + x];

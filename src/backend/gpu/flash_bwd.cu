@@ -265,7 +265,7 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) flash_bwd_kernel(flash_call
     if (KEYS && first >= x.sample.n_keys) n = 0; /* they pad */
 
     auto load = [&](T *to, int n_rows, const flash_view &from, int at, int limit, int r) {
-        flash_load<T, D>(to, n_rows, f.d, f.packs, me, n_threads, [&](int i) -> const T * {
+        flash_load<T, D>(to, n_rows, f.d, f.packs, { me, n_threads }, [&](int i) -> const T * {
             return at + i < limit ? flash_at<T>(from, at + i, x.i_b, x.g, r) : nullptr;
         });
     };
@@ -337,7 +337,7 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) flash_bwd_kernel(flash_call
     sync_warp();
     auto store = [&](const T *from, const flash_view &to) {
         if (wide > 0)
-            flash_store<T, D>(from, 16 * M, wide, f.packs, lane_id(), WARP, [&](int i) -> T * {
+            flash_store<T, D>(from, 16 * M, wide, f.packs, { lane_id(), WARP }, [&](int i) -> T * {
                 return x.own + i < f.sq ? flash_at<T>(to, x.own + i, x.i_b, x.g, KEYS ? 0 : r0) + part * C : nullptr;
             });
     };

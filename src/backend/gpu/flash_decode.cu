@@ -76,11 +76,11 @@ __global__ void __launch_bounds__(FLASH_WARPS *WARP) flash_decode_kernel(flash_c
     const int end = (split + 1) * SPLIT < sample.n_keys ? (split + 1) * SPLIT : sample.n_keys;
 
     auto load = [&](T *to, const flash_view &from, int k0) {
-        flash_load<T, D>(to, N, f.d, f.packs, lane_id(), WARP, [&](int j) -> const T * {
+        flash_load<T, D>(to, N, f.d, f.packs, { lane_id(), WARP }, [&](int j) -> const T * {
             return k0 + j < sample.n_keys ? flash_at<T>(from, k0 + j, sample.slot, g, 0) : nullptr;
         });
     };
-    flash_load<T, D>(q, 16, f.d, f.packs, me, (int)blockDim.x, [&](int row) -> const T * {
+    flash_load<T, D>(q, 16, f.d, f.packs, { me, (int)blockDim.x }, [&](int row) -> const T * {
         decode_row x = decode_row_of(f, first + row);
         return first + row < n_rows ? flash_at<T>(f.q, x.i, i_b, g, x.r) : nullptr;
     });

@@ -37,11 +37,11 @@ template <class T, int D> __global__ void __launch_bounds__(FLASH_WARPS *WARP) f
         return first + i < f.sq ? flash_at<T>(f.q, first + i, i_b, g, r) : nullptr;
     };
     auto load = [&](T *to, const flash_view &from, int k0) {
-        flash_load<T, D>(to, N, f.d, f.packs, me, n_threads, [&](int j) -> const T * {
+        flash_load<T, D>(to, N, f.d, f.packs, { me, n_threads }, [&](int j) -> const T * {
             return k0 + j < sample.n_keys ? flash_at<T>(from, k0 + j, sample.slot, g, 0) : nullptr;
         });
     };
-    flash_load<T, D>(q, rows, f.d, f.packs, me, n_threads, query);
+    flash_load<T, D>(q, rows, f.d, f.packs, { me, n_threads }, query);
     load(k, f.k, begin);
 
     flash_rows<T, D, M, N> x;
@@ -79,7 +79,7 @@ template <class T, int D> __global__ void __launch_bounds__(FLASH_WARPS *WARP) f
     sync_warp(); /* q is read */
     flash_put<T, D, D, M>(mine, x.o, by);
     sync_warp();
-    flash_store<T, D>(mine, 16 * M, f.d, f.packs, lane_id(), WARP,
+    flash_store<T, D>(mine, 16 * M, f.d, f.packs, { lane_id(), WARP },
                       [&](int i) -> T * { return own + i < f.sq ? flash_at<T>(f.o, own + i, i_b, g, r) : nullptr; });
 }
 

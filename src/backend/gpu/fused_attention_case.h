@@ -63,8 +63,8 @@ static inline bool aligned(const void *p)
 }
 
 /* cuDNN has one stride over all heads, and ours lie in groups of r queries' heads, in [s, b, groups, r + 2, d] with two
- * of keys and values between them. Either r is 1, or a group becomes a sample: that has one stride if samples lie
- * behind each other as their groups do. */
+ * of keys and values between them. Either r is 1, or a group becomes a sample: that has one stride if samples follow
+ * each other as their groups do. */
 static inline bool set_strides(tx__sdpa *c, int role, const tx_tensor *x, int64_t groups, int64_t r)
 {
     const int64_t *s = x->stride;
@@ -91,7 +91,7 @@ static inline bool make_case(const ask *k, bool nondeterministic, tx__sdpa *c)
     c->backward = k->backward;
     c->bf16 = q->dtype == TX_BF16;
     c->causal = k->causal;
-    /* cuDNN's backward had NaNs where the last tile of keys is not full and nothing masks what is behind them. */
+    /* cuDNN's backward had NaNs where the last tile of keys is not full and nothing masks what follows them. */
     c->padded = k->n_keys.data || s % 128;
     c->deterministic = k->backward && !nondeterministic;
     c->b = r == 1 ? b : b * groups;

@@ -357,31 +357,38 @@ static tx_status guess(const tx__gpu_products *p, const product *x, blaslt_algo 
     return TX_OK; /* its status says no more than that there is none */
 }
 
-static int multiply(const tx__gpu *g, const product *x, const tx_gemm_args *a, const blaslt_algo *algo, void *to,
-                    void *workspace)
+/* A product as it is made once: of which matrices, written where. */
+struct making {
+    const product *x;
+    const tx_gemm_args *a;
+    void *to, *workspace;
+};
+
+static int multiply(const tx__gpu *g, const making *m, const blaslt_algo *algo)
 {
     const tx__gpu_products *p = g->products;
+    const product *x = m->x;
+    const tx_gemm_args *a = m->a;
     float one = 1, beta = a->accumulate ? 1.0f : 0.0f;
     return p->call.Matmul(p->handle, x->desc, &one, a->b.data, x->b, a->a.data, x->a, &beta,
-                          a->accumulate ? a->c.data : to, x->c, to, x->c, algo, workspace, WORKSPACE,
+                          a->accumulate ? a->c.data : m->to, x->c, m->to, x->c, algo, m->workspace, WORKSPACE,
                           g->stream[TX_STREAM_COMPUTE]);
 }
 
 /* ---- which algorithm ---- */
 
 /* Of one run.  @out infinite: it cannot */
-static tx_status time_one(const tx__gpu *g, const product *x, const tx_gemm_args *a, const blaslt_algo *algo, void *to,
-                          void *workspace, float *out)
+static tx_status time_one(const tx__gpu *g, const making *m, const blaslt_algo *algo, float *out)
 {
     tx__gpu_products *p = g->products;
     gpuStream_t stream = g->stream[TX_STREAM_COMPUTE];
     *out = INFINITY;
-    if (multiply(g, x, a, algo, to, workspace)) return TX_OK;
+    if (multiply(g, m, algo)) return TX_OK;
     for (int round = 0; round < N_ROUNDS; round++) {
         float ms;
         GPU_TRY(gpuEventRecord(p->begin, stream));
         for (int i = 0; i < N_RUNS; i++)
-            if (multiply(g, x, a, algo, to, workspace)) return TX_OK;
+            if (multiply(g, m, algo)) return TX_OK;
         GPU_TRY(gpuEventRecord(p->end, stream));
         GPU_TRY(gpuEventSynchronize(p->end));
         GPU_TRY(gpuEventElapsedTime(&ms, p->begin, p->end));
@@ -391,16 +398,15 @@ static tx_status time_one(const tx__gpu *g, const product *x, const tx_gemm_args
 }
 
 /* The quickest; of those that are about as quick the one that the library put first. */
-static tx_status time_all(const tx__gpu *g, product *x, const tx_gemm_args *a, const blaslt_algo *candidate, int n,
-                          void *to, void *workspace)
+static tx_status time_all(const tx__gpu *g, const making *m, const blaslt_algo *candidate, int n, blaslt_algo *out)
 {
     float least = INFINITY;
     for (int i = 0; i < n; i++) {
         float ms;
-        TX_TRY(time_one(g, x, a, &candidate[i], to, workspace, &ms));
+        TX_TRY(time_one(g, m, &candidate[i], &ms));
         if (!(ms < 0.98f * least)) continue;
         least = ms;
-        x->algo = candidate[i];
+        *out = candidate[i];
     }
     return TX_OK;
 }
@@ -431,7 +437,8 @@ static tx_status choose(const tx__gpu *g, product *x, const tx_gemm_args *a, voi
             return TX_OK;
         }
     }
-    tx_status st = time_all(g, x, a, candidate, n, beside ? beside : a->c.data, workspace);
+    const making m = { x, a, beside ? beside : a->c.data, workspace };
+    tx_status st = time_all(g, &m, candidate, n, &x->algo);
     if (beside) {
         gpuStreamSynchronize(g->stream[TX_STREAM_COMPUTE]);
         gpuFree(beside);
@@ -446,14 +453,18 @@ static tx_dtype dtype_of(int64_t type)
     return type == BLASLT_R_32F ? TX_F32 : type == BLASLT_R_16BF ? TX_BF16 : TX_F16;
 }
 
-/* A matrix of `rows` rows, ld apart, at the next place of such an alignment.   @at NULL: only counted */
-static tx_tensor place(unsigned char *base, size_t *used, int64_t rows, int64_t n, int64_t ld, int64_t type,
-                       int64_t align)
+/* A matrix of `rows` rows, ld apart. */
+struct matrix {
+    int64_t rows, n, ld, type, align;
+};
+
+/* A matrix at the next place of its alignment.   @base NULL: only counted */
+static tx_tensor place(unsigned char *base, size_t *used, matrix m)
 {
-    tx_tensor x = tx_tensor2(NULL, dtype_of(type), rows, n);
-    size_t at = (*used + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + (size_t)(align < 16 ? align : 0);
-    *used = at + (size_t)(rows * ld) * tx_dtype_size(x.dtype);
-    x.stride[0] = ld;
+    tx_tensor x = tx_tensor2(NULL, dtype_of(m.type), m.rows, m.n);
+    size_t at = (*used + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + (size_t)(m.align < 16 ? m.align : 0);
+    *used = at + (size_t)(m.rows * m.ld) * tx_dtype_size(x.dtype);
+    x.stride[0] = m.ld;
     x.data = base + at;
     return x;
 }
@@ -467,10 +478,10 @@ static tx_gemm_args args_of(const shape *s, unsigned char *base, size_t *used)
     a.trans_a = s->trans_a;
     a.trans_b = s->trans_b;
     a.accumulate = s->accumulate;
-    a.a = place(base, used, s->trans_a ? s->k : s->m, s->trans_a ? s->m : s->k, s->lda, s->value, s->align_a);
-    a.b = place(base, used, s->trans_b ? s->n : s->k, s->trans_b ? s->k : s->n, s->ldb, s->value, s->align_b);
-    a.c = place(base, used, s->m, s->n, s->ldc, s->out, s->align_c);
-    if (s->bias) a.bias = place(base, used, 1, s->n, s->n, s->value, s->align_bias);
+    a.a = place(base, used, { s->trans_a ? s->k : s->m, s->trans_a ? s->m : s->k, s->lda, s->value, s->align_a });
+    a.b = place(base, used, { s->trans_b ? s->n : s->k, s->trans_b ? s->k : s->n, s->ldb, s->value, s->align_b });
+    a.c = place(base, used, { s->m, s->n, s->ldc, s->out, s->align_c });
+    if (s->bias) a.bias = place(base, used, { 1, s->n, s->n, s->value, s->align_bias });
     return a;
 }
 
@@ -548,7 +559,8 @@ TX_GPU_ROW tx_status tx__gpu_gemm(tx_ctx *c, const tx_gemm_args *a, void *scratc
     if (!x->desc) TX_TRY(describe(g->products, x));
     if (!x->chosen) TX_TRY(choose(g, x, a, workspace));
     TX_TRY(set_bias(g->products, x, a));
-    LT_TRY(multiply(g, x, a, &x->algo, a->c.data, workspace));
+    const making m = { x, a, a->c.data, workspace };
+    LT_TRY(multiply(g, &m, &x->algo));
     if (s.bias && x->bias_apart) add_bias(c, &s, a);
     return tx__gpu_launched(c, "gemm");
 }

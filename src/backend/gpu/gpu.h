@@ -88,7 +88,7 @@ tx_status tx__gpu_error(gpuError_t e, const char *what);
         if (gpu_try_) return tx__gpu_error(gpu_try_, #call); \
     } while (0)
 
-/* Behind the launches of a row: whether they could be made. */
+/* Called after the launches of a row: whether they succeeded. */
 tx_status tx__gpu_launched(const tx_ctx *c, const char *op);
 
 /* TX_ERR_UNSUPPORTED unless fp32, bf16 or fp16. */

@@ -6,7 +6,7 @@
 
 /* dlopen() of the file that the environment variable `told` names, else of the first of `files` (NULL at the end) that
  * can be opened: where the system looks, then beside the vendor's compiler (CUDA_HOME, ROCM_PATH, their usual folders).
- * NULL: `trouble` says why the first cannot. */
+ * NULL: `trouble` has the reason why the first cannot. */
 void *tx__gpu_open_library(const char *told, const char *const *files, char *trouble, size_t cap);
 
 /* gemm_vendor.cu: "cuBLASLt", its version, or why it cannot be used. */

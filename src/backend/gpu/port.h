@@ -10,7 +10,7 @@
  *      f32(x), to<T>(f)    from a value's type to fp32, and back, rounding to the nearest even
  *      pack<T, N>          N values that are loaded and stored at once
  *
- *  Sums have a fixed order and there are no float atomics: the same launch gives the same bits. */
+ *  Sums have a fixed order and there are no float atomics: the same launch computes the same bits. */
 #ifndef TX_BACKEND_GPU_PORT_H
 #define TX_BACKEND_GPU_PORT_H
 

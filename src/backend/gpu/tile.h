@@ -3,7 +3,7 @@
  *      acc     16 rows x 16 columns of fp32; a lane has n of them: v[i] lies at (row(i), column(i))
  *      left    16 rows x 16 of the dimension that is summed over, from shared memory (load_left) or from sums (as_left:
  *              rounded to T)
- *      right   16 columns x the same, from shared memory: load_right where a column's numbers lie one behind the other
+ *      right   16 columns x the same, from shared memory: load_right where a column's numbers are contiguous
  *              (k in q kᵀ), load_right_t where a row's do (v in p v)
  *
  *      mul(c, a, b)    c += a b
@@ -88,7 +88,7 @@ template <> __device__ inline uint32_t two<fp16>(float low, float high)
 
 /* ---- plain: a lane has a row's numbers that lie side by side, and multiplies one after the other ---- */
 
-/* N numbers that lie one behind the other, 16 bytes at a time where they are as many. */
+/* N contiguous numbers, 16 bytes at a time where they are as many. */
 template <int N, class T> __device__ static inline void load_run(float *y, const T *p)
 {
     constexpr int n = N < pack_of<T>::n ? N : pack_of<T>::n;
@@ -192,7 +192,7 @@ template <class T> struct plain_tile {
 #if defined(TX_GPU_EMULATED)
 
 /* Each lane names a row of 8 values: lane i row i % 8 of matrix i / 8. r[m] is two values of matrix m: of row lane / 4
- * the columns 2 (lane % 4) and behind, or transposed of that column the rows. */
+ * the columns 2 (lane % 4) and the next, or transposed of that column the rows. */
 struct ldmatrix_lane {
     uint32_t *r;
     const uint16_t *row;

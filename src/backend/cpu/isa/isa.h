@@ -14,8 +14,8 @@
 #undef K
 
 /* For matrix kernels, where the sums have to stay in registers, loops leave too much to the compiler's choice: a vector
- * type of gcc and clang says what is meant. MR rows × NV vectors of sums, a row of B and a number of A fit the
- * registers of the set; MR_REST rows are what a block of 64 leaves behind. zip_low and zip_high of (a, b) are the
+ * type of gcc and clang is explicit. MR rows × NV vectors of sums, a row of B and a number of A fit the
+ * registers of the set; MR_REST rows are the rest of a block of 64. zip_low and zip_high of (a, b) are the
  * halves of a0 b0 a1 b1 ... */
 #if defined(__AVX512F__)
 enum { TX__VEC = 16, TX__MR = 6, TX__MR_REST = 4, TX__NV = 4 };

@@ -295,19 +295,23 @@ static inline float late_scale(const tx__attn *a)
     return per_unit(a) == 2 ? a->scale : 1.0f;
 }
 
-/* dst [rows, ld] = rows of src from `at` on as units, padded with zeros; numbers times factor. */
-static void pack_rows(const tx__attn *a, float *dst, const void *src, int64_t at, int64_t src_s, int64_t rows,
-                      float factor)
+/* n rows of a tensor: the first begins with element `at`, and each `stride` elements after the one before it. */
+typedef struct row_range {
+    int64_t at, stride, n;
+} row_range;
+
+/* dst [rows, ld] = the rows of src as units, padded with zeros; numbers times factor. */
+static void pack_rows(const tx__attn *a, float *dst, const void *src, row_range rows, float factor)
 {
     int64_t d = a->d, ld = tx__lanes(units(a, d));
-    for (int64_t i = 0; i < rows; i++, dst += ld) {
-        if (i + AHEAD < rows) foresee(a, src, at + (i + AHEAD) * src_s);
+    for (int64_t i = 0; i < rows.n; i++, dst += ld) {
+        if (i + AHEAD < rows.n) foresee(a, src, rows.at + (i + AHEAD) * rows.stride);
         if (per_unit(a) == 2) {
             memset(dst + ld - TX__LANES, 0, TX__LANES * sizeof *dst);
-            memcpy(dst, (const uint16_t *)src + at + i * src_s, (size_t)d * sizeof(uint16_t));
+            memcpy(dst, (const uint16_t *)src + rows.at + i * rows.stride, (size_t)d * sizeof(uint16_t));
             continue;
         }
-        const float *row = load(a, src, at + i * src_s, d, dst);
+        const float *row = load(a, src, rows.at + i * rows.stride, d, dst);
 #pragma omp simd
         for (int64_t x = 0; x < d; x++) dst[x] = factor * row[x];
         for (int64_t x = d; x < ld; x++) dst[x] = 0;
@@ -315,20 +319,21 @@ static void pack_rows(const tx__attn *a, float *dst, const void *src, int64_t at
 }
 
 /* dst [units of rows, ld] = the same rows across. */
-static void pack_across(const tx__attn *a, float *dst, const void *src, int64_t at, int64_t src_s, int64_t rows)
+static void pack_across(const tx__attn *a, float *dst, const void *src, row_range rows)
 {
     if (per_unit(a) == 1) {
-        pack_rows(a, dst, src, at, src_s, rows, 1.0f);
+        pack_rows(a, dst, src, rows, 1.0f);
         return;
     }
-    const uint16_t *row = (const uint16_t *)src + at;
+    const int64_t n = rows.n, src_s = rows.stride;
+    const uint16_t *row = (const uint16_t *)src + rows.at;
     uint32_t *pair = (uint32_t *)(void *)dst;
-    for (int64_t i = 0; i < rows; i += 2, row += 2 * src_s, pair += tx__lanes(a->d)) {
-        if (i + AHEAD < rows) foresee(a, src, at + (i + AHEAD) * src_s);
-        if (i + AHEAD + 1 < rows) foresee(a, src, at + (i + AHEAD + 1) * src_s);
+    for (int64_t i = 0; i < n; i += 2, row += 2 * src_s, pair += tx__lanes(a->d)) {
+        if (i + AHEAD < n) foresee(a, src, rows.at + (i + AHEAD) * src_s);
+        if (i + AHEAD + 1 < n) foresee(a, src, rows.at + (i + AHEAD + 1) * src_s);
         const uint16_t *next = row + src_s;
         memset(pair + tx__lanes(a->d) - TX__LANES, 0, TX__LANES * sizeof *pair);
-        if (i + 1 < rows) {
+        if (i + 1 < n) {
 #pragma omp simd
             for (int64_t x = 0; x < a->d; x++) pair[x] = (uint32_t)row[x] | (uint32_t)next[x] << 16;
         } else {
@@ -360,16 +365,16 @@ static void pair_queries(const tx__attn *a, float *p, int64_t rows, int64_t n)
         }
 }
 
-/* Rows of dst from `at` on = factor src [rows, ld], which is used up. */
-static void scatter(const tx__attn *a, void *dst, int64_t at, int64_t dst_s, float *src, int64_t rows, float factor)
+/* Rows of dst = factor src [rows, ld], which is used up. */
+static void scatter(const tx__attn *a, void *dst, row_range rows, float *src, float factor)
 {
     int64_t d = a->d, ld = tx__lanes(d);
-    for (int64_t i = 0; i < rows; i++, src += ld) {
-        if (i + AHEAD < rows) foresee(a, dst, at + (i + AHEAD) * dst_s);
-        float *row = place(a, dst, at + i * dst_s, src);
+    for (int64_t i = 0; i < rows.n; i++, src += ld) {
+        if (i + AHEAD < rows.n) foresee(a, dst, rows.at + (i + AHEAD) * rows.stride);
+        float *row = place(a, dst, rows.at + i * rows.stride, src);
 #pragma omp simd
         for (int64_t x = 0; x < d; x++) row[x] = factor * src[x];
-        store(a, dst, at + i * dst_s, d, row);
+        store(a, dst, rows.at + i * rows.stride, d, row);
     }
 }
 
@@ -431,19 +436,20 @@ static int64_t first_block(const tx__attn *a, int64_t i0, int64_t rows)
     return first / BK * BK;
 }
 
-/* A block of keys: its first, how many, how many with padding, and `off`: query i0 + i sees the keys j < i + off. */
-typedef struct keys {
-    int64_t first, n, padded, off;
-} keys;
+/* A block of scores: of the queries i0 .. i0 + rows, and of n keys from `first` on, with padding `padded` keys. Query
+ * i0 + i sees the block's keys j < i + off. */
+typedef struct block {
+    int64_t i0, rows, first, n, padded, off;
+} block;
 
-static keys key_block(const tx__attn *a, int64_t i0, int64_t first)
+static block block_of(const tx__attn *a, int64_t i0, int64_t rows, int64_t first)
 {
     int64_t n = min(BK, a->sk - first);
-    return (keys){ first, n, tx__lanes(n), a->causal ? i0 + 1 + a->q0 - first : n };
+    return (block){ i0, rows, first, n, tx__lanes(n), a->causal ? i0 + 1 + a->q0 - first : n };
 }
 
 /* How many keys of the block row i reaches. */
-static inline int64_t reach(const keys *b, int64_t i)
+static inline int64_t reach(const block *b, int64_t i)
 {
     return max(0, min(b->n, i + b->off));
 }
@@ -457,30 +463,30 @@ static inline void lean(float *p, int64_t n, float slope, int64_t apart)
 }
 
 /* scores [rows, BK] = scale q kᵀ + bias, MASKED what row i does not see within the vectors that it reaches into. */
-static void score_block(const tx__attn *a, float *p, const float *q, const float *kt, int64_t i0, int64_t rows,
-                        const keys *b)
+static void score_block(const tx__attn *a, const block *b, float *p, const float *q, const float *kt)
 {
-    multiply_scores(a, late_scale(a), (extent){ b->off, rows, b->padded }, q, kt + b->first * tx__lanes(units(a, a->d)),
-                    p);
-    for (int64_t i = 0; i < rows; i++) {
-        int64_t seen = reach(b, i), hidden = min(first_seen(a, i0 + i) - b->first, seen);
-        if (a->slope > 0) lean(p + i * BK, seen, a->slope, b->first - i0 - i - a->q0);
+    multiply_scores(a, late_scale(a), (extent){ b->off, b->rows, b->padded }, q,
+                    kt + b->first * tx__lanes(units(a, a->d)), p);
+    for (int64_t i = 0; i < b->rows; i++) {
+        int64_t seen = reach(b, i), hidden = min(first_seen(a, b->i0 + i) - b->first, seen);
+        if (a->slope > 0) lean(p + i * BK, seen, a->slope, b->first - b->i0 - i - a->q0);
         for (int64_t j = 0; j < hidden; j++) p[i * BK + j] = MASKED;
         for (int64_t j = seen; j < tx__lanes(seen); j++) p[i * BK + j] = MASKED;
     }
 }
 
 /* What row i does not reach is 0. */
-static inline void clear_rest(const keys *b, int64_t i, float *p)
+static inline void clear_rest(const block *b, int64_t i, float *p)
 {
     for (int64_t j = tx__lanes(reach(b, i)); j < b->padded; j++) p[j] = 0;
 }
 
-/* The dropout mask of queries i0 .. i0 + rows, keys first .. first + n, into [rows, BK]. */
-static void mask_block(const tx__attn *a, float *z, int64_t i0, int64_t rows, int64_t first, int64_t n)
+/* The block's dropout mask, into [rows, BK]. */
+static void mask_block(const tx__attn *a, const block *b, float *z)
 {
-    uint64_t q = (uint64_t)(i0 + a->q0);
-    tx__k(dropout_mask)(z, BK, rows, n, a->e + q * a->e_row + (uint64_t)first, a->e_row, a->drop);
+    const uint64_t q = (uint64_t)(b->i0 + a->q0);
+    const tx__mask_elements of = { a->e + q * a->e_row + (uint64_t)b->first, a->e_row, b->rows, b->n };
+    tx__k(dropout_mask)(z, BK, of, a->drop);
 }
 
 /* ---- forward ---- */
@@ -488,9 +494,9 @@ static void mask_block(const tx__attn *a, float *z, int64_t i0, int64_t rows, in
 void tx__k(attn_pack_fwd)(const tx__attn *a, float *packed)
 {
     float *v = packed + tx__lanes(a->sk) * tx__lanes(a->d);
-    pack_rows(a, v, a->k, 0, a->k_s, a->sk, 1.0f); /* k, on its way */
+    pack_rows(a, v, a->k, (row_range){ 0, a->k_s, a->sk }, 1.0f); /* k, on its way */
     transpose(a, packed, v);
-    pack_across(a, v, a->v, 0, a->v_s, a->sk);
+    pack_across(a, v, a->v, (row_range){ 0, a->v_s, a->sk });
 }
 
 /* The rows of a block so far: their maximum and their sum of exp(score - max). */
@@ -500,8 +506,9 @@ typedef struct so_far {
 
 /* Scores p become exp(score - max); max and sum of the rows so far are updated and o is rescaled to the new max. Blocks
  * before a row's first key leave ones behind, which the first real score rescales to exactly 0. */
-static void online_softmax(const keys *b, int64_t rows, float *p, so_far w, float *o, int64_t ld)
+static void online_softmax(const block *b, float *p, so_far w, float *o, int64_t ld)
 {
+    const int64_t rows = b->rows;
     for (int64_t i = 0; i < rows; i++) {
         const float *row = p + i * BK;
         tx__vec top = (tx__vec){ 0 } + w.max[i];
@@ -540,15 +547,15 @@ static void fwd_block(const tx__attn *a, const float *packed, float *work, int64
     const float *kt = packed, *v = packed + tx__lanes(a->sk) * ld;
     float *q = work, *o = q + BQ * ld, *p = o + BQ * ld, *z = p + BQ * BK, *state = z + BQ * BK;
     const so_far w = { state, state + BQ, state + 2 * BQ };
-    pack_rows(a, q, a->q, i0 * a->q_s, a->q_s, rows, a->scale);
+    pack_rows(a, q, a->q, (row_range){ i0 * a->q_s, a->q_s, rows }, a->scale);
     memset(o, 0, (size_t)(rows * ld) * sizeof *o);
     for (int64_t i = 0; i < rows; i++) w.max[i] = MASKED, w.sum[i] = 0;
 
     for (int64_t first = first_block(a, i0, rows); first < seen; first += BK) {
-        const keys b = key_block(a, i0, first);
-        score_block(a, p, q, kt, i0, rows, &b);
-        if (a->drop) mask_block(a, z, i0, rows, first, b.n);
-        online_softmax(&b, rows, p, w, o, ld);
+        const block b = block_of(a, i0, rows, first);
+        score_block(a, &b, p, q, kt);
+        if (a->drop) mask_block(a, &b, z);
+        online_softmax(&b, p, w, o, ld);
         for (int64_t i = 0; a->drop && i < rows; i++) {
 #pragma omp simd
             for (int64_t j = 0; j < b.n; j++) p[i * BK + j] *= z[i * BK + j];
@@ -562,7 +569,7 @@ static void fwd_block(const tx__attn *a, const float *packed, float *work, int64
         for (int64_t x = 0; x < ld; x++) o[i * ld + x] *= factor;
         if (a->lse) a->lse[i0 + i] = w.max[i] + logf(w.sum[i]);
     }
-    scatter(a, a->o, i0 * a->o_s, a->o_s, o, rows, 1.0f);
+    scatter(a, a->o, (row_range){ i0 * a->o_s, a->o_s, rows }, o, 1.0f);
 }
 
 void tx__k(attn_fwd)(const tx__attn *a, const float *packed, float *work)
@@ -592,7 +599,7 @@ void tx__k(attn_fwd_few)(const tx__attn *a, float *work)
         }
         if (a->drop) {
             uint64_t position = (uint64_t)(i + a->q0);
-            tx__k(dropout_mask)(z, 0, 1, n, a->e + position * a->e_row, 0, a->drop);
+            tx__k(dropout_mask)(z, 0, (tx__mask_elements){ a->e + position * a->e_row, 0, 1, n }, a->drop);
             for (int64_t j = first; j < n; j++) p[j] *= z[j];
         }
         memset(o, 0, (size_t)a->d * sizeof *o);
@@ -622,11 +629,11 @@ static packed_bwd bwd_views(const tx__attn *a, float *packed)
 void tx__k(attn_pack_bwd)(const tx__attn *a, float *packed)
 {
     packed_bwd w = bwd_views(a, packed);
-    pack_rows(a, w.k, a->v, 0, a->v_s, a->sk, 1.0f); /* v, on its way */
+    pack_rows(a, w.k, a->v, (row_range){ 0, a->v_s, a->sk }, 1.0f); /* v, on its way */
     transpose(a, w.vt, w.k);
-    pack_rows(a, w.k, a->k, 0, a->k_s, a->sk, 1.0f);
+    pack_rows(a, w.k, a->k, (row_range){ 0, a->k_s, a->sk }, 1.0f);
     transpose(a, w.kt, w.k);
-    if (per_unit(a) == 2) pack_across(a, w.k, a->k, 0, a->k_s, a->sk);
+    if (per_unit(a) == 2) pack_across(a, w.k, a->k, (row_range){ 0, a->k_s, a->sk });
     memset(w.dk, 0, (size_t)(2 * tx__lanes(a->sk) * tx__lanes(a->d)) * sizeof *w.dk);
 }
 
@@ -663,13 +670,13 @@ static work_bwd begin_bwd(const tx__attn *a, float *work, int64_t i0, int64_t ro
     const int64_t n = BQ * tx__lanes(a->d);
     float *p = work + 4 * n;
     work_bwd w = { work, work + n, work, work + n, work + 3 * n, p, p + BQ * BK, p + 2 * BQ * BK, p + 3 * BQ * BK };
-    pack_rows(a, w.q, a->q, i0 * a->q_s, a->q_s, rows, a->scale);
-    pack_rows(a, w.do_, a->do_, i0 * a->do_s, a->do_s, rows, 1.0f);
+    pack_rows(a, w.q, a->q, (row_range){ i0 * a->q_s, a->q_s, rows }, a->scale);
+    pack_rows(a, w.do_, a->do_, (row_range){ i0 * a->do_s, a->do_s, rows }, 1.0f);
     if (per_unit(a) == 2) {
         w.q_across = work + 2 * n;
         w.do_across = w.q_across + n / 2;
-        pack_across(a, w.q_across, a->q, i0 * a->q_s, a->q_s, rows);
-        pack_across(a, w.do_across, a->do_, i0 * a->do_s, a->do_s, rows);
+        pack_across(a, w.q_across, a->q, (row_range){ i0 * a->q_s, a->q_s, rows });
+        pack_across(a, w.do_across, a->do_, (row_range){ i0 * a->do_s, a->do_s, rows });
     }
     for (int64_t i = 0; i < rows; i++) {
         if (i + AHEAD < rows) foresee(a, a->o, (i0 + i + AHEAD) * a->o_s);
@@ -688,11 +695,11 @@ static void bwd_block(const tx__attn *a, const packed_bwd *packed, float *work, 
     const int64_t ld = tx__lanes(a->d), seen = n_seen(a, i0 + rows - 1);
     const work_bwd w = begin_bwd(a, work, i0, rows);
     for (int64_t first = first_block(a, i0, rows); first < seen; first += BK) {
-        const keys b = key_block(a, i0, first);
-        score_block(a, w.p, w.q, packed->kt, i0, rows, &b);
+        const block b = block_of(a, i0, rows, first);
+        score_block(a, &b, w.p, w.q, packed->kt);
         multiply_scores(a, 1, (extent){ b.off, rows, b.padded }, w.do_, packed->vt + first * tx__lanes(units(a, a->d)),
                         w.ds);
-        if (a->drop) mask_block(a, w.z, i0, rows, first, b.n);
+        if (a->drop) mask_block(a, &b, w.z);
         for (int64_t i = 0; i < rows; i++) {
             float *p = w.p + i * BK, *ds = w.ds + i * BK;
             softmax_bwd(p, ds, a->drop ? w.z + i * BK : NULL, tx__lanes(reach(&b, i)), a->lse[i0 + i], w.big_d[i]);
@@ -707,7 +714,7 @@ static void bwd_block(const tx__attn *a, const packed_bwd *packed, float *work, 
         multiply_by_key(a, (extent){ b.off, rows, b.n }, w.ds, w.q_across, packed->dk + first * ld);
         multiply_by_query(a, (extent){ b.off, rows, b.n }, ds_by_query, packed->k + first / per_unit(a) * ld, w.dq);
     }
-    scatter(a, a->dq, i0 * a->dq_s, a->dq_s, w.dq, rows, a->scale);
+    scatter(a, a->dq, (row_range){ i0 * a->dq_s, a->dq_s, rows }, w.dq, a->scale);
 }
 
 void tx__k(attn_bwd)(const tx__attn *a, float *packed, float *work)
@@ -719,6 +726,6 @@ void tx__k(attn_bwd)(const tx__attn *a, float *packed, float *work)
 void tx__k(attn_unpack_bwd)(const tx__attn *a, float *packed)
 {
     int64_t ld = tx__lanes(a->d), n = tx__lanes(a->sk) * ld;
-    scatter(a, a->dk, 0, a->dk_s, packed + 3 * n, a->sk, late_scale(a));
-    scatter(a, a->dv, 0, a->dv_s, packed + 4 * n, a->sk, 1.0f);
+    scatter(a, a->dk, (row_range){ 0, a->dk_s, a->sk }, packed + 3 * n, late_scale(a));
+    scatter(a, a->dv, (row_range){ 0, a->dv_s, a->sk }, packed + 4 * n, 1.0f);
 }

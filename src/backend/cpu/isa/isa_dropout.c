@@ -133,9 +133,10 @@ TX__INLINE tx__vec mask_of(uint64_t bits, float scale)
 }
 
 /* Rows of at most MOST elements, as many at a time as WORDS are enough for. */
-static void mask_rows(float *z, int64_t ldz, int64_t rows, int64_t n, uint64_t e, uint64_t e_row, const keys *k,
-                      const tx__drop *drop)
+static void mask_rows(float *z, int64_t ldz, tx__mask_elements of, const keys *k, const tx__drop *drop)
 {
+    const uint64_t e = of.e, e_row = of.e_row;
+    const int64_t rows = of.rows, n = of.n;
     int each = words_for(n, e_row % PER_COUNTER ? PER_COUNTER - 1 : e), at_once = WORDS / each;
     for (int64_t first = 0; first < rows; first += at_once) {
         uint64_t word[WORDS], counter[WORDS] = { 0 };
@@ -153,24 +154,28 @@ static void mask_rows(float *z, int64_t ldz, int64_t rows, int64_t n, uint64_t e
     }
 }
 
-void tx__k(dropout_mask)(float *z, int64_t ldz, int64_t rows, int64_t n, uint64_t e, uint64_t e_row,
-                         const tx__drop *drop)
+void tx__k(dropout_mask)(float *z, int64_t ldz, tx__mask_elements of, const tx__drop *drop)
 {
     keys k;
     set_keys(&k, &drop->rng);
-    for (int64_t at = 0; at < n; at += MOST)
-        mask_rows(z + at, ldz, rows, n - at < MOST ? n - at : MOST, e + (uint64_t)at, e_row, &k, drop);
+    for (int64_t at = 0; at < of.n; at += MOST) {
+        const int64_t some = of.n - at < MOST ? of.n - at : MOST;
+        mask_rows(z + at, ldz, (tx__mask_elements){ of.e + (uint64_t)at, of.e_row, of.rows, some }, &k, drop);
+    }
 }
 
+typedef struct add_types {
+    tx_dtype y, x, residual;
+} add_types;
+
 /* n elements from `at` on; with `word`, elements are kept whose bits are set. */
-TX__INLINE void add(const tx__dropout_add *a, tx_dtype y, tx_dtype x, tx_dtype residual, int64_t at, int64_t n,
-                    const uint64_t *word, float scale)
+TX__INLINE void add(const tx__dropout_add *a, add_types t, int64_t at, int64_t n, const uint64_t *word, float scale)
 {
     for (int64_t j = 0; j < n; j += TX__VEC) {
-        tx__vec v = tx__load_n(a->x, x, at + j, n - j);
+        tx__vec v = tx__load_n(a->x, t.x, at + j, n - j);
         if (word) v *= mask_of(word[j / 64] >> (j % 64), scale);
-        if (a->residual) v += tx__load_n(a->residual, residual, at + j, n - j);
-        tx__store_n(a->y, y, at + j, n - j, v);
+        if (a->residual) v += tx__load_n(a->residual, t.residual, at + j, n - j);
+        tx__store_n(a->y, t.y, at + j, n - j, v);
     }
 }
 
@@ -179,11 +184,11 @@ static void add_any(const tx__dropout_add *a, int64_t at, int64_t n, const uint6
 {
     bool same = a->y_type == a->x_type && (!a->residual || a->residual_type == a->y_type);
     if (same && a->y_type == TX_F32)
-        add(a, TX_F32, TX_F32, TX_F32, at, n, word, scale);
+        add(a, (add_types){ TX_F32, TX_F32, TX_F32 }, at, n, word, scale);
     else if (same && a->y_type == TX_BF16)
-        add(a, TX_BF16, TX_BF16, TX_BF16, at, n, word, scale);
+        add(a, (add_types){ TX_BF16, TX_BF16, TX_BF16 }, at, n, word, scale);
     else
-        add(a, a->y_type, a->x_type, a->residual_type, at, n, word, scale);
+        add(a, (add_types){ a->y_type, a->x_type, a->residual_type }, at, n, word, scale);
 }
 
 void tx__k(dropout_add)(const tx__dropout_add *a, int64_t n, uint64_t e, const tx__drop *drop)

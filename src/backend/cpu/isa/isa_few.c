@@ -59,17 +59,25 @@ TX__INLINE const void *row_of(const void *x, tx_dtype t, int64_t i, int64_t ld)
     return (const char *)x + i * ld * (t == TX_F32 ? 4 : 2);
 }
 
-/* Elements [from, to) of the rows: the first stretch begins the sums, the others go on with them. */
+/* Elements [from, to) of m rows: the first stretch begins the sums, the others go on with them. `a` has only them, its
+ * rows lda apart. */
 typedef struct stretch {
-    int64_t from, to, lda;
+    const void *a;
+    int64_t m, from, to, lda;
     bool first;
 } stretch;
 
-/* sums[i TX__VEC + j] += a[i] · b[j], lane by lane, over a stretch; asks for the first n_ahead of the rows of b that
- * come next. mr, nr, n_ahead and t are constants where this is inlined. */
-TX__INLINE void tile(int mr, int nr, int n_ahead, tx_dtype t, const tx__few *f, stretch k, const void *a, const void *b,
-                     tx__vec *sums)
+/* mr rows of a with nr of b; the first n_ahead of the rows of b that come next are asked for. */
+typedef struct tile_size {
+    int mr, nr, n_ahead;
+} tile_size;
+
+/* sums[i TX__VEC + j] += a[i] · b[j], lane by lane, over a stretch of the first mr rows of a. The size and t are
+ * constants where this is inlined. */
+TX__INLINE void tile(tile_size size, tx_dtype t, const tx__few *f, stretch k, const void *b, tx__vec *sums)
 {
+    const int mr = size.mr, nr = size.nr, n_ahead = size.n_ahead;
+    const void *a = k.a;
     const int64_t step = per_vector(t), whole = k.from + (k.to - k.from) / step * step;
     tx__vec sum[MR][NR];
 #pragma GCC unroll 8
@@ -104,19 +112,23 @@ TX__INLINE void tile(int mr, int nr, int n_ahead, tx_dtype t, const tx__few *f, 
         for (int j = 0; j < nr; j++) sums[i * TX__VEC + j] = sum[i][j];
 }
 
-/* All rows of a, at most ROWS, with nr rows of b; those that come next are asked for beside the first tiles. */
-TX__INLINE void strip(int nr, tx_dtype t, const tx__few *f, stretch k, const void *a, int64_t m, const void *b,
-                      tx__vec *sums)
+/* The stretch of the rows after the first n. */
+TX__INLINE stretch without(stretch k, tx_dtype t, int64_t n)
 {
-    int64_t i = 0;
-    if (m >= MR) {
-        tile(MR, nr, nr, t, f, k, a, b, sums);
-        for (i = MR; i + MR <= m; i += MR) tile(MR, nr, 0, t, f, k, row_of(a, t, i, k.lda), b, sums + i * TX__VEC);
+    return (stretch){ row_of(k.a, t, n, k.lda), k.m - n, k.from, k.to, k.lda, k.first };
+}
+
+/* All rows of a, at most ROWS, with nr rows of b; those that come next are asked for beside the first tiles. */
+TX__INLINE void strip(int nr, tx_dtype t, const tx__few *f, stretch k, const void *b, tx__vec *sums)
+{
+    if (k.m >= MR) {
+        tile((tile_size){ MR, nr, nr }, t, f, k, b, sums);
+        k = without(k, t, MR), sums += MR * TX__VEC;
+        for (; k.m >= MR; k = without(k, t, MR), sums += MR * TX__VEC) tile((tile_size){ MR, nr, 0 }, t, f, k, b, sums);
     }
-    const void *rest = row_of(a, t, i, k.lda);
-    if (m - i == 3) tile(3, nr, nr, t, f, k, rest, b, sums + i * TX__VEC);
-    if (m - i == 2) tile(2, nr, nr, t, f, k, rest, b, sums + i * TX__VEC);
-    if (m - i == 1) tile(1, nr, nr, t, f, k, rest, b, sums + i * TX__VEC);
+    if (k.m == 3) tile((tile_size){ 3, nr, nr }, t, f, k, b, sums);
+    if (k.m == 2) tile((tile_size){ 2, nr, nr }, t, f, k, b, sums);
+    if (k.m == 1) tile((tile_size){ 1, nr, nr }, t, f, k, b, sums);
 }
 
 /* The totals of the lanes of TX__VEC vectors, those of x[i] in lane i: what tx__total does, of all at once. */
@@ -167,11 +179,11 @@ TX__INLINE void columns(tx_dtype t, const tx__few *f, const void *work, int64_t 
     for (int64_t i = 0; i < f->m; i += ROWS) {
         int64_t m = f->m - i < ROWS ? f->m - i : ROWS;
         for (int64_t from = 0; from < f->k; from += each) {
-            const stretch k = { from, f->k - from < each ? f->k : from + each, each, from == 0 };
             const void *a = f->m == 1 ? f->a : packed_at(t, f, work, i, m, from);
+            const stretch k = { a, m, from, f->k - from < each ? f->k : from + each, each, from == 0 };
             int64_t x = 0;
-            for (; !f->singly && x + NR <= n; x += NR) strip(NR, t, f, k, a, m, row_of(b, t, x, f->ldb), sums + x);
-            for (; x < n; x++) strip(1, t, f, k, a, m, row_of(b, t, x, f->ldb), sums + x);
+            for (; !f->singly && x + NR <= n; x += NR) strip(NR, t, f, k, row_of(b, t, x, f->ldb), sums + x);
+            for (; x < n; x++) strip(1, t, f, k, row_of(b, t, x, f->ldb), sums + x);
         }
         for (int64_t r = 0; r < m; r++) {
             tx__vec y = totals(sums + r * TX__VEC) + bias;

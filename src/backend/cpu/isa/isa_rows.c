@@ -9,8 +9,7 @@
 
 enum { AT_ONCE = TX__VEC == 16 ? 4 : 2 };
 
-TX__INLINE void norm_fwd_rows(int rows, bool centred, tx_dtype t, tx_dtype s, const tx__norm_rows *a, int64_t first,
-                              double eps)
+TX__INLINE void norm_fwd_rows(int rows, bool centred, tx_dtype t, tx_dtype s, const tx__norm_rows *a, int64_t first)
 {
     const int64_t h = a->h, at = first * h;
     tx__vec sum[AT_ONCE] = { 0 }, square[AT_ONCE] = { 0 };
@@ -27,7 +26,7 @@ TX__INLINE void norm_fwd_rows(int rows, bool centred, tx_dtype t, tx_dtype s, co
             square[i] += d * d;
         }
     for (int i = 0; i < rows; i++)
-        a->rs[first + i] = scale[i] = (float)(1.0 / sqrt((double)tx__total(square[i]) / (double)h + eps));
+        a->rs[first + i] = scale[i] = (float)(1.0 / sqrt((double)tx__total(square[i]) / (double)h + a->eps));
     for (int64_t j = 0; j < h; j += TX__VEC) {
         tx__vec gamma = tx__load_n(a->gamma, TX_F32, j, h - j), beta = { 0 };
         if (centred) beta = tx__load_n(a->beta, TX_F32, j, h - j);
@@ -81,11 +80,11 @@ TX__INLINE void norm_bwd_rows(int rows, bool centred, tx_dtype t, tx_dtype s, co
     }
 }
 
-TX__INLINE void norm_fwd(bool centred, tx_dtype t, tx_dtype s, const tx__norm_rows *a, int64_t rows, double eps)
+TX__INLINE void norm_fwd(bool centred, tx_dtype t, tx_dtype s, const tx__norm_rows *a, int64_t rows)
 {
     int64_t i = 0;
-    for (; i + AT_ONCE <= rows; i += AT_ONCE) norm_fwd_rows(AT_ONCE, centred, t, s, a, i, eps);
-    for (; i < rows; i++) norm_fwd_rows(1, centred, t, s, a, i, eps);
+    for (; i + AT_ONCE <= rows; i += AT_ONCE) norm_fwd_rows(AT_ONCE, centred, t, s, a, i);
+    for (; i < rows; i++) norm_fwd_rows(1, centred, t, s, a, i);
 }
 
 TX__INLINE void norm_bwd(bool centred, tx_dtype t, tx_dtype s, const tx__norm_rows *a, int64_t rows)
@@ -95,18 +94,18 @@ TX__INLINE void norm_bwd(bool centred, tx_dtype t, tx_dtype s, const tx__norm_ro
     for (; i < rows; i++) norm_bwd_rows(1, centred, t, s, a, i);
 }
 
-TX__INLINE void norm_fwd_any(bool centred, const tx__norm_rows *a, int64_t rows, double eps)
+TX__INLINE void norm_fwd_any(bool centred, const tx__norm_rows *a, int64_t rows)
 {
     if (a->t == TX_F32)
-        norm_fwd(centred, TX_F32, TX_F32, a, rows, eps);
+        norm_fwd(centred, TX_F32, TX_F32, a, rows);
     else if (a->t == TX_BF16 && a->s == TX_BF16)
-        norm_fwd(centred, TX_BF16, TX_BF16, a, rows, eps);
+        norm_fwd(centred, TX_BF16, TX_BF16, a, rows);
     else if (a->t == TX_BF16)
-        norm_fwd(centred, TX_BF16, TX_F32, a, rows, eps);
+        norm_fwd(centred, TX_BF16, TX_F32, a, rows);
     else if (a->s == TX_F16)
-        norm_fwd(centred, TX_F16, TX_F16, a, rows, eps);
+        norm_fwd(centred, TX_F16, TX_F16, a, rows);
     else
-        norm_fwd(centred, TX_F16, TX_F32, a, rows, eps);
+        norm_fwd(centred, TX_F16, TX_F32, a, rows);
 }
 
 TX__INLINE void norm_bwd_any(bool centred, const tx__norm_rows *a, int64_t rows)
@@ -123,9 +122,9 @@ TX__INLINE void norm_bwd_any(bool centred, const tx__norm_rows *a, int64_t rows)
         norm_bwd(centred, TX_F16, TX_F32, a, rows);
 }
 
-void tx__k(layernorm_fwd)(const tx__norm_rows *a, int64_t rows, double eps)
+void tx__k(layernorm_fwd)(const tx__norm_rows *a, int64_t rows)
 {
-    norm_fwd_any(true, a, rows, eps);
+    norm_fwd_any(true, a, rows);
 }
 
 void tx__k(layernorm_bwd)(const tx__norm_rows *a, int64_t rows)
@@ -133,9 +132,9 @@ void tx__k(layernorm_bwd)(const tx__norm_rows *a, int64_t rows)
     norm_bwd_any(true, a, rows);
 }
 
-void tx__k(rmsnorm_fwd)(const tx__norm_rows *a, int64_t rows, double eps)
+void tx__k(rmsnorm_fwd)(const tx__norm_rows *a, int64_t rows)
 {
-    norm_fwd_any(false, a, rows, eps);
+    norm_fwd_any(false, a, rows);
 }
 
 void tx__k(rmsnorm_bwd)(const tx__norm_rows *a, int64_t rows)

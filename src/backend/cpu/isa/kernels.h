@@ -20,6 +20,13 @@ typedef struct tx__drop {
     float scale;
 } tx__drop;
 
+/* n elements in each of `rows` rows of a mask: the first row's from e on, and each e_row after those of the one before
+ * it. */
+typedef struct tx__mask_elements {
+    uint64_t e, e_row;
+    int64_t rows, n;
+} tx__mask_elements;
+
 /* y = residual + mask x, each of its own type; residual NULL: 0 */
 typedef struct tx__dropout_add {
     void *y;
@@ -39,6 +46,7 @@ typedef struct tx__glu_bwd {
 typedef struct tx__norm_rows {
     tx_dtype t, s;
     int64_t h;
+    double eps;                /* of forward */
     const float *gamma, *beta; /* [h] */
     const void *x;             /* s */
     void *y;                   /* t, of forward */
