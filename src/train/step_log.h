@@ -1,6 +1,8 @@
-/* step_log.h - what --log-level debug tells of each iteration, on every rank: its messages beside the formulas, its
- * part of the data, the work of its stage, what moved of what is offloaded. Nothing is counted for it that is not
- * counted anyway, but the waits. Single calls, --log-level trace, are told where they are made. */
+/* step_log.h - what --log-level debug logs for each iteration, on every rank: its communication beside the formulas,
+ * its part of the data, the work of its stage, and the offload traffic.
+ *
+ * Except for the waiting times, everything is counted anyway. Single calls (--log-level trace) are logged where they
+ * are made. */
 #ifndef TX_TRAIN_STEP_LOG_H
 #define TX_TRAIN_STEP_LOG_H
 
@@ -13,7 +15,8 @@ typedef struct tx_step_log {
     tx_zero_moved moved;
 } tx_step_log;
 
-/* Around an iteration.   @position of its first sample in the order of the data; -1: a client's own data */
+/* Call before and after an iteration.
+ * @position of its first sample in the order of the data; -1: user-defined data */
 void tx_step_log_begin(tx_step_log *l, const tx_trainer *t);
 void tx_step_log_end(tx_step_log *l, const tx_trainer *t, int64_t position);
 

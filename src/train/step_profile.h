@@ -1,10 +1,12 @@
-/* step_profile.h - --profile: where the time of some iterations went (tx_config_profiled). The first two of the
- * program are left out where it is for triax to say: memory is touched there for the first time, and libraries choose
- * their kernels. Then ops are timed (backend/profile.h) for N iterations, a table goes into the log and a trace into a
- * file. What no op did (reading data, the loop, the log) is "outside ops", so that all lines add up to the iteration.
+/* step_profile.h - --profile: where the time of some iterations goes (tx_config_profiled).
  *
- * With several ranks each profiles itself and rank 0 tells; calls to others are lines, too, and a table says what the
- * rank that sends most has moved in one iteration, beside the formulas for that (parallel/volume.h). */
+ * If triax chooses the iterations, the first two of the program are skipped: in these, memory is touched for the first
+ * time and libraries choose their kernels. Then ops are timed (backend/profile.h) for N iterations. The result is a
+ * table in the log and a trace in a file. Time in no op (reading data, the loop, the log) is "outside ops", so that
+ * all lines add up to the iteration.
+ *
+ * With several ranks each profiles itself, and rank 0 reports. Communication calls are lines, too, and a table shows
+ * what the rank that sends most has communicated in one iteration, beside the formulas for it (parallel/volume.h). */
 #ifndef TX_TRAIN_STEP_PROFILE_H
 #define TX_TRAIN_STEP_PROFILE_H
 
@@ -13,29 +15,30 @@
 
 typedef struct tx_step_profile { /* zeroed: off */
     tx_profile ops;
-    int64_t first, last;     /* the iterations; last 0: none, or told already */
-    int64_t n;               /* of them done */
+    int64_t first, last;     /* the iterations; last 0: none, or already reported */
+    int64_t n;               /* of them done so far */
     double *start, *seconds; /* [last - first + 1]: of an iteration, tx_clock's */
-    double peak_flops;       /* the machine's; 0: not known */
+    double peak_flops;       /* of the machine; 0: unknown */
     bool peak_is_given;      /* by --peak-tflops */
-    double bandwidth;        /* bytes/s, the most that was measured; 0: not known */
-    tx_volume volume;        /* what this rank has moved in the last one; while it runs, what it had before */
+    double bandwidth;        /* bytes/s, the maximum measured; 0: unknown */
+    tx_volume volume;        /* this rank's communication in the last iteration; during an iteration, the total
+                              * before it */
 } tx_step_profile;
 
-/* After the trainer has its weights. Measures the memory's bandwidth. Without --profile it stays off.
- * @peak_flops the machine's, 0: not known. TX_ERR_NOMEM. */
+/* Call after the trainer has its weights. Measures the memory bandwidth. Without --profile it stays off.
+ * @peak_flops of the machine, 0: unknown. TX_ERR_NOMEM. */
 tx_status tx_step_profile_open(tx_step_profile *p, const tx_trainer *t, double peak_flops);
 void tx_step_profile_close(tx_step_profile *p, tx_trainer *t); /* a zeroed one is fine */
 
-/* Around an iteration. */
+/* Call before and after an iteration. */
 void tx_step_profile_begin(tx_step_profile *p, tx_trainer *t);
 void tx_step_profile_end(tx_step_profile *p, tx_trainer *t);
 
-/* When the last of the iterations is done, or with `over`, as the run ends: the table and the trace, or a warning that
- * the run was too short; once. A trace that cannot be written is a warning. Collective. TX_ERR_NOMEM. */
+/* After the last of the iterations, or with `over` at the end of the run: reports the table and the trace, or warns
+ * that the run was too short; once. A trace that cannot be written is a warning. Collective. TX_ERR_NOMEM. */
 tx_status tx_step_profile_tell(tx_step_profile *p, const tx_trainer *t, bool over);
 
-/* profile_trace.c: publishes the events as Chrome's trace format, which chrome://tracing and Perfetto show. */
+/* profile_trace.c: writes the events in Chrome's trace format, for chrome://tracing and Perfetto. */
 tx_status tx__profile_trace_write(const tx_step_profile *p, const char *path);
 
 #endif
