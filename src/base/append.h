@@ -1,5 +1,6 @@
-/* append.h - a file that grows while a run goes on. What was put is handed to the system at once, so that a reader sees
- * it and a kill loses nothing. */
+/* append.h - a file that grows during a run.
+ *
+ * Each put is written at once, so that a reader sees it and nothing is lost if the process is killed. */
 #ifndef TX_BASE_APPEND_H
 #define TX_BASE_APPEND_H
 
@@ -13,17 +14,17 @@ typedef struct tx_append {
     char *path; /* owned; NULL: closed */
     int fd;
     uint64_t n_put; /* bytes so far */
-    size_t n_torn;  /* at the end, of a put that failed */
+    size_t n_torn;  /* bytes at the end left by a failed put */
 } tx_append;
 
-/* Creates the file; an existing one is added to, or with `fresh` TX_ERR_STATE. */
+/* Opens the file for appending, or creates it. With `fresh`, an existing file is TX_ERR_STATE. */
 tx_status tx_append_open(tx_append *a, const char *path, bool fresh);
 
-/* All of the bytes, or on failure none: what a disk had room for is cut off again, so that a later put follows what was
- * put before. Where the cut fails, too, later puts do before they have made up for it. */
+/* Appends all of the bytes, or none on failure: a partial write is cut off again. If that fails, too, later puts fail
+ * until they have cut it off. */
 tx_status tx_append_put(tx_append *a, const void *bytes, size_t n);
 
-/* Cuts off what stands behind the last newline: a line that a killed process did not finish. */
+/* Cuts off what follows the last newline: a line that a killed process did not finish. */
 tx_status tx_append_cut_half_line(tx_append *a);
 
 void tx_append_close(tx_append *a); /* a zeroed or closed one is fine */

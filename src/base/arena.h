@@ -1,11 +1,11 @@
-/* arena.h - memory that is planned before it is taken.
+/* arena.h - memory that is planned before it is allocated.
  *
  *      base                 used              peak          cap
  *       |#### pushed ########|..... free ......:..............|
  *                            ^ push moves it right, pop back to a mark
  *
- *  An arena first runs in counting mode: pushes return addresses that must not be touched, and `peak` tells what the
- *  same code will need. tx_arena_reserve() then takes exactly that much, once. Overflow afterwards is a bug in the
+ *  An arena starts in counting mode: pushes return addresses that must not be read or written, and `peak` is what the
+ *  same code will need. tx_arena_reserve() then allocates exactly that much, once. Overflow afterwards is a bug in the
  * plan. */
 #ifndef TX_BASE_ARENA_H
 #define TX_BASE_ARENA_H
@@ -16,26 +16,26 @@
 #include "base/device.h"
 #include "base/status.h"
 
-/* What stands for memory that a dry run does not have: an address to compute with, never to touch. */
+/* Stands for memory in a dry run: an address for arithmetic, never to be read or written. */
 #define TX_DRY_ADDRESS ((void *)64)
 
 typedef struct tx_arena {
     unsigned char *base;
     size_t used, peak, cap; /* bytes */
     bool counting;
-    bool shared;       /* its memory is tx_shared_alloc's: other ranks read and write it in place */
-    bool in_host;      /* of a device's rank: in the host's memory, as tx_device_take_host gives it */
-    tx_device *device; /* borrowed, set before memory is taken; NULL: the host */
+    bool shared;       /* allocated with tx_shared_alloc: other ranks read and write it in place */
+    bool in_host;      /* for a rank with a device: in host memory, from tx_device_take_host */
+    tx_device *device; /* borrowed, set before memory is allocated; NULL: the host */
     const char *name;  /* for messages; static */
 } tx_arena;
 
 /* An empty arena in counting mode. */
 void tx_arena_init(tx_arena *a, const char *name);
 
-/* Leaves counting mode with room for `bytes` (usually the peak found). Forgets everything pushed. TX_ERR_NOMEM. */
+/* Leaves counting mode and allocates `bytes` (usually the peak). Drops everything pushed. TX_ERR_NOMEM. */
 tx_status tx_arena_reserve(tx_arena *a, size_t bytes);
 
-/* `bytes` of memory, 64-byte aligned, not zeroed. Never NULL. */
+/* Pushes `bytes` of memory, 64-byte aligned, not zeroed. Never NULL. */
 void *tx_arena_push(tx_arena *a, size_t bytes);
 
 static inline size_t tx_arena_mark(const tx_arena *a)
@@ -43,7 +43,7 @@ static inline size_t tx_arena_mark(const tx_arena *a)
     return a->used;
 }
 
-/* Gives back everything pushed since the mark. */
+/* Frees everything pushed since the mark. */
 void tx_arena_pop(tx_arena *a, size_t mark);
 
 void tx_arena_deinit(tx_arena *a);

@@ -1,5 +1,6 @@
-/* args.h - structs of options that a client fills, which begin with `size_t size`, its sizeof of them: so a client and
- * a library of different versions understand each other (docs/decisions/abi.md). */
+/* args.h - public structs that begin with `size_t size`, their sizeof.
+ *
+ * The size lets a program and a library of different versions work together (docs/decisions/abi.md). */
 #ifndef TX_BASE_ARGS_H
 #define TX_BASE_ARGS_H
 
@@ -7,9 +8,9 @@
 
 #include "base/status.h"
 
-/* Into *to, one of this library's `type`, what the client's `from` has of it; members that it lacks are 0, and what a
- * newer client has behind the library's has to be 0. `last` is the struct's last member in version 0.1, and stays so:
- * less than that no client has. The client's pointers are copied, not what they point to.
+/* Copies the caller's `from` into *to, this library's version of `type`. Members that the caller's version lacks are
+ * 0. Members that this library lacks must be 0. `last` is the struct's last member in version 0.1, and never changes:
+ * no caller has less. Pointers are copied, not what they point to.
  * TX_ERR_ARG names the struct. */
 #define TX_ARGS_TAKE(to, from, type, last) \
     tx__args_take((to), sizeof *(1 ? (to) : (type *)0), offsetof(type, last) + sizeof((to)->last), (from), #type)

@@ -4,9 +4,9 @@
 
 #include <jansson.h>
 
-/* json_loadb(). Where a comma is missing, which Jansson calls "'}' expected near '"next"'" at the end of what comes
- * next, *e says that, and line and column are where it belongs; so it does of a text of blanks that it is empty,
- * and of another kind of file that it does not begin as JSON does. */
+/* Like json_loadb(), with better errors in *e. For a missing comma, which Jansson reports as "'}' expected near
+ * '"next"'" at the end of the next member, it says so, with the line and column where the comma belongs. An empty text
+ * is reported as empty, and another kind of file as not beginning like JSON. */
 json_t *tx_json_load(const char *text, size_t n, size_t flags, json_error_t *e);
 
 #endif

@@ -1,4 +1,4 @@
-/* log.h - messages to whoever installed a sink (triax/log.h). One call, one line. */
+/* log.h - sends messages to the installed sink (triax/log.h). One call is one line. */
 #ifndef TX_BASE_LOG_H
 #define TX_BASE_LOG_H
 
@@ -8,7 +8,7 @@
 
 void tx_log(tx_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* What all ranks of a job have to say in the same words: rank 0 says it for them, at any level. */
+/* For messages that are the same on all ranks: only rank 0 logs them, at any level. */
 void tx_log_once(tx_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #define tx_warn(...)      tx_log(TX_LOG_WARN, __VA_ARGS__)
@@ -19,13 +19,12 @@ void tx_log_once(tx_log_level level, const char *fmt, ...) __attribute__((format
 
 #define TX_PROGRESS_SECONDS 0.5 /* between two live lines, TX_LOG_PROGRESS */
 
-/* This thread is rank `rank` of several: what it has to say below warnings is rank 0's alone to say, and "rank 3: "
- * stands before the rest. With `copy`, an open file of the caller's, all of it goes there, too. rank < 0, NULL: as
- * before. */
+/* Declares this thread to be rank `rank` of several: below warnings only rank 0 logs, and other lines begin with "rank
+ * 3: ". All lines also go to `copy`, an open file that the caller owns. rank < 0, NULL: ends that. */
 void tx_log_rank(int rank, FILE *copy);
 
-/* Whether a line of this level would reach a sink. Where it would not, as a rule, it takes one comparison, so that
- * trace and debug lines may stand in the hot path. */
+/* Whether a line of this level would reach a sink. Usually a single comparison, so that trace and debug lines can be
+ * in the hot path. */
 int tx_log_wants(tx_log_level level);
 
 #endif

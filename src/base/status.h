@@ -1,5 +1,5 @@
-/* status.h - writing errors and passing them on. Three kinds are never mixed: a user's or the machine's fault is a
- * tx_status with a sentence (TX_FAIL), a bug is TX_ASSERT, and everything else does not exist. */
+/* status.h - reports errors and passes them on. A mistake of the user or a failure of the machine is a tx_status with
+ * a sentence (TX_FAIL); a bug is TX_ASSERT. There is no third kind. */
 #ifndef TX_BASE_STATUS_H
 #define TX_BASE_STATUS_H
 
@@ -29,20 +29,20 @@
         if (st) goto out; \
     } while (0)
 
-/* A broken promise inside triax: prints the place and aborts. Never for anything a user can cause. */
+/* A bug inside triax: prints the place and aborts. Never for anything a user can cause. */
 #define TX_ASSERT(cond) ((cond) ? (void)0 : tx__assert_failed(#cond, __FILE__, __LINE__))
 
 tx_status tx__fail(tx_status code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 tx_status tx__fail_lines(tx_status code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void tx__assert_failed(const char *cond, const char *file, int line);
 
-/* Puts "text: " in front of the last error's sentence; for callers that know which file or flag it was about. */
+/* Prepends "text: " to the last error's sentence; for callers that know which file or flag it is about. */
 tx_status tx_fail_prefix(tx_status code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Text for people into out[cap], which is given back: UTF-8 as it is, control characters and bytes that are no UTF-8 as
- * \xNN. Text out of a file must not end a message's line, move the cursor of the terminal that shows it, or come to a
- * log as something else than text. What does not fit is cut off. Errors, log lines and reports go through this; it
- * changes nothing of what it made. */
+/* Makes text safe to show, in out[cap], which is returned: UTF-8 stays, control characters and invalid bytes become
+ * \xNN. Text from a file must not end a message's line, move the terminal's cursor, or make a log something other than
+ * text. What does not fit is cut off. Errors, log lines and reports go through this. Applying it twice changes
+ * nothing. */
 char *tx_printable(char *out, size_t cap, const char *text);
 
 #endif
