@@ -1,4 +1,4 @@
-/* aio_engine.h - inside aio: how a worker submits pieces of requests to the kernel. */
+/* aio_engine.h - for aio.c: how a worker submits pieces of requests to the kernel. */
 #ifndef TX_BASE_AIO_ENGINE_H
 #define TX_BASE_AIO_ENGINE_H
 
@@ -8,14 +8,14 @@
 
 struct tx_aio_request; /* aio.h; an engine only carries it along */
 
-/* What the kernel is asked for at once. */
+/* One read or write that is submitted to the kernel. */
 typedef struct tx__aio_piece {
     struct tx_aio_request *request;
     unsigned char *buf;
     uint64_t at;
     size_t n;
     bool write;
-    int n_tries; /* in a row that moved nothing */
+    int n_tries; /* consecutive tries that moved nothing */
     int result;  /* bytes moved, or -errno */
 } tx__aio_piece;
 
@@ -24,8 +24,8 @@ typedef struct tx__aio_engine {
     /* For up to `depth` pieces at once; 0 or an errno. Used by one thread, which need not be the one that opens it. */
     int (*open)(void **out, int depth);
     void (*start)(void *engine, int fd, tx__aio_piece *p);
-    /* Hands in what was started and waits until at least `least` pieces are done; `done` has room for all. Their
-     * number, or -errno: the kernel takes no more. */
+    /* Submits what was started and waits until at least `least` pieces are finished; `done` has room for all. Returns
+     * their number, or -errno: the kernel accepts no more. */
     int (*wait)(void *engine, int least, tx__aio_piece **done);
     void (*close)(void *engine);
 } tx__aio_engine;

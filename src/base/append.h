@@ -13,10 +13,10 @@ typedef struct tx_append {
     char *path; /* owned; NULL: closed */
     int fd;
     uint64_t n_put; /* bytes so far */
-    size_t n_torn;  /* at the end, of a put that failed */
+    size_t n_torn;  /* bytes at the end left by a failed put */
 } tx_append;
 
-/* Creates the file; an existing one is added to, or with `fresh` TX_ERR_STATE. */
+/* Opens the file for appending, or creates it. With `fresh`, an existing file is TX_ERR_STATE. */
 tx_status tx_append_open(tx_append *a, const char *path, bool fresh);
 
 /* Appends all of the bytes, or on failure none: a part that was written is cut off again, so that a later put follows

@@ -1,4 +1,4 @@
-/* arena.h - memory that is planned before it is taken.
+/* arena.h - memory that is planned before it is allocated.
  *
  *      base                 used              peak          cap
  *       |#### pushed ########|..... free ......:..............|
@@ -16,7 +16,7 @@
 #include "base/device.h"
 #include "base/status.h"
 
-/* What stands for memory that a dry run does not have: an address to compute with, never to touch. */
+/* Stands for memory in a dry run: an address for arithmetic, never to be read or written. */
 #define TX_DRY_ADDRESS ((void *)64)
 
 typedef struct tx_arena {
@@ -32,10 +32,10 @@ typedef struct tx_arena {
 /* An empty arena in counting mode. */
 void tx_arena_init(tx_arena *a, const char *name);
 
-/* Leaves counting mode with room for `bytes` (usually the peak found). Forgets everything pushed. TX_ERR_NOMEM. */
+/* Leaves counting mode and allocates `bytes` (usually the peak). Drops everything pushed. TX_ERR_NOMEM. */
 tx_status tx_arena_reserve(tx_arena *a, size_t bytes);
 
-/* `bytes` of memory, 64-byte aligned, not zeroed. Never NULL. */
+/* Pushes `bytes` of memory, 64-byte aligned, not zeroed. Never NULL. */
 void *tx_arena_push(tx_arena *a, size_t bytes);
 
 static inline size_t tx_arena_mark(const tx_arena *a)

@@ -22,7 +22,7 @@ typedef struct tx_core {
 typedef struct tx_cores {
     tx_core *core; /* owned; neighbours share a NUMA node and a package */
     int n;         /* at least 1 */
-    int n_threads; /* that suit: n, or fewer where a control group allows less processor time */
+    int n_threads; /* suitable number: n, or fewer if a control group allows less processor time */
     bool shared;   /* the launcher's other processes have the other cores */
 } tx_cores;
 
@@ -33,31 +33,31 @@ typedef struct tx_local_rank {
 
 tx_local_rank tx_local_rank_find(void);
 
-/* `mask` is a list as in "0-3,8" in place of the process's own, for tests; NULL: its own. cgroup_root: control_group.h.
- * TX_ERR_NOTFOUND: hwloc does not know the machine. */
+/* Finds the cores. `mask`, for tests, is a list such as "0-3,8" in place of the process's own; NULL: its own.
+ * cgroup_root: control_group.h. TX_ERR_NOTFOUND: hwloc cannot read the machine's topology. */
 tx_status tx_cores_find(tx_cores *out, const char *mask, tx_local_rank local, const char *cgroup_root);
 void tx_cores_free(tx_cores *c);
 
-/* The processors that this process may run on, "0-55", where they are not all of the machine; else nothing. */
+/* The processors that this process may run on, "0-55"; nothing if they are all of the machine's. */
 tx_status tx_cores_mask(tx_str *out);
 
-/* Which of n cores one of the processes side by side has: lo to hi - 1. Where there are fewer cores than processes,
- * some share one. */
+/* The share of one of several processes among n_cores cores: lo to hi - 1. If there are fewer cores than processes,
+ * some share a core. */
 void tx_cores_share(int *lo, int *hi, int n_cores, tx_local_rank local);
 
-/* Whether n threads are given a core each: there are as many cores, and no other program is likely to choose the same,
- * because all are taken or a launcher has divided them. */
+/* Whether to bind each of n threads to a core: there are enough cores, and no other program is likely to choose the
+ * same, because all are used or a launcher has divided them. */
 bool tx_cores_bind(const tx_cores *c, int n_threads);
 
-/* The first n cores as OMP_PLACES has them: "{0,4},{1,5}". */
+/* The first n cores in the format of OMP_PLACES: "{0,4},{1,5}". */
 tx_status tx_cores_places(tx_str *out, const tx_cores *c, int n);
 
 /* The number of threads for a program that does not set it: what the environment sets for OpenMP (OMP_NUM_THREADS,
  * OMP_PLACES, ...) or the caller (omp_set_num_threads), else one a core. TX_ERR_NOMEM. */
 tx_status tx_default_threads(int *out);
 
-/* For a thread that works beside the team: from now on it may run on any of the team's cores, where it would otherwise
- * be bound to the one of the thread that made it, and gets what processor time the team leaves over, or a tenth. */
+/* For a background thread: from now on it may run on any of the team's cores (otherwise it is bound to that of the
+ * thread that created it), with the processor time that the team leaves, or a tenth. */
 void tx_thread_stand_back(void);
 
 /* What is in effect, as in "2 threads on cores 0-1, node 0" or "2 threads, free to move among 2 processors". */

@@ -4,19 +4,19 @@
  *      stream     a queue of work: work in one is done in order; two streams are independent
  *      event      a place in a stream: recorded there, and waited for by the host or in another stream
  *
- *      TX_TRY(tx_device_record(d, e, TX_STREAM_COMPUTE));           // gradients are there when the event is
+ *      TX_TRY(tx_device_record(d, e, TX_STREAM_COMPUTE));           // the gradients are complete at the event
  *      TX_TRY(tx_device_stream_wait(d, TX_STREAM_COPY, e));
  *      TX_TRY(tx_device_copy(d, TX_STREAM_COPY, host, grad, bytes));
  *
- *  A NULL device is the host: all calls take it, do what they say at once, and events are nothing. So code is written
- * once. A device is opened by its backend (ctx->device) and belongs to one rank, whose thread makes all calls.
+ * A NULL device is the host: all calls accept it and act at once, and events do nothing. The same code therefore works
+ * for both. A device is opened by its backend (ctx->device) and belongs to one rank, whose thread makes all calls.
  *
  *  Host memory that a copy reads or writes while the host keeps running is from tx_device_take_host ("pinned": the
  * device, and its kernels too, can reach it). Any other is safe, but the call then waits: memory that is read may
  * change as soon as the call has returned, and memory that is written has been written by then.
  *
- *  Errors: TX_ERR_NOMEM names `what`; TX_ERR_DEVICE is the device's own, and the run can only end. What kernels find
- *  wrong with numbers (a token that is none of the vocabulary's) is an error of the next call that waits. */
+ * Errors: TX_ERR_NOMEM names `what`; TX_ERR_DEVICE is an error of the device, after which the run can only end. Wrong
+ * numbers that kernels find (a token outside the vocabulary) are an error of the next call that waits. */
 #ifndef TX_BASE_DEVICE_H
 #define TX_BASE_DEVICE_H
 
@@ -31,11 +31,11 @@ typedef struct tx_event tx_event;
 typedef enum tx_stream {
     TX_STREAM_COMPUTE, /* every op's */
     TX_STREAM_COMM,    /* calls between ranks */
-    TX_STREAM_COPY,    /* to and from the host, beside the others */
+    TX_STREAM_COPY,    /* to and from the host, concurrently with the others */
     TX_N_STREAMS
 } tx_stream;
 
-/* What a backend with a device implements; everybody else calls the functions below. */
+/* What a backend with a device implements; all other code calls the functions below. */
 typedef struct tx_device_calls {
     tx_status (*take)(tx_device *d, void **out, size_t bytes); /* zeroed, 256-byte aligned; bytes > 0 */
     void (*give)(tx_device *d, void *p);
@@ -64,19 +64,21 @@ typedef struct tx_device_guest {
 
 struct tx_device { /* the first member of a backend's own */
     const tx_device_calls *call;
-    int number;     /* among this machine's, as the environment lets it be seen */
+    int number;     /* among the devices that the environment makes visible */
     char name[128]; /* "NVIDIA H200" */
-    char bus[16];   /* "0000:19:00.0"; "" where there is none */
+    char bus[16];   /* "0000:19:00.0"; "" if there is none */
     tx_device_guest *guests;
 };
 
 /* ---- memory; zeroed. NULL may be freed ---- */
 
-/* For tensors.   @out a pointer to any pointer type   @shared of the host's: as base/shared.h has it */
+/* Allocates memory for tensors.
+ * @out a pointer to any pointer type
+ * @shared for the host: as in base/shared.h */
 tx_status tx_device_take(tx_device *d, void *out, size_t bytes, bool shared, const char *what);
 void tx_device_give(tx_device *d, void *p);
 
-/* Of the host, for copies beside other work. */
+/* Allocates host memory for asynchronous copies. */
 tx_status tx_device_take_host(tx_device *d, void *out, size_t bytes, const char *what);
 void tx_device_give_host(tx_device *d, void *p);
 
@@ -84,19 +86,19 @@ void tx_device_give_host(tx_device *d, void *p);
  * tx_device_take_host too. */
 bool tx_device_owns(const tx_device *d, const void *p);
 
-/* What the device has, and has left. Of the host 0 and 0: base/system_memory.h knows. */
+/* The device's total and free memory. For the host both are 0: see base/system_memory.h. */
 tx_status tx_device_memory(tx_device *d, size_t *free_bytes, size_t *all_bytes);
 
 /* ---- work ---- */
 
-/* Between any two places; they do not overlap. */
+/* Copies between any two places, which must not overlap. */
 tx_status tx_device_copy(tx_device *d, tx_stream s, void *to, const void *from, size_t bytes);
 
 /* The same after everything in the compute stream, and done when the call returns: for rare copies. */
 tx_status tx_device_read(tx_device *d, void *host, const void *from, size_t bytes);
 tx_status tx_device_write(tx_device *d, void *to, const void *host, size_t bytes);
 
-/* Waits for all that is in the stream. */
+/* Waits for everything in the stream. */
 tx_status tx_device_sync(tx_device *d, tx_stream s);
 
 /* ---- events ---- */
@@ -113,6 +115,6 @@ tx_status tx_device_event_done(tx_device *d, tx_event *e, bool *done);
 
 void tx_device_enter(tx_device *d, tx_device_guest *g);
 void tx_device_leave(tx_device *d, tx_device_guest *g);
-void tx_device_dismiss(tx_device *d); /* all leave; by whoever closes the device. NULL allowed */
+void tx_device_dismiss(tx_device *d); /* all leave; called when the device is closed. NULL allowed */
 
 #endif

@@ -1,5 +1,5 @@
-/* exact.h - sums of non-negative numbers without rounding, so that neither order nor grouping shows in them: a norm is
- * the same however its tensors are divided over ranks.
+/* exact.h - exact sums of non-negative numbers. They do not depend on order or grouping, so a norm is the same however
+ * its tensors are partitioned over ranks.
  *
  *      limb[k] counts units of 2^(32 k - 320); a double is added to the two or three that its 53 bits touch
  *
@@ -14,7 +14,7 @@ enum { TX_EXACT_LIMBS = 21 };
 
 typedef struct tx_exact {
     uint64_t limb[TX_EXACT_LIMBS];
-    double beyond; /* what does not fit: infinities, NaN and what is larger, or 0 */
+    double beyond; /* sum of what does not fit: infinities, NaN and larger numbers, or 0 */
 } tx_exact;        /* all zero: 0 */
 
 /* @x >= 0 or NaN, a multiple of 2^-320 */

@@ -1,4 +1,5 @@
-/* file.h - reading files whole or mapped, and publishing files so that a crash leaves the old or the new, never half.
+/* file.h - reading whole or mapped files, and replacing files so that a crash leaves the old or the new one, never
+ * half.
  *
  *  Publishing:  write to "<path>.tmp-<pid>"  ->  fsync  ->  rename over <path>  ->  fsync the directory.
  *  Every message names the path and the system's reason. */
@@ -12,8 +13,8 @@
 
 #include "base/str.h"
 
-/* A system call of the int kind, made again when a signal interrupts it: network and user-space file systems let that
- * happen to any of them. */
+/* A system call that returns int, repeated if a signal interrupts it: on network and user-space file systems that can
+ * happen to any call. */
 #define TX_RETRY(call)                           \
     __extension__({                              \
         __typeof__(call) result_;                \
@@ -24,7 +25,7 @@
 
 /* ---- reading ---- */
 
-/* The whole file, appended to an empty *out. Refuses directories and files larger than max_bytes. */
+/* Reads the whole file into an empty *out. Refuses directories and files larger than max_bytes. */
 tx_status tx_file_read(const char *path, size_t max_bytes, tx_str *out);
 
 /* A file mapped read-only. data is NULL for an empty file. */
@@ -35,17 +36,17 @@ typedef struct tx_map {
 tx_status tx_map_open(tx_map *out, const char *path);
 void tx_map_close(tx_map *m);
 
-/* Bytes [offset, offset + n) are needed soon: the disk is asked for all of them at once. */
+/* Announces that bytes [offset, offset + n) are needed soon; all of them are requested from the disk at once. */
 void tx_map_ask(const tx_map *m, size_t offset, size_t n);
 
-/* Bytes [offset, offset + n) are not needed again soon: what of them is in memory need not count as this process's.
- * They can still be read. */
+/* Announces that bytes [offset, offset + n) are not needed again soon, so that those in memory need not count as this
+ * process's. They can still be read. */
 void tx_map_forget(const tx_map *m, size_t offset, size_t n);
 
 bool tx_path_exists(const char *path);
 bool tx_path_is_dir(const char *path);
 
-/* Whether two paths name one folder; a folder that does not exist is compared by its name. */
+/* Whether two paths are the same folder; a folder that does not exist is compared by its name. */
 bool tx_path_is_same(const char *a, const char *b);
 
 /* "a/b" from "a" and "b" into buf; TX_ERR_ARG when it does not fit. */
@@ -62,18 +63,19 @@ typedef struct tx_writer {
     uint64_t started, in_cache; /* of the file: handed to the disk; after them, still in the cache */
 } tx_writer;
 
-/* Starts the temporary file beside `path`, which may be no directory. Close with commit (publishes) or abort (removes);
- * both deinit. */
+/* Creates the temporary file beside `path`, which must not be a directory. Close it with commit (publishes it) or
+ * abort (removes it); both deinit. */
 tx_status tx_writer_open(tx_writer *w, const char *path);
 tx_status tx_writer_put(tx_writer *w, const void *bytes, size_t n);
-/* Flush, fsync and close: what can fail for want of space. Optional, before commit: files that belong together are all
- * sealed before the first is published. Abort afterwards still removes; nothing may be put. */
+/* Flushes, syncs and closes: all that can fail for lack of space. Optional, before commit: seal all files that belong
+ * together before the first is published. Afterwards abort still removes the file, and nothing can be put. */
 tx_status tx_writer_seal(tx_writer *w);
-/* Seal, rename, fsync directory. On failure the temporary is removed and `path` is as it was. */
+/* Seals and renames the file, and syncs the directory. On failure the temporary file is removed and `path` is
+ * unchanged. */
 tx_status tx_writer_commit(tx_writer *w);
 void tx_writer_abort(tx_writer *w); /* safe on a zeroed or finished writer */
 
-/* Both in one: publishes `n` bytes as `path`. */
+/* Does all of it at once: publishes `n` bytes as `path`. */
 tx_status tx_file_publish(const char *path, const void *bytes, size_t n);
 
 /* mkdir -p. */

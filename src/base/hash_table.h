@@ -1,5 +1,6 @@
-/* hash_table.h - from a hash to the indices that were put under it; who looks compares what they stand for. The hashes
- * are seeded by chance (tx_hash), so that no file can be made in which they collide. Zeroed = empty. */
+/* hash_table.h - maps a hash to the indices stored under it; the caller compares what they stand for.
+ *
+ * Hashes have a random seed (tx_hash), so that no file can be crafted to make them collide. All zero means empty. */
 #ifndef TX_BASE_HASH_TABLE_H
 #define TX_BASE_HASH_TABLE_H
 
@@ -21,7 +22,7 @@ uint64_t tx_hash(const void *bytes, size_t n, uint64_t more); /* more: hashed al
 
 tx_status tx_hash_add(tx_hash_table *t, uint64_t hash, size_t index);
 
-/* The next index under `hash`: *at begins as 0 and is the table's own. False when there are no more. */
+/* The next index under `hash`. *at is 0 at first and belongs to the table afterwards. False: there are no more. */
 bool tx_hash_next(const tx_hash_table *t, uint64_t hash, size_t *at, size_t *index);
 
 void tx_hash_free(tx_hash_table *t);

@@ -1,4 +1,4 @@
-/* log.h - messages to whoever installed a sink (triax/log.h). One call, one line. */
+/* log.h - sends messages to the installed sink (triax/log.h). One call is one line. */
 #ifndef TX_BASE_LOG_H
 #define TX_BASE_LOG_H
 

@@ -1,4 +1,4 @@
-/* module_path.h - where the modules are that are opened at run time. */
+/* module_path.h - finds the modules that are loaded at run time. */
 #ifndef TX_BASE_MODULE_PATH_H
 #define TX_BASE_MODULE_PATH_H
 

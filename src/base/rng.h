@@ -1,4 +1,4 @@
-/* rng.h - the words behind triax/random.h's numbers: Philox4x32-10 (Salmon et al., SC 2011). */
+/* rng.h - the random words from which triax/random.h's numbers are made: Philox4x32-10 (Salmon et al., SC 2011). */
 #ifndef TX_BASE_RNG_H
 #define TX_BASE_RNG_H
 
@@ -39,7 +39,7 @@ TX_DEVICE_CODE static inline uint32_t tx_rng_u16(const tx_rng *r, uint64_t i)
     return (w[(i >> 1) & 3] >> ((i & 1) * 16)) & 0xffffu;
 }
 
-/* Elements 2k and 2k + 1 of the normals, for half the price. */
+/* Elements 2k and 2k + 1 of the normals, at half the cost. */
 void tx_rng_normal_pair(const tx_rng *r, uint64_t k, double out[2]);
 
 #endif

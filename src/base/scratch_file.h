@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 
-/* What O_DIRECT wants of addresses, offsets and sizes on any disk. */
+/* The alignment that O_DIRECT requires of addresses, offsets and sizes on any disk. */
 #define TX_DISK_BLOCK 4096
 
 typedef struct tx_scratch_file {

@@ -1,21 +1,21 @@
-/* signals.h - noticing a signal without dying of it: jobs ask between steps. What is ignored stays so. Process-wide. */
+/* signals.h - catches signals that ask a job to stop; jobs check for them between steps. Ignored signals stay ignored.
+ * Process-wide. */
 #ifndef TX_BASE_SIGNALS_H
 #define TX_BASE_SIGNALS_H
 
 #include <stdbool.h>
 
-/* Whether one has come since the jobs of this process hold or watch them. */
+/* Whether a signal has arrived since this process's jobs began to hold or watch them. */
 bool tx_signals_seen(void);
 
-/* "SIGTERM": the one that came first; "" when none did. Static. */
+/* The name of the first signal, "SIGTERM"; "" if there was none. Static. */
 const char *tx_signals_name(void);
 
 /* ---- a job that removes its unfinished files, a server ---- */
 
-/* SIGTERM, SIGINT and SIGHUP: the first one sets the flag and ends a read that waits, a second one is as before. With
- * `warning` SIGUSR1, too, any number of them. The flag is cleared at the start, and tx_signals_release puts things
- * back.
- */
+/* Catches SIGTERM, SIGINT and SIGHUP: the first one sets the flag and ends a blocking read; a second one has its usual
+ * effect. With `warning` also SIGUSR1, any number of times. Clears the flag at the start; tx_signals_release restores
+ * everything. */
 void tx_signals_hold(bool warning);
 void tx_signals_release(void);
 

@@ -29,7 +29,7 @@
         if (st) goto out; \
     } while (0)
 
-/* A broken promise inside triax: prints the place and aborts. Never for anything a user can cause. */
+/* A bug inside triax: prints the place and aborts. Never for anything a user can cause. */
 #define TX_ASSERT(cond) ((cond) ? (void)0 : tx__assert_failed(#cond, __FILE__, __LINE__))
 
 tx_status tx__fail(tx_status code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

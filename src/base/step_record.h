@@ -1,5 +1,6 @@
-/* step_record.h - what is told of a run: one record of numbers for a step, a logged interval or an evaluation. The
- * training loop fills it; the log, TensorBoard's files and the metrics file are written from it. */
+/* step_record.h - what a run reports: one record of numbers for each step, logged interval or evaluation.
+ *
+ * The training loop fills it; the log, TensorBoard's files and the metrics file are written from it. */
 #ifndef TX_BASE_STEP_RECORD_H
 #define TX_BASE_STEP_RECORD_H
 
@@ -63,7 +64,7 @@ enum { TX_RECORD_LOSSES = 2 };
 typedef struct tx_step_record {
     tx_record_kind kind;
     const char *name;            /* evaluation: "validation", "test", the data's group, or a task of --eval-tasks */
-    const tx_named_number *more; /* of a task, besides its loss; NULL: it is none */
+    const tx_named_number *more; /* other numbers of a task; NULL: it is not a task */
     int n_more;
     bool final; /* evaluation: the closing one, when training is over */
     int64_t iteration, train_iters;
@@ -75,8 +76,8 @@ typedef struct tx_step_record {
     int n_other_losses;
     double grad_norm; /* of the last iteration, before clipping */
     double loss_scale;
-    double params_norm, num_zeros; /* negative: not asked for */
-    const tx_optim_states *optim;  /* NULL: not asked for */
+    double params_norm, num_zeros; /* negative: not requested */
+    const tx_optim_states *optim;  /* NULL: not requested */
     int64_t skipped, nan;          /* iterations of the interval */
 
     /* interval only */
@@ -86,8 +87,8 @@ typedef struct tx_step_record {
     double hardware_tflops;      /* with what is computed again; NaN: nothing is, or the formula has it in tflops */
     double peak_share;           /* tflops by what the rank's device can do at most; NaN: that is not known */
     double time_ms[TX_N_TIMERS]; /* an iteration's share */
-    int64_t memory_bytes;        /* taken for training */
-    int64_t peak_resident_bytes; /* the most that the process had in memory so far */
+    int64_t memory_bytes;        /* allocated for training */
+    int64_t peak_resident_bytes; /* peak resident memory of the process */
 } tx_step_record;
 
 typedef void tx_record_fn(void *user, const tx_step_record *r);

@@ -18,16 +18,17 @@ tx_status tx_str_reserve(tx_str *s, size_t cap); /* room for cap bytes and the N
 tx_status tx_str_printable(tx_str *s);           /* as tx_printable shows it; its first NUL ends it */
 void tx_str_free(tx_str *s);                     /* back to empty */
 
-/* Bytes for people, "12.3 MiB", with the largest unit of which it is one; into buf, which is given back. */
+/* A number of bytes as text, "12.3 MiB", in the largest unit that gives at least 1; into buf, which is returned. */
 const char *tx_bytes_text(char buf[24], double bytes);
 
 /* Edit distance for "did you mean": insertions, deletions, changes; n, m below 64, else a large number. */
 int tx_str_distance(const char *a, const char *b);
 
-/* The distance at which a word of n letters is another one, not a mistyped one. */
+/* The distance from which on a word of n letters counts as another word, not a mistyped one. */
 int tx_str_another(size_t n);
 
-/* As Python prints a float: the fewest digits that read back as the same double, plain from 1e-4 to below 1e16. */
+/* Appends a float as Python prints it: the fewest digits that read back as the same double, plain from 1e-4 to below
+ * 1e16. */
 tx_status tx_str_put_f64(tx_str *s, double v);
 
 #endif

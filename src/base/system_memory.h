@@ -1,20 +1,19 @@
-/* system_memory.h - how much memory there is for this process. */
+/* system_memory.h - how much memory this process can use. */
 #ifndef TX_BASE_SYSTEM_MEMORY_H
 #define TX_BASE_SYSTEM_MEMORY_H
 
 #include <stddef.h>
 
-/* The most memory that this process can come to have, in bytes: the least of the machine's, of what its control groups
- * (v1 and v2, all the way up) allow and of its address space (ulimit -v). *whose becomes a word for which it is;
- * static.
- */
+/* The most memory that this process can have, in bytes: the smallest of the machine's memory, the limits of its
+ * control groups (v1 and v2, including all parents), and its address space (ulimit -v). *whose is set to a word for
+ * the one that limits; static. */
 size_t tx_system_memory(const char **whose);
 
-/* What the process has of that already: its address space where that is the limit, else what is in memory. 0: unknown.
- */
+/* How much of that the process already uses: its address space if that is the limit, else its resident memory. 0:
+ * unknown. */
 size_t tx_system_memory_taken(void);
 
-/* What programs can take now without swapping; 0: unknown. */
+/* How much memory programs can allocate now without swapping; 0: unknown. */
 size_t tx_system_memory_free(void);
 
 #endif

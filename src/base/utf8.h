@@ -7,9 +7,9 @@
 
 #define TX__NO_CHAR 0xFFFFFFFFu
 
-/* Reads the first character of p[0..n), n > 0, into *c and returns its length in bytes. Where there is none (wrong or
- * missing continuation, overlong form, surrogate, beyond U+10FFFF) *c is TX__NO_CHAR and the length that of the longest
- * beginning of a character, at least 1: what Unicode calls the maximal subpart. */
+/* Reads the first character of p[0..n), n > 0, into *c and returns its length in bytes. If it is invalid (wrong or
+ * missing continuation, overlong form, surrogate, beyond U+10FFFF), *c is TX__NO_CHAR and the length is that of the
+ * longest beginning of a character, at least 1: Unicode's maximal subpart. */
 static inline size_t tx__utf8_next(const unsigned char *p, size_t n, uint32_t *c)
 {
     uint32_t first = p[0];

@@ -1,10 +1,11 @@
-/* board.h - the memory through which the members of a group on one host find each other.
+/* board.h - the shared memory through which the members of a group on one host communicate.
  *
  *      header | a line of counters per member | slots [RING][n] | boxes [n][n] | staging [n]
  *
- *  Collectives are numbered, and so are their chunks, alike in all members. A member writes its slot of a request, then
- *  counts the request's chunks as published; whoever has done its part of a chunk counts it as done. Both only grow, so
- *  nothing is ever reset and no barrier is needed. A slot is used again when all have done the request RING before. */
+ * Collectives and their chunks are numbered, the same in all members. A member writes its slot of a request, then
+ * counts the request's chunks as published; a member that has done its part of a chunk counts it as done. Both
+ * counters only grow, so nothing is reset and no barrier is needed. A slot is reused when all members have done the
+ * request RING requests earlier. */
 #ifndef TX_COMM_BOARD_H
 #define TX_COMM_BOARD_H
 
@@ -12,10 +13,10 @@
 
 enum {
     TX__MEMBERS = 256,   /* at most */
-    TX__RING = 64,       /* collectives under way at once; more wait in a queue */
+    TX__RING = 64,       /* collectives in progress at once; more wait in a queue */
     TX__SMALL = 2048,    /* bytes that go through the slots themselves */
     TX__CHUNK = 1 << 20, /* bytes */
-    TX__STAGES = 4,      /* chunks that a member copies ahead, of a buffer that others cannot reach */
+    TX__STAGES = 4,      /* chunks that a member copies ahead from a buffer that others cannot access */
     TX__LETTERS = 64,    /* messages between two members that have been sent and not taken */
     TX__LETTER_BYTES = 256
 };
@@ -58,7 +59,7 @@ typedef struct tx__board {
 struct tx__local {
     tx__board *board;
     bool one_process;
-    void **from;                  /* [size]: where the members' buffers of the request in work are */
+    void **from;                  /* [size]: the members' buffers of the current request */
     bool *staged;                 /* [size] */
     int64_t ring_end[TX__RING];   /* the last chunk + 1 of the request that used the slot last */
     int64_t completed;            /* chunks */
@@ -75,7 +76,7 @@ unsigned char *tx__board_stage(tx__board *b, int rank, int64_t chunk);
 tx_status tx__mail_progress(tx_comm *g);
 void tx__mail_close(tx_comm *g);
 
-/* What others reach x by; false: they cannot. */
+/* How others access x; false: they cannot. */
 bool tx__address_of(tx__address *out, bool one_process, const void *x, size_t bytes);
 tx_status tx__address_reach(void **out, bool one_process, const tx__address *a);
 

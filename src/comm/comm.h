@@ -1,8 +1,8 @@
-/* comm.h - groups of ranks, and what they do together.
+/* comm.h - groups of ranks and their collectives.
  *
- *  A rank is a thread or a process with a tx_world of its own; a tx_comm is one rank's end of a group of them. Members
- *  of a group make the same collective calls on it in the same order. How numbers are moved is decided when a group is
- *  made, and callers need not know:
+ * A rank is a thread or a process with a tx_world of its own; a tx_comm is one rank's end of a group of them. Members
+ * of a group make the same collective calls on it in the same order. How data are moved is decided when a group is
+ * created, and callers need not know:
  *
  *      self    a group of one: nothing to do
  *      local   ranks that can read each other's memory: threads of one process, or processes of one host, which share
@@ -11,22 +11,22 @@
  *      team    ranks with a GPU each, for tensors in its memory: NCCL or RCCL (tx_world_use_device)
  *      plan    a group that does not exist, for a dry run: calls are counted, nothing moves
  *
- *  Except in a team, sums are made by our own code in the order of ranks, in fp32 (fp64 of fp64) and rounded once at
+ * Except in a team, sums are made by our own code in the order of ranks, in fp32 (fp64 of fp64) and rounded once at
  * the end, whatever moves the bytes: the same group gives the same bits, also when its members sit on other hosts or
  * the buffer is cut in another way. A team's sums are made in an order that the library chooses by size and group: the
  * same from run to run where that choice is fixed (NCCL_ALGO=Ring, NCCL_PROTO=Simple), and with other bits than the
  * host's. All tensors are contiguous and of the same size in all members, or TX_ERR_COMM.
  *
- *  Tensors may lie in the memory of the rank's device (c->device, base/device.h). A call then belongs to the compute
- * stream: it reads what ops before it wrote, and ops after the call (after tx_wait) find its result; the host finds
- * it when it has waited for that stream. The same tensors lie on a device in all members. A tensor in the host's memory
+ * Tensors may lie in the memory of the rank's device (c->device, base/device.h). A call then belongs to the compute
+ * stream: it reads what ops before it wrote, and ops after the call (after tx_wait) find its result; the host finds it
+ * when it has waited for that stream. The same tensors lie on a device in all members. A tensor in the host's memory
  * is the host's: whoever lets the device write one waits for that before the call.
  *
- *  Every call counts what it moves (tx_comm_volume), a dry run included: it counts and returns.
+ * Every call counts what it moves (tx_comm_volume), a dry run included: it counts and returns.
  *
- *  Errors: TX_ERR_COMM when another rank has ended the job (tx_world_abort), or was missing from
- *  a call until the world's time-out: the message names the ranks that are missing, the call, and what each was last
- *  seen doing. After an error the job can only end. */
+ * Errors: TX_ERR_COMM when another rank has ended the job (tx_world_abort), or was missing from a call until the
+ * world's time-out: the message names the ranks that are missing, the call, and what each was last seen doing. After
+ * an error the job can only end. */
 #ifndef TX_COMM_COMM_H
 #define TX_COMM_COMM_H
 
@@ -43,8 +43,8 @@ tx_status tx_world_self(tx_world **out);
 
 tx_comm *tx_world_comm(tx_world *w); /* the group of all; the world's */
 
-/* Where the ranks sit: number of the host (from 0, in order of first appearance), its name, and the rank's number and
- * count on it. */
+/* Where the ranks run: the number of the host (from 0, in order of first appearance), its name, and the rank's number
+ * and the number of ranks on it. */
 typedef struct tx_seat {
     int host, local_rank, n_local;
     char host_name[64];
@@ -55,8 +55,8 @@ const tx_seat *tx_world_seat(const tx_world *w, int rank);
 void tx_world_set_timeout(tx_world *w, double seconds);
 double tx_world_timeout(const tx_world *w);
 
-/* What this rank is doing, for the message of those who wait for it: "reading data". A short text, copied. The place
- * in the model (ctx->at) is added by the calls themselves. */
+/* Records what this rank is doing ("reading data"), for the error messages of ranks that wait for it. A short text,
+ * copied. The calls add the place in the model (ctx->at) themselves. */
 void tx_world_note(tx_world *w, const char *what);
 
 /* From now on the time of calls is counted to c->profile (backend/profile.h): op "all-reduce", part the group's name,
@@ -83,13 +83,13 @@ tx_status tx_world_use_device(tx_world *w, tx_device *d);
 /* ---- groups ---- */
 
 /* Collective over parent: its members with the same colour become a group, in the order of their ranks. color < 0: in
- * none, *out becomes a group of one.   @name static, for messages: "tensor-parallel" */
+ * no group; *out is then a group of one.   @name static, for messages: "tensor-parallel" */
 tx_status tx_comm_split(tx_comm **out, tx_comm *parent, int color, const char *name);
 
-/* The same of all members in another order: this one has rank `rank`, and no two have the same. */
+/* A group of all members in another order: this one gets rank `rank`, which no other has. */
 tx_status tx_comm_reorder(tx_comm **out, tx_comm *parent, int rank, const char *name);
 
-/* For a dry run: the end of rank `rank` of a group of `size`. */
+/* For a dry run: rank `rank` of a group of `size`. */
 tx_status tx_comm_plan(tx_comm **out, int size, int rank, const char *name);
 
 void tx_comm_close(tx_comm *g); /* NULL allowed. Not collective */
@@ -111,7 +111,7 @@ typedef enum tx_reduce { TX_SUM, TX_MAX, TX_MIN } tx_reduce;
 tx_status tx_all_reduce(tx_ctx *c, tx_comm *g, tx_tensor x, tx_reduce op);
 
 /* y = Σ_r x_r, rows [rank · rows of y, ...) of it: parts are along the first dimension. y may be x's own part. x is
- * used up. */
+ * overwritten. */
 tx_status tx_reduce_scatter(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor x);
 
 /* y = x_0 | x_1 | ... along the first dimension; x may be y's own part. */
@@ -124,18 +124,20 @@ tx_status tx_comm_gather(tx_comm *g, void *all, const void *mine, size_t n);
 tx_status tx_comm_spread(tx_comm *g, void *bytes, size_t n, int root);
 tx_status tx_comm_barrier(tx_comm *g);
 
-/* TX_OK when st is in all members. Else all fail: those whose own st is TX_OK with TX_ERR_COMM and the first failed
- * rank's message, the others with their own. So an error on one rank is an error on all, outside steps. */
+/* TX_OK if st is TX_OK on all members. Else all fail: members whose own st is TX_OK return TX_ERR_COMM with the
+ * message of the first failed rank, the others their own. This makes an error on one rank an error on all, outside
+ * steps. */
 tx_status tx_comm_agree(tx_comm *g, tx_status st);
 
-/* ---- while something else is computed ---- */
+/* ---- asynchronous calls ---- */
 
-/* A call that has been started and not waited for. The caller's, zeroed; it and the tensor must not move until it is
- * waited for. Requests of one group are started in the same order by all its members. Starting never waits. */
+/* A call that was started and has not been waited for. Owned by the caller, zeroed at first; it and the tensor must
+ * not move until it is waited for. All members start the requests of a group in the same order. Starting never
+ * blocks. */
 typedef struct tx_request {
-    tx_comm *g; /* NULL: nothing is under way */
+    tx_comm *g; /* NULL: nothing is in progress */
 
-    /* the room's own, from here on */
+    /* from here on for src/comm/ only */
     struct tx_request *next;
     void *x, *y;
     int64_t n;     /* elements of one part: of y in a reduce-scatter, else of x */
@@ -165,20 +167,21 @@ tx_status tx_all_reduce_start(tx_ctx *c, tx_comm *g, tx_tensor x, tx_request *r)
 tx_status tx_reduce_scatter_start(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor x, tx_request *r);
 tx_status tx_all_gather_start(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor x, tx_request *r);
 
-/* Moves on whatever has been started in the world of g, without waiting; to be called between pieces of other work.
- * Does nothing in a dry run. */
+/* Advances everything that was started in the world of g, without blocking; call it between pieces of other work. Does
+ * nothing in a dry run. */
 tx_status tx_comm_poll(tx_ctx *c, tx_comm *g);
 
 tx_status tx_wait(tx_ctx *c, tx_request *r); /* a zeroed request is fine; it is zeroed afterwards */
 
-/* ---- between two ---- */
+/* ---- point to point ---- */
 
-/* x to member `to`, who receives it with the same tag (0 .. 65535). Never waits for the receiver: x stays as it is
- * until the request has been waited for. Messages with one tag between two ranks arrive in the order they were sent. */
+/* Sends x to member `to`, which receives it with the same tag (0 .. 65535). Never waits for the receiver: x must not
+ * change until the request has been waited for. Messages with one tag between two ranks arrive in the order in which
+ * they were sent. */
 tx_status tx_send_start(tx_ctx *c, tx_comm *g, tx_tensor x, int to, int tag, tx_request *r);
 tx_status tx_recv(tx_ctx *c, tx_comm *g, tx_tensor x, int from, int tag);
 
-/* ---- what has been moved ---- */
+/* ---- communication volume ---- */
 
 typedef enum tx_comm_op {
     TX_COMM_ALL_REDUCE,
@@ -195,16 +198,16 @@ typedef struct tx_comm_volume {
     int64_t calls, bytes;
 } tx_comm_volume;
 
-/* [TX_N_COMM_OPS], since the group was made or set to zero by the caller. Not to be written in a group of one. */
+/* [TX_N_COMM_OPS], since the group was created or the caller set them to zero. Must not be written for a group of
+ * one. */
 tx_comm_volume *tx_comm_volumes(tx_comm *g);
 
-/* Seconds that this rank has waited in them so far, a send with the receives beside it; 0 unless debug lines are
+/* Seconds that this rank has waited in calls of this kind so far (a send: with the receives); 0 unless debug lines are
  * wanted. */
 double tx_comm_waited(const tx_comm *g, tx_comm_op op);
 
-/* Bytes that one member of a group of n sends for so many bytes of tensors, by the algorithms that send least (as the
- * papers count): all-reduce 2 (n-1)/n of the tensor, reduce-scatter and all-gather (n-1)/n, broadcast and send all of
- * it. */
+/* Bytes that one member of a group of n sends for `bytes` of tensors, by the algorithms that send least (as in the
+ * papers): all-reduce 2 (n-1)/n of the tensor, reduce-scatter and all-gather (n-1)/n, broadcast and send all of it. */
 double tx_comm_sent(tx_comm_op op, int n, int64_t bytes);
 
 #endif

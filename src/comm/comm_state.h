@@ -1,7 +1,7 @@
-/* comm_state.h - what a group and a world are made of; for this room only.
+/* comm_state.h - the members of groups and worlds, for src/comm/ only.
  *
  *      comm_calls.c   the calls: checks, counts, starts a request, waits for it
- *      waiting.c      the loop that waits: moves everything on, looks at the time and at whether the job has been ended
+ *      waiting.c      the loop that waits: advances everything, checks the time-out and whether the job was ended
  *      staging.c      requests on tensors of a device's memory, by way of the host's
  *      teams.c        the same between GPUs, by the vendor's library
  *      local*.c       requests between ranks that read each other's memory
@@ -45,7 +45,7 @@ typedef struct tx__kind {
 
 extern const tx__kind tx__local_kind, tx__remote_kind;
 
-/* A first-in-first-out row of requests. */
+/* A FIFO queue of requests. */
 typedef struct tx__queue {
     tx_request *head, *tail;
 } tx__queue;
@@ -82,29 +82,30 @@ void tx__remove(tx__queue *q, tx_request *r);
 /* Starts a request that is filled in from `x` to `staged`, in a group of several ranks. */
 tx_status tx__start(tx_ctx *c, tx_comm *g, tx_request *r);
 
-/* Moves on all that is under way. */
+/* Advances everything that is in progress. */
 tx_status tx__progress(tx_world *w);
 
-/* Waits until it is finished, moving on all of the world's. Its own failure, another rank's, or the time. */
+/* Waits until the request is finished, and advances all of the world's meanwhile. Fails by its own error, another
+ * rank's, or the time-out. */
 tx_status tx__wait_for(tx_request *r);
 
 /* ---- tensors in a device's memory ---- */
 
-/* Where a tensor is while it is not in the device's memory. */
+/* The host copy of a tensor in device memory, while a request works on it. */
 typedef struct tx__staged_copy {
     struct tx__staged_copy *next;
-    tx_event *down, *up; /* it has come; its result has gone */
+    tx_event *down, *up; /* copied to the host; its result copied back */
     void *host;
     size_t bytes;
     bool used;
 } tx__staged_copy;
 
-/* A call on a team that is in the communication stream. */
+/* A team's call in the communication stream. */
 typedef struct tx__flight {
     struct tx__flight *next;
     tx_event *done;
     tx_request r; /* a copy, for messages; r.g NULL: its group has been closed */
-    bool awaited; /* nobody will wait for it any more */
+    bool awaited; /* it will not be waited for again */
 } tx__flight;
 
 /* What a world keeps with a device. */
@@ -123,14 +124,14 @@ typedef struct tx__side {
 
 tx_status tx__side_of(tx__side **out, tx_world *w, tx_device *d);
 
-/* Lets r, whose tensors are the ctx's device's, be of a copy in the host's memory, which is under way. */
+/* Makes r, whose tensors are on the ctx's device, work on a copy in host memory, and starts that copy. */
 tx_status tx__stage_begin(tx_ctx *c, tx_request *r);
 
-/* Hands the kinds what has come, and copies back what is finished. */
+/* Passes requests whose copy has arrived to their kind, and copies back the results of finished ones. */
 tx_status tx__coming_progress(tx_comm *g);
 tx_status tx__landing_progress(tx_world *w);
 
-/* A finished request: the compute stream waits until its result is there. Another one: forgets it. */
+/* For a finished request: makes the compute stream wait for its result. For any other: drops it. */
 tx_status tx__stage_end(tx_request *r);
 
 void tx__sides_close(tx_world *w);
@@ -139,34 +140,35 @@ void tx__sides_close(tx_world *w);
 
 struct tx__team_card;
 
-/* Whether r is its group's team's to do; then it is done in the communication stream. */
+/* Whether r's group has a team that can do it; it then runs in the communication stream. */
 bool tx__flies(const tx_ctx *c, const tx_request *r);
 tx_status tx__flight_begin(tx_request *r);
 tx_status tx__flight_end(tx_request *r); /* the compute stream waits until it is done */
 
-/* Looks on: errors, the end of the job, the time. */
+/* Checks the calls in progress: errors, the end of the job, the time-out. */
 tx_status tx__teams_watch(tx_world *w);
 
-/* Of a new group in a world whose ranks have GPUs. */
+/* For a new group in a world whose ranks have GPUs. */
 tx_status tx__team_open(tx_comm *g);
 void tx__team_close(tx_comm *g);
 
-/* Of a device that is about to be closed: all teams on it, and their unfinished calls. */
+/* For a device that is about to be closed: closes all teams on it and their unfinished calls. */
 void tx__flights_close(tx__side *s);
 
-/* ---- what the ranks of a host know of each other ---- */
+/* ---- what the ranks of a host know about each other ---- */
 
 enum { TX__IDLE, TX__NOTED, TX__STARTED, TX__WAITING, TX__WAITED, TX__ENDED };
 
-/* What a rank is doing: written by it alone, read by others when they have waited for too long. Words, so that a reader
- * never sees a torn one; a reader can see words of two moments, which it notices by `version`. */
+/* What a rank is doing. Only the rank itself writes it; others read it after they have waited too long. All members
+ * are words, so that a reader never sees a torn one; a reader that sees words from two moments notices it by
+ * `version`. */
 typedef struct tx__presence {
     _Alignas(64) _Atomic uint64_t version; /* odd while it is being written */
     _Atomic uint64_t doing, what, call, layer, backward;
     _Atomic uint64_t group[4], note[8]; /* texts */
     _Atomic uint64_t waits_since;       /* microseconds of tx_clock(); 0: does not wait */
     _Atomic uint64_t waits_at;          /* the same: when it was last seen to wait, which a stopped rank is not */
-    _Atomic uint32_t asleep;            /* 1: it sleeps until somebody clears this and wakes it */
+    _Atomic uint32_t asleep;            /* 1: it sleeps until another rank clears this and wakes it */
 } tx__presence;
 
 enum { TX__WHY = 1024 };
@@ -216,8 +218,8 @@ void tx__presence_end(tx_world *w);
 /* Whether a rank of the world is on this host and waits for others itself, now. */
 bool tx__presence_waits(const tx_world *w, int rank);
 
-/* Wakes a member, or all other members, of a group on one host: to be called after every change of the board that they
- * may be waiting for. Costs a look at a flag where nobody sleeps. */
+/* Wakes one member, or all other members, of a group on one host. Call it after every change of the board for which
+ * they may be waiting. If nobody sleeps, it only reads a flag. */
 void tx__wake_member(tx_comm *g, int member);
 void tx__wake_members(tx_comm *g);
 
@@ -226,10 +228,10 @@ void tx__wake_members(tx_comm *g);
  * host: neither another host nor a device wakes anybody. */
 tx_status tx__sleep(tx_world *w, const tx_request *r);
 
-/* TX_ERR_COMM with the message of the rank that has ended the job; TX_OK: nobody has. */
+/* TX_ERR_COMM with the message of the rank that ended the job; TX_OK: none did. */
 tx_status tx__job_check(tx_world *w);
 
-/* Ends the job in this rank's name; false: another has been first. */
+/* Ends the job in this rank's name; false: another rank already has. */
 bool tx__job_end(tx_world *w, const char *why);
 
 /* "in all-gather #33 of the tensor-parallel group (layer 2, forward)", of a rank of this world. */
@@ -238,7 +240,7 @@ void tx__presence_describe(char *buf, size_t cap, tx_world *w, int rank);
 /* "all-reduce #1580 of the data-parallel group (layer 3, backward)" */
 void tx__request_describe(char *buf, size_t cap, const tx_request *r);
 
-/* A lower rank of this host has waited too long as well, and reports it. */
+/* Whether a lower rank of this host has also waited too long, and will report it. */
 bool tx__lower_rank_waits(tx_world *w, double since);
 
 /* ---- groups between ranks of one host ---- */
@@ -254,7 +256,7 @@ void tx__boards_free(tx_world *w, double patience);
 
 /* ---- helpers ---- */
 
-/* n bytes, by n_threads where it is worth it. */
+/* Copies n bytes, with n_threads if it is worthwhile. */
 void tx__copy(void *to, const void *from, size_t n, int n_threads);
 
 tx_status tx__group_new(tx_comm **out, tx_world *w, int size, int rank, const char *name);

@@ -1,4 +1,4 @@
-/* plugin.h - finding and loading the module that knows MPI. */
+/* plugin.h - finds and loads the MPI module. */
 #ifndef TX_COMM_PLUGIN_H
 #define TX_COMM_PLUGIN_H
 

@@ -1,11 +1,11 @@
-/* reduce.h - the arithmetic of reductions: n places, one result, the order of the places. */
+/* reduce.h - the arithmetic of reductions: n inputs, one result, added in the order of the inputs. */
 #ifndef TX_COMM_REDUCE_H
 #define TX_COMM_REDUCE_H
 
 #include "comm/comm.h"
 
-/* to[0][i] = ... = to[n_to-1][i] = from[0][i] + from[1][i] + ..., from left to right, in fp32 (fp64 of fp64, whole
- * numbers of whole numbers) and rounded once. A `to` may be a `from`. */
+/* to[0][i] = ... = to[n_to-1][i] = from[0][i] + from[1][i] + ..., from left to right, in fp32 (fp64 of fp64, integers
+ * for integers) and rounded once. A `to` may be a `from`. */
 typedef struct tx__reduction {
     void *const *to;
     int n_to;

@@ -16,26 +16,27 @@ typedef struct tx_step_profile { /* zeroed: off */
     int64_t first, last;     /* the iterations; last 0: none, or reported already */
     int64_t n;               /* of them done */
     double *start, *seconds; /* [last - first + 1]: of an iteration, tx_clock's */
-    double peak_flops;       /* the machine's; 0: not known */
+    double peak_flops;       /* of the machine; 0: unknown */
     bool peak_is_given;      /* by --peak-tflops */
-    double bandwidth;        /* bytes/s, the most that was measured; 0: not known */
-    tx_volume volume;        /* what this rank has moved in the last one; while it runs, what it had before */
+    double bandwidth;        /* bytes/s, the maximum measured; 0: unknown */
+    tx_volume volume;        /* this rank's communication in the last iteration; during an iteration, the total
+                              * before it */
 } tx_step_profile;
 
-/* After the trainer has its weights. Measures the memory's bandwidth. Without --profile it stays off.
- * @peak_flops the machine's, 0: not known. TX_ERR_NOMEM. */
+/* Call after the trainer has its weights. Measures the memory bandwidth. Without --profile it stays off.
+ * @peak_flops of the machine, 0: unknown. TX_ERR_NOMEM. */
 tx_status tx_step_profile_open(tx_step_profile *p, const tx_trainer *t, double peak_flops);
 void tx_step_profile_close(tx_step_profile *p, tx_trainer *t); /* a zeroed one is fine */
 
-/* Around an iteration. */
+/* Call before and after an iteration. */
 void tx_step_profile_begin(tx_step_profile *p, tx_trainer *t);
 void tx_step_profile_end(tx_step_profile *p, tx_trainer *t);
 
-/* When the last of the iterations is done, or with `over`, as the run ends: the table and the trace, or a warning that
- * the run was too short; once. A trace that cannot be written is a warning. Collective. TX_ERR_NOMEM. */
+/* After the last of the iterations, or with `over` at the end of the run: reports the table and the trace, or warns
+ * that the run was too short; once. A trace that cannot be written is a warning. Collective. TX_ERR_NOMEM. */
 tx_status tx_step_profile_tell(tx_step_profile *p, const tx_trainer *t, bool over);
 
-/* profile_trace.c: publishes the events as Chrome's trace format, which chrome://tracing and Perfetto show. */
+/* profile_trace.c: writes the events in Chrome's trace format, for chrome://tracing and Perfetto. */
 tx_status tx__profile_trace_write(const tx_step_profile *p, const char *path);
 
 #endif

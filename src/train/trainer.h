@@ -5,9 +5,10 @@
  *   micro-batch | 0   1 ... n-1 |     | 0 ...          n = batch size of the iteration / micro_batch_size / data ranks
  *   forward       f   f     f
  *   backward        b   b     b
- *   step              .   .     U                       . = nothing yet, U = clip, update, schedule, counters
+ *   step              .   .     U                       . = no update, U = clip, update, schedule, counters
  *
- *  The memory of a step is found by running it dry when the trainer is made (plan.h); nothing is allocated afterwards.
+ *  When the trainer is created, a dry run of the step finds the memory that it needs (plan.h). Nothing is allocated
+ * afterwards.
  */
 #ifndef TX_TRAIN_TRAINER_H
 #define TX_TRAIN_TRAINER_H
@@ -26,16 +27,16 @@
 #include "train/plan.h"
 #include "train/stage.h"
 
-/* *rows = this rank's samples of micro-batch `micro` of the iteration, from 0, [b][row_len] as the model reads them
- * (tx_model_type), a GPT s + 1 ids; borrowed until the next call. */
+/* Sets *rows to this rank's samples of micro-batch `micro` of the iteration, from 0: [b][row_len] as the model reads
+ * them (tx_model_type), for GPT s + 1 ids. Borrowed until the next call. */
 typedef tx_status tx_micro_batch_fn(void *user, int64_t micro, const void **rows);
 
-/* The iterations since the last line of the log, as far as the line shows them. They are part of the saved state, so
- * that a run which was saved between two lines and resumed prints the lines of one that was not. Times are no part of
- * it: those are of a process, and metrics.h keeps them. */
+/* What the next log line reports about the iterations since the last one. It is part of the saved state, so that a run
+ * that was saved between two log lines and resumed logs the same lines as one that was not. Times are not: they belong
+ * to a process, and metrics.h keeps them. */
 typedef struct tx_interval {
     int64_t taken, skipped, nan;    /* iterations; nan: of the skipped ones, those whose loss was not finite */
-    double loss_sum[TX_MAX_LOSSES]; /* over those taken */
+    double loss_sum[TX_MAX_LOSSES]; /* over the taken ones */
     bool complete;                  /* the line is due: the next iteration begins another interval */
 } tx_interval;
 
@@ -67,7 +68,7 @@ typedef struct tx_trainer {
     enum {
         TX_STEP_TAKEN,
         TX_STEP_OVERFLOWED, /* skipped; a lower loss scale cures it */
-        TX_STEP_FAULTY      /* skipped; nothing here does */
+        TX_STEP_FAULTY      /* skipped; no loss scale cures it */
     } last_step;
     int64_t consecutive_skips; /* faulty ones since a step was taken */
     double lr;                 /* for the next update, as Megatron logs it */
@@ -79,7 +80,7 @@ typedef struct tx_trainer {
     double losses[TX_MAX_LOSSES]; /* what it is the sum of, as model->loss_name has them */
     double grad_norm;             /* before clipping, of the last iteration */
     double params_norm;           /* with --log-params-norm */
-    double num_zeros;             /* with --log-num-zeros-in-grad: gradients of the last iteration that are 0 */
+    double num_zeros;             /* with --log-num-zeros-in-grad: how many gradients of the last iteration are 0 */
     tx_optim_states states;       /* with --log-optimizer-states-to-tensorboard, of its iterations */
     double seconds[TX_N_TIMERS];  /* of the last update's parts */
     int64_t dump_iteration;       /* --dump-step, or 0 */
@@ -92,51 +93,50 @@ typedef struct tx_trainer {
     bool replaces_run; /* --overwrite-run: the next save removes what another run has left */
     char *loaded;      /* the native checkpoint that the run resumes from; owned, or NULL */
     size_t gpu_free;   /* as planned (tx_memory) */
-    char *products;    /* how a GPU makes matrix products (products.h); owned, or NULL: not agreed on yet */
-    float *copy;       /* --async-save: of what this rank saves (tx_memory.saving); owned, or NULL */
-    const tx_ckpt_tokenizer *tokenizer; /* that checkpoints keep; borrowed, or NULL */
-    json_t *blend_phase; /* as loaded, and what the next checkpoint keeps (data/blend_phase.h); owned, or NULL */
+    char *products;    /* algorithms of the GPU's matrix products (products.h); owned, or NULL: not agreed yet */
+    float *copy;       /* --async-save: copy of what this rank saves (tx_memory.saving); owned, or NULL */
+    const tx_ckpt_tokenizer *tokenizer; /* saved in checkpoints; borrowed, or NULL */
+    json_t *blend_phase; /* as loaded, and as the next checkpoint saves it (data/blend_phase.h); owned, or NULL */
 } tx_trainer;
 
-/* Whether the last iteration's t->states are there. */
+/* Whether t->states holds the last iteration's values. */
 bool tx_trainer_has_states(const tx_trainer *t);
 
-/* The option that asks where documents end, as it is typed; NULL: none does. */
+/* The option that needs to know where documents end, as it is typed; NULL: none. */
 const char *tx_trainer_eod_flag(const tx_config *cfg);
 
 typedef struct tx_trainer_args {
-    const tx_config *cfg;    /* complete; outlives the trainer, as do the next two */
-    const tx_grid *grid;     /* NULL: of one rank alone */
+    const tx_config *cfg;    /* complete; must outlive the trainer, as must the next two */
+    const tx_grid *grid;     /* NULL: one rank alone */
     const tx_client *client; /* NULL: there is none */
     int64_t vocab_size;
     int32_t eod; /* -1: there is none */
     bool train;
 } tx_trainer_args;
 
-/* Builds the model for `vocab_size` tokens, plans and takes all memory, draws initial weights.
- * TX_ERR_ARG when an option needs an eod. Without `train` there are no gradients, no optimizer and no initial weights:
- * the trainer can only load and evaluate. With it
- * --memory-limit holds: TX_ERR_NOMEM before anything large is taken, with the changes that make it fit (fit.h). */
+/* Builds the model for `vocab_size` tokens, plans and allocates all memory, and draws the initial weights. Without
+ * `train` there are no gradients, no optimizer and no initial weights: the trainer can only load and evaluate.
+ * TX_ERR_ARG: an option needs an eod. TX_ERR_NOMEM, with `train`: --memory-limit is exceeded; this is found before
+ * anything large is allocated, and the message has the changes that make the run fit (fit.h). */
 tx_status tx_trainer_open(tx_trainer **out, const tx_trainer_args *args);
 
-/* The same without a client. */
+/* The same without user-defined parts. */
 tx_status tx_trainer_create(tx_trainer **out, const tx_config *cfg, int64_t vocab_size, int32_t eod, bool train,
                             const tx_grid *grid);
 void tx_trainer_destroy(tx_trainer *t); /* NULL allowed */
 
-/* The weights from somewhere else: fill() puts them into a flat buffer of fp32 numbers of all the table's parameters,
- * which is taken for the time of the call where there is no such. Collective. TX_ERR_NOMEM, or fill's. */
+/* Sets the weights from another source: fill() writes them into a flat fp32 buffer of all parameters in the table. The
+ * buffer is allocated for the call if there is none. Collective. TX_ERR_NOMEM, or fill's. */
 typedef tx_status tx_weights_fn(void *user, const tx_params *ps, float *weights);
 tx_status tx_trainer_set_weights(tx_trainer *t, tx_weights_fn *fill, void *user);
 
-/* A whole iteration: forward and backward of its micro-batches, in the order of the pipeline's schedule, and step.
- * Errors are step's. */
+/* A whole iteration: forward and backward of its micro-batches, in the order of the pipeline schedule, then step.
+ * Errors: those of step. */
 tx_status tx_trainer_train(tx_trainer *t, tx_micro_batch_fn *read, void *user);
 
-/* The same by hand, where there is no pipeline (else TX_ERR_STATE).
- * Next micro-batch of the iteration. @rows [b][row_len]; @loss mean over its tokens, nats, this rank's, and with
- * several losses their sum.
- */
+/* The same in single calls, if there is no pipeline (else TX_ERR_STATE). Runs the iteration's next micro-batch.
+ * @rows [b][row_len]
+ * @loss this rank's mean over the micro-batch's tokens, in nats; the sum, if there are several losses */
 tx_status tx_trainer_forward(tx_trainer *t, const void *rows, double *loss);
 tx_status tx_trainer_backward(tx_trainer *t);
 
@@ -146,16 +146,17 @@ tx_status tx_trainer_backward(tx_trainer *t);
 tx_status tx__trainer_losses(tx_trainer *t, float *loss);
 tx_status tx__trainer_reweigh(tx_trainer *t, double factor, const float *dloss);
 tx_status tx__trainer_take_losses(tx_trainer *t); /* memory for these */
-/* After the iteration's last micro-batch: clip, update, count. Else only counts. TX_ERR_NUMERIC when gradients were
- * not finite --max-consecutive-skips times in a row (the message names the first bad tensor); the state is then that
- * after the last of these. */
+/* After the iteration's last micro-batch: clips, updates, counts. Otherwise only counts. TX_ERR_NUMERIC: gradients
+ * were not finite --max-consecutive-skips times in a row (the message names the first bad tensor); the state is that
+ * after the last of these steps. */
 tx_status tx_trainer_step(tx_trainer *t);
 
 /* Whether the next tx_trainer_step updates. */
 bool tx_trainer_at_boundary(const tx_trainer *t);
 
-/* Losses without dropout and without gradients; the training state is as before. Summed over the counted tokens of the
- * micro-batch's first n_samples rows (a data set need not end with a full batch). @rows [b][row_len], all readable
+/* Losses without dropout and without gradients; the training state is unchanged. Summed over the counted tokens of the
+ * micro-batch's first n_samples rows, since a dataset need not end with a full batch.
+ * @rows [b][row_len], all readable
  * @sum [n_losses] */
 tx_status tx_trainer_evaluate(tx_trainer *t, const void *rows, int64_t n_samples, tx_loss_sum *sum);
 
@@ -166,12 +167,17 @@ typedef struct tx_stop {
     bool stopped; /* it did: the result is worth nothing */
 } tx_stop;
 
-/* Mean losses of the n_samples that the data ranks' micro-batches hold in turn, each micro-batch's mean weighing as its
- * samples do. Without dropout and gradients.   @mean [n_losses]   @stop NULL: it goes to its end */
+/* Mean losses over n_samples samples, without dropout and gradients. The samples are the first ones when the
+ * data-parallel ranks' micro-batches are taken in turn. The mean of a micro-batch is weighted by its number of
+ * samples.
+ * @mean [n_losses]
+ * @stop NULL: never end early */
 tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *read, void *user, double *mean,
                            tx_stop *stop);
 
-/* The sum over the data ranks of numbers that those of the last stage have, everywhere; collective.   @x [n] */
+/* The sum, over the data-parallel ranks, of numbers that the ranks of the last stage have; all ranks get it.
+ * Collective.
+ * @x [n] */
 tx_status tx_trainer_sum(const tx_trainer *t, double *x, int n);
 
 /* Whether the learning rate is not the options' schedule's, but DeepSpeed's or the user's. */
@@ -192,13 +198,13 @@ static inline double tx_trainer_lr(const tx_trainer *t)
     return t->lr_override >= 0 ? t->lr_override : t->lr;
 }
 
-/* Numbers of a sample. */
+/* How many numbers a sample has. */
 int64_t tx_trainer_row_len(const tx_trainer *t);
 
-/* Samples of an iteration, over all ranks. */
+/* Samples per iteration, over all ranks. */
 int64_t tx_trainer_batch_size(const tx_trainer *t);
 
-/* TX_ERR_STATE in the middle of an iteration: "<a checkpoint is saved> only between iterations". */
+/* TX_ERR_STATE if an iteration is in progress: "<a checkpoint is saved> only between iterations". */
 tx_status tx_trainer_require_idle(const tx_trainer *t, const char *what);
 
 /* Checkpoint under dir, in --save-format's (convert/save_as.h); then --keep-last. @tag the user's own name for it,
@@ -209,8 +215,8 @@ tx_status tx_trainer_save(tx_trainer *t, const char *dir, const char *tag, json_
 
 #define TX_CLIENT_STATE "client_state" /* in a checkpoint's config */
 
-/* What a save writes: where the run stands, and the numbers, which are the trainer's own or with `copy` in t->copy, so
- * that steps may go on. Collective; TX_ERR_NUMERIC as above. */
+/* What a save writes: the state of the run, and the numbers, which are the trainer's own or with `copy` those in
+ * t->copy, so that steps can continue. Collective; TX_ERR_NUMERIC as above. */
 typedef struct tx_snapshot {
     tx_ckpt_state state;
     json_t *config; /* owned */
@@ -223,7 +229,7 @@ void tx_snapshot_free(tx_snapshot *s); /* a zeroed one is fine */
 /* Bytes of the numbers that this rank leaves in a checkpoint, and more that a save takes while it is running. */
 int64_t tx__trainer_save_bytes(const tx_trainer *t, int64_t *passing);
 
-/* Saving a snapshot in steps: tx_save_begin, and what follows when all ranks have succeeded. */
+/* Saves a snapshot in two steps: tx_save_begin, and what follows when all ranks have succeeded. */
 tx_status tx__trainer_save_begin(tx_trainer *t, const tx_snapshot *what, const char *dir, tx_save **out);
 tx_status tx__trainer_saved(tx_trainer *t, const char *dir, const tx_ckpt_state *state);
 
@@ -232,13 +238,13 @@ tx_status tx__trainer_saved(tx_trainer *t, const char *dir, const tx_ckpt_state 
  * this optimizer. The trainer is unchanged on failure. */
 tx_status tx_trainer_load(tx_trainer *t, tx_source *from);
 
-/* The weights were read from there, in another format. TX_ERR_NOMEM */
+/* Records that the weights were read from `path`, in another format. TX_ERR_NOMEM */
 tx_status tx_trainer_set_origin(tx_trainer *t, const char *path);
 
-/* Memory taken, in bytes. */
+/* Allocated memory, in bytes. */
 tx_memory tx_trainer_memory(const tx_trainer *t);
 
-/* Samples into a batch's buffers. */
+/* Writes samples into a batch's buffers. */
 tx_status tx__trainer_fill_batch(const tx_trainer *t, tx_batch *batch, const void *rows);
 
 /* From now on all ranks' GPUs make matrix products alike; t->products is how. Collective. */
@@ -247,15 +253,15 @@ tx_status tx__trainer_agree_products(tx_trainer *t);
 /* Notes what this rank is doing, for ranks that wait for it (tx_world_note). */
 void tx__trainer_note(const tx_trainer *t, const char *what);
 
-/* Learning rate, Adam's betas, if the schedule has them, and weight decay of the next update; and how many
- * micro-batches the next iteration has. */
+/* Sets the learning rate, Adam's betas if the schedule has them, and weight decay for the next update.
+ * tx__trainer_n_micro: how many micro-batches the next iteration has. */
 void tx__trainer_move_schedule(tx_trainer *t);
 int64_t tx__trainer_n_micro(const tx_trainer *t);
 
-/* What a client has set for the next update alone no longer holds. */
+/* Drops what the user has set for the next update only. */
 void tx__trainer_forget_rates(tx_trainer *t);
 
-/* dump.c: --dump-step. Loss, parameters and gradients as they stand before the update. */
+/* dump.c: --dump-step. Writes loss, parameters and gradients as they are before the update. */
 tx_status tx__trainer_dump(tx_trainer *t, double grad_norm);
 
 #endif
