@@ -60,7 +60,8 @@ typedef struct tx_writer {
     unsigned char *buf;
     size_t n_buf;
     uint64_t written;           /* bytes handed in so far */
-    uint64_t started, in_cache; /* of the file: on their way to the disk, and behind them not yet */
+    uint64_t started, in_cache; /* of the file: bytes whose write-back has started, and bytes after them still in the
+                                 * page cache */
 } tx_writer;
 
 /* Creates the temporary file beside `path`, which must not be a directory. Close it with commit (publishes it) or

@@ -6,7 +6,7 @@
 
 #include "triax/random.h"
 
-/* In front of a function that kernels call as well (backend/gpu/port.h says what). */
+/* Marks a function that kernels also call (defined in backend/gpu/port.h). */
 #ifndef TX_DEVICE_CODE
 #define TX_DEVICE_CODE
 #endif

@@ -38,7 +38,8 @@ typedef struct tx_signal_watch {
     bool silent_term; /* SIGTERM is not explained: mpirun also ends ranks with it when one of them has failed */
 } tx_signal_watch;
 
-/* Calls nest: the first one counts, and the last tx_signals_unwatch. @text static: how the sentence goes on */
+/* Calls nest: only the first one and the last tx_signals_unwatch have an effect. @text static: the rest of the log
+ * line's sentence */
 void tx_signals_watch(const tx_signal_watch *w, const char *text);
 void tx_signals_take(const char *text); /* without effect where nobody watches */
 void tx_signals_unwatch(void);
