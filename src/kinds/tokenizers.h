@@ -2,10 +2,11 @@
  *
  *  A row is a constant, its word, the tx_tokenizer_kind in src/token/ that does the work, and what it is opened from:
  *
- *      .vocab_file    it reads --vocab-file, --merge-file, --tokenizer-model; the value is the name that such a file
- * has .merge_file    in a model's folder .model_file .beside        a file in the same folder that is kept with
- * model_file, if there is one .numbers       a text consists of ids; --vocab-size is their number .wordpiece     for
- * BERT: it cuts words into pieces, and has [CLS], [SEP] and [MASK]
+ *  - .vocab_file, .merge_file, .model_file: it reads --vocab-file, --merge-file, --tokenizer-model; the value is the
+ * name that such a file has in a model's folder
+ *  - .beside: a file in the same folder that is kept with model_file, if there is one
+ *  - .numbers: a text consists of ids; --vocab-size is their number
+ *  - .wordpiece: for BERT: it cuts words into pieces, and has [CLS], [SEP] and [MASK]
  *
  *  To add a tokenizer: a row here, and src/token/tokenizer_<name>.c, which defines its tx_tokenizer_kind. Rows with
  *  not_built are upstream's words for what is not built yet. */
