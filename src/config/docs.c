@@ -102,7 +102,7 @@ static tx_status command_section(tx_str *out, const tx_command *cmd)
 {
     const char *triax = cmd->id == TX_COMMAND_ENGINE ? "" : "triax ";
     TX_TRY(tx_str_printf(out, "\n## %s%s\n\n%s\n", triax, cmd->name, cmd->summary));
-    for (unsigned g = 0; g < TX_N_GROUPS; g++) TX_TRY(group_table(out, cmd, g));
+    for (unsigned g = 0; g < TX_N_OPTION_GROUPS; g++) TX_TRY(group_table(out, cmd, g));
     TX_TRY(other_table(out, cmd, "\n### Accepted, without effect here\n\n| flag | what it means here |\n|---|---|\n",
                        TX_OPTION_NOOP, TX_OPTION_NOOP));
     TX_TRY(other_table(
@@ -152,7 +152,7 @@ tx_status tx__not_built_markdown(tx_str *out)
              "Flags of Megatron-DeepSpeed and Megatron-LM that triax knows and refuses, with what to do\n"
              "instead, and flags of which it takes some values alone. A flag that ends in * is all that begin\n"
              "so. [options.md](options.md) has all others.\n"));
-    for (unsigned g = 0; g < TX_N_GROUPS; g++) TX_TRY(not_built_group(out, g));
+    for (unsigned g = 0; g < TX_N_OPTION_GROUPS; g++) TX_TRY(not_built_group(out, g));
     return TX_OK;
 }
 

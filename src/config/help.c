@@ -232,7 +232,7 @@ static tx_status help_rest(tx_str *out, const view *v, const char *title, tx_opt
 static tx_status help_options(tx_str *out, const view *v)
 {
     TX_TRY(help_group(out, v, "Required", true, 0));
-    for (unsigned g = 0; g < TX_N_GROUPS; g++) TX_TRY(help_group(out, v, tx__group_titles[g], false, g));
+    for (unsigned g = 0; g < TX_N_OPTION_GROUPS; g++) TX_TRY(help_group(out, v, tx__group_titles[g], false, g));
     TX_TRY(help_rest(out, v, "Accepted, without effect here; the log says why", TX_OPTION_NOOP, TX_OPTION_NOOP));
     TX_TRY(help_rest(out, v, "Known, with other values not built yet", TX_OPTION_FIXED, TX_OPTION_FIXED));
     return help_rest(out, v, "Known, not built yet or no longer valid; refused with the reason", TX_OPTION_LATER,

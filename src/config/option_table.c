@@ -42,7 +42,7 @@ const tx_option tx__options[] = {
 /* clang-format on */
 const size_t tx__n_options = sizeof tx__options / sizeof *tx__options;
 
-const char *const tx__group_titles[TX_N_GROUPS] = {
+const char *const tx__group_titles[TX_N_OPTION_GROUPS] = {
 #define GROUP(name, title) title,
 #include "config/options.def"
 };

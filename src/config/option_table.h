@@ -12,7 +12,7 @@
 enum {
 #define GROUP(name, title) TX_GROUP_##name,
 #include "config/options.def"
-    TX_N_GROUPS
+    TX_N_OPTION_GROUPS
 };
 
 /* The kind of a row; kinds before TX_OPTION_NOOP have a member in tx_config. */
@@ -52,7 +52,7 @@ typedef struct tx_option {
 
 extern const tx_option tx__options[];
 extern const size_t tx__n_options;
-extern const char *const tx__group_titles[TX_N_GROUPS];
+extern const char *const tx__group_titles[TX_N_OPTION_GROUPS];
 extern const tx_command tx__commands[];
 extern const size_t tx__n_commands;
 

@@ -139,7 +139,8 @@ static record *record_of(const job *j, int i)
 
 static const tx_stack_unit *units_of(const job *j, int i)
 {
-    return j->s->unit + j->s->layer[i].first_unit;
+    const tx_stack_layer *l = &j->s->layer[i];
+    return l->n_units ? j->s->unit + l->first_unit : NULL;
 }
 
 /* The unit that forward uses next, from row k of layer i on, before layer `end`; or -1. */
