@@ -122,7 +122,8 @@ int main(int argc, char **argv)
         write[i] = write_plain(plain, (const char *)x, bytes);
         double since = tx_clock();
         const tx_ckpt_state state = { .iteration = 1 };
-        check(tx_checkpoint_save(in_run(dir), &state, config, &m->params, NULL, part, 3, &tx_comm_self));
+        check(tx_checkpoint_save(
+            &(tx_ckpt_save_args){ in_run(dir), &state, config, &m->params, NULL, part, 3, &tx_comm_self }));
         save[i] = tx_clock() - since;
         read[i] = read_plain(plain, (char *)x, bytes);
         drop(shard);

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "data/blend.h"
+#include "data/sample_index.h"
 
 static void check(tx_status st)
 {
