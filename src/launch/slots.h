@@ -18,9 +18,9 @@ int tx__slots_parse(const char *text, size_t length, int *slot, int n);
 tx_status tx__slots_text(tx_str *out, const tx_hosts *h);
 
 typedef struct tx_launch_slot {
-    tx_local_rank cores; /* the slot's number, and how many there are */
-    bool whole;          /* the job uses all slots of the host */
-    char devices[16384]; /* of all ranks on the host, "2,3" */
+    tx_local_rank cores;            /* the slot's number, and how many there are */
+    bool whole;                     /* the job uses all slots of the host */
+    char devices[5 * TX_MAX_SLOTS]; /* of all ranks on the host, "2,3": at most four digits each */
 } tx_launch_slot;
 
 /* The slot of rank number `rank` among all ranks or, if `host` is not NULL, among that host's.   TX_ERR_ARG: the text
