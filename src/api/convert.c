@@ -342,7 +342,7 @@ static tx_status run(job *j)
     if (j->cfg->given.source_checkpoint_version)
         TX_TRY(tx_source_set_version(&j->src, (int)j->cfg->source_checkpoint_version));
     TX_TRY(make_model(j));
-    if (j->src.type->check) TX_TRY(j->src.type->check(&j->src, j->m));
+    TX_TRY(tx_source_check(&j->src, j->m));
     j->c.src = &j->src;
     j->c.m = j->m;
     j->c.cfg = j->cfg;

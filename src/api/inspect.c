@@ -303,7 +303,7 @@ static tx_status show_model(tx__report *r, tx_source *src, bool verify)
     if (!cfg->seq_length) cfg->seq_length = cfg->max_position_embeddings;
     TX_GOTO(tx_config_complete(cfg));
     TX_GOTO(tx_model_type_of(cfg)->create(&m, cfg, src->vocab_size, NULL));
-    if (src->type->check) TX_GOTO(src->type->check(src, m));
+    TX_GOTO(tx_source_check(src, m));
     TX_GOTO(show_parameters(r, src, m));
     if (verify) st = verify_source(r, src, m);
 out:

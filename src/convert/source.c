@@ -400,13 +400,18 @@ static tx_status read_parts(tx_source *src, const tx_model *m, const target *t)
     return TX_OK;
 }
 
+tx_status tx_source_check(tx_source *src, const tx_model *m)
+{
+    return src->type->check ? src->type->check(src, m) : TX_OK;
+}
+
 tx_status tx_source_read(tx_source *src, const tx_model *m, const tx_fragments *kept, const tx_ckpt_part *part,
                          int n_parts)
 {
     target t = { .ps = &m->params, .kept = kept, .part = part, .n_parts = n_parts };
     int number;
     if (src->native) return tx_checkpoint_read(src->native, &m->params, kept, part, n_parts);
-    if (src->type->check) TX_TRY(src->type->check(src, m));
+    TX_TRY(tx_source_check(src, m));
     tx_status st = TX_OK;
     for (int k = 0; k < n_parts && !st; k++) st = find_part(src, part[k].name, &number);
     if (!st) st = tx_alloc(&t.whole, (size_t)tx_params_largest_whole(&m->params), sizeof *t.whole, "a tensor");

@@ -111,6 +111,9 @@ tx_status tx_source_require_own_model(const tx_source *src);
  * options of the trajectory that differ are warned about. The config is complete afterwards. */
 tx_status tx_source_options(tx_source *src, tx_config *cfg, bool resume);
 
+/* The type's check, if it has one (tx_source_type.check). */
+tx_status tx_source_check(tx_source *src, const tx_model *m);
+
 /* As tx_checkpoint_read: the fragments in `kept` (NULL: every row whole) of the parts, of a model with the source's
  * shape. Parts that are not in the source are TX_ERR_NOTFOUND. Needs memory for one more parameter. Collective over the
  * group. */
