@@ -75,6 +75,7 @@ try_serve_load() {
     cp "$data/golden/generation/model/"* model
     cp "$data/tiny/tiny-vocab.json" model/vocab.json
     cp "$data/tiny/tiny-merges.txt" model/merges.txt
+    : >log # read below, maybe before the server opens it
     "$triax" serve --load model --port 0 --threads 1 >log 2>&1 &
     server=$!
     local port=

@@ -30,6 +30,7 @@ ranks_fail "comm_ranks: rank 0: rank 3 has not reached barrier #1 of the world g
 
 # A rank that is killed ends the job within 10 s, and nothing stays behind.
 for where in "" hosts; do
+    : >pids # read below, maybe before mpirun opens it
     timeout -k 5 120 mpirun -n 4 "$job" loop $where >pids 2>err </dev/null &
     mpirun=$!
     for _ in $(seq 600); do

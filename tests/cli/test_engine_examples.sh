@@ -53,6 +53,7 @@ killed_and_resumed() {
     local what=$1 kill=$2 pid code=0 saved all i
     shift 2
     rm -rf kept
+    : >out # without what the run before said
     "$@" --steps 1000000 --every 3 --folder kept >out 2>err </dev/null &
     pid=$!
     for i in $(seq 600); do

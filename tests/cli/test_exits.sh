@@ -29,6 +29,8 @@ ok "${iters[@]}" --kill-switch-path stop --save never
 said "[Detected kill switch at stop. Exiting] datetime: "
 [ ! -e never ] && [ -z "$(losses out)" ] || die "it began with the kill switch there"
 rm stop
+# without what the run before said
+: >out
 "$TRIAX" "${iters[@]}" --train-iters 1000000 --kill-switch-file stop --save killed >out 2>err &
 pid=$!
 for _ in $(seq 400); do grep -q '^ iteration' out && break; sleep 0.05; done
@@ -39,6 +41,7 @@ said "Detected kill switch at stop, iteration="
 
 
 : >out # the job's own redirection may come later than the first look
+: >out
 "$TRIAX" "${iters[@]}" --train-iters 1000000 --save term >out 2>err &
 pid=$!
 for _ in $(seq 400); do grep -q '^ iteration' out && break; sleep 0.05; done
@@ -64,6 +67,7 @@ said " | checkpoints: plain-exits at the end and on exits | metrics: m.jsonl | T
 [ "$(ls -d plain-exits/iter_* | xargs)" = plain-exits/iter_0000003 ] || die "without --save-interval: --exit-interval does not save"
 ok "${short[@]}" --save plain-exits --load plain-exits
 [ -d plain-exits/iter_0000004 ] || die "without --save-interval: a resumed run does not save"
+: >out
 "$TRIAX" "${short[@]}" --train-iters 1000000 --save plain-term >out 2>err &
 pid=$!
 for _ in $(seq 400); do grep -q '^ iteration' out && break; sleep 0.05; done

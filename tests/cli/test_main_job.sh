@@ -47,6 +47,7 @@ ok "${train[@]}" --save shot --load shot --train-iters $((at + 5)) --override-op
 grep -q "at iteration $at\$" out || die "did not go on at iteration $at"
 
 # SIGTERM saves and ends
+: >term.log # read below, maybe before the run opens it
 "$TRIAX" "${train[@]}" --save term --train-iters 100000 --save-interval 100000 >term.log 2>&1 &
 pid=$!
 for _ in $(seq 200); do grep -q '^ iteration' term.log && break; sleep 0.05; done

@@ -91,6 +91,7 @@ folders stops "iter_0000004 iter_0000013"
 # signals: each is named, and saves within the step
 for signal in TERM USR1; do
     : >out # nothing of the run before is to be taken for this one's
+    : >out # without what the run before said
     "$TRIAX" "${run[@]}" --train-iters 1000000 --save sig$signal --save-interval 20 --async-save >out 2>err &
     pid=$!
     for _ in $(seq 400); do grep -q 'successfully saved' out && break; sleep 0.05; done

@@ -15,6 +15,7 @@ trap '[ $server = 0 ] || kill -9 $server 2>/dev/null || true; rm -rf "$work"' EX
 
 # start FLAGS...: a server of the model; $url and $port are where
 start() {
+    : >log # read below, maybe before the server opens it
     "$TRIAX" serve --load model --port 0 "$@" >log 2>&1 &
     server=$!
     local i

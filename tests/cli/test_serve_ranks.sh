@@ -14,6 +14,7 @@ trap '[ $job = 0 ] || kill -TERM $job 2>/dev/null || true; rm -rf "$work"' EXIT
 export OMP_NUM_THREADS=1
 
 for layout in "--tensor-model-parallel-size 2" "--pipeline-model-parallel-size 2"; do
+    : >log # read below, maybe before the job opens it
     "$TRIAX" torchrun --nproc_per_node 2 tools/run_text_generation_server.py --load model --port 0 \
         --num-layers 4 --hidden-size 128 --num-attention-heads 4 --max-position-embeddings 128 --micro-batch-size 1 \
         --seq-length 128 --out-seq-length 100 --temperature 1.0 --top_p 0.9 --seed 42 $layout >log 2>&1 &
