@@ -7,6 +7,7 @@
  *   at       where in the model the code is
  *   watch    set while a value that is not finite is looked for (watch.h)
  *   profile  set while ops are timed (profile.h)
+ *   trace    set while a dry run writes down what it would do (trace.h)
  *   grid     this rank's place among others (parallel/grid.h)
  *   device   where tensors are and ops run; NULL: the host (base/device.h). acts and scratch are there, host is not  */
 #ifndef TX_BACKEND_CTX_H
@@ -35,6 +36,7 @@ typedef struct tx_ctx {
     tx_model_place at;
     struct tx_watch *watch;     /* borrowed; NULL: off */
     struct tx_profile *profile; /* likewise */
+    struct tx_trace *trace;     /* likewise */
     const struct tx_grid *grid; /* borrowed; NULL: a rank alone */
     tx_device *device;          /* the backend's; NULL: the host */
     int device_number;          /* which of the machine's it is to be */

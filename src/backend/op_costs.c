@@ -38,21 +38,29 @@ typedef struct seen {
     bool causal;
 } seen;
 
+/* A dry run knows no numbers: then nothing pads. */
+static tx_tensor known(tx_tensor index)
+{
+    return index.data == TX_DRY_ADDRESS ? (tx_tensor){ .n_dims = 0 } : index;
+}
+
 static seen seen_fwd(const tx_attention_fwd_args *a)
 {
-    return (seen){ a->q, a->k, a->first_key, a->n_keys, a->past, a->causal };
+    return (seen){ a->q, a->k, known(a->first_key), known(a->n_keys), a->past, a->causal };
 }
 
 static seen seen_bwd(const tx_attention_bwd_args *a)
 {
-    return (seen){ .q = a->q, .k = a->k, .first_key = a->first_key, .n_keys = a->n_keys, .causal = a->causal };
+    return (seen){ a->q, a->k, known(a->first_key), known(a->n_keys), { .n = { 0 } }, a->causal };
 }
 
 /* n_products over all pairs of a query and a key that it sees. */
 static double attention_flops(int n_products, seen a)
 {
-    int64_t sq = a.q.dim[0], b = a.q.dim[1], pairs = 0;
-    for (int64_t i = 0; i < sq; i++) {
+    int64_t sq = a.q.dim[0], b = a.q.dim[1], sk = a.k.dim[0], pairs = 0;
+    if (!a.n_keys.data && !a.past.n.data && !a.first_key.data)
+        pairs = b * (sq * sk - (a.causal ? sq * (sq - 1) / 2 : 0));
+    for (int64_t i = 0; i < sq && !pairs; i++) {
         for (int64_t j = 0; j < b; j++)
             pairs += tx__keys_of(a.past, a.n_keys, a.k, sq, j) + (a.causal ? i + 1 - sq : 0);
         for (int64_t j = 0; a.first_key.data && j < b; j++) pairs -= ((const int32_t *)a.first_key.data)[i * b + j];

@@ -3,6 +3,7 @@
 
 #include "backend/backend.h"
 #include "backend/gpu_module.h"
+#include "backend/trace.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/cores.h"
@@ -131,23 +132,30 @@ static tx_status add_run(const tx_ctx *c, const char *op, double start, int64_t 
     return tx_profile_add(c->profile, op, &c->at, start, seconds, &cost);
 }
 
+static tx_status add_traced(tx_ctx *c, const char *op, tx_cost cost)
+{
+    return tx_trace_op(c, op, &cost);
+}
+
 /* Checks, takes the op's scratch, runs; a device is waited for where runs are timed. In a dry run only composed rows
  * are called, all others just count their scratch. */
-#define OP(op, ...)                                                                        \
-    tx_status tx_op_##op(tx_ctx *c, const tx_##op##_args *a)                               \
-    {                                                                                      \
-        const tx_##op##_row *row = &c->ops->op;                                            \
-        TX_TRY(tx__check_##op(a));                                                         \
-        size_t mark = tx_arena_mark(&c->scratch);                                          \
-        void *scratch = tx_arena_push(&c->scratch, row->scratch ? row->scratch(c, a) : 0); \
-        bool timed = c->profile && !c->dry;                                                \
-        int64_t n_before = timed ? c->profile->n_runs : 0;                                 \
-        double start = timed ? tx_clock() : 0;                                             \
-        tx_status st = c->dry && !row->composed ? TX_OK : row->run(c, a, scratch);         \
-        if (timed && !st) st = tx_device_sync(c->device, TX_STREAM_COMPUTE);               \
-        if (timed && !st) st = add_run(c, #op, start, n_before, tx__cost_##op(a));         \
-        if (c->watch && !c->dry && !st) tx__watch_##op(c, a);                              \
-        tx_arena_pop(&c->scratch, mark);                                                   \
-        return st;                                                                         \
+#define OP(op, ...)                                                                                          \
+    tx_status tx_op_##op(tx_ctx *c, const tx_##op##_args *a)                                                 \
+    {                                                                                                        \
+        const tx_##op##_row *row = &c->ops->op;                                                              \
+        TX_TRY(tx__check_##op(a));                                                                           \
+        size_t mark = tx_arena_mark(&c->scratch);                                                            \
+        void *scratch = tx_arena_push(&c->scratch, row->scratch ? row->scratch(c, a) : 0);                   \
+        bool timed = c->profile && !c->dry;                                                                  \
+        int64_t n_traced = c->trace ? c->trace->n : 0;                                                       \
+        int64_t n_before = timed ? c->profile->n_runs : 0;                                                   \
+        double start = timed ? tx_clock() : 0;                                                               \
+        tx_status st = c->dry && !row->composed ? TX_OK : row->run(c, a, scratch);                           \
+        if (timed && !st) st = tx_device_sync(c->device, TX_STREAM_COMPUTE);                                 \
+        if (timed && !st) st = add_run(c, #op, start, n_before, tx__cost_##op(a));                           \
+        if (c->trace && c->dry && c->trace->n == n_traced && !st) st = add_traced(c, #op, tx__cost_##op(a)); \
+        if (c->watch && !c->dry && !st) tx__watch_##op(c, a);                                                \
+        tx_arena_pop(&c->scratch, mark);                                                                     \
+        return st;                                                                                           \
     }
 #include "backend/ops.def"

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backend/profile.h"
+#include "backend/trace.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -150,14 +151,16 @@ double tx_comm_sent(tx_comm_op op, int n, int64_t bytes)
 
 /* ---- requests ---- */
 
-/* Counts a call on a whole tensor; false: that was all there is to do. */
-static bool counted(const tx_ctx *c, tx_comm *g, tx_comm_op op, tx_tensor whole)
+/* Counts a call on a whole tensor; *ends: that was all there is to do. */
+static tx_status count(tx_ctx *c, tx_comm *g, tx_comm_op op, tx_tensor whole, const tx_request *r, bool *ends)
 {
+    int64_t bytes = tx_numel(whole) * (int64_t)tx_dtype_size(whole.dtype);
     TX_ASSERT(tx_is_contiguous(whole));
-    if (g->size == 1) return false;
+    *ends = g->size == 1 || (c && c->dry);
+    if (g->size == 1) return TX_OK;
     g->volume[op].calls++;
-    g->volume[op].bytes += tx_numel(whole) * (int64_t)tx_dtype_size(whole.dtype);
-    return !(c && c->dry);
+    g->volume[op].bytes += bytes;
+    return tx_trace_call(c, tx_comm_op_names[op], g, (double)bytes, r);
 }
 
 /* A group of one: y is x. */
@@ -178,8 +181,10 @@ static bool parts(tx_tensor whole, tx_tensor part, int n)
 
 static tx_status all_reduce_start(tx_ctx *c, tx_comm *g, tx_tensor x, tx_reduce op, tx_request *r)
 {
+    bool ends;
     TX_ASSERT(!r->g);
-    if (!counted(c, g, TX_COMM_ALL_REDUCE, x)) return TX_OK;
+    TX_TRY(count(c, g, TX_COMM_ALL_REDUCE, x, r, &ends));
+    if (ends) return TX_OK;
     *r = (tx_request){ .how = TX__ALL_REDUCE,
                        .what = TX_COMM_ALL_REDUCE,
                        .x = x.data,
@@ -196,9 +201,11 @@ tx_status tx_all_reduce_start(tx_ctx *c, tx_comm *g, tx_tensor x, tx_request *r)
 
 tx_status tx_reduce_scatter_start(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor x, tx_request *r)
 {
+    bool ends;
     TX_ASSERT(!r->g && parts(x, y, g->size));
     TX_TRY(keep(c, g, y, x));
-    if (!counted(c, g, TX_COMM_REDUCE_SCATTER, x)) return TX_OK;
+    TX_TRY(count(c, g, TX_COMM_REDUCE_SCATTER, x, r, &ends));
+    if (ends) return TX_OK;
     *r = (tx_request){ .how = TX__REDUCE_SCATTER,
                        .what = TX_COMM_REDUCE_SCATTER,
                        .x = x.data,
@@ -210,9 +217,11 @@ tx_status tx_reduce_scatter_start(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor 
 
 tx_status tx_all_gather_start(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor x, tx_request *r)
 {
+    bool ends;
     TX_ASSERT(!r->g && parts(y, x, g->size));
     TX_TRY(keep(c, g, y, x));
-    if (!counted(c, g, TX_COMM_ALL_GATHER, y)) return TX_OK;
+    TX_TRY(count(c, g, TX_COMM_ALL_GATHER, y, r, &ends));
+    if (ends) return TX_OK;
     *r = (tx_request){ .how = TX__ALL_GATHER,
                        .what = TX_COMM_ALL_GATHER,
                        .x = x.data,
@@ -224,8 +233,10 @@ tx_status tx_all_gather_start(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor x, t
 
 tx_status tx_send_start(tx_ctx *c, tx_comm *g, tx_tensor x, int to, int tag, tx_request *r)
 {
+    bool ends;
     TX_ASSERT(!r->g && to >= 0 && to < g->size && to != g->rank && tag >= 0 && tag < 65536);
-    if (!counted(c, g, TX_COMM_SEND, x)) return TX_OK;
+    TX_TRY(count(c, g, TX_COMM_SEND, x, r, &ends));
+    if (ends) return TX_OK;
     *r = (tx_request){ .how = TX__SEND,
                        .what = TX_COMM_SEND,
                        .x = x.data,
@@ -286,9 +297,8 @@ static void tell_wait(const tx_request *r, double start)
 
 tx_status tx_wait(tx_ctx *c, tx_request *r)
 {
-    (void)c;
     tx_status st = TX_OK;
-    if (!r->g) return TX_OK;
+    if (!r->g) return tx_trace_wait(c, r);
     bool told = tx_log_wants(TX_LOG_DEBUG);
     double start = told ? tx_clock() : 0;
     if (!r->finished) st = r->g->world->profiled ? wait_profiled(r) : tx__wait_for(r);
@@ -341,14 +351,17 @@ tx_status tx_all_gather(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor x)
 
 tx_status tx_broadcast(tx_ctx *c, tx_comm *g, tx_tensor x, int root)
 {
+    tx_request r = { 0 };
+    bool ends;
     TX_ASSERT(root >= 0 && root < g->size);
-    if (!counted(c, g, TX_COMM_BROADCAST, x)) return TX_OK;
-    tx_request r = { .how = TX__BROADCAST,
-                     .what = TX_COMM_BROADCAST,
-                     .x = x.data,
-                     .n = tx_numel(x),
-                     .dtype = (int)x.dtype,
-                     .peer = root };
+    TX_TRY(count(c, g, TX_COMM_BROADCAST, x, &r, &ends));
+    if (ends) return tx_wait(c, &r);
+    r = (tx_request){ .how = TX__BROADCAST,
+                      .what = TX_COMM_BROADCAST,
+                      .x = x.data,
+                      .n = tx_numel(x),
+                      .dtype = (int)x.dtype,
+                      .peer = root };
     TX_TRY(tx__start(c, g, &r));
     return tx_wait(c, &r);
 }

@@ -149,7 +149,7 @@ enum tx_command_load {
         "Start a command's ranks on this host, on the hosts of a hostfile, or in a Slurm allocation.")                       \
     JOB(TX_COMMAND_DOCTOR, "doctor", doctor,                                                                                 \
         TX_COMPUTES, TX_LOAD_NOTHING,                                                                                        \
-        G(GLOBAL),                                                                                                           \
+        G(DOCTOR) | G(GLOBAL),                                                                                               \
         "What this machine has and what triax will use of it.")                                                              \
     PROGRAM(TX_COMMAND_ENGINE, "engine", none,                                                                               \
         TX_ON_RANKS, TX_LOAD_RESUMES,                                                                                        \

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "backend/trace.h"
 #include "base/alloc.h"
 #include "checkpoint/checkpoint.h"
 #include "convert/save_as.h"
@@ -121,12 +122,16 @@ static void forget_moved(const tx_grid *g)
 static tx_status iteration(tx_ctx *c, tx_stage *stage, tx_zero *z, int64_t n_micro)
 {
     const tx_feed feed = { .units = &z->hooks };
+    TX_TRY(tx_trace_mark(c, TX_STEP_BEGIN, 0, 0, false));
     TX_TRY(tx_zero_begin(z));
     tx_stage_begin(stage, &feed);
     TX_TRY(tx_stage_run(stage, n_micro, true));
     TX_TRY(tx_stage_end(stage));
+    TX_TRY(tx_trace_mark(c, TX_STEP_FINISH, 0, 0, false));
     TX_TRY(tx_zero_finish(z));
-    return update(c, z);
+    TX_TRY(tx_trace_mark(c, TX_STEP_UPDATE, 0, 0, false));
+    TX_TRY(update(c, z));
+    return tx_trace_mark(c, TX_STEP_END, 0, 0, false);
 }
 
 int64_t tx__plan_micro_batches(int64_t n_micro, int64_t p, int64_t n_chunks)

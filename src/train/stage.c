@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/trace.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -419,8 +420,18 @@ static tx_status send(tx_stage *st, const tx_pp_instr *in, bool back)
                          tag(st, tx_grid_rank(st->grid, TX_AXIS_PIPELINE), in->chunk, back), &o->sent[k]);
 }
 
+/* Where a dry run is in the step. */
+static tx_status mark(tx_stage *st, const tx_pp_instr *in)
+{
+    tx_step_part part = in->op == TX_PP_FWD   ? TX_STEP_FORWARD
+                        : in->op == TX_PP_BWD ? TX_STEP_BACKWARD
+                                              : TX_STEP_MESSAGES;
+    return tx_trace_mark(st->c, part, in->micro, in->chunk, in->last_of_chunk);
+}
+
 static tx_status carry_out(tx_stage *st, const tx_pp_instr *in, int64_t n_micro, bool train)
 {
+    TX_TRY(mark(st, in));
     switch (in->op) {
     case TX_PP_RECV_FWD:
         return receive_forward(st, in);
