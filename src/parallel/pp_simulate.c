@@ -1,6 +1,6 @@
 /* pp_simulate.c - all stages of a pipeline together: whether their instruction lists fit, and when each does what. */
 #include "base/alloc.h"
-#include "parallel/pp_times.h"
+#include "parallel/pp_picture.h"
 
 /* A micro-batch in a virtual stage. */
 typedef struct unit {

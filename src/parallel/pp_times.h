@@ -1,5 +1,5 @@
 /* pp_times.h - a pipeline in time: how long its stages' instruction lists (pp_schedule.h) take, when each forward and
- * backward begins and ends, and what that looks like.
+ * backward begins and ends. pp_picture.h draws it.
  *
  *      stage 0   F0 F1 .. .. B0 B1          makespan: until the last of them has ended
  *      stage 1      F0 B0 F1 B1             busy: F and B alone, without waiting
@@ -49,8 +49,5 @@ tx_status tx_pp_check_times(const tx_pp_shape *shape, const tx_pp_times *times);
  * but the last are skipped. Relative error at most 1e-9.
  * @end [p] when each stage has ended; NULL allowed */
 tx_status tx_pp_makespan(const tx_pp_shape *shape, const tx_pp_times *times, double *makespan, double *end);
-
-/* Appends one line a stage, as in pp_schedule.h, of a timeline whose times are whole numbers: a column is one unit. */
-tx_status tx_pp_draw_units(const tx_pp_timeline *t, tx_str *out);
 
 #endif

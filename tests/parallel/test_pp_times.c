@@ -4,7 +4,7 @@
 #include "support.h"
 
 #include "base/rng.h"
-#include "parallel/pp_times.h"
+#include "parallel/pp_picture.h"
 
 enum { FWD, BWD };
 
@@ -191,6 +191,98 @@ static void repetitions_are_skipped(void **state)
     ASSERT_NEAR(makespan, 4.0 * 3e8, 100, "the pace");
 }
 
+/* ---------------------------------------------------------------- to scale */
+
+/* Each stage's sums begin where its last backward ends; all update when the last of them has ended. */
+static char *draw_shape(const tx_pp_shape *s, double message, double ms)
+{
+    int n = s->p * s->n_chunks;
+    double *room = calloc((size_t)n * 3, sizeof *room), end = 0;
+    tx_pp_extra *extra = calloc((size_t)s->p * 2, sizeof *extra);
+    tx_pp_timeline t;
+    tx_str text = { 0 };
+    assert_true(room && extra);
+    for (int v = 0; v < n; v++) {
+        room[v] = 10;
+        room[n + v] = 20;
+        room[2 * n + v] = message;
+    }
+    ASSERT_OK(tx_pp_simulate_times(
+        s, &(tx_pp_times){ .fwd = room, .bwd = room + n, .message = { room + 2 * n, room + 2 * n } }, &t));
+    for (int i = 0; i < s->p; i++) {
+        extra[2 * i] = (tx_pp_extra){ "sums", i, t.stage[i].end, t.stage[i].end + 4 };
+        end = fmax(end, extra[2 * i].end);
+    }
+    for (int i = 0; i < s->p; i++) extra[2 * i + 1] = (tx_pp_extra){ "update", i, end, end + 6 };
+    ASSERT_OK(tx_pp_draw_to_scale(&(tx_pp_drawing){ .t = &t, .extra = extra, .n_extras = 2 * s->p, .ms = ms }, &text));
+    tx_pp_timeline_free(&t);
+    free(room);
+    free(extra);
+    return text.data;
+}
+
+static void pictures_to_scale(void **state)
+{
+    (void)state;
+    char *text = draw_shape(&(tx_pp_shape){ TX_PP_1F1B, 2, 2, 1 }, 5, 0.5);
+    assert_string_equal(text, "stage 0   F0-------- F1-------- .................................B0------------------ "
+                              "...........B1------------------- S-- U-----\n"
+                              "stage 1                   F0-------- B0------------------- F1-------- "
+                              "B1------------------- S-- ...........................U-----\n"
+                              "ms        |0                    |10                   |20                  |30          "
+                              "         |40                   |50\n");
+    tx_free(text);
+    text = draw_shape(&(tx_pp_shape){ TX_PP_1F1B, 2, 2, 2 }, 0, 1);
+    assert_string_equal(text, "stage 0   F0.0--- F1.0-- F0.1--- F1.1-- ...............B0.1---------- "
+                              "........B1.1---------- B0.0---------- B1.0---------- S- U--\n"
+                              "stage 1           F0.0-- F1.0--- F0.1-- B0.1---------- F1.1--- B1.1---------- "
+                              "B0.0---------- B1.0---------- S- ...............U--\n"
+                              "ms        |0             |20            |40            |60            |80            "
+                              "|100           |120           |140\n");
+    tx_free(text);
+}
+
+/* Lines fit into 200 columns, and what is left out is the middle: of the time, and of the stages. */
+static void large_pictures_are_cut(void **state)
+{
+    (void)state;
+    static const tx_pp_shape shapes[] = { { TX_PP_1F1B, 4, 200, 1 },   { TX_PP_1F1B, 64, 512, 1 },
+                                          { TX_PP_1F1B, 8, 64, 4 },    { TX_PP_1F1B, 1, 1000, 1 },
+                                          { TX_PP_GPIPE, 3, 4000, 1 }, { TX_PP_1F1B, 17, 17, 1 } };
+    for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
+        const tx_pp_shape *s = &shapes[k];
+        char *text = draw_shape(s, 1, 1), last[40];
+        int n_lines = 0;
+        for (char *line = text; *line; line += strcspn(line, "\n") + 1, n_lines++)
+            if (strcspn(line, "\n") > 200) fail_msg("%s: a line of %zu columns", name(s), strcspn(line, "\n"));
+        assert_int_equal(n_lines, s->p > 16 ? 18 : s->p + 1);
+        ASSERT_CONTAINS(text, "stage 0 ");
+        snprintf(last, sizeof last, "\nstage %d ", s->p - 1);
+        if (s->p > 1) ASSERT_CONTAINS(text, last);
+        if (s->m > 100) ASSERT_CONTAINS(text, " ... ");
+        if (s->p > 16) {
+            snprintf(last, sizeof last, "(%d stages between them)", s->p - 16);
+            ASSERT_CONTAINS(text, last);
+        }
+        tx_free(text);
+    }
+    char *text = draw_shape(&shapes[0], 1, 1);
+    ASSERT_CONTAINS(text, "stage 0   F0-- F1-- F2-- F3-- ...");
+    ASSERT_CONTAINS(text, "B199----- ");
+    tx_free(text);
+}
+
+static void marks_of_an_axis(void **state)
+{
+    (void)state;
+    static const double least[] = { 1, 1.01, 2.5, 5.5, 0.003, 7e5 }, step[] = { 1, 2, 5, 10, 0.005, 1e6 };
+    static const int digits[] = { 0, 0, 0, 0, 3, 0 };
+    for (int i = 0; i < 6; i++) {
+        ASSERT_NEAR(tx_pp_mark_step(least[i]), step[i], 1e-9 * step[i], "the distance of marks");
+        assert_int_equal(tx_pp_mark_digits(step[i]), digits[i]);
+    }
+}
+
 /* ---------------------------------------------------------------- faults */
 
 static void what_is_no_time(void **state)
@@ -243,9 +335,15 @@ static void memory_that_is_not_there(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_kinds),       cmocka_unit_test(many_micro_batches),
-        cmocka_unit_test(large_pipelines), cmocka_unit_test(repetitions_are_skipped),
-        cmocka_unit_test(what_is_no_time), cmocka_unit_test(memory_that_is_not_there),
+        cmocka_unit_test(all_kinds),
+        cmocka_unit_test(many_micro_batches),
+        cmocka_unit_test(large_pipelines),
+        cmocka_unit_test(repetitions_are_skipped),
+        cmocka_unit_test(pictures_to_scale),
+        cmocka_unit_test(large_pictures_are_cut),
+        cmocka_unit_test(marks_of_an_axis),
+        cmocka_unit_test(what_is_no_time),
+        cmocka_unit_test(memory_that_is_not_there),
     };
     return cmocka_run_group_tests_name("parallel/pp_times", tests, NULL, NULL);
 }
