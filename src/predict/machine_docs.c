@@ -5,41 +5,35 @@
 #include "comm/comm.h"
 #include "predict/machine_rows.h"
 
-static const char intro[] = "# Machine files\n"
-                            "\n"
-                            "<!-- Made by `make docs` from src/predict/machine.def; edit that. -->\n"
-                            "\n"
-                            "What a machine can do, for `triax plan --machine`: one JSON object, of at most 16 MiB. "
-                            "The files in `machines/` are\n"
-                            "part of the program and go by their names:\n";
+/* clang-format off */
+static const char intro[] =
+    "# Machine files\n"
+    "\n"
+    "<!-- Made by `make docs` from src/predict/machine.def; edit that. -->\n"
+    "\n"
+    "What a machine can do, for `triax plan --machine`: one JSON object, of at most 16 MiB. The files in `machines/` are\n"
+    "part of the program and go by their names:\n";
 
 static const char after_names[] =
     ".\n"
-    "They are also installed, in `share/triax/machines`, to be copied and changed. Any other file goes by its path. "
-    "The code is\n"
-    "`src/predict/machine_read.c`.\n"
+    "They are also installed, in `share/triax/machines`, to be copied and changed. Any other file goes by its path. The\n"
+    "code is `src/predict/machine_read.c`.\n"
     "\n"
-    "A dot means an object within an object: `memory.gib` is `gib` in the object `memory`. Beside the numbers there "
-    "are\n"
-    "`name`, which is needed, and `sources`, an array of texts on where the numbers are from, for people. Unknown and "
-    "missing\n"
-    "keys, what is no number and what is out of bounds are refused by name.\n"
+    "A dot means an object within an object: `memory.gib` is `gib` in the object `memory`. Beside the numbers there are\n"
+    "`name`, which is needed, and `sources`, an array of texts on where the numbers are from, for people. Unknown and\n"
+    "missing keys, what is no number and what is out of bounds are refused by name.\n"
     "\n"
-    "A rank has one device: a GPU, one of the two dies or tiles of a module, or its share of the cores. GB are 10^9 "
-    "bytes, GiB\n"
-    "2^30. Numbers marked * have no data sheet: `tools/fit_machines` finds those of the files that come with triax, "
-    "from\n"
-    "published runs.\n";
+    "A rank has one device: a GPU, one of the two dies or tiles of a module, or its share of the cores. GB are 10^9 bytes,\n"
+    "GiB 2^30. Numbers marked * have no data sheet: `tools/fit_machines` finds those of the files that come with triax,\n"
+    "from published runs.\n";
 
 static const char measured[] =
     "\n"
     "## What was measured\n"
     "\n"
-    "`measured` may have two arrays, `products` and `ops`, of objects. `triax doctor --machine-file` writes them. "
-    "Where there\n"
-    "are entries of a type, they count in place of the formulas over the numbers above. All keys of an entry are "
-    "needed.\n"
-    "Its `dtype` is one of ";
+    "`measured` may have two arrays, `products` and `ops`, of objects. `triax doctor --machine-file` writes them. Where\n"
+    "there are entries of a type, they count in place of the formulas over the numbers above. All keys of an entry are\n"
+    "needed. Its `dtype` is one of ";
 
 static const char example[] =
     "\n"
@@ -64,12 +58,12 @@ static const char example[] =
     "        \"measured\": {\n"
     "            \"products\": [{ \"dtype\": \"bf16\", \"m\": 4096, \"n\": 4096, \"k\": 4096, \"tflops\": 151 }],\n"
     "            \"ops\": [\n"
-    "                { \"op\": \"layernorm_fwd\", \"dtype\": \"bf16\", \"size\": 33554432, \"gb_per_s\": 820, "
-    "\"ranks\": 1 },\n"
+    "                { \"op\": \"layernorm_fwd\", \"dtype\": \"bf16\", \"size\": 33554432, \"gb_per_s\": 820, \"ranks\": 1 },\n"
     "                { \"op\": \"attention_fwd\", \"dtype\": \"bf16\", \"size\": 1024, \"tflops\": 70, \"ranks\": 1 }\n"
     "            ]\n"
     "        }\n"
     "    }\n";
+/* clang-format on */
 
 /* | key | allowed | where it is left out | meaning | */
 static tx_status put_number_row(tx_str *out, const tx__machine_row *row)

@@ -256,7 +256,9 @@ static tx_status read_ops(const machine_reading *r, const json_t *list)
 static tx_status read_name(const machine_reading *r, const json_t *v)
 {
     const char *text = json_is_string(v) ? json_string_value(v) : "";
-    if (!*text || strlen(text) >= sizeof r->m->name) return is_another(r, "name", v, "a text of 1 to 63 bytes");
+    char shown[4 * sizeof r->m->name];
+    if (!*text || strlen(text) >= sizeof r->m->name || strcmp(tx_printable(shown, sizeof shown, text), text) != 0)
+        return is_another(r, "name", v, "a text of 1 to 63 bytes without control characters");
     memcpy(r->m->name, text, strlen(text) + 1);
     return TX_OK;
 }
