@@ -15,7 +15,7 @@
 typedef enum tx_trace_kind {
     TX_TRACE_OP,   /* computed at once */
     TX_TRACE_CALL, /* a call on a group is started; cost.bytes of the whole tensor */
-    TX_TRACE_WAIT, /* nothing goes on before that call's result is there; without a call by this request: no wait */
+    TX_TRACE_WAIT, /* nothing goes on before that call or copy has ended */
     TX_TRACE_COPY, /* between the memory of the device and the host's, or the host's and a disk: started, as a call */
     TX_TRACE_MARK  /* what follows belongs to `part` of the step */
 } tx_trace_kind;
@@ -35,22 +35,32 @@ typedef enum tx_step_part {
 typedef struct tx_trace_event {
     tx_trace_kind kind;
     const char *op; /* a literal: "gemm", "all-reduce"; of a COPY "to the host", "from the host", "to the disk", ... */
-    const char *what;    /* the part of the model, "" where it names none */
-    bool backward;       /* what is written are gradients */
-    tx_cost cost;        /* of an OP and a CALL */
-    const void *group;   /* of a CALL: the tx_comm, as long as it lives */
-    const void *request; /* of a CALL, a COPY and a WAIT: told apart by its address, which is used again */
-    tx_step_part part;   /* of a MARK, as the next three */
+    const char *what;  /* the part of the model, "" where it names none */
+    bool backward;     /* what is written are gradients */
+    tx_cost cost;      /* of an OP and a CALL */
+    const void *group; /* of a CALL: the tx_comm, as long as it lives */
+    int request;       /* of a CALL, a COPY and a WAIT: its number, from 0 */
+    tx_step_part part; /* of a MARK, as the next three */
     int micro, chunk;
     bool last; /* no later micro-batch of the chunk */
 } tx_trace_event;
 
+/* A request that has been started and not waited for. */
+typedef struct tx_trace_request {
+    const void *at;
+    int number;
+} tx_trace_request;
+
 typedef struct tx_trace {  /* zeroed, then set in a ctx */
     tx_trace_event *event; /* owned */
     int64_t n, cap;
+    tx_trace_request *open; /* owned */
+    int n_open, cap_open, n_requests;
 } tx_trace;
 
-/* Appends; without a trace in the ctx, or outside a dry run, they do nothing. TX_ERR_NOMEM. */
+/* Appends; without a trace in the ctx, or outside a dry run, they do nothing. A wait for a request that is not open is
+ * none. TX_ERR_NOMEM.
+ * @request an address that tells it from others which are open at the same time */
 tx_status tx_trace_op(tx_ctx *c, const char *op, const tx_cost *cost);
 tx_status tx_trace_call(tx_ctx *c, const char *op, const void *group, double bytes, const void *request);
 tx_status tx_trace_wait(tx_ctx *c, const void *request);

@@ -14,7 +14,7 @@ typedef struct tx_work_event {
     tx_dtype dtype;
     double flops, bytes;
     double m, n, k; /* of a product; of attention: positions, head dimension, heads of all samples */
-    int group;      /* of a call: TX_GROUP_... */
+    int group;      /* of a call: TX_GROUP_...; -1: to another stage, which the schedule times */
     int request;    /* of a call, a copy and a wait: its number in the stage */
 } tx_work_event;
 

@@ -430,7 +430,26 @@ static void read_model(tx_run_plan *p, const tx_model *m, const tx_config *cfg)
     for (int k = 0; k < m->n_chunks; k++) p->n_layers += m->chunk[k].end - m->chunk[k].first;
 }
 
-static tx_status plan_stage(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size, int stage, bool counts)
+/* An iteration more, written down: of as few micro-batches as have a first one, one in the middle and a last one in
+ * every chunk. Groups become their names. */
+static tx_status trace(tx_trace *t, const tx_dry_step *d)
+{
+    const tx_grid *g = tx_grid_of(d->c);
+    int64_t p = tx_grid_size(g, TX_AXIS_PIPELINE), n = d->m->n_chunks > 1 ? (p < 3 ? 2 * p : p) : 3;
+    int64_t n_micro = d->cfg->global_batch_size / (d->cfg->micro_batch_size * tx_grid_size(g, TX_AXIS_DATA));
+    d->c->trace = t;
+    tx_status st = iteration(d->c, d->stage, d->zero, n < n_micro ? n : n_micro);
+    d->c->trace = NULL;
+    for (tx_trace_event *e = t->event; e < t->event + t->n; e++) {
+        const void *group = e->group;
+        for (int i = 0; i < TX_N_GROUPS; i++)
+            if (group && group == tx_grid_group(g, i)) e->group = &tx_group_names[i];
+    }
+    return st;
+}
+
+static tx_status plan_stage(tx_run_plan *out, tx_trace *t, const tx_config *cfg, int64_t vocab_size, int stage,
+                            bool counts)
 {
     tx_ctx c = { 0 };
     tx_model *m = NULL;
@@ -449,6 +468,7 @@ static tx_status plan_stage(tx_run_plan *out, const tx_config *cfg, int64_t voca
     TX_GOTO(tx__plan_step(&p.memory, &p.sizes, &step));
     if (counts) TX_GOTO(count_params(&p, cfg, vocab_size, m->vocab_padded - m->n_valid));
     tx_volume_read(&p.volume, &grid);
+    if (t) TX_GOTO(trace(t, &step));
     p.formula = tx__plan_formula(&zero);
     p.sent = tx_volume_sent(&p.volume, &p.sizes);
     read_model(&p, m, cfg);
@@ -464,12 +484,17 @@ out:
 
 tx_status tx_plan_stage(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size, int stage)
 {
-    return plan_stage(out, cfg, vocab_size, stage, true);
+    return plan_stage(out, NULL, cfg, vocab_size, stage, true);
 }
 
 tx_status tx__plan_sizes(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size, int stage)
 {
-    return plan_stage(out, cfg, vocab_size, stage, false);
+    return plan_stage(out, NULL, cfg, vocab_size, stage, false);
+}
+
+tx_status tx_plan_traced(tx_run_plan *out, tx_trace *t, const tx_config *cfg, int64_t vocab_size, int stage)
+{
+    return plan_stage(out, t, cfg, vocab_size, stage, true);
 }
 
 int tx__plan_stages(const tx_config *cfg, int stage[TX__PLAN_STAGES])

@@ -8,6 +8,7 @@
 #ifndef TX_TRAIN_PLAN_H
 #define TX_TRAIN_PLAN_H
 
+#include "backend/trace.h"
 #include "config/config.h"
 #include "model/model.h"
 #include "optim/optim.h"
@@ -84,6 +85,10 @@ double tx_flops_told(const tx_config *cfg, const tx_model *m, int64_t b);
  * the other axes, which needs the most. Allocates the tables of the model, but no numbers; the ranks need not exist.
  * TX_ERR_ARG: sizes are too large to count; TX_ERR_UNSUPPORTED: the backend lacks an op; TX_ERR_NOMEM. */
 tx_status tx_plan_stage(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size, int stage);
+
+/* The same, and what the stage does in an iteration of a few micro-batches (backend/trace.h), whose calls name their
+ * group by an element of tx_group_names. The caller frees the trace, also after a failure. */
+tx_status tx_plan_traced(tx_run_plan *out, tx_trace *t, const tx_config *cfg, int64_t vocab_size, int stage);
 
 /* The plan of the stage that needs the most memory. */
 tx_status tx_plan_run(tx_run_plan *out, const tx_config *cfg, int64_t vocab_size);

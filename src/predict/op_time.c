@@ -1,0 +1,132 @@
+/* op_time.c - seconds of ops and messages: a few formulas over the machine's numbers, or what was measured on it. */
+#include "predict/op_time.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- ops ---- */
+
+double tx_machine_peak(const tx_machine *m, tx_dtype t)
+{
+    return t == TX_BF16 ? m->bf16_peak : t == TX_F16 ? m->fp16_peak : m->fp32_peak;
+}
+
+static double memory_seconds(const tx_machine *m, double bytes)
+{
+    return bytes / (m->bandwidth * m->bandwidth_share);
+}
+
+/* Share of the units' work that is of use where the result is cut into tiles of tm x tn, computed by all units at a
+ * time: the last round and the last row and column of tiles are not full. */
+static double tiles_share(const tx_machine *m, const tx_work_event *e, double tm, double tn)
+{
+    double tiles = ceil(e->m / tm) * ceil(e->n / tn), rounds = ceil(tiles / m->units);
+    return e->m * e->n / (tm * tn) / (rounds * m->units);
+}
+
+/* The best of a library's tiles: smaller ones fill the units better and read more for each product. */
+static double best_tiles(const tx_machine *m, const tx_work_event *e)
+{
+    static const double rate[] = { 1, 0.9, 0.75 };
+    double best = 0;
+    for (int i = 0; i < 3; i++) {
+        double tm = m->tile_m / (i == 2 ? 2 : 1), tn = m->tile_n / (i ? 2 : 1);
+        best = fmax(best, rate[i] * tiles_share(m, e, tm < 1 ? 1 : tm, tn < 1 ? 1 : tn));
+    }
+    return best;
+}
+
+static bool is_aligned(double n, double align)
+{
+    return fmod(n, align) == 0;
+}
+
+static double product_seconds(const tx_machine *m, const tx_work_event *e)
+{
+    double rate = tx_machine_peak(m, e->dtype) * m->matrix_share * e->k / (e->k + m->half_k) * best_tiles(m, e);
+    if (!is_aligned(e->m, m->align) || !is_aligned(e->n, m->align) || !is_aligned(e->k, m->align))
+        rate *= m->misaligned_share;
+    return fmax(e->flops / rate, memory_seconds(m, e->bytes));
+}
+
+static double attention_seconds(const tx_machine *m, const tx_work_event *e)
+{
+    double share = e->backward ? m->attention_bwd_share : m->attention_share;
+    double rate = tx_machine_peak(m, e->dtype) * share * e->n / (e->n + m->half_head);
+    if (!is_aligned(e->n, m->align)) rate *= m->misaligned_share;
+    return fmax(e->flops / rate, memory_seconds(m, e->bytes));
+}
+
+static double formula_seconds(const tx_machine *m, const tx_work_event *e)
+{
+    double s = e->bound == TX_COST_PRODUCT     ? product_seconds(m, e)
+               : e->bound == TX_COST_ATTENTION ? attention_seconds(m, e)
+                                               : memory_seconds(m, e->bytes);
+    return fmax(s + m->op_seconds, m->launch_seconds);
+}
+
+double tx_op_seconds(const tx_machine *m, const tx_work_event *e, int n_ranks)
+{
+    (void)n_ranks;
+    return formula_seconds(m, e);
+}
+
+/* ---- messages ---- */
+
+/* Ranks between two neighbours of a group, and how many there are. */
+static void stride_of(const tx_layout *l, int group, int *stride, int *size)
+{
+    int t = l->size[TX_AXIS_TENSOR], p = l->size[TX_AXIS_PIPELINE], r = l->size[TX_AXIS_DATA];
+    switch (group) {
+    case TX_GROUP_TENSOR:
+        *stride = 1, *size = t;
+        return;
+    case TX_GROUP_DATA:
+        *stride = t, *size = r;
+        return;
+    case TX_GROUP_ENDS:
+        *stride = t * r * (p - 1), *size = p > 1 ? 2 : 1;
+        return;
+    case TX_GROUP_PIPELINE:
+        *stride = t * r, *size = p;
+        return;
+    default:
+        *stride = 1, *size = t * p * r;
+    }
+}
+
+tx_span tx_group_span(const tx_layout *l, int group, const tx_machine *m)
+{
+    int stride, size, node = (int)m->ranks_per_node;
+    stride_of(l, group, &stride, &size);
+    int world = l->size[TX_AXIS_TENSOR] * l->size[TX_AXIS_PIPELINE] * l->size[TX_AXIS_DATA];
+    if (stride < 1) stride = 1;
+    if (node > world) node = world;
+    int in_node = stride < node ? node / stride : 1;
+    if (in_node > size) in_node = size;
+    tx_span s = { .size = size, .in_node = in_node, .nodes = (size + in_node - 1) / in_node };
+    s.sharing = node / in_node;
+    return s;
+}
+
+static double log2_of(int n)
+{
+    return n > 1 ? log2(n) : 0;
+}
+
+double tx_call_seconds(const tx_machine *m, tx_span s, const char *op, double bytes)
+{
+    if (s.size < 2) return 0;
+    double n = s.size, sent = bytes * (n - 1) / n * (strcmp(op, "all-reduce") ? 1 : 2);
+    double inside = s.in_node > 1 ? sent / ((s.in_node > 2 ? m->node_all : m->node_pair) * m->node_share) : 0;
+    double between = s.nodes > 1 ? sent * s.sharing / (m->net_bandwidth * m->net_share) : 0;
+    double steps = log2_of(s.nodes) * (strcmp(op, "all-reduce") ? 1 : 2);
+    return fmax(inside, between) + m->node_latency + m->net_latency * steps;
+}
+
+double tx_message_seconds(const tx_machine *m, const tx_layout *l, double bytes)
+{
+    tx_span s = tx_group_span(l, TX_GROUP_PIPELINE, m);
+    if (s.in_node > 1) return bytes / (m->node_pair * m->node_share) + m->node_latency;
+    return bytes * s.sharing / (m->net_bandwidth * m->net_share) + m->net_latency;
+}

@@ -1,0 +1,243 @@
+/* step_time.c - seconds of an iteration: each instruction of a stage with what hides behind it, then the schedule. */
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "predict/op_time.h"
+#include "predict/predict.h"
+
+/* Where the time of a piece goes. */
+typedef struct account {
+    double all, products, attention, memory_bound, copies;
+    double exposed[TX_N_STEP_GROUPS + 1]; /* the last: of all other groups */
+} account;
+
+typedef struct stage_times {
+    account *fwd, *bwd, *bwd_last; /* [n_chunks] */
+    account begin, finish, update;
+} stage_times;
+
+/* ---- one stage: ops one after the other, messages of each group beside them ---- */
+
+typedef struct clock_of {
+    const tx_run_work *w;
+    const tx_machine *m;
+    tx_span span[TX_N_GROUPS];
+    double now, group_free[TX_N_GROUPS], copies_free;
+    double *ends;  /* [n_requests] */
+    int *group;    /* [n_requests]; TX_N_GROUPS: a copy, -1: nothing that is timed */
+    int n_sharing; /* ranks of a node */
+} clock_of;
+
+static double later(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static void compute(clock_of *c, const tx_work_event *e, account *a)
+{
+    double s = tx_op_seconds(c->m, e, c->n_sharing);
+    c->now += s;
+    *(e->bound == TX_COST_PRODUCT     ? &a->products
+      : e->bound == TX_COST_ATTENTION ? &a->attention
+                                      : &a->memory_bound) += s;
+}
+
+static void call(clock_of *c, const tx_work_event *e)
+{
+    c->group[e->request] = e->group;
+    if (e->group < 0) return;
+    double start = later(c->now, c->group_free[e->group]);
+    c->ends[e->request] = c->group_free[e->group] = start + tx_call_seconds(c->m, c->span[e->group], e->op, e->bytes);
+}
+
+static void copy(clock_of *c, const tx_work_event *e)
+{
+    double rate = strstr(e->op, "disk") ? c->m->storage / c->n_sharing : c->m->host_bandwidth;
+    c->group[e->request] = TX_N_GROUPS;
+    c->ends[e->request] = c->copies_free = later(c->now, c->copies_free) + e->bytes / rate;
+}
+
+static void wait_for(clock_of *c, const tx_work_event *e, account *a)
+{
+    int group = c->group[e->request];
+    double s = c->ends[e->request] - c->now;
+    if (group < 0 || s <= 0) return;
+    c->now += s;
+    if (group == TX_N_GROUPS)
+        a->copies += s;
+    else
+        a->exposed[group < TX_N_STEP_GROUPS ? group : TX_N_STEP_GROUPS] += s;
+}
+
+static account run_piece(clock_of *c, const tx_stage_work *w, const tx_work_piece *p)
+{
+    account a = { 0 };
+    double start = c->now;
+    for (const tx_work_event *e = w->event + p->first; e < w->event + p->end; e++) {
+        if (e->kind == TX_TRACE_OP) compute(c, e, &a);
+        if (e->kind == TX_TRACE_CALL) call(c, e);
+        if (e->kind == TX_TRACE_COPY) copy(c, e);
+        if (e->kind == TX_TRACE_WAIT) wait_for(c, e, &a);
+    }
+    a.all = c->now - start;
+    return a;
+}
+
+/* Of the micro-batches that were traced the second one stands for all but the last. */
+static void keep_piece(stage_times *t, const tx_stage_work *w, const tx_work_piece *p, const account *a)
+{
+    int usual = w->n_micro > 2 ? 1 : 0;
+    switch (p->part) {
+    case TX_STEP_BEGIN:
+        t->begin = *a;
+        return;
+    case TX_STEP_FORWARD:
+        if (p->micro <= usual) t->fwd[p->chunk] = *a;
+        return;
+    case TX_STEP_BACKWARD:
+        if (p->micro <= usual) t->bwd[p->chunk] = *a;
+        if (p->last) t->bwd_last[p->chunk] = *a;
+        return;
+    case TX_STEP_FINISH:
+        t->finish = *a;
+        return;
+    case TX_STEP_UPDATE:
+        t->update = *a;
+        return;
+    default:
+        return;
+    }
+}
+
+static int ranks_of_node(const tx_run_work *w, const tx_machine *m)
+{
+    return (double)w->world_size < m->ranks_per_node ? (int)w->world_size : (int)m->ranks_per_node;
+}
+
+static tx_status time_stage(stage_times *t, const tx_run_work *w, const tx_stage_work *s, const tx_machine *m)
+{
+    clock_of c = { .w = w, .m = m, .n_sharing = ranks_of_node(w, m) };
+    tx_status st;
+    for (int g = 0; g < TX_N_GROUPS; g++) c.span[g] = tx_group_span(&w->layout, g, m);
+    TX_GOTO(tx_alloc(&c.ends, (size_t)s->n_requests + 1, sizeof *c.ends, "the messages of a stage"));
+    TX_GOTO(tx_alloc(&c.group, (size_t)s->n_requests + 1, sizeof *c.group, "the messages of a stage"));
+    for (int64_t i = 0; i < s->n_pieces; i++) {
+        account a = run_piece(&c, s, &s->piece[i]);
+        keep_piece(t, s, &s->piece[i], &a);
+    }
+out:
+    tx_free(c.ends);
+    tx_free(c.group);
+    return st;
+}
+
+/* ---- all stages ---- */
+
+typedef struct pipeline {
+    const tx_run_work *w;
+    const tx_machine *m;
+    stage_times stage[TX__PLAN_STAGES];
+    account *memory; /* of the stages' arrays */
+} pipeline;
+
+static tx_status time_stages(pipeline *q)
+{
+    size_t n = (size_t)q->w->shape.n_chunks;
+    TX_TRY(tx_alloc(&q->memory, 3 * n * TX__PLAN_STAGES, sizeof *q->memory, "the times of stages"));
+    for (int i = 0; i < q->w->n; i++) {
+        stage_times *t = &q->stage[i];
+        t->fwd = q->memory + 3 * n * (size_t)i;
+        t->bwd = t->fwd + n;
+        t->bwd_last = t->bwd + n;
+        TX_TRY(time_stage(t, q->w, &q->w->stage[i], q->m));
+    }
+    return TX_OK;
+}
+
+static void add(account *to, const account *a, double times)
+{
+    to->all += times * a->all;
+    to->products += times * a->products;
+    to->attention += times * a->attention;
+    to->memory_bound += times * a->memory_bound;
+    to->copies += times * a->copies;
+    for (int g = 0; g <= TX_N_STEP_GROUPS; g++) to->exposed[g] += times * a->exposed[g];
+}
+
+/* All that a stage does between begin and the end of its last backward. */
+static account busy_of(const pipeline *q, const stage_times *t)
+{
+    account a = { 0 };
+    double m = q->w->shape.m;
+    for (int k = 0; k < q->w->shape.n_chunks; k++) {
+        add(&a, &t->fwd[k], m);
+        add(&a, &t->bwd[k], m - 1);
+        add(&a, &t->bwd_last[k], 1);
+    }
+    return a;
+}
+
+/* TODO: the schedule */
+static double makespan(const pipeline *q)
+{
+    double most = 0, p = q->w->shape.p, m = q->w->shape.m, v = q->w->shape.n_chunks;
+    const tx_stage_work *s = &q->w->stage[0];
+    double msg = p > 1 ? tx_message_seconds(q->m, &q->w->layout, s->message[0]) : 0;
+    for (int i = 0; i < q->w->n; i++) most = later(most, busy_of(q, &q->stage[i]).all);
+    most += m * v * 2 * (p > 1 ? msg : 0) * (v > 1 ? 1 : 1);
+    return most * (1 + (p - 1) / (m * v));
+}
+
+static const stage_times *times_of(const pipeline *q, int i)
+{
+    return &q->stage[tx_work_of_stage(q->w, i) - q->w->stage];
+}
+
+static void tell(tx_time *t, const tx_run_work *w, const tx_machine *m)
+{
+    double ranks = (double)w->world_size, nodes = ceil(ranks / m->ranks_per_node);
+    double lost = t->iteration * m->straggling * (nodes > 1 ? log2(nodes) : 0) + m->overhead;
+    t->iteration += lost;
+    t->other += lost;
+    t->low = t->iteration * exp(-m->spread);
+    t->high = t->iteration * exp(m->spread);
+    t->tokens_per_s = (double)w->tokens / t->iteration / ranks;
+    t->flops_per_s = w->flops / t->iteration / ranks;
+    t->hardware_flops_per_s = (w->flops + w->flops_again) / t->iteration / ranks;
+    t->told_flops_per_s = w->flops_told / t->iteration / ranks;
+    t->peak_share = t->flops_per_s / tx_machine_peak(m, w->dtype);
+}
+
+tx_status tx_predict(tx_time *out, const tx_run_work *w, const tx_machine *m)
+{
+    pipeline q = { .w = w, .m = m };
+    tx_status st = time_stages(&q);
+    double most = -1;
+    int slowest = 0;
+    if (st) goto out;
+    double end = makespan(&q);
+    for (int i = 0; i < w->n; i++) {
+        const stage_times *s = &q.stage[i];
+        double all = s->begin.all + end + s->finish.all + s->update.all;
+        if (all <= most) continue;
+        most = all;
+        slowest = i;
+    }
+    const stage_times *s = times_of(&q, w->stage[slowest].stage);
+    account a = busy_of(&q, s);
+    *out = (tx_time){ .iteration = most, .bubble = end - a.all };
+    add(&a, &s->begin, 1);
+    add(&a, &s->finish, 1);
+    out->products = a.products;
+    out->attention = a.attention;
+    out->memory_bound = a.memory_bound;
+    out->copies = a.copies;
+    memcpy(out->exposed, a.exposed, sizeof out->exposed);
+    out->other = a.exposed[TX_N_STEP_GROUPS];
+    out->update = s->update.all;
+    tell(out, w, m);
+out:
+    tx_free(q.memory);
+    return st;
+}
