@@ -111,10 +111,11 @@ static const char *unit_of(double iteration)
     return iteration < 1 ? "ms" : "s";
 }
 
+/* Nothing of what is less than a line can show. */
 static tx_status show_part(tx__report *r, const tx_time *t, const char *name, double s)
 {
     char text[32];
-    if (s <= 0) return TX_OK;
+    if (s < 0.0005 * t->iteration) return TX_OK;
     return tx__report_line(r, "        %-34s %10s %-2s %6.1f %%", name, in_unit(text, s, t->iteration),
                            unit_of(t->iteration), 100 * s / t->iteration);
 }
