@@ -10,7 +10,7 @@
 
 #include "api/engine_internal.h"
 #include "api/gpus.h"
-#include "api/machine.h"
+#include "api/processor_name.h"
 #include "backend/backend.h"
 #include "backend/gpu_module.h"
 #include "base/cores.h"

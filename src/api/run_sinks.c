@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/machine.h"
+#include "api/processor_name.h"
 #include "api/show_layout.h"
 #include "backend/backend.h"
 #include "base/alloc.h"

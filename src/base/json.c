@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Behind the token at i: a string, a bracket, comma or colon, or a number or word. */
@@ -67,4 +68,12 @@ json_t *tx_json_load(const char *text, size_t n, size_t flags, json_error_t *e)
     int shown = end - begin <= 60 ? (int)(end - begin) : 0;
     snprintf(e->text, cap, "a comma is missing%s%.*s", shown ? " before " : "", shown, text + begin);
     return NULL;
+}
+
+const char *tx_json_shown(char text[48], const json_t *value)
+{
+    char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
+    snprintf(text, 48, "%.40s%s", dump ? dump : "?", dump && strlen(dump) > 40 ? "..." : "");
+    free(dump);
+    return text;
 }

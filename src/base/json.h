@@ -9,4 +9,7 @@
  * kind of file as one that does not begin as JSON does. */
 json_t *tx_json_load(const char *text, size_t n, size_t flags, json_error_t *e);
 
+/* A value as it stands in the file, shortened, for messages; returns `text`. */
+const char *tx_json_shown(char text[48], const json_t *value);
+
 #endif

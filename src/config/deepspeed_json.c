@@ -10,6 +10,7 @@
 #include <strings.h>
 
 #include "base/alloc.h"
+#include "base/json.h"
 #include "base/log.h"
 
 /* ---------------------------------------------------------------- the table */
@@ -140,15 +141,6 @@ static tx_status note(const reading *r, const char *fmt, ...)
                          tx_printable(shown, sizeof shown, text));
 }
 
-/* A value as it stands in the file, shortened. */
-static const char *shown(char text[48], const json_t *value)
-{
-    char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
-    snprintf(text, 48, "%.40s%s", dump ? dump : "?", dump && strlen(dump) > 40 ? "..." : "");
-    free(dump);
-    return text;
-}
-
 /* ---------------------------------------------------------------- types */
 
 /* As if the key were left out. */
@@ -185,7 +177,7 @@ static bool checked(const reading *r, const json_t *value, value_type type)
                                              : "an object";
     char text[48];
     if (fits(value, type)) return true;
-    wrong(r, "%.100s is %s, %s; it takes %s", r->key, shown(text, value), is, takes[type]);
+    wrong(r, "%.100s is %s, %s; it takes %s", r->key, tx_json_shown(text, value), is, takes[type]);
     return false;
 }
 
@@ -375,7 +367,7 @@ static tx_status convert_betas(reading *r, const json_t *value)
     const json_t *one = json_array_get(value, 0), *two = json_array_get(value, 1);
     char text[48], buf[40];
     if (json_array_size(value) != 2 || !json_is_number(one) || !json_is_number(two)) {
-        wrong(r, "%s is %s; it takes two numbers, as in [0.9, 0.999]", r->key, shown(text, value));
+        wrong(r, "%s is %s; it takes two numbers, as in [0.9, 0.999]", r->key, tx_json_shown(text, value));
         return TX_OK;
     }
     TX_TRY(put(r, "adam-beta1", value_text(buf, one), true));
@@ -414,7 +406,7 @@ static const char *type_word(const reading *r, const json_t *value)
     char text[48];
     for (int i = 0; i < 3; i++)
         if (tx__word_in(spelling[i], json_string_value(value))) return word[i];
-    wrong(r, "%s is %s; it takes fp32, bf16 or fp16", r->key, shown(text, value));
+    wrong(r, "%s is %s; it takes fp32, bf16 or fp16", r->key, tx_json_shown(text, value));
     return NULL;
 }
 
@@ -434,7 +426,7 @@ static tx_status convert_reduce_dtype(reading *r, const json_t *value)
     lower[n] = 0;
     if (tx__word_in("fp32|bf16|fp16", lower)) return put(r, "grad-reduce-dtype", lower, false);
     char text[48];
-    wrong(r, "%s is %s; it takes fp32, bf16 or fp16", r->key, shown(text, value));
+    wrong(r, "%s is %s; it takes fp32, bf16 or fp16", r->key, tx_json_shown(text, value));
     return TX_OK;
 }
 
@@ -626,7 +618,7 @@ static tx_status read_key(reading *r, const key_row *row, const json_t *value)
         return row->convert(r, value);
     case ONLY_ROW:
         if (has_word(row->words, value)) break;
-        wrong(r, "%s is %s, and only %s is built: %s", row->path, shown(text, value), row->words, row->text);
+        wrong(r, "%s is %s, and only %s is built: %s", row->path, tx_json_shown(text, value), row->words, row->text);
         return TX_OK;
     case REFUSED_ROW:
         if (json_is_object(value) && !json_object_size(value)) return TX_OK;

@@ -29,16 +29,18 @@ typedef struct tx_machine {
 #include "predict/machine.def"
     tx_measured_product *product; /* owned; in place of the formulas where there are any of the type */
     tx_measured_op *op;           /* owned, likewise */
-    int n_products, n_ops;
+    char **source;                /* owned, as are the texts: where the numbers are from, for people */
+    int n_products, n_ops, n_sources;
 } tx_machine;
 
 /* Reads the machine called `name`, one that comes with triax, or else the file of that path. TX_ERR_NOTFOUND lists the
- * names there are; TX_ERR_FORMAT names file, key, what it is and what is allowed: missing, unknown, no number, out of
- * bounds. The caller frees it, also after a failure. */
+ * names that there are; TX_ERR_FORMAT names file, key, what it is and what is allowed: missing, unknown, no number, out
+ * of bounds. The caller frees it, also after a failure. */
 tx_status tx_machine_read(tx_machine *out, const char *name);
 void tx_machine_free(tx_machine *m); /* a zeroed one is fine */
 
-/* Writes it as a file that tx_machine_read reads.   @sources what is in "sources"; NULL: none */
+/* Publishes it as a file, of which tx_machine_read makes the same numbers, to the last bit where they were read from a
+ * file.   @source one more sentence for "sources"; NULL: none */
 tx_status tx_machine_write(const tx_machine *m, const char *path, const char *source);
 
 /* The numbers by their paths, for programs that fit them. Returns NULL if there is no such path. */

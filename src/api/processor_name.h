@@ -1,6 +1,6 @@
-/* machine.h - what this machine calls itself. */
-#ifndef TX_API_MACHINE_H
-#define TX_API_MACHINE_H
+/* processor_name.h - what this machine calls itself. */
+#ifndef TX_API_PROCESSOR_NAME_H
+#define TX_API_PROCESSOR_NAME_H
 
 #include <stddef.h>
 

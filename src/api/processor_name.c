@@ -1,5 +1,5 @@
-/* machine.c - what this machine calls itself. */
-#include "api/machine.h"
+/* processor_name.c - what this machine calls itself. */
+#include "api/processor_name.h"
 
 #include <stdio.h>
 #include <string.h>
