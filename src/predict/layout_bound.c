@@ -36,6 +36,23 @@ static void count_data(measures *out, const tx_stage_work *w)
         }
 }
 
+static double busy_of(const tx_time *t)
+{
+    return t->products + t->attention + t->memory_bound + t->exposed[TX_GROUP_TENSOR];
+}
+
+/* Of one micro-batch more, which is neither the first nor the last. */
+static tx_status time_small(const tx_bounds *b, tx_run_work *w, measures *out)
+{
+    tx_time few, more;
+    TX_TRY(b->predict(&few, w, b->machine));
+    w->shape.m++;
+    TX_TRY(b->predict(&more, w, b->machine));
+    out->busy = busy_of(&more) - busy_of(&few);
+    out->update = few.update;
+    return TX_OK;
+}
+
 /* *possible: the rules take the options, and the backend has the ops. */
 static tx_status run_small(const tx_bounds *b, const tx_layout_choice *c, int64_t n_layers, measures *out,
                            bool *possible)
@@ -43,7 +60,6 @@ static tx_status run_small(const tx_bounds *b, const tx_layout_choice *c, int64_
     tx_config base = *b->base;
     tx_config *cfg;
     tx_run_work w = { 0 };
-    tx_time t;
     base.num_layers = n_layers;
     base.global_batch_size = MICRO_BATCHES * c->micro_batch * tx_choice_data_parallel(c);
     base.rampup_batch_size = (tx_list){ 0 };
@@ -53,17 +69,21 @@ static tx_status run_small(const tx_bounds *b, const tx_layout_choice *c, int64_
     TX_TRY(tx_choice_config(&cfg, &base, c));
     if (!cfg) return TX_OK;
     tx_status st = tx_run_work_make(&w, cfg, b->vocab_size);
-    if (!st) st = b->predict(&t, &w, b->machine);
+    if (!st) st = time_small(b, &w, out);
     if (!st) {
         *possible = true;
         out->memory = w.stage[0].plan.memory;
-        out->busy = (t.products + t.attention + t.memory_bound + t.exposed[TX_GROUP_TENSOR]) / MICRO_BATCHES;
-        out->update = t.update;
         count_data(out, &w.stage[0]);
     }
     tx_run_work_free(&w);
     tx_config_free(cfg);
     return st == TX_ERR_ARG || st == TX_ERR_UNSUPPORTED ? TX_OK : st;
+}
+
+/* All micro-batches' activations are kept until the first backward. */
+static bool is_gpipe(const tx_bounds *b)
+{
+    return b->base->pipeline_schedule == TX_PIPELINE_GPIPE;
 }
 
 static double of_a_layer(double few, double more)
@@ -84,6 +104,7 @@ static tx_status make(const tx_bounds *b, tx_small_run *r)
     r->grads = of_a_layer((double)few.memory.grads, (double)more.memory.grads);
     r->optimizer = of_a_layer((double)few.memory.optimizer, (double)more.memory.optimizer);
     r->acts = of_a_layer((double)few.memory.activations, (double)more.memory.activations);
+    if (is_gpipe(b)) r->acts /= MICRO_BATCHES;
     for (int once = 0; once < 2; once++)
         for (int op = 0; op < TX_BOUND_OPS; op++)
             r->data[once][op] = of_a_layer(few.data[once][op], more.data[once][op]);
@@ -139,7 +160,7 @@ static tx_status find(tx_bounds *b, const tx_layout_choice *its, tx_small_run *o
 static double in_flight(const tx_bounds *b, const tx_layout_choice *c, double n_micro, double n_chunks)
 {
     double p = (double)c->pp;
-    if (b->base->pipeline_schedule == TX_PIPELINE_GPIPE) return n_micro;
+    if (is_gpipe(b)) return n_micro;
     if (n_chunks == 1) return fmin(n_micro, p);
     return fmin(n_micro * n_chunks, 2 * (p - 1) + (n_chunks - 1) * p + 1);
 }

@@ -26,7 +26,7 @@ static const tx_memory *most_of(tx_run_work *w, const tx_search_args *a)
     const tx_memory *most = NULL;
     for (int i = 0; i < w->n; i++) {
         tx_memory *m = &w->stage[i].plan.memory;
-        m->gpu_free = a->gpu ? a->room : 0;
+        m->gpu_free = !a->gpu ? 0 : a->room ? a->room : 1;
         if (!most || tx_memory_limited(m) > tx_memory_limited(most)) most = m;
     }
     return most;
