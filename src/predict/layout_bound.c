@@ -42,7 +42,7 @@ static double busy_of(const tx_time *t)
 }
 
 /* Of one micro-batch more, which is neither the first nor the last. */
-static tx_status time_small(const tx_bounds *b, tx_run_work *w, measures *out)
+static tx_status time_small(const tx_layout_bounds *b, tx_run_work *w, measures *out)
 {
     tx_time few, more;
     TX_TRY(b->predict(&few, w, b->machine));
@@ -54,7 +54,7 @@ static tx_status time_small(const tx_bounds *b, tx_run_work *w, measures *out)
 }
 
 /* *possible: the rules take the options, and the backend has the ops. */
-static tx_status run_small(const tx_bounds *b, const tx_layout_choice *c, int64_t n_layers, measures *out,
+static tx_status run_small(const tx_layout_bounds *b, const tx_layout_choice *c, int64_t n_layers, measures *out,
                            bool *possible)
 {
     tx_config base = *b->base;
@@ -81,7 +81,7 @@ static tx_status run_small(const tx_bounds *b, const tx_layout_choice *c, int64_
 }
 
 /* All micro-batches' activations are kept until the first backward. */
-static bool is_gpipe(const tx_bounds *b)
+static bool is_gpipe(const tx_layout_bounds *b)
 {
     return b->base->pipeline_schedule == TX_PIPELINE_GPIPE;
 }
@@ -91,7 +91,7 @@ static double of_a_layer(double few, double more)
     return fmax(0, (more - few) / (MORE_LAYERS - FEW_LAYERS));
 }
 
-static tx_status make(const tx_bounds *b, tx_small_run *r)
+static tx_status make(const tx_layout_bounds *b, tx_small_run *r)
 {
     measures few, more;
     TX_TRY(run_small(b, &r->is, FEW_LAYERS, &few, &r->possible));
@@ -118,7 +118,7 @@ static bool is_same(const tx_layout_choice *a, const tx_layout_choice *b)
 }
 
 /* Of what is computed. As many ranks as a node has share what there is of it. */
-static tx_layout_choice of_work(const tx_bounds *b, const tx_layout_choice *c)
+static tx_layout_choice of_work(const tx_layout_bounds *b, const tx_layout_choice *c)
 {
     int64_t groups = (int64_t)fmin(b->machine->ranks_per_node, (double)c->ranks) / c->tp;
     return (tx_layout_choice){ .ranks = c->tp * (groups > 1 ? groups : 1),
@@ -136,7 +136,7 @@ static tx_layout_choice of_state(const tx_layout_choice *c)
 }
 
 /* Layouts come sorted, so the newest are asked first. */
-static tx_status find(tx_bounds *b, const tx_layout_choice *its, tx_small_run *out)
+static tx_status find(tx_layout_bounds *b, const tx_layout_choice *its, tx_small_run *out)
 {
     for (int i = b->n - 1; i >= 0; i--)
         if (is_same(&b->run[i].is, its)) {
@@ -157,7 +157,7 @@ static tx_status find(tx_bounds *b, const tx_layout_choice *its, tx_small_run *o
 /* ---- the bounds ---- */
 
 /* Micro-batches times chunks that the first stage holds at the same time (parallel/pp_schedule.h). */
-static double in_flight(const tx_bounds *b, const tx_layout_choice *c, double n_micro, double n_chunks)
+static double in_flight(const tx_layout_bounds *b, const tx_layout_choice *c, double n_micro, double n_chunks)
 {
     double p = (double)c->pp;
     if (is_gpipe(b)) return n_micro;
@@ -166,7 +166,7 @@ static double in_flight(const tx_bounds *b, const tx_layout_choice *c, double n_
 }
 
 /* Of so many layers. */
-static double data_seconds(const tx_bounds *b, const tx_layout_choice *c, const tx_small_run *r, double n_micro,
+static double data_seconds(const tx_layout_bounds *b, const tx_layout_choice *c, const tx_small_run *r, double n_micro,
                            double layers)
 {
     const tx_layout l = { .size = { [TX_AXIS_TENSOR] = (int)c->tp,
@@ -182,7 +182,7 @@ static double data_seconds(const tx_bounds *b, const tx_layout_choice *c, const 
     return s;
 }
 
-tx_status tx_bound(tx_bounds *b, const tx_layout_choice *c, double *seconds, double *bytes)
+tx_status tx_layout_bound(tx_layout_bounds *b, const tx_layout_choice *c, double *seconds, double *bytes)
 {
     const tx_layout_choice work = of_work(b, c), state = of_state(c);
     tx_small_run r, sent;
@@ -204,7 +204,7 @@ tx_status tx_bound(tx_bounds *b, const tx_layout_choice *c, double *seconds, dou
     return TX_OK;
 }
 
-void tx_bounds_free(tx_bounds *b)
+void tx_layout_bounds_free(tx_layout_bounds *b)
 {
     tx_free(b->run);
     b->run = NULL;

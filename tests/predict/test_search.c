@@ -80,14 +80,14 @@ static int plan_all(run *r, int64_t ranks, tx_found_layout *all)
 {
     tx_choice_list l;
     tx_config base = tx_without_layout(r->cfg);
-    tx_bounds b = { .base = &base, .machine = &r->machine, .predict = tx_predict, .vocab_size = VOCABULARY };
+    tx_layout_bounds b = { .base = &base, .machine = &r->machine, .predict = tx_predict, .vocab_size = VOCABULARY };
     int n = 0;
     ASSERT_OK(tx_choice_list_make(&l, &base, ranks, (int64_t)r->machine.ranks_per_node, false));
     for (int64_t i = 0; i < l.n; i++) {
         tx_found_layout f = { .is = l.choice[i] };
         double seconds, bytes;
         if (!plan(r, &base, &f)) continue;
-        ASSERT_OK(tx_bound(&b, &f.is, &seconds, &bytes));
+        ASSERT_OK(tx_layout_bound(&b, &f.is, &seconds, &bytes));
         if (seconds > 1.0001 * f.time.iteration || bytes > (double)tx_memory_limited(&f.memory)) {
             tx_str words = { 0 };
             ASSERT_OK(tx_choice_words(&words, &f.is));
@@ -97,7 +97,7 @@ static int plan_all(run *r, int64_t ranks, tx_found_layout *all)
         assert_true(n < MOST);
         all[n++] = f;
     }
-    tx_bounds_free(&b);
+    tx_layout_bounds_free(&b);
     tx_choice_list_free(&l);
     return n;
 }
