@@ -156,10 +156,15 @@ static tx_status show_limit(tx__report *r, const plan_view *v)
         return tx__report_line(r, "it fits: %s takes %s, and %s %s: %zu MiB are left", it, need, v->limit.whose, have,
                                (v->limit.bytes - total) >> 20);
     if (v->asked) return TX_OK; /* the message of the failure tells */
+    if (v->cfg->machine)
+        return tx__report_line(r,
+                               "it does not fit on %s: %s takes %s, and %s %s; --memory-limit auto shows what makes it "
+                               "fit, --search the fastest layout that fits",
+                               v->time.machine.name, it, need, v->limit.whose, have);
     return tx__report_line(r,
-                           "it does not fit %s%s: %s takes %s, and %s %s; --memory-limit auto, or a size, shows what "
+                           "it does not fit here: %s takes %s, and %s %s; --memory-limit auto, or a size, shows what "
                            "makes it fit",
-                           v->cfg->machine ? "on " : "here", v->time.machine.name, it, need, v->limit.whose, have);
+                           it, need, v->limit.whose, have);
 }
 
 static void memory_line(void *user, const char *text)
