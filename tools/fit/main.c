@@ -3,7 +3,7 @@
  *      fit_machines                        each row, and how far predictions are off by set, machine and sweep
  *      fit_machines --fit                  fits the machine files and writes them
  *      fit_machines --leave-one-out        judges each set by numbers that are fitted to the others
- *      fit_machines --page FILE.md         writes the page, with --leave-one-out also its errors, and FILE.svg
+ *      fit_machines --page FILE.md         writes the page, with --leave-one-out also its errors, and predicted.svg
  *      fit_machines --check FILE.md        whether the page's errors are those of the machine files, to half a per cent
  *      fit_machines --dump                 what the time of each row consists of
  *
@@ -155,14 +155,14 @@ static tx_status show(const fit_data *d, bool rows)
     return show_sweeps(d);
 }
 
-/* docs/howto/x.md and docs/howto/x.svg. */
+/* The picture lies beside the page. */
 static tx_status write_page(const fit_data *d, const options *o, const fit_judgement *left_out)
 {
     tx_str page = { 0 }, picture = { 0 }, path = { 0 };
     tx_status st;
-    const char *dot = strrchr(o->page, '.');
-    int n = dot && !strcmp(dot, ".md") ? (int)(dot - o->page) : (int)strlen(o->page);
-    TX_GOTO(tx_str_printf(&path, "%.*s.svg", n, o->page));
+    const char *name = strrchr(o->page, '/');
+    int folder = name ? (int)(name + 1 - o->page) : 0;
+    TX_GOTO(tx_str_printf(&path, "%.*spredicted.svg", folder, o->page));
     TX_GOTO(fit_page(&page, d, left_out));
     TX_GOTO(fit_picture(&picture, d));
     TX_GOTO(tx_file_publish(o->page, page.data, page.len));

@@ -37,7 +37,7 @@ static double usual(const tx__machine_row *r)
 static double from_scale(const tx__machine_row *r, double x)
 {
     double v = exp(x) - shift(r), most = r->hi > 1 && r->hi < 2 ? 1 : r->hi; /* a share ends at all of it */
-    return r->unit * fmin(fmax(v, r->lo), most);
+    return v < 0.01 * shift(r) ? r->unit * r->lo : r->unit * fmin(fmax(v, r->lo), most);
 }
 
 /* How far to trust a set: what is guessed in it, and whether flags can say it at all. */
@@ -97,29 +97,38 @@ static double loss(const search *s, const double *x)
     return sum / s->total + PULL * pull;
 }
 
-/* Tries steps along each axis and keeps what is better; steps grow where they help and shrink where they do not. */
+/* Steps along an axis to the side of *step, else to the other, and keeps what is better; the next step is longer where
+ * one helped and shorter where none did. */
+static void step_along(const search *s, double *x, int k, double *step, double *best)
+{
+    double old = x[k];
+    for (int side = 0; side < 2; side++) {
+        x[k] = old + (side ? -*step : *step);
+        double now = loss(s, x);
+        if (now >= *best) continue;
+        *best = now;
+        *step = fmin(fmax(*step * (side ? -1.6 : 1.6), -1), 1);
+        return;
+    }
+    x[k] = old;
+    *step *= 0.45;
+}
+
+/* Steps along each axis, then once more as all of them together went. */
 static void descend(const search *s, double *x)
 {
-    double step[MAX_NUMBERS], best = loss(s, x);
+    double step[MAX_NUMBERS], was[MAX_NUMBERS], further[MAX_NUMBERS], best = loss(s, x), before;
     for (int k = 0; k < s->n; k++) step[k] = 0.3;
-    for (int round = 0; round < 40; round++) {
-        double before = best;
-        for (int k = 0; k < s->n; k++) {
-            double old = x[k];
-            if (fabs(step[k]) < 0.004) continue;
-            for (int side = 0; side < 2; side++) {
-                x[k] = old + (side ? -step[k] : step[k]);
-                double now = loss(s, x);
-                if (now < best) {
-                    best = now;
-                    old = x[k];
-                    step[k] *= side ? -1.6 : 1.6; /* the next time in this direction first */
-                    break;
-                }
-                x[k] = old;
-                if (side) step[k] *= 0.45;
-            }
-            step[k] = fabs(step[k]) > 1 ? copysign(1, step[k]) : step[k];
+    for (int round = 0; round < 60; round++) {
+        before = best;
+        memcpy(was, x, sizeof was);
+        for (int k = 0; k < s->n; k++)
+            if (fabs(step[k]) > 0.004) step_along(s, x, k, &step[k], &best);
+        for (int k = 0; k < s->n; k++) further[k] = 2 * x[k] - was[k];
+        double then = loss(s, further);
+        if (then < best) {
+            best = then;
+            memcpy(x, further, sizeof further);
         }
         if (before - best < 1e-5) break;
     }
@@ -129,7 +138,7 @@ static void descend(const search *s, double *x)
 static void fit_kind_of(fit_data *d, int kind, int without)
 {
     search s;
-    double x[MAX_NUMBERS];
+    double x[MAX_NUMBERS] = { 0 };
     open(&s, d, kind, without);
     for (int k = 0; k < s.n; k++) x[k] = usual(s.number[k]);
     if (s.total > 0)
