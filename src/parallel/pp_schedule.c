@@ -111,7 +111,7 @@ static void put_all(builder *b)
     }
 }
 
-static tx_status check_shape(const tx_pp_shape *s)
+tx_status tx_pp_check_shape(const tx_pp_shape *s)
 {
     if (s->p < 1 || s->m < 1 || s->n_chunks < 1)
         return TX_FAIL(TX_ERR_ARG, "a pipeline of %d stages with %d chunks each, and %d micro-batches", s->p,
@@ -134,7 +134,7 @@ tx_status tx_pp_schedule(tx_pp_list *out, const tx_pp_shape *shape, int stage)
     tx_pp_list list = { 0 };
     builder b = { .s = shape, .stage = stage, .list = &list };
     tx_status st;
-    TX_TRY(check_shape(shape));
+    TX_TRY(tx_pp_check_shape(shape));
     TX_ASSERT(stage >= 0 && stage < shape->p);
     size_t n_units = (size_t)shape->m * (size_t)shape->n_chunks;
     TX_GOTO(tx_alloc(&list.instr, 6 * n_units, sizeof *list.instr, "a pipeline's schedule"));

@@ -57,10 +57,12 @@ typedef struct tx_pp_list {
     int n_slots; /* activations that are held at the same time, at most */
 } tx_pp_list;
 
+/* TX_ERR_ARG: p is 1 or m no multiple of p with n_chunks > 1; GPipe with chunks; none of something. */
+tx_status tx_pp_check_shape(const tx_pp_shape *shape);
+
 /* The first virtual stage receives and the last one sends nothing forward, and so on. In each chunk micro-batches come
  * in order, forward and backward, and so do messages: one tag for each direction and chunk is enough, a receiver takes
- * them as they were sent. TX_ERR_ARG: p is 1 or m no multiple of p with n_chunks > 1; GPipe with chunks. TX_ERR_NOMEM.
- */
+ * them as they were sent. TX_ERR_ARG as tx_pp_check_shape; TX_ERR_NOMEM. */
 tx_status tx_pp_schedule(tx_pp_list *out, const tx_pp_shape *shape, int stage);
 void tx_pp_list_free(tx_pp_list *l); /* a zeroed one is fine */
 

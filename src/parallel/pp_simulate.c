@@ -1,13 +1,10 @@
-/* pp_simulate.c - all stages of a pipeline together: whether their instruction lists fit, how long they take, and what
- * that looks like. */
-#include <stdio.h>
-
+/* pp_simulate.c - all stages of a pipeline together: whether their instruction lists fit, and when each does what. */
 #include "base/alloc.h"
-#include "parallel/pp_schedule.h"
+#include "parallel/pp_picture.h"
 
 /* A micro-batch in a virtual stage. */
 typedef struct unit {
-    int arrived[2]; /* when its input, and the gradient of its output, are there; -1: not yet */
+    double arrived[2]; /* when its input, and the gradient of its output, are there; -1: not yet */
     bool taken[2], done[2], sent[2];
 } unit;
 
@@ -20,14 +17,15 @@ typedef struct holder {
 
 typedef struct lane {
     const tx_pp_list *list;
-    int at, time; /* the instruction that is next, and when it may begin */
-    int *start;   /* [list->n] */
-    holder *slot; /* [list->n_slots] */
+    int at;          /* the instruction that is next */
+    double time;     /* when it may begin */
+    tx_pp_lane *out; /* what has been computed */
+    holder *slot;    /* [list->n_slots] */
 } lane;
 
 typedef struct simulation {
     const tx_pp_shape *s;
-    int cost[2];
+    const tx_pp_times *t;
     lane *stage;   /* [p] */
     unit *unit;    /* [p n_chunks, m] */
     int *sent[2];  /* [p n_chunks] messages that have come, in the order of micro-batches */
@@ -98,8 +96,21 @@ static tx_status send(simulation *f, int stage, const tx_pp_instr *i, int d)
     if (u->sent[d]) return wrong(f, stage, "it has been sent before");
     if (f->sent[d][to]++ != i->micro) return wrong(f, stage, "messages are not sent in the order of micro-batches");
     u->sent[d] = true;
-    unit_of(f, to, i->micro)->arrived[d] = f->stage[stage].time;
+    unit_of(f, to, i->micro)->arrived[d] = f->stage[stage].time + (f->t->message[d] ? f->t->message[d][at] : 0);
     return TX_OK;
+}
+
+/* Lets the time of a computation pass. */
+static void spend(simulation *f, int stage, const tx_pp_instr *i, int d)
+{
+    int at = virtual_of(f, stage, i);
+    lane *s = &f->stage[stage];
+    const double *backward = i->last_of_chunk && f->t->bwd_last ? f->t->bwd_last : f->t->bwd;
+    double cost = d == FWD ? f->t->fwd[at] : backward[at];
+    tx_pp_span span = { s->time, s->time + cost, i->micro, i->chunk, d == BWD };
+    s->out->span[s->out->n++] = span;
+    s->out->busy += cost;
+    s->time = span.end;
 }
 
 static tx_status compute(simulation *f, int stage, const tx_pp_instr *i, int d)
@@ -112,7 +123,7 @@ static tx_status compute(simulation *f, int stage, const tx_pp_instr *i, int d)
     if (at != end && !u->taken[d]) return wrong(f, stage, "what it needs has not been received");
     TX_TRY(check_slot(f, stage, i));
     u->done[d] = true;
-    f->stage[stage].time += f->cost[d];
+    spend(f, stage, i, d);
     if (d == BWD || f->s->kind == TX_PP_FORWARD) f->stage[stage].slot[i->slot].held = false;
     if (d == FWD) return TX_OK;
     bool last = ++f->ended[at] == f->s->m;
@@ -127,7 +138,6 @@ static tx_status take_step(simulation *f, int stage, bool *waits)
     if (i->micro < 0 || i->micro >= f->s->m || i->chunk < 0 || i->chunk >= f->s->n_chunks || i->slot < 0 ||
         i->slot >= s->list->n_slots)
         return wrong(f, stage, "there is no such micro-batch, chunk or slot");
-    s->start[s->at] = s->time;
     switch (i->op) {
     case TX_PP_RECV_FWD:
         return receive(f, stage, i, FWD, waits);
@@ -191,46 +201,16 @@ static tx_status check_end(const simulation *f)
     return TX_OK;
 }
 
-/* ---------------------------------------------------------------- the picture */
-
-static int n_digits(int n)
-{
-    return snprintf(NULL, 0, "%d", n);
-}
-
-static tx_status fill(tx_str *out, const char *with, int n)
-{
-    for (int i = 0; i < n; i++) TX_TRY(tx_str_puts(out, with));
-    return TX_OK;
-}
-
-/* A column is one unit of time; what takes several is drawn out: B3----. */
-static tx_status draw_stage(const simulation *f, int at, tx_str *out)
-{
-    const lane *s = &f->stage[at];
-    int n_chunks = f->s->n_chunks, now = 0;
-    int column = 2 + n_digits(f->s->m - 1) + (n_chunks > 1 ? 1 + n_digits(n_chunks - 1) : 0);
-    TX_TRY(tx_str_printf(out, "stage %-*d   ", n_digits(f->s->p - 1), at));
-    for (int k = 0; k < s->list->n; k++) {
-        const tx_pp_instr *i = &s->list->instr[k];
-        int d = i->op == TX_PP_FWD ? FWD : BWD;
-        if (i->op != TX_PP_FWD && i->op != TX_PP_BWD) continue;
-        for (bool begun = now > 0; now < s->start[k]; now++)
-            TX_TRY(tx_str_printf(out, "%-*s", column, begun ? ".." : ""));
-        size_t from = out->len;
-        TX_TRY(tx_str_printf(out, "%c%d", d == FWD ? 'F' : 'B', i->micro));
-        if (n_chunks > 1) TX_TRY(tx_str_printf(out, ".%d", i->chunk));
-        TX_TRY(fill(out, f->cost[d] > 1 ? "-" : " ", column * f->cost[d] - 1 - (int)(out->len - from)));
-        TX_TRY(tx_str_puts(out, " "));
-        now += f->cost[d];
-    }
-    while (out->data[out->len - 1] == ' ') out->data[--out->len] = 0;
-    return tx_str_puts(out, "\n");
-}
-
 /* ---------------------------------------------------------------- life */
 
-static tx_status begin(simulation *f, const tx_pp_list *lists)
+static int n_computed(const tx_pp_list *l)
+{
+    int n = 0;
+    for (int k = 0; k < l->n; k++) n += l->instr[k].op == TX_PP_FWD || l->instr[k].op == TX_PP_BWD;
+    return n;
+}
+
+static tx_status begin(simulation *f, const tx_pp_list *lists, tx_pp_timeline *out)
 {
     const char *what = "a pipeline's simulation";
     size_t n_virtual = (size_t)f->s->p * (size_t)f->s->n_chunks;
@@ -242,9 +222,12 @@ static tx_status begin(simulation *f, const tx_pp_list *lists)
     }
     TX_TRY(tx_alloc(&f->ended, n_virtual, sizeof *f->ended, what));
     for (size_t i = 0; i < n_virtual * (size_t)f->s->m; i++) f->unit[i].arrived[FWD] = f->unit[i].arrived[BWD] = -1;
+    *out = (tx_pp_timeline){ .p = f->s->p, .m = f->s->m, .n_chunks = f->s->n_chunks };
+    TX_TRY(tx_alloc(&out->stage, (size_t)out->p, sizeof *out->stage, what));
     for (int i = 0; i < f->s->p; i++) {
         f->stage[i].list = &lists[i];
-        TX_TRY(tx_alloc(&f->stage[i].start, (size_t)lists[i].n + 1, sizeof *f->stage[i].start, what));
+        f->stage[i].out = &out->stage[i];
+        TX_TRY(tx_alloc(&out->stage[i].span, (size_t)n_computed(&lists[i]) + 1, sizeof *out->stage[i].span, what));
         TX_TRY(tx_alloc(&f->stage[i].slot, (size_t)lists[i].n_slots + 1, sizeof *f->stage[i].slot, what));
     }
     return TX_OK;
@@ -252,10 +235,7 @@ static tx_status begin(simulation *f, const tx_pp_list *lists)
 
 static void end(simulation *f)
 {
-    for (int i = 0; i < f->s->p && f->stage; i++) {
-        tx_free(f->stage[i].start);
-        tx_free(f->stage[i].slot);
-    }
+    for (int i = 0; i < f->s->p && f->stage; i++) tx_free(f->stage[i].slot);
     tx_free(f->stage);
     tx_free(f->unit);
     for (int d = 0; d < 2; d++) {
@@ -265,35 +245,96 @@ static void end(simulation *f)
     tx_free(f->ended);
 }
 
-tx_status tx_pp_simulate_lists(const tx_pp_shape *shape, const tx_pp_list *lists, int fwd, int bwd, int *makespan,
-                               tx_str *picture)
+void tx_pp_timeline_free(tx_pp_timeline *t)
 {
-    simulation f = { .s = shape, .cost = { fwd, bwd } };
-    int longest = 0;
+    for (int i = 0; i < t->p && t->stage; i++) tx_free(t->stage[i].span);
+    tx_free(t->stage);
+    *t = (tx_pp_timeline){ 0 };
+}
+
+static tx_status simulate(const tx_pp_shape *shape, const tx_pp_list *lists, const tx_pp_times *times,
+                          tx_pp_timeline *out)
+{
+    simulation f = { .s = shape, .t = times };
+    tx_pp_timeline t = { 0 };
     tx_status st;
-    TX_GOTO(begin(&f, lists));
+    TX_GOTO(begin(&f, lists, &t));
     TX_GOTO(run(&f));
     TX_GOTO(check_end(&f));
     for (int i = 0; i < shape->p; i++) {
-        if (f.stage[i].time > longest) longest = f.stage[i].time;
-        if (picture) TX_GOTO(draw_stage(&f, i, picture));
+        t.stage[i].end = f.stage[i].time;
+        if (t.makespan < f.stage[i].time) t.makespan = f.stage[i].time;
     }
-    if (makespan) *makespan = longest;
+    *out = t;
+    t = (tx_pp_timeline){ 0 };
 out:
+    tx_pp_timeline_free(&t);
     end(&f);
+    return st;
+}
+
+/* ---------------------------------------------------------------- with what is given */
+
+typedef struct schedules {
+    tx_pp_list *list; /* [n] */
+    int n;
+} schedules;
+
+static void free_schedules(schedules *s)
+{
+    for (int i = 0; i < s->n && s->list; i++) tx_pp_list_free(&s->list[i]);
+    tx_free(s->list);
+}
+
+static tx_status make_schedules(schedules *s, const tx_pp_shape *shape)
+{
+    TX_TRY(tx_pp_check_shape(shape));
+    s->n = shape->p;
+    TX_TRY(tx_alloc(&s->list, (size_t)shape->p, sizeof *s->list, "a pipeline's schedules"));
+    for (int i = 0; i < shape->p; i++) TX_TRY(tx_pp_schedule(&s->list[i], shape, i));
+    return TX_OK;
+}
+
+tx_status tx_pp_simulate_times(const tx_pp_shape *shape, const tx_pp_times *times, tx_pp_timeline *out)
+{
+    schedules s = { 0 };
+    tx_status st;
+    TX_GOTO(tx_pp_check_times(shape, times));
+    TX_GOTO(make_schedules(&s, shape));
+    TX_GOTO(simulate(shape, s.list, times, out));
+out:
+    free_schedules(&s);
+    return st;
+}
+
+tx_status tx_pp_simulate_lists(const tx_pp_shape *shape, const tx_pp_list *lists, int fwd, int bwd, int *makespan,
+                               tx_str *picture)
+{
+    size_t n = (size_t)shape->p * (size_t)shape->n_chunks;
+    tx_pp_timeline t = { 0 };
+    double *cost = NULL;
+    tx_status st;
+    TX_GOTO(tx_alloc(&cost, 2 * n, sizeof *cost, "a pipeline's simulation"));
+    for (size_t v = 0; v < n; v++) {
+        cost[v] = fwd;
+        cost[n + v] = bwd;
+    }
+    TX_GOTO(simulate(shape, lists, &(tx_pp_times){ .fwd = cost, .bwd = cost + n }, &t));
+    if (makespan) *makespan = (int)t.makespan;
+    if (picture) TX_GOTO(tx_pp_draw_units(&t, picture));
+out:
+    tx_free(cost);
+    tx_pp_timeline_free(&t);
     return st;
 }
 
 tx_status tx_pp_simulate(const tx_pp_shape *shape, int fwd, int bwd, int *makespan, tx_str *picture)
 {
-    tx_pp_list *lists = NULL;
+    schedules s = { 0 };
     tx_status st;
-    if (shape->p < 1) return TX_FAIL(TX_ERR_ARG, "a pipeline of %d stages", shape->p);
-    TX_GOTO(tx_alloc(&lists, (size_t)shape->p, sizeof *lists, "a pipeline's schedules"));
-    for (int i = 0; i < shape->p; i++) TX_GOTO(tx_pp_schedule(&lists[i], shape, i));
-    TX_GOTO(tx_pp_simulate_lists(shape, lists, fwd, bwd, makespan, picture));
+    TX_GOTO(make_schedules(&s, shape));
+    TX_GOTO(tx_pp_simulate_lists(shape, s.list, fwd, bwd, makespan, picture));
 out:
-    for (int i = 0; i < shape->p && lists; i++) tx_pp_list_free(&lists[i]);
-    tx_free(lists);
+    free_schedules(&s);
     return st;
 }
