@@ -84,9 +84,12 @@ static tx_status update(tx_ctx *c, tx_zero *z)
 {
     double norm, zeros;
     const char *bad;
+    tx_trace *trace = c->trace;
     TX_TRY(tx_optim_clip(c, &z->optim, 1, 0));
+    c->trace = NULL; /* what a run does that logs it, and no other */
     TX_TRY(tx_optim_count_zeros(c, &z->optim, &zeros));
     TX_TRY(tx_optim_value_norm(c, &z->optim, &norm, &bad));
+    c->trace = trace;
     return tx_zero_step(z, 0, 0);
 }
 
