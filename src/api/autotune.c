@@ -52,7 +52,8 @@ static tx__tuned *next_of(tx__tuning_job *j)
 
 static void learn(tx__tuning_job *j, const tx__tuned *l)
 {
-    if (l->measured > 0 && l->predicted > 0) tx_correction_learn(&j->correction, &l->is, l->measured / l->predicted);
+    if (l->measured > 0 && l->predicted > 0)
+        tx_correction_learn(&j->correction, &l->is, l->measured / l->predicted, l->spread);
 }
 
 /* ---- trials ---- */
@@ -97,12 +98,28 @@ static tx_status recall(tx__tuning_job *j)
     return TX_OK;
 }
 
+/* Whether the run itself seems to fail, not a layout: nothing was measured, and what was tried failed alike. */
+static bool all_in_vain(const tx__tuning_job *j)
+{
+    const char *why = NULL;
+    int n = 0;
+    for (int i = 0; i < j->n; i++) {
+        const tx__tuned *l = &j->layout[i];
+        if (!l->tried) continue;
+        if (!l->why || (why && strcmp(why, l->why) != 0)) return false;
+        why = l->why;
+        n++;
+    }
+    return n > 1;
+}
+
 static tx_status try_all(tx__tuning_job *j)
 {
     int64_t idle = 0;
     TX_TRY(recall(j));
     tx__tuned *next = j->layout[0].tried ? next_of(j) : &j->layout[0];
-    for (; next && j->n_tried < j->set.tuner_num_trials && idle < j->set.tuner_early_stopping; next = next_of(j)) {
+    for (; next && j->n_tried < j->set.tuner_num_trials; next = next_of(j)) {
+        if (idle >= j->set.tuner_early_stopping || all_in_vain(j)) return TX_OK;
         TX_TRY(say_begin(j, next));
         TX_TRY(tx__tuning_measure(j, next));
         if (j->stopped) return TX_OK;

@@ -20,6 +20,7 @@ typedef struct tx__tuned {
     char name[128];       /* of its folder, "z1_tp2_pp1_tmbspg4_gas2" */
     double predicted;     /* seconds of an iteration; 0: of the run's own flags, which cannot be planned */
     double measured;      /* the same; 0: not measured, or in vain */
+    double spread;        /* of its iterations: half of them are within this share of the median */
     double tflops;        /* of a rank, as the run has told them */
     bool tried;
     char *why; /* it was in vain; owned */
@@ -30,8 +31,9 @@ typedef struct tx__tuning_job {
     tx_tuning set;
     tx_config *cfg; /* the run as the user gave it */
     int64_t vocab_size;
-    tx_machine machine;
-    tx__tuned *layout; /* owned; the run's own first */
+    tx_machine machine; /* with as many ranks in a node as the run has */
+    double host_room;   /* bytes of a rank where the host's memory is divided among the ranks */
+    tx__tuned *layout;  /* owned; the run's own first */
     int n, cap, n_tried;
     tx_correction correction;
     double start; /* tx_clock */

@@ -9,9 +9,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "predict/predict.h"
+#include "predict/search.h"
 
 /* Of a rank's memory what the driver and libraries leave. */
 #define ROOM 0.96
+
+enum { MOST_PLANNED = 5000 }; /* layouts that are all predicted; of more the search finds the best */
 
 /* ---- a layout as options and as text ---- */
 
@@ -51,6 +54,11 @@ static bool is_same(const tx_layout_choice *a, const tx_layout_choice *b)
            a->sequence == b->sequence && a->again == b->again && a->zero == b->zero && a->offload == b->offload;
 }
 
+static double room_of(const tx__tuning_job *j, bool gpu)
+{
+    return ROOM * (gpu ? j->machine.memory : j->host_room);
+}
+
 /* *fits false: the rules or the backend refuse it, or it needs more memory than there is; *least is then lowered. */
 static tx_status predict(const tx__tuning_job *j, tx__tuned *l, bool *fits, double *least)
 {
@@ -62,8 +70,9 @@ static tx_status predict(const tx__tuning_job *j, tx__tuned *l, bool *fits, doub
     if (st == TX_ERR_ARG || (!st && !cfg)) return TX_OK;
     if (!st) st = tx_run_work_make(&w, cfg, j->vocab_size);
     if (!st) {
-        double takes = (double)tx_memory_limited(&w.stage[w.most].plan.memory);
-        *fits = takes <= ROOM * j->machine.memory;
+        const tx_memory *m = &w.stage[w.most].plan.memory;
+        double takes = (double)tx_memory_limited(m);
+        *fits = takes <= room_of(j, m->gpu_free > 0);
         if (takes < *least) *least = takes;
     }
     if (!st && (*fits || l->as_given)) st = tx_predict(&t, &w, &j->machine);
@@ -120,7 +129,7 @@ static bool computes_more(const tx__tuning_job *j, const tx__tuned *l)
     tx__tuned less = *l;
     for (int again = 0; again < (int)l->is.again; again++) {
         less.is.again = (tx_again)again;
-        for (int i = j->n - 1; i >= 1; i--)
+        for (int i = j->n - 1; i >= 0; i--)
             if (is_same(&j->layout[i].is, &less.is) && j->layout[i].global_batch == l->global_batch) return true;
     }
     return false;
@@ -138,15 +147,28 @@ static bool is_wanted(const tx__tuning_job *j, const tx__tuned *l)
     return !own && !computes_more(j, l);
 }
 
-static tx_status append_list(tx__tuning_job *j, const tx_choice_list *list, int64_t batch, double *least)
+static tx_status append_choice(tx__tuning_job *j, const tx_layout_choice *c, int64_t batch, double *least)
 {
+    tx__tuned l = { .is = *c, .global_batch = batch };
     bool fits;
-    for (int64_t i = 0; i < list->n; i++) {
-        tx__tuned l = { .is = list->choice[i], .global_batch = batch };
-        if (!is_wanted(j, &l)) continue;
-        TX_TRY(predict(j, &l, &fits, least));
-        if (fits) TX_TRY(append(j, &l));
-    }
+    if (!is_wanted(j, &l)) return TX_OK;
+    TX_TRY(predict(j, &l, &fits, least));
+    return fits ? append(j, &l) : TX_OK;
+}
+
+/* Of many layouts those that the search finds. */
+static tx_status append_found(tx__tuning_job *j, const tx_config *base, double *least)
+{
+    tx_search_result found;
+    bool gpu = base->device == TX_DEVICE_GPU;
+    tx_search_args args = { .cfg = base,
+                            .vocab_size = j->vocab_size,
+                            .machine = &j->machine,
+                            .room = (size_t)room_of(j, gpu),
+                            .gpu = gpu,
+                            .n_threads = 1 };
+    TX_TRY(tx_search_layouts(&found, &args, j->line.n_ranks));
+    for (int i = 0; i < found.n; i++) TX_TRY(append_choice(j, &found.best[i].is, base->global_batch_size, least));
     return TX_OK;
 }
 
@@ -174,7 +196,9 @@ static tx_status append_others(tx__tuning_job *j, bool offload, double *least)
         tx_choice_list list = { 0 };
         base.global_batch_size = batch[i];
         st = tx_choice_list_make(&list, &base, j->line.n_ranks, most_tp > 1 ? most_tp : 1, offload);
-        if (!st) st = append_list(j, &list, batch[i], least);
+        for (int64_t k = 0; k < list.n && list.n <= MOST_PLANNED && !st; k++)
+            st = append_choice(j, &list.choice[k], batch[i], least);
+        if (!st && list.n > MOST_PLANNED) st = append_found(j, &base, least);
         tx_choice_list_free(&list);
     }
     return st;
@@ -191,7 +215,7 @@ tx_status tx__tuning_list(tx__tuning_job *j)
         return TX_FAIL(
             TX_ERR_NOMEM,
             "--autotuning: no layout on %d ranks fits: the smallest takes %s a rank, and this machine has %s",
-            j->line.n_ranks, tx_bytes_text(takes, isfinite(least) ? least : 0), tx_bytes_text(has, j->machine.memory));
+            j->line.n_ranks, tx_bytes_text(takes, isfinite(least) ? least : 0), tx_bytes_text(has, j->host_room));
     tx_info("%d layouts fit on %d ranks, predicted in %.1f s", j->n, j->line.n_ranks, tx_clock() - begin);
     return TX_OK;
 }

@@ -138,6 +138,7 @@ static json_t *experiment(const tx__tuning_job *j, const tx__tuned *l, const cha
     int failed = !out;
     if (!failed && l->predicted > 0) failed |= set_new(out, "predicted_ms", json_real(1e3 * l->predicted));
     if (!failed && l->measured > 0) failed |= set_new(out, "latency", json_real(1e3 * l->measured));
+    if (!failed && l->measured > 0) failed |= set_new(out, "spread", json_real(l->spread));
     if (!failed && l->measured > 0) failed |= set_new(out, "tflops", json_real(l->tflops));
     if (!failed && l->why) failed |= set_new(out, "error", json_string(l->why));
     if (!failed) return out;
@@ -220,6 +221,7 @@ tx_status tx__tuning_recall(tx__tuning_job *j, tx__tuned *l)
     const char *why = json_string_value(json_object_get(exp, "error"));
     if (number(exp, "latency") > 0) {
         l->measured = number(exp, "latency") / 1e3;
+        l->spread = number(exp, "spread");
         l->tflops = number(exp, "tflops");
         l->tried = true;
     } else if (why) {
@@ -261,7 +263,10 @@ tx_status tx__tuning_open(tx__tuning_job *j)
     TX_TRY(tx_make_dirs(j->set.results_dir));
     TX_GOTO(path_in(&machine, j->set.results_dir, "machine", ".json"));
     if (!tx_path_exists(machine)) TX_GOTO(measure_machine(j, machine));
-    if (!j->stopped) TX_GOTO(tx_machine_read(&j->machine, machine));
+    if (j->stopped) goto out;
+    TX_GOTO(tx_machine_read(&j->machine, machine));
+    j->host_room = j->machine.memory * j->machine.ranks_per_node * j->line.n_hosts / j->line.n_ranks;
+    j->machine.ranks_per_node = (double)j->line.n_ranks / j->line.n_hosts;
 out:
     tx_free(machine);
     return st;

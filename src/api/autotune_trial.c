@@ -150,10 +150,18 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Sorts them. */
 static double median(double *x, int n)
 {
     qsort(x, (size_t)n, sizeof *x, by_size);
     return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+/* The median of the distances from it. */
+static double spread(double *x, int n, double middle)
+{
+    for (int i = 0; i < n; i++) x[i] = fabs(x[i] - middle);
+    return median(x, n);
 }
 
 /* *n_steps: iterations that were measured. */
@@ -177,6 +185,7 @@ static tx_status read_metrics(const tx__tuning_job *j, tx__tuned *l, const char 
     }
     if (n) {
         l->measured = median(ms, n) / 1e3;
+        l->spread = spread(ms, n, 1e3 * l->measured) / (1e3 * l->measured);
         l->tflops = median(tflops, n);
     }
     *n_steps = n;

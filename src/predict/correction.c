@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-/* Standard deviations, of logarithms: how far the same layout is off twice, and what is known before. */
-#define NOISE      0.02
+/* Standard deviations, of logarithms: how far layouts of the same kinds are off, and what is known before. */
+#define ALIKE      0.02
 #define PRIOR_ALL  0.5
 #define PRIOR_KIND 0.1
 
@@ -53,11 +53,11 @@ static double expect(const tx_correction *c, const double x[TX_N_OFF], double al
     return mean;
 }
 
-void tx_correction_learn(tx_correction *c, const tx_layout_choice *of, double times)
+void tx_correction_learn(tx_correction *c, const tx_layout_choice *of, double times, double noise)
 {
     double x[TX_N_OFF], along[TX_N_OFF], variance;
     kinds_of(x, of);
-    double off = log(times) - expect(c, x, along, &variance), all = variance + NOISE * NOISE;
+    double off = log(times) - expect(c, x, along, &variance), all = variance + ALIKE * ALIKE + noise * noise;
     for (int i = 0; i < TX_N_OFF; i++) {
         c->mean[i] += along[i] / all * off;
         for (int k = 0; k < TX_N_OFF; k++) c->covariance[i][k] -= along[i] * along[k] / all;

@@ -34,8 +34,8 @@ typedef struct tx_correction {
 
 void tx_correction_start(tx_correction *c);
 
-/* A layout took so many times what was predicted. */
-void tx_correction_learn(tx_correction *c, const tx_layout_choice *of, double times);
+/* A layout took so many times what was predicted.   @noise standard deviation of the measurement, as a share of it */
+void tx_correction_learn(tx_correction *c, const tx_layout_choice *of, double times, double noise);
 
 /* What to multiply a prediction with. *spread: the standard deviation of its logarithm. */
 double tx_correction_of(const tx_correction *c, const tx_layout_choice *of, double *spread);

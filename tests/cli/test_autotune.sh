@@ -30,6 +30,7 @@ echo '{"name": "here"}' >autotuning_results/machine.json
 refused "autotuning_results/machine.json" "${tuned[@]}" tune pretrain_gpt.py "${run[@]}"
 fresh
 refused "no layout could be measured" "${tuned[@]}" tune pretrain_gpt.py "${run[@]}" --data-path none
+[ "$(grep -c "^trial " out)" -eq 2 ] || { cat out; die "a run that fails in any layout is tried on"; }
 grep -q "could not be measured: .*none" err || { cat err; die "why a trial failed is not told"; }
 
 # ---- measured

@@ -29,7 +29,7 @@ static void all_are_off_alike(void **state)
     double before, spread;
     tx_correction_start(&c);
     (void)tx_correction_of(&c, &tensor, &before);
-    tx_correction_learn(&c, &data, 1.3);
+    tx_correction_learn(&c, &data, 1.3, 0);
     assert_true(fabs(tx_correction_of(&c, &data, &spread) - 1.3) < 0.01);
     assert_true(spread < 0.03);
     double other = tx_correction_of(&c, &tensor, &spread);
@@ -43,14 +43,26 @@ static void a_kind_is_off(void **state)
     tx_correction c;
     double spread, first;
     tx_correction_start(&c);
-    tx_correction_learn(&c, &data, 1);
+    tx_correction_learn(&c, &data, 1, 0);
     first = tx_correction_of(&c, &gathers, &spread);
-    tx_correction_learn(&c, &tensor, 1.5);
+    tx_correction_learn(&c, &tensor, 1.5, 0);
     assert_true(fabs(tx_correction_of(&c, &tensor, &spread) - 1.5) < 0.03);
     double half = tx_correction_of(&c, &tensor_half, &spread);
     assert_true(half > 1.1 && half < 1.4);
     assert_true(fabs(tx_correction_of(&c, &data, &spread) - 1) < 0.02);
     assert_true(fabs(tx_correction_of(&c, &gathers, &spread) - first) < 0.03);
+}
+
+/* What is measured badly says less. */
+static void noise_counts(void **state)
+{
+    (void)state;
+    tx_correction c;
+    double spread, other;
+    tx_correction_start(&c);
+    tx_correction_learn(&c, &data, 1.5, 0.5);
+    other = tx_correction_of(&c, &data, &spread);
+    assert_true(other > 1.1 && other < 1.35 && spread > 0.2);
 }
 
 /* The order of measurements does not matter. */
@@ -61,8 +73,10 @@ static void the_order_is_free(void **state)
     double spread;
     tx_correction_start(&a);
     tx_correction_start(&b);
-    tx_correction_learn(&a, &data, 1.2), tx_correction_learn(&a, &tensor, 0.9), tx_correction_learn(&a, &gathers, 1.4);
-    tx_correction_learn(&b, &gathers, 1.4), tx_correction_learn(&b, &data, 1.2), tx_correction_learn(&b, &tensor, 0.9);
+    tx_correction_learn(&a, &data, 1.2, 0), tx_correction_learn(&a, &tensor, 0.9, 0),
+        tx_correction_learn(&a, &gathers, 1.4, 0);
+    tx_correction_learn(&b, &gathers, 1.4, 0), tx_correction_learn(&b, &data, 1.2, 0),
+        tx_correction_learn(&b, &tensor, 0.9, 0);
     double x = tx_correction_of(&a, &tensor_half, &spread);
     assert_true(fabs(x / tx_correction_of(&b, &tensor_half, &spread) - 1) < 1e-9);
 }
@@ -71,6 +85,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(nothing_is_known_at_first),
                                         cmocka_unit_test(all_are_off_alike), cmocka_unit_test(a_kind_is_off),
-                                        cmocka_unit_test(the_order_is_free) };
+                                        cmocka_unit_test(noise_counts), cmocka_unit_test(the_order_is_free) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
