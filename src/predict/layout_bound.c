@@ -36,14 +36,30 @@ static void count_data(measures *out, const tx_stage_work *w)
         }
 }
 
+static double busy_of(const tx_time *t)
+{
+    return t->products + t->attention + t->memory_bound + t->exposed[TX_GROUP_TENSOR];
+}
+
+/* Of one micro-batch more, which is neither the first nor the last. */
+static tx_status time_small(const tx_layout_bounds *b, tx_run_work *w, measures *out)
+{
+    tx_time few, more;
+    TX_TRY(b->predict(&few, w, b->machine));
+    w->shape.m++;
+    TX_TRY(b->predict(&more, w, b->machine));
+    out->busy = busy_of(&more) - busy_of(&few);
+    out->update = few.update;
+    return TX_OK;
+}
+
 /* *possible: the rules take the options, and the backend has the ops. */
-static tx_status run_small(const tx_bounds *b, const tx_layout_choice *c, int64_t n_layers, measures *out,
+static tx_status run_small(const tx_layout_bounds *b, const tx_layout_choice *c, int64_t n_layers, measures *out,
                            bool *possible)
 {
     tx_config base = *b->base;
     tx_config *cfg;
     tx_run_work w = { 0 };
-    tx_time t;
     base.num_layers = n_layers;
     base.global_batch_size = MICRO_BATCHES * c->micro_batch * tx_choice_data_parallel(c);
     base.rampup_batch_size = (tx_list){ 0 };
@@ -53,12 +69,10 @@ static tx_status run_small(const tx_bounds *b, const tx_layout_choice *c, int64_
     TX_TRY(tx_choice_config(&cfg, &base, c));
     if (!cfg) return TX_OK;
     tx_status st = tx_run_work_make(&w, cfg, b->vocab_size);
-    if (!st) st = b->predict(&t, &w, b->machine);
+    if (!st) st = time_small(b, &w, out);
     if (!st) {
         *possible = true;
         out->memory = w.stage[0].plan.memory;
-        out->busy = (t.products + t.attention + t.memory_bound + t.exposed[TX_GROUP_TENSOR]) / MICRO_BATCHES;
-        out->update = t.update;
         count_data(out, &w.stage[0]);
     }
     tx_run_work_free(&w);
@@ -66,12 +80,18 @@ static tx_status run_small(const tx_bounds *b, const tx_layout_choice *c, int64_
     return st == TX_ERR_ARG || st == TX_ERR_UNSUPPORTED ? TX_OK : st;
 }
 
+/* All micro-batches' activations are kept until the first backward. */
+static bool is_gpipe(const tx_layout_bounds *b)
+{
+    return b->base->pipeline_schedule == TX_PIPELINE_GPIPE;
+}
+
 static double of_a_layer(double few, double more)
 {
     return fmax(0, (more - few) / (MORE_LAYERS - FEW_LAYERS));
 }
 
-static tx_status make(const tx_bounds *b, tx_small_run *r)
+static tx_status make(const tx_layout_bounds *b, tx_small_run *r)
 {
     measures few, more;
     TX_TRY(run_small(b, &r->is, FEW_LAYERS, &few, &r->possible));
@@ -84,6 +104,7 @@ static tx_status make(const tx_bounds *b, tx_small_run *r)
     r->grads = of_a_layer((double)few.memory.grads, (double)more.memory.grads);
     r->optimizer = of_a_layer((double)few.memory.optimizer, (double)more.memory.optimizer);
     r->acts = of_a_layer((double)few.memory.activations, (double)more.memory.activations);
+    if (is_gpipe(b)) r->acts /= MICRO_BATCHES;
     for (int once = 0; once < 2; once++)
         for (int op = 0; op < TX_BOUND_OPS; op++)
             r->data[once][op] = of_a_layer(few.data[once][op], more.data[once][op]);
@@ -97,7 +118,7 @@ static bool is_same(const tx_layout_choice *a, const tx_layout_choice *b)
 }
 
 /* Of what is computed. As many ranks as a node has share what there is of it. */
-static tx_layout_choice of_work(const tx_bounds *b, const tx_layout_choice *c)
+static tx_layout_choice of_work(const tx_layout_bounds *b, const tx_layout_choice *c)
 {
     int64_t groups = (int64_t)fmin(b->machine->ranks_per_node, (double)c->ranks) / c->tp;
     return (tx_layout_choice){ .ranks = c->tp * (groups > 1 ? groups : 1),
@@ -115,7 +136,7 @@ static tx_layout_choice of_state(const tx_layout_choice *c)
 }
 
 /* Layouts come sorted, so the newest are asked first. */
-static tx_status find(tx_bounds *b, const tx_layout_choice *its, tx_small_run *out)
+static tx_status find(tx_layout_bounds *b, const tx_layout_choice *its, tx_small_run *out)
 {
     for (int i = b->n - 1; i >= 0; i--)
         if (is_same(&b->run[i].is, its)) {
@@ -136,16 +157,16 @@ static tx_status find(tx_bounds *b, const tx_layout_choice *its, tx_small_run *o
 /* ---- the bounds ---- */
 
 /* Micro-batches times chunks that the first stage holds at the same time (parallel/pp_schedule.h). */
-static double in_flight(const tx_bounds *b, const tx_layout_choice *c, double n_micro, double n_chunks)
+static double in_flight(const tx_layout_bounds *b, const tx_layout_choice *c, double n_micro, double n_chunks)
 {
     double p = (double)c->pp;
-    if (b->base->pipeline_schedule == TX_PIPELINE_GPIPE) return n_micro;
+    if (is_gpipe(b)) return n_micro;
     if (n_chunks == 1) return fmin(n_micro, p);
     return fmin(n_micro * n_chunks, 2 * (p - 1) + (n_chunks - 1) * p + 1);
 }
 
 /* Of so many layers. */
-static double data_seconds(const tx_bounds *b, const tx_layout_choice *c, const tx_small_run *r, double n_micro,
+static double data_seconds(const tx_layout_bounds *b, const tx_layout_choice *c, const tx_small_run *r, double n_micro,
                            double layers)
 {
     const tx_layout l = { .size = { [TX_AXIS_TENSOR] = (int)c->tp,
@@ -161,7 +182,7 @@ static double data_seconds(const tx_bounds *b, const tx_layout_choice *c, const 
     return s;
 }
 
-tx_status tx_bound(tx_bounds *b, const tx_layout_choice *c, double *seconds, double *bytes)
+tx_status tx_layout_bound(tx_layout_bounds *b, const tx_layout_choice *c, double *seconds, double *bytes)
 {
     const tx_layout_choice work = of_work(b, c), state = of_state(c);
     tx_small_run r, sent;
@@ -183,7 +204,7 @@ tx_status tx_bound(tx_bounds *b, const tx_layout_choice *c, double *seconds, dou
     return TX_OK;
 }
 
-void tx_bounds_free(tx_bounds *b)
+void tx_layout_bounds_free(tx_layout_bounds *b)
 {
     tx_free(b->run);
     b->run = NULL;

@@ -27,17 +27,17 @@ typedef struct tx_small_run {
                                               micro-batch, [1] besides, of an iteration */
 } tx_small_run;
 
-typedef struct tx_bounds {
+typedef struct tx_layout_bounds {
     const tx_config *base; /* borrowed, as the next two */
     const tx_machine *machine;
     tx_predict_fn *predict;
     int64_t vocab_size;
     tx_small_run *run; /* owned: those that have been made */
     int n, cap;
-} tx_bounds;
+} tx_layout_bounds;
 
 /* *seconds of an iteration and *bytes of a rank, at least. Infinity: the rules refuse the layout. */
-tx_status tx_bound(tx_bounds *b, const tx_layout_choice *c, double *seconds, double *bytes);
-void tx_bounds_free(tx_bounds *b);
+tx_status tx_layout_bound(tx_layout_bounds *b, const tx_layout_choice *c, double *seconds, double *bytes);
+void tx_layout_bounds_free(tx_layout_bounds *b);
 
 #endif

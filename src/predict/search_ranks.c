@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
-#include "predict/search_state.h"
+#include "predict/search_run.h"
 
 enum { MOST_RANKS = 1 << 20, NO_FASTER = 2 };
 

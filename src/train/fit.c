@@ -256,6 +256,7 @@ static tx_status plan_candidate(const search *s, const candidate *c, sizes *out,
         st = tx__plan_sizes(&plan, changed, s->vocab_size, stage[i]);
         if (st) break;
         z.stage[i] = plan.memory;
+        z.stage[i].gpu_free = s->plan->memory.gpu_free;
         if (plan.sent > z.sent) z.sent = plan.sent;
     }
     tx_config_free(changed);

@@ -84,9 +84,12 @@ static tx_status update(tx_ctx *c, tx_zero *z)
 {
     double norm, zeros;
     const char *bad;
+    tx_trace *trace = c->trace;
     TX_TRY(tx_optim_clip(c, &z->optim, 1, 0));
+    c->trace = NULL; /* what a run does that logs it, and no other */
     TX_TRY(tx_optim_count_zeros(c, &z->optim, &zeros));
     TX_TRY(tx_optim_value_norm(c, &z->optim, &norm, &bad));
+    c->trace = trace;
     return tx_zero_step(z, 0, 0);
 }
 
@@ -421,6 +424,7 @@ static void read_model(tx_run_plan *p, const tx_model *m, const tx_config *cfg)
     p->flops_layers = p->flops - 6 * (double)s * (double)batch * m->head_products;
     p->flops_again = tx_model_flops_again(m, s, batch);
     p->flops_told = tx_flops_told(cfg, m, batch);
+    p->flops_2021 = tx_model_flops_2021(m, s, batch);
     p->first_layer = m->chunk[0].first;
     for (int k = 0; k < m->n_chunks; k++) p->n_layers += m->chunk[k].end - m->chunk[k].first;
 }

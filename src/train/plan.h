@@ -76,6 +76,7 @@ typedef struct tx_run_plan {
     double flops_layers; /* of these, without the head's */
     double flops_again;  /* recomputed in addition (tx_model_flops_again) */
     double flops_told;   /* as --flops-formula counts */
+    double flops_2021;   /* as --flops-formula megatron-2021 counts */
 } tx_run_plan;
 
 /* FLOPs of an iteration of b samples by --flops-formula: what the log's TFLOPs, the metrics file and a plan show. */

@@ -1,4 +1,4 @@
-/* search.c - times layouts in the order of their bounds. */
+/* search_run.c - times layouts in the order of their bounds. */
 #include "predict/search.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "predict/search_state.h"
+#include "predict/search_run.h"
 
 enum { AT_ONCE = 16, MAX_THREADS = 16 };
 
@@ -26,7 +26,7 @@ static const tx_memory *most_of(tx_run_work *w, const tx_search_args *a)
     const tx_memory *most = NULL;
     for (int i = 0; i < w->n; i++) {
         tx_memory *m = &w->stage[i].plan.memory;
-        m->gpu_free = a->gpu ? a->room : 0;
+        m->gpu_free = !a->gpu ? 0 : a->room ? a->room : 1;
         if (!most || tx_memory_limited(m) > tx_memory_limited(most)) most = m;
     }
     return most;
@@ -147,7 +147,7 @@ static tx_status list_bounded(tx__search *s, const tx_choice_list *l, tx__bounde
     *smallest = -1;
     for (int64_t i = 0; i < l->n; i++) {
         tx__bounded b = { .i = i };
-        TX_TRY(tx_bound(&s->bounds, &l->choice[i], &b.seconds, &bytes));
+        TX_TRY(tx_layout_bound(&s->bounds, &l->choice[i], &b.seconds, &bytes));
         if (bytes < least) least = bytes, *smallest = i;
         if (bytes <= (double)s->args->room && b.seconds < s->within) out[(*n)++] = b;
     }
@@ -207,15 +207,15 @@ void tx__search_open(tx__search *s, const tx_search_args *a)
 {
     *s = (tx__search){ .args = a, .most = TX_SEARCH_BEST, .within = INFINITY, .start = tx_clock() };
     s->base = tx_without_layout(a->cfg);
-    s->bounds = (tx_bounds){ .base = &s->base,
-                             .machine = a->machine,
-                             .predict = a->predict ? a->predict : tx_predict,
-                             .vocab_size = a->vocab_size };
+    s->bounds = (tx_layout_bounds){ .base = &s->base,
+                                    .machine = a->machine,
+                                    .predict = a->predict ? a->predict : tx_predict,
+                                    .vocab_size = a->vocab_size };
 }
 
 void tx__search_close(tx__search *s)
 {
-    tx_bounds_free(&s->bounds);
+    tx_layout_bounds_free(&s->bounds);
 }
 
 tx_status tx__search_on(tx__search *s, tx_search_result *out, int64_t ranks)

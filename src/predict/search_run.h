@@ -1,13 +1,13 @@
-/* search_state.h - a search in progress, for search.c and search_ranks.c. */
-#ifndef TX_PREDICT_SEARCH_STATE_H
-#define TX_PREDICT_SEARCH_STATE_H
+/* search_run.h - a search in progress, for the files of the search alone. */
+#ifndef TX_PREDICT_SEARCH_RUN_H
+#define TX_PREDICT_SEARCH_RUN_H
 
 #include "predict/search.h"
 
 typedef struct tx__search {
     const tx_search_args *args;
     tx_config base;
-    tx_bounds bounds;
+    tx_layout_bounds bounds;
     int most;           /* layouts that are wanted, up to TX_SEARCH_BEST */
     double within;      /* seconds that an iteration may take; infinity: any */
     double start, told; /* tx_clock */
