@@ -89,6 +89,7 @@ static void say_end(const tx__tuned *l)
 static tx_status recall(tx__tuning_job *j)
 {
     for (int i = 0; i < j->n; i++) {
+        if (j->layout[i].tried) continue; /* it does not fit */
         TX_TRY(tx__tuning_recall(j, &j->layout[i]));
         if (!j->layout[i].tried) continue;
         j->n_tried++;

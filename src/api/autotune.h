@@ -32,7 +32,6 @@ typedef struct tx__tuning_job {
     tx_config *cfg; /* the run as the user gave it */
     int64_t vocab_size;
     tx_machine machine; /* with as many ranks in a node as the run has */
-    double host_room;   /* bytes of a rank where the host's memory is divided among the ranks */
     tx__tuned *layout;  /* owned; the run's own first */
     int n, cap, n_tried;
     tx_correction correction;

@@ -11,9 +11,6 @@
 #include "predict/predict.h"
 #include "predict/search.h"
 
-/* Of a rank's memory what the driver and libraries leave. */
-#define ROOM 0.96
-
 enum { MOST_PLANNED = 5000 }; /* layouts that are all predicted; of more the search finds the best */
 
 /* ---- a layout as options and as text ---- */
@@ -54,11 +51,6 @@ static bool is_same(const tx_layout_choice *a, const tx_layout_choice *b)
            a->sequence == b->sequence && a->again == b->again && a->zero == b->zero && a->offload == b->offload;
 }
 
-static double room_of(const tx__tuning_job *j, bool gpu)
-{
-    return ROOM * (gpu ? j->machine.memory : j->host_room);
-}
-
 /* *fits false: the rules or the backend refuse it, or it needs more memory than there is; *least is then lowered. */
 static tx_status predict(const tx__tuning_job *j, tx__tuned *l, bool *fits, double *least)
 {
@@ -70,10 +62,9 @@ static tx_status predict(const tx__tuning_job *j, tx__tuned *l, bool *fits, doub
     if (st == TX_ERR_ARG || (!st && !cfg)) return TX_OK;
     if (!st) st = tx_run_work_make(&w, cfg, j->vocab_size);
     if (!st) {
-        const tx_memory *m = &w.stage[w.most].plan.memory;
-        double takes = (double)tx_memory_limited(m);
-        *fits = takes <= room_of(j, m->gpu_free > 0);
-        if (takes < *least) *least = takes;
+        size_t takes = tx_memory_limited(&w.stage[w.most].plan.memory);
+        *fits = takes <= tx_machine_room(&j->machine);
+        if ((double)takes < *least) *least = (double)takes;
     }
     if (!st && (*fits || l->as_given)) st = tx_predict(&t, &w, &j->machine);
     if (!st && (*fits || l->as_given)) l->predicted = t.iteration;
@@ -115,10 +106,14 @@ static tx_layout_choice choice_of(const tx_config *c)
 static tx_status append_own(tx__tuning_job *j)
 {
     tx__tuned own = { .is = choice_of(j->cfg), .as_given = true, .global_batch = j->cfg->global_batch_size };
+    static const char why[] = "it does not fit into the memory";
     bool fits;
     double least = INFINITY;
     TX_TRY(predict(j, &own, &fits, &least));
-    return append(j, &own);
+    TX_TRY(append(j, &own));
+    if (fits || !isfinite(least)) return TX_OK; /* what cannot be planned is measured all the same */
+    j->layout[0].tried = true;
+    return tx_memdup0(&j->layout[0].why, why, sizeof why - 1, "why a layout is not measured");
 }
 
 /* ---- all others ---- */
@@ -160,12 +155,11 @@ static tx_status append_choice(tx__tuning_job *j, const tx_layout_choice *c, int
 static tx_status append_found(tx__tuning_job *j, const tx_config *base, double *least)
 {
     tx_search_result found;
-    bool gpu = base->device == TX_DEVICE_GPU;
     tx_search_args args = { .cfg = base,
                             .vocab_size = j->vocab_size,
                             .machine = &j->machine,
-                            .room = (size_t)room_of(j, gpu),
-                            .gpu = gpu,
+                            .room = tx_machine_room(&j->machine),
+                            .gpu = tx_machine_is_gpu(&j->machine),
                             .n_threads = 1 };
     TX_TRY(tx_search_layouts(&found, &args, j->line.n_ranks));
     for (int i = 0; i < found.n; i++) TX_TRY(append_choice(j, &found.best[i].is, base->global_batch_size, least));
@@ -211,11 +205,12 @@ tx_status tx__tuning_list(tx__tuning_job *j)
     TX_TRY(append_own(j));
     TX_TRY(append_others(j, false, &least));
     if (j->n == 1) TX_TRY(append_others(j, true, &least));
-    if (j->n == 1 && !j->layout[0].predicted)
-        return TX_FAIL(
-            TX_ERR_NOMEM,
-            "--autotuning: no layout on %d ranks fits: the smallest takes %s a rank, and this machine has %s",
-            j->line.n_ranks, tx_bytes_text(takes, isfinite(least) ? least : 0), tx_bytes_text(has, j->host_room));
+    if (j->n == 1 && j->layout[0].tried)
+        return TX_FAIL(TX_ERR_NOMEM,
+                       "--autotuning: no layout on %d ranks fits: the smallest takes %s a rank, and of this machine's "
+                       "memory it can have %s",
+                       j->line.n_ranks, tx_bytes_text(takes, isfinite(least) ? least : 0),
+                       tx_bytes_text(has, (double)tx_machine_room(&j->machine)));
     tx_info("%d layouts fit on %d ranks, predicted in %.1f s", j->n, j->line.n_ranks, tx_clock() - begin);
     return TX_OK;
 }

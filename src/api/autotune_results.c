@@ -251,6 +251,13 @@ static tx_status measure_machine(tx__tuning_job *j, const char *path)
                    j->set.results_dir);
 }
 
+/* As many ranks in a node as the run has; they divide the host's memory, where that is theirs. */
+static void adapt(tx_machine *m, double ranks_per_node)
+{
+    if (!tx_machine_is_gpu(m)) m->memory *= m->ranks_per_node / ranks_per_node;
+    m->ranks_per_node = ranks_per_node;
+}
+
 tx_status tx__tuning_open(tx__tuning_job *j)
 {
     char *machine = NULL;
@@ -265,8 +272,7 @@ tx_status tx__tuning_open(tx__tuning_job *j)
     if (!tx_path_exists(machine)) TX_GOTO(measure_machine(j, machine));
     if (j->stopped) goto out;
     TX_GOTO(tx_machine_read(&j->machine, machine));
-    j->host_room = j->machine.memory * j->machine.ranks_per_node * j->line.n_hosts / j->line.n_ranks;
-    j->machine.ranks_per_node = (double)j->line.n_ranks / j->line.n_hosts;
+    adapt(&j->machine, (double)j->line.n_ranks / j->line.n_hosts);
 out:
     tx_free(machine);
     return st;

@@ -33,6 +33,10 @@ refused "no layout could be measured" "${tuned[@]}" tune pretrain_gpt.py "${run[
 [ "$(grep -c "^trial " out)" -eq 2 ] || { cat out; die "a run that fails in any layout is tried on"; }
 grep -q "could not be measured: .*none" err || { cat err; die "why a trial failed is not told"; }
 
+fresh
+sed 's/"gib": 4/"gib": 0.001/' machine.json >autotuning_results/machine.json
+refused "no layout on 2 ranks fits: the smallest takes" "${tuned[@]}" tune pretrain_gpt.py "${run[@]}" --num-layers 20
+
 # ---- measured
 fresh
 json '{"train_batch_size": 8, "autotuning": {"enabled": true, "start_profile_step": 2, "end_profile_step": 4, "tuner_num_trials": 3}}'
@@ -62,6 +66,26 @@ json '{"train_batch_size": 8, "autotuning": {"start_profile_step": 2, "end_profi
 ok "${tuned[@]}" tune pretrain_gpt.py "${run[@]}" --deepspeed_config ds.json --eval-interval 2
 grep -q "layouts* \(was\|were\) measured by earlier calls" out || { cat out; die "nothing is taken over"; }
 ! grep -q "^trial " out || { cat out; die "measured again"; }
+
+# ---- a stop signal ends the trial, which the next call measures again
+fresh
+json '{"autotuning": {"start_profile_step": 2, "end_profile_step": 1000000, "tuner_num_trials": 1}}'
+"$TRIAX" "${tuned[@]}" tune pretrain_gpt.py "${run[@]}" --train-iters 1000000 --deepspeed_config ds.json >out 2>err &
+tuner=$! steps=autotuning_results/$own/metrics.jsonl
+until [ -s "$steps" ]; do kill -0 $tuner || { cat err; die "the tuner has ended"; }; sleep 0.05; done
+kill -TERM $tuner
+code=0
+wait $tuner || code=$?
+[ $code -eq 143 ] || { cat out err; die "exit $code after SIGTERM, not 143"; }
+grep -q "stopped: autotuning_results has what was measured" err || { cat err; die "that it was stopped is not told"; }
+[ ! -e "autotuning_results/$own/metrics.json" ] || die "a trial that was stopped counts"
+
+# ---- where the batch is free, others are tried as well
+fresh
+json '{"train_batch_size": "auto", "autotuning": {"start_profile_step": 2, "end_profile_step": 3, "tuner_num_trials": 2, "tuner_type": "gridsearch",
+    "min_train_batch_size": 16, "max_train_batch_size": 16}}'
+ok "${tuned[@]}" tune pretrain_gpt.py "${run[@]}" --deepspeed_config ds.json
+grep -hq -- "--global-batch-size=16 " autotuning_results/z*/cmd.txt || { cat out; die "no other global batch"; }
 
 # ---- each layout of a grid; run trains in the best one
 fresh
