@@ -19,3 +19,15 @@ tx_status tx__report_line(tx__report *r, const char *fmt, ...)
     r->line(r->user, r->text.data);
     return TX_OK;
 }
+
+const char *tx__grouped(char buf[32], int64_t n)
+{
+    char digits[32];
+    int len = snprintf(digits, sizeof digits, "%lld", (long long)n), at = 0;
+    for (int i = 0; i < len; i++) {
+        if (i && (len - i) % 3 == 0) buf[at++] = ',';
+        buf[at++] = digits[i];
+    }
+    buf[at] = 0;
+    return buf;
+}

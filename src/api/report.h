@@ -17,6 +17,9 @@ typedef struct tx__report {
 /* Hands one line over. */
 tx_status tx__report_line(tx__report *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* 1234567 as 1,234,567; into buf, which is returned. */
+const char *tx__grouped(char buf[32], int64_t n);
+
 /* The whole of `inspect` for a dataset (inspect_dataset.c). */
 tx_status tx__inspect_dataset(tx__report *r, const tx_config *cfg, const char *prefix);
 
@@ -25,5 +28,8 @@ tx_status tx__inspect_pt(tx__report *r, const tx_config *cfg, const char *path);
 
 /* --schedule-picture (show_schedule.c). */
 tx_status tx__show_schedule(tx__report *r, const tx_config *cfg);
+
+/* --schedule-svg: writes the file, and says so unless the plan is JSON. */
+tx_status tx__write_schedule(tx__report *r, const tx_config *cfg);
 
 #endif

@@ -13,13 +13,14 @@ static const double MB = 1048576;
 
 /* ---- plans ---- */
 
-tx_status tx_stage_plans_make(tx_stage_plans *out, const tx_config *cfg, int64_t vocab_size)
+tx_status tx_stage_plans_make(tx_stage_plans *out, const tx_config *cfg, int64_t vocab_size, size_t gpu)
 {
     tx_stage_plans p = { .n = (int)cfg->pipeline_model_parallel_size };
     tx_status st;
     TX_TRY(tx_alloc(&p.stage, (size_t)p.n, sizeof *p.stage, "the plans of the pipeline's stages"));
     for (int i = 0; i < p.n; i++) {
         TX_GOTO(tx_plan_stage(&p.stage[i], cfg, vocab_size, i));
+        if (gpu) p.stage[i].memory.gpu_free = gpu;
         if (tx_memory_limited(&p.stage[i].memory) > tx_memory_limited(&p.stage[p.most].memory)) p.most = i;
     }
     *out = p;

@@ -13,7 +13,8 @@ typedef struct tx_stage_plans {
     int n, most;
 } tx_stage_plans;
 
-tx_status tx_stage_plans_make(tx_stage_plans *out, const tx_config *cfg, int64_t vocab_size);
+/* @gpu  memory of the GPU that the plan is for, where that is not this machine's; 0: it is */
+tx_status tx_stage_plans_make(tx_stage_plans *out, const tx_config *cfg, int64_t vocab_size, size_t gpu);
 void tx_stage_plans_free(tx_stage_plans *p); /* a zeroed one is fine */
 
 /* How many ranks there are, and what those of each stage take; which of them the table of memory is about, that

@@ -7,8 +7,8 @@
 #include "api/report.h"
 #include "api/run_common.h"
 #include "api/show_layout.h"
+#include "api/show_time.h"
 #include "api/tokenizer_of.h"
-#include "base/system_memory.h"
 #include "train/fit.h"
 #include "train/metrics.h"
 
@@ -19,8 +19,9 @@ typedef struct plan_view {
     tx_stage_plans stages;
     tx_run_plan plan; /* of the stage that takes most */
     tx_memory_limit limit;
-    bool fits, asked; /* asked: --memory-limit was given, so that the answer decides about success */
-    tx_fit fit;       /* where it does not fit and was asked */
+    bool fits, asked;  /* asked: --memory-limit was given, so that the answer decides about success */
+    tx_fit fit;        /* where it does not fit and was asked */
+    tx_plan_time time; /* with --machine */
 } plan_view;
 
 /* ---- what there is to show ---- */
@@ -49,19 +50,46 @@ static tx_status find_vocabulary(plan_view *v, const tx_source *src)
     return TX_OK;
 }
 
+/* Tokens of the whole run; 0: its length is not given. */
+static double run_tokens(const tx_config *cfg)
+{
+    double samples = cfg->given.train_samples ? (double)cfg->train_samples
+                                              : (double)cfg->train_iters * (double)cfg->global_batch_size;
+    double tokens = samples * (double)cfg->seq_length, end = (double)cfg->train_tokens;
+    return end > 0 && end < tokens ? end : tokens;
+}
+
+/* Of the machine that the plan is for. */
+static tx_memory_limit limit_of(const plan_view *v)
+{
+    const tx_machine *m = &v->time.machine;
+    const char *whose;
+    char text[128], all[24];
+    if (!v->cfg->machine) {
+        size_t here = tx_memory_here(&v->plan.memory, &whose);
+        return tx_memory_limit_of(v->cfg, here, whose);
+    }
+    snprintf(text, sizeof text, "of %s's %s a run can have", m->name, tx_bytes_text(all, m->memory));
+    return tx_memory_limit_of(v->cfg, tx_machine_room(m), text);
+}
+
 static tx_status make_view(plan_view *v, tx_config *cfg)
 {
     tx_source src = { 0 };
     tx_status st;
+    size_t gpu = 0;
     *v = (plan_view){ .cfg = cfg };
+    if (cfg->machine) TX_GOTO(tx_plan_time_open(&v->time, cfg));
+    if (cfg->machine && tx_machine_is_gpu(&v->time.machine)) gpu = tx_machine_room(&v->time.machine);
     TX_GOTO(tx_source_open_for_run(&src, cfg, &tx_comm_self));
     TX_GOTO(tx_source_options(&src, cfg, false));
     TX_GOTO(find_vocabulary(v, &src));
-    TX_GOTO(tx_stage_plans_make(&v->stages, cfg, v->vocab_size));
+    TX_GOTO(tx_stage_plans_make(&v->stages, cfg, v->vocab_size, gpu));
+    if (cfg->machine) TX_GOTO(tx_plan_time_predict(&v->time, cfg, v->vocab_size, run_tokens(cfg)));
     v->plan = v->stages.stage[v->stages.most];
     for (int i = 0; i < v->stages.n; i++)
         if (v->stages.stage[i].sent > v->plan.sent) v->plan.sent = v->stages.stage[i].sent;
-    v->limit = tx_memory_limit_of(cfg, &v->plan.memory);
+    v->limit = limit_of(v);
     v->fits = !v->limit.bytes || tx_memory_limited(&v->plan.memory) <= v->limit.bytes;
     v->asked = cfg->given.memory_limit;
     if (!v->fits && v->asked) TX_GOTO(tx_fit_find(&v->fit, cfg, v->vocab_size, &v->plan, v->limit.bytes));
@@ -77,29 +105,7 @@ static int64_t n_params(const tx_run_plan *p)
     return n;
 }
 
-/* Tokens of the whole run; 0: its length is not given. */
-static double run_tokens(const tx_config *cfg)
-{
-    double samples = cfg->given.train_samples ? (double)cfg->train_samples
-                                              : (double)cfg->train_iters * (double)cfg->global_batch_size;
-    double tokens = samples * (double)cfg->seq_length, end = (double)cfg->train_tokens;
-    return end > 0 && end < tokens ? end : tokens;
-}
-
 /* ---- for people ---- */
-
-/* 1234567 as 1,234,567. */
-static const char *grouped(char buf[32], int64_t n)
-{
-    char digits[32];
-    int len = snprintf(digits, sizeof digits, "%lld", (long long)n), at = 0;
-    for (int i = 0; i < len; i++) {
-        if (i && (len - i) % 3 == 0) buf[at++] = ',';
-        buf[at++] = digits[i];
-    }
-    buf[at] = 0;
-    return buf;
-}
 
 static const char *flops_text(char buf[32], double flops)
 {
@@ -113,12 +119,12 @@ static const char *flops_text(char buf[32], double flops)
 static tx_status show_parameters(tx__report *r, const tx_run_plan *p)
 {
     char n[32];
-    TX_TRY(tx__report_line(r, "parameters: %s", grouped(n, n_params(p))));
+    TX_TRY(tx__report_line(r, "parameters: %s", tx__grouped(n, n_params(p))));
     for (int i = 0; i < TX_N_PARAM_KINDS; i++)
         if (p->n_params[i])
-            TX_TRY(tx__report_line(r, "    %-12s %20s", tx_param_kind_names[i], grouped(n, p->n_params[i])));
+            TX_TRY(tx__report_line(r, "    %-12s %20s", tx_param_kind_names[i], tx__grouped(n, p->n_params[i])));
     if (!p->n_padding) return TX_OK;
-    return tx__report_line(r, "    and %s that pad the vocabulary: zero, not trained", grouped(n, p->n_padding));
+    return tx__report_line(r, "    and %s that pad the vocabulary: zero, not trained", tx__grouped(n, p->n_padding));
 }
 
 static tx_status show_work(tx__report *r, const tx_config *cfg, const tx_run_plan *p)
@@ -129,12 +135,12 @@ static tx_status show_work(tx__report *r, const tx_config *cfg, const tx_run_pla
     else if (p->flops_again > 0)
         snprintf(again, sizeof again, "; %s with what is computed again", flops_text(all, p->flops + p->flops_again));
     TX_TRY(tx__report_line(r, "iteration: %s samples in micro-batches of %lld, %s tokens; %s, %s a token%s",
-                           grouped(samples, cfg->global_batch_size), (long long)cfg->micro_batch_size,
-                           grouped(n, p->tokens), flops_text(all, p->flops_told),
+                           tx__grouped(samples, cfg->global_batch_size), (long long)cfg->micro_batch_size,
+                           tx__grouped(n, p->tokens), flops_text(all, p->flops_told),
                            flops_text(each, p->flops_told / (double)p->tokens), again));
     double tokens = run_tokens(cfg);
     if (tokens < 1) return TX_OK;
-    return tx__report_line(r, "run: %s tokens; %s", grouped(n, (int64_t)tokens),
+    return tx__report_line(r, "run: %s tokens; %s", tx__grouped(n, (int64_t)tokens),
                            flops_text(all, tokens * p->flops_told / (double)p->tokens));
 }
 
@@ -150,6 +156,11 @@ static tx_status show_limit(tx__report *r, const plan_view *v)
         return tx__report_line(r, "it fits: %s takes %s, and %s %s: %zu MiB are left", it, need, v->limit.whose, have,
                                (v->limit.bytes - total) >> 20);
     if (v->asked) return TX_OK; /* the message of the failure tells */
+    if (v->cfg->machine)
+        return tx__report_line(r,
+                               "it does not fit on %s: %s takes %s, and %s %s; --memory-limit auto shows what makes it "
+                               "fit, --search the fastest layout that fits",
+                               v->time.machine.name, it, need, v->limit.whose, have);
     return tx__report_line(r,
                            "it does not fit here: %s takes %s, and %s %s; --memory-limit auto, or a size, shows what "
                            "makes it fit",
@@ -178,6 +189,7 @@ static tx_status show(tx__report *r, const plan_view *v)
     tx_memory_table(&v->plan.memory, &v->plan.formula, memory_line, r);
     TX_TRY(tx__show_messages(r, cfg, &v->plan));
     TX_TRY(show_work(r, cfg, &v->plan));
+    if (cfg->machine) TX_TRY(tx__show_time(r, &v->time));
     if (cfg->schedule_picture) TX_TRY(tx__show_schedule(r, cfg));
     return show_limit(r, v);
 }
@@ -220,6 +232,7 @@ static tx_status show_json(tx__report *r, const plan_view *v)
     json_t *ranks = tx__layout_to_json(cfg, &v->stages);
     ok = ok && all && ranks && !json_object_update(all, ranks);
     json_decref(ranks);
+    ok = ok && (!cfg->machine || !json_object_set_new(all, "time", tx__time_to_json(&v->time)));
     char *text = ok ? json_dumps(all, JSON_COMPACT) : NULL;
     tx_status st = text ? TX_OK : TX_FAIL(TX_ERR_NOMEM, "not enough memory for the plan as JSON");
     if (!st) r->line(r->user, text);
@@ -234,8 +247,10 @@ tx_status tx_plan(tx_config *cfg, tx_line_fn *line, void *user)
     plan_view v;
     tx_status st = make_view(&v, cfg);
     if (!st) st = cfg->json ? show_json(&r, &v) : show(&r, &v);
+    if (!st && cfg->schedule_svg) st = tx__write_schedule(&r, cfg);
     tx_str_free(&r.text);
     tx_stage_plans_free(&v.stages);
+    tx_plan_time_free(&v.time);
     if (st || v.fits || !v.asked) return st;
     return tx_fit_refuse(&v.fit, &v.plan.memory, v.limit);
 }

@@ -6,7 +6,7 @@
  * once for each chunk, so fewer rows cost bandwidth and more cost memory. bench/op_bench.c, v = 50304, h = 768, two
  * cores: 16 MiB 287, 32 MiB 345, 64 MiB 367, all at once 390 GFLOP/s. */
 #define HEAD_BYTES    ((int64_t)64 << 20)
-#define HEAD_MIN_ROWS 32
+#define HEAD_MIN_ROWS 256 /* each chunk reads and writes the gradient of W */
 
 int64_t tx_head_loss_chunks(int64_t rows, int64_t v, tx_dtype t)
 {

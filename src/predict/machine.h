@@ -39,6 +39,19 @@ typedef struct tx_machine {
 tx_status tx_machine_read(tx_machine *out, const char *name);
 void tx_machine_free(tx_machine *m); /* a zeroed one is fine */
 
+/* What of a rank's memory a run can have: a driver's context, the libraries' buffers and what lies between two
+ * allocations take the rest, some 3 GiB of 80. */
+static inline size_t tx_machine_room(const tx_machine *m)
+{
+    return (size_t)(0.96 * m->memory);
+}
+
+/* Whether ranks compute in a memory of their own, and not in the host's: that is faster than the way to the host. */
+static inline bool tx_machine_is_gpu(const tx_machine *m)
+{
+    return m->bandwidth > m->host_bandwidth;
+}
+
 /* Publishes it as a file, of which tx_machine_read makes the same numbers, to the last bit where they were read from a
  * file.   @source one more sentence for "sources"; NULL: none */
 tx_status tx_machine_write(const tx_machine *m, const char *path, const char *source);

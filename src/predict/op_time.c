@@ -24,16 +24,11 @@ static double tiles_share(const tx_machine *m, const tx_work_event *e, double tm
     return e->m * e->n / (tm * tn) / (rounds * m->units);
 }
 
-/* The best of a library's tiles: smaller ones fill the units better and read more for each product. */
+/* Half a tile fills the units better and reads more for each product. */
 static double best_tiles(const tx_machine *m, const tx_work_event *e)
 {
-    static const double rate[] = { 1, 0.9, 0.75 };
-    double best = 0;
-    for (int i = 0; i < 3; i++) {
-        double tm = m->tile_m / (i == 2 ? 2 : 1), tn = m->tile_n / (i ? 2 : 1);
-        best = fmax(best, rate[i] * tiles_share(m, e, tm < 1 ? 1 : tm, tn < 1 ? 1 : tn));
-    }
-    return best;
+    return fmax(tiles_share(m, e, m->tile_m, m->tile_n),
+                m->half_tile_share * tiles_share(m, e, m->tile_m, m->tile_n / 2));
 }
 
 static bool is_aligned(double n, double align)
@@ -53,7 +48,7 @@ static double attention_seconds(const tx_machine *m, const tx_work_event *e)
 {
     double share = e->backward ? m->attention_bwd_share : m->attention_share;
     double rate = tx_machine_peak(m, e->dtype) * share * e->n / (e->n + m->half_head);
-    if (!is_aligned(e->n, m->align)) rate *= m->misaligned_share;
+    if (!is_aligned(e->n, m->align)) rate *= m->misaligned_head_share;
     return fmax(e->flops / rate, memory_seconds(m, e->bytes));
 }
 
@@ -124,9 +119,12 @@ double tx_call_seconds(const tx_machine *m, tx_span s, const char *op, double by
     return fmax(inside, between) + m->node_latency + m->net_latency * steps;
 }
 
+/* Between nodes each tensor-parallel rank sends its share of what all of them have, and they gather it behind. */
 double tx_message_seconds(const tx_machine *m, const tx_layout *l, double bytes)
 {
-    tx_span s = tx_group_span(l, TX_GROUP_PIPELINE, m);
+    tx_span s = tx_group_span(l, TX_GROUP_PIPELINE, m), t = tx_group_span(l, TX_GROUP_TENSOR, m);
     if (s.in_node > 1) return bytes / (m->node_pair * m->node_share) + m->node_latency;
-    return bytes * s.sharing / (m->net_bandwidth * m->net_share) + m->net_latency;
+    double gather = l->sequence ? 0 : tx_call_seconds(m, t, "all-gather", bytes);
+    double share = l->sequence ? bytes : bytes / t.size;
+    return share * s.sharing / (m->net_bandwidth * m->net_share) + m->net_latency + gather;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "parallel/pp_times.h"
 #include "predict/op_time.h"
 #include "predict/predict.h"
 
@@ -84,7 +85,8 @@ static account run_piece(clock_of *c, const tx_stage_work *w, const tx_work_piec
     return a;
 }
 
-/* Of the micro-batches that were traced the second one stands for all but the last. */
+/* Of the micro-batches that were traced the second one stands for all but the last. Copies of what is sent belong to
+ * the forward or backward before them. */
 static void keep_piece(stage_times *t, const tx_stage_work *w, const tx_work_piece *p, const account *a)
 {
     int usual = w->n_micro > 2 ? 1 : 0;
@@ -155,6 +157,76 @@ static tx_status time_stages(pipeline *q)
     return TX_OK;
 }
 
+static const stage_times *times_of(const pipeline *q, int i)
+{
+    return &q->stage[tx_work_of_stage(q->w, i) - q->w->stage];
+}
+
+static tx_status take_arrays(tx_pipeline_time *t, const tx_run_work *w)
+{
+    size_t p = (size_t)w->shape.p, n = p * (size_t)w->shape.n_chunks;
+    TX_TRY(tx_alloc(&t->memory, 5 * n + 2 * p, sizeof *t->memory, "the times of a pipeline"));
+    t->fwd = t->memory;
+    t->bwd = t->fwd + n;
+    t->bwd_last = t->bwd + n;
+    t->message[0] = t->bwd_last + n;
+    t->message[1] = t->message[0] + n;
+    t->finish = t->message[1] + n;
+    t->update = t->finish + p;
+    return TX_OK;
+}
+
+static void fill_arrays(tx_pipeline_time *t, const pipeline *q)
+{
+    const tx_pp_shape *s = &q->w->shape;
+    for (int i = 0; i < s->p; i++) {
+        const tx_stage_work *w = tx_work_of_stage(q->w, i);
+        const stage_times *from = times_of(q, i);
+        t->finish[i] = from->finish.all;
+        t->update[i] = from->update.all;
+        for (int c = 0; c < s->n_chunks; c++) {
+            int v = c * s->p + i;
+            t->fwd[v] = from->fwd[c].all;
+            t->bwd[v] = from->bwd[c].all;
+            t->bwd_last[v] = from->bwd_last[c].all;
+            for (int k = 0; k < 2; k++)
+                t->message[k][v] = s->p > 1 ? tx_message_seconds(q->m, &q->w->layout, w->message[k]) : 0;
+        }
+    }
+    t->begin = times_of(q, 0)->begin.all;
+}
+
+static tx_pp_times schedule_times(const tx_pipeline_time *t)
+{
+    return (tx_pp_times){ t->fwd, t->bwd, t->bwd_last, { t->message[0], t->message[1] } };
+}
+
+static tx_status time_pipeline(tx_pipeline_time *out, pipeline *q)
+{
+    *out = (tx_pipeline_time){ 0 };
+    TX_TRY(time_stages(q));
+    TX_TRY(take_arrays(out, q->w));
+    fill_arrays(out, q);
+    out->times = schedule_times(out);
+    return TX_OK;
+}
+
+tx_status tx_predict_pipeline(tx_pipeline_time *out, const tx_run_work *w, const tx_machine *m)
+{
+    pipeline q = { .w = w, .m = m };
+    tx_status st = time_pipeline(out, &q);
+    tx_free(q.memory);
+    return st;
+}
+
+void tx_pipeline_time_free(tx_pipeline_time *t)
+{
+    tx_free(t->memory);
+    *t = (tx_pipeline_time){ 0 };
+}
+
+/* ---- what it comes to ---- */
+
 static void add(account *to, const account *a, double times)
 {
     to->all += times * a->all;
@@ -178,20 +250,22 @@ static account busy_of(const pipeline *q, const stage_times *t)
     return a;
 }
 
-/* TODO: the schedule */
-static double makespan(const pipeline *q)
+/* The stage whose update ends last. */
+static tx_status find_last(const pipeline *q, const tx_pipeline_time *t, int *last, double *end)
 {
-    double most = 0, p = q->w->shape.p, m = q->w->shape.m, v = q->w->shape.n_chunks;
-    const tx_stage_work *s = &q->w->stage[0];
-    double msg = p > 1 ? tx_message_seconds(q->m, &q->w->layout, s->message[0]) : 0;
-    for (int i = 0; i < q->w->n; i++) most = later(most, busy_of(q, &q->stage[i]).all);
-    most += m * v * 2 * (p > 1 ? msg : 0) * (v > 1 ? 1 : 1);
-    return most * (1 + (p - 1) / (m * v));
-}
-
-static const stage_times *times_of(const pipeline *q, int i)
-{
-    return &q->stage[tx_work_of_stage(q->w, i) - q->w->stage];
+    double *ends, whole, most = -1;
+    int p = q->w->shape.p;
+    TX_TRY(tx_alloc(&ends, (size_t)p, sizeof *ends, "the ends of stages"));
+    tx_status st = tx_pp_makespan(&q->w->shape, &t->times, &whole, ends);
+    for (int i = 0; i < p && !st; i++) {
+        double all = ends[i] + t->finish[i] + t->update[i];
+        if (all <= most) continue;
+        most = all;
+        *last = i;
+        *end = ends[i];
+    }
+    tx_free(ends);
+    return st;
 }
 
 static void tell(tx_time *t, const tx_run_work *w, const tx_machine *m)
@@ -212,21 +286,15 @@ static void tell(tx_time *t, const tx_run_work *w, const tx_machine *m)
 tx_status tx_predict(tx_time *out, const tx_run_work *w, const tx_machine *m)
 {
     pipeline q = { .w = w, .m = m };
-    tx_status st = time_stages(&q);
-    double most = -1;
-    int slowest = 0;
-    if (st) goto out;
-    double end = makespan(&q);
-    for (int i = 0; i < w->n; i++) {
-        const stage_times *s = &q.stage[i];
-        double all = s->begin.all + end + s->finish.all + s->update.all;
-        if (all <= most) continue;
-        most = all;
-        slowest = i;
-    }
-    const stage_times *s = times_of(&q, w->stage[slowest].stage);
+    tx_pipeline_time t;
+    int last = 0;
+    double end = 0;
+    tx_status st;
+    TX_GOTO(time_pipeline(&t, &q));
+    TX_GOTO(find_last(&q, &t, &last, &end));
+    const stage_times *s = times_of(&q, last);
     account a = busy_of(&q, s);
-    *out = (tx_time){ .iteration = most, .bubble = end - a.all };
+    *out = (tx_time){ .bubble = end - a.all, .update = s->update.all };
     add(&a, &s->begin, 1);
     add(&a, &s->finish, 1);
     out->products = a.products;
@@ -235,9 +303,10 @@ tx_status tx_predict(tx_time *out, const tx_run_work *w, const tx_machine *m)
     out->copies = a.copies;
     memcpy(out->exposed, a.exposed, sizeof out->exposed);
     out->other = a.exposed[TX_N_STEP_GROUPS];
-    out->update = s->update.all;
+    out->iteration = s->begin.all + end + s->finish.all + s->update.all;
     tell(out, w, m);
 out:
+    tx_pipeline_time_free(&t);
     tx_free(q.memory);
     return st;
 }

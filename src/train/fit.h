@@ -25,9 +25,12 @@ typedef struct tx_memory_limit {
     size_t taken;    /* of these: what the program uses before the run allocates anything */
 } tx_memory_limit;
 
-/* The limit by --memory-limit, of what tx_memory_limited counts; "auto" and shares ask the system, or the GPU that the
- * plan is for. */
-tx_memory_limit tx_memory_limit_of(const tx_config *cfg, const tx_memory *planned);
+/* All the memory there is for what tx_memory_limited counts: the system's, or the GPU's that the plan is for. *whose is
+ * set to its description. */
+size_t tx_memory_here(const tx_memory *planned, const char **whose);
+
+/* The limit by --memory-limit, where "auto" is `all` and shares are of it. */
+tx_memory_limit tx_memory_limit_of(const tx_config *cfg, size_t all, const char *whose);
 
 /* Whether --memory-limit is relative to the machine's memory (all or a fraction of it), not a size. */
 bool tx_memory_limit_is_of_machine(const tx_config *cfg);

@@ -15,21 +15,20 @@ bool tx_memory_limit_is_of_machine(const tx_config *cfg)
     return !strcmp(cfg->memory_limit, "auto") || tx_share_parse(cfg->memory_limit, &share);
 }
 
-/* All that there is; *whose as tx_system_memory's. */
-static size_t whole(const tx_memory *planned, const char **whose)
+size_t tx_memory_here(const tx_memory *planned, const char **whose)
 {
     if (!planned->gpu_free) return tx_system_memory(whose);
     *whose = "the GPU's free memory is";
     return planned->gpu_free;
 }
 
-tx_memory_limit tx_memory_limit_of(const tx_config *cfg, const tx_memory *planned)
+tx_memory_limit tx_memory_limit_of(const tx_config *cfg, size_t all, const char *whose)
 {
-    const char *text = cfg->memory_limit, *whose = "";
+    const char *text = cfg->memory_limit;
     tx_memory_limit limit = { 0 };
     double share;
     char size[24];
-    if (tx_memory_limit_is_of_machine(cfg)) limit.bytes = whole(planned, &whose);
+    if (tx_memory_limit_is_of_machine(cfg)) limit.bytes = all;
     if (!strcmp(text, "auto")) {
         snprintf(limit.whose, sizeof limit.whose, "%s", whose);
     } else if (tx_share_parse(text, &share)) {
@@ -152,7 +151,9 @@ tx_status tx_fit_refuse(const tx_fit *f, const tx_memory *planned, tx_memory_lim
 
 tx_status tx_fit_check(const tx_config *cfg, int64_t vocab_size, bool can_plan, const tx_memory *planned)
 {
-    tx_memory_limit limit = tx_memory_limit_of(cfg, planned);
+    const char *whose;
+    size_t all = tx_memory_here(planned, &whose);
+    tx_memory_limit limit = tx_memory_limit_of(cfg, all, whose);
     size_t total = tx_memory_limited(planned), host = tx_memory_total(planned) - tx_memory_gpu(planned);
     size_t left = tx_system_memory_free();
     char need[24], have[24];

@@ -84,9 +84,12 @@ static tx_status update(tx_ctx *c, tx_zero *z)
 {
     double norm, zeros;
     const char *bad;
+    tx_trace *trace = c->trace;
     TX_TRY(tx_optim_clip(c, &z->optim, 1, 0));
+    c->trace = NULL; /* what a run does that logs it, and no other */
     TX_TRY(tx_optim_count_zeros(c, &z->optim, &zeros));
     TX_TRY(tx_optim_value_norm(c, &z->optim, &norm, &bad));
+    c->trace = trace;
     return tx_zero_step(z, 0, 0);
 }
 
@@ -134,25 +137,20 @@ static tx_status iteration(tx_ctx *c, tx_stage *stage, tx_zero *z, int64_t n_mic
     return tx_trace_mark(c, TX_STEP_END, 0, 0, false);
 }
 
-int64_t tx__plan_micro_batches(int64_t n_micro, int64_t p, int64_t n_chunks)
-{
-    int64_t some = 2 * p * n_chunks; /* the second adds to gradients that the first writes */
-    return n_micro <= some + p ? n_micro : some + (n_micro - some) % p;
-}
-
-/* The same, of which so many are run as show all there is: what every further p of them move is the same. */
+/* An iteration, of which so many micro-batches are run as show all there is: two rounds of them, as the second adds to
+ * gradients that the first writes; what every further round moves is the same. */
 static tx_status train(tx_ctx *c, const tx_model *m, tx_stage *stage, tx_zero *z, int64_t n_micro)
 {
     const tx_grid *g = tx_grid_of(c);
-    int64_t p = tx_grid_size(g, TX_AXIS_PIPELINE), some = tx__plan_micro_batches(n_micro, p, m->n_chunks);
+    int64_t round = m->n_chunks > 1 ? tx_grid_size(g, TX_AXIS_PIPELINE) : 1;
     moved few, more;
-    if (some == n_micro) return iteration(c, stage, z, n_micro);
-    TX_TRY(iteration(c, stage, z, some));
+    if (n_micro <= 3 * round) return iteration(c, stage, z, n_micro);
+    TX_TRY(iteration(c, stage, z, 2 * round));
     read_moved(&few, g);
     forget_moved(g);
-    TX_TRY(iteration(c, stage, z, some + p));
+    TX_TRY(iteration(c, stage, z, 3 * round));
     read_moved(&more, g);
-    extend(g, &few, &more, (n_micro - some) / p);
+    extend(g, &few, &more, n_micro / round - 2);
     return TX_OK;
 }
 
@@ -426,6 +424,7 @@ static void read_model(tx_run_plan *p, const tx_model *m, const tx_config *cfg)
     p->flops_layers = p->flops - 6 * (double)s * (double)batch * m->head_products;
     p->flops_again = tx_model_flops_again(m, s, batch);
     p->flops_told = tx_flops_told(cfg, m, batch);
+    p->flops_2021 = tx_model_flops_2021(m, s, batch);
     p->first_layer = m->chunk[0].first;
     for (int k = 0; k < m->n_chunks; k++) p->n_layers += m->chunk[k].end - m->chunk[k].first;
 }

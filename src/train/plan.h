@@ -76,6 +76,7 @@ typedef struct tx_run_plan {
     double flops_layers; /* of these, without the head's */
     double flops_again;  /* recomputed in addition (tx_model_flops_again) */
     double flops_told;   /* as --flops-formula counts */
+    double flops_2021;   /* as --flops-formula megatron-2021 counts */
 } tx_run_plan;
 
 /* FLOPs of an iteration of b samples by --flops-formula: what the log's TFLOPs, the metrics file and a plan show. */
@@ -101,9 +102,6 @@ tx_status tx__plan_sizes(tx_run_plan *out, const tx_config *cfg, int64_t vocab_s
 /* The stages that tx_plan_run looks at, which are enough: first, second, last. Returns how many. */
 enum { TX__PLAN_STAGES = 3 };
 int tx__plan_stages(const tx_config *cfg, int stage[TX__PLAN_STAGES]);
-
-/* How many of an iteration's micro-batches a plan runs; with p more the memory is the same. */
-int64_t tx__plan_micro_batches(int64_t n_micro, int64_t p, int64_t n_chunks);
 
 /* ---- the steps of it, for the trainer ---- */
 
