@@ -90,6 +90,10 @@ try_serve_load() {
     server=
     return $code
 }
+try_predict_grid() {
+    MACHINE=h100 POINTS='^(10m 128 1 1 1|10m 256 2 8 2 pp2)$' OTHERS=100 SECONDS_EACH=1 \
+        says "^10m 256 2 8 2 pp2 +$number +$number +[-+]$number % " "$root/bench/predict_grid.sh" grid "$build"
+}
 try_zero() { mpi && FORMS="0 1" STEPS=2 says "^1 +$number +$number % " "$root/bench/zero.sh" "$triax" 2x32x2x64x16x2 fp32 1; }
 try_ranks() { mpi && says "^sequence +$number ms an iteration +$number % " "$root/bench/ranks.sh" "$triax" 2x32x2x64x16x2 1; }
 try_loss_curve() {

@@ -1,9 +1,10 @@
-/* gen_docs.c - writes docs/options.md, docs/not-built.md and docs/deepspeed-keys.md from their tables; `make docs`
- * calls it with the folder. */
+/* gen_docs.c - writes docs/options.md, docs/not-built.md, docs/deepspeed-keys.md and docs/formats/machine.md from their
+ * tables; `make docs` calls it with the folder. */
 #include <stdio.h>
 
 #include "base/file.h"
 #include "config/option_table.h"
+#include "predict/machine_rows.h"
 
 static tx_status publish(const char *folder, const char *name, tx_status (*markdown)(tx_str *))
 {
@@ -25,5 +26,6 @@ int main(int argc, char **argv)
     }
     return publish(argv[1], "options.md", tx__options_markdown) ||
            publish(argv[1], "not-built.md", tx__not_built_markdown) ||
-           publish(argv[1], "deepspeed-keys.md", tx__deepspeed_markdown);
+           publish(argv[1], "deepspeed-keys.md", tx__deepspeed_markdown) ||
+           publish(argv[1], "formats/machine.md", tx__machine_markdown);
 }

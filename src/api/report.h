@@ -29,4 +29,7 @@ tx_status tx__inspect_pt(tx__report *r, const tx_config *cfg, const char *path);
 /* --schedule-picture (show_schedule.c). */
 tx_status tx__show_schedule(tx__report *r, const tx_config *cfg);
 
+/* --schedule-svg: writes the file, and says so unless the plan is JSON. */
+tx_status tx__write_schedule(tx__report *r, const tx_config *cfg);
+
 #endif

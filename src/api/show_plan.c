@@ -247,6 +247,7 @@ tx_status tx_plan(tx_config *cfg, tx_line_fn *line, void *user)
     plan_view v;
     tx_status st = make_view(&v, cfg);
     if (!st) st = cfg->json ? show_json(&r, &v) : show(&r, &v);
+    if (!st && cfg->schedule_svg) st = tx__write_schedule(&r, cfg);
     tx_str_free(&r.text);
     tx_stage_plans_free(&v.stages);
     tx_plan_time_free(&v.time);

@@ -47,6 +47,23 @@ static void rule_training_has_a_shape(const tx__check *k)
     tx__need(k, k->g->max_position_embeddings || c->max_position_embeddings || !table, "max-position-embeddings");
 }
 
+static void rule_time_has_a_machine(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (c->machine || k->bad->machine) return;
+    const struct {
+        bool given;
+        const char *flag, *why;
+    } of_machine[] = {
+        { k->g->gpus_per_node, "gpus-per-node", "it takes the place of a number of its file" },
+        { k->g->node_bandwidth, "node-bandwidth", "it takes the place of a number of its file" },
+        { c->search, "search", "which layout is fastest depends on it" },
+        { k->g->gpus_for, "gpus-for", "how long the run takes depends on it" },
+    };
+    for (size_t i = 0; i < sizeof of_machine / sizeof *of_machine; i++)
+        if (of_machine[i].given) tx__violate(k->v, "--%s needs --machine: %s", of_machine[i].flag, of_machine[i].why);
+}
+
 static void rule_preprocess_has_files(const tx__check *k)
 {
     tx__need(k, k->g->input || k->c->input.n, "input");
@@ -323,6 +340,7 @@ static void rule_zero_has_folders(const tx__check *k)
 const tx__rule tx__rules_needs[] = {
     { "pretrain", rule_training_has_its_sizes },
     { "pretrain", rule_training_has_a_shape },
+    { "pretrain", rule_time_has_a_machine },
     { "engine", rule_engine_has_its_sizes },
     { "preprocess-data", rule_preprocess_has_files },
     { "preprocess-data", rule_partitions_divide_workers },

@@ -124,36 +124,43 @@ static bool entry_has(const struct entry *e, const tx__machine_row *row)
     return !e->op || tx__op_has(e->op, row);
 }
 
+static tx_status unknown_in_entry(const machine_reading *r, const struct entry *e, const char *key)
+{
+    char keys[80];
+    struct nearest n = nearest_to(key);
+    snprintf(keys, sizeof keys, "%sdtype", e->op ? "op, " : "");
+    for (const tx__machine_row *row = e->row; row->path; row++) {
+        if (!entry_has(e, row)) continue;
+        try_word(&n, row->path, 0);
+        size_t at = strlen(keys);
+        snprintf(keys + at, sizeof keys - at, ", %s", row->path);
+    }
+    try_word(&n, "dtype", 0);
+    if (n.found[0])
+        return TX_FAIL(TX_ERR_FORMAT, "%s: unknown key \"%s.%.60s\"; did you mean \"%s\"?", r->file, e->path, key,
+                       n.found);
+    return TX_FAIL(TX_ERR_FORMAT, "%s: unknown key \"%s.%.60s\"; an entry has %s", r->file, e->path, key, keys);
+}
+
 static tx_status check_keys(const machine_reading *r, const struct entry *e)
 {
     const char *key;
     json_t *v;
     json_object_foreach((json_t *)e->object, key, v)
     {
-        struct nearest n = nearest_to(key);
         bool known = !strcmp(key, "dtype") || (e->op && !strcmp(key, "op"));
-        try_word(&n, "dtype", 0);
-        if (e->op) try_word(&n, "op", 0);
-        for (const tx__machine_row *row = e->row; row->path && !known; row++) {
-            if (!entry_has(e, row)) continue;
-            known = !strcmp(key, row->path);
-            try_word(&n, row->path, 0);
-        }
-        if (known) continue;
-        if (n.found[0])
-            return TX_FAIL(TX_ERR_FORMAT, "%s: unknown key \"%s.%.60s\"; did you mean \"%s\"?", r->file, e->path, key,
-                           n.found);
-        return TX_FAIL(TX_ERR_FORMAT, "%s: unknown key \"%s.%.60s\"; docs/formats/machine.md lists the keys", r->file,
-                       e->path, key);
+        for (const tx__machine_row *row = e->row; row->path && !known; row++)
+            known = entry_has(e, row) && !strcmp(key, row->path);
+        if (!known) return unknown_in_entry(r, e, key);
     }
     return TX_OK;
 }
 
-/* The text of a member, which is one of `word`. */
+/* The text of a member, which is one of `word`, ended by NULL. */
 static tx_status read_word(const machine_reading *r, const struct entry *e, const char *key, const char *const *word,
                            const char **out)
 {
-    char path[64], takes[160] = "";
+    char path[64], takes[80] = "", shown[48];
     const json_t *v = json_object_get(e->object, key);
     const char *text = json_is_string(v) ? json_string_value(v) : "";
     struct nearest n = nearest_to(text);
@@ -168,9 +175,10 @@ static tx_status read_word(const machine_reading *r, const struct entry *e, cons
         snprintf(takes + at, sizeof takes - at, "%s%s", i ? ", " : "", word[i]);
     }
     if (strlen(takes) + 1 == sizeof takes) snprintf(takes, sizeof takes, "one of those in docs/formats/machine.md");
-    if (n.found[0]) snprintf(takes, sizeof takes, "one of a list; did you mean \"%s\"?", n.found);
-    if (v) return is_another(r, path, v, takes);
-    return TX_FAIL(TX_ERR_FORMAT, "%s: \"%s\" is missing; it takes %s", r->file, path, takes);
+    if (!v) return TX_FAIL(TX_ERR_FORMAT, "%s: \"%s\" is missing; it takes %s", r->file, path, takes);
+    if (!*text || !n.found[0]) return is_another(r, path, v, takes);
+    return TX_FAIL(TX_ERR_FORMAT, "%s: \"%s\" is %s; did you mean \"%s\"?", r->file, path, tx_json_shown(shown, v),
+                   n.found);
 }
 
 static tx_status read_dtype(const machine_reading *r, struct entry *e)
@@ -248,7 +256,9 @@ static tx_status read_ops(const machine_reading *r, const json_t *list)
 static tx_status read_name(const machine_reading *r, const json_t *v)
 {
     const char *text = json_is_string(v) ? json_string_value(v) : "";
-    if (!*text || strlen(text) >= sizeof r->m->name) return is_another(r, "name", v, "a text of 1 to 63 bytes");
+    char shown[4 * sizeof r->m->name];
+    if (!*text || strlen(text) >= sizeof r->m->name || strcmp(tx_printable(shown, sizeof shown, text), text) != 0)
+        return is_another(r, "name", v, "a text of 1 to 63 bytes without control characters");
     memcpy(r->m->name, text, strlen(text) + 1);
     return TX_OK;
 }
@@ -317,7 +327,8 @@ static tx_status read_text(tx_machine *out, const char *file, const char *text, 
     const machine_reading r = { file, out };
     json_error_t e;
     json_t *root = tx_json_load(text, n, JSON_REJECT_DUPLICATES, &e);
-    if (!root) return TX_FAIL(TX_ERR_FORMAT, "%s: line %d, column %d: %s", file, e.line, e.column, e.text);
+    if (!root)
+        return TX_FAIL(TX_ERR_FORMAT, "%s: line %d, column %d: %s", file, e.line, e.column > 0 ? e.column : 1, e.text);
     for (const tx__machine_row *row = tx__machine_rows; row->path; row++) *tx__machine_number_at(out, row) = NAN;
     tx_status st = json_is_object(root) ? read_object(&r, "", root)
                                         : TX_FAIL(TX_ERR_FORMAT, "%s: holds an array, not an object { ... }", file);
@@ -335,10 +346,11 @@ static tx_status no_such_machine(const char *name)
         try_word(&n, tx_machine_names[i], 0);
         st = tx_str_printf(&names, "%s%s", i ? ", " : "", tx_machine_names[i]);
     }
-    if (!st)
-        st = TX_FAIL(TX_ERR_NOTFOUND,
-                     "%s: no machine has this name, and there is no such file%s%s%s; give %s, or a file", name,
-                     n.found[0] ? "; did you mean " : "", n.found, n.found[0] ? "?" : "", names.data);
+    if (!st && n.found[0])
+        st = TX_FAIL(TX_ERR_NOTFOUND, "%s: no machine and no file has this name; did you mean \"%s\"? There are %s",
+                     name, n.found, names.data);
+    else if (!st)
+        st = TX_FAIL(TX_ERR_NOTFOUND, "%s: no machine and no file has this name; there are %s", name, names.data);
     tx_str_free(&names);
     return st;
 }

@@ -1,4 +1,4 @@
-/* machine_rows.h - machine.def as tables, for who reads and writes machine files; for src/predict/ only. */
+/* machine_rows.h - machine.def as tables, for who reads, writes and documents machine files; for src/predict/ only. */
 #ifndef TX_PREDICT_MACHINE_ROWS_H
 #define TX_PREDICT_MACHINE_ROWS_H
 
@@ -46,5 +46,11 @@ static inline double *tx__machine_number_at(void *of, const tx__machine_row *row
 
 /* The files that come with triax, NUL-terminated, as tx_machine_names; made by the build from machines/. */
 extern const unsigned char *const tx__machine_texts[];
+
+/* What tx_machine_write writes, appended. */
+tx_status tx__machine_text(tx_str *out, const tx_machine *m, const char *source);
+
+/* docs/formats/machine.md, appended. */
+tx_status tx__machine_markdown(tx_str *out);
 
 #endif

@@ -105,7 +105,7 @@ static tx_status put_sources(tx_str *out, const tx_machine *m, const char *sourc
     return tx_str_printf(out, "%s]", n ? "\n    " : "");
 }
 
-static tx_status put_machine(tx_str *out, const tx_machine *m, const char *source)
+tx_status tx__machine_text(tx_str *out, const tx_machine *m, const char *source)
 {
     TX_TRY(tx_str_puts(out, "{\n    \"name\": "));
     TX_TRY(tx_json_quote(out, m->name, strlen(m->name)));
@@ -118,7 +118,7 @@ static tx_status put_machine(tx_str *out, const tx_machine *m, const char *sourc
 tx_status tx_machine_write(const tx_machine *m, const char *path, const char *source)
 {
     tx_str text = { 0 };
-    tx_status st = put_machine(&text, m, source);
+    tx_status st = tx__machine_text(&text, m, source);
     if (!st) st = tx_file_publish(path, text.data, text.len);
     tx_str_free(&text);
     return st;

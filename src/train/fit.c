@@ -90,7 +90,7 @@ typedef struct table {
     int n_work, n_state, base; /* base: the work that states are planned with */
     struct {
         work_choice is;
-        int64_t n_micro; /* that a plan runs: 0: not possible here */
+        int64_t n_micro; /* `filling`; 0: not possible here */
         sizes sizes;
     } work[MAX_WORK];
     struct {
@@ -356,7 +356,15 @@ static void list_states(const search *s, table *t)
     }
 }
 
-/* Where the run's own plan of this layout has the same micro-batches, it has the same activations. */
+/* Micro-batches beyond which more of them keep no more activations. */
+static int64_t filling(const tx_config *cfg)
+{
+    int64_t n = cfg->global_batch_size / (cfg->micro_batch_size * tx_config_data_parallel(cfg));
+    int64_t most = 2 * cfg->pipeline_model_parallel_size * tx_config_chunks(cfg);
+    return n < most || cfg->pipeline_schedule == TX_PIPELINE_GPIPE ? n : most;
+}
+
+/* Where another plan of this layout has been filled by as many micro-batches, it has the same activations. */
 static tx_status plan_work(search *s, table *t, int i, const table *known)
 {
     candidate c = { .on = t->on, .work = t->work[i].is };
@@ -365,8 +373,7 @@ static tx_status plan_work(search *s, table *t, int i, const table *known)
     t->work[i].n_micro = 0;
     TX_TRY(config_of(s, &c, &changed));
     if (!changed) return TX_OK;
-    int64_t n = changed->global_batch_size / (changed->micro_batch_size * tx_config_data_parallel(changed));
-    n = tx__plan_micro_batches(n, t->on.pp, tx_config_chunks(changed));
+    int64_t n = filling(changed);
     tx_config_free(changed);
     if (known && known->work[i].n_micro == n) {
         t->work[i] = known->work[i];

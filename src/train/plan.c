@@ -137,25 +137,20 @@ static tx_status iteration(tx_ctx *c, tx_stage *stage, tx_zero *z, int64_t n_mic
     return tx_trace_mark(c, TX_STEP_END, 0, 0, false);
 }
 
-int64_t tx__plan_micro_batches(int64_t n_micro, int64_t p, int64_t n_chunks)
-{
-    int64_t some = 2 * p * n_chunks; /* the second adds to gradients that the first writes */
-    return n_micro <= some + p ? n_micro : some + (n_micro - some) % p;
-}
-
-/* The same, of which so many are run as show all there is: what every further p of them move is the same. */
+/* An iteration, of which so many micro-batches are run as show all there is: two rounds of them, as the second adds to
+ * gradients that the first writes; what every further round moves is the same. */
 static tx_status train(tx_ctx *c, const tx_model *m, tx_stage *stage, tx_zero *z, int64_t n_micro)
 {
     const tx_grid *g = tx_grid_of(c);
-    int64_t p = tx_grid_size(g, TX_AXIS_PIPELINE), some = tx__plan_micro_batches(n_micro, p, m->n_chunks);
+    int64_t round = m->n_chunks > 1 ? tx_grid_size(g, TX_AXIS_PIPELINE) : 1;
     moved few, more;
-    if (some == n_micro) return iteration(c, stage, z, n_micro);
-    TX_TRY(iteration(c, stage, z, some));
+    if (n_micro <= 3 * round) return iteration(c, stage, z, n_micro);
+    TX_TRY(iteration(c, stage, z, 2 * round));
     read_moved(&few, g);
     forget_moved(g);
-    TX_TRY(iteration(c, stage, z, some + p));
+    TX_TRY(iteration(c, stage, z, 3 * round));
     read_moved(&more, g);
-    extend(g, &few, &more, (n_micro - some) / p);
+    extend(g, &few, &more, n_micro / round - 2);
     return TX_OK;
 }
 

@@ -103,9 +103,6 @@ tx_status tx__plan_sizes(tx_run_plan *out, const tx_config *cfg, int64_t vocab_s
 enum { TX__PLAN_STAGES = 3 };
 int tx__plan_stages(const tx_config *cfg, int stage[TX__PLAN_STAGES]);
 
-/* How many of an iteration's micro-batches a plan runs; with p more the memory is the same. */
-int64_t tx__plan_micro_batches(int64_t n_micro, int64_t p, int64_t n_chunks);
-
 /* ---- the steps of it, for the trainer ---- */
 
 /* Makes a context in its dry run and a model without weights. The caller frees both, also on failure; they may then be

@@ -1,5 +1,5 @@
 /* labels: unit */
-/* A missing comma is named, at its place; other mistakes are Jansson's to say. */
+/* A missing comma is named, at its place, and so is a key that is given twice; other mistakes are Jansson's to say. */
 #include "support.h"
 
 #include "base/json.h"
@@ -69,6 +69,30 @@ static void an_empty_text_is_empty(void **state)
     assert_string_equal(e.text, "it is empty");
 }
 
+static void a_key_that_is_given_twice_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *key;
+        int line;
+    } row[] = {
+        { "{\"a\": 1, \"a\": 2}", "a", 1 },
+        { "{\"a\": {\"b\": \"x, {\",\n\"c\": [1, {}],\n\"b\": 2}}", "a.b", 3 },
+        { "{\"a\": {\"c\": 1}, \"b\": [1, [2], {\"c\": 1}, {\"c\": \"\\\"\",\n\"c\": 2}]}", "b[3].c", 2 },
+        { "[[[[[[[[[[[[[[[[[[{\"a\": 1, \"a\": 1}]]]]]]]]]]]]]]]]]]",
+          "[0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0]", 1 },
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        json_error_t e;
+        char says[160];
+        assert_null(tx_json_load(row[i].text, strlen(row[i].text), JSON_REJECT_DUPLICATES, &e));
+        snprintf(says, sizeof says, "the key \"%s\" is given twice", row[i].key);
+        assert_string_equal(e.text, says);
+        assert_int_equal(e.line, row[i].line);
+        assert_int_equal(json_error_code(&e), json_error_duplicate_key);
+    }
+}
+
 static void what_is_json_is_read(void **state)
 {
     (void)state;
@@ -81,9 +105,8 @@ static void what_is_json_is_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_missing_comma_is_named),
-        cmocka_unit_test(other_mistakes_are_as_they_were),
-        cmocka_unit_test(an_empty_text_is_empty),
+        cmocka_unit_test(a_missing_comma_is_named), cmocka_unit_test(other_mistakes_are_as_they_were),
+        cmocka_unit_test(an_empty_text_is_empty),   cmocka_unit_test(a_key_that_is_given_twice_is_named),
         cmocka_unit_test(what_is_json_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,7 +74,7 @@ static void a_name_that_comes_twice_is_refused(void **state)
     char *last = strstr(text.data, "\"model.layer_19999.w\":");
     assert_non_null(last);
     memcpy(strstr(last, "19999"), "10000", 5);
-    ASSERT_FAILS(tx__manifest_read(&m, write_manifest(&text)), TX_ERR_FORMAT, "duplicate object key");
+    ASSERT_FAILS(tx__manifest_read(&m, write_manifest(&text)), TX_ERR_FORMAT, "model.layer_10000.w\" is given twice");
     tx_str_free(&text);
 }
 

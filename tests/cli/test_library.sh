@@ -74,6 +74,7 @@ done
 while read -r command; do
     [ -s "$work/usr/share/man/man1/triax-$command.1" ] || die "no manual page of triax $command"
 done <commands
+cmp -s "$work/usr/share/triax/machines/h100.json" "$source/machines/h100.json" || die "the machine files are not installed"
 grep -F -- '\-\-num\-layers' "$work/usr/share/man/man1/triax-plan.1" >/dev/null || die "triax-plan.1 has no options"
 grep -F 'tx_engine_forward(tx_engine *e' "$work/usr/share/man/man3/triax_engine.3" >/dev/null || die "triax_engine.3 is empty"
 if command -v groff >/dev/null; then

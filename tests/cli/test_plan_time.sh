@@ -169,10 +169,11 @@ not_said "GPU  "
 refused "of memory, but --memory-limit 400M is 400.0 MiB" "${tiny[@]}" --memory-limit 400M
 
 # ---- bad input: one line
-refused "did you mean a100-80g?" plan "${run[@]}" --machine a100-80
+refused 'did you mean "a100-80g"?' plan "${run[@]}" --machine a100-80
 refused "mi250x-gcd" plan "${run[@]}" --machine no-such-machine
 refused "--gpus-per-node" plan "${run[@]}" --machine a100-80g --gpus-per-node 0
 refused "--node-bandwidth" plan "${run[@]}" --machine a100-80g --node-bandwidth -5
+refused "--machine" plan "${run[@]}" --node-bandwidth 5
 echo '{"name": "mine"}' >mine.json
 refused 'mine.json: "memory.gib" is missing' plan "${run[@]}" --machine mine.json
 # told NAME EDIT TEXT: a machine file that is edited so

@@ -345,7 +345,7 @@ static const struct wrong {
     { GOOD, "[1]",
       "--deepspeed_config ds.json: line 1, column 1: holds a list, not an object { \"key\": value, ... }" },
     { GOOD, "{\"fp16\": {},\n \"fp16\": 2}",
-      "--deepspeed_config ds.json: line 2, column 7: duplicate object key near '\"fp16\"'" },
+      "--deepspeed_config ds.json: line 2, column 7: the key \"fp16\" is given twice" },
     /* types */
     { GOOD, "{\"fp16\": true}", "ds.json: line 1, column 2: fp16 is true, a boolean; it takes an object { ... }" },
     { GOOD, "{\"fp16\": {\"enabled\": 1}}",

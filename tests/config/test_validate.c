@@ -14,6 +14,11 @@
 static const struct broken {
     const char *command, *flags, *text;
 } cases[] = {
+    { "plan", GOOD "--gpus-per-node 4", "--gpus-per-node needs --machine: it takes the place of a number of its file" },
+    { "plan", GOOD "--node-bandwidth 50",
+      "--node-bandwidth needs --machine: it takes the place of a number of its file" },
+    { "plan", GOOD "--search", "--search needs --machine: which layout is fastest depends on it" },
+    { "plan", GOOD "--gpus-for 30", "--gpus-for needs --machine: how long the run takes depends on it" },
     { "pretrain-gpt", GOOD "--num-attention-heads 5",
       "--hidden-size 64 is not divisible by --num-attention-heads 5; give --kv-channels" },
     { "pretrain-gpt", GOOD "--num-key-value-heads 3",
@@ -358,6 +363,21 @@ static void what_the_rules_allow(void **state)
     }
 }
 
+static void what_the_rules_allow_of_a_plan(void **state)
+{
+    (void)state;
+    static const char *const good[] = {
+        GOOD "--machine h100 --gpus-per-node 4 --node-bandwidth 50 --search",
+        GOOD "--gpus-for 30 --machine m.json",
+        GOOD "--schedule-svg f",
+    };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        tx_config *c = NULL;
+        if (tx_config_parse_string(&c, "plan", good[i])) fail_msg("%s: %s", good[i], tx_last_error());
+        tx_config_free(c);
+    }
+}
+
 /* Megatron's script of a large BERT, with the ranks that it starts. */
 static const char script[] =
     "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --world-size 8 --num-layers 24 --hidden-size 1024 "
@@ -513,6 +533,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_rule_has_its_sentence),
         cmocka_unit_test(what_the_rules_allow),
+        cmocka_unit_test(what_the_rules_allow_of_a_plan),
         cmocka_unit_test(what_the_rules_allow_of_a_bert),
         cmocka_unit_test(unreadable_values_are_told_once),
         cmocka_unit_test(complete_runs_again_after_the_shape_is_known),
