@@ -12,6 +12,7 @@
 typedef struct tx_measured_product {
     tx_dtype dtype;
     double m, n, k, flops_per_s;
+    double ranks; /* that did it at the same time on the node, each with its share of the cores */
 } tx_measured_product;
 
 /* An op that was measured, on tensors of so many bytes in all (of attention: at a head dimension and a length). */
@@ -19,6 +20,7 @@ typedef struct tx_measured_op {
     char op[32]; /* "layernorm_fwd"; of a call on a group "all-reduce" */
     tx_dtype dtype;
     double size;  /* bytes that it reads and writes; of attention the number of positions */
+    double head;  /* of attention the head dimension; of others 0 */
     double per_s; /* bytes a second; of attention FLOP/s */
     int ranks;    /* that did it at the same time on the node, each with its share of the cores */
 } tx_measured_op;
