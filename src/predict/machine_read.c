@@ -244,7 +244,7 @@ static tx_status read_ops(const machine_reading *r, const json_t *list)
         snprintf(e.path, sizeof e.path, "measured.ops[%zu]", i);
         TX_TRY(read_entry(r, &e));
         tx_measured_op *op = &m->op[m->n_ops++];
-        *op = (tx_measured_op){ .dtype = e.dtype, .size = number.size, .per_s = number.per_s };
+        *op = (tx_measured_op){ .dtype = e.dtype, .size = number.size, .head = number.head, .per_s = number.per_s };
         op->ranks = (int)number.ranks;
         snprintf(op->op, sizeof op->op, "%s", e.op);
     }
