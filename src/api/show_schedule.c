@@ -179,9 +179,11 @@ static tx_status take_time(drawn *d, const tx_config *cfg, const tx_plan_time *t
 {
     tx_pp_shape shape = shape_of(cfg);
     d->d = (tx_pp_drawing){ .t = &d->t };
-    snprintf(d->title, sizeof d->title, "%s%lld layers, hidden size %lld, sequence length %lld",
-             tx_model_type_of(cfg)->prefix, (long long)cfg->num_layers, (long long)cfg->hidden_size,
-             (long long)cfg->seq_length);
+    int n = snprintf(d->title, sizeof d->title, "%s%lld layers, hidden size %lld, sequence length %lld",
+                     tx_model_type_of(cfg)->prefix, (long long)cfg->num_layers, (long long)cfg->hidden_size,
+                     (long long)cfg->seq_length);
+    if (cfg->world_size > 1)
+        snprintf(d->title + n, sizeof d->title - (size_t)n, ", %lld ranks", (long long)cfg->world_size);
     TX_TRY(time ? time_on_machine(d, time) : time_in_units(d, &shape, backward_cost(cfg)));
     d->d.extra = d->extra;
     if (time) describe_time(d, time);

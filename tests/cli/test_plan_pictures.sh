@@ -27,6 +27,7 @@ adds_up() {
 }
 
 adds_up --pipeline-model-parallel-size 4 --global-batch-size 8
+grep -qF '<title id="title">32 layers, hidden size 1024, sequence length 1024, 4 ranks</title>' drawn.svg || die "another title"
 [ "$(grep -cE '^    stage [0-3] .*F0.*B7' out)" -eq 4 ] || die "not a line a stage: $(cat out)"
 grep -qE '^    ms +\|0 ' out || die "no axis: $(cat out)"
 for part in 'F forward' 'B backward' 'U update' '>F7</text>' '>B7</text>'; do
