@@ -200,16 +200,17 @@ static bool set_has_kind(const fit_data *d, int set, int kind)
     return false;
 }
 
-tx_status fit_leave_one_out(fit_data *d, fit_judgement *of_set)
+tx_status fit_leave_one_out(fit_data *d, fit_judgement *of_set, bool pooled)
 {
     tx_machine was[FIT_MACHINES];
-    tx_time *time;
-    double *log_error;
+    tx_time *time = NULL;
+    double *log_error = NULL;
     tx_status st;
     memcpy(was, d->machine, sizeof was);
-    TX_TRY(tx_alloc(&time, (size_t)d->n + 1, sizeof *time, "predictions"));
+    TX_GOTO(tx_alloc(&time, (size_t)d->n + 1, sizeof *time, "predictions"));
     TX_GOTO(tx_alloc(&log_error, (size_t)d->n + 1, sizeof *log_error, "predictions"));
     for (int set = 0; set < d->n_sets; set++) {
+        if (pooled && !fit_set_is_pooled(d->set[set])) continue;
         for (int i = 0; i < d->n_machines; i++)
             if (is_new_kind(d, i) && set_has_kind(d, set, fit_kind(d->name[i])))
                 fit_kind_of(d, fit_kind(d->name[i]), set);
@@ -242,7 +243,7 @@ static tx_status write_one(const fit_data *d, int from, const char *name)
     TX_GOTO(tx_str_printf(&path, "%s/%s.json", d->folder, name));
     TX_GOTO(tx_machine_read(&m, path.data));
     for (const tx__machine_row *r = tx__machine_rows; r->path; r++)
-        if (r->fitted) *tx__machine_number_at(&m, r) = *tx__machine_number_at((void *)&d->machine[from], r);
+        if (r->fitted) *tx_machine_number(&m, r->path) = *tx__machine_number_at((void *)&d->machine[from], r);
     st = tx_machine_write(&m, path.data, NULL);
 out:
     tx_machine_free(&m);
