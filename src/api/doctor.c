@@ -16,6 +16,7 @@
 #include "base/cores.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "predict/measure.h"
 #include "triax/engine.h"
 #include "triax/jobs.h"
 
@@ -203,8 +204,46 @@ static tx_status test_gpu(void)
     return TX_OK;
 }
 
+/* ---- the machine file ---- */
+
+static void name_machine(tx_machine *m, const tx_config *cfg)
+{
+    tx_gpu_info gpu[TX_GPU_MAX];
+    const tx_gpu_module *module;
+    int n;
+    char cpu[128];
+    const char *device = tx_device_choice_word(cfg->device);
+    if (!strcmp(device, "auto")) device = tx_backend_auto();
+    tx__processor_name(cpu, sizeof cpu);
+    bool on_gpu = !strcmp(device, "gpu") && !tx_gpu_module_get(&module) && !module->list(gpu, &n);
+    snprintf(m->name, sizeof m->name, "%.60s", on_gpu ? gpu[0].name : cpu);
+}
+
+static tx_status write_machine(const tx_config *cfg)
+{
+    tx_machine m = { 0 };
+    tx_str source = { 0 };
+    char dir[4096];
+    const char *slash = strrchr(cfg->machine_file, '/');
+    snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash + 1 - cfg->machine_file) : 1,
+             slash ? cfg->machine_file : ".");
+    if (!tx_path_is_dir(dir) || tx_path_is_dir(cfg->machine_file))
+        return TX_FAIL(TX_ERR_ARG, "--machine-file %s: %s; give the path of a file in a folder that there is",
+                       cfg->machine_file, tx_path_is_dir(dir) ? "is a folder" : "its folder is missing");
+    tx_status st;
+    TX_GOTO(tx_machine_measure(&m, &source, cfg, dir, NULL));
+    name_machine(&m, cfg);
+    TX_GOTO(tx_machine_write(&m, cfg->machine_file, source.data));
+    tx_info("written to %s: triax plan --machine %s ...", cfg->machine_file, cfg->machine_file);
+out:
+    tx_str_free(&source);
+    tx_machine_free(&m);
+    return st;
+}
+
 tx_status tx_doctor(const tx_config *cfg)
 {
+    if (cfg->machine_file) return write_machine(cfg);
     report_machine();
     TX_TRY(report_use(cfg));
     report_gpus();

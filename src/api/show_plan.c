@@ -7,8 +7,8 @@
 #include "api/report.h"
 #include "api/run_common.h"
 #include "api/show_layout.h"
+#include "api/show_schedule.h"
 #include "api/show_search.h"
-#include "api/show_time.h"
 #include "api/tokenizer_of.h"
 #include "train/fit.h"
 #include "train/metrics.h"
@@ -198,7 +198,7 @@ static tx_status show(tx__report *r, const plan_view *v)
     TX_TRY(tx__show_messages(r, cfg, &v->plan));
     TX_TRY(show_work(r, cfg, &v->plan));
     if (cfg->machine) TX_TRY(tx__show_time(r, &v->time));
-    if (cfg->schedule_picture) TX_TRY(tx__show_schedule(r, cfg));
+    if (cfg->schedule_picture) TX_TRY(tx__show_schedule(r, cfg, cfg->machine ? &v->time : NULL));
     return show_limit(r, v);
 }
 
@@ -266,6 +266,7 @@ tx_status tx_plan(tx_config *cfg, tx_line_fn *line, void *user)
     bool searches = tx_config_searches(cfg);
     tx_status st = make_view(&v, cfg);
     if (!st) st = searches ? show_search(&r, &v) : cfg->json ? show_json(&r, &v) : show(&r, &v);
+    if (!st && cfg->schedule_svg) st = tx__write_schedule(&r, cfg, cfg->machine ? &v.time : NULL);
     tx_str_free(&r.text);
     tx_stage_plans_free(&v.stages);
     tx_plan_time_free(&v.time);

@@ -56,7 +56,9 @@ tx_status tx_threads_environment(const tx_config *cfg, bool may_bind)
     TX_TRY(tx_cores_find(&c, NULL, tx_local_rank_find(), ""));
     tx_status st;
     if (!n) set_number(n = c.n_threads);
-    if (may_bind && cfg->cpu_bind == TX_CPU_BIND_AUTO && tx_cores_bind(&c, n)) TX_GOTO(bind(&c, n));
+    /* ranks that are threads, as --machine-file has, bind themselves */
+    if (may_bind && !cfg->machine_file && cfg->cpu_bind == TX_CPU_BIND_AUTO && tx_cores_bind(&c, n))
+        TX_GOTO(bind(&c, n));
     st = TX_OK;
 out:
     tx_cores_free(&c);

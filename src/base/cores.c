@@ -192,6 +192,31 @@ void tx_thread_stand_back(void)
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 10); /* of Linux this is the thread's alone */
 }
 
+static void bind_to(const tx_core *core)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int i = 0; i < core->n_processors; i++)
+        if (core->processor[i] < CPU_SETSIZE) CPU_SET((size_t)core->processor[i], &set);
+    sched_setaffinity(0, sizeof set, &set); /* where it may not: free to move */
+}
+
+tx_status tx_cores_bind_team(tx_local_rank local, int n_threads)
+{
+    tx_cores c;
+    int lo, hi;
+    if (omp_get_proc_bind() != omp_proc_bind_false) return TX_OK;
+    tx_status st = tx_cores_find(&c, NULL, (tx_local_rank){ 0, 1 }, "");
+    if (st) return st == TX_ERR_NOMEM ? st : TX_OK;
+    tx_cores_share(&lo, &hi, c.n, local);
+    if (local.n * n_threads <= c.n && n_threads <= hi - lo) {
+#pragma omp parallel num_threads(n_threads)
+        bind_to(&c.core[lo + omp_get_thread_num()]);
+    }
+    tx_cores_free(&c);
+    return TX_OK;
+}
+
 /* " on cores 0-1, node 0" of the places, behind what buf holds already. */
 static void describe_places(char *buf, size_t cap, int n_threads)
 {

@@ -49,6 +49,11 @@ void tx_cores_share(int *lo, int *hi, int n_cores, tx_local_rank local);
  * same, because all are used or a launcher has divided them. */
 bool tx_cores_bind(const tx_cores *c, int n_threads);
 
+/* For a thread that is one of several ranks of this process: binds it and the n_threads - 1 that it will compute with
+ * to cores of their own, the rank's share, as processes of a launcher are. Where ranks have more threads than there are
+ * cores, or the user has said where OpenMP's threads go, they stay free to move. TX_ERR_NOMEM. */
+tx_status tx_cores_bind_team(tx_local_rank local, int n_threads);
+
 /* The first n cores in the format of OMP_PLACES: "{0,4},{1,5}". */
 tx_status tx_cores_places(tx_str *out, const tx_cores *c, int n);
 

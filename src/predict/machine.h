@@ -12,6 +12,7 @@
 typedef struct tx_measured_product {
     tx_dtype dtype;
     double m, n, k, flops_per_s;
+    double ranks; /* that did it at the same time on the node, each with its share of the cores */
 } tx_measured_product;
 
 /* An op that was measured, on tensors of so many bytes in all (of attention: at a head dimension and a length). */
@@ -19,6 +20,7 @@ typedef struct tx_measured_op {
     char op[32]; /* "layernorm_fwd"; of a call on a group "all-reduce" */
     tx_dtype dtype;
     double size;  /* bytes that it reads and writes; of attention the number of positions */
+    double head;  /* of attention the head dimension; of others 0 */
     double per_s; /* bytes a second; of attention FLOP/s */
     int ranks;    /* that did it at the same time on the node, each with its share of the cores */
 } tx_measured_op;
@@ -46,10 +48,11 @@ static inline size_t tx_machine_room(const tx_machine *m)
     return (size_t)(0.96 * m->memory);
 }
 
-/* Whether ranks compute in a memory of their own, and not in the host's: that is faster than the way to the host. */
+/* Whether ranks compute in a memory of their own, and not in the host's: it is many times as fast as the way there. A
+ * copy within one memory takes two to four times as long as reading it. */
 static inline bool tx_machine_is_gpu(const tx_machine *m)
 {
-    return m->bandwidth > m->host_bandwidth;
+    return m->bandwidth > 4 * m->host_bandwidth;
 }
 
 /* Publishes it as a file, of which tx_machine_read makes the same numbers, to the last bit where they were read from a

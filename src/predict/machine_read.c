@@ -244,7 +244,7 @@ static tx_status read_ops(const machine_reading *r, const json_t *list)
         snprintf(e.path, sizeof e.path, "measured.ops[%zu]", i);
         TX_TRY(read_entry(r, &e));
         tx_measured_op *op = &m->op[m->n_ops++];
-        *op = (tx_measured_op){ .dtype = e.dtype, .size = number.size, .per_s = number.per_s };
+        *op = (tx_measured_op){ .dtype = e.dtype, .size = number.size, .head = number.head, .per_s = number.per_s };
         op->ranks = (int)number.ranks;
         snprintf(op->op, sizeof op->op, "%s", e.op);
     }
@@ -347,8 +347,8 @@ static tx_status no_such_machine(const char *name)
         st = tx_str_printf(&names, "%s%s", i ? ", " : "", tx_machine_names[i]);
     }
     if (!st && n.found[0])
-        st = TX_FAIL(TX_ERR_NOTFOUND, "%s: no machine and no file has this name; did you mean \"%s\"? There are %s",
-                     name, n.found, names.data);
+        st = TX_FAIL(TX_ERR_NOTFOUND, "%s: no machine and no file has this name; did you mean %s? There are %s", name,
+                     n.found, names.data);
     else if (!st)
         st = TX_FAIL(TX_ERR_NOTFOUND, "%s: no machine and no file has this name; there are %s", name, names.data);
     tx_str_free(&names);

@@ -44,7 +44,8 @@ bool tx__op_has(const char *op, const tx__machine_row *row)
     bool attention = false;
     for (int i = 0; i < TX__N_TIMED_OPS; i++)
         attention |= tx__timed_ops[i].attention && !strcmp(tx__timed_ops[i].op, op);
-    return strcmp(row->path, attention ? "gb_per_s" : "tflops") != 0;
+    bool only_attention = !strcmp(row->path, "head") || !strcmp(row->path, "tflops");
+    return attention ? strcmp(row->path, "gb_per_s") != 0 : !only_attention;
 }
 
 double *tx_machine_number(tx_machine *m, const char *path)

@@ -17,7 +17,7 @@ typedef struct tx__machine_row {
 
 /* The numbers of a tx_measured_op. */
 typedef struct tx__op_numbers {
-    double size, per_s, ranks;
+    double size, head, per_s, ranks;
 } tx__op_numbers;
 
 /* Each table ends with a row without a path. */
@@ -35,7 +35,7 @@ typedef struct tx__timed_op {
 } tx__timed_op;
 extern const tx__timed_op tx__timed_ops[TX__N_TIMED_OPS];
 
-/* Whether the row of tx__op_rows is one of this op, which has one of the two rates. */
+/* Whether the row of tx__op_rows is one of this op: attention has other ones than the rest. */
 bool tx__op_has(const char *op, const tx__machine_row *row);
 
 /* Where the number of a row is. @of the row's struct */

@@ -86,7 +86,7 @@ static tx_status put_measured(tx_str *out, const tx_machine *m)
     TX_TRY(tx_str_printf(out, "%s],\n        \"ops\": [", m->n_products ? "\n        " : ""));
     for (int i = 0; i < m->n_ops; i++) {
         const tx_measured_op *op = &m->op[i];
-        tx__op_numbers numbers = { op->size, op->per_s, op->ranks };
+        tx__op_numbers numbers = { op->size, op->head, op->per_s, op->ranks };
         TX_TRY(tx_str_printf(out, "%s\n            { \"op\": \"%s\", ", i ? "," : "", op->op));
         TX_TRY(put_entry(out, op->op, op->dtype, tx__op_rows, &numbers));
     }

@@ -65,6 +65,18 @@ said "B63.0------------"
 said "columns, the middle, are left out)"
 [ "$(grep stage out | awk 'length > 204' | wc -l)" -eq 0 ] || die "too wide"
 
+# as a file, with or without a picture for people
+ok plan "${shape[@]}" --micro-batch-size 2 --global-batch-size 8 --pipeline-model-parallel-size 2 --schedule-svg drawn.svg
+said "schedule: drawn in drawn.svg"
+for part in '<svg ' '<title id="title">4 layers, hidden size 64' '>stage 1</text>' '>F3</text>' '>B3</text>' '>units</text>' '</svg>'; do
+    grep -qF "$part" drawn.svg || die "no $part in the picture"
+done
+ok plan "${shape[@]}" --micro-batch-size 2 --global-batch-size 8 --schedule-svg drawn.svg --json
+[ "$(wc -l <out)" -eq 1 ] || die "more than JSON: $(cat out)"
+grep -qF '1F1B, 1 stage, 4 micro-batches' drawn.svg || die "the picture is still the old one"
+refused "--schedule-svg none/drawn.svg: " plan "${shape[@]}" "${batch[@]}" --schedule-svg none/drawn.svg
+refused "--schedule-svg .: " plan "${shape[@]}" "${batch[@]}" --schedule-svg .
+
 # many ranks: what each holds and sends; 4 micro-batches of 2 x 128 x 64 floats are 0.25 MB from stage to stage
 ok plan "${shape[@]}" --vocab-size 512 --micro-batch-size 2 --global-batch-size 24 --pipeline-model-parallel-size 2 \
     --tensor-model-parallel-size 2 --world-size 12

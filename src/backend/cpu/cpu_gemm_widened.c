@@ -74,14 +74,21 @@ static tx_gemm_args widened(const tx_gemm_args *p, const tx_gemm_args *largest, 
 size_t tx__cpu_gemm_widened_scratch(const tx_ctx *c, const tx_gemm_args *a, size_t *rooms)
 {
     cutting cut = cut_of(a);
-    float *start = a->c.data, *end = start, *unused = start; /* any address: none is touched */
-    tx_gemm_args first = piece(a, cut, 0), last = piece(a, cut, (cut.total - 1) / cut.step * cut.step);
+    float *start = a->c.data, *end = start; /* any address: none is touched */
+    const tx_gemm_args first = piece(a, cut, 0);
     tx_gemm_args w = widened(&first, &first, &end);
-    size_t bytes = tx__cpu_gemm_scratch(c, &w);
+    size_t most = tx__cpu_gemm_scratch(c, &w);
     *rooms = (size_t)(end - start) * sizeof(float);
-    w = widened(&last, &first, &unused);
-    size_t bytes_last = tx__cpu_gemm_scratch(c, &w);
-    return bytes > bytes_last ? bytes : bytes_last;
+    /* those in the middle may accumulate, unlike the first, and be longer than the last */
+    const int64_t others[] = { cut.step < cut.total ? cut.step : 0, (cut.total - 1) / cut.step * cut.step };
+    for (int i = 0; i < 2; i++) {
+        const tx_gemm_args other = piece(a, cut, others[i]);
+        float *unused = start;
+        w = widened(&other, &first, &unused);
+        size_t bytes = tx__cpu_gemm_scratch(c, &w);
+        if (bytes > most) most = bytes;
+    }
+    return most;
 }
 
 static tx_status convert(tx_ctx *c, tx_tensor y, tx_tensor x)

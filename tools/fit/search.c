@@ -1,0 +1,263 @@
+/* search.c - the numbers of machine files that published runs tell. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "fit.h"
+#include "predict/machine_rows.h"
+
+enum { MAX_NUMBERS = 48 };
+
+/* How much a number's distance from its usual value counts against errors: off by a factor of e as much as runs that
+ * are off by 0.4 %. */
+#define PULL 0.004
+
+/* The numbers that are found for one kind of GPU. Each moves on a scale of log(number + shift), so that 0 is near. */
+typedef struct search {
+    fit_data *d;
+    int kind, without; /* without: the set that is left out; -1: none */
+    const tx__machine_row *number[MAX_NUMBERS];
+    int n;
+    double weight[FIT_SETS], total; /* of a row of the set; of all rows */
+} search;
+
+static double shift(const tx__machine_row *r)
+{
+    if (r->lo > 0) return 0;
+    return r->otherwise > 0 ? 0.1 * r->otherwise : fmin(0.002 * r->hi, 1);
+}
+
+/* Where the search begins, and what it is pulled to. */
+static double usual(const tx__machine_row *r)
+{
+    return log(r->otherwise + shift(r));
+}
+
+static double from_scale(const tx__machine_row *r, double x)
+{
+    double v = exp(x) - shift(r), most = r->hi > 1 && r->hi < 2 ? 1 : r->hi; /* a share ends at all of it */
+    return v < 0.01 * shift(r) ? r->unit * r->lo : r->unit * fmin(fmax(v, r->lo), most);
+}
+
+/* How far to trust a set: what is guessed in it, and whether flags can say it at all. */
+static double trust(const char *set)
+{
+    static const struct {
+        const char *set;
+        double trust;
+    } known[] = { { "megascale-own", 0 }, { "jeanzay-hf", 0 },     { "jeanzay", 0.3 }, { "frontier", 0.3 },
+                  { "torchtitan", 0.3 },  { "megatroncore", 0.3 }, { "llama3", 0.5 },  { "llmfoundry", 0.7 },
+                  { "mtnlg", 0.7 },       { "megatron2020", 0.7 }, { "lumi", 1.5 } };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(set, known[i].set)) return known[i].trust;
+    return 1;
+}
+
+static bool counts(const fit_row *row, const void *user)
+{
+    const search *s = user;
+    return fit_kind(s->d->name[row->machine]) == s->kind && row->set != s->without && s->weight[row->set] > 0;
+}
+
+/* Many rows of a source say less than as many of several. */
+static void open(search *s, fit_data *d, int kind, int without)
+{
+    int rows[FIT_SETS] = { 0 };
+    *s = (search){ .d = d, .kind = kind, .without = without };
+    for (const tx__machine_row *r = tx__machine_rows; r->path; r++)
+        if (r->fitted && strcmp(r->path, "spread") && s->n < MAX_NUMBERS) s->number[s->n++] = r;
+    for (int i = 0; i < d->n; i++) rows[d->row[i].set] += fit_kind(d->name[d->row[i].machine]) == kind;
+    for (int i = 0; i < d->n_sets; i++) s->weight[i] = rows[i] ? trust(d->set[i]) / sqrt(rows[i]) : 0;
+    for (int i = 0; i < d->n; i++) s->total += counts(&d->row[i], s) ? s->weight[d->row[i].set] : 0;
+}
+
+static void put(const search *s, const double *x)
+{
+    for (int i = 0; i < s->d->n_machines; i++)
+        if (fit_kind(s->d->name[i]) == s->kind)
+            for (int k = 0; k < s->n; k++)
+                *tx__machine_number_at(&s->d->machine[i], s->number[k]) = from_scale(s->number[k], x[k]);
+}
+
+/* The weighted mean of the errors' logarithms, and the pull. */
+static double loss(const search *s, const double *x)
+{
+    double sum = 0, pull = 0;
+    put(s, x);
+    if (fit_predict(s->d, counts, s)) return INFINITY;
+    for (int i = 0; i < s->d->n; i++) {
+        const fit_row *r = &s->d->row[i];
+        if (counts(r, s)) sum += s->weight[r->set] * fabs(r->log_error);
+    }
+    for (int k = 0; k < s->n; k++) {
+        double off = x[k] - usual(s->number[k]);
+        pull += off * off;
+    }
+    return sum / s->total + PULL * pull;
+}
+
+/* Steps along an axis to the side of *step, else to the other, and keeps what is better; the next step is longer where
+ * one helped and shorter where none did. */
+static void step_along(const search *s, double *x, int k, double *step, double *best)
+{
+    double old = x[k];
+    for (int side = 0; side < 2; side++) {
+        x[k] = old + (side ? -*step : *step);
+        double now = loss(s, x);
+        if (now >= *best) continue;
+        *best = now;
+        *step = fmin(fmax(*step * (side ? -1.6 : 1.6), -1), 1);
+        return;
+    }
+    x[k] = old;
+    *step *= 0.45;
+}
+
+/* Steps along each axis, then once more as all of them together went. */
+static void descend(const search *s, double *x)
+{
+    double step[MAX_NUMBERS], was[MAX_NUMBERS], further[MAX_NUMBERS], best = loss(s, x), before;
+    for (int k = 0; k < s->n; k++) step[k] = 0.3;
+    for (int round = 0; round < 60; round++) {
+        before = best;
+        memcpy(was, x, sizeof was);
+        for (int k = 0; k < s->n; k++)
+            if (fabs(step[k]) > 0.004) step_along(s, x, k, &step[k], &best);
+        for (int k = 0; k < s->n; k++) further[k] = 2 * x[k] - was[k];
+        double then = loss(s, further);
+        if (then < best) {
+            best = then;
+            memcpy(x, further, sizeof further);
+        }
+        if (before - best < 1e-5) break;
+    }
+    put(s, x);
+}
+
+static void fit_kind_of(fit_data *d, int kind, int without)
+{
+    search s;
+    double x[MAX_NUMBERS] = { 0 };
+    open(&s, d, kind, without);
+    for (int k = 0; k < s.n; k++) x[k] = usual(s.number[k]);
+    if (s.total > 0)
+        descend(&s, x);
+    else
+        put(&s, x); /* nothing is known of it */
+}
+
+/* Half of the runs lie within it. */
+static bool is_of_kind(const fit_row *row, const void *user)
+{
+    return counts(row, user);
+}
+
+static void set_spread(fit_data *d, int kind)
+{
+    search s;
+    open(&s, d, kind, -1);
+    fit_judgement j = fit_judge(d, is_of_kind, &s);
+    for (int i = 0; i < d->n_machines; i++)
+        if (j.n && fit_kind(d->name[i]) == kind) d->machine[i].spread = fmax(j.median, 0.03);
+}
+
+/* Three digits are more than is known. */
+static void round_numbers(fit_data *d, int machine)
+{
+    for (const tx__machine_row *r = tx__machine_rows; r->path; r++) {
+        char text[32];
+        double *v = tx__machine_number_at(&d->machine[machine], r);
+        if (!r->fitted) continue;
+        snprintf(text, sizeof text, "%.3g", *v / r->unit);
+        *v = atof(text) * r->unit;
+    }
+}
+
+static bool is_new_kind(const fit_data *d, int machine)
+{
+    for (int i = 0; i < machine; i++)
+        if (fit_kind(d->name[i]) == fit_kind(d->name[machine])) return false;
+    return true;
+}
+
+tx_status fit_find(fit_data *d)
+{
+    for (int i = 0; i < d->n_machines; i++)
+        if (is_new_kind(d, i)) fit_kind_of(d, fit_kind(d->name[i]), -1);
+    for (int i = 0; i < d->n_machines; i++) round_numbers(d, i);
+    TX_TRY(fit_predict(d, NULL, NULL));
+    for (int i = 0; i < d->n_machines; i++)
+        if (is_new_kind(d, i)) set_spread(d, fit_kind(d->name[i]));
+    for (int i = 0; i < d->n_machines; i++) round_numbers(d, i);
+    return fit_predict(d, NULL, NULL);
+}
+
+static bool set_has_kind(const fit_data *d, int set, int kind)
+{
+    for (int i = 0; i < d->n; i++)
+        if (d->row[i].set == set && fit_kind(d->name[d->row[i].machine]) == kind) return true;
+    return false;
+}
+
+tx_status fit_leave_one_out(fit_data *d, fit_judgement *of_set, bool pooled)
+{
+    tx_machine was[FIT_MACHINES];
+    tx_time *time = NULL;
+    double *log_error = NULL;
+    tx_status st;
+    memcpy(was, d->machine, sizeof was);
+    TX_GOTO(tx_alloc(&time, (size_t)d->n + 1, sizeof *time, "predictions"));
+    TX_GOTO(tx_alloc(&log_error, (size_t)d->n + 1, sizeof *log_error, "predictions"));
+    for (int set = 0; set < d->n_sets; set++) {
+        if (pooled && !fit_set_is_pooled(d->set[set])) continue;
+        for (int i = 0; i < d->n_machines; i++)
+            if (is_new_kind(d, i) && set_has_kind(d, set, fit_kind(d->name[i])))
+                fit_kind_of(d, fit_kind(d->name[i]), set);
+        TX_GOTO(fit_predict(d, fit_of_set, &set));
+        of_set[set] = fit_judge(d, fit_of_set, &set);
+        for (int i = 0; i < d->n; i++)
+            if (d->row[i].set == set) {
+                time[i] = d->row[i].time;
+                log_error[i] = d->row[i].log_error;
+            }
+        memcpy(d->machine, was, sizeof was);
+    }
+    for (int i = 0; i < d->n; i++) {
+        d->row[i].time = time[i];
+        d->row[i].log_error = log_error[i];
+    }
+out:
+    memcpy(d->machine, was, sizeof was);
+    tx_free(log_error);
+    tx_free(time);
+    return st;
+}
+
+/* A machine's file of the same kind that has no runs of its own gets the numbers, too. */
+static tx_status write_one(const fit_data *d, int from, const char *name)
+{
+    tx_str path = { 0 };
+    tx_machine m = { 0 };
+    tx_status st;
+    TX_GOTO(tx_str_printf(&path, "%s/%s.json", d->folder, name));
+    TX_GOTO(tx_machine_read(&m, path.data));
+    for (const tx__machine_row *r = tx__machine_rows; r->path; r++)
+        if (r->fitted) *tx_machine_number(&m, r->path) = *tx__machine_number_at((void *)&d->machine[from], r);
+    st = tx_machine_write(&m, path.data, NULL);
+out:
+    tx_machine_free(&m);
+    tx_str_free(&path);
+    return st;
+}
+
+tx_status fit_write(const fit_data *d)
+{
+    for (const char *const *name = tx_machine_names; *name; name++)
+        for (int i = 0; i < d->n_machines; i++) {
+            if (fit_kind(*name) != fit_kind(d->name[i])) continue;
+            TX_TRY(write_one(d, i, *name));
+            break;
+        }
+    return TX_OK;
+}
