@@ -80,6 +80,14 @@ static void put(const search *s, const double *x)
                 *tx__machine_number_at(&s->d->machine[i], s->number[k]) = from_scale(s->number[k], x[k]);
 }
 
+/* Errors beyond a tenth count twice, those of runs that are off by more than half, of which something else is wrong,
+ * not more than others. */
+static double cost_of(double log_error)
+{
+    double e = fabs(log_error);
+    return e + fmax(fmin(e, 0.4) - 0.1, 0);
+}
+
 /* The weighted mean of the errors' logarithms, and the pull. */
 static double loss(const search *s, const double *x)
 {
@@ -88,7 +96,7 @@ static double loss(const search *s, const double *x)
     if (fit_predict(s->d, counts, s)) return INFINITY;
     for (int i = 0; i < s->d->n; i++) {
         const fit_row *r = &s->d->row[i];
-        if (counts(r, s)) sum += s->weight[r->set] * fabs(r->log_error);
+        if (counts(r, s)) sum += s->weight[r->set] * cost_of(r->log_error);
     }
     for (int k = 0; k < s->n; k++) {
         double off = x[k] - usual(s->number[k]);
