@@ -100,10 +100,13 @@ static tx_machine with(const tx_machine *m, const double f[N_NUMBERS])
     return x;
 }
 
+/* All ranks on one node, as with --gpus-per-node. */
 static double predicted_ms(const run *r, const tx_machine *m)
 {
+    tx_machine node = *m;
     tx_time t;
-    check(tx_predict(&t, &r->work, m));
+    node.ranks_per_node = (double)r->work.world_size;
+    check(tx_predict(&t, &r->work, &node));
     return 1e3 * t.iteration;
 }
 

@@ -4,7 +4,7 @@
 #include <math.h>
 
 /* Standard deviations, of logarithms: how far layouts of the same kinds are off, and what is known before. */
-#define ALIKE      0.02
+#define ALIKE      0.03
 #define PRIOR_ALL  0.5
 #define PRIOR_KIND 0.1
 
@@ -69,6 +69,6 @@ double tx_correction_of(const tx_correction *c, const tx_layout_choice *of, doub
     double x[TX_N_OFF], along[TX_N_OFF], variance;
     kinds_of(x, of);
     double mean = expect(c, x, along, &variance);
-    *spread = sqrt(variance > 0 ? variance : 0);
+    *spread = sqrt((variance > 0 ? variance : 0) + ALIKE * ALIKE);
     return exp(mean);
 }

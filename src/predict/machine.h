@@ -48,11 +48,10 @@ static inline size_t tx_machine_room(const tx_machine *m)
     return (size_t)(0.96 * m->memory);
 }
 
-/* Whether ranks compute in a memory of their own, and not in the host's: it is many times as fast as the way there. A
- * copy within one memory takes two to four times as long as reading it. */
+/* Whether ranks compute in a memory of their own, and not in the host's. */
 static inline bool tx_machine_is_gpu(const tx_machine *m)
 {
-    return m->bandwidth > 4 * m->host_bandwidth;
+    return m->cores == 0;
 }
 
 /* Publishes it as a file, of which tx_machine_read makes the same numbers, to the last bit where they were read from a

@@ -83,6 +83,7 @@ static tx_status find_machine(measuring *g, tx_ctx *c)
     size_t free_bytes, all = tx_system_memory(&(const char *){ NULL });
     if (c->device) TX_TRY(tx_device_memory(c->device, &free_bytes, &all));
     m->ranks_per_node = g->n_devices ? g->n_devices : g->n_cores;
+    m->cores = g->n_devices ? 0 : g->n_cores;
     m->memory = (double)all / (g->n_devices ? 1 : g->n_cores);
     if (c->backend->bandwidth) TX_TRY(c->backend->bandwidth(c, &b));
     m->bandwidth = fmax(b.read, fmax(b.copy, b.triad));

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "predict/measured_time.h"
+
 /* ---- ops ---- */
 
 double tx_machine_peak(const tx_machine *m, tx_dtype t)
@@ -64,13 +66,14 @@ static double formula_seconds(const tx_machine *m, const tx_work_event *e)
     double s = e->bound == TX_COST_PRODUCT     ? product_seconds(m, e)
                : e->bound == TX_COST_ATTENTION ? attention_seconds(m, e)
                                                : memory_seconds(m, e->bytes);
-    return fmax(s + m->op_seconds, m->launch_seconds);
+    return s;
 }
 
 double tx_op_seconds(const tx_machine *m, const tx_work_event *e, int n_ranks)
 {
-    (void)n_ranks;
-    return formula_seconds(m, e);
+    double s = tx__measured_op(m, e, n_ranks);
+    if (s < 0) s = formula_seconds(m, e) * tx__ranks_a_core(m, n_ranks);
+    return fmax(s + m->op_seconds, m->launch_seconds);
 }
 
 /* ---- messages ---- */
@@ -116,9 +119,23 @@ static double log2_of(int n)
     return n > 1 ? log2(n) : 0;
 }
 
+/* Groups that share a node's cores take turns. */
+static double measured_call(const tx_machine *m, tx_span s, const char *op, tx_dtype dtype, double bytes)
+{
+    double seconds = s.nodes == 1 ? tx__measured_call(m, op, dtype, bytes, s.size) : -1;
+    return m->cores > 0 ? seconds * tx__ranks_a_core(m, s.size * s.sharing) / tx__ranks_a_core(m, s.size) : seconds;
+}
+
 double tx_call_seconds(const tx_machine *m, tx_span s, const char *op, double bytes)
 {
+    return tx_typed_call_seconds(m, s, op, TX_F32, bytes);
+}
+
+double tx_typed_call_seconds(const tx_machine *m, tx_span s, const char *op, tx_dtype dtype, double bytes)
+{
     if (s.size < 2) return 0;
+    double measured = measured_call(m, s, op, dtype, bytes);
+    if (measured >= 0) return measured;
     double n = s.size, sent = bytes * (n - 1) / n * (strcmp(op, "all-reduce") ? 1 : 2);
     double inside = s.in_node > 1 ? sent / ((s.in_node > 2 ? m->node_all : m->node_pair) * m->node_share) : 0;
     double share = fmin(1.0 / s.sharing, m->net_group_share); /* of the node's adapters */

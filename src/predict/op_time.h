@@ -20,6 +20,9 @@ tx_span tx_group_span(const tx_layout *l, int group, const tx_machine *m);
  * @op a name of tx_comm_op_names */
 double tx_call_seconds(const tx_machine *m, tx_span span, const char *op, double bytes);
 
+/* The same of numbers of this type, where a machine's ranks sum with their own cores. */
+double tx_typed_call_seconds(const tx_machine *m, tx_span span, const char *op, tx_dtype dtype, double bytes);
+
 /* A message to the next stage of the pipeline. */
 double tx_message_seconds(const tx_machine *m, const tx_layout *l, double bytes);
 

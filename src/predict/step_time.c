@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "parallel/pp_times.h"
+#include "predict/measured_time.h"
 #include "predict/op_time.h"
 #include "predict/predict.h"
 
@@ -20,6 +21,13 @@ typedef struct stage_times {
 
 /* ---- one stage: ops one after the other, messages of each group beside them ---- */
 
+enum { N_KEPT = 128 };
+
+typedef struct kept_time {
+    tx_work_event e;
+    double seconds;
+} kept_time;
+
 typedef struct clock_of {
     const tx_run_work *w;
     const tx_machine *m;
@@ -28,6 +36,7 @@ typedef struct clock_of {
     double *ends;  /* [n_requests] */
     int *group;    /* [n_requests]; TX_N_GROUPS: a copy, -1: nothing that is timed */
     int n_sharing; /* ranks of a node */
+    kept_time kept[N_KEPT];
 } clock_of;
 
 static double later(double a, double b)
@@ -35,21 +44,45 @@ static double later(double a, double b)
     return a > b ? a : b;
 }
 
+/* Layers are alike: what is looked up in a machine's tables is kept. */
+static double op_seconds(clock_of *c, const tx_work_event *e)
+{
+    uint64_t hash = (uintptr_t)e->op / 8 + 31 * (uint64_t)e->m + 961 * (uint64_t)e->k + (uint64_t)e->bytes / 64;
+    kept_time *k = &c->kept[hash % N_KEPT];
+    if (!c->m->n_products && !c->m->n_ops) return tx_op_seconds(c->m, e, c->n_sharing);
+    if (k->e.op != e->op || k->e.dtype != e->dtype || k->e.m != e->m || k->e.n != e->n || k->e.k != e->k ||
+        k->e.bytes != e->bytes || k->e.flops != e->flops)
+        *k = (kept_time){ *e, tx_op_seconds(c->m, e, c->n_sharing) };
+    return k->seconds;
+}
+
 static void compute(clock_of *c, const tx_work_event *e, account *a)
 {
-    double s = tx_op_seconds(c->m, e, c->n_sharing);
+    double s = op_seconds(c, e);
     c->now += s;
     *(e->bound == TX_COST_PRODUCT     ? &a->products
       : e->bound == TX_COST_ATTENTION ? &a->attention
                                       : &a->memory_bound) += s;
 }
 
-static void call(clock_of *c, const tx_work_event *e)
+static double *exposed_of(account *a, int group)
+{
+    return &a->exposed[group < TX_N_STEP_GROUPS ? group : TX_N_STEP_GROUPS];
+}
+
+/* Between tensor-parallel ranks go activations; what goes between others counts as fp32, which gradients are. Ranks
+ * without GPUs move and sum what they send themselves: nothing hides it. */
+static void call(clock_of *c, const tx_work_event *e, account *a)
 {
     c->group[e->request] = e->group;
     if (e->group < 0) return;
+    tx_dtype dtype = e->group == TX_GROUP_TENSOR ? c->w->dtype : TX_F32;
+    double s = tx_typed_call_seconds(c->m, c->span[e->group], e->op, dtype, e->bytes);
     double start = later(c->now, c->group_free[e->group]);
-    c->ends[e->request] = c->group_free[e->group] = start + tx_call_seconds(c->m, c->span[e->group], e->op, e->bytes);
+    c->ends[e->request] = c->group_free[e->group] = start + s;
+    if (c->m->cores == 0) return;
+    c->now = start + s;
+    *exposed_of(a, e->group) += s;
 }
 
 static void copy(clock_of *c, const tx_work_event *e)
@@ -68,7 +101,7 @@ static void wait_for(clock_of *c, const tx_work_event *e, account *a)
     if (group == TX_N_GROUPS)
         a->copies += s;
     else
-        a->exposed[group < TX_N_STEP_GROUPS ? group : TX_N_STEP_GROUPS] += s;
+        *exposed_of(a, group) += s;
 }
 
 static account run_piece(clock_of *c, const tx_stage_work *w, const tx_work_piece *p)
@@ -77,7 +110,7 @@ static account run_piece(clock_of *c, const tx_stage_work *w, const tx_work_piec
     double start = c->now;
     for (const tx_work_event *e = w->event + p->first; e < w->event + p->end; e++) {
         if (e->kind == TX_TRACE_OP) compute(c, e, &a);
-        if (e->kind == TX_TRACE_CALL) call(c, e);
+        if (e->kind == TX_TRACE_CALL) call(c, e, &a);
         if (e->kind == TX_TRACE_COPY) copy(c, e);
         if (e->kind == TX_TRACE_WAIT) wait_for(c, e, &a);
     }
@@ -259,6 +292,17 @@ static account busy_of(const pipeline *q, const stage_times *t)
     return a;
 }
 
+/* A schedule whose stages take turns on cores: one that waits leaves its core to others. So times that hold while all
+ * compute are too long for the way through the schedule, and all cores have work until the end or that way is longer.
+ */
+static double on_cores(const pipeline *q, double end)
+{
+    double slower = tx__ranks_a_core(q->m, ranks_of_node(q->w, q->m)), busy = 0;
+    if (slower == 1) return end;
+    for (int i = 0; i < q->w->shape.p; i++) busy += busy_of(q, times_of(q, i)).all / q->w->shape.p;
+    return later(end / slower, busy);
+}
+
 /* The stage whose update ends last. */
 static tx_status find_last(const pipeline *q, const tx_pipeline_time *t, int *last, double *end)
 {
@@ -267,6 +311,7 @@ static tx_status find_last(const pipeline *q, const tx_pipeline_time *t, int *la
     TX_TRY(tx_alloc(&ends, (size_t)p, sizeof *ends, "the ends of stages"));
     tx_status st = tx_pp_makespan(&q->w->shape, &t->times, &whole, ends);
     for (int i = 0; i < p && !st; i++) {
+        ends[i] = on_cores(q, ends[i]);
         double all = ends[i] + t->finish[i] + t->update[i];
         if (all <= most) continue;
         most = all;

@@ -155,6 +155,16 @@ said "and --memory-limit 50%, where of a100-80g's 80.0 GiB a run can have 76.8 G
 ok plan "${gpt[@]}" "${batch[@]}" --zero-stage 1 --offload-optimizer cpu --machine a100-80g
 awk '/^    total / { all = $2 } /^    of it on GPU / { gpu = $5 } END { exit !(gpu < all) }' out || die "all of it is on the GPU: $(cat out)"
 
+# ---- a trillion parameters on 3072 GPUs, in an address space of 2 GiB (a sanitizer's own needs more). arXiv:2104.04473,
+# table 1: 163 TFLOP/s
+trillion=(--num-layers 128 --hidden-size 25600 --num-attention-heads 160 --seq-length 2048 --max-position-embeddings 2048 --fp16
+    --micro-batch-size 1 --global-batch-size 3072 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 64 --world-size 3072
+    --recompute-granularity full --recompute-method uniform --machine a100-80g)
+room=unlimited
+if (ulimit -v 2097152 && "$TRIAX" --version) >/dev/null 2>&1; then room=2097152; fi
+(ulimit -v $room && time_of tflops_per_gpu "${trillion[@]}") >told
+is "$(cat told) > 0.85 * 163 && $(cat told) < 1.15 * 163"
+
 # ---- a machine of one's own, which has no GPU: all memory counts, and nothing is said of a GPU's
 cat >cpu.json <<'END'
 { "name": "cpu", "memory": { "gib": 12, "gb_per_s": 30 }, "ranks_per_node": 2,

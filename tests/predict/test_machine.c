@@ -35,6 +35,26 @@ static const char *changed(const char *key, const char *value)
 
 /* ---- what is right ---- */
 
+static void same_bits(const tx_machine *a, const tx_machine *b)
+{
+    for (const tx__machine_row *row = tx__machine_rows; row->path; row++)
+        if (memcmp((const char *)a + row->at, (const char *)b + row->at, sizeof(double))) fail_msg("%s", row->path);
+    assert_string_equal(a->name, b->name);
+    for (int i = 0; i < a->n_sources; i++) assert_string_equal(a->source[i], b->source[i]);
+    assert_int_equal(a->n_products, b->n_products);
+    assert_int_equal(a->n_ops, b->n_ops);
+    for (int i = 0; i < a->n_products; i++) {
+        const tx_measured_product *p = &a->product[i], *q = &b->product[i];
+        assert_true(p->dtype == q->dtype && p->m == q->m && p->n == q->n && p->k == q->k);
+        assert_true(p->flops_per_s == q->flops_per_s);
+    }
+    for (int i = 0; i < a->n_ops; i++) {
+        const tx_measured_op *p = &a->op[i], *q = &b->op[i];
+        assert_string_equal(p->op, q->op);
+        assert_true(p->dtype == q->dtype && p->size == q->size && p->per_s == q->per_s && p->ranks == q->ranks);
+    }
+}
+
 static void those_that_come_with_triax_are_read(void **state)
 {
     (void)state;
@@ -48,12 +68,15 @@ static void those_that_come_with_triax_are_read(void **state)
         assert_true(m.n_sources > 1);
         assert_true(m.fp16_peak >= m.bf16_peak && m.bf16_peak >= m.fp32_peak);
         assert_true(m.node_all >= m.node_pair);
-        /* as it is in the repository: fitting changes numbers and nothing else of a file */
-        ASSERT_OK(tx_machine_write(&m, in_scratch("written"), NULL));
+        tx_machine back; /* fitting changes numbers and nothing else of a file */
+        ASSERT_OK(tx_machine_write(&m, in_scratch("a.json"), NULL));
+        ASSERT_OK(tx_machine_read(&back, in_scratch("a.json")));
+        same_bits(&m, &back);
+        assert_int_equal(m.n_sources, back.n_sources);
+        ASSERT_OK(tx_machine_write(&back, in_scratch("b.json"), NULL));
+        assert_same_file(in_scratch("a.json"), in_scratch("b.json"));
         tx_machine_free(&m);
-        char stored[128];
-        snprintf(stored, sizeof stored, "../../machines/%s.json", promised[i]);
-        assert_same_file(data_path(stored), in_scratch("written"));
+        tx_machine_free(&back);
     }
     assert_null(tx_machine_names[sizeof promised / sizeof *promised]);
 }
@@ -205,7 +228,7 @@ static void an_unknown_name_lists_those_there_are(void **state)
 {
     (void)state;
     tx_machine m;
-    ASSERT_FAILS(tx_machine_read(&m, "h10"), TX_ERR_NOTFOUND, "did you mean \"h100\"?");
+    ASSERT_FAILS(tx_machine_read(&m, "h10"), TX_ERR_NOTFOUND, "did you mean h100? There are a100-40g, ");
     ASSERT_FAILS(tx_machine_read(&m, "abacus"), TX_ERR_NOTFOUND,
                  "abacus: no machine and no file has this name; there are a100-40g, a100-80g, h100, h200,");
     tx_machine_free(&m);
@@ -218,25 +241,6 @@ static void an_unknown_name_lists_those_there_are(void **state)
 }
 
 /* ---- what is written ---- */
-
-static void same_bits(const tx_machine *a, const tx_machine *b)
-{
-    for (const tx__machine_row *row = tx__machine_rows; row->path; row++)
-        if (memcmp((const char *)a + row->at, (const char *)b + row->at, sizeof(double))) fail_msg("%s", row->path);
-    assert_string_equal(a->name, b->name);
-    assert_int_equal(a->n_products, b->n_products);
-    assert_int_equal(a->n_ops, b->n_ops);
-    for (int i = 0; i < a->n_products; i++) {
-        const tx_measured_product *p = &a->product[i], *q = &b->product[i];
-        assert_true(p->dtype == q->dtype && p->m == q->m && p->n == q->n && p->k == q->k);
-        assert_true(p->flops_per_s == q->flops_per_s);
-    }
-    for (int i = 0; i < a->n_ops; i++) {
-        const tx_measured_op *p = &a->op[i], *q = &b->op[i];
-        assert_string_equal(p->op, q->op);
-        assert_true(p->dtype == q->dtype && p->size == q->size && p->per_s == q->per_s && p->ranks == q->ranks);
-    }
-}
 
 /* Numbers with all digits, of many sizes. */
 static double next_number(uint64_t *x, const tx__machine_row *row)
