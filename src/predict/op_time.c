@@ -38,11 +38,18 @@ static bool is_aligned(double n, double align)
     return fmod(n, align) == 0;
 }
 
+/* What has to be aligned are the sizes that lie next to each other in memory, those of the weights. The rows of the
+ * batch need not, as of a chunk of the head: m, or k of the gradient of weights. */
+static bool is_misaligned(const tx_machine *m, const tx_work_event *e)
+{
+    bool rows = !is_aligned(e->m, m->align), inner = !is_aligned(e->k, m->align);
+    return !is_aligned(e->n, m->align) || (inner && (rows || !e->backward));
+}
+
 static double product_seconds(const tx_machine *m, const tx_work_event *e)
 {
     double rate = tx_machine_peak(m, e->dtype) * m->matrix_share * e->k / (e->k + m->half_k) * best_tiles(m, e);
-    if (!is_aligned(e->m, m->align) || !is_aligned(e->n, m->align) || !is_aligned(e->k, m->align))
-        rate *= m->misaligned_share;
+    if (is_misaligned(m, e)) rate *= m->misaligned_share;
     return fmax(e->flops / rate, memory_seconds(m, e->bytes));
 }
 
