@@ -61,7 +61,8 @@ static const char example[] =
     "            ],\n"
     "            \"ops\": [\n"
     "              { \"op\": \"layernorm_fwd\", \"dtype\": \"bf16\", \"size\": 4194304, \"gb_per_s\": 820, \"ranks\": 1 },\n"
-    "              { \"op\": \"attention_fwd\", \"dtype\": \"bf16\", \"size\": 1024, \"head\": 64, \"tflops\": 70, \"ranks\": 1 }\n"
+    "              { \"op\": \"attention_fwd\", \"dtype\": \"bf16\", \"size\": 1024, \"head\": 64,"
+    " \"tflops\": 70, \"ranks\": 1 }\n"
     "            ]\n"
     "        }\n"
     "    }\n";
