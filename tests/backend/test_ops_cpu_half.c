@@ -202,10 +202,11 @@ static int without_avx512(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_generic),      cmocka_unit_test(test_avx2),        cmocka_unit_test(test_avx512),
-        cmocka_unit_test(test_avx512_bf16),  cmocka_unit_test(test_padding),     cmocka_unit_test(test_gemm),
-        cmocka_unit_test(test_gemm_pieces),
-        cmocka_unit_test(test_gemm_middle_pieces),  cmocka_unit_test(test_conversions), cmocka_unit_test(test_special_values),
+        cmocka_unit_test(test_generic),      cmocka_unit_test(test_avx2),
+        cmocka_unit_test(test_avx512),       cmocka_unit_test(test_avx512_bf16),
+        cmocka_unit_test(test_padding),      cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_gemm_pieces),  cmocka_unit_test(test_gemm_middle_pieces),
+        cmocka_unit_test(test_conversions),  cmocka_unit_test(test_special_values),
         cmocka_unit_test(test_every_op_ran), /* last */
     };
     int failed = without_avx512();
