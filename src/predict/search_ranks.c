@@ -55,7 +55,10 @@ static tx_status refine(tx__search *s, int64_t *ranks, double seconds)
 static tx_status search(tx__search *s, tx_search_result *out, bool *enough, double seconds)
 {
     s->most = 1;
+    s->within = nextafter(seconds, INFINITY); /* what is slower by its bound is not even planned */
     TX_TRY(double_nodes(s, out, enough, seconds));
+    s->within = INFINITY;
+    if (!*enough) TX_TRY(double_nodes(s, out, enough, seconds));
     int64_t ranks = out->ranks;
     if (*enough) TX_TRY(refine(s, &ranks, seconds));
     s->most = TX_SEARCH_BEST;
