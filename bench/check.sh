@@ -101,7 +101,7 @@ try_autotune() {
     cat >tuned/machine.json <<'END'
 { "name": "here", "memory": {"gib": 4, "gb_per_s": 20}, "ranks_per_node": 2,
   "matrix": {"fp32": {"peak_tflops": 0.05}, "bf16": {"peak_tflops": 0.05}, "fp16": {"peak_tflops": 0.05}},
-  "node": {"pair_gb_per_s": 4, "all_gb_per_s": 4}, "network": {"node_gb_per_s": 1} }
+  "node": {"pair_gb_per_s": 4, "all_gb_per_s": 4}, "network": {"node_gb_per_s": 1}, "host": {"cores": 2} }
 END
     mpi && TRIALS=1 GRID=2 STEPS=3 says "^2 ranks: choice z.* $number ms after 1 trials; best z.* $number ms of 2 layouts; [-+]$number %" \
         "$root/bench/autotune.sh" "$triax" tuned 2x32x2x16x2 2

@@ -12,6 +12,8 @@
 #include "base/log.h"
 #include "triax/launch.h"
 
+enum { VAIN_TRIALS = 3 }; /* no more, where the first ones all fail */
+
 double tx__tuning_score(const tx__tuning_job *j, const tx__tuned *l, double seconds)
 {
     return j->set.latency ? seconds : seconds / (double)l->global_batch;
@@ -99,19 +101,15 @@ static tx_status recall(tx__tuning_job *j)
     return TX_OK;
 }
 
-/* Whether the run itself seems to fail, not a layout: nothing was measured, and what was tried failed alike. */
+/* Whether the run itself seems to fail, not a layout. */
 static bool all_in_vain(const tx__tuning_job *j)
 {
-    const char *why = NULL;
     int n = 0;
     for (int i = 0; i < j->n; i++) {
-        const tx__tuned *l = &j->layout[i];
-        if (!l->tried) continue;
-        if (!l->why || (why && strcmp(why, l->why) != 0)) return false;
-        why = l->why;
-        n++;
+        if (j->layout[i].measured > 0) return false;
+        n += j->layout[i].why != NULL;
     }
-    return n > 1;
+    return n >= VAIN_TRIALS;
 }
 
 static tx_status try_all(tx__tuning_job *j)

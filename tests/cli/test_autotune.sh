@@ -8,7 +8,7 @@
 cat >machine.json <<'END'
 { "name": "here", "memory": {"gib": 4, "gb_per_s": 20}, "ranks_per_node": 2,
   "matrix": {"fp32": {"peak_tflops": 0.05}, "bf16": {"peak_tflops": 0.05}, "fp16": {"peak_tflops": 0.05}},
-  "node": {"pair_gb_per_s": 4, "all_gb_per_s": 4}, "network": {"node_gb_per_s": 1} }
+  "node": {"pair_gb_per_s": 4, "all_gb_per_s": 4}, "network": {"node_gb_per_s": 1}, "host": {"cores": 2} }
 END
 shape=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --max-position-embeddings 16)
 run=("${shape[@]}" --micro-batch-size 2 --global-batch-size 8 --train-iters 40 --lr 1e-3 --threads 1 --split 8,1,1
@@ -30,7 +30,7 @@ echo '{"name": "here"}' >autotuning_results/machine.json
 refused "autotuning_results/machine.json" "${tuned[@]}" tune pretrain_gpt.py "${run[@]}"
 fresh
 refused "no layout could be measured" "${tuned[@]}" tune pretrain_gpt.py "${run[@]}" --data-path none
-[ "$(grep -c "^trial " out)" -eq 2 ] || { cat out; die "a run that fails in any layout is tried on"; }
+[ "$(grep -c "^trial " out)" -eq 3 ] || { cat out; die "a run that fails in any layout is tried on"; }
 grep -q "could not be measured: .*none" err || { cat err; die "why a trial failed is not told"; }
 
 fresh
