@@ -57,8 +57,7 @@ tx_status tx_choice_words(tx_str *out, const tx_layout_choice *c)
     static const char *const again[] = { [TX_AGAIN_NOTHING] = "",
                                          [TX_AGAIN_SELECTIVE] = ", selective recomputation",
                                          [TX_AGAIN_FULL] = ", full recomputation" };
-    TX_TRY(tx_str_printf(out, "TP %lld%s, PP %lld", (long long)c->tp, c->sequence ? " with SP" : "",
-                         (long long)c->pp));
+    TX_TRY(tx_str_printf(out, "TP %lld%s, PP %lld", (long long)c->tp, c->sequence ? " with SP" : "", (long long)c->pp));
     if (c->chunk_layers)
         TX_TRY(tx_str_printf(out, " in chunks of %lld layer%s", (long long)c->chunk_layers,
                              c->chunk_layers == 1 ? "" : "s"));

@@ -347,8 +347,8 @@ static tx_status no_such_machine(const char *name)
         st = tx_str_printf(&names, "%s%s", i ? ", " : "", tx_machine_names[i]);
     }
     if (!st && n.found[0])
-        st = TX_FAIL(TX_ERR_NOTFOUND, "%s: no machine and no file has this name; did you mean %s? There are %s", name,
-                     n.found, names.data);
+        st = TX_FAIL(TX_ERR_NOTFOUND, "%s: no machine and no file has this name; did you mean \"%s\"? There are %s",
+                     name, n.found, names.data);
     else if (!st)
         st = TX_FAIL(TX_ERR_NOTFOUND, "%s: no machine and no file has this name; there are %s", name, names.data);
     tx_str_free(&names);

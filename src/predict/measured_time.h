@@ -2,7 +2,8 @@
 #ifndef TX_PREDICT_MEASURED_TIME_H
 #define TX_PREDICT_MEASURED_TIME_H
 
-#include "predict/op_time.h"
+#include "predict/machine.h"
+#include "predict/work.h"
 
 /* Between the sizes that were measured rates are interpolated, and beyond them the nearest counts; of counts of ranks
  * the nearest counts. Negative: nothing of the op and type was measured.   @n_ranks of a node */

@@ -6,6 +6,7 @@
 
 #include "backend/profile.h"
 #include "predict/measured_time.h"
+#include "predict/op_time.h"
 #include "predict/predict.h"
 
 static const double tiny = 1e-9;

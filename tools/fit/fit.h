@@ -48,6 +48,9 @@ void fit_free(fit_data *d);
 /* Which machine file's numbers are fitted together with those of this one: the same kind of GPU. */
 int fit_kind(const char *machine);
 
+/* Likewise of the numbers that all kinds of one maker share. */
+int fit_maker(const char *machine);
+
 /* ---- judge.c ---- */
 
 typedef bool fit_takes(const fit_row *row, const void *user);
