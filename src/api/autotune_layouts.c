@@ -54,7 +54,7 @@ static bool is_same(const tx_layout_choice *a, const tx_layout_choice *b)
 /* *fits false: the rules or the backend refuse it, or it needs more memory than there is; *least is then lowered. */
 static tx_status predict(const tx__tuning_job *j, tx__tuned *l, bool *fits, double *least)
 {
-    tx_config *cfg;
+    tx_config *cfg = NULL;
     tx_run_work w = { 0 };
     tx_time t;
     *fits = false;

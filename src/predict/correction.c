@@ -58,6 +58,8 @@ void tx_correction_learn(tx_correction *c, const tx_layout_choice *of, double ti
     double x[TX_N_OFF], along[TX_N_OFF], variance;
     kinds_of(x, of);
     double off = log(times) - expect(c, x, along, &variance), all = variance + ALIKE * ALIKE + noise * noise;
+    c->surprise += off * off / all;
+    c->n++;
     for (int i = 0; i < TX_N_OFF; i++) {
         c->mean[i] += along[i] / all * off;
         for (int k = 0; k < TX_N_OFF; k++) c->covariance[i][k] -= along[i] * along[k] / all;
@@ -69,6 +71,7 @@ double tx_correction_of(const tx_correction *c, const tx_layout_choice *of, doub
     double x[TX_N_OFF], along[TX_N_OFF], variance;
     kinds_of(x, of);
     double mean = expect(c, x, along, &variance);
-    *spread = sqrt((variance > 0 ? variance : 0) + ALIKE * ALIKE);
+    double surprise = c->n && c->surprise > c->n ? c->surprise / c->n : 1;
+    *spread = sqrt(((variance > 0 ? variance : 0) + ALIKE * ALIKE) * surprise);
     return exp(mean);
 }

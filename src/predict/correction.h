@@ -30,6 +30,8 @@ extern const char *const tx_correction_names[TX_N_OFF];
 
 typedef struct tx_correction {
     double mean[TX_N_OFF], covariance[TX_N_OFF][TX_N_OFF];
+    double surprise; /* sum of squares of how far measurements were from what was expected, in standard deviations */
+    int n;           /* measurements */
 } tx_correction;
 
 void tx_correction_start(tx_correction *c);
@@ -37,7 +39,8 @@ void tx_correction_start(tx_correction *c);
 /* A layout took so many times what was predicted.   @noise standard deviation of the measurement, as a share of it */
 void tx_correction_learn(tx_correction *c, const tx_layout_choice *of, double times, double noise);
 
-/* What to multiply a prediction with. *spread: the standard deviation of its logarithm. */
+/* What to multiply a prediction with. *spread: the standard deviation of its logarithm, the larger the more
+ * measurements have surprised. */
 double tx_correction_of(const tx_correction *c, const tx_layout_choice *of, double *spread);
 
 #endif

@@ -386,6 +386,7 @@ static tx_status forward(tx_stage *st, const tx_pp_instr *in, bool last, bool tr
     if (chunk->pre) begin_slot(st, in->slot, in->chunk);
     tx_host_batch *g;
     TX_TRY(fill(st, batch, in->micro, &g));
+    if (!feed->fill) batch->dropout = (tx_dropout_key){ .s_global = st->s, .on = train }; /* of a dry run */
     batch->dropout.first_s = tx_tp_first_position(st->c, st->s);
     batch->units = feed->units;
     batch->last = last;

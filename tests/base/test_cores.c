@@ -3,6 +3,10 @@
  * the hyperthreads of a core are neighbours. */
 #include "support.h"
 
+#include <omp.h>
+#include <pthread.h>
+#include <sched.h>
+
 #include "base/cores.h"
 
 static const tx_local_rank alone = { 0, 1 };
@@ -93,6 +97,59 @@ static void launchers_say_who_this_is(void **state)
     unsetenv("LOCAL_WORLD_SIZE");
 }
 
+/* ---- ranks that are threads ---- */
+
+struct team {
+    tx_local_rank local;
+    int n_threads;
+    cpu_set_t first, second; /* where its threads may run; second: of two threads */
+};
+
+static void *bind_team(void *user)
+{
+    struct team *t = user;
+    cpu_set_t *set[] = { &t->first, &t->second };
+    if (tx_cores_bind_team(t->local, t->n_threads)) return NULL;
+#pragma omp parallel num_threads(t->n_threads)
+    sched_getaffinity(0, sizeof(cpu_set_t), set[omp_get_thread_num()]);
+    return NULL;
+}
+
+static void run_team(struct team *t)
+{
+    pthread_t thread;
+    CPU_ZERO(&t->first);
+    CPU_ZERO(&t->second);
+    assert_int_equal(pthread_create(&thread, NULL, bind_team, t), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static void threads_that_are_ranks_have_cores_of_their_own(void **state)
+{
+    (void)state;
+    cpu_set_t mine, both;
+    tx_cores c;
+    ASSERT_OK(tx_cores_find(&c, NULL, alone, scratch_dir));
+    int n = c.n;
+    tx_cores_free(&c);
+    sched_getaffinity(0, sizeof mine, &mine);
+    struct team many = { .local = { 0, n + 1 }, .n_threads = 1 };
+    run_team(&many); /* more ranks than cores: free to move */
+    assert_true(CPU_EQUAL(&many.first, &mine));
+    if (n < 2) skip();
+    struct team left = { .local = { 0, 2 }, .n_threads = 1 }, right = { .local = { 1, 2 }, .n_threads = 1 };
+    struct team pair = { .local = { 0, 1 }, .n_threads = 2 };
+    run_team(&left);
+    run_team(&right);
+    CPU_AND(&both, &left.first, &right.first);
+    assert_true(CPU_COUNT(&left.first) > 0 && CPU_COUNT(&right.first) > 0);
+    assert_int_equal(CPU_COUNT(&both), 0);
+    run_team(&pair);
+    CPU_AND(&both, &pair.first, &pair.second);
+    assert_true(CPU_COUNT(&pair.first) > 0 && CPU_COUNT(&pair.second) > 0);
+    assert_int_equal(CPU_COUNT(&both), 0);
+}
+
 int main(void)
 {
     unsetenv("HWLOC_COMPONENTS"); /* else hwloc makes nothing up */
@@ -104,6 +161,7 @@ int main(void)
         SCRATCH_TEST(a_quota_limits_the_threads),
         cmocka_unit_test(threads_are_bound_when_no_other_program_would_take_their_cores),
         cmocka_unit_test(launchers_say_who_this_is),
+        SCRATCH_TEST(threads_that_are_ranks_have_cores_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

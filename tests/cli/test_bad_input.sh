@@ -76,6 +76,11 @@ fi
 sums ck | diff before - || die "a failed save harmed a checkpoint"
 [ -z "$(find ck -name '.tmp*')" ] || die "a failed save left a temporary"
 
+# a machine file that could not be written is told before anything is measured
+refused "its folder is missing" doctor --machine-file nowhere/here.json
+mkdir folder
+refused "--machine-file folder: is a folder" doctor --machine-file folder
+
 # commands
 code=0; "$TRIAX" nonsense >/dev/null 2>err || code=$?
 [ $code -eq 2 ] && grep -q 'no command "nonsense"' err || die "an unknown command"

@@ -65,6 +65,21 @@ static void noise_counts(void **state)
     assert_true(other > 1.1 && other < 1.35 && spread > 0.2);
 }
 
+/* Where the model is wrong in what no kind explains, less is believed. */
+static void surprise_widens(void **state)
+{
+    (void)state;
+    tx_correction good, bad;
+    double sure, unsure;
+    tx_correction_start(&good);
+    tx_correction_start(&bad);
+    tx_correction_learn(&good, &data, 1, 0), tx_correction_learn(&good, &tensor, 1, 0);
+    tx_correction_learn(&bad, &data, 1, 0), tx_correction_learn(&bad, &tensor, 4, 0);
+    (void)tx_correction_of(&good, &tensor_half, &sure);
+    (void)tx_correction_of(&bad, &tensor_half, &unsure);
+    assert_true(unsure > 2 * sure);
+}
+
 /* The order of measurements does not matter. */
 static void the_order_is_free(void **state)
 {
@@ -84,7 +99,10 @@ static void the_order_is_free(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(nothing_is_known_at_first),
-                                        cmocka_unit_test(all_are_off_alike), cmocka_unit_test(a_kind_is_off),
-                                        cmocka_unit_test(noise_counts), cmocka_unit_test(the_order_is_free) };
+                                        cmocka_unit_test(all_are_off_alike),
+                                        cmocka_unit_test(a_kind_is_off),
+                                        cmocka_unit_test(noise_counts),
+                                        cmocka_unit_test(surprise_widens),
+                                        cmocka_unit_test(the_order_is_free) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,6 @@
 #include "support.h"
 
 #include "backend/profile.h"
-#include "predict/measured_time.h"
 #include "predict/op_time.h"
 #include "predict/predict.h"
 

@@ -212,7 +212,7 @@ static tx_status work_on(fit_data *d, const options *o)
         TX_TRY(fit_write(d));
     }
     if (o->leave_one_out) {
-        TX_TRY(fit_leave_one_out(d, left_out, o->check != NULL));
+        TX_TRY(fit_leave_one_out(d, left_out, true));
         printf("each set by numbers that are fitted to the others\n");
         if (!o->check) TX_TRY(show(d, !o->quiet));
     }
