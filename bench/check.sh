@@ -96,6 +96,16 @@ try_predict_grid() {
 }
 try_zero() { mpi && FORMS="0 1" STEPS=2 says "^1 +$number +$number % " "$root/bench/zero.sh" "$triax" 2x32x2x64x16x2 fp32 1; }
 try_ranks() { mpi && says "^sequence +$number ms an iteration +$number % " "$root/bench/ranks.sh" "$triax" 2x32x2x64x16x2 1; }
+try_autotune() {
+    mkdir -p tuned
+    cat >tuned/machine.json <<'END'
+{ "name": "here", "memory": {"gib": 4, "gb_per_s": 20}, "ranks_per_node": 2,
+  "matrix": {"fp32": {"peak_tflops": 0.05}, "bf16": {"peak_tflops": 0.05}, "fp16": {"peak_tflops": 0.05}},
+  "node": {"pair_gb_per_s": 4, "all_gb_per_s": 4}, "network": {"node_gb_per_s": 1} }
+END
+    mpi && TRIALS=1 GRID=2 STEPS=3 says "^2 ranks: choice z.* $number ms after 1 trials; best z.* $number ms of 2 layouts; [-+]$number %" \
+        "$root/bench/autotune.sh" "$triax" tuned 2x32x2x16x2 2
+}
 try_loss_curve() {
     ITERATIONS=2 SEEDS=1 says "^seed    1: .* last 2 $number, validation $number" "$root/bench/loss_curve.sh" "$triax" "$text" \
         "${gpt2[@]}" --num-layers 1 --hidden-size 16 --seq-length 16 --eval-iters 1

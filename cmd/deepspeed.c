@@ -4,7 +4,7 @@
 
 int cmd_deepspeed(int argc, char **argv)
 {
-    return cmd_launch("deepspeed", tx_deepspeed, argc, argv);
+    return cmd_launch("deepspeed", tx_autotune, argc, argv);
 }
 
 int cmd_launch_agent(int argc, char **argv)

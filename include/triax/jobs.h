@@ -48,10 +48,10 @@ TX_API tx_status tx_evaluate(tx_config *cfg, tx_line_fn *line, void *user);
 TX_API tx_status tx_fill_mask(tx_config *cfg, tx_line_fn *line, void *user);
 
 /* Reports what a run with the same flags would need, as `triax plan` does: parameters by kind, memory, tokens and
- * FLOPs. It finds them by a dry run of the step, without numbers. Output is text, or with --json one line of JSON.
- * Needs no data. Without a tokenizer's files the vocabulary has --vocab-size tokens, or GPT-2's or BERT's size. `cfg`
- * holds the flags, parsed for the command "plan"; options left out are filled in from the checkpoint that --load
- * names.
+ * FLOPs, and with --machine how long it would take there. It finds them by a dry run of the step, without numbers.
+ * Output is text, or with --json one line of JSON. Needs no data. Without a tokenizer's files the vocabulary has
+ * --vocab-size tokens, or GPT-2's or BERT's size. `cfg` holds the flags, parsed for the command "plan"; options left
+ * out are filled in from the checkpoint that --load names.
  * TX_ERR_NOMEM, after the report: --memory-limit was given and is exceeded; the message lists the changes that would
  * make it fit. */
 TX_API tx_status tx_plan(tx_config *cfg, tx_line_fn *line, void *user);

@@ -17,8 +17,13 @@ extern "C" {
  * TX_ERR_ARG: a flag is wrong; nothing was started. TX_ERR_COMM: another node did not join or was lost. */
 TX_API tx_status tx_torchrun(int argc, char *const *argv, int *code);
 
-/* The same for `triax deepspeed`: the hosts come from a hostfile or a Slurm allocation. */
+/* The same for `triax deepspeed`: the hosts come from a hostfile or a Slurm allocation. TX_ERR_ARG for --autotuning. */
 TX_API tx_status tx_deepspeed(int argc, char *const *argv, int *code);
+
+/* `triax deepspeed` with --autotuning as well: measures the layouts that are predicted to be fastest, writes what it
+ * has found to autotuning_results, and after "run" trains in the best one. Without --autotuning the same as
+ * tx_deepspeed. */
+TX_API tx_status tx_autotune(int argc, char *const *argv, int *code);
 
 /* What mpirun runs instead of ssh, and instead of the ranks that have slots of their own, when tx_torchrun or
  * tx_deepspeed started it. */

@@ -26,10 +26,4 @@ tx_status tx__inspect_dataset(tx__report *r, const tx_config *cfg, const char *p
 /* The same for a file of torch.save (inspect_pt.c). */
 tx_status tx__inspect_pt(tx__report *r, const tx_config *cfg, const char *path);
 
-/* --schedule-picture (show_schedule.c). */
-tx_status tx__show_schedule(tx__report *r, const tx_config *cfg);
-
-/* --schedule-svg: writes the file, and says so unless the plan is JSON. */
-tx_status tx__write_schedule(tx__report *r, const tx_config *cfg);
-
 #endif

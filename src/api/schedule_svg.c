@@ -99,13 +99,17 @@ static tx_status put_element(tx_str *out, const char *start, const char *text, c
     return tx_str_puts(out, end);
 }
 
-/* The share of the time of the picture in which a stage does nothing. */
 static double waits(const sheet *s, int stage)
 {
-    double busy = s->d->t->stage[stage].busy;
-    for (int k = 0; k < s->d->n_extras; k++)
-        if (s->d->extra[k].stage == stage) busy += s->d->extra[k].end - s->d->extra[k].start;
-    return s->cut.end > 0 ? 100 * (1 - busy / s->cut.end) : 0;
+    return 100 * tx_pp_waits(s->d, stage);
+}
+
+/* "104700 ms" */
+static const char *time_text(const sheet *s, char buf[48], double time)
+{
+    double t = scaled(s, time);
+    snprintf(buf, 48, t < 100 ? "%.3g %s" : "%.0f %s", t, unit_of(s));
+    return buf;
 }
 
 static tx_status put_description(const sheet *s, const tx__svg_words *w)
@@ -113,10 +117,11 @@ static tx_status put_description(const sheet *s, const tx__svg_words *w)
     const tx_pp_timeline *t = s->d->t;
     tx_str *out = s->out;
     int last = t->p - 1;
+    char end[48];
     TX_TRY(put_element(out, "<title id=\"title\">", w->title, "</title>\n"));
     TX_TRY(put_element(out, "<desc id=\"about\">", w->about, ""));
-    TX_TRY(tx_str_printf(out, ". Each row is a stage of the pipeline, time goes to the right and ends after %.4g %s. ",
-                         scaled(s, s->cut.end), unit_of(s)));
+    TX_TRY(tx_str_printf(out, ". Each row is a stage of the pipeline, time goes to the right and ends after %s. ",
+                         time_text(s, end, s->cut.end)));
     TX_TRY(tx_str_printf(out, "Stage 0 waits %.0f %% of it", waits(s, 0)));
     if (last) TX_TRY(tx_str_printf(out, ", stage %d %.0f %%", last, waits(s, last)));
     return tx_str_puts(out, ".</desc>\n");
@@ -146,14 +151,14 @@ static tx_status put_head(const sheet *s, const tx__svg_words *w)
                          "width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\">\n",
                          width, height, width, height));
     TX_TRY(put_description(s, w));
-    TX_TRY(
-        tx_str_printf(out,
-                      "<style>text{font:%dpx system-ui,'DejaVu Sans',sans-serif;fill:#1b1f24}.h{font-size:15px;"
-                      "font-weight:600}.l{font-size:12px}.q{font-size:11px;fill:#4d5561}.b text{fill:#fff;stroke:#000}"
-                      ".f text,.b text{text-anchor:middle;paint-order:stroke;stroke-width:2;stroke-opacity:.6}"
-                      ".f text{stroke:#fff}rect{stroke:#1b1f24;stroke-width:.6}"
-                      ".w{fill:#eef0f3;stroke:none}.g{stroke:#9aa4b1;stroke-width:.6;stroke-dasharray:2 3}</style>\n",
-                      s->font));
+    TX_TRY(tx_str_printf(
+        out,
+        "<style>text{font:%dpx system-ui,'DejaVu Sans',sans-serif;fill:#1b1f24}.h{font-size:15px;"
+        "font-weight:600}.l{font-size:12px}.q{font-size:11px;fill:#4d5561}.b text{fill:#fff;stroke:#000}"
+        ".f text,.b text,.x text{text-anchor:middle;paint-order:stroke;stroke-width:2;stroke-opacity:.6}"
+        ".f text,.x text{stroke:#fff}.x text{stroke-width:4;stroke-opacity:.9}rect{stroke:#1b1f24;stroke-width:.6}"
+        ".w{fill:#eef0f3;stroke:none}.g{stroke:#9aa4b1;stroke-width:.6;stroke-dasharray:2 3}</style>\n",
+        s->font));
     TX_TRY(tx_str_puts(out, "<defs>\n"));
     TX_TRY(put_patterns(s));
     TX_TRY(tx_str_puts(out, "</defs>\n<path d=\"M0 0H99999V99999H0Z\" fill=\"#fff\"/>\n"));
@@ -256,7 +261,7 @@ static tx_status put_row(const sheet *s, int stage)
     TX_TRY(tx_str_printf(s->out, "<text class=\"q\" x=\"%.1f\" y=\"%.1f\">waits %.1f %%</text>\n", LEFT + s->width + 8,
                          middle, waits(s, stage)));
     for (int d = 0; d < 2; d++) TX_TRY(put_direction(s, stage, d));
-    TX_TRY(tx_str_puts(s->out, "<g class=\"f\">\n"));
+    TX_TRY(tx_str_puts(s->out, "<g class=\"x\">\n"));
     for (int k = 0; k < s->d->n_extras; k++) {
         const tx_pp_extra *e = &s->d->extra[k];
         const char letter[2] = { letter_of(e) };
@@ -294,16 +299,16 @@ static tx_status put_axis(const sheet *s)
 static tx_status put_gap(const sheet *s)
 {
     double from = x_of(s, s->cut.head), middle = from + GAP / 2.0, end = bottom_of(s);
+    char time[48];
     if (!is_cut(s)) return TX_OK;
     TX_TRY(tx_str_printf(s->out, "<path d=\"M%.1f %dH%.1fV%.1fH%.1fZ\" fill=\"#fff\"/>", from, TOP, s->tail_x, end + 1,
                          from));
     TX_TRY(tx_str_printf(s->out, "<path d=\"M%.1f %dV%.1fM%.1f %dV%.1f\" stroke=\"#1b1f24\" stroke-dasharray=\"4 3\"/>",
                          from, TOP, end, s->tail_x, TOP, end));
-    return tx_str_printf(
-        s->out,
-        "<text class=\"q\" transform=\"translate(%.1f %.1f) rotate(-90)\" text-anchor=\"middle\">%.4g %s "
-        "left out</text>\n",
-        middle + 4, (TOP + end) / 2, scaled(s, s->cut.tail - s->cut.head), unit_of(s));
+    return tx_str_printf(s->out,
+                         "<text class=\"q\" transform=\"translate(%.1f %.1f) rotate(-90)\" text-anchor=\"middle\">%s "
+                         "left out</text>\n",
+                         middle + 4, (TOP + end) / 2, time_text(s, time, s->cut.tail - s->cut.head));
 }
 
 tx_status tx__schedule_svg(tx_str *out, const tx_pp_drawing *d, const tx__svg_words *words)

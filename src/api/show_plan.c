@@ -7,6 +7,8 @@
 #include "api/report.h"
 #include "api/run_common.h"
 #include "api/show_layout.h"
+#include "api/show_schedule.h"
+#include "api/show_search.h"
 #include "api/show_time.h"
 #include "api/tokenizer_of.h"
 #include "train/fit.h"
@@ -56,7 +58,7 @@ static double run_tokens(const tx_config *cfg)
     double samples = cfg->given.train_samples ? (double)cfg->train_samples
                                               : (double)cfg->train_iters * (double)cfg->global_batch_size;
     double tokens = samples * (double)cfg->seq_length, end = (double)cfg->train_tokens;
-    return end > 0 && end < tokens ? end : tokens;
+    return end > 0 && (end < tokens || tokens < 1) ? end : tokens;
 }
 
 /* Of the machine that the plan is for. */
@@ -84,6 +86,7 @@ static tx_status make_view(plan_view *v, tx_config *cfg)
     TX_GOTO(tx_source_open_for_run(&src, cfg, &tx_comm_self));
     TX_GOTO(tx_source_options(&src, cfg, false));
     TX_GOTO(find_vocabulary(v, &src));
+    if (tx_config_searches(cfg)) goto out;
     TX_GOTO(tx_stage_plans_make(&v->stages, cfg, v->vocab_size, gpu));
     if (cfg->machine) TX_GOTO(tx_plan_time_predict(&v->time, cfg, v->vocab_size, run_tokens(cfg)));
     v->plan = v->stages.stage[v->stages.most];
@@ -173,13 +176,19 @@ static void memory_line(void *user, const char *text)
     r->line(r->user, text);
 }
 
+static tx_status show_model(tx__report *r, const plan_view *v)
+{
+    const tx_config *cfg = v->cfg;
+    return tx__report_line(r, "model: %s%lld layers, hidden size %lld, %lld heads, MLP %lld, sequence length %lld",
+                           tx_model_type_of(cfg)->prefix, (long long)cfg->num_layers, (long long)cfg->hidden_size,
+                           (long long)cfg->num_attention_heads, (long long)cfg->ffn_hidden_size,
+                           (long long)cfg->seq_length);
+}
+
 static tx_status show(tx__report *r, const plan_view *v)
 {
     const tx_config *cfg = v->cfg;
-    TX_TRY(tx__report_line(r, "model: %s%lld layers, hidden size %lld, %lld heads, MLP %lld, sequence length %lld",
-                           tx_model_type_of(cfg)->prefix, (long long)cfg->num_layers, (long long)cfg->hidden_size,
-                           (long long)cfg->num_attention_heads, (long long)cfg->ffn_hidden_size,
-                           (long long)cfg->seq_length));
+    TX_TRY(show_model(r, v));
     char padded[48] = "";
     if (v->plan.vocab_padded != v->vocab_size)
         snprintf(padded, sizeof padded, ", padded to %lld", (long long)v->plan.vocab_padded);
@@ -190,7 +199,7 @@ static tx_status show(tx__report *r, const plan_view *v)
     TX_TRY(tx__show_messages(r, cfg, &v->plan));
     TX_TRY(show_work(r, cfg, &v->plan));
     if (cfg->machine) TX_TRY(tx__show_time(r, &v->time));
-    if (cfg->schedule_picture) TX_TRY(tx__show_schedule(r, cfg));
+    if (cfg->schedule_picture) TX_TRY(tx__show_schedule(r, cfg, cfg->machine ? &v->time : NULL));
     return show_limit(r, v);
 }
 
@@ -241,16 +250,27 @@ static tx_status show_json(tx__report *r, const plan_view *v)
     return st;
 }
 
+/* The fastest layouts, in place of the plan of one. */
+static tx_status show_search(tx__report *r, const plan_view *v)
+{
+    const tx__layout_job job = {
+        .cfg = v->cfg, .vocab_size = v->vocab_size, .machine = &v->time.machine, .tokens = run_tokens(v->cfg)
+    };
+    if (!v->cfg->json) TX_TRY(show_model(r, v));
+    return tx__show_search(r, &job);
+}
+
 tx_status tx_plan(tx_config *cfg, tx_line_fn *line, void *user)
 {
     tx__report r = { .line = line, .user = user };
     plan_view v;
+    bool searches = tx_config_searches(cfg);
     tx_status st = make_view(&v, cfg);
-    if (!st) st = cfg->json ? show_json(&r, &v) : show(&r, &v);
-    if (!st && cfg->schedule_svg) st = tx__write_schedule(&r, cfg);
+    if (!st) st = searches ? show_search(&r, &v) : cfg->json ? show_json(&r, &v) : show(&r, &v);
+    if (!st && !searches && cfg->schedule_svg) st = tx__write_schedule(&r, cfg, cfg->machine ? &v.time : NULL);
     tx_str_free(&r.text);
     tx_stage_plans_free(&v.stages);
     tx_plan_time_free(&v.time);
-    if (st || v.fits || !v.asked) return st;
+    if (st || searches || v.fits || !v.asked) return st;
     return tx_fit_refuse(&v.fit, &v.plan.memory, v.limit);
 }

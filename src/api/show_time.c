@@ -149,11 +149,11 @@ static tx_status show_speed(tx__report *r, const tx_plan_time *t)
     char all[32], each[32], again[80] = "";
     const tx_time *its = &t->time;
     if (t->work.flops_again > 0)
-        snprintf(again, sizeof again, "; %.1f with what is computed again", its->hardware_flops_per_s / 1e12);
+        snprintf(again, sizeof again, "; %.4g with what is computed again", its->hardware_flops_per_s / 1e12);
     TX_TRY(tx__report_line(r, "    tokens/s: %s, %s a rank",
                            rate_text(all, its->tokens_per_s * (double)t->work.world_size),
                            rate_text(each, its->tokens_per_s)));
-    return tx__report_line(r, "    TFLOP/s a rank: %.1f by Megatron's formula; %.1f the model's, %.1f %% of the peak%s",
+    return tx__report_line(r, "    TFLOP/s a rank: %.4g by Megatron's formula; %.4g the model's, %.1f %% of the peak%s",
                            megatron_flops_per_s(t) / 1e12, its->flops_per_s / 1e12, 100 * its->peak_share, again);
 }
 

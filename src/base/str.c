@@ -1,6 +1,7 @@
 /* str.c - a growing byte string. */
 #include "base/str.h"
 
+#include <ctype.h>
 #include <float.h>
 #include <limits.h>
 #include <math.h>
@@ -64,6 +65,16 @@ tx_status tx_str_printable(tx_str *s)
     tx_str_free(s);
     *s = shown;
     return TX_OK;
+}
+
+tx_status tx_str_put_word(tx_str *s, const char *word)
+{
+    const char *p = word;
+    while (*p && (isalnum((unsigned char)*p) || strchr("_-./:=,@%+^", *p))) p++;
+    if (*word && !*p) return tx_str_puts(s, word);
+    TX_TRY(tx_str_puts(s, "'"));
+    for (p = word; *p; p++) TX_TRY(*p == '\'' ? tx_str_puts(s, "'\\''") : tx_str_append(s, p, 1));
+    return tx_str_puts(s, "'");
 }
 
 void tx_str_free(tx_str *s)

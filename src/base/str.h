@@ -14,9 +14,10 @@ typedef struct tx_str {
 tx_status tx_str_append(tx_str *s, const void *bytes, size_t n);
 tx_status tx_str_puts(tx_str *s, const char *text);
 tx_status tx_str_printf(tx_str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-tx_status tx_str_reserve(tx_str *s, size_t cap); /* room for cap bytes and the NUL */
-tx_status tx_str_printable(tx_str *s);           /* as tx_printable shows it; its first NUL ends it */
-void tx_str_free(tx_str *s);                     /* back to empty */
+tx_status tx_str_reserve(tx_str *s, size_t cap);        /* room for cap bytes and the NUL */
+tx_status tx_str_printable(tx_str *s);                  /* as tx_printable shows it; its first NUL ends it */
+tx_status tx_str_put_word(tx_str *s, const char *word); /* as one would type it in a shell: in quotes where need be */
+void tx_str_free(tx_str *s);                            /* back to empty */
 
 /* A number of bytes as text, "12.3 MiB", in the largest unit that gives at least 1; into buf, which is returned. */
 const char *tx_bytes_text(char buf[24], double bytes);

@@ -158,6 +158,10 @@ int64_t tx_config_skipped_iterations(const tx_config *cfg, int64_t iteration, in
 /* The data-parallel size: world_size / (tensor- x pipeline-parallel size). */
 int64_t tx_config_data_parallel(const tx_config *cfg);
 
+/* Whether a layout is looked for (--search, --gpus-for): the one that the options have does not count then, and rules
+ * about it do not hold. */
+bool tx_config_searches(const tx_config *cfg);
+
 /* Model chunks per pipeline stage: more than 1 with the interleaved schedule. */
 int tx_config_chunks(const tx_config *cfg);
 

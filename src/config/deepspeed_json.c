@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "config/tuning.h"
 
 /* ---------------------------------------------------------------- the table */
 
@@ -24,7 +25,8 @@ typedef enum row_kind {
     ONLY_ROW,
     REFUSED_ROW,
     SECTION_ROW,
-    OFF_ROW
+    OFF_ROW,
+    TUNING_ROW
 } row_kind;
 typedef enum value_type { T_BOOL, T_NUMBER, T_STRING, T_LIST, T_OBJECT, T_ANY } value_type;
 
@@ -53,6 +55,7 @@ static const key_row rows[] = {
 #define REFUSED(p, txt)        { .kind = REFUSED_ROW, .path = p, .type = T_ANY, .text = txt },
 #define SECTION(p, w, txt)     { .kind = SECTION_ROW, .path = p, .type = T_OBJECT, .words = w, .text = txt },
 #define OFF(p, w, txt)         { .kind = OFF_ROW, .path = p, .type = T_OBJECT, .words = w, .text = txt },
+#define TUNING(name, ...)      { .kind = TUNING_ROW, .path = "autotuning." #name, .type = T_ANY },
 #include "config/deepspeed_keys.def"
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
@@ -606,7 +609,8 @@ static tx_status read_schedule(reading *r, const key_row *row, const json_t *val
 
 static tx_status read_key(reading *r, const key_row *row, const json_t *value)
 {
-    char text[48];
+    char text[48], takes[160];
+    tx_tuning unused; /* a run takes no notice of it */
     switch (row->kind) {
     case OPTION_ROW:
     case YIELDS_ROW:
@@ -623,6 +627,10 @@ static tx_status read_key(reading *r, const key_row *row, const json_t *value)
     case REFUSED_ROW:
         if (json_is_object(value) && !json_object_size(value)) return TX_OK;
         wrong(r, "%s: %s", row->path, row->text);
+        return TX_OK;
+    case TUNING_ROW:
+        if (!tx__tuning_set(&unused, last_part(row->path), value, takes))
+            wrong(r, "%s is %s; it takes %s", row->path, tx_json_shown(text, value), takes);
         return TX_OK;
     default:
         if (!checked(r, value, row->type)) return TX_OK;

@@ -171,6 +171,8 @@ static const struct key_doc {
 #define REFUSED(path, reason)         { path, "refused: ", reason, "" },
 #define SECTION(path, names, meaning) { path, "not used: ", meaning, "" },
 #define OFF(path, names, reason)      { path, "refused where enabled: ", reason, "" },
+#define TUNING(name, type, otherwise, lo, hi, words, text) \
+    { "autotuning." #name, "of `deepspeed --autotuning`: ", text, " Left out: " #otherwise "." },
 #include "config/deepspeed_keys.def"
 };
 

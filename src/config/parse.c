@@ -344,7 +344,7 @@ static void log_derived(const tx_config *cfg)
         tx_info("setting global batch size to %lld", (long long)cfg->global_batch_size);
     if (cfg->train_iters && !g->train_iters)
         tx_info("setting training iterations to %lld", (long long)cfg->train_iters);
-    if (cfg->world_size > 1)
+    if (cfg->world_size > 1 && !tx_config_searches(cfg))
         tx_info("using world size: %lld, data-parallel-size: %lld, tensor-model-parallel size: %lld, "
                 "pipeline-model-parallel size: %lld",
                 (long long)cfg->world_size, (long long)tx_config_data_parallel(cfg),
@@ -353,7 +353,7 @@ static void log_derived(const tx_config *cfg)
         tx_info("--sequence-parallel: off, the tensor-parallel size is 1");
     log_kept_inputs(cfg);
     if (g->use_distributed_optimizer) tx_info("--use-distributed-optimizer: ZeRO stage 1");
-    if (cfg->zero_stage && tx_config_data_parallel(cfg) == 1)
+    if (cfg->zero_stage && tx_config_data_parallel(cfg) == 1 && !tx_config_searches(cfg))
         tx_info("ZeRO stage %lld: the data-parallel size is 1, everything has one part", (long long)cfg->zero_stage);
     if (g->deepspeed && !cfg->deepspeed_config)
         tx_info("--deepspeed: without --deepspeed_config the flags say everything");

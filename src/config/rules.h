@@ -73,8 +73,8 @@ void tx__advise(const tx_config *as_given, const tx_config_given *bad, const tx_
 /* profiled.c: a rule, of --profile and its steps. */
 void tx__check_profile(const tx__check *k);
 
-/* Whether the tensor- and pipeline-parallel sizes and the number of ranks are valid, so that other rules can compute
- * from them. */
+/* Whether the tensor- and pipeline-parallel sizes and the number of ranks are valid, and not what is looked for, so
+ * that other rules can compute from them. */
 bool tx__layout_is_known(const tx__check *k);
 
 typedef struct tx__rule {

@@ -64,6 +64,23 @@ static void rule_time_has_a_machine(const tx__check *k)
         if (of_machine[i].given) tx__violate(k->v, "--%s needs --machine: %s", of_machine[i].flag, of_machine[i].why);
 }
 
+static void rule_search_has_its_sizes(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    const char *flag = c->search ? "search" : "gpus-for";
+    if (!tx_config_searches(c)) return;
+    if (c->search && k->g->gpus_for) tx__violate(k->v, "--search and --gpus-for: give one of the two");
+    if (!k->g->global_batch_size && !k->bad->global_batch_size)
+        tx__violate(k->v, "--%s needs --global-batch-size: all layouts train with the same", flag);
+    if (c->search && !k->g->gpus_for && !k->g->world_size && !k->bad->world_size)
+        tx__violate(k->v, "--search needs --world-size, the number of ranks; --gpus-for DAYS looks for it");
+    if (k->g->gpus_for && !k->g->train_iters && !k->g->train_samples && !k->g->train_tokens)
+        tx__violate(k->v, "--gpus-for needs the length of the run: --train-iters, --train-samples or --train-tokens");
+    if (c->schedule_picture || c->schedule_svg)
+        tx__violate(k->v, "--%s with --%s: a picture is of one layout; give it the flags of one that was found",
+                    c->schedule_picture ? "schedule-picture" : "schedule-svg", flag);
+}
+
 static void rule_preprocess_has_files(const tx__check *k)
 {
     tx__need(k, k->g->input || k->c->input.n, "input");
@@ -341,6 +358,7 @@ const tx__rule tx__rules_needs[] = {
     { "pretrain", rule_training_has_its_sizes },
     { "pretrain", rule_training_has_a_shape },
     { "pretrain", rule_time_has_a_machine },
+    { "pretrain", rule_search_has_its_sizes },
     { "engine", rule_engine_has_its_sizes },
     { "preprocess-data", rule_preprocess_has_files },
     { "preprocess-data", rule_partitions_divide_workers },

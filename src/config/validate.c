@@ -89,11 +89,24 @@ static void derive_batch(tx_config *c, tx_config_given *bad, const tx__equation 
         bad->global_batch_size = bad->micro_batch_size = true;
 }
 
+/* Of DeepSpeed's numbers the global batch is the run's, all others belong to a layout. */
+static void derive_searched_batch(tx_config *c, const tx__equation *e)
+{
+    if (e && e->given.train) {
+        c->global_batch_size = e->given.train;
+        c->given.global_batch_size = true;
+    }
+    if (!c->micro_batch_size) c->micro_batch_size = 1;
+}
+
 static void derive_numbers(tx_config *c, tx_config_given *bad, const tx__equation *equation)
 {
     const tx_config_given *g = &c->given;
     derive_layout(c);
-    if (equation && equation->any) derive_batch(c, bad, equation);
+    if (tx_config_searches(c))
+        derive_searched_batch(c, equation);
+    else if (equation && equation->any)
+        derive_batch(c, bad, equation);
     if (c->use_distributed_optimizer && !g->zero_stage) c->zero_stage = 1;
     if (c->deepspeed_config) c->deepspeed = true;
     if (!c->global_batch_size) c->global_batch_size = c->micro_batch_size * tx_config_data_parallel(c);
@@ -124,6 +137,11 @@ int64_t tx_config_data_parallel(const tx_config *cfg)
 {
     int64_t n = cfg->world_size / (cfg->tensor_model_parallel_size * cfg->pipeline_model_parallel_size);
     return n > 1 ? n : 1;
+}
+
+bool tx_config_searches(const tx_config *cfg)
+{
+    return cfg->search || cfg->gpus_for > 0;
 }
 
 int tx_config_chunks(const tx_config *cfg)
@@ -182,7 +200,8 @@ void tx__violate_mendable(const tx__check *k, unsigned remedies, const char *fmt
 
 bool tx__layout_is_known(const tx__check *k)
 {
-    return !k->bad->tensor_model_parallel_size && !k->bad->pipeline_model_parallel_size && !k->bad->world_size;
+    return !tx_config_searches(k->c) && !k->bad->tensor_model_parallel_size && !k->bad->pipeline_model_parallel_size &&
+           !k->bad->world_size;
 }
 
 void tx__need(const tx__check *k, bool have, const char *flag)

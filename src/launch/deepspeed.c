@@ -12,6 +12,7 @@
 #include "launch/job.h"
 #include "launch/link.h"
 #include "launch/script.h"
+#include "launch/short_run.h"
 #include "launch/slots.h"
 #include "launch/ssh_agent.h"
 #include "triax/launch.h"
@@ -308,22 +309,33 @@ static int slurm_tasks(void)
     return all && !strchr(all, ',') ? atoi(all) : 0;
 }
 
-static tx_status build_srun(tx_launch_command *out, const struct job *j)
+/* How many nodes of the allocation, and ranks on each. */
+static tx_status size_srun(tx_srun *s, const struct job *j)
 {
     const tx_config *c = j->cfg;
     const char *nodes = getenv("SLURM_JOB_NUM_NODES");
-    tx_srun s = { .n_nodes = nodes ? atoi(nodes) : 0,
-                  .n_per_node = c->num_gpus > 0 ? (int)c->num_gpus : slurm_tasks(),
-                  .account = c->srun_account,
-                  .comment = c->srun_comment,
-                  .args = c->launcher_args };
+    s->n_nodes = nodes ? atoi(nodes) : 0;
+    s->n_per_node = c->num_gpus > 0 ? (int)c->num_gpus : slurm_tasks();
+    if (c->num_nodes > s->n_nodes)
+        return TX_FAIL(TX_ERR_ARG, "--num_nodes %lld: the allocation has %d", (long long)c->num_nodes, s->n_nodes);
+    if (c->num_nodes > 0) s->n_nodes = (int)c->num_nodes;
+    if (j->hosts.n) {
+        s->n_nodes = j->hosts.n;
+        s->n_per_node = j->hosts.host[0].n_slots;
+    }
+    if (s->n_nodes < 1 || s->n_per_node < 1)
+        return TX_FAIL(TX_ERR_ARG,
+                       "Slurm does not say how many tasks a node is to have; give --num_gpus, ranks on each node");
+    return TX_OK;
+}
+
+static tx_status build_srun(tx_launch_command *out, const struct job *j)
+{
+    const tx_config *c = j->cfg;
+    tx_srun s = { .account = c->srun_account, .comment = c->srun_comment, .args = c->launcher_args };
     tx_str list = { 0 };
     tx_status st;
-    if (c->num_nodes > s.n_nodes) {
-        st = TX_FAIL(TX_ERR_ARG, "--num_nodes %lld: the allocation has %d", (long long)c->num_nodes, s.n_nodes);
-        goto out;
-    }
-    if (c->num_nodes > 0) s.n_nodes = (int)c->num_nodes;
+    TX_GOTO(size_srun(&s, j));
     for (int i = 0; i < j->hosts.n; i++) {
         const tx_host *h = &j->hosts.host[i];
         TX_GOTO(tx_str_printf(&list, "%s%s", i ? "," : "", h->name));
@@ -336,14 +348,7 @@ static tx_status build_srun(tx_launch_command *out, const struct job *j)
     }
     if (j->hosts.n) {
         s.slots = j->slots.data;
-        s.n_nodes = j->hosts.n;
-        s.n_per_node = j->hosts.host[0].n_slots;
         s.nodes = list.data;
-    }
-    if (s.n_nodes < 1 || s.n_per_node < 1) {
-        st = TX_FAIL(TX_ERR_ARG,
-                     "Slurm does not say how many tasks a node is to have; give --num_gpus, ranks on each node");
-        goto out;
     }
     TX_GOTO(tx__words_add_all(&out->env, (const char *const *)j->env.word));
     tx_info("%d ranks on %d nodes of Slurm's job %s, %d on each", s.n_nodes * s.n_per_node, s.n_nodes,
@@ -376,6 +381,61 @@ static tx_status run(struct job *j, const tx_launch_command *start, int *code)
     return TX_OK;
 }
 
+static void free_job(struct job *j)
+{
+    tx__supervisor_close(&j->s);
+    if (*j->folder) (void)tx_remove_tree(j->folder);
+    tx__words_free(&j->program);
+    tx__words_free(&j->env);
+    tx__hosts_free(&j->hosts);
+    tx_str_free(&j->agent);
+    tx_str_free(&j->slots);
+    tx_free(j->place);
+    tx_config_free(j->cfg);
+}
+
+static tx_status count_ranks(tx_deepspeed_line *out, const struct job *j)
+{
+    tx_srun s = { 0 };
+    if (j->srun) {
+        TX_TRY(size_srun(&s, j));
+        out->n_hosts = s.n_nodes;
+        out->n_ranks = s.n_nodes * s.n_per_node;
+        return TX_OK;
+    }
+    out->n_hosts = j->hosts.n;
+    for (int i = 0; i < j->hosts.n; i++) out->n_ranks += j->hosts.host[i].n_slots;
+    return TX_OK;
+}
+
+tx_status tx_deepspeed_line_read(tx_deepspeed_line *out, int argc, char *const *argv)
+{
+    struct job j = { 0 };
+    tx_status st;
+    *out = (tx_deepspeed_line){ 0 };
+    TX_GOTO(tx__launch_parse(&j.cfg, &j.program, "deepspeed", argc, argv));
+    if (j.cfg->autotuning) {
+        TX_GOTO(find_hosts(&j));
+        TX_GOTO(count_ranks(out, &j));
+    }
+    out->cfg = j.cfg;
+    out->program = j.program.word;
+    out->n_program = j.program.n;
+    j.cfg = NULL;
+    j.program = (tx_words){ 0 };
+out:
+    free_job(&j);
+    return st;
+}
+
+void tx_deepspeed_line_free(tx_deepspeed_line *l)
+{
+    tx_words program = { .word = l->program, .n = l->n_program };
+    tx__words_free(&program);
+    tx_config_free(l->cfg);
+    *l = (tx_deepspeed_line){ 0 };
+}
+
 tx_status tx_deepspeed(int argc, char *const *argv, int *code)
 {
     struct job j = { 0 };
@@ -383,20 +443,16 @@ tx_status tx_deepspeed(int argc, char *const *argv, int *code)
     tx_status st;
     *code = 0;
     TX_GOTO(tx__launch_parse(&j.cfg, &j.program, "deepspeed", argc, argv));
+    if (j.cfg->autotuning) {
+        st = TX_FAIL(TX_ERR_ARG, "--autotuning is a job of its own: tx_autotune does it");
+        goto out;
+    }
     TX_GOTO(find_hosts(&j));
     TX_GOTO(tx__deepspeed_env_read(&j.env));
     TX_GOTO(build(&start, &j));
     st = j.cfg->dry_run ? tx__start_show(&start) : run(&j, &start, code);
 out:
-    tx__supervisor_close(&j.s);
-    if (*j.folder) (void)tx_remove_tree(j.folder);
+    free_job(&j);
     tx__start_free(&start);
-    tx__words_free(&j.program);
-    tx__words_free(&j.env);
-    tx__hosts_free(&j.hosts);
-    tx_str_free(&j.agent);
-    tx_str_free(&j.slots);
-    tx_free(j.place);
-    tx_config_free(j.cfg);
     return st;
 }

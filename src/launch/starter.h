@@ -9,9 +9,10 @@
 /* A command and its changes to the environment: "NAME=VALUE" sets a variable, "NAME" removes it. */
 typedef struct tx_launch_command {
     tx_words words, env;
-    const char *command; /* the sub-command that the ranks run, borrowed */
-    bool ranks_below;    /* the command is mpirun, and this host's ranks are its children, each with its own process
-                          * group */
+    const char *command;   /* the sub-command that the ranks run, borrowed */
+    bool ranks_below;      /* the command is mpirun, and this host's ranks are its children, each with its own process
+                            * group */
+    const char *output[2]; /* files for its standard output and error, borrowed; NULL: those of this program */
 } tx_launch_command;
 
 void tx__start_free(tx_launch_command *s);

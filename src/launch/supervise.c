@@ -58,6 +58,15 @@ static void change_environment(const tx_words *env)
     }
 }
 
+/* Files that cannot be written to leave the child what this program has. */
+static void send_output(const tx_launch_command *what)
+{
+    for (int i = 0; i < 2; i++) {
+        int fd = what->output[i] ? open(what->output[i], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
+        if (fd >= 0) dup2(fd, i + 1);
+    }
+}
+
 static _Noreturn void become(const tx_supervisor *s, const tx_launch_command *what, int err_fd, pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -66,6 +75,7 @@ static _Noreturn void become(const tx_supervisor *s, const tx_launch_command *wh
     int null = open("/dev/null", O_RDONLY);
     if (null >= 0) dup2(null, 0);
     if (err_fd >= 0) dup2(err_fd, 2);
+    send_output(what);
     signal(SIGPIPE, SIG_DFL);
     sigprocmask(SIG_SETMASK, &s->before, NULL);
     change_environment(&what->env);

@@ -1,7 +1,6 @@
 /* words.c - lists of words. */
 #include "launch/words.h"
 
-#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,21 +59,11 @@ void tx__words_free(tx_words *w)
     *w = (tx_words){ 0 };
 }
 
-static tx_status quote(tx_str *out, const char *word)
-{
-    const char *p = word;
-    while (*p && (isalnum((unsigned char)*p) || strchr("_-./:=,@%+^", *p))) p++;
-    if (*word && !*p) return tx_str_puts(out, word);
-    TX_TRY(tx_str_puts(out, "'"));
-    for (p = word; *p; p++) TX_TRY(*p == '\'' ? tx_str_puts(out, "'\\''") : tx_str_append(out, p, 1));
-    return tx_str_puts(out, "'");
-}
-
 tx_status tx__words_quote(tx_str *out, char *const *words, int n)
 {
     for (int i = 0; i < n; i++) {
         if (i) TX_TRY(tx_str_puts(out, " "));
-        TX_TRY(quote(out, words[i]));
+        TX_TRY(tx_str_put_word(out, words[i]));
     }
     return TX_OK;
 }

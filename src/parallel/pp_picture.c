@@ -47,17 +47,21 @@ tx_status tx_pp_draw_units(const tx_pp_timeline *t, tx_str *out)
 
 /* ---------------------------------------------------------------- which part is shown */
 
-static double mean_forward(const tx_pp_timeline *t)
+/* How long forwards take; false: none takes any time. */
+static bool measure_forwards(const tx_pp_timeline *t, double *least, double *mean)
 {
     double sum = 0, n = 0;
+    *least = INFINITY;
     for (int i = 0; i < t->p; i++)
         for (int k = 0; k < t->stage[i].n; k++) {
             const tx_pp_span *b = &t->stage[i].span[k];
-            if (b->backward) continue;
+            if (b->backward || b->end <= b->start) continue;
+            *least = fmin(*least, b->end - b->start);
             sum += b->end - b->start;
             n++;
         }
-    return n > 0 ? sum / n : 0;
+    *mean = sum / n;
+    return n > 0;
 }
 
 /* When all stages are at work. */
@@ -69,18 +73,33 @@ static double last_to_begin(const tx_pp_timeline *t)
     return start;
 }
 
+double tx_pp_end_of(const tx_pp_drawing *d)
+{
+    double end = d->t->makespan;
+    for (int i = 0; i < d->n_extras; i++) end = fmax(end, d->extra[i].end);
+    return end;
+}
+
+double tx_pp_waits(const tx_pp_drawing *d, int stage)
+{
+    double busy = d->t->stage[stage].busy, end = tx_pp_end_of(d);
+    for (int k = 0; k < d->n_extras; k++)
+        if (d->extra[k].stage == stage) busy += d->extra[k].end - d->extra[k].start;
+    return end > 0 ? fmax(0, 1 - busy / end) : 0;
+}
+
 tx_pp_cut tx_pp_cut_of(const tx_pp_drawing *d, const tx_pp_room *room)
 {
-    double end = d->t->makespan, forward = mean_forward(d->t);
-    for (int i = 0; i < d->n_extras; i++) end = fmax(end, d->extra[i].end);
-    if (!(end > 0)) return (tx_pp_cut){ .scale = 1 };
-    tx_pp_cut c = { .scale = fmax(room->least / end, forward > 0 ? room->label / forward : 0), .end = end };
-    c.head = c.tail = end;
+    double end = tx_pp_end_of(d), least, forward;
+    tx_pp_cut c = { .scale = end > 0 ? room->least / end : 1, .head = end, .tail = end, .end = end };
+    if (!measure_forwards(d->t, &least, &forward)) return c;
+    c.scale = fmax(c.scale, room->label / least);
     if (c.scale * end <= room->most) return c;
     if (forward * room->most / end >= room->narrow) {
         c.scale = room->most / end;
         return c;
     }
+    c.scale = room->label / forward;
     double left = room->most - room->gap, filled = last_to_begin(d->t);
     if (filled * c.scale > 0.45 * left) c.scale = fmax(0.45 * left / filled, room->narrow / 2 / forward);
     double after = (end - d->t->makespan) * c.scale + left / 4, tail = fmin(fmax(after, 0.4 * left), 0.75 * left);

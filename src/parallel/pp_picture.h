@@ -35,6 +35,12 @@ typedef struct tx_pp_cut {
 
 tx_pp_cut tx_pp_cut_of(const tx_pp_drawing *d, const tx_pp_room *room);
 
+/* Until when there is something to draw. */
+double tx_pp_end_of(const tx_pp_drawing *d);
+
+/* The share of that time in which a stage does nothing. */
+double tx_pp_waits(const tx_pp_drawing *d, int stage);
+
 /* The distance of marks on an axis of time: the least of 1, 2, 5, 10, ... that is at least so much. */
 double tx_pp_mark_step(double least);
 

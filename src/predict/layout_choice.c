@@ -16,6 +16,7 @@ tx_config tx_without_layout(const tx_config *cfg)
 {
     tx_config c = *cfg;
     c.search = c.given.search = c.given.gpus_for = false;
+    c.gpus_for = 0;
     c.tensor_model_parallel_size = c.pipeline_model_parallel_size = 1;
     c.num_layers_per_virtual_pipeline_stage = 0;
     c.sequence_parallel = c.partition_activations = c.contiguous_checkpointing = c.checkpoint_in_cpu = false;
@@ -56,8 +57,7 @@ tx_status tx_choice_words(tx_str *out, const tx_layout_choice *c)
     static const char *const again[] = { [TX_AGAIN_NOTHING] = "",
                                          [TX_AGAIN_SELECTIVE] = ", selective recomputation",
                                          [TX_AGAIN_FULL] = ", full recomputation" };
-    TX_TRY(tx_str_printf(out, "TP %lld%s, PP %lld", (long long)c->tp, c->sequence ? " with sequence parallelism" : "",
-                         (long long)c->pp));
+    TX_TRY(tx_str_printf(out, "TP %lld%s, PP %lld", (long long)c->tp, c->sequence ? " with SP" : "", (long long)c->pp));
     if (c->chunk_layers)
         TX_TRY(tx_str_printf(out, " in chunks of %lld layer%s", (long long)c->chunk_layers,
                              c->chunk_layers == 1 ? "" : "s"));

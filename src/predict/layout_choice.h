@@ -32,7 +32,7 @@ tx_config tx_without_layout(const tx_config *cfg);
 /* The flags of the layout, as one would type them after the run's own. */
 tx_status tx_choice_flags(tx_str *out, const tx_layout_choice *c);
 
-/* "TP 8 with sequence parallelism, PP 16 in chunks of 2 layers, DP 8, ZeRO 1, micro-batch 2, selective recomputation"
+/* "TP 8 with SP, PP 16 in chunks of 2 layers, DP 8, ZeRO 1, micro-batch 2, selective recomputation"
  */
 tx_status tx_choice_words(tx_str *out, const tx_layout_choice *c);
 

@@ -131,7 +131,8 @@ double tx_typed_call_seconds(const tx_machine *m, tx_span s, const char *op, tx_
     if (measured >= 0) return measured;
     double n = s.size, sent = bytes * (n - 1) / n * (strcmp(op, "all-reduce") ? 1 : 2);
     double inside = s.in_node > 1 ? sent / ((s.in_node > 2 ? m->node_all : m->node_pair) * m->node_share) : 0;
-    double between = s.nodes > 1 ? sent * s.sharing / (m->net_bandwidth * m->net_share) : 0;
+    double share = fmin(1.0 / s.sharing, m->net_group_share); /* of the node's adapters */
+    double between = s.nodes > 1 ? sent / (m->net_bandwidth * m->net_share * share) : 0;
     double steps = log2_of(s.nodes) * (strcmp(op, "all-reduce") ? 1 : 2);
     return fmax(inside, between) + m->node_latency + m->net_latency * steps;
 }

@@ -24,6 +24,7 @@ typedef struct tx_found_layout {
     tx_layout_choice is;
     tx_time time;
     tx_memory memory; /* of the rank that takes the most */
+    double flops_2021;
 } tx_found_layout;
 
 enum { TX_SEARCH_BEST = 10 };

@@ -42,6 +42,7 @@ static tx_status time_layout(const tx__search *s, tx__trial *t)
     tx_status st = tx_run_work_make(&w, cfg, s->args->vocab_size);
     if (!st) {
         t->found.memory = *most_of(&w, s->args);
+        t->found.flops_2021 = w.stage[0].plan.flops_2021;
         t->outcome = tx_memory_limited(&t->found.memory) <= s->args->room ? TX__TIMED : TX__TOO_LARGE;
         if (t->outcome == TX__TIMED) st = s->bounds.predict(&t->found.time, &w, s->args->machine);
     }
@@ -95,8 +96,7 @@ static tx_status time_trials(const tx__search *s, tx__trial *trial, int n)
 static bool is_better(const tx_found_layout *a, const tx_found_layout *b)
 {
     double x = a->time.iteration, y = b->time.iteration;
-    if (fabs(x - y) > 1e-9 * y) return x < y;
-    return a->is.zero < b->is.zero;
+    return x != y ? x < y : a->is.zero < b->is.zero;
 }
 
 static void keep(tx_search_result *r, const tx_found_layout *f, int most)

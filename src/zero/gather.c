@@ -1,4 +1,5 @@
 /* gather.c - ZeRO-3: parameters are gathered before they are used and dropped after it. */
+#include "backend/trace.h"
 #include "zero/offload.h"
 
 /* The i-th bucket of a unit that is gathered and dropped, from 0; -1: there are no more. */
@@ -47,6 +48,14 @@ static tx_status parts_start(tx_zero *z, int k)
     return tx_all_gather_start(z->c, tx__bucket_owners(z, k), all_of(z, k), own_of(z, k), &z->now[k].gather);
 }
 
+/* In a dry run: that this rank's part of the bucket is read. */
+static tx_status note_read(tx_zero *z, int k)
+{
+    double bytes = (double)tx_bucket_part(&z->flat, &z->flat.bucket[k]) * (double)tx_dtype_size(z->dtype);
+    const char *from = z->cfg->offload_param == TX_OFFLOAD_NVME ? "from a disk" : "from the host";
+    return tx_trace_copy(z->c, from, bytes, &z->now[k].read);
+}
+
 /* Starts to gather the bucket, if that is not under way or done. ahead: only if there is room. */
 static tx_status gather_start(tx_zero *z, int k, bool ahead)
 {
@@ -66,9 +75,10 @@ static tx_status gather_start(tx_zero *z, int k, bool ahead)
     tx_tensor own = own_of(z, k);
     if (!tx__is_offloaded(z, TX_ARRAY_VALUE)) {
         TX_RUN(z->c, copy, .y = own, .x = tx__zero_value_part(z, k));
-    } else if (!z->c->dry) {
+    } else {
         void *to = own.data;
         n->reading = true;
+        if (z->c->dry) return note_read(z, k);
         if (z->c->device) TX_TRY(tx__bounce_place(z, buffer, &to));
         return tx__offload_values_start(z, k, to, &n->read);
     }
@@ -90,15 +100,22 @@ tx_status tx__zero_read_part(tx_zero *z, int k, tx_tensor y)
     return z->c->device ? tx__bounce_up(z, -1, y.data, (size_t)tx_numel(y) * tx_dtype_size(z->dtype)) : TX_OK;
 }
 
+/* Waits until this rank's part of the bucket has been read. */
+static tx_status read_wait(tx_zero *z, int k)
+{
+    tx_bucket_now *n = &z->now[k];
+    tx_tensor own = own_of(z, k);
+    TX_TRY(tx_tier_wait(&n->read));
+    return z->c->device ? tx__bounce_up(z, n->value, own.data, (size_t)tx_numel(own) * tx_dtype_size(z->dtype)) : TX_OK;
+}
+
 /* Waits until the bucket is there. */
 static tx_status gather_wait(tx_zero *z, int k)
 {
     tx_bucket_now *n = &z->now[k];
     if (n->reading) {
-        tx_tensor own = own_of(z, k);
-        TX_TRY(tx_tier_wait(&n->read));
         n->reading = false;
-        if (z->c->device) TX_TRY(tx__bounce_up(z, n->value, own.data, (size_t)tx_numel(own) * tx_dtype_size(z->dtype)));
+        TX_TRY(z->c->dry ? tx_trace_wait(z->c, &n->read) : read_wait(z, k));
         TX_TRY(parts_start(z, k));
     }
     TX_TRY(tx_wait(z->c, &n->gather));

@@ -661,7 +661,7 @@ static const struct {
       "tx_op_glu_bwd tx_op_rope tx_op_dropout_add_fwd tx_op_dropout_add_bwd tx_op_attention_fwd "
       "tx_op_attention_bwd tx_op_embedding_fwd tx_op_embedding_bwd tx_op_head_loss" },
     { "go on until they are stopped, or end processes; their parts are tried in tests/serve, tests/launch, tests/fault",
-      "tx_serve tx_torchrun tx_deepspeed tx_launch_agent tx_world_abort" },
+      "tx_serve tx_torchrun tx_deepspeed tx_autotune tx_launch_agent tx_world_abort" },
     { "change the process's environment, look at the machine: tests/cli; a replay file: tests/train",
       "tx_threads_environment tx_doctor tx_replay" },
 };

@@ -155,11 +155,45 @@ said "and --memory-limit 50%, where of a100-80g's 80.0 GiB a run can have 76.8 G
 ok plan "${gpt[@]}" "${batch[@]}" --zero-stage 1 --offload-optimizer cpu --machine a100-80g
 awk '/^    total / { all = $2 } /^    of it on GPU / { gpu = $5 } END { exit !(gpu < all) }' out || die "all of it is on the GPU: $(cat out)"
 
+# ---- a trillion parameters on 3072 GPUs, in an address space of 2 GiB (a sanitizer's own needs more). arXiv:2104.04473,
+# table 1: 163 TFLOP/s
+trillion=(--num-layers 128 --hidden-size 25600 --num-attention-heads 160 --seq-length 2048 --max-position-embeddings 2048 --fp16
+    --micro-batch-size 1 --global-batch-size 3072 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 64 --world-size 3072
+    --recompute-granularity full --recompute-method uniform --machine a100-80g)
+room=unlimited
+if (ulimit -v 2097152 && "$TRIAX" --version) >/dev/null 2>&1; then room=2097152; fi
+(ulimit -v $room && time_of tflops_per_gpu "${trillion[@]}") >told
+is "$(cat told) > 0.85 * 163 && $(cat told) < 1.15 * 163"
+
+# ---- a machine of one's own, which has no GPU: all memory counts, and nothing is said of a GPU's
+cat >cpu.json <<'END'
+{ "name": "cpu", "memory": { "gib": 12, "gb_per_s": 30 }, "ranks_per_node": 2,
+  "matrix": { "fp32": { "peak_tflops": 0.1 }, "bf16": { "peak_tflops": 0.2 }, "fp16": { "peak_tflops": 0.1 } },
+  "node": { "pair_gb_per_s": 5, "all_gb_per_s": 5 }, "network": { "node_gb_per_s": 1 } }
+END
+tiny=(plan --num-layers 6 --hidden-size 384 --num-attention-heads 6 --seq-length 256 --max-position-embeddings 256 --micro-batch-size 4
+    --global-batch-size 16 --world-size 2 --machine cpu.json)
+ok "${tiny[@]}"
+said "time on cpu, 2 ranks on 1 node of 2:"
+not_said "GPU  "
+refused "of memory, but --memory-limit 400M is 400.0 MiB" "${tiny[@]}" --memory-limit 400M
+
 # ---- bad input: one line
-refused "did you mean a100-80g?" plan "${run[@]}" --machine a100-80
+refused 'did you mean "a100-80g"?' plan "${run[@]}" --machine a100-80
 refused "mi250x-gcd" plan "${run[@]}" --machine no-such-machine
 refused "--gpus-per-node" plan "${run[@]}" --machine a100-80g --gpus-per-node 0
 refused "--node-bandwidth" plan "${run[@]}" --machine a100-80g --node-bandwidth -5
+refused "--machine" plan "${run[@]}" --node-bandwidth 5
 echo '{"name": "mine"}' >mine.json
 refused 'mine.json: "memory.gib" is missing' plan "${run[@]}" --machine mine.json
+# told NAME EDIT TEXT: a machine file that is edited so
+told() {
+    sed "$2" cpu.json >"$1.json"
+    refused "$1.json: $3" "${tiny[@]}" --machine "$1.json"
+}
+told negative 's/"gib": 12/"gib": -12/' '"memory.gib" is -12; it takes a number from'
+told unknown 's/"gib": 12/"gib": 12, "gb": 3/' 'unknown key "memory.gb"; did you mean "memory.gib"?'
+told text 's/"gib": 12/"gib": "12"/' '"memory.gib" is '
+told twice 's/"fp16"/"fp32"/' ''
+told half 's/}.*//' ''
 refused "is not divisible" plan "${run[@]}" --machine a100-80g --world-size 30

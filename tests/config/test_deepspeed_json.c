@@ -228,6 +228,7 @@ static void every_key_is_tested(void **state)
 #define REFUSED(path, ...)  { 'r', path },
 #define SECTION(path, ...)  { 'u', path },
 #define OFF(path, ...)      { 'u', path },
+#define TUNING(name, ...)   { 'u', "autotuning." #name }, /* test_tuning.c */
 #include "config/deepspeed_keys.def"
     };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {

@@ -77,7 +77,7 @@ static void bad_command_lines(void **state)
         { "torchrun", "--nnodes 2", "what is to be run is missing" },
         { "torchrun", "train.py", "\"train.py\" is no command of triax" },
         { "torchrun", "--master_port 99999 pretrain_gpt.py", "--master_port" },
-        { "deepspeed", "--autotuning run pretrain_gpt.py", "triax plan" },
+        { "deepspeed", "--autotuning best pretrain_gpt.py", "--autotuning best" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tx_config *cfg = NULL;

@@ -244,7 +244,7 @@ static void flags_are_the_layout(void **state)
                         "--zero-stage 1 --recompute-granularity full --recompute-method uniform "
                         "--recompute-num-layers 1 --offload-optimizer cpu");
     ASSERT_OK(tx_choice_words(&words, &c));
-    assert_string_equal(words.data, "TP 2 with sequence parallelism, PP 2 in chunks of 1 layer, DP 4, ZeRO 1, "
+    assert_string_equal(words.data, "TP 2 with SP, PP 2 in chunks of 1 layer, DP 4, ZeRO 1, "
                                     "micro-batch 2, full recomputation, optimizer on the host");
     tx_str_free(&flags);
     tx_str_free(&words);

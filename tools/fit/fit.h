@@ -48,6 +48,9 @@ void fit_free(fit_data *d);
 /* Which machine file's numbers are fitted together with those of this one: the same kind of GPU. */
 int fit_kind(const char *machine);
 
+/* Likewise of the numbers that all kinds of one maker share. */
+int fit_maker(const char *machine);
+
 /* ---- judge.c ---- */
 
 typedef bool fit_takes(const fit_row *row, const void *user);
@@ -86,8 +89,8 @@ double fit_rate(const fit_row *row, double seconds); /* model FLOP/s of a GPU */
 tx_status fit_find(fit_data *d);
 
 /* Judges each set by numbers that were fitted to the others; rows keep these predictions. Machines are as before
- * afterwards. */
-tx_status fit_leave_one_out(fit_data *d, fit_judgement *of_set);
+ * afterwards.   @pooled only the pooled sets */
+tx_status fit_leave_one_out(fit_data *d, fit_judgement *of_set, bool pooled);
 
 tx_status fit_write(const fit_data *d);
 
@@ -95,6 +98,9 @@ tx_status fit_write(const fit_data *d);
 
 /* @left_out of each set, fit_leave_one_out's; NULL: not told */
 tx_status fit_page(tx_str *out, const fit_data *d, const fit_judgement *left_out);
+
+/* The mean error of all rows of the pooled sets. */
+double fit_mean_left_out(const fit_data *d, const fit_judgement *left_out);
 tx_status fit_picture(tx_str *out, const fit_data *d);
 tx_status fit_dump(fit_data *d, FILE *out);
 

@@ -34,22 +34,36 @@ static tx_status put_judgement(tx_str *out, const char *name, const fit_judgemen
     return tx_str_puts(out, "\n");
 }
 
+double fit_mean_left_out(const fit_data *d, const fit_judgement *left)
+{
+    double sum = 0, n = 0;
+    for (int i = 0; i < d->n_sets; i++) {
+        if (!fit_set_is_pooled(d->set[i])) continue;
+        sum += left[i].n * left[i].mean;
+        n += left[i].n;
+    }
+    return n > 0 ? sum / n : 0;
+}
+
+static double mean_of_sets(const fit_data *d, const fit_judgement *left)
+{
+    double sum = 0;
+    int n = 0;
+    for (int i = 0; i < d->n_sets; i++) {
+        if (!fit_set_is_pooled(d->set[i])) continue;
+        sum += left[i].mean;
+        n++;
+    }
+    return n ? sum / n : 0;
+}
+
 static tx_status put_pool(tx_str *out, const fit_data *d, const fit_judgement *left)
 {
     fit_judgement all = fit_judge(d, fit_is_pooled, d);
-    double rows = 0, of_rows = 0, of_sets = 0;
-    int sets = 0;
     TX_TRY(tx_str_printf(out, pool, 100 * all.mean));
-    for (int i = 0; i < d->n_sets && left; i++) {
-        if (!fit_set_is_pooled(d->set[i])) continue;
-        rows += left[i].n;
-        of_rows += left[i].n * left[i].mean;
-        of_sets += left[i].mean;
-        sets++;
-    }
-    if (sets)
-        TX_TRY(tx_str_printf(out, "; left out it is %.1f %%, or %.1f %% as the mean of the five sets'",
-                             100 * of_rows / rows, 100 * of_sets / sets));
+    if (left)
+        TX_TRY(tx_str_printf(out, "; left out it is **%.1f %%**, and %.1f %% as the mean of the five sets'",
+                             100 * fit_mean_left_out(d, left), 100 * mean_of_sets(d, left)));
     return tx_str_puts(out, ".\n");
 }
 

@@ -5,7 +5,7 @@
 #include "fit.h"
 
 /* The square that is drawn in, and what it shows, in TFLOP/s of a GPU. */
-enum { LEFT = 70, TOP = 40, SIDE = 620, WIDTH = 900, HEIGHT = 740 };
+enum { LEFT = 70, TOP = 40, SIDE = 620, WIDTH = 960, HEIGHT = 740 };
 #define LEAST 1.0
 #define MOST  600.0
 

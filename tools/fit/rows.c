@@ -185,6 +185,11 @@ int fit_kind(const char *machine)
     return n;
 }
 
+int fit_maker(const char *machine)
+{
+    return *machine == 'v' || *machine == 'a' || *machine == 'h' ? 0 : *machine == 'm' ? 1 : 2;
+}
+
 const char *fit_layout(char buf[160], const fit_row *r)
 {
     const tx_config *c = r->cfg;

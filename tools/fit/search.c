@@ -13,11 +13,19 @@ enum { MAX_NUMBERS = 48 };
  * are off by 0.4 %. */
 #define PULL 0.004
 
-/* The numbers that are found for one kind of GPU. Each moves on a scale of log(number + shift), so that 0 is near. */
+/* A number to find: one kind's, or of all kinds of a maker. */
+typedef struct variable {
+    const tx__machine_row *number;
+    int kind; /* -1: of all */
+} variable;
+
+/* The numbers that are found together: those of a maker's GPUs. Each moves on a scale of log(number + shift), so that 0
+ * is near. */
 typedef struct search {
     fit_data *d;
-    int kind, without; /* without: the set that is left out; -1: none */
-    const tx__machine_row *number[MAX_NUMBERS];
+    int maker, without; /* without: the set that is left out; -1: none */
+    int only;           /* of this kind alone; -1: of all */
+    variable of[MAX_NUMBERS];
     int n;
     double weight[FIT_SETS], total; /* of a row of the set; of all rows */
 } search;
@@ -54,44 +62,101 @@ static double trust(const char *set)
     return 1;
 }
 
+static int kind_of(const fit_data *d, int machine)
+{
+    return fit_kind(d->name[machine]);
+}
+
+static bool is_makers(const search *s, int machine)
+{
+    return fit_maker(s->d->name[machine]) == s->maker;
+}
+
 static bool counts(const fit_row *row, const void *user)
 {
     const search *s = user;
-    return fit_kind(s->d->name[row->machine]) == s->kind && row->set != s->without && s->weight[row->set] > 0;
+    return is_makers(s, row->machine) && row->set != s->without && s->weight[row->set] > 0;
 }
 
-/* Many rows of a source say less than as many of several. */
-static void open(search *s, fit_data *d, int kind, int without)
+static bool is_asked(const fit_row *row, const void *user)
+{
+    const search *s = user;
+    return counts(row, user) && (s->only < 0 || kind_of(s->d, row->machine) == s->only);
+}
+
+/* What the arithmetic of a kind of GPU reaches; all else is its maker's libraries, the host's and the network's. */
+static bool is_of_kind(const tx__machine_row *r)
+{
+    static const char *const its[] = { "matrix.share", "attention.share", "attention.backward_share", "memory.share" };
+    for (size_t i = 0; i < sizeof its / sizeof *its; i++)
+        if (!strcmp(r->path, its[i])) return true;
+    return false;
+}
+
+static bool is_new_kind(const fit_data *d, int machine)
+{
+    for (int i = 0; i < machine; i++)
+        if (kind_of(d, i) == kind_of(d, machine)) return false;
+    return true;
+}
+
+static void add_variable(search *s, const tx__machine_row *r, int kind)
+{
+    if (s->n < MAX_NUMBERS) s->of[s->n++] = (variable){ r, kind };
+}
+
+static void list_variables(search *s)
+{
+    for (const tx__machine_row *r = tx__machine_rows; r->path; r++) {
+        if (!r->fitted || !strcmp(r->path, "spread")) continue;
+        if (!is_of_kind(r)) add_variable(s, r, -1);
+        for (int i = 0; i < s->d->n_machines && is_of_kind(r); i++)
+            if (is_makers(s, i) && is_new_kind(s->d, i)) add_variable(s, r, kind_of(s->d, i));
+    }
+}
+
+/* All sets of a maker count the same, but for trust, however many rows they have. */
+static void open(search *s, fit_data *d, int maker, int without)
 {
     int rows[FIT_SETS] = { 0 };
-    *s = (search){ .d = d, .kind = kind, .without = without };
-    for (const tx__machine_row *r = tx__machine_rows; r->path; r++)
-        if (r->fitted && strcmp(r->path, "spread") && s->n < MAX_NUMBERS) s->number[s->n++] = r;
-    for (int i = 0; i < d->n; i++) rows[d->row[i].set] += fit_kind(d->name[d->row[i].machine]) == kind;
-    for (int i = 0; i < d->n_sets; i++) s->weight[i] = rows[i] ? trust(d->set[i]) / sqrt(rows[i]) : 0;
+    *s = (search){ .d = d, .maker = maker, .without = without, .only = -1 };
+    list_variables(s);
+    for (int i = 0; i < d->n; i++) rows[d->row[i].set] += is_makers(s, d->row[i].machine);
+    for (int i = 0; i < d->n_sets; i++) s->weight[i] = rows[i] ? trust(d->set[i]) / rows[i] : 0;
     for (int i = 0; i < d->n; i++) s->total += counts(&d->row[i], s) ? s->weight[d->row[i].set] : 0;
 }
 
 static void put(const search *s, const double *x)
 {
     for (int i = 0; i < s->d->n_machines; i++)
-        if (fit_kind(s->d->name[i]) == s->kind)
-            for (int k = 0; k < s->n; k++)
-                *tx__machine_number_at(&s->d->machine[i], s->number[k]) = from_scale(s->number[k], x[k]);
+        for (int k = 0; k < s->n && is_makers(s, i); k++) {
+            const variable *v = &s->of[k];
+            if (v->kind < 0 || v->kind == kind_of(s->d, i))
+                *tx__machine_number_at(&s->d->machine[i], v->number) = from_scale(v->number, x[k]);
+        }
 }
 
-/* The weighted mean of the errors' logarithms, and the pull. */
-static double loss(const search *s, const double *x)
+/* Errors beyond a tenth count twice, those of runs that are off by more than half, of which something else is wrong,
+ * not more than others. */
+static double cost_of(double log_error)
+{
+    double e = fabs(log_error);
+    return e + fmax(fmin(e, 0.4) - 0.1, 0);
+}
+
+/* The weighted mean of the errors' logarithms, and the pull.   @kind whose predictions alone have changed; -1: all */
+static double loss(search *s, const double *x, int kind)
 {
     double sum = 0, pull = 0;
     put(s, x);
-    if (fit_predict(s->d, counts, s)) return INFINITY;
+    s->only = kind;
+    if (fit_predict(s->d, is_asked, s)) return INFINITY;
     for (int i = 0; i < s->d->n; i++) {
         const fit_row *r = &s->d->row[i];
-        if (counts(r, s)) sum += s->weight[r->set] * fabs(r->log_error);
+        if (counts(r, s)) sum += s->weight[r->set] * cost_of(r->log_error);
     }
     for (int k = 0; k < s->n; k++) {
-        double off = x[k] - usual(s->number[k]);
+        double off = x[k] - usual(s->of[k].number);
         pull += off * off;
     }
     return sum / s->total + PULL * pull;
@@ -99,25 +164,27 @@ static double loss(const search *s, const double *x)
 
 /* Steps along an axis to the side of *step, else to the other, and keeps what is better; the next step is longer where
  * one helped and shorter where none did. */
-static void step_along(const search *s, double *x, int k, double *step, double *best)
+static void step_along(search *s, double *x, int k, double *step, double *best)
 {
     double old = x[k];
+    int kind = s->of[k].kind;
     for (int side = 0; side < 2; side++) {
         x[k] = old + (side ? -*step : *step);
-        double now = loss(s, x);
+        double now = loss(s, x, kind);
         if (now >= *best) continue;
         *best = now;
         *step = fmin(fmax(*step * (side ? -1.6 : 1.6), -1), 1);
         return;
     }
     x[k] = old;
+    loss(s, x, kind); /* the rows' predictions as they were */
     *step *= 0.45;
 }
 
 /* Steps along each axis, then once more as all of them together went. */
-static void descend(const search *s, double *x)
+static void descend(search *s, double *x)
 {
-    double step[MAX_NUMBERS], was[MAX_NUMBERS], further[MAX_NUMBERS], best = loss(s, x), before;
+    double step[MAX_NUMBERS], was[MAX_NUMBERS], further[MAX_NUMBERS], best = loss(s, x, -1), before;
     for (int k = 0; k < s->n; k++) step[k] = 0.3;
     for (int round = 0; round < 60; round++) {
         before = best;
@@ -125,22 +192,24 @@ static void descend(const search *s, double *x)
         for (int k = 0; k < s->n; k++)
             if (fabs(step[k]) > 0.004) step_along(s, x, k, &step[k], &best);
         for (int k = 0; k < s->n; k++) further[k] = 2 * x[k] - was[k];
-        double then = loss(s, further);
+        double then = loss(s, further, -1);
         if (then < best) {
             best = then;
             memcpy(x, further, sizeof further);
+        } else {
+            loss(s, x, -1);
         }
         if (before - best < 1e-5) break;
     }
     put(s, x);
 }
 
-static void fit_kind_of(fit_data *d, int kind, int without)
+static void fit_maker_of(fit_data *d, int maker, int without)
 {
     search s;
     double x[MAX_NUMBERS] = { 0 };
-    open(&s, d, kind, without);
-    for (int k = 0; k < s.n; k++) x[k] = usual(s.number[k]);
+    open(&s, d, maker, without);
+    for (int k = 0; k < s.n; k++) x[k] = usual(s.of[k].number);
     if (s.total > 0)
         descend(&s, x);
     else
@@ -148,18 +217,15 @@ static void fit_kind_of(fit_data *d, int kind, int without)
 }
 
 /* Half of the runs lie within it. */
-static bool is_of_kind(const fit_row *row, const void *user)
-{
-    return counts(row, user);
-}
-
 static void set_spread(fit_data *d, int kind)
 {
     search s;
-    open(&s, d, kind, -1);
-    fit_judgement j = fit_judge(d, is_of_kind, &s);
     for (int i = 0; i < d->n_machines; i++)
-        if (j.n && fit_kind(d->name[i]) == kind) d->machine[i].spread = fmax(j.median, 0.03);
+        if (kind_of(d, i) == kind) open(&s, d, fit_maker(d->name[i]), -1);
+    s.only = kind;
+    fit_judgement j = fit_judge(d, is_asked, &s);
+    for (int i = 0; i < d->n_machines; i++)
+        if (j.n && kind_of(d, i) == kind) d->machine[i].spread = fmax(j.median, 0.03);
 }
 
 /* Three digits are more than is known. */
@@ -174,45 +240,46 @@ static void round_numbers(fit_data *d, int machine)
     }
 }
 
-static bool is_new_kind(const fit_data *d, int machine)
+static bool is_new_maker(const fit_data *d, int machine)
 {
     for (int i = 0; i < machine; i++)
-        if (fit_kind(d->name[i]) == fit_kind(d->name[machine])) return false;
+        if (fit_maker(d->name[i]) == fit_maker(d->name[machine])) return false;
     return true;
 }
 
 tx_status fit_find(fit_data *d)
 {
     for (int i = 0; i < d->n_machines; i++)
-        if (is_new_kind(d, i)) fit_kind_of(d, fit_kind(d->name[i]), -1);
+        if (is_new_maker(d, i)) fit_maker_of(d, fit_maker(d->name[i]), -1);
     for (int i = 0; i < d->n_machines; i++) round_numbers(d, i);
     TX_TRY(fit_predict(d, NULL, NULL));
     for (int i = 0; i < d->n_machines; i++)
-        if (is_new_kind(d, i)) set_spread(d, fit_kind(d->name[i]));
+        if (is_new_kind(d, i)) set_spread(d, kind_of(d, i));
     for (int i = 0; i < d->n_machines; i++) round_numbers(d, i);
     return fit_predict(d, NULL, NULL);
 }
 
-static bool set_has_kind(const fit_data *d, int set, int kind)
+static bool set_has_maker(const fit_data *d, int set, int maker)
 {
     for (int i = 0; i < d->n; i++)
-        if (d->row[i].set == set && fit_kind(d->name[d->row[i].machine]) == kind) return true;
+        if (d->row[i].set == set && fit_maker(d->name[d->row[i].machine]) == maker) return true;
     return false;
 }
 
-tx_status fit_leave_one_out(fit_data *d, fit_judgement *of_set)
+tx_status fit_leave_one_out(fit_data *d, fit_judgement *of_set, bool pooled)
 {
     tx_machine was[FIT_MACHINES];
-    tx_time *time;
-    double *log_error;
+    tx_time *time = NULL;
+    double *log_error = NULL;
     tx_status st;
     memcpy(was, d->machine, sizeof was);
-    TX_TRY(tx_alloc(&time, (size_t)d->n + 1, sizeof *time, "predictions"));
+    TX_GOTO(tx_alloc(&time, (size_t)d->n + 1, sizeof *time, "predictions"));
     TX_GOTO(tx_alloc(&log_error, (size_t)d->n + 1, sizeof *log_error, "predictions"));
     for (int set = 0; set < d->n_sets; set++) {
+        if (pooled && !fit_set_is_pooled(d->set[set])) continue;
         for (int i = 0; i < d->n_machines; i++)
-            if (is_new_kind(d, i) && set_has_kind(d, set, fit_kind(d->name[i])))
-                fit_kind_of(d, fit_kind(d->name[i]), set);
+            if (is_new_maker(d, i) && set_has_maker(d, set, fit_maker(d->name[i])))
+                fit_maker_of(d, fit_maker(d->name[i]), set);
         TX_GOTO(fit_predict(d, fit_of_set, &set));
         of_set[set] = fit_judge(d, fit_of_set, &set);
         for (int i = 0; i < d->n; i++)
@@ -242,7 +309,7 @@ static tx_status write_one(const fit_data *d, int from, const char *name)
     TX_GOTO(tx_str_printf(&path, "%s/%s.json", d->folder, name));
     TX_GOTO(tx_machine_read(&m, path.data));
     for (const tx__machine_row *r = tx__machine_rows; r->path; r++)
-        if (r->fitted) *tx__machine_number_at(&m, r) = *tx__machine_number_at((void *)&d->machine[from], r);
+        if (r->fitted) *tx_machine_number(&m, r->path) = *tx__machine_number_at((void *)&d->machine[from], r);
     st = tx_machine_write(&m, path.data, NULL);
 out:
     tx_machine_free(&m);
