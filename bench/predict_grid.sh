@@ -14,7 +14,7 @@
 #   MACHINE  the machine in place of DIR/machine.json: a name that plan --machine takes, or a file
 #   POINTS   a regular expression: only points whose line below it matches
 #   OTHERS   2
-#   SECONDS_EACH  of a run's iterations, about: 6
+#   SECONDS_EACH  of a run's iterations, about: 5
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 dir=${1:?a folder for the results}
@@ -24,7 +24,7 @@ dir=$(realpath "$dir")
 cmake --build "$build" -j "$(nproc)" --target triax predict_grid -- --no-print-directory >/dev/null
 triax=$build/triax
 machine=${MACHINE:-$dir/machine.json} measured=$dir/measured.csv
-limit=${OTHERS:-2} seconds=${SECONDS_EACH:-6}
+limit=${OTHERS:-2} seconds=${SECONDS_EACH:-5}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 # MODEL SEQUENCE MICRO-BATCH GLOBAL-BATCH RANKS and what `flags_of` knows. PP2 V2: 2 layers at a time, interleaved.
