@@ -41,7 +41,8 @@ typedef struct tx_search_result {
 tx_status tx_search_layouts(tx_search_result *out, const tx_search_args *a, int64_t ranks);
 
 /* The fewest ranks, whole nodes of the machine, on which an iteration takes at most `seconds`, and the best layouts
- * there. Where no number of nodes is enough, the fastest that was found; *enough says so. */
+ * there. Of more than 64 nodes the number is found to a 64th of it. Where no number of nodes is enough, the fastest
+ * that was found; *enough says so. */
 tx_status tx_search_ranks(tx_search_result *out, bool *enough, const tx_search_args *a, double seconds);
 
 /* "1.42 s less waiting for other stages": the part of an iteration in which a differs most from b. */

@@ -36,12 +36,17 @@ static tx_status double_nodes(tx__search *s, tx_search_result *fastest, bool *en
     return TX_OK;
 }
 
-/* One node after the other between half of these and these. */
-static tx_status refine(tx__search *s, int64_t *ranks, double seconds)
+/* Of more nodes than that so many are tried that they differ by a STEPS-th. */
+enum { STEPS = 64 };
+
+/* One node after the other between half of these and these, from a little before where ranks that lose nothing would be
+ * enough: `took` is what these take. */
+static tx_status refine(tx__search *s, int64_t *ranks, double took, double seconds)
 {
-    int64_t node = node_of(s);
+    int64_t node = node_of(s), most = *ranks / node, step = most > STEPS ? most / STEPS : 1;
+    int64_t ideal = (int64_t)(0.85 * (double)most * took / seconds) / step * step;
     s->within = nextafter(seconds, INFINITY);
-    for (int64_t n = *ranks / 2 / node + 1; n * node < *ranks; n++) {
+    for (int64_t n = ideal > most / 2 + step ? ideal : most / 2 + step; n < most; n += step) {
         tx_search_result r;
         TX_TRY(tx__search_on(s, &r, n * node));
         if (!is_enough(&r, seconds)) continue;
@@ -60,7 +65,7 @@ static tx_status search(tx__search *s, tx_search_result *out, bool *enough, doub
     s->within = INFINITY;
     if (!*enough) TX_TRY(double_nodes(s, out, enough, seconds));
     int64_t ranks = out->ranks;
-    if (*enough) TX_TRY(refine(s, &ranks, seconds));
+    if (*enough) TX_TRY(refine(s, &ranks, out->best[0].time.iteration, seconds));
     s->most = TX_SEARCH_BEST;
     return out->n ? tx__search_on(s, out, ranks) : TX_OK;
 }
