@@ -30,7 +30,8 @@ static tx_status put_judgement(tx_str *out, const char *name, const fit_judgemen
     TX_TRY(tx_str_printf(out, "| %s%s%s | %d | %.1f %% | %.1f %% | %.1f %% (%d) | %+.1f %% |", bold ? "**" : "", name,
                          bold ? "**" : "", j->n, 100 * j->mean, 100 * j->median, 100 * j->worst, j->worst_id,
                          100 * j->bias));
-    if (left) TX_TRY(tx_str_printf(out, " %.1f %% | %.1f %% |", 100 * left->mean, 100 * left->median));
+    if (left && left->n) TX_TRY(tx_str_printf(out, " %.1f %% | %.1f %% |", 100 * left->mean, 100 * left->median));
+    if (left && !left->n) TX_TRY(tx_str_puts(out, " | |"));
     return tx_str_puts(out, "\n");
 }
 
