@@ -13,7 +13,7 @@
 #include "predict/machine.h"
 #include "predict/work.h"
 
-/* Seconds of an iteration at the full global batch size, of the pipeline stage that is busy longest. The parts below
+/* Seconds of an iteration at the full global batch size, of the pipeline stage that is done last. The parts below
  * `iteration` add up to it. */
 typedef struct tx_time {
     double iteration;

@@ -118,30 +118,58 @@ static account run_piece(clock_of *c, const tx_stage_work *w, const tx_work_piec
     return a;
 }
 
-/* Of the micro-batches that were traced the second one stands for all but the last. Copies of what is sent belong to
- * the forward or backward before them. */
-static void keep_piece(stage_times *t, const tx_stage_work *w, const tx_work_piece *p, const account *a)
+static void add(account *to, const account *a, double times)
+{
+    to->all += times * a->all;
+    to->products += times * a->products;
+    to->attention += times * a->attention;
+    to->memory_bound += times * a->memory_bound;
+    to->copies += times * a->copies;
+    for (int g = 0; g <= TX_N_STEP_GROUPS; g++) to->exposed[g] += times * a->exposed[g];
+}
+
+static void put(account *to, const account *a, bool more)
+{
+    if (!more) *to = (account){ 0 };
+    add(to, a, 1);
+}
+
+/* Of the micro-batches that were traced the second one stands for all but the last.
+ * @more the piece has been kept, and this comes to it */
+static void keep_piece(stage_times *t, const tx_stage_work *w, const tx_work_piece *p, const account *a, bool more)
 {
     int usual = w->n_micro > 2 ? 1 : 0;
     switch (p->part) {
     case TX_STEP_BEGIN:
-        t->begin = *a;
+        put(&t->begin, a, more);
         return;
     case TX_STEP_FORWARD:
-        if (p->micro <= usual) t->fwd[p->chunk] = *a;
+        if (p->micro <= usual) put(&t->fwd[p->chunk], a, more);
         return;
     case TX_STEP_BACKWARD:
-        if (p->micro <= usual) t->bwd[p->chunk] = *a;
-        if (p->last) t->bwd_last[p->chunk] = *a;
+        if (p->micro <= usual) put(&t->bwd[p->chunk], a, more);
+        if (p->last) put(&t->bwd_last[p->chunk], a, more);
         return;
     case TX_STEP_FINISH:
-        t->finish = *a;
+        put(&t->finish, a, more);
         return;
     case TX_STEP_UPDATE:
-        t->update = *a;
+        put(&t->update, a, more);
         return;
     default:
         return;
+    }
+}
+
+/* Copies of what is sent belong to the forward or backward before them. */
+static void keep_pieces(stage_times *t, clock_of *c, const tx_stage_work *s)
+{
+    const tx_work_piece *before = NULL;
+    for (const tx_work_piece *p = s->piece; p < s->piece + s->n_pieces; p++) {
+        account a = run_piece(c, s, p);
+        bool more = p->part == TX_STEP_MESSAGES;
+        if (!more) before = p;
+        if (before) keep_piece(t, s, before, &a, more);
     }
 }
 
@@ -165,10 +193,7 @@ static tx_status time_stage(stage_times *t, const tx_run_work *w, const tx_stage
     for (int g = 0; g < TX_N_GROUPS; g++) c.span[g] = tx_group_span(&w->layout, g, m);
     TX_GOTO(tx_alloc(&c.ends, (size_t)s->n_requests + 1, sizeof *c.ends, "the messages of a stage"));
     TX_GOTO(tx_alloc(&c.group, (size_t)s->n_requests + 1, sizeof *c.group, "the messages of a stage"));
-    for (int64_t i = 0; i < s->n_pieces; i++) {
-        account a = run_piece(&c, s, &s->piece[i]);
-        keep_piece(t, s, &s->piece[i], &a);
-    }
+    keep_pieces(t, &c, s);
     move_optimizer(t, s, &c);
 out:
     tx_free(c.ends);
@@ -268,16 +293,6 @@ void tx_pipeline_time_free(tx_pipeline_time *t)
 }
 
 /* ---- what it comes to ---- */
-
-static void add(account *to, const account *a, double times)
-{
-    to->all += times * a->all;
-    to->products += times * a->products;
-    to->attention += times * a->attention;
-    to->memory_bound += times * a->memory_bound;
-    to->copies += times * a->copies;
-    for (int g = 0; g <= TX_N_STEP_GROUPS; g++) to->exposed[g] += times * a->exposed[g];
-}
 
 /* All that a stage does between begin and the end of its last backward. */
 static account busy_of(const pipeline *q, const stage_times *t)
