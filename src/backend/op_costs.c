@@ -58,9 +58,9 @@ static seen seen_bwd(const tx_attention_bwd_args *a)
 static double attention_flops(int n_products, seen a)
 {
     int64_t sq = a.q.dim[0], b = a.q.dim[1], sk = a.k.dim[0], pairs = 0;
-    if (!a.n_keys.data && !a.past.n.data && !a.first_key.data)
-        pairs = b * (sq * sk - (a.causal ? sq * (sq - 1) / 2 : 0));
-    for (int64_t i = 0; i < sq && !pairs; i++) {
+    bool one_by_one = a.n_keys.data || a.past.n.data || a.first_key.data;
+    if (!one_by_one) pairs = b * (sq * sk - (a.causal ? sq * (sq - 1) / 2 : 0));
+    for (int64_t i = 0; i < sq && one_by_one; i++) {
         for (int64_t j = 0; j < b; j++)
             pairs += tx__keys_of(a.past, a.n_keys, a.k, sq, j) + (a.causal ? i + 1 - sq : 0);
         for (int64_t j = 0; a.first_key.data && j < b; j++) pairs -= ((const int32_t *)a.first_key.data)[i * b + j];

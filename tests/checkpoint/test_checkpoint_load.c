@@ -395,7 +395,7 @@ static void hostile_manifests(void **state)
         { "\"model.w\":{\"dtype\":\"F64\",\"pieces\":[],\"shape\":[1]}", "\"tensors\"" },
         { "\"model.w\":7", "\"tensors\"" },
         { TENSOR("[4,6]", PIECE("[4,6]", "[0,0]", "a", "w")) "," TENSOR("[4,6]", PIECE("[4,6]", "[0,0]", "a", "w")),
-          "duplicate" },
+          "is given twice" },
     };
     const char *entry = write_shard("a", "w", 4, 6, 0);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -117,7 +117,7 @@ static void broken_folders(void **state)
         { "{\"weight_map\":{\"x\":\"one\"}}", "one does not hold tensor x", TX_ERR_FORMAT },
         { "{\"weight_map\":{\"a\":\"one\",\"b\":\"other\"}}", "is also in", TX_ERR_FORMAT },
         { "{\"weight_map\":{\"b\":\"one\",\"c\":\"third\"}}", "one does not hold tensor b", TX_ERR_FORMAT },
-        { "{\"weight_map\":{\"a\":\"one\",\"a\":\"one\"}}", "duplicate", TX_ERR_FORMAT },
+        { "{\"weight_map\":{\"a\":\"one\",\"a\":\"one\"}}", "is given twice", TX_ERR_FORMAT },
         { "{\"weight_map\":[]}", "weight_map", TX_ERR_FORMAT },
         { "{}", "weight_map", TX_ERR_FORMAT },
         { "[", "not valid JSON", TX_ERR_FORMAT },

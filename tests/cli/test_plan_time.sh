@@ -169,7 +169,7 @@ is "$(cat told) > 0.85 * 163 && $(cat told) < 1.15 * 163"
 cat >cpu.json <<'END'
 { "name": "cpu", "memory": { "gib": 12, "gb_per_s": 30 }, "ranks_per_node": 2,
   "matrix": { "fp32": { "peak_tflops": 0.1 }, "bf16": { "peak_tflops": 0.2 }, "fp16": { "peak_tflops": 0.1 } },
-  "node": { "pair_gb_per_s": 5, "all_gb_per_s": 5 }, "network": { "node_gb_per_s": 1 } }
+  "node": { "pair_gb_per_s": 5, "all_gb_per_s": 5 }, "network": { "node_gb_per_s": 1 }, "host": { "cores": 2 } }
 END
 tiny=(plan --num-layers 6 --hidden-size 384 --num-attention-heads 6 --seq-length 256 --max-position-embeddings 256 --micro-batch-size 4
     --global-batch-size 16 --world-size 2 --machine cpu.json)

@@ -17,8 +17,10 @@ static const struct broken {
     { "plan", GOOD "--gpus-per-node 4", "--gpus-per-node needs --machine: it takes the place of a number of its file" },
     { "plan", GOOD "--node-bandwidth 50",
       "--node-bandwidth needs --machine: it takes the place of a number of its file" },
-    { "plan", GOOD "--search", "--search needs --machine: which layout is fastest depends on it" },
-    { "plan", GOOD "--gpus-for 30", "--gpus-for needs --machine: how long the run takes depends on it" },
+    { "plan", GOOD "--global-batch-size 2 --world-size 2 --search",
+      "--search needs --machine: which layout is fastest depends on it" },
+    { "plan", GOOD "--global-batch-size 2 --gpus-for 30",
+      "--gpus-for needs --machine: how long the run takes depends on it" },
     { "pretrain-gpt", GOOD "--num-attention-heads 5",
       "--hidden-size 64 is not divisible by --num-attention-heads 5; give --kv-channels" },
     { "pretrain-gpt", GOOD "--num-key-value-heads 3",
@@ -367,8 +369,8 @@ static void what_the_rules_allow_of_a_plan(void **state)
 {
     (void)state;
     static const char *const good[] = {
-        GOOD "--machine h100 --gpus-per-node 4 --node-bandwidth 50 --search",
-        GOOD "--gpus-for 30 --machine m.json",
+        GOOD "--global-batch-size 2 --world-size 2 --machine h100 --gpus-per-node 4 --node-bandwidth 50 --search",
+        GOOD "--global-batch-size 2 --gpus-for 30 --machine m.json",
         GOOD "--schedule-svg f",
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {

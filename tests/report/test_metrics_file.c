@@ -188,7 +188,7 @@ static void what_cannot_be_is_refused_in_one_line(void **state)
         { RUN "\n", ":2: is not JSON" },
         { RUN "{}\n", ":2: the kind is \"\"" },
         { RUN "{\"kind\":\"a\\nb\"}\n", ":2: the kind is \"a\\x0ab\"" },
-        { RUN "{\"kind\":\"step\",\"kind\":\"step\"}\n", ":2: is not JSON: duplicate" },
+        { RUN "{\"kind\":\"step\",\"kind\":\"step\"}\n", ":2: is not JSON: the key \"kind\" is given twice" },
         { RUN STEP(2, 1) STEP(2, 1), ":3: iteration 2 does not follow iteration 2" },
         { RUN STEP(1.5, 1), ":2: \"iteration\" is not a count" },
         { RUN STEP(1e300, 1), ":2: \"iteration\" is not a count" },

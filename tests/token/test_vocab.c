@@ -110,7 +110,7 @@ static void bad_vocab(void **state)
         { "", "vocab.json:1:0: not JSON" },
         { "{\n\"a\": 0,\n\"b\": }", "vocab.json:3:6: not JSON" },
         { "{\"a\": 0} x", "not JSON" },
-        { "{\"a\": 0, \"a\": 1}", "duplicate" },
+        { "{\"a\": 0, \"a\": 1}", "is given twice" },
         { "{\"\\u0000\": 0}", "not JSON" },
         { "{\"\\ud800\": 0}", "not JSON" },
         { "[1, 2]", "not a JSON object" },
