@@ -32,11 +32,11 @@ static double weight_of(const tx_measured_product *p, const tx_work_event *e)
 
 static double product(const tx_machine *m, const tx_work_event *e, int n_ranks)
 {
-    const tx_measured_product *end = m->product + m->n_products;
     double ranks = 0, sum = 0, weights = 0;
-    for (const tx_measured_product *p = m->product; p < end; p++)
-        if (p->dtype == e->dtype) ranks = nearer(ranks, p->ranks, n_ranks);
-    for (const tx_measured_product *p = m->product; p < end; p++) {
+    for (int i = 0; i < m->n_products; i++)
+        if (m->product[i].dtype == e->dtype) ranks = nearer(ranks, m->product[i].ranks, n_ranks);
+    for (int i = 0; i < m->n_products; i++) {
+        const tx_measured_product *p = &m->product[i];
         if (p->dtype != e->dtype || p->ranks != ranks) continue;
         double w = weight_of(p, e);
         sum += w * log(p->flops_per_s);
@@ -88,7 +88,8 @@ static double rate_of(const tx_machine *m, const entry *e, double ranks)
 {
     const tx_measured_op *below = NULL, *above = NULL;
     double head = head_of(m, e->op, e->dtype, e->head, ranks);
-    for (const tx_measured_op *o = m->op; o < m->op + m->n_ops; o++) {
+    for (int i = 0; i < m->n_ops; i++) {
+        const tx_measured_op *o = &m->op[i];
         if (!is_of(o, e->op, e->dtype) || o->ranks != ranks || (head > 0 && o->head != head)) continue;
         if (o->size <= e->size && (!below || o->size > below->size)) below = o;
         if (o->size >= e->size && (!above || o->size < above->size)) above = o;
