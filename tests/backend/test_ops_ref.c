@@ -564,11 +564,11 @@ static void test_head_loss_chunks(void **state)
 {
     (void)state;
     const tx_dtype t = TX_F32;
-    const int64_t rows = 71, h = 2, v = 400000;
+    const int64_t rows = 401, h = 2, v = 65000;
     tx_tensor x = RAND(t, rows, h), w = RAND(t, v, h), y = indices(ZEROS(TX_I32, rows), 0, (int32_t)v);
     tx_tensor loss = ZEROS(t, rows), bias = RAND(t, v);
     RUN(&ctx, head_loss, .loss = loss, .x = x, .w = w, .bias = bias, .y = y, .n_valid = v);
-    for (int64_t i = 0; i < rows; i += 35) {
+    for (int64_t i = 0; i < rows; i += 200) {
         tx_tensor one = ZEROS(t, 1);
         RUN(&ctx, head_loss, .loss = one, .x = tx_slice_rows(x, i, 1), .w = w, .bias = bias, .y = tx_slice1(y, i, 1),
             .n_valid = v);

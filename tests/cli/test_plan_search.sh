@@ -1,5 +1,5 @@
 #!/bin/bash
-# labels: cli
+# labels: cli extended
 # plan --search and --gpus-for: the fastest layouts on a machine, with flags that a plan takes and that give the same time.
 . "$(dirname "$0")/lib.sh"
 

@@ -1,4 +1,4 @@
-/* labels: unit parallel */
+/* labels: unit parallel extended */
 /* Measuring a machine: rates from profiles, that a run's dry work finds all of its ops in what was measured, calls
  * between ranks, and a whole machine file with tiny sizes. */
 #include "support.h"
