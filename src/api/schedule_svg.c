@@ -191,7 +191,7 @@ static tx_status put_keys(const sheet *s)
 {
     int n_chunks = s->d->t->n_chunks, n = n_chunks < N_SHADES ? n_chunks : N_SHADES;
     double x = 12;
-    char fill[16], text[64];
+    char fill[32], text[64];
     for (int k = 0; k < 2 * n; k++) {
         snprintf(fill, sizeof fill, "url(#%c%d)", k % 2 ? 'b' : 'f', k / 2);
         int at = snprintf(text, sizeof text, "%s", k % 2 ? "B backward" : "F forward");
@@ -240,7 +240,7 @@ static tx_status put_direction(const sheet *s, int stage, bool backward)
     TX_TRY(tx_str_printf(s->out, "<g class=\"%c\">\n", backward ? 'b' : 'f'));
     for (int k = 0; k < l->n; k++) {
         const tx_pp_span *b = &l->span[k];
-        char fill[16], label[32], plain[16];
+        char fill[32], label[32], plain[16];
         if (b->backward != backward) continue;
         snprintf(fill, sizeof fill, "url(#%c%d)", backward ? 'b' : 'f', b->chunk % N_SHADES);
         snprintf(plain, sizeof plain, "%c%d", backward ? 'B' : 'F', b->micro);
