@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 tx_status tx__report_line(tx__report *r, const char *fmt, ...)
 {
@@ -18,6 +19,16 @@ tx_status tx__report_line(tx__report *r, const char *fmt, ...)
     TX_TRY(tx_str_printable(&r->text)); /* names out of files, say */
     r->line(r->user, r->text.data);
     return TX_OK;
+}
+
+tx_status tx__report_json(tx__report *r, json_t *all, const char *what)
+{
+    char *text = all ? json_dumps(all, JSON_COMPACT) : NULL;
+    tx_status st = text ? TX_OK : TX_FAIL(TX_ERR_NOMEM, "not enough memory for %s as JSON", what);
+    if (!st) r->line(r->user, text);
+    free(text);
+    json_decref(all);
+    return st;
 }
 
 const char *tx__grouped(char buf[32], int64_t n)

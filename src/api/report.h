@@ -2,6 +2,8 @@
 #ifndef TX_API_REPORT_H
 #define TX_API_REPORT_H
 
+#include <jansson.h>
+
 #include "base/str.h"
 #include "config/config.h"
 #include "triax/jobs.h"
@@ -16,6 +18,9 @@ typedef struct tx__report {
 
 /* Hands one line over. */
 tx_status tx__report_line(tx__report *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Hands over an object as one line, and frees it. NULL: there was no memory for it.   @what "the plan" */
+tx_status tx__report_json(tx__report *r, json_t *all, const char *what);
 
 /* 1234567 as 1,234,567; into buf, which is returned. */
 const char *tx__grouped(char buf[32], int64_t n);

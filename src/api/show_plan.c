@@ -242,12 +242,9 @@ static tx_status show_json(tx__report *r, const plan_view *v)
     ok = ok && all && ranks && !json_object_update(all, ranks);
     json_decref(ranks);
     ok = ok && (!cfg->machine || !json_object_set_new(all, "time", tx__time_to_json(&v->time)));
-    char *text = ok ? json_dumps(all, JSON_COMPACT) : NULL;
-    tx_status st = text ? TX_OK : TX_FAIL(TX_ERR_NOMEM, "not enough memory for the plan as JSON");
-    if (!st) r->line(r->user, text);
-    free(text);
+    if (ok) return tx__report_json(r, all, "the plan");
     json_decref(all);
-    return st;
+    return tx__report_json(r, NULL, "the plan");
 }
 
 /* The fastest layouts, in place of the plan of one. */

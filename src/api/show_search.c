@@ -339,12 +339,7 @@ static tx_status show_json(tx__report *r, const search_view *v)
         (json_int_t)f->ranks, "nodes", (json_int_t)nodes_of(v, f->ranks), "layouts", (json_int_t)f->n_layouts,
         "planned", (json_int_t)f->n_planned, "offload", f->offload, "first_wins_by",
         many ? json_string(tx_search_reason(why, &f->best[0].time, &f->best[1].time)) : json_null(), "search", list);
-    char *text = all ? json_dumps(all, JSON_COMPACT) : NULL;
-    tx_status st = text ? TX_OK : TX_FAIL(TX_ERR_NOMEM, "not enough memory for the layouts as JSON");
-    if (!st) r->line(r->user, text);
-    free(text);
-    json_decref(all);
-    return st;
+    return tx__report_json(r, all, "the layouts");
 }
 
 tx_status tx__show_search(tx__report *r, const tx__layout_job *job)

@@ -47,9 +47,9 @@ static double later(double a, double b)
 /* Layers are alike: what is looked up in a machine's tables is kept. */
 static double op_seconds(clock_of *c, const tx_work_event *e)
 {
+    if (!c->m->n_products && !c->m->n_ops) return tx_op_seconds(c->m, e, c->n_sharing);
     uint64_t hash = (uintptr_t)e->op / 8 + 31 * (uint64_t)e->m + 961 * (uint64_t)e->k + (uint64_t)e->bytes / 64;
     kept_time *k = &c->kept[hash % N_KEPT];
-    if (!c->m->n_products && !c->m->n_ops) return tx_op_seconds(c->m, e, c->n_sharing);
     if (k->e.op != e->op || k->e.dtype != e->dtype || k->e.m != e->m || k->e.n != e->n || k->e.k != e->k ||
         k->e.bytes != e->bytes || k->e.flops != e->flops)
         *k = (kept_time){ *e, tx_op_seconds(c->m, e, c->n_sharing) };
