@@ -3,6 +3,7 @@
  *   acts     activation stack: forward pushes what backward needs, backward pops it
  *   scratch  lives only inside one op call
  *   host     a second stack, in the host's memory: activations offloaded until backward (nn/kept_input.h)
+ *   top      set where acts is one of several stacks, the slots of a pipeline: room that they share
  *   dry      a dry run: code runs, arenas count, and no data is read or written (DESIGN idea 8)
  *   at       where in the model the code is
  *   watch    set while a value that is not finite is looked for (watch.h)
@@ -27,11 +28,23 @@ typedef struct tx_model_place {
     int64_t first_row, n_rows; /* an op works on these rows of s*b alone; n_rows 0: on all */
 } tx_model_place;
 
+/* The top that several activation stacks share. What is pushed between tx_ctx_begin_top and tx_ctx_end_top is needed
+ * no longer than until the latter, so it does not lie on the stack itself:
+ *
+ *      stack 0   | saved by forward .......... |
+ *      stack 1   | saved by forward .......... |       top   | of the layers that are computed now ... |       */
+typedef struct tx_top {
+    tx_arena arena;        /* between the two calls this is the stack, and the context's acts is the top */
+    bool on;               /* between the two calls */
+    size_t peak, together; /* bytes: the most that lay on the top, and on a stack and the top above it */
+} tx_top;
+
 typedef struct tx_ctx {
     const struct tx_backend *backend; /* borrowed */
     struct tx_ops *ops;               /* its finished table */
     void *backend_state;              /* the backend's own; opened and closed by it */
     tx_arena acts, scratch, host;
+    tx_top *top; /* borrowed; NULL: there is one stack, and its top is its own */
     bool dry;
     tx_model_place at;
     struct tx_watch *watch;     /* borrowed; NULL: off */
@@ -75,5 +88,10 @@ tx_status tx_ctx_init_on(tx_ctx *c, const char *backend, int n_threads, int devi
 tx_status tx_ctx_take_memory(tx_ctx *c);
 
 void tx_ctx_deinit(tx_ctx *c); /* safe on a zeroed ctx */
+
+/* From here on acts is the top, until tx_ctx_end_top, which is told whether it began here: false if there is none, or
+ * it was begun before. The end drops what was pushed. After a failure in between, the owner of the top ends it. */
+bool tx_ctx_begin_top(tx_ctx *c);
+void tx_ctx_end_top(tx_ctx *c, bool began);
 
 #endif

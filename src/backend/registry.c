@@ -123,6 +123,33 @@ void tx_ctx_deinit(tx_ctx *c)
     *c = (tx_ctx){ 0 };
 }
 
+static void swap_stack_and_top(tx_ctx *c)
+{
+    tx_arena acts = c->acts;
+    c->acts = c->top->arena;
+    c->top->arena = acts;
+    c->top->on = !c->top->on;
+}
+
+bool tx_ctx_begin_top(tx_ctx *c)
+{
+    if (!c->top || c->top->on) return false;
+    swap_stack_and_top(c);
+    c->acts.peak = 0;
+    return true;
+}
+
+void tx_ctx_end_top(tx_ctx *c, bool began)
+{
+    if (!began) return;
+    tx_top *t = c->top;
+    size_t top = c->acts.peak;
+    tx_arena_pop(&c->acts, 0);
+    swap_stack_and_top(c);
+    if (top > t->peak) t->peak = top;
+    if (c->acts.used + top > t->together) t->together = c->acts.used + top;
+}
+
 /* A run that began at `start`, when the profile had n_before runs. Counted unless others were counted since: then it is
  * made of them. */
 static tx_status add_run(const tx_ctx *c, const char *op, double start, int64_t n_before, tx_cost cost)

@@ -132,7 +132,6 @@ static tx_status post_norm_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, 
 tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, const tx_block_call *k)
 {
     tx_tensor x = k->x;
-    a->mark = tx_arena_mark(&c->acts);
     a->x1 = tx_push3(&c->acts, x.dtype, x.dim[0], x.dim[1], x.dim[2]);
     tx_at_layer(c, w->layer);
     TX_TRY((w->post_norm ? post_norm_fwd : pre_norm_fwd)(c, w, a, k));
@@ -260,10 +259,11 @@ tx_status tx_block_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, co
 {
     int64_t s = k->d.dim[0], b = k->d.dim[1], h = k->d.dim[2];
     tx_dtype t = w->ln1.gamma.value.dtype;
+    size_t mark = tx_arena_mark(&c->acts);
     const branch_rooms r = { .dropped = tx_push3(&c->acts, t, s, b, h), .dn = tx_push3(&c->acts, t, s, b, h) };
     tx_at_layer(c, w->layer);
     TX_TRY((w->post_norm ? post_norm_bwd : pre_norm_bwd)(c, w, a, k, &r));
     tx_at_layer(c, 0);
-    tx_arena_pop(&c->acts, a->mark);
+    tx_arena_pop(&c->acts, mark);
     return TX_OK;
 }

@@ -31,7 +31,6 @@ typedef struct tx_block {
 
 typedef struct tx_block_saved {
     tx_tensor x1, x2; /* [s, b, h]; x2 with post_norm */
-    size_t mark;      /* of the activation stack before forward */
     tx_norm_saved ln1, ln2;
     tx_attention_saved attn;
     tx_mlp_saved mlp;
@@ -65,7 +64,7 @@ extern const int tx_block_n_params;
 /* Pushes a's tensors. */
 tx_status tx_block_fwd(tx_ctx *c, const tx_block *w, tx_block_saved *a, const tx_block_call *k);
 
-/* Pops what forward pushed and all that came after. */
+/* Leaves on the stack what forward pushed. */
 tx_status tx_block_bwd(tx_ctx *c, const tx_block *w, const tx_block_saved *a, const tx_block_call *k);
 
 #endif

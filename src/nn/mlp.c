@@ -32,6 +32,7 @@ tx_status tx_mlp_fwd(tx_ctx *c, const tx_mlp *w, tx_mlp_saved *a, tx_tensor y, t
     int64_t rows = x.dim[0];
     a->u = tx_push2(&c->acts, x.dtype, rows, w->h_to_4h.w.value.dim[0]);
     size_t mark = tx_arena_mark(&c->acts);
+    bool top = w->recompute && tx_ctx_begin_top(c);
     a->g = tx_push2(&c->acts, x.dtype, rows, w->to_h.w.value.dim[1]);
 
     /* 1  u = x W1ᵀ + b1   2  g = f(u)   3  y = g W2ᵀ + b2 */
@@ -41,6 +42,7 @@ tx_status tx_mlp_fwd(tx_ctx *c, const tx_mlp *w, tx_mlp_saved *a, tx_tensor y, t
     TX_TRY(activation_fwd(c, w, a));
     tx_at_part(c, TO_H);
     TX_TRY(tx_linear_fwd(c, &w->to_h, y, a->g));
+    tx_ctx_end_top(c, top);
     if (w->recompute) tx_arena_pop(&c->acts, mark);
     return TX_OK;
 }

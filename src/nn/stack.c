@@ -354,7 +354,9 @@ static tx_status backward(tx_ctx *c, const job *j, int i, tx_tensor dy, tx_tenso
     note_layer(c, l);
     if (!used) TX_TRY(gather_units(j, i, TX_GATHER_BWD, next_backward(j, i)));
     TX_TRY(begin_grads(j, i, TX_GRADS_BWD));
+    bool top = tx_ctx_begin_top(c);
     if (l->kind->fwd && l->kind->bwd) TX_TRY(l->kind->bwd(c, &k));
+    tx_ctx_end_top(c, top);
     tx_arena_pop(&c->acts, record_of(j, i)->mark);
     for (int u = 0; u < l->n_units; u++) {
         const tx_unit *rows = &j->s->params->unit[units_of(j, i)[u].unit];
@@ -391,6 +393,7 @@ static int next_of(const job *j, const some_layers *g, int i)
 
 static tx_status run_group(tx_ctx *c, const job *j, const some_layers *g)
 {
+    bool top = !g->keeps && j->p->recompute->n_layers > 0 && tx_ctx_begin_top(c); /* else there is room: training's */
     size_t start = tx_arena_mark(&c->acts);
     tx_tensor x = g->x, other = { 0 }; /* with a stream: outputs between layers that are not kept alternate */
     if (j->stream && !g->keeps && g->end - g->first > 1) other = push(c, g->y);
@@ -405,6 +408,7 @@ static tx_status run_group(tx_ctx *c, const job *j, const some_layers *g)
         x = r->y;
     }
     if (!g->keeps) tx_arena_pop(&c->acts, start);
+    tx_ctx_end_top(c, top);
     return TX_OK;
 }
 
@@ -561,16 +565,17 @@ static tx_status body_backward(tx_ctx *c, job *j, tx_tensor *dy, bool last_used)
         fetched.data = tx_push1(&c->scratch, dy->dtype, tx_numel(*dy)).data;
     }
     for (int end = j->chunk->after, first; end > j->chunk->body; end = first) {
-        size_t mark = tx_arena_mark(&c->acts);
         double now = tx_clock();
         first = group_first(j, end - 1);
-        bool again = is_again(j, first);
+        bool again = is_again(j, first), top = again && tx_ctx_begin_top(c);
+        size_t mark = tx_arena_mark(&c->acts);
         if (again) TX_TRY(run_again(c, j, first, end, fetched));
         if (again) count(j->s, TX_GROUP_AGAIN, &now);
         for (int i = end - 1; i >= first; i--)
             TX_TRY(step_back(c, j, i, dy, again || (last_used && i == j->chunk->end - 1)));
         if (!again) continue;
         tx_arena_pop(&c->acts, mark);
+        tx_ctx_end_top(c, top);
         count(j->s, TX_GROUP_BACKWARD, &now);
     }
     return TX_OK;

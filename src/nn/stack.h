@@ -20,7 +20,10 @@
  *  On the activation stack, of one micro-batch in one chunk:
  *
  *      | gradients | y 0 | saved 0 | y 1 | saved 1 | ...     layers that are kept
- *      | gradients | y of group 0 | y of group 1 | ...       groups that are computed again */
+ *      | gradients | y of group 0 | y of group 1 | ...       groups that are computed again
+ *
+ *  What a group needs while it runs without being kept or is computed again, and what a layer's backward pushes, is at
+ *  the top, which stacks may share (tx_ctx_begin_top). */
 #ifndef TX_NN_STACK_H
 #define TX_NN_STACK_H
 

@@ -132,6 +132,14 @@ static void push_messages(tx_stage *st)
     if (tx_inputs_move(&st->m->recompute)) st->incoming = push(&st->messages, st->from_previous);
 }
 
+static void share_top(tx_stage *st)
+{
+    tx_arena_init(&st->top.arena, st->c->acts.name);
+    st->top.arena.shared = st->c->acts.shared;
+    st->top.arena.device = st->c->device;
+    st->c->top = &st->top;
+}
+
 tx_status tx_stage_open(tx_stage *st, tx_ctx *c, tx_model *m, const tx_config *cfg, int64_t n_micro, bool train)
 {
     *st = (tx_stage){ .c = c, .m = m, .cfg = cfg, .grid = tx_grid_of(c) };
@@ -153,6 +161,7 @@ tx_status tx_stage_open(tx_stage *st, tx_ctx *c, tx_model *m, const tx_config *c
         shape_batch(st, &st->slot[i].batch);
         st->slot[i].batch.slot = i;
     }
+    if (n > 1) share_top(st);
     tx_arena_init(&st->messages, "messages");
     st->messages.shared = c->acts.shared;
     st->messages.device = c->device;
@@ -179,32 +188,66 @@ static size_t slot_host_bytes(const tx_stage *st)
     return most;
 }
 
+/* Bytes of each slot's stack, and of the top that they share: none where slots with one of their own take less. After
+ * the dry run that is decided. */
+typedef struct room {
+    size_t slot, top;
+} room;
+
+static room room_of(const tx_stage *st)
+{
+    const tx_top *t = &st->top;
+    size_t n = (size_t)st->n_slots, slot = slot_bytes(st), whole = slot > t->together ? slot : t->together;
+    if (st->c->dry && n * whole <= n * slot + t->peak) return (room){ .slot = whole };
+    return (room){ .slot = slot, .top = t->peak };
+}
+
+static tx_status take_top(tx_stage *st, size_t bytes)
+{
+    st->top.peak = st->top.together = 0;
+    if (!bytes) st->c->top = NULL;
+    return st->c->top ? tx_arena_reserve(&st->top.arena, bytes) : TX_OK;
+}
+
 tx_status tx_stage_take(tx_stage *st)
 {
     enter(st, 0);
-    size_t bytes = st->c->acts.peak = slot_bytes(st), host = st->c->host.peak = slot_host_bytes(st);
-    size_t messages = st->messages.peak;
+    room r = room_of(st);
+    size_t host = st->c->host.peak = slot_host_bytes(st), messages = st->messages.peak;
+    st->c->acts.peak = r.slot;
     TX_TRY(tx_ctx_take_memory(st->c));
+    TX_TRY(take_top(st, r.top));
     TX_TRY(tx_arena_reserve(&st->messages, messages));
     push_messages(st);
     for (int i = 0; i < st->n_slots; i++) {
-        if (i) TX_TRY(tx_arena_reserve(&st->slot[i].acts, bytes));
+        if (i) TX_TRY(tx_arena_reserve(&st->slot[i].acts, r.slot));
         if (i) TX_TRY(tx_arena_reserve(&st->slot[i].host, host));
         TX_TRY(take_batch(st->c->device, &st->slot[i].batch, false));
     }
     return take_host_batches(st);
 }
 
+/* Of an instruction that failed. */
+static void leave_top(tx_stage *st)
+{
+    if (st->c && st->c->top) tx_ctx_end_top(st->c, st->top.on);
+}
+
 void tx_stage_close(tx_stage *st)
 {
+    leave_top(st);
     if (st->slot) enter(st, 0);
     for (int i = 0; i < st->n_slots; i++) {
         if (i) tx_arena_deinit(&st->slot[i].acts);
         if (i) tx_arena_deinit(&st->slot[i].host);
         free_batch(st->c->device, &st->slot[i].batch, false);
     }
-    if (st->c) tx_arena_deinit(&st->messages);
-    if (st->c) free_host_batches(st);
+    if (st->c) {
+        tx_arena_deinit(&st->messages);
+        tx_arena_deinit(&st->top.arena);
+        st->c->top = NULL;
+        free_host_batches(st);
+    }
     tx_free(st->slot);
     for (int k = 0; k < 2; k++) tx_pp_list_free(&st->plan[k].list);
     *st = (tx_stage){ 0 };
@@ -213,8 +256,9 @@ void tx_stage_close(tx_stage *st)
 size_t tx_stage_stacks(const tx_stage *st, size_t *peak)
 {
     size_t n = (size_t)st->n_slots;
-    *peak = n * slot_bytes(st) + st->messages.peak;
-    return n * st->c->acts.cap + st->messages.cap;
+    room r = room_of(st);
+    *peak = n * r.slot + r.top + st->messages.peak;
+    return n * st->c->acts.cap + st->top.arena.cap + st->messages.cap;
 }
 
 size_t tx_stage_host_stacks(const tx_stage *st, size_t *peak)
@@ -283,6 +327,7 @@ void tx_stage_begin(tx_stage *st, const tx_feed *feed)
 {
     for (int i = 0; i < TX_N_HOST_BATCHES; i++) st->host[i].has_losses = false; /* of an iteration that failed */
     st->feed = feed;
+    leave_top(st);
 }
 
 tx_status tx_stage_end(tx_stage *st)

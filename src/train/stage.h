@@ -7,7 +7,9 @@
  *
  *      slot 0   | x | saved by forward ............... |       x: received from the previous stage
  *      slot 1   | x | saved by forward ............... |
+ *      top      | while an instruction is carried out: layers computed again, what backward needs besides |
  *
+ * All slots share the top (tx_ctx_begin_top), unless a slot that has its own is smaller, which is so if there is one.
  * If layer inputs are partitioned or offloaded (nn/kept_input.h), x is not kept, and all slots share one buffer. What
  * is sent to other stages is copied first, so that a slot is free once its backward is done. Two messages may be in
  * flight in each direction; one would already suffice to avoid deadlock in every schedule.
@@ -65,6 +67,7 @@ typedef struct tx_stage {
     int64_t s, b;
     tx_slot *slot;
     int n_slots, current;
+    tx_top top;                            /* the context's, where slots share it */
     tx_host_batch host[TX_N_HOST_BATCHES]; /* in turn */
     int next_host;
     tx_outgoing out[2];               /* forward, backward */

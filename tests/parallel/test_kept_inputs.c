@@ -1,5 +1,6 @@
 /* labels: parallel threads. Inputs of layers that are computed again, divided over tensor ranks or in the host's
- * memory: runs have the bits of those that leave them on the activation stack, and take the memory that they should. */
+ * memory: runs have the bits of those that leave them on the activation stack, and take the memory that they should.
+ * Likewise the slots of a pipeline, which share the room of layers that are computed again. */
 #include "support.h"
 
 #include "layout_run.h"
@@ -64,6 +65,30 @@ static void inputs_that_move_change_no_bit(void **state)
                 if (memcmp(&stay.rank[rank], &move.rank[rank], sizeof stay.rank[rank]) != 0)
                     fail_msg("%d of %d%s, %s: rank %d has other bits (loss %.17g and %.17g)", cases[i].tp, cases[i].pp,
                              cases[i].flags, moved[k], rank, stay.rank[rank].loss[N - 1], move.rank[rank].loss[N - 1]);
+        }
+    }
+}
+
+/* Layers that are computed again in the room that slots share, and those that are kept in their own. */
+static void layers_in_shared_room_change_no_bit(void **state)
+{
+    (void)state;
+    static const struct kept_case pipelines[] = {
+        { 1, 2, 2, LAYERS(4) },
+        { 2, 2, 4, LAYERS(8) " --num-layers-per-virtual-pipeline-stage 2 --sequence-parallel --bf16" },
+        { 1, 4, 4, LAYERS(7) " --pipeline-schedule gpipe" BF16 },
+    };
+    static const char *const again[] = { UNIFORM(1), UNIFORM(2), BLOCK(1), " --recompute-activations" };
+    for (size_t i = 0; i < sizeof pipelines / sizeof *pipelines; i++) {
+        static layout_run kept, shared;
+        run_case(&kept, &pipelines[i], "");
+        for (size_t k = 0; k < sizeof again / sizeof *again; k++) {
+            run_case(&shared, &pipelines[i], again[k]);
+            for (int rank = 0; rank < kept.n_ranks; rank++)
+                if (memcmp(&kept.rank[rank], &shared.rank[rank], sizeof kept.rank[rank]) != 0)
+                    fail_msg("%d stages%s,%s: rank %d has other bits (loss %.17g and %.17g)", pipelines[i].pp,
+                             pipelines[i].flags, again[k], rank, kept.rank[rank].loss[N - 1],
+                             shared.rank[rank].loss[N - 1]);
         }
     }
 }
@@ -188,6 +213,48 @@ static void slots_of_a_pipeline_have_parts(void **state)
     }
 }
 
+/* Activations of a first stage with so many slots, one a micro-batch. */
+static size_t of_slots(const char *flags, int n_layers, int n_slots)
+{
+    char all[512];
+    snprintf(all, sizeof all, "%s --pipeline-schedule gpipe --global-batch-size %d", flags, 2 * n_slots);
+    return memory_of(all, n_layers, 1, 2, true).activations;
+}
+
+/* A slot more takes what its forward leaves: the gradient, inputs and the output. The room of a layer that is computed
+ * again is there once, and does not depend on their number. */
+static void slots_share_the_room_of_layers(void **state)
+{
+    (void)state;
+    if (UNDER_TSAN) skip();
+    const size_t bsh = 2 * 16 * 32 * sizeof(float), messages = 4 * bsh;
+    size_t room[2];
+    for (int k = 0; k < 2; k++) {
+        int n_layers = 8 + 8 * k; /* half of them in the stage */
+        size_t one = of_slots(UNIFORM(1), n_layers, 1), own = (size_t)(n_layers / 2 + 2) * bsh;
+        room[k] = one - own - messages;
+        for (int n = 2; n <= 8; n *= 2)
+            assert_int_equal(of_slots(UNIFORM(1), n_layers, n), (size_t)n * own + room[k] + messages);
+    }
+    assert_int_equal(room[0], room[1]);
+    assert_true(room[0] > 10 * bsh); /* q, k, v, o, two of 4h, and their gradients */
+}
+
+/* Where layers are kept, slots share what backward needs besides; whatever is shared, all that is taken is used, and it
+ * is no more than slots with a top of their own take. */
+static void shared_room_is_never_more(void **state)
+{
+    (void)state;
+    static const char *const flags[] = {
+        "", BLOCK(1), BLOCK(2), UNIFORM(4), " --recompute-activations", UNIFORM(2) " --partition-activations --bf16"
+    };
+    if (UNDER_TSAN) skip();
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        size_t one = of_slots(flags[i], 12, 1);
+        for (int n = 2; n <= 4; n++) assert_true(of_slots(flags[i], 12, n) < (size_t)n * one);
+    }
+}
+
 /* Of a group the parts are kept too, whatever its length; behind sequence parallelism nothing changes. */
 static void groups_and_sequences(void **state)
 {
@@ -208,8 +275,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(inputs_that_move_change_no_bit),
+        cmocka_unit_test(layers_in_shared_room_change_no_bit),
         cmocka_unit_test(memory_of_inputs_falls_by_the_tensor_ranks),
         cmocka_unit_test(slots_of_a_pipeline_have_parts),
+        cmocka_unit_test(slots_share_the_room_of_layers),
+        cmocka_unit_test(shared_room_is_never_more),
         cmocka_unit_test(groups_and_sequences),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
