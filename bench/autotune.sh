@@ -9,8 +9,8 @@
 #   STEPS    10: the last iteration of a trial; those from the third on are measured
 #   THREADS  of a rank, 1
 #
-# "choice" is what the tuner has chosen, "best" the fastest of all; both as the whole grid has measured them, so that one
-# measurement in luck does not count twice.
+# "choice" is what the tuner has chosen, "best" the fastest of all. Of a layout the least of what both calls have measured counts: each
+# has looked at its best ones three times.
 set -euo pipefail
 triax=$(realpath "${1:?which triax}") dir=${2:-$(mktemp -d)} shape=${3:-4x256x4x128x8}
 shift $(($# < 3 ? $# : 3))
@@ -36,14 +36,14 @@ tune() {
 }
 # the rows of a table that were measured: name and milliseconds
 rows() { sed -nE 's/^\| (z[^ ]*) +\|[^|]*\| +([0-9.]+) \|.*/\1 \2/p' "$1/autotuning_results/summary.txt"; }
+both() { { rows "$1-tuned" && rows "$1-grid"; } | sort -n -k 2; }
 
 for ranks in "$@"; do
     tune "$ranks" tuned "\"tuner_num_trials\": ${TRIALS:-8}"
     tune "$ranks" grid "\"tuner_type\": \"gridsearch\", \"tuner_num_trials\": ${GRID:-100000}, \"tuner_early_stopping\": 100000"
     choice=$(rows "$ranks-tuned" | head -n 1 | cut -d ' ' -f 1)
-    read -r best least < <(rows "$ranks-grid" | head -n 1)
-    took=$(rows "$ranks-grid" | awk -v name="$choice" '$1 == name { print $2 }')
-    [ "$took" ] || took=$(rows "$ranks-tuned" | head -n 1 | cut -d ' ' -f 2) # the grid was not measured so far
+    read -r best least < <(both "$ranks" | head -n 1)
+    took=$(both "$ranks" | awk -v name="$choice" '$1 == name { print $2; exit }')
     awk -v ranks="$ranks" -v choice="$choice" -v took="$took" -v best="$best" -v least="$least" -v n="$(rows "$ranks-tuned" | wc -l)" \
         -v all="$(rows "$ranks-grid" | wc -l)" 'BEGIN {
         printf "%d ranks: choice %s %.1f ms after %d trials; best %s %.1f ms of %d layouts; %+.1f %%\n", ranks, choice, took, n, best, least,

@@ -132,7 +132,8 @@ static void fit(const grid *g, double f[N_NUMBERS])
         double before = best;
         for (int k = 0; k < 2 * N_NUMBERS; k++) {
             double was = f[k / 2], sign = k % 2 ? -1 : 1;
-            f[k / 2] = k / 2 == PER_STEP ? fmax(0, was + sign * 0.01 * step) : was * exp(sign * step);
+            f[k / 2] =
+                k / 2 == PER_STEP ? fmax(-g->machine->overhead, was + sign * 0.01 * step) : was * exp(sign * step);
             double l = loss(g, f);
             if (l < best)
                 best = l;

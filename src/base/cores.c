@@ -63,6 +63,7 @@ static void divide(tx_cores *c, tx_local_rank local)
     int lo, hi;
     tx_cores_share(&lo, &hi, c->n, local);
     c->shared = c->n >= local.n;
+    c->crowded = !c->shared;
     for (int i = lo; i < hi; i++) c->core[i - lo] = c->core[i];
     c->n = hi - lo;
 }
@@ -132,7 +133,7 @@ void tx_cores_free(tx_cores *c)
 
 bool tx_cores_bind(const tx_cores *c, int n_threads)
 {
-    return n_threads == c->n || (c->shared && n_threads < c->n);
+    return !c->crowded && (n_threads == c->n || (c->shared && n_threads < c->n));
 }
 
 tx_status tx_cores_places(tx_str *out, const tx_cores *c, int n)

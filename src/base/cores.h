@@ -24,6 +24,7 @@ typedef struct tx_cores {
     int n;         /* at least 1 */
     int n_threads; /* suitable number: n, or fewer if a control group allows less processor time */
     bool shared;   /* the launcher's other processes have the other cores */
+    bool crowded;  /* they are more than the cores: some of them have these, too */
 } tx_cores;
 
 /* The one of the launcher's processes on this machine that this is, and how many there are; n <= 1: unknown. */
@@ -46,7 +47,8 @@ tx_status tx_cores_mask(tx_str *out);
 void tx_cores_share(int *lo, int *hi, int n_cores, tx_local_rank local);
 
 /* Whether to bind each of n threads to a core: there are enough cores, and no other program is likely to choose the
- * same, because all are used or a launcher has divided them. */
+ * same, because all are used or a launcher has divided them. Processes that are more than the cores stay free: while
+ * one waits, another takes its core, whichever that is. */
 bool tx_cores_bind(const tx_cores *c, int n_threads);
 
 /* For a thread that is one of several ranks of this process: binds it and the n_threads - 1 that it will compute with

@@ -9,6 +9,13 @@ double tx__ranks_a_core(const tx_machine *m, double n_ranks)
     return m->cores > 0 && n_ranks > m->cores ? n_ranks / m->cores : 1;
 }
 
+/* Ops are computed by one rank at a time on each core. What was measured by more ranks than cores is a mixture: short
+ * ops ran while the others did not, long ones were interrupted. */
+static int at_once(const tx_machine *m, int n_ranks)
+{
+    return m->cores > 0 && n_ranks > m->cores ? (int)m->cores : n_ranks;
+}
+
 /* Of two counts of ranks the one that is nearer to n; 0 is none. */
 static double nearer(double a, double b, double n)
 {
@@ -34,7 +41,7 @@ static double product(const tx_machine *m, const tx_work_event *e, int n_ranks)
 {
     double ranks = 0, sum = 0, weights = 0;
     for (int i = 0; i < m->n_products; i++)
-        if (m->product[i].dtype == e->dtype) ranks = nearer(ranks, m->product[i].ranks, n_ranks);
+        if (m->product[i].dtype == e->dtype) ranks = nearer(ranks, m->product[i].ranks, at_once(m, n_ranks));
     for (int i = 0; i < m->n_products; i++) {
         const tx_measured_product *p = &m->product[i];
         if (p->dtype != e->dtype || p->ranks != ranks) continue;
@@ -101,7 +108,7 @@ double tx__measured_op(const tx_machine *m, const tx_work_event *e, int n_ranks)
 {
     if (e->bound == TX_COST_PRODUCT) return product(m, e, n_ranks);
     bool attention = e->bound == TX_COST_ATTENTION;
-    double ranks = ranks_of(m, e->op, e->dtype, n_ranks);
+    double ranks = ranks_of(m, e->op, e->dtype, at_once(m, n_ranks));
     double rate = rate_of(m, &(entry){ e->op, e->dtype, attention ? e->m : e->bytes, attention ? e->n : 0 }, ranks);
     return rate > 0 ? slowed(m, (attention ? e->flops : e->bytes) / rate, ranks, n_ranks) : -1;
 }

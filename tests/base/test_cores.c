@@ -83,6 +83,20 @@ static void threads_are_bound_when_no_other_program_would_take_their_cores(void 
     assert_false(tx_cores_bind(&own, 2) || tx_cores_bind(&own, 5) || tx_cores_bind(&share, 5));
 }
 
+static void processes_that_are_more_than_the_cores_stay_free(void **state)
+{
+    (void)state;
+    setenv("HWLOC_SYNTHETIC", "core:2 pu:1", 1);
+    for (int i = 0; i < 4; i++) {
+        tx_cores c;
+        ASSERT_OK(tx_cores_find(&c, "0-1", (tx_local_rank){ i, 4 }, scratch_dir));
+        assert_true(c.n == 1 && c.n_threads == 1 && c.crowded && !c.shared);
+        assert_false(tx_cores_bind(&c, 1));
+        tx_cores_free(&c);
+    }
+    unsetenv("HWLOC_SYNTHETIC");
+}
+
 static void launchers_say_who_this_is(void **state)
 {
     (void)state;
@@ -160,6 +174,7 @@ int main(void)
         SCRATCH_TEST(they_divide_the_launchers_cores),
         SCRATCH_TEST(a_quota_limits_the_threads),
         cmocka_unit_test(threads_are_bound_when_no_other_program_would_take_their_cores),
+        cmocka_unit_test(processes_that_are_more_than_the_cores_stay_free),
         cmocka_unit_test(launchers_say_who_this_is),
         SCRATCH_TEST(threads_that_are_ranks_have_cores_of_their_own),
     };

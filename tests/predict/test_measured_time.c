@@ -64,6 +64,21 @@ static void products_near_what_was_measured(void **state)
     assert_true(fabs(tx_op_seconds(&m, &e, 4) - 2 * e.flops / 4e10) < tiny);
 }
 
+static void what_more_ranks_than_cores_measured_does_not_count(void **state)
+{
+    (void)state;
+    tx_machine m = measured();
+    tx_measured_product both[] = { products[0],
+                                   { TX_F32, 512, 1024, 256, 4e10, 2 },
+                                   { TX_F32, 512, 1024, 256, 3.9e10, 4 } };
+    tx_work_event e = product_of(512, 1024, 256);
+    m.product = both;
+    m.n_products = 3;
+    assert_true(fabs(tx_op_seconds(&m, &e, 4) - 2 * e.flops / 4e10) < tiny);
+    m.cores = 4;
+    assert_true(fabs(tx_op_seconds(&m, &e, 4) - e.flops / 3.9e10) < tiny);
+}
+
 static void ops_between_sizes(void **state)
 {
     (void)state;
@@ -150,6 +165,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_near_what_was_measured),
+        cmocka_unit_test(what_more_ranks_than_cores_measured_does_not_count),
         cmocka_unit_test(ops_between_sizes),
         cmocka_unit_test(calls_as_measured),
         cmocka_unit_test(ranks_with_cores_move_messages_themselves),
