@@ -33,6 +33,7 @@ typedef struct tx_batch {
     tx_tensor input[TX_MAX_INPUTS]; /* of a user-defined model, instead of all above but weight and loss */
     int64_t n_samples;              /* likewise */
     tx_dropout_key dropout;
+    double scale;    /* tx_batch_rule's, for layers that have losses of their own */
     tx_kv_cache *kv; /* generation: one per layer of this stage; else NULL */
     int chunk, slot;
     tx_tensor x; /* input of a chunk that is not the first; the caller's, until the slot's bwd, or where the
@@ -89,6 +90,8 @@ typedef struct tx_model {
     double label_smoothing;               /* of the training loss */
     double sample_flops;                  /* of a user-defined model: FLOPs of a sample's forward; 0: not known */
     tx_initial initial;                   /* likewise: of its TX_INIT_OWN parameters */
+    tx_tensor expert_sums;                /* [this stage's layers with experts, tx_moe_n_sums] fp32: what backward adds
+                                           * up for the log, once data are there; n_dims 0: no layer has experts */
     tx_recompute recompute;               /* n_layers: of each chunk */
     int64_t n_again;                      /* layers that are computed again, of the whole model */
     int n_chunks;                         /* what this pipeline stage has of the layers */

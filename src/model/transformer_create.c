@@ -60,11 +60,24 @@ static tx_glu gate_of(const tx_config *cfg)
     return TX_GLU_SILU; /* unset: --swiglu's */
 }
 
+/* A feed-forward half as the options have it. */
+static tx_mlp mlp_of(const tx_config *cfg)
+{
+    bool gelu_tanh = cfg->bias_gelu_fusion || cfg->openai_gelu;
+    return (tx_mlp){ .to_h.summed = true,
+                     .gated = cfg->swiglu || cfg->glu_activation,
+                     .gate_second = cfg->glu_activation, /* BigScience's order; --swiglu has Megatron-LM's */
+                     .gate = gate_of(cfg),
+                     .activation = cfg->squared_relu ? TX_SQUARED_RELU
+                                   : gelu_tanh       ? TX_GELU_TANH
+                                                     : TX_GELU_ERF,
+                     .recompute = tx_config_recompute(cfg).selective };
+}
+
 /* Layer i, from 0, as the options have it. */
 static tx_block block_of(const tx_config *cfg, int64_t i, const tx_grid *grid, bool causal)
 {
     int64_t t = tx_grid_size(grid, TX_AXIS_TENSOR), n = cfg->num_attention_heads;
-    bool gelu_tanh = cfg->bias_gelu_fusion || cfg->openai_gelu;
     return (tx_block){
         .ln1 = norm_of(cfg),
         .ln2 = norm_of(cfg),
@@ -80,14 +93,7 @@ static tx_block block_of(const tx_config *cfg, int64_t i, const tx_grid *grid, b
                   .causal = causal,
                   .p_drop = cfg->attention_dropout,
                   .layer = (int)i + 1 },
-        .mlp = { .to_h.summed = true,
-                 .gated = cfg->swiglu || cfg->glu_activation,
-                 .gate_second = cfg->glu_activation, /* BigScience's order; --swiglu has Megatron-LM's */
-                 .gate = gate_of(cfg),
-                 .activation = cfg->squared_relu ? TX_SQUARED_RELU
-                               : gelu_tanh       ? TX_GELU_TANH
-                                                 : TX_GELU_ERF,
-                 .recompute = tx_config_recompute(cfg).selective },
+        .mlp = mlp_of(cfg),
         .p_drop = cfg->hidden_dropout,
         .layer = (int)i + 1,
         .residual_post_norm = cfg->apply_residual_connection_post_layernorm,
@@ -340,4 +346,6 @@ void tx_transformer_deinit(tx_transformer *t)
     tx_stack_deinit(&t->base.stack);
     tx_params_deinit(&t->base.params);
     tx_free(t->block);
+    tx_free(t->moe);
+    tx_free(t->expert);
 }

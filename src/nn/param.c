@@ -34,6 +34,8 @@ static int64_t dim_of_letter(const tx_dims *d, char letter)
         return d->q;
     case 'a':
         return d->a;
+    case 'E':
+        return d->E;
     case 'u':
         return d->u;
     default:

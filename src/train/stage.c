@@ -319,6 +319,7 @@ static tx_status fill(tx_stage *st, tx_batch *batch, int64_t micro, tx_host_batc
     next->batch.slot = batch->slot;
     TX_TRY(feed->fill(feed->user, micro, &next->batch));
     batch->dropout = next->batch.dropout;
+    batch->scale = next->batch.scale;
     batch->n_labels = next->batch.n_labels;
     TX_TRY(copy_there(st, batch, &next->batch));
     TX_TRY(tx_device_record(st->c->device, next->there, TX_STREAM_COMPUTE));
