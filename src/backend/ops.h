@@ -93,8 +93,7 @@ typedef struct tx_route_bwd_args {
     tx_router router;
 } tx_route_bwd_args;
 
-/* route_sums: sums += { aux Σ_e stats[e] chosen[e], z stats[E], Σ_e (kept tokens k - count[e]), chosen[e] for each e }
- */
+/* route_sums: sums += { aux Σ_e stats[e] chosen[e], z stats[E], choices that were dropped, choices of e for each e } */
 typedef struct tx_route_sums_args {
     tx_tensor sums;   /* [at least 3 + E], in and out; fp32 */
     tx_tensor stats;  /* [E + 1]; wide */

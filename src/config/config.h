@@ -193,6 +193,28 @@ typedef struct tx_recompute {
 } tx_recompute;
 tx_recompute tx_config_recompute(const tx_config *cfg);
 
+/* The feed-forward half of a layer. */
+typedef struct tx_moe_shape {
+    int64_t n_experts;                /* 1: it is dense, and nothing else counts */
+    int64_t k;                        /* experts that a token chooses */
+    int64_t ffn, shared_ffn;          /* widths inside an expert, and inside the shared one; 0: there is none */
+    bool residual;                    /* --mlp-type residual */
+    bool sigmoid;                     /* scores are sigmoids, not softmax */
+    bool softmax_after;               /* weights are the softmax of the chosen logits */
+    bool renormalise;                 /* weights are divided by their sum */
+    bool deepspeed;                   /* of top-2, all first choices come before the second ones, and are the load */
+    double scale;                     /* of the weights */
+    double train_factor, eval_factor; /* of an expert's capacity; 0: nothing is dropped */
+    int64_t min_capacity;
+    double aux_coeff, z_coeff;
+} tx_moe_shape;
+
+/* Of layer `layer`, from 0. */
+tx_moe_shape tx_config_moe(const tx_config *cfg, int64_t layer);
+
+/* Whether any layer has experts. */
+bool tx_config_has_experts(const tx_config *cfg);
+
 /* ---- the part of a config that lives in a checkpoint ---- */
 
 /* How a checkpoint keeps an option (a column of options.def). Options that contain paths are never kept. */

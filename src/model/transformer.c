@@ -180,7 +180,8 @@ static tx_moe_pass pass_of(const tx_stack_call *k)
     const tx_batch *batch = k->batch;
     const tx_block *block = k->layer->params;
     tx_moe_pass p = { .b = batch->token.dim[1], .train = k->train, .generates = batch->kv, .scale = batch->scale };
-    if (block->moe && t->base.expert_sums.data) p.sums = tx_slice_rows(t->base.expert_sums, block->moe - t->moe, 1);
+    const tx_tensor all = t->base.expert_sums;
+    if (block->moe && all.data) p.sums = tx_slice1(all, (block->moe - t->moe) * all.dim[1], all.dim[1]);
     return p;
 }
 

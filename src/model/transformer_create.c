@@ -121,6 +121,60 @@ static tx_status pad_vocab(int64_t *out, int64_t *n_valid, const tx_config *cfg,
     return TX_OK;
 }
 
+/* A layer's experts, which are `expert`, and what chooses them. */
+static tx_moe moe_of(const tx_config *cfg, const tx_moe_shape *is, tx_mlp *expert, int64_t layer)
+{
+    for (int64_t e = 0; e < is->n_experts; e++) expert[e] = mlp_of(cfg);
+    return (tx_moe){ .router.how = { .score = is->sigmoid ? TX_ROUTER_SIGMOID : TX_ROUTER_SOFTMAX,
+                                     .k = is->k,
+                                     .softmax_after = is->softmax_after,
+                                     .renormalise = is->renormalise,
+                                     .by_choice = is->deepspeed && is->k == 2,
+                                     .load_of_first = is->deepspeed && is->k == 2,
+                                     .scale = is->scale },
+                     .experts = { expert, is->n_experts },
+                     .n_experts = is->n_experts,
+                     .ffn = is->ffn,
+                     .shared_ffn = is->shared_ffn,
+                     .train_factor = is->train_factor,
+                     .eval_factor = is->eval_factor,
+                     .min_capacity = is->min_capacity,
+                     .aux_coeff = is->aux_coeff,
+                     .z_coeff = is->z_coeff,
+                     .has_shared = is->shared_ffn,
+                     .has_residual = is->residual,
+                     .shared = mlp_of(cfg),
+                     .residual = mlp_of(cfg),
+                     .coefficient.how = { .k = 2, .scale = 1 },
+                     .recompute = tx_config_recompute(cfg).selective,
+                     .layer = (int)layer + 1 };
+}
+
+/* Of the stage's layers that have some. */
+static tx_status make_experts(tx_transformer *t, const tx_config *cfg)
+{
+    int64_t n_moe = 0, n = 0, most = 0;
+    for (int i = 0; i < t->n_blocks; i++) {
+        const tx_moe_shape is = tx_config_moe(cfg, t->block[i].layer - 1);
+        n_moe += is.n_experts > 1;
+        n += is.n_experts > 1 ? is.n_experts : 0;
+        if (is.n_experts > most) most = is.n_experts;
+    }
+    if (!n_moe) return TX_OK;
+    TX_TRY(tx_alloc(&t->moe, (size_t)n_moe, sizeof *t->moe, "the model's layers with experts"));
+    TX_TRY(tx_alloc(&t->expert, (size_t)n, sizeof *t->expert, "the model's experts"));
+    tx_mlp *next = t->expert;
+    for (int i = 0; i < t->n_blocks; i++) {
+        const tx_moe_shape is = tx_config_moe(cfg, t->block[i].layer - 1);
+        if (is.n_experts == 1) continue;
+        t->block[i].moe = &t->moe[t->n_moe++];
+        *t->block[i].moe = moe_of(cfg, &is, next, t->block[i].layer - 1);
+        next += is.n_experts;
+    }
+    t->base.expert_sums = tx_tensor2(NULL, TX_F32, n_moe, tx_moe_n_sums(most));
+    return TX_OK;
+}
+
 /* The layers of this stage, chunk by chunk. */
 static tx_status make_blocks(tx_transformer *t, const tx_config *cfg, const tx_grid *grid, bool causal)
 {
@@ -130,7 +184,7 @@ static tx_status make_blocks(tx_transformer *t, const tx_config *cfg, const tx_g
     for (int k = 0, i = 0; k < m->n_chunks; k++)
         for (int64_t layer = m->chunk[k].first; layer < m->chunk[k].end; layer++)
             t->block[i++] = block_of(cfg, layer, grid, causal);
-    return TX_OK;
+    return make_experts(t, cfg);
 }
 
 /* Of the whole model, whose chunks' first layers are computed again. */
@@ -251,6 +305,24 @@ static tx_status declare_words(tx_transformer *t, tx_dims dims, const tx_grid *g
     return tx_params_declare(&t->base.params, "", word_params, 2, t, &dims);
 }
 
+/* A layer's rows.   @layer from 0 */
+static tx_status declare_block(tx_params *ps, tx_block *b, int64_t layer, const tx_dims *dims)
+{
+    char prefix[64];
+    tx_dims own = *dims;
+    snprintf(prefix, sizeof prefix, "encoder.layers.%lld.", (long long)layer);
+    if (!b->moe) own.traits |= TX_WITH_MLP;
+    TX_TRY(tx_params_declare(ps, prefix, tx_block_params, tx_block_n_params, b, &own));
+    if (!b->moe) return TX_OK;
+    snprintf(prefix, sizeof prefix, "encoder.layers.%lld.mlp.", (long long)layer);
+    tx_dims expert = *dims, all = *dims;
+    expert.f = b->moe->ffn;
+    expert.u = dims->u_parts * expert.f;
+    if (b->moe->has_shared) all.f = b->moe->shared_ffn;
+    all.u = dims->u_parts * all.f;
+    return tx_moe_declare(ps, prefix, b->moe, 0, &expert, &all);
+}
+
 tx_status tx_transformer_declare(tx_transformer *t, const tx_grid *grid, const tx_dims *dims, bool tied)
 {
     tx_model *m = &t->base;
@@ -267,10 +339,8 @@ tx_status tx_transformer_declare(tx_transformer *t, const tx_grid *grid, const t
     t->unit.layers = ps->n_units;
     for (int k = 0, i = 0; k < m->n_chunks; k++)
         for (int64_t layer = m->chunk[k].first; layer < m->chunk[k].end; layer++, i++) {
-            char prefix[64];
-            snprintf(prefix, sizeof prefix, "encoder.layers.%lld.", (long long)layer);
             TX_TRY(tx_params_begin_unit(ps, TX_UNIT_LAYER, k));
-            TX_TRY(tx_params_declare(ps, prefix, tx_block_params, tx_block_n_params, &t->block[i], dims));
+            TX_TRY(declare_block(ps, &t->block[i], layer, dims));
         }
     if (!last->post) return TX_OK;
     t->unit.norm = ps->n_units;

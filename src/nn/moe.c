@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "parallel/grid.h"
+
 #define ROUTER      "mlp.router"
 #define EXPERTS     "mlp.experts"
 #define SHARED_GATE "mlp.shared_expert.gate"
@@ -150,14 +152,17 @@ typedef struct own_losses {
     double aux, z;
 } own_losses;
 
-/* From the gradient of the weights to the product's, and k->dx += that of x. */
+/* From the gradient of the weights to the product's, and k->dx += that of x. Tensor ranks have parts of the weights'
+ * gradient, whose sum gives each the gate's; dx is a part of a sum, and the first one's has it. */
 static tx_status gate_bwd(tx_ctx *c, const tx_gate *g, const tx_gate_saved *a, tx_tensor dweight, const own_losses *own,
                           const tx_moe_call *k)
 {
     tx_tensor dx = k->dx, x = k->x;
     size_t mark = tx_arena_mark(&c->acts);
+    const tx_grid *grid = tx_grid_of(c);
     int64_t rows = x.dim[0], choices = a->probs.dim[1];
     tx_tensor wide = tx_push2(&c->acts, a->probs.dtype, rows, choices), d = wide;
+    TX_TRY(tx_all_reduce(c, tx_grid_group(grid, TX_GROUP_TENSOR), dweight, TX_SUM));
     TX_RUN(c, route_bwd, .dlogits = wide, .dweight = dweight, .logits = a->logits, .probs = a->probs,
            .choice = a->choice, .chosen = a->chosen, .aux = own->aux, .z = own->z, .router = g->how);
     if (x.dtype != wide.dtype) {
@@ -166,7 +171,7 @@ static tx_status gate_bwd(tx_ctx *c, const tx_gate *g, const tx_gate_saved *a, t
     }
     TX_RUN(c, gemm, .c = g->w.w.grad, .a = d, .b = x, .trans_a = true, .accumulate = !g->w.w.fresh);
     if (g->w.b.value.data) TX_RUN(c, col_sum, .y = g->w.b.grad, .x = d);
-    TX_RUN(c, gemm, .c = dx, .a = d, .b = g->w.w.value, .accumulate = true);
+    if (!tx_grid_rank(grid, TX_AXIS_TENSOR)) TX_RUN(c, gemm, .c = dx, .a = d, .b = g->w.w.value, .accumulate = true);
     tx_arena_pop(&c->acts, mark);
     return TX_OK;
 }
@@ -241,7 +246,7 @@ static tx_status experts_bwd(tx_ctx *c, const tx_moe *w, const tx_moe_saved *a, 
     TX_RUN(c, combine_fwd, .y = k->dx, .z = dpacked, .row = a->router.row, .accumulate = more);
     tx_at_part(c, ROUTER);
     TX_TRY(gate_bwd(c, &w->router, &a->router, g->dweight, &own, k));
-    if (k->pass->sums.data)
+    if (k->pass->sums.data && !tx_grid_rank(tx_grid_of(c), TX_AXIS_TENSOR))
         TX_RUN(c, route_sums, .sums = k->pass->sums, .stats = a->router.stats, .chosen = a->router.chosen,
                .choice = a->router.choice, .aux = each.aux, .z = each.z);
     tx_arena_pop(&c->acts, mark);

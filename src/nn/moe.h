@@ -10,7 +10,9 @@
  *
  *      x [T, h] --order--> packed [n, h] --experts--> made [n, h] --weights, sums--> y [T, h]
  *
- *  n is T k where nothing is dropped. The host reads how many rows each expert has. */
+ *  n is T k where nothing is dropped. The host reads how many rows each expert has.
+ *  All tensor ranks have all tokens and make the same choices. The experts' matrices are split over them as an MLP's,
+ * and y and dx are a rank's parts of sums. */
 #ifndef TX_NN_MOE_H
 #define TX_NN_MOE_H
 
@@ -37,6 +39,7 @@ typedef struct tx_moe {
     tx_weight bias;                   /* [experts], added to scores to choose by; or nothing */
     tx_experts experts;               /* this rank's */
     int64_t n_experts;                /* of the layer */
+    int64_t ffn, shared_ffn;          /* widths inside an expert, and inside the shared one */
     double train_factor, eval_factor; /* of an expert's capacity; 0: nothing is dropped */
     int64_t min_capacity;
     double aux_coeff, z_coeff; /* of the auxiliary loss and the z-loss in the objective */

@@ -186,14 +186,16 @@ tx_status tx__ref_route_sums(tx_ctx *c, const tx_route_sums_args *a, void *scrat
 {
     (void)c, (void)scratch;
     int64_t n = a->chosen.dim[0];
-    double aux = 0, dropped = 0;
+    const int32_t *choice = a->choice.data;
+    float *sums = a->sums.data;
+    double aux = 0;
     for (int64_t e = 0; e < n; e++) aux += tx__ref_load(a->stats, e) * tx__ref_load(a->chosen, e);
-    for (int64_t i = 0; i < tx_numel(a->choice); i++) dropped += tx__ref_load(a->choice, i) < 0;
-    tx__ref_store(a->sums, 0, tx__ref_load(a->sums, 0) + a->aux * aux);
-    tx__ref_store(a->sums, 1, tx__ref_load(a->sums, 1) + a->z * tx__ref_load(a->stats, n));
-    tx__ref_store(a->sums, 2, tx__ref_load(a->sums, 2) + dropped);
-    for (int64_t e = 0; e < n; e++)
-        tx__ref_store(a->sums, 3 + e, tx__ref_load(a->sums, 3 + e) + tx__ref_load(a->chosen, e));
+    sums[0] += (float)(a->aux * aux);
+    sums[1] += (float)(a->z * tx__ref_load(a->stats, n));
+    for (int64_t i = 0; i < tx_numel(a->choice); i++) {
+        sums[2] += choice[i] < 0;
+        sums[3 + expert_of(choice[i])]++;
+    }
     return TX_OK;
 }
 
