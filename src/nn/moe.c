@@ -257,18 +257,23 @@ static tx_status experts_bwd(tx_ctx *c, const tx_moe *w, const tx_moe_saved *a, 
 
 static const own_losses no_losses;
 
-/* y += shared(x), or g(x) shared(x) */
-static tx_status shared_fwd(tx_ctx *c, const tx_moe *w, tx_moe_saved *a, tx_tensor y, tx_tensor x)
+/* What the shared expert makes, and its gate: before y is written, which may be x's memory. */
+static tx_status shared_fwd(tx_ctx *c, const tx_moe *w, tx_moe_saved *a, tx_tensor x)
 {
     a->all = tx_push2(&c->acts, x.dtype, x.dim[0], x.dim[1]);
     TX_TRY(tx_mlp_fwd(c, &w->shared, &a->shared, a->all, x));
     tx_at_part(c, SHARED_GATE);
-    if (!w->has_shared_gate) {
-        TX_RUN(c, add, .y = y, .a = y, .b = a->all);
-        return TX_OK;
-    }
-    TX_TRY(gate_fwd(c, &w->shared_gate, &a->shared_gate, &w->shared_gate.how, (tx_tensor){ 0 }, x));
-    return weigh(c, &a->shared_gate, y, a->all, true);
+    if (!w->has_shared_gate) return TX_OK;
+    return gate_fwd(c, &w->shared_gate, &a->shared_gate, &w->shared_gate.how, (tx_tensor){ 0 }, x);
+}
+
+/* y += shared(x), or g(x) shared(x) */
+static tx_status add_shared(tx_ctx *c, const tx_moe *w, const tx_moe_saved *a, tx_tensor y)
+{
+    tx_at_part(c, SHARED_GATE);
+    if (w->has_shared_gate) return weigh(c, &a->shared_gate, y, a->all, true);
+    TX_RUN(c, add, .y = y, .a = y, .b = a->all);
+    return TX_OK;
 }
 
 /* dx, written; may be dy's memory. */
@@ -310,12 +315,14 @@ tx_status tx_moe_fwd(tx_ctx *c, const tx_moe *w, tx_moe_saved *a, const tx_moe_c
 {
     tx_tensor x = k->x, y = k->y;
     int64_t tokens = x.dim[0];
+    TX_ASSERT(!w->has_shared || !w->has_residual);
     if (w->has_residual) {
         a->all = tx_push2(&c->acts, x.dtype, 2 * tokens, x.dim[1]);
         y = tx_slice_rows(a->all, 0, tokens);
     }
+    if (w->has_shared) TX_TRY(shared_fwd(c, w, a, x));
     TX_TRY(experts_fwd(c, w, a, y, k));
-    if (w->has_shared) return shared_fwd(c, w, a, y, x);
+    if (w->has_shared) return add_shared(c, w, a, y);
     return w->has_residual ? residual_fwd(c, w, a, k->y, x) : TX_OK;
 }
 

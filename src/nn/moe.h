@@ -43,7 +43,7 @@ typedef struct tx_moe {
     double train_factor, eval_factor; /* of an expert's capacity; 0: nothing is dropped */
     int64_t min_capacity;
     double aux_coeff, z_coeff; /* of the auxiliary loss and the z-loss in the objective */
-    bool has_bias, has_shared, has_shared_gate, has_residual;
+    bool has_bias, has_shared, has_shared_gate, has_residual; /* a shared expert or a residual MLP, not both */
     tx_mlp shared, residual;
     tx_gate shared_gate; /* of one choice */
     tx_gate coefficient; /* of two: what the experts make, what the residual MLP makes */
@@ -77,7 +77,7 @@ typedef struct tx_moe_pass {
 } tx_moe_pass;
 
 typedef struct tx_moe_call {
-    tx_tensor x, y;   /* [T, h] */
+    tx_tensor x, y;   /* [T, h]; y may be x's memory */
     tx_tensor dx, dy; /* backward; dx may be dy's memory */
     const tx_moe_pass *pass;
     const tx_dropout_key *random;
