@@ -54,21 +54,34 @@ typedef struct tx_classes {
     int64_t first, n_here, n_valid;
 } tx_classes;
 
+/* Which of the tokens that have chosen an expert it has no room for. */
+typedef enum tx_drop_policy {
+    TX_DROP_LATER,   /* the last ones; of a token's choices in turn */
+    TX_DROP_SECONDS, /* likewise, and second choices of all tokens before first ones (GShard arXiv:2006.16668) */
+    TX_DROP_SMALL,   /* those of the smallest scores */
+    TX_DROP_RANDOM   /* those of the smallest of random numbers, element t' E + e of the stream */
+} tx_drop_policy;
+
 /* How tokens choose k of E experts.  Scores are s = softmax(logits), or sigmoid(logits) each; a token chooses the k
- * largest of s + bias, the first of equal ones. Its weights are the scores of what it has chosen, or softmax_after the
- * softmax of those k logits alone (Mixtral arXiv:2401.04088) renormalise     divided by their sum over what has not
- * been dropped, which is at least eps of fp32 and all times `scale`. With a capacity an expert takes at most so many
- * tokens, the first ones: in the order of tokens, or with by_choice all first choices before all second ones (GShard
- * arXiv:2006.16668, DeepSpeed's top-2). */
+ * largest of s + bias, the first of equal ones; with noisy_second the second one is the largest of logits + noise, of
+ * Gumbel's distribution, but for the first one. Its weights are the scores of what it has chosen, or softmax_after the
+ * softmax of those k logits alone (Mixtral arXiv:2401.04088); renormalise: divided by their sum over what has not been
+ * dropped, which is at least eps of fp32; and all times `scale`. With a capacity an expert takes at most so many tokens.
+ *  Random numbers are elements t' E + e of random.rng, t' being the token's number in the run: of row i_s b + i_b
+ * (random.sample + i_b) random.s_global + random.first_s + i_s. */
 enum { TX_MAX_CHOICES = 64 }; /* k is at most that */
 typedef enum tx_router_score { TX_ROUTER_SOFTMAX, TX_ROUTER_SIGMOID } tx_router_score;
 typedef struct tx_router {
     tx_router_score score;
     int64_t k;
-    bool softmax_after, renormalise, by_choice;
+    bool softmax_after, renormalise;
+    bool noisy_second;
     bool load_of_first; /* `chosen` counts first choices alone */
     int64_t capacity;   /* 0: nothing is dropped */
+    tx_drop_policy drop;
     double scale;
+    int64_t b;         /* samples; 0 is 1 */
+    tx_dropout random; /* of noise and random numbers; its `drop` is not read */
 } tx_router;
 
 /* route_fwd: probs are s, of sigmoids divided by their sum.  stats = { Σ_t probs[t,e] for each e, Σ_t lse_t² },

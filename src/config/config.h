@@ -202,7 +202,8 @@ typedef struct tx_moe_shape {
     bool sigmoid;                     /* scores are sigmoids, not softmax */
     bool softmax_after;               /* weights are the softmax of the chosen logits */
     bool renormalise;                 /* weights are divided by their sum */
-    bool deepspeed;                   /* of top-2, all first choices come before the second ones, and are the load */
+    bool deepspeed;                   /* what is dropped, and what counts as load, is as DeepSpeed has it */
+    bool noisy_second;                /* of a token's two choices */
     double scale;                     /* of the weights */
     double train_factor, eval_factor; /* of an expert's capacity; 0: nothing is dropped */
     int64_t min_capacity;
@@ -211,6 +212,9 @@ typedef struct tx_moe_shape {
 
 /* Of layer `layer`, from 0. */
 tx_moe_shape tx_config_moe(const tx_config *cfg, int64_t layer);
+
+/* How many of the first `before` layers have experts, where --num-experts gives them any. */
+int64_t tx_config_expert_layers(const tx_config *cfg, int64_t before);
 
 /* Whether any layer has experts. */
 bool tx_config_has_experts(const tx_config *cfg);

@@ -49,6 +49,11 @@ tx_status tx__check_layout(const tx_conversion *c)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "%s: normalises behind its layers (--post-layernorm), which Megatron's models do not",
                        c->src->path);
+    if (tx_config_has_experts(c->cfg))
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "%s: has experts, which are not written in Megatron's and DeepSpeed's formats yet; convert it to "
+                       "native",
+                       c->src->path);
     if (c->with_optim && !has_state(c))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: only %s's state can be written in this format; leave it out",
                        c->src->path, tx_optimizer_deepspeed_name(tx_optimizer_upstream()));

@@ -121,6 +121,13 @@ static tx_status pad_vocab(int64_t *out, int64_t *n_valid, const tx_config *cfg,
     return TX_OK;
 }
 
+/* What DeepSpeed drops: top1gating's random token selection, top2gating, topkgating's "probs". */
+static tx_drop_policy drops_of(const tx_moe_shape *is)
+{
+    if (!is->deepspeed) return TX_DROP_LATER;
+    return is->k == 1 ? TX_DROP_RANDOM : is->k == 2 ? TX_DROP_SECONDS : TX_DROP_SMALL;
+}
+
 /* A layer's experts, which are `expert`, and what chooses them. */
 static tx_moe moe_of(const tx_config *cfg, const tx_moe_shape *is, tx_mlp *expert, int64_t layer)
 {
@@ -129,7 +136,8 @@ static tx_moe moe_of(const tx_config *cfg, const tx_moe_shape *is, tx_mlp *exper
                                      .k = is->k,
                                      .softmax_after = is->softmax_after,
                                      .renormalise = is->renormalise,
-                                     .by_choice = is->deepspeed && is->k == 2,
+                                     .drop = drops_of(is),
+                                     .noisy_second = is->noisy_second,
                                      .load_of_first = is->deepspeed && is->k == 2,
                                      .scale = is->scale },
                      .experts = { expert, is->n_experts },

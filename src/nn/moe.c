@@ -178,20 +178,25 @@ static tx_status gate_bwd(tx_ctx *c, const tx_gate *g, const tx_gate_saved *a, t
 
 /* ---- the experts ---- */
 
-/* DeepSpeed's. */
-static int64_t capacity_of(const tx_moe *w, double factor, int64_t tokens)
+int64_t tx_moe_capacity(int64_t tokens, int64_t n_experts, double factor, int64_t least)
 {
     if (!(factor > 0)) return 0;
-    double each = ceil((double)tokens / (double)w->n_experts * factor * (double)w->router.how.k);
-    return each > (double)w->min_capacity ? (int64_t)each : w->min_capacity;
+    float each = ceilf((float)((double)tokens / (double)n_experts) * (float)factor);
+    return (double)each > (double)least ? (int64_t)each : least;
 }
 
-/* The layer's router as this call has it. */
+/* The layer's router as this call has it. What is random is so in training alone; else later choices are dropped. */
 static tx_router router_of(const tx_moe *w, const tx_moe_call *k)
 {
     tx_router how = w->router.how;
     double factor = k->pass->generates ? 0 : k->pass->train ? w->train_factor : w->eval_factor;
-    how.capacity = capacity_of(w, factor, k->x.dim[0]);
+    how.capacity = tx_moe_capacity(k->x.dim[0], w->n_experts, factor * (double)how.k, w->min_capacity);
+    how.b = k->pass->b;
+    how.random = tx_dropout_at(k->random, 0, w->layer, TX_RANDOM_ROUTER);
+    how.random.first_s = 0; /* all positions are here */
+    if (k->random->on) return how;
+    how.noisy_second = false;
+    if (how.drop == TX_DROP_RANDOM) how.drop = TX_DROP_LATER;
     return how;
 }
 

@@ -90,6 +90,10 @@ typedef struct tx_moe_call {
 tx_status tx_moe_declare(tx_params *ps, const char *prefix, tx_moe *w, int64_t first, const tx_dims *dims,
                          const tx_dims *all_dims);
 
+/* Tokens that an expert takes at most, in DeepSpeed's arithmetic; 0 without a factor: all.   @factor times the choices
+ * of a token */
+int64_t tx_moe_capacity(int64_t tokens, int64_t n_experts, double factor, int64_t least);
+
 /* Writes y. Pushes a's tensors. */
 tx_status tx_moe_fwd(tx_ctx *c, const tx_moe *w, tx_moe_saved *a, const tx_moe_call *k);
 

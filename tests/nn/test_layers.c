@@ -259,7 +259,7 @@ static void moe_mixtral_again(rig *r)
 static void moe_two_of_few(rig *r)
 {
     make_moe(r,
-             (tx_moe){ .router.how = { .k = 2, .renormalise = true, .by_choice = true, .load_of_first = true },
+             (tx_moe){ .router.how = { .k = 2, .renormalise = true, .drop = TX_DROP_SECONDS, .load_of_first = true },
                        .aux_coeff = 0.3,
                        .train_factor = 0.7 },
              GELU, true);

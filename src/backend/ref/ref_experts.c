@@ -1,5 +1,6 @@
 /* ref_experts.c - routing of tokens to experts, and the rows that go with it. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "backend/ref/ref.h"
 
@@ -53,13 +54,31 @@ static bool is_taken(const int32_t *choice, int64_t n, int64_t e)
     return false;
 }
 
+/* Number of an element of the random stream. */
+static uint64_t element_of(const tx_router *how, int64_t n_experts, int64_t t, int64_t e)
+{
+    int64_t b = how->b ? how->b : 1;
+    const tx_dropout *r = &how->random;
+    uint64_t sample = r->sample + (uint64_t)(t % b);
+    return (sample * (uint64_t)r->s_global + (uint64_t)(r->first_s + t / b)) * (uint64_t)n_experts + (uint64_t)e;
+}
+
+/* What the j-th choice of a token is made by. */
+static double attraction(const tx_route_fwd_args *a, const scores *s, int64_t j, int64_t e)
+{
+    const tx_router *how = &a->router;
+    if (j != 1 || !how->noisy_second) return score(s, e) + (a->bias.data ? tx__ref_load(a->bias, e) : 0);
+    double u = tx_rng_uniform(&how->random.rng, element_of(how, a->logits.dim[1], s->t, e));
+    return tx__ref_load(a->logits, at2(a->logits, s->t, e)) - log(-log(u));
+}
+
 static void choose(const tx_route_fwd_args *a, const scores *s, int32_t *choice)
 {
     for (int64_t j = 0; j < a->router.k; j++) {
         double most = -INFINITY;
         choice[j] = -1;
         for (int64_t e = 0; e < a->logits.dim[1]; e++) {
-            double by = score(s, e) + (a->bias.data ? tx__ref_load(a->bias, e) : 0);
+            double by = attraction(a, s, j, e);
             if (is_taken(choice, j, e) || (choice[j] >= 0 && !(by > most))) continue;
             most = by;
             choice[j] = (int32_t)e;
@@ -67,18 +86,54 @@ static void choose(const tx_route_fwd_args *a, const scores *s, int32_t *choice)
     }
 }
 
-/* What of the pairs an expert has no room for becomes -1 - e. */
-static void drop(const tx_route_fwd_args *a)
+/* Of a pair of token t and its j-th choice, which is e: the larger, the rather it is kept. Of equal ones the first is.
+ */
+static double claim(const tx_route_fwd_args *a, int64_t t, int64_t j, int64_t e)
 {
     const tx_router *how = &a->router;
-    int64_t rows = a->logits.dim[0], k = how->k;
+    switch (how->drop) {
+    case TX_DROP_LATER:
+        break;
+    case TX_DROP_SECONDS:
+        return (double)-j;
+    case TX_DROP_SMALL:
+        return score(&(scores){ how, a->logits, t, log_sum_exp(a->logits, t), 1 }, e);
+    case TX_DROP_RANDOM:
+        return tx_rng_uniform(&how->random.rng, element_of(how, a->logits.dim[1], t, e));
+    }
+    return 0;
+}
+
+/* A token's choice of an expert. */
+typedef struct pair {
+    double claim;
+    int64_t at; /* t k + j */
+} pair;
+
+static int by_claim(const void *x, const void *y)
+{
+    const pair *a = x, *b = y;
+    return a->claim > b->claim ? -1 : a->claim < b->claim ? 1 : (a->at > b->at) - (a->at < b->at);
+}
+
+size_t tx__ref_route_fwd_scratch(const tx_ctx *c, const tx_route_fwd_args *a)
+{
+    (void)c;
+    return a->router.capacity ? (size_t)tx_numel(a->choice) * sizeof(pair) : 0;
+}
+
+/* What of the pairs an expert has no room for becomes -1 - e.   @all [T k] */
+static void drop(const tx_route_fwd_args *a, pair *all)
+{
+    int64_t n = tx_numel(a->choice), k = a->router.k;
     int32_t *choice = a->choice.data;
     for (int64_t e = 0; e < a->logits.dim[1]; e++) {
-        int64_t n = 0;
-        for (int64_t i = 0; i < rows * k; i++) {
-            int32_t *c = &choice[how->by_choice ? i % rows * k + i / rows : i];
-            if (*c == e && ++n > how->capacity) *c = (int32_t)(-1 - e);
-        }
+        int64_t has = 0;
+        for (int64_t i = 0; i < n; i++)
+            if (choice[i] == e) all[has++] = (pair){ claim(a, i / k, i % k, e), i };
+        if (has <= a->router.capacity) continue;
+        qsort(all, (size_t)has, sizeof *all, by_claim);
+        for (int64_t i = a->router.capacity; i < has; i++) choice[all[i].at] = (int32_t)(-1 - e);
     }
 }
 
@@ -103,7 +158,7 @@ static void weights_of(const tx_router *how, const scores *s, const int32_t *cho
 
 tx_status tx__ref_route_fwd(tx_ctx *c, const tx_route_fwd_args *a, void *scratch)
 {
-    (void)c, (void)scratch;
+    (void)c;
     int64_t rows = a->logits.dim[0], n = a->logits.dim[1], k = a->router.k;
     int32_t *choice = a->choice.data, *chosen = a->chosen.data;
     for (int64_t e = 0; e < n; e++) chosen[e] = 0;
@@ -122,7 +177,7 @@ tx_status tx__ref_route_fwd(tx_ctx *c, const tx_route_fwd_args *a, void *scratch
         tx__ref_store(a->stats, e, sum);
     }
     tx__ref_store(a->stats, n, squares);
-    if (a->router.capacity) drop(a);
+    if (a->router.capacity) drop(a, scratch);
     for (int64_t t = 0; t < rows; t++) {
         scores s = scores_of(&a->router, a->logits, t);
         double w[TX_MAX_CHOICES], sum;
