@@ -212,7 +212,7 @@ static double head_cost(const tx_model *m, int64_t s)
 {
     double h = (double)m->hidden, heads = (double)(m->n_heads * m->head_dim);
     double qkv = (double)((m->n_heads + 2 * m->n_groups) * m->head_dim);
-    return m->head_products / (h * (qkv + heads + (double)(m->mlp_in + m->ffn)) + 2 * heads * (double)s);
+    return m->head_products / (h * (qkv + heads) + m->mlp_products + 2 * heads * (double)s);
 }
 
 static void take_chunks(tx_model *m, const tx_config *cfg, const tx_grid *grid)
@@ -225,6 +225,19 @@ static void take_chunks(tx_model *m, const tx_config *cfg, const tx_grid *grid)
                                .post_cost = head_cost(m, cfg->seq_length) };
     for (int k = 0; k < m->n_chunks; k++) m->chunk[k] = tx_pp_layers(&d, tx_grid_rank(grid, TX_AXIS_PIPELINE), k);
     m->n_again = count_again(m, &d);
+}
+
+/* Of all layers in the mean: an MLP's, or the router's and of all that a token goes through. */
+static double mlp_products(const tx_config *cfg)
+{
+    double h = (double)cfg->hidden_size, matrices = cfg->swiglu || cfg->glu_activation ? 3 : 2, sum = 0;
+    for (int64_t i = 0; i < cfg->num_layers; i++) {
+        const tx_moe_shape is = tx_config_moe(cfg, i);
+        if (is.n_experts > 1) sum += h * (double)is.n_experts + matrices * h * (double)(is.k * is.ffn + is.shared_ffn);
+        if (is.n_experts == 1 || is.residual) sum += matrices * h * (double)cfg->ffn_hidden_size;
+        if (is.residual) sum += 2 * h;
+    }
+    return sum / (double)cfg->num_layers;
 }
 
 static tx_model sizes_of(const tx_config *cfg, const tx_model_type *type, int64_t vocab_size, int64_t padded,
@@ -240,6 +253,7 @@ static tx_model sizes_of(const tx_config *cfg, const tx_model_type *type, int64_
         .head_dim = cfg->kv_channels,
         .ffn = cfg->ffn_hidden_size,
         .mlp_in = cfg->swiglu || cfg->glu_activation ? 2 * cfg->ffn_hidden_size : cfg->ffn_hidden_size,
+        .mlp_products = mlp_products(cfg),
         .max_positions = cfg->max_position_embeddings,
         .positions = tx_config_positions(cfg),
         .vocab_size = vocab_size,

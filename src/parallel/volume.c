@@ -73,6 +73,17 @@ static void add_selected(terms *t, const tx_volume_sizes *z)
             z->head_rows * z->h * z->value);
 }
 
+/* Gradients of the weights of experts, of which tensor ranks have parts. */
+static void add_gates(terms *t, const tx_volume_sizes *z)
+{
+    if (!z->n_gates) return;
+    TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
+    t->term[t->n++] = (tx_volume_term){ TX_GROUP_TENSOR,
+                                        TX_COMM_ALL_REDUCE,
+                                        "4 b s k a router, gradient of weights",
+                                        { z->n_micro * z->n_gates, z->n_micro * z->n_choices * z->b * z->s * 4 } };
+}
+
 /* f and g of Megatron-LM. */
 static void add_all_reduces(terms *t, const tx_volume_sizes *z)
 {
@@ -85,6 +96,7 @@ static void add_all_reduces(terms *t, const tx_volume_sizes *z)
     if (has_post(z) && !z->head_selects) add(t, TX_GROUP_TENSOR, op, "b s h, gradient of the head's input", m, bsh);
     add(t, TX_GROUP_TENSOR, TX_COMM_ALL_GATHER, "b s h a group, its divided input", m * z->n_gathered,
         z->b * z->s * z->h * z->stream);
+    add_gates(t, z);
     add_loss(t, z);
     add_selected(t, z);
 }
@@ -124,6 +136,7 @@ static void add_parts(terms *t, const tx_volume_sizes *z)
     if (has_post(z)) add(t, TX_GROUP_TENSOR, gather, "b s h, the head's input", m, bsh * z->value);
     if (has_pre(z)) add(t, TX_GROUP_TENSOR, gather, "b s h, gradient of the embedding", m, words(z));
     if (has_pre(z) && z->positions) add(t, TX_GROUP_TENSOR, gather, "b s h, gradient of positions", m, bsh * z->stream);
+    add_gates(t, z);
     add_loss(t, z);
     add_selected(t, z);
 }

@@ -261,6 +261,18 @@ static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z
     count_gathered(s, cfg, z);
 }
 
+/* Products that weigh rows, in a stage's layers with experts, and the weights of a token. */
+static void count_gates(tx_volume_sizes *s, const tx_model *m, const tx_config *cfg)
+{
+    for (int k = 0; k < m->n_chunks; k++)
+        for (int64_t i = m->chunk[k].first; i < m->chunk[k].end; i++) {
+            const tx_moe_shape is = tx_config_moe(cfg, i);
+            if (is.n_experts == 1) continue;
+            s->n_gates += 1 + is.residual;
+            s->n_choices += is.k + (is.residual ? 2 : 0);
+        }
+}
+
 tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, const tx_grid *g, int64_t n_micro,
                                       const tx_zero *z)
 {
@@ -298,6 +310,7 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
         .positions = cfg->embed_layernorm && cfg->add_position_embedding,
         .tied = !cfg->untie_embeddings_and_output_weights,
     };
+    count_gates(&sizes, m, cfg);
     m->type->shape(m, cfg, &batch, s, b);
     sizes.head_rows = batch.label.dim[0];
     sizes.head_chunks =
