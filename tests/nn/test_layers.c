@@ -707,6 +707,40 @@ static void a_second_gate_is_a_first_one_elsewhere(void **state)
     finish(&second);
 }
 
+static void one_mlp(rig *r)
+{
+    make_mlp(r, GELU, true);
+}
+
+/* Weights come in the same order, so they are the same. */
+static void one_expert(rig *r)
+{
+    r->expert[0] = GELU;
+    add_mlp(r, &r->expert[0], true);
+    r->moe = (tx_moe){ .experts = { r->expert, 1 }, .n_experts = 1, .layer = 1, .aux_coeff = 0.5 };
+    r->moe.router.how.k = 1;
+    add_gate(r, "router.weight", "", &r->moe.router, 1, false);
+    r->pass = (tx_moe_pass){ .b = B, .train = true, .scale = 1 };
+    r->fwd = moe_fwd, r->bwd = moe_bwd;
+}
+
+/* Whose weight is 1: the same bits as an MLP. */
+static void an_only_expert_is_an_mlp(void **state)
+{
+    (void)state;
+    rig mlp, moe;
+    begin(&mlp, &(layer_case)CASE(one_mlp), "cpu", TX_F32);
+    begin(&moe, &(layer_case)CASE(one_expert), "cpu", TX_F32);
+    forward_backward(&mlp);
+    forward_backward(&moe);
+    assert_memory_equal(mlp.y.data, moe.y.data, (size_t)tx_numel(mlp.y) * sizeof(float));
+    for (int i = 0; i < mlp.n_leaves; i++)
+        assert_memory_equal(mlp.leaf[i].weight->grad.data, moe.leaf[i].weight->grad.data,
+                            (size_t)mlp.leaf[i].n * sizeof(float));
+    finish(&mlp);
+    finish(&moe);
+}
+
 /* A site's mask is named by seed, iteration, layer and site, and by nothing else. */
 static void masks_have_names(void **state)
 {
@@ -739,6 +773,7 @@ int main(void)
         cmocka_unit_test(cpu_in_bf16),
         cmocka_unit_test(cpu_in_fp16),
         cmocka_unit_test(a_second_gate_is_a_first_one_elsewhere),
+        cmocka_unit_test(an_only_expert_is_an_mlp),
         cmocka_unit_test(masks_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* moe.c - which layers have experts, and what they are, from the options of DeepSpeed or of Megatron Core. */
+/* expert_layers.c - which layers have experts, and what they are, from the options of DeepSpeed or of Megatron Core. */
 #include <stdlib.h>
 
 #include "config/config.h"
