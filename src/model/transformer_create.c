@@ -82,6 +82,9 @@ static tx_block block_of(const tx_config *cfg, int64_t i, const tx_grid *grid, b
         .ln1 = norm_of(cfg),
         .ln2 = norm_of(cfg),
         .attn = { .proj.summed = true,
+                  .qk_norm = cfg->qk_layernorm,
+                  .q_norm = norm_of(cfg),
+                  .k_norm = norm_of(cfg),
                   .n_heads = n / t,
                   .n_groups = cfg->num_key_value_heads / t,
                   .n_heads_whole = n,
@@ -270,7 +273,9 @@ static tx_model sizes_of(const tx_config *cfg, const tx_model_type *type, int64_
 
 static unsigned traits_of(const tx_transformer *t, const tx_config *cfg, const tx_head_shape *head)
 {
-    return (cfg->add_bias_linear ? TX_WITH_BIAS : 0) | (t->final_norm.kind == TX_LAYERNORM ? TX_WITH_BETA : 0) |
+    return (cfg->add_bias_linear ? TX_WITH_BIAS : 0) |
+           (cfg->add_bias_linear || cfg->add_qkv_bias ? TX_WITH_QKV_BIAS : 0) |
+           (cfg->qk_layernorm ? TX_WITH_QK_NORM : 0) | (t->final_norm.kind == TX_LAYERNORM ? TX_WITH_BETA : 0) |
            (cfg->add_position_embedding ? TX_WITH_POS : 0) | (head->n_types ? TX_WITH_KIND : 0) |
            (t->normed == TX_NORM_WORDS ? TX_WITH_WORD_NORM : 0) | (t->normed == TX_NORM_SUM ? TX_WITH_SUM_NORM : 0) |
            (cfg->post_layernorm ? TX_WITH_POST_NORM : TX_WITH_PRE_NORM | TX_WITH_FINAL_NORM) | head->traits;
@@ -287,6 +292,7 @@ static tx_dims dims_of(const tx_transformer *t, const tx_grid *grid, int64_t n_t
                       .T = n_types,
                       .q = (m->n_heads + 2 * m->n_groups) * m->head_dim,
                       .a = m->n_heads * m->head_dim,
+                      .d = m->head_dim,
                       .u = m->mlp_in,
                       .u_parts = m->mlp_in == m->ffn ? 1 : 2,
                       .n_tp = tx_grid_size(grid, TX_AXIS_TENSOR),

@@ -68,7 +68,8 @@ typedef struct tx_volume_sizes {
     int64_t norm;               /* parameters of a norm: 2 h, or h; */
     int64_t embedding_norm;     /* of the embedding's, and of the last one; 0: there is none */
     int64_t last_norm;
-    bool positions; /* are added after the embedding's norm */
+    int64_t head_norms; /* of a layer's norms of queries and keys; 0: there are none */
+    bool positions;     /* are added after the embedding's norm */
     bool tied;
     int64_t head_rows, head_chunks; /* of a micro-batch: that logits are made of, in so many pieces */
     bool head_selects; /* these are some of b s, and the head is whole on every tensor rank but for the words */

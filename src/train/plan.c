@@ -307,6 +307,7 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
                           : cfg->post_layernorm ? norm
                                                 : 0,
         .last_norm = cfg->post_layernorm ? 0 : norm,
+        .head_norms = cfg->qk_layernorm ? 2 * norm / m->hidden * m->head_dim : 0,
         .positions = cfg->embed_layernorm && cfg->add_position_embedding,
         .tied = !cfg->untie_embeddings_and_output_weights,
     };

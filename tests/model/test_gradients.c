@@ -187,6 +187,8 @@ static const char *const models[] = {
     GPT "--swiglu --ffn-hidden-size 24 --normalization rmsnorm --use-rotary-position-embeddings "
         "--untie-embeddings-and-output-weights "
         "--disable-bias-linear --num-key-value-heads 1" NO_DROPOUT,
+    GPT "--disable-bias-linear --add-qkv-bias --qk-layernorm --use-rotary-position-embeddings --num-key-value-heads "
+        "1" DROPOUT,
     GPT "--embed-layernorm --apply-residual-connection-post-layernorm" DROPOUT,
     GPT "--position-embedding-type alibi --num-key-value-heads 1 --embed-layernorm" DROPOUT,
     GPT "--num-experts 4 --topk 2 --moe-loss-coeff 0 --disable-moe-token-dropping" DROPOUT,

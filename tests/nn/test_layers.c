@@ -85,11 +85,16 @@ static tx_status norm_joined_fwd(rig *r)
     return TX_OK;
 }
 
-static void add_norm(rig *r, tx_norm *w, tx_norm_kind kind, bool plus_one)
+static void add_norm_of(rig *r, tx_norm *w, tx_norm_kind kind, bool plus_one, int64_t n)
 {
     *w = (tx_norm){ .kind = kind, .eps = 1e-5, .plus_one = plus_one };
-    add(r, "gamma", &w->gamma, plus_one ? 0 : 1, H, 0, 0);
-    if (kind == TX_LAYERNORM) add(r, "beta", &w->beta, 0, H, 0, 0);
+    add(r, "gamma", &w->gamma, plus_one ? 0 : 1, n, 0, 0);
+    if (kind == TX_LAYERNORM) add(r, "beta", &w->beta, 0, n, 0, 0);
+}
+
+static void add_norm(rig *r, tx_norm *w, tx_norm_kind kind, bool plus_one)
+{
+    add_norm_of(r, w, kind, plus_one, H);
 }
 
 static void layernorm(rig *r)
@@ -325,6 +330,10 @@ static void add_attention(rig *r, tx_attention *w, bool bias)
     w->layer = 1;
     add_linear(r, "query_key_value.weight", "query_key_value.bias", &w->qkv, (HEADS + 2 * w->n_groups) * D, H, bias);
     add_linear(r, "dense.weight", "dense.bias", &w->proj, H, HEADS * D, bias);
+    if (w->qk_norm) {
+        add_norm_of(r, &w->q_norm, w->q_norm.kind, false, D);
+        add_norm_of(r, &w->k_norm, w->k_norm.kind, false, D);
+    }
     w->proj.summed = true;
 }
 
@@ -353,6 +362,23 @@ static void attention_grouped_rotary(rig *r)
 static void attention_one_group_half_rotary(rig *r)
 {
     make_attention(r, (tx_attention){ .n_groups = 1, .causal = true, .n_rot = D / 2, .p_drop = 0.2 }, true);
+}
+
+static void attention_qk_rmsnorm_rotary(rig *r)
+{
+    make_attention(r,
+                   (tx_attention){ .n_groups = 2,
+                                   .causal = true,
+                                   .n_rot = D,
+                                   .qk_norm = true,
+                                   .q_norm.kind = TX_RMSNORM,
+                                   .k_norm.kind = TX_RMSNORM },
+                   false);
+}
+
+static void attention_qk_layernorm(rig *r)
+{
+    make_attention(r, (tx_attention){ .n_groups = HEADS, .causal = true, .n_rot = D, .qk_norm = true }, true);
 }
 
 /* Samples of which the last keys are padding. */
@@ -483,6 +509,8 @@ static const layer_case cases[] = {
     CASE(attention_dropped),
     CASE(attention_grouped_rotary),
     CASE(attention_one_group_half_rotary),
+    CASE(attention_qk_rmsnorm_rotary),
+    CASE(attention_qk_layernorm),
     CASE(attention_padded),
     CASE(attention_documents),
     CASE(block_gpt),

@@ -79,6 +79,8 @@ static const axis_choice model_choices[] = {
     { "llama", "--num-attention-heads 4 --swiglu --normalization rmsnorm --use-rotary-position-embeddings "
                "--untie-embeddings-and-output-weights --disable-bias-linear --no-position-embedding" },
     { "gqa", "--num-attention-heads 8 --group-query-attention --num-query-groups 4 --swiglu" },
+    { "qk-norm", "--num-attention-heads 8 --num-key-value-heads 4 --qk-layernorm --add-qkv-bias --disable-bias-linear "
+                 "--normalization rmsnorm --use-rotary-position-embeddings --swiglu" },
     { "embed-norm", "--num-attention-heads 4 --embed-layernorm" },
     { "alibi", "--num-attention-heads 12 --kv-channels 4 --num-key-value-heads 4 --position-embedding-type alibi "
                "--reset-attention-mask" },

@@ -35,7 +35,7 @@ static bool fits(const tx_model *m)
     const tx_gpt *g = (const tx_gpt *)m;
     const tx_block *b = &g->t.block[0];
     return b->ln1.kind == TX_RMSNORM && !g->t.normed && !b->residual_post_norm && b->attn.n_rot == m->head_dim &&
-           b->mlp.gated && !b->mlp.gate_second && !(g->t.traits & (TX_WITH_POS | TX_WITH_BIAS));
+           b->mlp.gated && !b->mlp.gate_second && !(g->t.traits & (TX_WITH_POS | TX_WITH_QKV_BIAS | TX_WITH_QK_NORM));
 }
 
 /* The rotation's base: transformers 5 keeps it in rope_parameters, older ones beside rope_scaling. */
