@@ -198,6 +198,7 @@ typedef struct tx_moe_shape {
     int64_t n_experts;                /* 1: it is dense, and nothing else counts */
     int64_t k;                        /* experts that a token chooses */
     int64_t ffn, shared_ffn;          /* widths inside an expert, and inside the shared one; 0: there is none */
+    bool shared_gate;                 /* the shared expert's output has a weight, a sigmoid */
     bool residual;                    /* --mlp-type residual */
     bool sigmoid;                     /* scores are sigmoids, not softmax */
     bool softmax_after;               /* weights are the softmax of the chosen logits */

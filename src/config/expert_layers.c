@@ -53,6 +53,7 @@ tx_moe_shape tx_config_moe(const tx_config *cfg, int64_t layer)
     s.n_experts = n;
     s.ffn = cfg->moe_ffn_hidden_size ? cfg->moe_ffn_hidden_size : cfg->ffn_hidden_size;
     s.shared_ffn = cfg->moe_shared_expert_intermediate_size;
+    s.shared_gate = s.shared_ffn && cfg->moe_shared_expert_gate;
     s.residual = cfg->mlp_type == TX_MLP_TYPE_RESIDUAL;
     s.min_capacity = cfg->moe_min_capacity;
     s.z_coeff = cfg->moe_z_loss_coeff;

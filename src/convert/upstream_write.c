@@ -407,7 +407,7 @@ static void set_layout(tx__file *f, tx_py *args)
     set_bool(f, args, "bf16", c->dtype == TX_ST_BF16);
     set_bool(f, args, "fp16", c->dtype == TX_ST_F16);
     tx__set(f, args, "params_dtype", tx_py_of_global(f->a, "torch", tx_pt_dtype_name(tx__weight_dtype(c))));
-    tx__set(f, args, "num_experts", tx__append(f, tx_py_list(f->a), tx_py_of_int(f->a, 1)));
+    tx__set(f, args, "num_experts", tx__append(f, tx_py_list(f->a), tx_py_of_int(f->a, c->m->experts.n_experts)));
 }
 
 static void set_run(tx__file *f, tx_py *args)

@@ -82,7 +82,9 @@ typedef struct tx_model {
     int64_t head_dim;
     int64_t ffn, mlp_in; /* width inside the MLP, and rows of its first matrix: twice as many with a gate */
     double mlp_products; /* multiply-adds of a token in the feed-forward half of a layer, in the mean over all layers */
-    int64_t vocab_size;  /* real tokens: what the tokenizer has */
+    tx_moe_shape experts; /* of the first layer that has some; n_experts 1: none has */
+    bool all_experts;     /* every layer has as many as the first one */
+    int64_t vocab_size;   /* real tokens: what the tokenizer has */
     int64_t vocab_padded; /* rows of the embedding: a multiple of --make-vocab-size-divisible-by */
     int64_t n_valid;      /* columns that take part in the softmax: vocab_size, or vocab_padded as upstream does */
     double head_products; /* multiply-adds of the head's matrix products, for each position of the sequence */

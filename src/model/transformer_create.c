@@ -153,9 +153,11 @@ static tx_moe moe_of(const tx_config *cfg, const tx_moe_shape *is, tx_mlp *exper
                      .aux_coeff = is->aux_coeff,
                      .z_coeff = is->z_coeff,
                      .has_shared = is->shared_ffn,
+                     .has_shared_gate = is->shared_gate,
                      .has_residual = is->residual,
                      .shared = mlp_of(cfg),
                      .residual = mlp_of(cfg),
+                     .shared_gate.how = { .score = TX_ROUTER_SIGMOID, .k = 1, .scale = 1 },
                      .coefficient.how = { .k = 2, .scale = 1 },
                      .recompute = tx_config_recompute(cfg).selective,
                      .layer = (int)layer + 1 };
@@ -243,6 +245,17 @@ static double mlp_products(const tx_config *cfg)
     return sum / (double)cfg->num_layers;
 }
 
+static void take_experts(tx_model *m, const tx_config *cfg)
+{
+    m->experts = tx_config_moe(cfg, 0);
+    m->all_experts = true;
+    for (int64_t i = 1; i < m->n_layers; i++) {
+        const tx_moe_shape is = tx_config_moe(cfg, i);
+        if (is.n_experts != m->experts.n_experts) m->all_experts = false;
+        if (m->experts.n_experts == 1) m->experts = is;
+    }
+}
+
 static tx_model sizes_of(const tx_config *cfg, const tx_model_type *type, int64_t vocab_size, int64_t padded,
                          int64_t n_valid)
 {
@@ -307,6 +320,7 @@ tx_status tx_transformer_create(tx_transformer *t, const tx_model_type *type, co
     int64_t padded, n_valid;
     TX_TRY(pad_vocab(&padded, &n_valid, cfg, vocab_size, grid));
     *m = sizes_of(cfg, type, vocab_size, padded, n_valid);
+    take_experts(m, cfg);
     m->head_products = head->share * (double)(head->before + m->hidden * padded);
     t->p_drop = cfg->hidden_dropout;
     t->normed = cfg->embed_layernorm ? TX_NORM_WORDS : cfg->post_layernorm ? TX_NORM_SUM : TX_NORM_NOTHING;
