@@ -396,6 +396,98 @@ tx_status tx__check_cache_append(const tx_cache_append_args *a)
                   T(k_cache), T(v_cache), T(k), T(v), T(past.n), T(past.slot));
 }
 
+/* Rows of any number. */
+static bool rows_of(tx_tensor x, tx_dtype t, int64_t h)
+{
+    return flat(x) && x.dtype == t && x.n_dims == 2 && x.dim[1] == h;
+}
+
+tx_status tx__check_route_fwd(const tx_route_fwd_args *a)
+{
+    tx_dtype t = a->logits.dtype;
+    bool ok = (t == TX_F32 || t == TX_F64) && dense(a->logits, t, 2);
+    if (ok) {
+        int64_t rows = a->logits.dim[0], e = a->logits.dim[1], k = a->router.k;
+        ok = k >= 1 && k <= e && k <= TX_MAX_CHOICES && mat(a->probs, t, rows, e) && mat(a->choice, TX_I32, rows, k) &&
+             mat(a->weight, t, rows, k) && vec(a->chosen, TX_I32, e) && vec(a->stats, t, e + 1) &&
+             (!a->bias.data || (is_float(a->bias.dtype) && vec(a->bias, a->bias.dtype, e)));
+    }
+    if (ok) return TX_OK;
+    return REFUSE(
+        "route_fwd",
+        "logits and probs [T,E], weight [T,k] and stats [E+1] fp32, choice [T,k] and chosen [E] int32, bias [E], k "
+        "<= E",
+        T(probs), T(choice), T(weight), T(chosen), T(stats), T(logits), T(bias));
+}
+
+tx_status tx__check_route_bwd(const tx_route_bwd_args *a)
+{
+    tx_dtype t = a->logits.dtype;
+    bool ok = (t == TX_F32 || t == TX_F64) && dense(a->logits, t, 2);
+    if (ok) {
+        int64_t rows = a->logits.dim[0], e = a->logits.dim[1], k = a->router.k;
+        ok = mat(a->dlogits, t, rows, e) && mat(a->dweight, t, rows, k) && mat(a->probs, t, rows, e) &&
+             mat(a->choice, TX_I32, rows, k) && vec(a->chosen, TX_I32, e);
+    }
+    if (ok) return TX_OK;
+    return REFUSE("route_bwd", "logits, probs and dlogits [T,E], dweight [T,k] fp32, choice [T,k] and chosen [E] int32",
+                  T(dlogits), T(dweight), T(logits), T(probs), T(choice), T(chosen));
+}
+
+tx_status tx__check_route_sums(const tx_route_sums_args *a)
+{
+    bool ok = dense(a->chosen, TX_I32, 1) && dense(a->choice, TX_I32, 2) && dense(a->sums, TX_F32, 1) &&
+              vec(a->stats, a->stats.dtype, a->chosen.dim[0] + 1) && a->sums.dim[0] >= a->chosen.dim[0] + 3;
+    if (ok) return TX_OK;
+    return REFUSE("route_sums", "sums [E+3 or more] and stats [E+1] fp32, chosen [E] and choice [T,k] int32", T(sums),
+                  T(stats), T(chosen), T(choice));
+}
+
+tx_status tx__check_expert_order(const tx_expert_order_args *a)
+{
+    bool ok = dense(a->choice, TX_I32, 2) && vec(a->row, TX_I32, tx_numel(a->choice)) && dense(a->count, TX_I32, 1) &&
+              flat(a->source) && a->source.dtype == TX_I32 && a->source.n_dims == 1;
+    if (ok) return TX_OK;
+    return REFUSE("expert_order", "choice [T,k], row [T k], source [n] and count [E] int32", T(row), T(source),
+                  T(count), T(choice));
+}
+
+tx_status tx__check_gather_rows(const tx_gather_rows_args *a)
+{
+    tx_dtype t = a->x.dtype;
+    bool ok = is_float(t) && dense(a->x, t, 2) && rows_of(a->y, t, a->x.dim[1]) && flat(a->index) &&
+              a->index.dtype == TX_I32 && tx_numel(a->index) == a->y.dim[0] && a->div >= 1;
+    if (ok) return TX_OK;
+    return REFUSE("gather_rows", "x [rows,h] and y [n,h] of one float dtype, index [n] int32, div at least 1", T(y),
+                  T(x), T(index));
+}
+
+tx_status tx__check_combine_fwd(const tx_combine_fwd_args *a)
+{
+    tx_dtype t = a->y.dtype;
+    bool ok = is_float(t) && dense(a->y, t, 2) && rows_of(a->z, t, a->y.dim[1]) && dense(a->row, TX_I32, 1) &&
+              a->row.dim[0] % a->y.dim[0] == 0 &&
+              (!a->weight.data || mat(a->weight, tx_wide(t), a->y.dim[0], a->row.dim[0] / a->y.dim[0]));
+    if (ok) return TX_OK;
+    return REFUSE("combine_fwd", "y [T,h] and z [n,h] of one float dtype, row [T k] int32, weight [T,k] fp32", T(y),
+                  T(z), T(row), T(weight));
+}
+
+tx_status tx__check_combine_bwd(const tx_combine_bwd_args *a)
+{
+    tx_dtype t = a->dy.dtype;
+    bool ok = is_float(t) && dense(a->dy, t, 2) && rows_of(a->z, t, a->dy.dim[1]) && like(a->dz, a->z) &&
+              dense(a->row, TX_I32, 1) && a->row.dim[0] % a->dy.dim[0] == 0;
+    if (ok) {
+        int64_t rows = a->dy.dim[0], k = a->row.dim[0] / rows;
+        ok = mat(a->weight, tx_wide(t), rows, k) && mat(a->dweight, tx_wide(t), rows, k);
+    }
+    if (ok) return TX_OK;
+    return REFUSE("combine_bwd",
+                  "dy [T,h], z and dz [n,h] of one float dtype, row [T k] int32, weight and dweight [T,k] fp32", T(dz),
+                  T(dweight), T(dy), T(z), T(row), T(weight));
+}
+
 tx_status tx__check_rope(const tx_rope_args *a)
 {
     if (!is_float(a->x.dtype) || !view(a->x, a->x.dtype, 5))

@@ -54,6 +54,104 @@ typedef struct tx_classes {
     int64_t first, n_here, n_valid;
 } tx_classes;
 
+/* Which of the tokens that have chosen an expert it has no room for. */
+typedef enum tx_drop_policy {
+    TX_DROP_LATER,   /* the last ones; of a token's choices in turn */
+    TX_DROP_SECONDS, /* likewise, and second choices of all tokens before first ones (GShard arXiv:2006.16668) */
+    TX_DROP_SMALL,   /* those of the smallest scores */
+    TX_DROP_RANDOM   /* those of the smallest of random numbers, element t' E + e of the stream */
+} tx_drop_policy;
+
+/* How tokens choose k of E experts.  Scores are s = softmax(logits), or sigmoid(logits) each; a token chooses the k
+ * largest of s + bias, the first of equal ones; with noisy_second the second one is the largest of logits + noise, of
+ * Gumbel's distribution, but for the first one. Its weights are the scores of what it has chosen, or softmax_after the
+ * softmax of those k logits alone (Mixtral arXiv:2401.04088); renormalise: divided by their sum over what has not been
+ * dropped, which is at least eps of fp32; and all times `scale`. With a capacity an expert takes at most so many tokens.
+ *  Random numbers are elements t' E + e of random.rng, t' being the token's number in the run: of row i_s b + i_b
+ * (random.sample + i_b) random.s_global + random.first_s + i_s. */
+enum { TX_MAX_CHOICES = 64 }; /* k is at most that */
+typedef enum tx_router_score { TX_ROUTER_SOFTMAX, TX_ROUTER_SIGMOID } tx_router_score;
+typedef struct tx_router {
+    tx_router_score score;
+    int64_t k;
+    bool softmax_after, renormalise;
+    bool noisy_second;
+    bool load_of_first; /* `chosen` counts first choices alone */
+    int64_t capacity;   /* 0: nothing is dropped */
+    tx_drop_policy drop;
+    double scale;
+    int64_t b;         /* samples; 0 is 1 */
+    tx_dropout random; /* of noise and random numbers; its `drop` is not read */
+} tx_router;
+
+/* route_fwd: probs are s, of sigmoids divided by their sum.  stats = { Σ_t probs[t,e] for each e, Σ_t lse_t² },
+ * lse_t = log Σ_e exp(logits[t,e]) (z-loss: arXiv:2202.08906). */
+typedef struct tx_route_fwd_args {
+    tx_tensor probs;  /* [T, E], out; wide */
+    tx_tensor choice; /* [T, k] i32, out: an expert's number e, or -1 - e: dropped */
+    tx_tensor weight; /* [T, k], out; wide; 0 where dropped */
+    tx_tensor chosen; /* [E] i32, out: how many tokens chose it, dropped ones too */
+    tx_tensor stats;  /* [E + 1], out; wide */
+    tx_tensor logits; /* [T, E]; wide */
+    tx_tensor bias;   /* [E], optional; any float */
+    tx_router router;
+} tx_route_fwd_args;
+
+/* route_bwd: dlogits of weights' gradients, and of aux Σ_t Σ_e probs[t,e] chosen[e] + z Σ_t lse_t². */
+typedef struct tx_route_bwd_args {
+    tx_tensor dlogits;                       /* [T, E], out; wide */
+    tx_tensor dweight;                       /* [T, k]; wide */
+    tx_tensor logits, probs, choice, chosen; /* forward's */
+    double aux, z;
+    tx_router router;
+} tx_route_bwd_args;
+
+/* route_sums: sums += { aux Σ_e stats[e] chosen[e], z stats[E], choices that were dropped, choices of e for each e } */
+typedef struct tx_route_sums_args {
+    tx_tensor sums;   /* [at least 3 + E], in and out; fp32 */
+    tx_tensor stats;  /* [E + 1]; wide */
+    tx_tensor chosen; /* [E] i32 */
+    tx_tensor choice; /* [T, k] i32 */
+    double aux, z;
+} tx_route_sums_args;
+
+/* expert_order: pairs of a token and a choice, t k + j, that are not dropped, packed by expert, and for each in the
+ * order of tokens. */
+typedef struct tx_expert_order_args {
+    tx_tensor row;    /* [T k] i32, out: packed row of a pair; -1: it is dropped */
+    tx_tensor source; /* [n] i32, out: pair of a packed row; n is at least how many there are, the others are -1 */
+    tx_tensor count;  /* [E] i32, out */
+    tx_tensor choice; /* [T, k] i32 */
+} tx_expert_order_args;
+
+/* gather_rows: y[i] = x[index[i] / div]; 0 where the index is -1 */
+typedef struct tx_gather_rows_args {
+    tx_tensor y;     /* [n, h], out; n may be 0 */
+    tx_tensor x;     /* [rows, h] */
+    tx_tensor index; /* [n] i32 */
+    int64_t div;
+} tx_gather_rows_args;
+
+/* combine_fwd: y[t] = Σ_j weight[t,j] z[row[t k + j]] + beta y[t], in the order of j; row -1 adds nothing; without
+ * weights they are 1 (the gradient of gather_rows). beta is 1 with accumulate, else 0. */
+typedef struct tx_combine_fwd_args {
+    tx_tensor y;      /* [T, h], out */
+    tx_tensor z;      /* [n, h]; n may be 0 */
+    tx_tensor row;    /* [T k] i32 */
+    tx_tensor weight; /* [T, k], optional; wide */
+    bool accumulate;
+} tx_combine_fwd_args;
+
+/* combine_bwd: dz[row[t k + j]] = weight[t,j] dy[t],  dweight[t,j] = <dy[t], z[row[t k + j]]>, 0 of row -1 */
+typedef struct tx_combine_bwd_args {
+    tx_tensor dz;      /* [n, h], out; every row is one of `row`; n may be 0 */
+    tx_tensor dweight; /* [T, k], out; wide */
+    tx_tensor dy;      /* [T, h] */
+    tx_tensor z;       /* [n, h] */
+    tx_tensor row;     /* [T k] i32 */
+    tx_tensor weight;  /* [T, k]; wide */
+} tx_combine_bwd_args;
+
 /* cross_entropy in two halves, for classes that are split over ranks, which exchange `stats` in between.
  *
  * cross_entropy_part: stats[i] = { m = max_j z_ij, Σ_j exp(z_ij - m), z_i,yi or 0 where y_i is not here, Σ_j z_ij }

@@ -59,7 +59,16 @@ typedef enum tx_record_kind {
     TX_RECORD_EVALUATION /* name and loss, and where the run stands */
 } tx_record_kind;
 
-enum { TX_RECORD_LOSSES = 2 };
+enum { TX_RECORD_LOSSES = 3 };
+
+/* What a layer's router did in an iteration, over all ranks. */
+typedef struct tx_expert_record {
+    int64_t layer, n_experts; /* the layer's number, from 1 */
+    double aux_loss, z_loss;  /* means over the micro-batches, without their coefficients; the first is 1 where all
+                               * experts  have the same load */
+    double dropped;           /* choices that experts had no room for */
+    const double *load;       /* [n_experts] how many tokens chose each, dropped ones too */
+} tx_expert_record;
 
 typedef struct tx_step_record {
     tx_record_kind kind;
@@ -76,9 +85,11 @@ typedef struct tx_step_record {
     int n_other_losses;
     double grad_norm; /* of the last iteration, before clipping */
     double loss_scale;
-    double params_norm, num_zeros; /* negative: not requested */
-    const tx_optim_states *optim;  /* NULL: not requested */
-    int64_t skipped, nan;          /* iterations of the interval */
+    double params_norm, num_zeros;  /* negative: not requested */
+    const tx_optim_states *optim;   /* NULL: not requested */
+    const tx_expert_record *expert; /* step, interval: [n_expert_layers] of the last iteration; NULL: there are none */
+    int n_expert_layers;
+    int64_t skipped, nan; /* iterations of the interval */
 
     /* interval only */
     double elapsed_ms; /* of an iteration, evaluation and saving left out; this and what follows: of this process */

@@ -193,6 +193,33 @@ typedef struct tx_recompute {
 } tx_recompute;
 tx_recompute tx_config_recompute(const tx_config *cfg);
 
+/* The feed-forward half of a layer. */
+typedef struct tx_moe_shape {
+    int64_t n_experts;                /* 1: it is dense, and nothing else counts */
+    int64_t k;                        /* experts that a token chooses */
+    int64_t ffn, shared_ffn;          /* widths inside an expert, and inside the shared one; 0: there is none */
+    bool shared_gate;                 /* the shared expert's output has a weight, a sigmoid */
+    bool residual;                    /* --mlp-type residual */
+    bool sigmoid;                     /* scores are sigmoids, not softmax */
+    bool softmax_after;               /* weights are the softmax of the chosen logits */
+    bool renormalise;                 /* weights are divided by their sum */
+    bool deepspeed;                   /* what is dropped, and what counts as load, is as DeepSpeed has it */
+    bool noisy_second;                /* of a token's two choices */
+    double scale;                     /* of the weights */
+    double train_factor, eval_factor; /* of an expert's capacity; 0: nothing is dropped */
+    int64_t min_capacity;
+    double aux_coeff, z_coeff;
+} tx_moe_shape;
+
+/* Of layer `layer`, from 0. */
+tx_moe_shape tx_config_moe(const tx_config *cfg, int64_t layer);
+
+/* How many of the first `before` layers have experts, where --num-experts gives them any. */
+int64_t tx_config_expert_layers(const tx_config *cfg, int64_t before);
+
+/* Whether any layer has experts. */
+bool tx_config_has_experts(const tx_config *cfg);
+
 /* ---- the part of a config that lives in a checkpoint ---- */
 
 /* How a checkpoint keeps an option (a column of options.def). Options that contain paths are never kept. */

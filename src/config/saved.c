@@ -149,6 +149,17 @@ static bool same(const tx_config *cfg, const tx_option *o, const json_t *value)
     }
 }
 
+static tx_status fill_list(tx_config *cfg, const tx_option *o, const json_t *value)
+{
+    const char **item;
+    size_t n = json_array_size(value);
+    TX_TRY(tx_alloc(&item, n, sizeof *item, "options"));
+    for (size_t i = 0; i < n; i++) item[i] = json_string_value(json_array_get(value, i));
+    tx_status st = tx__option_set(cfg, o, (int)n, item);
+    tx_free(item);
+    return st;
+}
+
 static tx_status fill(tx_config *cfg, const tx_option *o, const json_t *value)
 {
     void *at = tx__member(cfg, o);
@@ -166,8 +177,9 @@ static tx_status fill(tx_config *cfg, const tx_option *o, const json_t *value)
     case TX_OPTION_ENUM:
         *(int *)at = tx__enum_of(o, json_string_value(value));
         return TX_OK;
+    case TX_OPTION_LIST:
+        return fill_list(cfg, o, value);
     default:
-        TX_ASSERT(o->kind != TX_OPTION_LIST); /* kept lists are compared, never taken */
         return tx_config_set_text(at, json_string_value(value));
     }
 }

@@ -2,16 +2,26 @@
 #include "model/hf_format.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
 
-extern const tx_hf_format tx_hf_gpt2, tx_hf_llama, tx_hf_bert, tx_hf_bert_masked, tx_hf_megatron_bert,
-    tx_hf_megatron_bert_masked;
+extern const tx_hf_format tx_hf_gpt2, tx_hf_llama, tx_hf_qwen2, tx_hf_qwen3, tx_hf_mixtral, tx_hf_qwen2_moe,
+    tx_hf_qwen3_moe, tx_hf_bert, tx_hf_bert_masked, tx_hf_megatron_bert, tx_hf_megatron_bert_masked;
 
 /* Of one model_type in a row, those with a sign first. */
-static const tx_hf_format *const formats[] = { &tx_hf_gpt2,        &tx_hf_llama,         &tx_hf_bert,
-                                               &tx_hf_bert_masked, &tx_hf_megatron_bert, &tx_hf_megatron_bert_masked };
+static const tx_hf_format *const formats[] = { &tx_hf_gpt2,
+                                               &tx_hf_llama,
+                                               &tx_hf_qwen2,
+                                               &tx_hf_qwen3,
+                                               &tx_hf_mixtral,
+                                               &tx_hf_qwen2_moe,
+                                               &tx_hf_qwen3_moe,
+                                               &tx_hf_bert,
+                                               &tx_hf_bert_masked,
+                                               &tx_hf_megatron_bert,
+                                               &tx_hf_megatron_bert_masked };
 enum { N_FORMATS = sizeof formats / sizeof formats[0] };
 
 tx_status tx_hf_format_find(const tx_hf_format **out, const char *model_type, tx_hf_has *has, const void *user)
@@ -54,7 +64,9 @@ tx_status tx_hf_format_of(const tx_hf_format **out, const tx_model *m)
     return TX_FAIL(TX_ERR_UNSUPPORTED,
                    "Hugging Face has no model with these options: GPT2LMHeadModel is the model without any of the "
                    "model's options, LlamaForCausalLM has --normalization rmsnorm, --swiglu, "
-                   "--use-rotary-position-embeddings and --disable-bias-linear");
+                   "--use-rotary-position-embeddings and --disable-bias-linear; then Qwen2 has --add-qkv-bias, Qwen3 "
+                   "--qk-layernorm; with the same experts in every layer they are Mixtral, Qwen2-MoE (with "
+                   "--moe-shared-expert-intermediate-size and --moe-shared-expert-gate) and Qwen3-MoE");
 }
 
 /* ---- config.json ---- */
@@ -81,13 +93,14 @@ static tx_status read_sizes(const tx_hf_format *f, json_t *o, const json_t *conf
     int64_t n;
     for (const tx_hf_size *s = f->sizes; s->option; s++) {
         if (s->optional) continue;
-        TX_TRY(tx_hf_get_size(config, s->theirs, &n));
+        bool other = s->also && !json_object_get(config, s->theirs) && json_object_get(config, s->also);
+        TX_TRY(tx_hf_get_size(config, other ? s->also : s->theirs, &n));
         TX_TRY(set_size(o, s->option, n));
     }
     int64_t hidden = size_in(o, "hidden_size"), heads = size_in(o, "num_attention_heads");
     if (!size_in(o, "ffn_hidden_size")) TX_TRY(set_size(o, "ffn_hidden_size", 4 * hidden));
-    TX_TRY(set_size(o, "num_key_value_heads", heads));
-    TX_TRY(set_size(o, "kv_channels", hidden / heads));
+    if (!size_in(o, "num_key_value_heads")) TX_TRY(set_size(o, "num_key_value_heads", heads));
+    if (!size_in(o, "kv_channels")) TX_TRY(set_size(o, "kv_channels", hidden / heads));
     for (const tx_hf_size *s = f->sizes; s->option; s++) {
         if (!s->optional) continue;
         TX_TRY(tx_hf_get_size_or(config, s->theirs, size_in(o, s->option), &n));
@@ -118,8 +131,11 @@ tx_status tx_hf_config(const tx_hf_format *f, json_t **out, const tx_model *m)
 {
     json_t *o = json_object();
     tx_status st = o ? TX_OK : TX_FAIL(TX_ERR_NOMEM, "not enough memory for config.json");
-    for (const tx_hf_size *s = f->sizes; s->option && !st; s++)
-        st = set_size(o, s->theirs, *(const int64_t *)((const char *)m + s->at));
+    for (const tx_hf_size *s = f->sizes; s->option && !st; s++) {
+        int64_t n = *(const int64_t *)((const char *)m + s->at);
+        st = set_size(o, s->theirs, n);
+        if (!st && s->also) st = set_size(o, s->also, n);
+    }
     if (!st) st = tx_hf_set(o, json_pack("{ss}", "model_type", f->model_type));
     if (!st) st = f->write(o, m);
     if (st)
@@ -181,12 +197,36 @@ static int64_t our_row(const tx_model *m, const tx_param *p, tx_hf_rows rows, in
     return r;
 }
 
+/* Whether a row of a table is about our parameter; *number: what '#' stands for.   @name without its layer's prefix */
+static bool is_about(const tx_hf_name *row, const char *name, int64_t *number)
+{
+    const char *mark = strchr(row->ours, '#');
+    size_t n = mark ? (size_t)(mark - row->ours) : 0;
+    char *end;
+    if (!mark) return !strcmp(row->ours, name);
+    if (strncmp(row->ours, name, n) != 0) return false;
+    *number = strtoll(name + n, &end, 10);
+    return end > name + n && !strcmp(mark + 1, end);
+}
+
+/* Appends their name, with its number. */
+static void put_name(char name[TX_PARAM_NAME_MAX], const char *theirs, int64_t number)
+{
+    const char *mark = strchr(theirs, '#');
+    size_t at = strlen(name), room = TX_PARAM_NAME_MAX - at;
+    if (mark)
+        snprintf(name + at, room, "%.*s%lld%s", (int)(mark - theirs), theirs, (long long)number, mark + 1);
+    else
+        snprintf(name + at, room, "%s", theirs);
+}
+
 int tx_hf_parts(const tx_hf_format *f, const tx_model *m, const tx_param *p, tx_hf_part out[TX_HF_MAX_PARTS])
 {
     int layer = -1, at = 0, n = 0;
     if (sscanf(p->name, "encoder.layers.%d.%n", &layer, &at) != 1 || !at) at = 0, layer = -1;
     for (const tx_hf_name *row = layer < 0 ? f->top : f->layer; row->ours; row++) {
-        if (strcmp(row->ours, p->name + at)) continue;
+        int64_t number = 0;
+        if (!is_about(row, p->name + at, &number)) continue;
         TX_ASSERT(n < TX_HF_MAX_PARTS);
         tx_hf_part *part = &out[n++];
         int64_t rows = rows_of(m, p, row->rows), cols = p->n_dims == 2 ? p->whole[1] : 1;
@@ -197,7 +237,8 @@ int tx_hf_parts(const tx_hf_format *f, const tx_model *m, const tx_param *p, tx_
             snprintf(part->name, sizeof part->name, "%s%s", row->theirs[0] == '/' ? "" : f->prefix,
                      row->theirs + (row->theirs[0] == '/'));
         else
-            snprintf(part->name, sizeof part->name, "%s%s.%d.%s", f->prefix, f->layers, layer, row->theirs);
+            snprintf(part->name, sizeof part->name, "%s%s.%d.", f->prefix, f->layers, layer);
+        if (layer >= 0) put_name(part->name, row->theirs, number);
     }
     TX_ASSERT(n); /* a format's table has every parameter of the models that fit */
     return n;

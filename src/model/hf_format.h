@@ -25,7 +25,8 @@ typedef enum tx_hf_rows {
                     * ours, as the model has one segment; there it is 0 then */
 } tx_hf_rows;
 
-/* A row of a table: one tensor there. A parameter of ours that is cut in several has several rows. */
+/* A row of a table: one tensor there. A parameter of ours that is cut in several has several rows. '#' in both names is
+ * a number, an expert's. */
 typedef struct tx_hf_name {
     const char *ours, *theirs;
     tx_hf_rows rows;
@@ -45,16 +46,17 @@ typedef struct tx_hf_extra {
 /* A size in config.json. */
 typedef struct tx_hf_size {
     const char *option, *theirs; /* "num_layers", "n_layer" */
+    const char *also;            /* what other versions call it, which is written too; NULL: the same */
     size_t at;                   /* of tx_model's member, int64_t */
     bool optional; /* left out or null: what --ffn-hidden-size, --kv-channels and --num-key-value-heads are then */
 } tx_hf_size;
-#define TX_HF_SIZE(option, theirs, member)                \
-    {                                                     \
-        option, theirs, offsetof(tx_model, member), false \
+#define TX_HF_SIZE(option, theirs, member)                      \
+    {                                                           \
+        option, theirs, NULL, offsetof(tx_model, member), false \
     }
-#define TX_HF_SIZE_OR(option, theirs, member)            \
-    {                                                    \
-        option, theirs, offsetof(tx_model, member), true \
+#define TX_HF_SIZE_OR(option, theirs, member)                  \
+    {                                                          \
+        option, theirs, NULL, offsetof(tx_model, member), true \
     }
 
 typedef struct tx_hf_format {

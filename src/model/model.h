@@ -33,6 +33,7 @@ typedef struct tx_batch {
     tx_tensor input[TX_MAX_INPUTS]; /* of a user-defined model, instead of all above but weight and loss */
     int64_t n_samples;              /* likewise */
     tx_dropout_key dropout;
+    double scale;    /* tx_batch_rule's, for layers that have losses of their own */
     tx_kv_cache *kv; /* generation: one per layer of this stage; else NULL */
     int chunk, slot;
     tx_tensor x; /* input of a chunk that is not the first; the caller's, until the slot's bwd, or where the
@@ -79,7 +80,10 @@ typedef struct tx_model {
     tx_positions positions; /* learned: a table of max_positions, nothing can be longer */
     int64_t n_groups;       /* key and value heads */
     int64_t head_dim;
-    int64_t ffn, mlp_in;  /* width inside the MLP, and rows of its first matrix: twice as many with a gate */
+    int64_t ffn, mlp_in; /* width inside the MLP, and rows of its first matrix: twice as many with a gate */
+    double mlp_products; /* multiply-adds of a token in the feed-forward half of a layer, in the mean over all layers */
+    tx_moe_shape experts; /* of the first layer that has some; n_experts 1: none has */
+    bool all_experts;     /* every layer has as many as the first one */
     int64_t vocab_size;   /* real tokens: what the tokenizer has */
     int64_t vocab_padded; /* rows of the embedding: a multiple of --make-vocab-size-divisible-by */
     int64_t n_valid;      /* columns that take part in the softmax: vocab_size, or vocab_padded as upstream does */
@@ -89,6 +93,8 @@ typedef struct tx_model {
     double label_smoothing;               /* of the training loss */
     double sample_flops;                  /* of a user-defined model: FLOPs of a sample's forward; 0: not known */
     tx_initial initial;                   /* likewise: of its TX_INIT_OWN parameters */
+    tx_tensor expert_sums;                /* [this stage's layers with experts, tx_moe_n_sums] fp32: what backward adds
+                                           * up for the log, once data are there; n_dims 0: no layer has experts */
     tx_recompute recompute;               /* n_layers: of each chunk */
     int64_t n_again;                      /* layers that are computed again, of the whole model */
     int n_chunks;                         /* what this pipeline stage has of the layers */

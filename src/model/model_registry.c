@@ -66,7 +66,7 @@ static double layer_products(const tx_model *m, int64_t s)
 {
     double h = (double)m->hidden, d = (double)m->head_dim;
     double qkv = (double)(m->n_heads + 2 * m->n_groups) * d, heads = (double)m->n_heads * d;
-    return h * (qkv + heads) + h * (double)(m->mlp_in + m->ffn) + 2 * heads * (double)s; /* the last: q kᵀ, p v */
+    return h * (qkv + heads) + m->mlp_products + 2 * heads * (double)s; /* the last: q kᵀ, p v */
 }
 
 double tx_model_flops(const tx_model *m, int64_t s, int64_t b)

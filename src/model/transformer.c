@@ -173,6 +173,18 @@ void tx_transformer_lend(tx_ctx *c, void *model, tx_tensor x)
         t->lent.whole = tx_push3(&c->scratch, m->dtype, s * tx_grid_size(tx_grid_of(c), TX_AXIS_TENSOR), b, m->hidden);
 }
 
+/* What a layer with experts is told of the pass. */
+static tx_moe_pass pass_of(const tx_stack_call *k)
+{
+    const tx_transformer *t = k->model;
+    const tx_batch *batch = k->batch;
+    const tx_block *block = k->layer->params;
+    tx_moe_pass p = { .b = batch->token.dim[1], .train = k->train, .generates = batch->kv, .scale = batch->scale };
+    const tx_tensor all = t->base.expert_sums;
+    if (block->moe && all.data) p.sums = tx_slice1(all, (block->moe - t->moe) * all.dim[1], all.dim[1]);
+    return p;
+}
+
 static tx_block_call block_call(const tx_stack_call *k)
 {
     const tx_transformer *t = k->model;
@@ -184,6 +196,7 @@ static tx_block_call block_call(const tx_stack_call *k)
                             .seen = { .first = batch->first_key, .n = batch->n_keys },
                             .dropout = &batch->dropout,
                             .kv = batch->kv ? batch->kv + (block - t->block) : NULL,
+                            .pass = pass_of(k),
                             .lent = &t->lent };
 }
 

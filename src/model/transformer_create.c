@@ -60,15 +60,31 @@ static tx_glu gate_of(const tx_config *cfg)
     return TX_GLU_SILU; /* unset: --swiglu's */
 }
 
+/* A feed-forward half as the options have it. */
+static tx_mlp mlp_of(const tx_config *cfg)
+{
+    bool gelu_tanh = cfg->bias_gelu_fusion || cfg->openai_gelu;
+    return (tx_mlp){ .to_h.summed = true,
+                     .gated = cfg->swiglu || cfg->glu_activation,
+                     .gate_second = cfg->glu_activation, /* BigScience's order; --swiglu has Megatron-LM's */
+                     .gate = gate_of(cfg),
+                     .activation = cfg->squared_relu ? TX_SQUARED_RELU
+                                   : gelu_tanh       ? TX_GELU_TANH
+                                                     : TX_GELU_ERF,
+                     .recompute = tx_config_recompute(cfg).selective };
+}
+
 /* Layer i, from 0, as the options have it. */
 static tx_block block_of(const tx_config *cfg, int64_t i, const tx_grid *grid, bool causal)
 {
     int64_t t = tx_grid_size(grid, TX_AXIS_TENSOR), n = cfg->num_attention_heads;
-    bool gelu_tanh = cfg->bias_gelu_fusion || cfg->openai_gelu;
     return (tx_block){
         .ln1 = norm_of(cfg),
         .ln2 = norm_of(cfg),
         .attn = { .proj.summed = true,
+                  .qk_norm = cfg->qk_layernorm,
+                  .q_norm = norm_of(cfg),
+                  .k_norm = norm_of(cfg),
                   .n_heads = n / t,
                   .n_groups = cfg->num_key_value_heads / t,
                   .n_heads_whole = n,
@@ -80,14 +96,7 @@ static tx_block block_of(const tx_config *cfg, int64_t i, const tx_grid *grid, b
                   .causal = causal,
                   .p_drop = cfg->attention_dropout,
                   .layer = (int)i + 1 },
-        .mlp = { .to_h.summed = true,
-                 .gated = cfg->swiglu || cfg->glu_activation,
-                 .gate_second = cfg->glu_activation, /* BigScience's order; --swiglu has Megatron-LM's */
-                 .gate = gate_of(cfg),
-                 .activation = cfg->squared_relu ? TX_SQUARED_RELU
-                               : gelu_tanh       ? TX_GELU_TANH
-                                                 : TX_GELU_ERF,
-                 .recompute = tx_config_recompute(cfg).selective },
+        .mlp = mlp_of(cfg),
         .p_drop = cfg->hidden_dropout,
         .layer = (int)i + 1,
         .residual_post_norm = cfg->apply_residual_connection_post_layernorm,
@@ -115,6 +124,70 @@ static tx_status pad_vocab(int64_t *out, int64_t *n_valid, const tx_config *cfg,
     return TX_OK;
 }
 
+/* What DeepSpeed drops: top1gating's random token selection, top2gating, topkgating's "probs". */
+static tx_drop_policy drops_of(const tx_moe_shape *is)
+{
+    if (!is->deepspeed) return TX_DROP_LATER;
+    return is->k == 1 ? TX_DROP_RANDOM : is->k == 2 ? TX_DROP_SECONDS : TX_DROP_SMALL;
+}
+
+/* A layer's experts, which are `expert`, and what chooses them. */
+static tx_moe moe_of(const tx_config *cfg, const tx_moe_shape *is, tx_mlp *expert, int64_t layer)
+{
+    for (int64_t e = 0; e < is->n_experts; e++) expert[e] = mlp_of(cfg);
+    return (tx_moe){ .router.how = { .score = is->sigmoid ? TX_ROUTER_SIGMOID : TX_ROUTER_SOFTMAX,
+                                     .k = is->k,
+                                     .softmax_after = is->softmax_after,
+                                     .renormalise = is->renormalise,
+                                     .drop = drops_of(is),
+                                     .noisy_second = is->noisy_second,
+                                     .load_of_first = is->deepspeed && is->k == 2,
+                                     .scale = is->scale },
+                     .experts = { expert, is->n_experts },
+                     .n_experts = is->n_experts,
+                     .ffn = is->ffn,
+                     .shared_ffn = is->shared_ffn,
+                     .train_factor = is->train_factor,
+                     .eval_factor = is->eval_factor,
+                     .min_capacity = is->min_capacity,
+                     .aux_coeff = is->aux_coeff,
+                     .z_coeff = is->z_coeff,
+                     .has_shared = is->shared_ffn,
+                     .has_shared_gate = is->shared_gate,
+                     .has_residual = is->residual,
+                     .shared = mlp_of(cfg),
+                     .residual = mlp_of(cfg),
+                     .shared_gate.how = { .score = TX_ROUTER_SIGMOID, .k = 1, .scale = 1 },
+                     .coefficient.how = { .k = 2, .scale = 1 },
+                     .recompute = tx_config_recompute(cfg).selective,
+                     .layer = (int)layer + 1 };
+}
+
+/* Of the stage's layers that have some. */
+static tx_status make_experts(tx_transformer *t, const tx_config *cfg)
+{
+    int64_t n_moe = 0, n = 0, most = 0;
+    for (int i = 0; i < t->n_blocks; i++) {
+        const tx_moe_shape is = tx_config_moe(cfg, t->block[i].layer - 1);
+        n_moe += is.n_experts > 1;
+        n += is.n_experts > 1 ? is.n_experts : 0;
+        if (is.n_experts > most) most = is.n_experts;
+    }
+    if (!n_moe) return TX_OK;
+    TX_TRY(tx_alloc(&t->moe, (size_t)n_moe, sizeof *t->moe, "the model's layers with experts"));
+    TX_TRY(tx_alloc(&t->expert, (size_t)n, sizeof *t->expert, "the model's experts"));
+    tx_mlp *next = t->expert;
+    for (int i = 0; i < t->n_blocks; i++) {
+        const tx_moe_shape is = tx_config_moe(cfg, t->block[i].layer - 1);
+        if (is.n_experts == 1) continue;
+        t->block[i].moe = &t->moe[t->n_moe++];
+        *t->block[i].moe = moe_of(cfg, &is, next, t->block[i].layer - 1);
+        next += is.n_experts;
+    }
+    t->base.expert_sums = tx_tensor2(NULL, TX_F32, n_moe, tx_moe_n_sums(most));
+    return TX_OK;
+}
+
 /* The layers of this stage, chunk by chunk. */
 static tx_status make_blocks(tx_transformer *t, const tx_config *cfg, const tx_grid *grid, bool causal)
 {
@@ -124,7 +197,7 @@ static tx_status make_blocks(tx_transformer *t, const tx_config *cfg, const tx_g
     for (int k = 0, i = 0; k < m->n_chunks; k++)
         for (int64_t layer = m->chunk[k].first; layer < m->chunk[k].end; layer++)
             t->block[i++] = block_of(cfg, layer, grid, causal);
-    return TX_OK;
+    return make_experts(t, cfg);
 }
 
 /* Of the whole model, whose chunks' first layers are computed again. */
@@ -144,7 +217,7 @@ static double head_cost(const tx_model *m, int64_t s)
 {
     double h = (double)m->hidden, heads = (double)(m->n_heads * m->head_dim);
     double qkv = (double)((m->n_heads + 2 * m->n_groups) * m->head_dim);
-    return m->head_products / (h * (qkv + heads + (double)(m->mlp_in + m->ffn)) + 2 * heads * (double)s);
+    return m->head_products / (h * (qkv + heads) + m->mlp_products + 2 * heads * (double)s);
 }
 
 static void take_chunks(tx_model *m, const tx_config *cfg, const tx_grid *grid)
@@ -157,6 +230,30 @@ static void take_chunks(tx_model *m, const tx_config *cfg, const tx_grid *grid)
                                .post_cost = head_cost(m, cfg->seq_length) };
     for (int k = 0; k < m->n_chunks; k++) m->chunk[k] = tx_pp_layers(&d, tx_grid_rank(grid, TX_AXIS_PIPELINE), k);
     m->n_again = count_again(m, &d);
+}
+
+/* Of all layers in the mean: an MLP's, or the router's and of all that a token goes through. */
+static double mlp_products(const tx_config *cfg)
+{
+    double h = (double)cfg->hidden_size, matrices = cfg->swiglu || cfg->glu_activation ? 3 : 2, sum = 0;
+    for (int64_t i = 0; i < cfg->num_layers; i++) {
+        const tx_moe_shape is = tx_config_moe(cfg, i);
+        if (is.n_experts > 1) sum += h * (double)is.n_experts + matrices * h * (double)(is.k * is.ffn + is.shared_ffn);
+        if (is.n_experts == 1 || is.residual) sum += matrices * h * (double)cfg->ffn_hidden_size;
+        if (is.residual) sum += 2 * h;
+    }
+    return sum / (double)cfg->num_layers;
+}
+
+static void take_experts(tx_model *m, const tx_config *cfg)
+{
+    m->experts = tx_config_moe(cfg, 0);
+    m->all_experts = true;
+    for (int64_t i = 1; i < m->n_layers; i++) {
+        const tx_moe_shape is = tx_config_moe(cfg, i);
+        if (is.n_experts != m->experts.n_experts) m->all_experts = false;
+        if (m->experts.n_experts == 1) m->experts = is;
+    }
 }
 
 static tx_model sizes_of(const tx_config *cfg, const tx_model_type *type, int64_t vocab_size, int64_t padded,
@@ -172,6 +269,7 @@ static tx_model sizes_of(const tx_config *cfg, const tx_model_type *type, int64_
         .head_dim = cfg->kv_channels,
         .ffn = cfg->ffn_hidden_size,
         .mlp_in = cfg->swiglu || cfg->glu_activation ? 2 * cfg->ffn_hidden_size : cfg->ffn_hidden_size,
+        .mlp_products = mlp_products(cfg),
         .max_positions = cfg->max_position_embeddings,
         .positions = tx_config_positions(cfg),
         .vocab_size = vocab_size,
@@ -188,7 +286,9 @@ static tx_model sizes_of(const tx_config *cfg, const tx_model_type *type, int64_
 
 static unsigned traits_of(const tx_transformer *t, const tx_config *cfg, const tx_head_shape *head)
 {
-    return (cfg->add_bias_linear ? TX_WITH_BIAS : 0) | (t->final_norm.kind == TX_LAYERNORM ? TX_WITH_BETA : 0) |
+    return (cfg->add_bias_linear ? TX_WITH_BIAS : 0) |
+           (cfg->add_bias_linear || cfg->add_qkv_bias ? TX_WITH_QKV_BIAS : 0) |
+           (cfg->qk_layernorm ? TX_WITH_QK_NORM : 0) | (t->final_norm.kind == TX_LAYERNORM ? TX_WITH_BETA : 0) |
            (cfg->add_position_embedding ? TX_WITH_POS : 0) | (head->n_types ? TX_WITH_KIND : 0) |
            (t->normed == TX_NORM_WORDS ? TX_WITH_WORD_NORM : 0) | (t->normed == TX_NORM_SUM ? TX_WITH_SUM_NORM : 0) |
            (cfg->post_layernorm ? TX_WITH_POST_NORM : TX_WITH_PRE_NORM | TX_WITH_FINAL_NORM) | head->traits;
@@ -205,6 +305,7 @@ static tx_dims dims_of(const tx_transformer *t, const tx_grid *grid, int64_t n_t
                       .T = n_types,
                       .q = (m->n_heads + 2 * m->n_groups) * m->head_dim,
                       .a = m->n_heads * m->head_dim,
+                      .d = m->head_dim,
                       .u = m->mlp_in,
                       .u_parts = m->mlp_in == m->ffn ? 1 : 2,
                       .n_tp = tx_grid_size(grid, TX_AXIS_TENSOR),
@@ -219,6 +320,7 @@ tx_status tx_transformer_create(tx_transformer *t, const tx_model_type *type, co
     int64_t padded, n_valid;
     TX_TRY(pad_vocab(&padded, &n_valid, cfg, vocab_size, grid));
     *m = sizes_of(cfg, type, vocab_size, padded, n_valid);
+    take_experts(m, cfg);
     m->head_products = head->share * (double)(head->before + m->hidden * padded);
     t->p_drop = cfg->hidden_dropout;
     t->normed = cfg->embed_layernorm ? TX_NORM_WORDS : cfg->post_layernorm ? TX_NORM_SUM : TX_NORM_NOTHING;
@@ -245,6 +347,24 @@ static tx_status declare_words(tx_transformer *t, tx_dims dims, const tx_grid *g
     return tx_params_declare(&t->base.params, "", word_params, 2, t, &dims);
 }
 
+/* A layer's rows.   @layer from 0 */
+static tx_status declare_block(tx_params *ps, tx_block *b, int64_t layer, const tx_dims *dims)
+{
+    char prefix[64];
+    tx_dims own = *dims;
+    snprintf(prefix, sizeof prefix, "encoder.layers.%lld.", (long long)layer);
+    if (!b->moe) own.traits |= TX_WITH_MLP;
+    TX_TRY(tx_params_declare(ps, prefix, tx_block_params, tx_block_n_params, b, &own));
+    if (!b->moe) return TX_OK;
+    snprintf(prefix, sizeof prefix, "encoder.layers.%lld.mlp.", (long long)layer);
+    tx_dims expert = *dims, all = *dims;
+    expert.f = b->moe->ffn;
+    expert.u = dims->u_parts * expert.f;
+    if (b->moe->has_shared) all.f = b->moe->shared_ffn;
+    all.u = dims->u_parts * all.f;
+    return tx_moe_declare(ps, prefix, b->moe, 0, &expert, &all);
+}
+
 tx_status tx_transformer_declare(tx_transformer *t, const tx_grid *grid, const tx_dims *dims, bool tied)
 {
     tx_model *m = &t->base;
@@ -261,10 +381,8 @@ tx_status tx_transformer_declare(tx_transformer *t, const tx_grid *grid, const t
     t->unit.layers = ps->n_units;
     for (int k = 0, i = 0; k < m->n_chunks; k++)
         for (int64_t layer = m->chunk[k].first; layer < m->chunk[k].end; layer++, i++) {
-            char prefix[64];
-            snprintf(prefix, sizeof prefix, "encoder.layers.%lld.", (long long)layer);
             TX_TRY(tx_params_begin_unit(ps, TX_UNIT_LAYER, k));
-            TX_TRY(tx_params_declare(ps, prefix, tx_block_params, tx_block_n_params, &t->block[i], dims));
+            TX_TRY(declare_block(ps, &t->block[i], layer, dims));
         }
     if (!last->post) return TX_OK;
     t->unit.norm = ps->n_units;
@@ -340,4 +458,6 @@ void tx_transformer_deinit(tx_transformer *t)
     tx_stack_deinit(&t->base.stack);
     tx_params_deinit(&t->base.params);
     tx_free(t->block);
+    tx_free(t->moe);
+    tx_free(t->expert);
 }

@@ -3,9 +3,11 @@
 
 #include <math.h>
 
-#define QKV   "self_attention.query_key_value"
-#define CORE  "self_attention.core_attention"
-#define DENSE "self_attention.dense"
+#define QKV    "self_attention.query_key_value"
+#define CORE   "self_attention.core_attention"
+#define DENSE  "self_attention.dense"
+#define Q_NORM "self_attention.q_layernorm"
+#define K_NORM "self_attention.k_layernorm"
 
 /* A [s, b, groups * per_group * d] cut into heads: n of each group's, from `first` on, as [s, b, groups, n, d]. */
 static tx_tensor heads(const tx_attention *w, tx_tensor x, int64_t per_group, int64_t first, int64_t n)
@@ -69,6 +71,63 @@ static tx_status turn(tx_ctx *c, const tx_attention *w, tx_tensor qk, tx_past pa
     return TX_OK;
 }
 
+/* Heads that lie one after the other, as rows [s b n, d] in `room`, which may be larger. */
+static tx_tensor rows_in(tx_tensor room, tx_tensor x)
+{
+    int64_t d = x.dim[x.n_dims - 1];
+    return tx_tensor2(room.data, room.dtype, tx_numel(x) / d, d);
+}
+
+/* The same in the shape of x. */
+static tx_tensor shaped_as(tx_tensor rows, tx_tensor x)
+{
+    int64_t stride = 1;
+    for (int i = x.n_dims; i-- > 0; stride *= x.dim[i]) x.stride[i] = stride;
+    x.data = rows.data;
+    return x;
+}
+
+/* x = norm(x), heads of the fused tensor; what they were is kept in `was`.   @room as large */
+static tx_status norm_heads(tx_ctx *c, const tx_norm *w, tx_norm_saved *a, tx_tensor *was, tx_tensor x, tx_tensor room)
+{
+    tx_tensor normed = rows_in(room, x);
+    *was = tx_push2(&c->acts, x.dtype, normed.dim[0], normed.dim[1]);
+    TX_RUN(c, copy, .y = shaped_as(*was, x), .x = x);
+    TX_TRY(tx_norm_fwd(c, w, a, normed, *was));
+    TX_RUN(c, copy, .y = x, .x = shaped_as(normed, x));
+    return TX_OK;
+}
+
+/* dx = norm'(dx), likewise. */
+static tx_status norm_heads_bwd(tx_ctx *c, const tx_norm *w, const tx_norm_saved *a, tx_tensor was, tx_tensor dx,
+                                tx_tensor room)
+{
+    tx_tensor d = rows_in(room, dx);
+    TX_RUN(c, copy, .y = shaped_as(d, dx), .x = dx);
+    TX_TRY(tx_norm_bwd(c, w, a, (tx_norm_gradient){ .d = d, .dy = d }, was));
+    TX_RUN(c, copy, .y = dx, .x = shaped_as(d, dx));
+    return TX_OK;
+}
+
+/* 1b  q = norm(q), k = norm(k), in the fused tensor */
+static tx_status norm_parts(tx_ctx *c, const tx_attention *w, tx_attention_saved *a, parts p)
+{
+    if (!w->qk_norm) return TX_OK;
+    tx_at_part(c, Q_NORM);
+    TX_TRY(norm_heads(c, &w->q_norm, &a->q_norm, &a->q, p.q, a->o));
+    tx_at_part(c, K_NORM);
+    return norm_heads(c, &w->k_norm, &a->k_norm, &a->k, p.k, a->o);
+}
+
+static tx_status norm_parts_bwd(tx_ctx *c, const tx_attention *w, const tx_attention_saved *a, parts d, tx_tensor room)
+{
+    if (!w->qk_norm) return TX_OK;
+    tx_at_part(c, K_NORM);
+    TX_TRY(norm_heads_bwd(c, &w->k_norm, &a->k_norm, a->k, d.k, room));
+    tx_at_part(c, Q_NORM);
+    return norm_heads_bwd(c, &w->q_norm, &a->q_norm, a->q, d.q, room);
+}
+
 tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_saved *a, const tx_attention_call *k)
 {
     int64_t s = k->x.dim[0], b = k->x.dim[1], n = w->n_heads, g = w->n_groups;
@@ -82,9 +141,10 @@ tx_status tx_attention_layer_fwd(tx_ctx *c, const tx_attention *w, tx_attention_
     /* 1  q, k, v = x W_qkvᵀ + b_qkv   [s, b, groups, r + 2, d] */
     tx_at_part(c, QKV);
     TX_TRY(tx_linear_fwd(c, &w->qkv, tx_as_rows(a->qkv), tx_as_rows(k->x)));
-    /* 2  q, k turned by their positions, in place */
-    tx_at_part(c, CORE);
+    /* 2  q, k normalised and turned by their positions, in place */
     parts p = cut(w, a->qkv);
+    TX_TRY(norm_parts(c, w, a, p));
+    tx_at_part(c, CORE);
     TX_TRY(turn(c, w, p.qk, past, false));
     if (kv) {
         TX_RUN(c, cache_append, .k_cache = kv->k, .v_cache = kv->v, .k = p.k, .v = p.v, .past = past);
@@ -123,8 +183,9 @@ tx_status tx_attention_layer_bwd(tx_ctx *c, const tx_attention *w, const tx_atte
     TX_RUN(c, attention_bwd, .dq = d.q, .dk = d.k, .dv = d.v, .do_ = all_heads(w, d_o), .o = all_heads(w, a->o),
            .lse = a->lse, .q = p.q, .k = p.k, .v = p.v, .scale = 1.0 / sqrt((double)w->d), .causal = w->causal,
            .mask = attention_mask(w, k->dropout), .first_key = k->seen.first, .n_keys = k->seen.n, .alibi = biases(w));
-    /* 2  dq, dk turned back */
+    /* 2  dq, dk turned back, and those of what was normalised; do is needed no more */
     TX_TRY(turn(c, w, d.qk, (tx_past){ .n = { 0 } }, true));
+    TX_TRY(norm_parts_bwd(c, w, a, d, d_o));
     /* 1  dx = dqkv W_qkv */
     tx_at_part(c, QKV);
     TX_TRY(tx_linear_bwd(c, &w->qkv, tx_as_rows(k->dx), tx_as_rows(dqkv), tx_as_rows(x)));

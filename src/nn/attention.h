@@ -10,10 +10,13 @@
 
 #include "nn/dropout.h"
 #include "nn/linear.h"
+#include "nn/norm.h"
 
 typedef struct tx_attention {
     tx_linear qkv;                     /* [(n_heads + 2 n_groups) d, h] */
     tx_linear proj;                    /* [h, n_heads d], summed over tensor ranks */
+    bool qk_norm;                      /* each query and each key is normalised, before it is turned, */
+    tx_norm q_norm, k_norm;            /* by these [d]: all heads' (arXiv:2010.04245, arXiv:2302.05442) */
     int64_t n_heads, n_groups, d;      /* heads of this tensor rank */
     int64_t n_heads_whole, first_head; /* of all ranks, and the number of this one's first: they name random numbers */
     int64_t n_rot;                     /* elements of a head that rotary positions turn (ops.h, rope); 0: none */
@@ -32,7 +35,9 @@ typedef struct tx_keys {
 
 /* What backward needs; tensors lie on the activation stack. */
 typedef struct tx_attention_saved {
-    tx_tensor qkv; /* [s, b, (heads + 2 groups) d], q and k turned */
+    tx_tensor qkv;  /* [s, b, (heads + 2 groups) d], q and k turned */
+    tx_tensor q, k; /* with qk_norm: [s b heads, d], [s b groups, d], before the norms */
+    tx_norm_saved q_norm, k_norm;
     tx_tensor o;   /* [s, b, heads d], heads side by side, before the projection */
     tx_tensor lse; /* [b, groups, r, s] */
 } tx_attention_saved;

@@ -7,10 +7,15 @@
 
 enum {
     BIAS = TX_WITH_BIAS,
+    DENSE = TX_WITH_MLP,
+    DENSE_BIAS = DENSE | BIAS,
     PRE = TX_WITH_PRE_NORM,
     POST = TX_WITH_POST_NORM,
     PRE_BETA = PRE | TX_WITH_BETA,
-    POST_BETA = POST | TX_WITH_BETA
+    POST_BETA = POST | TX_WITH_BETA,
+    QKV_BIAS = TX_WITH_QKV_BIAS,
+    QK = TX_WITH_QK_NORM,
+    QK_BETA = QK | TX_WITH_BETA
 };
 
 /* For tx_at_part: parts that have no parameters of these names, and norms. With post_norm ln1 has ln2's name: it is
@@ -27,17 +32,21 @@ const tx_param_decl tx_block_params[] = {
     { "input_layernorm.weight",                "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln1.gamma),     PRE },
     { "input_layernorm.bias",                  "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln1.beta),      PRE_BETA },
     { "self_attention.query_key_value.weight", "q/t,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, F(attn.qkv.w),    0 },
-    { "self_attention.query_key_value.bias",   "q/t",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.qkv.b),    BIAS },
+    { "self_attention.query_key_value.bias",   "q/t",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.qkv.b),    QKV_BIAS },
+    { "self_attention.q_layernorm.weight",     "d*",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(attn.q_norm.gamma), QK },
+    { "self_attention.q_layernorm.bias",       "d*",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.q_norm.beta),  QK_BETA },
+    { "self_attention.k_layernorm.weight",     "d*",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(attn.k_norm.gamma), QK },
+    { "self_attention.k_layernorm.bias",       "d*",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.k_norm.beta),  QK_BETA },
     { "self_attention.dense.weight",           "h,a/t", TX_INIT_SCALED, TX_DECAY,    TX_SETS, F(attn.proj.w),   0 },
     { "self_attention.dense.bias",             "h",     TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(attn.proj.b),   BIAS },
     { "post_attention_layernorm.weight",       "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln1.gamma),     POST },
     { "post_attention_layernorm.bias",         "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln1.beta),      POST_BETA },
     { "post_attention_layernorm.weight",       "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln2.gamma),     PRE },
     { "post_attention_layernorm.bias",         "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln2.beta),      PRE_BETA },
-    { "mlp.dense_h_to_4h.weight",              "u/t,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, F(mlp.h_to_4h.w), 0 },
-    { "mlp.dense_h_to_4h.bias",                "u/t",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(mlp.h_to_4h.b), BIAS },
-    { "mlp.dense_4h_to_h.weight",              "h,f/t", TX_INIT_SCALED, TX_DECAY,    TX_SETS, F(mlp.to_h.w),    0 },
-    { "mlp.dense_4h_to_h.bias",                "h",     TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(mlp.to_h.b),    BIAS },
+    { "mlp.dense_h_to_4h.weight",              "u/t,h", TX_INIT_NORMAL, TX_DECAY,    TX_SETS, F(mlp.h_to_4h.w), DENSE },
+    { "mlp.dense_h_to_4h.bias",                "u/t",   TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(mlp.h_to_4h.b), DENSE_BIAS },
+    { "mlp.dense_4h_to_h.weight",              "h,f/t", TX_INIT_SCALED, TX_DECAY,    TX_SETS, F(mlp.to_h.w),    DENSE },
+    { "mlp.dense_4h_to_h.bias",                "h",     TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(mlp.to_h.b),    DENSE_BIAS },
     { "post_mlp_layernorm.weight",             "h+",    TX_INIT_ONE,    TX_NO_DECAY, TX_ADDS, F(ln2.gamma),     POST },
     { "post_mlp_layernorm.bias",               "h+",    TX_INIT_ZERO,   TX_NO_DECAY, TX_ADDS, F(ln2.beta),      POST_BETA },
 };
@@ -81,8 +90,13 @@ static tx_status attention_branch(tx_ctx *c, const tx_block *w, tx_block_saved *
 static tx_status mlp_branch(tx_ctx *c, const tx_block *w, tx_block_saved *a, const tx_block_call *k, tx_tensor z,
                             tx_tensor in)
 {
-    TX_TRY(tx_tp_gather(c, whole_of(k, in), in));
-    TX_TRY(tx_mlp_fwd(c, &w->mlp, &a->mlp, tx_as_rows(whole_of(k, z)), whole_of(k, in)));
+    tx_tensor x = whole_of(k, in), y = tx_as_rows(whole_of(k, z));
+    TX_TRY(tx_tp_gather(c, x, in));
+    if (w->moe)
+        TX_TRY(
+            tx_moe_fwd(c, w->moe, &a->moe, &(tx_moe_call){ .x = x, .y = y, .pass = &k->pass, .random = k->dropout }));
+    else
+        TX_TRY(tx_mlp_fwd(c, &w->mlp, &a->mlp, y, x));
     TX_TRY(tx_tp_sum(c, z, whole_of(k, z)));
     tx_at_part(c, MLP);
     return TX_OK;
@@ -190,11 +204,16 @@ static tx_status mlp_branch_bwd(tx_ctx *c, const tx_block *w, const tx_block_sav
                                 const branch_rooms *r, tx_tensor in)
 {
     size_t mark = tx_arena_mark(&c->acts);
-    tx_tensor db, whole;
+    tx_tensor db, x, dx = tx_as_rows(whole_of(k, r->dn));
     tx_at_part(c, MLP);
     TX_TRY(branch_gradient(c, &db, r->dropped, k->d, mask_of(w, k, TX_DROP_MLP_OUT)));
-    TX_TRY(enter_bwd(c, k, db, in, &whole));
-    TX_TRY(tx_mlp_bwd(c, &w->mlp, &a->mlp, tx_as_rows(whole_of(k, r->dn)), tx_as_rows(whole_of(k, db)), whole));
+    TX_TRY(enter_bwd(c, k, db, in, &x));
+    tx_tensor dy = tx_as_rows(whole_of(k, db));
+    if (w->moe)
+        TX_TRY(tx_moe_bwd(c, w->moe, &a->moe,
+                          &(tx_moe_call){ .x = x, .dx = dx, .dy = dy, .pass = &k->pass, .random = k->dropout }));
+    else
+        TX_TRY(tx_mlp_bwd(c, &w->mlp, &a->mlp, dx, dy, x));
     TX_TRY(tx_tp_sum(c, r->dn, whole_of(k, r->dn)));
     tx_arena_pop(&c->acts, mark);
     return TX_OK;

@@ -11,6 +11,7 @@
  *
  *  s is the number of positions that a rank has between layers: all of them, or with sequence parallelism a t-th; then
  *  attn and mlp stand between f and g of parallel/tp.h.
+ *  mlp is one (nn/mlp.h), or of a layer with experts some of many (nn/moe.h).
  *  With residual_post_norm, which is not post_norm, ln1(x) and ln2(x1) take the places of the first x and x1. Without
  *  post_norm the residual stream x, x1, y may be of fp32 where weights and branches are bf16 or fp16. */
 #ifndef TX_NN_BLOCK_H
@@ -18,12 +19,14 @@
 
 #include "nn/attention.h"
 #include "nn/mlp.h"
+#include "nn/moe.h"
 #include "nn/norm.h"
 
 typedef struct tx_block {
     tx_norm ln1, ln2;
     tx_attention attn;
     tx_mlp mlp;
+    tx_moe *moe;   /* in the place of mlp; NULL: there is none */
     double p_drop; /* of both sub-layers' outputs */
     int layer;     /* from 1; names the random streams */
     bool residual_post_norm, post_norm;
@@ -34,6 +37,7 @@ typedef struct tx_block_saved {
     tx_norm_saved ln1, ln2;
     tx_attention_saved attn;
     tx_mlp_saved mlp;
+    tx_moe_saved moe;
 } tx_block_saved;
 
 /* Memory that all layers use in turn, of the weights' dtype. */
@@ -51,11 +55,9 @@ typedef struct tx_block_call {
     tx_keys seen;                  /* which keys a query sees */
     const tx_dropout_key *dropout; /* of all sites */
     tx_kv_cache *kv;               /* as in attention.h */
+    tx_moe_pass pass;              /* of a layer with experts */
     const tx_block_rooms *lent;    /* the same in forward and backward */
 } tx_block_call;
-
-/* What a layer may be without: the traits in tx_dims that its table's rows ask for. */
-enum { TX_WITH_BIAS = 1, TX_WITH_BETA = 2, TX_WITH_PRE_NORM = 4, TX_WITH_POST_NORM = 8 };
 
 /* The layer's rows of the parameter table: tx_params_declare(ps, "encoder.layers.0.", tx_block_params, ...). */
 extern const tx_param_decl tx_block_params[];

@@ -9,7 +9,8 @@ typedef enum tx_dropout_site {
     TX_DROP_EMBEDDING,
     TX_DROP_ATTENTION,
     TX_DROP_ATTENTION_OUT,
-    TX_DROP_MLP_OUT
+    TX_DROP_MLP_OUT,
+    TX_RANDOM_ROUTER /* which choices are dropped, and noise (tx_router) */
 } tx_dropout_site;
 
 /* What all dropout sites of one micro-batch share. */

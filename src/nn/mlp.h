@@ -4,6 +4,17 @@
 
 #include "nn/linear.h"
 
+/* What a layer may be without: the traits in tx_dims that its table's rows ask for. */
+enum {
+    TX_WITH_BIAS = 1,
+    TX_WITH_BETA = 2,
+    TX_WITH_PRE_NORM = 4,
+    TX_WITH_POST_NORM = 8,
+    TX_WITH_MLP = 16,
+    TX_WITH_QKV_BIAS = 32,
+    TX_WITH_QK_NORM = 64
+};
+
 typedef struct tx_mlp {
     tx_linear h_to_4h; /* [f, h]; gated [2f, h]: the gate's rows, then the rows of what it gates */
     tx_linear to_h;    /* [h, f], summed over tensor ranks */

@@ -34,6 +34,10 @@ static int64_t dim_of_letter(const tx_dims *d, char letter)
         return d->q;
     case 'a':
         return d->a;
+    case 'E':
+        return d->E;
+    case 'd':
+        return d->d;
     case 'u':
         return d->u;
     default:
@@ -68,6 +72,7 @@ static void parse_shape(tx_param *p, const char *shape, const tx_dims *dims)
         }
         p->n_dims++;
         if (*++s == '+') p->over_tp = TX_PARTS, s++;
+        if (*s == '*') p->over_tp = TX_HEADS, s++;
         if (!*s) break;
         TX_ASSERT(*s == ',');
     }

@@ -33,15 +33,16 @@ typedef enum tx_first { TX_ADDS, TX_SETS } tx_first;
 typedef enum tx_over_tp {
     TX_SPLIT, /* a shard each */
     TX_SAME,  /* all of it on each, and each comes to the same gradient by itself */
-    TX_PARTS  /* all of it on each; with sequence parallelism a rank's gradient is that of its part of the sequence, and
+    TX_PARTS, /* all of it on each; with sequence parallelism a rank's gradient is that of its part of the sequence, and
                  theirs have to be summed. Without, as TX_SAME */
+    TX_HEADS  /* all of it on each; a rank's gradient is that of its heads, and theirs have to be summed */
 } tx_over_tp;
 
 /* One row of a layer's declaration: shape letters are looked up in the model's tx_dims ("q/t,h", "f", "V/t,h"). */
 typedef struct tx_param_decl {
     const char *name;  /* inside its layer: "self_attention.query_key_value.weight" */
     const char *shape; /* dims joined by ',', each "[number]letter"; "/t" after one that tensor ranks split (TX_SPLIT),
-                        * '+' at the end of the shape of a TX_PARTS */
+                        * '+' at the end of the shape of a TX_PARTS, '*' of a TX_HEADS */
     tx_init init;
     tx_decay decay;
     tx_first first;
@@ -54,7 +55,9 @@ typedef struct tx_param_decl {
 typedef struct tx_dims {
     int64_t h, f, V, v_logical, P; /* hidden, ffn, vocabulary rows, real ones, positions */
     int64_t T;                     /* token types, and classes of the binary head */
+    int64_t E;                     /* choices of a gate: experts of a layer */
     int64_t q, a, u;               /* fused q+k+v rows, all heads side by side, rows of the MLP's first matrix */
+    int64_t d;                     /* a head */
     int u_parts;       /* blocks of equal size that u is made of, each split over the ranks: 2 with a gate; 0 is 1 */
     int n_tp, tp_rank; /* tensor-parallel ranks, 0 is 1; they divide what "/t" stands after */
     bool tied, copy;   /* what is declared is on the pipeline's first and last stage; this is the last one's */

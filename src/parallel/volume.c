@@ -73,20 +73,15 @@ static void add_selected(terms *t, const tx_volume_sizes *z)
             z->head_rows * z->h * z->value);
 }
 
-/* f and g of Megatron-LM. */
-static void add_all_reduces(terms *t, const tx_volume_sizes *z)
+/* Gradients of the weights of experts, of which tensor ranks have parts. */
+static void add_gates(terms *t, const tx_volume_sizes *z)
 {
-    const tx_comm_op op = TX_COMM_ALL_REDUCE;
-    int64_t bsh = z->b * z->s * z->h * z->value, m = z->n_micro;
-    add(t, TX_GROUP_TENSOR, op, "2 b s h a layer, forward", 2 * m * z->n_layers, bsh);
-    add(t, TX_GROUP_TENSOR, op, "2 b s h a layer, backward", 2 * m * z->n_layers, bsh);
-    add(t, TX_GROUP_TENSOR, op, "2 b s h a layer, forward again", 2 * m * z->n_again, bsh);
-    if (has_pre(z)) add(t, TX_GROUP_TENSOR, op, "b s h, embedding", m, words(z));
-    if (has_post(z) && !z->head_selects) add(t, TX_GROUP_TENSOR, op, "b s h, gradient of the head's input", m, bsh);
-    add(t, TX_GROUP_TENSOR, TX_COMM_ALL_GATHER, "b s h a group, its divided input", m * z->n_gathered,
-        z->b * z->s * z->h * z->stream);
-    add_loss(t, z);
-    add_selected(t, z);
+    if (!z->n_gates) return;
+    TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
+    t->term[t->n++] = (tx_volume_term){ TX_GROUP_TENSOR,
+                                        TX_COMM_ALL_REDUCE,
+                                        "4 b s k a router, gradient of weights",
+                                        { z->n_micro * z->n_gates, z->n_micro * z->n_choices * z->b * z->s * 4 } };
 }
 
 /* How often gradients are summed over ranks. */
@@ -95,12 +90,33 @@ static int64_t n_sums(const tx_volume_sizes *z)
     return z->reduce_every_micro_batch ? z->n_micro : 1;
 }
 
+/* f and g of Megatron-LM. */
+static void add_all_reduces(terms *t, const tx_volume_sizes *z)
+{
+    const tx_comm_op op = TX_COMM_ALL_REDUCE;
+    int64_t bsh = z->b * z->s * z->h * z->value, m = z->n_micro;
+    add(t, TX_GROUP_TENSOR, op, "2 b s h a layer, forward", 2 * m * z->n_layers, bsh);
+    add(t, TX_GROUP_TENSOR, op, "2 b s h a layer, backward", 2 * m * z->n_layers, bsh);
+    add(t, TX_GROUP_TENSOR, op, "2 b s h a layer, forward again", 2 * m * z->n_again, bsh);
+    if (z->head_norms)
+        add(t, TX_GROUP_TENSOR, op, "gradients of a layer's 2 norms of heads", n_sums(z) * z->n_layers,
+            z->head_norms * 4);
+    if (has_pre(z)) add(t, TX_GROUP_TENSOR, op, "b s h, embedding", m, words(z));
+    if (has_post(z) && !z->head_selects) add(t, TX_GROUP_TENSOR, op, "b s h, gradient of the head's input", m, bsh);
+    add(t, TX_GROUP_TENSOR, TX_COMM_ALL_GATHER, "b s h a group, its divided input", m * z->n_gathered,
+        z->b * z->s * z->h * z->stream);
+    add_gates(t, z);
+    add_loss(t, z);
+    add_selected(t, z);
+}
+
 /* Gradients of norms, which a rank has of its part of the sequence; those of a layer together. */
 static void add_norms(terms *t, const tx_volume_sizes *z)
 {
     const tx_comm_op op = TX_COMM_ALL_REDUCE;
     int64_t n = n_sums(z);
-    add(t, TX_GROUP_TENSOR, op, "gradients of a layer's 2 norms", n * z->n_layers, 2 * z->norm * 4);
+    add(t, TX_GROUP_TENSOR, op, z->head_norms ? "gradients of a layer's 4 norms" : "gradients of a layer's 2 norms",
+        n * z->n_layers, (2 * z->norm + z->head_norms) * 4);
     if (has_pre(z)) add(t, TX_GROUP_TENSOR, op, "gradients of the embedding's norm", n, z->embedding_norm * 4);
     if (has_post(z)) add(t, TX_GROUP_TENSOR, op, "gradients of the last norm", n, z->last_norm * 4);
 }
@@ -124,6 +140,7 @@ static void add_parts(terms *t, const tx_volume_sizes *z)
     if (has_post(z)) add(t, TX_GROUP_TENSOR, gather, "b s h, the head's input", m, bsh * z->value);
     if (has_pre(z)) add(t, TX_GROUP_TENSOR, gather, "b s h, gradient of the embedding", m, words(z));
     if (has_pre(z) && z->positions) add(t, TX_GROUP_TENSOR, gather, "b s h, gradient of positions", m, bsh * z->stream);
+    add_gates(t, z);
     add_loss(t, z);
     add_selected(t, z);
 }

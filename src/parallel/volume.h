@@ -11,6 +11,7 @@
  *                       where it is computed again
  *      BERT's head      reads n rows alone, of tokens to predict: their gradient is an all-reduce of n h, also with
  *                       sequence parallelism, and of the loss there are 4 n numbers a rank
+ *      experts          of each router the gradient of k weights a token, backward
  *      tensor ranks,    an all-gather of b s h, of the residual stream's numbers, for every group of layers that is
  *        inputs divided computed again, which --partition-activations divides the input of
  *      pipeline         b s h (its 1/t with sequence parallelism) across each border of   arXiv:2104.04473 §2.2
@@ -56,16 +57,19 @@ typedef struct tx_volume_sizes {
     int stage;
     bool sequence;
     int64_t s, b, h;
-    int64_t n_micro;           /* micro-batches of an iteration, of one data rank */
-    int n_chunks;              /* of the stage */
-    int64_t n_layers, n_again; /* of the stage; of these, computed again for backward */
-    int64_t n_gathered;        /* groups of the latter whose input the tensor ranks have in parts */
-    int64_t value, stream;     /* bytes of an activation; of a number of the residual stream */
-    int64_t grad, sum;         /* of a gradient that is kept; of one that is summed over data ranks */
-    int64_t norm;              /* parameters of a norm: 2 h, or h; */
-    int64_t embedding_norm;    /* of the embedding's, and of the last one; 0: there is none */
+    int64_t n_micro;            /* micro-batches of an iteration, of one data rank */
+    int n_chunks;               /* of the stage */
+    int64_t n_layers, n_again;  /* of the stage; of these, computed again for backward */
+    int64_t n_gates, n_choices; /* of the stage's layers with experts: products that weigh rows, and weights of a token
+                                 * in all of them */
+    int64_t n_gathered;         /* groups of the latter whose input the tensor ranks have in parts */
+    int64_t value, stream;      /* bytes of an activation; of a number of the residual stream */
+    int64_t grad, sum;          /* of a gradient that is kept; of one that is summed over data ranks */
+    int64_t norm;               /* parameters of a norm: 2 h, or h; */
+    int64_t embedding_norm;     /* of the embedding's, and of the last one; 0: there is none */
     int64_t last_norm;
-    bool positions; /* are added after the embedding's norm */
+    int64_t head_norms; /* of a layer's norms of queries and keys; 0: there are none */
+    bool positions;     /* are added after the embedding's norm */
     bool tied;
     int64_t head_rows, head_chunks; /* of a micro-batch: that logits are made of, in so many pieces */
     bool head_selects; /* these are some of b s, and the head is whole on every tensor rank but for the words */

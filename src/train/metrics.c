@@ -87,6 +87,15 @@ static void set_losses(tx_step_record *r, const tx_model *m, const double *loss,
     for (int k = 1; k < m->n_losses; k++) r->other_loss[k - 1] = (tx_named_number){ m->loss_name[k], loss[k] / n };
 }
 
+/* Behind those: what layers with experts have added to the objective. */
+static void add_moe_loss(tx_step_record *r, const tx_trainer *t, double loss)
+{
+    if (!t->expert) return;
+    r->expert = t->expert;
+    r->n_expert_layers = t->n_expert_layers;
+    r->other_loss[r->n_other_losses++] = (tx_named_number){ TX_MOE_LOSS, loss };
+}
+
 /* Where the run stands. */
 static tx_step_record stand(const tx_trainer *t, tx_record_kind kind, const double *loss)
 {
@@ -120,6 +129,7 @@ static tx_step_record interval(const tx_metrics *m, const tx_step_record *last, 
     tx_memory memory = tx_trainer_memory(t);
     r.kind = TX_RECORD_INTERVAL;
     set_losses(&r, t->model, v->loss_sum, v->taken ? (double)v->taken : NAN);
+    add_moe_loss(&r, t, v->moe_loss_sum / (v->taken ? (double)v->taken : NAN));
     r.skipped = v->skipped;
     r.nan = v->nan;
     r.elapsed_ms = 1e3 * seconds;
@@ -170,6 +180,7 @@ void tx_metrics_step(tx_metrics *m, const tx_trainer *t)
     bool skipped = t->last_step != TX_STEP_TAKEN;
     static const double none[TX_MAX_LOSSES] = { NAN, NAN };
     tx_step_record r = stand(t, TX_RECORD_STEP, skipped ? none : t->losses);
+    add_moe_loss(&r, t, skipped ? NAN : t->moe_loss);
     for (int i = 0; i < TX_N_TIMERS; i++) m->timer[i] += t->seconds[i];
     m->n_timed++;
     r.skipped = skipped;

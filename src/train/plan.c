@@ -75,6 +75,10 @@ tx_status tx__plan_open(tx_ctx *c, tx_model **m, const tx_config *cfg, int64_t v
     TX_TRY(check_sizes(cfg, vocab_size));
     TX_TRY(tx_grid_ctx(c, grid, tx_device_choice_word(cfg->device), (int)cfg->threads, true));
     TX_TRY(make_model(m, cfg, vocab_size, grid, client));
+    if (c->device && tx_config_has_experts(cfg))
+        return TX_FAIL(
+            TX_ERR_UNSUPPORTED,
+            "--num-experts on a GPU: layers with experts are computed on the CPU alone for now; give --device cpu");
     return group_params(&(*m)->params, client, grid);
 }
 
@@ -257,6 +261,18 @@ static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z
     count_gathered(s, cfg, z);
 }
 
+/* Products that weigh rows, in a stage's layers with experts, and the weights of a token. */
+static void count_gates(tx_volume_sizes *s, const tx_model *m, const tx_config *cfg)
+{
+    for (int k = 0; k < m->n_chunks; k++)
+        for (int64_t i = m->chunk[k].first; i < m->chunk[k].end; i++) {
+            const tx_moe_shape is = tx_config_moe(cfg, i);
+            if (is.n_experts == 1) continue;
+            s->n_gates += 1 + is.residual;
+            s->n_choices += is.k + (is.residual ? 2 : 0);
+        }
+}
+
 tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, const tx_grid *g, int64_t n_micro,
                                       const tx_zero *z)
 {
@@ -291,9 +307,11 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
                           : cfg->post_layernorm ? norm
                                                 : 0,
         .last_norm = cfg->post_layernorm ? 0 : norm,
+        .head_norms = cfg->qk_layernorm ? 2 * norm / m->hidden * m->head_dim : 0,
         .positions = cfg->embed_layernorm && cfg->add_position_embedding,
         .tied = !cfg->untie_embeddings_and_output_weights,
     };
+    count_gates(&sizes, m, cfg);
     m->type->shape(m, cfg, &batch, s, b);
     sizes.head_rows = batch.label.dim[0];
     sizes.head_chunks =

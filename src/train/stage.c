@@ -121,9 +121,10 @@ static void shape_messages(tx_stage *st)
     if (st->m->type->between) st->m->type->between(st->m, st->b, &st->from_previous, &st->to_next);
 }
 
-/* Copies of what is sent, where there are other stages. */
+/* Copies of what is sent, where there are other stages; and what layers with experts add up for the log. */
 static void push_messages(tx_stage *st)
 {
+    if (st->train && st->m->expert_sums.n_dims) st->m->expert_sums = push(&st->messages, st->m->expert_sums);
     if (tx_grid_size(st->grid, TX_AXIS_PIPELINE) == 1) return;
     for (int k = 0; k < TX_N_OUTGOING; k++) {
         st->out[0].copy[k] = push(&st->messages, st->to_next);
@@ -150,6 +151,7 @@ tx_status tx_stage_open(tx_stage *st, tx_ctx *c, tx_model *m, const tx_config *c
         TX_TRY(make_list(st, n_micro, k));
         if (st->plan[k].list.n_slots > n) n = st->plan[k].list.n_slots;
     }
+    st->train = train;
     TX_TRY(tx_alloc(&st->slot, (size_t)n, sizeof *st->slot, "the pipeline's slots"));
     st->n_slots = n;
     for (int i = 0; i < n; i++) {
@@ -364,6 +366,7 @@ static tx_status fill(tx_stage *st, tx_batch *batch, int64_t micro, tx_host_batc
     next->batch.slot = batch->slot;
     TX_TRY(feed->fill(feed->user, micro, &next->batch));
     batch->dropout = next->batch.dropout;
+    batch->scale = next->batch.scale;
     batch->n_labels = next->batch.n_labels;
     TX_TRY(copy_there(st, batch, &next->batch));
     TX_TRY(tx_device_record(st->c->device, next->there, TX_STREAM_COMPUTE));

@@ -70,9 +70,10 @@ typedef struct tx_stage {
     tx_top top;                            /* the context's, where slots share it */
     tx_host_batch host[TX_N_HOST_BATCHES]; /* in turn */
     int next_host;
-    tx_outgoing out[2];               /* forward, backward */
-    tx_tensor incoming;               /* received from the previous stage, shared by all slots, if x is not kept */
-    tx_arena messages;                /* the copies, and incoming */
+    tx_outgoing out[2]; /* forward, backward */
+    tx_tensor incoming; /* received from the previous stage, shared by all slots, if x is not kept */
+    bool train;
+    tx_arena messages;                /* the copies, incoming, and the model's expert_sums */
     tx_tensor from_previous, to_next; /* shapes */
     struct {
         tx_pp_list list;

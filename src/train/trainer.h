@@ -31,12 +31,15 @@
  * them (tx_model_type), for GPT s + 1 ids. Borrowed until the next call. */
 typedef tx_status tx_micro_batch_fn(void *user, int64_t micro, const void **rows);
 
+#define TX_MOE_LOSS "moe loss" /* as Megatron-DeepSpeed logs it */
+
 /* What the next log line reports about the iterations since the last one. It is part of the saved state, so that a run
  * that was saved between two log lines and resumed logs the same lines as one that was not. Times are not: they belong
  * to a process, and metrics.h keeps them. */
 typedef struct tx_interval {
     int64_t taken, skipped, nan;    /* iterations; nan: of the skipped ones, those whose loss was not finite */
     double loss_sum[TX_MAX_LOSSES]; /* over the taken ones */
+    double moe_loss_sum;            /* likewise, of layers with experts: their own losses */
     bool complete;                  /* the line is due: the next iteration begins another interval */
 } tx_interval;
 
@@ -78,14 +81,19 @@ typedef struct tx_trainer {
     double weight_decay;
     double iteration_loss;        /* mean over the micro-batches so far; after a step over those of all ranks */
     double losses[TX_MAX_LOSSES]; /* what it is the sum of, as model->loss_name has them */
-    double grad_norm;             /* before clipping, of the last iteration */
-    double params_norm;           /* with --log-params-norm */
-    double num_zeros;             /* with --log-num-zeros-in-grad: how many gradients of the last iteration are 0 */
-    tx_optim_states states;       /* with --log-optimizer-states-to-tensorboard, of its iterations */
-    double seconds[TX_N_TIMERS];  /* of the last update's parts */
-    int64_t dump_iteration;       /* --dump-step, or 0 */
-    int32_t *dump_tokens;         /* [global batch, row_len] of that iteration */
-    double *all_losses;           /* [data ranks] */
+    double moe_loss;              /* of layers with experts, as iteration_loss: their own losses in the objective */
+    tx_expert_record
+        *expert; /* [n_expert_layers] of the whole model, of the last iteration; owned; NULL: none has some */
+    int n_expert_layers;
+    double *expert_sums;         /* owned: [n_expert_layers, tx_moe_n_sums] of all ranks, and room for their parts */
+    double grad_norm;            /* before clipping, of the last iteration */
+    double params_norm;          /* with --log-params-norm */
+    double num_zeros;            /* with --log-num-zeros-in-grad: how many gradients of the last iteration are 0 */
+    tx_optim_states states;      /* with --log-optimizer-states-to-tensorboard, of its iterations */
+    double seconds[TX_N_TIMERS]; /* of the last update's parts */
+    int64_t dump_iteration;      /* --dump-step, or 0 */
+    int32_t *dump_tokens;        /* [global batch, row_len] of that iteration */
+    double *all_losses;          /* [data ranks] */
     float *own_losses; /* 3 times [b, losses] of a user-defined model: losses, gradients by them, weights; owned, or
                           NULL */
     char *origin;      /* checkpoint that the state was read from or saved to last; owned; NULL: initial weights */
@@ -260,6 +268,12 @@ int64_t tx__trainer_n_micro(const tx_trainer *t);
 
 /* Drops what the user has set for the next update only. */
 void tx__trainer_forget_rates(tx_trainer *t);
+
+/* trainer_experts.c: memory for what layers with experts add up; what they have added up from here on; and of all
+ * ranks, after an iteration's micro-batches: t->expert and t->moe_loss. The last is collective. */
+tx_status tx__trainer_take_experts(tx_trainer *t);
+tx_status tx__trainer_begin_experts(tx_trainer *t);
+tx_status tx__trainer_sum_experts(tx_trainer *t);
 
 /* dump.c: --dump-step. Writes loss, parameters and gradients as they are before the update. */
 tx_status tx__trainer_dump(tx_trainer *t, double grad_norm);

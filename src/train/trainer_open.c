@@ -133,6 +133,7 @@ static tx_status initialise(tx_trainer *t)
                                           .xavier_uniform = cfg->init_method_xavier_uniform }));
     TX_TRY(take_settings(t));
     TX_TRY(tx__trainer_take_losses(t));
+    TX_TRY(tx__trainer_take_experts(t));
     tx__trainer_move_schedule(t);
     return TX_OK;
 }
@@ -171,6 +172,8 @@ void tx_trainer_destroy(tx_trainer *t)
     tx_free(t->all_losses);
     tx_free(t->setting);
     tx_free(t->own_losses);
+    tx_free(t->expert);
+    tx_free(t->expert_sums);
     json_decref(t->blend_phase);
     tx_free(t->origin);
     tx_free(t->loaded);

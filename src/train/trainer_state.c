@@ -63,6 +63,9 @@ static tx_status interval_to_json(const tx_trainer *t, json_t **out)
     for (int k = 0; k < t->model->n_losses; k++)
         failed |= json_object_set_new(losses, t->model->loss_name[k],
                                       isfinite(v->loss_sum[k]) ? json_real(v->loss_sum[k]) : json_null());
+    if (t->expert)
+        failed |= json_object_set_new(losses, TX_MOE_LOSS,
+                                      isfinite(v->moe_loss_sum) ? json_real(v->moe_loss_sum) : json_null());
     failed |= json_object_set_new(all, "losses", losses);
     for (int i = 0; i < 3; i++) failed |= json_object_set_new(all, interval_key[i], json_integer(n[i]));
     if (!failed) {
@@ -92,6 +95,8 @@ static tx_status interval_from_json(tx_interval *out, const tx_model *m, const j
         good = good && (json_is_number(sum) || json_is_null(sum));
         out->loss_sum[k] = json_is_null(sum) ? NAN : json_number_value(sum);
     }
+    const json_t *moe = json_object_get(losses, TX_MOE_LOSS);
+    out->moe_loss_sum = json_is_null(moe) ? NAN : json_number_value(moe);
     if (!good || n[0] + n[1] > iteration || n[2] > n[1])
         return TX_FAIL(TX_ERR_FORMAT, "the checkpoint's %s are not the sums of a log line", INTERVAL_KEY);
     out->taken = n[0];

@@ -89,7 +89,7 @@ static tx_status begin_iteration(tx_trainer *t)
     t->n_micro = tx__trainer_n_micro(t);
     t->iteration_loss = 0;
     memset(t->losses, 0, sizeof t->losses);
-    return TX_OK;
+    return tx__trainer_begin_experts(t);
 }
 
 tx_status tx_trainer_forward(tx_trainer *t, const void *rows, double *loss)
@@ -164,6 +164,7 @@ static void count_iteration(tx_trainer *t, bool taken)
     v->skipped += !taken;
     v->nan += !taken && !isfinite(t->iteration_loss);
     for (int k = 0; k < t->model->n_losses && taken; k++) v->loss_sum[k] += t->losses[k];
+    if (taken) v->moe_loss_sum += t->moe_loss;
     v->complete = t->iteration % t->cfg->log_interval == 0;
 }
 
@@ -189,7 +190,7 @@ static tx_status sum_losses(tx_trainer *t)
     TX_TRY(tx_trainer_sum(t, t->losses, t->model->n_losses));
     for (int k = 0; k < t->model->n_losses; k++) t->losses[k] /= tx_grid_size(t->grid, TX_AXIS_DATA);
     t->iteration_loss = tx__trainer_total(t, t->losses);
-    return TX_OK;
+    return tx__trainer_sum_experts(t);
 }
 
 /* --dump-step: everything as it stands before the update. */

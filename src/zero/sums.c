@@ -41,7 +41,8 @@ static tx_status add_to(tx_zero *z, tx_tensor to, tx_tensor from)
 
 static bool has_parts(const tx_zero *z, const tx_param *p)
 {
-    return p->over_tp == TX_PARTS && z->grid->sequence && tx_grid_size(z->grid, TX_AXIS_TENSOR) > 1;
+    bool parts = p->over_tp == TX_HEADS || (p->over_tp == TX_PARTS && z->grid->sequence);
+    return parts && tx_grid_size(z->grid, TX_AXIS_TENSOR) > 1;
 }
 
 /* Copies the gradients of a unit that have parts side by side into `all`, or with `back` from there. */

@@ -7,9 +7,12 @@
 #include "checkpoint/safetensors.h"
 #include "triax/engine.h"
 
-#define S     64
-#define B     4
-#define VOCAB 512
+enum { MAX_S = 64, MAX_B = 4, MAX_VOCAB = 512 };
+
+/* Of a folder's batches and logits. */
+typedef struct sizes {
+    int b, s, vocab;
+} sizes;
 
 /* How far a number may lie from the golden one. */
 typedef struct bounds {
@@ -19,6 +22,7 @@ typedef struct bounds {
 typedef struct model_case {
     const char *folder, *backend, *flags;
     const bounds *in;
+    const sizes *of;
 } model_case;
 
 /* TX_TEST_DEVICE names another one to run the fast backend's cases on. */
@@ -36,14 +40,15 @@ static const char *golden(const model_case *k, const char *file)
     return data_path(name);
 }
 
-static int32_t *batch_tokens(json_t *batch)
+static int32_t *batch_tokens(const sizes *of, json_t *batch)
 {
-    static int32_t tokens[B * (S + 1)];
+    static int32_t tokens[MAX_B * (MAX_S + 1)];
+    size_t n_rows = (size_t)of->b, length = (size_t)of->s + 1;
     json_t *rows = json_object_get(batch, "input_ids");
-    assert_int_equal(json_array_size(rows), B);
-    for (size_t j = 0; j < B; j++)
-        for (size_t i = 0; i <= S; i++)
-            tokens[j * (S + 1) + i] = (int32_t)json_integer_value(json_array_get(json_array_get(rows, j), i));
+    assert_int_equal(json_array_size(rows), n_rows);
+    for (size_t j = 0; j < n_rows; j++)
+        for (size_t i = 0; i < length; i++)
+            tokens[j * length + i] = (int32_t)json_integer_value(json_array_get(json_array_get(rows, j), i));
     return tokens;
 }
 
@@ -52,12 +57,12 @@ static tx_engine *open_engine(tx_config **cfg, const model_case *k, const char *
     char flags[2048];
     tx_engine *e;
     snprintf(flags, sizeof flags,
-             "--load %s --seq-length 64 --micro-batch-size 4 --train-iters 20 --lr 1e-3 --data-path none "
+             "--load %s --seq-length %d --micro-batch-size %d --train-iters 20 --lr 1e-3 --data-path none "
              "--weight-decay 0.01 "
              "--clip-grad 1.0 --hidden-dropout 0 --attention-dropout 0 --backend %s %s %s",
-             golden(k, ""), backend_of(k), k->flags, more);
+             golden(k, ""), k->of->s, k->of->b, backend_of(k), k->flags, more);
     ASSERT_OK(tx_config_parse_string(cfg, "pretrain-gpt", flags));
-    ASSERT_OK(tx_engine_create(&e, *cfg, VOCAB));
+    ASSERT_OK(tx_engine_create(&e, *cfg, k->of->vocab));
     return e;
 }
 
@@ -107,7 +112,7 @@ static void trajectory(void **state)
     json_array_foreach(json_object_get(result, "trajectory_f64"), i, row)
     {
         ASSERT_OK(tx_engine_set_lr(e, json_number_value(json_object_get(row, "lr"))));
-        ASSERT_OK(tx_engine_forward(e, batch_tokens(json_array_get(batches, i % 5)), &loss));
+        ASSERT_OK(tx_engine_forward(e, batch_tokens(k->of, json_array_get(batches, i % 5)), &loss));
         ASSERT_OK(tx_engine_backward(e));
         ASSERT_OK(tx_engine_step(e));
         double expect = json_number_value(json_object_get(row, "loss")),
@@ -131,19 +136,20 @@ static void trajectory(void **state)
 static void logits(void **state)
 {
     const model_case *k = *state;
+    const int b = k->of->b, s = k->of->s, vocab = k->of->vocab;
     tx_config *cfg;
     tx_engine *e = open_engine(&cfg, k, "");
-    tx_decoder *d = decoder_of(e->trainer->model, backend_of(k), S);
-    double *expect = load_npy_f64(golden(k, "logits_f64.npy"), (size_t)B * S * VOCAB);
+    tx_decoder *d = decoder_of(e->trainer->model, backend_of(k), s);
+    double *expect = load_npy_f64(golden(k, "logits_f64.npy"), (size_t)b * (size_t)s * (size_t)vocab);
     json_t *batch = load_json(golden(k, "batch.json"));
-    int32_t *tokens = batch_tokens(batch);
-    float got[VOCAB];
+    int32_t *tokens = batch_tokens(k->of, batch);
+    float got[MAX_VOCAB];
     double most = 0;
-    for (int j = 0; j < B; j++)
-        for (int n = 1; n <= S; n += j ? 9 : 1) { /* the first row in full, the others in part */
-            logits_behind(d, tokens + j * (S + 1), n, got);
-            for (int i = 0; i < VOCAB; i++) {
-                double want = expect[(j * S + n - 1) * VOCAB + i], off = fabs((double)got[i] - want);
+    for (int j = 0; j < b; j++)
+        for (int n = 1; n <= s; n += j ? 9 : 1) { /* the first row in full, the others in part */
+            logits_behind(d, tokens + j * (s + 1), n, got);
+            for (int i = 0; i < vocab; i++) {
+                double want = expect[(j * s + n - 1) * vocab + i], off = fabs((double)got[i] - want);
                 ASSERT_NEAR((double)got[i], want, k->in->logits, "logit");
                 if (off > most) most = off;
             }
@@ -163,14 +169,14 @@ static void cached_is_recomputed(void **state)
     const model_case *k = *state;
     tx_config *cfg;
     tx_engine *e = open_engine(&cfg, k, "");
-    tx_decoder *d = decoder_of(e->trainer->model, backend_of(k), S);
+    tx_decoder *d = decoder_of(e->trainer->model, backend_of(k), k->of->s);
     json_t *batch = load_json(golden(k, "batch.json"));
     int32_t tokens[PROMPT + NEW];
-    float cached[VOCAB], whole[VOCAB];
-    memcpy(tokens, batch_tokens(batch), PROMPT * sizeof *tokens);
+    float cached[MAX_VOCAB], whole[MAX_VOCAB];
+    memcpy(tokens, batch_tokens(k->of, batch), PROMPT * sizeof *tokens);
     go_on_greedily(d, tokens, PROMPT, NEW, cached);
     logits_behind(d, tokens, PROMPT + NEW - 1, whole);
-    for (int i = 0; i < VOCAB; i++) ASSERT_NEAR((double)cached[i], (double)whole[i], 2e-6, "logit");
+    for (int i = 0; i < k->of->vocab; i++) ASSERT_NEAR((double)cached[i], (double)whole[i], 2e-6, "logit");
     json_decref(batch);
     tx_decoder_destroy(d);
     tx_engine_destroy(e);
@@ -184,18 +190,25 @@ static const bounds fp32 = { 2e-5, 5e-6, 2e-5, 1e-4, 1e-5, 1e-4 }, bf16 = { 3e-2
 
 int main(void)
 {
+    static const sizes usual = { MAX_B, MAX_S, MAX_VOCAB }, small = { 4, 32, 64 };
     static model_case cases[] = {
-        { "gpt2", "cpu", "", &fp32 },
-        { "gpt2", "ref", "", &fp32 },
-        { "llama", "cpu", "", &fp32 },
-        { "llama", "ref", "", &fp32 },
-        { "gpt2", "cpu", "--bf16", &bf16 },
-        { "llama", "cpu", "--bf16", &bf16_llama },
-        { "llama", "cpu", "--bf16 --fp32-residual-connection", &bf16 },
-        { "gpt2", "cpu", "--fp16 --initial-loss-scale 65536", &fp16 },
-        { "llama", "cpu", "--fp16 --loss-scale 1024", &fp16 },
-        { "gpt2", "cpu", "--bf16 --grad-dtype bf16", &bf16 },
-        { "llama", "cpu", "--fp16 --loss-scale 1024 --grad-dtype fp16", &fp16 },
+        { "gpt2", "cpu", "", &fp32, &usual },
+        { "gpt2", "ref", "", &fp32, &usual },
+        { "llama", "cpu", "", &fp32, &usual },
+        { "llama", "ref", "", &fp32, &usual },
+        { "gpt2", "cpu", "--bf16", &bf16, &usual },
+        { "llama", "cpu", "--bf16", &bf16_llama, &usual },
+        { "llama", "cpu", "--bf16 --fp32-residual-connection", &bf16, &usual },
+        { "gpt2", "cpu", "--fp16 --initial-loss-scale 65536", &fp16, &usual },
+        { "llama", "cpu", "--fp16 --loss-scale 1024", &fp16, &usual },
+        { "gpt2", "cpu", "--bf16 --grad-dtype bf16", &bf16, &usual },
+        { "llama", "cpu", "--fp16 --loss-scale 1024 --grad-dtype fp16", &fp16, &usual },
+        { "mixtral", "cpu", "", &fp32, &small },
+        { "mixtral", "ref", "", &fp32, &small },
+        { "qwen2_moe", "cpu", "", &fp32, &small },
+        { "qwen2_moe", "ref", "", &fp32, &small },
+        { "qwen3_moe", "cpu", "", &fp32, &small },
+        { "qwen3_moe", "ref", "", &fp32, &small },
     };
 #define TEST(f, i)                                        \
     {                                                     \
@@ -203,12 +216,15 @@ int main(void)
     }
 #define TESTS(f)                                                                                                \
     TEST(f, 0), TEST(f, 1), TEST(f, 2), TEST(f, 3), TEST(f, 4), TEST(f, 5), TEST(f, 6), TEST(f, 7), TEST(f, 8), \
-        TEST(f, 9), TEST(f, 10)
+        TEST(f, 9), TEST(f, 10), TEST(f, 11), TEST(f, 12), TEST(f, 13), TEST(f, 14), TEST(f, 15), TEST(f, 16)
     const struct CMUnitTest tests[] = { TESTS(logits),
                                         TESTS(trajectory),
                                         TEST(cached_is_recomputed, 0),
                                         TEST(cached_is_recomputed, 1),
                                         TEST(cached_is_recomputed, 2),
-                                        TEST(cached_is_recomputed, 3) };
+                                        TEST(cached_is_recomputed, 3),
+                                        TEST(cached_is_recomputed, 11),
+                                        TEST(cached_is_recomputed, 13),
+                                        TEST(cached_is_recomputed, 15) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -445,8 +445,9 @@ static void one_value_is_fine_others_come_later(void **state)
                           GOOD "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 "
                                "--zero-stage 0 --num-experts 1 --DDP-impl torch --local-rank=0 "
                                "--sample-rate 1 --optimizer adam --transformer-impl transformer_engine"));
-    refused("pretrain-gpt", GOOD "--num-experts 1 8",
-            "--num-experts 8 is not built yet: models are dense for now; leave the flag out");
+    refused("pretrain-gpt", GOOD "--moe-expert-parallel-size 8",
+            "--moe-expert-parallel-size 8 is not built yet: a data-parallel rank has all experts of its layers; "
+            "--tensor-model-parallel-size and --zero-stage divide them");
     refused("pretrain-gpt", GOOD "--profile-ranks 0 1 2",
             "--profile-ranks 1 is not built yet: --profile times rank 0; leave the flag out");
     refused("evaluate", "--load L --data-path d --tensor-model-parallel-size 2",

@@ -187,8 +187,13 @@ static const char *const models[] = {
     GPT "--swiglu --ffn-hidden-size 24 --normalization rmsnorm --use-rotary-position-embeddings "
         "--untie-embeddings-and-output-weights "
         "--disable-bias-linear --num-key-value-heads 1" NO_DROPOUT,
+    GPT "--disable-bias-linear --add-qkv-bias --qk-layernorm --use-rotary-position-embeddings --num-key-value-heads "
+        "1" DROPOUT,
     GPT "--embed-layernorm --apply-residual-connection-post-layernorm" DROPOUT,
     GPT "--position-embedding-type alibi --num-key-value-heads 1 --embed-layernorm" DROPOUT,
+    GPT "--num-experts 4 --topk 2 --moe-loss-coeff 0 --disable-moe-token-dropping" DROPOUT,
+    GPT "--num-experts 4 --moe-router-topk 2 --moe-shared-expert-intermediate-size 12 --swiglu --moe-ffn-hidden-size 8 "
+        "--ffn-hidden-size 24" NO_DROPOUT,
     BERT NO_DROPOUT,
     BERT DROPOUT,
     BERT "--bert-no-binary-head" DROPOUT,

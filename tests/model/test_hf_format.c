@@ -93,8 +93,85 @@ static void what_is_refused(void **state)
     }
     const tx_hf_format *none;
     ASSERT_FAILS(tx_hf_format_find(&none, "mamba", NULL, NULL), TX_ERR_UNSUPPORTED,
-                 "there are: gpt2, llama, bert, megatron-bert)");
+                 "there are: gpt2, llama, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, bert, "
+                 "megatron-bert)");
     ASSERT_FAILS(tx_hf_format_find(&none, NULL, NULL, NULL), TX_ERR_UNSUPPORTED, "model_type");
+}
+
+/* ---- Llama's descendants ---- */
+
+#define OTHER(kind, more) "{'model_type':'" kind "'," SIZES more "}"
+#define EXPERTS           ",'num_experts_per_tok':2,'moe_intermediate_size':24"
+
+static tx_status other_options(json_t **out, const char *text)
+{
+    const tx_hf_format *format;
+    json_t *config = parse(text);
+    *out = NULL;
+    ASSERT_OK(tx_hf_format_find(&format, json_string_value(json_object_get(config, "model_type")), NULL, NULL));
+    tx_status st = tx_hf_options(format, out, config);
+    json_decref(config);
+    return st;
+}
+
+static bool has(const json_t *o, const char *flag)
+{
+    return json_is_true(json_object_get(o, flag));
+}
+
+static void descendants(void **state)
+{
+    (void)state;
+    json_t *o;
+    ASSERT_OK(other_options(&o, OTHER("qwen2", ",'sliding_window':4096,'use_sliding_window':false")));
+    assert_true(has(o, "add_qkv_bias") && !has(o, "qk_layernorm") && !has(o, "add_bias_linear"));
+    json_decref(o);
+    ASSERT_OK(other_options(&o, OTHER("qwen3", ",'head_dim':20")));
+    assert_true(has(o, "qk_layernorm") && !has(o, "add_qkv_bias") && number(o, "kv_channels") == 20);
+    json_decref(o);
+    ASSERT_OK(other_options(&o, OTHER("mixtral", ",'num_local_experts':8,'num_experts_per_tok':2")));
+    assert_true(number(o, "num_experts") == 8 && number(o, "moe_router_topk") == 2);
+    assert_false(has(o, "moe_router_pre_softmax"));
+    json_decref(o);
+    /* as files were published, and as transformers 5 writes them */
+    ASSERT_OK(other_options(&o, OTHER("qwen3_moe", EXPERTS ",'num_experts':16,'norm_topk_prob':true")));
+    assert_true(number(o, "num_experts") == 16 && number(o, "moe_ffn_hidden_size") == 24);
+    assert_true(has(o, "qk_layernorm") && !has(o, "moe_router_pre_softmax"));
+    json_decref(o);
+    ASSERT_OK(other_options(&o, OTHER("qwen3_moe", EXPERTS ",'num_local_experts':6")));
+    assert_true(number(o, "num_experts") == 6 && has(o, "moe_router_pre_softmax"));
+    json_decref(o);
+    ASSERT_OK(other_options(&o, OTHER("qwen2_moe", EXPERTS ",'num_experts':4,'shared_expert_intermediate_size':40")));
+    assert_true(number(o, "moe_shared_expert_intermediate_size") == 40 && has(o, "moe_shared_expert_gate"));
+    json_decref(o);
+}
+
+static void descendants_that_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config, *message;
+        tx_status status;
+    } bad[] = {
+        { OTHER("qwen3", ""), "\"head_dim\" must be a positive", TX_ERR_FORMAT },
+        { OTHER("qwen2", ",'use_sliding_window':true"), "use_sliding_window", TX_ERR_UNSUPPORTED },
+        { OTHER("qwen3", ",'head_dim':16,'attention_bias':true"), "attention_bias", TX_ERR_UNSUPPORTED },
+        { OTHER("mixtral", ",'num_experts_per_tok':2"), "num_local_experts", TX_ERR_FORMAT },
+        { OTHER("mixtral", ",'num_local_experts':8,'num_experts_per_tok':2,'sliding_window':4096"), "sliding_window",
+          TX_ERR_UNSUPPORTED },
+        { OTHER("qwen3_moe", EXPERTS), "\"num_experts\" must be a positive", TX_ERR_FORMAT },
+        { OTHER("qwen3_moe", EXPERTS ",'num_experts':4,'decoder_sparse_step':2"), "decoder_sparse_step",
+          TX_ERR_UNSUPPORTED },
+        { OTHER("qwen3_moe", EXPERTS ",'num_experts':4,'mlp_only_layers':[0]"), "mlp_only_layers", TX_ERR_UNSUPPORTED },
+        { OTHER("qwen2_moe", EXPERTS ",'num_experts':4,'shared_expert_intermediate_size':40,'qkv_bias':false"),
+          "qkv_bias", TX_ERR_UNSUPPORTED },
+    };
+    json_t *o;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        tx_status st = other_options(&o, bad[i].config);
+        if (st != bad[i].status || !strstr(tx_last_error(), bad[i].message))
+            fail_msg("%s: %d: %s", bad[i].config, st, tx_last_error());
+    }
 }
 
 /* ---- BERT ---- */
@@ -240,6 +317,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_the_class_own),
         cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(descendants),
+        cmocka_unit_test(descendants_that_are_refused),
         cmocka_unit_test(berts),
         cmocka_unit_test(berts_that_are_refused),
         cmocka_unit_test(gpt2s),

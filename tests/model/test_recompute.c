@@ -211,6 +211,8 @@ static const char *const variants[] = {
     "--glu-activation geglu --no-bias-gelu-fusion --embed-layernorm",
     "--embed-layernorm --apply-layernorm-1p --use-rotary-position-embeddings",
     "--position-embedding-type alibi",
+    "--num-experts 4 --moe-router-topk 2 --moe-aux-loss-coeff 0.1 --moe-z-loss-coeff 0.1",
+    "--num-experts 4 --topk 1 --mlp-type residual --disable-moe-token-dropping --swiglu --ffn-hidden-size 24",
     BERT,
     BERT "--bert-no-binary-head",
     BERT "--post-layernorm --openai-gelu",

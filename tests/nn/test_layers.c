@@ -1,14 +1,14 @@
 /* labels: unit op */
-/* Each layer alone: norm, MLP, attention and block. On ref, in double precision, backward is what finite differences of
- * forward say, for the input and for every weight; on cpu, in each type, both give what ref gives of the same numbers,
- * and the same bits twice. */
+/* Each layer alone: norm, MLP, experts, attention and block. On ref, in double precision, backward is what finite
+ * differences of forward say, for the input and for every weight; on cpu, in each type, both give what ref gives of the
+ * same numbers, and the same bits twice. */
 #include "support.h"
 
 #include "numbers.h"
 
 #include "nn/block.h"
 
-enum { S = 6, B = 2, H = 16, HEADS = 4, D = 4, F = 24, MAX_LEAVES = 20 };
+enum { S = 6, B = 2, H = 16, HEADS = 4, D = 4, F = 24, EXPERTS = 4, MAX_LEAVES = 40 };
 
 /* What a layer is a function of: its input, first, and its weights. */
 typedef struct leaf {
@@ -30,12 +30,16 @@ typedef struct rig {
     tx_mlp mlp;
     tx_attention attn;
     tx_block block;
+    tx_moe moe;
+    tx_mlp expert[EXPERTS];
+    tx_moe_pass pass;
     tx_status (*fwd)(struct rig *);
     tx_status (*bwd)(struct rig *); /* x.grad, of dtype t, written; the weights' added to */
     tx_norm_saved norm_saved;
     tx_mlp_saved mlp_saved;
     tx_attention_saved attn_saved;
     tx_block_saved block_saved;
+    tx_moe_saved moe_saved;
     tx_block_rooms lent;
 } rig;
 
@@ -81,11 +85,16 @@ static tx_status norm_joined_fwd(rig *r)
     return TX_OK;
 }
 
-static void add_norm(rig *r, tx_norm *w, tx_norm_kind kind, bool plus_one)
+static void add_norm_of(rig *r, tx_norm *w, tx_norm_kind kind, bool plus_one, int64_t n)
 {
     *w = (tx_norm){ .kind = kind, .eps = 1e-5, .plus_one = plus_one };
-    add(r, "gamma", &w->gamma, plus_one ? 0 : 1, H, 0, 0);
-    if (kind == TX_LAYERNORM) add(r, "beta", &w->beta, 0, H, 0, 0);
+    add(r, "gamma", &w->gamma, plus_one ? 0 : 1, n, 0, 0);
+    if (kind == TX_LAYERNORM) add(r, "beta", &w->beta, 0, n, 0, 0);
+}
+
+static void add_norm(rig *r, tx_norm *w, tx_norm_kind kind, bool plus_one)
+{
+    add_norm_of(r, w, kind, plus_one, H);
 }
 
 static void layernorm(rig *r)
@@ -168,6 +177,139 @@ static void mlp_geglu_second_again(rig *r)
     make_mlp(r, (tx_mlp){ .gated = true, .gate = TX_GLU_GELU, .gate_second = true, .recompute = true }, true);
 }
 
+static tx_moe_call moe_call(const rig *r)
+{
+    return (tx_moe_call){ .x = tx_as_rows(r->x.value),
+                          .y = tx_as_rows(r->y),
+                          .dx = tx_as_rows(r->x.grad),
+                          .dy = tx_as_rows(r->dy),
+                          .pass = &r->pass,
+                          .random = &r->key };
+}
+
+static tx_status moe_fwd(rig *r)
+{
+    const tx_moe_call k = moe_call(r);
+    return tx_moe_fwd(&r->ctx, &r->moe, &r->moe_saved, &k);
+}
+
+/* In dy's memory. */
+static tx_status moe_bwd(rig *r)
+{
+    tx_moe_call k = moe_call(r);
+    if (!r->ctx.dry) memcpy(k.dx.data, k.dy.data, (size_t)tx_numel(k.dy) * tx_dtype_size(k.dy.dtype));
+    k.dy = k.dx;
+    return tx_moe_bwd(&r->ctx, &r->moe, &r->moe_saved, &k);
+}
+
+static void add_gate(rig *r, const char *w, const char *b, tx_gate *g, int64_t n, bool bias)
+{
+    add_linear(r, w, b, &g->w, n, H, bias);
+    g->how.scale = g->how.scale > 0 ? g->how.scale : 1;
+}
+
+/* With experts that are as `mlp`. */
+static void add_moe(rig *r, tx_moe w, tx_mlp mlp, bool bias)
+{
+    r->moe = w;
+    r->moe.n_experts = EXPERTS;
+    r->moe.experts = (tx_experts){ r->expert, EXPERTS };
+    r->moe.layer = 1;
+    r->moe.recompute = mlp.recompute;
+    r->pass = (tx_moe_pass){ .b = B, .train = true, .scale = 0.5 };
+    add_gate(r, "router.weight", "", &r->moe.router, EXPERTS, false);
+    if (w.has_bias) add(r, "router.expert_bias", &r->moe.bias, 0, EXPERTS, 0, 0);
+    for (int e = 0; e < EXPERTS; e++) {
+        r->expert[e] = mlp;
+        add_mlp(r, &r->expert[e], bias);
+    }
+    r->moe.shared = r->moe.residual = mlp;
+    r->moe.shared_gate.how = (tx_router){ .score = TX_ROUTER_SIGMOID, .k = 1 };
+    r->moe.coefficient.how = (tx_router){ .k = 2 };
+    if (w.has_shared) add_mlp(r, &r->moe.shared, bias);
+    if (w.has_shared_gate) add_gate(r, "shared gate", "", &r->moe.shared_gate, 1, false);
+    if (w.has_residual) add_mlp(r, &r->moe.residual, bias);
+    if (w.has_residual) add_gate(r, "coefficient.weight", "coefficient.bias", &r->moe.coefficient, 2, true);
+}
+
+static void make_moe(rig *r, tx_moe w, tx_mlp mlp, bool bias)
+{
+    add_moe(r, w, mlp, bias);
+    r->fwd = moe_fwd, r->bwd = moe_bwd;
+}
+
+#define GELU                       \
+    (tx_mlp)                       \
+    {                              \
+        .activation = TX_GELU_TANH \
+    }
+#define AGAIN                                                 \
+    (tx_mlp)                                                  \
+    {                                                         \
+        .gated = true, .gate = TX_GLU_SILU, .recompute = true \
+    }
+
+static void moe_first(rig *r)
+{
+    make_moe(r, (tx_moe){ .router.how = { .k = 1 }, .aux_coeff = 0.3 }, GELU, true);
+}
+
+static void moe_mixtral_again(rig *r)
+{
+    make_moe(r, (tx_moe){ .router.how = { .k = 2, .softmax_after = true }, .aux_coeff = 0.3, .z_coeff = 0.2 }, AGAIN,
+             false);
+}
+
+/* Some tokens are dropped. */
+static void moe_two_of_few(rig *r)
+{
+    make_moe(r,
+             (tx_moe){ .router.how = { .k = 2, .renormalise = true, .drop = TX_DROP_SECONDS, .load_of_first = true },
+                       .aux_coeff = 0.3,
+                       .train_factor = 0.7 },
+             GELU, true);
+}
+
+static void moe_sigmoid_shared(rig *r)
+{
+    make_moe(r,
+             (tx_moe){ .router.how = { .score = TX_ROUTER_SIGMOID, .k = 3, .renormalise = true, .scale = 2.5 },
+                       .has_bias = true,
+                       .has_shared = true,
+                       .aux_coeff = 0.3 },
+             AGAIN, false);
+}
+
+static void moe_shared_gate(rig *r)
+{
+    make_moe(r,
+             (tx_moe){ .router.how = { .k = 2, .renormalise = true },
+                       .has_shared = true,
+                       .has_shared_gate = true,
+                       .z_coeff = 0.2 },
+             GELU, true);
+}
+
+static void moe_residual_dropped(rig *r)
+{
+    make_moe(r, (tx_moe){ .router.how = { .k = 1 }, .has_residual = true, .train_factor = 0.6, .aux_coeff = 0.3 }, GELU,
+             true);
+}
+
+/* To one expert; those that are over are dropped, and the others have none. */
+static void moe_all_to_one(rig *r)
+{
+    make_moe(r, (tx_moe){ .router.how = { .k = 1 }, .train_factor = 1, .has_bias = true, .aux_coeff = 0.3 }, GELU,
+             true);
+    set(r->moe.bias.value, 2, 3);
+}
+
+static void moe_all_to_one_kept(rig *r)
+{
+    moe_all_to_one(r);
+    r->moe.train_factor = 0;
+}
+
 static tx_status attention_fwd(rig *r)
 {
     const tx_attention_call k = { .x = r->x.value, .y = r->y, .seen = r->keys, .dropout = &r->key };
@@ -188,6 +330,10 @@ static void add_attention(rig *r, tx_attention *w, bool bias)
     w->layer = 1;
     add_linear(r, "query_key_value.weight", "query_key_value.bias", &w->qkv, (HEADS + 2 * w->n_groups) * D, H, bias);
     add_linear(r, "dense.weight", "dense.bias", &w->proj, H, HEADS * D, bias);
+    if (w->qk_norm) {
+        add_norm_of(r, &w->q_norm, w->q_norm.kind, false, D);
+        add_norm_of(r, &w->k_norm, w->k_norm.kind, false, D);
+    }
     w->proj.summed = true;
 }
 
@@ -218,6 +364,23 @@ static void attention_one_group_half_rotary(rig *r)
     make_attention(r, (tx_attention){ .n_groups = 1, .causal = true, .n_rot = D / 2, .p_drop = 0.2 }, true);
 }
 
+static void attention_qk_rmsnorm_rotary(rig *r)
+{
+    make_attention(r,
+                   (tx_attention){ .n_groups = 2,
+                                   .causal = true,
+                                   .n_rot = D,
+                                   .qk_norm = true,
+                                   .q_norm.kind = TX_RMSNORM,
+                                   .k_norm.kind = TX_RMSNORM },
+                   false);
+}
+
+static void attention_qk_layernorm(rig *r)
+{
+    make_attention(r, (tx_attention){ .n_groups = HEADS, .causal = true, .n_rot = D, .qk_norm = true }, true);
+}
+
 /* Samples of which the last keys are padding. */
 static void attention_padded(rig *r)
 {
@@ -237,9 +400,13 @@ static void attention_documents(rig *r)
 
 static tx_block_call block_call(const rig *r)
 {
-    return (tx_block_call){
-        .x = r->x.value, .y = r->y, .d = r->x.grad, .seen = r->keys, .dropout = &r->key, .lent = &r->lent
-    };
+    return (tx_block_call){ .x = r->x.value,
+                            .y = r->y,
+                            .d = r->x.grad,
+                            .seen = r->keys,
+                            .dropout = &r->key,
+                            .pass = r->pass,
+                            .lent = &r->lent };
 }
 
 static tx_status block_fwd(rig *r)
@@ -297,6 +464,13 @@ static void block_llama(rig *r)
                TX_RMSNORM, false);
 }
 
+static void block_experts(rig *r)
+{
+    block_dropped(r);
+    add_moe(r, (tx_moe){ .router.how = { .k = 2 } }, GELU, false);
+    r->block.moe = &r->moe;
+}
+
 /* Norms' outputs that lie where all layers' do, and are computed again. */
 static void block_norms_again(rig *r)
 {
@@ -323,10 +497,20 @@ static const layer_case cases[] = {
     CASE(mlp_squared_relu),
     CASE(mlp_swiglu),
     CASE(mlp_geglu_second_again),
+    CASE(moe_first),
+    CASE(moe_mixtral_again),
+    CASE(moe_two_of_few),
+    CASE(moe_sigmoid_shared),
+    CASE(moe_shared_gate),
+    CASE(moe_residual_dropped),
+    CASE(moe_all_to_one),
+    CASE(moe_all_to_one_kept),
     CASE(attention_causal),
     CASE(attention_dropped),
     CASE(attention_grouped_rotary),
     CASE(attention_one_group_half_rotary),
+    CASE(attention_qk_rmsnorm_rotary),
+    CASE(attention_qk_layernorm),
     CASE(attention_padded),
     CASE(attention_documents),
     CASE(block_gpt),
@@ -335,6 +519,7 @@ static const layer_case cases[] = {
     CASE(block_bert),
     CASE(block_llama),
     CASE(block_norms_again),
+    CASE(block_experts),
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
@@ -394,10 +579,22 @@ static double gradient(const rig *r, const leaf *l, int64_t i)
 
 /* ---- what holds ---- */
 
+/* The losses of a layer with experts, from what its router has chosen. */
+static double own_losses(const rig *r)
+{
+    const tx_gate_saved *a = &r->moe_saved.router;
+    const tx_router *how = &r->moe.router.how;
+    double aux = 0, tokens = S * B, choices = how->load_of_first ? 1 : (double)how->k;
+    if (r->fwd != moe_fwd) return 0;
+    for (int e = 0; e < EXPERTS; e++) aux += get(a->stats, e) * ((const int32_t *)a->chosen.data)[e];
+    return r->pass.scale * (r->moe.aux_coeff * EXPERTS * aux / (choices * tokens * tokens) +
+                            r->moe.z_coeff * get(a->stats, EXPERTS) / tokens);
+}
+
 static double objective(rig *r)
 {
-    double sum = 0;
     forward(r);
+    double sum = own_losses(r);
     for (int64_t i = 0; i < tx_numel(r->y); i++) sum += get(r->dy, i) * get(r->y, i);
     return sum;
 }
@@ -538,6 +735,40 @@ static void a_second_gate_is_a_first_one_elsewhere(void **state)
     finish(&second);
 }
 
+static void one_mlp(rig *r)
+{
+    make_mlp(r, GELU, true);
+}
+
+/* Weights come in the same order, so they are the same. */
+static void one_expert(rig *r)
+{
+    r->expert[0] = GELU;
+    add_mlp(r, &r->expert[0], true);
+    r->moe = (tx_moe){ .experts = { r->expert, 1 }, .n_experts = 1, .layer = 1, .aux_coeff = 0.5 };
+    r->moe.router.how.k = 1;
+    add_gate(r, "router.weight", "", &r->moe.router, 1, false);
+    r->pass = (tx_moe_pass){ .b = B, .train = true, .scale = 1 };
+    r->fwd = moe_fwd, r->bwd = moe_bwd;
+}
+
+/* Whose weight is 1: the same bits as an MLP. */
+static void an_only_expert_is_an_mlp(void **state)
+{
+    (void)state;
+    rig mlp, moe;
+    begin(&mlp, &(layer_case)CASE(one_mlp), "cpu", TX_F32);
+    begin(&moe, &(layer_case)CASE(one_expert), "cpu", TX_F32);
+    forward_backward(&mlp);
+    forward_backward(&moe);
+    assert_memory_equal(mlp.y.data, moe.y.data, (size_t)tx_numel(mlp.y) * sizeof(float));
+    for (int i = 0; i < mlp.n_leaves; i++)
+        assert_memory_equal(mlp.leaf[i].weight->grad.data, moe.leaf[i].weight->grad.data,
+                            (size_t)mlp.leaf[i].n * sizeof(float));
+    finish(&mlp);
+    finish(&moe);
+}
+
 /* A site's mask is named by seed, iteration, layer and site, and by nothing else. */
 static void masks_have_names(void **state)
 {
@@ -570,6 +801,7 @@ int main(void)
         cmocka_unit_test(cpu_in_bf16),
         cmocka_unit_test(cpu_in_fp16),
         cmocka_unit_test(a_second_gate_is_a_first_one_elsewhere),
+        cmocka_unit_test(an_only_expert_is_an_mlp),
         cmocka_unit_test(masks_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

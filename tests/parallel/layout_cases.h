@@ -79,11 +79,20 @@ static const axis_choice model_choices[] = {
     { "llama", "--num-attention-heads 4 --swiglu --normalization rmsnorm --use-rotary-position-embeddings "
                "--untie-embeddings-and-output-weights --disable-bias-linear --no-position-embedding" },
     { "gqa", "--num-attention-heads 8 --group-query-attention --num-query-groups 4 --swiglu" },
+    { "qk-norm", "--num-attention-heads 8 --num-key-value-heads 4 --qk-layernorm --add-qkv-bias --disable-bias-linear "
+                 "--normalization rmsnorm --use-rotary-position-embeddings --swiglu" },
     { "embed-norm", "--num-attention-heads 4 --embed-layernorm" },
     { "alibi", "--num-attention-heads 12 --kv-channels 4 --num-key-value-heads 4 --position-embedding-type alibi "
                "--reset-attention-mask" },
     { "documents", "--num-attention-heads 4 --reset-attention-mask --reset-position-ids --eod-mask-loss" },
     { "smooth", "--num-attention-heads 4 --label-smoothing 0.1 --untie-embeddings-and-output-weights" },
+    /* In half precision a token whose experts are nearly even may choose others in another layout: in fp32 alone. */
+    { "mixtral", "--num-attention-heads 4 --num-experts 4 --moe-router-topk 2 --moe-ffn-hidden-size 32 --swiglu "
+                 "--moe-aux-loss-coeff 0.05 --moe-z-loss-coeff 0.01 --disable-bias-linear" },
+    { "residual", "--num-attention-heads 4 --num-experts 4 --expert-interval 1 --mlp-type residual --topk 1 "
+                  "--disable-moe-token-dropping" },
+    { "shared", "--num-attention-heads 4 --num-experts 4 --moe-router-topk 2 --moe-layer-freq 2 "
+                "--moe-router-score-function sigmoid --moe-shared-expert-intermediate-size 16" },
     { "bert", BERT },
     { "bert-post", BERT "--post-layernorm" },
     { "bert-words", BERT "--bert-no-binary-head" },
@@ -182,6 +191,7 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == RAMP && b == MICRO && k) return !i;
     if (a == STAGE && (b == OFFLOAD || b == BUCKETS) && k) return i > 0 && (b != OFFLOAD || k < 3 || i == 3);
     if (a == STAGE && b == STAYS && k) return i == 3;
+    if (a == MODEL && b == DTYPE && k) return !strstr(axes[MODEL].choice[i].flags, "--num-experts");
     return true;
 }
 

@@ -12,7 +12,7 @@ import sys
 
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 TRIAX, SCRATCH = sys.argv[1:3]
 torch.manual_seed(7)
@@ -28,6 +28,18 @@ def llama(**more):
     return LlamaForCausalLM(LlamaConfig(max_position_embeddings=40, **sizes, **more))
 
 
+def other(kind, **more):
+    """One of Llama's descendants: every parameter random, biases and norms too."""
+    sizes = dict(num_hidden_layers=2, hidden_size=48, intermediate_size=104, num_attention_heads=4, vocab_size=203)
+    config = AutoConfig.for_model(kind, max_position_embeddings=40, num_key_value_heads=2, **sizes, **more)
+    model = AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            p.copy_(torch.randn_like(p) * 0.2 + ("norm" in name))
+    return model
+
+
+EXPERTS = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24)
 MODELS = {
     "gpt2": (gpt2(), {}),
     "gpt2-gelu": (gpt2(activation_function="gelu"), {"shard": "40KB"}),
@@ -36,6 +48,12 @@ MODELS = {
     "llama": (llama(num_key_value_heads=4, tie_word_embeddings=False), {"shard": "60KB"}),
     "llama-gqa": (llama(num_key_value_heads=2, tie_word_embeddings=False), {}),
     "llama-tied-bin": (llama(num_key_value_heads=1, tie_word_embeddings=True), {"bin": True}),
+    "qwen2": (other("qwen2", tie_word_embeddings=True), {}),
+    "qwen3": (other("qwen3", head_dim=16), {}),
+    "mixtral": (other("mixtral", num_local_experts=4, num_experts_per_tok=2), {"shard": "60KB"}),
+    "qwen2-moe": (other("qwen2_moe", shared_expert_intermediate_size=40, **EXPERTS), {}),
+    "qwen3-moe": (other("qwen3_moe", head_dim=16, norm_topk_prob=True, **EXPERTS), {}),
+    "qwen3-moe-tied": (other("qwen3_moe", head_dim=8, norm_topk_prob=False, tie_word_embeddings=True, **EXPERTS), {}),
 }
 
 
@@ -66,9 +84,18 @@ def logits(model, tokens):
         return model(tokens).logits
 
 
-def differ(folder, model, dtype=torch.float32):
+def saved(folder, model):
+    """What save() wrote: transformers packs experts in memory, not in files."""
+    files = [name for name in os.listdir(folder) if name.endswith(".safetensors")]
+    all = {}
+    for name in files:
+        all.update(load_file(os.path.join(folder, name)))
+    return all if files else model.state_dict()
+
+
+def differ(folder, original, model, dtype=torch.float32):
     got = load_file(os.path.join(folder, "model.safetensors"))
-    mine = model.state_dict()
+    mine = saved(original, model)
     wrong = [k for k, x in got.items() if k not in mine or not torch.equal(x, mine[k].to(dtype))]
     tied = {"lm_head.weight"} if model.config.tie_word_embeddings else set()
     return wrong + [k for k in mine if k not in got and k not in tied and not k.endswith((".attn.bias", ".masked_bias"))]
@@ -88,13 +115,13 @@ for name, (model, how) in MODELS.items():
         between, back = f"{first}-{form}", f"{first}-{form}-back"
         if not convert(form, first, between, *more) or not convert("huggingface", between, back, "--true-vocab-size", "203"):
             continue
-        wrong = differ(back, model)
+        wrong = differ(back, first, model)
         check(not wrong, f"{name} through {form}: bit for bit the same {wrong[:3]}")
         diff = (logits(AutoModelForCausalLM.from_pretrained(back), tokens) - logits(model, tokens)).abs().max().item()
         check(diff <= 1e-4, f"{name} through {form}: logits of from_pretrained differ by {diff:.3g}")
     half = f"{first}-bf16"
     if convert("huggingface", first, half, "--dtype", "bf16", "--max-shard-size", "1GB"):
-        wrong = differ(half, model, torch.bfloat16)
+        wrong = differ(half, first, model, torch.bfloat16)
         check(not wrong, f"{name} as bf16: the rounded weights {wrong[:3]}")
         loaded = AutoModelForCausalLM.from_pretrained(half)
         check(loaded.dtype == torch.bfloat16, f"{name} as bf16: from_pretrained takes it as {loaded.dtype}")

@@ -80,7 +80,7 @@ static bool fits(const tx_model *m, bool post_norm, bool has_binary)
     return b->post_norm == post_norm && b->ln1.kind == TX_LAYERNORM && !b->ln1.plus_one && !b->residual_post_norm &&
            !b->attn.n_rot && m->n_groups == m->n_heads && m->head_dim * m->n_heads == m->hidden && !b->mlp.gated &&
            b->mlp.activation != TX_SQUARED_RELU && g->t.traits & TX_WITH_POS && g->t.traits & TX_WITH_BIAS &&
-           g->has_binary == has_binary;
+           !b->attn.qk_norm && g->has_binary == has_binary;
 }
 
 static bool fits_post(const tx_model *m)

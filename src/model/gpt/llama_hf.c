@@ -1,41 +1,28 @@
 /* llama_hf.c - Hugging Face's LlamaForCausalLM: q, k and v, and gate and up, are tensors of their own there. */
 #include <string.h>
 
-#include "model/gpt/gpt.h"
-#include "model/hf_format.h"
+#include "model/gpt/llama_like.h"
 
-/* clang-format off */
-static const tx_hf_name top[] = {
-    { "embedding.word_embeddings.weight", "embed_tokens.weight", TX_HF_VOCAB, false },
-    { "encoder.final_layernorm.weight",   "norm.weight",         TX_HF_ALL, false },
-    { "output_layer.weight",              "/lm_head.weight",     TX_HF_VOCAB, false },
-    { NULL, NULL, TX_HF_ALL, false },
-};
-static const tx_hf_name layer[] = {
-    { "input_layernorm.weight",                "input_layernorm.weight",          TX_HF_ALL,    false },
-    { "self_attention.query_key_value.weight", "self_attn.q_proj.weight",         TX_HF_Q,      false },
-    { "self_attention.query_key_value.weight", "self_attn.k_proj.weight",         TX_HF_K,      false },
-    { "self_attention.query_key_value.weight", "self_attn.v_proj.weight",         TX_HF_V,      false },
-    { "self_attention.dense.weight",           "self_attn.o_proj.weight",         TX_HF_ALL,    false },
-    { "post_attention_layernorm.weight",       "post_attention_layernorm.weight", TX_HF_ALL,    false },
-    { "mlp.dense_h_to_4h.weight",              "mlp.gate_proj.weight",            TX_HF_FIRST,  false },
-    { "mlp.dense_h_to_4h.weight",              "mlp.up_proj.weight",              TX_HF_SECOND, false },
-    { "mlp.dense_4h_to_h.weight",              "mlp.down_proj.weight",            TX_HF_ALL,    false },
-    { NULL, NULL, TX_HF_ALL, false },
-};
-/* clang-format on */
+static const tx_hf_name top[] = { TX__LLAMA_TOP };
+static const tx_hf_name layer[] = { TX__LLAMA_ATTENTION TX__LLAMA_MLP{ NULL, NULL, TX_HF_ALL, false } };
 
 /* A buffer of old files, and the head where it is tied to the embedding. */
-static const tx_hf_extra extra[] = { { ".rotary_emb.inv_freq", "no weight" },
-                                     { "lm_head.weight", "tied to the word embedding" },
-                                     { NULL, NULL } };
+const tx_hf_extra tx__llama_extra[] = { { ".rotary_emb.inv_freq", "no weight" },
+                                        { "lm_head.weight", "tied to the word embedding" },
+                                        { NULL, NULL } };
 
-static bool fits(const tx_model *m)
+bool tx__llama_fits(const tx_model *m, unsigned traits)
 {
     const tx_gpt *g = (const tx_gpt *)m;
     const tx_block *b = &g->t.block[0];
+    const unsigned all = TX_WITH_POS | TX_WITH_BIAS | TX_WITH_QKV_BIAS | TX_WITH_QK_NORM;
     return b->ln1.kind == TX_RMSNORM && !g->t.normed && !b->residual_post_norm && b->attn.n_rot == m->head_dim &&
-           b->mlp.gated && !b->mlp.gate_second && !(g->t.traits & (TX_WITH_POS | TX_WITH_BIAS));
+           b->mlp.gated && !b->mlp.gate_second && (g->t.traits & all) == traits;
+}
+
+static bool fits(const tx_model *m)
+{
+    return m->experts.n_experts == 1 && tx__llama_fits(m, 0);
 }
 
 /* The rotation's base: transformers 5 keeps it in rope_parameters, older ones beside rope_scaling. */
@@ -58,33 +45,23 @@ static tx_status get_rope(const json_t *config, double *theta)
     return TX_OK;
 }
 
-static const tx_hf_size sizes[] = { TX_HF_SIZE("num_layers", "num_hidden_layers", n_layers),
-                                    TX_HF_SIZE("hidden_size", "hidden_size", hidden),
-                                    TX_HF_SIZE("num_attention_heads", "num_attention_heads", n_heads),
-                                    TX_HF_SIZE("ffn_hidden_size", "intermediate_size", ffn),
-                                    TX_HF_SIZE("max_position_embeddings", "max_position_embeddings", max_positions),
-                                    TX_HF_SIZE("vocab_size", "vocab_size", n_valid),
-                                    TX_HF_SIZE_OR("num_key_value_heads", "num_key_value_heads", n_groups),
+static const tx_hf_size sizes[] = { TX__LLAMA_SIZES,
                                     TX_HF_SIZE_OR("kv_channels", "head_dim", head_dim),
                                     { .option = NULL } };
-static const char *const unsaid[] = { "bias_gelu_fusion", "bert_binary_head", NULL };
+const char *const tx__llama_unsaid[] = { "bias_gelu_fusion", "bert_binary_head", NULL };
 
-static tx_status read(json_t *o, const json_t *config)
+tx_status tx__llama_read(json_t *o, const json_t *config)
 {
     const char *act;
     double theta, eps;
-    bool attention_bias, mlp_bias, tied;
+    bool tied;
     if (json_integer_value(json_object_get(o, "kv_channels")) < 1)
         return TX_FAIL(TX_ERR_FORMAT, "config.json: hidden_size is less than num_attention_heads");
     TX_TRY(get_rope(config, &theta));
     TX_TRY(tx_hf_get_word(config, "hidden_act", "silu", &act));
     if (strcmp(act, "silu"))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: hidden_act \"%.60s\" is not built (silu is)", act);
-    TX_TRY(tx_hf_get_bool(config, "attention_bias", false, &attention_bias));
-    TX_TRY(tx_hf_get_bool(config, "mlp_bias", false, &mlp_bias));
     TX_TRY(tx_hf_get_bool(config, "tie_word_embeddings", false, &tied));
-    if (attention_bias || mlp_bias)
-        return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: a Llama with attention_bias or mlp_bias is not built yet");
     TX_TRY(tx_hf_get_number(config, "rms_norm_eps", 1e-6, &eps));
     return tx_hf_set(o, json_pack("{ss sf sb sb sb sb sf sb}", "normalization", "rmsnorm", "layernorm_epsilon", eps,
                                   "swiglu", 1, "add_bias_linear", 0, "add_position_embedding", 0,
@@ -92,16 +69,33 @@ static tx_status read(json_t *o, const json_t *config)
                                   "untie_embeddings_and_output_weights", !tied));
 }
 
+static tx_status read(json_t *o, const json_t *config)
+{
+    bool attention_bias, mlp_bias;
+    TX_TRY(tx__llama_read(o, config));
+    TX_TRY(tx_hf_get_bool(config, "attention_bias", false, &attention_bias));
+    TX_TRY(tx_hf_get_bool(config, "mlp_bias", false, &mlp_bias));
+    if (attention_bias || mlp_bias)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: a Llama with attention_bias or mlp_bias is not built yet");
+    return TX_OK;
+}
+
 /* Both ways of writing the base, for old and new readers. */
-static tx_status write(json_t *o, const tx_model *m)
+tx_status tx__llama_write(json_t *o, const tx_model *m, const char *architecture)
 {
     const tx_gpt *g = (const tx_gpt *)m;
     const tx_block *b = &g->t.block[0];
-    return tx_hf_set(o, json_pack("{s[s] ss sf sf s{ss sf} sb sb sb sn sn}", "architectures", "LlamaForCausalLM",
-                                  "hidden_act", "silu", "rms_norm_eps", b->ln1.eps, "rope_theta", b->attn.rope_theta,
-                                  "rope_parameters", "rope_type", "default", "rope_theta", b->attn.rope_theta,
-                                  "attention_bias", 0, "mlp_bias", 0, "tie_word_embeddings",
-                                  !(g->t.traits & TX_WITH_OUTPUT), "bos_token_id", "eos_token_id"));
+    return tx_hf_set(o,
+                     json_pack("{s[s] ss sf sf s{ss sf} sb sn sn}", "architectures", architecture, "hidden_act", "silu",
+                               "rms_norm_eps", b->ln1.eps, "rope_theta", b->attn.rope_theta, "rope_parameters",
+                               "rope_type", "default", "rope_theta", b->attn.rope_theta, "tie_word_embeddings",
+                               !(g->t.traits & TX_WITH_OUTPUT), "bos_token_id", "eos_token_id"));
+}
+
+static tx_status write(json_t *o, const tx_model *m)
+{
+    TX_TRY(tx__llama_write(o, m, "LlamaForCausalLM"));
+    return tx_hf_set(o, json_pack("{sb sb}", "attention_bias", 0, "mlp_bias", 0));
 }
 
 extern const tx_hf_format tx_hf_llama; /* hf_format.c lists it */
@@ -112,10 +106,10 @@ const tx_hf_format tx_hf_llama = {
     .layers = "layers",
     .top = top,
     .layer = layer,
-    .extra = extra,
+    .extra = tx__llama_extra,
     .fits = fits,
     .sizes = sizes,
-    .unsaid = unsaid,
+    .unsaid = tx__llama_unsaid,
     .read = read,
     .write = write,
 };

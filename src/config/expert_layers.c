@@ -1,0 +1,68 @@
+/* expert_layers.c - which layers have experts, and what they are, from the options of DeepSpeed or of Megatron Core. */
+#include <stdlib.h>
+
+#include "config/config.h"
+
+/* What the rules have checked. */
+static int64_t number(const tx_list *l, int64_t i)
+{
+    return strtoll(l->item[i < l->n ? i : l->n - 1], NULL, 10);
+}
+
+int64_t tx_config_expert_layers(const tx_config *cfg, int64_t before)
+{
+    if (cfg->moe_router_topk) return (before + cfg->moe_layer_freq - 1) / cfg->moe_layer_freq;
+    return before / cfg->expert_interval;
+}
+
+static int64_t experts_of(const tx_config *cfg, int64_t layer)
+{
+    int64_t i = tx_config_expert_layers(cfg, layer);
+    return tx_config_expert_layers(cfg, layer + 1) > i ? number(&cfg->num_experts, i) : 1;
+}
+
+static tx_moe_shape core_shape(const tx_config *cfg)
+{
+    bool sigmoid = cfg->moe_router_score_function == TX_MOE_SCORE_SIGMOID;
+    return (tx_moe_shape){ .k = cfg->moe_router_topk,
+                           .sigmoid = sigmoid,
+                           .softmax_after = !sigmoid && !cfg->moe_router_pre_softmax,
+                           .renormalise = sigmoid && cfg->moe_router_topk > 1,
+                           .scale = cfg->moe_router_topk_scaling_factor,
+                           .aux_coeff = cfg->moe_aux_loss_coeff };
+}
+
+static tx_moe_shape deepspeed_shape(const tx_config *cfg)
+{
+    bool drops = !cfg->disable_moe_token_dropping;
+    return (tx_moe_shape){ .k = cfg->topk,
+                           .renormalise = cfg->topk > 1,
+                           .deepspeed = true,
+                           .noisy_second = cfg->topk == 2 && !cfg->disable_moe_top2_2nd_expert_sampling,
+                           .scale = 1,
+                           .train_factor = drops ? cfg->moe_train_capacity_factor : 0,
+                           .eval_factor = drops ? cfg->moe_eval_capacity_factor : 0,
+                           .aux_coeff = cfg->moe_loss_coeff };
+}
+
+tx_moe_shape tx_config_moe(const tx_config *cfg, int64_t layer)
+{
+    int64_t n = experts_of(cfg, layer);
+    if (n == 1) return (tx_moe_shape){ .n_experts = 1 };
+    tx_moe_shape s = cfg->moe_router_topk ? core_shape(cfg) : deepspeed_shape(cfg);
+    s.n_experts = n;
+    s.ffn = cfg->moe_ffn_hidden_size ? cfg->moe_ffn_hidden_size : cfg->ffn_hidden_size;
+    s.shared_ffn = cfg->moe_shared_expert_intermediate_size;
+    s.shared_gate = s.shared_ffn && cfg->moe_shared_expert_gate;
+    s.residual = cfg->mlp_type == TX_MLP_TYPE_RESIDUAL;
+    s.min_capacity = cfg->moe_min_capacity;
+    s.z_coeff = cfg->moe_z_loss_coeff;
+    return s;
+}
+
+bool tx_config_has_experts(const tx_config *cfg)
+{
+    for (int64_t i = 0; i < cfg->num_layers; i++)
+        if (experts_of(cfg, i) > 1) return true;
+    return false;
+}

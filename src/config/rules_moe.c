@@ -1,0 +1,137 @@
+/* rules_moe.c - rules across options: layers with experts. DeepSpeed's flags, or with --moe-router-topk Megatron
+ * Core's. */
+#include <stdlib.h>
+
+#include "config/rules.h"
+
+enum { MAX_EXPERTS = 65536 };
+
+static bool is_core(const tx__check *k)
+{
+    return k->c->moe_router_topk;
+}
+
+/* The most, and the least of the layers that are not dense. */
+typedef struct range {
+    int64_t least, most;
+} range;
+
+static range experts(const tx__check *k)
+{
+    range r = { MAX_EXPERTS, 1 };
+    for (int i = 0; i < k->c->num_experts.n; i++) {
+        int64_t n = strtoll(k->c->num_experts.item[i], NULL, 10);
+        if (n > 1 && n < r.least) r.least = n;
+        if (n > r.most) r.most = n;
+    }
+    return r;
+}
+
+static bool is_dense(const tx__check *k)
+{
+    return k->bad->num_experts || experts(k).most == 1;
+}
+
+/* Numbers of a checkpoint that has not been read are not known. */
+static bool may_have_experts(const tx__check *k)
+{
+    return experts(k).most > 1 || (k->c->load && !k->g->num_experts);
+}
+
+static void rule_experts_are_numbers(const tx__check *k)
+{
+    const tx_list *l = &k->c->num_experts;
+    for (int i = 0; i < l->n; i++) {
+        char *end;
+        long long n = strtoll(l->item[i], &end, 10);
+        if (end != l->item[i] && !*end && n >= 1 && n <= MAX_EXPERTS) continue;
+        tx__violate(k->v, "--num-experts %s is not a whole number from 1 to %d", l->item[i], MAX_EXPERTS);
+        k->bad->num_experts = true;
+    }
+}
+
+static void rule_experts_are_of_layers(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (is_dense(k) || k->bad->num_layers || k->bad->expert_interval || k->bad->moe_layer_freq || !c->num_layers) return;
+    int64_t n = tx_config_expert_layers(c, c->num_layers);
+    if (!n)
+        tx__violate(k->v, "--expert-interval %lld is more than --num-layers %lld: no layer has experts",
+                    (long long)c->expert_interval, (long long)c->num_layers);
+    else if (c->num_experts.n > 1 && c->num_experts.n != n)
+        tx__violate(k->v, "--num-experts has %d numbers, but %lld of %lld layers have experts: give one, or %lld",
+                    c->num_experts.n, (long long)n, (long long)c->num_layers, (long long)n);
+}
+
+static void rule_flags_of_experts_have_some(const tx__check *k)
+{
+    const tx_config_given *g = k->g;
+    const char *flag = g->moe_router_topk                       ? "--moe-router-topk"
+                       : g->moe_ffn_hidden_size                 ? "--moe-ffn-hidden-size"
+                       : g->moe_shared_expert_intermediate_size ? "--moe-shared-expert-intermediate-size"
+                       : g->moe_z_loss_coeff                    ? "--moe-z-loss-coeff"
+                                                                : NULL;
+    if (k->bad->num_experts || may_have_experts(k)) return;
+    if (flag) tx__violate(k->v, "%s needs --num-experts above 1", flag);
+    if (k->c->mlp_type == TX_MLP_TYPE_RESIDUAL)
+        tx__violate(k->v, "--mlp-type residual needs --num-experts above 1: leave it out, or give experts");
+}
+
+static void rule_experts_are_as_one_program_has_them(const tx__check *k)
+{
+    const tx_config_given *g = k->g;
+    const char *core = g->moe_layer_freq                   ? "--moe-layer-freq"
+                       : g->moe_router_pre_softmax         ? "--moe-router-pre-softmax"
+                       : g->moe_router_score_function      ? "--moe-router-score-function"
+                       : g->moe_router_topk_scaling_factor ? "--moe-router-topk-scaling-factor"
+                       : g->moe_aux_loss_coeff             ? "--moe-aux-loss-coeff"
+                                                           : NULL;
+    const char *deepspeed = g->topk                        ? "--topk"
+                            : g->expert_interval           ? "--expert-interval"
+                            : g->moe_train_capacity_factor ? "--moe-train-capacity-factor"
+                            : g->moe_eval_capacity_factor  ? "--moe-eval-capacity-factor"
+                            : g->moe_min_capacity          ? "--moe-min-capacity"
+                            : g->moe_loss_coeff            ? "--moe-loss-coeff"
+                            : g->mlp_type                  ? "--mlp-type"
+                                                           : NULL;
+    if (is_dense(k) || k->bad->moe_router_topk) return;
+    if (core && !is_core(k)) tx__violate(k->v, "%s is Megatron Core's and needs --moe-router-topk", core);
+    if (deepspeed && is_core(k))
+        tx__violate(k->v, "%s is DeepSpeed's, and --moe-router-topk Megatron Core's: give the flags of one of the two",
+                    deepspeed);
+}
+
+static void rule_choices_are_experts(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    bool core = is_core(k);
+    int64_t n = core ? c->moe_router_topk : c->topk;
+    if (is_dense(k) || k->bad->topk || k->bad->moe_router_topk) return;
+    if (n > experts(k).least)
+        tx__violate(k->v, "%s %lld is more than --num-experts %lld: a token chooses each expert once",
+                    core ? "--moe-router-topk" : "--topk", (long long)n, (long long)experts(k).least);
+}
+
+static void rule_one_mlp_is_beside_experts(const tx__check *k)
+{
+    if (k->c->mlp_type == TX_MLP_TYPE_RESIDUAL && k->c->moe_shared_expert_intermediate_size)
+        tx__violate(k->v, "--mlp-type residual and --moe-shared-expert-intermediate-size: give one of the two");
+}
+
+static void rule_experts_are_of_a_gpt(const tx__check *k)
+{
+    if (k->bad->model_type || is_dense(k)) return;
+    if (k->c->model_type == TX_MODEL_BERT)
+        tx__violate(k->v, "--model-type BERT: layers with experts are of a GPT, leave --num-experts out");
+}
+
+const tx__rule tx__rules_moe[] = {
+    { NULL, rule_experts_are_numbers },
+    { NULL, rule_flags_of_experts_have_some },
+    { NULL, rule_experts_are_as_one_program_has_them },
+    { NULL, rule_choices_are_experts },
+    { NULL, rule_experts_are_of_layers },
+    { NULL, rule_one_mlp_is_beside_experts },
+    { NULL, rule_experts_are_of_a_gpt },
+    { NULL, NULL },
+};

@@ -1,0 +1,179 @@
+/* moe_hf.c - Hugging Face's models of experts: MixtralForCausalLM, a Llama with experts, Qwen2MoeForCausalLM and
+ * Qwen3MoeForCausalLM, which are to Qwen2 and Qwen3 what Mixtral is to Llama; the first has a shared expert, too.
+ *
+ *  All have a softmax over all experts, of which a token takes the k largest; divided by their sum (always in Mixtral,
+ * else with norm_topk_prob) they are the softmax of the chosen ones alone, as Megatron Core has it. */
+#include "model/gpt/llama_like.h"
+
+static const tx_hf_name top[] = { TX__LLAMA_TOP };
+
+#define END                          \
+    {                                \
+        NULL, NULL, TX_HF_ALL, false \
+    }
+#define QWEN_EXPERTS                                              \
+    { "mlp.router.weight", "mlp.gate.weight", TX_HF_ALL, false }, \
+        TX__GATED("mlp.experts.#", "mlp.experts.#", "gate_proj", "up_proj", "down_proj")
+
+static const tx_hf_name mixtral_layer[] = {
+    TX__LLAMA_ATTENTION{ "mlp.router.weight", "block_sparse_moe.gate.weight", TX_HF_ALL, false },
+    TX__GATED("mlp.experts.#", "block_sparse_moe.experts.#", "w1", "w3", "w2") END,
+};
+static const tx_hf_name qwen2_layer[] = {
+    TX__LLAMA_ATTENTION TX__QKV_BIAS QWEN_EXPERTS TX__GATED("mlp.shared_expert", "mlp.shared_expert", "gate_proj",
+                                                            "up_proj", "down_proj"){
+        "mlp.shared_expert.gate.weight", "mlp.shared_expert_gate.weight", TX_HF_ALL, false },
+    END,
+};
+static const tx_hf_name qwen3_layer[] = { TX__LLAMA_ATTENTION TX__QK_NORM QWEN_EXPERTS END };
+
+/* ---- which models ---- */
+
+static bool is_renormalised(const tx_model *m)
+{
+    return m->experts.softmax_after || m->experts.renormalise;
+}
+
+static bool fits(const tx_model *m, unsigned traits, bool shared)
+{
+    const tx_moe_shape *is = &m->experts;
+    return is->n_experts > 1 && m->all_experts && !is->sigmoid && !is->residual && is->scale == 1 &&
+           is->shared_gate == shared && (is->shared_ffn > 0) == shared && tx__llama_fits(m, traits);
+}
+
+static bool fits_mixtral(const tx_model *m)
+{
+    return fits(m, 0, false) && is_renormalised(m) && m->experts.ffn == m->ffn;
+}
+
+static bool fits_qwen2(const tx_model *m)
+{
+    return fits(m, TX_WITH_QKV_BIAS, true);
+}
+
+static bool fits_qwen3(const tx_model *m)
+{
+    return fits(m, TX_WITH_QK_NORM, false);
+}
+
+/* ---- config.json ---- */
+
+#define N_EXPERTS TX_HF_SIZE("num_experts", "num_experts", experts.n_experts)
+#define K         TX_HF_SIZE("moe_router_topk", "num_experts_per_tok", experts.k)
+#define HEAD_DIM  TX_HF_SIZE_OR("kv_channels", "head_dim", head_dim)
+#define EXPERT    TX_HF_SIZE("moe_ffn_hidden_size", "moe_intermediate_size", experts.ffn)
+#define SHARED    TX_HF_SIZE("moe_shared_expert_intermediate_size", "shared_expert_intermediate_size", experts.shared_ffn)
+
+static const tx_hf_size mixtral_sizes[] = {
+    TX__LLAMA_SIZES, HEAD_DIM, TX_HF_SIZE("num_experts", "num_local_experts", experts.n_experts), K, { .option = NULL }
+};
+static const tx_hf_size qwen2_sizes[] = { TX__LLAMA_SIZES, HEAD_DIM, N_EXPERTS, K, EXPERT, SHARED, { .option = NULL } };
+static const tx_hf_size qwen3_sizes[] = { TX__LLAMA_SIZES,
+                                          HEAD_DIM,
+                                          { .option = "num_experts",
+                                            .theirs = "num_experts",
+                                            .also = "num_local_experts", /* transformers 5 */
+                                            .at = offsetof(tx_model, experts.n_experts) },
+                                          K,
+                                          EXPERT,
+                                          { .option = NULL } };
+
+static tx_status read_mixtral(json_t *o, const json_t *config)
+{
+    const json_t *window = json_object_get(config, "sliding_window");
+    if (window && !json_is_null(window))
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: a Mixtral with a sliding_window is not built (null is)");
+    return tx__llama_read(o, config);
+}
+
+static tx_status write_mixtral(json_t *o, const tx_model *m)
+{
+    TX_TRY(tx__llama_write(o, m, "MixtralForCausalLM"));
+    return tx_hf_set(o, json_pack("{sn sf}", "sliding_window", "router_aux_loss_coef", m->experts.aux_coeff));
+}
+
+/* Which layers have experts: all. */
+static tx_status read_layers(const json_t *config)
+{
+    int64_t step;
+    TX_TRY(tx_hf_get_size_or(config, "decoder_sparse_step", 1, &step));
+    if (step > 1 || json_array_size(json_object_get(config, "mlp_only_layers")))
+        return TX_FAIL(TX_ERR_UNSUPPORTED,
+                       "config.json: a model with experts in some layers only (%s) is not built yet",
+                       step > 1 ? "decoder_sparse_step" : "mlp_only_layers");
+    return TX_OK;
+}
+
+static tx_status read_qwen(json_t *o, const json_t *config)
+{
+    bool renormalised;
+    TX_TRY(tx__qwen_read(o, config));
+    TX_TRY(read_layers(config));
+    TX_TRY(tx_hf_get_bool(config, "norm_topk_prob", false, &renormalised));
+    return tx_hf_set(o, json_pack("{sb}", "moe_router_pre_softmax", !renormalised));
+}
+
+static tx_status write_qwen(json_t *o, const tx_model *m)
+{
+    return tx_hf_set(o, json_pack("{si s[] sb sb sf}", "decoder_sparse_step", 1, "mlp_only_layers", "norm_topk_prob",
+                                  is_renormalised(m), "use_sliding_window", 0, "router_aux_loss_coef",
+                                  m->experts.aux_coeff));
+}
+
+static tx_status read_qwen2(json_t *o, const json_t *config)
+{
+    bool bias;
+    TX_TRY(tx_hf_get_bool(config, "qkv_bias", true, &bias));
+    if (!bias) return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: a Qwen2-MoE without qkv_bias is not built");
+    TX_TRY(read_qwen(o, config));
+    return tx_hf_set(o, json_pack("{sb sb}", "add_qkv_bias", 1, "moe_shared_expert_gate", 1));
+}
+
+static tx_status write_qwen2(json_t *o, const tx_model *m)
+{
+    TX_TRY(tx__llama_write(o, m, "Qwen2MoeForCausalLM"));
+    TX_TRY(write_qwen(o, m));
+    return tx_hf_set(o, json_pack("{sb}", "qkv_bias", 1));
+}
+
+static tx_status read_qwen3(json_t *o, const json_t *config)
+{
+    TX_TRY(read_qwen(o, config));
+    return tx_hf_set(o, json_pack("{sb}", "qk_layernorm", 1));
+}
+
+static tx_status write_qwen3(json_t *o, const tx_model *m)
+{
+    TX_TRY(tx__llama_write(o, m, "Qwen3MoeForCausalLM"));
+    TX_TRY(write_qwen(o, m));
+    return tx_hf_set(o, json_pack("{sb}", "attention_bias", 0));
+}
+
+/* ---- the formats ---- */
+
+#define DESCENDANT                                                                                \
+    .model = "GPT", .prefix = "model.", .layers = "layers", .top = top, .extra = tx__llama_extra, \
+    .unsaid = tx__llama_unsaid
+
+extern const tx_hf_format tx_hf_mixtral, tx_hf_qwen2_moe, tx_hf_qwen3_moe; /* hf_format.c lists them */
+const tx_hf_format tx_hf_mixtral = { .model_type = "mixtral",
+                                     DESCENDANT,
+                                     .layer = mixtral_layer,
+                                     .fits = fits_mixtral,
+                                     .sizes = mixtral_sizes,
+                                     .read = read_mixtral,
+                                     .write = write_mixtral };
+const tx_hf_format tx_hf_qwen2_moe = { .model_type = "qwen2_moe",
+                                       DESCENDANT,
+                                       .layer = qwen2_layer,
+                                       .fits = fits_qwen2,
+                                       .sizes = qwen2_sizes,
+                                       .read = read_qwen2,
+                                       .write = write_qwen2 };
+const tx_hf_format tx_hf_qwen3_moe = { .model_type = "qwen3_moe",
+                                       DESCENDANT,
+                                       .layer = qwen3_layer,
+                                       .fits = fits_qwen3,
+                                       .sizes = qwen3_sizes,
+                                       .read = read_qwen3,
+                                       .write = write_qwen3 };
