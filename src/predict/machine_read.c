@@ -215,38 +215,34 @@ static tx_status read_entry(const machine_reading *r, struct entry *e)
     return TX_OK;
 }
 
-static tx_status read_products(const machine_reading *r, const json_t *list)
+static void keep_op(tx_machine *m, const struct entry *e, const tx__op_numbers *number)
 {
-    tx_machine *m = r->m;
-    size_t n = json_array_size(list);
-    if (!json_is_array(list)) return is_another(r, "measured.products", list, "an array");
-    if (n) TX_TRY(tx_alloc(&m->product, n, sizeof *m->product, "measured products"));
-    for (size_t i = 0; i < n; i++) {
-        tx_measured_product *p = &m->product[i];
-        struct entry e = { .object = json_array_get(list, i), .row = tx__product_rows, .number = p };
-        snprintf(e.path, sizeof e.path, "measured.products[%zu]", i);
-        TX_TRY(read_entry(r, &e));
-        p->dtype = e.dtype;
-        m->n_products++;
-    }
-    return TX_OK;
+    tx_measured_op *op = &m->op[m->n_ops++];
+    *op = (tx_measured_op){ .dtype = e->dtype, .size = number->size, .head = number->head, .per_s = number->per_s };
+    op->ranks = (int)number->ranks;
+    snprintf(op->op, sizeof op->op, "%s", e->op);
 }
 
-static tx_status read_ops(const machine_reading *r, const json_t *list)
+/* The products, or with tx__op_rows the ops. */
+static tx_status read_entries(const machine_reading *r, const char *path, const json_t *list,
+                              const tx__machine_row *row)
 {
     tx_machine *m = r->m;
+    bool ops = row == tx__op_rows;
     size_t n = json_array_size(list);
-    if (!json_is_array(list)) return is_another(r, "measured.ops", list, "an array");
-    if (n) TX_TRY(tx_alloc(&m->op, n, sizeof *m->op, "measured ops"));
+    if (!json_is_array(list)) return is_another(r, path, list, "an array");
+    if (n && ops) TX_TRY(tx_alloc(&m->op, n, sizeof *m->op, "measured ops"));
+    if (n && !ops) TX_TRY(tx_alloc(&m->product, n, sizeof *m->product, "measured products"));
     for (size_t i = 0; i < n; i++) {
         tx__op_numbers number = { 0 };
-        struct entry e = { .object = json_array_get(list, i), .row = tx__op_rows, .number = &number };
-        snprintf(e.path, sizeof e.path, "measured.ops[%zu]", i);
+        struct entry e = { .object = json_array_get(list, i), .row = row };
+        e.number = ops ? (void *)&number : &m->product[i];
+        snprintf(e.path, sizeof e.path, "%s[%zu]", path, i);
         TX_TRY(read_entry(r, &e));
-        tx_measured_op *op = &m->op[m->n_ops++];
-        *op = (tx_measured_op){ .dtype = e.dtype, .size = number.size, .head = number.head, .per_s = number.per_s };
-        op->ranks = (int)number.ranks;
-        snprintf(op->op, sizeof op->op, "%s", e.op);
+        if (ops)
+            keep_op(m, &e, &number);
+        else
+            m->product[m->n_products++].dtype = e.dtype;
     }
     return TX_OK;
 }
@@ -294,8 +290,8 @@ static tx_status read_value(const machine_reading *r, const char *path, const js
 {
     if (!strcmp(path, "name")) return read_name(r, v);
     if (!strcmp(path, "sources")) return read_sources(r, v);
-    if (!strcmp(path, "measured.products")) return read_products(r, v);
-    if (!strcmp(path, "measured.ops")) return read_ops(r, v);
+    if (!strcmp(path, "measured.products")) return read_entries(r, path, v, tx__product_rows);
+    if (!strcmp(path, "measured.ops")) return read_entries(r, path, v, tx__op_rows);
     for (const tx__machine_row *row = tx__machine_rows; row->path; row++)
         if (!strcmp(path, row->path)) return read_number(r, path, row, v, tx__machine_number_at(r->m, row));
     return unknown_key(r, path);

@@ -179,10 +179,11 @@ static int ranks_of_node(const tx_run_work *w, const tx_machine *m)
 }
 
 /* The state of an optimizer that is offloaded is read and written once for an update, by all ranks of a node at a time.
- */
+ * Without GPUs what lies in the host's memory is used where all else is, and the update's ops have that time. */
 static void move_optimizer(stage_times *t, const tx_stage_work *s, const clock_of *c)
 {
-    double host = (double)s->plan.memory.host / c->m->host_memory, disk = (double)s->plan.memory.nvme / c->m->storage;
+    double host = tx_machine_is_gpu(c->m) ? (double)s->plan.memory.host / c->m->host_memory : 0;
+    double disk = (double)s->plan.memory.nvme / c->m->storage;
     t->update.all += 2 * c->n_sharing * (host + disk);
 }
 

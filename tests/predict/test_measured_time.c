@@ -161,6 +161,21 @@ static void stages_that_wait_leave_their_core_to_others(void **state)
     assert_true(two.bubble < 0.2 * two.iteration);
 }
 
+/* Offloaded state lies where all else does, unless there is a GPU, to which it is far. */
+static void without_gpus_nothing_is_moved_to_the_host(void **state)
+{
+    (void)state;
+    static const char *const flags = "--global-batch-size 4 --world-size 2 --zero-stage 1 --offload-optimizer cpu";
+    for (int cores = 2; cores >= 0; cores -= 2) {
+        tx_machine m = measured();
+        m.cores = cores;
+        tx_time fast = predicted(&m, flags);
+        m.host_memory /= 100;
+        tx_time slow = predicted(&m, flags);
+        assert_true(cores ? slow.update == fast.update : slow.update > 2 * fast.update);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -170,6 +185,7 @@ int main(void)
         cmocka_unit_test(calls_as_measured),
         cmocka_unit_test(ranks_with_cores_move_messages_themselves),
         cmocka_unit_test(stages_that_wait_leave_their_core_to_others),
+        cmocka_unit_test(without_gpus_nothing_is_moved_to_the_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,9 +58,9 @@ typedef bool fit_takes(const fit_row *row, const void *user);
 /* Predicts the rows that `takes` takes (NULL: all), on all cores. */
 tx_status fit_predict(fit_data *d, fit_takes *takes, const void *user);
 
-/* Relative errors of seconds. */
+/* Relative errors of seconds, or of memory. */
 typedef struct fit_judgement {
-    int n, worst_id;
+    int n, within, worst_id;          /* within: rows that are off by at most 5 % */
     double mean, median, worst, bias; /* of |predicted / measured - 1|; the mean of that with its sign */
 } fit_judgement;
 fit_judgement fit_judge(const fit_data *d, fit_takes *takes, const void *user);
@@ -69,6 +69,12 @@ bool fit_of_set(const fit_row *row, const void *set);         /* const int * */
 bool fit_of_machine(const fit_row *row, const void *machine); /* const int * */
 bool fit_is_pooled(const fit_row *row, const void *d);        /* const fit_data *: of a set that the pool has */
 bool fit_set_is_pooled(const char *set);
+
+/* GiB of a GPU, by the plan of the stage that takes most. */
+double fit_memory(const fit_row *row);
+
+/* Of a set's rows whose memory is known; n 0: there are none. */
+fit_judgement fit_judge_memory(const fit_data *d, int set);
 
 /* Rows of a sweep: all that vary one run. */
 typedef struct fit_sweep {

@@ -55,7 +55,19 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-fit_judgement fit_judge(const fit_data *d, fit_takes *takes, const void *user)
+typedef double error_of(const fit_row *row);
+
+static double seconds_error(const fit_row *r)
+{
+    return exp(r->log_error) - 1;
+}
+
+static double memory_error(const fit_row *r)
+{
+    return fit_memory(r) / r->memory_gb - 1;
+}
+
+static fit_judgement judge(const fit_data *d, fit_takes *takes, const void *user, error_of *error)
 {
     fit_judgement j = { 0 };
     double *off = malloc((size_t)(d->n + 1) * sizeof *off);
@@ -63,7 +75,8 @@ fit_judgement fit_judge(const fit_data *d, fit_takes *takes, const void *user)
     for (int i = 0; i < d->n; i++) {
         const fit_row *r = &d->row[i];
         if (takes && !takes(r, user)) continue;
-        double e = exp(r->log_error) - 1;
+        double e = error(r);
+        j.within += fabs(e) <= 0.05;
         off[j.n++] = fabs(e);
         j.mean += fabs(e);
         j.bias += e;
@@ -79,6 +92,27 @@ fit_judgement fit_judge(const fit_data *d, fit_takes *takes, const void *user)
     }
     free(off);
     return j;
+}
+
+fit_judgement fit_judge(const fit_data *d, fit_takes *takes, const void *user)
+{
+    return judge(d, takes, user, seconds_error);
+}
+
+static bool has_memory(const fit_row *row, const void *set)
+{
+    return fit_of_set(row, set) && row->memory_gb > 0;
+}
+
+fit_judgement fit_judge_memory(const fit_data *d, int set)
+{
+    return judge(d, has_memory, &set, memory_error);
+}
+
+double fit_memory(const fit_row *row)
+{
+    const tx_memory *m = &row->work.stage[row->work.most].plan.memory;
+    return (double)(tx_memory_total(m) - m->host_activations - m->host - m->passing - m->saving) / (1 << 30);
 }
 
 double fit_rate(const fit_row *row, double seconds)

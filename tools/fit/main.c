@@ -124,6 +124,11 @@ static void show_judgements(const fit_data *d)
         j = fit_judge(d, fit_of_machine, &i);
         show_judgement(d->name[i], &j);
     }
+    printf("memory, by set:\n");
+    for (int i = 0; i < d->n_sets; i++) {
+        j = fit_judge_memory(d, i);
+        show_judgement(d->set[i], &j);
+    }
     printf("all:\n");
     j = fit_judge(d, NULL, NULL);
     show_judgement("all rows", &j);

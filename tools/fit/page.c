@@ -131,11 +131,43 @@ static tx_status put_row(tx_str *out, const fit_row *r)
                          100 * (exp(r->log_error) - 1));
 }
 
+static const char memory[] =
+    "\n## Memory\n\n"
+    "What a plan counts is tensors: parameters, gradients, state, activations, workspace. What a source counts has "
+    "the CUDA\ncontext, buffers of NCCL and what the allocator keeps besides. The sources print GB, which are taken as "
+    "GiB here. An error\nis the plan's stage that takes most by what is printed, less 1.\n\n"
+    "| set | rows | within 5 % | mean | median | worst (row) | bias |\n| --- | --- | --- | --- | --- | --- | --- |\n";
+
+static tx_status put_memory_row(tx_str *out, const fit_row *r)
+{
+    char layout[160];
+    return tx_str_printf(out, "| %d | %s | %lld x %lld | %lld | %s | %.4g | %.4g | %+.1f %% |\n", r->id, r->source,
+                         (long long)r->cfg->num_layers, (long long)r->cfg->hidden_size, r->world_size,
+                         fit_layout(layout, r), r->memory_gb, fit_memory(r), 100 * (fit_memory(r) / r->memory_gb - 1));
+}
+
+static tx_status put_memory(tx_str *out, const fit_data *d)
+{
+    TX_TRY(tx_str_puts(out, memory));
+    for (int i = 0; i < d->n_sets; i++) {
+        fit_judgement j = fit_judge_memory(d, i);
+        if (j.n)
+            TX_TRY(tx_str_printf(out, "| %s | %d | %d | %.1f %% | %.1f %% | %.1f %% (%d) | %+.1f %% |\n", d->set[i],
+                                 j.n, j.within, 100 * j.mean, 100 * j.median, 100 * j.worst, j.worst_id, 100 * j.bias));
+    }
+    TX_TRY(tx_str_puts(out, "\n| row | source | model | GPUs | layout | measured, GB | predicted, GiB | error |\n"
+                            "| --- | --- | --- | --- | --- | --- | --- | --- |\n"));
+    for (int i = 0; i < d->n; i++)
+        if (d->row[i].memory_gb > 0) TX_TRY(put_memory_row(out, &d->row[i]));
+    return TX_OK;
+}
+
 tx_status fit_page(tx_str *out, const fit_data *d, const fit_judgement *left_out)
 {
     TX_TRY(tx_str_printf(out, top, d->n));
     TX_TRY(put_sets(out, d, left_out));
     TX_TRY(put_sweeps(out, d));
+    TX_TRY(put_memory(out, d));
     TX_TRY(tx_str_puts(
         out, "\n## Every row\n\nThe model is layers x hidden size; of a layout \"2 of 2048\" is the micro-batch and "
              "the global batch, and \"PP 8 x 3\" has\nthree virtual stages each.\n"));
