@@ -179,12 +179,6 @@ bool tx__is_vocabulary(const char *ours)
 
 /* ---- options ---- */
 
-/* Of one number for every layer upstream has a list. */
-static const tx_py *only_item(const tx_py *v)
-{
-    return tx_py_len(v) == 1 ? tx_py_item(v, 0) : v;
-}
-
 static json_t *args_value(const tx_py *args, const char *field)
 {
     static const struct {
@@ -193,7 +187,6 @@ static json_t *args_value(const tx_py *args, const char *field)
     const tx_py *v = tx_py_get(args, field);
     for (size_t i = 0; i < sizeof other / sizeof *other && !v; i++)
         if (!strcmp(field, other[i].ours)) v = tx_py_get(args, other[i].theirs);
-    if (!strcmp(field, "num_experts")) v = only_item(v);
     return v ? tx_py_to_json(v) : NULL;
 }
 

@@ -50,10 +50,17 @@ tx_status tx__check_layout(const tx_conversion *c)
                        "%s: normalises behind its layers (--post-layernorm), which Megatron's models do not",
                        c->src->path);
     if (tx_config_has_experts(c->cfg))
-        return TX_FAIL(TX_ERR_UNSUPPORTED,
-                       "%s: has experts, which are not written in Megatron's and DeepSpeed's formats yet; convert it to "
-                       "native",
-                       c->src->path);
+        return TX_FAIL(
+            TX_ERR_UNSUPPORTED,
+            "%s: has experts, which are not written in Megatron's and DeepSpeed's formats yet; convert it to "
+            "native",
+            c->src->path);
+    if (c->m->experts.n_experts > 1)
+        return TX_FAIL(
+            TX_ERR_UNSUPPORTED,
+            "%s: has experts (--num-experts), whose files in Megatron's and DeepSpeed's formats are not built "
+            "yet: convert to native or huggingface",
+            c->src->path);
     if (c->with_optim && !has_state(c))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: only %s's state can be written in this format; leave it out",
                        c->src->path, tx_optimizer_deepspeed_name(tx_optimizer_upstream()));
@@ -407,7 +414,7 @@ static void set_layout(tx__file *f, tx_py *args)
     set_bool(f, args, "bf16", c->dtype == TX_ST_BF16);
     set_bool(f, args, "fp16", c->dtype == TX_ST_F16);
     tx__set(f, args, "params_dtype", tx_py_of_global(f->a, "torch", tx_pt_dtype_name(tx__weight_dtype(c))));
-    tx__set(f, args, "num_experts", tx__append(f, tx_py_list(f->a), tx_py_of_int(f->a, c->m->experts.n_experts)));
+    tx__set(f, args, "num_experts", tx__append(f, tx_py_list(f->a), tx_py_of_int(f->a, 1)));
 }
 
 static void set_run(tx__file *f, tx_py *args)

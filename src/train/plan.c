@@ -268,8 +268,8 @@ static void count_gates(tx_volume_sizes *s, const tx_model *m, const tx_config *
         for (int64_t i = m->chunk[k].first; i < m->chunk[k].end; i++) {
             const tx_moe_shape is = tx_config_moe(cfg, i);
             if (is.n_experts == 1) continue;
-            s->n_gates += 1 + is.residual;
-            s->n_choices += is.k + (is.residual ? 2 : 0);
+            s->n_gates += 1 + is.residual + is.shared_gate;
+            s->n_choices += is.k + (is.residual ? 2 : 0) + is.shared_gate;
         }
 }
 

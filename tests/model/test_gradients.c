@@ -192,7 +192,8 @@ static const char *const models[] = {
     GPT "--embed-layernorm --apply-residual-connection-post-layernorm" DROPOUT,
     GPT "--position-embedding-type alibi --num-key-value-heads 1 --embed-layernorm" DROPOUT,
     GPT "--num-experts 4 --topk 2 --moe-loss-coeff 0 --disable-moe-token-dropping" DROPOUT,
-    GPT "--num-experts 4 --moe-router-topk 2 --moe-shared-expert-intermediate-size 12 --swiglu --moe-ffn-hidden-size 8 "
+    GPT "--num-experts 4 --moe-router-topk 2 --moe-shared-expert-intermediate-size 12 --moe-shared-expert-gate "
+        "--swiglu --moe-ffn-hidden-size 8 "
         "--ffn-hidden-size 24" NO_DROPOUT,
     BERT NO_DROPOUT,
     BERT DROPOUT,

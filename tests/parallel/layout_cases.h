@@ -91,8 +91,9 @@ static const axis_choice model_choices[] = {
                  "--moe-aux-loss-coeff 0.05 --moe-z-loss-coeff 0.01 --disable-bias-linear" },
     { "residual", "--num-attention-heads 4 --num-experts 4 --expert-interval 1 --mlp-type residual --topk 1 "
                   "--disable-moe-token-dropping" },
-    { "shared", "--num-attention-heads 4 --num-experts 4 --moe-router-topk 2 --moe-layer-freq 2 "
-                "--moe-router-score-function sigmoid --moe-shared-expert-intermediate-size 16" },
+    { "shared",
+      "--num-attention-heads 4 --num-experts 4 --moe-router-topk 2 --moe-layer-freq 2 "
+      "--moe-router-score-function sigmoid --moe-shared-expert-intermediate-size 16 --moe-shared-expert-gate" },
     { "bert", BERT },
     { "bert-post", BERT "--post-layernorm" },
     { "bert-words", BERT "--bert-no-binary-head" },

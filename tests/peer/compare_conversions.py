@@ -111,6 +111,8 @@ for name, (model, how) in MODELS.items():
     if name == "llama":
         formats = [("native", []), ("megatron", ["--target-tp", "2", "--target-pp", "2"]),
                    ("deepspeed", ["--target-tp", "2", "--target-pp", "2", "--target-dp", "2"])]
+    if getattr(model.config, "num_experts_per_tok", None):
+        formats = [("native", [])]
     for form, more in formats:
         between, back = f"{first}-{form}", f"{first}-{form}-back"
         if not convert(form, first, between, *more) or not convert("huggingface", between, back, "--true-vocab-size", "203"):

@@ -3,6 +3,8 @@
  *
  *  All have a softmax over all experts, of which a token takes the k largest; divided by their sum (always in Mixtral,
  * else with norm_topk_prob) they are the softmax of the chosen ones alone, as Megatron Core has it. */
+#include <stdio.h>
+
 #include "model/gpt/llama_like.h"
 
 static const tx_hf_name top[] = { TX__LLAMA_TOP };
@@ -78,11 +80,20 @@ static const tx_hf_size qwen3_sizes[] = { TX__LLAMA_SIZES,
                                           EXPERT,
                                           { .option = NULL } };
 
+/* --num-experts is a list: a number for each layer that has some, or one for all. */
+static tx_status list_experts(json_t *o)
+{
+    char n[24];
+    snprintf(n, sizeof n, "%lld", (long long)json_integer_value(json_object_get(o, "num_experts")));
+    return tx_hf_set(o, json_pack("{s[s]}", "num_experts", n));
+}
+
 static tx_status read_mixtral(json_t *o, const json_t *config)
 {
     const json_t *window = json_object_get(config, "sliding_window");
     if (window && !json_is_null(window))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "config.json: a Mixtral with a sliding_window is not built (null is)");
+    TX_TRY(list_experts(o));
     return tx__llama_read(o, config);
 }
 
@@ -109,6 +120,7 @@ static tx_status read_qwen(json_t *o, const json_t *config)
     bool renormalised;
     TX_TRY(tx__qwen_read(o, config));
     TX_TRY(read_layers(config));
+    TX_TRY(list_experts(o));
     TX_TRY(tx_hf_get_bool(config, "norm_topk_prob", false, &renormalised));
     return tx_hf_set(o, json_pack("{sb}", "moe_router_pre_softmax", !renormalised));
 }
