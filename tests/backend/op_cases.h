@@ -466,6 +466,56 @@ static void col_sum(tx_ctx *c, const int64_t *p, results *o)
     out(o, "y", y, 64);
 }
 
+/* Ops that a GPU refuses: there `by`, which is ref, gives the results. */
+#define RUN_OR_REFUSED(c, by, op, ...)                                                                  \
+    do {                                                                                                \
+        const tx_##op##_args args_ = { __VA_ARGS__ };                                                   \
+        if ((c)->device) ASSERT_FAILS(tx_op_##op((c), &args_), TX_ERR_UNSUPPORTED, "on the CPU alone"); \
+        ASSERT_OK(tx_op_##op((by), &args_));                                                            \
+    } while (0)
+
+/* Tokens choose experts, their rows go there and come back; and the gradients.
+ * p: tokens, experts, k, h, capacity, 1: sigmoids and 2: softmax_after */
+static void experts(tx_ctx *c, const int64_t *p, results *o)
+{
+    int64_t rows = p[0], n = p[1], k = p[2], h = p[3];
+    const tx_router how = { .score = p[5] == 1 ? TX_ROUTER_SIGMOID : TX_ROUTER_SOFTMAX,
+                            .k = k,
+                            .softmax_after = p[5] == 2,
+                            .renormalise = p[5] == 1,
+                            .capacity = p[4],
+                            .scale = 1.5 };
+    tx_tensor logits = RAND(TX_F32, rows, n), probs = ZEROS(TX_F32, rows, n), choice = ZEROS(TX_I32, rows, k);
+    tx_tensor weight = ZEROS(TX_F32, rows, k), chosen = ZEROS(TX_I32, n), stats = ZEROS(TX_F32, n + 1);
+    tx_tensor row = ZEROS(TX_I32, rows * k), source = ZEROS(TX_I32, rows * k), count = ZEROS(TX_I32, n);
+    tx_tensor x = RAND(V, rows, h), packed = ZEROS(V, rows * k, h), y = RAND(V, rows, h), sum = ZEROS(V, rows, h);
+    tx_tensor dy = RAND(V, rows, h), dz = ZEROS(V, rows * k, h), dweight = ZEROS(TX_F32, rows, k);
+    tx_tensor dlogits = ZEROS(TX_F32, rows, n), sums = RAND(TX_F32, n + 3), bias = RAND(V, n);
+    tx_ctx ref = { 0 }, *by = c;
+    if (c->device) ref = open_ctx("ref", 1), by = &ref;
+    RUN_OR_REFUSED(c, by, route_fwd, .probs = probs, .choice = choice, .weight = weight, .chosen = chosen,
+                   .stats = stats, .logits = logits, .bias = bias, .router = how);
+    RUN_OR_REFUSED(c, by, expert_order, .row = row, .source = source, .count = count, .choice = choice);
+    RUN_OR_REFUSED(c, by, gather_rows, .y = packed, .x = x, .index = source, .div = k);
+    RUN_OR_REFUSED(c, by, combine_fwd, .y = y, .z = packed, .row = row, .weight = weight, .accumulate = true);
+    RUN_OR_REFUSED(c, by, combine_fwd, .y = sum, .z = packed, .row = row);
+    RUN_OR_REFUSED(c, by, combine_bwd, .dz = dz, .dweight = dweight, .dy = dy, .z = packed, .row = row,
+                   .weight = weight);
+    RUN_OR_REFUSED(c, by, route_bwd, .dlogits = dlogits, .dweight = dweight, .logits = logits, .probs = probs,
+                   .choice = choice, .chosen = chosen, .aux = 0.1, .z = 0.2, .router = how);
+    RUN_OR_REFUSED(c, by, route_sums, .sums = sums, .stats = stats, .chosen = chosen, .choice = choice, .aux = 0.1,
+                   .z = 0.2);
+    if (c->device) tx_ctx_deinit(&ref);
+    out(o, "row", row, 0);
+    out(o, "source", source, 0);
+    out(o, "count", count, 0);
+    out(o, "packed", packed, 0);
+    out(o, "y", y, 16);
+    out(o, "dz", dz, 16);
+    out_rest(o, "dweight", dweight, 64, sqrt((double)h));
+    out_rest(o, "dlogits", dlogits, 256, sqrt((double)h));
+}
+
 /* p: n */
 static void magnitudes(tx_ctx *c, const int64_t *p, results *o)
 {
@@ -778,6 +828,10 @@ static const op_case cases[] = {
     { "embedding with a type of 20000 tokens", embedding, { 5000, 4, 17, 900, 1, 0, 0, 1 } },
     { "embedding of few words 300x2", embedding, { 300, 2, 24, 3, 1 } },
     { "embedding of 70000 words", embedding, { 9, 70, 8, 70000, 1 } },
+    { "experts 1 of 1", experts, { 1, 1, 1, 1, 0, 0 } },
+    { "experts 2 of 5", experts, { 65, 5, 2, 17, 0, 2 } },
+    { "experts 3 of 8, sigmoids", experts, { 33, 8, 3, 1200, 0, 1 } },
+    { "experts 2 of 7, dropped", experts, { 200, 7, 2, 130, 20, 0 } },
     { "magnitudes 1", magnitudes, { 1 } },
     { "magnitudes 70001", magnitudes, { 70001 } },
     { "col_sum 1x1", col_sum, { 1, 1 } },
