@@ -10,14 +10,19 @@ typedef struct tx_experts {
     int64_t n;   /* experts of this rank */
 } tx_experts;
 
-/* Expert e computes the count[e] rows behind those of the experts before it, as tx_mlp_fwd does.
- * @y, @x [rows, h]; rows may be 0   @count [n] i32: sums to rows, and read by the host (backend/ops.h: grouped_gemm).
- * Pushes a's tensors. */
-tx_status tx_experts_fwd(tx_ctx *c, const tx_experts *w, tx_mlp_saved *a, tx_tensor y, tx_tensor x, tx_tensor count);
+typedef struct tx_experts_saved {
+    tx_mlp_saved mlp; /* of all rows */
+    tx_tensor count;
+} tx_experts_saved;
 
-/* @dx [rows, h], written; may be dy's memory   @dy [rows, h]   @x, @count as in forward.
- * Accumulates the weights' gradients; those of an expert without rows that are fresh become 0. */
-tx_status tx_experts_bwd(tx_ctx *c, const tx_experts *w, const tx_mlp_saved *a, tx_tensor dx, tx_tensor dy, tx_tensor x,
+/* Expert e computes the count[e] rows behind those of the experts before it, as tx_mlp_fwd does.
+ * @y, @x [rows, h]; rows may be 0   @count [n] i32: sums to rows, in the host's memory.  Pushes a's tensors. */
+tx_status tx_experts_fwd(tx_ctx *c, const tx_experts *w, tx_experts_saved *a, tx_tensor y, tx_tensor x,
                          tx_tensor count);
+
+/* @dx [rows, h], written; may be dy's memory   @dy [rows, h]   @x as in forward.
+ * Accumulates the weights' gradients; those of an expert without rows that are fresh become 0. */
+tx_status tx_experts_bwd(tx_ctx *c, const tx_experts *w, const tx_experts_saved *a, tx_tensor dx, tx_tensor dy,
+                         tx_tensor x);
 
 #endif

@@ -246,7 +246,7 @@ static tx_status experts_bwd(tx_ctx *c, const tx_moe *w, const tx_moe_saved *a, 
     /* 3  dpacked   2  dx   1  dx += */
     tx_at_part(c, EXPERTS);
     if (w->recompute) TX_TRY(pack(c, &c->acts, &packed, &a->router, k->x));
-    TX_TRY(tx_experts_bwd(c, &w->experts, &a->experts, dpacked, g->dz, packed, a->router.count));
+    TX_TRY(tx_experts_bwd(c, &w->experts, &a->experts, dpacked, g->dz, packed));
     tx_at_part(c, EXPERTS);
     TX_RUN(c, combine_fwd, .y = k->dx, .z = dpacked, .row = a->router.row, .accumulate = more);
     tx_at_part(c, ROUTER);

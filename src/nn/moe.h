@@ -56,7 +56,8 @@ typedef struct tx_moe_saved {
     tx_tensor packed; /* [n, h]; with recompute only its shape */
     tx_tensor made;   /* [n, h], by the experts */
     tx_tensor all;    /* [T, h], of the shared expert; [2 T, h], of all experts and of the residual MLP */
-    tx_mlp_saved experts, shared, residual;
+    tx_experts_saved experts;
+    tx_mlp_saved shared, residual;
 } tx_moe_saved;
 
 /* What is added up for the log over the micro-batches of an iteration: the auxiliary loss and the z-loss, each without
