@@ -1,6 +1,6 @@
 """triax generate next to Hugging Face's transformers, on random models and prompts of token ids.
 
-Small GPT-2 and Llama models of random sizes and weights, whose logits are spread widely, are saved with save_pretrained and
+Small GPT-2 and Llama models, and Llama's descendants with experts, of random sizes and weights, whose logits are spread widely, are saved with save_pretrained and
 without a tokenizer. triax goes on from random prompts of 1 to 60 tokens, all in one batch, and transformers computes the logits of
 every position of what came out.
   alone   greedy: the likeliest token everywhere, but where the best two logits are nearer than MARGIN, which is told.
@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 from transformers.generation.logits_process import (
     RepetitionPenaltyLogitsProcessor, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper)
 
@@ -27,6 +27,12 @@ MOST = 100  # of --top-logprobs
 STAGES = ["raw", "repetition penalty", "temperature", "top-k", "top-p"]
 LAYOUTS = {"TP 2": (2, 1), "PP 2": (1, 2), "TP 2 x PP 2": (2, 2)}
 LONGEST = 60
+EXPERTS = {
+    "llama": {},
+    "mixtral": dict(num_local_experts=4, num_experts_per_tok=2),
+    "qwen2_moe": dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=40),
+    "qwen3_moe": dict(num_experts=5, num_experts_per_tok=3, moe_intermediate_size=24, head_dim=16, norm_topk_prob=True),
+}
 failed = 0
 counts = {}
 
@@ -49,12 +55,13 @@ def random_model(rng, number):
     layers, vocab = even * rng.randint(1, 2), rng.randint(20, 400)
     if number % 2:
         kv = rng.choice([k for k in range(even, heads + 1) if heads % k == 0 and k % even == 0])
-        config = LlamaConfig(
-            num_hidden_layers=layers, hidden_size=heads * d, num_attention_heads=heads, num_key_value_heads=kv,
+        kind = rng.choice(list(EXPERTS))
+        config = AutoConfig.for_model(
+            kind, num_hidden_layers=layers, hidden_size=heads * d, num_attention_heads=heads, num_key_value_heads=kv,
             intermediate_size=8 * rng.randint(3, 20), vocab_size=vocab, max_position_embeddings=128,
             rope_theta=rng.choice([10000.0, 500000.0, 1000.0]), rms_norm_eps=rng.choice([1e-5, 1e-6]),
-            tie_word_embeddings=rng.random() < 0.5, bos_token_id=None, eos_token_id=None)
-        model = LlamaForCausalLM(config)
+            tie_word_embeddings=rng.random() < 0.5, bos_token_id=None, eos_token_id=None, **EXPERTS[kind])
+        model = AutoModelForCausalLM.from_config(config)
     else:
         config = GPT2Config(
             n_layer=layers, n_embd=heads * d, n_head=heads, n_positions=128, vocab_size=vocab,
@@ -119,8 +126,21 @@ def prompt_logprobs(folder, model, prompts):
     return [[r["logprob"] for r in one] for one in found]
 
 
+def exact_logits(model, tokens):
+    """In fp64, also where transformers widens to fp32: with experts its own fp32 is off by more than the bounds."""
+    single = torch.float32
+    torch.float32 = torch.float = torch.float64
+    model.set_experts_implementation("eager")  # the only one that takes fp64
+    logits = model.double()(torch.tensor([tokens])).logits[0]
+    torch.float32 = torch.float = single
+    model.to(single)
+    return logits
+
+
 def logits_of(model, tokens):
     with torch.no_grad():
+        if model.config.model_type in EXPERTS and EXPERTS[model.config.model_type]:
+            return exact_logits(model, tokens).float()
         return model(torch.tensor([tokens])).logits[0].float()
 
 
