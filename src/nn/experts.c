@@ -1,12 +1,6 @@
 /* experts.c - each expert's half on its rows. */
 #include "nn/experts.h"
 
-/* How many rows expert e has. In a dry run each has all, one after the other. */
-static int64_t rows_of(const tx_ctx *c, tx_tensor count, int64_t e, int64_t rows)
-{
-    return c->dry ? rows : ((const int32_t *)count.data)[e];
-}
-
 /* The first or the second linear layer of each expert, on its rows. */
 typedef struct linears {
     const tx_experts *w;
@@ -14,32 +8,112 @@ typedef struct linears {
     tx_tensor count;
 } linears;
 
+/* Rows of all experts. y: forward's; dx, dy: backward's. */
+typedef struct rows {
+    tx_tensor y, x, dx, dy;
+} rows;
+
 static tx_linear *linear_of(const linears *g, int64_t e)
 {
     return g->second ? &g->w->mlp[e].to_h : &g->w->mlp[e].h_to_4h;
 }
 
-static tx_status linears_fwd(tx_ctx *c, const linears *g, tx_tensor y, tx_tensor x)
+/* ---- products whose rows vary ----
+ *
+ *  How many rows an expert has is known when the step runs, and what a product needs of scratch memory depends on it.
+ * So an expert's rows are cut into pieces of few sizes, 2^i and 3 2^i, or are all rows there are. A dry run counts each
+ * of them. */
+
+typedef tx_status piece_fn(tx_ctx *c, tx_linear *l, const rows *r);
+
+static rows slice(const rows *r, int64_t first, int64_t n)
 {
-    for (int64_t e = 0, i = 0, n; e < g->w->n; e++, i += c->dry ? 0 : n) {
-        n = rows_of(c, g->count, e, x.dim[0]);
-        if (n) TX_TRY(tx_linear_fwd(c, linear_of(g, e), tx_slice_rows(y, i, n), tx_slice_rows(x, i, n)));
+    rows s = *r;
+    s.x = tx_slice_rows(r->x, first, n);
+    if (r->y.data) s.y = tx_slice_rows(r->y, first, n);
+    if (r->dx.data) s.dx = tx_slice_rows(r->dx, first, n), s.dy = tx_slice_rows(r->dy, first, n);
+    return s;
+}
+
+/* The first piece of n rows. */
+static int64_t piece_of(int64_t n, int64_t all)
+{
+    int64_t size = 1;
+    if (n == all) return n;
+    while (2 * size <= n) size *= 2;
+    return size > 1 && size / 2 * 3 <= n ? size / 2 * 3 : size;
+}
+
+/* n rows of expert e, from `first` on. */
+static tx_status run_expert(tx_ctx *c, const linears *g, const rows *r, piece_fn *fn, int64_t e, int64_t first,
+                            int64_t n)
+{
+    for (int64_t size; n > 0; first += size, n -= size) {
+        size = piece_of(n, r->x.dim[0]);
+        const rows piece = slice(r, first, size);
+        TX_TRY(fn(c, linear_of(g, e), &piece));
     }
     return TX_OK;
 }
 
-static tx_status linears_bwd(tx_ctx *c, const linears *g, tx_tensor dx, tx_tensor dy, tx_tensor x)
+/* Counts the scratch memory of all pieces that there may be, of an expert's first ones and of those behind. */
+static tx_status count_pieces(tx_ctx *c, const linears *g, const rows *r, piece_fn *fn)
 {
-    for (int64_t e = 0, i = 0, n; e < g->w->n; e++, i += c->dry ? 0 : n) {
-        tx_linear *l = linear_of(g, e);
-        n = rows_of(c, g->count, e, x.dim[0]);
-        if (n)
-            TX_TRY(tx_linear_bwd(c, l, tx_slice_rows(dx, i, n), tx_slice_rows(dy, i, n), tx_slice_rows(x, i, n)));
-        else if (l->w.fresh)
-            TX_RUN(c, fill, .x = l->w.grad);
+    struct tx_trace *trace = c->trace;
+    tx_linear *l = linear_of(g, 0);
+    bool fresh = l->w.fresh;
+    tx_status st = TX_OK;
+    c->trace = NULL;
+    for (int64_t all = r->x.dim[0], n = all; n > 0 && !st; n = n > 1 ? piece_of(n - 1, all) : 0) {
+        const rows piece = slice(r, 0, n);
+        l->w.fresh = fresh;
+        st = fn(c, l, &piece);
+        if (!st && !l->w.fresh) st = fn(c, l, &piece);
+    }
+    l->w.fresh = fresh;
+    c->trace = trace;
+    return st;
+}
+
+/* In a dry run an expert has its even share of the rows. */
+static tx_status each_expert(tx_ctx *c, const linears *g, const rows *r, piece_fn *fn)
+{
+    int64_t n = g->w->n, all = r->x.dim[0];
+    if (c->dry) TX_TRY(count_pieces(c, g, r, fn));
+    for (int64_t e = 0, first = 0, has; e < n; e++, first += has) {
+        has = c->dry ? all * (e + 1) / n - all * e / n : ((const int32_t *)g->count.data)[e];
+        TX_TRY(run_expert(c, g, r, fn, e, first, has));
     }
     return TX_OK;
 }
+
+static tx_status piece_fwd(tx_ctx *c, tx_linear *l, const rows *r)
+{
+    return tx_linear_fwd(c, l, r->y, r->x);
+}
+
+/* The pieces behind add to what the first one has written. */
+static tx_status piece_bwd(tx_ctx *c, tx_linear *l, const rows *r)
+{
+    TX_TRY(tx_linear_bwd(c, l, r->dx, r->dy, r->x));
+    l->w.fresh = false;
+    return TX_OK;
+}
+
+static tx_status linears_fwd(tx_ctx *c, const linears *g, tx_tensor y, tx_tensor x)
+{
+    return each_expert(c, g, &(rows){ .y = y, .x = x }, piece_fwd);
+}
+
+static tx_status linears_bwd(tx_ctx *c, const linears *g, tx_tensor dx, tx_tensor dy, tx_tensor x)
+{
+    TX_TRY(each_expert(c, g, &(rows){ .x = x, .dx = dx, .dy = dy }, piece_bwd));
+    for (int64_t e = 0; e < g->w->n; e++) /* without rows */
+        if (linear_of(g, e)->w.fresh) TX_RUN(c, fill, .x = linear_of(g, e)->w.grad);
+    return TX_OK;
+}
+
+/* ---- the halves ---- */
 
 static tx_status activation_fwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a)
 {
