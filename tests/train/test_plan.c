@@ -386,8 +386,7 @@ static void a_run_that_does_not_fit_does_not_begin(void **state)
     assert_int_equal(st, TX_ERR_NOMEM);
     assert_null(t);
     ASSERT_CONTAINS(tx_last_error(), "the run would take ");
-    ASSERT_CONTAINS(tx_last_error(),
-                    "but --memory-limit 100K is 100.0 KiB: ");
+    ASSERT_CONTAINS(tx_last_error(), "but --memory-limit 100K is 100.0 KiB: ");
     ASSERT_CONTAINS(tx_last_error(), " MiB are missing; the least it can be made to take is ");
     ASSERT_CONTAINS(tx_last_error(), "parameters, gradients and optimizer state: take a smaller model");
     assert_null(strchr(tx_last_error(), '\n'));
