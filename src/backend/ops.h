@@ -66,9 +66,9 @@ typedef enum tx_drop_policy {
  * largest of s + bias, the first of equal ones; with noisy_second the second one is the largest of logits + noise, of
  * Gumbel's distribution, but for the first one. Its weights are the scores of what it has chosen, or softmax_after the
  * softmax of those k logits alone (Mixtral arXiv:2401.04088); renormalise: divided by their sum over what has not been
- * dropped, which is at least eps of fp32; and all times `scale`. With a capacity an expert takes at most so many tokens.
- *  Random numbers are elements t' E + e of random.rng, t' being the token's number in the run: of row i_s b + i_b
- * (random.sample + i_b) random.s_global + random.first_s + i_s. */
+ * dropped, which is at least eps of fp32; and all times `scale`. With a capacity an expert takes at most so many
+ * tokens. Random numbers are elements t' E + e of random.rng, t' being the token's number in the run: of row i_s b +
+ * i_b (random.sample + i_b) random.s_global + random.first_s + i_s. */
 enum { TX_MAX_CHOICES = 64 }; /* k is at most that */
 typedef enum tx_router_score { TX_ROUTER_SOFTMAX, TX_ROUTER_SIGMOID } tx_router_score;
 typedef struct tx_router {

@@ -53,7 +53,8 @@ static void rule_experts_are_numbers(const tx__check *k)
 static void rule_experts_are_of_layers(const tx__check *k)
 {
     const tx_config *c = k->c;
-    if (is_dense(k) || k->bad->num_layers || k->bad->expert_interval || k->bad->moe_layer_freq || !c->num_layers) return;
+    if (is_dense(k) || k->bad->num_layers || k->bad->expert_interval || k->bad->moe_layer_freq || !c->num_layers)
+        return;
     int64_t n = tx_config_expert_layers(c, c->num_layers);
     if (!n)
         tx__violate(k->v, "--expert-interval %lld is more than --num-layers %lld: no layer has experts",

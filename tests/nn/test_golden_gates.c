@@ -52,7 +52,9 @@ static void choose(tx_ctx *c, gate *g, uint32_t number, int64_t capacity)
                     .renormalise = g->k > 1,
                     .load_of_first = g->k == 2,
                     .capacity = capacity,
-                    .drop = g->k == 1 ? TX_DROP_LATER : g->k == 2 ? TX_DROP_SECONDS : TX_DROP_SMALL, /* none is random */
+                    .drop = g->k == 1   ? TX_DROP_LATER
+                            : g->k == 2 ? TX_DROP_SECONDS
+                                        : TX_DROP_SMALL, /* none is random */
                     .scale = 1 },
     };
     for (int64_t i = 0; i < g->tokens * g->experts; i++) g->logits[i] = drawn(number, (uint32_t)i);
@@ -83,7 +85,8 @@ static double weight_of(const gate *g, int64_t t, int64_t e)
     return 0;
 }
 
-/* Where tokens of equal rights are dropped, torch.topk's order of equal numbers decides: then only how many are kept. */
+/* Where tokens of equal rights are dropped, torch.topk's order of equal numbers decides: then only how many are kept.
+ */
 static void check_kept(const gate *g, const json_t *kept, int64_t capacity)
 {
     for (int64_t e = 0; e < g->experts; e++) {
