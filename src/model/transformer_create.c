@@ -241,6 +241,7 @@ static double mlp_products(const tx_config *cfg)
         if (is.n_experts > 1) sum += h * (double)is.n_experts + matrices * h * (double)(is.k * is.ffn + is.shared_ffn);
         if (is.n_experts == 1 || is.residual) sum += matrices * h * (double)cfg->ffn_hidden_size;
         if (is.residual) sum += 2 * h;
+        if (is.shared_gate) sum += h;
     }
     return sum / (double)cfg->num_layers;
 }
