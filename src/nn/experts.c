@@ -1,17 +1,21 @@
 /* experts.c - each expert's half on its rows. */
 #include "nn/experts.h"
 
-/* The first or the second linear layer of each expert, on its rows. */
+/* Rows of all experts, or some of one. y: forward's; dx, dy: backward's. */
+typedef struct rows {
+    tx_tensor y, x, dx, dy;
+} rows;
+
+typedef tx_status piece_fn(tx_ctx *c, tx_linear *l, const rows *r);
+
+/* The first or the second linear layer of each expert, what is done with its rows, and those. */
 typedef struct linears {
     const tx_experts *w;
     bool second;
     tx_tensor count;
+    piece_fn *fn;
+    rows all;
 } linears;
-
-/* Rows of all experts. y: forward's; dx, dy: backward's. */
-typedef struct rows {
-    tx_tensor y, x, dx, dy;
-} rows;
 
 static tx_linear *linear_of(const linears *g, int64_t e)
 {
@@ -23,8 +27,6 @@ static tx_linear *linear_of(const linears *g, int64_t e)
  *  How many rows an expert has is known when the step runs, and what a product needs of scratch memory depends on it.
  * So an expert's rows are cut into pieces of few sizes, 2^i and 3 2^i, or are all rows there are. A dry run counts each
  * of them. */
-
-typedef tx_status piece_fn(tx_ctx *c, tx_linear *l, const rows *r);
 
 static rows slice(const rows *r, int64_t first, int64_t n)
 {
@@ -45,30 +47,29 @@ static int64_t piece_of(int64_t n, int64_t all)
 }
 
 /* n rows of expert e, from `first` on. */
-static tx_status run_expert(tx_ctx *c, const linears *g, const rows *r, piece_fn *fn, int64_t e, int64_t first,
-                            int64_t n)
+static tx_status run_expert(tx_ctx *c, const linears *g, int64_t e, int64_t first, int64_t n)
 {
     for (int64_t size; n > 0; first += size, n -= size) {
-        size = piece_of(n, r->x.dim[0]);
-        const rows piece = slice(r, first, size);
-        TX_TRY(fn(c, linear_of(g, e), &piece));
+        size = piece_of(n, g->all.x.dim[0]);
+        const rows piece = slice(&g->all, first, size);
+        TX_TRY(g->fn(c, linear_of(g, e), &piece));
     }
     return TX_OK;
 }
 
 /* Counts the scratch memory of all pieces that there may be, of an expert's first ones and of those behind. */
-static tx_status count_pieces(tx_ctx *c, const linears *g, const rows *r, piece_fn *fn)
+static tx_status count_pieces(tx_ctx *c, const linears *g)
 {
     struct tx_trace *trace = c->trace;
     tx_linear *l = linear_of(g, 0);
     bool fresh = l->w.fresh;
     tx_status st = TX_OK;
     c->trace = NULL;
-    for (int64_t all = r->x.dim[0], n = all; n > 0 && !st; n = n > 1 ? piece_of(n - 1, all) : 0) {
-        const rows piece = slice(r, 0, n);
+    for (int64_t all = g->all.x.dim[0], n = all; n > 0 && !st; n = n > 1 ? piece_of(n - 1, all) : 0) {
+        const rows piece = slice(&g->all, 0, n);
         l->w.fresh = fresh;
-        st = fn(c, l, &piece);
-        if (!st && !l->w.fresh) st = fn(c, l, &piece);
+        st = g->fn(c, l, &piece);
+        if (!st && !l->w.fresh) st = g->fn(c, l, &piece);
     }
     l->w.fresh = fresh;
     c->trace = trace;
@@ -76,13 +77,13 @@ static tx_status count_pieces(tx_ctx *c, const linears *g, const rows *r, piece_
 }
 
 /* In a dry run an expert has its even share of the rows. */
-static tx_status each_expert(tx_ctx *c, const linears *g, const rows *r, piece_fn *fn)
+static tx_status each_expert(tx_ctx *c, const linears *g)
 {
-    int64_t n = g->w->n, all = r->x.dim[0];
-    if (c->dry) TX_TRY(count_pieces(c, g, r, fn));
+    int64_t n = g->w->n, all = g->all.x.dim[0];
+    if (c->dry) TX_TRY(count_pieces(c, g));
     for (int64_t e = 0, first = 0, has; e < n; e++, first += has) {
         has = c->dry ? all * (e + 1) / n - all * e / n : ((const int32_t *)g->count.data)[e];
-        TX_TRY(run_expert(c, g, r, fn, e, first, has));
+        TX_TRY(run_expert(c, g, e, first, has));
     }
     return TX_OK;
 }
@@ -100,15 +101,10 @@ static tx_status piece_bwd(tx_ctx *c, tx_linear *l, const rows *r)
     return TX_OK;
 }
 
-static tx_status linears_fwd(tx_ctx *c, const linears *g, tx_tensor y, tx_tensor x)
+/* Gradients that no row has contributed to. */
+static tx_status fill_unused(tx_ctx *c, const linears *g)
 {
-    return each_expert(c, g, &(rows){ .y = y, .x = x }, piece_fwd);
-}
-
-static tx_status linears_bwd(tx_ctx *c, const linears *g, tx_tensor dx, tx_tensor dy, tx_tensor x)
-{
-    TX_TRY(each_expert(c, g, &(rows){ .x = x, .dx = dx, .dy = dy }, piece_bwd));
-    for (int64_t e = 0; e < g->w->n; e++) /* without rows */
+    for (int64_t e = 0; e < g->w->n; e++)
         if (linear_of(g, e)->w.fresh) TX_RUN(c, fill, .x = linear_of(g, e)->w.grad);
     return TX_OK;
 }
@@ -128,15 +124,14 @@ static tx_status activation_fwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *
 tx_status tx_experts_fwd(tx_ctx *c, const tx_experts *w, tx_experts_saved *saved, tx_tensor y, tx_tensor x,
                          tx_tensor count)
 {
-    const linears first = { w, false, count }, second = { w, true, count };
     tx_mlp_saved *a = &saved->mlp;
     saved->count = count;
     a->u = tx_push2(&c->acts, x.dtype, x.dim[0], w->mlp->h_to_4h.w.value.dim[0]);
     size_t mark = tx_arena_mark(&c->acts);
     a->g = tx_push2(&c->acts, x.dtype, x.dim[0], w->mlp->to_h.w.value.dim[1]);
-    TX_TRY(linears_fwd(c, &first, a->u, x));
+    TX_TRY(each_expert(c, &(linears){ w, false, count, piece_fwd, { .y = a->u, .x = x } }));
     TX_TRY(activation_fwd(c, w->mlp, a));
-    TX_TRY(linears_fwd(c, &second, y, a->g));
+    TX_TRY(each_expert(c, &(linears){ w, true, count, piece_fwd, { .y = y, .x = a->g } }));
     if (w->mlp->recompute) tx_arena_pop(&c->acts, mark);
     return TX_OK;
 }
@@ -144,7 +139,6 @@ tx_status tx_experts_fwd(tx_ctx *c, const tx_experts *w, tx_experts_saved *saved
 tx_status tx_experts_bwd(tx_ctx *c, const tx_experts *w, const tx_experts_saved *saved, tx_tensor dx, tx_tensor dy,
                          tx_tensor x)
 {
-    const linears first = { w, false, saved->count }, second = { w, true, saved->count };
     size_t mark = tx_arena_mark(&c->acts);
     const tx_mlp *m = w->mlp;
     const tx_mlp_saved *a = &saved->mlp;
@@ -154,12 +148,15 @@ tx_status tx_experts_bwd(tx_ctx *c, const tx_experts *w, const tx_experts_saved 
         again.g = tx_push2(&c->acts, x.dtype, a->g.dim[0], a->g.dim[1]);
         TX_TRY(activation_fwd(c, m, &again));
     }
-    TX_TRY(linears_bwd(c, &second, dg, dy, again.g));
+    const linears second = { w, true, saved->count, piece_bwd, { .x = again.g, .dx = dg, .dy = dy } };
+    TX_TRY(each_expert(c, &second));
     if (m->gated) du = tx_push2(&c->acts, x.dtype, a->u.dim[0], a->u.dim[1]);
     if (m->gated && a->u.dim[0])
         TX_RUN(c, glu_bwd, .dx = du, .dy = dg, .x = a->u, .kind = m->gate, .gate_second = m->gate_second);
     if (!m->gated && a->u.dim[0]) TX_RUN(c, activation_bwd, .dx = dg, .dy = dg, .x = a->u, .kind = m->activation);
-    TX_TRY(linears_bwd(c, &first, dx, du, x));
+    const linears first = { w, false, saved->count, piece_bwd, { .x = x, .dx = dx, .dy = du } };
+    TX_TRY(each_expert(c, &first));
     tx_arena_pop(&c->acts, mark);
-    return TX_OK;
+    TX_TRY(fill_unused(c, &second));
+    return fill_unused(c, &first);
 }
