@@ -29,7 +29,7 @@ static tx_moe_shape core_shape(const tx_config *cfg)
                            .softmax_after = !sigmoid && !cfg->moe_router_pre_softmax,
                            .renormalise = sigmoid && cfg->moe_router_topk > 1,
                            .scale = cfg->moe_router_topk_scaling_factor,
-                           .aux_coeff = cfg->moe_aux_loss_coeff };
+                           .aux_coeff = strtod(cfg->moe_aux_loss_coeff.item[0], NULL) };
 }
 
 static tx_moe_shape deepspeed_shape(const tx_config *cfg)

@@ -50,6 +50,14 @@ static void rule_experts_are_numbers(const tx__check *k)
     }
 }
 
+static void rule_auxiliary_loss_has_a_factor(const tx__check *k)
+{
+    const tx_list *l = &k->c->moe_aux_loss_coeff;
+    double factor;
+    if (k->bad->moe_aux_loss_coeff || (l->n && tx__number_parse(l->item[0], &factor) && factor >= 0)) return;
+    tx__violate(k->v, "--moe-aux-loss-coeff %s is not a number of at least 0", l->n ? l->item[0] : "");
+}
+
 static void rule_experts_are_of_layers(const tx__check *k)
 {
     const tx_config *c = k->c;
@@ -128,6 +136,7 @@ static void rule_experts_are_of_a_gpt(const tx__check *k)
 
 const tx__rule tx__rules_moe[] = {
     { NULL, rule_experts_are_numbers },
+    { NULL, rule_auxiliary_loss_has_a_factor },
     { NULL, rule_flags_of_experts_have_some },
     { NULL, rule_experts_are_as_one_program_has_them },
     { NULL, rule_choices_are_experts },

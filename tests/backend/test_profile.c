@@ -159,6 +159,23 @@ static void costs_of_the_rest(void)
     COSTS(sgd, MEMORY, 0, 5 * 96, .p = flat, .m = flat, .g = flat);
 }
 
+/* 6 tokens, 4 experts, 2 choices. */
+static void costs_of_experts(void)
+{
+    tx_tensor x = F32(6, 4), two = F32(6, 2), choice = I32(6, 2), pairs = I32(12), packed = F32(12, 4), load = I32(4);
+    COSTS(route_fwd, MEMORY, 0, 2 * 96 + 2 * 48, .logits = x, .probs = x, .weight = two, .choice = choice);
+    COSTS(route_bwd, MEMORY, 0, 3 * 96 + 2 * 48, .logits = x, .probs = x, .dlogits = x, .dweight = two,
+          .choice = choice);
+    COSTS(route_sums, MEMORY, 0, 2 * 28 + 20 + 16 + 48, .sums = F32(7), .stats = F32(5), .chosen = load,
+          .choice = choice);
+    COSTS(expert_order, MEMORY, 0, 3 * 48 + 16, .choice = choice, .row = pairs, .source = pairs, .count = load);
+    COSTS(gather_rows, MEMORY, 0, 2 * 192 + 48, .y = packed, .index = pairs);
+    COSTS(combine_fwd, MEMORY, 0, 192 + 48 + 48 + 96, .y = x, .z = packed, .row = pairs, .weight = two);
+    COSTS(combine_fwd, MEMORY, 0, 192 + 48 + 2 * 96, .y = x, .z = packed, .row = pairs, .accumulate = true);
+    COSTS(combine_bwd, MEMORY, 0, 96 + 2 * 192 + 3 * 48, .dy = x, .z = packed, .dz = packed, .row = pairs,
+          .weight = two, .dweight = two);
+}
+
 static void what_every_op_costs(void **state)
 {
     (void)state;
@@ -168,6 +185,7 @@ static void what_every_op_costs(void **state)
     costs_of_norms();
     costs_of_elements();
     costs_of_the_rest();
+    costs_of_experts();
     assert_int_equal(seen, (UINT64_C(1) << N_OPS) - 1);
 }
 

@@ -148,7 +148,7 @@ said '"fits":false,"changes":[]'
 refused "of the GPU's memory, but of a100-40g's 40.0 GiB a run can have 38.4 GiB: " plan "${big[@]}" --memory-limit auto
 grep -qE '^  --micro-batch-size [0-9]+ +[0-9.]+ GiB, no extra compute$' err || die "nothing makes it fit: $(cat err)"
 said "time on a100-40g"
-refused "but --memory-limit 10G is 10.0 GiB" plan "${run[@]}" --machine a100-80g --memory-limit 10G
+refused "but --memory-limit 9G is 9.0 GiB" plan "${run[@]}" --machine a100-80g --memory-limit 9G
 ok plan "${run[@]}" --machine a100-80g --memory-limit 50%
 said "and --memory-limit 50%, where of a100-80g's 80.0 GiB a run can have 76.8 GiB, is 38.4 GiB"
 # what lies in the host's memory takes none of the GPU's
