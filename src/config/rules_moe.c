@@ -110,6 +110,17 @@ static void rule_experts_are_as_one_program_has_them(const tx__check *k)
                     deepspeed);
 }
 
+/* The softmax of one logit is 1, whatever it is. As Megatron Core's transformer_config.py. */
+static void rule_a_router_learns(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (is_dense(k) || k->bad->moe_router_topk || k->bad->moe_router_score_function || c->moe_router_topk != 1) return;
+    if (c->moe_router_score_function == TX_MOE_SCORE_SOFTMAX && !c->moe_router_pre_softmax)
+        tx__violate(k->v,
+                    "--moe-router-topk 1 needs --moe-router-pre-softmax: the softmax of one score is always 1, and "
+                    "the router would learn nothing");
+}
+
 static void rule_choices_are_experts(const tx__check *k)
 {
     const tx_config *c = k->c;
@@ -135,13 +146,9 @@ static void rule_experts_are_of_a_gpt(const tx__check *k)
 }
 
 const tx__rule tx__rules_moe[] = {
-    { NULL, rule_experts_are_numbers },
-    { NULL, rule_auxiliary_loss_has_a_factor },
-    { NULL, rule_flags_of_experts_have_some },
-    { NULL, rule_experts_are_as_one_program_has_them },
-    { NULL, rule_choices_are_experts },
-    { NULL, rule_experts_are_of_layers },
-    { NULL, rule_one_mlp_is_beside_experts },
-    { NULL, rule_experts_are_of_a_gpt },
-    { NULL, NULL },
+    { NULL, rule_experts_are_numbers },        { NULL, rule_auxiliary_loss_has_a_factor },
+    { NULL, rule_flags_of_experts_have_some }, { NULL, rule_experts_are_as_one_program_has_them },
+    { "training", rule_a_router_learns },      { NULL, rule_choices_are_experts },
+    { NULL, rule_experts_are_of_layers },      { NULL, rule_one_mlp_is_beside_experts },
+    { NULL, rule_experts_are_of_a_gpt },       { NULL, NULL },
 };

@@ -445,6 +445,9 @@ static void one_value_is_fine_others_come_later(void **state)
                           GOOD "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 "
                                "--zero-stage 0 --num-experts 1 --DDP-impl torch --local-rank=0 "
                                "--sample-rate 1 --optimizer adam --transformer-impl transformer_engine"));
+    refused("pretrain-gpt", GOOD "--num-experts 4 --moe-router-topk 1",
+            "--moe-router-topk 1 needs --moe-router-pre-softmax: the softmax of one score is always 1, and the router "
+            "would learn nothing");
     refused("pretrain-gpt", GOOD "--moe-expert-parallel-size 8",
             "--moe-expert-parallel-size 8 is not built yet: a data-parallel rank has all experts of its layers; "
             "--tensor-model-parallel-size and --zero-stage divide them");
