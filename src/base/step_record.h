@@ -65,7 +65,7 @@ enum { TX_RECORD_LOSSES = 3 };
 typedef struct tx_expert_record {
     int64_t layer, n_experts; /* the layer's number, from 1 */
     double aux_loss, z_loss;  /* means over the micro-batches, without their coefficients; the first is 1 where all
-                               * experts  have the same load */
+                               * experts have the same load */
     double dropped;           /* choices that experts had no room for */
     const double *load;       /* [n_experts] how many tokens chose each, dropped ones too */
 } tx_expert_record;

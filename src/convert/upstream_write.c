@@ -49,12 +49,6 @@ tx_status tx__check_layout(const tx_conversion *c)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "%s: normalises behind its layers (--post-layernorm), which Megatron's models do not",
                        c->src->path);
-    if (tx_config_has_experts(c->cfg))
-        return TX_FAIL(
-            TX_ERR_UNSUPPORTED,
-            "%s: has experts, which are not written in Megatron's and DeepSpeed's formats yet; convert it to "
-            "native",
-            c->src->path);
     if (c->m->experts.n_experts > 1)
         return TX_FAIL(
             TX_ERR_UNSUPPORTED,

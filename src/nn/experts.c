@@ -111,16 +111,6 @@ static tx_status fill_unused(tx_ctx *c, const linears *g)
 
 /* ---- the halves ---- */
 
-static tx_status activation_fwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a)
-{
-    if (!a->u.dim[0]) return TX_OK;
-    if (w->gated)
-        TX_RUN(c, glu_fwd, .y = a->g, .x = a->u, .kind = w->gate, .gate_second = w->gate_second);
-    else
-        TX_RUN(c, activation_fwd, .y = a->g, .x = a->u, .kind = w->activation);
-    return TX_OK;
-}
-
 tx_status tx_experts_fwd(tx_ctx *c, const tx_experts *w, tx_experts_saved *saved, tx_tensor y, tx_tensor x,
                          tx_tensor count)
 {
@@ -130,7 +120,7 @@ tx_status tx_experts_fwd(tx_ctx *c, const tx_experts *w, tx_experts_saved *saved
     size_t mark = tx_arena_mark(&c->acts);
     a->g = tx_push2(&c->acts, x.dtype, x.dim[0], w->mlp->to_h.w.value.dim[1]);
     TX_TRY(each_expert(c, &(linears){ w, false, count, piece_fwd, { .y = a->u, .x = x } }));
-    TX_TRY(activation_fwd(c, w->mlp, a));
+    if (a->u.dim[0]) TX_TRY(tx__mlp_activation_fwd(c, w->mlp, a));
     TX_TRY(each_expert(c, &(linears){ w, true, count, piece_fwd, { .y = y, .x = a->g } }));
     if (w->mlp->recompute) tx_arena_pop(&c->acts, mark);
     return TX_OK;
@@ -146,14 +136,11 @@ tx_status tx_experts_bwd(tx_ctx *c, const tx_experts *w, const tx_experts_saved 
     tx_tensor dg = tx_push2(&c->acts, x.dtype, a->g.dim[0], a->g.dim[1]), du = dg;
     if (m->recompute) {
         again.g = tx_push2(&c->acts, x.dtype, a->g.dim[0], a->g.dim[1]);
-        TX_TRY(activation_fwd(c, m, &again));
+        if (a->u.dim[0]) TX_TRY(tx__mlp_activation_fwd(c, m, &again));
     }
     const linears second = { w, true, saved->count, piece_bwd, { .x = again.g, .dx = dg, .dy = dy } };
     TX_TRY(each_expert(c, &second));
-    if (m->gated) du = tx_push2(&c->acts, x.dtype, a->u.dim[0], a->u.dim[1]);
-    if (m->gated && a->u.dim[0])
-        TX_RUN(c, glu_bwd, .dx = du, .dy = dg, .x = a->u, .kind = m->gate, .gate_second = m->gate_second);
-    if (!m->gated && a->u.dim[0]) TX_RUN(c, activation_bwd, .dx = dg, .dy = dg, .x = a->u, .kind = m->activation);
+    if (a->u.dim[0]) TX_TRY(tx__mlp_activation_bwd(c, m, a, &du, dg));
     const linears first = { w, false, saved->count, piece_bwd, { .x = x, .dx = dx, .dy = du } };
     TX_TRY(each_expert(c, &first));
     tx_arena_pop(&c->acts, mark);

@@ -5,7 +5,7 @@
 #define ACTIVATION "mlp.activation_func"
 #define TO_H       "mlp.dense_4h_to_h"
 
-static tx_status activation_fwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a)
+tx_status tx__mlp_activation_fwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a)
 {
     if (w->gated)
         TX_RUN(c, glu_fwd, .y = a->g, .x = a->u, .kind = w->gate, .gate_second = w->gate_second);
@@ -14,8 +14,7 @@ static tx_status activation_fwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *
     return TX_OK;
 }
 
-/* *du, written; without a gate in dg's place */
-static tx_status activation_bwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a, tx_tensor *du, tx_tensor dg)
+tx_status tx__mlp_activation_bwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a, tx_tensor *du, tx_tensor dg)
 {
     *du = dg;
     if (w->gated) {
@@ -39,7 +38,7 @@ tx_status tx_mlp_fwd(tx_ctx *c, const tx_mlp *w, tx_mlp_saved *a, tx_tensor y, t
     tx_at_part(c, H_TO_4H);
     TX_TRY(tx_linear_fwd(c, &w->h_to_4h, a->u, x));
     tx_at_part(c, ACTIVATION);
-    TX_TRY(activation_fwd(c, w, a));
+    TX_TRY(tx__mlp_activation_fwd(c, w, a));
     tx_at_part(c, TO_H);
     TX_TRY(tx_linear_fwd(c, &w->to_h, y, a->g));
     tx_ctx_end_top(c, top);
@@ -55,7 +54,7 @@ tx_status tx_mlp_bwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a, tx_tenso
     size_t g_mark = tx_arena_mark(&c->acts);
     if (w->recompute) {
         again.g = tx_push2(&c->acts, x.dtype, a->g.dim[0], a->g.dim[1]);
-        TX_TRY(activation_fwd(c, w, &again));
+        TX_TRY(tx__mlp_activation_fwd(c, w, &again));
     }
 
     /* 3  dg   2  du   1  dx */
@@ -63,7 +62,7 @@ tx_status tx_mlp_bwd(tx_ctx *c, const tx_mlp *w, const tx_mlp_saved *a, tx_tenso
     TX_TRY(tx_linear_bwd(c, &w->to_h, dg, dy, again.g));
     tx_arena_pop(&c->acts, g_mark);
     tx_at_part(c, ACTIVATION);
-    TX_TRY(activation_bwd(c, w, a, &du, dg));
+    TX_TRY(tx__mlp_activation_bwd(c, w, a, &du, dg));
     tx_at_part(c, H_TO_4H);
     TX_TRY(tx_linear_bwd(c, &w->h_to_4h, dx, du, x));
     tx_arena_pop(&c->acts, mark);

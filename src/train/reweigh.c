@@ -39,7 +39,7 @@ static tx_status set_weights(tx_trainer *t, tx_batch *batch, double factor, cons
 {
     int64_t n = n_losses(t);
     float *weight = t->own_losses + 2 * n;
-    double scale = t->scaler.scale / (double)(t->n_micro * tx_grid_size(t->grid, TX_AXIS_DATA));
+    double scale = tx__trainer_scale(t);
     for (int64_t i = 0; i < n; i++) weight[i] = (float)(dloss ? scale * (double)dloss[i] : scale * factor / (double)n);
     batch->reweighted = true;
     return tx_device_write(t->ctx.device, batch->weight.data, weight, (size_t)n * sizeof *weight);

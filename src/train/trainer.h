@@ -252,6 +252,10 @@ tx_status tx_trainer_set_origin(tx_trainer *t, const char *path);
 /* Allocated memory, in bytes. */
 tx_memory tx_trainer_memory(const tx_trainer *t);
 
+/* Of the objective, which is the mean over all ranks' micro-batches of each one's mean losses (Megatron's loss
+ * averaging) times the loss scale. */
+double tx__trainer_scale(const tx_trainer *t);
+
 /* Writes samples into a batch's buffers. */
 tx_status tx__trainer_fill_batch(const tx_trainer *t, tx_batch *batch, const void *rows);
 

@@ -8,9 +8,7 @@ int64_t tx_trainer_row_len(const tx_trainer *t)
     return t->model->type->samples->row_len(t->s);
 }
 
-/* The objective is the mean over all ranks' micro-batches of each one's mean losses: Megatron's loss averaging. Times
- * the loss scale. */
-static double objective_scale(const tx_trainer *t)
+double tx__trainer_scale(const tx_trainer *t)
 {
     return t->scaler.scale / (double)(t->n_micro * tx_grid_size(t->grid, TX_AXIS_DATA));
 }
@@ -20,7 +18,7 @@ tx_status tx__trainer_fill_batch(const tx_trainer *t, tx_batch *batch, const voi
     const tx_batch_rule rule = { .eod = t->eod,
                                  .eod_mask_loss = t->cfg->eod_mask_loss,
                                  .reset_position_ids = t->cfg->reset_position_ids,
-                                 .scale = objective_scale(t) };
+                                 .scale = tx__trainer_scale(t) };
     return t->model->type->collate(t->model, batch, rows, &rule);
 }
 
@@ -40,7 +38,7 @@ static tx_status fill(void *user, int64_t micro, tx_batch *batch)
         .s_global = t->s,
         .on = !f->n_samples,
     };
-    batch->scale = objective_scale(t);
+    batch->scale = tx__trainer_scale(t);
     if (!chunk->pre && !chunk->post && !batch->first_key.data && !batch->n_keys.data) return TX_OK;
     if (f->n_samples && micro * data * t->b >= f->n_samples) micro = (f->n_samples - 1) / (data * t->b);
     if (f->read) {

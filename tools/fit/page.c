@@ -135,8 +135,7 @@ static const char memory[] =
     "\n## Memory\n\n"
     "What a plan counts is tensors: parameters, gradients, state, activations, workspace. What a source counts may "
     "have the\nCUDA context, buffers of NCCL and what the allocator keeps besides; none says. The sources print GB, "
-    "which are taken "
-    "as GiB here. An\nerror is the plan's stage that takes most by what is printed, less 1.\n\n"
+    "which are taken as GiB here. An\nerror is the plan's stage that takes most by what is printed, less 1.\n\n"
     "| set | rows | within 5 % | mean | median | worst (row) | bias |\n| --- | --- | --- | --- | --- | --- | --- |\n";
 
 static tx_status put_memory_row(tx_str *out, const fit_row *r)

@@ -3,7 +3,14 @@
 
 #include "model/gpt/llama_like.h"
 
-static const tx_hf_name top[] = { TX__LLAMA_TOP };
+/* clang-format off */
+const tx_hf_name tx__llama_top[] = {
+    { "embedding.word_embeddings.weight", "embed_tokens.weight", TX_HF_VOCAB, false },
+    { "encoder.final_layernorm.weight",   "norm.weight",         TX_HF_ALL, false },
+    { "output_layer.weight",              "/lm_head.weight",     TX_HF_VOCAB, false },
+    { NULL, NULL, TX_HF_ALL, false },
+};
+/* clang-format on */
 static const tx_hf_name layer[] = { TX__LLAMA_ATTENTION TX__LLAMA_MLP{ NULL, NULL, TX_HF_ALL, false } };
 
 /* A buffer of old files, and the head where it is tied to the embedding. */
@@ -100,16 +107,5 @@ static tx_status write(json_t *o, const tx_model *m)
 
 extern const tx_hf_format tx_hf_llama; /* hf_format.c lists it */
 const tx_hf_format tx_hf_llama = {
-    .model_type = "llama",
-    .model = "GPT",
-    .prefix = "model.",
-    .layers = "layers",
-    .top = top,
-    .layer = layer,
-    .extra = tx__llama_extra,
-    .fits = fits,
-    .sizes = sizes,
-    .unsaid = tx__llama_unsaid,
-    .read = read,
-    .write = write,
+    .model_type = "llama", TX__LLAMA_FORMAT, .layer = layer, .fits = fits, .sizes = sizes, .read = read, .write = write
 };

@@ -7,11 +7,6 @@
 #include "model/hf_format.h"
 
 /* clang-format off */
-#define TX__LLAMA_TOP                                                                           \
-    { "embedding.word_embeddings.weight", "embed_tokens.weight", TX_HF_VOCAB, false },          \
-    { "encoder.final_layernorm.weight",   "norm.weight",         TX_HF_ALL, false },            \
-    { "output_layer.weight",              "/lm_head.weight",     TX_HF_VOCAB, false },          \
-    { NULL, NULL, TX_HF_ALL, false },
 #define TX__LLAMA_ATTENTION                                                                               \
     { "input_layernorm.weight",                "input_layernorm.weight",          TX_HF_ALL,    false },  \
     { "self_attention.query_key_value.weight", "self_attn.q_proj.weight",         TX_HF_Q,      false },  \
@@ -46,6 +41,12 @@
 /* Files' buffers without weights, options of the shape that config.json says nothing of. */
 extern const tx_hf_extra tx__llama_extra[];
 extern const char *const tx__llama_unsaid[];
+extern const tx_hf_name tx__llama_top[];
+
+/* What their formats have in common (tx_hf_format). */
+#define TX__LLAMA_FORMAT                                                                                    \
+    .model = "GPT", .prefix = "model.", .layers = "layers", .top = tx__llama_top, .extra = tx__llama_extra, \
+    .unsaid = tx__llama_unsaid
 
 /* Whether a model is a Llama but for its attention's biases and norms and its feed-forward halves: of TX_WITH_QKV_BIAS
  * and TX_WITH_QK_NORM it has just these traits. */

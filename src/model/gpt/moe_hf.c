@@ -7,8 +7,6 @@
 
 #include "model/gpt/llama_like.h"
 
-static const tx_hf_name top[] = { TX__LLAMA_TOP };
-
 #define END                          \
     {                                \
         NULL, NULL, TX_HF_ALL, false \
@@ -163,27 +161,23 @@ static tx_status write_qwen3(json_t *o, const tx_model *m)
 
 /* ---- the formats ---- */
 
-#define DESCENDANT                                                                                \
-    .model = "GPT", .prefix = "model.", .layers = "layers", .top = top, .extra = tx__llama_extra, \
-    .unsaid = tx__llama_unsaid
-
 extern const tx_hf_format tx_hf_mixtral, tx_hf_qwen2_moe, tx_hf_qwen3_moe; /* hf_format.c lists them */
 const tx_hf_format tx_hf_mixtral = { .model_type = "mixtral",
-                                     DESCENDANT,
+                                     TX__LLAMA_FORMAT,
                                      .layer = mixtral_layer,
                                      .fits = fits_mixtral,
                                      .sizes = mixtral_sizes,
                                      .read = read_mixtral,
                                      .write = write_mixtral };
 const tx_hf_format tx_hf_qwen2_moe = { .model_type = "qwen2_moe",
-                                       DESCENDANT,
+                                       TX__LLAMA_FORMAT,
                                        .layer = qwen2_layer,
                                        .fits = fits_qwen2,
                                        .sizes = qwen2_sizes,
                                        .read = read_qwen2,
                                        .write = write_qwen2 };
 const tx_hf_format tx_hf_qwen3_moe = { .model_type = "qwen3_moe",
-                                       DESCENDANT,
+                                       TX__LLAMA_FORMAT,
                                        .layer = qwen3_layer,
                                        .fits = fits_qwen3,
                                        .sizes = qwen3_sizes,

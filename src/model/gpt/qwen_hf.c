@@ -2,7 +2,6 @@
  * Qwen3ForCausalLM, one whose queries and keys are normalised. */
 #include "model/gpt/llama_like.h"
 
-static const tx_hf_name top[] = { TX__LLAMA_TOP };
 static const tx_hf_name layer_2[] = { TX__LLAMA_ATTENTION TX__QKV_BIAS TX__LLAMA_MLP{ NULL, NULL, TX_HF_ALL, false } };
 static const tx_hf_name layer_3[] = { TX__LLAMA_ATTENTION TX__QK_NORM TX__LLAMA_MLP{ NULL, NULL, TX_HF_ALL, false } };
 
@@ -61,31 +60,17 @@ static tx_status write_3(json_t *o, const tx_model *m)
 }
 
 extern const tx_hf_format tx_hf_qwen2, tx_hf_qwen3; /* hf_format.c lists them */
-const tx_hf_format tx_hf_qwen2 = {
-    .model_type = "qwen2",
-    .model = "GPT",
-    .prefix = "model.",
-    .layers = "layers",
-    .top = top,
-    .layer = layer_2,
-    .extra = tx__llama_extra,
-    .fits = fits_2,
-    .sizes = sizes_2,
-    .unsaid = tx__llama_unsaid,
-    .read = read_2,
-    .write = write_2,
-};
-const tx_hf_format tx_hf_qwen3 = {
-    .model_type = "qwen3",
-    .model = "GPT",
-    .prefix = "model.",
-    .layers = "layers",
-    .top = top,
-    .layer = layer_3,
-    .extra = tx__llama_extra,
-    .fits = fits_3,
-    .sizes = sizes_3,
-    .unsaid = tx__llama_unsaid,
-    .read = read_3,
-    .write = write_3,
-};
+const tx_hf_format tx_hf_qwen2 = { .model_type = "qwen2",
+                                   TX__LLAMA_FORMAT,
+                                   .layer = layer_2,
+                                   .fits = fits_2,
+                                   .sizes = sizes_2,
+                                   .read = read_2,
+                                   .write = write_2 };
+const tx_hf_format tx_hf_qwen3 = { .model_type = "qwen3",
+                                   TX__LLAMA_FORMAT,
+                                   .layer = layer_3,
+                                   .fits = fits_3,
+                                   .sizes = sizes_3,
+                                   .read = read_3,
+                                   .write = write_3 };
