@@ -6,34 +6,37 @@
 #include "nn/moe.h"
 #include "train/trainer.h"
 
-/* Numbers of a layer, in the table. */
+/* Numbers of a layer, in the table: as many as the one with most experts has. */
 static int64_t row_len(const tx_trainer *t)
 {
     int64_t most = 0;
-    for (int64_t i = 0; i < t->cfg->num_layers; i++) {
-        int64_t n = tx_config_moe(t->cfg, i).n_experts;
-        if (n > most) most = n;
-    }
+    for (int k = 0; k < t->n_expert_layers; k++)
+        if (t->expert[k].n_experts > most) most = t->expert[k].n_experts;
     return tx_moe_n_sums(most);
+}
+
+/* The table's rows; load is set later. */
+static tx_status list_layers(tx_trainer *t, int64_t layers)
+{
+    int64_t n = tx_config_expert_layers(t->cfg, layers);
+    TX_TRY(tx_alloc(&t->expert, (size_t)n, sizeof *t->expert, "the layers with experts"));
+    for (int64_t i = 0; i < layers; i++) {
+        int64_t n_experts = tx_config_moe(t->cfg, i).n_experts;
+        if (n_experts > 1)
+            t->expert[t->n_expert_layers++] = (tx_expert_record){ .layer = i + 1, .n_experts = n_experts };
+    }
+    return TX_OK;
 }
 
 tx_status tx__trainer_take_experts(tx_trainer *t)
 {
-    int64_t n = 0, layers = t->client->model ? 0 : t->cfg->num_layers;
-    for (int64_t i = 0; i < layers; i++) n += tx_config_moe(t->cfg, i).n_experts > 1;
-    if (!n) return TX_OK;
+    if (t->client->model || !tx_config_has_experts(t->cfg)) return TX_OK;
+    TX_TRY(list_layers(t, t->cfg->num_layers));
     int data = tx_grid_size(t->grid, TX_AXIS_DATA), stages = tx_grid_size(t->grid, TX_AXIS_PIPELINE);
     int64_t len = row_len(t);
-    size_t table = (size_t)(n * len), parts = (size_t)(data > stages ? data : stages);
-    TX_TRY(tx_alloc(&t->expert, (size_t)n, sizeof *t->expert, "the layers with experts"));
+    size_t table = (size_t)(t->n_expert_layers * len), parts = (size_t)(data > stages ? data : stages);
     TX_TRY(tx_alloc(&t->expert_sums, table * (parts + 1), sizeof *t->expert_sums, "the loads of experts"));
-    for (int64_t i = 0; i < layers; i++) {
-        int64_t n_experts = tx_config_moe(t->cfg, i).n_experts;
-        if (n_experts == 1) continue;
-        const double *row = t->expert_sums + t->n_expert_layers * len;
-        t->expert[t->n_expert_layers++] =
-            (tx_expert_record){ .layer = i + 1, .n_experts = n_experts, .load = row + TX_MOE_LOAD };
-    }
+    for (int k = 0; k < t->n_expert_layers; k++) t->expert[k].load = t->expert_sums + k * len + TX_MOE_LOAD;
     return TX_OK;
 }
 
@@ -52,25 +55,21 @@ static double *row_of(const tx_trainer *t, int64_t i, int64_t len)
     return NULL;
 }
 
-/* This rank's, in the table; 0 of other stages' layers. */
+/* This rank's, in the table; 0 of other stages' layers. They come by way of the room behind it. */
 static tx_status read_own(tx_trainer *t)
 {
-    const tx_model *m = t->model;
-    int64_t n = row_len(t);
-    float *own, *next;
-    memset(t->expert_sums, 0, (size_t)(t->n_expert_layers * n) * sizeof *t->expert_sums);
-    if (!m->expert_sums.data) return TX_OK;
-    size_t bytes = (size_t)tx_numel(m->expert_sums) * sizeof *own;
-    TX_TRY(tx_alloc(&own, bytes, 1, "the loads of experts"));
-    tx_status st = tx_device_read(t->ctx.device, own, m->expert_sums.data, bytes);
-    next = own;
-    for (int k = 0; k < m->n_chunks && !st; k++)
-        for (int64_t i = m->chunk[k].first; i < m->chunk[k].end; i++) {
-            double *row = row_of(t, i, n);
-            for (int64_t e = 0; e < m->expert_sums.dim[1] && row; e++) row[e] = (double)*next++;
+    const tx_tensor sums = t->model->expert_sums;
+    int64_t len = row_len(t), n = t->n_expert_layers * len;
+    float *next = (float *)(t->expert_sums + n);
+    memset(t->expert_sums, 0, (size_t)n * sizeof *t->expert_sums);
+    if (!sums.data) return TX_OK;
+    TX_TRY(tx_device_read(t->ctx.device, next, sums.data, (size_t)tx_numel(sums) * sizeof *next));
+    for (int k = 0; k < t->model->n_chunks; k++)
+        for (int64_t i = t->model->chunk[k].first; i < t->model->chunk[k].end; i++) {
+            double *row = row_of(t, i, len);
+            for (int64_t e = 0; e < sums.dim[1] && row; e++) row[e] = (double)*next++;
         }
-    tx_free(own);
-    return st;
+    return TX_OK;
 }
 
 /* The table becomes the sum of the members' tables. */
@@ -89,10 +88,10 @@ static tx_status sum_over(tx_trainer *t, int group)
 
 tx_status tx__trainer_sum_experts(tx_trainer *t)
 {
-    double micro_batches = (double)(t->n_micro * tx_grid_size(t->grid, TX_AXIS_DATA));
-    int64_t n = row_len(t);
     t->moe_loss = 0;
     if (!t->expert) return TX_OK;
+    double micro_batches = (double)(t->n_micro * tx_grid_size(t->grid, TX_AXIS_DATA));
+    int64_t n = row_len(t);
     TX_TRY(read_own(t));
     TX_TRY(sum_over(t, TX_GROUP_DATA));
     TX_TRY(sum_over(t, TX_GROUP_PIPELINE));
