@@ -18,6 +18,15 @@ enum { TX_GPU_REDUCE_SUM, TX_GPU_REDUCE_MAX, TX_GPU_REDUCE_MIN };
 
 typedef struct tx_gpu_team tx_gpu_team;
 
+/* Of an all-to-all: x has send_rows[i] rows of `width` elements for rank i of n, y gets recv_rows[i] from it. */
+typedef struct tx_gpu_rows {
+    void *y;
+    const void *x;
+    const int64_t *send_rows, *recv_rows;
+    int64_t width;
+    int n;
+} tx_gpu_rows;
+
 typedef struct tx_gpu_collectives {
     /* "NCCL 2.28.9"; TX_ERR_NOTFOUND: why the library cannot be used.  @out [64] */
     tx_status (*library)(char *out, size_t cap);
@@ -34,6 +43,8 @@ typedef struct tx_gpu_collectives {
     tx_status (*reduce_scatter)(tx_gpu_team *t, void *y, const void *x, int64_t n, tx_dtype type);
     tx_status (*all_gather)(tx_gpu_team *t, void *y, const void *x, int64_t n, tx_dtype type);
     tx_status (*broadcast)(tx_gpu_team *t, void *x, int64_t n, tx_dtype type, int root);
+
+    tx_status (*all_to_all)(tx_gpu_team *t, const tx_gpu_rows *rows, tx_dtype type);
 
     void (*close)(tx_gpu_team *t); /* after all its calls are done */
     void (*abort)(tx_gpu_team *t); /* instead of close: calls that wait for other ranks end without a result */

@@ -14,7 +14,7 @@
 enum {
     TX__MEMBERS = 256,   /* at most */
     TX__RING = 64,       /* collectives in progress at once; more wait in a queue */
-    TX__SMALL = 2048,    /* bytes that go through the slots themselves */
+    TX__SMALL = 2048,    /* bytes that go through the slots themselves; room for a number of each member */
     TX__CHUNK = 1 << 20, /* bytes */
     TX__STAGES = 4,      /* chunks that a member copies ahead from a buffer that others cannot access */
     TX__LETTERS = 64,    /* messages between two members that have been sent and not taken */
@@ -75,6 +75,11 @@ unsigned char *tx__board_stage(tx__board *b, int rank, int64_t chunk);
 /* Letters: sends that can be posted are, what has been taken is done; a receive takes what has come. (local_mail.c) */
 tx_status tx__mail_progress(tx_comm *g);
 void tx__mail_close(tx_comm *g);
+
+/* Where others can read the n bytes at r->x: there, or in a shared copy, which is free again after tx__mail_take_back.
+ */
+tx_status tx__mail_place(tx__address *out, struct tx__local *l, tx_request *r, size_t n);
+void tx__mail_take_back(struct tx__local *l, const tx_request *r);
 
 /* How others access x; false: they cannot. */
 bool tx__address_of(tx__address *out, bool one_process, const void *x, size_t bytes);

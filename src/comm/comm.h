@@ -119,6 +119,20 @@ tx_status tx_all_gather(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor x);
 
 tx_status tx_broadcast(tx_ctx *c, tx_comm *g, tx_tensor x, int root);
 
+/* How many rows of an all-to-all go where, known to the host: what i sends to k, k receives from i. Each may be 0, for
+ * one's own rank too. */
+typedef struct tx_all_to_all_rows {
+    const int64_t *send, *recv; /* [size of the group]: to each rank, from each rank. A dry run does not read them */
+    int64_t all;                /* rows that all ranks send together, for the count: of the whole tensor */
+} tx_all_to_all_rows;
+
+/* Rows go to where they belong: x has rows (of its first dimension) for rank 0, behind them those for rank 1, ...; y
+ * gets those from rank 0, behind them those from rank 1, .... What is behind them all is neither read nor written. x
+ * and y have the same type and width of a row, the same in all members, and do not overlap; they have a place in the
+ * device's memory also when they have no rows. Numbers of rows that do not agree are TX_ERR_COMM (in a team: the
+ * time-out). */
+tx_status tx_all_to_all(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor x, const tx_all_to_all_rows *rows);
+
 /* Collectives of a few bytes that are not tensors, outside steps: not counted. @all [size · n] */
 tx_status tx_comm_gather(tx_comm *g, void *all, const void *mine, size_t n);
 tx_status tx_comm_spread(tx_comm *g, void *bytes, size_t n, int root);
@@ -140,7 +154,9 @@ typedef struct tx_request {
     /* from here on for src/comm/ only */
     struct tx_request *next;
     void *x, *y;
-    int64_t n;     /* elements of one part: of y in a reduce-scatter, else of x */
+    int64_t n;                            /* elements of one part: of y in a reduce-scatter, else of x */
+    const int64_t *send_rows, *recv_rows; /* of an all-to-all, and the elements of a row */
+    int64_t width;
     int64_t order; /* number among all requests of the group */
     int64_t call;  /* number among calls of its kind, for messages */
     int64_t first; /* number of its first chunk */
@@ -189,11 +205,13 @@ typedef enum tx_comm_op {
     TX_COMM_ALL_GATHER,
     TX_COMM_BROADCAST,
     TX_COMM_SEND,
+    TX_COMM_ALL_TO_ALL,
     TX_N_COMM_OPS
 } tx_comm_op;
 extern const char *const tx_comm_op_names[TX_N_COMM_OPS]; /* "all-reduce" */
 
-/* Calls, and bytes of the whole tensor (all-gather: y, reduce-scatter: x); groups of one count nothing. */
+/* Calls, and bytes of the whole tensor (all-gather: y, reduce-scatter: x, all-to-all: the rows of all ranks, also those
+ * that stay where they are); groups of one count nothing. */
 typedef struct tx_comm_volume {
     int64_t calls, bytes;
 } tx_comm_volume;
@@ -207,7 +225,8 @@ tx_comm_volume *tx_comm_volumes(tx_comm *g);
 double tx_comm_waited(const tx_comm *g, tx_comm_op op);
 
 /* Bytes that one member of a group of n sends for `bytes` of tensors, by the algorithms that send least (as in the
- * papers): all-reduce 2 (n-1)/n of the tensor, reduce-scatter and all-gather (n-1)/n, broadcast and send all of it. */
+ * papers): all-reduce 2 (n-1)/n of the tensor, reduce-scatter and all-gather (n-1)/n, broadcast and send all of it;
+ * all-to-all (n-1)/n of its own n-th part, if all send the same to all. */
 double tx_comm_sent(tx_comm_op op, int n, int64_t bytes);
 
 #endif

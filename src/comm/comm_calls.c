@@ -9,11 +9,11 @@
 #include "base/log.h"
 #include "comm/comm_state.h"
 
-const char *const tx_comm_op_names[TX_N_COMM_OPS] = { "all-reduce", "reduce-scatter", "all-gather", "broadcast",
-                                                      "send" };
+const char *const tx_comm_op_names[TX_N_COMM_OPS] = { "all-reduce", "reduce-scatter", "all-gather",
+                                                      "broadcast",  "send",           "all-to-all" };
 const char *const tx__call_names[TX__N_CALLS] = { "all-reduce", "reduce-scatter", "all-gather", "broadcast",
-                                                  "send",       "receive",        "gather",     "spread",
-                                                  "barrier",    "agreement",      "split" };
+                                                  "send",       "all-to-all",     "receive",    "gather",
+                                                  "spread",     "barrier",        "agreement",  "split" };
 
 tx_comm tx_comm_self = { .size = 1, .name = "self" };
 
@@ -144,6 +144,8 @@ double tx_comm_sent(tx_comm_op op, int n, int64_t bytes)
     case TX_COMM_REDUCE_SCATTER:
     case TX_COMM_ALL_GATHER:
         return share * (double)bytes;
+    case TX_COMM_ALL_TO_ALL:
+        return share * (double)bytes / n;
     default:
         return (double)bytes;
     }
@@ -152,15 +154,19 @@ double tx_comm_sent(tx_comm_op op, int n, int64_t bytes)
 /* ---- requests ---- */
 
 /* Counts a call on a whole tensor; *ends: that was all there is to do. */
-static tx_status count(tx_ctx *c, tx_comm *g, tx_comm_op op, tx_tensor whole, const tx_request *r, bool *ends)
+static tx_status count_bytes(tx_ctx *c, tx_comm *g, tx_comm_op op, int64_t bytes, const tx_request *r, bool *ends)
 {
-    int64_t bytes = tx_numel(whole) * (int64_t)tx_dtype_size(whole.dtype);
-    TX_ASSERT(tx_is_contiguous(whole));
     *ends = g->size == 1 || (c && c->dry);
     if (g->size == 1) return TX_OK;
     g->volume[op].calls++;
     g->volume[op].bytes += bytes;
     return tx_trace_call(c, tx_comm_op_names[op], g, (double)bytes, r);
+}
+
+static tx_status count(tx_ctx *c, tx_comm *g, tx_comm_op op, tx_tensor whole, const tx_request *r, bool *ends)
+{
+    TX_ASSERT(tx_is_contiguous(whole));
+    return count_bytes(c, g, op, tx_numel(whole) * (int64_t)tx_dtype_size(whole.dtype), r, ends);
 }
 
 /* A group of one: y is x. */
@@ -377,6 +383,43 @@ tx_status tx_recv(tx_ctx *c, tx_comm *g, tx_tensor x, int from, int tag)
                      .dtype = (int)x.dtype,
                      .peer = from,
                      .tag = tag };
+    TX_TRY(tx__start(c, g, &r));
+    return tx_wait(c, &r);
+}
+
+int64_t tx__elements(const tx_request *r, const int64_t *rows, int n)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < n; i++) sum += rows[i];
+    return sum * r->width;
+}
+
+/* Elements of a row. */
+static int64_t width_of(tx_tensor x)
+{
+    int64_t n = 1;
+    for (int i = 1; i < x.n_dims; i++) n *= x.dim[i];
+    return n;
+}
+
+tx_status tx_all_to_all(tx_ctx *c, tx_comm *g, tx_tensor y, tx_tensor x, const tx_all_to_all_rows *rows)
+{
+    bool ends;
+    tx_request r = { .how = TX__ALL_TO_ALL,
+                     .what = TX_COMM_ALL_TO_ALL,
+                     .x = x.data,
+                     .y = y.data,
+                     .send_rows = rows->send,
+                     .recv_rows = rows->recv,
+                     .width = width_of(x),
+                     .dtype = (int)x.dtype };
+    TX_ASSERT(x.dtype == y.dtype && width_of(y) == r.width && tx_is_contiguous(x) && tx_is_contiguous(y));
+    TX_TRY(count_bytes(c, g, TX_COMM_ALL_TO_ALL, rows->all * r.width * (int64_t)tx_dtype_size(x.dtype), &r, &ends));
+    if (c && c->dry) return tx_wait(c, &r);
+    r.n = tx__elements(&r, rows->send, g->size);
+    TX_ASSERT(r.n <= tx_numel(x) && tx__elements(&r, rows->recv, g->size) <= tx_numel(y));
+    TX_ASSERT(rows->send[g->rank] == rows->recv[g->rank]);
+    if (ends) return keep(c, g, y, tx_slice_rows(x, 0, rows->send[0]));
     TX_TRY(tx__start(c, g, &r));
     return tx_wait(c, &r);
 }

@@ -17,7 +17,7 @@
 #include "comm/comm.h"
 
 /* Algorithms. */
-enum { TX__ALL_REDUCE, TX__REDUCE_SCATTER, TX__ALL_GATHER, TX__BROADCAST, TX__SEND, TX__RECV };
+enum { TX__ALL_REDUCE, TX__REDUCE_SCATTER, TX__ALL_GATHER, TX__BROADCAST, TX__ALL_TO_ALL, TX__SEND, TX__RECV };
 
 /* Names of calls, for messages: the counted ones, and those that are not. */
 enum { TX__RECEIVE = TX_N_COMM_OPS, TX__GATHER, TX__SPREAD, TX__BARRIER, TX__AGREE, TX__SPLIT, TX__N_CALLS };
@@ -78,6 +78,9 @@ struct tx_comm {
 
 void tx__push(tx__queue *q, tx_request *r);
 void tx__remove(tx__queue *q, tx_request *r);
+
+/* Of an all-to-all: elements of the rows of the first n members. @rows its send_rows or recv_rows */
+int64_t tx__elements(const tx_request *r, const int64_t *rows, int n);
 
 /* Starts a request that is filled in from `x` to `staged`, in a group of several ranks. */
 tx_status tx__start(tx_ctx *c, tx_comm *g, tx_request *r);

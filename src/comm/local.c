@@ -7,6 +7,8 @@
  *                 buffer (all-reduce), or what I need is fetched
  *      complete   all have done their work on them: my buffer is mine again
  *
+ *  An all-to-all is one chunk: its slots tell how many rows each member has for each other, and where.
+ *
  *  An all-reduce thus reads and writes each number once per member, and waits twice. A small request travels in the
  *  slots and needs no third station: everybody sums everything. */
 #include <string.h>
@@ -99,21 +101,39 @@ static bool slot_is_free(const tx_comm *g, const tx_request *r)
     return r->order < TX__RING || all_done(g) >= g->local->ring_end[r->order % TX__RING];
 }
 
-static void write_slot(tx_comm *g, tx_request *r)
+/* What is the same in all members. */
+static int64_t size_of_call(const tx_request *r)
+{
+    return r->how == TX__ALL_TO_ALL ? r->width : r->n;
+}
+
+_Static_assert(TX__MEMBERS * sizeof(int64_t) <= TX__SMALL, "a number of each member");
+
+static tx_status write_rows(struct tx__local *l, tx__call_slot *s, tx_request *r)
+{
+    size_t bytes = (size_t)bytes_of_x(r);
+    memcpy(s->small, r->send_rows, (size_t)r->g->size * sizeof *r->send_rows);
+    return bytes ? tx__mail_place(&s->at, l, r, bytes) : TX_OK;
+}
+
+static tx_status write_slot(tx_comm *g, tx_request *r)
 {
     struct tx__local *l = g->local;
+    bool rows = r->how == TX__ALL_TO_ALL;
     tx__call_slot *s = tx__board_slot(l->board, r->order, g->rank);
     int64_t bytes = bytes_of_x(r);
     s->how = r->how;
     s->dtype = r->dtype;
     s->reduce = r->reduce;
     s->root = r->peer;
-    s->n = r->n;
+    s->n = size_of_call(r);
     if (r->small && gives(r, g->rank) && bytes) memcpy(s->small, r->x, (size_t)bytes);
-    r->staged = !r->small && gives(r, g->rank) && !tx__address_of(&s->at, l->one_process, r->x, (size_t)bytes);
+    if (rows) TX_TRY(write_rows(l, s, r));
+    r->staged = !rows && !r->small && gives(r, g->rank) && !tx__address_of(&s->at, l->one_process, r->x, (size_t)bytes);
     s->staged = r->staged;
     l->ring_end[r->order % TX__RING] = r->first + r->n_chunks;
     r->slot = (int)(r->order % TX__RING);
+    return TX_OK;
 }
 
 static void stage_chunk(const tx_request *r, int64_t chunk)
@@ -128,13 +148,13 @@ static void stage_chunk(const tx_request *r, int64_t chunk)
                  (const unsigned char *)r->x + (size_t)(part * r->n + s.lo) * size, (size_t)s.n * size, r->n_threads);
 }
 
-static void publish(tx_comm *g)
+static tx_status publish(tx_comm *g)
 {
     tx__line *mine = tx__board_line(g->local->board, g->rank);
     for (tx_request *r = g->to_publish; r; r = g->to_publish = r->next) {
         if (r->slot < 0) {
-            if (!slot_is_free(g, r)) return;
-            write_slot(g, r);
+            if (!slot_is_free(g, r)) return TX_OK;
+            TX_TRY(write_slot(g, r));
         }
         int64_t hi = r->n_chunks, room = g->local->completed + TX__STAGES - r->first;
         if (r->staged && hi > room) hi = room;
@@ -144,11 +164,30 @@ static void publish(tx_comm *g)
             atomic_store_explicit(&mine->published, r->first + hi, memory_order_release);
             tx__wake_members(g);
         }
-        if (r->published < r->n_chunks) return;
+        if (r->published < r->n_chunks) return TX_OK;
     }
+    return TX_OK;
 }
 
 /* ---- work ---- */
+
+/* Rows that a member has for one of the group. */
+static const int64_t *rows_of(const tx_request *r, int member)
+{
+    return (const int64_t *)(const void *)tx__board_slot(r->g->local->board, r->order, member)->small;
+}
+
+static tx_status reach_rows(tx_request *r, int i, const tx__call_slot *s)
+{
+    const tx_comm *g = r->g;
+    char what[160];
+    int64_t rows = rows_of(r, i)[g->rank];
+    if (rows == r->recv_rows[i])
+        return rows ? tx__address_reach(&g->local->from[i], g->local->one_process, &s->at) : TX_OK;
+    tx__request_describe(what, sizeof what, r);
+    return TX_FAIL(TX_ERR_COMM, "rank %d sends %lld rows in %s, rank %d expects %lld", tx_comm_world_rank(g, i),
+                   (long long)rows, what, tx_comm_world_rank(g, g->rank), (long long)r->recv_rows[i]);
+}
 
 /* The members' slots of a request say the same; their buffers are found. */
 static tx_status meet(tx_request *r)
@@ -157,17 +196,21 @@ static tx_status meet(tx_request *r)
     struct tx__local *l = g->local;
     for (int i = 0; i < g->size; i++) {
         tx__call_slot *s = tx__board_slot(l->board, r->order, i);
-        if (s->how != r->how || s->dtype != r->dtype || s->reduce != r->reduce || s->root != r->peer || s->n != r->n) {
+        if (s->how != r->how || s->dtype != r->dtype || s->reduce != r->reduce || s->root != r->peer ||
+            s->n != size_of_call(r)) {
             char what[128];
             tx__request_describe(what, sizeof what, r);
             return TX_FAIL(
                 TX_ERR_COMM,
                 "ranks %d and %d do not agree on %s: %lld elements here, and there another call, another type "
                 "or %lld",
-                tx_comm_world_rank(g, g->rank), tx_comm_world_rank(g, i), what, (long long)r->n, (long long)s->n);
+                tx_comm_world_rank(g, g->rank), tx_comm_world_rank(g, i), what, (long long)size_of_call(r),
+                (long long)s->n);
         }
         l->staged[i] = s->staged;
-        if (r->small)
+        if (r->how == TX__ALL_TO_ALL)
+            TX_TRY(reach_rows(r, i, s));
+        else if (r->small)
             l->from[i] = s->small;
         else if (i == g->rank && !s->staged)
             l->from[i] = r->x;
@@ -213,10 +256,27 @@ static void fetch(const tx_request *r, int64_t chunk, int i, int n)
     }
 }
 
+static void fetch_rows(const tx_request *r, int i, int n)
+{
+    const tx_comm *g = r->g;
+    size_t size = tx__size_of(r->dtype);
+    for (int k = 0; k < g->size; k++) {
+        int m = (g->rank + k) % g->size;
+        span s = slice((span){ 0, r->recv_rows[m] * r->width }, i, n);
+        if (!s.n) continue;
+        const unsigned char *from =
+            (const unsigned char *)g->local->from[m] + (size_t)tx__elements(r, rows_of(r, m), g->rank) * size;
+        unsigned char *to = (unsigned char *)r->y + (size_t)tx__elements(r, r->recv_rows, m) * size;
+        memcpy(to + (size_t)s.lo * size, from + (size_t)s.lo * size, (size_t)s.n * size);
+    }
+}
+
 static void work_on(const tx_request *r, int64_t chunk, int i, int n)
 {
     if (r->how == TX__ALL_REDUCE || r->how == TX__REDUCE_SCATTER)
         reduce_slice(r, chunk, i, n);
+    else if (r->how == TX__ALL_TO_ALL)
+        fetch_rows(r, i, n);
     else
         fetch(r, chunk, i, n);
 }
@@ -278,6 +338,7 @@ static void complete(tx_comm *g)
             return;
         }
         g->local->completed = r->first + r->n_chunks;
+        if (r->how == TX__ALL_TO_ALL) tx__mail_take_back(g->local, r);
         tx__remove(&g->collectives, r);
         r->finished = true;
     }
@@ -295,9 +356,10 @@ static void start(tx_comm *g, tx_request *r)
         tx__push(&g->receives, r);
         return;
     }
-    r->small = bytes_of_x(r) <= TX__SMALL;
+    bool rows = r->how == TX__ALL_TO_ALL;
+    r->small = !rows && bytes_of_x(r) <= TX__SMALL;
     int64_t unit = chunk_elements(r);
-    r->n_chunks = r->small ? 1 : (r->n + unit - 1) / unit;
+    r->n_chunks = rows || r->small ? 1 : (r->n + unit - 1) / unit;
     r->order = g->n_requests++;
     r->first = g->n_chunks;
     g->n_chunks += r->n_chunks;
@@ -309,7 +371,7 @@ static void start(tx_comm *g, tx_request *r)
 static tx_status progress(tx_comm *g)
 {
     if (g->collectives.head) {
-        publish(g);
+        TX_TRY(publish(g));
         TX_TRY(work(g));
         complete(g);
     }

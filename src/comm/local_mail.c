@@ -33,6 +33,22 @@ static tx_status copy_for(tx__mail_copy **out, struct tx__local *l, tx_request *
     return TX_OK;
 }
 
+tx_status tx__mail_place(tx__address *out, struct tx__local *l, tx_request *r, size_t n)
+{
+    tx__mail_copy *b;
+    if (tx__address_of(out, l->one_process, r->x, n)) return TX_OK;
+    TX_TRY(copy_for(&b, l, r, n));
+    tx__copy(b->data, r->x, n, r->n_threads);
+    TX_ASSERT(tx__address_of(out, l->one_process, b->data, n));
+    return TX_OK;
+}
+
+void tx__mail_take_back(struct tx__local *l, const tx_request *r)
+{
+    for (tx__mail_copy *b = l->copies; b; b = b->next)
+        if (b->user == r) b->user = NULL;
+}
+
 static size_t bytes_of(const tx_request *r)
 {
     return (size_t)r->n * tx__size_of(r->dtype);
@@ -54,8 +70,7 @@ static void collect(tx_comm *g)
         tx__letter *letter = &tx__board_box(l->board, g->rank, r->peer)->letter[r->slot];
         if (atomic_load_explicit(&letter->state, memory_order_acquire) != TX__TAKEN) continue;
         atomic_store_explicit(&letter->state, TX__FREE, memory_order_relaxed); /* only the sender waits for that */
-        for (tx__mail_copy *b = l->copies; b; b = b->next)
-            if (b->user == r) b->user = NULL;
+        tx__mail_take_back(l, r);
         tx__remove(&g->sends, r);
         r->finished = true;
     }
@@ -72,12 +87,8 @@ static tx_status post(tx_comm *g, tx_request *r)
     size_t bytes = bytes_of(r);
     if (!letter_waits(bytes) && bytes)
         memcpy(letter->small, r->x, bytes);
-    else if (letter_waits(bytes) && !tx__address_of(&letter->at, l->one_process, r->x, bytes)) {
-        tx__mail_copy *b;
-        TX_TRY(copy_for(&b, l, r, bytes));
-        tx__copy(b->data, r->x, bytes, r->n_threads);
-        TX_ASSERT(tx__address_of(&letter->at, l->one_process, b->data, bytes));
-    }
+    else if (letter_waits(bytes))
+        TX_TRY(tx__mail_place(&letter->at, l, r, bytes));
     g->world->moves++;
     letter->tag = r->tag;
     letter->bytes = (int64_t)bytes;

@@ -3,7 +3,8 @@
  *      exchange   each member is sent by all others what they have of its slice, and sums it in the order of ranks
  *      spread     each member sends its slice to all others
  *
- *  An all-reduce is both, a reduce-scatter the first, an all-gather and a broadcast the second. Requests are worked on
+ *  An all-reduce is both, a reduce-scatter the first, an all-gather and a broadcast the second. An all-to-all is one
+ * chunk, in which each member sends each other one message, also where it has no rows. Requests are worked on
  *  in their order and cut into chunks; two chunks are under way at once, in two lanes, so that one is summed while the
  *  other travels. Both ends of a pair post what belongs to one lane in the same order, and so a tag tells group, lane
  *  and half, and needs no number. The sums are local.c's: the same group gives the same bits. */
@@ -85,8 +86,15 @@ static span piece(const tx_request *r, int64_t chunk, int m)
     return (span){ lo, end - lo < unit ? end - lo : unit };
 }
 
+/* What an all-to-all has for member m, or gets from it. */
+static span rows_of(const tx_request *r, const int64_t *rows, int m)
+{
+    return (span){ tx__elements(r, rows, m), rows[m] * r->width };
+}
+
 static int64_t chunks_of(const tx_request *r)
 {
+    if (r->how == TX__ALL_TO_ALL) return 1;
     int64_t unit = unit_of(r) * (r->how == TX__ALL_REDUCE ? r->g->size : 1);
     return r->small || r->n <= unit ? 1 : (r->n + unit - 1) / unit;
 }
@@ -118,13 +126,42 @@ static tx_status receive(tx_comm *g, lane *l, int m, unsigned char *to, int64_t 
     return e ? failed(g, e) : TX_OK;
 }
 
-static tx_status other_size(const tx_comm *g, const tx_request *r, int m)
+/* The library tells of a message that is too long in words of its own. */
+static tx_status other_rows(const tx_comm *g, const tx_request *r, int m, const char *sent)
 {
     char what[160];
+    tx__request_describe(what, sizeof what, r);
+    return TX_FAIL(TX_ERR_COMM, "rank %d sends %s in %s, rank %d expects %lld rows", tx_comm_world_rank(g, m), sent,
+                   what, tx_comm_world_rank(g, g->rank), (long long)r->recv_rows[m]);
+}
+
+static tx_status other_size(const tx_comm *g, const tx_request *r, int m, size_t bytes)
+{
+    char what[160];
+    if (r->how == TX__ALL_TO_ALL) {
+        snprintf(what, sizeof what, "%g rows", (double)bytes / (double)((size_t)r->width * size_of(r)));
+        return other_rows(g, r, m, what);
+    }
     tx__request_describe(what, sizeof what, r);
     return TX_FAIL(TX_ERR_COMM,
                    "ranks %d and %d do not agree on %s: %lld elements here, and there another number or type",
                    tx_comm_world_rank(g, g->rank), tx_comm_world_rank(g, m), what, (long long)r->n);
+}
+
+static tx_status not_received(const tx_comm *g, const tx_request *r, int m, int error)
+{
+    char text[512], sent[600];
+    if (r->how != TX__ALL_TO_ALL) return failed(g, error);
+    g->remote->net->explain(error, text, sizeof text);
+    snprintf(sent, sizeof sent, "what does not fit (MPI: %s)", text);
+    return other_rows(g, r, m, sent);
+}
+
+static span expected_of(const lane *l, int m)
+{
+    const tx_request *r = l->r;
+    if (r->how == TX__ALL_TO_ALL) return rows_of(r, r->recv_rows, m);
+    return piece(r, l->chunk, l->half == EXCHANGE ? r->g->rank : m);
 }
 
 /* Whether all that the lane has posted is done. */
@@ -137,11 +174,10 @@ static tx_status settled(tx_comm *g, lane *l, bool *all)
         size_t bytes;
         if (!*move) continue;
         e = g->remote->net->test(move, &done, &bytes);
-        if (e) return failed(g, e);
+        if (e) return i < g->size ? not_received(g, l->r, m, e) : failed(g, e);
         *all = *all && done;
         if (!done || i >= g->size) continue;
-        span expected = piece(l->r, l->chunk, l->half == EXCHANGE ? g->rank : m);
-        if (bytes != (size_t)expected.n * size_of(l->r)) return other_size(g, l->r, m);
+        if (bytes != (size_t)expected_of(l, m).n * size_of(l->r)) return other_size(g, l->r, m, bytes);
     }
     return TX_OK;
 }
@@ -216,6 +252,22 @@ static tx_status spread(tx_comm *g, lane *l)
     return TX_OK;
 }
 
+/* ---- all-to-all ---- */
+
+static tx_status trade(tx_comm *g, lane *l)
+{
+    const tx_request *r = l->r;
+    span own = rows_of(r, r->send_rows, g->rank), kept = rows_of(r, r->recv_rows, g->rank);
+    for (int k = 1; k < g->size; k++) {
+        int to = (g->rank + k) % g->size, from = (g->rank + g->size - k) % g->size;
+        span theirs = rows_of(r, r->recv_rows, from);
+        TX_TRY(receive(g, l, from, at_element(r, r->y, theirs.lo), theirs.n));
+        TX_TRY(send(g, l, to, r->x, rows_of(r, r->send_rows, to)));
+    }
+    tx__copy(at_element(r, r->y, kept.lo), at_element(r, r->x, own.lo), (size_t)own.n * size_of(r), r->n_threads);
+    return TX_OK;
+}
+
 /* ---- lanes ---- */
 
 static void finish(tx_comm *g, lane *l)
@@ -260,7 +312,7 @@ static tx_status begin(tx_comm *g)
         if (r->published == r->n_chunks) g->to_publish = r->next;
         bool sums = r->how == TX__ALL_REDUCE || r->how == TX__REDUCE_SCATTER;
         l->half = sums ? EXCHANGE : SPREAD;
-        TX_TRY(sums ? exchange(g, l) : spread(g, l));
+        TX_TRY(sums ? exchange(g, l) : r->how == TX__ALL_TO_ALL ? trade(g, l) : spread(g, l));
     }
     return TX_OK;
 }
@@ -318,7 +370,7 @@ static void start(tx_comm *g, tx_request *r)
         return;
     }
     int64_t parts = r->how == TX__REDUCE_SCATTER ? g->size : 1;
-    r->small = parts * r->n * (int64_t)size_of(r) <= SMALL;
+    r->small = r->how != TX__ALL_TO_ALL && parts * r->n * (int64_t)size_of(r) <= SMALL;
     r->n_chunks = chunks_of(r);
     tx__push(&g->collectives, r);
     if (!g->to_publish) g->to_publish = r;

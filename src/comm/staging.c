@@ -89,7 +89,7 @@ static tx_status stage_for(tx__staged_copy **out, tx__side *s, size_t bytes)
     tx__staged_copy *best = NULL;
     for (tx__staged_copy *t = s->stages; t; t = t->next)
         if (!t->used && t->bytes >= bytes && (!best || t->bytes < best->bytes)) best = t;
-    if (!best) TX_TRY(stage_new(&best, s, (bytes + UNIT - 1) / UNIT * UNIT));
+    if (!best) TX_TRY(stage_new(&best, s, bytes ? (bytes + UNIT - 1) / UNIT * UNIT : UNIT));
     best->used = true;
     *out = best;
     return TX_OK;
@@ -103,6 +103,23 @@ typedef struct journey {
     const void *from;
     size_t bytes;
 } journey;
+
+/* Of an all-to-all, whose rows come behind those that it sends. */
+static journey redirect_rows(tx_request *r, const tx_device *d)
+{
+    size_t size = tx__size_of(r->dtype), sent = (size_t)r->n * size;
+    unsigned char *all = r->stage->host;
+    void *x = r->x, *y = r->y;
+    bool dx = tx_device_owns(d, x), dy = tx_device_owns(d, y);
+    r->back_bytes = (size_t)tx__elements(r, r->recv_rows, r->g->size) * size;
+    if (dx) r->x = all;
+    if (dy) r->y = all + sent;
+    if (dy && r->back_bytes) {
+        r->back = y;
+        r->back_from = r->y;
+    }
+    return dx ? (journey){ all, x, sent } : (journey){ 0 };
+}
 
 /* x and y, each of the device's memory or not, become those of the buffer. */
 static journey redirect(tx_request *r, const tx_device *d)
@@ -130,9 +147,10 @@ static tx_status begin(tx__side *s, tx_request *r)
 {
     tx_device *d = s->device;
     size_t part = (size_t)r->n * tx__size_of(r->dtype);
-    bool parts = r->how == TX__REDUCE_SCATTER || r->how == TX__ALL_GATHER;
-    TX_TRY(stage_for(&r->stage, s, parts ? part * (size_t)r->g->size : part));
-    journey down = redirect(r, d);
+    bool parts = r->how == TX__REDUCE_SCATTER || r->how == TX__ALL_GATHER, rows = r->how == TX__ALL_TO_ALL;
+    size_t got = rows ? (size_t)tx__elements(r, r->recv_rows, r->g->size) * tx__size_of(r->dtype) : 0;
+    TX_TRY(stage_for(&r->stage, s, parts ? part * (size_t)r->g->size : part + got));
+    journey down = rows ? redirect_rows(r, d) : redirect(r, d);
     /* also of what only goes up: ops that read the tensor's old values stand before it */
     TX_TRY(tx_device_record(d, s->start, TX_STREAM_COMPUTE));
     TX_TRY(tx_device_stream_wait(d, TX_STREAM_COPY, s->start));

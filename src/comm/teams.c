@@ -165,8 +165,15 @@ bool tx__flies(const tx_ctx *c, const tx_request *r)
 {
     const tx_comm *g = r->g;
     if (!c || !g->team || g->team_side->device != c->device || r->how == TX__SEND || r->how == TX__RECV) return false;
+    if (r->how == TX__ALL_TO_ALL) return tx_device_owns(c->device, r->x) && tx_device_owns(c->device, r->y);
     if (!r->n) return true; /* nothing lies anywhere; the host does not wait for that, either */
     return tx_device_owns(c->device, r->x) && (!r->y || tx_device_owns(c->device, r->y));
+}
+
+static tx_status all_to_all(const tx_request *r)
+{
+    const tx_gpu_rows rows = { r->y, r->x, r->send_rows, r->recv_rows, r->width, r->g->size };
+    return r->g->world->collectives->all_to_all(r->g->team, &rows, (tx_dtype)r->dtype);
 }
 
 static tx_status call(const tx_request *r)
@@ -183,6 +190,8 @@ static tx_status call(const tx_request *r)
         return by->reduce_scatter(t, r->y, r->x, r->n, (tx_dtype)r->dtype);
     case TX__ALL_GATHER:
         return by->all_gather(t, r->y, r->x, r->n, (tx_dtype)r->dtype);
+    case TX__ALL_TO_ALL:
+        return all_to_all(r);
     default:
         return by->broadcast(t, r->x, r->n, (tx_dtype)r->dtype, r->peer);
     }
@@ -202,7 +211,7 @@ tx_status tx__flight_begin(tx_request *r)
     tx__side *s = r->g->team_side;
     tx__flight *f, **at = &s->flights;
     r->finished = true; /* the host has no more to do */
-    if (!r->n) return TX_OK;
+    if (!r->n && r->how != TX__ALL_TO_ALL) return TX_OK;
     TX_TRY(retire(s));
     TX_TRY(flight_for(&f, s));
     tx_status st = fly(s, r, f);

@@ -43,7 +43,8 @@ static tx_status pause_for(int64_t turn, tx_world *w, const tx_request *r)
 /* Whether it moves what the host cannot read. */
 static bool on_device(const tx_ctx *c, const tx_request *r)
 {
-    return c && r->n && (tx_device_owns(c->device, r->x) || tx_device_owns(c->device, r->y));
+    return c && (r->n || r->how == TX__ALL_TO_ALL) &&
+           (tx_device_owns(c->device, r->x) || tx_device_owns(c->device, r->y));
 }
 
 tx_status tx__start(tx_ctx *c, tx_comm *g, tx_request *r)

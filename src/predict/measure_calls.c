@@ -11,6 +11,7 @@
 #include "predict/measure.h"
 
 enum { LEAST_CALLS = 7, MOST_CALLS = 2000, FIRST_CALLS = 2 }; /* the first ones touch memory */
+enum { MOST_RANKS = 64 };
 
 /* Types whose sums a step makes. */
 static const tx_dtype dtypes[] = { TX_F32, TX_BF16 };
@@ -45,6 +46,16 @@ static tx_status send(call_rank *r, tx_tensor x)
     return tx_wait(&r->ctx, &request);
 }
 
+/* Each rank has its part of the tensor, and as much of that for each rank. */
+static tx_status all_to_all(call_rank *r, tx_tensor x)
+{
+    int64_t each[MOST_RANKS];
+    int n = tx_comm_size(r->group);
+    for (int i = 0; i < n; i++) each[i] = x.dim[0] / n / n;
+    tx_all_to_all_rows rows = { each, each, each[0] * n * n };
+    return tx_all_to_all(&r->ctx, r->group, part_of(x, n, 1), part_of(x, n, 0), &rows);
+}
+
 static tx_status call(call_rank *r, tx_comm_op op, tx_tensor x)
 {
     tx_tensor mine = part_of(x, tx_comm_size(r->group), tx_comm_rank(r->group));
@@ -59,6 +70,8 @@ static tx_status call(call_rank *r, tx_comm_op op, tx_tensor x)
         return tx_broadcast(&r->ctx, r->group, x, 0);
     case TX_COMM_SEND:
         return send(r, x);
+    case TX_COMM_ALL_TO_ALL:
+        return all_to_all(r, x);
     case TX_N_COMM_OPS:
         break;
     }
@@ -159,7 +172,7 @@ static tx_status append(tx_machine *m, const call_run *run)
 tx_status tx__measure_calls(tx_machine *m, const tx__call_job *job)
 {
     call_run run = { .job = job };
-    TX_ASSERT(job->n_ranks % 2 == 0);
+    TX_ASSERT(job->n_ranks % 2 == 0 && job->n_ranks <= MOST_RANKS);
     TX_TRY(tx_alloc(&run.seconds, (size_t)(N_DTYPES * job->n_bytes * TX_N_COMM_OPS), sizeof *run.seconds,
                     "times of calls"));
     tx_status st = tx_world_threads(job->n_ranks, run_rank, &run);

@@ -131,15 +131,28 @@ double tx_call_seconds(const tx_machine *m, tx_span s, const char *op, double by
     return tx_typed_call_seconds(m, s, op, TX_F32, bytes);
 }
 
+/* Between nodes, through adapters that the ranks of a node share: a ring crosses once, an all-to-all sends all of what
+ * each rank has for ranks of other nodes. */
+static double between_seconds(const tx_machine *m, tx_span s, const char *op, double sent)
+{
+    double share = fmin(1.0 / s.sharing, m->net_group_share);
+    if (s.nodes < 2) return 0;
+    if (!strcmp(op, "all-to-all")) {
+        sent *= s.in_node * (double)(s.size - s.in_node) / (s.size - 1);
+        share = 1.0 / s.sharing;
+    }
+    return sent / (m->net_bandwidth * m->net_share * share);
+}
+
 double tx_typed_call_seconds(const tx_machine *m, tx_span s, const char *op, tx_dtype dtype, double bytes)
 {
     if (s.size < 2) return 0;
     double measured = measured_call(m, s, op, dtype, bytes);
     if (measured >= 0) return measured;
     double n = s.size, sent = bytes * (n - 1) / n * (strcmp(op, "all-reduce") ? 1 : 2);
+    if (!strcmp(op, "all-to-all")) sent /= n;
     double inside = s.in_node > 1 ? sent / ((s.in_node > 2 ? m->node_all : m->node_pair) * m->node_share) : 0;
-    double share = fmin(1.0 / s.sharing, m->net_group_share); /* of the node's adapters */
-    double between = s.nodes > 1 ? sent / (m->net_bandwidth * m->net_share * share) : 0;
+    double between = between_seconds(m, s, op, sent);
     double steps = log2_of(s.nodes) * (strcmp(op, "all-reduce") ? 1 : 2);
     return fmax(inside, between) + m->node_latency + m->net_latency * steps;
 }

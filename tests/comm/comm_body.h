@@ -264,6 +264,58 @@ static inline tx_status body_broadcast(tx_ctx *c, tx_comm *g, void *x, tx_dtype 
     return TX_OK;
 }
 
+/* Rows from one rank to another: none, few or many, some to oneself; all of them to one rank, in shape 1; none at all
+ * in shape 2. */
+static inline int64_t body_rows(int shape, int from, int to, int64_t most)
+{
+    int64_t n = (int64_t)(body_hash((uint64_t)(from * 64 + to + 1)) % 4);
+    if (shape == 1) return to == 0 ? 1 + from : 0;
+    return shape == 2 || n == 0 ? 0 : n == 1 ? n + to : most / n;
+}
+
+/* @most rows of `width` elements from one rank to another, at most */
+static inline tx_status body_all_to_all(tx_ctx *c, tx_comm *g, void *x, void *y, tx_dtype t, int64_t width,
+                                        int64_t most, int shape)
+{
+    size_t size = tx_dtype_size(t);
+    int rank = tx_comm_rank(g), n_ranks = tx_comm_size(g);
+    int64_t to[64], from[64], sent = 0, got = 0;
+    for (int i = 0; i < n_ranks; i++) {
+        sent += to[i] = body_rows(shape, rank, i, most);
+        got += from[i] = body_rows(shape, i, rank, most);
+    }
+    body_fill(x, t, sent * width, 5, rank);
+    memset(y, 7, (size_t)((got + 1) * width) * size);
+    TX_TRY(body_give(c, x, sent * width, size));
+    TX_TRY(body_give(c, y, (got + 1) * width, size));
+    TX_TRY(tx_all_to_all(c, g, tx_tensor2(body_at(y), t, got + 1, width), tx_tensor2(body_at(x), t, sent, width),
+                         &(tx_all_to_all_rows){ to, from, 0 }));
+    TX_TRY(body_get(c, y, (got + 1) * width, size));
+    const char *at = y;
+    for (int m = 0; m < n_ranks; m++) {
+        int64_t first = 0;
+        for (int i = 0; i < rank; i++) first += body_rows(shape, m, i, most);
+        for (int64_t i = 0; i < from[m] * width; i++, at += size) {
+            uint64_t expect = 0;
+            body_put(&expect, t, 0, body_number(5, m, first * width + i));
+            EXPECT(!memcmp(at, &expect, size), "all-to-all of %s, element %lld of %lld rows from %d", tx_dtype_name(t),
+                   (long long)i, (long long)from[m], m);
+        }
+    }
+    for (size_t i = 0; i < (size_t)width * size; i++) EXPECT(at[i] == 7, "byte %zu behind all rows", i);
+    return TX_OK;
+}
+
+static inline tx_status body_all_to_alls(tx_ctx *c, tx_comm *g, void *x, void *y)
+{
+    for (int t = 0; t < TX_N_DTYPES; t++)
+        for (int shape = 0; shape < 3; shape++) {
+            TX_TRY(body_all_to_all(c, g, x, y, (tx_dtype)t, 1, 5, shape));
+            TX_TRY(body_all_to_all(c, g, x, y, (tx_dtype)t, 33, 100, shape));
+        }
+    return body_all_to_all(c, g, x, y, TX_F32, 1021, 3000 / tx_comm_size(g), 0);
+}
+
 /* Every operation, type and size. @large buffers of the largest size times the ranks */
 static inline tx_status body_collectives(tx_ctx *c, tx_comm *g, void *x, void *y)
 {
@@ -422,6 +474,7 @@ static inline tx_status body_split(tx_ctx *c, tx_comm *g, float *x)
     for (int i = 0; i < n_ranks / width; i++) of_column += (float)(i * width + rank % width + 1);
     EXPECT(x[0] == of_row && x[N - 1] == of_row, "%g, not %g", (double)x[0], (double)of_row);
     EXPECT(x[N] == of_column && x[2 * N - 1] == of_column, "%g, not %g", (double)x[N], (double)of_column);
+    TX_TRY(body_all_to_all(c, row, x, x + 2 * N, TX_F32, 3, 100, 0));
     TX_TRY(body_host_calls(some));
     tx_comm_close(some);
     tx_comm_close(column);
@@ -432,6 +485,7 @@ static inline tx_status body_split(tx_ctx *c, tx_comm *g, float *x)
 static inline tx_status body_each(tx_ctx *c, tx_comm *g, float *x, float *y)
 {
     TX_TRY(body_collectives(c, g, x, y));
+    TX_TRY(body_all_to_alls(c, g, x, y));
     TX_TRY(body_under_way(c, g, x));
     TX_TRY(body_messages(c, g, x, y, 3));
     TX_TRY(body_message_order(c, g, x));

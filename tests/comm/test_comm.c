@@ -43,6 +43,10 @@ static void test_a_world_of_one(void **state)
     tx_comm *g = &tx_comm_self;
     ASSERT_OK(tx_reduce_scatter(NULL, g, tx_tensor1(y, TX_F32, 4), tx_tensor1(x, TX_F32, 4)));
     assert_memory_equal(x, y, sizeof x);
+    y[3] = 0;
+    tx_all_to_all_rows rows = { &(int64_t){ 3 }, &(int64_t){ 3 }, 3 };
+    ASSERT_OK(tx_all_to_all(NULL, g, tx_tensor1(y, TX_F32, 4), tx_tensor1(x, TX_F32, 4), &rows));
+    assert_true(y[2] == 3 && y[3] == 0);
     tx_world_close(w);
 }
 
@@ -65,10 +69,11 @@ static void test_a_plan_counts_and_moves_nothing(void **state)
     ASSERT_OK(tx_send_start(&c, g, y, 6, 0, &r));
     ASSERT_OK(tx_wait(&c, &r));
     ASSERT_OK(tx_recv(&c, g, y, 4, 0));
+    ASSERT_OK(tx_all_to_all(&c, g, y, y, &(tx_all_to_all_rows){ NULL, NULL, 1024 }));
     ASSERT_OK(tx_comm_poll(&c, g));
     ASSERT_OK(tx_comm_barrier(g));
     const tx_comm_volume *v = tx_comm_volumes(g);
-    static const int64_t calls[TX_N_COMM_OPS] = { 2, 1, 1, 1, 1 };
+    static const int64_t calls[TX_N_COMM_OPS] = { 2, 1, 1, 1, 1, 1 };
     for (int i = 0; i < TX_N_COMM_OPS; i++) {
         assert_int_equal(v[i].calls, calls[i]);
         assert_int_equal(v[i].bytes, calls[i] * (i == TX_COMM_SEND ? 200 : 204800));
@@ -77,6 +82,8 @@ static void test_a_plan_counts_and_moves_nothing(void **state)
                 1e-6, "all-reduce");
     ASSERT_NEAR(tx_comm_sent(TX_COMM_REDUCE_SCATTER, 1024, v[TX_COMM_REDUCE_SCATTER].bytes), 1023 / 1024.0 * 204800,
                 1e-6, "reduce-scatter");
+    ASSERT_NEAR(tx_comm_sent(TX_COMM_ALL_TO_ALL, 1024, v[TX_COMM_ALL_TO_ALL].bytes), 1023 / 1024.0 * 200, 1e-6,
+                "all-to-all");
     ASSERT_NEAR(tx_comm_sent(TX_COMM_SEND, 1024, v[TX_COMM_SEND].bytes), 200, 0, "send");
     tx_comm_close(g);
 }
@@ -88,8 +95,14 @@ static tx_status counts(tx_world *w, void *user)
     float x[1000] = { 0 };
     TX_TRY(tx_all_reduce(NULL, g, tx_tensor1(x, TX_F32, 1000), TX_SUM));
     TX_TRY(tx_all_gather(NULL, g, tx_tensor1(x, TX_F32, 400), tx_tensor1(x + 500, TX_F32, 100)));
+    int64_t rows[4] = { 1, 2, 0, 3 }, from[4];
+    for (int i = 0; i < 4; i++) from[i] = rows[tx_comm_rank(g)];
+    TX_TRY(tx_all_to_all(NULL, g, tx_tensor2(x + 500, TX_F32, 50, 10), tx_tensor2(x, TX_F32, 6, 10),
+                         &(tx_all_to_all_rows){ rows, from, 24 }));
     TX_TRY(tx_comm_barrier(g));
     const tx_comm_volume *v = tx_comm_volumes(g);
+    EXPECT(v[TX_COMM_ALL_TO_ALL].calls == 1 && v[TX_COMM_ALL_TO_ALL].bytes == 960, "%lld",
+           (long long)v[TX_COMM_ALL_TO_ALL].bytes);
     EXPECT(v[TX_COMM_ALL_REDUCE].calls == 1 && v[TX_COMM_ALL_REDUCE].bytes == 4000, "%lld",
            (long long)v[TX_COMM_ALL_REDUCE].bytes);
     EXPECT(v[TX_COMM_ALL_GATHER].calls == 1 && v[TX_COMM_ALL_GATHER].bytes == 1600, "%lld",
@@ -109,6 +122,7 @@ static tx_status allocates(tx_world *w, void *user)
     _Atomic uint64_t *before = user;
     tx_comm *g = tx_world_comm(w);
     static float x[4][4000];
+    static const int64_t rows[4] = { 250, 250, 250, 250 };
     tx_request r = { 0 };
     TX_TRY(tx_comm_barrier(g));
     if (tx_world_rank(w) == 0) *before = tx_alloc_count();
@@ -119,6 +133,8 @@ static tx_status allocates(tx_world *w, void *user)
         TX_TRY(tx_send_start(NULL, g, tx_slice1(mine, 0, 1000), tx_world_rank(w) ^ 1, 0, &r));
         TX_TRY(tx_recv(NULL, g, tx_slice1(mine, 2000, 1000), tx_world_rank(w) ^ 1, 0));
         TX_TRY(tx_wait(NULL, &r));
+        TX_TRY(tx_all_to_all(NULL, g, tx_slice1(mine, 2000, 1000), tx_slice1(mine, 0, 1000),
+                             &(tx_all_to_all_rows){ rows, rows, 4000 }));
     }
     TX_TRY(tx_comm_barrier(g));
     EXPECT(tx_alloc_count() == *before, "%lld allocations", (long long)(tx_alloc_count() - *before));
@@ -242,6 +258,26 @@ static void test_a_message_of_another_size(void **state)
                  "rank 0 has sent 400 bytes in a message (tag 1) of the world group, rank 1 expects 360");
 }
 
+static tx_status other_rows(tx_world *w, void *user)
+{
+    float x[40] = { 0 };
+    int64_t to[2] = { 2, 2 }, from[2] = { 2, *(int *)user };
+    tx_all_to_all_rows rows = { to, tx_world_rank(w) ? to : from, 8 };
+    return tx_all_to_all(NULL, tx_world_comm(w), tx_tensor2(x, TX_F32, 10, 2), tx_tensor2(x + 20, TX_F32, 10, 2),
+                         &rows);
+}
+
+static void test_rows_that_nobody_sends(void **state)
+{
+    (void)state;
+    for (int rows = 0; rows < 4; rows += 3) {
+        char expect[128];
+        snprintf(expect, sizeof expect, "rank 1 sends 2 rows in all-to-all #0 of the world group, rank 0 expects %d",
+                 rows);
+        ASSERT_FAILS(tx_world_threads(2, other_rows, &rows), TX_ERR_COMM, expect);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +294,7 @@ int main(void)
         cmocka_unit_test(test_a_message_that_does_not_come),
         cmocka_unit_test(test_sizes_that_differ_are_told),
         cmocka_unit_test(test_a_message_of_another_size),
+        cmocka_unit_test(test_rows_that_nobody_sends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -172,5 +172,32 @@ static tx_status broadcast(tx_gpu_team *t, void *x, int64_t n, tx_dtype type, in
     return verdict(t, t->call->Broadcast(x, x, (size_t)n, type_of(type), root, t->comm, t->stream));
 }
 
-tx_gpu_collectives tx__gpu_collectives = { library,        make_id,    open_team, settled,    all_reduce,
-                                           reduce_scatter, all_gather, broadcast, close_team, abort_team };
+/* What goes to and comes from one rank; 0 elements are no message. */
+static int trade(tx_gpu_team *t, const tx_gpu_rows *r, int i, int type, size_t size)
+{
+    int64_t before = 0, behind = 0;
+    for (int k = 0; k < i; k++) {
+        before += r->send_rows[k];
+        behind += r->recv_rows[k];
+    }
+    const char *x = (const char *)r->x + (size_t)(before * r->width) * size;
+    char *y = (char *)r->y + (size_t)(behind * r->width) * size;
+    size_t sent = (size_t)(r->send_rows[i] * r->width), got = (size_t)(r->recv_rows[i] * r->width);
+    int e = sent ? t->call->Send(x, sent, type, i, t->comm, t->stream) : NCCL_SUCCESS;
+    if ((e == NCCL_SUCCESS || e == NCCL_IN_PROGRESS) && got) e = t->call->Recv(y, got, type, i, t->comm, t->stream);
+    return e;
+}
+
+/* A group that has been started is ended whatever happens in it. */
+static tx_status all_to_all(tx_gpu_team *t, const tx_gpu_rows *r, tx_dtype type)
+{
+    int e = t->call->GroupStart();
+    if (e != NCCL_SUCCESS) return failed(t->call, t->comm, e);
+    for (int i = 0; (e == NCCL_SUCCESS || e == NCCL_IN_PROGRESS) && i < r->n; i++)
+        e = trade(t, r, i, type_of(type), tx_dtype_size(type));
+    int end = t->call->GroupEnd();
+    return verdict(t, e == NCCL_SUCCESS || e == NCCL_IN_PROGRESS ? end : e);
+}
+
+tx_gpu_collectives tx__gpu_collectives = { library,    make_id,   open_team,  settled,    all_reduce, reduce_scatter,
+                                           all_gather, broadcast, all_to_all, close_team, abort_team };

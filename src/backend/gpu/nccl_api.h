@@ -46,7 +46,11 @@ typedef struct nccl_config {
     CALL(int, AllReduce, (const void *x, void *y, size_t n, int type, int op, nccl_comm *comm, gpuStream_t s))     \
     CALL(int, ReduceScatter, (const void *x, void *y, size_t n, int type, int op, nccl_comm *comm, gpuStream_t s)) \
     CALL(int, AllGather, (const void *x, void *y, size_t n, int type, nccl_comm *comm, gpuStream_t s))             \
-    CALL(int, Broadcast, (const void *x, void *y, size_t n, int type, int root, nccl_comm *comm, gpuStream_t s))
+    CALL(int, Broadcast, (const void *x, void *y, size_t n, int type, int root, nccl_comm *comm, gpuStream_t s))   \
+    CALL(int, Send, (const void *x, size_t n, int type, int to, nccl_comm *comm, gpuStream_t s))                   \
+    CALL(int, Recv, (void *y, size_t n, int type, int from, nccl_comm *comm, gpuStream_t s))                       \
+    CALL(int, GroupStart, (void))                                                                                  \
+    CALL(int, GroupEnd, (void))
 
 typedef struct nccl_calls {
     const char *name; /* "NCCL", "RCCL" */

@@ -6,6 +6,7 @@
  * TX_NCCL_EMULATED_PATIENCE seconds (60) is taken for dead, and the others are told of a remote error. */
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,6 +25,7 @@ struct team {
     uint64_t generation;
     bool aborted;
     std::vector<const void *> from;
+    std::map<std::pair<int, int>, std::deque<std::vector<unsigned char>>> mail; /* from, to */
 };
 
 struct nccl_comm {
@@ -58,6 +60,13 @@ static void leave(nccl_comm *c, bool abort)
     delete c;
 }
 
+/* Until when others are waited for. */
+static std::chrono::steady_clock::time_point patience()
+{
+    const char *told = getenv("TX_NCCL_EMULATED_PATIENCE");
+    return std::chrono::steady_clock::now() + std::chrono::seconds(told ? atoi(told) : 60);
+}
+
 /* All ranks are here; false: the team has ended. */
 static bool barrier(team *t)
 {
@@ -69,8 +78,7 @@ static bool barrier(team *t)
         t->generation++;
         t->changed.notify_all();
     }
-    const char *told = getenv("TX_NCCL_EMULATED_PATIENCE");
-    auto end = std::chrono::steady_clock::now() + std::chrono::seconds(told ? atoi(told) : 60);
+    auto end = patience();
     while (t->generation == now && !t->aborted)
         if (t->changed.wait_until(hold, end) == std::cv_status::timeout) t->aborted = true;
     t->changed.notify_all();
@@ -275,11 +283,90 @@ static int broadcast(const void *x, void *y, size_t n, int type, int root, nccl_
     return put(c, x, y, bytes, s, [=](void *out, const team *t) { memcpy(out, t->from[(size_t)root], bytes); });
 }
 
+/* ---- messages: those of a group are sent when it ends, then what the group receives is waited for ---- */
+
+struct message {
+    nccl_comm *c;
+    const void *x; /* of a send */
+    void *y;       /* of a receive */
+    size_t bytes;
+    int peer;
+    gpuStream_t stream;
+};
+static thread_local std::vector<message> grouped;
+static thread_local bool in_group;
+
+static void post(team *t, int rank, const message &m)
+{
+    const unsigned char *x = (const unsigned char *)m.x;
+    std::lock_guard<std::mutex> hold(t->lock);
+    t->mail[{ rank, m.peer }].emplace_back(x, x + m.bytes);
+    t->changed.notify_all();
+}
+
+/* Sizes that differ end the team, where NCCL waits for ever. */
+static bool take(team *t, int rank, const message &m)
+{
+    std::unique_lock<std::mutex> hold(t->lock);
+    auto &box = t->mail[{ m.peer, rank }];
+    auto end = patience();
+    while (box.empty() && !t->aborted)
+        if (t->changed.wait_until(hold, end) == std::cv_status::timeout) t->aborted = true;
+    if (!t->aborted && box.front().size() != m.bytes) t->aborted = true;
+    t->changed.notify_all();
+    if (t->aborted) return false;
+    memcpy(m.y, box.front().data(), m.bytes);
+    box.pop_front();
+    return true;
+}
+
+static int add(message m)
+{
+    if (!in_group || m.c->shared->aborted) return NCCL_INVALID_USAGE;
+    grouped.push_back(m);
+    return NCCL_SUCCESS;
+}
+
+static int send(const void *x, size_t n, int type, int to, nccl_comm *c, gpuStream_t s)
+{
+    return add({ c, x, NULL, n * size_of(type), to, s });
+}
+
+static int receive(void *y, size_t n, int type, int from, nccl_comm *c, gpuStream_t s)
+{
+    return add({ c, NULL, y, n * size_of(type), from, s });
+}
+
+static int group_start(void)
+{
+    in_group = true;
+    grouped.clear();
+    return NCCL_SUCCESS;
+}
+
+static int group_end(void)
+{
+    std::vector<message> all = grouped;
+    in_group = false;
+    grouped.clear();
+    if (all.empty()) return NCCL_SUCCESS;
+    std::shared_ptr<team> t = all[0].c->shared;
+    int rank = all[0].c->rank;
+    emulate_host(all[0].stream, [=]() {
+        for (const message &m : all)
+            if (m.x) post(t.get(), rank, m);
+        for (const message &m : all)
+            if (m.y && !take(t.get(), rank, m)) return;
+    });
+    return NCCL_SUCCESS;
+}
+
 tx_status tx__nccl_find(const nccl_calls **out)
 {
     static const nccl_calls calls = { "emulated NCCL", get_version,    get_id,      init,         finalize,
                                       destroy,         abort_comm,     async_error, error_string, last_error,
-                                      all_reduce,      reduce_scatter, all_gather,  broadcast };
+                                      all_reduce,      reduce_scatter, all_gather,  broadcast,    send,
+                                      receive,         group_start,    group_end };
     *out = &calls;
     return TX_OK;
 }
