@@ -32,13 +32,17 @@ static tx_status set_option(void *user, const char *name, const char *value)
     return set_text(user, name, value);
 }
 
-/* Of the whole model, of which each of its ranks has a part. */
+/* Of the whole model: each rank counts what it is the first to have. */
 static tx_status count_parameters(const tx_trainer *t, int64_t *sum)
 {
-    int64_t mine = tx_params_count(&t->model->params), *each;
-    int n = tx_comm_size(tx_grid_group(t->grid, TX_GROUP_MODEL));
+    const tx_params *ps = &t->model->params;
+    tx_comm *world = tx_grid_group(t->grid, TX_GROUP_WORLD);
+    int64_t mine = 0, *each;
+    int n = tx_comm_size(world);
+    for (int i = 0; i < ps->n; i++)
+        if (tx_zero_first(&t->zero, &ps->param[i])) mine += tx_param_n_real(&ps->param[i]);
     TX_TRY(tx_alloc(&each, (size_t)n, sizeof *each, "the ranks' numbers of parameters"));
-    tx_status st = tx_comm_gather(tx_grid_group(t->grid, TX_GROUP_MODEL), each, &mine, sizeof mine);
+    tx_status st = tx_comm_gather(world, each, &mine, sizeof mine);
     *sum = 0;
     for (int i = 0; i < n && !st; i++) *sum += each[i];
     tx_free(each);

@@ -84,10 +84,14 @@ tx_status tx__show_zero(tx__report *r, const tx_volume_sizes *z)
 tx_status tx__show_ranks(tx__report *r, const tx_config *cfg, const tx_stage_plans *p)
 {
     if (cfg->world_size == 1) return TX_OK;
-    TX_TRY(tx__report_line(r, "ranks: %lld = %lld tensor-parallel x %d pipeline stage%s x %lld data-parallel%s",
+    char experts[96] = "";
+    if (tx_config_divides_experts(cfg))
+        snprintf(experts, sizeof experts, ", %s experts divided over %lld ranks",
+                 tx_config_expert_tensor(cfg) ? "a layer's" : "whole", (long long)cfg->moe_expert_parallel_size);
+    TX_TRY(tx__report_line(r, "ranks: %lld = %lld tensor-parallel x %d pipeline stage%s x %lld data-parallel%s%s",
                            (long long)cfg->world_size, (long long)cfg->tensor_model_parallel_size, p->n,
                            p->n > 1 ? "s" : "", (long long)tx_config_data_parallel(cfg),
-                           cfg->sequence_parallel ? ", sequence parallelism" : ""));
+                           cfg->sequence_parallel ? ", sequence parallelism" : "", experts));
     TX_TRY(tx__show_zero(r, &p->stage[p->most].sizes));
     if (p->n == 1) return TX_OK;
     TX_TRY(tx__report_line(r, "memory of a rank (MB), in all:"));

@@ -217,8 +217,11 @@ tx_moe_shape tx_config_moe(const tx_config *cfg, int64_t layer);
 /* How many of the first `before` layers have experts, where --num-experts gives them any. */
 int64_t tx_config_expert_layers(const tx_config *cfg, int64_t before);
 
-/* Whether any layer has experts. */
+/* Whether any layer has experts; whether ranks of a stage have others than their neighbours, or whole ones beside
+ * tensor parallelism; and whether tensor ranks split their matrices. */
 bool tx_config_has_experts(const tx_config *cfg);
+bool tx_config_divides_experts(const tx_config *cfg);
+bool tx_config_expert_tensor(const tx_config *cfg);
 
 /* ---- the part of a config that lives in a checkpoint ---- */
 

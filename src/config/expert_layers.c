@@ -66,3 +66,15 @@ bool tx_config_has_experts(const tx_config *cfg)
         if (experts_of(cfg, i) > 1) return true;
     return false;
 }
+
+bool tx_config_expert_tensor(const tx_config *cfg)
+{
+    if (cfg->expert_tensor_parallel_size) return cfg->expert_tensor_parallel_size == cfg->tensor_model_parallel_size;
+    return cfg->enable_expert_tensor_parallelism || cfg->moe_router_topk || cfg->moe_expert_parallel_size == 1;
+}
+
+bool tx_config_divides_experts(const tx_config *cfg)
+{
+    bool whole = cfg->tensor_model_parallel_size > 1 && !tx_config_expert_tensor(cfg);
+    return tx_config_has_experts(cfg) && (cfg->moe_expert_parallel_size > 1 || whole);
+}

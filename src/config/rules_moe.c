@@ -147,6 +147,51 @@ static void rule_choices_are_experts(const tx__check *k)
                     core ? "--moe-router-topk" : "--topk", (long long)n, (long long)experts(k).least);
 }
 
+static void rule_ranks_divide_experts(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    const tx_list *l = &c->num_experts;
+    int64_t e = c->moe_expert_parallel_size;
+    if (k->bad->moe_expert_parallel_size || k->bad->num_experts || e == 1) return;
+    if (!may_have_experts(k))
+        tx__violate(k->v, "--moe-expert-parallel-size %lld needs --num-experts above 1", (long long)e);
+    for (int i = 0; i < l->n; i++) {
+        long long n = strtoll(l->item[i], NULL, 10);
+        if (n == 1 || n % e == 0) continue;
+        tx__violate(k->v, "--num-experts %lld is not divisible by --moe-expert-parallel-size %lld", n, (long long)e);
+        return;
+    }
+}
+
+static void rule_experts_are_whole_or_split(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    int64_t of_experts = c->expert_tensor_parallel_size, t = c->tensor_model_parallel_size;
+    if (k->bad->expert_tensor_parallel_size || k->bad->tensor_model_parallel_size || !of_experts) return;
+    if (of_experts != 1 && of_experts != t)
+        tx__violate(k->v, "--expert-tensor-parallel-size %lld is neither 1 nor --tensor-model-parallel-size %lld",
+                    (long long)of_experts, (long long)t);
+    if (of_experts != t && c->enable_expert_tensor_parallelism)
+        tx__violate(k->v,
+                    "--enable-expert-tensor-parallelism and --expert-tensor-parallel-size %lld: give one of the two",
+                    (long long)of_experts);
+}
+
+static void rule_experts_are_of_a_stages_ranks(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    int64_t e = c->moe_expert_parallel_size, t = c->tensor_model_parallel_size;
+    bool split = tx_config_expert_tensor(c);
+    if (e == 1 || is_dense(k) || k->bad->moe_expert_parallel_size || k->bad->expert_tensor_parallel_size ||
+        k->bad->world_size || !tx__layout_is_known(k))
+        return;
+    int64_t n = tx_config_data_parallel(c) * (split ? 1 : t);
+    if (n % e)
+        tx__violate(k->v, "--moe-expert-parallel-size %lld does not divide the %lld %s ranks of a stage%s",
+                    (long long)e, (long long)n, split || t == 1 ? "data-parallel" : "tensor- and data-parallel",
+                    split && t > 1 ? ": experts are split over tensor-parallel ones" : "");
+}
+
 static void rule_one_mlp_is_beside_experts(const tx__check *k)
 {
     if (k->c->mlp_type == TX_MLP_TYPE_RESIDUAL && k->c->moe_shared_expert_intermediate_size)
@@ -161,9 +206,17 @@ static void rule_experts_are_of_a_gpt(const tx__check *k)
 }
 
 const tx__rule tx__rules_moe[] = {
-    { NULL, rule_experts_are_numbers },        { NULL, rule_auxiliary_loss_has_a_factor },
-    { NULL, rule_flags_of_experts_have_some }, { NULL, rule_experts_are_as_one_program_has_them },
-    { "training", rule_a_router_learns },      { NULL, rule_choices_are_experts },
-    { NULL, rule_experts_are_of_layers },      { NULL, rule_one_mlp_is_beside_experts },
-    { NULL, rule_experts_are_of_a_gpt },       { NULL, NULL },
+    { NULL, rule_experts_are_numbers },
+    { NULL, rule_auxiliary_loss_has_a_factor },
+    { NULL, rule_flags_of_experts_have_some },
+    { NULL, rule_experts_are_as_one_program_has_them },
+    { "training", rule_a_router_learns },
+    { NULL, rule_choices_are_experts },
+    { NULL, rule_experts_are_of_layers },
+    { NULL, rule_one_mlp_is_beside_experts },
+    { NULL, rule_experts_are_of_a_gpt },
+    { NULL, rule_ranks_divide_experts },
+    { NULL, rule_experts_are_whole_or_split },
+    { NULL, rule_experts_are_of_a_stages_ranks },
+    { NULL, NULL },
 };

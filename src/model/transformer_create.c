@@ -131,10 +131,20 @@ static tx_drop_policy drops_of(const tx_moe_shape *is)
     return is->k == 1 ? TX_DROP_RANDOM : is->k == 2 ? TX_DROP_SECONDS : TX_DROP_SMALL;
 }
 
-/* A layer's experts, which are `expert`, and what chooses them. */
-static tx_moe moe_of(const tx_config *cfg, const tx_moe_shape *is, tx_mlp *expert, int64_t layer)
+/* How many of a layer's experts a rank has. */
+static int64_t n_experts_of(const tx_moe_shape *is, const tx_grid *grid)
 {
-    for (int64_t e = 0; e < is->n_experts; e++) expert[e] = mlp_of(cfg);
+    return is->n_experts == 1 ? 0 : is->n_experts / tx_comm_size(tx_grid_group(grid, TX_GROUP_EXPERT));
+}
+
+/* A layer's experts, of which this rank's are `expert`, and what chooses them. */
+static tx_moe moe_of(const tx_config *cfg, const tx_moe_shape *is, const tx_grid *grid, tx_mlp *expert, int64_t layer)
+{
+    int64_t n = n_experts_of(is, grid);
+    for (int64_t e = 0; e < n; e++) {
+        expert[e] = mlp_of(cfg);
+        if (tx_grid_token_parts(grid).size > 1) expert[e].to_h.summed = false;
+    }
     return (tx_moe){ .router.how = { .score = is->sigmoid ? TX_ROUTER_SIGMOID : TX_ROUTER_SOFTMAX,
                                      .k = is->k,
                                      .softmax_after = is->softmax_after,
@@ -143,7 +153,8 @@ static tx_moe moe_of(const tx_config *cfg, const tx_moe_shape *is, tx_mlp *exper
                                      .noisy_second = is->noisy_second,
                                      .load_of_first = is->deepspeed && is->k == 2,
                                      .scale = is->scale },
-                     .experts = { expert, is->n_experts },
+                     .experts = { expert, n },
+                     .first = n * tx_comm_rank(tx_grid_group(grid, TX_GROUP_EXPERT)),
                      .n_experts = is->n_experts,
                      .ffn = is->ffn,
                      .shared_ffn = is->shared_ffn,
@@ -164,13 +175,13 @@ static tx_moe moe_of(const tx_config *cfg, const tx_moe_shape *is, tx_mlp *exper
 }
 
 /* Of the stage's layers that have some. */
-static tx_status make_experts(tx_transformer *t, const tx_config *cfg)
+static tx_status make_experts(tx_transformer *t, const tx_config *cfg, const tx_grid *grid)
 {
     int64_t n_moe = 0, n = 0, most = 0;
     for (int i = 0; i < t->n_blocks; i++) {
         const tx_moe_shape is = tx_config_moe(cfg, t->block[i].layer - 1);
         n_moe += is.n_experts > 1;
-        n += is.n_experts > 1 ? is.n_experts : 0;
+        n += n_experts_of(&is, grid);
         if (is.n_experts > most) most = is.n_experts;
     }
     if (!n_moe) return TX_OK;
@@ -181,8 +192,8 @@ static tx_status make_experts(tx_transformer *t, const tx_config *cfg)
         const tx_moe_shape is = tx_config_moe(cfg, t->block[i].layer - 1);
         if (is.n_experts == 1) continue;
         t->block[i].moe = &t->moe[t->n_moe++];
-        *t->block[i].moe = moe_of(cfg, &is, next, t->block[i].layer - 1);
-        next += is.n_experts;
+        *t->block[i].moe = moe_of(cfg, &is, grid, next, t->block[i].layer - 1);
+        next += n_experts_of(&is, grid);
     }
     t->base.expert_sums = tx_tensor2(NULL, TX_F32, n_moe, tx_moe_n_sums(most));
     return TX_OK;
@@ -197,7 +208,7 @@ static tx_status make_blocks(tx_transformer *t, const tx_config *cfg, const tx_g
     for (int k = 0, i = 0; k < m->n_chunks; k++)
         for (int64_t layer = m->chunk[k].first; layer < m->chunk[k].end; layer++)
             t->block[i++] = block_of(cfg, layer, grid, causal);
-    return make_experts(t, cfg);
+    return make_experts(t, cfg, grid);
 }
 
 /* Of the whole model, whose chunks' first layers are computed again. */
@@ -349,7 +360,7 @@ static tx_status declare_words(tx_transformer *t, tx_dims dims, const tx_grid *g
 }
 
 /* A layer's rows.   @layer from 0 */
-static tx_status declare_block(tx_params *ps, tx_block *b, int64_t layer, const tx_dims *dims)
+static tx_status declare_block(tx_params *ps, tx_block *b, int64_t layer, const tx_grid *grid, const tx_dims *dims)
 {
     char prefix[64];
     tx_dims own = *dims;
@@ -361,9 +372,11 @@ static tx_status declare_block(tx_params *ps, tx_block *b, int64_t layer, const 
     tx_dims expert = *dims, all = *dims;
     expert.f = b->moe->ffn;
     expert.u = dims->u_parts * expert.f;
+    expert.reduce_group = tx_grid_expert_data(grid);
+    if (tx_grid_token_parts(grid).size > 1) expert.n_tp = 1, expert.tp_rank = 0;
     if (b->moe->has_shared) all.f = b->moe->shared_ffn;
     all.u = dims->u_parts * all.f;
-    return tx_moe_declare(ps, prefix, b->moe, 0, &expert, &all);
+    return tx_moe_declare(ps, prefix, b->moe, &expert, &all);
 }
 
 tx_status tx_transformer_declare(tx_transformer *t, const tx_grid *grid, const tx_dims *dims, bool tied)
@@ -383,7 +396,7 @@ tx_status tx_transformer_declare(tx_transformer *t, const tx_grid *grid, const t
     for (int k = 0, i = 0; k < m->n_chunks; k++)
         for (int64_t layer = m->chunk[k].first; layer < m->chunk[k].end; layer++, i++) {
             TX_TRY(tx_params_begin_unit(ps, TX_UNIT_LAYER, k));
-            TX_TRY(declare_block(ps, &t->block[i], layer, dims));
+            TX_TRY(declare_block(ps, &t->block[i], layer, grid, dims));
         }
     if (!last->post) return TX_OK;
     t->unit.norm = ps->n_units;

@@ -48,12 +48,12 @@ static tx_status declare_gate(tx_params *ps, const char *prefix, const char *nam
 }
 
 /* The first matrices side by side, then the biases, then the second matrices. */
-static tx_status declare_experts(tx_params *ps, const char *prefix, tx_moe *w, int64_t first, const tx_dims *dims)
+static tx_status declare_experts(tx_params *ps, const char *prefix, tx_moe *w, const tx_dims *dims)
 {
     for (int k = 0; k < N_MLP_PARAMS; k++)
         for (int64_t e = 0; e < w->experts.n; e++) {
             char name[TX_PARAM_NAME_MAX];
-            snprintf(name, sizeof name, "%sexperts.%lld.", prefix, (long long)(first + e));
+            snprintf(name, sizeof name, "%sexperts.%lld.", prefix, (long long)(w->first + e));
             TX_TRY(tx_params_declare(ps, name, &mlp_params[k], 1, &w->experts.mlp[e], dims));
         }
     return TX_OK;
@@ -66,13 +66,12 @@ static tx_status declare_mlp(tx_params *ps, const char *prefix, const char *name
     return tx_params_declare(ps, all, mlp_params, N_MLP_PARAMS, mlp, dims);
 }
 
-tx_status tx_moe_declare(tx_params *ps, const char *prefix, tx_moe *w, int64_t first, const tx_dims *dims,
-                         const tx_dims *all_dims)
+tx_status tx_moe_declare(tx_params *ps, const char *prefix, tx_moe *w, const tx_dims *dims, const tx_dims *all_dims)
 {
     const tx_dims router = gate_dims(all_dims, w->n_experts, false);
     TX_TRY(declare_gate(ps, prefix, "router", &w->router, router));
     if (w->has_bias) TX_TRY(tx_params_declare(ps, prefix, bias_params, 1, w, &router));
-    TX_TRY(declare_experts(ps, prefix, w, first, dims));
+    TX_TRY(declare_experts(ps, prefix, w, dims));
     if (w->has_shared) TX_TRY(declare_mlp(ps, prefix, "shared_expert", &w->shared, all_dims));
     if (w->has_shared_gate)
         TX_TRY(declare_gate(ps, prefix, "shared_expert.gate", &w->shared_gate, gate_dims(all_dims, 1, false)));
@@ -101,12 +100,35 @@ static tx_status read_counts(tx_ctx *c, tx_gate_saved *a, tx_tensor count)
     return TX_OK;
 }
 
-/* Pushes a's tensors: tokens choose, and rows are ordered.   @how of this call */
-static tx_status gate_fwd(tx_ctx *c, const tx_gate *g, tx_gate_saved *a, const tx_router *how, tx_tensor bias,
-                          tx_tensor x)
+/* Rows of a tensor that has a row for each token, or k: those of the tokens that this rank packs. */
+static tx_tensor own_rows(const tx_gate_saved *a, tx_tensor x)
 {
-    int64_t rows = x.dim[0], choices = g->w.w.value.dim[0], most = rows * how->k;
+    return tx_slice_rows(x, a->first, a->rows);
+}
+
+/* How a gate chooses in a call. */
+typedef struct choosing {
+    tx_router how;
+    tx_tensor bias; /* added to choose by; or nothing */
+    tx_axis parts;  /* into how many parts tokens are cut, and which one's rows this rank packs */
+} choosing;
+
+/* That of all tokens. */
+static choosing plainly(const tx_gate *g)
+{
+    return (choosing){ .how = g->how, .parts = { 1, 0 } };
+}
+
+/* Pushes a's tensors: tokens choose, and the rows of some of them are ordered. */
+static tx_status gate_fwd(tx_ctx *c, const tx_gate *g, tx_gate_saved *a, const choosing *by, tx_tensor x)
+{
+    const tx_router *how = &by->how;
+    tx_axis parts = by->parts;
+    int64_t rows = x.dim[0], choices = g->w.w.value.dim[0];
     tx_dtype wide = tx_wide(x.dtype);
+    a->first = rows * parts.rank / parts.size;
+    a->rows = rows * (parts.rank + 1) / parts.size - a->first;
+    int64_t most = (rows + parts.size - 1) / parts.size * how->k; /* the same on all of them */
     if (how->capacity && choices * how->capacity < most) most = choices * how->capacity;
     a->logits = tx_push2(&c->acts, wide, rows, choices);
     a->probs = tx_push2(&c->acts, wide, rows, choices);
@@ -114,21 +136,32 @@ static tx_status gate_fwd(tx_ctx *c, const tx_gate *g, tx_gate_saved *a, const t
     a->choice = tx_push2(&c->acts, TX_I32, rows, how->k);
     a->chosen = tx_push1(&c->acts, TX_I32, choices);
     a->stats = tx_push1(&c->acts, wide, choices + 1);
-    a->row = tx_push1(&c->acts, TX_I32, rows * how->k);
+    a->row = tx_push1(&c->acts, TX_I32, a->rows * how->k);
     a->source = tx_push1(&c->acts, TX_I32, most);
     a->count = push_counts(c, choices);
     tx_tensor count = c->device ? tx_push1(&c->acts, TX_I32, choices) : a->count;
     TX_TRY(tx_linear_fwd(c, &g->w, a->logits, x));
     TX_RUN(c, route_fwd, .probs = a->probs, .choice = a->choice, .weight = a->weight, .chosen = a->chosen,
-           .stats = a->stats, .logits = a->logits, .bias = bias, .router = *how);
-    TX_RUN(c, expert_order, .row = a->row, .source = a->source, .count = count, .choice = a->choice);
+           .stats = a->stats, .logits = a->logits, .bias = by->bias, .router = *how);
+    TX_RUN(c, expert_order, .row = a->row, .source = a->source, .count = count, .choice = own_rows(a, a->choice));
     return read_counts(c, a, count);
+}
+
+/* Zeros in the rows of other tokens than this rank packs, which are parts of sums. */
+static tx_status clear_others(tx_ctx *c, const tx_gate_saved *a, tx_tensor y)
+{
+    int64_t end = a->first + a->rows;
+    if (a->first) TX_RUN(c, fill, .x = tx_slice_rows(y, 0, a->first));
+    if (end < y.dim[0]) TX_RUN(c, fill, .x = tx_slice_rows(y, end, y.dim[0] - end));
+    return TX_OK;
 }
 
 /* y[t] = Σ_j weight[t,j] z[row[t,j]], or y += */
 static tx_status weigh(tx_ctx *c, const tx_gate_saved *a, tx_tensor y, tx_tensor z, bool adds)
 {
-    TX_RUN(c, combine_fwd, .y = y, .z = z, .weight = a->weight, .row = a->row, .accumulate = adds);
+    if (!adds) TX_TRY(clear_others(c, a, y));
+    TX_RUN(c, combine_fwd, .y = own_rows(a, y), .z = z, .weight = own_rows(a, a->weight), .row = a->row,
+           .accumulate = adds);
     return TX_OK;
 }
 
@@ -143,7 +176,9 @@ static tx_status weigh_bwd(tx_ctx *c, const tx_gate_saved *a, weights_gradient *
     int64_t most = a->source.dim[0]; /* room, whatever tokens have chosen */
     g->dz = tx_slice_rows(tx_push2(&c->acts, dy.dtype, most, dy.dim[1]), 0, z.dim[0]);
     g->dweight = tx_push2(&c->acts, a->weight.dtype, a->weight.dim[0], a->weight.dim[1]);
-    TX_RUN(c, combine_bwd, .dz = g->dz, .dweight = g->dweight, .dy = dy, .z = z, .weight = a->weight, .row = a->row);
+    TX_TRY(clear_others(c, a, g->dweight));
+    TX_RUN(c, combine_bwd, .dz = g->dz, .dweight = own_rows(a, g->dweight), .dy = own_rows(a, dy), .z = z,
+           .weight = own_rows(a, a->weight), .row = a->row);
     return TX_OK;
 }
 
@@ -200,29 +235,102 @@ static tx_router router_of(const tx_moe *w, const tx_moe_call *k)
     return how;
 }
 
+/* n rows of room for `most`. */
+static tx_tensor push_rows(tx_arena *arena, int64_t most, int64_t n, tx_tensor like)
+{
+    return tx_slice_rows(tx_push2(arena, like.dtype, most, like.dim[1]), 0, n);
+}
+
 /* Pushes the packed rows of x. */
 static tx_status pack(tx_ctx *c, tx_arena *arena, tx_tensor *packed, const tx_gate_saved *a, tx_tensor x)
 {
-    *packed = tx_slice_rows(tx_push2(arena, x.dtype, a->source.dim[0], x.dim[1]), 0, a->n);
-    TX_RUN(c, gather_rows, .y = *packed, .x = x, .index = tx_slice1(a->source, 0, a->n), .div = a->choice.dim[1]);
+    *packed = push_rows(arena, a->source.dim[0], a->n, x);
+    TX_RUN(c, gather_rows, .y = *packed, .x = own_rows(a, x), .index = tx_slice1(a->source, 0, a->n),
+           .div = a->choice.dim[1]);
+    return TX_OK;
+}
+
+/* Rows that a rank's experts may get: all tokens of the ranks that share experts may choose them.
+ * @sent the most that one of these ranks has */
+static int64_t most_received(const tx_ctx *c, const tx_moe *w, const tx_router *how, int64_t tokens)
+{
+    const tx_grid *grid = tx_grid_of(c);
+    int64_t n = tx_comm_size(tx_grid_group(grid, TX_GROUP_EXPERT)), own = w->experts.n;
+    int64_t parts = tx_grid_token_parts(grid).size, each = (tokens + parts - 1) / parts;
+    int64_t most = n * each * (how->k < own ? how->k : own);
+    int64_t gates = n % parts ? n / parts + 2 : n / parts; /* micro-batches, each with capacities of its own */
+    if (how->capacity && gates * own * how->capacity < most) most = gates * own * how->capacity;
+    return most;
+}
+
+static bool divided(const tx_moe *w)
+{
+    return w->experts.n < w->n_experts;
+}
+
+/* a->packed, from all ranks. */
+static tx_status exchange(tx_ctx *c, const tx_moe *w, tx_moe_saved *a, const tx_router *how, tx_tensor x)
+{
+    tx_dispatch *d = &a->dispatch;
+    tx_tensor sent;
+    TX_TRY(tx_dispatch_open(c, d, a->router.count, a->router.source.dim[0], most_received(c, w, how, x.dim[0])));
+    a->packed = push_rows(&c->acts, d->room, d->n, x);
+    size_t mark = tx_arena_mark(&c->scratch);
+    TX_TRY(pack(c, &c->scratch, &sent, &a->router, x));
+    TX_TRY(tx_dispatch_rows(c, d, a->packed, sent));
+    tx_arena_pop(&c->scratch, mark);
+    return TX_OK;
+}
+
+/* What the experts of all ranks make of this rank's tokens. */
+static tx_status made_fwd(tx_ctx *c, const tx_moe *w, tx_moe_saved *a, const tx_router *how, tx_tensor x)
+{
+    size_t mark = tx_arena_mark(&c->scratch);
+    a->made = push_rows(&c->acts, a->router.source.dim[0], a->router.n, x);
+    if (divided(w)) {
+        TX_TRY(exchange(c, w, a, how, x));
+        tx_tensor made = push_rows(&c->scratch, a->dispatch.room, a->dispatch.n, x);
+        TX_TRY(tx_experts_fwd(c, &w->experts, &a->experts, made, a->packed, a->dispatch.count));
+        tx_at_part(c, EXPERTS);
+        TX_TRY(tx_dispatch_back(c, &a->dispatch, a->made, made));
+    } else {
+        TX_TRY(pack(c, w->recompute ? &c->scratch : &c->acts, &a->packed, &a->router, x));
+        TX_TRY(tx_experts_fwd(c, &w->experts, &a->experts, a->made, a->packed, a->router.count));
+    }
+    tx_arena_pop(&c->scratch, mark);
+    return TX_OK;
+}
+
+/* From the gradient of what is made for this rank's tokens to that of their packed rows, in its place. */
+static tx_status made_bwd(tx_ctx *c, const tx_moe *w, const tx_moe_saved *a, tx_tensor d, tx_tensor x)
+{
+    size_t mark = tx_arena_mark(&c->acts);
+    if (divided(w)) {
+        tx_tensor there = push_rows(&c->acts, a->dispatch.room, a->dispatch.n, d);
+        TX_TRY(tx_dispatch_rows(c, &a->dispatch, there, d));
+        TX_TRY(tx_experts_bwd(c, &w->experts, &a->experts, there, there, a->packed));
+        tx_at_part(c, EXPERTS);
+        TX_TRY(tx_dispatch_back(c, &a->dispatch, d, there));
+    } else {
+        tx_tensor packed = a->packed;
+        if (w->recompute) TX_TRY(pack(c, &c->acts, &packed, &a->router, x));
+        TX_TRY(tx_experts_bwd(c, &w->experts, &a->experts, d, d, packed));
+    }
+    tx_arena_pop(&c->acts, mark);
     return TX_OK;
 }
 
 /* y = what the experts make of x. */
 static tx_status experts_fwd(tx_ctx *c, const tx_moe *w, tx_moe_saved *a, tx_tensor y, const tx_moe_call *k)
 {
-    const tx_router how = router_of(w, k);
-    size_t scratch = tx_arena_mark(&c->scratch);
+    const choosing by = { router_of(w, k), w->bias.value, tx_grid_token_parts(tx_grid_of(c)) };
     tx_tensor x = k->x;
 
     /* 1  choice, weight = route(x Rᵀ)   2  packed = rows of x   3  made = experts(packed)   4  y = Σ weight made */
     tx_at_part(c, ROUTER);
-    TX_TRY(gate_fwd(c, &w->router, &a->router, &how, w->bias.value, x));
+    TX_TRY(gate_fwd(c, &w->router, &a->router, &by, x));
     tx_at_part(c, EXPERTS);
-    a->made = tx_slice_rows(tx_push2(&c->acts, x.dtype, a->router.source.dim[0], x.dim[1]), 0, a->router.n);
-    TX_TRY(pack(c, w->recompute ? &c->scratch : &c->acts, &a->packed, &a->router, x));
-    TX_TRY(tx_experts_fwd(c, &w->experts, &a->experts, a->made, a->packed, a->router.count));
-    tx_arena_pop(&c->scratch, scratch);
+    TX_TRY(made_fwd(c, w, a, &by.how, x));
     return weigh(c, &a->router, y, a->made, false);
 }
 
@@ -241,14 +349,13 @@ static tx_status experts_bwd(tx_ctx *c, const tx_moe *w, const tx_moe_saved *a, 
     size_t mark = tx_arena_mark(&c->acts);
     const own_losses each = losses_of(w, k),
                      own = { k->pass->scale * w->aux_coeff * each.aux, k->pass->scale * w->z_coeff * each.z };
-    tx_tensor packed = a->packed, dpacked = g->dz;
 
     /* 3  dpacked   2  dx   1  dx += */
     tx_at_part(c, EXPERTS);
-    if (w->recompute) TX_TRY(pack(c, &c->acts, &packed, &a->router, k->x));
-    TX_TRY(tx_experts_bwd(c, &w->experts, &a->experts, dpacked, g->dz, packed));
+    TX_TRY(made_bwd(c, w, a, g->dz, k->x));
     tx_at_part(c, EXPERTS);
-    TX_RUN(c, combine_fwd, .y = k->dx, .z = dpacked, .row = a->router.row, .accumulate = more);
+    if (!more) TX_TRY(clear_others(c, &a->router, k->dx));
+    TX_RUN(c, combine_fwd, .y = own_rows(&a->router, k->dx), .z = g->dz, .row = a->router.row, .accumulate = more);
     tx_at_part(c, ROUTER);
     TX_TRY(gate_bwd(c, &w->router, &a->router, g->dweight, &own, k));
     if (k->pass->sums.data && !tx_grid_rank(tx_grid_of(c), TX_AXIS_TENSOR))
@@ -269,7 +376,8 @@ static tx_status shared_fwd(tx_ctx *c, const tx_moe *w, tx_moe_saved *a, tx_tens
     TX_TRY(tx_mlp_fwd(c, &w->shared, &a->shared, a->all, x));
     tx_at_part(c, SHARED_GATE);
     if (!w->has_shared_gate) return TX_OK;
-    return gate_fwd(c, &w->shared_gate, &a->shared_gate, &w->shared_gate.how, (tx_tensor){ 0 }, x);
+    const choosing by = plainly(&w->shared_gate);
+    return gate_fwd(c, &w->shared_gate, &a->shared_gate, &by, x);
 }
 
 /* y += shared(x), or g(x) shared(x) */
@@ -300,7 +408,8 @@ static tx_status residual_fwd(tx_ctx *c, const tx_moe *w, tx_moe_saved *a, tx_te
 {
     TX_TRY(tx_mlp_fwd(c, &w->residual, &a->residual, tx_slice_rows(a->all, x.dim[0], x.dim[0]), x));
     tx_at_part(c, COEFFICIENT);
-    TX_TRY(gate_fwd(c, &w->coefficient, &a->coefficient, &w->coefficient.how, (tx_tensor){ 0 }, x));
+    const choosing by = plainly(&w->coefficient);
+    TX_TRY(gate_fwd(c, &w->coefficient, &a->coefficient, &by, x));
     return weigh(c, &a->coefficient, y, a->all, false);
 }
 

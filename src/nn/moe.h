@@ -12,10 +12,14 @@
  *
  *  n is T k where nothing is dropped. The host reads how many rows each expert has.
  *  All tensor ranks have all tokens and make the same choices. The experts' matrices are split over them as an MLP's,
- * and y and dx are a rank's parts of sums. */
+ * and y and dx are a rank's parts of sums. Or experts are whole, and each tensor rank takes its part of the tokens to
+ * them: then the other tokens' rows of y and dx are zeros, which are parts of sums as well.
+ *  Where ranks divide a layer's experts (TX_GROUP_EXPERT of parallel/grid.h), packed rows travel to the ranks of their
+ * experts and what is made of them back, each by an all-to-all; and so do their gradients (GShard arXiv:2006.16668). */
 #ifndef TX_NN_MOE_H
 #define TX_NN_MOE_H
 
+#include "nn/dispatch.h"
 #include "nn/dropout.h"
 #include "nn/experts.h"
 
@@ -29,7 +33,8 @@ typedef struct tx_gate_saved {
     tx_tensor logits, probs;  /* [T, choices]; wide */
     tx_tensor choice, weight; /* [T, k] i32; wide */
     tx_tensor chosen, stats;  /* [choices] i32; [choices + 1] wide: route_fwd's */
-    tx_tensor row, source;    /* [T k] i32, of expert_order */
+    int64_t first, rows;      /* tokens whose rows this rank packs: all, or a tensor rank's part of them */
+    tx_tensor row, source;    /* [rows k] i32, of expert_order */
     tx_tensor count;          /* [choices] i32: packed rows; in the host's memory */
     int64_t n;                /* their sum */
 } tx_gate_saved;
@@ -38,6 +43,7 @@ typedef struct tx_moe {
     tx_gate router;
     tx_weight bias;                   /* [experts], added to scores to choose by; or nothing */
     tx_experts experts;               /* this rank's */
+    int64_t first;                    /* number of the first one of them */
     int64_t n_experts;                /* of the layer */
     int64_t ffn, shared_ffn;          /* widths inside an expert, and inside the shared one */
     double train_factor, eval_factor; /* of an expert's capacity; 0: nothing is dropped */
@@ -47,15 +53,16 @@ typedef struct tx_moe {
     tx_mlp shared, residual;
     tx_gate shared_gate; /* of one choice */
     tx_gate coefficient; /* of two: what the experts make, what the residual MLP makes */
-    bool recompute;      /* packed rows are not kept: backward packs them again */
+    bool recompute;      /* packed rows are not kept, but those from other ranks: backward packs them again */
     int layer;           /* from 1 */
 } tx_moe;
 
 typedef struct tx_moe_saved {
     tx_gate_saved router, shared_gate, coefficient;
-    tx_tensor packed; /* [n, h]; with recompute only its shape */
-    tx_tensor made;   /* [n, h], by the experts */
-    tx_tensor all;    /* [T, h], of the shared expert; [2 T, h], of all experts and of the residual MLP */
+    tx_dispatch dispatch; /* where ranks divide the experts */
+    tx_tensor packed;     /* [n, h], for this rank's experts; with recompute and all experts here only its shape */
+    tx_tensor made;       /* [n, h], by the experts of this rank's tokens */
+    tx_tensor all;        /* [T, h], of the shared expert; [2 T, h], of all experts and of the residual MLP */
     tx_experts_saved experts;
     tx_mlp_saved shared, residual;
 } tx_moe_saved;
@@ -84,12 +91,10 @@ typedef struct tx_moe_call {
     const tx_dropout_key *random;
 } tx_moe_call;
 
-/* Declares a layer's rows, "encoder.layers.0.mlp.router.weight", ...; of the experts those of this rank, whose first
- * one has number `first`.   @prefix "encoder.layers.0.mlp."   @dims f and u are an expert's, and so are n_tp and
- * tp_rank
+/* Declares a layer's rows, "encoder.layers.0.mlp.router.weight", ...; of the experts those of this rank.
+ * @prefix "encoder.layers.0.mlp."   @dims f and u are an expert's, and so are n_tp, tp_rank and reduce_group
  * @all_dims of what takes all tokens: the shared expert, or the residual MLP. TX_ERR_NOMEM */
-tx_status tx_moe_declare(tx_params *ps, const char *prefix, tx_moe *w, int64_t first, const tx_dims *dims,
-                         const tx_dims *all_dims);
+tx_status tx_moe_declare(tx_params *ps, const char *prefix, tx_moe *w, const tx_dims *dims, const tx_dims *all_dims);
 
 /* Tokens that an expert takes at most, in DeepSpeed's arithmetic; 0 without a factor: all.   @factor times the choices
  * of a token */

@@ -102,6 +102,7 @@ static void take_shard(tx_param *p, const tx_dims *dims)
     p->n_tp = split && dims->n_tp ? dims->n_tp : 1;
     p->tp_rank = split ? dims->tp_rank : 0;
     p->tied = dims->tied;
+    p->reduce_group = dims->reduce_group;
     p->counted = !dims->copy && (split || dims->tp_rank == 0);
     size_shard(p);
 }
@@ -202,7 +203,7 @@ static tx_status append(tx_params *ps, tx_param p)
     TX_TRY(tx_hash_add(&ps->by_name, hash_of(p.name), (size_t)ps->n));
     p.offset = ps->numel;
     p.unit = ps->n_units - 1;
-    p.reduce_group = TX_GROUP_DATA;
+    if (!p.reduce_group) p.reduce_group = TX_GROUP_DATA;
     ps->param[ps->n++] = p;
     if (ps->n_units) ps->unit[p.unit].end = ps->n;
     ps->numel += (p.numel + TX_PARAM_ALIGN - 1) / TX_PARAM_ALIGN * TX_PARAM_ALIGN;

@@ -60,6 +60,7 @@ typedef struct tx_dims {
     int64_t d;                     /* a head */
     int u_parts;       /* blocks of equal size that u is made of, each split over the ranks: 2 with a gate; 0 is 1 */
     int n_tp, tp_rank; /* tensor-parallel ranks, 0 is 1; they divide what "/t" stands after */
+    int reduce_group;  /* of what is declared (tx_group_kind); 0: TX_GROUP_DATA */
     bool tied, copy;   /* what is declared is on the pipeline's first and last stage; this is the last one's */
     unsigned traits;   /* the layers' own bits */
 } tx_dims;
@@ -86,10 +87,11 @@ typedef struct tx_param {
     int n_tp, tp_rank;     /* how many shards, and which one this is; 1 and 0 where nothing is split */
     tx_over_tp over_tp;
     bool tied;    /* both ends of the pipeline have it: gradients are summed over the ends group */
-    bool counted; /* this rank is the one of those with the same numbers that counts them in norms and totals, and saves
-                     them: the first of the tensor-parallel ones, of a tied one the first stage's */
+    bool counted; /* this rank is the one of those with the same numbers that counts them in norms and saves them: the
+                     first of the tensor-parallel ones, of a tied one the first stage's; and of a reduce group, whose
+                     members have the same numbers without ZeRO, where experts are divided (tx_zero_open) */
     int reduce_group;      /* tx_group_kind (parallel/grid.h): over these ranks ZeRO sums its gradients and divides its
-                              state. TX_GROUP_DATA, for all so far */
+                              state: TX_GROUP_DATA, or of experts that ranks divide among them TX_GROUP_EXPERT_DATA */
     int64_t offset, numel; /* elements, in every flat buffer */
     int unit;
     tx_init init;
@@ -219,7 +221,7 @@ const tx_param *tx_params_find(const tx_params *ps, const char *name); /* NULL i
 /* Elements of a shard that are real; they come first, because the rows that pad a table are its last ones. */
 int64_t tx_param_n_real(const tx_param *p);
 
-/* Real parameters (padding rows not counted). */
+/* Real parameters (padding rows not counted) that this rank counts. */
 int64_t tx_params_count(const tx_params *ps);
 
 void tx_params_deinit(tx_params *ps);

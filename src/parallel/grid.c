@@ -22,7 +22,7 @@ static const tx_axis_kind in_order[TX_N_AXES] = {
 #undef X
 };
 
-enum { ALL, ENDS };
+enum { ALL, ENDS, IN_A_ROW, ACROSS };
 static const struct {
     const char *name;
     unsigned axes;
@@ -45,7 +45,9 @@ tx_layout tx_layout_of(const tx_config *cfg)
 #define X(constant, word, order, size) (int)(size),
         TX_AXES(X)
 #undef X
-    }, .sequence = cfg->sequence_parallel };
+    }, .sequence = cfg->sequence_parallel,
+       .expert = tx_config_divides_experts(cfg) ? (int)cfg->moe_expert_parallel_size : 0,
+       .expert_tensor = tx_config_expert_tensor(cfg) };
 }
 
 const tx_grid tx_grid_alone = {
@@ -80,11 +82,14 @@ void tx_grid_place(tx_grid *g, int rank, const tx_layout *layout)
     }
     g->rank = rank;
     g->size = below;
+    g->sequence = layout->sequence && tx_grid_size(g, TX_AXIS_TENSOR) > 1;
+    g->expert = layout->expert;
+    g->expert_tensor = layout->expert_tensor;
 }
 
 tx_layout tx_grid_layout(const tx_grid *g)
 {
-    tx_layout l = { .sequence = g->sequence };
+    tx_layout l = { .sequence = g->sequence, .expert = g->expert, .expert_tensor = g->expert_tensor };
     for (int i = 0; i < TX_N_AXES; i++) l.size[i] = g->axis[i].size;
     return l;
 }
@@ -212,11 +217,32 @@ static int number_along(const tx_grid *g, unsigned axes, int *n)
 
 static group_spec describe_group(const tx_grid *g, int kind)
 {
-    int n, n_colors, number = number_along(g, groups[kind].axes, &n);
-    int color = number_along(g, TX_ALONG_ALL & ~groups[kind].axes, &n_colors);
+    int n, n_colors, members = groups[kind].members, e = g->expert ? g->expert : 1;
+    unsigned axes = groups[kind].axes;
+    if (axes == TX_ALONG_EXPERTS && g->expert_tensor) axes = TX_ALONG(DATA);
+    int number = number_along(g, axes, &n), color = number_along(g, TX_ALONG_ALL & ~axes, &n_colors);
     bool last = number == n - 1, end = n > 1 && (number == 0 || last);
-    if (groups[kind].members == ALL) return (group_spec){ n, number, color, n == 1 };
-    return (group_spec){ end ? 2 : 1, end && last, end ? color : -1, n == 1 };
+    switch (members) {
+    case ENDS:
+        return (group_spec){ end ? 2 : 1, end && last, end ? color : -1, n == 1 };
+    case IN_A_ROW:
+        return (group_spec){ e, number % e, color + n_colors * (number / e), e == 1 };
+    case ACROSS:
+        if (!g->expert) return (group_spec){ 1, 0, -1, true };
+        return (group_spec){ n / e, number / e, color + n_colors * (number % e), n == e };
+    default:
+        return (group_spec){ n, number, color, n == 1 };
+    }
+}
+
+/* Experts are divided over ranks of a stage, in rows of as many. */
+static tx_status fit_experts(const tx_layout *l)
+{
+    int t = size_of(l, TX_AXIS_TENSOR), r = size_of(l, TX_AXIS_DATA), n = l->expert_tensor ? r : t * r;
+    if (!l->expert || n % l->expert == 0) return TX_OK;
+    return TX_FAIL(TX_ERR_ARG, "--moe-expert-parallel-size %d does not divide the %d %s ranks of a stage%s", l->expert,
+                   n, l->expert_tensor || t == 1 ? "data-parallel" : "tensor- and data-parallel",
+                   l->expert_tensor && t > 1 ? ": experts are split over tensor-parallel ones" : "");
 }
 
 /* All axes but DATA divide the world; the ranks that they leave are along DATA. */
@@ -228,7 +254,7 @@ static tx_status fit_layout(tx_layout *l, int n)
     l->size[TX_AXIS_DATA] = 1;
     for (int i = 0; i < TX_N_AXES; i++) others *= size_of(l, (tx_axis_kind)i);
     l->size[TX_AXIS_DATA] = n / others;
-    if (n % others == 0) return TX_OK;
+    if (n % others == 0) return fit_experts(l);
     for (int i = 0; i < TX_N_AXES && !st; i++)
         if (i != TX_AXIS_DATA)
             st = tx_str_printf(&text, "%s%s model parallel size (%d)", i ? " times " : "", axis_word[i],
@@ -247,7 +273,6 @@ tx_status tx_grid_open(tx_grid *g, tx_world *world, const tx_layout *layout, con
     TX_TRY(fit_layout(&l, tx_world_size(world)));
     TX_GOTO(order_world(g, world, &l, place, &rank));
     tx_grid_place(g, rank, &l);
-    g->sequence = l.sequence && tx_grid_size(g, TX_AXIS_TENSOR) > 1;
     for (int k = 0; k < TX_N_GROUPS; k++) {
         if (k == TX_GROUP_WORLD) continue;
         group_spec s = describe_group(g, k);
@@ -265,8 +290,8 @@ tx_status tx_grid_plan(tx_grid *g, int rank, const tx_layout *layout)
 {
     tx_status st;
     *g = (tx_grid){ 0 };
+    TX_TRY(fit_experts(layout));
     tx_grid_place(g, rank, layout);
-    g->sequence = layout->sequence && tx_grid_size(g, TX_AXIS_TENSOR) > 1;
     for (int k = 0; k < TX_N_GROUPS; k++) {
         group_spec s = describe_group(g, k);
         g->group[k] = &tx_comm_self;

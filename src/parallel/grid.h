@@ -10,7 +10,15 @@
  *  Axes and groups are the two tables below. A new axis is a row of the first one and rows of the second one for its
  *  groups; places, plans and groups are made by loops over the tables.
  *
- *  Source: megatron/core/parallel_state.py (initialize_model_parallel). */
+ *  Experts have no axis of their own: e ranks in a row divide the experts of a layer among them. These are ranks along
+ *  the data axis, and an expert's matrices are split over the tensor ranks as an MLP's; or, where experts are whole,
+ *  any ranks of a stage, and the tensor ranks share the tokens:
+ *
+ *      the 8 ranks of a stage, t = 2, r = 4, e = 4
+ *        split over tensor ranks   experts' ranks  [0 2 4 6] [1 3 5 7]    the same experts  [0] [1] [2] ...
+ *        whole                                     [0 1 2 3] [4 5 6 7]                      [0 4] [1 5] [2 6] [3 7]
+ *
+ *  Source: megatron/core/parallel_state.py (initialize_model_parallel); DeepSpeed's deepspeed/utils/groups.py. */
 #ifndef TX_PARALLEL_GRID_H
 #define TX_PARALLEL_GRID_H
 
@@ -42,18 +50,25 @@ typedef enum tx_axis_kind {
 #define TX_ALONG(constant) (1u << TX_AXIS_##constant)
 #define TX_ALONG_ALL       ((1u << TX_N_AXES) - 1)
 
+/* Those along which experts are divided. */
+#define TX_ALONG_EXPERTS (TX_ALONG(TENSOR) | TX_ALONG(DATA))
+
 /* clang-format off */
 
 /* The groups: a rank is in a group with the ranks whose places differ from its own along the group's axes alone.
  *  name     in messages
- *  axes     along which places differ
- *  members  ALL of those ranks, or the two ENDS: the first and the last; a rank between them is in a group of one */
+ *  axes     along which places differ; of experts that tensor ranks split not TENSOR
+ *  members  ALL of those ranks; or the two ENDS: the first and the last; a rank between them is in a group of one; or
+ *           e of them IN_A_ROW; or those that are e apart, ACROSS these rows. Where experts are not divided the latter
+ *           two are groups of one */
 /*    constant  name                    axes                                    members */
 #define TX_STEP_GROUPS(X) /* in which a step moves tensors */                            \
     X(TENSOR,   "tensor-parallel",      TX_ALONG(TENSOR),                       ALL)     \
     X(PIPELINE, "pipeline",             TX_ALONG(PIPELINE),                     ALL)     \
     X(DATA,     "data-parallel",        TX_ALONG(DATA),                         ALL)     \
-    X(ENDS,     "first and last stage", TX_ALONG(PIPELINE),                     ENDS)
+    X(ENDS,     "first and last stage", TX_ALONG(PIPELINE),                     ENDS)    \
+    X(EXPERT,      "expert-parallel",      TX_ALONG_EXPERTS,                    IN_A_ROW) \
+    X(EXPERT_DATA, "expert-data-parallel", TX_ALONG_EXPERTS,                    ACROSS)
 #define TX_OTHER_GROUPS(X)                                                               \
     X(MODEL,    "model-parallel",       TX_ALONG(TENSOR) | TX_ALONG(PIPELINE),  ALL)     \
     X(WORLD,    "world",                TX_ALONG_ALL,                           ALL)
@@ -73,6 +88,8 @@ extern const char *const tx_group_names[TX_N_GROUPS];
 typedef struct tx_layout {
     int size[TX_N_AXES];
     bool sequence; /* sequence parallelism; ignored where there is one tensor rank */
+    int expert;    /* ranks that divide a layer's experts; 0: every rank of a stage has all, split over tensor ranks */
+    bool expert_tensor; /* tensor ranks split an expert's matrices, and do not share the tokens */
 } tx_layout;
 tx_layout tx_layout_of(const tx_config *cfg);
 
@@ -94,7 +111,9 @@ typedef struct tx_grid {
     int rank, size; /* in the order above, which is the world's unless the user has chosen other places */
     tx_axis axis[TX_N_AXES];
     tx_comm *group[TX_N_GROUPS];
-    bool sequence;  /* sequence parallelism: between layers a tensor-parallel rank holds s/t positions */
+    bool sequence; /* sequence parallelism: between layers a tensor-parallel rank holds s/t positions */
+    int expert;    /* as the layout has it */
+    bool expert_tensor;
     bool reordered; /* the group WORLD is the grid's own */
     tx_place_of_work work;
 } tx_grid;
@@ -119,13 +138,27 @@ void tx_grid_place(tx_grid *g, int rank, const tx_layout *layout);
 /* The grid's sizes: of all its ranks. */
 tx_layout tx_grid_layout(const tx_grid *g);
 
+/* The ranks that have the same experts' tensors, over which their gradients are summed: all data-parallel ones where
+ * experts are not divided. */
+static inline int tx_grid_expert_data(const tx_grid *g)
+{
+    return g->expert ? TX_GROUP_EXPERT_DATA : TX_GROUP_DATA;
+}
+
+/* Tensor ranks that each have a part of the tokens and whole experts, and which one this is. */
+static inline tx_axis tx_grid_token_parts(const tx_grid *g)
+{
+    return g->expert && !g->expert_tensor ? g->axis[TX_AXIS_TENSOR] : (tx_axis){ 1, 0 };
+}
+
 /* "tensor 1, pipeline 0, data 3": the rank's place, in buf. */
 enum { TX_PLACE_TEXT = 32 * TX_N_AXES };
 const char *tx_grid_text(char buf[TX_PLACE_TEXT], const tx_grid *g);
 
 /* Collective over the world: the groups of its ranks. The sizes of all axes but DATA divide the world's size. `world`
  * is the caller's and outlives the grid.   @place the place that this rank has chosen; NULL on all ranks: the order
- * above.   TX_ERR_ARG: the sizes do not divide the ranks, or the chosen places are no grid */
+ * above.   TX_ERR_ARG: the sizes do not divide the ranks, or the ranks of experts those of a stage, or the chosen
+ * places are no grid */
 tx_status tx_grid_open(tx_grid *g, tx_world *world, const tx_layout *layout, const tx_rank_place *place);
 
 /* The grid of one rank of a job that does not exist, for a dry run. */

@@ -155,38 +155,69 @@ static void add_pipeline(terms *t, const tx_volume_sizes *z)
     add(t, TX_GROUP_PIPELINE, TX_COMM_SEND, back, backward, bsh);
 }
 
+/* Rows of tokens to the ranks of their experts, and back. */
+static void add_experts(terms *t, const tx_volume_sizes *z)
+{
+    static const char *const what[] = { "2 k b s h a layer and rank, forward", "2 k b s h a layer and rank, backward",
+                                        "2 k b s h a layer and rank, forward again" };
+    for (int i = 0; i < 3; i++) {
+        bool again = i == 2;
+        int64_t calls = 2 * z->n_micro * z->n_routed[again];
+        if (!calls) continue;
+        TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
+        t->term[t->n++] = (tx_volume_term){
+            TX_GROUP_EXPERT, TX_COMM_ALL_TO_ALL, what[i], { calls, 2 * z->n_micro * z->rows[again] * z->h * z->value }
+        };
+    }
+}
+
+/* What ranks share, and among which. */
+typedef struct sharing {
+    int group, n;
+    const tx_volume_shared *of;
+} sharing;
+
+static sharing sharing_of(const tx_volume_sizes *z, int k)
+{
+    static const int group[TX_N_SHARED] = {
+        [TX_SHARED_DATA] = TX_GROUP_DATA, [TX_SHARED_EXPERTS] = TX_GROUP_EXPERT_DATA
+    };
+    return (sharing){ group[k], tx_volume_group_size(z, group[k]), &z->shared[k] };
+}
+
 /* All buckets, so many times, with so many bytes an element. */
-static void add_buckets(terms *t, tx_comm_op op, const char *what, int64_t times, tx_volume_buckets b, int64_t bytes)
+static void add_buckets(terms *t, tx_volume_term of, int64_t times, tx_volume_buckets b, int64_t bytes)
 {
     if (!times || !b.n) return;
     TX_ASSERT(t->n < TX_VOLUME_MAX_TERMS);
-    t->term[t->n++] = (tx_volume_term){ TX_GROUP_DATA, op, what, { times * b.n, times * b.numel * bytes } };
+    of.volume = (tx_comm_volume){ times * b.n, times * b.numel * bytes };
+    t->term[t->n++] = of;
 }
 
-static void add_gradients(terms *t, const tx_volume_sizes *z)
+static void add_gradients(terms *t, const tx_volume_sizes *z, sharing s)
 {
     tx_comm_op op = z->zero && z->scatters ? TX_COMM_REDUCE_SCATTER : TX_COMM_ALL_REDUCE;
     static const char *const what[2][2] = {
         { "4 bytes a parameter of the rank", "4 bytes a parameter, each micro-batch" },
         { "2 bytes a parameter of the rank", "2 bytes a parameter, each micro-batch" },
     };
-    add_buckets(t, op, what[z->sum == 2][z->reduce_every_micro_batch], n_sums(z), z->all, z->sum);
+    const tx_volume_term of = { s.group, op, what[z->sum == 2][z->reduce_every_micro_batch], { 0 } };
+    add_buckets(t, of, n_sums(z), s.of->all, z->sum);
 }
 
 /* What all ranks have whole, after the update. */
-static void add_updated(terms *t, const tx_volume_sizes *z)
+static void add_updated(terms *t, const tx_volume_sizes *z, sharing s)
 {
-    tx_volume_buckets b = z->zero == 3 ? z->whole : z->all;
+    tx_volume_buckets b = z->zero == 3 ? s.of->whole : s.of->all;
     const char *what = z->zero == 3 ? "updated parameters that stay whole" : "updated parameters";
     if (!z->zero || z->skips) return;
-    if (z->gathers)
-        add_buckets(t, TX_COMM_ALL_GATHER, what, 1, b, z->value);
-    else
-        add_buckets(t, TX_COMM_BROADCAST, what, 1, (tx_volume_buckets){ b.n * z->r, b.numel }, z->value);
+    if (!z->gathers) b.n *= s.n;
+    const tx_volume_term of = { s.group, z->gathers ? TX_COMM_ALL_GATHER : TX_COMM_BROADCAST, what, { 0 } };
+    add_buckets(t, of, 1, b, z->value);
 }
 
 /* ZeRO 3. What a micro-batch uses in forward and again in backward is gathered twice, unless it waits in between. */
-static void add_before_use(terms *t, const tx_volume_sizes *z)
+static void add_before_use(terms *t, const tx_volume_sizes *z, sharing s)
 {
     static const char *const what[TX_N_GATHERED][2] = {
         { "a layer, forward and backward", "a layer, once" },
@@ -196,9 +227,10 @@ static void add_before_use(terms *t, const tx_volume_sizes *z)
     };
     const int64_t uses[TX_N_GATHERED] = { 2, z->tied && z->p == 1 ? 2 : 1, z->embedding_norm ? 2 : 1, 1 };
     for (int i = 0; i < TX_N_GATHERED && z->zero == 3; i++)
-        for (int waits = 0; waits < 2; waits++)
-            add_buckets(t, TX_COMM_ALL_GATHER, what[i][waits], z->n_micro * (waits ? 1 : uses[i]),
-                        z->gathered[i][waits], z->value);
+        for (int waits = 0; waits < 2; waits++) {
+            const tx_volume_term of = { s.group, TX_COMM_ALL_GATHER, what[i][waits], { 0 } };
+            add_buckets(t, of, z->n_micro * (waits ? 1 : uses[i]), s.of->gathered[i][waits], z->value);
+        }
 }
 
 /* Of the word embedding that first and last stage have both. */
@@ -217,10 +249,13 @@ int tx_volume_terms(const tx_volume_sizes *z, tx_volume_term term[TX_VOLUME_MAX_
     if (z->t > 1 && z->sequence) add_parts(&t, z);
     if (z->t > 1 && !z->sequence) add_all_reduces(&t, z);
     if (z->p > 1) add_pipeline(&t, z);
-    if (z->r > 1) {
-        add_gradients(&t, z);
-        add_updated(&t, z);
-        add_before_use(&t, z);
+    if (z->e > 1) add_experts(&t, z);
+    for (int k = 0; k < TX_N_SHARED; k++) {
+        sharing s = sharing_of(z, k);
+        if (s.n <= 1) continue;
+        add_gradients(&t, z, s);
+        add_updated(&t, z, s);
+        add_before_use(&t, z, s);
     }
     if (z->p > 1 && z->tied && (has_pre(z) || has_post(z))) add_ends(&t, z);
     return t.n;
@@ -243,6 +278,8 @@ int tx_volume_group_size(const tx_volume_sizes *z, int group)
     const int size[TX_N_STEP_GROUPS] = { [TX_GROUP_TENSOR] = z->t,
                                          [TX_GROUP_PIPELINE] = z->p,
                                          [TX_GROUP_DATA] = z->r,
+                                         [TX_GROUP_EXPERT] = z->e,
+                                         [TX_GROUP_EXPERT_DATA] = z->r_experts,
                                          [TX_GROUP_ENDS] = z->p > 1 && (has_pre(z) || has_post(z)) ? 2 : 1 };
     return size[group];
 }
@@ -263,13 +300,20 @@ double tx_volume_sent(const tx_volume *v, const tx_volume_sizes *z)
 /* How often something is dropped that should wait for backward depends on more than sizes. */
 static bool is_bound(const tx_volume_sizes *z, int group, int op)
 {
-    return z->bounded && group == TX_GROUP_DATA && op == TX_COMM_ALL_GATHER;
+    return z->bounded && (group == TX_GROUP_DATA || group == TX_GROUP_EXPERT_DATA) && op == TX_COMM_ALL_GATHER;
+}
+
+/* How many tokens have a place depends on what they choose. */
+static bool is_bound_in_bytes(const tx_volume_sizes *z, int group)
+{
+    return z->drops && group == TX_GROUP_EXPERT;
 }
 
 static bool agrees(const tx_volume *counted, const tx_volume *expected, const tx_volume_sizes *z, int group, int op)
 {
     const tx_comm_volume *v = &counted->of[group][op], *e = &expected->of[group][op];
     if (is_bound(z, group, op)) return v->calls <= e->calls && v->bytes <= e->bytes;
+    if (is_bound_in_bytes(z, group)) return v->calls == e->calls && v->bytes <= e->bytes;
     return v->calls == e->calls && v->bytes == e->bytes;
 }
 
@@ -305,6 +349,7 @@ static tx_status show(tx_str *out, const tx_volume *counted, const tx_volume *ex
                                  (double)term[i].volume.bytes / MB));
     if (is_bound(z, group, op))
         TX_TRY(tx_str_printf(out, "      these are the most: --zero-max-live-parameters lets some of it wait\n"));
+    if (is_bound_in_bytes(z, group)) TX_TRY(tx_str_printf(out, "      these are the most: experts drop tokens\n"));
     if (agrees(counted, expected, z, group, op)) return TX_OK;
     return tx_str_printf(out, "      NOT EQUAL: %lld calls and %lld bytes, by the formulas %lld and %lld\n",
                          (long long)v->calls, (long long)v->bytes, (long long)e->calls, (long long)e->bytes);

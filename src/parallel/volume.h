@@ -12,11 +12,14 @@
  *      BERT's head      reads n rows alone, of tokens to predict: their gradient is an all-reduce of n h, also with
  *                       sequence parallelism, and of the loss there are 4 n numbers a rank
  *      experts          of each router the gradient of k weights a token, backward
+ *      experts' ranks   a layer: 2 all-to-alls forward, 2 backward, of the rows of all ranks that divide its experts: k
+ *                       rows of h a token that is not dropped                          GShard, arXiv:2006.16668 §3.2
  *      tensor ranks,    an all-gather of b s h, of the residual stream's numbers, for every group of layers that is
  *        inputs divided computed again, which --partition-activations divides the input of
  *      pipeline         b s h (its 1/t with sequence parallelism) across each border of   arXiv:2104.04473 §2.2
  *                       virtual stages, and its gradient back
- *      data ranks       every parameter's gradient, 4 bytes or 2 each: an all-reduce, once
+ *      data ranks       every parameter's gradient, 4 bytes or 2 each: an all-reduce, once; those of experts that are
+ *                       divided over the ranks that have the same ones
  *      ZeRO 1, 2, 3     a reduce-scatter instead; 2 and 3 of every micro-batch               arXiv:1910.02054 §7
  *      ZeRO 1, 2        an all-gather of the updated parameters
  *      ZeRO 3           all-gathers of a layer's parameters before its forward and its backward; forward once more
@@ -51,9 +54,21 @@ typedef enum tx_gathered {
     TX_N_GATHERED
 } tx_gathered;
 
+/* What ranks that have the same parameters sum and gather. */
+typedef struct tx_volume_shared {
+    tx_volume_buckets all; /* runs that gradients are summed in */
+
+    /* ZeRO 3: what is gathered before use, [1]: and waits where it is from forward to backward; what is whole always */
+    tx_volume_buckets gathered[TX_N_GATHERED][2], whole;
+} tx_volume_shared;
+
+/* By which ranks those are: all along the data axis, or those with the same experts where these are divided. */
+enum { TX_SHARED_DATA, TX_SHARED_EXPERTS, TX_N_SHARED };
+
 /* What the formulas are about, on one rank. */
 typedef struct tx_volume_sizes {
-    int t, p, r; /* tensor ranks, pipeline stages, data ranks */
+    int t, p, r;      /* tensor ranks, pipeline stages, data ranks */
+    int e, r_experts; /* ranks that divide experts, and that have the same ones; 1 where they are not divided */
     int stage;
     bool sequence;
     int64_t s, b, h;
@@ -62,7 +77,10 @@ typedef struct tx_volume_sizes {
     int64_t n_layers, n_again;  /* of the stage; of these, computed again for backward */
     int64_t n_gates, n_choices; /* of the stage's layers with experts: products that weigh rows, and weights of a token
                                  * in all of them */
-    int64_t n_gathered;         /* groups of the latter whose input the tensor ranks have in parts */
+    int64_t n_routed[2];        /* layers whose rows travel to experts, and of these, computed again */
+    int64_t rows[2];            /* of all e ranks in all of them */
+    bool drops;                 /* it may be fewer rows */
+    int64_t n_gathered;         /* groups of those that are computed again whose input the tensor ranks have in parts */
     int64_t value, stream;      /* bytes of an activation; of a number of the residual stream */
     int64_t grad, sum;          /* of a gradient that is kept; of one that is summed over data ranks */
     int64_t norm;               /* parameters of a norm: 2 h, or h; */
@@ -79,12 +97,10 @@ typedef struct tx_volume_sizes {
     bool scatters;                 /* ZeRO: a rank gets the sums of its part only */
     bool gathers;                  /* ZeRO: all parts at once, and not one rank's after the other */
     bool skips;                    /* there was no update, and what is moved after one was not */
-    tx_volume_buckets all;         /* runs that gradients are summed in */
     int64_t ends;                  /* elements of the word embedding's gradient that are summed over the ends */
-
-    /* ZeRO 3: what is gathered before use, [1]: and waits where it is from forward to backward; what is whole always */
-    tx_volume_buckets gathered[TX_N_GATHERED][2], whole;
-    bool bounded; /* more would wait than --zero-max-live-parameters: [1] is in [0], and that is the most it takes */
+    tx_volume_shared shared[TX_N_SHARED];
+    bool bounded; /* ZeRO 3: more would wait than --zero-max-live-parameters: [1] is in [0], and that is the most it
+                     takes */
 } tx_volume_sizes;
 
 /* A term of a formula. */
@@ -95,7 +111,7 @@ typedef struct tx_volume_term {
     tx_comm_volume volume;
 } tx_volume_term;
 
-enum { TX_VOLUME_MAX_TERMS = 40 };
+enum { TX_VOLUME_MAX_TERMS = 56 };
 
 /* The terms that are not zero, those of a group and op one after the other; returns their number. */
 int tx_volume_terms(const tx_volume_sizes *z, tx_volume_term term[TX_VOLUME_MAX_TERMS]);

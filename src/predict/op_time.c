@@ -82,7 +82,14 @@ double tx_op_seconds(const tx_machine *m, const tx_work_event *e, int n_ranks)
 static void stride_of(const tx_layout *l, int group, int *stride, int *size)
 {
     int t = l->size[TX_AXIS_TENSOR], p = l->size[TX_AXIS_PIPELINE], r = l->size[TX_AXIS_DATA];
+    int e = l->expert ? l->expert : 1, beside = l->expert_tensor ? t : 1, of_experts = t * r / beside;
     switch (group) {
+    case TX_GROUP_EXPERT:
+        *stride = beside, *size = e;
+        return;
+    case TX_GROUP_EXPERT_DATA:
+        *stride = beside * e, *size = l->expert ? of_experts / e : 1;
+        return;
     case TX_GROUP_TENSOR:
         *stride = 1, *size = t;
         return;

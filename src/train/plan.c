@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "checkpoint/checkpoint.h"
 #include "convert/save_as.h"
+#include "nn/moe.h"
 #include "zero/zero_parts.h"
 
 const tx_client tx_no_client;
@@ -208,13 +209,27 @@ tx_status tx__plan_step(tx_memory *out, tx_volume_sizes *sizes, const tx_dry_ste
 static void bound_waiting(tx_volume_sizes *s, const tx_config *cfg, int64_t most)
 {
     int64_t waiting = 0;
-    for (int i = 0; i < TX_N_GATHERED; i++) waiting += s->gathered[i][1].numel;
+    for (int k = 0; k < TX_N_SHARED; k++)
+        for (int i = 0; i < TX_N_GATHERED; i++) waiting += s->shared[k].gathered[i][1].numel;
     s->bounded = waiting && waiting + 2 * most > cfg->zero_max_live_parameters;
-    for (int i = 0; i < TX_N_GATHERED && s->bounded; i++) {
-        s->gathered[i][0].n += s->gathered[i][1].n;
-        s->gathered[i][0].numel += s->gathered[i][1].numel;
-        s->gathered[i][1] = (tx_volume_buckets){ 0 };
-    }
+    for (int k = 0; k < TX_N_SHARED && s->bounded; k++)
+        for (int i = 0; i < TX_N_GATHERED; i++) {
+            tx_volume_buckets *of = s->shared[k].gathered[i];
+            of[0].n += of[1].n;
+            of[0].numel += of[1].numel;
+            of[1] = (tx_volume_buckets){ 0 };
+        }
+}
+
+static int shared_of(const tx_bucket *b)
+{
+    return b->group == TX_GROUP_DATA ? TX_SHARED_DATA : TX_SHARED_EXPERTS;
+}
+
+static void add_bucket(tx_volume_buckets *to, const tx_bucket *b)
+{
+    to->n++;
+    to->numel += b->numel;
 }
 
 /* What ZeRO-3 gathers for each unit of parameters: those that are not whole always. A unit waits for its backward where
@@ -229,17 +244,20 @@ static void count_gathered(tx_volume_sizes *s, const tx_config *cfg, const tx_ze
     int64_t behind = 0, most = 0;
     for (int i = ps->n_units - 1; i >= 0; i--) {
         const tx_unit *u = &ps->unit[i];
-        const tx_bucket *b = NULL;
-        tx_volume_buckets *to = &s->gathered[what[u->kind]][2 * behind < cfg->zero_max_reuse_distance];
+        const tx_bucket *b[TX_N_SHARED] = { NULL };
+        bool waits = 2 * behind < cfg->zero_max_reuse_distance;
+        int64_t all = 0;
         for (int row = u->first; row < u->end; row++) {
             const tx_bucket *its = &z->flat.bucket[z->flat.of_row[row]];
-            if (!its->persistent) b = its;
+            if (!its->persistent) b[shared_of(its)] = its;
             behind += ps->param[row].numel;
         }
-        if (!b) continue;
-        to->n++;
-        to->numel += b->numel;
-        if (b->numel > most) most = b->numel;
+        for (int k = 0; k < TX_N_SHARED; k++) {
+            if (!b[k]) continue;
+            add_bucket(&s->shared[k].gathered[what[u->kind]][waits], b[k]);
+            all += b[k]->numel;
+        }
+        if (all > most) most = all;
     }
     bound_waiting(s, cfg, most);
 }
@@ -253,11 +271,13 @@ static void read_zero(tx_volume_sizes *s, const tx_config *cfg, const tx_zero *z
     s->grad = (int64_t)tx_dtype_size(z->grad_type);
     s->sum = (int64_t)tx_dtype_size(z->sum_type);
     s->gathers = cfg->zero_allgather_partitions;
-    s->all = (tx_volume_buckets){ z->flat.n_buckets, z->ps->numel };
     for (int row = 0; row < z->ps->n; row++)
         if (z->ps->param[row].tied) s->ends = tx_bucket_part(&z->flat, &z->flat.bucket[z->flat.of_row[row]]);
-    for (int k = 0; k < z->flat.n_buckets; k++) s->whole.n += z->flat.bucket[k].persistent;
-    s->whole.numel = z->persistent_numel;
+    for (int k = 0; k < z->flat.n_buckets; k++) {
+        const tx_bucket *b = &z->flat.bucket[k];
+        add_bucket(&s->shared[shared_of(b)].all, b);
+        if (b->persistent) add_bucket(&s->shared[shared_of(b)].whole, b);
+    }
     count_gathered(s, cfg, z);
 }
 
@@ -270,6 +290,28 @@ static void count_gates(tx_volume_sizes *s, const tx_model *m, const tx_config *
             if (is.n_experts == 1) continue;
             s->n_gates += 1 + is.residual + is.shared_gate;
             s->n_choices += is.k + (is.residual ? 2 : 0) + is.shared_gate;
+        }
+}
+
+/* Layers whose experts ranks divide, and the rows that these have for each other. */
+static void count_routed(tx_volume_sizes *s, const tx_model *m, const tx_config *cfg, const tx_grid *g)
+{
+    int parts = tx_grid_token_parts(g).size;
+    int64_t tokens = s->b * s->s, each = (tokens + parts - 1) / parts;
+    s->drops = tokens % parts;
+    for (int k = 0; k < m->n_chunks; k++)
+        for (int64_t i = m->chunk[k].first; i < m->chunk[k].end; i++) {
+            const tx_moe_shape is = tx_config_moe(cfg, i);
+            bool again = i - m->chunk[k].first < m->recompute.n_layers;
+            int64_t rows = each * is.k,
+                    room = is.n_experts *
+                           tx_moe_capacity(tokens, is.n_experts, is.train_factor * (double)is.k, is.min_capacity);
+            if (is.n_experts == 1) continue;
+            s->drops = s->drops || room;
+            for (int of = 0; of <= again; of++) {
+                s->n_routed[of]++;
+                s->rows[of] += s->e * (room && room < rows ? room : rows);
+            }
         }
 }
 
@@ -290,6 +332,8 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
         .t = tx_grid_size(g, TX_AXIS_TENSOR),
         .p = tx_grid_size(g, TX_AXIS_PIPELINE),
         .r = tx_grid_size(g, TX_AXIS_DATA),
+        .e = tx_comm_size(tx_grid_group(g, TX_GROUP_EXPERT)),
+        .r_experts = tx_comm_size(tx_grid_group(g, TX_GROUP_EXPERT_DATA)),
         .stage = tx_grid_rank(g, TX_AXIS_PIPELINE),
         .sequence = g->sequence,
         .s = s,
@@ -312,6 +356,7 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
         .tied = !cfg->untie_embeddings_and_output_weights,
     };
     count_gates(&sizes, m, cfg);
+    if (sizes.e > 1) count_routed(&sizes, m, cfg, g);
     m->type->shape(m, cfg, &batch, s, b);
     sizes.head_rows = batch.label.dim[0];
     sizes.head_chunks =
@@ -324,7 +369,7 @@ tx_volume_sizes tx__plan_volume_sizes(const tx_model *m, const tx_config *cfg, c
 int64_t tx__plan_copy_numel(const tx_zero *z)
 {
     tx_zero_part part[TX_ZERO_MAX_PARTS];
-    if (!z->train || !z->cfg->async_save || !tx_zero_saves(z)) return 0;
+    if (!z->train || !z->cfg->async_save || !tx_zero_savers(z)) return 0;
     return tx_checkpoint_copy_numel(z->ps, tx_zero_kept(z), tx_zero_parts(z, !z->cfg->no_save_optim, part));
 }
 
@@ -378,8 +423,14 @@ tx_zero_formula tx__plan_formula(const tx_zero *z)
 {
     int value = (int)tx_dtype_size(z->dtype), grad = (int)tx_dtype_size(z->grad_type),
         master = z->dtype == TX_F32 ? 0 : 4;
-    tx_zero_formula f = { .stage = z->stage, .n_ranks = z->flat.ranks[TX_GROUP_DATA].n };
-    for (int row = 0; row < z->ps->n; row++) f.n_params += z->ps->param[row].numel;
+    tx_zero_formula f = { .stage = z->stage,
+                          .n_ranks = z->flat.ranks[TX_GROUP_DATA].n,
+                          .n_expert_ranks = z->flat.ranks[TX_GROUP_EXPERT_DATA].n };
+    for (int row = 0; row < z->ps->n; row++) {
+        const tx_param *p = &z->ps->param[row];
+        f.n_params += p->numel;
+        if (p->reduce_group != TX_GROUP_DATA) f.n_expert_params += p->numel;
+    }
     f.whole = (z->stage < 3 ? value : 0) + (z->stage == 0 || !z->reduce_every_micro_batch ? grad : 0);
     f.divided = value + grad + master + 4 * z->optim.type->n_state - f.whole;
     return f;
@@ -387,7 +438,9 @@ tx_zero_formula tx__plan_formula(const tx_zero *z)
 
 double tx_zero_formula_bytes(const tx_zero_formula *f)
 {
-    return (double)f->n_params * (f->whole + (double)f->divided / f->n_ranks);
+    double of_ranks = (double)(f->n_params - f->n_expert_params) / f->n_ranks;
+    if (f->n_expert_params) of_ranks += (double)f->n_expert_params / f->n_expert_ranks;
+    return (double)f->n_params * f->whole + f->divided * of_ranks;
 }
 
 /* ---- the figures ---- */

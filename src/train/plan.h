@@ -46,6 +46,8 @@ size_t tx_memory_states(const tx_memory *m);
 typedef struct tx_zero_formula {
     int stage, n_ranks; /* of the partitioning */
     int64_t n_params;   /* Psi: parameters of the rank's layers, before partitioning */
+    int n_expert_ranks; /* the same of experts that ranks divide, which are among n_params */
+    int64_t n_expert_params;
     int whole, divided; /* bytes per parameter that are on every rank, and that are partitioned */
 } tx_zero_formula;
 double tx_zero_formula_bytes(const tx_zero_formula *f);

@@ -155,21 +155,34 @@ static tx_status require_finite(tx_trainer *t)
                    (long long)t->iteration, bad);
 }
 
-/* Ranks that have the same tensors have the same numbers in them. All agree after each kind of group: a rank that goes
- * on must not wait for one that does not. */
-static tx_status compare_replicas(tx_trainer *t, tx_replica *row)
+static tx_status compare_over(tx_trainer *t, const tx_replica *row, int group, tx_in_common what)
 {
     const tx_grid *g = t->grid;
+    tx_status st = tx_replicas_compare(&t->model->params, row, tx_grid_group(g, group), what);
+    return tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD), st);
+}
+
+static void keep_only(const tx_params *ps, tx_replica *row, bool experts)
+{
+    for (int i = 0; i < ps->n; i++)
+        if ((ps->param[i].reduce_group == TX_GROUP_EXPERT_DATA) != experts) row[i].has = false;
+}
+
+/* Ranks that have the same tensors have the same numbers in them. All agree after each kind of group: a rank that goes
+ * on must not wait for one that does not. Experts that ranks divide among them are the same in other groups. */
+static tx_status compare_replicas(tx_trainer *t, tx_replica *row, bool experts)
+{
     const tx_params *ps = &t->model->params;
-    TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD), tx_zero_hash_masters(&t->zero, row)));
-    TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD),
-                         tx_replicas_compare(ps, row, tx_grid_group(g, TX_GROUP_TENSOR), TX_UNSPLIT)));
-    TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD),
-                         tx_replicas_compare(ps, row, tx_grid_group(g, TX_GROUP_ENDS), TX_BY_NAME)));
-    if (tx_zero_kept(&t->zero))
-        TX_TRY(tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD), tx_zero_hash_values(&t->zero, row)));
-    return tx_comm_agree(tx_grid_group(g, TX_GROUP_WORLD),
-                         tx_replicas_compare(ps, row, tx_grid_group(g, TX_GROUP_DATA), TX_BY_NAME));
+    tx_comm *world = tx_grid_group(t->grid, TX_GROUP_WORLD);
+    TX_TRY(tx_comm_agree(world, tx_zero_hash_masters(&t->zero, row)));
+    keep_only(ps, row, experts);
+    if (!experts) {
+        TX_TRY(compare_over(t, row, TX_GROUP_TENSOR, TX_UNSPLIT));
+        TX_TRY(compare_over(t, row, TX_GROUP_ENDS, TX_BY_NAME));
+    }
+    if (tx_zero_kept(&t->zero)) TX_TRY(tx_comm_agree(world, tx_zero_hash_values(&t->zero, row)));
+    keep_only(ps, row, experts);
+    return compare_over(t, row, experts ? TX_GROUP_EXPERT_DATA : TX_GROUP_DATA, TX_BY_NAME);
 }
 
 static tx_status require_replicas(tx_trainer *t)
@@ -178,7 +191,8 @@ static tx_status require_replicas(tx_trainer *t)
     if (t->grid->size == 1) return TX_OK;
     tx_status st = tx_alloc(&row, (size_t)t->model->params.n, sizeof *row, "hashes of parameters");
     st = tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), st);
-    if (!st) st = compare_replicas(t, row);
+    if (!st) st = compare_replicas(t, row, false);
+    if (!st && t->grid->expert) st = compare_replicas(t, row, true);
     tx_free(row);
     return st;
 }
@@ -224,7 +238,7 @@ int64_t tx__trainer_save_bytes(const tx_trainer *t, int64_t *passing)
     const tx_zero *z = &t->zero;
     tx_zero_part part[TX_ZERO_MAX_PARTS];
     int n_parts = tx_zero_parts(z, !t->cfg->no_save_optim, part);
-    int64_t numel = tx_zero_saves(z) ? tx_checkpoint_numel(&t->model->params, tx_zero_kept(z)) : 0;
+    int64_t numel = tx_zero_savers(z) ? tx_checkpoint_numel(&t->model->params, tx_zero_kept(z)) : 0;
     *passing = tx_save_bytes_passing(t->cfg, numel, n_parts);
     return tx_save_bytes(t->cfg, numel, n_parts);
 }
@@ -243,7 +257,7 @@ tx_status tx_trainer_snapshot(tx_trainer *t, tx_snapshot *out, bool copy)
     out->n_parts = state_parts(z, NULL, !t->cfg->no_save_optim, own);
     memcpy(out->part, own, sizeof own);
     tx_status st = config_to_save(t, &out->config);
-    if (!st && copy && tx_zero_saves(z))
+    if (!st && copy && tx_zero_savers(z))
         st = tx_checkpoint_copy(out->part, t->copy, &t->model->params, tx_zero_kept(z), own, out->n_parts);
     st = tx_comm_agree(tx_grid_group(t->grid, TX_GROUP_WORLD), st);
     if (st) tx_snapshot_free(out);
@@ -268,9 +282,7 @@ tx_status tx__trainer_save_begin(tx_trainer *t, const tx_snapshot *what, const c
                              .kept = tx_zero_kept(z),
                              .part = what->part,
                              .n_parts = what->n_parts,
-                             .group = !tx_zero_saves(z) ? NULL
-                                      : tx_zero_kept(z) ? tx_grid_group(t->grid, TX_GROUP_WORLD)
-                                                        : tx_grid_group(t->grid, TX_GROUP_MODEL) };
+                             .group = tx_zero_savers(z) };
     return tx_save_begin(out, &a);
 }
 

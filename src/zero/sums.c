@@ -288,6 +288,7 @@ tx_status tx__zero_post_backward(void *user, int unit, bool last)
         while (!z->overlap && z->n_queued) TX_TRY(sum_wait(z));
     }
     tx_at_part(z->c, part);
+    TX_TRY(tx_comm_poll(z->c, tx_grid_group(z->grid, TX_GROUP_EXPERT_DATA)));
     return tx_comm_poll(z->c, tx_grid_group(z->grid, TX_GROUP_DATA));
 }
 

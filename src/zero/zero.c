@@ -294,6 +294,18 @@ static tx_status open_buckets(tx_zero *z)
     return TX_OK;
 }
 
+bool tx_zero_first(const tx_zero *z, const tx_param *p)
+{
+    return p->counted && tx_comm_rank(tx_grid_group(z->grid, p->reduce_group)) == 0;
+}
+
+/* Whole numbers are the same in a reduce group, and groups differ: the first member counts. */
+static void count_once(const tx_zero *z)
+{
+    if (z->stage || !z->over_world) return;
+    for (int row = 0; row < z->ps->n; row++) z->ps->param[row].counted = tx_zero_first(z, &z->ps->param[row]);
+}
+
 tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args *a)
 {
     const tx_config *cfg = a->cfg;
@@ -308,6 +320,7 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args 
     z->stage = a->train ? (int)cfg->zero_stage : 0;
     z->reduce_every_micro_batch = a->train && (z->stage >= 2 || cfg->reduce_every_micro_batch);
     z->overlap = cfg->overlap_grad_reduce;
+    z->over_world = z->stage || z->grid->expert;
     choose_types(z);
     z->values.size = tx_dtype_size(z->dtype);
     z->grads.size = tx_dtype_size(z->grad_type);
@@ -320,18 +333,20 @@ tx_status tx_zero_open(tx_zero *z, tx_ctx *c, tx_params *ps, const tx_zero_args 
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "the optimizer %s computes in the host's memory: on a GPU it needs --offload-optimizer",
                        a->optimizer->name);
+    count_once(z);
     TX_GOTO(open_buckets(z));
     tx__offload_plan(z);
     TX_GOTO(cut_fragments(z));
     point_ranges(z);
     if (a->train)
         TX_GOTO(tx_optim_init(
-            &z->optim, &(tx_optim_args){ .cfg = cfg,
-                                         .client = a->optimizer,
-                                         .ranks = tx_grid_group(z->grid, z->stage ? TX_GROUP_WORLD : TX_GROUP_MODEL),
-                                         .device = c->device,
-                                         .range = z->range,
-                                         .n_ranges = z->n_ranges }));
+            &z->optim,
+            &(tx_optim_args){ .cfg = cfg,
+                              .client = a->optimizer,
+                              .ranks = tx_grid_group(z->grid, z->over_world ? TX_GROUP_WORLD : TX_GROUP_MODEL),
+                              .device = c->device,
+                              .range = z->range,
+                              .n_ranges = z->n_ranges }));
     z->optim.fetch = tx__offload_fetch;
     z->optim.fetch_user = z;
 out:

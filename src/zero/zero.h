@@ -100,6 +100,9 @@ tx_status tx_zero_see_whole(const tx_zero *z, void *whole, tx_dtype t, float **x
 /* The numbers of range i as the host sees them: *x points to them, or to a copy in room.   @room [numel] */
 tx_status tx_zero_see_master(tx_zero *z, int i, const float **x, float *room);
 
+/* Whether this rank is the first of all that have a parameter. */
+bool tx_zero_first(const tx_zero *z, const tx_param *p);
+
 /* Whether the host sees an array in place. */
 bool tx_zero_in_host(const tx_zero *z, int array);
 

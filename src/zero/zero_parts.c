@@ -36,9 +36,10 @@ const tx_fragments *tx_zero_kept(const tx_zero *z)
     return z->stage ? &z->flat.kept : NULL;
 }
 
-bool tx_zero_saves(const tx_zero *z)
+tx_comm *tx_zero_savers(const tx_zero *z)
 {
-    return z->stage || tx_grid_rank(z->grid, TX_AXIS_DATA) == 0;
+    if (z->over_world) return tx_grid_group(z->grid, TX_GROUP_WORLD);
+    return tx_grid_rank(z->grid, TX_AXIS_DATA) ? NULL : tx_grid_group(z->grid, TX_GROUP_MODEL);
 }
 
 /* ---- hashes ---- */

@@ -25,8 +25,9 @@ tx_status tx_zero_part_move(tx_zero *z, int part, int64_t first, int64_t n, floa
 /* The fragments of the table that this rank keeps; NULL: all of it, as every data-parallel rank. */
 const tx_fragments *tx_zero_kept(const tx_zero *z);
 
-/* Whether this rank's parts go into a checkpoint: of ranks that keep the same, only the first one's do. */
-bool tx_zero_saves(const tx_zero *z);
+/* The ranks whose parts together are a checkpoint; NULL: this rank's are not among them, because another one keeps the
+ * same. */
+tx_comm *tx_zero_savers(const tx_zero *z);
 
 /* Hashes of the numbers that other ranks have as well, a row for each of the table's, for tx_replicas_compare: of the
  * masters that this rank keeps, and of the values that every data-parallel rank has (none with ZeRO-3). TX_ERR_NOMEM,

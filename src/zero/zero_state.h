@@ -74,7 +74,9 @@ typedef struct tx_zero {
     tx_dtype grad_type, sum_type; /* of gradients: as they are kept, and as they are summed over a bucket's group */
     int stage;
     bool train;
-    int n_state;                   /* buffers of the optimizer */
+    bool over_world; /* what is counted is so once among all ranks, and not once in each group MODEL: with stages from 1
+                        on, and where experts are divided */
+    int n_state;     /* buffers of the optimizer */
     bool reduce_every_micro_batch; /* gradients are summed over the ranks after each micro-batch */
     bool overlap;                  /* sums are made while backward goes on */
     tx_flat flat;

@@ -67,7 +67,7 @@ static void newer_keys_are_refused_where_they_change_something(void **state)
             "zero_optimization.zenflow: all gradients are applied in every step");
     refuses(GOOD, "{\"zero_optimization\": {\"offload_optimizer\": {\"super_offload\": true}}}", "or nothing");
     refuses(GOOD, "{\"gradient_allreduce_op\": \"sum\"}", "only mean is built");
-    refuses(GOOD, "{\"expert_parallel\": {\"enabled\": true}}", "models are dense for now");
+    refuses(GOOD, "{\"expert_parallel\": {\"enabled\": true}}", "give --moe-expert-parallel-size");
     refuses(GOOD, "{\"data_types\": {\"param_dtype\": \"bf16\"}}", "leave the key out");
     refuses(GOOD, "{\"tensor_parallel\": {\"tp\": {\"tp_size\": 2}}}", "matrices are split by autotp_size");
 }

@@ -449,8 +449,21 @@ static void one_value_is_fine_others_come_later(void **state)
             "--moe-router-topk 1 needs --moe-router-pre-softmax: the softmax of one score is always 1, and the router "
             "would learn nothing");
     refused("pretrain-gpt", GOOD "--moe-expert-parallel-size 8",
-            "--moe-expert-parallel-size 8 is not built yet: a data-parallel rank has all experts of its layers; "
-            "--tensor-model-parallel-size and --zero-stage divide them");
+            "--moe-expert-parallel-size 8 needs --num-experts above 1");
+    refused("pretrain-gpt", GOOD "--num-experts 6 --world-size 4 --moe-expert-parallel-size 4",
+            "--num-experts 6 is not divisible by --moe-expert-parallel-size 4");
+    refused("pretrain-gpt", GOOD "--num-experts 4 --moe-expert-parallel-size 4",
+            "--moe-expert-parallel-size 4 does not divide the 1 data-parallel ranks of a stage");
+    refused("pretrain-gpt",
+            GOOD "--num-experts 4 --world-size 4 --tensor-model-parallel-size 2 --moe-expert-parallel-size 4 "
+                 "--enable-expert-tensor-parallelism",
+            "--moe-expert-parallel-size 4 does not divide the 2 data-parallel ranks of a stage: experts are split over "
+            "tensor-parallel ones");
+    refused("pretrain-gpt",
+            GOOD "--num-experts 4 --world-size 4 --tensor-model-parallel-size 4 --expert-tensor-parallel-size 2",
+            "--expert-tensor-parallel-size 2 is neither 1 nor --tensor-model-parallel-size 4");
+    tx_config_free(parsed("pretrain-gpt", GOOD "--num-experts 4 --world-size 4 --tensor-model-parallel-size 2 "
+                                               "--expert-model-parallel-size 4"));
     refused("pretrain-gpt", GOOD "--profile-ranks 0 1 2",
             "--profile-ranks 1 is not built yet: --profile times rank 0; leave the flag out");
     refused("evaluate", "--load L --data-path d --tensor-model-parallel-size 2",

@@ -26,6 +26,7 @@ enum {
     SEQUENCE, /* how */
     SCHEDULE,
     RECOMPUTE,
+    EXPERTS,
     SUMS,
     DROPOUT, /* what */
     RAMP,
@@ -56,6 +57,15 @@ static const axis_choice recompute_choices[] = {
     { "uniform", "--recompute-granularity full --recompute-method uniform --recompute-num-layers 2" },
     { "block", "--recompute-granularity full --recompute-method block --recompute-num-layers 1" },
     { "selective", "--recompute-granularity selective" }
+};
+/* Ranks that divide the experts, which are split over tensor ranks or whole. */
+static const axis_choice experts_choices[] = {
+    { "-", "" },
+    { "ep2", "--moe-expert-parallel-size 2 --enable-expert-tensor-parallelism" },
+    { "ep4", "--moe-expert-parallel-size 4 --enable-expert-tensor-parallelism" },
+    { "whole", "--expert-tensor-parallel-size 1" },
+    { "ep2-whole", "--moe-expert-parallel-size 2 --expert-tensor-parallel-size 1" },
+    { "ep4-whole", "--moe-expert-parallel-size 4 --expert-tensor-parallel-size 1" },
 };
 static const axis_choice sums_choices[] = { { "-", "" },
                                             { "no-overlap", "--no-overlap-grad-reduce" },
@@ -150,6 +160,7 @@ static const struct axis {
     [SEQUENCE] = { sequence_choices, LENGTH(sequence_choices) },
     [SCHEDULE] = { schedule_choices, LENGTH(schedule_choices) },
     [RECOMPUTE] = { recompute_choices, LENGTH(recompute_choices) },
+    [EXPERTS] = { experts_choices, LENGTH(experts_choices) },
     [SUMS] = { sums_choices, LENGTH(sums_choices) },
     [DROPOUT] = { dropout_choices, LENGTH(dropout_choices) },
     [RAMP] = { ramp_choices, LENGTH(ramp_choices) },
@@ -180,6 +191,14 @@ static inline int n_ranks_of(const layout_case *c)
     return l.tp * l.pp * l.dp;
 }
 
+/* Whether a stage's ranks divide experts so. */
+static inline bool divide_experts(sizes l, int choice)
+{
+    static const int each[] = { 1, 2, 4, 1, 2, 4 };
+    bool whole = choice > 2;
+    return (whole ? l.tp * l.dp : l.dp) % each[choice] == 0 && (!whole || l.tp > 1);
+}
+
 /* Whether two choices go together. */
 static inline bool go_together(int a, int i, int b, int k)
 {
@@ -187,6 +206,8 @@ static inline bool go_together(int a, int i, int b, int k)
     if (a == LAYOUT && b == SEQUENCE && k) return layouts[i].tp > 1;
     if (a == LAYOUT && b == SCHEDULE && k) return layouts[i].pp > 1;
     if (a == LAYOUT && b == SUMS && k) return layouts[i].dp > 1;
+    if (a == LAYOUT && b == EXPERTS && k) return divide_experts(layouts[i], k);
+    if (a == EXPERTS && b == MODEL && i) return strstr(axes[MODEL].choice[k].flags, "--num-experts") != NULL;
     if (a == SCHEDULE && b == LAYERS && k) return i != INTERLEAVED;
     if (a == SCHEDULE && b == MICRO && k) return i != INTERLEAVED;
     if (a == RAMP && b == MICRO && k) return !i;

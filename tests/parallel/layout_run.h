@@ -233,12 +233,15 @@ static inline uint64_t hash_of(const tx_zero *z, int i, const float *x, int whic
     return h;
 }
 
-/* Of the optimizer's state where the host sees it.   @room [numel] */
+/* Of what this rank counts, without ZeRO as the first of those that keep it; of the optimizer's state where the host
+ * sees it.   @room [numel] */
 static inline tx_status hash_all(tx_zero *z, outcome *o, float *room)
 {
     o->weights = o->states = 0;
     for (int i = 0; i < z->n_ranges; i++) {
         const float *now;
+        const tx_param *p = &z->ps->param[z->fragment[i].row];
+        if (!(z->stage ? p->counted : tx_zero_first(z, p))) continue;
         TX_TRY(tx_zero_see_master(z, i, &now, room));
         o->weights += hash_of(z, i, now, 0);
         if (z->c->device) continue;
@@ -302,10 +305,8 @@ static inline tx_status run_rank_of(tx_world *w, void *user)
     tx_status st;
     omp_set_num_threads(1);
     tx_world_set_timeout(w, 200);
-    TX_TRY(tx_grid_open(&grid, w,
-                        &(tx_layout){ .size = { [TX_AXIS_TENSOR] = r->tp, [TX_AXIS_PIPELINE] = r->pp },
-                                      .sequence = r->cfg->sequence_parallel },
-                        NULL));
+    const tx_layout layout = tx_layout_of(r->cfg);
+    TX_TRY(tx_grid_open(&grid, w, &layout, NULL));
     TX_GOTO(tx_grid_choose_work(&grid, r->cfg->device));
     TX_GOTO(tx_trainer_create(&t, r->cfg, r->vocab, (int32_t)r->vocab - 1, true, &grid));
     TX_GOTO(tx_alloc(&d.rows, (size_t)(t->b * tx_trainer_row_len(t)), sizeof *d.rows, "test"));
@@ -349,15 +350,12 @@ static inline tx_status run_layout(layout_run *r, const char *flags)
     return st;
 }
 
-/* Rank 0's, with the hashes of all that the ranks keep, each number counted once: without ZeRO the first of the
- * data-parallel ranks keep what the others do. */
-static inline outcome of_all_ranks(const layout_run *r, bool zero)
+/* Rank 0's, with the hashes of all that the ranks keep, each number counted once. */
+static inline outcome of_all_ranks(const layout_run *r)
 {
     outcome o = r->rank[0];
-    int dp = r->n_ranks / (r->tp * r->pp);
     o.weights = o.states = 0;
     for (int i = 0; i < r->n_ranks; i++) {
-        if (!zero && i / r->tp % dp) continue;
         o.weights += r->rank[i].weights;
         o.states += r->rank[i].states;
     }

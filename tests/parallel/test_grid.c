@@ -131,6 +131,83 @@ static void a_job_that_does_not_exist(void **state)
     }
 }
 
+/* ---------------------------------------------------------------- experts */
+
+/* 16 ranks, t = 2, r = 4, p = 2, e = 4: the drawing of grid.h is of stage 0. */
+typedef struct expert_case {
+    bool split;
+    int expert[16], same[16]; /* the first rank of each rank's groups */
+} expert_case;
+
+static const expert_case expert_cases[] = {
+    { .split = true,
+      .expert = { 0, 1, 0, 1, 0, 1, 0, 1, 8, 9, 8, 9, 8, 9, 8, 9 },
+      .same = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 } },
+    { .split = false,
+      .expert = { 0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12 },
+      .same = { 0, 1, 2, 3, 0, 1, 2, 3, 8, 9, 10, 11, 8, 9, 10, 11 } },
+};
+
+static tx_status is_in(const tx_grid *g, int kind, const int *first)
+{
+    tx_comm *group = tx_grid_group(g, kind);
+    int all[16], n = 0;
+    TX_TRY(tx_comm_gather(group, all, &g->rank, sizeof g->rank));
+    for (int rank = 0; rank < 16; rank++) {
+        if (first[rank] != first[g->rank]) continue;
+        if (n >= tx_comm_size(group) || all[n++] != rank)
+            return TX_FAIL(TX_ERR_STATE, "rank %d, %s: rank %d is not member %d", g->rank, tx_comm_name(group), rank,
+                           n - 1);
+    }
+    return n == tx_comm_size(group) ? TX_OK : TX_FAIL(TX_ERR_STATE, "%s: %d ranks", tx_comm_name(group), n);
+}
+
+static tx_status one_rank_of_experts(tx_world *world, void *user)
+{
+    const expert_case *c = user;
+    tx_grid g, plan;
+    tx_status st;
+    const tx_layout l = { .size = { [TX_AXIS_TENSOR] = 2, [TX_AXIS_PIPELINE] = 2, [TX_AXIS_DATA] = 4 },
+                          .expert = 4,
+                          .expert_tensor = c->split };
+    TX_TRY(tx_grid_open(&g, world, &l, NULL));
+    TX_GOTO(is_in(&g, TX_GROUP_EXPERT, c->expert));
+    TX_GOTO(is_in(&g, TX_GROUP_EXPERT_DATA, c->same));
+    TX_GOTO(tx_grid_plan(&plan, g.rank, &l));
+    for (int k = 0; k < TX_N_GROUPS && !st; k++)
+        if (tx_comm_size(g.group[k]) != tx_comm_size(plan.group[k]) ||
+            tx_comm_rank(g.group[k]) != tx_comm_rank(plan.group[k]))
+            st = TX_FAIL(TX_ERR_STATE, "rank %d, %s: planned otherwise", g.rank, tx_group_names[k]);
+    if (!st && tx_grid_token_parts(&g).size != (c->split ? 1 : 2)) st = TX_FAIL(TX_ERR_STATE, "parts of the tokens");
+    tx_grid_close(&plan);
+out:
+    tx_grid_close(&g);
+    return st;
+}
+
+static void experts_of_the_drawing(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof expert_cases / sizeof *expert_cases; i++)
+        ASSERT_OK(tx_world_threads(16, one_rank_of_experts, (void *)(uintptr_t)&expert_cases[i]));
+}
+
+static void experts_that_do_not_divide(void **state)
+{
+    (void)state;
+    tx_grid g;
+    tx_layout l = { .size = { [TX_AXIS_TENSOR] = 2, [TX_AXIS_DATA] = 3 }, .expert = 2, .expert_tensor = true };
+    ASSERT_FAILS(tx_grid_plan(&g, 0, &l), TX_ERR_ARG,
+                 "--moe-expert-parallel-size 2 does not divide the 3 data-parallel ranks of a stage: experts are split "
+                 "over tensor-parallel ones");
+    l.expert_tensor = false;
+    ASSERT_OK(tx_grid_plan(&g, 0, &l));
+    tx_grid_close(&g);
+    l.expert = 4;
+    ASSERT_FAILS(tx_grid_plan(&g, 0, &l), TX_ERR_ARG,
+                 "--moe-expert-parallel-size 4 does not divide the 6 tensor- and data-parallel ranks of a stage");
+}
+
 static void memory_that_is_not_there(void **state)
 {
     (void)state;
@@ -162,9 +239,10 @@ static void alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(places_of_the_drawing),    cmocka_unit_test(groups_of_threads),
-        cmocka_unit_test(sizes_that_do_not_divide), cmocka_unit_test(a_job_that_does_not_exist),
-        cmocka_unit_test(memory_that_is_not_there), cmocka_unit_test(alone),
+        cmocka_unit_test(places_of_the_drawing),      cmocka_unit_test(groups_of_threads),
+        cmocka_unit_test(sizes_that_do_not_divide),   cmocka_unit_test(a_job_that_does_not_exist),
+        cmocka_unit_test(memory_that_is_not_there),   cmocka_unit_test(experts_of_the_drawing),
+        cmocka_unit_test(experts_that_do_not_divide), cmocka_unit_test(alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ static tx_status run_case(outcome *o, const layout_case *c, const char *flags)
     sizes l = sizes_of(c);
     r = (layout_run){ .vocab = vocab_of(c), .n_ranks = n_ranks_of(c), .tp = l.tp, .pp = l.pp, .until = STEPS };
     TX_TRY(run_layout(&r, flags));
-    *o = of_all_ranks(&r, c->at[STAGE] > 0);
+    *o = of_all_ranks(&r);
     return TX_OK;
 }
 
@@ -106,9 +106,11 @@ static bool passes(const layout_case *c, double *most)
 /* ---- what CTest runs ---- */
 
 static const int first[N_AXES] = { [STAGE] = 1 };
-static const int taken[N_AXES] = { [LAYOUT] = 99, [SEQUENCE] = 99, [SCHEDULE] = 99, [RECOMPUTE] = 99, [DROPOUT] = 99,
-                                   [RAMP] = 99,   [LAYERS] = 99,   [VOCAB] = 99,    [MODEL] = 99,     [MICRO] = 99,
-                                   [DTYPE] = 99,  [STAGE] = 99,    [BUCKETS] = 99,  [STAYS] = 99,     [OFFLOAD] = 99 };
+static const int taken[N_AXES] = {
+    [LAYOUT] = 99, [SEQUENCE] = 99, [SCHEDULE] = 99, [RECOMPUTE] = 99, [EXPERTS] = 99, [DROPOUT] = 99,
+    [RAMP] = 99,   [LAYERS] = 99,   [VOCAB] = 99,    [MODEL] = 99,     [MICRO] = 99,   [DTYPE] = 99,
+    [STAGE] = 99,  [BUCKETS] = 99,  [STAYS] = 99,    [OFFLOAD] = 99
+};
 
 static void every_stage_is_stage_0(void **state)
 {

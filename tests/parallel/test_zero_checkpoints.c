@@ -121,7 +121,7 @@ static void a_stage_goes_on_with_the_bits_of_another(void **state)
         run_case(&straight, &b, what);
         run_case(&begun, &a, what);
         run_case(&resumed, &b, what);
-        outcome x = of_all_ranks(&straight, b.at[STAGE]), y = of_all_ranks(&resumed, b.at[STAGE]);
+        outcome x = of_all_ranks(&straight), y = of_all_ranks(&resumed);
         if (has_the_bits_of(&y, &x, HALF, N, "of the run that went on"))
             fail_msg("%s %s, then %s: %s", same[i].words, same[i].of, same[i].in, tx_last_error());
         const char *manifest = "iter_0000010/manifest.json"; /* has the checksums of all other files */

@@ -17,6 +17,10 @@ enum { MAX_RANKS = 8, VOCAB = 300, S = 16 };
 #define LLAMA                                                                                   \
     " --swiglu --normalization rmsnorm --disable-bias-linear --use-rotary-position-embeddings " \
     "--untie-embeddings-and-output-weights"
+#define EP(n) " --expert-model-parallel-size " #n
+#define EXPERTS                                                                                     \
+    " --num-experts 4 --moe-router-topk 2 --moe-ffn-hidden-size 32 --swiglu --disable-bias-linear " \
+    "--moe-layer-freq 2 --moe-shared-expert-intermediate-size 32 --moe-shared-expert-gate"
 #define BERT                                                                                               \
     " --model-type BERT --tokenizer-type BertWordPieceLowerCase --vocab-file none --global-batch-size 24 " \
     "--mask-prob 0.25"
@@ -82,6 +86,17 @@ static const char *const layouts[] = {
     "--world-size 4 --sequence-parallel --embed-layernorm --zero-param-persistence-threshold 0" TP(2) ZERO(3),
     "--world-size 8 --sequence-parallel --fp16 --initial-loss-scale 256" TP(2) PP(2) ZERO(3) FULL "uniform",
     "--world-size 8 --num-layers-per-virtual-pipeline-stage 1 --bf16" TP(2) PP(2) ZERO(3) LLAMA,
+    /* experts that ranks divide, split over tensor ranks or whole */
+    "--world-size 2" EXPERTS EP(2),
+    "--world-size 4 --global-batch-size 8" TP(2) EXPERTS EP(2) " --expert-tensor-parallel-size 1" FULL "uniform",
+    "--world-size 4 --sequence-parallel" TP(2) EXPERTS " --expert-tensor-parallel-size 1",
+    "--world-size 8 --num-layers-per-virtual-pipeline-stage 1 --bf16" TP(2) PP(2) EXPERTS EP(2) ZERO(1),
+    "--world-size 4 --no-zero-reduce-scatter --no-zero-allgather-partitions" EXPERTS EP(2) ZERO(2),
+    "--world-size 4 --num-layers 5" EXPERTS EP(2) ZERO(3) FULL "block --recompute-num-layers 1",
+    "--world-size 8 --sequence-parallel --zero-param-persistence-threshold 0" TP(2)
+        EXPERTS EP(4) " --expert-tensor-parallel-size 1" ZERO(3),
+    "--world-size 4 --num-experts 4 --expert-interval 2 --topk 2 --disable-moe-token-dropping" PP(
+        2) " --moe-expert-parallel-size 2" ZERO(1),
     /* gradients of 2 bytes, kept and on their way, or one of the two */
     "--world-size 4 --bf16 --grad-dtype bf16",
     "--world-size 8 --sequence-parallel --bf16 --grad-dtype bf16" TP(2) PP(2) ZERO(1),
@@ -355,7 +370,7 @@ static void zero_by_hand(void **state)
                              8 * m, stage, half ? "--bf16" : "", again ? FULL "uniform" : "");
                     tx_run_plan p = planned(flags);
                     elements e = moved_elements(&p);
-                    int64_t psi = p.sizes.all.numel;
+                    int64_t psi = p.sizes.shared[TX_SHARED_DATA].all.numel;
                     assert_true(psi >= words + positions);
                     assert_int_equal(e.grads, psi * (stage == 0 ? 2 : stage == 1 ? 1 : m));
                     assert_int_equal(e.params, stage == 0 ? 0 : stage < 3 ? psi : m * (2 * psi - positions));
