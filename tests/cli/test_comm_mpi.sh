@@ -28,6 +28,15 @@ ranks_fail "comm_ranks: rank 0: rank 3 has not reached barrier #1 of the world g
 ranks_fail "comm_ranks: rank 0: rank 3 has not reached barrier #1 of the world group within 2 s; rank 3 is on host" \
     4 "$job" one-stops hosts
 
+# Rows that do not agree; a message that is too long is MPI's to tell.
+for where in "" hosts; do
+    ranks_fail "comm_ranks: rank 0: rank 1 sends 1900 rows in all-to-all #0 of the world group, rank 0 expects 1901" \
+        2 "$job" sends-less $where
+done
+ranks_fail "comm_ranks: rank 0: rank 1 sends 1900 rows in all-to-all #0 of the world group, rank 0 expects 1899" \
+    2 "$job" sends-more
+ranks_fail "comm_ranks: rank 0: rank 1 sends what does not fit (MPI: MPI_ERR_TRUNCATE" 2 "$job" sends-more hosts
+
 # A rank that is killed ends the job within 10 s, and nothing stays behind.
 for where in "" hosts; do
     : >pids # read below, maybe before mpirun opens it

@@ -60,12 +60,34 @@ static tx_status one_is_slow(tx_world *w)
     return tx_comm_barrier(tx_world_comm(w));
 }
 
+/* Rank 1 sends `more` rows more than rank 0 expects. */
+static tx_status sends(tx_world *w, int64_t more)
+{
+    static float x[2][40000];
+    int64_t to[2] = { 1900, 1900 }, from[2] = { 1900, 1900 - more };
+    tx_all_to_all_rows rows = { to, tx_world_rank(w) ? to : from, 7600 };
+    return tx_all_to_all(NULL, tx_world_comm(w), tx_tensor2(x[0], TX_F32, 4000, 10), tx_tensor2(x[1], TX_F32, 4000, 10),
+                         &rows);
+}
+
+static tx_status sends_more(tx_world *w)
+{
+    return sends(w, 1);
+}
+
+static tx_status sends_less(tx_world *w)
+{
+    return sends(w, -1);
+}
+
 static const struct {
     const char *name;
     tx_status (*run)(tx_world *w);
 } jobs[] = { { "all", all },
              { "seats", seats },
              { "loop", loop },
+             { "sends-more", sends_more },
+             { "sends-less", sends_less },
              { "one-fails", one_fails },
              { "one-stops", one_stops },
              { "one-is-slow", one_is_slow } };
