@@ -81,6 +81,8 @@ static inline tx_status deal(void *user, int64_t micro, const void **rows)
 /* Of one rank. Without padding, so that two can be compared as bytes. */
 typedef struct outcome {
     double loss[MAX_STEPS], norm[MAX_STEPS], scored[2]; /* evaluations before the first and behind the last step */
+    double dropped;                                     /* choices, in layers with experts */
+    uint64_t routed;          /* sum over iterations and layers of hashes of how many tokens each expert has */
     uint64_t weights, states; /* hashes of what the rank keeps; their sums over ranks do not depend on who keeps what */
     int64_t n_steps;          /* iterations of the whole run, those before a load included */
 } outcome;
@@ -267,6 +269,16 @@ static inline tx_status keep_reference(reference *k, const tx_trainer *t, float 
     return TX_OK;
 }
 
+static inline void add_routed(outcome *o, const tx_trainer *t)
+{
+    for (int k = 0; k < t->n_expert_layers; k++) {
+        const tx_expert_record *r = &t->expert[k];
+        o->dropped += r->dropped;
+        o->routed += XXH3_64bits_withSeed(r->load, (size_t)r->n_experts * sizeof *r->load,
+                                          (XXH64_hash_t)(t->iteration * 1000 + r->layer));
+    }
+}
+
 static inline tx_status train_and_compare(layout_run *r, tx_trainer *t, dealer *d, float *room)
 {
     outcome *o = &r->rank[t->grid->rank];
@@ -281,6 +293,7 @@ static inline tx_status train_and_compare(layout_run *r, tx_trainer *t, dealer *
         TX_TRY(tx_trainer_train(t, deal, d));
         o->loss[i] = t->iteration_loss;
         o->norm[i] = t->grad_norm;
+        add_routed(o, t);
     }
     o->n_steps = t->iteration;
     TX_TRY(score(t, d, &o->scored[1]));
