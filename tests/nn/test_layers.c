@@ -270,6 +270,31 @@ static void moe_two_of_few(rig *r)
              GELU, true);
 }
 
+/* Second choices are drawn; and with more choices the smallest scores are dropped, with one drawn ones. */
+static void moe_noisy_second(rig *r)
+{
+    moe_two_of_few(r);
+    r->moe.router.how.noisy_second = true;
+}
+
+static void moe_small_dropped(rig *r)
+{
+    make_moe(r,
+             (tx_moe){ .router.how = { .k = 3, .renormalise = true, .drop = TX_DROP_SMALL },
+                       .aux_coeff = 0.3,
+                       .train_factor = 0.6 },
+             AGAIN, false);
+}
+
+static void moe_drawn_dropped(rig *r)
+{
+    make_moe(
+        r,
+        (tx_moe){
+            .router.how = { .k = 1, .drop = TX_DROP_RANDOM }, .train_factor = 0.6, .aux_coeff = 0.3, .z_coeff = 0.2 },
+        GELU, true);
+}
+
 static void moe_sigmoid_shared(rig *r)
 {
     make_moe(r,
@@ -500,6 +525,9 @@ static const layer_case cases[] = {
     CASE(moe_first),
     CASE(moe_mixtral_again),
     CASE(moe_two_of_few),
+    CASE(moe_noisy_second),
+    CASE(moe_small_dropped),
+    CASE(moe_drawn_dropped),
     CASE(moe_sigmoid_shared),
     CASE(moe_shared_gate),
     CASE(moe_residual_dropped),
@@ -735,6 +763,23 @@ static void a_second_gate_is_a_first_one_elsewhere(void **state)
     finish(&second);
 }
 
+/* Each of the cases that say so does drop. */
+static void what_should_drop_does(void **state)
+{
+    (void)state;
+    static const layer_case dropping[] = { CASE(moe_two_of_few),    CASE(moe_noisy_second),     CASE(moe_small_dropped),
+                                           CASE(moe_drawn_dropped), CASE(moe_residual_dropped), CASE(moe_all_to_one) };
+    for (int i = 0; i < 6; i++) {
+        rig r;
+        begin(&r, &dropping[i], "ref", TX_F64);
+        forward(&r);
+        int64_t all = S * B * r.moe.router.how.k, kept = r.moe_saved.router.n;
+        if (kept >= all || !kept)
+            fail_msg("%s: %lld of %lld are kept", dropping[i].name, (long long)kept, (long long)all);
+        finish(&r);
+    }
+}
+
 static void one_mlp(rig *r)
 {
     make_mlp(r, GELU, true);
@@ -801,6 +846,7 @@ int main(void)
         cmocka_unit_test(cpu_in_bf16),
         cmocka_unit_test(cpu_in_fp16),
         cmocka_unit_test(a_second_gate_is_a_first_one_elsewhere),
+        cmocka_unit_test(what_should_drop_does),
         cmocka_unit_test(an_only_expert_is_an_mlp),
         cmocka_unit_test(masks_have_names),
     };
