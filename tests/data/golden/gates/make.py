@@ -1,6 +1,8 @@
 # make.py > result.json: what DeepSpeed's gating functions choose on the CPU in fp32, their random parts off.
 # Logits are drawn (see `drawn`), so a case is its sizes and what comes out: for each token [expert, weight] of what was not dropped.
+# make.py SEED: of other cases, with the number that each one's logits are drawn by.
 import json
+import sys
 import numpy as np
 import torch
 from deepspeed.moe.sharded_moe import top1gating, top2gating, topkgating
@@ -26,9 +28,11 @@ def gate(logits, c):
     return topkgating(logits, c["k"], c["factor"], c["least"], drop_tokens=c["drops"])
 
 
-rng = np.random.default_rng(27)
+seed = int(sys.argv[1]) if len(sys.argv) > 1 else 27
+first = 0 if seed == 27 else 200 * (seed % 100000 + 1)
+rng = np.random.default_rng(seed)
 print("[")
-for case in range(200):
+for case in range(first, first + 200):
     experts = int(rng.integers(2, 13))
     c = {
         "tokens": int(rng.integers(4, 33)),
@@ -38,6 +42,8 @@ for case in range(200):
         "least": int(rng.choice([1, 2, 4])),
         "drops": bool(rng.integers(0, 3) > 0),
     }
+    if first:
+        c["drawn"] = case
     logits = torch.from_numpy(drawn(case, c["tokens"] * experts).reshape(c["tokens"], experts))
     aux, combine, mask, counts = gate(logits.clone(), c)
     weight = combine.sum(dim=2)
@@ -46,5 +52,5 @@ for case in range(200):
     c["chosen"] = counts.tolist()
     kept = mask.any(dim=2)
     c["kept"] = [[[e, float("%.8g" % weight[t, e])] for e in range(experts) if kept[t, e]] for t in range(c["tokens"])]
-    print(json.dumps(c, separators=(",", ":")) + ("," if case < 199 else ""))
+    print(json.dumps(c, separators=(",", ":")) + ("," if case < first + 199 else ""))
 print("]")
