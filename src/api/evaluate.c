@@ -51,7 +51,7 @@ static tx_status tell(const tx_trainer *t, int64_t n, const double *loss, tx_lin
     if (!cfg->eval_json) {
         snprintf(where, sizeof where, "iteration %lld on %lld samples of %s (%s)", (long long)t->iteration,
                  (long long)n, data, tx_eval_split_word(cfg->eval_split));
-        tx_evaluation_line(text, sizeof text, t->model, NULL, where, loss);
+        tx_evaluation_line(text, sizeof text, t, NULL, where, loss);
         tx_boxed_lines(text, line, user);
         return TX_OK;
     }

@@ -70,6 +70,14 @@ typedef struct tx_expert_record {
     const double *load;       /* [n_experts] how many tokens chose each, dropped ones too */
 } tx_expert_record;
 
+/* The same of all layers together. */
+typedef struct tx_expert_means {
+    double aux_loss, z_loss; /* means over the layers */
+    double dropped;          /* share of the choices */
+    double imbalance;        /* the largest load by the mean load, of the worst layer */
+} tx_expert_means;
+tx_expert_means tx_expert_means_of(const tx_expert_record *r, int n);
+
 typedef struct tx_step_record {
     tx_record_kind kind;
     const char *name;            /* evaluation: "validation", "test", the data's group, or a task of --eval-tasks */
@@ -85,11 +93,13 @@ typedef struct tx_step_record {
     int n_other_losses;
     double grad_norm; /* of the last iteration, before clipping */
     double loss_scale;
-    double params_norm, num_zeros;  /* negative: not requested */
-    const tx_optim_states *optim;   /* NULL: not requested */
-    const tx_expert_record *expert; /* step, interval: [n_expert_layers] of the last iteration; NULL: there are none */
+    double params_norm, num_zeros; /* negative: not requested */
+    const tx_optim_states *optim;  /* NULL: not requested */
+    const tx_expert_record
+        *expert; /* [n_expert_layers] of the last iteration, or of an evaluation; NULL: there are none */
     int n_expert_layers;
-    int64_t skipped, nan; /* iterations of the interval */
+    tx_expert_means experts; /* of those; of an evaluation, too */
+    int64_t skipped, nan;    /* iterations of the interval */
 
     /* interval only */
     double elapsed_ms; /* of an iteration, evaluation and saving left out; this and what follows: of this process */

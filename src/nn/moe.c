@@ -320,6 +320,24 @@ static tx_status made_bwd(tx_ctx *c, const tx_moe *w, const tx_moe_saved *a, tx_
     return TX_OK;
 }
 
+/* Auxiliary loss: E Σ_e (mean over tokens of the score) (mean of who chose it), DeepSpeed's top-1 and top-2, by k where
+ * all choices count. z-loss: mean of lse². As factors of route_bwd's sums. */
+static own_losses losses_of(const tx_moe *w, const tx_moe_call *k)
+{
+    double tokens = (double)k->x.dim[0], choices = w->router.how.load_of_first ? 1 : (double)w->router.how.k;
+    return (own_losses){ .aux = (double)w->n_experts / (choices * tokens * tokens), .z = 1 / tokens };
+}
+
+/* All tensor ranks have the same. */
+static tx_status add_sums(tx_ctx *c, const tx_moe *w, const tx_moe_saved *a, const tx_moe_call *k)
+{
+    const own_losses each = losses_of(w, k);
+    if (!k->pass->sums.data || tx_grid_rank(tx_grid_of(c), TX_AXIS_TENSOR)) return TX_OK;
+    TX_RUN(c, route_sums, .sums = k->pass->sums, .stats = a->router.stats, .chosen = a->router.chosen,
+           .choice = a->router.choice, .aux = each.aux, .z = each.z);
+    return TX_OK;
+}
+
 /* y = what the experts make of x. */
 static tx_status experts_fwd(tx_ctx *c, const tx_moe *w, tx_moe_saved *a, tx_tensor y, const tx_moe_call *k)
 {
@@ -329,17 +347,10 @@ static tx_status experts_fwd(tx_ctx *c, const tx_moe *w, tx_moe_saved *a, tx_ten
     /* 1  choice, weight = route(x Rᵀ)   2  packed = rows of x   3  made = experts(packed)   4  y = Σ weight made */
     tx_at_part(c, ROUTER);
     TX_TRY(gate_fwd(c, &w->router, &a->router, &by, x));
+    if (!k->pass->train) TX_TRY(add_sums(c, w, a, k));
     tx_at_part(c, EXPERTS);
     TX_TRY(made_fwd(c, w, a, &by.how, x));
     return weigh(c, &a->router, y, a->made, false);
-}
-
-/* Auxiliary loss: E Σ_e (mean over tokens of the score) (mean of who chose it), DeepSpeed's top-1 and top-2, by k where
- * all choices count. z-loss: mean of lse². As factors of route_bwd's sums. */
-static own_losses losses_of(const tx_moe *w, const tx_moe_call *k)
-{
-    double tokens = (double)k->x.dim[0], choices = w->router.how.load_of_first ? 1 : (double)w->router.how.k;
-    return (own_losses){ .aux = (double)w->n_experts / (choices * tokens * tokens), .z = 1 / tokens };
 }
 
 /* dx, written, or with `more` added to: what comes before the sums.   @g of the sums */
@@ -358,9 +369,7 @@ static tx_status experts_bwd(tx_ctx *c, const tx_moe *w, const tx_moe_saved *a, 
     TX_RUN(c, combine_fwd, .y = own_rows(&a->router, k->dx), .z = g->dz, .row = a->router.row, .accumulate = more);
     tx_at_part(c, ROUTER);
     TX_TRY(gate_bwd(c, &w->router, &a->router, g->dweight, &own, k));
-    if (k->pass->sums.data && !tx_grid_rank(tx_grid_of(c), TX_AXIS_TENSOR))
-        TX_RUN(c, route_sums, .sums = k->pass->sums, .stats = a->router.stats, .chosen = a->router.chosen,
-               .choice = a->router.choice, .aux = each.aux, .z = each.z);
+    TX_TRY(add_sums(c, w, a, k));
     tx_arena_pop(&c->acts, mark);
     return TX_OK;
 }

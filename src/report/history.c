@@ -19,7 +19,10 @@ static const char *const names[TX_N_COLUMNS] = {
         TX_TIMERS(X)
 #undef X
             "time",
-    "sop_loss",
+    "sop_loss", "moe_loss",
+#define X(name, value) #name,
+    TX_EXPERT_NUMBERS(X)
+#undef X
 };
 
 const char *tx_column_name(int column)
@@ -96,6 +99,68 @@ static tx_status take_run(tx_history *h, const place *p, json_t *line)
     return TX_OK;
 }
 
+/* ---- loads of experts ---- */
+
+enum { MAX_EXPERTS = 1 << 22 };
+
+/* The layers, as the first line that has some lists them; steps before it have none. */
+static tx_status take_expert_layers(tx_history *h, const place *p, const json_t *layers)
+{
+    size_t n = json_array_size(layers), sum = 0;
+    TX_TRY(tx_alloc(&h->expert_layer, n + 1, sizeof *h->expert_layer, "the layers with experts"));
+    for (size_t i = 0; i < n; i++) {
+        const json_t *layer = json_array_get(layers, i);
+        int64_t experts = (int64_t)json_array_size(json_object_get(layer, "load"));
+        h->expert_layer[i] = (tx_load_layer){ json_integer_value(json_object_get(layer, "layer")), experts };
+        sum += (size_t)experts;
+    }
+    if (!sum || sum > MAX_EXPERTS)
+        return TX_FAIL(TX_ERR_FORMAT, "%s:%zu: \"experts\" has %zu loads, not 1 to %d", p->path, p->line, sum,
+                       MAX_EXPERTS);
+    h->n_expert_layers = n;
+    h->n_experts = sum;
+    return TX_OK;
+}
+
+static tx_status take_layer_loads(float *row, const tx_load_layer *is, const place *p, const json_t *layer)
+{
+    const json_t *loads = json_object_get(layer, "load");
+    double sum = 0;
+    if ((int64_t)json_array_size(loads) != is->n_experts ||
+        json_integer_value(json_object_get(layer, "layer")) != is->layer)
+        return TX_FAIL(TX_ERR_FORMAT, "%s:%zu: \"experts\" are not those of the lines above", p->path, p->line);
+    for (int64_t e = 0; e < is->n_experts; e++) {
+        const json_t *load = json_array_get(loads, (size_t)e);
+        if (!json_is_number(load) || json_number_value(load) < 0)
+            return TX_FAIL(TX_ERR_FORMAT, "%s:%zu: a load of an expert is no count", p->path, p->line);
+        sum += json_number_value(load);
+    }
+    for (int64_t e = 0; e < is->n_experts; e++)
+        row[e] = (float)(json_number_value(json_array_get(loads, (size_t)e)) * (double)is->n_experts / sum);
+    return TX_OK;
+}
+
+/* Those of the step to come. */
+static tx_status take_loads(tx_history *h, const place *p, const json_t *layers)
+{
+    if (json_array_size(layers) && !h->n_experts) {
+        TX_TRY(take_expert_layers(h, p, layers));
+    } else if (layers && json_array_size(layers) != h->n_expert_layers) {
+        return TX_FAIL(TX_ERR_FORMAT, "%s:%zu: \"experts\" are not those of the lines above", p->path, p->line);
+    }
+    if (!h->n_experts) return TX_OK;
+    while (h->cap_loads <= h->n_steps) {
+        size_t begin = h->cap_loads * h->n_experts;
+        TX_TRY(grow(&h->load, h->cap_loads, &h->cap_loads, h->n_experts * sizeof *h->load));
+        for (size_t i = begin; i < h->cap_loads * h->n_experts; i++) h->load[i] = NAN;
+    }
+    float *row = h->load + h->n_steps * h->n_experts;
+    for (size_t e = 0; e < h->n_experts; e++) row[e] = NAN;
+    for (size_t i = 0; i < h->n_expert_layers && layers; row += h->expert_layer[i++].n_experts)
+        TX_TRY(take_layer_loads(row, &h->expert_layer[i], p, json_array_get(layers, i)));
+    return TX_OK;
+}
+
 static tx_status take_step(tx_history *h, const place *p, const json_t *line)
 {
     const json_t *parts = json_object_get(line, "time_ms");
@@ -112,6 +177,7 @@ static tx_status take_step(tx_history *h, const place *p, const json_t *line)
         row[i] = NAN;
         if (names[i]) TX_TRY(number(p, part ? parts : line, names[i], &row[i]));
     }
+    TX_TRY(take_loads(h, p, json_object_get(line, "experts")));
     h->n_steps++;
     return TX_OK;
 }
@@ -188,6 +254,8 @@ void tx_history_free(tx_history *h)
     tx_free(h->start);
     for (size_t i = 0; i < h->n_evaluations; i++) json_decref(h->evaluation[i].name);
     tx_free(h->step);
+    tx_free(h->expert_layer);
+    tx_free(h->load);
     tx_free(h->evaluation);
     *h = (tx_history){ 0 };
 }

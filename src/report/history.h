@@ -14,7 +14,11 @@ enum {
 #undef X
             TX_COLUMN_time,
     TX_COLUMN_sop_loss, /* a BERT's */
-    TX_N_COLUMNS
+    TX_COLUMN_moe_loss, /* what follows: of a model with experts */
+#define X(name, value) TX_COLUMN_##name,
+    TX_EXPERT_NUMBERS(X)
+#undef X
+        TX_N_COLUMNS
 };
 
 /* What stands in the file for a column; NULL for a timer that is a sum of others. */
@@ -35,6 +39,11 @@ typedef struct tx_run_start {
     double time, before; /* of its line and of the one above it, when the run was last seen; NaN: none */
 } tx_run_start;
 
+/* A layer with experts. */
+typedef struct tx_load_layer {
+    int64_t layer, n_experts; /* its number, from 1 */
+} tx_load_layer;
+
 typedef struct tx_history {
     json_t *run; /* the last start's line; borrowed */
     tx_run_start *start;
@@ -42,6 +51,10 @@ typedef struct tx_history {
     double first_time, last_time;
     double (*step)[TX_N_COLUMNS]; /* by iteration; NaN where there is no number */
     size_t n_steps, cap_steps;
+    tx_load_layer *expert_layer;
+    size_t n_expert_layers, n_experts; /* of all of these; 0: there are none */
+    float *load;                       /* [n_steps, n_experts] by the mean load of the layer; NaN: a step has none */
+    size_t cap_loads;
     tx_evaluation *evaluation;
     size_t n_evaluations, cap_evaluations;
 } tx_history;

@@ -68,6 +68,30 @@ static tx_status put_other_losses(tx_str *line, const tx_step_record *r)
     return TX_OK;
 }
 
+/* ,"experts":[{"layer":2,"load":[...]}, ...]: how many tokens of the last iteration chose each. */
+static tx_status put_loads(tx_str *line, const tx_step_record *r)
+{
+    TX_TRY(tx_str_puts(line, ",\"experts\":["));
+    for (int k = 0; k < r->n_expert_layers; k++) {
+        const tx_expert_record *layer = &r->expert[k];
+        TX_TRY(tx_str_printf(line, "%s{\"layer\":%lld", k ? "," : "", (long long)layer->layer));
+        TX_TRY(put_number(line, "dropped", layer->dropped));
+        for (int64_t e = 0; e < layer->n_experts; e++)
+            TX_TRY(tx_str_printf(line, "%s%.0f", e ? "," : ",\"load\":[", layer->load[e]));
+        TX_TRY(tx_str_puts(line, "]}"));
+    }
+    return tx_str_puts(line, "]");
+}
+
+static tx_status put_experts(tx_str *line, const tx_step_record *r)
+{
+    if (!r->expert) return TX_OK;
+#define X(name, value) TX_TRY(put_number(line, #name, (double)(value)));
+    TX_EXPERT_NUMBERS(X)
+#undef X
+    return put_loads(line, r);
+}
+
 static tx_status put_step(tx_str *line, const tx_step_record *r)
 {
     static const char *const key[] = {
@@ -79,6 +103,7 @@ static tx_status put_step(tx_str *line, const tx_step_record *r)
     TX_STEP_NUMBERS(X)
 #undef X
     TX_TRY(put_other_losses(line, r));
+    TX_TRY(put_experts(line, r));
     TX_TRY(tx_str_puts(line, ",\"time_ms\":{"));
     for (int i = 0; i < TX_N_TIMERS; i++)
         if (key[i]) TX_TRY(put_number(line, key[i], r->time_ms[i]));
@@ -99,6 +124,7 @@ static tx_status put_evaluation(tx_str *line, const tx_step_record *r)
     if (!st) st = put_number(line, "loss", r->loss);
     if (!st) st = put_number(line, "ppl", exp(fmin(20, r->loss)));
     if (!st) st = put_other_losses(line, r);
+    if (!st && r->expert) st = put_number(line, "dropped_share", r->experts.dropped);
     if (!st && r->final) st = tx_str_puts(line, ",\"final\":true");
     if (!st && r->more) st = tx_str_puts(line, ",\"task\":true");
     for (int i = 0; i < r->n_more && !st; i++) st = put_number(line, r->more[i].name, r->more[i].value);

@@ -34,6 +34,13 @@
     X(memory_bytes, r->memory_bytes)                          \
     X(peak_resident_bytes, r->peak_resident_bytes)
 
+/* And of a model with experts, where it stands behind the losses that not every model has. */
+#define TX_EXPERT_NUMBERS(X)                    \
+    X(load_balancing_loss, r->experts.aux_loss) \
+    X(z_loss, r->experts.z_loss)                \
+    X(dropped_share, r->experts.dropped)        \
+    X(load_imbalance, r->experts.imbalance)
+
 typedef struct tx_metrics_file {
     tx_append file;
     tx_str line;

@@ -159,6 +159,49 @@ static tx_status put_evaluations(tx_str *out, const tx_history *h)
     return tx_str_puts(out, "]");
 }
 
+/* ---- loads of experts ---- */
+
+enum { MAX_STRETCHES = 160, MAX_LOADS = 400000 }; /* of a picture's columns; of numbers in all pictures of a run */
+
+/* [load of each expert]: the mean over steps [from, to), of those that have some.   @at of the layer's first expert */
+static tx_status put_load(tx_str *out, const tx_history *h, size_t at, int64_t n_experts, size_t from, size_t to)
+{
+    for (int64_t e = 0; e < n_experts; e++) {
+        double sum = 0, n = 0;
+        for (size_t i = from; i < to; i++) {
+            float x = h->load[i * h->n_experts + at + (size_t)e];
+            if (isfinite(x)) sum += x, n++;
+        }
+        TX_TRY(tx_str_puts(out, e ? "," : "["));
+        TX_TRY(n > 0 ? tx_str_printf(out, "%.3g", sum / n) : tx_str_puts(out, "null"));
+    }
+    return tx_str_puts(out, "]");
+}
+
+/* "loads":{"until":[last iteration of each stretch],"layers":[{"layer":2,"load":[[of each expert], ...]}, ...]} */
+static tx_status put_loads(tx_str *out, const tx_history *h)
+{
+    if (!h->n_experts || !h->n_steps) return TX_OK;
+    size_t n = h->n_steps < MAX_STRETCHES ? h->n_steps : MAX_STRETCHES, most = MAX_LOADS / h->n_experts + 1, at = 0;
+    if (n > most) n = most;
+    TX_TRY(tx_str_puts(out, ",\"loads\":{\"until\":["));
+    for (size_t i = 0; i < n; i++) {
+        if (i) TX_TRY(tx_str_puts(out, ","));
+        TX_TRY(put_number(out, h->step[h->n_steps * (i + 1) / n - 1][TX_COLUMN_iteration]));
+    }
+    TX_TRY(tx_str_puts(out, "],\"layers\":["));
+    for (size_t k = 0; k < h->n_expert_layers; at += (size_t)h->expert_layer[k++].n_experts) {
+        const tx_load_layer *layer = &h->expert_layer[k];
+        TX_TRY(tx_str_printf(out, "%s{\"layer\":%lld,\"load\":[", k ? "," : "", (long long)layer->layer));
+        for (size_t i = 0; i < n; i++) {
+            if (i) TX_TRY(tx_str_puts(out, ","));
+            TX_TRY(put_load(out, h, at, layer->n_experts, h->n_steps * i / n, h->n_steps * (i + 1) / n));
+        }
+        TX_TRY(tx_str_puts(out, "]}"));
+    }
+    return tx_str_puts(out, "]}");
+}
+
 static tx_status put_run(tx_str *out, const char *name, const tx_history *h)
 {
     size_t *row = NULL;
@@ -174,6 +217,7 @@ static tx_status put_run(tx_str *out, const char *name, const tx_history *h)
     TX_GOTO(put_starts(out, h));
     TX_GOTO(put_columns(out, h, row, n));
     TX_GOTO(put_evaluations(out, h));
+    TX_GOTO(put_loads(out, h));
     TX_GOTO(tx_str_puts(out, "}"));
 out:
     tx_free(row);

@@ -173,6 +173,30 @@ static tx_status put_magnitude(tx_tensorboard *tb, const tx_step_record *r, cons
     return TX_OK;
 }
 
+/* Megatron Core's tags as far as it has some, and with --moe-per-layer-logging each layer's. */
+static tx_status put_experts(tx_tensorboard *tb, const tx_step_record *r)
+{
+    const tx_expert_means *m = &r->experts;
+    TX_TRY(put_series(tb, r, "experts", "load_balancing_loss", m->aux_loss));
+    TX_TRY(put_series(tb, r, "experts", "z_loss", m->z_loss));
+    TX_TRY(put_series(tb, r, "experts", "dropped_share", m->dropped));
+    TX_TRY(put_series(tb, r, "experts", "load_imbalance", m->imbalance));
+    for (int k = 0; k < r->n_expert_layers && tb->cfg->moe_per_layer_logging; k++) {
+        const tx_expert_record *layer = &r->expert[k];
+        const tx_expert_means own = tx_expert_means_of(layer, 1);
+        const tx_named_number all[] = { { "load_balancing_loss", own.aux_loss },
+                                        { "z_loss", own.z_loss },
+                                        { "dropped_share", own.dropped },
+                                        { "load_imbalance", own.imbalance } };
+        for (int i = 0; i < 4; i++) {
+            char tag[64];
+            snprintf(tag, sizeof tag, "moe/%s_layer_%lld", all[i].name, (long long)layer->layer - 1);
+            TX_TRY(put_scalar(tb, tag, r->iteration, all[i].value));
+        }
+    }
+    return TX_OK;
+}
+
 static tx_status put_step(tx_tensorboard *tb, const tx_step_record *r)
 {
     const tx_config *c = tb->cfg;
@@ -185,6 +209,7 @@ static tx_status put_step(tx_tensorboard *tb, const tx_step_record *r)
     for (int i = 0; i < r->n_other_losses; i++)
         if (!isnan(r->other_loss[i].value))
             TX_TRY(put_series(tb, r, "lm-loss-training", r->other_loss[i].name, r->other_loss[i].value));
+    if (r->expert && !isnan(r->loss)) TX_TRY(put_experts(tb, r));
     if (c->log_loss_scale_to_tensorboard) TX_TRY(put_series(tb, r, "loss-scale", "loss-scale", r->loss_scale));
     if (c->log_world_size_to_tensorboard) TX_TRY(put_series(tb, r, "world-size", "world-size", 1));
     TX_TRY(put_series(tb, r, "grad-norm", "grad-norm", r->grad_norm));

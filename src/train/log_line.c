@@ -27,6 +27,15 @@ static void add_norms(char line[1024], const tx_step_record *r)
     if (r->params_norm >= 0) add(line, " params norm: %.3f |", r->params_norm);
 }
 
+/* Of layers with experts, which Megatron logs in part, under these names. */
+static void add_experts(char line[1024], const tx_step_record *r)
+{
+    const tx_expert_means *m = &r->experts;
+    if (!r->expert || isnan(r->loss)) return;
+    add(line, " load balancing loss: %.6E | z loss: %.6E | dropped tokens: %.2f%% | load imbalance: %.3f |",
+        m->aux_loss, m->z_loss, 100 * m->dropped, m->imbalance);
+}
+
 /* Megatron-LM's. */
 static void megatron(char line[1024], const tx_step_record *r)
 {
@@ -68,6 +77,7 @@ void tx_log_interval(const tx_config *cfg, const tx_step_record *r)
         megatron(line, r);
     if (!isnan(r->hardware_tflops)) add(line, " hardware TFLOPs: %.3f |", r->hardware_tflops);
     if (!isnan(r->peak_share)) add(line, " peak share: %.1f%% |", 100 * r->peak_share);
+    add_experts(line, r);
     tx_info("%s", line);
 
     static const char *const name[] = {
@@ -201,20 +211,24 @@ void tx_boxed_lines(const char *text, void (*line)(void *user, const char *text)
     line(user, rule);
 }
 
-void tx_evaluation_line(char *buf, size_t cap, const tx_model *m, const char *name, const char *where,
+void tx_evaluation_line(char *buf, size_t cap, const tx_trainer *t, const char *name, const char *where,
                         const double *loss)
 {
+    const tx_model *m = t->model;
     snprintf(buf, cap, " %s loss at %s | ", name ? name : "validation", where);
     for (int k = 0; k < m->n_losses; k++) {
         size_t n = strlen(buf);
         snprintf(buf + n, cap - n, "%s value: %.6E | %s PPL: %.6E | ", m->loss_name[k], loss[k], m->loss_name[k],
                  exp(fmin(20, loss[k])));
     }
+    if (!t->expert || !(m->experts.eval_factor > 0)) return;
+    size_t n = strlen(buf);
+    snprintf(buf + n, cap - n, "dropped tokens: %.2f%% | ", 100 * t->expert_means.dropped);
 }
 
-void tx_metrics_evaluation(const tx_model *m, const char *name, const char *where, const double *loss)
+void tx_metrics_evaluation(const tx_trainer *t, const char *name, const char *where, const double *loss)
 {
     char text[512];
-    tx_evaluation_line(text, sizeof text, m, name, where, loss);
+    tx_evaluation_line(text, sizeof text, t, name, where, loss);
     tx_boxed_lines(text, NULL, NULL);
 }

@@ -142,7 +142,7 @@ static tx_status evaluate_split(loop *l, tx_split k, int64_t consumed, int64_t n
             tx_info("a signal has come: no evaluation at %s", where);
             return TX_OK;
         }
-        tx_metrics_evaluation(l->t->model, name, where, loss);
+        tx_metrics_evaluation(l->t, name, where, loss);
         tx_metrics_evaluated(l->metrics, l->t, k == TX_SPLIT_TEST ? "test" : "validation", name, loss);
     }
     return TX_OK;

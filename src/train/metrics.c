@@ -87,12 +87,18 @@ static void set_losses(tx_step_record *r, const tx_model *m, const double *loss,
     for (int k = 1; k < m->n_losses; k++) r->other_loss[k - 1] = (tx_named_number){ m->loss_name[k], loss[k] / n };
 }
 
+static void set_experts(tx_step_record *r, const tx_trainer *t)
+{
+    r->expert = t->expert;
+    r->n_expert_layers = t->n_expert_layers;
+    r->experts = t->expert_means;
+}
+
 /* Behind those: what layers with experts have added to the objective. */
 static void add_moe_loss(tx_step_record *r, const tx_trainer *t, double loss)
 {
     if (!t->expert) return;
-    r->expert = t->expert;
-    r->n_expert_layers = t->n_expert_layers;
+    set_experts(r, t);
     r->other_loss[r->n_other_losses++] = (tx_named_number){ TX_MOE_LOSS, loss };
 }
 
@@ -201,6 +207,7 @@ void tx_metrics_step(tx_metrics *m, const tx_trainer *t)
 void tx_metrics_evaluated(tx_metrics *m, const tx_trainer *t, const char *split, const char *name, const double *loss)
 {
     tx_step_record r = stand(t, TX_RECORD_EVALUATION, loss);
+    set_experts(&r, t);
     r.name = name ? name : split;
     r.final = m->closing;
     tell(m, &r);

@@ -70,11 +70,12 @@ void tx_log_group_times(const tx_config *cfg, const double seconds[TX_N_GROUP_TI
 void tx_log_timers(const tx_config *cfg, int n, const char *const *name, const double *ms);
 
 /* Megatron's boxed line: " <name> loss at <where> | lm loss value: ... | lm loss PPL: ... | ", and so on for every loss
- * of the model. @name of the data's group, NULL: "validation"; @loss [m->n_losses] */
-void tx_metrics_evaluation(const tx_model *m, const char *name, const char *where, const double *loss);
+ * of the model, and what share of their tokens experts had no room for, where they have limits.
+ * @t that has evaluated   @name of the data's group, NULL: "validation"   @loss [n_losses of the model] */
+void tx_metrics_evaluation(const tx_trainer *t, const char *name, const char *where, const double *loss);
 
 /* The line alone; and any line in Megatron's box, between two rules.   @line NULL: log it */
-void tx_evaluation_line(char *buf, size_t cap, const tx_model *m, const char *name, const char *where,
+void tx_evaluation_line(char *buf, size_t cap, const tx_trainer *t, const char *name, const char *where,
                         const double *loss);
 void tx_boxed_lines(const char *text, void (*line)(void *user, const char *text), void *user);
 

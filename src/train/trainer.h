@@ -82,9 +82,10 @@ typedef struct tx_trainer {
     double iteration_loss;        /* mean over the micro-batches so far; after a step over those of all ranks */
     double losses[TX_MAX_LOSSES]; /* what it is the sum of, as model->loss_name has them */
     double moe_loss;              /* of layers with experts, as iteration_loss: their own losses in the objective */
-    tx_expert_record
-        *expert; /* [n_expert_layers] of the whole model, of the last iteration; owned; NULL: none has some */
+    tx_expert_record *expert; /* [n_expert_layers] of the whole model, of the last iteration or evaluation; owned; NULL:
+                                 none has some */
     int n_expert_layers;
+    tx_expert_means expert_means;
     double *expert_sums;         /* owned: [n_expert_layers, tx_moe_n_sums] of all ranks, and room for their parts */
     double grad_norm;            /* before clipping, of the last iteration */
     double params_norm;          /* with --log-params-norm */
@@ -277,7 +278,7 @@ void tx__trainer_forget_rates(tx_trainer *t);
  * ranks, after an iteration's micro-batches: t->expert and t->moe_loss. The last is collective. */
 tx_status tx__trainer_take_experts(tx_trainer *t);
 tx_status tx__trainer_begin_experts(tx_trainer *t);
-tx_status tx__trainer_sum_experts(tx_trainer *t);
+tx_status tx__trainer_sum_experts(tx_trainer *t, int64_t n_micro);
 
 /* dump.c: --dump-step. Writes loss, parameters and gradients as they are before the update. */
 tx_status tx__trainer_dump(tx_trainer *t, double grad_norm);

@@ -1,5 +1,5 @@
-/* trainer_experts.c - what the routers of layers with experts did in an iteration. Each stage adds up its own layers'
- * in the context's memory (nn/moe.h); here they become one table of the whole model. */
+/* trainer_experts.c - what the routers of layers with experts did in an iteration, or in an evaluation. Each stage adds
+ * up its own layers' in the context's memory (nn/moe.h); here they become one table of the whole model. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -86,11 +86,11 @@ static tx_status sum_over(tx_trainer *t, int group)
     return TX_OK;
 }
 
-tx_status tx__trainer_sum_experts(tx_trainer *t)
+tx_status tx__trainer_sum_experts(tx_trainer *t, int64_t n_micro)
 {
     t->moe_loss = 0;
     if (!t->expert) return TX_OK;
-    double micro_batches = (double)(t->n_micro * tx_grid_size(t->grid, TX_AXIS_DATA));
+    double micro_batches = (double)(n_micro * tx_grid_size(t->grid, TX_AXIS_DATA));
     int64_t n = row_len(t);
     TX_TRY(read_own(t));
     TX_TRY(sum_over(t, TX_GROUP_DATA));
@@ -106,5 +106,6 @@ tx_status tx__trainer_sum_experts(tx_trainer *t)
         r->dropped = row[TX_MOE_DROPPED];
         t->moe_loss += is.aux_coeff * r->aux_loss + is.z_coeff * r->z_loss;
     }
+    t->expert_means = tx_expert_means_of(t->expert, t->n_expert_layers);
     return TX_OK;
 }

@@ -133,7 +133,6 @@ static tx_status initialise(tx_trainer *t)
                                           .xavier_uniform = cfg->init_method_xavier_uniform }));
     TX_TRY(take_settings(t));
     TX_TRY(tx__trainer_take_losses(t));
-    TX_TRY(tx__trainer_take_experts(t));
     tx__trainer_move_schedule(t);
     return TX_OK;
 }
@@ -147,6 +146,7 @@ tx_status tx_trainer_open(tx_trainer **out, const tx_trainer_args *args)
     read_options(t, args);
     TX_GOTO(plan(t, args));
     TX_GOTO(take_memory(t, args->train));
+    TX_GOTO(tx__trainer_take_experts(t));
     if (args->train) TX_GOTO(initialise(t));
     *out = t;
 out:

@@ -27,9 +27,12 @@ tx_status tx_trainer_evaluate(tx_trainer *t, const void *rows, int64_t n_samples
     one.feed.is.losses = take_sums;
     one.feed.rows = rows;
     one.feed.n_samples = n_samples;
+    void *sums = t->model->expert_sums.data; /* those of an iteration, which may have begun */
+    t->model->expert_sums.data = NULL;
     tx_stage_begin(&t->stage, &one.feed.is);
-    TX_TRY(tx_stage_forward(&t->stage, 0, true, false));
-    return tx_stage_end(&t->stage);
+    tx_status st = tx_stage_forward(&t->stage, 0, true, false);
+    t->model->expert_sums.data = sums;
+    return st ? st : tx_stage_end(&t->stage);
 }
 
 /* ---- many ---- */
@@ -75,7 +78,9 @@ tx_status tx_trainer_score(tx_trainer *t, int64_t n_samples, tx_micro_batch_fn *
     f.read = read;
     f.read_user = user;
     f.n_samples = n_samples;
+    TX_TRY(tx__trainer_begin_experts(t));
     TX_TRY(score(&f, n, stop));
+    TX_TRY(tx__trainer_sum_experts(t, n));
     TX_TRY(tx_trainer_sum(t, f.sum, t->model->n_losses));
     for (int k = 0; k < t->model->n_losses; k++) mean[k] = f.sum[k] / (double)n_samples;
     return TX_OK;

@@ -190,7 +190,7 @@ static tx_status sum_losses(tx_trainer *t)
     TX_TRY(tx_trainer_sum(t, t->losses, t->model->n_losses));
     for (int k = 0; k < t->model->n_losses; k++) t->losses[k] /= tx_grid_size(t->grid, TX_AXIS_DATA);
     t->iteration_loss = tx__trainer_total(t, t->losses);
-    return tx__trainer_sum_experts(t);
+    return tx__trainer_sum_experts(t, t->n_micro);
 }
 
 /* --dump-step: everything as it stands before the update. */

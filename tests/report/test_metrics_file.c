@@ -8,7 +8,8 @@
 #define RUN "{\"kind\":\"run\",\"time\":1,\"iteration\":0,\"train_iters\":100,\"arguments\":{\"lr\":\"0.1\"}}\n"
 #define STEP(n, loss) \
     "{\"kind\":\"step\",\"time\":2,\"iteration\":" #n ",\"loss\":" #loss ",\"time_ms\":{\"forward\":3.5}}\n"
-#define EVAL(n) "{\"kind\":\"evaluation\",\"name\":\"validation\",\"iteration\":" #n ",\"loss\":2.5,\"ppl\":12}\n"
+#define LOADS(n, layers) "{\"kind\":\"step\",\"iteration\":" #n ",\"experts\":[" layers "],\"time_ms\":{}}\n"
+#define EVAL(n)          "{\"kind\":\"evaluation\",\"name\":\"validation\",\"iteration\":" #n ",\"loss\":2.5,\"ppl\":12}\n"
 
 static json_t *run_line(int64_t iteration)
 {
@@ -113,6 +114,66 @@ static void a_second_loss_is_told_apart(void **state)
     tx_history_free(&h);
 }
 
+/* Two layers of 2 and 3 experts at iteration i, of which an older triax wrote the first line. */
+static tx_step_record with_experts(int64_t i, tx_expert_record layer[2], const double load[2][3])
+{
+    for (int k = 0; k < 2; k++) {
+        layer[k].layer = 2 * k + 2;
+        layer[k].n_experts = 2 + k;
+        layer[k].load = load[k];
+    }
+    return (tx_step_record){ .kind = TX_RECORD_INTERVAL,
+                             .iteration = i,
+                             .loss = 2,
+                             .other_loss = { { "moe loss", 0.5 } },
+                             .n_other_losses = 1,
+                             .expert = i > 1 ? layer : NULL,
+                             .n_expert_layers = i > 1 ? 2 : 0,
+                             .experts = tx_expert_means_of(layer, 2) };
+}
+
+static void what_experts_did_is_told(void **state)
+{
+    (void)state;
+    tx_history h;
+    tx_metrics_file f;
+    json_t *run = run_line(0);
+    const double load[2][3] = { { 3, 1 }, { 0, 2, 2 } };
+    tx_expert_record layer[2] = { { .aux_loss = 1, .z_loss = 3, .dropped = 1 }, { .aux_loss = 2, .z_loss = 5 } };
+    ASSERT_OK(tx_metrics_file_open(&f, in_scratch("m"), run));
+    json_decref(run);
+    for (int64_t i = 1; i < 200; i++) {
+        const tx_step_record r = with_experts(i, layer, load);
+        ASSERT_OK(tx_metrics_file_put(&f, &r));
+    }
+    tx_step_record r = with_experts(199, layer, load);
+    r.kind = TX_RECORD_EVALUATION;
+    r.name = "validation";
+    ASSERT_OK(tx_metrics_file_put(&f, &r));
+    tx_metrics_file_close(&f);
+    tx_str text = read_file(in_scratch("m"));
+    ASSERT_CONTAINS(text.data, "\"moe_loss\":0.5,\"load_balancing_loss\":1.5,\"z_loss\":4,\"dropped_share\":0.125,"
+                               "\"load_imbalance\":1.5,\"experts\":[{\"layer\":2,\"dropped\":1,\"load\":[3,1]},"
+                               "{\"layer\":4,\"dropped\":0,\"load\":[0,2,2]}],\"time_ms\":{");
+    ASSERT_CONTAINS(text.data, "\"dropped_share\":0.125}\n");
+    tx_str_free(&text);
+
+    ASSERT_OK(tx_history_read(&h, in_scratch("m")));
+    assert_int_equal(h.n_expert_layers, 2);
+    assert_int_equal(h.n_experts, 5);
+    ASSERT_NEAR(h.step[1][TX_COLUMN_load_imbalance], 1.5, 1e-8, "imbalance");
+    assert_true(isnan(h.load[0]) && isnan(h.step[0][TX_COLUMN_z_loss]));
+    static const double shares[] = { 1.5, 0.5, 0, 1.5, 1.5 };
+    for (int e = 0; e < 5; e++) ASSERT_NEAR((double)h.load[198 * 5 + e], shares[e], 1e-6, "a load by the mean");
+    tx_str page = { 0 };
+    ASSERT_OK(tx__page_text(&page, 1, (const char *const[]){ "run" }, &h));
+    ASSERT_CONTAINS(page.data, ",\"loads\":{\"until\":[1,2,3,4,6,"); /* 199 steps in 160 columns */
+    ASSERT_CONTAINS(page.data, ",199],\"layers\":[{\"layer\":2,\"load\":[[null,null],[1.5,0.5],");
+    ASSERT_CONTAINS(page.data, ",[0,1.5,1.5]]}]}");
+    tx_str_free(&page);
+    tx_history_free(&h);
+}
+
 static void a_resumed_run_goes_on(void **state)
 {
     (void)state;
@@ -199,6 +260,12 @@ static void what_cannot_be_is_refused_in_one_line(void **state)
         { RUN "{\"kind\":\"step\",\"iteration\":1,\"time_ms\":{\"forward\":[]}}\n", ":2: \"forward\" is not a number" },
         { RUN "{\"kind\":\"evaluation\",\"iteration\":1}\n", ":2: \"name\" is not a text" },
         { RUN EVAL(2) EVAL(1), ":3: iteration 1 comes after iteration 2" },
+        { RUN LOADS(1, "{\"layer\":2,\"load\":[]}"), ":2: \"experts\" has 0 loads" },
+        { RUN LOADS(1, "{\"layer\":2,\"load\":[1,-1]}"), ":2: a load of an expert is no count" },
+        { RUN LOADS(1, "{\"layer\":2,\"load\":[1,2]}") LOADS(2, "{\"layer\":3,\"load\":[1,2]}"),
+          ":3: \"experts\" are not those of the lines above" },
+        { RUN LOADS(1, "{\"layer\":2,\"load\":[1,2]}") LOADS(2, ""),
+          ":3: \"experts\" are not those of the lines above" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         tx_history h;
@@ -370,6 +437,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SCRATCH_TEST(what_is_written_is_read),
         SCRATCH_TEST(a_second_loss_is_told_apart),
+        SCRATCH_TEST(what_experts_did_is_told),
         SCRATCH_TEST(a_resumed_run_goes_on),
         SCRATCH_TEST(half_a_line_is_not_there),
         SCRATCH_TEST(other_files_are_not_added_to),

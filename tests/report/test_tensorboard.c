@@ -244,6 +244,29 @@ static void tags_of_the_optimizer(void **state)
     tx_str_free(&got);
 }
 
+static void tags_of_experts(void **state)
+{
+    (void)state;
+    const double load[2][2] = { { 3, 1 }, { 2, 2 } };
+    const tx_expert_record layer[2] = { { 2, 2, 1, 3, 1, load[0] }, { 4, 2, 2, 5, 0, load[1] } };
+    tx_step_record r = step;
+    r.expert = layer;
+    r.n_expert_layers = 2;
+    r.experts = tx_expert_means_of(layer, 2);
+    tx_str got = events_of("--num-experts 2 --num-layers 4", 1, &r);
+    ASSERT_CONTAINS(got.data, "\nload_balancing_loss 10 1.5\nload_balancing_loss vs samples 40 1.5\nz_loss 10 4\n");
+    ASSERT_CONTAINS(got.data, "\ndropped_share 10 0.125\n");
+    ASSERT_CONTAINS(got.data, "\nload_imbalance vs samples 40 1.5\n");
+    assert_null(strstr(got.data, "\nmoe/"));
+    tx_str_free(&got);
+    got = events_of("--num-experts 2 --num-layers 4 --moe-per-layer-logging --log-dialect megatron-deepspeed", 1, &r);
+    ASSERT_CONTAINS(got.data, "\nexperts/z_loss vs tokens 640 4\n");
+    ASSERT_CONTAINS(got.data, "\nmoe/load_balancing_loss_layer_1 10 1\nmoe/z_loss_layer_1 10 3\n"
+                              "moe/dropped_share_layer_1 10 0.25\nmoe/load_imbalance_layer_1 10 1.5\n"
+                              "moe/load_balancing_loss_layer_3 10 2\n");
+    tx_str_free(&got);
+}
+
 static void skipped_steps_and_other_iterations_are_left_out(void **state)
 {
     (void)state;
@@ -296,10 +319,15 @@ static void every_failing_allocation_is_survived(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(crc32c_has_known_values), SCRATCH_TEST(tags_of_megatron),
-        SCRATCH_TEST(tags_of_megatron_deepspeed),  SCRATCH_TEST(tags_of_several_losses),
-        SCRATCH_TEST(tags_of_the_optimizer),       SCRATCH_TEST(skipped_steps_and_other_iterations_are_left_out),
-        SCRATCH_TEST(two_starts_are_two_files),    SCRATCH_TEST(every_failing_allocation_is_survived),
+        cmocka_unit_test(crc32c_has_known_values),
+        SCRATCH_TEST(tags_of_megatron),
+        SCRATCH_TEST(tags_of_megatron_deepspeed),
+        SCRATCH_TEST(tags_of_several_losses),
+        SCRATCH_TEST(tags_of_the_optimizer),
+        SCRATCH_TEST(tags_of_experts),
+        SCRATCH_TEST(skipped_steps_and_other_iterations_are_left_out),
+        SCRATCH_TEST(two_starts_are_two_files),
+        SCRATCH_TEST(every_failing_allocation_is_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

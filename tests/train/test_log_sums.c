@@ -177,6 +177,9 @@ static void shown_line(char *out, size_t cap, int iteration)
                *speed = strstr(from, " samples per second");
     assert_true(time && rate && speed && time < rate && rate < speed);
     snprintf(out, cap, "%.*s%.*s", (int)(time - from), from, (int)(speed - rate), rate);
+    const char *experts = strstr(from, " load balancing loss"), *end = strchr(from + 1, '\n');
+    size_t n = strlen(out);
+    if (experts && experts < end) snprintf(out + n, cap - n, "%.*s", (int)(end - experts), experts);
 }
 
 static const struct {
@@ -187,7 +190,8 @@ static const struct {
                { false, 2, "--async-save" },
                { true, 1, "--async-save" },
                { true, 2, "" },
-               { true, 1, "--bert-no-binary-head" } };
+               { true, 1, "--bert-no-binary-head" },
+               { false, 2, "--num-experts 4 --expert-interval 1 --topk 2 --moe-z-loss-coeff 0.01" } };
 enum { N_LAYOUTS = sizeof layout / sizeof *layout };
 
 /* With --async-save the checkpoint is written while iteration 7 goes on, which must not be in it. */
