@@ -209,6 +209,8 @@ typedef struct tx_moe_shape {
     double train_factor, eval_factor; /* of an expert's capacity; 0: nothing is dropped */
     int64_t min_capacity;
     double aux_coeff, z_coeff;
+    bool bias; /* experts are chosen with one, which the load changes by bias_rate a step */
+    double bias_rate;
 } tx_moe_shape;
 
 /* Of layer `layer`, from 0. */

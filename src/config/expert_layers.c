@@ -29,6 +29,8 @@ static tx_moe_shape core_shape(const tx_config *cfg)
                            .softmax_after = !sigmoid && !cfg->moe_router_pre_softmax,
                            .renormalise = sigmoid && cfg->moe_router_topk > 1,
                            .scale = cfg->moe_router_topk_scaling_factor,
+                           .bias = cfg->moe_router_enable_expert_bias,
+                           .bias_rate = cfg->moe_router_bias_update_rate,
                            .aux_coeff = strtod(cfg->moe_aux_loss_coeff.item[0], NULL) };
 }
 

@@ -107,6 +107,8 @@ static void rule_experts_are_as_one_program_has_them(const tx__check *k)
                             { g->moe_router_pre_softmax, "--moe-router-pre-softmax" },
                             { g->moe_router_score_function, "--moe-router-score-function" },
                             { g->moe_router_topk_scaling_factor, "--moe-router-topk-scaling-factor" },
+                            { g->moe_router_enable_expert_bias, "--moe-router-enable-expert-bias" },
+                            { g->moe_router_bias_update_rate, "--moe-router-bias-update-rate" },
                             { g->moe_aux_loss_coeff, "--moe-aux-loss-coeff" },
                             { false, NULL } };
     const typed deepspeeds[] = { { g->topk, "--topk" },
@@ -134,6 +136,17 @@ static void rule_a_router_learns(const tx__check *k)
         tx__violate(k->v,
                     "--moe-router-topk 1 needs --moe-router-pre-softmax: the softmax of one score is always 1, and "
                     "the router would learn nothing");
+}
+
+/* As Megatron Core's transformer_config.py. */
+static void rule_a_bias_is_of_sigmoids(const tx__check *k)
+{
+    const tx_config *c = k->c;
+    if (is_dense(k) || k->bad->moe_router_score_function || !is_core(k)) return;
+    if (c->moe_router_enable_expert_bias && c->moe_router_score_function != TX_MOE_SCORE_SIGMOID)
+        tx__violate(k->v, "--moe-router-enable-expert-bias needs --moe-router-score-function sigmoid");
+    if (k->g->moe_router_bias_update_rate && !c->moe_router_enable_expert_bias)
+        tx__violate(k->v, "--moe-router-bias-update-rate needs --moe-router-enable-expert-bias");
 }
 
 static void rule_choices_are_experts(const tx__check *k)
@@ -211,6 +224,7 @@ const tx__rule tx__rules_moe[] = {
     { NULL, rule_flags_of_experts_have_some },
     { NULL, rule_experts_are_as_one_program_has_them },
     { "training", rule_a_router_learns },
+    { NULL, rule_a_bias_is_of_sigmoids },
     { NULL, rule_choices_are_experts },
     { NULL, rule_experts_are_of_layers },
     { NULL, rule_one_mlp_is_beside_experts },

@@ -95,6 +95,8 @@ typedef struct tx_model {
     tx_initial initial;                   /* likewise: of its TX_INIT_OWN parameters */
     tx_tensor expert_sums;                /* [this stage's layers with experts, tx_moe_n_sums] fp32: what backward adds
                                            * up for the log, once data are there; n_dims 0: no layer has experts */
+    tx_tensor expert_bias;                /* [this stage's layers with experts, experts] fp32: in training, what experts
+                                           * are chosen with, whatever the model's type; n_dims 0: with nothing */
     tx_recompute recompute;               /* n_layers: of each chunk */
     int64_t n_again;                      /* layers that are computed again, of the whole model */
     int n_chunks;                         /* what this pipeline stage has of the layers */

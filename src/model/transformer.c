@@ -181,7 +181,9 @@ static tx_moe_pass pass_of(const tx_stack_call *k)
     const tx_block *block = k->layer->params;
     tx_moe_pass p = { .b = batch->token.dim[1], .train = k->train, .generates = batch->kv, .scale = batch->scale };
     const tx_tensor all = t->base.expert_sums;
+    const tx_tensor bias = t->base.expert_bias;
     if (block->moe && all.data) p.sums = tx_slice1(all, (block->moe - t->moe) * all.dim[1], all.dim[1]);
+    if (block->moe && bias.data) p.bias = tx_slice1(bias, (block->moe - t->moe) * bias.dim[1], block->moe->n_experts);
     return p;
 }
 

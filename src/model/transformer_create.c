@@ -163,6 +163,7 @@ static tx_moe moe_of(const tx_config *cfg, const tx_moe_shape *is, const tx_grid
                      .min_capacity = is->min_capacity,
                      .aux_coeff = is->aux_coeff,
                      .z_coeff = is->z_coeff,
+                     .has_bias = is->bias,
                      .has_shared = is->shared_ffn,
                      .has_shared_gate = is->shared_gate,
                      .has_residual = is->residual,
@@ -196,6 +197,7 @@ static tx_status make_experts(tx_transformer *t, const tx_config *cfg, const tx_
         next += n_experts_of(&is, grid);
     }
     t->base.expert_sums = tx_tensor2(NULL, TX_F32, n_moe, tx_moe_n_sums(most));
+    if (t->moe->has_bias) t->base.expert_bias = tx_tensor2(NULL, TX_F32, n_moe, most);
     return TX_OK;
 }
 

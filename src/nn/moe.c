@@ -341,8 +341,8 @@ static tx_status add_sums(tx_ctx *c, const tx_moe *w, const tx_moe_saved *a, con
 /* y = what the experts make of x. */
 static tx_status experts_fwd(tx_ctx *c, const tx_moe *w, tx_moe_saved *a, tx_tensor y, const tx_moe_call *k)
 {
-    const choosing by = { router_of(w, k), w->bias.value, tx_grid_token_parts(tx_grid_of(c)) };
-    tx_tensor x = k->x;
+    tx_tensor x = k->x, bias = k->pass->bias.data ? k->pass->bias : w->bias.value;
+    const choosing by = { router_of(w, k), bias, tx_grid_token_parts(tx_grid_of(c)) };
 
     /* 1  choice, weight = route(x Rᵀ)   2  packed = rows of x   3  made = experts(packed)   4  y = Σ weight made */
     tx_at_part(c, ROUTER);

@@ -73,7 +73,7 @@ typedef struct tx_stage {
     tx_outgoing out[2]; /* forward, backward */
     tx_tensor incoming; /* received from the previous stage, shared by all slots, if x is not kept */
     bool train;
-    tx_arena messages;                /* the copies, incoming, and the model's expert_sums */
+    tx_arena messages;                /* the copies, incoming, the model's expert_sums and expert_bias */
     tx_tensor from_previous, to_next; /* shapes */
     struct {
         tx_pp_list list;

@@ -86,6 +86,7 @@ typedef struct tx_trainer {
                                  none has some */
     int n_expert_layers;
     tx_expert_means expert_means;
+    float *expert_bias;          /* owned: the model's expert_bias, in the host's memory; NULL: there is none */
     double *expert_sums;         /* owned: [n_expert_layers, tx_moe_n_sums] of all ranks, and room for their parts */
     double grad_norm;            /* before clipping, of the last iteration */
     double params_norm;          /* with --log-params-norm */
@@ -279,6 +280,12 @@ void tx__trainer_forget_rates(tx_trainer *t);
 tx_status tx__trainer_take_experts(tx_trainer *t);
 tx_status tx__trainer_begin_experts(tx_trainer *t);
 tx_status tx__trainer_sum_experts(tx_trainer *t, int64_t n_micro);
+
+/* trainer_balance.c: balancing by a bias. Whether the run does; the bias of this stage's layers, as weights that were
+ * just set have it; and its change by the iteration's load, before tx_zero_step. The first two calls are collective. */
+bool tx__trainer_balances(const tx_trainer *t);
+tx_status tx__trainer_read_bias(tx_trainer *t);
+tx_status tx__trainer_balance(tx_trainer *t);
 
 /* dump.c: --dump-step. Writes loss, parameters and gradients as they are before the update. */
 tx_status tx__trainer_dump(tx_trainer *t, double grad_norm);

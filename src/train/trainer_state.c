@@ -392,7 +392,8 @@ static tx_status read_state(tx_trainer *t, tx_source *from, bool with_optim)
     if (!own->kept) TX_TRY(tx_alloc(&room, (size_t)t->model->params.numel, sizeof *room, "the weights in fp32"));
     int n = state_parts(z, room, with_optim, part);
     TX_GOTO(tx_source_read(from, t->model, tx_zero_kept(z), part, n));
-    st = room ? tx_zero_set_weights(z, room) : tx_zero_publish(z);
+    TX_GOTO(room ? tx_zero_set_weights(z, room) : tx_zero_publish(z));
+    st = tx__trainer_read_bias(t);
 out:
     tx_free(room);
     return st;

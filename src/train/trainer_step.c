@@ -201,6 +201,14 @@ static tx_status dump(tx_trainer *t)
     return tx__trainer_dump(t, t->grad_norm);
 }
 
+/* Where the step is taken, which brings what has changed to all ranks. */
+static tx_status balance(tx_trainer *t)
+{
+    const char *bad;
+    TX_TRY(tx_optim_clipped(&t->ctx, &t->zero.optim, &t->grad_norm, &bad));
+    return bad ? TX_OK : tx__trainer_balance(t);
+}
+
 /* What is put into a device's queue comes first, what asks for its results behind that: so it never waits for the host.
  */
 static tx_status update(tx_trainer *t)
@@ -216,9 +224,10 @@ static tx_status update(tx_trainer *t)
     now = part_done(t, TX_TIMER_SUMS, now);
     TX_TRY(tx_optim_clip(&t->ctx, &t->zero.optim, t->scaler.scale, t->cfg->clip_grad));
     part_done(t, t->cfg->clip_grad > 0 ? TX_TIMER_CLIP : TX_TIMER_CHECK, now);
-    bool dumps = t->dump_iteration == t->iteration + 1;
-    if (dumps) TX_TRY(sum_losses(t));
+    bool dumps = t->dump_iteration == t->iteration + 1, balances = tx__trainer_balances(t);
+    if (dumps || balances) TX_TRY(sum_losses(t));
     if (dumps) TX_TRY(dump(t));
+    if (balances) TX_TRY(balance(t));
     now = tx_clock();
     if (t->cfg->log_num_zeros_in_grad) {
         TX_TRY(tx_optim_count_zeros(&t->ctx, &t->zero.optim, &t->num_zeros));
@@ -226,7 +235,7 @@ static tx_status update(tx_trainer *t)
     }
     int64_t batch = tx_trainer_batch_size(t);
     TX_TRY(tx_zero_step(&t->zero, lr, t->weight_decay));
-    if (!dumps) TX_TRY(sum_losses(t));
+    if (!dumps && !balances) TX_TRY(sum_losses(t));
     TX_TRY(tx_zero_stepped(&t->zero, &t->grad_norm, &bad));
     part_done(t, TX_TIMER_INNER_STEP, now);
     if (!bad) tx_schedule_advance(&t->schedule, &t->place, batch, t->consumed_train_tokens);

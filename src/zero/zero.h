@@ -106,6 +106,11 @@ bool tx_zero_first(const tx_zero *z, const tx_param *p);
 /* Whether the host sees an array in place. */
 bool tx_zero_in_host(const tx_zero *z, int array);
 
+/* The masters of what this rank keeps of a row of the table, out of x or into it. After stores: tx_zero_step, where all
+ * gradients of the row are 0, or tx_zero_publish.   @x [numel of the row] */
+tx_status tx_zero_store_row(tx_zero *z, int row, const float *x);
+tx_status tx_zero_load_row(tx_zero *z, int row, float *x);
+
 /* Which of the flat buffers hold all of the table, and not only what is kept. */
 bool tx_zero_whole_values(const tx_zero *z);
 bool tx_zero_whole_masters(const tx_zero *z);

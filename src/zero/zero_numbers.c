@@ -83,6 +83,29 @@ out:
     return st;
 }
 
+tx_status tx_zero_store_row(tx_zero *z, int row, const float *x)
+{
+    for (int i = 0; i < z->n_ranges; i++) {
+        const tx_fragment *s = &z->fragment[i];
+        if (s->row != row) continue;
+        TX_TRY(tx_zero_fetch(z, i, TX_FETCH_MASTER, true));
+        TX_TRY(write_numbers(z, masters(z), z->range[i].value, x + s->first, (size_t)s->numel * sizeof *x));
+    }
+    return tx_zero_flush(z);
+}
+
+tx_status tx_zero_load_row(tx_zero *z, int row, float *x)
+{
+    const float *from;
+    for (int i = 0; i < z->n_ranges; i++) {
+        const tx_fragment *s = &z->fragment[i];
+        if (s->row != row) continue;
+        TX_TRY(tx_zero_see_master(z, i, &from, x + s->first));
+        if (from != x + s->first) memcpy(x + s->first, from, (size_t)s->numel * sizeof *x);
+    }
+    return TX_OK;
+}
+
 /* fp32 numbers of the host into the values of a range. */
 static tx_status write_low(const tx_zero *z, const tx_optim_range *r, const float *from, float *room)
 {
