@@ -64,6 +64,7 @@ static tx_status ask_convert(job *j)
     j->c.n_tp = (int)cfg->target_tp;
     j->c.n_pp = (int)cfg->target_pp;
     j->c.n_dp = (int)cfg->target_dp;
+    j->c.n_ep = (int)cfg->target_ep;
     j->c.zero_stage = (int)cfg->target_zero_stage;
     j->c.pipeline = cfg->target_pipeline || cfg->target_pp > 1;
     j->c.dtype = dtype_of(cfg->convert_dtype);

@@ -17,6 +17,33 @@ static void rule_async_save_has_a_folder(const tx__check *k)
     if (k->c->async_save && !k->c->save && !tx__plans_only(k)) tx__violate(k->v, "--async-save needs --save");
 }
 
+static bool has_experts(const tx__check *k)
+{
+    return !k->bad->num_experts && !k->bad->num_layers && tx_config_has_experts(k->c);
+}
+
+/* As the format's writer has it. */
+static void check_experts(const tx__check *k, const char *to)
+{
+    const tx_config *c = k->c;
+    if (c->save_format != TX_FORMAT_DEEPSPEED)
+        tx__violate(k->v, "--save-format %s has no place for experts (--num-experts): save native or deepspeed", to);
+    else if (c->moe_router_topk)
+        tx__violate(k->v, "--save-format deepspeed holds routers of --topk, not of --moe-router-topk: save native");
+    else if (c->pipeline_model_parallel_size > 1 || c->zero_stage == 3)
+        tx__violate(k->v,
+                    "--save-format deepspeed holds experts (--num-experts) without a pipeline and of --zero-stage "
+                    "0, 1 or 2: save native");
+    else if (c->bf16 && !c->zero_stage && !c->no_save_optim)
+        tx__violate(k->v, "--save-format deepspeed holds experts (--num-experts) with --bf16 of --zero-stage 1 or 2: "
+                          "choose one, or save native");
+    else if (c->moe_shared_expert_intermediate_size ||
+             (c->moe_ffn_hidden_size && c->moe_ffn_hidden_size != c->ffn_hidden_size))
+        tx__violate(k->v,
+                    "--save-format deepspeed holds experts as wide as --ffn-hidden-size, with none that takes all "
+                    "tokens: save native");
+}
+
 /* What the formats of Megatron and DeepSpeed have a place for. */
 static void rule_save_format_holds_the_run(const tx__check *k)
 {
@@ -37,6 +64,7 @@ static void rule_save_format_holds_the_run(const tx__check *k)
             "--save-format %s writes stages of consecutive layers, not --num-layers-per-virtual-pipeline-stage's: "
             "save native, and convert what is needed",
             to);
+    if (has_experts(k)) check_experts(k, to);
     if (c->save_format != TX_FORMAT_DEEPSPEED) return;
     if (pipeline && c->zero_stage > 1)
         tx__violate(k->v,

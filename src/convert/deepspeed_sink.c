@@ -4,7 +4,9 @@
  *      stage                          numbers of the group, flat
  *      0, fp32 and fp16               none: the optimizer's state is in the model's files
  *      1, 2; 0 with bf16              |  part 0  | PART 1 .. |  part 2 0|    even parts; 0: padding to twice the ranks
- *      3, each parameter by itself    |0|1|2|     |0|1|20|   |0|1|2|         parts of ceil(n / ranks) elements */
+ *      3, each parameter by itself    |0|1|2|     |0|1|20|   |0|1|2|         parts of ceil(n / ranks) elements
+ *
+ *  Experts are in files of their own, and in groups of their own, which the ranks divide that have the same ones. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,15 +35,15 @@ static tx_py *slices(tx__file *f, const tx__rank *r, const tx__group *g, int64_t
 }
 
 /* With ZeRO the masters are without padding, moments have it. */
-static tx_py *even_state(tx__file *f, const tx__rank *r, int dp)
+static tx_py *even_state(tx__file *f, const tx__rank *r)
 {
     const tx_conversion *c = f->c;
     tx_py_arena *a = f->a;
-    tx_py *o = tx__ds_global_state(f, r, dp), *base = tx_py_dict(a), *state = tx_py_dict(a);
+    tx_py *o = tx__ds_global_state(f, r), *base = tx_py_dict(a), *state = tx_py_dict(a);
     tx_py *masters = tx_py_list(a), *mappings = tx_py_list(a);
     for (int i = 0; i < r->n_groups; i++) {
         const tx__group *g = &r->group[i];
-        int64_t part = tx__ds_padded(c, g) / c->n_dp, begin = dp * part, end = begin + part;
+        int64_t part = tx__ds_padded(g) / g->n_parts, begin = g->part * part, end = begin + part;
         int64_t real = end < g->numel || !c->zero_stage ? end : begin < g->numel ? g->numel : begin;
         tx__set_at(f, state, i, tx__ds_flat_state(f, r, g, begin, end));
         tx__append(f, masters, tx__ds_flat(f, r, g, 0, begin, real));
@@ -77,17 +79,17 @@ static tx_py *divided_flat(tx__file *f, const tx__rank *r, const tx__group *g, i
     return t;
 }
 
-static tx_py *divided_state(tx__file *f, const tx__rank *r, int dp)
+static tx_py *divided_state(tx__file *f, const tx__rank *r)
 {
     tx_py_arena *a = f->a;
-    tx_py *o = tx__ds_global_state(f, r, dp), *inner = tx_py_dict(a), *state = tx_py_dict(a), *flat = tx_py_list(a);
+    tx_py *o = tx__ds_global_state(f, r), *inner = tx_py_dict(a), *state = tx_py_dict(a), *flat = tx_py_list(a);
     for (int i = 0; i < r->n_groups; i++) {
         const tx__group *g = &r->group[i];
         const tx_py *one[TX_OPTIM_MAX_STATE];
         for (int k = 0; k < tx_optim_upstream()->n_state; k++)
-            one[k] = divided_flat(f, r, g, tx__state_part(f->c, k), dp);
+            one[k] = divided_flat(f, r, g, tx__state_part(f->c, k), r->dp);
         tx__set_at(f, state, i, tx__optim_state(f, one));
-        tx__append(f, flat, divided_flat(f, r, g, 0, dp));
+        tx__append(f, flat, divided_flat(f, r, g, 0, r->dp));
     }
     tx__set(f, inner, "state", state);
     tx__set(f, inner, "param_groups", tx__ds_param_groups(f, r));
@@ -97,15 +99,15 @@ static tx_py *divided_state(tx__file *f, const tx__rank *r, int dp)
 
 /* ---- files ---- */
 
-static tx_status write_optimizer(tx_conversion *c, const char *dir, const tx__rank *r, int dp)
+static tx_status write_optimizer(tx_conversion *c, const char *dir, const tx__rank *r)
 {
     char name[96];
     tx__file f;
     snprintf(name, sizeof name, "%szero_pp_rank_%d_mp_rank_%02d_optim_states.pt", c->dtype == TX_ST_BF16 ? "bf16_" : "",
-             dp, r->mp);
+             r->dp, r->mp);
     TX_TRY(tx__file_begin(&f, c));
     tx_py *root = tx_py_dict(f.a);
-    tx__set(&f, root, "optimizer_state_dict", c->zero_stage == 3 ? divided_state(&f, r, dp) : even_state(&f, r, dp));
+    tx__set(&f, root, "optimizer_state_dict", c->zero_stage == 3 ? divided_state(&f, r) : even_state(&f, r));
     tx__set(&f, root, "ds_config", tx__ds_config(&f));
     tx__set(&f, root, "ds_version", tx_py_of_str(f.a, TX__DS_VERSION));
     return tx__file_end(&f, dir, name, root);
@@ -148,22 +150,117 @@ static tx_status write_layers(tx_conversion *c, const char *dir, const tx__rank 
     return TX_OK;
 }
 
+/* ---- experts ---- */
+
+/* Layers with experts before this one. */
+static int64_t number_of_layer(const tx_conversion *c, int64_t layer)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < layer; i++) n += tx_config_moe(c->cfg, i).n_experts > 1;
+    return n;
+}
+
+/* Row `first` and those behind it that are of one expert, under their names in the model. */
+static tx_status write_expert(tx_conversion *c, const char *dir, const tx__rank *r, int first, int n)
+{
+    char name[96], theirs[2 * TX_PARAM_NAME_MAX];
+    int64_t layer, expert;
+    tx__file f;
+    tx__expert_of(c->m->params.param[r->row[first].row].name, &layer, &expert);
+    snprintf(name, sizeof name, "layer_%" PRId64 "_expert_%" PRId64 "_mp_rank_%02d_model_states.pt",
+             number_of_layer(c, layer), expert, r->mp);
+    TX_TRY(tx__file_begin(&f, c));
+    tx_py *root = tx_py_dict(f.a);
+    for (int i = first; i < first + n; i++) {
+        tx__to_megatron_name(c->m->params.param[r->row[i].row].name, 0, theirs);
+        tx__set(&f, root, theirs, tx__file_shard(&f, tx__weight_dtype(c), 0, &r->row[i]));
+    }
+    return tx__file_end(&f, dir, name, root);
+}
+
+static tx_status write_expert_optimizer(tx_conversion *c, const char *dir, const tx__rank *r)
+{
+    char name[96];
+    tx__file f;
+    snprintf(name, sizeof name, "expp_rank_%d_mp_rank_%02d_optim_states.pt", r->ep, r->mp);
+    TX_TRY(tx__file_begin(&f, c));
+    tx_py *root = tx_py_dict(f.a);
+    tx__set(&f, root, "optimizer", tx__ds_plain_optimizer(&f, r));
+    return tx__file_end(&f, dir, name, root);
+}
+
+/* Whether a data rank before this one has the same experts beside the same shards. */
+static bool is_written(const tx_conversion *c, const tx__rank *r)
+{
+    int step = c->expert_tensor ? 1 : c->n_tp, n_ep = tx__n_ep(c);
+    for (int dp = 0; dp < r->dp; dp++)
+        if ((r->dp - dp) * step % n_ep == 0) return true;
+    return false;
+}
+
+/* What this rank will look for; where tensor ranks have the same experts, each has files of them. */
+static tx_status write_experts(tx_conversion *c, const char *dir, const tx__rank *r)
+{
+    int n;
+    if (is_written(c, r)) return TX_OK;
+    for (int i = 0; i < r->n; i += n) {
+        for (n = 1; i + n < r->n && r->row[i].expert >= 0 && r->row[i + n].expert == r->row[i].expert; n++)
+            ;
+        if (r->row[i].expert >= 0) TX_TRY(write_expert(c, dir, r, i, n));
+    }
+    return c->with_optim && !tx__has_zero(c) ? write_expert_optimizer(c, dir, r) : TX_OK;
+}
+
 /* What the ranks of a data group share is the first one's. */
 static tx_status write_rank(tx_conversion *c, const char *dir, int tp, int pp, int dp)
 {
     tx__rank r;
     tx_status st;
-    TX_TRY(tx__ds_rank_open(&r, c, tp, pp));
+    TX_TRY(tx__ds_rank_open(&r, c, (tx__place){ tp, pp, dp }));
     if (c->zero_stage == 3 || !dp) TX_GOTO(tx__ds_write_states(c, dir, &r, c->zero_stage == 3 ? dp : -1));
-    if (tx__has_zero(c)) TX_GOTO(write_optimizer(c, dir, &r, dp));
+    if (tx__has_zero(c)) TX_GOTO(write_optimizer(c, dir, &r));
+    if (c->m->experts.n_experts > 1) TX_GOTO(write_experts(c, dir, &r));
     st = r.pipeline && !dp ? write_layers(c, dir, &r) : TX_OK;
 out:
     tx__rank_close(&r);
     return st;
 }
 
+static tx_status refuse_experts(const tx_conversion *c, const char *what)
+{
+    return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: has experts, and in DeepSpeed's format %s", c->src->path, what);
+}
+
+/* What DeepSpeed's program has of experts. */
+static tx_status check_experts(const tx_conversion *c)
+{
+    const tx_moe_shape *is = &c->m->experts;
+    const int n_ep = tx__n_ep(c), ranks = c->n_dp * (c->expert_tensor ? 1 : c->n_tp);
+    if (is->n_experts == 1) return TX_OK;
+    if (!is->deepspeed)
+        return refuse_experts(
+            c, "routers are those of --topk, not of --moe-router-topk: convert to native or huggingface");
+    if (is->shared_ffn || is->ffn != c->m->ffn)
+        return refuse_experts(c, "experts are as wide as --ffn-hidden-size, with none that takes all tokens");
+    if (c->pipeline || c->n_pp > 1)
+        return refuse_experts(c,
+                              "there is no pipeline for them here: leave --target-pp and --target-pipeline-engine out");
+    if (c->zero_stage == 3) return refuse_experts(c, "they have no ZeRO-3; choose --target-zero-stage 0, 1 or 2");
+    if (c->with_optim && !c->zero_stage && c->dtype == TX_ST_BF16)
+        return refuse_experts(
+            c, "bf16 without ZeRO does not load its optimizer's state; choose --target-zero-stage 1 or 2");
+    if (ranks % n_ep)
+        return TX_FAIL(TX_ERR_SHAPE, "--target-ep %d does not divide the %d ranks that share experts", n_ep, ranks);
+    for (int64_t i = 0; i < c->m->n_layers; i++)
+        if (tx_config_moe(c->cfg, i).n_experts > 1 && tx_config_moe(c->cfg, i).n_experts % n_ep)
+            return TX_FAIL(TX_ERR_SHAPE, "--target-ep %d does not divide the %lld experts of layer %lld", n_ep,
+                           (long long)tx_config_moe(c->cfg, i).n_experts, (long long)i + 1);
+    return TX_OK;
+}
+
 static tx_status check(const tx_conversion *c)
 {
+    TX_TRY(check_experts(c));
     TX_TRY(tx__check_engine(c));
     if (c->zero_stage > 1 && (c->pipeline || c->n_pp > 1))
         return TX_FAIL(TX_ERR_UNSUPPORTED,

@@ -6,10 +6,14 @@
  *                                                              zero_pp_rank_0_mp_rank_01_model_states.pt
  *                      layer_03-model_01-model_states.pt       a pipeline's weights: layer 3, tensor rank 1
  *                      [bf16_]zero_pp_rank_2_mp_rank_01_optim_states.pt    data rank 2's part of masters and moments
+ *                      layer_0_expert_5_mp_rank_01_model_states.pt         expert 5 of the first layer that has some
+ *                      expp_rank_1_mp_rank_01_optim_states.pt              without ZeRO: the optimizer of the ranks
+ * that have the second part of the experts
  *
  *  A model-parallel rank is stage * tensor ranks + tensor rank. With ZeRO 1 and 2 the parameters of a group lie one
  * after the other, in the order of param_shapes, and data ranks have even parts of that; with ZeRO-3 every parameter is
- * divided by itself, into parts of ceil(n / ranks) elements. */
+ * divided by itself, into parts of ceil(n / ranks) elements. Experts are in groups of their own, which fewer ranks
+ * divide; there their numbers count from a rank's first one on. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,9 +38,28 @@ typedef struct deepspeed {
     bool inside;                   /* the optimizer's state is in the model's files */
     int64_t first_layer;           /* a pipeline's number of the first transformer layer */
     int64_t optim_step;
+    bool experts;       /* in files of their own */
+    int n_ep;           /* ranks that share a layer's experts */
+    int64_t *n_experts; /* [n_layers]; owned */
 } deepspeed;
 
 /* ---- which folder and which files ---- */
+
+/* What an expert's file is called. */
+typedef struct expert_name {
+    int layer, expert, mp; /* layer: of those with experts; -1: early files have an expert's of all */
+} expert_name;
+
+static bool read_expert_name(const char *name, expert_name *out)
+{
+    int end = 0;
+    *out = (expert_name){ .layer = -1 };
+    if (sscanf(name, "layer_%d_expert_%d_mp_rank_%d_model_states.pt%n", &out->layer, &out->expert, &out->mp, &end) ==
+            3 &&
+        end)
+        return true;
+    return sscanf(name, "expert_%d_mp_rank_%d_model_states.pt%n", &out->expert, &out->mp, &end) == 2 && end;
+}
 
 /* What the names in the folder tell. */
 static tx_status read_names(deepspeed *d, const tx_source *src)
@@ -57,8 +80,9 @@ static tx_status read_names(deepspeed *d, const tx_source *src)
         } else if (end = 0, sscanf(name, "layer_%d-model_%d-model_states.pt%n", &layer, &tp, &end) == 2 && end) {
             d->pipeline = true;
             if (tp >= d->s.n_tp) d->s.n_tp = tp + 1;
-        } else if (strstr(name, "expert") || !strncmp(name, "expp_rank", 9)) {
-            return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: a mixture of experts cannot be read", src->path);
+        } else {
+            expert_name of;
+            d->experts = read_expert_name(name, &of) || d->experts;
         }
     }
     for (size_t i = 0; i < d->names.n && !d->n_mp; i++) /* results of conversions, side by side */
@@ -153,6 +177,17 @@ static tx__name_kind ours_of(deepspeed *d, const char *theirs, char ours[TX_PARA
     return kind;
 }
 
+/* A rank's number of an expert becomes the layer's. */
+static tx_status count_on(const deepspeed *d, const char *path, int ep, char ours[TX_PARAM_NAME_MAX])
+{
+    int64_t layer, expert;
+    if (!tx__expert_of(ours, &layer, &expert)) return TX_OK;
+    if (layer >= d->s.n_layers || !d->n_experts || !d->n_experts[layer])
+        return TX_FAIL(TX_ERR_FORMAT, "%s: holds %s, and its folder no file of that layer's experts", path, ours);
+    tx__set_expert(ours, ep * (d->n_experts[layer] / d->n_ep) + expert);
+    return TX_OK;
+}
+
 /* A row of param_shapes. */
 typedef struct shape {
     tx__name_kind kind;
@@ -199,7 +234,8 @@ typedef struct rank_files {
     const tx_pt *states;
     const tx_pt **file;  /* [n_dp] */
     const tx_py **optim; /* [n_dp], in these */
-    int tp;
+    int tp;              /* what its shards are of */
+    int ep;              /* of a group of experts: which part of them */
 } rank_files;
 
 static const tx_py *shapes_of(const rank_files *f)
@@ -226,6 +262,7 @@ static tx_status add_group(deepspeed *d, const rank_files *f, size_t g, int buff
         shape one;
         bool added = false;
         TX_TRY(read_shape(d, path, shapes->as.dict.key[i], shapes->as.dict.value[i], &one));
+        TX_TRY(count_on(d, path, f->ep, one.ours));
         const tx__shard_key key = { one.ours, buffer, f->tp };
         if (one.kind == TX__NAME_OURS) TX_TRY(tx__shards_add(&d->s, &key, one.n_dims, one.dim, &added));
         int64_t gap = 0;
@@ -253,9 +290,21 @@ static tx_status add_even_group(deepspeed *d, const rank_files *f, size_t g, int
     return st;
 }
 
+/* Whether group g is of experts: what its first parameter is. */
+static bool is_of_experts(deepspeed *d, const rank_files *f, size_t g)
+{
+    const tx_py *shapes = tx_py_item(shapes_of(f), g);
+    char ours[TX_PARAM_NAME_MAX];
+    int64_t layer, expert;
+    if (!d->experts || !shapes || shapes->kind != TX_PY_DICT || !shapes->as.dict.n) return false;
+    const char *theirs = tx_py_str(shapes->as.dict.key[0]);
+    return theirs && ours_of(d, theirs, ours) == TX__NAME_OURS && tx__expert_of(ours, &layer, &expert);
+}
+
 static tx_status add_even_groups(deepspeed *d, const rank_files *f, int buffer)
 {
-    for (size_t g = 0; g < tx_py_len(shapes_of(f)); g++) TX_TRY(add_even_group(d, f, g, buffer));
+    for (size_t g = 0; g < tx_py_len(shapes_of(f)); g++)
+        if (!is_of_experts(d, f, g)) TX_TRY(add_even_group(d, f, g, buffer));
     return TX_OK;
 }
 
@@ -275,26 +324,71 @@ static tx_status add_divided_groups(deepspeed *d, const rank_files *f, int buffe
     return st;
 }
 
-/* Masters and moments of a model-parallel rank, from its data ranks' files. */
-static tx_status add_optimizer(deepspeed *d, const tx_source *src, const tx_pt *states, int mp)
+static tx_status open_optimizer(deepspeed *d, const tx_source *src, const tx_pt *states, int mp, rank_files *f)
 {
-    rank_files f = { .states = states, .tp = mp % d->s.n_tp };
-    tx_status st;
-    TX_GOTO(tx_alloc(&f.file, (size_t)d->n_dp, sizeof *f.file, "a list of files"));
-    TX_GOTO(tx_alloc(&f.optim, (size_t)d->n_dp, sizeof *f.optim, "a list of files"));
+    *f = (rank_files){ .states = states, .tp = mp % d->s.n_tp };
+    TX_TRY(tx_alloc(&f->file, (size_t)d->n_dp, sizeof *f->file, "a list of files"));
+    TX_TRY(tx_alloc(&f->optim, (size_t)d->n_dp, sizeof *f->optim, "a list of files"));
     for (int dp = 0; dp < d->n_dp; dp++) {
         char name[96];
         snprintf(name, sizeof name, "zero_pp_rank_%d_mp_rank_%02d_optim_states.pt", dp, mp);
-        TX_GOTO(open_file(d, src, name, &f.file[dp]));
-        f.optim[dp] = tx_py_get(tx_pt_root(f.file[dp]), "optimizer_state_dict");
+        TX_TRY(open_file(d, src, name, &f->file[dp]));
+        f->optim[dp] = tx_py_get(tx_pt_root(f->file[dp]), "optimizer_state_dict");
     }
-    if (!d->scaler) d->scaler = tx_py_get(f.optim[0], "loss_scaler");
-    if (step_of(f.optim[0]) > d->optim_step) d->optim_step = step_of(f.optim[0]);
-    for (int b = 0; b <= tx_optim_upstream()->n_state; b++)
-        TX_GOTO((d->stage_3 ? add_divided_groups : add_even_groups)(d, &f, b));
+    if (!d->scaler) d->scaler = tx_py_get(f->optim[0], "loss_scaler");
+    if (step_of(f->optim[0]) > d->optim_step) d->optim_step = step_of(f->optim[0]);
+    return TX_OK;
+}
+
+/* Group g of the experts that part `ep` of n_ep ranks has. Ranks that have the same ones follow each other at a
+ * distance of n_ep: among all of the stage, or where tensor ranks split experts among the data ranks of tensor rank
+ * `tp`.   @all [n_tp] */
+static tx_status add_expert_group(deepspeed *d, const rank_files *all, int tp, int ep, size_t g, int buffer)
+{
+    const bool whole = d->s.whole_experts;
+    const int n_tp = whole ? d->s.n_tp : 1;
+    rank_files f = all[tp];
+    runs r = { 0 };
+    int64_t at = 0;
+    tx_status st = TX_OK;
+    f.ep = ep;
+    for (int q = ep; q < n_tp * d->n_dp && !st; q += d->n_ep) {
+        const rank_files *of = &all[whole ? q % n_tp : tp];
+        st = add_run(&r, of->file[q / n_tp], group_of(of->optim[q / n_tp], buffer, g), -1);
+    }
+    if (!st) st = add_group(d, &f, g, buffer, &r, &at);
+    free_runs(&r, 1);
+    return st;
+}
+
+static tx_status add_expert_groups(deepspeed *d, const rank_files *all, int buffer)
+{
+    for (int tp = 0; tp < (d->s.whole_experts ? 1 : d->s.n_tp); tp++)
+        for (int ep = 0; ep < d->n_ep; ep++)
+            for (size_t g = 0; g < tx_py_len(shapes_of(&all[tp])); g++)
+                if (is_of_experts(d, &all[tp], g)) TX_TRY(add_expert_group(d, all, tp, ep, g, buffer));
+    return TX_OK;
+}
+
+/* Masters and moments of all model-parallel ranks, from their data ranks' files. */
+static tx_status add_optimizers(deepspeed *d, const tx_source *src, const tx_pt *const *states)
+{
+    rank_files *all;
+    tx_status st;
+    TX_TRY(tx_alloc(&all, (size_t)d->n_mp, sizeof *all, "a list of files"));
+    for (int mp = 0; mp < d->n_mp; mp++) TX_GOTO(open_optimizer(d, src, states[mp], mp, &all[mp]));
+    for (int b = 0; b <= tx_optim_upstream()->n_state; b++) {
+        for (int mp = 0; mp < d->n_mp; mp++)
+            TX_GOTO((d->stage_3 ? add_divided_groups : add_even_groups)(d, &all[mp], b));
+        if (d->experts) TX_GOTO(add_expert_groups(d, all, b));
+    }
+    st = TX_OK;
 out:
-    tx_free(f.file);
-    tx_free(f.optim);
+    for (int mp = 0; mp < d->n_mp; mp++) {
+        tx_free(all[mp].file);
+        tx_free(all[mp].optim);
+    }
+    tx_free(all);
     return st;
 }
 
@@ -318,7 +412,9 @@ static tx_status add_weight(void *user, const char *name, const tx_pt_tensor *t)
     if (kind == TX__NAME_ELSE)
         return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: holds \"%s\", which is no parameter of a GPT or a BERT",
                        tx_pt_path(m->file), name);
-    if (kind == TX__NAME_COPY || !tx_pt_numel(t)) return TX_OK; /* ZeRO-3 leaves empty ones there */
+    int64_t in, expert;
+    if (kind == TX__NAME_COPY || !tx_pt_numel(t)) return TX_OK;           /* ZeRO-3 leaves empty ones there */
+    if (m->d->experts && tx__expert_of(ours, &in, &expert)) return TX_OK; /* there under a rank's number */
     tx__row row = { .tensor = t };
     snprintf(row.name, sizeof row.name, "%s", ours);
     if (m->d->inside) return tx__rows_add(&m->rows, &row);
@@ -346,11 +442,146 @@ static tx_status add_rows(const module *m)
     return TX_OK;
 }
 
-static tx_status add_module(deepspeed *d, const tx_pt *states, int tp)
+/* ---- experts ---- */
+
+/* Their files, each of one expert: `rows` has its parameters, and `of` says whose they are. */
+typedef struct expert_files {
+    struct expert_file {
+        expert_name of;
+        module m;
+    } * file; /* owned; by layer, expert and rank */
+    size_t n;
+} expert_files;
+
+static int by_expert(const void *a, const void *b)
+{
+    const expert_name *x = &((const struct expert_file *)a)->of, *y = &((const struct expert_file *)b)->of;
+    if (x->layer != y->layer) return x->layer - y->layer;
+    return x->expert != y->expert ? x->expert - y->expert : x->mp - y->mp;
+}
+
+/* A tx__tensor_fn of a module that has one expert's. */
+static tx_status list_expert(void *user, const char *name, const tx_pt_tensor *t)
+{
+    module *m = user;
+    deepspeed *d = m->d;
+    int64_t layer, expert;
+    tx__row row = { .tensor = t, .expert = true, .whole = d->s.whole_experts };
+    if (ours_of(d, name, row.name) != TX__NAME_OURS || !tx__expert_of(row.name, &layer, &expert))
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: holds \"%s\", which is no parameter of an expert", tx_pt_path(m->file),
+                       name);
+    if (layer >= d->s.n_layers)
+        return TX_FAIL(TX_ERR_FORMAT, "%s: holds \"%s\", where the model has %" PRId64 " layers", tx_pt_path(m->file),
+                       name, d->s.n_layers);
+    if (expert >= d->n_experts[layer]) d->n_experts[layer] = expert + 1;
+    return tx__rows_add(&m->rows, &row);
+}
+
+static tx_status open_experts(expert_files *e, deepspeed *d, const tx_source *src)
+{
+    TX_TRY(tx_alloc(&e->file, d->names.n + 1, sizeof *e->file, "a list of experts"));
+    TX_TRY(tx_alloc(&d->n_experts, (size_t)d->s.n_layers + 1, sizeof *d->n_experts, "a list of experts"));
+    for (size_t i = 0; i < d->names.n; i++) {
+        struct expert_file *f = &e->file[e->n];
+        if (!read_expert_name(d->names.name[i], &f->of)) continue;
+        f->m = (module){ .d = d, .tp = d->s.whole_experts ? 0 : f->of.mp % d->s.n_tp, .layer = -1 };
+        e->n++;
+        TX_TRY(open_file(d, src, d->names.name[i], &f->m.file));
+        TX_TRY(tx__each_tensor(tx_pt_root(f->m.file), list_expert, &f->m));
+    }
+    qsort(e->file, e->n, sizeof *e->file, by_expert);
+    for (int64_t i = 0; i < d->s.n_layers; i++)
+        if (d->n_experts[i] % d->n_ep)
+            return TX_FAIL(TX_ERR_FORMAT,
+                           "%s: layer %" PRId64 " has %" PRId64
+                           " experts, which %d expert-parallel ranks do not divide",
+                           src->path, i + 1, d->n_experts[i], d->n_ep);
+    return TX_OK;
+}
+
+/* How its args divide experts over ranks. */
+static tx_status read_expert_layout(deepspeed *d, const tx_source *src)
+{
+    int64_t ep = 1, split = 0;
+    const tx_py *args = tx_py_get(d->root, "args");
+    if (!d->experts && tx__args_have_experts(args))
+        return TX_FAIL(TX_ERR_FORMAT, "%s: its model has experts, and there is no layer_*_expert_*_model_states.pt",
+                       src->path);
+    if (!d->experts) return TX_OK;
+    tx_py_int(tx_py_get(args, "moe_expert_parallel_size"), &ep);
+    tx_py_int(tx_py_get(args, "enable_expert_tensor_parallelism"), &split);
+    d->s.whole_experts = !split;
+    d->n_ep = ep > 0 && ep <= INT32_MAX ? (int)ep : 1;
+    if (d->pipeline || d->stage_3)
+        return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: a model with experts %s cannot be read", src->path,
+                       d->pipeline ? "in a pipeline" : "of ZeRO-3");
+    if (d->optim && (d->n_dp * (split ? 1 : d->s.n_tp)) % d->n_ep)
+        return TX_FAIL(TX_ERR_FORMAT,
+                       "%s: %d data- and %d tensor-parallel ranks are not a multiple of %d "
+                       "expert-parallel ones",
+                       src->path, d->n_dp, d->s.n_tp, d->n_ep);
+    return TX_OK;
+}
+
+/* Those of a layer that part `ep` of the ranks has, in their order, as tensor rank m->tp has them. */
+static tx_status list_experts(module *m, const expert_files *e, int64_t layer, int ep)
+{
+    const deepspeed *d = m->d;
+    const int64_t each = d->n_experts[layer] / d->n_ep;
+    const struct expert_file *last = NULL;
+    for (size_t i = 0; i < e->n; i++) {
+        const struct expert_file *f = &e->file[i];
+        int64_t in, expert;
+        if (f->of.expert / (each ? each : 1) != ep || (!d->s.whole_experts && f->m.tp != m->tp)) continue;
+        if (last && last->of.layer == f->of.layer && last->of.expert == f->of.expert) continue; /* another rank's */
+        last = f;
+        for (size_t k = 0; k < f->m.rows.n; k++)
+            if (tx__expert_of(f->m.rows.row[k].name, &in, &expert) && in == layer)
+                TX_TRY(tx__rows_add(&m->rows, &f->m.rows.row[k]));
+    }
+    return TX_OK;
+}
+
+static tx_status add_expert_masters(const module *shared, const expert_files *e, const tx_pt *file, int ep)
+{
+    module all = { .d = shared->d, .file = file, .tp = shared->tp };
+    tx_status st = TX_OK;
+    for (size_t i = 0; i < shared->rows.n; i++) {
+        const tx__row *row = &shared->rows.row[i];
+        int64_t layer;
+        int end = 0;
+        TX_GOTO(tx__rows_add(&all.rows, row));
+        if (sscanf(row->name, "encoder.layers.%" SCNd64 ".mlp.router.weight%n", &layer, &end) == 1 && end)
+            TX_GOTO(list_experts(&all, e, layer, ep));
+    }
+    st = add_masters(&all);
+out:
+    tx_free(all.rows.row);
+    return st;
+}
+
+/* Without ZeRO: the optimizer of the parameters of `shared`, and of the experts beside them: a file for each part of
+ * these. */
+static tx_status add_shared_masters(const module *shared, const expert_files *e, const tx_source *src)
+{
+    deepspeed *d = shared->d;
+    for (size_t i = 0; i < d->names.n; i++) {
+        const tx_pt *file;
+        int ep, mp, end = 0;
+        if (sscanf(d->names.name[i], "expp_rank_%d_mp_rank_%d_optim_states.pt%n", &ep, &mp, &end) != 2 || !end)
+            continue;
+        if (mp != shared->tp) continue;
+        TX_TRY(open_file(d, src, d->names.name[i], &file));
+        TX_TRY(add_expert_masters(shared, e, file, ep));
+    }
+    return TX_OK;
+}
+
+static tx_status add_module(deepspeed *d, const tx_source *src, const tx_pt *states, int tp, const expert_files *e)
 {
     module m = { .d = d, .file = states, .tp = tp, .layer = -1 };
     tx_status st = tx__each_tensor(tx_py_get(tx_pt_root(states), "module"), add_weight, &m);
-    if (!st && d->inside) st = add_masters(&m);
+    if (!st && d->inside) st = d->experts ? add_shared_masters(&m, e, src) : add_masters(&m);
     if (!st) st = add_rows(&m); /* which are there with d->inside only */
     tx_free(m.rows.row);
     return st;
@@ -465,6 +696,42 @@ static bool stages_are_even(const deepspeed *d)
     return !d->pipeline || (d->s.n_layers > 0 && d->s.n_layers % (d->n_mp / d->s.n_tp) == 0);
 }
 
+/* Whether a file's optimizer has numbers. */
+static bool has_state(const tx_py *root)
+{
+    const tx_py *optimizer = tx_py_get(root, "optimizer"), *inner = tx_py_get(optimizer, "optimizer_state_dict");
+    return tx_py_get(inner ? inner : optimizer, "state");
+}
+
+/* Whether the first of the optimizer's files, if there is one, has any state. */
+static tx_status find_expert_optimizer(deepspeed *d, const tx_source *src)
+{
+    for (size_t i = 0; i < d->names.n; i++) {
+        const tx_pt *file;
+        if (strncmp(d->names.name[i], "expp_rank_", 10) != 0) continue;
+        TX_TRY(open_file(d, src, d->names.name[i], &file));
+        d->inside = has_state(tx_pt_root(file));
+        return TX_OK;
+    }
+    return TX_OK;
+}
+
+/* Masters before weights: what is there already wins. */
+static tx_status add_with_experts(deepspeed *d, const tx_source *src, const tx_pt *const *states)
+{
+    expert_files e = { 0 };
+    tx_status st;
+    TX_GOTO(open_experts(&e, d, src));
+    if (d->optim) TX_GOTO(add_optimizers(d, src, states));
+    if (!d->optim) TX_GOTO(find_expert_optimizer(d, src));
+    for (int mp = 0; mp < d->n_mp; mp++) TX_GOTO(add_module(d, src, states[mp], mp, &e));
+    for (size_t i = 0; i < e.n; i++) TX_GOTO(add_rows(&e.file[i].m));
+out:
+    for (size_t i = 0; i < e.n; i++) tx_free(e.file[i].m.rows.row);
+    tx_free(e.file);
+    return st;
+}
+
 static tx_status add_ranks(deepspeed *d, const tx_source *src, const tx_pt **states, const tx_py **root)
 {
     int64_t layers = 0;
@@ -481,11 +748,12 @@ static tx_status add_ranks(deepspeed *d, const tx_source *src, const tx_pt **sta
     tx_py_int(tx_py_at(d->root, "args.num_layers"), &layers);
     d->s.n_layers = layers;
     find_first_layer(d, root);
-    for (int mp = 0; mp < d->n_mp && d->optim; mp++) TX_TRY(add_optimizer(d, src, states[mp], mp));
-    const tx_py *optimizer = tx_py_get(d->root, "optimizer"), *inner = tx_py_get(optimizer, "optimizer_state_dict");
-    d->inside = !d->optim && tx_py_get(inner ? inner : optimizer, "state") && stages_are_even(d);
+    TX_TRY(read_expert_layout(d, src));
+    if (d->experts) return add_with_experts(d, src, states);
+    if (d->optim) TX_TRY(add_optimizers(d, src, states));
+    d->inside = !d->optim && has_state(d->root) && stages_are_even(d);
     if (d->pipeline) return add_layers(d, src, states);
-    for (int mp = 0; mp < d->n_mp; mp++) TX_TRY(add_module(d, states[mp], mp));
+    for (int mp = 0; mp < d->n_mp; mp++) TX_TRY(add_module(d, src, states[mp], mp, NULL));
     return TX_OK;
 }
 
@@ -539,6 +807,7 @@ static void close_deepspeed(tx_source *src)
     if (!d) return;
     tx__shards_deinit(&d->s);
     tx_names_free(&d->names);
+    tx_free(d->n_experts);
     tx_free(d);
 }
 

@@ -12,16 +12,16 @@ bool tx__has_zero(const tx_conversion *c)
     return c->with_optim && (c->zero_stage > 0 || c->dtype == TX_ST_BF16);
 }
 
-tx_status tx__ds_rank_open(tx__rank *r, const tx_conversion *c, int tp, int pp)
+tx_status tx__ds_rank_open(tx__rank *r, const tx_conversion *c, tx__place at)
 {
-    return tx__rank_open(r, c, tp, pp, c->pipeline || c->n_pp > 1, c->zero_stage == 3);
+    return tx__rank_open(r, c, at, c->pipeline || c->n_pp > 1, c->zero_stage == 3);
 }
 
 /* ---- the optimizer ---- */
 
-int64_t tx__ds_padded(const tx_conversion *c, const tx__group *g)
+int64_t tx__ds_padded(const tx__group *g)
 {
-    int64_t align = 2 * (int64_t)c->n_dp;
+    int64_t align = 2 * (int64_t)g->n_parts;
     return (g->numel + align - 1) / align * align;
 }
 
@@ -59,8 +59,8 @@ tx_py *tx__ds_param_groups(tx__file *f, const tx__rank *r)
 {
     tx_py *groups = tx_py_list(f->a);
     if (f->c->zero_stage == 3) /* sub-groups of one */
-        return tx__append(f, groups, tx__param_group(f, false, 0, r->n_groups));
-    for (int g = 0; g < r->n_groups; g++) tx__append(f, groups, tx__param_group(f, r->group[g].decay, g, 1));
+        return tx__append(f, groups, tx__param_group(f, &r->group[0], 0, r->n_groups));
+    for (int g = 0; g < r->n_groups; g++) tx__append(f, groups, tx__param_group(f, &r->group[g], g, 1));
     return groups;
 }
 
@@ -107,13 +107,14 @@ static tx_py *no_paddings(tx__file *f, const tx__rank *r)
     return all;
 }
 
-static void set_paddings(tx__file *f, tx_py *o, const tx__rank *r, int dp)
+static void set_paddings(tx__file *f, tx_py *o, const tx__rank *r)
 {
     tx_py *paddings = tx_py_list(f->a), *counts = tx_py_list(f->a);
-    for (int g = 0; g < r->n_groups; g++) {
-        int64_t n = dp == f->c->n_dp - 1 ? tx__ds_padded(f->c, &r->group[g]) - r->group[g].numel : 0;
+    for (int i = 0; i < r->n_groups; i++) {
+        const tx__group *g = &r->group[i];
+        int64_t n = g->part == g->n_parts - 1 ? tx__ds_padded(g) - g->numel : 0;
         tx__append(f, paddings, tx_py_of_int(f->a, n));
-        tx__append(f, counts, tx_py_of_int(f->a, f->c->n_dp));
+        tx__append(f, counts, tx_py_of_int(f->a, g->n_parts));
     }
     tx__set(f, o, "group_paddings", paddings);
     if (f->c->zero_stage) tx__set(f, o, "param_alignment_paddings", no_paddings(f, r));
@@ -121,7 +122,7 @@ static void set_paddings(tx__file *f, tx_py *o, const tx__rank *r, int dp)
     tx__set(f, o, "ds_version", tx_py_of_str(f->a, TX__DS_VERSION));
 }
 
-tx_py *tx__ds_global_state(tx__file *f, const tx__rank *r, int dp)
+tx_py *tx__ds_global_state(tx__file *f, const tx__rank *r)
 {
     const tx_conversion *c = f->c;
     tx_py *o = tx_py_dict(f->a);
@@ -134,7 +135,7 @@ tx_py *tx__ds_global_state(tx__file *f, const tx__rank *r, int dp)
     if (c->zero_stage == 3) return tx__set(f, o, "partition_count", tx_py_of_int(f->a, c->n_dp));
     tx__set(f, o, "clip_grad", tx_py_of_float(f->a, tx__option(f, "clip_grad")));
     if (c->zero_stage) tx__set(f, o, "zero_stage", tx__ds_zero_stage(f));
-    set_paddings(f, o, r, dp);
+    set_paddings(f, o, r);
     return o;
 }
 
@@ -165,7 +166,7 @@ static tx_py *flat_fp16(tx__file *f, const tx__rank *r)
     return tx__set(f, o, "clip_grad", tx_py_of_float(a, tx__option(f, "clip_grad")));
 }
 
-static tx_py *plain_optimizer(tx__file *f, const tx__rank *r)
+tx_py *tx__ds_plain_optimizer(tx__file *f, const tx__rank *r)
 {
     if (!f->c->with_optim || tx__has_zero(f->c)) return tx_py_none(f->a);
     return f->c->dtype == TX_ST_F16 ? flat_fp16(f, r) : tx__torch_optimizer(f, r);
@@ -207,10 +208,11 @@ static tx_py *param_shapes(tx__file *f, const tx__rank *r)
 static void set_parameters(tx__file *f, tx_py *root, const tx__rank *r)
 {
     tx_py_arena *a = f->a;
+    bool has_experts = f->c->m->experts.n_experts > 1;
     bool stage_3 = f->c->zero_stage == 3, partitions = f->c->zero_stage >= 2 && tx__has_zero(f->c);
     tx__set(f, root, "module", r->pipeline ? tx_py_none(a) : tx__module(f, r, stage_3, false));
     tx__set(f, root, "buffer_names", tx_py_list(a));
-    tx__set(f, root, "optimizer", plain_optimizer(f, r));
+    tx__set(f, root, "optimizer", has_experts ? tx_py_none(a) : tx__ds_plain_optimizer(f, r));
     tx__set(f, root, "param_shapes", param_shapes(f, r));
     tx__set(f, root, "frozen_param_shapes", partitions ? tx_py_ordered_dict(a) : tx_py_none(a));
     tx__set(f, root, "shared_params", tx_py_dict(a));
@@ -224,6 +226,18 @@ static void set_parameters(tx__file *f, tx_py *root, const tx__rank *r)
 static void set_int(tx__file *f, tx_py *dict, const char *key, int64_t v)
 {
     tx__set(f, dict, key, tx_py_of_int(f->a, v));
+}
+
+/* Of each layer that has some. */
+static void set_experts(tx__file *f, tx_py *root)
+{
+    tx_py *list = tx_py_list(f->a);
+    for (int64_t i = 0; i < f->c->m->n_layers; i++) {
+        int64_t n = tx_config_moe(f->c->cfg, i).n_experts;
+        if (n > 1) tx__append(f, list, tx_py_of_int(f->a, n));
+    }
+    tx__set(f, root, "num_experts", list);
+    tx__set(f, root, "ds_autoep_layers", tx_py_none(f->a));
 }
 
 static void set_run(tx__file *f, tx_py *root, const tx__rank *r)
@@ -242,6 +256,7 @@ static void set_run(tx__file *f, tx_py *root, const tx__rank *r)
     tx__set(f, root, "ds_config", tx__ds_config(f));
     tx__set(f, root, "ds_version", tx_py_of_str(f->a, TX__DS_VERSION));
     tx__set(f, root, "universal_checkpoint_info", tx__universal_info(f, r->pipeline, true));
+    if (c->m->experts.n_experts > 1) set_experts(f, root);
     tx__set(f, root, "args", tx__args(f));
     tx__set(f, root, "checkpoint_version", tx_py_of_float(f->a, 3.0));
     set_int(f, root, "iteration", s->iteration);

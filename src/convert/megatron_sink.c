@@ -76,13 +76,19 @@ static tx_status write_rank(tx_conversion *c, const char *dir, int tp, int pp, i
     if (c->n_pp > 1) snprintf(name + n, sizeof name - (size_t)n, "_%03d", pp);
     TX_TRY(tx_path_join(path, sizeof path, dir, name));
     TX_TRY(tx_make_dirs(path));
-    TX_TRY(tx__rank_open(&r, c, tp, pp, false, false));
+    TX_TRY(tx__rank_open(&r, c, (tx__place){ tp, pp, 0 }, false, false));
     TX_GOTO(tx__file_begin(&f, c));
     st = tx__file_end(&f, path, "model_optim_rng.pt", root_of(&f, &r));
     if (!st) st = tx_dir_sync(path);
 out:
     tx__rank_close(&r);
     return st;
+}
+
+static tx_status check(const tx_conversion *c)
+{
+    TX_TRY(tx__check_dense(c));
+    return tx__check_layout(c);
 }
 
 static tx_status write_folder(tx_conversion *c)
@@ -92,7 +98,7 @@ static tx_status write_folder(tx_conversion *c)
     char name[64], tracker[32];
     snprintf(tracker, sizeof tracker, c->release ? "release" : "%" PRId64, c->src->state.iteration);
     snprintf(name, sizeof name, c->release ? "release" : "iter_%07" PRId64, c->src->state.iteration);
-    TX_TRY(tx__check_layout(c));
+    TX_TRY(check(c));
     TX_GOTO(tx__folder_begin(&d, c->out, name));
     for (int pp = 0; pp < c->n_pp; pp++)
         for (int tp = 0; tp < c->n_tp; tp++) TX_GOTO(write_rank(c, d.tmp, tp, pp, 0));
@@ -108,6 +114,6 @@ const tx_sink_type tx_sink_megatron = {
     .has_optim = true,
     .write = write_folder,
     .change = tx__change,
-    .check = tx__check_layout,
+    .check = check,
     .write_rank = write_rank,
 };

@@ -239,6 +239,7 @@ static void close_megatron(tx_source *src)
 static tx_status options(tx_source *src, const json_t *all, json_t **out)
 {
     const megatron *g = src->impl;
+    TX_TRY(tx__refuse_experts(g->args, src->path));
     return tx__args_to_options(g->args, tx__shards_model(&g->s), all, src->path, out);
 }
 

@@ -237,8 +237,8 @@ static tx_status make_model(tx_save *s)
  * stops. */
 static bool has_pipeline(const tx_config *cfg, const tx_grid *g, const tx_model *m)
 {
-    return tx_grid_size(g, TX_AXIS_PIPELINE) > 1 ||
-           (!cfg->no_pipeline_parallel && cfg->zero_stage < 2 && m->type->upstream_pipeline);
+    return tx_grid_size(g, TX_AXIS_PIPELINE) > 1 || (!cfg->no_pipeline_parallel && cfg->zero_stage < 2 &&
+                                                     m->type->upstream_pipeline && m->experts.n_experts == 1);
 }
 
 static tx_status open_conversion(tx_save *s)

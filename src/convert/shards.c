@@ -183,11 +183,13 @@ static bool is_flat(const tx_param *p, const tx__shard_of *e)
     return p->n_dims == 2 && e->n_dims == 1 && e->dim[0] % p->whole[1] == 0;
 }
 
-/* p as the folder's ranks have it: the vocabulary may be padded to another size there, and position embeddings be
- * split. */
+/* p as the folder's ranks have it: the vocabulary may be padded to another size there, position embeddings be split,
+ * and experts be whole. */
 static tx_param as_there(const tx__shards *s, const tx_param *p, const tx__shard_of *e)
 {
     tx_param q = *p;
+    int64_t layer, expert;
+    if (s->whole_experts && tx__expert_of(p->name, &layer, &expert)) q.split_dim = -1;
     int64_t rows = is_flat(p, e) ? e->dim[0] / p->whole[1] : e->dim[0];
     if (s->split_positions && strstr(p->name, "position_embeddings")) q.split_dim = 0;
     if (tx__is_vocabulary(p->name)) q.whole[0] = q.whole_logical = rows * (q.split_dim == 0 ? s->n_tp : 1);

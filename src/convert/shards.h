@@ -40,7 +40,8 @@ typedef struct tx__shards {
     int n_tp;
     int qkv_version; /* checkpoint_version: order of rows of query_key_value; 0, 1 or 3 */
     bool split_positions;
-    int64_t n_layers; /* encoder.layers.[0, n_layers) */
+    bool whole_experts; /* experts are not split over tensor ranks: they are there as rank 0's */
+    int64_t n_layers;   /* encoder.layers.[0, n_layers) */
 } tx__shards;
 
 /* src->path where no file says which folder is meant: the newest of that kind in src->folder, with a warning, since a

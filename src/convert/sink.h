@@ -15,6 +15,8 @@ typedef struct tx_conversion {
     const char *out;                    /* folder */
     const char *name;                   /* universal: of the step's folder in it; NULL: by the iteration */
     int n_tp, n_pp, n_dp;               /* ranks that the folder is for: Megatron, DeepSpeed */
+    int n_ep;                           /* DeepSpeed: ranks that share a layer's experts; 0 is 1 */
+    bool expert_tensor;                 /* DeepSpeed: tensor ranks split each expert, else each expert is whole */
     int zero_stage;                     /* DeepSpeed: 0 to 3 */
     bool pipeline;                      /* DeepSpeed: as its pipeline engine writes; with n_pp > 1 always */
     tx_st_dtype dtype;                  /* of weights: F32, BF16, F16; masters and moments are float32 */

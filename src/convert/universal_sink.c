@@ -61,14 +61,14 @@ static tx_status write_optimizer(tx_conversion *c, const char *zero, const tx__r
 {
     tx__file f;
     TX_TRY(tx__file_begin(&f, c));
-    tx_py *o = tx__ds_global_state(&f, r, 0);
+    tx_py *o = tx__ds_global_state(&f, r);
     return tx__file_end(&f, zero, "optimizer_state.pt", tx__set(&f, o, "param_groups", tx__ds_param_groups(&f, r)));
 }
 
 static tx_status write_rank(tx_conversion *c, const char *dir, const char *zero, int tp, int pp)
 {
     tx__rank r;
-    TX_TRY(tx__ds_rank_open(&r, c, tp, pp));
+    TX_TRY(tx__ds_rank_open(&r, c, (tx__place){ tp, pp, 0 }));
     tx_status st = tx__ds_write_states(c, dir, &r, -1);
     if (!st && !r.mp) st = write_optimizer(c, zero, &r);
     tx__rank_close(&r);
@@ -82,6 +82,7 @@ static tx_status check(const tx_conversion *c)
                        "%s: a universal checkpoint holds Adam's state, and there is none to be written; choose another "
                        "--to",
                        c->src->path);
+    TX_TRY(tx__check_dense(c));
     return tx__check_layout(c);
 }
 

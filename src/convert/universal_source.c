@@ -143,6 +143,7 @@ static void close_universal(tx_source *src)
 static tx_status options(tx_source *src, const json_t *all, json_t **out)
 {
     const universal *u = src->impl;
+    TX_TRY(tx__refuse_experts(tx_py_get(u->root, "args"), src->path));
     return tx__args_to_options(tx_py_get(u->root, "args"), tx__shards_model(&u->s), all, src->path, out);
 }
 

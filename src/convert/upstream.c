@@ -29,14 +29,38 @@ static bool give(char ours[TX_PARAM_NAME_MAX], const char *prefix, const char *n
     return (size_t)snprintf(ours, TX_PARAM_NAME_MAX, "%s%s", prefix, name) < TX_PARAM_NAME_MAX;
 }
 
-/* "attention.dense.bias" was the name before "self_attention.dense.bias". */
+/* What begins a name in a layer. Of theirs the first row that fits counts, and of ours. */
+typedef struct beginning {
+    const char *ours, *theirs;
+    bool old; /* earlier versions', which is read alone */
+} beginning;
+static const beginning beginnings[] = {
+    { "self_attention.", "attention.", true },
+    { "mlp.router.", "mlp.deepspeed_moe.gate.wg.", false },
+    { "mlp.experts.", "mlp.deepspeed_moe.experts.deepspeed_experts.", false },
+    { "mlp.residual.coefficient.", "mlp.coefficient.", false },
+    { "mlp.residual.", "mlp.mlp.", false },
+};
+enum { N_BEGINNINGS = sizeof beginnings / sizeof *beginnings };
+
 static bool give_in_layer(char ours[TX_PARAM_NAME_MAX], int64_t layer, const char *name)
 {
     char prefix[64];
-    const char *rest;
-    bool old = starts(name, "attention.", &rest);
-    snprintf(prefix, sizeof prefix, "encoder.layers.%" PRId64 ".%s", layer, old ? "self_attention." : "");
-    return give(ours, prefix, old ? rest : name);
+    const char *rest = name;
+    size_t i = 0;
+    while (i < N_BEGINNINGS && !starts(name, beginnings[i].theirs, &rest)) i++;
+    snprintf(prefix, sizeof prefix, "encoder.layers.%" PRId64 ".%s", layer, i < N_BEGINNINGS ? beginnings[i].ours : "");
+    return give(ours, prefix, rest);
+}
+
+/* @ours what stands behind the layer's number */
+static void to_name_in_layer(char theirs[2 * TX_PARAM_NAME_MAX], const char *prefix, int64_t layer, const char *ours)
+{
+    const char *rest = ours;
+    size_t i = 0;
+    while (i < N_BEGINNINGS && (beginnings[i].old || !starts(ours, beginnings[i].ours, &rest))) i++;
+    snprintf(theirs, 2 * TX_PARAM_NAME_MAX, "%s%" PRId64 ".%s%s", prefix, layer,
+             i < N_BEGINNINGS ? beginnings[i].theirs : "", rest);
 }
 
 /* "12.rest": the number, and where the rest begins; -1: there is none. */
@@ -68,7 +92,8 @@ tx__name_kind tx__megatron_name(const char *theirs, int64_t first, char ours[TX_
     const char *name = theirs, *rest;
     *split = false;
     starts(name, "module.", &name);
-    if (starts(name, "word_embeddings_for_head.", &rest) || !strcmp(name, "word_embeddings.weight"))
+    if (starts(name, "word_embeddings_for_head.", &rest) || !strcmp(name, "word_embeddings.weight") ||
+        starts(name, "encoderlayers.", &rest)) /* experts, which have files of their own */
         return TX__NAME_COPY;
     if (is_of_head(name)) return give(ours, "", name) ? TX__NAME_OURS : TX__NAME_ELSE;
     if (!starts(name, "language_model.", &name)) return TX__NAME_ELSE;
@@ -119,6 +144,31 @@ tx__name_kind tx__pipeline_name(const char *theirs, int64_t first, int64_t n, ch
     return named ? TX__NAME_OURS : TX__NAME_ELSE;
 }
 
+/* The number in our name of an expert's parameter, and what stands behind it; NULL: it is none. */
+static const char *expert_number(const char *ours, int64_t *layer, const char **rest)
+{
+    const char *at;
+    if (!starts(ours, "encoder.layers.", &at) || (*layer = number_of(at, &at)) < 0) return NULL;
+    return starts(at, "mlp.experts.", &at) && number_of(at, rest) >= 0 ? at : NULL;
+}
+
+bool tx__expert_of(const char *ours, int64_t *layer, int64_t *expert)
+{
+    const char *rest, *at = expert_number(ours, layer, &rest);
+    *expert = at ? number_of(at, &rest) : -1;
+    return at;
+}
+
+void tx__set_expert(char ours[TX_PARAM_NAME_MAX], int64_t expert)
+{
+    char all[2 * TX_PARAM_NAME_MAX];
+    int64_t layer;
+    const char *rest, *at = expert_number(ours, &layer, &rest);
+    TX_ASSERT(at);
+    snprintf(all, sizeof all, "%.*s%" PRId64 ".%s", (int)(at - ours), ours, expert, rest);
+    snprintf(ours, TX_PARAM_NAME_MAX, "%.*s", TX_PARAM_NAME_MAX - 1, all);
+}
+
 void tx__to_megatron_name(const char *ours, int64_t first, char theirs[2 * TX_PARAM_NAME_MAX])
 {
     const char *rest;
@@ -126,7 +176,7 @@ void tx__to_megatron_name(const char *ours, int64_t first, char theirs[2 * TX_PA
     if (layer < 0)
         snprintf(theirs, 2 * TX_PARAM_NAME_MAX, "%s%s", is_of_head(ours) ? "" : "language_model.", ours);
     else
-        snprintf(theirs, 2 * TX_PARAM_NAME_MAX, "language_model.encoder.layers.%" PRId64 ".%s", layer - first, rest);
+        to_name_in_layer(theirs, "language_model.encoder.layers.", layer - first, rest);
 }
 
 void tx__to_pipeline_name(const char *ours, int64_t n_layers, bool tied, char theirs[2 * TX_PARAM_NAME_MAX])
@@ -135,7 +185,7 @@ void tx__to_pipeline_name(const char *ours, int64_t n_layers, bool tied, char th
     const char *rest;
     int64_t layer = starts(ours, "encoder.layers.", &rest) ? number_of(rest, &rest) : -1;
     if (layer >= 0)
-        snprintf(theirs, cap, "%" PRId64 ".%s", layer + 2, rest);
+        to_name_in_layer(theirs, "", layer + 2, rest);
     else if (starts(ours, "encoder.final_layernorm.", &rest))
         snprintf(theirs, cap, "%" PRId64 ".%s", n_layers + 2, rest);
     else if (!strcmp(ours, OUTPUT))
@@ -179,6 +229,37 @@ bool tx__is_vocabulary(const char *ours)
 
 /* ---- options ---- */
 
+const char *const tx__opposites[][2] = {
+    { "disable_moe_token_dropping", "moe_token_dropping" },
+    { "disable_moe_top2_2nd_expert_sampling", "moe_top2_2nd_expert_sampling" },
+    { NULL, NULL },
+};
+
+/* What a flag that switches something off is in args, which say what is on; or NULL. */
+static json_t *opposite_of(const tx_py *args, const char *field)
+{
+    int64_t on;
+    for (size_t i = 0; tx__opposites[i][0]; i++)
+        if (!strcmp(field, tx__opposites[i][0]) && tx_py_int(tx_py_get(args, tx__opposites[i][1]), &on))
+            return json_boolean(!on);
+    return NULL;
+}
+
+/* --num-experts as ours has it: a list of words. */
+static json_t *experts_of(const tx_py *args)
+{
+    const tx_py *num = tx_py_get(args, "num_experts");
+    json_t *list = json_array();
+    for (size_t i = 0; i < tx_py_len(num); i++) {
+        char word[24];
+        int64_t n = 1;
+        tx_py_int(tx_py_item(num, i), &n);
+        snprintf(word, sizeof word, "%" PRId64, n);
+        json_array_append_new(list, json_string(word));
+    }
+    return list;
+}
+
 static json_t *args_value(const tx_py *args, const char *field)
 {
     static const struct {
@@ -187,7 +268,7 @@ static json_t *args_value(const tx_py *args, const char *field)
     const tx_py *v = tx_py_get(args, field);
     for (size_t i = 0; i < sizeof other / sizeof *other && !v; i++)
         if (!strcmp(field, other[i].ours)) v = tx_py_get(args, other[i].theirs);
-    return v ? tx_py_to_json(v) : NULL;
+    return v ? tx_py_to_json(v) : opposite_of(args, field);
 }
 
 /* "LayerNorm" and "RMSNorm" are its words in later versions. */
@@ -245,18 +326,27 @@ static const char *positions_of(const tx_py *args)
 static tx_status check_args(const tx_py *args, const char *path)
 {
     const char *type = positions_of(args);
-    int64_t experts = 1;
     if (tx_py_get(args, "num_layers") == NULL)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "%s: has no options of the model (\"args\"): not one of Megatron's checkpoints", path);
     if (type && !is_one_of(type, learned) && !is_one_of(type, rotary) && !is_one_of(type, without))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: position embeddings of type \"%.40s\" are not built", path, type);
-    const tx_py *num = tx_py_get(args, "num_experts");
-    for (size_t i = 0; i < tx_py_len(num); i++)
-        if (tx_py_int(tx_py_item(num, i), &experts) && experts > 1)
-            return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: a mixture of %lld experts cannot be read", path,
-                           (long long)experts);
     return TX_OK;
+}
+
+bool tx__args_have_experts(const tx_py *args)
+{
+    const tx_py *num = tx_py_get(args, "num_experts");
+    int64_t n;
+    for (size_t i = 0; i < tx_py_len(num); i++)
+        if (tx_py_int(tx_py_item(num, i), &n) && n > 1) return true;
+    return false;
+}
+
+tx_status tx__refuse_experts(const tx_py *args, const char *path)
+{
+    if (!tx__args_have_experts(args)) return TX_OK;
+    return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: a mixture of experts can be read from DeepSpeed's own folders alone", path);
 }
 
 tx_status tx__args_to_options(const tx_py *args, const char *model, const json_t *all, const char *path, json_t **out)
@@ -273,6 +363,7 @@ tx_status tx__args_to_options(const tx_py *args, const char *model, const json_t
         if (!v && tx_config_is_shape(field)) v = default_of(field, ours);
         if (v && json_object_set_new(o, field, v) && !st) st = TX_FAIL(TX_ERR_NOMEM, "not enough memory for options");
     }
+    if (tx_py_len(tx_py_get(args, "num_experts"))) json_object_set_new(o, "num_experts", experts_of(args));
     const char *type = positions_of(args); /* "learned_absolute" is also what its default says beside the two flags */
     if (type && !is_one_of(type, learned)) {
         json_object_set_new(o, "use_rotary_position_embeddings", json_boolean(is_one_of(type, rotary)));

@@ -36,6 +36,10 @@ int64_t tx__pipeline_layer(const char *theirs);
 void tx__to_megatron_name(const char *ours, int64_t first, char theirs[2 * TX_PARAM_NAME_MAX]);
 void tx__to_pipeline_name(const char *ours, int64_t n_layers, bool tied, char theirs[2 * TX_PARAM_NAME_MAX]);
 
+/* Whether our name is that of an expert's parameter, and which; gives it another expert's number. */
+bool tx__expert_of(const char *ours, int64_t *layer, int64_t *expert);
+void tx__set_expert(char ours[TX_PARAM_NAME_MAX], int64_t expert);
+
 /* Calls found() for every tensor of nested dicts, whose keys, joined by dots, are its name; other values are passed
  * over. In the order of the file, which is that of the model's parameters. */
 typedef tx_status tx__tensor_fn(void *user, const char *name, const tx_pt_tensor *t);
@@ -50,6 +54,13 @@ bool tx__is_vocabulary(const char *ours);
 /* Options of tx_config_from_json from a file's `args`; `all` has the names to look for. TX_ERR_UNSUPPORTED: a model
  * that has something that is not built.   @model as --model-type has it: args do not say */
 tx_status tx__args_to_options(const tx_py *args, const char *model, const json_t *all, const char *path, json_t **out);
+
+/* Whether the model has layers with experts; TX_ERR_UNSUPPORTED where it has. */
+bool tx__args_have_experts(const tx_py *args);
+tx_status tx__refuse_experts(const tx_py *args, const char *path);
+
+/* Flags of ours that switch something off, and the members of args that say what is on; NULLs end them. */
+extern const char *const tx__opposites[][2];
 
 /* The run's state from args and the members next to them; zeros where nothing is known. */
 void tx__args_to_state(const tx_py *root, tx_ckpt_state *state);

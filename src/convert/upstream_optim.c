@@ -27,7 +27,7 @@ tx_status tx__rows_add(tx__rows *r, const tx__row *row)
 static tx_status add_part(tx__shards *s, const tx__optim_file *f, const tx__row *row, int part, const tx_py *v,
                           int64_t at)
 {
-    const tx__shard_key key = { row->name, part, f->tp_rank };
+    const tx__shard_key key = { row->name, part, row->whole ? 0 : f->tp_rank };
     const tx_pt_tensor *t = tx_py_tensor(v);
     int64_t n = tx_pt_numel(row->tensor);
     bool added;
@@ -73,18 +73,44 @@ static tx_status add_next(tx__shards *s, const tx__optim_file *f, const tx__row 
     return TX_OK;
 }
 
+static group group_at(const tx_py *torch_state, const tx_py *masters, size_t n)
+{
+    return (group){ .torch_group = tx_py_item(tx_py_get(torch_state, "param_groups"), n),
+                    .state = tx_py_get(torch_state, "state"),
+                    .masters = tx_py_item(masters, n) };
+}
+
+/* Whether it has all its parameters. */
+static bool is_full(const group *g)
+{
+    const tx_py *numbers = tx_py_get(g->torch_group, "params");
+    const tx_pt_tensor *flat = tx_py_tensor(g->masters);
+    return g->k && (tx_py_len(numbers) == 1 && flat ? g->at >= tx_pt_numel(flat) : g->k >= tx_py_len(numbers));
+}
+
+static bool has_expert_groups(const tx_py *torch_state)
+{
+    const tx_py *groups = tx_py_get(torch_state, "param_groups");
+    for (size_t i = 0; i < tx_py_len(groups); i++)
+        if (tx_py_get(tx_py_item(groups, i), "moe")) return true;
+    return false;
+}
+
 tx_status tx__optim_add(tx__shards *s, const tx__optim_file *f, const tx_py *torch_state, const tx_py *masters,
                         int64_t *step)
 {
     const tx__rows *r = f->rows;
+    const bool apart = has_expert_groups(torch_state);
     size_t n = 0;
-    for (int decay = 1; decay >= 0; decay--) {
-        group g = { .torch_group = tx_py_item(tx_py_get(torch_state, "param_groups"), n),
-                    .state = tx_py_get(torch_state, "state"),
-                    .masters = tx_py_item(masters, n) };
-        for (size_t i = 0; i < r->n; i++)
-            if (tx__decays(r->row[i].name, r->row[i].tensor->n_dims) == (decay == 1))
-                TX_TRY(add_next(s, f, &r->row[i], &g, step));
+    for (int sort = 0; sort < (apart ? 4 : 2); sort++) {
+        const bool decay = sort % 2 == 0, expert = sort >= 2;
+        group g = group_at(torch_state, masters, n);
+        for (size_t i = 0; i < r->n; i++) {
+            const tx__row *row = &r->row[i];
+            if (tx__decays(row->name, row->tensor->n_dims) != decay || (apart && row->expert != expert)) continue;
+            if (expert && is_full(&g)) g = group_at(torch_state, masters, ++n);
+            TX_TRY(add_next(s, f, row, &g, step));
+        }
         n += g.k > 0;
     }
     return TX_OK;

@@ -4,6 +4,9 @@
  *      {'state': {0: {'step', 'exp_avg', 'exp_avg_sq'}, 1: ...}, 'param_groups': [{'params': [0, 1, ...]}, ...]}
  *      [[master, ...], [master, ...]]                  or, where a group's parameters are one tensor,    [flat, flat]
  *
+ *  Experts are behind all others, in groups of their own that are marked 'moe', some for each sort; or, where none is
+ * marked, among them.
+ *
  * Shared by the readers of Megatron's and DeepSpeed's folders. */
 #ifndef TX_CONVERT_UPSTREAM_OPTIM_H
 #define TX_CONVERT_UPSTREAM_OPTIM_H
@@ -15,7 +18,9 @@
 typedef struct tx__row {
     char name[TX_PARAM_NAME_MAX]; /* ours */
     const tx_pt_tensor *tensor;
-    bool copy; /* the tied embedding's at the pipeline's other end: counted, not read */
+    bool copy;   /* the tied embedding's at the pipeline's other end: counted, not read */
+    bool expert; /* an expert's */
+    bool whole;  /* the same on all tensor ranks, which have it as rank 0's */
     int chunk;
 } tx__row;
 

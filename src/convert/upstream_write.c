@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,7 +14,8 @@
 #include "base/file.h"
 #include "optim/schedule.h"
 
-#define SUB_GROUP_SIZE 1000000000 /* DeepSpeed's default: elements of a data rank's share of a group of ZeRO-3 */
+#define SUB_GROUP_SIZE    1000000000 /* DeepSpeed's default: elements of a data rank's share of a group of ZeRO-3 */
+#define EXPERT_GROUP_SIZE 178956971  /* DeepSpeed's: elements of a group of experts at most */
 
 /* ---- ranks ---- */
 
@@ -36,9 +38,21 @@ static bool has_state(const tx_conversion *c)
     return true;
 }
 
+int tx__n_ep(const tx_conversion *c)
+{
+    return c->n_ep ? c->n_ep : 1;
+}
+
+/* Whether each rank that has it has it whole. */
+static bool is_whole(const tx_conversion *c, const tx_param *p)
+{
+    int64_t layer, expert;
+    return !c->expert_tensor && tx__expert_of(p->name, &layer, &expert);
+}
+
 unsigned tx__change(const tx_conversion *c, const tx_param *p)
 {
-    return (p->split_dim >= 0 && c->n_tp > 1 ? TX_CHANGE_SPLIT : TX_CHANGE_NONE) |
+    return (p->split_dim >= 0 && c->n_tp > 1 && !is_whole(c, p) ? TX_CHANGE_SPLIT : TX_CHANGE_NONE) |
            (p->whole_logical < p->whole[0] ? TX_CHANGE_PADDED : TX_CHANGE_NONE);
 }
 
@@ -49,16 +63,19 @@ tx_status tx__check_layout(const tx_conversion *c)
         return TX_FAIL(TX_ERR_UNSUPPORTED,
                        "%s: normalises behind its layers (--post-layernorm), which Megatron's models do not",
                        c->src->path);
-    if (c->m->experts.n_experts > 1)
-        return TX_FAIL(
-            TX_ERR_UNSUPPORTED,
-            "%s: has experts (--num-experts), whose files in Megatron's and DeepSpeed's formats are not built "
-            "yet: convert to native or huggingface",
-            c->src->path);
     if (c->with_optim && !has_state(c))
         return TX_FAIL(TX_ERR_UNSUPPORTED, "%s: only %s's state can be written in this format; leave it out",
                        c->src->path, tx_optimizer_deepspeed_name(tx_optimizer_upstream()));
     return TX_OK;
+}
+
+tx_status tx__check_dense(const tx_conversion *c)
+{
+    if (c->m->experts.n_experts == 1) return TX_OK;
+    return TX_FAIL(TX_ERR_UNSUPPORTED,
+                   "%s: has experts (--num-experts), which Megatron's format and universal checkpoints have no place "
+                   "for: convert to native, deepspeed or huggingface",
+                   c->src->path);
 }
 
 tx_status tx__check_engine(const tx_conversion *c)
@@ -78,17 +95,52 @@ static int stage_of(const tx_conversion *c, const tx_param *p)
     return strncmp(p->name, "embedding.", 10) ? c->n_pp - 1 : 0;
 }
 
+/* The experts of a layer that one of the ranks which share them has. */
+static int64_t experts_each(const tx_conversion *c, int64_t layer)
+{
+    return tx_config_moe(c->cfg, layer).n_experts / tx__n_ep(c);
+}
+
 static void add_row(tx__rank *r, const tx_conversion *c, int row, bool copy)
 {
     const tx_param *p = &c->m->params.param[row];
-    tx__rank_row *out = &r->row[r->n++];
-    *out = (tx__rank_row){ .row = row, .copy = copy, .shard = tx_param_shard(p, c->n_tp, r->tp) };
+    tx__rank_row *out = &r->row[r->n];
+    const bool whole = is_whole(c, p);
+    char name[TX_PARAM_NAME_MAX];
+    int64_t layer;
+    *out = (tx__rank_row){
+        .row = row, .copy = copy, .expert = -1, .shard = tx_param_shard(p, whole ? 1 : c->n_tp, whole ? 0 : r->tp)
+    };
+    snprintf(name, sizeof name, "%s", p->name);
+    if (tx__expert_of(name, &layer, &out->expert)) {
+        int64_t each = experts_each(c, layer);
+        if (out->expert / each != r->ep) return;
+        tx__set_expert(name, out->expert % each);
+    }
+    r->n++;
     if (r->pipeline)
-        tx__to_pipeline_name(p->name, c->m->n_layers, tx__is_tied(c), out->name);
+        tx__to_pipeline_name(name, c->m->n_layers, tx__is_tied(c), out->name);
     else if (copy)
         snprintf(out->name, sizeof out->name, "word_embeddings.weight");
     else
-        tx__to_megatron_name(p->name, r->pp * (c->m->n_layers / c->n_pp), out->name);
+        tx__to_megatron_name(name, r->pp * (c->m->n_layers / c->n_pp), out->name);
+}
+
+static int by_expert(const void *a, const void *b)
+{
+    const tx__rank_row *x = a, *y = b;
+    return x->expert != y->expert ? (x->expert > y->expert) - (x->expert < y->expert) : x->row - y->row;
+}
+
+/* One expert after the other: our table has a matrix of all of a layer before the next. */
+static void order_experts(tx__rank *r)
+{
+    for (int i = 0, n; i < r->n; i += n) {
+        for (n = 0; i + n < r->n && r->row[i + n].expert >= 0; n++)
+            ;
+        if (n) qsort(&r->row[i], (size_t)n, sizeof *r->row, by_expert);
+        n += !n;
+    }
 }
 
 /* The last stage's part of the tied embedding: a pipeline's module has positions there, too. */
@@ -102,57 +154,93 @@ static void add_copies(tx__rank *r, const tx_conversion *c)
     }
 }
 
-static void end_group(tx__rank *r, bool decay, int first, int end)
+static void end_group(tx__rank *r, const tx__group *like, int first, int end)
 {
     if (end == first) return;
     tx__group *g = &r->group[r->n_groups++];
-    *g = (tx__group){ .decay = decay, .first = first, .n = end - first };
+    *g = *like;
+    g->first = first;
+    g->n = end - first;
     for (int i = first; i < end; i++) g->numel += r->row[r->order[i]].shard.numel;
 }
 
-static void group_by_decay(tx__rank *r)
+/* Experts that one rank has, others of the stage have as well: those whose numbers among all that share experts differ
+ * by a multiple of n_ep. */
+static tx__group group_of(const tx__rank *r, const tx_conversion *c, bool decay, bool expert)
+{
+    int n_tp = c->expert_tensor ? 1 : c->n_tp, tp = c->expert_tensor ? 0 : r->tp;
+    if (!expert) return (tx__group){ .decay = decay, .n_parts = c->n_dp, .part = r->dp };
+    return (tx__group){ .decay = decay,
+                        .expert = true,
+                        .n_parts = n_tp * c->n_dp / tx__n_ep(c),
+                        .part = (r->dp * n_tp + tp) / tx__n_ep(c) };
+}
+
+/* The parameters of one sort. Groups of experts are cut, as DeepSpeed does it. */
+static int group_sort(tx__rank *r, const tx__group *like, int first)
+{
+    int n = first;
+    int64_t numel = 0;
+    for (int i = 0; i < r->n; i++) {
+        const tx__rank_row *row = &r->row[i];
+        if (tx__decays(row->name, row->shard.n_dims) != like->decay || (row->expert >= 0) != like->expert) continue;
+        if (like->expert && numel + row->shard.numel > EXPERT_GROUP_SIZE) {
+            end_group(r, like, first, n);
+            first = n;
+            numel = 0;
+        }
+        r->order[n++] = i;
+        numel += row->shard.numel;
+    }
+    end_group(r, like, first, n);
+    return n;
+}
+
+static void group_by_decay(tx__rank *r, const tx_conversion *c)
 {
     int n = 0;
-    for (int decay = 1; decay >= 0; decay--) {
-        int first = n;
-        for (int i = 0; i < r->n; i++)
-            if (tx__decays(r->row[i].name, r->row[i].shard.n_dims) == (decay == 1)) r->order[n++] = i;
-        end_group(r, decay == 1, first, n);
+    for (int sort = 0; sort < 4; sort++) {
+        const tx__group like = group_of(r, c, sort % 2 == 0, sort >= 2);
+        n = group_sort(r, &like, n);
     }
 }
 
 /* Megatron sees flat parts of parameters when it makes groups with ZeRO-3: nothing decays. */
-static void group_divided(tx__rank *r, int n_dp)
+static void group_divided(tx__rank *r, const tx_conversion *c)
 {
+    const int n_dp = c->n_dp;
+    const tx__group like = group_of(r, c, false, false);
     int64_t share = 0;
     int first = 0;
     for (int i = 0; i < r->n; i++) {
         r->order[i] = i;
         share += (r->row[i].shard.numel + n_dp - 1) / n_dp;
         if (share < SUB_GROUP_SIZE) continue;
-        end_group(r, false, first, i + 1);
+        end_group(r, &like, first, i + 1);
         first = i + 1;
         share = 0;
     }
-    end_group(r, false, first, r->n);
+    end_group(r, &like, first, r->n);
 }
 
-tx_status tx__rank_open(tx__rank *r, const tx_conversion *c, int tp, int pp, bool pipeline, bool divided)
+tx_status tx__rank_open(tx__rank *r, const tx_conversion *c, tx__place at, bool pipeline, bool divided)
 {
     const size_t cap = 2 * (size_t)c->m->params.n; /* copies, too */
     tx_status st;
-    *r = (tx__rank){ .tp = tp, .pp = pp, .mp = pp * c->n_tp + tp, .pipeline = pipeline };
+    *r = (tx__rank){ .tp = at.tp, .pp = at.pp, .dp = at.dp, .mp = at.pp * c->n_tp + at.tp, .pipeline = pipeline };
+    r->ep = (c->expert_tensor ? at.dp : at.dp * c->n_tp + at.tp) % tx__n_ep(c);
     TX_GOTO(tx_alloc(&r->row, cap, sizeof *r->row, "a list of tensors"));
     TX_GOTO(tx_alloc(&r->order, cap, sizeof *r->order, "a list of tensors"));
     TX_GOTO(tx_alloc(&r->group, cap, sizeof *r->group, "a list of tensors"));
     if (pipeline) add_copies(r, c);
     for (int i = 0; i < c->m->params.n; i++)
-        if (stage_of(c, &c->m->params.param[i]) == pp) add_row(r, c, i, false);
+        if (stage_of(c, &c->m->params.param[i]) == at.pp) add_row(r, c, i, false);
     if (!pipeline) add_copies(r, c);
+    order_experts(r);
     if (divided)
-        group_divided(r, c->n_dp);
+        group_divided(r, c);
     else
-        group_by_decay(r);
+        group_by_decay(r, c);
 out:
     if (st) tx__rank_close(r);
     return st;
@@ -370,6 +458,7 @@ tx_py *tx__module(tx__file *f, const tx__rank *r, bool empty, bool head)
     for (int i = 0; i < r->n; i++) {
         const tx__rank_row *row = &r->row[i];
         const int64_t none = 0;
+        if (row->expert >= 0) continue; /* in files of their own */
         const tx_py *t = empty ? tx__file_tensor(f, dtype, 1, &none, NULL, 0) : tx__file_shard(f, dtype, 0, row);
         if (!t) return NULL;
         if (row->copy || !strcmp(f->c->m->params.param[row->row].name, "embedding.word_embeddings.weight")) words = t;
@@ -393,6 +482,22 @@ static void set_bool(tx__file *f, tx_py *dict, const char *key, bool v)
     tx__set(f, dict, key, tx_py_of_bool(f->a, v));
 }
 
+static void set_experts(tx__file *f, tx_py *args)
+{
+    const tx_conversion *c = f->c;
+    const bool some = c->m->experts.n_experts > 1;
+    tx_py *list = tx_py_list(f->a);
+    for (int i = 0; i < (some ? c->cfg->num_experts.n : 1); i++)
+        tx__append(f, list, tx_py_of_int(f->a, some ? strtoll(c->cfg->num_experts.item[i], NULL, 10) : 1));
+    tx__set(f, args, "num_experts", list);
+    if (!some) return;
+    set_int(f, args, "moe_expert_parallel_size", tx__n_ep(c));
+    set_bool(f, args, "enable_expert_tensor_parallelism", c->expert_tensor);
+    set_bool(f, args, "create_moe_param_group", true);
+    for (size_t i = 0; tx__opposites[i][0]; i++)
+        set_bool(f, args, tx__opposites[i][1], !json_is_true(json_object_get(f->options, tx__opposites[i][0])));
+}
+
 static void set_layout(tx__file *f, tx_py *args)
 {
     const tx_conversion *c = f->c;
@@ -408,7 +513,7 @@ static void set_layout(tx__file *f, tx_py *args)
     set_bool(f, args, "bf16", c->dtype == TX_ST_BF16);
     set_bool(f, args, "fp16", c->dtype == TX_ST_F16);
     tx__set(f, args, "params_dtype", tx_py_of_global(f->a, "torch", tx_pt_dtype_name(tx__weight_dtype(c))));
-    tx__set(f, args, "num_experts", tx__append(f, tx_py_list(f->a), tx_py_of_int(f->a, 1)));
+    set_experts(f, args);
 }
 
 static void set_run(tx__file *f, tx_py *args)
@@ -654,13 +759,17 @@ static tx_py *option_of(tx__file *f, const tx_optim_member *m)
 }
 
 /* Members of torch's AdamW; of apex's and DeepSpeed's fused Adam bias_correction and step. */
-tx_py *tx__param_group(tx__file *f, bool decay, int64_t first, int64_t n)
+tx_py *tx__param_group(tx__file *f, const tx__group *like, int64_t first, int64_t n)
 {
+    const bool decay = like->decay;
+    char of_experts[32];
     static const char *const off[] = { "amsgrad", "maximize", "capturable", "differentiable" };
     tx_py_arena *a = f->a;
     tx_py *g = tx_py_dict(a), *params = tx_py_list(a);
     for (int64_t i = 0; i < n; i++) tx__append(f, params, tx_py_of_int(a, first + i));
-    tx__set(f, g, "name", tx_py_of_str(a, decay ? "wd_no_scale_lr" : "no_wd_no_scale_lr"));
+    snprintf(of_experts, sizeof of_experts, "ep_size_%d", tx__n_ep(f->c));
+    tx__set(f, g, "name", tx_py_of_str(a, like->expert ? of_experts : decay ? "wd_no_scale_lr" : "no_wd_no_scale_lr"));
+    if (like->expert) set_bool(f, g, "moe", true);
     tx__set(f, g, "wd_mult", tx_py_of_float(a, decay ? 1 : 0));
     tx__set(f, g, "lr_mult", tx_py_of_float(a, 1));
     tx__set(f, g, "lr", tx_py_of_float(a, rate_of(f, false)));
@@ -696,7 +805,7 @@ tx_py *tx__torch_optimizer(tx__file *f, const tx__rank *r)
                 one[k] = tx__file_shard(f, TX_PT_F32, tx__state_part(f->c, k), row);
             tx__set_at(f, state, i, tx__optim_state(f, one));
         }
-        tx__append(f, groups, tx__param_group(f, group->decay, group->first, group->n));
+        tx__append(f, groups, tx__param_group(f, group, group->first, group->n));
     }
     tx__set(f, o, "state", state);
     return tx__set(f, o, "param_groups", groups);

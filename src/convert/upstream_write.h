@@ -20,8 +20,13 @@ enum { TX__PATH_CAP = 4096 };
 
 /* ---- ranks ---- */
 
+typedef struct tx__place {
+    int tp, pp, dp;
+} tx__place;
+
 typedef struct tx__rank_row {
     int row;        /* of the conversion's model */
+    int64_t expert; /* the layer's number of it; -1: it is no expert's */
     tx_param shard; /* of this tensor rank */
     bool copy;      /* the tied embedding's, on the last stage */
     char name[2 * TX_PARAM_NAME_MAX];
@@ -29,14 +34,16 @@ typedef struct tx__rank_row {
 
 /* Parameters that an optimizer updates alike; of DeepSpeed's flat ones that lie one after the other. */
 typedef struct tx__group {
-    bool decay;
-    int first, n; /* of tx__rank.order */
+    bool decay, expert;
+    int n_parts, part; /* data ranks that divide it with ZeRO, and which of them this one is */
+    int first, n;      /* of tx__rank.order */
     int64_t numel;
 } tx__group;
 
 typedef struct tx__rank {
-    int tp, pp, mp; /* mp = pp * n_tp + tp */
-    bool pipeline;  /* names are a PipelineModule's */
+    int tp, pp, dp, mp; /* mp = pp * n_tp + tp */
+    int ep;             /* its part of a layer's experts, of tx__n_ep; in `name` they are numbered from its first on */
+    bool pipeline;      /* names are a PipelineModule's */
     tx__rank_row *row;
     int n;
     int *order; /* of row[]: group after group */
@@ -50,10 +57,16 @@ tx_status tx__check_layout(const tx_conversion *c);
 /* For DeepSpeed's formats, where several stages mean its pipeline engine: whether that has the model. */
 tx_status tx__check_engine(const tx_conversion *c);
 
-/* Lists the rank's parameters in the order of its module, and groups them: by decay, or with `divided` (ZeRO-3) all in
- * one, cut where a data rank's share exceeds DeepSpeed's sub_group_size. Copies come first in a pipeline's module, last
- * in Megatron's. */
-tx_status tx__rank_open(tx__rank *r, const tx_conversion *c, int tp, int pp, bool pipeline, bool divided);
+/* TX_ERR_UNSUPPORTED of a model with experts, which DeepSpeed's own format alone has. */
+tx_status tx__check_dense(const tx_conversion *c);
+
+/* How many ranks share a layer's experts. */
+int tx__n_ep(const tx_conversion *c);
+
+/* Lists the rank's parameters in the order of its module, and groups them: by decay, experts behind the others, cut at
+ * DeepSpeed's size of a group; or with `divided` (ZeRO-3) all in one, cut where a data rank's share exceeds DeepSpeed's
+ * sub_group_size. Copies come first in a pipeline's module, last in Megatron's. */
+tx_status tx__rank_open(tx__rank *r, const tx_conversion *c, tx__place at, bool pipeline, bool divided);
 void tx__rank_close(tx__rank *r);
 
 bool tx__is_tied(const tx_conversion *c);
@@ -118,8 +131,8 @@ tx_py *tx__universal_info(tx__file *f, bool pipeline, bool patterns);
 /* Megatron's nested dict of weights. @empty: each is of no elements. @head: the embedding is there a second time. */
 tx_py *tx__module(tx__file *f, const tx__rank *r, bool empty, bool head);
 
-/* A group of torch's optimizer, for the parameters [first, first + n). */
-tx_py *tx__param_group(tx__file *f, bool decay, int64_t first, int64_t n);
+/* A group of torch's optimizer, with the parameters [first, first + n).   @like its decay, and whether of experts */
+tx_py *tx__param_group(tx__file *f, const tx__group *like, int64_t first, int64_t n);
 
 /* state_dict() of torch's AdamW over the rank's parameters as they are. */
 tx_py *tx__torch_optimizer(tx__file *f, const tx__rank *r);

@@ -188,6 +188,12 @@ static void compare_options(const fixture *f, tx_source *back)
                                          "model_type",
                                          "post_layernorm",
                                          "bert_binary_head",
+                                         "num_experts",
+                                         "topk",
+                                         "expert_interval",
+                                         "mlp_type",
+                                         "disable_moe_token_dropping",
+                                         "moe_loss_coeff",
                                          "untie_embeddings_and_output_weights" };
     json_t *got;
     ASSERT_OK(back->type->options(back, f->options, &got));
@@ -204,13 +210,23 @@ static const tx_source_type *source_of(const layout *l)
     return tx_source_type_of(l->to->format);
 }
 
-static void goes_through(const family *of, const layout *l)
+/* How ranks have experts. */
+typedef struct expert_layout {
+    layout l;
+    int n_ep;
+    bool split;
+} expert_layout;
+
+static void experts_go_through(const family *of, const expert_layout *e)
 {
+    const layout *l = &e->l;
     fixture f;
     tx_source back;
     const char *out = in_scratch("out");
     open_fixture(&f, of, l->n_tp);
     tx_conversion c = conversion(&f, l, out);
+    c.n_ep = e->n_ep;
+    c.expert_tensor = e->split;
     ASSERT_OK(l->to->write(&c));
     tx_free(c.whole);
     ASSERT_OK(tx_source_open(&back, out, source_of(l), &tx_comm_self));
@@ -225,6 +241,11 @@ static void goes_through(const family *of, const layout *l)
     tx_source_close(&back);
     close_fixture(&f);
     ASSERT_OK(tx_remove_tree(out));
+}
+
+static void goes_through(const family *of, const layout *l)
+{
+    experts_go_through(of, &(expert_layout){ *l, 0, false });
 }
 
 static void all_layouts(const family *of)
@@ -256,6 +277,92 @@ static void llama(void **state)
 {
     (void)state;
     all_layouts(&(family){ "pretrain-gpt", LLAMA "--num-key-value-heads 2 " });
+}
+
+/* Experts of every layer or of some, whole on each tensor rank or split, and shared by n_ep ranks. */
+static void experts_of(const char *flags)
+{
+    const tx_sink_type *d = &tx_sink_deepspeed;
+    const expert_layout list[] = {
+        { { d, 1, 1, 1, 0, false, true, TX_ST_F32 }, 1, false },
+        { { d, 1, 1, 1, 0, false, true, TX_ST_F16 }, 1, false },
+        { { d, 1, 1, 2, 0, false, true, TX_ST_F32 }, 2, false },
+        { { d, 2, 1, 2, 0, false, true, TX_ST_F16 }, 4, false },
+        { { d, 2, 1, 1, 0, false, true, TX_ST_F32 }, 1, true },
+        { { d, 1, 1, 3, 1, false, true, TX_ST_F32 }, 1, false },
+        { { d, 1, 1, 4, 2, false, true, TX_ST_BF16 }, 2, false },
+        { { d, 2, 1, 4, 1, false, true, TX_ST_F16 }, 2, false },
+        { { d, 2, 1, 3, 2, false, true, TX_ST_BF16 }, 1, false },
+        { { d, 2, 1, 4, 1, false, true, TX_ST_F32 }, 4, false },
+        { { d, 2, 1, 4, 2, false, true, TX_ST_BF16 }, 2, true },
+        { { d, 2, 1, 2, 1, false, false, TX_ST_BF16 }, 2, false },
+        { { d, 1, 1, 1, 0, false, false, TX_ST_BF16 }, 1, false },
+    };
+    const family of = { "pretrain-gpt", flags };
+    make_checkpoint(&of);
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) experts_go_through(&of, &list[i]);
+}
+
+static void experts(void **state)
+{
+    (void)state;
+    experts_of("--num-experts 4 --expert-interval 1 --topk 2 --disable-moe-token-dropping "
+               "--moe-loss-coeff 0.01 --mlp-type residual ");
+    experts_of(LLAMA
+               "--num-key-value-heads 2 --num-experts 4 --expert-interval 2 --disable-moe-top2-2nd-expert-sampling ");
+    experts_of("--num-experts 4 8 --expert-interval 1 ");
+}
+
+/* What DeepSpeed's program or its format has no place for. */
+static void experts_without_a_place(void **state)
+{
+    (void)state;
+    const tx_sink_type *d = &tx_sink_deepspeed, *m = &tx_sink_megatron, *u = &tx_sink_universal;
+    static const char deepspeeds[] = "--num-experts 4 --expert-interval 1 ";
+    const struct {
+        const char *flags, *why;
+        expert_layout e;
+        tx_status code;
+    } list[] = {
+        { deepspeeds, "have no place", { { m, 1, 1, 1, 0, false, true, TX_ST_F32 }, 1, false }, TX_ERR_UNSUPPORTED },
+        { deepspeeds, "have no place", { { u, 1, 1, 1, 0, false, true, TX_ST_F32 }, 1, false }, TX_ERR_UNSUPPORTED },
+        { deepspeeds, "--target-pp", { { d, 1, 2, 1, 0, false, true, TX_ST_F32 }, 1, false }, TX_ERR_UNSUPPORTED },
+        { deepspeeds,
+          "they have no ZeRO-3",
+          { { d, 1, 1, 1, 3, false, true, TX_ST_F32 }, 1, false },
+          TX_ERR_UNSUPPORTED },
+        { deepspeeds,
+          "bf16 without ZeRO",
+          { { d, 1, 1, 1, 0, false, true, TX_ST_BF16 }, 1, false },
+          TX_ERR_UNSUPPORTED },
+        { deepspeeds,
+          "does not divide the 3 ranks",
+          { { d, 1, 1, 3, 1, false, true, TX_ST_F32 }, 2, false },
+          TX_ERR_SHAPE },
+        { deepspeeds,
+          "does not divide the 4 experts of layer 1",
+          { { d, 1, 1, 8, 1, false, true, TX_ST_F32 }, 8, false },
+          TX_ERR_SHAPE },
+        { "--num-experts 4 --moe-router-topk 2 ",
+          "--moe-router-topk",
+          { { d, 1, 1, 1, 1, false, true, TX_ST_F32 }, 1, false },
+          TX_ERR_UNSUPPORTED },
+        { "--num-experts 4 --moe-ffn-hidden-size 32 ",
+          "as wide as",
+          { { d, 1, 1, 1, 1, false, true, TX_ST_F32 }, 1, false },
+          TX_ERR_UNSUPPORTED },
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        const family of = { "pretrain-gpt", list[i].flags };
+        fixture f;
+        make_checkpoint(&of);
+        open_fixture(&f, &of, 1);
+        tx_conversion c = conversion(&f, &list[i].e.l, in_scratch("out"));
+        c.n_ep = list[i].e.n_ep;
+        ASSERT_FAILS(list[i].e.l.to->write(&c), list[i].code, list[i].why);
+        assert_false(tx_path_exists(c.out));
+        close_fixture(&f);
+    }
 }
 
 /* BigScience's program says ALiBi by an enum of its own, which comes back as our word. */
@@ -499,6 +606,8 @@ int main(void)
         SCRATCH_TEST(gpt2),
         SCRATCH_TEST(llama),
         SCRATCH_TEST(alibi),
+        SCRATCH_TEST(experts),
+        SCRATCH_TEST(experts_without_a_place),
         SCRATCH_TEST(loss_scale),
         SCRATCH_TEST(bert),
         SCRATCH_TEST(bert_of_one_segment),
