@@ -24,16 +24,19 @@ typedef struct plan {
     int64_t vocab;
 } plan;
 
-/* `r`'s layout becomes that of the words.   @what more flags of what is computed   @how of how */
+/* `r`'s layout becomes that of the words, behind which there may be flags.
+ * @what more flags of what is computed   @how of how */
 static void set_up(layout_run *r, plan *p, const char *words, const char *what, const char *how)
 {
-    char begin[2048], end[512];
-    layout_case c = case_of(words);
+    char begin[2048], end[512], own[128];
+    const char *flags = strstr(words, " --");
+    snprintf(own, sizeof own, "%.*s", flags ? (int)(flags - words) : (int)strlen(words), words);
+    layout_case c = case_of(own);
     sizes l = sizes_of(&c);
     what_flags(begin, sizeof begin, &c);
     how_flags(end, sizeof end, &c);
     snprintf(p->what, sizeof p->what, "%s %s", begin, what);
-    snprintf(p->both, sizeof p->both, "%s %s %s", p->what, end, how);
+    snprintf(p->both, sizeof p->both, "%s %s %s %s", p->what, end, flags ? flags : "", how);
     r->vocab = p->vocab = vocab_of(&c);
     r->n_ranks = n_ranks_of(&c);
     r->tp = l.tp;
@@ -72,11 +75,15 @@ static void is_as_one_rank(const char *words, const char *what, bounds allowed)
 static void layouts_drop_what_one_rank_does(void **state)
 {
     (void)state;
-    static const char *const words[] = { "2x1x1 sequence dropout", "1x1x4 dropout", "1x2x2 interleaved dropout",
-                                         "2x2x2 sequence uniform dropout" };
+    static const char *const words[] = { "2x1x1 sequence dropout",
+                                         "1x1x4 dropout",
+                                         "1x2x2 interleaved dropout",
+                                         "2x2x2 sequence uniform dropout",
+                                         "1x1x4 dropout --moe-expert-parallel-size 2",
+                                         "2x1x2 sequence dropout --moe-expert-parallel-size 4" };
     for (int k = 0; k < LENGTH(drops); k++)
         for (int i = 0; i < as_many(LENGTH(words), 2); i++)
-            is_as_one_rank(words[(i + 3 * k) % LENGTH(words)], drops[k], fp32_bounds);
+            is_as_one_rank(words[(i + 4 * k) % LENGTH(words)], drops[k], fp32_bounds);
     for (int i = 0; i < n_known; i++) assert_true(all_known[i]->ref.o.dropped > 100);
     forget_references();
 }
@@ -136,13 +143,13 @@ static void every_stage_has_the_bits_of_none(void **state)
     for (int k = 0; k < LENGTH(drops); k += 3) {
         base = (layout_run){ .until = FEW };
         run_of(&base, "2x1x2 sequence dropout", drops[k], SUMS_AS_ZERO);
-        const outcome none = of_all_ranks(&base, false);
+        const outcome none = of_all_ranks(&base);
         for (int stage = 1; stage <= 3; stage++) {
             char how[128];
             snprintf(how, sizeof how, SUMS_AS_ZERO "--zero-stage %d %s", stage, stage == 3 ? NONE_STAY : "");
             r = (layout_run){ .until = FEW };
             run_of(&r, "2x1x2 sequence dropout", drops[k], how);
-            const outcome o = of_all_ranks(&r, true);
+            const outcome o = of_all_ranks(&r);
             ASSERT_OK(has_the_bits_of(&o, &none, 0, FEW, "at stage 0"));
             assert_true(o.routed == none.routed);
         }
@@ -289,7 +296,7 @@ static void more_experts_than_tokens(void **state)
         base = r = (layout_run){ .until = FEW };
         run_of(&base, "1x1x2 dropout", what[k], SUMS_AS_ZERO);
         run_of(&r, "1x1x2 dropout", what[k], SUMS_AS_ZERO "--zero-stage 3 " NONE_STAY);
-        const outcome none = of_all_ranks(&base, false), o = of_all_ranks(&r, true);
+        const outcome none = of_all_ranks(&base), o = of_all_ranks(&r);
         ASSERT_OK(has_the_bits_of(&o, &none, 0, FEW, "at stage 0"));
         /* of 32 tokens of a micro-batch, 8 of which make a batch, in 2 layers: each expert keeps at most one */
         double all = FEW * 8 * 2 * 32, kept = all - o.dropped;
@@ -312,7 +319,7 @@ static void steps_that_overflow_are_left_out(void **state)
     for (int i = 0; i < 3; i++) {
         r[i] = (layout_run){ .until = N };
         run_of(&r[i], "1x1x2 dropout", what, stages[i]);
-        const outcome none = of_all_ranks(&r[0], false), o = of_all_ranks(&r[i], i > 0);
+        const outcome none = of_all_ranks(&r[0]), o = of_all_ranks(&r[i]);
         if (i) ASSERT_OK(has_the_bits_of(&o, &none, 0, N, "at stage 0"));
     }
     bool overflows = !isfinite(r[0].rank[0].norm[0]), then_does_not = isfinite(r[0].rank[0].norm[N - 1]);
