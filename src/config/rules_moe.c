@@ -219,18 +219,11 @@ static void rule_experts_are_of_a_gpt(const tx__check *k)
 }
 
 const tx__rule tx__rules_moe[] = {
-    { NULL, rule_experts_are_numbers },
-    { NULL, rule_auxiliary_loss_has_a_factor },
-    { NULL, rule_flags_of_experts_have_some },
-    { NULL, rule_experts_are_as_one_program_has_them },
-    { "training", rule_a_router_learns },
-    { NULL, rule_a_bias_is_of_sigmoids },
-    { NULL, rule_choices_are_experts },
-    { NULL, rule_experts_are_of_layers },
-    { NULL, rule_one_mlp_is_beside_experts },
-    { NULL, rule_experts_are_of_a_gpt },
-    { NULL, rule_ranks_divide_experts },
-    { NULL, rule_experts_are_whole_or_split },
-    { NULL, rule_experts_are_of_a_stages_ranks },
-    { NULL, NULL },
+    { NULL, rule_experts_are_numbers },           { NULL, rule_auxiliary_loss_has_a_factor },
+    { NULL, rule_flags_of_experts_have_some },    { NULL, rule_experts_are_as_one_program_has_them },
+    { "training", rule_a_router_learns },         { NULL, rule_a_bias_is_of_sigmoids },
+    { NULL, rule_choices_are_experts },           { NULL, rule_experts_are_of_layers },
+    { NULL, rule_one_mlp_is_beside_experts },     { NULL, rule_experts_are_of_a_gpt },
+    { NULL, rule_ranks_divide_experts },          { NULL, rule_experts_are_whole_or_split },
+    { NULL, rule_experts_are_of_a_stages_ranks }, { NULL, NULL },
 };
